@@ -1,0 +1,81 @@
+package picker
+
+import (
+	"context"
+	"time"
+)
+
+// Chooser decides where requests go. Choose may block only for admission; it
+// returns a *Error for every refusal meant for the client. Implementations are
+// safe for concurrent use.
+type Chooser interface {
+	Choose(ctx context.Context, r *Request) (*Decision, error)
+}
+
+// Decision is the answer to one request. Its Done method must be called
+// exactly once, however the request ends: it releases the in-flight book.
+type Decision struct {
+	Endpoints   []string    // ip:port, best first; the rest are fallbacks. Never empty.
+	SetHeaders  []HeaderSet // further request headers (x-prefiller-host-port, …)
+	ModelTarget string      // model name to be spliced into the body; "" leaves it alone
+	WantBody    bool        // the picker would like to see this response's body (audit, learning)
+
+	// Observe is told what the response path shows, in order; it may be nil.
+	Observe func(Event)
+	// Release ends the request's accounting. Set by the Chooser; call Done instead.
+	Release func(Outcome)
+	done    bool
+}
+
+// HeaderSet is one header to be set on the request sent upstream.
+type HeaderSet struct{ Name, Value string }
+
+// EventKind names a moment on the response path.
+type EventKind uint8
+
+// Moments on the response path.
+const (
+	EventHeaders    EventKind = iota // response headers arrived; Status and Served are set
+	EventFirstToken                  // first body byte with generated text
+	EventTokens                      // further streamed output; Tokens is the number of SSE data events in this message
+)
+
+// Event is one moment on the response path.
+type Event struct {
+	Kind   EventKind
+	At     time.Time
+	Status int
+	Served string // ip:port that answered, when the proxy says so
+	Tokens int
+}
+
+// Outcome is how a request ended.
+type Outcome struct {
+	At       time.Time
+	Status   int    // response status, 0 when none was seen
+	Served   string // endpoint-served metadata, "" when the proxy does not say
+	Complete bool   // the response ended normally
+	Usage    Usage  // zero when the body was not seen
+}
+
+// Usage is what the engine reported about a request. Seen is false when no
+// usage was found.
+type Usage struct {
+	Seen         bool
+	CachedSeen   bool // the engine reported cached tokens (0 is then a fact)
+	PromptTokens int
+	OutputTokens int
+	CachedTokens int
+}
+
+// Done releases the request's accounting; calls after the first do nothing.
+// It is not safe for concurrent use: one stream owns one decision.
+func (d *Decision) Done(o Outcome) {
+	if d == nil || d.done {
+		return
+	}
+	d.done = true
+	if d.Release != nil {
+		d.Release(o)
+	}
+}
