@@ -31,7 +31,19 @@ type StoredBlock struct {
 	Key    BlockKey
 	Bytes  uint32 // length of the block in the chain's space
 	Tokens uint32 // tokens it covers
+	Flags  BlockFlags
 }
+
+// BlockFlags are facts about a stored block.
+type BlockFlags uint8
+
+// Block flags.
+const (
+	// FlagNonCanonical marks a block whose tokens are not those that the engine
+	// would make of the same text: it ends the walk of a text query, and keeps
+	// its place in the chain.
+	FlagNonCanonical BlockFlags = 1 << iota
+)
 
 // Delta is an ordered list of operations on the blocks of one source, with
 // every key already computed. It is the form in which knowledge moves from a

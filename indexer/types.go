@@ -93,3 +93,16 @@ func (r Run) Total() int32 {
 	}
 	return n
 }
+
+// better reports whether r covers more than o, or the same in better tiers.
+func (r *Run) better(o *Run) bool {
+	if r.Bytes != o.Bytes {
+		return r.Bytes > o.Bytes
+	}
+	for t := range r.Tokens {
+		if r.Tokens[t] != o.Tokens[t] {
+			return r.Tokens[t] > o.Tokens[t]
+		}
+	}
+	return false
+}

@@ -1,0 +1,250 @@
+package indexer
+
+// aliases maps the engine hashes of one source to nodes. It is an extendible
+// hash table whose segments grow by quarters and then split, so that the load
+// stays between 0.6 and 0.8 at every size and no insertion moves more than
+// one segment. Writers only.
+type aliases struct {
+	dir      []*segment // indexed by the top bits of the mixed hash
+	depth    uint8
+	n        int
+	segments int
+	slots    int
+	repeats  bool // some hash has, or had, more than one entry
+}
+
+const (
+	segmentMin  = 256
+	segmentStep = 64
+	segmentMax  = 512
+)
+
+// entry says that the source holds node under an engine hash, in a tier, for a
+// group, count times.
+type entry struct {
+	hash EngineHash
+	node uint32
+	meta uint32 // count<<16 | group<<8 | taken | tier; 0 is an empty slot
+}
+
+const taken = 0x80
+
+type segment struct {
+	slots []entry
+	n     int
+	depth uint8
+}
+
+const segmentBytes = 48 // header and directory entry
+
+func mixHash(h EngineHash) uint64 { return fold(uint64(h)^0xa0761d6478bd642f, 0xe7037ed1a0b428db) }
+
+// entryMeta is the kind of an entry: its tier and group.
+func entryMeta(tier Tier, group uint8) uint32 { return uint32(group)<<8 | taken | uint32(tier) }
+
+func (e *entry) count() uint32 { return e.meta >> 16 }
+func (e *entry) kind() uint32  { return e.meta & 0xffff }
+func (e *entry) tier() Tier    { return Tier(e.meta & 0x7f) }
+
+func newAliases() *aliases {
+	return &aliases{dir: []*segment{{slots: make([]entry, segmentMin)}}, segments: 1, slots: segmentMin}
+}
+
+func (a *aliases) segment(m uint64) *segment { return a.dir[m>>(64-a.depth)] }
+
+// home is the slot where the search for a mixed hash begins.
+func (s *segment) home(m uint64) int { return int(uint64(uint32(m)) * uint64(len(s.slots)) >> 32) }
+
+func (s *segment) after(i int) int {
+	if i++; i == len(s.slots) {
+		return 0
+	}
+	return i
+}
+
+// next returns the first entry of hash from slot i on, and the slot behind it.
+func (s *segment) next(h EngineHash, i int) (*entry, int) {
+	for ; s.slots[i].meta != 0; i = s.after(i) {
+		if s.slots[i].hash == h {
+			return &s.slots[i], s.after(i)
+		}
+	}
+	return nil, i
+}
+
+// find begins the search for a hash.
+func (a *aliases) find(h EngineHash) (s *segment, i int) {
+	m := mixHash(h)
+	s = a.segment(m)
+	return s, s.home(m)
+}
+
+// first returns any entry of hash, or nil.
+func (a *aliases) first(h EngineHash) *entry {
+	s, i := a.find(h)
+	e, _ := s.next(h, i)
+	return e
+}
+
+// lower takes one from the count of every entry of (hash, kind) and reports
+// whether there was one.
+func (a *aliases) lower(h EngineHash, kind uint32) (found, spent bool) {
+	s, i := a.find(h)
+	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
+		if e.kind() == kind {
+			e.meta -= 1 << 16
+			found, spent = true, spent || e.count() == 0
+		}
+		if !a.repeats {
+			break
+		}
+	}
+	return found, spent
+}
+
+// spent returns an entry of hash whose count is zero, or nil.
+func (a *aliases) spent(h EngineHash) *entry {
+	s, i := a.find(h)
+	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
+		if e.count() == 0 {
+			return e
+		}
+		if !a.repeats {
+			break
+		}
+	}
+	return nil
+}
+
+// exact returns the entry of (hash, node, kind), or nil. It notes when the hash
+// is there for something else, since an insert usually follows.
+func (a *aliases) exact(h EngineHash, node, kind uint32) *entry {
+	s, i := a.find(h)
+	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
+		if e.node == node && e.kind() == kind {
+			return e
+		}
+		a.repeats = true
+	}
+	return nil
+}
+
+// insert adds an entry that is not there.
+func (a *aliases) insert(e entry) {
+	m := mixHash(e.hash)
+	s := a.segment(m)
+	for (s.n+1)*5 > len(s.slots)*4 {
+		// Hashes that agree in their top bits (a hostile stream) must not double the directory for ever.
+		if len(s.slots) < segmentMax || s.depth == a.depth && len(a.dir) > 8*a.segments {
+			a.enlarge(s)
+		} else {
+			a.split(m)
+			s = a.segment(m)
+		}
+	}
+	s.put(m, e)
+	a.n++
+}
+
+func (s *segment) put(m uint64, e entry) {
+	i := s.home(m)
+	for s.slots[i].meta != 0 {
+		i = s.after(i)
+	}
+	s.slots[i] = e
+	s.n++
+}
+
+func (a *aliases) enlarge(s *segment) {
+	old := s.slots
+	step := max(segmentStep, len(old)/8)
+	s.slots, s.n = make([]entry, len(old)+step), 0
+	a.slots += step
+	for i := range old {
+		if old[i].meta != 0 {
+			s.put(mixHash(old[i].hash), old[i])
+		}
+	}
+}
+
+// split divides the segment that m falls into.
+func (a *aliases) split(m uint64) {
+	old := a.segment(m)
+	if old.depth == a.depth {
+		dir := make([]*segment, 2*len(a.dir))
+		for i, s := range a.dir {
+			dir[2*i], dir[2*i+1] = s, s
+		}
+		a.dir = dir
+		a.depth++
+	}
+	const half = segmentMin + segmentStep
+	lo, hi := &segment{depth: old.depth + 1, slots: make([]entry, half)}, &segment{depth: old.depth + 1, slots: make([]entry, half)}
+	for _, e := range old.slots {
+		if e.meta == 0 {
+			continue
+		}
+		em, s := mixHash(e.hash), lo
+		if em>>(64-lo.depth)&1 != 0 {
+			s = hi
+		}
+		if s.n == len(s.slots)-1 { // a hostile stream: keep probing possible
+			a.enlarge(s)
+		}
+		s.put(em, e)
+	}
+	span := 1 << (a.depth - old.depth)
+	start := int(m>>(64-a.depth)) &^ (span - 1)
+	for i := range span {
+		if i < span/2 {
+			a.dir[start+i] = lo
+		} else {
+			a.dir[start+i] = hi
+		}
+	}
+	a.segments++
+	a.slots += 2*half - len(old.slots)
+}
+
+// remove deletes e, closing the gap so that probes need no tombstones.
+func (a *aliases) remove(e *entry) {
+	s, i := a.find(e.hash)
+	for &s.slots[i] != e {
+		i = s.after(i)
+	}
+	n := len(s.slots)
+	for j := s.after(i); s.slots[j].meta != 0; j = s.after(j) {
+		home := s.home(mixHash(s.slots[j].hash))
+		if (j-home+n)%n >= (j-i+n)%n {
+			s.slots[i] = s.slots[j]
+			i = j
+		}
+	}
+	s.slots[i] = entry{}
+	s.n--
+	a.n--
+}
+
+// each calls f for every segment once.
+func (a *aliases) each(f func(*segment)) {
+	var last *segment
+	for _, s := range a.dir {
+		if s != last {
+			f(s)
+			last = s
+		}
+	}
+}
+
+// window is how many hashes are touched ahead of their use.
+const window = 64
+
+// touch reads the slot where the search for h begins. Slots of many hashes
+// touched in a row are fetched from memory side by side, where searches one after
+// the other would wait for each.
+func (a *aliases) touch(h EngineHash) uint32 {
+	s, i := a.find(h)
+	return s.slots[i].node
+}
+
+func (a *aliases) bytes() int { return a.slots*16 + a.segments*segmentBytes + 8*cap(a.dir) }

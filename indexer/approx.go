@@ -1,0 +1,193 @@
+package indexer
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// Defaults of ApproxOptions.
+const (
+	DefaultChunkBytes      = 256
+	DefaultApproxEndpoints = 4096
+	DefaultApproxCapacity  = 8 << 20 // about two million tokens of English text
+	DefaultMaxChunks       = 4096    // 1 MiB of prompt at the default chunk size
+	DefaultBytesPerToken   = 4
+)
+
+// maxApproxEndpoints bounds MaxEndpoints: a chunk counts its holders in 16 bits.
+const maxApproxEndpoints = math.MaxUint16
+
+// ApproxOptions are the parameters of an Approx. A zero field takes the
+// default; replicas that share entries must agree on Hasher and ChunkBytes.
+type ApproxOptions struct {
+	Hasher        Hasher
+	ChunkBytes    int // bytes of prompt for each chunk
+	MaxEndpoints  int // EndpointIDs from this on are not tracked; at most 65535
+	CapacityBytes int // bytes of prompt kept for an endpoint until SetCapacity
+	MaxChunks     int // chunks of a prompt looked at; what is behind them is neither recorded nor matched
+	BytesPerToken int // fills Run.Tokens
+}
+
+// Approx remembers which prompts went to which endpoint, in chunks of a fixed
+// number of bytes. It stands in for engine events where there are none, and
+// bridges the time until they arrive: counting only the entries of the last
+// seconds, it is the speculative index.
+//
+// It keeps the chunks most recently recorded for each endpoint, up to the
+// endpoint's capacity. A chunk is never evicted before those that follow it in
+// a prompt. Equal sequences of calls give equal states. All methods may be
+// called concurrently; Match waits for no more than the change of one chunk.
+type Approx struct {
+	opts      ApproxOptions
+	shards    [approxShards]approxShard
+	endpoints []approxEndpoint
+	base      atomic.Int64 // of stamps; 0 until the first Record
+	scratch   sync.Pool    // *approxScratch
+}
+
+// approxEndpoint is what one endpoint holds. Its lock is taken before a shard's.
+type approxEndpoint struct {
+	mu  sync.Mutex
+	cap int // chunks
+	lru approxLRU
+}
+
+// approxScratch is the working memory of one Match.
+type approxScratch struct{ wants []approxWant }
+
+// approxWant is what a Match asks of one endpoint.
+type approxWant struct {
+	level uint32 // 0: not a candidate; n+1: holds the first n chunks
+	since uint32 // stamp from which on an entry counts
+}
+
+// NewApprox returns an empty Approx. It starts nothing.
+func NewApprox(o ApproxOptions) *Approx {
+	orDefault := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	orDefault(&o.ChunkBytes, DefaultChunkBytes)
+	orDefault(&o.MaxEndpoints, DefaultApproxEndpoints)
+	orDefault(&o.CapacityBytes, DefaultApproxCapacity)
+	orDefault(&o.MaxChunks, DefaultMaxChunks)
+	orDefault(&o.BytesPerToken, DefaultBytesPerToken)
+	o.MaxEndpoints = min(o.MaxEndpoints, maxApproxEndpoints)
+	if o.Hasher == (Hasher{}) {
+		o.Hasher = NewHasher(Seed{}) // the zero Hasher has no secret and hashes zeros to a constant
+	}
+	a := &Approx{opts: o, endpoints: make([]approxEndpoint, o.MaxEndpoints)}
+	for i := range a.endpoints {
+		a.endpoints[i].cap = o.CapacityBytes / o.ChunkBytes
+	}
+	a.scratch.New = func() any { return &approxScratch{wants: make([]approxWant, o.MaxEndpoints)} }
+	return a
+}
+
+// Keys appends to dst the keys of the full chunks of q, at most MaxChunks. A
+// request computes them once, for Match and for Record.
+func (a *Approx) Keys(q Query, dst []BlockKey) []BlockKey {
+	size, key, b := a.opts.ChunkBytes, q.Root, q.Bytes
+	for range min(len(b)/size, a.opts.MaxChunks) {
+		key = a.opts.Hasher.Child(key, b[:size])
+		dst = append(dst, key)
+		b = b[size:]
+	}
+	return dst
+}
+
+// Match sets dst[i] to the leading run of keys that candidates[i] holds by
+// entries recorded at or after notBefore[i] (same clock as Record's; to 67 ms).
+// A nil notBefore counts every entry. Candidates are distinct; dst and
+// notBefore are as long as candidates. Run.Tokens[TierGPU] is an estimate by
+// BytesPerToken.
+func (a *Approx) Match(keys []BlockKey, candidates []EndpointID, notBefore []int64, dst []Run) {
+	clear(dst[:len(candidates)])
+	base := a.base.Load()
+	if base == 0 {
+		return
+	}
+	scratch := a.scratch.Get().(*approxScratch)
+	wants := scratch.wants
+	for i, ep := range candidates {
+		if int(ep) >= len(wants) {
+			continue
+		}
+		w := approxWant{level: 1}
+		if notBefore != nil {
+			w.since = stampAt(base, notBefore[i])
+		}
+		wants[ep] = w
+	}
+	for i, key := range keys[:min(len(keys), a.opts.MaxChunks)] {
+		if !a.shard(key).match(key, uint32(i+1), wants) {
+			break
+		}
+	}
+	for i, ep := range candidates {
+		if int(ep) < len(wants) {
+			dst[i] = a.run(wants[ep].level)
+			wants[ep] = approxWant{}
+		}
+	}
+	a.scratch.Put(scratch)
+}
+
+// run makes the Run of a level.
+func (a *Approx) run(level uint32) (r Run) {
+	if level <= 1 {
+		return r
+	}
+	r.Blocks = int32(level - 1)
+	r.Bytes = r.Blocks * int32(a.opts.ChunkBytes)
+	r.Tokens[TierGPU] = r.Bytes / int32(a.opts.BytesPerToken)
+	return r
+}
+
+// Stamps are times in units of 2^26 ns (67 ms), counted so that the first
+// recorded time lies in the middle of 32 bits: 4.5 years either way.
+const stampShift = 26
+
+// stamp returns the stamp of a recorded time, at least 1.
+func (a *Approx) stamp(now int64) uint32 {
+	if a.base.Load() == 0 {
+		a.base.CompareAndSwap(0, (now>>stampShift-1<<31)|1)
+	}
+	return max(stampAt(a.base.Load(), now), 1)
+}
+
+func stampAt(base, t int64) uint32 {
+	return uint32(min(max(t>>stampShift-base, 0), math.MaxUint32))
+}
+
+// Len returns the number of chunks held for ep.
+func (a *Approx) Len(ep EndpointID) int {
+	if int(ep) >= len(a.endpoints) {
+		return 0
+	}
+	e := &a.endpoints[ep]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lru.live
+}
+
+// MemoryBytes returns the memory that entries take, free places included. It
+// follows the largest number of entries held at once, at 50 to 80 bytes each.
+func (a *Approx) MemoryBytes() int {
+	n := 0
+	for i := range a.shards {
+		s := &a.shards[i]
+		s.mu.RLock()
+		n += s.memory()
+		s.mu.RUnlock()
+	}
+	for i := range a.endpoints {
+		e := &a.endpoints[i]
+		e.mu.Lock()
+		n += 16 * cap(e.lru.entries)
+		e.mu.Unlock()
+	}
+	return n
+}

@@ -1,0 +1,87 @@
+package indexer
+
+// Record notes that ep was given, at now (nanoseconds of any clock that all
+// callers share), the prompt whose Keys are keys. Chunks already held are
+// refreshed; a time before the one held does not set it back. What exceeds
+// the endpoint's capacity is evicted; of a prompt longer than the capacity only
+// the start is kept. A key 0 ends the prompt. An ep beyond MaxEndpoints is ignored.
+func (a *Approx) Record(ep EndpointID, keys []BlockKey, now int64) {
+	if int(ep) >= len(a.endpoints) {
+		return
+	}
+	h := newHolder(ep, a.stamp(now))
+	e := &a.endpoints[ep]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	keys = keys[:min(len(keys), a.opts.MaxChunks, e.cap)]
+	for i, key := range keys {
+		if key == 0 {
+			keys = keys[:i]
+			break
+		}
+	}
+	// Last chunk first, so that each is less recent than the one it builds on.
+	for i := len(keys) - 1; i >= 0; i-- {
+		shard := a.shard(keys[i])
+		if place, held := shard.touch(keys[i], h); held {
+			e.lru.refresh(place)
+			continue
+		}
+		a.evict(ep, e, e.cap-1)
+		shard.add(keys[i], h, e.lru.push(keys[i], e.cap))
+	}
+}
+
+// evict removes the least recent chunks of ep until it holds at most most.
+func (a *Approx) evict(ep EndpointID, e *approxEndpoint, most int) {
+	for e.lru.live > most {
+		place, key := e.lru.oldest()
+		a.shard(key).remove(key, ep)
+		e.lru.drop(place)
+	}
+}
+
+// SetCapacity bounds what is held for ep, in bytes of prompt, until Forget. It
+// takes effect at once.
+func (a *Approx) SetCapacity(ep EndpointID, bytes int) {
+	if int(ep) >= len(a.endpoints) {
+		return
+	}
+	e := &a.endpoints[ep]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cap = max(bytes, 0) / a.opts.ChunkBytes
+	a.evict(ep, e, e.cap)
+}
+
+// Truncate removes from ep the chunks of keys that do not lie wholly within the
+// first fromBytes of the prompt: the engine reported that it did not have them.
+// Other prompts that share the removed chunks end there too.
+func (a *Approx) Truncate(ep EndpointID, keys []BlockKey, fromBytes int) {
+	from := max(fromBytes, 0) / a.opts.ChunkBytes
+	if int(ep) >= len(a.endpoints) || from >= len(keys) {
+		return
+	}
+	e := &a.endpoints[ep]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, key := range keys[from:] {
+		if place, held := a.shard(key).remove(key, ep); held {
+			e.lru.drop(place)
+		}
+	}
+}
+
+// Forget removes everything of ep, and returns its capacity to the default, for
+// an EndpointID that will name another endpoint.
+func (a *Approx) Forget(ep EndpointID) {
+	if int(ep) >= len(a.endpoints) {
+		return
+	}
+	e := &a.endpoints[ep]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a.evict(ep, e, 0)
+	e.lru = approxLRU{}
+	e.cap = a.opts.CapacityBytes / a.opts.ChunkBytes
+}

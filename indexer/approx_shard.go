@@ -1,0 +1,97 @@
+package indexer
+
+import "sync"
+
+// approxShards is the number of independently locked parts, chosen by the low
+// bits of a key.
+const (
+	approxShardBits = 8
+	approxShards    = 1 << approxShardBits
+)
+
+func (a *Approx) shard(key BlockKey) *approxShard { return &a.shards[key%approxShards] }
+
+// holder is an endpoint (32 bits) and the stamp of its last recording (32) in
+// one word, so that sorted holders are sorted by endpoint.
+type holder uint64
+
+func newHolder(ep EndpointID, stamp uint32) holder { return holder(ep)<<32 | holder(stamp) }
+
+func (h holder) endpoint() EndpointID { return EndpointID(h >> 32) }
+
+// approxShard is a table of chunks under one lock, which every method here
+// takes for its own length.
+type approxShard struct {
+	mu sync.RWMutex
+	approxTable
+	_ [16]byte // to a multiple of the cache line
+}
+
+// match raises to level+1 each want that stands at level and whose endpoint
+// holds key since then, and tells whether there was one.
+func (s *approxShard) match(key BlockKey, level uint32, wants []approxWant) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	nd := s.find(key)
+	if nd == nil {
+		return false
+	}
+	if nd.class == 0 {
+		return matchHolder(nd.one, level, wants)
+	}
+	found := false
+	for _, h := range s.list(nd) {
+		if matchHolder(h, level, wants) {
+			found = true
+		}
+	}
+	return found
+}
+
+func matchHolder(h holder, level uint32, wants []approxWant) bool {
+	w := &wants[h.endpoint()]
+	if w.level != level || uint32(h) < w.since {
+		return false
+	}
+	w.level = level + 1
+	return true
+}
+
+// touch sets the entry of h's endpoint to the later stamp and returns its place
+// in the endpoint's order, if there is one.
+func (s *approxShard) touch(key BlockKey, h holder) (place uint32, held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, at := s.locate(s.find(key), h.endpoint())
+	if was == nil {
+		return 0, false
+	}
+	*was = max(*was, h)
+	return *at, true
+}
+
+// add enters h, whose endpoint does not hold key, with its place in the
+// endpoint's order.
+func (s *approxShard) add(key BlockKey, h holder, place uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if nd := s.find(key); nd != nil {
+		s.insert(nd, h, place)
+		return
+	}
+	s.put(approxNode{key: key, one: h, place: place, n: 1})
+}
+
+// remove takes the entry of ep away and returns the place it had.
+func (s *approxShard) remove(key BlockKey, ep EndpointID) (place uint32, held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	nd := s.find(key)
+	was, at := s.locate(nd, ep)
+	if was == nil {
+		return 0, false
+	}
+	place = *at
+	s.cut(nd, ep)
+	return place, true
+}

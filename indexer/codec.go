@@ -1,0 +1,287 @@
+package indexer
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+// deltaVersion is the first byte of an encoded Delta. A decoder refuses every
+// other, so the layout changes only together with this number.
+const deltaVersion = 1
+
+// Limits of an encoded Delta. DecodeDelta refuses more; whoever fills a Delta
+// splits it before.
+const (
+	MaxDeltaOps    = 1 << 16
+	MaxDeltaBlocks = 1 << 18 // of Delta.Blocks
+	MaxDeltaHashes = 1 << 18 // of Delta.Hashes
+)
+
+// Errors of DecodeDelta and DecodeKeys.
+var (
+	ErrCodecVersion = errors.New("indexer: unknown encoding version")
+	ErrCodecShort   = errors.New("indexer: encoding cut short")
+	ErrCodecLimit   = errors.New("indexer: encoding over a limit")
+	ErrCodecValue   = errors.New("indexer: encoding holds an impossible value")
+)
+
+// The head of an operation is one byte:
+//
+//	bits 0-1 kind, bits 2-3 tier, then the flags below.
+//
+// After it, in this order: the group (1 byte, headGroup), N (varint, absent
+// with headOne), and for a store From (8, absent with headAgain), Parent (8,
+// absent with headRoot or headAgain), the tokens of a usual block (varint, absent when N is
+// 0) and the blocks; for a removal or a move the hashes, 8 bytes each.
+const (
+	headKind  = 3
+	headTier  = 3 << 2
+	headGroup = 1 << 4 // a group other than 0 follows
+	headRoot  = 1 << 5 // Op.Root
+	headOne   = 1 << 6 // N is 1
+	// headAgain: From and Parent are those of the block stored last in this
+	// delta; with headRoot, From is that of the last root store.
+	headAgain = 1 << 7
+)
+
+// A block is hash (8), key (8) and a varint: the zigzag difference of its
+// length in bytes to the block before (to four times the usual tokens for
+// the first) shifted left once; bit 0 says that flags (1 byte) and tokens
+// (varint) follow because they are not 0 and the usual ones.
+const minBlockSize = 17
+
+// deltaChain is what encoder and decoder remember to leave out what follows
+// from earlier operations.
+type deltaChain struct {
+	root, key BlockKey
+	hash      EngineHash
+	haveRoot  bool
+	haveBlock bool
+}
+
+// again tells whether op continues where the chain stands.
+func (c *deltaChain) again(op *Op) bool {
+	if op.Root {
+		return c.haveRoot && op.From == c.root
+	}
+	return c.haveBlock && op.From == c.key && op.Parent == c.hash
+}
+
+// after moves the chain past op and the blocks that it stored.
+func (c *deltaChain) after(op *Op, blocks []StoredBlock) {
+	if op.Root {
+		c.root, c.haveRoot = op.From, true
+	}
+	if n := len(blocks); n > 0 {
+		c.key, c.hash, c.haveBlock = blocks[n-1].Key, blocks[n-1].Hash, true
+	}
+}
+
+// AppendDelta appends the encoding of d to dst. It keeps operations, their
+// order and their blocks and hashes; fields that an operation's kind does not
+// use come back as zero, and First as the running count. It panics when an
+// operation's range lies outside of d.
+func AppendDelta(dst []byte, d *Delta) []byte {
+	dst = append(dst, deltaVersion)
+	var chain deltaChain
+	for i := range d.Ops {
+		op := &d.Ops[i]
+		dst = appendHead(dst, op, op.Kind == OpStore && chain.again(op))
+		switch op.Kind {
+		case OpStore:
+			blocks := d.Blocks[op.First : op.First+op.N]
+			dst = appendBlocks(dst, blocks)
+			chain.after(op, blocks)
+		case OpRemove, OpMove:
+			for _, h := range d.Hashes[op.First : op.First+op.N] {
+				dst = binary.LittleEndian.AppendUint64(dst, uint64(h))
+			}
+		}
+	}
+	return dst
+}
+
+func appendHead(dst []byte, op *Op, again bool) []byte {
+	head := byte(op.Kind)&headKind | byte(op.Tier)<<2&headTier
+	if op.Group != 0 {
+		head |= headGroup
+	}
+	if op.Kind == OpStore && op.Root {
+		head |= headRoot
+	}
+	if op.N == 1 && op.Kind != OpClear {
+		head |= headOne
+	}
+	if again {
+		head |= headAgain
+	}
+	dst = append(dst, head)
+	if head&headGroup != 0 {
+		dst = append(dst, op.Group)
+	}
+	if op.Kind == OpClear {
+		return dst
+	}
+	if head&headOne == 0 {
+		dst = binary.AppendUvarint(dst, uint64(op.N))
+	}
+	if op.Kind != OpStore || again {
+		return dst
+	}
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(op.From))
+	if !op.Root {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(op.Parent))
+	}
+	return dst
+}
+
+func appendBlocks(dst []byte, blocks []StoredBlock) []byte {
+	if len(blocks) == 0 {
+		return dst
+	}
+	usual := blocks[0].Tokens
+	dst = binary.AppendUvarint(dst, uint64(usual))
+	length := usualBytes(usual)
+	for i := range blocks {
+		b := &blocks[i]
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(b.Hash))
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(b.Key))
+		step := int64(b.Bytes) - length
+		length = int64(b.Bytes)
+		word := uint64(step<<1^step>>63) << 1
+		if b.Tokens == usual && b.Flags == 0 {
+			dst = binary.AppendUvarint(dst, word)
+			continue
+		}
+		dst = binary.AppendUvarint(dst, word|1)
+		dst = append(dst, byte(b.Flags))
+		dst = binary.AppendUvarint(dst, uint64(b.Tokens))
+	}
+	return dst
+}
+
+// usualBytes is the length that the first block of an operation is told
+// apart from: exact in token space, near in text space.
+func usualBytes(tokens uint32) int64 { return 4 * int64(tokens) }
+
+// DecodeDelta reads an encoding of AppendDelta into d, whose memory it reuses.
+// Any input is safe: what is allocated is bounded by the length of b and by
+// the Max constants. After an error d is empty.
+func DecodeDelta(b []byte, d *Delta) error {
+	d.Reset()
+	r := wireReader{b: b}
+	if r.byte() != deltaVersion {
+		return ErrCodecVersion
+	}
+	var chain deltaChain
+	for len(r.b) > 0 && r.err == nil {
+		decodeOp(&r, d, &chain)
+	}
+	if r.err != nil {
+		d.Reset()
+	}
+	return r.err
+}
+
+func decodeOp(r *wireReader, d *Delta, chain *deltaChain) {
+	if len(d.Ops) == MaxDeltaOps {
+		r.fail(ErrCodecLimit)
+		return
+	}
+	head := r.byte()
+	op := Op{Kind: OpKind(head & headKind), Tier: Tier(head & headTier >> 2)}
+	if head&headGroup != 0 {
+		if op.Group = r.byte(); op.Group == 0 {
+			r.fail(ErrCodecValue)
+		}
+	}
+	if op.Kind != OpStore && head&(headRoot|headAgain) != 0 {
+		r.fail(ErrCodecValue)
+	}
+	switch {
+	case op.Kind == OpClear && head&headOne != 0:
+		r.fail(ErrCodecValue)
+	case head&headOne != 0:
+		op.N = 1
+	case op.Kind != OpClear:
+		op.N = r.uint32()
+	}
+	switch op.Kind {
+	case OpStore:
+		decodeParent(r, &op, head, chain)
+		decodeBlocks(r, d, &op)
+		chain.after(&op, d.Blocks[op.First:])
+	case OpRemove, OpMove:
+		decodeHashes(r, d, &op)
+	}
+	if r.err == nil {
+		d.Ops = append(d.Ops, op)
+	}
+}
+
+func decodeParent(r *wireReader, op *Op, head byte, chain *deltaChain) {
+	op.Root = head&headRoot != 0
+	again := head&headAgain != 0
+	switch {
+	case again && op.Root && chain.haveRoot:
+		op.From = chain.root
+	case again && !op.Root && chain.haveBlock:
+		op.From, op.Parent = chain.key, chain.hash
+	case again:
+		r.fail(ErrCodecValue)
+	case op.Root:
+		op.From = BlockKey(r.uint64())
+	default:
+		op.From = BlockKey(r.uint64())
+		op.Parent = EngineHash(r.uint64())
+	}
+}
+
+func decodeBlocks(r *wireReader, d *Delta, op *Op) {
+	op.First = uint32(len(d.Blocks))
+	if op.N == 0 || r.err != nil {
+		return
+	}
+	if uint64(op.First)+uint64(op.N) > MaxDeltaBlocks {
+		r.fail(ErrCodecLimit)
+		return
+	}
+	usual := r.uint32()
+	if !r.has(uint64(op.N) * minBlockSize) {
+		return
+	}
+	length := usualBytes(usual)
+	for range op.N {
+		b := StoredBlock{Hash: EngineHash(r.uint64()), Key: BlockKey(r.uint64()), Tokens: usual}
+		word := r.uvarint()
+		if word&1 != 0 {
+			b.Flags = BlockFlags(r.byte())
+			b.Tokens = r.uint32()
+		}
+		zig := word >> 1
+		length += int64(zig>>1) ^ -int64(zig&1)
+		if length < 0 || length > math.MaxUint32 {
+			r.fail(ErrCodecValue)
+		}
+		if r.err != nil {
+			return
+		}
+		b.Bytes = uint32(length)
+		d.Blocks = append(d.Blocks, b)
+	}
+}
+
+func decodeHashes(r *wireReader, d *Delta, op *Op) {
+	op.First = uint32(len(d.Hashes))
+	if uint64(op.First)+uint64(op.N) > MaxDeltaHashes {
+		r.fail(ErrCodecLimit)
+		return
+	}
+	if !r.has(uint64(op.N) * 8) {
+		return
+	}
+	for range op.N {
+		d.Hashes = append(d.Hashes, EngineHash(r.uint64()))
+	}
+}

@@ -1,0 +1,79 @@
+package indexer
+
+import "sync/atomic"
+
+const epochShards = 16
+
+type paddedCounter struct {
+	n atomic.Int64
+	_ [56]byte
+}
+
+// epochs lets readers walk without waiting while writers reuse memory. A
+// reader announces itself in the current epoch; what a writer unlinks in epoch
+// e is reused when the epoch has reached e+2, for then no reader that
+// entered at e or before is left.
+type epochs struct {
+	now     atomic.Uint64
+	readers [2][epochShards]paddedCounter
+}
+
+// enter announces a reader; the result goes to leave.
+func (e *epochs) enter(shard uint32) *paddedCounter {
+	for {
+		now := e.now.Load()
+		c := &e.readers[now&1][shard%epochShards]
+		c.n.Add(1)
+		if e.now.Load() == now {
+			return c
+		}
+		c.n.Add(-1)
+	}
+}
+
+func (*epochs) leave(c *paddedCounter) { c.n.Add(-1) }
+
+// advance moves on by one epoch unless a reader of the previous one is still
+// there. Only the writer calls it.
+func (e *epochs) advance() bool {
+	now := e.now.Load()
+	var n int64
+	for i := range e.readers[(now+1)&1] {
+		n += e.readers[(now+1)&1][i].n.Load()
+	}
+	if n != 0 {
+		return false
+	}
+	e.now.Store(now + 1)
+	return true
+}
+
+// limbo holds retired identifiers until no reader can see them.
+type limbo struct {
+	ids   [3][]uint32
+	epoch [3]uint64
+}
+
+// retire puts id away in the current epoch.
+func (l *limbo) retire(e *epochs, id uint32) {
+	now := e.now.Load()
+	i := now % 3
+	l.ids[i] = append(l.ids[i], id)
+	l.epoch[i] = now
+}
+
+// reclaim calls free for every identifier that is safe to reuse.
+func (l *limbo) reclaim(e *epochs, free func(uint32)) {
+	now := e.now.Load()
+	for i := range l.ids {
+		if len(l.ids[i]) == 0 || now < l.epoch[i]+2 {
+			continue
+		}
+		for _, id := range l.ids[i] {
+			free(id)
+		}
+		l.ids[i] = l.ids[i][:0]
+	}
+}
+
+func (l *limbo) pending() int { return len(l.ids[0]) + len(l.ids[1]) + len(l.ids[2]) }

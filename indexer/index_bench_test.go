@@ -1,0 +1,233 @@
+package indexer
+
+import (
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The benchmarks share one index: ten million (block, source) entries on a
+// hundred endpoints, in chains of 128 blocks, after a tenth of them has been
+// removed and stored anew in random order. GRAPEVINE_BENCH_ENTRIES changes the size.
+const (
+	benchEndpoints = 100
+	benchChain     = 128
+	benchBlock     = 64
+)
+
+type benchIndex struct {
+	x    *Index
+	h    Hasher
+	root BlockKey
+	rss  float64 // bytes per entry, by the runtime's own account
+}
+
+var benchOnce = sync.OnceValue(func() *benchIndex {
+	entries := 10_000_000
+	if s := os.Getenv("GRAPEVINE_BENCH_ENTRIES"); s != "" {
+		entries, _ = strconv.Atoi(s)
+	}
+	before := heap()
+	h := NewHasher(Seed{1})
+	b := &benchIndex{x: New(Options{Hasher: h}), h: h, root: h.Root(Scope{Model: "m"})}
+	per := entries / benchEndpoints / benchChain
+	for i := range per {
+		for ep := range benchEndpoints {
+			_, d := storedChain(h, b.root, uint64(ep*1_000_000+i+1), benchChain, benchBlock)
+			b.x.Apply(Source{Endpoint: EndpointID(ep)}, &d)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range per * benchEndpoints / 10 {
+		ep := r.IntN(benchEndpoints)
+		_, d := storedChain(h, b.root, uint64(ep*1_000_000+r.IntN(per)+1), benchChain, benchBlock)
+		b.x.Apply(Source{Endpoint: EndpointID(ep)}, removal(&d))
+		b.x.Apply(Source{Endpoint: EndpointID(ep)}, &d)
+	}
+	b.rss = float64(heap()-before) / float64(b.x.Stats().Entries)
+	return b
+})
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// removal removes the blocks of a chain as an engine does, last first, one at a time.
+func removal(d *Delta) *Delta {
+	rm := &Delta{}
+	for i := len(d.Blocks) - 1; i >= 0; i-- {
+		rm.Ops = append(rm.Ops, Op{Kind: OpRemove, First: uint32(len(rm.Hashes)), N: 1})
+		rm.Hashes = append(rm.Hashes, d.Blocks[i].Hash)
+	}
+	return rm
+}
+
+// BenchmarkStoreAndRemove reports nanoseconds per stored and per removed block.
+func BenchmarkStoreAndRemove(b *testing.B) {
+	bi := benchOnce()
+	const n = 200
+	var add, rm []*Delta
+	for i := range n {
+		_, d := storedChain(bi.h, bi.root, uint64(900_000_000+i), benchChain, benchBlock)
+		add, rm = append(add, &d), append(rm, removal(&d))
+	}
+	var stored, removed time.Duration
+	rounds := 0
+	for b.Loop() {
+		t0 := time.Now()
+		for i, d := range add {
+			bi.x.Apply(Source{Endpoint: EndpointID(i % benchEndpoints)}, d)
+		}
+		t1 := time.Now()
+		for i, d := range rm {
+			bi.x.Apply(Source{Endpoint: EndpointID(i % benchEndpoints)}, d)
+		}
+		stored, removed = stored+t1.Sub(t0), removed+time.Since(t1)
+		rounds++
+	}
+	blocks := float64(rounds * n * benchChain)
+	b.ReportMetric(float64(stored.Nanoseconds())/blocks, "ns/store")
+	b.ReportMetric(float64(removed.Nanoseconds())/blocks, "ns/remove")
+	b.ReportMetric(bi.rss, "bytes/entry")
+}
+
+func benchIndexMatch(b *testing.B, blocks, holders int) {
+	bi := benchOnce()
+	text, d := storedChain(bi.h, bi.root, uint64(800_000_000+blocks), blocks, benchBlock)
+	var eps []EndpointID
+	for ep := range EndpointID(benchEndpoints) {
+		eps = append(eps, ep)
+		if int(ep) < holders {
+			// As an engine would: in pieces, while others store too.
+			for i := 0; i < blocks; i += 32 {
+				part := Delta{Ops: []Op{{Kind: OpStore, From: bi.root, Root: true, N: uint32(min(32, blocks-i))}}, Blocks: d.Blocks[i:min(blocks, i+32)]}
+				if i > 0 {
+					part.Ops[0] = Op{Kind: OpStore, From: d.Blocks[i-1].Key, Parent: d.Blocks[i-1].Hash, N: part.Ops[0].N}
+				}
+				bi.x.Apply(Source{Endpoint: ep}, &part)
+				_, other := storedChain(bi.h, bi.root, uint64(700_000_000+blocks*1000+i)+uint64(ep)*100_000, 7, benchBlock)
+				bi.x.Apply(Source{Endpoint: ep}, &other)
+			}
+		}
+	}
+	dst := make([]Run, len(eps))
+	q := Query{Root: bi.root, Bytes: text}
+	b.ReportAllocs()
+	for b.Loop() {
+		bi.x.Match(q, eps, dst)
+	}
+	if int(dst[0].Blocks) != blocks || dst[benchEndpoints-1].Blocks != 0 {
+		b.Fatalf("got %+v", dst[0])
+	}
+}
+
+func BenchmarkMatch640Blocks40Holders(b *testing.B) { benchIndexMatch(b, 640, 40) }
+func BenchmarkMatch6250Blocks8Holders(b *testing.B) { benchIndexMatch(b, 6250, 8) }
+
+// BenchmarkMatchRandomChain asks for another resident chain each time, so that no block is in the CPU's caches.
+func BenchmarkMatchRandomChain128Blocks(b *testing.B) {
+	bi := benchOnce()
+	r := rand.New(rand.NewPCG(5, 5))
+	per := bi.x.Stats().Entries / benchEndpoints / benchChain
+	var texts [][]byte
+	for range 2000 {
+		text, _ := storedChain(bi.h, bi.root, uint64(r.IntN(benchEndpoints)*1_000_000+r.IntN(per*9/10)+1), benchChain, benchBlock)
+		texts = append(texts, text)
+	}
+	eps, dst := make([]EndpointID, benchEndpoints), make([]Run, benchEndpoints)
+	for i := range eps {
+		eps[i] = EndpointID(i)
+	}
+	i := 0
+	for b.Loop() {
+		bi.x.Match(Query{Root: bi.root, Bytes: texts[i%len(texts)]}, eps, dst)
+		i++
+	}
+}
+
+func BenchmarkMatchMiss(b *testing.B) {
+	bi := benchOnce()
+	text, _ := storedChain(bi.h, bi.root, 600_000_000, 640, benchBlock)
+	eps, dst := make([]EndpointID, benchEndpoints), make([]Run, benchEndpoints)
+	for i := range eps {
+		eps[i] = EndpointID(i)
+	}
+	n := uint64(0)
+	for b.Loop() {
+		n++
+		text[0], text[1], text[2] = byte(n), byte(n>>8), byte(n>>16)
+		bi.x.Match(Query{Root: bi.root, Bytes: text}, eps, dst)
+	}
+}
+
+// BenchmarkMatchDuringChurn reports the tail of Match while another goroutine
+// changes 300,000 blocks per second.
+func BenchmarkMatchDuringChurn(b *testing.B) {
+	bi := benchOnce()
+	text, d := storedChain(bi.h, bi.root, 500_000_000, 640, benchBlock)
+	var eps []EndpointID
+	for ep := range EndpointID(40) {
+		bi.x.Apply(Source{Endpoint: ep}, &d)
+		eps = append(eps, ep)
+	}
+	dst := make([]Run, len(eps))
+	q := Query{Root: bi.root, Bytes: text}
+	idle := tail(func() { bi.x.Match(q, eps, dst) })
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		churn(bi, stop)
+	}()
+	var busy time.Duration
+	for b.Loop() {
+		busy = tail(func() { bi.x.Match(q, eps, dst) })
+	}
+	close(stop)
+	<-done
+	b.ReportMetric(float64(idle.Nanoseconds()), "ns/p99.9-idle")
+	b.ReportMetric(float64(busy.Nanoseconds()), "ns/p99.9-churn")
+}
+
+func tail(f func()) time.Duration {
+	const n = 5000
+	t := make([]time.Duration, n)
+	for i := range t {
+		t0 := time.Now()
+		f()
+		t[i] = time.Since(t0)
+	}
+	slices.Sort(t)
+	return t[n*999/1000]
+}
+
+// churn stores and removes 300,000 blocks per second in batches of 128.
+func churn(bi *benchIndex, stop chan struct{}) {
+	var add, rm []*Delta
+	for i := range 64 {
+		_, d := storedChain(bi.h, bi.root, uint64(400_000_000+i), benchChain, benchBlock)
+		add, rm = append(add, &d), append(rm, removal(&d))
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		for range 12 { // 12 × 2 × 128 changes in 10 ms
+			s := Source{Endpoint: EndpointID(50 + n%40)}
+			bi.x.Apply(s, add[n%64])
+			bi.x.Apply(s, rm[n%64])
+			n++
+		}
+	}
+}

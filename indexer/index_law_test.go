@@ -1,0 +1,236 @@
+package indexer
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// naiveIndex is the index as one would write it first: maps of strings.
+type naiveIndex struct {
+	held map[Source]map[heldEntry]int
+}
+
+type heldEntry struct {
+	path string // the bytes from the root, with block boundaries
+	hash EngineHash
+	tier Tier
+	grp  uint8
+}
+
+func (m *naiveIndex) set(s Source) map[heldEntry]int {
+	if m.held[s] == nil {
+		m.held[s] = map[heldEntry]int{}
+	}
+	return m.held[s]
+}
+
+// run returns the longest run of an endpoint over the blocks, as (blocks, tokens by tier).
+func (m *naiveIndex) run(ep EndpointID, root BlockKey, blocks [][]byte) Run {
+	var best Run
+	for s, held := range m.held {
+		if s.Endpoint != ep {
+			continue
+		}
+		var r Run
+		path := fmt.Sprint(root)
+		for _, b := range blocks {
+			path += "|" + string(b)
+			tier := NumTiers
+			for e := range held {
+				if e.path == path && e.tier < tier {
+					tier = e.tier
+				}
+			}
+			if tier == NumTiers {
+				break
+			}
+			r.Blocks++
+			r.Bytes += int32(len(b))
+			r.Tokens[tier] += int32(len(b))
+		}
+		if r.Bytes > best.Bytes || (r.Bytes == best.Bytes && slices.Compare(r.Tokens[:], best.Tokens[:]) > 0) {
+			best = r
+		}
+	}
+	return best
+}
+
+// A world of few blocks, so that chains meet, branch and repeat.
+type world struct {
+	x    *Index
+	m    *naiveIndex
+	h    Hasher
+	root BlockKey
+}
+
+func (w *world) block(t *rapid.T, label string) []byte {
+	n := rapid.IntRange(1, 3).Draw(t, label+" length")
+	return bytes.Repeat([]byte{byte('a' + rapid.IntRange(0, 11).Draw(t, label+" byte"))}, n)
+}
+
+func (w *world) source(t *rapid.T) Source {
+	return Source{Endpoint: EndpointID(rapid.IntRange(0, 3).Draw(t, "endpoint")), Rank: uint16(rapid.IntRange(0, 1).Draw(t, "rank"))}
+}
+
+// hashOf gives a block the engine hash that a source would: of its path, in a small space so that hashes are shared.
+func hashOf(path string) EngineHash {
+	h := uint64(14695981039346656037)
+	for i := range len(path) {
+		h = (h ^ uint64(path[i])) * 1099511628211
+	}
+	return EngineHash(h)
+}
+
+func (w *world) store(t *rapid.T) {
+	s := w.source(t)
+	tier, grp := Tier(rapid.IntRange(0, 2).Draw(t, "tier")), uint8(rapid.IntRange(0, 1).Draw(t, "group"))
+	held := w.m.set(s)
+	op := Op{Kind: OpStore, Root: true, From: w.root, Tier: tier, Group: grp}
+	path, key := fmt.Sprint(w.root), w.root
+	depth := rapid.IntRange(0, 4).Draw(t, "depth")
+	for range depth { // walk down what is held, if anything
+		b := w.block(t, "walk")
+		next := path + "|" + string(b)
+		found := false
+		for e := range held {
+			found = found || e.path == next
+		}
+		if !found {
+			break
+		}
+		path, key = next, w.h.Child(key, b)
+		op.Root, op.Parent, op.From = false, hashOf(path), key
+	}
+	d := Delta{}
+	for range rapid.IntRange(1, 4).Draw(t, "blocks") {
+		b := w.block(t, "store")
+		path, key = path+"|"+string(b), w.h.Child(key, b)
+		d.Blocks = append(d.Blocks, StoredBlock{Hash: hashOf(path), Key: key, Bytes: uint32(len(b)), Tokens: uint32(len(b))})
+		held[heldEntry{path, hashOf(path), tier, grp}]++
+	}
+	op.N = uint32(len(d.Blocks))
+	d.Ops = append(d.Ops, op)
+	if st := w.x.Apply(s, &d); st.Stored != len(d.Blocks) {
+		t.Fatalf("stored %d of %d: %+v", st.Stored, len(d.Blocks), st)
+	}
+}
+
+func (w *world) remove(t *rapid.T) {
+	s := w.source(t)
+	held := w.m.set(s)
+	var keys []heldEntry
+	for e := range held {
+		keys = append(keys, e)
+	}
+	if len(keys) == 0 {
+		return
+	}
+	e := keys[rapid.IntRange(0, len(keys)-1).Draw(t, "entry")]
+	if held[e]--; held[e] == 0 {
+		delete(held, e)
+	}
+	w.x.Apply(s, &Delta{Ops: []Op{{Kind: OpRemove, N: 1, Tier: e.tier, Group: e.grp}}, Hashes: []EngineHash{e.hash}})
+}
+
+func (w *world) wipe(t *rapid.T) {
+	s := w.source(t)
+	switch rapid.IntRange(0, 2).Draw(t, "how") {
+	case 0:
+		w.x.Apply(s, &Delta{Ops: []Op{{Kind: OpClear}}})
+		delete(w.m.held, s)
+	case 1:
+		w.x.Reset(s)
+		delete(w.m.held, s)
+	case 2:
+		w.x.RemoveEndpoint(s.Endpoint)
+		delete(w.m.held, Source{s.Endpoint, 0})
+		delete(w.m.held, Source{s.Endpoint, 1})
+	}
+}
+
+func (w *world) check(t *rapid.T) {
+	var blocks [][]byte
+	var text []byte
+	for range rapid.IntRange(1, 6).Draw(t, "query blocks") {
+		b := w.block(t, "query")
+		blocks = append(blocks, b)
+		text = append(text, b...)
+	}
+	// Boundaries are not in the text: when two cuttings of it are stored, the
+	// walk takes one. Make the cut unique by ending blocks where the byte changes.
+	for i := 1; i < len(blocks); i++ {
+		if blocks[i][0] == blocks[i-1][0] {
+			return
+		}
+	}
+	if w.ambiguous(blocks) {
+		return
+	}
+	eps := []EndpointID{2, 0, 3, 1}
+	dst := make([]Run, len(eps))
+	w.x.Match(Query{Root: w.root, Bytes: text}, eps, dst)
+	for i, ep := range eps {
+		if want := w.m.run(ep, w.root, blocks); dst[i] != want {
+			t.Fatalf("endpoint %d, %q: got %+v, want %+v", ep, blocks, dst[i], want)
+		}
+	}
+}
+
+// ambiguous reports whether some source stores the text of blocks cut differently.
+func (w *world) ambiguous(blocks [][]byte) bool {
+	path := fmt.Sprint(w.root)
+	for _, b := range blocks {
+		for _, held := range w.m.held {
+			for e := range held {
+				for n := 1; n < len(b); n++ {
+					if p := path + "|" + string(b[:n]); len(e.path) >= len(p) && e.path[:len(p)] == p && (len(e.path) == len(p) || e.path[len(p)] == '|') {
+						return true
+					}
+				}
+			}
+		}
+		path += "|" + string(b)
+	}
+	return false
+}
+
+func (w *world) snapshot(t *rapid.T) {
+	s := w.source(t)
+	y := New(Options{Hasher: w.h})
+	for _, d := range w.x.Snapshot(s) {
+		if st := y.Apply(s, &d); st.UnknownParent+st.Refused > 0 {
+			t.Fatalf("snapshot does not apply: %+v", st)
+		}
+	}
+	an, ax := w.x.Digest(s)
+	bn, bx := y.Digest(s)
+	if an != bn || ax != bx || int(an) != len(w.m.set(s)) {
+		t.Fatalf("snapshot digest (%d, %x), want (%d, %x); model has %d", bn, bx, an, ax, len(w.m.set(s)))
+	}
+}
+
+// The index is the naive model, under any sequence of operations.
+func TestIndexLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := NewHasher(Seed{7})
+		w := &world{x: New(Options{Hasher: h}), m: &naiveIndex{held: map[Source]map[heldEntry]int{}}, h: h}
+		w.root = h.Root(Scope{Model: "m"})
+		t.Repeat(map[string]func(*rapid.T){
+			"store": w.store, "store again": w.store, "remove": w.remove, "remove again": w.remove,
+			"wipe": w.wipe, "match": w.check, "match again": w.check, "snapshot": w.snapshot,
+		})
+		for s := range w.m.held {
+			w.x.Reset(s)
+		}
+		for range 3 {
+			w.x.Reset(Source{})
+		}
+		if st := w.x.Stats(); st.Nodes != 0 || st.Entries != 0 || st.Sets != 0 || st.Branches != 0 {
+			t.Fatalf("something is left: %+v", st)
+		}
+	})
+}

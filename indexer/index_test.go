@@ -1,0 +1,142 @@
+package indexer
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// storedChain makes n blocks of size bytes below root, and the delta that stores them.
+func storedChain(h Hasher, root BlockKey, seed uint64, n, size int) ([]byte, Delta) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	text := make([]byte, n*size)
+	for i := 0; i+8 <= len(text); i += 8 {
+		binary.LittleEndian.PutUint64(text[i:], r.Uint64())
+	}
+	d := Delta{Ops: []Op{{Kind: OpStore, Root: true, From: root, N: uint32(n)}}}
+	key := root
+	for i := range n {
+		key = h.Child(key, text[i*size:(i+1)*size])
+		d.Blocks = append(d.Blocks, StoredBlock{Hash: EngineHash(seed<<20 + uint64(i)), Key: key, Bytes: uint32(size), Tokens: 16})
+	}
+	return text, d
+}
+
+func TestMatchAndApplyDoNotAllocate(t *testing.T) {
+	h := NewHasher(Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(Scope{Model: "m"})
+	text, d := storedChain(h, root, 1, 100, 64)
+	var eps []EndpointID
+	for ep := range EndpointID(40) {
+		x.Apply(Source{Endpoint: ep}, &d)
+		eps = append(eps, ep)
+	}
+	dst := make([]Run, len(eps))
+	q := Query{Root: root, Bytes: text}
+	if n := testing.AllocsPerRun(100, func() { x.Match(q, eps, dst) }); n != 0 {
+		t.Errorf("Match allocates %v times", n)
+	}
+	rm := Delta{Ops: []Op{{Kind: OpRemove, N: 1}}, Hashes: []EngineHash{d.Blocks[99].Hash}}
+	add := Delta{Ops: []Op{{Kind: OpStore, From: d.Blocks[98].Key, Parent: d.Blocks[98].Hash, N: 1}}, Blocks: d.Blocks[99:]}
+	if n := testing.AllocsPerRun(100, func() { x.Apply(Source{}, &rm); x.Apply(Source{}, &add) }); n != 0 {
+		t.Errorf("Apply allocates %v times", n)
+	}
+	if dst[7].Blocks != 100 || dst[7].Total() != 1600 {
+		t.Errorf("got %+v", dst[7])
+	}
+}
+
+func TestNonCanonicalBlockEndsTheWalk(t *testing.T) {
+	h := NewHasher(Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(Scope{})
+	text, d := storedChain(h, root, 1, 5, 8)
+	d.Blocks[3].Flags = FlagNonCanonical
+	x.Apply(Source{}, &d)
+	dst := make([]Run, 1)
+	x.Match(Query{Root: root, Bytes: text}, []EndpointID{0}, dst)
+	if dst[0].Blocks != 3 {
+		t.Errorf("got %d blocks, want 3", dst[0].Blocks)
+	}
+	if key, ok := x.Lookup(Source{}, d.Blocks[4].Hash); !ok || key != d.Blocks[4].Key {
+		t.Error("the block below a non-canonical one is lost")
+	}
+}
+
+func TestLimitsRefuseAndCount(t *testing.T) {
+	h := NewHasher(Seed{1})
+	x, root := New(Options{Hasher: h, MaxSourceBlocks: 10}), h.Root(Scope{})
+	_, d := storedChain(h, root, 1, 25, 8)
+	if st := x.Apply(Source{}, &d); st.Stored != 10 || st.Refused != 15 {
+		t.Errorf("got %+v", st)
+	}
+	orphan := Delta{Ops: []Op{{Kind: OpStore, Parent: 99, From: 5, N: 1}}, Blocks: d.Blocks[:1]}
+	if st := x.Apply(Source{}, &orphan); st.UnknownParent != 1 {
+		t.Errorf("got %+v", st)
+	}
+}
+
+// Readers must see a chain that is never changed, whole, while the rest of the index churns.
+func TestReadersDuringChurn(t *testing.T) {
+	h := NewHasher(Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(Scope{Model: "m"})
+	text, d := storedChain(h, root, 1, 64, 64)
+	stable := Source{Endpoint: 3}
+	x.Apply(stable, &d)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for w := range 2 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(w), 9))
+			for !stop.Load() {
+				s := Source{Endpoint: EndpointID(4 + r.IntN(3)), Rank: uint16(w)}
+				_, c := storedChain(h, root, 2+r.Uint64N(50), 1+r.IntN(60), 64)
+				x.Apply(s, &c)
+				x.Apply(s, &d)
+				rm := Delta{Ops: []Op{{Kind: OpRemove, N: uint32(len(c.Blocks))}}}
+				for i := len(c.Blocks) - 1; i >= 0; i-- {
+					rm.Hashes = append(rm.Hashes, c.Blocks[i].Hash)
+				}
+				x.Apply(s, &rm)
+				if r.IntN(10) == 0 {
+					x.RemoveEndpoint(s.Endpoint)
+				}
+			}
+		})
+	}
+	eps, dst := []EndpointID{3, 4, 5, 6}, make([]Run, 4)
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+		x.Match(Query{Root: root, Bytes: text}, eps, dst)
+		if dst[0].Blocks != 64 || dst[0].Tokens[TierGPU] != 1024 {
+			t.Errorf("a reader saw %+v", dst[0])
+			break
+		}
+		for _, r := range dst[1:] {
+			if r.Blocks > 64 || int32(16)*r.Blocks != r.Total() || 64*r.Blocks != r.Bytes {
+				t.Errorf("a reader saw %+v", r)
+			}
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+// Many entries under one engine hash must cost memory in proportion, not a directory that doubles.
+func TestOneHashForEverything(t *testing.T) {
+	h := NewHasher(Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(Scope{})
+	_, d := storedChain(h, root, 1, 3000, 8)
+	for i := range d.Blocks {
+		d.Blocks[i].Hash = 42
+	}
+	x.Apply(Source{}, &d)
+	if st := x.Stats(); st.Entries != 3000 || st.Bytes > 4<<20 {
+		t.Errorf("got %+v", st)
+	}
+	x.Apply(Source{}, &Delta{Ops: []Op{{Kind: OpRemove, N: 1}}, Hashes: []EngineHash{42}})
+	if st := x.Stats(); st.Entries != 0 || st.Nodes != 0 {
+		t.Errorf("after the removal: %+v", st)
+	}
+}

@@ -1,0 +1,184 @@
+package indexer
+
+// walk is the scratch memory of one Match.
+type walk struct {
+	shard uint32
+	index []int32 // by EndpointID: candidate number + 1
+	alive []runner
+	at    progress
+}
+
+// runner is a source whose run is not over.
+type runner struct {
+	slot   uint32
+	cand   int32
+	tier   Tier
+	since  int32 // tokens walked when tier began
+	tokens [NumTiers]int32
+}
+
+// progress is how far the walk has come.
+type progress struct {
+	blocks, bytes, tokens int32
+}
+
+// Match fills dst[i] with the leading run of q that candidates[i] holds: its
+// longest prefix of consecutive blocks, each counted in the best tier that
+// holds it. An endpoint with several ranks gets the run of its best rank. dst
+// must be as long as candidates. Match does not allocate, never waits for
+// writers, and may be called concurrently.
+func (x *Index) Match(q Query, candidates []EndpointID, dst []Run) {
+	clear(dst)
+	if len(q.Bytes) == 0 || len(candidates) == 0 {
+		return
+	}
+	w := x.scratch.Get().(*walk)
+	c := x.epoch.enter(w.shard)
+	if root := x.table.find(uint64(q.Root)); root != 0 && x.nodes.at(root).key.Load() == uint64(q.Root) {
+		w.prepare(candidates)
+		x.walk(w, root, q, dst)
+		w.forget(candidates)
+	}
+	x.epoch.leave(c)
+	x.scratch.Put(w)
+}
+
+func (w *walk) prepare(candidates []EndpointID) {
+	w.alive, w.at = w.alive[:0], progress{}
+	for i, ep := range candidates {
+		for int(ep) >= len(w.index) {
+			w.index = append(w.index, make([]int32, int(ep)+1-len(w.index))...)
+		}
+		w.index[ep] = int32(i) + 1
+	}
+}
+
+func (w *walk) forget(candidates []EndpointID) {
+	for _, ep := range candidates {
+		w.index[ep] = 0
+	}
+}
+
+// walk follows q down from root until no candidate holds the next block.
+func (x *Index) walk(w *walk, root uint32, q Query, dst []Run) {
+	h, rest, key := x.o.Hasher, q.Bytes, q.Root
+	slots := *x.slots.Load()
+	parent, set := x.nodes.at(root), uint32(0)
+	for first := true; ; first = false {
+		n := x.step(h, parent, &key, rest)
+		if n == nil || n.flags()&FlagNonCanonical != 0 {
+			break
+		}
+		if s := n.set.Load(); s != set || first {
+			if s == 0 {
+				break
+			}
+			if first {
+				w.begin(x.sets.get(s), slots)
+			} else {
+				w.change(x.sets.get(s), dst)
+			}
+			if len(w.alive) == 0 {
+				break
+			}
+			set = s
+		}
+		length := n.length.Load()
+		rest = rest[length:]
+		w.at.blocks++
+		w.at.bytes += int32(length)
+		w.at.tokens += int32(n.tokens())
+		parent = n
+	}
+	for i := range w.alive {
+		w.finish(&w.alive[i], dst)
+	}
+}
+
+// step returns the child of parent that begins rest, and moves key to it.
+func (x *Index) step(h Hasher, parent *node, key *BlockKey, rest []byte) *node {
+	first := parent.first.Load()
+	if first&branchBit != 0 {
+		return x.stepBranch(h, x.lists.get(first&^branchBit), key, rest)
+	}
+	last, k := ^uint32(0), BlockKey(0)
+	for id := first; id != 0; {
+		n := x.nodes.at(id)
+		if length := n.length.Load(); int(length) <= len(rest) {
+			if length != last {
+				last, k = length, h.Child(*key, rest[:length])
+			}
+			if n.key.Load() == uint64(k) {
+				*key = k
+				return n
+			}
+		}
+		id = n.next.Load()
+	}
+	return nil
+}
+
+func (x *Index) stepBranch(h Hasher, b *branch, key *BlockKey, rest []byte) *node {
+	lengths := b.lengths.Load()
+	if lengths == nil {
+		return nil
+	}
+	for _, length := range *lengths {
+		if int(length) > len(rest) {
+			continue
+		}
+		k := h.Child(*key, rest[:length])
+		if id := x.table.find(uint64(k)); id != 0 {
+			if n := x.nodes.at(id); n.key.Load() == uint64(k) && n.length.Load() == length {
+				*key = k
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// begin enters the candidates among the holders of the first block.
+func (w *walk) begin(s *holderSet, slots []slotOwner) {
+	for _, m := range s.members {
+		slot := m >> tierBits
+		if int(slot) >= len(slots) || !slots[slot].live {
+			continue
+		}
+		ep := slots[slot].source.Endpoint
+		if int(ep) < len(w.index) && w.index[ep] != 0 {
+			w.alive = append(w.alive, runner{slot: slot, cand: w.index[ep] - 1, tier: bestTier(m)})
+		}
+	}
+}
+
+// change goes on with the runners that are in s too. Both lists are sorted by slot.
+func (w *walk) change(s *holderSet, dst []Run) {
+	kept, j := 0, 0
+	for i := range w.alive {
+		r := &w.alive[i]
+		for j < len(s.members) && s.members[j]>>tierBits < r.slot {
+			j++
+		}
+		if j == len(s.members) || s.members[j]>>tierBits != r.slot {
+			w.finish(r, dst)
+			continue
+		}
+		if t := bestTier(s.members[j]); t != r.tier {
+			r.tokens[r.tier] += w.at.tokens - r.since
+			r.tier, r.since = t, w.at.tokens
+		}
+		w.alive[kept] = *r
+		kept++
+	}
+	w.alive = w.alive[:kept]
+}
+
+// finish reports a run that ends here.
+func (w *walk) finish(r *runner, dst []Run) {
+	r.tokens[r.tier] += w.at.tokens - r.since
+	run := Run{Blocks: w.at.blocks, Bytes: w.at.bytes, Tokens: r.tokens}
+	if d := &dst[r.cand]; run.better(d) {
+		*d = run
+	}
+}

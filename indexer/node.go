@@ -1,0 +1,129 @@
+package indexer
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// node is one block of the trie. It holds no pointers, so that the garbage
+// collector never looks at it. Readers use the atomic fields only.
+type node struct {
+	key    atomic.Uint64
+	first  atomic.Uint32 // first child; with branchBit, index of a branch
+	next   atomic.Uint32 // next sibling
+	set    atomic.Uint32 // holder set, 0 is empty
+	length atomic.Uint32 // bytes
+	meta   atomic.Uint32 // tokens<<8 | flags
+	parent uint32        // writers only; 0 for a root
+}
+
+const (
+	branchBit  = 1 << 31
+	nodeBytes  = 32
+	chunkShift = 13 // nodes in a chunk of the arena
+	chunkNodes = 1 << chunkShift
+	pageShift  = 7 // nodes in a page, the unit of locality
+	pageNodes  = 1 << pageShift
+	pageReuse  = pageNodes / 8 // free nodes that make a page worth filling again
+	noPage     = ^uint32(0)
+)
+
+func (n *node) tokens() uint32    { return n.meta.Load() >> 8 }
+func (n *node) flags() BlockFlags { return BlockFlags(n.meta.Load()) }
+
+// arena gives out nodes. Nodes that are asked for with the same cursor lie
+// together, after churn too: a cursor fills a page before it takes the next.
+type arena struct {
+	chunks  atomic.Pointer[[]*[chunkNodes]node]
+	pages   []pageState
+	partial []uint32 // pages worth filling again
+	live    int
+}
+
+type pageState struct {
+	free   [pageNodes / 64]uint64
+	n      uint16 // free nodes
+	owned  bool   // some cursor is filling it
+	listed bool   // in partial
+}
+
+func (a *arena) init() {
+	chunks := []*[chunkNodes]node{}
+	a.chunks.Store(&chunks)
+	a.grow()
+	// Node 0 is nobody: take it out of its page.
+	a.pages[0].free[0] &^= 1
+	a.pages[0].n--
+}
+
+func (a *arena) grow() {
+	old := *a.chunks.Load()
+	chunks := append(old[:len(old):len(old)], new([chunkNodes]node))
+	first := uint32(len(a.pages))
+	for range chunkNodes / pageNodes {
+		a.pages = append(a.pages, pageState{free: [2]uint64{^uint64(0), ^uint64(0)}, n: pageNodes, listed: true})
+	}
+	for p := uint32(len(a.pages)); p > first; p-- {
+		a.partial = append(a.partial, p-1)
+	}
+	a.chunks.Store(&chunks)
+}
+
+// at returns the node named id.
+func (a *arena) at(id uint32) *node {
+	return &(*a.chunks.Load())[id>>chunkShift][id&(chunkNodes-1)]
+}
+
+// alloc returns a free node, near the one that the cursor gave before.
+func (a *arena) alloc(cursor *uint32) uint32 {
+	p := *cursor
+	if p == noPage || a.pages[p].n == 0 {
+		a.release(p)
+		if len(a.partial) == 0 {
+			a.grow()
+		}
+		p = a.partial[len(a.partial)-1]
+		a.partial = a.partial[:len(a.partial)-1]
+		a.pages[p].listed, a.pages[p].owned = false, true
+		*cursor = p
+	}
+	s := &a.pages[p]
+	w := 0
+	for s.free[w] == 0 {
+		w++
+	}
+	i := bits.TrailingZeros64(s.free[w])
+	s.free[w] &^= 1 << i
+	s.n--
+	a.live++
+	return p<<pageShift | uint32(w<<6|i)
+}
+
+// release ends a cursor's hold on page p.
+func (a *arena) release(p uint32) {
+	if p == noPage {
+		return
+	}
+	a.pages[p].owned = false
+	a.list(p)
+}
+
+func (a *arena) list(p uint32) {
+	if s := &a.pages[p]; !s.owned && !s.listed && s.n >= pageReuse {
+		s.listed = true
+		a.partial = append(a.partial, p)
+	}
+}
+
+func (a *arena) free(id uint32) {
+	p := id >> pageShift
+	s := &a.pages[p]
+	s.free[id>>6&1] |= 1 << (id & 63)
+	s.n++
+	a.live--
+	a.list(p)
+}
+
+func (a *arena) bytes() int {
+	return len(*a.chunks.Load())*chunkNodes*nodeBytes + cap(a.pages)*24 + cap(a.partial)*4
+}

@@ -1,0 +1,103 @@
+package vocab
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Options completes what a vocabulary file says. The zero value is right for
+// tokenizer.json.
+type Options struct {
+	// Added are further added tokens, as tokenizer_config.json lists them. Those
+	// that the file defines itself stay as the file says.
+	Added []Added
+	// Pattern names the split pattern of files that carry none (tiktoken):
+	// gpt2, cl100k, o200k, qwen2 or tekken. Empty leaves Encode unavailable.
+	Pattern string
+}
+
+// File names that Load knows.
+const (
+	fileTokenizer   = "tokenizer.json"
+	fileTekken      = "tekken.json"
+	suffixTiktoken  = ".tiktoken"
+	fileTiktokenAlt = "tiktoken.model"
+)
+
+// Find returns the vocabulary file in a model directory: tokenizer.json, else
+// tekken.json, else a tiktoken file.
+func Find(dir string) (string, error) {
+	for _, name := range []string{fileTokenizer, fileTekken, fileTiktokenAlt} {
+		if p := filepath.Join(dir, name); isFile(p) {
+			return p, nil
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*"+suffixTiktoken))
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("vocab: no %s, %s or *%s in %s", fileTokenizer, fileTekken, suffixTiktoken, dir)
+	}
+	return found[0], nil
+}
+
+func isFile(p string) bool {
+	st, err := os.Stat(p)
+	return err == nil && st.Mode().IsRegular()
+}
+
+// Load reads a vocabulary file; its name tells the format.
+func Load(path string, o Options) (*Vocab, error) {
+	data, err := readBounded(path)
+	if err != nil {
+		return nil, err
+	}
+	var v *Vocab
+	switch base := filepath.Base(path); {
+	case strings.HasSuffix(base, suffixTiktoken), base == fileTiktokenAlt:
+		v, err = ParseTiktoken(data, o)
+	case base == fileTekken:
+		v, err = ParseTekken(data, o)
+	default:
+		v, err = ParseJSON(data, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return v, nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFileBytes {
+		return nil, fmt.Errorf("%w: %s has more than %d bytes", ErrTooLarge, path, maxFileBytes)
+	}
+	return data, nil
+}
+
+// addMissing registers the options' added tokens that the file does not
+// define itself.
+func (b *builder) addMissing(added []Added) error {
+	have := make(map[uint32]bool, len(b.added))
+	for _, a := range b.added {
+		have[a.ID] = true
+	}
+	for _, a := range added {
+		if have[a.ID] {
+			continue
+		}
+		if err := b.add(a, []byte(a.Content)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package vocab
+
+// family is the shape of a split pattern; the patterns of one family differ
+// in parameters only.
+type family uint8
+
+const (
+	famNone     family = iota // one piece for the whole text
+	famGPT2                   // GPT-2
+	famCL100K                 // cl100k_base, Llama 3, Qwen 2 to 3
+	famO200K                  // o200k_base, tekken: letters split by case
+	famDeepSeek               // DeepSeek V3 and R1
+	famSpaces                 // SentencePiece: between a non-space and a space
+)
+
+// pattern is a split pattern that we scan by hand: Go's regular expressions
+// have no look-ahead, and a scanner is an order of magnitude faster.
+type pattern struct {
+	family      family
+	name        string // as people know it
+	digits      int    // longest run of numbers (famSpaces: of leading spaces, 0 = any) in a piece
+	marks       bool   // combining marks count as letters
+	contraction bool   // o200k: 's, 't, ... end a word
+	slash       bool   // o200k: slashes follow punctuation like line ends
+}
+
+// splitter cuts a text into pieces from left to right.
+type splitter struct {
+	p     *pattern
+	s     []byte
+	pos   int
+	chunk int // famDeepSeek: end of the stretch without numbers and ideographs
+}
+
+func (p *pattern) split(s []byte) splitter { return splitter{p: p, s: s} }
+
+// next returns the end of the piece that starts at sp.pos and moves there.
+// The text must not be used up.
+func (sp *splitter) next() int {
+	i := sp.pos
+	switch sp.p.family {
+	case famCL100K:
+		sp.pos = sp.p.cl100k(sp.s, i)
+	case famGPT2:
+		sp.pos = gpt2(sp.s, i)
+	case famO200K:
+		sp.pos = sp.p.o200k(sp.s, i)
+	case famDeepSeek:
+		sp.pos = sp.deepseek(i)
+	case famSpaces:
+		sp.pos = spaces(sp.s, i, sp.p.digits == 1)
+	default:
+		sp.pos = len(sp.s)
+	}
+	return sp.pos
+}
+
+func (sp *splitter) done() bool { return sp.pos >= len(sp.s) }
+
+// runOf returns the end of the run of characters of class mask at i.
+func runOf(s []byte, i int, mask class) int {
+	for i < len(s) {
+		if c := s[i]; c < 0x80 {
+			if classTable[c]&mask == 0 {
+				return i
+			}
+			i++
+			continue
+		}
+		cl, n := classAt(s[i:])
+		if cl&mask == 0 {
+			return i
+		}
+		i += n
+	}
+	return i
+}
+
+// runOfMax is runOf for at most n characters.
+func runOfMax(s []byte, i, n int, mask class) int {
+	for ; n > 0 && i < len(s); n-- {
+		cl, w := classAt(s[i:])
+		if cl&mask == 0 {
+			break
+		}
+		i += w
+	}
+	return i
+}
+
+// newlines returns the end of the run of CR, LF and, if slash, '/' at i.
+func newlines(s []byte, i int, slash bool) int {
+	for i < len(s) && (s[i] == '\n' || s[i] == '\r' || slash && s[i] == '/') {
+		i++
+	}
+	return i
+}
+
+// contractionAt returns the length of 's, 't, 're, 've, 'm, 'll or 'd at i,
+// 0 when there is none. fold ignores case; U+017F is a small s then.
+func contractionAt(s []byte, i int, fold bool) int {
+	if i+1 >= len(s) || s[i] != '\'' {
+		return 0
+	}
+	lower := func(k int) byte {
+		if k >= len(s) {
+			return 0
+		}
+		if c := s[k]; fold && c >= 'A' && c <= 'Z' {
+			return c + 32
+		}
+		return s[k]
+	}
+	a, b := lower(i+1), lower(i+2)
+	switch {
+	case a == 's' || a == 't' || a == 'm' || a == 'd':
+		return 2
+	case (a == 'r' || a == 'v') && b == 'e' || a == 'l' && b == 'l':
+		return 3
+	case fold && a == 0xc5 && b == 0xbf:
+		return 3
+	}
+	return 0
+}
+
+// whitespace ends a piece that starts with white space and that no other
+// alternative took. lineEnds also tries "\s*[\r\n]+" first.
+func whitespace(s []byte, i int, lineEnds bool) int {
+	end, last, lastNL := i, i, -1
+	for end < len(s) {
+		cl, n := classAt(s[end:])
+		if cl&clWhite == 0 {
+			break
+		}
+		last = end
+		end += n
+		if cl == clNewline {
+			lastNL = end
+		}
+	}
+	switch {
+	case lineEnds && lastNL >= 0:
+		return lastNL
+	case end == len(s) || last == i:
+		return end
+	}
+	return last // the last one belongs to what follows
+}
+
+// spaces cuts before each run of spaces that follows something else or, if
+// each, before each space.
+func spaces(s []byte, i int, each bool) int {
+	for i < len(s) && s[i] == ' ' {
+		i++
+		if each {
+			break
+		}
+	}
+	for i < len(s) && s[i] != ' ' {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,35 @@
+package indexer
+
+// Stats describe the size of an Index.
+type Stats struct {
+	Nodes    int // blocks in the trie, however many hold them
+	Entries  int // (block, source) pairs
+	Sources  int
+	Sets     int // distinct holder sets
+	Branches int
+	Bytes    int // memory of all parts
+	Counts   Counts
+}
+
+// Stats returns the size of the index.
+func (x *Index) Stats() Stats {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	st := Stats{Nodes: x.nodes.live, Sources: len(x.sources), Sets: x.sets.live() - 1, Branches: x.lists.n, Counts: x.counts}
+	st.Bytes = x.nodes.bytes() + x.sets.bytes() + x.table.size*16 + x.lists.n*256 + x.lists.table.bytes() + len(x.extra)*24
+	for _, s := range x.sources {
+		st.Entries += s.names.n
+		st.Bytes += s.names.bytes()
+	}
+	return st
+}
+
+// Blocks returns the number of blocks that a source holds.
+func (x *Index) Blocks(name Source) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s := x.sources[name]; s != nil {
+		return s.names.n
+	}
+	return 0
+}

@@ -1,0 +1,291 @@
+package indexer
+
+// FlagHole marks a block of a snapshot that the source does not hold: it only
+// places the blocks below it.
+const FlagHole BlockFlags = 1 << 7
+
+const maxCount = 0xffff
+
+// store chains blocks below the op's parent and enters the source as holder.
+func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
+	parent, ok := x.parent(s, op)
+	if !ok {
+		st.UnknownParent += len(blocks)
+		return
+	}
+	kind := entryMeta(op.Tier, op.Group)
+	for i := range blocks {
+		if i%window == 0 {
+			x.warmBlocks(s, blocks[i:min(len(blocks), i+window)])
+		}
+		b := &blocks[i]
+		id := x.child(parent, b)
+		if id == 0 {
+			if s.names.n >= x.o.MaxSourceBlocks || x.nodes.live >= x.o.MaxNodes {
+				st.Refused += len(blocks) - i
+				break
+			}
+			if id = x.newNode(s, parent, b); id == 0 {
+				st.Refused += len(blocks) - i
+				break
+			}
+		}
+		if b.Flags&FlagHole == 0 {
+			x.name(s, b.Hash, id, kind)
+			st.Stored++
+		}
+		parent = id
+	}
+	x.prune(parent)
+}
+
+func (x *Index) warmBlocks(s *source, blocks []StoredBlock) {
+	for i := range blocks {
+		x.sink += s.names.touch(blocks[i].Hash)
+	}
+}
+
+// warmHashes touches the names of hashes and the nodes that they seem to name.
+func (x *Index) warmHashes(s *source, hashes []EngineHash) {
+	var near [window]uint32
+	for i, h := range hashes {
+		near[i] = s.names.touch(h)
+	}
+	for _, id := range near[:len(hashes)] {
+		x.sink += x.nodes.at(id).set.Load()
+	}
+}
+
+// parent finds the node below which an op stores.
+func (x *Index) parent(s *source, op *Op) (uint32, bool) {
+	if op.Root {
+		if id := x.table.find(uint64(op.From)); id != 0 {
+			return id, true
+		}
+		id := x.nodes.alloc(&s.cursor)
+		n := x.nodes.at(id)
+		x.reset(n, uint64(op.From), 0, 0, 0)
+		x.table.insert(uint64(op.From), id)
+		return id, true
+	}
+	g, at := s.names.find(op.Parent)
+	for e, i := g.next(op.Parent, at); e != nil; e, i = g.next(op.Parent, i) {
+		if x.nodes.at(e.node).key.Load() == uint64(op.From) {
+			return e.node, true
+		}
+	}
+	return 0, false
+}
+
+func (*Index) reset(n *node, key uint64, parent, length, meta uint32) {
+	n.parent = parent
+	n.first.Store(0)
+	n.next.Store(0)
+	n.set.Store(0)
+	n.length.Store(length)
+	n.meta.Store(meta)
+	n.key.Store(key)
+}
+
+// child finds a block below parent, or returns 0.
+func (x *Index) child(parent uint32, b *StoredBlock) uint32 {
+	first := x.nodes.at(parent).first.Load()
+	if first&branchBit != 0 {
+		return x.table.find(uint64(b.Key))
+	}
+	for id := first; id != 0; {
+		n := x.nodes.at(id)
+		if n.key.Load() == uint64(b.Key) {
+			return id
+		}
+		id = n.next.Load()
+	}
+	return 0
+}
+
+// newNode puts a block below parent; 0 when the branch has too many lengths.
+func (x *Index) newNode(s *source, parent uint32, b *StoredBlock) uint32 {
+	p := x.nodes.at(parent)
+	first := p.first.Load()
+	if first&branchBit != 0 {
+		if !x.lists.get(first &^ branchBit).add(b.Bytes) {
+			return 0
+		}
+		id := x.alloc(s, parent, b, 0)
+		x.table.insert(uint64(b.Key), id)
+		return id
+	}
+	children := 0
+	for id := first; id != 0; id = x.nodes.at(id).next.Load() {
+		children++
+	}
+	id := x.alloc(s, parent, b, first)
+	if children+1 < branchAt {
+		p.first.Store(id)
+		return id
+	}
+	br := &branch{}
+	for c := id; c != 0; c = x.nodes.at(c).next.Load() {
+		n := x.nodes.at(c)
+		br.add(n.length.Load())
+		x.table.insert(n.key.Load(), c)
+	}
+	p.first.Store(x.lists.add(br) | branchBit)
+	return id
+}
+
+func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, next uint32) uint32 {
+	id := x.nodes.alloc(&s.cursor)
+	n := x.nodes.at(id)
+	x.reset(n, uint64(b.Key), parent, b.Bytes, min(b.Tokens, 1<<24-1)<<8|uint32(b.Flags&FlagNonCanonical))
+	n.next.Store(next)
+	return id
+}
+
+// name counts one more copy of node under an engine hash.
+func (x *Index) name(s *source, h EngineHash, id, kind uint32) {
+	if e := s.names.exact(h, id, kind); e != nil {
+		if e.count() < maxCount {
+			e.meta += 1 << 16
+		}
+		return
+	}
+	e := entry{hash: h, node: id, meta: kind | 1<<16}
+	s.names.insert(e)
+	s.xor ^= x.print(&e)
+	x.hold(s, id, e.tier())
+}
+
+// print is an entry's share of the digest. It must not depend on node numbers.
+func (x *Index) print(e *entry) uint64 {
+	return fold(uint64(e.hash)^0x589965cc75374cc3, x.nodes.at(e.node).key.Load()^uint64(e.kind()))
+}
+
+// hold enters a source's slot into a node's holder set.
+func (x *Index) hold(s *source, id uint32, tier Tier) {
+	n := x.nodes.at(id)
+	old := n.set.Load()
+	if x.holds(old, s.slot, tier) {
+		x.extra[extraKey(id, s.slot, tier)]++
+		return
+	}
+	x.flip(n, old, s.slot, tier)
+}
+
+func extraKey(id, slot uint32, tier Tier) uint64 {
+	return uint64(id)<<32 | uint64(slot)<<2 | uint64(tier)
+}
+
+func (x *Index) holds(set, slot uint32, tier Tier) bool {
+	if set == 0 {
+		return false
+	}
+	for _, m := range x.sets.get(set).members {
+		if m>>tierBits == slot {
+			return m&(1<<tier) != 0
+		}
+	}
+	return false
+}
+
+func (x *Index) flip(n *node, old, slot uint32, tier Tier) {
+	set := x.sets.flip(old, slot, tier)
+	x.sets.retain(set)
+	n.set.Store(set)
+	if old != 0 {
+		x.sets.release(&x.epoch, old)
+	}
+}
+
+// remove counts one copy less; at zero the source lets go of the block. One
+// hash can name several nodes (an engine whose hashes leave the adapter out):
+// which of them was meant cannot be known, so all are lowered.
+func (x *Index) remove(s *source, h EngineHash, kind uint32, st *ApplyStats) {
+	found, spent := s.names.lower(h, kind)
+	if !found {
+		st.UnknownRemove++
+		return
+	}
+	st.Removed++
+	if !spent {
+		return
+	}
+	for e := s.names.spent(h); e != nil; e = s.names.spent(h) {
+		id, tier := e.node, e.tier()
+		s.xor ^= x.print(e)
+		s.names.remove(e)
+		x.drop(s, id, tier)
+	}
+}
+
+// move enters known hashes into another tier.
+func (x *Index) move(s *source, h EngineHash, op *Op, st *ApplyStats) {
+	e := s.names.first(h)
+	if e == nil {
+		st.UnknownParent++
+		return
+	}
+	x.name(s, h, e.node, entryMeta(op.Tier, op.Group))
+	st.Stored++
+}
+
+// drop takes a slot out of a node's holder set and frees what nobody needs.
+func (x *Index) drop(s *source, id uint32, tier Tier) {
+	if len(x.extra) > 0 {
+		k := extraKey(id, s.slot, tier)
+		if c := x.extra[k]; c > 1 {
+			x.extra[k] = c - 1
+			return
+		} else if c == 1 {
+			delete(x.extra, k)
+			return
+		}
+	}
+	n := x.nodes.at(id)
+	x.flip(n, n.set.Load(), s.slot, tier)
+	x.prune(id)
+}
+
+// prune frees id and its ancestors while they have neither holder nor child.
+func (x *Index) prune(id uint32) {
+	for id != 0 {
+		n := x.nodes.at(id)
+		first := n.first.Load()
+		if n.set.Load() != 0 || (first&branchBit == 0 && first != 0) {
+			return
+		}
+		if first&branchBit != 0 {
+			if x.lists.get(first&^branchBit).n > 0 {
+				return
+			}
+			x.lists.drop(&x.epoch, first&^branchBit)
+		}
+		parent := n.parent
+		x.unlink(n, id, parent)
+		x.limbo.retire(&x.epoch, id)
+		id = parent
+	}
+}
+
+func (x *Index) unlink(n *node, id, parent uint32) {
+	if parent == 0 {
+		x.table.remove(n.key.Load())
+		return
+	}
+	p := x.nodes.at(parent)
+	first := p.first.Load()
+	if first&branchBit != 0 {
+		x.table.remove(n.key.Load())
+		x.lists.get(first &^ branchBit).drop(n.length.Load())
+		return
+	}
+	if first == id {
+		p.first.Store(n.next.Load())
+		return
+	}
+	prev := x.nodes.at(first)
+	for prev.next.Load() != id {
+		prev = x.nodes.at(prev.next.Load())
+	}
+	prev.next.Store(n.next.Load())
+}

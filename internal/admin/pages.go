@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"strconv"
+)
+
+//go:embed status.html
+var statusHTML string
+
+var statusPage = template.Must(template.New("status").Parse(statusHTML))
+
+// maxDecisions bounds one answer of /debug/decisions.
+const maxDecisions = 1000
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(b.Bytes())
+}
+
+// readyz answers 200 when every check is ready, else 503. With ?verbose it
+// lists all checks, otherwise only those that are not ready.
+func readyz(ready func() []Check) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		verbose := r.URL.Query().Has("verbose")
+		code := http.StatusOK
+		var b bytes.Buffer
+		for _, c := range ready() {
+			mark := "+"
+			if !c.Ready {
+				mark, code = "-", http.StatusServiceUnavailable
+			}
+			if !verbose && c.Ready {
+				continue
+			}
+			fmt.Fprintf(&b, "[%s] %s", mark, c.Name)
+			if c.Reason != "" {
+				fmt.Fprintf(&b, ": %s", c.Reason)
+			}
+			b.WriteByte('\n')
+		}
+		if code == http.StatusOK {
+			b.WriteString("ready\n")
+		} else {
+			b.WriteString("not ready\n")
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(code)
+		_, _ = w.Write(b.Bytes())
+	}
+}
+
+func page(status func() any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		v, err := json.MarshalIndent(status(), "", "  ")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_ = statusPage.Execute(w, template.JS(v))
+	}
+}
+
+func decisions(get func(id string, n int) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		n := 20
+		if s := r.URL.Query().Get("n"); s != "" {
+			v, err := strconv.Atoi(s)
+			if err != nil || v < 1 || v > maxDecisions {
+				http.Error(w, fmt.Sprintf("n=%q: want 1 to %d", s, maxDecisions), http.StatusBadRequest)
+				return
+			}
+			n = v
+		}
+		writeJSON(w, http.StatusOK, get(r.URL.Query().Get("id"), n))
+	}
+}
+
+func explain(f func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := f(r.Context(), r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		writeJSON(w, http.StatusOK, v)
+	}
+}
+
+func reload(f func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := f(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		fmt.Fprintln(w, "reloaded")
+	}
+}
+
+// loopbackOnly answers 403 to clients that are not on this machine.
+func loopbackOnly(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+			http.Error(w, "profiles are served to loopback only", http.StatusForbidden)
+			return
+		}
+		h(w, r)
+	}
+}

@@ -1,0 +1,9 @@
+// Package demo runs the whole of Grapevine on one machine for a minute: simulated
+// engines, several replicas, a real Envoy and a chat workload, and shows
+// what happens as a live table.
+//
+// The main path: Run starts the engines (in this process), the replicas
+// (child processes of this binary) and Envoy; it drives the same workload first
+// round robin, then through the picker; it kills a replica on the way; it ends
+// with a Summary. Children die with their parent, whatever ends it.
+package demo
