@@ -1,10 +1,13 @@
 package indexer
 
+import "slices"
+
 // Record notes that ep was given, at now (nanoseconds of any clock that all
 // callers share), the prompt whose Keys are keys. Chunks already held are
-// refreshed; a time before the one held does not set it back. What exceeds
-// the endpoint's capacity is evicted; of a prompt longer than the capacity only
-// the start is kept. A key 0 ends the prompt. An ep beyond MaxEndpoints is ignored.
+// refreshed; a time before the one held does not set it back. The least recent
+// chunks beyond the endpoint's capacity are evicted; of a prompt longer than
+// the capacity, or than MaxChunks, only the start is kept. A key 0 ends the
+// prompt. An ep from MaxEndpoints on is ignored.
 func (a *Approx) Record(ep EndpointID, keys []BlockKey, now int64) {
 	if int(ep) >= len(a.endpoints) {
 		return
@@ -14,27 +17,39 @@ func (a *Approx) Record(ep EndpointID, keys []BlockKey, now int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	keys = keys[:min(len(keys), a.opts.MaxChunks, e.cap)]
-	for i, key := range keys {
-		if key == 0 {
-			keys = keys[:i]
-			break
-		}
+	if i := slices.Index(keys, 0); i >= 0 {
+		keys = keys[:i]
 	}
 	// Last chunk first, so that each is less recent than the one it builds on.
-	for i := len(keys) - 1; i >= 0; i-- {
-		shard := a.shard(keys[i])
-		if place, held := shard.touch(keys[i], h); held {
-			e.lru.refresh(place)
-			continue
+	missing := 0
+	for _, key := range slices.Backward(keys) {
+		if !a.renew(e, key, h) {
+			missing++
 		}
-		a.evict(ep, e, e.cap-1)
-		shard.add(keys[i], h, e.lru.push(keys[i], e.cap))
 	}
+	if missing == 0 {
+		return
+	}
+	a.evict(ep, e, e.cap-missing)
+	for _, key := range slices.Backward(keys) {
+		if !a.renew(e, key, h) {
+			a.shard(key).add(key, h, e.lru.push(key, e.cap))
+		}
+	}
+}
+
+// renew makes key the newest of h's endpoint, if it holds it.
+func (a *Approx) renew(e *approxEndpoint, key BlockKey, h holder) bool {
+	place, held := a.shard(key).touch(key, h)
+	if held {
+		e.lru.refresh(place)
+	}
+	return held
 }
 
 // evict removes the least recent chunks of ep until it holds at most most.
 func (a *Approx) evict(ep EndpointID, e *approxEndpoint, most int) {
-	for e.lru.live > most {
+	for e.lru.live > max(most, 0) {
 		place, key := e.lru.oldest()
 		a.shard(key).remove(key, ep)
 		e.lru.drop(place)

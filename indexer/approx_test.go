@@ -66,6 +66,14 @@ func TestApproxRun(t *testing.T) {
 	if !slices.Equal(runs, want) {
 		t.Errorf("%+v, want %+v", runs, want)
 	}
+	a.Record(6, []BlockKey{keys[0], keys[1], 0, keys[2]}, second)
+	if n := a.Len(6); n != 2 {
+		t.Errorf("%d chunks of a prompt that ends after 2", n)
+	}
+	a.Record(7, []BlockKey{keys[0], keys[1], keys[0]}, second)
+	if n := a.Len(7); n != 2 {
+		t.Errorf("%d chunks of 2 that come twice", n)
+	}
 	a.Record(1<<20, keys, second) // not tracked, and no panic
 	a.SetCapacity(1<<20, 1)
 	a.Truncate(1<<20, keys, 0)
@@ -302,7 +310,7 @@ func TestApproxManyHolders(t *testing.T) {
 // At a capacity that is never enough, what is held is as much as may be, and
 // always whole from the start of a prompt.
 func TestApproxCapacityKeepsPrefixes(t *testing.T) {
-	const capacity = 500
+	const capacity = 300
 	a := NewApprox(ApproxOptions{ChunkBytes: 16, CapacityBytes: capacity * 16})
 	rng := rand.New(rand.NewPCG(8, 8))
 	parent := map[BlockKey]BlockKey{}
@@ -322,7 +330,7 @@ func TestApproxCapacityKeepsPrefixes(t *testing.T) {
 		if n := a.Len(0); n > capacity || i > 2000 && n != capacity {
 			t.Fatalf("prompt %d: %d chunks held, capacity %d", i, n, capacity)
 		}
-		if i%50 != 0 {
+		if i%400 != 399 {
 			continue
 		}
 		for key, above := range parent {

@@ -37,9 +37,12 @@ func drawDelta(t *rapid.T) *Delta {
 		case OpStore:
 			op.Root = rapid.Bool().Draw(t, "root")
 			again := rapid.Bool().Draw(t, "again")
+			otherName := rapid.Bool().Draw(t, "other name")
 			switch {
 			case again && op.Root:
 				op.From = root
+			case again && otherName: // a block that the engine has under two names
+				op.From, op.Parent = lastKey, EngineHash(key("parent"))
 			case again:
 				op.From, op.Parent = lastKey, lastHash
 			case op.Root:

@@ -140,3 +140,23 @@ func TestOneHashForEverything(t *testing.T) {
 		t.Errorf("after the removal: %+v", st)
 	}
 }
+
+func TestTrimLetsGoOfWhatTheEngineDoesNotHave(t *testing.T) {
+	h := NewHasher(Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(Scope{})
+	text, d := storedChain(h, root, 1, 20, 8)
+	x.Apply(Source{Endpoint: 1}, &d)
+	x.Apply(Source{Endpoint: 2}, &d)
+	q := Query{Root: root, Bytes: text}
+	if gone := x.Trim(Source{Endpoint: 1}, q, 5*8); len(gone) != 15 {
+		t.Errorf("let go of %d blocks, want 15", len(gone))
+	}
+	dst := make([]Run, 2)
+	x.Match(q, []EndpointID{1, 2}, dst)
+	if dst[0].Blocks != 5 || dst[1].Blocks != 20 {
+		t.Errorf("got %d and %d blocks", dst[0].Blocks, dst[1].Blocks)
+	}
+	if gone := x.Trim(Source{Endpoint: 3}, q, 0); gone != nil {
+		t.Errorf("an unknown source let go of %d", len(gone))
+	}
+}

@@ -20,6 +20,38 @@ const (
 	KindGenerate
 )
 
+// Form is how the prompt stands in the body.
+type Form uint8
+
+// Prompt forms.
+const (
+	FormNone     Form = iota // no prompt was found
+	FormText                 // one string
+	FormTexts                // a list of strings
+	FormTokens               // a list of token ids
+	FormBatches              // a list of lists of token ids
+	FormMessages             // a list of objects: chat messages, response items
+)
+
+// Span is a part of the body, [start, end). {0, 0} means absent.
+type Span [2]int
+
+// Of returns the bytes of the span in body.
+func (s Span) Of(body []byte) []byte { return body[s[0]:s[1]] }
+
+// Found reports whether the span is there.
+func (s Span) Found() bool { return s[1] > s[0] }
+
+// PromptSpans say where the parts of a prompt stand in the body: the raw JSON
+// values, quotes and brackets included. Of duplicate keys the last one counts.
+type PromptSpans struct {
+	Form   Form
+	Main   Span // prompt, messages, input, token_ids, input_ids or text
+	System Span // system (Messages), instructions (Responses)
+	Tools  Span // tools
+	Media  int  // images, sounds and other long base64 strings in Main
+}
+
 // Request is one inference request as the picker sees it. It is filled once,
 // before the decision, and read-only from then on. Byte slices alias the body
 // and are valid until the stream ends.
@@ -36,6 +68,7 @@ type Request struct {
 	Adapter    string // LoRA adapter, when Model names one
 	CacheSalt  string
 	Session    string // session key, empty when none
+	User       string // end user as the body names it, empty when none
 	Objective  string
 	FairnessID string
 	Priority   int
@@ -44,10 +77,14 @@ type Request struct {
 	IncludeUsage bool // stream_options.include_usage
 	MaxTokens    int  // 0 when unset
 
-	// Prompt, filled by the prompt producer.
-	Exact       []indexer.Query // precise spaces to be matched, usually one; empty when the prompt could not be rendered
-	Chunks      indexer.Query   // approximate space
-	InputTokens int             // exact for token ids, else estimated from bytes
+	Prompt PromptSpans // where the prompt stands in Body
+
+	// What the prompt is matched by. ParseRequest fills Chunks.Bytes and
+	// InputTokens, the prompt producer the rest.
+	Exact       []indexer.Query    // precise spaces to be matched, usually one; empty when the prompt could not be rendered
+	Chunks      indexer.Query      // approximate space
+	ChunkKeys   []indexer.BlockKey // chain of Chunks, by the prompt producer
+	InputTokens int                // exact for token ids, else estimated from bytes
 
 	SLOTTFT time.Duration // x-slo-ttft-ms, 0 when absent
 	SLOTPOT time.Duration // x-slo-tpot-ms, 0 when absent

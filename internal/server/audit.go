@@ -1,0 +1,60 @@
+package server
+
+import (
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// auditor compares what was predicted with the cached tokens that an engine
+// reports, and lets go of what was not there. It is safe for concurrent use.
+type auditor struct {
+	approx *indexer.Approx
+	exact  func(indexer.EndpointID) bool
+	// doubt is told of an endpoint whose exact knowledge promised more than
+	// the engine had: keep is the part of the prompt, in bytes of its text, that was there.
+	doubt func(r *picker.Request, ep *picker.Endpoint, cachedShare float64)
+
+	diff *prometheus.HistogramVec
+	over *prometheus.CounterVec
+}
+
+// slack is how many tokens a prediction may be off without a consequence: a
+// block of the usual sizes, and the last token, which is always computed.
+const slack = 33
+
+func newAuditor(reg prometheus.Registerer, approx *indexer.Approx, exact func(indexer.EndpointID) bool) *auditor {
+	a := &auditor{
+		approx: approx, exact: exact,
+		diff: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "grapevine_audit_predicted_minus_reported_tokens",
+			Help:    "Predicted minus engine-reported cached tokens of a request, by kind of knowledge.",
+			Buckets: []float64{-8192, -1024, -256, -64, -32, -16, -1, 0, 16, 32, 64, 256, 1024, 8192},
+		}, []string{"knowledge"}),
+		over: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grapevine_audit_overpredictions_total",
+			Help: "Requests for which the engine had less cached than was predicted, beyond the slack of two blocks.",
+		}, []string{"knowledge"}),
+	}
+	reg.MustRegister(a.diff, a.over)
+	return a
+}
+
+func (a *auditor) check(r *picker.Request, ep *picker.Endpoint, predicted indexer.Run, u picker.Usage) {
+	exact := len(r.Exact) > 0 && a.exact(ep.ID)
+	kind := "approximate"
+	if exact {
+		kind = "exact"
+	}
+	want := min(int(predicted.Total()), u.PromptTokens-1)
+	a.diff.WithLabelValues(kind).Observe(float64(want - u.CachedTokens))
+	if want-u.CachedTokens <= slack {
+		return
+	}
+	a.over.WithLabelValues(kind).Inc()
+	share := float64(u.CachedTokens) / float64(u.PromptTokens)
+	a.approx.Truncate(ep.ID, r.ChunkKeys, int(share*float64(len(r.Chunks.Bytes))))
+	if exact && a.doubt != nil {
+		a.doubt(r, ep, share)
+	}
+}

@@ -1,0 +1,142 @@
+package picker
+
+import (
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestTicket(t *testing.T) {
+	p := newPool(1)
+	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	changes := 0
+	b.OnChange(func(*Endpoint) { changes++ })
+	var k Ticket
+	b.Open(&k, ep, Work{Input: 100, New: 40}, t0)
+	rate := 1.0 / 60
+	want := Load{Requests: 1, Waiting: 1, Prefill: 40, Pairs: 40 * 80, Tokens: 100, Rate: rate, LastFirst: t0}
+	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
+		t.Errorf("open (-want +got):\n%s", diff)
+	}
+	k.Generated(5) // before the first token: does not count
+	if !k.FirstToken(t0.Add(time.Second)) || k.FirstToken(t0) {
+		t.Error("first token must count once")
+	}
+	k.Generated(7)
+	want = Load{Requests: 1, Tokens: 107, Context: 107, Rate: rate, LastFirst: t0.Add(time.Second)}
+	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
+		t.Errorf("decode (-want +got):\n%s", diff)
+	}
+	if !k.Release() || k.Release() || k.FirstToken(t0) {
+		t.Error("release must count once")
+	}
+	l := b.Load(ep, t0.Add(60*time.Second))
+	if l.Requests != 0 || l.Tokens != 0 || l.Context != 0 || math.Abs(l.Rate-rate/math.E) > 1e-9 {
+		t.Errorf("after release: %+v", l)
+	}
+	if changes != 3 {
+		t.Errorf("%d changes told", changes)
+	}
+	var unused Ticket
+	if unused.Release() || unused.FirstToken(t0) {
+		t.Error("a ticket that was never opened did something")
+	}
+}
+
+func TestRemoteLoad(t *testing.T) {
+	p := newPool(1)
+	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	var k Ticket
+	b.Open(&k, ep, Work{Input: 10, New: 10}, t0)
+	b.SetRemote(ep, Load{Requests: 3, Waiting: 2, Prefill: 500, Pairs: 9, Tokens: 700, Context: 50, Rate: 2, LastFirst: t0.Add(time.Second)})
+	want := Load{Requests: 4, Waiting: 3, Prefill: 510, Pairs: 59, Tokens: 710, Context: 50, Rate: 2 + 1.0/60, LastFirst: t0.Add(time.Second)}
+	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	b.SetRemote(ep, Load{})
+	if l := b.Remote(ep); l != (Load{}) {
+		t.Errorf("remote part stays: %+v", l)
+	}
+}
+
+// TestBookLaw holds the book against a sum over open requests.
+func TestBookLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPool(2)
+		b := p.Book()
+		var open []*Ticket
+		sum := func(ep *Endpoint) (want Load) {
+			for _, k := range open {
+				if k.ep != ep {
+					continue
+				}
+				want.Requests++
+				want.Tokens += int64(k.work.Input) + k.out
+				if k.state == ticketWaiting {
+					want.Waiting++
+					want.Prefill += int64(k.work.New)
+					want.Pairs += math.Trunc(k.work.Pairs())
+				} else {
+					want.Context += int64(k.work.Input) + k.out
+				}
+			}
+			return want
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			at := rapid.IntRange(-1, len(open)-1).Draw(t, "which")
+			if at < 0 {
+				in := rapid.IntRange(-5, 5000).Draw(t, "input")
+				k := new(Ticket)
+				b.Open(k, p.Snapshot().Endpoints[rapid.IntRange(0, 1).Draw(t, "ep")], Work{in, rapid.IntRange(-5, 6000).Draw(t, "new")}, t0)
+				open = append(open, k)
+				continue
+			}
+			switch rapid.IntRange(0, 2).Draw(t, "do") {
+			case 0:
+				open[at].FirstToken(t0)
+			case 1:
+				open[at].Generated(rapid.IntRange(-1, 9).Draw(t, "n"))
+			default:
+				open[at].Release()
+				open = append(open[:at], open[at+1:]...)
+			}
+			for _, ep := range p.Snapshot().Endpoints {
+				got := b.Local(ep, t0)
+				got.Rate, got.LastFirst = 0, time.Time{}
+				if diff := cmp.Diff(sum(ep), got); diff != "" {
+					t.Fatalf("-want +got:\n%s", diff)
+				}
+			}
+		}
+	})
+}
+
+func TestBookConcurrent(t *testing.T) {
+	p := newPool(1)
+	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 200 {
+				var k Ticket
+				b.Open(&k, ep, Work{i, i / 2}, t0)
+				if i%2 == 0 {
+					k.FirstToken(t0)
+					k.Generated(3)
+				}
+				wg.Go(func() { k.Release() })
+				k.Release()
+			}
+		})
+	}
+	wg.Wait()
+	l := b.Local(ep, t0)
+	l.Rate, l.LastFirst = 0, time.Time{}
+	if l != (Load{}) {
+		t.Errorf("left in the book: %+v", l)
+	}
+}

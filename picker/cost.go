@@ -1,0 +1,173 @@
+package picker
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Cost are the constants of an endpoint's engine, in seconds. A prefill of n
+// new tokens below c held ones takes about Base + PerToken × n + PerPair × n ×
+// (c + n/2); a decode step takes Step + PerSeq × sequences + PerContext ×
+// context tokens.
+type Cost struct {
+	Base, PerToken, PerPair  float64
+	Step, PerSeq, PerContext float64
+	PrefillSeen, DecodeSeen  float64 // samples behind the two halves, faded; 0 means the prior
+}
+
+// PriorCost is what is assumed of an endpoint of which nothing is known: a
+// model between 8B on one device and 70B on four.
+var PriorCost = Cost{
+	Base: 0.020, PerToken: 50e-6, PerPair: 0.8e-9,
+	Step: 0.014, PerSeq: 50e-6, PerContext: 40e-9,
+}
+
+// Prefill returns the seconds that w takes on an endpoint that does nothing
+// else, without Base.
+func (c *Cost) Prefill(w Work) float64 {
+	return c.PerToken*float64(w.New) + c.PerPair*w.Pairs()
+}
+
+// Wait returns the seconds until the queue that l describes has had its first
+// tokens: its work, less the time since the engine last finished some.
+func (c *Cost) Wait(l *Load, now time.Time) float64 {
+	if l.Waiting <= 0 {
+		return 0
+	}
+	work := c.PerToken*float64(l.Prefill) + c.PerPair*l.Pairs
+	if !l.LastFirst.IsZero() {
+		work -= max(now.Sub(l.LastFirst).Seconds(), 0)
+	}
+	return max(work, 0)
+}
+
+// costCell learns the constants of one endpoint. Reads do not block.
+type costCell struct {
+	mu      sync.Mutex
+	prefill fit
+	decode  fit
+	prior   Cost // what factors of 1 mean
+	local   atomic.Pointer[Cost]
+	shared  atomic.Pointer[Cost] // of the other replicas
+	merged  atomic.Pointer[Cost]
+}
+
+// Cost returns the endpoint's constants as far as all replicas have learned
+// them. The result is read-only.
+func (c *counters) Cost() *Cost {
+	if p := c.cost.merged.Load(); p != nil {
+		return p
+	}
+	return &PriorCost
+}
+
+// LocalCost returns what this replica has learned by itself.
+func (c *counters) LocalCost() Cost {
+	if p := c.cost.local.Load(); p != nil {
+		return *p
+	}
+	return PriorCost
+}
+
+// SetRemoteCost replaces what the other replicas have learned; its Seen fields
+// are its weight against our own.
+func (c *counters) SetRemoteCost(remote Cost) {
+	c.cost.mu.Lock()
+	defer c.cost.mu.Unlock()
+	c.cost.shared.Store(&remote)
+	c.cost.publish()
+}
+
+// SetPriorCost sets the constants to start from, such as those of the pool's
+// other endpoints. What was learned is forgotten.
+func (c *counters) SetPriorCost(prior Cost) {
+	c.cost.mu.Lock()
+	defer c.cost.mu.Unlock()
+	c.cost.reset(prior)
+	c.cost.publish()
+}
+
+func (c *costCell) reset(prior Cost) {
+	prior.PrefillSeen, prior.DecodeSeen = 0, 0
+	c.prior, c.prefill, c.decode = prior, newFit(), newFit()
+}
+
+// Queued is what was ahead of a request and its own work, at the moment when
+// it was placed.
+type Queued struct {
+	Ahead Load // the endpoint's load before it
+	Own   Work
+	At    time.Time
+}
+
+// ObservePrefill learns from one first token that came ttft after q.
+func (c *counters) ObservePrefill(q *Queued, ttft time.Duration) {
+	cell := &c.cost
+	cell.mu.Lock()
+	defer cell.mu.Unlock()
+	if cell.prior.PerToken == 0 {
+		cell.reset(PriorCost)
+	}
+	tokens, pairs, y, trust := float64(q.Own.New), q.Own.Pairs(), ttft.Seconds(), 1.0
+	if q.Ahead.Waiting > 0 {
+		tokens += float64(q.Ahead.Prefill)
+		pairs += q.Ahead.Pairs
+		if !q.Ahead.LastFirst.IsZero() {
+			y += max(q.At.Sub(q.Ahead.LastFirst).Seconds(), 0)
+		}
+		trust = 0.4 // the order of a queue and what joins it later are guesses
+	}
+	p := &cell.prior
+	cell.prefill.observe([3]float64{p.Base, p.PerToken * tokens, p.PerPair * pairs}, y, trust)
+	cell.publish()
+}
+
+// ObserveStep learns from the mean time between tokens of one answer while the
+// endpoint was decoding sequences with context tokens in all.
+func (c *counters) ObserveStep(sequences, context, seconds float64) {
+	cell := &c.cost
+	cell.mu.Lock()
+	defer cell.mu.Unlock()
+	if cell.prior.PerToken == 0 {
+		cell.reset(PriorCost)
+	}
+	p := &cell.prior
+	cell.decode.observe([3]float64{p.Step, p.PerSeq * sequences, p.PerContext * context}, seconds, 1)
+	cell.publish()
+}
+
+// publish makes what was learned visible, mixed with the other replicas'
+// constants by the number of samples.
+func (c *costCell) publish() {
+	if c.prior.PerToken == 0 {
+		c.reset(PriorCost)
+	}
+	p, a, d := &c.prior, &c.prefill.a, &c.decode.a
+	local := Cost{
+		Base: p.Base * a[0], PerToken: p.PerToken * a[1], PerPair: p.PerPair * a[2], PrefillSeen: c.prefill.n,
+		Step: p.Step * d[0], PerSeq: p.PerSeq * d[1], PerContext: p.PerContext * d[2], DecodeSeen: c.decode.n,
+	}
+	c.local.Store(&local)
+	merged := local
+	if r := c.shared.Load(); r != nil {
+		mix(&merged.Base, r.Base, local.PrefillSeen, r.PrefillSeen)
+		mix(&merged.PerToken, r.PerToken, local.PrefillSeen, r.PrefillSeen)
+		mix(&merged.PerPair, r.PerPair, local.PrefillSeen, r.PrefillSeen)
+		mix(&merged.Step, r.Step, local.DecodeSeen, r.DecodeSeen)
+		mix(&merged.PerSeq, r.PerSeq, local.DecodeSeen, r.DecodeSeen)
+		mix(&merged.PerContext, r.PerContext, local.DecodeSeen, r.DecodeSeen)
+		merged.PrefillSeen += max(r.PrefillSeen, 0)
+		merged.DecodeSeen += max(r.DecodeSeen, 0)
+	}
+	c.merged.Store(&merged)
+}
+
+// mix moves v towards other by their weights. Nonsense from a peer is ignored.
+func mix(v *float64, other, weight, otherWeight float64) {
+	if !(other > 0) || !(otherWeight > 0) || math.IsInf(other, 0) || math.IsInf(otherWeight, 0) {
+		return
+	}
+	*v = (*v*weight + other*otherWeight) / (weight + otherWeight)
+}

@@ -1,0 +1,282 @@
+package picker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// Matcher tells which part of a prompt each endpoint holds, and is told what
+// was decided. Its methods are safe for concurrent use.
+type Matcher interface {
+	// Match fills runs[i] with the leading part of r's prompt that eps[i]
+	// holds: precise knowledge where there is any, else approximate, and
+	// speculative entries.
+	Match(r *Request, eps []*Endpoint, runs []indexer.Run)
+	// Chosen tells that r goes to ep, so that its blocks will be there soon.
+	Chosen(r *Request, ep *Endpoint)
+	// Finished tells how r ended at ep, where predicted was its run.
+	Finished(r *Request, ep *Endpoint, predicted indexer.Run, o Outcome)
+}
+
+// View is what is known about one candidate at the moment of the decision.
+type View struct {
+	*Endpoint
+	Load Load  // in flight, over all replicas
+	Cost *Cost // learned constants, read-only
+
+	// The engine's own gauges. Sampled is false when there are none; Age is
+	// how old they are.
+	Sampled bool
+	Age     time.Duration
+	Waiting int
+	Running int
+	KVUse   float64
+}
+
+// Prediction is what the cost model expects of a request at one candidate, in
+// seconds.
+type Prediction struct {
+	Wait   float64 // until the queue ahead is done
+	Own    float64 // own prefill
+	Base   float64 // fixed part
+	Others float64 // what the request costs the others, weighted
+}
+
+// TTFT returns the expected time to first token.
+func (p Prediction) TTFT() float64 { return p.Wait + p.Own + p.Base }
+
+// Cycle is the scratch of one decision: candidates and what is known of them,
+// by index. Plugins see, through Len, At and Run, the candidates that are left
+// at their turn. It is used by one goroutine and reused by later requests:
+// plugins must not keep it, nor anything that it returns.
+type Cycle struct {
+	Now     time.Time
+	Request *Request
+	Pool    *Snapshot
+	Session SessionKey // 0 when the request has none
+
+	endpoints []*Endpoint
+	views     []View
+	runs      []indexer.Run
+	predicted []Prediction
+	hasPred   bool
+	matched   bool
+	matcher   Matcher
+	sessions  *Sessions
+
+	live     []int32 // what Len and At show
+	rankings []*Ranking
+	ranked   int
+	plan     Plan
+	random   uint64
+	seen     []bool // by index in the pool: for subsets that name one twice
+	keep     []bool
+}
+
+var cycles = sync.Pool{New: func() any { return new(Cycle) }}
+
+// CycleOptions are what a cycle needs from outside; Matcher and Sessions may
+// be nil.
+type CycleOptions struct {
+	Pool     *Pool
+	Matcher  Matcher
+	Sessions *Sessions
+	Now      time.Time
+	Seed     uint64 // of the cycle's random numbers
+}
+
+// NewCycle takes a cycle from the pool of cycles and fills it with the
+// endpoints that r may go to. Give it back by Free.
+func NewCycle(o CycleOptions, r *Request) *Cycle {
+	c := cycles.Get().(*Cycle)
+	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyOf(r.Session)
+	c.matcher, c.sessions, c.random = o.Matcher, o.Sessions, o.Seed
+	c.matched, c.hasPred, c.ranked = false, false, 0
+	c.plan.reset()
+	c.gather(r)
+	c.observe(o.Pool.Book())
+	c.showAll()
+	return c
+}
+
+// Free gives the cycle back. Nothing of it may be used afterwards.
+func (c *Cycle) Free() {
+	c.Request, c.Pool, c.matcher, c.sessions = nil, nil, nil, nil
+	clear(c.endpoints)
+	clear(c.views)
+	c.plan.reset()
+	cycles.Put(c)
+}
+
+// gather lists the endpoints that r may go to. Those that do not answer are
+// left out while others are there, and so are those that cannot serve a whole
+// request, when it is one that no profile handler splits.
+func (c *Cycle) gather(r *Request) {
+	c.endpoints = c.endpoints[:0]
+	if !r.HasSubset {
+		c.endpoints = append(c.endpoints, c.Pool.Endpoints...)
+	} else {
+		c.gatherSubset(r.Subset)
+	}
+	c.endpoints = prefer(c.endpoints, func(ep *Endpoint) bool { return !ep.Down() })
+	if r.Kind == KindOther {
+		c.endpoints = prefer(c.endpoints, func(ep *Endpoint) bool { return ep.Role&RoleDecode != 0 })
+	}
+}
+
+// prefer keeps the endpoints that are good, or all of them when none is.
+func prefer(list []*Endpoint, good func(*Endpoint) bool) []*Endpoint {
+	n := 0
+	for _, ep := range list {
+		if good(ep) {
+			n++
+		}
+	}
+	if n == 0 || n == len(list) {
+		return list
+	}
+	kept := list[:0]
+	for _, ep := range list {
+		if good(ep) {
+			kept = append(kept, ep)
+		}
+	}
+	return kept
+}
+
+func (c *Cycle) gatherSubset(subset []string) {
+	c.seen = resize(c.seen, len(c.Pool.Endpoints))
+	clear(c.seen)
+	for _, address := range subset {
+		if i := c.Pool.index(address); i >= 0 && !c.seen[i] {
+			c.seen[i] = true
+			c.endpoints = append(c.endpoints, c.Pool.Endpoints[i])
+		}
+	}
+}
+
+// observe takes one consistent look at every candidate.
+func (c *Cycle) observe(b *Book) {
+	n := len(c.endpoints)
+	c.views = resize(c.views, n)
+	c.predicted = resize(c.predicted, n)
+	now := c.Now.UnixNano()
+	for i, ep := range c.endpoints {
+		v := &c.views[i]
+		v.Endpoint, v.Cost = ep, ep.Cost()
+		v.Load = b.Load(ep, c.Now)
+		at := ep.gauges.at.Load()
+		v.Sampled, v.Age = at != 0, time.Duration(now-at)
+		v.Waiting, v.Running, v.KVUse = 0, 0, 0
+		if v.Sampled {
+			v.Waiting, v.Running, v.KVUse = ep.gauges.queues()
+		}
+	}
+}
+
+func (c *Cycle) showAll() {
+	c.live = resize(c.live, len(c.endpoints))
+	for i := range c.live {
+		c.live[i] = int32(i)
+	}
+}
+
+// Len returns the number of candidates that are left.
+func (c *Cycle) Len() int { return len(c.live) }
+
+// At returns candidate k of those that are left.
+func (c *Cycle) At(k int) *View { return &c.views[c.live[k]] }
+
+// Index returns the position of candidate k among all candidates of the
+// request.
+func (c *Cycle) Index(k int) int32 { return c.live[k] }
+
+// Position returns where among those left the endpoint with the id stands, -1
+// when it is not among them.
+func (c *Cycle) Position(id indexer.EndpointID) int {
+	for k, i := range c.live {
+		if c.endpoints[i].ID == id {
+			return k
+		}
+	}
+	return -1
+}
+
+// Run returns the leading part of the prompt that candidate k holds. The first
+// call of a cycle asks the matcher.
+func (c *Cycle) Run(k int) *indexer.Run {
+	if !c.matched {
+		c.match()
+	}
+	return &c.runs[c.live[k]]
+}
+
+// Work returns what the request asks of candidate k: its input, and the tokens
+// of it that are not held there. At least one token is always computed.
+func (c *Cycle) Work(k int) Work { return c.WorkAt(c.live[k]) }
+
+// WorkAt is Work for a position among all candidates.
+func (c *Cycle) WorkAt(i int32) Work {
+	if !c.matched {
+		c.match()
+	}
+	in := max(c.Request.InputTokens, 1)
+	return Work{Input: in, New: max(in-int(c.runs[i].Total()), 1)}
+}
+
+func (c *Cycle) match() {
+	c.matched = true
+	c.runs = resize(c.runs, len(c.endpoints))
+	clear(c.runs)
+	if c.matcher != nil {
+		c.matcher.Match(c.Request, c.endpoints, c.runs)
+	}
+}
+
+// Predict notes what the cost model expects of candidate k, for the decision
+// record and for learning.
+func (c *Cycle) Predict(k int, p Prediction) {
+	if !c.hasPred {
+		clear(c.predicted)
+		c.hasPred = true
+	}
+	c.predicted[c.live[k]] = p
+}
+
+// Bound returns the candidate that served the session's last request, -1 when
+// there is none or it is not among those left.
+func (c *Cycle) Bound() int {
+	if c.sessions == nil {
+		return -1
+	}
+	id, ok := c.sessions.Lookup(c.Session)
+	if !ok {
+		return -1
+	}
+	return c.Position(id)
+}
+
+// Uint64 returns a random number. Cycles with equal seeds return equal ones.
+func (c *Cycle) Uint64() uint64 {
+	c.random += 0x9e3779b97f4a7c15
+	z := c.random
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// IntN returns a random number in [0, n); n must be positive.
+func (c *Cycle) IntN(n int) int { return int(c.Uint64() % uint64(n)) }
+
+// Float64 returns a random number in [0, 1).
+func (c *Cycle) Float64() float64 { return float64(c.Uint64()>>11) / (1 << 53) }
+
+// resize returns s with length n, its contents unspecified.
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/4)
+	}
+	return s[:n]
+}

@@ -1,0 +1,23 @@
+// Package picker chooses endpoints for inference requests.
+//
+//  1. ParseRequest reads a request's headers and body in one scan.
+//  2. Scheduler.Choose takes a Cycle: the endpoints of the pool's snapshot that
+//     the proxy allows, with their load from the Book, their gauges and their
+//     learned Cost.
+//  3. A ProfileHandler runs Profiles over the cycle: filters, scorers, picker.
+//  4. The plan is entered into the Book, told to the Matcher (the index) and
+//     kept in Records for explain; the Decision goes to the caller.
+//  5. What the response path shows moves the Book on and teaches the Cost.
+//     Decision.Done releases everything, once.
+//
+// It does not speak any protocol, does no I/O, reads no configuration and
+// starts no goroutine. Sharing between replicas happens through hooks:
+// Book.OnChange and SetRemote, Sessions.OnBind and Merge,
+// Endpoint.SetRemoteCost.
+//
+// Invariants: a chosen endpoint is always in the subset that the proxy allows;
+// the book's local part returns to zero when every decision is done; a cycle
+// is used by one goroutine. Pool snapshots, profiles and rules are immutable
+// and swapped whole; everything else that is exported is safe for concurrent
+// use unless it says otherwise.
+package picker

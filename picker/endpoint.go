@@ -1,0 +1,185 @@
+package picker
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// Role is the set of phases that an endpoint serves.
+type Role uint8
+
+// Phases.
+const (
+	RoleDecode Role = 1 << iota
+	RolePrefill
+	RoleEncode
+)
+
+// RoleOf reads the value of the role label. No label and an unknown value
+// count as able to do everything but encoding alone: prefill and decode.
+func RoleOf(label string) Role {
+	switch label {
+	case "prefill":
+		return RolePrefill
+	case "decode":
+		return RoleDecode
+	case "encode":
+		return RoleEncode
+	case "encode-prefill":
+		return RoleEncode | RolePrefill
+	case "encode-prefill-decode":
+		return RoleEncode | RolePrefill | RoleDecode
+	default: // "both", "prefill-decode", none
+		return RolePrefill | RoleDecode
+	}
+}
+
+// EngineType is the program behind an endpoint.
+type EngineType uint8
+
+// Engine types. The zero value means: to be found out from the metrics page.
+const (
+	EngineUnknown EngineType = iota
+	EngineVLLM
+	EngineSGLang
+	EngineTRTLLM
+	EngineTriton
+)
+
+// EngineOf reads the value of the engine-type label.
+func EngineOf(label string) EngineType {
+	switch label {
+	case "vllm":
+		return EngineVLLM
+	case "sglang":
+		return EngineSGLang
+	case "trtllm-serve", "trtllm":
+		return EngineTRTLLM
+	case "triton-tensorrt-llm", "triton":
+		return EngineTriton
+	default:
+		return EngineUnknown
+	}
+}
+
+// String returns the label value of the engine type, "unknown" for the zero
+// value.
+func (e EngineType) String() string {
+	switch e {
+	case EngineVLLM:
+		return "vllm"
+	case EngineSGLang:
+		return "sglang"
+	case EngineTRTLLM:
+		return "trtllm-serve"
+	case EngineTriton:
+		return "triton-tensorrt-llm"
+	default:
+		return "unknown"
+	}
+}
+
+// EndpointSpec is one endpoint as discovery finds it. Address identifies it.
+type EndpointSpec struct {
+	Name      string
+	Namespace string
+	Host      string         // as configured: name or IP address
+	Addr      netip.AddrPort // resolved
+	Labels    map[string]string
+	Rank      int      // data-parallel rank behind this address
+	Models    []string // models it serves, when discovery says so
+	Events    Events   // where its KV events come from
+	Metrics   string   // metrics URL; "" means http://ip:port/metrics
+}
+
+// Events say where an endpoint publishes its KV-cache events. The zero value
+// means that it does not, as far as discovery knows.
+type Events struct {
+	Port       int    // PUB socket of rank 0; rank r is at Port+r
+	ReplayPort int    // ROUTER socket of rank 0, 0 when there is none
+	Topic      string // subscription prefix, "" for all
+	Ranks      int    // data-parallel ranks that publish, at least 1 when Port is set
+	Host       string // "" means the endpoint's own address
+}
+
+// Equal reports whether two specs say the same.
+func (s EndpointSpec) Equal(o EndpointSpec) bool {
+	if s.Name != o.Name || s.Namespace != o.Namespace || s.Host != o.Host || s.Addr != o.Addr ||
+		s.Rank != o.Rank || s.Events != o.Events || s.Metrics != o.Metrics || len(s.Labels) != len(o.Labels) {
+		return false
+	}
+	for k, v := range s.Labels {
+		if w, ok := o.Labels[k]; !ok || w != v {
+			return false
+		}
+	}
+	return slices.Equal(s.Models, o.Models)
+}
+
+// Endpoint is one ip:port that serves requests. What discovery says is
+// immutable; gauges, book and learned constants change underneath and are
+// safe for concurrent use. When discovery changes a label, a new Endpoint with
+// the same ID and the same counters takes its place.
+type Endpoint struct {
+	EndpointSpec
+	ID      indexer.EndpointID
+	Address string // ip:port, IPv6 in brackets
+	Role    Role
+	Engine  EngineType // as labelled; Gauges.Engine has what was seen
+
+	labels []label // sorted by name
+	*counters
+}
+
+type label struct{ name, value string }
+
+// counters are what changes about an endpoint while it lives.
+type counters struct {
+	gauges gaugeCell
+	book   bookCell
+	cost   costCell
+	health healthCell
+}
+
+func newEndpoint(spec EndpointSpec, id indexer.EndpointID, c *counters) *Endpoint {
+	ep := &Endpoint{
+		EndpointSpec: spec, ID: id, Address: spec.Addr.String(),
+		Role: RoleOf(spec.Labels[LabelRole]), Engine: EngineOf(spec.Labels[LabelEngine]), counters: c,
+	}
+	for k, v := range spec.Labels {
+		ep.labels = append(ep.labels, label{k, v})
+	}
+	slices.SortFunc(ep.labels, func(a, b label) int { return strings.Compare(a.name, b.name) })
+	return ep
+}
+
+// Label returns the value of a label, "" and false when it is not set. It
+// allocates nothing and is cheap enough for filters.
+func (e *Endpoint) Label(name string) (string, bool) {
+	for i := range e.labels {
+		if e.labels[i].name == name {
+			return e.labels[i].value, true
+		}
+	}
+	return "", false
+}
+
+// Gauges returns the last sample of the engine's own metrics; At is zero when
+// there is none.
+func (e *Endpoint) Gauges() Gauges { return e.gauges.load() }
+
+// SetGauges stores a sample.
+func (e *Endpoint) SetGauges(g Gauges) { e.gauges.store(g) }
+
+// GaugeAge returns how old the sample is at now, and false when there is none.
+func (e *Endpoint) GaugeAge(now time.Time) (time.Duration, bool) {
+	at := e.gauges.at.Load()
+	if at == 0 {
+		return 0, false
+	}
+	return time.Duration(now.UnixNano() - at), true
+}

@@ -1,0 +1,108 @@
+package picker
+
+import (
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Gauges are one sample of an engine's own metrics.
+type Gauges struct {
+	At        time.Time // when the sample was taken; zero: never
+	Engine    EngineType
+	Waiting   int
+	Running   int
+	KVUse     float64 // 0..1
+	BlockSize int     // tokens per KV block, 0 when unknown
+	Blocks    int     // KV blocks on the device, 0 when unknown
+	Started   time.Time
+	LoRA      *LoRA // nil when the engine reports none; read-only
+}
+
+// LoRA is what an engine says about its adapters. It is immutable.
+type LoRA struct {
+	Max     int // adapters that fit at once, 0 when unknown
+	Running []string
+	Waiting []string
+}
+
+// Equal reports whether two reports say the same.
+func (l *LoRA) Equal(o *LoRA) bool {
+	if l == nil || o == nil {
+		return l == o
+	}
+	return l.Max == o.Max && slices.Equal(l.Running, o.Running) && slices.Equal(l.Waiting, o.Waiting)
+}
+
+// gaugeCell holds the last sample in atomics: a reader may see two
+// neighbouring samples mixed, never a torn number.
+type gaugeCell struct {
+	at      atomic.Int64 // Unix nanoseconds
+	queue   atomic.Uint64
+	kvUse   atomic.Uint64 // float64 bits
+	cache   atomic.Uint64 // block size and number of blocks
+	started atomic.Int64
+	engine  atomic.Uint32
+	lora    atomic.Pointer[LoRA]
+}
+
+func (c *gaugeCell) store(g Gauges) {
+	c.queue.Store(pack(g.Waiting, g.Running))
+	c.kvUse.Store(math.Float64bits(g.KVUse))
+	c.cache.Store(pack(g.BlockSize, g.Blocks))
+	c.engine.Store(uint32(g.Engine))
+	c.started.Store(unixNano(g.Started))
+	c.lora.Store(g.LoRA)
+	c.at.Store(unixNano(g.At))
+}
+
+func (c *gaugeCell) load() Gauges {
+	g := Gauges{At: fromUnixNano(c.at.Load())}
+	if g.At.IsZero() {
+		return g
+	}
+	g.Waiting, g.Running = unpack(c.queue.Load())
+	g.KVUse = math.Float64frombits(c.kvUse.Load())
+	g.BlockSize, g.Blocks = unpack(c.cache.Load())
+	g.Engine = EngineType(c.engine.Load())
+	g.Started = fromUnixNano(c.started.Load())
+	g.LoRA = c.lora.Load()
+	return g
+}
+
+func (c *gaugeCell) queues() (waiting, running int, kvUse float64) {
+	waiting, running = unpack(c.queue.Load())
+	return waiting, running, math.Float64frombits(c.kvUse.Load())
+}
+
+func pack(a, b int) uint64 {
+	return uint64(min(max(a, 0), math.MaxUint32))<<32 | uint64(min(max(b, 0), math.MaxUint32))
+}
+
+func unpack(v uint64) (a, b int) { return int(v >> 32), int(v & math.MaxUint32) }
+
+func unixNano(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromUnixNano(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
+}
+
+// healthCell says whether an endpoint answers.
+type healthCell struct{ down atomic.Bool }
+
+// Down reports whether the endpoint was found not to answer. Such endpoints
+// are passed over while others are left.
+func (c *counters) Down() bool { return c.health.down.Load() }
+
+// SetDown notes whether the endpoint answers. Scraping and the response path
+// tell it.
+func (c *counters) SetDown(down bool) { c.health.down.Store(down) }

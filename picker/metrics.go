@@ -1,0 +1,134 @@
+package picker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Labels of the refusals that the scheduler itself makes.
+var refusalLabels = [...]string{
+	ReasonInternal: "internal", ReasonBadRequest: "bad_request", ReasonTooLarge: "too_large",
+	ReasonModelNotFound: "model_not_found", ReasonNoEndpoints: "no_endpoints", ReasonSaturated: "saturated",
+	ReasonTTLExpired: "ttl_expired", ReasonCancelled: "cancelled", ReasonShuttingDown: "shutting_down",
+}
+
+// metrics are what a scheduler counts. No label takes values from requests.
+type metrics struct {
+	decisions  prometheus.Counter
+	refusals   [len(refusalLabels)]prometheus.Counter
+	took       prometheus.Histogram
+	candidates prometheus.Histogram
+	moved      prometheus.Counter
+	ended      [2]prometheus.Counter // failed, complete
+	ttft       prometheus.Histogram
+	ttftError  prometheus.Histogram
+	predictedT prometheus.Counter
+	cachedT    prometheus.Counter
+	promptT    prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, pool *Pool) (*metrics, error) {
+	m := &metrics{
+		decisions: counter("decisions_total", "Requests that were placed."),
+		took: histogram("decision_seconds", "Time from the parsed request to the decision.",
+			prometheus.ExponentialBuckets(5e-6, 2, 16)),
+		candidates: histogram("candidates", "Endpoints that a request could go to.", prometheus.ExponentialBuckets(1, 2, 12)),
+		moved:      counter("moved_total", "Requests that the proxy sent to another endpoint than the first choice."),
+		ttft:       histogram("ttft_seconds", "Time from decision to first token, where it was seen.", prometheus.ExponentialBuckets(0.01, 1.6, 20)),
+		ttftError: histogram("ttft_error_ratio", "First-token time seen over predicted.",
+			[]float64{.1, .25, .5, .67, .8, .9, 1, 1.1, 1.25, 1.5, 2, 4, 10}),
+		predictedT: counter("predicted_cached_tokens_total", "Prompt tokens that the decision expected in cache, where the engine reported."),
+		cachedT:    counter("reported_cached_tokens_total", "Prompt tokens that engines reported from cache."),
+		promptT:    counter("reported_prompt_tokens_total", "Prompt tokens that engines reported."),
+	}
+	all := []prometheus.Collector{m.decisions, m.took, m.candidates, m.moved, m.ttft, m.ttftError, m.predictedT, m.cachedT, m.promptT}
+	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "grapevine_picker_refusals_total", Help: "Requests that could not be placed, by reason.",
+	}, []string{"reason"})
+	for i, label := range refusalLabels {
+		m.refusals[i] = refusals.WithLabelValues(label)
+	}
+	ended := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "grapevine_picker_ended_total", Help: "Placed requests that ended, by whether the answer was complete.",
+	}, []string{"complete"})
+	m.ended = [2]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true")}
+	all = append(all, refusals, ended, poolGauge(pool, "endpoints", "Endpoints in the pool.",
+		func(*Endpoint) float64 { return 1 }),
+		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *Endpoint) float64 {
+			if ep.Down() {
+				return 1
+			}
+			return 0
+		}),
+		poolGauge(pool, "inflight_requests", "Requests of this replica in flight.",
+			func(ep *Endpoint) float64 { return float64(ep.book.local.requests.Load()) }),
+		poolGauge(pool, "inflight_prefill_tokens", "Uncached prompt tokens of this replica's requests without a first token.",
+			func(ep *Endpoint) float64 { return float64(ep.book.local.prefill.Load()) }))
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range all {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: "grapevine_picker_" + name, Help: help})
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "grapevine_picker_" + name, Help: help, Buckets: buckets})
+}
+
+// poolGauge sums f over the pool when it is collected.
+func poolGauge(pool *Pool, name, help string, f func(*Endpoint) float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "grapevine_picker_" + name, Help: help}, func() float64 {
+		sum := 0.0
+		for _, ep := range pool.Snapshot().Endpoints {
+			sum += f(ep)
+		}
+		return sum
+	})
+}
+
+func (m *metrics) refused(err error) {
+	reason := ReasonInternal
+	var refused *Error
+	if errors.As(err, &refused) && int(refused.Reason) < len(m.refusals) {
+		reason = refused.Reason
+	}
+	m.refusals[reason].Inc()
+}
+
+func (m *metrics) placed(took time.Duration, c *Cycle) {
+	m.decisions.Inc()
+	m.took.Observe(took.Seconds())
+	m.candidates.Observe(float64(len(c.endpoints)))
+}
+
+func (m *metrics) predicted(want float64, got time.Duration) {
+	m.ttft.Observe(got.Seconds())
+	if want > 0 {
+		m.ttftError.Observe(got.Seconds() / want)
+	}
+}
+
+func (m *metrics) finished(f *flight, o Outcome) {
+	complete := 0
+	if o.Complete {
+		complete = 1
+	}
+	m.ended[complete].Inc()
+	if o.Usage.CachedSeen {
+		m.predictedT.Add(float64(f.run.Total()))
+		m.cachedT.Add(float64(max(o.Usage.CachedTokens, 0)))
+	}
+	if o.Usage.Seen {
+		m.promptT.Add(float64(max(o.Usage.PromptTokens, 0)))
+	}
+}

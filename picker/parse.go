@@ -1,0 +1,342 @@
+package picker
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// kinds maps the ends of request paths to kinds; the first that fits counts.
+var kinds = [...]struct {
+	path string
+	kind Kind
+}{
+	{"/v1/chat/completions", KindChat},
+	{"/v1/completions", KindCompletions},
+	{"/v1/responses", KindResponses},
+	{"/v1/messages", KindMessages},
+	{"/v1/embeddings", KindEmbeddings},
+	{"/inference/v1/generate", KindGenerate},
+}
+
+// KindOf returns the kind of a request path, which may carry a query. A prefix
+// before the known path is accepted, as gateways route by one.
+func KindOf(path string) Kind {
+	path, _, _ = strings.Cut(path, "?")
+	if path == "/generate" { // a suffix elsewhere: other engines use the word too
+		return KindGenerate
+	}
+	for _, k := range kinds {
+		if strings.HasSuffix(path, k.path) {
+			return k.kind
+		}
+	}
+	return KindOther
+}
+
+var scanners = sync.Pool{New: func() any { return new(scanner) }}
+
+// ParseRequest fills r from its Path, Headers and Body in one scan. It builds
+// nothing of the prompt: r.Prompt says where it stands. The error is a *Error
+// with ReasonBadRequest when the body of an inference request is not JSON or
+// names no model. Unknown paths pass; what their body tells is taken when it
+// happens to be JSON. Of duplicate keys the last one counts, as engines do.
+func ParseRequest(r *Request) error {
+	readHeaders(r)
+	r.Kind = KindOf(r.Path)
+	at, ok := scanBody(r)
+	if r.Kind != KindOther && !ok {
+		return Errorf(ReasonBadRequest, "request body is not valid JSON (at byte %d)", at)
+	}
+	if r.Model == "" && r.Kind != KindOther && r.Kind != KindGenerate {
+		return Errorf(ReasonBadRequest, "request body has no model")
+	}
+	finishRequest(r)
+	return nil
+}
+
+// ParsePrefix fills r from the first bytes of a body whose rest was not sent.
+// A prompt that is cut counts as far as it is there. A model that comes later
+// stays unknown.
+func ParsePrefix(r *Request) {
+	readHeaders(r)
+	r.Kind = KindOf(r.Path)
+	scanBody(r)
+	finishRequest(r)
+}
+
+// scanBody reads the body's members. When the body is broken it returns where,
+// and false; what was read until then stays.
+func scanBody(r *Request) (at int, ok bool) {
+	s := scanners.Get().(*scanner)
+	defer scanners.Put(s)
+	s.b = r.Body
+	defer func() { s.b = nil }()
+	i := s.space(0)
+	if i >= len(s.b) || s.b[i] != '{' {
+		return i, false
+	}
+	m := s.members(i)
+	for m.next() {
+		takeMember(r, s, m.Key, m.Val)
+	}
+	if end := m.end(); end >= 0 {
+		i = s.space(end)
+		return i, i == len(s.b)
+	}
+	if s.cut() && m.Key.Found() && m.Val[0] < len(s.b) {
+		takeCut(r, s, m.Key, Span{m.Val[0], len(s.b)})
+	}
+	return s.bad, false
+}
+
+// takeCut takes a member whose value does not end within the body: only the
+// parts of the prompt are of use then.
+func takeCut(r *Request, s *scanner, key, val Span) {
+	name := plainKey(s.b, key)
+	if holdsPrompt(r.Kind, name) || string(name) == "system" || string(name) == "instructions" {
+		takeMember(r, s, key, val)
+	}
+}
+
+// holdsPrompt reports whether the member of that name is the prompt in
+// requests of the kind.
+func holdsPrompt(k Kind, name []byte) bool {
+	switch string(name) {
+	case "messages":
+		return k == KindChat || k == KindMessages || k == KindEmbeddings
+	case "prompt":
+		return k == KindCompletions || k == KindGenerate
+	case "input":
+		return k == KindResponses || k == KindEmbeddings
+	case "token_ids", "input_ids", "text":
+		return k == KindGenerate
+	default:
+		return false
+	}
+}
+
+// plainKey returns the key without quotes, with its escapes resolved.
+func plainKey(b []byte, key Span) []byte {
+	k := b[key[0]+1 : key[1]-1]
+	if bytes.IndexByte(k, '\\') < 0 {
+		return k
+	}
+	return []byte(unquote(b[key[0]:key[1]]))
+}
+
+// takeMember takes what one member of the body says.
+func takeMember(r *Request, s *scanner, key, val Span) {
+	v, name := val.Of(s.b), plainKey(s.b, key)
+	if holdsPrompt(r.Kind, name) {
+		takePrompt(r, s, val)
+		return
+	}
+	switch string(name) {
+	case "model":
+		r.Model, r.ModelSpan = text(v), val
+		if r.Model == "" {
+			r.ModelSpan = Span{}
+		}
+	case "system", "instructions":
+		r.Prompt.System = presence(v, val)
+	case "tools":
+		r.Prompt.Tools = presence(v, val)
+	case "stream":
+		r.Stream = string(v) == "true"
+	case "stream_options":
+		r.IncludeUsage = string(memberOf(s, val, "include_usage")) == "true"
+	case "max_tokens", "max_completion_tokens", "max_output_tokens":
+		r.MaxTokens = count(v)
+	case "sampling_params":
+		takeSampling(r, s, val)
+	case "cache_salt":
+		r.CacheSalt = text(v)
+	case "user":
+		r.User = text(v)
+	case "session_id", "prompt_cache_key":
+		takeSession(r, text(v))
+	case "session_params":
+		takeSession(r, text(memberOf(s, val, "id")))
+	case "metadata":
+		if user := text(memberOf(s, val, "user_id")); user != "" {
+			r.User = user
+		}
+	}
+}
+
+// takePrompt notes where the prompt is and how it is written.
+func takePrompt(r *Request, s *scanner, val Span) {
+	r.Prompt.Main = presence(val.Of(s.b), val)
+	r.Prompt.Form = formOf(s, val)
+	r.Prompt.Media = s.media
+	switch r.Prompt.Form {
+	case FormTokens, FormBatches:
+		r.InputTokens = countTokens(val.Of(s.b))
+	default:
+		r.InputTokens = estimate(val[1]-val[0], s.media, s.mediaBytes)
+	}
+}
+
+// takeSampling reads max_tokens where it stands among the sampling parameters.
+func takeSampling(r *Request, s *scanner, val Span) {
+	for _, name := range [...]string{"max_tokens", "max_new_tokens"} {
+		if v := memberOf(s, val, name); v != nil {
+			r.MaxTokens = count(v)
+		}
+	}
+}
+
+// takeSession takes a session key from the body unless a header gave one.
+func takeSession(r *Request, key string) {
+	if r.Session == "" && len(key) <= maxHeaderValueLength {
+		r.Session = key
+	}
+}
+
+// formOf tells how the prompt value is written from its first element.
+func formOf(s *scanner, val Span) Form {
+	b := s.b[:val[1]]
+	if val[0] >= len(b) {
+		return FormNone
+	}
+	switch b[val[0]] {
+	case '"':
+		return FormText
+	case '[':
+	default:
+		return FormNone
+	}
+	i := s.space(val[0] + 1)
+	switch {
+	case i >= len(b):
+		return FormNone
+	case b[i] == '"':
+		return FormTexts
+	case b[i] == '{':
+		return FormMessages
+	case b[i] == '[':
+		return FormBatches
+	case b[i] == '-' || b[i]-'0' <= 9:
+		return FormTokens
+	default:
+		return FormNone
+	}
+}
+
+// Estimates of tokens from bytes, for prompts that nobody has tokenized yet.
+const (
+	bytesPerToken  = 4
+	tokensPerMedia = 1024
+)
+
+func estimate(size, media, mediaBytes int) int {
+	return max(size-mediaBytes, 0)/bytesPerToken + media*tokensPerMedia
+}
+
+// finishRequest derives what several members decide together.
+func finishRequest(r *Request) {
+	if r.Target == "" {
+		r.Target = r.Model
+	}
+	p := r.Prompt
+	if !p.Main.Found() {
+		return
+	}
+	for _, part := range [...]Span{p.System, p.Tools} {
+		r.InputTokens += (part[1] - part[0]) / bytesPerToken
+	}
+	r.Chunks.Bytes = chunkBytes(r.Body, p)
+}
+
+// chunkBytes returns the prompt's raw bytes for the approximate index. They are
+// equal on every replica that gets the same body, and a conversation's next
+// turn extends them. They alias the body unless a system prompt stands apart.
+func chunkBytes(body []byte, p PromptSpans) []byte {
+	main := open(p.Main.Of(body))
+	if !p.System.Found() {
+		return main
+	}
+	system := p.System.Of(body)
+	b := make([]byte, 0, len(system)+len(main))
+	return append(append(b, system...), main...)
+}
+
+// ChunkRoot returns the key above the first chunk of r's prompt: the root of
+// the scope, and below it the tools, which templates render before everything
+// else.
+func (r *Request) ChunkRoot(h indexer.Hasher, scope indexer.Scope) indexer.BlockKey {
+	scope.Space = indexer.SpaceChunks
+	root := h.Root(scope)
+	if !r.Prompt.Tools.Found() {
+		return root
+	}
+	return h.Child(root, r.Prompt.Tools.Of(r.Body))
+}
+
+// open drops the bracket or quote that ends a value, so that a longer value of
+// the same beginning extends it.
+func open(b []byte) []byte {
+	if n := len(b); n > 0 && (b[n-1] == ']' || b[n-1] == '"') {
+		return b[:n-1]
+	}
+	return b
+}
+
+// presence returns the span of a value, nothing for null and empty ones.
+func presence(v []byte, val Span) Span {
+	switch string(v) {
+	case "null", `""`, "[]", "{}":
+		return Span{}
+	}
+	return val
+}
+
+// memberOf returns the value of the last member of the object at val with the
+// name, nil when there is none.
+func memberOf(s *scanner, val Span, name string) []byte {
+	if val[0] >= len(s.b) || s.b[val[0]] != '{' {
+		return nil
+	}
+	var found []byte
+	for m := s.members(val[0]); m.next(); {
+		if string(plainKey(s.b, m.Key)) == name {
+			found = m.Val.Of(s.b)
+		}
+	}
+	return found
+}
+
+// text returns the value of a string literal, "" for anything else.
+func text(v []byte) string {
+	if len(v) < 2 || v[0] != '"' {
+		return ""
+	}
+	if inner := v[1 : len(v)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	return unquote(v)
+}
+
+// unquote resolves escapes; it is for the rare literal that has some.
+func unquote(v []byte) string {
+	var out string
+	if json.Unmarshal(v, &out) != nil {
+		return ""
+	}
+	return out
+}
+
+// count returns a positive whole number, 0 for anything else.
+func count(v []byte) int {
+	n, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || !(n >= 1) {
+		return 0
+	}
+	return int(min(n, math.MaxInt32))
+}

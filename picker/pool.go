@@ -1,0 +1,138 @@
+package picker
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// defaultGrace is how long the id of a removed endpoint stays unused, so that
+// whoever still holds it (a request in flight, an index being cleared) does
+// not meet another endpoint under it.
+const defaultGrace = time.Minute
+
+// PoolOptions build a Pool. The zero value is usable.
+type PoolOptions struct {
+	Grace time.Duration    // before an id is used again; 0 means one minute
+	Now   func() time.Time // nil means time.Now
+}
+
+// Pool is the set of endpoints. Snapshot never blocks; Set and Subscribe
+// exclude each other.
+type Pool struct {
+	opts    PoolOptions
+	current atomic.Pointer[Snapshot]
+	book    Book
+
+	mu        sync.Mutex
+	next      indexer.EndpointID
+	free      []freeID // oldest first
+	listeners []func(Change)
+}
+
+type freeID struct {
+	id indexer.EndpointID
+	at time.Time
+}
+
+// Change is what one Set did. Changed endpoints kept their id and counters.
+type Change struct {
+	Snapshot *Snapshot
+	Added    []*Endpoint
+	Changed  []*Endpoint
+	Removed  []*Endpoint
+}
+
+// NewPool returns an empty pool.
+func NewPool(o PoolOptions) *Pool {
+	if o.Grace <= 0 {
+		o.Grace = defaultGrace
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	p := &Pool{opts: o}
+	p.current.Store(newSnapshot(nil, 0))
+	return p
+}
+
+// Snapshot returns the pool as it is at this moment.
+func (p *Pool) Snapshot() *Snapshot { return p.current.Load() }
+
+// Book returns the in-flight book of the pool's endpoints.
+func (p *Pool) Book() *Book { return &p.book }
+
+// Subscribe calls f for every later change, in order, on the goroutine that
+// calls Set, after the new snapshot is in place. It calls f at once with the
+// present endpoints as added. f must not call Set or Subscribe.
+func (p *Pool) Subscribe(f func(Change)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners = append(p.listeners, f)
+	if s := p.current.Load(); len(s.Endpoints) > 0 {
+		f(Change{Snapshot: s, Added: s.Endpoints})
+	}
+}
+
+// Set makes specs the pool's endpoints. Of several specs with one address the
+// first counts. Endpoints that stay keep their id, gauges and book.
+func (p *Pool) Set(specs []EndpointSpec) Change {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.current.Load()
+	specs = slices.Clone(specs)
+	slices.SortStableFunc(specs, func(a, b EndpointSpec) int { return a.Addr.Compare(b.Addr) })
+	specs = slices.CompactFunc(specs, func(a, b EndpointSpec) bool { return canonical(a.Addr) == canonical(b.Addr) })
+
+	var c Change
+	kept := make([]bool, len(old.Endpoints))
+	list := make([]*Endpoint, 0, len(specs))
+	for _, spec := range specs {
+		i, known := old.byAddr[canonical(spec.Addr)]
+		switch {
+		case !known:
+			ep := newEndpoint(spec, p.takeID(), new(counters))
+			c.Added, list = append(c.Added, ep), append(list, ep)
+		case old.Endpoints[i].Equal(spec):
+			kept[i], list = true, append(list, old.Endpoints[i])
+		default:
+			ep := newEndpoint(spec, old.Endpoints[i].ID, old.Endpoints[i].counters)
+			kept[i], list = true, append(list, ep)
+			c.Changed = append(c.Changed, ep)
+		}
+	}
+	for i, ep := range old.Endpoints {
+		if !kept[i] {
+			c.Removed = append(c.Removed, ep)
+			p.free = append(p.free, freeID{ep.ID, p.opts.Now()})
+		}
+	}
+	c.Snapshot = old
+	if len(c.Added)+len(c.Changed)+len(c.Removed) > 0 {
+		c.Snapshot = newSnapshot(list, old.Version+1)
+		p.publish(c)
+	}
+	return c
+}
+
+func (p *Pool) publish(c Change) {
+	p.current.Store(c.Snapshot)
+	for _, f := range p.listeners {
+		f(c)
+	}
+}
+
+// takeID returns the id that has been free for longest, once its grace has
+// passed, or a new one.
+func (p *Pool) takeID() indexer.EndpointID {
+	if len(p.free) > 0 && p.opts.Now().Sub(p.free[0].at) >= p.opts.Grace {
+		id := p.free[0].id
+		p.free = p.free[1:]
+		return id
+	}
+	p.next++
+	return p.next - 1
+}

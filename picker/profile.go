@@ -1,0 +1,187 @@
+package picker
+
+import "math"
+
+// Filter leaves out candidates: it sets keep[k] to false for those of c.At(k)
+// that must not be chosen. keep is all true when it is called. A filter that
+// leaves nobody ends the request, so soft filters keep everybody instead.
+type Filter interface {
+	Filter(c *Cycle, keep []bool)
+}
+
+// Scorer fills scores[k] for every candidate c.At(k); more is better. Scores
+// that share a profile with others are in [0, 1]. NaN counts as the worst.
+type Scorer interface {
+	Score(c *Cycle, scores []float64)
+}
+
+// Picker appends to order the positions k of the candidates to be used, best
+// first: the first serves, the others stand by. totals[k] is the weighted sum
+// of the scores of c.At(k), never NaN. There is at least one candidate.
+type Picker interface {
+	Pick(c *Cycle, totals []float64, order []int32) []int32
+}
+
+// Observer is a plugin that wants to know the outcome: it is told after the
+// decision, before the request leaves.
+type Observer interface {
+	// Chosen is called on the request's goroutine; i is the position of the
+	// chosen endpoint among all candidates.
+	Chosen(c *Cycle, ep *Endpoint)
+}
+
+// Profile chooses: filters in order, then the weighted sum of scorers, then a
+// picker. It is immutable and safe for concurrent use.
+type Profile struct {
+	Name    string
+	Filters []ProfileFilter
+	Scorers []ProfileScorer
+	Picker  Picker
+}
+
+// ProfileFilter is a filter by the name that the configuration gives it.
+type ProfileFilter struct {
+	Name string
+	Filter
+}
+
+// ProfileScorer is a scorer by the name that the configuration gives it.
+type ProfileScorer struct {
+	Name   string
+	Weight float64
+	Scorer
+}
+
+// Ranking is what one profile made of one request's candidates.
+type Ranking struct {
+	Profile *Profile
+	Live    []int32   // candidates that passed the filters, as positions among all
+	Raw     []float64 // scores: one row of len(Live) for each scorer
+	Total   []float64 // weighted sums, aligned with Live
+	Order   []int32   // what was picked, as positions among all, best first; empty: nobody
+
+	verdicts []uint8 // by position among all: 0 passed, f+1 dropped by filter f
+	picked   []int32
+}
+
+// Best returns the position of the first choice among all candidates, -1 when
+// there is nobody.
+func (r *Ranking) Best() int32 {
+	if len(r.Order) == 0 {
+		return -1
+	}
+	return r.Order[0]
+}
+
+// Run ranks the candidates of c. The result belongs to the cycle. Several runs
+// in one cycle see the same candidates, loads and matches.
+func (p *Profile) Run(c *Cycle) *Ranking {
+	r := c.nextRanking(p)
+	c.showAll()
+	for f := range p.Filters {
+		if len(c.live) == 0 {
+			break
+		}
+		p.filter(c, r, f)
+	}
+	n := len(c.live)
+	r.Live = append(r.Live[:0], c.live...)
+	r.Raw = resize(r.Raw, n*len(p.Scorers))
+	r.Total = resize(r.Total, n)
+	clear(r.Total)
+	if n == 0 {
+		return r
+	}
+	for s := range p.Scorers {
+		row := r.Raw[s*n : (s+1)*n]
+		clear(row)
+		p.Scorers[s].Score(c, row)
+		w := p.Scorers[s].Weight
+		for k, v := range row {
+			r.Total[k] += w * v
+		}
+	}
+	for k, v := range r.Total {
+		if v != v {
+			r.Total[k] = math.Inf(-1)
+		}
+	}
+	r.picked = p.Picker.Pick(c, r.Total, r.picked[:0])
+	for _, k := range r.picked {
+		r.Order = append(r.Order, r.Live[k])
+	}
+	return r
+}
+
+func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
+	c.keep = resize(c.keep, len(c.live))
+	for k := range c.keep {
+		c.keep[k] = true
+	}
+	p.Filters[f].Filter.Filter(c, c.keep)
+	kept := c.live[:0]
+	for k, i := range c.live {
+		if c.keep[k] {
+			kept = append(kept, i)
+		} else {
+			r.verdicts[i] = uint8(min(f+1, math.MaxUint8))
+		}
+	}
+	c.live = kept
+}
+
+func (c *Cycle) nextRanking(p *Profile) *Ranking {
+	if c.ranked == len(c.rankings) {
+		c.rankings = append(c.rankings, new(Ranking))
+	}
+	r := c.rankings[c.ranked]
+	c.ranked++
+	r.Profile, r.Order = p, r.Order[:0]
+	r.verdicts = resize(r.verdicts, len(c.endpoints))
+	clear(r.verdicts)
+	return r
+}
+
+// observed tells the profile's observers.
+func (p *Profile) observed(c *Cycle, ep *Endpoint) {
+	for _, f := range p.Filters {
+		if o, ok := f.Filter.(Observer); ok {
+			o.Chosen(c, ep)
+		}
+	}
+	for _, s := range p.Scorers {
+		if o, ok := s.Scorer.(Observer); ok {
+			o.Chosen(c, ep)
+		}
+	}
+	if o, ok := p.Picker.(Observer); ok {
+		o.Chosen(c, ep)
+	}
+}
+
+// Plan is what a profile handler decided.
+type Plan struct {
+	Order   []int32     // positions among all candidates, best first; Order[0] serves
+	New     int         // tokens that Order[0] computes itself; -1: what it does not hold
+	Headers []HeaderSet // further request headers
+	Also    []Part      // work of the request at other endpoints
+}
+
+// Part is work that a request brings to an endpoint besides the one that
+// serves it, such as a remote prefill.
+type Part struct {
+	Index int32 // position among all candidates
+	Work  Work
+}
+
+func (p *Plan) reset() {
+	clear(p.Headers)
+	p.Order, p.New, p.Headers, p.Also = p.Order[:0], -1, p.Headers[:0], p.Also[:0]
+}
+
+// ProfileHandler runs the profiles that a request needs and makes a plan of
+// their rankings. An empty plan.Order without an error means that nobody was
+// left. It is safe for concurrent use.
+type ProfileHandler interface {
+	Handle(c *Cycle, plan *Plan) error
+}

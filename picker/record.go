@@ -1,0 +1,197 @@
+package picker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// maxRecorded bounds the candidates of one record: of more, the best by total
+// are kept.
+const maxRecorded = 128
+
+// Records keeps the last decisions for explain, without prompt text. Slots are
+// reused, so that recording allocates nothing once they have grown. It is safe
+// for concurrent use.
+type Records struct {
+	mu    sync.Mutex
+	slots []record
+	next  uint64 // number of records made
+}
+
+// recordRef names a record while it is there.
+type recordRef struct{ number uint64 } // from 1; 0: none
+
+// record is one decision in compact form.
+type record struct {
+	number    uint64
+	id        string
+	model     string
+	target    string
+	kind      Kind
+	at        time.Time
+	session   SessionKey
+	input     int
+	priority  int
+	plan      []int32
+	headers   []HeaderSet
+	predicted Prediction
+	hasPred   bool
+	total     int // candidates before the cut
+	rows      []recordRow
+	rankings  []recordRanking
+	outcome   recordOutcome
+}
+
+type recordRow struct {
+	index int32 // among all candidates of the request
+	view  View
+	run   indexer.Run
+	pred  Prediction
+}
+
+type recordRanking struct {
+	profile *Profile
+	order   []int32
+	verdict []uint8   // by row
+	raw     []float64 // rows × scorers
+	total   []float64 // by row
+}
+
+type recordOutcome struct {
+	done   bool
+	status int
+	served string
+	ttft   time.Duration
+	took   time.Duration
+	usage  Usage
+}
+
+func newRecords(n int) *Records { return &Records{slots: make([]record, max(n, 0))} }
+
+// add records the decision of c.
+func (rs *Records) add(c *Cycle, p Prediction) recordRef {
+	if len(rs.slots) == 0 {
+		return recordRef{}
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rec := &rs.slots[rs.next%uint64(len(rs.slots))]
+	rs.next++
+	rec.number = rs.next
+	rec.fill(c, p)
+	return recordRef{rs.next}
+}
+
+func (rec *record) fill(c *Cycle, p Prediction) {
+	r := c.Request
+	rec.id, rec.model, rec.target, rec.kind = r.ID, r.Model, r.Target, r.Kind
+	rec.at, rec.session, rec.input, rec.priority = c.Now, c.Session, r.InputTokens, r.Priority
+	rec.plan = append(rec.plan[:0], c.plan.Order...)
+	rec.headers = append(rec.headers[:0], c.plan.Headers...)
+	rec.predicted, rec.hasPred, rec.total = p, c.hasPred, len(c.endpoints)
+	rec.outcome = recordOutcome{}
+	rec.fillRows(c)
+	rec.rankings = resizeKeep(rec.rankings, c.ranked)
+	for k, ranking := range c.rankings[:c.ranked] {
+		rec.rankings[k].fill(ranking, rec.rows)
+	}
+}
+
+func (rec *record) fillRows(c *Cycle) {
+	n := len(c.endpoints)
+	bound := c.recordBound()
+	rec.rows = rec.rows[:0]
+	for i := range n {
+		if bound > 0 && !c.recorded(int32(i), bound) {
+			continue
+		}
+		rec.rows = append(rec.rows, recordRow{index: int32(i), view: c.views[i]})
+		row := &rec.rows[len(rec.rows)-1]
+		if c.matched {
+			row.run = c.runs[i]
+		}
+		if c.hasPred {
+			row.pred = c.predicted[i]
+		}
+	}
+}
+
+// recordBound returns 0 when all candidates are recorded, else the number of
+// leading positions that are recorded besides the chosen ones: which ones the
+// cut keeps must be cheap, not clever.
+func (c *Cycle) recordBound() int32 {
+	if len(c.endpoints) <= maxRecorded {
+		return 0
+	}
+	return maxRecorded
+}
+
+func (c *Cycle) recorded(i, bound int32) bool {
+	if i < bound {
+		return true
+	}
+	for _, chosen := range c.plan.Order {
+		if chosen == i {
+			return true
+		}
+	}
+	return false
+}
+
+func (rr *recordRanking) fill(r *Ranking, rows []recordRow) {
+	n, scorers := len(r.Live), len(r.Profile.Scorers)
+	rr.profile = r.Profile
+	rr.order = append(rr.order[:0], r.Order...)
+	rr.verdict, rr.total, rr.raw = rr.verdict[:0], rr.total[:0], rr.raw[:0]
+	k := 0
+	for _, row := range rows {
+		for k < n && r.Live[k] < row.index {
+			k++
+		}
+		rr.verdict = append(rr.verdict, r.verdicts[row.index])
+		if k == n || r.Live[k] != row.index {
+			rr.total = append(rr.total, 0)
+			for range scorers {
+				rr.raw = append(rr.raw, 0)
+			}
+			continue
+		}
+		rr.total = append(rr.total, r.Total[k])
+		for s := range scorers {
+			rr.raw = append(rr.raw, r.Raw[s*n+k])
+		}
+	}
+}
+
+// finish adds how the request ended, if its record is still there.
+func (rs *Records) finish(ref recordRef, f *flight, o Outcome) {
+	if ref.number == 0 {
+		return
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rec := &rs.slots[(ref.number-1)%uint64(len(rs.slots))]
+	if rec.number != ref.number {
+		return
+	}
+	rec.outcome = recordOutcome{done: true, status: o.Status, served: f.ep.Address, usage: o.Usage}
+	if !f.firstAt.IsZero() {
+		rec.outcome.ttft = f.firstAt.Sub(rec.at)
+	}
+	if !o.At.IsZero() {
+		rec.outcome.took = o.At.Sub(rec.at)
+	}
+}
+
+// resizeKeep is resize that keeps what the elements hold, so that their slices
+// are reused.
+func resizeKeep[T any](s []T, n int) []T {
+	if cap(s) < n {
+		grown := make([]T, n)
+		copy(grown, s[:cap(s)])
+		return grown
+	}
+	return s[:n]
+}

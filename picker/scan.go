@@ -1,0 +1,338 @@
+package picker
+
+import "bytes"
+
+// maxDepth bounds the nesting of a body. Engines give up earlier.
+const maxDepth = 1024
+
+// scanner reads JSON in place, without building anything. It checks the
+// grammar of what it skips (brackets, commas, numbers, literals), not the
+// escapes inside of strings, which only matter to whoever decodes them.
+type scanner struct {
+	b   []byte
+	bad int // where the text stopped being JSON
+
+	// Long base64 strings seen by skip since they were last reset: they cost
+	// an engine far fewer tokens than their length suggests.
+	media      int
+	mediaBytes int
+
+	stack [maxDepth / 64]uint64 // one bit per open container: 1 for an object
+}
+
+// fail notes where the text is broken.
+func (s *scanner) fail(i int) int {
+	s.bad = min(i, len(s.b))
+	return -1
+}
+
+// cut reports whether the failure is that the text ends too early.
+func (s *scanner) cut() bool { return s.bad >= len(s.b) }
+
+// space returns the index of the first byte at or after i that is no white
+// space.
+func (s *scanner) space(i int) int {
+	for i < len(s.b) {
+		switch s.b[i] {
+		case ' ', '\n', '\t', '\r':
+			i++
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// str returns the index after the string literal at i, -1 when it does not
+// end.
+func (s *scanner) str(i int) int {
+	from := i + 1
+	for i = from; ; i++ {
+		n := bytes.IndexByte(s.b[i:], '"')
+		if n < 0 {
+			return s.fail(len(s.b))
+		}
+		i += n
+		k := i
+		for k > from && s.b[k-1] == '\\' {
+			k--
+		}
+		if (i-k)&1 == 0 {
+			return i + 1
+		}
+		from = i + 1
+	}
+}
+
+// longString is the length from which a string is looked at for base64.
+const longString = 2048
+
+// noteMedia counts the string literal at [i, end) when it is long base64 or a
+// data URL.
+func (s *scanner) noteMedia(i, end int) {
+	text := s.b[i+1 : end-1]
+	if bytes.HasPrefix(text, []byte("data:")) {
+		if comma := bytes.IndexByte(text[:256], ','); comma > 0 {
+			text = text[comma+1:]
+		}
+	}
+	for _, c := range text[:min(len(text), 512)] {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9',
+			c == '+', c == '/', c == '-', c == '_', c == '=', c == '\\':
+		default:
+			return
+		}
+	}
+	s.media++
+	s.mediaBytes += end - i
+}
+
+// number returns the index after the number at i.
+func (s *scanner) number(i int) int {
+	b := s.b
+	if b[i] == '-' {
+		if i++; i < len(b) && b[i] == 'I' {
+			return s.literal(i)
+		}
+	}
+	first := i
+	i = digits(b, i)
+	if i == first || (b[first] == '0' && i > first+1) {
+		return s.fail(i)
+	}
+	if i >= len(b) || b[i] > 'e' || (b[i] != '.' && b[i]|0x20 != 'e') {
+		return i
+	}
+	if b[i] == '.' {
+		frac := i + 1
+		if i = digits(b, frac); i == frac {
+			return s.fail(i)
+		}
+	}
+	if i < len(b) && b[i]|0x20 == 'e' {
+		if i++; i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		exp := i
+		if i = digits(b, exp); i == exp {
+			return s.fail(i)
+		}
+	}
+	return i
+}
+
+func digits(b []byte, i int) int {
+	for i < len(b) && b[i]-'0' <= 9 {
+		i++
+	}
+	return i
+}
+
+// literal returns the index after true, false, null, or one of the words for
+// numbers that Python's reader takes besides.
+func (s *scanner) literal(i int) int {
+	word := ""
+	switch s.b[i] {
+	case 't':
+		word = "true"
+	case 'f':
+		word = "false"
+	case 'n':
+		word = "null"
+	case 'N':
+		word = "NaN"
+	case 'I':
+		word = "Infinity"
+	default:
+		return s.fail(i)
+	}
+	rest := s.b[i:]
+	if len(rest) < len(word) && bytes.HasPrefix([]byte(word), rest) {
+		return s.fail(len(s.b))
+	}
+	if !bytes.HasPrefix(rest, []byte(word)) {
+		return s.fail(i)
+	}
+	return i + len(word)
+}
+
+// scalar returns the index after the string, number or literal at i.
+func (s *scanner) scalar(i int) int {
+	switch c := s.b[i]; {
+	case c == '"':
+		end := s.str(i)
+		if end-i > longString {
+			s.noteMedia(i, end)
+		}
+		return end
+	case c == '-' || c-'0' <= 9:
+		return s.number(i)
+	default:
+		return s.literal(i)
+	}
+}
+
+// skip returns the index after the value at i, -1 when it is broken. It needs
+// no recursion: one bit per level tells objects from arrays.
+func (s *scanner) skip(i int) int {
+	depth := 0
+	for {
+		if i = s.space(i); i >= len(s.b) {
+			return s.fail(i)
+		}
+		closed := false
+		switch c := s.b[i]; c {
+		case '{', '[':
+			if depth == maxDepth {
+				return s.fail(i)
+			}
+			s.push(depth, c == '{')
+			depth++
+			i = s.space(i + 1)
+			closed = i < len(s.b) && s.b[i] == c+2
+			if closed {
+				depth--
+				i++
+			}
+		default:
+			if i = s.scalar(i); i < 0 {
+				return -1
+			}
+			closed = true
+		}
+		if closed {
+			if i, depth = s.after(i, depth); i < 0 || depth == 0 {
+				return i
+			}
+		}
+		if s.object(depth - 1) {
+			if i = s.key(i); i < 0 {
+				return -1
+			}
+		}
+	}
+}
+
+func (s *scanner) push(depth int, object bool) {
+	word, bit := &s.stack[depth>>6], uint64(1)<<(depth&63)
+	*word &^= bit
+	if object {
+		*word |= bit
+	}
+}
+
+func (s *scanner) object(depth int) bool {
+	return s.stack[depth>>6]>>(depth&63)&1 == 1
+}
+
+// after goes from the end of a value to the next value's beginning, closing
+// containers on the way. At depth 0 the outermost value is complete.
+func (s *scanner) after(i, depth int) (next, left int) {
+	for depth > 0 {
+		if i = s.space(i); i >= len(s.b) {
+			return s.fail(i), depth
+		}
+		c := s.b[i]
+		switch {
+		case c == ',':
+			return i + 1, depth
+		case c == '}' && s.object(depth-1), c == ']' && !s.object(depth-1):
+			depth--
+			i++
+		default:
+			return s.fail(i), depth
+		}
+	}
+	return i, 0
+}
+
+// key returns the index after the key at i and its colon.
+func (s *scanner) key(i int) int {
+	if i = s.space(i); i >= len(s.b) || s.b[i] != '"' {
+		return s.fail(i)
+	}
+	if i = s.str(i); i < 0 {
+		return -1
+	}
+	if i = s.space(i); i >= len(s.b) || s.b[i] != ':' {
+		return s.fail(i)
+	}
+	return i + 1
+}
+
+// members walks the members of one object.
+type members struct {
+	s    *scanner
+	i    int  // where to go on
+	open bool // the first member was seen
+
+	Key Span // the key's literal, quotes included
+	Val Span // the value; its end is 0 while the value is broken
+}
+
+// members begins a walk over the object at i.
+func (s *scanner) members(i int) members { return members{s: s, i: i + 1} }
+
+// next reads one member. At the end of the object, or where it is broken, it
+// returns false; end tells the cases apart.
+func (m *members) next() bool {
+	s := m.s
+	if m.i < 0 {
+		return false
+	}
+	i := s.space(m.i)
+	if i >= len(s.b) {
+		m.i = s.fail(i)
+		return false
+	}
+	if s.b[i] == '}' {
+		m.i, m.Key = i+1, Span{}
+		return false
+	}
+	if m.open {
+		if s.b[i] != ',' {
+			m.i = s.fail(i)
+			return false
+		}
+		i++
+	}
+	m.open = true
+	return m.member(i)
+}
+
+func (m *members) member(i int) bool {
+	s := m.s
+	i = s.space(i)
+	m.Key[0] = i
+	m.Val = Span{}
+	if m.i = s.key(i); m.i < 0 {
+		m.Key = Span{}
+		return false
+	}
+	m.Key[1] = bytes.LastIndexByte(s.b[:m.i], '"') + 1
+	m.Val[0] = s.space(m.i)
+	s.media, s.mediaBytes = 0, 0
+	if m.i = s.skip(m.Val[0]); m.i < 0 {
+		return false
+	}
+	m.Val[1] = m.i
+	return true
+}
+
+// end returns the index after the object, -1 when it was broken.
+func (m *members) end() int { return m.i }
+
+// countTokens returns the number of integers in the list of token ids, or of
+// lists of token ids, b.
+func countTokens(b []byte) int {
+	n, in := 0, false
+	for _, c := range b {
+		digit := c-'0' <= 9
+		if digit && !in {
+			n++
+		}
+		in = digit
+	}
+	return n
+}

@@ -1,0 +1,208 @@
+package picker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	errNoPool  = errors.New("picker: options: a pool is required")
+	errNoRules = errors.New("picker: options: rules with a profile handler are required")
+)
+
+// Rules are what the user's configuration decides. They are immutable and
+// swapped as a whole.
+type Rules struct {
+	Handler    ProfileHandler
+	Objectives map[string]int     // priority by objective name; unknown ones have 0
+	Rewrites   map[string]Rewrite // by model name as the client wrote it
+	// Admit refuses a request before it is placed; nil admits all. The error
+	// is a *Error.
+	Admit func(c *Cycle) error
+}
+
+// Rewrite replaces a model name by one of several, drawn by weight.
+type Rewrite []WeightedModel
+
+// WeightedModel is one target of a Rewrite.
+type WeightedModel struct {
+	Model  string
+	Weight int
+}
+
+// draw picks a target; random is uniform over all numbers.
+func (w Rewrite) draw(random uint64) string {
+	total := 0
+	for _, m := range w {
+		total += max(m.Weight, 0)
+	}
+	if total == 0 {
+		return ""
+	}
+	at := int(random % uint64(total))
+	for _, m := range w {
+		if at -= max(m.Weight, 0); at < 0 {
+			return m.Model
+		}
+	}
+	return ""
+}
+
+// Options build a Scheduler. Pool and Rules are required.
+type Options struct {
+	Pool  *Pool
+	Rules *Rules
+
+	// Matcher knows who holds which prompt; nil: nobody holds anything.
+	Matcher Matcher
+	// Prompt fills Exact, Chunks.Root and InputTokens of a parsed request; nil
+	// leaves what ParseRequest estimated.
+	Prompt func(*Request)
+	// Sessions remembers where sessions went; nil makes a table of its own.
+	Sessions *Sessions
+
+	// SampleBodies is the share of responses whose body the scheduler asks
+	// for, to learn first-token times and cached tokens, once an endpoint is
+	// known well enough. 0 means 1 in 20; negative means none.
+	SampleBodies float64
+	// Records is the number of decisions kept for explain; 0 means 256,
+	// negative none.
+	Records int
+	// Seed makes ties and samples repeatable; 0 draws one.
+	Seed uint64
+
+	Registerer prometheus.Registerer // nil leaves the metrics unregistered
+	Log        *slog.Logger          // nil discards
+	Now        func() time.Time      // nil means time.Now
+}
+
+const (
+	defaultSample  = 0.05
+	defaultRecords = 256
+	enoughSamples  = 12 // below, every response of an endpoint is asked for
+)
+
+// Scheduler is the Chooser of the daemon: profile, book, records, learning. It
+// starts no goroutine.
+type Scheduler struct {
+	opts    Options
+	rules   atomic.Pointer[Rules]
+	records *Records
+	metrics *metrics
+	turn    atomic.Uint64
+	blind   blindness
+}
+
+// New returns a scheduler.
+func New(o Options) (*Scheduler, error) {
+	if o.Pool == nil {
+		return nil, errNoPool
+	}
+	if o.Rules == nil || o.Rules.Handler == nil {
+		return nil, errNoRules
+	}
+	if o.Sessions == nil {
+		o.Sessions = NewSessions(0)
+	}
+	if o.SampleBodies == 0 {
+		o.SampleBodies = defaultSample
+	}
+	if o.Records == 0 {
+		o.Records = defaultRecords
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Seed == 0 {
+		o.Seed = uint64(o.Now().UnixNano())
+	}
+	s := &Scheduler{opts: o, records: newRecords(o.Records)}
+	var err error
+	if s.metrics, err = newMetrics(o.Registerer, o.Pool); err != nil {
+		return nil, err
+	}
+	s.rules.Store(o.Rules)
+	return s, nil
+}
+
+// SetRules swaps the configuration. Requests being decided finish by the old
+// one.
+func (s *Scheduler) SetRules(r *Rules) error {
+	if r == nil || r.Handler == nil {
+		return errNoRules
+	}
+	s.rules.Store(r)
+	return nil
+}
+
+// Records returns the decisions kept for explain.
+func (s *Scheduler) Records() *Records { return s.records }
+
+// Sessions returns the table of session bindings.
+func (s *Scheduler) Sessions() *Sessions { return s.opts.Sessions }
+
+// Choose implements Chooser. r was filled by ParseRequest; Choose fills what
+// the configuration and the prompt producer say.
+func (s *Scheduler) Choose(ctx context.Context, r *Request) (*Decision, error) {
+	if ctx.Err() != nil {
+		return nil, Errorf(ReasonCancelled, "the client went away")
+	}
+	start := s.opts.Now()
+	rules, turn := s.rules.Load(), s.turn.Add(1)
+	seed := s.opts.Seed + turn*0xd1342543de82ef95
+	r.Priority = rules.Objectives[r.Objective]
+	s.rewrite(rules, r, seed)
+	if s.opts.Prompt != nil {
+		s.opts.Prompt(r)
+	}
+	s.blind.expire(start)
+	c := NewCycle(CycleOptions{
+		Pool: s.opts.Pool, Matcher: s.opts.Matcher, Sessions: s.opts.Sessions, Now: start, Seed: seed,
+	}, r)
+	defer c.Free()
+	if err := s.decide(c, rules); err != nil {
+		s.metrics.refused(err)
+		return nil, err
+	}
+	f := s.launch(c)
+	s.metrics.placed(s.opts.Now().Sub(start), c)
+	return &f.Decision, nil
+}
+
+// rewrite sets the model that the engine will see. A header's word stands.
+func (s *Scheduler) rewrite(rules *Rules, r *Request, seed uint64) {
+	if r.Target != r.Model || len(rules.Rewrites) == 0 {
+		return
+	}
+	if target := rules.Rewrites[r.Model].draw(seed >> 7); target != "" {
+		r.Target = target
+	}
+}
+
+// decide fills the cycle's plan.
+func (s *Scheduler) decide(c *Cycle, rules *Rules) error {
+	if len(c.endpoints) == 0 {
+		return Errorf(ReasonNoEndpoints, "no endpoint is ready")
+	}
+	if rules.Admit != nil {
+		if err := rules.Admit(c); err != nil {
+			return err
+		}
+	}
+	if err := rules.Handler.Handle(c, &c.plan); err != nil {
+		return err
+	}
+	if len(c.plan.Order) == 0 {
+		return Errorf(ReasonNoEndpoints, "no endpoint passed the filters")
+	}
+	return nil
+}

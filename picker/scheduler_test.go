@@ -1,0 +1,373 @@
+package picker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestChoose(t *testing.T) {
+	pool, m := newPool(3), &fakeMatcher{tokens: []int32{0, 960, 480}}
+	reg := prometheus.NewRegistry()
+	s := newScheduler(t, Options{Pool: pool, Matcher: m, Registerer: reg})
+	r := chatRequest("r1", 1000)
+	d, err := s.Choose(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.0:8000"}, d.Endpoints); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	ep := pool.Snapshot().Lookup(d.Endpoints[0])
+	if l := pool.Book().Local(ep, t0); l.Requests != 1 || l.Prefill != 40 || l.Tokens != 1000 {
+		t.Errorf("booked %+v", l)
+	}
+	d.Observe(Event{Kind: EventHeaders, At: t0.Add(time.Millisecond), Status: 200, Served: d.Endpoints[0]})
+	d.Observe(Event{Kind: EventFirstToken, At: t0.Add(100 * time.Millisecond)})
+	d.Observe(Event{Kind: EventTokens, At: t0.Add(200 * time.Millisecond), Tokens: 9})
+	if l := pool.Book().Local(ep, t0); l.Prefill != 0 || l.Context != 1009 {
+		t.Errorf("after tokens %+v", l)
+	}
+	o := Outcome{At: t0.Add(time.Second), Status: 200, Complete: true, Usage: Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: 900}}
+	d.Done(o)
+	d.Done(o)
+	if l := pool.Book().Local(ep, t0); l.Requests != 0 || l.Tokens != 0 {
+		t.Errorf("after done %+v", l)
+	}
+	if diff := cmp.Diff([]string{"10.0.0.1:8000"}, m.chosen); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"10.0.0.1:8000 960 200"}, m.finished); diff != "" {
+		t.Error(diff)
+	}
+	if seen := ep.Cost().PrefillSeen; seen != 1 {
+		t.Errorf("%v samples learned", seen)
+	}
+	if n := testutil.ToFloat64(s.metrics.cachedT); n != 900 {
+		t.Errorf("%v cached tokens counted", n)
+	}
+	if n, err := testutil.GatherAndCount(reg); err != nil || n < 20 {
+		t.Errorf("%d series, %v", n, err)
+	}
+}
+
+func TestChooseSubset(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(3)})
+	f := func(subset []string, want string, reason Reason) {
+		t.Helper()
+		r := chatRequest("r", 10)
+		r.Subset, r.HasSubset = subset, true
+		d, err := s.Choose(context.Background(), r)
+		var refused *Error
+		if errors.As(err, &refused) {
+			if want != "" || refused.Reason != reason {
+				t.Errorf("%v: %v", subset, err)
+			}
+			return
+		}
+		if got := strings.Join(d.Endpoints, " "); err != nil || got != want {
+			t.Errorf("%v: %q (%v), want %q", subset, got, err, want)
+		}
+		d.Done(Outcome{})
+	}
+	f([]string{"10.0.0.2:8000"}, "10.0.0.2:8000", 0)
+	f([]string{"10.0.0.2:8000", "10.9.9.9:1", "10.0.0.2:8000", "x"}, "10.0.0.2:8000", 0)
+	f([]string{"10.9.9.9:1"}, "", ReasonNoEndpoints)
+	f(nil, "", ReasonNoEndpoints)
+}
+
+func TestChooseRefuses(t *testing.T) {
+	f := func(o Options, ctx context.Context, want Reason) {
+		t.Helper()
+		_, err := newScheduler(t, o).Choose(ctx, chatRequest("r", 1))
+		var refused *Error
+		if !errors.As(err, &refused) || refused.Reason != want {
+			t.Errorf("%v, want reason %d", err, want)
+		}
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	f(Options{Pool: newPool(0)}, context.Background(), ReasonNoEndpoints)
+	f(Options{Pool: newPool(1)}, gone, ReasonCancelled)
+	admit := func(*Cycle) error { return Errorf(ReasonSaturated, "busy") }
+	f(Options{Pool: newPool(1), Rules: &Rules{Handler: single{testProfile()}, Admit: admit}}, context.Background(), ReasonSaturated)
+	prefillOnly := specs(1)
+	prefillOnly[0].Labels = map[string]string{LabelRole: "prefill"}
+	pool := NewPool(PoolOptions{})
+	pool.Set(prefillOnly)
+	f(Options{Pool: pool}, context.Background(), ReasonNoEndpoints)
+	if _, err := New(Options{}); err == nil {
+		t.Error("no pool must be an error")
+	}
+	if _, err := New(Options{Pool: pool}); err == nil {
+		t.Error("no rules must be an error")
+	}
+}
+
+// TestChooseDown passes over endpoints that do not answer, unless none does.
+func TestChooseDown(t *testing.T) {
+	pool := newPool(2)
+	s := newScheduler(t, Options{Pool: pool})
+	eps := pool.Snapshot().Endpoints
+	f := func(want int) {
+		t.Helper()
+		d, err := s.Choose(context.Background(), chatRequest("r", 10))
+		if err != nil || len(d.Endpoints) != want {
+			t.Fatalf("%v %v, want %d endpoints", d, err, want)
+		}
+		d.Done(Outcome{})
+	}
+	f(2)
+	eps[0].SetDown(true)
+	f(1)
+	eps[1].SetDown(true)
+	f(2)
+}
+
+func TestRewriteAndObjectives(t *testing.T) {
+	rules := &Rules{
+		Handler: single{testProfile()}, Objectives: map[string]int{"gold": 5},
+		Rewrites: map[string]Rewrite{"m": {{"a", 3}, {"b", 1}, {"never", 0}}},
+	}
+	s := newScheduler(t, Options{Pool: newPool(1), Rules: rules})
+	count := map[string]int{}
+	for range 400 {
+		r := chatRequest("r", 10)
+		r.ModelSpan, r.Objective = [2]int{1, 4}, "gold"
+		d, err := s.Choose(context.Background(), r)
+		if err != nil || r.Priority != 5 {
+			t.Fatal(err, r.Priority)
+		}
+		count[d.ModelTarget]++
+		d.Done(Outcome{})
+	}
+	if count["a"] < 260 || count["b"] < 60 || count["a"]+count["b"] != 400 {
+		t.Errorf("targets %v", count)
+	}
+	r := chatRequest("r", 10)
+	r.ModelSpan, r.Target = [2]int{1, 4}, "header"
+	d, _ := s.Choose(context.Background(), r)
+	if d.ModelTarget != "header" {
+		t.Errorf("target %q, the header's word must stand", d.ModelTarget)
+	}
+}
+
+// TestMoved follows a request that the proxy sent to the second choice.
+func TestMoved(t *testing.T) {
+	pool, m := newPool(2), &fakeMatcher{tokens: []int32{100, 0}}
+	s := newScheduler(t, Options{Pool: pool, Matcher: m})
+	d, err := s.Choose(context.Background(), chatRequest("r", 200))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Observe(Event{Kind: EventHeaders, At: t0, Status: 200, Served: d.Endpoints[1]})
+	a, b := pool.Snapshot().Endpoints[0], pool.Snapshot().Endpoints[1]
+	if x, y := pool.Book().Local(a, t0), pool.Book().Local(b, t0); x.Requests != 0 || y.Requests != 1 {
+		t.Errorf("book %+v %+v", x, y)
+	}
+	d.Done(Outcome{Status: 200, Complete: true})
+	if y := pool.Book().Local(b, t0); y.Requests != 0 || b.Cost().PrefillSeen != 0 {
+		t.Errorf("after done %+v", y)
+	}
+	if diff := cmp.Diff([]string{"10.0.0.0:8000", "10.0.0.1:8000"}, m.chosen); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// withPrefill is a handler that adds a remote prefill at endpoint 1.
+type withPrefill struct{ p *Profile }
+
+func (h withPrefill) Handle(c *Cycle, plan *Plan) error {
+	h.p.Run(c)
+	plan.Order = append(plan.Order, 0)
+	plan.New = 0
+	plan.Headers = append(plan.Headers, HeaderSet{HeaderPrefiller, c.endpoints[1].Address})
+	plan.Also = append(plan.Also, Part{Index: 1, Work: Work{Input: 1000, New: 600}})
+	return nil
+}
+
+func TestPlanParts(t *testing.T) {
+	pool := newPool(2)
+	s := newScheduler(t, Options{Pool: pool, Rules: &Rules{Handler: withPrefill{testProfile()}}})
+	d, err := s.Choose(context.Background(), chatRequest("r", 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := pool.Snapshot().Endpoints[0], pool.Snapshot().Endpoints[1]
+	x, y := pool.Book().Local(a, t0), pool.Book().Local(b, t0)
+	if x.Prefill != 0 || y.Prefill != 600 || d.SetHeaders[0].Value != b.Address {
+		t.Errorf("booked %+v %+v, headers %v", x, y, d.SetHeaders)
+	}
+	d.Observe(Event{Kind: EventFirstToken, At: t0})
+	if y := pool.Book().Local(b, t0); y.Requests != 0 {
+		t.Errorf("the prefill part stays after the first token: %+v", y)
+	}
+	d.Done(Outcome{})
+}
+
+// TestBlind holds that requests whose first token nobody sees leave the queue
+// when it was expected.
+func TestBlind(t *testing.T) {
+	now := t0
+	pool := newPool(1)
+	s := newScheduler(t, Options{Pool: pool, Now: func() time.Time { return now }})
+	ep := pool.Snapshot().Endpoints[0]
+	choose := func(stream bool) *Decision {
+		r := chatRequest("r", 1000)
+		r.Stream = stream
+		d, err := s.Choose(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	plain := choose(false)
+	streamed := choose(true)
+	now = now.Add(10 * time.Second)
+	choose(true).Done(Outcome{Status: 200, Complete: true})
+	if l := pool.Book().Local(ep, now); l.Waiting != 1 || l.Requests != 2 {
+		t.Errorf("the streamed one waits: %+v", l)
+	}
+	plain.Done(Outcome{})
+	streamed.Done(Outcome{})
+	for range blindFrom {
+		choose(true).Done(Outcome{Status: 200, Complete: true})
+	}
+	unseen := choose(true)
+	now = now.Add(10 * time.Second)
+	s.blind.expire(now)
+	if l := pool.Book().Local(ep, now); l.Waiting != 0 || l.Requests != 1 {
+		t.Errorf("the unseen one waits for ever: %+v", l)
+	}
+	unseen.Done(Outcome{})
+}
+
+func TestExplain(t *testing.T) {
+	pool, m := newPool(3), &fakeMatcher{tokens: []int32{0, 960, 480}}
+	list := specs(4)
+	list[3].Labels = map[string]string{LabelRole: "prefill"}
+	pool.Set(list)
+	pool.Snapshot().Endpoints[0].SetGauges(Gauges{At: t0.Add(-time.Second), Waiting: 2, Running: 3, KVUse: .5})
+	s := newScheduler(t, Options{Pool: pool, Matcher: m})
+	d, err := s.Choose(context.Background(), chatRequest("r1", 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Observe(Event{Kind: EventFirstToken, At: t0.Add(50 * time.Millisecond)})
+	d.Done(Outcome{At: t0.Add(time.Second), Status: 200, Complete: true})
+	e, ok := s.Records().Explain("r1")
+	if !ok {
+		t.Fatal("not recorded")
+	}
+	got := []string{
+		e.Choice, e.RunnerUp, fmt.Sprint(e.Margin), fmt.Sprint(e.Candidates[1].Matched["gpu"], e.Candidates[1].Blocks),
+		e.Profiles[0].Rows[3].Dropped, fmt.Sprint(e.Profiles[0].Rows[2].Scores), fmt.Sprint(e.Profiles[0].Rows[2].Total),
+		fmt.Sprint(e.Candidates[0].Load.EngineWaiting, e.Candidates[0].Load.GaugeAge), fmt.Sprint(e.Outcome.TTFT, e.Outcome.Took),
+		fmt.Sprint(e.Candidates[1].Load.GaugeAge),
+	}
+	want := []string{
+		"10.0.0.1:8000", "10.0.0.2:8000", "480", "960 60", "decode", "[{new -520 1} {requests 0 1000}]", "-520", "2 1000", "50 1000", "-1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if _, err := json.Marshal(e); err != nil {
+		t.Error(err)
+	}
+	dry, err := s.Explain(chatRequest("dry", 1000))
+	if err != nil || dry.Choice != e.Choice || len(s.Records().Last(10)) != 1 {
+		t.Errorf("dry run: %v %s, %d records", err, dry.Choice, len(s.Records().Last(10)))
+	}
+	if l := pool.Book().Local(pool.Snapshot().Endpoints[1], t0); l.Requests != 0 {
+		t.Errorf("a dry run was booked: %+v", l)
+	}
+}
+
+// TestRecordsWrap holds that old decisions go, that late outcomes do not land
+// in another's record, and that big pools are cut.
+func TestRecordsWrap(t *testing.T) {
+	pool := newPool(300)
+	s := newScheduler(t, Options{Pool: pool, Records: 2})
+	var all []*Decision
+	for i := range 3 {
+		r := chatRequest(fmt.Sprint("r", i), 10)
+		r.Subset, r.HasSubset = []string{pool.Snapshot().Endpoints[i].Address}, i == 0
+		d, err := s.Choose(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, d)
+	}
+	all[0].Done(Outcome{Status: 500})
+	if _, ok := s.Records().Explain("r0"); ok {
+		t.Error("r0 is still there")
+	}
+	last := s.Records().Last(9)
+	if len(last) != 2 || last[0].RequestID != "r2" || last[0].Outcome != nil || last[0].Omitted != 300-maxRecorded {
+		t.Errorf("%d records, first %s, omitted %d", len(last), last[0].RequestID, last[0].Omitted)
+	}
+	for _, d := range all {
+		d.Done(Outcome{})
+	}
+}
+
+func TestChooseConcurrent(t *testing.T) {
+	pool := newPool(16)
+	s := newScheduler(t, Options{Pool: pool, Now: time.Now})
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 100 {
+				r := chatRequest(fmt.Sprint(g, i), i*10)
+				r.Session = fmt.Sprint("s", i%7)
+				d, err := s.Choose(context.Background(), r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				d.Observe(Event{Kind: EventFirstToken, At: time.Now()})
+				d.Observe(Event{Kind: EventTokens, At: time.Now(), Tokens: 20})
+				d.Done(Outcome{At: time.Now(), Status: 200, Complete: true})
+				s.Records().Explain(r.ID)
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range 50 {
+			pool.Set(specs(8 + i%9))
+		}
+	})
+	wg.Wait()
+	for _, ep := range pool.Snapshot().Endpoints {
+		if n := pool.Book().Local(ep, t0).Requests; n != 0 {
+			t.Errorf("%s: %d requests left", ep.Address, n)
+		}
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	for _, n := range []int{8, 100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			pool := newPool(n)
+			s := newScheduler(b, Options{Pool: pool, Now: time.Now})
+			r := chatRequest("r", 1000)
+			b.ReportAllocs()
+			for b.Loop() {
+				d, err := s.Choose(context.Background(), r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				d.Done(Outcome{})
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package picker
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// SessionKey names a session without keeping its text.
+type SessionKey uint64
+
+// KeyOf returns the key of a session name, 0 for "".
+func KeyOf(session string) SessionKey {
+	if session == "" {
+		return 0
+	}
+	return SessionKey(xxhash.Sum64String(session) | 1)
+}
+
+const (
+	sessionShards = 16
+	// DefaultSessions is how many sessions a table remembers at least.
+	DefaultSessions = 1 << 17
+)
+
+// Sessions remembers where each session's last request went. It is bounded:
+// when full, the half that has not been used for longest goes. It is safe for
+// concurrent use.
+type Sessions struct {
+	half   int
+	hook   atomic.Pointer[func(Binding)]
+	shards [sessionShards]sessionShard
+}
+
+// Binding is one session's endpoint.
+type Binding struct {
+	Session  SessionKey
+	Endpoint indexer.EndpointID
+	At       time.Time // the later one wins
+}
+
+type sessionShard struct {
+	mu         sync.Mutex
+	young, old map[SessionKey]bound
+}
+
+type bound struct {
+	at int64
+	id indexer.EndpointID
+}
+
+// NewSessions returns a table for size sessions; 0 means DefaultSessions.
+func NewSessions(size int) *Sessions {
+	if size <= 0 {
+		size = DefaultSessions
+	}
+	s := &Sessions{half: max(size/sessionShards, 1)}
+	for i := range s.shards {
+		s.shards[i].young = map[SessionKey]bound{}
+	}
+	return s
+}
+
+// OnBind sets what is called after every binding made by Bind, on the caller's
+// goroutine. Bindings that Merge brings do not call it.
+func (s *Sessions) OnBind(f func(Binding)) { s.hook.Store(&f) }
+
+// Bind notes that a session's request goes to an endpoint.
+func (s *Sessions) Bind(b Binding) {
+	s.Merge(b)
+	if f := s.hook.Load(); f != nil && *f != nil && b.Session != 0 {
+		(*f)(b)
+	}
+}
+
+// Merge takes a binding from another replica. An older one than ours changes
+// nothing.
+func (s *Sessions) Merge(b Binding) {
+	if b.Session == 0 {
+		return
+	}
+	at := b.At.UnixNano()
+	sh := s.shard(b.Session)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if have, ok := sh.get(b.Session); ok && have.at > at {
+		return
+	}
+	if len(sh.young) >= s.half {
+		sh.old, sh.young = sh.young, make(map[SessionKey]bound, len(sh.young))
+	}
+	sh.young[b.Session] = bound{at, b.Endpoint}
+}
+
+// Lookup returns the endpoint of a session's last request.
+func (s *Sessions) Lookup(k SessionKey) (indexer.EndpointID, bool) {
+	if k == 0 {
+		return 0, false
+	}
+	sh := s.shard(k)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	b, ok := sh.get(k)
+	return b.id, ok
+}
+
+func (s *Sessions) shard(k SessionKey) *sessionShard { return &s.shards[k>>60%sessionShards] }
+
+func (sh *sessionShard) get(k SessionKey) (bound, bool) {
+	if b, ok := sh.young[k]; ok {
+		return b, true
+	}
+	b, ok := sh.old[k]
+	return b, ok
+}

@@ -1,0 +1,119 @@
+package picker
+
+import (
+	"sync"
+	"time"
+)
+
+// Work is what a request asks of one endpoint.
+type Work struct {
+	Input int // prompt tokens
+	New   int // of them, those to be computed there
+}
+
+// Pairs returns how many (token, earlier token) pairs attention visits for the
+// new tokens.
+func (w Work) Pairs() float64 {
+	n := float64(w.New)
+	return n * (float64(w.Input) - n/2)
+}
+
+// Ticket is one entry in the book. Its methods are safe for concurrent use;
+// those that come after Release do nothing, and Release counts once.
+type Ticket struct {
+	book *Book
+	ep   *Endpoint
+	work Work
+
+	mu    sync.Mutex
+	state ticketState
+	out   int64 // generated tokens counted
+}
+
+type ticketState uint8
+
+const (
+	ticketUnset ticketState = iota
+	ticketWaiting
+	ticketDecoding
+	ticketReleased
+)
+
+// Open enters w into the book of ep. t must be new.
+func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
+	w.Input, w.New = max(w.Input, 0), min(max(w.New, 0), max(w.Input, 0))
+	t.book, t.ep, t.work, t.state = b, ep, w, ticketWaiting
+	c := &ep.book.local
+	if c.waiting.Add(1) == 1 { // idle until now: its queue begins here
+		c.lastFirst.Store(now.UnixNano())
+	}
+	c.requests.Add(1)
+	c.prefill.Add(int64(w.New))
+	c.pairs.Add(int64(w.Pairs()))
+	c.tokens.Add(int64(w.Input))
+	ep.book.dispatched(now)
+	b.changed(ep)
+}
+
+// Endpoint returns where the ticket was opened.
+func (t *Ticket) Endpoint() *Endpoint { return t.ep }
+
+// FirstToken moves the request from waiting to decoding. It reports whether
+// this was the first call.
+func (t *Ticket) FirstToken(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != ticketWaiting {
+		return false
+	}
+	t.state = ticketDecoding
+	c := &t.ep.book.local
+	t.leaveQueue(c)
+	c.context.Add(int64(t.work.Input))
+	c.lastFirst.Store(now.UnixNano())
+	t.book.changed(t.ep)
+	return true
+}
+
+func (t *Ticket) leaveQueue(c *loadCell) {
+	c.waiting.Add(-1)
+	c.prefill.Add(-int64(t.work.New))
+	c.pairs.Add(-int64(t.work.Pairs()))
+}
+
+// Generated counts n more generated tokens. It does not call the change hook:
+// what grows token by token is shared when something else changes.
+func (t *Ticket) Generated(n int) {
+	if n <= 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != ticketDecoding {
+		return
+	}
+	t.out += int64(n)
+	t.ep.book.local.tokens.Add(int64(n))
+	t.ep.book.local.context.Add(int64(n))
+}
+
+// Release takes the request out of the book. It reports whether this was the
+// first call.
+func (t *Ticket) Release() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state == ticketReleased || t.state == ticketUnset {
+		return false
+	}
+	c := &t.ep.book.local
+	if t.state == ticketWaiting {
+		t.leaveQueue(c)
+	} else {
+		c.context.Add(-int64(t.work.Input) - t.out)
+	}
+	t.state = ticketReleased
+	c.tokens.Add(-int64(t.work.Input) - t.out)
+	c.requests.Add(-1)
+	t.book.changed(t.ep)
+	return true
+}
