@@ -33,6 +33,8 @@ type View struct {
 	Waiting int
 	Running int
 	KVUse   float64
+	// Capacity is how many tokens fit the engine's KV memory, 0 when unknown.
+	Capacity float64
 }
 
 // Prediction is what the cost model expects of a request at one candidate, in
@@ -56,6 +58,9 @@ type Cycle struct {
 	Request *Request
 	Pool    *Snapshot
 	Session SessionKey // 0 when the request has none
+	// Peer is the endpoint that a profile handler has chosen before for
+	// another part of the same request; nil for the first.
+	Peer *Endpoint
 
 	endpoints []*Endpoint
 	views     []View
@@ -63,6 +68,7 @@ type Cycle struct {
 	predicted []Prediction
 	hasPred   bool
 	matched   bool
+	tiers     TierWeights
 	matcher   Matcher
 	sessions  *Sessions
 
@@ -71,6 +77,7 @@ type Cycle struct {
 	ranked   int
 	plan     Plan
 	random   uint64
+	scratch  []float64
 	seen     []bool // by index in the pool: for subsets that name one twice
 	keep     []bool
 }
@@ -84,7 +91,24 @@ type CycleOptions struct {
 	Matcher  Matcher
 	Sessions *Sessions
 	Now      time.Time
-	Seed     uint64 // of the cycle's random numbers
+	Seed     uint64       // of the cycle's random numbers
+	Tiers    *TierWeights // nil means DefaultTiers
+}
+
+// TierWeights say how much of the work on a token it saves to hold it in each
+// tier, 0..1.
+type TierWeights [indexer.NumTiers]float64
+
+// DefaultTiers are the weights unless configured otherwise.
+var DefaultTiers = TierWeights{indexer.TierGPU: 1, indexer.TierCPU: .8, indexer.TierDisk: .5, indexer.TierRemote: .5}
+
+// Of returns the weighted tokens of a run.
+func (w *TierWeights) Of(r *indexer.Run) float64 {
+	sum := 0.0
+	for t, n := range r.Tokens {
+		sum += w[t] * float64(n)
+	}
+	return sum
 }
 
 // NewCycle takes a cycle from the pool of cycles and fills it with the
@@ -94,6 +118,10 @@ func NewCycle(o CycleOptions, r *Request) *Cycle {
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyOf(r.Session)
 	c.matcher, c.sessions, c.random = o.Matcher, o.Sessions, o.Seed
 	c.matched, c.hasPred, c.ranked = false, false, 0
+	c.tiers = DefaultTiers
+	if o.Tiers != nil {
+		c.tiers = *o.Tiers
+	}
 	c.plan.reset()
 	c.gather(r)
 	c.observe(o.Pool.Book())
@@ -103,7 +131,7 @@ func NewCycle(o CycleOptions, r *Request) *Cycle {
 
 // Free gives the cycle back. Nothing of it may be used afterwards.
 func (c *Cycle) Free() {
-	c.Request, c.Pool, c.matcher, c.sessions = nil, nil, nil, nil
+	c.Request, c.Pool, c.Peer, c.matcher, c.sessions = nil, nil, nil, nil, nil
 	clear(c.endpoints)
 	clear(c.views)
 	c.plan.reset()
@@ -169,9 +197,11 @@ func (c *Cycle) observe(b *Book) {
 		v.Load = b.Load(ep, c.Now)
 		at := ep.gauges.at.Load()
 		v.Sampled, v.Age = at != 0, time.Duration(now-at)
-		v.Waiting, v.Running, v.KVUse = 0, 0, 0
+		v.Waiting, v.Running, v.KVUse, v.Capacity = 0, 0, 0, 0
 		if v.Sampled {
 			v.Waiting, v.Running, v.KVUse = ep.gauges.queues()
+			size, blocks := unpack(ep.gauges.cache.Load())
+			v.Capacity = float64(size) * float64(blocks)
 		}
 	}
 }
@@ -188,6 +218,16 @@ func (c *Cycle) Len() int { return len(c.live) }
 
 // At returns candidate k of those that are left.
 func (c *Cycle) At(k int) *View { return &c.views[c.live[k]] }
+
+// All returns the candidate at a position among all, whether a filter left it
+// or not.
+func (c *Cycle) All(i int32) *View { return &c.views[i] }
+
+// Scratch returns n numbers, their values unspecified, until the next call.
+func (c *Cycle) Scratch(n int) []float64 {
+	c.scratch = resize(c.scratch, n)
+	return c.scratch
+}
 
 // Index returns the position of candidate k among all candidates of the
 // request.
@@ -213,8 +253,13 @@ func (c *Cycle) Run(k int) *indexer.Run {
 	return &c.runs[c.live[k]]
 }
 
+// Held returns the tokens of the prompt that candidate k holds, weighted by
+// tier.
+func (c *Cycle) Held(k int) float64 { return c.tiers.Of(c.Run(k)) }
+
 // Work returns what the request asks of candidate k: its input, and the tokens
-// of it that are not held there. At least one token is always computed.
+// of it that are not held there, tiers weighed in. At least one token is always
+// computed.
 func (c *Cycle) Work(k int) Work { return c.WorkAt(c.live[k]) }
 
 // WorkAt is Work for a position among all candidates.
@@ -223,7 +268,7 @@ func (c *Cycle) WorkAt(i int32) Work {
 		c.match()
 	}
 	in := max(c.Request.InputTokens, 1)
-	return Work{Input: in, New: max(in-int(c.runs[i].Total()), 1)}
+	return Work{Input: in, New: max(in-int(c.tiers.Of(&c.runs[i])), 1)}
 }
 
 func (c *Cycle) match() {

@@ -19,22 +19,22 @@ const (
 	RoleEncode
 )
 
-// RoleOf reads the value of the role label. No label and an unknown value
-// count as able to do everything but encoding alone: prefill and decode.
+// RoleOf reads the value of the role label. No label and an unknown value mean
+// that the endpoint serves whole requests and helps no other.
 func RoleOf(label string) Role {
 	switch label {
 	case "prefill":
 		return RolePrefill
-	case "decode":
-		return RoleDecode
+	case "both", "prefill-decode":
+		return RolePrefill | RoleDecode
 	case "encode":
 		return RoleEncode
 	case "encode-prefill":
 		return RoleEncode | RolePrefill
 	case "encode-prefill-decode":
 		return RoleEncode | RolePrefill | RoleDecode
-	default: // "both", "prefill-decode", none
-		return RolePrefill | RoleDecode
+	default:
+		return RoleDecode
 	}
 }
 

@@ -138,15 +138,8 @@ func (s *Scheduler) explainCycle(c *Cycle) Explanation {
 // Explain decides about r without placing it: nothing is booked, recorded or
 // remembered.
 func (s *Scheduler) Explain(r *Request) (Explanation, error) {
-	now, rules := s.opts.Now(), s.rules.Load()
-	r.Priority = rules.Objectives[r.Objective]
-	s.rewrite(rules, r, s.opts.Seed)
-	if s.opts.Prompt != nil {
-		s.opts.Prompt(r)
-	}
-	c := NewCycle(CycleOptions{
-		Pool: s.opts.Pool, Matcher: s.opts.Matcher, Sessions: s.opts.Sessions, Now: now, Seed: s.opts.Seed,
-	}, r)
+	rules := s.rules.Load()
+	c := s.prepare(rules, r, s.opts.Now(), s.opts.Seed)
 	defer c.Free()
 	err := s.decide(c, rules)
 	return s.explainCycle(c), err
@@ -276,7 +269,7 @@ func millis(s float64) float64 { return finite(math.Round(s*1e6) / 1e3) }
 // finite makes a number that JSON can hold.
 func finite(v float64) float64 {
 	switch {
-	case v != v:
+	case v != v, v == 0: // no number, or minus zero
 		return 0
 	case math.IsInf(v, 0):
 		return math.Copysign(math.MaxFloat64, v)

@@ -1,6 +1,8 @@
 package picker
 
 import (
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -36,10 +38,7 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 	best := plan.Order[0]
 	ep := c.endpoints[best]
 	f := &flight{s: s, request: r, ep: ep, learns: true}
-	f.Endpoints = f.names[:0]
-	for _, i := range plan.Order {
-		f.Endpoints = append(f.Endpoints, c.endpoints[i].Address)
-	}
+	f.Endpoints = c.destinations(f.names[:0])
 	if len(plan.Headers) > 0 {
 		f.SetHeaders = append([]HeaderSet(nil), plan.Headers...)
 	}
@@ -73,6 +72,22 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 	f.record = s.records.add(c, f.predicted)
 	f.Observe, f.Release = f.observe, f.release
 	return f
+}
+
+// destinations appends the addresses of the plan. Where the first one is
+// reached at another port there are no fallbacks, since the headers of the plan
+// speak of it alone.
+func (c *Cycle) destinations(list []string) []string {
+	if c.plan.Port != 0 {
+		at := netip.AddrPortFrom(c.endpoints[c.plan.Order[0]].Addr.Addr(), c.plan.Port).String()
+		if !c.Request.HasSubset || slices.Contains(c.Request.Subset, at) {
+			return append(list, at)
+		}
+	}
+	for _, i := range c.plan.Order {
+		list = append(list, c.endpoints[i].Address)
+	}
+	return list
 }
 
 func (f *flight) bookParts(c *Cycle, parts []Part) {
@@ -128,7 +143,7 @@ func (f *flight) observe(e Event) {
 // moveTo follows a request that the proxy sent to another endpoint than the
 // first choice.
 func (f *flight) moveTo(served string) {
-	if served == "" || served == f.ep.Address {
+	if served == "" || served == f.ep.Address || served == f.Endpoints[0] && f.serving == &f.own {
 		return
 	}
 	ep := f.s.opts.Pool.Snapshot().Lookup(served)

@@ -76,6 +76,10 @@ func (c *gaugeCell) queues() (waiting, running int, kvUse float64) {
 	return waiting, running, math.Float64frombits(c.kvUse.Load())
 }
 
+// LoRA returns what the engine last said about its adapters, nil when it says
+// nothing.
+func (c *counters) LoRA() *LoRA { return c.gauges.lora.Load() }
+
 func pack(a, b int) uint64 {
 	return uint64(min(max(a, 0), math.MaxUint32))<<32 | uint64(min(max(b, 0), math.MaxUint32))
 }

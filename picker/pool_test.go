@@ -54,7 +54,7 @@ func TestPoolChange(t *testing.T) {
 	if v, ok := after.Label(LabelRole); v != "prefill" || !ok {
 		t.Errorf("label %q %v", v, ok)
 	}
-	if before.Role != RolePrefill|RoleDecode {
+	if before.Role != RoleDecode {
 		t.Error("the old endpoint changed")
 	}
 }
@@ -129,9 +129,9 @@ func TestPoolLaw(t *testing.T) {
 
 func TestRoleOf(t *testing.T) {
 	for label, want := range map[string]Role{
-		"": RolePrefill | RoleDecode, "both": RolePrefill | RoleDecode, "prefill-decode": RolePrefill | RoleDecode,
+		"": RoleDecode, "both": RolePrefill | RoleDecode, "prefill-decode": RolePrefill | RoleDecode,
 		"prefill": RolePrefill, "decode": RoleDecode, "encode": RoleEncode, "encode-prefill": RoleEncode | RolePrefill,
-		"encode-prefill-decode": RoleEncode | RolePrefill | RoleDecode, "other": RolePrefill | RoleDecode,
+		"encode-prefill-decode": RoleEncode | RolePrefill | RoleDecode, "other": RoleDecode,
 	} {
 		if got := RoleOf(label); got != want {
 			t.Errorf("%q: %b, want %b", label, got, want)

@@ -163,6 +163,7 @@ func (p *Profile) observed(c *Cycle, ep *Endpoint) {
 type Plan struct {
 	Order   []int32     // positions among all candidates, best first; Order[0] serves
 	New     int         // tokens that Order[0] computes itself; -1: what it does not hold
+	Port    uint16      // where Order[0] is reached, when not at its own port
 	Headers []HeaderSet // further request headers
 	Also    []Part      // work of the request at other endpoints
 }
@@ -176,7 +177,7 @@ type Part struct {
 
 func (p *Plan) reset() {
 	clear(p.Headers)
-	p.Order, p.New, p.Headers, p.Also = p.Order[:0], -1, p.Headers[:0], p.Also[:0]
+	p.Order, p.New, p.Port, p.Headers, p.Also = p.Order[:0], -1, 0, p.Headers[:0], p.Also[:0]
 }
 
 // ProfileHandler runs the profiles that a request needs and makes a plan of

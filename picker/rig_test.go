@@ -44,7 +44,7 @@ func (m *fakeMatcher) Match(_ *Request, eps []*Endpoint, runs []indexer.Run) {
 }
 func (m *fakeMatcher) Chosen(_ *Request, ep *Endpoint) { m.chosen = append(m.chosen, ep.Address) }
 func (m *fakeMatcher) Finished(_ *Request, ep *Endpoint, predicted indexer.Run, o Outcome) {
-	m.finished = append(m.finished, fmt.Sprint(ep.Address, predicted.Total(), o.Status))
+	m.finished = append(m.finished, fmt.Sprintf("%s %d %d", ep.Address, predicted.Total(), o.Status))
 }
 
 // The plugins of these tests: uncached tokens as cost, and the best total.

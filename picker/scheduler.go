@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,9 +23,50 @@ type Rules struct {
 	Handler    ProfileHandler
 	Objectives map[string]int     // priority by objective name; unknown ones have 0
 	Rewrites   map[string]Rewrite // by model name as the client wrote it
+	// Sessions say where requests carry their session key; the first that is
+	// there wins over what ParseRequest found.
+	Sessions []SessionSource
+	Tiers    *TierWeights // nil means DefaultTiers
 	// Admit refuses a request before it is placed; nil admits all. The error
 	// is a *Error.
 	Admit func(c *Cycle) error
+}
+
+// SessionSource is a request header, or a cookie, that holds the session key.
+type SessionSource struct {
+	Header string // lower case
+	Cookie string
+}
+
+// session returns the session key of r by the sources, "" when it has none.
+func session(sources []SessionSource, r *Request) string {
+	if r.Headers == nil {
+		return ""
+	}
+	for _, s := range sources {
+		v := ""
+		if s.Header != "" {
+			v = r.Headers.Get(s.Header)
+		} else {
+			v = cookie(r.Headers.Get("cookie"), s.Cookie)
+		}
+		if v != "" && len(v) <= maxHeaderValueLength {
+			return v
+		}
+	}
+	return ""
+}
+
+// cookie returns the value of one cookie of a Cookie header.
+func cookie(header, name string) string {
+	for header != "" {
+		var pair string
+		pair, header, _ = strings.Cut(header, ";")
+		if k, v, ok := strings.Cut(strings.TrimSpace(pair), "="); ok && k == name {
+			return strings.Trim(v, `"`)
+		}
+	}
+	return ""
 }
 
 // Rewrite replaces a model name by one of several, drawn by weight.
@@ -159,15 +201,8 @@ func (s *Scheduler) Choose(ctx context.Context, r *Request) (*Decision, error) {
 	start := s.opts.Now()
 	rules, turn := s.rules.Load(), s.turn.Add(1)
 	seed := s.opts.Seed + turn*0xd1342543de82ef95
-	r.Priority = rules.Objectives[r.Objective]
-	s.rewrite(rules, r, seed)
-	if s.opts.Prompt != nil {
-		s.opts.Prompt(r)
-	}
 	s.blind.expire(start)
-	c := NewCycle(CycleOptions{
-		Pool: s.opts.Pool, Matcher: s.opts.Matcher, Sessions: s.opts.Sessions, Now: start, Seed: seed,
-	}, r)
+	c := s.prepare(rules, r, start, seed)
 	defer c.Free()
 	if err := s.decide(c, rules); err != nil {
 		s.metrics.refused(err)
@@ -176,6 +211,22 @@ func (s *Scheduler) Choose(ctx context.Context, r *Request) (*Decision, error) {
 	f := s.launch(c)
 	s.metrics.placed(s.opts.Now().Sub(start), c)
 	return &f.Decision, nil
+}
+
+// prepare fills what the configuration and the prompt producer say about r and
+// opens a cycle for it.
+func (s *Scheduler) prepare(rules *Rules, r *Request, now time.Time, seed uint64) *Cycle {
+	r.Priority = rules.Objectives[r.Objective]
+	if key := session(rules.Sessions, r); key != "" {
+		r.Session = key
+	}
+	s.rewrite(rules, r, seed)
+	if s.opts.Prompt != nil {
+		s.opts.Prompt(r)
+	}
+	return NewCycle(CycleOptions{
+		Pool: s.opts.Pool, Matcher: s.opts.Matcher, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,
+	}, r)
 }
 
 // rewrite sets the model that the engine will see. A header's word stands.

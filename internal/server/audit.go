@@ -11,12 +11,18 @@ import (
 type auditor struct {
 	approx *indexer.Approx
 	exact  func(indexer.EndpointID) bool
-	// doubt is told of an endpoint whose exact knowledge promised more than
-	// the engine had: keep is the part of the prompt, in bytes of its text, that was there.
-	doubt func(r *picker.Request, ep *picker.Endpoint, cachedShare float64)
+	// judged is told of every comparison for an endpoint with an event stream.
+	judged func(r *picker.Request, ep *picker.Endpoint, v verdict)
 
 	diff *prometheus.HistogramVec
 	over *prometheus.CounterVec
+}
+
+// verdict is the outcome of one comparison.
+type verdict struct {
+	over   bool    // the engine had less than was predicted, beyond the slack
+	under  bool    // it had more
+	cached float64 // share of the prompt that it had
 }
 
 // slack is how many tokens a prediction may be off without a consequence: a
@@ -48,13 +54,15 @@ func (a *auditor) check(r *picker.Request, ep *picker.Endpoint, predicted indexe
 	}
 	want := min(int(predicted.Total()), u.PromptTokens-1)
 	a.diff.WithLabelValues(kind).Observe(float64(want - u.CachedTokens))
-	if want-u.CachedTokens <= slack {
-		return
+	v := verdict{
+		over: want-u.CachedTokens > slack, under: u.CachedTokens-want > slack,
+		cached: float64(u.CachedTokens) / float64(u.PromptTokens),
 	}
-	a.over.WithLabelValues(kind).Inc()
-	share := float64(u.CachedTokens) / float64(u.PromptTokens)
-	a.approx.Truncate(ep.ID, r.ChunkKeys, int(share*float64(len(r.Chunks.Bytes))))
-	if exact && a.doubt != nil {
-		a.doubt(r, ep, share)
+	if v.over {
+		a.over.WithLabelValues(kind).Inc()
+		a.approx.Truncate(ep.ID, r.ChunkKeys, int(v.cached*float64(len(r.Chunks.Bytes))))
+	}
+	if len(r.Exact) > 0 || exact {
+		a.judged(r, ep, v)
 	}
 }

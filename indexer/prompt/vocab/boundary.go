@@ -6,8 +6,8 @@ import "unicode/utf8"
 // match of the split pattern holds both the character before and the one
 // after. 0 < i < len(s).
 func (v *Vocab) hard(s []byte, i int) bool {
-	if !utf8.RuneStart(s[i]) {
-		return false
+	if !utf8.FullRune(s[i:]) || !utf8.RuneStart(s[i]) {
+		return false // inside a character, or before one that is cut off
 	}
 	switch v.pat.family {
 	case famNone:
@@ -63,6 +63,10 @@ func (v *Vocab) BoundarySafe(text []byte, pos int) bool {
 		return true
 	}
 	lo, hi := max(0, pos-boundaryReach), min(len(text), pos+boundaryReach)
+	cut := hi
+	if hi == len(text) {
+		cut = -1
+	}
 	start, known := lo, lo == 0
 	for at := lo; ; {
 		sp, ok := v.added.all.next(text[:hi], at)
@@ -89,12 +93,13 @@ func (v *Vocab) BoundarySafe(text []byte, pos int) bool {
 	} else if !known {
 		return false
 	}
-	return v.boundaryIn(text[start:hi], pos-start)
+	return v.boundaryIn(text[start:hi], pos-start, hi == cut)
 }
 
 // boundaryIn tells whether the tokens of s, which starts a piece, have a
-// boundary at pos.
-func (v *Vocab) boundaryIn(s []byte, pos int) bool {
+// boundary at pos. cut says that s goes on; a piece that reaches its end is
+// not judged then.
+func (v *Vocab) boundaryIn(s []byte, pos int, cut bool) bool {
 	for sp := v.pat.split(s); ; {
 		a := sp.pos
 		if a == pos {
@@ -103,6 +108,9 @@ func (v *Vocab) boundaryIn(s []byte, pos int) bool {
 		b := sp.next()
 		if b <= pos {
 			continue
+		}
+		if cut && b == len(s) {
+			return false
 		}
 		var buf [64]uint32
 		for _, id := range v.bpe.encode(buf[:0], s[a:b]) {

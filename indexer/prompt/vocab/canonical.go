@@ -165,22 +165,30 @@ func (c *Checker) segment(seg segment, from, to int) (at int, v Verdict) {
 	}
 	limit := seg.hi
 	if !seg.end {
-		limit = c.v.lastHard(text, begin, len(text)-1)
+		limit = max(begin, c.v.lastHard(text, begin, len(text)-1))
 	}
-	if bad := c.v.unsettled(text[begin:max(begin, limit)]); bad >= 0 {
-		to = min(to, begin+bad)
-		defer func() {
-			if at >= to && v == Canonical {
-				v = Deviates
-			}
-		}()
+	if bad := c.v.unsettled(text[begin:limit]); bad >= 0 && begin+bad < to {
+		bad = max(begin+bad, from)
+		if at, v = c.pieces(text, begin, from, bad, limit); v == Canonical {
+			return bad, Deviates
+		}
+		return min(at, bad), v
 	}
+	return c.pieces(text, begin, from, to, limit)
+}
+
+// pieces splits text from begin on and compares the pieces that overlap
+// [from, to). Pieces that end after limit are undecided.
+func (c *Checker) pieces(text []byte, begin, from, to, limit int) (at int, v Verdict) {
 	for sp := c.v.pat.split(text[begin:]); !sp.done(); {
 		a := begin + sp.pos
 		if a >= to {
 			return a, Canonical
 		}
 		b := begin + sp.next()
+		if b <= from {
+			continue
+		}
 		if b > limit {
 			return a, Unknown
 		}
@@ -188,7 +196,7 @@ func (c *Checker) segment(seg segment, from, to int) (at int, v Verdict) {
 			return bad, Deviates
 		}
 	}
-	return seg.hi, Canonical
+	return len(text), Canonical
 }
 
 // piece compares one piece's tokens. It returns the position of the first

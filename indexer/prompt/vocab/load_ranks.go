@@ -139,7 +139,7 @@ func ParseTekken(data []byte, o Options) (*Vocab, error) {
 	config := field(root, "config")
 	specials := config.GetInt("default_num_special_tokens")
 	size := config.GetInt("default_vocab_size")
-	if specials < 0 || size <= specials || size > maxTokens {
+	if specials < 0 || specials > maxAdded || size <= specials || size > maxTokens {
 		return nil, fmt.Errorf("%w: config gives %d tokens, %d of them special", ErrFormat, size, specials)
 	}
 	v := &Vocab{mode: ModeBytes}

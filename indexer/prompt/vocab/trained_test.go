@@ -78,6 +78,8 @@ func TestEncodeTrained(t *testing.T) {
 			}
 			bad := diff(t, v, texts, ref.encode(file, texts, false))
 			t.Logf("%s: %d of %d texts differ", v.pat.name, bad, len(texts))
+			checkBoundaries(t, v, texts)
+			checkWindows(t, v, texts)
 		})
 	}
 }

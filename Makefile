@@ -1,0 +1,99 @@
+# `make` lists the targets. Everything they need from outside is installed by
+# `make setup` into $GRAPEVINE_CACHE, outside of the checkout.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Go and npm want a home folder, also where a build machine sets none.
+ifeq ($(origin HOME),undefined)
+export HOME := $(shell getent passwd "$$(id -u)" | cut -d: -f6)
+endif
+
+BUILD := build
+BINARY := $(BUILD)/grapevine
+CACHE := $(or $(GRAPEVINE_CACHE),$(HOME)/.cache/grapevine)
+SETUP := internal/setup/setup.sh
+VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+PACKAGES ?= ./...
+TEST_TIMEOUT ?= 10m
+FUZZTIME ?= 10s
+BENCH ?= .
+BENCHTIME ?= 1s
+# Folders whose packages start goroutines.
+CONCURRENT := cluster events extproc picker pd internal/admin internal/bench internal/server internal/sim
+RACE_PACKAGES ?= $(patsubst %,./%/...,$(wildcard $(CONCURRENT)))
+
+.PHONY: help
+help: ## list the targets
+	@printf 'Usage: make TARGET [VARIABLE=value]\n\nTargets:\n'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nVariables:\n'
+	@printf '  %-15s %s\n' \
+		GRAPEVINE_CACHE 'folder for parts from outside ($(CACHE))' \
+		ENVOY 'an Envoy binary to use instead of the installed one' \
+		PACKAGES 'packages of test, fuzz, bench and cover ($(PACKAGES))' \
+		FUZZTIME 'duration of each fuzz target ($(FUZZTIME))' \
+		BENCH 'pattern of the benchmarks that bench runs ($(BENCH))' \
+		BENCHTIME 'duration of each benchmark ($(BENCHTIME))'
+
+.PHONY: setup
+setup: ## install what tests and demo need into the cache folder
+	@$(SETUP)
+
+.PHONY: setup-demo
+setup-demo:
+	@$(SETUP) envoy
+
+.PHONY: build
+build: ## build the static binary build/grapevine
+	@mkdir -p $(BUILD)
+	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BINARY) ./cmd/grapevine
+
+.PHONY: demo
+demo: setup-demo build ## show the main job: engines, replicas and a real Envoy (90 s)
+	@$(BINARY) demo
+
+.PHONY: demo-ha
+demo-ha: setup-demo build ## show what clients notice when replicas die, restart and roll
+	@$(BINARY) demo --ha
+
+.PHONY: test
+test: setup build ## run all tests
+	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)
+
+.PHONY: race
+race: setup ## run the tests of the concurrent packages with the race detector
+	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES)
+
+.PHONY: fuzz
+fuzz: setup ## run every fuzz target for FUZZTIME
+	@internal/setup/fuzz.sh $(FUZZTIME) $(PACKAGES)
+
+.PHONY: bench
+bench: setup build ## run benchmarks and load, print a table, write build/bench.json
+	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m $(PACKAGES) >$(BUILD)/bench.txt \
+		|| { cat $(BUILD)/bench.txt; exit 1; }
+	@$(BINARY) bench --go-bench $(BUILD)/bench.txt --json-file $(BUILD)/bench.json
+
+.PHONY: lint
+lint: ## check format, vet, lint and architecture
+	@$(SETUP) lint
+	@unformatted=$$(gofmt -l .); \
+		if [[ -n $$unformatted ]]; then printf 'not formatted (gofmt -w):\n%s\n' "$$unformatted"; exit 1; fi
+	go vet ./...
+	$(CACHE)/bin/golangci-lint run ./...
+	go test ./internal/arch
+
+.PHONY: cover
+cover: setup ## measure the coverage of all tests together
+	@mkdir -p $(BUILD)
+	go test -timeout $(TEST_TIMEOUT) -coverpkg=./... -coverprofile=$(BUILD)/cover.out $(PACKAGES)
+	@go tool cover -html=$(BUILD)/cover.out -o $(BUILD)/cover.html
+	@go tool cover -func=$(BUILD)/cover.out | tail -n 1
+
+.PHONY: clean
+clean: ## remove what was built (the cache folder stays)
+	rm -rf $(BUILD)

@@ -1,0 +1,186 @@
+package core
+
+import "time"
+
+// claims reports whether this member may be relied on to read s: it does, and
+// nothing is missing between what it knows and what it reads.
+func (s *source) claimsReading() bool {
+	return s.reading && s.pend.len() == 0 && s.load == nil
+}
+
+func (s *source) claim() claim {
+	return claim{Source: []byte(s.name), Pos: s.pos, Digest: s.digest, Reading: s.announced}
+}
+
+// sendDigests tells everybody the sources that changed.
+func (l *Log) sendDigests() {
+	l.nextDigest = l.c.now + l.c.opt.Digest
+	m := digestMsg{Name: []byte(l.name), Version: l.version}
+	for _, s := range l.order {
+		if r := s.claimsReading(); r != s.announced {
+			s.announced, s.changed = r, true
+		}
+		if !s.changed {
+			continue
+		}
+		s.changed = false
+		m.Claims = append(m.Claims, s.claim())
+	}
+	if len(m.Claims) > 0 {
+		l.c.broadcast(Live, l.idx, m.append(l.c.frame(kindDigest)))
+	}
+}
+
+// sendFullDigests tells everything to the peers that miss it, and to all once
+// in a while, so that lost digests are made good.
+func (l *Log) sendFullDigests() {
+	var b []byte
+	for _, p := range l.c.peers {
+		pl := &p.logs[l.id]
+		since := l.c.now - pl.sentFull
+		due := pl.sentFull == 0 || since >= l.c.opt.FullDigest || (pl.wantsFull && since >= l.c.opt.Heartbeat/2)
+		if !p.up || !due {
+			continue
+		}
+		if b == nil {
+			b = l.fullDigest()
+		}
+		pl.sentFull, pl.wantsFull = max(l.c.now, 1), false
+		l.c.send(p, Live, l.idx, b)
+	}
+}
+
+func (l *Log) fullDigest() []byte {
+	m := digestMsg{Name: []byte(l.name), Version: l.version, Full: true}
+	for _, s := range l.order {
+		if s.pos.Known() || s.announced {
+			m.Claims = append(m.Claims, s.claim())
+		}
+	}
+	return m.append(l.c.frame(kindDigest))
+}
+
+// nextFull returns when a full digest is due next.
+func (l *Log) nextFull() time.Duration {
+	d := never
+	for _, p := range l.c.peers {
+		pl := &p.logs[l.id]
+		if !p.up {
+			continue
+		}
+		if pl.wantsFull {
+			d = min(d, pl.sentFull+l.c.opt.Heartbeat/2)
+		} else {
+			d = min(d, pl.sentFull+l.c.opt.FullDigest)
+		}
+	}
+	return d
+}
+
+func (c *Core) onDigest(p *peer, r reader) (int, error) {
+	m := &c.in.digest
+	if err := m.decode(r); err != nil {
+		return 0, err
+	}
+	i := c.log(m.Name)
+	if i < 0 {
+		return c.unknownState(), nil
+	}
+	l := c.logs[i]
+	pl := &p.logs[l.id]
+	var named []bool
+	if m.Full {
+		named = make([]bool, len(l.slots))
+	}
+	for k := range m.Claims {
+		cl := &m.Claims[k]
+		s := l.sources[string(cl.Source)]
+		if s == nil {
+			c.stats.StrangeSources++
+			continue
+		}
+		if m.Full {
+			named[s.slot] = true
+		}
+		l.hear(p, s, cl)
+	}
+	if m.Full {
+		for slot, ok := range named {
+			if !ok {
+				pl.claims[slot] = heldClaim{}
+			}
+		}
+		pl.full = true
+		if pl.target == nil {
+			pl.target = make([]Position, len(l.slots))
+			for slot := range pl.target {
+				pl.target[slot] = pl.claims[slot].pos
+			}
+		}
+	}
+	return l.idx, nil
+}
+
+// hear takes p's claim about s.
+func (l *Log) hear(p *peer, s *source, cl *claim) {
+	h := &p.logs[l.id].claims[s.slot]
+	if cl.Pos.Inc != h.pos.Inc {
+		h.gone = 0
+	}
+	if cl.Reading != h.reading {
+		l.rolesDirty = true
+	}
+	h.pos, h.digest, h.hasDigest, h.reading = cl.Pos, cl.Digest, true, cl.Reading
+	if cl.Pos.Inc > s.pos.Inc {
+		l.adopt(s, cl.Pos.Inc)
+	}
+	if l.lacks(p, s, h) != lackNothing {
+		l.watchSource(s)
+	}
+}
+
+// lack is what a peer's claim says is missing or wrong here.
+type lack uint8
+
+const (
+	lackNothing lack = iota
+	lackDeltas       // the peer is further
+	lackLost         // the peer lost less
+	lackEqual        // same position, other content, and the peer's word counts more
+)
+
+// lacks compares what p claims of s with what is known.
+func (l *Log) lacks(p *peer, s *source, h *heldClaim) lack {
+	if !h.pos.Known() || h.pos.Inc != s.pos.Inc {
+		return lackNothing
+	}
+	switch {
+	case h.pos.Lost < s.pos.Lost && l.bridges(s, h.pos.Next):
+		return lackLost
+	case h.pos.Next > s.pos.Next:
+		return lackDeltas
+	case h.pos.Lost != s.pos.Lost || !h.hasDigest || !outranks(p.hash, p.m.ID, l.c.selfHash, l.c.opt.Self.ID, s.hash):
+		return lackNothing
+	}
+	mine, ok := s.digest, true
+	if h.pos.Next != s.pos.Next {
+		mine, ok = s.ring.digestAt(h.pos.Next)
+	}
+	if ok && mine != h.digest {
+		return lackEqual
+	}
+	if ok {
+		s.differs, s.healAt = 0, 0
+	}
+	return lackNothing
+}
+
+// bridges reports whether knowledge at position next of the current
+// incarnation can be brought to where s is by the deltas held here.
+func (l *Log) bridges(s *source, next uint64) bool {
+	if next >= s.pos.Next {
+		return true
+	}
+	_, ok := s.ring.from(next)
+	return ok
+}

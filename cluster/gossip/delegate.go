@@ -1,0 +1,51 @@
+package gossip
+
+import "github.com/hashicorp/memberlist"
+
+// delegate gives memberlist this member's metadata, and is told of changes.
+// memberlist calls it under its own locks, so it only sets a flag.
+type delegate struct{ b *Bus }
+
+// NodeMeta returns this member's metadata.
+func (d delegate) NodeMeta(limit int) []byte {
+	m := d.b.meta.append(nil)
+	return m[:min(limit, len(m))]
+}
+
+// NotifyMsg ignores user messages: none are sent.
+func (delegate) NotifyMsg([]byte) {}
+
+// GetBroadcasts has nothing to broadcast.
+func (delegate) GetBroadcasts(int, int) [][]byte { return nil }
+
+// LocalState adds nothing to memberlist's own exchange.
+func (delegate) LocalState(bool) []byte { return nil }
+
+// MergeRemoteState ignores what others add.
+func (delegate) MergeRemoteState([]byte, bool) {}
+
+// NotifyJoin is told of a member that came.
+func (d delegate) NotifyJoin(*memberlist.Node) { d.b.mark() }
+
+// NotifyLeave is told of a member that went.
+func (d delegate) NotifyLeave(*memberlist.Node) { d.b.mark() }
+
+// NotifyUpdate is told of a member whose metadata changed.
+func (d delegate) NotifyUpdate(*memberlist.Node) { d.b.mark() }
+
+// NotifyAlive refuses members whose metadata cannot be read.
+func (d delegate) NotifyAlive(n *memberlist.Node) error {
+	if _, err := parseMeta(n.Meta); err != nil {
+		d.b.mlog.count(refusedIdentity)
+		return err
+	}
+	return nil
+}
+
+// NotifyConflict is told of two members with one ID, which NewMember makes
+// impossible; an ID set by hand is not.
+func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
+	d.b.mlog.count(refusedIdentity)
+	d.b.opt.Logger.Error("two members have the same ID", "id", existing.Name,
+		"addr", existing.Address(), "other", other.Address())
+}

@@ -1,0 +1,285 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/stream"
+)
+
+// Bus is a cluster.Bus over gossip and streams.
+type Bus struct {
+	opt     Options
+	meta    meta
+	mlog    *memberlistLog
+	ring    *memberlist.Keyring
+	list    *memberlist.Memberlist
+	streams *stream.Streams
+	handler cluster.Handler
+	changed chan struct{}
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	joinErr error
+	closed  bool
+}
+
+// New checks the options.
+func New(opt Options) (*Bus, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Bus{
+		opt: opt, changed: make(chan struct{}, 1),
+		mlog: &memberlistLog{log: opt.Logger, refused: map[string]uint64{}},
+	}, nil
+}
+
+// Open joins. It returns when the configured members were asked once, and
+// fails when ports cannot be bound or nobody can reach the advertised address.
+func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
+	b.handler = h
+	if err := b.start(h); err != nil {
+		return err
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	b.cancel = cancel
+	b.wg.Go(func() { b.follow(run) })
+	b.join(ctx)
+	b.wg.Go(func() { b.rejoin(run) })
+	b.opt.Logger.Info("cluster member", "id", b.opt.Self.ID, "advertised", b.advertised(),
+		"members", b.list.NumMembers(), "encrypted", len(b.opt.Keys) > 0, "tcp_only", b.opt.TCPOnly)
+	if len(b.opt.Keys) == 0 {
+		b.opt.Logger.Warn("gossip is not encrypted: anybody who reaches the port can join; set a key")
+	}
+	if err := b.checkReach(ctx); err != nil {
+		return errors.Join(err, b.Leave(ctx), b.Close())
+	}
+	return nil
+}
+
+// start binds both ports and starts memberlist.
+func (b *Bus) start(h cluster.Handler) (err error) {
+	b.streams, err = stream.New(stream.Options{
+		Self: b.opt.Self, Label: b.opt.Label, Bind: b.opt.StreamBind, Certificate: b.opt.Certificate,
+		Roots: b.opt.Roots, QueueBytes: b.opt.QueueBytes, Logger: b.opt.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	b.streams.Open(h)
+	conf, err := b.config()
+	if err == nil {
+		b.list, err = memberlist.Create(conf)
+	}
+	if err != nil {
+		b.streams.Close()
+		return fmt.Errorf("gossip: %w", err)
+	}
+	return nil
+}
+
+// config tunes memberlist: five probes a second, and an unanswered suspicion
+// kills after SuspicionMult × ProbeInterval × max(1, log10(n)), 0.6 s for a
+// handful of members, twice that when few confirm it.
+func (b *Bus) config() (*memberlist.Config, error) {
+	c := memberlist.DefaultLANConfig()
+	c.Name = b.opt.Self.ID
+	c.Label = b.opt.Label
+	c.Logger = log.New(b.mlog, "", 0)
+	c.ProbeInterval, c.ProbeTimeout = 200*time.Millisecond, 150*time.Millisecond
+	c.SuspicionMult, c.SuspicionMaxTimeoutMult = 3, 2
+	c.AwarenessMaxMultiplier = 4
+	c.GossipInterval, c.GossipToTheDeadTime = 100*time.Millisecond, 10*time.Second
+	c.PushPullInterval = 10 * time.Second
+	c.TCPTimeout = 2 * time.Second
+	c.EnableCompression = false
+	d := delegate{b}
+	c.Delegate, c.Events, c.Alive, c.Conflict = d, d, d, d
+	if len(b.opt.Keys) > 0 {
+		ring, err := memberlist.NewKeyring(b.opt.Keys, b.opt.Keys[0])
+		if err != nil {
+			return nil, err
+		}
+		b.ring, c.Keyring = ring, ring
+	}
+	host, port, err := hostPort(b.opt.Bind, DefaultPort)
+	if err != nil {
+		return nil, err
+	}
+	c.BindAddr, c.BindPort, c.AdvertisePort = host, port, port
+	if b.opt.Advertise != "" {
+		if c.AdvertiseAddr, c.AdvertisePort, err = hostPort(b.opt.Advertise, port); err != nil {
+			return nil, err
+		}
+		if c.AdvertiseAddr, err = b.address(c.AdvertiseAddr); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.fillMeta(); err != nil {
+		return nil, err
+	}
+	if b.opt.TCPOnly {
+		t, err := newTCPTransport(net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			return nil, err
+		}
+		c.Transport = t
+		if b.opt.Advertise == "" {
+			c.AdvertisePort = t.port()
+		}
+		c.DisableTcpPings = true
+	}
+	return c, nil
+}
+
+// fillMeta makes this member's metadata; streams are bound by then.
+func (b *Bus) fillMeta() error {
+	m := meta{Boot: b.opt.Self.Boot, Fingerprint: b.streams.Fingerprint(), Name: b.opt.Self.Name, Version: b.opt.Self.Version}
+	m.StreamPort = uint16(b.streams.Addr().(*net.TCPAddr).Port)
+	if b.opt.StreamAdvertise != "" {
+		host, port, err := hostPort(b.opt.StreamAdvertise, int(m.StreamPort))
+		if err != nil {
+			return err
+		}
+		m.StreamHost, m.StreamPort = host, uint16(port)
+	}
+	b.meta = m
+	if n := len(m.append(nil)); n > maxMeta {
+		return fmt.Errorf("gossip: metadata of %d bytes; shorten the names", n)
+	}
+	return nil
+}
+
+// address resolves a host to one IP, which is what memberlist advertises.
+func (b *Bus) address(host string) (string, error) {
+	if net.ParseIP(host) != nil {
+		return host, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	addrs, err := b.opt.Resolver.LookupHost(ctx, host)
+	if err != nil || len(addrs) == 0 {
+		return "", fmt.Errorf("advertised address %q: %w", host, err)
+	}
+	return addrs[0], nil
+}
+
+// mark says that membership changed.
+func (b *Bus) mark() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+// follow hands membership on when it changed.
+func (b *Bus) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.changed:
+			members, peers := b.view()
+			b.handler.Members(members)
+			b.streams.SetPeers(peers)
+		}
+	}
+}
+
+// view returns the members that memberlist does not hold for dead.
+func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
+	for _, n := range b.list.Members() {
+		m, err := parseMeta(n.Meta)
+		if err != nil {
+			continue
+		}
+		host := m.StreamHost
+		if host == "" {
+			host = n.Addr.String()
+		}
+		addr := net.JoinHostPort(host, strconv.Itoa(int(m.StreamPort)))
+		members = append(members, cluster.Member{ID: n.Name, Name: m.Name, Boot: m.Boot, Addr: addr, Version: m.Version})
+		peers = append(peers, stream.Peer{ID: n.Name, Boot: m.Boot, Addr: addr, Fingerprint: m.Fingerprint})
+	}
+	return members, peers
+}
+
+// Send queues a frame on streams.
+func (b *Bus) Send(e core.Envelope) { b.streams.Send(e) }
+
+// Leave tells the others that this member goes, until ctx ends.
+func (b *Bus) Leave(ctx context.Context) error {
+	limit := 2 * time.Second
+	if d, ok := ctx.Deadline(); ok {
+		limit = max(time.Until(d), time.Millisecond)
+	}
+	if err := b.list.Leave(limit); err != nil {
+		return fmt.Errorf("gossip: leaving: %w", err)
+	}
+	return nil
+}
+
+// Close stops everything.
+func (b *Bus) Close() error {
+	b.mu.Lock()
+	was := b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if was || b.cancel == nil {
+		return nil
+	}
+	b.cancel()
+	err := b.list.Shutdown()
+	b.streams.Close()
+	b.wg.Wait()
+	return err
+}
+
+// SetKeys changes the keys while the member runs. To replace a key, give every
+// member {old, new}, then {new, old}, then {new}.
+func (b *Bus) SetKeys(keys [][]byte) error {
+	if len(keys) == 0 || b.ring == nil {
+		return errors.New("gossip: encryption cannot be turned on or off while running")
+	}
+	if err := checkKeys(keys); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if err := b.ring.AddKey(k); err != nil {
+			return fmt.Errorf("gossip: %w", err)
+		}
+	}
+	if err := b.ring.UseKey(keys[0]); err != nil {
+		return fmt.Errorf("gossip: %w", err)
+	}
+	for _, old := range b.ring.GetKeys() {
+		if !containsKey(keys, old) {
+			if err := b.ring.RemoveKey(old); err != nil {
+				return fmt.Errorf("gossip: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func containsKey(keys [][]byte, k []byte) bool {
+	for _, o := range keys {
+		if string(o) == string(k) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,299 @@
+package gossip_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/gossip"
+	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+)
+
+var (
+	keyA = bytes.Repeat([]byte{1}, 32)
+	keyB = bytes.Repeat([]byte{2}, 32)
+)
+
+// node is a replica over real sockets.
+type node struct {
+	*fixture.Replica
+	bus  *gossip.Bus
+	addr string
+}
+
+// newNode returns a replica named name whose options change may alter.
+func newNode(t testing.TB, name string, join []string, change func(*gossip.Options)) *node {
+	t.Helper()
+	addr := freeAddr(t)
+	opt := gossip.Options{
+		Self: cluster.NewMember(name, "test"), Label: "test", Keys: [][]byte{keyA},
+		Bind: addr, StreamBind: "127.0.0.1:0", Join: join, Rejoin: 500 * time.Millisecond,
+	}
+	if change != nil {
+		change(&opt)
+	}
+	bus, err := gossip.New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := fixture.New(cluster.Options{Self: opt.Self, Bus: bus, Share: cluster.SharePartitioned})
+	return &node{Replica: r, bus: bus, addr: addr}
+}
+
+// freeAddr returns an address of the loopback interface that nobody uses.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// three starts three replicas that have joined each other.
+func three(t *testing.T, change func(*gossip.Options)) []*node {
+	t.Helper()
+	var nodes []*node
+	var join []string
+	for _, name := range []string{"a", "b", "c"} {
+		n := newNode(t, name, join, change)
+		n.Start(t, "e1", "e2", "e3")
+		t.Cleanup(func() { _ = n.Close() })
+		nodes = append(nodes, n)
+		join = append(join, n.addr)
+	}
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(nodes...) })
+	return nodes
+}
+
+func joined(nodes ...*node) string {
+	var rs []*fixture.Replica
+	for _, n := range nodes {
+		rs = append(rs, n.Replica)
+	}
+	return fixture.Joined(rs...)
+}
+
+// believes returns what keeps every other from believing n's load to be v.
+func believes(n *node, v string, others ...*node) string {
+	for _, o := range others {
+		if got := o.Loads.Get(n.Self().ID, "k"); o != n && got != v {
+			return fmt.Sprintf("%s believes %q of %s, not %q", o.Self().Name, got, n.Self().Name, v)
+		}
+	}
+	return ""
+}
+
+// readAll lets the readers of all sources append numbers up to seq and waits
+// until everybody has them.
+func readAll(t *testing.T, seq uint64, nodes ...*node) {
+	t.Helper()
+	fixture.Eventually(t, 5*time.Second, func() string {
+		for _, n := range nodes {
+			for _, s := range []string{"e1", "e2", "e3"} {
+				read := n.Sums.Role(s) == cluster.RoleReader
+				n.Index.Reading(s, read)
+				for i := n.Index.Position(s).Next; read && i <= seq; i++ {
+					n.Append(s, i)
+				}
+			}
+		}
+		for _, n := range nodes {
+			for _, s := range []string{"e1", "e2", "e3"} {
+				if got, want := n.Sums.Get(s), (seq+1)*(seq+2)/2; got != want {
+					return fmt.Sprintf("%s: sum of %s is %d, not %d", n.Self().Name, s, got, want)
+				}
+			}
+		}
+		return ""
+	})
+}
+
+func TestShare(t *testing.T) {
+	for _, tcp := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tcp=%v", tcp), func(t *testing.T) {
+			nodes := three(t, func(o *gossip.Options) { o.TCPOnly = tcp })
+			_ = nodes[0].Load.Set("k", []byte("7"))
+			fixture.Eventually(t, 2*time.Second, func() string { return believes(nodes[0], "7", nodes...) })
+			readAll(t, 99, nodes...)
+			fixture.Eventually(t, 5*time.Second, func() string {
+				for _, n := range nodes {
+					if s := n.Status(); !s.Health.OK || s.Health.State != "joined" || s.Logs[0].Exact != 3 {
+						return fmt.Sprintf("%+v %+v", s.Health, s.Logs)
+					}
+				}
+				return ""
+			})
+		})
+	}
+}
+
+// TestSuddenDeath kills a member without a word: its share vanishes within a
+// second, it is removed within about two, its sources are taken over, and it
+// comes back as another process.
+func TestSuddenDeath(t *testing.T) {
+	nodes := three(t, nil)
+	readAll(t, 9, nodes...)
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	_ = c.Load.Set("k", []byte("7"))
+	fixture.Eventually(t, 2*time.Second, func() string { return believes(c, "7", a, b) })
+	_ = c.Close()
+	t.Logf("share vanished after %v", fixture.Eventually(t, time.Second, func() string { return believes(c, "", a, b) }))
+	t.Logf("removed after %v", fixture.Eventually(t, 4*time.Second, func() string { return joined(a, b) }))
+	readAll(t, 19, a, b)
+
+	again := newNode(t, "c", []string{a.addr, b.addr}, nil)
+	again.Start(t, "e1", "e2", "e3")
+	t.Cleanup(func() { _ = again.Close() })
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(a, b, again) })
+	if p, err := again.WaitSettled(t.Context()); p != cluster.Settled || err != nil {
+		t.Errorf("phase %v, %v", p, err)
+	}
+	if got := again.Sums.Get("e1"); got != 210 {
+		t.Errorf("sum after settling is %d", got)
+	}
+}
+
+func TestLeave(t *testing.T) {
+	nodes := three(t, nil)
+	readAll(t, 9, nodes...)
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	go func() { // the others begin to read when they are told to
+		for ctx.Err() == nil {
+			for _, n := range []*node{a, b} {
+				for _, s := range []string{"e1", "e2", "e3"} {
+					n.Index.Reading(s, n.Sums.Role(s) == cluster.RoleReader)
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	if err := c.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	took := fixture.Eventually(t, time.Second, func() string { return joined(a, b) })
+	t.Logf("gone %v after leaving", took)
+}
+
+func TestKeyRotation(t *testing.T) {
+	nodes := three(t, nil)
+	for _, keys := range [][][]byte{{keyA, keyB}, {keyB, keyA}, {keyB}} {
+		for _, n := range nodes {
+			if err := n.bus.SetKeys(keys); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	late := newNode(t, "d", []string{nodes[0].addr}, func(o *gossip.Options) { o.Keys = [][]byte{keyB} })
+	late.Start(t, "e1", "e2", "e3")
+	t.Cleanup(func() { _ = late.Close() })
+	all := append(nodes, late)
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(all...) })
+	readAll(t, 9, all...)
+
+	old := newNode(t, "old", []string{nodes[0].addr}, nil)
+	old.Start(t, "e1")
+	t.Cleanup(func() { _ = old.Close() })
+	fixture.Eventually(t, 8*time.Second, func() string {
+		if h := old.Status().Health; h.State != "alone" || h.OK {
+			return fmt.Sprintf("%+v", h)
+		}
+		return ""
+	})
+	if s := joined(all...); s != "" {
+		t.Error(s)
+	}
+	if s := nodes[0].Status(); s.Bus.Refused["key"] == 0 {
+		t.Errorf("refused: %v", s.Bus.Refused)
+	}
+}
+
+// TestStrangers lets replicas with another label or without a key try to join.
+func TestStrangers(t *testing.T) {
+	nodes := three(t, nil)
+	for reason, change := range map[string]func(*gossip.Options){
+		"label":     func(o *gossip.Options) { o.Label = "other" },
+		"plaintext": func(o *gossip.Options) { o.Keys = nil },
+	} {
+		s := newNode(t, "stranger", []string{nodes[0].addr}, change)
+		s.Start(t, "e1")
+		_ = s.Load.Set("k", []byte("666"))
+		fixture.Eventually(t, 5*time.Second, func() string {
+			if st := nodes[0].Status(); st.Bus.Refused[reason] == 0 {
+				return fmt.Sprintf("refused: %v", st.Bus.Refused)
+			}
+			return ""
+		})
+		if h := s.Status(); len(h.Peers) != 0 {
+			t.Errorf("%s: stranger sees %d peers", reason, len(h.Peers))
+		}
+		_ = s.Close()
+	}
+	if s := joined(nodes...); s != "" {
+		t.Error(s)
+	}
+}
+
+// TestWrongAdvertisedAddress refuses a member that the others cannot dial.
+func TestWrongAdvertisedAddress(t *testing.T) {
+	a := newNode(t, "a", nil, nil)
+	a.Start(t, "e1")
+	defer a.Close()
+	closed := freeAddr(t)
+	b := newNode(t, "b", []string{a.addr}, func(o *gossip.Options) { o.StreamAdvertise = closed })
+	err := b.Open(t.Context())
+	if err == nil {
+		t.Fatal("opened")
+	}
+	if !strings.Contains(err.Error(), gossip.ErrUnreachable.Error()) || !strings.Contains(err.Error(), closed) {
+		t.Errorf("error does not name the address: %v", err)
+	}
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(a) })
+}
+
+// fakeDNS is a Resolver whose answers change.
+type fakeDNS chan []string
+
+func (f fakeDNS) LookupHost(context.Context, string) ([]string, error) {
+	addrs := <-f
+	f <- addrs
+	return addrs, nil
+}
+
+// TestNameIsResolvedAgain joins members that a name comes to stand for only
+// after the start.
+func TestNameIsResolvedAgain(t *testing.T) {
+	dns := fakeDNS(make(chan []string, 1))
+	dns <- []string{"127.0.0.2"}
+	var nodes []*node
+	port := ""
+	for i, ip := range []string{"127.0.0.3", "127.0.0.4"} {
+		n := newNode(t, string(rune('a'+i)), nil, func(o *gossip.Options) {
+			_, p, _ := net.SplitHostPort(o.Bind)
+			if port == "" {
+				port = p
+			}
+			o.Bind, o.StreamBind = net.JoinHostPort(ip, port), net.JoinHostPort(ip, "0")
+			o.Join, o.Resolver, o.TCPOnly = []string{"replicas.test:" + port}, dns, true
+		})
+		n.Start(t, "e1")
+		t.Cleanup(func() { _ = n.Close() })
+		nodes = append(nodes, n)
+	}
+	if s := joined(nodes...); s == "" {
+		t.Fatal("joined before the name led anywhere")
+	}
+	<-dns
+	dns <- []string{"127.0.0.3", "127.0.0.4"}
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(nodes...) })
+}

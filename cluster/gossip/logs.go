@@ -1,0 +1,87 @@
+package gossip
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// memberlistLog turns memberlist's log lines into records, and counts those
+// that tell of refused packets and streams: it has no other way to say so.
+type memberlistLog struct {
+	log     *slog.Logger
+	mu      sync.Mutex
+	refused map[string]uint64
+	udpLost time.Time // when it last said that UDP does not get through
+}
+
+// Reasons for refusals, beyond those of package stream.
+const (
+	refusedKey       = "key"
+	refusedLabel     = "label"
+	refusedPlaintext = "plaintext"
+	refusedIdentity  = "identity"
+)
+
+var refusals = []struct{ part, reason string }{
+	{"encryption is configured but remote state is not encrypted", refusedPlaintext},
+	{"remote state is encrypted and encryption is not configured", refusedKey},
+	{"no installed keys", refusedKey},
+	{"decrypt", refusedKey},
+	{"label", refusedLabel},
+}
+
+// Write takes one line.
+func (l *memberlistLog) Write(line []byte) (int, error) {
+	s := strings.TrimSpace(string(line))
+	level := slog.LevelDebug
+	switch {
+	case strings.HasPrefix(s, "[ERR]"), strings.HasPrefix(s, "[WARN]"):
+		level = slog.LevelWarn
+	case strings.HasPrefix(s, "[INFO]"):
+		level = slog.LevelInfo
+	}
+	if _, rest, ok := strings.Cut(s, "memberlist: "); ok {
+		s = rest
+	}
+	if level == slog.LevelWarn && l.classify(strings.ToLower(s)) {
+		level = slog.LevelDebug // counted; one line per packet would flood
+	}
+	l.log.Log(context.Background(), level, "memberlist", "detail", s)
+	return len(line), nil
+}
+
+func (l *memberlistLog) classify(s string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if strings.Contains(s, "udp probes failed") {
+		l.udpLost = time.Now()
+		return false
+	}
+	for _, r := range refusals {
+		if strings.Contains(s, r.part) {
+			l.refused[r.reason]++
+			return true
+		}
+	}
+	return false
+}
+
+func (l *memberlistLog) count(reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused[reason]++
+}
+
+// state returns the refusals so far, and whether UDP was lost lately.
+func (l *memberlistLog) state() (map[string]uint64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(map[string]uint64, len(l.refused))
+	for k, v := range l.refused {
+		out[k] = v
+	}
+	return out, !l.udpLost.IsZero() && time.Since(l.udpLost) < 30*time.Second
+}

@@ -1,0 +1,109 @@
+package gossip
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+)
+
+// reachWait is how long Open waits for others to say whether they reach us.
+// That they do not must be so for reachSure: in the first moments they may
+// dial before we know them.
+const (
+	reachWait = 6 * time.Second
+	reachSure = 2500 * time.Millisecond
+)
+
+// checkReach fails when every other member goes on saying that the advertised
+// address does not lead here.
+func (b *Bus) checkReach(ctx context.Context) error {
+	deadline := time.After(reachWait)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var bad time.Time
+	for {
+		why, reached := b.streams.Unreachable()
+		others := b.list.NumMembers() - 1
+		switch {
+		case others <= 0 || reached > 0:
+			return nil
+		case len(why) < others:
+			bad = time.Time{}
+		case bad.IsZero():
+			bad = time.Now()
+		case time.Since(bad) > reachSure:
+			return fmt.Errorf("%w: %s: %s", ErrUnreachable, b.advertised(), firstOf(why))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			return nil // nobody can say; Status will when somebody can
+		case <-tick.C:
+		}
+	}
+}
+
+func firstOf(why map[string]string) string {
+	id := slices.Sorted(maps.Keys(why))[0]
+	return fmt.Sprintf("%s says: %s", id, why[id])
+}
+
+// advertised names both addresses.
+func (b *Bus) advertised() string {
+	n := b.list.LocalNode()
+	host := b.meta.StreamHost
+	if host == "" {
+		host = n.Addr.String()
+	}
+	return fmt.Sprintf("%s (gossip), %s (streams)", n.Address(), net.JoinHostPort(host, fmt.Sprint(b.meta.StreamPort)))
+}
+
+// Status says how the bus is.
+func (b *Bus) Status() cluster.BusStatus {
+	s := cluster.BusStatus{Kind: "gossip", Encrypted: len(b.opt.Keys) > 0, Joining: len(b.opt.Join) > 0}
+	if b.list == nil {
+		return s
+	}
+	s.Advertised = b.advertised()
+	s.Queues = b.streams.Queues()
+	refused, udpLost := b.mlog.state()
+	for k, n := range b.streams.Refused() {
+		refused[k] += n
+	}
+	s.Refused = refused
+	why, reached := b.streams.Unreachable()
+	switch {
+	case len(why) > 0 && reached == 0:
+		s.Problem = fmt.Sprintf("advertised address %s cannot be reached: %s", s.Advertised, firstOf(why))
+	case b.loopbackAdvertised():
+		s.Problem = fmt.Sprintf("advertised address %s is this machine's own; others are elsewhere", s.Advertised)
+	case udpLost && !b.opt.TCPOnly:
+		s.Problem = "UDP does not get through between members: open it, or use TCP only"
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.joinErr != nil {
+		s.JoinError = strings.TrimSpace(b.joinErr.Error())
+	}
+	return s
+}
+
+// loopbackAdvertised reports a loopback address in a group that has others.
+func (b *Bus) loopbackAdvertised() bool {
+	if !b.list.LocalNode().Addr.IsLoopback() {
+		return false
+	}
+	for _, n := range b.list.Members() {
+		if !n.Addr.IsLoopback() {
+			return true
+		}
+	}
+	return false
+}

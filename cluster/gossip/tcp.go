@@ -1,0 +1,259 @@
+package gossip
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// tcpTransport is a memberlist.Transport without UDP: packets travel on
+// connections of their own, which begin with a byte that tells them from
+// streams, each packet preceded by its length in two bytes. Like UDP it loses
+// packets rather than wait.
+type tcpTransport struct {
+	lis     net.Listener
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	done    chan struct{}
+	wg      sync.WaitGroup
+
+	mu     sync.Mutex
+	outs   map[string]*packetConn
+	ins    map[net.Conn]bool
+	closed bool
+}
+
+const (
+	packetMark = 'P'
+	streamMark = 'S'
+
+	packetIdle  = 30 * time.Second
+	packetWrite = time.Second
+	maxPacket   = 1<<16 - 1
+)
+
+// packetConn sends packets to one address. One goroutine owns the connection.
+type packetConn struct{ queue chan []byte }
+
+func newTCPTransport(bind string) (*tcpTransport, error) {
+	lis, err := net.Listen("tcp", bind)
+	if err != nil {
+		return nil, err
+	}
+	t := &tcpTransport{
+		lis: lis, packets: make(chan *memberlist.Packet, 256), streams: make(chan net.Conn),
+		done: make(chan struct{}), outs: map[string]*packetConn{}, ins: map[net.Conn]bool{},
+	}
+	t.wg.Go(t.accept)
+	return t, nil
+}
+
+func (t *tcpTransport) port() int { return t.lis.Addr().(*net.TCPAddr).Port }
+
+// FinalAdvertiseAddr returns the configured address, or one of this machine.
+func (t *tcpTransport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
+	if ip != "" {
+		parsed := net.ParseIP(ip)
+		if parsed == nil {
+			return nil, 0, fmt.Errorf("gossip: advertised address %q is no IP", ip)
+		}
+		return parsed, port, nil
+	}
+	own := t.lis.Addr().(*net.TCPAddr)
+	if !own.IP.IsUnspecified() {
+		return own.IP, own.Port, nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsPrivate() {
+			return n.IP, own.Port, nil
+		}
+	}
+	return nil, 0, errors.New("gossip: this machine has no private address; advertise one")
+}
+
+// WriteTo sends a packet, or loses it.
+func (t *tcpTransport) WriteTo(b []byte, addr string) (time.Time, error) {
+	if len(b) > maxPacket {
+		return time.Time{}, fmt.Errorf("gossip: packet of %d bytes", len(b))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return time.Time{}, net.ErrClosed
+	}
+	out := t.outs[addr]
+	if out == nil {
+		out = &packetConn{queue: make(chan []byte, 64)}
+		t.outs[addr] = out
+		t.wg.Go(func() { t.send(addr, out) })
+	}
+	p := binary.BigEndian.AppendUint16(make([]byte, 0, len(b)+2), uint16(len(b)))
+	select {
+	case out.queue <- append(p, b...):
+	default: // lost, as UDP would
+	}
+	return time.Now(), nil
+}
+
+// send owns the connection to an address until it fails or idles.
+func (t *tcpTransport) send(addr string, out *packetConn) {
+	defer func() {
+		t.mu.Lock()
+		delete(t.outs, addr)
+		t.mu.Unlock()
+	}()
+	conn, err := net.DialTimeout("tcp", addr, packetWrite)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	idle := time.NewTimer(packetIdle)
+	defer idle.Stop()
+	b := []byte{packetMark}
+	for {
+		select {
+		case <-t.done:
+			return
+		case <-idle.C:
+			return
+		case p := <-out.queue:
+			b = append(b, p...)
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(packetWrite))
+		if _, err := conn.Write(b); err != nil {
+			return
+		}
+		b = b[:0]
+		idle.Reset(packetIdle)
+	}
+}
+
+func (t *tcpTransport) accept() {
+	for {
+		conn, err := t.lis.Accept()
+		if err != nil {
+			select {
+			case <-t.done:
+				return
+			case <-time.After(10 * time.Millisecond):
+				continue
+			}
+		}
+		if !t.track(conn) {
+			return
+		}
+		t.wg.Go(func() { t.serve(conn) })
+	}
+}
+
+// track notes an incoming connection, so that Shutdown can end it.
+func (t *tcpTransport) track(conn net.Conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		_ = conn.Close()
+		return false
+	}
+	t.ins[conn] = true
+	return true
+}
+
+func (t *tcpTransport) untrack(conn net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.ins, conn)
+}
+
+// serve reads packets from an incoming connection, or hands it on as a stream.
+func (t *tcpTransport) serve(conn net.Conn) {
+	defer t.untrack(conn)
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	var mark [1]byte
+	if _, err := io.ReadFull(conn, mark[:]); err != nil {
+		_ = conn.Close()
+		return
+	}
+	switch mark[0] {
+	case streamMark:
+		_ = conn.SetReadDeadline(time.Time{})
+		select {
+		case t.streams <- conn:
+		case <-t.done:
+			_ = conn.Close()
+		}
+	case packetMark:
+		t.receive(conn)
+	default:
+		_ = conn.Close()
+	}
+}
+
+func (t *tcpTransport) receive(conn net.Conn) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	var size [2]byte
+	for {
+		_ = conn.SetReadDeadline(time.Now().Add(2 * packetIdle))
+		if _, err := io.ReadFull(r, size[:]); err != nil {
+			return
+		}
+		b := make([]byte, binary.BigEndian.Uint16(size[:]))
+		if _, err := io.ReadFull(r, b); err != nil {
+			return
+		}
+		select {
+		case t.packets <- &memberlist.Packet{Buf: b, From: conn.RemoteAddr(), Timestamp: time.Now()}:
+		case <-t.done:
+			return
+		}
+	}
+}
+
+// PacketCh returns incoming packets.
+func (t *tcpTransport) PacketCh() <-chan *memberlist.Packet { return t.packets }
+
+// StreamCh returns incoming streams.
+func (t *tcpTransport) StreamCh() <-chan net.Conn { return t.streams }
+
+// DialTimeout opens a stream.
+func (t *tcpTransport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(timeout))
+	if _, err := conn.Write([]byte{streamMark}); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, conn.SetWriteDeadline(time.Time{})
+}
+
+// Shutdown ends every connection and waits.
+func (t *tcpTransport) Shutdown() error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return nil
+	}
+	t.closed = true
+	for conn := range t.ins {
+		_ = conn.Close()
+	}
+	t.mu.Unlock()
+	close(t.done)
+	err := t.lis.Close()
+	t.wg.Wait()
+	return err
+}

@@ -1,0 +1,141 @@
+package natsbus
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+)
+
+// heartbeat is what a member says of itself. Fields are only added at the end.
+type heartbeat struct {
+	Seq           uint64
+	Bye           bool
+	Name, Version string
+	Addr          string // the server that it is connected to
+}
+
+var errHeartbeat = errors.New("natsbus: malformed heartbeat")
+
+func (h heartbeat) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, h.Seq)
+	flags := byte(0)
+	if h.Bye {
+		flags = 1
+	}
+	b = append(b, flags)
+	for _, s := range [...]string{h.Name, h.Version, h.Addr} {
+		s = s[:min(len(s), maxField)]
+		b = append(b, byte(len(s)))
+		b = append(b, s...)
+	}
+	return b
+}
+
+func parseHeartbeat(b []byte) (h heartbeat, err error) {
+	if len(b) < 9 {
+		return h, errHeartbeat
+	}
+	h.Seq, h.Bye = binary.LittleEndian.Uint64(b), b[8]&1 != 0
+	b = b[9:]
+	for _, s := range [...]*string{&h.Name, &h.Version, &h.Addr} {
+		if len(b) == 0 || len(b) < 1+int(b[0]) {
+			return h, errHeartbeat
+		}
+		n := 1 + int(b[0])
+		*s, b = string(b[1:n]), b[n:]
+	}
+	return h, nil
+}
+
+// silent is how many heartbeats may be missed.
+const silent = 4
+
+// roster is who is heard. It is not safe for concurrent use.
+type roster struct {
+	self    string
+	members map[string]*seen
+	// past holds the last heartbeat of processes that are gone, so that a
+	// replayed one brings nobody back.
+	past map[process]seen
+}
+
+type process struct {
+	id   string
+	boot uint64
+}
+
+type seen struct {
+	cluster.Member
+	seq uint64
+	at  time.Time
+}
+
+const maxPast = 256
+
+func newRoster(self string) *roster {
+	return &roster{self: self, members: map[string]*seen{}, past: map[process]seen{}}
+}
+
+// hear takes a heartbeat, and reports whether the roster changed.
+func (r *roster) hear(from string, boot uint64, h heartbeat, now time.Time) (changed bool) {
+	if from == r.self {
+		return false
+	}
+	if was, ok := r.past[process{from, boot}]; ok && h.Seq <= was.seq {
+		return false
+	}
+	m := r.members[from]
+	if m != nil && m.Boot == boot && h.Seq <= m.seq {
+		return false
+	}
+	if h.Bye {
+		return m != nil && m.Boot == boot && r.remove(from, h.Seq)
+	}
+	if m != nil && m.Boot != boot {
+		r.remove(from, m.seq)
+		m = nil
+	}
+	if m == nil {
+		m = &seen{Member: cluster.Member{ID: from, Boot: boot}}
+		r.members[from] = m
+		changed = true
+	}
+	changed = changed || m.Name != h.Name || m.Version != h.Version || m.Addr != h.Addr
+	m.Name, m.Version, m.Addr, m.seq, m.at = h.Name, h.Version, h.Addr, h.Seq, now
+	return changed
+}
+
+func (r *roster) remove(id string, seq uint64) bool {
+	m := r.members[id]
+	delete(r.members, id)
+	if len(r.past) >= maxPast {
+		clear(r.past)
+	}
+	m.seq = max(m.seq, seq)
+	r.past[process{id, m.Boot}] = *m
+	return true
+}
+
+// expire removes who was not heard since before.
+func (r *roster) expire(before time.Time) (changed bool) {
+	for id, m := range r.members {
+		if m.at.Before(before) {
+			changed = r.remove(id, m.seq)
+		}
+	}
+	return changed
+}
+
+// list returns the members by ID.
+func (r *roster) list() []cluster.Member {
+	out := make([]cluster.Member, 0, len(r.members))
+	for _, m := range r.members {
+		out = append(out, m.Member)
+	}
+	slices.SortFunc(out, func(a, b cluster.Member) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}

@@ -1,0 +1,203 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/core"
+)
+
+// Node is this replica's part in the group: it gives a core.Core a clock, a
+// lock and a Bus. States are registered between New and Open. All methods are
+// safe for concurrent use, but must not be called from within a LogStore,
+// GaugeSink or FeedSink, which run under the Node's lock.
+type Node struct {
+	opt  Options
+	log  *slog.Logger
+	mu   sync.Mutex
+	core *core.Core
+	next time.Duration // when the loop will wake by itself
+	wake chan struct{}
+	stop context.CancelFunc
+	done chan struct{}
+	rate rates
+	seen map[string]bool // peers that were up at the last look, for the log
+	was  Phase
+}
+
+// New returns a Node that does nothing yet.
+func New(opt Options) *Node {
+	opt = opt.withDefaults()
+	return &Node{
+		opt: opt, log: opt.Logger, core: core.New(opt.Tuning),
+		wake: make(chan struct{}, 1), seen: map[string]bool{},
+	}
+}
+
+// Self returns this replica's identity.
+func (n *Node) Self() Member { return n.opt.Self }
+
+// Open joins the group and starts to share. It fails when the Bus does.
+func (n *Node) Open(ctx context.Context) error {
+	if n.done != nil {
+		return errors.New("cluster: opened twice")
+	}
+	loop, stop := context.WithCancel(context.WithoutCancel(ctx))
+	n.stop, n.done = stop, make(chan struct{})
+	go n.run(loop)
+	if err := n.opt.Bus.Open(ctx, handler{n}); err != nil {
+		stop()
+		<-n.done
+		return err
+	}
+	return nil
+}
+
+// Close stops at once, without a word to the others. See Drain.
+func (n *Node) Close() error {
+	if n.done == nil {
+		return nil
+	}
+	err := n.opt.Bus.Close()
+	n.stop()
+	<-n.done
+	return err
+}
+
+// Drain announces that this replica goes, waits until others read what it
+// reads or ctx ends, and leaves the group. Close follows.
+func (n *Node) Drain(ctx context.Context) error {
+	n.do(n.core.Leave)
+	t := time.NewTicker(10 * time.Millisecond)
+	defer t.Stop()
+	handed := false
+	for !handed {
+		n.do(func() { handed = n.core.HandedOver() })
+		if handed {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			n.log.Warn("leaving before sources are handed over", "error", ctx.Err())
+			handed = true
+		case <-t.C:
+		}
+	}
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	return n.opt.Bus.Leave(leave)
+}
+
+// Phase returns how far this replica has settled. It is ready for traffic when
+// that is not Settling.
+func (n *Node) Phase() Phase {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.core.Phase()
+}
+
+// WaitSettled returns when the phase is not Settling any more.
+func (n *Node) WaitSettled(ctx context.Context) (Phase, error) {
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for {
+		if p := n.Phase(); p != Settling {
+			return p, nil
+		}
+		select {
+		case <-ctx.Done():
+			return Settling, ctx.Err()
+		case <-t.C:
+		}
+	}
+}
+
+// run ticks the core when it is due.
+func (n *Node) run(ctx context.Context) {
+	defer close(n.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		n.mu.Lock()
+		now := n.opt.Now()
+		n.core.Advance(now)
+		n.core.Tick()
+		n.flush()
+		n.observe(now)
+		n.next = n.core.Deadline()
+		wait := n.next - now
+		n.mu.Unlock()
+		timer.Reset(max(wait, 0))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-n.wake:
+		}
+	}
+}
+
+// do runs an input of the core, sends what comes of it, and wakes the loop if
+// it has to be up earlier.
+func (n *Node) do(fn func()) {
+	n.mu.Lock()
+	n.core.Advance(n.opt.Now())
+	fn()
+	n.flush()
+	earlier := n.core.Deadline() < n.next
+	if earlier {
+		n.next = 0
+	}
+	n.mu.Unlock()
+	if earlier {
+		select {
+		case n.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// flush hands the core's frames to the Bus, in order; hence under the lock.
+func (n *Node) flush() {
+	for _, e := range n.core.Drain() {
+		n.opt.Bus.Send(e)
+	}
+}
+
+// handler is a Node as its Bus sees it.
+type handler struct{ n *Node }
+
+func (h handler) Members(members []Member) { h.n.do(func() { h.n.core.SetMembers(members) }) }
+func (h handler) Link(id string, up bool)  { h.n.do(func() { h.n.core.SetLink(id, up) }) }
+func (h handler) Receive(from string, frame []byte) {
+	h.n.do(func() { h.n.core.Receive(from, frame) })
+}
+
+// observe logs what changed about the group, and samples traffic.
+func (n *Node) observe(now time.Duration) {
+	if !n.rate.due(now) {
+		return
+	}
+	peers := n.core.Peers()
+	n.rate.sample(now, peers)
+	up := make(map[string]bool, len(peers))
+	for _, p := range peers {
+		up[p.Member.ID] = p.Up
+		if p.Up && !n.seen[p.Member.ID] {
+			n.log.Info("member reachable", "member", p.Member.ID, "addr", p.Member.Addr, "rtt", p.RTT)
+		}
+	}
+	for id, was := range n.seen {
+		if _, listed := up[id]; was && !up[id] {
+			n.log.Warn("member unreachable", "member", id, "listed", listed)
+		}
+	}
+	n.seen = up
+	if p := n.core.Phase(); p != n.was {
+		n.was = p
+		n.log.Info("cluster phase", "phase", p.String(), "peers", len(peers))
+	}
+}

@@ -1,0 +1,172 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/hub"
+	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+)
+
+func newReplica(name string, h *hub.Hub, share cluster.Share) *fixture.Replica {
+	self := cluster.NewMember(name, "test")
+	opt := cluster.Options{Self: self, Share: share}
+	if h != nil {
+		opt.Bus = h.Bus(self)
+	}
+	return fixture.New(opt)
+}
+
+func TestAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newReplica("a", nil, cluster.ShareAuto)
+		a.Start(t, "e1", "e2")
+		defer fixture.Stop(t, a)
+		if p, err := a.WaitSettled(t.Context()); p != cluster.Settled || err != nil {
+			t.Fatalf("phase %v, %v", p, err)
+		}
+		if got := a.Sums.Role("e1"); got != cluster.RoleReader {
+			t.Errorf("role %v", got)
+		}
+		if v := a.Append("e1", 0); v != cluster.Applied {
+			t.Errorf("append: %v", v)
+		}
+		if v := a.Append("e1", 2); v != cluster.Gap {
+			t.Errorf("append with a gap: %v", v)
+		}
+		if v := a.Append("e1", 1); v != cluster.Applied {
+			t.Errorf("append that fills it: %v", v)
+		}
+		if got := a.Index.Position("e1"); got != (cluster.Position{Inc: 1, Next: 3}) || a.Sums.Get("e1") != 6 {
+			t.Errorf("position %+v, sum %d", got, a.Sums.Get("e1"))
+		}
+		if h := a.Status().Health; h.State != "off" || !h.OK {
+			t.Errorf("health %+v", h)
+		}
+		if err := a.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestThreeShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hub.New()
+		a, b, c := newReplica("a", h, cluster.SharePartitioned), newReplica("b", h, cluster.SharePartitioned), newReplica("c", h, cluster.SharePartitioned)
+		all := []*fixture.Replica{a, b, c}
+		sources := []string{"e1", "e2", "e3", "e4", "e5", "e6"}
+		for _, r := range all {
+			r.Start(t, sources...)
+		}
+		defer fixture.Stop(t, all...)
+		time.Sleep(time.Second)
+		for _, s := range sources {
+			readers := 0
+			for _, r := range all {
+				if r.Sums.Role(s) == cluster.RoleReader {
+					readers++
+					r.Index.Reading(s, true)
+					for seq := range uint64(10) {
+						r.Append(s, seq)
+					}
+				}
+			}
+			if readers != 1 {
+				t.Errorf("%s has %d readers", s, readers)
+			}
+		}
+		if err := a.Load.Set("e1", []byte("7")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		for _, r := range all {
+			for _, s := range sources {
+				if got := r.Sums.Get(s); got != 55 {
+					t.Errorf("%s: sum of %s is %d", r.Self().Name, s, got)
+				}
+			}
+		}
+		if got := b.Loads.Get(a.Self().ID, "e1"); got != "7" {
+			t.Errorf("b believes %q", got)
+		}
+		time.Sleep(time.Second)
+		for _, r := range all {
+			if st := r.Status(); !st.Health.OK || st.Phase != "settled" || st.Logs[0].Exact != 6 {
+				t.Errorf("%s: %+v %+v", r.Self().Name, st.Health, st.Logs)
+			}
+		}
+	})
+}
+
+func TestDeathDropsGauges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hub.New()
+		a, b := newReplica("a", h, cluster.ShareAuto), newReplica("b", h, cluster.ShareAuto)
+		a.Start(t, "e1")
+		b.Start(t, "e1")
+		defer fixture.Stop(t, a, b)
+		_ = a.Load.Set("e1", []byte("7"))
+		time.Sleep(time.Second)
+		if got := b.Loads.Get(a.Self().ID, "e1"); got != "7" {
+			t.Fatalf("b believes %q", got)
+		}
+		h.Cut("a", "b", true)
+		time.Sleep(time.Second)
+		if got := b.Loads.Get(a.Self().ID, "e1"); got != "" {
+			t.Errorf("b still believes %q", got)
+		}
+		time.Sleep(2 * time.Second)
+		if st := b.Status().Health; st.State != "partitioned" || st.OK {
+			t.Errorf("health %+v", st)
+		}
+		h.Cut("a", "b", false)
+		time.Sleep(500 * time.Millisecond)
+		if got := b.Loads.Get(a.Self().ID, "e1"); got != "7" {
+			t.Errorf("b believes %q after the cut is mended", got)
+		}
+	})
+}
+
+func TestDrainHandsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hub.New()
+		a, b := newReplica("a", h, cluster.SharePartitioned), newReplica("b", h, cluster.SharePartitioned)
+		a.Start(t, "e1")
+		b.Start(t, "e1")
+		time.Sleep(time.Second)
+		owner, heir := a, b
+		if b.Sums.Role("e1") == cluster.RoleReader {
+			owner, heir = b, a
+		}
+		owner.Index.Reading("e1", true)
+		owner.Append("e1", 0)
+		time.Sleep(time.Second)
+		if heir.Sums.Role("e1") != cluster.RoleStandby {
+			t.Errorf("heir's role is %v", heir.Sums.Role("e1"))
+		}
+		done := make(chan error)
+		go func() { done <- owner.Drain(context.Background()) }()
+		time.Sleep(500 * time.Millisecond)
+		if heir.Sums.Role("e1") != cluster.RoleReader {
+			t.Errorf("heir's role is %v", heir.Sums.Role("e1"))
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("left before the heir reads: %v", err)
+		default:
+		}
+		heir.Index.Reading("e1", true)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		fixture.Stop(t, owner)
+		if n := len(heir.Status().Peers); n != 0 {
+			t.Errorf("%d peers are left", n)
+		}
+		fixture.Stop(t, heir)
+	})
+}

@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/core"
+)
+
+// Options configure a Node. Self.ID is required; the rest has defaults.
+type Options struct {
+	Self   Member // from NewMember; the Bus must use the same
+	Bus    Bus    // nil means None
+	Share  Share
+	Logger *slog.Logger // nil discards
+	// Now is a clock that never goes back; nil means the process's.
+	Now func() time.Duration
+	// Tuning holds the state machine's periods and limits. Its Self, Share
+	// and Alone are ignored.
+	Tuning core.Options
+}
+
+func (o Options) withDefaults() Options {
+	if o.Bus == nil {
+		o.Bus = None{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		start := time.Now()
+		o.Now = func() time.Duration { return time.Since(start) }
+	}
+	o.Tuning.Self, o.Tuning.Share = o.Self, o.Share
+	_, o.Tuning.Alone = o.Bus.(None)
+	return o
+}

@@ -1,0 +1,162 @@
+package simtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/memnet"
+)
+
+// bound is how long after the last fault everybody may take to know
+// everything: membership (1.8 s), the lease and the places in an orphan's line
+// dominate it.
+const bound = 8 * time.Second
+
+// Result is what came of a seed.
+type Result struct {
+	Seed     uint64
+	Failures []string
+	Stats    Stats
+	Exact    bool
+	Took     time.Duration // virtual time from the last fault to convergence
+	Trace    []string      // the faults
+}
+
+// Random makes the plan of a seed.
+func Random(seed uint64) Plan {
+	rng := rand.New(rand.NewPCG(seed, 0x706c616e))
+	p := Plan{
+		Seed: seed, Members: 2 + rng.IntN(6), Sources: 1 + rng.IntN(50),
+		Every: time.Duration(30+rng.IntN(200)) * time.Millisecond,
+		Skew:  rng.IntN(2) == 0, NewIDs: rng.IntN(2) == 0, Gauges: 150 * time.Millisecond,
+		Net:   memnet.Conditions{Delay: time.Duration(100+rng.IntN(5000)) * time.Microsecond},
+		Share: core.SharePartitioned,
+	}
+	if rng.IntN(4) == 0 {
+		p.Share = core.ShareMesh
+		p.Sources = 1 + p.Sources/3
+	}
+	if rng.IntN(2) == 0 {
+		p.Net.Drop, p.Net.Dup, p.Net.Reorder = 0.05*rng.Float64(), 0.15*rng.Float64(), 0.1*rng.Float64()
+	}
+	if rng.IntN(3) == 0 {
+		p.Loss = 0.05 * rng.Float64()
+	}
+	if rng.IntN(3) == 0 {
+		p.Ring = 3 + rng.IntN(20)
+	}
+	if rng.IntN(5) == 0 {
+		p.Fail = 0.02 * rng.Float64()
+	}
+	if rng.IntN(2) == 0 { // small memories, so that the limits are met
+		p.Options = core.Options{
+			RingBytes: 200 + rng.IntN(2000), PendingBytes: 200 + rng.IntN(2000), RingDeltas: 2 + rng.IntN(20),
+			PageBytes: 64 + rng.IntN(500), Loads: 1 + rng.IntN(8), SnapshotCache: 500 + rng.IntN(4000),
+		}
+	}
+	return p
+}
+
+// memoryLimit bounds what a core may hold under a plan.
+func (p Plan) memoryLimit() int {
+	ring, pend, cache := p.Options.RingBytes, p.Options.PendingBytes, p.Options.SnapshotCache
+	if ring == 0 {
+		ring, pend, cache = 256<<10, 256<<10, 128<<20
+	}
+	const loads = 64 << 10
+	return p.Sources*(ring+2*pend+256) + cache + loads
+}
+
+// RunSeed runs the plan of a seed with random faults, heals everything, and
+// waits for convergence.
+func RunSeed(seed uint64) Result {
+	return RunPlan(Random(seed))
+}
+
+// RunPlan is RunSeed with a plan of the caller's.
+func RunPlan(p Plan) Result {
+	w := New(p)
+	r := Result{Seed: p.Seed}
+	w.Start(0)
+	w.StartAll()
+	w.Run(w.between(100*time.Millisecond, time.Second))
+	for range 1 + w.rng.IntN(9) {
+		r.Trace = append(r.Trace, fmt.Sprintf("%v %s", w.now, w.randomFault()))
+		w.Run(w.between(50*time.Millisecond, 700*time.Millisecond))
+		w.checkMemory(p.memoryLimit())
+	}
+	w.Heal()
+	w.StartAll()
+	healed := w.now
+	w.Run(900 * time.Millisecond)
+	w.Quiet(true)
+	why := ""
+	for w.now-healed < bound {
+		w.Run(50 * time.Millisecond)
+		if why = w.Converged(); why == "" {
+			break
+		}
+	}
+	w.checkMemory(p.memoryLimit())
+	if why != "" {
+		w.failf("not converged %v after the last fault: %s", bound, why)
+	}
+	r.Exact, r.Took = w.Exact(), w.now-healed
+	if !r.Exact && p.Ring == 0 && p.Fail == 0 {
+		w.failf("something was lost, though every engine could replay everything")
+	}
+	r.Stats, r.Failures = w.Stats, w.failures
+	r.Stats.Converged = r.Took
+	return r
+}
+
+// randomFault makes one fault and says which.
+func (w *World) randomFault() string {
+	i := w.rng.IntN(len(w.members))
+	m := w.members[i]
+	switch w.rng.IntN(9) {
+	case 0:
+		w.Kill(i)
+		return "kill " + m.name
+	case 1:
+		w.Kill(i)
+		w.Start(i)
+		return "restart " + m.name
+	case 2:
+		w.StartAll()
+		return "start all"
+	case 3:
+		side := map[int]bool{}
+		for j := range w.members {
+			side[j] = w.rng.IntN(2) == 0
+		}
+		oneWay := w.rng.IntN(3) == 0
+		w.Partition(side, oneWay)
+		return fmt.Sprintf("partition %v oneway=%v", side, oneWay)
+	case 4:
+		w.Net.Heal()
+		w.topology()
+		return "heal"
+	case 5:
+		what := "restart engines"
+		for range 1 + w.rng.IntN(4) {
+			e := w.rng.IntN(len(w.engines))
+			w.RestartEngine(e)
+			what += " " + w.engines[e].name
+		}
+		return what
+	case 6:
+		d := w.between(50*time.Millisecond, 1500*time.Millisecond)
+		w.Pause(i, d)
+		return fmt.Sprintf("pause %s %v", m.name, d)
+	case 7:
+		j := w.rng.IntN(len(w.members))
+		w.Net.Set(i, j, &memnet.Conditions{Delay: 20 * time.Millisecond, Rate: 20000, Queue: 200 * time.Millisecond})
+		return fmt.Sprintf("slow %s to %s", m.name, w.members[j].name)
+	default:
+		w.Drain(i, 800*time.Millisecond)
+		return "drain " + m.name
+	}
+}

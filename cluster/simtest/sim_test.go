@@ -1,0 +1,44 @@
+package simtest
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	seeds = flag.Int("cluster.seeds", 300, "number of seeds to simulate")
+	first = flag.Uint64("cluster.seed", 1, "first seed")
+)
+
+// TestSeeds runs many random histories. Replay one by
+// -run TestSeeds -cluster.seed=N -cluster.seeds=1 -v.
+func TestSeeds(t *testing.T) {
+	var took []time.Duration
+	exact, batches, failed := 0, 0, 0
+	for seed := *first; seed < *first+uint64(*seeds); seed++ {
+		r := RunSeed(seed)
+		took = append(took, r.Took)
+		batches += r.Stats.Batches
+		if r.Exact {
+			exact++
+		}
+		if len(r.Failures) > 0 {
+			failed++
+			t.Errorf("seed %d (replay: go test ./cluster/simtest -run TestSeeds -cluster.seed=%d -cluster.seeds=1 -v):\nfaults:\n  %s\nfailures:\n  %s",
+				seed, seed, strings.Join(r.Trace, "\n  "), strings.Join(r.Failures, "\n  "))
+			if failed >= 5 {
+				t.FailNow()
+			}
+		}
+		if *seeds == 1 {
+			t.Logf("%+v\n%s\n%+v", Random(seed), strings.Join(r.Trace, "\n"), r.Stats)
+		}
+	}
+	slices.Sort(took)
+	t.Log(fmt.Sprintf("%d seeds, %d batches, %d exact at the end; converged after p50 %v, p99 %v, max %v",
+		*seeds, batches, exact, took[len(took)/2], took[len(took)*99/100], took[len(took)-1]))
+}

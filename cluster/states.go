@@ -1,0 +1,97 @@
+package cluster
+
+import "github.com/grapevine-epp/grapevine/cluster/core"
+
+// Gauge is a state of absolute values that each member writes for itself. It
+// vanishes with its origin: at most a second after that died.
+type Gauge struct {
+	n *Node
+	g *core.Gauge
+}
+
+// Gauge registers a gauge before Open. name and version identify its encoding
+// to other members; sink is told of their values.
+func (n *Node) Gauge(name string, version uint64, sink GaugeSink) *Gauge {
+	return &Gauge{n, n.core.NewGauge(name, version, sink)}
+}
+
+// Set changes this member's value of key; nil removes it. Changes are sent
+// together, within 10 ms. value belongs to the gauge afterwards. The only
+// error is core.ErrGaugeFull.
+func (g *Gauge) Set(key string, value []byte) (err error) {
+	g.n.do(func() { err = g.g.Set(key, value) })
+	return err
+}
+
+// Feed is a state of hints, delivered at most once and not repaired.
+type Feed struct {
+	n *Node
+	f *core.Feed
+}
+
+// Feed registers a feed before Open.
+func (n *Node) Feed(name string, version uint64, sink FeedSink) *Feed {
+	return &Feed{n, n.core.NewFeed(name, version, sink)}
+}
+
+// Send tells the others; false when it was dropped because too much waits.
+// payload belongs to the feed afterwards.
+func (f *Feed) Send(payload []byte) (ok bool) {
+	f.n.do(func() { ok = f.f.Send(payload) })
+	return ok
+}
+
+// Log is a state made of sources, each a log with one writer.
+type Log struct {
+	n *Node
+	l *core.Log
+}
+
+// Log registers a log before Open. SetSources must be called, also with no
+// sources, before the replica can settle.
+func (n *Node) Log(name string, version uint64, store LogStore, opt LogOptions) *Log {
+	return &Log{n, n.core.NewLog(name, version, store, opt)}
+}
+
+// SetSources replaces the set of sources that are shared; what is known of
+// others is forgotten.
+func (l *Log) SetSources(names []string) { l.n.do(func() { l.l.SetSources(names) }) }
+
+// Position returns how far source is known.
+func (l *Log) Position(source string) (p Position) {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	return l.l.Position(source)
+}
+
+// Append hands in a delta that this replica read. The store's Apply is called
+// before Append returns, when the verdict is Applied. See core.Log.Append.
+func (l *Log) Append(d Delta) (v Verdict) {
+	l.n.do(func() { v = l.l.Append(d) })
+	return v
+}
+
+// Lose says that what is before next cannot be had from source's stream.
+func (l *Log) Lose(source string, inc, next uint64) (v Verdict) {
+	l.n.do(func() { v = l.l.Lose(source, inc, next) })
+	return v
+}
+
+// Reading says whether this replica's reader of source is connected.
+func (l *Log) Reading(source string, reading bool) {
+	l.n.do(func() { l.l.Reading(source, reading) })
+}
+
+// Source returns what is known of one source.
+func (l *Log) Source(name string) (SourceView, bool) {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	return l.l.Source(name)
+}
+
+// Sources returns a view of every source, by name.
+func (l *Log) Sources() []SourceView {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	return l.l.Sources(nil)
+}

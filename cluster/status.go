@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/core"
+)
+
+// Status is the group as this replica sees it.
+type Status struct {
+	Self    Member     `json:"self"`
+	Phase   string     `json:"phase"`
+	Health  Health     `json:"health"`
+	Bus     BusStatus  `json:"bus"`
+	Peers   []Peer     `json:"peers"`
+	Logs    []LogState `json:"logs"`
+	Stats   core.Stats `json:"-"`
+	Held    core.Held  `json:"held"`
+	Uptime  time.Duration
+	Leaving bool `json:"leaving"`
+}
+
+// Peer is another member as this replica sees it.
+type Peer struct {
+	Member
+	State    string        `json:"state"` // up, silent, unlinked, down
+	For      time.Duration `json:"for"`
+	Phase    string        `json:"phase"`
+	Leaving  bool          `json:"leaving"`
+	RTT      time.Duration `json:"rtt"`
+	Unknown  int           `json:"unknown_states"` // states it has and this replica has not
+	Traffic  []StateFlow   `json:"traffic"`
+	Logs     []core.PeerLogView
+	QueueLen int    `json:"queue_frames"`
+	Dropped  uint64 `json:"dropped_frames"`
+}
+
+// StateFlow is the traffic of one state with one peer. State is "heartbeat"
+// for what belongs to none.
+type StateFlow struct {
+	State string `json:"state"`
+	core.Traffic
+	InPerSec  float64 `json:"in_bytes_per_second"`
+	OutPerSec float64 `json:"out_bytes_per_second"`
+}
+
+// LogState sums up this replica's knowledge of a log.
+type LogState struct {
+	Name                                    string `json:"name"`
+	Share                                   string `json:"share"` // the one in force: mesh or partitioned
+	Sources                                 int    `json:"sources"`
+	Exact, CatchingUp, Approximate, Nothing int
+	Reading                                 int    `json:"reading"`
+	Unread                                  int    `json:"unread"` // sources that nobody is known to read
+	Lag                                     uint64 `json:"lag"`    // sequence numbers behind the furthest peers
+}
+
+// Status returns the group as this replica sees it.
+func (n *Node) Status() Status {
+	bus := n.opt.Bus.Status()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.opt.Now()
+	n.core.Advance(now)
+	s := Status{
+		Self: n.opt.Self, Phase: n.core.Phase().String(), Bus: bus, Stats: n.core.Stats(),
+		Held: n.core.Held(), Uptime: n.core.Uptime(), Leaving: n.core.Leaving(),
+	}
+	if s.Self.Addr == "" {
+		s.Self.Addr = bus.Advertised
+	}
+	for _, p := range n.core.Peers() {
+		s.Peers = append(s.Peers, n.peer(p, bus.Queues))
+	}
+	for _, l := range n.core.Logs() {
+		s.Logs = append(s.Logs, logState(l))
+	}
+	s.Health = health(&s)
+	return s
+}
+
+func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
+	out := Peer{
+		Member: p.Member, State: peerState(p), For: p.For, Phase: p.Phase.String(), Leaving: p.Leaving,
+		RTT: p.RTT, Unknown: p.Strangers, Logs: p.Logs,
+	}
+	for i, t := range p.Traffic {
+		f := StateFlow{State: stateName(n.core.States()[i]), Traffic: t}
+		f.InPerSec, f.OutPerSec = n.rate.of(p.Member.ID, i)
+		out.Traffic = append(out.Traffic, f)
+	}
+	for _, q := range queues {
+		if q.Peer == p.Member.ID {
+			out.QueueLen, out.Dropped = q.Frames, q.Dropped
+		}
+	}
+	return out
+}
+
+func stateName(s string) string {
+	if s == "" {
+		return "heartbeat"
+	}
+	return s
+}
+
+// peerState names what is wrong with a peer, if anything is.
+func peerState(p core.PeerView) string {
+	switch {
+	case p.Up:
+		return "up"
+	case p.Alive:
+		return "unlinked" // heard, but nothing can be sent to it
+	case p.Link:
+		return "silent" // connected, but not heard
+	default:
+		return "down"
+	}
+}
+
+func logState(l *core.Log) LogState {
+	s := LogState{Name: l.Name(), Share: core.SharePartitioned.String()}
+	if l.Mesh() {
+		s.Share = core.ShareMesh.String()
+	}
+	for _, v := range l.Sources(nil) {
+		s.Sources++
+		switch v.Knowledge {
+		case Exact:
+			s.Exact++
+		case CatchingUp:
+			s.CatchingUp++
+		case Approximate:
+			s.Approximate++
+		default:
+			s.Nothing++
+		}
+		if v.Reading {
+			s.Reading++
+		}
+		if v.Reader == "" {
+			s.Unread++
+		}
+		s.Lag += v.Lag
+	}
+	return s
+}
+
+// rates samples traffic once a second.
+type rates struct {
+	at   time.Duration
+	last map[string][]core.Traffic
+	per  map[string][][2]float64
+}
+
+func (r *rates) due(now time.Duration) bool { return r.last == nil || now-r.at >= time.Second }
+
+func (r *rates) sample(now time.Duration, peers []core.PeerView) {
+	dt := (now - r.at).Seconds()
+	last, per := make(map[string][]core.Traffic, len(peers)), make(map[string][][2]float64, len(peers))
+	for _, p := range peers {
+		id := p.Member.ID
+		last[id] = p.Traffic
+		if was := r.last[id]; was != nil && dt > 0 {
+			per[id] = make([][2]float64, len(p.Traffic))
+			for i, t := range p.Traffic {
+				per[id][i] = [2]float64{float64(t.BytesIn-was[i].BytesIn) / dt, float64(t.BytesOut-was[i].BytesOut) / dt}
+			}
+		}
+	}
+	r.at, r.last, r.per = now, last, per
+}
+
+func (r *rates) of(id string, state int) (in, out float64) {
+	if p := r.per[id]; state < len(p) {
+		return p[state][0], p[state][1]
+	}
+	return 0, 0
+}

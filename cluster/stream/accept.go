@@ -1,0 +1,122 @@
+package stream
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// accept handles one incoming stream: it makes sure who that is, and hands
+// frames on until the stream ends.
+func (s *Streams) accept(_ any, st grpc.ServerStream) error {
+	p, err := s.welcome(st)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(st.Context())
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		s.tell(ctx, st, p)
+	}()
+	defer func() { <-told }()
+	defer cancel()
+	for {
+		var b []byte
+		if err := st.RecvMsg(&b); err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+		if s.peer(p.ID) != p {
+			return status.Error(codes.NotFound, "not a member any more")
+		}
+		err := splitBatch(b, func(frame []byte) { s.handler.Receive(p.ID, frame) })
+		if err != nil {
+			s.refuse(RefusedFrame)
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+	}
+}
+
+// welcome reads the hello and compares it with the certificate.
+func (s *Streams) welcome(st grpc.ServerStream) (*peer, error) {
+	var b []byte
+	got := make(chan error, 1)
+	go func() { got <- st.RecvMsg(&b) }() // ends with the stream at the latest
+	select {
+	case err := <-got:
+		if err != nil {
+			return nil, err
+		}
+	case <-time.After(helloTimeout):
+		s.refuse(RefusedFrame)
+		return nil, status.Error(codes.DeadlineExceeded, "no hello")
+	}
+	h, ok := parseHello(b)
+	if !ok {
+		s.refuse(RefusedFrame)
+		return nil, status.Error(codes.InvalidArgument, "malformed hello")
+	}
+	if h.Label != s.opt.Label {
+		s.refuse(RefusedLabel)
+		return nil, status.Error(codes.PermissionDenied, "another group")
+	}
+	p := s.peer(h.ID)
+	if p == nil || p.Boot != h.Boot {
+		return nil, status.Error(codes.NotFound, "not a member yet")
+	}
+	if fp, ok := certificateOf(st.Context()); !ok || fp != p.Fingerprint {
+		s.refuse(RefusedIdentity)
+		return nil, status.Error(codes.PermissionDenied, "certificate is not the member's")
+	}
+	welcome := []byte{sayWelcome}
+	return p, st.SendMsg(&welcome)
+}
+
+func certificateOf(ctx context.Context) (Fingerprint, bool) {
+	pr, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return Fingerprint{}, false
+	}
+	info, ok := pr.AuthInfo.(credentials.TLSInfo)
+	if !ok {
+		return Fingerprint{}, false
+	}
+	return fingerprintOf(info.State)
+}
+
+// tell lets the peer know whether our own dial to it works, as often as that
+// changes.
+func (s *Streams) tell(ctx context.Context, st grpc.ServerStream, p *peer) {
+	said := byte(sayWelcome)
+	for {
+		linked, err, changed := p.state()
+		kind, text := byte(sayReached), ""
+		if !linked {
+			kind = sayUnreachable
+			if err != nil {
+				text = err.Error()
+			}
+		}
+		if kind != said && (linked || err != nil) {
+			said = kind
+			b := append([]byte{kind}, text[:min(len(text), 512)]...)
+			if st.SendMsg(&b) != nil {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}

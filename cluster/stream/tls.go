@@ -1,0 +1,122 @@
+package stream
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+var errFingerprint = errors.New("stream: certificate is not the member's")
+
+// selfSigned makes a certificate for this process. Nobody looks at its name or
+// its dates: it is known by its fingerprint.
+func selfSigned(name string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("stream: making a key: %w", err)
+	}
+	now := time.Now()
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    now.AddDate(-1, 0, 0),
+		NotAfter:     now.AddDate(10, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("stream: making a certificate: %w", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+func fingerprintOf(cs tls.ConnectionState) (Fingerprint, bool) {
+	if len(cs.PeerCertificates) == 0 {
+		return Fingerprint{}, false
+	}
+	return sha256.Sum256(cs.PeerCertificates[0].Raw), true
+}
+
+// serverTLS accepts certificates that belong to some member; the hello then
+// has to name the right one.
+func (s *Streams) serverTLS() *tls.Config {
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*s.cert}, NextProtos: []string{"h2"},
+		ClientAuth: tls.RequireAnyClientCert,
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			fp, ok := fingerprintOf(cs)
+			if !ok || !s.knows(fp) {
+				return errFingerprint
+			}
+			return s.verifyRoots(cs)
+		},
+	}
+	return c
+}
+
+// clientTLS accepts the certificate of one member.
+func (s *Streams) clientTLS(want Fingerprint) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*s.cert}, NextProtos: []string{"h2"},
+		// The chain is checked by verifyRoots when there are roots; the
+		// fingerprint names one certificate, which no name could do better.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			if fp, ok := fingerprintOf(cs); !ok || fp != want {
+				s.refuse(RefusedIdentity)
+				return errFingerprint
+			}
+			return s.verifyRoots(cs)
+		},
+	}
+}
+
+func (s *Streams) verifyRoots(cs tls.ConnectionState) error {
+	if s.opt.Roots == nil {
+		return nil
+	}
+	inter := x509.NewCertPool()
+	for _, c := range cs.PeerCertificates[1:] {
+		inter.AddCert(c)
+	}
+	_, err := cs.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: s.opt.Roots, Intermediates: inter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	return err
+}
+
+// countingCreds counts handshakes that fail, by what they show.
+type countingCreds struct {
+	credentials.TransportCredentials
+	s *Streams
+}
+
+func (c countingCreds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	out, info, err := c.TransportCredentials.ServerHandshake(conn)
+	var record tls.RecordHeaderError
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+	case errors.As(err, &record):
+		c.s.refuse(RefusedPlaintext)
+	case errors.Is(err, errFingerprint):
+		c.s.refuse(RefusedIdentity)
+	}
+	return out, info, err
+}
+
+func (c countingCreds) Clone() credentials.TransportCredentials {
+	return countingCreds{c.TransportCredentials.Clone(), c.s}
+}

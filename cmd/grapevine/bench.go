@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/bench"
+	"github.com/grapevine-epp/grapevine/internal/demo"
+	"github.com/grapevine-epp/grapevine/internal/sim"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+)
+
+// benchFlags are the flags of bench.
+type benchFlags struct {
+	goBench, jsonFile string
+	duration          time.Duration
+	idle              time.Duration
+	rate              float64
+}
+
+func newBench() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the picker: CPU per request, latencies, idle cost",
+		Long: `Starts simulated engines with metrics pages of real size and one replica, plays the
+messages that Envoy sends, and prints CPU per request by body size, mode and number of endpoints.`,
+		Example: "  grapevine bench --duration 5s --json-file build/bench.json",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.goBench, "go-bench", "", "merge this output of `go test -bench` into the table")
+	fl.StringVar(&f.jsonFile, "json-file", "", "write the rows to this file as JSON")
+	fl.DurationVar(&f.duration, "duration", 5*time.Second, "length of each measurement")
+	fl.DurationVar(&f.idle, "idle", 10*time.Second, "length of the idle measurement")
+	fl.Float64Var(&f.rate, "rate", 100, "requests per second of the paced measurements")
+	return cmd
+}
+
+func (f *benchFlags) run(cmd *cobra.Command) error {
+	var rows []bench.Row
+	var reports []bench.Report
+	for _, n := range []int{8, 100} {
+		if err := f.endpoints(cmd.Context(), n, &rows, &reports); err != nil {
+			return err
+		}
+	}
+	out := cmd.OutOrStdout()
+	if err := bench.WriteReports(out, reports); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if f.goBench != "" {
+		file, err := os.Open(f.goBench)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		more, err := bench.ParseGoBench(file, "github.com/grapevine-epp/grapevine")
+		if err != nil {
+			return err
+		}
+		rows = bench.Merge(rows, more)
+	}
+	if err := bench.WriteTable(out, rows); err != nil {
+		return err
+	}
+	if f.jsonFile != "" {
+		return bench.WriteJSON(f.jsonFile, rows)
+	}
+	return nil
+}
+
+// endpoints measures one replica in front of n engines.
+func (f *benchFlags) endpoints(ctx context.Context, n int, rows *[]bench.Row, reports *[]bench.Report) error {
+	dir, err := os.MkdirTemp("", "grapevine-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	model := filepath.Join(dir, "model")
+	if err := vocab.New().WriteModel(model); err != nil {
+		return err
+	}
+	list := filepath.Join(dir, "endpoints.yaml")
+	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: n, EndpointsFile: list, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	if err != nil {
+		return err
+	}
+	defer fleet.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p, err := demo.StartReplica(ctx, dir, self, "--endpoints", list, "--model", vocab.Name+"="+model)
+	if err != nil {
+		return err
+	}
+	defer p.Stop()
+	idle, err := bench.MeasureIdle(ctx, p.PID(), f.idle, n)
+	if err != nil {
+		return err
+	}
+	*rows = append(*rows, idle.Rows()...)
+	for _, mode := range []bench.Mode{bench.FullDuplex, bench.Buffered} {
+		for _, size := range []int{1 << 10, 40 << 10, 400 << 10} {
+			r, err := bench.Run(ctx, bench.Options{
+				Target: p.ExtProc, TLS: bench.SelfSigned(), Mode: mode, BodySize: size, Model: vocab.Name,
+				Duration: f.duration, Rate: f.rate, PID: p.PID(), Endpoints: n,
+			})
+			if err != nil {
+				return err
+			}
+			*reports = append(*reports, r)
+			*rows = append(*rows, r.Rows()...)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/demo"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+)
+
+func newDemo() *cobra.Command {
+	var o demo.Options
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the main job: engines, replicas and a real Envoy on this machine",
+		Long: `Starts simulated engines, three replicas and a real Envoy, and sends multi-turn chats
+through it: first round robin, then with Grapevine. One replica is killed on the way.
+It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
+		Example: "  make demo",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Envoy, err = parts.EnvoyPath(); err != nil {
+				return err
+			}
+			if o.Self, err = os.Executable(); err != nil {
+				return err
+			}
+			o.Out, o.TTY = cmd.OutOrStdout(), isTerminal(os.Stdout)
+			s, err := demo.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			s.Write(o.Out)
+			if s.Failed() > 0 {
+				return exitCode(1)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&o.Engines, "engines", 6, "number of simulated engines")
+	cmd.Flags().IntVar(&o.Replicas, "replicas", 3, "number of replicas")
+	cmd.Flags().DurationVar(&o.Phase, "phase", 32*time.Second, "length of each of the two phases")
+	return cmd
+}
+
+// isTerminal reports whether f is a terminal that can be drawn on.
+func isTerminal(f *os.File) bool {
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/spf13/cobra"
+)
+
+func newEnvoyConfig() *cobra.Command {
+	p := envoyconf.Params{}
+	var kind string
+	cmd := &cobra.Command{
+		Use:   "envoy-config",
+		Short: "Print an Envoy configuration that asks Grapevine",
+		Long: `Prints a complete Envoy configuration.
+
+  resilient  a picker may die at any moment without a failed request: the body is
+             held by Envoy, response bodies stay out of the picker's way
+  gateway    full duplex both ways, as gateways that implement InferencePool
+             configure it`,
+		Example: `  grapevine envoy-config --ext-proc 127.0.0.1:9002 --endpoint 10.0.0.1:8000 --endpoint 10.0.0.2:8000 > envoy.yaml`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.Kind = envoyconf.Kind(kind)
+			out, err := envoyconf.Render(p)
+			if errors.Is(err, envoyconf.ErrParams) {
+				return usageError{err}
+			}
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(out)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kind, "kind", "resilient", "resilient or gateway")
+	f.StringVar(&p.Listen, "listen", "127.0.0.1:8080", "where Envoy listens for clients")
+	f.StringVar(&p.Admin, "admin", "127.0.0.1:9901", "where Envoy's admin interface listens")
+	f.StringSliceVar(&p.ExtProc, "ext-proc", nil, "host:port of a picker replica (repeatable)")
+	f.StringSliceVar(&p.Endpoints, "endpoint", nil, "ip:port of an engine (repeatable)")
+	f.BoolVar(&p.Plaintext, "plaintext", false, "no TLS towards the pickers")
+	f.StringVar(&p.CAFile, "ca-file", "", "verify the pickers' certificate against this file")
+	f.StringVar(&p.SAN, "san", "", "name that the pickers' certificate must carry")
+	f.IntVar(&p.BodyLimit, "body-limit", 64<<20, "largest request body in bytes")
+	f.DurationVar(&p.MessageTimeout, "message-timeout", 5*time.Second, "how long Envoy waits for one answer of a picker")
+	f.IntVar(&p.Retries, "retries", 3, "retries along the list of destinations")
+	return cmd
+}

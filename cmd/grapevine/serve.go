@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/server"
+)
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	o         server.Options
+	models    []string
+	aliases   []string
+	adapters  []string
+	secret    string
+	logFormat string
+	logLevel  string
+}
+
+func newServe() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run one replica of the endpoint picker",
+		Long: `Runs one replica: answers Envoy's external processing, follows the engines' KV-cache
+events and metrics, and serves metrics and status. SIGHUP reads configuration and models
+again; SIGTERM drains: proxies are told, open requests end, then the process does.`,
+		Example: `  grapevine serve --endpoints endpoints.yaml --model qwen3=/models/Qwen3-8B
+  grapevine serve --endpoints endpoints.yaml --config epp.yaml --tls-cert tls.crt --tls-key tls.key`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.o.Name, "name", hostname(), "name of this replica")
+	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file (required; read again when it changes)")
+	fl.StringVar(&f.o.Config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
+	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a base model's tokenizer files (repeatable)")
+	fl.StringArrayVar(&f.aliases, "model-alias", nil, "MODEL=NAME: a further name of a base model (repeatable)")
+	fl.StringArrayVar(&f.adapters, "model-adapter", nil, "MODEL=NAME: a LoRA adapter of a base model (repeatable)")
+	fl.StringVar(&f.secret, "secret-file", "", "file with the replica group's secret")
+	fl.StringVar(&f.o.Listen, "listen", "0.0.0.0:9002", "ext_proc listener")
+	fl.StringVar(&f.o.Health, "health", "0.0.0.0:9003", "gRPC health listener; - for none")
+	fl.StringVar(&f.o.Admin, "admin", "0.0.0.0:9090", "metrics and status listener")
+	fl.BoolVar(&f.o.TLS.Plaintext, "plaintext", false, "no TLS on the ext_proc listener")
+	fl.StringVar(&f.o.TLS.CertFile, "tls-cert", "", "certificate file, read again when it changes (default: self-signed)")
+	fl.StringVar(&f.o.TLS.KeyFile, "tls-key", "", "key file")
+	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes; more is answered with 413")
+	fl.BoolVar(&f.o.AllowModeOverride, "mode-override", true, "ask for single response bodies where the proxy's filter allows it")
+	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
+	fl.Float64Var(&f.o.SampleBodies, "sample-bodies", .05, "share of responses whose body is looked at; negative for none")
+	fl.DurationVar(&f.o.Speculate, "speculate", 5*time.Second, "how long a decision counts as cached before events confirm it")
+	fl.DurationVar(&f.o.ScrapeSlow, "scrape-slow", time.Second, "between readings of an engine's metrics")
+	fl.DurationVar(&f.o.ScrapeFast, "scrape-fast", 200*time.Millisecond, "the same while an engine is near saturation")
+	fl.DurationVar(&f.o.ReadyTimeout, "ready-timeout", 15*time.Second, "ready without full knowledge after this")
+	fl.DurationVar(&f.o.Drain, "drain", 20*time.Second, "for open requests to end after SIGTERM")
+	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "grapevine"
+	}
+	return name
+}
+
+func (f *serveFlags) run(ctx context.Context) error {
+	log, err := newLogger(os.Stderr, f.logFormat, f.logLevel)
+	if err != nil {
+		return err
+	}
+	f.o.Log, f.o.Version = log, version
+	if err := f.complete(); err != nil {
+		return err
+	}
+	s, err := server.Open(f.o)
+	if err != nil {
+		return err
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-hup:
+			if err := s.Reload(ctx); err != nil {
+				log.Error("reload refused; the old configuration stays", "error", err)
+			}
+			continue
+		case <-ctx.Done():
+		}
+		end, cancel := context.WithTimeout(context.Background(), f.o.Drain)
+		defer cancel()
+		s.Drain(end)
+		return s.Stop(end)
+	}
+}
+
+// complete turns flags into options.
+func (f *serveFlags) complete() error {
+	if f.o.Endpoints == "" {
+		return usageError{errors.New("--endpoints is required")}
+	}
+	if (f.o.TLS.CertFile == "") != (f.o.TLS.KeyFile == "") {
+		return usageError{errors.New("--tls-cert and --tls-key go together")}
+	}
+	if f.secret != "" {
+		b, err := os.ReadFile(f.secret)
+		if err != nil {
+			return err
+		}
+		f.o.Secret = strings.TrimSpace(string(b))
+	}
+	for _, m := range f.models {
+		name, path, ok := strings.Cut(m, "=")
+		if !ok || name == "" || path == "" {
+			return usageError{fmt.Errorf("--model %q: want NAME=FOLDER", m)}
+		}
+		f.o.Models = append(f.o.Models, server.ModelOptions{Name: name, Path: path})
+	}
+	if err := f.names(f.aliases, "--model-alias", func(m *server.ModelOptions, n string) { m.Aliases = append(m.Aliases, n) }); err != nil {
+		return err
+	}
+	return f.names(f.adapters, "--model-adapter", func(m *server.ModelOptions, n string) { m.Adapters = append(m.Adapters, n) })
+}
+
+// names enters MODEL=NAME pairs.
+func (f *serveFlags) names(pairs []string, flag string, add func(*server.ModelOptions, string)) error {
+	for _, p := range pairs {
+		model, name, ok := strings.Cut(p, "=")
+		if !ok || name == "" {
+			return usageError{fmt.Errorf("%s %q: want MODEL=NAME", flag, p)}
+		}
+		found := false
+		for i := range f.o.Models {
+			if f.o.Models[i].Name == model {
+				add(&f.o.Models[i], name)
+				found = true
+			}
+		}
+		if !found {
+			return usageError{fmt.Errorf("%s %q: no --model %s", flag, p, model)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/sim"
+	"github.com/grapevine-epp/grapevine/internal/sim/engine"
+	"github.com/grapevine-epp/grapevine/internal/sim/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+)
+
+// simFlags are the flags of sim.
+type simFlags struct {
+	fleet     sim.FleetOptions
+	preset    string
+	kvTokens  int
+	blockSize int
+	events    bool
+	arrays    bool
+	modelDir  string
+	logFormat string
+	logLevel  string
+}
+
+func newSim() *cobra.Command {
+	var f simFlags
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Run simulated engines",
+		Long: `Runs simulated inference engines in one process. They answer OpenAI requests, serve
+vLLM's metrics page, keep a paged prefix cache and publish KV-cache events. Time is that
+of a step-time model; no model is run. Faults are made through /sim/ on each engine.`,
+		Example: `  grapevine sim --engines 8 --port 8000 --endpoints-file endpoints.yaml --write-model model/
+  curl -X PUT 127.0.0.1:8000/sim/faults -d '{"slow":3}'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	fl := cmd.Flags()
+	fl.IntVar(&f.fleet.Engines, "engines", 1, "number of engines")
+	fl.StringVar(&f.fleet.Host, "host", "127.0.0.1", "address of the first engine")
+	fl.BoolVar(&f.fleet.Spread, "spread", false, "give each engine an address of its own instead of a port")
+	fl.IntVar(&f.fleet.Port, "port", 8000, "HTTP port of the first engine; 0 picks free ones")
+	fl.IntVar(&f.fleet.EventPort, "event-port", 0, "KV-event port of the first engine; 0 picks free ones")
+	fl.IntVar(&f.fleet.ReplayPort, "replay-port", 0, "replay port of the first engine; 0 picks free ones")
+	fl.StringVar(&f.fleet.EndpointsFile, "endpoints-file", "", "write an endpoints file here")
+	fl.StringVar(&f.fleet.Engine.Model, "served-model", "", "served model name (default: that of the vocabulary)")
+	fl.Float64Var(&f.fleet.Engine.Speed, "speed", 1, "model time per real time")
+	fl.IntVar(&f.fleet.Engine.Ranks, "ranks", 1, "data-parallel ranks of each engine")
+	fl.StringVar(&f.preset, "preset", "70b", "step-time constants: 70b or 8b")
+	fl.IntVar(&f.kvTokens, "kv-tokens", 0, "size of the KV cache in tokens (default: the preset's)")
+	fl.IntVar(&f.blockSize, "block-size", 16, "tokens per block")
+	fl.BoolVar(&f.events, "events", true, "publish KV-cache events")
+	fl.BoolVar(&f.arrays, "event-arrays", false, "publish events in the positional form of vLLM before 0.24")
+	fl.StringVar(&f.modelDir, "write-model", "", "write the built-in vocabulary's tokenizer files into this folder")
+	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+func (f *simFlags) run(cmd *cobra.Command) error {
+	log, err := newLogger(os.Stderr, f.logFormat, f.logLevel)
+	if err != nil {
+		return err
+	}
+	if err := f.complete(log); err != nil {
+		return err
+	}
+	if f.modelDir != "" {
+		if err := vocab.New().WriteModel(f.modelDir); err != nil {
+			return err
+		}
+	}
+	fleet, err := sim.OpenFleet(f.fleet)
+	if err != nil {
+		return err
+	}
+	for _, e := range fleet.Engines() {
+		pub, replay := e.EventAddrs()
+		fmt.Fprintf(cmd.OutOrStdout(), "%s http://%s events %s replay %s\n", e.Name(), e.Addr(), strings.Join(pub, ","), strings.Join(replay, ","))
+	}
+	<-cmd.Context().Done()
+	return fleet.Close()
+}
+
+// complete turns flags into options of the engines.
+func (f *simFlags) complete(log *slog.Logger) error {
+	o := &f.fleet.Engine
+	o.Log = log
+	o.Core.BlockSize = f.blockSize
+	tokens := f.kvTokens
+	switch strings.ToLower(f.preset) {
+	case "70b":
+		o.Core.Model = engine.Model70B
+		if tokens == 0 {
+			tokens = engine.KVTokens70B
+		}
+	case "8b":
+		o.Core.Model = engine.Model8B
+		if tokens == 0 {
+			tokens = engine.KVTokens8B
+		}
+	default:
+		return usageError{fmt.Errorf("--preset %q: want 70b or 8b", f.preset)}
+	}
+	if f.blockSize <= 0 || tokens < f.blockSize {
+		return usageError{fmt.Errorf("--block-size %d and --kv-tokens %d make no cache", f.blockSize, tokens)}
+	}
+	o.Core.Blocks = tokens / f.blockSize
+	if f.events {
+		o.Events = &sim.EventOptions{}
+		if f.arrays {
+			o.Events.Format = kvstream.FormatArray
+		}
+	}
+	return nil
+}

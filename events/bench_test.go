@@ -1,0 +1,156 @@
+package events
+
+import (
+	"testing"
+
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// tableVocabulary is a vocabulary as real ones are laid out: one blob and
+// offsets.
+type tableVocabulary struct {
+	blob []byte
+	offs []uint32
+}
+
+func newTableVocabulary(n int) *tableVocabulary {
+	v := &tableVocabulary{offs: make([]uint32, 1, n+1)}
+	for i := range n {
+		for j := range 1 + i%7 {
+			v.blob = append(v.blob, byte('a'+(i+j)%26))
+		}
+		v.offs = append(v.offs, uint32(len(v.blob)))
+	}
+	return v
+}
+
+func (v *tableVocabulary) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
+	start := len(dst)
+	for _, id := range ids {
+		if int(id)+1 >= len(v.offs) {
+			return dst[:start], false
+		}
+		dst = append(dst, v.blob[v.offs[id]:v.offs[id+1]]...)
+	}
+	return dst, true
+}
+
+// emptyIndex knows one parent and keeps nothing, so that what is measured is
+// decoding and translating alone.
+type emptyIndex struct{}
+
+func (emptyIndex) Lookup(indexer.Source, indexer.EngineHash) (indexer.BlockKey, bool) { return 7, true }
+func (emptyIndex) Apply(indexer.Source, *indexer.Delta) indexer.ApplyStats {
+	return indexer.ApplyStats{}
+}
+
+// storePayload is a batch as vLLM >= 0.24 publishes it: events events in map
+// form, each of blocks blocks of 16 tokens.
+func storePayload(events, blocks int) []byte {
+	p := msgp.AppendArrayHeader(nil, 3)
+	p = msgp.AppendFloat64(p, 1757500000.25)
+	p = msgp.AppendArrayHeader(p, uint32(events))
+	hash, id := uint64(1)<<63, uint32(0)
+	for range events {
+		p = msgp.AppendMapHeader(p, 11)
+		p = msgp.AppendString(msgp.AppendString(p, "type"), "BlockStored")
+		p = msgp.AppendArrayHeader(msgp.AppendString(p, "block_hashes"), uint32(blocks))
+		for range blocks {
+			hash += 0x9e3779b97f4a7c15
+			p = msgp.AppendUint64(p, hash)
+		}
+		p = msgp.AppendUint64(msgp.AppendString(p, "parent_block_hash"), hash/2)
+		p = msgp.AppendArrayHeader(msgp.AppendString(p, "token_ids"), uint32(16*blocks))
+		for range 16 * blocks {
+			id = (id*1103515245 + 12345) % 150_000
+			p = msgp.AppendUint32(p, id)
+		}
+		p = msgp.AppendInt(msgp.AppendString(p, "block_size"), 16)
+		p = msgp.AppendNil(msgp.AppendString(p, "lora_id"))
+		p = msgp.AppendString(msgp.AppendString(p, "medium"), "GPU")
+		p = msgp.AppendNil(msgp.AppendString(p, "lora_name"))
+		p = msgp.AppendArrayHeader(msgp.AppendString(p, "extra_keys"), uint32(blocks))
+		for range blocks {
+			p = msgp.AppendNil(p)
+		}
+		p = msgp.AppendInt(msgp.AppendString(p, "group_idx"), 0)
+		p = msgp.AppendString(msgp.AppendString(p, "kv_cache_spec_kind"), "full_attention")
+	}
+	return msgp.AppendInt(p, 0)
+}
+
+// BenchmarkStoredBlock measures decoding and translating one stored block of
+// 16 tokens into text space, in events of several sizes.
+func BenchmarkStoredBlock(b *testing.B) {
+	vocabulary := newTableVocabulary(150_000)
+	for _, c := range []struct {
+		name           string
+		events, blocks int
+	}{{"generated", 64, 1}, {"prompt", 4, 64}} {
+		payload := storePayload(c.events, c.blocks)
+		n := c.events * c.blocks
+		var batch Batch
+		var d indexer.Delta
+		b.Run(c.name+"/decode", func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; i < b.N; i += n {
+				if err := batch.Decode(payload); err != nil || len(batch.Events) != c.events {
+					b.Fatal(err)
+				}
+			}
+		})
+		for space, v := range map[string]Vocabulary{"text": vocabulary, "tokens": nil} {
+			tr := NewTranslator(TranslatorOptions{Index: emptyIndex{}, Hasher: testHasher(), Model: "m", Vocabulary: v})
+			b.Run(c.name+"/decode+translate/"+space, func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; i < b.N; i += n {
+					if err := batch.Decode(payload); err != nil {
+						b.Fatal(err)
+					}
+					d.Reset()
+					tr.Translate(&batch, &d)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkStoredPage measures one unit of 16 pages of one token, as SGLang
+// publishes them by default, stored and removed.
+func BenchmarkStoredPage(b *testing.B) {
+	r := newRig(TranslatorOptions{})
+	store := Event{Kind: BlockStored, Group: NoGroup, BlockSize: 1}
+	for i := range 256 {
+		store.Hashes = append(store.Hashes, indexer.EngineHash(i+1)*0x9e3779b97f4a7c15)
+		store.Tokens = append(store.Tokens, uint32(i))
+	}
+	hashes := append([]indexer.EngineHash(nil), store.Hashes...)
+	var d indexer.Delta
+	b.ReportAllocs()
+	for i := 0; i < b.N; i += 16 {
+		d.Reset()
+		remove := Event{Kind: BlockRemoved, Group: NoGroup, Hashes: append(store.Hashes[:0:256], hashes...)}
+		r.tr.Translate(&Batch{Events: []Event{store, remove}}, &d)
+	}
+}
+
+func TestTranslateAllocatesNothing(t *testing.T) {
+	payload := storePayload(8, 4)
+	tr := NewTranslator(TranslatorOptions{
+		Index: emptyIndex{}, Hasher: testHasher(), Model: "m", Vocabulary: newTableVocabulary(150_000),
+	})
+	var batch Batch
+	var d indexer.Delta
+	got := testing.AllocsPerRun(100, func() {
+		d.Reset()
+		if err := batch.Decode(payload); err != nil {
+			t.Fatal(err)
+		}
+		tr.Translate(&batch, &d)
+	})
+	if got != 0 || len(d.Blocks) != 32 {
+		t.Errorf("%v allocations, %d blocks", got, len(d.Blocks))
+	}
+}

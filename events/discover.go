@@ -1,0 +1,205 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Paths at which engines say where they publish events.
+const (
+	pathSources    = "/kv_event_sources" // vLLM
+	pathServerInfo = "/server_info"      // SGLang
+)
+
+// maxDiscovery bounds the body of an answer.
+const maxDiscovery = 4 << 20
+
+// ErrNoSources says that an engine's answer names no event stream.
+var ErrNoSources = errors.New("events: no event sources")
+
+// Discover asks the engine at baseURL (http://host:port) where it publishes
+// its events, and returns configured when it does not say. Wildcard hosts in
+// the answer become the engine's own; replay endpoints that the answer leaves
+// out are taken from configured. The error, if any, tells why configured was
+// used.
+func Discover(ctx context.Context, client *http.Client, baseURL string, configured []Stream) ([]Stream, error) {
+	base, err := url.Parse(baseURL)
+	if err != nil {
+		return configured, fmt.Errorf("events: discover: %w", err)
+	}
+	var problems []error
+	for _, source := range []struct {
+		path  string
+		parse func([]byte, string) ([]Stream, error)
+	}{{pathSources, ParseSources}, {pathServerInfo, ParseServerInfo}} {
+		body, err := get(ctx, client, base.JoinPath(source.path).String())
+		if err == nil {
+			var streams []Stream
+			if streams, err = source.parse(body, base.Hostname()); err == nil {
+				return completed(streams, configured), nil
+			}
+		}
+		problems = append(problems, err)
+	}
+	return configured, errors.Join(problems...)
+}
+
+func get(ctx context.Context, client *http.Client, address string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("events: discover: %w", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("events: discover: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("events: discover: %s: %s", address, resp.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDiscovery))
+	if err != nil {
+		return nil, fmt.Errorf("events: discover: %w", err)
+	}
+	return body, nil
+}
+
+// completed takes replay endpoints from configured where streams has none.
+func completed(streams, configured []Stream) []Stream {
+	for i := range streams {
+		for _, c := range configured {
+			if streams[i].Replay == "" && c.Rank == streams[i].Rank {
+				streams[i].Replay = c.Replay
+			}
+		}
+	}
+	return streams
+}
+
+// source is one entry of GET /kv_event_sources.
+type source struct {
+	Rank   *int   `json:"data_parallel_rank"`
+	Events string `json:"endpoint"`
+	Replay string `json:"replay_endpoint"`
+	Topic  string `json:"topic"`
+}
+
+// ParseSources reads the body of GET /kv_event_sources: a list, an object with
+// a list under "sources", or an object keyed by rank. host replaces wildcards.
+func ParseSources(body []byte, host string) ([]Stream, error) {
+	var list []source
+	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '[' {
+		if err := json.Unmarshal(body, &list); err != nil {
+			return nil, fmt.Errorf("events: sources: %w", err)
+		}
+		return streamsOf(list, host)
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(body, &object); err != nil {
+		return nil, fmt.Errorf("events: sources: %w", err)
+	}
+	if sources, ok := object["sources"]; ok {
+		return ParseSources(sources, host)
+	}
+	for key, raw := range object {
+		rank, err := strconv.Atoi(key)
+		if err != nil {
+			continue
+		}
+		var s source
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return nil, fmt.Errorf("events: sources: rank %d: %w", rank, err)
+		}
+		if s.Rank == nil {
+			s.Rank = &rank
+		}
+		list = append(list, s)
+	}
+	return streamsOf(list, host)
+}
+
+func streamsOf(list []source, host string) ([]Stream, error) {
+	var streams []Stream
+	for i, s := range list {
+		rank := i
+		if s.Rank != nil {
+			rank = *s.Rank
+		}
+		events, ok := reachable(s.Events, host)
+		if !ok || rank < 0 || rank > 0xffff {
+			continue
+		}
+		replay, _ := reachable(s.Replay, host)
+		streams = append(streams, Stream{Rank: uint16(rank), Events: events, Replay: replay, Topic: s.Topic})
+	}
+	if len(streams) == 0 {
+		return nil, ErrNoSources
+	}
+	slices.SortFunc(streams, func(a, b Stream) int { return int(a.Rank) - int(b.Rank) })
+	return slices.CompactFunc(streams, func(a, b Stream) bool { return a.Rank == b.Rank }), nil
+}
+
+// reachable turns an endpoint to which a publisher is bound into one to
+// connect to. Only TCP reaches another process on another host.
+func reachable(endpoint, host string) (string, bool) {
+	addr, ok := strings.CutPrefix(endpoint, "tcp://")
+	if !ok {
+		return "", false
+	}
+	bound, port, err := net.SplitHostPort(addr)
+	if err != nil || port == "" || port == "0" || port == "*" {
+		return "", false
+	}
+	switch bound {
+	case "*", "", "0.0.0.0", "::":
+		bound = host
+	}
+	return "tcp://" + net.JoinHostPort(bound, port), true
+}
+
+// serverInfo is the part of SGLang's GET /server_info that is about events.
+type serverInfo struct {
+	Events *struct {
+		Host       string `json:"endpoint_host"`
+		Port       int    `json:"endpoint_port_base"`
+		Topic      string `json:"topic"`
+		Ranks      int    `json:"dp_size"`
+		Publishers []struct {
+			Rank   int    `json:"dp_rank"`
+			Events string `json:"endpoint"`
+		} `json:"publishers"`
+	} `json:"kv_events"`
+}
+
+// ParseServerInfo reads the body of SGLang's GET /server_info. host replaces
+// wildcards.
+func ParseServerInfo(body []byte, host string) ([]Stream, error) {
+	var info serverInfo
+	if err := json.Unmarshal(body, &info); err != nil {
+		return nil, fmt.Errorf("events: server info: %w", err)
+	}
+	e := info.Events
+	if e == nil {
+		return nil, ErrNoSources
+	}
+	var list []source
+	for _, p := range e.Publishers {
+		list = append(list, source{Rank: &p.Rank, Events: p.Events, Topic: e.Topic})
+	}
+	if len(list) == 0 && e.Port > 0 && e.Port <= 0xffff {
+		for rank := range min(max(e.Ranks, 1), 1024) {
+			list = append(list, source{Rank: &rank, Events: tcp(e.Host, e.Port+rank), Topic: e.Topic})
+		}
+	}
+	return streamsOf(list, host)
+}

@@ -1,0 +1,2 @@
+// Package events reads engines' KV-cache event streams.
+package events

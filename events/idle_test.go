@@ -1,0 +1,118 @@
+package events
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+)
+
+// TestIdlePublishers follows two thousand publishers (connections to libzmq in
+// another process) that say nothing, and bounds what each costs.
+func TestIdlePublishers(t *testing.T) {
+	const n = 2000
+	endpoints := idlePublisher(t)
+	before := usage()
+	r := openReader(t, Options{Hasher: testHasher()})
+	var list []EndpointSource
+	for i := range n {
+		list = append(list, EndpointSource{
+			ID: indexer.EndpointID(i), Name: fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256), Model: testModel,
+			Streams: []Stream{{Events: endpoints[i%len(endpoints)]}},
+		})
+	}
+	start := time.Now()
+	r.Set(list)
+	waitFor(t, "all connections", func() bool {
+		for i := range n {
+			if !r.of(indexer.EndpointID(i))[0].view.up.Load() {
+				return false
+			}
+		}
+		return true
+	})
+	took := time.Since(start)
+	if f, err := os.Create("/tmp/idleheap.prof"); err == nil { runtime.GC(); pprof.WriteHeapProfile(f); f.Close(); var m runtime.MemStats; runtime.ReadMemStats(&m); println("heap",m.HeapInuse/2000,"alloc",m.HeapAlloc/2000,"stack",m.StackInuse/2000) }
+	after := usage()
+	each := func(a, b uint64) float64 { return float64(a-min(a, b)) / n / 1024 }
+	t.Logf("%d idle publishers: connected in %v; each: %.1f KiB RSS, %.1f KiB heap and stacks, %.2f goroutines",
+		n, took, each(after.rss, before.rss), each(after.memory, before.memory), float64(after.goroutines-before.goroutines)/n)
+	if kib := each(after.memory, before.memory); kib > 20 {
+		t.Errorf("%.1f KiB of heap and stacks for each idle publisher", kib)
+	}
+	if extra := after.goroutines - before.goroutines - n; extra > 10 {
+		t.Errorf("%d goroutines more than one for each publisher", extra)
+	}
+}
+
+type used struct {
+	rss, memory uint64
+	goroutines  int
+}
+
+func usage() used {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	u := used{memory: m.HeapInuse + m.StackInuse, goroutines: runtime.NumGoroutine()}
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		pages, _ := strconv.ParseUint(strings.Fields(string(text))[1], 10, 64)
+		u.rss = pages * uint64(os.Getpagesize())
+	}
+	return u
+}
+
+// idlePublisher runs PUB sockets that publish nothing and returns their
+// endpoints.
+func idlePublisher(tb testing.TB) []string {
+	tb.Helper()
+	const script = `
+import resource, sys, zmq
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+ctx = zmq.Context()
+socks = [ctx.socket(zmq.PUB) for _ in range(10)]
+for s in socks:
+    s.bind("tcp://127.0.0.1:*")
+    print(s.getsockopt(zmq.LAST_ENDPOINT).decode(), flush=True)
+sys.stdin.read()
+`
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	cmd := exec.CommandContext(ctx, parts.Python(tb), "-c", script)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed on purpose
+		cancel()
+	})
+	var endpoints []string
+	for lines := bufio.NewScanner(out); len(endpoints) < 10; {
+		if !lines.Scan() {
+			tb.Fatal("the publishers did not start")
+		}
+		endpoints = append(endpoints, lines.Text())
+	}
+	return endpoints
+}

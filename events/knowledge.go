@@ -1,0 +1,59 @@
+package events
+
+import "time"
+
+// State says how far the index can be trusted about one endpoint.
+type State uint8
+
+// States of knowledge, best first.
+const (
+	Exact       State = iota // every batch so far is applied, in order
+	CatchingUp               // a replay is under way; what is known so far is kept
+	Approximate              // not connected, or batches were lost and cannot be had
+)
+
+var stateNames = [...]string{"exact", "catching-up", "approximate"}
+
+// String returns the state as users see it.
+func (s State) String() string { return stateNames[s] }
+
+// Position is a place in an engine's log of batches. Positions of one source
+// are ordered by Incarnation, then by Seq.
+type Position struct {
+	// Incarnation tells one life of the engine from the next; 0 when unknown.
+	// It is set by SetIncarnation from what every reader of the same engine
+	// can see, such as the start time in its metrics.
+	Incarnation uint64
+	// Seq is the last batch applied, plus one; 0 means none.
+	Seq uint64
+	// Sum is the hash of that batch's payload: the reference by which two
+	// readers find out whether equal positions mean the same.
+	Sum uint64
+}
+
+// Knowledge is what is known of one endpoint, the worst of its ranks.
+type Knowledge struct {
+	State State
+	// Complete tells that the cache has been followed since it was empty.
+	// Otherwise blocks that were stored before the oldest replayable batch
+	// may be missing from the index.
+	Complete bool
+	// Behind is the number of batches known to exist and not applied.
+	Behind uint64
+	// Lag is the age of the newest applied batch when it arrived, by the
+	// engine's clock and ours; while batches are missing it keeps growing.
+	Lag time.Duration
+	// Silent is the time since anything came from the engine.
+	Silent time.Duration
+}
+
+// worse merges what is known of two ranks.
+func (k Knowledge) worse(o Knowledge) Knowledge {
+	return Knowledge{
+		State:    max(k.State, o.State),
+		Complete: k.Complete && o.Complete,
+		Behind:   k.Behind + o.Behind,
+		Lag:      max(k.Lag, o.Lag),
+		Silent:   max(k.Silent, o.Silent),
+	}
+}

@@ -1,0 +1,199 @@
+package events
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// Manager reads the event streams of many endpoints. All methods are safe for
+// concurrent use.
+type Manager struct {
+	opt     Options
+	metrics *metrics
+	ctx     context.Context
+	cancel  context.CancelFunc
+	slots   chan struct{} // replays under way
+	scratch sync.Pool     // of *work
+
+	mu      sync.Mutex // of Set and Close
+	closed  bool
+	streams map[indexer.Source]*subscriber
+	view    atomic.Pointer[[][]*subscriber] // by endpoint
+}
+
+// work is the memory in which one batch is decoded and translated. Streams
+// share a few, so that idle ones hold none.
+type work struct {
+	batch Batch
+	delta indexer.Delta
+}
+
+// Open returns a manager without streams.
+func Open(opt Options) *Manager {
+	opt = opt.withDefaults()
+	m := &Manager{opt: opt, slots: make(chan struct{}, opt.Replays), streams: map[indexer.Source]*subscriber{}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.scratch.New = func() any { return new(work) }
+	m.view.Store(new([][]*subscriber))
+	m.metrics = newMetrics(m, opt.Registry)
+	return m
+}
+
+func (m *Manager) work() *work {
+	w := m.scratch.Get().(*work)
+	w.delta.Reset()
+	return w
+}
+
+func (m *Manager) done(w *work) { m.scratch.Put(w) }
+
+// Set makes the streams fit endpoints: new ones are started, those that left
+// or changed are stopped first. After Set returns nothing is applied any more
+// for sources that left; what the index knows of them stays until its owner
+// removes it. A stream that changed starts from scratch.
+func (m *Manager) Set(endpoints []EndpointSource) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	wanted := map[indexer.Source]*EndpointSource{}
+	at := map[indexer.Source]Stream{}
+	for i := range endpoints {
+		for _, s := range endpoints[i].Streams {
+			src := indexer.Source{Endpoint: endpoints[i].ID, Rank: s.Rank}
+			wanted[src], at[src] = &endpoints[i], s
+		}
+	}
+	var leaving []*subscriber
+	for src, s := range m.streams {
+		if e := wanted[src]; e == nil || e.Model != s.model || e.Name != s.name || at[src] != s.at {
+			leaving = append(leaving, s)
+			delete(m.streams, src)
+		}
+	}
+	stopAll(leaving)
+	for src, e := range wanted {
+		if m.streams[src] == nil {
+			s := newSubscriber(m, e, at[src])
+			m.streams[src] = s
+			s.start()
+		}
+	}
+	m.index()
+}
+
+// index rebuilds the view by endpoint.
+func (m *Manager) index() {
+	var view [][]*subscriber
+	for src, s := range m.streams {
+		if n := int(src.Endpoint) + 1; n > len(view) {
+			view = append(view, make([][]*subscriber, n-len(view))...)
+		}
+		view[src.Endpoint] = append(view[src.Endpoint], s)
+	}
+	for _, ranks := range view {
+		slices.SortFunc(ranks, func(a, b *subscriber) int { return int(a.src.Rank) - int(b.src.Rank) })
+	}
+	m.view.Store(&view)
+}
+
+// stopAll stops streams at once rather than one after the other.
+func stopAll(streams []*subscriber) {
+	for _, s := range streams {
+		s.cancel()
+	}
+	for _, s := range streams {
+		s.stop()
+	}
+}
+
+// Close stops every stream and waits for it.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.cancel()
+	var all []*subscriber
+	for _, s := range m.streams {
+		all = append(all, s)
+	}
+	stopAll(all)
+	clear(m.streams)
+	m.index()
+	m.metrics.unregister()
+	return nil
+}
+
+// of returns the streams of an endpoint.
+func (m *Manager) of(id indexer.EndpointID) []*subscriber {
+	view := *m.view.Load()
+	if int(id) >= len(view) {
+		return nil
+	}
+	return view[id]
+}
+
+// Knowledge returns how far the index can be trusted about an endpoint. An
+// endpoint without streams is Approximate. It takes no lock.
+func (m *Manager) Knowledge(id indexer.EndpointID) Knowledge {
+	ranks := m.of(id)
+	if len(ranks) == 0 {
+		return Knowledge{State: Approximate}
+	}
+	now := m.opt.Now().UnixNano()
+	k := ranks[0].knowledge(now)
+	for _, s := range ranks[1:] {
+		k = k.worse(s.knowledge(now))
+	}
+	return k
+}
+
+// Position returns how far a source has been followed.
+func (m *Manager) Position(src indexer.Source) (Position, bool) {
+	for _, s := range m.of(src.Endpoint) {
+		if s.src == src {
+			return s.position(), true
+		}
+	}
+	return Position{}, false
+}
+
+// SetIncarnation names the present life of a source's engine. It is part of
+// the positions reported from then on; the caller sets it from what every
+// replica sees alike.
+func (m *Manager) SetIncarnation(src indexer.Source, incarnation uint64) {
+	for _, s := range m.of(src.Endpoint) {
+		if s.src == src {
+			s.mu.Lock()
+			s.incarnation = incarnation
+			s.mu.Unlock()
+		}
+	}
+}
+
+// Vouch ends the doubt about an endpoint's entries: others have found that
+// what the index says of it is right, such as an audit of cached tokens.
+func (m *Manager) Vouch(id indexer.EndpointID) {
+	for _, s := range m.of(id) {
+		s.mu.Lock()
+		s.order.vouch()
+		s.show()
+		s.mu.Unlock()
+	}
+}
+
+// Distrust says that the index was found wrong about an endpoint: it becomes
+// approximate, and is rebuilt where a replay can be had.
+func (m *Manager) Distrust(id indexer.EndpointID) {
+	for _, s := range m.of(id) {
+		s.mu.Lock()
+		s.order.distrust(s.order.next())
+		s.do(nil)
+		s.mu.Unlock()
+	}
+}

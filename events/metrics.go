@@ -1,0 +1,195 @@
+package events
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// Label values.
+const (
+	resultOK     = "ok"
+	resultFailed = "failed"
+	whatMessage  = "message"
+	whatBatch    = "batch"
+	whatEvent    = "event"
+	pathLive     = "live"
+	pathReplay   = "replay"
+)
+
+// metrics are the counters of a Manager. Labels are bounded by constants,
+// but for the state of each stream.
+type metrics struct {
+	registry  prometheus.Registerer
+	all       []prometheus.Collector
+	batches   *prometheus.CounterVec
+	blocks    *prometheus.CounterVec
+	skipped   *prometheus.CounterVec
+	malformed *prometheus.CounterVec
+	connects  *prometheus.CounterVec
+	replays   *prometheus.CounterVec
+	trouble   *prometheus.CounterVec
+	unknown   prometheus.Counter
+	replaying prometheus.Gauge
+	live      prometheus.Counter
+	replayed  prometheus.Counter
+	stored    prometheus.Counter
+	removed   prometheus.Counter
+}
+
+func newMetrics(m *Manager, registry prometheus.Registerer) *metrics {
+	x := &metrics{registry: registry}
+	vec := func(name, help string, label string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "grapevine", Subsystem: "events", Name: name, Help: help}, []string{label})
+		x.all = append(x.all, c)
+		return c
+	}
+	x.batches = vec("batches_total", "Event batches applied, from the live stream or from a replay.", "path")
+	x.blocks = vec("blocks_total", "Blocks in applied events, by what happened to them.", "op")
+	x.skipped = vec("skipped_total", "Events that left no trace in the index, by reason.", "reason")
+	x.malformed = vec("malformed_total", "Messages, batches and events that could not be read.", "what")
+	x.connects = vec("connects_total", "Attempts to connect to an event stream.", "result")
+	x.replays = vec("replays_total", "Replays of past batches.", "result")
+	x.trouble = vec("trouble_total", "Gaps, batches given up, engines restarted, rebuilds, duplicates.", "kind")
+	x.unknown = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "grapevine", Subsystem: "events", Name: "unknown_total", Help: "Events of kinds that are not known.",
+	})
+	x.replaying = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "grapevine", Subsystem: "events", Name: "replays_running", Help: "Replays under way.",
+	})
+	x.all = append(x.all, x.unknown, x.replaying, &streamCollector{m: m})
+	x.live, x.replayed = x.batches.WithLabelValues(pathLive), x.batches.WithLabelValues(pathReplay)
+	x.stored, x.removed = x.blocks.WithLabelValues("stored"), x.blocks.WithLabelValues("removed")
+	if registry != nil {
+		registry.MustRegister(x.all...)
+	}
+	return x
+}
+
+func (x *metrics) unregister() {
+	if x.registry == nil {
+		return
+	}
+	for _, c := range x.all {
+		x.registry.Unregister(c)
+	}
+}
+
+// count adds what one batch has changed; mu is held.
+func (s *subscriber) count(b *Batch, applied indexer.ApplyStats) {
+	x := s.m.metrics
+	if s.replaying {
+		x.replayed.Inc()
+	} else {
+		x.live.Inc()
+	}
+	if b.Unknown > 0 {
+		x.unknown.Add(float64(b.Unknown))
+	}
+	if b.Malformed > 0 {
+		x.malformed.WithLabelValues(whatEvent).Add(float64(b.Malformed))
+	}
+	now := s.tr.Stats()
+	was := &s.seen
+	x.stored.Add(float64(now.Stored - was.Stored))
+	x.removed.Add(float64(now.Removed - was.Removed))
+	rest := now
+	rest.Stored, rest.Removed = was.Stored, was.Removed
+	if rest != *was {
+		s.countRare(&now)
+	}
+	s.seen = now
+	for i, n := range [...]int{applied.UnknownParent, applied.UnknownRemove, applied.Refused} {
+		if n > 0 {
+			x.blocks.WithLabelValues([...]string{"orphaned", "removed_unknown", "refused"}[i]).Add(float64(n))
+		}
+	}
+	if s.order.counts != s.counted {
+		s.countTrouble()
+	}
+}
+
+func (s *subscriber) countRare(now *Stats) {
+	x, was := s.m.metrics, &s.seen
+	for _, c := range []struct {
+		op       string
+		now, was uint64
+	}{
+		{"moved", now.Moved, was.Moved},
+		{"cleared", now.Clears, was.Clears},
+		{"parked", now.Parked, was.Parked},
+		{"attached", now.Attached, was.Attached},
+		{"lost", now.Lost, was.Lost},
+		{"non_canonical", now.NonCanonical, was.NonCanonical},
+		{"unrendered", now.Unrendered, was.Unrendered},
+	} {
+		if c.now != c.was {
+			x.blocks.WithLabelValues(c.op).Add(float64(c.now - c.was))
+		}
+	}
+	for i := range now.Skipped {
+		if n := now.Skipped[i] - was.Skipped[i]; n > 0 {
+			x.skipped.WithLabelValues(Skip(i).String()).Add(float64(n))
+		}
+	}
+}
+
+func (s *subscriber) countTrouble() {
+	x, now, was := s.m.metrics, s.order.counts, s.counted
+	for _, c := range []struct {
+		kind     string
+		now, was uint64
+	}{
+		{"gap", now.gaps, was.gaps},
+		{"lost_batch", now.lost, was.lost},
+		{"restart", now.restarts, was.restarts},
+		{"rebuild", now.rebuilds, was.rebuilds},
+		{"duplicate", now.duplicates, was.duplicates},
+	} {
+		if c.now != c.was {
+			x.trouble.WithLabelValues(c.kind).Add(float64(c.now - c.was))
+		}
+	}
+	s.counted = now
+}
+
+// streamCollector exports the state of each stream, as of the scrape, so that
+// streams that are gone leave nothing behind.
+type streamCollector struct{ m *Manager }
+
+func (*streamCollector) descs() (state, behind, lag *prometheus.Desc) {
+	labels := []string{"endpoint", "rank"}
+	return prometheus.NewDesc("grapevine_events_state", "State of an event stream: 1 for the state that it is in.", append(labels, "state"), nil),
+		prometheus.NewDesc("grapevine_events_behind_batches", "Batches known to exist and not applied.", labels, nil),
+		prometheus.NewDesc("grapevine_events_lag_seconds", "Age of the newest applied batch when it arrived.", labels, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (c *streamCollector) Describe(ch chan<- *prometheus.Desc) {
+	state, behind, lag := c.descs()
+	ch <- state
+	ch <- behind
+	ch <- lag
+}
+
+// Collect implements prometheus.Collector.
+func (c *streamCollector) Collect(ch chan<- prometheus.Metric) {
+	state, behind, lag := c.descs()
+	now := c.m.opt.Now().UnixNano()
+	for _, ranks := range *c.m.view.Load() {
+		for _, s := range ranks {
+			k, rank := s.knowledge(now), strconv.Itoa(int(s.src.Rank))
+			for i, name := range stateNames {
+				v := 0.0
+				if State(i) == k.State {
+					v = 1
+				}
+				ch <- prometheus.MustNewConstMetric(state, prometheus.GaugeValue, v, s.name, rank, name)
+			}
+			ch <- prometheus.MustNewConstMetric(behind, prometheus.GaugeValue, float64(k.Behind), s.name, rank)
+			ch <- prometheus.MustNewConstMetric(lag, prometheus.GaugeValue, k.Lag.Seconds(), s.name, rank)
+		}
+	}
+}

@@ -1,0 +1,348 @@
+package events
+
+import "github.com/grapevine-epp/grapevine/indexer"
+
+// Bounds of merging.
+const (
+	maxUnit  = 16      // tokens of the largest unit into which pages are merged
+	maxPages = 8 << 20 // pages of one stream
+)
+
+// pages merges engine blocks that are smaller than a unit (SGLang's default
+// page is one token) into units of k pages, counted from the start of each
+// chain. See DESIGN.md for the invariants.
+type pages struct {
+	k     int    // pages per unit
+	size  uint32 // tokens per page
+	group uint8
+	units []unit // 0 stands for the start of a chain
+	free  uint32 // first of the unused units, linked by nextFork
+	table map[indexer.EngineHash]page
+}
+
+// page says where a page is: bits 0-3 are its place in the unit, and from bit
+// 4 on there are seven bits of copies for each tier.
+type page struct {
+	unit uint32
+	bits uint32
+}
+
+const copiesMask = 0x7f
+
+func (p page) off() int { return int(p.bits & 15) }
+
+func (p page) copies(t indexer.Tier) uint32 { return p.bits >> (4 + 7*t) & copiesMask }
+
+func (p page) with(t indexer.Tier, copies uint32) page {
+	p.bits = p.bits&^(copiesMask<<(4+7*t)) | min(copies, copiesMask)<<(4+7*t)
+	return p
+}
+
+// unit is k pages in a row. Pages below baseOff belong to the unit base, from
+// which this one branches off.
+type unit struct {
+	from     indexer.BlockKey         // key above: of the unit before, or of the root
+	parent   indexer.EngineHash       // name of the unit before
+	key      indexer.BlockKey         // once complete
+	name     indexer.EngineHash       // hash of the last page, once complete
+	mix      indexer.BlockKey         // of extra keys of its pages, 0 for none
+	prev     uint32                   // unit before; a hint, since it may be gone
+	base     uint32                   // unit that owns the page before baseOff, 0 for none
+	forks    uint32                   // first of the units that branch off this one
+	nextFork uint32                   // next of base's forks, or next unused unit
+	bytes    uint32                   // length of the text, once complete
+	mask     [indexer.NumTiers]uint16 // pages present, by tier
+	own      uint8                    // own pages that are in the table
+	filled   uint8
+	baseOff  uint8
+	root     bool
+	flags    indexer.BlockFlags
+	tokens   [maxUnit]uint32
+}
+
+// cursor is a place in a chain: behind off pages of a unit.
+type cursor struct {
+	unit uint32
+	off  int
+}
+
+// placePages stores an event of pages; false means that the parent is not
+// known.
+func (t *Translator) placePages(e *Event, tier indexer.Tier, k int) bool {
+	if t.pages == nil {
+		t.pages = &pages{
+			k: k, size: e.BlockSize, group: groupOf(e),
+			units: make([]unit, 1), table: make(map[indexer.EngineHash]page),
+		}
+	}
+	p := t.pages
+	if p.size != e.BlockSize || p.group != groupOf(e) || len(p.table)+len(e.Hashes) > maxPages {
+		t.stats.Skipped[SkipLimit]++
+		return true
+	}
+	var at cursor
+	if parent, ok := p.table[e.Parent]; ok && e.HasParent {
+		at = cursor{parent.unit, parent.off() + 1}
+	} else if e.HasParent && e.Parent != 0 {
+		return false
+	}
+	for i, h := range e.Hashes {
+		pg, known := p.table[h]
+		switch {
+		case !known:
+			at = p.extend(t, e, at, i)
+			pg = page{unit: at.unit, bits: uint32(at.off - 1)}
+		case !p.follows(t, e, at, pg):
+			t.stats.Skipped[SkipCollision]++
+			return true
+		}
+		at = cursor{pg.unit, pg.off() + 1}
+		p.add(t, h, pg, tier)
+	}
+	return true
+}
+
+// add counts one more copy of a page in a tier.
+func (p *pages) add(t *Translator, h indexer.EngineHash, pg page, tier indexer.Tier) {
+	n := pg.copies(tier)
+	p.table[h] = pg.with(tier, n+1)
+	if n == 0 {
+		p.present(t, pg.unit, pg.off(), tier)
+	}
+}
+
+// follows reports whether a known page is the one behind at. Where engines
+// leave adapters out of their hashes, one hash can name two pages.
+func (p *pages) follows(t *Translator, e *Event, at cursor, pg page) bool {
+	u := &p.units[pg.unit]
+	switch {
+	case at.unit == 0:
+		return pg.off() == 0 && u.root && u.from == t.root(e)
+	case at.off == p.k:
+		return pg.off() == 0 && !u.root && u.from == p.units[at.unit].key
+	default:
+		return pg.off() == at.off && (pg.unit == at.unit || u.base == at.unit && int(u.baseOff) == at.off)
+	}
+}
+
+// extend adds page i of e behind at and returns the place behind it.
+func (p *pages) extend(t *Translator, e *Event, at cursor, i int) cursor {
+	switch {
+	case at.unit == 0:
+		id := p.alloc()
+		p.units[id] = unit{from: t.root(e), root: true}
+		at = cursor{id, 0}
+	case at.off == p.k:
+		id := p.alloc()
+		before := &p.units[at.unit]
+		p.units[id] = unit{from: before.key, parent: before.name, prev: at.unit}
+		at = cursor{id, 0}
+	case at.off != int(p.units[at.unit].filled):
+		at.unit = p.fork(at)
+	}
+	u := &p.units[at.unit]
+	size := int(p.size)
+	copy(u.tokens[at.off*size:], e.Tokens[i*size:(i+1)*size])
+	for _, k := range e.Extra {
+		if int(k.Block) == i {
+			u.mix = t.mixExtra(u.mix, e, k, u.root && at.off == 0)
+		}
+	}
+	u.filled++
+	u.own++
+	at.off++
+	if at.off == p.k {
+		p.complete(t, u, e.Hashes[i])
+	}
+	return at
+}
+
+// complete gives a full unit its name and key.
+func (p *pages) complete(t *Translator, u *unit, name indexer.EngineHash) {
+	before := p.textBefore(t, u)
+	start := len(t.text)
+	ids := u.tokens[:p.k*int(p.size)]
+	var known bool
+	u.name = name
+	u.key, known = t.child(u.from, ids)
+	u.bytes = uint32(len(t.text) - start)
+	if t.tails != nil && known && !t.opt.Canonical(before, ids, t.text[start:]) {
+		u.flags |= indexer.FlagNonCanonical
+		t.stats.NonCanonical++
+	}
+	if u.mix != 0 {
+		t.text = appendIDs(t.text[:0], []uint32{uint32(u.mix), uint32(u.mix >> 32)})
+		u.key = t.opt.Hasher.Child(u.key, t.text)
+	}
+}
+
+// textBefore leaves the text of the unit before u in t.text, for Canonical.
+func (p *pages) textBefore(t *Translator, u *unit) []byte {
+	t.text = append(t.text[:0], 0)[:0]
+	if u.root || t.tails == nil {
+		return t.text
+	}
+	before := &p.units[u.prev]
+	if before.name != u.parent || before.key != u.from {
+		return nil
+	}
+	text, ok := t.opt.Vocabulary.AppendTokens(t.text, before.tokens[:p.k*int(p.size)])
+	if !ok {
+		return nil
+	}
+	t.text = text
+	return text
+}
+
+// fork starts a unit that shares the pages before at.
+func (p *pages) fork(at cursor) uint32 {
+	id := p.alloc()
+	base := &p.units[at.unit]
+	u := unit{
+		from: base.from, parent: base.parent, root: base.root, prev: base.prev, mix: base.mix, tokens: base.tokens,
+		base: at.unit, baseOff: uint8(at.off), filled: uint8(at.off), nextFork: base.forks,
+	}
+	for tier := range u.mask {
+		u.mask[tier] = base.mask[tier] & (1<<at.off - 1)
+	}
+	base.forks = id
+	p.units[id] = u
+	return id
+}
+
+func (p *pages) alloc() uint32 {
+	if id := p.free; id != 0 {
+		p.free = p.units[id].nextFork
+		return id
+	}
+	p.units = append(p.units, unit{})
+	return uint32(len(p.units) - 1)
+}
+
+// whole is the mask of a unit with all its pages.
+func (p *pages) whole() uint16 { return uint16(1<<p.k - 1) }
+
+// present notes that a page is there in a tier, for its unit and for those
+// that branch off behind it. A unit that becomes whole is stored.
+func (p *pages) present(t *Translator, id uint32, off int, tier indexer.Tier) {
+	u := &p.units[id]
+	was := u.mask[tier]
+	u.mask[tier] |= 1 << off
+	if was != p.whole() && u.mask[tier] == p.whole() {
+		p.emit(t, u, tier)
+	}
+	for f := u.forks; f != 0; f = p.units[f].nextFork {
+		if off < int(p.units[f].baseOff) {
+			p.present(t, f, off, tier)
+		}
+	}
+}
+
+// absent is the opposite of present.
+func (p *pages) absent(t *Translator, id uint32, off int, tier indexer.Tier) {
+	u := &p.units[id]
+	if u.mask[tier] == p.whole() {
+		t.stats.Removed++
+		t.list(indexer.OpRemove, tier, p.group, []indexer.EngineHash{u.name})
+	}
+	u.mask[tier] &^= 1 << off
+	for f := u.forks; f != 0; f = p.units[f].nextFork {
+		if off < int(p.units[f].baseOff) {
+			p.absent(t, f, off, tier)
+		}
+	}
+}
+
+// emit stores a whole unit, together with the one before where they follow
+// each other.
+func (p *pages) emit(t *Translator, u *unit, tier indexer.Tier) {
+	d := t.out
+	t.stats.Stored++
+	n, blocks := len(d.Ops), len(d.Blocks)
+	d.Blocks = append(d.Blocks, indexer.StoredBlock{
+		Hash: u.name, Key: u.key, Bytes: u.bytes, Tokens: uint32(p.k) * p.size, Flags: u.flags,
+	})
+	if n > 0 && !u.root && blocks > 0 {
+		op := &d.Ops[n-1]
+		if op.Kind == indexer.OpStore && op.Tier == tier && op.Group == p.group &&
+			int(op.First+op.N) == blocks && d.Blocks[blocks-1].Hash == u.parent {
+			op.N++
+			return
+		}
+	}
+	d.Ops = append(d.Ops, indexer.Op{
+		Kind: indexer.OpStore, Tier: tier, Group: p.group, Root: u.root, From: u.from, Parent: u.parent,
+		First: uint32(blocks), N: 1,
+	})
+}
+
+// move counts copies of known pages in a tier, and returns the hashes that
+// are no pages, in the memory of hashes.
+func (p *pages) move(t *Translator, hashes []indexer.EngineHash, tier indexer.Tier) []indexer.EngineHash {
+	rest := hashes[:0]
+	for _, h := range hashes {
+		if pg, ok := p.table[h]; ok {
+			p.add(t, h, pg, tier)
+		} else {
+			rest = append(rest, h)
+		}
+	}
+	return rest
+}
+
+// remove takes one copy of each known page from a tier, and returns the
+// hashes that are no pages, in the memory of hashes.
+func (p *pages) remove(t *Translator, hashes []indexer.EngineHash, tier indexer.Tier) []indexer.EngineHash {
+	rest := hashes[:0]
+	for _, h := range hashes {
+		pg, ok := p.table[h]
+		if !ok {
+			rest = append(rest, h)
+			continue
+		}
+		p.drop(t, h, pg, tier)
+	}
+	if len(p.table) == 0 {
+		p.units, p.free = make([]unit, 1), 0
+	}
+	return rest
+}
+
+func (p *pages) drop(t *Translator, h indexer.EngineHash, pg page, tier indexer.Tier) {
+	n := pg.copies(tier)
+	if n == 0 {
+		return
+	}
+	if pg = pg.with(tier, n-1); n == 1 {
+		p.absent(t, pg.unit, pg.off(), tier)
+	}
+	if pg.bits>>4 != 0 {
+		p.table[h] = pg
+		return
+	}
+	delete(p.table, h)
+	p.release(pg.unit)
+}
+
+// release takes one page from a unit, and frees the unit when it has none
+// left of its own.
+func (p *pages) release(id uint32) {
+	u := &p.units[id]
+	if u.own--; u.own > 0 {
+		return
+	}
+	if u.base != 0 {
+		link := &p.units[u.base].forks
+		for *link != id {
+			link = &p.units[*link].nextFork
+		}
+		*link = u.nextFork
+	}
+	for f := u.forks; f != 0; { // what branched off is on its own from here
+		next := p.units[f].nextFork
+		p.units[f].base, p.units[f].nextFork = 0, 0
+		f = next
+	}
+	p.units[id] = unit{nextFork: p.free}
+	p.free = id
+}

@@ -1,0 +1,162 @@
+package events
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// parking keeps stores whose parent is not known, until the parent comes, a
+// removal takes them, or newer ones need the room. Oldest go first.
+type parking struct {
+	maxBlocks, maxBytes int
+	blocks, bytes       int
+	live                int         // fragments
+	oldest              []*fragment // in the order of arrival, with gone ones among them
+	byParent            map[indexer.EngineHash][]*fragment
+	byHash              map[indexer.EngineHash]*fragment // newest fragment with that block
+}
+
+// fragment is a parked event that owns its memory.
+type fragment struct {
+	Event
+	tier indexer.Tier
+	gone bool
+}
+
+func (f *fragment) size() int {
+	return 256 + 16*len(f.Hashes) + 4*len(f.Tokens) + 48*len(f.Extra)
+}
+
+// setAside parks a copy of e.
+func (t *Translator) setAside(e *Event, tier indexer.Tier) {
+	f := &fragment{Event: *e, tier: tier}
+	f.Hashes, f.Tokens, f.Extra = slices.Clone(e.Hashes), slices.Clone(e.Tokens), slices.Clone(e.Extra)
+	for i := range f.Extra {
+		f.Extra[i].Value = bytes.Clone(f.Extra[i].Value)
+	}
+	f.LoraName, f.CacheSalt = bytes.Clone(e.LoraName), bytes.Clone(e.CacheSalt)
+	f.Medium, f.SpecKind, f.Locality, f.Ownership = nil, nil, nil, nil // admitted already
+	t.stats.Parked += uint64(len(f.Hashes))
+	p := &t.park
+	if f.size() > p.maxBytes || len(f.Hashes) > p.maxBlocks {
+		t.stats.Lost += uint64(len(f.Hashes))
+		return
+	}
+	for p.blocks+len(f.Hashes) > p.maxBlocks || p.bytes+f.size() > p.maxBytes {
+		t.stats.Lost += uint64(p.dropOldest())
+	}
+	p.add(f)
+}
+
+func (p *parking) add(f *fragment) {
+	if p.byParent == nil {
+		p.byParent = make(map[indexer.EngineHash][]*fragment)
+		p.byHash = make(map[indexer.EngineHash]*fragment)
+	}
+	if p.live++; len(p.oldest) > 2*p.live+64 {
+		p.oldest = slices.DeleteFunc(p.oldest, func(f *fragment) bool { return f.gone })
+	}
+	p.oldest = append(p.oldest, f)
+	p.byParent[f.Parent] = append(p.byParent[f.Parent], f)
+	for _, h := range f.Hashes {
+		p.byHash[h] = f
+	}
+	p.blocks += len(f.Hashes)
+	p.bytes += f.size()
+}
+
+// dropOldest gives up the oldest fragment and returns its number of blocks.
+func (p *parking) dropOldest() int {
+	for len(p.oldest) > 0 {
+		f := p.oldest[0]
+		p.oldest = p.oldest[1:]
+		if !f.gone {
+			n := len(f.Hashes)
+			p.unlink(f)
+			return n
+		}
+	}
+	return 0
+}
+
+// unlink takes f out of the maps.
+func (p *parking) unlink(f *fragment) {
+	f.gone = true
+	p.live--
+	p.blocks -= len(f.Hashes)
+	p.bytes -= f.size()
+	for _, h := range f.Hashes {
+		if p.byHash[h] == f {
+			delete(p.byHash, h)
+		}
+	}
+	siblings := slices.DeleteFunc(p.byParent[f.Parent], func(o *fragment) bool { return o == f })
+	if len(siblings) == 0 {
+		delete(p.byParent, f.Parent)
+	} else {
+		p.byParent[f.Parent] = siblings
+	}
+	if p.blocks == 0 {
+		p.clear()
+	}
+}
+
+func (p *parking) clear() {
+	p.blocks, p.bytes, p.live, p.oldest, p.byParent, p.byHash = 0, 0, 0, nil, nil, nil
+}
+
+// remove takes hashes that are parked out of the parking, with what hangs
+// below them in the same fragment, and returns the others. The result may
+// share memory with hashes.
+func (p *parking) remove(hashes []indexer.EngineHash, tier indexer.Tier) []indexer.EngineHash {
+	rest := hashes[:0]
+	for _, h := range hashes {
+		f := p.byHash[h]
+		if f == nil || f.tier != tier {
+			rest = append(rest, h)
+			continue
+		}
+		i := slices.Index(f.Hashes, h)
+		size := int(f.BlockSize)
+		p.unlink(f)
+		if i > 0 {
+			short := &fragment{Event: f.Event, tier: f.tier}
+			short.Hashes, short.Tokens = f.Hashes[:i], f.Tokens[:i*size]
+			short.Extra = slices.DeleteFunc(slices.Clone(f.Extra), func(k ExtraKey) bool { return int(k.Block) >= i })
+			p.add(short)
+		}
+	}
+	return rest
+}
+
+// attach stores every parked fragment whose parent is among hashes, and those
+// below them in turn.
+func (t *Translator) attach(hashes []indexer.EngineHash) {
+	p := &t.park
+	if p.blocks == 0 {
+		return
+	}
+	var ready []*fragment
+	collect := func(hashes []indexer.EngineHash) {
+		for _, h := range hashes {
+			for p.blocks > 0 && len(p.byParent[h]) > 0 {
+				f := p.byParent[h][0]
+				p.unlink(f)
+				ready = append(ready, f)
+			}
+		}
+	}
+	collect(hashes)
+	for len(ready) > 0 {
+		f := ready[0]
+		ready = ready[1:]
+		if !t.place(&f.Event, f.tier) {
+			t.stats.Lost += uint64(len(f.Hashes))
+			continue
+		}
+		t.stats.Attached += uint64(len(f.Hashes))
+		collect(f.Hashes)
+	}
+}

@@ -1,0 +1,144 @@
+package events
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/events/zmtp"
+)
+
+// replayBuffer is the socket buffer of a replay: an engine's ROUTER drops
+// what does not fit its own queue.
+const replayBuffer = 4 << 20
+
+// maxCoolDowns bounds how often the pause after a failed replay doubles.
+const maxCoolDowns = 8
+
+var errReplay = errors.New("events: malformed replay")
+
+// startReplay starts an attempt in place of the one before; mu is held.
+func (s *subscriber) startReplay(attempt uint32, from uint64) {
+	s.stopReplay()
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.cancelReplay = cancel
+	wait := s.m.opt.Settle - time.Since(s.connectedAt)
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		defer cancel()
+		s.replay(ctx, attempt, from, wait)
+	}()
+}
+
+// stopReplay ends the attempt under way, if any, without waiting; mu is held.
+func (s *subscriber) stopReplay() {
+	if s.cancelReplay != nil {
+		s.cancelReplay()
+		s.cancelReplay = nil
+	}
+}
+
+// replay runs one attempt. wait lets the subscription take effect first, so
+// that no batch falls between replay and stream.
+func (s *subscriber) replay(ctx context.Context, attempt uint32, from uint64, wait time.Duration) {
+	if wait > 0 && !sleep(ctx, wait) {
+		return
+	}
+	select {
+	case s.m.slots <- struct{}{}:
+		defer func() { <-s.m.slots }()
+	case <-ctx.Done():
+		return
+	}
+	s.m.metrics.replaying.Inc()
+	defer s.m.metrics.replaying.Dec()
+	err := s.fetch(ctx, attempt, from)
+	if ctx.Err() != nil {
+		return // superseded or stopped
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.m.metrics.replays.WithLabelValues(resultOK).Inc()
+		s.do(s.order.replayEnded(attempt))
+		return
+	}
+	s.failed++
+	s.m.metrics.replays.WithLabelValues(resultFailed).Inc()
+	s.log.Debug("replay failed", "replay", s.at.Replay, "from", from, "err", err)
+	s.do(s.order.replayFailed(attempt))
+}
+
+// fetch asks for the batches from a number on and hands them over until the
+// end marker.
+func (s *subscriber) fetch(ctx context.Context, attempt uint32, from uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, s.m.opt.ReplayTotal)
+	defer cancel()
+	conn, err := zmtp.Dial(ctx, s.at.Replay, zmtp.Options{
+		Socket: zmtp.DEALER, Heartbeat: -1, Handshake: s.m.opt.Handshake, ReadBuffer: replayBuffer,
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if err := conn.Send(nil, binary.BigEndian.AppendUint64(nil, from)); err != nil {
+		return err
+	}
+	var m zmtp.Message
+	for {
+		conn.SetRecvDeadline(time.Now().Add(s.m.opt.ReplayIdle))
+		if err := conn.Recv(&m); err != nil {
+			return err
+		}
+		seq, payload, ok := parseBatch(&m)
+		switch {
+		case !ok:
+			return errReplay
+		case seq == endMarker:
+			return nil
+		}
+		s.replayed(attempt, seq, payload)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *subscriber) replayed(attempt uint32, seq uint64, payload []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replaying = true
+	s.do(s.order.replayed(attempt, seq, payload))
+	s.replaying = false
+}
+
+// schedule arranges for the next order.timeout where one is due; mu is held.
+// A replay that ends without a doubt makes the next failure the first.
+func (s *subscriber) schedule() {
+	o := s.order
+	due := o.hasReplay && !o.pending && (o.phase == phaseReplay || o.phase == phaseLive && o.doubt)
+	if !due {
+		if o.phase == phaseLive && !o.doubt {
+			s.failed = 0
+		}
+		return
+	}
+	if s.retry != nil {
+		return
+	}
+	pause := s.m.opt.CoolDown << min(s.failed, maxCoolDowns)
+	if o.phase == phaseLive {
+		s.failed++ // knowledge in doubt that a replay has just left so
+	}
+	s.wg.Add(1)
+	s.retry = time.AfterFunc(pause, func() {
+		defer s.wg.Done()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.retry = nil
+		s.do(s.order.timeout())
+	})
+}

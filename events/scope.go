@@ -1,0 +1,124 @@
+package events
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strconv"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// Marks that are hashed below a block's own key, so that what the block holds
+// besides its text is part of the key of it and of all that follows, and no
+// text of the block's length has that key.
+var (
+	markUnrendered = []byte("\xffunrendered")
+	markPair       = []byte("\xffmedia\x00")
+	markString     = []byte("\xffkey\x00")
+	markBytes      = []byte("\xffembeds\x00")
+	markOther      = []byte("\xffother\x00")
+)
+
+// rootCache remembers the last root: most streams have one adapter, no salt.
+type rootCache struct {
+	valid       bool
+	lora        []byte
+	salt        []byte
+	key         indexer.BlockKey
+	hasID       bool
+	id          int64
+	adapterName string
+}
+
+// root returns the root key for a parentless event: model, adapter and salt.
+func (t *Translator) root(e *Event) indexer.BlockKey {
+	salt := saltOf(e)
+	r := &t.roots
+	if r.valid && r.hasID == e.HasLoraID && r.id == e.LoraID && bytes.Equal(r.lora, e.LoraName) && bytes.Equal(r.salt, salt) {
+		return r.key
+	}
+	if !r.valid || r.hasID != e.HasLoraID || r.id != e.LoraID || !bytes.Equal(r.lora, e.LoraName) {
+		r.adapterName = t.adapter(e)
+	}
+	r.lora, r.salt = append(r.lora[:0], e.LoraName...), append(r.salt[:0], salt...)
+	r.hasID, r.id = e.HasLoraID, e.LoraID
+	r.key = t.opt.Hasher.Root(indexer.Scope{
+		Space: t.space, Model: t.opt.Model, Adapter: r.adapterName, Salt: string(salt),
+	})
+	r.valid = true
+	return r.key
+}
+
+// adapter returns the adapter of an event as it appears in keys. An engine
+// that tells only a number has its adapters kept apart from the base model
+// and from each other, even when nobody can map the number.
+func (t *Translator) adapter(e *Event) string {
+	switch {
+	case len(e.LoraName) > 0:
+		if t.opt.Adapter != nil {
+			return t.opt.Adapter(string(e.LoraName))
+		}
+		return string(e.LoraName)
+	case e.HasLoraID && e.LoraID != 0:
+		id := strconv.FormatInt(e.LoraID, 10)
+		if t.opt.Adapter != nil {
+			return t.opt.Adapter(id)
+		}
+		return "\xfflora_id:" + id
+	default:
+		return ""
+	}
+}
+
+// saltOf returns the cache salt of a parentless event: SGLang's own field, or
+// the last string of the first block's extra keys that is not the adapter.
+func saltOf(e *Event) []byte {
+	if e.CacheSalt != nil {
+		return e.CacheSalt
+	}
+	if i := saltIndex(e); i >= 0 {
+		return e.Extra[i].Value
+	}
+	return nil
+}
+
+func saltIndex(e *Event) int {
+	found := -1
+	for i, k := range e.Extra {
+		if k.Block != 0 {
+			break
+		}
+		if k.Kind == ExtraString && !bytes.Equal(k.Value, e.LoraName) {
+			found = i
+		}
+	}
+	return found
+}
+
+// mixExtra returns the key of a block that has the extra key k besides its
+// text. The adapter and, on a root block, the salt are in the root already.
+func (t *Translator) mixExtra(key indexer.BlockKey, e *Event, k ExtraKey, root bool) indexer.BlockKey {
+	mark := markOther
+	switch k.Kind {
+	case ExtraString:
+		if bytes.Equal(k.Value, e.LoraName) {
+			return key
+		}
+		if root && k.Block == 0 && e.CacheSalt == nil && bytes.Equal(k.Value, saltOf(e)) {
+			return key
+		}
+		mark = markString
+	case ExtraPair:
+		mark = markPair
+	case ExtraBytes:
+		mark = markBytes
+	}
+	at := len(t.text)
+	t.text = append(append(t.text, mark...), k.Value...)
+	if k.Kind == ExtraPair {
+		t.text = binary.LittleEndian.AppendUint64(t.text, uint64(k.Offset))
+	}
+	key = t.opt.Hasher.Child(key, t.text[at:])
+	t.text = t.text[:at]
+	return key
+}

@@ -1,0 +1,329 @@
+package events
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/events/zmtp"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// subscriber reads the stream of one source: connect, order, decode,
+// translate, apply. One goroutine reads live batches; a second one exists
+// while a replay is under way. Both take mu for each batch, so that batches
+// are applied one at a time and in order.
+type subscriber struct {
+	m      *Manager
+	src    indexer.Source
+	name   string
+	at     Stream
+	model  *Model
+	log    *slog.Logger
+	ctx    context.Context // ends with stop
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu           sync.Mutex
+	closed       bool
+	order        *order
+	tr           *Translator
+	seen         Stats       // of tr, already counted
+	counted      orderCounts // of order, already counted
+	connectedAt  time.Time
+	cancelReplay context.CancelFunc
+	retry        *time.Timer // next order.timeout
+	failed       int         // replays in a row that failed, or left a doubt
+	batchTime    float64     // of the newest applied batch
+	fresh        bool        // it has not been shown yet
+	incarnation  uint64
+	replaying    bool // the batch under way comes from a replay
+
+	view view
+}
+
+// view is what others may read at any time.
+type view struct {
+	state    atomic.Uint32
+	exactAt  atomic.Int64 // last moment at which the state was known to be Exact, ns
+	downAt   atomic.Int64 // when the connection was lost while Exact, else 0, ns
+	heardAt  atomic.Int64 // last message, ns
+	lag      atomic.Int64 // ns
+	behind   atomic.Uint64
+	complete atomic.Bool
+	up       atomic.Bool
+}
+
+// endMarker is the sequence number that ends a replay.
+const endMarker = ^uint64(0)
+
+func newSubscriber(m *Manager, e *EndpointSource, at Stream) *subscriber {
+	src := indexer.Source{Endpoint: e.ID, Rank: at.Rank}
+	s := &subscriber{m: m, src: src, name: e.Name, at: at, model: e.Model, order: newOrder(at.Replay != "")}
+	s.log = m.opt.Log.With("endpoint", e.Name, "rank", at.Rank)
+	s.tr = NewTranslator(TranslatorOptions{
+		Source: src, Index: m.opt.Index, Hasher: m.opt.Hasher, SharedRemote: m.opt.SharedRemote,
+		Model: e.Model.Name, Vocabulary: e.Model.Vocabulary, Canonical: e.Model.Canonical,
+		Adapter: e.Model.Adapter, Unit: e.Model.Unit,
+	})
+	s.ctx, s.cancel = context.WithCancel(m.ctx)
+	s.view.state.Store(uint32(Approximate))
+	return s
+}
+
+// start makes the index fit the position from which the stream goes on, and
+// starts reading.
+func (s *subscriber) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resumed := false
+	if s.m.opt.Resume != nil {
+		if p, ok := s.m.opt.Resume(s.src); ok && p.Seq > 0 {
+			s.order.resume(p.Seq-1, p.Sum)
+			s.incarnation, resumed = p.Incarnation, true
+		}
+	}
+	if !resumed {
+		w := s.m.work()
+		w.delta.Ops = append(w.delta.Ops, indexer.Op{Kind: indexer.OpClear})
+		s.m.opt.Index.Apply(s.src, &w.delta)
+		s.m.done(w)
+	}
+	s.wg.Add(1)
+	go s.run()
+}
+
+// stop ends the stream and waits until nothing of it runs any more.
+func (s *subscriber) stop() {
+	s.cancel()
+	s.mu.Lock()
+	s.closed = true
+	if s.retry != nil && s.retry.Stop() {
+		s.wg.Done()
+	}
+	s.retry = nil
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+// run connects again and again until the stream is stopped.
+func (s *subscriber) run() {
+	defer s.wg.Done()
+	pause := s.m.opt.BackoffMin
+	for s.ctx.Err() == nil {
+		began := time.Now()
+		err := s.session()
+		s.lost(err)
+		if time.Since(began) > s.m.opt.BackoffMax {
+			pause = s.m.opt.BackoffMin
+		}
+		if !sleep(s.ctx, pause/2+rand.N(pause/2)) {
+			return
+		}
+		pause = min(2*pause, s.m.opt.BackoffMax)
+	}
+}
+
+// sleep waits for d and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// session is the life of one connection.
+func (s *subscriber) session() error {
+	conn, err := zmtp.Dial(s.ctx, s.at.Events, zmtp.Options{
+		Socket: zmtp.SUB, Heartbeat: s.m.opt.Heartbeat, Handshake: s.m.opt.Handshake,
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
+	if err := conn.Subscribe(s.at.Topic); err != nil {
+		return err
+	}
+	s.connected()
+	var m zmtp.Message
+	for {
+		if err := conn.Recv(&m); err != nil {
+			return err
+		}
+		s.message(&m)
+	}
+}
+
+func (s *subscriber) connected() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connectedAt = time.Now()
+	s.m.metrics.connects.WithLabelValues(resultOK).Inc()
+	s.log.Info("event stream connected", "events", s.at.Events)
+	s.view.up.Store(true)
+	s.do(s.order.connected())
+}
+
+// lost notes the end of a connection, or of an attempt at one.
+func (s *subscriber) lost(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view.up.Swap(false) {
+		if s.ctx.Err() == nil {
+			s.log.Warn("event stream lost", "events", s.at.Events, "err", err)
+		}
+		s.order.disconnected()
+		s.stopReplay()
+	} else if s.ctx.Err() == nil {
+		s.m.metrics.connects.WithLabelValues(resultFailed).Inc()
+		s.log.Debug("event stream not connected", "events", s.at.Events, "err", err)
+	}
+	s.show()
+}
+
+// message handles one message of the live stream: topic, sequence, payload.
+func (s *subscriber) message(m *zmtp.Message) {
+	seq, payload, ok := parseBatch(m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.view.heardAt.Store(s.m.opt.Now().UnixNano())
+	if !ok || seq == endMarker {
+		s.m.metrics.malformed.WithLabelValues(whatMessage).Inc()
+		return
+	}
+	s.do(s.order.live(seq, payload))
+}
+
+// parseBatch takes sequence and payload from a message: they are its last two
+// frames, whether a delimiter, a topic or both stand before them.
+func parseBatch(m *zmtp.Message) (seq uint64, payload []byte, ok bool) {
+	n := m.Len()
+	if n < 2 || n > 4 || len(m.Frame(n-2)) != 8 {
+		return 0, nil, false
+	}
+	return binary.BigEndian.Uint64(m.Frame(n - 2)), m.Frame(n - 1), true
+}
+
+// do carries out what the order asks for; mu is held.
+func (s *subscriber) do(actions []action) {
+	if s.closed {
+		return
+	}
+	for i := range actions {
+		switch a := &actions[i]; a.kind {
+		case actApply:
+			s.apply(a.seq, a.payload)
+		case actClear:
+			s.clear()
+		case actReplay:
+			s.startReplay(a.attempt, a.seq)
+		}
+	}
+	s.show()
+	s.schedule()
+}
+
+// apply takes one batch through decoder, translator and index.
+func (s *subscriber) apply(seq uint64, payload []byte) {
+	w := s.m.work()
+	defer s.m.done(w)
+	err := w.batch.Decode(payload)
+	if err != nil {
+		s.m.metrics.malformed.WithLabelValues(whatBatch).Inc()
+		s.log.Debug("event batch malformed", "seq", seq, "bytes", len(payload), "err", err)
+	}
+	s.tr.Translate(&w.batch, &w.delta)
+	var stats indexer.ApplyStats
+	if len(w.delta.Ops) > 0 {
+		stats = s.m.opt.Index.Apply(s.src, &w.delta)
+	}
+	for _, op := range w.delta.Ops {
+		if op.Kind == indexer.OpClear {
+			s.order.cleared(seq)
+			break
+		}
+	}
+	if err != nil || w.batch.Malformed > 0 {
+		s.order.distrust(seq)
+	}
+	s.batchTime, s.fresh = w.batch.Time, true
+	s.count(&w.batch, stats)
+	s.tell(Update{First: seq, Last: seq, Delta: &w.delta, After: Position{Seq: seq + 1, Sum: sumOf(payload)}})
+}
+
+// clear forgets the source.
+func (s *subscriber) clear() {
+	w := s.m.work()
+	defer s.m.done(w)
+	s.tr.Clear(&w.delta)
+	s.m.opt.Index.Apply(s.src, &w.delta)
+	s.tell(Update{Delta: &w.delta})
+}
+
+func (s *subscriber) tell(u Update) {
+	if s.m.opt.OnDelta != nil {
+		u.Source, u.After.Incarnation = s.src, s.incarnation
+		s.m.opt.OnDelta(u)
+	}
+}
+
+// show makes the state visible; mu is held.
+func (s *subscriber) show() {
+	v, now := &s.view, s.m.opt.Now().UnixNano()
+	state := s.order.state()
+	was := State(v.state.Swap(uint32(state)))
+	if was == Exact || state == Exact {
+		v.exactAt.Store(now)
+	}
+	switch {
+	case s.order.phase != phaseDown:
+		v.downAt.Store(0)
+	case was == Exact:
+		v.downAt.Store(now)
+	}
+	v.behind.Store(s.order.lag())
+	v.complete.Store(s.order.base == 0)
+	if s.batchTime > 0 && s.fresh {
+		v.lag.Store(max(0, now-int64(s.batchTime*1e9)))
+		s.fresh = false
+	}
+}
+
+// knowledge returns the source's part of Manager.Knowledge.
+func (s *subscriber) knowledge(now int64) Knowledge {
+	v := &s.view
+	k := Knowledge{
+		State: State(v.state.Load()), Complete: v.complete.Load(), Behind: v.behind.Load(),
+		Lag: time.Duration(v.lag.Load()),
+	}
+	if down := v.downAt.Load(); down > 0 && now-down < int64(s.m.opt.Grace) {
+		k.State = CatchingUp
+	}
+	if exact := v.exactAt.Load(); k.State != Exact && exact > 0 {
+		k.Lag = max(k.Lag, time.Duration(now-exact))
+	}
+	if heard := v.heardAt.Load(); heard > 0 {
+		k.Silent = time.Duration(max(0, now-heard))
+	}
+	return k
+}
+
+// position returns how far the source has been followed.
+func (s *subscriber) position() Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := Position{Incarnation: s.incarnation}
+	if s.order.have {
+		p.Seq, p.Sum = s.order.last+1, s.order.recent[s.order.last%recentBatches].sum
+	}
+	return p
+}

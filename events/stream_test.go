@@ -1,0 +1,637 @@
+package events
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/grapevine-epp/grapevine/events/zmtp"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// fakeEngine is an engine's event side in Go, with faults on demand: it loses
+// live batches and replies, wraps its ring, and restarts on the same ports.
+type fakeEngine struct {
+	tb   testing.TB
+	seed int64
+
+	mu        sync.Mutex
+	rng       *rand.Rand
+	pub       *zmtp.Pub
+	router    *zmtp.Router
+	first     uint64   // sequence of ring[0]
+	ring      [][]byte // batches that can be replayed
+	maxRing   int
+	truth     *rig // what all batches of this life amount to
+	hashes    []indexer.EngineHash
+	nextHash  uint64
+	dropLive  int // percent
+	dropReply int // percent
+	mute      bool
+	replays   int
+}
+
+func newFakeEngine(tb testing.TB, seed int64) *fakeEngine {
+	e := &fakeEngine{tb: tb, rng: rand.New(rand.NewSource(seed)), maxRing: 10_000}
+	e.start("tcp://127.0.0.1:0", "tcp://127.0.0.1:0")
+	tb.Cleanup(e.stop)
+	return e
+}
+
+func (e *fakeEngine) start(pub, router string) {
+	var err error
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pub, err = zmtp.ListenPub(pub, zmtp.PubOptions{}); err != nil {
+		e.tb.Fatal(err)
+	}
+	if e.router, err = zmtp.ListenRouter(router, e.replay, zmtp.RouterOptions{}); err != nil {
+		e.tb.Fatal(err)
+	}
+	e.truth, e.ring, e.first, e.hashes = newRig(TranslatorOptions{}), nil, 0, nil
+}
+
+func (e *fakeEngine) stop() {
+	_ = e.pub.Close()
+	_ = e.router.Close()
+}
+
+// restart ends this life and starts another on the same ports, with some
+// batches that nobody has seen.
+func (e *fakeEngine) restart(before int) {
+	pub, router := "tcp://"+e.pub.Addr().String(), "tcp://"+e.router.Addr().String()
+	e.stop()
+	e.start(pub, router)
+	e.mu.Lock()
+	e.mute = true
+	e.mu.Unlock()
+	e.publish(before)
+	e.mu.Lock()
+	e.mute = false
+	e.mu.Unlock()
+}
+
+func (e *fakeEngine) stream() Stream {
+	return Stream{Events: "tcp://" + e.pub.Addr().String(), Replay: "tcp://" + e.router.Addr().String()}
+}
+
+// publish makes n batches of random stores and removals.
+func (e *fakeEngine) publish(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for range n {
+		events := e.events()
+		e.truth.apply(events...)
+		payload := encodeEvents(events)
+		seq := e.first + uint64(len(e.ring))
+		e.ring = append(e.ring, payload)
+		if len(e.ring) > e.maxRing {
+			e.ring, e.first = e.ring[1:], e.first+1
+		}
+		if !e.mute && e.rng.Intn(100) >= e.dropLive {
+			_ = e.pub.Send(nil, binary.BigEndian.AppendUint64(nil, seq), payload)
+		}
+	}
+}
+
+func (e *fakeEngine) events() []Event {
+	var out []Event
+	for range 1 + e.rng.Intn(3) {
+		if len(e.hashes) > 50 && e.rng.Intn(2) == 0 {
+			i := len(e.hashes) - 1 - e.rng.Intn(10)
+			out = append(out, Event{Kind: BlockRemoved, Group: NoGroup, Hashes: []indexer.EngineHash{e.hashes[i]}})
+			e.hashes = append(e.hashes[:i], e.hashes[i+1:]...)
+			continue
+		}
+		s := Event{Kind: BlockStored, Group: NoGroup, BlockSize: 16}
+		if len(e.hashes) > 0 && e.rng.Intn(3) > 0 {
+			s.HasParent, s.Parent = true, e.hashes[e.rng.Intn(len(e.hashes))]
+		}
+		for range 1 + e.rng.Intn(3) {
+			e.nextHash++
+			h := indexer.EngineHash(e.nextHash * 0x9e3779b97f4a7c15)
+			s.Hashes, e.hashes = append(s.Hashes, h), append(e.hashes, h)
+			for range 16 {
+				s.Tokens = append(s.Tokens, uint32(e.rng.Intn(1000)))
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func encodeEvents(events []Event) []byte {
+	p := msgp.AppendArrayHeader(nil, 3)
+	p = msgp.AppendFloat64(p, float64(time.Now().UnixNano())/1e9)
+	p = msgp.AppendArrayHeader(p, uint32(len(events)))
+	hashes := func(list []indexer.EngineHash) {
+		p = msgp.AppendArrayHeader(p, uint32(len(list)))
+		for _, h := range list {
+			p = msgp.AppendUint64(p, uint64(h))
+		}
+	}
+	for _, e := range events {
+		switch e.Kind {
+		case BlockRemoved:
+			p = msgp.AppendString(msgp.AppendArrayHeader(p, 2), nameRemoved)
+			hashes(e.Hashes)
+		case AllBlocksCleared:
+			p = msgp.AppendString(msgp.AppendArrayHeader(p, 1), nameCleared)
+		case BlockStored:
+			p = msgp.AppendString(msgp.AppendArrayHeader(p, 5), nameStored)
+			hashes(e.Hashes)
+			if e.HasParent {
+				p = msgp.AppendUint64(p, uint64(e.Parent))
+			} else {
+				p = msgp.AppendNil(p)
+			}
+			p = msgp.AppendArrayHeader(p, uint32(len(e.Tokens)))
+			for _, t := range e.Tokens {
+				p = msgp.AppendUint32(p, t)
+			}
+			p = msgp.AppendInt(p, int(e.BlockSize))
+		}
+	}
+	return msgp.AppendInt(p, 0)
+}
+
+// replay answers like the ROUTER of an engine, with or without topic.
+func (e *fakeEngine) replay(c *zmtp.RouterConn, frames [][]byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.replays++
+	from := binary.BigEndian.Uint64(frames[1])
+	topic := e.replays%2 == 0
+	send := func(seq uint64, payload []byte) {
+		number := binary.BigEndian.AppendUint64(nil, seq)
+		if topic {
+			_ = c.Send(nil, nil, number, payload)
+		} else {
+			_ = c.Send(nil, number, payload)
+		}
+	}
+	for i, payload := range e.ring {
+		seq := e.first + uint64(i)
+		if seq < from || seq > from && e.rng.Intn(100) < e.dropReply {
+			continue
+		}
+		send(seq, payload)
+	}
+	send(endMarker, nil)
+}
+
+// digest returns what the index should hold.
+func (e *fakeEngine) digest() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return digestOf(e.truth.index)
+}
+
+func digestOf(x *indexer.Index) string {
+	n, xor := x.Digest(testSource)
+	return fmt.Sprintf("%d blocks %x", n, xor)
+}
+
+// reader is a manager with its own index.
+type reader struct {
+	*Manager
+	index *indexer.Index
+	reg   *prometheus.Registry
+}
+
+func testOptions() Options {
+	return Options{
+		Hasher: testHasher(), CoolDown: 20 * time.Millisecond, ReplayIdle: 300 * time.Millisecond,
+		Settle: 5 * time.Millisecond, BackoffMin: 5 * time.Millisecond, BackoffMax: 50 * time.Millisecond,
+		Handshake: time.Second,
+	}
+}
+
+func openReader(tb testing.TB, opt Options) *reader {
+	r := &reader{index: newIndex(), reg: prometheus.NewRegistry()}
+	opt.Index, opt.Registry = r.index, r.reg
+	r.Manager = Open(opt)
+	tb.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+var testModel = &Model{Name: "model"}
+
+func (r *reader) follow(streams ...Stream) {
+	for i := range streams {
+		streams[i].Rank = testSource.Rank
+	}
+	r.Set([]EndpointSource{{ID: testSource.Endpoint, Name: "10.0.0.3:8000", Model: testModel, Streams: streams}})
+}
+
+// agrees waits until the index of r is what e holds, and exactly known.
+func (r *reader) agrees(tb testing.TB, e *fakeEngine) {
+	tb.Helper()
+	end := time.Now().Add(10 * time.Second)
+	for {
+		k := r.Knowledge(testSource.Endpoint)
+		got, want := digestOf(r.index), e.digest()
+		if got == want && k.State == Exact {
+			return
+		}
+		if time.Now().After(end) {
+			tb.Fatalf("after 10 s: %s (%+v), want %s", got, k, want)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	e := newFakeEngine(t, 1)
+	e.publish(50) // before we join
+	r := openReader(t, testOptions())
+	r.follow(e.stream())
+	r.agrees(t, e)
+	for range 20 {
+		e.publish(20)
+		r.agrees(t, e)
+	}
+	k := r.Knowledge(testSource.Endpoint)
+	if !k.Complete || k.Behind != 0 || k.Lag > time.Second {
+		t.Errorf("%+v", k)
+	}
+	if p, ok := r.Position(testSource); !ok || p.Seq != 450 || p.Sum != sumOf(e.ring[449]) {
+		t.Errorf("position %+v, %v", p, ok)
+	}
+	if n := testutil.ToFloat64(r.metrics.batches.WithLabelValues(pathLive)); n < 400 || n > 450 {
+		t.Errorf("%v live batches counted", n)
+	}
+}
+
+func TestLostBatchesAndReplies(t *testing.T) {
+	e := newFakeEngine(t, 2)
+	e.dropLive, e.dropReply = 5, 5
+	r := openReader(t, testOptions())
+	r.follow(e.stream())
+	for range 30 {
+		e.publish(30)
+		time.Sleep(2 * time.Millisecond)
+	}
+	e.mu.Lock()
+	e.dropLive = 0
+	e.mu.Unlock()
+	e.publish(1)
+	r.agrees(t, e)
+	if n := testutil.ToFloat64(r.metrics.trouble.WithLabelValues("gap")); n == 0 {
+		t.Error("no gap was counted")
+	}
+}
+
+func TestRestarts(t *testing.T) {
+	for name, before := range map[string]int{"behind": 0, "ahead": 300, "at the same number": 100} {
+		t.Run(name, func(t *testing.T) {
+			e := newFakeEngine(t, 3)
+			r := openReader(t, testOptions())
+			r.follow(e.stream())
+			e.publish(100)
+			r.agrees(t, e)
+			e.restart(before)
+			r.agrees(t, e)
+			e.publish(50)
+			r.agrees(t, e)
+		})
+	}
+}
+
+func TestWrappedRing(t *testing.T) {
+	e := newFakeEngine(t, 4)
+	e.maxRing = 50
+	r := openReader(t, testOptions())
+	r.follow(e.stream())
+	e.publish(40)
+	r.agrees(t, e)
+	// Away for longer than the ring lasts: what can be known is the ring.
+	e.mute = true
+	e.publish(200)
+	e.mute = false
+	e.publish(1)
+	end := time.Now().Add(10 * time.Second)
+	for k := r.Knowledge(testSource.Endpoint); k.State != Exact || k.Complete; k = r.Knowledge(testSource.Endpoint) {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", k)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := newRig(TranslatorOptions{})
+	for _, p := range e.ring {
+		var b Batch
+		_ = b.Decode(p)
+		known.apply(b.Events...)
+	}
+	if got, want := digestOf(r.index), digestOf(known.index); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestWithoutReplay(t *testing.T) {
+	e := newFakeEngine(t, 5)
+	r := openReader(t, testOptions())
+	at := e.stream()
+	at.Replay = ""
+	r.follow(at)
+	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
+	e.publish(60)
+	r.agrees(t, e)
+	e.mute = true
+	e.publish(3)
+	e.mute = false
+	e.publish(1)
+	waitFor(t, "doubt", func() bool { return r.Knowledge(testSource.Endpoint).State == Approximate })
+	if n := testutil.ToFloat64(r.metrics.trouble.WithLabelValues("lost_batch")); n != 3 {
+		t.Errorf("%v lost batches counted", n)
+	}
+	r.Vouch(testSource.Endpoint)
+	if k := r.Knowledge(testSource.Endpoint); k.State != Exact {
+		t.Errorf("%+v after somebody has vouched", k)
+	}
+}
+
+func TestReplayOutOfReach(t *testing.T) {
+	e := newFakeEngine(t, 6)
+	at := e.stream()
+	at.Replay = "tcp://" + unusedAddr(t)
+	r := openReader(t, testOptions())
+	r.follow(at)
+	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
+	e.publish(20)
+	waitFor(t, "batches without replay", func() bool { return digestOf(r.index) == e.digest() })
+	if k := r.Knowledge(testSource.Endpoint); k.State != Approximate {
+		t.Errorf("%+v", k)
+	}
+	// The socket appears: everything is fetched, and the doubt ends.
+	router, err := zmtp.ListenRouter(at.Replay, e.replay, zmtp.RouterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer router.Close()
+	r.agrees(t, e)
+}
+
+func unusedAddr(tb testing.TB) string {
+	tb.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// TestPeers: the deltas of the hook build the same index elsewhere, across
+// losses and a restart, and a stream can be resumed from it.
+func TestPeers(t *testing.T) {
+	e := newFakeEngine(t, 7)
+	var mu sync.Mutex
+	peer := newIndex()
+	var last Update
+	opt := testOptions()
+	opt.OnDelta = func(u Update) {
+		mu.Lock()
+		defer mu.Unlock()
+		peer.Apply(u.Source, u.Delta)
+		last = u
+	}
+	r := openReader(t, opt)
+	r.follow(e.stream())
+	e.dropLive = 3
+	e.publish(100)
+	r.SetIncarnation(testSource, 77)
+	e.restart(20)
+	e.dropLive = 0
+	e.publish(100)
+	r.agrees(t, e)
+	_ = r.Close()
+	mu.Lock()
+	defer mu.Unlock()
+	if got, want := digestOf(peer), e.digest(); got != want {
+		t.Fatalf("peer has %s, want %s", got, want)
+	}
+	if last.After.Incarnation != 77 || last.After.Seq != 120 || last.After.Sum == 0 {
+		t.Errorf("position %+v", last.After)
+	}
+
+	// Another replica takes over with the peer's index.
+	opt = testOptions()
+	opt.Index = peer
+	opt.Resume = func(indexer.Source) (Position, bool) { return last.After, true }
+	e.publish(10)
+	replays := e.replays
+	m := Open(opt)
+	defer m.Close()
+	r2 := &reader{Manager: m, index: peer}
+	r2.follow(e.stream())
+	r2.agrees(t, e)
+	if n := testutil.ToFloat64(m.metrics.replayed); n != 10 || e.replays != replays+1 {
+		t.Errorf("%v batches replayed in %d replays after resuming, want 10 in 1", n, e.replays-replays)
+	}
+}
+
+// TestHostileEngine: nonsense from one publisher neither harms the process
+// nor other streams.
+func TestHostileEngine(t *testing.T) {
+	pub, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pub.Close()
+	router, err := zmtp.ListenRouter("tcp://127.0.0.1:0", func(c *zmtp.RouterConn, _ [][]byte) {
+		_ = c.Send(nil, []byte("what?"))
+	}, zmtp.RouterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer router.Close()
+	e := newFakeEngine(t, 8)
+	r := openReader(t, testOptions())
+	good := e.stream()
+	good.Rank = testSource.Rank
+	r.Set([]EndpointSource{
+		{ID: testSource.Endpoint, Name: "good", Model: testModel, Streams: []Stream{good}},
+		{ID: 9, Name: "bad", Model: testModel, Streams: []Stream{{
+			Events: "tcp://" + pub.Addr().String(), Replay: "tcp://" + router.Addr().String()}}},
+	})
+	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	rng := rand.New(rand.NewSource(8))
+	junk := make([]byte, 300)
+	for i := range 2000 {
+		rng.Read(junk)
+		n := rng.Intn(len(junk))
+		switch i % 4 {
+		case 0:
+			_ = pub.Send(junk[:n])
+		case 1:
+			_ = pub.Send(nil, junk[:8], junk[:n])
+		case 2:
+			_ = pub.Send(nil, binary.BigEndian.AppendUint64(nil, uint64(i)), junk[:n])
+		case 3:
+			_ = pub.Send(nil, binary.BigEndian.AppendUint64(nil, endMarker), nil, nil, nil, nil)
+		}
+	}
+	e.publish(100)
+	r.agrees(t, e)
+	waitFor(t, "malformed messages", func() bool {
+		return testutil.ToFloat64(r.metrics.malformed.WithLabelValues(whatMessage)) > 0
+	})
+}
+
+// TestSet: streams follow the configuration, and what they leave behind is as
+// promised.
+func TestSet(t *testing.T) {
+	e := newFakeEngine(t, 9)
+	r := openReader(t, testOptions())
+	r.follow(e.stream())
+	e.publish(30)
+	r.agrees(t, e)
+
+	r.Set(nil)
+	if k := r.Knowledge(testSource.Endpoint); k.State != Approximate {
+		t.Errorf("%+v for an endpoint without streams", k)
+	}
+	before := digestOf(r.index)
+	e.publish(10)
+	time.Sleep(20 * time.Millisecond)
+	if digestOf(r.index) != before {
+		t.Error("a batch was applied after the stream had left")
+	}
+
+	r.follow(e.stream())
+	r.agrees(t, e)
+
+	// Another model has other keys, so everything starts over.
+	at := e.stream()
+	at.Rank = testSource.Rank
+	r.Set([]EndpointSource{{ID: testSource.Endpoint, Name: "10.0.0.3:8000", Model: &Model{Name: "other"}, Streams: []Stream{at}}})
+	waitFor(t, "the other model", func() bool {
+		n, _ := r.index.Digest(testSource)
+		want, _ := e.truth.index.Digest(testSource)
+		return n == want && digestOf(r.index) != e.digest() && r.Knowledge(testSource.Endpoint).State == Exact
+	})
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	e := newFakeEngine(t, 10)
+	m := Open(func() Options { o := testOptions(); o.Index = newIndex(); return o }())
+	gone := "tcp://" + unusedAddr(t)
+	m.Set([]EndpointSource{
+		{ID: 1, Model: testModel, Streams: []Stream{e.stream()}},
+		{ID: 2, Model: testModel, Streams: []Stream{{Events: gone, Replay: gone}}},
+		{ID: 3, Model: testModel, Streams: []Stream{{Events: e.stream().Events, Replay: gone}}},
+	})
+	e.publish(100)
+	time.Sleep(50 * time.Millisecond)
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.stop()
+	waitFor(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+	m.Set([]EndpointSource{{ID: 1, Model: testModel, Streams: []Stream{e.stream()}}})
+	if runtime.NumGoroutine() > before {
+		t.Error("a closed manager starts streams")
+	}
+}
+
+func TestReplaysAreLimited(t *testing.T) {
+	var mu sync.Mutex
+	running, most := 0, 0
+	router, err := zmtp.ListenRouter("tcp://127.0.0.1:0", func(c *zmtp.RouterConn, _ [][]byte) {
+		mu.Lock()
+		running++
+		most = max(most, running)
+		mu.Unlock()
+		time.Sleep(5 * time.Millisecond)
+		mu.Lock()
+		running--
+		mu.Unlock()
+		_ = c.Send(nil, binary.BigEndian.AppendUint64(nil, endMarker), nil)
+	}, zmtp.RouterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer router.Close()
+	pub, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pub.Close()
+	opt := testOptions()
+	opt.Replays = 3
+	r := openReader(t, opt)
+	var endpoints []EndpointSource
+	for i := range 40 {
+		endpoints = append(endpoints, EndpointSource{
+			ID: indexer.EndpointID(i), Name: fmt.Sprint(i), Model: testModel,
+			Streams: []Stream{{Events: "tcp://" + pub.Addr().String(), Replay: "tcp://" + router.Addr().String()}},
+		})
+	}
+	r.Set(endpoints)
+	waitFor(t, "all endpoints", func() bool {
+		for i := range endpoints {
+			if r.Knowledge(indexer.EndpointID(i)).State != Exact {
+				return false
+			}
+		}
+		return true
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if most > 3 {
+		t.Errorf("%d replays at a time", most)
+	}
+}
+
+func TestStateMetrics(t *testing.T) {
+	r := openReader(t, testOptions())
+	r.follow(Stream{Events: "tcp://" + unusedAddr(t)})
+	err := testutil.GatherAndCompare(r.reg, strings.NewReader(`
+# HELP grapevine_events_state State of an event stream: 1 for the state that it is in.
+# TYPE grapevine_events_state gauge
+grapevine_events_state{endpoint="10.0.0.3:8000",rank="1",state="approximate"} 1
+grapevine_events_state{endpoint="10.0.0.3:8000",rank="1",state="catching-up"} 0
+grapevine_events_state{endpoint="10.0.0.3:8000",rank="1",state="exact"} 0
+`), "grapevine_events_state")
+	if err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(r.reg); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+}
+
+func TestPortStreams(t *testing.T) {
+	got := PortStreams("fd00::5", 5557, 5600, 2, "kv@")
+	want := "[{0 tcp://[fd00::5]:5557 tcp://[fd00::5]:5600 kv@} {1 tcp://[fd00::5]:5558 tcp://[fd00::5]:5601 kv@}]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("%v", got)
+	}
+	if s := PortStreams("h", 1, 0, 1, ""); s[0].Replay != "" {
+		t.Errorf("%v", s)
+	}
+}
+
+// waitFor polls cond until it holds.
+func waitFor(tb testing.TB, what string, cond func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(10 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatalf("waited 10 s for %s", what)
+		}
+	}
+}

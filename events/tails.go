@@ -1,0 +1,53 @@
+package events
+
+import "github.com/grapevine-epp/grapevine/indexer"
+
+// generatedBlocks is the largest store that may hold generated tokens: a
+// decode step completes one block of a request, two with speculation, while
+// longer stores are prompts.
+const generatedBlocks = 2
+
+// Dimensions of the memory of text before recent blocks.
+const (
+	tailSlots = 512
+	tailBytes = 48
+)
+
+// tails remembers the last bytes of text up to recently stored blocks, so
+// that the first word of their children can be judged. It is a direct-mapped
+// cache: what is forgotten counts as unknown.
+type tails [tailSlots]struct {
+	hash indexer.EngineHash
+	n    uint8
+	text [tailBytes]byte
+}
+
+func (t *tails) put(h indexer.EngineHash, text []byte) {
+	s := &t[uint64(h)%tailSlots]
+	s.hash = h
+	if len(text) > tailBytes {
+		text = text[len(text)-tailBytes:]
+	}
+	s.n = uint8(copy(s.text[:], text))
+}
+
+func (t *tails) get(h indexer.EngineHash) []byte {
+	s := &t[uint64(h)%tailSlots]
+	if s.hash != h || s.n == 0 {
+		return nil
+	}
+	return s.text[:s.n]
+}
+
+// before returns what is known of the text before the block that starts at
+// t.text[start:].
+func (t *Translator) before(e *Event, root bool, start int) []byte {
+	switch {
+	case start > 0:
+		return t.text[:start]
+	case root:
+		return t.text[:0]
+	default:
+		return t.tails.get(e.Parent)
+	}
+}

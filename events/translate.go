@@ -1,0 +1,351 @@
+package events
+
+import (
+	"encoding/binary"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// Vocabulary turns token ids into the bytes that they stand for.
+type Vocabulary interface {
+	// AppendTokens appends the bytes of ids to dst. It returns false, and dst
+	// as it was, when one of them is unknown.
+	AppendTokens(dst []byte, ids []uint32) ([]byte, bool)
+}
+
+// Index is what reading a stream needs of the prefix index. Calls for one
+// source are sequential; calls for different sources are not.
+type Index interface {
+	// Lookup returns the key of a block that the source has announced and that
+	// it still holds in some tier.
+	Lookup(src indexer.Source, h indexer.EngineHash) (indexer.BlockKey, bool)
+	// Apply applies a delta. It does not retain it.
+	Apply(src indexer.Source, d *indexer.Delta) indexer.ApplyStats
+}
+
+// Canonical reports whether ids are the tokens that the engine's tokenizer
+// would give to text, where text follows prev. prev is what is known of the
+// text before, at most a few dozen bytes: nil when nothing is known, empty but
+// not nil at the start of a prompt. It must not retain its arguments.
+type Canonical func(prev []byte, ids []uint32, text []byte) bool
+
+// TranslatorOptions configure a Translator.
+type TranslatorOptions struct {
+	Source indexer.Source
+	Index  Index
+	Hasher indexer.Hasher
+	Model  string // base model name, the same for every endpoint that serves it
+
+	// Vocabulary puts keys into text space; nil means token space.
+	Vocabulary Vocabulary
+	// Canonical judges blocks that may hold generated tokens; nil means that
+	// all are canonical. Used in text space only.
+	Canonical Canonical
+	// Adapter maps the name by which an engine announces an adapter, or the
+	// decimal lora_id when it gives no name, to the name used in keys; nil
+	// takes names as they are.
+	Adapter func(name string) string
+	// Unit is the number of tokens into which smaller pages are merged, at
+	// most 16; default 16.
+	Unit int
+	// SharedRemote accepts blocks whose locality is REMOTE: storage tiers that
+	// all endpoints reach.
+	SharedRemote bool
+	// ParkBlocks and ParkBytes bound fragments whose parent is not known;
+	// defaults 8192 and 1 MiB.
+	ParkBlocks, ParkBytes int
+}
+
+// Skip is a reason for which an event leaves no trace in the index.
+type Skip uint8
+
+// Reasons to skip an event.
+const (
+	SkipGroup      Skip = iota // cache group without full attention
+	SkipMisaligned             // tokens and hashes do not line up
+	SkipSelfParent             // a block that is its own parent
+	SkipMedium                 // unknown storage medium
+	SkipRemote                 // tier that is not shared
+	SkipOwnership              // made by a secondary tier
+	SkipLimit                  // over a bound of this process
+	SkipCollision              // a page hash that names two pages
+	NumSkips
+)
+
+var skipNames = [NumSkips]string{"group", "misaligned", "self_parent", "medium", "remote", "ownership", "limit", "collision"}
+
+// String returns the reason as it appears in metrics.
+func (s Skip) String() string { return skipNames[s] }
+
+// Stats count what a Translator has done since it was made.
+type Stats struct {
+	Stored, Removed, Moved uint64 // blocks, or merged units of pages
+	Clears                 uint64
+	Skipped                [NumSkips]uint64 // events
+	Parked, Attached, Lost uint64           // blocks without a known parent: set aside, found a place, given up
+	NonCanonical           uint64           // blocks
+	Unrendered             uint64           // blocks with token ids that the vocabulary does not have
+}
+
+// Translator turns the events of one source into index deltas: engine hashes
+// and token ids go in, block keys come out. It keeps what one stream needs
+// between batches: cache groups, fragments whose parent has not come, pages
+// smaller than a unit. It is not safe for concurrent use.
+type Translator struct {
+	opt    TranslatorOptions
+	space  indexer.Space
+	groups []group
+	park   parking
+	pages  *pages
+	tails  *tails
+	roots  rootCache
+	text   []byte
+	stats  Stats
+
+	out     *indexer.Delta // of the Translate under way
+	cleared int            // blocks of out before its last OpClear
+	wiped   bool           // out holds an OpClear, so that Index lags behind
+}
+
+// NewTranslator returns a translator without history.
+func NewTranslator(opt TranslatorOptions) *Translator {
+	if opt.Unit <= 0 || opt.Unit > maxUnit {
+		opt.Unit = maxUnit
+	}
+	t := &Translator{opt: opt, space: indexer.SpaceTokens}
+	t.park.maxBlocks, t.park.maxBytes = defaultInt(opt.ParkBlocks, 8192), defaultInt(opt.ParkBytes, 1<<20)
+	if opt.Vocabulary != nil {
+		t.space = indexer.SpaceText
+		if opt.Canonical != nil {
+			t.tails = new(tails)
+		}
+	}
+	return t
+}
+
+func defaultInt(v, otherwise int) int {
+	if v > 0 {
+		return v
+	}
+	return otherwise
+}
+
+// Stats returns the counts so far.
+func (t *Translator) Stats() Stats { return t.stats }
+
+// Translate appends the operations of a batch to d, in order. The caller
+// applies d to the index before it translates the next batch.
+func (t *Translator) Translate(b *Batch, d *indexer.Delta) {
+	t.out, t.cleared, t.wiped = d, len(d.Blocks), false
+	for i := range b.Events {
+		e := &b.Events[i]
+		switch e.Kind {
+		case BlockStored:
+			t.stored(e)
+		case BlockRemoved:
+			t.removed(e)
+		case AllBlocksCleared:
+			t.Clear(d)
+		}
+	}
+	t.out = nil
+}
+
+// Clear forgets everything of the source, and appends the same to d.
+func (t *Translator) Clear(d *indexer.Delta) {
+	t.park.clear()
+	t.pages = nil
+	t.stats.Clears++
+	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpClear})
+	t.cleared, t.wiped = len(d.Blocks), true
+}
+
+// stored handles one BlockStored.
+func (t *Translator) stored(e *Event) {
+	tier, ok := t.admit(e)
+	if !ok || len(e.Hashes) == 0 {
+		return
+	}
+	if len(e.Tokens) == 0 {
+		t.move(e, tier)
+		return
+	}
+	if uint64(len(e.Tokens)) != uint64(len(e.Hashes))*uint64(e.BlockSize) {
+		t.stats.Skipped[SkipMisaligned]++
+		return
+	}
+	if selfParent(e) {
+		t.stats.Skipped[SkipSelfParent]++
+		return
+	}
+	if !t.place(e, tier) {
+		t.setAside(e, tier)
+		return
+	}
+	t.attach(e.Hashes)
+}
+
+func selfParent(e *Event) bool {
+	if e.HasParent && e.Parent == e.Hashes[0] {
+		return true
+	}
+	for i := 1; i < len(e.Hashes); i++ {
+		if e.Hashes[i] == e.Hashes[i-1] {
+			return true
+		}
+	}
+	return false
+}
+
+// place stores an event below its parent; false means that the parent is not
+// known.
+func (t *Translator) place(e *Event, tier indexer.Tier) bool {
+	if k := t.opt.Unit / int(e.BlockSize); k > 1 {
+		return t.placePages(e, tier, k)
+	}
+	from, root, ok := t.parent(e)
+	if !ok {
+		return false
+	}
+	t.store(e, tier, from, root)
+	return true
+}
+
+// parent returns the key below which an event belongs. A parent of 0 that
+// nobody announced means none: one publisher writes it so.
+func (t *Translator) parent(e *Event) (from indexer.BlockKey, root, ok bool) {
+	if e.HasParent {
+		if key, ok := t.lookup(e.Parent); ok {
+			return key, false, true
+		}
+		if e.Parent != 0 {
+			return 0, false, false
+		}
+	}
+	return t.root(e), true, true
+}
+
+// lookup finds the key of an announced block, in the index or in the delta
+// under way.
+func (t *Translator) lookup(h indexer.EngineHash) (indexer.BlockKey, bool) {
+	if !t.wiped {
+		if key, ok := t.opt.Index.Lookup(t.opt.Source, h); ok {
+			return key, true
+		}
+	}
+	for i := len(t.out.Blocks) - 1; i >= t.cleared; i-- {
+		if b := &t.out.Blocks[i]; b.Hash == h {
+			return b.Key, true
+		}
+	}
+	return 0, false
+}
+
+// store appends the blocks of an event, one index block per engine block.
+func (t *Translator) store(e *Event, tier indexer.Tier, from indexer.BlockKey, root bool) {
+	d, size := t.out, int(e.BlockSize)
+	d.Ops = append(d.Ops, indexer.Op{
+		Kind: indexer.OpStore, Tier: tier, Group: groupOf(e), Root: root, From: from, Parent: e.Parent,
+		First: uint32(len(d.Blocks)), N: uint32(len(e.Hashes)),
+	})
+	judge := t.tails != nil && len(e.Hashes) <= generatedBlocks
+	extra, key, start := e.Extra, from, 0
+	t.text = t.text[:0]
+	for i, h := range e.Hashes {
+		ids := e.Tokens[i*size : (i+1)*size]
+		start = len(t.text)
+		var known bool
+		key, known = t.child(key, ids)
+		b := indexer.StoredBlock{Hash: h, Bytes: uint32(len(t.text) - start), Tokens: e.BlockSize}
+		for len(extra) > 0 && int(extra[0].Block) == i {
+			key = t.mixExtra(key, e, extra[0], root)
+			extra = extra[1:]
+		}
+		if judge && known && !t.opt.Canonical(t.before(e, root, start), ids, t.text[start:]) {
+			b.Flags |= indexer.FlagNonCanonical
+			t.stats.NonCanonical++
+		}
+		b.Key = key
+		d.Blocks = append(d.Blocks, b)
+	}
+	t.stats.Stored += uint64(len(e.Hashes))
+	if t.tails != nil {
+		t.tails.put(e.Hashes[len(e.Hashes)-1], t.text)
+	}
+}
+
+// child appends the bytes of ids to t.text and returns the key of a block of
+// them below parent. known is false when the vocabulary lacks one of them, or
+// all of them are empty: such a block gets a key that no text has.
+func (t *Translator) child(parent indexer.BlockKey, ids []uint32) (key indexer.BlockKey, known bool) {
+	start, ok := len(t.text), true
+	if t.opt.Vocabulary == nil {
+		t.text = appendIDs(t.text, ids)
+	} else if t.text, ok = t.opt.Vocabulary.AppendTokens(t.text, ids); ok && len(t.text) > start {
+		return t.opt.Hasher.Child(parent, t.text[start:]), true
+	} else {
+		t.text = appendIDs(t.text, ids)
+		key = t.opt.Hasher.Child(parent, t.text[start:])
+		t.text = t.text[:start+1] // a block is never empty
+		t.stats.Unrendered++
+		return t.opt.Hasher.Child(key, markUnrendered), false
+	}
+	return t.opt.Hasher.Child(parent, t.text[start:]), true
+}
+
+func appendIDs(dst []byte, ids []uint32) []byte {
+	for _, id := range ids {
+		dst = binary.LittleEndian.AppendUint32(dst, id)
+	}
+	return dst
+}
+
+// move handles a store without tokens: blocks that are known already are held
+// in another tier too.
+func (t *Translator) move(e *Event, tier indexer.Tier) {
+	plain := e.Hashes
+	if t.pages != nil {
+		plain = t.pages.move(t, e.Hashes, tier)
+	}
+	if len(plain) == 0 {
+		return
+	}
+	t.stats.Moved += uint64(len(plain))
+	t.list(indexer.OpMove, tier, groupOf(e), plain)
+}
+
+// removed handles one BlockRemoved.
+func (t *Translator) removed(e *Event) {
+	tier, ok := t.admit(e)
+	if !ok || len(e.Hashes) == 0 {
+		return
+	}
+	plain := e.Hashes
+	if t.pages != nil {
+		plain = t.pages.remove(t, plain, tier)
+	}
+	if t.park.blocks > 0 {
+		plain = t.park.remove(plain, tier)
+	}
+	if len(plain) == 0 {
+		return
+	}
+	t.stats.Removed += uint64(len(plain))
+	t.list(indexer.OpRemove, tier, groupOf(e), plain)
+}
+
+// list appends an operation on hashes; one of the same kind just before takes
+// them in.
+func (t *Translator) list(kind indexer.OpKind, tier indexer.Tier, g uint8, hashes []indexer.EngineHash) {
+	d := t.out
+	first := uint32(len(d.Hashes))
+	d.Hashes = append(d.Hashes, hashes...)
+	if n := len(d.Ops); n > 0 {
+		last := &d.Ops[n-1]
+		if last.Kind == kind && last.Tier == tier && last.Group == g && last.First+last.N == first {
+			last.N += uint32(len(hashes))
+			return
+		}
+	}
+	d.Ops = append(d.Ops, indexer.Op{Kind: kind, Tier: tier, Group: g, First: first, N: uint32(len(hashes))})
+}

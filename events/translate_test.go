@@ -1,0 +1,382 @@
+package events
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+var testSource = indexer.Source{Endpoint: 3, Rank: 1}
+
+func newIndex() *indexer.Index {
+	return indexer.New(indexer.Options{Hasher: testHasher()})
+}
+
+func testHasher() indexer.Hasher { return indexer.NewHasher(indexer.Seed{1, 2, 3}) }
+
+// letters is a vocabulary in which token n spells n in letters, so that tokens
+// have several lengths; ids from 1000 on are unknown, 999 is empty.
+type letters struct{}
+
+func (letters) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
+	start := len(dst)
+	for _, id := range ids {
+		switch {
+		case id >= 1000:
+			return dst[:start], false
+		case id == 999:
+		default:
+			dst = append(dst, 't')
+			dst = strconv.AppendUint(dst, uint64(id), 10)
+		}
+	}
+	return dst, true
+}
+
+// rig is a translator with a real index behind it, and names for keys.
+type rig struct {
+	opt   TranslatorOptions
+	tr    *Translator
+	index *indexer.Index
+	names map[indexer.BlockKey]string
+}
+
+func newRig(opt TranslatorOptions) *rig {
+	r := &rig{index: newIndex(), names: map[indexer.BlockKey]string{}}
+	opt.Source, opt.Index, opt.Hasher, opt.Model = testSource, r.index, testHasher(), "model"
+	r.opt, r.tr = opt, NewTranslator(opt)
+	return r
+}
+
+func (r *rig) apply(events ...Event) *indexer.Delta {
+	d := new(indexer.Delta)
+	r.tr.Translate(&Batch{Events: events}, d)
+	r.index.Apply(testSource, d)
+	return d
+}
+
+func (r *rig) key(k indexer.BlockKey) string {
+	if r.names[k] == "" {
+		r.names[k] = fmt.Sprintf("k%d", len(r.names)+1)
+	}
+	return r.names[k]
+}
+
+func (r *rig) print(d *indexer.Delta) string {
+	var s strings.Builder
+	for _, op := range d.Ops {
+		switch op.Kind {
+		case indexer.OpClear:
+			s.WriteString("clear")
+		case indexer.OpRemove, indexer.OpMove:
+			fmt.Fprintf(&s, "%s %s group %d: %d", map[indexer.OpKind]string{indexer.OpRemove: "remove", indexer.OpMove: "move"}[op.Kind],
+				op.Tier, op.Group, d.Hashes[op.First:op.First+op.N])
+		case indexer.OpStore:
+			fmt.Fprintf(&s, "store %s group %d below ", op.Tier, op.Group)
+			if op.Root {
+				fmt.Fprintf(&s, "root %s:", r.key(op.From))
+			} else {
+				fmt.Fprintf(&s, "%d (%s):", op.Parent, r.key(op.From))
+			}
+			for _, b := range d.Blocks[op.First : op.First+op.N] {
+				fmt.Fprintf(&s, " %d=%s/%db/%dt", b.Hash, r.key(b.Key), b.Bytes, b.Tokens)
+				if b.Flags&indexer.FlagNonCanonical != 0 {
+					s.WriteString("/non-canonical")
+				}
+			}
+		}
+		s.WriteString("\n")
+	}
+	return s.String()
+}
+
+// TestTranslate runs the scripts of testdata/translate. A batch holds one
+// event per line:
+//
+//	stored 1,2 parent=0 tokens=0-31 size=16 medium=CPU group=1 kind=mamba lora=x salt=s extra=0:key extra=1:image@3
+//	removed 1,2 medium=CPU group=0
+//	cleared
+//
+// Keys are named in the order in which they appear.
+func TestTranslate(t *testing.T) {
+	datadriven.Walk(t, "testdata/translate", func(t *testing.T, path string) {
+		var r *rig
+		datadriven.RunTest(t, path, func(t *testing.T, td *datadriven.TestData) string {
+			switch td.Cmd {
+			case "new":
+				r = newRig(scriptOptions(t, td))
+				return ""
+			case "batch":
+				return r.print(r.apply(scriptEvents(t, td)...))
+			case "stats":
+				return scriptStats(r.tr.Stats())
+			}
+			t.Fatalf("%s: unknown command %s", td.Pos, td.Cmd)
+			return ""
+		})
+	})
+}
+
+func scriptOptions(t *testing.T, td *datadriven.TestData) TranslatorOptions {
+	o := TranslatorOptions{Unit: 1}
+	if td.HasArg("vocabulary") {
+		o.Vocabulary = letters{}
+	}
+	if td.HasArg("canonical") {
+		// Blocks whose first token is odd stand for non-canonical ones.
+		o.Canonical = func(_ []byte, ids []uint32, _ []byte) bool { return ids[0]%2 == 0 }
+	}
+	o.SharedRemote = td.HasArg("shared-remote")
+	td.MaybeScanArgs(t, "unit", &o.Unit)
+	td.MaybeScanArgs(t, "park", &o.ParkBlocks)
+	return o
+}
+
+func scriptStats(s Stats) string {
+	out := fmt.Sprintf("stored %d removed %d moved %d clears %d parked %d attached %d lost %d\n",
+		s.Stored, s.Removed, s.Moved, s.Clears, s.Parked, s.Attached, s.Lost)
+	for i, n := range s.Skipped {
+		if n > 0 {
+			out += fmt.Sprintf("skipped %s %d\n", Skip(i), n)
+		}
+	}
+	return out
+}
+
+func scriptEvents(t *testing.T, td *datadriven.TestData) []Event {
+	var out []Event
+	for _, line := range strings.Split(td.Input, "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		e := Event{Group: NoGroup}
+		switch words[0] {
+		case "cleared":
+			e.Kind = AllBlocksCleared
+		case "stored":
+			e.Kind = BlockStored
+		case "removed":
+			e.Kind = BlockRemoved
+		default:
+			td.Fatalf(t, "unknown event %q", words[0])
+		}
+		for _, w := range words[1:] {
+			scriptField(&e, w)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func scriptField(e *Event, word string) {
+	name, value, named := strings.Cut(word, "=")
+	if !named {
+		for _, n := range scriptNumbers(word) {
+			e.Hashes = append(e.Hashes, indexer.EngineHash(n))
+		}
+		return
+	}
+	n, _ := strconv.ParseUint(value, 10, 64)
+	switch name {
+	case "parent":
+		e.HasParent, e.Parent = true, indexer.EngineHash(n)
+	case "tokens":
+		e.Tokens = scriptNumbers(value)
+	case "size":
+		e.BlockSize = uint32(n)
+	case "group":
+		e.Group = int32(n)
+	case "lora_id":
+		e.HasLoraID, e.LoraID = true, int64(n)
+	case "medium":
+		e.Medium = []byte(value)
+	case "kind":
+		e.SpecKind = []byte(value)
+	case "lora":
+		e.LoraName = []byte(value)
+	case "salt":
+		e.CacheSalt = []byte(value)
+	case "locality":
+		e.Locality = []byte(value)
+	case "ownership":
+		e.Ownership = []byte(value)
+	case "extra":
+		block, key, _ := strings.Cut(value, ":")
+		i, _ := strconv.Atoi(block)
+		k := ExtraKey{Block: uint32(i), Value: []byte(key)}
+		if id, offset, ok := strings.Cut(key, "@"); ok {
+			k.Kind, k.Value = ExtraPair, []byte(id)
+			k.Offset, _ = strconv.ParseInt(offset, 10, 64)
+		}
+		e.Extra = append(e.Extra, k)
+	}
+}
+
+// scriptNumbers reads "1,2,10-12".
+func scriptNumbers(s string) []uint32 {
+	var out []uint32
+	for _, part := range strings.Split(s, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		a, _ := strconv.ParseUint(from, 10, 32)
+		b := a
+		if isRange {
+			b, _ = strconv.ParseUint(to, 10, 32)
+		}
+		for ; a <= b; a++ {
+			out = append(out, uint32(a))
+		}
+	}
+	return out
+}
+
+// TestPagesLaw drives a radix tree of single-token pages with SGLang's rules
+// (stores of nodes, evictions leaf first, host copies) and compares what the
+// index finds with the tree: the leading tokens in whole units.
+func TestPagesLaw(t *testing.T) {
+	for seed := range int64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewSource(seed))
+			size := []int{1, 1, 2, 4, 5}[rng.Intn(5)]
+			runPagesLaw(t, rng, size)
+		})
+	}
+}
+
+func runPagesLaw(t *testing.T, rng *rand.Rand, size int) {
+	r := newRig(TranslatorOptions{})
+	tree := newRadix(size)
+	unit := maxUnit / size * size
+	for range 200 {
+		if rng.Intn(3) < 2 {
+			r.apply(tree.insert(tree.prompt(rng))...)
+		} else {
+			r.apply(tree.evict(rng)...)
+		}
+		for range 3 {
+			prompt := tree.prompt(rng)
+			want := tree.match(prompt) / unit * unit
+			if got := r.match(prompt); got != want {
+				t.Fatalf("match of %d tokens: %d, want %d", len(prompt), got, want)
+			}
+		}
+	}
+	for len(tree.pages) > 0 {
+		r.apply(tree.evict(rng)...)
+	}
+	if n, _ := r.index.Digest(testSource); n != 0 || len(r.tr.pages.table) != 0 || len(r.tr.pages.units) != 1 {
+		t.Errorf("%d blocks, %d pages, %d units are left of an empty tree", n, len(r.tr.pages.table), len(r.tr.pages.units))
+	}
+}
+
+// match returns the leading tokens of a prompt in token space that the index
+// finds.
+func (r *rig) match(prompt []uint32) int {
+	h := testHasher()
+	root := h.Root(indexer.Scope{Space: indexer.SpaceTokens, Model: "model"})
+	var runs [1]indexer.Run
+	r.index.Match(indexer.Query{Root: root, Bytes: appendIDs(nil, prompt)}, []indexer.EndpointID{testSource.Endpoint}, runs[:])
+	return int(runs[0].Total())
+}
+
+// radix is a tree of pages, each named by a hash of everything before it.
+type radix struct {
+	size  int
+	next  indexer.EngineHash
+	pages map[string]indexer.EngineHash // tokens from the start of the chain -> name
+	kids  map[string]int                // pages that follow
+}
+
+func newRadix(size int) *radix {
+	return &radix{size: size, next: 1, pages: map[string]indexer.EngineHash{}, kids: map[string]int{}}
+}
+
+// prompt returns one of few branching sequences of tokens.
+func (x *radix) prompt(rng *rand.Rand) []uint32 {
+	var out []uint32
+	for range 1 + rng.Intn(6) {
+		start := uint32(rng.Intn(3) * 100)
+		for i := range uint32(1 + rng.Intn(30)) {
+			out = append(out, start+i)
+		}
+	}
+	return out
+}
+
+func path(tokens []uint32) string { return string(appendIDs(nil, tokens)) }
+
+// insert adds a prompt's whole pages and returns the events: one for the part
+// that is new.
+func (x *radix) insert(prompt []uint32) []Event {
+	known := x.match(prompt)
+	e := Event{Kind: BlockStored, Group: NoGroup, BlockSize: uint32(x.size)}
+	if known > 0 {
+		e.HasParent, e.Parent = true, x.pages[path(prompt[:known])]
+	}
+	for n := known + x.size; n <= len(prompt); n += x.size {
+		x.pages[path(prompt[:n])] = x.next
+		x.kids[path(prompt[:n-x.size])]++
+		e.Hashes = append(e.Hashes, x.next)
+		x.next++
+	}
+	if len(e.Hashes) == 0 {
+		return nil
+	}
+	e.Tokens = prompt[known : known+len(e.Hashes)*x.size]
+	if len(e.Hashes) < 4 {
+		return []Event{e}
+	}
+	// Two events, as chunked prefill makes them.
+	half := len(e.Hashes) / 2
+	tail := e
+	tail.HasParent, tail.Parent = true, e.Hashes[half-1]
+	tail.Hashes, tail.Tokens = e.Hashes[half:], e.Tokens[half*x.size:]
+	e.Hashes, e.Tokens = e.Hashes[:half], e.Tokens[:half*x.size]
+	return []Event{e, tail}
+}
+
+// match returns the leading tokens of a prompt that the tree holds.
+func (x *radix) match(prompt []uint32) int {
+	n := 0
+	for n+x.size <= len(prompt) && x.pages[path(prompt[:n+x.size])] != 0 {
+		n += x.size
+	}
+	return n
+}
+
+// evict removes some pages from the end of one chain, last first or in one
+// event of rising order.
+func (x *radix) evict(rng *rand.Rand) []Event {
+	var leaves []string
+	for p := range x.pages {
+		if x.kids[p] == 0 {
+			leaves = append(leaves, p)
+		}
+	}
+	if len(leaves) == 0 {
+		return nil
+	}
+	slices.Sort(leaves)
+	p := leaves[rng.Intn(len(leaves))]
+	e := Event{Kind: BlockRemoved, Group: NoGroup}
+	for range 1 + rng.Intn(40) {
+		if p == "" || x.kids[p] > 0 {
+			break
+		}
+		e.Hashes = append(e.Hashes, x.pages[p])
+		delete(x.pages, p)
+		p = p[:len(p)-4*x.size]
+		x.kids[p]--
+	}
+	if rng.Intn(2) == 0 {
+		slices.Reverse(e.Hashes)
+	}
+	return []Event{e}
+}

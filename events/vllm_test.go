@@ -1,0 +1,155 @@
+package events
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+)
+
+// vllm is a running testdata/engine.py: libzmq and msgspec, as a vLLM engine
+// publishes with them.
+type vllm struct {
+	tb     testing.TB
+	cmd    *exec.Cmd
+	cancel context.CancelFunc
+	in     io.WriteCloser
+	out    *bufio.Scanner
+}
+
+func startVLLM(tb testing.TB, at Stream, form string, before, seed int) *vllm {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	cmd := exec.CommandContext(ctx, parts.Python(tb), "testdata/engine.py", at.Events, at.Replay, form,
+		strconv.Itoa(before), strconv.Itoa(seed))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	v := &vllm{tb: tb, cmd: cmd, cancel: cancel, in: in, out: bufio.NewScanner(out)}
+	v.out.Buffer(nil, 1<<20)
+	tb.Cleanup(v.kill)
+	if !v.out.Scan() || v.out.Text() != "ready" {
+		tb.Fatalf("the engine did not start: %q", v.out.Text())
+	}
+	return v
+}
+
+func (v *vllm) kill() {
+	_ = v.cmd.Process.Kill()
+	_ = v.cmd.Wait() // killed on purpose
+	v.cancel()
+}
+
+func (v *vllm) do(command string, args ...any) string {
+	v.tb.Helper()
+	if _, err := fmt.Fprintln(v.in, append([]any{command}, args...)...); err != nil {
+		v.tb.Fatal(err)
+	}
+	if !v.out.Scan() {
+		v.tb.Fatalf("the engine ended: %v", v.out.Err())
+	}
+	return v.out.Text()
+}
+
+// truth waits until the index of r holds exactly the engine's cache, and
+// returns how long that took.
+func (v *vllm) truth(r *reader) time.Duration {
+	v.tb.Helper()
+	var want struct {
+		Hashes []string
+		Next   uint64
+	}
+	if err := json.Unmarshal([]byte(v.do("truth")), &want); err != nil {
+		v.tb.Fatal(err)
+	}
+	start := time.Now()
+	for {
+		got, _ := r.index.Digest(testSource)
+		p, _ := r.Position(testSource)
+		k := r.Knowledge(testSource.Endpoint)
+		if int(got) == len(want.Hashes) && p.Seq == want.Next && k.State == Exact {
+			break
+		}
+		if time.Since(start) > 10*time.Second {
+			v.tb.Fatalf("%d blocks of %d, next batch %d of %d, %+v", got, len(want.Hashes), p.Seq, want.Next, k)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for _, h := range want.Hashes {
+		n, _ := strconv.ParseUint(h, 10, 64)
+		if _, ok := r.index.Lookup(testSource, indexer.EngineHash(n)); !ok {
+			v.tb.Fatalf("block %s is not in the index", h)
+		}
+	}
+	return time.Since(start)
+}
+
+// TestVLLM follows a publisher made of the parts that vLLM has, in both
+// encodings, through lost batches, a cleared cache and a restart that comes
+// back ahead of the old sequence.
+func TestVLLM(t *testing.T) {
+	for _, form := range []string{"array", "map"} {
+		t.Run(form, func(t *testing.T) {
+			at := Stream{Rank: testSource.Rank, Events: "tcp://" + unusedAddr(t), Replay: "tcp://" + unusedAddr(t)}
+			v := startVLLM(t, at, form, 500, 1)
+			opt := testOptions()
+			opt.CoolDown = 200 * time.Millisecond
+			opt.ReplayIdle = time.Second
+			r := openReader(t, opt)
+			r.follow(at)
+			t.Logf("joined after 500 batches: %v", v.truth(r))
+			v.do("slow", 300)
+			t.Logf("300 live batches: %v", v.truth(r))
+			v.do("lose", 20)
+			v.do("step", 1)
+			t.Logf("20 batches lost: %v", v.truth(r))
+			v.do("clear")
+			v.do("step", 100)
+			t.Logf("cleared: %v", v.truth(r))
+
+			v.kill()
+			v = startVLLM(t, at, form, 1500, 2)
+			t.Logf("restarted ahead of the old sequence: %v", v.truth(r))
+			v.do("slow", 100)
+			v.truth(r)
+			v.kill()
+			v = startVLLM(t, at, form, 10, 3)
+			t.Logf("restarted behind the old sequence: %v", v.truth(r))
+		})
+	}
+}
+
+// TestVLLMLongReplay joins behind ten thousand batches, more than a ROUTER
+// with libzmq's high-water mark sends without losses.
+func TestVLLMLongReplay(t *testing.T) {
+	at := Stream{Rank: testSource.Rank, Events: "tcp://" + unusedAddr(t), Replay: "tcp://" + unusedAddr(t)}
+	v := startVLLM(t, at, "map", 9_000, 4)
+	opt := testOptions()
+	opt.ReplayIdle = time.Second
+	r := openReader(t, opt)
+	r.follow(at)
+	t.Logf("9,000 batches: %v", v.truth(r))
+	gaps := testutil.ToFloat64(r.metrics.trouble.WithLabelValues("gap"))
+	t.Logf("%v replays, %v failed, %v holes", testutil.ToFloat64(r.metrics.replays.WithLabelValues(resultOK)),
+		testutil.ToFloat64(r.metrics.replays.WithLabelValues(resultFailed)), gaps)
+}

@@ -1,0 +1,110 @@
+package zmtp
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// listener accepts connections, shakes hands on each and serves it, one
+// goroutine per connection, until it is closed.
+type listener struct {
+	ln        net.Listener
+	self      SocketType
+	handshake time.Duration
+	limits    Limits
+	maxConns  int
+	serve     func(nc net.Conn, r *reader) // returns when the connection is done
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
+	wg     sync.WaitGroup
+}
+
+func listen(addr string, l *listener) error {
+	network, address := splitEndpoint(addr)
+	ln, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	l.ln, l.conns = ln, make(map[net.Conn]struct{})
+	if l.handshake <= 0 {
+		l.handshake = 3 * time.Second
+	}
+	if l.maxConns <= 0 {
+		l.maxConns = 4096
+	}
+	l.limits = l.limits.withDefaults()
+	l.wg.Add(1)
+	go l.accept()
+	return nil
+}
+
+func (l *listener) accept() {
+	defer l.wg.Done()
+	for {
+		nc, err := l.ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, or a peer gone before accept
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		if !l.add(nc) {
+			_ = nc.Close()
+			continue
+		}
+		go l.run(nc)
+	}
+}
+
+// add registers nc and reports whether there is room for it.
+func (l *listener) add(nc net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.conns) >= l.maxConns {
+		return false
+	}
+	l.conns[nc] = struct{}{}
+	l.wg.Add(1)
+	return true
+}
+
+func (l *listener) run(nc net.Conn) {
+	defer l.wg.Done()
+	defer func() {
+		_ = nc.Close()
+		l.mu.Lock()
+		delete(l.conns, nc)
+		l.mu.Unlock()
+	}()
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		_ = tcp.SetKeepAliveConfig(keepAlive)
+	}
+	r := newReader(nc, l.limits)
+	if _, err := handshake(nc, r, l.self, l.handshake); err != nil {
+		return
+	}
+	l.serve(nc, r)
+}
+
+// close stops accepting, closes every connection and waits for their
+// goroutines.
+func (l *listener) close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	for nc := range l.conns {
+		_ = nc.Close()
+	}
+	l.mu.Unlock()
+	err := l.ln.Close()
+	l.wg.Wait()
+	return err
+}

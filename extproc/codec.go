@@ -1,0 +1,32 @@
+package extproc
+
+import (
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that codec falls back to
+	"google.golang.org/grpc/mem"
+)
+
+// codec carries this package's own message types and leaves the rest, such as
+// health checks, to protobuf.
+type codec struct{ proto encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if o, ok := v.(*outbound); ok {
+		return o.encode(), nil
+	}
+	return c.proto.Marshal(v)
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if m, ok := v.(*inbound); ok {
+		return m.decode(data)
+	}
+	return c.proto.Unmarshal(data, v)
+}
+
+// Name implements encoding.CodecV2.
+func (c codec) Name() string { return c.proto.Name() }

@@ -1,0 +1,159 @@
+package extproc_test
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// shape is one way to configure the filter.
+type shape struct {
+	name     string
+	params   envoyconf.Params
+	override bool
+	blind    bool // requests are placed without their body
+}
+
+func shapes() []shape {
+	const duplex = "FULL_DUPLEX_STREAMED"
+	mode := func(req, resp string) envoyconf.Params {
+		return envoyconf.Params{RequestBody: req, ResponseBody: resp}
+	}
+	list := []shape{
+		{name: "gateway", params: envoyconf.Params{Kind: envoyconf.Gateway}},
+		{name: "resilient", params: envoyconf.Params{Kind: envoyconf.Resilient}, override: true},
+		{name: "resilient without override", params: envoyconf.Params{Kind: envoyconf.Resilient}},
+		{name: "early streamed", params: envoyconf.Params{RequestBody: "STREAMED", ResponseBody: "STREAMED", EarlyBody: true}},
+		{name: "duplex request only", params: mode(duplex, "NONE")},
+		{name: "duplex response only", params: mode("BUFFERED", duplex)},
+	}
+	for _, req := range []string{"NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL"} {
+		for _, resp := range []string{"NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL"} {
+			list = append(list, shape{name: req + " " + resp, params: mode(req, resp), override: resp == "STREAMED",
+				blind: req == "NONE" || req == "STREAMED"})
+		}
+	}
+	return list
+}
+
+// TestEnvoyModes sends requests of many sizes through real Envoy in every body
+// mode.
+func TestEnvoyModes(t *testing.T) {
+	for i, s := range shapes() {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{
+				params:  s.params,
+				options: extproc.Options{AllowModeOverride: s.override},
+				tls:     extproc.TLS{Plaintext: i%2 == 0},
+			})
+			sent := r.checkSizes()
+			r.book.settle(t)
+			r.clean()
+			r.book.set(func(b *book) {
+				if len(b.requests) != sent {
+					t.Errorf("%d requests were placed, want %d", len(b.requests), sent)
+				}
+				for _, q := range b.requests {
+					if q.Path == "/v1/chat/completions" && (q.Model == "") != s.blind {
+						t.Errorf("request with %d bytes of body has model %q", len(q.Body), q.Model)
+					}
+				}
+				for _, o := range b.outcomes {
+					if o.Status != 200 || !o.Complete || o.Served != b.endpoints[0] {
+						t.Errorf("outcome %+v", o)
+					}
+				}
+			})
+		})
+	}
+}
+
+// checkSizes sends the usual mix and returns how many requests that was.
+func (r *rig) checkSizes() int {
+	r.t.Helper()
+	calls := []call{{answer: 300}}
+	for _, size := range []int{1 << 10, 40 << 10, 400 << 10, 1 << 20} {
+		calls = append(calls,
+			call{size: size, answer: 1 << 10},
+			call{size: size, answer: 300 << 10},
+			call{size: size, stream: true, answer: 40},
+			call{size: size, answer: 100, reader: func(p []byte) io.Reader { return iotest.HalfReader(bytes.NewReader(p)) }},
+		)
+	}
+	calls = append(calls, call{size: 5 << 20, answer: 1 << 20}, call{size: 5 << 20, stream: true, answer: 500})
+	for _, c := range calls {
+		c.model = "m"
+		r.check(c)
+	}
+	return len(calls)
+}
+
+// TestEnvoyUsage: response bodies that a decision wants are read, in both
+// configurations, and others are not sent to us where that can be chosen.
+func TestEnvoyUsage(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
+			for _, want := range []bool{true, false} {
+				r.book.set(func(b *book) { b.wantBody, b.outcomes, b.events = want, nil, nil })
+				r.check(call{size: 1000, model: "m", stream: true, answer: 30})
+				r.check(call{size: 1000, model: "m", answer: 2000})
+				r.book.settle(t)
+				seen := want || s.params.Kind == envoyconf.Gateway
+				r.book.set(func(b *book) { checkUsage(t, b, seen) })
+			}
+			r.clean()
+		})
+	}
+}
+
+func checkUsage(t *testing.T, b *book, seen bool) {
+	t.Helper()
+	want := []picker.Usage{{}, {}}
+	tokens, firsts := 0, 0
+	if seen {
+		want[0] = picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 11, OutputTokens: 30, CachedTokens: 8}
+		want[1] = picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 2000, OutputTokens: 7, CachedTokens: 16}
+		tokens, firsts = 32, 2 // the role and the usage come as events of their own
+	}
+	for i, o := range b.outcomes {
+		if o.Usage != want[i] || !o.Complete {
+			t.Errorf("outcome %d: %+v, want usage %+v", i, o, want[i])
+		}
+	}
+	for _, e := range b.events {
+		switch e.Kind {
+		case picker.EventFirstToken:
+			firsts--
+		case picker.EventTokens:
+			tokens -= e.Tokens
+		}
+	}
+	if firsts != 0 || tokens != 0 {
+		t.Errorf("first tokens off by %d, tokens by %d", firsts, tokens)
+	}
+}
+
+// TestEnvoyRename: a new model name reaches the engine in every mode that lets
+// us see the body, and nothing else of the body changes.
+func TestEnvoyRename(t *testing.T) {
+	for _, s := range shapes() {
+		if s.blind || s.params.RequestBody == "BUFFERED_PARTIAL" || s.params.ResponseBody == "BUFFERED_PARTIAL" {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
+			r.book.rename = "an/adapter-with-a-longer-name"
+			for _, size := range []int{1 << 10, 100 << 10} {
+				r.check(call{size: size, model: "m", answer: 10})
+			}
+			r.book.settle(t)
+			r.clean()
+		})
+	}
+}

@@ -1,0 +1,206 @@
+package envoyconf
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// Kind names a configuration.
+type Kind string
+
+// Kinds.
+const (
+	Resilient Kind = "resilient"
+	Gateway   Kind = "gateway"
+	Plain     Kind = "plain" // no picker: round robin, to compare with
+)
+
+// Params describe one Envoy. ExtProc and Endpoints are required; every other
+// zero value takes the default that its comment names.
+type Params struct {
+	Kind Kind // Resilient
+
+	Listen string // host:port for clients; 127.0.0.1:8080
+	Admin  string // host:port of the admin interface; 127.0.0.1:9901
+
+	ExtProc   []string // host:port of every picker replica
+	Endpoints []string // ip:port of every engine; host names are resolved by Envoy
+
+	Plaintext bool   // no TLS towards the pickers
+	CAFile    string // verifies the pickers' certificate; "" accepts any
+	SAN       string // name that the certificate must carry; only with CAFile
+
+	// BodyLimit is the largest request body in bytes that Envoy holds: 64 MiB.
+	BodyLimit int
+	// MessageTimeout is how long Envoy waits for one answer of a picker, time
+	// in its queue included: 5 s.
+	MessageTimeout time.Duration
+	// Retries along the list of destinations: 3.
+	Retries int
+	// KeepAlive is how long Envoy keeps an idle connection to an engine: 4 s,
+	// because engines close theirs after 5 s.
+	KeepAlive time.Duration
+
+	// RequestBody and ResponseBody replace the body modes of the kind, by
+	// their names in Envoy's API (NONE, STREAMED, BUFFERED, BUFFERED_PARTIAL,
+	// FULL_DUPLEX_STREAMED); "" keeps those of the kind.
+	RequestBody, ResponseBody string
+	// EarlyBody sends STREAMED bodies before the headers are answered.
+	EarlyBody bool
+	// Observe lets the pickers watch without a say.
+	Observe bool
+}
+
+// ErrParams is wrapped by every complaint about Params.
+var ErrParams = errors.New("envoyconf: parameters")
+
+// view is what the template sees.
+type view struct {
+	Params
+	ListenAt, AdminAt           address
+	ExtProcAt, EndpointsAt      []address
+	ExtProcType, EndpointsType  string
+	MessageSeconds, KeepSeconds string
+	RequestTrailers             string
+	ResponseTrailers            string
+	FailOpen, ModeOverride      bool
+}
+
+// address is a socket address as the template needs it.
+type address struct {
+	Host string
+	Port int
+}
+
+func (p Params) normalize() (view, error) {
+	v := view{Params: p}
+	if v.Kind == "" {
+		v.Kind = Resilient
+	}
+	if v.Kind != Resilient && v.Kind != Gateway && v.Kind != Plain {
+		return v, fmt.Errorf("%w: kind %q is none of %q, %q, %q", ErrParams, v.Kind, Resilient, Gateway, Plain)
+	}
+	v.defaults()
+	if err := v.modes(); err != nil {
+		return v, err
+	}
+	if v.CAFile != "" && v.Plaintext {
+		return v, fmt.Errorf("%w: a CA file and plaintext exclude each other", ErrParams)
+	}
+	return v, v.addresses()
+}
+
+func (v *view) defaults() {
+	if v.Listen == "" {
+		v.Listen = "127.0.0.1:8080"
+	}
+	if v.Admin == "" {
+		v.Admin = "127.0.0.1:9901"
+	}
+	if v.BodyLimit <= 0 {
+		v.BodyLimit = 64 << 20
+	}
+	if v.MessageTimeout <= 0 {
+		v.MessageTimeout = 5 * time.Second
+	}
+	if v.Retries <= 0 {
+		v.Retries = 3
+	}
+	if v.KeepAlive <= 0 {
+		v.KeepAlive = 4 * time.Second
+	}
+	v.MessageSeconds, v.KeepSeconds = seconds(v.MessageTimeout), seconds(v.KeepAlive)
+}
+
+const fullDuplex = "FULL_DUPLEX_STREAMED"
+
+// modes fills body and trailer modes and what depends on them.
+func (v *view) modes() error {
+	req, resp := "BUFFERED", "NONE"
+	if v.Kind == Gateway {
+		req, resp = fullDuplex, fullDuplex
+	}
+	if v.RequestBody == "" {
+		v.RequestBody = req
+	}
+	if v.ResponseBody == "" {
+		v.ResponseBody = resp
+	}
+	for _, m := range []string{v.RequestBody, v.ResponseBody} {
+		switch m {
+		case "NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", fullDuplex:
+		default:
+			return fmt.Errorf("%w: unknown body mode %q", ErrParams, m)
+		}
+	}
+	duplex := v.RequestBody == fullDuplex || v.ResponseBody == fullDuplex
+	v.FailOpen = v.Kind == Resilient
+	v.ModeOverride = v.Kind == Resilient && !duplex && !v.EarlyBody && !v.Observe
+	v.RequestTrailers, v.ResponseTrailers = "SKIP", "SEND"
+	if duplex {
+		v.RequestTrailers = "SEND"
+	}
+	return nil
+}
+
+func (v *view) addresses() (err error) {
+	if v.ListenAt, err = parseAddress("listen", v.Listen); err != nil {
+		return err
+	}
+	if v.AdminAt, err = parseAddress("admin", v.Admin); err != nil {
+		return err
+	}
+	if v.Kind != Plain {
+		if v.ExtProcAt, v.ExtProcType, err = parseList("ext_proc", v.ExtProc); err != nil {
+			return err
+		}
+	}
+	v.EndpointsAt, v.EndpointsType, err = parseList("endpoints", v.Endpoints)
+	return err
+}
+
+// parseList also returns the cluster type: host names need Envoy's resolver.
+func parseList(what string, list []string) (out []address, kind string, err error) {
+	if len(list) == 0 {
+		return nil, "", fmt.Errorf("%w: %s: at least one address is required", ErrParams, what)
+	}
+	kind = "STATIC"
+	for _, s := range list {
+		a, err := parseAddress(what, s)
+		if err != nil {
+			return nil, "", err
+		}
+		if a.Port == 0 {
+			return nil, "", fmt.Errorf("%w: %s: %q has no port", ErrParams, what, s)
+		}
+		if _, err := netip.ParseAddr(a.Host); err != nil {
+			kind = "STRICT_DNS"
+		}
+		out = append(out, a)
+	}
+	return out, kind, nil
+}
+
+func parseAddress(what, s string) (address, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return address{}, fmt.Errorf("%w: %s: %w", ErrParams, what, err)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return address{}, fmt.Errorf("%w: %s: %q: port is not a number below 65536", ErrParams, what, s)
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	return address{Host: host, Port: int(n)}, nil
+}
+
+// seconds renders a duration as Envoy reads it.
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+}

@@ -1,0 +1,28 @@
+package envoyconf
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"text/template"
+)
+
+//go:embed envoy.yaml.tmpl
+var source string
+
+var page = template.Must(template.New("envoy").Funcs(template.FuncMap{"q": strconv.Quote}).Parse(source))
+
+// Render returns an Envoy bootstrap configuration in YAML, with comments. It
+// fails, wrapping ErrParams, when an address or a mode is wrong.
+func Render(p Params) ([]byte, error) {
+	v, err := p.normalize()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := page.Execute(&out, v); err != nil {
+		return nil, fmt.Errorf("envoyconf: render: %w", err)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,125 @@
+package extproc
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// scriptedLink plays a gRPC stream: it delivers messages through the codec, in
+// buffers that are overwritten when they are freed, and keeps what is sent
+// referenced until the end, as a slow connection would.
+type scriptedLink struct {
+	in    []*extprocv3.ProcessingRequest
+	end   error
+	cut   int // bytes per received buffer, 0 for one buffer
+	fail  int // SendMsg fails from this message on, 0 never
+	out   []*extprocv3.ProcessingResponse
+	kept  []mem.BufferSlice
+	bytes [][]byte
+}
+
+// poison is a pool that overwrites what it gets back.
+type poison struct{}
+
+func (poison) Get(n int) *[]byte {
+	b := make([]byte, n, max(n, 4096))
+	return &b
+}
+
+func (poison) Put(b *[]byte) {
+	all := (*b)[:cap(*b)]
+	for i := range all {
+		all[i] = 0xDD
+	}
+}
+
+func (l *scriptedLink) RecvMsg(m any) error {
+	if len(l.in) == 0 {
+		return l.end
+	}
+	raw, err := proto.Marshal(l.in[0])
+	if err != nil {
+		return err
+	}
+	l.in = l.in[1:]
+	data := slices(raw, l.cut)
+	defer data.Free()
+	return newCodec().Unmarshal(data, m)
+}
+
+// slices cuts raw into poisoned buffers.
+func slices(raw []byte, cut int) (data mem.BufferSlice) {
+	if cut <= 0 {
+		cut = len(raw)
+	}
+	for first := true; first || len(raw) > 0; first = false {
+		n := min(cut, len(raw))
+		b := poison{}.Get(n)
+		copy(*b, raw)
+		data, raw = append(data, mem.NewBuffer(b, poison{})), raw[n:]
+	}
+	return data
+}
+
+func (l *scriptedLink) SendMsg(m any) error {
+	data, err := newCodec().Marshal(m)
+	if err != nil {
+		return err
+	}
+	l.kept = append(l.kept, data)
+	if l.fail > 0 && len(l.out)+1 >= l.fail {
+		return io.ErrClosedPipe
+	}
+	raw := data.Materialize()
+	l.bytes = append(l.bytes, raw)
+	reply := &extprocv3.ProcessingResponse{}
+	if err := proto.Unmarshal(raw, reply); err != nil {
+		return fmt.Errorf("sent a malformed message: %w", err)
+	}
+	l.out = append(l.out, reply)
+	return nil
+}
+
+// flush lets go of everything sent and tells whether its bytes were still what
+// they had been.
+func (l *scriptedLink) flush() error {
+	for i, data := range l.kept {
+		if i < len(l.bytes) && !bytes.Equal(data.Materialize(), l.bytes[i]) {
+			return fmt.Errorf("message %d changed before it was written", i)
+		}
+		data.Free()
+	}
+	return nil
+}
+
+// ledger is a chooser that keeps account of its decisions.
+type ledger struct {
+	decision picker.Decision
+	err      error
+	hook     func()
+	requests []*picker.Request
+	events   []picker.Event
+	done     []picker.Outcome
+}
+
+func (l *ledger) Choose(_ context.Context, r *picker.Request) (*picker.Decision, error) {
+	if l.hook != nil {
+		l.hook()
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	l.requests = append(l.requests, r)
+	d := l.decision
+	d.Observe = func(e picker.Event) { l.events = append(l.events, e) }
+	d.Release = func(o picker.Outcome) { l.done = append(l.done, o) }
+	return &d, nil
+}

@@ -1,0 +1,54 @@
+package extproc
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Label values. Every other value of "result" is a refusal's label.
+const (
+	resultPlaced      = "placed"
+	directionRequest  = "request"
+	directionResponse = "response"
+
+	endComplete  = "complete"  // the response was seen to its end
+	endAnswered  = "answered"  // we answered in the engine's place
+	endClosed    = "closed"    // the proxy closed the stream in good order
+	endCancelled = "cancelled" // the proxy reset it, which is how many end a request
+	endFailed    = "failed"    // transport or protocol error
+	endPanicked  = "panicked"  // a fault of ours
+)
+
+type metrics struct {
+	active   prometheus.Gauge
+	streams  *prometheus.CounterVec // by how they ended
+	requests *prometheus.CounterVec // by result
+	choose   prometheus.Histogram
+	lifetime prometheus.Histogram
+	bytes    *prometheus.CounterVec // by direction
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		active: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "grapevine_extproc_streams", Help: "Open ext_proc streams."}),
+		streams: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grapevine_extproc_streams_total", Help: "Ended ext_proc streams by how they ended."}, []string{"end"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grapevine_extproc_requests_total", Help: "Requests by result: placed, or the reason of the refusal."}, []string{"result"}),
+		choose: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "grapevine_extproc_choose_duration_seconds", Help: "Time from a complete request to its decision.",
+			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 11)}),
+		lifetime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "grapevine_extproc_stream_duration_seconds", Help: "Life time of ext_proc streams.",
+			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 11)}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grapevine_extproc_body_bytes_total", Help: "Body bytes that passed through, by direction."}, []string{"direction"}),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.active, m.streams, m.requests, m.choose, m.lifetime, m.bytes} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

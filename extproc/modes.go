@@ -1,0 +1,104 @@
+package extproc
+
+import (
+	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+)
+
+// BodyMode is how a proxy sends a body.
+type BodyMode = filterv3.ProcessingMode_BodySendMode
+
+// Body modes.
+const (
+	BodyNone            = filterv3.ProcessingMode_NONE
+	BodyStreamed        = filterv3.ProcessingMode_STREAMED
+	BodyBuffered        = filterv3.ProcessingMode_BUFFERED
+	BodyBufferedPartial = filterv3.ProcessingMode_BUFFERED_PARTIAL
+	BodyFullDuplex      = filterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+)
+
+// Modes are the body modes of both directions.
+type Modes struct {
+	Request, Response BodyMode
+}
+
+// streamModes are the rules that one stream goes by.
+type streamModes struct {
+	Modes
+	early    bool // STREAMED bodies come before the headers are answered
+	observe  bool // nothing may be answered
+	override bool // mode_override is honoured
+}
+
+// modesOf reads the rules from the first message of a stream.
+func modesOf(m *inbound, o *Options) streamModes {
+	sm := streamModes{Modes: Modes{BodyFullDuplex, BodyFullDuplex}, observe: m.observe}
+	if o.Assume != nil {
+		sm.Modes = *o.Assume
+	}
+	if c := &m.config; c.present {
+		sm.Request, sm.Response, sm.early = c.request, c.response, c.early
+		// Envoy honours an override only under these conditions; elsewhere it
+		// counts one as spurious.
+		sm.override = o.AllowModeOverride && !sm.early && !sm.observe &&
+			sm.Request != BodyFullDuplex && sm.Response != BodyFullDuplex
+	}
+	if sm.observe {
+		// Nobody waits for an answer, so the request is placed by whatever has
+		// come when its body ends, or when the response begins.
+		sm.Modes = Modes{BodyStreamed, BodyNone}
+	}
+	return sm
+}
+
+// holdsHead tells whether the request headers stay unanswered until the body
+// was seen.
+func (m *streamModes) holdsHead() bool {
+	return m.Request == BodyFullDuplex || m.Request == BodyStreamed && (m.early || m.observe)
+}
+
+// choosesAtHead tells whether the request must be placed by its headers,
+// because no body comes, or comes too late to change where it goes.
+func (m *streamModes) choosesAtHead() bool {
+	return m.Request == BodyNone || m.Request == BodyStreamed && !m.early && !m.observe
+}
+
+// responseOverrides holds the prepared answers to response headers that switch
+// the response body on or off, for each request body mode. Trailers are asked
+// for in both: they keep the side stream open until the response ends, which
+// is when the in-flight book lets go of the request.
+var responseOverrides = func() (t [2][BodyBufferedPartial + 1]*outbound) {
+	for want, body := range [2]BodyMode{BodyNone, BodyStreamed} {
+		for req := range t[want] {
+			t[want][req] = fixed(&extprocv3.ProcessingResponse{
+				Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
+				ModeOverride: &filterv3.ProcessingMode{
+					RequestHeaderMode:   filterv3.ProcessingMode_SEND,
+					ResponseHeaderMode:  filterv3.ProcessingMode_SEND,
+					RequestBodyMode:     BodyMode(req),
+					ResponseBodyMode:    body,
+					RequestTrailerMode:  filterv3.ProcessingMode_SKIP,
+					ResponseTrailerMode: filterv3.ProcessingMode_SEND,
+				},
+			})
+		}
+	}
+	return t
+}()
+
+// responseHead is the answer to response headers: it leaves the body mode as
+// it is, or changes it to what the decision wants.
+func (m *streamModes) responseHead(want bool) *outbound {
+	if !m.override || m.Request > BodyBufferedPartial {
+		return continueResponseHeaders
+	}
+	if want {
+		if m.Response != BodyNone {
+			return continueResponseHeaders
+		}
+		m.Response = BodyStreamed
+		return responseOverrides[1][m.Request]
+	}
+	m.Response = BodyNone
+	return responseOverrides[0][m.Request]
+}

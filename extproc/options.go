@@ -1,0 +1,85 @@
+package extproc
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// DefaultMaxBody is the request body limit when Options.MaxBody is zero.
+const DefaultMaxBody = 64 << 20
+
+// defaultEarlyHold bounds how much of a STREAMED body is held for the decision
+// when Envoy sends it before the headers are answered. Envoy stops reading
+// from the client when its own buffer is full, 1 MiB by default, so waiting
+// for more than half of that could wait for ever.
+const defaultEarlyHold = 256 << 10
+
+// Errors of New and Open.
+var (
+	errNoChooser = errors.New("extproc: options: a chooser is required")
+	errNoParse   = errors.New("extproc: options: a parse function is required")
+)
+
+// Options build a Processor and a Server. Chooser and Parse are required.
+type Options struct {
+	// Chooser decides. It is called once per request, on the stream's
+	// goroutine, with the stream's context.
+	Chooser picker.Chooser
+
+	// Parse fills a request from its Path, Headers and whole Body, in one
+	// scan: picker.ParseRequest. A *picker.Error refuses the request.
+	Parse func(*picker.Request) error
+
+	// ParsePrefix fills what can be known without the whole body, of which
+	// there are the first bytes (BUFFERED_PARTIAL, STREAMED) or none:
+	// picker.ParsePrefix. Nil leaves such requests with path and headers.
+	ParsePrefix func(*picker.Request)
+
+	// MaxBody is the largest request body in bytes; more is refused with 413.
+	// Zero means DefaultMaxBody.
+	MaxBody int
+
+	// Assume is what body modes to expect from a proxy that does not announce
+	// them; nil means full duplex both ways, as conformant gateways configure.
+	Assume *Modes
+
+	// AllowModeOverride says that the proxy's filter has allow_mode_override,
+	// so that response bodies can be asked for, or left out, one by one.
+	AllowModeOverride bool
+
+	// FallbackMetadata also sends the second endpoint in the older metadata
+	// key x-gateway-destination-endpoint-fallback.
+	FallbackMetadata bool
+
+	// Registerer takes the metrics; nil leaves them unregistered.
+	Registerer prometheus.Registerer
+
+	// Log takes what the package has to say; nil discards it.
+	Log *slog.Logger
+
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Chooser == nil {
+		return o, errNoChooser
+	}
+	if o.Parse == nil {
+		return o, errNoParse
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = DefaultMaxBody
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o, nil
+}

@@ -1,0 +1,98 @@
+package extproc
+
+import (
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// bodyExtent is how much of the body is there when the request is placed.
+type bodyExtent uint8
+
+const (
+	bodyAbsent bodyExtent = iota // none, or none that will be seen in time
+	bodyPrefix                   // its beginning
+	bodyWhole
+)
+
+// placeHead answers the request headers with the destination.
+func (st *stream) placeHead(extent bodyExtent) error {
+	if err := st.place(extent); err != nil {
+		return err
+	}
+	return st.sendRoute(replyRequestHeaders, nil)
+}
+
+// place parses the request, asks the chooser, and prepares the answer: the
+// route, and the body when the decision renames the model.
+func (st *stream) place(extent bodyExtent) error {
+	st.in.settled = true
+	r := st.request
+	body := st.in.body.data
+	if len(body) == 0 {
+		extent = bodyAbsent
+	} else {
+		r.Body = body
+	}
+	if err := st.parse(extent); err != nil {
+		return st.refuse(asRefusal(err))
+	}
+	if r.HasSubset && len(r.Subset) == 0 {
+		return st.refuse(picker.Errorf(picker.ReasonNoEndpoints, "the proxy allows no endpoint for this request"))
+	}
+	if err := st.choose(); err != nil {
+		return err
+	}
+	d := st.decision
+	destination := d.Endpoints[0]
+	if len(d.Endpoints) > 1 {
+		destination = strings.Join(d.Endpoints, ",")
+	}
+	st.kit.route.begin(d, destination)
+	if d.ModelTarget != "" && len(body) > 0 {
+		st.in.renamed = splice(body, r.ModelSpan, d.ModelTarget)
+	}
+	return nil
+}
+
+// parse reads the request as far as its body is known.
+func (st *stream) parse(extent bodyExtent) error {
+	if extent == bodyWhole {
+		return st.p.opts.Parse(st.request)
+	}
+	if st.p.opts.ParsePrefix != nil {
+		st.p.opts.ParsePrefix(st.request)
+	}
+	return nil
+}
+
+// choose asks the chooser and keeps the decision.
+func (st *stream) choose() error {
+	start := st.p.opts.Now()
+	d, err := st.p.opts.Chooser.Choose(st.ctx, st.request)
+	st.p.metrics.choose.Observe(st.p.opts.Now().Sub(start).Seconds())
+	if err != nil {
+		return st.refuse(asRefusal(err))
+	}
+	st.decision = d
+	if len(d.Endpoints) == 0 {
+		st.release(false)
+		return st.refuse(picker.Errorf(picker.ReasonNoEndpoints, "no endpoint is ready"))
+	}
+	st.p.metrics.requests.WithLabelValues(resultPlaced).Inc()
+	return nil
+}
+
+// refuse answers the request in the engine's place.
+func (st *stream) refuse(e *picker.Error) error {
+	st.in.settled = true
+	if st.ctx.Err() != nil {
+		e = picker.Errorf(picker.ReasonCancelled, "the client went away")
+	}
+	st.p.metrics.requests.WithLabelValues(refusalOf(e.Reason).label).Inc()
+	st.p.opts.Log.Debug("request refused", "request_id", st.request.ID, "reason", refusalOf(e.Reason).label)
+	if err := st.send(immediate(e)); err != nil {
+		return err
+	}
+	return errAnswered
+}

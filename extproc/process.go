@@ -1,0 +1,104 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Processor is the ExternalProcessor service. It starts no goroutine. It works
+// under a server made by Open, which brings the codec that it needs. Safe for
+// concurrent use.
+type Processor struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	opts    Options
+	metrics *metrics
+	kits    sync.Pool
+}
+
+// New returns a Processor. It fails when a required option is missing or the
+// metrics are registered already.
+func New(opts Options) (*Processor, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(opts.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("extproc: metrics: %w", err)
+	}
+	p := &Processor{opts: opts, metrics: m}
+	p.kits.New = func() any { return &kit{route: routeWriter{fallback: opts.FallbackMetadata}} }
+	return p, nil
+}
+
+// Process serves one HTTP request. It runs on the goroutine that gRPC gives
+// it, and starts none.
+func (p *Processor) Process(out grpc.BidiStreamingServer[extprocv3.ProcessingRequest, extprocv3.ProcessingResponse]) error {
+	return p.process(out.Context(), out)
+}
+
+// transport is what Process needs of a gRPC stream. A message may be reused as
+// soon as SendMsg returns.
+type transport interface {
+	SendMsg(m any) error
+	RecvMsg(m any) error
+}
+
+func (p *Processor) process(ctx context.Context, t transport) (err error) {
+	st := &stream{p: p, ctx: ctx, link: t, kit: p.kits.Get().(*kit), began: p.opts.Now()}
+	p.metrics.active.Inc()
+	end := endPanicked
+	defer func() {
+		if v := recover(); v != nil {
+			// One broken request must not take the others of this process along.
+			p.opts.Log.Error("stream panicked", "panic", v, "stack", string(debug.Stack()))
+			err = status.Error(codes.Internal, "extproc: internal error")
+		}
+	}()
+	defer func() {
+		st.close()
+		p.metrics.active.Dec()
+		p.metrics.streams.WithLabelValues(end).Inc()
+		p.metrics.lifetime.Observe(p.opts.Now().Sub(st.began).Seconds())
+		if end != endPanicked {
+			st.kit.reset()
+			p.kits.Put(st.kit)
+		}
+	}()
+	end, err = st.run()
+	return err
+}
+
+// run receives until the stream ends and tells how it ended. The error is what
+// the proxy is told.
+func (st *stream) run() (end string, err error) {
+	m := &st.kit.message
+	for err == nil {
+		m.free()
+		if err = st.link.RecvMsg(m); err == nil {
+			err = st.handle(m)
+		}
+	}
+	switch {
+	case errors.Is(err, errAnswered):
+		return endAnswered, nil
+	case st.back.ended && (errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled):
+		return endComplete, nil
+	case errors.Is(err, io.EOF):
+		return endClosed, nil
+	case status.Code(err) == codes.Canceled || st.ctx.Err() != nil:
+		return endCancelled, nil
+	default:
+		st.p.opts.Log.Debug("stream failed", "error", err)
+		return endFailed, err
+	}
+}

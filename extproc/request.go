@@ -1,0 +1,224 @@
+package extproc
+
+import (
+	"math/rand/v2"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// errLateHead ends a stream whose request was opened before.
+var errLateHead = status.Error(codes.InvalidArgument, "extproc: request headers are not the first part of the request")
+
+func (st *stream) requestHeaders(m *inbound) error {
+	if st.request != nil {
+		return errLateHead
+	}
+	view := headerView{m.headers}
+	st.open(view, m.metadata)
+	length := view.contentLength()
+	if length > int64(st.p.opts.MaxBody) {
+		return st.refuse(st.tooLarge())
+	}
+	switch {
+	case m.end:
+		st.in.ended = true
+		return st.placeHead(bodyAbsent)
+	case st.modes.choosesAtHead():
+		return st.placeHead(bodyAbsent)
+	case st.modes.holdsHead():
+		st.in.headHeld = true
+		st.in.body.expect = int(max(length, 0))
+		return nil
+	default:
+		return st.send(continueRequestHeaders)
+	}
+}
+
+// open begins the request from its headers; view is empty when the proxy sent
+// none.
+func (st *stream) open(view headerView, metadata []byte) {
+	r := &picker.Request{ID: view.Get(headerRequestID), Path: view.path(), Headers: view}
+	if r.ID == "" {
+		r.ID = strconv.FormatUint(rand.Uint64(), 16)
+	}
+	r.Subset, r.HasSubset = subset(metadata)
+	st.request = r
+}
+
+func (st *stream) requestBody(m *inbound) error {
+	if st.request == nil { // request headers are not sent to us
+		st.open(headerView{}, nil)
+	}
+	st.in.bytes += len(m.bytes())
+	switch st.modes.Request {
+	case BodyBuffered, BodyBufferedPartial:
+		return st.bufferedBody(m)
+	case BodyStreamed, BodyNone:
+		return st.streamedBody(m)
+	default:
+		return st.duplexBody(m)
+	}
+}
+
+// duplexBody holds everything until the body is complete. What follows the end
+// is dropped: some Envoy releases send a second end for large bodies
+// (envoy #46237).
+func (st *stream) duplexBody(m *inbound) error {
+	if st.in.ended {
+		return nil
+	}
+	if st.in.settled { // placed at header time by mistake of the proxy: pass it on
+		st.in.ended = m.end
+		return st.sendChunks(replyRequestBody, m.body, m.end)
+	}
+	if err := st.hold(m); err != nil {
+		return err
+	}
+	if !m.end {
+		return nil
+	}
+	st.in.ended = true
+	return st.flushDuplex(true)
+}
+
+// flushDuplex places a request whose body is complete and sends everything
+// that was held. end is false when trailers follow.
+func (st *stream) flushDuplex(end bool) error {
+	if err := st.place(bodyWhole); err != nil {
+		return err
+	}
+	if err := st.answerHead(); err != nil {
+		return err
+	}
+	body := st.in.body.seal()
+	if st.in.renamed != nil {
+		body = mem.SliceBuffer(st.in.renamed)
+	}
+	return st.sendChunks(replyRequestBody, body, end)
+}
+
+// bufferedBody answers the one message that carries the body, or its
+// beginning.
+func (st *stream) bufferedBody(m *inbound) error {
+	if st.in.settled {
+		return st.send(continueRequestBody)
+	}
+	if err := st.hold(m); err != nil {
+		return err
+	}
+	st.in.ended = m.end
+	extent := bodyWhole
+	if st.modes.Request == BodyBufferedPartial && !m.end {
+		extent = bodyPrefix
+	}
+	if err := st.place(extent); err != nil {
+		return err
+	}
+	if st.in.renamed != nil {
+		// Envoy refuses a new body whose length is not the declared one.
+		st.kit.route.setHeader(headerContentLength, strconv.Itoa(len(st.in.renamed)))
+	}
+	return st.sendRoute(replyRequestBody, st.in.renamed)
+}
+
+// streamedBody answers chunk by chunk, or holds the chunks while the headers
+// are held.
+func (st *stream) streamedBody(m *inbound) error {
+	st.in.ended = st.in.ended || m.end
+	if st.in.settled || !st.modes.holdsHead() {
+		return st.send(continueRequestBody)
+	}
+	if err := st.hold(m); err != nil {
+		return err
+	}
+	st.in.chunks++
+	switch {
+	case m.end:
+		return st.flushStreamed(bodyWhole)
+	case len(st.in.body.data) >= defaultEarlyHold && !st.modes.observe:
+		return st.flushStreamed(bodyPrefix)
+	default:
+		return nil
+	}
+}
+
+// flushStreamed places the request by what is held and answers the headers and
+// every held chunk, one answer each.
+func (st *stream) flushStreamed(extent bodyExtent) error {
+	if err := st.place(extent); err != nil {
+		return err
+	}
+	if err := st.answerHead(); err != nil {
+		return err
+	}
+	rest := continueRequestBody
+	if st.in.renamed != nil && st.in.chunks > 0 {
+		rest = clearRequestBody
+		st.in.chunks--
+		if err := st.send(replaceChunk(st.in.renamed)); err != nil {
+			return err
+		}
+	}
+	for ; st.in.chunks > 0; st.in.chunks-- {
+		if err := st.send(rest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// requestTrailers end a body that had no end mark of its own.
+func (st *stream) requestTrailers() error {
+	if st.request == nil {
+		st.open(headerView{}, nil)
+	}
+	wasEnded := st.in.ended
+	st.in.ended = true
+	if st.in.settled || wasEnded {
+		return st.send(continueRequestTrailers)
+	}
+	switch {
+	case st.in.headHeld && st.modes.Request == BodyFullDuplex:
+		if err := st.flushDuplex(false); err != nil {
+			return err
+		}
+		return st.send(continueRequestTrailers)
+	case st.in.headHeld:
+		if err := st.flushStreamed(bodyWhole); err != nil {
+			return err
+		}
+		return st.send(continueRequestTrailers)
+	default:
+		if err := st.place(bodyAbsent); err != nil {
+			return err
+		}
+		return st.sendRoute(replyRequestTrailers, nil)
+	}
+}
+
+// answerHead answers held headers with the destination.
+func (st *stream) answerHead() error {
+	if !st.in.headHeld {
+		return nil
+	}
+	st.in.headHeld = false
+	return st.sendRoute(replyRequestHeaders, nil)
+}
+
+// hold keeps a chunk of the request body, up to the limit.
+func (st *stream) hold(m *inbound) error {
+	if len(st.in.body.data)+len(m.bytes()) > st.p.opts.MaxBody {
+		return st.refuse(st.tooLarge())
+	}
+	st.in.body.add(m)
+	return nil
+}
+
+func (st *stream) tooLarge() *picker.Error {
+	return picker.Errorf(picker.ReasonTooLarge, "request body exceeds the limit of %d bytes", st.p.opts.MaxBody)
+}

@@ -1,0 +1,76 @@
+package extproc
+
+import (
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+func (st *stream) responseHeaders(m *inbound) error {
+	if st.modes.observe && !st.in.settled && st.request != nil {
+		if err := st.place(bodyPrefix); err != nil {
+			return err
+		}
+	}
+	view := headerView{m.headers}
+	st.back.headSeen = true
+	st.back.status = view.status()
+	st.back.served = served(m.metadata)
+	st.kit.scan.open(view)
+	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served})
+	if m.end {
+		st.endResponse()
+		return st.send(continueResponseHeaders)
+	}
+	want := st.decision != nil && st.decision.WantBody
+	return st.send(st.modes.responseHead(want))
+}
+
+// responseBody passes a piece of the answer on and reads it on the way.
+func (st *stream) responseBody(m *inbound) error {
+	duplex := st.modes.Response == BodyFullDuplex
+	if st.back.ended {
+		if duplex {
+			return nil
+		}
+		return st.send(continueResponseBody)
+	}
+	p := m.bytes()
+	st.back.bytes += len(p)
+	tokens, first := st.kit.scan.write(p)
+	if first {
+		st.observe(picker.Event{Kind: picker.EventFirstToken})
+	}
+	if tokens > 0 {
+		st.observe(picker.Event{Kind: picker.EventTokens, Tokens: tokens})
+	}
+	if m.end {
+		st.endResponse()
+	}
+	if duplex {
+		return st.sendChunks(replyResponseBody, m.body, m.end)
+	}
+	return st.send(continueResponseBody)
+}
+
+func (st *stream) responseTrailers(m *inbound) error {
+	if st.back.served == "" {
+		st.back.served = served(m.metadata)
+	}
+	st.endResponse()
+	return st.send(continueResponseTrailers)
+}
+
+// endResponse marks the normal end of the answer.
+func (st *stream) endResponse() {
+	st.back.ended = true
+	st.release(true)
+}
+
+// observe tells the picker about a moment on the response path.
+func (st *stream) observe(e picker.Event) {
+	if st.decision == nil || st.decision.Observe == nil || st.released {
+		return
+	}
+	e.At = st.p.opts.Now()
+	e.Status, e.Served = st.back.status, st.back.served
+	st.decision.Observe(e)
+}

@@ -1,0 +1,167 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// messageSlack is what a message may hold beside a body of the limit. A
+	// body somewhat over the limit must still arrive, to be answered with 413.
+	messageSlack = 16 << 20
+	// maxStreams is how many requests one Envoy connection may have open.
+	maxStreams = 1 << 20
+	// streamWindow lets a typical request body arrive without waiting for a
+	// window update; connWindow is shared by the streams of one connection.
+	streamWindow = 1 << 20
+	connWindow   = 16 << 20
+)
+
+// Listen says where a Server listens and how.
+type Listen struct {
+	Address string // host:port; port 0 takes a free one
+	TLS     TLS
+
+	// HealthAddress is a second, plaintext listener with nothing but the
+	// health service; "" opens none. The health service is always on Address.
+	HealthAddress string
+
+	// Linger is how long Stop goes on taking streams after the health service
+	// said that they are unwelcome: as long as the proxies' health checks need
+	// to see it, or requests that they send meanwhile are refused.
+	Linger time.Duration
+
+	// Readiness feeds the health service; required.
+	Readiness *Readiness
+}
+
+// Server serves a Processor and the health service until Stop.
+type Server struct {
+	main, health         *grpc.Server
+	mainAddr, healthAddr net.Addr
+	stopped              atomic.Bool
+	ready                *Readiness
+	linger               time.Duration
+	checks               healthService
+	stopWatches          context.CancelFunc
+	group                errgroup.Group
+}
+
+// errNoReadiness is returned by Open without a readiness source.
+var errNoReadiness = errors.New("extproc: listen: a readiness source is required")
+
+// Open listens and serves p. It does not touch the readiness: set it when
+// requests are welcome.
+func Open(p *Processor, l Listen) (*Server, error) {
+	if l.Readiness == nil {
+		return nil, errNoReadiness
+	}
+	opts := serverOptions(p.opts.MaxBody)
+	cfg, err := l.TLS.config(p.opts.Log, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	if cfg != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg)))
+	}
+	s := &Server{main: grpc.NewServer(opts...), ready: l.Readiness, linger: l.Linger}
+	stopping, stop := context.WithCancel(context.Background())
+	s.checks, s.stopWatches = healthService{l.Readiness.health, stopping}, stop
+	extprocv3.RegisterExternalProcessorServer(s.main, p)
+	healthpb.RegisterHealthServer(s.main, s.checks)
+	lis, err := net.Listen("tcp", l.Address)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("extproc: listen: %w", err)
+	}
+	s.mainAddr = lis.Addr()
+	if err := s.openHealth(l.HealthAddress); err != nil {
+		stop()
+		lis.Close()
+		return nil, err
+	}
+	s.group.Go(func() error { return s.main.Serve(lis) })
+	p.opts.Log.Info("ext_proc listening", "address", s.mainAddr.String(), "tls", cfg != nil)
+	return s, nil
+}
+
+// openHealth serves the health service on its own address, if asked to.
+func (s *Server) openHealth(address string) error {
+	if address == "" {
+		return nil
+	}
+	lis, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("extproc: listen for health: %w", err)
+	}
+	s.health, s.healthAddr = grpc.NewServer(), lis.Addr()
+	healthpb.RegisterHealthServer(s.health, s.checks)
+	s.group.Go(func() error { return s.health.Serve(lis) })
+	return nil
+}
+
+func serverOptions(maxBody int) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(maxBody + messageSlack),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connWindow),
+		grpc.SharedWriteBuffer(true),
+		// A proxy that vanished without a word must not hold requests in flight.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	}
+}
+
+// Addr is where the ext_proc service listens.
+func (s *Server) Addr() net.Addr { return s.mainAddr }
+
+// HealthAddr is where the separate health service listens, nil without one.
+func (s *Server) HealthAddr() net.Addr { return s.healthAddr }
+
+// Wait blocks until the listeners have ended: after Stop, or with the error of
+// the one that failed.
+func (s *Server) Wait() error { return s.group.Wait() }
+
+// Stop tells checkers that requests are no longer welcome, lingers, takes no
+// new streams, waits for the open ones until ctx ends, then cuts the rest. It
+// returns once every goroutine of the server has ended; the error is that of a
+// listener that failed earlier. A further call waits for the first.
+func (s *Server) Stop(ctx context.Context) error {
+	if s.stopped.Swap(true) {
+		return s.group.Wait()
+	}
+	s.ready.Set(false)
+	select {
+	case <-time.After(s.linger):
+	case <-ctx.Done():
+	}
+	s.stopWatches()
+	drained := make(chan struct{})
+	go func() {
+		s.main.GracefulStop()
+		close(drained)
+	}()
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		s.main.Stop()
+		<-drained
+	}
+	if s.health != nil {
+		s.health.Stop()
+	}
+	return s.group.Wait()
+}

@@ -1,0 +1,166 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// errAnswered ends a stream whose request was answered by an immediate
+// response; nothing may follow that.
+var errAnswered = errors.New("extproc: request was answered")
+
+// stream is the state machine of one HTTP request: messages in, answers out.
+// It does no I/O but through link, and belongs to one goroutine.
+type stream struct {
+	p     *Processor
+	ctx   context.Context
+	link  transport
+	kit   *kit
+	began time.Time
+	modes streamModes
+	known bool // modes were read
+
+	request  *picker.Request
+	decision *picker.Decision
+	in       inState
+	back     outState
+	released bool // the decision's accounting has ended
+}
+
+// inState is how far the request has come.
+type inState struct {
+	headHeld bool // headers are unanswered
+	settled  bool // the request was placed
+	ended    bool // body or trailers are complete
+	chunks   int  // STREAMED body messages that are unanswered
+	body     heldBody
+	renamed  []byte // the body with another model name, nil when it is left alone
+	bytes    int
+}
+
+// outState is how far the response has come.
+type outState struct {
+	headSeen bool
+	ended    bool
+	status   int
+	served   string
+	bytes    int
+}
+
+// kit is the memory that a stream borrows.
+type kit struct {
+	message inbound
+	chunk   outbound
+	route   routeWriter
+	scan    responseScan
+}
+
+// reset drops what belongs to the last request.
+func (k *kit) reset() {
+	k.message.free()
+	k.chunk = outbound{}
+	k.scan.reset()
+}
+
+// handle takes one message, which stays the caller's. An error ends the
+// stream.
+func (st *stream) handle(m *inbound) error {
+	if !st.known {
+		st.known = true
+		st.modes = modesOf(m, &st.p.opts)
+	}
+	switch m.part {
+	case fieldRequestHeaders:
+		return st.requestHeaders(m)
+	case fieldRequestBody:
+		return st.requestBody(m)
+	case fieldRequestTrailers:
+		return st.requestTrailers()
+	case fieldResponseHeaders:
+		return st.responseHeaders(m)
+	case fieldResponseBody:
+		return st.responseBody(m)
+	case fieldResponseTrailers:
+		return st.responseTrailers(m)
+	default:
+		// Messages without a part, such as flow control updates, want no answer.
+		return nil
+	}
+}
+
+// send answers, unless the proxy only lets us watch.
+func (st *stream) send(m *outbound) error {
+	if st.modes.observe {
+		return nil
+	}
+	return st.link.SendMsg(m)
+}
+
+// sendRoute answers with the destination: to the headers, to the body, which
+// body may replace, or to the trailers.
+func (st *stream) sendRoute(kind protowire.Number, body []byte) error {
+	return st.send(&outbound{whole: st.kit.route.finish(kind, body)})
+}
+
+// sendChunks sends a body in full duplex; end marks its last chunk. An empty
+// body is sent only to carry the mark. The caller keeps its reference.
+func (st *stream) sendChunks(reply protowire.Number, body mem.Buffer, end bool) error {
+	if st.modes.observe {
+		return nil
+	}
+	size := 0
+	if body != nil {
+		size = body.Len()
+	}
+	if size == 0 && !end {
+		return nil
+	}
+	m := &st.kit.chunk
+	for at := 0; ; at += maxChunk {
+		to := min(at+maxChunk, size)
+		*m = outbound{reply: reply, end: end && to == size}
+		if to > at {
+			m.body = body.Slice(at, to)
+		}
+		if err := st.link.SendMsg(m); err != nil {
+			return err
+		}
+		if to == size {
+			return nil
+		}
+	}
+}
+
+// release ends the accounting of the decision. Calls after the first do
+// nothing.
+func (st *stream) release(complete bool) {
+	if st.released || st.decision == nil {
+		return
+	}
+	st.released = true
+	st.decision.Done(picker.Outcome{
+		At:       st.p.opts.Now(),
+		Status:   st.back.status,
+		Served:   st.back.served,
+		Complete: complete,
+		Usage:    st.kit.scan.result(),
+	})
+}
+
+// close ends the stream's own accounting, after the last message.
+func (st *stream) close() {
+	// An end that was kept from us cannot be told from an abort: the request
+	// then counts as complete once its response headers came.
+	hidden := st.modes.Response == BodyNone && st.back.bytes == 0
+	st.release(st.back.ended || st.back.headSeen && hidden)
+	st.in.body.release()
+	m := st.p.metrics
+	m.bytes.WithLabelValues(directionRequest).Add(float64(st.in.bytes))
+	m.bytes.WithLabelValues(directionResponse).Add(float64(st.back.bytes))
+}

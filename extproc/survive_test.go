@@ -1,0 +1,385 @@
+package extproc_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// TestEnvoyAborts: mixed requests, one in twenty aborted by its client at a
+// random moment. Every other answer is right, nothing stays in flight, no
+// goroutine is left.
+func TestEnvoyAborts(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			before := runtime.NumGoroutine()
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
+			var n, aborted atomic.Int64
+			var wg sync.WaitGroup
+			for worker := range 16 {
+				wg.Go(func() {
+					rng := rand.New(rand.NewPCG(7, uint64(worker)))
+					for n.Add(1) <= 1000 {
+						c := anyCall(rng)
+						if rng.IntN(20) > 0 {
+							r.check(c)
+							continue
+						}
+						aborted.Add(1)
+						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(12_000))*time.Microsecond)
+						_, _, _ = r.do(ctx, c) // it may be through in time
+						cancel()
+					}
+				})
+			}
+			wg.Wait()
+			r.book.settle(t)
+			r.clean()
+			r.envoy.Stop()
+			stopPicker(t, r.picker)
+			r.engine.Close()
+			r.client.CloseIdleConnections()
+			eventually(t, "goroutines back to the start value", func() bool { return runtime.NumGoroutine() <= before })
+			t.Logf("%d aborted", aborted.Load())
+		})
+	}
+}
+
+// anyCall is a request of 1 KB to 1 MB, small ones more often.
+func anyCall(rng *rand.Rand) call {
+	c := call{size: 1 << (10 + rng.IntN(6)), model: "m", stream: rng.IntN(2) == 0, answer: 1 + rng.IntN(50)}
+	if rng.IntN(20) == 0 {
+		c.size = 1 << 20
+	}
+	if !c.stream {
+		c.answer *= 500
+	}
+	return c
+}
+
+// TestEnvoyRefusals: what the client sees when we answer in the engine's place.
+func TestEnvoyRefusals(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{MaxBody: 100_000}})
+			r.book.refuse = map[string]picker.Reason{"busy": picker.ReasonSaturated, "empty": picker.ReasonNoEndpoints, "unknown": picker.ReasonModelNotFound}
+			r.refused(call{size: 500, model: "busy"}, 429, "rejected-saturated")
+			r.refused(call{size: 500, model: "empty"}, 503, "rejected-no-endpoints")
+			r.refused(call{size: 500, model: "unknown"}, 404, "rejected-model-not-found")
+			broken := func(p []byte) io.Reader { return bytes.NewReader(p[:len(p)-1]) }
+			r.refused(call{size: 500, model: "m", reader: broken}, 400, "rejected-bad-request")
+			r.refused(call{size: 200_000, model: "m"}, 413, "rejected-too-large")
+			undeclared := func(p []byte) io.Reader { return io.MultiReader(bytes.NewReader(p)) }
+			r.refused(call{size: 200_000, model: "m", reader: undeclared}, 413, "rejected-too-large")
+			r.check(call{size: 50_000, model: "m"})
+			r.book.settle(t)
+			if n := r.envoy.Stats(t, "ext_proc.picker.")["http.inference.ext_proc.picker.spurious_msgs_received"]; n != 0 {
+				t.Errorf("%d spurious messages", n)
+			}
+		})
+	}
+}
+
+func (r *rig) refused(c call, status int, drop string) {
+	r.t.Helper()
+	resp, body, err := r.do(context.Background(), c)
+	if err != nil {
+		r.t.Errorf("%+v: %v", c, err)
+		return
+	}
+	var e struct {
+		Error struct{ Message, Type, Code string }
+	}
+	if err := json.Unmarshal(body, &e); err != nil || e.Error.Message == "" || e.Error.Type == "" || e.Error.Code == "" {
+		r.t.Errorf("%+v: body %s is not an error object: %v", c, body, err)
+	}
+	if resp.StatusCode != status || resp.Header.Get("x-llm-d-request-dropped-reason") != drop ||
+		resp.Header.Get("content-type") != "application/json" {
+		r.t.Errorf("%+v: status %d, %v, want %d and %s", c, resp.StatusCode, resp.Header, status, drop)
+	}
+}
+
+// closedPort is an endpoint that refuses connections: its port is bound, so
+// that nobody else gets it, and not listened on.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "127.0.0.1:" + strconv.Itoa(name.(*unix.SockaddrInet4).Port)
+}
+
+// TestEnvoyFallbacks: when the first endpoint refuses connections the request
+// goes to the next one that the decision names.
+func TestEnvoyFallbacks(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			dead := []string{closedPort(t), closedPort(t)}
+			s.params.Endpoints = dead
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
+			alive := r.book.endpoints[0]
+			r.book.endpoints = []string{dead[0], dead[1], alive}
+			for range 10 {
+				r.check(call{size: 30_000, model: "m", answer: 100})
+				r.check(call{answer: 100})
+			}
+			r.book.settle(t)
+			r.book.set(func(b *book) {
+				for _, o := range b.outcomes {
+					if o.Served != alive {
+						t.Errorf("served by %q, want %q", o.Served, alive)
+					}
+				}
+			})
+			r.clean()
+		})
+	}
+}
+
+// TestEnvoyPartial: of a body that is larger than Envoy's buffer we see the
+// beginning, and the engine all of it.
+func TestEnvoyPartial(t *testing.T) {
+	r := newRig(t, rigOptions{
+		params:  envoyconf.Params{RequestBody: "BUFFERED_PARTIAL", BodyLimit: 64 << 10},
+		options: extproc.Options{AllowModeOverride: true},
+	})
+	for range 5 {
+		r.check(call{size: 1 << 20, model: "m", answer: 10})
+	}
+	r.book.settle(t)
+	r.clean()
+	for _, q := range r.book.requests {
+		if q.Model != "m" || len(q.Body) == 0 || len(q.Body) >= 1<<20 {
+			t.Errorf("placed with model %q by %d bytes", q.Model, len(q.Body))
+		}
+	}
+}
+
+// TestEnvoyObserve: as an onlooker we see and account for everything, and
+// change nothing.
+func TestEnvoyObserve(t *testing.T) {
+	r := newRig(t, rigOptions{params: envoyconf.Params{RequestBody: "STREAMED", ResponseBody: "STREAMED", Observe: true}})
+	r.book.set(func(b *book) { b.endpoints = []string{"127.0.0.1:1"} }) // where it would have gone
+	for range 5 {
+		r.check(call{size: 50_000, model: "m", answer: 10, stream: true})
+	}
+	eventually(t, "five outcomes", func() (ok bool) {
+		r.book.set(func(b *book) { ok = len(b.outcomes) == 5 })
+		return ok
+	})
+	r.book.set(func(b *book) {
+		for i, o := range b.outcomes {
+			if o.Status != 200 || o.Usage.OutputTokens != 10 || b.requests[i].Model != "m" {
+				t.Errorf("outcome %+v of %+v", o, b.requests[i].Model)
+			}
+		}
+	})
+}
+
+const steadyClients = 8
+
+// steady sends requests from several clients until stop is closed and returns
+// how many were answered and how many failed.
+func (r *rig) steady(stop <-chan struct{}) (answered, failed int64) {
+	var ok, bad atomic.Int64
+	var wg sync.WaitGroup
+	for worker := range steadyClients {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(3, uint64(worker)))
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				c := anyCall(rng)
+				c.header = map[string]string{"x-pace": "4ms"}
+				resp, body, err := r.do(context.Background(), c)
+				want := objectAnswer(c.answer)
+				if c.stream {
+					want = eventAnswer(c.answer)
+				}
+				if err == nil && resp.StatusCode == http.StatusOK && bytes.Equal(body, want) {
+					ok.Add(1)
+					continue
+				}
+				bad.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return ok.Load(), bad.Load()
+}
+
+// TestEnvoyPickerKilled: pickers die by kill -9 one after the other under
+// load. In the resilient configuration no request fails, even with none left.
+func TestEnvoyPickerKilled(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			r := killRig(t, s)
+			stop := make(chan struct{})
+			time.AfterFunc(300*time.Millisecond, r.children[0].kill)
+			last := time.AfterFunc(700*time.Millisecond, r.children[1].kill)
+			if s.params.Kind == envoyconf.Gateway {
+				last.Stop() // one replica must be left
+			}
+			time.AfterFunc(1200*time.Millisecond, func() { close(stop) })
+			answered, failed := r.steady(stop)
+			t.Logf("%s: %d answered, %d failed, stats %v", s.name, answered, failed, faults(r))
+			if answered < 40 {
+				t.Errorf("only %d requests were answered", answered)
+			}
+			if s.params.Kind == envoyconf.Resilient && failed > 0 {
+				t.Errorf("%d requests failed", failed)
+			}
+			if failed > 2*steadyClients {
+				t.Errorf("%d requests failed, more than can have been in flight", failed)
+			}
+			start := time.Now()
+			for range 20 {
+				r.check(call{size: 1000, model: "m", answer: 10})
+			}
+			t.Logf("afterwards %v per request", time.Since(start)/20)
+		})
+	}
+}
+
+// TestEnvoyPickerHangs: a picker that hangs delays the requests that it holds
+// by the message timeout, and fails none.
+func TestEnvoyPickerHangs(t *testing.T) {
+	t.Parallel()
+	s := shape{params: envoyconf.Params{Kind: envoyconf.Resilient, MessageTimeout: time.Second}}
+	r := killRig(t, s)
+	stop := make(chan struct{})
+	time.AfterFunc(300*time.Millisecond, func() { _ = r.children[0].cmd.Process.Signal(syscall.SIGSTOP) })
+	time.AfterFunc(2800*time.Millisecond, func() { close(stop) })
+	answered, failed := r.steady(stop)
+	t.Logf("%d answered, %d failed, stats %v", answered, failed, faults(r))
+	if failed > 0 || answered < 40 {
+		t.Errorf("%d answered, %d failed", answered, failed)
+	}
+	r.children[0].kill()
+}
+
+// killable is a rig whose pickers are processes.
+type killable struct {
+	*rig
+	children []*child
+}
+
+func killRig(t *testing.T, s shape) *killable {
+	t.Helper()
+	k := &killable{rig: &rig{t: t, book: &book{}, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}}
+	k.startEngine()
+	address := strings.TrimPrefix(k.engine.URL, "http://")
+	p := s.params
+	for range 2 {
+		c := startChild(t, address)
+		k.children = append(k.children, c)
+		p.ExtProc = append(p.ExtProc, c.addr)
+	}
+	p.Endpoints, p.Plaintext = []string{address}, true
+	k.startEnvoy(p)
+	return k
+}
+
+func faults(r *killable) map[string]int {
+	out := map[string]int{}
+	for name, n := range r.envoy.Stats(r.t, "ext_proc.picker.") {
+		if n > 0 {
+			out[strings.TrimPrefix(name, "http.inference.ext_proc.picker.")] = n
+		}
+	}
+	return out
+}
+
+// TestEnvoyPickerStops: a replica that is stopped in good order, under load,
+// costs no request, in either configuration.
+func TestEnvoyPickerStops(t *testing.T) {
+	t.Parallel()
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			second := &book{}
+			other := openPicker(t, second, rigOptions{tls: extproc.TLS{Plaintext: true}})
+			s.params.ExtProc = []string{other.Addr().String()}
+			r := newRig(t, rigOptions{params: s.params, tls: extproc.TLS{Plaintext: true}, linger: 1200 * time.Millisecond})
+			second.set(func(b *book) { b.endpoints = r.book.endpoints })
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				time.Sleep(300 * time.Millisecond)
+				stopPicker(t, r.picker)
+				time.Sleep(300 * time.Millisecond)
+				close(stop)
+			})
+			answered, failed := r.steady(stop)
+			wg.Wait()
+			if failed > 0 || answered < 40 {
+				t.Errorf("%d answered, %d failed", answered, failed)
+			}
+			r.book.settle(t)
+			second.settle(t)
+			r.clean()
+		})
+	}
+}
+
+var errStall = errors.New("stalled")
+
+// stallingReader delivers half of a body and then fails, as a client does that
+// is cut off.
+func stallingReader(p []byte) io.Reader {
+	return io.MultiReader(bytes.NewReader(p[:len(p)/2]), failingReader{})
+}
+
+type failingReader struct{}
+
+func (failingReader) Read([]byte) (int, error) { return 0, errStall }
+
+// TestEnvoyCutOff: a client that is cut off in the middle of its request costs
+// nothing.
+func TestEnvoyCutOff(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params})
+			for range 20 {
+				if _, _, err := r.do(context.Background(), call{size: 100_000, model: "m", reader: stallingReader}); err == nil {
+					t.Error("half a request was answered")
+				}
+			}
+			r.check(call{size: 1000, model: "m"})
+			r.book.settle(t)
+			if len(r.book.requests) != 1 {
+				t.Errorf("%d requests were placed, want 1", len(r.book.requests))
+			}
+			r.clean()
+		})
+	}
+}

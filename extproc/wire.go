@@ -1,0 +1,50 @@
+package extproc
+
+// Header names as they stand on the wire, lower case.
+const (
+	headerPath            = ":path"
+	headerStatus          = ":status"
+	headerContentType     = "content-type"
+	headerContentLength   = "content-length"
+	headerContentEncoding = "content-encoding"
+	headerRequestID       = "x-request-id"
+	headerDestination     = "x-gateway-destination-endpoint"
+	headerDropReason      = "x-llm-d-request-dropped-reason"
+)
+
+// Metadata namespaces and keys of the endpoint picker protocol.
+const (
+	namespaceLB       = "envoy.lb"
+	namespaceSubset   = "envoy.lb.subset_hint"
+	keySubset         = "x-gateway-destination-endpoint-subset"
+	keyDestination    = headerDestination
+	keyFallback       = "x-gateway-destination-endpoint-fallback"
+	keyServed         = "x-gateway-destination-endpoint-served"
+	contentTypeJSON   = "application/json"
+	contentTypeEvents = "text/event-stream"
+)
+
+// Services that the health server knows by name. The empty name is the whole
+// server and answers like ServiceReadiness.
+const (
+	ServiceLiveness  = "liveness"
+	ServiceReadiness = "readiness"
+	ServiceExtProc   = "envoy.service.ext_proc.v3.ExternalProcessor"
+)
+
+// Values of the drop-reason header.
+const (
+	dropSaturated     = "rejected-saturated"
+	dropNoEndpoints   = "rejected-no-endpoints"
+	dropTTLExpired    = "rejected-ttl-expired"
+	dropCancelled     = "rejected-context-cancelled"
+	dropShuttingDown  = "rejected-shutting-down"
+	dropBadRequest    = "rejected-bad-request"
+	dropTooLarge      = "rejected-too-large"
+	dropModelNotFound = "rejected-model-not-found"
+	dropInternal      = "rejected-internal-error"
+)
+
+// maxChunk is the largest body chunk sent back in full duplex; the ext_proc
+// protocol recommends at most 64 KiB.
+const maxChunk = 64 << 10

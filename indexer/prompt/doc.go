@@ -1,0 +1,28 @@
+// Package prompt turns a request's body into the byte string that the engine
+// tokenizes, so that prompts and cached blocks can be compared without a
+// tokenizer on the request path.
+//
+// The way of a request through the package:
+//
+//  1. Models.Render finds the Model of the request's model name, an alias or
+//     an adapter (models.go). Models are loaded and reloaded in the background.
+//  2. Model.Render reads the keys of the body that shape the prompt
+//     (request.go); Responses and Anthropic bodies become chats (responses.go,
+//     messages.go).
+//  3. A chat becomes the conversation that engines give their template:
+//     contents joined or kept as parts, tool arguments parsed, developer
+//     messages moved (chat.go, tools.go).
+//  4. The chat template writes the text (template.go): compiled by package
+//     jinja, or by gonja where a template needs what jinja does not have.
+//  5. The text is brought into text space (package vocab): normalisation, dummy
+//     prefixes, BOS. Token ids in a body are decoded into the same space.
+//
+// Prompts that no template makes are rendered by an engine (engine.go), within
+// a budget, behind a circuit breaker and a cache.
+//
+// What it does not do: hash, match, or keep prompts. It never logs prompt
+// text.
+//
+// A Model is immutable and safe for concurrent use. Every error is an *Error
+// with a Reason; on an error the caller falls back to approximate matching.
+package prompt

@@ -1,0 +1,70 @@
+package arch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Limits are the sizes that rules compare with.
+type Limits struct {
+	FileLines  int // of any Go file
+	FuncLines  int // of a function outside of tests
+	Interfaces int // in the whole tree, tests not counted
+}
+
+// House are the project's own limits.
+var House = Limits{FileLines: 600, FuncLines: 80, Interfaces: 30}
+
+// Finding is one place that breaks a rule.
+type Finding struct {
+	Path string
+	Line int // 0 where the whole file or tree is meant
+	Rule string
+	Text string
+}
+
+// String formats the finding as path:line: rule: text.
+func (f Finding) String() string {
+	if f.Line == 0 {
+		return fmt.Sprintf("%s: %s: %s", f.Path, f.Rule, f.Text)
+	}
+	return fmt.Sprintf("%s:%d: %s: %s", f.Path, f.Line, f.Rule, f.Text)
+}
+
+// report takes one finding.
+type report func(path string, line int, text string)
+
+// rules lists every rule under the name that findings carry.
+var rules = []struct {
+	name  string
+	check func(*Tree, Limits, report)
+}{
+	{"syntax", syntax},
+	{"imports", imports},
+	{"pure", pureRows},
+	{"init", inits},
+	{"registry", registries},
+	{"any-map", anyMaps},
+	{"file-size", fileSizes},
+	{"func-size", funcSizes},
+	{"interfaces", interfaces},
+	{"doc", docs},
+	{"skip", skips},
+	{"host", hosts},
+}
+
+// Check runs every rule over the tree and returns what breaks one, sorted by
+// path and line.
+func Check(t *Tree, limits Limits) []Finding {
+	var found []Finding
+	for _, r := range rules {
+		r.check(t, limits, func(path string, line int, text string) {
+			found = append(found, Finding{path, line, r.name, text})
+		})
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line))
+	})
+	return found
+}

@@ -1,0 +1,96 @@
+package arch
+
+import "strings"
+
+// row places a package, and those below it that have no row of their own, in
+// the import order.
+type row struct {
+	pkg   string // path within the module
+	level int
+}
+
+// rows is the import table: a package imports packages of lower levels and
+// those of its own row. A package below one that has a row shares that row.
+var rows = []row{
+	// Knows nothing else of the project.
+	{"indexer", 0},
+	{"cluster", 0},
+	{"events/zmtp", 0},
+	{"deploy", 0},
+	{"internal/parts", 0},
+	{"internal/arch", 0},
+	{"internal/setup", 0},
+	{"internal/bench", 0},
+
+	// On top of the index.
+	{"indexer/prompt", 1},
+	{"events", 1},
+	{"picker", 1},
+
+	// What choosing needs.
+	{"picker/plugins", 2},
+	{"picker/scrape", 2},
+	{"picker/discovery", 2},
+	{"picker/flow", 2},
+	{"pd", 2},
+	{"pd/sidecar", 2},
+
+	// What the outside sees.
+	{"picker/config", 3},
+	{"extproc", 3},
+	{"extproc/xds", 3},
+	{"cluster/federation", 3},
+
+	// The daemon, and what plays its surroundings.
+	{"internal/server", 4},
+	{"internal/admin", 4},
+	{"internal/sim", 4},
+	{"internal/demo", 4},
+	{"internal/envoytest", 4},
+
+	{"cmd/grapevine", 5},
+}
+
+// edges are the imports within one level that the table allows.
+var edges = map[[2]string]bool{
+	{"internal/server", "internal/admin"}: true,
+	{"internal/demo", "internal/sim"}:     true,
+}
+
+// pure names the rows that hold no I/O, no goroutine, no log and no clock.
+var pure = map[string]bool{"indexer": true}
+
+// hot names the rows on the path of a request or an event, where values have
+// types and no map holds `any`.
+var hot = map[string]bool{
+	"indexer":        true,
+	"events":         true,
+	"picker":         true,
+	"picker/plugins": true,
+	"pd":             true,
+	"extproc":        true,
+}
+
+// rowOf returns the row of the package at path within the module: its own or
+// that of the nearest folder above.
+func rowOf(pkg string) (row, bool) {
+	for path := pkg; path != ""; {
+		for _, r := range rows {
+			if r.pkg == path {
+				return r, true
+			}
+		}
+		cut := strings.LastIndexByte(path, '/')
+		if cut < 0 {
+			break
+		}
+		path = path[:cut]
+	}
+	return row{}, false
+}
+
+// mayImport reports whether the table lets a package of row from import one
+// of row to.
+func mayImport(from, to row) bool {
+	return from == to || to.level < from.level || edges[[2]string{from.pkg, to.pkg}]
+}

@@ -1,0 +1,235 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	filter "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+)
+
+// player plays one request after the other on one connection. It belongs to
+// one goroutine.
+type player struct {
+	client   extproc.ExternalProcessorClient
+	opts     Options
+	corpus   *corpus
+	response []byte
+
+	// Of the current request.
+	stream   extproc.ExternalProcessor_ProcessClient
+	cancel   context.CancelFunc
+	body     []byte
+	answered time.Time // when the destination arrived
+	refused  bool      // an immediate response ended the request
+	asked    filter.ProcessingMode_BodySendMode
+}
+
+// play plays request number n until its stream has ended. The result is in
+// answered and refused.
+func (p *player) play(ctx context.Context, n uint64) error {
+	ctx, p.cancel = context.WithTimeout(ctx, p.opts.Timeout)
+	defer p.cancel()
+	stream, err := p.client.Process(ctx)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	p.stream = stream
+	p.answered, p.refused, p.asked = time.Time{}, false, filter.ProcessingMode_NONE
+	p.body = p.corpus.appendRequest(p.body[:0], n)
+	first := requestHeaders(p.opts.Mode, n, len(p.body))
+	if p.opts.Mode == Buffered {
+		err = p.buffered(first)
+	} else {
+		err = p.fullDuplex(first)
+	}
+	switch {
+	case err != nil:
+		return err
+	case p.refused:
+		return nil
+	case p.answered.IsZero():
+		return fmt.Errorf("no answer has the header %s", headerDestination)
+	}
+	return p.finish()
+}
+
+// finish ends the stream as Envoy does when nothing more will be sent.
+func (p *player) finish() error {
+	if err := p.stream.CloseSend(); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	extra, err := p.stream.Recv()
+	if err == nil {
+		k, _ := unpack(extra)
+		return fmt.Errorf("close: %s too many", k)
+	}
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("close: %w", err)
+	}
+	return nil
+}
+
+func (p *player) fullDuplex(first *message) error {
+	if err := p.exchange(requestSide, first, p.body); err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	if p.refused {
+		return nil
+	}
+	if err := p.exchange(responseSide, responseHeaders(), p.response); err != nil {
+		return fmt.Errorf("response: %w", err)
+	}
+	return nil
+}
+
+// exchange sends headers and body in full duplex and receives until the whole
+// body has come back. It sends beside receiving: a picker may return chunks
+// before it has seen the last.
+func (p *player) exchange(d direction, headers *message, body []byte) error {
+	sent := make(chan error, 1)
+	go func() { sent <- p.send(d, headers, body) }()
+	err := p.receive(d, body)
+	over := err != nil || p.refused
+	if over {
+		p.cancel() // frees a sender that waits for the picker to read
+	}
+	if sendErr := <-sent; !over {
+		err = sendErr
+	}
+	return err
+}
+
+func (p *player) send(d direction, headers *message, body []byte) error {
+	if err := p.stream.Send(headers); err != nil {
+		return err
+	}
+	for {
+		n := min(len(body), p.opts.Chunk)
+		if err := p.stream.Send(d.chunk(body[:n], n == len(body))); err != nil {
+			return err
+		}
+		if body = body[n:]; len(body) == 0 {
+			return nil
+		}
+	}
+}
+
+// receive wants the answer to the headers, then body as it is.
+func (p *player) receive(d direction, body []byte) error {
+	started := false
+	for {
+		a, err := p.stream.Recv()
+		if err != nil {
+			return noEOF(err)
+		}
+		k, common := unpack(a)
+		switch {
+		case k == immediate:
+			p.refused = true
+			return nil
+		case k == d.headers && !started:
+			started = true
+			p.note(common)
+		case k == d.body && started:
+			chunk := common.GetBodyMutation().GetStreamedResponse()
+			if !bytes.HasPrefix(body, chunk.GetBody()) {
+				return fmt.Errorf("the body that came back differs, %d bytes before its end", len(body))
+			}
+			body = body[len(chunk.GetBody()):]
+			if chunk.GetEndOfStream() {
+				return p.whole(body)
+			}
+		default:
+			return fmt.Errorf("%s out of order", k)
+		}
+	}
+}
+
+func (p *player) whole(rest []byte) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("the body that came back lacks %d bytes at its end", len(rest))
+	}
+	return nil
+}
+
+// note remembers when the destination arrived.
+func (p *player) note(c *extproc.CommonResponse) {
+	if p.answered.IsZero() && names(c) {
+		p.answered = time.Now()
+	}
+}
+
+// buffered plays the resilient configuration: one answer for each message.
+func (p *player) buffered(first *message) error {
+	if err := p.ask(first, toRequestHeaders); err != nil || p.refused {
+		return err
+	}
+	if err := p.ask(requestChunk(p.body, true), toRequestBody); err != nil || p.refused {
+		return err
+	}
+	if err := p.ask(responseHeaders(), toResponseHeaders); err != nil {
+		return err
+	}
+	return p.askedBody()
+}
+
+// askedBody sends the response body where an answer has asked for it.
+func (p *player) askedBody() error {
+	chunk := len(p.response)
+	switch p.asked {
+	case filter.ProcessingMode_STREAMED:
+		chunk = p.opts.Chunk
+	case filter.ProcessingMode_BUFFERED, filter.ProcessingMode_BUFFERED_PARTIAL:
+	default:
+		return nil
+	}
+	for body := p.response; len(body) > 0; {
+		n := min(len(body), chunk)
+		if err := p.ask(responseChunk(body[:n], n == len(body)), toResponseBody); err != nil {
+			return err
+		}
+		body = body[n:]
+	}
+	return nil
+}
+
+// ask sends one message and wants an answer of kind want to it.
+func (p *player) ask(m *message, want kind) error {
+	// After an io.EOF, receiving says why the stream ended.
+	if err := p.stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	a, err := p.stream.Recv()
+	if err != nil {
+		return fmt.Errorf("%s: %w", want, noEOF(err))
+	}
+	k, common := unpack(a)
+	if k == immediate && (want == toRequestHeaders || want == toRequestBody) {
+		p.refused = true
+		return nil
+	}
+	if k != want {
+		return fmt.Errorf("%s instead of %s", k, want)
+	}
+	if b := common.GetBodyMutation().GetBody(); b != nil && want == toRequestBody && !bytes.Equal(b, p.body) {
+		return errors.New("the body that came back differs")
+	}
+	if o := a.GetModeOverride(); o != nil {
+		p.asked = o.GetResponseBodyMode()
+	}
+	p.note(common)
+	return nil
+}
+
+// noEOF is for places where the end of the stream is an error.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

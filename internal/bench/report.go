@@ -1,0 +1,140 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+)
+
+// Percentiles of a set of durations.
+type Percentiles struct{ P50, P90, P99, P999, Max time.Duration }
+
+// percentiles returns, for each part q, the smallest duration that at least
+// that part of the sorted durations does not exceed. All are zero where there
+// are no durations.
+func percentiles(sorted []time.Duration) Percentiles {
+	if len(sorted) == 0 {
+		return Percentiles{}
+	}
+	at := func(q float64) time.Duration {
+		return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
+	}
+	return Percentiles{P50: at(.5), P90: at(.9), P99: at(.99), P999: at(.999), Max: sorted[len(sorted)-1]}
+}
+
+// Report is what one Run measured.
+type Report struct {
+	Options  Options // with the defaults filled in
+	Requests int     // got a destination, and every answer was right
+	Refused  int     // the picker answered the client itself
+	Failed   int     // a wrong answer, a gRPC error or none in time
+	Failure  error   // one of them
+	Elapsed  time.Duration
+
+	// Answer is the time from the request (from when it was due, where a rate
+	// was given) to the answer that holds the destination.
+	Answer Percentiles
+
+	CPU time.Duration // processor time of the picker in the measured part
+	RSS int64         // its resident memory in bytes at the end
+}
+
+// Throughput is requests per second that got a destination.
+func (r Report) Throughput() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return float64(r.Requests) / r.Elapsed.Seconds()
+}
+
+// CPUPerRequest is the picker's processor time over all requests played, or
+// zero where no process was measured.
+func (r Report) CPUPerRequest() time.Duration {
+	if all := r.Requests + r.Refused + r.Failed; all > 0 {
+		return r.CPU / time.Duration(all)
+	}
+	return 0
+}
+
+// Row is one measured value. Names stay the same from release to release;
+// a name occurs once in a table.
+type Row struct {
+	Name       string  `json:"name"`
+	Value      float64 `json:"value"`
+	Unit       string  `json:"unit"`
+	Conditions string  `json:"conditions"`
+}
+
+// Rows returns the figures of the report.
+func (r Report) Rows() []Row {
+	o := r.Options
+	of := fmt.Sprintf("/body=%s,endpoints=%d,mode=%s", size(o.BodySize), o.Endpoints, o.Mode)
+	conditions := r.conditions()
+	var rows []Row
+	add := func(name string, value float64, unit string) {
+		rows = append(rows, Row{name + of, round(value), unit, conditions})
+	}
+	if o.PID != 0 {
+		add("extproc_cpu_per_request", micros(r.CPUPerRequest()), "us")
+	}
+	add("extproc_answer_p50", micros(r.Answer.P50), "us")
+	add("extproc_answer_p90", micros(r.Answer.P90), "us")
+	add("extproc_answer_p99", micros(r.Answer.P99), "us")
+	add("extproc_answer_p999", micros(r.Answer.P999), "us")
+	add("extproc_throughput", r.Throughput(), "requests/s")
+	add("extproc_unsuccessful", float64(r.Refused+r.Failed), "requests")
+	if o.PID != 0 {
+		add("extproc_rss", megabytes(r.RSS), "MB")
+	}
+	return rows
+}
+
+func (r Report) conditions() string {
+	o := r.Options
+	pace := "next when one is done"
+	if o.Rate > 0 {
+		pace = fmt.Sprintf("%g requests/s asked for", o.Rate)
+	}
+	encryption := "plaintext"
+	if o.TLS != nil {
+		encryption = "TLS"
+	}
+	return fmt.Sprintf("%d requests over %s, %d streams on %d connections, %s, %s, %d conversations share %.0f%%, response %s, load generator on the same %d CPUs",
+		r.Requests, r.Elapsed.Round(10*time.Millisecond), o.Concurrency, o.Connections, encryption, pace,
+		o.Conversations, o.Shared*100, size(o.ResponseSize), runtime.NumCPU())
+}
+
+// Rows returns the figures of the measurement.
+func (i Idle) Rows() []Row {
+	of := fmt.Sprintf("/endpoints=%d", i.Endpoints)
+	conditions := fmt.Sprintf("over %s without requests", i.Period.Round(10*time.Millisecond))
+	return []Row{
+		{"picker_idle_cpu" + of, round(i.Cores), "cores", conditions},
+		{"picker_idle_rss" + of, round(megabytes(i.RSS)), "MB", conditions},
+	}
+}
+
+// size formats a number of bytes as row names write it: 40KB is 40·1024.
+func size(bytes int) string {
+	switch {
+	case bytes >= 1<<20 && bytes%(1<<20) == 0:
+		return fmt.Sprintf("%dMB", bytes>>20)
+	case bytes >= 1<<10 && bytes%(1<<10) == 0:
+		return fmt.Sprintf("%dKB", bytes>>10)
+	}
+	return fmt.Sprintf("%dB", bytes)
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func megabytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// round keeps four significant digits: more is noise.
+func round(v float64) float64 {
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return v
+	}
+	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}

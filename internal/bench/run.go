@@ -1,0 +1,234 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// largestMessage is the size in bytes of the largest answer that is accepted.
+const largestMessage = 128 << 20
+
+// HTTP/2 windows in bytes that Envoy offers by default.
+const (
+	streamWindow     = 16 << 20
+	connectionWindow = 24 << 20
+)
+
+// Run plays requests against a picker until the bounds of opts are reached and
+// returns what it measured. An error means that nothing could be measured: the
+// options are wrong, the target cannot be reached, too many requests failed,
+// the picker's process is gone, or ctx ended. Requests that failed one by one,
+// and those that the picker refused, are counted in the report.
+func Run(ctx context.Context, opts Options) (Report, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return Report{}, err
+	}
+	conns, err := dial(ctx, opts)
+	defer func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}()
+	if err != nil {
+		return Report{}, err
+	}
+	l := &load{opts: opts, players: newPlayers(opts, conns)}
+	if opts.Warmup > 0 {
+		if _, err := l.run(ctx, opts.Warmup, 0); err != nil {
+			return Report{}, fmt.Errorf("warm-up: %w", err)
+		}
+	}
+	return l.measure(ctx)
+}
+
+// dial opens the connections and waits until they are there.
+func dial(ctx context.Context, opts Options) ([]*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if opts.TLS != nil {
+		creds = credentials.NewTLS(opts.TLS)
+	}
+	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
+	defer cancel()
+	var conns []*grpc.ClientConn
+	for range opts.Connections {
+		conn, err := grpc.NewClient("passthrough:///"+opts.Target, grpc.WithTransportCredentials(creds),
+			grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(connectionWindow),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(largestMessage), grpc.MaxCallSendMsgSize(largestMessage)))
+		if err != nil {
+			return conns, fmt.Errorf("bench: %s: %w", opts.Target, err)
+		}
+		conns = append(conns, conn)
+		conn.Connect()
+		for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
+			if !conn.WaitForStateChange(ctx, s) {
+				return conns, fmt.Errorf("bench: no connection to %s (last state: %s): %w", opts.Target, s, ctx.Err())
+			}
+		}
+	}
+	return conns, nil
+}
+
+func newPlayers(opts Options, conns []*grpc.ClientConn) []*player {
+	corpus, answer := newCorpus(opts), response(opts.ResponseSize)
+	players := make([]*player, opts.Concurrency)
+	for i := range players {
+		client := extproc.NewExternalProcessorClient(conns[i%len(conns)])
+		players[i] = &player{client: client, opts: opts, corpus: corpus, response: answer}
+	}
+	return players
+}
+
+// load drives players. Request numbers go on from one run to the next, so that
+// no question is asked twice.
+type load struct {
+	opts    Options
+	players []*player
+	next    atomic.Uint64
+}
+
+// measure is the measured part of Run.
+func (l *load) measure(ctx context.Context) (Report, error) {
+	var before Usage
+	var err error
+	if l.opts.PID != 0 {
+		if before, err = ReadUsage(l.opts.PID); err != nil {
+			return Report{}, err
+		}
+	}
+	start := time.Now()
+	t, err := l.run(ctx, l.opts.Requests, l.opts.Duration)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{
+		Options:  l.opts,
+		Requests: len(t.latencies),
+		Refused:  t.refused,
+		Failed:   t.failed,
+		Failure:  t.failure,
+		Elapsed:  time.Since(start),
+		Answer:   percentiles(t.latencies),
+	}
+	if l.opts.PID != 0 {
+		after, err := ReadUsage(l.opts.PID)
+		if err != nil {
+			return Report{}, err
+		}
+		r.CPU, r.RSS = after.CPU-before.CPU, after.RSS
+	}
+	return r, nil
+}
+
+// tally is what players count.
+type tally struct {
+	latencies []time.Duration // of requests that got a destination
+	refused   int
+	failed    int
+	failure   error // the first
+}
+
+// run lets all players play until count requests were begun or limit has
+// passed (zero: no such bound), and waits for them.
+func (l *load) run(ctx context.Context, count int, limit time.Duration) (tally, error) {
+	s := &session{load: l, start: time.Now(), count: count, limit: limit}
+	ctx, s.stop = context.WithCancelCause(ctx)
+	defer s.stop(nil)
+	tallies := make([]tally, len(l.players))
+	var group sync.WaitGroup
+	for i, p := range l.players {
+		group.Go(func() { s.work(ctx, p, &tallies[i]) })
+	}
+	group.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return tally{}, err
+	}
+	var sum tally
+	for _, t := range tallies {
+		sum.latencies = append(sum.latencies, t.latencies...)
+		sum.refused += t.refused
+		sum.failed += t.failed
+		if sum.failure == nil {
+			sum.failure = t.failure
+		}
+	}
+	slices.Sort(sum.latencies)
+	return sum, nil
+}
+
+// session is one run of a load.
+type session struct {
+	*load
+	start  time.Time
+	count  int
+	limit  time.Duration
+	begun  atomic.Int64
+	failed atomic.Int64
+	stop   context.CancelCauseFunc
+}
+
+// work plays until the session's bounds are reached.
+func (s *session) work(ctx context.Context, p *player, t *tally) {
+	for {
+		due, ok := s.take(ctx)
+		if !ok {
+			return
+		}
+		err := p.play(ctx, s.next.Add(1))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.fail(t, err)
+		case p.refused:
+			t.refused++
+		default:
+			t.latencies = append(t.latencies, p.answered.Sub(due))
+		}
+	}
+}
+
+// take waits until the next request is due and returns that moment, or false
+// where there is none.
+func (s *session) take(ctx context.Context) (time.Time, bool) {
+	n := s.begun.Add(1) - 1
+	if s.count > 0 && n >= int64(s.count) || ctx.Err() != nil {
+		return time.Time{}, false
+	}
+	due := time.Now()
+	if s.opts.Rate > 0 {
+		due = s.start.Add(time.Duration(float64(n) / s.opts.Rate * float64(time.Second)))
+	}
+	if s.limit > 0 && max(due.Sub(s.start), time.Since(s.start)) >= s.limit {
+		return time.Time{}, false
+	}
+	if wait := time.Until(due); wait > 0 {
+		select {
+		case <-ctx.Done():
+			return time.Time{}, false
+		case <-time.After(wait):
+		}
+	}
+	return due, true
+}
+
+// fail counts a failed request and ends the session when there are too many.
+func (s *session) fail(t *tally, err error) {
+	t.failed++
+	if t.failure == nil {
+		t.failure = err
+	}
+	if s.failed.Add(1) >= int64(s.opts.MaxFailures) {
+		s.stop(fmt.Errorf("%w: %d, such as: %w", errFailing, s.opts.MaxFailures, err))
+	}
+}

@@ -1,0 +1,186 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/sim"
+	"github.com/grapevine-epp/grapevine/internal/sim/engine"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+)
+
+// Options of Run.
+type Options struct {
+	Envoy    string // Envoy binary
+	Self     string // this program, for the replicas
+	Out      io.Writer
+	TTY      bool          // redraw in place
+	Engines  int           // default 6
+	Replicas int           // default 3
+	Phase    time.Duration // of each phase; default 32 s
+	Cluster  []string      // further flags of serve, for replicas that share
+}
+
+// Summary is what a run measured.
+type Summary struct {
+	RoundRobin, Grapevine Result
+	Killed                string // the replica that was killed on the way
+	Shared                bool   // replicas shared state
+}
+
+// Result is one phase.
+type Result struct {
+	Requests, Failed   uint64
+	PerSecond          float64
+	HitRatio, Ideal    float64
+	TTFT50, TTFT90     time.Duration
+	FailedDuringOutage uint64
+}
+
+// Failed returns the number of failed requests of both phases.
+func (s *Summary) Failed() uint64 { return s.RoundRobin.Failed + s.Grapevine.Failed }
+
+// chat is the workload: multi-turn chats over more system prompts than one
+// engine's cache holds.
+var chat = workload.Kind{
+	Name: "chat", Shared: 30, Zipf: 1.05, SharedTokens: 3000, Turns: 5, UserTokens: 80, Spread: .8, Answer: 60, Think: 2 * time.Second,
+}
+
+const (
+	users     = 48
+	kvTokens  = 48_000 // per engine: about half of the system prompts, without any conversation
+	blockSize = 16
+)
+
+// run is one demo under way.
+type run struct {
+	o      Options
+	dir    string
+	screen screen
+	model  string
+	start  time.Time
+}
+
+// Run runs the demo and returns what it measured. Everything that it starts has
+// ended when it returns, also when ctx ends early.
+func Run(ctx context.Context, o Options) (*Summary, error) {
+	if o.Engines == 0 {
+		o.Engines = 6
+	}
+	if o.Replicas == 0 {
+		o.Replicas = 3
+	}
+	if o.Phase == 0 {
+		o.Phase = 32 * time.Second
+	}
+	dir, err := os.MkdirTemp("", "grapevine-demo-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	r := &run{o: o, dir: dir, screen: screen{w: o.Out, tty: o.TTY}, model: filepath.Join(dir, "model"), start: time.Now()}
+	if err := vocab.New().WriteModel(r.model); err != nil {
+		return nil, err
+	}
+	s := &Summary{Shared: len(o.Cluster) > 0}
+	if s.RoundRobin, err = r.roundRobin(ctx); err != nil {
+		return nil, fmt.Errorf("round robin: %w", err)
+	}
+	if err := r.grapevine(ctx, s); err != nil {
+		return nil, fmt.Errorf("grapevine: %w", err)
+	}
+	return s, nil
+}
+
+// engines opens a fresh fleet.
+func (r *run) engines() (*sim.Fleet, []string, error) {
+	f, err := sim.OpenFleet(sim.FleetOptions{
+		Engines:       r.o.Engines,
+		EndpointsFile: filepath.Join(r.dir, "endpoints.yaml"),
+		Engine: sim.Options{
+			Core:   engine.Config{BlockSize: blockSize, Blocks: kvTokens / blockSize, Model: engine.Model70B},
+			Events: &sim.EventOptions{},
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var addrs []string
+	for _, e := range f.Engines() {
+		addrs = append(addrs, e.Addr())
+	}
+	return f, addrs, nil
+}
+
+// envoy starts an Envoy and waits until it is live.
+func (r *run) envoy(ctx context.Context, name string, p envoyconf.Params) (*process, string, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, "", err
+	}
+	p.Listen, p.Admin = fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
+	conf, err := envoyconf.Render(p)
+	if err != nil {
+		return nil, "", err
+	}
+	path := filepath.Join(r.dir, name+".yaml")
+	if err := os.WriteFile(path, conf, 0o600); err != nil {
+		return nil, "", err
+	}
+	e, err := startProcess(r.dir, name, r.o.Envoy, "-c", path, "--concurrency", "1", "--log-level", "warn", "--base-id", fmt.Sprint(os.Getpid()%20000+ports[0]%10000))
+	if err != nil {
+		return nil, "", err
+	}
+	if err := e.waitHTTP(ctx, "http://"+p.Admin+"/ready"); err != nil {
+		e.kill()
+		return nil, "", err
+	}
+	return e, "http://" + p.Listen, nil
+}
+
+// load starts the workload against url.
+func load(url string) (*workload.Runner, error) {
+	return workload.Start(workload.Options{
+		Source: workload.NewSource(chat, 1, vocab.Name, 0),
+		Client: workload.NewClient(url, 2*users),
+		Ideal:  workload.NewIdeal(vocab.New(), blockSize),
+		Users:  users, ThinkScale: 1, Seed: 1, Timeout: 60 * time.Second,
+	})
+}
+
+// roundRobin measures the engines behind an Envoy that asks nobody.
+func (r *run) roundRobin(ctx context.Context) (Result, error) {
+	fleet, addrs, err := r.engines()
+	if err != nil {
+		return Result{}, err
+	}
+	defer fleet.Close()
+	e, url, err := r.envoy(ctx, "envoy-round-robin", envoyconf.Params{Kind: envoyconf.Plain, Endpoints: addrs})
+	if err != nil {
+		return Result{}, err
+	}
+	defer e.stop(3 * time.Second)
+	w, err := load(url)
+	if err != nil {
+		return Result{}, err
+	}
+	defer stopLoad(w)
+	watch := &watch{run: r, fleet: fleet, runner: w, phase: "round robin", note: "Envoy sends requests round robin"}
+	return watch.until(ctx, r.o.Phase)
+}
+
+func stopLoad(w *workload.Runner) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	w.Stop(ctx)
+}
+
+// errEnded says that a part ended before its time.
+var errEnded = errors.New("ended before its time")

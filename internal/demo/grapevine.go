@@ -1,0 +1,112 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+)
+
+// replica is one picker process.
+type replica struct {
+	*process
+	args           []string
+	extproc, admin string
+	killed         bool
+}
+
+// grapevine measures the same load behind an Envoy that asks the replicas, one
+// of which is killed half-way and started anew.
+func (r *run) grapevine(ctx context.Context, s *Summary) error {
+	fleet, addrs, err := r.engines()
+	if err != nil {
+		return err
+	}
+	defer fleet.Close()
+	replicas, err := r.replicas(ctx)
+	defer func() {
+		for _, p := range replicas {
+			p.stop(5 * time.Second)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	var pickers []string
+	for _, p := range replicas {
+		pickers = append(pickers, p.extproc)
+	}
+	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers})
+	if err != nil {
+		return err
+	}
+	defer e.stop(3 * time.Second)
+	w, err := load(url)
+	if err != nil {
+		return err
+	}
+	defer stopLoad(w)
+	watch := &watch{run: r, fleet: fleet, runner: w, replicas: replicas, phase: "grapevine", note: "Envoy asks any of the replicas"}
+	if _, err := watch.until(ctx, r.o.Phase/2); err != nil {
+		return err
+	}
+	victim := replicas[len(replicas)-1]
+	victim.kill()
+	victim.killed, s.Killed = true, victim.name
+	before := w.Tally()
+	watch.note = fmt.Sprintf("%s was killed (kill -9): Envoy asks the others", victim.name)
+	if _, err := watch.until(ctx, r.o.Phase/4); err != nil {
+		return err
+	}
+	if err := r.revive(ctx, victim); err != nil {
+		return err
+	}
+	watch.note = fmt.Sprintf("%s is back and reads the engines' caches", victim.name)
+	if s.Grapevine, err = watch.until(ctx, r.o.Phase-r.o.Phase/2-r.o.Phase/4); err != nil {
+		return err
+	}
+	now := w.Tally()
+	s.Grapevine.FailedDuringOutage = failures(&now) - failures(&before)
+	return nil
+}
+
+// replicas starts the pickers and waits until they are ready.
+func (r *run) replicas(ctx context.Context) ([]*replica, error) {
+	var all []*replica
+	for i := range r.o.Replicas {
+		ports, err := freePorts(3)
+		if err != nil {
+			return all, err
+		}
+		at := func(k int) string { return fmt.Sprintf("127.0.0.1:%d", ports[k]) }
+		p := &replica{extproc: at(0), admin: at(2), args: append([]string{
+			"serve", "--listen", at(0), "--health", at(1), "--admin", at(2),
+			"--endpoints", r.dir + "/endpoints.yaml", "--model", vocab.Name + "=" + r.model,
+			"--name", fmt.Sprintf("replica-%d", i+1),
+		}, r.o.Cluster...)}
+		if p.process, err = startProcess(r.dir, fmt.Sprintf("replica-%d", i+1), r.o.Self, p.args...); err != nil {
+			return all, err
+		}
+		all = append(all, p)
+	}
+	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for _, p := range all {
+		if err := p.waitHTTP(wait, "http://"+p.admin+"/readyz"); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+func (r *run) revive(ctx context.Context, p *replica) (err error) {
+	if p.process, err = startProcess(r.dir, p.name, r.o.Self, p.args...); err != nil {
+		return err
+	}
+	p.killed = false
+	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	return p.waitHTTP(wait, "http://"+p.admin+"/readyz")
+}

@@ -1,0 +1,43 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Write prints the summary as a person reads it.
+func (s *Summary) Write(w io.Writer) {
+	a, b := &s.RoundRobin, &s.Grapevine
+	fmt.Fprintf(w, "\n%-34s %14s %14s\n", "", "round robin", "Grapevine")
+	fmt.Fprintf(w, "%-34s %14d %14d\n", "requests (after warm-up)", a.Requests, b.Requests)
+	fmt.Fprintf(w, "%-34s %14.1f %14.1f\n", "requests/s", a.PerSecond, b.PerSecond)
+	fmt.Fprintf(w, "%-34s %13.1f%% %13.1f%%   (ideal %.1f%%)\n", "prompt tokens cached, say engines", 100*a.HitRatio, 100*b.HitRatio, 100*b.Ideal)
+	fmt.Fprintf(w, "%-34s %14s %14s   %s\n", "time to first token, p50", ms(a.TTFT50), ms(b.TTFT50), times(a.TTFT50, b.TTFT50))
+	fmt.Fprintf(w, "%-34s %14s %14s   %s\n", "time to first token, p90", ms(a.TTFT90), ms(b.TTFT90), times(a.TTFT90, b.TTFT90))
+	fmt.Fprintf(w, "%-34s %14d %14d\n\n", "failed requests", a.Failed, b.Failed)
+	if s.Killed != "" {
+		fmt.Fprintf(w, "%s was killed with requests in flight and came back: %d requests failed.\n", s.Killed, b.FailedDuringOutage)
+	}
+	if s.Shared {
+		fmt.Fprintln(w, "The replicas shared index and in-flight load.")
+	} else {
+		fmt.Fprintln(w, "Each replica read the engines' events for itself; in-flight load was not shared between them.")
+	}
+	if n := s.Failed(); n > 0 {
+		fmt.Fprintf(w, "FAILED: %d requests failed.\n", n)
+	} else {
+		fmt.Fprintln(w, "OK: no request failed.")
+	}
+}
+
+// times says how much shorter b is than a.
+func times(a, b time.Duration) string {
+	if a <= 0 || b <= 0 {
+		return ""
+	}
+	if b <= a {
+		return fmt.Sprintf("%.1f× faster", float64(a)/float64(b))
+	}
+	return fmt.Sprintf("%.1f× slower", float64(b)/float64(a))
+}

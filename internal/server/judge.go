@@ -1,0 +1,95 @@
+package server
+
+import (
+	"sync"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// An endpoint's knowledge is doubted when that share of its last comparisons
+// were over-predictions, and trusted again after a run of right ones. One
+// over-prediction alone is ordinary: a full cache evicts between decision and prefill.
+const (
+	judgeMemory = 16  // comparisons that count
+	judgeDoubt  = 0.5 // share of over-predictions
+	judgeTrust  = 8   // right ones in a row
+)
+
+// judge keeps the record of comparisons per endpoint. It is safe for concurrent use.
+type judge struct {
+	mu   sync.Mutex
+	over map[indexer.EndpointID]*judgeRecord
+}
+
+type judgeRecord struct {
+	share float64 // of over-predictions, exponentially weighted
+	seen  int
+	right int // in a row
+}
+
+// add enters one comparison and returns what follows from it.
+func (j *judge) add(ep indexer.EndpointID, v verdict) (distrust, trust bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.over == nil {
+		j.over = map[indexer.EndpointID]*judgeRecord{}
+	}
+	r := j.over[ep]
+	if r == nil {
+		r = &judgeRecord{}
+		j.over[ep] = r
+	}
+	x := 0.0
+	if v.over {
+		x = 1
+	}
+	r.seen++
+	r.share += (x - r.share) / float64(min(r.seen, judgeMemory))
+	if r.right++; v.over || v.under {
+		r.right = 0
+	}
+	if r.seen >= judgeMemory/2 && r.share >= judgeDoubt {
+		*r = judgeRecord{}
+		return true, false
+	}
+	return false, r.right >= judgeTrust
+}
+
+func (j *judge) forget(ep indexer.EndpointID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.over, ep)
+}
+
+// judged draws the consequences of a comparison for an endpoint's knowledge:
+// blocks that the engine did not have are let go of; a record of
+// over-predictions makes the stream be verified or read anew; a record of right ones
+// ends a doubt.
+func (s *Server) judged(r *picker.Request, ep *picker.Endpoint, v verdict) {
+	if ep.Events.Port == 0 {
+		return
+	}
+	if v.over && ep.Events.ReplayPort == 0 {
+		s.trim(r, ep, v.cached)
+	}
+	distrust, trust := s.judge.add(ep.ID, v)
+	switch {
+	case distrust:
+		s.o.Log.Warn("engine had less cached than its events said", "endpoint", ep.Address)
+		s.events.Distrust(ep.ID)
+	case trust:
+		s.events.Vouch(ep.ID)
+	}
+}
+
+// trim lets the index forget the part of a prompt that the engine did not have.
+func (s *Server) trim(r *picker.Request, ep *picker.Endpoint, cached float64) {
+	s.models.fill(r)
+	defer s.models.release(r)
+	for _, q := range r.Exact {
+		for rank := range max(ep.Events.Ranks, 1) {
+			s.index.Trim(indexer.Source{Endpoint: ep.ID, Rank: uint16(rank)}, q, int(cached*float64(len(q.Bytes))))
+		}
+	}
+}

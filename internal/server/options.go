@@ -1,0 +1,80 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc"
+)
+
+// Options describe one replica. Endpoints is required.
+type Options struct {
+	Name    string // of this replica, in status and logs
+	Version string
+
+	Listen string // ext_proc; default 0.0.0.0:9002
+	Health string // gRPC health; default 0.0.0.0:9003, "-" for none
+	Admin  string // metrics and status; default 0.0.0.0:9090
+	TLS    extproc.TLS
+
+	Endpoints string // endpoints file
+	Config    string // EndpointPickerConfig; "" for the default profile
+	Models    []ModelOptions
+	Secret    string // of the replica group: seeds block keys
+
+	MaxBody           int // bytes; default 64 MiB
+	AllowModeOverride bool
+	FallbackMetadata  bool
+	SampleBodies      float64       // share of responses whose body is looked at; default .05, negative none
+	Speculate         time.Duration // how long a decision counts as cached before events confirm it; default 5 s
+	ScrapeSlow        time.Duration // default 1 s
+	ScrapeFast        time.Duration // default 200 ms
+	ReadyTimeout      time.Duration // ready, though degraded, after this; default 15 s
+	Drain             time.Duration // for streams to end; default 20 s
+
+	Log *slog.Logger
+}
+
+// ModelOptions is one base model.
+type ModelOptions struct {
+	Name     string   // as in endpoints files and events
+	Path     string   // folder with tokenizer.json and tokenizer_config.json; "" matches by token ids and approximately
+	Template string   // chat template file, "" for the folder's own
+	Aliases  []string // further names that clients use
+	Adapters []string // LoRA adapters that clients name as models
+}
+
+var errNoEndpoints = errors.New("server: an endpoints file is required")
+
+func (o *Options) complete() error {
+	if o.Endpoints == "" {
+		return errNoEndpoints
+	}
+	text := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	text(&o.Listen, "0.0.0.0:9002")
+	text(&o.Health, "0.0.0.0:9003")
+	text(&o.Admin, "0.0.0.0:9090")
+	text(&o.Name, "grapevine")
+	text(&o.Version, "dev")
+	if o.Health == "-" {
+		o.Health = ""
+	}
+	for _, d := range []struct {
+		v         *time.Duration
+		otherwise time.Duration
+	}{{&o.Speculate, 5 * time.Second}, {&o.ReadyTimeout, 15 * time.Second}, {&o.Drain, 20 * time.Second}} {
+		if *d.v <= 0 {
+			*d.v = d.otherwise
+		}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/scrape"
+)
+
+// Server is one running replica.
+type Server struct {
+	o        Options
+	registry *prometheus.Registry
+	started  time.Time
+
+	hasher    indexer.Hasher
+	index     *indexer.Index
+	approx    *indexer.Approx
+	models    *models
+	pool      *picker.Pool
+	events    *events.Manager
+	scrape    *scrape.Poller
+	scheduler *picker.Scheduler
+	audit     *auditor
+	judge     judge
+	discovery *discovery.Source
+	readiness *extproc.Readiness
+	extproc   *extproc.Server
+	admin     *admin.Server
+
+	decided  atomic.Uint64
+	draining atomic.Bool
+	settled  atomic.Bool // knowledge has settled once, or the time for it is over
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+}
+
+// Open starts a replica. When a part cannot start, none is left running.
+func Open(o Options) (*Server, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, registry: prometheus.NewRegistry(), started: time.Now(), readiness: extproc.NewReadiness()}
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop(context.Background()))
+	}
+	return s, nil
+}
+
+func (s *Server) open(ctx context.Context) (err error) {
+	s.hasher = indexer.NewHasher(seedOf(s.o.Secret))
+	s.index = indexer.New(indexer.Options{Hasher: s.hasher})
+	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
+	s.pool = picker.NewPool(picker.PoolOptions{})
+	if s.models, err = loadModels(s.o.Models, s.hasher, s.approx, s.o.Log); err != nil {
+		return err
+	}
+	s.events = events.Open(events.Options{Index: s.index, Hasher: s.hasher, Log: s.o.Log, Registry: s.registry})
+	if s.scrape, err = scrape.Open(scrape.Options{
+		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, OnPage: s.onPage, Registerer: s.registry, Log: s.o.Log,
+	}); err != nil {
+		return err
+	}
+	if err := s.openPicker(); err != nil {
+		return err
+	}
+	s.registry.MustRegister(newCollector(s))
+	s.pool.Subscribe(s.onChange)
+	if s.discovery, err = discovery.Open(discovery.Options{
+		Path: s.o.Endpoints, OnChange: func(specs []picker.EndpointSpec) { s.pool.Set(specs) }, Registerer: s.registry, Log: s.o.Log,
+	}); err != nil {
+		return err
+	}
+	if s.admin, err = admin.Open(admin.Options{
+		Bind: s.o.Admin, Gatherer: s.registry, Ready: s.checks, Status: func() any { return s.Status() },
+		Decisions: s.decisions, Reload: s.Reload, Log: s.o.Log,
+	}); err != nil {
+		return err
+	}
+	if err := s.openExtProc(); err != nil {
+		return err
+	}
+	s.wg.Go(func() { s.watchReadiness(ctx) })
+	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
+	return nil
+}
+
+// seedOf turns the group's secret into the seed of block keys.
+func seedOf(secret string) (seed indexer.Seed) {
+	sum := sha256.Sum256([]byte("grapevine block keys\x00" + secret))
+	copy(seed[:], sum[:])
+	return seed
+}
+
+// openPicker builds matcher, audit and scheduler.
+func (s *Server) openPicker() error {
+	m := newMatcher()
+	m.index, m.approx, m.speculate, m.now = s.index, s.approx, s.o.Speculate, time.Now
+	m.exact = func(ep indexer.EndpointID) bool { return s.events.Knowledge(ep).State == events.Exact }
+	s.audit = newAuditor(s.registry, s.approx, m.exact)
+	s.audit.judged = s.judged
+	m.audit = s.audit
+	rules, err := loadRules(s.o.Config)
+	if err != nil {
+		return err
+	}
+	s.scheduler, err = picker.New(picker.Options{
+		Pool: s.pool, Rules: rules, Matcher: m, Prompt: s.models.fill,
+		SampleBodies: s.o.SampleBodies, Registerer: s.registry, Log: s.o.Log,
+	})
+	return err
+}
+
+func (s *Server) openExtProc() error {
+	p, err := extproc.New(extproc.Options{
+		Chooser: chooser{s}, Parse: picker.ParseRequest,
+		MaxBody: s.o.MaxBody, AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
+		Registerer: s.registry, Log: s.o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	s.extproc, err = extproc.Open(p, extproc.Listen{Address: s.o.Listen, TLS: s.o.TLS, HealthAddress: s.o.Health, Readiness: s.readiness})
+	return err
+}
+
+// chooser lends the buffers of the rendered prompt to the decision.
+type chooser struct{ s *Server }
+
+// Choose implements picker.Chooser.
+func (c chooser) Choose(ctx context.Context, r *picker.Request) (*picker.Decision, error) {
+	d, err := c.s.scheduler.Choose(ctx, r)
+	c.s.models.release(r)
+	if err == nil {
+		c.s.decided.Add(1)
+	}
+	return d, err
+}
+
+// onChange follows the pool: event streams, scraping, and what is forgotten.
+func (s *Server) onChange(c picker.Change) {
+	s.scrape.Apply(c)
+	var sources []events.EndpointSource
+	for _, ep := range c.Snapshot.Endpoints {
+		sources = append(sources, s.source(ep))
+	}
+	s.events.Set(sources)
+	for _, ep := range c.Removed {
+		s.index.RemoveEndpoint(ep.ID)
+		s.approx.Forget(ep.ID)
+		s.judge.forget(ep.ID)
+	}
+	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed))
+}
+
+// source says where an endpoint's events come from.
+func (s *Server) source(ep *picker.Endpoint) events.EndpointSource {
+	src := events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.eventModel(ep.Models)}
+	if e := ep.Events; e.Port > 0 {
+		host := e.Host
+		if host == "" {
+			host = ep.Addr.Addr().String()
+		}
+		src.Streams = events.PortStreams(host, e.Port, e.ReplayPort, max(e.Ranks, 1), e.Topic)
+	}
+	return src
+}
+
+// onPage sizes the approximate index by the engine's own figures.
+func (s *Server) onPage(ep *picker.Endpoint, p scrape.Page) {
+	if p.Blocks > 0 && p.BlockSize > 0 {
+		s.approx.SetCapacity(ep.ID, min(p.Blocks*p.BlockSize*indexer.DefaultBytesPerToken, maxApproxBytes))
+	}
+}
+
+// maxApproxBytes bounds what one endpoint's cache may make us remember.
+const maxApproxBytes = 64 << 20
+
+// Reload reads configuration and models again; on error the old ones stay.
+func (s *Server) Reload(context.Context) error {
+	rules, err := loadRules(s.o.Config)
+	if err != nil {
+		return err
+	}
+	if err := s.models.reload(); err != nil {
+		return err
+	}
+	return s.scheduler.SetRules(rules)
+}
+
+// Wait blocks until the listeners have ended.
+func (s *Server) Wait() error { return s.extproc.Wait() }
+
+// Drain tells proxies that no more requests are welcome, lets them see it, and
+// lets open requests end, at most until ctx ends.
+func (s *Server) Drain(ctx context.Context) {
+	if s.draining.Swap(true) {
+		return
+	}
+	s.readiness.Set(false)
+	s.o.Log.Info("draining")
+	select { // health checkers look every second
+	case <-time.After(1500 * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
+
+// Stop ends everything and waits. Open requests have until ctx ends.
+func (s *Server) Stop(ctx context.Context) error {
+	s.draining.Store(true)
+	s.stop()
+	var errs []error
+	if s.extproc != nil {
+		errs = append(errs, s.extproc.Stop(ctx))
+	}
+	if s.discovery != nil {
+		s.discovery.Close()
+	}
+	if s.scrape != nil {
+		s.scrape.Close()
+	}
+	if s.events != nil {
+		errs = append(errs, s.events.Close())
+	}
+	if s.admin != nil {
+		errs = append(errs, s.admin.Close(ctx))
+	}
+	s.wg.Wait()
+	if s.models != nil {
+		s.models.close()
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("server: stop: %w", err)
+	}
+	return nil
+}

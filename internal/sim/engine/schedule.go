@@ -1,0 +1,232 @@
+package engine
+
+// schedule plans one step: it fills e.planned and e.load, and takes the
+// memory that the step needs.
+func (e *Engine) schedule() {
+	e.planned = e.planned[:0]
+	e.load = load{}
+	e.blocked = false
+	budget := e.cfg.MaxBatchTokens
+	preempted := e.scheduleRunning(&budget)
+	e.res.Preempted = preempted
+	if preempted == 0 {
+		e.scheduleWaiting(&budget)
+	}
+}
+
+// scheduleRunning plans the running requests in the order in which they were
+// admitted. When memory runs out, the last of them is preempted.
+func (e *Engine) scheduleRunning(budget *int) (preempted int) {
+	for i := 0; i < len(e.running) && *budget > 0; i++ {
+		s := e.running[i]
+		n := e.chunk(s.total-s.computed, *budget)
+		for !e.allocate(s, n, nil) {
+			last := e.running[len(e.running)-1]
+			e.running = e.running[:len(e.running)-1]
+			e.preempt(last)
+			preempted++
+			if last == s {
+				return preempted
+			}
+		}
+		e.plan(s, n)
+		*budget -= n
+	}
+	return preempted
+}
+
+// scheduleWaiting admits waiting requests, first come first served. Only a
+// request whose adapter has no room is passed over.
+func (e *Engine) scheduleWaiting(budget *int) {
+	for i := 0; i < e.waiting.len() && *budget > 0; {
+		if len(e.running) >= e.cfg.MaxSeqs {
+			e.blocked = true
+			return
+		}
+		s := e.waiting.at(i)
+		if !e.adapterFits(s.Adapter) {
+			i++
+			continue
+		}
+		hits := e.lookup(s)
+		s.computed = len(hits) * e.cfg.BlockSize
+		n := e.chunk(s.total-s.computed, *budget)
+		if !e.allocate(s, n, hits) {
+			s.computed = 0
+			e.blocked = true
+			return
+		}
+		e.waiting.remove(i)
+		e.admit(s, len(hits))
+		e.plan(s, n)
+		*budget -= n
+	}
+	e.blocked = *budget > 0
+}
+
+func (e *Engine) chunk(n, budget int) int {
+	if t := e.cfg.LongPrefillThreshold; t > 0 && n > t {
+		n = t
+	}
+	return min(n, budget)
+}
+
+func (e *Engine) adapterFits(adapter uint32) bool {
+	if e.cfg.MaxAdapters == 0 || adapter == 0 {
+		return true
+	}
+	e.adapters = e.adapters[:0]
+	for _, s := range e.running {
+		if s.Adapter == adapter {
+			return true
+		}
+		if s.Adapter != 0 && !contains(e.adapters, s.Adapter) {
+			e.adapters = append(e.adapters, s.Adapter)
+		}
+	}
+	return len(e.adapters) < e.cfg.MaxAdapters
+}
+
+func contains(list []uint32, v uint32) bool {
+	for _, x := range list {
+		if x == v {
+			return true
+		}
+	}
+	return false
+}
+
+// lookup returns the leading cached blocks of a waiting request. The last
+// token is always computed, so a prompt that is cached to its end misses its
+// last block.
+func (e *Engine) lookup(s *seq) []int32 {
+	e.hits = e.hits[:0]
+	if e.cfg.NoPrefixCache {
+		return e.hits
+	}
+	for i := range (s.total - 1) / e.cfg.BlockSize {
+		b, ok := e.pool.lookup(s.hash(i))
+		if !ok {
+			break
+		}
+		e.hits = append(e.hits, b)
+	}
+	return e.hits
+}
+
+// allocate takes memory for n more tokens of s, which hits already hold a
+// part of, and registers the blocks that become full. It returns false, and
+// changes nothing, when memory is short.
+func (e *Engine) allocate(s *seq, n int, hits []int32) bool {
+	bs := e.cfg.BlockSize
+	fresh := (s.computed+n+bs-1)/bs - len(s.blocks) - len(hits)
+	need := fresh
+	for _, b := range hits {
+		if e.pool.ref[b] == 0 {
+			need++
+		}
+	}
+	if need > e.pool.free {
+		return false
+	}
+	for _, b := range hits {
+		e.pool.touch(b)
+		s.blocks = append(s.blocks, b)
+	}
+	for range fresh {
+		s.blocks = append(s.blocks, e.pool.take())
+	}
+	if !e.cfg.NoPrefixCache {
+		if len(hits) > 0 {
+			s.registered = len(hits)
+			e.report(s)
+		}
+		e.register(s, (s.computed+n)/bs)
+	}
+	return true
+}
+
+// register enters the blocks of s up to full in the prefix cache.
+func (e *Engine) register(s *seq, full int) {
+	from := s.registered
+	if full <= from {
+		return
+	}
+	for i := from; i < full; i++ {
+		e.pool.register(s.blocks[i], s.hash(i))
+	}
+	s.registered = full
+	e.stored(s, from, full)
+}
+
+// report announces the hit prefix of a request that asks for it.
+func (e *Engine) report(s *seq) {
+	if s.Report && s.cached < 0 {
+		e.stored(s, 0, s.registered)
+	}
+}
+
+// stored records an event for the blocks [from, to) of s.
+func (e *Engine) stored(s *seq, from, to int) {
+	if !e.cfg.Events {
+		return
+	}
+	ev := Event{Kind: Stored, Offset: from, Tag: s.Tag}
+	if from > 0 {
+		ev.HasParent, ev.Parent = true, s.hash(from-1)
+	}
+	if to <= len(s.Blocks) {
+		ev.Hashes = s.Blocks[from:to:to]
+	} else {
+		at := len(e.names)
+		for i := from; i < to; i++ {
+			e.names = append(e.names, s.hash(i))
+		}
+		ev.Hashes = e.names[at:len(e.names):len(e.names)]
+	}
+	if s.Tokens != nil {
+		bs := e.cfg.BlockSize
+		ev.Tokens = s.Tokens[from*bs : to*bs : to*bs]
+	}
+	e.events = append(e.events, ev)
+}
+
+func (e *Engine) admit(s *seq, hits int) {
+	e.running = append(e.running, s)
+	if s.cached >= 0 {
+		return // resumed
+	}
+	s.cached = hits * e.cfg.BlockSize
+	e.res.Admitted = append(e.res.Admitted, s.ID)
+	e.stats.QueryTokens += uint64(s.Prompt)
+	e.stats.HitTokens += uint64(s.cached)
+}
+
+func (e *Engine) plan(s *seq, n int) {
+	if s.decoding() {
+		e.load.addDecode(s.computed + 1)
+	} else {
+		e.load.addPrefill(n, s.computed)
+	}
+	s.chunk = n
+	e.planned = append(e.planned, s)
+}
+
+// preempt gives back the memory of a running request and puts it at the head
+// of the waiting queue, to be computed again.
+func (e *Engine) preempt(s *seq) {
+	e.giveBack(s)
+	s.preempted++
+	e.stats.Preemptions++
+	e.waiting.pushFront(s)
+}
+
+// giveBack releases the blocks of s, last block first, so that the end of a
+// prefix is evicted before its beginning.
+func (e *Engine) giveBack(s *seq) {
+	for i := len(s.blocks) - 1; i >= 0; i-- {
+		e.pool.release(s.blocks[i])
+	}
+	s.blocks = s.blocks[:0]
+	s.computed, s.registered = 0, 0
+}

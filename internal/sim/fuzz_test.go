@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzRequest: whatever a body holds, it is answered or refused, and what is
+// planned for it can be computed.
+func FuzzRequest(f *testing.F) {
+	e, err := Open(fast(Options{Core: smallCore()}))
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer e.Close()
+	for _, seed := range []string{
+		`{"prompt":"x"}`, `{"prompt":[1,2]}`, `{"prompt":[[1],[2]],"n":3}`, `{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"stop":["e"]}`,
+		`{"prompt":"x","max_tokens":1600}`, `{"prompt":"x","stop":"a","min_tokens":-5,"seed":-1}`, `{`, `[]`, `{"prompt":["",""]}`, `{"stop":null,"prompt":"x"}`,
+	} {
+		f.Add([]byte(seed), false)
+		f.Add([]byte(seed), true)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, chat bool) {
+		p, prompts, err := e.parse(body, chat)
+		if err != nil {
+			return
+		}
+		seqs, err := e.plan(p, prompts, chat)
+		if err != nil {
+			return
+		}
+		for _, s := range seqs {
+			if len(s.ends) != len(s.output) || len(s.output) == 0 || s.ends[len(s.ends)-1] != len(s.text) {
+				t.Fatalf("%d ends, %d tokens, %d bytes", len(s.ends), len(s.output), len(s.text))
+			}
+		}
+		core := e.current().cores[0]
+		for _, s := range seqs {
+			core.submit(s.job)
+		}
+		for _, s := range seqs {
+			for over := false; !over; {
+				select {
+				case <-s.job.notify:
+				case <-time.After(10 * time.Second):
+					t.Fatalf("no end of %q", body)
+				}
+				if _, _, over, err = s.job.state(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// TestNothingIsLeft: engines that come and go, under fire, leave no goroutine.
+func TestNothingIsLeft(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 3 {
+		f, err := OpenFleet(FleetOptions{Engines: 4, Engine: Options{Core: smallCore(), Ranks: 2, Events: &EventOptions{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		for i := range 12 {
+			go func() {
+				_, _ = try(ctx, f.Engines()[i%4], "POST", "/v1/completions", `{"prompt":"x","max_tokens":1000,"ignore_eos":true,"stream":true}`)
+				ended <- struct{}{}
+			}()
+		}
+		eventually(t, "all run", func() bool {
+			n := 0
+			for _, e := range f.Engines() {
+				for _, s := range e.Stats() {
+					n += s.Engine.Running
+				}
+			}
+			return n == 12
+		})
+		f.Engines()[0].Hang(HangAll)
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		for range 12 {
+			<-ended
+		}
+	}
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	buf := make([]byte, 1<<16)
+	if s := string(buf[:runtime.Stack(buf, true)]); strings.Contains(s, "sim.(*core)") {
+		t.Errorf("a core lives on:\n%s", s)
+	}
+}

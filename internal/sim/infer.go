@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// call is one inference request being answered.
+type call struct {
+	w    *responder
+	p    *params
+	seqs []*sequence
+	core *core
+	head reply // id, object, created, model
+	chat bool
+}
+
+func (e *Engine) completions(w *responder, r *http.Request) { e.infer(w, r, false) }
+func (e *Engine) chat(w *responder, r *http.Request)        { e.infer(w, r, true) }
+
+func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
+	body, fail := w.body(r)
+	if fail != nil {
+		w.fail(fail)
+		return
+	}
+	if status := e.faults.refuse(); status != 0 {
+		w.fail(&apiError{status, errInternal, "simulated fault", ""})
+		return
+	}
+	if time.Now().Before(w.st.ready) {
+		w.fail(&apiError{http.StatusServiceUnavailable, errUnavailable, "the engine is starting", ""})
+		return
+	}
+	c, err := e.begin(w, r, body, chat)
+	if err != nil {
+		w.fail(asAPIError(err))
+		return
+	}
+	for _, s := range c.seqs {
+		c.core.submit(s.job)
+	}
+	defer func() {
+		for _, s := range c.seqs {
+			c.core.abort(s.job)
+		}
+	}()
+	var answered bool
+	if c.p.Stream {
+		answered = c.stream(r.Context())
+	} else {
+		answered = c.whole(r.Context())
+	}
+	if !answered { // the client must not take what it has for an answer
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (e *Engine) begin(w *responder, r *http.Request, body []byte, chat bool) (*call, error) {
+	p, prompts, err := e.parse(body, chat)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{w: w, p: p, chat: chat}
+	if c.seqs, err = e.plan(p, prompts, chat); err != nil {
+		return nil, err
+	}
+	if c.core, err = w.st.pick(r.Header.Get(headerRank)); err != nil {
+		return nil, err
+	}
+	id := r.Header.Get(headerRequestID)
+	if id == "" {
+		id = sumText(checksum(body))
+	}
+	c.head = reply{ID: "cmpl-" + id, Object: objectCompletion, Created: e.opt.Created, Model: p.Model}
+	if chat {
+		c.head.ID, c.head.Object = "chatcmpl-"+id, objectChat
+	}
+	if c.head.Created == 0 {
+		c.head.Created = time.Now().Unix()
+	}
+	if p.Model == "" {
+		c.head.Model = e.opt.Model
+	}
+	return c, nil
+}
+
+func asAPIError(err error) *apiError {
+	var api *apiError
+	if errors.As(err, &api) {
+		return api
+	}
+	return badRequest("", "%v", err)
+}
+
+// usage sums up after every sequence has ended.
+func (c *call) usage() *usage {
+	u := &usage{Details: &usageDetails{}}
+	var counted *prompt
+	for _, s := range c.seqs {
+		tokens, cached, _, _ := s.job.state()
+		u.CompletionTokens += tokens
+		if s.prompt != counted { // choices share their prompt
+			counted = s.prompt
+			u.PromptTokens += len(s.prompt.tokens)
+			u.Details.CachedTokens += cached
+		}
+	}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	return u
+}
+
+// whole waits for every sequence and answers at once; it returns false when
+// client or engine went away.
+func (c *call) whole(ctx context.Context) bool {
+	for _, s := range c.seqs {
+		for {
+			_, _, over, err := s.job.state()
+			if err != nil {
+				return c.failed(err)
+			}
+			if over {
+				break
+			}
+			select {
+			case <-s.job.notify:
+			case <-ctx.Done():
+				return false
+			}
+		}
+	}
+	r := c.head
+	r.Usage = c.usage()
+	for _, s := range c.seqs {
+		r.Choices = append(r.Choices, c.choice(s))
+	}
+	if c.chat && c.p.ReturnTokenIDs {
+		r.PromptTokenIDs = c.seqs[0].prompt.tokens
+	}
+	c.w.send(http.StatusOK, r)
+	return true
+}
+
+func (c *call) choice(s *sequence) choice {
+	text := string(s.text)
+	ch := choice{Index: s.index, FinishReason: &s.finish}
+	if c.p.ReturnTokenIDs {
+		ch.TokenIDs = s.output
+	}
+	if c.chat {
+		ch.Message = &message{Role: "assistant", Content: text, ToolCalls: []struct{}{}}
+		return ch
+	}
+	if c.p.Echo {
+		text = string(s.prompt.text) + text
+	}
+	if c.p.ReturnTokenIDs {
+		ch.PromptTokenIDs = s.prompt.tokens
+	}
+	ch.Text = &text
+	return ch
+}
+
+// failed answers for a job that did not end well.
+func (c *call) failed(err error) bool {
+	if errors.Is(err, errStopped) {
+		return false
+	}
+	c.w.fail(badRequest("", "%v", err)) // the core refused it
+	return true
+}

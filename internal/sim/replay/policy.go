@@ -1,0 +1,110 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
+)
+
+// Policy is a way to choose, by name. Rules makes it anew: every replica of
+// every run has its own.
+type Policy struct {
+	Name  string
+	About string // one line
+	Rules func() (*picker.Rules, error)
+}
+
+// part is a plugin of a policy: its type, weight and parameters in JSON.
+type part struct {
+	name   string
+	weight float64
+	params string
+}
+
+// of returns the policy that runs one profile of the parts. A part that is
+// scorer and picker in one needs no other.
+func of(name, about string, parts ...part) Policy {
+	return Policy{Name: name, About: about, Rules: func() (*picker.Rules, error) {
+		profile := &picker.Profile{Name: name}
+		for _, p := range parts {
+			if err := p.addTo(profile); err != nil {
+				return nil, fmt.Errorf("replay: policy %s: %s: %w", name, p.name, err)
+			}
+		}
+		return &picker.Rules{Handler: plugins.Single(profile)}, nil
+	}}
+}
+
+func (p part) addTo(profile *picker.Profile) error {
+	row, ok := plugins.Builtin().Find(p.name)
+	if !ok {
+		return fmt.Errorf("no such plugin")
+	}
+	built, err := row.New(&plugins.Params{Decode: func(into any) error {
+		if p.params == "" {
+			return nil
+		}
+		d := json.NewDecoder(bytes.NewReader([]byte(p.params)))
+		d.DisallowUnknownFields()
+		return d.Decode(into)
+	}})
+	if err != nil {
+		return err
+	}
+	if built.Scorer != nil {
+		profile.Scorers = append(profile.Scorers, picker.ProfileScorer{Name: p.name, Weight: p.weight, Scorer: built.Scorer})
+	}
+	if built.Picker != nil {
+		profile.Picker = built.Picker
+	}
+	return nil
+}
+
+// Default is the name of the policy that runs where nothing is configured.
+const Default = "default"
+
+// Policies returns the built-in ones.
+func Policies() []Policy {
+	best := part{name: "max-score-picker"}
+	one := func(name, params string) part { return part{name, 1, params} }
+	return []Policy{
+		of(Default, "predicted time to first token and what it costs others", one("predicted-ttft-scorer", ""), best),
+		of("unified", "stay while that pays, else lmetric", one("unified-policy", "")),
+		of("lmetric", "(pending + new prefill) × requests", one("lmetric-policy", "")),
+		of("sticky", "a session stays where it began", one("sticky-policy", "")),
+		of("load_only", "fewest requests", one("load-only-policy", "")),
+		of("epp", "prefix 3 + queue 2 + KV use 2", part{"prefix-cache-scorer", 3, ""}, part{"queue-scorer", 2, ""},
+			part{"kv-cache-utilization-scorer", 2, ""}, best),
+		of("epp-precise", "precise prefix 3 + queue 2 + KV use 2", part{"precise-prefix-cache-scorer", 3, ""}, part{"queue-scorer", 2, ""},
+			part{"kv-cache-utilization-scorer", 2, ""}, best),
+		of("dynamo", "Dynamo's cost, overlap weight 1", one("dynamo-cost-policy", "")),
+		of("dynamo-8", "Dynamo's cost, overlap weight 8", one("dynamo-cost-policy", `{"overlapScoreWeight": 8}`)),
+		of("cache-aware", "longest match while loads are balanced", one("cache-aware-policy", "")),
+	}
+}
+
+// PolicyByName returns a built-in policy. A name may carry parameters of the
+// policy's plugin: "default:{"ownWeight":1}".
+func PolicyByName(name string) (Policy, error) {
+	base, params, tuned := strings.Cut(name, ":")
+	var names []string
+	for _, p := range Policies() {
+		if p.Name == base && !tuned {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	plugin, ok := map[string]string{
+		Default: "predicted-ttft-scorer", "unified": "unified-policy", "dynamo": "dynamo-cost-policy", "cache-aware": "cache-aware-policy",
+	}[base]
+	if tuned && ok {
+		p := of(name, "", part{name: "max-score-picker"}, part{plugin, 1, params}) // a policy's own picker replaces the first
+		_, err := p.Rules()
+		return p, err
+	}
+	return Policy{}, fmt.Errorf("replay: policy %q: there are %s", name, strings.Join(names, ", "))
+}

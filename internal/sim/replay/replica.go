@@ -1,0 +1,228 @@
+package replay
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// costEvery is how often replicas tell each other what they learned.
+const costEvery = time.Second
+
+// shared is what all replicas come to know with the same delay: what engines
+// publish, and what replicas tell each other.
+type shared struct {
+	blocks   int
+	delay    time.Duration // of cache events
+	known    *residency
+	changes  []cacheChange // not yet known, from changed on
+	changed  int
+	log      []message // in order of time
+	names    []string  // of sessions
+	learning time.Duration
+}
+
+func newShared(c *Case) *shared {
+	sh := &shared{blocks: c.Trace.Blocks, delay: c.IndexDelay, names: make([]string, c.Trace.Sessions)}
+	engines := c.Endpoints
+	if c.Index == Approximate {
+		engines = 0
+	}
+	sh.known = newResidency(c.Trace.Blocks, engines)
+	return sh
+}
+
+func (sh *shared) sessionName(session int32) string {
+	if sh.names[session] == "" {
+		sh.names[session] = "s" + strconv.Itoa(int(session))
+	}
+	return sh.names[session]
+}
+
+// advance makes known what was published up to now.
+func (sh *shared) advance(now time.Duration) {
+	for sh.changed < len(sh.changes) && sh.changes[sh.changed].at+sh.delay <= now {
+		if sh.known.engines > 0 {
+			sh.known.change(sh.changes[sh.changed])
+		}
+		sh.changed++
+	}
+	if sh.changed > 4096 && sh.changed*2 > len(sh.changes) {
+		n := copy(sh.changes, sh.changes[sh.changed:])
+		sh.changes, sh.changed = sh.changes[:n], 0
+	}
+}
+
+type saidKind uint8
+
+const (
+	saidLoad saidKind = iota
+	saidRecord
+	saidSession
+	saidCost
+)
+
+// message is what one replica tells the others.
+type message struct {
+	at       time.Duration
+	from     int
+	kind     saidKind
+	endpoint *picker.Endpoint // the sender's
+	load     picker.Load
+	cost     picker.Cost
+	keys     blockKeys
+	session  picker.Binding
+}
+
+// replica is one endpoint picker: its own pool, book, sessions and learned
+// costs.
+type replica struct {
+	number    int
+	sim       *simulation
+	pool      *picker.Pool
+	scheduler *picker.Scheduler
+	sessions  *picker.Sessions
+	match     *matcher
+	endpoints []*picker.Endpoint // by station
+	stationOf []int              // by dense id
+	chain     []Block            // of the request being placed
+
+	heard  int             // messages of the log that were taken in
+	remote [][]picker.Load // by station and origin
+	costs  [][]picker.Cost
+	taught time.Duration
+}
+
+func newReplica(number int, s *simulation) (*replica, error) {
+	r := &replica{number: number, sim: s, sessions: picker.NewSessions(0)}
+	r.pool = picker.NewPool(picker.PoolOptions{Now: s.clock})
+	specs := make([]picker.EndpointSpec, s.Endpoints)
+	for i := range specs {
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
+		specs[i] = picker.EndpointSpec{Name: fmt.Sprintf("engine-%d", i), Addr: addr}
+	}
+	r.pool.Set(specs)
+	r.endpoints = r.pool.Snapshot().Endpoints // in order of address: that of stations
+	r.stationOf = make([]int, s.Endpoints)
+	for i, ep := range r.endpoints {
+		r.stationOf[ep.ID] = i
+		ep.SetPriorCost(s.Prior)
+	}
+	r.remote, r.costs = perOrigin[picker.Load](s), perOrigin[picker.Cost](s)
+	r.match = &matcher{replica: r, approx: newApprox(&s.Case)}
+	if s.Replicas > 1 && s.Share >= 0 {
+		r.pool.Book().OnChange(r.bookChanged)
+		r.sessions.OnBind(func(b picker.Binding) { r.say(message{kind: saidSession, session: b}) })
+	}
+	rules, err := s.Policy.Rules()
+	if err != nil {
+		return nil, err
+	}
+	r.scheduler, err = picker.New(picker.Options{
+		Pool: r.pool, Rules: rules, Matcher: r.match, Sessions: r.sessions,
+		SampleBodies: -1, Records: -1, Seed: s.Seed<<8 + uint64(number) + 1, Now: s.clock,
+	})
+	return r, err
+}
+
+func perOrigin[T any](s *simulation) [][]T {
+	out := make([][]T, s.Endpoints)
+	for i := range out {
+		out[i] = make([]T, s.Replicas)
+	}
+	return out
+}
+
+// index returns the station behind an address.
+func (r *replica) index(address string) int {
+	return r.stationOf[r.pool.Snapshot().Lookup(address).ID]
+}
+
+func (r *replica) bookChanged(ep *picker.Endpoint) {
+	r.say(message{kind: saidLoad, endpoint: ep, load: r.pool.Book().Local(ep, r.sim.clock())})
+}
+
+// say tells the other replicas something.
+func (r *replica) say(m message) {
+	if r.sim.Replicas == 1 || r.sim.Share < 0 {
+		return
+	}
+	m.at, m.from = r.sim.now, r.number
+	if m.kind == saidRecord {
+		m.keys = append(blockKeys(nil), m.keys...)
+	}
+	r.sim.shared.log = append(r.sim.shared.log, m)
+}
+
+// catchUp takes in what has become known by now.
+func (r *replica) catchUp(now time.Duration) {
+	sh := r.sim.shared
+	sh.advance(now)
+	r.teach(now)
+	for ; r.heard < len(sh.log) && sh.log[r.heard].at+r.sim.Share <= now; r.heard++ {
+		if m := &sh.log[r.heard]; m.from != r.number {
+			r.hear(m)
+		}
+	}
+}
+
+func (r *replica) hear(m *message) {
+	switch m.kind {
+	case saidLoad:
+		i := int(r.station(m.endpoint))
+		r.remote[i][m.from] = m.load
+		var sum picker.Load
+		for _, l := range r.remote[i] {
+			sum = sum.Add(l)
+		}
+		r.pool.Book().SetRemote(r.endpoints[i], sum)
+	case saidRecord:
+		r.match.approx.Record(r.own(m.endpoint).ID, m.keys, epoch.Add(m.at).UnixNano())
+	case saidSession:
+		r.sessions.Merge(m.session)
+	case saidCost:
+		i := int(r.station(m.endpoint))
+		r.costs[i][m.from] = m.cost
+		r.endpoints[i].SetRemoteCost(mean(r.costs[i]))
+	}
+}
+
+// station returns the station of another replica's endpoint: pools of equal
+// content have equal ids.
+func (r *replica) station(ep *picker.Endpoint) int { return r.stationOf[ep.ID] }
+
+func (r *replica) own(ep *picker.Endpoint) *picker.Endpoint { return r.endpoints[r.station(ep)] }
+
+// teach tells the others what this replica learned, once in a while.
+func (r *replica) teach(now time.Duration) {
+	if now-r.taught < costEvery {
+		return
+	}
+	r.taught = now
+	for _, ep := range r.endpoints {
+		if c := ep.LocalCost(); c.PrefillSeen > 0 || c.DecodeSeen > 0 {
+			r.say(message{kind: saidCost, endpoint: ep, cost: c})
+		}
+	}
+}
+
+// mean returns the mean of constants by the samples behind them.
+func mean(costs []picker.Cost) picker.Cost {
+	var out picker.Cost
+	for _, c := range costs {
+		p, d := c.PrefillSeen, c.DecodeSeen
+		out.Base, out.PerToken, out.PerPair = out.Base+p*c.Base, out.PerToken+p*c.PerToken, out.PerPair+p*c.PerPair
+		out.Step, out.PerSeq, out.PerContext = out.Step+d*c.Step, out.PerSeq+d*c.PerSeq, out.PerContext+d*c.PerContext
+		out.PrefillSeen, out.DecodeSeen = out.PrefillSeen+p, out.DecodeSeen+d
+	}
+	if p := out.PrefillSeen; p > 0 {
+		out.Base, out.PerToken, out.PerPair = out.Base/p, out.PerToken/p, out.PerPair/p
+	}
+	if d := out.DecodeSeen; d > 0 {
+		out.Step, out.PerSeq, out.PerContext = out.Step/d, out.PerSeq/d, out.PerContext/d
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+package replay
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Figure is one quantity of a report.
+type Figure struct {
+	Key   string // in CSV
+	Label string // in tables and plots
+	Of    func(*Result) float64
+	Digit int // decimals in tables
+}
+
+// Figures are the quantities of reports, in order.
+var Figures = []Figure{
+	{"ttft_mean_s", "TTFT mean", func(r *Result) float64 { return r.TTFT.Mean }, 2},
+	{"ttft_p50_s", "p50", func(r *Result) float64 { return r.TTFT.P50 }, 2},
+	{"ttft_p90_s", "p90", func(r *Result) float64 { return r.TTFT.P90 }, 2},
+	{"ttft_p99_s", "p99", func(r *Result) float64 { return r.TTFT.P99 }, 2},
+	{"tpot_mean_ms", "TPOT ms", func(r *Result) float64 { return r.TPOT.Mean * 1e3 }, 1},
+	{"tpot_p50_ms", "p50", func(r *Result) float64 { return r.TPOT.P50 * 1e3 }, 1},
+	{"tpot_p90_ms", "p90", func(r *Result) float64 { return r.TPOT.P90 * 1e3 }, 1},
+	{"tpot_p99_ms", "p99", func(r *Result) float64 { return r.TPOT.P99 * 1e3 }, 1},
+	{"e2e_mean_s", "E2E mean", func(r *Result) float64 { return r.E2E.Mean }, 1},
+	{"e2e_p50_s", "p50", func(r *Result) float64 { return r.E2E.P50 }, 1},
+	{"e2e_p90_s", "p90", func(r *Result) float64 { return r.E2E.P90 }, 1},
+	{"e2e_p99_s", "p99", func(r *Result) float64 { return r.E2E.P99 }, 1},
+	{"hit_ratio", "hit", func(r *Result) float64 { return r.HitRatio }, 3},
+	{"imbalance", "imbalance", func(r *Result) float64 { return r.Imbalance }, 2},
+	{"requests_per_s", "req/s", func(r *Result) float64 { return r.Throughput }, 2},
+	{"tokens_per_s", "tok/s", func(r *Result) float64 { return r.Tokens }, 0},
+	{"completed", "in time", func(r *Result) float64 { return r.Completed }, 3},
+	{"preempted", "preempted", func(r *Result) float64 { return float64(r.Preempted) }, 0},
+	{"errors", "errors", func(r *Result) float64 { return float64(r.Errors) }, 0},
+}
+
+// FigureByKey returns the figure with the key.
+func FigureByKey(key string) (Figure, bool) {
+	for _, f := range Figures {
+		if f.Key == key {
+			return f, true
+		}
+	}
+	return Figure{}, false
+}
+
+// Mean returns the mean of a figure over the row's seeds, NaN when it has no
+// runs.
+func (r *Row) Mean(f Figure) float64 {
+	sum, n := 0.0, 0
+	for _, run := range r.Runs {
+		if run != nil {
+			sum += f.Of(run)
+			n++
+		}
+	}
+	if n == 0 {
+		return math.NaN()
+	}
+	return sum / float64(n)
+}
+
+// shareText is how a sharing delay is written.
+func shareText(replicas int, d time.Duration) string {
+	switch {
+	case replicas == 1:
+		return "-"
+	case d < 0:
+		return "cut"
+	}
+	return d.String()
+}
+
+func (c *Cell) columns() []string {
+	return []string{
+		c.Source, strconv.FormatFloat(c.Load, 'g', 4, 64), strconv.FormatFloat(c.Rate, 'f', 2, 64), strconv.Itoa(c.Endpoints),
+		strconv.Itoa(c.Blocks), strconv.Itoa(c.Replicas), shareText(c.Replicas, c.Share), c.Policy,
+	}
+}
+
+var cellColumns = []string{"workload", "load", "rate", "engines", "blocks", "replicas", "share", "policy"}
+
+// tableFigures are those that a table on a terminal has room for.
+var tableFigures = []string{
+	"ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "tpot_mean_ms", "tpot_p90_ms", "e2e_mean_s", "e2e_p90_s",
+	"hit_ratio", "imbalance", "requests_per_s", "tokens_per_s", "errors",
+}
+
+// WriteTable writes rows for people: means over seeds, times in seconds, one
+// paragraph for each load.
+func WriteTable(w io.Writer, rows []Row) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := strings.Join(cellColumns, "\t")
+	for _, key := range tableFigures {
+		f, _ := FigureByKey(key)
+		head += "\t" + f.Label
+	}
+	fmt.Fprintln(t, head+"\t")
+	for i := range rows {
+		r := &rows[i]
+		if i > 0 && (rows[i-1].Source != r.Source || rows[i-1].Load != r.Load) {
+			fmt.Fprintln(t, strings.Repeat("\t", len(cellColumns)+len(tableFigures)))
+		}
+		line := strings.Join(r.columns(), "\t")
+		for _, key := range tableFigures {
+			f, _ := FigureByKey(key)
+			line += "\t" + strconv.FormatFloat(r.Mean(f), 'f', f.Digit, 64)
+		}
+		fmt.Fprintln(t, line+"\t")
+	}
+	return t.Flush()
+}
+
+// WriteCSV writes one line for every run, with all figures.
+func WriteCSV(w io.Writer, rows []Row, seeds []uint64) error {
+	c := csv.NewWriter(w)
+	head := append(append([]string(nil), cellColumns...), "seed", "requests")
+	for _, f := range Figures {
+		head = append(head, f.Key)
+	}
+	if err := c.Write(head); err != nil {
+		return err
+	}
+	for i := range rows {
+		for k, run := range rows[i].Runs {
+			if run == nil {
+				continue
+			}
+			line := append(rows[i].columns(), strconv.FormatUint(seeds[k], 10), strconv.Itoa(run.Requests))
+			for _, f := range Figures {
+				line = append(line, strconv.FormatFloat(f.Of(run), 'g', 6, 64))
+			}
+			if err := c.Write(line); err != nil {
+				return err
+			}
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// WriteJSON writes seeds and rows.
+func WriteJSON(w io.Writer, rows []Row, seeds []uint64) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Seeds []uint64 `json:"seeds"`
+		Rows  []Row    `json:"rows"`
+	}{seeds, rows})
+}

@@ -1,0 +1,109 @@
+package replay
+
+import (
+	"slices"
+	"time"
+)
+
+// Outcome is how one request went.
+type Outcome struct {
+	Endpoint   int           // number of the engine; -1: refused
+	First, End time.Duration // first token and end, from the start of the run
+	Cached     int           // prompt tokens found in the cache
+	Preempted  int
+	Error      string // not answered; the rest is zero
+}
+
+// Summary are the figures of one quantity, in seconds.
+type Summary struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+}
+
+// Result is what a run came to. Figures are over the requests that arrived
+// after the warm-up.
+type Result struct {
+	Requests   int     `json:"requests"`
+	Errors     int     `json:"errors"` // refused or too long
+	TTFT       Summary `json:"ttft_s"`
+	TPOT       Summary `json:"tpot_s"`
+	E2E        Summary `json:"e2e_s"`
+	HitRatio   float64 `json:"hit_ratio"`      // cached prompt tokens / prompt tokens
+	Imbalance  float64 `json:"imbalance"`      // busiest engine's busy time / mean
+	Throughput float64 `json:"requests_per_s"` // answered / time from first arrival to last end
+	Tokens     float64 `json:"tokens_per_s"`   // generated
+	Completed  float64 `json:"completed"`      // share answered before the last arrival
+	Preempted  int     `json:"preempted"`
+
+	Outcomes []Outcome `json:"-"` // of all requests, in the trace's order
+}
+
+func (s *simulation) result() *Result {
+	out := &Result{Outcomes: s.outcomes}
+	var ttft, tpot, e2e []float64
+	var input, cached, generated, inTime int
+	var from, to time.Duration = never, 0
+	for i := range s.outcomes {
+		r, o := &s.Trace.Requests[i], &s.outcomes[i]
+		if r.At < s.Warmup {
+			continue
+		}
+		out.Requests++
+		if o.Error != "" {
+			out.Errors++
+			continue
+		}
+		from, to = min(from, r.At), max(to, o.End)
+		ttft = append(ttft, (o.First - r.At).Seconds())
+		e2e = append(e2e, (o.End - r.At).Seconds())
+		if r.Output > 1 {
+			tpot = append(tpot, (o.End-o.First).Seconds()/float64(r.Output-1))
+		}
+		input, cached, generated = input+r.Input, cached+o.Cached, generated+r.Output
+		out.Preempted += o.Preempted
+		if o.End <= s.Trace.Length {
+			inTime++
+		}
+	}
+	out.TTFT, out.TPOT, out.E2E = summarise(ttft), summarise(tpot), summarise(e2e)
+	out.HitRatio = ratio(float64(cached), float64(input))
+	if len(ttft) > 0 {
+		span := (to - from).Seconds()
+		out.Throughput, out.Tokens = ratio(float64(len(ttft)), span), ratio(float64(generated), span)
+	}
+	out.Completed = ratio(float64(inTime), float64(out.Requests))
+	out.Imbalance = s.imbalance()
+	return out
+}
+
+func (s *simulation) imbalance() float64 {
+	var sum, most time.Duration
+	for i := range s.stations {
+		sum += s.stations[i].busy
+		most = max(most, s.stations[i].busy)
+	}
+	return ratio(float64(most)*float64(len(s.stations)), float64(sum))
+}
+
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// summarise sorts v.
+func summarise(v []float64) Summary {
+	if len(v) == 0 {
+		return Summary{}
+	}
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	slices.Sort(v)
+	at := func(q float64) float64 { return v[min(int(q*float64(len(v))), len(v)-1)] }
+	return Summary{Mean: sum / float64(len(v)), P50: at(.5), P90: at(.9), P99: at(.99)}
+}

@@ -1,0 +1,138 @@
+package replay
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// sharedFrom is the number of different continuations from which on a block
+// counts as a shared preamble rather than as a part of one session.
+const sharedFrom = 16
+
+// tick returns the largest tick of a second or more that all arrivals are
+// multiples of, 0 when there is none.
+func tick(rs []Request) time.Duration {
+	var g time.Duration
+	for i := range rs {
+		a, b := rs[i].At, g
+		for b != 0 {
+			a, b = b, a%b
+		}
+		g = a
+		if g > 0 && g < time.Second {
+			return 0
+		}
+	}
+	return g
+}
+
+// spreadOver spreads arrivals that were rounded to a tick evenly at random over
+// it. Its random numbers depend on the trace alone, so that a seed changes
+// other things only.
+func (t *Trace) spreadOver(tick time.Duration) {
+	if tick > 0 {
+		rng := rand.New(rand.NewPCG(0x5eed, uint64(len(t.Requests))))
+		for i := range t.Requests {
+			t.Requests[i].At += time.Duration(rng.Int64N(int64(tick)))
+		}
+		slices.SortStableFunc(t.Requests, byArrival)
+	}
+	t.Length = t.Requests[len(t.Requests)-1].At + 1
+}
+
+func byArrival(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
+
+// deriveSessions gives sessions to requests that have none: a request goes on
+// with the session whose last prompt, as far as it fills blocks, its own prompt
+// begins with. Preambles that many share are no session.
+func (t *Trace) deriveSessions() {
+	shared := t.preambles()
+	last := make([]int32, t.Blocks) // session + 1 whose last prompt ends here
+	for i := range t.Requests {
+		r := &t.Requests[i]
+		full := r.full(t.BlockSize)
+		if r.Session < 0 {
+			r.Session = longest(r.Blocks[:full], last, shared) - 1
+		}
+		if r.Session < 0 {
+			r.Session = int32(t.Sessions)
+			t.Sessions++
+		}
+		if full > 0 && !shared[r.Blocks[full-1]] {
+			last[r.Blocks[full-1]] = r.Session + 1
+		}
+	}
+}
+
+// longest returns what last says of the deepest private block that it knows.
+func longest(chain []Block, last []int32, shared []bool) int32 {
+	for k := len(chain) - 1; k >= 0 && !shared[chain[k]]; k-- {
+		if s := last[chain[k]]; s > 0 {
+			return s
+		}
+	}
+	return 0
+}
+
+// preambles tells which blocks have many different continuations.
+func (t *Trace) preambles() []bool {
+	children := make([]int32, t.Blocks)
+	seen := make([]bool, t.Blocks)
+	for i := range t.Requests {
+		chain := t.Requests[i].Blocks
+		for k, b := range chain {
+			if !seen[b] && k > 0 {
+				children[chain[k-1]]++
+			}
+			seen[b] = true
+		}
+	}
+	shared := make([]bool, t.Blocks)
+	for i := range t.Requests {
+		chain := t.Requests[i].Blocks
+		for k := len(chain) - 1; k >= 0; k-- {
+			if children[chain[k]] >= sharedFrom || (k+1 < len(chain) && shared[chain[k+1]]) {
+				shared[chain[k]] = true
+			}
+		}
+	}
+	return shared
+}
+
+// nameAnswers fills Answer from the next turn of each session.
+func (t *Trace) nameAnswers() {
+	next := make([]int32, t.Sessions) // index + 1 of the session's next request
+	for i := len(t.Requests) - 1; i >= 0; i-- {
+		r := &t.Requests[i]
+		if n := next[r.Session]; n > 0 {
+			r.Answer = answer(r, &t.Requests[n-1], t.BlockSize)
+		}
+		next[r.Session] = int32(i) + 1
+	}
+}
+
+// answer returns the blocks of follow behind the full ones of r that r's own
+// answer fills, if follow begins with r's prompt.
+func answer(r, follow *Request, blockSize int) []Block {
+	from, to := r.full(blockSize), min((r.Input+r.Output)/blockSize, follow.full(blockSize))
+	if to <= from || !slices.Equal(r.Blocks[:from], follow.Blocks[:from]) {
+		return nil
+	}
+	return follow.Blocks[from:to:to]
+}
+
+// Capped returns the trace in which each session keeps its first turns
+// requests.
+func (t *Trace) Capped(turns int) *Trace {
+	out := *t
+	out.Requests = nil
+	seen := make([]int, t.Sessions)
+	for i := range t.Requests { // in order of arrival, which is that of turns
+		s := t.Requests[i].Session
+		if seen[s]++; seen[s] <= turns {
+			out.Requests = append(out.Requests, t.Requests[i])
+		}
+	}
+	return &out
+}

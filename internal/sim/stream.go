@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"context"
+	"net/http"
+)
+
+// stream sends server-sent events as tokens appear; it returns false when
+// client or engine went away.
+func (c *call) stream(ctx context.Context) bool {
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-cache")
+	c.w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(c.w)
+	if c.chat {
+		c.head.Object = objectChunk
+	}
+	if out.Flush() != nil { // headers precede the first token
+		return false
+	}
+	sent := make([]int, len(c.seqs))
+	for open := len(c.seqs); open > 0; {
+		if !c.wait(ctx, sent) {
+			return false
+		}
+		for i, s := range c.seqs {
+			tokens, _, _, err := s.job.state()
+			if err != nil {
+				return false
+			}
+			if tokens > sent[i] {
+				if sent[i] == 0 {
+					c.opening(s)
+				}
+				c.piece(s, sent[i], tokens)
+				sent[i] = tokens
+			}
+			if tokens == len(s.output) && sent[i] != closedSequence {
+				sent[i] = closedSequence
+				open--
+			}
+		}
+		if out.Flush() != nil {
+			return false
+		}
+	}
+	c.end()
+	return true
+}
+
+// closedSequence marks a sequence that has been sent to its end.
+const closedSequence = 1 << 62
+
+// wait returns when some open sequence has news, and false when the client is
+// gone.
+func (c *call) wait(ctx context.Context, sent []int) bool {
+	if len(c.seqs) == 1 {
+		select {
+		case <-c.seqs[0].job.notify:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	// Sequences of one request run in step: waiting for the first open one
+	// delays the others by a step at most.
+	for i, s := range c.seqs {
+		if sent[i] == closedSequence {
+			continue
+		}
+		select {
+		case <-s.job.notify:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// opening sends what precedes the first token: the role of a chat's answer, or
+// the prompt when it is echoed.
+func (c *call) opening(s *sequence) {
+	empty := ""
+	switch {
+	case c.chat:
+		c.event(choice{Index: s.index, Delta: &delta{Role: "assistant", Content: &empty}})
+	case c.p.Echo:
+		text := string(s.prompt.text)
+		c.event(choice{Index: s.index, Text: &text})
+	}
+}
+
+// piece sends the tokens [from, to) of a sequence.
+func (c *call) piece(s *sequence, from, to int) {
+	text := s.said(from, to)
+	ch := choice{Index: s.index}
+	if c.chat {
+		ch.Delta = &delta{Content: &text}
+	} else {
+		ch.Text = &text
+	}
+	if to == len(s.output) {
+		ch.FinishReason = &s.finish
+	}
+	if c.p.ReturnTokenIDs {
+		ch.TokenIDs = s.output[from:to]
+		if from == 0 {
+			ch.PromptTokenIDs = s.prompt.tokens
+		}
+	}
+	c.event(ch)
+}
+
+// event sends one chunk.
+func (c *call) event(ch choice) {
+	r := c.head
+	r.Choices = []choice{ch}
+	if c.p.StreamOptions.ContinuousUsageStats {
+		r.Usage = c.usage()
+	}
+	c.data(r)
+}
+
+func (c *call) data(r reply) {
+	body, err := encode(r)
+	if err != nil {
+		return
+	}
+	_, _ = c.w.Write(append(append([]byte("data: "), body...), "\n\n"...)) // Flush tells
+}
+
+// end sends the usage when asked for, the checksum when verifying, and the
+// last event.
+func (c *call) end() {
+	if c.p.StreamOptions.IncludeUsage {
+		r := c.head
+		r.Choices, r.Usage = []choice{}, c.usage()
+		c.data(r)
+	}
+	if c.w.verify {
+		_, _ = c.w.Write([]byte(StreamSumPrefix + sumText(c.w.sum.Sum64()) + "\n\n"))
+	}
+	_, _ = c.w.Write([]byte("data: [DONE]\n\n"))
+}

@@ -1,0 +1,52 @@
+package sim
+
+// Names on the wire, verbatim.
+const (
+	headerRequestID = "X-Request-Id"
+	headerRank      = "X-Data-Parallel-Rank"
+
+	// HeaderEngine names the engine that answered.
+	HeaderEngine = "X-Sim-Engine"
+	// HeaderVerify asks for checksums: HeaderRequestSum, and HeaderResponseSum on
+	// bodies that are sent whole; a stream carries it in a comment line before
+	// its last event.
+	HeaderVerify = "X-Sim-Verify"
+	// HeaderRequestSum is the XXH64 of the request body as the engine read it,
+	// in 16 hexadecimal digits.
+	HeaderRequestSum = "X-Sim-Request-Sum"
+	// HeaderResponseSum is the XXH64 of the response body.
+	HeaderResponseSum = "X-Sim-Response-Sum"
+	// StreamSumPrefix begins the comment line of a stream; the XXH64 of all bytes
+	// before the line follows, in 16 hexadecimal digits.
+	StreamSumPrefix = ": sum "
+
+	sourcesList  = "list"
+	sourcesKey   = "sources"
+	sourcesRanks = "ranks"
+
+	finishStop   = "stop"
+	finishLength = "length"
+	reasonAbort  = "abort"
+
+	objectChat       = "chat.completion"
+	objectChunk      = "chat.completion.chunk"
+	objectCompletion = "text_completion"
+
+	errBadRequest  = "BadRequestError"
+	errNotFound    = "NotFoundError"
+	errInternal    = "InternalServerError"
+	errUnavailable = "ServiceUnavailableError"
+	errTooLarge    = "RequestEntityTooLargeError"
+
+	reportFull = "full" // value of vllm_xargs.kv_cache_report_mode
+)
+
+// Keys of labels in the endpoints file.
+const (
+	LabelEventPort  = "kv-events-port"     // port of rank 0's PUB socket
+	LabelReplayPort = "kv-replay-port"     // port of rank 0's replay socket
+	LabelEventTopic = "kv-events-topic"    // topic, when there is one
+	LabelRanks      = "data-parallel-size" // number of ranks, when more than one
+	LabelEngineType = "inference.networking.k8s.io/engine-type"
+	LabelModel      = "model"
+)

@@ -1,0 +1,142 @@
+package workload
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// Tally adds up outcomes.
+type Tally struct {
+	At time.Time // when the Tally was taken
+
+	Requests uint64 // ended, whatever the outcome but aborts
+	Errors   uint64 // refused, broken or timed out
+	Wrong    uint64 // answered, but not what the engine must say
+	Aborted  uint64 // by the client, on purpose
+	Active   int    // under way
+
+	PromptTokens, CachedTokens uint64 // as engines report them
+	IdealAsked, IdealHits      uint64 // tokens, by the infinite cache
+	OutputTokens               uint64
+
+	TTFT, TPOT, Latency Dist
+	Engines             map[string]EngineTally // by X-Sim-Engine
+}
+
+// EngineTally is the part of one engine.
+type EngineTally struct {
+	Requests, PromptTokens, CachedTokens uint64
+}
+
+// HitRatio is the share of prompt tokens that engines found cached.
+func (t *Tally) HitRatio() float64 { return ratio(t.CachedTokens, t.PromptTokens) }
+
+// IdealRatio is the share that an infinite cache would have found.
+func (t *Tally) IdealRatio() float64 { return ratio(t.IdealHits, t.IdealAsked) }
+
+// HitRatio is the share of prompt tokens that the engine found cached.
+func (t EngineTally) HitRatio() float64 { return ratio(t.CachedTokens, t.PromptTokens) }
+
+func ratio(a, b uint64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+// Minus returns what happened between old, an earlier Tally of the same
+// Recorder, and t. At and Active are t's.
+func (t Tally) Minus(old *Tally) Tally {
+	t.Requests -= old.Requests
+	t.Errors -= old.Errors
+	t.Wrong -= old.Wrong
+	t.Aborted -= old.Aborted
+	t.PromptTokens -= old.PromptTokens
+	t.CachedTokens -= old.CachedTokens
+	t.IdealAsked -= old.IdealAsked
+	t.IdealHits -= old.IdealHits
+	t.OutputTokens -= old.OutputTokens
+	t.TTFT, t.TPOT, t.Latency = t.TTFT.minus(&old.TTFT), t.TPOT.minus(&old.TPOT), t.Latency.minus(&old.Latency)
+	engines := maps.Clone(t.Engines)
+	for name, e := range old.Engines {
+		now := engines[name]
+		engines[name] = EngineTally{now.Requests - e.Requests, now.PromptTokens - e.PromptTokens, now.CachedTokens - e.CachedTokens}
+	}
+	t.Engines = engines
+	return t
+}
+
+// Recorder collects outcomes.
+type Recorder struct {
+	mu    sync.Mutex
+	tally Tally
+	last  error // of the latest error or wrong answer
+}
+
+// Tally returns the sums so far.
+func (r *Recorder) Tally() Tally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tally
+	t.At, t.Engines = time.Now(), maps.Clone(t.Engines)
+	if t.Engines == nil {
+		t.Engines = map[string]EngineTally{}
+	}
+	return t
+}
+
+// LastError returns the latest failure or wrong answer, nil when there was
+// none.
+func (r *Recorder) LastError() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+func (r *Recorder) begin() {
+	r.mu.Lock()
+	r.tally.Active++
+	r.mu.Unlock()
+}
+
+func (r *Recorder) end(o *Outcome, idealAsked, idealHits int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.tally
+	t.Active--
+	if o.Aborted {
+		t.Aborted++
+		return
+	}
+	t.Requests++
+	if o.Err != nil {
+		r.last = o.Err
+		if o.Wrong {
+			t.Wrong++
+		} else {
+			t.Errors++
+		}
+		return
+	}
+	t.PromptTokens += uint64(o.PromptTokens)
+	t.CachedTokens += uint64(o.CachedTokens)
+	t.OutputTokens += uint64(o.OutputTokens)
+	t.IdealAsked += uint64(idealAsked)
+	t.IdealHits += uint64(idealHits)
+	t.Latency.Add(o.Latency)
+	if o.TTFT > 0 {
+		t.TTFT.Add(o.TTFT)
+	}
+	if o.TPOT > 0 {
+		t.TPOT.Add(o.TPOT)
+	}
+	if t.Engines == nil {
+		t.Engines = map[string]EngineTally{}
+	}
+	e := t.Engines[o.Engine]
+	e.Requests++
+	e.PromptTokens += uint64(o.PromptTokens)
+	e.CachedTokens += uint64(o.CachedTokens)
+	t.Engines[o.Engine] = e
+}

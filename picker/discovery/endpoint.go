@@ -1,0 +1,52 @@
+package discovery
+
+import (
+	"maps"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+)
+
+// Problem is one fault in an endpoints file.
+type Problem = strict.Problem
+
+// Endpoint is one entry of an endpoints file, defaults filled in. It stands
+// for one endpoint when Host is an address, for one per address when it is a
+// name. Engine is also in Labels, under picker.LabelEngine.
+type Endpoint struct {
+	Name      string
+	Namespace string
+	Host      string // IP address without brackets, or host name
+	Port      uint16
+	Labels    map[string]string
+	Models    []string
+	Engine    picker.EngineType // EngineUnknown: to be found out from its metrics
+	Events    picker.Events     // zero: publishes none
+	Metrics   string            // URL, "" for /metrics at the endpoint's own address
+	Line      int               // where the entry begins
+}
+
+// Addr returns the address when Host is one, false when it is a name.
+func (e *Endpoint) Addr() (netip.Addr, bool) {
+	a, err := netip.ParseAddr(e.Host)
+	return a.Unmap(), err == nil
+}
+
+// HostPort returns host:port, IPv6 in brackets.
+func (e *Endpoint) HostPort() string {
+	return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
+}
+
+// Spec returns the entry as the pool takes it, at one address of its host.
+// The result shares nothing with the entry.
+func (e *Endpoint) Spec(addr netip.Addr) picker.EndpointSpec {
+	return picker.EndpointSpec{
+		Name: e.Name, Namespace: e.Namespace, Host: e.Host,
+		Addr:   netip.AddrPortFrom(addr.Unmap(), e.Port),
+		Labels: maps.Clone(e.Labels), Models: append([]string(nil), e.Models...),
+		Events: e.Events, Metrics: e.Metrics,
+	}
+}

@@ -1,0 +1,93 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// Defaults of Options.
+const (
+	defaultPoll           = 10 * time.Second
+	defaultSettle         = 100 * time.Millisecond
+	defaultResolveEvery   = 30 * time.Second
+	defaultResolveTimeout = 5 * time.Second
+	maxLookups            = 16 // host names resolved at a time
+)
+
+// Resolver finds the addresses of a host name. *net.Resolver is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Options open a Source. Path and OnChange are required.
+type Options struct {
+	Path string
+	// OnChange is told the whole list, each time that it differs from the one
+	// before. Specs are sorted as in the file, a name's addresses ascending,
+	// and no two have one address. The callee owns the slice.
+	OnChange func([]picker.EndpointSpec)
+
+	Poll           time.Duration // the file is read this often even if nothing says that it changed; 0 means 10 s
+	Settle         time.Duration // quiet time after a change before the file is read; 0 means 100 ms
+	ResolveEvery   time.Duration // host names; 0 means 30 s
+	ResolveTimeout time.Duration // for one round; 0 means 5 s
+	Resolver       Resolver      // nil means the system's
+	NoWatch        bool          // poll only, for file systems that tell no changes
+
+	Registerer prometheus.Registerer // nil leaves the metrics unregistered
+	Log        *slog.Logger          // nil discards
+	Now        func() time.Time      // nil means time.Now
+}
+
+var (
+	errNoPath     = errors.New("discovery: options: a path is required")
+	errNoOnChange = errors.New("discovery: options: OnChange is required")
+)
+
+func (o *Options) complete() error {
+	if o.Path == "" {
+		return errNoPath
+	}
+	if o.OnChange == nil {
+		return errNoOnChange
+	}
+	set := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	set(&o.Poll, defaultPoll)
+	set(&o.Settle, defaultSettle)
+	set(&o.ResolveEvery, defaultResolveEvery)
+	set(&o.ResolveTimeout, defaultResolveTimeout)
+	if o.Resolver == nil {
+		o.Resolver = net.DefaultResolver
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return nil
+}
+
+// cause words an error of the file system without the path, which the problem
+// has already.
+func cause(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,242 @@
+package discovery
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+)
+
+// Source keeps an endpoints file and the addresses of its host names in view.
+type Source struct {
+	opts    Options
+	metrics *metrics
+	reload  chan struct{}
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	// Owned by the goroutine.
+	names *names
+	list  []Endpoint
+	specs []picker.EndpointSpec
+	told  bool
+	bytes []byte // as last read, in use or not
+	fresh bool   // bytes says what the file says
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Status is what a Source knows about itself.
+type Status struct {
+	Path       string            `json:"path"`
+	Endpoints  int               `json:"endpoints"`
+	Read       time.Time         `json:"read"`                 // when the list in use was read
+	Problems   []Problem         `json:"problems,omitempty"`   // of the file as it is now; the list in use is older
+	Unresolved map[string]string `json:"unresolved,omitempty"` // host name -> why
+	Doubled    int               `json:"doubled,omitempty"`    // entries left out since another has their address
+}
+
+// OK reports whether the file as it is now is in use and every name resolves.
+func (s Status) OK() bool { return len(s.Problems) == 0 && len(s.Unresolved) == 0 }
+
+// Open reads the file, resolves its names, calls OnChange and starts the
+// goroutine that keeps both in view until Close. A file that cannot be read or
+// has problems is an error, a strict.Problems; a name that does not resolve is
+// not, its endpoints come when it does.
+func Open(o Options) (*Source, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	s := &Source{
+		opts: o, names: newNames(o.Resolver),
+		reload: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	data, err := os.ReadFile(o.Path)
+	if err != nil {
+		return nil, strict.Problems{unreadable(o.Path, err)}
+	}
+	list, problems := Parse(o.Path, data)
+	if len(problems) > 0 {
+		return nil, strict.Problems(problems)
+	}
+	if s.metrics, err = newMetrics(o.Registerer); err != nil {
+		return nil, err
+	}
+	var w *watch
+	if !o.NoWatch {
+		if w, err = newWatch(o.Path); err != nil {
+			o.Log.Warn("endpoints file is polled, not watched", "path", o.Path, "every", o.Poll, "error", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.bytes, s.fresh = data, true
+	s.adopt(ctx, list)
+	go s.run(ctx, w)
+	return s, nil
+}
+
+// Close stops the goroutine and waits for it, and for a callback that runs.
+func (s *Source) Close() {
+	s.cancel()
+	<-s.done
+}
+
+// Reload has the file read and the names resolved soon. It does not wait.
+func (s *Source) Reload() {
+	select {
+	case s.reload <- struct{}{}:
+	default:
+	}
+}
+
+// Status returns what the source knows about itself.
+func (s *Source) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+func (s *Source) run(ctx context.Context, w *watch) {
+	defer close(s.done)
+	poll := time.NewTicker(s.opts.Poll)
+	defer poll.Stop()
+	resolve := time.NewTicker(s.opts.ResolveEvery)
+	defer resolve.Stop()
+	settle := time.NewTimer(time.Hour)
+	settle.Stop()
+	defer settle.Stop()
+	var changes <-chan fsnotify.Event
+	var faults <-chan error
+	if w != nil {
+		defer w.close()
+		changes, faults = w.w.Events, w.w.Errors
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changes:
+			settle.Reset(s.opts.Settle)
+		case <-faults: // an overflow, for example: changes may have been lost
+			settle.Reset(s.opts.Settle)
+		case <-settle.C:
+			s.read(ctx)
+			if w != nil {
+				w.follow()
+			}
+		case <-poll.C:
+			s.read(ctx)
+		case <-s.reload:
+			s.read(ctx)
+			s.resolve(ctx)
+		case <-resolve.C:
+			s.resolve(ctx)
+		}
+	}
+}
+
+// read looks at the file and adopts it when it changed for something good.
+func (s *Source) read(ctx context.Context) {
+	data, err := os.ReadFile(s.opts.Path)
+	if err != nil {
+		s.refuse(resultMissing, []Problem{unreadable(s.opts.Path, err)})
+		s.fresh = false
+		return
+	}
+	if s.fresh && bytes.Equal(data, s.bytes) {
+		return
+	}
+	s.bytes, s.fresh = data, true
+	list, problems := Parse(s.opts.Path, data)
+	if len(problems) > 0 {
+		s.refuse(resultProblems, problems)
+		return
+	}
+	s.adopt(ctx, list)
+}
+
+// refuse keeps the list in use and says why.
+func (s *Source) refuse(result string, problems []Problem) {
+	s.mu.Lock()
+	same := slices.Equal(s.status.Problems, problems)
+	s.status.Problems = problems
+	s.mu.Unlock()
+	if same {
+		return
+	}
+	s.metrics.reloads.WithLabelValues(result).Inc()
+	s.metrics.ok.Set(0)
+	s.opts.Log.Warn("endpoints file refused, the list in use stays", "path", s.opts.Path,
+		"endpoints", len(s.specs), "problems", len(problems), "first", problems[0].String())
+}
+
+// adopt makes list the one in use.
+func (s *Source) adopt(ctx context.Context, list []Endpoint) {
+	s.list = list
+	if hosts := hostsOf(list); s.names.missing(hosts) {
+		s.lookUp(ctx, hosts)
+	}
+	s.mu.Lock()
+	s.status.Problems = nil
+	s.status.Read = s.opts.Now()
+	s.mu.Unlock()
+	s.metrics.ok.Set(1)
+	s.metrics.lastOK.Set(float64(s.opts.Now().UnixMilli()) / 1e3)
+	result := resultUnchanged
+	if s.tell() {
+		result = resultChanged
+	}
+	s.metrics.reloads.WithLabelValues(result).Inc()
+}
+
+// resolve looks all names up again.
+func (s *Source) resolve(ctx context.Context) {
+	if hosts := hostsOf(s.list); len(hosts) > 0 {
+		s.lookUp(ctx, hosts)
+		s.tell()
+	}
+}
+
+func (s *Source) lookUp(ctx context.Context, hosts []string) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ResolveTimeout)
+	defer cancel()
+	before := s.names.failed
+	s.names.resolve(ctx, hosts)
+	if ctx.Err() == context.Canceled {
+		return
+	}
+	for host, why := range s.names.failed {
+		if _, old := before[host]; !old {
+			s.opts.Log.Warn("host name does not resolve", "host", host, "error", why, "addresses_kept", len(s.names.known[host]))
+		}
+	}
+}
+
+// tell calls OnChange when the specs differ from those told before, and
+// reports whether it did.
+func (s *Source) tell() bool {
+	specs, doubled := s.names.specs(s.list)
+	changed := !s.told || !slices.EqualFunc(specs, s.specs, picker.EndpointSpec.Equal)
+	s.specs, s.told = specs, true
+	s.mu.Lock()
+	s.status.Path = s.opts.Path
+	s.status.Endpoints, s.status.Doubled, s.status.Unresolved = len(specs), doubled, s.names.failed
+	s.mu.Unlock()
+	s.metrics.endpoints.Set(float64(len(specs)))
+	s.metrics.unresolved.Set(float64(len(s.names.failed)))
+	if !changed {
+		return false
+	}
+	s.opts.Log.Info("endpoints changed", "path", s.opts.Path, "endpoints", len(specs), "entries", len(s.list), "doubled", doubled)
+	s.opts.OnChange(slices.Clone(specs))
+	return true
+}

@@ -1,0 +1,56 @@
+package strict
+
+import "strings"
+
+// Nearest returns the candidate that a person who wrote word most likely
+// meant, "" when none is near. Letter case, dashes and underscores count
+// little; of equals the first wins.
+func Nearest(word string, candidates []string) string {
+	best, bestDistance := "", 1+max(1, min(len(word), 24)/3)
+	plain := fold(word)
+	for _, c := range candidates {
+		d := distance(plain, fold(c))
+		if d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// DidYouMean words Nearest as a hint, "" when there is none.
+func DidYouMean(word string, candidates []string) string {
+	if n := Nearest(word, candidates); n != "" {
+		return "did you mean " + quote(n) + "?"
+	}
+	return ""
+}
+
+func fold(s string) string {
+	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
+}
+
+// distance is the number of insertions, deletions, replacements and swaps of
+// neighbours that make b of a. Long words are compared by their beginning.
+func distance(a, b string) int {
+	const most = 64
+	a, b = a[:min(len(a), most)], b[:min(len(b), most)]
+	var rows [3][most + 1]int
+	for j := range b {
+		rows[0][j+1] = j + 1
+	}
+	for i := 1; i <= len(a); i++ {
+		row, above, above2 := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			swap := above[j-1]
+			if a[i-1] != b[j-1] {
+				swap++
+			}
+			row[j] = min(swap, above[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], above2[j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)%3][len(b)]
+}

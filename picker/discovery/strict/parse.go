@@ -1,0 +1,132 @@
+package strict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds of a document.
+const (
+	maxBytes = 8 << 20
+	maxDepth = 64
+	maxNodes = 200_000 // aliases followed
+)
+
+// Parse reads one YAML or JSON document. file names it in problems. The root
+// is valid in any case: after a syntax error it is empty and asks for nothing.
+func Parse(file string, data []byte) (Node, *Report) {
+	r := &Report{File: file}
+	none := Node{report: r}
+	if len(data) > maxBytes {
+		r.add(0, 0, fmt.Sprintf("%d bytes, more than %d", len(data), maxBytes), "")
+		return none, r
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(untab(data)))
+	var doc yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		r.add(1, 1, "the file is empty", "")
+		return none, r
+	case err != nil:
+		r.syntax(err)
+		return none, r
+	}
+	if len(doc.Content) != 1 {
+		r.add(1, 1, "the file is empty", "")
+		return none, r
+	}
+	root := doc.Content[0]
+	c := checker{report: r}
+	c.walk(root, 0)
+	if c.refused {
+		return none, r
+	}
+	var second yaml.Node
+	if err := dec.Decode(&second); err == nil {
+		r.add(second.Line, second.Column, "a second document", "one file holds one document")
+	} else if !errors.Is(err, io.EOF) {
+		r.syntax(err)
+	}
+	return Node{report: r, at: root}, r
+}
+
+// untab makes JSON that is indented with tabs readable as YAML. Inside of JSON
+// strings there are no raw tabs, so no value changes, and columns stay.
+func untab(data []byte) []byte {
+	if t := bytes.TrimLeft(data, " \t\r\n"); len(t) == 0 || (t[0] != '{' && t[0] != '[') {
+		return data
+	}
+	return bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
+}
+
+var syntaxLine = regexp.MustCompile(`(?:line (\d+)(?:, column (\d+))?: ?)`)
+
+// syntax reports an error of the YAML reader with the place that its text
+// names.
+func (r *Report) syntax(err error) {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line, column := 0, 0
+	if m := syntaxLine.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		column, _ = strconv.Atoi(m[2])
+		text = strings.Replace(text, m[0], "", 1)
+	}
+	r.add(line, column, strings.TrimSpace(text), "")
+}
+
+// checker bounds the tree and finds doubled keys.
+type checker struct {
+	report  *Report
+	nodes   int
+	refused bool
+}
+
+func (c *checker) walk(n *yaml.Node, depth int) {
+	if c.refused {
+		return
+	}
+	c.nodes++
+	if depth > maxDepth || c.nodes > maxNodes {
+		c.refused = true
+		c.report.add(n.Line, n.Column, "nested too deeply or too large", "")
+		return
+	}
+	if n.Kind == yaml.AliasNode {
+		c.walk(n.Alias, depth+1)
+		return
+	}
+	if n.Kind == yaml.MappingNode {
+		c.doubles(n)
+	}
+	for _, child := range n.Content {
+		c.walk(child, depth+1)
+	}
+}
+
+func (c *checker) doubles(n *yaml.Node) {
+	lines := make(map[string]int, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if line, twice := lines[key.Value]; twice {
+			c.report.add(key.Line, key.Column, fmt.Sprintf("field %s is given twice", quote(key.Value)), fmt.Sprintf("first on line %d", line))
+			continue
+		}
+		lines[key.Value] = key.Line
+	}
+}
+
+// quote writes a word of the file in quotes, shortened when it is long.
+func quote(s string) string {
+	const most = 60
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return strconv.Quote(s)
+}

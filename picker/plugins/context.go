@@ -1,0 +1,84 @@
+package plugins
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// labelContext is the label that context-length-aware reads by default.
+const labelContext = "llm-d.ai/context-length-range"
+
+type contextParams struct {
+	Label           string `json:"label"`
+	EnableFiltering bool   `json:"enableFiltering"`
+}
+
+// contextLength prefers endpoints whose label (min-max, in tokens) covers the
+// request's input: above 0.3 when it does, the more the tighter the range and
+// the more room it leaves; below when it does not, falling with the distance;
+// 0.5 without a label.
+type contextLength struct{ label string }
+
+func newContextLength(p contextParams) (Plugin, error) {
+	s := contextLength{p.Label}
+	plugin := Plugin{Scorer: s}
+	if p.EnableFiltering {
+		plugin.Filter = s
+	}
+	return plugin, must(p.Label != "", "label", "must not be empty")
+}
+
+// Filter implements picker.Filter: endpoints whose range does not cover the
+// input go, and so do those whose label is not a range.
+func (s contextLength) Filter(c *picker.Cycle, keep []bool) {
+	for k := range keep {
+		label, ok := c.At(k).Label(s.label)
+		if !ok {
+			continue
+		}
+		low, high, ok := contextRange(label)
+		keep[k] = ok && c.Request.InputTokens >= low && c.Request.InputTokens <= high
+	}
+}
+
+// Score implements picker.Scorer.
+func (s contextLength) Score(c *picker.Cycle, scores []float64) {
+	for k := range scores {
+		label, ok := c.At(k).Label(s.label)
+		if !ok {
+			scores[k] = .5
+			continue
+		}
+		if low, high, ok := contextRange(label); ok {
+			scores[k] = contextScore(c.Request.InputTokens, low, high)
+		}
+	}
+}
+
+func contextRange(label string) (low, high int, ok bool) {
+	a, b, _ := strings.Cut(label, "-")
+	low, err := strconv.Atoi(strings.TrimSpace(a))
+	if err != nil {
+		return 0, 0, false
+	}
+	high, err = strconv.Atoi(strings.TrimSpace(b))
+	return low, high, err == nil && low <= high
+}
+
+func contextScore(tokens, low, high int) float64 {
+	const outside = .3
+	switch {
+	case tokens > high:
+		return outside / (1 + float64(tokens-high)/1000)
+	case tokens < low:
+		return outside / (1 + float64(low-tokens)/1000)
+	case low == high:
+		return 1
+	}
+	width := float64(high - low)
+	tight := 1 / (1 + width/10000)
+	room := float64(high-tokens) / width
+	return outside + (1-outside)*(.7*tight+.3*room)
+}

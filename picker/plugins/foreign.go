@@ -1,0 +1,99 @@
+package plugins
+
+import (
+	"math"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+type dynamoParams struct {
+	OverlapScoreWeight float64 `json:"overlapScoreWeight"`
+	RouterTemperature  float64 `json:"routerTemperature"`
+	BlockSize          int     `json:"blockSize"`
+}
+
+// dynamo is the cost rule of NVIDIA Dynamo's KV router: weight × prefill blocks
+// that the endpoint would have to compute + blocks that would be active there.
+// Temperature 0 takes the least cost; above, it draws from a softmax of the
+// costs over their range.
+type dynamo struct{ dynamoParams }
+
+func newDynamo(p dynamoParams) (Plugin, error) {
+	d := dynamo{p}
+	return Plugin{Scorer: d, Picker: d}, first(
+		must(p.OverlapScoreWeight >= 0, "overlapScoreWeight", "must not be negative"),
+		must(p.RouterTemperature >= 0, "routerTemperature", "must not be negative"),
+		must(p.BlockSize > 0, "blockSize", "must be positive"))
+}
+
+// Score implements picker.Scorer.
+func (d dynamo) Score(c *picker.Cycle, scores []float64) {
+	block := float64(d.BlockSize)
+	for k := range scores {
+		l := &c.At(k).Load
+		prefill := (float64(l.Prefill) + newPrefill(c, k)) / block
+		active := math.Ceil((float64(l.Tokens) + float64(c.Request.InputTokens)) / block)
+		scores[k] = -(d.OverlapScoreWeight*prefill + active)
+	}
+}
+
+// Pick implements picker.Picker.
+func (d dynamo) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+	if d.RouterTemperature == 0 {
+		return maxScore(fallbacks).Pick(c, totals, order)
+	}
+	low, high := totals[0], totals[0]
+	for _, v := range totals {
+		low, high = min(low, v), max(high, v)
+	}
+	// The Gumbel trick: the largest of logit + noise is a draw from the softmax.
+	keys := c.Scratch(len(totals))
+	for k, v := range totals {
+		logit := 0.0
+		if high > low {
+			logit = (v - low) / (high - low) / d.RouterTemperature
+		}
+		keys[k] = logit - math.Log(-math.Log(1-c.Float64()))
+	}
+	return maxScore(fallbacks).Pick(c, keys, order)
+}
+
+type cacheAwareParams struct {
+	CacheThreshold      float64 `json:"cacheThreshold"`
+	BalanceAbsThreshold int64   `json:"balanceAbsThreshold"`
+	BalanceRelThreshold float64 `json:"balanceRelThreshold"`
+}
+
+// cacheAware is the rule of SGLang's router: while loads are out of balance by
+// both thresholds, the fewest requests; else the longest match, if it is long
+// enough; else the endpoint with the most free cache.
+type cacheAware struct{ cacheAwareParams }
+
+func newCacheAware(p cacheAwareParams) (Plugin, error) {
+	return Plugin{Scorer: cacheAware{p}, Picker: maxScore(fallbacks)}, first(
+		must(p.CacheThreshold >= 0 && p.CacheThreshold <= 1, "cacheThreshold", "must be between 0 and 1"),
+		must(p.BalanceAbsThreshold >= 0, "balanceAbsThreshold", "must not be negative"),
+		must(p.BalanceRelThreshold >= 1, "balanceRelThreshold", "must be at least 1"))
+}
+
+// Score implements picker.Scorer.
+func (s cacheAware) Score(c *picker.Cycle, scores []float64) {
+	low, high, longest := int64(math.MaxInt64), int64(0), 0.0
+	for k := range scores {
+		n := c.At(k).Load.Requests
+		low, high = min(low, n), max(high, n)
+		longest = max(longest, c.Held(k))
+	}
+	in := float64(max(c.Request.InputTokens, 1))
+	for k := range scores {
+		v := c.At(k)
+		switch {
+		case high-low > s.BalanceAbsThreshold && float64(high) > s.BalanceRelThreshold*float64(low):
+			scores[k] = -float64(v.Load.Requests)
+		case longest/in > s.CacheThreshold:
+			scores[k] = c.Held(k) / in
+		default:
+			scores[k] = 1 - v.KVUse
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package plugins
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// byLabelParams are those of by-label.
+type byLabelParams struct {
+	Label         string   `json:"label"`
+	ValidValues   []string `json:"validValues,omitempty"`
+	AllowsNoLabel bool     `json:"allowsNoLabel"`
+}
+
+// byLabel keeps endpoints whose label has one of the values.
+type byLabel struct{ byLabelParams }
+
+func newByLabel(p byLabelParams) (Plugin, error) {
+	return Plugin{Filter: byLabel{p}}, first(
+		must(p.Label != "", "label", "is needed"),
+		must(len(p.ValidValues) > 0 || p.AllowsNoLabel, "validValues", "must name at least one value"))
+}
+
+// Filter implements picker.Filter.
+func (f byLabel) Filter(c *picker.Cycle, keep []bool) {
+	for k := range keep {
+		v, ok := c.At(k).Label(f.Label)
+		keep[k] = ok && slices.Contains(f.ValidValues, v) || !ok && f.AllowsNoLabel
+	}
+}
+
+// selectorParams are those of label-selector-filter: a Kubernetes label
+// selector, all parts of which must hold. The by-label form is understood too.
+type selectorParams struct {
+	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
+	MatchExpressions []expression      `json:"matchExpressions,omitempty"`
+	Label            string            `json:"label,omitempty"`
+	ValidValues      []string          `json:"validValues,omitempty"`
+	AllowsNoLabel    bool              `json:"allowsNoLabel,omitempty"`
+}
+
+type expression struct {
+	Key      string   `json:"key"`
+	Operator string   `json:"operator"`
+	Values   []string `json:"values,omitempty"`
+}
+
+// selector keeps endpoints whose labels match all expressions.
+type selector struct{ terms []expression }
+
+func newSelector(p selectorParams) (Plugin, error) {
+	if p.Label != "" {
+		return newByLabel(byLabelParams{p.Label, p.ValidValues, p.AllowsNoLabel})
+	}
+	var s selector
+	for name, value := range p.MatchLabels {
+		s.terms = append(s.terms, expression{name, "In", []string{value}})
+	}
+	sort.Slice(s.terms, func(i, j int) bool { return s.terms[i].Key < s.terms[j].Key })
+	for i, e := range p.MatchExpressions {
+		at := fmt.Sprintf("matchExpressions[%d]", i)
+		if err := e.check(at); err != nil {
+			return Plugin{}, err
+		}
+		s.terms = append(s.terms, e)
+	}
+	return Plugin{Filter: s}, must(len(s.terms) > 0, "matchLabels", "or matchExpressions must select something")
+}
+
+func (e expression) check(at string) error {
+	if e.Key == "" {
+		return &ParamError{at + ".key", "is needed"}
+	}
+	switch e.Operator {
+	case "In", "NotIn":
+		return must(len(e.Values) > 0, at+".values", "must name at least one value")
+	case "Exists", "DoesNotExist":
+		return must(len(e.Values) == 0, at+".values", "must be empty for this operator")
+	default:
+		return &ParamError{at + ".operator", "must be In, NotIn, Exists or DoesNotExist"}
+	}
+}
+
+func (e *expression) holds(value string, found bool) bool {
+	switch e.Operator {
+	case "In":
+		return found && slices.Contains(e.Values, value)
+	case "NotIn":
+		return !found || !slices.Contains(e.Values, value)
+	case "Exists":
+		return found
+	default:
+		return !found
+	}
+}
+
+// Filter implements picker.Filter.
+func (s selector) Filter(c *picker.Cycle, keep []bool) {
+	for i := range s.terms {
+		term := &s.terms[i]
+		for k := range keep {
+			v, ok := c.At(k).Label(term.Key)
+			keep[k] = keep[k] && term.holds(v, ok)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package plugins
+
+import "github.com/grapevine-epp/grapevine/picker"
+
+// kvUseScorer scores the free part of the KV cache; an endpoint that has said
+// nothing counts as free.
+type kvUseScorer struct{}
+
+// Score implements picker.Scorer.
+func (kvUseScorer) Score(c *picker.Cycle, scores []float64) {
+	for k := range scores {
+		scores[k] = 1 - min(max(c.At(k).KVUse, 0), 1)
+	}
+}
+
+type tokenLoadParams struct {
+	QueueThresholdTokens     int64  `json:"queueThresholdTokens"`
+	InFlightLoadProducerName string `json:"inFlightLoadProducerName,omitempty"`
+}
+
+// tokenLoadScorer scores 1 − in-flight tokens / threshold.
+type tokenLoadScorer struct{ threshold float64 }
+
+func newTokenLoad(p tokenLoadParams) (Plugin, error) {
+	return Plugin{Scorer: tokenLoadScorer{float64(p.QueueThresholdTokens)}},
+		must(p.QueueThresholdTokens > 0, "queueThresholdTokens", "must be positive")
+}
+
+// Score implements picker.Scorer.
+func (s tokenLoadScorer) Score(c *picker.Cycle, scores []float64) {
+	for k := range scores {
+		scores[k] = 1 - min(float64(c.At(k).Load.Tokens)/s.threshold, 1)
+	}
+}
+
+type loadAwareParams struct {
+	Threshold int `json:"threshold"`
+}
+
+// loadAwareScorer scores 0.5 for an empty queue, falling to 0 at the threshold.
+type loadAwareScorer struct{ threshold float64 }
+
+func newLoadAware(p loadAwareParams) (Plugin, error) {
+	return Plugin{Scorer: loadAwareScorer{float64(p.Threshold)}}, must(p.Threshold > 0, "threshold", "must be positive")
+}
+
+// Score implements picker.Scorer.
+func (s loadAwareScorer) Score(c *picker.Cycle, scores []float64) {
+	for k := range scores {
+		scores[k] = 0.5 * (1 - min(waiting(c.At(k)), s.threshold)/s.threshold)
+	}
+}
+
+type activeParams struct {
+	RequestTimeout           string  `json:"requestTimeout,omitempty"` // the book forgets requests when they end
+	IdleThreshold            int64   `json:"idleThreshold"`
+	MaxBusyScore             float64 `json:"maxBusyScore"`
+	InFlightLoadProducerName string  `json:"inFlightLoadProducerName,omitempty"`
+}
+
+// activeScorer gives idle endpoints 1 and busy ones (most − own) / most of the
+// best busy score.
+type activeScorer struct {
+	idle int64
+	busy float64
+}
+
+func newActive(p activeParams) (Plugin, error) {
+	return Plugin{Scorer: activeScorer{p.IdleThreshold, p.MaxBusyScore}}, first(
+		must(p.IdleThreshold >= 0, "idleThreshold", "must not be negative"),
+		must(p.MaxBusyScore >= 0 && p.MaxBusyScore <= 1, "maxBusyScore", "must be between 0 and 1"),
+		duration("requestTimeout", p.RequestTimeout))
+}
+
+// Score implements picker.Scorer.
+func (s activeScorer) Score(c *picker.Cycle, scores []float64) {
+	most := int64(0)
+	for k := range scores {
+		most = max(most, c.At(k).Load.Requests)
+	}
+	for k := range scores {
+		n := c.At(k).Load.Requests
+		if n <= s.idle {
+			scores[k] = 1
+		} else {
+			scores[k] = float64(most-n) / float64(most) * s.busy
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package plugins
+
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// loraScorer prefers endpoints that have the request's adapter at hand: 1 when
+// it runs there, 0.8 when there is room for another, 0.6 when it waits there,
+// else 0. An endpoint that reports no adapters has room.
+type loraScorer struct{}
+
+// Score implements picker.Scorer.
+func (loraScorer) Score(c *picker.Cycle, scores []float64) {
+	adapter := c.Request.Adapter
+	if adapter == "" {
+		adapter = c.Request.Target
+	}
+	for k := range scores {
+		scores[k] = loraScore(c.At(k).LoRA(), adapter)
+	}
+}
+
+func loraScore(l *picker.LoRA, adapter string) float64 {
+	switch {
+	case l == nil:
+		return .8
+	case slices.Contains(l.Running, adapter):
+		return 1
+	case len(l.Running)+len(l.Waiting) < l.Max:
+		return .8
+	case slices.Contains(l.Waiting, adapter):
+		return .6
+	default:
+		return 0
+	}
+}

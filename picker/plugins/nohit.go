@@ -1,0 +1,100 @@
+package plugins
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+type noHitParams struct {
+	LRUSize          int    `json:"lruSize"`
+	PrefixPluginType string `json:"prefixPluginType,omitempty"`
+	PrefixPluginName string `json:"prefixPluginName,omitempty"`
+	PrefixMatchInfo  string `json:"prefixMatchInfoProducerName,omitempty"`
+}
+
+// noHitScorer spreads cold requests (nobody holds any of their prompt): those
+// endpoints score best that got a cold one longest ago, or never. Everybody
+// gets 0.5 when the request is not cold.
+type noHitScorer struct {
+	size int
+
+	mu    sync.Mutex
+	order []indexer.EndpointID // the one that got a cold request longest ago first
+	place []int                // scratch of Score: place in order by id, -1: never
+}
+
+func newNoHit(p noHitParams) (Plugin, error) {
+	return Plugin{Scorer: &noHitScorer{size: p.LRUSize}}, must(p.LRUSize > 0, "lruSize", "must be positive")
+}
+
+// cold reports whether no candidate holds any of the prompt.
+func cold(c *picker.Cycle) bool {
+	for k := range c.Len() {
+		if c.Run(k).Blocks > 0 || c.Run(k).Total() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Score implements picker.Scorer.
+func (s *noHitScorer) Score(c *picker.Cycle, scores []float64) {
+	n := len(scores)
+	if !cold(c) {
+		for k := range scores {
+			scores[k] = .5
+		}
+		return
+	}
+	if n == 1 {
+		scores[0] = 1
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rank(c.Pool.IDs())
+	never := 0
+	for k := range scores {
+		if s.place[c.At(k).ID] < 0 {
+			scores[k] = 1 - float64(never)/float64(n-1)
+			never++
+		}
+	}
+	for k := range scores {
+		if at := s.place[c.At(k).ID]; at >= 0 {
+			scores[k] = max(1-float64(never+at)/float64(n-1), 0)
+		}
+	}
+}
+
+// rank fills place for ids below n.
+func (s *noHitScorer) rank(n int) {
+	s.place = slices.Grow(s.place[:0], n)[:n]
+	for i := range s.place {
+		s.place[i] = -1
+	}
+	for at, id := range s.order {
+		if int(id) < n {
+			s.place[id] = at
+		}
+	}
+}
+
+// Chosen implements picker.Observer.
+func (s *noHitScorer) Chosen(c *picker.Cycle, ep *picker.Endpoint) {
+	if !cold(c) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := slices.Index(s.order, ep.ID); at >= 0 {
+		s.order = slices.Delete(s.order, at, at+1)
+	}
+	if len(s.order) == s.size {
+		s.order = slices.Delete(s.order, 0, 1)
+	}
+	s.order = append(s.order, ep.ID)
+}

@@ -1,0 +1,121 @@
+package plugins
+
+import (
+	"math"
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// fallbacks is how many endpoints a picker names by default: one to serve, two
+// for the proxy's retries.
+const fallbacks = 3
+
+type pickerParams struct {
+	MaxNumOfEndpoints int `json:"maxNumOfEndpoints"`
+}
+
+func (p pickerParams) check() error {
+	return must(p.MaxNumOfEndpoints > 0, "maxNumOfEndpoints", "must be positive")
+}
+
+// maxScore picks the best totals, ties at random.
+type maxScore int
+
+func newMaxScore(p pickerParams) (Plugin, error) {
+	return Plugin{Picker: maxScore(p.MaxNumOfEndpoints)}, p.check()
+}
+
+// Pick implements picker.Picker.
+func (n maxScore) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+	for range min(int(n), len(totals)) {
+		order = append(order, best(c, totals, order))
+	}
+	return order
+}
+
+// best returns the position of the largest total that is not in taken, a
+// random one of equals.
+func best(c *picker.Cycle, totals []float64, taken []int32) int32 {
+	at, ties := int32(-1), 1
+	for k, v := range totals {
+		switch {
+		case at >= 0 && v < totals[at] || slices.Contains(taken, int32(k)):
+		case at < 0 || v > totals[at]:
+			at, ties = int32(k), 1
+		default:
+			ties++
+			if c.IntN(ties) == 0 {
+				at = int32(k)
+			}
+		}
+	}
+	return at
+}
+
+// firstScore picks the best totals, the first of equals: what the published
+// policies do.
+type firstScore int
+
+// Pick implements picker.Picker.
+func (n firstScore) Pick(_ *picker.Cycle, totals []float64, order []int32) []int32 {
+	for range min(int(n), len(totals)) {
+		at := int32(-1)
+		for k, v := range totals {
+			if (at < 0 || v > totals[at]) && !slices.Contains(order, int32(k)) {
+				at = int32(k)
+			}
+		}
+		order = append(order, at)
+	}
+	return order
+}
+
+// randomPicker picks without looking at totals.
+type randomPicker int
+
+func newRandom(p pickerParams) (Plugin, error) {
+	return Plugin{Picker: randomPicker(p.MaxNumOfEndpoints)}, p.check()
+}
+
+// Pick implements picker.Picker.
+func (n randomPicker) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+	for left := len(totals); left > 0 && len(order) < int(n); left-- {
+		skip := c.IntN(left)
+		for k := range int32(len(totals)) {
+			if slices.Contains(order, k) {
+				continue
+			}
+			if skip == 0 {
+				order = append(order, k)
+				break
+			}
+			skip--
+		}
+	}
+	return order
+}
+
+// weightedRandom draws with probabilities in proportion to the totals, by keys
+// U^(1/w) (Efraimidis and Spirakis, A-Res). Totals of 0 and less come last; if
+// there are no others, all are equal.
+type weightedRandom int
+
+func newWeightedRandom(p pickerParams) (Plugin, error) {
+	return Plugin{Picker: weightedRandom(p.MaxNumOfEndpoints)}, p.check()
+}
+
+// Pick implements picker.Picker.
+func (n weightedRandom) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+	keys, positive := c.Scratch(len(totals)), false
+	for k, w := range totals {
+		if keys[k] = math.Inf(-1); w > 0 {
+			// log U / w orders as U^(1/w) does, without underflow.
+			keys[k], positive = math.Log(1-c.Float64())/w, true
+		}
+	}
+	if !positive {
+		return randomPicker(n).Pick(c, totals, order)
+	}
+	return maxScore(n).Pick(c, keys, order)
+}

@@ -1,0 +1,81 @@
+package plugins
+
+import "github.com/grapevine-epp/grapevine/picker"
+
+// prefixParams are those of prefix-cache-scorer in its generations. What
+// concerns the building of an index is taken by the producer of this program.
+type prefixParams struct {
+	IndexParams
+	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
+}
+
+// prefixScorer scores the part of the prompt that an endpoint holds, tiers
+// weighed: 1 means all of it.
+type prefixScorer struct{}
+
+func newPrefixScorer(p prefixParams) (Plugin, error) {
+	if err := p.check(); err != nil {
+		return Plugin{}, err
+	}
+	return Plugin{Scorer: prefixScorer{}, Producer: p.producer(false)}, nil
+}
+
+// Score implements picker.Scorer.
+func (prefixScorer) Score(c *picker.Cycle, scores []float64) {
+	in := float64(max(c.Request.InputTokens, 1))
+	for k := range scores {
+		scores[k] = min(c.Held(k)/in, 1)
+	}
+}
+
+// preciseParams are those of precise-prefix-cache-scorer. Its index, event and
+// tokenizer settings are read for their block size; the rest is built in.
+type preciseParams struct {
+	TokenProcessorConfig struct {
+		BlockSize       int    `json:"blockSize,omitempty"`
+		BlockSizeTokens int    `json:"blockSizeTokens,omitempty"`
+		HashSeed        string `json:"hashSeed,omitempty"`
+		ModelName       string `json:"modelName,omitempty"`
+	} `json:"tokenProcessorConfig,omitempty"`
+	IndexerConfig       Loose  `json:"indexerConfig,omitempty"`
+	KVEventsConfig      Loose  `json:"kvEventsConfig,omitempty"`
+	SpeculativeIndexing bool   `json:"speculativeIndexing,omitempty"`
+	SpeculativeTTL      string `json:"speculativeTTL,omitempty"`
+}
+
+// preciseScorer scores matched tokens relative to the other holders: the best
+// gets 1, the least of those that hold anything 0, and so do those that hold
+// nothing. Holders of equal amounts all get 1.
+type preciseScorer struct{}
+
+func newPreciseScorer(p preciseParams) (Plugin, error) {
+	return Plugin{Scorer: preciseScorer{}, Producer: p.producer()}, first(
+		must(p.TokenProcessorConfig.BlockSize >= 0, "tokenProcessorConfig.blockSize", "must not be negative"),
+		duration("speculativeTTL", p.SpeculativeTTL))
+}
+
+func (p preciseParams) producer() *Producer {
+	return &Producer{Precise: true, BlockTokens: max(p.TokenProcessorConfig.BlockSize, p.TokenProcessorConfig.BlockSizeTokens)}
+}
+
+// Score implements picker.Scorer.
+func (preciseScorer) Score(c *picker.Cycle, scores []float64) {
+	low, high := 0.0, 0.0
+	for k := range scores {
+		held := c.Held(k)
+		scores[k] = held
+		if held > 0 && (low == 0 || held < low) {
+			low = held
+		}
+		high = max(high, held)
+	}
+	for k, held := range scores {
+		switch {
+		case held == 0:
+		case high == low:
+			scores[k] = 1
+		default:
+			scores[k] = (held - low) / (high - low)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package plugins
+
+import "github.com/grapevine-epp/grapevine/picker"
+
+// ready lists the profiles that can be had by name, without a file.
+var ready = []struct {
+	name  string
+	parts []readyPart
+}{
+	{"default", []readyPart{{"predicted-ttft-scorer", 1}, {"max-score-picker", 0}}},
+	{"weighted", []readyPart{{"queue-scorer", 2}, {"kv-cache-utilization-scorer", 2}, {"prefix-cache-scorer", 3}, {"max-score-picker", 0}}},
+	{"precise", []readyPart{{"precise-prefix-cache-scorer", 3}, {"queue-scorer", 2}, {"kv-cache-utilization-scorer", 2}, {"max-score-picker", 0}}},
+	{"lmetric", []readyPart{{"lmetric-policy", 1}}},
+	{"load_only", []readyPart{{"load-only-policy", 1}}},
+	{"sticky", []readyPart{{"sticky-policy", 1}}},
+	{"unified", []readyPart{{"unified-policy", 1}}},
+	{"dynamo", []readyPart{{"dynamo-cost-policy", 1}}},
+	{"cache_aware", []readyPart{{"cache-aware-policy", 1}}},
+	{"random", []readyPart{{"random-picker", 0}}},
+}
+
+type readyPart struct {
+	typ    string
+	weight float64
+}
+
+// ReadyNames returns the names that Ready knows; the first is the default.
+func ReadyNames() []string {
+	names := make([]string, len(ready))
+	for i, r := range ready {
+		names[i] = r.name
+	}
+	return names
+}
+
+// Ready builds a profile by its name. Each call makes plugins of its own.
+func Ready(name string) (*picker.Profile, bool) {
+	for _, r := range ready {
+		if r.name != name {
+			continue
+		}
+		p := &picker.Profile{Name: name}
+		for _, part := range r.parts {
+			typ, _ := Builtin().Find(part.typ)
+			plugin, err := typ.New(nil)
+			if err != nil {
+				return nil, false
+			}
+			plugin.Join(p, part.typ, part.weight)
+		}
+		return p, true
+	}
+	return nil, false
+}
+
+// Join gives a profile the roles that the plugin can play in it, under a name.
+// A second picker replaces the first.
+func (p *Plugin) Join(profile *picker.Profile, name string, weight float64) {
+	if p.Filter != nil {
+		profile.Filters = append(profile.Filters, picker.ProfileFilter{Name: name, Filter: p.Filter})
+	}
+	if p.Scorer != nil {
+		profile.Scorers = append(profile.Scorers, picker.ProfileScorer{Name: name, Weight: weight, Scorer: p.Scorer})
+	}
+	if p.Picker != nil {
+		profile.Picker = p.Picker
+	}
+}

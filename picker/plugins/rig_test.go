@@ -1,0 +1,152 @@
+package plugins
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+var t0 = time.Unix(1_700_000_000, 0)
+
+// one describes one endpoint of a scripted fleet.
+type one struct {
+	load   picker.Load
+	gauges *picker.Gauges // At zero means now
+	held   int32          // tokens of every prompt, on the device
+	tiers  *[indexer.NumTiers]int32
+	labels map[string]string
+	cost   *picker.Cost
+}
+
+// fleet is a scripted pool that matches by script.
+type fleet struct {
+	pool     *picker.Pool
+	list     []one
+	sessions *picker.Sessions
+	seed     uint64
+}
+
+func newFleet(list ...one) *fleet {
+	f := &fleet{pool: picker.NewPool(picker.PoolOptions{}), list: list, sessions: picker.NewSessions(0), seed: 1}
+	specs := make([]picker.EndpointSpec, len(list))
+	for i, e := range list {
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
+		specs[i] = picker.EndpointSpec{Name: fmt.Sprint("e", i), Namespace: "ns", Addr: addr, Labels: e.labels}
+	}
+	f.pool.Set(specs)
+	for i, ep := range f.pool.Snapshot().Endpoints {
+		f.pool.Book().SetRemote(ep, list[i].load)
+		if g := list[i].gauges; g != nil {
+			if g.At.IsZero() {
+				g.At = t0
+			}
+			ep.SetGauges(*g)
+		}
+		if list[i].cost != nil {
+			ep.SetPriorCost(*list[i].cost)
+		}
+	}
+	return f
+}
+
+func (f *fleet) Match(_ *picker.Request, eps []*picker.Endpoint, runs []indexer.Run) {
+	for k, ep := range eps {
+		e := f.list[ep.ID]
+		runs[k].Tokens[indexer.TierGPU] = e.held
+		if e.tiers != nil {
+			runs[k].Tokens = *e.tiers
+		}
+		runs[k].Blocks = runs[k].Total() / 16
+	}
+}
+func (f *fleet) Chosen(*picker.Request, *picker.Endpoint)                               {}
+func (f *fleet) Finished(*picker.Request, *picker.Endpoint, indexer.Run, picker.Outcome) {}
+
+func (f *fleet) cycle(r *picker.Request) *picker.Cycle {
+	f.seed++
+	return picker.NewCycle(picker.CycleOptions{Pool: f.pool, Matcher: f, Sessions: f.sessions, Now: t0, Seed: f.seed}, r)
+}
+
+func request(tokens int) *picker.Request {
+	return &picker.Request{Kind: picker.KindChat, Model: "m", Target: "m", InputTokens: tokens}
+}
+
+// build makes a plugin of JSON parameters; "" means none.
+func build(tb testing.TB, typ, params string) Plugin {
+	tb.Helper()
+	p, err := try(typ, params)
+	if err != nil {
+		tb.Fatalf("%s %s: %v", typ, params, err)
+	}
+	return p
+}
+
+func try(typ, params string) (Plugin, error) {
+	row, ok := Builtin().Find(typ)
+	if !ok {
+		return Plugin{}, fmt.Errorf("no type %s", typ)
+	}
+	if params == "" {
+		return row.New(nil)
+	}
+	return row.New(&Params{Decode: func(into any) error { return json.Unmarshal([]byte(params), into) }})
+}
+
+// scores runs one scorer over the fleet.
+func (f *fleet) scores(tb testing.TB, r *picker.Request, typ, params string) []float64 {
+	tb.Helper()
+	c := f.cycle(r)
+	defer c.Free()
+	out := make([]float64, c.Len())
+	build(tb, typ, params).Scorer.Score(c, out)
+	return out
+}
+
+// kept runs one filter over the fleet and returns who is left.
+func (f *fleet) kept(tb testing.TB, r *picker.Request, typ, params string) string {
+	tb.Helper()
+	c := f.cycle(r)
+	defer c.Free()
+	return left(c, build(tb, typ, params).Filter)
+}
+
+func left(c *picker.Cycle, f picker.Filter) string {
+	keep := make([]bool, c.Len())
+	for k := range keep {
+		keep[k] = true
+	}
+	f.Filter(c, keep)
+	out := ""
+	for k := range keep {
+		if keep[k] {
+			out += fmt.Sprint(k)
+		}
+	}
+	return out
+}
+
+// pick runs a ready profile and returns the first choice.
+func (f *fleet) pick(tb testing.TB, p *picker.Profile, r *picker.Request) int {
+	tb.Helper()
+	c := f.cycle(r)
+	defer c.Free()
+	return int(p.Run(c).Best())
+}
+
+func near(got, want []float64) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	for i := range got {
+		if math.Abs(got[i]-want[i]) > 1e-9*max(1, math.Abs(want[i])) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,50 @@
+package plugins
+
+import "github.com/grapevine-epp/grapevine/picker"
+
+type sloTierParams struct {
+	EpsilonExploreNeg float64 `json:"epsilonExploreNeg"`
+}
+
+// sloTier keeps the endpoints that are expected to meet the request's latency
+// targets. When there are both kinds it keeps the others with a small
+// probability, so that they are looked at again. Without a target, and when
+// nobody or everybody meets it, everybody stays.
+type sloTier struct{ epsilon float64 }
+
+func newSLOTier(p sloTierParams) (Plugin, error) {
+	return Plugin{Filter: sloTier{p.EpsilonExploreNeg}},
+		must(p.EpsilonExploreNeg >= 0 && p.EpsilonExploreNeg <= 1, "epsilonExploreNeg", "must be between 0 and 1")
+}
+
+// headroom returns target minus expectation, in seconds, for first token and
+// time per token. Without a target the target is 0.
+func headroom(c *picker.Cycle, k int) (ttft, tpot float64) {
+	return c.Request.SLOTTFT.Seconds() - expected(c, k).TTFT(), c.Request.SLOTPOT.Seconds() - expectedStep(c, k)
+}
+
+// Filter implements picker.Filter.
+func (f sloTier) Filter(c *picker.Cycle, keep []bool) {
+	r := c.Request
+	if r.SLOTTFT == 0 && r.SLOTPOT == 0 {
+		return
+	}
+	met := 0
+	for k := range keep {
+		ttft, tpot := headroom(c, k)
+		keep[k] = (r.SLOTTFT == 0 || ttft >= 0) && (r.SLOTPOT == 0 || tpot >= 0)
+		if keep[k] {
+			met++
+		}
+	}
+	switch {
+	case met == 0 || met == len(keep):
+		for k := range keep {
+			keep[k] = true
+		}
+	case c.Float64() < f.epsilon:
+		for k := range keep {
+			keep[k] = !keep[k]
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package plugins
+
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// topologyLevels are the levels of closeness, tightest first, and the labels
+// that tell them.
+var topologyLevels = [...]struct{ name, label string }{
+	{"host", "kubernetes.io/hostname"},
+	{"rack", "topology.kubernetes.io/rack"},
+	{"zone", "topology.kubernetes.io/zone"},
+	{"region", "topology.kubernetes.io/region"},
+}
+
+type topologyParams struct {
+	MinAffinity              string `json:"minAffinity"`
+	LoadAllowance            *int64 `json:"loadAllowance,omitempty"`
+	HostLabel                string `json:"hostLabel,omitempty"`
+	TopologyProducerName     string `json:"topologyProducerName,omitempty"`
+	InFlightLoadProducerName string `json:"inFlightLoadProducerName,omitempty"`
+}
+
+// topologyFilter keeps the endpoints near the peer that was chosen before
+// (decode, when a prefill is chosen). It keeps everybody when there is no peer,
+// when nobody is near, and when the near ones are busier than allowed.
+type topologyFilter struct {
+	labels    []string // of the levels that count as near
+	allowance int64    // −1: no limit
+}
+
+func newTopology(p topologyParams) (Plugin, error) {
+	f := topologyFilter{allowance: -1}
+	if p.LoadAllowance != nil {
+		f.allowance = *p.LoadAllowance
+	}
+	last := -1
+	for i, level := range topologyLevels {
+		if level.name == p.MinAffinity {
+			last = i
+		}
+	}
+	for _, level := range topologyLevels[:last+1] {
+		f.labels = append(f.labels, level.label)
+	}
+	if p.HostLabel != "" && len(f.labels) > 0 {
+		f.labels[0] = p.HostLabel
+	}
+	return Plugin{Filter: f}, first(
+		must(last >= 0, "minAffinity", "must be host, rack, zone or region"),
+		must(p.LoadAllowance == nil || *p.LoadAllowance >= 0, "loadAllowance", "must not be negative"))
+}
+
+func (f topologyFilter) near(v *picker.View, peer *picker.Endpoint) bool {
+	return slices.ContainsFunc(f.labels, func(name string) bool {
+		a, ok := peer.Label(name)
+		b, _ := v.Label(name)
+		return ok && a != "" && a == b
+	})
+}
+
+// Filter implements picker.Filter.
+func (f topologyFilter) Filter(c *picker.Cycle, keep []bool) {
+	if c.Peer == nil {
+		return
+	}
+	near, others := int64(-1), int64(-1) // fewest requests
+	for k := range keep {
+		v := c.At(k)
+		keep[k] = f.near(v, c.Peer)
+		least := &others
+		if keep[k] {
+			least = &near
+		}
+		if *least < 0 || v.Load.Requests < *least {
+			*least = v.Load.Requests
+		}
+	}
+	if near < 0 || (f.allowance >= 0 && others >= 0 && near-others > f.allowance) {
+		for k := range keep {
+			keep[k] = true
+		}
+	}
+}

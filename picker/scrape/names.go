@@ -1,0 +1,111 @@
+package scrape
+
+import "github.com/grapevine-epp/grapevine/picker"
+
+// what a series tells.
+type what uint8
+
+const (
+	whatNothing what = iota
+	whatWaiting
+	whatRunning
+	whatUse
+	whatUseOld    // superseded by whatUse where both are there
+	whatConfig    // block size and number in labels
+	whatBlockSize // tokens per block
+	whatBlocks    // number of blocks
+	whatLoRA
+	whatQueries        // prompt tokens looked up, counter
+	whatHits           // prompt tokens found in the cache, counter
+	whatStarted        // of the process, seconds since the epoch
+	whatTritonRequests // by label
+	whatTritonBlocks   // by label
+	numberOfWhats      = int(whatTritonBlocks) + 1
+)
+
+// metric is one name of an engine's metrics page.
+type metric struct {
+	name   string
+	engine picker.EngineType // EngineUnknown: common to all
+	what   what
+}
+
+// named are the names that are read, as the engines publish them.
+var named = []metric{
+	{"process_start_time_seconds", picker.EngineUnknown, whatStarted},
+
+	{"vllm:num_requests_waiting", picker.EngineVLLM, whatWaiting},
+	{"vllm:num_requests_running", picker.EngineVLLM, whatRunning},
+	{"vllm:kv_cache_usage_perc", picker.EngineVLLM, whatUse},
+	{"vllm:gpu_cache_usage_perc", picker.EngineVLLM, whatUseOld},
+	{"vllm:cache_config_info", picker.EngineVLLM, whatConfig},
+	{"vllm:lora_requests_info", picker.EngineVLLM, whatLoRA},
+	{"vllm:prefix_cache_queries_total", picker.EngineVLLM, whatQueries},
+	{"vllm:prefix_cache_hits_total", picker.EngineVLLM, whatHits},
+
+	{"sglang:num_queue_reqs", picker.EngineSGLang, whatWaiting},
+	{"sglang:num_running_reqs", picker.EngineSGLang, whatRunning},
+	{"sglang:token_usage", picker.EngineSGLang, whatUse},
+	{"sglang:cache_config_info", picker.EngineSGLang, whatConfig},
+	{"sglang:prompt_tokens_total", picker.EngineSGLang, whatQueries},
+	{"sglang:cached_tokens_total", picker.EngineSGLang, whatHits},
+
+	{"trtllm_num_requests_waiting", picker.EngineTRTLLM, whatWaiting},
+	{"trtllm_num_requests_running", picker.EngineTRTLLM, whatRunning},
+	{"trtllm_kv_cache_utilization", picker.EngineTRTLLM, whatUse},
+	{"trtllm_kv_cache_tokens_per_block", picker.EngineTRTLLM, whatBlockSize},
+	{"trtllm_kv_cache_max_blocks", picker.EngineTRTLLM, whatBlocks},
+
+	{"nv_trt_llm_request_metrics", picker.EngineTriton, whatTritonRequests},
+	{"nv_trt_llm_kv_cache_block_metrics", picker.EngineTriton, whatTritonBlocks},
+}
+
+// Labels and label values that are read.
+const (
+	labelBlockSize   = "block_size"     // vLLM
+	labelBlocks      = "num_gpu_blocks" // vLLM
+	labelPageSize    = "page_size"      // SGLang
+	labelPages       = "num_pages"      // SGLang
+	labelMaxLoRA     = "max_lora"
+	labelRunningLoRA = "running_lora_adapters"
+	labelWaitingLoRA = "waiting_lora_adapters"
+	labelRequestType = "request_type"        // Triton
+	labelBlockType   = "kv_cache_block_type" // Triton
+)
+
+// kind is one value of a label that tells gauges of one name apart.
+type kind struct {
+	value string
+	what  what
+}
+
+var (
+	requestTypes = [...]kind{{"waiting", whatWaiting}, {"scheduled", whatRunning}}
+	blockTypes   = [...]kind{{"fraction", whatUse}, {"tokens_per", whatBlockSize}, {"max", whatBlocks}}
+)
+
+// family is the set of names that begin with the same prefix, by the byte
+// after it.
+type family struct {
+	prefix string
+	next   [256][]metric // names with the prefix and the byte cut off
+}
+
+// families by the first byte of their prefix. Most lines of a page are turned
+// away by looking at two bytes.
+var families = makeFamilies("process_", "vllm:", "sglang:", "trtllm_", "nv_trt_llm_")
+
+func makeFamilies(prefixes ...string) [256]*family {
+	var table [256]*family
+	for _, prefix := range prefixes {
+		f := &family{prefix: prefix}
+		for _, m := range named {
+			if len(m.name) > len(prefix) && m.name[:len(prefix)] == prefix {
+				c := m.name[len(prefix)]
+				f.next[c] = append(f.next[c], metric{m.name[len(prefix)+1:], m.engine, m.what})
+			}
+		}
+		table[prefix[0]] = f
+	}
+	return table
+}

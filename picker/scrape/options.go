@@ -1,0 +1,111 @@
+package scrape
+
+import (
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// Defaults of Options.
+const (
+	defaultSlow       = time.Second
+	defaultFast       = 200 * time.Millisecond
+	defaultTimeout    = 2 * time.Second
+	defaultMaxBackoff = 10 * time.Second
+	defaultMaxPage    = 8 << 20
+)
+
+// Options build a Poller. The zero value is usable.
+type Options struct {
+	Slow       time.Duration // between readings of one endpoint; 0 means 1 s
+	Fast       time.Duration // the same while Demand says so; 0 means 200 ms, at most Slow
+	Timeout    time.Duration // of one reading, from dial to the page's end; 0 means 2 s
+	MaxBackoff time.Duration // bound of the wait after failures; 0 means 10 s
+	MaxPage    int64         // bytes of a page; 0 means 8 MiB
+
+	// Demand says whether decisions hang on how fresh an endpoint's gauges
+	// are. It is asked up to once per Fast for each endpoint, must return at
+	// once and must not call the Poller. nil means NearSaturation.
+	Demand func(*picker.Endpoint) bool
+	// OnPage is told every page that was read, after SetGauges, on the
+	// reading's goroutine; nil: nobody wants to know.
+	OnPage func(*picker.Endpoint, Page)
+
+	Transport  http.RoundTripper     // nil means one with kept connections and no compression
+	Registerer prometheus.Registerer // nil leaves the metrics unregistered
+	Log        *slog.Logger          // nil discards
+	Now        func() time.Time      // nil means time.Now
+	Random     func() float64        // in [0, 1), for jitter; nil means math/rand. Safe for concurrent use
+}
+
+// NearSaturation is the demand of an endpoint whose queue is not empty or
+// whose cache is nearly full: where a fresh sample may change a decision.
+func NearSaturation(ep *picker.Endpoint) bool {
+	g := ep.Gauges()
+	return g.Waiting > 0 || g.KVUse >= 0.7
+}
+
+func (o *Options) complete() {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	set(&o.Slow, defaultSlow)
+	set(&o.Fast, defaultFast)
+	o.Fast = min(o.Fast, o.Slow)
+	set(&o.Timeout, defaultTimeout)
+	set(&o.MaxBackoff, defaultMaxBackoff)
+	o.MaxBackoff = max(o.MaxBackoff, o.Slow)
+	if o.MaxPage <= 0 {
+		o.MaxPage = defaultMaxPage
+	}
+	if o.Demand == nil {
+		o.Demand = NearSaturation
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+}
+
+// newTransport keeps one connection per endpoint. Engines are asked for plain
+// text: compressing a page costs them more than sending it.
+func newTransport(o *Options) *http.Transport {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: o.Timeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    o.Timeout,
+		MaxIdleConnsPerHost:    1,
+		IdleConnTimeout:        2*o.MaxBackoff + time.Minute,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+		ReadBufferSize:         4 << 10,
+		WriteBufferSize:        1 << 10,
+	}
+}
+
+// scanners lends buffers to readings: there are as many as readings under way,
+// not as many as endpoints.
+type scanners struct{ pool sync.Pool }
+
+func (s *scanners) get() *Scanner {
+	if sc, ok := s.pool.Get().(*Scanner); ok {
+		return sc
+	}
+	return NewScanner()
+}
+
+func (s *scanners) put(sc *Scanner) { s.pool.Put(sc) }

@@ -1,0 +1,191 @@
+package scrape
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// oracle reads a page with the Prometheus parser and draws the same
+// conclusions from it, written down naively. ok is false for a page that the
+// parser refuses.
+func oracle(page []byte, engine picker.EngineType) (p Page, known, ok bool) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
+	if err != nil {
+		return p, false, false
+	}
+	o := reader{families}
+	p.Started = o.started()
+	for _, d := range dialects {
+		if engine != picker.EngineUnknown && d.engine != engine {
+			continue
+		}
+		waiting, running := o.series(d.waiting), o.series(d.running)
+		use := o.series(d.use)
+		if d.engine == picker.EngineVLLM && len(use) == 0 {
+			use = o.series("vllm:gpu_cache_usage_perc")
+		}
+		if len(waiting)+len(running)+len(use) == 0 {
+			continue
+		}
+		p.Engine, p.Ranks = d.engine, len(waiting)
+		p.Waiting, p.Running, p.KVUse = sum(waiting), sum(running), min(mean(use), 1)
+		o.cache(&p, d)
+		p.QueryTokens, p.HitTokens = sum(o.series(d.queries)), sum(o.series(d.hits))
+		p.LoRA = o.lora(d)
+		return p, true, true
+	}
+	return p, false, true
+}
+
+// dialect is how one engine names things: name, or name with a label value
+// after a slash.
+type dialect struct {
+	engine                               picker.EngineType
+	waiting, running, use, queries, hits string
+	config, size, blocks                 string // of labels, or of series when config is ""
+	kind                                 string // label of the value after the slash
+}
+
+var dialects = []dialect{
+	{engine: picker.EngineVLLM, waiting: "vllm:num_requests_waiting", running: "vllm:num_requests_running", use: "vllm:kv_cache_usage_perc",
+		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks"},
+	{engine: picker.EngineSGLang, waiting: "sglang:num_queue_reqs", running: "sglang:num_running_reqs", use: "sglang:token_usage",
+		queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", config: "sglang:cache_config_info", size: "page_size", blocks: "num_pages"},
+	{engine: picker.EngineTRTLLM, waiting: "trtllm_num_requests_waiting", running: "trtllm_num_requests_running", use: "trtllm_kv_cache_utilization",
+		size: "trtllm_kv_cache_tokens_per_block", blocks: "trtllm_kv_cache_max_blocks"},
+	{engine: picker.EngineTriton, waiting: "nv_trt_llm_request_metrics/waiting", running: "nv_trt_llm_request_metrics/scheduled",
+		use: "nv_trt_llm_kv_cache_block_metrics/fraction", size: "nv_trt_llm_kv_cache_block_metrics/tokens_per",
+		blocks: "nv_trt_llm_kv_cache_block_metrics/max"},
+}
+
+type reader struct{ families map[string]*dto.MetricFamily }
+
+// series returns the finite values of a name that are not negative.
+func (r reader) series(name string) []float64 {
+	name, want, _ := strings.Cut(name, "/")
+	var out []float64
+	for _, m := range r.families[name].GetMetric() {
+		label := map[bool]string{true: "request_type", false: "kv_cache_block_type"}[strings.HasSuffix(name, "request_metrics")]
+		if v, ok := valueOf(m); ok && (want == "" || labelOf(m, label) == want) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (r reader) started() time.Time {
+	if v := r.series("process_start_time_seconds"); len(v) == 1 {
+		return time.UnixMilli(int64(math.Round(min(v[0], 1e12) * 1e3)))
+	}
+	return time.Time{}
+}
+
+func (r reader) cache(p *Page, d dialect) {
+	if d.config == "" {
+		p.BlockSize = whole(mean(r.series(d.size)))
+		p.Blocks = whole(sum(r.series(d.blocks)))
+		return
+	}
+	for _, m := range r.families[d.config].GetMetric() {
+		if _, ok := valueOf(m); !ok {
+			continue
+		}
+		size, _ := strconv.ParseUint(labelOf(m, d.size), 10, 31)
+		blocks, _ := strconv.ParseUint(labelOf(m, d.blocks), 10, 31)
+		p.BlockSize = max(p.BlockSize, int(size))
+		p.Blocks += int(blocks)
+	}
+}
+
+func (r reader) lora(d dialect) *picker.LoRA {
+	var newest *dto.Metric
+	for _, m := range r.families["vllm:lora_requests_info"].GetMetric() {
+		v, ok := valueOf(m)
+		if !ok || d.engine != picker.EngineVLLM {
+			continue
+		}
+		old, _ := valueOf(cmp.Or(newest, m))
+		if v >= old {
+			newest = m
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	most, _ := strconv.ParseUint(labelOf(newest, "max_lora"), 10, 31)
+	words := func(name string) (out []string) {
+		for _, w := range strings.Split(labelOf(newest, name), ",") {
+			if w = strings.TrimSpace(w); w != "" {
+				out = append(out, w)
+			}
+		}
+		return out
+	}
+	return &picker.LoRA{Max: int(most), Running: words("running_lora_adapters"), Waiting: words("waiting_lora_adapters")}
+}
+
+func valueOf(m *dto.Metric) (float64, bool) {
+	var v float64
+	switch {
+	case m.Gauge != nil:
+		v = m.Gauge.GetValue()
+	case m.Counter != nil:
+		v = m.Counter.GetValue()
+	case m.Untyped != nil:
+		v = m.Untyped.GetValue()
+	default:
+		return 0, false
+	}
+	return v, v >= 0 && !math.IsInf(v, 0)
+}
+
+func labelOf(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
+func sum(vs []float64) (total float64) {
+	for _, v := range vs {
+		total += v
+	}
+	return total
+}
+
+func mean(vs []float64) float64 {
+	if len(vs) == 0 {
+		return 0
+	}
+	return sum(vs) / float64(len(vs))
+}
+
+// noise writes histograms and counters of a page's usual size around what
+// counts.
+func noise(b *bytes.Buffer, families int) {
+	for f := range families {
+		name := []string{"vllm:time_to_first_token_seconds", "vllm:request_prompt_tokens", "vllm:e2e_request_latency_seconds", "http_request_duration_seconds"}[f%4]
+		name = fmt.Sprintf("%s_%d", name, f)
+		fmt.Fprintf(b, "# HELP %s Histogram of something that takes its time in seconds.\n# TYPE %s histogram\n", name, name)
+		for bucket := range 22 {
+			fmt.Fprintf(b, "%s_bucket{engine=\"0\",le=\"%d.0\",model_name=\"Qwen/Qwen3-8B-Instruct-2507\"} %d.0\n", name, bucket, bucket*1000)
+		}
+		fmt.Fprintf(b, "%s_bucket{engine=\"0\",le=\"+Inf\",model_name=\"Qwen/Qwen3-8B-Instruct-2507\"} 22000.0\n", name)
+		fmt.Fprintf(b, "%s_count{engine=\"0\",model_name=\"Qwen/Qwen3-8B-Instruct-2507\"} 22000.0\n", name)
+		fmt.Fprintf(b, "%s_sum{engine=\"0\",model_name=\"Qwen/Qwen3-8B-Instruct-2507\"} 7.7312e+06\n", name)
+	}
+}

@@ -1,0 +1,291 @@
+package scrape
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// ErrNotPolled means that the endpoint is not, or no longer, among those that
+// the poller was told of.
+var ErrNotPolled = errors.New("scrape: the endpoint is not polled")
+
+// restFactor: a reading that took d is followed by a rest of at least
+// restFactor × d, so that a slow page is asked for less often.
+const restFactor = 4
+
+// Poller keeps the gauges of a pool's endpoints fresh.
+type Poller struct {
+	opts      Options
+	transport http.RoundTripper
+	metrics   *metrics
+	scanners  scanners
+	ctx       context.Context
+	cancel    context.CancelFunc
+	wake      chan struct{}
+	done      chan struct{}
+	readings  sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	targets []*target
+	byID    map[indexer.EndpointID]*target
+}
+
+// target is one endpoint as the poller sees it. mu of the Poller guards it;
+// while inFlight is set, the reading's goroutine may read request and ctx.
+type target struct {
+	ep       *picker.Endpoint
+	request  *http.Request
+	ctx      context.Context // ends with the endpoint
+	cancel   context.CancelFunc
+	due      time.Time // when it is read without further cause
+	fastDue  time.Time // when it is read if there is demand
+	inFlight bool
+	again    bool // read at once, whatever is due
+	asked    []chan<- outcome
+	waiting  []chan<- outcome // to be told of the reading in flight
+	status   EndpointStatus
+	lastDown bool // we have marked it as down
+}
+
+// outcome is what became of one reading.
+type outcome struct {
+	page Page
+	err  error
+}
+
+// Open starts a poller without endpoints.
+func Open(o Options) (*Poller, error) {
+	o.complete()
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	p := &Poller{
+		opts: o, transport: o.Transport, metrics: m,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		byID: map[indexer.EndpointID]*target{},
+	}
+	if p.transport == nil {
+		p.transport = newTransport(&p.opts)
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	if err := m.watch(o.Registerer, p); err != nil {
+		p.cancel()
+		return nil, err
+	}
+	go p.run()
+	return p, nil
+}
+
+// Close cancels all readings, stops the goroutines and waits for them.
+func (p *Poller) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.cancel()
+	<-p.done
+	p.readings.Wait()
+	p.mu.Lock()
+	for _, t := range p.targets {
+		p.drop(t)
+	}
+	p.targets = nil
+	p.mu.Unlock()
+	if t, ok := p.transport.(*http.Transport); ok && p.opts.Transport == nil {
+		t.CloseIdleConnections()
+	}
+}
+
+// Apply follows a change of the pool. It does not wait for anything; hand it
+// to picker.Pool.Subscribe.
+func (p *Poller) Apply(c picker.Change) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	for _, ep := range c.Removed {
+		if t := p.byID[ep.ID]; t != nil && t.ep.Addr == ep.Addr {
+			p.remove(t)
+		}
+	}
+	for _, list := range [][]*picker.Endpoint{c.Added, c.Changed} {
+		for _, ep := range list {
+			p.add(ep)
+		}
+	}
+	p.rouse()
+}
+
+// add takes an endpoint in, or gives a known one its new labels.
+func (p *Poller) add(ep *picker.Endpoint) {
+	t := p.byID[ep.ID]
+	if t != nil && t.ep.Addr == ep.Addr && t.ep.EndpointSpec.Metrics == ep.EndpointSpec.Metrics {
+		t.ep = ep
+		return
+	}
+	if t != nil {
+		p.remove(t)
+	}
+	t = &target{ep: ep}
+	t.ctx, t.cancel = context.WithCancel(p.ctx)
+	t.status = EndpointStatus{Address: ep.Address, State: StatePending}
+	var err error
+	if t.request, err = newRequest(ep); err != nil {
+		t.status.State, t.status.Error = StateFailing, err.Error()
+		p.opts.Log.Error("metrics address is unusable", "endpoint", ep.Address, "error", err)
+	}
+	now := p.opts.Now()
+	t.due = now.Add(time.Duration(p.opts.Random() * float64(p.spread())))
+	t.fastDue = t.due
+	p.byID[ep.ID] = t
+	p.targets = append(p.targets, t)
+}
+
+// spread is the time over which new endpoints are read first: soon for a small
+// pool, without a burst for a large one.
+func (p *Poller) spread() time.Duration {
+	return min(p.opts.Slow, p.opts.Fast+time.Duration(len(p.targets))*time.Millisecond)
+}
+
+func (p *Poller) remove(t *target) {
+	delete(p.byID, t.ep.ID)
+	for i := range p.targets {
+		if p.targets[i] == t {
+			last := len(p.targets) - 1
+			p.targets[i] = p.targets[last]
+			p.targets[last] = nil
+			p.targets = p.targets[:last]
+			break
+		}
+	}
+	p.drop(t)
+}
+
+// drop ends a target that is in no list any more.
+func (p *Poller) drop(t *target) {
+	t.cancel()
+	for _, ch := range t.asked {
+		ch <- outcome{err: ErrNotPolled}
+	}
+	t.asked = nil
+}
+
+// RefreshNow has the endpoint read at once, whatever is due, even after
+// failures, and once more if a reading is under way that began before. It does
+// not wait.
+func (p *Poller) RefreshNow(ep *picker.Endpoint) { p.ask(ep, nil) }
+
+// Refresh is RefreshNow that waits for the reading and returns its page. With
+// ErrNoGauges the page still says when the process started, if it knows.
+func (p *Poller) Refresh(ctx context.Context, ep *picker.Endpoint) (Page, error) {
+	told := make(chan outcome, 1)
+	if !p.ask(ep, told) {
+		return Page{}, ErrNotPolled
+	}
+	select {
+	case o := <-told:
+		return o.page, o.err
+	case <-ctx.Done():
+		return Page{}, ctx.Err()
+	}
+}
+
+func (p *Poller) ask(ep *picker.Endpoint, told chan<- outcome) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.byID[ep.ID]
+	if p.closed || t == nil || t.request == nil || t.ep.Addr != ep.Addr {
+		return false
+	}
+	t.again = true
+	if told != nil {
+		t.asked = append(t.asked, told)
+	}
+	p.rouse()
+	return true
+}
+
+func (p *Poller) rouse() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run looks at all endpoints at every tick. A sweep over a thousand of them
+// costs some microseconds, less than a timer for each.
+func (p *Poller) run() {
+	defer close(p.done)
+	tick := time.NewTicker(min(max(p.opts.Fast/8, time.Millisecond), 50*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-tick.C:
+		case <-p.wake:
+		}
+		p.sweep()
+	}
+}
+
+// sweep starts the readings that are due.
+func (p *Poller) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.opts.Now()
+	for _, t := range p.targets {
+		if t.inFlight || t.request == nil || !p.due(t, now) {
+			continue
+		}
+		t.inFlight, t.again = true, false
+		t.waiting, t.asked = append(t.waiting, t.asked...), t.asked[:0]
+		p.readings.Add(1)
+		go p.read(t, t.ep, now)
+	}
+}
+
+func (p *Poller) due(t *target, now time.Time) bool {
+	if t.again || !now.Before(t.due) {
+		return true
+	}
+	if now.Before(t.fastDue) || t.status.Failures > 0 {
+		return false
+	}
+	t.status.Fast = p.opts.Demand(t.ep)
+	if !t.status.Fast {
+		t.fastDue = now.Add(p.opts.Fast / 2) // ask again, not at each tick
+	}
+	return t.status.Fast
+}
+
+// plan sets when a target is read next, after a reading that began at start.
+func (p *Poller) plan(t *target, start, end time.Time) {
+	wait := p.opts.Slow
+	for n := 1; n < t.status.Failures && wait < p.opts.MaxBackoff; n++ {
+		wait *= 2
+	}
+	wait = min(wait, max(p.opts.MaxBackoff, p.opts.Slow))
+	jitter := 0.9 + 0.2*p.opts.Random()
+	rested := end.Add(restFactor * end.Sub(start))
+	t.due = later(start.Add(time.Duration(float64(wait)*jitter)), rested)
+	t.fastDue = later(start.Add(time.Duration(float64(p.opts.Fast)*jitter)), rested)
+	if t.due.After(end.Add(2 * p.opts.MaxBackoff)) {
+		t.due = end.Add(2 * p.opts.MaxBackoff)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,442 @@
+package scrape
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// engines plays the engines of a fleet on a fake clock.
+type engines struct {
+	mu    sync.Mutex
+	by    map[string]*engine
+	start time.Time
+}
+
+type engine struct {
+	page     string
+	took     time.Duration // until the answer
+	status   int
+	err      error
+	hits     []time.Duration // when it was asked, since the start
+	inFlight int
+	most     int // in flight at once
+}
+
+func newEngines() *engines { return &engines{by: map[string]*engine{}, start: time.Now()} }
+
+func (e *engines) at(host string) *engine {
+	if e.by[host] == nil {
+		e.by[host] = &engine{page: "vllm:num_requests_waiting 0\nvllm:num_requests_running 1\n"}
+	}
+	return e.by[host]
+}
+
+// set changes an engine under the lock.
+func (e *engines) set(host string, f func(*engine)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f(e.at(host))
+}
+
+func (e *engines) RoundTrip(r *http.Request) (*http.Response, error) {
+	e.mu.Lock()
+	g := e.at(r.URL.Host)
+	g.hits = append(g.hits, time.Since(e.start))
+	g.inFlight++
+	g.most = max(g.most, g.inFlight)
+	took, err, status, page := g.took, g.err, g.status, g.page
+	e.mu.Unlock()
+	defer e.set(r.URL.Host, func(g *engine) { g.inFlight-- })
+	select {
+	case <-time.After(took):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if status == 0 {
+		status = http.StatusOK
+	}
+	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(page))}, nil
+}
+
+// taken returns when the engine was asked since it was last taken.
+func (e *engines) taken(host string) []time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := e.at(host)
+	hits := g.hits
+	g.hits = nil
+	return hits
+}
+
+func fleetOf(hosts ...string) (*picker.Pool, []*picker.Endpoint) {
+	pool := picker.NewPool(picker.PoolOptions{})
+	var specs []picker.EndpointSpec
+	for _, h := range hosts {
+		specs = append(specs, picker.EndpointSpec{Addr: netip.MustParseAddrPort(h)})
+	}
+	return pool, pool.Set(specs).Snapshot.Endpoints
+}
+
+const hostA, hostB = "10.0.0.1:8000", "10.0.0.2:8000"
+
+// fake runs a test with a poller of hosts in fake time.
+func fake(t *testing.T, o Options, hosts []string, f func(*testing.T, *engines, *Poller, *picker.Pool)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		o.Transport = e
+		p, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool, _ := fleetOf(hosts...)
+		pool.Subscribe(p.Apply)
+		f(t, e, p, pool)
+		p.Close()
+	})
+}
+
+// gaps checks that events lie between low and high of each other.
+func gaps(t *testing.T, hits []time.Duration, low, high time.Duration) {
+	t.Helper()
+	for i := 1; i < len(hits); i++ {
+		if d := hits[i] - hits[i-1]; d < low || d > high {
+			t.Errorf("reading %d came after %v, want %v to %v", i, d, low, high)
+		}
+	}
+}
+
+func TestSlowAndFast(t *testing.T) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+		ep := pool.Snapshot().Endpoints[0]
+		time.Sleep(20 * time.Second)
+		hits := e.taken(hostA)
+		if len(hits) < 18 || len(hits) > 23 {
+			t.Errorf("%d readings in 20 s", len(hits))
+		}
+		gaps(t, hits, 900*time.Millisecond, 1130*time.Millisecond)
+		if age, ok := ep.GaugeAge(time.Now()); !ok || age > 1130*time.Millisecond || ep.Gauges().Running != 1 {
+			t.Errorf("sample %+v is %v old", ep.Gauges(), age)
+		}
+
+		e.set(hostA, func(g *engine) { g.page = "vllm:num_requests_waiting 5\n" })
+		time.Sleep(1200 * time.Millisecond) // until it is seen
+		e.taken(hostA)
+		time.Sleep(10 * time.Second)
+		hits = e.taken(hostA)
+		if len(hits) < 40 || len(hits) > 56 {
+			t.Errorf("%d readings in 10 s of demand", len(hits))
+		}
+		gaps(t, hits, 180*time.Millisecond, 250*time.Millisecond)
+		if s := p.Status()[0]; !s.Fast || s.State != StateOK || s.Page.Waiting != 5 {
+			t.Errorf("status under demand: %+v", s)
+		}
+	})
+}
+
+// TestDemandIsNoticed soon after it rises, not at the next slow reading.
+func TestDemandIsNoticed(t *testing.T) {
+	var mu sync.Mutex
+	wanted := false
+	demand := func(*picker.Endpoint) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return wanted
+	}
+	fake(t, Options{Slow: time.Minute, Demand: demand}, []string{hostA}, func(t *testing.T, e *engines, _ *Poller, _ *picker.Pool) {
+		time.Sleep(10 * time.Second)
+		if n := len(e.taken(hostA)); n != 1 {
+			t.Errorf("%d readings without demand", n)
+		}
+		mu.Lock()
+		wanted = true
+		mu.Unlock()
+		time.Sleep(130 * time.Millisecond)
+		if n := len(e.taken(hostA)); n != 1 {
+			t.Errorf("%d readings soon after the demand rose", n)
+		}
+	})
+}
+
+func TestFailures(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	reg := prometheus.NewRegistry()
+	fake(t, Options{Registerer: reg}, []string{hostA, hostB}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+		ep := pool.Snapshot().Endpoints[0]
+		time.Sleep(time.Second)
+		before := ep.Gauges().At
+		e.set(hostA, func(g *engine) { g.err = refused })
+		e.taken(hostA)
+		time.Sleep(60 * time.Second)
+		hits := e.taken(hostA)
+		for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+			gaps(t, hits[i:i+2], want*900*time.Millisecond, want*1100*time.Millisecond+30*time.Millisecond)
+		}
+		if !ep.Down() || !ep.Gauges().At.After(before.Add(-time.Second)) || ep.Gauges().At.After(before.Add(time.Second)) {
+			t.Errorf("refused for a minute: down %v, sample of %v", ep.Down(), ep.Gauges().At)
+		}
+		if s := p.Status()[0]; s.State != StateFailing || s.Failures < 6 || !strings.Contains(s.Error, "refused") {
+			t.Errorf("status: %+v", s)
+		}
+		if got := len(e.taken(hostB)); got < 55 {
+			t.Errorf("the healthy neighbour was read %d times", got)
+		}
+		states := strings.NewReader("# HELP grapevine_scrape_endpoints Endpoints by the state of their metrics.\n# TYPE grapevine_scrape_endpoints gauge\n" +
+			"grapevine_scrape_endpoints{state=\"failing\"} 1\ngrapevine_scrape_endpoints{state=\"ok\"} 1\ngrapevine_scrape_endpoints{state=\"pending\"} 0\n")
+		if err := testutil.GatherAndCompare(reg, states, "grapevine_scrape_endpoints"); err != nil {
+			t.Error(err)
+		}
+
+		e.set(hostA, func(g *engine) { g.err = nil })
+		p.RefreshNow(ep)
+		synctest.Wait()
+		if s := p.Status()[0]; s.State != StateOK || s.Failures != 0 || ep.Down() {
+			t.Errorf("after its return: %+v, down %v", s, ep.Down())
+		}
+	})
+}
+
+// TestAnswersMeanAlive: an endpoint whose page is of no use still answers.
+func TestAnswersMeanAlive(t *testing.T) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+		for _, c := range []struct {
+			cause string
+			f     func(*engine)
+		}{
+			{causeStatus, func(g *engine) { g.status = http.StatusNotFound }},
+			{causeNoGauges, func(g *engine) { g.status, g.page = 0, "<html>" }},
+			{causeBroken, func(g *engine) { g.err = io.ErrUnexpectedEOF }},
+		} {
+			e.set(hostA, c.f)
+			_, err := p.Refresh(t.Context(), pool.Snapshot().Endpoints[0])
+			if causeOf(err) != c.cause {
+				t.Errorf("cause of %v is %s, want %s", err, causeOf(err), c.cause)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		if pool.Snapshot().Endpoints[0].Down() {
+			t.Error("marked as down though it answers")
+		}
+	})
+}
+
+// TestNeverTwoInFlight: neither demand nor refreshes pile requests up on an
+// engine that hangs, and a slow one gets its rest.
+func TestNeverTwoInFlight(t *testing.T) {
+	always := func(*picker.Endpoint) bool { return true }
+	fake(t, Options{Demand: always}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+		ep := pool.Snapshot().Endpoints[0]
+		e.set(hostA, func(g *engine) { g.took = 300 * time.Millisecond })
+		time.Sleep(15 * time.Second)
+		hits := e.taken(hostA)
+		gaps(t, hits[1:], 1500*time.Millisecond, 1540*time.Millisecond)
+
+		e.set(hostA, func(g *engine) { g.took = time.Hour })
+		for range 300 {
+			p.RefreshNow(ep)
+			time.Sleep(100 * time.Millisecond)
+		}
+		e.set(hostA, func(g *engine) {
+			if g.most != 1 {
+				t.Errorf("%d requests in flight at once", g.most)
+			}
+		})
+		if s := p.Status()[0]; s.State != StateFailing || !strings.Contains(s.Error, "deadline") {
+			t.Errorf("status of a hanging engine: %+v", s)
+		}
+		if ep.Down() {
+			t.Error("marked as down for a slow page")
+		}
+	})
+}
+
+// TestRefreshBeginsAfterTheCall: a reading that was under way does not do.
+func TestRefreshBeginsAfterTheCall(t *testing.T) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+		ep := pool.Snapshot().Endpoints[0]
+		e.set(hostA, func(g *engine) {
+			g.took, g.page = time.Second, "process_start_time_seconds 1\nvllm:num_requests_waiting 0\n"
+		})
+		time.Sleep(500 * time.Millisecond) // a reading is under way
+		e.set(hostA, func(g *engine) { g.page = "process_start_time_seconds 2\nvllm:num_requests_waiting 0\n" })
+		page, err := p.Refresh(t.Context(), ep)
+		if err != nil || page.Started.Unix() != 2 {
+			t.Errorf("refreshed page: %+v, %v", page, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := p.Refresh(ctx, ep); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("impatient caller: %v", err)
+		}
+	})
+}
+
+func TestEndpointsComeAndGo(t *testing.T) {
+	var pages sync.Map
+	o := Options{OnPage: func(ep *picker.Endpoint, p Page) { pages.Store(ep.Address, p) }}
+	fake(t, o, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+		a := pool.Snapshot().Endpoints[0]
+		e.set(hostA, func(g *engine) { g.took = time.Second })
+		time.Sleep(500 * time.Millisecond)
+		gone := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := p.Refresh(t.Context(), a)
+				gone <- err
+			}()
+		}
+		synctest.Wait()
+		pool.Set([]picker.EndpointSpec{{Addr: netip.MustParseAddrPort(hostB), Metrics: "http://user:secret@10.0.0.9:9400/m"}})
+		for range 2 {
+			if err := <-gone; !errors.Is(err, ErrNotPolled) {
+				t.Errorf("refresh of an endpoint that went: %v", err)
+			}
+		}
+		e.taken(hostA)
+		time.Sleep(3 * time.Second)
+		if n := len(e.taken(hostA)); n != 0 {
+			t.Errorf("%d readings of an endpoint that went", n)
+		}
+		if n := len(e.taken("10.0.0.9:9400")); n < 3 {
+			t.Errorf("%d readings at the address for metrics", n)
+		}
+		if _, ok := pages.Load(hostB); !ok {
+			t.Error("OnPage was not told")
+		}
+		if _, err := p.Refresh(t.Context(), a); !errors.Is(err, ErrNotPolled) {
+			t.Errorf("refresh after it went: %v", err)
+		}
+		if p.Status()[0].Address != hostB || len(p.Status()) != 1 {
+			t.Errorf("status: %+v", p.Status())
+		}
+	})
+}
+
+// TestCloseAnswersEverybody who waits, with a reading in flight.
+func TestCloseAnswersEverybody(t *testing.T) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+		e.set(hostA, func(g *engine) { g.took = time.Hour })
+		time.Sleep(time.Second)
+		told := make(chan error, 1)
+		go func() {
+			_, err := p.Refresh(t.Context(), pool.Snapshot().Endpoints[0])
+			told <- err
+		}()
+		synctest.Wait()
+		p.Close()
+		if err := <-told; !errors.Is(err, ErrNotPolled) {
+			t.Errorf("refresh at close: %v", err)
+		}
+	})
+}
+
+func TestAdaptersAreKept(t *testing.T) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+		ep := pool.Snapshot().Endpoints[0]
+		e.set(hostA, func(g *engine) { g.page = string(load(t, "vllm")) })
+		time.Sleep(time.Second)
+		first := ep.Gauges().LoRA
+		time.Sleep(2 * time.Second)
+		if first == nil || ep.Gauges().LoRA != first {
+			t.Errorf("adapters %p became %p though they are the same", first, ep.Gauges().LoRA)
+		}
+		want := picker.Gauges{At: ep.Gauges().At, Engine: picker.EngineVLLM, Waiting: 3, Running: 12, KVUse: 0.4375,
+			BlockSize: 16, Blocks: 27918, Started: time.UnixMilli(1763712345670), LoRA: first}
+		if diff := gocmp.Diff(want, ep.Gauges()); diff != "" {
+			t.Errorf("gauges (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestHTTP reads from a real server: connections are kept, hostile pages are
+// bounded.
+func TestHTTP(t *testing.T) {
+	var mu sync.Mutex
+	connections := 0
+	mux := http.NewServeMux()
+	var large bytes.Buffer
+	noise(&large, 40)
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
+		w.Write(large.Bytes())
+		w.Write(load(t, "vllm"))
+	})
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
+		line := bytes.Repeat([]byte("x"), 1<<16)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(line); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/cut", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprintln(w, "vllm:num_requests_waiting 7")
+	})
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/metrics", http.StatusFound)
+	})
+	server := &http.Server{Handler: mux, ConnState: func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			mu.Lock()
+			connections++
+			mu.Unlock()
+		}
+	}}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(ln)
+	defer server.Close()
+
+	p, err := Open(Options{Slow: time.Hour, Fast: time.Hour, MaxPage: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	get := func(path string) (Page, error) {
+		pool, eps := fleetOf(ln.Addr().String())
+		c := pool.Set([]picker.EndpointSpec{{Addr: eps[0].Addr, Metrics: "http://" + ln.Addr().String() + path}})
+		p.Apply(c)
+		return p.Refresh(t.Context(), c.Snapshot.Endpoints[0])
+	}
+	for range 20 {
+		if page, err := get("/metrics"); err != nil || page.Running != 12 || page.Bytes < large.Len() {
+			t.Fatalf("page: %+v, %v", page, err)
+		}
+	}
+	mu.Lock()
+	if connections != 1 {
+		t.Errorf("%d connections for 20 readings", connections)
+	}
+	mu.Unlock()
+	for path, want := range map[string]string{"/endless": causeTooLarge, "/cut": causeBroken, "/moved": causeStatus, "/none": causeStatus} {
+		if _, err := get(path); causeOf(err) != want {
+			t.Errorf("%s: %v is %s, want %s", path, err, causeOf(err), want)
+		}
+	}
+	server.Close()
+	if _, err := get("/metrics"); causeOf(err) != causeDial {
+		t.Errorf("closed server: %v is %s", err, causeOf(err))
+	}
+}

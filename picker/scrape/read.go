@@ -1,0 +1,177 @@
+package scrape
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// downAfter is how many times in a row an endpoint must refuse connections
+// before it counts as down.
+const downAfter = 2
+
+var errTooLarge = errors.New("scrape: the page is too large")
+
+// statusError is an answer other than 200.
+type statusError int
+
+func (s statusError) Error() string { return fmt.Sprintf("scrape: answer %d", int(s)) }
+
+// newRequest makes the request that all readings of an endpoint repeat.
+func newRequest(ep *picker.Endpoint) (*http.Request, error) {
+	address := ep.EndpointSpec.Metrics
+	if address == "" {
+		address = "http://" + ep.Address + "/metrics"
+	}
+	r, err := http.NewRequest(http.MethodGet, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("scrape: %w", err)
+	}
+	r.Header.Set("Accept", "text/plain;version=0.0.4")
+	r.Header.Set("User-Agent", "grapevine")
+	if u := r.URL.User; u != nil {
+		password, _ := u.Password()
+		r.SetBasicAuth(u.Username(), password)
+		r.URL.User = nil
+	}
+	return r, nil
+}
+
+// read is one reading, on its own goroutine.
+func (p *Poller) read(t *target, ep *picker.Endpoint, start time.Time) {
+	defer p.readings.Done()
+	ctx, cancel := context.WithTimeout(t.ctx, p.opts.Timeout)
+	page, at, err := p.fetch(ctx, t.request, ep.Engine)
+	cancel()
+	if err == nil {
+		g := page.Gauges(at)
+		if old := ep.Gauges(); old.LoRA.Equal(g.LoRA) {
+			g.LoRA = old.LoRA
+		}
+		ep.SetGauges(g)
+		if p.opts.OnPage != nil {
+			p.opts.OnPage(ep, page)
+		}
+	}
+	p.finish(t, start, at, outcome{page, err})
+}
+
+// fetch gets and scans a page. at is when the answer began.
+func (p *Poller) fetch(ctx context.Context, r *http.Request, engine picker.EngineType) (page Page, at time.Time, err error) {
+	resp, err := p.transport.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return page, at, err
+	}
+	defer resp.Body.Close()
+	at = p.opts.Now()
+	if resp.StatusCode != http.StatusOK {
+		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // keeps the connection if that is all
+		return page, at, statusError(resp.StatusCode)
+	}
+	s := p.scanners.get()
+	defer p.scanners.put(s)
+	page, err = s.Scan(&bounded{r: resp.Body, left: p.opts.MaxPage}, engine)
+	return page, at, err
+}
+
+// bounded is a reader that fails, rather than ends, after a number of bytes.
+type bounded struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *bounded) Read(buf []byte) (int, error) {
+	n, err := b.r.Read(buf)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// finish books the outcome and plans the next reading.
+func (p *Poller) finish(t *target, start, at time.Time, o outcome) {
+	end := p.opts.Now()
+	p.mu.Lock()
+	waiting := t.waiting
+	t.waiting = nil
+	t.inFlight = false
+	gone := t.ctx.Err() != nil
+	if !gone {
+		p.note(t, at, end.Sub(start), o)
+		p.plan(t, start, end)
+	}
+	p.mu.Unlock()
+	if gone && o.err != nil {
+		o.err = ErrNotPolled
+	} else {
+		p.metrics.read(o, end.Sub(start))
+	}
+	for _, ch := range waiting {
+		ch <- o
+	}
+}
+
+// note updates a target's state, and says so when it changed.
+func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
+	s := &t.status
+	s.Took = took
+	if o.err == nil {
+		if s.Failures > 0 {
+			p.opts.Log.Info("engine metrics read again", "endpoint", t.ep.Address, "failures", s.Failures)
+		}
+		s.State, s.Failures, s.Error = StateOK, 0, ""
+		s.At, s.Page, s.Bytes = at, o.page, o.page.Bytes
+		p.mark(t, false)
+		return
+	}
+	s.State, s.Error = StateFailing, o.err.Error()
+	if s.Failures++; s.Failures == downAfter {
+		p.opts.Log.Warn("engine metrics cannot be read, load is judged without them",
+			"endpoint", t.ep.Address, "cause", causeOf(o.err), "error", o.err)
+	}
+	switch c := causeOf(o.err); {
+	case c != causeDial && c != causeTimeout: // it answers
+		p.mark(t, false)
+	case c == causeDial && s.Failures >= downAfter && t.request.URL.Host == t.ep.Address:
+		p.mark(t, true)
+	}
+}
+
+// mark tells the pool that an endpoint is down, and takes back only what it
+// told itself.
+func (p *Poller) mark(t *target, down bool) {
+	if down != t.lastDown {
+		t.lastDown = down
+		t.ep.SetDown(down)
+	}
+}
+
+// causeOf sorts an error of a reading into a small set.
+func causeOf(err error) string {
+	var status statusError
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case err == nil:
+		return causeNone
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return causeTimeout
+	case errors.Is(err, errTooLarge):
+		return causeTooLarge
+	case errors.Is(err, ErrNoGauges):
+		return causeNoGauges
+	case errors.As(err, &status):
+		return causeStatus
+	case errors.As(err, &op) && op.Op == "dial", errors.As(err, &dns):
+		return causeDial
+	default:
+		return causeBroken
+	}
+}

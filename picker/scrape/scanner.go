@@ -1,0 +1,297 @@
+package scrape
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// bufferSize is the part of a page that is in memory at a time, and the bound
+// of a line.
+const bufferSize = 32 << 10
+
+// maxIdleReads bounds how often a reader may return nothing without an error.
+const maxIdleReads = 100
+
+// ErrNoGauges means that a page has none of the gauges of a known engine, or
+// of the engine that it should be of.
+var ErrNoGauges = errors.New("scrape: the page has no gauges of a known engine")
+
+// Page is what was read from one page.
+type Page struct {
+	Engine    picker.EngineType
+	Ranks     int     // series of the waiting gauge
+	Waiting   float64 // requests, all ranks
+	Running   float64 // requests, all ranks
+	KVUse     float64 // 0..1, mean of the ranks
+	BlockSize int     // tokens, 0 when unknown
+	Blocks    int     // all ranks, 0 when unknown
+	Started   time.Time
+	LoRA      *picker.LoRA // nil when the page has none
+	// Prompt tokens since the start: looked up in the prefix cache, and found.
+	// Both 0 when the page does not say.
+	QueryTokens, HitTokens float64
+
+	Bytes   int // read
+	Skipped int // lines longer than the buffer, and values that made no sense
+}
+
+// Gauges returns the page as a sample taken at at.
+func (p *Page) Gauges(at time.Time) picker.Gauges {
+	return picker.Gauges{
+		At: at, Engine: p.Engine, Waiting: whole(p.Waiting), Running: whole(p.Running), KVUse: p.KVUse,
+		BlockSize: p.BlockSize, Blocks: p.Blocks, Started: p.Started, LoRA: p.LoRA,
+	}
+}
+
+func whole(v float64) int { return int(min(v+0.5, math.MaxInt32)) }
+
+// Scanner reads pages. It holds one buffer and allocates nothing per page,
+// adapters apart.
+type Scanner struct {
+	buf    []byte
+	labels labelSet
+	tally  tally
+}
+
+// tally is what the lines so far came to.
+type tally struct {
+	engine picker.EngineType
+	sum    [numberOfWhats]float64
+	count  [numberOfWhats]int
+	config struct{ size, blocks int }
+	lora   struct {
+		at      float64
+		max     int
+		running []byte // comma lists
+		waiting []byte
+	}
+	skipped int
+}
+
+// NewScanner returns a scanner.
+func NewScanner() *Scanner { return &Scanner{buf: make([]byte, bufferSize)} }
+
+// Scan reads a page to its end. engine says whose names count; EngineUnknown
+// takes those of the first engine that the page names. An error of r is
+// returned as it is; nothing is known then.
+func (s *Scanner) Scan(r io.Reader, engine picker.EngineType) (Page, error) {
+	running, waiting := s.tally.lora.running[:0], s.tally.lora.waiting[:0]
+	s.tally = tally{engine: engine}
+	s.tally.lora.running, s.tally.lora.waiting = running, waiting
+	var page Page
+	held, skipping, idle := 0, false, 0
+	for {
+		n, err := r.Read(s.buf[held:])
+		page.Bytes += n
+		if idle++; n > 0 {
+			idle = 0
+		} else if err == nil && idle > maxIdleReads {
+			err = io.ErrNoProgress
+		}
+		rest := s.lines(s.buf[:held+n], &skipping)
+		held = copy(s.buf, rest)
+		if held == len(s.buf) || skipping {
+			if !skipping {
+				s.tally.skipped++
+			}
+			held, skipping = 0, true
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Page{Bytes: page.Bytes}, err
+		}
+	}
+	if held > 0 && !skipping {
+		s.line(s.buf[:held])
+	}
+	err := s.finish(&page)
+	return page, err
+}
+
+// lines works off all complete lines of b and returns what is left. skipping
+// says that b begins within a line that is too long.
+func (s *Scanner) lines(b []byte, skipping *bool) []byte {
+	for {
+		end := bytes.IndexByte(b, '\n')
+		if end < 0 {
+			return b
+		}
+		if !*skipping && end > 0 {
+			s.line(b[:end])
+		}
+		*skipping = false
+		b = b[end+1:]
+	}
+}
+
+func (s *Scanner) line(line []byte) {
+	if line[0] == ' ' || line[0] == '\t' {
+		if line = trimLeft(line); len(line) == 0 {
+			return
+		}
+	}
+	m, rest := find(line)
+	if m == nil {
+		return
+	}
+	t := &s.tally
+	if m.engine != picker.EngineUnknown && m.engine != t.engine {
+		if t.engine != picker.EngineUnknown {
+			return
+		}
+		t.engine = m.engine
+	}
+	labels, value, ok := split(rest)
+	v, fine := number(value)
+	if !ok || !fine {
+		t.skipped++
+		return
+	}
+	s.labels.rest = labels
+	switch m.what {
+	case whatConfig:
+		s.config()
+	case whatLoRA:
+		s.lora(v)
+	case whatTritonRequests:
+		t.add(s.which(labelRequestType, requestTypes[:]), v)
+	case whatTritonBlocks:
+		t.add(s.which(labelBlockType, blockTypes[:]), v)
+	default:
+		t.add(m.what, v)
+	}
+}
+
+func (t *tally) add(w what, v float64) {
+	t.sum[w] += v
+	t.count[w]++
+}
+
+// which translates the label by which Triton tells its gauges apart.
+func (s *Scanner) which(label string, kinds []kind) what {
+	for {
+		name, value, ok := s.labels.next()
+		if !ok {
+			return whatNothing
+		}
+		if string(name) != label {
+			continue
+		}
+		for i := range kinds {
+			if string(value) == kinds[i].value {
+				return kinds[i].what
+			}
+		}
+		return whatNothing
+	}
+}
+
+// config reads the cache's shape. Ranks have the same block size, and blocks
+// of their own.
+func (s *Scanner) config() {
+	for {
+		name, value, ok := s.labels.next()
+		if !ok {
+			return
+		}
+		switch string(name) {
+		case labelBlockSize, labelPageSize:
+			s.tally.config.size = max(s.tally.config.size, integer(value))
+		case labelBlocks, labelPages:
+			s.tally.config.blocks = min(s.tally.config.blocks+integer(value), math.MaxInt32)
+		}
+	}
+}
+
+// lora keeps the newest report; the series' value is its time.
+func (s *Scanner) lora(at float64) {
+	l := &s.tally.lora
+	if at < l.at {
+		return
+	}
+	l.at, l.max = at, 0
+	l.running, l.waiting = l.running[:0], l.waiting[:0]
+	s.tally.count[whatLoRA]++
+	for {
+		name, value, ok := s.labels.next()
+		if !ok {
+			return
+		}
+		switch string(name) {
+		case labelMaxLoRA:
+			l.max = integer(value)
+		case labelRunningLoRA:
+			l.running = append(l.running[:0], value...)
+		case labelWaitingLoRA:
+			l.waiting = append(l.waiting[:0], value...)
+		}
+	}
+}
+
+// integer reads a small whole number, 0 for anything else ("None").
+func integer(b []byte) int {
+	v, ok := decimal(b)
+	if !ok || v != math.Trunc(v) || v > math.MaxInt32 {
+		return 0
+	}
+	return int(v)
+}
+
+func (s *Scanner) finish(p *Page) error {
+	t := &s.tally
+	p.Skipped = t.skipped
+	if t.count[whatStarted] > 0 {
+		p.Started = time.UnixMilli(int64(math.Round(min(t.sum[whatStarted]/float64(t.count[whatStarted]), 1e12) * 1e3)))
+	}
+	if t.count[whatStarted] > 1 {
+		p.Started = time.Time{} // several processes, and nothing says which
+	}
+	if t.count[whatWaiting]+t.count[whatRunning]+t.count[whatUse]+t.count[whatUseOld] == 0 {
+		return ErrNoGauges
+	}
+	p.Engine, p.Ranks = t.engine, t.count[whatWaiting]
+	p.Waiting, p.Running = t.sum[whatWaiting], t.sum[whatRunning]
+	p.KVUse = min(t.mean(whatUse), 1)
+	if t.count[whatUse] == 0 {
+		p.KVUse = min(t.mean(whatUseOld), 1)
+	}
+	p.QueryTokens, p.HitTokens = t.sum[whatQueries], t.sum[whatHits]
+	p.BlockSize, p.Blocks = t.config.size, t.config.blocks
+	if t.count[whatBlockSize] > 0 {
+		p.BlockSize = whole(t.mean(whatBlockSize))
+	}
+	if t.count[whatBlocks] > 0 {
+		p.Blocks = whole(t.sum[whatBlocks])
+	}
+	if t.count[whatLoRA] > 0 {
+		p.LoRA = &picker.LoRA{Max: t.lora.max, Running: list(t.lora.running), Waiting: list(t.lora.waiting)}
+	}
+	return nil
+}
+
+func (t *tally) mean(w what) float64 {
+	if t.count[w] == 0 {
+		return 0
+	}
+	return t.sum[w] / float64(t.count[w])
+}
+
+// list reads a comma list of names; empty ones do not count.
+func list(b []byte) []string {
+	var out []string
+	for len(b) > 0 {
+		word, rest, _ := bytes.Cut(b, []byte(","))
+		if word = bytes.TrimSpace(word); len(word) > 0 {
+			out = append(out, string(word))
+		}
+		b = rest
+	}
+	return out
+}

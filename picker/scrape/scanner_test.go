@@ -1,0 +1,277 @@
+package scrape
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+func load(tb testing.TB, name string) []byte {
+	tb.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name+".prom"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
+func TestScan(t *testing.T) {
+	started := time.UnixMilli(1763712345670)
+	for name, want := range map[string]Page{
+		"vllm": {Engine: picker.EngineVLLM, Ranks: 1, Waiting: 3, Running: 12, KVUse: 0.4375, BlockSize: 16, Blocks: 27918, Started: started,
+			QueryTokens: 1048576, HitTokens: 524288,
+			LoRA: &picker.LoRA{Max: 4, Running: []string{"sql", "chat"}, Waiting: []string{"legal"}}},
+		"vllm_ranks": {Engine: picker.EngineVLLM, Ranks: 2, Waiting: 5, Running: 10, KVUse: 0.3, BlockSize: 32, Blocks: 2001, Started: started},
+		"vllm_old":   {Engine: picker.EngineVLLM, Ranks: 0, Running: 1, KVUse: 0.25, Skipped: 1},
+		"sglang": {Engine: picker.EngineSGLang, Ranks: 1, Waiting: 2, Running: 7, KVUse: 0.31, BlockSize: 64, Blocks: 65536,
+			QueryTokens: 8128902, HitTokens: 4e6},
+		"trtllm": {Engine: picker.EngineTRTLLM, Ranks: 1, Waiting: 1, Running: 8, KVUse: 0.125, BlockSize: 32, Blocks: 4096},
+		"triton": {Engine: picker.EngineTriton, Ranks: 1, Waiting: 6, Running: 5, KVUse: 0.5, BlockSize: 64, Blocks: 6240},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := load(t, name)
+			want.Bytes = len(page)
+			got, err := NewScanner().Scan(bytes.NewReader(page), picker.EngineUnknown)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.KVUse, got.KVUse = round(want.KVUse), round(got.KVUse)
+			if diff := gocmp.Diff(want, got); diff != "" {
+				t.Errorf("page (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func round(v float64) float64 { return float64(int(v*1e9+0.5)) / 1e9 }
+
+func TestScanWantsItsEngine(t *testing.T) {
+	page := load(t, "vllm_ranks")
+	got, err := NewScanner().Scan(bytes.NewReader(page), picker.EngineSGLang)
+	if err != nil || got.Waiting != 77 || got.Engine != picker.EngineSGLang {
+		t.Errorf("SGLang's part of a mixed page: %+v, %v", got, err)
+	}
+	got, err = NewScanner().Scan(bytes.NewReader(page), picker.EngineTriton)
+	if !errors.Is(err, ErrNoGauges) || got.Started.IsZero() {
+		t.Errorf("no part of the page: %+v, %v", got, err)
+	}
+}
+
+func TestScanErrors(t *testing.T) {
+	s := NewScanner()
+	broken := errors.New("broken")
+	if _, err := s.Scan(io.MultiReader(strings.NewReader("vllm:num_requests_waiting 1\n"), iotest.ErrReader(broken)), 0); !errors.Is(err, broken) {
+		t.Errorf("broken body: %v", err)
+	}
+	if _, err := s.Scan(strings.NewReader(""), 0); !errors.Is(err, ErrNoGauges) {
+		t.Errorf("empty page: %v", err)
+	}
+	if _, err := s.Scan(idle{}, 0); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("idle reader: %v", err)
+	}
+	long := "x" + strings.Repeat("y", 3*bufferSize)
+	for _, page := range []string{
+		long + "\nvllm:num_requests_waiting 1\n",
+		"vllm:num_requests_waiting 1\n" + long,
+		"vllm:num_requests_waiting 1\nvllm:num_requests_waiting{m=\"" + long + "\"} 9\n",
+	} {
+		got, err := s.Scan(strings.NewReader(page), 0)
+		if err != nil || got.Waiting != 1 || got.Skipped != 1 || got.Bytes != len(page) {
+			t.Errorf("page with a long line: %+v, %v", got, err)
+		}
+	}
+}
+
+type idle struct{}
+
+func (idle) Read([]byte) (int, error) { return 0, nil }
+
+// TestScanAllocates nothing for a page without adapters.
+func TestScanAllocates(t *testing.T) {
+	var page bytes.Buffer
+	noise(&page, 40)
+	page.Write(load(t, "vllm_ranks"))
+	s, r := NewScanner(), bytes.NewReader(nil)
+	if n := testing.AllocsPerRun(100, func() {
+		r.Reset(page.Bytes())
+		if _, err := s.Scan(r, picker.EngineVLLM); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations per page", n)
+	}
+}
+
+// check compares the scanner with the oracle, and with itself on readers that
+// cut the page elsewhere.
+func check(t rapid.TB, page []byte, engine picker.EngineType) {
+	t.Helper()
+	want, known, ok := oracle(page, engine)
+	got, err := NewScanner().Scan(bytes.NewReader(page), engine)
+	if ok {
+		want.Bytes, want.Skipped = len(page), got.Skipped
+		if known != (err == nil) {
+			t.Fatalf("known: oracle %v, scanner %v, page:\n%s", known, err, page)
+		}
+		if diff := gocmp.Diff(want, got, approx); diff != "" {
+			t.Fatalf("page (-oracle +scanner):\n%s\n%s", diff, page)
+		}
+	}
+	for name, r := range map[string]io.Reader{
+		"one byte": iotest.OneByteReader(bytes.NewReader(page)),
+		"half":     iotest.HalfReader(bytes.NewReader(page)),
+		"data+EOF": iotest.DataErrReader(bytes.NewReader(page)),
+	} {
+		again, errAgain := NewScanner().Scan(r, engine)
+		if diff := gocmp.Diff(got, again); diff != "" || (err == nil) != (errAgain == nil) {
+			t.Fatalf("%s reader differs: %s", name, diff)
+		}
+	}
+}
+
+var approx = gocmp.Comparer(func(a, b float64) bool {
+	d := a - b
+	return a == b || max(d, -d) <= 1e-12*max(a, b, 1)
+})
+
+// TestDifferential compares with the Prometheus parser on pages drawn at
+// random in the shapes that engines publish.
+func TestDifferential(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var b bytes.Buffer
+		d := rapid.SampledFrom(dialects).Draw(t, "dialect")
+		ranks := rapid.IntRange(1, 4).Draw(t, "ranks")
+		if rapid.Bool().Draw(t, "before") {
+			noise(&b, 3)
+		}
+		for range rapid.IntRange(0, 1).Draw(t, "starts") {
+			drawLine(t, &b, "process_start_time_seconds", "", 0)
+		}
+		for _, name := range []string{d.waiting, d.running, d.use, d.queries, d.hits} {
+			if name == "" || rapid.IntRange(0, 9).Draw(t, "leave out") == 0 {
+				continue
+			}
+			for rank := range ranks {
+				drawLine(t, &b, name, "", rank)
+			}
+		}
+		if d.engine == picker.EngineVLLM && rapid.Bool().Draw(t, "old") {
+			drawLine(t, &b, "vllm:gpu_cache_usage_perc", "", 0)
+		}
+		drawCache(t, &b, d, ranks)
+		if rapid.Bool().Draw(t, "adapters") {
+			for i := range rapid.IntRange(0, 4).Draw(t, "reports") {
+				lists := fmt.Sprintf(`max_lora="%d",running_lora_adapters=%s,waiting_lora_adapters=%s`, i,
+					escaped(rapid.StringMatching(`[a-c,\\ ]{0,6}`).Draw(t, "running")), escaped(rapid.String().Draw(t, "waiting")))
+				drawLine(t, &b, "vllm:lora_requests_info", lists, i)
+			}
+		}
+		noise(&b, 2)
+		check(t, b.Bytes(), rapid.SampledFrom([]picker.EngineType{picker.EngineUnknown, d.engine}).Draw(t, "engine"))
+	})
+}
+
+func drawCache(t *rapid.T, b *bytes.Buffer, d dialect, ranks int) {
+	for rank := range ranks {
+		if d.config == "" {
+			drawLine(t, b, d.size, "", rank)
+			drawLine(t, b, d.blocks, "", rank)
+			continue
+		}
+		blocks := rapid.SampledFrom([]string{"None", "1024", "27918", "-1", "1e3"}).Draw(t, "blocks")
+		drawLine(t, b, d.config, fmt.Sprintf(`%s="16",swap="4",%s=%q`, d.size, d.blocks, blocks), rank)
+	}
+}
+
+// drawLine writes one series with labels and spaces as they come.
+func drawLine(t *rapid.T, b *bytes.Buffer, name, labels string, rank int) {
+	name, kind, _ := strings.Cut(name, "/")
+	space := func() string { return rapid.SampledFrom([]string{"", "", " ", "\t"}).Draw(t, "space") }
+	parts := []string{fmt.Sprintf(`engine=%s"%d"`, space(), rank), "model_name=" + escaped(rapid.String().Draw(t, "model"))}
+	if labels != "" {
+		parts = append(parts, labels)
+	}
+	if kind != "" {
+		label := "kv_cache_block_type"
+		if strings.HasSuffix(name, "request_metrics") {
+			label = "request_type"
+		}
+		parts = append(parts, fmt.Sprintf("%s=%q", label, kind))
+	}
+	value := rapid.SampledFrom([]string{"0.0", "1", "17.0", "0.123456789", "1.7637123456e+09", "NaN", "+Inf", "-1", "1e-05", "123456789012345678"}).Draw(t, "value")
+	fmt.Fprintf(b, "%s%s%s{%s%s%s%s} %s", space(), name, space(), space(), strings.Join(parts, ","+space()),
+		rapid.SampledFrom([]string{"", ","}).Draw(t, "comma"), space(), value)
+	if rapid.IntRange(0, 5).Draw(t, "time") == 0 {
+		b.WriteString(" 1763712345670")
+	}
+	b.WriteByte('\n')
+}
+
+// escaped writes a label value as the text format does.
+func escaped(s string) string {
+	s = strings.ToValidUTF8(s, "?")
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}
+
+func TestDecimal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringMatching(`[0-9]{0,9}\.?[0-9]{0,9}`).Draw(t, "s")
+		got, ok := decimal([]byte(s))
+		want, err := strconv.ParseFloat(s, 64)
+		if ok && (err != nil || got != want) {
+			t.Fatalf("decimal(%q) = %v, want %v %v", s, got, want, err)
+		}
+	})
+}
+
+func FuzzScan(f *testing.F) {
+	for _, name := range []string{"vllm", "vllm_ranks", "vllm_old", "sglang", "trtllm", "triton"} {
+		f.Add(load(f, name), uint8(0))
+	}
+	f.Add([]byte("vllm:num_requests_waiting{a=\"\\\\\\\"}\"} 1\nvllm:num_requests_waiting } 2"), uint8(1))
+	f.Fuzz(func(t *testing.T, page []byte, engine uint8) {
+		s := NewScanner()
+		e := picker.EngineType(engine % 5)
+		got, err := s.Scan(bytes.NewReader(page), e)
+		if err != nil {
+			return
+		}
+		if !(got.Waiting >= 0 && got.Running >= 0 && got.KVUse >= 0 && got.KVUse <= 1) || got.Blocks < 0 || got.BlockSize < 0 {
+			t.Fatalf("absurd sample %+v", got)
+		}
+		again, err := s.Scan(iotest.OneByteReader(bytes.NewReader(page)), e)
+		if diff := gocmp.Diff(got, again); diff != "" || err != nil {
+			t.Fatalf("cut elsewhere: %v\n%s", err, diff)
+		}
+	})
+}
+
+func BenchmarkScan(b *testing.B) {
+	var page bytes.Buffer
+	noise(&page, 21)
+	page.Write(load(b, "vllm"))
+	noise(&page, 21)
+	s, r := NewScanner(), bytes.NewReader(nil)
+	b.SetBytes(int64(page.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Reset(page.Bytes())
+		if _, err := s.Scan(r, picker.EngineVLLM); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(page.Len())/1e3, "page_kB")
+}
