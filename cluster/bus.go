@@ -53,6 +53,8 @@ type BusStatus struct {
 	// Problem is one line for an operator when something must be put right
 	// ("" otherwise).
 	Problem string
+	// Disconnected says that what carries frames is out of reach.
+	Disconnected bool
 	// Refused counts connections, packets and frames turned away, by reason:
 	// key, label, plaintext, identity, frame.
 	Refused map[string]uint64

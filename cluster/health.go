@@ -41,6 +41,8 @@ func health(s *Status) Health {
 	switch {
 	case s.Bus.Kind == "none":
 		return Health{State: "off", OK: true, Line: "off: this replica shares nothing (no cluster configured)"}
+	case s.Bus.Disconnected:
+		return bad("partitioned", "%s", s.Bus.Problem)
 	case s.Bus.Problem != "":
 		return bad("misconfigured", "%s", s.Bus.Problem)
 	case len(apart) > 0:

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,7 +42,6 @@ func TestIdlePublishers(t *testing.T) {
 		return true
 	})
 	took := time.Since(start)
-	if f, err := os.Create("/tmp/idleheap.prof"); err == nil { runtime.GC(); pprof.WriteHeapProfile(f); f.Close(); var m runtime.MemStats; runtime.ReadMemStats(&m); println("heap",m.HeapInuse/2000,"alloc",m.HeapAlloc/2000,"stack",m.StackInuse/2000) }
 	after := usage()
 	each := func(a, b uint64) float64 { return float64(a-min(a, b)) / n / 1024 }
 	t.Logf("%d idle publishers: connected in %v; each: %.1f KiB RSS, %.1f KiB heap and stacks, %.2f goroutines",

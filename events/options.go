@@ -19,6 +19,11 @@ type Options struct {
 	// OnDelta, when set, is told of every delta after the index has it, in
 	// order per source. It must not retain the delta.
 	OnDelta func(Update)
+	// OnRestart, when set, is told when the engine behind a source turned out
+	// to be another one, or to have lost its history. The source's incarnation
+	// is unknown from then on, until SetIncarnation. Neither hook may call the
+	// Manager: they run while a batch is applied.
+	OnRestart func(src indexer.Source)
 	// Resume, when set, is asked for the position that the index has reached
 	// for a source, when a stream to it is started. Without a position what
 	// the index knows of the source is cleared.
@@ -73,13 +78,14 @@ func (o Options) withDefaults() Options {
 // Update is a delta on its way to others who want to know.
 type Update struct {
 	Source indexer.Source
+	// Reset tells that the source starts from scratch: Delta is a single
+	// OpClear, and First and Last mean nothing.
+	Reset bool
 	// First and Last are the batches that the delta covers.
 	First, Last uint64
 	// After is the position once the delta is applied.
 	After Position
-	// Delta is valid until the hook returns. It starts with OpClear when the
-	// source starts from scratch; then First and Last mean nothing.
-	Delta *indexer.Delta
+	Delta *indexer.Delta // valid until the hook returns
 }
 
 // Model is what reading streams needs to know of a base model. Streams are

@@ -166,7 +166,7 @@ func (p *pages) complete(t *Translator, u *unit, name indexer.EngineHash) {
 	u.name = name
 	u.key, known = t.child(u.from, ids)
 	u.bytes = uint32(len(t.text) - start)
-	if t.tails != nil && known && !t.opt.Canonical(before, ids, t.text[start:]) {
+	if t.judges && known && !t.opt.Canonical(before, ids, t.text[start:]) {
 		u.flags |= indexer.FlagNonCanonical
 		t.stats.NonCanonical++
 	}
@@ -179,7 +179,7 @@ func (p *pages) complete(t *Translator, u *unit, name indexer.EngineHash) {
 // textBefore leaves the text of the unit before u in t.text, for Canonical.
 func (p *pages) textBefore(t *Translator, u *unit) []byte {
 	t.text = append(t.text[:0], 0)[:0]
-	if u.root || t.tails == nil {
+	if u.root || !t.judges {
 		return t.text
 	}
 	before := &p.units[u.prev]
@@ -303,7 +303,7 @@ func (p *pages) remove(t *Translator, hashes []indexer.EngineHash, tier indexer.
 		p.drop(t, h, pg, tier)
 	}
 	if len(p.table) == 0 {
-		p.units, p.free = make([]unit, 1), 0
+		p.units, p.free = append(keep(p.units), unit{}), 0
 	}
 	return rest
 }

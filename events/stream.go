@@ -41,7 +41,8 @@ type subscriber struct {
 	batchTime    float64     // of the newest applied batch
 	fresh        bool        // it has not been shown yet
 	incarnation  uint64
-	replaying    bool // the batch under way comes from a replay
+	restarts     uint64 // of order, when incarnation was last known
+	replaying    bool   // the batch under way comes from a replay
 
 	view view
 }
@@ -87,7 +88,7 @@ func (s *subscriber) start() {
 			s.incarnation, resumed = p.Incarnation, true
 		}
 	}
-	if !resumed {
+	if n, _ := s.m.opt.Index.Digest(s.src); n > 0 && !resumed {
 		w := s.m.work()
 		w.delta.Ops = append(w.delta.Ops, indexer.Op{Kind: indexer.OpClear})
 		s.m.opt.Index.Apply(s.src, &w.delta)
@@ -266,7 +267,14 @@ func (s *subscriber) clear() {
 	defer s.m.done(w)
 	s.tr.Clear(&w.delta)
 	s.m.opt.Index.Apply(s.src, &w.delta)
-	s.tell(Update{Delta: &w.delta})
+	if n := s.order.counts.restarts; n != s.restarts {
+		s.restarts, s.incarnation = n, 0
+		s.log.Info("engine restarted, or its history is gone", "restarts", n)
+		if s.m.opt.OnRestart != nil {
+			s.m.opt.OnRestart(s.src)
+		}
+	}
+	s.tell(Update{Reset: true, Delta: &w.delta})
 }
 
 func (s *subscriber) tell(u Update) {

@@ -408,13 +408,17 @@ func TestPeers(t *testing.T) {
 		peer.Apply(u.Source, u.Delta)
 		last = u
 	}
+	restarted := make(chan struct{}, 9)
+	opt.OnRestart = func(indexer.Source) { restarted <- struct{}{} }
 	r := openReader(t, opt)
 	r.follow(e.stream())
 	e.dropLive = 3
 	e.publish(100)
-	r.SetIncarnation(testSource, 77)
+	r.SetIncarnation(testSource, 76)
 	e.restart(20)
 	e.dropLive = 0
+	<-restarted
+	r.SetIncarnation(testSource, 77)
 	e.publish(100)
 	r.agrees(t, e)
 	_ = r.Close()

@@ -9,7 +9,7 @@ const generatedBlocks = 2
 
 // Dimensions of the memory of text before recent blocks.
 const (
-	tailSlots = 512
+	tailSlots = 256
 	tailBytes = 48
 )
 
@@ -47,6 +47,8 @@ func (t *Translator) before(e *Event, root bool, start int) []byte {
 		return t.text[:start]
 	case root:
 		return t.text[:0]
+	case t.tails == nil:
+		return nil
 	default:
 		return t.tails.get(e.Parent)
 	}

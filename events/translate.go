@@ -19,6 +19,8 @@ type Index interface {
 	// Lookup returns the key of a block that the source has announced and that
 	// it still holds in some tier.
 	Lookup(src indexer.Source, h indexer.EngineHash) (indexer.BlockKey, bool)
+	// Digest returns the number of entries of a source, and a hash of them.
+	Digest(src indexer.Source) (count, xor uint64)
 	// Apply applies a delta. It does not retain it.
 	Apply(src indexer.Source, d *indexer.Delta) indexer.ApplyStats
 }
@@ -97,7 +99,8 @@ type Translator struct {
 	groups []group
 	park   parking
 	pages  *pages
-	tails  *tails
+	judges bool   // Canonical is asked
+	tails  *tails // made when first needed
 	roots  rootCache
 	text   []byte
 	stats  Stats
@@ -116,9 +119,7 @@ func NewTranslator(opt TranslatorOptions) *Translator {
 	t.park.maxBlocks, t.park.maxBytes = defaultInt(opt.ParkBlocks, 8192), defaultInt(opt.ParkBytes, 1<<20)
 	if opt.Vocabulary != nil {
 		t.space = indexer.SpaceText
-		if opt.Canonical != nil {
-			t.tails = new(tails)
-		}
+		t.judges = opt.Canonical != nil
 	}
 	return t
 }
@@ -248,7 +249,7 @@ func (t *Translator) store(e *Event, tier indexer.Tier, from indexer.BlockKey, r
 		Kind: indexer.OpStore, Tier: tier, Group: groupOf(e), Root: root, From: from, Parent: e.Parent,
 		First: uint32(len(d.Blocks)), N: uint32(len(e.Hashes)),
 	})
-	judge := t.tails != nil && len(e.Hashes) <= generatedBlocks
+	judge := t.judges && len(e.Hashes) <= generatedBlocks
 	extra, key, start := e.Extra, from, 0
 	t.text = t.text[:0]
 	for i, h := range e.Hashes {
@@ -269,7 +270,10 @@ func (t *Translator) store(e *Event, tier indexer.Tier, from indexer.BlockKey, r
 		d.Blocks = append(d.Blocks, b)
 	}
 	t.stats.Stored += uint64(len(e.Hashes))
-	if t.tails != nil {
+	if t.judges {
+		if t.tails == nil {
+			t.tails = new(tails)
+		}
 		t.tails.put(e.Hashes[len(e.Hashes)-1], t.text)
 	}
 }

@@ -18,6 +18,11 @@
 //     streamed tokens are read on the way.
 //  6. The end of the response, or of the stream, calls Decision.Done once.
 //
+// Messages are decoded and encoded by hand (inbound.go, outbound.go) and bodies
+// stay in the buffers that gRPC received them in: with the generated types a
+// 40 KiB request cost almost twice the processor time. The generated types are
+// what the tests compare with.
+//
 // What it does not do: it knows no endpoint, no prefix and no policy; it never
 // talks to an engine; it does not retry.
 //

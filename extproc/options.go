@@ -15,7 +15,9 @@ const DefaultMaxBody = 64 << 20
 // defaultEarlyHold bounds how much of a STREAMED body is held for the decision
 // when Envoy sends it before the headers are answered. Envoy stops reading
 // from the client when its own buffer is full, 1 MiB by default, so waiting
-// for more than half of that could wait for ever.
+// for more than half of that could wait for ever. (A body that ends in trailers
+// does wait for Envoy's message timeout in this mode: Envoy sends them only
+// after the chunks were answered.)
 const defaultEarlyHold = 256 << 10
 
 // Errors of New and Open.

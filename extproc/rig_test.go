@@ -247,12 +247,13 @@ func stopPicker(t *testing.T, s *extproc.Server) {
 
 // call is one request and what its answer must be.
 type call struct {
-	size   int // request body, 0 for a GET
-	stream bool
-	answer int
-	model  string
-	header map[string]string
-	reader func([]byte) io.Reader // how the body is sent; nil sends it with its length
+	size    int // request body, 0 for a GET
+	stream  bool
+	answer  int
+	model   string
+	header  map[string]string
+	reader  func([]byte) io.Reader // how the body is sent; nil sends it with its length
+	trailer bool                   // the request ends with trailers
 }
 
 // do sends a request and returns the answer and its body.
@@ -275,6 +276,9 @@ func (r *rig) do(ctx context.Context, c call) (*http.Response, []byte, error) {
 	req.Header.Set("x-answer", strconv.Itoa(c.answer))
 	if c.stream {
 		req.Header.Set("x-stream", "1")
+	}
+	if c.trailer {
+		req.Trailer, req.ContentLength = http.Header{"X-Checksum": {"1"}}, -1
 	}
 	for k, v := range c.header {
 		req.Header.Set(k, v)

@@ -19,9 +19,9 @@ type Load struct {
 	Tokens   int64   // prompt and generated tokens of all of them
 	Context  int64   // of Tokens, those of requests past their first token
 	Rate     float64 // dispatches per second, exponentially weighted over 60 s
-	// LastFirst is when the last first token was seen, or the endpoint was
-	// last found idle; zero: never.
-	LastFirst time.Time
+	// LastFirst is when the last first token was seen, or the queue began, in
+	// Unix nanoseconds; 0: never.
+	LastFirst int64
 }
 
 // Add returns the sum of two loads; LastFirst is the later one.
@@ -33,9 +33,7 @@ func (l Load) Add(o Load) Load {
 	l.Tokens += o.Tokens
 	l.Context += o.Context
 	l.Rate += o.Rate
-	if o.LastFirst.After(l.LastFirst) {
-		l.LastFirst = o.LastFirst
-	}
+	l.LastFirst = max(l.LastFirst, o.LastFirst)
 	return l
 }
 
@@ -58,11 +56,15 @@ type bookCell struct {
 	remoteRate atomic.Uint64
 }
 
-func (c *loadCell) load() Load {
-	return Load{
-		Requests: c.requests.Load(), Waiting: c.waiting.Load(), Prefill: c.prefill.Load(), Pairs: float64(c.pairs.Load()),
-		Tokens: c.tokens.Load(), Context: c.context.Load(), LastFirst: fromUnixNano(c.lastFirst.Load()),
-	}
+// addTo adds the cell to l.
+func (c *loadCell) addTo(l *Load) {
+	l.Requests += c.requests.Load()
+	l.Waiting += c.waiting.Load()
+	l.Prefill += c.prefill.Load()
+	l.Pairs += float64(c.pairs.Load())
+	l.Tokens += c.tokens.Load()
+	l.Context += c.context.Load()
+	l.LastFirst = max(l.LastFirst, c.lastFirst.Load())
 }
 
 func (c *loadCell) store(l Load) {
@@ -72,7 +74,7 @@ func (c *loadCell) store(l Load) {
 	c.pairs.Store(int64(l.Pairs))
 	c.tokens.Store(l.Tokens)
 	c.context.Store(l.Context)
-	c.lastFirst.Store(unixNano(l.LastFirst))
+	c.lastFirst.Store(l.LastFirst)
 }
 
 // Book is the in-flight book of a pool. It is safe for concurrent use.
@@ -99,21 +101,30 @@ func (b *Book) changed(ep *Endpoint) {
 
 // Load returns what is in flight at ep over all replicas.
 func (b *Book) Load(ep *Endpoint, now time.Time) Load {
-	return b.Local(ep, now).Add(b.Remote(ep))
+	var l Load
+	ep.book.sum(&l, now.UnixNano())
+	return l
+}
+
+// sum adds both parts to l.
+func (c *bookCell) sum(l *Load, now int64) {
+	c.local.addTo(l)
+	c.remote.addTo(l)
+	l.Rate += c.rateNow(now) + math.Float64frombits(c.remoteRate.Load())
 }
 
 // Local returns what this replica has in flight at ep.
 func (b *Book) Local(ep *Endpoint, now time.Time) Load {
-	l := ep.book.local.load()
-	l.Rate = ep.book.rateNow(now)
+	l := Load{Rate: ep.book.rateNow(now.UnixNano())}
+	ep.book.local.addTo(&l)
 	return l
 }
 
 // Remote returns what the other replicas have in flight at ep, as they last
 // said.
 func (b *Book) Remote(ep *Endpoint) Load {
-	l := ep.book.remote.load()
-	l.Rate = math.Float64frombits(ep.book.remoteRate.Load())
+	l := Load{Rate: math.Float64frombits(ep.book.remoteRate.Load())}
+	ep.book.remote.addTo(&l)
 	return l
 }
 
@@ -124,19 +135,19 @@ func (b *Book) SetRemote(ep *Endpoint, l Load) {
 	ep.book.remoteRate.Store(math.Float64bits(l.Rate))
 }
 
-func (c *bookCell) rateNow(now time.Time) float64 {
+func (c *bookCell) rateNow(now int64) float64 {
 	rate := math.Float64frombits(c.rate.Load())
 	if rate == 0 {
 		return 0
 	}
-	return rate * decay(now.UnixNano()-c.rateAt.Load())
+	return rate * decay(now-c.rateAt.Load())
 }
 
 // dispatched counts one dispatch in the rate.
 func (c *bookCell) dispatched(now time.Time) {
 	c.rateMu.Lock()
 	defer c.rateMu.Unlock()
-	rate := c.rateNow(now) + 1/rateWindow.Seconds()
+	rate := c.rateNow(now.UnixNano()) + 1/rateWindow.Seconds()
 	c.rate.Store(math.Float64bits(rate))
 	c.rateAt.Store(now.UnixNano())
 }

@@ -18,7 +18,7 @@ func TestTicket(t *testing.T) {
 	var k Ticket
 	b.Open(&k, ep, Work{Input: 100, New: 40}, t0)
 	rate := 1.0 / 60
-	want := Load{Requests: 1, Waiting: 1, Prefill: 40, Pairs: 40 * 80, Tokens: 100, Rate: rate, LastFirst: t0}
+	want := Load{Requests: 1, Waiting: 1, Prefill: 40, Pairs: 40 * 80, Tokens: 100, Rate: rate, LastFirst: t0.UnixNano()}
 	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
 		t.Errorf("open (-want +got):\n%s", diff)
 	}
@@ -27,7 +27,7 @@ func TestTicket(t *testing.T) {
 		t.Error("first token must count once")
 	}
 	k.Generated(7)
-	want = Load{Requests: 1, Tokens: 107, Context: 107, Rate: rate, LastFirst: t0.Add(time.Second)}
+	want = Load{Requests: 1, Tokens: 107, Context: 107, Rate: rate, LastFirst: t0.Add(time.Second).UnixNano()}
 	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
 		t.Errorf("decode (-want +got):\n%s", diff)
 	}
@@ -52,8 +52,8 @@ func TestRemoteLoad(t *testing.T) {
 	ep, b := p.Snapshot().Endpoints[0], p.Book()
 	var k Ticket
 	b.Open(&k, ep, Work{Input: 10, New: 10}, t0)
-	b.SetRemote(ep, Load{Requests: 3, Waiting: 2, Prefill: 500, Pairs: 9, Tokens: 700, Context: 50, Rate: 2, LastFirst: t0.Add(time.Second)})
-	want := Load{Requests: 4, Waiting: 3, Prefill: 510, Pairs: 59, Tokens: 710, Context: 50, Rate: 2 + 1.0/60, LastFirst: t0.Add(time.Second)}
+	b.SetRemote(ep, Load{Requests: 3, Waiting: 2, Prefill: 500, Pairs: 9, Tokens: 700, Context: 50, Rate: 2, LastFirst: t0.Add(time.Second).UnixNano()})
+	want := Load{Requests: 4, Waiting: 3, Prefill: 510, Pairs: 59, Tokens: 710, Context: 50, Rate: 2 + 1.0/60, LastFirst: t0.Add(time.Second).UnixNano()}
 	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -106,7 +106,7 @@ func TestBookLaw(t *testing.T) {
 			}
 			for _, ep := range p.Snapshot().Endpoints {
 				got := b.Local(ep, t0)
-				got.Rate, got.LastFirst = 0, time.Time{}
+				got.Rate, got.LastFirst = 0, 0
 				if diff := cmp.Diff(sum(ep), got); diff != "" {
 					t.Fatalf("-want +got:\n%s", diff)
 				}
@@ -135,7 +135,7 @@ func TestBookConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	l := b.Local(ep, t0)
-	l.Rate, l.LastFirst = 0, time.Time{}
+	l.Rate, l.LastFirst = 0, 0
 	if l != (Load{}) {
 		t.Errorf("left in the book: %+v", l)
 	}

@@ -37,8 +37,8 @@ func (c *Cost) Wait(l *Load, now time.Time) float64 {
 		return 0
 	}
 	work := c.PerToken*float64(l.Prefill) + c.PerPair*l.Pairs
-	if !l.LastFirst.IsZero() {
-		work -= max(now.Sub(l.LastFirst).Seconds(), 0)
+	if l.LastFirst != 0 {
+		work -= max(float64(now.UnixNano()-l.LastFirst)/1e9, 0)
 	}
 	return max(work, 0)
 }
@@ -114,8 +114,8 @@ func (c *counters) ObservePrefill(q *Queued, ttft time.Duration) {
 	if q.Ahead.Waiting > 0 {
 		tokens += float64(q.Ahead.Prefill)
 		pairs += q.Ahead.Pairs
-		if !q.Ahead.LastFirst.IsZero() {
-			y += max(q.At.Sub(q.Ahead.LastFirst).Seconds(), 0)
+		if q.Ahead.LastFirst != 0 {
+			y += max(float64(q.At.UnixNano()-q.Ahead.LastFirst)/1e9, 0)
 		}
 		trust = 0.4 // the order of a queue and what joins it later are guesses
 	}

@@ -144,9 +144,9 @@ func TestWait(t *testing.T) {
 	}
 	f(Load{}, 0)
 	f(Load{Waiting: 1, Prefill: 1000, Pairs: 500_000}, 1.5)
-	f(Load{Waiting: 1, Prefill: 1000, LastFirst: t0.Add(-400 * time.Millisecond)}, 0.6)
-	f(Load{Waiting: 1, Prefill: 1000, LastFirst: t0.Add(-4 * time.Second)}, 0)
-	f(Load{Waiting: 1, Prefill: 1000, LastFirst: t0.Add(time.Second)}, 1)
+	f(Load{Waiting: 1, Prefill: 1000, LastFirst: t0.Add(-400 * time.Millisecond).UnixNano()}, 0.6)
+	f(Load{Waiting: 1, Prefill: 1000, LastFirst: t0.Add(-4 * time.Second).UnixNano()}, 0)
+	f(Load{Waiting: 1, Prefill: 1000, LastFirst: t0.Add(time.Second).UnixNano()}, 1)
 	f(Load{Waiting: 0, Prefill: 1000}, 0)
 }
 

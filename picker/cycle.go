@@ -124,7 +124,7 @@ func NewCycle(o CycleOptions, r *Request) *Cycle {
 	}
 	c.plan.reset()
 	c.gather(r)
-	c.observe(o.Pool.Book())
+	c.observe()
 	c.showAll()
 	return c
 }
@@ -186,7 +186,7 @@ func (c *Cycle) gatherSubset(subset []string) {
 }
 
 // observe takes one consistent look at every candidate.
-func (c *Cycle) observe(b *Book) {
+func (c *Cycle) observe() {
 	n := len(c.endpoints)
 	c.views = resize(c.views, n)
 	c.predicted = resize(c.predicted, n)
@@ -194,7 +194,8 @@ func (c *Cycle) observe(b *Book) {
 	for i, ep := range c.endpoints {
 		v := &c.views[i]
 		v.Endpoint, v.Cost = ep, ep.Cost()
-		v.Load = b.Load(ep, c.Now)
+		v.Load = Load{}
+		ep.book.sum(&v.Load, now)
 		at := ep.gauges.at.Load()
 		v.Sampled, v.Age = at != 0, time.Duration(now-at)
 		v.Waiting, v.Running, v.KVUse, v.Capacity = 0, 0, 0, 0

@@ -84,6 +84,7 @@ type Request struct {
 	Exact       []indexer.Query    // precise spaces to be matched, usually one; empty when the prompt could not be rendered
 	Chunks      indexer.Query      // approximate space
 	ChunkKeys   []indexer.BlockKey // chain of Chunks, by the prompt producer
+	PromptBytes int                // length of the rendered prompt, 0 when it could not be rendered
 	InputTokens int                // exact for token ids, else estimated from bytes
 
 	SLOTTFT time.Duration // x-slo-ttft-ms, 0 when absent

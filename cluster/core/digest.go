@@ -2,7 +2,11 @@ package core
 
 import "time"
 
-// claims reports whether this member may be relied on to read s: it does, and
+// tellTimes is how many digests name a source after a change, since any of
+// them may be lost.
+const tellTimes = 3
+
+// claimsReading reports whether this member may be relied on to read s: it does, and
 // nothing is missing between what it knows and what it reads.
 func (s *source) claimsReading() bool {
 	return s.reading && s.pend.len() == 0 && s.load == nil
@@ -18,12 +22,12 @@ func (l *Log) sendDigests() {
 	m := digestMsg{Name: []byte(l.name), Version: l.version}
 	for _, s := range l.order {
 		if r := s.claimsReading(); r != s.announced {
-			s.announced, s.changed = r, true
+			s.announced, s.tell = r, tellTimes
 		}
-		if !s.changed {
+		if s.tell == 0 {
 			continue
 		}
-		s.changed = false
+		s.tell--
 		m.Claims = append(m.Claims, s.claim())
 	}
 	if len(m.Claims) > 0 {
@@ -34,6 +38,9 @@ func (l *Log) sendDigests() {
 // sendFullDigests tells everything to the peers that miss it, and to all once
 // in a while, so that lost digests are made good.
 func (l *Log) sendFullDigests() {
+	if len(l.pushing) > 0 && l.c.now >= l.nextFull() {
+		l.flush()
+	}
 	var b []byte
 	for _, p := range l.c.peers {
 		pl := &p.logs[l.id]

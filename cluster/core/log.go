@@ -65,7 +65,7 @@ type source struct {
 	role      Role
 	reading   bool          // the application reads the stream
 	orphan    time.Duration // since when nobody reachable reads it; 0 when somebody does
-	changed   bool          // since the last digest
+	tell      int           // digests that are still to name it
 	announced bool          // the Reading bit last announced
 
 	inCheck bool
@@ -90,6 +90,7 @@ func (c *Core) NewLog(name string, version uint64, store LogStore, opt LogOption
 // others is forgotten; peers' word on them is ignored. Names longer than
 // MaxName, and empty ones, are left out.
 func (l *Log) SetSources(names []string) {
+	first := !l.named
 	l.named = true
 	want := make(map[string]bool, len(names))
 	for _, n := range names {
@@ -108,7 +109,7 @@ func (l *Log) SetSources(names []string) {
 		}
 	}
 	slices.SortFunc(l.order, func(a, b *source) int { return strings.Compare(a.name, b.name) })
-	l.setMesh()
+	l.setMesh(first)
 	l.rolesDirty = true
 }
 
@@ -211,8 +212,8 @@ func (l *Log) tick() {
 	if l.rolesDirty || now >= l.nextRoles {
 		l.assignRoles()
 	}
-	if now >= l.flushAt {
-		l.flush()
+	if now >= l.flushAt || (now >= l.nextDigest && len(l.pushing) > 0) {
+		l.flush() // a digest that overtook deltas would make them look lost
 	}
 	if now >= l.nextDigest {
 		l.sendDigests()

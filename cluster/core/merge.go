@@ -76,7 +76,7 @@ func (l *Log) retain(s *source, d Delta) {
 // touch notes that the position or the content of s changed.
 func (l *Log) touch(s *source) {
 	s.moved, s.behind = l.c.now, 0
-	s.changed = true
+	s.tell = tellTimes
 	s.digest = l.store.Digest(s.name)
 }
 

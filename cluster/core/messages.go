@@ -56,7 +56,7 @@ func (m *beat) decode(r reader) error {
 	m.App = r.bytes()
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		e := r.record()
-		s := stateInfo{Kind: byte(e.uint()), Name: e.name(), Version: e.uint(), Ver: e.added()}
+		s := stateInfo{Kind: byte(e.uint()), Name: e.name(), Version: e.uint(), Ver: e.uint()}
 		r.bad = r.bad || e.bad
 		m.States = append(m.States, s)
 	}

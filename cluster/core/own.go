@@ -54,8 +54,9 @@ func nameOf(m Member) string {
 	return m.ID
 }
 
-// setMesh decides between mesh and partitioned, with hysteresis.
-func (l *Log) setMesh() {
+// setMesh decides between mesh and partitioned, with hysteresis after the
+// first time.
+func (l *Log) setMesh(first bool) {
 	switch l.c.opt.Share {
 	case ShareMesh:
 		l.mesh = true
@@ -63,7 +64,7 @@ func (l *Log) setMesh() {
 		l.mesh = false
 	default:
 		limit := l.c.opt.MeshSources
-		if !l.mesh && len(l.slots) > 0 {
+		if !l.mesh && !first {
 			limit = limit * 3 / 4
 		}
 		l.mesh = len(l.order) <= limit

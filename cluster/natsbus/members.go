@@ -130,6 +130,13 @@ func (r *roster) expire(before time.Time) (changed bool) {
 	return changed
 }
 
+// refresh gives everybody another lease.
+func (r *roster) refresh(now time.Time) {
+	for _, m := range r.members {
+		m.at = now
+	}
+}
+
 // list returns the members by ID.
 func (r *roster) list() []cluster.Member {
 	out := make([]cluster.Member, 0, len(r.members))

@@ -31,6 +31,7 @@ type Bus struct {
 	// gate is held for reading by deliveries, for writing by Close.
 	gate   sync.RWMutex
 	closed bool
+	view   sync.Mutex // one announcement at a time
 
 	mu      sync.Mutex
 	seq     uint64
@@ -38,6 +39,7 @@ type Bus struct {
 	refused map[string]uint64
 	lastErr error
 	slow    uint64 // messages that the client dropped because we were slow
+	unsent  uint64 // messages that the client did not take
 	leaving bool
 }
 
@@ -152,12 +154,24 @@ func (b *Bus) disconnected(err error) {
 	if err != nil {
 		b.lastErr = err
 	}
-	members := b.roster.list()
 	b.mu.Unlock()
 	b.opt.Logger.Warn("connection to nats lost", "error", err)
+	b.announce()
+}
+
+// announce hands the members on, and whether they can be reached. One call at
+// a time, so that the latest word is the last.
+func (b *Bus) announce() {
+	b.view.Lock()
+	defer b.view.Unlock()
+	b.mu.Lock()
+	members := b.roster.list()
+	b.mu.Unlock()
+	up := b.conn.IsConnected()
 	b.deliver(func() {
+		b.handler.Members(members)
 		for _, m := range members {
-			b.handler.Link(m.ID, false)
+			b.handler.Link(m.ID, up)
 		}
 	})
 }
@@ -165,14 +179,10 @@ func (b *Bus) disconnected(err error) {
 func (b *Bus) reconnected() {
 	b.mu.Lock()
 	b.lastErr = nil
-	members := b.roster.list()
+	b.roster.refresh(time.Now())
 	b.mu.Unlock()
 	b.opt.Logger.Info("connected to nats", "url", b.conn.ConnectedUrlRedacted())
-	b.deliver(func() {
-		for _, m := range members {
-			b.handler.Link(m.ID, true)
-		}
-	})
+	b.announce()
 	select {
 	case b.beatNow <- struct{}{}:
 	default:
@@ -226,7 +236,9 @@ func (b *Bus) publish(ctx context.Context) {
 
 func (b *Bus) publishOne(subject string, content []byte) {
 	if err := b.conn.Publish(subject, b.sealer.seal(subject, content)); err != nil {
-		b.count("publish")
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.unsent++
 	}
 }
 
@@ -242,12 +254,14 @@ func (b *Bus) beat(ctx context.Context) {
 		case <-t.C:
 		case <-b.beatNow:
 		}
+		if !b.conn.IsConnected() {
+			continue // nobody can be heard, which says nothing about them
+		}
 		b.mu.Lock()
 		changed := b.roster.expire(time.Now().Add(-silent * b.opt.Heartbeat))
-		members := b.roster.list()
 		b.mu.Unlock()
 		if changed {
-			b.deliver(func() { b.handler.Members(members) })
+			b.announce()
 		}
 	}
 }
@@ -278,17 +292,11 @@ func (b *Bus) onBeat(msg *nats.Msg) {
 	b.mu.Lock()
 	_, known := b.roster.members[m.From]
 	changed := b.roster.hear(m.From, m.Boot, h, time.Now())
-	members := b.roster.list()
 	b.mu.Unlock()
 	if !changed {
 		return
 	}
-	b.deliver(func() {
-		b.handler.Members(members)
-		for _, o := range members {
-			b.handler.Link(o.ID, true)
-		}
-	})
+	b.announce()
 	if !known { // let a newcomer see us at once
 		select {
 		case b.beatNow <- struct{}{}:
@@ -390,6 +398,7 @@ func (b *Bus) Status() cluster.BusStatus {
 		s.JoinError = b.lastErr.Error()
 	}
 	if !b.conn.IsConnected() {
+		s.Disconnected = true
 		s.Problem = fmt.Sprintf("not connected to nats (%s)", strings.Join(b.opt.URLs, ", "))
 		if err := b.conn.LastError(); err != nil {
 			s.Problem += ": " + err.Error()
@@ -397,6 +406,7 @@ func (b *Bus) Status() cluster.BusStatus {
 	}
 	q := cluster.Queue{Peer: "nats"}
 	q.Frames, q.Bytes, q.Dropped = b.queue.Stats()
+	q.Dropped += b.unsent
 	s.Queues = []cluster.Queue{q}
 	return s
 }

@@ -57,7 +57,9 @@ More load means more users: copies of sessions with blocks of their own.`,
   grapevine replay --trace conversation=conversation_trace.jsonl --load 0.85 --seeds 1,2,3 --html report.html
   grapevine replay --workload chat --load 0.85 --replicas 1,3 --share 50ms,1s,cut`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
 	f.register(cmd)
 	return cmd

@@ -16,7 +16,8 @@ type reader struct {
 	buf    []byte
 	r, w   int
 	limits Limits
-	full   int // fills in a row that used the whole buffer
+	full   int      // fills in a row that used the whole buffer
+	msg    *Message // being read
 }
 
 // errIdle is what a source returns, with no bytes, when it has fallen silent
@@ -69,6 +70,9 @@ func (r *reader) fill() error {
 func (r *reader) rest() {
 	if r.r == r.w && len(r.buf) > readBufferIdle {
 		r.buf, r.r, r.w, r.full = make([]byte, readBufferIdle), 0, 0, 0
+	}
+	if r.msg != nil && len(r.msg.buf) == 0 {
+		r.msg.buf = nil
 	}
 }
 
@@ -158,6 +162,7 @@ func unexpected(err error) error {
 // its frames to onCommand.
 func (r *reader) next(m *Message, onCommand func(body []byte) error) error {
 	m.reset()
+	r.msg = m
 	for {
 		flags, size, err := r.header()
 		if err != nil {

@@ -39,7 +39,7 @@ type Params struct {
 	// MessageTimeout is how long Envoy waits for one answer of a picker, time
 	// in its queue included: 5 s.
 	MessageTimeout time.Duration
-	// Retries along the list of destinations: 3.
+	// Retries along the list of destinations: 3; negative for none.
 	Retries int
 	// KeepAlive is how long Envoy keeps an idle connection to an engine: 4 s,
 	// because engines close theirs after 5 s.
@@ -107,7 +107,7 @@ func (v *view) defaults() {
 	if v.MessageTimeout <= 0 {
 		v.MessageTimeout = 5 * time.Second
 	}
-	if v.Retries <= 0 {
+	if v.Retries == 0 {
 		v.Retries = 3
 	}
 	if v.KeepAlive <= 0 {

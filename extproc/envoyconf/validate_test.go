@@ -16,7 +16,7 @@ func TestEnvoyAccepts(t *testing.T) {
 	list := []Params{
 		exampleParams(Resilient), exampleParams(Gateway),
 		{Plaintext: true, ExtProc: []string{"localhost:9002"}, Endpoints: []string{"localhost:8000"}},
-		{RequestBody: "STREAMED", ResponseBody: "BUFFERED_PARTIAL", EarlyBody: true},
+		{RequestBody: "STREAMED", ResponseBody: "BUFFERED_PARTIAL", EarlyBody: true, Retries: -1},
 		{RequestBody: "STREAMED", Observe: true},
 	}
 	for i, p := range list {

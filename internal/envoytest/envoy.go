@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,9 +38,10 @@ type Envoy struct {
 	client http.Client
 }
 
-// Start runs Envoy with a bootstrap configuration in YAML, with further
-// command line arguments, and returns when it serves. The test fails when it
-// does not start, and Envoy ends with the test.
+// Start runs Envoy with a bootstrap configuration in YAML and returns when it
+// serves. It logs warnings and worse, unless args, which join the command
+// line, set another level. The test fails when Envoy does not start, and Envoy
+// ends with the test.
 func Start(tb testing.TB, config []byte, args ...string) *Envoy {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -47,8 +49,11 @@ func Start(tb testing.TB, config []byte, args ...string) *Envoy {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		tb.Fatal(err)
 	}
+	if !slices.Contains(args, "--log-level") {
+		args = append(args, "--log-level", "warning")
+	}
 	args = append([]string{"-c", file, "--admin-address-path", adminFile,
-		"--disable-hot-restart", "--concurrency", "2", "--log-level", "warning"}, args...)
+		"--disable-hot-restart", "--concurrency", "2"}, args...)
 	e := &Envoy{exited: make(chan struct{}), client: http.Client{Timeout: 5 * time.Second}}
 	e.cmd = exec.Command(parts.Envoy(tb), args...)
 	e.cmd.Stdout, e.cmd.Stderr = &e.log, &e.log

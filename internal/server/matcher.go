@@ -21,8 +21,12 @@ type matcher struct {
 	speculate time.Duration
 	now       func() time.Time
 	audit     *auditor
-	recorded  func(ep *picker.Endpoint, keys []indexer.BlockKey, at time.Time) // tells peers; may be nil
-	scratch   sync.Pool
+	// learn is told how many tokens an engine made of a rendered prompt.
+	learn func(model string, bytes, tokens int)
+	// safe reports whether a run may end at a byte of a rendered prompt.
+	safe     func(r *picker.Request, text []byte, pos int) bool
+	recorded func(ep *picker.Endpoint, keys []indexer.BlockKey, at time.Time) // tells peers; may be nil
+	scratch  sync.Pool
 }
 
 type matchScratch struct {
@@ -55,6 +59,7 @@ func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexe
 	}
 	for i := range r.Exact {
 		m.index.Match(r.Exact[i], s.ids, s.runs)
+		m.trimUnsafe(r, r.Exact[i].Bytes, s.runs)
 		for k := range runs {
 			add(&runs[k], &s.runs[k])
 		}
@@ -69,6 +74,33 @@ func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexe
 		guess.Tokens = [indexer.NumTiers]int32{int32(float64(guess.Bytes) / float64(len(r.Chunks.Bytes)) * float64(r.InputTokens))}
 		if guess.Total() > runs[k].Total() {
 			runs[k] = guess
+		}
+	}
+}
+
+// trimUnsafe takes back the last block of runs that end inside a token of the
+// request: the engine, which tokenizes the whole, does not find that block.
+func (m *matcher) trimUnsafe(r *picker.Request, text []byte, runs []indexer.Run) {
+	last, safe := int32(-1), true
+	for k := range runs {
+		run := &runs[k]
+		if run.Blocks == 0 || int(run.Bytes) >= len(text) {
+			continue
+		}
+		if run.Bytes != last {
+			last, safe = run.Bytes, m.safe(r, text, int(run.Bytes))
+		}
+		if safe {
+			continue
+		}
+		block, bytes := run.Total()/run.Blocks, run.Bytes/run.Blocks
+		run.Blocks--
+		run.Bytes -= bytes
+		for t := len(run.Tokens) - 1; t >= 0; t-- {
+			if run.Tokens[t] >= block {
+				run.Tokens[t] -= block
+				break
+			}
 		}
 	}
 }
@@ -98,6 +130,9 @@ func (m *matcher) Finished(r *picker.Request, ep *picker.Endpoint, predicted ind
 	if o.Status >= 500 || (o.Status == 0 && !o.Complete) {
 		m.approx.Truncate(ep.ID, r.ChunkKeys, 0) // it did not run there
 		return
+	}
+	if o.Usage.Seen && r.PromptBytes > 0 {
+		m.learn(r.Target, r.PromptBytes, o.Usage.PromptTokens)
 	}
 	if o.Usage.CachedSeen && o.Usage.PromptTokens > 0 {
 		m.audit.check(r, ep, predicted, o.Usage)

@@ -23,6 +23,7 @@ type Options struct {
 	Config    string // EndpointPickerConfig; "" for the default profile
 	Models    []ModelOptions
 	Secret    string // of the replica group: seeds block keys
+	Cluster   ClusterOptions
 
 	MaxBody           int // bytes; default 64 MiB
 	AllowModeOverride bool

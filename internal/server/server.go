@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -38,6 +39,9 @@ type Server struct {
 	audit     *auditor
 	judge     judge
 	discovery *discovery.Source
+	node      *cluster.Node
+	load      *loadShare
+	costs     *costShare
 	readiness *extproc.Readiness
 	extproc   *extproc.Server
 	admin     *admin.Server
@@ -69,7 +73,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.index = indexer.New(indexer.Options{Hasher: s.hasher})
 	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
 	s.pool = picker.NewPool(picker.PoolOptions{})
-	if s.models, err = loadModels(s.o.Models, s.hasher, s.approx, s.o.Log); err != nil {
+	if s.models, err = openModels(s.o.Models, s.hasher, s.approx, s.o.Log); err != nil {
 		return err
 	}
 	s.events = events.Open(events.Options{Index: s.index, Hasher: s.hasher, Log: s.o.Log, Registry: s.registry})
@@ -78,7 +82,11 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := s.openPicker(); err != nil {
+	m, err := s.openPicker()
+	if err != nil {
+		return err
+	}
+	if err := s.openCluster(ctx, m); err != nil {
 		return err
 	}
 	s.registry.MustRegister(newCollector(s))
@@ -110,22 +118,22 @@ func seedOf(secret string) (seed indexer.Seed) {
 }
 
 // openPicker builds matcher, audit and scheduler.
-func (s *Server) openPicker() error {
+func (s *Server) openPicker() (*matcher, error) {
 	m := newMatcher()
 	m.index, m.approx, m.speculate, m.now = s.index, s.approx, s.o.Speculate, time.Now
 	m.exact = func(ep indexer.EndpointID) bool { return s.events.Knowledge(ep).State == events.Exact }
 	s.audit = newAuditor(s.registry, s.approx, m.exact)
 	s.audit.judged = s.judged
-	m.audit = s.audit
+	m.audit, m.safe, m.learn = s.audit, s.models.boundarySafe, s.models.learn
 	rules, err := loadRules(s.o.Config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.scheduler, err = picker.New(picker.Options{
 		Pool: s.pool, Rules: rules, Matcher: m, Prompt: s.models.fill,
 		SampleBodies: s.o.SampleBodies, Registerer: s.registry, Log: s.o.Log,
 	})
-	return err
+	return m, err
 }
 
 func (s *Server) openExtProc() error {
@@ -157,17 +165,24 @@ func (c chooser) Choose(ctx context.Context, r *picker.Request) (*picker.Decisio
 // onChange follows the pool: event streams, scraping, and what is forgotten.
 func (s *Server) onChange(c picker.Change) {
 	s.scrape.Apply(c)
-	var sources []events.EndpointSource
-	for _, ep := range c.Snapshot.Endpoints {
-		sources = append(sources, s.source(ep))
-	}
-	s.events.Set(sources)
+	s.follow(c.Snapshot)
+	s.load.joined(c.Added)
+	s.load.left(c.Removed)
 	for _, ep := range c.Removed {
 		s.index.RemoveEndpoint(ep.ID)
 		s.approx.Forget(ep.ID)
 		s.judge.forget(ep.ID)
 	}
 	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed))
+}
+
+// follow makes the event streams fit the pool and the models.
+func (s *Server) follow(p *picker.Snapshot) {
+	var sources []events.EndpointSource
+	for _, ep := range p.Endpoints {
+		sources = append(sources, s.source(ep))
+	}
+	s.events.Set(sources)
 }
 
 // source says where an endpoint's events come from.
@@ -199,9 +214,7 @@ func (s *Server) Reload(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.models.reload(); err != nil {
-		return err
-	}
+	s.models.all.Reload()
 	return s.scheduler.SetRules(rules)
 }
 
@@ -219,6 +232,11 @@ func (s *Server) Drain(ctx context.Context) {
 	select { // health checkers look every second
 	case <-time.After(1500 * time.Millisecond):
 	case <-ctx.Done():
+	}
+	if s.o.Cluster.enabled() {
+		if err := s.node.Drain(ctx); err != nil {
+			s.o.Log.Warn("left the group without a word", "error", err)
+		}
 	}
 }
 
@@ -239,12 +257,15 @@ func (s *Server) Stop(ctx context.Context) error {
 	if s.events != nil {
 		errs = append(errs, s.events.Close())
 	}
+	if s.node != nil {
+		errs = append(errs, s.node.Close())
+	}
 	if s.admin != nil {
 		errs = append(errs, s.admin.Close(ctx))
 	}
 	s.wg.Wait()
 	if s.models != nil {
-		s.models.close()
+		s.models.all.Close()
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("server: stop: %w", err)

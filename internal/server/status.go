@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/admin"
@@ -23,6 +24,8 @@ type Status struct {
 	Decisions uint64           `json:"decisions"`
 	Index     IndexStatus      `json:"index"`
 	Models    []ModelStatus    `json:"models"`
+	Cluster   ClusterStatus    `json:"cluster"`
+	Members   []MemberStatus   `json:"members,omitempty"`
 	Endpoints []EndpointStatus `json:"endpoints"`
 }
 
@@ -62,6 +65,7 @@ func (s *Server) Status() Status {
 	st.State, st.Reason = s.state()
 	x := s.index.Stats()
 	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
+	st.Cluster, st.Members = s.clusterStatus()
 	for _, ep := range s.pool.Snapshot().Endpoints {
 		st.Endpoints = append(st.Endpoints, s.endpointStatus(ep, now))
 	}
@@ -118,6 +122,7 @@ func (s *Server) checks() []admin.Check {
 		{Name: "endpoints", Ready: n > 0, Reason: fmt.Sprintf("%d known", n)},
 		{Name: "models", Ready: s.models.ready()},
 		{Name: "knowledge", Ready: s.settled.Load()},
+		{Name: "cluster", Ready: s.node.Phase() != cluster.Settling, Reason: s.node.Status().Health.Line},
 	}
 	if p := s.pending(); p > 0 {
 		c[3].Reason = fmt.Sprintf("%d of %d endpoints are not known exactly", p, n)
@@ -130,16 +135,22 @@ func (s *Server) checks() []admin.Check {
 func (s *Server) watchReadiness(ctx context.Context) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var version int64
 	for {
+		if v := s.models.version(); v != version {
+			version = v
+			s.follow(s.pool.Snapshot())
+		}
 		if !s.settled.Load() {
 			over := time.Since(s.started) > s.o.ReadyTimeout
-			if n := len(s.pool.Snapshot().Endpoints); n > 0 && s.models.ready() && (s.pending() == 0 || over) {
+			if n := len(s.pool.Snapshot().Endpoints); n > 0 && s.models.ready() && s.node.Phase() != cluster.Settling && (s.pending() == 0 || over) {
 				s.settled.Store(true)
 				if over {
 					s.o.Log.Warn("ready without full knowledge", "endpoints_pending", s.pending())
 				}
 			}
 		}
+		lendCosts(s.pool.Snapshot().Endpoints)
 		s.readiness.Set(s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0)
 		if s.settled.Load() {
 			tick.Reset(250 * time.Millisecond)

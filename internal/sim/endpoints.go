@@ -18,10 +18,20 @@ type Endpoint struct {
 	Address   string            `json:"address"`
 	Port      int               `json:"port"`
 	Labels    map[string]string `json:"labels,omitempty"`
+	Model     string            `json:"model"`
+	Events    *EndpointEvents   `json:"events,omitempty"`
 }
 
-// Endpoints describes the fleet as an endpoints file does. Labels tell where
-// the KV events are.
+// EndpointEvents say where an endpoint publishes its KV events.
+type EndpointEvents struct {
+	Port       int    `json:"port"`                 // PUB socket of rank 0
+	ReplayPort int    `json:"replayPort,omitempty"` // replay socket of rank 0
+	Topic      string `json:"topic,omitempty"`
+	Ranks      int    `json:"ranks,omitempty"` // when more than one
+}
+
+// Endpoints describes the fleet as an endpoints file does. Its model and
+// events fields are Grapevine's additions to the format.
 func (f *Fleet) Endpoints() []Endpoint {
 	var list []Endpoint
 	for _, e := range f.engines {
@@ -37,22 +47,18 @@ func (f *Fleet) endpoint(e *Engine) Endpoint {
 		labels = map[string]string{}
 	}
 	labels[LabelEngineType] = "vllm"
-	labels[LabelModel] = e.opt.Model
+	ep := Endpoint{Name: e.Name(), Namespace: f.opt.Namespace, Address: host, Port: port, Labels: labels, Model: e.opt.Model}
 	if pub, replay := e.EventAddrs(); len(pub) > 0 {
-		_, n := splitAddr(pub[0])
-		labels[LabelEventPort] = strconv.Itoa(n)
+		ep.Events = &EndpointEvents{Topic: e.opt.Events.Topic}
+		_, ep.Events.Port = splitAddr(pub[0])
 		if replay[0] != "" {
-			_, n = splitAddr(replay[0])
-			labels[LabelReplayPort] = strconv.Itoa(n)
+			_, ep.Events.ReplayPort = splitAddr(replay[0])
 		}
-		if t := e.opt.Events.Topic; t != "" {
-			labels[LabelEventTopic] = t
+		if e.opt.Ranks > 1 {
+			ep.Events.Ranks = e.opt.Ranks
 		}
 	}
-	if e.opt.Ranks > 1 {
-		labels[LabelRanks] = strconv.Itoa(e.opt.Ranks)
-	}
-	return Endpoint{Name: e.Name(), Namespace: f.opt.Namespace, Address: host, Port: port, Labels: labels}
+	return ep
 }
 
 // splitAddr splits a bound address, which is always host:port.

@@ -38,7 +38,7 @@ func TestFleet(t *testing.T) {
 	for i, want := range map[int]string{0: "127.0.9.250", 6: "127.0.10.0", 23: "127.0.10.17"} {
 		ep := got.Endpoints[i]
 		if ep.Address != want || ep.Port == 0 || ep.Namespace != "default" || ep.Labels["zone"] != "a" || ep.Labels[LabelEngineType] != "vllm" ||
-			ep.Labels[LabelEventPort] == "" || ep.Labels[LabelReplayPort] == "" || ep.Labels[LabelEventTopic] != "kv" || (ep.Labels[LabelRanks] == "2") != (i%2 == 1) {
+			ep.Events == nil || ep.Events.Port == 0 || ep.Events.ReplayPort == 0 || ep.Events.Topic != "kv" || (ep.Events.Ranks == 2) != (i%2 == 1) {
 			t.Errorf("endpoint %d: %+v", i, ep)
 		}
 		e := f.Engines()[i]

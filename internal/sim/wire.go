@@ -41,12 +41,5 @@ const (
 	reportFull = "full" // value of vllm_xargs.kv_cache_report_mode
 )
 
-// Keys of labels in the endpoints file.
-const (
-	LabelEventPort  = "kv-events-port"     // port of rank 0's PUB socket
-	LabelReplayPort = "kv-replay-port"     // port of rank 0's replay socket
-	LabelEventTopic = "kv-events-topic"    // topic, when there is one
-	LabelRanks      = "data-parallel-size" // number of ranks, when more than one
-	LabelEngineType = "inference.networking.k8s.io/engine-type"
-	LabelModel      = "model"
-)
+// LabelEngineType is the label of the engine's type in the endpoints file.
+const LabelEngineType = "inference.networking.k8s.io/engine-type"

@@ -172,6 +172,10 @@ func (p *parser) events(o *strict.Object, e *Endpoint) {
 	if e.Events.Port == 0 && n.Problems() == before {
 		n.Problem("the port of the engine's event publisher, often 5557", "%s.port is missing", n.Path())
 	}
+	if e.Events.Port == 0 {
+		e.Events = picker.Events{}
+		return
+	}
 	e.Events.Ranks = max(e.Events.Ranks, 1)
 	if last := max(e.Events.Port, e.Events.ReplayPort) + e.Events.Ranks - 1; last > maxPort {
 		n.Problem("", "%s: the last rank's port would be %d, more than %d", n.Path(), last, maxPort)

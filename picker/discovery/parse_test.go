@@ -16,10 +16,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
-// TestParse runs the files in testdata: an endpoints file, then what it means
+// TestParse runs the files in testdata/parse: an endpoints file, then what it means
 // or what is wrong with it. Run with -rewrite to write the answers anew.
 func TestParse(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/parse", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd != "parse" {
 				d.Fatalf(t, "unknown command %s", d.Cmd)
@@ -94,7 +94,7 @@ func TestSpec(t *testing.T) {
 // FuzzParse: whatever the bytes, no panic; entries are complete, and places
 // are within the file.
 func FuzzParse(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.txt")
+	files, err := filepath.Glob("testdata/parse/*.txt")
 	if err != nil || len(files) == 0 {
 		f.Fatal("no seeds: ", err)
 	}
@@ -117,6 +117,9 @@ func FuzzParse(f *testing.F) {
 			if p.Message == "" || p.Line < 0 || p.Line > lines+strings.Count(string(data), "\u0085")+strings.Count(string(data), "\u2028")+strings.Count(string(data), "\u2029") {
 				t.Errorf("problem out of place in %d lines: %+v", lines, p)
 			}
+		}
+		if list == nil && len(problems) == 0 && !strings.Contains(string(data), "endpoints") {
+			t.Error("no endpoints, and no problem")
 		}
 		for _, e := range list {
 			if e.Name == "" || e.Host == "" || e.Port == 0 || (e.Events.Port > 0) != (e.Events.Ranks > 0) {

@@ -126,13 +126,14 @@ func (s *Source) run(ctx context.Context, w *watch) {
 			return
 		case <-changes:
 			settle.Reset(s.opts.Settle)
-		case <-faults: // an overflow, for example: changes may have been lost
+		case err := <-faults: // an overflow, for example: changes may have been lost
+			s.opts.Log.Warn("watching the endpoints file", "path", s.opts.Path, "error", err)
 			settle.Reset(s.opts.Settle)
 		case <-settle.C:
-			s.read(ctx)
 			if w != nil {
 				w.follow()
 			}
+			s.read(ctx)
 		case <-poll.C:
 			s.read(ctx)
 		case <-s.reload:

@@ -47,6 +47,7 @@ type Plugin struct {
 	Scorer   picker.Scorer
 	Picker   picker.Picker
 	Handler  HandlerFunc
+	Decider  Decider
 	Detector Detector
 	Producer *Producer
 	Flow     *FlowPolicy

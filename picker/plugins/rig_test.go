@@ -65,7 +65,7 @@ func (f *fleet) Match(_ *picker.Request, eps []*picker.Endpoint, runs []indexer.
 		runs[k].Blocks = runs[k].Total() / 16
 	}
 }
-func (f *fleet) Chosen(*picker.Request, *picker.Endpoint)                               {}
+func (f *fleet) Chosen(*picker.Request, *picker.Endpoint)                                {}
 func (f *fleet) Finished(*picker.Request, *picker.Endpoint, indexer.Run, picker.Outcome) {}
 
 func (f *fleet) cycle(r *picker.Request) *picker.Cycle {

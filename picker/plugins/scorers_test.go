@@ -183,7 +183,7 @@ func TestLatencyScorer(t *testing.T) {
 	check("all meet it: the emptiest", score(all, all, `{"headroomSelectionStrategy":"most"}`), 1, .6, 0)
 	check("one meets it", score(150*time.Millisecond, all, ""), 1, 0, 0)
 	check("no target: the earliest", score(0, 0, ""), 1, .6, 0)
-	check("only tokens slow: the others miss more", score(250*time.Millisecond, time.Millisecond, ""), 1, 0, 0)
+	check("tokens slow at two, both slow at one", score(250*time.Millisecond, time.Millisecond, ""), 0, 1, 0)
 	idle := newFleet(e(200, 3), e(0, 0))
 	r := request(100)
 	r.SLOTTFT = time.Millisecond

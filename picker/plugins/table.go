@@ -154,6 +154,11 @@ func handlerTypes() Table {
 			Summary: "One profile over ranks that are reached at one port.", New: with(dataParallelParams{8000}, newDataParallel)},
 		{Name: "header-profile-handler", Kind: KindHandler, Summary: "The profile that a request header names.",
 			New: with(headerProfileParams{"EPP-Profile", "decode"}, newHeaderProfile)},
+		{Name: "prefix-based-pd-decider", Kind: KindDecider, Summary: "Splits requests with many tokens that are not held.",
+			New: with(prefixDeciderParams{}, newPrefixDecider)},
+		{Name: "always-disagg-pd-decider", Kind: KindDecider, Summary: "Splits every request.", New: fixed(Plugin{Decider: always})},
+		{Name: "always-disagg-multimodal-decider", Kind: KindDecider, Summary: "Splits requests with images or sound.",
+			New: fixed(Plugin{Decider: mediaDecider})},
 	}
 }
 

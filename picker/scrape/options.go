@@ -1,7 +1,6 @@
 package scrape
 
 import (
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -72,7 +71,7 @@ func (o *Options) complete() {
 		o.Demand = NearSaturation
 	}
 	if o.Log == nil {
-		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -55,7 +55,6 @@ type dialect struct {
 	engine                               picker.EngineType
 	waiting, running, use, queries, hits string
 	config, size, blocks                 string // of labels, or of series when config is ""
-	kind                                 string // label of the value after the slash
 }
 
 var dialects = []dialect{

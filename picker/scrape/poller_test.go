@@ -189,8 +189,8 @@ func TestFailures(t *testing.T) {
 		e.taken(hostA)
 		time.Sleep(60 * time.Second)
 		hits := e.taken(hostA)
-		for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
-			gaps(t, hits[i:i+2], want*900*time.Millisecond, want*1100*time.Millisecond+30*time.Millisecond)
+		for i, want := range []int{1, 2, 4, 8, 10, 10} {
+			gaps(t, hits[i:i+2], time.Duration(want*900)*time.Millisecond, time.Duration(want*1100+30)*time.Millisecond)
 		}
 		if !ep.Down() || !ep.Gauges().At.After(before.Add(-time.Second)) || ep.Gauges().At.After(before.Add(time.Second)) {
 			t.Errorf("refused for a minute: down %v, sample of %v", ep.Down(), ep.Gauges().At)

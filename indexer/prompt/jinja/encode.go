@@ -164,3 +164,11 @@ func appendUnicodeEscape(dst []byte, r rune) []byte {
 	}
 	return appendHex(append(dst, `\u`...), uint64(r), 4)
 }
+
+// AppendJSONIndent is AppendJSON over several lines, as json.dumps writes with
+// an indent.
+func AppendJSONIndent(dst []byte, v Value, indent string) (out []byte, err error) {
+	defer catch(&err)
+	s := jsonStyle{item: ",", key: ": ", lines: true, indent: indent}
+	return s.append(dst, v, 0), nil
+}

@@ -76,7 +76,7 @@ func (e *item) eval(st *state) Value { return getItem(e.of.eval(st), e.key.eval(
 func getItem(of, key Value) Value {
 	switch of.kind {
 	case Undefined:
-		fail("%q is undefined, it has no item %s", of.s, str(key))
+		fail("%q is undefined, it has no items", of.s)
 	case DictKind:
 		if v, ok := of.Dict().getValue(key); ok {
 			return v

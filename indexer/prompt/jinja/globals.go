@@ -181,3 +181,10 @@ func strftime(t time.Time, format string) string {
 	}
 	return b.String()
 }
+
+// Strftime formats a time as Python's strftime does. It returns an error for a
+// directive that it does not know.
+func Strftime(t time.Time, format string) (s string, err error) {
+	defer catch(&err)
+	return strftime(t, format), nil
+}

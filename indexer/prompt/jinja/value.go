@@ -307,3 +307,15 @@ func appendFloat(dst []byte, f float64) []byte {
 	}
 	return append(dst, ".0"...)
 }
+
+// Int returns the number of an Int.
+func (v Value) Int() (int64, bool) { return v.n, v.kind == Int }
+
+// IsSpace tells whether Python strips r as white space.
+func IsSpace(r rune) bool { return isPyWhite(r) }
+
+// Number returns a numeric value as a float, 0 for other kinds.
+func (v Value) Number() float64 {
+	f, _ := v.number()
+	return f
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
@@ -88,9 +89,9 @@ func Policies() []Policy {
 }
 
 // PolicyByName returns a built-in policy. A name may carry parameters of the
-// policy's plugin: "default:{"ownWeight":1}".
+// policy's plugin: "default:ownWeight=1;stallWeight=0".
 func PolicyByName(name string) (Policy, error) {
-	base, params, tuned := strings.Cut(name, ":")
+	base, list, tuned := strings.Cut(name, ":")
 	var names []string
 	for _, p := range Policies() {
 		if p.Name == base && !tuned {
@@ -102,9 +103,19 @@ func PolicyByName(name string) (Policy, error) {
 		Default: "predicted-ttft-scorer", "unified": "unified-policy", "dynamo": "dynamo-cost-policy", "cache-aware": "cache-aware-policy",
 	}[base]
 	if tuned && ok {
-		p := of(name, "", part{name: "max-score-picker"}, part{plugin, 1, params}) // a policy's own picker replaces the first
+		p := of(name, "", part{name: "max-score-picker"}, part{plugin, 1, object(list)}) // a policy's own picker replaces the first
 		_, err := p.Rules()
 		return p, err
 	}
 	return Policy{}, fmt.Errorf("replay: policy %q: there are %s", name, strings.Join(names, ", "))
+}
+
+// object writes a list "name=value;name=value" as a JSON object.
+func object(list string) string {
+	var fields []string
+	for _, f := range strings.Split(list, ";") {
+		name, value, _ := strings.Cut(f, "=")
+		fields = append(fields, strconv.Quote(name)+": "+value)
+	}
+	return "{" + strings.Join(fields, ", ") + "}"
 }

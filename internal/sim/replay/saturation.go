@@ -48,4 +48,3 @@ func Saturation(ctx context.Context, c Case, s Source) (float64, error) {
 	}
 	return low, nil
 }
-

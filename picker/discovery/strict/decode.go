@@ -223,22 +223,16 @@ func writeText(b *bytes.Buffer, s string) {
 // At returns the value at a dotted path below this one; where the path ends
 // early, the nearest value above that is there.
 func (n Node) At(dotted string) Node {
-	at := n
+	at := n.Into(&Report{File: n.report.File}) // the walk itself reports nothing
 	for _, name := range strings.Split(dotted, ".") {
 		if !at.IsObject() {
 			break
 		}
-		next := (&Object{}).quiet(at).Field(name)
+		next := at.Object().Field(name)
 		if next.at == nil {
 			break
 		}
 		at = next
 	}
-	return at
-}
-
-// quiet is Object for a value that was looked at before.
-func (*Object) quiet(n Node) *Object {
-	n.report = &Report{File: n.report.File}
-	return n.Object()
+	return at.Into(n.report)
 }

@@ -6,8 +6,8 @@ import "strings"
 // meant, "" when none is near. Letter case, dashes and underscores count
 // little; of equals the first wins.
 func Nearest(word string, candidates []string) string {
-	best, bestDistance := "", 1+max(1, min(len(word), 24)/3)
 	plain := fold(word)
+	best, bestDistance := "", 1+max(1, min(len(plain), 24)/5)
 	for _, c := range candidates {
 		d := distance(plain, fold(c))
 		if d < bestDistance {

@@ -45,6 +45,12 @@ func (n Node) Line() int {
 // Path says where in the tree the value stands: endpoints[2].port.
 func (n Node) Path() string { return n.path }
 
+// Into returns the value with problems going to another report.
+func (n Node) Into(r *Report) Node {
+	n.report = r
+	return n
+}
+
 // Problem reports a fault of the value. hint may be "".
 func (n Node) Problem(hint, format string, a ...any) {
 	line, column := 0, 0

@@ -38,7 +38,7 @@ func Parse(file string, data []byte) (Node, *Report) {
 		r.syntax(err)
 		return none, r
 	}
-	if len(doc.Content) != 1 {
+	if len(doc.Content) != 1 || doc.Content[0].Tag == "!!null" {
 		r.add(1, 1, "the file is empty", "")
 		return none, r
 	}

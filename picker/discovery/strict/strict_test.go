@@ -99,11 +99,14 @@ loose: .nan
 }
 
 func TestAt(t *testing.T) {
-	n, _ := Parse("f", []byte("a:\n  b:\n    c: 1\n"))
+	n, r := Parse("f", []byte("a:\n  b:\n    c: 1\n"))
 	for path, line := range map[string]int{"a.b.c": 3, "a.b.d": 3, "a.x.c": 2, "z": 1, "a.b.c.d": 3} {
 		if got := n.At(path).Line(); got != line {
 			t.Errorf("At(%q) is on line %d, want %d", path, got, line)
 		}
+	}
+	if n.At("a.b").Problem("", "seen"); r.Len() != 1 {
+		t.Errorf("%d problems after one at a path", r.Len())
 	}
 }
 

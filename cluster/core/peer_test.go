@@ -1,0 +1,232 @@
+package core
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// snapshotOf is everything that frames could change.
+func (c *one) snapshotOf() string {
+	return string(c.store.of["s1"]) + "|" + string(c.store.of["s2"]) + "|" + c.sink.of["b"]["k"] + "|" + c.sink.of["c"]["k"]
+}
+
+// TestRefused: frames that cannot be right change nothing and are counted.
+func TestRefused(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.appendAt("b", 5, 0)
+	_ = tb.get("b").gauge.Set("k", []byte("1"))
+	tb.run(20 * time.Millisecond)
+	a := tb.get("a")
+	before, pos := a.snapshotOf(), a.log.Position("s1")
+	good := deltaFrame(2, "s1", 5, 1)
+	mangled := func(change func(b []byte)) []byte {
+		b := slices.Clone(good)
+		change(b)
+		return b
+	}
+	gauge := func(boot uint64) []byte {
+		m := gaugeMsg{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []gaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
+		return frameOf(kindGauge, boot, m.append(nil))
+	}
+	page := pageReply{Name: []byte("index"), Source: []byte("s1"), ID: 77, Snap: Position{Inc: 6, Next: 1}, Pages: 1, Bytes: 1, Payload: []byte("x")}
+	strange := group{Source: []byte("nobody"), Inc: 5, Entries: []entry{{}}}
+	other := gaugeMsg{Name: []byte("none")}
+	for _, tc := range []struct {
+		what, from string
+		frame      []byte
+		want       Refusal
+	}{
+		{"not a member", "x", good, RefusedMember},
+		{"itself", "a", good, RefusedMember},
+		{"an earlier process of the member", "b", deltaFrame(1, "s1", 5, 1), RefusedBoot},
+		{"an earlier process's gauge", "b", gauge(1), RefusedBoot},
+		{"another major version", "b", mangled(func(b []byte) { b[0] = 2 }), RefusedVersion},
+		{"nothing", "b", nil, RefusedMalformed},
+		{"half a frame", "b", good[:len(good)-3], RefusedMalformed},
+		{"too large", "b", make([]byte, MaxFrame+1), RefusedOversized},
+		{"an unknown kind", "b", frameOf(200, 2, nil), RefusedKind},
+		{"an unknown state", "b", frameOf(kindGauge, 2, other.append(nil)), RefusedState},
+		{"an unknown source", "b", frameOf(kindDelta, 2, strange.append(deltaHead(nil, "index", 1, 1))), RefusedSource},
+	} {
+		was := a.Stats().Refused[tc.want]
+		a.Receive(tc.from, slices.Clone(tc.frame))
+		if a.Stats().Refused[tc.want] != was+1 {
+			t.Errorf("%s: not counted as %v", tc.what, tc.want)
+		}
+		if a.snapshotOf() != before || a.log.Position("s1") != pos {
+			t.Errorf("%s: changed something", tc.what)
+		}
+	}
+	late := a.Stats().LateAnswers
+	a.Receive("b", frameOf(kindPageReply, 2, page.append(nil))) // nobody asked
+	if a.snapshotOf() != before || a.Stats().LateAnswers != late+1 {
+		t.Error("an answer that nobody asked for changed something")
+	}
+}
+
+// TestForgedOrigin: a member can only speak for itself.
+func TestForgedOrigin(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b", "c")
+	_ = tb.get("b").gauge.Set("k", []byte("1"))
+	tb.run(20 * time.Millisecond)
+	a := tb.get("a")
+	m := gaugeMsg{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []gaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
+	a.Receive("c", frameOf(kindGauge, 2, m.append(nil))) // with b's boot
+	a.Receive("c", frameOf(kindGauge, 3, m.append(nil)))
+	if got := a.sink.of["b"]["k"]; got != "1" {
+		t.Errorf("b's gauge is %q", got)
+	}
+	if a.Stats().Refused[RefusedBoot] != 1 {
+		t.Error("not counted")
+	}
+}
+
+// TestGaugeLossIsRepaired loses updates, also the last before a silence.
+func TestGaugeLossIsRepaired(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	_ = a.gauge.Set("k", []byte("1"))
+	_ = a.gauge.Set("gone", []byte("1"))
+	tb.run(20 * time.Millisecond)
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == kindGauge }
+	_ = a.gauge.Set("k", []byte("2"))
+	tb.run(20 * time.Millisecond)
+	_ = a.gauge.Set("gone", nil)
+	tb.run(20 * time.Millisecond)
+	tb.hold = nil
+	tb.run(300 * time.Millisecond)
+	if got := b.sink.of["a"]; len(got) != 1 || got["k"] != "2" {
+		t.Errorf("b believes %v", got)
+	}
+}
+
+func TestGaugeIsBounded(t *testing.T) {
+	tb := newTable(t, Options{GaugeBytes: 100}, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	if err := a.gauge.Set("k", make([]byte, 100)); err != ErrGaugeFull {
+		t.Errorf("set: %v", err)
+	}
+	_ = a.gauge.Set("k", make([]byte, 60))
+	if err := a.gauge.Set("l", make([]byte, 60)); err != ErrGaugeFull {
+		t.Errorf("second set: %v", err)
+	}
+	m := gaugeMsg{Name: []byte("load"), Version: 1, Ver: 1}
+	for i := range 10 {
+		m.Entries = append(m.Entries, gaugeEntry{Key: []byte{byte(i)}, Value: make([]byte, 50)})
+	}
+	b.Receive("a", frameOf(kindGauge, 1, m.append(nil)))
+	if n := len(b.sink.of["a"]); n != 1 {
+		t.Errorf("%d entries of 58 bytes fit 100", n)
+	}
+	if b.Stats().Refused[RefusedOversized] != 9 {
+		t.Error("not counted")
+	}
+}
+
+func TestSilenceDropsGauges(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	_ = a.gauge.Set("k", []byte("1"))
+	tb.run(20 * time.Millisecond)
+	tb.hold = func(from, _ string, _ []byte) bool { return from == "a" }
+	tb.run(time.Second)
+	if len(b.sink.of) != 0 {
+		t.Errorf("b still believes %v", b.sink.of)
+	}
+	tb.hold = nil
+	tb.run(300 * time.Millisecond)
+	if got := b.sink.of["a"]["k"]; got != "1" {
+		t.Errorf("b believes %q again", got)
+	}
+	b.SetLink("a", false)
+	if len(b.sink.of) != 0 {
+		t.Error("a broken link is evidence enough")
+	}
+}
+
+func TestFeed(t *testing.T) {
+	tb := newTable(t, Options{FeedBytes: 40}, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	a.feed.Send([]byte("one"))
+	a.feed.Send([]byte("two"))
+	tb.run(5 * time.Millisecond)
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == kindFeed }
+	a.feed.Send([]byte("lost"))
+	tb.run(5 * time.Millisecond)
+	tb.hold = nil
+	a.feed.Send([]byte("three"))
+	tb.run(5 * time.Millisecond)
+	if want := []string{"a:one", "a:two", "a:three"}; !slices.Equal(b.sink.hints, want) {
+		t.Errorf("hints %v", b.sink.hints)
+	}
+	if got := b.Stats().FeedMissed; got != 1 {
+		t.Errorf("%d missed", got)
+	}
+	if a.feed.Send(make([]byte, 50)) || a.Stats().FeedDropped != 1 {
+		t.Error("took more than there is room for")
+	}
+}
+
+func TestRoundTripTime(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.run(time.Second)
+	p := tb.get("a").Peers()[0]
+	if p.RTT <= 0 || p.RTT > 2*time.Millisecond || !p.Up || p.Member.ID != "b" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	short := Options{LonelyTimeout: time.Second, SettleTimeout: 2 * time.Second}
+	alone := newOne(Options{Self: Member{ID: "a"}, Alone: true})
+	alone.Advance(1)
+	alone.Tick()
+	if alone.Phase() != Settling {
+		t.Errorf("%v before sources are named", alone.Phase())
+	}
+	alone.log.SetSources(nil)
+	alone.Tick()
+	if alone.Phase() != Settled {
+		t.Errorf("alone: %v", alone.Phase())
+	}
+
+	lonely := newTable(t, short, "a")
+	lonely.run(500 * time.Millisecond)
+	if p := lonely.cores[0].Phase(); p != Settling {
+		t.Errorf("lonely, early: %v", p)
+	}
+	lonely.run(time.Second)
+	if p := lonely.cores[0].Phase(); p != Degraded {
+		t.Errorf("lonely: %v", p)
+	}
+
+	tb := newTable(t, short, "a", "b")
+	tb.run(200 * time.Millisecond)
+	tb.appendAt("a", 1, 0, 1)
+	for _, c := range tb.cores {
+		if c.Phase() != Settled {
+			t.Errorf("%s of a group that starts: %v", c.id, c.Phase())
+		}
+	}
+	// A newcomer that gets heartbeats but no deltas goes on without.
+	late := newOne(Options{Self: Member{ID: "c", Boot: 3}, SettleTimeout: time.Second})
+	late.Advance(tb.now)
+	late.log.SetSources([]string{"s1"})
+	tb.cores = append(tb.cores, late)
+	tb.hold = func(_, to string, f []byte) bool { return to == "c" && f[2] != kindBeat && f[2] != kindDigest }
+	tb.meet()
+	tb.run(500 * time.Millisecond)
+	if late.Phase() != Settling {
+		t.Errorf("newcomer, early: %v", late.Phase())
+	}
+	tb.run(700 * time.Millisecond)
+	if late.Phase() != Degraded {
+		t.Errorf("newcomer that is cut off: %v", late.Phase())
+	}
+	tb.hold = nil
+	tb.run(2 * time.Second)
+	if late.Phase() != Settled {
+		t.Errorf("newcomer: %v", late.Phase())
+	}
+}

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/cluster/core"
+)
+
+// Names of metrics, all gauges or counters below this prefix.
+const metricPrefix = "grapevine_cluster_"
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(metricPrefix+name, help, labels, nil)
+}
+
+// The metrics of a Node. Labels are bounded by the number of members, states
+// and reasons.
+var (
+	descMembers    = desc("members", "Members of the group, this one included.")
+	descHealthy    = desc("healthy", "1 when the group is as it should be, by state.", "state")
+	descSettled    = desc("settled", "1 when this replica has caught up, 0.5 when it went on without.")
+	descPeerUp     = desc("peer_up", "1 when frames go both ways.", "peer")
+	descPeerRTT    = desc("peer_rtt_seconds", "Round trip of heartbeats.", "peer")
+	descBytes      = desc("peer_bytes_total", "Bytes of frames.", "peer", "state", "direction")
+	descFrames     = desc("peer_frames_total", "Frames.", "peer", "state", "direction")
+	descBehind     = desc("peer_behind_batches", "Sequence numbers that a peer is behind this replica, over all sources.", "peer", "state")
+	descDiffer     = desc("peer_digests_differ", "Sources for which a peer has other content at the same position.", "peer", "state")
+	descQueueBytes = desc("queue_bytes", "Bytes that wait to be sent.", "peer")
+	descDropped    = desc("queue_dropped_frames_total", "Frames dropped because a queue was full or closed.", "peer")
+	descSources    = desc("sources", "Sources by how well they are known.", "state", "knowledge")
+	descReading    = desc("sources_reading", "Sources whose stream this replica reads.", "state")
+	descUnread     = desc("sources_unread", "Sources that nobody is known to read.", "state")
+	descLag        = desc("lag_batches", "Sequence numbers that the furthest peers are ahead, over all sources.", "state")
+	descRefused    = desc("refused_total", "Frames, packets and connections that were not believed.", "reason")
+	descDeltas     = desc("deltas_total", "Deltas by what became of them.", "from", "verdict")
+	descRepairs    = desc("repairs_total", "What was asked for, made, loaded or given up.", "what")
+	descLost       = desc("lost_total", "What was dropped or could not be had.", "what")
+	descHeld       = desc("held_bytes", "Memory held for others and for repairs.", "what")
+)
+
+// Describe sends the descriptions of all metrics; a Node is a
+// prometheus.Collector.
+func (n *Node) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descMembers, descHealthy, descSettled, descPeerUp, descPeerRTT, descBytes, descFrames, descBehind,
+		descDiffer, descQueueBytes, descDropped, descSources, descReading, descUnread, descLag, descRefused,
+		descDeltas, descRepairs, descLost, descHeld,
+	} {
+		ch <- d
+	}
+}
+
+// Collect sends the metrics as of now.
+func (n *Node) Collect(ch chan<- prometheus.Metric) {
+	s := n.Status()
+	c := collector{ch}
+	c.gauge(descMembers, float64(len(s.Peers)+1))
+	c.gauge(descHealthy, truth(s.Health.OK), s.Health.State)
+	c.gauge(descSettled, map[string]float64{Settled.String(): 1, Degraded.String(): 0.5}[s.Phase])
+	for _, p := range s.Peers {
+		c.peer(&p)
+	}
+	for _, q := range s.Bus.Queues {
+		c.gauge(descQueueBytes, float64(q.Bytes), q.Peer)
+		c.count(descDropped, q.Dropped, q.Peer)
+	}
+	for _, l := range s.Logs {
+		c.log(&l)
+	}
+	c.stats(&s)
+}
+
+type collector struct{ ch chan<- prometheus.Metric }
+
+func (c collector) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	c.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (c collector) count(d *prometheus.Desc, v uint64, labels ...string) {
+	c.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+}
+
+func truth(v bool) float64 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+func (c collector) peer(p *Peer) {
+	c.gauge(descPeerUp, truth(p.State == "up"), p.ID)
+	c.gauge(descPeerRTT, p.RTT.Round(time.Microsecond).Seconds(), p.ID)
+	for _, t := range p.Traffic {
+		c.count(descBytes, t.BytesIn, p.ID, t.State, "in")
+		c.count(descBytes, t.BytesOut, p.ID, t.State, "out")
+		c.count(descFrames, t.FramesIn, p.ID, t.State, "in")
+		c.count(descFrames, t.FramesOut, p.ID, t.State, "out")
+	}
+	for _, l := range p.Logs {
+		c.gauge(descBehind, float64(l.Behind), p.ID, l.Name)
+		c.gauge(descDiffer, float64(l.Differ), p.ID, l.Name)
+	}
+}
+
+func (c collector) log(l *LogState) {
+	c.gauge(descSources, float64(l.Exact), l.Name, Exact.String())
+	c.gauge(descSources, float64(l.CatchingUp), l.Name, CatchingUp.String())
+	c.gauge(descSources, float64(l.Approximate), l.Name, Approximate.String())
+	c.gauge(descSources, float64(l.Nothing), l.Name, Nothing.String())
+	c.gauge(descReading, float64(l.Reading), l.Name)
+	c.gauge(descUnread, float64(l.Unread), l.Name)
+	c.gauge(descLag, float64(l.Lag), l.Name)
+}
+
+func (c collector) stats(s *Status) {
+	// The bus and the state machine have reasons in common.
+	refused := map[string]uint64{}
+	for reason, v := range s.Bus.Refused {
+		refused[reason] += v
+	}
+	for r := range core.NumRefusals {
+		refused[r.String()] += s.Stats.Refused[r]
+	}
+	for reason, v := range refused {
+		c.count(descRefused, v, reason)
+	}
+	for v := range s.Stats.Appended {
+		c.count(descDeltas, s.Stats.Appended[v], "local", Verdict(v).String())
+		c.count(descDeltas, s.Stats.Merged[v], "peer", Verdict(v).String())
+	}
+	for what, v := range map[string]uint64{
+		"range_asked": s.Stats.RangesAsked, "snapshot_asked": s.Stats.SnapshotsAsked,
+		"snapshot_made": s.Stats.SnapshotsMade, "snapshot_loaded": s.Stats.SnapshotsLoaded,
+		"snapshot_fenced": s.Stats.SnapshotsFenced, "snapshot_unbridged": s.Stats.SnapshotsUnbridged,
+		"snapshot_corrupt": s.Stats.SnapshotsCorrupt, "snapshot_failed": s.Stats.SnapshotsFailed,
+		"page_served": s.Stats.PagesServed, "ask_timeout": s.Stats.AskTimeouts, "answer_late": s.Stats.LateAnswers,
+	} {
+		c.count(descRepairs, v, what)
+	}
+	for what, v := range map[string]uint64{
+		"sequence_number": s.Stats.Lost, "pending_delta": s.Stats.PendingDropped, "pushed_delta": s.Stats.PushDropped,
+		"hint_unsent": s.Stats.FeedDropped, "hint_missed": s.Stats.FeedMissed, "peer": s.Stats.PeersLost,
+	} {
+		c.count(descLost, v, what)
+	}
+	for what, v := range map[string]int{
+		"rings": s.Held.Rings, "pending": s.Held.Pending, "pushes": s.Held.Pushes,
+		"snapshots": s.Held.Snapshots, "loads": s.Held.Loads,
+	} {
+		c.gauge(descHeld, float64(v), what)
+	}
+}

@@ -1,0 +1,278 @@
+package natsbus_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
+)
+
+var (
+	keyA = bytes.Repeat([]byte{1}, 32)
+	keyB = bytes.Repeat([]byte{2}, 32)
+)
+
+func startServer(t testing.TB, o embedded.Options) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// node is a replica over NATS.
+type node struct {
+	*fixture.Replica
+	bus *natsbus.Bus
+}
+
+func newNode(t testing.TB, name string, urls []string, change func(*natsbus.Options)) *node {
+	t.Helper()
+	opt := natsbus.Options{
+		Self: cluster.NewMember(name, "test"), URLs: urls, Group: "test", Keys: [][]byte{keyA},
+	}
+	if change != nil {
+		change(&opt)
+	}
+	bus, err := natsbus.New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{fixture.New(cluster.Options{Self: opt.Self, Bus: bus, Share: cluster.SharePartitioned}), bus}
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+func joined(nodes ...*node) string {
+	var rs []*fixture.Replica
+	for _, n := range nodes {
+		rs = append(rs, n.Replica)
+	}
+	return fixture.Joined(rs...)
+}
+
+func three(t *testing.T, urls ...[]string) []*node {
+	t.Helper()
+	var nodes []*node
+	for i, name := range []string{"a", "b", "c"} {
+		n := newNode(t, name, urls[i%len(urls)], nil)
+		n.Start(t, "e1", "e2", "e3")
+		nodes = append(nodes, n)
+	}
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(nodes...) })
+	return nodes
+}
+
+// readAll lets the readers of all sources append numbers up to seq and waits
+// until everybody has them.
+func readAll(t *testing.T, seq uint64, nodes ...*node) time.Duration {
+	t.Helper()
+	return fixture.Eventually(t, 10*time.Second, func() string {
+		for _, n := range nodes {
+			for _, s := range []string{"e1", "e2", "e3"} {
+				read := n.Sums.Role(s) == cluster.RoleReader
+				n.Index.Reading(s, read)
+				for i := n.Index.Position(s).Next; read && i <= seq; i++ {
+					n.Append(s, i)
+				}
+			}
+		}
+		for _, n := range nodes {
+			for _, s := range []string{"e1", "e2", "e3"} {
+				if got, want := n.Sums.Get(s), (seq+1)*(seq+2)/2; got != want {
+					return fmt.Sprintf("%s: sum of %s is %d, not %d", n.Self().Name, s, got, want)
+				}
+			}
+		}
+		return ""
+	})
+}
+
+func believes(n *node, v string, others ...*node) string {
+	for _, o := range others {
+		if got := o.Loads.Get(n.Self().ID, "k"); o != n && got != v {
+			return fmt.Sprintf("%s believes %q of %s, not %q", o.Self().Name, got, n.Self().Name, v)
+		}
+	}
+	return ""
+}
+
+func TestShare(t *testing.T) {
+	s := startServer(t, embedded.Options{User: "u", Password: "p"})
+	withUser := func(o *natsbus.Options) { o.User, o.Password = "u", "p" }
+	var nodes []*node
+	for _, name := range []string{"a", "b", "c"} {
+		n := newNode(t, name, []string{s.URL()}, withUser)
+		n.Start(t, "e1", "e2", "e3")
+		nodes = append(nodes, n)
+	}
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(nodes...) })
+	_ = nodes[0].Load.Set("k", []byte("7"))
+	fixture.Eventually(t, 2*time.Second, func() string { return believes(nodes[0], "7", nodes...) })
+	readAll(t, 999, nodes...)
+	fixture.Eventually(t, 5*time.Second, func() string {
+		for _, n := range nodes {
+			if st := n.Status(); st.Health.State != "joined" || st.Logs[0].Exact != 3 {
+				return fmt.Sprintf("%+v %+v", st.Health, st.Logs)
+			}
+		}
+		return ""
+	})
+	c := nodes[2]
+	_ = c.Load.Set("k", []byte("7"))
+	fixture.Eventually(t, 2*time.Second, func() string { return believes(c, "7", nodes[:2]...) })
+	_ = c.Close()
+	t.Logf("share vanished after %v", fixture.Eventually(t, 1500*time.Millisecond, func() string { return believes(c, "", nodes[:2]...) }))
+	t.Logf("removed after %v", fixture.Eventually(t, 2*time.Second, func() string { return joined(nodes[:2]...) }))
+	readAll(t, 1999, nodes[:2]...)
+}
+
+// TestNodeOfCluster kills one of three routed servers: its clients go to
+// another, and nothing is lost for good.
+func TestNodeOfCluster(t *testing.T) {
+	var routes []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		routes = append(routes, "nats://"+l.Addr().String())
+		_ = l.Close()
+	}
+	var servers []*embedded.Server
+	var urls []string
+	for i, r := range routes {
+		s := startServer(t, embedded.Options{
+			Name: fmt.Sprintf("n%d", i), ClusterName: "test", ClusterBind: r[len("nats://"):], Routes: routes,
+		})
+		servers = append(servers, s)
+		urls = append(urls, s.URL())
+	}
+	for _, s := range servers {
+		fixture.Eventually(t, 5*time.Second, func() string {
+			if s.Routes() < 2 {
+				return fmt.Sprintf("%d routes", s.Routes())
+			}
+			return ""
+		})
+	}
+	nodes := three(t, []string{urls[0], urls[1]}, []string{urls[1], urls[2]}, []string{urls[2], urls[0]})
+	readAll(t, 99, nodes...)
+	servers[1].Stop()
+	readAll(t, 999, nodes...)
+	t.Logf("all joined %v after that", fixture.Eventually(t, 5*time.Second, func() string { return joined(nodes...) }))
+	readAll(t, 1999, nodes...)
+}
+
+// TestServerGone loses the only server: replicas say so, go on alone, and join
+// again when it is back.
+func TestServerGone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bind := l.Addr().String()
+	_ = l.Close()
+	s := startServer(t, embedded.Options{Bind: bind})
+	nodes := three(t, []string{s.URL()})
+	readAll(t, 9, nodes...)
+	s.Stop()
+	fixture.Eventually(t, 3*time.Second, func() string {
+		if h := nodes[0].Status().Health; h.State != "partitioned" || h.OK {
+			return fmt.Sprintf("%+v", h)
+		}
+		return ""
+	})
+	fixture.Eventually(t, 3*time.Second, func() string {
+		for _, n := range nodes {
+			if r := n.Sums.Role("e1"); r != cluster.RoleReader {
+				return fmt.Sprintf("%s is %v", n.Self().Name, r)
+			}
+		}
+		return ""
+	})
+	startServer(t, embedded.Options{Bind: bind})
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(nodes...) })
+	readAll(t, 19, nodes...)
+}
+
+func TestLeave(t *testing.T) {
+	s := startServer(t, embedded.Options{})
+	nodes := three(t, []string{s.URL()})
+	if err := nodes[2].Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	took := fixture.Eventually(t, 200*time.Millisecond, func() string { return joined(nodes[:2]...) })
+	t.Logf("gone %v after leaving", took)
+	time.Sleep(400 * time.Millisecond)
+	if why := joined(nodes[:2]...); why != "" {
+		t.Errorf("came back: %s", why)
+	}
+}
+
+// TestStrangers lets those publish who do not know the key.
+func TestStrangers(t *testing.T) {
+	s := startServer(t, embedded.Options{})
+	nodes := three(t, []string{s.URL()})
+	stranger := newNode(t, "s", []string{s.URL()}, func(o *natsbus.Options) { o.Keys = [][]byte{keyB} })
+	stranger.Start(t, "e1")
+	clear := newNode(t, "t", []string{s.URL()}, func(o *natsbus.Options) { o.Keys = nil })
+	clear.Start(t, "e1")
+	conn, err := nats.Connect(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	heard := make(chan *nats.Msg, 100)
+	if _, err := conn.ChanSubscribe("grapevine.test.hb", heard); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Publish("grapevine.test.all", []byte("garbage"))
+	for range 10 {
+		msg := <-heard
+		_ = conn.Publish("grapevine.test.all", msg.Data) // a heartbeat replayed as a frame
+		msg.Data[len(msg.Data)-1] ^= 1
+		_ = conn.Publish("grapevine.test.hb", msg.Data)
+	}
+	fixture.Eventually(t, 3*time.Second, func() string {
+		r := nodes[0].Status().Bus.Refused
+		if r["key"] == 0 || r["plaintext"] == 0 || r["frame"] == 0 {
+			return fmt.Sprintf("refused: %v", r)
+		}
+		return ""
+	})
+	if why := joined(nodes...); why != "" {
+		t.Error(why)
+	}
+}
+
+func TestKeyRotation(t *testing.T) {
+	s := startServer(t, embedded.Options{})
+	nodes := three(t, []string{s.URL()})
+	for i, keys := range [][][]byte{{keyA, keyB}, {keyB, keyA}, {keyB}} {
+		for _, n := range nodes {
+			if err := n.bus.SetKeys(keys); err != nil {
+				t.Fatal(err)
+			}
+		}
+		readAll(t, uint64(100*(i+1)), nodes...)
+	}
+	if why := joined(nodes...); why != "" {
+		t.Error(why)
+	}
+	for _, n := range nodes {
+		if r := n.Status().Bus.Refused; r["key"] > 0 {
+			t.Errorf("refused on the way: %v", r)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package events
+
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// FuzzTranslate takes arbitrary batches through decoder, translator and
+// index: nothing panics, deltas are well formed, and what a stream can make a
+// translator keep is bounded.
+func FuzzTranslate(f *testing.F) {
+	for _, c := range loadVectors(f).Payloads {
+		f.Add(unhex(f, c.Hex), unhex(f, c.Hex), uint8(16))
+	}
+	f.Add(storePayload(3, 2), encodeEvents([]Event{{Kind: AllBlocksCleared}}), uint8(1))
+	f.Fuzz(func(t *testing.T, first, second []byte, unit uint8) {
+		r := newRig(TranslatorOptions{Vocabulary: letters{}, Canonical: func(_ []byte, ids []uint32, text []byte) bool {
+			return len(text)%2 == len(ids)%2
+		}, Unit: int(unit % 20), ParkBlocks: 64, ParkBytes: 4096})
+		var b Batch
+		for _, payload := range [][]byte{first, second, first} {
+			var d indexer.Delta
+			_ = b.Decode(payload) // what was read before an error counts
+			r.tr.Translate(&b, &d)
+			checkDelta(t, &d)
+			r.index.Apply(testSource, &d)
+		}
+		p := &r.tr.park
+		if p.blocks > 64 || p.bytes > 4096 || p.blocks < 0 || p.bytes < 0 || len(p.byHash) > 64 {
+			t.Fatalf("%d blocks, %d bytes parked", p.blocks, p.bytes)
+		}
+		if len(r.tr.groups) > maxGroups {
+			t.Fatalf("%d groups", len(r.tr.groups))
+		}
+		var d indexer.Delta
+		r.tr.Clear(&d)
+		r.index.Apply(testSource, &d)
+		if n, _ := r.index.Digest(testSource); n != 0 {
+			t.Fatalf("%d blocks after a clear", n)
+		}
+	})
+}
+
+func checkDelta(t *testing.T, d *indexer.Delta) {
+	t.Helper()
+	for _, op := range d.Ops {
+		n := len(d.Hashes)
+		if op.Kind == indexer.OpStore {
+			n = len(d.Blocks)
+		}
+		if op.Kind != indexer.OpClear && (op.N == 0 || int(op.First)+int(op.N) > n) {
+			t.Fatalf("operation %+v on %d items", op, n)
+		}
+		if op.Tier >= indexer.NumTiers {
+			t.Fatalf("tier %d", op.Tier)
+		}
+	}
+	for _, b := range d.Blocks {
+		if b.Bytes == 0 || b.Tokens == 0 {
+			t.Fatalf("empty block %+v", b)
+		}
+	}
+}
+
+// TestManyGroups: a million cache groups cost a counter.
+func TestManyGroups(t *testing.T) {
+	r := newRig(TranslatorOptions{})
+	for i := range int32(1_000_000) {
+		e := Event{Kind: BlockStored, Group: i, SpecKind: []byte("full_attention"), BlockSize: 16,
+			Hashes: []indexer.EngineHash{1}, Tokens: make([]uint32, 16)}
+		var d indexer.Delta
+		if i < 300 || i > 999_990 {
+			r.tr.Translate(&Batch{Events: []Event{e}}, &d)
+		} else {
+			r.tr.admitGroup(&e)
+		}
+	}
+	if len(r.tr.groups) != maxGroups {
+		t.Errorf("%d groups", len(r.tr.groups))
+	}
+}
+
+// TestParkIsBounded: a stream of stores whose parents never come keeps the
+// newest and counts the others.
+func TestParkIsBounded(t *testing.T) {
+	r := newRig(TranslatorOptions{Unit: 1, ParkBlocks: 100})
+	for i := range 10_000 {
+		r.apply(Event{Kind: BlockStored, Group: NoGroup, BlockSize: 1, HasParent: true, Parent: indexer.EngineHash(3*i + 1),
+			Hashes: []indexer.EngineHash{indexer.EngineHash(3*i + 2)}, Tokens: []uint32{uint32(i)}})
+	}
+	p, s := &r.tr.park, r.tr.Stats()
+	if p.blocks != 100 || len(p.byHash) != 100 || len(p.byParent) != 100 || len(p.oldest) > 300 {
+		t.Errorf("%d blocks, %d hashes, %d parents, %d in order", p.blocks, len(p.byHash), len(p.byParent), len(p.oldest))
+	}
+	if s.Parked != 10_000 || s.Lost != 9_900 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,288 @@
+package prompt
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config is one configured model.
+type Config struct {
+	Path    string // folder with the model's files
+	Options Options
+}
+
+// ModelsOptions configure a Models.
+type ModelsOptions struct {
+	Log    *slog.Logger     // nil discards
+	Now    func() time.Time // nil = time.Now
+	Engine *EngineRenderer  // nil = prompts that only an engine can render are missed
+	// load replaces Load in tests.
+	load func(dir string, o Options) (*Model, error)
+}
+
+// Models is the registry of the configured models by name, alias and adapter.
+// Reading a model happens in the background; what is in use changes in one
+// step. It is safe for concurrent use.
+type Models struct {
+	opts ModelsOptions
+	miss [NumReasons]atomic.Uint64 // requests for models that are not configured
+
+	mu      sync.Mutex
+	entries map[string]*entry // by canonical name
+	closed  bool
+	pending int           // models being read or waiting for it
+	idle    chan struct{} // closed while pending is 0
+	gate    chan struct{} // one model is read at a time
+
+	table atomic.Pointer[map[string]target]
+}
+
+// entry is one configured model.
+type entry struct {
+	conf  Config
+	model atomic.Pointer[Model]
+	gen   int // of the newest load; guarded by Models.mu
+
+	mu     sync.Mutex
+	err    error
+	loaded time.Time
+	took   time.Duration
+
+	rendered atomic.Uint64
+	missed   [NumReasons]atomic.Uint64
+	said     [NumReasons]atomic.Bool
+}
+
+// target is what a model name stands for.
+type target struct {
+	entry   *entry
+	adapter string // the name itself when it is an adapter's
+}
+
+// NewModels returns an empty registry; Set fills it.
+func NewModels(o ModelsOptions) *Models {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.load == nil {
+		o.load = Load
+	}
+	m := &Models{opts: o, entries: map[string]*entry{}, gate: make(chan struct{}, 1), idle: make(chan struct{})}
+	close(m.idle)
+	m.table.Store(&map[string]target{})
+	return m
+}
+
+// Set makes configs the configured models and begins to read those that are
+// new or changed. Models that are gone are forgotten at once; of changed ones
+// the old version serves until the new one is read.
+func (m *Models) Set(configs []Config) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	next := make(map[string]*entry, len(configs))
+	var changed []*entry
+	for _, c := range configs {
+		name := c.Options.Name
+		e := m.entries[name]
+		if e == nil || !sameConfig(e.conf, c) {
+			fresh := &entry{conf: c}
+			if e != nil {
+				fresh.model.Store(e.model.Load())
+			}
+			e = fresh
+			changed = append(changed, e)
+		}
+		next[name] = e
+	}
+	m.entries = next
+	m.publish()
+	for _, e := range changed {
+		m.start(e)
+	}
+}
+
+func sameConfig(a, b Config) bool {
+	x, y := a.Options, b.Options
+	same := a.Path == b.Path && slices.Equal(x.Aliases, y.Aliases) && slices.Equal(x.Adapters, y.Adapters)
+	return same && x.Vocabulary == y.Vocabulary && x.Template == y.Template && x.Pattern == y.Pattern && x.Content == y.Content &&
+		x.Tools == y.Tools && x.HideTools == y.HideTools && x.Kwargs == y.Kwargs && x.EngineOnly == y.EngineOnly
+}
+
+// publish rebuilds the table of names. A canonical name wins over an alias, an
+// alias over an adapter.
+func (m *Models) publish() {
+	t := map[string]target{}
+	for _, e := range m.entries {
+		for _, a := range e.conf.Options.Adapters {
+			t[a] = target{e, a}
+		}
+	}
+	for _, e := range m.entries {
+		for _, a := range e.conf.Options.Aliases {
+			t[a] = target{e, ""}
+		}
+	}
+	for name, e := range m.entries {
+		t[name] = target{e, ""}
+	}
+	m.table.Store(&t)
+}
+
+// Reload reads every configured model again. What serves stays until then.
+func (m *Models) Reload() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	for _, e := range m.entries {
+		m.start(e)
+	}
+}
+
+// start reads a model in the background. m.mu is held.
+func (m *Models) start(e *entry) {
+	e.gen++
+	gen := e.gen
+	if m.pending++; m.pending == 1 {
+		m.idle = make(chan struct{})
+	}
+	go func() {
+		defer m.done()
+		m.gate <- struct{}{}
+		defer func() { <-m.gate }()
+		m.load(e, gen)
+	}()
+}
+
+// done ends one background load.
+func (m *Models) done() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pending--; m.pending == 0 {
+		close(m.idle)
+	}
+}
+
+// load reads a model and puts it in use unless a newer load has begun.
+func (m *Models) load(e *entry, gen int) {
+	stale := func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.closed || e.gen != gen
+	}
+	if stale() {
+		return
+	}
+	start := m.opts.Now()
+	model, err := m.opts.load(e.conf.Path, e.conf.Options)
+	end := m.opts.Now()
+	if stale() {
+		return
+	}
+	log := m.opts.Log.With("model", e.conf.Options.Name, "path", e.conf.Path)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.err = err
+	if err != nil {
+		log.Warn("model not readable, its prompts are matched approximately", "error", err)
+		return
+	}
+	e.loaded, e.took = end, end.Sub(start)
+	e.model.Store(model)
+	log.Info("model ready", "renderer", model.Renderer(), "vocabulary", model.vocab.Mode().String(), "tokens", model.vocab.Size(), "notes", model.notes)
+}
+
+// Lookup returns the model behind a name, and the adapter when the name is an
+// adapter's. The model is nil unless it is ready; reason says why.
+func (m *Models) Lookup(name string) (model *Model, adapter string, reason Reason) {
+	t, ok := (*m.table.Load())[name]
+	if !ok {
+		return nil, "", ReasonNoModel
+	}
+	model, reason = t.entry.get()
+	return model, t.adapter, reason
+}
+
+func (e *entry) get() (*Model, Reason) {
+	if model := e.model.Load(); model != nil {
+		return model, ReasonNone
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
+		return nil, ReasonFailed
+	}
+	return nil, ReasonLoading
+}
+
+// Render renders a body's prompt for the model of that name and counts what
+// came of it. The engine renderer is asked, if there is one, where a template
+// cannot do it. On an error dst is returned as it was.
+func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind Kind) (out []byte, info Info, err error) {
+	t, ok := (*m.table.Load())[name]
+	if !ok {
+		m.miss[ReasonNoModel].Add(1)
+		return dst, Info{}, &Error{Reason: ReasonNoModel}
+	}
+	model, reason := t.entry.get()
+	if model == nil {
+		err = &Error{Reason: reason}
+	} else if out, info, err = model.Render(dst, body, kind); err != nil && m.opts.Engine != nil && engineCanHelp(ReasonOf(err), kind) {
+		out, info, err = m.opts.Engine.render(ctx, model, name, dst, body, kind)
+	}
+	if err != nil {
+		m.count(t.entry, ReasonOf(err), err)
+		return dst, Info{}, err
+	}
+	t.entry.rendered.Add(1)
+	if info.Truncated {
+		t.entry.missed[ReasonMedia].Add(1)
+	}
+	return out, info, nil
+}
+
+// engineCanHelp tells whether an engine can render what we could not.
+func engineCanHelp(r Reason, kind Kind) bool {
+	return kind == KindChat && (r == ReasonNoTemplate || r == ReasonUnsupported)
+}
+
+// count counts a miss; the first of a kind is logged.
+func (m *Models) count(e *entry, r Reason, err error) {
+	e.missed[r].Add(1)
+	if r != ReasonBody && r != ReasonLoading && !e.said[r].Swap(true) {
+		m.opts.Log.Warn("prompts of this model are matched approximately", "model", e.conf.Options.Name, "reason", r.String(), "error", err)
+	}
+}
+
+// Wait blocks until no model is being read, or ctx ends.
+func (m *Models) Wait(ctx context.Context) error {
+	m.mu.Lock()
+	idle := m.idle
+	m.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close stops the reading of models and waits for it. Lookups go on.
+func (m *Models) Close() {
+	m.mu.Lock()
+	m.closed = true
+	idle := m.idle
+	m.mu.Unlock()
+	<-idle
+}

@@ -1,0 +1,73 @@
+package prompt
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// State is how far a configured model is.
+type State uint8
+
+// States.
+const (
+	StateLoading State = iota // no version of it has been read yet
+	StateReady
+	StateFailed // its files could not be read, and no earlier version is there
+)
+
+// String returns the state as status pages show it.
+func (s State) String() string { return [...]string{"loading", "ready", "failed"}[s] }
+
+// Status is what is known of one configured model.
+type Status struct {
+	Name     string
+	Path     string
+	State    State
+	Renderer string        // jinja, gonja, engine or none
+	Vocab    string        // how tokens map to bytes
+	Tokens   int           // ids of the vocabulary
+	Encodes  bool          // blocks can be checked for canonical tokens
+	Error    string        // of the last attempt to load, "" when it worked
+	LoadedAt time.Time     // when the version in use was read
+	Took     time.Duration // what reading it took
+	Notes    []string
+	Rendered uint64             // prompts rendered exactly
+	Missed   [NumReasons]uint64 // prompts not rendered, by reason
+}
+
+// Unknown returns the number of requests for models that are not configured.
+func (m *Models) Unknown() uint64 { return m.miss[ReasonNoModel].Load() }
+
+// Status returns what is known of each configured model, by name.
+func (m *Models) Status() []Status {
+	m.mu.Lock()
+	entries := maps.Clone(m.entries)
+	m.mu.Unlock()
+	var out []Status
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		out = append(out, entries[name].status(m.opts.Engine != nil))
+	}
+	return out
+}
+
+func (e *entry) status(engine bool) Status {
+	s := Status{Name: e.conf.Options.Name, Path: e.conf.Path, Rendered: e.rendered.Load()}
+	for r := range s.Missed {
+		s.Missed[r] = e.missed[r].Load()
+	}
+	e.mu.Lock()
+	s.LoadedAt, s.Took = e.loaded, e.took
+	if e.err != nil {
+		s.Error, s.State = e.err.Error(), StateFailed
+	}
+	e.mu.Unlock()
+	if model := e.model.Load(); model != nil {
+		s.State, s.Renderer, s.Notes = StateReady, model.Renderer(), model.notes
+		s.Vocab, s.Tokens, s.Encodes = model.vocab.Mode().String(), model.vocab.Size(), model.vocab.CanEncode()
+		if (model.EngineOnly() || model.chat == nil) && engine {
+			s.Renderer = "engine"
+		}
+	}
+	return s
+}

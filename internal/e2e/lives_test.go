@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/sim"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+)
+
+// steady plays short sessions until during is over and returns what came of
+// them.
+func (r *rig) steady(during func()) workload.Tally {
+	r.t.Helper()
+	kind := talk
+	kind.SharedTokens = 500
+	w, err := workload.Start(workload.Options{
+		Source: workload.NewSource(kind, 11, vocab.Name, .3), Client: r.client, Users: 8, Seed: 11, Timeout: 30 * time.Second,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	during()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	w.Stop(ctx)
+	t := w.Tally()
+	if t.Errors+t.Wrong+t.Aborted > 0 || t.Requests < 50 {
+		r.t.Errorf("%d requests, %d failed, %d wrong, %d unanswered, the last: %v", t.Requests, t.Errors, t.Wrong, t.Aborted, w.LastError())
+	}
+	return t
+}
+
+// TestReplicasKilled: kill -9 of one replica, and then of the other, under load
+// fails no request in the resilient configuration.
+func TestReplicasKilled(t *testing.T) {
+	r := open(t, rigOptions{replicas: 2, children: true})
+	tally := r.steady(func() {
+		for _, c := range r.childs {
+			time.Sleep(700 * time.Millisecond)
+			c.kill()
+		}
+		time.Sleep(700 * time.Millisecond)
+	})
+	t.Logf("%d requests", tally.Requests)
+}
+
+// TestDrain: a replica that is asked to end, under load, costs no request in
+// either configuration.
+func TestDrain(t *testing.T) {
+	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
+		t.Run(string(kind), func(t *testing.T) {
+			r := open(t, rigOptions{kind: kind, replicas: 2, children: true})
+			r.steady(func() {
+				time.Sleep(500 * time.Millisecond)
+				if err := r.childs[0].terminate(); err != nil {
+					t.Errorf("the replica ended with %v", err)
+				}
+				time.Sleep(300 * time.Millisecond)
+			})
+			r.clean()
+		})
+	}
+}
+
+// TestEndpointsReload: an engine that is added to the endpoints file gets
+// requests, one that is taken out gets no more.
+func TestEndpointsReload(t *testing.T) {
+	r := open(t, rigOptions{engines: 3, engine: slow()})
+	s, seed := r.servers[0], uint64(0)
+	uses := func(want ...string) {
+		t.Helper()
+		r.listOnly(want)
+		eventually(t, "the file is read", func() bool { return len(s.Status().Endpoints) == len(want) && s.Status().State == "ready" })
+		seed++ // nothing of it is cached anywhere
+		tally := r.run(workload.Options{Source: workload.NewSource(talk, seed, vocab.Name, .5), Users: 8, Requests: 80})
+		var got []string
+		for name := range tally.Engines {
+			got = append(got, name)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("engines %v answered, the file has %v", got, want)
+		}
+	}
+	uses("engine-0", "engine-1")
+	uses("engine-0", "engine-1", "engine-2")
+	uses("engine-1", "engine-2")
+	r.settle()
+	r.clean()
+}
+
+// listOnly writes an endpoints file of the engines named.
+func (r *rig) listOnly(names []string) {
+	r.t.Helper()
+	list := slices.DeleteFunc(r.fleet.Endpoints(), func(e sim.Endpoint) bool { return !slices.Contains(names, e.Name) })
+	raw, err := yaml.Marshal(map[string]any{"endpoints": list})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	next := filepath.Join(r.dir, "next.yaml")
+	if err := os.WriteFile(next, raw, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(next, r.list); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestEngineGone: the next turn of a conversation whose engine is gone is
+// answered by another one, before anybody has noticed.
+func TestEngineGone(t *testing.T) {
+	for _, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
+		t.Run(string(kind), func(t *testing.T) {
+			r := open(t, rigOptions{kind: kind, engines: 3, engine: slow()})
+			session := workload.NewSource(talk, 7, vocab.Name, 1).Session(4)
+			said, at := "", ""
+			for i := range 3 {
+				turn, ok := session.Next(said)
+				if !ok {
+					t.Fatal("the session is too short")
+				}
+				o := r.client.Do(context.Background(), turn)
+				if o.Err != nil {
+					t.Fatalf("turn %d: %v", i, o.Err)
+				}
+				if i == 2 && o.Engine == at {
+					t.Fatalf("%s answered after its end", at)
+				}
+				if said, at = o.Text, o.Engine; i == 1 {
+					r.end(at)
+				}
+			}
+			r.settle()
+			if moved := r.metric(0, "grapevine_picker_moved_total"); moved != 1 {
+				t.Errorf("%v requests went to another endpoint than the first, want 1", moved)
+			}
+		})
+	}
+}
+
+// end closes an engine.
+func (r *rig) end(name string) {
+	r.t.Helper()
+	for _, e := range r.fleet.Engines() {
+		if e.Name() == name {
+			if err := e.Close(); err != nil {
+				r.t.Error(err)
+			}
+			return
+		}
+	}
+	r.t.Fatalf("no engine %q", name)
+}

@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+)
+
+// requests is how many requests both configurations answer together.
+const requests = 10_000
+
+// small and large are single requests of 1 KB to 64 KB and of 64 KB to 1 MB.
+var (
+	small = workload.Kind{Name: "small", Turns: 1, UserRange: [2]int{170, 10_000}, Answer: 12, Completions: true}
+	large = workload.Kind{Name: "large", Turns: 1, UserRange: [2]int{10_000, 170_000}, Answer: 12, Completions: true}
+)
+
+// TestMixedLoad: requests of 1 KB to 1 MB, streamed and not, one in twenty
+// aborted by its client at a random moment. Every other answer is the engine's,
+// byte for byte, and nothing stays behind.
+func TestMixedLoad(t *testing.T) {
+	const largeShare = .1
+	n := requests / 2
+	for i, kind := range []envoyconf.Kind{envoyconf.Resilient, envoyconf.Gateway} {
+		t.Run(string(kind), func(t *testing.T) {
+			r := open(t, rigOptions{kind: kind})
+			big := int(largeShare * float64(n))
+			done := make(chan workload.Tally)
+			go func() { done <- r.run(mixed(large, big, 2, uint64(i))) }()
+			a := r.run(mixed(small, n-big, 14, uint64(i)))
+			b := <-done
+			r.settle()
+			r.clean()
+			streams(r)
+			aborted := a.Aborted + b.Aborted
+			if got := int(a.Requests + b.Requests + aborted); got < n {
+				t.Errorf("%d requests, want %d", got, n)
+			}
+			if float64(aborted) < .02*float64(n) {
+				t.Errorf("only %d requests were aborted", aborted)
+			}
+			t.Logf("%d answered, %d aborted; p50 %v, p99 %v", a.Requests+b.Requests, aborted, a.Latency.Quantile(.5), a.Latency.Quantile(.99))
+			r.close()
+		})
+	}
+}
+
+func mixed(kind workload.Kind, n, users int, seed uint64) workload.Options {
+	return workload.Options{
+		Source: workload.NewSource(kind, seed, vocab.Name, .5), Users: users, Requests: n,
+		AbortShare: .05, AbortAfter: 5 * time.Millisecond, Seed: seed,
+	}
+}

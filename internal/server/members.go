@@ -1,0 +1,79 @@
+package server
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+)
+
+// ClusterStatus is the group in one line.
+type ClusterStatus struct {
+	State      string `json:"state"` // off, joined, joining, alone, partitioned, degraded, misconfigured
+	Line       string `json:"line"`
+	Transport  string `json:"transport"`
+	Advertised string `json:"advertised,omitempty"`
+	Encrypted  bool   `json:"encrypted"`
+	Phase      string `json:"phase"` // settling, settled, degraded
+}
+
+// MemberStatus is one replica as this one sees it.
+type MemberStatus struct {
+	Name     string  `json:"name"`
+	ID       string  `json:"id"`
+	Addr     string  `json:"addr"`
+	Version  string  `json:"version"`
+	State    string  `json:"state"` // self, up, silent, unlinked, down
+	Phase    string  `json:"phase"`
+	RTTMS    float64 `json:"rtt_ms"`
+	InBPS    float64 `json:"in_bytes_per_second"`
+	OutBPS   float64 `json:"out_bytes_per_second"`
+	Reading  int     `json:"reading"` // endpoints' streams that it reads
+	Behind   uint64  `json:"behind_batches"`
+	Differ   int     `json:"digests_differ"`
+	Dropped  uint64  `json:"dropped_frames"`
+	Leaving  bool    `json:"leaving,omitempty"`
+	ForS     float64 `json:"for_s"` // in this state
+	Unshared int     `json:"unknown_states,omitempty"`
+}
+
+// clusterStatus returns the group and its members, this replica first.
+func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
+	st := s.node.Status()
+	c := ClusterStatus{
+		State: st.Health.State, Line: st.Health.Line, Transport: st.Bus.Kind, Advertised: st.Bus.Advertised,
+		Encrypted: st.Bus.Encrypted, Phase: st.Phase,
+	}
+	if !s.o.Cluster.enabled() {
+		return c, nil
+	}
+	self := MemberStatus{
+		Name: st.Self.Name, ID: st.Self.ID, Addr: st.Self.Addr, Version: st.Self.Version, State: "self",
+		Phase: st.Phase, Leaving: st.Leaving, ForS: st.Uptime.Seconds(),
+	}
+	for _, l := range st.Logs {
+		self.Reading += l.Reading
+		self.Behind += l.Lag
+	}
+	members := []MemberStatus{self}
+	for _, p := range st.Peers {
+		members = append(members, memberStatus(&p))
+	}
+	return c, members
+}
+
+func memberStatus(p *cluster.Peer) MemberStatus {
+	m := MemberStatus{
+		Name: p.Name, ID: p.ID, Addr: p.Addr, Version: p.Version, State: p.State, Phase: p.Phase, Leaving: p.Leaving,
+		RTTMS: float64(p.RTT) / float64(time.Millisecond), Dropped: p.Dropped, ForS: p.For.Seconds(), Unshared: p.Unknown,
+	}
+	for _, f := range p.Traffic {
+		m.InBPS += f.InPerSec
+		m.OutBPS += f.OutPerSec
+	}
+	for _, l := range p.Logs {
+		m.Reading += l.Reading
+		m.Behind += l.Behind
+		m.Differ += l.Differ
+	}
+	return m
+}

@@ -1,0 +1,154 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/gossip"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+)
+
+// ClusterOptions say how this replica finds the others and shares with them.
+type ClusterOptions struct {
+	Mode string // none, gossip, nats; default none
+	// Key is the group's secret: it encrypts what is sent. 16, 24 or 32 bytes;
+	// further keys are accepted, for rotation.
+	Keys [][]byte
+
+	Bind, StreamBind           string   // gossip
+	Advertise, StreamAdvertise string   // gossip
+	Join                       []string // gossip: host:port, or names that stand for several
+	Label                      string   // gossip: of the group; nats: the group's name
+	TCPOnly                    bool     // gossip
+
+	NATS        []string // nats: URLs
+	Credentials string   // nats: .creds file
+}
+
+func (c *ClusterOptions) enabled() bool { return c.Mode != "" && c.Mode != "none" }
+
+var errMode = errors.New("server: cluster mode must be none, gossip or nats")
+
+// bus builds the way to the other replicas.
+func (c *ClusterOptions) bus(s *Server, self cluster.Member) (cluster.Bus, error) {
+	switch c.Mode {
+	case "", "none":
+		return cluster.None{}, nil
+	case "gossip":
+		return gossip.New(gossip.Options{
+			Self: self, Label: c.Label, Keys: c.Keys, Bind: c.Bind, StreamBind: c.StreamBind, Advertise: c.Advertise,
+			StreamAdvertise: c.StreamAdvertise, Join: c.Join, TCPOnly: c.TCPOnly, Logger: s.o.Log,
+		})
+	case "nats":
+		return natsbus.New(natsbus.Options{
+			Self: self, URLs: c.NATS, Group: c.Label, Keys: c.Keys, Credentials: c.Credentials, Logger: s.o.Log,
+		})
+	}
+	return nil, errMode
+}
+
+// openCluster joins the group and shares the in-flight book, learned constants,
+// speculative entries and session bindings.
+func (s *Server) openCluster(ctx context.Context, m *matcher) error {
+	self := cluster.NewMember(s.o.Name, s.o.Version)
+	bus, err := s.o.Cluster.bus(s, self)
+	if err != nil {
+		return err
+	}
+	s.node = cluster.New(cluster.Options{Self: self, Bus: bus, Logger: s.o.Log})
+	if err := s.registry.Register(s.node); err != nil {
+		return err
+	}
+	s.load = newLoadShare(s)
+	s.costs = newCostShare(s)
+	hints := newHintShare(s)
+	m.recorded = hints.recorded
+	s.scheduler.Sessions().OnBind(hints.bound)
+	s.pool.Book().OnChange(s.load.changed)
+	if err := s.node.Open(ctx); err != nil {
+		return fmt.Errorf("server: cluster: %w", err)
+	}
+	s.wg.Go(func() { s.load.run(ctx) })
+	s.wg.Go(func() { s.costs.run(ctx) })
+	s.wg.Go(func() { hints.run(ctx) })
+	return nil
+}
+
+// wire reads values of gauges and hints: varints and floats. The first
+// error sticks.
+type wire struct {
+	b   []byte
+	bad bool
+}
+
+var errWire = errors.New("server: malformed value from a peer")
+
+func (w *wire) int() int64 {
+	v, n := binary.Varint(w.b)
+	if n <= 0 {
+		w.bad = true
+		return 0
+	}
+	w.b = w.b[n:]
+	return v
+}
+
+// count is int for values that cannot be negative.
+func (w *wire) count() int64 {
+	v := w.int()
+	if v < 0 {
+		w.bad = true
+		return 0
+	}
+	return v
+}
+
+func (w *wire) float() float64 {
+	if len(w.b) < 8 {
+		w.bad = true
+		return 0
+	}
+	v := math.Float64frombits(binary.LittleEndian.Uint64(w.b))
+	w.b = w.b[8:]
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		w.bad = true
+		return 0
+	}
+	return v
+}
+
+// text reads a string of at most limit bytes.
+func (w *wire) text(limit int) string {
+	n := w.count()
+	if w.bad || n > int64(limit) || n > int64(len(w.b)) {
+		w.bad = true
+		return ""
+	}
+	s := string(w.b[:n])
+	w.b = w.b[n:]
+	return s
+}
+
+func appendFloat(b []byte, v float64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendVarint(b, int64(len(s))), s...)
+}
+
+// maxAddress bounds the endpoint names that peers send.
+const maxAddress = 128
+
+// maxAge bounds how old a peer may say that something is: clocks are not compared, ages are.
+const maxAge = time.Hour
+
+func (w *wire) age() time.Duration {
+	d := time.Duration(w.count())
+	return min(d, maxAge)
+}

@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// costEvery is how often learned constants are sent.
+const costEvery = time.Second
+
+// costShare shares what each replica has learned of the engines' speed. The
+// others' constants are averaged by the samples behind them. It is safe for
+// concurrent use.
+type costShare struct {
+	s     *Server
+	gauge *cluster.Gauge
+	mu    sync.Mutex
+	costs map[string]map[string]picker.Cost // by endpoint address, by origin
+}
+
+func newCostShare(s *Server) *costShare {
+	c := &costShare{s: s, costs: map[string]map[string]picker.Cost{}}
+	c.gauge = s.node.Gauge(stateCost, stateVersion, c)
+	return c
+}
+
+func (c *costShare) run(ctx context.Context) {
+	tick := time.NewTicker(costEvery)
+	defer tick.Stop()
+	sent := map[string]picker.Cost{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, ep := range c.s.pool.Snapshot().Endpoints {
+			cost := ep.LocalCost()
+			if cost.PrefillSeen+cost.DecodeSeen == 0 || sent[ep.Address] == cost {
+				continue
+			}
+			sent[ep.Address] = cost
+			if err := c.gauge.Set(ep.Address, appendCost(nil, &cost)); err != nil {
+				c.s.o.Log.Warn("learned constants not shared", "endpoint", ep.Address, "error", err)
+			}
+		}
+	}
+}
+
+func costFields(c *picker.Cost) [8]*float64 {
+	return [8]*float64{&c.Base, &c.PerToken, &c.PerPair, &c.Step, &c.PerSeq, &c.PerContext, &c.PrefillSeen, &c.DecodeSeen}
+}
+
+func appendCost(b []byte, c *picker.Cost) []byte {
+	for _, f := range costFields(c) {
+		b = appendFloat(b, *f)
+	}
+	return b
+}
+
+func readCost(b []byte) (picker.Cost, error) {
+	w, c := wire{b: b}, picker.Cost{}
+	for _, f := range costFields(&c) {
+		if *f = w.float(); *f < 0 {
+			w.bad = true
+		}
+	}
+	if w.bad {
+		return picker.Cost{}, errWire
+	}
+	return c, nil
+}
+
+// Merge implements cluster.GaugeSink.
+func (c *costShare) Merge(origin string, _ uint64, address string, value []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if value == nil {
+		delete(c.costs[address], origin)
+		return nil
+	}
+	cost, err := readCost(value)
+	if err != nil {
+		return err
+	}
+	if c.costs[address] == nil {
+		c.costs[address] = map[string]picker.Cost{}
+	}
+	c.costs[address][origin] = cost
+	if ep := c.s.pool.Snapshot().Lookup(address); ep != nil {
+		ep.SetRemoteCost(average(c.costs[address]))
+	}
+	return nil
+}
+
+// Drop implements cluster.GaugeSink. What a replica learned stays true when it is gone, so only its weight goes.
+func (c *costShare) Drop(origin string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for address, by := range c.costs {
+		if delete(by, origin); len(by) == 0 {
+			delete(c.costs, address)
+		}
+	}
+}
+
+// average weighs constants by the samples behind them, prefill and decode apart.
+func average(by map[string]picker.Cost) picker.Cost {
+	var sum picker.Cost
+	for _, c := range by {
+		p, d := c.PrefillSeen, c.DecodeSeen
+		sum.Base, sum.PerToken, sum.PerPair = sum.Base+p*c.Base, sum.PerToken+p*c.PerToken, sum.PerPair+p*c.PerPair
+		sum.Step, sum.PerSeq, sum.PerContext = sum.Step+d*c.Step, sum.PerSeq+d*c.PerSeq, sum.PerContext+d*c.PerContext
+		sum.PrefillSeen, sum.DecodeSeen = sum.PrefillSeen+p, sum.DecodeSeen+d
+	}
+	if p := sum.PrefillSeen; p > 0 {
+		sum.Base, sum.PerToken, sum.PerPair = sum.Base/p, sum.PerToken/p, sum.PerPair/p
+	}
+	if d := sum.DecodeSeen; d > 0 {
+		sum.Step, sum.PerSeq, sum.PerContext = sum.Step/d, sum.PerSeq/d, sum.PerContext/d
+	}
+	return sum
+}

@@ -1,0 +1,211 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
+)
+
+// builder turns one document into a Config. It reports and goes on.
+type builder struct {
+	opts    Options
+	report  *strict.Report
+	out     Config
+	plugins []*instance
+	byName  map[string]*instance
+	notes   *strict.Report
+}
+
+// instance is one plugin of the file, or one that was put in.
+type instance struct {
+	name   string
+	typ    plugins.Type
+	node   strict.Node // the entry; absent when it was put in
+	params strict.Node
+	used   any // parameters with defaults
+	plugin plugins.Plugin
+	broken bool // reported; says nothing about what refers to it
+	refs   int
+}
+
+func newBuilder(file string, report *strict.Report, o Options) *builder {
+	if o.Table == nil {
+		o.Table = plugins.Builtin()
+	}
+	b := &builder{opts: o, report: report, byName: map[string]*instance{}, notes: &strict.Report{File: file}}
+	b.out.File = file
+	b.out.Rules = &picker.Rules{}
+	return b
+}
+
+// document reads the top level. Plugins come first: all else refers to them.
+func (b *builder) document(root strict.Node) {
+	doc := root.Object()
+	if !doc.Found() {
+		return
+	}
+	b.header(doc)
+	b.gates(doc.Field("featureGates"))
+	b.readPlugins(doc.Field("plugins"))
+	b.readProfiles(doc.Field("schedulingProfiles"))
+	b.handler(root)
+	flow := doc.Field("flowControl")
+	b.readFlow(flow)
+	b.readDetector(doc.Field("saturationDetector"), flow)
+	b.readData(doc)
+	b.readParsers(doc)
+	b.readObjectives(doc.Field("objectives"))
+	b.readRewrites(doc.Field("modelRewrites"))
+	doc.Done()
+	b.idle()
+}
+
+func (b *builder) header(doc *strict.Object) {
+	if v, ok := doc.Need("apiVersion").Enum(groupGateway, groupLLMD); ok {
+		b.out.effective.APIVersion = v
+	}
+	doc.Need("kind").Enum(kindName)
+	b.out.effective.Kind = kindName
+}
+
+// note says something about a part that is no fault.
+func (b *builder) note(n strict.Node, hint, format string, a ...any) {
+	n.Into(b.notes).Problem(hint, format, a...)
+}
+
+// gates reads feature gates: a name, or name=true, name=false.
+func (b *builder) gates(n strict.Node) {
+	b.out.Gates = map[string]bool{}
+	list, _ := n.List()
+	for _, e := range list {
+		s, ok := e.Text()
+		if !ok {
+			continue
+		}
+		name, value, set := strings.Cut(s, "=")
+		if set && value != "true" && value != "false" {
+			e.Problem("name, name=true or name=false", "%s: %q is no feature gate", e.Path(), s)
+			continue
+		}
+		b.out.Gates[name] = value != "false"
+		if meaning, known := knownGates[name]; !known {
+			b.note(e, strict.DidYouMean(name, gateNames()), "feature gate %s is not known and changes nothing", name)
+		} else if meaning != "" {
+			b.note(e, "", "feature gate %s changes nothing: %s", name, meaning)
+		}
+		b.out.effective.FeatureGates = append(b.out.effective.FeatureGates, s)
+	}
+}
+
+// idle notes plugins that nothing refers to.
+func (b *builder) idle() {
+	for _, p := range b.plugins {
+		playsInProfile := p.plugin.Filter != nil || p.plugin.Scorer != nil || p.plugin.Picker != nil
+		if p.refs == 0 && playsInProfile && p.plugin.Producer == nil && !p.broken && p.node.Found() {
+			b.note(p.node, "", "plugin %s is in no profile", p.name)
+		}
+	}
+}
+
+// find follows a reference to a plugin.
+func (b *builder) find(n strict.Node) *instance {
+	name, ok := n.Text()
+	if !ok {
+		return nil
+	}
+	p := b.byName[name]
+	if p == nil {
+		n.Problem(b.reference(name), "%s: there is no plugin named %q", n.Path(), name)
+		return nil
+	}
+	p.refs++
+	if p.broken {
+		return nil
+	}
+	return p
+}
+
+// reference hints at the plugin that a reference may mean.
+func (b *builder) reference(name string) string {
+	names := make([]string, 0, len(b.plugins))
+	for _, p := range b.plugins {
+		if p.typ.Name == name || slices.Contains(p.typ.Aliases, name) {
+			return fmt.Sprintf("the plugin of that type is named %q", p.name)
+		}
+		names = append(names, p.name)
+	}
+	if hint := strict.DidYouMean(name, names); hint != "" {
+		return hint
+	}
+	if _, ok := b.opts.Table.Find(name); ok {
+		return "it is a type: list it under plugins"
+	}
+	return ""
+}
+
+// ensure returns the plugin of a type, putting one in when there is none.
+func (b *builder) ensure(typeName string) *instance {
+	for _, p := range b.plugins {
+		if p.typ.Name == typeName {
+			p.refs++
+			return p
+		}
+	}
+	typ, ok := b.opts.Table.Find(typeName)
+	if !ok {
+		panic("config: the table lacks " + typeName)
+	}
+	p := &instance{name: typeName, typ: typ, refs: 1}
+	params := &plugins.Params{}
+	var err error
+	if p.plugin, err = typ.New(params); err != nil {
+		panic(fmt.Sprintf("config: %s cannot be built from its defaults: %v", typeName, err))
+	}
+	p.used = params.Used
+	b.add(p)
+	return p
+}
+
+func (b *builder) add(p *instance) {
+	b.plugins = append(b.plugins, p)
+	b.byName[p.name] = p
+	b.mergeProducer(p.plugin.Producer)
+}
+
+// mergeProducer lets later plugins add to what earlier ones say.
+func (b *builder) mergeProducer(p *plugins.Producer) {
+	if p == nil {
+		return
+	}
+	out := &b.out.Producer
+	out.Precise = out.Precise || p.Precise
+	out.FixedCapacity = out.FixedCapacity || p.FixedCapacity
+	out.BlockTokens = cmp.Or(p.BlockTokens, out.BlockTokens)
+	out.MatchBlocks = cmp.Or(p.MatchBlocks, out.MatchBlocks)
+	out.BlocksPerEP = cmp.Or(p.BlocksPerEP, out.BlocksPerEP)
+	out.SessionTable = cmp.Or(p.SessionTable, out.SessionTable)
+	out.Sessions = append(out.Sessions, p.Sessions...)
+}
+
+// config returns what was built. There were no problems.
+func (b *builder) config() *Config {
+	c := b.out
+	c.Notes = b.notes.Problems()
+	c.effective.fill(b)
+	return &c
+}
+
+func cause(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,277 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
+)
+
+// withPairs is the built-in table with types as another package adds them.
+func withPairs() plugins.Table {
+	type handlerParams struct {
+		Deciders struct {
+			Prefill string `json:"prefill,omitempty"`
+		} `json:"deciders"`
+	}
+	handler := func(p *plugins.Params) (plugins.Plugin, error) {
+		var params handlerParams
+		p.Used = &params
+		if p.Decode != nil {
+			if err := p.Decode(&params); err != nil {
+				return plugins.Plugin{}, err
+			}
+		}
+		return plugins.Plugin{Handler: func(profiles []*picker.Profile) (picker.ProfileHandler, error) {
+			for _, p := range profiles {
+				if p.Name == "decode" {
+					return plugins.Single(p), nil
+				}
+			}
+			return nil, errors.New(`needs a profile named "decode"`)
+		}}, nil
+	}
+	return plugins.Builtin().With(
+		plugins.Type{Name: "disagg-profile-handler", Aliases: []string{"pd-profile-handler"}, Kind: plugins.KindHandler, New: handler},
+	)
+}
+
+// TestLoad runs the files in testdata/load: a configuration, then what becomes of
+// it. "load pairs" knows prefill/decode types, "load queues" has a daemon that
+// queues. Run with -rewrite to write the answers anew.
+func TestLoad(t *testing.T) {
+	datadriven.Walk(t, "testdata/load", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var o Options
+			for _, arg := range d.CmdArgs {
+				switch arg.Key {
+				case "pairs":
+					o.Table = withPairs()
+				case "queues":
+					o.Queues = true
+				}
+			}
+			if d.Cmd != "load" {
+				d.Fatalf(t, "unknown command %s", d.Cmd)
+			}
+			return outcome(t, d.Input, o)
+		})
+	})
+}
+
+func outcome(t *testing.T, input string, o Options) string {
+	t.Helper()
+	var b strings.Builder
+	c, problems := Parse("f", []byte(input), o)
+	if (c == nil) != (len(problems) > 0) {
+		t.Fatalf("config %v and problems %v", c, problems)
+	}
+	for _, p := range problems {
+		fmt.Fprintf(&b, "problem %s\n", p)
+	}
+	if c == nil {
+		return b.String()
+	}
+	for _, n := range c.Notes {
+		fmt.Fprintf(&b, "note %s\n", n)
+	}
+	if c.Flow != nil {
+		fmt.Fprintf(&b, "flow %+v\n", *c.Flow)
+	}
+	if c.Discovery != nil {
+		fmt.Fprintf(&b, "discovery %+v\n", *c.Discovery)
+	}
+	text, err := c.Effective()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, problems := Parse("effective", text, o)
+	if len(problems) > 0 {
+		t.Fatalf("the effective configuration has problems: %v\n%s", problems, text)
+	}
+	if diff := cmp.Diff(string(text), effectiveOf(t, again)); diff != "" || again.Hash() != c.Hash() {
+		t.Fatalf("the effective configuration loads differently (-want +got):\n%s", diff)
+	}
+	b.Write(text)
+	return b.String()
+}
+
+func effectiveOf(t *testing.T, c *Config) string {
+	t.Helper()
+	text, err := c.Effective()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestDefault(t *testing.T) {
+	c := Default(Options{})
+	if len(c.Profiles) != 1 || len(c.Profiles[0].Scorers) != 1 || c.Profiles[0].Scorers[0].Name != defaultScorer || c.Profiles[0].Picker == nil {
+		t.Errorf("default profile: %+v", c.Profiles[0])
+	}
+	if c.Rules.Handler == nil || c.Rules.Admit == nil || c.Detector == nil || c.Flow != nil || c.Discovery != nil || len(c.Notes) > 0 {
+		t.Errorf("default: %+v", c)
+	}
+	if c.GaugeAge != 200*time.Millisecond {
+		t.Errorf("gauges may be %v old", c.GaugeAge)
+	}
+}
+
+func TestLoadFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "epp.yaml")
+	if _, problems := Load(path, Options{}); len(problems) != 1 || problems[0].String() != path+": no such file or directory" {
+		t.Errorf("absent file: %v", problems)
+	}
+	text, err := Default(Options{}).Effective()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, problems := Load(path, Options{})
+	if len(problems) > 0 || c.Hash() != Default(Options{}).Hash() {
+		t.Errorf("the default, written and read: %v", problems)
+	}
+}
+
+const frame = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
+
+func parse(t *testing.T, text string) *Config {
+	t.Helper()
+	c, problems := Parse("f", []byte(frame+text), Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return c
+}
+
+// TestRules are those that the picker is given.
+func TestRules(t *testing.T) {
+	c := parse(t, `
+plugins:
+- {type: queue-scorer}
+- {type: prefix-cache-scorer, name: p}
+- {type: decode-filter}
+- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 32, autoTune: false}}
+- {type: session-id-producer, parameters: {headerName: X-Session}}
+schedulingProfiles:
+- name: main
+  plugins:
+  - {pluginRef: p, weight: 2.5}
+  - {pluginRef: decode-filter}
+  - {pluginRef: queue-scorer}
+objectives:
+- {name: batch, priority: -10}
+- {name: chat}
+modelRewrites:
+- {model: chat, targets: [{model: a, weight: 90}, {model: b}]}
+`)
+	p := c.Profiles[0]
+	if p.Name != "main" || len(p.Filters) != 1 || p.Scorers[0].Name != "p" || p.Scorers[0].Weight != 2.5 || p.Scorers[1].Weight != 1 {
+		t.Errorf("profile: %+v", p)
+	}
+	if diff := cmp.Diff(map[string]int{"batch": -10, "chat": 0}, c.Rules.Objectives); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]picker.Rewrite{"chat": {{Model: "a", Weight: 90}, {Model: "b", Weight: 1}}}, c.Rules.Rewrites); diff != "" {
+		t.Error(diff)
+	}
+	want := plugins.Producer{BlockTokens: 32, FixedCapacity: true, Sessions: []picker.SessionSource{{Header: "x-session"}}}
+	if diff := cmp.Diff(want, c.Producer); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAdmit refuses what is sheddable, and only while the pool is saturated.
+func TestAdmit(t *testing.T) {
+	c := parse(t, "plugins:\n- {type: concurrency-detector, parameters: {maxConcurrency: 1}}\nsaturationDetector: {pluginRef: concurrency-detector}\nobjectives:\n- {name: batch, priority: -1}\n")
+	pool := picker.NewPool(picker.PoolOptions{})
+	pool.Set([]picker.EndpointSpec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
+	s, err := picker.New(picker.Options{Pool: pool, Rules: c.Rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	choose := func(objective string) (*picker.Decision, error) {
+		return s.Choose(t.Context(), &picker.Request{Kind: picker.KindChat, Model: "m", Objective: objective})
+	}
+	first, err := choose("batch")
+	if err != nil {
+		t.Fatalf("an idle pool refuses: %v", err)
+	}
+	_, err = choose("batch")
+	var refusal *picker.Error
+	if !errors.As(err, &refusal) || refusal.Reason != picker.ReasonSaturated {
+		t.Errorf("a saturated pool says %v to what is sheddable", err)
+	}
+	second, err := choose("")
+	if err != nil {
+		t.Fatalf("a saturated pool refuses what is not sheddable: %v", err)
+	}
+	second.Done(picker.Outcome{})
+	first.Done(picker.Outcome{})
+	if d, err := choose("batch"); err != nil {
+		t.Errorf("a pool that is idle again refuses: %v", err)
+	} else {
+		d.Done(picker.Outcome{})
+	}
+}
+
+func TestQuantity(t *testing.T) {
+	for s, want := range map[string]float64{"1": 1, "1Gi": 1 << 30, "500M": 5e8, "1.5k": 1500, "1e3": 1000, "100m": .1, "2E": 2e18} {
+		if got, ok := parseQuantity(s); !ok || got != want {
+			t.Errorf("parseQuantity(%q) = %v, %v", s, got, ok)
+		}
+	}
+	for _, s := range []string{"", "Gi", "1 Gi", "1gi", "0x10", "NaN", "Inf", "1KB", "-"} {
+		if got, ok := parseQuantity(s); ok {
+			t.Errorf("parseQuantity(%q) = %v", s, got)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/load/*")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no seeds: ", err)
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, part := range strings.Split(string(data), "\nload") {
+			_, part, _ = strings.Cut(part, "\n")
+			input, _, _ := strings.Cut(part, "----")
+			f.Add(input)
+		}
+	}
+	table := withPairs()
+	f.Fuzz(func(t *testing.T, input string) {
+		c, problems := Parse("f", []byte(input), Options{Table: table, Queues: true})
+		if (c == nil) != (len(problems) > 0) {
+			t.Fatalf("config %v and problems %v", c, problems)
+		}
+		if c == nil {
+			return
+		}
+		text, err := c.Effective()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, problems := Parse("effective", text, Options{Table: table, Queues: true}); len(problems) > 0 {
+			t.Fatalf("effective configuration: %v\n%s", problems, text)
+		}
+	})
+}

@@ -1,0 +1,48 @@
+package config
+
+import (
+	"maps"
+	"slices"
+)
+
+// knownGates are the feature gates of other pickers, and why they change
+// nothing here; "" for those that do something.
+var knownGates = map[string]string{
+	gateFlowControl:              "",
+	"dataLayer":                  "engine metrics are always read by the built-in poller",
+	"prepareDataPlugins":         "data is always prepared before scheduling",
+	"enableLegacyMetrics":        "names of all engine generations are read",
+	"experimentalDatalayer":      "engine metrics are always read by the built-in poller",
+	"experimentalDatalayerV2":    "engine metrics are always read by the built-in poller",
+	"experimentalPrepareData":    "data is always prepared before scheduling",
+	"experimentalFlowControl":    "write flowControl",
+	"enableInFlightLoadProducer": "load is the in-flight book of all replicas, always kept",
+}
+
+func gateNames() []string { return slices.Sorted(maps.Keys(knownGates)) }
+
+// elsewhere are plugin types of other pickers that this one does without, and
+// what to use instead.
+var elsewhere = map[string]string{
+	"prefill-header-handler":            "leave it out: the profile handler sets the header",
+	"disagg-headers-handler":            "leave it out: the profile handler sets the headers",
+	"pd-slo-pair-optimizer":             "the pair is judged together anyway; use disagg-profile-handler",
+	"pd-slo-profile-handler":            "use disagg-profile-handler with latency-scorer",
+	"slo-request-tracker":               "use latency-scorer: latencies are learned by themselves",
+	"slo-scorer":                        "use latency-scorer",
+	"slo-aware-routing":                 "use latency-scorer",
+	"predicted-latency-scorer":          "use latency-scorer",
+	"slo-aware-profile-handler":         "use single-profile-handler with latency-scorer",
+	"predicted-latency-profile-handler": "use single-profile-handler with latency-scorer",
+	"prefix-cache-tracking-scorer":      "use precise-prefix-cache-scorer",
+	"kvcache-aware-scorer":              "use precise-prefix-cache-scorer",
+	"prefix-aware-scorer":               "use prefix-cache-scorer",
+	"least-queue-filter":                "use queue-scorer",
+	"least-kv-cache-filter":             "use kv-cache-utilization-scorer",
+	"low-queue-filter":                  "use utilization-filter",
+	"lora-affinity-filter":              "use lora-affinity-scorer",
+	"decision-tree-filter":              "use scorers with weights",
+	"probabilistic-admitter":            "saturation and priorities decide on admission; see flowControl",
+	"static-usage-limit-policy":         "leave it out: there is one limit, the detector's",
+	"priority-holdback-policy":          "leave it out: there is one limit, the detector's",
+}

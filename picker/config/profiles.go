@@ -1,0 +1,159 @@
+package config
+
+import (
+	"math"
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
+)
+
+// profile is a scheduling profile while it is put together.
+type profile struct {
+	*picker.Profile
+	picker string // name of the plugin that is the picker
+	refs   []effectiveRef
+}
+
+func (b *builder) readProfiles(n strict.Node) {
+	list, _ := n.List()
+	lines := map[string]strict.Node{}
+	for _, e := range list {
+		o := e.Object()
+		name, ok := o.Need("name").Text()
+		if old, twice := lines[name]; ok && twice {
+			e.Problem(firstOnLine(old), "two profiles are named %q", name)
+		}
+		lines[name] = e
+		p := &profile{Profile: &picker.Profile{Name: name}}
+		refs, _ := o.Field("plugins").List()
+		for _, r := range refs {
+			b.readRef(p, r)
+		}
+		o.Done()
+		b.close(p)
+	}
+	if len(list) == 0 {
+		b.implicitProfile()
+	}
+}
+
+// readRef adds one plugin to a profile.
+func (b *builder) readRef(p *profile, n strict.Node) {
+	o := n.Object()
+	ref := o.Need("pluginRef")
+	weight := o.Field("weight")
+	o.Done()
+	w, weighted := weight.Float(0, math.MaxFloat64)
+	if !weighted {
+		w = 1
+	}
+	in := b.find(ref)
+	if in == nil {
+		return
+	}
+	if weighted && in.plugin.Scorer == nil {
+		b.note(weight, "", "the weight of %s says nothing: it is no scorer", in.name)
+	}
+	switch {
+	case in.plugin.Filter == nil && in.plugin.Scorer == nil && in.plugin.Picker == nil:
+		b.idleRef(in, ref)
+	case in.plugin.Picker != nil && p.picker != "":
+		ref.Problem("a profile has one picker", "profile %s has two pickers, %s and %s", p.Name, p.picker, in.name)
+	default:
+		b.join(p, in, w)
+	}
+}
+
+// idleRef deals with a reference to a plugin that has no part in profiles.
+func (b *builder) idleRef(in *instance, ref strict.Node) {
+	if in.typ.Kind == plugins.KindHandler {
+		ref.Problem("handlers are listed under plugins only", "%s is a profile handler, which profiles do not name", in.name)
+		return
+	}
+	b.note(ref, "", "%s, %s, has no part in profiles", in.name, article(in.typ.Kind))
+}
+
+// join gives a plugin its roles in the profile.
+func (b *builder) join(p *profile, in *instance, weight float64) {
+	ref := effectiveRef{PluginRef: in.name}
+	if in.plugin.Filter != nil {
+		p.Filters = append(p.Filters, picker.ProfileFilter{Name: in.name, Filter: in.plugin.Filter})
+	}
+	if in.plugin.Scorer != nil {
+		p.Scorers = append(p.Scorers, picker.ProfileScorer{Name: in.name, Weight: weight, Scorer: in.plugin.Scorer})
+		ref.Weight = &weight
+	}
+	if in.plugin.Picker != nil {
+		p.Picker, p.picker = in.plugin.Picker, in.name
+	}
+	p.refs = append(p.refs, ref)
+}
+
+// close puts in what a profile lacks.
+func (b *builder) close(p *profile) {
+	if p.Picker == nil {
+		b.join(p, b.ensure(defaultPicker), 1)
+	}
+	b.out.Profiles = append(b.out.Profiles, p.Profile)
+	b.out.effective.Profiles = append(b.out.effective.Profiles, effectiveProfile{p.Name, p.refs})
+}
+
+// implicitProfile makes the profile of a file that has none: all plugins that
+// can play a part, or the default policy when there is no scorer.
+func (b *builder) implicitProfile() {
+	p := &profile{Profile: &picker.Profile{Name: defaultProfile}}
+	for _, in := range slices.Clone(b.plugins) {
+		if in.broken || in.typ.Kind == plugins.KindDetector || in.plugin.Picker != nil && p.picker != "" {
+			continue
+		}
+		if in.plugin.Filter != nil || in.plugin.Scorer != nil || in.plugin.Picker != nil {
+			in.refs++
+			b.join(p, in, 1)
+		}
+	}
+	if len(p.Scorers) == 0 {
+		b.join(p, b.ensure(defaultScorer), 1)
+	}
+	b.close(p)
+}
+
+// handler finds the profile handler, or puts in the one for a single profile.
+func (b *builder) handler(root strict.Node) {
+	var found *instance
+	unknown := false // some plugin's type; it may be the handler
+	for _, in := range b.plugins {
+		unknown = unknown || in.typ.Name == ""
+		if in.typ.Kind != plugins.KindHandler {
+			continue
+		}
+		if found != nil {
+			in.node.Problem(firstOnLine(found.node), "two profile handlers, %s and %s", found.name, in.name)
+			return
+		}
+		found = in
+		in.refs++
+	}
+	switch {
+	case found == nil && unknown:
+		return
+	case found == nil && len(b.out.Profiles) > 1:
+		root.At("schedulingProfiles").Problem("list a profile handler under plugins", "%d profiles, and no profile handler to choose among them", len(b.out.Profiles))
+		return
+	case found == nil:
+		found = b.ensure(defaultHandler)
+	case found.broken || found.plugin.Handler == nil:
+		return
+	}
+	h, err := found.plugin.Handler(b.out.Profiles)
+	if err != nil {
+		at := found.node
+		if !at.Found() {
+			at = root
+		}
+		at.Problem("", "profile handler %s: %v", found.name, err)
+		return
+	}
+	b.out.Rules.Handler = h
+}

@@ -1,0 +1,186 @@
+package plugins
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+func load(requests, prefill int64) picker.Load {
+	return picker.Load{Requests: requests, Prefill: prefill, Waiting: min(requests, 1)}
+}
+
+func profile(tb testing.TB, name string) *picker.Profile {
+	tb.Helper()
+	p, ok := Ready(name)
+	if !ok {
+		tb.Fatalf("no profile %s", name)
+	}
+	return p
+}
+
+func TestLMetric(t *testing.T) {
+	f := newFleet(
+		one{load: load(2, 500), held: 200}, // (500 + 800) × 2 = 2600
+		one{load: load(3, 0), held: 600},   // 400 × 3 = 1200
+		one{load: load(1, 1000)},           // (1000 + 1000) × 1 = 2000
+		one{load: load(4, 100), held: 5000} /* (100 + 0) × 4 = 400 */)
+	if got := f.scores(t, request(1000), "lmetric-policy", ""); !near(got, []float64{-2600, -1200, -2000, -400}) {
+		t.Error(got)
+	}
+	if at := f.pick(t, profile(t, "lmetric"), request(1000)); at != 3 {
+		t.Errorf("picked %d", at)
+	}
+	// Idle endpoints all cost nothing: the first wins.
+	f = newFleet(one{load: load(1, 5)}, one{}, one{held: 900})
+	for range 20 {
+		if at := f.pick(t, profile(t, "lmetric"), request(1000)); at != 1 {
+			t.Fatalf("picked %d", at)
+		}
+	}
+}
+
+func TestLoadOnly(t *testing.T) {
+	f := newFleet(one{load: load(2, 0)}, one{load: load(1, 9999)}, one{load: load(1, 0), held: 1000})
+	for range 20 {
+		if at := f.pick(t, profile(t, "load_only"), request(1000)); at != 1 {
+			t.Fatalf("picked %d", at)
+		}
+	}
+}
+
+func TestSticky(t *testing.T) {
+	f := newFleet(one{load: load(2, 0)}, one{load: load(1, 0)}, one{load: load(50, 90000)})
+	r := request(1000)
+	r.Session = "s"
+	if at := f.pick(t, profile(t, "sticky"), r); at != 1 {
+		t.Errorf("first pick %d", at)
+	}
+	f.sessions.Bind(picker.Binding{Session: picker.KeyOf("s"), Endpoint: 2, At: t0})
+	if at := f.pick(t, profile(t, "sticky"), r); at != 2 {
+		t.Errorf("later pick %d", at)
+	}
+	if at := f.pick(t, profile(t, "sticky"), request(1000)); at != 1 {
+		t.Errorf("without a session %d", at)
+	}
+}
+
+func TestUnified(t *testing.T) {
+	r := request(1000)
+	r.Session = "s"
+	f := func(name string, want int, list ...one) {
+		t.Helper()
+		fl := newFleet(list...)
+		fl.sessions.Bind(picker.Binding{Session: picker.KeyOf("s"), Endpoint: 0, At: t0})
+		if at := fl.pick(t, profile(t, "unified"), r); at != want {
+			t.Errorf("%s: picked %d, want %d", name, at, want)
+		}
+	}
+	f("stays", 0, one{load: load(4, 9000), held: 501}, one{}, one{load: load(2, 0)})
+	f("exactly half is not enough", 1, one{load: load(4, 9000), held: 500}, one{}, one{load: load(2, 0)})
+	f("too busy: 7 > 2 × 9/3", 1, one{load: load(7, 0), held: 900}, one{}, one{load: load(2, 0)})
+	f("just busy enough: 6 = 2 × 9/3", 0, one{load: load(6, 0), held: 900}, one{load: load(1, 0)}, one{load: load(2, 0)})
+	f("the mean counts as 1 at least", 0, one{load: load(2, 0), held: 900}, one{}, one{})
+	f("tie by new prefill", 2, one{load: load(9, 9)}, one{held: 100}, one{held: 300})
+	f("tie by requests", 1, one{load: load(9, 9)}, one{held: 1000}, one{load: load(3, 0), held: 1000})
+}
+
+// TestUnifiedTurns holds that full ties go round.
+func TestUnifiedTurns(t *testing.T) {
+	f := newFleet(one{load: load(1, 10)}, one{}, one{}, one{})
+	p := profile(t, "unified")
+	got := []int{}
+	for range 6 {
+		got = append(got, f.pick(t, p, request(10)))
+	}
+	for i, want := range []int{1, 2, 3, 1, 2, 3} {
+		if got[i] != want {
+			t.Fatalf("turns %v", got)
+		}
+	}
+}
+
+func TestDynamo(t *testing.T) {
+	f := newFleet(
+		one{load: picker.Load{Requests: 1, Prefill: 160, Tokens: 320}, held: 80}, // prefill (160+80)/16 = 15, active (320+160)/16 = 30
+		one{load: picker.Load{Requests: 1, Tokens: 480}})                         // prefill 10, active 40
+	if got := f.scores(t, request(160), "dynamo-cost-policy", ""); !near(got, []float64{-45, -50}) {
+		t.Error(got)
+	}
+	if got := f.scores(t, request(160), "dynamo-cost-policy", `{"overlapScoreWeight":8}`); !near(got, []float64{-150, -120}) {
+		t.Error(got)
+	}
+	// Softmax over the range: e^(1/0.5) to 1.
+	p := &picker.Profile{}
+	plugin := build(t, "dynamo-cost-policy", `{"routerTemperature":0.5}`)
+	plugin.Join(p, "d", 1)
+	first, n := 0, 4000
+	for range n {
+		if f.pick(t, p, request(160)) == 0 {
+			first++
+		}
+	}
+	want := math.Exp(2) / (1 + math.Exp(2))
+	if share := float64(first) / float64(n); math.Abs(share-want) > .02 {
+		t.Errorf("share %.3f, want %.3f", share, want)
+	}
+}
+
+func TestCacheAware(t *testing.T) {
+	e := func(requests int64, held int32, kv float64) one {
+		return one{load: picker.Load{Requests: requests}, held: held, gauges: &picker.Gauges{KVUse: kv}}
+	}
+	f := func(name string, want int, list ...one) {
+		t.Helper()
+		if at := newFleet(list...).pick(t, profile(t, "cache_aware"), request(1000)); at != want {
+			t.Errorf("%s: picked %d, want %d", name, at, want)
+		}
+	}
+	f("balanced: longest match", 1, e(10, 301, .1), e(60, 400, .9), e(0, 0, 0))
+	f("out of balance: fewest requests", 2, e(10, 301, .1), e(66, 400, .9), e(1, 0, .9))
+	f("far apart, but not by the ratio", 1, e(200, 301, .1), e(265, 400, .9))
+	f("no long match: most free cache", 2, e(10, 300, .5), e(60, 200, .9), e(20, 0, .1))
+}
+
+func TestPredicted(t *testing.T) {
+	cost := picker.Cost{Base: .02, PerToken: 1e-4, PerPair: 1e-8, Step: .01, PerSeq: 5e-5, PerContext: 4e-8}
+	l := picker.Load{Requests: 5, Waiting: 2, Prefill: 3000, Pairs: 4e6, Tokens: 20000, Rate: .5, LastFirst: t0.Add(-100 * time.Millisecond).UnixNano()}
+	f := newFleet(one{cost: &cost, load: l, held: 6000, gauges: &picker.Gauges{BlockSize: 16, Blocks: 1600}}, one{cost: &cost})
+	// Endpoint 0: 4,000 new tokens of 10,000: pairs 4000 × 8000 = 3.2e7.
+	own := .4 + .32
+	wait := .3 + .04 - .1
+	want0 := wait + own + .02 + .5*own + .06*own*3 + .15*own*.5*(wait+own/2) + 20*(5e-5+4e-4) + 2*1e-4*(20000+10000-25600)
+	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000.
+	own1 := 1 + .5
+	want1 := own1 + 2*.02 + .5*own1 + 20*(5e-5+4e-4)
+	got := f.scores(t, request(10000), "predicted-ttft-scorer", "")
+	if !near(got, []float64{-want0, -want1}) {
+		t.Errorf("%v, want %v %v", got, -want0, -want1)
+	}
+	r := request(10000)
+	r.SLOTTFT = time.Second
+	got = f.scores(t, r, "predicted-ttft-scorer", "")
+	if !near(got, []float64{-want0, -want1 - 4*.54}) {
+		t.Errorf("with a target: %v", got)
+	}
+	if at := f.pick(t, profile(t, "default"), request(10000)); at != 1 {
+		t.Errorf("picked %d", at)
+	}
+}
+
+// TestPredictedTiers holds that a slower tier saves less.
+func TestPredictedTiers(t *testing.T) {
+	f := newFleet(
+		one{cost: &simple, tiers: &[indexer.NumTiers]int32{0, 0, 1000, 0}},
+		one{cost: &simple, tiers: &[indexer.NumTiers]int32{0, 1000, 0, 0}},
+		one{cost: &simple, tiers: &[indexer.NumTiers]int32{700, 0, 0, 0}})
+	got := f.scores(t, request(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0}`)
+	for i, want := range []float64{.51, .21, .31} {
+		if math.Abs(-got[i]-want) > 1e-5 {
+			t.Errorf("%v", got)
+		}
+	}
+}

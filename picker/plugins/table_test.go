@@ -1,0 +1,186 @@
+package plugins
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// TestTable holds that every row is whole, builds with its defaults unless it
+// needs a parameter, and plays the role of its kind.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	needs := map[string]bool{
+		"label-selector-filter": true, "by-label": true, "utilization-filter": true, "file-discovery": true,
+	}
+	for _, row := range Builtin() {
+		for _, name := range append([]string{row.Name}, row.Aliases...) {
+			if seen[name] {
+				t.Errorf("%s is named twice", name)
+			}
+			seen[name] = true
+		}
+		if row.Kind == "" || !strings.HasSuffix(row.Summary, ".") {
+			t.Errorf("%s: kind %q, summary %q", row.Name, row.Kind, row.Summary)
+		}
+		p, err := row.New(nil)
+		if (err != nil) != needs[row.Name] {
+			t.Errorf("%s: %v", row.Name, err)
+		}
+		if err != nil {
+			continue
+		}
+		plays := map[Kind]bool{
+			KindFilter: p.Filter != nil, KindScorer: p.Scorer != nil, KindPicker: p.Picker != nil, KindHandler: p.Handler != nil,
+			KindPolicy: p.Scorer != nil && p.Picker != nil, KindDetector: p.Detector != nil, KindFairness: p.Flow != nil,
+			KindOrdering: p.Flow != nil, KindDecider: p.Decider != nil, KindProducer: p.Producer != nil || row.Note != "", KindDiscovery: p.File != nil,
+			KindParser: row.Note != "", KindSource: row.Note != "",
+		}
+		if !plays[row.Kind] {
+			t.Errorf("%s does not play a %s", row.Name, row.Kind)
+		}
+	}
+	for _, name := range ReadyNames() {
+		if p := profile(t, name); p.Picker == nil || p.Name != name {
+			t.Errorf("profile %s: %+v", name, p)
+		}
+	}
+}
+
+func TestTableWith(t *testing.T) {
+	own := Type{Name: "queue-scorer", Kind: KindScorer, Summary: "Own."}
+	table := Builtin().With(own, Type{Name: "new-one"})
+	if row, _ := table.Find("queue-scorer"); row.Summary != "Own." || len(table) != len(Builtin())+1 {
+		t.Errorf("%+v, %d rows", row, len(table))
+	}
+	if _, ok := table.Find("prefix-cache"); !ok {
+		t.Error("alias not found")
+	}
+}
+
+func TestParameters(t *testing.T) {
+	f := func(typ, params, want string) {
+		t.Helper()
+		_, err := try(typ, params)
+		if got := fmt.Sprint(err); !strings.Contains(got, want) {
+			t.Errorf("%s %s: %v, want %q", typ, params, err, want)
+		}
+	}
+	f("max-score-picker", `{"maxNumOfEndpoints":0}`, "maxNumOfEndpoints must be positive")
+	f("token-load-scorer", `{"queueThresholdTokens":-1}`, "queueThresholdTokens")
+	f("by-label", `{}`, "label is needed")
+	f("label-selector-filter", `{"matchExpressions":[{"key":"a","operator":"Is"}]}`, "matchExpressions[0].operator")
+	f("label-selector-filter", `{"matchExpressions":[{"key":"a","operator":"In"}]}`, "matchExpressions[0].values")
+	f("prefix-cache-affinity-filter", `{"affinityThreshold":2}`, "affinityThreshold")
+	f("utilization-filter", `{"conditions":[{"metric":"x","maxValue":1}]}`, "conditions[0].metric")
+	f("utilization-filter", `{"conditions":[{"metric":"kv-cache-utilization","maxValue":2}]}`, "conditions[0].maxValue")
+	f("topology-affinity-filter", `{"minAffinity":"shelf"}`, "minAffinity")
+	f("latency-scorer", `{"headroomSelectionStrategy":"some"}`, "headroomSelectionStrategy")
+	f("latency-scorer", `{"ttftWeight":0,"tpotWeight":0}`, "ttftWeight")
+	f("unified-policy", `{"loadFactor":0}`, "loadFactor")
+	f("data-parallel-profile-handler", `{"primaryPort":70000}`, "primaryPort")
+	f("utilization-detector", `{"metricsStalenessThreshold":"soon"}`, "metricsStalenessThreshold")
+	f("concurrency-detector", `{"concurrencyMode":"bytes"}`, "concurrencyMode")
+	f("session-id-producer", `{"headerName":"a","cookieName":"b"}`, "cookieName")
+	f("session-id-producer", `{"ttl":"long"}`, "ttl")
+	f("predicted-ttft-scorer", `{"ownWeight":-1}`, "weights")
+	f("approx-prefix-cache-producer", `{"blockSizeTokens":-1}`, "blockSizeTokens")
+	f("file-discovery", `{}`, "path")
+	f("single-profile-handler", `{}`, "<nil>")
+}
+
+func TestIndexParams(t *testing.T) {
+	p := build(t, "prefix-cache-scorer", `{"hashBlockSize":64,"maxPrefixBlocksToMatch":256,"lruCapacityPerServer":31250,"autoTune":false}`).Producer
+	want := &Producer{BlockTokens: 16, MatchBlocks: 256, BlocksPerEP: 31250, FixedCapacity: true}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAllocations holds that no filter, scorer or picker allocates.
+func TestAllocations(t *testing.T) {
+	fl := bigFleet(64)
+	params := map[string]string{
+		"label-selector-filter": `{"matchLabels":{"zone":"a"}}`, "by-label": `{"label":"zone","validValues":["a"]}`,
+		"utilization-filter": `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
+	}
+	r := request(5000)
+	r.Session, r.Adapter = "s", "a"
+	r.Headers = headerMap{picker.HeaderTestSelection: "10.0.0.2:8000,10.0.0.3"}
+	for _, row := range Builtin() {
+		if row.Name == "file-discovery" {
+			continue
+		}
+		p := build(t, row.Name, params[row.Name])
+		c := fl.cycle(r)
+		keep, scores, order := make([]bool, c.Len()), make([]float64, c.Len()), make([]int32, 0, c.Len())
+		run := func() {
+			if p.Filter != nil {
+				p.Filter.Filter(c, keep)
+			}
+			if p.Scorer != nil {
+				p.Scorer.Score(c, scores)
+			}
+			if p.Picker != nil {
+				p.Picker.Pick(c, scores, order)
+			}
+			if p.Detector != nil {
+				p.Detector(c)
+			}
+		}
+		run()
+		if n := testing.AllocsPerRun(20, run); n > 0 {
+			t.Errorf("%s: %v allocations", row.Name, n)
+		}
+		c.Free()
+	}
+}
+
+func bigFleet(n int) *fleet {
+	list := make([]one, n)
+	for i := range list {
+		list[i] = one{
+			load:   picker.Load{Requests: int64(i % 9), Waiting: int64(i % 3), Prefill: int64(i%3) * 1000, Tokens: int64(i) * 100, Rate: .5, LastFirst: t0.UnixNano()},
+			held:   int32(i % 5 * 512),
+			labels: map[string]string{"zone": "a"},
+			gauges: &picker.Gauges{Waiting: i % 4, Running: i % 9, KVUse: float64(i%10) / 10, BlockSize: 16, Blocks: 20000},
+		}
+	}
+	return newFleet(list...)
+}
+
+// TestDecisionAllocations holds a whole decision, cycle and profile, to none.
+func TestDecisionAllocations(t *testing.T) {
+	for _, name := range ReadyNames() {
+		fl, p, r := bigFleet(100), profile(t, name), request(5000)
+		decide := func() {
+			c := fl.cycle(r)
+			p.Run(c)
+			c.Free()
+		}
+		decide()
+		if n := testing.AllocsPerRun(50, decide); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func BenchmarkDecision(b *testing.B) {
+	for _, name := range []string{"default", "weighted", "unified"} {
+		for _, n := range []int{8, 100, 1000} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				fl, p, r := bigFleet(n), profile(b, name), request(5000)
+				b.ReportAllocs()
+				for b.Loop() {
+					c := fl.cycle(r)
+					p.Run(c)
+					c.Free()
+				}
+			})
+		}
+	}
+}
