@@ -258,7 +258,7 @@ func (b *Batch) arrayEvent(e *Event, start []byte) ([]byte, error) {
 			f = fields[i]
 		}
 		if f == fieldLoraName && msgp.NextType(p) == msgp.MapType {
-			p, err = b.mapFields(e, p) // SGLang's metadata map stands there
+			p, err = b.metadata(e, p)
 		} else {
 			p, err = b.field(e, f, p)
 		}
@@ -269,23 +269,37 @@ func (b *Batch) arrayEvent(e *Event, start []byte) ([]byte, error) {
 	return p, nil
 }
 
-func (b *Batch) mapEvent(e *Event, p []byte) ([]byte, error) {
-	tag, err := typeOf(p)
+// metadata reads the map that SGLang puts where vLLM has the adapter's name.
+func (b *Batch) metadata(e *Event, p []byte) ([]byte, error) {
+	n, p, err := mapHeader(p)
 	if err != nil {
 		return p, err
 	}
-	if e.Kind = kindOf(tag); e.Kind == 0 {
-		return skipValue(p)
-	}
-	return b.mapFields(e, p)
+	return b.mapFields(e, p, n)
 }
 
-// typeOf finds the "type" of an event in map form, wherever it stands.
-func typeOf(p []byte) ([]byte, error) {
-	n, p, err := mapHeader(p)
+func (b *Batch) mapEvent(e *Event, start []byte) ([]byte, error) {
+	n, p, err := mapHeader(start)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
+	var tag []byte
+	if key, rest, err := readText(p); n > 0 && err == nil && string(key) == keyType {
+		if tag, p, err = readText(rest); err != nil {
+			return p, err
+		}
+		n--
+	} else if tag, err = typeOf(p, n); err != nil {
+		return p, err
+	}
+	if e.Kind = kindOf(tag); e.Kind == 0 {
+		return skipValue(start)
+	}
+	return b.mapFields(e, p, n)
+}
+
+// typeOf finds the "type" among n entries of an event in map form.
+func typeOf(p []byte, n int) ([]byte, error) {
 	for ; n > 0; n-- {
 		key, rest, err := readText(p)
 		if err != nil {
@@ -302,48 +316,40 @@ func typeOf(p []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: event without type", ErrMalformed)
 }
 
-func (b *Batch) mapFields(e *Event, p []byte) ([]byte, error) {
-	n, p, err := mapHeader(p)
-	if err != nil {
-		return p, err
-	}
+// mapFields reads n entries of an event in map form.
+func (b *Batch) mapFields(e *Event, p []byte, n int) ([]byte, error) {
 	for ; n > 0; n-- {
 		var key []byte
-		if key, p, err = readText(p); err != nil {
+		var err error
+		if len(p) > 32 && p[0]&0xe0 == mpFixStr { // all known keys
+			end := 1 + int(p[0]&0x1f)
+			key, p = p[1:end], p[end:]
+		} else if key, p, err = readText(p); err != nil {
 			return p, err
 		}
-		if string(key) == keyType {
-			_, p, err = readText(p)
-		} else {
-			p, err = b.field(e, fieldOf(key), p)
-		}
-		if err != nil {
+		if p, err = b.field(e, fieldOf(key), p); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
 }
 
-// field reads the value of one field.
+// field reads the value of one field; nil is the same as none.
 func (b *Batch) field(e *Event, f field, p []byte) (rest []byte, err error) {
+	if rest, ok := takeNil(p); ok {
+		return rest, nil
+	}
 	var v int64
 	switch f {
 	case fieldHashes:
 		return b.hashList(e, p)
 	case fieldTokens:
-		if rest, ok := takeNil(p); ok {
-			return rest, nil
-		}
 		start := len(b.tokens)
 		b.tokens, rest, err = appendTokens(b.tokens, p)
 		e.Tokens = b.tokens[start:len(b.tokens):len(b.tokens)]
 	case fieldExtraKeys:
 		return b.extraKeys(e, p)
 	case fieldParent:
-		if rest, ok := takeNil(p); ok {
-			e.HasParent = false
-			return rest, nil
-		}
 		e.HasParent = true
 		e.Parent, rest, err = readHash(p)
 	case fieldBlockSize:
@@ -380,9 +386,6 @@ func (b *Batch) field(e *Event, f field, p []byte) (rest []byte, err error) {
 }
 
 func (b *Batch) hashList(e *Event, p []byte) ([]byte, error) {
-	if rest, ok := takeNil(p); ok {
-		return rest, nil
-	}
 	n, p, err := arrayHeader(p)
 	if err != nil {
 		return p, err
@@ -404,9 +407,6 @@ func (b *Batch) hashList(e *Event, p []byte) ([]byte, error) {
 
 // extraKeys reads a list with one entry per hash: nil, or a list of keys.
 func (b *Batch) extraKeys(e *Event, p []byte) ([]byte, error) {
-	if rest, ok := takeNil(p); ok {
-		return rest, nil
-	}
 	n, p, err := arrayHeader(p)
 	if err != nil {
 		return p, err

@@ -119,8 +119,9 @@ func (st *stream) bufferedBody(m *inbound) error {
 	if err := st.place(extent); err != nil {
 		return err
 	}
-	if st.in.renamed != nil {
-		// Envoy refuses a new body whose length is not the declared one.
+	if st.in.renamed != nil && st.modes.Request == BodyBuffered {
+		// Envoy refuses a new body whose length is not the declared one. In
+		// BUFFERED_PARTIAL it drops the header, as the rest is yet to come.
 		st.kit.route.setHeader(headerContentLength, strconv.Itoa(len(st.in.renamed)))
 	}
 	return st.sendRoute(replyRequestBody, st.in.renamed)

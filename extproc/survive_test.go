@@ -170,8 +170,11 @@ func TestEnvoyPartial(t *testing.T) {
 		params:  envoyconf.Params{RequestBody: "BUFFERED_PARTIAL", BodyLimit: 64 << 10},
 		options: extproc.Options{AllowModeOverride: true},
 	})
-	for range 5 {
-		r.check(call{size: 1 << 20, model: "m", answer: 10})
+	for _, name := range []string{"", "another"} {
+		r.book.set(func(b *book) { b.rename = name })
+		for range 5 {
+			r.check(call{size: 1 << 20, model: "m", answer: 10})
+		}
 	}
 	r.book.settle(t)
 	r.clean()

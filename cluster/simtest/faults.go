@@ -78,6 +78,7 @@ func (w *World) Heal() {
 	c.Drop, c.Dup, c.Reorder, c.Rate = 0, 0, 0, 0
 	w.Net.SetBase(c)
 	w.healed = true
+	clear(w.cut)
 	for _, m := range w.members {
 		m.paused = 0
 		if m.store != nil {
@@ -91,6 +92,15 @@ func (w *World) Heal() {
 func (w *World) RestartEngine(i int) {
 	w.Stats.Restarts++
 	w.engines[i].restart()
+}
+
+// Cut keeps a member from reaching an engine, or ends that.
+func (w *World) Cut(i, engine int, cut bool) {
+	m, e := w.members[i], w.engines[engine]
+	w.cut[[2]string{m.name, e.name}] = cut
+	if r := m.readers[e.name]; cut && m.up && r != nil && r.connected {
+		r.disconnect()
+	}
 }
 
 // Emit makes an engine write n batches.

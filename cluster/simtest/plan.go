@@ -82,7 +82,7 @@ func RunPlan(p Plan) Result {
 	w.Start(0)
 	w.StartAll()
 	w.Run(w.between(100*time.Millisecond, time.Second))
-	for range 1 + w.rng.IntN(9) {
+	for range 1 + w.rng.IntN(10) {
 		r.Trace = append(r.Trace, fmt.Sprintf("%v %s", w.now, w.randomFault()))
 		w.Run(w.between(50*time.Millisecond, 700*time.Millisecond))
 		w.checkMemory(p.memoryLimit())
@@ -116,7 +116,7 @@ func RunPlan(p Plan) Result {
 func (w *World) randomFault() string {
 	i := w.rng.IntN(len(w.members))
 	m := w.members[i]
-	switch w.rng.IntN(9) {
+	switch w.rng.IntN(10) {
 	case 0:
 		w.Kill(i)
 		return "kill " + m.name
@@ -155,6 +155,13 @@ func (w *World) randomFault() string {
 		j := w.rng.IntN(len(w.members))
 		w.Net.Set(i, j, &memnet.Conditions{Delay: 20 * time.Millisecond, Rate: 20000, Queue: 200 * time.Millisecond})
 		return fmt.Sprintf("slow %s to %s", m.name, w.members[j].name)
+	case 8:
+		for e := range w.engines {
+			if w.rng.IntN(3) == 0 {
+				w.Cut(i, e, true)
+			}
+		}
+		return "cut " + m.name + " from engines"
 	default:
 		w.Drain(i, 800*time.Millisecond)
 		return "drain " + m.name

@@ -42,6 +42,10 @@ func (r *reader) connect() {
 		if gen != r.gen {
 			return
 		}
+		if r.m.w.cut[[2]string{r.m.name, r.e.name}] {
+			r.connect() // tries again
+			return
+		}
 		r.connected = true
 		r.m.log.Reading(r.e.name, true)
 		r.replay()

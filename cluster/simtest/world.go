@@ -50,8 +50,9 @@ type World struct {
 	engines  []*engine
 	bySource map[string]*engine
 	names    []string
-	quiet    bool // engines write nothing by themselves
-	healed   bool // subscriptions miss nothing any more
+	cut      map[[2]string]bool // members that cannot reach an engine
+	quiet    bool               // engines write nothing by themselves
+	healed   bool               // subscriptions miss nothing any more
 	failures []string
 }
 
@@ -61,7 +62,7 @@ func New(p Plan) *World {
 	if p.Ring == 0 {
 		p.Ring = 1 << 30
 	}
-	w := &World{plan: p, rng: rng, Net: memnet.New(rng, p.Members, p.Net), bySource: map[string]*engine{}}
+	w := &World{plan: p, rng: rng, Net: memnet.New(rng, p.Members, p.Net), bySource: map[string]*engine{}, cut: map[[2]string]bool{}}
 	for i := range p.Members {
 		w.members = append(w.members, w.newMember(i))
 	}

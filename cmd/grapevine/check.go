@@ -4,36 +4,76 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 )
 
+// checkFlags are the flags of check.
+type checkFlags struct {
+	endpoints, config, output string
+	effective                 bool
+}
+
 func newCheck() *cobra.Command {
-	var endpoints, output string
+	var f checkFlags
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "List every problem of an endpoints file",
-		Long:  "Prints all problems with file:line:column and a hint. The exit code is 1 when there are any.",
-		Example: `  grapevine check --endpoints endpoints.yaml
+		Short: "List every problem of a configuration and of an endpoints file",
+		Long: `Prints all problems with file:line:column and a hint. The exit code is 1 when there are
+any. With --print-effective the configuration is printed with all defaults filled in.`,
+		Example: `  grapevine check --config epp.yaml --endpoints endpoints.yaml
+  grapevine check --config epp.yaml --print-effective
   grapevine check --endpoints endpoints.yaml -o json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if endpoints == "" {
-				return usageError{errors.New("nothing to check: give --endpoints")}
-			}
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("--output %q: want text or json", output)}
-			}
-			list, problems := discovery.Load(endpoints)
-			return report(cmd, output, problems, fmt.Sprintf("%s: %d endpoints, no problems", endpoints, len(list)))
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	cmd.Flags().StringVar(&endpoints, "endpoints", "", "endpoints file")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	cmd.Flags().StringVar(&f.endpoints, "endpoints", "", "endpoints file")
+	cmd.Flags().StringVar(&f.config, "config", "", "EndpointPickerConfig file")
+	cmd.Flags().BoolVar(&f.effective, "print-effective", false, "print the configuration with defaults filled in")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: text or json")
 	return cmd
+}
+
+func (f *checkFlags) run(cmd *cobra.Command) error {
+	if f.endpoints == "" && f.config == "" {
+		return usageError{errors.New("nothing to check: give --config or --endpoints")}
+	}
+	if f.output != "text" && f.output != "json" {
+		return usageError{fmt.Errorf("--output %q: want text or json", f.output)}
+	}
+	var problems []strict.Problem
+	var fine []string
+	if f.config != "" {
+		c, found := config.Load(f.config, config.Options{})
+		problems = append(problems, found...)
+		if c != nil {
+			if f.effective {
+				b, err := c.Effective()
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(b)
+				return err
+			}
+			for _, n := range c.Notes {
+				fine = append(fine, "note: "+n.String())
+			}
+			fine = append(fine, f.config+": no problems")
+		}
+	}
+	if f.endpoints != "" {
+		list, found := discovery.Load(f.endpoints)
+		problems = append(problems, found...)
+		if len(found) == 0 {
+			fine = append(fine, fmt.Sprintf("%s: %d endpoints, no problems", f.endpoints, len(list)))
+		}
+	}
+	return report(cmd, f.output, problems, strings.Join(fine, "\n"))
 }
 
 // report prints problems, or fine when there are none.

@@ -81,7 +81,7 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 	fl.DurationVar(&f.length, "length", 0, "length of generated workloads (1h), and limit for traces (all)")
 	fl.DurationVar(&f.spread, "spread", 0, "tick over which rounded arrivals are spread (default: found out; negative: none)")
 	fl.Float64Var(&f.speed, "speed", 1, "factor by which a trace's clock runs faster")
-	fl.Float64Var(&f.warmup, "warmup", .1, "share of the time at the beginning that is not measured")
+	fl.Float64Var(&f.warmup, "warmup", .2, "share of the time at the beginning that is not measured")
 	fl.StringVar(&f.transform, "transform", "", "capped: keep the first 8 turns of each session; capped=N: the first N")
 	fl.StringVar(&f.index, "index", "precise", "what replicas know of caches: precise or approximate")
 	fl.DurationVar(&f.indexDelay, "index-delay", 10*time.Millisecond, "age of cache events when they are known")

@@ -43,7 +43,7 @@ Exit codes: 0 success, 1 failure, 2 wrong command line.`,
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newServe(), newSim(), newDemo(), newCheck(), newEnvoyConfig(), newBench(), newVersion())
+	root.AddCommand(newServe(), newSim(), newDemo(), newCheck(), newEnvoyConfig(), newStatus(), newMembers(), newBench(), newVersion())
 	return root
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
@@ -22,6 +24,7 @@ type serveFlags struct {
 	aliases   []string
 	adapters  []string
 	secret    string
+	keys      []string
 	logFormat string
 	logLevel  string
 }
@@ -47,6 +50,7 @@ again; SIGTERM drains: proxies are told, open requests end, then the process doe
 	fl.StringArrayVar(&f.aliases, "model-alias", nil, "MODEL=NAME: a further name of a base model (repeatable)")
 	fl.StringArrayVar(&f.adapters, "model-adapter", nil, "MODEL=NAME: a LoRA adapter of a base model (repeatable)")
 	fl.StringVar(&f.secret, "secret-file", "", "file with the replica group's secret")
+	f.clusterFlags(fl)
 	fl.StringVar(&f.o.Listen, "listen", "0.0.0.0:9002", "ext_proc listener")
 	fl.StringVar(&f.o.Health, "health", "0.0.0.0:9003", "gRPC health listener; - for none")
 	fl.StringVar(&f.o.Admin, "admin", "0.0.0.0:9090", "metrics and status listener")
@@ -65,6 +69,21 @@ again; SIGTERM drains: proxies are told, open requests end, then the process doe
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
+}
+
+// clusterFlags are those of the replica group.
+func (f *serveFlags) clusterFlags(fl *pflag.FlagSet) {
+	c := &f.o.Cluster
+	fl.StringVar(&c.Mode, "cluster", "none", "how replicas share: none, gossip or nats")
+	fl.StringArrayVar(&f.keys, "cluster-key-file", nil, "file with a base64 key of 16, 24 or 32 bytes; the first encrypts, all decrypt (repeatable)")
+	fl.StringVar(&c.Label, "cluster-label", "grapevine", "name of the group; others are refused")
+	fl.StringSliceVar(&c.Join, "cluster-join", nil, "gossip: members to join, host:port; a name stands for all its addresses (repeatable)")
+	fl.StringVar(&c.Bind, "cluster-bind", "", "gossip: listener (default 0.0.0.0:7946)")
+	fl.StringVar(&c.StreamBind, "cluster-stream-bind", "", "gossip: listener of the streams (default port 7947)")
+	fl.StringVar(&c.Advertise, "cluster-advertise", "", "gossip: host or host:port under which others reach this replica")
+	fl.BoolVar(&c.TCPOnly, "cluster-tcp-only", false, "gossip: no UDP")
+	fl.StringSliceVar(&c.NATS, "nats", nil, "nats: server URLs (repeatable)")
+	fl.StringVar(&c.Credentials, "nats-creds", "", "nats: credentials file")
 }
 
 func hostname() string {
@@ -121,6 +140,17 @@ func (f *serveFlags) complete() error {
 			return err
 		}
 		f.o.Secret = strings.TrimSpace(string(b))
+	}
+	for _, file := range f.keys {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
+		if err != nil {
+			return fmt.Errorf("%s: not base64: %w", file, err)
+		}
+		f.o.Cluster.Keys = append(f.o.Cluster.Keys, key)
 	}
 	for _, m := range f.models {
 		name, path, ok := strings.Cut(m, "=")

@@ -47,31 +47,22 @@ var specialNames = []string{"bos_token", "eos_token", "unk_token", "sep_token", 
 // readConfig reads a model's folder; files that are absent say nothing.
 func readConfig(dir string) (*tokenizerConfig, error) {
 	c := &tokenizerConfig{templates: map[string]string{}}
-	conf, err := readJSON(filepath.Join(dir, fileTokenizerConfig))
+	data, err := readFile(filepath.Join(dir, fileTokenizerConfig))
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = []byte("{}"), nil
+	}
 	if err != nil {
 		return nil, err
+	}
+	if err := c.parse(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, fileTokenizerConfig), err)
 	}
 	more, err := readJSON(filepath.Join(dir, fileSpecialTokens))
 	if err != nil {
 		return nil, err
 	}
-	c.class = text(conf, "tokenizer_class")
-	if v, ok := conf.Get("add_bos_token"); ok && v.Kind() == jinja.Bool {
-		b := v.IsTrue()
-		c.addBOS = &b
-	}
-	for _, name := range specialNames {
-		if tok := tokenText(conf, name); tok != "" {
-			c.special = append(c.special, jinja.Var{Name: name, Value: jinja.StringValue(tok)})
-		} else if tok := tokenText(more, name); tok != "" {
-			c.special = append(c.special, jinja.Var{Name: name, Value: jinja.StringValue(tok)})
-		}
-	}
-	if v, ok := conf.Get("additional_special_tokens"); ok && len(v.Items()) > 0 {
-		c.special = append(c.special, jinja.Var{Name: "additional_special_tokens", Value: v})
-	}
-	c.addedTokens(conf)
-	if err := c.readTemplates(dir, conf); err != nil {
+	c.specialTokens(more)
+	if err := c.readTemplates(dir); err != nil {
 		return nil, err
 	}
 	model, err := readJSON(filepath.Join(dir, fileModelConfig))
@@ -82,12 +73,49 @@ func readConfig(dir string) (*tokenizerConfig, error) {
 	return c, nil
 }
 
-// readTemplates finds the chat templates: files before the configuration's own
-// entry, as model loaders do.
-func (c *tokenizerConfig) readTemplates(dir string, conf *jinja.Dict) error {
-	if err := c.templateValue(conf); err != nil {
+// parse reads tokenizer_config.json.
+func (c *tokenizerConfig) parse(data []byte) error {
+	v, err := new(jinja.Decoder).Decode(data)
+	if err != nil {
 		return err
 	}
+	conf := v.Dict()
+	if conf == nil {
+		return fmt.Errorf("prompt: not a JSON object")
+	}
+	c.class = text(conf, "tokenizer_class")
+	if v, ok := conf.Get("add_bos_token"); ok && v.Kind() == jinja.Bool {
+		b := v.IsTrue()
+		c.addBOS = &b
+	}
+	c.specialTokens(conf)
+	if v, ok := conf.Get("additional_special_tokens"); ok && len(v.Items()) > 0 {
+		c.special = append(c.special, jinja.Var{Name: "additional_special_tokens", Value: v})
+	}
+	c.addedTokens(conf)
+	return c.templateValue(conf)
+}
+
+// specialTokens takes the special tokens that are not known yet.
+func (c *tokenizerConfig) specialTokens(d *jinja.Dict) {
+next:
+	for _, name := range specialNames {
+		tok := tokenText(d, name)
+		if tok == "" {
+			continue
+		}
+		for _, have := range c.special {
+			if have.Name == name {
+				continue next
+			}
+		}
+		c.special = append(c.special, jinja.Var{Name: name, Value: jinja.StringValue(tok)})
+	}
+}
+
+// readTemplates reads the chat templates that are files of their own; they
+// replace the configuration's entry.
+func (c *tokenizerConfig) readTemplates(dir string) error {
 	legacy, err := readJSON(filepath.Join(dir, fileTemplateJSON))
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func newGonjaTemplate(source string) (t *gonjaTemplate, err error) {
 		Filters:           exec.NewFilterSet(map[string]exec.FilterFunction{}).Update(builtins.Filters),
 		Tests:             builtins.Tests,
 		ControlStructures: builtins.ControlStructures,
-		Methods:           builtins.Methods,
+		Methods:           gonjaMethods(),
 	}
 	if err := env.Filters.Replace("tojson", gonjaToJSON); err != nil {
 		return nil, err

@@ -47,6 +47,7 @@ var rows = []row{
 	{"internal/sim", 4},
 	{"internal/demo", 4},
 	{"internal/envoytest", 4},
+	{"internal/e2e", 4},
 
 	{"cmd/grapevine", 5},
 }
@@ -55,6 +56,7 @@ var rows = []row{
 var edges = map[[2]string]bool{
 	{"internal/server", "internal/admin"}: true,
 	{"internal/demo", "internal/sim"}:     true,
+	{"extproc/xds", "extproc"}:            true, // the listener that envoyconf renders
 }
 
 // pure names the rows that hold no I/O, no goroutine, no log and no clock.

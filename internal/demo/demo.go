@@ -42,20 +42,22 @@ type Result struct {
 	HitRatio, Ideal    float64
 	TTFT50, TTFT90     time.Duration
 	FailedDuringOutage uint64
+	LastError          error // of the failed requests
 }
 
 // Failed returns the number of failed requests of both phases.
 func (s *Summary) Failed() uint64 { return s.RoundRobin.Failed + s.Grapevine.Failed }
 
-// chat is the workload: multi-turn chats over more system prompts than one
-// engine's cache holds.
+// chat is the workload: multi-turn chats of many tenants, each with a long
+// system prompt. All of these together are several times what one engine's
+// cache holds, and fit the caches of all engines.
 var chat = workload.Kind{
-	Name: "chat", Shared: 30, Zipf: 1.05, SharedTokens: 3000, Turns: 5, UserTokens: 80, Spread: .8, Answer: 60, Think: 2 * time.Second,
+	Name: "chat", Shared: 24, Zipf: 1, SharedTokens: 6000, Turns: 5, UserTokens: 80, Spread: .8, Answer: 60, Think: 2 * time.Second,
 }
 
 const (
 	users     = 48
-	kvTokens  = 48_000 // per engine: about half of the system prompts, without any conversation
+	kvTokens  = 64_000 // per engine
 	blockSize = 16
 )
 
@@ -66,6 +68,7 @@ type run struct {
 	screen screen
 	model  string
 	start  time.Time
+	before *Result // of round robin, once it is known
 }
 
 // Run runs the demo and returns what it measured. Everything that it starts has
@@ -89,14 +92,30 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	if err := vocab.New().WriteModel(r.model); err != nil {
 		return nil, err
 	}
+	r.intro()
 	s := &Summary{Shared: len(o.Cluster) > 0}
-	if s.RoundRobin, err = r.roundRobin(ctx); err != nil {
-		return nil, fmt.Errorf("round robin: %w", err)
+	s.RoundRobin, err = r.roundRobin(ctx)
+	if err == nil {
+		r.before = &s.RoundRobin
+		err = r.grapevine(ctx, s)
 	}
-	if err := r.grapevine(ctx, s); err != nil {
-		return nil, fmt.Errorf("grapevine: %w", err)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ErrInterrupted
+	case err != nil:
+		return nil, fmt.Errorf("demo: %w", err)
 	}
 	return s, nil
+}
+
+// ErrInterrupted is returned by Run when its context ended first.
+var ErrInterrupted = errors.New("demo: interrupted; everything that was started has ended")
+
+// intro says what is about to be seen.
+func (r *run) intro() {
+	fmt.Fprintf(r.o.Out, "%d engines (simulated: 70B on four GPUs, %dk tokens of KV cache), a real Envoy,\n", r.o.Engines, kvTokens/1000)
+	fmt.Fprintf(r.o.Out, "%d users in chats of %d tenants with system prompts of about %d tokens.\n", users, chat.Shared, chat.SharedTokens)
+	fmt.Fprintf(r.o.Out, "First Envoy places requests round robin, then it asks %d Grapevine replicas.\n\n", r.o.Replicas)
 }
 
 // engines opens a fresh fleet.
@@ -134,7 +153,7 @@ func (r *run) envoy(ctx context.Context, name string, p envoyconf.Params) (*proc
 	if err := os.WriteFile(path, conf, 0o600); err != nil {
 		return nil, "", err
 	}
-	e, err := startProcess(r.dir, name, r.o.Envoy, "-c", path, "--concurrency", "1", "--log-level", "warn", "--base-id", fmt.Sprint(os.Getpid()%20000+ports[0]%10000))
+	e, err := startProcess(r.dir, name, r.o.Envoy, "-c", path, "--concurrency", "1", "--log-level", "warn", "--disable-hot-restart")
 	if err != nil {
 		return nil, "", err
 	}
@@ -171,13 +190,14 @@ func (r *run) roundRobin(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer stopLoad(w)
+	defer stopLoad(ctx, w)
 	watch := &watch{run: r, fleet: fleet, runner: w, phase: "round robin", note: "Envoy sends requests round robin"}
 	return watch.until(ctx, r.o.Phase)
 }
 
-func stopLoad(w *workload.Runner) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+// stopLoad lets open requests end, unless the demo was interrupted.
+func stopLoad(ctx context.Context, w *workload.Runner) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	w.Stop(ctx)
 }

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
@@ -26,11 +27,7 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	}
 	defer fleet.Close()
 	replicas, err := r.replicas(ctx)
-	defer func() {
-		for _, p := range replicas {
-			p.stop(5 * time.Second)
-		}
-	}()
+	defer func() { stopReplicas(ctx, replicas) }()
 	if err != nil {
 		return err
 	}
@@ -47,7 +44,7 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	if err != nil {
 		return err
 	}
-	defer stopLoad(w)
+	defer stopLoad(ctx, w)
 	watch := &watch{run: r, fleet: fleet, runner: w, replicas: replicas, phase: "grapevine", note: "Envoy asks any of the replicas"}
 	if _, err := watch.until(ctx, r.o.Phase/2); err != nil {
 		return err
@@ -70,6 +67,21 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	now := w.Tally()
 	s.Grapevine.FailedDuringOutage = failures(&now) - failures(&before)
 	return nil
+}
+
+// stopReplicas lets all replicas drain at once, or ends them right away when
+// the demo was interrupted.
+func stopReplicas(ctx context.Context, replicas []*replica) {
+	var wg sync.WaitGroup
+	for _, p := range replicas {
+		wg.Go(func() {
+			if ctx.Err() != nil {
+				p.kill()
+			}
+			p.stop(5 * time.Second)
+		})
+	}
+	wg.Wait()
 }
 
 // replicas starts the pickers and waits until they are ready.

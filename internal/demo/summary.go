@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -25,7 +26,7 @@ func (s *Summary) Write(w io.Writer) {
 		fmt.Fprintln(w, "Each replica read the engines' events for itself; in-flight load was not shared between them.")
 	}
 	if n := s.Failed(); n > 0 {
-		fmt.Fprintf(w, "FAILED: %d requests failed.\n", n)
+		fmt.Fprintf(w, "FAILED: %d requests failed, the last: %v\n", n, cmp.Or(b.LastError, a.LastError))
 	} else {
 		fmt.Fprintln(w, "OK: no request failed.")
 	}

@@ -17,6 +17,7 @@ type View struct {
 	HitRatio  float64          // engine-reported cached tokens / prompt tokens
 	Ideal     float64          // the same with one infinite cache
 	TTFT      [2]time.Duration // p50, p90
+	Before    *Result          // of round robin, to compare with; may be nil
 	Requests  int
 	Failed    int
 	Engines   []EngineRow
@@ -26,7 +27,7 @@ type View struct {
 // EngineRow is one simulated engine.
 type EngineRow struct {
 	Name     string
-	Requests int
+	Requests int // of the last seconds
 	Running  int
 	Waiting  int
 	HitRatio float64
@@ -40,22 +41,54 @@ type ReplicaRow struct {
 	Knowledge string // "6/6 exact"
 }
 
-// render draws v in at most 26 lines of 78 columns.
+const (
+	tableLines   = 26
+	tableColumns = 78
+	fixedLines   = 12 // around engines and replicas
+)
+
+// render draws v in at most tableLines lines of tableColumns columns.
 func render(v View) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Grapevine demo  %-12s %s %3.0fs of %.0fs\n", v.Phase, bar(v.Elapsed, v.Total, 24), v.Elapsed.Seconds(), v.Total.Seconds())
 	fmt.Fprintf(&b, "%s\n\n", v.Note)
-	fmt.Fprintf(&b, "  requests/s %6.1f   requests %6d   failed %d\n", v.PerSecond, v.Requests, v.Failed)
-	fmt.Fprintf(&b, "  prefix hits %5.1f%%  (ideal %.1f%%)   TTFT p50 %s  p90 %s\n\n", 100*v.HitRatio, 100*v.Ideal, ms(v.TTFT[0]), ms(v.TTFT[1]))
-	fmt.Fprintf(&b, "  %-12s %9s %8s %8s %7s\n", "engine", "requests", "running", "waiting", "hits")
-	for _, e := range v.Engines {
-		fmt.Fprintf(&b, "  %-12s %9d %8d %8d %6.1f%%\n", e.Name, e.Requests, e.Running, e.Waiting, 100*e.HitRatio)
+	fmt.Fprintf(&b, "                 req/s   prefix hits   TTFT p50   TTFT p90   requests   failed\n")
+	fmt.Fprintf(&b, "  last 5 s     %7.1f   %10.1f%% %10s %10s %10d %8d\n", v.PerSecond, 100*v.HitRatio, ms(v.TTFT[0]), ms(v.TTFT[1]), v.Requests, v.Failed)
+	if r := v.Before; r != nil {
+		fmt.Fprintf(&b, "  round robin  %7.1f   %10.1f%% %10s %10s %10d %8d\n", r.PerSecond, 100*r.HitRatio, ms(r.TTFT50), ms(r.TTFT90), r.Requests, r.Failed)
+	} else {
+		fmt.Fprintf(&b, "  ideal cache            %10.1f%%\n", 100*v.Ideal)
 	}
-	fmt.Fprintf(&b, "\n  %-12s %9s %9s   %s\n", "replica", "state", "decisions", "knowledge of engines")
-	for _, r := range v.Replicas {
+	fmt.Fprintf(&b, "\n  %-12s %9s %8s %8s %7s\n", "engine", "requests", "running", "waiting", "hits")
+	replicas := min(len(v.Replicas), 6)
+	engines := min(len(v.Engines), tableLines-fixedLines-replicas)
+	for _, e := range v.Engines[:engines] {
+		fmt.Fprintf(&b, "  %-12s %9d %8d %8d %6.1f%%  %s\n", e.Name, e.Requests, e.Running, e.Waiting, 100*e.HitRatio, strings.Repeat("*", min(e.Running+e.Waiting, 24)))
+	}
+	if more := len(v.Engines) - engines; more > 0 {
+		fmt.Fprintf(&b, "  and %d more\n", more)
+	}
+	if replicas > 0 {
+		fmt.Fprintf(&b, "\n  %-12s %9s %9s   %s\n", "replica", "state", "decisions", "knowledge of engines")
+	}
+	for _, r := range v.Replicas[:replicas] {
 		fmt.Fprintf(&b, "  %-12s %9s %9d   %s\n", r.Name, r.State, r.Decisions, r.Knowledge)
 	}
-	return b.String()
+	if more := len(v.Replicas) - replicas; more > 0 {
+		fmt.Fprintf(&b, "  and %d more\n", more)
+	}
+	return clip(b.String())
+}
+
+// clip cuts lines that a terminal would wrap.
+func clip(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		if len(l) > tableColumns {
+			lines[i] = l[:tableColumns]
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 func bar(done, total time.Duration, width int) string {
@@ -73,23 +106,37 @@ func ms(d time.Duration) string {
 	return fmt.Sprintf("%d ms", d.Milliseconds())
 }
 
-// screen shows Views: in place on a terminal, one line per view elsewhere.
+// screen shows Views: in place on a terminal; elsewhere a line for every other
+// view, and one for each new note.
 type screen struct {
 	w     io.Writer
 	tty   bool
-	lines int
+	lines int // drawn last
+	shown int // views
+	note  string
 }
 
 func (s *screen) show(v View) {
 	if !s.tty {
-		fmt.Fprintf(s.w, "%-12s %4.0fs  %6.1f req/s  hits %5.1f%%  TTFT p50 %-8s p90 %-8s failed %d  %s\n",
-			v.Phase, v.Elapsed.Seconds(), v.PerSecond, 100*v.HitRatio, ms(v.TTFT[0]), ms(v.TTFT[1]), v.Failed, v.Note)
+		s.plain(v)
 		return
 	}
 	out := render(v)
+	up := ""
 	if s.lines > 0 {
-		fmt.Fprintf(s.w, "\x1b[%dA\x1b[J", s.lines)
+		up = fmt.Sprintf("\x1b[%dA\x1b[J", s.lines)
 	}
-	fmt.Fprint(s.w, out)
+	fmt.Fprint(s.w, up+out)
 	s.lines = strings.Count(out, "\n")
+}
+
+func (s *screen) plain(v View) {
+	if s.note != v.Note {
+		s.note = v.Note
+		fmt.Fprintf(s.w, "%s: %s\n", v.Phase, v.Note)
+	}
+	if s.shown++; s.shown%2 == 0 {
+		fmt.Fprintf(s.w, "%3.0fs %6.1f req/s  hits %5.1f%%  TTFT p50 %-8s p90 %-8s failed %d\n",
+			v.Elapsed.Seconds(), v.PerSecond, 100*v.HitRatio, ms(v.TTFT[0]), ms(v.TTFT[1]), v.Failed)
+	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/sim/workload"
 )
 
-const warmUp = 6 * time.Second // not counted: caches are empty
+const warmUp = 8 * time.Second // not counted: caches are empty
 
 // watch shows one phase while it runs.
 type watch struct {
@@ -70,7 +70,7 @@ func (w *watch) result() Result {
 	}
 	r := Result{
 		Requests: t.Requests, Failed: failures(&now), HitRatio: t.HitRatio(), Ideal: t.IdealRatio(),
-		TTFT50: t.TTFT.Quantile(.5), TTFT90: t.TTFT.Quantile(.9),
+		TTFT50: t.TTFT.Quantile(.5), TTFT90: t.TTFT.Quantile(.9), LastError: w.runner.LastError(),
 	}
 	if w.warm != nil {
 		r.PerSecond = float64(t.Requests) / now.At.Sub(w.warm.At).Seconds()
@@ -88,7 +88,7 @@ func (w *watch) view(now *workload.Tally) View {
 	v := View{
 		Phase: w.phase, Note: w.note, Elapsed: time.Since(w.run.start), Total: w.run.total(),
 		HitRatio: d.HitRatio(), Ideal: d.IdealRatio(), Requests: int(now.Requests), Failed: int(failures(now)),
-		TTFT: [2]time.Duration{d.TTFT.Quantile(.5), d.TTFT.Quantile(.9)},
+		TTFT: [2]time.Duration{d.TTFT.Quantile(.5), d.TTFT.Quantile(.9)}, Before: w.run.before,
 	}
 	if span := now.At.Sub(w.recent[0].At).Seconds(); span > 0 {
 		v.PerSecond = float64(d.Requests) / span

@@ -33,6 +33,7 @@ type Options struct {
 	ScrapeSlow        time.Duration // default 1 s
 	ScrapeFast        time.Duration // default 200 ms
 	ReadyTimeout      time.Duration // ready, though degraded, after this; default 15 s
+	Linger            time.Duration // draining, for health checkers to see it; default 2 s, negative none
 	Drain             time.Duration // for streams to end; default 20 s
 
 	Log *slog.Logger
@@ -73,6 +74,9 @@ func (o *Options) complete() error {
 		if *d.v <= 0 {
 			*d.v = d.otherwise
 		}
+	}
+	if o.Linger == 0 {
+		o.Linger = 2 * time.Second
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))

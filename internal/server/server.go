@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -38,6 +39,8 @@ type Server struct {
 	scheduler *picker.Scheduler
 	audit     *auditor
 	judge     judge
+	config    atomic.Pointer[config.Config]
+	reloads   *reloads
 	discovery *discovery.Source
 	node      *cluster.Node
 	load      *loadShare
@@ -77,9 +80,14 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.events = events.Open(events.Options{Index: s.index, Hasher: s.hasher, Log: s.o.Log, Registry: s.registry})
-	if s.scrape, err = scrape.Open(scrape.Options{
-		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, OnPage: s.onPage, Registerer: s.registry, Log: s.o.Log,
-	}); err != nil {
+	c, err := loadConfig(s.o.Config)
+	if err != nil {
+		return err
+	}
+	s.config.Store(c)
+	s.reloads = newReloads(s.registry)
+	s.reloads.done(c, nil)
+	if s.scrape, err = scrape.Open(s.scrapeOptions()); err != nil {
 		return err
 	}
 	m, err := s.openPicker()
@@ -125,12 +133,9 @@ func (s *Server) openPicker() (*matcher, error) {
 	s.audit = newAuditor(s.registry, s.approx, m.exact)
 	s.audit.judged = s.judged
 	m.audit, m.safe, m.learn = s.audit, s.models.boundarySafe, s.models.learn
-	rules, err := loadRules(s.o.Config)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	s.scheduler, err = picker.New(picker.Options{
-		Pool: s.pool, Rules: rules, Matcher: m, Prompt: s.models.fill,
+		Pool: s.pool, Rules: s.config.Load().Rules, Matcher: m, Prompt: s.models.fill,
 		SampleBodies: s.o.SampleBodies, Registerer: s.registry, Log: s.o.Log,
 	})
 	return m, err
@@ -138,14 +143,14 @@ func (s *Server) openPicker() (*matcher, error) {
 
 func (s *Server) openExtProc() error {
 	p, err := extproc.New(extproc.Options{
-		Chooser: chooser{s}, Parse: picker.ParseRequest,
+		Chooser: chooser{s}, Parse: picker.ParseRequest, ParsePrefix: picker.ParsePrefix,
 		MaxBody: s.o.MaxBody, AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
 		Registerer: s.registry, Log: s.o.Log,
 	})
 	if err != nil {
 		return err
 	}
-	s.extproc, err = extproc.Open(p, extproc.Listen{Address: s.o.Listen, TLS: s.o.TLS, HealthAddress: s.o.Health, Readiness: s.readiness})
+	s.extproc, err = extproc.Open(p, extproc.Listen{Address: s.o.Listen, TLS: s.o.TLS, HealthAddress: s.o.Health, Linger: max(s.o.Linger, 0), Readiness: s.readiness})
 	return err
 }
 
@@ -208,16 +213,6 @@ func (s *Server) onPage(ep *picker.Endpoint, p scrape.Page) {
 // maxApproxBytes bounds what one endpoint's cache may make us remember.
 const maxApproxBytes = 64 << 20
 
-// Reload reads configuration and models again; on error the old ones stay.
-func (s *Server) Reload(context.Context) error {
-	rules, err := loadRules(s.o.Config)
-	if err != nil {
-		return err
-	}
-	s.models.all.Reload()
-	return s.scheduler.SetRules(rules)
-}
-
 // Wait blocks until the listeners have ended.
 func (s *Server) Wait() error { return s.extproc.Wait() }
 
@@ -229,10 +224,6 @@ func (s *Server) Drain(ctx context.Context) {
 	}
 	s.readiness.Set(false)
 	s.o.Log.Info("draining")
-	select { // health checkers look every second
-	case <-time.After(1500 * time.Millisecond):
-	case <-ctx.Done():
-	}
 	if s.o.Cluster.enabled() {
 		if err := s.node.Drain(ctx); err != nil {
 			s.o.Log.Warn("left the group without a word", "error", err)

@@ -152,7 +152,8 @@ func TestPredicted(t *testing.T) {
 	// Endpoint 0: 4,000 new tokens of 10,000: pairs 4000 × 8000 = 3.2e7.
 	own := .4 + .32
 	wait := .3 + .04 - .1
-	want0 := wait + own + .02 + .5*own + .06*own*3 + .15*own*.5*(wait+own/2) + 20*(5e-5+4e-4) + 2*1e-4*(20000+10000-25600)
+	arrival := .15 + .1*wait/2 // endpoint 1 has no wait
+	want0 := wait + own + .02 + .5*own + .06*own*3 + .12*own*2 + arrival*own*.5*(wait+own/2) + 20*(5e-5+4e-4) + 2*1e-4*(20000+10000-25600)
 	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000.
 	own1 := 1 + .5
 	want1 := own1 + 2*.02 + .5*own1 + 20*(5e-5+4e-4)

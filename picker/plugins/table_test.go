@@ -87,7 +87,7 @@ func TestParameters(t *testing.T) {
 	f("concurrency-detector", `{"concurrencyMode":"bytes"}`, "concurrencyMode")
 	f("session-id-producer", `{"headerName":"a","cookieName":"b"}`, "cookieName")
 	f("session-id-producer", `{"ttl":"long"}`, "ttl")
-	f("predicted-ttft-scorer", `{"ownWeight":-1}`, "weights")
+	f("predicted-ttft-scorer", `{"ownWeight":-1}`, "ownWeight")
 	f("approx-prefix-cache-producer", `{"blockSizeTokens":-1}`, "blockSizeTokens")
 	f("file-discovery", `{}`, "path")
 	f("single-profile-handler", `{}`, "<nil>")

@@ -175,7 +175,7 @@ func TestDifferential(t *testing.T) {
 		if rapid.Bool().Draw(t, "adapters") {
 			for i := range rapid.IntRange(0, 4).Draw(t, "reports") {
 				lists := fmt.Sprintf(`max_lora="%d",running_lora_adapters=%s,waiting_lora_adapters=%s`, i,
-					escaped(rapid.StringMatching(`[a-c,\\ ]{0,6}`).Draw(t, "running")), escaped(rapid.String().Draw(t, "waiting")))
+					escaped(rapid.StringMatching(`([a-cn,\\ "]|\n){0,8}`).Draw(t, "running")), escaped(rapid.String().Draw(t, "waiting")))
 				drawLine(t, &b, "vllm:lora_requests_info", lists, i)
 			}
 		}

@@ -115,6 +115,13 @@ type (
 		args []int
 		defs []expr // aligned with args, nil = no default
 		body []stmt
+		// usesCaller: the body mentions caller, so that call blocks may use it.
+		usesCaller bool
+	}
+	// callStmt calls a macro with its body as caller().
+	callStmt struct {
+		call *call
+		body *macroStmt
 	}
 	filterStmt struct {
 		filters []*filterExpr

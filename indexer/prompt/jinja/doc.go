@@ -13,10 +13,10 @@
 //     strings that hold no escapes; AppendJSON (encode.go) is Python's json.dumps.
 //
 // What it covers: if, for (else, filter, break, continue), set (blocks, tuples,
-// namespaces), macro, filter blocks, raw, generation blocks; all operators,
+// namespaces), macro, call, filter blocks, raw, generation blocks; all operators,
 // slices, conditional expressions; the filters, tests and methods of str, dict
 // and list that chat templates use. What it does not have (include, import,
-// extends, call blocks, recursive loops) is an error of Parse that wraps
+// extends, recursive loops) is an error of Parse that wraps
 // ErrUnsupported, so that a caller can turn to a complete engine.
 //
 // Invariants: a Template is immutable and safe for concurrent use. Whatever

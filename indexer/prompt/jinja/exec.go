@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"slices"
 	"time"
 	"unsafe"
 )
@@ -246,47 +245,6 @@ func (s *scopeStmt) exec(st *state) signal {
 }
 
 func (s *jumpStmt) exec(*state) signal { return s.sig }
-
-func (s *macroStmt) exec(st *state) signal {
-	defined := st.scope
-	st.scope.set(s.id, funcValue(s.name, func(st *state, a args) Value {
-		return StringValue(s.call(st, defined, a))
-	}))
-	return goOn
-}
-
-// call runs a macro in the scope in which it was defined.
-func (s *macroStmt) call(st *state, defined *scope, a args) string {
-	if len(a.pos) > len(s.args) {
-		fail("macro %s takes %d arguments, not %d", s.name, len(s.args), len(a.pos))
-	}
-	if st.calls++; st.calls > maxCallDepth {
-		failWith(ErrBounds, "macros nested %d deep", st.calls)
-	}
-	sc := &scope{parent: defined, vars: make([]binding, 0, len(s.args)+4)}
-	for i, id := range s.args {
-		sc.set(id, Value{s: st.t.names[id]})
-		if i < len(a.pos) {
-			sc.set(id, a.pos[i])
-		} else if v, ok := a.named(st.t.names[id]); ok {
-			sc.set(id, v)
-		} else if s.defs[i] != nil {
-			old := st.scope
-			st.scope = sc
-			v := s.defs[i].eval(st)
-			st.scope = old
-			sc.set(id, v)
-		}
-	}
-	for _, n := range a.names {
-		if id, ok := st.t.ids[n]; !ok || !slices.Contains(s.args, id) {
-			fail("macro %s takes no argument %s", s.name, n)
-		}
-	}
-	text := st.capture(func() { st.scoped(sc, s.body) })
-	st.calls--
-	return text
-}
 
 // bytesOf returns the bytes of s, which must not be changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

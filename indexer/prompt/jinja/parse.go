@@ -42,6 +42,8 @@ type parser struct {
 	pos   int
 	depth int
 	loops int
+	// callers counts mentions of caller.
+	callers int
 }
 
 func (p *parser) cur() token { return p.toks[p.pos] }

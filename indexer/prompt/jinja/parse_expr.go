@@ -168,6 +168,9 @@ func (p *parser) primary() expr {
 		case "none", "None":
 			return &constant{NoneValue()}
 		}
+		if t.text == callerName {
+			p.callers++
+		}
 		return &name{p.id(t.text), t.text}
 	case tokString:
 		text := t.text

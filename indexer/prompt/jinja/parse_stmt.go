@@ -12,6 +12,8 @@ func (p *parser) statement() stmt {
 		return p.setStmt()
 	case "macro":
 		return p.macroStmt()
+	case "call":
+		return p.callStmt()
 	case "filter":
 		return &filterStmt{filters: p.filterChain(), body: p.bodyUntil("endfilter")}
 	case "with":
@@ -31,7 +33,7 @@ func (p *parser) statement() stmt {
 			return &jumpStmt{doBreak}
 		}
 		return &jumpStmt{doContinue}
-	case "call", "include", "import", "from", "extends", "block", "autoescape", "trans":
+	case "include", "import", "from", "extends", "block", "autoescape", "trans":
 		p.unsupported("statement " + word)
 	}
 	fail("line %d: unknown statement %q", p.cur().line, word)
@@ -136,6 +138,13 @@ func (p *parser) filterChain() []*filterExpr {
 func (p *parser) macroStmt() stmt {
 	word := p.expect(tokName, "a name").text
 	s := &macroStmt{id: p.id(word), name: word}
+	p.signature(s)
+	p.macroBody(s, "endmacro")
+	return s
+}
+
+// signature parses a macro's arguments with their parentheses.
+func (p *parser) signature(s *macroStmt) {
 	p.expectOp("(")
 	for !p.acceptOp(")") {
 		if p.isOp("*") || p.isOp("**") {
@@ -151,10 +160,29 @@ func (p *parser) macroStmt() stmt {
 			p.unexpected(`"," or ")"`)
 		}
 	}
-	loops := p.loops
+}
+
+// macroBody parses a body that loops outside of it do not reach into.
+func (p *parser) macroBody(s *macroStmt, end string) {
+	loops, callers := p.loops, p.callers
 	p.loops = 0
-	s.body = p.bodyUntil("endmacro")
+	s.body = p.bodyUntil(end)
+	s.usesCaller = p.callers > callers
 	p.loops = loops
+}
+
+func (p *parser) callStmt() stmt {
+	s := &callStmt{body: &macroStmt{id: p.id("caller"), name: "caller"}}
+	if p.isOp("(") {
+		p.signature(s.body)
+	}
+	line := p.cur().line
+	c, ok := p.expression().(*call)
+	if !ok {
+		fail("line %d: call needs a call", line)
+	}
+	s.call = c
+	p.macroBody(s.body, "endcall")
 	return s
 }
 

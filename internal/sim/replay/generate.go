@@ -69,10 +69,16 @@ var Workloads = []Workload{
 		Limit: 128_000, Saturation: 1,
 	},
 	{
-		Name: "documents", Preambles: 20, Skew: 1.1, Preamble: Spread{600, .3, 2_000}, Documents: 40,
-		Document: Spread{9_000, .9, 80_000}, First: Spread{120, .8, 2_000}, Turns: Spread{1.6, .7, 12},
+		Name: "documents", Preambles: 20, Skew: 1.1, Preamble: Spread{600, .3, 2_000}, Documents: 150,
+		Document: Spread{10_000, .9, 80_000}, First: Spread{120, .8, 2_000}, Turns: Spread{1.6, .7, 12},
 		Question: Spread{100, .8, 1_000}, Answer: Spread{160, .8, 1_500}, Gap: Spread{25, .9, 300},
 		Limit: 128_000, Saturation: 1,
+	},
+	{
+		Name: "mixed", Preambles: 4, Skew: 1.3, Preamble: Spread{700, .4, 2_000},
+		First: Spread{6_500, 1.1, 90_000}, Turns: Spread{1.4, .8, 20}, Question: Spread{900, 1.4, 40_000},
+		Answer: Spread{260, .9, 2_000}, Gap: Spread{40, 1, 600},
+		Limit: 128_000, Saturation: .8,
 	},
 }
 
@@ -96,9 +102,14 @@ type GenerateOptions struct {
 	Seed      uint64
 }
 
+// rampShare is the share of a generated trace's length in which the sessions
+// that are under way at its beginning join.
+const rampShare = .2
+
 // Generate makes a trace. Sessions begin evenly over its length; what would
 // come after the end comes at the beginning instead, so that the load is the
-// same throughout.
+// same throughout, but for the first fifth: sessions that are under way join
+// there one after another, since nobody's cache holds them yet.
 func (w Workload) Generate(o GenerateOptions) *Trace {
 	setDefault(&o.Rate, 1)
 	setDefault(&o.Length, time.Hour)
@@ -107,8 +118,8 @@ func (w Workload) Generate(o GenerateOptions) *Trace {
 		Workload: w, rng: rand.New(rand.NewPCG(o.Seed, 0x9e7)), preambles: map[[2]int][]Block{},
 		trace: &Trace{Name: w.Name, BlockSize: o.BlockSize, Length: o.Length},
 	}
-	for want := max(int(o.Rate*o.Length.Seconds()), 1); len(g.trace.Requests) < want; {
-		g.session(want - len(g.trace.Requests))
+	for want := max(int(o.Rate*o.Length.Seconds()), 1); g.made < want; {
+		g.session(want - g.made)
 	}
 	t := g.trace
 	slices.SortStableFunc(t.Requests, byArrival)
@@ -120,6 +131,7 @@ type generator struct {
 	Workload
 	rng       *rand.Rand
 	trace     *Trace
+	made      int // requests, those left out included
 	preambles map[[2]int][]Block // full blocks of a preamble (document 0) and of it with a document (from 1)
 }
 
@@ -170,6 +182,7 @@ func (g *generator) extend(chain []Block, tokens int) []Block {
 // session adds the requests of one session, at most most.
 func (g *generator) session(most int) {
 	t, rng := g.trace, g.rng
+	joins := time.Duration(rng.Float64() * rampShare * float64(t.Length))
 	context, chain := g.begin()
 	chain = slices.Clone(chain)
 	at := time.Duration(rng.Int64N(int64(t.Length)))
@@ -185,9 +198,12 @@ func (g *generator) session(most int) {
 		if context%t.BlockSize > 0 {
 			blocks = append(blocks, g.block())
 		}
-		t.Requests = append(t.Requests, Request{
-			At: at % t.Length, Input: context, Output: answer, Session: int32(t.Sessions), Blocks: blocks,
-		})
+		g.made++
+		if at < t.Length || at%t.Length >= joins {
+			t.Requests = append(t.Requests, Request{
+				At: at % t.Length, Input: context, Output: answer, Session: int32(t.Sessions), Blocks: blocks,
+			})
+		}
 		context += answer + g.Question.tokens(rng)
 		at += g.gap(answer)
 	}

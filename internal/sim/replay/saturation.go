@@ -14,7 +14,7 @@ func Saturation(ctx context.Context, c Case, s Source) (float64, error) {
 	run := func(perEngine float64) (*Result, error) {
 		one := c
 		one.Trace = s.Make(perEngine*float64(c.Endpoints), c.Seed)
-		one.Warmup = one.Trace.Length / 10
+		one.Warmup = one.Trace.Length / 5
 		return Run(ctx, one)
 	}
 	const idle = .02

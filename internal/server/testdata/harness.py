@@ -320,6 +320,8 @@ class Harness:
         text = self.template.render(messages=self.body["messages"], tools=self.body.get("tools"),
                                     add_generation_prompt=True, **self.vars)
         self.prompt = self.tok.encode(text, add_special_tokens=False).ids
+        if self.tok.normalizer is not None:  # what the tokens stand for is the normalised text
+            text = self.tok.normalizer.normalize_str(text)
         return {"body": self.body, "text": text}
 
     def answer(self, noncanonical):

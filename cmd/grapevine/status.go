@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/server"
+)
+
+// adminFlags are the flags of commands that ask a running replica.
+type adminFlags struct {
+	admin  string
+	output string
+}
+
+func (f *adminFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.admin, "admin", "127.0.0.1:9090", "admin address of a replica")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: text or json")
+}
+
+// get reads a JSON page of the replica's admin port.
+func (f *adminFlags) get(ctx context.Context, path string, into any) error {
+	if f.output != "text" && f.output != "json" {
+		return usageError{fmt.Errorf("--output %q: want text or json", f.output)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.admin+path, nil)
+	if err != nil {
+		return usageError{err}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("no replica answers at %s: %w", f.admin, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+		return fmt.Errorf("%s: %s: %s", f.admin, resp.Status, b)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+func newStatus() *cobra.Command {
+	var f adminFlags
+	var group, wait bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what a replica knows and how it is",
+		Long: `Asks a running replica for its state: models, endpoints with the state of knowledge
+about each, index size, and with --cluster the other replicas. The exit code is 1 when the
+replica is not ready.`,
+		Example: "  grapevine status\n  grapevine status --admin 10.0.1.7:9090 --cluster -o json\n  grapevine status --wait",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			var st server.Status
+			for {
+				err := f.get(ctx, "/status", &st)
+				if err == nil && (!wait || st.State == "ready") {
+					break
+				}
+				if err != nil && (!wait || ctx.Err() != nil) {
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					return fmt.Errorf("not ready: %s %s", st.State, st.Reason)
+				case <-time.After(200 * time.Millisecond):
+				}
+			}
+			if f.output == "json" {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				if err := e.Encode(st); err != nil {
+					return err
+				}
+			} else {
+				writeStatus(cmd.OutOrStdout(), &st, group)
+			}
+			if st.State != "ready" {
+				return exitCode(1)
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&group, "cluster", false, "show the other replicas too")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the replica is ready")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "give up waiting after this")
+	return cmd
+}
+
+func writeStatus(w io.Writer, st *server.Status, group bool) {
+	fmt.Fprintf(w, "%s %s: %s %s, up %s, %d decisions\n", st.Name, st.Version, st.State, st.Reason, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
+	fmt.Fprintf(w, "cluster: %s (%s)\n", st.Cluster.Line, st.Cluster.State)
+	fmt.Fprintf(w, "index: %d blocks, %d entries, %.1f MB; approximate %.1f MB\n", st.Index.Blocks, st.Index.Entries, float64(st.Index.Bytes)/1e6, float64(st.Index.ApproxBytes)/1e6)
+	for _, m := range st.Models {
+		fmt.Fprintf(w, "model %s: %s, rendered %d", m.Name, m.State, m.Rendered)
+		for reason, n := range m.Missed {
+			fmt.Fprintf(w, ", %s %d", reason, n)
+		}
+		if m.Error != "" {
+			fmt.Fprintf(w, ": %s", m.Error)
+		}
+		fmt.Fprintln(w)
+	}
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE")
+	for _, e := range st.Endpoints {
+		up := ""
+		if !e.Up {
+			up = " (down)"
+		}
+		fmt.Fprintf(tab, "%s%s\t%s\t%s\t%.1f ms\t%d\t%d\t%d\t%d\t%.0f%%\n", e.Address, up, e.Name, e.Knowledge, e.LagMS, e.Blocks, e.InFlight, e.Waiting, e.Running, 100*e.KVUse)
+	}
+	tab.Flush()
+	if group {
+		fmt.Fprintln(w)
+		writeMembers(w, st)
+	}
+}
+
+func newMembers() *cobra.Command {
+	var f adminFlags
+	cmd := &cobra.Command{
+		Use:     "members",
+		Short:   "Show the replicas as one of them sees the group",
+		Long:    "Prints every replica: where it is, its state, round trip, traffic, how far it is behind, and whether its knowledge is equal.",
+		Example: "  grapevine members --admin 10.0.1.7:9090",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var st server.Status
+			if err := f.get(cmd.Context(), "/status", &st); err != nil {
+				return err
+			}
+			if f.output == "json" {
+				e := json.NewEncoder(os.Stdout)
+				e.SetIndent("", "  ")
+				return e.Encode(st.Members)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n\n", st.Cluster.Line, st.Cluster.State)
+			writeMembers(cmd.OutOrStdout(), &st)
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func writeMembers(w io.Writer, st *server.Status) {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "MEMBER\tADDRESS\tVERSION\tSTATE\tPHASE\tRTT\tIN\tOUT\tREADS\tBEHIND\tDIFFER\tDROPPED")
+	for _, m := range st.Members {
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%.1f ms\t%.0f B/s\t%.0f B/s\t%d\t%d\t%d\t%d\n",
+			m.Name, m.Addr, m.Version, m.State, m.Phase, m.RTTMS, m.InBPS, m.OutBPS, m.Reading, m.Behind, m.Differ, m.Dropped)
+	}
+	tab.Flush()
+}

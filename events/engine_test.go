@@ -1,0 +1,198 @@
+package events
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/grapevine-epp/grapevine/events/zmtp"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// fakeEngine is an engine's event side in Go, with faults on demand: it loses
+// live batches and replies, wraps its ring, and restarts on the same ports.
+type fakeEngine struct {
+	tb   testing.TB
+	seed int64
+
+	mu        sync.Mutex
+	rng       *rand.Rand
+	pub       *zmtp.Pub
+	router    *zmtp.Router
+	first     uint64   // sequence of ring[0]
+	ring      [][]byte // batches that can be replayed
+	maxRing   int
+	truth     *rig // what all batches of this life amount to
+	hashes    []indexer.EngineHash
+	nextHash  uint64
+	dropLive  int // percent
+	dropReply int // percent
+	mute      bool
+	replays   int
+}
+
+func newFakeEngine(tb testing.TB, seed int64) *fakeEngine {
+	e := &fakeEngine{tb: tb, rng: rand.New(rand.NewSource(seed)), maxRing: 10_000}
+	e.start("tcp://127.0.0.1:0", "tcp://127.0.0.1:0")
+	tb.Cleanup(e.stop)
+	return e
+}
+
+func (e *fakeEngine) start(pub, router string) {
+	var err error
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pub, err = zmtp.ListenPub(pub, zmtp.PubOptions{}); err != nil {
+		e.tb.Fatal(err)
+	}
+	if e.router, err = zmtp.ListenRouter(router, e.replay, zmtp.RouterOptions{}); err != nil {
+		e.tb.Fatal(err)
+	}
+	e.truth, e.ring, e.first, e.hashes = newRig(TranslatorOptions{}), nil, 0, nil
+}
+
+func (e *fakeEngine) stop() {
+	_ = e.pub.Close()
+	_ = e.router.Close()
+}
+
+// restart ends this life and starts another on the same ports, with some
+// batches that nobody has seen.
+func (e *fakeEngine) restart(before int) {
+	pub, router := "tcp://"+e.pub.Addr().String(), "tcp://"+e.router.Addr().String()
+	e.stop()
+	e.start(pub, router)
+	e.mu.Lock()
+	e.mute = true
+	e.mu.Unlock()
+	e.publish(before)
+	e.mu.Lock()
+	e.mute = false
+	e.mu.Unlock()
+}
+
+func (e *fakeEngine) stream() Stream {
+	return Stream{Events: "tcp://" + e.pub.Addr().String(), Replay: "tcp://" + e.router.Addr().String()}
+}
+
+// publish makes n batches of random stores and removals.
+func (e *fakeEngine) publish(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for range n {
+		events := e.events()
+		e.truth.apply(events...)
+		payload := encodeEvents(events)
+		seq := e.first + uint64(len(e.ring))
+		e.ring = append(e.ring, payload)
+		if len(e.ring) > e.maxRing {
+			e.ring, e.first = e.ring[1:], e.first+1
+		}
+		if !e.mute && e.rng.Intn(100) >= e.dropLive {
+			_ = e.pub.Send(nil, binary.BigEndian.AppendUint64(nil, seq), payload)
+		}
+	}
+}
+
+func (e *fakeEngine) events() []Event {
+	var out []Event
+	for range 1 + e.rng.Intn(3) {
+		if len(e.hashes) > 50 && e.rng.Intn(2) == 0 {
+			i := len(e.hashes) - 1 - e.rng.Intn(10)
+			out = append(out, Event{Kind: BlockRemoved, Group: NoGroup, Hashes: []indexer.EngineHash{e.hashes[i]}})
+			e.hashes = append(e.hashes[:i], e.hashes[i+1:]...)
+			continue
+		}
+		s := Event{Kind: BlockStored, Group: NoGroup, BlockSize: 16}
+		if len(e.hashes) > 0 && e.rng.Intn(3) > 0 {
+			s.HasParent, s.Parent = true, e.hashes[e.rng.Intn(len(e.hashes))]
+		}
+		for range 1 + e.rng.Intn(3) {
+			e.nextHash++
+			h := indexer.EngineHash(e.nextHash * 0x9e3779b97f4a7c15)
+			s.Hashes, e.hashes = append(s.Hashes, h), append(e.hashes, h)
+			for range 16 {
+				s.Tokens = append(s.Tokens, uint32(e.rng.Intn(1000)))
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func encodeEvents(events []Event) []byte {
+	p := msgp.AppendArrayHeader(nil, 3)
+	p = msgp.AppendFloat64(p, float64(time.Now().UnixNano())/1e9)
+	p = msgp.AppendArrayHeader(p, uint32(len(events)))
+	hashes := func(list []indexer.EngineHash) {
+		p = msgp.AppendArrayHeader(p, uint32(len(list)))
+		for _, h := range list {
+			p = msgp.AppendUint64(p, uint64(h))
+		}
+	}
+	for _, e := range events {
+		switch e.Kind {
+		case BlockRemoved:
+			p = msgp.AppendString(msgp.AppendArrayHeader(p, 2), nameRemoved)
+			hashes(e.Hashes)
+		case AllBlocksCleared:
+			p = msgp.AppendString(msgp.AppendArrayHeader(p, 1), nameCleared)
+		case BlockStored:
+			p = msgp.AppendString(msgp.AppendArrayHeader(p, 5), nameStored)
+			hashes(e.Hashes)
+			if e.HasParent {
+				p = msgp.AppendUint64(p, uint64(e.Parent))
+			} else {
+				p = msgp.AppendNil(p)
+			}
+			p = msgp.AppendArrayHeader(p, uint32(len(e.Tokens)))
+			for _, t := range e.Tokens {
+				p = msgp.AppendUint32(p, t)
+			}
+			p = msgp.AppendInt(p, int(e.BlockSize))
+		}
+	}
+	return msgp.AppendInt(p, 0)
+}
+
+// replay answers like the ROUTER of an engine, with or without topic.
+func (e *fakeEngine) replay(c *zmtp.RouterConn, frames [][]byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.replays++
+	from := binary.BigEndian.Uint64(frames[1])
+	topic := e.replays%2 == 0
+	send := func(seq uint64, payload []byte) {
+		number := binary.BigEndian.AppendUint64(nil, seq)
+		if topic {
+			_ = c.Send(nil, nil, number, payload)
+		} else {
+			_ = c.Send(nil, number, payload)
+		}
+	}
+	for i, payload := range e.ring {
+		seq := e.first + uint64(i)
+		if seq < from || seq > from && e.rng.Intn(100) < e.dropReply {
+			continue
+		}
+		send(seq, payload)
+	}
+	send(endMarker, nil)
+}
+
+// digest returns what the index should hold.
+func (e *fakeEngine) digest() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return digestOf(e.truth.index)
+}
+
+func digestOf(x *indexer.Index) string {
+	n, xor := x.Digest(testSource)
+	return fmt.Sprintf("%d blocks %x", n, xor)
+}

@@ -1,0 +1,84 @@
+package prompt
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func testClock() time.Time { return time.Date(2026, 3, 7, 9, 5, 3, 0, time.UTC) }
+
+// FuzzRender renders any body of any kind: no panic, dst untouched on errors,
+// output that is UTF-8.
+func FuzzRender(f *testing.F) {
+	g := newGen(3)
+	for range 30 {
+		raw, _ := json.Marshal(g.chat())
+		f.Add(raw, uint8(KindChat))
+	}
+	for kind, bodies := range map[Kind][]string{
+		KindCompletions: {`{"prompt":"a b"}`, `{"prompt":[[32],[33,34]]}`},
+		KindResponses:   {`{"input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]}`},
+		KindMessages:    {`{"system":[{"type":"text","text":"S"}],"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"r"},{"type":"image"}]}],"tools":[{"name":"f","input_schema":{}}]}`},
+		KindGenerate:    {`{"token_ids":[32,33]}`},
+	} {
+		for _, b := range bodies {
+			f.Add([]byte(b), uint8(kind))
+		}
+	}
+	models := []*Model{
+		smallModel(f, folder(plainTemplate), Options{Now: testClock}),
+		smallModel(f, folder(partsTemplate), Options{Now: testClock, Tools: ToolsAsWritten}),
+		smallModel(f, folder(dumpTemplate), Options{Now: testClock}),
+	}
+	f.Fuzz(func(t *testing.T, body []byte, kind uint8) {
+		for _, m := range models {
+			out, info, err := m.Render([]byte("~"), body, Kind(kind%uint8(numKinds)))
+			if err != nil && (string(out) != "~" || ReasonOf(err) == ReasonNone) {
+				t.Fatalf("%q and %v", out, err)
+			}
+			if err == nil && info.Tokens == 0 && !utf8.Valid(out) {
+				t.Fatalf("output %q", out)
+			}
+			for _, end := range info.Ends {
+				if end < 0 || end > len(out)-1 {
+					t.Fatalf("end %d of %d bytes", end, len(out)-1)
+				}
+			}
+		}
+	})
+}
+
+// FuzzTokenizerConfig loads any tokenizer_config.json.
+func FuzzTokenizerConfig(f *testing.F) {
+	for _, s := range []string{
+		`{"chat_template":"{{ messages }}","bos_token":{"content":"<s>"},"added_tokens_decoder":{"98":{"content":"<x>","lstrip":true}}}`,
+		`{"chat_template":[{"name":"default","template":"x"},{"name":"tool_use","template":"{% for m in messages %}{{ m }}{% endfor %}"}],"additional_special_tokens":["a"]}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, conf []byte) {
+		c := &tokenizerConfig{templates: map[string]string{}}
+		if err := c.parse(conf); err != nil {
+			return
+		}
+		for _, src := range c.templates {
+			if tmpl, err := newTemplate(src, ContentAuto); err == nil && tmpl.fast != nil {
+				tmpl.render(nil, c.special, testClock())
+			}
+		}
+	})
+}
+
+// FuzzEngineAnswer reads any answer of an engine.
+func FuzzEngineAnswer(f *testing.F) {
+	f.Add([]byte(`{"token_ids":[1,2],"features":{"mm_placeholders":{"image":[{"offset":1}]}}}`))
+	f.Add([]byte(`[[1],[{"prompt_token_ids":[3]}]]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ids, info, err := renderedIDs(data)
+		if err == nil && len(ids) != info.Tokens {
+			t.Fatalf("%d ids, %d tokens", len(ids), info.Tokens)
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package server
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+var truthChats = flag.Int("truth.chats", 400, "chat requests of each truth test")
+
+const truthBlock = 16
+
+// harness is the fleet of testdata/harness.py: prompts rendered, tokenized and
+// cached by parts that this project does not share code with.
+type harness struct {
+	t    *testing.T
+	in   io.WriteCloser
+	out  *bufio.Reader
+	opts harnessOptions
+	Port [][2]int `json:"ports"`
+}
+
+type harnessOptions struct {
+	Seed    int    `json:"seed"`
+	Model   string `json:"model"`
+	Engines int    `json:"engines"`
+	Blocks  int    `json:"blocks"`
+	Ring    int    `json:"ring"`
+}
+
+func startHarness(t *testing.T, o harnessOptions) *harness {
+	t.Helper()
+	cmd := exec.Command(parts.Python(t), "testdata/harness.py")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	h := &harness{t: t, in: in, out: bufio.NewReaderSize(out, 1<<20), opts: o}
+	h.call(o, h)
+	return h
+}
+
+// call sends one command and reads its answer.
+func (h *harness) call(command, answer any) {
+	h.t.Helper()
+	b, err := json.Marshal(command)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.in.Write(append(b, '\n')); err != nil {
+		h.t.Fatal(err)
+	}
+	line, err := h.out.ReadBytes('\n')
+	if err != nil {
+		h.t.Fatalf("the harness ended: %v", err)
+	}
+	if err := json.Unmarshal(line, answer); err != nil {
+		h.t.Fatalf("%v: %s", err, line)
+	}
+}
+
+// follower is the part of a replica that knows: index, streams, prompts, matcher.
+type follower struct {
+	t       *testing.T
+	h       *harness
+	index   *indexer.Index
+	models  *models
+	events  *events.Manager
+	matcher *matcher
+	pool    *picker.Pool
+	eps     []*picker.Endpoint
+}
+
+func follow(t *testing.T, h *harness, replay bool) *follower {
+	t.Helper()
+	f := &follower{t: t, h: h, pool: picker.NewPool(picker.PoolOptions{})}
+	hasher := indexer.NewHasher(seedOf("truth"))
+	f.index = indexer.New(indexer.Options{Hasher: hasher})
+	approx := indexer.NewApprox(indexer.ApproxOptions{Hasher: hasher})
+	log := slog.New(slog.DiscardHandler)
+	var err error
+	if f.models, err = openModels([]ModelOptions{{Name: "m", Path: h.opts.Model}}, hasher, approx, log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.models.all.Close)
+	for !f.models.ready() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if st := f.models.status(); st[0].State != "ready" {
+		t.Fatalf("model: %+v", st[0])
+	}
+	f.events = events.Open(events.Options{Index: f.index, Hasher: hasher, CoolDown: 100 * time.Millisecond, ReplayIdle: 500 * time.Millisecond})
+	t.Cleanup(func() { f.events.Close() })
+	var specs []picker.EndpointSpec
+	for i, p := range h.Port {
+		spec := picker.EndpointSpec{
+			Name: fmt.Sprint("e", i), Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(20000+i)),
+			Models: []string{"m"}, Events: picker.Events{Port: p[0], ReplayPort: p[1], Ranks: 1},
+		}
+		if !replay {
+			spec.Events.ReplayPort = 0
+		}
+		specs = append(specs, spec)
+	}
+	f.pool.Set(specs)
+	f.eps = f.pool.Snapshot().Endpoints
+	f.matcher = newMatcher()
+	m := f.matcher
+	m.index, m.approx, m.now, m.safe = f.index, approx, time.Now, f.models.boundarySafe
+	m.exact = func(ep indexer.EndpointID) bool { return f.events.Knowledge(ep).State == events.Exact }
+	m.audit = newAuditor(prometheus.NewRegistry(), approx, m.exact)
+	s := &Server{models: f.models, events: f.events, o: Options{Log: log}}
+	var src []events.EndpointSource
+	for _, ep := range f.eps {
+		src = append(src, s.source(ep))
+	}
+	f.events.Set(src)
+	return f
+}
+
+// settled waits until every stream has been followed to the sequence numbers
+// that the engines have published.
+func (f *follower) settled(seq []int64, within time.Duration) bool {
+	for end := time.Now().Add(within); ; time.Sleep(200 * time.Microsecond) {
+		done := true
+		for i, ep := range f.eps {
+			p, _ := f.events.Position(indexer.Source{Endpoint: ep.ID})
+			if int64(p.Seq) < seq[i]+1 || f.events.Knowledge(ep.ID).State != events.Exact {
+				done = false
+			}
+		}
+		if done || time.Now().After(end) {
+			return done
+		}
+	}
+}
+
+// asked is one request of the harness.
+type asked struct {
+	Body json.RawMessage `json:"body"`
+	Text string          `json:"text"`
+}
+
+type answered struct {
+	Truth  []int   `json:"truth"`
+	Prompt int     `json:"prompt_tokens"`
+	Seq    []int64 `json:"seq"`
+}
+
+// predict returns the cached tokens that the matcher sees on each endpoint.
+func (f *follower) predict(q asked) []int {
+	f.t.Helper()
+	r := &picker.Request{Path: "/v1/chat/completions", Body: q.Body, Headers: noHeaders{}}
+	if err := picker.ParseRequest(r); err != nil {
+		f.t.Fatal(err)
+	}
+	f.models.fill(r)
+	if len(r.Exact) != 1 || string(r.Exact[0].Bytes) != q.Text {
+		got := ""
+		if len(r.Exact) > 0 {
+			got = string(r.Exact[0].Bytes)
+		}
+		f.t.Fatalf("rendered otherwise than by the reference:\n%q\nwant\n%q", got, q.Text)
+	}
+	runs := make([]indexer.Run, len(f.eps))
+	f.matcher.Match(r, f.eps, runs)
+	f.models.release(r)
+	out := make([]int, len(runs))
+	for i := range runs {
+		out[i] = int(runs[i].Total())
+	}
+	return out
+}
+
+type noHeaders struct{}
+
+func (noHeaders) Get(string) string { return "" }
+
+// score counts how predictions compare with the truth.
+type score struct {
+	requests, exact, over, under, far int // requests: (request, endpoint) pairs
+	noncanonical                      int
+}
+
+func (s score) String() string {
+	return fmt.Sprintf("%d comparisons: exact %.3f%%, one block more %d, one block less %d, further off %d; %d answers with non-canonical tokens",
+		s.requests, 100*float64(s.exact)/float64(s.requests), s.over, s.under, s.far, s.noncanonical)
+}
+
+// compare notes one prediction; the last prompt token is always computed, so a
+// whole prompt counts as the blocks before it.
+func (s *score) compare(predicted, truth, prompt int) {
+	predicted = min(predicted, (prompt-1)/truthBlock*truthBlock)
+	s.requests++
+	switch predicted - truth {
+	case 0:
+		s.exact++
+	case truthBlock:
+		s.over++
+	case -truthBlock:
+		s.under++
+	default:
+		s.far++
+	}
+}
+
+// chats plays n requests; each prediction is compared on every endpoint.
+func (f *follower) chats(n int, rng *rand.Rand, s *score) (last answered) {
+	f.t.Helper()
+	for range n {
+		var q asked
+		f.h.call(map[string]any{"op": "next"}, &q)
+		predicted := f.predict(q)
+		best := rng.IntN(len(predicted))
+		for i, p := range predicted {
+			if rng.Float64() < .8 && p > predicted[best] {
+				best = i
+			}
+		}
+		odd := rng.Float64() < .2
+		if odd {
+			s.noncanonical++
+		}
+		var a answered
+		f.h.call(map[string]any{"op": "run", "engine": best, "noncanonical": odd}, &a)
+		for i := range predicted {
+			s.compare(predicted[i], a.Truth[i], a.Prompt)
+		}
+		if !f.settled(a.Seq, 5*time.Second) {
+			f.t.Fatalf("events did not arrive: published %v", a.Seq)
+		}
+		last = a
+	}
+	return last
+}
+
+// Predictions from events equal what an independent fleet holds, request by
+// request and engine by engine.
+func TestTruth(t *testing.T) {
+	for _, model := range []string{"qwen3", "qwen2_5", "llama3_1"} {
+		t.Run(model, func(t *testing.T) {
+			n := *truthChats / 3
+			h := startHarness(t, harnessOptions{Seed: 1, Model: parts.Model(t, model), Engines: 8, Blocks: 3000, Ring: 10000})
+			f := follow(t, h, true)
+			if !f.settled(make([]int64, 8), 0) {
+				for i := range f.eps { // nothing published yet: wait for the connections
+					for end := time.Now().Add(5 * time.Second); f.events.Knowledge(f.eps[i].ID).State != events.Exact && time.Now().Before(end); {
+						time.Sleep(time.Millisecond)
+					}
+				}
+			}
+			var s score
+			f.chats(n, rand.New(rand.NewPCG(1, 1)), &s)
+			t.Log(s)
+			if float64(s.exact) < .99*float64(s.requests) || s.far > 0 {
+				t.Errorf("not exact enough: %v", s)
+			}
+		})
+	}
+}
