@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"syscall"
 	"testing"
 	"time"
@@ -158,6 +159,41 @@ func BenchmarkStoredPage(b *testing.B) {
 		remove := Event{Kind: BlockRemoved, Group: NoGroup, Hashes: append(scratch[:0], hashes...)}
 		r.tr.Translate(&Batch{Events: []Event{store, remove}}, &d)
 	})
+}
+
+// BenchmarkStream measures the whole way of a block of 16 tokens, decoding to
+// index, in text space: stored by one batch and removed by the next.
+func BenchmarkStream(b *testing.B) {
+	r := newRig(TranslatorOptions{Vocabulary: newTableVocabulary(150_000)})
+	stored := storePayload(64, 16)
+	var batch Batch
+	if err := batch.Decode(stored); err != nil {
+		b.Fatal(err)
+	}
+	removed := msgp.AppendArrayHeader(nil, 3)
+	removed = msgp.AppendArrayHeader(msgp.AppendFloat64(removed, 1), uint32(len(batch.hashes)))
+	for _, h := range batch.hashes {
+		removed = msgp.AppendString(msgp.AppendArrayHeader(removed, 4), nameRemoved)
+		removed = msgp.AppendUint64(msgp.AppendArrayHeader(removed, 1), uint64(h))
+		removed = msgp.AppendInt(msgp.AppendString(removed, "GPU"), 0)
+	}
+	removed = msgp.AppendInt(removed, 0)
+	// The payload's parents are nobody's; park nothing, start chains instead.
+	stored = bytes.ReplaceAll(stored, []byte("parent_block_hash\xcf"), []byte("parent_block_hush\xcf"))
+	var d indexer.Delta
+	perBlock(b, len(batch.hashes), func() {
+		for _, payload := range [][]byte{stored, removed} {
+			if err := batch.Decode(payload); err != nil || batch.Malformed > 0 {
+				b.Fatal(err, batch.Malformed)
+			}
+			d.Reset()
+			r.tr.Translate(&batch, &d)
+			r.index.Apply(testSource, &d)
+		}
+	})
+	if s := r.tr.Stats(); s.Stored != s.Removed || s.Stored < uint64(b.N) {
+		b.Fatalf("%+v", s)
+	}
 }
 
 func TestTranslateAllocatesNothing(t *testing.T) {

@@ -72,6 +72,7 @@ type Batch struct {
 	hashes []indexer.EngineHash
 	tokens []uint32
 	extra  []ExtraKey
+	text   []byte // room for Translate
 }
 
 // NoRank is the Rank of a batch that names none.
@@ -92,8 +93,12 @@ const (
 	maxExtra  = 1 << 16
 )
 
-// keepItems is how many items of each kind a Batch keeps room for.
-const keepItems = 1 << 14
+// keepItems is how many items of each kind, and keepText how many bytes of
+// text, scratch memory keeps room for.
+const (
+	keepItems = 1 << 14
+	keepText  = 1 << 20
+)
 
 func (b *Batch) reset() {
 	b.Time, b.Rank, b.Malformed, b.Unknown = 0, NoRank, 0, 0

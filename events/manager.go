@@ -49,7 +49,12 @@ func (m *Manager) work() *work {
 	return w
 }
 
-func (m *Manager) done(w *work) { m.scratch.Put(w) }
+func (m *Manager) done(w *work) {
+	if cap(w.delta.Blocks) > keepItems || cap(w.delta.Hashes) > keepItems || cap(w.delta.Ops) > keepItems {
+		w.delta = indexer.Delta{}
+	}
+	m.scratch.Put(w)
+}
 
 // Set makes the streams fit endpoints: new ones are started, those that left
 // or changed are stopped first. After Set returns nothing is applied any more

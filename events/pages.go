@@ -107,7 +107,7 @@ func (p *pages) add(t *Translator, h indexer.EngineHash, pg page, tier indexer.T
 	n := pg.copies(tier)
 	p.table[h] = pg.with(tier, n+1)
 	if n == 0 {
-		p.present(t, pg.unit, pg.off(), tier)
+		p.set(t, pg.unit, pg.off(), tier, true)
 	}
 }
 
@@ -222,33 +222,54 @@ func (p *pages) alloc() uint32 {
 // whole is the mask of a unit with all its pages.
 func (p *pages) whole() uint16 { return uint16(1<<p.k - 1) }
 
-// present notes that a page is there in a tier, for its unit and for those
-// that branch off behind it. A unit that becomes whole is stored.
-func (p *pages) present(t *Translator, id uint32, off int, tier indexer.Tier) {
+// held returns the tiers, as bits, in which a unit counts as held: those that
+// have all its pages, and otherwise the one that completes them, taken from
+// the fastest on. So a unit half of which has moved to the host is held in the
+// host tier, and the chain does not break there.
+func (p *pages) held(u *unit) uint8 {
+	var all uint16
+	var tiers uint8
+	for tier, mask := range u.mask {
+		all |= mask
+		if mask == p.whole() || tiers == 0 && all == p.whole() {
+			tiers |= 1 << tier
+		}
+	}
+	return tiers
+}
+
+// set notes that a page has come to a tier or left it, for its unit and for
+// those that branch off behind it, and stores and removes units accordingly.
+func (p *pages) set(t *Translator, id uint32, off int, tier indexer.Tier, on bool) {
 	u := &p.units[id]
-	was := u.mask[tier]
-	u.mask[tier] |= 1 << off
-	if was != p.whole() && u.mask[tier] == p.whole() {
-		p.emit(t, u, tier)
+	was := p.held(u)
+	if on {
+		u.mask[tier] |= 1 << off
+	} else {
+		u.mask[tier] &^= 1 << off
+	}
+	if is := p.held(u); is != was {
+		p.update(t, u, is&^was, was&^is)
 	}
 	for f := u.forks; f != 0; f = p.units[f].nextFork {
 		if off < int(p.units[f].baseOff) {
-			p.present(t, f, off, tier)
+			p.set(t, f, off, tier, on)
 		}
 	}
 }
 
-// absent is the opposite of present.
-func (p *pages) absent(t *Translator, id uint32, off int, tier indexer.Tier) {
-	u := &p.units[id]
-	if u.mask[tier] == p.whole() {
-		t.stats.Removed++
-		t.list(indexer.OpRemove, tier, p.group, []indexer.EngineHash{u.name})
+// update stores a unit in some tiers and removes it from others, in this
+// order, so that a unit that moves is never gone.
+func (p *pages) update(t *Translator, u *unit, stored, removed uint8) {
+	for tier := range indexer.NumTiers {
+		if stored&(1<<tier) != 0 {
+			p.emit(t, u, tier)
+		}
 	}
-	u.mask[tier] &^= 1 << off
-	for f := u.forks; f != 0; f = p.units[f].nextFork {
-		if off < int(p.units[f].baseOff) {
-			p.absent(t, f, off, tier)
+	for tier := range indexer.NumTiers {
+		if removed&(1<<tier) != 0 {
+			t.stats.Removed++
+			t.list(indexer.OpRemove, tier, p.group, []indexer.EngineHash{u.name})
 		}
 	}
 }
@@ -314,7 +335,7 @@ func (p *pages) drop(t *Translator, h indexer.EngineHash, pg page, tier indexer.
 		return
 	}
 	if pg = pg.with(tier, n-1); n == 1 {
-		p.absent(t, pg.unit, pg.off(), tier)
+		p.set(t, pg.unit, pg.off(), tier, false)
 	}
 	if pg.bits>>4 != 0 {
 		p.table[h] = pg

@@ -129,7 +129,7 @@ func (s *subscriber) schedule() {
 	if s.retry != nil {
 		return
 	}
-	pause := s.m.opt.CoolDown << min(s.failed, maxCoolDowns)
+	pause := s.m.opt.CoolDown << min(max(s.failed, 1)-1, maxCoolDowns)
 	if o.phase == phaseLive {
 		s.failed++ // knowledge in doubt that a replay has just left so
 	}

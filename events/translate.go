@@ -102,7 +102,7 @@ type Translator struct {
 	judges bool   // Canonical is asked
 	tails  *tails // made when first needed
 	roots  rootCache
-	text   []byte
+	text   []byte // scratch, of the batch under way
 	stats  Stats
 
 	out     *indexer.Delta // of the Translate under way
@@ -137,7 +137,7 @@ func (t *Translator) Stats() Stats { return t.stats }
 // Translate appends the operations of a batch to d, in order. The caller
 // applies d to the index before it translates the next batch.
 func (t *Translator) Translate(b *Batch, d *indexer.Delta) {
-	t.out, t.cleared, t.wiped = d, len(d.Blocks), false
+	t.out, t.cleared, t.wiped, t.text = d, len(d.Blocks), false, b.text[:0]
 	for i := range b.Events {
 		e := &b.Events[i]
 		switch e.Kind {
@@ -149,7 +149,10 @@ func (t *Translator) Translate(b *Batch, d *indexer.Delta) {
 			t.Clear(d)
 		}
 	}
-	t.out = nil
+	if b.text = t.text; cap(b.text) > keepText {
+		b.text = nil
+	}
+	t.out, t.text = nil, nil
 }
 
 // Clear forgets everything of the source, and appends the same to d.

@@ -20,6 +20,7 @@ type runner struct {
 // progress is how far the walk has come.
 type progress struct {
 	blocks, bytes, tokens int32
+	cut                   bool // the walk ended at a non-canonical block
 }
 
 // Match fills dst[i] with the leading run of q that candidates[i] holds: its
@@ -66,7 +67,11 @@ func (x *Index) walk(w *walk, root uint32, q Query, dst []Run) {
 	parent, set := x.nodes.at(root), uint32(0)
 	for first := true; ; first = false {
 		n := x.step(h, parent, &key, rest)
-		if n == nil || n.flags()&FlagNonCanonical != 0 {
+		if n == nil {
+			break
+		}
+		if n.flags()&FlagNonCanonical != 0 {
+			w.at.cut = true
 			break
 		}
 		if s := n.set.Load(); s != set || first {
@@ -177,8 +182,35 @@ func (w *walk) change(s *holderSet, dst []Run) {
 // finish reports a run that ends here.
 func (w *walk) finish(r *runner, dst []Run) {
 	r.tokens[r.tier] += w.at.tokens - r.since
-	run := Run{Blocks: w.at.blocks, Bytes: w.at.bytes, Tokens: r.tokens}
+	run := Run{Blocks: w.at.blocks, Bytes: w.at.bytes, Tokens: r.tokens, Cut: w.at.cut}
 	if d := &dst[r.cand]; run.better(d) {
 		*d = run
 	}
+}
+
+// Ends appends to dst the byte positions at which the blocks of q end that
+// Match walks, up to limit bytes. Runs end at such positions.
+func (x *Index) Ends(q Query, limit int32, dst []int32) []int32 {
+	w := x.scratch.Get().(*walk)
+	c := x.epoch.enter(w.shard)
+	defer func() {
+		x.epoch.leave(c)
+		x.scratch.Put(w)
+	}()
+	root := x.table.find(uint64(q.Root))
+	if root == 0 {
+		return dst
+	}
+	parent, rest, key, at := x.nodes.at(root), q.Bytes, q.Root, int32(0)
+	for at < limit {
+		n := x.step(x.o.Hasher, parent, &key, rest)
+		if n == nil || n.length.Load() == 0 {
+			break
+		}
+		at += int32(n.length.Load())
+		rest = rest[n.length.Load():]
+		dst = append(dst, at)
+		parent = n
+	}
+	return dst
 }

@@ -83,6 +83,7 @@ type Run struct {
 	Blocks int32
 	Bytes  int32
 	Tokens [NumTiers]int32
+	Cut    bool // it ended before a block that is not the canonical tokenization of its text
 }
 
 // Total returns the tokens of the run over all tiers.

@@ -44,8 +44,8 @@ func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 	w.Input, w.New = max(w.Input, 0), min(max(w.New, 0), max(w.Input, 0))
 	t.book, t.ep, t.work, t.state = b, ep, w, ticketWaiting
 	c := &ep.book.local
-	if c.waiting.Add(1) == 1 { // idle until now: its queue begins here
-		c.lastFirst.Store(now.UnixNano())
+	if c.waiting.Add(1) == 1 && ep.book.remote.waiting.Load() <= 0 {
+		c.lastFirst.Store(now.UnixNano()) // nobody's request waited there: the queue begins here
 	}
 	c.requests.Add(1)
 	c.prefill.Add(int64(w.New))

@@ -13,20 +13,19 @@ import (
 )
 
 // accept handles one incoming stream: it makes sure who that is, and hands
-// frames on until the stream ends.
+// frames on until the stream ends or its member goes or changes.
 func (s *Streams) accept(_ any, st grpc.ServerStream) error {
 	p, err := s.welcome(st)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(st.Context())
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		s.tell(ctx, st, p)
-	}()
-	defer func() { <-told }()
-	defer cancel()
+	ended := make(chan error, 1)
+	s.wg.Go(func() { ended <- s.receive(st, p) }) // ends with the stream
+	return s.tell(st, p, ended)
+}
+
+// receive hands frames on.
+func (s *Streams) receive(st grpc.ServerStream, p *peer) error {
 	for {
 		var b []byte
 		if err := st.RecvMsg(&b); err != nil {
@@ -36,7 +35,7 @@ func (s *Streams) accept(_ any, st grpc.ServerStream) error {
 			return err
 		}
 		if s.peer(p.ID) != p {
-			return status.Error(codes.NotFound, "not a member any more")
+			return errGone
 		}
 		err := splitBatch(b, func(frame []byte) { s.handler.Receive(p.ID, frame) })
 		if err != nil {
@@ -46,11 +45,13 @@ func (s *Streams) accept(_ any, st grpc.ServerStream) error {
 	}
 }
 
+var errGone = status.Error(codes.NotFound, "not a member any more, or another process by now")
+
 // welcome reads the hello and compares it with the certificate.
 func (s *Streams) welcome(st grpc.ServerStream) (*peer, error) {
 	var b []byte
 	got := make(chan error, 1)
-	go func() { got <- st.RecvMsg(&b) }() // ends with the stream at the latest
+	s.wg.Go(func() { got <- st.RecvMsg(&b) }) // ends with the stream at the latest
 	select {
 	case err := <-got:
 		if err != nil {
@@ -94,8 +95,8 @@ func certificateOf(ctx context.Context) (Fingerprint, bool) {
 }
 
 // tell lets the peer know whether our own dial to it works, as often as that
-// changes.
-func (s *Streams) tell(ctx context.Context, st grpc.ServerStream, p *peer) {
+// changes, until the stream ends.
+func (s *Streams) tell(st grpc.ServerStream, p *peer, ended <-chan error) error {
 	said := byte(sayWelcome)
 	for {
 		linked, err, changed := p.state()
@@ -109,13 +110,15 @@ func (s *Streams) tell(ctx context.Context, st grpc.ServerStream, p *peer) {
 		if kind != said && (linked || err != nil) {
 			said = kind
 			b := append([]byte{kind}, text[:min(len(text), 512)]...)
-			if st.SendMsg(&b) != nil {
-				return
+			if err := st.SendMsg(&b); err != nil {
+				return err
 			}
 		}
 		select {
-		case <-ctx.Done():
-			return
+		case err := <-ended:
+			return err
+		case <-p.done:
+			return errGone
 		case <-changed:
 		}
 	}

@@ -74,7 +74,7 @@ func (s *Streams) Open(h Handler) {
 	s.server = grpc.NewServer(
 		grpc.Creds(countingCreds{credentials.NewTLS(s.serverTLS()), s}),
 		grpc.ForceServerCodecV2(rawCodec{}),
-		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true),
 		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.opt.DeadAfter, Timeout: s.opt.DeadAfter}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 1, PermitWithoutStream: true}),

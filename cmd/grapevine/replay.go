@@ -35,8 +35,8 @@ type replayFlags struct {
 	findSaturation              string
 	bodies                      float64
 
-	csv, json, html, plots string
-	quiet                  bool
+	csv, json, html, plots, format string
+	quiet                          bool
 }
 
 func newReplay() *cobra.Command {
@@ -68,7 +68,7 @@ More load means more users: copies of sessions with blocks of their own.`,
 func (f *replayFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&f.traces, "trace", nil, "trace file, as PATH or NAME=PATH; may be repeated")
-	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload: agentic, coder, chat, documents; may be repeated")
+	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload: agentic, coder, chat, documents, mixed; may be repeated")
 	fl.StringSliceVar(&f.policies, "policy", nil, "policies to compare (default: all built-in ones)")
 	fl.Float64SliceVar(&f.loads, "load", nil, "loads, as shares of saturation (default 0.85)")
 	fl.Float64SliceVar(&f.rates, "rate", nil, "loads, as requests per second for each engine, instead of --load")
@@ -93,12 +93,16 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.csv, "csv", "", "write one line for every run to this file")
 	fl.StringVar(&f.json, "json", "", "write results as JSON to this file, - for standard output")
 	fl.StringVar(&f.html, "html", "", "write one self-contained page to this file")
-	fl.StringVar(&f.plots, "plots", "", "write plots to this folder, as SVG; with the suffix :png as PNG")
+	fl.StringVar(&f.plots, "plots", "", "write plots to this folder")
+	fl.StringVar(&f.format, "plot-format", "svg", "svg or png")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress bar")
 }
 
 func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	g, err := f.grid()
+	if f.format != "svg" && f.format != "png" {
+		err = errors.Join(err, fmt.Errorf("--plot-format %q: want svg or png", f.format))
+	}
 	if err != nil {
 		return usageError{err}
 	}
@@ -283,16 +287,44 @@ func (f *replayFlags) write(rows []replay.Row, seeds []uint64, out io.Writer) er
 	}{
 		{f.csv, func(w io.Writer) error { return replay.WriteCSV(w, rows, seeds) }},
 		{f.json, func(w io.Writer) error { return replay.WriteJSON(w, rows, seeds) }},
+		{f.html, func(w io.Writer) error { return replay.WriteHTML(w, rows, seeds) }},
 	}
 	for _, file := range files {
 		if err := writeTo(file.path, out, file.write); err != nil {
 			return err
 		}
 	}
-	if f.json == "-" {
+	if err := f.draw(rows); err != nil {
+		return err
+	}
+	if f.json == "-" || f.csv == "-" || f.html == "-" {
 		return nil
 	}
 	return replay.WriteTable(out, rows)
+}
+
+// draw writes one file for each plot.
+func (f *replayFlags) draw(rows []replay.Row) error {
+	if f.plots == "" {
+		return nil
+	}
+	if err := os.MkdirAll(f.plots, 0o755); err != nil {
+		return err
+	}
+	for _, key := range replay.PlotFigures {
+		figure, _ := replay.FigureByKey(key)
+		plots, err := replay.Plots(rows, figure)
+		if err != nil {
+			return err
+		}
+		for _, p := range plots {
+			path := filepath.Join(f.plots, p.Name+"."+f.format)
+			if err := writeTo(path, nil, func(w io.Writer) error { return p.Write(w, f.format) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // writeTo calls write with a new file, or with out for "-".

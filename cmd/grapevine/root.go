@@ -41,6 +41,8 @@ events and share one prefix index and one book of in-flight load.
 Exit codes: 0 success, 1 failure, 2 wrong command line.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newServe(), newSim(), newDemo(), newCheck(), newEnvoyConfig(), newStatus(), newMembers(), newBench(), newVersion())

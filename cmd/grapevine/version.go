@@ -19,8 +19,12 @@ func newVersion() *cobra.Command {
 		Example: "  grapevine version -o json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output == "json" {
+			switch output {
+			case "text":
+			case "json":
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"version": version, "go": runtime.Version()})
+			default:
+				return usageError{fmt.Errorf("--output %q: want text or json", output)}
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "grapevine %s (%s)\n", version, runtime.Version())
 			return nil

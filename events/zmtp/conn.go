@@ -98,12 +98,16 @@ func (c *Conn) Send(frames ...[]byte) error {
 	return c.flush()
 }
 
-// flush writes wbuf; wmu is held.
+// flush writes wbuf; wmu is held. A write that fails may have cut a message
+// in two, so it ends the connection.
 func (c *Conn) flush() error {
 	if err := c.nc.SetWriteDeadline(time.Now().Add(c.opt.Write)); err != nil {
 		return err
 	}
 	_, err := c.nc.Write(c.wbuf)
+	if err != nil {
+		_ = c.nc.Close()
+	}
 	if cap(c.wbuf) > keepBuffer {
 		c.wbuf = nil
 	}

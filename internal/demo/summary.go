@@ -10,20 +10,20 @@ import (
 // Write prints the summary as a person reads it.
 func (s *Summary) Write(w io.Writer) {
 	a, b := &s.RoundRobin, &s.Grapevine
-	fmt.Fprintf(w, "\n%-34s %14s %14s\n", "", "round robin", "Grapevine")
-	fmt.Fprintf(w, "%-34s %14d %14d\n", "requests (after warm-up)", a.Requests, b.Requests)
-	fmt.Fprintf(w, "%-34s %14.1f %14.1f\n", "requests/s", a.PerSecond, b.PerSecond)
-	fmt.Fprintf(w, "%-34s %13.1f%% %13.1f%%   (ideal %.1f%%)\n", "prompt tokens cached, say engines", 100*a.HitRatio, 100*b.HitRatio, 100*b.Ideal)
-	fmt.Fprintf(w, "%-34s %14s %14s   %s\n", "time to first token, p50", ms(a.TTFT50), ms(b.TTFT50), times(a.TTFT50, b.TTFT50))
-	fmt.Fprintf(w, "%-34s %14s %14s   %s\n", "time to first token, p90", ms(a.TTFT90), ms(b.TTFT90), times(a.TTFT90, b.TTFT90))
-	fmt.Fprintf(w, "%-34s %14d %14d\n\n", "failed requests", a.Failed, b.Failed)
+	fmt.Fprintf(w, "\n%-33s %14s %14s\n", "", "round robin", "Grapevine")
+	fmt.Fprintf(w, "%-33s %14d %14d\n", "requests (after warm-up)", a.Requests, b.Requests)
+	fmt.Fprintf(w, "%-33s %14.1f %14.1f\n", "requests/s", a.PerSecond, b.PerSecond)
+	fmt.Fprintf(w, "%-33s %13.1f%% %13.1f%%  (ideal %.1f%%)\n", "prompt tokens cached, say engines", 100*a.HitRatio, 100*b.HitRatio, 100*b.Ideal)
+	fmt.Fprintf(w, "%-33s %14s %14s  %s\n", "time to first token, p50", ms(a.TTFT50), ms(b.TTFT50), times(a.TTFT50, b.TTFT50))
+	fmt.Fprintf(w, "%-33s %14s %14s  %s\n", "time to first token, p90", ms(a.TTFT90), ms(b.TTFT90), times(a.TTFT90, b.TTFT90))
+	fmt.Fprintf(w, "%-33s %14d %14d\n\n", "failed requests", a.Failed, b.Failed)
 	if s.Killed != "" {
-		fmt.Fprintf(w, "%s was killed with requests in flight and came back: %d requests failed.\n", s.Killed, b.FailedDuringOutage)
+		fmt.Fprintf(w, "%s was killed under load and came back: %d requests failed.\n", s.Killed, b.FailedDuringOutage)
 	}
 	if s.Shared {
 		fmt.Fprintln(w, "The replicas shared index and in-flight load.")
 	} else {
-		fmt.Fprintln(w, "Each replica read the engines' events for itself; in-flight load was not shared between them.")
+		fmt.Fprintln(w, "Each replica read the engines' events itself; in-flight load was not shared.")
 	}
 	if n := s.Failed(); n > 0 {
 		fmt.Fprintf(w, "FAILED: %d requests failed, the last: %v\n", n, cmp.Or(b.LastError, a.LastError))

@@ -59,7 +59,7 @@ func render(v View) string {
 	} else {
 		fmt.Fprintf(&b, "  ideal cache            %10.1f%%\n", 100*v.Ideal)
 	}
-	fmt.Fprintf(&b, "\n  %-12s %9s %8s %8s %7s\n", "engine", "requests", "running", "waiting", "hits")
+	fmt.Fprintf(&b, "\n  %-12s %9s %8s %8s %7s\n", "engine", "last 5 s", "running", "waiting", "hits")
 	replicas := min(len(v.Replicas), 6)
 	engines := min(len(v.Engines), tableLines-fixedLines-replicas)
 	for _, e := range v.Engines[:engines] {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -23,8 +24,8 @@ type matcher struct {
 	audit     *auditor
 	// learn is told how many tokens an engine made of a rendered prompt.
 	learn func(model string, bytes, tokens int)
-	// safe reports whether a run may end at a byte of a rendered prompt.
-	safe     func(r *picker.Request, text []byte, pos int) bool
+	// model returns the model of a name, nil when it is not known.
+	model    func(name string) *prompt.Model
 	recorded func(ep *picker.Endpoint, keys []indexer.BlockKey, at time.Time) // tells peers; may be nil
 	scratch  sync.Pool
 }
@@ -33,6 +34,7 @@ type matchScratch struct {
 	ids   []indexer.EndpointID
 	since []int64
 	runs  []indexer.Run
+	ends  []int32
 }
 
 func newMatcher() *matcher {
@@ -59,7 +61,7 @@ func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexe
 	}
 	for i := range r.Exact {
 		m.index.Match(r.Exact[i], s.ids, s.runs)
-		m.trimUnsafe(r, r.Exact[i].Bytes, s.runs)
+		m.trimUnsafe(r, s, r.Exact[i])
 		for k := range runs {
 			add(&runs[k], &s.runs[k])
 		}
@@ -78,30 +80,48 @@ func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexe
 	}
 }
 
-// trimUnsafe takes back the last block of runs that end inside a token of the
-// request: the engine, which tokenizes the whole, does not find that block.
-func (m *matcher) trimUnsafe(r *picker.Request, text []byte, runs []indexer.Run) {
-	last, safe := int32(-1), true
-	for k := range runs {
-		run := &runs[k]
-		if run.Blocks == 0 || int(run.Bytes) >= len(text) {
+// alignBlocks is how many blocks before a doubtful end are checked.
+const alignBlocks = 8
+
+// trimUnsafe takes back the last blocks of runs that the engine, which tokenizes
+// the whole prompt, does not find: blocks that end inside a token of the request,
+// or hold generated tokens that are not those of their text. Only ends inside a word
+// and ends before a block that is known to be so are looked at.
+func (m *matcher) trimUnsafe(r *picker.Request, s *matchScratch, q indexer.Query) {
+	p := m.model(r.Target)
+	if p == nil {
+		return
+	}
+	s.ends = s.ends[:0]
+	last, drop := int32(-1), 0
+	for k := range s.runs {
+		run := &s.runs[k]
+		if run.Blocks == 0 || (!run.Cut && (int(run.Bytes) >= len(q.Bytes) || p.AtWord(q.Bytes, int(run.Bytes)))) {
 			continue
 		}
-		if run.Bytes != last {
-			last, safe = run.Bytes, m.safe(r, text, int(run.Bytes))
+		if len(s.ends) < int(run.Blocks)+1 {
+			s.ends = m.index.Ends(q, run.Bytes, append(s.ends[:0], 0))
 		}
-		if safe {
-			continue
+		if n := int(run.Blocks); run.Bytes != last && n < len(s.ends) {
+			from := max(0, n-alignBlocks)
+			last, drop = run.Bytes, n-from-p.Aligned(q.Bytes, s.ends[from:n+1], int(run.Total()/run.Blocks))
 		}
-		block, bytes := run.Total()/run.Blocks, run.Bytes/run.Blocks
-		run.Blocks--
-		run.Bytes -= bytes
-		for t := len(run.Tokens) - 1; t >= 0; t-- {
-			if run.Tokens[t] >= block {
-				run.Tokens[t] -= block
-				break
-			}
-		}
+		shorten(run, int32(drop), s.ends)
+	}
+}
+
+// shorten takes drop blocks off the end of a run.
+func shorten(run *indexer.Run, drop int32, ends []int32) {
+	if drop <= 0 || int(run.Blocks) >= len(ends) {
+		return
+	}
+	tokens := run.Total() / run.Blocks * drop
+	run.Blocks -= drop
+	run.Bytes = ends[run.Blocks]
+	for t := len(run.Tokens) - 1; t >= 0 && tokens > 0; t-- {
+		n := min(tokens, run.Tokens[t])
+		run.Tokens[t] -= n
+		tokens -= n
 	}
 }
 

@@ -167,11 +167,10 @@ func (m *models) release(r *picker.Request) {
 	m.texts.Put(&text)
 }
 
-// boundarySafe tells whether a run that ends at byte pos of a rendered prompt can
-// be reused: not when it ends inside a token of the request.
-func (m *models) boundarySafe(r *picker.Request, text []byte, pos int) bool {
-	p, _, _ := m.all.Lookup(r.Target)
-	return p == nil || p.BoundarySafe(text, pos)
+// model returns the model behind a name, nil when it is not ready.
+func (m *models) model(name string) *prompt.Model {
+	p, _, _ := m.all.Lookup(name)
+	return p
 }
 
 const (

@@ -132,7 +132,7 @@ func (s *Server) openPicker() (*matcher, error) {
 	m.exact = func(ep indexer.EndpointID) bool { return s.events.Knowledge(ep).State == events.Exact }
 	s.audit = newAuditor(s.registry, s.approx, m.exact)
 	s.audit.judged = s.judged
-	m.audit, m.safe, m.learn = s.audit, s.models.boundarySafe, s.models.learn
+	m.audit, m.model, m.learn = s.audit, s.models.model, s.models.learn
 	var err error
 	s.scheduler, err = picker.New(picker.Options{
 		Pool: s.pool, Rules: s.config.Load().Rules, Matcher: m, Prompt: s.models.fill,

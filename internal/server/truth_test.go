@@ -131,7 +131,7 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	f.eps = f.pool.Snapshot().Endpoints
 	f.matcher = newMatcher()
 	m := f.matcher
-	m.index, m.approx, m.now, m.safe = f.index, approx, time.Now, f.models.boundarySafe
+	m.index, m.approx, m.now, m.model = f.index, approx, time.Now, f.models.model
 	m.exact = func(ep indexer.EndpointID) bool { return f.events.Knowledge(ep).State == events.Exact }
 	m.audit = newAuditor(prometheus.NewRegistry(), approx, m.exact)
 	s := &Server{models: f.models, events: f.events, o: Options{Log: log}}
@@ -249,6 +249,9 @@ func (f *follower) chats(n int, rng *rand.Rand, s *score) (last answered) {
 		var a answered
 		f.h.call(map[string]any{"op": "run", "engine": best, "noncanonical": odd}, &a)
 		for i := range predicted {
+			if d := min(predicted[i], (a.Prompt-1)/truthBlock*truthBlock) - a.Truth[i]; d != 0 {
+				f.t.Logf("request %d engine %d: predicted %d truth %d prompt %d", s.requests/8, i, predicted[i], a.Truth[i], a.Prompt)
+			}
 			s.compare(predicted[i], a.Truth[i], a.Prompt)
 		}
 		if !f.settled(a.Seq, 5*time.Second) {

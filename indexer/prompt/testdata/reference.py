@@ -102,11 +102,15 @@ def special(value):
     return value["content"] if isinstance(value, dict) else value
 
 
+def flat(content):
+    return content if isinstance(content, str) else "\n".join(p["text"] for p in content)
+
+
 def developers(messages, source):
     if "'developer'" in source or '"developer"' in source or all(m["role"] != "developer" for m in messages):
         return messages
     messages = [dict(m, role="system") if m["role"] == "developer" else m for m in messages]
-    system = [m["content"] for m in messages if m["role"] == "system"]
+    system = [flat(m["content"]) for m in messages if m["role"] == "system"]
     if [i for i, m in enumerate(messages) if m["role"] == "system"] == [0]:
         return messages
     joined = "\n\n".join(s for s in system if s)

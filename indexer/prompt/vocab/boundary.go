@@ -13,7 +13,7 @@ func (v *Vocab) hard(s []byte, i int) bool {
 	case famNone:
 		return false
 	case famSpaces:
-		return s[i] == ' ' && s[i-1] != ' '
+		return s[i] == ' ' && s[i-1] != ' ' && !v.pat.reaches(s, i, true)
 	}
 	prev := classBefore(s[:i])
 	next, _ := classAt(s[i:])

@@ -1,6 +1,7 @@
 package vocab
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -43,8 +44,8 @@ func (l *jsonLoader) encoder() error {
 	if l.v.pat == nil {
 		l.v.pat = patNone
 	}
-	if l.v.mode == ModeSPM && l.v.pat == patNone && l.spacesLead() {
-		l.v.pat = patSpaces
+	if l.v.mode == ModeSPM && l.v.pat == patNone {
+		l.v.pat = l.spacesPattern()
 	}
 	return nil
 }
@@ -120,17 +121,29 @@ func mergePair(m *fastjson.Value) (left, right string, ok bool) {
 	return string(pair[0].GetStringBytes()), string(pair[1].GetStringBytes()), true
 }
 
-// spacesLead proves that no token that merges can form holds a space after
-// something else. Text can then be cut before each run of spaces without
-// changing its encoding.
-func (l *jsonLoader) spacesLead() bool {
+// maxExcept is how many tokens may hold a space after something else before
+// cutting at spaces is given up.
+const maxExcept = 64
+
+// spacesPattern returns the pattern that cuts text before each run of spaces.
+// That changes no encoding where no token that merges can form reaches over
+// the cut; the few tokens that could are the pattern's exceptions.
+func (l *jsonLoader) spacesPattern() *pattern {
+	p := *patSpaces
 	for s, id := range l.byStr {
-		if l.isByte[id] {
+		if l.isByte[id] || strings.Contains(s, " ") {
 			continue
 		}
-		if tok := strings.TrimLeft(string(l.v.token(id)), " "); strings.Contains(tok, " ") && !strings.Contains(s, " ") && !l.v.IsAdded(id) {
-			return false
+		tok := l.v.token(id)
+		if word := bytes.TrimLeft(tok, " "); bytes.IndexByte(word, ' ') < 0 {
+			continue
+		}
+		if p.except = append(p.except, tok); len(p.except) > maxExcept {
+			return patNone
 		}
 	}
-	return true
+	if len(p.except) == 0 {
+		return patSpaces
+	}
+	return &p
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -200,5 +201,33 @@ func TestAddedOptions(t *testing.T) {
 	}
 	if got := v.Encode(nil, []byte("<y>a<x><other>b")); !slices.Equal(got, []uint32{3, 0, 2, 1}) {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestSpacesExceptions checks that cutting at spaces, past a token that
+// reaches over one, encodes as the text in one piece does.
+func TestSpacesExceptions(t *testing.T) {
+	in := `{"model":{"type":"BPE","byte_fallback":true,"vocab":{"a":0,"b":1,">":2,"<":3,"/":4,"\u2581":5,"\u2581a":6,"ab":7,"</":8,"\u2581</":9,">\u2581</":10,"\u2581\u2581":11},
+		"merges":["\u2581 a","a b","< /","\u2581 </","> \u2581</","\u2581 \u2581"]},"normalizer":{"type":"Replace","pattern":{"String":" "},"content":"\u2581"}}`
+	v, err := ParseJSON([]byte(in), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.pat.family != famSpaces || len(v.pat.except) != 1 {
+		t.Fatalf("pattern %s with %d exceptions", v.pat.name, len(v.pat.except))
+	}
+	whole := *v
+	whole.pat = patNone
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		text := make([]byte, rng.IntN(20))
+		for i := range text {
+			text[i] = "ab></  "[rng.IntN(7)]
+		}
+		got, want := v.Encode(nil, text), whole.Encode(nil, text)
+		if !slices.Equal(got, want) {
+			t.Fatalf("%q: got %q, want %q", text, show(v, got), show(v, want))
+		}
+		checkBoundaries(t, v, []string{string(text)})
 	}
 }

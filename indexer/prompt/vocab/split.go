@@ -1,5 +1,7 @@
 package vocab
 
+import "bytes"
+
 // family is the shape of a split pattern; the patterns of one family differ
 // in parameters only.
 type family uint8
@@ -22,6 +24,8 @@ type pattern struct {
 	marks       bool   // combining marks count as letters
 	contraction bool   // o200k: 's, 't, ... end a word
 	slash       bool   // o200k: slashes follow punctuation like line ends
+	// except are the tokens that reach over a space (famSpaces).
+	except [][]byte
 }
 
 // splitter cuts a text into pieces from left to right.
@@ -48,7 +52,7 @@ func (sp *splitter) next() int {
 	case famDeepSeek:
 		sp.pos = sp.deepseek(i)
 	case famSpaces:
-		sp.pos = spaces(sp.s, i, sp.p.digits == 1)
+		sp.pos = sp.p.spaces(sp.s, i)
 	default:
 		sp.pos = len(sp.s)
 	}
@@ -147,17 +151,38 @@ func whitespace(s []byte, i int, lineEnds bool) int {
 	return last // the last one belongs to what follows
 }
 
-// spaces cuts before each run of spaces that follows something else or, if
-// each, before each space.
-func spaces(s []byte, i int, each bool) int {
-	for i < len(s) && s[i] == ' ' {
-		i++
-		if each {
-			break
+// spaces cuts before each run of spaces that follows something else or, with
+// digits 1, before each space.
+func (p *pattern) spaces(s []byte, i int) int {
+	for {
+		for i < len(s) && s[i] == ' ' {
+			i++
+			if p.digits == 1 {
+				break
+			}
+		}
+		for i < len(s) && s[i] != ' ' {
+			i++
+		}
+		if i >= len(s) || !p.reaches(s, i, false) {
+			return i
 		}
 	}
-	for i < len(s) && s[i] != ' ' {
-		i++
+}
+
+// reaches tells whether an exception token stands over the cut at i. open says
+// that s may go on: a token that is cut off by its end counts then.
+func (p *pattern) reaches(s []byte, i int, open bool) bool {
+	for _, tok := range p.except {
+		for k := 1; k < len(tok); k++ {
+			if tok[k] != ' ' || tok[k-1] == ' ' || tok[k-1] != s[i-1] || k > i {
+				continue
+			}
+			rest := s[i-k:]
+			if bytes.HasPrefix(rest, tok) || open && bytes.HasPrefix(tok, rest) {
+				return true
+			}
+		}
 	}
-	return i
+	return false
 }

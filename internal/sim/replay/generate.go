@@ -41,7 +41,8 @@ type Workload struct {
 	Gap       Spread  // seconds from an answer to the next turn
 	Pauses    float64 // share of turns before which a person thinks
 	Pause     Spread  // seconds that this adds
-	Limit     int     // tokens of context at which a session ends
+	Limit     int     // tokens of context at which a session ends, or is compacted
+	Compact   Spread  // tokens of the summary that takes the place of all but the preamble; zero: sessions end
 	// Saturation is the highest rate that eight engines at their defaults
 	// sustain, in requests per second for each of them.
 	Saturation float64
@@ -53,13 +54,13 @@ var Workloads = []Workload{
 	{
 		Name: "agentic", Preambles: 6, Skew: 1.4, Preamble: Spread{10_000, .4, 24_000},
 		First: Spread{3_000, 1, 30_000}, Turns: Spread{28, .8, 150}, Question: Spread{600, 1.3, 12_000},
-		Answer: Spread{140, .9, 3_000}, Gap: Spread{3, 1, 60}, Pauses: .08, Pause: Spread{40, .9, 600},
-		Limit: 110_000, Saturation: .8,
+		Answer: Spread{140, .9, 3_000}, Gap: Spread{3, 1, 60}, Pauses: .07, Pause: Spread{150, 1.2, 3_600},
+		Limit: 110_000, Compact: Spread{5_000, .6, 15_000}, Saturation: .8,
 	},
 	{
 		Name: "coder", Preambles: 3, Skew: 0, Preamble: Spread{16_000, .2, 24_000},
 		First: Spread{1_000, 1, 8_000}, Turns: Spread{45, .6, 200}, Question: Spread{900, 1, 8_000},
-		Answer: Spread{220, .7, 2_000}, Gap: Spread{6, 1.2, 120}, Pauses: .03, Pause: Spread{90, .7, 900},
+		Answer: Spread{220, .7, 2_000}, Gap: Spread{6, 1.2, 120}, Pauses: .05, Pause: Spread{300, .9, 2_400},
 		Limit: 128_000, Saturation: .8,
 	},
 	{
@@ -131,7 +132,7 @@ type generator struct {
 	Workload
 	rng       *rand.Rand
 	trace     *Trace
-	made      int // requests, those left out included
+	made      int                // requests, those left out included
 	preambles map[[2]int][]Block // full blocks of a preamble (document 0) and of it with a document (from 1)
 }
 
@@ -183,15 +184,18 @@ func (g *generator) extend(chain []Block, tokens int) []Block {
 func (g *generator) session(most int) {
 	t, rng := g.trace, g.rng
 	joins := time.Duration(rng.Float64() * rampShare * float64(t.Length))
-	context, chain := g.begin()
-	chain = slices.Clone(chain)
+	preamble, common := g.begin()
+	context, chain := preamble, slices.Clone(common)
 	at := time.Duration(rng.Int64N(int64(t.Length)))
 	turns := min(g.Turns.tokens(rng), most)
 	context += g.First.tokens(rng)
 	for turn := range turns {
 		answer := g.Answer.tokens(rng)
 		if context+answer > g.Limit && turn > 0 {
-			break
+			if g.Compact.Median == 0 {
+				break
+			}
+			context, chain = preamble+g.Compact.tokens(rng), chain[:min(preamble/t.BlockSize, len(chain))]
 		}
 		chain = g.extend(chain, context)
 		blocks := slices.Clone(chain)

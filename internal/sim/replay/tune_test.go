@@ -17,13 +17,13 @@ import (
 type par map[string]float64
 
 type exp struct {
-	p       par
-	rho     map[indexer.EndpointID]*ew
-	cap     map[indexer.EndpointID]float64
+	p   par
+	rho map[indexer.EndpointID]*ew
+	cap map[indexer.EndpointID]float64
 }
 type ew struct {
-	v  float64
-	at time.Time
+	v    float64
+	at   time.Time
 	n, w float64
 }
 
@@ -68,7 +68,7 @@ func (x *exp) Handle(c *picker.Cycle, plan *picker.Plan) error {
 			p["slow"]*(v.Cost.PerSeq+v.Cost.PerContext*float64(w.Input))
 		ext += p["decl"] * (v.Cost.PerSeq*dec + v.Cost.PerContext*float64(v.Load.Context))
 		ext += p["queued"] * own * float64(v.Load.Waiting)
-		ext += p["rho"]*rho
+		ext += p["rho"] * rho
 		cost := wait + own + chunks*v.Cost.Base*p["base"] + ext
 		if cost < bc {
 			best, bc, bo = k, cost, own

@@ -1,0 +1,301 @@
+package stream
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/core"
+)
+
+// end is one member's streams, and what they reported.
+type end struct {
+	*Streams
+	mu     sync.Mutex
+	frames map[string][]string
+	links  map[string]bool
+	stall  chan struct{} // if set, Receive waits for it
+}
+
+func newEnd(t testing.TB, id string, change func(*Options)) *end {
+	t.Helper()
+	opt := Options{Self: cluster.Member{ID: id, Boot: 1}, Label: "test", Bind: "127.0.0.1:0"}
+	if change != nil {
+		change(&opt)
+	}
+	s, err := New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &end{Streams: s, frames: map[string][]string{}, links: map[string]bool{}}
+	s.Open(e)
+	t.Cleanup(s.Close)
+	return e
+}
+
+func (e *end) Link(id string, up bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.links[id] = up
+}
+
+func (e *end) Receive(from string, frame []byte) {
+	if e.stall != nil {
+		<-e.stall
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.frames[from] = append(e.frames[from], string(frame))
+}
+
+func (e *end) linked(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.links[id]
+}
+
+func (e *end) got(from string) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string(nil), e.frames[from]...)
+}
+
+func (e *end) peer() Peer {
+	return Peer{ID: e.opt.Self.ID, Boot: 1, Addr: e.Addr().String(), Fingerprint: e.Fingerprint()}
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 5 s: %s", what)
+		}
+	}
+}
+
+// introduce makes two ends each other's peers.
+func introduce(t testing.TB, a, b *end) {
+	t.Helper()
+	a.SetPeers([]Peer{b.peer()})
+	b.SetPeers([]Peer{a.peer()})
+	eventually(t, "linked", func() bool { return a.linked(b.opt.Self.ID) && b.linked(a.opt.Self.ID) })
+}
+
+func TestFrames(t *testing.T) {
+	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
+	introduce(t, a, b)
+	var want []string
+	for i := range 2000 {
+		f := fmt.Sprintf("frame %d", i)
+		want = append(want, f)
+		a.Send(core.Envelope{To: []string{"b"}, Frame: []byte(f)})
+	}
+	big := make([]byte, core.MaxFrame)
+	b.Send(core.Envelope{Class: core.Bulk, Frame: big})
+	eventually(t, "all frames", func() bool { return len(b.got("a")) == len(want) && len(a.got("b")) == 1 })
+	for i, f := range b.got("a") {
+		if f != want[i] {
+			t.Fatalf("frame %d is %q", i, f)
+		}
+	}
+	eventually(t, "told that they reach each other", func() bool {
+		why, n := a.Unreachable()
+		return len(why) == 0 && n == 1
+	})
+}
+
+func TestBreakIsSeenAtOnce(t *testing.T) {
+	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
+	introduce(t, a, b)
+	start := time.Now()
+	b.Close()
+	eventually(t, "link down", func() bool { return !a.linked("b") })
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("seen after %v", d)
+	}
+	a.Send(core.Envelope{Frame: []byte("nobody hears this")})
+	if q := a.Queues(); q[0].Frames != 0 || q[0].Dropped == 0 {
+		t.Errorf("kept for nobody: %+v", q)
+	}
+}
+
+// TestSlowPeer: a peer that does not read loses frames, counted, and nobody
+// waits for it.
+func TestSlowPeer(t *testing.T) {
+	a := newEnd(t, "a", func(o *Options) { o.QueueBytes = 1 << 20 })
+	slow, fast := newEnd(t, "slow", nil), newEnd(t, "fast", nil)
+	slow.stall = make(chan struct{})
+	a.SetPeers([]Peer{slow.peer(), fast.peer()})
+	slow.SetPeers([]Peer{a.peer()})
+	fast.SetPeers([]Peer{a.peer()})
+	eventually(t, "linked", func() bool { return a.linked("slow") && a.linked("fast") })
+	frame := make([]byte, 64<<10)
+	for i := range 400 { // 25 MB, more than windows and queues hold
+		a.Send(core.Envelope{Frame: frame})
+		eventually(t, "the fast peer has it", func() bool { return len(fast.got("a")) == i+1 })
+	}
+	for _, q := range a.Queues() {
+		if q.Bytes > 1<<20 || (q.Peer == "slow") != (q.Dropped > 0) {
+			t.Errorf("%+v", q)
+		}
+	}
+	close(slow.stall)
+	before := len(slow.got("a"))
+	eventually(t, "the slow peer goes on", func() bool { return len(slow.got("a")) > before })
+}
+
+// dialAs opens a stream to s with a certificate, and says hello.
+func dialAs(t *testing.T, s *end, cert *tls.Certificate, h []byte) (grpc.ClientStream, error) {
+	t.Helper()
+	creds := insecure.NewCredentials()
+	if cert != nil {
+		creds = credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*cert}, InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	}
+	conn, err := grpc.NewClient("passthrough:///"+s.Addr().String(), grpc.WithTransportCredentials(creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	t.Cleanup(cancel)
+	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, fullMethod, grpc.ForceCodecV2(rawCodec{}))
+	if err != nil {
+		return nil, err
+	}
+	if h != nil {
+		_ = st.SendMsg(&h)
+	}
+	var b []byte
+	return st, st.RecvMsg(&b)
+}
+
+// TestStrangers: who is not the member that he says he is gets nowhere.
+func TestStrangers(t *testing.T) {
+	a, b, c := newEnd(t, "a", nil), newEnd(t, "b", nil), newEnd(t, "c", nil)
+	a.SetPeers([]Peer{b.peer(), c.peer()})
+	other, err := selfSigned("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	helloOf := func(label, id string, boot uint64) []byte { return hello{label, id, boot}.append(nil) }
+	for _, tc := range []struct {
+		what   string
+		cert   *tls.Certificate
+		hello  []byte
+		code   codes.Code
+		reason string
+	}{
+		{"no TLS", nil, helloOf("test", "b", 1), codes.Unavailable, RefusedPlaintext},
+		{"a certificate that is nobody's", other, helloOf("test", "b", 1), codes.Unavailable, RefusedIdentity},
+		{"another member's name", c.cert, helloOf("test", "b", 1), codes.PermissionDenied, RefusedIdentity},
+		{"another group", b.cert, helloOf("other", "b", 1), codes.PermissionDenied, RefusedLabel},
+		{"an earlier process", b.cert, helloOf("test", "b", 7), codes.NotFound, ""},
+		{"no member", b.cert, helloOf("test", "x", 1), codes.NotFound, ""},
+		{"garbage", b.cert, []byte("GET / HTTP/1.1"), codes.InvalidArgument, RefusedFrame},
+		{"silence", b.cert, nil, codes.DeadlineExceeded, RefusedFrame},
+	} {
+		was := a.Refused()[tc.reason]
+		_, err := dialAs(t, a, tc.cert, tc.hello)
+		if status.Code(err) != tc.code {
+			t.Errorf("%s: %v", tc.what, err)
+		}
+		if tc.reason != "" {
+			eventually(t, tc.what+" is counted", func() bool { return a.Refused()[tc.reason] > was })
+		}
+	}
+	// With the right hello a garbage batch ends the stream, and nothing of it
+	// is delivered.
+	st, err := dialAs(t, a, b.cert, helloOf("test", "b", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := append(appendFrame(nil, []byte("good")), 0xff, 0xff, 0xff, 0x7f, 'x')
+	_ = st.SendMsg(&batch)
+	for err == nil {
+		var m []byte
+		err = st.RecvMsg(&m)
+	}
+	if status.Code(err) != codes.InvalidArgument || len(a.got("b")) != 0 {
+		t.Errorf("garbage batch: %v, %v", err, a.got("b"))
+	}
+}
+
+// TestImpostor: a server that has not the member's certificate is not talked to.
+func TestImpostor(t *testing.T) {
+	a, b, imp := newEnd(t, "a", nil), newEnd(t, "b", nil), newEnd(t, "b", nil)
+	imp.SetPeers([]Peer{a.peer()})
+	p := b.peer()
+	p.Addr = imp.Addr().String()
+	a.SetPeers([]Peer{p})
+	eventually(t, "refused", func() bool { return a.Refused()[RefusedIdentity] > 0 })
+	if a.linked("b") {
+		t.Error("linked to an impostor")
+	}
+}
+
+// TestWrongAddress: who cannot be dialled hears of it.
+func TestWrongAddress(t *testing.T) {
+	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	wrong := b.peer()
+	wrong.Addr = closed.Addr().String()
+	a.SetPeers([]Peer{wrong})
+	b.SetPeers([]Peer{a.peer()})
+	eventually(t, "told", func() bool {
+		why, n := b.Unreachable()
+		return n == 0 && why["a"] != ""
+	})
+	a.SetPeers([]Peer{b.peer()})
+	eventually(t, "told that it works", func() bool {
+		why, n := b.Unreachable()
+		return n == 1 && len(why) == 0
+	})
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(hello{"test", "a", 7}.append(nil))
+	f.Add([]byte("GVS1"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, ok := parseHello(b)
+		if !ok {
+			return
+		}
+		if again, ok := parseHello(h.append(nil)); !ok || again != h {
+			t.Errorf("%+v reads as %+v", h, again)
+		}
+	})
+}
+
+func FuzzBatch(f *testing.F) {
+	f.Add(appendFrame(appendFrame(nil, []byte("one")), []byte("two")))
+	f.Add([]byte{1, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var again []byte
+		n := 0
+		err := splitBatch(b, func(frame []byte) {
+			n++
+			again = appendFrame(again, frame)
+		})
+		if err != nil && n > 0 {
+			t.Error("frames of a malformed batch were handed out")
+		}
+		if err == nil && string(again) != string(b) {
+			t.Errorf("%x reads as %x", b, again)
+		}
+	})
+}

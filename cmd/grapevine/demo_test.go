@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func contains(b []byte, part string) bool { return bytes.Contains(b, []byte(part)) }
+
+// output collects what a process writes while the test reads it.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// demoRun is a demo in a process, with a mark in its environment that its
+// children inherit.
+type demoRun struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	mark string
+	out  output
+	done chan error
+}
+
+func startDemo(t *testing.T, args ...string) *demoRun {
+	t.Helper()
+	d := &demoRun{t: t, done: make(chan error, 1), mark: fmt.Sprintf("GRAPEVINE_TEST_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())}
+	d.cmd = exec.Command("grapevine", append([]string{"demo"}, args...)...)
+	d.cmd.Env = append(os.Environ(), d.mark, "TMPDIR="+t.TempDir())
+	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	d.cmd.WaitDelay = 5 * time.Second
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { d.done <- d.cmd.Wait() }()
+	t.Cleanup(func() { _ = d.cmd.Process.Kill() })
+	return d
+}
+
+// processes lists those that carry the mark, the demo itself included.
+func (d *demoRun) processes() (list []string) {
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, file := range files {
+		env, err := os.ReadFile(file)
+		if err != nil || !contains(env, d.mark) {
+			continue // it ended meanwhile, or is somebody else's
+		}
+		if line, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline")); err == nil {
+			list = append(list, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return list
+}
+
+// says waits for a text in the output.
+func (d *demoRun) says(text string) {
+	d.t.Helper()
+	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if strings.Contains(d.out.String(), text) {
+			return
+		}
+	}
+	d.t.Fatalf("the demo does not say %q after 40 s:\n%s", text, d.out.String())
+}
+
+// ended waits for the end and returns how it came.
+func (d *demoRun) ended(limit time.Duration) error {
+	d.t.Helper()
+	select {
+	case err := <-d.done:
+		return err
+	case <-time.After(limit):
+		d.t.Fatalf("the demo runs %v on:\n%s", limit, d.out.String())
+		return nil
+	}
+}
+
+// nothingLeft asserts that no process is left, nor a file.
+func (d *demoRun) nothingLeft(files bool) {
+	d.t.Helper()
+	var list []string
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if list = d.processes(); len(list) == 0 {
+			break
+		}
+	}
+	if len(list) > 0 {
+		d.t.Errorf("still running:\n%s", strings.Join(list, "\n"))
+	}
+	for _, entry := range d.cmd.Env {
+		dir, ok := strings.CutPrefix(entry, "TMPDIR=")
+		if !ok || !files {
+			continue
+		}
+		if names, err := filepath.Glob(filepath.Join(dir, "grapevine-demo-*")); err != nil || len(names) > 0 {
+			d.t.Errorf("left over: %v %v", names, err)
+		}
+	}
+}
+
+const demoPhase = "6s"
+
+// TestDemo: a short demo kills a replica, fails no request, and leaves nothing.
+func TestDemo(t *testing.T) {
+	d := startDemo(t, "--phase", demoPhase)
+	d.says("grapevine: Envoy asks any of the replicas")
+	// The demo, an Envoy and three replicas.
+	if list := d.processes(); len(list) != 5 {
+		t.Errorf("%d processes run:\n%s", len(list), strings.Join(list, "\n"))
+	}
+	if err := d.ended(60 * time.Second); err != nil {
+		t.Errorf("%v", err)
+	}
+	out := d.out.String()
+	for _, part := range []string{"replica-3 was killed (kill -9)", "replica-3 was killed under load and came back: 0 requests failed.", "OK: no request failed.\n"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("the demo does not say %q", part)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", out)
+	}
+	d.nothingLeft(true)
+}
+
+// TestDemoInterrupted: Ctrl-C ends everything at once, in either phase.
+func TestDemoInterrupted(t *testing.T) {
+	for name, phase := range map[string]string{"round robin": "1m", "grapevine": "2s"} {
+		t.Run(name, func(t *testing.T) {
+			d := startDemo(t, "--phase", phase)
+			d.says("\n" + name + ": ")
+			if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.ended(10 * time.Second); fmt.Sprint(err) != "exit status 1" || !strings.HasSuffix(d.out.String(), "has ended\n") {
+				t.Errorf("%v:\n%s", err, d.out.String())
+			}
+			d.nothingLeft(true)
+		})
+	}
+}
+
+// TestDemoKilled: what the demo started ends with it even when it is killed.
+func TestDemoKilled(t *testing.T) {
+	d := startDemo(t, "--phase", "2s")
+	d.says("\ngrapevine: ")
+	if err := d.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.ended(10 * time.Second)
+	d.nothingLeft(false)
+}

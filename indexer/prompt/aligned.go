@@ -1,0 +1,11 @@
+package prompt
+
+// AtWord tells that a token ends at byte pos of a rendered prompt whatever
+// surrounds it.
+func (m *Model) AtWord(rendered []byte, pos int) bool { return m.vocab.AtWord(rendered, pos) }
+
+// Aligned returns how many of the blocks between ends hold size tokens of the
+// rendered prompt each, counted from the first. See vocab.Vocab.Aligned.
+func (m *Model) Aligned(rendered []byte, ends []int32, size int) int {
+	return m.vocab.Aligned(rendered, ends, size)
+}

@@ -1,0 +1,93 @@
+package vocab
+
+// AtWord tells that a token ends at byte pos of text, which is in text space,
+// whatever the words around it are: a word or an added token ends there.
+func (v *Vocab) AtWord(text []byte, pos int) bool {
+	if pos <= 0 || pos >= len(text) || !v.CanEncode() {
+		return true
+	}
+	return v.hard(text, pos)
+}
+
+// Aligned checks blocks against the tokens that text has. ends are the byte
+// positions where consecutive blocks end, ends[0] being where the first of them
+// begins; each is said to hold size tokens. It returns how many leading blocks
+// do: a block of generated tokens that are not those of its text covers fewer,
+// or ends inside one.
+func (v *Vocab) Aligned(text []byte, ends []int32, size int) int {
+	n := len(ends) - 1
+	if n <= 0 || !v.CanEncode() {
+		return max(n, 0)
+	}
+	first, last := int(ends[0]), int(ends[n])
+	start := v.wordStart(text, first)
+	stop := v.wordEnd(text, start, last)
+	var buf [512]uint32
+	at, block, count := start, 0, 0
+	for _, id := range v.EncodePrepared(buf[:0], text[start:stop]) {
+		if at < first {
+			if at += v.TokenLen(id); at > first {
+				return 0
+			}
+			continue
+		}
+		at += v.TokenLen(id)
+		count++
+		switch end := int(ends[block+1]); {
+		case at > end, at == end && count != size:
+			return block
+		case at == end:
+			count = 0
+			if block++; block == n {
+				return n
+			}
+		}
+	}
+	return block
+}
+
+// wordStart returns the last place at or before pos, within a kilobyte, where a
+// word or an added token begins, else pos itself.
+func (v *Vocab) wordStart(text []byte, pos int) int {
+	lo := max(0, pos-boundaryReach)
+	start := lo
+	for at := lo; ; {
+		sp, ok := v.added.all.next(text[:pos], at)
+		if !ok {
+			break
+		}
+		at = sp.lit + sp.size
+		start = at
+	}
+	if i := v.lastHard(text, start, pos); i > 0 {
+		return i
+	}
+	if start > lo || lo == 0 {
+		return start
+	}
+	return pos
+}
+
+// wordEnd returns the first place at or behind pos, within a kilobyte, where a
+// word or an added token ends. start is a place where one begins.
+func (v *Vocab) wordEnd(text []byte, start, pos int) int {
+	stop := min(len(text), pos+boundaryReach)
+	for at := start; ; {
+		sp, ok := v.added.all.next(text[:stop], at)
+		if !ok {
+			break
+		}
+		if at = sp.lit + sp.size; sp.lit >= pos {
+			stop = sp.lit
+			break
+		} else if at >= pos {
+			return at
+		}
+	}
+	for i := max(pos, start+1); i < stop; i++ {
+		if v.hard(text, i) {
+			return i
+		}
+	}
+	return stop
+}
