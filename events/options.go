@@ -21,9 +21,12 @@ type Options struct {
 	OnDelta func(Update)
 	// OnRestart, when set, is told when the engine behind a source turned out
 	// to be another one, or to have lost its history. The source's incarnation
-	// is unknown from then on, until SetIncarnation. Neither hook may call the
-	// Manager: they run while a batch is applied.
+	// is unknown from then on, until SetIncarnation. No hook may call the
+	// Manager: they run while a stream is locked.
 	OnRestart func(src indexer.Source)
+	// OnLink, when set, is told when the connection to a source's stream is
+	// made or lost. It must not call the Manager.
+	OnLink func(src indexer.Source, up bool)
 	// Resume, when set, is asked for the position that the index has reached
 	// for a source, when a stream to it is started. Without a position what
 	// the index knows of the source is cleared.

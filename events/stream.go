@@ -171,6 +171,7 @@ func (s *subscriber) connected() {
 	s.m.metrics.connects.WithLabelValues(resultOK).Inc()
 	s.log.Info("event stream connected", "events", s.at.Events)
 	s.view.up.Store(true)
+	s.linked(true)
 	s.do(s.order.connected())
 }
 
@@ -184,11 +185,18 @@ func (s *subscriber) lost(err error) {
 		}
 		s.order.disconnected()
 		s.stopReplay()
+		s.linked(false)
 	} else if s.ctx.Err() == nil {
 		s.m.metrics.connects.WithLabelValues(resultFailed).Inc()
 		s.log.Debug("event stream not connected", "events", s.at.Events, "err", err)
 	}
 	s.show()
+}
+
+func (s *subscriber) linked(up bool) {
+	if s.m.opt.OnLink != nil {
+		s.m.opt.OnLink(s.src, up)
+	}
 }
 
 // message handles one message of the live stream: topic, sequence, payload.

@@ -100,47 +100,110 @@ func (x *Index) walk(w *walk, root uint32, q Query, dst []Run) {
 	}
 }
 
+// fork holds the children of one node that begin a text: nearly always one.
+// Two cuttings of one text can both be there, when one of them holds generated
+// tokens that are not those of the text.
+type fork struct {
+	n    int
+	node [maxFork]*node
+	key  [maxFork]BlockKey
+}
+
+const (
+	maxFork   = 4  // cuttings that are looked at
+	lookahead = 32 // blocks by which cuttings are compared
+)
+
+func (f *fork) add(n *node, key BlockKey) {
+	if f.n < maxFork {
+		f.node[f.n], f.key[f.n] = n, key
+		f.n++
+	}
+}
+
 // step returns the child of parent that begins rest, and moves key to it.
 func (x *Index) step(h Hasher, parent *node, key *BlockKey, rest []byte) *node {
+	var f fork
+	x.children(h, parent, *key, rest, &f)
+	best := 0
+	switch {
+	case f.n == 0:
+		return nil
+	case f.n > 1:
+		best = x.choose(h, &f, rest)
+	}
+	*key = f.key[best]
+	return f.node[best]
+}
+
+// choose prefers a cutting that is the text's own tokenization, as far as is
+// known, then the one that goes on for longest.
+func (x *Index) choose(h Hasher, f *fork, rest []byte) int {
+	best, most := 0, -1
+	for i := range f.n {
+		depth := 0
+		if f.node[i].flags()&FlagNonCanonical == 0 {
+			depth = 1 + x.depth(h, f.node[i], f.key[i], rest[f.node[i].length.Load():])
+		}
+		if depth > most {
+			best, most = i, depth
+		}
+	}
+	return best
+}
+
+// depth follows the first cutting of each block.
+func (x *Index) depth(h Hasher, n *node, key BlockKey, rest []byte) int {
+	for depth := range lookahead {
+		var f fork
+		x.children(h, n, key, rest, &f)
+		if f.n == 0 || f.node[0].flags()&FlagNonCanonical != 0 {
+			return depth
+		}
+		n, key = f.node[0], f.key[0]
+		rest = rest[n.length.Load():]
+	}
+	return lookahead
+}
+
+// children finds the children of parent that begin rest.
+func (x *Index) children(h Hasher, parent *node, key BlockKey, rest []byte, f *fork) {
 	first := parent.first.Load()
 	if first&branchBit != 0 {
-		return x.stepBranch(h, x.lists.get(first&^branchBit), key, rest)
+		x.branched(h, x.lists.get(first&^branchBit), key, rest, f)
+		return
 	}
 	last, k := ^uint32(0), BlockKey(0)
 	for id := first; id != 0; {
 		n := x.nodes.at(id)
 		if length := n.length.Load(); int(length) <= len(rest) {
 			if length != last {
-				last, k = length, h.Child(*key, rest[:length])
+				last, k = length, h.Child(key, rest[:length])
 			}
 			if n.key.Load() == uint64(k) {
-				*key = k
-				return n
+				f.add(n, k)
 			}
 		}
 		id = n.next.Load()
 	}
-	return nil
 }
 
-func (x *Index) stepBranch(h Hasher, b *branch, key *BlockKey, rest []byte) *node {
+func (x *Index) branched(h Hasher, b *branch, key BlockKey, rest []byte, f *fork) {
 	lengths := b.lengths.Load()
 	if lengths == nil {
-		return nil
+		return
 	}
 	for _, length := range *lengths {
 		if int(length) > len(rest) {
 			continue
 		}
-		k := h.Child(*key, rest[:length])
+		k := h.Child(key, rest[:length])
 		if id := x.table.find(uint64(k)); id != 0 {
 			if n := x.nodes.at(id); n.key.Load() == uint64(k) && n.length.Load() == length {
-				*key = k
-				return n
+				f.add(n, k)
 			}
 		}
 	}
-	return nil
 }
 
 // begin enters the candidates among the holders of the first block.

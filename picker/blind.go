@@ -29,12 +29,17 @@ type deadline struct {
 	t  *Ticket
 }
 
+// deadlines is a heap by time; its methods are those of heap.Interface.
 type deadlines []deadline
 
 func (d deadlines) Len() int           { return len(d) }
 func (d deadlines) Less(i, j int) bool { return d[i].at < d[j].at }
 func (d deadlines) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
-func (d *deadlines) Push(x any)        { *d = append(*d, x.(deadline)) }
+
+// Push appends a deadline.
+func (d *deadlines) Push(x any) { *d = append(*d, x.(deadline)) }
+
+// Pop removes the last deadline.
 func (d *deadlines) Pop() any {
 	last := len(*d) - 1
 	x := (*d)[last]

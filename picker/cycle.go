@@ -254,6 +254,14 @@ func (c *Cycle) Run(k int) *indexer.Run {
 	return &c.runs[c.live[k]]
 }
 
+// RunAt is Run for a position among all candidates.
+func (c *Cycle) RunAt(i int32) *indexer.Run {
+	if !c.matched {
+		c.match()
+	}
+	return &c.runs[i]
+}
+
 // Held returns the tokens of the prompt that candidate k holds, weighted by
 // tier.
 func (c *Cycle) Held(k int) float64 { return c.tiers.Of(c.Run(k)) }

@@ -111,7 +111,7 @@ func (rs *Records) last(slots int, id string, n int) []Explanation {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	var out []Explanation
-	for k := range uint64(min(uint64(slots), rs.next)) {
+	for k := range min(uint64(slots), rs.next) {
 		rec := &rs.slots[(rs.next-1-k)%uint64(slots)]
 		if id != "" && rec.id != id {
 			continue

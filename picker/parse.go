@@ -177,7 +177,7 @@ func takePrompt(r *Request, s *scanner, val Span) {
 	r.Prompt.Media = s.media
 	switch r.Prompt.Form {
 	case FormTokens, FormBatches:
-		r.InputTokens = countTokens(val.Of(s.b))
+		r.InputTokens = s.numbers
 	default:
 		r.InputTokens = estimate(val[1]-val[0], s.media, s.mediaBytes)
 	}

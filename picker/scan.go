@@ -1,6 +1,10 @@
 package picker
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
 
 // maxDepth bounds the nesting of a body. Engines give up earlier.
 const maxDepth = 1024
@@ -16,6 +20,7 @@ type scanner struct {
 	// an engine far fewer tokens than their length suggests.
 	media      int
 	mediaBytes int
+	numbers    int // numbers seen by skip since then
 
 	stack [maxDepth / 64]uint64 // one bit per open container: 1 for an object
 }
@@ -48,11 +53,9 @@ func (s *scanner) space(i int) int {
 func (s *scanner) str(i int) int {
 	from := i + 1
 	for i = from; ; i++ {
-		n := bytes.IndexByte(s.b[i:], '"')
-		if n < 0 {
+		if i = quoteFrom(s.b, i); i < 0 {
 			return s.fail(len(s.b))
 		}
-		i += n
 		k := i
 		for k > from && s.b[k-1] == '\\' {
 			k--
@@ -62,6 +65,28 @@ func (s *scanner) str(i int) int {
 		}
 		from = i + 1
 	}
+}
+
+// quoteFrom returns the index of the first quote at or after i, -1 when there
+// is none. It looks at some words by itself first: in text with many escaped
+// quotes, such as JSON within JSON, the next one is near.
+func quoteFrom(b []byte, i int) int {
+	const ones, quotes = 0x0101010101010101, 0x0101010101010101 * '"'
+	for range 3 {
+		if len(b)-i < 8 {
+			break
+		}
+		w := binary.LittleEndian.Uint64(b[i:]) ^ quotes
+		if hit := (w - ones) &^ w & (ones << 7); hit != 0 {
+			return i + bits.TrailingZeros64(hit)>>3
+		}
+		i += 8
+	}
+	n := bytes.IndexByte(b[i:], '"')
+	if n < 0 {
+		return -1
+	}
+	return i + n
 }
 
 // longString is the length from which a string is looked at for base64.
@@ -132,7 +157,7 @@ func digits(b []byte, i int) int {
 // literal returns the index after true, false, null, or one of the words for
 // numbers that Python's reader takes besides.
 func (s *scanner) literal(i int) int {
-	word := ""
+	var word string
 	switch s.b[i] {
 	case 't':
 		word = "true"
@@ -167,6 +192,7 @@ func (s *scanner) scalar(i int) int {
 		}
 		return end
 	case c == '-' || c-'0' <= 9:
+		s.numbers++
 		return s.number(i)
 	default:
 		return s.literal(i)
@@ -181,7 +207,7 @@ func (s *scanner) skip(i int) int {
 		if i = s.space(i); i >= len(s.b) {
 			return s.fail(i)
 		}
-		closed := false
+		var closed bool
 		switch c := s.b[i]; c {
 		case '{', '[':
 			if depth == maxDepth {
@@ -190,6 +216,9 @@ func (s *scanner) skip(i int) int {
 			s.push(depth, c == '{')
 			depth++
 			i = s.space(i + 1)
+			if c == '[' {
+				i = s.ints(i)
+			}
 			closed = i < len(s.b) && s.b[i] == c+2
 			if closed {
 				depth--
@@ -210,6 +239,24 @@ func (s *scanner) skip(i int) int {
 			if i = s.key(i); i < 0 {
 				return -1
 			}
+		}
+	}
+}
+
+// ints passes over plain numbers at i that a comma follows, as lists of token
+// ids hold them, and returns the index of the element after the last of them.
+func (s *scanner) ints(i int) int {
+	b := s.b
+	for {
+		end := digits(b, i)
+		if end == i || end >= len(b) || b[end] != ',' || (b[i] == '0' && end > i+1) {
+			return i
+		}
+		s.numbers++
+		for i = end + 1; i < len(b) && b[i] == ' '; i++ {
+		}
+		if i >= len(b) || b[i] == ']' { // a comma before the end: let the caller find it
+			return end
 		}
 	}
 }
@@ -312,7 +359,7 @@ func (m *members) member(i int) bool {
 	}
 	m.Key[1] = bytes.LastIndexByte(s.b[:m.i], '"') + 1
 	m.Val[0] = s.space(m.i)
-	s.media, s.mediaBytes = 0, 0
+	s.media, s.mediaBytes, s.numbers = 0, 0, 0
 	if m.i = s.skip(m.Val[0]); m.i < 0 {
 		return false
 	}
@@ -322,17 +369,3 @@ func (m *members) member(i int) bool {
 
 // end returns the index after the object, -1 when it was broken.
 func (m *members) end() int { return m.i }
-
-// countTokens returns the number of integers in the list of token ids, or of
-// lists of token ids, b.
-func countTokens(b []byte) int {
-	n, in := 0, false
-	for _, c := range b {
-		digit := c-'0' <= 9
-		if digit && !in {
-			n++
-		}
-		in = digit
-	}
-	return n
-}

@@ -3,7 +3,6 @@ package picker
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -38,17 +37,23 @@ type SessionSource struct {
 	Cookie string
 }
 
+// name returns the header to be read.
+func (s SessionSource) name() string {
+	if s.Header == "" {
+		return "cookie"
+	}
+	return s.Header
+}
+
 // session returns the session key of r by the sources, "" when it has none.
 func session(sources []SessionSource, r *Request) string {
 	if r.Headers == nil {
 		return ""
 	}
 	for _, s := range sources {
-		v := ""
-		if s.Header != "" {
-			v = r.Headers.Get(s.Header)
-		} else {
-			v = cookie(r.Headers.Get("cookie"), s.Cookie)
+		v := r.Headers.Get(s.name())
+		if s.Header == "" {
+			v = cookie(v, s.Cookie)
 		}
 		if v != "" && len(v) <= maxHeaderValueLength {
 			return v
@@ -159,7 +164,7 @@ func New(o Options) (*Scheduler, error) {
 		o.Records = defaultRecords
 	}
 	if o.Log == nil {
-		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

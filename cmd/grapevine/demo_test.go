@@ -128,6 +128,7 @@ const demoPhase = "6s"
 
 // TestDemo: a short demo kills a replica, fails no request, and leaves nothing.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	d := startDemo(t, "--phase", demoPhase)
 	d.says("grapevine: Envoy asks any of the replicas")
 	// The demo, an Envoy and three replicas.
@@ -151,6 +152,7 @@ func TestDemo(t *testing.T) {
 
 // TestDemoInterrupted: Ctrl-C ends everything at once, in either phase.
 func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
 	for name, phase := range map[string]string{"round robin": "1m", "grapevine": "2s"} {
 		t.Run(name, func(t *testing.T) {
 			d := startDemo(t, "--phase", phase)
@@ -168,6 +170,7 @@ func TestDemoInterrupted(t *testing.T) {
 
 // TestDemoKilled: what the demo started ends with it even when it is killed.
 func TestDemoKilled(t *testing.T) {
+	t.Parallel()
 	d := startDemo(t, "--phase", "2s")
 	d.says("\ngrapevine: ")
 	if err := d.cmd.Process.Kill(); err != nil {

@@ -166,21 +166,14 @@ func (e *EngineRenderer) post(ctx context.Context, url string, body []byte) ([]u
 // prompt_token_ids, at the top or in a list. Where the prompt holds media, the
 // ids end before the first of its placeholders.
 func renderedIDs(data []byte) ([]uint32, Info, error) {
-	v, err := new(jinja.Decoder).Decode(data)
+	dec := jinja.Decoder{PackIDs: true}
+	v, err := dec.Decode(data)
 	if err != nil {
 		return nil, Info{}, err
 	}
-	d, list := findIDs(v, 0)
-	if list == nil {
+	d, ids := findIDs(v, 0)
+	if ids == nil {
 		return nil, Info{}, fmt.Errorf("engine's answer holds no token ids")
-	}
-	ids := make([]uint32, 0, len(list))
-	for _, it := range list {
-		id, ok := it.Int()
-		if !ok || id < 0 || id > 1<<32-1 {
-			return nil, Info{}, fmt.Errorf("engine's answer holds a token id that is none")
-		}
-		ids = append(ids, uint32(id))
 	}
 	info := Info{Engine: true}
 	if at := firstPlaceholder(d); at >= 0 && at < len(ids) {
@@ -191,14 +184,14 @@ func renderedIDs(data []byte) ([]uint32, Info, error) {
 }
 
 // findIDs returns the ids and the object that holds them.
-func findIDs(v jinja.Value, depth int) (*jinja.Dict, []jinja.Value) {
+func findIDs(v jinja.Value, depth int) (*jinja.Dict, []uint32) {
 	if depth > 4 {
 		return nil, nil
 	}
 	if d := v.Dict(); d != nil {
 		for _, key := range []string{"token_ids", "prompt_token_ids"} {
-			if ids, ok := d.Get(key); ok && ids.Kind() == jinja.List {
-				return d, ids.Items()
+			if v, ok := d.Get(key); ok && v.Kind() == jinja.IDs {
+				return d, v.IDs()
 			}
 		}
 		return nil, nil

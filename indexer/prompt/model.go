@@ -23,6 +23,7 @@ type Model struct {
 	eos     []byte
 	notes   []string
 	pool    sync.Pool // of *scratch
+	check   sync.Pool // of *vocab.Checker
 }
 
 // engineOnlyTypes are model types whose prompts engines build in code.
@@ -145,8 +146,23 @@ func (m *Model) EncodeRendered(dst []uint32, rendered []byte) []uint32 {
 	return m.vocab.EncodePrepared(dst, rendered)
 }
 
-// NewChecker returns a checker for blocks of generated tokens, nil when the
-// vocabulary cannot encode. Checkers are not safe for concurrent use.
+// Canonical tells whether an engine that tokenizes a block's text again gets
+// the block's tokens; n is how many leading tokens are proven. It is Unknown
+// at 0 when the vocabulary cannot encode.
+func (m *Model) Canonical(w vocab.Window) (v vocab.Verdict, n int) {
+	c, _ := m.check.Get().(*vocab.Checker)
+	if c == nil {
+		if c = m.vocab.NewChecker(); c == nil {
+			return vocab.Unknown, 0
+		}
+	}
+	v, n = c.Check(w)
+	m.check.Put(c)
+	return v, n
+}
+
+// NewChecker returns a checker for blocks of generated tokens for one
+// goroutine, nil when the vocabulary cannot encode.
 func (m *Model) NewChecker() *vocab.Checker { return m.vocab.NewChecker() }
 
 // BoundarySafe tells whether the tokens of a rendered prompt have a boundary

@@ -80,7 +80,6 @@ type scratch struct {
 	body []byte // the body with invalid UTF-8 replaced
 	text []byte
 	vars []jinja.Var
-	ids  []uint32
 }
 
 // object decodes the wanted keys of a body. Bytes that are no UTF-8 become

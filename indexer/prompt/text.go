@@ -1,14 +1,12 @@
 package prompt
 
-import (
-	"math"
-
-	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
-)
+import "github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
 
 // renderText renders bodies whose prompt is text or ids.
 func (m *Model) renderText(s *scratch, dst, body []byte, kind Kind) ([]byte, Info, error) {
+	s.dec.PackIDs = true
 	obj, err := s.object(body, completionsKeys)
+	s.dec.PackIDs = false
 	if err != nil {
 		return nil, Info{}, err
 	}
@@ -36,11 +34,11 @@ func (m *Model) renderText(s *scratch, dst, body []byte, kind Kind) ([]byte, Inf
 
 // prompts renders a string, a list of strings, ids, or a list of id lists.
 func (m *Model) prompts(s *scratch, dst []byte, v jinja.Value, special bool) ([]byte, Info, error) {
-	items := v.Items()
-	if v.Kind() == jinja.String || len(items) > 0 && isInt(items[0]) {
+	if v.Kind() == jinja.String || v.Kind() == jinja.IDs {
 		out, tokens, err := m.prompt(s, dst, v, special)
 		return out, Info{Tokens: tokens}, err
 	}
+	items := v.Items()
 	if len(items) == 0 {
 		return nil, Info{}, failure(ReasonBody, "the prompt is a %s", v.Kind())
 	}
@@ -61,11 +59,16 @@ func (m *Model) prompts(s *scratch, dst []byte, v jinja.Value, special bool) ([]
 	return out, info, nil
 }
 
-func isInt(v jinja.Value) bool { _, ok := v.Int(); return ok }
-
 // prompt renders one prompt.
 func (m *Model) prompt(s *scratch, dst []byte, v jinja.Value, special bool) (out []byte, tokens int, err error) {
-	if v.Kind() == jinja.String {
+	switch v.Kind() {
+	case jinja.IDs:
+		out, ok := m.vocab.AppendTokens(dst, v.IDs())
+		if !ok {
+			return nil, 0, failure(ReasonUnknownToken, "%d ids", len(v.IDs()))
+		}
+		return out, len(v.IDs()), nil
+	case jinja.String:
 		out = dst
 		if special {
 			out = append(out, m.bos...)
@@ -77,20 +80,5 @@ func (m *Model) prompt(s *scratch, dst []byte, v jinja.Value, special bool) (out
 		}
 		return out, 0, nil
 	}
-	if v.Kind() != jinja.List {
-		return nil, 0, failure(ReasonBody, "a prompt is a %s", v.Kind())
-	}
-	s.ids = s.ids[:0]
-	for _, it := range v.Items() {
-		id, ok := it.Int()
-		if !ok || id < 0 || id > math.MaxUint32 {
-			return nil, 0, failure(ReasonBody, "a token id is a %s", it.Kind())
-		}
-		s.ids = append(s.ids, uint32(id))
-	}
-	out, ok := m.vocab.AppendTokens(dst, s.ids)
-	if !ok {
-		return nil, 0, failure(ReasonUnknownToken, "%d ids", len(s.ids))
-	}
-	return out, len(s.ids), nil
+	return nil, 0, failure(ReasonBody, "a prompt is a %s", v.Kind())
 }

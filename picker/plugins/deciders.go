@@ -12,10 +12,11 @@ type prefixDeciderParams struct {
 }
 
 // newPrefixDecider splits requests with at least so many tokens that the decode
-// endpoint does not hold; 0 never splits.
+// endpoint does not hold in any tier; 0 never splits.
 func newPrefixDecider(p prefixDeciderParams) (Plugin, error) {
 	decide := func(c *picker.Cycle, decode int32) bool {
-		return p.NonCachedTokens > 0 && c.WorkAt(decode).New >= p.NonCachedTokens
+		missing := c.Request.InputTokens - int(c.RunAt(decode).Total())
+		return p.NonCachedTokens > 0 && missing >= p.NonCachedTokens
 	}
 	return Plugin{Decider: decide}, must(p.NonCachedTokens >= 0, "nonCachedTokens", "must not be negative")
 }

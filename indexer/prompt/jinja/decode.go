@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
@@ -25,6 +26,11 @@ type Decoder struct {
 	pos   int
 	depth int
 	arena []byte // unescaped strings; never grown while in use
+	ids   []uint32
+
+	// PackIDs makes lists that hold nothing but numbers of 32 bits IDs values.
+	// Templates do not know them: it is for bodies whose prompt is token ids.
+	PackIDs bool
 }
 
 // Decode returns the document's value.
@@ -64,7 +70,7 @@ func (d *Decoder) Nested(doc string) (v Value, err error) {
 }
 
 func (d *Decoder) reset(doc []byte) {
-	d.s, d.pos, d.depth, d.arena = doc, 0, 0, d.arena[:0]
+	d.s, d.pos, d.depth, d.arena, d.ids = doc, 0, 0, d.arena[:0], d.ids[:0]
 }
 
 func (d *Decoder) end() {
@@ -165,10 +171,20 @@ func (d *Decoder) object(obj *Dict, wanted func(key string) bool) {
 
 func (d *Decoder) array() Value {
 	d.enter()
+	start := d.pos
 	d.pos++
 	d.space()
+	if d.PackIDs && isDigit(d.peek()) {
+		if v, ok := d.packed(); ok {
+			d.depth--
+			return v
+		}
+	}
 	var items []Value
 	for d.peek() != ']' {
+		if len(items) == 16 {
+			items = slices.Grow(items, min(len(d.s)-d.pos, 1<<20)/(2*(d.pos-start)/16+1)) // by the length of the first
+		}
 		items = append(items, d.value())
 		if !d.more(']') {
 			break
@@ -177,6 +193,32 @@ func (d *Decoder) array() Value {
 	d.pos++
 	d.depth--
 	return ListValue(items)
+}
+
+// packed reads the rest of a list of ids. It moves only if it can.
+func (d *Decoder) packed() (Value, bool) {
+	begin, first := d.pos, len(d.ids)
+	for {
+		v, ok := d.smallInt()
+		if !ok || v.n > math.MaxUint32 {
+			break
+		}
+		d.ids = append(d.ids, uint32(v.n))
+		d.space()
+		c := d.peek()
+		if c == ']' {
+			d.pos++
+			out := d.ids[first:len(d.ids):len(d.ids)]
+			return Value{kind: IDs, ref: &out}, true
+		}
+		if c != ',' {
+			break
+		}
+		d.pos++
+		d.space()
+	}
+	d.pos, d.ids = begin, d.ids[:first]
+	return Value{}, false
 }
 
 // more moves over a comma and returns true, or stays at the closing bracket.
@@ -246,7 +288,28 @@ func (d *Decoder) skipString() {
 	}
 }
 
+// smallInt reads an unsigned integer of up to 18 digits, the common case.
+func (d *Decoder) smallInt() (Value, bool) {
+	i, n := d.pos, int64(0)
+	for i < len(d.s) && isDigit(d.s[i]) && i-d.pos < 18 {
+		n = n*10 + int64(d.s[i]-'0')
+		i++
+	}
+	size := i - d.pos
+	if size == 0 || size > 1 && d.s[d.pos] == '0' {
+		return Value{}, false
+	}
+	if i < len(d.s) && (isDigit(d.s[i]) || d.s[i] == '.' || d.s[i] == 'e' || d.s[i] == 'E') {
+		return Value{}, false
+	}
+	d.pos = i
+	return IntValue(n), true
+}
+
 func (d *Decoder) number() Value {
+	if v, ok := d.smallInt(); ok {
+		return v
+	}
 	start, float := d.pos, false
 	for d.pos < len(d.s) {
 		c := d.s[d.pos]

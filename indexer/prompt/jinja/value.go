@@ -25,9 +25,10 @@ const (
 	funcKind
 	namespaceKind
 	loopKind
+	IDs // a list of numbers that are token ids (Decoder.PackIDs)
 )
 
-var kindNames = [...]string{"undefined", "NoneType", "bool", "int", "float", "int", "str", "list", "tuple", "dict", "function", "namespace", "loop"}
+var kindNames = [...]string{"undefined", "NoneType", "bool", "int", "float", "int", "str", "list", "tuple", "dict", "function", "namespace", "loop", "list"}
 
 // String returns the kind's Python name.
 func (k Kind) String() string { return kindNames[k] }
@@ -95,6 +96,15 @@ func (v Value) Items() []Value {
 func (v Value) Dict() *Dict {
 	if v.kind == DictKind {
 		return v.ref.(*Dict)
+	}
+	return nil
+}
+
+// IDs returns the numbers of an IDs value, nil for other kinds. They are valid
+// until the decoder's next document.
+func (v Value) IDs() []uint32 {
+	if v.kind == IDs {
+		return *v.ref.(*[]uint32)
 	}
 	return nil
 }

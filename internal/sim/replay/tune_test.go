@@ -36,12 +36,14 @@ func (x *exp) Handle(c *picker.Cycle, plan *picker.Plan) error {
 	best, bc := 0, math.Inf(1)
 	var bo float64
 	n := c.Len()
+	sumRate := 0.0
 	minWait, sumRho, sumWait := math.Inf(1), 0.0, 0.0
 	for k := range n {
 		v := c.At(k)
 		w := v.Cost.Wait(&v.Load, c.Now)
 		minWait = min(minWait, w)
 		sumWait += w / float64(n)
+		sumRate += v.Load.Rate / float64(n)
 		if e := x.rho[v.ID]; e != nil {
 			sumRho += e.now(c.Now, p["tau"])
 		}
@@ -64,9 +66,10 @@ func (x *exp) Handle(c *picker.Cycle, plan *picker.Plan) error {
 		if p["mode"] == 1 {
 			busy = (p["wmix"]*sumWait + (1-p["wmix"])*wait + own/2) / slack
 		}
-		ext := p["own"]*own + p["dec"]*own*dec + p["rate"]*own*v.Load.Rate*min(busy, p["horizon"]) +
+		ext := p["own"]*own + p["dec"]*own*dec + p["rate"]*own*(p["rmix"]*sumRate+(1-p["rmix"])*v.Load.Rate)*min(busy, p["horizon"]) +
 			p["slow"]*(v.Cost.PerSeq+v.Cost.PerContext*float64(w.Input))
 		ext += p["decl"] * (v.Cost.PerSeq*dec + v.Cost.PerContext*float64(v.Load.Context))
+		ext += p["slowd"] * dec * (v.Cost.PerSeq + v.Cost.PerContext*float64(w.Input))
 		ext += p["queued"] * own * float64(v.Load.Waiting)
 		ext += p["rho"] * rho
 		cost := wait + own + chunks*v.Cost.Base*p["base"] + ext
@@ -116,7 +119,7 @@ type scenario struct {
 
 func scenarios(t *testing.T) []*scenario {
 	var out []*scenario
-	length := 40 * time.Minute
+	length := 30 * time.Minute
 	var seeds []uint64
 	for _, f := range strings.Fields(os.Getenv("SEEDS")) {
 		var s uint64

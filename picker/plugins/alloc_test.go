@@ -1,0 +1,66 @@
+//go:build !race
+
+package plugins
+
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// The race detector empties pools at random, so these run without it.
+
+// TestAllocations holds that no filter, scorer or picker allocates.
+func TestAllocations(t *testing.T) {
+	fl := bigFleet(64)
+	params := map[string]string{
+		"label-selector-filter": `{"matchLabels":{"zone":"a"}}`, "by-label": `{"label":"zone","validValues":["a"]}`,
+		"utilization-filter": `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
+	}
+	r := request(5000)
+	r.Session, r.Adapter = "s", "a"
+	r.Headers = headerMap{picker.HeaderTestSelection: "10.0.0.2:8000,10.0.0.3"}
+	for _, row := range Builtin() {
+		if row.Name == "file-discovery" {
+			continue
+		}
+		p := build(t, row.Name, params[row.Name])
+		c := fl.cycle(r)
+		keep, scores, order := make([]bool, c.Len()), make([]float64, c.Len()), make([]int32, 0, c.Len())
+		run := func() {
+			if p.Filter != nil {
+				p.Filter.Filter(c, keep)
+			}
+			if p.Scorer != nil {
+				p.Scorer.Score(c, scores)
+			}
+			if p.Picker != nil {
+				p.Picker.Pick(c, scores, order)
+			}
+			if p.Detector != nil {
+				p.Detector(c)
+			}
+		}
+		run()
+		if n := testing.AllocsPerRun(20, run); n > 0 {
+			t.Errorf("%s: %v allocations", row.Name, n)
+		}
+		c.Free()
+	}
+}
+
+// TestDecisionAllocations holds a whole decision, cycle and profile, to none.
+func TestDecisionAllocations(t *testing.T) {
+	for _, name := range ReadyNames() {
+		fl, p, r := bigFleet(100), profile(t, name), request(5000)
+		decide := func() {
+			c := fl.cycle(r)
+			p.Run(c)
+			c.Free()
+		}
+		decide()
+		if n := testing.AllocsPerRun(50, decide); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
