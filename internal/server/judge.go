@@ -67,10 +67,11 @@ func (j *judge) forget(ep indexer.EndpointID) {
 // over-predictions makes the stream be verified or read anew; a record of right ones
 // ends a doubt.
 func (s *Server) judged(r *picker.Request, ep *picker.Endpoint, v verdict) {
-	if ep.Events.Port == 0 {
+	streams := s.finder.streams(ep)
+	if len(streams) == 0 {
 		return
 	}
-	if v.over && ep.Events.ReplayPort == 0 {
+	if v.over && streams[0].Replay == "" {
 		s.trim(r, ep, v.cached)
 	}
 	distrust, trust := s.judge.add(ep.ID, v)
@@ -88,8 +89,8 @@ func (s *Server) trim(r *picker.Request, ep *picker.Endpoint, cached float64) {
 	s.models.fill(r)
 	defer s.models.release(r)
 	for _, q := range r.Exact {
-		for rank := range max(ep.Events.Ranks, 1) {
-			s.index.Trim(indexer.Source{Endpoint: ep.ID, Rank: uint16(rank)}, q, int(cached*float64(len(q.Bytes))))
+		for _, stream := range s.finder.streams(ep) {
+			s.index.Trim(indexer.Source{Endpoint: ep.ID, Rank: stream.Rank}, q, int(cached*float64(len(q.Bytes))))
 		}
 	}
 }

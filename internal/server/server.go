@@ -39,6 +39,7 @@ type Server struct {
 	scheduler *picker.Scheduler
 	audit     *auditor
 	judge     judge
+	finder    *finder
 	config    atomic.Pointer[config.Config]
 	reloads   *reloads
 	discovery *discovery.Source
@@ -75,7 +76,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.hasher = indexer.NewHasher(seedOf(s.o.Secret))
 	s.index = indexer.New(indexer.Options{Hasher: s.hasher})
 	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
-	s.pool = picker.NewPool(picker.PoolOptions{})
+	s.pool, s.finder = picker.NewPool(picker.PoolOptions{}), newFinder(s)
 	if s.models, err = openModels(s.o.Models, s.hasher, s.approx, s.o.Log); err != nil {
 		return err
 	}
@@ -113,6 +114,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.openExtProc(); err != nil {
 		return err
 	}
+	s.wg.Go(func() { s.finder.run(ctx) })
 	s.wg.Go(func() { s.watchReadiness(ctx) })
 	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
 	return nil
@@ -170,6 +172,7 @@ func (c chooser) Choose(ctx context.Context, r *picker.Request) (*picker.Decisio
 // onChange follows the pool: event streams, scraping, and what is forgotten.
 func (s *Server) onChange(c picker.Change) {
 	s.scrape.Apply(c)
+	s.finder.changed(c)
 	s.follow(c.Snapshot)
 	s.load.joined(c.Added)
 	s.load.left(c.Removed)
@@ -192,15 +195,7 @@ func (s *Server) follow(p *picker.Snapshot) {
 
 // source says where an endpoint's events come from.
 func (s *Server) source(ep *picker.Endpoint) events.EndpointSource {
-	src := events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.eventModel(ep.Models)}
-	if e := ep.Events; e.Port > 0 {
-		host := e.Host
-		if host == "" {
-			host = ep.Addr.Addr().String()
-		}
-		src.Streams = events.PortStreams(host, e.Port, e.ReplayPort, max(e.Ranks, 1), e.Topic)
-	}
-	return src
+	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.eventModel(ep.Models), Streams: s.finder.streams(ep)}
 }
 
 // onPage sizes the approximate index by the engine's own figures.

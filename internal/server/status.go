@@ -107,7 +107,7 @@ func (s *Server) state() (state, reason string) {
 func (s *Server) pending() int {
 	n := 0
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		if ep.Events.Port > 0 && !ep.Down() && s.events.Knowledge(ep.ID).State != events.Exact {
+		if s.finder.publishes(ep) && !ep.Down() && s.events.Knowledge(ep.ID).State != events.Exact {
 			n++
 		}
 	}

@@ -135,7 +135,7 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	m.index, m.approx, m.now, m.model = f.index, approx, time.Now, f.models.model
 	m.exact = func(ep indexer.EndpointID) bool { return f.events.Knowledge(ep).State == events.Exact }
 	m.audit = newAuditor(prometheus.NewRegistry(), approx, m.exact)
-	s := &Server{models: f.models, events: f.events, o: Options{Log: log}}
+	s := &Server{models: f.models, events: f.events, finder: newFinder(nil), o: Options{Log: log}}
 	var src []events.EndpointSource
 	for _, ep := range f.eps {
 		src = append(src, s.source(ep))
