@@ -54,8 +54,12 @@ func (n *Node) Log(name string, version uint64, store LogStore, opt LogOptions) 
 }
 
 // SetSources replaces the set of sources that are shared; what is known of
-// others is forgotten.
-func (l *Log) SetSources(names []string) { l.n.do(func() { l.l.SetSources(names) }) }
+// others is forgotten. It returns how many are left out because their names
+// are empty, too long or too many; see core.Log.SetSources.
+func (l *Log) SetSources(names []string) (left int) {
+	l.n.do(func() { left = l.l.SetSources(names) })
+	return left
+}
 
 // Position returns how far source is known.
 func (l *Log) Position(source string) (p Position) {

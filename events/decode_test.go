@@ -273,7 +273,7 @@ func TestHashNormalisation(t *testing.T) {
 // TestLenient is the list of kv-event oddities that must cost one event at
 // most.
 func TestLenient(t *testing.T) {
-	clear := []byte("\x91\xb0AllBlocksCleared")
+	wipe := []byte("\x91\xb0AllBlocksCleared")
 	batch := func(events ...[]byte) []byte {
 		p := []byte{0x93, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0x90 | byte(len(events))}
 		for _, e := range events {
@@ -285,22 +285,22 @@ func TestLenient(t *testing.T) {
 		payload            []byte
 		events, bad, other int
 	}{
-		"extra array elements":   {batch([]byte("\x95\xacBlockRemoved\x91\x05\xa3GPU\x00\xc3"), clear), 2, 0, 0},
-		"missing elements":       {batch([]byte("\x91\xacBlockRemoved"), clear), 2, 0, 0},
-		"unknown event":          {batch([]byte("\x93\xadBlockInactive\x91\x05\x81\xa1x\xc0"), clear), 1, 0, 1},
-		"unknown event map":      {batch([]byte("\x82\xa4type\xadBlockInactive\xacblock_hashes\xa1x"), clear), 1, 0, 1},
-		"type last":              {batch([]byte("\x82\xacblock_hashes\x91\x05\xa4type\xacBlockRemoved"), clear), 2, 0, 0},
-		"unknown key":            {batch([]byte("\x82\xa4type\xb0AllBlocksCleared\xa6origin\x92\x01\x80"), clear), 2, 0, 0},
-		"hash is a float":        {batch([]byte("\x92\xacBlockRemoved\x91\xcb\x00\x00\x00\x00\x00\x00\x00\x00"), clear), 1, 1, 0},
-		"token is negative":      {batch([]byte("\x94\xabBlockStored\x91\x05\xc0\x91\xff"), clear), 1, 1, 0},
-		"token over 32 bits":     {batch([]byte("\x94\xabBlockStored\x91\x05\xc0\x91\xcf\x00\x00\x00\x01\x00\x00\x00\x00"), clear), 1, 1, 0},
-		"event is a number":      {batch([]byte{7}, clear), 1, 1, 0},
-		"event is empty":         {batch([]byte{0x90}, []byte{0x80}, clear), 1, 2, 0},
-		"block size is negative": {batch([]byte("\x95\xabBlockStored\x91\x05\xc0\x91\x01\xff"), clear), 1, 1, 0},
-		"group is a string":      {batch([]byte("\x94\xacBlockRemoved\x91\x05\xc0\xa1x"), clear), 1, 1, 0},
-		"integer ts, no rank":    {append([]byte{0x92, 5, 0x91}, clear...), 1, 0, 0},
+		"extra array elements":   {batch([]byte("\x95\xacBlockRemoved\x91\x05\xa3GPU\x00\xc3"), wipe), 2, 0, 0},
+		"missing elements":       {batch([]byte("\x91\xacBlockRemoved"), wipe), 2, 0, 0},
+		"unknown event":          {batch([]byte("\x93\xadBlockInactive\x91\x05\x81\xa1x\xc0"), wipe), 1, 0, 1},
+		"unknown event map":      {batch([]byte("\x82\xa4type\xadBlockInactive\xacblock_hashes\xa1x"), wipe), 1, 0, 1},
+		"type last":              {batch([]byte("\x82\xacblock_hashes\x91\x05\xa4type\xacBlockRemoved"), wipe), 2, 0, 0},
+		"unknown key":            {batch([]byte("\x82\xa4type\xb0AllBlocksCleared\xa6origin\x92\x01\x80"), wipe), 2, 0, 0},
+		"hash is a float":        {batch([]byte("\x92\xacBlockRemoved\x91\xcb\x00\x00\x00\x00\x00\x00\x00\x00"), wipe), 1, 1, 0},
+		"token is negative":      {batch([]byte("\x94\xabBlockStored\x91\x05\xc0\x91\xff"), wipe), 1, 1, 0},
+		"token over 32 bits":     {batch([]byte("\x94\xabBlockStored\x91\x05\xc0\x91\xcf\x00\x00\x00\x01\x00\x00\x00\x00"), wipe), 1, 1, 0},
+		"event is a number":      {batch([]byte{7}, wipe), 1, 1, 0},
+		"event is empty":         {batch([]byte{0x90}, []byte{0x80}, wipe), 1, 2, 0},
+		"block size is negative": {batch([]byte("\x95\xabBlockStored\x91\x05\xc0\x91\x01\xff"), wipe), 1, 1, 0},
+		"group is a string":      {batch([]byte("\x94\xacBlockRemoved\x91\x05\xc0\xa1x"), wipe), 1, 1, 0},
+		"integer ts, no rank":    {append([]byte{0x92, 5, 0x91}, wipe...), 1, 0, 0},
 		"nil events":             {[]byte{0x93, 0xc0, 0xc0, 0xc0}, 0, 0, 0},
-		"four elements":          {append(append([]byte{0x94, 5, 0x91}, clear...), 3, 0xc3), 1, 0, 0},
+		"four elements":          {append(append([]byte{0x94, 5, 0x91}, wipe...), 3, 0xc3), 1, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b Batch

@@ -17,8 +17,7 @@ import (
 // fakeEngine is an engine's event side in Go, with faults on demand: it loses
 // live batches and replies, wraps its ring, and restarts on the same ports.
 type fakeEngine struct {
-	tb   testing.TB
-	seed int64
+	tb testing.TB
 
 	mu        sync.Mutex
 	rng       *rand.Rand

@@ -253,11 +253,11 @@ func (t *Translator) store(e *Event, tier indexer.Tier, from indexer.BlockKey, r
 		First: uint32(len(d.Blocks)), N: uint32(len(e.Hashes)),
 	})
 	judge := t.judges && len(e.Hashes) <= generatedBlocks
-	extra, key, start := e.Extra, from, 0
+	extra, key := e.Extra, from
 	t.text = t.text[:0]
 	for i, h := range e.Hashes {
 		ids := e.Tokens[i*size : (i+1)*size]
-		start = len(t.text)
+		start := len(t.text)
 		var known bool
 		key, known = t.child(key, ids)
 		b := indexer.StoredBlock{Hash: h, Bytes: uint32(len(t.text) - start), Tokens: e.BlockSize}
@@ -285,19 +285,24 @@ func (t *Translator) store(e *Event, tier indexer.Tier, from indexer.BlockKey, r
 // them below parent. known is false when the vocabulary lacks one of them, or
 // all of them are empty: such a block gets a key that no text has.
 func (t *Translator) child(parent indexer.BlockKey, ids []uint32) (key indexer.BlockKey, known bool) {
-	start, ok := len(t.text), true
+	start, known := len(t.text), true
 	if t.opt.Vocabulary == nil {
 		t.text = appendIDs(t.text, ids)
-	} else if t.text, ok = t.opt.Vocabulary.AppendTokens(t.text, ids); ok && len(t.text) > start {
-		return t.opt.Hasher.Child(parent, t.text[start:]), true
-	} else {
-		t.text = appendIDs(t.text, ids)
-		key = t.opt.Hasher.Child(parent, t.text[start:])
-		t.text = t.text[:start+1] // a block is never empty
-		t.stats.Unrendered++
-		return t.opt.Hasher.Child(key, markUnrendered), false
+	} else if t.text, known = t.opt.Vocabulary.AppendTokens(t.text, ids); !known || len(t.text) == start {
+		return t.unrendered(parent, ids), false
 	}
 	return t.opt.Hasher.Child(parent, t.text[start:]), true
+}
+
+// unrendered returns the key of a block that no text is known of, and gives it
+// one byte of t.text: a block is never empty.
+func (t *Translator) unrendered(parent indexer.BlockKey, ids []uint32) indexer.BlockKey {
+	start := len(t.text)
+	t.text = appendIDs(t.text, ids)
+	key := t.opt.Hasher.Child(parent, t.text[start:])
+	t.text = t.text[:start+1]
+	t.stats.Unrendered++
+	return t.opt.Hasher.Child(key, markUnrendered)
 }
 
 func appendIDs(dst []byte, ids []uint32) []byte {

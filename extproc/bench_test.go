@@ -2,6 +2,7 @@ package extproc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -125,7 +126,7 @@ func oneStream(client extprocv3.ExternalProcessorClient, messages []*extprocv3.P
 	if err := stream.CloseSend(); err != nil {
 		return err
 	}
-	if _, err := stream.Recv(); err != io.EOF {
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("end of stream: %w", err)
 	}
 	return nil

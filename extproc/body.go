@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 
 	"google.golang.org/grpc/mem"
+
+	"github.com/grapevine-epp/grapevine/picker"
 )
 
 // maxExpect bounds how much memory a declared length alone can claim.
@@ -68,18 +70,23 @@ func (b *heldBody) release() {
 	b.lent, b.buffer, b.data = nil, nil, nil
 }
 
-// splice returns body with the JSON string literal at span replaced by name.
-// A span outside of the body returns it as it is.
-func splice(body []byte, span [2]int, name string) []byte {
+// splice returns body with the JSON string literal at span, the model, replaced
+// by the decision's target, and the decision's further members behind it. A span
+// outside of the body returns it as it is.
+func splice(body []byte, span [2]int, d *picker.Decision) []byte {
 	if span[0] < 0 || span[1] <= span[0] || span[1] > len(body) {
 		return body
 	}
-	literal, err := json.Marshal(name)
-	if err != nil { // a string always marshals
-		return body
+	literal := body[span[0]:span[1]]
+	if d.ModelTarget != "" {
+		var err error
+		if literal, err = json.Marshal(d.ModelTarget); err != nil { // a string always marshals
+			return body
+		}
 	}
-	out := make([]byte, 0, len(body)+len(literal))
+	out := make([]byte, 0, len(body)+len(literal)+len(d.BodyExtra))
 	out = append(out, body[:span[0]]...)
 	out = append(out, literal...)
+	out = append(out, d.BodyExtra...)
 	return append(out, body[span[1]:]...)
 }

@@ -42,6 +42,8 @@ type healthService struct {
 	stopping context.Context
 }
 
+// Watch reports the status of a service until the caller leaves or the server
+// stops.
 func (h healthService) Watch(req *healthpb.HealthCheckRequest, out grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
@@ -55,4 +57,5 @@ type watchStream struct {
 	ctx context.Context
 }
 
+// Context is done when the call is, or when the server stops.
 func (w watchStream) Context() context.Context { return w.ctx }

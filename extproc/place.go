@@ -49,8 +49,8 @@ func (st *stream) place(extent bodyExtent) error {
 		destination = strings.Join(d.Endpoints, ",")
 	}
 	st.kit.route.begin(d, destination)
-	if d.ModelTarget != "" && len(body) > 0 {
-		st.in.renamed = splice(body, r.ModelSpan, d.ModelTarget)
+	if (d.ModelTarget != "" || d.BodyExtra != "") && len(body) > 0 {
+		st.in.renamed = splice(body, r.ModelSpan, d)
 	}
 	return nil
 }

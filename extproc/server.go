@@ -118,7 +118,6 @@ func serverOptions(maxBody int) []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
-		grpc.SharedWriteBuffer(true),
 		// A proxy that vanished without a word must not hold requests in flight.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),

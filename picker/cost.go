@@ -48,7 +48,9 @@ type costCell struct {
 	mu      sync.Mutex
 	prefill fit
 	decode  fit
-	prior   Cost // what factors of 1 mean
+	prior   Cost          // what factors of 1 mean
+	seen    [2]float64    // samples of prefill and decode so far
+	fleet   [2][3]float64 // the pool's constants of both, in seconds; zero: not known
 	local   atomic.Pointer[Cost]
 	shared  atomic.Pointer[Cost] // of the other replicas
 	merged  atomic.Pointer[Cost]
@@ -91,7 +93,7 @@ func (c *counters) SetPriorCost(prior Cost) {
 
 func (c *costCell) reset(prior Cost) {
 	prior.PrefillSeen, prior.DecodeSeen = 0, 0
-	c.prior, c.prefill, c.decode = prior, newFit(), newFit()
+	c.prior, c.prefill, c.decode, c.seen = prior, newFit(), newFit(), [2]float64{}
 }
 
 // Queued is what was ahead of a request and its own work, at the moment when
@@ -107,10 +109,23 @@ func (c *counters) ObservePrefill(q *Queued, ttft time.Duration) {
 	cell := &c.cost
 	cell.mu.Lock()
 	defer cell.mu.Unlock()
-	if cell.prior.PerToken == 0 {
-		cell.reset(PriorCost)
+	cell.begin()
+	x, y, trust := prefillSample(&cell.prior, q, ttft)
+	cell.prefill.observe(x, y, trust)
+	cell.seen[0]++
+	cell.publish()
+}
+
+func (c *costCell) begin() {
+	if c.prior.PerToken == 0 {
+		c.reset(PriorCost)
 	}
-	tokens, pairs, y, trust := float64(q.Own.New), q.Own.Pairs(), ttft.Seconds(), 1.0
+}
+
+// prefillSample returns the inputs of a prefill fit, in units of p.
+func prefillSample(p *Cost, q *Queued, ttft time.Duration) (x [3]float64, y, trust float64) {
+	tokens, pairs := float64(q.Own.New), q.Own.Pairs()
+	y, trust = ttft.Seconds(), 1
 	if q.Ahead.Waiting > 0 {
 		tokens += float64(q.Ahead.Prefill)
 		pairs += q.Ahead.Pairs
@@ -119,9 +134,7 @@ func (c *counters) ObservePrefill(q *Queued, ttft time.Duration) {
 		}
 		trust = 0.4 // the order of a queue and what joins it later are guesses
 	}
-	p := &cell.prior
-	cell.prefill.observe([3]float64{p.Base, p.PerToken * tokens, p.PerPair * pairs}, y, trust)
-	cell.publish()
+	return [3]float64{p.Base, p.PerToken * tokens, p.PerPair * pairs}, y, trust
 }
 
 // ObserveStep learns from the mean time between tokens of one answer while the
@@ -130,24 +143,25 @@ func (c *counters) ObserveStep(sequences, context, seconds float64) {
 	cell := &c.cost
 	cell.mu.Lock()
 	defer cell.mu.Unlock()
-	if cell.prior.PerToken == 0 {
-		cell.reset(PriorCost)
-	}
-	p := &cell.prior
-	cell.decode.observe([3]float64{p.Step, p.PerSeq * sequences, p.PerContext * context}, seconds, 1)
+	cell.begin()
+	cell.decode.observe(stepSample(&cell.prior, sequences, context), seconds, 1)
+	cell.seen[1]++
 	cell.publish()
+}
+
+// stepSample returns the inputs of a decode fit, in units of p.
+func stepSample(p *Cost, sequences, context float64) [3]float64 {
+	return [3]float64{p.Step, p.PerSeq * sequences, p.PerContext * context}
 }
 
 // publish makes what was learned visible, mixed with the other replicas'
 // constants by the number of samples.
 func (c *costCell) publish() {
-	if c.prior.PerToken == 0 {
-		c.reset(PriorCost)
-	}
-	p, a, d := &c.prior, &c.prefill.a, &c.decode.a
+	c.begin()
+	a, d := c.lean(0, c.prior.prefill(c.prefill.a)), c.lean(1, c.prior.decode(c.decode.a))
 	local := Cost{
-		Base: p.Base * a[0], PerToken: p.PerToken * a[1], PerPair: p.PerPair * a[2], PrefillSeen: c.prefill.n,
-		Step: p.Step * d[0], PerSeq: p.PerSeq * d[1], PerContext: p.PerContext * d[2], DecodeSeen: c.decode.n,
+		Base: a[0], PerToken: a[1], PerPair: a[2], PrefillSeen: c.prefill.n,
+		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.n,
 	}
 	c.local.Store(&local)
 	merged := local
@@ -162,6 +176,31 @@ func (c *costCell) publish() {
 		merged.DecodeSeen += max(r.DecodeSeen, 0)
 	}
 	c.merged.Store(&merged)
+}
+
+// fleetSamples is how many samples of its own the pool's word is worth to an
+// endpoint.
+const fleetSamples = 4
+
+// prefill and decode return c's constants times factors.
+func (c *Cost) prefill(a [3]float64) [3]float64 {
+	return [3]float64{c.Base * a[0], c.PerToken * a[1], c.PerPair * a[2]}
+}
+
+func (c *Cost) decode(a [3]float64) [3]float64 {
+	return [3]float64{c.Step * a[0], c.PerSeq * a[1], c.PerContext * a[2]}
+}
+
+// lean moves constants towards the pool's while the endpoint has few samples.
+func (c *costCell) lean(half int, own [3]float64) [3]float64 {
+	if c.fleet[half][0] == 0 {
+		return own
+	}
+	w := fleetSamples / (fleetSamples + c.seen[half])
+	for j := range own {
+		own[j] += w * (c.fleet[half][j] - own[j])
+	}
+	return own
 }
 
 // mix moves v towards other by their weights. Nonsense from a peer is ignored.

@@ -104,6 +104,42 @@ func TestCostOutliers(t *testing.T) {
 	}
 }
 
+// TestFleetCost holds that a pool is learned as fast as one endpoint, and that
+// an endpoint unlike the others is not held to them.
+func TestFleetCost(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	p := newPool(16)
+	eps := p.Snapshot().Endpoints
+	eps[3].SetPriorCost(Cost{Base: 1, PerToken: 1e-3, PerPair: 1e-8, Step: 1, PerSeq: 1, PerContext: 1})
+	usual, slow := trueCost{0.018, 71e-6, 1.66e-9, 0.1}, trueCost{0.036, 142e-6, 3.32e-9, 0.1}
+	teach := func(ep *Endpoint, e trueCost, n int) {
+		for range n {
+			w := drawWork(rng)
+			p.learnPrefill(ep, &Queued{Own: w, At: t0}, e.ttft(rng, w))
+		}
+	}
+	for _, ep := range eps[:2] {
+		teach(ep, usual, 20)
+	}
+	for _, ep := range []*Endpoint{eps[3], eps[15]} {
+		if off := worst(ep.Cost(), usual); off > 1.35 {
+			t.Errorf("%s, never seen: off by a factor of %.2f: %+v", ep.Address, off, *ep.Cost())
+		}
+	}
+	teach(eps[5], slow, 60)
+	teach(eps[0], usual, 20)
+	if off := worst(eps[5].Cost(), slow); off > 1.35 {
+		t.Errorf("the slow one: off by a factor of %.2f: %+v", off, *eps[5].Cost())
+	}
+	if off := worst(eps[1].Cost(), usual); off > 1.5 {
+		t.Errorf("the usual one: off by a factor of %.2f: %+v", off, *eps[1].Cost())
+	}
+	p.learnStep(eps[0], 10, 10_000, 0.1)
+	if c := eps[7].Cost(); c.Step <= PriorCost.Step {
+		t.Errorf("steps are not learned by the pool: %+v", c)
+	}
+}
+
 func TestCostShared(t *testing.T) {
 	c := new(counters)
 	remote := Cost{Base: 1, PerToken: 2, PerPair: 3, Step: 4, PerSeq: 5, PerContext: 6, PrefillSeen: 10, DecodeSeen: 10}

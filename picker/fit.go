@@ -27,6 +27,13 @@ const (
 	fitHigh  = 20
 )
 
+// begin makes a zero fit usable.
+func (f *fit) begin() {
+	if f.a[0] == 0 {
+		*f = newFit()
+	}
+}
+
 func newFit() fit { return fit{a: [3]float64{1, 1, 1}} }
 
 func dot(a, x [3]float64) float64 { return a[0]*x[0] + a[1]*x[1] + a[2]*x[2] }

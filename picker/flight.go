@@ -173,7 +173,7 @@ func (f *flight) firstToken(at time.Time) {
 	}
 	f.s.blind.saw()
 	ttft := at.Sub(f.queued.At)
-	f.ep.ObservePrefill(&f.queued, ttft)
+	f.s.opts.Pool.learnPrefill(f.ep, &f.queued, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
 }
 
@@ -211,7 +211,7 @@ func (f *flight) learnStep() {
 	}
 	l := f.s.opts.Pool.Book().Load(f.ep, f.lastAt)
 	step := f.lastAt.Sub(f.firstAt).Seconds() / float64(f.tokens)
-	f.ep.ObserveStep(float64(l.Requests-l.Waiting)+1, float64(l.Context+int64(f.queued.Own.Input)), step)
+	f.s.opts.Pool.learnStep(f.ep, float64(l.Requests-l.Waiting)+1, float64(l.Context+int64(f.queued.Own.Input)), step)
 }
 
 func seconds(s float64) time.Duration {

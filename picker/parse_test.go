@@ -80,7 +80,7 @@ func TestParseRequestRefuses(t *testing.T) {
 	for _, body := range []string{
 		``, `[]`, `"x"`, `{`, `{"model":"a"`, `{"model":"a"}}`, `{"model":"a",}`, `{"model" "a"}`, `{model:"a"}`,
 		`{"model":"a","x":[1,]}`, `{"model":"a","x":[1 2]}`, `{"model":"a","x":{"y"}}`, `{"model":"a","x":tru}`,
-		`{"model":"a","x":01}`, `{"model":"a","x":1.}`, `{"model":"a","x":1e}`, `{"model":"a","x":-}`, `{"model":"a","x":[}}`,
+		`{"model":"a","x":01}`, `{"model":"a","x":[01,2]}`, `{"model":"a","x":[1,,2]}`, `{"model":"a","x":[1, ]}`, `{"model":"a","x":[1,`, `{"model":"a","x":1.}`, `{"model":"a","x":1e}`, `{"model":"a","x":-}`, `{"model":"a","x":[}}`,
 		`{"model":"a\"}`, `{"model":"a","x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
 	} {
 		f(body, "not valid JSON")

@@ -26,6 +26,7 @@ type Pool struct {
 	opts    PoolOptions
 	current atomic.Pointer[Snapshot]
 	book    Book
+	fleet   fleetCost
 
 	mu        sync.Mutex
 	next      indexer.EndpointID

@@ -86,17 +86,28 @@ func (c *Core) NewLog(name string, version uint64, store LogStore, opt LogOption
 	return l
 }
 
+// maxClaim is the most that a claim takes beyond the source's name.
+const maxClaim = 60
+
 // SetSources replaces the set of sources that are shared. What is known of
-// others is forgotten; peers' word on them is ignored. Names longer than
-// MaxName, and empty ones, are left out.
-func (l *Log) SetSources(names []string) {
+// others is forgotten; peers' word on them is ignored. It returns how many are
+// left out: names longer than MaxName, empty ones, and those beyond what fits
+// a digest (some ten thousand).
+func (l *Log) SetSources(names []string) (left int) {
 	first := !l.named
 	l.named = true
 	want := make(map[string]bool, len(names))
+	size := 0
 	for _, n := range names {
-		if n != "" && len(n) <= MaxName {
-			want[n] = true
+		if want[n] {
+			continue
 		}
+		if n == "" || len(n) > MaxName || size+len(n)+maxClaim > MaxFrame-1024 {
+			left++
+			continue
+		}
+		size += len(n) + maxClaim
+		want[n] = true
 	}
 	for _, s := range slices.Clone(l.order) {
 		if !want[s.name] {
@@ -111,6 +122,7 @@ func (l *Log) SetSources(names []string) {
 	slices.SortFunc(l.order, func(a, b *source) int { return strings.Compare(a.name, b.name) })
 	l.setMesh(first)
 	l.rolesDirty = true
+	return left
 }
 
 func (l *Log) learn(name string) {

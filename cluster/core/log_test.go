@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -285,6 +286,41 @@ func TestStraddle(t *testing.T) {
 		if v := c.log.Append(d); v != Unknown {
 			t.Errorf("%+v: %v", d, v)
 		}
+	}
+}
+
+// TestExactnessIsKept: who lost nothing does not take the word of one who did
+// while there may be another way; but rather that than to stay behind.
+func TestExactnessIsKept(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.appendAt("a", 1, 0, 1)
+	tb.run(5 * time.Millisecond)
+	a, b := tb.get("a"), tb.get("b")
+	a.log.Lose("s1", 1, 5)
+	tb.appendAt("a", 1, 5)
+	tb.run(300 * time.Millisecond)
+	b.expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
+	tb.run(time.Second)
+	b.expect(t, "s1", Position{Inc: 1, Next: 6, Lost: 3}, content(1, 2)+"[1.5]")
+}
+
+func TestSourcesAreBounded(t *testing.T) {
+	l := newOne(Options{Self: Member{ID: "a", Boot: 1}}).log
+	names := []string{"", string(make([]byte, 256)), "s1", "s1"}
+	if left := l.SetSources(names); left != 2 || len(l.order) != 1 {
+		t.Errorf("%d left out, %d known", left, len(l.order))
+	}
+	names = nil
+	for i := range 20_000 {
+		names = append(names, fmt.Sprintf("10.%d.%d.1:8000/0", i/256, i%256))
+	}
+	left := l.SetSources(names)
+	for _, s := range l.order {
+		s.pos = Position{Inc: 1 << 63, Next: 1 << 63, Lost: 1 << 62}
+		s.digest = Digest{1 << 63, 1 << 63}
+	}
+	if n := len(l.fullDigest()); left == 0 || n > MaxFrame {
+		t.Errorf("%d left out; a digest takes %d bytes", left, n)
 	}
 }
 

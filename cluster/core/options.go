@@ -47,7 +47,8 @@ type Options struct {
 	SnapshotBytes, SnapshotCache int
 	// Loads is the number of sources of a log loaded at the same time (8).
 	Loads int
-	// GaugeBytes bounds one origin's keys and values of one gauge (512 KiB).
+	// GaugeBytes, FeedBytes, PageBytes and PendingBytes are at most half of
+	// MaxFrame. GaugeBytes bounds one origin's keys and values of one gauge (512 KiB).
 	GaugeBytes int
 	// FeedBytes bounds what waits to be sent to a feed (256 KiB).
 	FeedBytes int
@@ -85,5 +86,9 @@ func (o Options) withDefaults() Options {
 	def(&o.Loads, 8)
 	def(&o.GaugeBytes, 512<<10)
 	def(&o.FeedBytes, 256<<10)
+	// What is sent in one frame has to fit one.
+	for _, v := range []*int{&o.PendingBytes, &o.GaugeBytes, &o.FeedBytes, &o.PageBytes} {
+		*v = min(*v, MaxFrame/2)
+	}
 	return o
 }

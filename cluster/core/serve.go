@@ -72,7 +72,7 @@ func (l *Log) answerRange(p *peer, s *source, m *ask) {
 			reply.Deltas.Entries = append(reply.Deltas.Entries, e.entry)
 		}
 	case at.Next < s.pos.Next && (m.Force || s.pos.Lost <= at.Lost):
-		m.Snap, m.Page = Position{}, 0
+		m.At, m.Snap, m.Page = at, Position{}, 0
 		l.answerPage(p, s, m)
 		return
 	}
@@ -95,6 +95,8 @@ func (l *Log) answerPage(p *peer, s *source, m *ask) {
 	case s == nil || !s.pos.Known():
 	case m.Snap.Known():
 		sn = l.heldSnap(s, m.Snap)
+	case !m.Force && m.At.Inc == s.pos.Inc && m.At.Lost < s.pos.Lost:
+		// The asker has lost less: it may not know yet that it would lose by it.
 	default:
 		sn, reply.Status = l.makeSnap(s)
 	}

@@ -81,7 +81,7 @@ func (b *Bus) inbox(id string) string {
 }
 
 // Open connects and joins. A server that cannot be reached is tried for as
-// long as the Bus is open; credentials that are refused are an error.
+// long as the Bus is open; that, and refused credentials, show in Status.
 func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	b.handler = h
 	conn, err := nats.Connect(strings.Join(b.opt.URLs, ","), b.connOptions()...)
@@ -111,92 +111,6 @@ func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	b.opt.Logger.Info("cluster member", "id", b.opt.Self.ID, "nats", conn.ConnectedUrlRedacted(),
 		"group", b.opt.Group, "encrypted", len(b.opt.Keys) > 0)
 	return nil
-}
-
-func (b *Bus) connOptions() []nats.Option {
-	opts := []nats.Option{
-		nats.Name("grapevine " + b.opt.Self.ID), nats.NoEcho(), nats.RetryOnFailedConnect(true),
-		nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
-		nats.ReconnectJitter(50*time.Millisecond, 100*time.Millisecond),
-		nats.ReconnectBufSize(-1), // what could not be sent is stale later
-		nats.Timeout(2 * time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.disconnected(err) }),
-		nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }),
-		nats.ErrorHandler(b.asyncError),
-	}
-	if b.opt.TLS != nil {
-		opts = append(opts, nats.Secure(b.opt.TLS))
-	}
-	if b.opt.Credentials != "" {
-		opts = append(opts, nats.UserCredentials(b.opt.Credentials))
-	}
-	if b.opt.NKey != "" {
-		opts = append(opts, func(o *nats.Options) error {
-			key, err := nats.NkeyOptionFromSeed(b.opt.NKey)
-			if err != nil {
-				return err
-			}
-			return key(o)
-		})
-	}
-	if b.opt.User != "" {
-		opts = append(opts, nats.UserInfo(b.opt.User, b.opt.Password))
-	}
-	if b.opt.Token != "" {
-		opts = append(opts, nats.Token(b.opt.Token))
-	}
-	return opts
-}
-
-// disconnected takes every link down: nothing can be sent, to anybody.
-func (b *Bus) disconnected(err error) {
-	b.mu.Lock()
-	if err != nil {
-		b.lastErr = err
-	}
-	b.mu.Unlock()
-	b.opt.Logger.Warn("connection to nats lost", "error", err)
-	b.announce()
-}
-
-// announce hands the members on, and whether they can be reached. One call at
-// a time, so that the latest word is the last.
-func (b *Bus) announce() {
-	b.view.Lock()
-	defer b.view.Unlock()
-	b.mu.Lock()
-	members := b.roster.list()
-	b.mu.Unlock()
-	up := b.conn.IsConnected()
-	b.deliver(func() {
-		b.handler.Members(members)
-		for _, m := range members {
-			b.handler.Link(m.ID, up)
-		}
-	})
-}
-
-func (b *Bus) reconnected() {
-	b.mu.Lock()
-	b.lastErr = nil
-	b.roster.refresh(time.Now())
-	b.mu.Unlock()
-	b.opt.Logger.Info("connected to nats", "url", b.conn.ConnectedUrlRedacted())
-	b.announce()
-	select {
-	case b.beatNow <- struct{}{}:
-	default:
-	}
-}
-
-func (b *Bus) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if errors.Is(err, nats.ErrSlowConsumer) {
-		b.slow++
-		return
-	}
-	b.lastErr = err
 }
 
 // deliver runs fn unless the Bus is closed.
@@ -239,69 +153,6 @@ func (b *Bus) publishOne(subject string, content []byte) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.unsent++
-	}
-}
-
-// beat publishes heartbeats and removes who is silent.
-func (b *Bus) beat(ctx context.Context) {
-	t := time.NewTicker(b.opt.Heartbeat)
-	defer t.Stop()
-	for {
-		b.sendBeat(false)
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		case <-b.beatNow:
-		}
-		if !b.conn.IsConnected() {
-			continue // nobody can be heard, which says nothing about them
-		}
-		b.mu.Lock()
-		changed := b.roster.expire(time.Now().Add(-silent * b.opt.Heartbeat))
-		b.mu.Unlock()
-		if changed {
-			b.announce()
-		}
-	}
-}
-
-func (b *Bus) sendBeat(bye bool) {
-	b.mu.Lock()
-	if b.leaving && !bye {
-		b.mu.Unlock()
-		return
-	}
-	b.leaving = bye
-	b.seq++
-	h := heartbeat{Seq: b.seq, Bye: bye, Name: b.opt.Self.Name, Version: b.opt.Self.Version, Addr: b.conn.ConnectedAddr()}
-	b.mu.Unlock()
-	b.publishOne(b.subject(subjectBeat), h.append(nil))
-}
-
-func (b *Bus) onBeat(msg *nats.Msg) {
-	m, ok := b.opened(msg)
-	if !ok {
-		return
-	}
-	h, err := parseHeartbeat(m.Content)
-	if err != nil {
-		b.count("frame")
-		return
-	}
-	b.mu.Lock()
-	_, known := b.roster.members[m.From]
-	changed := b.roster.hear(m.From, m.Boot, h, time.Now())
-	b.mu.Unlock()
-	if !changed {
-		return
-	}
-	b.announce()
-	if !known { // let a newcomer see us at once
-		select {
-		case b.beatNow <- struct{}{}:
-		default:
-		}
 	}
 }
 

@@ -14,6 +14,16 @@ var (
 	first = flag.Uint64("cluster.seed", 1, "first seed")
 )
 
+// TestReplay: a seed is a history, down to the last frame.
+func TestReplay(t *testing.T) {
+	for seed := uint64(1); seed <= 5; seed++ {
+		a, b := RunSeed(seed), RunSeed(seed)
+		if a.Stats != b.Stats || a.Took != b.Took || !slices.Equal(a.Trace, b.Trace) {
+			t.Errorf("seed %d: %+v and %+v", seed, a, b)
+		}
+	}
+}
+
 // TestSeeds runs many random histories. Replay one by
 // -run TestSeeds -cluster.seed=N -cluster.seeds=1 -v.
 func TestSeeds(t *testing.T) {

@@ -2,9 +2,14 @@ package stream
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"math/big"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -265,6 +270,52 @@ func TestWrongAddress(t *testing.T) {
 		why, n := b.Unreachable()
 		return n == 1 && len(why) == 0
 	})
+}
+
+// signed makes a certificate that a root signed; without one, a root.
+func signed(t *testing.T, root *tls.Certificate) *tls.Certificate {
+	t.Helper()
+	cert, err := selfSigned("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := cert.PrivateKey.(*ecdsa.PrivateKey)
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	parent, signer := tmpl, cert.PrivateKey
+	if root == nil {
+		tmpl.IsCA, tmpl.BasicConstraintsValid = true, true
+	} else {
+		parent, _ = x509.ParseCertificate(root.Certificate[0])
+		signer = root.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// TestGivenCertificates: with roots, a known fingerprint is not enough.
+func TestGivenCertificates(t *testing.T) {
+	root := signed(t, nil)
+	leaf, _ := x509.ParseCertificate(root.Certificate[0])
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	given := func(c *tls.Certificate) func(*Options) {
+		return func(o *Options) { o.Certificate, o.Roots = c, roots }
+	}
+	a, b := newEnd(t, "a", given(signed(t, root))), newEnd(t, "b", given(signed(t, root)))
+	introduce(t, a, b)
+	stranger := newEnd(t, "c", nil)
+	stranger.SetPeers([]Peer{a.peer()})
+	a.SetPeers([]Peer{b.peer(), stranger.peer()})
+	eventually(t, "a says why", func() bool {
+		_, err, _ := a.peers["c"].state()
+		return err != nil && strings.Contains(err.Error(), "unknown authority")
+	})
+	if a.linked("c") || stranger.linked("a") {
+		t.Error("linked without a signature")
+	}
 }
 
 func FuzzHello(f *testing.F) {

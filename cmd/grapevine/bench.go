@@ -29,7 +29,9 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure the picker: CPU per request, latencies, idle cost",
 		Long: `Starts simulated engines with metrics pages of real size and one replica, plays the
-messages that Envoy sends, and prints CPU per request by body size, mode and number of endpoints.`,
+messages that Envoy sends, and prints CPU per request by body size, mode and number of endpoints:
+at full load, which is what a request costs, and at a fixed rate, where a core that wakes up for
+each message costs more and latencies mean something.`,
 		Example: "  grapevine bench --duration 5s --json-file build/bench.json",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -37,7 +39,7 @@ messages that Envoy sends, and prints CPU per request by body size, mode and num
 	fl := cmd.Flags()
 	fl.StringVar(&f.goBench, "go-bench", "", "merge this output of `go test -bench` into the table")
 	fl.StringVar(&f.jsonFile, "json-file", "", "write the rows to this file as JSON")
-	fl.DurationVar(&f.duration, "duration", 5*time.Second, "length of each measurement")
+	fl.DurationVar(&f.duration, "duration", 3*time.Second, "length of each measurement")
 	fl.DurationVar(&f.idle, "idle", 10*time.Second, "length of the idle measurement")
 	fl.Float64Var(&f.rate, "rate", 100, "requests per second of the paced measurements")
 	return cmd
@@ -77,6 +79,9 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
+// warmUp is how many requests come before each measurement at full load.
+const warmUp = 200
+
 // endpoints measures one replica in front of n engines.
 func (f *benchFlags) endpoints(ctx context.Context, n int, rows *[]bench.Row, reports *[]bench.Report) error {
 	dir, err := os.MkdirTemp("", "grapevine-bench-")
@@ -108,18 +113,29 @@ func (f *benchFlags) endpoints(ctx context.Context, n int, rows *[]bench.Row, re
 		return err
 	}
 	*rows = append(*rows, idle.Rows()...)
-	for _, mode := range []bench.Mode{bench.FullDuplex, bench.Buffered} {
-		for _, size := range []int{1 << 10, 40 << 10, 400 << 10} {
-			r, err := bench.Run(ctx, bench.Options{
-				Target: p.ExtProc, TLS: bench.SelfSigned(), Mode: mode, BodySize: size, Model: vocab.Name,
-				Duration: f.duration, Rate: f.rate, PID: p.PID(), Endpoints: n,
-			})
-			if err != nil {
-				return err
-			}
-			*reports = append(*reports, r)
-			*rows = append(*rows, r.Rows()...)
+	for _, o := range f.loads(p, n) {
+		r, err := bench.Run(ctx, o)
+		if err != nil {
+			return err
 		}
+		*reports = append(*reports, r)
+		*rows = append(*rows, r.Rows()...)
 	}
 	return nil
+}
+
+// loads lists what is played against a replica in front of n engines.
+func (f *benchFlags) loads(p *demo.Replica, n int) (list []bench.Options) {
+	for _, mode := range bench.Modes {
+		for _, size := range []int{1 << 10, 40 << 10, 400 << 10} {
+			full := bench.Options{
+				Target: p.ExtProc, TLS: bench.SelfSigned(), Mode: mode, BodySize: size, Model: vocab.Name,
+				Duration: f.duration, Warmup: warmUp, PID: p.PID(), Endpoints: n,
+			}
+			paced := full
+			paced.Rate, paced.Warmup = f.rate, 0
+			list = append(list, full, paced)
+		}
+	}
+	return list
 }

@@ -60,6 +60,7 @@ again; SIGTERM drains: proxies are told, open requests end, then the process doe
 	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes; more is answered with 413")
 	fl.BoolVar(&f.o.AllowModeOverride, "mode-override", true, "ask for single response bodies where the proxy's filter allows it")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
+	fl.BoolVar(&f.o.FullReport, "full-report", false, "let single requests ask vLLM engines to announce reused blocks again, where too little is known")
 	fl.Float64Var(&f.o.SampleBodies, "sample-bodies", .05, "share of responses whose body is looked at; negative for none")
 	fl.DurationVar(&f.o.Speculate, "speculate", 5*time.Second, "how long a decision counts as cached before events confirm it")
 	fl.DurationVar(&f.o.ScrapeSlow, "scrape-slow", time.Second, "between readings of an engine's metrics")
@@ -75,6 +76,7 @@ again; SIGTERM drains: proxies are told, open requests end, then the process doe
 func (f *serveFlags) clusterFlags(fl *pflag.FlagSet) {
 	c := &f.o.Cluster
 	fl.StringVar(&c.Mode, "cluster", "none", "how replicas share: none, gossip or nats")
+	fl.StringVar(&c.Share, "share", "auto", "who reads an engine's events: mesh (every replica), partitioned (one owner each) or auto (mesh up to 32 streams)")
 	fl.StringArrayVar(&f.keys, "cluster-key-file", nil, "file with a base64 key of 16, 24 or 32 bytes; the first encrypts, all decrypt (repeatable)")
 	fl.StringVar(&c.Label, "cluster-label", "grapevine", "name of the group; others are refused")
 	fl.StringSliceVar(&c.Join, "cluster-join", nil, "gossip: members to join, host:port; a name stands for all its addresses (repeatable)")

@@ -2,6 +2,7 @@ package zmtp
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 )
@@ -14,7 +15,7 @@ type endless struct {
 
 func (e *endless) Read(p []byte) (int, error) {
 	n, err := e.r.Read(p)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		e.r.Reset(e.b)
 		return e.r.Read(p)
 	}

@@ -47,7 +47,7 @@ func (r *reader) fill() error {
 		r.full = 0
 	}
 	n, err := r.src.Read(r.buf[r.w:])
-	for err == errIdle {
+	for errors.Is(err, errIdle) {
 		r.rest()
 		n, err = r.src.Read(r.buf[r.w:])
 	}
@@ -80,7 +80,7 @@ func (r *reader) rest() {
 func (r *reader) need(n int) error {
 	for r.w-r.r < n {
 		if err := r.fill(); err != nil {
-			if err == io.EOF && r.w > r.r {
+			if errors.Is(err, io.EOF) && r.w > r.r {
 				return io.ErrUnexpectedEOF
 			}
 			return err
@@ -144,7 +144,7 @@ func (r *reader) readFull(p []byte) error {
 	for len(p) > 0 {
 		n, err := r.src.Read(p)
 		p = p[n:]
-		if err != nil && err != errIdle && len(p) > 0 {
+		if err != nil && !errors.Is(err, errIdle) && len(p) > 0 {
 			return err
 		}
 	}
@@ -152,7 +152,7 @@ func (r *reader) readFull(p []byte) error {
 }
 
 func unexpected(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

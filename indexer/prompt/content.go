@@ -49,7 +49,7 @@ func (c *converter) contentParts(items []jinja.Value, role string) (jinja.Value,
 		}
 	}
 	plain := len(texts) == len(parts)
-	if c.parts && !(role == "tool" && plain) {
+	if c.parts && (role != "tool" || !plain) {
 		return jinja.ListValue(parts), true
 	}
 	if media && c.mark && c.firstMedia() {

@@ -80,7 +80,7 @@ func NewEngineRenderer(o EngineOptions) *EngineRenderer {
 }
 
 // render renders a chat body by an engine and brings it into text space.
-func (e *EngineRenderer) render(ctx context.Context, m *Model, name string, dst, body []byte, _ Kind) ([]byte, Info, error) {
+func (e *EngineRenderer) render(ctx context.Context, m *Model, name string, dst, body []byte) ([]byte, Info, error) {
 	key := e.key(name, body)
 	if out, info, ok := e.cache.get(dst, key); ok {
 		return out, info, nil

@@ -239,7 +239,7 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 	if model == nil {
 		err = &Error{Reason: reason}
 	} else if out, info, err = model.Render(dst, body, kind); err != nil && m.opts.Engine != nil && engineCanHelp(ReasonOf(err), kind) {
-		out, info, err = m.opts.Engine.render(ctx, model, name, dst, body, kind)
+		out, info, err = m.opts.Engine.render(ctx, model, name, dst, body)
 	}
 	if err != nil {
 		m.count(t.entry, ReasonOf(err), err)

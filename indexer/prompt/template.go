@@ -32,7 +32,7 @@ func newTemplate(source string, format ContentFormat) (*template, error) {
 	case errors.Is(err, jinja.ErrUnsupported):
 		slow, slowErr := newGonjaTemplate(source)
 		if slowErr != nil {
-			return nil, fmt.Errorf("prompt: chat template: %w; by gonja: %v", err, slowErr)
+			return nil, fmt.Errorf("prompt: chat template: %w; by gonja: %w", err, slowErr)
 		}
 		t.slow = slow
 		t.developer = mentions(source, "developer")

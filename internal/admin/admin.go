@@ -29,6 +29,7 @@ type Options struct {
 	Status    func() any                 // JSON value of /status
 	Decisions func(id string, n int) any // JSON value of /debug/decisions
 	Explain   func(ctx context.Context, r *http.Request) (any, error)
+	Record    http.Handler                // GET /debug/record; it must end when the replica stops
 	Reload    func(context.Context) error // POST /-/reload
 	Log       *slog.Logger
 }
@@ -92,6 +93,9 @@ func Handler(o Options) http.Handler {
 	}
 	if o.Explain != nil {
 		mux.HandleFunc("POST /debug/explain", explain(o.Explain))
+	}
+	if o.Record != nil {
+		mux.Handle("GET /debug/record", o.Record)
 	}
 	if o.Reload != nil {
 		mux.HandleFunc("POST /-/reload", reload(o.Reload))

@@ -69,7 +69,7 @@ type Row struct {
 // Rows returns the figures of the report.
 func (r Report) Rows() []Row {
 	o := r.Options
-	of := fmt.Sprintf("/body=%s,endpoints=%d,mode=%s", size(o.BodySize), o.Endpoints, o.Mode)
+	of := fmt.Sprintf("/body=%s,endpoints=%d,load=%s,mode=%s", size(o.BodySize), o.Endpoints, o.load(), o.Mode)
 	conditions := r.conditions()
 	var rows []Row
 	add := func(name string, value float64, unit string) {
@@ -88,6 +88,14 @@ func (r Report) Rows() []Row {
 		add("extproc_rss", megabytes(r.RSS), "MB")
 	}
 	return rows
+}
+
+// load names the pace of a run.
+func (o Options) load() string {
+	if o.Rate > 0 {
+		return fmt.Sprintf("%g/s", o.Rate)
+	}
+	return "full"
 }
 
 func (r Report) conditions() string {

@@ -27,7 +27,7 @@ func TestReportRows(t *testing.T) {
 			t.Errorf("%s has no conditions", row.Name)
 		}
 	}
-	const of = "/body=40KB,endpoints=100,mode=full_duplex"
+	const of = "/body=40KB,endpoints=100,load=full,mode=full_duplex"
 	want := map[string]string{
 		"extproc_cpu_per_request" + of: "500 us",
 		"extproc_answer_p50" + of:      "1235 us",

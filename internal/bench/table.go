@@ -25,15 +25,15 @@ func WriteTable(w io.Writer, rows []Row) error {
 // WriteReports writes one line for each report, as an aligned table.
 func WriteReports(w io.Writer, reports []Report) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tab, "mode\tbody\tendpoints\trequests\trefused\tfailed\treq/s\tp50\tp90\tp99\tp99.9\tCPU/req\tRSS\t")
+	fmt.Fprintln(tab, "mode\tload\tbody\tendpoints\trequests\trefused\tfailed\treq/s\tp50\tp90\tp99\tp99.9\tCPU/req\tRSS\t")
 	for _, r := range reports {
 		o, a := r.Options, r.Answer
 		cpu, rss := "-", "-"
 		if o.PID != 0 {
 			cpu, rss = fmt.Sprintf("%.0f us", micros(r.CPUPerRequest())), fmt.Sprintf("%.0f MB", megabytes(r.RSS))
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%d\t%d\t%d\t%d\t%.0f\t%.0f us\t%.0f us\t%.0f us\t%.0f us\t%s\t%s\t\n",
-			o.Mode, size(o.BodySize), o.Endpoints, r.Requests, r.Refused, r.Failed, r.Throughput(),
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%.0f\t%.0f us\t%.0f us\t%.0f us\t%.0f us\t%s\t%s\t\n",
+			o.Mode, o.load(), size(o.BodySize), o.Endpoints, r.Requests, r.Refused, r.Failed, r.Throughput(),
 			micros(a.P50), micros(a.P90), micros(a.P99), micros(a.P999), cpu, rss)
 	}
 	return tab.Flush()

@@ -93,7 +93,7 @@ func (r *rig) openReplica(change func(*server.Options)) *server.Server {
 	o := server.Options{
 		Name: fmt.Sprintf("replica-%d", len(r.servers)+1), Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0",
 		Endpoints: r.list, Models: []server.ModelOptions{{Name: vocab.Name, Path: r.model}},
-		AllowModeOverride: true, Log: slog.New(r.log),
+		AllowModeOverride: true, Linger: -1, Log: slog.New(r.log),
 	}
 	if change != nil {
 		change(&o)
@@ -152,15 +152,17 @@ func (r *rig) run(o workload.Options) workload.Tally {
 // settle waits until no replica counts a request in flight.
 func (r *rig) settle() {
 	r.t.Helper()
-	for _, s := range r.servers {
-		eventually(r.t, "in-flight book back to zero", func() bool {
-			n := int64(0)
-			for _, e := range s.Status().Endpoints {
-				n += e.InFlight
-			}
-			return n == 0
-		})
+	for i := range r.servers {
+		eventually(r.t, "in-flight book back to zero", func() bool { return r.inFlight(i) == 0 })
 	}
+}
+
+// inFlight is how many requests a replica counts.
+func (r *rig) inFlight(replica int) (n int64) {
+	for _, e := range r.servers[replica].Status().Endpoints {
+		n += e.InFlight
+	}
+	return n
 }
 
 // clean asserts that nobody complained and that Envoy counted no fault.

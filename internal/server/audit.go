@@ -16,6 +16,8 @@ type auditor struct {
 
 	diff *prometheus.HistogramVec
 	over *prometheus.CounterVec
+	// reports counts requests that asked their engine for a full report.
+	reports prometheus.Counter
 }
 
 // verdict is the outcome of one comparison.
@@ -42,7 +44,11 @@ func newAuditor(reg prometheus.Registerer, approx *indexer.Approx, exact func(in
 			Help: "Requests for which the engine had less cached than was predicted, beyond the slack of two blocks.",
 		}, []string{"knowledge"}),
 	}
-	reg.MustRegister(a.diff, a.over)
+	a.reports = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "grapevine_audit_full_reports_total",
+		Help: "Requests that asked their engine to announce the blocks that they reuse.",
+	})
+	reg.MustRegister(a.diff, a.over, a.reports)
 	return a
 }
 

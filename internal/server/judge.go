@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"sync"
 
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -25,7 +26,8 @@ type judge struct {
 type judgeRecord struct {
 	share float64 // of over-predictions, exponentially weighted
 	seen  int
-	right int // in a row
+	right int  // in a row
+	under bool // the engine had more than was known, and has not been asked for it
 }
 
 // add enters one comparison and returns what follows from it.
@@ -44,6 +46,7 @@ func (j *judge) add(ep indexer.EndpointID, v verdict) (distrust, trust bool) {
 	if v.over {
 		x = 1
 	}
+	r.under = r.under || v.under
 	r.seen++
 	r.share += (x - r.share) / float64(min(r.seen, judgeMemory))
 	if r.right++; v.over || v.under {
@@ -78,7 +81,7 @@ func (s *Server) judged(r *picker.Request, ep *picker.Endpoint, v verdict) {
 	switch {
 	case distrust:
 		s.o.Log.Warn("engine had less cached than its events said", "endpoint", ep.Address)
-		s.events.Distrust(ep.ID)
+		s.share.distrust(ep.ID)
 	case trust:
 		s.events.Vouch(ep.ID)
 	}
@@ -93,4 +96,36 @@ func (s *Server) trim(r *picker.Request, ep *picker.Endpoint, cached float64) {
 			s.index.Trim(indexer.Source{Endpoint: ep.ID, Rank: stream.Rank}, q, int(cached*float64(len(q.Bytes))))
 		}
 	}
+}
+
+// wantsReport reports, once, that an engine was found to have more than is known of it.
+func (j *judge) wantsReport(ep indexer.EndpointID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.over[ep]
+	if r == nil || !r.under {
+		return false
+	}
+	r.under = false
+	return true
+}
+
+// fullReport is what makes a vLLM engine announce the blocks that a request
+// reuses: its events then say what was missed.
+const fullReport = `,"vllm_xargs":{"kv_cache_report_mode":"full"}`
+
+// askReport has the request that goes to an engine of which too little is known ask for a full report.
+func (s *Server) askReport(r *picker.Request, d *picker.Decision) {
+	if !s.o.FullReport || (r.Kind != picker.KindChat && r.Kind != picker.KindCompletions) || r.ModelSpan[1] == 0 {
+		return
+	}
+	ep := s.pool.Snapshot().Lookup(d.Endpoints[0])
+	if ep == nil || !s.finder.publishes(ep) || (ep.Engine != picker.EngineVLLM && ep.Gauges().Engine != picker.EngineVLLM) {
+		return
+	}
+	if bytes.Contains(r.Body, []byte(`"vllm_xargs"`)) || !s.judge.wantsReport(ep.ID) {
+		return
+	}
+	d.BodyExtra = fullReport
+	s.audit.reports.Inc()
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -46,9 +45,11 @@ type models struct {
 // anonymous is the model of endpoints whose model is not configured.
 var anonymous = &events.Model{}
 
-func openModels(list []ModelOptions, h indexer.Hasher, a *indexer.Approx, log *slog.Logger) (*models, error) {
+// openModels begins to read the models of list. engines names the engines that
+// can render what no template here can.
+func openModels(list []ModelOptions, h indexer.Hasher, a *indexer.Approx, o prompt.ModelsOptions) (*models, error) {
 	m := &models{
-		hasher: h, approx: a, all: prompt.NewModels(prompt.ModelsOptions{Log: log}),
+		hasher: h, approx: a, all: prompt.NewModels(o),
 		events: map[string]*events.Model{}, source: map[string]*prompt.Model{},
 	}
 	m.texts.New = func() any { return new([]byte) }

@@ -28,6 +28,7 @@ type Options struct {
 	MaxBody           int // bytes; default 64 MiB
 	AllowModeOverride bool
 	FallbackMetadata  bool
+	FullReport        bool          // ask vLLM engines to announce reused blocks again where too little is known
 	SampleBodies      float64       // share of responses whose body is looked at; default .05, negative none
 	Speculate         time.Duration // how long a decision counts as cached before events confirm it; default 5 s
 	ScrapeSlow        time.Duration // default 1 s

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/prompt"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
@@ -38,6 +40,7 @@ type Server struct {
 	scrape    *scrape.Poller
 	scheduler *picker.Scheduler
 	audit     *auditor
+	recorder  *recorder
 	judge     judge
 	finder    *finder
 	config    atomic.Pointer[config.Config]
@@ -46,6 +49,7 @@ type Server struct {
 	node      *cluster.Node
 	load      *loadShare
 	costs     *costShare
+	share     *indexShare
 	readiness *extproc.Readiness
 	extproc   *extproc.Server
 	admin     *admin.Server
@@ -77,10 +81,13 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.index = indexer.New(indexer.Options{Hasher: s.hasher})
 	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
 	s.pool, s.finder = picker.NewPool(picker.PoolOptions{}), newFinder(s)
-	if s.models, err = openModels(s.o.Models, s.hasher, s.approx, s.o.Log); err != nil {
+	if s.models, err = openModels(s.o.Models, s.hasher, s.approx, prompt.ModelsOptions{
+		Log: s.o.Log, Engine: prompt.NewEngineRenderer(prompt.EngineOptions{Endpoints: s.renderers}),
+	}); err != nil {
 		return err
 	}
-	s.events = events.Open(events.Options{Index: s.index, Hasher: s.hasher, Log: s.o.Log, Registry: s.registry})
+	s.share = newIndexShare(s)
+	s.events = events.Open(s.share.eventOptions(events.Options{Hasher: s.hasher, Log: s.o.Log, Registry: s.registry}))
 	c, err := loadConfig(s.o.Config)
 	if err != nil {
 		return err
@@ -91,6 +98,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.scrape, err = scrape.Open(s.scrapeOptions()); err != nil {
 		return err
 	}
+	s.recorder = newRecorder(s.hasher, ctx.Done(), s.registry)
 	m, err := s.openPicker()
 	if err != nil {
 		return err
@@ -107,7 +115,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	if s.admin, err = admin.Open(admin.Options{
 		Bind: s.o.Admin, Gatherer: s.registry, Ready: s.checks, Status: func() any { return s.Status() },
-		Decisions: s.decisions, Reload: s.Reload, Log: s.o.Log,
+		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, Log: s.o.Log,
 	}); err != nil {
 		return err
 	}
@@ -115,6 +123,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.wg.Go(func() { s.finder.run(ctx) })
+	s.wg.Go(s.share.run)
 	s.wg.Go(func() { s.watchReadiness(ctx) })
 	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
 	return nil
@@ -131,7 +140,7 @@ func seedOf(secret string) (seed indexer.Seed) {
 func (s *Server) openPicker() (*matcher, error) {
 	m := newMatcher()
 	m.index, m.approx, m.speculate, m.now = s.index, s.approx, s.o.Speculate, time.Now
-	m.exact = func(ep indexer.EndpointID) bool { return s.events.Knowledge(ep).State == events.Exact }
+	m.exact = func(ep indexer.EndpointID) bool { return s.share.knowledge(ep).State == events.Exact }
 	s.audit = newAuditor(s.registry, s.approx, m.exact)
 	s.audit.judged = s.judged
 	m.audit, m.model, m.learn = s.audit, s.models.model, s.models.learn
@@ -165,6 +174,8 @@ func (c chooser) Choose(ctx context.Context, r *picker.Request) (*picker.Decisio
 	c.s.models.release(r)
 	if err == nil {
 		c.s.decided.Add(1)
+		c.s.askReport(r, d)
+		c.s.recorder.attach(d, r)
 	}
 	return d, err
 }
@@ -185,12 +196,17 @@ func (s *Server) onChange(c picker.Change) {
 }
 
 // follow makes the event streams fit the pool and the models.
-func (s *Server) follow(p *picker.Snapshot) {
-	var sources []events.EndpointSource
-	for _, ep := range p.Endpoints {
-		sources = append(sources, s.source(ep))
+func (s *Server) follow(p *picker.Snapshot) { s.share.set(p) }
+
+// renderers are the engines that may be asked to render a prompt of a model.
+func (s *Server) renderers(model string) []string {
+	var urls []string
+	for _, ep := range s.pool.Snapshot().Endpoints {
+		if !ep.Down() && (len(ep.Models) == 0 || slices.Contains(ep.Models, model)) {
+			urls = append(urls, "http://"+ep.Address)
+		}
 	}
-	s.events.Set(sources)
+	return urls
 }
 
 // source says where an endpoint's events come from.

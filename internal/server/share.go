@@ -15,7 +15,8 @@ import (
 
 // ClusterOptions say how this replica finds the others and shares with them.
 type ClusterOptions struct {
-	Mode string // none, gossip, nats; default none
+	Mode  string // none, gossip, nats; default none
+	Share string // who reads which event stream: auto, mesh, partitioned; default auto
 	// Key is the group's secret: it encrypts what is sent. 16, 24 or 32 bytes;
 	// further keys are accepted, for rotation.
 	Keys [][]byte
@@ -31,6 +32,21 @@ type ClusterOptions struct {
 }
 
 func (c *ClusterOptions) enabled() bool { return c.Mode != "" && c.Mode != "none" }
+
+// share parses Share.
+func (c *ClusterOptions) share() (cluster.Share, error) {
+	if c.Share == "" {
+		return cluster.ShareAuto, nil
+	}
+	for _, v := range []cluster.Share{cluster.ShareAuto, cluster.ShareMesh, cluster.SharePartitioned} {
+		if v.String() == c.Share {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("%w, not %q", errShare, c.Share)
+}
+
+var errShare = errors.New("server: share must be auto, mesh or partitioned")
 
 var errMode = errors.New("server: cluster mode must be none, gossip or nats")
 
@@ -60,10 +76,15 @@ func (s *Server) openCluster(ctx context.Context, m *matcher) error {
 	if err != nil {
 		return err
 	}
-	s.node = cluster.New(cluster.Options{Self: self, Bus: bus, Logger: s.o.Log})
+	share, err := s.o.Cluster.share()
+	if err != nil {
+		return err
+	}
+	s.node = cluster.New(cluster.Options{Self: self, Bus: bus, Share: share, Logger: s.o.Log})
 	if err := s.registry.Register(s.node); err != nil {
 		return err
 	}
+	s.share.join(ctx)
 	s.load = newLoadShare(s)
 	s.costs = newCostShare(s)
 	hints := newHintShare(s)

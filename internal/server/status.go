@@ -53,6 +53,8 @@ type EndpointStatus struct {
 	Running   int     `json:"engine_running"`
 	KVUse     float64 `json:"kv_use"`
 	GaugeAgeS float64 `json:"gauge_age_s"`
+
+	Facts *EndpointFacts `json:"facts,omitempty"`
 }
 
 // Status returns the state of the replica.
@@ -73,11 +75,12 @@ func (s *Server) Status() Status {
 }
 
 func (s *Server) endpointStatus(ep *picker.Endpoint, now time.Time) EndpointStatus {
-	k, g := s.events.Knowledge(ep.ID), ep.Gauges()
+	k, g := s.share.knowledge(ep.ID), ep.Gauges()
 	e := EndpointStatus{
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
 		LagMS: float64(k.Lag.Microseconds()) / 1000, Behind: k.Behind, InFlight: s.pool.Book().Load(ep, now).Requests,
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
+		Facts: s.facts(ep, now),
 	}
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
@@ -107,7 +110,7 @@ func (s *Server) state() (state, reason string) {
 func (s *Server) pending() int {
 	n := 0
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		if s.finder.publishes(ep) && !ep.Down() && s.events.Knowledge(ep.ID).State != events.Exact {
+		if s.finder.publishes(ep) && !ep.Down() && s.share.knowledge(ep.ID).State != events.Exact {
 			n++
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/prompt"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker"
 )
@@ -105,7 +106,7 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	approx := indexer.NewApprox(indexer.ApproxOptions{Hasher: hasher})
 	log := slog.New(slog.DiscardHandler)
 	var err error
-	if f.models, err = openModels([]ModelOptions{{Name: "m", Path: h.opts.Model}}, hasher, approx, log); err != nil {
+	if f.models, err = openModels([]ModelOptions{{Name: "m", Path: h.opts.Model}}, hasher, approx, prompt.ModelsOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.models.all.Close)

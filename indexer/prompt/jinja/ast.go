@@ -96,12 +96,11 @@ type (
 		bodies [][]stmt // one more than tests when there is an else
 	}
 	forStmt struct {
-		target   []int // more than one name unpacks
-		iter     expr
-		filter   expr // nil when there is none
-		body     []stmt
-		other    []stmt
-		usesLoop bool
+		target []int // more than one name unpacks
+		iter   expr
+		filter expr // nil when there is none
+		body   []stmt
+		other  []stmt
 	}
 	setStmt struct {
 		targets []target

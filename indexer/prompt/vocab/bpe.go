@@ -7,7 +7,7 @@ const noToken = ^uint32(0)
 
 // smallPiece is the number of symbols up to which merging scans for the best
 // pair; longer pieces use a heap, so that no text costs quadratic time.
-const smallPiece = 48
+const smallPiece = 160
 
 // bpe holds what byte-pair encoding of one piece needs.
 type bpe struct {

@@ -11,7 +11,7 @@ import (
 // encoder builds the byte-pair encoder, or notes why there is none.
 func (l *jsonLoader) encoder() error {
 	merges := field(l.model, "merges")
-	if typ := str(l.model, "type"); typ != "BPE" && !(typ == "" && merges != nil) {
+	if typ := str(l.model, "type"); typ != "BPE" && (typ != "" || merges == nil) {
 		l.note("model %s: no encoding", typ)
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 func ParseJSON(data []byte, o Options) (*Vocab, error) {
 	root, err := fastjson.ParseBytes(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrFormat, err)
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if root.Type() != fastjson.TypeObject {
 		return nil, fmt.Errorf("%w: not a JSON object", ErrFormat)
@@ -103,7 +103,7 @@ func (l *jsonLoader) vocab() error {
 	}
 	obj, err := vocab.Object()
 	if err != nil {
-		return fmt.Errorf("%w: model.vocab: %v", ErrFormat, err)
+		return fmt.Errorf("%w: model.vocab: %w", ErrFormat, err)
 	}
 	obj.Visit(func(k []byte, val *fastjson.Value) {
 		if err != nil {
@@ -111,7 +111,7 @@ func (l *jsonLoader) vocab() error {
 		}
 		id, e := val.Int64()
 		if e != nil {
-			err = fmt.Errorf("%w: id of token %.40q: %v", ErrFormat, k, e)
+			err = fmt.Errorf("%w: id of token %.40q: %w", ErrFormat, k, e)
 			return
 		}
 		err = l.token(string(k), id)

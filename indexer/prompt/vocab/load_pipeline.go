@@ -145,8 +145,8 @@ func (l *jsonLoader) splitPart(v *fastjson.Value) {
 	re := regex(v)
 	p := findPattern(re)
 	behaviour := str(v, "behavior")
-	if p == nil || p.family == famDeepSeek ||
-		!(behaviour == "Isolated" || behaviour == "Removed" && boolean(v, "invert")) {
+	keeps := behaviour == "Isolated" || behaviour == "Removed" && boolean(v, "invert")
+	if p == nil || p.family == famDeepSeek || !keeps {
 		l.unknownSplit("split pattern " + re)
 		return
 	}

@@ -27,11 +27,11 @@ func ParseTiktoken(data []byte, o Options) (*Vocab, error) {
 		}
 		id, err := strconv.ParseUint(string(rank), 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: rank: %v", ErrFormat, n, err)
+			return nil, fmt.Errorf("%w: line %d: rank: %w", ErrFormat, n, err)
 		}
 		tok, err := decodeBase64(enc)
 		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: %v", ErrFormat, n, err)
+			return nil, fmt.Errorf("%w: line %d: %w", ErrFormat, n, err)
 		}
 		if err := b.set(int64(id), tok, false); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
@@ -134,7 +134,7 @@ var tekkenSpecials = []string{
 func ParseTekken(data []byte, o Options) (*Vocab, error) {
 	root, err := fastjson.ParseBytes(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrFormat, err)
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	config := field(root, "config")
 	specials := config.GetInt("default_num_special_tokens")
@@ -148,15 +148,16 @@ func ParseTekken(data []byte, o Options) (*Vocab, error) {
 		return nil, err
 	}
 	for i, e := range field(root, "vocab").GetArray() {
-		rank, tok := e.GetInt("rank"), []byte(nil)
+		rank := e.GetInt("rank")
 		if rank < 0 || rank >= size-specials {
 			continue // the file may hold more than the model uses
 		}
-		if tok, err = decodeBase64(e.GetStringBytes("token_bytes")); err == nil {
+		tok, err := decodeBase64(e.GetStringBytes("token_bytes"))
+		if err == nil {
 			err = b.set(int64(specials+rank), tok, false)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: vocab[%d]: %v", ErrFormat, i, err)
+			return nil, fmt.Errorf("%w: vocab[%d]: %w", ErrFormat, i, err)
 		}
 	}
 	if o.Pattern == "" {

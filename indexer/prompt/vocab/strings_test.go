@@ -19,14 +19,14 @@ var snippets = []string{
 	"aaaaaaaaaaaaaaaaaaaa", "ſ", "'ſ", "'S", "'Ll", "K", "ß", "İ", "\ufeff", "\ufffd", "\u2581", "▁▁x", "<0x41>", "x\u0338", ">\u0338",
 }
 
-// hardStrings makes n texts of up to max snippets, some of them cut at a
+// hardStrings makes n texts of up to most snippets, some of them cut at a
 // random character.
-func hardStrings(seed uint64, n, max int) []string {
+func hardStrings(seed uint64, n, most int) []string {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	out := make([]string, n)
 	for i := range out {
 		var b strings.Builder
-		for range 1 + rng.IntN(max) {
+		for range 1 + rng.IntN(most) {
 			s := []rune(snippets[rng.IntN(len(snippets))])
 			if rng.IntN(4) == 0 {
 				s = s[rng.IntN(len(s)):]

@@ -54,6 +54,19 @@ func (x *exp) Handle(c *picker.Cycle, plan *picker.Plan) error {
 		w := c.Work(k)
 		own := v.Cost.Prefill(w)
 		wait := v.Cost.Wait(&v.Load, c.Now)
+		if p["mem"] > 0 && v.Capacity > 0 {
+			ratio := 1.0
+			if l := &v.Load; l.Context > 0 && v.Sampled {
+				ratio = min(max(v.KVUse*v.Capacity/float64(l.Context), .2), 1)
+			}
+			if p["ratio"] > 0 {
+				ratio = p["ratio"]
+			}
+			ex := ratio*float64(v.Load.Tokens+int64(w.Input)) - v.Capacity*p["full"]
+			if ex > 0 && v.Load.Rate > 0 {
+				wait += p["mem"] * ex / (ratio * float64(v.Load.Tokens+1)) * float64(v.Load.Requests) / v.Load.Rate
+			}
+		}
 		dec := float64(v.Load.Requests - v.Load.Waiting)
 		chunks := math.Ceil(float64(w.New) / 8192)
 		rho := 0.0
@@ -89,7 +102,7 @@ func (x *exp) Handle(c *picker.Cycle, plan *picker.Plan) error {
 	return nil
 }
 
-var defPar = par{"own": .5, "dec": .06, "rate": .15, "slow": 20, "tau": 60, "slack": .1, "horizon": 1e9, "base": 1}
+var defPar = par{"own": .5, "dec": .06, "rate": .15, "slow": 20, "tau": 60, "slack": .1, "horizon": 1e9, "base": 1, "full": 1}
 
 func (p par) with(s string) par {
 	out := par{}
@@ -160,7 +173,7 @@ func scenarios(t *testing.T) []*scenario {
 }
 
 func (s *scenario) run(t *testing.T, p Policy) *Result {
-	r, err := Run(context.Background(), Case{Trace: s.tr, Policy: p, Seed: 1, Warmup: s.tr.Length / 5})
+	r, err := Run(context.Background(), Case{Trace: s.tr, Policy: p, Seed: 1, Warmup: s.tr.Length / 5, Speculate: specFlag()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,4 +248,9 @@ func TestTune(t *testing.T) {
 		pr := defPar.with(v)
 		show(v, func(s *scenario) *Result { return s.run(t, expPolicy(pr)) })
 	}
+}
+
+func specFlag() time.Duration {
+	d, _ := time.ParseDuration(os.Getenv("SPEC"))
+	return d
 }

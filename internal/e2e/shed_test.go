@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/sim"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+)
+
+const (
+	batchOnly = `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+objectives:
+- {name: batch, priority: -1}
+`
+	twoEach = batchOnly + `plugins:
+- {type: concurrency-detector, parameters: {maxConcurrency: 2}}
+saturationDetector: {pluginRef: concurrency-detector}
+`
+)
+
+// config writes a configuration file and returns what makes replicas use it.
+func config(t *testing.T, text string) func(*server.Options) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func(o *server.Options) { o.Config = file }
+}
+
+// ask posts a completion under an objective and returns status and drop reason.
+func (r *rig) ask(objective string) (status int, drop string) {
+	r.t.Helper()
+	body := fmt.Sprintf(`{"model":%q,"prompt":"once upon a time","max_tokens":4}`, vocab.Name)
+	req, err := http.NewRequest(http.MethodPost, r.client.URL+"/v1/completions", strings.NewReader(body))
+	if err != nil {
+		r.t.Error(err)
+		return 0, ""
+	}
+	if objective != "" {
+		req.Header.Set("X-Gateway-Inference-Objective", objective)
+	}
+	resp, err := r.client.HTTP.Do(req)
+	if err != nil {
+		r.t.Error(err)
+		return 0, ""
+	}
+	resp.Body.Close()
+	return resp.StatusCode, resp.Header.Get("x-llm-d-request-dropped-reason")
+}
+
+// TestShed: while every engine has all that it may have, requests that may be
+// refused are; others wait their turn.
+func TestShed(t *testing.T) {
+	r := open(t, rigOptions{engines: 2, server: config(t, twoEach)})
+	for _, e := range r.fleet.Engines() {
+		e.Hang(sim.HangEngine)
+	}
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			if status, drop := r.ask(""); status != http.StatusOK {
+				t.Errorf("status %d %q, want 200", status, drop)
+			}
+		})
+	}
+	eventually(t, "five requests in flight", func() bool { return r.inFlight(0) == 5 })
+	if status, drop := r.ask("batch"); status != http.StatusTooManyRequests || drop != "rejected-saturated" {
+		t.Errorf("status %d %q, want 429 and rejected-saturated", status, drop)
+	}
+	for _, e := range r.fleet.Engines() {
+		e.Hang(sim.HangNone)
+	}
+	wg.Wait()
+	r.settle()
+	if status, drop := r.ask("batch"); status != http.StatusOK {
+		t.Errorf("status %d %q of an idle pool, want 200", status, drop)
+	}
+	r.settle()
+}
+
+// TestIdleIsNotSaturated: a pool that has been idle for a while refuses nobody.
+func TestIdleIsNotSaturated(t *testing.T) {
+	r := open(t, rigOptions{engines: 2, server: config(t, batchOnly)})
+	for range 4 {
+		time.Sleep(400 * time.Millisecond) // gauges age
+		if status, drop := r.ask("batch"); status != http.StatusOK {
+			t.Errorf("status %d %q of an idle pool, want 200", status, drop)
+		}
+	}
+	r.settle()
+	r.clean()
+}

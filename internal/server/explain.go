@@ -1,0 +1,184 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// Explained is the answer of a dry run: the decision that a request would get
+// at this moment, and how its prompt would be matched.
+type Explained struct {
+	picker.Explanation
+	Refused string    `json:"refused,omitempty"` // what the client would be told instead
+	Prompt  PromptUse `json:"prompt"`
+	// Knowledge is what is known of each endpoint: exact, catching-up or
+	// approximate. Only exact ones are matched in the prompt's own space.
+	Knowledge map[string]string `json:"knowledge"`
+}
+
+// PromptUse says how a prompt is matched.
+type PromptUse struct {
+	Space string `json:"space"` // text, chunks or none
+	Bytes int    `json:"bytes"` // of the rendered prompt, or of the raw one for chunks
+}
+
+// explain answers POST /debug/explain: the body is the request's, its headers
+// count, and the query holds its path and, optionally, the subset that the
+// proxy would allow. Nothing is booked or remembered.
+func (s *Server) explain(_ context.Context, hr *http.Request) (any, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, hr.Body, int64(s.maxBody())))
+	if err != nil {
+		return nil, fmt.Errorf("request body: %w", err)
+	}
+	q := hr.URL.Query()
+	r := &picker.Request{ID: hr.Header.Get("x-request-id"), Path: q.Get("path"), Headers: hr.Header, Body: body}
+	if r.Path == "" {
+		return nil, errors.New("the query parameter path is needed, such as path=/v1/chat/completions")
+	}
+	if q.Has("subset") {
+		r.HasSubset = true
+		r.Subset = strings.FieldsFunc(q.Get("subset"), func(c rune) bool { return c == ',' || c == ' ' })
+	}
+	if err := picker.ParseRequest(r); err != nil {
+		return nil, err
+	}
+	out := Explained{Knowledge: map[string]string{}}
+	out.Explanation, err = s.scheduler.Explain(r)
+	if err != nil {
+		out.Refused = err.Error()
+	}
+	out.Prompt = promptUse(r)
+	s.models.release(r)
+	for _, c := range out.Candidates {
+		if ep := s.pool.Snapshot().Lookup(c.Endpoint); ep != nil {
+			out.Knowledge[c.Endpoint] = s.share.knowledge(ep.ID).State.String()
+		}
+	}
+	return out, nil
+}
+
+// maxBody is the largest request body that is read.
+func (s *Server) maxBody() int {
+	const usual = 64 << 20
+	if s.o.MaxBody > 0 {
+		return s.o.MaxBody
+	}
+	return usual
+}
+
+func promptUse(r *picker.Request) PromptUse {
+	switch {
+	case len(r.Exact) > 0:
+		return PromptUse{"text", r.PromptBytes}
+	case len(r.ChunkKeys) > 0:
+		return PromptUse{"chunks", len(r.Chunks.Bytes)}
+	}
+	return PromptUse{Space: "none"}
+}
+
+// EndpointFacts are what a decision knows of an endpoint beside its gauges, so
+// that a saved status can be decided about elsewhere. Times are in seconds.
+type EndpointFacts struct {
+	Namespace string            `json:"namespace,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Load      LoadFacts         `json:"load"`
+	Cost      CostFacts         `json:"cost"`
+	BlockSize int               `json:"block_size,omitempty"`
+	KVBlocks  int               `json:"kv_blocks,omitempty"`
+	Adapters  *AdapterFacts     `json:"adapters,omitempty"`
+}
+
+// CostFacts are the learned constants of the engine (picker.Cost).
+type CostFacts struct {
+	Base        float64 `json:"base_s"`
+	PerToken    float64 `json:"per_token_s"`
+	PerPair     float64 `json:"per_pair_s"`
+	Step        float64 `json:"step_s"`
+	PerSeq      float64 `json:"per_sequence_s"`
+	PerContext  float64 `json:"per_context_token_s"`
+	PrefillSeen float64 `json:"prefill_samples"`
+	DecodeSeen  float64 `json:"decode_samples"`
+}
+
+// AdapterFacts is what the engine says about its LoRA adapters (picker.LoRA).
+type AdapterFacts struct {
+	Max     int      `json:"max"`
+	Running []string `json:"running,omitempty"`
+	Waiting []string `json:"waiting,omitempty"`
+}
+
+// LoadFacts is the in-flight book of all replicas for one endpoint.
+type LoadFacts struct {
+	Requests      int64   `json:"requests"`
+	Waiting       int64   `json:"waiting"`
+	PrefillTokens int64   `json:"prefill_tokens"`
+	Pairs         float64 `json:"prefill_pairs"`
+	Tokens        int64   `json:"tokens"`
+	Context       int64   `json:"context_tokens"`
+	Rate          float64 `json:"dispatch_rate"`
+	SinceFirstS   float64 `json:"since_first_token_s"` // -1: never
+}
+
+// facts returns what a decision at now would know of ep.
+func (s *Server) facts(ep *picker.Endpoint, now time.Time) *EndpointFacts {
+	l, g := s.pool.Book().Load(ep, now), ep.Gauges()
+	f := &EndpointFacts{
+		Namespace: ep.Namespace, Labels: ep.Labels, Cost: CostFacts(*ep.Cost()), BlockSize: g.BlockSize, KVBlocks: g.Blocks,
+		Load: LoadFacts{
+			Requests: l.Requests, Waiting: l.Waiting, PrefillTokens: l.Prefill, Pairs: l.Pairs, Tokens: l.Tokens, Context: l.Context,
+			Rate: l.Rate, SinceFirstS: -1,
+		},
+	}
+	if a := ep.LoRA(); a != nil {
+		f.Adapters = (*AdapterFacts)(a)
+	}
+	if l.LastFirst != 0 {
+		f.Load.SinceFirstS = time.Duration(now.UnixNano() - l.LastFirst).Seconds()
+	}
+	return f
+}
+
+// Spec returns the endpoint as discovery would describe it; false when the
+// address is none.
+func (e *EndpointStatus) Spec() (picker.EndpointSpec, bool) {
+	addr, err := netip.ParseAddrPort(e.Address)
+	spec := picker.EndpointSpec{Name: e.Name, Host: addr.Addr().String(), Addr: addr}
+	if e.Facts != nil {
+		spec.Namespace, spec.Labels = e.Facts.Namespace, e.Facts.Labels
+	}
+	return spec, err == nil
+}
+
+// Restore gives ep of the pool the state that e describes, as of now. Without
+// facts, all requests in flight count as decoding and of unknown length.
+func (e *EndpointStatus) Restore(p *picker.Pool, ep *picker.Endpoint, now time.Time) {
+	ep.SetDown(!e.Up)
+	g := picker.Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
+	load := picker.Load{Requests: e.InFlight}
+	if f := e.Facts; f != nil {
+		g.BlockSize, g.Blocks, g.LoRA = f.BlockSize, f.KVBlocks, (*picker.LoRA)(f.Adapters)
+		load = picker.Load{
+			Requests: f.Load.Requests, Waiting: f.Load.Waiting, Prefill: f.Load.PrefillTokens, Pairs: f.Load.Pairs,
+			Tokens: f.Load.Tokens, Context: f.Load.Context, Rate: f.Load.Rate,
+		}
+		if f.Load.SinceFirstS >= 0 {
+			load.LastFirst = now.Add(-seconds(f.Load.SinceFirstS)).UnixNano()
+		}
+		ep.SetPriorCost(picker.Cost(f.Cost))
+	}
+	if e.GaugeAgeS >= 0 {
+		g.At = now.Add(-seconds(e.GaugeAgeS))
+		ep.SetGauges(g)
+	}
+	p.Book().SetRemote(ep, load)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,337 @@
+package server
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// TraceBlock is the number of tokens that one hash id of a recorded trace
+// stands for.
+const TraceBlock = 512
+
+// RecordingSince is the response header of /debug/record that holds when the
+// recording began, in Unix milliseconds.
+const RecordingSince = "Grapevine-Recording-Since"
+
+const (
+	recordRing    = 8192 // ended requests that wait for a slow reader
+	maxRecordings = 4
+	recordLinger  = 2 * time.Minute // for open requests, after a recording's duration
+)
+
+// TraceLine is one ended request of a recording, without prompt text: the
+// public block-hash format and further fields, which readers of it ignore.
+type TraceLine struct {
+	Timestamp int64  `json:"timestamp"` // of the decision, Unix milliseconds
+	Session   string `json:"session_id,omitempty"`
+	Input     int    `json:"input_length"`
+	Output    int    `json:"output_length"` // 0: not seen
+	// HashIDs name the prompt's blocks of TraceBlock tokens and all before
+	// each: keyed hashes of 53 bits, equal on replicas with equal secrets.
+	HashIDs  []uint64 `json:"hash_ids"`
+	Seq      uint64   `json:"seq"` // of the recording, from 1; a gap is what was dropped
+	Model    string   `json:"model,omitempty"`
+	Endpoint string   `json:"endpoint"` // that served
+	Status   int      `json:"status"`
+	TTFT     float64  `json:"ttft_ms,omitempty"` // where a first token was seen
+	Took     float64  `json:"took_ms"`
+	Cached   *int     `json:"cached_tokens,omitempty"` // where the engine reported it
+}
+
+// recorder hands ended requests to those who record them. While nobody does it
+// costs a request one atomic load. It is safe for concurrent use.
+type recorder struct {
+	hasher  indexer.Hasher
+	now     func() time.Time
+	done    <-chan struct{} // closed when the replica stops
+	dropped prometheus.Counter
+
+	mu     sync.Mutex
+	active atomic.Pointer[[]*recording]
+}
+
+// recording is one reader of /debug/record.
+type recording struct {
+	ring    chan TraceLine
+	perID   int  // chunks of prompt for each hash id
+	bodies  bool // ask for response bodies, where lengths and first tokens show
+	seq     atomic.Uint64
+	pending atomic.Int64
+	over    atomic.Bool // takes no further requests
+}
+
+func newRecorder(h indexer.Hasher, done <-chan struct{}, reg prometheus.Registerer) *recorder {
+	r := &recorder{hasher: h, now: time.Now, done: done, dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "grapevine_record_dropped_total", Help: "Ended requests that recordings lost because their readers were slow.",
+	})}
+	reg.MustRegister(r.dropped)
+	return r
+}
+
+// attach lets the recordings see how the request of d goes.
+func (rc *recorder) attach(d *picker.Decision, r *picker.Request) {
+	list := rc.active.Load()
+	if list == nil || r.InputTokens < 1 {
+		return
+	}
+	for _, rec := range *list {
+		if !rec.over.Load() {
+			rc.watch(rec, d, r)
+		}
+	}
+}
+
+// watch wraps d for one recording. What is kept of r is copied.
+func (rc *recorder) watch(rec *recording, d *picker.Decision, r *picker.Request) {
+	rec.pending.Add(1)
+	d.WantBody = d.WantBody || rec.bodies
+	start, streamed := rc.now(), r.Stream
+	line := TraceLine{
+		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: r.Target, Endpoint: d.Endpoints[0],
+		HashIDs: rc.ids(r, rec.perID), Session: rc.session(r.Session),
+	}
+	observe, release := d.Observe, d.Release
+	tokens := 0
+	d.Observe = func(e picker.Event) {
+		switch e.Kind {
+		case picker.EventHeaders:
+			if e.Served != "" {
+				line.Endpoint = e.Served
+			}
+		case picker.EventFirstToken:
+			if streamed && line.TTFT == 0 {
+				line.TTFT = milliseconds(rc.since(start, e.At))
+			}
+		case picker.EventTokens:
+			tokens += e.Tokens
+		}
+		if observe != nil {
+			observe(e)
+		}
+	}
+	d.Release = func(o picker.Outcome) {
+		line.end(o, tokens)
+		line.Took = milliseconds(rc.since(start, o.At))
+		line.HashIDs = pad(rc.hasher, line.HashIDs, line.Input)
+		rec.put(line, rc.dropped)
+		if release != nil {
+			release(o)
+		}
+	}
+}
+
+func (rc *recorder) since(start, at time.Time) time.Duration {
+	if at.IsZero() {
+		at = rc.now()
+	}
+	return at.Sub(start)
+}
+
+// end fills in what the end of a request tells.
+func (l *TraceLine) end(o picker.Outcome, tokens int) {
+	l.Status, l.Output = o.Status, tokens
+	if o.Served != "" {
+		l.Endpoint = o.Served
+	}
+	if o.Usage.Seen {
+		l.Output = o.Usage.OutputTokens
+		if o.Usage.PromptTokens > 0 {
+			l.Input = o.Usage.PromptTokens
+		}
+	}
+	if o.Usage.CachedSeen {
+		cached := o.Usage.CachedTokens
+		l.Cached = &cached
+	}
+}
+
+// put enters a line, or counts it as dropped.
+func (rec *recording) put(l TraceLine, dropped prometheus.Counter) {
+	defer rec.pending.Add(-1)
+	l.Seq = rec.seq.Add(1)
+	select {
+	case rec.ring <- l:
+	default:
+		dropped.Inc()
+	}
+}
+
+// ids returns one hash id for each perID chunks of the prompt, and at the end
+// one for what is left of it. Every id depends on all before it.
+func (rc *recorder) ids(r *picker.Request, perID int) []uint64 {
+	keys, text := r.ChunkKeys, r.Chunks.Bytes
+	n := len(keys) / perID
+	out := make([]uint64, 0, n+2)
+	last := r.Chunks.Root
+	for i := range n {
+		last = keys[(i+1)*perID-1]
+		out = append(out, short(last))
+	}
+	if covered := n * perID * indexer.DefaultChunkBytes; covered < len(text) {
+		out = append(out, short(rc.hasher.Child(last, text[covered:])))
+	}
+	return out
+}
+
+// pad makes ids as many as the prompt's tokens fill blocks. Further ones are
+// the request's own: the prompt has more tokens than its bytes let expect.
+func pad(h indexer.Hasher, ids []uint64, input int) []uint64 {
+	want := (input + TraceBlock - 1) / TraceBlock
+	if len(ids) >= want {
+		return ids[:want]
+	}
+	var number [8]byte
+	parent := indexer.BlockKey(0)
+	if len(ids) > 0 {
+		parent = indexer.BlockKey(ids[len(ids)-1])
+	}
+	ids = slices.Grow(ids, want-len(ids))
+	for i := len(ids); i < want; i++ {
+		binary.LittleEndian.PutUint64(number[:], uint64(i))
+		ids = append(ids, short(h.Child(parent, number[:])))
+	}
+	return ids
+}
+
+// short keeps the bits of a key that every JSON reader can hold.
+func short(k indexer.BlockKey) uint64 { return uint64(k) >> 11 }
+
+func (rc *recorder) session(name string) string {
+	if name == "" {
+		return ""
+	}
+	root := rc.hasher.Root(indexer.Scope{Space: indexer.SpaceChunks, Salt: "session"})
+	return strconv.FormatUint(short(rc.hasher.Child(root, []byte(name))), 16)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// open adds a recording; false when there are too many.
+func (rc *recorder) open(rec *recording) bool {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	var list []*recording
+	if p := rc.active.Load(); p != nil {
+		list = slices.Clone(*p)
+	}
+	if len(list) >= maxRecordings {
+		return false
+	}
+	list = append(list, rec)
+	rc.active.Store(&list)
+	return true
+}
+
+func (rc *recorder) close(rec *recording) {
+	rec.over.Store(true)
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(*rc.active.Load()), func(r *recording) bool { return r == rec })
+	if len(list) == 0 {
+		rc.active.Store(nil)
+		return
+	}
+	rc.active.Store(&list)
+}
+
+// recordQuery is what the query of /debug/record says.
+type recordQuery struct {
+	duration time.Duration // 0: until the reader goes
+	perID    int
+	bodies   bool
+}
+
+func parseRecordQuery(q url.Values) (o recordQuery, err error) {
+	bytesPerToken := float64(indexer.DefaultBytesPerToken)
+	if v := q.Get("bytes_per_token"); v != "" {
+		if bytesPerToken, err = strconv.ParseFloat(v, 64); err != nil || !(bytesPerToken >= .5 && bytesPerToken <= 64) {
+			return o, fmt.Errorf("bytes_per_token=%q: want 0.5 to 64", v)
+		}
+	}
+	o.perID = max(int(bytesPerToken*TraceBlock/indexer.DefaultChunkBytes+.5), 1)
+	if v := q.Get("duration"); v != "" {
+		if o.duration, err = time.ParseDuration(v); err != nil || o.duration <= 0 {
+			return o, fmt.Errorf("duration=%q: want a duration such as 10m", v)
+		}
+	}
+	if v := q.Get("bodies"); v != "" {
+		if o.bodies, err = strconv.ParseBool(v); err != nil {
+			return o, fmt.Errorf("bodies=%q: want true or false", v)
+		}
+	}
+	return o, nil
+}
+
+// ServeHTTP answers GET /debug/record: one TraceLine for each request that
+// began after it and has ended, until the duration is over and open requests
+// have ended, the reader goes, or the replica stops.
+func (rc *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, err := parseRecordQuery(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	rec := &recording{ring: make(chan TraceLine, recordRing), perID: q.perID, bodies: q.bodies}
+	if !rc.open(rec) {
+		http.Error(w, fmt.Sprintf("%d recordings run already", maxRecordings), http.StatusTooManyRequests)
+		return
+	}
+	defer rc.close(rec)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set(RecordingSince, strconv.FormatInt(rc.now().UnixMilli(), 10))
+	flush := http.NewResponseController(w).Flush
+	if flush() != nil {
+		return
+	}
+	rc.stream(rec, q.duration, r.Context().Done(), func(l TraceLine) bool {
+		return json.NewEncoder(w).Encode(l) == nil && (len(rec.ring) > 0 || flush() == nil)
+	})
+}
+
+// stream passes the lines of a recording to write until it ends.
+func (rc *recorder) stream(rec *recording, d time.Duration, gone <-chan struct{}, write func(TraceLine) bool) {
+	var over <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		over = t.C
+	}
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case l := <-rec.ring:
+			if !write(l) {
+				return
+			}
+		case <-over:
+			if rec.over.Swap(true) {
+				return
+			}
+			linger := time.NewTimer(recordLinger)
+			defer linger.Stop()
+			over = linger.C
+		case <-look.C:
+			if rec.over.Load() && rec.pending.Load() == 0 && len(rec.ring) == 0 {
+				return
+			}
+		case <-gone:
+			return
+		case <-rc.done:
+			return
+		}
+	}
+}

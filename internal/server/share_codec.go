@@ -1,0 +1,131 @@
+package server
+
+import (
+	"encoding/binary"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// What is shared of an engine's event batch: a version, the hash of the
+// batch's payload (8 bytes, by which whoever goes on reading finds out whether the
+// engine is still the same), and encoded deltas, each with its length before it.
+// A batch over the limits of an encoded delta is split into several.
+const payloadVersion = 1
+
+// appendPayload appends what is shared of one batch.
+func appendPayload(b []byte, sum uint64, d *indexer.Delta) []byte {
+	b = binary.LittleEndian.AppendUint64(append(b, payloadVersion), sum)
+	if len(d.Ops) == 0 {
+		return b
+	}
+	if len(d.Ops) <= indexer.MaxDeltaOps && len(d.Blocks) <= indexer.MaxDeltaBlocks && len(d.Hashes) <= indexer.MaxDeltaHashes {
+		return appendPart(b, d)
+	}
+	for _, part := range split(d) {
+		b = appendPart(b, &part)
+	}
+	return b
+}
+
+// appendPart appends one delta with its length before it.
+func appendPart(b []byte, d *indexer.Delta) []byte {
+	at := len(b)
+	b = indexer.AppendDelta(append(b, 0, 0, 0, 0), d)
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	return b
+}
+
+// split divides a delta into parts within the limits. A long store goes on
+// below the last block of the part before.
+func split(d *indexer.Delta) (parts []indexer.Delta) {
+	const most = min(indexer.MaxDeltaBlocks, indexer.MaxDeltaHashes)
+	var cur indexer.Delta
+	flush := func() {
+		parts = append(parts, cur)
+		cur = indexer.Delta{}
+	}
+	for _, op := range d.Ops {
+		first, left := op.First, op.N
+		if op.Kind == indexer.OpClear {
+			left = 0
+		}
+		for again := true; again; again = left > 0 {
+			if len(cur.Ops) == indexer.MaxDeltaOps || len(cur.Blocks) == most || len(cur.Hashes) == most {
+				flush()
+			}
+			piece := op
+			if op.Kind == indexer.OpStore {
+				piece.First, piece.N = uint32(len(cur.Blocks)), min(left, uint32(most-len(cur.Blocks)))
+				if first != op.First {
+					above := d.Blocks[first-1]
+					piece.Root, piece.From, piece.Parent = false, above.Key, above.Hash
+				}
+				cur.Blocks = append(cur.Blocks, d.Blocks[first:first+piece.N]...)
+			} else if op.Kind != indexer.OpClear {
+				piece.First, piece.N = uint32(len(cur.Hashes)), min(left, uint32(most-len(cur.Hashes)))
+				cur.Hashes = append(cur.Hashes, d.Hashes[first:first+piece.N]...)
+			} else {
+				piece.N = 0
+			}
+			cur.Ops = append(cur.Ops, piece)
+			first, left = first+piece.N, left-piece.N
+		}
+	}
+	flush()
+	return parts
+}
+
+// readPayload decodes a payload completely before anything of it is used.
+func readPayload(b []byte) (sum uint64, parts []indexer.Delta, err error) {
+	if len(b) < 9 || b[0] != payloadVersion {
+		return 0, nil, errWire
+	}
+	sum = binary.LittleEndian.Uint64(b[1:])
+	for b = b[9:]; len(b) > 0; {
+		if len(b) < 4 {
+			return 0, nil, errWire
+		}
+		n := binary.LittleEndian.Uint32(b)
+		if uint64(n) > uint64(len(b)-4) {
+			return 0, nil, errWire
+		}
+		parts = append(parts, indexer.Delta{})
+		if err := indexer.DecodeDelta(b[4:4+n], &parts[len(parts)-1]); err != nil {
+			return 0, nil, err
+		}
+		b = b[4+n:]
+	}
+	return sum, parts, nil
+}
+
+// shareHead is the first page of a snapshot.
+type shareHead struct {
+	doubt bool   // entries may be there that the engine has let go of
+	have  bool   // last and sum are known
+	last  uint64 // the last batch in the content
+	sum   uint64 // the hash of its payload
+}
+
+const headBytes = 18
+
+func (h *shareHead) append(b []byte) []byte {
+	flags := byte(0)
+	if h.doubt {
+		flags |= 1
+	}
+	if h.have {
+		flags |= 2
+	}
+	b = binary.LittleEndian.AppendUint64(append(b, payloadVersion, flags), h.last)
+	return binary.LittleEndian.AppendUint64(b, h.sum)
+}
+
+func readHead(b []byte) (h shareHead, err error) {
+	if len(b) != headBytes || b[0] != payloadVersion || b[1] > 3 {
+		return h, errWire
+	}
+	return shareHead{
+		doubt: b[1]&1 != 0, have: b[1]&2 != 0,
+		last: binary.LittleEndian.Uint64(b[2:]), sum: binary.LittleEndian.Uint64(b[10:]),
+	}, nil
+}

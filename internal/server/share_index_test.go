@@ -1,0 +1,331 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/sim"
+	"github.com/grapevine-epp/grapevine/internal/sim/engine"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+)
+
+// group is a fleet of engines and the replicas that follow it. alone is a
+// replica that shares nothing and has read everything from the start: the truth.
+type group struct {
+	t        *testing.T
+	dir      string
+	fleet    *sim.Fleet
+	alone    *Server
+	replicas []*Server
+	join     []string
+	share    string
+	rng      *rand.Rand
+	prompts  []string
+}
+
+const (
+	groupEngines = 4
+	groupBlocks  = 600 // of each engine's cache
+)
+
+// newGroup starts engines with a replay ring of so many batches, and n replicas.
+func newGroup(t *testing.T, n, ring int, share string) *group {
+	t.Helper()
+	g := &group{t: t, dir: t.TempDir(), share: share, rng: rand.New(rand.NewPCG(1, 2))}
+	var err error
+	if g.fleet, err = sim.OpenFleet(sim.FleetOptions{
+		Engines: groupEngines, EndpointsFile: filepath.Join(g.dir, "endpoints.yaml"),
+		Engine: sim.Options{
+			Core: engine.Config{BlockSize: 16, Blocks: groupBlocks}, Speed: math.Inf(1), Events: &sim.EventOptions{Ring: ring},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.fleet.Close() })
+	if err := vocab.New().WriteModel(filepath.Join(g.dir, "model")); err != nil {
+		t.Fatal(err)
+	}
+	g.alone = g.open("alone", ClusterOptions{})
+	for range n {
+		g.add()
+	}
+	g.ready(append(g.replicas, g.alone)...)
+	return g
+}
+
+func (g *group) open(name string, c ClusterOptions) *Server {
+	g.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() && os.Getenv("SHARE_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("replica", name)
+	}
+	s, err := Open(Options{
+		Name: name, Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: filepath.Join(g.dir, "endpoints.yaml"),
+		Models: []ModelOptions{{Name: vocab.Name, Path: filepath.Join(g.dir, "model")}}, Cluster: c, Log: log,
+	})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { g.stop(s) })
+	return s
+}
+
+func (g *group) stop(s *Server) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // at once
+	_ = s.Stop(ctx)
+}
+
+// add starts one more replica.
+func (g *group) add() *Server {
+	g.t.Helper()
+	at := freeAddress(g.t)
+	s := g.open(fmt.Sprintf("replica-%d", len(g.replicas)), ClusterOptions{
+		Mode: "gossip", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: at, StreamBind: "127.0.0.1:0", Join: g.join, Share: g.share,
+	})
+	g.join = append(g.join, at)
+	g.replicas = append(g.replicas, s)
+	return s
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (g *group) ready(all ...*Server) {
+	g.t.Helper()
+	g.eventually("ready", func() string {
+		for _, s := range all {
+			if !s.settled.Load() || s.pending() > 0 {
+				return fmt.Sprintf("%s: %+v", s.o.Name, s.share.log)
+			}
+		}
+		return ""
+	})
+}
+
+func (g *group) eventually(what string, problem func() string) {
+	g.t.Helper()
+	last := ""
+	for end := time.Now().Add(12 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if last = problem(); last == "" {
+			return
+		}
+	}
+	g.t.Fatalf("%s: not within 12 s: %s", what, last)
+}
+
+// churn sends n prompts to the engines: half of them known ones, so that blocks
+// are shared, the rest new ones, so that others are evicted.
+func (g *group) churn(n int) {
+	g.t.Helper()
+	for range n {
+		var prompt string
+		if len(g.prompts) > 0 && g.rng.IntN(2) == 0 {
+			prompt = g.prompts[g.rng.IntN(len(g.prompts))] + " and more"
+		} else {
+			prompt = strings.Repeat(fmt.Sprintf("word%d of the prompt ", g.rng.IntN(1e6)), 10+g.rng.IntN(60))
+		}
+		g.prompts = append(g.prompts, prompt)
+		g.ask(g.rng.IntN(groupEngines), prompt)
+	}
+}
+
+func (g *group) ask(i int, prompt string) {
+	g.t.Helper()
+	body := fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":4}`, vocab.Name, prompt)
+	resp, err := http.Post("http://"+g.fleet.Engines()[i].Addr()+"/v1/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
+		g.t.Fatalf("engine answers %d: %s", resp.StatusCode, b)
+	}
+}
+
+type content struct{ count, xor uint64 }
+
+// contents returns the digests of what a replica knows, by endpoint.
+func contents(s *Server) map[string]content {
+	out := map[string]content{}
+	for _, ep := range s.pool.Snapshot().Endpoints {
+		n, xor := s.index.Digest(indexer.Source{Endpoint: ep.ID})
+		out[ep.Address] = content{n, xor}
+	}
+	return out
+}
+
+// agree waits until all replicas know the same as the truth, exactly.
+func (g *group) agree(all ...*Server) {
+	g.t.Helper()
+	g.eventually("agree", func() string {
+		want := contents(g.alone)
+		for _, s := range all {
+			got := contents(s)
+			for _, ep := range s.pool.Snapshot().Endpoints {
+				k := s.share.knowledge(ep.ID)
+				if got[ep.Address] != want[ep.Address] || k.State != events.Exact {
+					return fmt.Sprintf("%s: %s is %v with %v, want %v; %s", s.o.Name, ep.Address, k.State, got[ep.Address], want[ep.Address], describe(s))
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// describe tells what a replica's log says, for failures.
+func describe(s *Server) string {
+	out := s.node.Status().Health.Line
+	for _, v := range s.share.log.Sources() {
+		src := (*s.share.byName.Load())[v.Name]
+		mode, _ := src.isMode()
+		out += fmt.Sprintf("\n  %s %v %+v %v role %v reading %v by %q doubt %v", v.Name, mode, v.Position, v.Knowledge, v.Role, v.Reading, v.Reader, src.head.doubt)
+	}
+	return out
+}
+
+// reading counts the streams that a replica reads.
+func reading(s *Server) (n int) {
+	for _, src := range *s.share.byName.Load() {
+		if src.plan.read.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+func TestMeshAgrees(t *testing.T) {
+	g := newGroup(t, 3, 10000, "mesh")
+	g.churn(150)
+	g.agree(g.replicas...)
+	for _, s := range g.replicas {
+		if n := reading(s); n != groupEngines {
+			t.Errorf("%s reads %d streams", s.o.Name, n)
+		}
+		for _, p := range s.node.Status().Peers {
+			for _, l := range p.Logs {
+				if l.Differ > 0 {
+					t.Errorf("%s: %d digests differ from %s", s.o.Name, l.Differ, p.Name)
+				}
+			}
+		}
+	}
+}
+
+// A newcomer knows blocks that no engine can replay any more.
+func TestNewcomerKnows(t *testing.T) {
+	for _, share := range []string{"mesh", "partitioned"} {
+		t.Run(share, func(t *testing.T) {
+			g := newGroup(t, 2, 8, share)
+			g.churn(120)
+			g.agree(g.replicas...)
+			late := g.add()
+			g.ready(late)
+			g.agree(late)
+			g.churn(40)
+			g.agree(g.replicas...)
+			for _, ep := range late.pool.Snapshot().Endpoints {
+				if !late.share.knowledge(ep.ID).Complete {
+					t.Errorf("%s is not known since it was empty", ep.Address)
+				}
+			}
+		})
+	}
+}
+
+// Of each stream one replica is the reader; when it dies, others go on
+// where it was.
+func TestOwnerDies(t *testing.T) {
+	g := newGroup(t, 3, 10000, "partitioned")
+	total := 0
+	victim := g.replicas[0]
+	for _, s := range g.replicas {
+		total += reading(s)
+		if reading(s) > reading(victim) {
+			victim = s
+		}
+	}
+	if total != groupEngines {
+		t.Errorf("%d streams are read, of %d", total, groupEngines)
+	}
+	g.churn(60)
+	g.agree(g.replicas...)
+	g.stop(victim) // without a word to the others
+	var rest []*Server
+	for _, s := range g.replicas {
+		if s != victim {
+			rest = append(rest, s)
+		}
+	}
+	g.churn(60)
+	g.agree(rest...)
+	for _, s := range rest {
+		if st := s.node.Status(); st.Logs[0].Approximate > 0 {
+			t.Errorf("%s lost something: %+v", s.o.Name, st.Logs)
+		}
+	}
+}
+
+func TestEngineRestarts(t *testing.T) {
+	for _, share := range []string{"mesh", "partitioned"} {
+		t.Run(share, func(t *testing.T) {
+			g := newGroup(t, 3, 10000, share)
+			g.churn(60)
+			g.agree(g.replicas...)
+			e := g.fleet.Engines()[0]
+			if err := e.Restart(sim.RestartOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			g.eventually("the cache is known to be empty", func() string {
+				for _, s := range append(g.replicas, g.alone) {
+					if c := contents(s)[e.Addr()]; c.count > 0 {
+						return fmt.Sprintf("%s: %v", s.o.Name, c)
+					}
+				}
+				return ""
+			})
+			g.churn(60)
+			g.agree(g.replicas...)
+		})
+	}
+}
+
+// An engine whose start is not known is read by every replica for itself.
+func TestUnknownIncarnation(t *testing.T) {
+	g := newGroup(t, 2, 10000, "partitioned")
+	s := g.replicas[0]
+	for _, src := range *s.share.byName.Load() {
+		s.share.mu.Lock()
+		src.plan.answer = &answer{}
+		s.share.mu.Unlock()
+	}
+	g.eventually("all are read", func() string {
+		if n := reading(s); n != groupEngines {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	g.churn(30)
+	g.agree(g.replicas...)
+}

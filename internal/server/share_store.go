@@ -1,0 +1,225 @@
+package server
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// sourceMode is who writes the content of a source.
+type sourceMode uint8
+
+const (
+	modeAsking sourceMode = iota // nobody: the engine's incarnation is being asked for
+	modeDirect                   // this replica's reader; nothing is shared
+	modeShared                   // the log: what is read here goes through it
+)
+
+var modeNames = [...]string{"asking", "direct", "shared"}
+
+func (m sourceMode) String() string { return modeNames[m] }
+
+// sharedSource is one event stream as this replica shares it. mu guards the
+// mode together with what the index holds of the source: whoever writes the
+// content holds mu and has looked at the mode. It is taken below the group's lock.
+type sharedSource struct {
+	name string
+	src  indexer.Source
+	ep   *picker.Endpoint
+	at   events.Stream
+	of   *events.Model
+	x    *indexer.Index
+
+	mu   sync.Mutex
+	mode sourceMode
+	head shareHead
+	inc  uint64 // incarnation that this replica's reader reads
+
+	seen   atomic.Uint32 // mode, for those who do not wait for mu
+	newer  atomic.Uint64 // incarnation that peers know and this replica's reader is behind
+	local  atomic.Pointer[localDelta]
+	role   atomic.Uint32 // cluster.Role
+	up     atomic.Bool   // the stream is connected
+	verify atomic.Bool   // it was connected anew: the incarnation is to be read again
+	state  atomic.Uint32 // events.State of what the log knows
+	behind atomic.Uint64
+	full   atomic.Bool // followed since the cache was empty
+
+	plan sourcePlan // of the plan
+}
+
+// localDelta is a batch on its way through the log in its decoded form.
+type localDelta struct {
+	payload *byte
+	delta   *indexer.Delta
+}
+
+var (
+	errNotShared = errors.New("server: the source is not shared")
+)
+
+// become changes the mode and empties the content.
+func (s *sharedSource) become(m sourceMode, inc uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mode, s.inc, s.head = m, inc, shareHead{}
+	s.seen.Store(uint32(m))
+	s.state.Store(uint32(events.Approximate))
+	s.full.Store(false)
+	s.x.Reset(s.src)
+}
+
+// isMode reports the mode and the incarnation that is read.
+func (s *sharedSource) isMode() (sourceMode, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mode, s.inc
+}
+
+// indexStore is the LogStore over the precise index.
+type indexStore struct{ share *indexShare }
+
+func (st indexStore) find(name string) *sharedSource { return (*st.share.byName.Load())[name] }
+
+// Apply implements cluster.LogStore.
+func (st indexStore) Apply(d cluster.Delta) error {
+	s := st.find(d.Source)
+	if s == nil {
+		return errNotShared
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != modeShared {
+		return errNotShared
+	}
+	if l := s.local.Load(); l != nil && len(d.Payload) > 0 && l.payload == &d.Payload[0] {
+		sum, _, _ := readPayload(d.Payload[:9])
+		s.apply(l.delta, d.Last, sum)
+		return nil
+	}
+	sum, parts, err := readPayload(d.Payload)
+	if err != nil {
+		s.head.doubt, s.head.have = true, false
+		return err
+	}
+	for i := range parts {
+		s.apply(&parts[i], d.Last, sum)
+	}
+	s.head.have, s.head.last, s.head.sum = true, d.Last, sum
+	return nil
+}
+
+// apply performs one delta; mu is held.
+func (s *sharedSource) apply(d *indexer.Delta, last, sum uint64) {
+	for i := range d.Ops {
+		if d.Ops[i].Kind == indexer.OpClear {
+			s.head.doubt = false // what was wrong before is gone
+			break
+		}
+	}
+	if len(d.Ops) > 0 {
+		s.x.Apply(s.src, d)
+	}
+	s.head.have, s.head.last, s.head.sum = true, last, sum
+}
+
+// Reset implements cluster.LogStore.
+func (st indexStore) Reset(name string, _ uint64) {
+	if s := st.find(name); s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.mode == modeShared {
+			s.head = shareHead{}
+			s.x.Reset(s.src)
+		}
+	}
+}
+
+// Digest implements cluster.LogStore.
+func (st indexStore) Digest(name string) cluster.Digest {
+	s := st.find(name)
+	if s == nil {
+		return cluster.Digest{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != modeShared {
+		return cluster.Digest{}
+	}
+	n, xor := s.x.Digest(s.src)
+	return cluster.Digest{Count: n, Xor: xor}
+}
+
+// Snapshot implements cluster.LogStore. The index decides the size of pages.
+func (st indexStore) Snapshot(name string, _ int) ([][]byte, error) {
+	s := st.find(name)
+	if s == nil {
+		return nil, errNotShared
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != modeShared {
+		return nil, errNotShared
+	}
+	pages := [][]byte{s.head.append(nil)}
+	for _, d := range s.x.Snapshot(s.src) {
+		for _, part := range split(&d) {
+			pages = append(pages, indexer.AppendDelta(nil, &part))
+		}
+	}
+	return pages, nil
+}
+
+// Restore implements cluster.LogStore. Everything is decoded before anything
+// is replaced. Requests that are matched while it fills see less of the
+// endpoint, never more.
+func (st indexStore) Restore(name string, pages [][]byte) error {
+	s := st.find(name)
+	if s == nil {
+		return errNotShared
+	}
+	var head shareHead
+	var deltas []indexer.Delta
+	for i, p := range pages {
+		if i == 0 {
+			var err error
+			if head, err = readHead(p); err != nil {
+				return err
+			}
+			continue
+		}
+		deltas = append(deltas, indexer.Delta{})
+		if err := indexer.DecodeDelta(p, &deltas[len(deltas)-1]); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != modeShared {
+		return errNotShared
+	}
+	s.x.Reset(s.src)
+	s.head = head
+	for i := range deltas {
+		if n := s.x.Apply(s.src, &deltas[i]); n.Refused+n.UnknownParent > 0 {
+			s.head.doubt = true
+		}
+	}
+	return nil
+}
+
+// Forget implements cluster.LogStore.
+func (st indexStore) Forget(name string) { st.Reset(name, 0) }
+
+// Assign implements cluster.LogStore.
+func (st indexStore) Assign(name string, r cluster.Role) {
+	if s := st.find(name); s != nil {
+		s.role.Store(uint32(r))
+	}
+	st.share.poke()
+}
