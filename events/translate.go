@@ -285,11 +285,14 @@ func (t *Translator) store(e *Event, tier indexer.Tier, from indexer.BlockKey, r
 // them below parent. known is false when the vocabulary lacks one of them, or
 // all of them are empty: such a block gets a key that no text has.
 func (t *Translator) child(parent indexer.BlockKey, ids []uint32) (key indexer.BlockKey, known bool) {
-	start, known := len(t.text), true
+	start := len(t.text)
 	if t.opt.Vocabulary == nil {
 		t.text = appendIDs(t.text, ids)
-	} else if t.text, known = t.opt.Vocabulary.AppendTokens(t.text, ids); !known || len(t.text) == start {
-		return t.unrendered(parent, ids), false
+	} else {
+		t.text, known = t.opt.Vocabulary.AppendTokens(t.text, ids)
+		if !known || len(t.text) == start {
+			return t.unrendered(parent, ids), false
+		}
 	}
 	return t.opt.Hasher.Child(parent, t.text[start:]), true
 }

@@ -12,6 +12,7 @@ import (
 
 func newDemo() *cobra.Command {
 	var o demo.Options
+	ha := false
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: engines, replicas and a real Envoy on this machine",
@@ -29,6 +30,9 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 				return err
 			}
 			o.Out, o.TTY = cmd.OutOrStdout(), isTerminal(os.Stdout)
+			if ha {
+				return runHA(cmd, o)
+			}
 			s, err := demo.Run(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -40,10 +44,31 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&ha, "ha", false, "instead: kill, restart, roll and re-key replicas under load and count failed requests")
+	cmd.Flags().StringVar(&o.Share, "share", "auto", "how replicas share the index: mesh, partitioned or auto")
 	cmd.Flags().IntVar(&o.Engines, "engines", 6, "number of simulated engines")
 	cmd.Flags().IntVar(&o.Replicas, "replicas", 3, "number of replicas")
 	cmd.Flags().DurationVar(&o.Phase, "phase", 32*time.Second, "length of each of the two phases")
 	return cmd
+}
+
+// runHA shows what clients notice when replicas come and go.
+func runHA(cmd *cobra.Command, o demo.Options) error {
+	if !cmd.Flags().Changed("engines") {
+		o.Engines = 12
+	}
+	if !cmd.Flags().Changed("share") {
+		o.Share = "partitioned"
+	}
+	s, err := demo.RunHA(cmd.Context(), o)
+	if err != nil {
+		return err
+	}
+	s.Write(o.Out)
+	if !s.OK() {
+		return exitCode(1)
+	}
+	return nil
 }
 
 // isTerminal reports whether f is a terminal that can be drawn on.

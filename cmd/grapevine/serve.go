@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -35,8 +36,8 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Run one replica of the endpoint picker",
 		Long: `Runs one replica: answers Envoy's external processing, follows the engines' KV-cache
-events and metrics, and serves metrics and status. SIGHUP reads configuration and models
-again; SIGTERM drains: proxies are told, open requests end, then the process does.`,
+events and metrics, and serves metrics and status. SIGHUP reads configuration, models and the
+group's keys again; SIGTERM drains: proxies are told, open requests end, then the process does.`,
 		Example: `  grapevine serve --endpoints endpoints.yaml --model qwen3=/models/Qwen3-8B
   grapevine serve --endpoints endpoints.yaml --config epp.yaml --tls-cert tls.crt --tls-key tls.key`,
 		Args: noArgs,
@@ -77,7 +78,7 @@ func (f *serveFlags) clusterFlags(fl *pflag.FlagSet) {
 	c := &f.o.Cluster
 	fl.StringVar(&c.Mode, "cluster", "none", "how replicas share: none, gossip or nats")
 	fl.StringVar(&c.Share, "share", "auto", "who reads an engine's events: mesh (every replica), partitioned (one owner each) or auto (mesh up to 32 streams)")
-	fl.StringArrayVar(&f.keys, "cluster-key-file", nil, "file with a base64 key of 16, 24 or 32 bytes; the first encrypts, all decrypt (repeatable)")
+	fl.StringArrayVar(&f.keys, "cluster-key-file", nil, "file with base64 keys of 16, 24 or 32 bytes, one a line; the first encrypts, all decrypt; read again on SIGHUP (repeatable)")
 	fl.StringVar(&c.Label, "cluster-label", "grapevine", "name of the group; others are refused")
 	fl.StringSliceVar(&c.Join, "cluster-join", nil, "gossip: members to join, host:port; a name stands for all its addresses (repeatable)")
 	fl.StringVar(&c.Bind, "cluster-bind", "", "gossip: listener (default 0.0.0.0:7946)")
@@ -118,6 +119,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 			if err := s.Reload(ctx); err != nil {
 				log.Error("reload refused; the old configuration stays", "error", err)
 			}
+			f.rekey(s, log)
 			continue
 		case <-ctx.Done():
 		}
@@ -143,16 +145,9 @@ func (f *serveFlags) complete() error {
 		}
 		f.o.Secret = strings.TrimSpace(string(b))
 	}
-	for _, file := range f.keys {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
-		if err != nil {
-			return fmt.Errorf("%s: not base64: %w", file, err)
-		}
-		f.o.Cluster.Keys = append(f.o.Cluster.Keys, key)
+	var err error
+	if f.o.Cluster.Keys, err = f.readKeys(); err != nil {
+		return err
 	}
 	for _, m := range f.models {
 		name, path, ok := strings.Cut(m, "=")
@@ -165,6 +160,40 @@ func (f *serveFlags) complete() error {
 		return err
 	}
 	return f.names(f.adapters, "--model-adapter", func(m *server.ModelOptions, n string) { m.Adapters = append(m.Adapters, n) })
+}
+
+// readKeys reads the group's keys: one in each line of each file.
+func (f *serveFlags) readKeys() (keys [][]byte, err error) {
+	for _, file := range f.keys {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range strings.Fields(string(b)) {
+			key, err := base64.StdEncoding.DecodeString(line)
+			if err != nil {
+				return nil, fmt.Errorf("%s: not base64: %w", file, err)
+			}
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// rekey gives a running replica the keys that the files hold at present.
+func (f *serveFlags) rekey(s *server.Server, log *slog.Logger) {
+	if len(f.keys) == 0 {
+		return
+	}
+	keys, err := f.readKeys()
+	if err == nil {
+		err = s.SetKeys(keys)
+	}
+	if err != nil {
+		log.Error("keys of the group refused; the old ones stay", "error", err)
+		return
+	}
+	log.Info("keys of the group read", "keys", len(keys))
 }
 
 // names enters MODEL=NAME pairs.

@@ -25,7 +25,7 @@ type Options struct {
 	Engines  int           // default 6
 	Replicas int           // default 3
 	Phase    time.Duration // of each phase; default 32 s
-	Cluster  []string      // further flags of serve, for replicas that share
+	Share    string        // who reads an engine's events, as serve's --share; "" shares nothing
 }
 
 // Summary is what a run measured.
@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 		return nil, err
 	}
 	r.intro()
-	s := &Summary{Shared: len(o.Cluster) > 0}
+	s := &Summary{Shared: o.Share != ""}
 	s.RoundRobin, err = r.roundRobin(ctx)
 	if err == nil {
 		r.before = &s.RoundRobin

@@ -87,6 +87,10 @@ func stopReplicas(ctx context.Context, replicas []*replica) {
 // replicas starts the pickers and waits until they are ready.
 func (r *run) replicas(ctx context.Context) ([]*replica, error) {
 	var all []*replica
+	share, err := r.sharing()
+	if err != nil {
+		return nil, err
+	}
 	for i := range r.o.Replicas {
 		ports, err := freePorts(3)
 		if err != nil {
@@ -97,7 +101,7 @@ func (r *run) replicas(ctx context.Context) ([]*replica, error) {
 			"serve", "--listen", at(0), "--health", at(1), "--admin", at(2),
 			"--endpoints", r.dir + "/endpoints.yaml", "--model", vocab.Name + "=" + r.model,
 			"--name", fmt.Sprintf("replica-%d", i+1),
-		}, r.o.Cluster...)}
+		}, share(i)...)}
 		if p.process, err = startProcess(r.dir, fmt.Sprintf("replica-%d", i+1), r.o.Self, p.args...); err != nil {
 			return all, err
 		}

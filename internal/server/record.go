@@ -42,7 +42,7 @@ type TraceLine struct {
 	// HashIDs name the prompt's blocks of TraceBlock tokens and all before
 	// each: keyed hashes of 53 bits, equal on replicas with equal secrets.
 	HashIDs  []uint64 `json:"hash_ids"`
-	Seq      uint64   `json:"seq"` // of the recording, from 1; a gap is what was dropped
+	Seq      uint64   `json:"seq,omitempty"` // of the recording, from 1; a gap is what was dropped
 	Model    string   `json:"model,omitempty"`
 	Endpoint string   `json:"endpoint"` // that served
 	Status   int      `json:"status"`
@@ -83,6 +83,9 @@ func newRecorder(h indexer.Hasher, done <-chan struct{}, reg prometheus.Register
 
 // attach lets the recordings see how the request of d goes.
 func (rc *recorder) attach(d *picker.Decision, r *picker.Request) {
+	if rc == nil {
+		return
+	}
 	list := rc.active.Load()
 	if list == nil || r.InputTokens < 1 {
 		return

@@ -47,6 +47,7 @@ type Server struct {
 	reloads   *reloads
 	discovery *discovery.Source
 	node      *cluster.Node
+	bus       cluster.Bus
 	load      *loadShare
 	costs     *costShare
 	share     *indexShare

@@ -68,14 +68,28 @@ func (c *ClusterOptions) bus(s *Server, self cluster.Member) (cluster.Bus, error
 	return nil, errMode
 }
 
-// openCluster joins the group and shares the in-flight book, learned constants,
-// speculative entries and session bindings.
+var errKeys = errors.New("server: the group's keys cannot be changed while running")
+
+// SetKeys changes the group's keys while the replica runs: the first encrypts,
+// all decrypt. To replace a key, give every replica {old, new}, then {new, old},
+// then {new}.
+func (s *Server) SetKeys(keys [][]byte) error {
+	bus, ok := s.bus.(interface{ SetKeys([][]byte) error })
+	if !ok {
+		return errKeys
+	}
+	return bus.SetKeys(keys)
+}
+
+// openCluster joins the group and shares the precise index, the in-flight
+// book, learned constants, speculative entries and session bindings.
 func (s *Server) openCluster(ctx context.Context, m *matcher) error {
 	self := cluster.NewMember(s.o.Name, s.o.Version)
 	bus, err := s.o.Cluster.bus(s, self)
 	if err != nil {
 		return err
 	}
+	s.bus = bus
 	share, err := s.o.Cluster.share()
 	if err != nil {
 		return err

@@ -153,7 +153,6 @@ func (s *Server) watchReadiness(ctx context.Context) {
 				}
 			}
 		}
-		lendCosts(s.pool.Snapshot().Endpoints)
 		s.readiness.Set(s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0)
 		if s.settled.Load() {
 			tick.Reset(250 * time.Millisecond)

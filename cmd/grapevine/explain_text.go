@@ -1,0 +1,270 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// writeExplained prints one decision for people.
+func writeExplained(w io.Writer, e *explained) error {
+	writeDecision(w, e)
+	for _, n := range e.Notes {
+		wrapped(w, "note", n)
+	}
+	if len(e.Candidates) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\ncandidates")
+	if err := writeTable(w, candidateColumns(e)); err != nil {
+		return err
+	}
+	if c := predictionColumns(e); c != nil {
+		fmt.Fprintln(w, "\npredicted, in milliseconds")
+		if err := writeTable(w, c); err != nil {
+			return err
+		}
+	}
+	for i := range e.Profiles {
+		fmt.Fprintf(w, "\nprofile %s\n", e.Profiles[i].Profile)
+		if err := writeTable(w, profileColumns(&e.Profiles[i])); err != nil {
+			return err
+		}
+	}
+	if e.Omitted > 0 {
+		fmt.Fprintf(w, "\n%d further candidates were not kept\n", e.Omitted)
+	}
+	return nil
+}
+
+func writeDecision(w io.Writer, e *explained) {
+	id := e.RequestID
+	if id == "" {
+		id = "without an id"
+	}
+	wrapped(w, "request", fmt.Sprintf("%s at %s", id, e.At.Format("2006-01-02 15:04:05.000")))
+	model := e.Model
+	if e.Target != "" && e.Target != e.Model {
+		model += " as " + e.Target
+	}
+	wrapped(w, "prompt", strings.TrimSpace(fmt.Sprintf("%s · %d tokens · priority %d%s", model, e.InputTokens, e.Priority, matchedAs(e))))
+	switch {
+	case e.Refused != "":
+		wrapped(w, "refused", e.Refused)
+	default:
+		choice := e.named(e.Choice)
+		if len(e.Fallbacks) > 0 {
+			choice += " · then " + strings.Join(e.Fallbacks, ", ")
+		}
+		wrapped(w, "choice", choice)
+	}
+	if e.RunnerUp != "" {
+		wrapped(w, "runner-up", fmt.Sprintf("%s · margin %.4g", e.named(e.RunnerUp), e.Margin))
+	}
+	if p := e.Predicted; e.Refused == "" && p.TTFT > 0 {
+		wrapped(w, "predicted", fmt.Sprintf("first token after %.1f ms = wait %.1f + own prefill %.1f + fixed %.1f · costs others %.1f ms",
+			p.TTFT, p.Wait, p.Own, p.Base, p.Others))
+	}
+	for name, value := range e.Headers {
+		wrapped(w, "header", name+": "+value)
+	}
+	if o := e.Outcome; o != nil {
+		wrapped(w, "outcome", outcome(o))
+	}
+}
+
+func matchedAs(e *explained) string {
+	switch e.Prompt.Space {
+	case "text":
+		return fmt.Sprintf(" · matched as text (%d bytes)", e.Prompt.Bytes)
+	case "chunks":
+		return fmt.Sprintf(" · matched approximately (%d bytes)", e.Prompt.Bytes)
+	case "none":
+		return " · no prompt to match"
+	}
+	return ""
+}
+
+func outcome(o *picker.ExplainedOutcome) string {
+	s := fmt.Sprintf("status %d from %s", o.Status, o.Served)
+	if o.TTFT > 0 {
+		s += fmt.Sprintf(" · first token after %.1f ms", o.TTFT)
+	}
+	s += fmt.Sprintf(" · ended after %.1f ms", o.Took)
+	if o.PromptTokens > 0 {
+		s += fmt.Sprintf(" · engine counted %d prompt tokens, %d of them cached, and %d generated", o.PromptTokens, o.CachedTokens, o.OutputTokens)
+	}
+	return s
+}
+
+// named returns an address with the endpoint's name.
+func (e *explained) named(address string) string {
+	for i := range e.Candidates {
+		if c := &e.Candidates[i]; c.Endpoint == address && c.Name != "" && c.Name != address {
+			return fmt.Sprintf("%s (%s)", address, cut(c.Name, 40))
+		}
+	}
+	return address
+}
+
+func candidateColumns(e *explained) []column {
+	endpoint, name, known := column{head: "ENDPOINT", left: true}, column{head: "NAME", left: true}, column{head: "KNOWN", left: true}
+	held, blocks := column{head: "HELD TOKENS", left: true}, column{head: "BLOCKS"}
+	requests, waiting, prefill, tokens, rate := column{head: "IN FLIGHT"}, column{head: "WAITING"}, column{head: "PREFILL TOKENS"}, column{head: "TOKENS"}, column{head: "PER SECOND"}
+	queue, running, use, age := column{head: "ENGINE QUEUE"}, column{head: "RUNS"}, column{head: "KV USE"}, column{head: "GAUGE AGE"}
+	for i := range e.Candidates {
+		c := &e.Candidates[i]
+		endpoint.add("%s", c.Endpoint)
+		name.add("%s", cut(c.Name, 16))
+		known.add("%s", e.Knowledge[c.Endpoint])
+		held.add("%s", heldText(c))
+		blocks.add("%d", c.Blocks)
+		l := &c.Load
+		requests.add("%d", l.Requests)
+		waiting.add("%d", l.Waiting)
+		prefill.add("%d", l.PrefillTokens)
+		tokens.add("%d", l.Tokens)
+		rate.add("%.2f", l.Rate)
+		if l.GaugeAge < 0 {
+			queue.add("-")
+			running.add("-")
+			use.add("-")
+			age.add("-")
+			continue
+		}
+		queue.add("%d", l.EngineWaiting)
+		running.add("%d", l.EngineRunning)
+		use.add("%.0f%%", 100*l.KVUse)
+		age.add("%.0fms", l.GaugeAge)
+	}
+	columns := []column{endpoint, name}
+	if len(e.Knowledge) > 0 {
+		columns = append(columns, known)
+	}
+	return append(columns, held, blocks, requests, waiting, prefill, tokens, rate, queue, running, use, age)
+}
+
+// heldText lists the matched tokens by tier, best tier first.
+func heldText(c *picker.ExplainedCandidate) string {
+	var parts []string
+	for t := range indexer.NumTiers {
+		if n := c.Matched[t.String()]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", t, n))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func predictionColumns(e *explained) []column {
+	endpoint := column{head: "ENDPOINT", left: true}
+	first, wait, own, base, others := column{head: "FIRST TOKEN"}, column{head: "WAIT"}, column{head: "OWN PREFILL"}, column{head: "FIXED"}, column{head: "COST TO OTHERS"}
+	for i := range e.Candidates {
+		p := e.Candidates[i].Predicted
+		if p == nil {
+			continue
+		}
+		endpoint.add("%s", e.Candidates[i].Endpoint)
+		first.add("%.1f", p.TTFT)
+		wait.add("%.1f", p.Wait)
+		own.add("%.1f", p.Own)
+		base.add("%.1f", p.Base)
+		others.add("%.1f", p.Others)
+	}
+	if len(endpoint.cells) == 0 {
+		return nil
+	}
+	return []column{endpoint, first, wait, own, base, others}
+}
+
+func profileColumns(p *picker.ExplainedProfile) []column {
+	endpoint, verdict, total := column{head: "ENDPOINT", left: true}, column{head: "VERDICT", left: true}, column{head: "TOTAL"}
+	var scores []column
+	for i := range p.Rows {
+		for k, s := range p.Rows[i].Scores {
+			if k == len(scores) {
+				scores = append(scores, column{head: fmt.Sprintf("%s ×%g", s.Scorer, s.Weight), cells: blank(i)})
+			}
+		}
+	}
+	for i := range p.Rows {
+		r := &p.Rows[i]
+		endpoint.add("%s", r.Endpoint)
+		verdict.add("%s", verdictOf(p, r))
+		if r.Dropped != "" {
+			total.add("-")
+		} else {
+			total.add("%.5g", r.Total)
+		}
+		for k := range scores {
+			cell := "-"
+			if k < len(r.Scores) {
+				cell = fmt.Sprintf("%.4g", r.Scores[k].Raw)
+			}
+			scores[k].cells = append(scores[k].cells[:i], cell)
+		}
+	}
+	return append(append([]column{endpoint, verdict}, scores...), total)
+}
+
+func blank(n int) []string { return make([]string, n) }
+
+func verdictOf(p *picker.ExplainedProfile, r *picker.ExplainedRow) string {
+	if r.Dropped != "" {
+		return "out: " + r.Dropped
+	}
+	for i, address := range p.Picked {
+		if address == r.Endpoint {
+			return fmt.Sprintf("pick %d", i+1)
+		}
+	}
+	return "passed"
+}
+
+// writeList prints one line for each of several decisions.
+func writeList(w io.Writer, list []explained) error {
+	id, at, tokens, held := column{head: "REQUEST", left: true}, column{head: "AT", left: true}, column{head: "TOKENS"}, column{head: "HELD"}
+	choice, margin := column{head: "CHOICE", left: true}, column{head: "MARGIN"}
+	first, seen, status := column{head: "PREDICTED MS"}, column{head: "SEEN MS"}, column{head: "STATUS"}
+	for i := range list {
+		e := &list[i]
+		id.add("%s", cut(e.RequestID, 36))
+		at.add("%s", e.At.Format("15:04:05"))
+		tokens.add("%d", e.InputTokens)
+		held.add("%d", e.heldBy(e.Choice))
+		choice.add("%s", e.Choice)
+		margin.add("%.3g", e.Margin)
+		first.add("%.0f", e.Predicted.TTFT)
+		o := e.Outcome
+		switch {
+		case o == nil:
+			seen.add("-")
+			status.add("open")
+			continue
+		case o.TTFT > 0:
+			seen.add("%.0f", o.TTFT)
+		default:
+			seen.add("-")
+		}
+		status.add("%d", o.Status)
+	}
+	return writeTable(w, []column{id, at, tokens, held, choice, margin, first, seen, status})
+}
+
+// heldBy returns the prompt tokens that the candidate held.
+func (e *explained) heldBy(address string) (n int) {
+	for i := range e.Candidates {
+		if e.Candidates[i].Endpoint != address {
+			continue
+		}
+		for _, tokens := range e.Candidates[i].Matched {
+			n += tokens
+		}
+	}
+	return n
+}

@@ -1,0 +1,60 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// haStatus is the part of a replica's status that matters here.
+type haStatus struct {
+	State   string `json:"state"`
+	Cluster struct {
+		State string `json:"state"`
+		Line  string `json:"line"`
+	} `json:"cluster"`
+	Members   []struct{} `json:"members"`
+	Endpoints []struct {
+		Knowledge string `json:"knowledge"`
+	} `json:"endpoints"`
+}
+
+// exact counts the engines that are known exactly.
+func (s *haStatus) exact() (n int) {
+	for _, e := range s.Endpoints {
+		if e.Knowledge == "exact" {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *replica) status() (*haStatus, error) {
+	client := &http.Client{Timeout: time.Second}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://" + p.admin + "/status")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var st haStatus
+	return &st, json.NewDecoder(resp.Body).Decode(&st)
+}
+
+// Write prints the summary as a person reads it.
+func (s *HASummary) Write(w io.Writer) {
+	fmt.Fprintf(w, "\n%-28s %8s %10s %8s %8s\n", "step", "took", "requests", "failed", "hits")
+	for _, st := range s.Steps {
+		fmt.Fprintf(w, "%-28s %7.1fs %10d %8d %7.1f%%\n", st.Name, st.Took.Seconds(), st.Requests, st.Failed, 100*st.HitRatio)
+	}
+	fmt.Fprintf(w, "\n%d engines, %d replicas in an encrypted gossip group.\n", s.Engines, s.Replicas)
+	fmt.Fprintf(w, "A replica that was started anew knew every engine exactly after %d ms.\n", s.Newcomer.Milliseconds())
+	fmt.Fprintf(w, "With every replica dead, Envoy answered %d requests by its fallback policy.\n", s.FallbackRequests)
+	if s.OK() {
+		fmt.Fprintln(w, "OK: no request failed.")
+	} else {
+		fmt.Fprintf(w, "FAILED: %d requests failed.\n", s.Failed())
+	}
+}
