@@ -79,7 +79,7 @@ func (x *exp) Handle(c *picker.Cycle, plan *picker.Plan) error {
 		if p["mode"] == 1 {
 			busy = (p["wmix"]*sumWait + (1-p["wmix"])*wait + own/2) / slack
 		}
-		ext := p["own"]*own + p["dec"]*own*dec + p["rate"]*own*(p["rmix"]*sumRate+(1-p["rmix"])*v.Load.Rate)*min(busy, p["horizon"]) +
+		ext := p["own"]*own + p["dec"]*own*dec + (p["rate"]+min(p["press"]*sumWait, p["maxp"]))*own*(p["rmix"]*sumRate+(1-p["rmix"])*v.Load.Rate)*min(busy, p["horizon"]) +
 			p["slow"]*(v.Cost.PerSeq+v.Cost.PerContext*float64(w.Input))
 		ext += p["decl"] * (v.Cost.PerSeq*dec + v.Cost.PerContext*float64(v.Load.Context))
 		ext += p["slowd"] * dec * (v.Cost.PerSeq + v.Cost.PerContext*float64(w.Input))
@@ -102,7 +102,7 @@ func (x *exp) Handle(c *picker.Cycle, plan *picker.Plan) error {
 	return nil
 }
 
-var defPar = par{"own": .5, "dec": .06, "rate": .15, "slow": 20, "tau": 60, "slack": .1, "horizon": 1e9, "base": 1, "full": 1}
+var defPar = par{"own": .5, "dec": .06, "rate": .15, "slow": 20, "tau": 60, "slack": .1, "horizon": 1e9, "base": 1, "full": 1, "maxp": 4}
 
 func (p par) with(s string) par {
 	out := par{}

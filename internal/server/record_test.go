@@ -1,0 +1,252 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// openQuiet opens a replica over endpoints that nobody is at.
+func openQuiet(t *testing.T) *Server {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "endpoints.yaml")
+	file := "endpoints:\n- {name: one, address: 127.0.0.1, port: 9}\n- {name: two, address: 127.0.0.2, port: 9, labels: {zone: b}}\n"
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, Options{Endpoints: path, Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Linger: -1, Secret: "s"})
+	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	return s
+}
+
+// turn sends one chat turn through the chooser and ends it.
+func turn(t *testing.T, s *Server, session, text string, o picker.Outcome) {
+	t.Helper()
+	body := fmt.Sprintf(`{"model":"m","stream":true,"messages":[{"role":"user","content":%q}]}`, text)
+	r := &picker.Request{ID: "r", Path: "/v1/chat/completions", Body: []byte(body), Headers: http.Header{"X-Session-Id": {session}}}
+	if err := picker.ParseRequest(r); err != nil {
+		t.Fatal(err)
+	}
+	d, err := chooser{s}.Choose(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	d.Observe(picker.Event{Kind: picker.EventHeaders, At: at, Status: 200, Served: d.Endpoints[0]})
+	d.Observe(picker.Event{Kind: picker.EventFirstToken, At: at.Add(40 * time.Millisecond)})
+	d.Observe(picker.Event{Kind: picker.EventTokens, At: at.Add(50 * time.Millisecond), Tokens: 7})
+	o.At = at.Add(90 * time.Millisecond)
+	clear(r.Body) // the stream's buffer is reused after the end
+	d.Done(o)
+}
+
+func record(t *testing.T, s *Server, query string) *http.Response {
+	t.Helper()
+	resp, err := http.Get("http://" + s.AdminAddr().String() + "/debug/record" + query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func TestRecord(t *testing.T) {
+	s := openQuiet(t)
+	turn(t, s, "before", "not recorded", picker.Outcome{Status: 200, Complete: true})
+	resp := record(t, s, "?duration=1s")
+	if resp.Header.Get(RecordingSince) == "" {
+		t.Error("the answer does not say when it began")
+	}
+	text := strings.Repeat("All work and no play. ", 400) // 8,800 bytes: 4 full blocks and a rest
+	turn(t, s, "alice", text, picker.Outcome{Status: 200, Complete: true})
+	turn(t, s, "alice", text+strings.Repeat("More of the same. ", 200), picker.Outcome{
+		Status: 200, Complete: true,
+		Usage: picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 3000, OutputTokens: 11, CachedTokens: 2048},
+	})
+	turn(t, s, "", strings.Repeat("Something else. ", 300), picker.Outcome{Status: 503})
+	var lines []TraceLine
+	in := bufio.NewScanner(resp.Body)
+	for in.Scan() {
+		if strings.Contains(in.Text(), "work") || strings.Contains(in.Text(), "alice") {
+			t.Errorf("the recording shows text: %s", in.Text())
+		}
+		var l TraceLine
+		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, l)
+	}
+	if err := in.Err(); err != nil || len(lines) != 3 {
+		t.Fatalf("%d lines, %v", len(lines), err)
+	}
+	a, b, c := lines[0], lines[1], lines[2]
+	if a.Seq != 1 || b.Seq != 2 || c.Seq != 3 || a.Endpoint == "" || a.Model != "m" || a.Status != 200 || c.Status != 503 {
+		t.Errorf("%+v\n%+v\n%+v", a, b, c)
+	}
+	if a.TTFT < 40 || a.TTFT > 90 || a.Took < 90 || a.Output != 7 || a.Cached != nil {
+		t.Errorf("outcome of the first: %+v", a)
+	}
+	if b.Input != 3000 || b.Output != 11 || b.Cached == nil || *b.Cached != 2048 {
+		t.Errorf("what the engine counted does not stand: %+v", b)
+	}
+	if a.Session == "" || a.Session != b.Session || c.Session != "" {
+		t.Errorf("sessions %q %q %q", a.Session, b.Session, c.Session)
+	}
+	for _, l := range lines {
+		if want := (l.Input + TraceBlock - 1) / TraceBlock; len(l.HashIDs) != want {
+			t.Errorf("%d hash ids for %d tokens", len(l.HashIDs), l.Input)
+		}
+		for _, id := range l.HashIDs {
+			if id >= 1<<53 {
+				t.Errorf("hash id %d does not fit a float", id)
+			}
+		}
+	}
+	if !slices.Equal(a.HashIDs[:4], b.HashIDs[:4]) || a.HashIDs[4] == b.HashIDs[4] || a.HashIDs[0] == c.HashIDs[0] {
+		t.Errorf("prefixes: %v, %v, %v", a.HashIDs, b.HashIDs, c.HashIDs)
+	}
+}
+
+// TestRecordBounds: recordings are few, their rings bounded, and nothing is
+// left behind.
+func TestRecordBounds(t *testing.T) {
+	s := openQuiet(t)
+	for range maxRecordings {
+		record(t, s, "")
+	}
+	if resp := record(t, s, ""); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("one too many: %s", resp.Status)
+	}
+	for _, q := range []string{"?duration=soon", "?duration=-1s", "?bytes_per_token=0", "?bytes_per_token=NaN", "?bodies=perhaps"} {
+		if resp := record(t, s, q); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", q, resp.Status)
+		}
+	}
+	rec := &recording{ring: make(chan TraceLine, 1), perID: 8}
+	rec.pending.Add(2)
+	rec.put(TraceLine{}, s.recorder.dropped)
+	rec.put(TraceLine{}, s.recorder.dropped)
+	if n := len(rec.ring); n != 1 || rec.pending.Load() != 0 || rec.seq.Load() != 2 {
+		t.Errorf("%d lines wait, %d pending, %d numbered", n, rec.pending.Load(), rec.seq.Load())
+	}
+}
+
+func TestRecordBodies(t *testing.T) {
+	s := openQuiet(t)
+	rec := &recording{ring: make(chan TraceLine, 1), perID: 8, bodies: true}
+	s.recorder.open(rec)
+	d := &picker.Decision{Endpoints: []string{"127.0.0.1:9"}}
+	s.recorder.attach(d, &picker.Request{InputTokens: 3000})
+	if !d.WantBody {
+		t.Error("bodies are not asked for")
+	}
+	d.Done(picker.Outcome{Status: 200})
+	if l := <-rec.ring; l.Output != 0 || len(l.HashIDs) != 6 {
+		t.Errorf("%+v", l)
+	}
+	s.recorder.close(rec)
+	if s.recorder.active.Load() != nil {
+		t.Error("the recording is still there")
+	}
+}
+
+func dry(t *testing.T, s *Server, query, body string) (int, Explained) {
+	t.Helper()
+	resp, err := http.Post("http://"+s.AdminAddr().String()+"/debug/explain"+query, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var e Explained
+	b, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode == http.StatusOK {
+		if err := json.Unmarshal(b, &e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return resp.StatusCode, e
+}
+
+func TestExplainBooksNothing(t *testing.T) {
+	s := openQuiet(t)
+	text := strings.Repeat("All work and no play. ", 400)
+	turn(t, s, "alice", text, picker.Outcome{Status: 200, Complete: true})
+	before := len(s.scheduler.Records().Last(10))
+	body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":%q}]}`, text)
+	code, e := dry(t, s, "?path=/v1/chat/completions", body)
+	if code != http.StatusOK || e.Refused != "" || len(e.Candidates) != 2 || e.Choice == "" {
+		t.Fatalf("%d %+v", code, e)
+	}
+	held := 0
+	for _, c := range e.Candidates {
+		held += c.Matched["gpu"]
+		if c.Load.Requests != 0 {
+			t.Errorf("%s has %d requests", c.Endpoint, c.Load.Requests)
+		}
+	}
+	if held == 0 || e.Prompt.Space != "chunks" || e.Knowledge["127.0.0.1:9"] == "" {
+		t.Errorf("what was sent before is not found: %+v", e)
+	}
+	if n := len(s.scheduler.Records().Last(10)); n != before {
+		t.Errorf("the dry run left a record")
+	}
+	if _, e = dry(t, s, "?path=/v1/chat/completions&subset=127.0.0.2:9", body); e.Choice != "127.0.0.2:9" {
+		t.Errorf("subset: choice %q", e.Choice)
+	}
+	if _, e = dry(t, s, "?path=/v1/chat/completions&subset=", body); e.Refused == "" {
+		t.Errorf("empty subset: %+v", e)
+	}
+	for _, bad := range [][2]string{{"", body}, {"?path=/v1/completions", "{"}, {"?path=/v1/completions", `{"prompt":"x"}`}} {
+		if code, _ := dry(t, s, bad[0], bad[1]); code != http.StatusBadRequest {
+			t.Errorf("%s %s: %d", bad[0], bad[1], code)
+		}
+	}
+}
+
+// TestFactsRestore: a saved status makes a pool that knows the same.
+func TestFactsRestore(t *testing.T) {
+	s := openQuiet(t)
+	ep := s.pool.Snapshot().Endpoints[1]
+	now := time.Now()
+	ep.SetGauges(picker.Gauges{At: now, Waiting: 3, Running: 4, KVUse: .5, BlockSize: 16, Blocks: 100, LoRA: &picker.LoRA{Max: 2, Running: []string{"a"}}})
+	ep.SetPriorCost(picker.Cost{Base: 1, PerToken: 2, PerPair: 3, Step: 4, PerSeq: 5, PerContext: 6})
+	want := picker.Load{Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, LastFirst: now.Add(-time.Second).UnixNano()}
+	s.pool.Book().SetRemote(ep, want)
+
+	b, err := json.Marshal(s.endpointStatus(ep, now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e EndpointStatus
+	if err := json.Unmarshal(b, &e); err != nil {
+		t.Fatal(err)
+	}
+	spec, ok := e.Spec()
+	if !ok || spec.Labels["zone"] != "b" {
+		t.Fatalf("%+v", spec)
+	}
+	p := picker.NewPool(picker.PoolOptions{})
+	p.Set([]picker.EndpointSpec{spec})
+	got := p.Snapshot().Endpoints[0]
+	later := now.Add(time.Hour)
+	e.Restore(p, got, later)
+	want.LastFirst = later.Add(-time.Second).UnixNano()
+	if l := p.Book().Load(got, later); l != want {
+		t.Errorf("load %+v, want %+v", l, want)
+	}
+	g := got.Gauges()
+	if g.Waiting != 3 || g.KVUse != .5 || g.Blocks != 100 || got.LoRA() == nil || got.Cost().PerPair != 3 || !got.Down() != e.Up {
+		t.Errorf("%+v %+v %+v", g, got.LoRA(), got.Cost())
+	}
+}
