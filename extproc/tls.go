@@ -27,6 +27,10 @@ type TLS struct {
 	KeyFile   string // PEM; read anew when it changes
 }
 
+// Config returns what a gRPC server needs, nil for plaintext. log is told of
+// certificates that are read anew.
+func (t TLS) Config(log *slog.Logger) (*tls.Config, error) { return t.config(log, time.Now) }
+
 // config returns nil for plaintext.
 func (t TLS) config(log *slog.Logger, now func() time.Time) (*tls.Config, error) {
 	if t.Plaintext {

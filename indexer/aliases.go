@@ -17,6 +17,7 @@ const (
 	segmentMin  = 256
 	segmentStep = 64
 	segmentMax  = 512
+	bucket      = 4 // entries of one cache line, where a search begins
 )
 
 // entry says that the source holds node under an engine hash, in a tier, for a
@@ -27,7 +28,10 @@ type entry struct {
 	meta uint32 // count<<16 | group<<8 | taken | tier; 0 is an empty slot
 }
 
-const taken = 0x80
+const (
+	taken = 0x80
+	one   = 1 << 16 // one copy
+)
 
 type segment struct {
 	slots []entry
@@ -52,8 +56,11 @@ func newAliases() *aliases {
 
 func (a *aliases) segment(m uint64) *segment { return a.dir[m>>(64-a.depth)] }
 
-// home is the slot where the search for a mixed hash begins.
-func (s *segment) home(m uint64) int { return int(uint64(uint32(m)) * uint64(len(s.slots)) >> 32) }
+// home is the slot where the search for a mixed hash begins: the first of a
+// cache line, so that most searches stay in one.
+func (s *segment) home(m uint64) int {
+	return int(uint64(uint32(m))*uint64(len(s.slots)/bucket)>>32) * bucket
+}
 
 func (s *segment) after(i int) int {
 	if i++; i == len(s.slots) {
@@ -92,14 +99,61 @@ func (a *aliases) lower(h EngineHash, kind uint32) (found, spent bool) {
 	s, i := a.find(h)
 	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
 		if e.kind() == kind {
-			e.meta -= 1 << 16
+			e.meta -= one
 			found, spent = true, spent || e.count() == 0
-		}
-		if !a.repeats {
-			break
 		}
 	}
 	return found, spent
+}
+
+// lowerOnly does the work of lower, and removes the entry when it is spent, in
+// one search. It serves while no hash has several entries.
+func (a *aliases) lowerOnly(h EngineHash, kind uint32) (e entry, found bool) {
+	s, i := a.find(h)
+	for ; s.slots[i].hash != h; i = s.after(i) {
+		if s.slots[i].meta == 0 {
+			return entry{}, false
+		}
+	}
+	if s.slots[i].kind() != kind || s.slots[i].meta == 0 {
+		return entry{}, false
+	}
+	s.slots[i].meta -= one
+	e = s.slots[i]
+	if e.count() == 0 {
+		s.vacate(i)
+		a.n--
+	}
+	return e, true
+}
+
+// raise counts one more copy of node under (hash, kind), and reports whether it
+// is the first.
+func (a *aliases) raise(h EngineHash, node, kind uint32) bool {
+	m := mixHash(h)
+	s := a.segment(m)
+	i := s.home(m)
+	for ; s.slots[i].meta != 0; i = s.after(i) {
+		e := &s.slots[i]
+		if e.hash != h {
+			continue
+		}
+		if e.node == node && e.kind() == kind {
+			if e.count() < maxCount {
+				e.meta += one
+			}
+			return false
+		}
+		a.repeats = true
+	}
+	if e := (entry{hash: h, node: node, meta: kind | one}); s.full() {
+		a.insert(m, e)
+	} else {
+		s.slots[i] = e
+		s.n++
+		a.n++
+	}
+	return true
 }
 
 // spent returns an entry of hash whose count is zero, or nil.
@@ -109,31 +163,28 @@ func (a *aliases) spent(h EngineHash) *entry {
 		if e.count() == 0 {
 			return e
 		}
-		if !a.repeats {
-			break
-		}
 	}
 	return nil
 }
 
-// exact returns the entry of (hash, node, kind), or nil. It notes when the hash
-// is there for something else, since an insert usually follows.
+// exact returns the entry of (hash, node, kind), or nil.
 func (a *aliases) exact(h EngineHash, node, kind uint32) *entry {
 	s, i := a.find(h)
 	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
 		if e.node == node && e.kind() == kind {
 			return e
 		}
-		a.repeats = true
 	}
 	return nil
 }
 
-// insert adds an entry that is not there.
-func (a *aliases) insert(e entry) {
-	m := mixHash(e.hash)
+// full tells that a segment must grow before it takes one more.
+func (s *segment) full() bool { return (s.n+1)*5 > len(s.slots)*4 }
+
+// insert adds an entry that is not there and whose mixed hash is m.
+func (a *aliases) insert(m uint64, e entry) {
 	s := a.segment(m)
-	for (s.n+1)*5 > len(s.slots)*4 {
+	for s.full() {
 		// Hashes that agree in their top bits (a hostile stream) must not double the directory for ever.
 		if len(s.slots) < segmentMax || s.depth == a.depth && len(a.dir) > 8*a.segments {
 			a.enlarge(s)
@@ -157,7 +208,7 @@ func (s *segment) put(m uint64, e entry) {
 
 func (a *aliases) enlarge(s *segment) {
 	old := s.slots
-	step := max(segmentStep, len(old)/8)
+	step := max(segmentStep, len(old)/(8*bucket)*bucket)
 	s.slots, s.n = make([]entry, len(old)+step), 0
 	a.slots += step
 	for i := range old {
@@ -206,23 +257,35 @@ func (a *aliases) split(m uint64) {
 	a.slots += 2*half - len(old.slots)
 }
 
-// remove deletes e, closing the gap so that probes need no tombstones.
+// remove deletes e.
 func (a *aliases) remove(e *entry) {
 	s, i := a.find(e.hash)
 	for &s.slots[i] != e {
 		i = s.after(i)
 	}
-	n := len(s.slots)
+	s.vacate(i)
+	a.n--
+}
+
+// vacate empties slot i, closing the gap so that searches need no tombstones.
+func (s *segment) vacate(i int) {
 	for j := s.after(i); s.slots[j].meta != 0; j = s.after(j) {
-		home := s.home(mixHash(s.slots[j].hash))
-		if (j-home+n)%n >= (j-i+n)%n {
+		// Whatever shares a line with the gap has its home there or before.
+		if i/bucket == j/bucket || s.distance(s.home(mixHash(s.slots[j].hash)), j) >= s.distance(i, j) {
 			s.slots[i] = s.slots[j]
 			i = j
 		}
 	}
 	s.slots[i] = entry{}
 	s.n--
-	a.n--
+}
+
+// distance is how far slot j comes after slot i.
+func (s *segment) distance(i, j int) int {
+	if j -= i; j < 0 {
+		return j + len(s.slots)
+	}
+	return j
 }
 
 // each calls f for every segment once.

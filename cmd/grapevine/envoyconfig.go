@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/extproc/xds"
 	"github.com/spf13/cobra"
 )
 
 func newEnvoyConfig() *cobra.Command {
 	p := envoyconf.Params{}
 	var kind string
+	var replicas []string
 	cmd := &cobra.Command{
 		Use:   "envoy-config",
 		Short: "Print an Envoy configuration that asks Grapevine",
@@ -19,10 +21,24 @@ func newEnvoyConfig() *cobra.Command {
   resilient  a picker may die at any moment without a failed request: the body is
              held by Envoy, response bodies stay out of the picker's way
   gateway    full duplex both ways, as gateways that implement InferencePool
-             configure it`,
-		Example: `  grapevine envoy-config --ext-proc 127.0.0.1:9002 --endpoint 10.0.0.1:8000 --endpoint 10.0.0.2:8000 > envoy.yaml`,
+             configure it
+  bootstrap  a dozen lines for an Envoy that takes listener, endpoints and replicas
+             from replicas started with --xds-listen and --xds-listener`,
+		Example: `  grapevine envoy-config --ext-proc 127.0.0.1:9002 --endpoint 10.0.0.1:8000 --endpoint 10.0.0.2:8000 > envoy.yaml
+  grapevine envoy-config --kind bootstrap --xds 10.0.1.1:9004 --xds 10.0.1.2:9004 > envoy.yaml`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if kind == "bootstrap" {
+				if len(replicas) == 0 {
+					return usageError{errors.New("--kind bootstrap needs --xds host:port")}
+				}
+				out, err := xds.Bootstrap{Admin: p.Admin, Replicas: replicas, Plaintext: p.Plaintext}.Render()
+				if err != nil {
+					return usageError{err}
+				}
+				_, err = cmd.OutOrStdout().Write(out)
+				return err
+			}
 			p.Kind = envoyconf.Kind(kind)
 			out, err := envoyconf.Render(p)
 			if errors.Is(err, envoyconf.ErrParams) {
@@ -36,7 +52,8 @@ func newEnvoyConfig() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kind, "kind", "resilient", "resilient or gateway")
+	f.StringVar(&kind, "kind", "resilient", "resilient, gateway or bootstrap")
+	f.StringSliceVar(&replicas, "xds", nil, "host:port of a replica's xDS listener, for bootstrap (repeatable)")
 	f.StringVar(&p.Listen, "listen", "127.0.0.1:8080", "where Envoy listens for clients")
 	f.StringVar(&p.Admin, "admin", "127.0.0.1:9901", "where Envoy's admin interface listens")
 	f.StringSliceVar(&p.ExtProc, "ext-proc", nil, "host:port of a picker replica (repeatable)")

@@ -18,6 +18,7 @@ type Options struct {
 	Health string // gRPC health; default 0.0.0.0:9003, "-" for none
 	Admin  string // metrics and status; default 0.0.0.0:9090
 	TLS    extproc.TLS
+	XDS    XDSOptions
 
 	Endpoints string // endpoints file
 	Config    string // EndpointPickerConfig; "" for the default profile

@@ -51,6 +51,7 @@ type Server struct {
 	load      *loadShare
 	costs     *costShare
 	share     *indexShare
+	xds       *xdsShare
 	readiness *extproc.Readiness
 	extproc   *extproc.Server
 	admin     *admin.Server
@@ -125,6 +126,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.wg.Go(func() { s.finder.run(ctx) })
 	s.wg.Go(s.share.run)
+	if err := s.xds.open(ctx); err != nil {
+		return err
+	}
 	s.wg.Go(func() { s.watchReadiness(ctx) })
 	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
 	return nil
@@ -250,6 +254,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	var errs []error
 	if s.extproc != nil {
 		errs = append(errs, s.extproc.Stop(ctx))
+	}
+	if s.xds != nil {
+		s.xds.close()
 	}
 	if s.discovery != nil {
 		s.discovery.Close()

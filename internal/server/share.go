@@ -99,6 +99,7 @@ func (s *Server) openCluster(ctx context.Context, m *matcher) error {
 		return err
 	}
 	s.share.join(ctx)
+	s.xds = newXDSShare(s)
 	s.load = newLoadShare(s)
 	s.costs = newCostShare(s)
 	hints := newHintShare(s)

@@ -133,6 +133,11 @@ func (s *Server) checks() []admin.Check {
 	return c
 }
 
+// ready reports whether requests are welcome.
+func (s *Server) ready() bool {
+	return s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0
+}
+
 // watchReadiness sets the gRPC health state: ready once what can be known is
 // known, or the time for it is over.
 func (s *Server) watchReadiness(ctx context.Context) {
@@ -153,7 +158,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 				}
 			}
 		}
-		s.readiness.Set(s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0)
+		s.readiness.Set(s.ready())
 		if s.settled.Load() {
 			tick.Reset(250 * time.Millisecond)
 		}

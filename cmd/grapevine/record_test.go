@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/sim/replay"
+)
+
+// fakeReplica answers /debug/record with lines, the clock of its recording at since.
+func fakeReplica(t *testing.T, since int64, lines ...server.TraceLine) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/record", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("bytes_per_token") != "3.5" || r.URL.Query().Get("bodies") != "true" {
+			http.Error(w, r.URL.RawQuery, http.StatusBadRequest)
+			return
+		}
+		w.Header().Set(server.RecordingSince, strconv.FormatInt(since, 10))
+		for _, l := range lines {
+			_ = json.NewEncoder(w).Encode(l)
+		}
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// TestRecordedTraceReplays: the recordings of two replicas become one trace,
+// and replay's reader finds in it what was recorded.
+func TestRecordedTraceReplays(t *testing.T) {
+	const since = 1_800_000_000_000
+	a := fakeReplica(t, since,
+		server.TraceLine{Seq: 1, Timestamp: since + 250, Session: "aa", Input: 1100, Output: 20, HashIDs: []uint64{1, 2, 3}, Endpoint: "10.0.0.1:8000", Status: 200},
+		server.TraceLine{Seq: 4, Timestamp: since + 750, Session: "aa", Input: 1700, Output: 0, HashIDs: []uint64{1, 2, 4, 5}, Endpoint: "10.0.0.1:8000", Status: 200})
+	b := fakeReplica(t, since+100,
+		server.TraceLine{Seq: 1, Timestamp: since + 501, Session: "bb", Input: 1024, Output: 3, HashIDs: []uint64{1, 9}, Endpoint: "10.0.0.2:8000", Status: 200})
+	path := filepath.Join(t.TempDir(), "trace.jsonl")
+	out, err := exec.Command("grapevine", "record", "--admin", a, "--admin", b, "--output", path, "--bytes-per-token", "3.5", "--bodies").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, part := range []string{"3 requests, 3824 prompt tokens, 9 hash ids", "2 requests were dropped", "the length of 1 answers was not seen"} {
+		if !contains(out, part) {
+			t.Errorf("no %q in %s", part, out)
+		}
+	}
+	tr, err := replay.OpenTrace(path, replay.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, r := range tr.Requests {
+		got += fmt.Sprint(r.At.Milliseconds(), " ", r.Input, " ", r.Output, " ", len(r.Blocks), "\n")
+	}
+	if want := "250 1100 20 3\n501 1024 3 2\n750 1700 1 4\n"; got != want {
+		t.Errorf("read back:\n%swant\n%s", got, want)
+	}
+	if tr.Sessions != 2 || tr.Blocks != 6 {
+		t.Errorf("%d sessions, %d blocks", tr.Sessions, tr.Blocks)
+	}
+	if raw, err := os.ReadFile(path); err != nil || contains(raw, `"seq"`) || !contains(raw, `"endpoint":"10.0.0.2:8000"`) {
+		t.Errorf("%v: %s", err, raw)
+	}
+}

@@ -1,0 +1,243 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/extproc/xds"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// XDSOptions say what Envoy is told about the pool and the replicas.
+type XDSOptions struct {
+	Listen string // host:port of the discovery service, with the TLS of ext_proc; "" for none
+	// Listener is where Envoy listens for clients. When given, Envoy gets listener
+	// and clusters as well and needs nothing but a bootstrap.
+	Listener string
+	// Advertise is the ip:port under which Envoy reaches this replica's ext_proc
+	// service; default the listener's, on an address of this host when it listens on all.
+	Advertise string
+}
+
+const (
+	stateReplicas = "replicas"
+	keyExtProc    = "ext_proc"
+	xdsEvery      = 50 * time.Millisecond
+	xdsGoodbye    = time.Second // for streams to end
+)
+
+// xdsShare tells the group where this replica's ext_proc service is while it is
+// ready, and tells Envoy of all that are. A replica that dies is left out as soon
+// as its gauges are dropped. It is safe for concurrent use.
+type xdsShare struct {
+	s     *Server
+	gauge *cluster.Gauge
+	srv   *xds.Server
+	grpc  *grpc.Server
+	addr  net.Addr
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex
+	remote map[string]string // ext_proc addresses by origin
+}
+
+func newXDSShare(s *Server) *xdsShare {
+	x := &xdsShare{s: s, remote: map[string]string{}}
+	x.gauge = s.node.Gauge(stateReplicas, stateVersion, x)
+	return x
+}
+
+var errAdvertise = errors.New("server: the address under which Envoy reaches ext_proc must be ip:port, and not of all interfaces")
+
+// open starts the discovery service, if one is wanted, and the telling.
+func (x *xdsShare) open(ctx context.Context) error {
+	o := x.s.o.XDS
+	self, err := advertised(o.Advertise, x.s.ExtProcAddr())
+	if err != nil {
+		return err
+	}
+	if o.Listen != "" {
+		if err := x.listen(o); err != nil {
+			return err
+		}
+	}
+	x.wg.Go(func() { x.run(ctx, self) })
+	return nil
+}
+
+func (x *xdsShare) listen(o XDSOptions) error {
+	if o.Listener != "" {
+		if _, err := netip.ParseAddrPort(o.Listener); err != nil {
+			return fmt.Errorf("server: xds listener: %w", err)
+		}
+	}
+	opts := []grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	}
+	cfg, err := x.s.o.TLS.Config(x.s.o.Log)
+	if err != nil {
+		return err
+	}
+	if cfg != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg)))
+	}
+	lis, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("server: xds: %w", err)
+	}
+	x.srv, x.grpc, x.addr = xds.New(), grpc.NewServer(opts...), lis.Addr()
+	x.srv.Register(x.grpc)
+	x.wg.Go(func() {
+		if err := x.grpc.Serve(lis); err != nil {
+			x.s.o.Log.Error("xds listener ended", "error", err)
+		}
+	})
+	x.s.o.Log.Info("xds listening", "address", x.addr.String(), "tls", cfg != nil, "listener", o.Listener)
+	return nil
+}
+
+// advertised decides under which address Envoy reaches a listener.
+func advertised(given string, listener net.Addr) (string, error) {
+	if given == "" {
+		given = listener.String()
+	}
+	at, err := netip.ParseAddrPort(given)
+	if err != nil {
+		return "", fmt.Errorf("%w: %q", errAdvertise, given)
+	}
+	if !at.Addr().IsUnspecified() {
+		return at.String(), nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("server: addresses of this host: %w", err)
+	}
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
+			return netip.AddrPortFrom(p.Addr(), at.Port()).String(), nil
+		}
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port()).String(), nil
+}
+
+// run tells what changed.
+func (x *xdsShare) run(ctx context.Context, self string) {
+	tick := time.NewTicker(xdsEvery)
+	defer tick.Stop()
+	told := ""
+	var pool *picker.Snapshot
+	var last []string
+	for {
+		ready := ""
+		if x.s.ready() {
+			ready = self
+		}
+		if ready != told {
+			told = ready
+			var value []byte
+			if ready != "" {
+				value = []byte(ready)
+			}
+			if err := x.gauge.Set(keyExtProc, value); err != nil {
+				x.s.o.Log.Warn("address of ext_proc not shared", "error", err)
+			}
+		}
+		if now, replicas := x.s.pool.Snapshot(), x.replicas(ready); x.srv != nil && (now != pool || !slices.Equal(replicas, last)) {
+			pool, last = now, replicas
+			x.tell(ctx, pool, replicas)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// tell gives Envoy a new state.
+func (x *xdsShare) tell(ctx context.Context, pool *picker.Snapshot, replicas []string) {
+	if len(pool.Endpoints) == 0 {
+		return // nothing is known yet, and Envoy keeps what it was told
+	}
+	st := xds.State{Replicas: replicas}
+	for _, ep := range pool.Endpoints {
+		st.Endpoints = append(st.Endpoints, ep.Address)
+	}
+	if at := x.s.o.XDS.Listener; at != "" {
+		st.Listener = &envoyconf.Params{Listen: at, Plaintext: x.s.o.TLS.Plaintext, BodyLimit: x.s.o.MaxBody}
+	}
+	if err := x.srv.Set(ctx, st); err != nil && ctx.Err() == nil {
+		x.s.o.Log.Error("xds state refused; Envoy keeps the previous one", "error", err)
+		return
+	}
+	x.s.o.Log.Info("xds state", "version", x.srv.Version(), "endpoints", len(st.Endpoints), "replicas", len(replicas))
+}
+
+// replicas lists the ext_proc addresses of ready replicas, sorted.
+func (x *xdsShare) replicas(self string) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var out []string
+	if self != "" {
+		out = append(out, self)
+	}
+	for _, a := range x.remote {
+		out = append(out, a)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Merge implements cluster.GaugeSink.
+func (x *xdsShare) Merge(origin string, _ uint64, key string, value []byte) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if key != keyExtProc {
+		return nil // of a later version
+	}
+	if value == nil {
+		delete(x.remote, origin)
+		return nil
+	}
+	at, err := netip.ParseAddrPort(string(value))
+	if err != nil {
+		return errWire
+	}
+	x.remote[origin] = at.String()
+	return nil
+}
+
+// Drop implements cluster.GaugeSink.
+func (x *xdsShare) Drop(origin string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.remote, origin)
+}
+
+// close ends the streams; the context of open has ended.
+func (x *xdsShare) close() {
+	if x.grpc != nil {
+		x.srv.Close()
+		cut := time.AfterFunc(xdsGoodbye, x.grpc.Stop)
+		x.grpc.GracefulStop()
+		cut.Stop()
+	}
+	x.wg.Wait()
+}
+
+// XDSAddr is where the discovery service listens, nil without one.
+func (s *Server) XDSAddr() net.Addr { return s.xds.addr }
