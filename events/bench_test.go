@@ -2,6 +2,8 @@ package events
 
 import (
 	"bytes"
+	"encoding/binary"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -11,8 +13,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
-// tableVocabulary is a vocabulary as real ones are laid out: one blob and
-// offsets.
+// tableVocabulary is a vocabulary as real ones are laid out and read: one blob
+// and offsets, copied word by word.
 type tableVocabulary struct {
 	blob []byte
 	offs []uint32
@@ -31,11 +33,19 @@ func newTableVocabulary(n int) *tableVocabulary {
 
 func (v *tableVocabulary) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
 	start := len(dst)
+	dst = slices.Grow(dst, 8*len(ids)+8)
 	for _, id := range ids {
 		if int(id)+1 >= len(v.offs) {
 			return dst[:start], false
 		}
-		dst = append(dst, v.blob[v.offs[id]:v.offs[id+1]]...)
+		a, b := v.offs[id], v.offs[id+1]
+		if n := len(dst); len(v.blob[a:]) >= 8 { // none is longer
+			dst = dst[:n+8]
+			binary.LittleEndian.PutUint64(dst[n:], binary.LittleEndian.Uint64(v.blob[a:]))
+			dst = dst[:n+int(b-a)]
+			continue
+		}
+		dst = append(dst, v.blob[a:b]...)
 	}
 	return dst, true
 }

@@ -327,6 +327,10 @@ func (b *Batch) mapFields(e *Event, p []byte, n int) ([]byte, error) {
 		} else if key, p, err = readText(p); err != nil {
 			return p, err
 		}
+		if rest, ok := takeNil(p); ok {
+			p = rest
+			continue
+		}
 		if p, err = b.field(e, fieldOf(key), p); err != nil {
 			return p, err
 		}
@@ -407,6 +411,9 @@ func (b *Batch) hashList(e *Event, p []byte) ([]byte, error) {
 
 // extraKeys reads a list with one entry per hash: nil, or a list of keys.
 func (b *Batch) extraKeys(e *Event, p []byte) ([]byte, error) {
+	if len(p) >= 2 && p[0] == mpFixArray|1 && p[1] == mpNil { // one block without, as most are
+		return p[2:], nil
+	}
 	n, p, err := arrayHeader(p)
 	if err != nil {
 		return p, err

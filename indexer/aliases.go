@@ -1,9 +1,9 @@
 package indexer
 
 // aliases maps the engine hashes of one source to nodes. It is an extendible
-// hash table whose segments grow by quarters and then split, so that the load
-// stays between 0.6 and 0.8 at every size and no insertion moves more than
-// one segment. Writers only.
+// hash table whose segments grow by a fifth or less and then split, so that the
+// load stays between 0.6 and 0.75 at every size and no insertion moves more
+// than one segment. Writers only.
 type aliases struct {
 	dir      []*segment // indexed by the top bits of the mixed hash
 	depth    uint8
@@ -15,8 +15,8 @@ type aliases struct {
 
 const (
 	segmentMin  = 256
-	segmentStep = 64
-	segmentMax  = 512
+	segmentHalf = 1280 // slots of each half after a split
+	segmentMax  = 2048
 	bucket      = 4 // entries of one cache line, where a search begins
 )
 
@@ -48,7 +48,9 @@ func entryMeta(tier Tier, group uint8) uint32 { return uint32(group)<<8 | taken 
 
 func (e *entry) count() uint32 { return e.meta >> 16 }
 func (e *entry) kind() uint32  { return e.meta & 0xffff }
-func (e *entry) tier() Tier    { return Tier(e.meta & 0x7f) }
+func (e *entry) tier() Tier    { return tierOf(e.meta) }
+
+func tierOf(kind uint32) Tier { return Tier(kind & 0x7f) }
 
 func newAliases() *aliases {
 	return &aliases{dir: []*segment{{slots: make([]entry, segmentMin)}}, segments: 1, slots: segmentMin}
@@ -178,8 +180,19 @@ func (a *aliases) exact(h EngineHash, node, kind uint32) *entry {
 	return nil
 }
 
+// has tells whether hash names node, of whatever kind.
+func (a *aliases) has(h EngineHash, node uint32) bool {
+	s, i := a.find(h)
+	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
+		if e.node == node {
+			return true
+		}
+	}
+	return false
+}
+
 // full tells that a segment must grow before it takes one more.
-func (s *segment) full() bool { return (s.n+1)*5 > len(s.slots)*4 }
+func (s *segment) full() bool { return (s.n+1)*4 > len(s.slots)*3 }
 
 // insert adds an entry that is not there and whose mixed hash is m.
 func (a *aliases) insert(m uint64, e entry) {
@@ -208,7 +221,10 @@ func (s *segment) put(m uint64, e entry) {
 
 func (a *aliases) enlarge(s *segment) {
 	old := s.slots
-	step := max(segmentStep, len(old)/(8*bucket)*bucket)
+	step := max(256, len(old)/(8*bucket)*bucket)
+	if len(old) < segmentHalf {
+		step = 64
+	}
 	s.slots, s.n = make([]entry, len(old)+step), 0
 	a.slots += step
 	for i := range old {
@@ -229,8 +245,8 @@ func (a *aliases) split(m uint64) {
 		a.dir = dir
 		a.depth++
 	}
-	const half = segmentMin + segmentStep
-	lo, hi := &segment{depth: old.depth + 1, slots: make([]entry, half)}, &segment{depth: old.depth + 1, slots: make([]entry, half)}
+	lo := &segment{depth: old.depth + 1, slots: make([]entry, segmentHalf)}
+	hi := &segment{depth: old.depth + 1, slots: make([]entry, segmentHalf)}
 	for _, e := range old.slots {
 		if e.meta == 0 {
 			continue
@@ -254,7 +270,7 @@ func (a *aliases) split(m uint64) {
 		}
 	}
 	a.segments++
-	a.slots += 2*half - len(old.slots)
+	a.slots += 2*segmentHalf - len(old.slots)
 }
 
 // remove deletes e.
@@ -302,12 +318,16 @@ func (a *aliases) each(f func(*segment)) {
 // window is how many hashes are touched ahead of their use.
 const window = 64
 
-// touch reads the slot where the search for h begins. Slots of many hashes
-// touched in a row are fetched from memory side by side, where searches one after
-// the other would wait for each.
+// touch reads the line where the search for h begins and the one where it may go
+// on. Lines of many hashes touched in a row are fetched from memory side by side,
+// where searches one after the other would wait for each.
 func (a *aliases) touch(h EngineHash) uint32 {
 	s, i := a.find(h)
-	return s.slots[i].node
+	next := i + bucket
+	if next >= len(s.slots) {
+		next = 0
+	}
+	return s.slots[i].node + s.slots[next].node
 }
 
 func (a *aliases) bytes() int { return a.slots*16 + a.segments*segmentBytes + 8*cap(a.dir) }

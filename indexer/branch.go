@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 )
@@ -12,7 +13,7 @@ import (
 const (
 	branchSegments = 256
 	branchAt       = 8   // children that make a branch
-	maxLengths     = 192 // distinct byte lengths below one branch
+	maxForms       = 192 // distinct forms below one branch
 	tombstone      = 1   // never a key: child keys have the top bit, root keys are odd and wide
 )
 
@@ -42,15 +43,22 @@ func (t *branchTable) init() {
 
 func (t *branchTable) seg(k uint64) *atomic.Pointer[branchSegment] { return &t.segs[k>>48&0xff] }
 
+// find returns the node of a root key, or 0.
 func (t *branchTable) find(k uint64) uint32 {
-	s := t.seg(k).Load()
+	id, _ := t.seg(k).Load().next(k, k)
+	return id
+}
+
+// next returns the first node of key k from slot i on, and the slot behind it.
+// A key can have several: blocks below a non-canonical one repeat keys.
+func (s *branchSegment) next(k, i uint64) (node uint32, after uint64) {
 	mask := uint64(len(s.slots) - 1)
-	for i := k & mask; ; i = (i + 1) & mask {
-		switch s.slots[i].key.Load() {
+	for ; ; i++ {
+		switch s.slots[i&mask].key.Load() {
 		case k:
-			return s.slots[i].node.Load()
+			return s.slots[i&mask].node.Load(), i + 1
 		case 0:
-			return 0
+			return 0, i
 		}
 	}
 }
@@ -93,78 +101,67 @@ func (t *branchTable) rebuild(old *branchSegment) *branchSegment {
 	return s
 }
 
-func (t *branchTable) remove(k uint64) {
+func (t *branchTable) remove(k uint64, node uint32) {
 	s := t.seg(k).Load()
-	mask := uint64(len(s.slots) - 1)
-	for i := k & mask; ; i = (i + 1) & mask {
-		switch s.slots[i].key.Load() {
-		case k:
-			s.slots[i].key.Store(tombstone)
+	for id, i := s.next(k, k); id != 0; id, i = s.next(k, i) {
+		if id == node {
+			s.slots[(i-1)&uint64(len(s.slots)-1)].key.Store(tombstone)
 			s.live--
 			t.n--
 			return
-		case 0:
-			return
 		}
 	}
 }
 
-// branch is what a branch point knows of its children: how long they are,
-// the most frequent length first.
+// branch is what a branch point knows of its children: their forms, rising.
 type branch struct {
-	lengths atomic.Pointer[[]uint32]
-	counts  []lengthCount // writers only, same order
-	n       int
-}
-
-type lengthCount struct {
-	length uint32
+	forms  atomic.Pointer[[]form]
+	counts []formCount // writers only, same order
 	n      int
 }
 
-// add notes a child of a length; it reports false when there are too many lengths.
-func (b *branch) add(length uint32) bool {
-	for i := range b.counts {
-		if b.counts[i].length != length {
-			continue
+type formCount struct {
+	form form
+	n    int
+}
+
+func (b *branch) search(f form) (int, bool) {
+	return slices.BinarySearchFunc(b.counts, f, func(c formCount, f form) int { return cmp.Compare(c.form, f) })
+}
+
+// add notes a child of a form; it reports false when there are too many forms.
+func (b *branch) add(f form) bool {
+	i, found := b.search(f)
+	if !found {
+		if len(b.counts) >= maxForms {
+			return false
 		}
-		b.counts[i].n++
-		b.n++
-		if i > 0 && b.counts[i].n > 2*b.counts[i-1].n {
-			b.counts[i], b.counts[i-1] = b.counts[i-1], b.counts[i]
-			b.publish()
-		}
-		return true
+		b.counts = slices.Insert(b.counts, i, formCount{form: f})
+		b.publish()
 	}
-	if len(b.counts) >= maxLengths {
-		return false
-	}
-	b.counts = append(b.counts, lengthCount{length, 1})
+	b.counts[i].n++
 	b.n++
-	b.publish()
 	return true
 }
 
-func (b *branch) drop(length uint32) {
-	b.n--
-	for i := range b.counts {
-		if b.counts[i].length != length {
-			continue
-		}
-		if b.counts[i].n--; b.counts[i].n == 0 {
-			b.counts = slices.Delete(b.counts, i, i+1)
-			b.publish()
-		}
+func (b *branch) drop(f form) {
+	i, found := b.search(f)
+	if !found {
 		return
+	}
+	b.n--
+	if b.counts[i].n--; b.counts[i].n == 0 {
+		b.counts = slices.Delete(b.counts, i, i+1)
+		b.publish()
 	}
 }
 
 func (b *branch) publish() {
-	l := make([]uint32, len(b.counts))
+	l := make([]form, len(b.counts))
 	for i, c := range b.counts {
-		l[i] = c.length
+		l[i] = c.form
 	}
-	b.lengths.Store(&l)
+	b.forms.Store(&l)
 }
 
 // branchList names branches by small integers.

@@ -48,12 +48,22 @@ func (h Hasher) Root(s Scope) BlockKey {
 // Child returns the key of the block with content b below parent. It is never 0.
 func (h Hasher) Child(parent BlockKey, b []byte) BlockKey {
 	p := uint64(parent) ^ h.s0
-	acc, n := p, uint64(len(b))
-	for len(b) >= 32 {
-		x := fold(binary.LittleEndian.Uint64(b)^h.s1, binary.LittleEndian.Uint64(b[8:])^acc)
-		y := fold(binary.LittleEndian.Uint64(b[16:])^h.s0, binary.LittleEndian.Uint64(b[24:])^bits.RotateLeft64(acc, 32)^p)
-		acc = x + bits.RotateLeft64(y, 29)
-		b = b[32:]
+	return h.finish(p, p, b, uint64(len(b)))
+}
+
+const stride = 32 // bytes of one round
+
+func (h Hasher) round(p, acc uint64, b []byte) uint64 {
+	x := fold(binary.LittleEndian.Uint64(b)^h.s1, binary.LittleEndian.Uint64(b[8:])^acc)
+	y := fold(binary.LittleEndian.Uint64(b[16:])^h.s0, binary.LittleEndian.Uint64(b[24:])^bits.RotateLeft64(acc, 32)^p)
+	return x + bits.RotateLeft64(y, 29)
+}
+
+// finish hashes b, the last bytes of a block of n, whose earlier rounds gave acc.
+func (h Hasher) finish(p, acc uint64, b []byte, n uint64) BlockKey {
+	for len(b) >= stride {
+		acc = h.round(p, acc, b)
+		b = b[stride:]
 	}
 	if len(b) >= 16 {
 		acc = fold(binary.LittleEndian.Uint64(b)^h.s1, binary.LittleEndian.Uint64(b[8:])^acc)
@@ -70,4 +80,27 @@ func (h Hasher) Child(parent BlockKey, b []byte) BlockKey {
 	}
 	acc = fold(lo^h.s1, hi^acc)
 	return BlockKey(fold(acc^h.s0, n^h.s1^p) | 1<<63)
+}
+
+// ladder computes the keys of the blocks that text can begin with below one
+// parent, of rising length, doing the rounds that they share once.
+type ladder struct {
+	h      Hasher
+	p, acc uint64
+	text   []byte
+	at     int // bytes in acc
+}
+
+func (h Hasher) ladder(parent BlockKey, text []byte) ladder {
+	p := uint64(parent) ^ h.s0
+	return ladder{h: h, p: p, acc: p, text: text}
+}
+
+// child returns the key of the block of a length, not below that of the call before.
+func (l *ladder) child(length int) BlockKey {
+	for l.at+stride <= length {
+		l.acc = l.h.round(l.p, l.acc, l.text[l.at:])
+		l.at += stride
+	}
+	return l.h.finish(l.p, l.acc, l.text[l.at:length], uint64(length))
 }

@@ -204,7 +204,7 @@ func (x *Index) clear(s *source) {
 	s.names.each(func(g *segment) {
 		for i := range g.slots {
 			if e := &g.slots[i]; e.meta != 0 {
-				x.drop(s, e.node, e.tier())
+				x.drop(s, x.nodes.at(e.node), e.node, e.tier())
 			}
 		}
 	})

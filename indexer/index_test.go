@@ -65,6 +65,102 @@ func TestNonCanonicalBlockEndsTheWalk(t *testing.T) {
 	}
 }
 
+// Sources that tokenized one text differently do not judge for each other, in
+// whatever order they store, in a list of children and at a branch point.
+func TestJudgementsAreKeptApart(t *testing.T) {
+	h := NewHasher(Seed{1})
+	root := h.Root(Scope{})
+	text, plain := storedChain(h, root, 1, 6, 8)
+	_, judged := storedChain(h, root, 1, 6, 8)
+	judged.Blocks[3].Flags = FlagNonCanonical
+	for _, siblings := range []int{0, 2 * branchAt} {
+		for _, first := range []EndpointID{0, 1} {
+			x := New(Options{Hasher: h})
+			for i := range siblings {
+				_, d := storedChain(h, plain.Blocks[2].Key, uint64(100+i), 2, 8)
+				d.Ops[0] = Op{Kind: OpStore, From: plain.Blocks[2].Key, Parent: plain.Blocks[2].Hash, N: 2}
+				x.Apply(Source{}, &Delta{Ops: []Op{{Kind: OpStore, Root: true, From: root, N: 3}}, Blocks: plain.Blocks[:3]})
+				x.Apply(Source{}, &d)
+			}
+			deltas := [...]*Delta{&plain, &judged}
+			x.Apply(Source{Endpoint: first}, deltas[first])
+			x.Apply(Source{Endpoint: 1 - first}, deltas[1-first])
+			dst := make([]Run, 2)
+			q := Query{Root: root, Bytes: text}
+			if x.Match(q, []EndpointID{0, 1}, dst); dst[0].Blocks != 6 || dst[1].Blocks != 3 || dst[0].Cut || !dst[1].Cut {
+				t.Errorf("%d siblings, endpoint %d first: got %+v", siblings, first, dst)
+			}
+			x.RemoveEndpoint(0)
+			if x.Match(q, []EndpointID{0, 1}, dst); dst[1].Blocks != 3 || !dst[1].Cut {
+				t.Errorf("%d siblings, the judged alone: got %+v", siblings, dst[1])
+			}
+			x.RemoveEndpoint(1)
+			if s := x.Stats(); s.Nodes != 0 || s.Entries != 0 || s.Branches != 0 {
+				t.Errorf("left: %+v", s)
+			}
+		}
+	}
+}
+
+// Below a block and its non-canonical twin, the same keys are different blocks,
+// at branch points too.
+func TestBranchesBelowTwins(t *testing.T) {
+	h := NewHasher(Seed{1})
+	root := h.Root(Scope{})
+	for _, first := range []EndpointID{0, 1} {
+		x := New(Options{Hasher: h})
+		var texts [][]byte
+		for i := range 2 * branchAt {
+			text, top := storedChain(h, root, 1, 1, 8)
+			tail, d := storedChain(h, top.Blocks[0].Key, uint64(100+i), 2, 8)
+			texts = append(texts, append(text, tail...))
+			d.Ops[0].Root, d.Ops[0].Parent = false, top.Blocks[0].Hash
+			for _, ep := range []EndpointID{first, 1 - first} {
+				top.Blocks[0].Flags = BlockFlags(ep) * FlagNonCanonical
+				x.Apply(Source{Endpoint: ep}, &top)
+				if st := x.Apply(Source{Endpoint: ep}, &d); st.Stored != 2 {
+					t.Fatalf("got %+v", st)
+				}
+			}
+		}
+		if n := x.Stats().Nodes; n != 1+2*(1+2*len(texts)) {
+			t.Errorf("%d nodes", n)
+		}
+		for _, gone := range []EndpointID{1, 0} {
+			dst := make([]Run, 2)
+			for i, text := range texts {
+				if x.Match(Query{Root: root, Bytes: text}, []EndpointID{0, 1}, dst); dst[0].Blocks != 3 || dst[1].Blocks != 0 {
+					t.Errorf("text %d: got %+v", i, dst)
+				}
+			}
+			x.RemoveEndpoint(gone)
+		}
+		if s := x.Stats(); s.Nodes != 0 || s.Branches != 0 || x.table.n != 0 {
+			t.Errorf("left: %+v", s)
+		}
+	}
+}
+
+// A second copy of a block counts with the first, however it is judged: a
+// removal of one must leave the other.
+func TestFirstJudgementStands(t *testing.T) {
+	h := NewHasher(Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(Scope{})
+	text, d := storedChain(h, root, 1, 3, 8)
+	_, judged := storedChain(h, root, 1, 3, 8)
+	judged.Blocks[1].Flags = FlagNonCanonical
+	x.Apply(Source{}, &d)
+	x.Apply(Source{}, &judged)
+	x.Apply(Source{}, removal(&d))
+	dst := make([]Run, 1)
+	if x.Match(Query{Root: root, Bytes: text}, []EndpointID{0}, dst); dst[0].Blocks != 3 {
+		t.Errorf("got %+v", dst[0])
+	}
+	if x.Apply(Source{}, removal(&d)); x.Stats().Nodes != 0 {
+		t.Errorf("left: %+v", x.Stats())
+	}
+}
+
 func TestLimitsRefuseAndCount(t *testing.T) {
 	h := NewHasher(Seed{1})
 	x, root := New(Options{Hasher: h, MaxSourceBlocks: 10}), h.Root(Scope{})

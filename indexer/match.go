@@ -20,7 +20,7 @@ type runner struct {
 // progress is how far the walk has come.
 type progress struct {
 	blocks, bytes, tokens int32
-	cut                   bool // the walk ended at a non-canonical block
+	cut                   bool // a non-canonical block is next
 }
 
 // Match fills dst[i] with the leading run of q that candidates[i] holds: its
@@ -66,12 +66,9 @@ func (x *Index) walk(w *walk, root uint32, q Query, dst []Run) {
 	slots := *x.slots.Load()
 	parent, set := x.nodes.at(root), uint32(0)
 	for first := true; ; first = false {
-		n := x.step(h, parent, &key, rest)
-		if n == nil {
-			break
-		}
-		if n.flags()&FlagNonCanonical != 0 {
-			w.at.cut = true
+		n, cut := x.step(h, parent, &key, rest)
+		w.at.cut = cut
+		if n == nil || n.apart() {
 			break
 		}
 		if s := n.set.Load(); s != set || first {
@@ -105,6 +102,7 @@ func (x *Index) walk(w *walk, root uint32, q Query, dst []Run) {
 // tokens that are not those of the text.
 type fork struct {
 	n    int
+	cut  bool // a child is non-canonical
 	node [maxFork]*node
 	key  [maxFork]BlockKey
 }
@@ -118,22 +116,24 @@ func (f *fork) add(n *node, key BlockKey) {
 	if f.n < maxFork {
 		f.node[f.n], f.key[f.n] = n, key
 		f.n++
+		f.cut = f.cut || n.apart()
 	}
 }
 
-// step returns the child of parent that begins rest, and moves key to it.
-func (x *Index) step(h Hasher, parent *node, key *BlockKey, rest []byte) *node {
+// step returns the child of parent that begins rest, and moves key to it. It
+// reports whether a child that begins rest is non-canonical.
+func (x *Index) step(h Hasher, parent *node, key *BlockKey, rest []byte) (n *node, cut bool) {
 	var f fork
 	x.children(h, parent, *key, rest, &f)
 	best := 0
 	switch {
 	case f.n == 0:
-		return nil
+		return nil, false
 	case f.n > 1:
 		best = x.choose(h, &f, rest)
 	}
 	*key = f.key[best]
-	return f.node[best]
+	return f.node[best], f.cut
 }
 
 // choose prefers a cutting that is the text's own tokenization, as far as is
@@ -142,7 +142,7 @@ func (x *Index) choose(h Hasher, f *fork, rest []byte) int {
 	best, most := 0, -1
 	for i := range f.n {
 		depth := 0
-		if f.node[i].flags()&FlagNonCanonical == 0 {
+		if !f.node[i].apart() {
 			depth = 1 + x.depth(h, f.node[i], f.key[i], rest[f.node[i].length.Load():])
 		}
 		if depth > most {
@@ -152,15 +152,19 @@ func (x *Index) choose(h Hasher, f *fork, rest []byte) int {
 	return best
 }
 
-// depth follows the first cutting of each block.
+// depth follows the first cutting of each block that is not non-canonical.
 func (x *Index) depth(h Hasher, n *node, key BlockKey, rest []byte) int {
 	for depth := range lookahead {
 		var f fork
 		x.children(h, n, key, rest, &f)
-		if f.n == 0 || f.node[0].flags()&FlagNonCanonical != 0 {
+		i := 0
+		for i < f.n && f.node[i].apart() {
+			i++
+		}
+		if i == f.n {
 			return depth
 		}
-		n, key = f.node[0], f.key[0]
+		n, key = f.node[i], f.key[i]
 		rest = rest[n.length.Load():]
 	}
 	return lookahead
@@ -170,7 +174,7 @@ func (x *Index) depth(h Hasher, n *node, key BlockKey, rest []byte) int {
 func (x *Index) children(h Hasher, parent *node, key BlockKey, rest []byte, f *fork) {
 	first := parent.first.Load()
 	if first&branchBit != 0 {
-		x.branched(h, x.lists.get(first&^branchBit), key, rest, f)
+		x.branched(h, parent, key, rest, f)
 		return
 	}
 	last, k := ^uint32(0), BlockKey(0)
@@ -188,18 +192,20 @@ func (x *Index) children(h Hasher, parent *node, key BlockKey, rest []byte, f *f
 	}
 }
 
-func (x *Index) branched(h Hasher, b *branch, key BlockKey, rest []byte, f *fork) {
-	lengths := b.lengths.Load()
-	if lengths == nil {
+func (x *Index) branched(h Hasher, parent *node, key BlockKey, rest []byte, f *fork) {
+	forms := x.lists.get(parent.first.Load() &^ branchBit).forms.Load()
+	if forms == nil {
 		return
 	}
-	for _, length := range *lengths {
+	keys := h.ladder(key, rest)
+	for _, form := range *forms {
+		length, apart := form.length(), form.apart()
 		if int(length) > len(rest) {
-			continue
+			return
 		}
-		k := h.Child(key, rest[:length])
-		if id := x.table.find(uint64(k)); id != 0 {
-			if n := x.nodes.at(id); n.key.Load() == uint64(k) && n.length.Load() == length {
+		k := keys.child(int(length))
+		if id := x.branchChild(parent, uint64(k), apart); id != 0 {
+			if n := x.nodes.at(id); n.length.Load() == length {
 				f.add(n, k)
 			}
 		}
@@ -266,7 +272,7 @@ func (x *Index) Ends(q Query, limit int32, dst []int32) []int32 {
 	}
 	parent, rest, key, at := x.nodes.at(root), q.Bytes, q.Root, int32(0)
 	for at < limit {
-		n := x.step(x.o.Hasher, parent, &key, rest)
+		n, _ := x.step(x.o.Hasher, parent, &key, rest)
 		if n == nil || n.length.Load() == 0 {
 			break
 		}

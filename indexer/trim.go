@@ -27,9 +27,8 @@ func (x *Index) Trim(name Source, q Query, keep int) []EngineHash {
 	hashes := make([]EngineHash, 0, len(gone))
 	for i := range gone {
 		e := &gone[i]
-		s.xor ^= x.print(e)
 		s.names.remove(s.names.exact(e.hash, e.node, e.kind()))
-		x.drop(s, e.node, e.tier())
+		x.letGo(s, e)
 		hashes = append(hashes, e.hash)
 	}
 	x.reclaim()
@@ -45,11 +44,11 @@ func (x *Index) heldBeyond(s *source, q Query, keep int) map[uint32]bool {
 	nodes := map[uint32]bool{}
 	id, key, rest := root, q.Root, q.Bytes
 	for {
-		n := x.step(x.o.Hasher, x.nodes.at(id), &key, rest)
+		n, _ := x.step(x.o.Hasher, x.nodes.at(id), &key, rest)
 		if n == nil {
 			return nodes
 		}
-		id = x.child(id, &StoredBlock{Key: key})
+		id = x.child(x.nodes.at(id), uint64(key), n.apart())
 		rest = rest[n.length.Load():]
 		if len(q.Bytes)-len(rest) > keep && x.slotIn(n.set.Load(), s.slot) {
 			nodes[id] = true

@@ -19,19 +19,20 @@ func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
 			x.warmBlocks(s, blocks[i:min(len(blocks), i+window)])
 		}
 		b := &blocks[i]
-		id := x.child(parent, b)
-		if id == 0 {
+		id := x.place(s, parent, b)
+		fresh := id == 0
+		if fresh {
 			if s.names.n >= x.o.MaxSourceBlocks || x.nodes.live >= x.o.MaxNodes {
 				st.Refused += len(blocks) - i
 				break
 			}
-			if id = x.newNode(s, parent, b); id == 0 {
+			if id = x.newNode(s, parent, b, op.Tier); id == 0 {
 				st.Refused += len(blocks) - i
 				break
 			}
 		}
 		if b.Flags&FlagHole == 0 {
-			x.name(s, b.Hash, id, kind)
+			x.name(s, b, id, kind, fresh)
 			st.Stored++
 		}
 		parent = id
@@ -45,14 +46,15 @@ func (x *Index) warmBlocks(s *source, blocks []StoredBlock) {
 	}
 }
 
-// warmHashes touches the names of hashes and the nodes that they seem to name.
+// warmHashes touches the names of hashes and the nodes that they name.
 func (x *Index) warmHashes(s *source, hashes []EngineHash) {
-	var near [window]uint32
-	for i, h := range hashes {
-		near[i] = s.names.touch(h)
+	for _, h := range hashes {
+		x.sink += s.names.touch(h)
 	}
-	for _, id := range near[:len(hashes)] {
-		x.sink += x.nodes.at(id).set.Load()
+	for _, h := range hashes {
+		if e := s.names.first(h); e != nil {
+			x.sink += x.nodes.at(e.node).set.Load()
+		}
 	}
 }
 
@@ -64,7 +66,7 @@ func (x *Index) parent(s *source, op *Op) (uint32, bool) {
 		}
 		id := x.nodes.alloc(&s.cursor)
 		n := x.nodes.at(id)
-		x.reset(n, uint64(op.From), 0, 0, 0)
+		n.reset(uint64(op.From), 0)
 		x.table.insert(uint64(op.From), id)
 		return id, true
 	}
@@ -77,25 +79,30 @@ func (x *Index) parent(s *source, op *Op) (uint32, bool) {
 	return 0, false
 }
 
-func (*Index) reset(n *node, key uint64, parent, length, meta uint32) {
-	n.parent = parent
-	n.first.Store(0)
-	n.next.Store(0)
-	n.set.Store(0)
-	n.length.Store(length)
-	n.meta.Store(meta)
-	n.key.Store(key)
+// place finds the node for a block below parent, or returns 0. What a source
+// has named stays what it was judged to be first: another judgement of the same
+// copy would have it counted twice and removed once.
+func (x *Index) place(s *source, parent uint32, b *StoredBlock) uint32 {
+	p := x.nodes.at(parent)
+	if p.first.Load() == 0 {
+		return 0
+	}
+	apart := b.Flags&FlagNonCanonical != 0
+	if id := x.child(p, uint64(b.Key), !apart); id != 0 && s.names.has(b.Hash, id) {
+		return id
+	}
+	return x.child(p, uint64(b.Key), apart)
 }
 
-// child finds a block below parent, or returns 0.
-func (x *Index) child(parent uint32, b *StoredBlock) uint32 {
-	first := x.nodes.at(parent).first.Load()
+// child finds a block below p, or returns 0.
+func (x *Index) child(p *node, key uint64, apart bool) uint32 {
+	first := p.first.Load()
 	if first&branchBit != 0 {
-		return x.table.find(uint64(b.Key))
+		return x.branchChild(p, key, apart)
 	}
 	for id := first; id != 0; {
 		n := x.nodes.at(id)
-		if n.key.Load() == uint64(b.Key) {
+		if n.key.Load() == key && n.apart() == apart {
 			return id
 		}
 		id = n.next.Load()
@@ -103,15 +110,27 @@ func (x *Index) child(parent uint32, b *StoredBlock) uint32 {
 	return 0
 }
 
-// newNode puts a block below parent; 0 when the branch has too many lengths.
-func (x *Index) newNode(s *source, parent uint32, b *StoredBlock) uint32 {
+// branchChild finds a block below a branch point, or returns 0.
+func (x *Index) branchChild(p *node, key uint64, apart bool) uint32 {
+	s := x.table.seg(key).Load()
+	for id, i := s.next(key, key); id != 0; id, i = s.next(key, i) {
+		if n := x.nodes.at(id); n.key.Load() == key && n.apart() == apart && x.nodes.at(n.parent) == p {
+			return id
+		}
+	}
+	return 0
+}
+
+// newNode puts a block below parent, held by the source in a tier unless it is
+// a hole; 0 when the branch has too many lengths.
+func (x *Index) newNode(s *source, parent uint32, b *StoredBlock, tier Tier) uint32 {
 	p := x.nodes.at(parent)
 	first := p.first.Load()
 	if first&branchBit != 0 {
-		if !x.lists.get(first &^ branchBit).add(b.Bytes) {
+		if !x.lists.get(first &^ branchBit).add(formOf(b.Bytes, b.Flags)) {
 			return 0
 		}
-		id := x.alloc(s, parent, b, 0)
+		id := x.alloc(s, parent, b, tier, 0)
 		x.table.insert(uint64(b.Key), id)
 		return id
 	}
@@ -119,7 +138,7 @@ func (x *Index) newNode(s *source, parent uint32, b *StoredBlock) uint32 {
 	for id := first; id != 0; id = x.nodes.at(id).next.Load() {
 		children++
 	}
-	id := x.alloc(s, parent, b, first)
+	id := x.alloc(s, parent, b, tier, first)
 	if children+1 < branchAt {
 		p.first.Store(id)
 		return id
@@ -127,38 +146,44 @@ func (x *Index) newNode(s *source, parent uint32, b *StoredBlock) uint32 {
 	br := &branch{}
 	for c := id; c != 0; c = x.nodes.at(c).next.Load() {
 		n := x.nodes.at(c)
-		br.add(n.length.Load())
+		br.add(n.form())
 		x.table.insert(n.key.Load(), c)
 	}
 	p.first.Store(x.lists.add(br) | branchBit)
 	return id
 }
 
-func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, next uint32) uint32 {
+// alloc fills a node that no reader can see yet.
+func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, tier Tier, next uint32) uint32 {
 	id := x.nodes.alloc(&s.cursor)
 	n := x.nodes.at(id)
-	x.reset(n, uint64(b.Key), parent, b.Bytes, min(b.Tokens, 1<<24-1)<<8|uint32(b.Flags&FlagNonCanonical))
-	n.next.Store(next)
+	n.reset(uint64(b.Key), parent)
+	n.length.init(b.Bytes)
+	n.meta.init(min(b.Tokens, 1<<24-1)<<8 | uint32(b.Flags&FlagNonCanonical))
+	n.next.init(next)
+	if b.Flags&FlagHole == 0 {
+		set := x.sets.flip(0, s.slot, tier)
+		x.sets.retain(set)
+		n.set.init(set)
+	}
 	return id
 }
 
-// name counts one more copy of node under an engine hash.
-func (x *Index) name(s *source, h EngineHash, id, kind uint32) {
-	if e := s.names.exact(h, id, kind); e != nil {
-		if e.count() < maxCount {
-			e.meta += 1 << 16
-		}
+// name counts one more copy of a block under its engine hash. held tells that
+// the source was entered as holder with the block.
+func (x *Index) name(s *source, b *StoredBlock, id, kind uint32, held bool) {
+	if !s.names.raise(b.Hash, id, kind) {
 		return
 	}
-	e := entry{hash: h, node: id, meta: kind | 1<<16}
-	s.names.insert(e)
-	s.xor ^= x.print(&e)
-	x.hold(s, id, e.tier())
+	s.xor ^= imprint(b.Hash, uint64(b.Key), kind)
+	if !held {
+		x.hold(s, id, tierOf(kind))
+	}
 }
 
-// print is an entry's share of the digest. It must not depend on node numbers.
-func (x *Index) print(e *entry) uint64 {
-	return fold(uint64(e.hash)^0x589965cc75374cc3, x.nodes.at(e.node).key.Load()^uint64(e.kind()))
+// imprint is an entry's share of the digest. It must not depend on node numbers.
+func imprint(h EngineHash, key uint64, kind uint32) uint64 {
+	return fold(uint64(h)^0x589965cc75374cc3, key^uint64(kind))
 }
 
 // hold enters a source's slot into a node's holder set.
@@ -201,7 +226,15 @@ func (x *Index) flip(n *node, old, slot uint32, tier Tier) {
 // hash can name several nodes (an engine whose hashes leave the adapter out):
 // which of them was meant cannot be known, so all are lowered.
 func (x *Index) remove(s *source, h EngineHash, kind uint32, st *ApplyStats) {
-	found, spent := s.names.lower(h, kind)
+	var found, spent bool
+	if s.names.repeats {
+		found, spent = s.names.lower(h, kind)
+	} else {
+		var e entry
+		if e, found = s.names.lowerOnly(h, kind); found && e.count() == 0 {
+			x.letGo(s, &e)
+		}
+	}
 	if !found {
 		st.UnknownRemove++
 		return
@@ -211,11 +244,17 @@ func (x *Index) remove(s *source, h EngineHash, kind uint32, st *ApplyStats) {
 		return
 	}
 	for e := s.names.spent(h); e != nil; e = s.names.spent(h) {
-		id, tier := e.node, e.tier()
-		s.xor ^= x.print(e)
+		gone := *e
 		s.names.remove(e)
-		x.drop(s, id, tier)
+		x.letGo(s, &gone)
 	}
+}
+
+// letGo undoes what an entry stood for that has left the names.
+func (x *Index) letGo(s *source, e *entry) {
+	n := x.nodes.at(e.node)
+	s.xor ^= imprint(e.hash, n.key.Load(), e.kind())
+	x.drop(s, n, e.node, e.tier())
 }
 
 // move enters known hashes into another tier.
@@ -225,12 +264,14 @@ func (x *Index) move(s *source, h EngineHash, op *Op, st *ApplyStats) {
 		st.UnknownParent++
 		return
 	}
-	x.name(s, h, e.node, entryMeta(op.Tier, op.Group))
+	id := e.node
+	b := StoredBlock{Hash: h, Key: BlockKey(x.nodes.at(id).key.Load())}
+	x.name(s, &b, id, entryMeta(op.Tier, op.Group), false)
 	st.Stored++
 }
 
 // drop takes a slot out of a node's holder set and frees what nobody needs.
-func (x *Index) drop(s *source, id uint32, tier Tier) {
+func (x *Index) drop(s *source, n *node, id uint32, tier Tier) {
 	if len(x.extra) > 0 {
 		k := extraKey(id, s.slot, tier)
 		if c := x.extra[k]; c > 1 {
@@ -241,7 +282,6 @@ func (x *Index) drop(s *source, id uint32, tier Tier) {
 			return
 		}
 	}
-	n := x.nodes.at(id)
 	x.flip(n, n.set.Load(), s.slot, tier)
 	x.prune(id)
 }
@@ -269,14 +309,14 @@ func (x *Index) prune(id uint32) {
 
 func (x *Index) unlink(n *node, id, parent uint32) {
 	if parent == 0 {
-		x.table.remove(n.key.Load())
+		x.table.remove(n.key.Load(), id)
 		return
 	}
 	p := x.nodes.at(parent)
 	first := p.first.Load()
 	if first&branchBit != 0 {
-		x.table.remove(n.key.Load())
-		x.lists.get(first &^ branchBit).drop(n.length.Load())
+		x.table.remove(n.key.Load(), id)
+		x.lists.get(first &^ branchBit).drop(n.form())
 		return
 	}
 	if first == id {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/simtest"
 )
 
@@ -72,7 +73,7 @@ func TestUnknownStatesAreSeen(t *testing.T) {
 	if n := a.Peers()[0].Strangers; n != 1 {
 		t.Errorf("%d unknown states", n)
 	}
-	if n := a.Stats().Refused[core.RefusedState]; n != 1 {
+	if n := a.Stats().Refused[group.RefusedState]; n != 1 {
 		t.Errorf("%d frames of unknown states: %s", n, fmt.Sprint(a.Stats().Refused))
 	}
 }

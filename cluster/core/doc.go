@@ -1,5 +1,5 @@
 // Package core is the cluster layer's brain: a state machine without sockets,
-// clocks, goroutines, locks or logs. It decides what to tell which member and
+// clocks, goroutines or locks, made of packages wire, group and logs. It decides what to tell which member and
 // what to believe of what members say. The same code runs in the daemon, where
 // package cluster feeds it, and in the deterministic simulation of simtest.
 //

@@ -1,70 +1,83 @@
 package core
 
+import (
+	"encoding/binary"
+
+	"github.com/grapevine-epp/grapevine/cluster/wire"
+)
+
 // ToOlder makes a frame what a member of Minor 0 would make of it: fields that
 // came with Minor 1 are not there, and kinds that it does not know are
 // swallowed (nil). Feeds stand for a kind that came later.
 func ToOlder(frame []byte) []byte {
-	r := reader{b: frame[headerLen:]}
-	out := append([]byte(nil), frame[:headerLen]...)
+	out := append([]byte(nil), frame[:wire.HeaderLen]...)
 	out[1] = 0
 	switch frame[2] {
-	case kindFeed:
+	case wire.KindFeed:
 		return nil
-	case kindDigest:
-		var m digestMsg
-		if m.decode(r) != nil {
+	case wire.KindDigest:
+		var m wire.Digests
+		if m.Decode(wire.Body(frame)) != nil {
 			return nil
 		}
-		out = putBytes(out, m.Name)
-		out = putUint(out, m.Version)
-		out = putUint(out, flag(m.Full))
-		out = putUint(out, uint64(len(m.Claims)))
-		for i := range m.Claims {
-			c := m.Claims[i]
-			c.Pos.Lost = 0
-			at := len(out)
-			out = c.append(out)
-			out = endRecord(out[:len(out)-1], at) // without Lost, one byte
-		}
-		return out
-	case kindBeat:
-		var m beat
-		if m.decode(r) != nil {
+		return appendOldDigests(out, &m)
+	case wire.KindBeat:
+		var m wire.Beat
+		if m.Decode(wire.Body(frame)) != nil {
 			return nil
 		}
-		m.States = dropFeeds(m.States)
-		return m.append(out)
-	}
-	return append(out, frame[headerLen:]...)
-}
-
-func dropFeeds(states []stateInfo) []stateInfo {
-	var out []stateInfo
-	for _, s := range states {
-		if s.Kind != stateFeed {
-			out = append(out, s)
+		var states []wire.StateInfo
+		for _, s := range m.States {
+			if s.Kind != wire.StateFeed {
+				states = append(states, s)
+			}
 		}
+		m.States = states
+		return m.Append(out)
 	}
-	return out
+	return append(out, frame[wire.HeaderLen:]...)
 }
 
 // ToNewer makes a frame what a member of a later Minor might: fields are added
-// at the ends of messages and records, and there are states nobody knows.
+// at the ends of messages, and there are states nobody knows.
 func ToNewer(frame []byte) []byte {
-	r := reader{b: frame[headerLen:]}
-	out := append([]byte(nil), frame[:headerLen]...)
-	out[1] = Minor + 1
-	var m beat
-	if frame[2] == kindBeat && m.decode(r) == nil {
-		m.States = append(m.States, stateInfo{stateGauge, []byte("tomorrow"), 3, 4}, stateInfo{9, []byte("unheard-of"), 1, 1})
-		return append(m.append(out), 1, 2, 3)
+	out := append([]byte(nil), frame[:wire.HeaderLen]...)
+	out[1] = wire.Minor + 1
+	var m wire.Beat
+	if frame[2] == wire.KindBeat && m.Decode(wire.Body(frame)) == nil {
+		m.States = append(m.States,
+			wire.StateInfo{Kind: wire.StateGauge, Name: []byte("tomorrow"), Version: 3, Ver: 4},
+			wire.StateInfo{Kind: 9, Name: []byte("unheard-of"), Version: 1, Ver: 1})
+		return append(m.Append(out), 1, 2, 3)
 	}
-	return append(append(out, frame[headerLen:]...), 1, 2, 3)
+	return append(append(out, frame[wire.HeaderLen:]...), 1, 2, 3)
 }
 
 // Strange returns a frame of a kind that does not exist yet.
 func Strange(frame []byte) []byte {
-	out := append([]byte(nil), frame[:headerLen]...)
-	out[1], out[2] = Minor+1, 77
+	out := append([]byte(nil), frame[:wire.HeaderLen]...)
+	out[1], out[2] = wire.Minor+1, 77
 	return append(out, "what is this"...)
+}
+
+// appendOldDigests encodes m without the positions' losses.
+func appendOldDigests(b []byte, m *wire.Digests) []byte {
+	b = binary.AppendUvarint(b, uint64(len(m.Name)))
+	b = append(b, m.Name...)
+	b = binary.AppendUvarint(b, m.Version)
+	full := uint64(0)
+	if m.Full {
+		full = 1
+	}
+	b = binary.AppendUvarint(b, full)
+	b = binary.AppendUvarint(b, uint64(len(m.Claims)))
+	for _, c := range m.Claims {
+		c.Pos.Lost = 0
+		record := c.Append(nil)
+		record = record[:len(record)-1] // without the zero
+		n := len(record) - 2
+		record[0], record[1] = byte(n&0x7f)|0x80, byte(n>>7)
+		b = append(b, record...)
+	}
+	return b
 }

@@ -1,6 +1,11 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/wire"
+)
 
 // Feed is a state of hints: delivered at most once, in the origin's order, and
 // not repaired when lost.
@@ -20,7 +25,7 @@ type Feed struct {
 // NewFeed registers a feed.
 func (c *Core) NewFeed(name string, version uint64, sink FeedSink) *Feed {
 	f := &Feed{
-		c: c, idx: c.register(name), id: len(c.feeds), name: name, version: version, sink: sink,
+		c: c, idx: c.g.Register(name), id: len(c.feeds), name: name, version: version, sink: sink,
 		flushAt: never, next: 1,
 	}
 	c.feeds = append(c.feeds, f)
@@ -34,51 +39,51 @@ func (f *Feed) Send(payload []byte) bool {
 	if len(f.c.peers) == 0 {
 		return true
 	}
-	if f.bytes+len(payload)+4 > f.c.opt.FeedBytes {
-		f.c.stats.FeedDropped++
+	if f.bytes+len(payload)+4 > f.c.g.Opt.FeedBytes {
+		f.c.g.Stats.FeedDropped++
 		return false
 	}
 	f.bytes += len(payload) + 4
 	f.queue = append(f.queue, payload)
 	if f.flushAt == never {
-		f.flushAt = f.c.now + f.c.opt.DeltaDelay
+		f.flushAt = f.c.g.Now + f.c.g.Opt.DeltaDelay
 	}
 	return true
 }
 
 func (f *Feed) tick() {
-	if f.c.now < f.flushAt {
+	if f.c.g.Now < f.flushAt {
 		return
 	}
 	f.flushAt = never
-	m := feedMsg{Name: []byte(f.name), Version: f.version, Seq: f.next, Payloads: f.queue}
+	m := wire.Feed{Name: []byte(f.name), Version: f.version, Seq: f.next, Payloads: f.queue}
 	f.next += uint64(len(f.queue))
-	f.c.broadcast(Live, f.idx, m.append(f.c.frame(kindFeed)))
+	f.c.g.Broadcast(Live, f.idx, m.Append(f.c.g.Frame(wire.KindFeed)))
 	clear(f.queue)
 	f.queue, f.bytes = f.queue[:0], 0
 }
 
-func (c *Core) feed(name []byte) int {
-	for i, f := range c.feeds {
+func (c *Core) feed(name []byte) *Feed {
+	for _, f := range c.feeds {
 		if f.name == string(name) {
-			return i
+			return f
 		}
 	}
-	return -1
+	return nil
 }
 
-func (c *Core) onFeed(p *peer, r reader) (int, error) {
+func (c *Core) onFeed(p *peer, r wire.Reader) (int, error) {
 	m := &c.in.feed
-	if err := m.decode(r); err != nil {
+	if err := m.Decode(r); err != nil {
 		return 0, err
 	}
-	i := c.feed(m.Name)
-	if i < 0 {
-		return c.unknownState(), nil
+	f := c.feed(m.Name)
+	if f == nil {
+		return c.g.UnknownState(), nil
 	}
-	f, next := c.feeds[i], &p.feeds[i]
+	next := &p.feeds[f.id]
 	if *next > 0 && m.Seq > *next {
-		c.stats.FeedMissed += m.Seq - *next
+		c.g.Stats.FeedMissed += m.Seq - *next
 	}
 	for k, payload := range m.Payloads {
 		seq := m.Seq + uint64(k)
@@ -86,8 +91,8 @@ func (c *Core) onFeed(p *peer, r reader) (int, error) {
 			continue
 		}
 		*next = seq + 1
-		if err := f.sink.Deliver(p.m.ID, m.Version, payload); err != nil {
-			c.refuse(RefusedPayload)
+		if err := f.sink.Deliver(p.ID, m.Version, payload); err != nil {
+			c.g.Refuse(group.RefusedPayload)
 		}
 	}
 	return f.idx, nil

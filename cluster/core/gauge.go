@@ -5,6 +5,9 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // ErrGaugeFull says that a gauge's keys and values exceed Options.GaugeBytes.
@@ -39,7 +42,7 @@ type gaugeTable struct {
 // NewGauge registers a gauge. Sizes are bounded by Options.GaugeBytes.
 func (c *Core) NewGauge(name string, version uint64, sink GaugeSink) *Gauge {
 	g := &Gauge{
-		c: c, idx: c.register(name), id: len(c.gauges), name: name, version: version, sink: sink,
+		c: c, idx: c.g.Register(name), id: len(c.gauges), name: name, version: version, sink: sink,
 		own: map[string][]byte{}, isDirty: map[string]bool{}, flushAt: never,
 	}
 	c.gauges = append(c.gauges, g)
@@ -60,7 +63,7 @@ func (g *Gauge) Set(key string, value []byte) error {
 	if value != nil {
 		size += entrySize(key, value)
 	}
-	if size > g.c.opt.GaugeBytes || len(key) > MaxName {
+	if size > g.c.g.Opt.GaugeBytes || len(key) > wire.MaxName {
 		return ErrGaugeFull
 	}
 	g.bytes = size
@@ -74,7 +77,7 @@ func (g *Gauge) Set(key string, value []byte) error {
 		g.dirty = append(g.dirty, key)
 	}
 	if g.flushAt == never {
-		g.flushAt = g.c.now + g.c.opt.GaugeDelay
+		g.flushAt = g.c.g.Now + g.c.g.Opt.GaugeDelay
 	}
 	return nil
 }
@@ -82,35 +85,35 @@ func (g *Gauge) Set(key string, value []byte) error {
 func entrySize(key string, value []byte) int { return len(key) + len(value) + 8 }
 
 func (g *Gauge) tick() {
-	if g.c.now < g.flushAt {
+	if g.c.g.Now < g.flushAt {
 		return
 	}
 	g.flushAt = never
-	m := gaugeMsg{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1}
+	m := wire.Gauge{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1}
 	for _, k := range g.dirty {
 		v, ok := g.own[k]
-		m.Entries = append(m.Entries, gaugeEntry{Key: []byte(k), Value: v, Removed: !ok})
+		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte(k), Value: v, Removed: !ok})
 	}
 	g.ver++
 	g.dirty = g.dirty[:0]
 	clear(g.isDirty)
-	g.c.broadcast(Live, g.idx, m.append(g.c.frame(kindGauge)))
+	g.c.g.Broadcast(Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
 }
 
 // sendAll answers a GaugeAsk. Changes not flushed yet are left for the next
 // update: the content is the one of g.ver, or newer for keys that the update
 // will name again.
 func (g *Gauge) sendAll(p *peer) {
-	m := gaugeMsg{Name: []byte(g.name), Version: g.version, Full: true, Ver: g.ver}
+	m := wire.Gauge{Name: []byte(g.name), Version: g.version, Full: true, Ver: g.ver}
 	keys := make([]string, 0, len(g.own))
 	for k := range g.own {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		m.Entries = append(m.Entries, gaugeEntry{Key: []byte(k), Value: g.own[k]})
+		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte(k), Value: g.own[k]})
 	}
-	g.c.send(p, Live, g.idx, m.append(g.c.frame(kindGauge)))
+	g.c.g.Send(p.Peer, Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
 }
 
 // compare asks p for its gauge when it is at ver and what is known is not.
@@ -125,51 +128,55 @@ func (g *Gauge) compare(p *peer, ver uint64) {
 
 func (g *Gauge) ask(p *peer) {
 	t := &p.gauges[g.id]
-	if !p.link || (t.asked > 0 && g.c.now-t.asked < g.c.opt.Heartbeat/2) {
+	if !p.Link || (t.asked > 0 && g.c.g.Now-t.asked < g.c.g.Opt.Heartbeat/2) {
 		return
 	}
-	t.asked = max(g.c.now, 1)
-	g.c.send(p, Live, g.idx, putBytes(g.c.frame(kindGaugeAsk), g.name))
+	t.asked = max(g.c.g.Now, 1)
+	m := wire.GaugeAsk{Name: []byte(g.name)}
+	g.c.g.Send(p.Peer, Live, g.idx, m.Append(g.c.g.Frame(wire.KindGaugeAsk)))
 }
 
-func (c *Core) gauge(name []byte) int {
-	for i, g := range c.gauges {
+func (c *Core) gauge(name []byte) *Gauge {
+	for _, g := range c.gauges {
 		if g.name == string(name) {
-			return i
+			return g
 		}
 	}
-	return -1
+	return nil
 }
 
-func (c *Core) onGauge(p *peer, kind byte, r reader) (int, error) {
-	m := &c.in.gauge
-	if kind == kindGaugeAsk {
-		name := r.name()
-		i := c.gauge(name)
-		if r.bad || i < 0 {
-			return c.unknownState(), r.err()
-		}
-		c.gauges[i].sendAll(p)
-		return c.gauges[i].idx, nil
-	}
-	if err := m.decode(r); err != nil {
+func (c *Core) onGaugeAsk(p *peer, r wire.Reader) (int, error) {
+	if err := c.in.ask.Decode(r); err != nil {
 		return 0, err
 	}
-	i := c.gauge(m.Name)
-	if i < 0 {
-		return c.unknownState(), nil
+	g := c.gauge(c.in.ask.Name)
+	if g == nil {
+		return c.g.UnknownState(), nil
 	}
-	c.gauges[i].merge(p, m)
-	return c.gauges[i].idx, nil
+	g.sendAll(p)
+	return g.idx, nil
+}
+
+func (c *Core) onGauge(p *peer, r wire.Reader) (int, error) {
+	m := &c.in.gauge
+	if err := m.Decode(r); err != nil {
+		return 0, err
+	}
+	g := c.gauge(m.Name)
+	if g == nil {
+		return c.g.UnknownState(), nil
+	}
+	g.merge(p, m)
+	return g.idx, nil
 }
 
 // merge applies an update or a full list of p's. Entries of a version beyond
 // the known one are newer than what is known, whatever came between; if
 // something did, all entries are asked for.
-func (g *Gauge) merge(p *peer, m *gaugeMsg) {
+func (g *Gauge) merge(p *peer, m *wire.Gauge) {
 	t := &p.gauges[g.id]
 	if m.Ver < t.ver || (m.Ver == t.ver && (t.complete || !m.Full)) {
-		g.c.stats.GaugesOld++
+		g.c.g.Stats.GaugesOld++
 		return
 	}
 	if t.keys == nil {
@@ -188,7 +195,7 @@ func (g *Gauge) merge(p *peer, m *gaugeMsg) {
 	}
 }
 
-func (g *Gauge) set(p *peer, t *gaugeTable, version uint64, e gaugeEntry) {
+func (g *Gauge) set(p *peer, t *gaugeTable, version uint64, e wire.GaugeEntry) {
 	key := string(e.Key)
 	t.bytes -= t.keys[key]
 	delete(t.keys, key)
@@ -197,20 +204,20 @@ func (g *Gauge) set(p *peer, t *gaugeTable, version uint64, e gaugeEntry) {
 		value = nil
 	} else {
 		size := entrySize(key, value)
-		if t.bytes+size > g.c.opt.GaugeBytes {
-			g.c.refuse(RefusedOversized)
+		if t.bytes+size > g.c.g.Opt.GaugeBytes {
+			g.c.g.Refuse(group.RefusedOversized)
 			return
 		}
 		t.bytes += size
 		t.keys[key] = size
 	}
-	if err := g.sink.Merge(p.m.ID, version, key, value); err != nil {
-		g.c.refuse(RefusedPayload)
+	if err := g.sink.Merge(p.ID, version, key, value); err != nil {
+		g.c.g.Refuse(group.RefusedPayload)
 	}
 }
 
 // dropOthers removes the keys that a full list does not name.
-func (g *Gauge) dropOthers(p *peer, t *gaugeTable, entries []gaugeEntry) {
+func (g *Gauge) dropOthers(p *peer, t *gaugeTable, entries []wire.GaugeEntry) {
 	if len(t.keys) == 0 {
 		return
 	}
@@ -226,6 +233,6 @@ func (g *Gauge) dropOthers(p *peer, t *gaugeTable, entries []gaugeEntry) {
 	}
 	slices.Sort(gone)
 	for _, k := range gone {
-		g.set(p, t, 0, gaugeEntry{Key: []byte(k), Removed: true})
+		g.set(p, t, 0, wire.GaugeEntry{Key: []byte(k), Removed: true})
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // memStore is a LogStore whose content is the list of payloads applied.
@@ -32,7 +35,7 @@ func (s *memStore) Apply(d Delta) error {
 func (s *memStore) Reset(source string, _ uint64) { delete(s.of, source) }
 
 func (s *memStore) Digest(source string) Digest {
-	return Digest{Count: uint64(len(s.of[source])), Xor: hashString(string(s.of[source]))}
+	return Digest{Count: uint64(len(s.of[source])), Xor: group.Hash(string(s.of[source]))}
 }
 
 func (s *memStore) Snapshot(source string, size int) (pages [][]byte, err error) {
@@ -204,15 +207,15 @@ func (c *one) expect(t testing.TB, source string, pos Position, want string) {
 
 // frameOf builds a frame of a core, with any boot.
 func frameOf(kind byte, boot uint64, body []byte) []byte {
-	return append(header(nil, kind, boot), body...)
+	return append(wire.Header(nil, kind, boot), body...)
 }
 
 func deltaFrame(boot uint64, source string, inc uint64, seqs ...uint64) []byte {
-	g := group{Source: []byte(source), Inc: inc}
+	g := wire.Group{Source: []byte(source), Inc: inc}
 	for _, s := range seqs {
-		g.Entries = append(g.Entries, entry{First: s, Last: s, Payload: text(inc, s)})
+		g.Entries = append(g.Entries, wire.Entry{First: s, Last: s, Payload: text(inc, s)})
 	}
-	return frameOf(kindDelta, boot, g.append(deltaHead(nil, "index", 1, 1)))
+	return frameOf(wire.KindDelta, boot, g.Append(wire.DeltasHead(nil, "index", 1, 1)))
 }
 
 func u64(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }

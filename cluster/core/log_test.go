@@ -1,9 +1,10 @@
 package core
 
 import (
-	"fmt"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 var partitioned = Options{Share: SharePartitioned}
@@ -36,7 +37,7 @@ func TestLostPushIsFetched(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("a", 1, 0)
 	tb.run(5 * time.Millisecond)
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == kindDelta }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
 	tb.appendAt("a", 1, 1, 2)
 	tb.run(5 * time.Millisecond)
 	tb.hold = nil
@@ -60,7 +61,7 @@ func TestLostPushIsFetched(t *testing.T) {
 // TestSilentLoss loses the last delta before a silence: digests show it.
 func TestSilentLoss(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == kindDelta }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
 	tb.appendAt("a", 1, 0, 1)
 	tb.run(5 * time.Millisecond)
 	tb.hold = nil
@@ -108,14 +109,14 @@ func TestRangeGone(t *testing.T) {
 	opt := partitioned
 	opt.RingDeltas, opt.PageBytes = 2, 10
 	tb := newTable(t, opt, "a", "b")
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == kindDelta || f[2] == kindDigest }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta || f[2] == wire.KindDigest }
 	for s := range uint64(50) {
 		tb.appendAt("a", 1, s)
 	}
 	tb.run(10 * time.Millisecond)
 	pages := 0
 	tb.hold = func(_, _ string, f []byte) bool {
-		if f[2] == kindPageReply {
+		if f[2] == wire.KindPageReply {
 			pages++
 			if pages == 5 {
 				tb.appendAt("a", 1, 50, 51, 52) // while the snapshot is on its way
@@ -140,7 +141,7 @@ func TestSnapshotOfDeadIncarnation(t *testing.T) {
 	opt := partitioned
 	opt.RingDeltas, opt.PageBytes = 2, 10
 	tb := newTable(t, opt, "a", "b")
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == kindDelta || f[2] == kindDigest }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta || f[2] == wire.KindDigest }
 	for s := range uint64(20) {
 		tb.appendAt("a", 1, s)
 	}
@@ -148,7 +149,7 @@ func TestSnapshotOfDeadIncarnation(t *testing.T) {
 	b := tb.get("b")
 	var late [][]byte
 	tb.hold = func(_, to string, f []byte) bool {
-		if f[2] == kindPageReply && len(late) < 3 {
+		if f[2] == wire.KindPageReply && len(late) < 3 {
 			late = append(late, f)
 			return true
 		}
@@ -215,16 +216,20 @@ func (tb *table) meet() {
 // with what the first in line holds.
 func TestDigestsDiffer(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
-	tb.appendAt("a", 1, 0, 1)
+	first := Owners([]Member{{ID: "a"}, {ID: "b"}}, "s1")[0]
+	other := tb.get(map[string]string{"a": "b", "b": "a"}[first.ID])
+	tb.appendAt(first.ID, 1, 0)
 	tb.run(5 * time.Millisecond)
-	first := Owners([]Member{{ID: "a"}, {ID: "b"}}, "s1")[0].ID
-	other := map[string]string{"a": "b", "b": "a"}[first]
-	tb.get(other).store.of["s1"] = []byte("rotten")
-	tb.get(other).log.touch(tb.get(other).log.sources["s1"])
-	tb.run(6 * time.Second)
-	tb.get(other).expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
-	tb.get(first).expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
-	if n := tb.get(other).Stats().SnapshotsLoaded; n != 1 {
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.appendAt(first.ID, 1, 1)
+	g := wire.Group{Source: []byte("s1"), Inc: 1, Entries: []wire.Entry{{First: 1, Last: 1, Payload: []byte("rotten")}}}
+	boot := tb.get(first.ID).Self().Boot
+	other.Receive(first.ID, frameOf(wire.KindDelta, boot, g.Append(wire.DeltasHead(nil, "index", 1, 1))))
+	other.expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 1)+"rotten")
+	tb.run(2 * time.Second)
+	other.expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
+	tb.get(first.ID).expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
+	if n := other.Stats().SnapshotsLoaded; n != 1 {
 		t.Errorf("%d snapshots were loaded", n)
 	}
 }
@@ -237,7 +242,7 @@ func TestCorruptSnapshot(t *testing.T) {
 	tb := newTable(t, opt, "a", "b")
 	b := tb.get("b")
 	b.store.corrupt = true
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == kindDelta }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
 	tb.appendAt("a", 1, 0, 1, 2)
 	tb.run(2 * time.Second)
 	tb.hold = nil
@@ -302,26 +307,6 @@ func TestExactnessIsKept(t *testing.T) {
 	b.expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
 	tb.run(time.Second)
 	b.expect(t, "s1", Position{Inc: 1, Next: 6, Lost: 3}, content(1, 2)+"[1.5]")
-}
-
-func TestSourcesAreBounded(t *testing.T) {
-	l := newOne(Options{Self: Member{ID: "a", Boot: 1}}).log
-	names := []string{"", string(make([]byte, 256)), "s1", "s1"}
-	if left := l.SetSources(names); left != 2 || len(l.order) != 1 {
-		t.Errorf("%d left out, %d known", left, len(l.order))
-	}
-	names = nil
-	for i := range 20_000 {
-		names = append(names, fmt.Sprintf("10.%d.%d.1:8000/0", i/256, i%256))
-	}
-	left := l.SetSources(names)
-	for _, s := range l.order {
-		s.pos = Position{Inc: 1 << 63, Next: 1 << 63, Lost: 1 << 62}
-		s.digest = Digest{1 << 63, 1 << 63}
-	}
-	if n := len(l.fullDigest()); left == 0 || n > MaxFrame {
-		t.Errorf("%d left out; a digest takes %d bytes", left, n)
-	}
 }
 
 func TestForgetSource(t *testing.T) {

@@ -3,6 +3,8 @@ package core
 import (
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // rankedFor returns the table's cores in the order of their ranks for s1.
@@ -173,7 +175,7 @@ func TestMeshSendsNoDeltas(t *testing.T) {
 	tb.run(time.Second)
 	deltas := 0
 	tb.hold = func(_, to string, f []byte) bool {
-		if f[2] == kindDelta {
+		if f[2] == wire.KindDelta {
 			deltas++
 			if to != "c" {
 				t.Errorf("sent to %s", to)

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // snapshotOf is everything that frames could change.
@@ -26,28 +29,28 @@ func TestRefused(t *testing.T) {
 		return b
 	}
 	gauge := func(boot uint64) []byte {
-		m := gaugeMsg{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []gaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
-		return frameOf(kindGauge, boot, m.append(nil))
+		m := wire.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
+		return frameOf(wire.KindGauge, boot, m.Append(nil))
 	}
-	page := pageReply{Name: []byte("index"), Source: []byte("s1"), ID: 77, Snap: Position{Inc: 6, Next: 1}, Pages: 1, Bytes: 1, Payload: []byte("x")}
-	strange := group{Source: []byte("nobody"), Inc: 5, Entries: []entry{{}}}
-	other := gaugeMsg{Name: []byte("none")}
+	page := wire.PageReply{Name: []byte("index"), Source: []byte("s1"), ID: 77, Snap: Position{Inc: 6, Next: 1}, Pages: 1, Bytes: 1, Payload: []byte("x")}
+	strange := wire.Group{Source: []byte("nobody"), Inc: 5, Entries: []wire.Entry{{}}}
+	other := wire.Gauge{Name: []byte("none")}
 	for _, tc := range []struct {
 		what, from string
 		frame      []byte
 		want       Refusal
 	}{
-		{"not a member", "x", good, RefusedMember},
-		{"itself", "a", good, RefusedMember},
-		{"an earlier process of the member", "b", deltaFrame(1, "s1", 5, 1), RefusedBoot},
-		{"an earlier process's gauge", "b", gauge(1), RefusedBoot},
-		{"another major version", "b", mangled(func(b []byte) { b[0] = 2 }), RefusedVersion},
-		{"nothing", "b", nil, RefusedMalformed},
-		{"half a frame", "b", good[:len(good)-3], RefusedMalformed},
-		{"too large", "b", make([]byte, MaxFrame+1), RefusedOversized},
-		{"an unknown kind", "b", frameOf(200, 2, nil), RefusedKind},
-		{"an unknown state", "b", frameOf(kindGauge, 2, other.append(nil)), RefusedState},
-		{"an unknown source", "b", frameOf(kindDelta, 2, strange.append(deltaHead(nil, "index", 1, 1))), RefusedSource},
+		{"not a member", "x", good, group.RefusedMember},
+		{"itself", "a", good, group.RefusedMember},
+		{"an earlier process of the member", "b", deltaFrame(1, "s1", 5, 1), group.RefusedBoot},
+		{"an earlier process's gauge", "b", gauge(1), group.RefusedBoot},
+		{"another major version", "b", mangled(func(b []byte) { b[0] = 2 }), group.RefusedVersion},
+		{"nothing", "b", nil, group.RefusedMalformed},
+		{"half a frame", "b", good[:len(good)-3], group.RefusedMalformed},
+		{"too large", "b", make([]byte, MaxFrame+1), group.RefusedOversized},
+		{"an unknown kind", "b", frameOf(200, 2, nil), group.RefusedKind},
+		{"an unknown state", "b", frameOf(wire.KindGauge, 2, other.Append(nil)), group.RefusedState},
+		{"an unknown source", "b", frameOf(wire.KindDelta, 2, strange.Append(wire.DeltasHead(nil, "index", 1, 1))), group.RefusedSource},
 	} {
 		was := a.Stats().Refused[tc.want]
 		a.Receive(tc.from, slices.Clone(tc.frame))
@@ -59,7 +62,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	late := a.Stats().LateAnswers
-	a.Receive("b", frameOf(kindPageReply, 2, page.append(nil))) // nobody asked
+	a.Receive("b", frameOf(wire.KindPageReply, 2, page.Append(nil))) // nobody asked
 	if a.snapshotOf() != before || a.Stats().LateAnswers != late+1 {
 		t.Error("an answer that nobody asked for changed something")
 	}
@@ -71,13 +74,13 @@ func TestForgedOrigin(t *testing.T) {
 	_ = tb.get("b").gauge.Set("k", []byte("1"))
 	tb.run(20 * time.Millisecond)
 	a := tb.get("a")
-	m := gaugeMsg{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []gaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
-	a.Receive("c", frameOf(kindGauge, 2, m.append(nil))) // with b's boot
-	a.Receive("c", frameOf(kindGauge, 3, m.append(nil)))
+	m := wire.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
+	a.Receive("c", frameOf(wire.KindGauge, 2, m.Append(nil))) // with b's boot
+	a.Receive("c", frameOf(wire.KindGauge, 3, m.Append(nil)))
 	if got := a.sink.of["b"]["k"]; got != "1" {
 		t.Errorf("b's gauge is %q", got)
 	}
-	if a.Stats().Refused[RefusedBoot] != 1 {
+	if a.Stats().Refused[group.RefusedBoot] != 1 {
 		t.Error("not counted")
 	}
 }
@@ -89,7 +92,7 @@ func TestGaugeLossIsRepaired(t *testing.T) {
 	_ = a.gauge.Set("k", []byte("1"))
 	_ = a.gauge.Set("gone", []byte("1"))
 	tb.run(20 * time.Millisecond)
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == kindGauge }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindGauge }
 	_ = a.gauge.Set("k", []byte("2"))
 	tb.run(20 * time.Millisecond)
 	_ = a.gauge.Set("gone", nil)
@@ -111,15 +114,15 @@ func TestGaugeIsBounded(t *testing.T) {
 	if err := a.gauge.Set("l", make([]byte, 60)); err != ErrGaugeFull {
 		t.Errorf("second set: %v", err)
 	}
-	m := gaugeMsg{Name: []byte("load"), Version: 1, Ver: 1}
+	m := wire.Gauge{Name: []byte("load"), Version: 1, Ver: 1}
 	for i := range 10 {
-		m.Entries = append(m.Entries, gaugeEntry{Key: []byte{byte(i)}, Value: make([]byte, 50)})
+		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte{byte(i)}, Value: make([]byte, 50)})
 	}
-	b.Receive("a", frameOf(kindGauge, 1, m.append(nil)))
+	b.Receive("a", frameOf(wire.KindGauge, 1, m.Append(nil)))
 	if n := len(b.sink.of["a"]); n != 1 {
 		t.Errorf("%d entries of 58 bytes fit 100", n)
 	}
-	if b.Stats().Refused[RefusedOversized] != 9 {
+	if b.Stats().Refused[group.RefusedOversized] != 9 {
 		t.Error("not counted")
 	}
 }
@@ -151,7 +154,7 @@ func TestFeed(t *testing.T) {
 	a.feed.Send([]byte("one"))
 	a.feed.Send([]byte("two"))
 	tb.run(5 * time.Millisecond)
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == kindFeed }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindFeed }
 	a.feed.Send([]byte("lost"))
 	tb.run(5 * time.Millisecond)
 	tb.hold = nil
@@ -214,7 +217,9 @@ func TestSettle(t *testing.T) {
 	late.Advance(tb.now)
 	late.log.SetSources([]string{"s1"})
 	tb.cores = append(tb.cores, late)
-	tb.hold = func(_, to string, f []byte) bool { return to == "c" && f[2] != kindBeat && f[2] != kindDigest }
+	tb.hold = func(_, to string, f []byte) bool {
+		return to == "c" && f[2] != wire.KindBeat && f[2] != wire.KindDigest
+	}
 	tb.meet()
 	tb.run(500 * time.Millisecond)
 	if late.Phase() != Settling {
@@ -228,5 +233,30 @@ func TestSettle(t *testing.T) {
 	tb.run(2 * time.Second)
 	if late.Phase() != Settled {
 		t.Errorf("newcomer: %v", late.Phase())
+	}
+}
+
+// TestReplayedBeat: a heartbeat that is played again later says nothing, least
+// of all about the round trip.
+func TestReplayedBeat(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	var old []byte
+	tb.hold = func(from, _ string, f []byte) bool {
+		if from == "b" && f[2] == wire.KindBeat {
+			old = f
+		}
+		return false
+	}
+	tb.run(time.Second)
+	tb.hold = nil
+	kept := slices.Clone(old)
+	tb.run(5 * time.Second)
+	a := tb.get("a")
+	was := a.Peers()[0].RTT
+	for range 20 {
+		a.Receive("b", slices.Clone(kept))
+	}
+	if rtt := a.Peers()[0].RTT; rtt != was {
+		t.Errorf("round trip went from %v to %v", was, rtt)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // bound is how long after the last fault everybody may take to know
 // everything: membership (1.8 s), the lease and the places in an orphan's line
 // dominate it.
-const bound = 8 * time.Second
+const bound = 6 * time.Second
 
 // Result is what came of a seed.
 type Result struct {

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("cluster.seeds", 300, "number of seeds to simulate")
+	seeds = flag.Int("cluster.seeds", defaultSeeds, "number of seeds to simulate")
 	first = flag.Uint64("cluster.seed", 1, "first seed")
 )
 

@@ -26,7 +26,7 @@ func newEnvoyConfig() *cobra.Command {
              from replicas started with --xds-listen and --xds-listener`,
 		Example: `  grapevine envoy-config --ext-proc 127.0.0.1:9002 --endpoint 10.0.0.1:8000 --endpoint 10.0.0.2:8000 > envoy.yaml
   grapevine envoy-config --kind bootstrap --xds 10.0.1.1:9004 --xds 10.0.1.2:9004 > envoy.yaml`,
-		Args:    noArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kind == "bootstrap" {
 				if len(replicas) == 0 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,7 +54,7 @@ with Ctrl-C.`,
 	fl.StringSliceVar(&f.admins, "admin", []string{"127.0.0.1:9090"}, "admin address of a replica (repeatable)")
 	fl.StringVarP(&f.output, "output", "o", "", "file to write (required); - for standard output")
 	fl.DurationVar(&f.duration, "duration", 0, "how long; 0 until interrupted")
-	fl.Float64Var(&f.bytesPerToken, "bytes-per-token", 4, "bytes of raw prompt that count as one token where hash_ids are cut; equal for recordings that are to be joined")
+	fl.Float64Var(&f.bytesPerToken, "bytes-per-token", 0, "bytes of raw prompt for each token, by which hash_ids are cut; equal for recordings that are to be joined (default: by what engines count)")
 	fl.BoolVar(&f.bodies, "bodies", false, "ask the proxy for all response bodies meanwhile")
 	return cmd
 }
@@ -66,6 +65,8 @@ func (f *recordFlags) run(cmd *cobra.Command) error {
 		return usageError{errors.New("--output is required")}
 	case len(f.admins) == 0:
 		return usageError{errors.New("--admin names no replica")}
+	case f.bytesPerToken != 0 && !(f.bytesPerToken >= .5 && f.bytesPerToken <= 64):
+		return usageError{fmt.Errorf("--bytes-per-token %g: want 0.5 to 64", f.bytesPerToken)}
 	case f.duration < 0:
 		return usageError{fmt.Errorf("--duration %s is negative", f.duration)}
 	}
@@ -73,9 +74,9 @@ func (f *recordFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	t := &tracer{out: bufio.NewWriter(out)}
+	t := newTracer(out, f.bytesPerToken)
 	err = f.follow(cmd.Context(), t)
-	err = errors.Join(err, t.out.Flush(), done())
+	err = errors.Join(err, t.close(), done())
 	fmt.Fprintln(cmd.ErrOrStderr(), t.summary())
 	return err
 }
@@ -93,7 +94,7 @@ func (f *recordFlags) open(stdout io.Writer) (io.Writer, func() error, error) {
 
 // follow records all replicas until each has ended or ctx is done.
 func (f *recordFlags) follow(ctx context.Context, t *tracer) error {
-	query := url.Values{"bytes_per_token": {strconv.FormatFloat(f.bytesPerToken, 'g', -1, 64)}, "bodies": {strconv.FormatBool(f.bodies)}}
+	query := url.Values{"bodies": {strconv.FormatBool(f.bodies)}}
 	if f.duration > 0 {
 		query.Set("duration", f.duration.String())
 	}
@@ -132,7 +133,7 @@ func (f *recordFlags) follow(ctx context.Context, t *tracer) error {
 	}()
 	var failed error
 	for l := range lines {
-		if err := t.write(l); err != nil && failed == nil {
+		if err := t.add(l); err != nil && failed == nil {
 			failed = err
 			stop()
 		}
@@ -179,42 +180,4 @@ func readRecording(ctx context.Context, admin string, body io.Reader, lines chan
 			return nil
 		}
 	}
-}
-
-// tracer writes a trace and counts what is in it.
-type tracer struct {
-	out     *bufio.Writer
-	since   int64 // Unix milliseconds of the trace's beginning
-	written int
-	dropped atomic.Uint64
-	unknown int // answers whose length was not seen
-	tokens  int
-	blocks  int
-}
-
-func (t *tracer) write(l server.TraceLine) error {
-	t.written++
-	t.tokens += l.Input
-	t.blocks += len(l.HashIDs)
-	if l.Output == 0 {
-		t.unknown++
-	}
-	l.Timestamp, l.Seq = max(l.Timestamp-t.since, 0), 0
-	b, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	_, err = t.out.Write(append(b, '\n'))
-	return err
-}
-
-func (t *tracer) summary() string {
-	s := fmt.Sprintf("%d requests, %d prompt tokens, %d hash ids", t.written, t.tokens, t.blocks)
-	if n := t.dropped.Load(); n > 0 {
-		s += fmt.Sprintf("; %d requests were dropped: this reader was too slow", n)
-	}
-	if t.unknown > 0 {
-		s += fmt.Sprintf("; the length of %d answers was not seen and is 0 (--bodies)", t.unknown)
-	}
-	return s
 }

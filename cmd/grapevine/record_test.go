@@ -21,7 +21,7 @@ func fakeReplica(t *testing.T, since int64, lines ...server.TraceLine) string {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/record", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("bytes_per_token") != "3.5" || r.URL.Query().Get("bodies") != "true" {
+		if r.URL.Query().Get("bodies") != "true" {
 			http.Error(w, r.URL.RawQuery, http.StatusBadRequest)
 			return
 		}
@@ -40,16 +40,16 @@ func fakeReplica(t *testing.T, since int64, lines ...server.TraceLine) string {
 func TestRecordedTraceReplays(t *testing.T) {
 	const since = 1_800_000_000_000
 	a := fakeReplica(t, since,
-		server.TraceLine{Seq: 1, Timestamp: since + 250, Session: "aa", Input: 1100, Output: 20, HashIDs: []uint64{1, 2, 3}, Endpoint: "10.0.0.1:8000", Status: 200},
-		server.TraceLine{Seq: 4, Timestamp: since + 750, Session: "aa", Input: 1700, Output: 0, HashIDs: []uint64{1, 2, 4, 5}, Endpoint: "10.0.0.1:8000", Status: 200})
+		server.TraceLine{Model: "m", Seq: 1, Timestamp: since + 250, Session: "aa", Input: 1100, Output: 20, Counted: true, PromptBytes: 2200, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 15, 16, 17, 2, 3}, Endpoint: "10.0.0.1:8000", Status: 200},
+		server.TraceLine{Model: "m", Seq: 4, Timestamp: since + 750, Session: "aa", Input: 1700, Output: 0, PromptBytes: 3400, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 15, 16, 17, 2, 24, 25, 26, 4, 5, 6}, Endpoint: "10.0.0.1:8000", Status: 200})
 	b := fakeReplica(t, since+100,
-		server.TraceLine{Seq: 1, Timestamp: since + 501, Session: "bb", Input: 1024, Output: 3, HashIDs: []uint64{1, 9}, Endpoint: "10.0.0.2:8000", Status: 200})
+		server.TraceLine{Model: "m", Seq: 1, Timestamp: since + 501, Session: "bb", Input: 1024, Output: 3, Counted: true, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 35, 36, 37, 9}, Endpoint: "10.0.0.2:8000", Status: 200})
 	path := filepath.Join(t.TempDir(), "trace.jsonl")
-	out, err := exec.Command("grapevine", "record", "--admin", a, "--admin", b, "--output", path, "--bytes-per-token", "3.5", "--bodies").CombinedOutput()
+	out, err := exec.Command("grapevine", "record", "--admin", a, "--admin", b, "--output", path, "--bodies").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, part := range []string{"3 requests, 3824 prompt tokens, 9 hash ids", "2 requests were dropped", "the length of 1 answers was not seen"} {
+	for _, part := range []string{"3 requests, 3824 prompt tokens, 9 hash ids", "m has 2.00 bytes for each token", "2 requests were dropped", "the length of 1 answers was not seen"} {
 		if !contains(out, part) {
 			t.Errorf("no %q in %s", part, out)
 		}
@@ -68,7 +68,7 @@ func TestRecordedTraceReplays(t *testing.T) {
 	if tr.Sessions != 2 || tr.Blocks != 6 {
 		t.Errorf("%d sessions, %d blocks", tr.Sessions, tr.Blocks)
 	}
-	if raw, err := os.ReadFile(path); err != nil || contains(raw, `"seq"`) || !contains(raw, `"endpoint":"10.0.0.2:8000"`) {
+	if raw, err := os.ReadFile(path); err != nil || contains(raw, `"seq"`) || !contains(raw, `"hash_ids":[1,9],"model":"m"`) || contains(raw, "chunk") || !contains(raw, `"endpoint":"10.0.0.2:8000"`) {
 		t.Errorf("%v: %s", err, raw)
 	}
 }

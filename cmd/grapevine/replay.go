@@ -30,7 +30,7 @@ type replayFlags struct {
 	length, spread              time.Duration
 	speed, warmup               float64
 	transform, index, model     string
-	indexDelay                  time.Duration
+	indexDelay, speculate       time.Duration
 	longPrefill, workers        int
 	findSaturation              string
 	bodies                      float64
@@ -85,6 +85,7 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.transform, "transform", "", "capped: keep the first 8 turns of each session; capped=N: the first N")
 	fl.StringVar(&f.index, "index", "precise", "what replicas know of caches: precise or approximate")
 	fl.DurationVar(&f.indexDelay, "index-delay", 10*time.Millisecond, "age of cache events when they are known")
+	fl.DurationVar(&f.speculate, "speculate", time.Minute, "how long a decision counts as cached before events could have confirmed it, 0 for not at all")
 	fl.StringVar(&f.model, "model", "70b", "engine constants: 70b or 8b")
 	fl.IntVar(&f.longPrefill, "long-prefill-token-threshold", 0, "largest piece of one prompt in an engine's step, 0 for none")
 	fl.Float64Var(&f.bodies, "bodies", 1, "share of responses whose tokens the replicas see")
@@ -243,6 +244,9 @@ func (f *replayFlags) base(c *replay.Case) error {
 	c.IndexDelay, c.Bodies = f.indexDelay, f.bodies
 	if f.indexDelay == 0 {
 		c.IndexDelay = -1
+	}
+	if c.Speculate = f.speculate; c.Speculate == 0 {
+		c.Speculate = -1
 	}
 	c.Engine.LongPrefillThreshold = f.longPrefill
 	switch f.index {

@@ -45,7 +45,7 @@ Exit codes: 0 success, 1 failure, 2 wrong command line.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newServe(), newSim(), newDemo(), newCheck(), newExplain(), newRecord(), newEnvoyConfig(), newStatus(), newMembers(), newBench(), newVersion())
+	root.AddCommand(newServe(), newSim(), newDemo(), newReplay(), newCheck(), newExplain(), newRecord(), newEnvoyConfig(), newStatus(), newMembers(), newBench(), newVersion())
 	return root
 }
 

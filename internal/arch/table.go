@@ -48,6 +48,7 @@ var rows = []row{
 	{"internal/demo", 4},
 	{"internal/envoytest", 4},
 	{"internal/e2e", 4},
+	{"internal/docs", 4},
 
 	{"cmd/grapevine", 5},
 }

@@ -25,6 +25,7 @@ type Options struct {
 	Engines  int           // default 6
 	Replicas int           // default 3
 	Phase    time.Duration // of each phase; default 32 s
+	Step     time.Duration // of RunHA; default 6 s
 	Share    string        // who reads an engine's events, as serve's --share; "" shares nothing
 }
 
@@ -157,7 +158,9 @@ func (r *run) envoy(ctx context.Context, name string, p envoyconf.Params) (*proc
 	if err != nil {
 		return nil, "", err
 	}
-	if err := e.waitHTTP(ctx, "http://"+p.Admin+"/ready"); err != nil {
+	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := e.waitHTTP(wait, "http://"+p.Admin+"/ready"); err != nil {
 		e.kill()
 		return nil, "", err
 	}

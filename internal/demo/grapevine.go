@@ -10,6 +10,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
 )
 
+// startTime is what starting everything may take; where it takes longer, the
+// second phase is shorter, so that the end comes when it was promised.
+const startTime = 16 * time.Second
+
 // replica is one picker process.
 type replica struct {
 	*process
@@ -46,7 +50,9 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	}
 	defer stopLoad(ctx, w)
 	watch := &watch{run: r, fleet: fleet, runner: w, replicas: replicas, phase: "grapevine", note: "Envoy asks any of the replicas"}
-	if _, err := watch.until(ctx, r.o.Phase/2); err != nil {
+	phase := min(r.o.Phase, time.Until(r.start.Add(2*r.o.Phase+startTime)))
+	end := time.Now().Add(phase)
+	if _, err := watch.until(ctx, phase/2); err != nil {
 		return err
 	}
 	victim := replicas[len(replicas)-1]
@@ -54,14 +60,14 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	victim.killed, s.Killed = true, victim.name
 	before := w.Tally()
 	watch.note = fmt.Sprintf("%s was killed (kill -9): Envoy asks the others", victim.name)
-	if _, err := watch.until(ctx, r.o.Phase/4); err != nil {
+	if _, err := watch.until(ctx, phase/4); err != nil {
 		return err
 	}
 	if err := r.revive(ctx, victim); err != nil {
 		return err
 	}
 	watch.note = fmt.Sprintf("%s is back and reads the engines' caches", victim.name)
-	if s.Grapevine, err = watch.until(ctx, r.o.Phase-r.o.Phase/2-r.o.Phase/4); err != nil {
+	if s.Grapevine, err = watch.until(ctx, time.Until(end)); err != nil {
 		return err
 	}
 	now := w.Tally()

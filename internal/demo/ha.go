@@ -22,6 +22,7 @@ type HASummary struct {
 	Steps             []HAStep
 	Newcomer          time.Duration // from the start of a process until every engine is known exactly
 	FallbackRequests  uint64        // answered while no replica lived
+	LastError         error         // of the failed requests
 }
 
 // HAStep is one step: what was done, and what clients noticed of it.
@@ -55,13 +56,13 @@ type haRun struct {
 	out      *HASummary
 }
 
-// steady is how long the steps in which nothing is done last.
-const steady = 6 * time.Second
-
 // RunHA runs replicas that share by encrypted gossip under a steady load and
 // takes them away in all the ways that happen: killed, started anew, rolled, given
 // another key, all killed. Everything that it starts has ended when it returns.
 func RunHA(ctx context.Context, o Options) (*HASummary, error) {
+	if o.Step == 0 {
+		o.Step = 6 * time.Second
+	}
 	dir, err := os.MkdirTemp("", "grapevine-ha-")
 	if err != nil {
 		return nil, err
@@ -123,17 +124,17 @@ type haAction struct {
 func (h *haRun) script() []haAction {
 	last := len(h.replicas) - 1
 	return []haAction{
-		{"caches fill", pause(warmUp)},
-		{"all live", pause(steady)},
+		{"caches fill", pause(h.o.Step)},
+		{"all live", pause(h.o.Step)},
 		{"one is killed (kill -9)", func(ctx context.Context) error {
 			h.replicas[last].kill()
-			return pause(steady)(ctx)
+			return pause(h.o.Step)(ctx)
 		}},
 		{"it is started anew", func(ctx context.Context) error { return h.newcomer(ctx, last) }},
-		{"all live again", pause(steady)},
+		{"all live again", pause(h.o.Step)},
 		{"all are rolled, one by one", h.roll},
 		{"the key is changed", h.rotate},
-		{"all live", pause(steady)},
+		{"all live", pause(h.o.Step)},
 		{"all are killed: Envoy alone", h.killAll},
 		{"all are started anew", func(ctx context.Context) error {
 			for i := range h.replicas {
@@ -143,7 +144,7 @@ func (h *haRun) script() []haAction {
 			}
 			return h.joined(ctx)
 		}},
-		{"all live", pause(steady)},
+		{"all live", pause(h.o.Step)},
 	}
 }
 
@@ -174,12 +175,13 @@ func (h *haRun) step(ctx context.Context, name string, do func(context.Context) 
 		}
 	}
 	h.out.Steps = append(h.out.Steps, s)
+	if st := h.load.LastError(); st != nil && s.Failed > 0 {
+		h.out.LastError = st
+	}
 	fmt.Fprintf(h.o.Out, "%5.1fs  %-28s %5d requests  %d failed  hits %5.1f%%  %s\n",
-		time.Since(h.start0()).Seconds(), s.Name, s.Requests, s.Failed, 100*s.HitRatio, s.Members)
+		time.Since(h.run.start).Seconds(), s.Name, s.Requests, s.Failed, 100*s.HitRatio, s.Members)
 	return nil
 }
-
-func (h *haRun) start0() time.Time { return h.run.start }
 
 // open starts the replicas and waits until they have joined each other.
 func (h *haRun) open(ctx context.Context) (err error) {
@@ -274,7 +276,7 @@ func (h *haRun) rotate(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
 		}
-		if err := pause(2 * time.Second)(ctx); err != nil {
+		if err := pause(h.o.Step / 3)(ctx); err != nil {
 			return err
 		}
 		if err := h.joined(ctx); err != nil {
@@ -290,7 +292,7 @@ func (h *haRun) killAll(ctx context.Context) error {
 		p.kill()
 	}
 	before := h.load.Tally()
-	if err := pause(steady)(ctx); err != nil {
+	if err := pause(h.o.Step)(ctx); err != nil {
 		return err
 	}
 	now := h.load.Tally()

@@ -55,6 +55,6 @@ func (s *HASummary) Write(w io.Writer) {
 	if s.OK() {
 		fmt.Fprintln(w, "OK: no request failed.")
 	} else {
-		fmt.Fprintf(w, "FAILED: %d requests failed.\n", s.Failed())
+		fmt.Fprintf(w, "FAILED: %d requests failed, the last one with: %v\n", s.Failed(), s.LastError)
 	}
 }

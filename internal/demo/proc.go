@@ -2,13 +2,16 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -107,16 +110,32 @@ func (p *process) waitHTTP(ctx context.Context, url string) error {
 	}
 }
 
-// freePorts returns n free TCP ports on 127.0.0.1.
+// Ports are taken from below the range from which systems give ports to
+// outgoing connections, so that none is lost between here and the child that binds it.
+const (
+	firstPort = 18000
+	lastPort  = 31999
+)
+
+// freePorts returns n TCP ports on 127.0.0.1 that nobody listens on.
 func freePorts(n int) ([]int, error) {
 	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
+	at := firstPort + rand.IntN(lastPort-firstPort)
+	for tries := 0; len(ports) < n; tries++ {
+		if tries > lastPort-firstPort {
+			return nil, errNoPort
 		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		if at++; at > lastPort {
+			at = firstPort
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(at)))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		ports = append(ports, at)
 	}
 	return ports, nil
 }
+
+var errNoPort = errors.New("demo: no free TCP port")

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -18,10 +17,6 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
-// TraceBlock is the number of tokens that one hash id of a recorded trace
-// stands for.
-const TraceBlock = 512
-
 // RecordingSince is the response header of /debug/record that holds when the
 // recording began, in Unix milliseconds.
 const RecordingSince = "Grapevine-Recording-Since"
@@ -32,23 +27,26 @@ const (
 	recordLinger  = 2 * time.Minute // for open requests, after a recording's duration
 )
 
-// TraceLine is one ended request of a recording, without prompt text: the
-// public block-hash format and further fields, which readers of it ignore.
+// TraceLine is one ended request of a recording, without prompt text.
 type TraceLine struct {
 	Timestamp int64  `json:"timestamp"` // of the decision, Unix milliseconds
 	Session   string `json:"session_id,omitempty"`
 	Input     int    `json:"input_length"`
 	Output    int    `json:"output_length"` // 0: not seen
-	// HashIDs name the prompt's blocks of TraceBlock tokens and all before
-	// each: keyed hashes of 53 bits, equal on replicas with equal secrets.
-	HashIDs  []uint64 `json:"hash_ids"`
-	Seq      uint64   `json:"seq,omitempty"` // of the recording, from 1; a gap is what was dropped
-	Model    string   `json:"model,omitempty"`
-	Endpoint string   `json:"endpoint"` // that served
-	Status   int      `json:"status"`
-	TTFT     float64  `json:"ttft_ms,omitempty"` // where a first token was seen
-	Took     float64  `json:"took_ms"`
-	Cached   *int     `json:"cached_tokens,omitempty"` // where the engine reported it
+	// ChunkIDs name the prompt's chunks of ChunkBytes raw bytes, each together
+	// with all before it, the last one possibly partial: keyed hashes of 53
+	// bits, equal on replicas with equal secrets.
+	ChunkIDs    []uint64 `json:"chunk_ids"`
+	ChunkBytes  int      `json:"chunk_bytes"`
+	PromptBytes int      `json:"prompt_bytes"`
+	Counted     bool     `json:"counted,omitempty"` // Input is the engine's count, not an estimate
+	Seq         uint64   `json:"seq,omitempty"`     // of the recording, from 1; a gap is what was dropped
+	Model       string   `json:"model,omitempty"`
+	Endpoint    string   `json:"endpoint"` // that served
+	Status      int      `json:"status"`
+	TTFT        float64  `json:"ttft_ms,omitempty"` // where a first token was seen
+	Took        float64  `json:"took_ms"`
+	Cached      *int     `json:"cached_tokens,omitempty"` // where the engine reported it
 }
 
 // recorder hands ended requests to those who record them. While nobody does it
@@ -66,7 +64,6 @@ type recorder struct {
 // recording is one reader of /debug/record.
 type recording struct {
 	ring    chan TraceLine
-	perID   int  // chunks of prompt for each hash id
 	bodies  bool // ask for response bodies, where lengths and first tokens show
 	seq     atomic.Uint64
 	pending atomic.Int64
@@ -104,7 +101,7 @@ func (rc *recorder) watch(rec *recording, d *picker.Decision, r *picker.Request)
 	start, streamed := rc.now(), r.Stream
 	line := TraceLine{
 		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: r.Target, Endpoint: d.Endpoints[0],
-		HashIDs: rc.ids(r, rec.perID), Session: rc.session(r.Session),
+		ChunkIDs: rc.ids(r), ChunkBytes: indexer.DefaultChunkBytes, PromptBytes: len(r.Chunks.Bytes), Session: rc.session(r.Session),
 	}
 	observe, release := d.Observe, d.Release
 	tokens := 0
@@ -128,7 +125,6 @@ func (rc *recorder) watch(rec *recording, d *picker.Decision, r *picker.Request)
 	d.Release = func(o picker.Outcome) {
 		line.end(o, tokens)
 		line.Took = milliseconds(rc.since(start, o.At))
-		line.HashIDs = pad(rc.hasher, line.HashIDs, line.Input)
 		rec.put(line, rc.dropped)
 		if release != nil {
 			release(o)
@@ -152,8 +148,11 @@ func (l *TraceLine) end(o picker.Outcome, tokens int) {
 	if o.Usage.Seen {
 		l.Output = o.Usage.OutputTokens
 		if o.Usage.PromptTokens > 0 {
-			l.Input = o.Usage.PromptTokens
+			l.Input, l.Counted = o.Usage.PromptTokens, true
 		}
+	}
+	if o.Status >= 400 {
+		l.TTFT = 0 // the body is a complaint
 	}
 	if o.Usage.CachedSeen {
 		cached := o.Usage.CachedTokens
@@ -172,41 +171,17 @@ func (rec *recording) put(l TraceLine, dropped prometheus.Counter) {
 	}
 }
 
-// ids returns one hash id for each perID chunks of the prompt, and at the end
-// one for what is left of it. Every id depends on all before it.
-func (rc *recorder) ids(r *picker.Request, perID int) []uint64 {
-	keys, text := r.ChunkKeys, r.Chunks.Bytes
-	n := len(keys) / perID
-	out := make([]uint64, 0, n+2)
+// ids names the full chunks of the prompt and what is left of it.
+func (rc *recorder) ids(r *picker.Request) []uint64 {
+	out := make([]uint64, 0, len(r.ChunkKeys)+1)
 	last := r.Chunks.Root
-	for i := range n {
-		last = keys[(i+1)*perID-1]
+	for _, last = range r.ChunkKeys {
 		out = append(out, short(last))
 	}
-	if covered := n * perID * indexer.DefaultChunkBytes; covered < len(text) {
-		out = append(out, short(rc.hasher.Child(last, text[covered:])))
+	if covered := len(out) * indexer.DefaultChunkBytes; covered < len(r.Chunks.Bytes) {
+		out = append(out, short(rc.hasher.Child(last, r.Chunks.Bytes[covered:])))
 	}
 	return out
-}
-
-// pad makes ids as many as the prompt's tokens fill blocks. Further ones are
-// the request's own: the prompt has more tokens than its bytes let expect.
-func pad(h indexer.Hasher, ids []uint64, input int) []uint64 {
-	want := (input + TraceBlock - 1) / TraceBlock
-	if len(ids) >= want {
-		return ids[:want]
-	}
-	var number [8]byte
-	parent := indexer.BlockKey(0)
-	if len(ids) > 0 {
-		parent = indexer.BlockKey(ids[len(ids)-1])
-	}
-	ids = slices.Grow(ids, want-len(ids))
-	for i := len(ids); i < want; i++ {
-		binary.LittleEndian.PutUint64(number[:], uint64(i))
-		ids = append(ids, short(h.Child(parent, number[:])))
-	}
-	return ids
 }
 
 // short keeps the bits of a key that every JSON reader can hold.
@@ -253,18 +228,10 @@ func (rc *recorder) close(rec *recording) {
 // recordQuery is what the query of /debug/record says.
 type recordQuery struct {
 	duration time.Duration // 0: until the reader goes
-	perID    int
 	bodies   bool
 }
 
 func parseRecordQuery(q url.Values) (o recordQuery, err error) {
-	bytesPerToken := float64(indexer.DefaultBytesPerToken)
-	if v := q.Get("bytes_per_token"); v != "" {
-		if bytesPerToken, err = strconv.ParseFloat(v, 64); err != nil || !(bytesPerToken >= .5 && bytesPerToken <= 64) {
-			return o, fmt.Errorf("bytes_per_token=%q: want 0.5 to 64", v)
-		}
-	}
-	o.perID = max(int(bytesPerToken*TraceBlock/indexer.DefaultChunkBytes+.5), 1)
 	if v := q.Get("duration"); v != "" {
 		if o.duration, err = time.ParseDuration(v); err != nil || o.duration <= 0 {
 			return o, fmt.Errorf("duration=%q: want a duration such as 10m", v)
@@ -287,7 +254,7 @@ func (rc *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	rec := &recording{ring: make(chan TraceLine, recordRing), perID: q.perID, bodies: q.bodies}
+	rec := &recording{ring: make(chan TraceLine, recordRing), bodies: q.bodies}
 	if !rc.open(rec) {
 		http.Error(w, fmt.Sprintf("%d recordings run already", maxRecordings), http.StatusTooManyRequests)
 		return

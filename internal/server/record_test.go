@@ -97,24 +97,25 @@ func TestRecord(t *testing.T) {
 	if a.TTFT < 40 || a.TTFT > 90 || a.Took < 90 || a.Output != 7 || a.Cached != nil {
 		t.Errorf("outcome of the first: %+v", a)
 	}
-	if b.Input != 3000 || b.Output != 11 || b.Cached == nil || *b.Cached != 2048 {
+	if !b.Counted || a.Counted || b.Input != 3000 || b.Output != 11 || b.Cached == nil || *b.Cached != 2048 {
 		t.Errorf("what the engine counted does not stand: %+v", b)
 	}
 	if a.Session == "" || a.Session != b.Session || c.Session != "" {
 		t.Errorf("sessions %q %q %q", a.Session, b.Session, c.Session)
 	}
 	for _, l := range lines {
-		if want := (l.Input + TraceBlock - 1) / TraceBlock; len(l.HashIDs) != want {
-			t.Errorf("%d hash ids for %d tokens", len(l.HashIDs), l.Input)
+		if want := (l.PromptBytes + l.ChunkBytes - 1) / l.ChunkBytes; len(l.ChunkIDs) != want || want == 0 {
+			t.Errorf("%d chunk ids for %d bytes", len(l.ChunkIDs), l.PromptBytes)
 		}
-		for _, id := range l.HashIDs {
+		for _, id := range l.ChunkIDs {
 			if id >= 1<<53 {
-				t.Errorf("hash id %d does not fit a float", id)
+				t.Errorf("chunk id %d does not fit a float", id)
 			}
 		}
 	}
-	if !slices.Equal(a.HashIDs[:4], b.HashIDs[:4]) || a.HashIDs[4] == b.HashIDs[4] || a.HashIDs[0] == c.HashIDs[0] {
-		t.Errorf("prefixes: %v, %v, %v", a.HashIDs, b.HashIDs, c.HashIDs)
+	same := len(text) / a.ChunkBytes
+	if !slices.Equal(a.ChunkIDs[:same], b.ChunkIDs[:same]) || a.ChunkIDs[same] == b.ChunkIDs[same] || a.ChunkIDs[0] == c.ChunkIDs[0] {
+		t.Errorf("prefixes: %v, %v, %v", a.ChunkIDs, b.ChunkIDs, c.ChunkIDs)
 	}
 }
 
@@ -128,12 +129,12 @@ func TestRecordBounds(t *testing.T) {
 	if resp := record(t, s, ""); resp.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("one too many: %s", resp.Status)
 	}
-	for _, q := range []string{"?duration=soon", "?duration=-1s", "?bytes_per_token=0", "?bytes_per_token=NaN", "?bodies=perhaps"} {
+	for _, q := range []string{"?duration=soon", "?duration=-1s", "?bodies=perhaps"} {
 		if resp := record(t, s, q); resp.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", q, resp.Status)
 		}
 	}
-	rec := &recording{ring: make(chan TraceLine, 1), perID: 8}
+	rec := &recording{ring: make(chan TraceLine, 1)}
 	rec.pending.Add(2)
 	rec.put(TraceLine{}, s.recorder.dropped)
 	rec.put(TraceLine{}, s.recorder.dropped)
@@ -144,7 +145,7 @@ func TestRecordBounds(t *testing.T) {
 
 func TestRecordBodies(t *testing.T) {
 	s := openQuiet(t)
-	rec := &recording{ring: make(chan TraceLine, 1), perID: 8, bodies: true}
+	rec := &recording{ring: make(chan TraceLine, 1), bodies: true}
 	s.recorder.open(rec)
 	d := &picker.Decision{Endpoints: []string{"127.0.0.1:9"}}
 	s.recorder.attach(d, &picker.Request{InputTokens: 3000})
@@ -152,7 +153,7 @@ func TestRecordBodies(t *testing.T) {
 		t.Error("bodies are not asked for")
 	}
 	d.Done(picker.Outcome{Status: 200})
-	if l := <-rec.ring; l.Output != 0 || len(l.HashIDs) != 6 {
+	if l := <-rec.ring; l.Output != 0 || l.Input != 3000 {
 		t.Errorf("%+v", l)
 	}
 	s.recorder.close(rec)

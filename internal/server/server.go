@@ -187,6 +187,7 @@ func (c chooser) Choose(ctx context.Context, r *picker.Request) (*picker.Decisio
 
 // onChange follows the pool: event streams, scraping, and what is forgotten.
 func (s *Server) onChange(c picker.Change) {
+	s.presize(c.Added)
 	s.scrape.Apply(c)
 	s.finder.changed(c)
 	s.follow(c.Snapshot)
@@ -218,16 +219,6 @@ func (s *Server) renderers(model string) []string {
 func (s *Server) source(ep *picker.Endpoint) events.EndpointSource {
 	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.eventModel(ep.Models), Streams: s.finder.streams(ep)}
 }
-
-// onPage sizes the approximate index by the engine's own figures.
-func (s *Server) onPage(ep *picker.Endpoint, p scrape.Page) {
-	if p.Blocks > 0 && p.BlockSize > 0 {
-		s.approx.SetCapacity(ep.ID, min(p.Blocks*p.BlockSize*indexer.DefaultBytesPerToken, maxApproxBytes))
-	}
-}
-
-// maxApproxBytes bounds what one endpoint's cache may make us remember.
-const maxApproxBytes = 64 << 20
 
 // Wait blocks until the listeners have ended.
 func (s *Server) Wait() error { return s.extproc.Wait() }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/core"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 )
@@ -81,6 +82,10 @@ func (s *Server) SetKeys(keys [][]byte) error {
 	return bus.SetKeys(keys)
 }
 
+// tuning suits sources of 100,000 blocks and more: a snapshot of one takes its
+// time, so few are asked for at once, and not again before it can have been made.
+var tuning = core.Options{Loads: 2, AskTimeout: 3 * time.Second}
+
 // openCluster joins the group and shares the precise index, the in-flight
 // book, learned constants, speculative entries and session bindings.
 func (s *Server) openCluster(ctx context.Context, m *matcher) error {
@@ -94,7 +99,7 @@ func (s *Server) openCluster(ctx context.Context, m *matcher) error {
 	if err != nil {
 		return err
 	}
-	s.node = cluster.New(cluster.Options{Self: self, Bus: bus, Share: share, Logger: s.o.Log})
+	s.node = cluster.New(cluster.Options{Self: self, Bus: bus, Share: share, Logger: s.o.Log, Tuning: tuning})
 	if err := s.registry.Register(s.node); err != nil {
 		return err
 	}

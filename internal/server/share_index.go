@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,11 @@ func newIndexShare(s *Server) *indexShare {
 		Name: "grapevine_share_index_lost_total", Help: "Times that batches of a shared stream were missing and nobody was asked before going on.",
 	})
 	s.registry.MustRegister(x.losses)
+	for m, name := range modeNames {
+		s.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "grapevine_share_index_sources", Help: "Event streams by who writes what is known of them.", ConstLabels: prometheus.Labels{"mode": name},
+		}, func() float64 { return x.count(sourceMode(m)) }))
+	}
 	return x
 }
 
@@ -208,7 +214,7 @@ func (x *indexShare) resume(src indexer.Source) (events.Position, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mode != modeShared || !s.head.have {
+	if s.mode != modeShared || !s.head.have || s.cold.Load() {
 		return events.Position{}, false
 	}
 	return events.Position{Incarnation: s.inc, Seq: s.head.last + 1, Sum: s.head.sum}, true
@@ -241,6 +247,36 @@ func (x *indexShare) knowledge(id indexer.EndpointID) events.Knowledge {
 	}
 	k.State, k.Behind, k.Complete = max(k.State, log.State), max(k.Behind, log.Behind), log.Complete
 	return k
+}
+
+// count returns how many sources are in a mode.
+func (x *indexShare) count(m sourceMode) (n float64) {
+	for _, s := range *x.byName.Load() {
+		if sourceMode(s.seen.Load()) == m {
+			n++
+		}
+	}
+	return n
+}
+
+// readers names who reads the streams of an endpoint for this replica: members,
+// or the replica itself where it shares nothing.
+func (x *indexShare) readers(id indexer.EndpointID) (names []string) {
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		name := ""
+		switch r := s.reader.Load(); {
+		case sourceMode(s.seen.Load()) != modeShared:
+			name = "this replica, not shared"
+		case s.plan.read.Load():
+			name = x.s.node.Self().ID
+		case r != nil:
+			name = *r
+		}
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // distrust says that the index was found wrong about an endpoint. What others

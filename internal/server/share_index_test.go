@@ -33,6 +33,7 @@ type group struct {
 	replicas []*Server
 	join     []string
 	share    string
+	xds      XDSOptions // of the replicas
 	rng      *rand.Rand
 	prompts  []string
 }
@@ -45,7 +46,13 @@ const (
 // newGroup starts engines with a replay ring of so many batches, and n replicas.
 func newGroup(t *testing.T, n, ring int, share string) *group {
 	t.Helper()
-	g := &group{t: t, dir: t.TempDir(), share: share, rng: rand.New(rand.NewPCG(1, 2))}
+	return newGroupWith(t, n, ring, group{share: share})
+}
+
+func newGroupWith(t *testing.T, n, ring int, with group) *group {
+	t.Helper()
+	g := &with
+	g.t, g.dir, g.rng = t, t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	var err error
 	if g.fleet, err = sim.OpenFleet(sim.FleetOptions{
 		Engines: groupEngines, EndpointsFile: filepath.Join(g.dir, "endpoints.yaml"),
@@ -74,7 +81,7 @@ func (g *group) open(name string, c ClusterOptions) *Server {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("replica", name)
 	}
 	s, err := Open(Options{
-		Name: name, Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: filepath.Join(g.dir, "endpoints.yaml"),
+		Name: name, XDS: g.xds, Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: filepath.Join(g.dir, "endpoints.yaml"),
 		Models: []ModelOptions{{Name: vocab.Name, Path: filepath.Join(g.dir, "model")}}, Cluster: c, Log: log,
 	})
 	if err != nil {
@@ -327,5 +334,75 @@ func TestUnknownIncarnation(t *testing.T) {
 		return ""
 	})
 	g.churn(30)
+	g.agree(g.replicas...)
+}
+
+// A stream that has to be read anew is read by this replica, until its engine
+// starts again; the others go on sharing.
+func TestDistrusted(t *testing.T) {
+	for _, share := range []string{"mesh", "partitioned"} {
+		t.Run(share, func(t *testing.T) {
+			g := newGroup(t, 3, 10000, share)
+			g.churn(40)
+			g.agree(g.replicas...)
+			s := g.replicas[1]
+			for _, ep := range s.pool.Snapshot().Endpoints {
+				s.share.distrust(ep.ID)
+			}
+			g.eventually("all are read directly", func() string {
+				if n := s.share.count(modeDirect); n != groupEngines {
+					return fmt.Sprint(n)
+				}
+				return ""
+			})
+			g.churn(40)
+			g.agree(g.replicas...)
+			if err := g.fleet.Engines()[1].Restart(sim.RestartOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			g.eventually("one is shared again", func() string {
+				if n := s.share.count(modeShared); n != 1 {
+					return fmt.Sprint(n)
+				}
+				return ""
+			})
+			g.churn(40)
+			g.agree(g.replicas...)
+		})
+	}
+}
+
+// Endpoints come and go while replicas share.
+func TestEndpointsChange(t *testing.T) {
+	g := newGroup(t, 2, 10000, "partitioned")
+	g.churn(40)
+	g.agree(g.replicas...)
+	path := filepath.Join(g.dir, "endpoints.yaml")
+	all, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := func(n int) func() string {
+		return func() string {
+			for _, s := range append(g.replicas, g.alone) {
+				if got := len(s.pool.Snapshot().Endpoints); got != n {
+					return fmt.Sprintf("%s: %d", s.o.Name, got)
+				}
+			}
+			return ""
+		}
+	}
+	one, err := sim.OpenFleet(sim.FleetOptions{Engines: 1, EndpointsFile: path, Engine: sim.Options{Speed: math.Inf(1), Events: &sim.EventOptions{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	g.eventually("another endpoint", have(1))
+	g.agree(g.replicas...)
+	if err := os.WriteFile(path, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.eventually("the old endpoints", have(groupEngines))
+	g.churn(20)
 	g.agree(g.replicas...)
 }

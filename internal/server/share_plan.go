@@ -22,6 +22,8 @@ const (
 	askPause    = 200 * time.Millisecond
 	askLater    = 5 * time.Second        // for streams that are read directly meanwhile
 	joinPause   = 400 * time.Millisecond // for peers to say what they know of a new source
+	resumeTries = 3                      // then a stream is read from its beginning
+	doubtLimit  = 10 * time.Second       // for a peer to be found that knows better
 	partPause   = 30 * time.Millisecond
 	smallBlocks = 16 // tokens: smaller pages need the reader's memory of them
 )
@@ -34,6 +36,8 @@ type sourcePlan struct {
 	since  time.Time   // asking began
 	shared time.Time   // it became shared
 	parts  time.Time   // it was shared until then
+	again  int         // times in a row that one life of the engine was shared anew
+	doubt  time.Time   // since when the content is in doubt
 	final  bool        // its engine cannot be told from the next: never shared
 	answer *answer
 }
@@ -50,6 +54,7 @@ type answer struct {
 func (x *indexShare) set(p *picker.Snapshot) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	p = x.s.pool.Snapshot() // of two calls at a time the later one may come first
 	x.pool = p
 	if x.log == nil {
 		x.s.events.Set(x.streams(nil))
@@ -166,7 +171,7 @@ func (x *indexShare) step() {
 		x.reading = read
 		x.s.events.Set(x.streams(read))
 	}
-	x.look()
+	x.look(now)
 }
 
 // parting reports whether a source that is not shared any more stays in the log
@@ -212,7 +217,7 @@ func (x *indexShare) streams(read map[indexer.Source]bool) []events.EndpointSour
 }
 
 // look notes what the log knows, for those who ask often.
-func (x *indexShare) look() {
+func (x *indexShare) look(now time.Time) {
 	byName := *x.byName.Load()
 	for _, v := range x.log.Sources() {
 		s := byName[v.Name]
@@ -220,10 +225,10 @@ func (x *indexShare) look() {
 			continue
 		}
 		s.mu.Lock()
-		doubt, shared := s.head.doubt, s.mode == modeShared
+		doubt, shared := s.head.doubt && v.Position.Lost > 0, s.mode == modeShared
 		state := events.Exact
 		switch {
-		case !shared, v.Knowledge == cluster.Nothing, v.Position.Lost > 0 && doubt:
+		case !shared, v.Knowledge == cluster.Nothing, doubt:
 			state = events.Approximate
 		case v.Reader == "" && !s.plan.read.Load():
 			state = events.Approximate // nobody is known to read it
@@ -233,7 +238,19 @@ func (x *indexShare) look() {
 		s.state.Store(uint32(state))
 		s.full.Store(shared && v.Position.Exact())
 		s.behind.Store(v.Lag)
+		if r := s.reader.Load(); r == nil || *r != v.Reader {
+			s.reader.Store(&v.Reader)
+		}
+		inc := s.inc
 		s.mu.Unlock()
+		switch {
+		case !doubt || !shared || !s.plan.read.Load():
+			s.plan.doubt = time.Time{}
+		case s.plan.doubt.IsZero():
+			s.plan.doubt = now
+		case now.Sub(s.plan.doubt) > doubtLimit:
+			x.direct(s, inc, "batches of it were lost, and no peer has them")
+		}
 	}
 }
 
@@ -312,6 +329,10 @@ func (x *indexShare) learned(s *sharedSource, a *answer, now time.Time) {
 	case a.inc < past.inc && now.Sub(past.at) < pastMemory:
 		x.direct(s, a.inc, "the clock of its engine was set back, or peers have seen a later start")
 	default:
+		if p.again++; a.inc != past.inc {
+			p.again = 0
+		}
+		s.cold.Store(p.again >= resumeTries)
 		x.past[s.name] = pastLife{a.inc, now}
 		x.stopReading(s)
 		x.drop(s) // what the log knows is of an older life
@@ -347,6 +368,7 @@ func (x *indexShare) direct(s *sharedSource, inc uint64, why string) {
 		}
 		return
 	}
+	x.stopReading(s)
 	x.s.o.Log.Info("event stream is not shared", "source", s.name, "reason", why)
 	s.become(modeDirect, inc)
 }

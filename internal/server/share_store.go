@@ -41,6 +41,7 @@ type sharedSource struct {
 	inc  uint64 // incarnation that this replica's reader reads
 
 	seen   atomic.Uint32 // mode, for those who do not wait for mu
+	cold   atomic.Bool   // the stream is read from its beginning, not from the log's position
 	newer  atomic.Uint64 // incarnation that peers know and this replica's reader is behind
 	local  atomic.Pointer[localDelta]
 	role   atomic.Uint32 // cluster.Role
@@ -49,6 +50,7 @@ type sharedSource struct {
 	state  atomic.Uint32 // events.State of what the log knows
 	behind atomic.Uint64
 	full   atomic.Bool // followed since the cache was empty
+	reader atomic.Pointer[string]
 
 	plan sourcePlan // of the plan
 }

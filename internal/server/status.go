@@ -40,19 +40,20 @@ type IndexStatus struct {
 
 // EndpointStatus is what is known of one endpoint.
 type EndpointStatus struct {
-	Address   string  `json:"address"`
-	Name      string  `json:"name"`
-	Up        bool    `json:"up"`
-	Knowledge string  `json:"knowledge"` // exact, catching-up, approximate
-	Complete  bool    `json:"complete"`  // followed since the cache was empty
-	LagMS     float64 `json:"lag_ms"`
-	Behind    uint64  `json:"behind_batches"`
-	Blocks    int     `json:"blocks"`
-	InFlight  int64   `json:"in_flight"`
-	Waiting   int     `json:"engine_waiting"`
-	Running   int     `json:"engine_running"`
-	KVUse     float64 `json:"kv_use"`
-	GaugeAgeS float64 `json:"gauge_age_s"`
+	Address   string   `json:"address"`
+	Name      string   `json:"name"`
+	Up        bool     `json:"up"`
+	Knowledge string   `json:"knowledge"` // exact, catching-up, approximate
+	Complete  bool     `json:"complete"`  // followed since the cache was empty
+	LagMS     float64  `json:"lag_ms"`
+	Behind    uint64   `json:"behind_batches"`
+	Readers   []string `json:"readers,omitempty"` // members that read its events for this replica
+	Blocks    int      `json:"blocks"`
+	InFlight  int64    `json:"in_flight"`
+	Waiting   int      `json:"engine_waiting"`
+	Running   int      `json:"engine_running"`
+	KVUse     float64  `json:"kv_use"`
+	GaugeAgeS float64  `json:"gauge_age_s"`
 
 	Facts *EndpointFacts `json:"facts,omitempty"`
 }
@@ -82,6 +83,7 @@ func (s *Server) endpointStatus(ep *picker.Endpoint, now time.Time) EndpointStat
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
 		Facts: s.facts(ep, now),
 	}
+	e.Readers = s.share.readers(ep.ID)
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
 	}

@@ -197,6 +197,7 @@ func (b *builder) mergeProducer(p *plugins.Producer) {
 // config returns what was built. There were no problems.
 func (b *builder) config() *Config {
 	c := b.out
+	c.Rules.Sessions = c.Producer.Sessions
 	c.Notes = b.notes.Problems()
 	c.effective.fill(b)
 	return &c

@@ -10,7 +10,7 @@ type predictedParams struct {
 	QueueWeight    float64 `json:"queueWeight"`    // stall of each request that waits there and will decode by then
 	ArrivalWeight  float64 `json:"arrivalWeight"`  // delay of arrivals expected meanwhile
 	PressureWeight float64 `json:"pressureWeight"` // growth of ArrivalWeight per second of the candidates' mean wait
-	DecodeWeight   float64 `json:"decodeWeight"`   // slower decode steps, in steps
+	DecodeWeight   float64 `json:"decodeWeight"`   // length of the decode step there, in steps
 	MemoryWeight   float64 `json:"memoryWeight"`   // contexts that do not fit, in prefills of the excess
 	TargetWeight   float64 `json:"targetWeight"`   // time beyond an SLO's first token
 	ChunkTokens    int     `json:"chunkTokens"`    // tokens that an engine prefills in a step
@@ -20,7 +20,7 @@ type predictedParams struct {
 const maxPressure = 4
 
 var predictedDefaults = predictedParams{
-	OwnWeight: .5, StallWeight: .06, QueueWeight: .12, ArrivalWeight: .15, PressureWeight: .1,
+	OwnWeight: .5, StallWeight: .03, QueueWeight: .12, ArrivalWeight: .15, PressureWeight: .1,
 	DecodeWeight: 20, MemoryWeight: 2, TargetWeight: 4, ChunkTokens: 8192,
 }
 
@@ -33,7 +33,7 @@ var predictedDefaults = predictedParams{
 //	     + StallWeight × own × decoding requests
 //	     + QueueWeight × own × waiting requests
 //	     + (ArrivalWeight + PressureWeight × mean wait) × own × arrival rate × (wait + own/2)
-//	     + DecodeWeight × growth of the decode step
+//	     + DecodeWeight × decode step with the request in it
 //	     + MemoryWeight × prefill time of the tokens that exceed KV memory
 //
 // Pressure makes work dearer when everybody is behind: then a session that
@@ -87,7 +87,7 @@ func (s predicted) predict(c *picker.Cycle, k int, wait, arrival float64) picker
 	decoding := float64(max(l.Requests-l.Waiting, 0))
 	p.Others = own*(s.OwnWeight+s.StallWeight*decoding+s.QueueWeight*float64(max(l.Waiting, 0))) +
 		arrival*own*l.Rate*(wait+own/2) +
-		s.DecodeWeight*(cost.PerSeq+cost.PerContext*float64(w.Input)) +
+		s.DecodeWeight*(cost.Step+cost.PerSeq*(decoding+1)+cost.PerContext*float64(l.Context+int64(w.Input))) +
 		s.MemoryWeight*excess(v, w)
 	return p
 }

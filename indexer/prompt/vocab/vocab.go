@@ -1,5 +1,10 @@
 package vocab
 
+import (
+	"encoding/binary"
+	"slices"
+)
+
 // Mode is how a vocabulary's token strings map to bytes.
 type Mode uint8
 
@@ -63,10 +68,13 @@ func (v *Vocab) AppendToken(dst []byte, id uint32) ([]byte, bool) {
 	return append(dst, v.blob[a:b]...), true
 }
 
+const wordBytes = 8
+
 // AppendTokens appends the bytes of ids in order. It returns false, and dst as
 // it was, when one of them is unknown. It allocates only to grow dst.
 func (v *Vocab) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
 	start := len(dst)
+	dst = slices.Grow(dst, wordBytes*len(ids)+wordBytes)
 	offs, blob := v.offs, v.blob
 	for _, id := range ids {
 		if uint64(id)+1 >= uint64(len(offs)) {
@@ -75,6 +83,14 @@ func (v *Vocab) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
 		a, b := offs[id], offs[id+1]
 		if a == b {
 			return dst[:start], false
+		}
+		// Most tokens are short: eight bytes are copied, of which those beyond
+		// the token are written over by the next.
+		if n, next := len(dst), blob[a:]; b-a <= wordBytes && len(next) >= wordBytes && cap(dst)-n >= wordBytes {
+			dst = dst[:n+wordBytes]
+			binary.LittleEndian.PutUint64(dst[n:], binary.LittleEndian.Uint64(next))
+			dst = dst[:n+int(b-a)]
+			continue
 		}
 		dst = append(dst, blob[a:b]...)
 	}

@@ -85,7 +85,7 @@ func TestPoolLaw(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
 				if len(want.free) == 0 {
-					t.Skip("full")
+					return
 				}
 				evicted = nil
 				wb, we := want.take()
@@ -115,7 +115,7 @@ func TestPoolLaw(t *testing.T) {
 			},
 			"release": func(t *rapid.T) {
 				if len(held) == 0 {
-					t.Skip("nothing held")
+					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "i")
 				want.release(held[i])

@@ -43,8 +43,9 @@ type Workload struct {
 	Pause     Spread  // seconds that this adds
 	Limit     int     // tokens of context at which a session ends, or is compacted
 	Compact   Spread  // tokens of the summary that takes the place of all but the preamble; zero: sessions end
-	// Saturation is the highest rate that eight engines at their defaults
-	// sustain, in requests per second for each of them.
+	// Saturation is the rate that counts as load 1: about the highest that
+	// eight engines at their defaults sustain under the policy unified, in
+	// requests per second for each of them.
 	Saturation float64
 }
 
@@ -55,31 +56,31 @@ var Workloads = []Workload{
 		Name: "agentic", Preambles: 6, Skew: 1.4, Preamble: Spread{10_000, .4, 24_000},
 		First: Spread{3_000, 1, 30_000}, Turns: Spread{28, .8, 150}, Question: Spread{600, 1.3, 12_000},
 		Answer: Spread{140, .9, 3_000}, Gap: Spread{3, 1, 60}, Pauses: .07, Pause: Spread{150, 1.2, 3_600},
-		Limit: 110_000, Compact: Spread{5_000, .6, 15_000}, Saturation: .8,
+		Limit: 110_000, Compact: Spread{5_000, .6, 15_000}, Saturation: 1.3,
 	},
 	{
 		Name: "coder", Preambles: 3, Skew: 0, Preamble: Spread{16_000, .2, 24_000},
 		First: Spread{1_000, 1, 8_000}, Turns: Spread{45, .6, 200}, Question: Spread{900, 1, 8_000},
 		Answer: Spread{220, .7, 2_000}, Gap: Spread{6, 1.2, 120}, Pauses: .05, Pause: Spread{300, .9, 2_400},
-		Limit: 128_000, Saturation: .8,
+		Limit: 128_000, Saturation: .88,
 	},
 	{
 		Name: "chat", Preambles: 12, Skew: 1.2, Preamble: Spread{900, .6, 4_000},
 		First: Spread{2_500, 1.4, 60_000}, Turns: Spread{2.5, .9, 40}, Question: Spread{500, 1.3, 20_000},
 		Answer: Spread{320, .7, 2_000}, Gap: Spread{35, 1, 600},
-		Limit: 128_000, Saturation: 1,
+		Limit: 128_000, Saturation: 1.68,
 	},
 	{
 		Name: "documents", Preambles: 20, Skew: 1.1, Preamble: Spread{600, .3, 2_000}, Documents: 150,
 		Document: Spread{10_000, .9, 80_000}, First: Spread{120, .8, 2_000}, Turns: Spread{1.6, .7, 12},
 		Question: Spread{100, .8, 1_000}, Answer: Spread{160, .8, 1_500}, Gap: Spread{25, .9, 300},
-		Limit: 128_000, Saturation: 1,
+		Limit: 128_000, Saturation: 2.5,
 	},
 	{
 		Name: "mixed", Preambles: 4, Skew: 1.3, Preamble: Spread{700, .4, 2_000},
 		First: Spread{6_500, 1.1, 90_000}, Turns: Spread{1.4, .8, 20}, Question: Spread{900, 1.4, 40_000},
 		Answer: Spread{260, .9, 2_000}, Gap: Spread{40, 1, 600},
-		Limit: 128_000, Saturation: .8,
+		Limit: 128_000, Saturation: .88,
 	},
 }
 

@@ -115,6 +115,9 @@ func object(list string) string {
 	var fields []string
 	for _, f := range strings.Split(list, ";") {
 		name, value, _ := strings.Cut(f, "=")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			value = strconv.FormatFloat(v, 'g', -1, 64) // JSON does not know ".5"
+		}
 		fields = append(fields, strconv.Quote(name)+": "+value)
 	}
 	return "{" + strings.Join(fields, ", ") + "}"

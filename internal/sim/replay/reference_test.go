@@ -2,7 +2,6 @@ package replay
 
 import (
 	"math"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -87,6 +86,9 @@ var refUnified = reference("unified", func(p *plain, c *picker.Cycle) int {
 		}
 		ties = append(ties, k)
 	}
+	if len(ties) == 1 {
+		return ties[0]
+	}
 	p.turn++
 	return ties[(p.turn-1)%len(ties)]
 })
@@ -99,25 +101,3 @@ func less3(a, b [3]float64) bool {
 	}
 	return false
 }
-
-// ext is the rule with externalities.
-func extWith(m extParams) Policy {
-	return reference("ext", func(p *plain, c *picker.Cycle) int {
-		return argmin(c, func(k int) float64 {
-			v := c.At(k)
-			w := c.Work(k)
-			own := v.Cost.Prefill(w)
-			wait := v.Cost.Wait(&v.Load, c.Now)
-			dec := float64(v.Load.Requests - v.Load.Waiting)
-			chunks := math.Ceil((float64(v.Load.Prefill) + float64(w.New)) / 8192)
-			return wait + own + chunks*v.Cost.Base + m.own*own + m.dec*own*dec + m.rate*own*v.Load.Rate*(wait+own/2) +
-				m.slow*(v.Cost.PerSeq+v.Cost.PerContext*float64(w.Input))
-		})
-	})
-}
-
-type extParams struct{ own, dec, rate, slow float64 }
-
-var refExt = extWith(extParams{.5, .06, .15, 20})
-
-var _ = time.Second

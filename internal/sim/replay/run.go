@@ -56,7 +56,20 @@ func Run(ctx context.Context, c Case) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	s, err := prepare(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.play(ctx); err != nil {
+		return nil, err
+	}
+	return s.result(), nil
+}
+
+// prepare builds the fleet and the replicas of a checked case.
+func prepare(c Case) (*simulation, error) {
 	s := &simulation{Case: c, flying: map[uint64]*journey{}, rng: rand.New(rand.NewPCG(c.Seed, 0xa441))}
+	var err error
 	if s.stations, err = newStations(&c); err != nil {
 		return nil, err
 	}
@@ -69,10 +82,7 @@ func Run(ctx context.Context, c Case) (*Result, error) {
 		}
 		s.replicas = append(s.replicas, r)
 	}
-	if err := s.play(ctx); err != nil {
-		return nil, err
-	}
-	return s.result(), nil
+	return s, nil
 }
 
 func (s *simulation) clock() time.Time { return epoch.Add(s.now) }

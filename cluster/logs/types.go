@@ -1,0 +1,86 @@
+package logs
+
+import "github.com/grapevine-epp/grapevine/cluster/wire"
+
+// Delta is what the sequence numbers First to Last, both included, of one
+// incarnation of a source changed. Deltas are applied whole; one delta per
+// engine batch lets members that read the same stream agree on boundaries.
+type Delta struct {
+	Source      string
+	Inc         uint64
+	First, Last uint64
+	Payload     []byte
+	Local       bool // handed in by this replica's own reader
+}
+
+// Role is what a member does with a source's stream.
+type Role uint8
+
+// Roles.
+const (
+	RoleNone    Role = iota // follow what others publish
+	RoleStandby             // next in line: be ready to read
+	RoleReader              // read the stream and append what it says
+)
+
+// String returns the role as shown to people.
+func (r Role) String() string {
+	switch r {
+	case RoleReader:
+		return "reader"
+	case RoleStandby:
+		return "standby"
+	default:
+		return "none"
+	}
+}
+
+// Verdict is what became of an appended delta.
+type Verdict uint8
+
+// Verdicts.
+const (
+	Applied Verdict = iota // applied now
+	Already                // the position was reached before; ignored
+	Gap                    // kept aside: sequence numbers before it are missing
+	Stale                  // of an older incarnation; ignored
+	Unknown                // the source is not among SetSources, or has incarnation 0
+	Broken                 // the store refused the payload; its sequence numbers count as lost
+)
+
+// String returns the verdict as used in metrics and logs.
+func (v Verdict) String() string {
+	return [...]string{"applied", "already", "gap", "stale", "unknown", "broken"}[v]
+}
+
+// LogStore is the application's side of a Log. The log calls it from within
+// its own methods, one call at a time; it must not call back. Positions are
+// the log's business: the store holds content only.
+type LogStore interface {
+	// Apply changes the content of d.Source by d. Deltas of an incarnation
+	// come in order, each once, without gaps unless Lose announced them. An
+	// error means that the payload is malformed.
+	Apply(d Delta) error
+	// Reset empties the content of source, whose engine started anew.
+	Reset(source string, inc uint64)
+	// Digest returns the digest of the content of source. It is called after
+	// every Apply and must be cheap.
+	Digest(source string) Digest
+	// Snapshot encodes the content of source, all at one moment, in pages of
+	// about pageSize bytes. The pages are not modified afterwards.
+	Snapshot(source string, pageSize int) ([][]byte, error)
+	// Restore replaces the content of source by that of pages, atomically. On
+	// error nothing has changed.
+	Restore(source string, pages [][]byte) error
+	// Forget drops source, which is not shared any more.
+	Forget(source string)
+	// Assign says what this member is to do with the stream of source. It is
+	// called on changes only, and on owned logs only.
+	Assign(source string, role Role)
+}
+
+// What members tell each other of sources.
+type (
+	Position = wire.Position
+	Digest   = wire.Digest
+)

@@ -1,0 +1,260 @@
+package wire
+
+import "encoding/binary"
+
+// Entry is one delta of a group: First and the number of sequence numbers.
+type Entry struct {
+	First, Last uint64
+	Payload     []byte
+}
+
+// Group is a run of deltas of one source.
+type Group struct {
+	Source  []byte
+	Inc     uint64
+	Entries []Entry
+}
+
+// Append encodes it.
+func (g *Group) Append(b []byte) []byte {
+	b = putBytes(b, g.Source)
+	b = putUint(b, g.Inc)
+	b = putUint(b, uint64(len(g.Entries)))
+	next := uint64(0)
+	for _, e := range g.Entries {
+		// Consecutive deltas of one sequence number each cost one byte here.
+		b = putUint(b, (e.Last-e.First)<<1|flag(e.First != next))
+		if e.First != next {
+			b = putUint(b, e.First)
+		}
+		b = putBytes(b, e.Payload)
+		next = e.Last + 1
+	}
+	return b
+}
+
+// Decode reads it.
+func (g *Group) Decode(r *Reader) {
+	g.Entries = g.Entries[:0]
+	g.Source, g.Inc = r.name(), r.uint()
+	next := uint64(0)
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		e := Entry{First: next}
+		span := r.uint()
+		if span&1 != 0 {
+			e.First = r.uint()
+		}
+		e.Last = e.First + span>>1
+		e.Payload = r.bytes()
+		if e.Last < e.First || e.Last == ^uint64(0) {
+			r.bad = true
+		}
+		next = e.Last + 1
+		g.Entries = append(g.Entries, e)
+	}
+}
+
+// Deltas carries groups of live deltas.
+type Deltas struct {
+	Name    []byte
+	Version uint64
+	groups  int
+	rest    Reader
+	scratch Group
+}
+
+// DeltasHead appends the fields that come before the groups.
+func DeltasHead(b []byte, name string, version uint64, groups int) []byte {
+	b = putBytes(b, name)
+	b = putUint(b, version)
+	return putUint(b, uint64(groups))
+}
+
+// Decode reads m, and checks all of its groups.
+func (m *Deltas) Decode(r Reader) error {
+	m.Name, m.Version, m.groups = r.name(), r.uint(), r.count()
+	m.rest = r
+	for range m.groups {
+		if m.scratch.Decode(&r); r.bad {
+			break
+		}
+	}
+	return r.err()
+}
+
+// Each calls fn for every group, which is valid until fn returns.
+func (m *Deltas) Each(fn func(g *Group)) {
+	r := m.rest
+	for range m.groups {
+		m.scratch.Decode(&r)
+		fn(&m.scratch)
+	}
+}
+
+// Claim is what a digest says of one source.
+type Claim struct {
+	Source  []byte
+	Pos     Position
+	Digest  Digest
+	Reading bool
+}
+
+// Digests carries claims; Full says that there are no others.
+type Digests struct {
+	Name    []byte
+	Version uint64
+	Full    bool
+	Claims  []Claim
+}
+
+// Append encodes it.
+func (m *Digests) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	b = putUint(b, m.Version)
+	b = putUint(b, flag(m.Full))
+	b = putUint(b, uint64(len(m.Claims)))
+	for i := range m.Claims {
+		b = m.Claims[i].Append(b)
+	}
+	return b
+}
+
+// Append encodes it.
+func (c *Claim) Append(b []byte) []byte {
+	b, at := beginRecord(b)
+	b = putBytes(b, c.Source)
+	b = putUint(b, c.Pos.Inc)
+	b = putUint(b, c.Pos.Next)
+	b = putUint(b, flag(c.Reading))
+	b = putUint(b, c.Digest.Count)
+	b = binary.LittleEndian.AppendUint64(b, c.Digest.Xor)
+	b = putUint(b, c.Pos.Lost)
+	return endRecord(b, at)
+}
+
+// Decode reads it.
+func (m *Digests) Decode(r Reader) error {
+	*m = Digests{Claims: m.Claims[:0]}
+	m.Name, m.Version, m.Full = r.name(), r.uint(), r.uint() != 0
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		e := r.record()
+		var c Claim
+		c.Source, c.Pos.Inc, c.Pos.Next = e.name(), e.uint(), e.uint()
+		c.Reading = e.uint()&1 != 0
+		c.Digest.Count, c.Digest.Xor = e.uint(), e.u64()
+		c.Pos.Lost = e.added() // since Minor 1
+		r.bad = r.bad || e.bad || c.Pos.Lost > c.Pos.Next
+		m.Claims = append(m.Claims, c)
+	}
+	return r.err()
+}
+
+// Ask is a RangeAsk or a PageAsk. At tells where the asker stands. A RangeAsk
+// may be answered by the first page of a snapshot when the deltas are gone and
+// the snapshot has lost no more than At, or if Force. A PageAsk for page 0 with
+// a zero Snap starts a snapshot.
+type Ask struct {
+	Name, Source []byte
+	Version      uint64
+	ID           uint64
+	At           Position
+	Force        bool
+	Snap         Position
+	Page         uint64
+}
+
+// Append encodes it.
+func (m *Ask) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	b = putUint(b, m.Version)
+	b = putBytes(b, m.Source)
+	for _, v := range [...]uint64{
+		m.ID, m.At.Inc, m.At.Next, m.At.Lost, flag(m.Force),
+		m.Snap.Inc, m.Snap.Next, m.Snap.Lost, m.Page,
+	} {
+		b = putUint(b, v)
+	}
+	return b
+}
+
+// Decode reads it.
+func (m *Ask) Decode(r Reader) error {
+	*m = Ask{Name: r.name(), Version: r.uint(), Source: r.name(), ID: r.uint()}
+	m.At = Position{r.uint(), r.uint(), r.uint()}
+	m.Force = r.uint() != 0
+	m.Snap = Position{r.uint(), r.uint(), r.uint()}
+	m.Page = r.uint()
+	return r.err()
+}
+
+// Status of an answer.
+const (
+	StatusOK   = 0
+	StatusGone = 1 // what was asked for is not held (any more)
+	StatusBusy = 2 // ask again later
+)
+
+// RangeReply answers a RangeAsk: consecutive deltas, and how far the answerer is.
+type RangeReply struct {
+	Name    []byte
+	Version uint64
+	ID      uint64
+	Status  uint64
+	Pos     Position
+	Deltas  Group
+}
+
+// Append encodes it.
+func (m *RangeReply) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	for _, v := range [...]uint64{m.Version, m.ID, m.Status, m.Pos.Inc, m.Pos.Next, m.Pos.Lost} {
+		b = putUint(b, v)
+	}
+	return m.Deltas.Append(b)
+}
+
+// Decode reads it.
+func (m *RangeReply) Decode(r Reader) error {
+	entries := m.Deltas.Entries
+	*m = RangeReply{Name: r.name(), Version: r.uint(), ID: r.uint(), Status: r.uint()}
+	m.Pos = Position{r.uint(), r.uint(), r.uint()}
+	m.Deltas.Entries = entries
+	m.Deltas.Decode(&r)
+	return r.err()
+}
+
+// PageReply answers a PageAsk.
+type PageReply struct {
+	Name, Source []byte
+	Version      uint64
+	ID           uint64
+	Status       uint64
+	Snap         Position
+	Digest       Digest
+	Page, Pages  uint64
+	Bytes        uint64 // of the whole snapshot
+	Payload      []byte
+}
+
+// Append encodes it.
+func (m *PageReply) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	b = putUint(b, m.Version)
+	b = putBytes(b, m.Source)
+	for _, v := range [...]uint64{
+		m.ID, m.Status, m.Snap.Inc, m.Snap.Next, m.Snap.Lost,
+		m.Digest.Count, m.Digest.Xor, m.Page, m.Pages, m.Bytes,
+	} {
+		b = putUint(b, v)
+	}
+	return putBytes(b, m.Payload)
+}
+
+// Decode reads it.
+func (m *PageReply) Decode(r Reader) error {
+	*m = PageReply{Name: r.name(), Version: r.uint(), Source: r.name(), ID: r.uint(), Status: r.uint()}
+	m.Snap = Position{r.uint(), r.uint(), r.uint()}
+	m.Digest = Digest{r.uint(), r.uint()}
+	m.Page, m.Pages, m.Bytes, m.Payload = r.uint(), r.uint(), r.uint(), r.bytes()
+	return r.err()
+}

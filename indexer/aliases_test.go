@@ -1,0 +1,110 @@
+package indexer
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// aliasModel is what aliases are a table of.
+type aliasModel map[EngineHash]map[[2]uint32]uint32 // (node, kind) to count
+
+func (m aliasModel) entries() int {
+	n := 0
+	for _, e := range m {
+		n += len(e)
+	}
+	return n
+}
+
+// removeBoth removes a copy as the index does and reports whether table and
+// model agree on what happened.
+func removeBoth(a *aliases, m aliasModel, h EngineHash, kind uint32) bool {
+	want := false
+	for k := range m[h] {
+		if k[1] != kind {
+			continue
+		}
+		want = true
+		if m[h][k]--; m[h][k] == 0 {
+			delete(m[h], k)
+		}
+	}
+	var found bool
+	if a.repeats {
+		found, _ = a.lower(h, kind)
+		for e := a.spent(h); e != nil; e = a.spent(h) {
+			a.remove(e)
+		}
+	} else {
+		_, found = a.lowerOnly(h, kind)
+	}
+	return found == want
+}
+
+func (a *aliases) check(t *testing.T, m aliasModel) {
+	t.Helper()
+	if a.n != m.entries() {
+		t.Fatalf("%d entries, want %d", a.n, m.entries())
+	}
+	n := 0
+	a.each(func(s *segment) {
+		for _, e := range s.slots {
+			if e.meta == 0 {
+				continue
+			}
+			n++
+			if m[e.hash][[2]uint32{e.node, e.kind()}] != e.count() || a.exact(e.hash, e.node, e.kind()) == nil {
+				t.Fatalf("%+v, want count %d", e, m[e.hash][[2]uint32{e.node, e.kind()}])
+			}
+		}
+	})
+	if n != a.n {
+		t.Fatalf("%d entries in segments, %d counted", n, a.n)
+	}
+}
+
+// A table of names through growth, splits and removals, with hashes of one
+// entry and of several, and with hashes that crowd into one segment.
+func TestAliasesLaw(t *testing.T) {
+	for name, c := range map[string]struct {
+		hashes, nodes int
+		crowd         bool
+	}{
+		"one entry each": {20_000, 1, false},
+		"several":        {2_000, 3, false},
+		"crowded":        {3_000, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(c.hashes), 1))
+			hashes := make([]EngineHash, c.hashes)
+			for i := range hashes {
+				if hashes[i] = EngineHash(r.Uint64()); c.crowd {
+					for mixHash(hashes[i])>>58 != 0 {
+						hashes[i]++
+					}
+				}
+			}
+			hashes[0] = 0
+			a, m := newAliases(), aliasModel{}
+			for step := range 15 * c.hashes {
+				h := hashes[r.IntN(len(hashes))]
+				k := [2]uint32{uint32(1 + r.IntN(c.nodes)), entryMeta(Tier(r.IntN(c.nodes)), 0)}
+				if fill := step/c.hashes%5 < 3; fill == (r.IntN(4) > 0) {
+					if m[h] == nil {
+						m[h] = map[[2]uint32]uint32{}
+					}
+					if fresh := a.raise(h, k[0], k[1]); fresh != (m[h][k] == 0) {
+						t.Fatalf("step %d: fresh is %v", step, fresh)
+					}
+					m[h][k]++
+				} else if !removeBoth(a, m, h, k[1]) {
+					t.Fatalf("step %d: table and model differ on a removal", step)
+				}
+				if step%(2*c.hashes) == 0 {
+					a.check(t, m)
+				}
+			}
+			a.check(t, m)
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package server
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// chainDelta stores n blocks in a row, removes every third, and clears before both.
+func chainDelta(n int) *indexer.Delta {
+	d := &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpClear}, {Kind: indexer.OpStore, Root: true, From: 5, N: uint32(n)}}}
+	for i := range n {
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(i + 1), Key: indexer.BlockKey(i + 1000), Bytes: 64, Tokens: 16})
+		if i%3 == 0 {
+			d.Hashes = append(d.Hashes, indexer.EngineHash(i+1))
+		}
+	}
+	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: uint32(len(d.Hashes))})
+	return d
+}
+
+func digestOf(deltas ...indexer.Delta) [2]uint64 {
+	x := indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})})
+	for i := range deltas {
+		x.Apply(indexer.Source{}, &deltas[i])
+	}
+	n, xor := x.Digest(indexer.Source{})
+	return [2]uint64{n, xor}
+}
+
+// A batch over the limits of one delta comes out the same in parts.
+func TestPayloadSplits(t *testing.T) {
+	for _, n := range []int{1, 100, indexer.MaxDeltaBlocks, indexer.MaxDeltaBlocks + 1, 3*indexer.MaxDeltaBlocks + 7} {
+		d := chainDelta(n)
+		sum, parts, err := readPayload(appendPayload(nil, 42, d))
+		if err != nil || sum != 42 {
+			t.Fatalf("%d blocks: sum %d, %v", n, sum, err)
+		}
+		for _, p := range parts {
+			if len(p.Ops) > indexer.MaxDeltaOps || len(p.Blocks) > indexer.MaxDeltaBlocks || len(p.Hashes) > indexer.MaxDeltaHashes {
+				t.Errorf("%d blocks: a part of %d, %d, %d", n, len(p.Ops), len(p.Blocks), len(p.Hashes))
+			}
+		}
+		if got, want := digestOf(parts...), digestOf(*d); got != want {
+			t.Errorf("%d blocks: content %v, want %v", n, got, want)
+		}
+	}
+}
+
+func TestPayloadManyOps(t *testing.T) {
+	d := &indexer.Delta{}
+	for i := range indexer.MaxDeltaOps + 10 {
+		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpStore, Root: true, From: indexer.BlockKey(i%100 + 1), First: uint32(i), N: 1})
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(i + 1), Key: indexer.BlockKey(i + 1<<20), Bytes: 64, Tokens: 16})
+	}
+	_, parts, err := readPayload(appendPayload(nil, 1, d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := digestOf(parts...), digestOf(*d); got != want || len(parts) < 2 {
+		t.Errorf("content %v in %d parts, want %v", got, len(parts), want)
+	}
+}
+
+func FuzzPayload(f *testing.F) {
+	f.Add(appendPayload(nil, 7, chainDelta(9)))
+	f.Add(appendPayload(nil, 7, &indexer.Delta{}))
+	f.Add([]byte{1, 2, 3})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, parts, err := readPayload(b); err == nil {
+			digestOf(parts...)
+		}
+		_, _ = readHead(b)
+	})
+}
+
+// testStore is a store with one shared source.
+func testStore(mode sourceMode) (indexStore, *sharedSource) {
+	x := &indexShare{wake: make(chan struct{}, 1)}
+	s := &sharedSource{name: "a/0", x: indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})}), mode: mode}
+	x.byName.Store(&map[string]*sharedSource{s.name: s})
+	return indexStore{x}, s
+}
+
+// A snapshot carries content and position; garbage changes nothing.
+func TestStoreSnapshot(t *testing.T) {
+	a, _ := testStore(modeShared)
+	for i, n := range []int{5000, 50} {
+		d := chainDelta(n)
+		if i > 0 {
+			d.Ops = d.Ops[1:] // adds copies
+		}
+		if err := a.Apply(cluster.Delta{Source: "a/0", First: uint64(i), Last: uint64(i), Payload: appendPayload(nil, uint64(i), d)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages, err := a.Snapshot("a/0", 1<<17)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, s := testStore(modeShared)
+	if err := b.Apply(cluster.Delta{Source: "a/0", Payload: appendPayload(nil, 9, chainDelta(77))}); err != nil {
+		t.Fatal(err)
+	}
+	before := b.Digest("a/0")
+	bad := append([][]byte{}, pages...)
+	bad[1] = bad[1][:len(bad[1])-3]
+	for _, p := range [][][]byte{bad, {{1, 2}}, {pages[1]}} {
+		if err := b.Restore("a/0", p); err == nil {
+			t.Error("a broken snapshot was taken")
+		}
+	}
+	if err := b.Apply(cluster.Delta{Source: "a/0", Payload: []byte("nonsense")}); err == nil {
+		t.Error("a broken delta was taken")
+	}
+	if b.Digest("a/0") != before {
+		t.Error("what was refused changed something")
+	}
+	if err := b.Restore("a/0", pages); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.Digest("a/0"), a.Digest("a/0"); got != want {
+		t.Errorf("content %v, want %v", got, want)
+	}
+	if diff := cmp.Diff(shareHead{have: true, last: 1, sum: 1}, s.head, cmp.AllowUnexported(shareHead{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What the reader owns is out of the log's reach.
+func TestStoreKeepsOut(t *testing.T) {
+	st, s := testStore(modeDirect)
+	s.x.Apply(s.src, chainDelta(10))
+	want := [2]uint64{}
+	want[0], want[1] = s.x.Digest(s.src)
+	if err := st.Apply(cluster.Delta{Source: "a/0", Payload: appendPayload(nil, 9, chainDelta(77))}); !errors.Is(err, errNotShared) {
+		t.Errorf("apply: %v", err)
+	}
+	st.Reset("a/0", 3)
+	st.Forget("a/0")
+	if err := st.Restore("a/0", nil); !errors.Is(err, errNotShared) {
+		t.Errorf("restore: %v", err)
+	}
+	if _, err := st.Snapshot("a/0", 1); !errors.Is(err, errNotShared) {
+		t.Errorf("snapshot: %v", err)
+	}
+	if n, xor := s.x.Digest(s.src); [2]uint64{n, xor} != want {
+		t.Error("the content changed")
+	}
+}
+
+func TestShareOption(t *testing.T) {
+	for _, s := range []string{"", "auto", "mesh", "partitioned"} {
+		if _, err := (&ClusterOptions{Share: s}).share(); err != nil {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+	if _, err := (&ClusterOptions{Share: "all"}).share(); !errors.Is(err, errShare) {
+		t.Errorf("all: %v", err)
+	}
+}

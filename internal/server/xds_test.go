@@ -1,0 +1,134 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/xds"
+	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+)
+
+// An Envoy that knows nothing but where two replicas are follows them as they
+// die, drain and come, and no request fails.
+func TestEnvoyFollowsReplicas(t *testing.T) {
+	g := newGroupWith(t, 2, 10000, group{share: "auto", xds: XDSOptions{Listen: "127.0.0.1:0", Listener: "127.0.0.1:0"}})
+	var at []string
+	for _, s := range g.replicas {
+		at = append(at, s.XDSAddr().String())
+	}
+	conf, err := xds.Bootstrap{Admin: "127.0.0.1:0", Replicas: at}.Render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := envoytest.Start(t, conf)
+	pickers := func(want ...*Server) func() string {
+		return func() string {
+			var list []string
+			for _, s := range want {
+				list = append(list, s.ExtProcAddr().String())
+			}
+			slices.Sort(list)
+			for _, s := range want {
+				if got := s.xds.replicas(s.ExtProcAddr().String()); !slices.Equal(got, list) {
+					return fmt.Sprintf("%s tells of %v, not %v", s.o.Name, got, list)
+				}
+				if v := s.xds.srv.Version(); v != want[0].xds.srv.Version() {
+					return "versions differ"
+				}
+			}
+			return ""
+		}
+	}
+	g.eventually("replicas know each other", pickers(g.replicas...))
+	url := "http://" + e.Addr("inference")
+	decided := func() (n uint64) {
+		for _, s := range g.replicas {
+			n += s.decided.Load()
+		}
+		return n
+	}
+	g.eventually("Envoy asks replicas", func() string {
+		if code := post(t, url); code != http.StatusOK || decided() == 0 {
+			return fmt.Sprint(code)
+		}
+		return ""
+	})
+	steady := func(n int) {
+		t.Helper()
+		for range n {
+			if code := post(t, url); code != http.StatusOK {
+				t.Fatalf("answer %d", code)
+			}
+		}
+	}
+	g.eventually("replicas decide everything", func() string {
+		before := decided()
+		steady(20)
+		if n := decided() - before; n != 20 {
+			return fmt.Sprintf("%d of 20 requests", n)
+		}
+		return ""
+	})
+	dead := g.replicas[0]
+	g.stop(dead)
+	steady(20)
+	g.eventually("the dead one is left out", pickers(g.replicas[1]))
+	g.eventually("the other one decides everything", func() string {
+		before := g.replicas[1].decided.Load()
+		steady(20)
+		if n := g.replicas[1].decided.Load() - before; n != 20 {
+			return fmt.Sprintf("%d of 20 requests", n)
+		}
+		return ""
+	})
+	late := g.add()
+	g.ready(late)
+	g.eventually("the newcomer is told of", pickers(g.replicas[1], late))
+	g.eventually("Envoy asks the newcomer", func() string {
+		steady(4)
+		if late.decided.Load() == 0 {
+			return "not yet"
+		}
+		return ""
+	})
+}
+
+func post(t *testing.T, url string) int {
+	t.Helper()
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	body := fmt.Sprintf(`{"model":%q,"prompt":"a prompt that is asked again","max_tokens":2}`, vocab.Name)
+	resp, err := client.Post(url+"/v1/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+func TestAdvertised(t *testing.T) {
+	at := func(s string) addrString { return addrString(s) }
+	if got, err := advertised("", at("10.0.0.1:9002")); err != nil || got != "10.0.0.1:9002" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := advertised("10.0.0.7:1", at("0.0.0.0:9002")); err != nil || got != "10.0.0.7:1" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := advertised("", at("[::]:9002")); err != nil || strings.HasPrefix(got, "[::]") || !strings.HasSuffix(got, ":9002") {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := advertised("picker:9002", at("0.0.0.0:9002")); err == nil {
+		t.Error("a name was accepted")
+	}
+}
+
+type addrString string
+
+func (addrString) Network() string  { return "tcp" }
+func (a addrString) String() string { return string(a) }

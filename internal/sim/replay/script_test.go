@@ -1,0 +1,129 @@
+package replay
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// stage is a scripted fleet: endpoints e0, e1, … with requests in flight.
+type stage struct {
+	pool     *picker.Pool
+	sessions *picker.Sessions
+	held     []int32
+	rules    map[string]*picker.Rules
+}
+
+// Match implements picker.Matcher.
+func (s *stage) Match(_ *picker.Request, _ []*picker.Endpoint, runs []indexer.Run) {
+	for k := range runs {
+		runs[k].Tokens[indexer.TierGPU] = s.held[k]
+	}
+}
+
+// Chosen implements picker.Matcher.
+func (s *stage) Chosen(*picker.Request, *picker.Endpoint) {}
+
+// Finished implements picker.Matcher.
+func (s *stage) Finished(*picker.Request, *picker.Endpoint, indexer.Run, picker.Outcome) {}
+
+func newStage(n int) *stage {
+	s := &stage{pool: picker.NewPool(picker.PoolOptions{}), sessions: picker.NewSessions(0), held: make([]int32, n), rules: map[string]*picker.Rules{}}
+	var specs []picker.EndpointSpec
+	for i := range n {
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)
+		specs = append(specs, picker.EndpointSpec{Name: fmt.Sprintf("e%d", i), Addr: addr})
+	}
+	s.pool.Set(specs)
+	return s
+}
+
+// engine sets what an endpoint has in flight and holds.
+func (s *stage) engine(t *testing.T, line string) {
+	t.Helper()
+	var i, waiting, prefill, decoding, held int
+	if _, err := fmt.Sscanf(line, "e%d waiting=%d prefill=%d decoding=%d held=%d", &i, &waiting, &prefill, &decoding, &held); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	ep, book := s.pool.Snapshot().Endpoints[i], s.pool.Book()
+	for k := range waiting {
+		n := prefill / waiting
+		if k == 0 {
+			n += prefill % waiting
+		}
+		book.Open(new(picker.Ticket), ep, picker.Work{Input: n, New: n}, epoch)
+	}
+	for range decoding {
+		ticket := new(picker.Ticket)
+		book.Open(ticket, ep, picker.Work{Input: 100, New: 0}, epoch)
+		ticket.FirstToken(epoch)
+	}
+	s.held[i] = int32(held)
+}
+
+// pick asks a policy, and binds the session when told to.
+func (s *stage) pick(t *testing.T, policy Policy, session string, input int) string {
+	t.Helper()
+	if s.rules[policy.Name] == nil {
+		rules, err := policy.Rules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.rules[policy.Name] = rules
+	}
+	r := &picker.Request{Kind: picker.KindCompletions, InputTokens: input, Session: session}
+	c := picker.NewCycle(picker.CycleOptions{Pool: s.pool, Matcher: s, Sessions: s.sessions, Now: epoch, Seed: 1}, r)
+	defer c.Free()
+	var plan picker.Plan
+	if err := s.rules[policy.Name].Handler.Handle(c, &plan); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("e%d", plan.Order[0])
+}
+
+// TestScriptedFleets shows each published policy's choice on fleets written
+// down in testdata.
+func TestScriptedFleets(t *testing.T) {
+	var s *stage
+	names := []string{"lmetric", "load_only", "sticky", "unified"}
+	datadriven.RunTest(t, "testdata/policies.txt", func(t *testing.T, d *datadriven.TestData) string {
+		switch d.Cmd {
+		case "fleet":
+			lines := strings.Split(d.Input, "\n")
+			s = newStage(len(lines))
+			for _, line := range lines {
+				s.engine(t, line)
+			}
+			return ""
+		case "bind":
+			var session string
+			var at int
+			d.ScanArgs(t, "session", &session)
+			d.ScanArgs(t, "to", &at)
+			s.sessions.Bind(picker.Binding{Session: picker.KeyOf(session), Endpoint: s.pool.Snapshot().Endpoints[at].ID, At: epoch})
+			return ""
+		case "pick":
+			var session string
+			var input int
+			d.ScanArgs(t, "session", &session)
+			d.ScanArgs(t, "input", &input)
+			var out strings.Builder
+			for _, name := range names {
+				p, err := PolicyByName(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&out, "%s: %s\n", name, s.pick(t, p, session, input))
+			}
+			return out.String()
+		}
+		t.Fatalf("command %q", d.Cmd)
+		return ""
+	})
+}
