@@ -170,8 +170,13 @@ func (n *Node) flush() {
 // handler is a Node as its Bus sees it.
 type handler struct{ n *Node }
 
+// Members implements Handler.
 func (h handler) Members(members []Member) { h.n.do(func() { h.n.core.SetMembers(members) }) }
-func (h handler) Link(id string, up bool)  { h.n.do(func() { h.n.core.SetLink(id, up) }) }
+
+// Link implements Handler.
+func (h handler) Link(id string, up bool) { h.n.do(func() { h.n.core.SetLink(id, up) }) }
+
+// Receive implements Handler.
 func (h handler) Receive(from string, frame []byte) {
 	h.n.do(func() { h.n.core.Receive(from, frame) })
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/core"
 )
 
-// The words of the state machine, for those who use a Node. Package core
-// documents them.
+// Member and the other types are the words of the state machine, for those who
+// use a Node. Package core documents them.
 type (
 	Member     = core.Member
 	Position   = core.Position

@@ -91,7 +91,7 @@ func Open(p *Processor, l Listen) (*Server, error) {
 		lis.Close()
 		return nil, err
 	}
-	s.group.Go(func() error { return s.main.Serve(lis) })
+	s.group.Go(func() error { return unlessStopped(s.main.Serve(lis)) })
 	p.opts.Log.Info("ext_proc listening", "address", s.mainAddr.String(), "tls", cfg != nil)
 	return s, nil
 }
@@ -107,8 +107,16 @@ func (s *Server) openHealth(address string) error {
 	}
 	s.health, s.healthAddr = grpc.NewServer(), lis.Addr()
 	healthpb.RegisterHealthServer(s.health, s.checks)
-	s.group.Go(func() error { return s.health.Serve(lis) })
+	s.group.Go(func() error { return unlessStopped(s.health.Serve(lis)) })
 	return nil
+}
+
+// unlessStopped takes a stop that came before the first connection for what it is.
+func unlessStopped(err error) error {
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
 }
 
 func serverOptions(maxBody int) []grpc.ServerOption {

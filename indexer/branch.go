@@ -23,9 +23,28 @@ type branchSlot struct {
 }
 
 type branchSegment struct {
-	slots []branchSlot // length is a power of two
-	used  int          // live and tombstones
+	slots []branchSlot    // length is a power of two
+	seen  []atomic.Uint64 // seenBits bits for each slot; of every key that was put, one is set
+	used  int             // live and tombstones
 	live  int
+}
+
+// A walk asks for one key per form, of which one is there at most. At eight
+// bits a slot, a tenth of the others need a look at the slots.
+const seenBits = 8
+
+func newBranchSegment(size int) *branchSegment {
+	return &branchSegment{slots: make([]branchSlot, size), seen: make([]atomic.Uint64, max(1, size*seenBits/64))}
+}
+
+func (s *branchSegment) bit(k uint64) (word *atomic.Uint64, bit uint64) {
+	return &s.seen[k>>22&uint64(len(s.seen)-1)], 1 << (k >> 16 & 63)
+}
+
+// may reports whether k can be in s.
+func (s *branchSegment) may(k uint64) bool {
+	word, bit := s.bit(k)
+	return word.Load()&bit != 0
 }
 
 type branchTable struct {
@@ -36,7 +55,7 @@ type branchTable struct {
 
 func (t *branchTable) init() {
 	for i := range t.segs {
-		t.segs[i].Store(&branchSegment{slots: make([]branchSlot, 8)})
+		t.segs[i].Store(newBranchSegment(8))
 	}
 	t.size = 8 * branchSegments
 }
@@ -80,6 +99,8 @@ func (s *branchSegment) put(k uint64, node uint32) {
 	for s.slots[i].key.Load() != 0 {
 		i = (i + 1) & mask
 	}
+	word, bit := s.bit(k)
+	word.Store(word.Load() | bit)
 	s.slots[i].node.Store(node)
 	s.slots[i].key.Store(k)
 	s.used++
@@ -92,7 +113,7 @@ func (t *branchTable) rebuild(old *branchSegment) *branchSegment {
 		size *= 2
 	}
 	t.size += size - len(old.slots)
-	s := &branchSegment{slots: make([]branchSlot, size)}
+	s := newBranchSegment(size)
 	for i := range old.slots {
 		if k := old.slots[i].key.Load(); k > tombstone {
 			s.put(k, old.slots[i].node.Load())

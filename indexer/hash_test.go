@@ -67,6 +67,22 @@ func TestHasherSeparates(t *testing.T) {
 }
 
 // Every length has its own tail path, and zero bytes are content.
+func TestLadderIsChild(t *testing.T) {
+	h := NewHasher(Seed{3})
+	text := make([]byte, 200)
+	for i := range text {
+		text[i] = byte(i * 7)
+	}
+	for step := 1; step < 70; step++ {
+		l := h.ladder(99, text)
+		for n := step - 1; n <= len(text); n += step {
+			if got, want := l.child(n), h.Child(99, text[:n]); got != want {
+				t.Fatalf("%d bytes in steps of %d: %x, want %x", n, step, got, want)
+			}
+		}
+	}
+}
+
 func TestHasherLengths(t *testing.T) {
 	h := NewHasher(Seed{5})
 	root := h.Root(Scope{Model: "m"})

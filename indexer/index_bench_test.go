@@ -137,9 +137,11 @@ func benchIndexMatch(b *testing.B, blocks, holders int) {
 	dst := make([]Run, len(eps))
 	q := Query{Root: bi.root, Bytes: text}
 	b.ReportAllocs()
+	start := cpuTime(b)
 	for b.Loop() {
 		bi.x.Match(q, eps, dst)
 	}
+	b.ReportMetric(float64((cpuTime(b)-start).Nanoseconds())/float64(b.N), "cpu-ns/op")
 	if int(dst[0].Blocks) != blocks || dst[benchEndpoints-1].Blocks != 0 {
 		b.Fatalf("got %+v", dst[0])
 	}

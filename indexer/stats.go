@@ -16,7 +16,7 @@ func (x *Index) Stats() Stats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	st := Stats{Nodes: x.nodes.live - x.limbo.pending(), Sources: len(x.sources), Sets: x.sets.live() - 1, Branches: x.lists.n, Counts: x.counts}
-	st.Bytes = x.nodes.bytes() + x.sets.bytes() + x.table.size*16 + x.lists.n*256 + x.lists.table.bytes() + len(x.extra)*24
+	st.Bytes = x.nodes.bytes() + x.sets.bytes() + x.table.size*(16+seenBits/8) + x.lists.n*256 + x.lists.table.bytes() + len(x.extra)*24
 	for _, s := range x.sources {
 		st.Entries += s.names.n
 		st.Bytes += s.names.bytes()

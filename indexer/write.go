@@ -113,6 +113,9 @@ func (x *Index) child(p *node, key uint64, apart bool) uint32 {
 // branchChild finds a block below a branch point, or returns 0.
 func (x *Index) branchChild(p *node, key uint64, apart bool) uint32 {
 	s := x.table.seg(key).Load()
+	if !s.may(key) {
+		return 0
+	}
 	for id, i := s.next(key, key); id != 0; id, i = s.next(key, i) {
 		if n := x.nodes.at(id); n.key.Load() == key && n.apart() == apart && x.nodes.at(n.parent) == p {
 			return id

@@ -1,14 +1,12 @@
 package core
 
 import (
-	"time"
-
 	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/logs"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
-// The words of the packages that a Core is made of, for those who use one.
+// Member and the other types are the words of the packages that a Core is made of.
 type (
 	Member   = group.Member
 	Options  = group.Options
@@ -68,7 +66,7 @@ const (
 	MaxFrame = wire.MaxFrame
 	MaxName  = wire.MaxName
 
-	never = time.Duration(group.Never)
+	never = group.Never
 )
 
 // ParseShare reads the spelling of a Share.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -107,11 +108,11 @@ func TestGaugeLossIsRepaired(t *testing.T) {
 func TestGaugeIsBounded(t *testing.T) {
 	tb := newTable(t, Options{GaugeBytes: 100}, "a", "b")
 	a, b := tb.get("a"), tb.get("b")
-	if err := a.gauge.Set("k", make([]byte, 100)); err != ErrGaugeFull {
+	if err := a.gauge.Set("k", make([]byte, 100)); !errors.Is(err, ErrGaugeFull) {
 		t.Errorf("set: %v", err)
 	}
 	_ = a.gauge.Set("k", make([]byte, 60))
-	if err := a.gauge.Set("l", make([]byte, 60)); err != ErrGaugeFull {
+	if err := a.gauge.Set("l", make([]byte, 60)); !errors.Is(err, ErrGaugeFull) {
 		t.Errorf("second set: %v", err)
 	}
 	m := wire.Gauge{Name: []byte("load"), Version: 1, Ver: 1}

@@ -172,7 +172,7 @@ func (l *Log) flush() {
 
 // follows reports whether p wants s pushed.
 func (l *Log) follows(p *group.Peer, s *source) bool {
-	return p.Link && !(l.opt.Owned && p.Up && l.of(p).claims[s.slot].reading)
+	return p.Link && (!l.opt.Owned || !p.Up || !l.of(p).claims[s.slot].reading)
 }
 
 func (l *Log) followedByAll(s *source) bool {

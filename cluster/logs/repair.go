@@ -257,12 +257,3 @@ func (l *Log) endLoad(s *source) {
 	l.watchSource(s)
 	l.nextCheck = min(l.nextCheck, l.g.Now)
 }
-
-// abandonPeer ends the loads from p.
-func (l *Log) abandonPeer(p *group.Peer) {
-	for _, s := range l.order {
-		if s.load != nil && s.load.p == p {
-			l.endLoad(s)
-		}
-	}
-}

@@ -79,7 +79,7 @@ type LogStore interface {
 	Assign(source string, role Role)
 }
 
-// What members tell each other of sources.
+// Position and Digest are what members tell each other of sources.
 type (
 	Position = wire.Position
 	Digest   = wire.Digest

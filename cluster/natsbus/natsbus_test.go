@@ -226,8 +226,8 @@ func TestStrangers(t *testing.T) {
 	nodes := three(t, []string{s.URL()})
 	stranger := newNode(t, "s", []string{s.URL()}, func(o *natsbus.Options) { o.Keys = [][]byte{keyB} })
 	stranger.Start(t, "e1")
-	clear := newNode(t, "t", []string{s.URL()}, func(o *natsbus.Options) { o.Keys = nil })
-	clear.Start(t, "e1")
+	plain := newNode(t, "t", []string{s.URL()}, func(o *natsbus.Options) { o.Keys = nil })
+	plain.Start(t, "e1")
 	conn, err := nats.Connect(s.URL())
 	if err != nil {
 		t.Fatal(err)

@@ -46,11 +46,11 @@ func TestSeal(t *testing.T) {
 	if _, err := newTestSealer(t, "c", 1).open("s", sealed); !errors.Is(err, errKey) {
 		t.Errorf("no key: %v", err)
 	}
-	clear := newTestSealer(t, "c", 1).seal("s", []byte("hello"))
-	if _, err := b.open("s", clear); !errors.Is(err, errClear) {
+	plain := newTestSealer(t, "c", 1).seal("s", []byte("hello"))
+	if _, err := b.open("s", plain); !errors.Is(err, errClear) {
 		t.Errorf("not sealed: %v", err)
 	}
-	if m, err := newTestSealer(t, "d", 1).open("s", clear); err != nil || string(m.Content) != "hello" {
+	if m, err := newTestSealer(t, "d", 1).open("s", plain); err != nil || string(m.Content) != "hello" {
 		t.Errorf("without keys: %+v, %v", m, err)
 	}
 }
@@ -59,10 +59,10 @@ func FuzzOpen(f *testing.F) {
 	s := newTestSealer(f, "a", 7, key1)
 	f.Add(s.seal("s", []byte("hello")))
 	f.Add(newTestSealer(f, "a", 7).seal("s", []byte("hello")))
-	clear := newTestSealer(f, "b", 7)
+	plain := newTestSealer(f, "b", 7)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = s.open("s", b)
-		if m, err := clear.open("s", b); err == nil && m.From == "" {
+		if m, err := plain.open("s", b); err == nil && m.From == "" {
 			t.Error("opened a message of nobody")
 		}
 	})

@@ -147,7 +147,7 @@ func (m *member) look(late bool) {
 	for _, o := range w.members {
 		known := m.inView[o.id]
 		reach := o.up && w.reachable(m.i, o.i)
-		if o == m || o.id == "" || !(reach || (known && !late)) {
+		if o == m || o.id == "" || (!reach && (!known || late)) {
 			continue
 		}
 		seen[o.id] = true

@@ -2,7 +2,6 @@ package simtest
 
 import (
 	"flag"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +48,6 @@ func TestSeeds(t *testing.T) {
 		}
 	}
 	slices.Sort(took)
-	t.Log(fmt.Sprintf("%d seeds, %d batches, %d exact at the end; converged after p50 %v, p99 %v, max %v",
-		*seeds, batches, exact, took[len(took)/2], took[len(took)*99/100], took[len(took)-1]))
+	t.Logf("%d seeds, %d batches, %d exact at the end; converged after p50 %v, p99 %v, max %v",
+		*seeds, batches, exact, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 }

@@ -31,6 +31,7 @@ type store struct {
 	applied int
 }
 
+// Apply implements core.LogStore.
 func (s *store) Apply(d core.Delta) error {
 	if len(d.Payload) < 8 {
 		return fmt.Errorf("simtest: payload of %d bytes", len(d.Payload))
@@ -45,11 +46,13 @@ func (s *store) Apply(d core.Delta) error {
 	return nil
 }
 
+// Reset implements core.LogStore.
 func (s *store) Reset(source string, _ uint64) {
 	s.m.touch(source)
 	delete(s.content, source)
 }
 
+// Digest implements core.LogStore.
 func (s *store) Digest(source string) core.Digest {
 	c := s.content[source]
 	return core.Digest{Count: c.count, Xor: c.hash}
@@ -72,6 +75,7 @@ func (s *store) Snapshot(source string, _ int) ([][]byte, error) {
 	return pages, nil
 }
 
+// Restore implements core.LogStore.
 func (s *store) Restore(source string, pages [][]byte) error {
 	s.m.touch(source)
 	if len(pages) == 0 {
@@ -90,13 +94,16 @@ func (s *store) Restore(source string, pages [][]byte) error {
 	return nil
 }
 
+// Forget implements core.LogStore.
 func (s *store) Forget(source string) { delete(s.content, source) }
 
+// Assign implements core.LogStore.
 func (s *store) Assign(source string, role core.Role) { s.m.assign(source, role) }
 
 // gauges is a member's GaugeSink: what it believes of others.
 type gauges struct{ of map[string]map[string]uint64 }
 
+// Merge implements core.GaugeSink.
 func (g *gauges) Merge(origin string, _ uint64, key string, value []byte) error {
 	t := g.of[origin]
 	if t == nil {
@@ -111,6 +118,7 @@ func (g *gauges) Merge(origin string, _ uint64, key string, value []byte) error 
 	return nil
 }
 
+// Drop implements core.GaugeSink.
 func (g *gauges) Drop(origin string) { delete(g.of, origin) }
 
 // hints is a member's FeedSink. Payloads count up per origin process.
@@ -119,6 +127,7 @@ type hints struct {
 	last map[uint64]uint64
 }
 
+// Deliver implements core.FeedSink.
 func (h *hints) Deliver(origin string, _ uint64, payload []byte) error {
 	boot, n := binary.LittleEndian.Uint64(payload), binary.LittleEndian.Uint64(payload[8:])
 	if n <= h.last[boot] {

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -29,7 +30,7 @@ func (s *Streams) receive(st grpc.ServerStream, p *peer) error {
 	for {
 		var b []byte
 		if err := st.RecvMsg(&b); err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			return err
@@ -99,7 +100,7 @@ func certificateOf(ctx context.Context) (Fingerprint, bool) {
 func (s *Streams) tell(st grpc.ServerStream, p *peer, ended <-chan error) error {
 	said := byte(sayWelcome)
 	for {
-		linked, err, changed := p.state()
+		linked, changed, err := p.state()
 		kind, text := byte(sayReached), ""
 		if !linked {
 			kind = sayUnreachable

@@ -24,8 +24,10 @@ const (
 // rawCodec passes messages as they are: *[]byte on both ends.
 type rawCodec struct{}
 
+// Name implements encoding.CodecV2.
 func (rawCodec) Name() string { return "grapevine" }
 
+// Marshal implements encoding.CodecV2.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	b, ok := v.(*[]byte)
 	if !ok {
@@ -34,6 +36,7 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(*b)}, nil
 }
 
+// Unmarshal implements encoding.CodecV2.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	b, ok := v.(*[]byte)
 	if !ok {

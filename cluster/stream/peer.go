@@ -35,8 +35,8 @@ type peer struct {
 // Times of dialling.
 const (
 	helloTimeout = 2 * time.Second
-	backoffMin   = 50 * time.Millisecond
-	backoffMax   = time.Second
+	backoffFirst = 50 * time.Millisecond
+	backoffMost  = time.Second
 )
 
 // startPeer begins to dial. Calls hold s.mu.
@@ -59,11 +59,11 @@ func (p *peer) stop() {
 // run keeps a stream to the peer until it is stopped.
 func (p *peer) run(ctx context.Context) {
 	defer close(p.done)
-	wait := backoffMin
+	wait := backoffFirst
 	for ctx.Err() == nil {
 		linked, err := p.session(ctx)
 		if linked {
-			wait = backoffMin
+			wait = backoffFirst
 		}
 		p.set(false, err)
 		if ctx.Err() != nil {
@@ -76,7 +76,7 @@ func (p *peer) run(ctx context.Context) {
 		}
 		// A member that does not know us yet will in a moment.
 		if status.Code(err) != codes.NotFound {
-			wait = min(2*wait, backoffMax)
+			wait = min(2*wait, backoffMost)
 		}
 	}
 }
@@ -184,10 +184,10 @@ func (p *peer) set(linked bool, err error) {
 
 // state returns whether the stream works, why not if that is known, and a
 // channel that is closed when this changes.
-func (p *peer) state() (linked bool, err error, changed <-chan struct{}) {
+func (p *peer) state() (linked bool, changed <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.linked, p.err, p.changed
+	return p.linked, p.changed, p.err
 }
 
 // cause prefers the reason for which a context ended over what gRPC makes of it.

@@ -310,7 +310,7 @@ func TestGivenCertificates(t *testing.T) {
 	stranger.SetPeers([]Peer{a.peer()})
 	a.SetPeers([]Peer{b.peer(), stranger.peer()})
 	eventually(t, "a says why", func() bool {
-		_, err, _ := a.peers["c"].state()
+		_, _, err := a.peers["c"].state()
 		return err != nil && strings.Contains(err.Error(), "unknown authority")
 	})
 	if a.linked("c") || stranger.linked("a") {

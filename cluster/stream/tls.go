@@ -104,6 +104,7 @@ type countingCreds struct {
 	s *Streams
 }
 
+// ServerHandshake implements credentials.TransportCredentials.
 func (c countingCreds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	out, info, err := c.TransportCredentials.ServerHandshake(conn)
 	var record tls.RecordHeaderError
@@ -117,6 +118,7 @@ func (c countingCreds) ServerHandshake(conn net.Conn) (net.Conn, credentials.Aut
 	return out, info, err
 }
 
+// Clone implements credentials.TransportCredentials.
 func (c countingCreds) Clone() credentials.TransportCredentials {
 	return countingCreds{c.TransportCredentials.Clone(), c.s}
 }

@@ -82,6 +82,7 @@ type Gauge struct {
 	Entries   []GaugeEntry
 }
 
+// GaugeEntry is one key of a Gauge and its value.
 type GaugeEntry struct {
 	Key     []byte
 	Value   []byte

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -68,8 +70,8 @@ func writeDecision(w io.Writer, e *explained) {
 		wrapped(w, "predicted", fmt.Sprintf("first token after %.1f ms = wait %.1f + own prefill %.1f + fixed %.1f · costs others %.1f ms",
 			p.TTFT, p.Wait, p.Own, p.Base, p.Others))
 	}
-	for name, value := range e.Headers {
-		wrapped(w, "header", name+": "+value)
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		wrapped(w, "header", name+": "+e.Headers[name])
 	}
 	if o := e.Outcome; o != nil {
 		wrapped(w, "outcome", outcome(o))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,22 +99,18 @@ func (f *recordFlags) follow(ctx context.Context, t *tracer) error {
 	if f.duration > 0 {
 		query.Set("duration", f.duration.String())
 	}
-	streams := make([]*http.Response, 0, len(f.admins))
+	streams := make([]io.ReadCloser, 0, len(f.admins))
 	defer func() {
 		for _, s := range streams {
-			s.Body.Close()
+			s.Close()
 		}
 	}()
 	for _, admin := range f.admins {
-		s, err := openRecording(ctx, admin, query)
+		s, since, err := openRecording(ctx, admin, query)
 		if err != nil {
 			return err
 		}
 		streams = append(streams, s)
-		since, err := strconv.ParseInt(s.Header.Get(server.RecordingSince), 10, 64)
-		if err != nil {
-			return fmt.Errorf("%s does not say when its recording began", admin)
-		}
 		if t.since == 0 || since < t.since {
 			t.since = since
 		}
@@ -124,7 +121,7 @@ func (f *recordFlags) follow(ctx context.Context, t *tracer) error {
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	for i, s := range streams {
-		group.Go(func() error { return readRecording(ctx, f.admins[i], s.Body, lines, &t.dropped) })
+		group.Go(func() error { return readRecording(ctx, f.admins[i], s, lines, &t.dropped) })
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -141,21 +138,26 @@ func (f *recordFlags) follow(ctx context.Context, t *tracer) error {
 	return errors.Join(failed, <-ended)
 }
 
-func openRecording(ctx context.Context, admin string, query url.Values) (*http.Response, error) {
+// openRecording returns a replica's lines and when its recording began, in Unix
+// milliseconds. The caller closes the lines.
+func openRecording(ctx context.Context, admin string, query url.Values) (io.ReadCloser, int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/debug/record?"+query.Encode(), nil)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, 0, usageError{err}
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("no replica answers at %s: %w", admin, err)
+		return nil, 0, fmt.Errorf("no replica answers at %s: %w", admin, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		return nil, fmt.Errorf("%s: %s: %s", admin, resp.Status, b)
+		return nil, 0, errors.Join(fmt.Errorf("%s: %s: %s", admin, resp.Status, bytes.TrimSpace(b)), resp.Body.Close())
 	}
-	return resp, nil
+	since, err := strconv.ParseInt(resp.Header.Get(server.RecordingSince), 10, 64)
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("%s does not say when its recording began", admin), resp.Body.Close())
+	}
+	return resp.Body, since, nil
 }
 
 // readRecording passes the lines of one replica on, and counts those that it

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -159,8 +161,8 @@ func hashIDs(l *server.TraceLine, ratio float64) []uint64 {
 
 func (t *tracer) summary() string {
 	s := fmt.Sprintf("%d requests, %d prompt tokens, %d hash ids", t.written, t.tokens, t.blocks)
-	for name, m := range t.models {
-		s += fmt.Sprintf("; %s has %.2f bytes for each token", name, m.ratio)
+	for _, name := range slices.Sorted(maps.Keys(t.models)) {
+		s += fmt.Sprintf("; %s has %.2f bytes for each token", name, t.models[name].ratio)
 	}
 	if n := t.dropped.Load(); n > 0 {
 		s += fmt.Sprintf("; %d requests were dropped: this reader was too slow", n)

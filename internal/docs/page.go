@@ -42,7 +42,7 @@ const noDefault = "–"
 
 // parameters returns the fields of a type with their defaults, nil when it
 // takes none, and whether it takes any name.
-func parameters(typ plugins.Type) (list []parameter, any bool) {
+func parameters(typ plugins.Type) (list []parameter, anything bool) {
 	p := &plugins.Params{}
 	_, _ = typ.New(p) // what it needs may be missing
 	v := reflect.Indirect(reflect.ValueOf(p.Used))
@@ -143,8 +143,11 @@ func brief(typ plugins.Type) string {
 }
 
 func title(k plugins.Kind) string {
-	s := string(k) + "s"
-	s = strings.Replace(s, "policys", "policies", 1)
-	s = strings.Replace(s, "discoverys", "discovery", 1)
+	s := string(k)
+	if stem, found := strings.CutSuffix(s, "policy"); found {
+		s = stem + "policies"
+	} else if k != plugins.KindDiscovery {
+		s += "s"
+	}
 	return strings.ToUpper(s[:1]) + s[1:]
 }

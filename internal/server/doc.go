@@ -8,5 +8,8 @@
 //
 // What is here is wiring: the prompt producer (prompt.go), the matcher that
 // joins precise, approximate and speculative knowledge (matcher.go), the audit
-// of predictions (audit.go) and what users see (status.go).
+// of predictions (audit.go), what users see (status.go), and what replicas share
+// (share*.go): share_plan.go decides for every event stream whether it is read here
+// and whether it is shared, share_index.go takes what was read to the group's log,
+// share_store.go is the index as that log sees it. xds.go tells Envoy of pool and replicas.
 package server

@@ -3,9 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
-	"sync/atomic"
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -38,7 +36,7 @@ type models struct {
 	mu     sync.Mutex
 	events map[string]*events.Model // by canonical name, of the version in use
 	source map[string]*prompt.Model
-	ratios sync.Map // canonical name → *atomic.Uint64: bytes per token
+	ratios sync.Map // canonical name → *ratio
 	texts  sync.Pool
 }
 
@@ -176,12 +174,36 @@ func (m *models) model(name string) *prompt.Model {
 
 const (
 	usualBytesPerToken = 4
-	ratioMemory        = 1.0 / 64
+	ratioMemory        = 64 // prompts that count
 )
+
+// ratio is how many bytes of a model's prompts make a token: the mean of the
+// first prompts, then of the last ones.
+type ratio struct {
+	mu   sync.Mutex
+	mean float64
+	n    int
+}
+
+func (r *ratio) add(v float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n = min(r.n+1, ratioMemory)
+	r.mean += (v - r.mean) / float64(r.n)
+}
+
+func (r *ratio) get() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n == 0 {
+		return usualBytesPerToken
+	}
+	return r.mean
+}
 
 func (m *models) bytesPerToken(base string) float64 {
 	if v, ok := m.ratios.Load(base); ok {
-		return math.Float64frombits(v.(*atomic.Uint64).Load())
+		return v.(*ratio).get()
 	}
 	return usualBytesPerToken
 }
@@ -192,14 +214,8 @@ func (m *models) learn(target string, bytes, tokens int) {
 	if p == nil || tokens < 64 || bytes < tokens/4 {
 		return
 	}
-	v, _ := m.ratios.LoadOrStore(p.Name(), func() *atomic.Uint64 {
-		a := new(atomic.Uint64)
-		a.Store(math.Float64bits(usualBytesPerToken))
-		return a
-	}())
-	ratio := v.(*atomic.Uint64)
-	old := math.Float64frombits(ratio.Load())
-	ratio.Store(math.Float64bits(old + (float64(bytes)/float64(tokens)-old)*ratioMemory))
+	v, _ := m.ratios.LoadOrStore(p.Name(), new(ratio))
+	v.(*ratio).add(float64(bytes) / float64(tokens))
 }
 
 func (m *models) status() []ModelStatus {

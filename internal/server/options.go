@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"time"
 
@@ -81,7 +80,7 @@ func (o *Options) complete() error {
 		o.Linger = 2 * time.Second
 	}
 	if o.Log == nil {
-		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
 }

@@ -190,7 +190,7 @@ func (s *Server) onChange(c picker.Change) {
 	s.presize(c.Added)
 	s.scrape.Apply(c)
 	s.finder.changed(c)
-	s.follow(c.Snapshot)
+	s.follow()
 	s.load.joined(c.Added)
 	s.load.left(c.Removed)
 	for _, ep := range c.Removed {
@@ -202,7 +202,7 @@ func (s *Server) onChange(c picker.Change) {
 }
 
 // follow makes the event streams fit the pool and the models.
-func (s *Server) follow(p *picker.Snapshot) { s.share.set(p) }
+func (s *Server) follow() { s.share.set() }
 
 // renderers are the engines that may be asked to render a prompt of a model.
 func (s *Server) renderers(model string) []string {

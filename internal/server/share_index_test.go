@@ -207,7 +207,10 @@ func describe(s *Server) string {
 	for _, v := range s.share.log.Sources() {
 		src := (*s.share.byName.Load())[v.Name]
 		mode, _ := src.isMode()
-		out += fmt.Sprintf("\n  %s %v %+v %v role %v reading %v by %q doubt %v", v.Name, mode, v.Position, v.Knowledge, v.Role, v.Reading, v.Reader, src.head.doubt)
+		src.mu.Lock()
+		doubt := src.head.doubt
+		src.mu.Unlock()
+		out += fmt.Sprintf("\n  %s %v %+v %v role %v reading %v by %q doubt %v", v.Name, mode, v.Position, v.Knowledge, v.Role, v.Reading, v.Reader, doubt)
 	}
 	return out
 }

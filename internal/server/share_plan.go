@@ -12,7 +12,6 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
@@ -51,10 +50,10 @@ type answer struct {
 
 // set makes the sources fit the pool and the models. When it returns, nothing
 // of endpoints that left is read any more.
-func (x *indexShare) set(p *picker.Snapshot) {
+func (x *indexShare) set() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	p = x.s.pool.Snapshot() // of two calls at a time the later one may come first
+	p := x.s.pool.Snapshot() // under the lock: of two calls at a time the later one may come first
 	x.pool = p
 	if x.log == nil {
 		x.s.events.Set(x.streams(nil))

@@ -69,7 +69,7 @@ func (f *finder) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if f.ask(ctx, client) {
-			f.s.follow(f.s.pool.Snapshot())
+			f.s.follow()
 		}
 		select {
 		case <-ctx.Done():

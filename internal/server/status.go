@@ -149,7 +149,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 	for {
 		if v := s.models.version(); v != version {
 			version = v
-			s.follow(s.pool.Snapshot())
+			s.follow()
 		}
 		if !s.settled.Load() {
 			over := time.Since(s.started) > s.o.ReadyTimeout

@@ -153,7 +153,7 @@ func TestPredicted(t *testing.T) {
 	own := .4 + .32
 	wait := .3 + .04 - .1
 	arrival := .15 + .1*wait/2 // endpoint 1 has no wait
-	want0 := wait + own + .02 + .5*own + .03*own*3 + .12*own*2 + arrival*own*.5*(wait+own/2) + 20*(.01+4*5e-5+4e-4) + 2*1e-4*(20000+10000-25600)
+	want0 := wait + own + .02 + .5*own + .06*own*3 + .12*own*2 + arrival*own*.5*(wait+own/2) + 20*(.01+4*5e-5+4e-4) + 2*1e-4*(20000+10000-25600)
 	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000.
 	own1 := 1 + .5
 	want1 := own1 + 2*.02 + .5*own1 + 20*(.01+5e-5+4e-4)

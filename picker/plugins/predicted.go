@@ -20,7 +20,7 @@ type predictedParams struct {
 const maxPressure = 4
 
 var predictedDefaults = predictedParams{
-	OwnWeight: .5, StallWeight: .03, QueueWeight: .12, ArrivalWeight: .15, PressureWeight: .1,
+	OwnWeight: .5, StallWeight: .06, QueueWeight: .12, ArrivalWeight: .15, PressureWeight: .1,
 	DecodeWeight: 20, MemoryWeight: 2, TargetWeight: 4, ChunkTokens: 8192,
 }
 

@@ -55,7 +55,7 @@ func (q *Queue[T]) Push(class core.Class, v T, size int) {
 func (q *Queue[T]) Pop(take func(T) bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	any := false
+	taken := false
 	for i := range q.classes {
 		f := &q.classes[i]
 		for len(f.items) > 0 {
@@ -63,14 +63,14 @@ func (q *Queue[T]) Pop(take func(T) bool) bool {
 			f.items[0] = item[T]{}
 			f.items = f.items[1:]
 			f.bytes -= it.size
-			any = true
+			taken = true
 			if !take(it.v) {
 				return true
 			}
 		}
 		f.items = nil
 	}
-	return any
+	return taken
 }
 
 // Ready is signalled after a Push; the consumer then pops until nothing waits.

@@ -10,21 +10,24 @@ import (
 // counts as a shared preamble rather than as a part of one session.
 const sharedFrom = 16
 
-// tick returns the largest tick of a second or more that all arrivals are
-// multiples of, 0 when there is none.
+// tick returns the median distance between different arrivals if it is a
+// second or more and most requests share their moment with others: then
+// arrivals were rounded. Else it returns 0.
 func tick(rs []Request) time.Duration {
-	var g time.Duration
-	for i := range rs {
-		a, b := rs[i].At, g
-		for b != 0 {
-			a, b = b, a%b
-		}
-		g = a
-		if g > 0 && g < time.Second {
-			return 0
+	var gaps []time.Duration
+	for i := 1; i < len(rs); i++ {
+		if d := rs[i].At - rs[i-1].At; d > 0 {
+			gaps = append(gaps, d)
 		}
 	}
-	return g
+	if len(gaps) == 0 || 2*len(gaps) > len(rs) {
+		return 0
+	}
+	slices.Sort(gaps)
+	if g := gaps[len(gaps)/2]; g >= time.Second {
+		return g
+	}
+	return 0
 }
 
 // spreadOver spreads arrivals that were rounded to a tick evenly at random over

@@ -60,8 +60,8 @@ type ReadOptions struct {
 	Name      string // default: the file's name
 	BlockSize int    // tokens for each hash id; default 512
 	// Spread is the tick to which arrivals were rounded down; Scale spreads
-	// them over it. 0 means the largest tick that all arrivals are multiples
-	// of, if that is a second or more; negative: none.
+	// them over it. 0 means: found out, if it is a second or more; negative:
+	// none.
 	Spread time.Duration
 }
 

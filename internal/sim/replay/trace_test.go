@@ -88,9 +88,12 @@ func TestSpread(t *testing.T) {
 	if tr := read(t, lines.String(), ReadOptions{Spread: -1}); distinct(tr) != 10 {
 		t.Errorf("%d moments", distinct(tr))
 	}
-	shift := strings.ReplaceAll(lines.String(), "\"timestamp\": 6000", "\"timestamp\": 6001")
-	if tr := read(t, shift, ReadOptions{}); distinct(tr) != 10 {
-		t.Errorf("arrivals that are not rounded were spread: %d moments", distinct(tr))
+	var single strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&single, `{"timestamp": %d, "input_length": 1, "output_length": 1, "hash_ids": [%d]}`+"\n", i*3000, i)
+	}
+	if tr := read(t, single.String(), ReadOptions{}); tr.Requests[7].At != 21*time.Second {
+		t.Errorf("arrivals that come one by one were spread: %v", tr.Requests[7].At)
 	}
 }
 
