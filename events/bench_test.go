@@ -177,7 +177,7 @@ func BenchmarkStoredPage(b *testing.B) {
 // to an event or sixteen.
 func BenchmarkStream(b *testing.B) {
 	b.Run("generated", func(b *testing.B) { benchmarkStream(b, storePayload(64, 1)) })
-	b.Run("prompt", func(b *testing.B) { benchmarkStream(b, storePayload(64, 16)) })
+	b.Run("prompt", func(b *testing.B) { benchmarkStream(b, storePayload(32, 16)) })
 }
 
 func benchmarkStream(b *testing.B, stored []byte) {

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
-// Errors of Case.check.
+// ErrCase is wrapped by what Case.check finds.
 var ErrCase = errors.New("replay: bad case")
 
 // Index is what replicas know of the engines' caches.

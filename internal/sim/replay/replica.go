@@ -15,14 +15,13 @@ const costEvery = time.Second
 // shared is what all replicas come to know with the same delay: what engines
 // publish, and what replicas tell each other.
 type shared struct {
-	blocks   int
-	delay    time.Duration // of cache events
-	known    *residency
-	changes  []cacheChange // not yet known, from changed on
-	changed  int
-	log      []message // in order of time
-	names    []string  // of sessions
-	learning time.Duration
+	blocks  int
+	delay   time.Duration // of cache events
+	known   *residency
+	changes []cacheChange // not yet known, from changed on
+	changed int
+	log     []message // in order of time
+	names   []string  // of sessions
 }
 
 func newShared(c *Case) *shared {
@@ -172,7 +171,7 @@ func (r *replica) catchUp(now time.Duration) {
 func (r *replica) hear(m *message) {
 	switch m.kind {
 	case saidLoad:
-		i := int(r.station(m.endpoint))
+		i := r.station(m.endpoint)
 		r.remote[i][m.from] = m.load
 		var sum picker.Load
 		for _, l := range r.remote[i] {
@@ -184,7 +183,7 @@ func (r *replica) hear(m *message) {
 	case saidSession:
 		r.sessions.Merge(m.session)
 	case saidCost:
-		i := int(r.station(m.endpoint))
+		i := r.station(m.endpoint)
 		r.costs[i][m.from] = m.cost
 		r.endpoints[i].SetRemoteCost(mean(r.costs[i]))
 	}
