@@ -232,6 +232,9 @@ func (t *Translator) parent(e *Event) (from indexer.BlockKey, root, ok bool) {
 // lookup finds the key of an announced block, in the index or in the delta
 // under way.
 func (t *Translator) lookup(h indexer.EngineHash) (indexer.BlockKey, bool) {
+	if n := len(t.out.Blocks); n > t.cleared && t.out.Blocks[n-1].Hash == h { // the next piece of one prompt
+		return t.out.Blocks[n-1].Key, true
+	}
 	if !t.wiped {
 		if key, ok := t.opt.Index.Lookup(t.opt.Source, h); ok {
 			return key, true

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,8 @@ type matcher struct {
 	speculate time.Duration
 	now       func() time.Time
 	audit     *auditor
+	// wait is how long requests queue at an endpoint for their prefill; nil: not at all.
+	wait func(ep *picker.Endpoint, now time.Time) time.Duration
 	// learn is told how many tokens an engine made of a rendered prompt.
 	learn func(model string, bytes, tokens int)
 	// model returns the model of a name, nil when it is not known.
@@ -35,10 +38,24 @@ type matchScratch struct {
 	since []int64
 	runs  []indexer.Run
 	ends  []int32
+
+	checked []checkedEnd
 }
 
 func newMatcher() *matcher {
 	return &matcher{scratch: sync.Pool{New: func() any { return new(matchScratch) }}}
+}
+
+// maxQueued bounds how long a queue makes a decision count.
+const maxQueued = 2 * time.Minute
+
+// queued is how much longer than usual the events of a decision may take: a
+// request that waits stores nothing before its turn.
+func (m *matcher) queued(ep *picker.Endpoint, now time.Time) time.Duration {
+	if m.wait == nil {
+		return 0
+	}
+	return min(m.wait(ep, now), maxQueued)
 }
 
 // always makes every record of the approximate index count.
@@ -49,12 +66,12 @@ func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexe
 	s := m.scratch.Get().(*matchScratch)
 	defer m.scratch.Put(s)
 	s.ids, s.since, s.runs = s.ids[:0], s.since[:0], s.runs[:0]
-	young := m.now().Add(-m.speculate).UnixNano()
+	now := m.now()
 	for _, ep := range eps {
 		s.ids = append(s.ids, ep.ID)
 		s.runs = append(s.runs, indexer.Run{})
 		if len(r.Exact) > 0 && m.exact(ep.ID) {
-			s.since = append(s.since, young)
+			s.since = append(s.since, now.Add(-m.speculate-m.queued(ep, now)).UnixNano())
 		} else {
 			s.since = append(s.since, always)
 		}
@@ -80,34 +97,56 @@ func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexe
 	}
 }
 
-// alignBlocks is how many blocks before a doubtful end are checked.
-const alignBlocks = 8
+// alignBlocks is how many blocks before the end of a run are checked, and
+// alignEnds at how many places a prompt's runs may end for the check: each costs some
+// microseconds. At further places only doubtful ends are checked.
+const (
+	alignBlocks = 8
+	alignEnds   = 8
+)
+
+// checkedEnd is how many blocks to take back from runs that end at a byte.
+type checkedEnd struct{ at, drop int32 }
 
 // trimUnsafe takes back the last blocks of runs that the engine, which tokenizes
 // the whole prompt, does not find: blocks that end inside a token of the request,
-// or hold generated tokens that are not those of their text. Only ends inside a word
-// and ends before a block that is known to be so are looked at.
+// or hold generated tokens that are not those of their text.
 func (m *matcher) trimUnsafe(r *picker.Request, s *matchScratch, q indexer.Query) {
 	p := m.model(r.Target)
 	if p == nil {
 		return
 	}
-	s.ends = s.ends[:0]
-	last, drop := int32(-1), 0
+	s.ends, s.checked = s.ends[:0], s.checked[:0]
 	for k := range s.runs {
 		run := &s.runs[k]
-		if run.Blocks == 0 || (!run.Cut && (int(run.Bytes) >= len(q.Bytes) || p.AtWord(q.Bytes, int(run.Bytes)))) {
+		if run.Blocks == 0 {
 			continue
 		}
-		if len(s.ends) < int(run.Blocks)+1 {
-			s.ends = m.index.Ends(q, run.Bytes, append(s.ends[:0], 0))
+		at := slices.IndexFunc(s.checked, func(c checkedEnd) bool { return c.at == run.Bytes })
+		if at < 0 {
+			doubtful := run.Cut || !p.AtWord(q.Bytes, int(run.Bytes))
+			if len(s.checked) >= alignEnds && !doubtful {
+				continue
+			}
+			at = len(s.checked)
+			s.checked = append(s.checked, checkedEnd{run.Bytes, m.misaligned(p, s, q, run)})
 		}
-		if n := int(run.Blocks); run.Bytes != last && n < len(s.ends) {
-			from := max(0, n-alignBlocks)
-			last, drop = run.Bytes, n-from-p.Aligned(q.Bytes, s.ends[from:n+1], int(run.Total()/run.Blocks))
-		}
-		shorten(run, int32(drop), s.ends)
+		shorten(run, s.checked[at].drop, s.ends)
 	}
+}
+
+// misaligned returns how many of the last blocks of a run are not made of the
+// prompt's own tokens.
+func (m *matcher) misaligned(p *prompt.Model, s *matchScratch, q indexer.Query, run *indexer.Run) int32 {
+	n := int(run.Blocks)
+	if len(s.ends) < n+1 {
+		s.ends = m.index.Ends(q, run.Bytes, append(s.ends[:0], 0))
+	}
+	if n >= len(s.ends) {
+		return 0
+	}
+	from := max(0, n-alignBlocks)
+	return int32(n - from - p.Aligned(q.Bytes, s.ends[from:n+1], int(run.Total()/run.Blocks)))
 }
 
 // shorten takes drop blocks off the end of a run.

@@ -148,6 +148,10 @@ func (s *Server) openPicker() (*matcher, error) {
 	m.exact = func(ep indexer.EndpointID) bool { return s.share.knowledge(ep).State == events.Exact }
 	s.audit = newAuditor(s.registry, s.approx, m.exact)
 	s.audit.judged = s.judged
+	m.wait = func(ep *picker.Endpoint, now time.Time) time.Duration {
+		l := s.pool.Book().Load(ep, now)
+		return time.Duration(ep.Cost().Wait(&l, now) * float64(time.Second))
+	}
 	m.audit, m.model, m.learn = s.audit, s.models.model, s.models.learn
 	var err error
 	s.scheduler, err = picker.New(picker.Options{
