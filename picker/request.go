@@ -85,6 +85,7 @@ type Request struct {
 	Chunks      indexer.Query      // approximate space
 	ChunkKeys   []indexer.BlockKey // chain of Chunks, by the prompt producer
 	PromptBytes int                // length of the rendered prompt, 0 when it could not be rendered
+	Precise     int                // tokens that the precise index sees at the chosen endpoint, though it is not believed; -1: not looked up
 	InputTokens int                // exact for token ids, else estimated from bytes
 
 	SLOTTFT time.Duration // x-slo-ttft-ms, 0 when absent

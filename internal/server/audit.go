@@ -53,22 +53,30 @@ func newAuditor(reg prometheus.Registerer, approx *indexer.Approx, exact func(in
 }
 
 func (a *auditor) check(r *picker.Request, ep *picker.Endpoint, predicted indexer.Run, u picker.Usage) {
-	exact := len(r.Exact) > 0 && a.exact(ep.ID)
+	exact := r.PromptBytes > 0 && a.exact(ep.ID) // Exact itself is void by then
 	kind := "approximate"
 	if exact {
 		kind = "exact"
 	}
 	want := min(int(predicted.Total()), u.PromptTokens-1)
 	a.diff.WithLabelValues(kind).Observe(float64(want - u.CachedTokens))
-	v := verdict{
-		over: want-u.CachedTokens > slack, under: u.CachedTokens-want > slack,
-		cached: float64(u.CachedTokens) / float64(u.PromptTokens),
-	}
+	v := verdictOf(want, u)
 	if v.over {
 		a.over.WithLabelValues(kind).Inc()
 		a.approx.Truncate(ep.ID, r.ChunkKeys, int(v.cached*float64(len(r.Chunks.Bytes))))
 	}
-	if len(r.Exact) > 0 || exact {
+	switch {
+	case exact:
 		a.judged(r, ep, v)
+	case r.Precise >= 0 && r.PromptBytes > 0:
+		a.judged(r, ep, verdictOf(min(r.Precise, u.PromptTokens-1), u))
+	}
+}
+
+// verdictOf compares a prediction with what the engine reported.
+func verdictOf(want int, u picker.Usage) verdict {
+	return verdict{
+		over: want-u.CachedTokens > slack, under: u.CachedTokens-want > slack,
+		cached: float64(u.CachedTokens) / float64(u.PromptTokens),
 	}
 }

@@ -174,6 +174,7 @@ func add(a, b *indexer.Run) {
 
 // Chosen implements picker.Matcher.
 func (m *matcher) Chosen(r *picker.Request, ep *picker.Endpoint) {
+	m.lookUp(r, ep)
 	if len(r.ChunkKeys) == 0 {
 		return
 	}
@@ -181,6 +182,24 @@ func (m *matcher) Chosen(r *picker.Request, ep *picker.Endpoint) {
 	m.approx.Record(ep.ID, r.ChunkKeys, now.UnixNano())
 	if m.recorded != nil {
 		m.recorded(ep, r.ChunkKeys, now)
+	}
+}
+
+// lookUp notes what the index says of an endpoint that is not believed, for the
+// audit to compare with what the engine reports: that ends the doubt.
+func (m *matcher) lookUp(r *picker.Request, ep *picker.Endpoint) {
+	r.Precise = -1
+	if len(r.Exact) == 0 || m.exact(ep.ID) {
+		return
+	}
+	s := m.scratch.Get().(*matchScratch)
+	defer m.scratch.Put(s)
+	s.ids, s.runs = append(s.ids[:0], ep.ID), append(s.runs[:0], indexer.Run{})
+	r.Precise = 0
+	for i := range r.Exact {
+		m.index.Match(r.Exact[i], s.ids, s.runs)
+		m.trimUnsafe(r, s, r.Exact[i])
+		r.Precise += int(s.runs[0].Total())
 	}
 }
 

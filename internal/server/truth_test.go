@@ -133,10 +133,11 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	f.eps = f.pool.Snapshot().Endpoints
 	f.matcher = newMatcher()
 	m := f.matcher
-	m.index, m.approx, m.now, m.model = f.index, approx, time.Now, f.models.model
+	m.index, m.approx, m.now, m.model, m.learn = f.index, approx, time.Now, f.models.model, f.models.learn
 	m.exact = func(ep indexer.EndpointID) bool { return f.events.Knowledge(ep).State == events.Exact }
 	m.audit = newAuditor(prometheus.NewRegistry(), approx, m.exact)
-	s := &Server{models: f.models, events: f.events, finder: newFinder(nil), o: Options{Log: log}}
+	s := &Server{models: f.models, events: f.events, index: f.index, pool: f.pool, finder: newFinder(nil), o: Options{Log: log}}
+	m.audit.judged = s.judged
 	var src []events.EndpointSource
 	for _, ep := range f.eps {
 		src = append(src, s.source(ep))
@@ -392,5 +393,76 @@ func late(t *testing.T, h *harness, f *follower, rng *rand.Rand) {
 	t.Logf("%-42s promises more than there is: %d times", "replica started after the ring wrapped", over)
 	if over > 0 {
 		t.Errorf("a replica that knows only a part promised too much %d times", over)
+	}
+}
+
+// Without a replay socket a gap is healed by the audit: answers tell which
+// blocks are not there, and when what is known is right again.
+func TestHealingByAudit(t *testing.T) {
+	h := startHarness(t, harnessOptions{Seed: 3, Model: parts.Model(t, "qwen3"), Engines: 4, Blocks: 2000, Ring: 10000})
+	f := follow(t, h, false)
+	rng := rand.New(rand.NewPCG(3, 3))
+	f.audited(40, rng, nil)
+	drop := func(share float64) {
+		for e := range f.eps {
+			h.call(map[string]any{"op": "fault", "engine": e, "kind": "drop", "share": share}, &struct{}{})
+		}
+	}
+	drop(.05)
+	f.audited(60, rng, nil)
+	drop(0)
+	exact := func() (n int) {
+		for _, ep := range f.eps {
+			if f.events.Knowledge(ep.ID).State == events.Exact {
+				n++
+			}
+		}
+		return n
+	}
+	lost, asked := len(f.eps)-exact(), 0
+	for ; asked < 400 && exact() < len(f.eps); asked++ {
+		f.audited(1, rng, nil)
+	}
+	var first, later score
+	f.audited(100, rng, &first)
+	f.audited(200, rng, nil)
+	f.audited(100, rng, &later)
+	t.Logf("%d of %d engines doubted when the fault ended; all believed after %d audited requests", lost, len(f.eps), asked)
+	t.Logf("first 100 requests: %v", first)
+	t.Logf("after 200 more:     %v", later)
+	if asked == 400 {
+		t.Error("some engine is not believed again")
+	}
+	if float64(later.exact) < .9*float64(later.requests) {
+		t.Errorf("not healed: %v", later)
+	}
+}
+
+// audited plays n requests whose engines report their cached tokens; the
+// predictions for the engines that answer are compared.
+func (f *follower) audited(n int, rng *rand.Rand, s *score) {
+	f.t.Helper()
+	for range n {
+		var q asked
+		f.h.call(map[string]any{"op": "next"}, &q)
+		r := &picker.Request{Path: "/v1/chat/completions", Body: q.Body, Headers: noHeaders{}}
+		if err := picker.ParseRequest(r); err != nil {
+			f.t.Fatal(err)
+		}
+		f.models.fill(r)
+		runs := make([]indexer.Run, len(f.eps))
+		f.matcher.Match(r, f.eps, runs)
+		e := rng.IntN(len(f.eps))
+		f.matcher.lookUp(r, f.eps[e]) // as Chosen does, without a speculative entry
+		f.models.release(r)           // the decision is made
+		var a answered
+		f.h.call(map[string]any{"op": "run", "engine": e}, &a)
+		if s != nil {
+			s.compare(int(runs[e].Total()), a.Truth[e], a.Prompt)
+		}
+		f.matcher.Finished(r, f.eps[e], runs[e], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
+			Seen: true, CachedSeen: true, PromptTokens: a.Prompt, CachedTokens: a.Truth[e],
+		}})
+		f.settled(a.Seq, 20*time.Millisecond)
 	}
 }
