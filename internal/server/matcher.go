@@ -206,7 +206,9 @@ func (m *matcher) lookUp(r *picker.Request, ep *picker.Endpoint) {
 // Finished implements picker.Matcher.
 func (m *matcher) Finished(r *picker.Request, ep *picker.Endpoint, predicted indexer.Run, o picker.Outcome) {
 	if o.Status >= 500 || (o.Status == 0 && !o.Complete) {
-		m.approx.Truncate(ep.ID, r.ChunkKeys, 0) // it did not run there
+		// It did not run there: what was there before is all that is.
+		before := float64(predicted.Total()) / float64(max(r.InputTokens, 1))
+		m.approx.Truncate(ep.ID, r.ChunkKeys, int(before*float64(len(r.Chunks.Bytes))))
 		return
 	}
 	if o.Usage.Seen && r.PromptBytes > 0 {
