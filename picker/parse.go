@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/grapevine-epp/grapevine/indexer"
 )
@@ -312,18 +313,19 @@ func memberOf(s *scanner, val Span, name string) []byte {
 	return found
 }
 
-// text returns the value of a string literal, "" for anything else.
+// text returns the value of a string literal, "" for anything else. Bytes that
+// are not UTF-8 become U+FFFD: the value may end in a metric's label.
 func text(v []byte) string {
 	if len(v) < 2 || v[0] != '"' {
 		return ""
 	}
-	if inner := v[1 : len(v)-1]; bytes.IndexByte(inner, '\\') < 0 {
+	if inner := v[1 : len(v)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return string(inner)
 	}
 	return unquote(v)
 }
 
-// unquote resolves escapes; it is for the rare literal that has some.
+// unquote resolves escapes and mends UTF-8; it is for the rare literal that has some.
 func unquote(v []byte) string {
 	var out string
 	if json.Unmarshal(v, &out) != nil {
