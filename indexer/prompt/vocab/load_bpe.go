@@ -33,8 +33,10 @@ func (l *jsonLoader) encoder() error {
 		return err
 	}
 	b := &bpe{pairs: pairs, whole: boolean(l.model, "ignore_merges"), unk: noToken, chars: l.v.mode != ModeByteLevel}
-	if unk, ok := l.byStr[str(l.model, "unk_token")]; ok {
-		b.unk = unk
+	if name := str(l.model, "unk_token"); name != "" {
+		if unk, ok := l.byStr[name]; ok {
+			b.unk = unk
+		}
 	}
 	ids := l.pieceIDs()
 	b.pieces = newPieceTable(l.v.blob, l.v.offs, ids)
