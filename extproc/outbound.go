@@ -130,6 +130,9 @@ func (w *routeWriter) begin(d *picker.Decision, destination string) {
 	for _, h := range d.SetHeaders {
 		w.setHeader(h.Name, h.Value)
 	}
+	for _, name := range d.RemoveHeaders {
+		w.mutation = appendString(w.mutation, 2, name)
+	}
 	w.metadata(keyDestination, destination)
 	if w.fallback {
 		w.metadata(keyFallback, d.Endpoints[min(1, len(d.Endpoints)-1)])

@@ -30,6 +30,13 @@ func (c *Cost) Prefill(w Work) float64 {
 	return c.PerToken*float64(w.New) + c.PerPair*w.Pairs()
 }
 
+// StepOf returns the seconds of a step in which so many sequences decode, with
+// context tokens in all. What is learned from answers under way includes the
+// prefills that came between.
+func (c *Cost) StepOf(sequences, context float64) float64 {
+	return c.Step + c.PerSeq*sequences + c.PerContext*context
+}
+
 // Wait returns the seconds until the queue that l describes has had its first
 // tokens: its work, less the time since the engine last finished some.
 func (c *Cost) Wait(l *Load, now time.Time) float64 {

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -139,7 +140,7 @@ func (c *Cycle) Free() {
 }
 
 // gather lists the endpoints that r may go to. Those that do not answer are
-// left out while others are there, and so are those that cannot serve a whole
+// left out while others are there that serve requests, and so are those that cannot serve a whole
 // request, when it is one that no profile handler splits.
 func (c *Cycle) gather(r *Request) {
 	c.endpoints = c.endpoints[:0]
@@ -148,9 +149,14 @@ func (c *Cycle) gather(r *Request) {
 	} else {
 		c.gatherSubset(r.Subset)
 	}
-	c.endpoints = prefer(c.endpoints, func(ep *Endpoint) bool { return !ep.Down() })
+	up := func(ep *Endpoint) bool { return !ep.Down() }
+	serves := func(ep *Endpoint) bool { return ep.Role&RoleDecode != 0 }
+	upServes := func(ep *Endpoint) bool { return !ep.Down() && ep.Role&RoleDecode != 0 }
+	if slices.ContainsFunc(c.endpoints, upServes) || !slices.ContainsFunc(c.endpoints, serves) {
+		c.endpoints = prefer(c.endpoints, up)
+	}
 	if r.Kind == KindOther {
-		c.endpoints = prefer(c.endpoints, func(ep *Endpoint) bool { return ep.Role&RoleDecode != 0 })
+		c.endpoints = prefer(c.endpoints, serves)
 	}
 }
 
@@ -219,6 +225,9 @@ func (c *Cycle) Len() int { return len(c.live) }
 
 // At returns candidate k of those that are left.
 func (c *Cycle) At(k int) *View { return &c.views[c.live[k]] }
+
+// Candidates returns the number of all candidates.
+func (c *Cycle) Candidates() int { return len(c.endpoints) }
 
 // All returns the candidate at a position among all, whether a filter left it
 // or not.

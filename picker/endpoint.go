@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -148,7 +149,7 @@ type counters struct {
 func newEndpoint(spec EndpointSpec, id indexer.EndpointID, c *counters) *Endpoint {
 	ep := &Endpoint{
 		EndpointSpec: spec, ID: id, Address: spec.Addr.String(),
-		Role: RoleOf(spec.Labels[LabelRole]), Engine: EngineOf(spec.Labels[LabelEngine]), counters: c,
+		Role: RoleOf(spec.Labels[LabelRole]), Engine: EngineOf(cmp.Or(spec.Labels[LabelEngine], spec.Labels[LabelEngineAlt])), counters: c,
 	}
 	for k, v := range spec.Labels {
 		ep.labels = append(ep.labels, label{k, v})

@@ -2,6 +2,7 @@ package picker
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -16,16 +17,34 @@ type Explanation struct {
 	Target      string               `json:"target,omitempty"`
 	InputTokens int                  `json:"input_tokens"`
 	Priority    int                  `json:"priority"`
+	Prompt      ExplainedPrompt      `json:"prompt"`
 	Choice      string               `json:"choice"`
 	Fallbacks   []string             `json:"fallbacks,omitempty"`
 	RunnerUp    string               `json:"runner_up,omitempty"`
 	Margin      float64              `json:"margin"` // total of the choice minus that of the runner-up
 	Headers     map[string]string    `json:"headers,omitempty"`
+	Stages      []ExplainedStage     `json:"stages,omitempty"`
 	Predicted   ExplainedTime        `json:"predicted"`
 	Omitted     int                  `json:"omitted_candidates,omitempty"`
 	Candidates  []ExplainedCandidate `json:"candidates"`
 	Profiles    []ExplainedProfile   `json:"profiles"`
 	Outcome     *ExplainedOutcome    `json:"outcome,omitempty"`
+}
+
+// ExplainedPrompt says how a prompt was matched.
+type ExplainedPrompt struct {
+	Space string `json:"space"` // text, chunks or none
+	Bytes int    `json:"bytes"` // of the rendered prompt, or of the raw one for chunks
+}
+
+func explainPrompt(r *Request) ExplainedPrompt {
+	switch {
+	case len(r.Exact) > 0:
+		return ExplainedPrompt{"text", r.PromptBytes}
+	case len(r.ChunkKeys) > 0:
+		return ExplainedPrompt{"chunks", len(r.Chunks.Bytes)}
+	}
+	return ExplainedPrompt{Space: "none"}
 }
 
 // ExplainedTime are the parts of a predicted time to first token, and what the
@@ -42,7 +61,8 @@ type ExplainedTime struct {
 type ExplainedCandidate struct {
 	Endpoint  string         `json:"endpoint"`
 	Name      string         `json:"name,omitempty"`
-	Matched   map[string]int `json:"matched_tokens"` // by tier
+	Matched   map[string]int `json:"matched_tokens"`  // by tier
+	Held      float64        `json:"weighted_tokens"` // what the tokens count for, by the weights of their tiers
 	Blocks    int            `json:"matched_blocks"`
 	Load      ExplainedLoad  `json:"load"`
 	Predicted *ExplainedTime `json:"predicted,omitempty"`
@@ -72,7 +92,7 @@ type ExplainedProfile struct {
 // ExplainedRow is one candidate in one profile.
 type ExplainedRow struct {
 	Endpoint string           `json:"endpoint"`
-	Dropped  string           `json:"dropped_by,omitempty"` // the filter that left it out
+	Dropped  string           `json:"dropped_by,omitempty"` // the filter that left it out, or role
 	Scores   []ExplainedScore `json:"scores,omitempty"`
 	Total    float64          `json:"total"`
 }
@@ -129,7 +149,7 @@ func (s *Scheduler) explainCycle(c *Cycle) Explanation {
 	var rec record
 	p := Prediction{}
 	if len(c.plan.Order) > 0 {
-		p = c.prediction(c.plan.Order[0], c.WorkAt(c.plan.Order[0]))
+		p = c.expected()
 	}
 	rec.fill(c, p)
 	return rec.explain()
@@ -148,7 +168,7 @@ func (s *Scheduler) Explain(r *Request) (Explanation, error) {
 func (rec *record) explain() Explanation {
 	e := Explanation{
 		RequestID: rec.id, At: rec.at, Model: rec.model, Target: rec.target, InputTokens: rec.input,
-		Priority: rec.priority, Predicted: explainTime(rec.predicted), Omitted: rec.total - len(rec.rows),
+		Priority: rec.priority, Prompt: rec.prompt, Predicted: explainTime(rec.predicted), Omitted: rec.total - len(rec.rows),
 	}
 	for k, i := range rec.plan {
 		if k == 0 {
@@ -163,6 +183,7 @@ func (rec *record) explain() Explanation {
 		}
 		e.Headers[h.Name] = h.Value
 	}
+	e.Stages = rec.explainStages()
 	for k := range rec.rows {
 		e.Candidates = append(e.Candidates, rec.rows[k].explain(rec.hasPred))
 	}
@@ -206,11 +227,22 @@ func (rec *record) explainMargin(e *Explanation) {
 				second, name = rr.total[row], rec.rows[row].view.Address
 			}
 		}
+		if row := rec.next(rr); row >= 0 && rr.total[row] == second { // of equals, the one that would be tried next
+			name = rec.rows[row].view.Address
+		}
 		if name != "" {
 			e.RunnerUp, e.Margin = name, finite(chosen-second)
 		}
 		return
 	}
+}
+
+// next returns the row of the ranking's second pick, -1 when there is none.
+func (rec *record) next(rr *recordRanking) int {
+	if len(rr.order) < 2 {
+		return -1
+	}
+	return slices.IndexFunc(rec.rows, func(row recordRow) bool { return row.index == rr.order[1] })
 }
 
 func (rec *record) explainRanking(rr *recordRanking) ExplainedProfile {
@@ -221,8 +253,11 @@ func (rec *record) explainRanking(rr *recordRanking) ExplainedProfile {
 	scorers := rr.profile.Scorers
 	for k := range rec.rows {
 		row := ExplainedRow{Endpoint: rec.rows[k].view.Address, Total: finite(rr.total[k])}
-		if f := rr.verdict[k]; f > 0 && int(f) <= len(rr.profile.Filters) {
-			row.Dropped = rr.profile.Filters[f-1].Name
+		if f := rr.verdict[k]; f == verdictUnable || f > 0 && int(f) <= len(rr.profile.Filters) {
+			row.Dropped = "role"
+			if f != verdictUnable {
+				row.Dropped = rr.profile.Filters[f-1].Name
+			}
 			p.Rows = append(p.Rows, row)
 			continue
 		}
@@ -238,7 +273,7 @@ func (rec *record) explainRanking(rr *recordRanking) ExplainedProfile {
 func (row *recordRow) explain(hasPred bool) ExplainedCandidate {
 	v := &row.view
 	c := ExplainedCandidate{
-		Endpoint: v.Address, Name: v.Name, Matched: map[string]int{}, Blocks: int(row.run.Blocks),
+		Endpoint: v.Address, Name: v.Name, Matched: map[string]int{}, Held: finite(row.held), Blocks: int(row.run.Blocks),
 		Load: ExplainedLoad{
 			Requests: v.Load.Requests, Waiting: v.Load.Waiting, PrefillTokens: v.Load.Prefill, Tokens: v.Load.Tokens,
 			Rate: v.Load.Rate, GaugeAge: -1,

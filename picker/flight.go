@@ -18,7 +18,7 @@ type flight struct {
 
 	serving *Ticket // own, unless the request moved
 	own     Ticket
-	parts   []Ticket // endpoints that help
+	helpers []helper // endpoints that do a part of the work
 	names   [4]string
 
 	queued    Queued
@@ -29,7 +29,23 @@ type flight struct {
 	firstAt time.Time
 	lastAt  time.Time
 	tokens  int
-	learns  bool // the prediction was made for the endpoint that serves
+	learns  lessons
+}
+
+// helper is an endpoint that does a part of the work.
+type helper struct {
+	Ticket
+	queued Queued
+	run    indexer.Run
+	Part
+}
+
+// lessons say what a request's times tell about.
+type lessons struct {
+	prefill bool // the endpoint that serves and the pool
+	step    bool // time between tokens of the endpoint that serves
+	// helper is the endpoint whose prefill the first token shows; nil: none.
+	helper *helper
 }
 
 // launch books the plan of c and builds the decision.
@@ -37,38 +53,41 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 	r, plan := c.Request, &c.plan
 	best := plan.Order[0]
 	ep := c.endpoints[best]
-	f := &flight{s: s, request: r, ep: ep, learns: true}
+	f := &flight{s: s, request: r, ep: ep, learns: lessons{prefill: true, step: true}}
 	f.Endpoints = c.destinations(f.names[:0])
 	if len(plan.Headers) > 0 {
 		f.SetHeaders = append([]HeaderSet(nil), plan.Headers...)
+	}
+	if len(plan.Remove) > 0 {
+		f.RemoveHeaders = append([]string(nil), plan.Remove...)
 	}
 	if r.Target != "" && r.Target != r.Model && r.ModelSpan[1] > r.ModelSpan[0] {
 		f.ModelTarget = r.Target
 	}
 	work := c.WorkAt(best)
 	if plan.New >= 0 {
-		work.New, f.learns = plan.New, false
+		work.New, f.learns.prefill = plan.New, false
 	}
 	view := &c.views[best]
 	f.run, f.queued = c.runs[best], Queued{Ahead: view.Load, Own: work, At: c.Now}
-	f.predicted = c.prediction(best, work)
-	f.WantBody = s.wantBody(c, view.Cost)
+	f.predicted = c.expected()
+	f.WantBody = s.wantBody(c)
 
-	book := s.opts.Pool.Book()
 	f.serving = &f.own
-	book.Open(f.serving, ep, work, c.Now)
-	f.bookParts(c, plan.Also)
+	s.opts.Pool.Book().Open(f.serving, ep, work, c.Now)
+	f.enlist(c)
 	s.opts.Sessions.Bind(Binding{Session: c.Session, Endpoint: ep.ID, At: c.Now})
-	if s.opts.Matcher != nil {
-		s.opts.Matcher.Chosen(r, ep)
-		for _, p := range plan.Also {
-			s.opts.Matcher.Chosen(r, c.endpoints[p.Index])
+	f.tellChosen()
+	for _, ranking := range c.rankings[:c.ranked] {
+		if i := ranking.Best(); i >= 0 {
+			ranking.Profile.observed(c, c.endpoints[i])
 		}
 	}
-	for _, ranking := range c.rankings[:c.ranked] {
-		ranking.Profile.observed(c, ep)
+	first := c.Now.Add(seconds(f.predicted.TTFT()))
+	s.blind.watch(f.serving, r.Stream, first)
+	for i := range f.helpers {
+		s.blind.watch(&f.helpers[i].Ticket, r.Stream, first)
 	}
-	s.blind.watch(f.serving, r.Stream, c.Now.Add(seconds(f.predicted.TTFT())))
 	f.record = s.records.add(c, f.predicted)
 	f.Observe, f.Release = f.observe, f.release
 	return f
@@ -90,14 +109,81 @@ func (c *Cycle) destinations(list []string) []string {
 	return list
 }
 
-func (f *flight) bookParts(c *Cycle, parts []Part) {
+// enlist books the parts of the plan at the endpoints that help.
+func (f *flight) enlist(c *Cycle) {
+	parts := c.plan.Also
 	if len(parts) == 0 {
 		return
 	}
-	f.parts = make([]Ticket, len(parts))
+	f.helpers = make([]helper, len(parts))
 	for k, p := range parts {
-		f.s.opts.Pool.Book().Open(&f.parts[k], c.endpoints[p.Index], p.Work, c.Now)
+		h, v := &f.helpers[k], &c.views[p.Index]
+		h.Part, h.queued, h.helps = p, Queued{Ahead: v.Load, Own: p.Work, At: c.Now}, true
+		h.run = *c.RunAt(p.Index)
+		f.s.opts.Pool.Book().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
+		// An endpoint that serves whole requests too learns from those: here a
+		// transfer is in the time.
+		if p.Leads && v.Role&RoleDecode == 0 {
+			f.learns.helper = h
+		}
 	}
+}
+
+// split reports whether another endpoint computes the prompt.
+func (f *flight) split() bool {
+	for i := range f.helpers {
+		if f.helpers[i].Leads {
+			return true
+		}
+	}
+	return false
+}
+
+// tellChosen tells the matcher who will hold the prompt, the endpoint that
+// serves last: it is the one that will be audited.
+func (f *flight) tellChosen() {
+	m := f.s.opts.Matcher
+	if m == nil {
+		return
+	}
+	for i := range f.helpers {
+		if h := &f.helpers[i]; h.Holds {
+			m.Chosen(f.request, h.ep)
+		}
+	}
+	m.Chosen(f.request, f.ep)
+}
+
+// tellFinished tells the matcher how the request ended, wherever its prompt is.
+func (f *flight) tellFinished(o Outcome) {
+	m := f.s.opts.Matcher
+	if m == nil {
+		return
+	}
+	bare := o
+	bare.Usage = Usage{}
+	for i := range f.helpers {
+		if h := &f.helpers[i]; h.Holds {
+			m.Finished(f.request, h.ep, h.run, bare)
+		}
+	}
+	if f.split() {
+		o.Usage.CachedSeen = false // the engine counts what was transferred
+	}
+	m.Finished(f.request, f.ep, f.run, o)
+}
+
+// expected returns what is predicted of the request as planned.
+func (c *Cycle) expected() Prediction {
+	if p := c.plan.leader(); p != nil {
+		return c.prediction(p.Index, p.Work)
+	}
+	best := c.plan.Order[0]
+	work := c.WorkAt(best)
+	if c.plan.New >= 0 {
+		work.New = c.plan.New
+	}
+	return c.prediction(best, work)
 }
 
 // prediction returns what a scorer predicted for candidate i, or the plain
@@ -112,11 +198,19 @@ func (c *Cycle) prediction(i int32, w Work) Prediction {
 
 // wantBody asks for response bodies while an endpoint is little known, and for
 // a sample afterwards.
-func (s *Scheduler) wantBody(c *Cycle, cost *Cost) bool {
+func (s *Scheduler) wantBody(c *Cycle) bool {
 	if s.opts.SampleBodies < 0 || c.Request.Kind == KindOther {
 		return false
 	}
-	return cost.PrefillSeen < enoughSamples || c.Float64() < s.opts.SampleBodies
+	serving := c.views[c.plan.Order[0]].Cost
+	seen := serving.PrefillSeen
+	if p := c.plan.leader(); p != nil {
+		seen = serving.DecodeSeen
+		if v := &c.views[p.Index]; v.Role&RoleDecode == 0 {
+			seen = min(seen, v.Cost.PrefillSeen)
+		}
+	}
+	return seen < enoughSamples || c.Float64() < s.opts.SampleBodies
 }
 
 // observe takes a moment of the response path. One goroutine calls it.
@@ -125,7 +219,7 @@ func (f *flight) observe(e Event) {
 	case EventHeaders:
 		f.moveTo(e.Served)
 		if e.Status >= 400 {
-			f.learns = false
+			f.learns = lessons{}
 		}
 		if !f.request.Stream {
 			f.firstToken(e.At)
@@ -152,7 +246,7 @@ func (f *flight) moveTo(served string) {
 	}
 	f.s.metrics.moved.Inc()
 	f.serving.Release()
-	f.ep, f.learns, f.serving = ep, false, new(Ticket)
+	f.ep, f.learns, f.serving = ep, lessons{}, new(Ticket)
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
 	if f.s.opts.Matcher != nil {
 		f.s.opts.Matcher.Chosen(f.request, ep)
@@ -167,22 +261,20 @@ func (f *flight) firstToken(at time.Time) {
 	}
 	f.firstAt = at
 	f.serving.FirstToken(at)
-	f.endParts()
-	if !f.learns || !f.request.Stream {
+	for i := range f.helpers {
+		f.helpers[i].FirstToken(at)
+	}
+	if !f.request.Stream || !f.learns.prefill && f.learns.helper == nil {
 		return
 	}
 	f.s.blind.saw()
 	ttft := at.Sub(f.queued.At)
-	f.s.opts.Pool.learnPrefill(f.ep, &f.queued, ttft)
-	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
-}
-
-// endParts ends the work at endpoints that help: it is done when the first
-// token is there.
-func (f *flight) endParts() {
-	for i := range f.parts {
-		f.parts[i].Release()
+	if h := f.learns.helper; h != nil {
+		h.ep.ObservePrefill(&h.queued, ttft) // not the pool: the others do not wait for transfers
+	} else {
+		f.s.opts.Pool.learnPrefill(f.ep, &f.queued, ttft)
 	}
+	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
 }
 
 func (f *flight) release(o Outcome) {
@@ -190,14 +282,14 @@ func (f *flight) release(o Outcome) {
 		f.moveTo(o.Served)
 	}
 	f.serving.Release()
-	f.endParts()
+	for i := range f.helpers {
+		f.helpers[i].Release()
+	}
 	f.learnStep()
 	if f.request.Stream && o.Status < 400 && o.Complete {
 		f.s.blind.ended(!f.firstAt.IsZero())
 	}
-	if f.s.opts.Matcher != nil {
-		f.s.opts.Matcher.Finished(f.request, f.ep, f.run, o)
-	}
+	f.tellFinished(o)
 	f.s.metrics.finished(f, o)
 	f.s.records.finish(f.record, f, o)
 	f.request = nil
@@ -206,7 +298,7 @@ func (f *flight) release(o Outcome) {
 // learnStep teaches the time between tokens, from answers long enough to tell.
 func (f *flight) learnStep() {
 	const enough = 8
-	if f.tokens < enough || !f.lastAt.After(f.firstAt) || !f.learns {
+	if f.tokens < enough || !f.lastAt.After(f.firstAt) || !f.learns.step {
 		return
 	}
 	l := f.s.opts.Pool.Book().Load(f.ep, f.lastAt)

@@ -30,8 +30,9 @@ const (
 
 // Labels of endpoints, verbatim.
 const (
-	LabelRole   = "llm-d.ai/role"
-	LabelEngine = "inference.networking.k8s.io/engine-type"
+	LabelRole      = "llm-d.ai/role"
+	LabelEngine    = "inference.networking.k8s.io/engine-type"
+	LabelEngineAlt = "llm-d.ai/engine-type"
 )
 
 // readHeaders fills what headers say about a request.

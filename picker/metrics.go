@@ -2,6 +2,7 @@ package picker
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ var refusalLabels = [...]string{
 type metrics struct {
 	decisions  prometheus.Counter
 	refusals   [len(refusalLabels)]prometheus.Counter
+	stages     [numStages][numStageOutcomes]prometheus.Counter
 	took       prometheus.Histogram
 	candidates prometheus.Histogram
 	moved      prometheus.Counter
@@ -50,11 +52,20 @@ func newMetrics(reg prometheus.Registerer, pool *Pool) (*metrics, error) {
 	for i, label := range refusalLabels {
 		m.refusals[i] = refusals.WithLabelValues(label)
 	}
+	stages := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "grapevine_picker_stages_total", Help: "Placed requests that another endpoint could help with, by stage and by what was decided.",
+	}, []string{"stage", "outcome"})
+	for k := range m.stages {
+		for o := range m.stages[k] {
+			label := strings.ReplaceAll(StageOutcome(o).String(), " ", "_")
+			m.stages[k][o] = stages.WithLabelValues(StageKind(k).String(), label)
+		}
+	}
 	ended := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_picker_ended_total", Help: "Placed requests that ended, by whether the answer was complete.",
 	}, []string{"complete"})
 	m.ended = [2]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true")}
-	all = append(all, refusals, ended, poolGauge(pool, "endpoints", "Endpoints in the pool.",
+	all = append(all, refusals, stages, ended, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*Endpoint) float64 { return 1 }),
 		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *Endpoint) float64 {
 			if ep.Down() {
@@ -109,6 +120,9 @@ func (m *metrics) placed(took time.Duration, c *Cycle) {
 	m.decisions.Inc()
 	m.took.Observe(took.Seconds())
 	m.candidates.Observe(float64(len(c.endpoints)))
+	for _, s := range c.plan.Stages {
+		m.stages[s.Kind][s.Outcome].Inc()
+	}
 }
 
 func (m *metrics) predicted(want float64, got time.Duration) {
@@ -124,7 +138,7 @@ func (m *metrics) finished(f *flight, o Outcome) {
 		complete = 1
 	}
 	m.ended[complete].Inc()
-	if o.Usage.CachedSeen {
+	if o.Usage.CachedSeen && !f.split() { // what came by transfer is no news of the cache
 		m.predictedT.Add(float64(f.run.Total()))
 		m.cachedT.Add(float64(max(o.Usage.CachedTokens, 0)))
 	}

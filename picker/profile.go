@@ -25,8 +25,8 @@ type Picker interface {
 // Observer is a plugin that wants to know the outcome: it is told after the
 // decision, before the request leaves.
 type Observer interface {
-	// Chosen is called on the request's goroutine; i is the position of the
-	// chosen endpoint among all candidates.
+	// Chosen is called on the request's goroutine; ep is the first choice of
+	// the plugin's profile.
 	Chosen(c *Cycle, ep *Endpoint)
 }
 
@@ -64,6 +64,10 @@ type Ranking struct {
 	picked   []int32
 }
 
+// verdictUnable is the verdict on candidates that do not serve the phase which
+// the profile is run for.
+const verdictUnable = math.MaxUint8
+
 // Best returns the position of the first choice among all candidates, -1 when
 // there is nobody.
 func (r *Ranking) Best() int32 {
@@ -75,9 +79,16 @@ func (r *Ranking) Best() int32 {
 
 // Run ranks the candidates of c. The result belongs to the cycle. Several runs
 // in one cycle see the same candidates, loads and matches.
-func (p *Profile) Run(c *Cycle) *Ranking {
+func (p *Profile) Run(c *Cycle) *Ranking { return p.RunAmong(c, nil) }
+
+// RunAmong is Run for those candidates only for which able is true; nil stands
+// for all.
+func (p *Profile) RunAmong(c *Cycle, able func(*View) bool) *Ranking {
 	r := c.nextRanking(p)
 	c.showAll()
+	if able != nil {
+		c.showAble(r, able)
+	}
 	for f := range p.Filters {
 		if len(c.live) == 0 {
 			break
@@ -124,7 +135,37 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 		if c.keep[k] {
 			kept = append(kept, i)
 		} else {
-			r.verdicts[i] = uint8(min(f+1, math.MaxUint8))
+			r.verdicts[i] = uint8(min(f+1, verdictUnable-1))
+		}
+	}
+	c.live = kept
+}
+
+// RunServing is Run for the candidates that serve whole requests or decode. The
+// error, a *Error, says when their labels alone leave nobody.
+func (p *Profile) RunServing(c *Cycle) (*Ranking, error) {
+	able := 0
+	ranking := p.RunAmong(c, func(v *View) bool {
+		if v.Role&RoleDecode == 0 {
+			return false
+		}
+		able++
+		return true
+	})
+	if able == 0 {
+		return nil, Errorf(ReasonNoEndpoints, "no endpoint answers requests: all are labelled for prefill or encoding alone")
+	}
+	return ranking, nil
+}
+
+// showAble leaves out the candidates that are not able.
+func (c *Cycle) showAble(r *Ranking, able func(*View) bool) {
+	kept := c.live[:0]
+	for _, i := range c.live {
+		if able(&c.views[i]) {
+			kept = append(kept, i)
+		} else {
+			r.verdicts[i] = verdictUnable
 		}
 	}
 	c.live = kept
@@ -165,19 +206,15 @@ type Plan struct {
 	New     int         // tokens that Order[0] computes itself; -1: what it does not hold
 	Port    uint16      // where Order[0] is reached, when not at its own port
 	Headers []HeaderSet // further request headers
+	Remove  []string    // request headers that the client must not have set, lower case
 	Also    []Part      // work of the request at other endpoints
-}
-
-// Part is work that a request brings to an endpoint besides the one that
-// serves it, such as a remote prefill.
-type Part struct {
-	Index int32 // position among all candidates
-	Work  Work
+	Stages  []Stage     // what was decided about each stage, for metrics and explain
 }
 
 func (p *Plan) reset() {
 	clear(p.Headers)
-	p.Order, p.New, p.Port, p.Headers, p.Also = p.Order[:0], -1, 0, p.Headers[:0], p.Also[:0]
+	p.Order, p.New, p.Port, p.Headers, p.Remove = p.Order[:0], -1, 0, p.Headers[:0], p.Remove[:0]
+	p.Also, p.Stages = p.Also[:0], p.Stages[:0]
 }
 
 // ProfileHandler runs the profiles that a request needs and makes a plan of

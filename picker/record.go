@@ -34,8 +34,11 @@ type record struct {
 	session   SessionKey
 	input     int
 	priority  int
+	prompt    ExplainedPrompt
+	stream    bool
 	plan      []int32
 	headers   []HeaderSet
+	stages    []Stage
 	predicted Prediction
 	hasPred   bool
 	total     int // candidates before the cut
@@ -48,6 +51,7 @@ type recordRow struct {
 	index int32 // among all candidates of the request
 	view  View
 	run   indexer.Run
+	held  float64 // tokens of run, weighed by tier
 	pred  Prediction
 }
 
@@ -88,8 +92,10 @@ func (rec *record) fill(c *Cycle, p Prediction) {
 	r := c.Request
 	rec.id, rec.model, rec.target, rec.kind = r.ID, r.Model, r.Target, r.Kind
 	rec.at, rec.session, rec.input, rec.priority = c.Now, c.Session, r.InputTokens, r.Priority
+	rec.prompt, rec.stream = explainPrompt(r), r.Stream
 	rec.plan = append(rec.plan[:0], c.plan.Order...)
 	rec.headers = append(rec.headers[:0], c.plan.Headers...)
+	rec.stages = append(rec.stages[:0], c.plan.Stages...)
 	rec.predicted, rec.hasPred, rec.total = p, c.hasPred, len(c.endpoints)
 	rec.outcome = recordOutcome{}
 	rec.fillRows(c)
@@ -110,7 +116,7 @@ func (rec *record) fillRows(c *Cycle) {
 		rec.rows = append(rec.rows, recordRow{index: int32(i), view: c.views[i]})
 		row := &rec.rows[len(rec.rows)-1]
 		if c.matched {
-			row.run = c.runs[i]
+			row.run, row.held = c.runs[i], c.tiers.Of(&c.runs[i])
 		}
 		if c.hasPred {
 			row.pred = c.predicted[i]
@@ -134,6 +140,11 @@ func (c *Cycle) recorded(i, bound int32) bool {
 	}
 	for _, chosen := range c.plan.Order {
 		if chosen == i {
+			return true
+		}
+	}
+	for k := range c.plan.Stages {
+		if c.plan.Stages[k].Chosen == i {
 			return true
 		}
 	}
@@ -177,7 +188,8 @@ func (rs *Records) finish(ref recordRef, f *flight, o Outcome) {
 		return
 	}
 	rec.outcome = recordOutcome{done: true, status: o.Status, served: f.ep.Address, usage: o.Usage}
-	if !f.firstAt.IsZero() {
+	// Else it is a whole answer, or a complaint.
+	if !f.firstAt.IsZero() && rec.stream && o.Status < 400 {
 		rec.outcome.ttft = f.firstAt.Sub(rec.at)
 	}
 	if !o.At.IsZero() {

@@ -24,6 +24,8 @@ type Ticket struct {
 	book *Book
 	ep   *Endpoint
 	work Work
+	// helps says that the endpoint's work is done when the first token is there.
+	helps bool
 
 	mu    sync.Mutex
 	state ticketState
@@ -58,19 +60,23 @@ func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 // Endpoint returns where the ticket was opened.
 func (t *Ticket) Endpoint() *Endpoint { return t.ep }
 
-// FirstToken moves the request from waiting to decoding. It reports whether
-// this was the first call.
+// FirstToken moves the request from waiting to decoding, or ends the work of an
+// endpoint that helps. It reports whether this was the first call.
 func (t *Ticket) FirstToken(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.state != ticketWaiting {
 		return false
 	}
-	t.state = ticketDecoding
 	c := &t.ep.book.local
-	t.leaveQueue(c)
-	c.context.Add(int64(t.work.Input))
 	c.lastFirst.Store(now.UnixNano())
+	if t.helps {
+		t.end(c)
+	} else {
+		t.state = ticketDecoding
+		t.leaveQueue(c)
+		c.context.Add(int64(t.work.Input))
+	}
 	t.book.changed(t.ep)
 	return true
 }
@@ -105,7 +111,13 @@ func (t *Ticket) Release() bool {
 	if t.state == ticketReleased || t.state == ticketUnset {
 		return false
 	}
-	c := &t.ep.book.local
+	t.end(&t.ep.book.local)
+	t.book.changed(t.ep)
+	return true
+}
+
+// end takes everything out of the book.
+func (t *Ticket) end(c *loadCell) {
 	if t.state == ticketWaiting {
 		t.leaveQueue(c)
 	} else {
@@ -114,6 +126,4 @@ func (t *Ticket) Release() bool {
 	t.state = ticketReleased
 	c.tokens.Add(-int64(t.work.Input) - t.out)
 	c.requests.Add(-1)
-	t.book.changed(t.ep)
-	return true
 }

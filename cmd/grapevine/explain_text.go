@@ -52,7 +52,7 @@ func writeDecision(w io.Writer, e *explained) {
 	if e.Target != "" && e.Target != e.Model {
 		model += " as " + e.Target
 	}
-	wrapped(w, "prompt", strings.TrimSpace(fmt.Sprintf("%s · %d tokens · priority %d%s", model, e.InputTokens, e.Priority, matchedAs(e))))
+	wrapped(w, "prompt", strings.TrimSpace(fmt.Sprintf("%s · %s · priority %d%s", model, e.length(), e.Priority, matchedAs(e))))
 	switch {
 	case e.Refused != "":
 		wrapped(w, "refused", e.Refused)
@@ -70,12 +70,40 @@ func writeDecision(w io.Writer, e *explained) {
 		wrapped(w, "predicted", fmt.Sprintf("first token after %.1f ms = wait %.1f + own prefill %.1f + fixed %.1f · costs others %.1f ms",
 			p.TTFT, p.Wait, p.Own, p.Base, p.Others))
 	}
+	for _, s := range e.Stages {
+		wrapped(w, s.Stage, stageText(e, s))
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		wrapped(w, "header", name+": "+e.Headers[name])
 	}
 	if o := e.Outcome; o != nil {
 		wrapped(w, "outcome", outcome(o))
 	}
+}
+
+// stageText says what was decided about a stage, and why.
+func stageText(e *explained, s picker.ExplainedStage) string {
+	switch s.Endpoint {
+	case "":
+		return fmt.Sprintf("at the choice itself: %s · %d prompt tokens are not held there", s.Outcome, s.Missing)
+	case e.Choice:
+		return fmt.Sprintf("at the choice itself, the best for it · %d prompt tokens are not held there", s.Missing)
+	default:
+		return fmt.Sprintf("at %s · %d prompt tokens are not held at the choice", e.named(s.Endpoint), s.Missing)
+	}
+}
+
+// length says how long the prompt is: an estimate, which what endpoints hold of
+// it may exceed.
+func (e *explained) length() string {
+	s, most := fmt.Sprintf("%d tokens", e.InputTokens), 0
+	for i := range e.Candidates {
+		most = max(most, e.heldBy(e.Candidates[i].Endpoint))
+	}
+	if most > e.InputTokens {
+		s += fmt.Sprintf(" estimated, %d held", most)
+	}
+	return s
 }
 
 func matchedAs(e *explained) string {
@@ -149,18 +177,25 @@ func candidateColumns(e *explained) []column {
 	return append(columns, held, blocks, requests, waiting, prefill, tokens, rate, queue, running, use, age)
 }
 
-// heldText lists the matched tokens by tier, best tier first.
+// heldText lists the matched tokens by tier, best tier first, and what they
+// count for where tiers are weighed.
 func heldText(c *picker.ExplainedCandidate) string {
 	var parts []string
+	sum := 0
 	for t := range indexer.NumTiers {
 		if n := c.Matched[t.String()]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", t, n))
+			sum += n
 		}
 	}
 	if len(parts) == 0 {
 		return "none"
 	}
-	return strings.Join(parts, ", ")
+	text := strings.Join(parts, ", ")
+	if c.Held != float64(sum) {
+		text += fmt.Sprintf(" = %.0f", c.Held)
+	}
+	return text
 }
 
 func predictionColumns(e *explained) []column {

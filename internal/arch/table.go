@@ -58,6 +58,7 @@ var edges = map[[2]string]bool{
 	{"internal/server", "internal/admin"}: true,
 	{"internal/demo", "internal/sim"}:     true,
 	{"extproc/xds", "extproc"}:            true, // the listener that envoyconf renders
+	{"picker/plugins", "pd"}:              true, // the one table names its handlers too
 }
 
 // pure names the rows that hold no I/O, no goroutine, no log and no clock.

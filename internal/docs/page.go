@@ -79,8 +79,13 @@ func fields(v reflect.Value, prefix string) []parameter {
 // fallback renders a default; an optional one that is zero is none.
 func fallback(v reflect.Value, optional bool) string {
 	switch v.Kind() {
-	case reflect.Slice, reflect.Map, reflect.Pointer:
+	case reflect.Slice, reflect.Map:
 		return noDefault
+	case reflect.Pointer:
+		if v.IsNil() {
+			return noDefault
+		}
+		return fmt.Sprintf("`%v`", v.Elem().Interface())
 	}
 	if v.IsZero() && (optional || v.Kind() == reflect.String) {
 		return noDefault

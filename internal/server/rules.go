@@ -82,6 +82,9 @@ func sheds(r *picker.Rules) bool {
 // scrapeOptions make gauges young enough for what the configuration does with them.
 func (s *Server) scrapeOptions() scrape.Options {
 	o := scrape.Options{Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, OnPage: s.onPage, Registerer: s.registry, Log: s.o.Log}
+	m := s.config.Load().Metrics
+	o.Scheme, o.Path, o.SkipVerify = m.Scheme, m.Path, m.SkipVerify
+	o.Dialects = func() *scrape.Dialects { return s.config.Load().Metrics.Dialects }
 	if c := s.config.Load(); sheds(c.Rules) && c.GaugeAge > 0 {
 		o.Fast = c.GaugeAge / 2
 		o.Demand = func(*picker.Endpoint) bool { return true }

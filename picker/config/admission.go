@@ -66,7 +66,8 @@ func (b *builder) topDetector(n strict.Node) *instance {
 	return in
 }
 
-// admit refuses sheddable requests while the pool is saturated.
+// admit refuses sheddable requests while the pool is saturated, and those whose
+// latency targets nobody is expected to meet.
 func admit(saturation plugins.Detector) func(*picker.Cycle) error {
 	return func(c *picker.Cycle) error {
 		if c.Request.Priority >= 0 {
@@ -74,6 +75,9 @@ func admit(saturation plugins.Detector) func(*picker.Cycle) error {
 		}
 		if s := saturation(c); s >= 1 {
 			return picker.Errorf(picker.ReasonSaturated, "the pool is saturated, and requests of priority %d may be refused", c.Request.Priority)
+		}
+		if plugins.BeyondTargets(c) {
+			return picker.Errorf(picker.ReasonSaturated, "no endpoint is expected to meet the latency target, and requests of priority %d may be refused", c.Request.Priority)
 		}
 		return nil
 	}

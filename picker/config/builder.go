@@ -21,6 +21,8 @@ type builder struct {
 	plugins []*instance
 	byName  map[string]*instance
 	notes   *strict.Report
+
+	profileAt []strict.Node // where the profiles stand
 }
 
 // instance is one plugin of the file, or one that was put in.
@@ -54,6 +56,7 @@ func (b *builder) document(root strict.Node) {
 	b.header(doc)
 	b.gates(doc.Field("featureGates"))
 	b.readPlugins(doc.Field("plugins"))
+	b.readMetrics()
 	b.readProfiles(doc.Field("schedulingProfiles"))
 	b.handler(root)
 	flow := doc.Field("flowControl")
@@ -190,6 +193,7 @@ func (b *builder) mergeProducer(p *plugins.Producer) {
 	out.BlockTokens = cmp.Or(p.BlockTokens, out.BlockTokens)
 	out.MatchBlocks = cmp.Or(p.MatchBlocks, out.MatchBlocks)
 	out.BlocksPerEP = cmp.Or(p.BlocksPerEP, out.BlocksPerEP)
+	out.Tiers = cmp.Or(p.Tiers, out.Tiers)
 	out.SessionTable = cmp.Or(p.SessionTable, out.SessionTable)
 	out.Sessions = append(out.Sessions, p.Sessions...)
 }
@@ -197,7 +201,7 @@ func (b *builder) mergeProducer(p *plugins.Producer) {
 // config returns what was built. There were no problems.
 func (b *builder) config() *Config {
 	c := b.out
-	c.Rules.Sessions = c.Producer.Sessions
+	c.Rules.Sessions, c.Rules.Tiers = c.Producer.Sessions, c.Producer.Tiers
 	c.Notes = b.notes.Problems()
 	c.effective.fill(b)
 	return &c

@@ -50,6 +50,9 @@ type Config struct {
 	// gauges; 0 when it does not say. Gauges have to be read more often.
 	GaugeAge time.Duration
 
+	// Metrics say how engines' metrics pages are read.
+	Metrics Metrics
+
 	Producer  plugins.Producer       // what the plugins say about index and sessions, merged
 	Discovery *plugins.FileDiscovery // nil: the file does not say
 	Flow      *Flow                  // nil: requests are not to wait

@@ -17,49 +17,15 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 
-// withPairs is the built-in table with types as another package adds them.
-func withPairs() plugins.Table {
-	type handlerParams struct {
-		Deciders struct {
-			Prefill string `json:"prefill,omitempty"`
-		} `json:"deciders"`
-	}
-	handler := func(p *plugins.Params) (plugins.Plugin, error) {
-		var params handlerParams
-		p.Used = &params
-		if p.Decode != nil {
-			if err := p.Decode(&params); err != nil {
-				return plugins.Plugin{}, err
-			}
-		}
-		return plugins.Plugin{Handler: func(profiles []*picker.Profile) (picker.ProfileHandler, error) {
-			for _, p := range profiles {
-				if p.Name == "decode" {
-					return plugins.Single(p), nil
-				}
-			}
-			return nil, errors.New(`needs a profile named "decode"`)
-		}}, nil
-	}
-	return plugins.Builtin().With(
-		plugins.Type{Name: "disagg-profile-handler", Aliases: []string{"pd-profile-handler"}, Kind: plugins.KindHandler, New: handler},
-	)
-}
-
 // TestLoad runs the files in testdata/load: a configuration, then what becomes of
-// it. "load pairs" knows prefill/decode types, "load queues" has a daemon that
-// queues. Run with -rewrite to write the answers anew.
+// it. "load queues" has a daemon that queues. Run with -rewrite to write the
+// answers anew.
 func TestLoad(t *testing.T) {
 	datadriven.Walk(t, "testdata/load", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var o Options
 			for _, arg := range d.CmdArgs {
-				switch arg.Key {
-				case "pairs":
-					o.Table = withPairs()
-				case "queues":
-					o.Queues = true
-				}
+				o.Queues = o.Queues || arg.Key == "queues"
 			}
 			if d.Cmd != "load" {
 				d.Fatalf(t, "unknown command %s", d.Cmd)
@@ -157,6 +123,24 @@ func parse(t *testing.T, text string) *Config {
 	return c
 }
 
+// TestTierWeights reach the picker, those of later plugins first.
+func TestTierWeights(t *testing.T) {
+	c := parse(t, `
+plugins:
+- {type: precise-prefix-cache-producer, parameters: {tierWeights: {cpu: 0.6}}}
+- {type: precise-prefix-cache-scorer}
+- {type: precise-prefix-cache-scorer, name: other, parameters: {tierWeights: {disk: 0.4, remote: 0}}}
+schedulingProfiles:
+- {name: main, plugins: [{pluginRef: precise-prefix-cache-scorer}, {pluginRef: other}]}
+`)
+	if diff := cmp.Diff(&picker.TierWeights{1, .8, .4, 0}, c.Rules.Tiers); diff != "" {
+		t.Error(diff)
+	}
+	if w := Default(Options{}).Rules.Tiers; w != nil {
+		t.Errorf("by default: %v", w)
+	}
+}
+
 // TestRules are those that the picker is given.
 func TestRules(t *testing.T) {
 	c := parse(t, `
@@ -228,6 +212,35 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestAdmitTargets: what may be refused and would be late wherever it went is.
+func TestAdmitTargets(t *testing.T) {
+	c := parse(t, "objectives:\n- {name: batch, priority: -1}\nsaturationDetector: {pluginRef: concurrency-detector}\nplugins:\n- {type: concurrency-detector}\n")
+	pool := picker.NewPool(picker.PoolOptions{})
+	pool.Set([]picker.EndpointSpec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
+	pool.Snapshot().Endpoints[0].SetRemoteCost(picker.Cost{Base: .1, PerToken: 1e-3, PerPair: 1e-12, Step: .01, PerSeq: 1e-3, PerContext: 1e-12, PrefillSeen: 20, DecodeSeen: 20})
+	s, err := picker.New(picker.Options{Pool: pool, Rules: c.Rules, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(objective string, target time.Duration) bool {
+		t.Helper()
+		d, err := s.Choose(t.Context(), &picker.Request{Kind: picker.KindChat, Model: "m", Objective: objective, InputTokens: 400, SLOTTFT: target})
+		var refusal *picker.Error
+		if errors.As(err, &refusal) && refusal.Reason == picker.ReasonSaturated && strings.Contains(refusal.Message, "latency target") {
+			return true
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Done(picker.Outcome{})
+		return false
+	}
+	// The first token is expected after half a second.
+	if !refused("batch", 400*time.Millisecond) || refused("batch", 600*time.Millisecond) || refused("batch", 0) || refused("", 400*time.Millisecond) {
+		t.Error("refused what should not be, or the other way round")
+	}
+}
+
 func TestQuantity(t *testing.T) {
 	for s, want := range map[string]float64{"1": 1, "1Gi": 1 << 30, "500M": 5e8, "1.5k": 1500, "1e3": 1000, "100m": .1, "2E": 2e18} {
 		if got, ok := parseQuantity(s); !ok || got != want {
@@ -257,9 +270,8 @@ func FuzzParse(f *testing.F) {
 			f.Add(input)
 		}
 	}
-	table := withPairs()
 	f.Fuzz(func(t *testing.T, input string) {
-		c, problems := Parse("f", []byte(input), Options{Table: table, Queues: true})
+		c, problems := Parse("f", []byte(input), Options{Queues: true})
 		if (c == nil) != (len(problems) > 0) {
 			t.Fatalf("config %v and problems %v", c, problems)
 		}
@@ -270,7 +282,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, problems := Parse("effective", text, Options{Table: table, Queues: true}); len(problems) > 0 {
+		if _, problems := Parse("effective", text, Options{Queues: true}); len(problems) > 0 {
 			t.Fatalf("effective configuration: %v\n%s", problems, text)
 		}
 	})

@@ -24,10 +24,10 @@ func gateNames() []string { return slices.Sorted(maps.Keys(knownGates)) }
 // elsewhere are plugin types of other pickers that this one does without, and
 // what to use instead.
 var elsewhere = map[string]string{
-	"prefill-header-handler":            "leave it out: the profile handler sets the header",
-	"disagg-headers-handler":            "leave it out: the profile handler sets the headers",
 	"pd-slo-pair-optimizer":             "the pair is judged together anyway; use disagg-profile-handler",
 	"pd-slo-profile-handler":            "use disagg-profile-handler with latency-scorer",
+	"ed-profile-handler":                "use disagg-profile-handler with deciders.encode",
+	"e-pd-profile-handler":              "use disagg-profile-handler with deciders.encode",
 	"slo-request-tracker":               "use latency-scorer: latencies are learned by themselves",
 	"slo-scorer":                        "use latency-scorer",
 	"slo-aware-routing":                 "use latency-scorer",

@@ -26,6 +26,7 @@ func (b *builder) readProfiles(n strict.Node) {
 			e.Problem(firstOnLine(old), "two profiles are named %q", name)
 		}
 		lines[name] = e
+		b.profileAt = append(b.profileAt, e)
 		p := &profile{Profile: &picker.Profile{Name: name}}
 		refs, _ := o.Field("plugins").List()
 		for _, r := range refs {
@@ -104,6 +105,7 @@ func (b *builder) close(p *profile) {
 // can play a part, or the default policy when there is no scorer.
 func (b *builder) implicitProfile() {
 	p := &profile{Profile: &picker.Profile{Name: defaultProfile}}
+	b.profileAt = append(b.profileAt, strict.Node{})
 	for _, in := range slices.Clone(b.plugins) {
 		if in.broken || in.typ.Kind == plugins.KindDetector || in.plugin.Picker != nil && p.picker != "" {
 			continue
@@ -146,7 +148,11 @@ func (b *builder) handler(root strict.Node) {
 	case found.broken || found.plugin.Handler == nil:
 		return
 	}
-	h, err := found.plugin.Handler(b.out.Profiles)
+	deciders, ok := b.deciders(found)
+	if !ok {
+		return
+	}
+	h, err := found.plugin.Handler(b.out.Profiles, deciders)
 	if err != nil {
 		at := found.node
 		if !at.Found() {
@@ -156,4 +162,38 @@ func (b *builder) handler(root strict.Node) {
 		return
 	}
 	b.out.Rules.Handler = h
+	b.unrun(found.name, h)
+}
+
+// deciders follows the references of a profile handler to its deciders.
+func (b *builder) deciders(handler *instance) (list []plugins.Decider, ok bool) {
+	ok = true
+	for _, use := range handler.plugin.Uses {
+		at := handler.params.At(use.Field)
+		in := b.find(at)
+		switch {
+		case in == nil:
+			ok = false
+		case in.plugin.Decider == nil:
+			at.Problem("", "%s is %s, not %s", in.name, article(in.typ.Kind), article(use.Kind))
+			ok = false
+		default:
+			list = append(list, in.plugin.Decider)
+		}
+	}
+	return list, ok
+}
+
+// unrun notes profiles that the handler never runs.
+func (b *builder) unrun(name string, h picker.ProfileHandler) {
+	some, ok := h.(interface{ Profiles() []*picker.Profile })
+	if !ok {
+		return
+	}
+	run := some.Profiles()
+	for i, p := range b.out.Profiles {
+		if !slices.Contains(run, p) {
+			b.note(b.profileAt[i], "name a decider for it", "profile %s is never run by %s", p.Name, name)
+		}
+	}
 }

@@ -59,5 +59,5 @@ func expected(c *picker.Cycle, k int) picker.Prediction {
 func expectedStep(c *picker.Cycle, k int) float64 {
 	v := c.At(k)
 	sequences := float64(v.Load.Requests - v.Load.Waiting + 1)
-	return v.Cost.Step + v.Cost.PerSeq*sequences + v.Cost.PerContext*float64(v.Load.Context+int64(c.Request.InputTokens))
+	return v.Cost.StepOf(sequences, float64(v.Load.Context+int64(c.Request.InputTokens)))
 }

@@ -52,10 +52,14 @@ func TestAllocations(t *testing.T) {
 // TestDecisionAllocations holds a whole decision, cycle and profile, to none.
 func TestDecisionAllocations(t *testing.T) {
 	for _, name := range ReadyNames() {
-		fl, p, r := bigFleet(100), profile(t, name), request(5000)
+		fl, h, r := bigFleet(100), Single(profile(t, name)), request(5000)
+		plan := &picker.Plan{}
 		decide := func() {
 			c := fl.cycle(r)
-			p.Run(c)
+			plan.Order = plan.Order[:0]
+			if err := h.Handle(c, plan); err != nil {
+				t.Error(err)
+			}
 			c.Free()
 		}
 		decide()

@@ -1,27 +1,25 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import "github.com/grapevine-epp/grapevine/pd"
 
-// Decider tells whether a request that would be decoded at the candidate at a
-// position among all is worth a prefill elsewhere.
-type Decider func(c *picker.Cycle, decode int32) bool
+// Decider tells whether a stage of a request is worth doing at another endpoint
+// than the one that serves.
+type Decider = pd.Decider
 
 type prefixDeciderParams struct {
 	NonCachedTokens             int    `json:"nonCachedTokens"`
+	PromptTokens                int    `json:"promptTokens,omitempty"`
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
 }
 
 // newPrefixDecider splits requests with at least so many tokens that the decode
 // endpoint does not hold in any tier; 0 never splits.
 func newPrefixDecider(p prefixDeciderParams) (Plugin, error) {
-	decide := func(c *picker.Cycle, decode int32) bool {
-		missing := c.Request.InputTokens - int(c.RunAt(decode).Total())
-		return p.NonCachedTokens > 0 && missing >= p.NonCachedTokens
+	decide := pd.Missing(p.NonCachedTokens, p.PromptTokens)
+	if p.NonCachedTokens == 0 {
+		decide = pd.Never
 	}
-	return Plugin{Decider: decide}, must(p.NonCachedTokens >= 0, "nonCachedTokens", "must not be negative")
+	return Plugin{Decider: decide}, first(
+		must(p.NonCachedTokens >= 0, "nonCachedTokens", "must not be negative"),
+		must(p.PromptTokens >= 0, "promptTokens", "must not be negative"))
 }
-
-func always(*picker.Cycle, int32) bool { return true }
-
-// mediaDecider splits requests that hold images or sound.
-func mediaDecider(c *picker.Cycle, _ int32) bool { return c.Request.Prompt.Media > 0 }

@@ -91,6 +91,52 @@ func TestSLOTier(t *testing.T) {
 	}
 }
 
+// TestBeyondTargets: expected first tokens of 100 tokens after .110 and .610 s,
+// steps of 11 and 12 ms; the third endpoint is not known yet when it is there.
+func TestBeyondTargets(t *testing.T) {
+	known := func(f *fleet) *fleet {
+		cost := simple
+		cost.PrefillSeen, cost.DecodeSeen = trustedSamples, trustedSamples
+		for _, ep := range f.pool.Snapshot().Endpoints {
+			if _, young := ep.Label("young"); !young {
+				ep.SetRemoteCost(cost)
+			}
+		}
+		return f
+	}
+	idle, busy := one{}, one{load: picker.Load{Requests: 2, Waiting: 1, Prefill: 500}}
+	two := known(newFleet(idle, busy))
+	check := func(f *fleet, ttft, tpot time.Duration, want bool) {
+		t.Helper()
+		refused := 0
+		for range 1000 {
+			r := request(100)
+			r.SLOTTFT, r.SLOTPOT = ttft, tpot
+			c := f.cycle(r)
+			if BeyondTargets(c) {
+				refused++
+			}
+			c.Free()
+		}
+		if want && (refused < 970 || refused == 1000) || !want && refused > 0 {
+			t.Errorf("%v and %v: %d of 1,000 refused", ttft, tpot, refused)
+		}
+	}
+	ms := time.Millisecond
+	check(two, 0, 0, false)
+	check(two, 111*ms, 0, false)
+	check(two, 109*ms, 0, true)
+	check(two, 109*ms, time.Second, true)
+	check(two, 0, 10*ms, true)
+	check(two, 0, 11500*time.Microsecond, false)
+	check(known(newFleet(idle, busy, labelled("young", "yes"))), 109*ms, 0, false)
+	// Where prompts are computed apart, the first token is early, the steps are those of the decode endpoint.
+	prefill, encode := labelled(picker.LabelRole, "prefill"), labelled(picker.LabelRole, "encode")
+	check(known(newFleet(busy, prefill)), 111*ms, 0, false)
+	check(known(newFleet(busy, prefill)), 0, 11500*time.Microsecond, true)
+	check(known(newFleet(busy, encode)), 111*ms, 0, true)
+}
+
 func TestUtilizationFilter(t *testing.T) {
 	g := func(waiting, running int, kv float64, requests int64) one {
 		return one{gauges: &picker.Gauges{Waiting: waiting, Running: running, KVUse: kv}, load: picker.Load{Requests: requests}}

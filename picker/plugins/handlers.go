@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
@@ -9,23 +10,51 @@ import (
 
 func lower(s string) string { return strings.ToLower(s) }
 
+// whole is a profile that places requests which one endpoint serves entirely.
+// Endpoints labelled for other phases are left out, unless the profile chooses
+// by role itself.
+type whole struct {
+	*picker.Profile
+	anyRole bool
+}
+
+func newWhole(p *picker.Profile) whole {
+	return whole{p, slices.ContainsFunc(p.Filters, func(f picker.ProfileFilter) bool { return choosesRole(f.Filter) })}
+}
+
+// run ranks the candidates.
+func (w whole) run(c *picker.Cycle) (*picker.Ranking, error) {
+	if w.anyRole {
+		return w.Run(c), nil
+	}
+	return w.RunServing(c)
+}
+
+// place adds the profile's order to the plan.
+func (w whole) place(c *picker.Cycle, plan *picker.Plan) error {
+	ranking, err := w.run(c)
+	if err == nil {
+		plan.Order = append(plan.Order, ranking.Order...)
+	}
+	return err
+}
+
 // singleHandler runs one profile.
-type singleHandler struct{ profile *picker.Profile }
+type singleHandler struct{ profile whole }
 
 // Single returns the profile handler that runs one profile for every request.
-func Single(p *picker.Profile) picker.ProfileHandler { return singleHandler{p} }
+func Single(p *picker.Profile) picker.ProfileHandler { return singleHandler{newWhole(p)} }
 
-func newSingle(profiles []*picker.Profile) (picker.ProfileHandler, error) {
+func newSingle(profiles []*picker.Profile, _ []Decider) (picker.ProfileHandler, error) {
 	if len(profiles) != 1 {
 		return nil, fmt.Errorf("needs exactly one scheduling profile, not %d", len(profiles))
 	}
-	return singleHandler{profiles[0]}, nil
+	return Single(profiles[0]), nil
 }
 
 // Handle implements picker.ProfileHandler.
 func (h singleHandler) Handle(c *picker.Cycle, plan *picker.Plan) error {
-	plan.Order = append(plan.Order, h.profile.Run(c).Order...)
-	return nil
+	return h.profile.place(c, plan)
 }
 
 type dataParallelParams struct {
@@ -35,26 +64,27 @@ type dataParallelParams struct {
 // dataParallel runs one profile over ranks that share an address: the request
 // goes to the primary port, and a header names the rank's own.
 type dataParallel struct {
-	profile *picker.Profile
+	profile whole
 	port    uint16
 }
 
 func newDataParallel(p dataParallelParams) (Plugin, error) {
-	handler := func(profiles []*picker.Profile) (picker.ProfileHandler, error) {
+	handler := func(profiles []*picker.Profile, _ []Decider) (picker.ProfileHandler, error) {
 		if len(profiles) != 1 {
 			return nil, fmt.Errorf("needs exactly one scheduling profile, not %d", len(profiles))
 		}
-		return dataParallel{profiles[0], uint16(p.PrimaryPort)}, nil
+		return dataParallel{newWhole(profiles[0]), uint16(p.PrimaryPort)}, nil
 	}
 	return Plugin{Handler: handler}, must(p.PrimaryPort > 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number")
 }
 
 // Handle implements picker.ProfileHandler.
 func (h dataParallel) Handle(c *picker.Cycle, plan *picker.Plan) error {
-	best := h.profile.Run(c).Best()
-	if best < 0 {
-		return nil
+	ranking, err := h.profile.run(c)
+	if err != nil || len(ranking.Order) == 0 {
+		return err
 	}
+	best := ranking.Best()
 	plan.Order = append(plan.Order, best)
 	plan.Port = h.port
 	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: picker.HeaderDataParallel, Value: c.All(best).Address})
@@ -71,15 +101,18 @@ type headerProfileParams struct {
 // client's error.
 type headerProfile struct {
 	header   string
-	fallback *picker.Profile
-	profiles []*picker.Profile
+	fallback *whole
+	profiles []whole
 }
 
 func newHeaderProfile(p headerProfileParams) (Plugin, error) {
-	handler := func(profiles []*picker.Profile) (picker.ProfileHandler, error) {
-		h := headerProfile{header: lower(p.HeaderName), profiles: profiles}
+	handler := func(profiles []*picker.Profile, _ []Decider) (picker.ProfileHandler, error) {
+		h := headerProfile{header: lower(p.HeaderName)}
+		for _, profile := range profiles {
+			h.profiles = append(h.profiles, newWhole(profile))
+		}
 		if h.fallback = h.find(p.DefaultProfile); len(profiles) == 1 {
-			h.fallback = profiles[0]
+			h.fallback = &h.profiles[0]
 		}
 		if h.fallback == nil {
 			return nil, fmt.Errorf("its default profile %q does not exist", p.DefaultProfile)
@@ -89,10 +122,10 @@ func newHeaderProfile(p headerProfileParams) (Plugin, error) {
 	return Plugin{Handler: handler}, must(p.HeaderName != "", "headerName", "must not be empty")
 }
 
-func (h headerProfile) find(name string) *picker.Profile {
-	for _, p := range h.profiles {
-		if p.Name == name {
-			return p
+func (h headerProfile) find(name string) *whole {
+	for i := range h.profiles {
+		if h.profiles[i].Name == name {
+			return &h.profiles[i]
 		}
 	}
 	return nil
@@ -109,6 +142,5 @@ func (h headerProfile) Handle(c *picker.Cycle, plan *picker.Plan) error {
 			return picker.Errorf(picker.ReasonBadRequest, "header %s names a scheduling profile that does not exist", h.header)
 		}
 	}
-	plan.Order = append(plan.Order, profile.Run(c).Order...)
-	return nil
+	return profile.place(c, plan)
 }

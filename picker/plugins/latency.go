@@ -17,7 +17,8 @@ type latencyParams struct {
 
 // latencyScorer scores the headroom between latency targets and expectation.
 // While somebody meets the targets, only those score, by strategy the fullest
-// (least) or the emptiest (most) best. When nobody does, idle endpoints score
+// (least) or the emptiest (most) best; a time without a target beside one with
+// a target counts as met. When nobody does, idle endpoints score
 // alone if there are any, else those that miss the least important target, the
 // smaller miss better.
 type latencyScorer struct {
@@ -46,18 +47,26 @@ const (
 
 func latencyGroup(c *picker.Cycle, k int) int {
 	ttft, tpot := headroom(c, k)
+	anyTTFT, anyTPOT := unbound(c.Request)
+	early, quick := ttft >= 0 || anyTTFT, tpot >= 0 || anyTPOT
 	switch {
-	case ttft >= 0 && tpot >= 0:
+	case early && quick:
 		return groupMet
 	case c.At(k).Load.Requests == 0:
 		return groupIdle
-	case ttft >= 0:
+	case early:
 		return groupSlowTokens
-	case tpot >= 0:
+	case quick:
 		return groupLate
 	default:
 		return groupBoth
 	}
+}
+
+// unbound reports which of the two times a request sets no target for while it
+// sets one for the other: that time counts as met, and does not weigh.
+func unbound(r *picker.Request) (ttft, tpot bool) {
+	return r.SLOTTFT == 0 && r.SLOTPOT > 0, r.SLOTPOT == 0 && r.SLOTTFT > 0
 }
 
 // spread is the range of one figure over the candidates of a group.
@@ -90,10 +99,11 @@ func (s latencyScorer) Score(c *picker.Cycle, scores []float64) {
 		tpots.add(math.Abs(tpot))
 	}
 	wt, wp := s.TTFTWeight, s.TPOTWeight
-	if ttfts.high <= ttfts.low {
+	anyTTFT, anyTPOT := unbound(c.Request)
+	if ttfts.high <= ttfts.low || anyTTFT {
 		wt = 0
 	}
-	if tpots.high <= tpots.low {
+	if tpots.high <= tpots.low || anyTPOT {
 		wp = 0
 	}
 	for k := range scores {

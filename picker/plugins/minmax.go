@@ -43,3 +43,13 @@ func running(v *picker.View) float64 {
 	}
 	return float64(v.Load.Requests - v.Load.Waiting)
 }
+
+// queueParams are accepted because public files of older P/D deployments have
+// them at queue-scorer by mistake; they mean nothing to it.
+type queueParams struct {
+	HashBlockSize          int `json:"hashBlockSize,omitempty"`
+	MaxPrefixBlocksToMatch int `json:"maxPrefixBlocksToMatch,omitempty"`
+	LRUCapacityPerServer   int `json:"lruCapacityPerServer,omitempty"`
+}
+
+func newQueue(queueParams) (Plugin, error) { return Plugin{Scorer: fewest(waiting)}, nil }

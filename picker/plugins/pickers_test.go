@@ -76,7 +76,7 @@ func TestRandomPickers(t *testing.T) {
 
 func handle(t *testing.T, f *fleet, h HandlerFunc, r *picker.Request, profiles ...*picker.Profile) ([]int32, *picker.Plan, error) {
 	t.Helper()
-	handler, err := h(profiles)
+	handler, err := h(profiles, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,7 +94,7 @@ func TestHandlers(t *testing.T) {
 	prefill.Filters = []picker.ProfileFilter{{Name: "prefill-filter", Filter: build(t, "prefill-filter", "").Filter}}
 
 	one := build(t, "single-profile-handler", "").Handler
-	if order, _, err := handle(t, f, one, request(1), decode); err != nil || order[0] != 1 || len(order) != 3 {
+	if order, _, err := handle(t, f, one, request(1), decode); err != nil || order[0] != 1 || len(order) != 2 {
 		t.Errorf("single: %v %v", order, err)
 	}
 	if _, _, err := handle(t, f, one, request(1), decode, prefill); err == nil {

@@ -52,11 +52,20 @@ type Plugin struct {
 	Producer *Producer
 	Flow     *FlowPolicy
 	File     *FileDiscovery
+	Metrics  *EngineMetrics
+	Uses     []Use // other plugins that this one refers to
+}
+
+// Use is a parameter that names another plugin.
+type Use struct {
+	Field string // json name as the user wrote it, dotted
+	Name  string // of the plugin
+	Kind  Kind   // that it must play
 }
 
 // HandlerFunc makes a profile handler of the configured profiles, in the order
-// of the file.
-type HandlerFunc func(profiles []*picker.Profile) (picker.ProfileHandler, error)
+// of the file, and of the deciders that the plugin's Uses name.
+type HandlerFunc func(profiles []*picker.Profile, deciders []Decider) (picker.ProfileHandler, error)
 
 // Detector returns how saturated the cycle's candidates are: 1 and more means
 // saturated.

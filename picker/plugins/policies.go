@@ -24,9 +24,10 @@ func (loadOnly) Score(c *picker.Cycle, scores []float64) {
 // of equals.
 type lmetric struct{}
 
-// newPrefill is the part of the input that candidate k does not hold.
+// newPrefill is the part of the input that candidate k does not hold, tiers
+// weighed.
 func newPrefill(c *picker.Cycle, k int) float64 {
-	return float64(max(c.Request.InputTokens-int(c.Run(k).Total()), 0))
+	return max(float64(c.Request.InputTokens)-c.Held(k), 0)
 }
 
 func lmetricCost(c *picker.Cycle, k int) float64 {
@@ -82,7 +83,7 @@ func (u *unified) stay(c *picker.Cycle) int {
 	for k := range n {
 		sum += float64(c.At(k).Load.Requests)
 	}
-	hit := float64(c.Run(at).Total()) / float64(max(c.Request.InputTokens, 1))
+	hit := c.Held(at) / float64(max(c.Request.InputTokens, 1))
 	busy := float64(c.At(at).Load.Requests)
 	if hit > u.HitThreshold && busy <= u.LoadFactor*max(sum/float64(n), 1) {
 		return at

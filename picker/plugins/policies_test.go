@@ -147,16 +147,21 @@ func TestCacheAware(t *testing.T) {
 
 func TestPredicted(t *testing.T) {
 	cost := picker.Cost{Base: .02, PerToken: 1e-4, PerPair: 1e-8, Step: .01, PerSeq: 5e-5, PerContext: 4e-8}
-	l := picker.Load{Requests: 5, Waiting: 2, Prefill: 3000, Pairs: 4e6, Tokens: 20000, Rate: .5, LastFirst: t0.Add(-100 * time.Millisecond).UnixNano()}
-	f := newFleet(one{cost: &cost, load: l, held: 6000, gauges: &picker.Gauges{BlockSize: 16, Blocks: 1600}}, one{cost: &cost})
+	l := picker.Load{
+		Requests: 5, Waiting: 2, Prefill: 3000, Pairs: 4e6, Tokens: 320_000, Context: 300_000, Rate: .5,
+		LastFirst: t0.Add(-100 * time.Millisecond).UnixNano(),
+	}
+	f := newFleet(one{cost: &cost, load: l, held: 6000}, one{cost: &cost})
 	// Endpoint 0: 4,000 new tokens of 10,000: pairs 4000 × 8000 = 3.2e7.
 	own := .4 + .32
 	wait := .3 + .04 - .1
-	arrival := .15 + .1*wait/2 // endpoint 1 has no wait
-	want0 := wait + own + .02 + .5*own + .06*own*3 + .12*own*2 + arrival*own*.5*(wait+own/2) + 20*(.01+4*5e-5+4e-4) + 2*1e-4*(20000+10000-25600)
-	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000.
+	stretch := (.01 + 3*5e-5 + 300_000*4e-8) / picker.PriorCost.Step
+	stall := stretch * (.014*3 + .028*2)
+	want0 := wait + own + .02 + own*(.5+.75*stall+.09*stretch*.5*(wait+own/2)) + 20*(.01+4*5e-5+310_000*4e-8)
+	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000. It pays
+	// its share of the mean stall.
 	own1 := 1 + .5
-	want1 := own1 + 2*.02 + .5*own1 + 20*(.01+5e-5+4e-4)
+	want1 := own1 + 2*.02 + own1*(.5+.25*stall) + 20*(.01+5e-5+4e-4)
 	got := f.scores(t, request(10000), "predicted-ttft-scorer", "")
 	if !near(got, []float64{-want0, -want1}) {
 		t.Errorf("%v, want %v %v", got, -want0, -want1)
@@ -167,7 +172,7 @@ func TestPredicted(t *testing.T) {
 	if !near(got, []float64{-want0, -want1 - 4*.54}) {
 		t.Errorf("with a target: %v", got)
 	}
-	if at := f.pick(t, profile(t, "default"), request(10000)); at != 1 {
+	if at := f.pick(t, profile(t, "default"), request(10000)); at != 0 {
 		t.Errorf("picked %d", at)
 	}
 }

@@ -5,70 +5,73 @@ import "github.com/grapevine-epp/grapevine/picker"
 // predictedParams weigh what a request costs others against its own time to
 // first token; all are dimensionless unless they say otherwise.
 type predictedParams struct {
-	OwnWeight      float64 `json:"ownWeight"`      // work itself: waste of the fleet's time and of cache
-	StallWeight    float64 `json:"stallWeight"`    // stall of each request that decodes there
-	QueueWeight    float64 `json:"queueWeight"`    // stall of each request that waits there and will decode by then
-	ArrivalWeight  float64 `json:"arrivalWeight"`  // delay of arrivals expected meanwhile
-	PressureWeight float64 `json:"pressureWeight"` // growth of ArrivalWeight per second of the candidates' mean wait
-	DecodeWeight   float64 `json:"decodeWeight"`   // length of the decode step there, in steps
-	MemoryWeight   float64 `json:"memoryWeight"`   // contexts that do not fit, in prefills of the excess
-	TargetWeight   float64 `json:"targetWeight"`   // time beyond an SLO's first token
-	ChunkTokens    int     `json:"chunkTokens"`    // tokens that an engine prefills in a step
+	OwnWeight     float64 `json:"ownWeight"`     // work itself: waste of the fleet's time and of cache
+	StallWeight   float64 `json:"stallWeight"`   // stall of each request that decodes
+	QueueWeight   float64 `json:"queueWeight"`   // stall of each request that waits and will decode by then
+	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
+	FleetShare    float64 `json:"fleetShare"`    // share of the stall that counts at the candidates' mean, 0..1
+	DecodeWeight  float64 `json:"decodeWeight"`  // length of the decode step there, in steps
+	TargetWeight  float64 `json:"targetWeight"`  // time beyond an SLO's first token
+	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
 }
 
-// maxPressure bounds what pressure adds to ArrivalWeight.
-const maxPressure = 4
-
 var predictedDefaults = predictedParams{
-	OwnWeight: .5, StallWeight: .06, QueueWeight: .12, ArrivalWeight: .15, PressureWeight: .1,
-	DecodeWeight: 20, MemoryWeight: 2, TargetWeight: 4, ChunkTokens: 8192,
+	OwnWeight: .5, StallWeight: .014, QueueWeight: .028, ArrivalWeight: .09, FleetShare: .5,
+	DecodeWeight: 20, TargetWeight: 4, ChunkTokens: 8192,
 }
 
 // predicted is the default policy: the predicted time to first token of each
-// candidate, plus what the request lays on others there. Its score is the
-// negative sum, in seconds.
+// candidate, plus what the request lays on others. Its score is the negative
+// sum, in seconds.
 //
 //	cost = wait + own + chunks × base
 //	     + OwnWeight × own
-//	     + StallWeight × own × decoding requests
-//	     + QueueWeight × own × waiting requests
-//	     + (ArrivalWeight + PressureWeight × mean wait) × own × arrival rate × (wait + own/2)
+//	     + own × (FleetShare × mean stall + (1 − FleetShare) × stall)
+//	     + ArrivalWeight × stretch × own × arrival rate × (wait + own/2)
 //	     + DecodeWeight × decode step with the request in it
-//	     + MemoryWeight × prefill time of the tokens that exceed KV memory
 //
-// Pressure makes work dearer when everybody is behind: then a session that
-// leaves its cache to dodge a wait makes the waits longer for all.
+//	stall = stretch × (StallWeight × decoding + QueueWeight × waiting requests)
 //
 // own = B × new + E × new × (input − new/2); wait is the same sum over the
 // queue, less the time since the last first token. B, E and base are learned
 // per endpoint (picker.Cost).
+//
+// stretch is how many times as long as an idle engine's the step there is. An
+// engine whose time is used to a share ρ takes about 1/(1 − ρ) as long for a
+// step, and a second of further work delays each request there by that many
+// seconds: whoever is delayed stays longer and is in the way of the next. So
+// work becomes dear as engines fill up, and a session leaves its cache only to
+// dodge longer and longer waits. The part at the mean does just that; the part
+// of each candidate also sends prompts that nobody holds to where few requests
+// are delayed.
 type predicted struct{ predictedParams }
 
 func newPredicted(p predictedParams) (Plugin, error) {
 	weights := map[string]float64{
 		"ownWeight": p.OwnWeight, "stallWeight": p.StallWeight, "queueWeight": p.QueueWeight, "arrivalWeight": p.ArrivalWeight,
-		"pressureWeight": p.PressureWeight, "decodeWeight": p.DecodeWeight, "memoryWeight": p.MemoryWeight, "targetWeight": p.TargetWeight,
+		"decodeWeight": p.DecodeWeight, "targetWeight": p.TargetWeight,
 	}
 	for name, w := range weights {
 		if w < 0 {
 			return Plugin{}, &ParamError{name, "must not be negative"}
 		}
 	}
-	return Plugin{Scorer: predicted{p}}, must(p.ChunkTokens > 0, "chunkTokens", "must be positive")
+	return Plugin{Scorer: predicted{p}}, first(
+		must(p.FleetShare >= 0 && p.FleetShare <= 1, "fleetShare", "must be between 0 and 1"),
+		must(p.ChunkTokens > 0, "chunkTokens", "must be positive"))
 }
 
 // Score implements picker.Scorer.
 func (s predicted) Score(c *picker.Cycle, scores []float64) {
-	sum := 0.0
-	for k := range scores { // scores hold the waits first
-		v := c.At(k)
-		scores[k] = v.Cost.Wait(&v.Load, c.Now)
-		sum += scores[k]
+	mean := 0.0
+	for k := range scores { // scores hold the stalls first
+		scores[k] = s.stall(c.At(k))
+		mean += scores[k]
 	}
-	arrival := s.ArrivalWeight + min(s.PressureWeight*sum/float64(max(len(scores), 1)), maxPressure)
+	mean /= float64(max(len(scores), 1))
 	target := c.Request.SLOTTFT.Seconds()
 	for k := range scores {
-		p := s.predict(c, k, scores[k], arrival)
+		p := s.predict(c, k, s.FleetShare*mean+(1-s.FleetShare)*scores[k])
 		c.Predict(k, p)
 		cost := p.TTFT() + p.Others
 		if target > 0 {
@@ -78,26 +81,28 @@ func (s predicted) Score(c *picker.Cycle, scores []float64) {
 	}
 }
 
-func (s predicted) predict(c *picker.Cycle, k int, wait, arrival float64) picker.Prediction {
-	v, w := c.At(k), c.Work(k)
-	cost, l := v.Cost, &v.Load
-	own := cost.Prefill(w)
-	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
-	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
-	decoding := float64(max(l.Requests-l.Waiting, 0))
-	p.Others = own*(s.OwnWeight+s.StallWeight*decoding+s.QueueWeight*float64(max(l.Waiting, 0))) +
-		arrival*own*l.Rate*(wait+own/2) +
-		s.DecodeWeight*(cost.Step+cost.PerSeq*(decoding+1)+cost.PerContext*float64(l.Context+int64(w.Input))) +
-		s.MemoryWeight*excess(v, w)
-	return p
+// stall returns what a second of work at v costs the requests that are there.
+func (s predicted) stall(v *picker.View) float64 {
+	l := &v.Load
+	return stretch(v) * (s.StallWeight*decoding(l) + s.QueueWeight*float64(max(l.Waiting, 0)))
 }
 
-// excess returns the seconds of prefill that would have to be repeated because
-// the contexts in flight do not fit the endpoint's KV memory.
-func excess(v *picker.View, w picker.Work) float64 {
-	if v.Capacity <= 0 {
-		return 0
-	}
-	over := min(float64(v.Load.Tokens)+float64(w.Input)-v.Capacity, float64(w.Input))
-	return max(over, 0) * v.Cost.PerToken
+func decoding(l *picker.Load) float64 { return float64(max(l.Requests-l.Waiting, 0)) }
+
+// stretch returns the length of a step at v in steps of an idle engine.
+func stretch(v *picker.View) float64 {
+	return max(v.Cost.StepOf(decoding(&v.Load), float64(v.Load.Context))/picker.PriorCost.Step, 1)
+}
+
+// predict returns what the request would meet at candidate k, where a second
+// of its work costs the requests that are there stall seconds.
+func (s predicted) predict(c *picker.Cycle, k int, stall float64) picker.Prediction {
+	v, w := c.At(k), c.Work(k)
+	cost, l := v.Cost, &v.Load
+	own, wait := cost.Prefill(w), cost.Wait(l, c.Now)
+	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
+	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
+	p.Others = own*(s.OwnWeight+stall+s.ArrivalWeight*stretch(v)*l.Rate*(wait+own/2)) +
+		s.DecodeWeight*cost.StepOf(decoding(l)+1, float64(l.Context+int64(w.Input)))
+	return p
 }

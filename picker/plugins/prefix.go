@@ -29,8 +29,10 @@ func (prefixScorer) Score(c *picker.Cycle, scores []float64) {
 }
 
 // preciseParams are those of precise-prefix-cache-scorer. Its index, event and
-// tokenizer settings are read for their block size; the rest is built in.
+// tokenizer settings are read for their block size and tier weights; the rest is
+// built in.
 type preciseParams struct {
+	TierWeights          tierParams `json:"tierWeights"`
 	TokenProcessorConfig struct {
 		BlockSize       int    `json:"blockSize,omitempty"`
 		BlockSizeTokens int    `json:"blockSizeTokens,omitempty"`
@@ -49,13 +51,17 @@ type preciseParams struct {
 type preciseScorer struct{}
 
 func newPreciseScorer(p preciseParams) (Plugin, error) {
-	return Plugin{Scorer: preciseScorer{}, Producer: p.producer()}, first(
+	producer, err := p.producer()
+	return Plugin{Scorer: preciseScorer{}, Producer: producer}, first(err,
 		must(p.TokenProcessorConfig.BlockSize >= 0, "tokenProcessorConfig.blockSize", "must not be negative"),
 		duration("speculativeTTL", p.SpeculativeTTL))
 }
 
-func (p preciseParams) producer() *Producer {
-	return &Producer{Precise: true, BlockTokens: max(p.TokenProcessorConfig.BlockSize, p.TokenProcessorConfig.BlockSizeTokens)}
+func (p preciseParams) producer() (*Producer, error) {
+	tiers, err := p.tiers()
+	return &Producer{
+		Precise: true, BlockTokens: max(p.TokenProcessorConfig.BlockSize, p.TokenProcessorConfig.BlockSizeTokens), Tiers: tiers,
+	}, err
 }
 
 // Score implements picker.Scorer.

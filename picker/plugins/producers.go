@@ -14,11 +14,12 @@ type Loose = json.RawMessage
 // the index, session keys. The daemon's wiring applies it; zero fields mean
 // that nothing was said.
 type Producer struct {
-	Precise       bool // named a precise index
-	BlockTokens   int  // tokens per block of the approximate index
-	MatchBlocks   int  // longest match looked for, in blocks
-	BlocksPerEP   int  // blocks remembered per endpoint where its own figures are not known
-	FixedCapacity bool // do not size the index by the endpoint's own figures
+	Precise       bool                // named a precise index
+	BlockTokens   int                 // tokens per block of the approximate index
+	MatchBlocks   int                 // longest match looked for, in blocks
+	BlocksPerEP   int                 // blocks remembered per endpoint where its own figures are not known
+	FixedCapacity bool                // do not size the index by the endpoint's own figures
+	Tiers         *picker.TierWeights // nil means the usual ones
 	Sessions      []picker.SessionSource
 	SessionTable  int // bindings remembered
 }

@@ -1,9 +1,27 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
 
 // roleFilter keeps the endpoints that serve a phase, by their role label.
 type roleFilter picker.Role
+
+// choosesRole reports whether a filter chooses endpoints by their role label.
+func choosesRole(f picker.Filter) bool {
+	switch f := f.(type) {
+	case roleFilter:
+		return true
+	case byLabel:
+		return f.Label == picker.LabelRole
+	case selector:
+		return slices.ContainsFunc(f.terms, func(e expression) bool { return e.Key == picker.LabelRole })
+	default:
+		return false
+	}
+}
 
 // Filter implements picker.Filter.
 func (f roleFilter) Filter(c *picker.Cycle, keep []bool) {

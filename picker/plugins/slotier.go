@@ -48,3 +48,32 @@ func (f sloTier) Filter(c *picker.Cycle, keep []bool) {
 		}
 	}
 }
+
+const (
+	trustedSamples = 8    // behind constants by which a request may be refused
+	secondLook     = 0.01 // of the requests that would be refused
+)
+
+// BeyondTargets reports whether the request has a latency target that no
+// endpoint is expected to meet: the first token anywhere but where only images
+// are encoded, the time per token where answers are made. Endpoints that are
+// little known count as meeting it, and so do all for one request in a hundred,
+// so that what was learned is looked at again.
+func BeyondTargets(c *picker.Cycle) bool {
+	r := c.Request
+	if r.SLOTTFT == 0 && r.SLOTPOT == 0 || c.Len() == 0 {
+		return false
+	}
+	late, slow := r.SLOTTFT > 0, r.SLOTPOT > 0
+	for k := range c.Len() {
+		v := c.At(k)
+		ttft, tpot := headroom(c, k)
+		if late && v.Role != picker.RoleEncode && (ttft >= 0 || v.Cost.PrefillSeen < trustedSamples) {
+			late = false
+		}
+		if slow && v.Role&picker.RoleDecode != 0 && (tpot >= 0 || v.Cost.DecodeSeen < trustedSamples) {
+			slow = false
+		}
+	}
+	return (late || slow) && c.Float64() >= secondLook
+}

@@ -3,17 +3,18 @@ package plugins
 import (
 	"slices"
 
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
 // Notes of types whose work is built in.
 const (
-	noteGauges   = "engine metrics are read by the built-in poller"
 	noteParser   = "request forms are recognised by their path"
 	noteTokens   = "prompts are matched as text; no tokenizer is called"
 	noteLoad     = "load is the in-flight book of all replicas, always kept"
 	noteLatency  = "latencies are learned from the response path, always on"
 	noteDefaults = "part of what is always there"
+	noteHeaders  = "the profile handler sets the headers"
 )
 
 // Table is a list of plugin types, in the order of the manual.
@@ -90,9 +91,9 @@ func scorerTypes() Table {
 		{Name: "prefix-cache-scorer", Aliases: []string{"prefix-cache"}, Kind: KindScorer,
 			Summary: "The part of the prompt that the endpoint holds.", New: with(prefixParams{}, newPrefixScorer)},
 		{Name: "precise-prefix-cache-scorer", Kind: KindScorer,
-			Summary: "Matched tokens, relative to the other holders.", New: with(preciseParams{}, newPreciseScorer)},
+			Summary: "Matched tokens, relative to the other holders.", New: with(usualPrecise, newPreciseScorer)},
 		{Name: "queue-scorer", Aliases: []string{"queue-depth-scorer"}, Kind: KindScorer,
-			Summary: "Fewest waiting requests, by min-max.", New: fixed(Plugin{Scorer: fewest(waiting)})},
+			Summary: "Fewest waiting requests, by min-max.", New: with(queueParams{}, newQueue)},
 		{Name: "kv-cache-utilization-scorer", Aliases: []string{"kv-cache-scorer"}, Kind: KindScorer,
 			Summary: "The free part of the KV cache.", New: fixed(Plugin{Scorer: kvUseScorer{}})},
 		{Name: "running-requests-size-scorer", Aliases: []string{"running-requests-scorer"}, Kind: KindScorer,
@@ -111,6 +112,8 @@ func scorerTypes() Table {
 			Summary: "Spreads requests of which nobody holds anything.", New: with(noHitParams{LRUSize: 1024}, newNoHit)},
 		{Name: "context-length-aware", Aliases: []string{"context-length-aware-scorer"}, Kind: KindScorer,
 			Summary: "Endpoints labelled for inputs of this length.", New: with(contextParams{Label: labelContext}, newContextLength)},
+		{Name: "transfer-cost-scorer", Kind: KindScorer,
+			Summary: "Time that a prompt's blocks take to the endpoint chosen before, in seconds.", New: with(transferDefaults(), newTransfer)},
 		{Name: "latency-scorer", Kind: KindScorer,
 			Summary: "Headroom under the request's latency targets.",
 			New: with(latencyParams{TTFTWeight: .8, TPOTWeight: .2, HeadroomSelectionStrategy: "least",
@@ -152,13 +155,18 @@ func handlerTypes() Table {
 			Summary: "One profile for every request.", New: fixed(Plugin{Handler: newSingle})},
 		{Name: "data-parallel-profile-handler", Kind: KindHandler,
 			Summary: "One profile over ranks that are reached at one port.", New: with(dataParallelParams{8000}, newDataParallel)},
+		{Name: "disagg-profile-handler", Kind: KindHandler, Summary: "Prefill, decode and encode at endpoints of their own.", New: disagg(nil)},
+		{Name: "pd-profile-handler", Kind: KindHandler, Summary: "Prefill and decode at endpoints of their own; the older name.",
+			New: disagg(new(int))},
 		{Name: "header-profile-handler", Kind: KindHandler, Summary: "The profile that a request header names.",
 			New: with(headerProfileParams{"EPP-Profile", "decode"}, newHeaderProfile)},
 		{Name: "prefix-based-pd-decider", Kind: KindDecider, Summary: "Splits requests with many tokens that are not held.",
 			New: with(prefixDeciderParams{}, newPrefixDecider)},
-		{Name: "always-disagg-pd-decider", Kind: KindDecider, Summary: "Splits every request.", New: fixed(Plugin{Decider: always})},
+		{Name: "predicted-pd-decider", Kind: KindDecider, Summary: "Splits requests whose first token is then expected earlier.",
+			New: with(predictedDeciderParams{transferDefaults(), .06}, newPredictedDecider)},
+		{Name: "always-disagg-pd-decider", Kind: KindDecider, Summary: "Splits every request.", New: fixed(Plugin{Decider: pd.Always})},
 		{Name: "always-disagg-multimodal-decider", Kind: KindDecider, Summary: "Splits requests with images or sound.",
-			New: fixed(Plugin{Decider: mediaDecider})},
+			New: fixed(Plugin{Decider: pd.Media})},
 	}
 }
 
@@ -170,14 +178,17 @@ func dataTypes() Table {
 		{Name: "approx-prefix-cache-producer", Kind: KindProducer, Summary: "Settings of the approximate prefix index.",
 			New: with(IndexParams{}, newApproxProducer)},
 		{Name: "precise-prefix-cache-producer", Kind: KindProducer, Summary: "Settings of the precise prefix index.",
-			New: with(preciseParams{}, newPreciseProducer)},
+			New: with(usualPrecise, newPreciseProducer)},
 		{Name: "session-id-producer", Kind: KindProducer, Summary: "Where requests carry their session key.",
 			New: with(sessionIDParams{}, newSessionID)},
 		done(KindProducer, "token-producer", noteTokens, "tokenizer"),
 		done(KindProducer, "inflight-load-producer", noteLoad),
 		done(KindProducer, "predicted-latency-producer", noteLatency),
-		done(KindSource, "metrics-data-source", noteGauges),
-		done(KindSource, "core-metrics-extractor", noteGauges, "model-server-protocol-metrics"),
+		done(KindProducer, "disagg-headers-handler", noteHeaders, "prefill-header-handler"),
+		{Name: "metrics-data-source", Kind: KindSource, Summary: "Where engines' metrics pages are.",
+			New: with(metricsSourceParams{"http", "/metrics", true}, newMetricsSource)},
+		{Name: "core-metrics-extractor", Aliases: []string{"model-server-protocol-metrics"}, Kind: KindSource,
+			Summary: "How engines' metrics pages are read.", New: with(extractorParams{}, newExtractor)},
 		done(KindSource, "models-data-source", noteDefaults),
 		done(KindSource, "models-data-extractor", noteDefaults),
 		done(KindSource, "endpoint-notification-source", noteDefaults),

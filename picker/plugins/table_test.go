@@ -38,7 +38,7 @@ func TestTable(t *testing.T) {
 			KindFilter: p.Filter != nil, KindScorer: p.Scorer != nil, KindPicker: p.Picker != nil, KindHandler: p.Handler != nil,
 			KindPolicy: p.Scorer != nil && p.Picker != nil, KindDetector: p.Detector != nil, KindFairness: p.Flow != nil,
 			KindOrdering: p.Flow != nil, KindDecider: p.Decider != nil, KindProducer: p.Producer != nil || row.Note != "", KindDiscovery: p.File != nil,
-			KindParser: row.Note != "", KindSource: row.Note != "",
+			KindParser: row.Note != "", KindSource: row.Note != "" || p.Metrics != nil,
 		}
 		if !plays[row.Kind] {
 			t.Errorf("%s does not play a %s", row.Name, row.Kind)
@@ -118,11 +118,14 @@ func BenchmarkDecision(b *testing.B) {
 	for _, name := range []string{"default", "weighted", "unified"} {
 		for _, n := range []int{8, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				fl, p, r := bigFleet(n), profile(b, name), request(5000)
+				fl, h, r, plan := bigFleet(n), Single(profile(b, name)), request(5000), &picker.Plan{}
 				b.ReportAllocs()
 				for b.Loop() {
 					c := fl.cycle(r)
-					p.Run(c)
+					plan.Order = plan.Order[:0]
+					if err := h.Handle(c, plan); err != nil {
+						b.Fatal(err)
+					}
 					c.Free()
 				}
 			})

@@ -1,10 +1,11 @@
 package scrape
 
 import (
+	"cmp"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +39,15 @@ type Options struct {
 	// reading's goroutine; nil: nobody wants to know.
 	OnPage func(*picker.Endpoint, Page)
 
-	Transport  http.RoundTripper     // nil means one with kept connections and no compression
+	// Dialects say how endpoints' pages are read; it is asked before every
+	// reading and must return at once. nil means the built-in names.
+	Dialects func() *Dialects
+	// Scheme and Path of pages whose endpoint does not say; "" means http and
+	// /metrics. SkipVerify accepts any certificate.
+	Scheme, Path string
+	SkipVerify   bool
+
+	Transport  http.RoundTripper     // nil means one with a kept connection per address and no compression
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
 	Now        func() time.Time      // nil means time.Now
@@ -70,6 +79,10 @@ func (o *Options) complete() {
 	if o.Demand == nil {
 		o.Demand = NearSaturation
 	}
+	o.Scheme, o.Path = cmp.Or(o.Scheme, "http"), "/"+strings.TrimPrefix(cmp.Or(o.Path, "metrics"), "/")
+	if o.Dialects == nil {
+		o.Dialects = func() *Dialects { return nil }
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -83,19 +96,6 @@ func (o *Options) complete() {
 
 // newTransport keeps one connection per endpoint. Engines are asked for plain
 // text: compressing a page costs them more than sending it.
-func newTransport(o *Options) *http.Transport {
-	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: o.Timeout, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    o.Timeout,
-		MaxIdleConnsPerHost:    1,
-		IdleConnTimeout:        2*o.MaxBackoff + time.Minute,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: 64 << 10,
-		ReadBufferSize:         4 << 10,
-		WriteBufferSize:        1 << 10,
-	}
-}
-
 // scanners lends buffers to readings: there are as many as readings under way,
 // not as many as endpoints.
 type scanners struct{ pool sync.Pool }

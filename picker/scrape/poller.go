@@ -98,8 +98,8 @@ func (p *Poller) Close() {
 	}
 	p.targets = nil
 	p.mu.Unlock()
-	if t, ok := p.transport.(*http.Transport); ok && p.opts.Transport == nil {
-		t.CloseIdleConnections()
+	if t, ok := p.transport.(*transport); ok {
+		t.close()
 	}
 }
 
@@ -138,7 +138,7 @@ func (p *Poller) add(ep *picker.Endpoint) {
 	t.ctx, t.cancel = context.WithCancel(p.ctx)
 	t.status = EndpointStatus{Address: ep.Address, State: StatePending}
 	var err error
-	if t.request, err = newRequest(ep); err != nil {
+	if t.request, err = p.opts.newRequest(ep); err != nil {
 		t.status.State, t.status.Error = StateFailing, err.Error()
 		p.opts.Log.Error("metrics address is unusable", "endpoint", ep.Address, "error", err)
 	}
@@ -220,30 +220,45 @@ func (p *Poller) rouse() {
 	}
 }
 
-// run looks at all endpoints at every tick. A sweep over a thousand of them
+// run looks at all endpoints again and again. A sweep over a thousand of them
 // costs some microseconds, less than a timer for each.
 func (p *Poller) run() {
 	defer close(p.done)
-	tick := time.NewTicker(min(max(p.opts.Fast/8, time.Millisecond), 50*time.Millisecond))
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
 		case <-p.ctx.Done():
 			return
-		case <-tick.C:
+		case <-timer.C:
 		case <-p.wake:
 		}
-		p.sweep()
+		timer.Reset(p.sweep())
 	}
 }
 
-// sweep starts the readings that are due.
-func (p *Poller) sweep() {
+// together is how many readings are meant to begin in one sweep: what waking
+// the process costs is then shared, and what a sweep brings is still little.
+const together = 4
+
+// pause is the time from one sweep to the next.
+func (p *Poller) pause(fast bool) time.Duration {
+	least := min(max(p.opts.Fast/8, time.Millisecond), 50*time.Millisecond)
+	if fast {
+		return least
+	}
+	return max(least, min(together*p.opts.Slow/time.Duration(max(len(p.targets), 1)), p.opts.Fast/2))
+}
+
+// sweep starts the readings that are due, and returns when to look again.
+func (p *Poller) sweep() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.opts.Now()
+	now, fast := p.opts.Now(), false
 	for _, t := range p.targets {
-		if t.inFlight || t.request == nil || !p.due(t, now) {
+		due := !t.inFlight && t.request != nil && p.due(t, now)
+		fast = fast || t.status.Fast
+		if !due {
 			continue
 		}
 		t.inFlight, t.again = true, false
@@ -251,6 +266,7 @@ func (p *Poller) sweep() {
 		p.readings.Add(1)
 		go p.read(t, t.ep, now)
 	}
+	return p.pause(fast)
 }
 
 func (p *Poller) due(t *target, now time.Time) bool {

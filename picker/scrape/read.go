@@ -25,10 +25,10 @@ type statusError int
 func (s statusError) Error() string { return fmt.Sprintf("scrape: answer %d", int(s)) }
 
 // newRequest makes the request that all readings of an endpoint repeat.
-func newRequest(ep *picker.Endpoint) (*http.Request, error) {
+func (o *Options) newRequest(ep *picker.Endpoint) (*http.Request, error) {
 	address := ep.EndpointSpec.Metrics
 	if address == "" {
-		address = "http://" + ep.Address + "/metrics"
+		address = o.Scheme + "://" + ep.Address + o.Path
 	}
 	r, err := http.NewRequest(http.MethodGet, address, nil)
 	if err != nil {
@@ -48,7 +48,7 @@ func newRequest(ep *picker.Endpoint) (*http.Request, error) {
 func (p *Poller) read(t *target, ep *picker.Endpoint, start time.Time) {
 	defer p.readings.Done()
 	ctx, cancel := context.WithTimeout(t.ctx, p.opts.Timeout)
-	page, at, err := p.fetch(ctx, t.request, ep.Engine)
+	page, at, err := p.fetch(ctx, t.request, ep)
 	cancel()
 	if err == nil {
 		g := page.Gauges(at)
@@ -64,7 +64,7 @@ func (p *Poller) read(t *target, ep *picker.Endpoint, start time.Time) {
 }
 
 // fetch gets and scans a page. at is when the answer began.
-func (p *Poller) fetch(ctx context.Context, r *http.Request, engine picker.EngineType) (page Page, at time.Time, err error) {
+func (p *Poller) fetch(ctx context.Context, r *http.Request, ep *picker.Endpoint) (page Page, at time.Time, err error) {
 	resp, err := p.transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return page, at, err
@@ -77,7 +77,8 @@ func (p *Poller) fetch(ctx context.Context, r *http.Request, engine picker.Engin
 	}
 	s := p.scanners.get()
 	defer p.scanners.put(s)
-	page, err = s.Scan(&bounded{r: resp.Body, left: p.opts.MaxPage}, engine)
+	own, engine := p.opts.Dialects().of(ep)
+	page, err = s.scan(&bounded{r: resp.Body, left: p.opts.MaxPage}, own, engine)
 	return page, at, err
 }
 
@@ -131,7 +132,7 @@ func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 		p.mark(t, false)
 		return
 	}
-	s.State, s.Error = StateFailing, o.err.Error()
+	s.State, s.Fast, s.Error = StateFailing, false, o.err.Error()
 	if s.Failures++; s.Failures == downAfter {
 		p.opts.Log.Warn("engine metrics cannot be read, load is judged without them",
 			"endpoint", t.ep.Address, "cause", causeOf(o.err), "error", o.err)

@@ -56,6 +56,7 @@ type Scanner struct {
 	buf    []byte
 	labels labelSet
 	tally  tally
+	own    *ownNames // names of the user's; nil: the built-in ones
 }
 
 // tally is what the lines so far came to.
@@ -80,6 +81,13 @@ func NewScanner() *Scanner { return &Scanner{buf: make([]byte, bufferSize)} }
 // takes those of the first engine that the page names. An error of r is
 // returned as it is; nothing is known then.
 func (s *Scanner) Scan(r io.Reader, engine picker.EngineType) (Page, error) {
+	return s.scan(r, nil, engine)
+}
+
+// scan is Scan by the names of own, unless that is nil. engine is then only
+// what the page is said to be of.
+func (s *Scanner) scan(r io.Reader, own *ownNames, engine picker.EngineType) (Page, error) {
+	s.own = own
 	running, waiting := s.tally.lora.running[:0], s.tally.lora.waiting[:0]
 	s.tally = tally{engine: engine}
 	s.tally.lora.running, s.tally.lora.waiting = running, waiting
@@ -137,7 +145,13 @@ func (s *Scanner) line(line []byte) {
 			return
 		}
 	}
-	m, rest := find(line)
+	var m *metric
+	var rest []byte
+	if s.own != nil {
+		m, rest = s.own.find(line, &s.labels)
+	} else {
+		m, rest = find(line)
+	}
 	if m == nil {
 		return
 	}

@@ -1,0 +1,209 @@
+package pd
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// Decider tells whether a stage of a request that would be served by the
+// candidate at a position among all is worth doing elsewhere. It is safe for
+// concurrent use.
+type Decider func(c *picker.Cycle, serving int32) bool
+
+// Options build a Handler. Decode is required. A stage without a decider never
+// leaves the endpoint that serves; one with a decider needs a profile.
+type Options struct {
+	Decode, Prefill, Encode   *picker.Profile
+	SplitPrefill, SplitEncode Decider
+	// PrimaryPort is where requests enter an address whose data-parallel ranks
+	// are endpoints of their own; a header names the rank. 0: ranks are reached
+	// at their own ports.
+	PrimaryPort uint16
+}
+
+var errNoProfile = errors.New("pd: a profile is missing")
+
+// Handler is a picker.ProfileHandler.
+type Handler struct{ o Options }
+
+// New returns a handler.
+func New(o Options) (*Handler, error) {
+	if o.Decode == nil || o.SplitPrefill != nil && o.Prefill == nil || o.SplitEncode != nil && o.Encode == nil {
+		return nil, errNoProfile
+	}
+	return &Handler{o}, nil
+}
+
+// Profiles returns the profiles that are ever run.
+func (h *Handler) Profiles() []*picker.Profile {
+	list := []*picker.Profile{h.o.Decode}
+	if h.o.SplitPrefill != nil {
+		list = append(list, h.o.Prefill)
+	}
+	if h.o.SplitEncode != nil {
+		list = append(list, h.o.Encode)
+	}
+	return list
+}
+
+// Handle implements picker.ProfileHandler.
+func (h *Handler) Handle(c *picker.Cycle, plan *picker.Plan) error {
+	ranking, err := h.o.Decode.RunServing(c)
+	if err != nil || len(ranking.Order) == 0 {
+		return err
+	}
+	best := ranking.Best()
+	plan.Order = append(plan.Order, ranking.Order...)
+	if h.o.PrimaryPort != 0 {
+		h.atPort(c, plan, best)
+	}
+	if divisible(c.Request) {
+		c.Peer = c.All(best).Endpoint
+		if h.o.SplitEncode != nil {
+			h.encode(c, plan, best)
+		}
+		if h.o.SplitPrefill != nil {
+			h.prefill(c, plan, best)
+		}
+	}
+	disown(c.Request, plan)
+	return nil
+}
+
+// disown removes what only a picker may say: the proxy beside the decode engine
+// calls the addresses in these headers.
+func disown(r *picker.Request, plan *picker.Plan) {
+	if r.Headers == nil {
+		return
+	}
+	for _, name := range [...]string{picker.HeaderPrefiller, picker.HeaderEncoders} {
+		set := slices.ContainsFunc(plan.Headers, func(h picker.HeaderSet) bool { return h.Name == name })
+		if !set && r.Headers.Get(name) != "" {
+			plan.Remove = append(plan.Remove, name)
+		}
+	}
+}
+
+// divisible reports whether a request can be served in parts: it has one prompt
+// and generates.
+func divisible(r *picker.Request) bool {
+	if r.Kind == picker.KindOther || r.Kind == picker.KindEmbeddings {
+		return false
+	}
+	return r.Prompt.Form != picker.FormTexts && r.Prompt.Form != picker.FormBatches
+}
+
+// atPort sends the request to the primary port, and names the rank in a header.
+func (h *Handler) atPort(c *picker.Cycle, plan *picker.Plan, best int32) {
+	ep := c.All(best).Endpoint
+	if netip.AddrPortFrom(ep.Addr.Addr(), h.o.PrimaryPort) == ep.Addr {
+		return
+	}
+	plan.Order, plan.Port = plan.Order[:1], h.o.PrimaryPort
+	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: picker.HeaderDataParallel, Value: ep.Address})
+}
+
+// prefill plans the prompt's computation elsewhere, if that pays.
+func (h *Handler) prefill(c *picker.Cycle, plan *picker.Plan, best int32) {
+	t := stage{picker.StagePrefill, h.o.Prefill, h.o.SplitPrefill, picker.RolePrefill}
+	s, order := t.decide(c, best)
+	plan.Stages = append(plan.Stages, s)
+	if s.Outcome != picker.StageSplit {
+		return
+	}
+	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: picker.HeaderPrefiller, Value: addresses(c, order, best)})
+	plan.Also = append(plan.Also, picker.Part{Index: s.Chosen, Work: c.WorkAt(s.Chosen), Holds: true, Leads: true})
+	plan.New = 1 // the prompt's last token is always computed where it is answered
+}
+
+// encode plans the encoding of images and sound elsewhere. The items are dealt
+// out over all endpoints of the header.
+func (h *Handler) encode(c *picker.Cycle, plan *picker.Plan, best int32) {
+	t := stage{picker.StageEncode, h.o.Encode, h.o.SplitEncode, picker.RoleEncode}
+	s, order := t.decide(c, best)
+	plan.Stages = append(plan.Stages, s)
+	if s.Outcome != picker.StageSplit {
+		return
+	}
+	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: picker.HeaderEncoders, Value: addresses(c, order, best)})
+	items := max(c.Request.Prompt.Media, 1)
+	for _, i := range order {
+		if i == best || items == 0 {
+			continue
+		}
+		items--
+		plan.Also = append(plan.Also, picker.Part{Index: i})
+	}
+}
+
+// stage is one stage of the work beside decoding.
+type stage struct {
+	kind    picker.StageKind
+	profile *picker.Profile
+	split   Decider
+	role    picker.Role
+}
+
+// decide ranks the stage's endpoints, if it pays to do it elsewhere. order is
+// valid until the cycle's end.
+func (t *stage) decide(c *picker.Cycle, best int32) (s picker.Stage, order []int32) {
+	s = picker.Stage{Kind: t.kind, Outcome: picker.StageSkipped, Chosen: -1, Missing: missing(c, best)}
+	if !t.split(c, best) {
+		return s, nil
+	}
+	ranking := t.profile.RunAmong(c, t.able(c))
+	s.Chosen = ranking.Best()
+	switch s.Chosen {
+	case -1:
+		s.Outcome = picker.StageNobody
+	case best:
+		s.Outcome = picker.StageLocal
+	default:
+		s.Outcome = picker.StageSplit
+	}
+	return s, ranking.Order
+}
+
+// able tells the endpoints that may do the stage: those labelled for it or,
+// when nobody is and the profile's filters choose by something else, those
+// without a label.
+func (t *stage) able(c *picker.Cycle) func(*picker.View) bool {
+	labelled := func(v *picker.View) bool { return v.Role&t.role != 0 }
+	for i := range c.Candidates() {
+		if len(t.profile.Filters) == 0 || labelled(c.All(int32(i))) {
+			return labelled
+		}
+	}
+	return func(v *picker.View) bool {
+		_, has := v.Label(picker.LabelRole)
+		return !has
+	}
+}
+
+// missing returns how many prompt tokens the candidate at a position does not
+// hold, in any tier.
+func missing(c *picker.Cycle, i int32) int {
+	return max(c.Request.InputTokens-int(c.RunAt(i).Total()), 0)
+}
+
+// addresses lists the endpoints at positions, without the one that serves.
+func addresses(c *picker.Cycle, order []int32, without int32) string {
+	if len(order) == 1 {
+		return c.All(order[0]).Address
+	}
+	var b strings.Builder
+	for _, i := range order {
+		if i == without {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(c.All(i).Address)
+	}
+	return b.String()
+}

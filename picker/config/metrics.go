@@ -1,0 +1,56 @@
+package config
+
+import (
+	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/scrape"
+)
+
+// Metrics say where engines' metrics pages are and how they are read.
+type Metrics struct {
+	Dialects     *scrape.Dialects // nil: by the built-in names
+	Scheme, Path string           // of endpoints that do not say; "" for the defaults
+	SkipVerify   bool             // accept any certificate
+}
+
+// readMetrics collects what the plugins say about metrics pages.
+func (b *builder) readMetrics() {
+	var names *instance
+	for _, in := range b.plugins {
+		m := in.plugin.Metrics
+		switch {
+		case m == nil:
+		case m.Scheme != "":
+			b.out.Metrics.Scheme, b.out.Metrics.Path, b.out.Metrics.SkipVerify = m.Scheme, m.Path, m.SkipVerify
+		case names != nil:
+			in.node.Problem(firstOnLine(names.node), "two plugins say how metrics are read, %s and %s", names.name, in.name)
+		default:
+			names = in
+			b.dialects(in, m)
+		}
+	}
+}
+
+func (b *builder) dialects(in *instance, m *plugins.EngineMetrics) {
+	if m.Label == "" && m.Default == "" && len(m.Engines) == 0 {
+		return
+	}
+	var list []scrape.Dialect
+	for _, e := range m.Engines {
+		at := in.params.At("engineConfigs")
+		list = append(list, scrape.Dialect{
+			Name: e.Name, Waiting: series(at, e.QueuedRequests), Running: series(at, e.RunningRequests), Use: series(at, e.KVUsage),
+			LoRA: series(at, e.LoRA), Cache: series(at, e.CacheInfo),
+		})
+	}
+	b.out.Metrics.Dialects = scrape.NewDialects(m.Label, m.Default, list)
+}
+
+// series reads the name of a gauge; at is where to complain.
+func series(at strict.Node, spec string) scrape.Series {
+	s, err := scrape.ParseSeries(spec)
+	if err != nil {
+		at.Problem("write name, or name{label=value}", "%v", err)
+	}
+	return s
+}

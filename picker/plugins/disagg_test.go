@@ -1,0 +1,165 @@
+package plugins
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// TestTransferCost: 1,000 tokens of 100,000 bytes are 0.1 GB.
+func TestTransferCost(t *testing.T) {
+	at := func(labels ...string) one {
+		names := []string{"kubernetes.io/hostname", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
+		e := one{labels: map[string]string{}}
+		for i, v := range labels {
+			if v != "" {
+				e.labels[names[i]] = v
+			}
+		}
+		return e
+	}
+	f := newFleet(at("h1", "r1", "z1", "g1"), at("h1", "r1", "z1", "g1"), at("h2", "r1", "z1", "g1"), at("h3", "r2", "z1", "g1"),
+		at("h4", "r3", "z2", "g1"), at("h5", "r4", "z3", "g2"), at(), at("h2"), at("", "", "", "g1"))
+	c := f.cycle(request(1000))
+	defer c.Free()
+	s := build(t, "transfer-cost-scorer", `{"kvBytesPerToken":100000,"gigabytesPerSecond":{"elsewhere":0.5}}`).Scorer
+	got := make([]float64, c.Len())
+	s.Score(c, got)
+	if !near(got, make([]float64, 9)) {
+		t.Errorf("without a peer: %v", got)
+	}
+	c.Peer = f.pool.Snapshot().Endpoints[0]
+	s.Score(c, got)
+	if want := []float64{0, -.001, -.004, -.01, -.1, -.2, -.01, -.2, -.1}; !near(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for _, params := range []string{`{"kvBytesPerToken":0}`, `{"gigabytesPerSecond":{"rack":0}}`} {
+		if _, err := try("transfer-cost-scorer", params); err == nil {
+			t.Errorf("%s is accepted", params)
+		}
+	}
+}
+
+// TestDisaggParameters: older fields say the same as the newer ones.
+func TestDisaggParameters(t *testing.T) {
+	f := func(typ, params string, want []Use, deciders int, wantErr string) {
+		t.Helper()
+		p, err := try(typ, params)
+		if err == nil {
+			if diff := cmp.Diff(want, p.Uses); diff != "" {
+				t.Errorf("%s %s: %s", typ, params, diff)
+			}
+			profiles := []*picker.Profile{{Name: "decode"}, {Name: "prefill"}, {Name: "d"}, {Name: "p"}, {Name: "e"}}
+			var h picker.ProfileHandler
+			if h, err = p.Handler(profiles, make([]Decider, deciders)); err == nil {
+				err = fmt.Errorf("runs %d", len(h.(interface{ Profiles() []*picker.Profile }).Profiles()))
+			}
+		}
+		if fmt.Sprint(err) != wantErr {
+			t.Errorf("%s %s: %v, want %s", typ, params, err, wantErr)
+		}
+	}
+	f("disagg-profile-handler", "", nil, 0, "runs 1")
+	f("pd-profile-handler", "", nil, 0, "runs 2")
+	f("disagg-profile-handler", `{"threshold":10}`, nil, 0, "runs 2")
+	f("pd-profile-handler", `{"threshold":10,"hashBlockSize":5,"decodeProfile":"d","prefillProfile":"p"}`, nil, 0, "runs 2")
+	f("disagg-profile-handler", `{"deciderPluginName":"x"}`, []Use{{"deciderPluginName", "x", KindDecider}}, 1, "runs 1")
+	f("disagg-profile-handler", `{"deciders":{"prefill":"x"},"threshold":1}`, []Use{{"deciders.prefill", "x", KindDecider}}, 1, "runs 1")
+	f("disagg-profile-handler", `{"prefillDeciderPluginName":"x","encodeDeciderPluginName":"y","encodeProfile":"e"}`,
+		[]Use{{"prefillDeciderPluginName", "x", KindDecider}, {"encodeDeciderPluginName", "y", KindDecider}}, 2, "runs 1")
+	f("disagg-profile-handler", `{"profiles":{"decode":"other"}}`, nil, 0, `needs a scheduling profile named "other"`)
+	f("disagg-profile-handler", `{"deciders":{"prefill":"x"},"deciderPluginName":"y"}`, nil, 0, "parameter deciderPluginName says something else than deciders.prefill")
+	f("disagg-profile-handler", `{"threshold":-1}`, nil, 0, "parameter threshold must not be negative")
+	f("pd-profile-handler", `{"primaryPort":-1}`, nil, 0, "parameter primaryPort must be a port number")
+}
+
+// TestPrefixDecider splits from nonCachedTokens on, and never at 0.
+func TestPrefixDecider(t *testing.T) {
+	f := newFleet(one{held: 900}, one{})
+	at := func(params string, tokens int) string {
+		d := build(t, "prefix-based-pd-decider", params).Decider
+		c := f.cycle(request(tokens))
+		defer c.Free()
+		return fmt.Sprint(d(c, 0), d(c, 1))
+	}
+	for _, tc := range []struct {
+		params string
+		tokens int
+		want   string
+	}{
+		{`{"nonCachedTokens":100}`, 1000, "true true"},
+		{`{"nonCachedTokens":100}`, 999, "false true"},
+		{`{"nonCachedTokens":101}`, 100, "false false"},
+		{`{"nonCachedTokens":1,"promptTokens":500}`, 499, "false false"},
+		{`{"nonCachedTokens":1,"promptTokens":500}`, 500, "false true"},
+		{`{"nonCachedTokens":0}`, 1000, "false false"},
+	} {
+		if got := at(tc.params, tc.tokens); got != tc.want {
+			t.Errorf("%s of %d tokens: %s, want %s", tc.params, tc.tokens, got, tc.want)
+		}
+	}
+}
+
+// TestPredictedDecider: 1 ms per token, 10 ms base. 1,000 tokens take 13.1 ms to
+// another endpoint of the same zone.
+func TestPredictedDecider(t *testing.T) {
+	f := func(held int32, decoding, queue int64, params string, want bool) {
+		t.Helper()
+		prefill := one{cost: &simple, labels: map[string]string{picker.LabelRole: "prefill"}}
+		if queue > 0 {
+			prefill.load = picker.Load{Requests: 1, Waiting: 1, Prefill: queue}
+		}
+		fl := newFleet(one{cost: &simple, held: held, load: picker.Load{Requests: decoding}}, prefill, one{cost: &simple})
+		c := fl.cycle(request(1000))
+		defer c.Free()
+		if got := build(t, "predicted-pd-decider", params).Decider(c, 0); got != want {
+			t.Errorf("%d held, %d decode there, %d tokens wait at the prefill endpoint, %s: %v", held, decoding, queue, params, got)
+		}
+	}
+	f(900, 10, 0, "", false)                          // 0.17 s here, 1.023 s there
+	f(0, 10, 0, "", true)                             // 1.61 s here
+	f(0, 10, 580, "", true)                           // 1.603 s there
+	f(0, 10, 600, "", false)                          // 1.623 s there
+	f(0, 0, 0, "", false)                             // 1.01 s here, and no transfer
+	f(0, 10, 0, `{"stallWeight":0}`, false)           // 1.01 s here
+	f(0, 10, 0, `{"kvBytesPerToken":7000000}`, false) // 1.71 s there
+	f(0, 10, 580, `{"kvBytesPerToken":100000}`, true) // 1.6 s there
+	if _, err := try("predicted-pd-decider", `{"stallWeight":-1}`); err == nil {
+		t.Error("a negative weight is accepted")
+	}
+}
+
+// TestWholeRequests: endpoints for other phases get no whole request, unless
+// the profile chooses by role itself.
+func TestWholeRequests(t *testing.T) {
+	mixed := newFleet(labelled(picker.LabelRole, "prefill"), labelled(picker.LabelRole, "both"), one{}, labelled(picker.LabelRole, "encode"))
+	apart := newFleet(labelled(picker.LabelRole, "prefill"), labelled(picker.LabelRole, "encode"))
+	with := func(typ, params string) *picker.Profile {
+		p := profile(t, "load_only")
+		if typ != "" {
+			p.Filters = []picker.ProfileFilter{{Name: typ, Filter: build(t, typ, params).Filter}}
+		}
+		return p
+	}
+	f := func(fl *fleet, p *picker.Profile, want string) {
+		t.Helper()
+		order, _, err := handle(t, fl, build(t, "single-profile-handler", "").Handler, request(10), p)
+		var refused *picker.Error
+		if errors.As(err, &refused) {
+			order = nil
+		}
+		if got := fmt.Sprint(order); got != want {
+			t.Errorf("%v (%v), want %s", got, err, want)
+		}
+	}
+	f(mixed, with("", ""), "[1 2]")
+	f(apart, with("", ""), "[]")
+	f(mixed, with("prefill-filter", ""), "[0 1]")
+	f(mixed, with("by-label", `{"label":"llm-d.ai/role","validValues":["encode"]}`), "[3]")
+	f(mixed, with("label-selector-filter", `{"matchLabels":{"llm-d.ai/role":"prefill"}}`), "[0]")
+	f(mixed, with("label-selector-filter", `{"matchExpressions":[{"key":"zone","operator":"DoesNotExist"}]}`), "[1 2]")
+}

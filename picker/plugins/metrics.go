@@ -1,0 +1,91 @@
+package plugins
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// EngineMetrics is what the configuration says about engines' metrics pages.
+// Zero fields mean that nothing was said.
+type EngineMetrics struct {
+	Label   string        // of endpoints, that names their engine
+	Default string        // engine of endpoints without the label
+	Engines []EngineNames // names of the user's
+
+	Scheme, Path string
+	SkipVerify   bool
+}
+
+// EngineNames are the gauges of one engine: name, or name{label=value}; "" for
+// those that it does not have.
+type EngineNames struct {
+	Name            string `json:"name"`
+	QueuedRequests  string `json:"queuedRequestsSpec,omitempty"`
+	RunningRequests string `json:"runningRequestsSpec,omitempty"`
+	KVUsage         string `json:"kvUsageSpec,omitempty"`
+	LoRA            string `json:"loraSpec,omitempty"`
+	CacheInfo       string `json:"cacheInfoSpec,omitempty"`
+}
+
+// extractorParams are those of core-metrics-extractor in its generations. The
+// oldest names the gauges of all endpoints at the top.
+type extractorParams struct {
+	EngineLabelKey  string        `json:"engineLabelKey,omitempty"`
+	DefaultEngine   string        `json:"defaultEngine,omitempty"`
+	EngineConfigs   []EngineNames `json:"engineConfigs,omitempty"`
+	QueuedRequests  string        `json:"queuedRequestsSpec,omitempty"`
+	RunningRequests string        `json:"runningRequestsSpec,omitempty"`
+	KVUsage         string        `json:"kvUsageSpec,omitempty"`
+	LoRA            string        `json:"loraSpec,omitempty"`
+	CacheInfo       string        `json:"cacheInfoSpec,omitempty"`
+}
+
+// topEngine names the gauges that stand at the top of the oldest generation.
+const topEngine = "as-configured"
+
+func newExtractor(p extractorParams) (Plugin, error) {
+	m := &EngineMetrics{Label: p.EngineLabelKey, Default: p.DefaultEngine, Engines: p.EngineConfigs}
+	top := EngineNames{topEngine, p.QueuedRequests, p.RunningRequests, p.KVUsage, p.LoRA, p.CacheInfo}
+	if top != (EngineNames{Name: topEngine}) {
+		top.QueuedRequests = cmp.Or(top.QueuedRequests, "vllm:num_requests_waiting")
+		top.RunningRequests = cmp.Or(top.RunningRequests, "vllm:num_requests_running")
+		top.KVUsage = cmp.Or(top.KVUsage, "vllm:kv_cache_usage_perc")
+		top.LoRA = cmp.Or(top.LoRA, "vllm:lora_requests_info")
+		top.CacheInfo = cmp.Or(top.CacheInfo, "vllm:cache_config_info")
+		m.Engines, m.Default = append(m.Engines[:len(m.Engines):len(m.Engines)], top), topEngine
+	}
+	seen := map[string]bool{}
+	for i, e := range m.Engines {
+		at := fmt.Sprintf("engineConfigs[%d].name", i)
+		err := first(must(e.Name != "", at, "is needed"), must(!seen[e.Name], at, "stands there twice: "+e.Name),
+			must(e.QueuedRequests+e.RunningRequests+e.KVUsage != "", fmt.Sprintf("engineConfigs[%d]", i), "must name at least one gauge"))
+		if err != nil {
+			return Plugin{}, err
+		}
+		seen[e.Name] = true
+	}
+	return Plugin{Metrics: m}, must(p.DefaultEngine == "" || seen[p.DefaultEngine] || known(p.DefaultEngine),
+		"defaultEngine", "must be one of engineConfigs, or "+strings.Join(engineNames, ", "))
+}
+
+// engineNames are the engines whose gauges are known.
+var engineNames = []string{
+	picker.EngineVLLM.String(), picker.EngineSGLang.String(), picker.EngineTRTLLM.String(), picker.EngineTriton.String(),
+}
+
+func known(engine string) bool { return picker.EngineOf(engine) != picker.EngineUnknown }
+
+type metricsSourceParams struct {
+	Scheme             string `json:"scheme"`
+	Path               string `json:"path"`
+	InsecureSkipVerify bool   `json:"insecureSkipVerify"`
+}
+
+func newMetricsSource(p metricsSourceParams) (Plugin, error) {
+	return Plugin{Metrics: &EngineMetrics{Scheme: p.Scheme, Path: p.Path, SkipVerify: p.InsecureSkipVerify}}, first(
+		must(p.Scheme == "http" || p.Scheme == "https", "scheme", "must be http or https"),
+		must(p.Path != "", "path", "must not be empty"))
+}

@@ -1,0 +1,68 @@
+package plugins
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// tierParams are the weights of tokens by the tier that holds them.
+type tierParams struct {
+	GPU    float64 `json:"gpu"`
+	CPU    float64 `json:"cpu"`
+	Disk   float64 `json:"disk"`
+	Remote float64 `json:"remote"`
+}
+
+var usualPrecise = preciseParams{TierWeights: tierParams{
+	GPU: picker.DefaultTiers[indexer.TierGPU], CPU: picker.DefaultTiers[indexer.TierCPU],
+	Disk: picker.DefaultTiers[indexer.TierDisk], Remote: picker.DefaultTiers[indexer.TierRemote],
+}}
+
+func (p *tierParams) weights() picker.TierWeights {
+	return picker.TierWeights{indexer.TierGPU: p.GPU, indexer.TierCPU: p.CPU, indexer.TierDisk: p.Disk, indexer.TierRemote: p.Remote}
+}
+
+// backends are tier weights as other pickers' files have them. Whatever else
+// stands in indexerConfig says nothing here.
+type backends struct {
+	List []struct {
+		Name   string  `json:"name"`
+		Weight float64 `json:"weight"`
+	} `json:"kvCacheBackendConfigs"`
+}
+
+// enter overwrites the weights of the tiers that are named.
+func (b *backends) enter(w *picker.TierWeights) {
+	for _, e := range b.List {
+		for t := range indexer.NumTiers {
+			if strings.EqualFold(e.Name, t.String()) {
+				w[t] = e.Weight
+			}
+		}
+	}
+}
+
+// tiers returns the weights that the user chose, by tierWeights or else in the
+// way of other pickers' files; nil when they are the usual ones.
+func (p *preciseParams) tiers() (*picker.TierWeights, error) {
+	field, w := "tierWeights", p.TierWeights.weights()
+	if w == picker.DefaultTiers {
+		var b backends
+		if json.Unmarshal(p.IndexerConfig, &b) == nil {
+			field = "indexerConfig.kvCacheBackendConfigs"
+			b.enter(&w)
+		}
+	}
+	for _, v := range w {
+		if err := must(v >= 0 && v <= 1, field, "must be weights between 0 and 1"); err != nil {
+			return nil, err
+		}
+	}
+	if w == picker.DefaultTiers {
+		return nil, nil
+	}
+	return &w, nil
+}

@@ -1,0 +1,59 @@
+package picker
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestOutcomeOfComplaints: the first byte of a refusal is no first token.
+func TestOutcomeOfComplaints(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(2)})
+	for status, want := range map[int]float64{200: 50, 400: 0, 429: 0, 503: 0} {
+		id := fmt.Sprint("r", status)
+		d, err := s.Choose(context.Background(), chatRequest(id, 100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Observe(Event{Kind: EventFirstToken, At: t0.Add(50 * time.Millisecond)})
+		d.Done(Outcome{At: t0.Add(time.Second), Status: status})
+		e, ok := s.Records().Explain(id)
+		if !ok || e.Outcome == nil || e.Outcome.Status != status || e.Outcome.TTFT != want || e.Outcome.Took != 1000 {
+			t.Errorf("%d: %+v, want ttft_ms %v", status, e.Outcome, want)
+		}
+	}
+}
+
+// TestOutcomeOfWholeAnswers: an answer that does not stream has no first token.
+func TestOutcomeOfWholeAnswers(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(2)})
+	r := chatRequest("whole", 100)
+	r.Stream = false
+	d, err := s.Choose(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Observe(Event{Kind: EventFirstToken, At: t0.Add(50 * time.Millisecond)})
+	d.Done(Outcome{At: t0.Add(time.Second), Status: 200, Complete: true})
+	if e, _ := s.Records().Explain("whole"); e.Outcome == nil || e.Outcome.TTFT != 0 || e.Prompt.Space != "none" {
+		t.Errorf("%+v, %+v", e.Outcome, e.Prompt)
+	}
+}
+
+// TestRunnerUpOfEquals: of candidates with the same total, the one that would
+// be tried next is the runner-up.
+func TestRunnerUpOfEquals(t *testing.T) {
+	for seed := range uint64(8) {
+		pool := newPool(4)
+		s := newScheduler(t, Options{Pool: pool, Seed: seed + 1})
+		d, err := s.Choose(context.Background(), chatRequest("r", 100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Done(Outcome{At: t0, Status: 200})
+		if e, _ := s.Records().Explain("r"); len(e.Fallbacks) > 0 && e.RunnerUp != e.Fallbacks[0] {
+			t.Errorf("runner-up %s, next %s", e.RunnerUp, e.Fallbacks[0])
+		}
+	}
+}
