@@ -32,6 +32,9 @@ func health(s *Status) Health {
 			differ += l.Differ
 		}
 	}
+	for _, l := range s.Lost {
+		apart = append(apart, fmt.Sprintf("%s (lost for %s)", l.Name, l.For.Round(time.Second)))
+	}
 	for _, l := range s.Logs {
 		approximate += l.Approximate
 	}
@@ -46,7 +49,7 @@ func health(s *Status) Health {
 	case s.Bus.Problem != "":
 		return bad("misconfigured", "%s", s.Bus.Problem)
 	case len(apart) > 0:
-		return bad("partitioned", "%d of %d other members cannot be reached: %s", len(apart), len(s.Peers), strings.Join(apart, ", "))
+		return bad("partitioned", "%d of %d other members cannot be reached: %s", len(apart), len(s.Peers)+len(s.Lost), strings.Join(apart, ", "))
 	case len(s.Peers) == 0 && s.Phase == Settling.String():
 		return Health{State: "joining", Line: "joining: looking for other members for " + s.Uptime.Round(100*time.Millisecond).String()}
 	case len(s.Peers) == 0 && s.Bus.Joining:
@@ -74,7 +77,7 @@ func joinHint(b BusStatus) string {
 	if b.JoinError == "" {
 		return ""
 	}
-	return "; last try: " + b.JoinError
+	return "; last try: " + strings.Join(strings.Fields(b.JoinError), " ")
 }
 
 // refusedHint says what was turned away while nobody could be found: most

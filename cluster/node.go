@@ -24,7 +24,8 @@ type Node struct {
 	stop context.CancelFunc
 	done chan struct{}
 	rate rates
-	seen map[string]bool // peers that were up at the last look, for the log
+	seen map[string]bool   // peers that were up at the last look, for the log
+	lost map[string]lostAt // by name
 	was  Phase
 }
 
@@ -33,7 +34,7 @@ func New(opt Options) *Node {
 	opt = opt.withDefaults()
 	return &Node{
 		opt: opt, log: opt.Logger, core: core.New(opt.Tuning),
-		wake: make(chan struct{}, 1), seen: map[string]bool{},
+		wake: make(chan struct{}, 1), seen: map[string]bool{}, lost: map[string]lostAt{},
 	}
 }
 
@@ -171,7 +172,12 @@ func (n *Node) flush() {
 type handler struct{ n *Node }
 
 // Members implements Handler.
-func (h handler) Members(members []Member) { h.n.do(func() { h.n.core.SetMembers(members) }) }
+func (h handler) Members(members []Member) {
+	h.n.do(func() {
+		h.n.noteLost(members, h.n.opt.Now())
+		h.n.core.SetMembers(members)
+	})
+}
 
 // Link implements Handler.
 func (h handler) Link(id string, up bool) { h.n.do(func() { h.n.core.SetLink(id, up) }) }

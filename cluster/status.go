@@ -13,6 +13,7 @@ type Status struct {
 	Health  Health     `json:"health"`
 	Bus     BusStatus  `json:"bus"`
 	Peers   []Peer     `json:"peers"`
+	Lost    []Lost     `json:"lost"` // members that went without a word
 	Logs    []LogState `json:"logs"`
 	Stats   core.Stats `json:"-"`
 	Held    core.Held  `json:"held"`
@@ -64,7 +65,7 @@ func (n *Node) Status() Status {
 	n.core.Advance(now)
 	s := Status{
 		Self: n.opt.Self, Phase: n.core.Phase().String(), Bus: bus, Stats: n.core.Stats(),
-		Held: n.core.Held(), Uptime: n.core.Uptime(), Leaving: n.core.Leaving(),
+		Held: n.core.Held(), Uptime: n.core.Uptime(), Leaving: n.core.Leaving(), Lost: n.lostMembers(now),
 	}
 	if s.Self.Addr == "" {
 		s.Self.Addr = bus.Advertised

@@ -14,7 +14,8 @@ type peer struct {
 	lastSent   uint64        // Sent of its last beat
 	lastSentAt time.Duration // when that beat came
 	app        string
-	strangers  int // states it has and this member has not
+	strangers  int  // states it has and this member has not
+	met        bool // it was up once
 
 	gauges []gaugeTable
 	feeds  []uint64 // next sequence number expected
@@ -51,7 +52,7 @@ func (c *Core) watch(p *peer) {
 	if up == p.Up {
 		return
 	}
-	p.Up, p.Since = up, c.g.Now
+	p.Up, p.Since, p.met = up, c.g.Now, true
 	if !up {
 		c.g.Stats.PeersLost++
 	}

@@ -8,6 +8,7 @@ type PeerView struct {
 	Link    bool          // frames can be sent to it
 	Alive   bool          // it was heard within the lease
 	Up      bool          // both
+	Met     bool          // it was up once
 	For     time.Duration // how long Up has been so
 	Leaving bool
 	Phase   Phase
@@ -23,7 +24,7 @@ func (c *Core) Peers() []PeerView {
 	out := make([]PeerView, 0, len(c.peers))
 	for _, p := range c.peers {
 		v := PeerView{
-			Member: p.Member, Link: p.Link, Alive: p.Alive, Up: p.Up, For: c.g.Now - p.Since,
+			Member: p.Member, Link: p.Link, Alive: p.Alive, Up: p.Up, Met: p.met, For: c.g.Now - p.Since,
 			Leaving: p.Leaving, Phase: p.Phase, RTT: p.RTT, Strangers: p.strangers,
 			Traffic: append([]Traffic(nil), p.Traffic...),
 		}

@@ -1,14 +1,18 @@
 package gossip
 
-import "github.com/hashicorp/memberlist"
+import (
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
 
 // delegate gives memberlist this member's metadata, and is told of changes.
-// memberlist calls it under its own locks, so it only sets a flag.
+// memberlist calls it under its own locks, so it only takes notes.
 type delegate struct{ b *Bus }
 
 // NodeMeta returns this member's metadata.
 func (d delegate) NodeMeta(limit int) []byte {
-	m := d.b.meta.append(nil)
+	m := d.b.meta.Load().append(nil)
 	return m[:min(limit, len(m))]
 }
 
@@ -25,10 +29,18 @@ func (delegate) LocalState(bool) []byte { return nil }
 func (delegate) MergeRemoteState([]byte, bool) {}
 
 // NotifyJoin is told of a member that came.
-func (d delegate) NotifyJoin(*memberlist.Node) { d.b.mark() }
+func (d delegate) NotifyJoin(n *memberlist.Node) {
+	d.b.gone.remove(n.Address())
+	d.b.mark()
+}
 
 // NotifyLeave is told of a member that went.
-func (d delegate) NotifyLeave(*memberlist.Node) { d.b.mark() }
+func (d delegate) NotifyLeave(n *memberlist.Node) {
+	if n.Name != d.b.opt.Self.ID {
+		d.b.gone.add(n.Address(), time.Now())
+	}
+	d.b.mark()
+}
 
 // NotifyUpdate is told of a member whose metadata changed.
 func (d delegate) NotifyUpdate(*memberlist.Node) { d.b.mark() }

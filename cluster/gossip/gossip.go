@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -20,13 +21,16 @@ import (
 // Bus is a cluster.Bus over gossip and streams.
 type Bus struct {
 	opt     Options
-	meta    meta
+	files   certFiles
+	meta    atomic.Pointer[meta]
 	mlog    *memberlistLog
 	ring    *memberlist.Keyring
 	list    *memberlist.Memberlist
 	streams *stream.Streams
 	handler cluster.Handler
 	changed chan struct{}
+	gone    departed
+	leaving atomic.Bool
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 
@@ -42,7 +46,7 @@ func New(opt Options) (*Bus, error) {
 		return nil, err
 	}
 	return &Bus{
-		opt: opt, changed: make(chan struct{}, 1),
+		opt: opt, changed: make(chan struct{}, 1), files: certFiles{cert: opt.CertFile, key: opt.KeyFile, ca: opt.CAFile},
 		mlog: &memberlistLog{log: opt.Logger, refused: map[string]uint64{}},
 	}, nil
 }
@@ -59,6 +63,9 @@ func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	b.wg.Go(func() { b.follow(run) })
 	b.join(ctx)
 	b.wg.Go(func() { b.rejoin(run) })
+	if b.opt.CertFile != "" {
+		b.wg.Go(func() { b.recertify(run) })
+	}
 	b.opt.Logger.Info("cluster member", "id", b.opt.Self.ID, "advertised", b.advertised(),
 		"members", b.list.NumMembers(), "encrypted", len(b.opt.Keys) > 0, "tcp_only", b.opt.TCPOnly)
 	if len(b.opt.Keys) == 0 {
@@ -72,9 +79,13 @@ func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 
 // start binds both ports and starts memberlist.
 func (b *Bus) start(h cluster.Handler) (err error) {
+	cert, roots, _, err := b.files.read()
+	if err != nil {
+		return err
+	}
 	b.streams, err = stream.New(stream.Options{
-		Self: b.opt.Self, Label: b.opt.Label, Bind: b.opt.StreamBind, Certificate: b.opt.Certificate,
-		Roots: b.opt.Roots, QueueBytes: b.opt.QueueBytes, Logger: b.opt.Logger,
+		Self: b.opt.Self, Label: b.opt.Label, Bind: b.opt.StreamBind, Certificate: cert,
+		Roots: roots, QueueBytes: b.opt.QueueBytes, Logger: b.opt.Logger,
 	})
 	if err != nil {
 		return err
@@ -156,7 +167,7 @@ func (b *Bus) fillMeta() error {
 		}
 		m.StreamHost, m.StreamPort = host, uint16(port)
 	}
-	b.meta = m
+	b.meta.Store(&m)
 	if n := len(m.append(nil)); n > maxMeta {
 		return fmt.Errorf("gossip: metadata of %d bytes; shorten the names", n)
 	}
@@ -222,6 +233,7 @@ func (b *Bus) Send(e core.Envelope) { b.streams.Send(e) }
 
 // Leave tells the others that this member goes, until ctx ends.
 func (b *Bus) Leave(ctx context.Context) error {
+	b.leaving.Store(true)
 	limit := 2 * time.Second
 	if d, ok := ctx.Deadline(); ok {
 		limit = max(time.Until(d), time.Millisecond)

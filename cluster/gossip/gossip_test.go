@@ -218,12 +218,14 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// TestStrangers lets replicas with another label or without a key try to join.
+// TestStrangers lets replicas with another label, without a key or with another
+// one try to join.
 func TestStrangers(t *testing.T) {
 	nodes := three(t, nil)
 	for reason, change := range map[string]func(*gossip.Options){
 		"label":     func(o *gossip.Options) { o.Label = "other" },
 		"plaintext": func(o *gossip.Options) { o.Keys = nil },
+		"key":       func(o *gossip.Options) { o.Keys = [][]byte{keyB} },
 	} {
 		s := newNode(t, "stranger", []string{nodes[0].addr}, change)
 		s.Start(t, "e1")
@@ -236,6 +238,11 @@ func TestStrangers(t *testing.T) {
 		})
 		if h := s.Status(); len(h.Peers) != 0 {
 			t.Errorf("%s: stranger sees %d peers", reason, len(h.Peers))
+		}
+		for _, n := range nodes {
+			if v := n.Loads.Get(s.Self().ID, "k"); v != "" {
+				t.Errorf("%s: %s believes %q of the stranger", reason, n.Self().Name, v)
+			}
 		}
 		_ = s.Close()
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -13,21 +14,9 @@ import (
 // yet, and keeps the error when none answers.
 func (b *Bus) join(ctx context.Context) {
 	addrs, err := b.resolve(ctx)
-	known := map[string]bool{}
-	for _, n := range b.list.Members() {
-		known[n.Address()] = true
-	}
-	addrs = slices.DeleteFunc(addrs, func(a string) bool { return known[a] })
-	joined := 0
-	for _, a := range addrs {
-		if ctx.Err() != nil {
-			break
-		}
-		n, joinErr := b.list.Join([]string{a})
-		joined += n
-		if joinErr != nil {
-			err = fmt.Errorf("%s: %w", a, joinErr)
-		}
+	joined, joinErr := b.ask(ctx, addrs)
+	if joinErr != nil {
+		err = joinErr
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,6 +24,29 @@ func (b *Bus) join(ctx context.Context) {
 	if joined > 0 {
 		b.joinErr = nil
 	}
+}
+
+// ask asks those addresses to take us in that are no member's, and returns how
+// many did and the last error.
+func (b *Bus) ask(ctx context.Context, addrs []string) (joined int, last error) {
+	known := map[string]bool{}
+	for _, n := range b.list.Members() {
+		known[n.Address()] = true
+	}
+	for _, a := range addrs {
+		if ctx.Err() != nil {
+			break
+		}
+		if known[a] {
+			continue
+		}
+		n, err := b.list.Join([]string{a})
+		joined += n
+		if err != nil {
+			last = fmt.Errorf("%s: %w", a, err)
+		}
+	}
+	return joined, last
 }
 
 // resolve returns the addresses behind Options.Join, and the last error of a
@@ -66,19 +78,71 @@ func (b *Bus) resolve(ctx context.Context) (addrs []string, last error) {
 // rejoin joins again and again: names change their addresses, and halves of a
 // group that were apart for long forget each other.
 func (b *Bus) rejoin(ctx context.Context) {
-	if len(b.opt.Join) == 0 {
-		return
-	}
+	last := time.Now()
 	for {
-		wait := b.opt.Rejoin
-		if b.list.NumMembers() <= 1 {
-			wait = min(wait, time.Second)
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(wait):
+		case <-time.After(min(b.opt.Rejoin, time.Second)):
+		}
+		if b.leaving.Load() {
+			return
+		}
+		now := time.Now()
+		if _, err := b.ask(ctx, b.gone.due(now, b.opt.Rejoin)); err != nil {
+			b.opt.Logger.Debug("a member that went does not answer", "error", err)
+		}
+		if len(b.opt.Join) > 0 && (b.list.NumMembers() <= 1 || now.Sub(last) >= b.opt.Rejoin) {
+			last = now
 			b.join(ctx)
 		}
 	}
+}
+
+// departed holds the addresses of members that went. Whether they left, died or
+// are behind a partition, memberlist does not say; so they are asked again, less
+// and less often.
+type departed struct {
+	mu sync.Mutex
+	of map[string]departure
+}
+
+type departure struct{ at, asked time.Time }
+
+const (
+	maxDeparted    = 64
+	forgetDeparted = time.Hour
+)
+
+func (d *departed) add(addr string, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of == nil {
+		d.of = map[string]departure{}
+	}
+	if len(d.of) < maxDeparted {
+		d.of[addr] = departure{at: now, asked: now}
+	}
+}
+
+func (d *departed) remove(addr string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.of, addr)
+}
+
+// due returns the addresses to ask now: after a tenth of the time that they have
+// been gone, and at least once every most.
+func (d *departed) due(now time.Time, most time.Duration) (addrs []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for addr, g := range d.of {
+		if now.Sub(g.at) > forgetDeparted {
+			delete(d.of, addr)
+		} else if now.Sub(g.asked) >= min(now.Sub(g.at)/10, most) {
+			d.of[addr] = departure{at: g.at, asked: now}
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
 }

@@ -15,7 +15,16 @@ type memberlistLog struct {
 	mu      sync.Mutex
 	refused map[string]uint64
 	udpLost time.Time // when it last said that UDP does not get through
+	udpRow  int       // how often it said so, with no pause of udpPause between
 }
+
+// UDP is called blocked when memberlist says so often and goes on saying it: a
+// slow network that loses packets makes it say so now and then, a blocked one
+// with every probe, some times a second.
+const (
+	udpPause = 10 * time.Second
+	udpOften = 8
+)
 
 // Reasons for refusals, beyond those of package stream.
 const (
@@ -57,8 +66,12 @@ func (l *memberlistLog) classify(s string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if strings.Contains(s, "udp probes failed") {
+		if time.Since(l.udpLost) > udpPause {
+			l.udpRow = 0
+		}
 		l.udpLost = time.Now()
-		return false
+		l.udpRow++
+		return l.udpRow > 1
 	}
 	for _, r := range refusals {
 		if strings.Contains(s, r.part) {
@@ -83,5 +96,5 @@ func (l *memberlistLog) state() (map[string]uint64, bool) {
 	for k, v := range l.refused {
 		out[k] = v
 	}
-	return out, !l.udpLost.IsZero() && time.Since(l.udpLost) < 30*time.Second
+	return out, l.udpRow >= udpOften && time.Since(l.udpLost) < udpPause
 }

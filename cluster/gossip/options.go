@@ -2,8 +2,6 @@ package gossip
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,9 +46,12 @@ type Options struct {
 	// TCPOnly uses no UDP, for networks that do not let it through.
 	TCPOnly bool
 
-	Certificate *tls.Certificate // for streams, see stream.Options
-	Roots       *x509.CertPool
-	QueueBytes  int
+	// CertFile and KeyFile hold a certificate for streams instead of one made
+	// at start, CAFile those who must have signed the others'; all PEM. They
+	// are read anew when they change, looked at every CertCheck (5 s).
+	CertFile, KeyFile, CAFile string
+	CertCheck                 time.Duration
+	QueueBytes                int
 
 	Resolver Resolver // nil means the system's
 	Logger   *slog.Logger
@@ -74,6 +75,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.StreamBind == "" {
 		o.StreamBind = net.JoinHostPort(host, strconv.Itoa(DefaultStreamPort))
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") || o.CAFile != "" && o.CertFile == "" {
+		return o, errors.New("gossip: a certificate needs its key, and an authority needs a certificate")
+	}
+	if o.CertCheck <= 0 {
+		o.CertCheck = 5 * time.Second
 	}
 	if o.Rejoin <= 0 {
 		o.Rejoin = 15 * time.Second

@@ -58,11 +58,12 @@ func firstOf(why map[string]string) string {
 // advertised names both addresses.
 func (b *Bus) advertised() string {
 	n := b.list.LocalNode()
-	host := b.meta.StreamHost
+	m := b.meta.Load()
+	host := m.StreamHost
 	if host == "" {
 		host = n.Addr.String()
 	}
-	return fmt.Sprintf("%s (gossip), %s (streams)", n.Address(), net.JoinHostPort(host, fmt.Sprint(b.meta.StreamPort)))
+	return fmt.Sprintf("%s (gossip), %s (streams)", n.Address(), net.JoinHostPort(host, fmt.Sprint(m.StreamPort)))
 }
 
 // Status says how the bus is.

@@ -37,72 +37,58 @@ func (set *Set) Find(name []byte) *Log {
 // Receive handles a frame of the kinds that concern logs, and returns the
 // index of the state that it belongs to.
 func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader) (state int, err error) {
-	var l *Log
+	name, err := r.Name()
+	if err != nil {
+		return 0, err
+	}
+	l := set.Find(name)
+	if l == nil {
+		return set.g.UnknownState(), nil
+	}
+	in := &set.in
 	switch kind {
 	case wire.KindDelta:
-		l, err = set.onDeltas(p, r)
+		if err = in.deltas.Decode(r); err == nil {
+			l.takeDeltas(p, &in.deltas)
+		}
 	case wire.KindDigest:
-		l, err = set.onDigest(p, r)
+		if err = in.digest.Decode(r); err == nil {
+			l.takeDigest(p, &in.digest)
+		}
 	case wire.KindRangeAsk, wire.KindPageAsk:
-		l, err = set.onAsk(p, kind, r)
+		if err = in.ask.Decode(r); err == nil {
+			l.takeAsk(p, kind, &in.ask)
+		}
 	case wire.KindRangeReply:
-		l, err = set.onRangeReply(p, r)
+		if err = in.answer.Decode(r); err == nil {
+			l.takeRangeReply(p, &in.answer)
+		}
 	case wire.KindPageReply:
-		l, err = set.onPageReply(p, r)
+		if err = in.page.Decode(r); err == nil {
+			l.takePageReply(p, &in.page)
+		}
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case l == nil:
-		return set.g.UnknownState(), nil
 	}
 	return l.idx, nil
 }
 
-func (set *Set) onDeltas(p *group.Peer, r wire.Reader) (*Log, error) {
-	m := &set.in.deltas
-	if err := m.Decode(r); err != nil {
-		return nil, err
-	}
-	l := set.Find(m.Name)
-	if l == nil {
-		return nil, nil
-	}
+func (l *Log) takeDeltas(p *group.Peer, m *wire.Deltas) {
 	m.Each(func(g *wire.Group) {
 		s := l.sources[string(g.Source)]
 		if s == nil || g.Inc == 0 {
-			set.g.Refuse(group.RefusedSource)
+			l.g.Refuse(group.RefusedSource)
 			return
 		}
 		l.mergeGroup(p, s, g)
 	})
-	return l, nil
 }
 
-func (set *Set) onDigest(p *group.Peer, r wire.Reader) (*Log, error) {
-	m := &set.in.digest
-	if err := m.Decode(r); err != nil {
-		return nil, err
-	}
-	l := set.Find(m.Name)
-	if l != nil {
-		l.takeDigest(p, m)
-	}
-	return l, nil
-}
-
-func (set *Set) onAsk(p *group.Peer, kind byte, r wire.Reader) (*Log, error) {
-	m := &set.in.ask
-	if err := m.Decode(r); err != nil {
-		return nil, err
-	}
-	l := set.Find(m.Name)
-	if l == nil {
-		return nil, nil
-	}
+func (l *Log) takeAsk(p *group.Peer, kind byte, m *wire.Ask) {
 	s := l.sources[string(m.Source)]
 	if s == nil {
-		set.g.Refuse(group.RefusedSource)
+		l.g.Refuse(group.RefusedSource)
 	}
 	switch {
 	case !p.Link:
@@ -111,45 +97,26 @@ func (set *Set) onAsk(p *group.Peer, kind byte, r wire.Reader) (*Log, error) {
 	default:
 		l.answerPage(p, s, m)
 	}
-	return l, nil
 }
 
-func (set *Set) onRangeReply(p *group.Peer, r wire.Reader) (*Log, error) {
-	m := &set.in.answer
-	if err := m.Decode(r); err != nil {
-		return nil, err
-	}
-	l := set.Find(m.Name)
-	if l == nil {
-		return nil, nil
-	}
+func (l *Log) takeRangeReply(p *group.Peer, m *wire.RangeReply) {
 	switch s := l.answered(p, m.ID); {
 	case s == nil:
 	case s.load.snapshot || string(m.Deltas.Source) != s.name:
-		set.g.Refuse(group.RefusedAnswer)
+		l.g.Refuse(group.RefusedAnswer)
 	default:
 		l.takeRange(p, s, m)
 	}
-	return l, nil
 }
 
-func (set *Set) onPageReply(p *group.Peer, r wire.Reader) (*Log, error) {
-	m := &set.in.page
-	if err := m.Decode(r); err != nil {
-		return nil, err
-	}
-	l := set.Find(m.Name)
-	if l == nil {
-		return nil, nil
-	}
+func (l *Log) takePageReply(p *group.Peer, m *wire.PageReply) {
 	switch s := l.answered(p, m.ID); {
 	case s == nil:
 	case string(m.Source) != s.name:
-		set.g.Refuse(group.RefusedAnswer)
+		l.g.Refuse(group.RefusedAnswer)
 	default:
 		l.takePage(s, m)
 	}
-	return l, nil
 }
 
 // answered finds the source whose load an answer of p belongs to; nil for

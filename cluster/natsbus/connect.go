@@ -2,15 +2,78 @@ package natsbus
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/grapevine-epp/grapevine/cluster/core"
 )
+
+// needPayload is what a server has to take: half of a frame, see
+// core.Options.GaugeBytes, and what is put around it. NATS takes 1 MiB by default.
+const needPayload = core.MaxFrame/2 + 64<<10
+
+// connect connects once; when no server can be reached, in the background.
+func (b *Bus) connect() (*nats.Conn, error) {
+	urls := strings.Join(b.opt.URLs, ",")
+	conn, err := nats.Connect(urls, b.connOptions()...)
+	if err == nil {
+		return conn, nil
+	}
+	if !outOfReach(err) {
+		return nil, fmt.Errorf("natsbus: %s: %w", redacted(b.opt.URLs), err)
+	}
+	b.opt.Logger.Warn("nats is out of reach, still trying", "urls", redacted(b.opt.URLs), "error", err)
+	conn, err = nats.Connect(urls, append(b.connOptions(), nats.RetryOnFailedConnect(true))...)
+	if err != nil {
+		return nil, fmt.Errorf("natsbus: %s: %w", redacted(b.opt.URLs), err)
+	}
+	return conn, nil
+}
+
+// outOfReach reports whether a failed connection may succeed later with the
+// same configuration.
+func outOfReach(err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "remote error" {
+		return false // a TLS alert: the server does not take our certificate
+	}
+	var netErr net.Error
+	if errors.As(err, &netErr) {
+		return true
+	}
+	for _, e := range []error{
+		nats.ErrNoServers, nats.ErrTimeout, nats.ErrStaleConnection, nats.ErrDisconnected, nats.ErrConnectionClosed,
+		nats.ErrMaxConnectionsExceeded, nats.ErrMaxAccountConnectionsExceeded, io.EOF, io.ErrUnexpectedEOF,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// redacted joins URLs without the passwords in them.
+func redacted(urls []string) string {
+	var out []string
+	for _, u := range urls {
+		scheme, rest, ok := strings.Cut(u, "://")
+		if at := strings.LastIndexByte(rest, '@'); ok && at >= 0 {
+			u = scheme + "://" + rest[at+1:]
+		}
+		out = append(out, u)
+	}
+	return strings.Join(out, ", ")
+}
 
 func (b *Bus) connOptions() []nats.Option {
 	opts := []nats.Option{
-		nats.Name("grapevine " + b.opt.Self.ID), nats.NoEcho(), nats.RetryOnFailedConnect(true),
-		nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
+		nats.Name("grapevine " + b.opt.Self.ID), nats.NoEcho(),
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 100*time.Millisecond),
 		nats.ReconnectBufSize(-1), // what could not be sent is stale later
 		nats.Timeout(2 * time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
@@ -20,6 +83,12 @@ func (b *Bus) connOptions() []nats.Option {
 	}
 	if b.opt.TLS != nil {
 		opts = append(opts, nats.Secure(b.opt.TLS))
+	}
+	if b.opt.CAFile != "" {
+		opts = append(opts, nats.RootCAs(b.opt.CAFile))
+	}
+	if b.opt.CertFile != "" {
+		opts = append(opts, nats.ClientCert(b.opt.CertFile, b.opt.KeyFile))
 	}
 	if b.opt.Credentials != "" {
 		opts = append(opts, nats.UserCredentials(b.opt.Credentials))

@@ -32,6 +32,7 @@ type Bus struct {
 	gate   sync.RWMutex
 	closed bool
 	view   sync.Mutex // one announcement at a time
+	order  sync.Mutex // one message at a time
 
 	mu      sync.Mutex
 	seq     uint64
@@ -81,12 +82,13 @@ func (b *Bus) inbox(id string) string {
 }
 
 // Open connects and joins. A server that cannot be reached is tried for as
-// long as the Bus is open; that, and refused credentials, show in Status.
+// long as the Bus is open, which shows in Status. It fails when a server can be
+// reached and refuses this member, or is not to be trusted.
 func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	b.handler = h
-	conn, err := nats.Connect(strings.Join(b.opt.URLs, ","), b.connOptions()...)
+	conn, err := b.connect()
 	if err != nil {
-		return fmt.Errorf("natsbus: %w", err)
+		return err
 	}
 	b.conn = conn
 	for subject, fn := range map[string]nats.MsgHandler{
@@ -148,7 +150,10 @@ func (b *Bus) publish(ctx context.Context) {
 	}
 }
 
+// publishOne publishes in the order of the messages' numbers.
 func (b *Bus) publishOne(subject string, content []byte) {
+	b.order.Lock()
+	defer b.order.Unlock()
 	if err := b.conn.Publish(subject, b.sealer.seal(subject, content)); err != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -182,6 +187,8 @@ func (b *Bus) opened(msg *nats.Msg) (message, bool) {
 		b.count("plaintext")
 	case errors.Is(err, errMessage):
 		b.count("frame")
+	case errors.Is(err, errReplay):
+		b.count("replay")
 	default:
 		b.count("key")
 	}
@@ -254,6 +261,9 @@ func (b *Bus) Status() cluster.BusStatus {
 		if err := b.conn.LastError(); err != nil {
 			s.Problem += ": " + err.Error()
 		}
+	}
+	if most := b.conn.MaxPayload(); b.conn.IsConnected() && most < needPayload {
+		s.Problem = fmt.Sprintf("nats takes messages of at most %d bytes and the group sends up to %d: raise max_payload of the servers", most, needPayload)
 	}
 	q := cluster.Queue{Peer: "nats"}
 	q.Frames, q.Bytes, q.Dropped = b.queue.Stats()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,43 +138,6 @@ func TestShare(t *testing.T) {
 	readAll(t, 1999, nodes[:2]...)
 }
 
-// TestNodeOfCluster kills one of three routed servers: its clients go to
-// another, and nothing is lost for good.
-func TestNodeOfCluster(t *testing.T) {
-	var routes []string
-	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		routes = append(routes, "nats://"+l.Addr().String())
-		_ = l.Close()
-	}
-	var servers []*embedded.Server
-	var urls []string
-	for i, r := range routes {
-		s := startServer(t, embedded.Options{
-			Name: fmt.Sprintf("n%d", i), ClusterName: "test", ClusterBind: r[len("nats://"):], Routes: routes,
-		})
-		servers = append(servers, s)
-		urls = append(urls, s.URL())
-	}
-	for _, s := range servers {
-		fixture.Eventually(t, 5*time.Second, func() string {
-			if s.Routes() < 2 {
-				return fmt.Sprintf("%d routes", s.Routes())
-			}
-			return ""
-		})
-	}
-	nodes := three(t, []string{urls[0], urls[1]}, []string{urls[1], urls[2]}, []string{urls[2], urls[0]})
-	readAll(t, 99, nodes...)
-	servers[1].Stop()
-	readAll(t, 999, nodes...)
-	t.Logf("all joined %v after that", fixture.Eventually(t, 5*time.Second, func() string { return joined(nodes...) }))
-	readAll(t, 1999, nodes...)
-}
-
 // TestServerGone loses the only server: replicas say so, go on alone, and join
 // again when it is back.
 func TestServerGone(t *testing.T) {
@@ -204,6 +168,40 @@ func TestServerGone(t *testing.T) {
 	startServer(t, embedded.Options{Bind: bind})
 	fixture.Eventually(t, 5*time.Second, func() string { return joined(nodes...) })
 	readAll(t, 19, nodes...)
+}
+
+// TestRefusedForAWhile starts replicas before their server, and has the server
+// refuse their password for a while: they say so, and join when they can.
+func TestRefusedForAWhile(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bind := l.Addr().String()
+	_ = l.Close()
+	login := func(o *natsbus.Options) { o.User, o.Password = "u", "p" }
+	a, b := newNode(t, "a", []string{"nats://" + bind}, login), newNode(t, "b", []string{"nats://" + bind}, login)
+	a.Start(t, "e1")
+	b.Start(t, "e1")
+	says := func(what string) {
+		t.Helper()
+		fixture.Eventually(t, 5*time.Second, func() string {
+			if h := a.Status().Health; h.OK || h.State != "partitioned" || !strings.Contains(strings.ToLower(h.Line), what) {
+				return h.Line
+			}
+			return ""
+		})
+	}
+	says("not connected to nats")
+	s := startServer(t, embedded.Options{Bind: bind, User: "u", Password: "p"})
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(a, b) })
+	s.Stop()
+	s = startServer(t, embedded.Options{Bind: bind, User: "u", Password: "another"})
+	says("authorization")
+	time.Sleep(500 * time.Millisecond) // some more tries
+	s.Stop()
+	startServer(t, embedded.Options{Bind: bind, User: "u", Password: "p"})
+	fixture.Eventually(t, 5*time.Second, func() string { return joined(a, b) })
 }
 
 func TestLeave(t *testing.T) {

@@ -21,9 +21,14 @@ type Options struct {
 	// all to open.
 	Keys [][]byte
 
-	TLS         *tls.Config // nil: as the URL says
-	Credentials string      // path of a .creds file
-	NKey        string      // path of a seed file
+	TLS *tls.Config // nil: as the URL says
+	// CAFile, CertFile and KeyFile are paths of PEM files: who signed the
+	// servers' certificates, and what this member shows them. They are read
+	// anew for each connection, like the two below.
+	CAFile, CertFile, KeyFile string
+
+	Credentials string // path of a .creds file
+	NKey        string // path of a seed file
 	User        string
 	Password    string
 	Token       string

@@ -8,6 +8,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -27,6 +30,7 @@ var (
 	errKey     = errors.New("natsbus: sealed with an unknown key")
 	errClear   = errors.New("natsbus: not sealed")
 	errSeal    = errors.New("natsbus: seal is broken")
+	errReplay  = errors.New("natsbus: message was taken before")
 )
 
 // message is an opened message.
@@ -45,8 +49,15 @@ type sealer struct {
 	mu     sync.Mutex
 	number uint64
 	keys   []groupKey
-	own    cipher.AEAD            // nil without keys
-	others map[string]cipher.AEAD // by key ID, sender and boot, once proven
+	own    cipher.AEAD        // nil without keys
+	others map[string]*sender // by key ID, sender and boot, once proven
+}
+
+// sender is a process whose messages could be opened. NATS keeps the order of
+// what one connection publishes on one subject, so numbers only grow there.
+type sender struct {
+	aead cipher.AEAD
+	last map[string]uint64 // number of the last message, by subject
 }
 
 type groupKey struct {
@@ -58,7 +69,7 @@ type groupKey struct {
 const maxOthers = 1024
 
 func newSealer(id string, boot uint64, keys [][]byte) (*sealer, error) {
-	s := &sealer{id: id, boot: boot}
+	s := &sealer{id: id, boot: boot, others: map[string]*sender{}}
 	return s, s.setKeys(keys)
 }
 
@@ -78,7 +89,10 @@ func (s *sealer) setKeys(keys [][]byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keys, s.own, s.others = list, own, map[string]cipher.AEAD{}
+	s.keys, s.own = list, own
+	maps.DeleteFunc(s.others, func(name string, _ *sender) bool {
+		return !slices.ContainsFunc(list, func(k groupKey) bool { return strings.HasPrefix(name, fmt.Sprintf("%x ", k.id)) })
+	})
 	return nil
 }
 
@@ -153,35 +167,39 @@ func (s *sealer) open(subject string, b []byte) (m message, err error) {
 	if keyID == [4]byte{} {
 		return m, errClear
 	}
-	return m, s.unseal(&m, keyID, additional(subject, head))
+	return m, s.unseal(&m, keyID, subject, additional(subject, head))
 }
 
 // unseal opens m's content. Calls hold s.mu.
-func (s *sealer) unseal(m *message, keyID [4]byte, aad []byte) error {
+func (s *sealer) unseal(m *message, keyID [4]byte, subject string, aad []byte) error {
 	name := fmt.Sprintf("%x %x %s", keyID, m.Boot, m.From)
-	aead := s.others[name]
-	if aead == nil {
+	from := s.others[name]
+	if from == nil {
 		for _, k := range s.keys {
 			if k.id == keyID {
-				var err error
-				if aead, err = derive(k.key, m.From, m.Boot); err != nil {
+				aead, err := derive(k.key, m.From, m.Boot)
+				if err != nil {
 					return err
 				}
+				from = &sender{aead, map[string]uint64{}}
 			}
 		}
 	}
-	if aead == nil {
+	if from == nil {
 		return errKey
 	}
-	content, err := aead.Open(nil, nonce(m.Number), m.Content, aad)
+	content, err := from.aead.Open(nil, nonce(m.Number), m.Content, aad)
 	if err != nil {
 		return errSeal
 	}
 	m.Content = content
-	if len(s.others) < maxOthers {
-		s.others[name] = aead
-	} else if s.others[name] == nil {
+	if len(s.others) >= maxOthers && s.others[name] == nil {
 		clear(s.others)
 	}
+	s.others[name] = from
+	if m.Number <= from.last[subject] {
+		return errReplay
+	}
+	from.last[subject] = m.Number
 	return nil
 }

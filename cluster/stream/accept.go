@@ -33,6 +33,9 @@ func (s *Streams) receive(st grpc.ServerStream, p *peer) error {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
+			if status.Code(err) == codes.ResourceExhausted {
+				s.refuse(RefusedFrame) // larger than maxMessage
+			}
 			return err
 		}
 		if s.peer(p.ID) != p {
@@ -75,7 +78,7 @@ func (s *Streams) welcome(st grpc.ServerStream) (*peer, error) {
 	if p == nil || p.Boot != h.Boot {
 		return nil, status.Error(codes.NotFound, "not a member yet")
 	}
-	if fp, ok := certificateOf(st.Context()); !ok || fp != p.Fingerprint {
+	if fp, ok := certificateOf(st.Context()); !ok || fp != p.pinned() {
 		s.refuse(RefusedIdentity)
 		return nil, status.Error(codes.PermissionDenied, "certificate is not the member's")
 	}

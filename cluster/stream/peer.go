@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,8 +21,9 @@ import (
 
 // peer is the stream that this member dials to another. One goroutine owns it.
 type peer struct {
-	Peer
+	Peer   // its Fingerprint is the first one, see pinned
 	s      *Streams
+	pin    atomic.Pointer[Fingerprint]
 	queue  *outbox.Queue[[]byte]
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -46,9 +48,13 @@ func (s *Streams) startPeer(p Peer) *peer {
 		Peer: p, s: s, queue: outbox.New[[]byte](s.opt.QueueBytes), cancel: cancel,
 		done: make(chan struct{}), changed: make(chan struct{}),
 	}
+	q.pin.Store(&p.Fingerprint)
 	go q.run(ctx)
 	return q
 }
+
+// pinned returns the fingerprint of the certificate that the peer has to show.
+func (p *peer) pinned() Fingerprint { return *p.pin.Load() }
 
 // stop ends the stream and waits.
 func (p *peer) stop() {
@@ -161,7 +167,7 @@ func (p *peer) listen(st grpc.ClientStream) error {
 
 func (p *peer) dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+p.Addr,
-		grpc.WithTransportCredentials(credentials.NewTLS(p.s.clientTLS(p.Fingerprint))),
+		grpc.WithTransportCredentials(credentials.NewTLS(p.s.clientTLS(p))),
 		grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(4<<20),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: p.s.opt.DeadAfter}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: helloTimeout}),

@@ -30,6 +30,7 @@ type end struct {
 	mu     sync.Mutex
 	frames map[string][]string
 	links  map[string]bool
+	broke  int           // links, so far
 	stall  chan struct{} // if set, Receive waits for it
 }
 
@@ -53,6 +54,15 @@ func (e *end) Link(id string, up bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.links[id] = up
+	if !up {
+		e.broke++
+	}
+}
+
+func (e *end) breaks() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.broke
 }
 
 func (e *end) Receive(from string, frame []byte) {
@@ -79,6 +89,8 @@ func (e *end) got(from string) []string {
 func (e *end) peer() Peer {
 	return Peer{ID: e.opt.Self.ID, Boot: 1, Addr: e.Addr().String(), Fingerprint: e.Fingerprint()}
 }
+
+func (e *end) certificate() *tls.Certificate { return e.identity.Load().cert }
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -203,12 +215,12 @@ func TestStrangers(t *testing.T) {
 	}{
 		{"no TLS", nil, helloOf("test", "b", 1), codes.Unavailable, RefusedPlaintext},
 		{"a certificate that is nobody's", other, helloOf("test", "b", 1), codes.Unavailable, RefusedIdentity},
-		{"another member's name", c.cert, helloOf("test", "b", 1), codes.PermissionDenied, RefusedIdentity},
-		{"another group", b.cert, helloOf("other", "b", 1), codes.PermissionDenied, RefusedLabel},
-		{"an earlier process", b.cert, helloOf("test", "b", 7), codes.NotFound, ""},
-		{"no member", b.cert, helloOf("test", "x", 1), codes.NotFound, ""},
-		{"garbage", b.cert, []byte("GET / HTTP/1.1"), codes.InvalidArgument, RefusedFrame},
-		{"silence", b.cert, nil, codes.DeadlineExceeded, RefusedFrame},
+		{"another member's name", c.certificate(), helloOf("test", "b", 1), codes.PermissionDenied, RefusedIdentity},
+		{"another group", b.certificate(), helloOf("other", "b", 1), codes.PermissionDenied, RefusedLabel},
+		{"an earlier process", b.certificate(), helloOf("test", "b", 7), codes.NotFound, ""},
+		{"no member", b.certificate(), helloOf("test", "x", 1), codes.NotFound, ""},
+		{"garbage", b.certificate(), []byte("GET / HTTP/1.1"), codes.InvalidArgument, RefusedFrame},
+		{"silence", b.certificate(), nil, codes.DeadlineExceeded, RefusedFrame},
 	} {
 		was := a.Refused()[tc.reason]
 		_, err := dialAs(t, a, tc.cert, tc.hello)
@@ -219,20 +231,28 @@ func TestStrangers(t *testing.T) {
 			eventually(t, tc.what+" is counted", func() bool { return a.Refused()[tc.reason] > was })
 		}
 	}
-	// With the right hello a garbage batch ends the stream, and nothing of it
-	// is delivered.
-	st, err := dialAs(t, a, b.cert, helloOf("test", "b", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch := append(appendFrame(nil, []byte("good")), 0xff, 0xff, 0xff, 0x7f, 'x')
-	_ = st.SendMsg(&batch)
-	for err == nil {
-		var m []byte
-		err = st.RecvMsg(&m)
-	}
-	if status.Code(err) != codes.InvalidArgument || len(a.got("b")) != 0 {
-		t.Errorf("garbage batch: %v, %v", err, a.got("b"))
+	// With the right hello, what is no sequence of frames ends the stream, and
+	// nothing of it is delivered.
+	oversized := appendFrame(appendFrame(nil, []byte("good")), make([]byte, core.MaxFrame+1))
+	for what, batch := range map[string][]byte{
+		"garbage":           append(appendFrame(nil, []byte("good")), 0xff, 0xff, 0xff, 0x7f, 'x'),
+		"a frame too large": oversized,
+		"a batch too large": append(oversized, make([]byte, maxMessage)...),
+	} {
+		st, err := dialAs(t, a, b.certificate(), helloOf("test", "b", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := a.Refused()[RefusedFrame]
+		_ = st.SendMsg(&batch)
+		for err == nil {
+			var m []byte
+			err = st.RecvMsg(&m)
+		}
+		if c := status.Code(err); c != codes.InvalidArgument && c != codes.ResourceExhausted || len(a.got("b")) != 0 {
+			t.Errorf("%s: %v, %v", what, err, a.got("b"))
+		}
+		eventually(t, what+" is counted", func() bool { return a.Refused()[RefusedFrame] == was+1 })
 	}
 }
 
@@ -315,6 +335,32 @@ func TestGivenCertificates(t *testing.T) {
 	})
 	if a.linked("c") || stranger.linked("a") {
 		t.Error("linked without a signature")
+	}
+}
+
+// TestNewCertificate: a member that shows another certificate keeps its streams,
+// and new ones work as soon as the others know it.
+func TestNewCertificate(t *testing.T) {
+	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
+	introduce(t, a, b)
+	next, err := selfSigned("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := a.certificate()
+	a.SetCertificate(next, nil)
+	b.SetPeers([]Peer{a.peer()})
+	a.Send(core.Envelope{Frame: []byte("to b")})
+	b.Send(core.Envelope{Frame: []byte("to a")})
+	eventually(t, "streams go on", func() bool { return len(b.got("a")) == 1 && len(a.got("b")) == 1 })
+	if n := a.breaks() + b.breaks(); n > 0 {
+		t.Errorf("links broke %d times", n)
+	}
+	if _, err := dialAs(t, b, next, hello{"test", "a", 1}.append(nil)); err != nil {
+		t.Errorf("the new certificate: %v", err)
+	}
+	if _, err := dialAs(t, b, old, hello{"test", "a", 1}.append(nil)); status.Code(err) != codes.Unavailable {
+		t.Errorf("the old certificate: %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -23,14 +23,14 @@ import (
 // Streams are this member's streams to and from all others. Methods are safe
 // for concurrent use.
 type Streams struct {
-	opt     Options
-	cert    *tls.Certificate
-	lis     net.Listener
-	server  *grpc.Server
-	handler Handler
-	ctx     context.Context
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
+	opt      Options
+	identity atomic.Pointer[identity]
+	lis      net.Listener
+	server   *grpc.Server
+	handler  Handler
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
 
 	mu      sync.Mutex
 	peers   map[string]*peer
@@ -46,13 +46,15 @@ func New(opt Options) (*Streams, error) {
 	if len(opt.Self.ID) > maxField || opt.Self.ID == "" || len(opt.Label) > maxField {
 		return nil, errors.New("stream: member ID or label is empty or too long")
 	}
-	s := &Streams{opt: opt, cert: opt.Certificate, peers: map[string]*peer{}, refused: map[string]uint64{}, said: map[string]string{}}
-	if s.cert == nil {
+	s := &Streams{opt: opt, peers: map[string]*peer{}, refused: map[string]uint64{}, said: map[string]string{}}
+	cert := opt.Certificate
+	if cert == nil {
 		var err error
-		if s.cert, err = selfSigned(opt.Self.ID); err != nil {
+		if cert, err = selfSigned(opt.Self.ID); err != nil {
 			return nil, err
 		}
 	}
+	s.SetCertificate(cert, opt.Roots)
 	lis, err := net.Listen("tcp", opt.Bind)
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", err)
@@ -66,7 +68,9 @@ func New(opt Options) (*Streams, error) {
 func (s *Streams) Addr() net.Addr { return s.lis.Addr() }
 
 // Fingerprint returns that of this member's certificate.
-func (s *Streams) Fingerprint() Fingerprint { return sha256.Sum256(s.cert.Certificate[0]) }
+func (s *Streams) Fingerprint() Fingerprint {
+	return sha256.Sum256(s.identity.Load().cert.Certificate[0])
+}
 
 // Open begins to accept streams. Frames and links are reported to h.
 func (s *Streams) Open(h Handler) {
@@ -89,7 +93,8 @@ func (s *Streams) Open(h Handler) {
 }
 
 // SetPeers replaces the members that are dialled and listened to. A peer that
-// changed in any way is dialled anew.
+// changed is dialled anew, but not for another fingerprint: the process on its
+// streams is the same, and shows the new certificate next time.
 func (s *Streams) SetPeers(list []Peer) {
 	s.mu.Lock()
 	want := map[string]Peer{}
@@ -100,7 +105,10 @@ func (s *Streams) SetPeers(list []Peer) {
 	}
 	var gone []*peer
 	for id, p := range s.peers {
-		if want[id] != p.Peer {
+		w := want[id]
+		if w.Boot == p.Boot && w.Addr == p.Addr {
+			p.pin.Store(&w.Fingerprint)
+		} else {
 			gone = append(gone, p)
 			delete(s.peers, id)
 			delete(s.said, id)
@@ -203,7 +211,7 @@ func (s *Streams) knows(fp Fingerprint) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.peers {
-		if p.Fingerprint == fp {
+		if p.pinned() == fp {
 			return true
 		}
 	}

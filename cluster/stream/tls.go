@@ -50,12 +50,26 @@ func fingerprintOf(cs tls.ConnectionState) (Fingerprint, bool) {
 	return sha256.Sum256(cs.PeerCertificates[0].Raw), true
 }
 
+// identity is what this member shows, and by whom the others' have to be signed.
+type identity struct {
+	cert  *tls.Certificate
+	roots *x509.CertPool // nil: by anybody
+}
+
+// SetCertificate replaces the certificate and the roots, for streams to come.
+// Those that there are stay. The others have to be told the new Fingerprint: new
+// streams are refused until then.
+func (s *Streams) SetCertificate(cert *tls.Certificate, roots *x509.CertPool) {
+	s.identity.Store(&identity{cert, roots})
+}
+
 // serverTLS accepts certificates that belong to some member; the hello then
 // has to name the right one.
 func (s *Streams) serverTLS() *tls.Config {
 	c := &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*s.cert}, NextProtos: []string{"h2"},
-		ClientAuth: tls.RequireAnyClientCert,
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.identity.Load().cert, nil },
+		ClientAuth:     tls.RequireAnyClientCert,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			fp, ok := fingerprintOf(cs)
 			if !ok || !s.knows(fp) {
@@ -68,14 +82,15 @@ func (s *Streams) serverTLS() *tls.Config {
 }
 
 // clientTLS accepts the certificate of one member.
-func (s *Streams) clientTLS(want Fingerprint) *tls.Config {
+func (s *Streams) clientTLS(p *peer) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*s.cert}, NextProtos: []string{"h2"},
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return s.identity.Load().cert, nil },
 		// The chain is checked by verifyRoots when there are roots; the
 		// fingerprint names one certificate, which no name could do better.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			if fp, ok := fingerprintOf(cs); !ok || fp != want {
+			if fp, ok := fingerprintOf(cs); !ok || fp != p.pinned() {
 				s.refuse(RefusedIdentity)
 				return errFingerprint
 			}
@@ -85,7 +100,8 @@ func (s *Streams) clientTLS(want Fingerprint) *tls.Config {
 }
 
 func (s *Streams) verifyRoots(cs tls.ConnectionState) error {
-	if s.opt.Roots == nil {
+	roots := s.identity.Load().roots
+	if roots == nil {
 		return nil
 	}
 	inter := x509.NewCertPool()
@@ -93,7 +109,7 @@ func (s *Streams) verifyRoots(cs tls.ConnectionState) error {
 		inter.AddCert(c)
 	}
 	_, err := cs.PeerCertificates[0].Verify(x509.VerifyOptions{
-		Roots: s.opt.Roots, Intermediates: inter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+		Roots: roots, Intermediates: inter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	return err
 }

@@ -68,6 +68,13 @@ type Reader struct {
 	bad bool
 }
 
+// Name reads the name of a state, with which every message about a state
+// begins, and leaves r where it was.
+func (r Reader) Name() ([]byte, error) {
+	name := r.name()
+	return name, r.err()
+}
+
 // added gives a field that older members do not write: zero at the end.
 func (r *Reader) added() uint64 {
 	if len(r.b) == 0 {

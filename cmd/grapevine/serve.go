@@ -90,6 +90,10 @@ func (f *serveFlags) clusterFlags(fl *pflag.FlagSet) {
 	fl.BoolVar(&c.TCPOnly, "cluster-tcp-only", false, "gossip: no UDP")
 	fl.StringSliceVar(&c.NATS, "nats", nil, "nats: server URLs (repeatable)")
 	fl.StringVar(&c.Credentials, "nats-creds", "", "nats: credentials file")
+	fl.StringVar(&c.NKey, "nats-nkey", "", "nats: nkey seed file")
+	fl.StringVar(&c.CertFile, "cluster-cert", "", "certificate file, read again when it changes; gossip: of the streams (default: made at start), nats: shown to the servers")
+	fl.StringVar(&c.KeyFile, "cluster-cert-key", "", "its key file")
+	fl.StringVar(&c.CAFile, "cluster-ca", "", "file of those who sign the other replicas' certificates (gossip) or the servers' (nats)")
 }
 
 func hostname() string {
@@ -140,6 +144,9 @@ func (f *serveFlags) complete() error {
 	}
 	if (f.o.TLS.CertFile == "") != (f.o.TLS.KeyFile == "") {
 		return usageError{errors.New("--tls-cert and --tls-key go together")}
+	}
+	if c := &f.o.Cluster; (c.CertFile == "") != (c.KeyFile == "") {
+		return usageError{errors.New("--cluster-cert and --cluster-cert-key go together")}
 	}
 	if f.secret != "" {
 		b, err := os.ReadFile(f.secret)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
@@ -14,6 +15,9 @@ type ClusterStatus struct {
 	Advertised string `json:"advertised,omitempty"`
 	Encrypted  bool   `json:"encrypted"`
 	Phase      string `json:"phase"` // settling, settled, degraded
+	// Fallback says how this replica goes on while it shares with nobody, or not
+	// with all; "" while it shares with all.
+	Fallback string `json:"fallback,omitempty"`
 }
 
 // MemberStatus is one replica as this one sees it.
@@ -41,7 +45,7 @@ func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 	st := s.node.Status()
 	c := ClusterStatus{
 		State: st.Health.State, Line: st.Health.Line, Transport: st.Bus.Kind, Advertised: st.Bus.Advertised,
-		Encrypted: st.Bus.Encrypted, Phase: st.Phase,
+		Encrypted: st.Bus.Encrypted, Phase: st.Phase, Fallback: s.fallback(st.Health.State),
 	}
 	if !s.o.Cluster.enabled() {
 		return c, nil
@@ -59,6 +63,38 @@ func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 		members = append(members, memberStatus(&p))
 	}
 	return c, members
+}
+
+// fallback says how this replica routes in a state of the group in which others
+// are missing; "" in the other states.
+func (s *Server) fallback(state string) string {
+	whose := "of its own requests"
+	switch state {
+	case "off", "alone":
+	case "partitioned", "degraded", "misconfigured":
+		whose = "of the members that it reaches"
+	default:
+		return ""
+	}
+	read, all := s.share.streamsRead()
+	return fmt.Sprintf("reads %d of %d event streams itself, sees the in-flight load %s", read, all, whose)
+}
+
+// streamsRead counts the event streams that this replica reads itself, and all.
+func (x *indexShare) streamsRead() (read, all int) {
+	if x.log == nil {
+		for _, ep := range x.s.pool.Snapshot().Endpoints {
+			all += len(x.s.source(ep).Streams)
+		}
+		return all, all
+	}
+	for _, s := range *x.byName.Load() {
+		all++
+		if s.plan.read.Load() {
+			read++
+		}
+	}
+	return read, all
 }
 
 func memberStatus(p *cluster.Peer) MemberStatus {

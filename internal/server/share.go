@@ -30,6 +30,12 @@ type ClusterOptions struct {
 
 	NATS        []string // nats: URLs
 	Credentials string   // nats: .creds file
+	NKey        string   // nats: seed file
+
+	// PEM files, read again when they change. gossip: the certificate of the
+	// streams and who signs the others'; nats: the one shown to servers and
+	// who signs theirs.
+	CertFile, KeyFile, CAFile string
 }
 
 func (c *ClusterOptions) enabled() bool { return c.Mode != "" && c.Mode != "none" }
@@ -59,11 +65,13 @@ func (c *ClusterOptions) bus(s *Server, self cluster.Member) (cluster.Bus, error
 	case "gossip":
 		return gossip.New(gossip.Options{
 			Self: self, Label: c.Label, Keys: c.Keys, Bind: c.Bind, StreamBind: c.StreamBind, Advertise: c.Advertise,
-			StreamAdvertise: c.StreamAdvertise, Join: c.Join, TCPOnly: c.TCPOnly, Logger: s.o.Log,
+			StreamAdvertise: c.StreamAdvertise, Join: c.Join, TCPOnly: c.TCPOnly,
+			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: s.o.Log,
 		})
 	case "nats":
 		return natsbus.New(natsbus.Options{
-			Self: self, URLs: c.NATS, Group: c.Label, Keys: c.Keys, Credentials: c.Credentials, Logger: s.o.Log,
+			Self: self, URLs: c.NATS, Group: c.Label, Keys: c.Keys, Credentials: c.Credentials, NKey: c.NKey,
+			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: s.o.Log,
 		})
 	}
 	return nil, errMode
@@ -108,11 +116,17 @@ func (s *Server) openCluster(ctx context.Context, m *matcher) error {
 	s.load = newLoadShare(s)
 	s.costs = newCostShare(s)
 	hints := newHintShare(s)
-	m.recorded = hints.recorded
-	s.scheduler.Sessions().OnBind(hints.bound)
-	s.pool.Book().OnChange(s.load.changed)
+	grouped := s.o.Cluster.enabled()
+	if grouped { // alone, no request need wake what would tell the others
+		m.recorded = hints.recorded
+		s.scheduler.Sessions().OnBind(hints.bound)
+		s.pool.Book().OnChange(s.load.changed)
+	}
 	if err := s.node.Open(ctx); err != nil {
 		return fmt.Errorf("server: cluster: %w", err)
+	}
+	if !grouped {
+		return nil
 	}
 	s.wg.Go(func() { s.load.run(ctx) })
 	s.wg.Go(func() { s.costs.run(ctx) })

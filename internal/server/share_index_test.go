@@ -33,6 +33,7 @@ type group struct {
 	replicas []*Server
 	join     []string
 	share    string
+	nats     []string   // servers; none for gossip
 	xds      XDSOptions // of the replicas
 	rng      *rand.Rand
 	prompts  []string
@@ -101,9 +102,13 @@ func (g *group) stop(s *Server) {
 func (g *group) add() *Server {
 	g.t.Helper()
 	at := freeAddress(g.t)
-	s := g.open(fmt.Sprintf("replica-%d", len(g.replicas)), ClusterOptions{
+	c := ClusterOptions{
 		Mode: "gossip", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: at, StreamBind: "127.0.0.1:0", Join: g.join, Share: g.share,
-	})
+	}
+	if len(g.nats) > 0 {
+		c = ClusterOptions{Mode: "nats", NATS: g.nats, Label: "test", Keys: c.Keys, Share: g.share}
+	}
+	s := g.open(fmt.Sprintf("replica-%d", len(g.replicas)), c)
 	g.join = append(g.join, at)
 	g.replicas = append(g.replicas, s)
 	return s
@@ -192,7 +197,7 @@ func (g *group) agree(all ...*Server) {
 			got := contents(s)
 			for _, ep := range s.pool.Snapshot().Endpoints {
 				k := s.share.knowledge(ep.ID)
-				if got[ep.Address] != want[ep.Address] || k.State != events.Exact {
+				if got[ep.Address] != want[ep.Address] || k.State != events.Exact || !s.exact(ep.ID) {
 					return fmt.Sprintf("%s: %s is %v with %v, want %v; %s", s.o.Name, ep.Address, k.State, got[ep.Address], want[ep.Address], describe(s))
 				}
 			}

@@ -1,0 +1,159 @@
+package natsbus_test
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+)
+
+// intruder has valid credentials of the NATS account, and not the group's key.
+// It records all that the group sends.
+type intruder struct {
+	conn *nats.Conn
+	mu   sync.Mutex
+	msgs []*nats.Msg
+}
+
+func intrude(t *testing.T, url, creds string) *intruder {
+	t.Helper()
+	conn, err := nats.Connect(url, nats.UserCredentials(creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	in := &intruder{conn: conn}
+	if _, err := conn.Subscribe("grapevine.test.>", func(m *nats.Msg) {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.msgs = append(in.msgs, m)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// heard returns what was recorded so far.
+func (in *intruder) heard() []*nats.Msg {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return append([]*nats.Msg(nil), in.msgs...)
+}
+
+// say publishes what change makes of each message.
+func (in *intruder) say(msgs []*nats.Msg, change func(subject string, data []byte) (string, []byte)) {
+	for _, m := range msgs {
+		subject, data := change(m.Subject, bytes.Clone(m.Data))
+		_ = in.conn.Publish(subject, data)
+	}
+	_ = in.conn.Flush()
+}
+
+// TestIntruder lets somebody try who may publish on all of the group's
+// subjects: everything is refused and counted, and no replica's members,
+// content or gauges change.
+func TestIntruder(t *testing.T) {
+	ours := newTenancy()
+	opt := server.Options{MaxPayload: 4 << 20}
+	ours.use(&opt)
+	url, sources := serve(t, opt).ClientURL(), fixture.Sources(4)
+	reader := func(self cluster.Member, key []byte) *fixture.Reader {
+		o := natsbus.Options{Self: self, URLs: []string{url}, Group: "test", Credentials: ours.creds(t)}
+		if key != nil {
+			o.Keys = [][]byte{key}
+		}
+		bus, err := natsbus.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := fixture.NewReader(self, bus)
+		t.Cleanup(func() { _ = r.End() })
+		return r
+	}
+	in := intrude(t, url, ours.creds(t))
+	a, b, c := reader(cluster.NewMember("a", "test"), keyA), reader(cluster.NewMember("b", "test"), keyA), reader(cluster.NewMember("c", "test"), keyA)
+	for _, r := range []*fixture.Reader{a, b, c} {
+		if err := r.Begin(t.Context(), sources); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(n uint64, load string, rs ...*fixture.Reader) {
+		for _, r := range rs {
+			r.Write(n)
+			_ = r.Load.Set("k", []byte(load))
+		}
+		fixture.Eventually(t, 10*time.Second, func() string { return same(n, load, rs...) })
+	}
+	write(100, "7", a, b, c)
+	write(200, "8", a, b, c)
+	if err := c.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.End()
+	fixture.Eventually(t, 5*time.Second, func() string {
+		if n := len(a.Status().Peers) + len(b.Status().Peers); n != 2 {
+			return fmt.Sprintf("%d peers", n)
+		}
+		return ""
+	})
+	write(300, "9", a, b)
+
+	old := in.heard()
+	for what, try := range map[string]func(){
+		"garbage and oversized messages": func() {
+			in.say(old[:3], func(s string, _ []byte) (string, []byte) { return s, nil })
+			in.say(old[:3], func(s string, _ []byte) (string, []byte) { return s, bytes.Repeat([]byte{0xff}, 2*core.MaxFrame) })
+			in.say(old[:3], func(s string, b []byte) (string, []byte) { return s, append(b, make([]byte, core.MaxFrame)...) })
+		},
+		"changed bits": func() {
+			in.say(old, func(s string, b []byte) (string, []byte) { b[len(b)/2] ^= 1; return s, b })
+			in.say(old, func(s string, b []byte) (string, []byte) { b[len(b)-1] ^= 1; return s, b })
+		},
+		"replays, also of one who is dead": func() {
+			in.say(old, func(s string, b []byte) (string, []byte) { return s, b })
+		},
+		"replays elsewhere": func() {
+			in.say(old, func(_ string, b []byte) (string, []byte) { return "grapevine.test.all", b })
+			in.say(old, func(_ string, b []byte) (string, []byte) { return "grapevine.test.hb", b })
+		},
+		"a forged origin, without and with another key": func() {
+			for _, key := range [][]byte{nil, keyB} {
+				forger := reader(a.Self(), key)
+				if err := forger.Begin(t.Context(), sources); err != nil {
+					t.Fatal(err)
+				}
+				forger.Write(5000)
+				_ = forger.Load.Set("k", []byte("666"))
+				time.Sleep(400 * time.Millisecond)
+				_ = forger.Drain(t.Context()) // says goodbye in a's name
+				_ = forger.End()
+			}
+		},
+	} {
+		try()
+		time.Sleep(100 * time.Millisecond)
+		if why := same(300, "9", a, b); why != "" {
+			t.Errorf("after %s: %s", what, why)
+		}
+	}
+	fixture.Eventually(t, 3*time.Second, func() string {
+		for _, r := range []*fixture.Reader{a, b} {
+			for _, reason := range []string{"key", "plaintext", "frame", "replay"} {
+				if n := r.Status().Bus.Refused; n[reason] == 0 {
+					return fmt.Sprintf("%s: refused %v", r.Self().Name, n)
+				}
+			}
+		}
+		return ""
+	})
+	write(400, "10", a, b)
+}

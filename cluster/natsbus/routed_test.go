@@ -1,0 +1,179 @@
+package natsbus_test
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+)
+
+// nodes is a NATS cluster of three servers with TLS and JWT authentication.
+type nodes struct {
+	t       *testing.T
+	opts    []server.Options
+	servers []*server.Server
+	urls    []string
+	ca      string
+	tenancy *tenancy
+}
+
+// freePort returns a port of the loopback interface that nobody uses.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func threeNodes(t *testing.T) *nodes {
+	t.Helper()
+	cert, _ := certificate(t)
+	n := &nodes{t: t, tenancy: newTenancy(), ca: file(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}))}
+	var routes []*url.URL
+	for range 3 {
+		routes = append(routes, must(url.Parse(fmt.Sprintf("nats://127.0.0.1:%d", freePort(t)))))
+	}
+	for i, r := range routes {
+		o := server.Options{
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: freePort(t), Routes: routes,
+			TLS: true, TLSTimeout: 2, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
+		}
+		n.tenancy.use(&o)
+		o.Cluster.Name, o.Cluster.Host, o.Cluster.Port = "test", "127.0.0.1", must(net.LookupPort("tcp", r.Port()))
+		n.opts = append(n.opts, o)
+		n.urls = append(n.urls, fmt.Sprintf("tls://127.0.0.1:%d", o.Port))
+		n.servers = append(n.servers, serve(t, o))
+	}
+	n.routed(0, 1, 2)
+	return n
+}
+
+// routed waits until servers have routes to each other.
+func (n *nodes) routed(servers ...int) {
+	n.t.Helper()
+	fixture.Eventually(n.t, 10*time.Second, func() string {
+		for _, i := range servers {
+			if got := n.servers[i].NumRoutes(); got < len(servers)-1 {
+				return fmt.Sprintf("server %d has %d routes", i, got)
+			}
+		}
+		return ""
+	})
+}
+
+// kill ends the server that most replicas are connected to, and returns which.
+func (n *nodes) kill() int {
+	n.t.Helper()
+	i := 0
+	for k, s := range n.servers {
+		if s.NumClients() > n.servers[i].NumClients() {
+			i = k
+		}
+	}
+	n.t.Logf("server %d is killed with %d clients", i, n.servers[i].NumClients())
+	n.servers[i].Shutdown()
+	n.servers[i].WaitForShutdown()
+	return i
+}
+
+// reader opens a replica that knows all servers.
+func (n *nodes) reader(name string, sources []string) *fixture.Reader {
+	n.t.Helper()
+	self := cluster.NewMember(name, "test")
+	bus, err := natsbus.New(natsbus.Options{
+		Self: self, URLs: n.urls, Group: "test",
+		Keys: [][]byte{keyA}, CAFile: n.ca, Credentials: n.tenancy.creds(n.t),
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	r := fixture.NewReader(self, bus)
+	if err := r.Begin(n.t.Context(), sources); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = r.End() })
+	return r
+}
+
+// same returns what keeps readers from having joined each other, knowing n
+// batches of every source exactly, and each other's load.
+func same(n uint64, load string, readers ...*fixture.Reader) string {
+	for _, r := range readers {
+		if s := r.Status(); !s.Health.OK || len(s.Peers) != len(readers)-1 {
+			return fmt.Sprintf("%s says %q", r.Self().Name, s.Health.Line)
+		}
+		if why := r.Lacks(n); why != "" {
+			return why
+		}
+		for _, o := range readers {
+			if got := r.Loads.Get(o.Self().ID, "k"); o != r && got != load {
+				return fmt.Sprintf("%s believes %q of %s, not %q", r.Self().Name, got, o.Self().Name, load)
+			}
+		}
+	}
+	return ""
+}
+
+// TestChurn shares an index of many sources over three routed servers while
+// engines write. Servers are killed and started again, replicas come; all know
+// the same in the end, and nothing was lost.
+func TestChurn(t *testing.T) {
+	n, sources := threeNodes(t), fixture.Sources(40)
+	readers := []*fixture.Reader{n.reader("a", sources), n.reader("b", sources), n.reader("c", sources)}
+	written := uint64(0)
+	churn := func(batches uint64, load string, midway func()) {
+		for i := range 25 {
+			if i == 12 {
+				midway()
+			}
+			written += batches / 25
+			for _, r := range readers {
+				r.Write(written)
+				_ = r.Load.Set("k", []byte(load))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	settle := func(what, load string) {
+		t.Helper()
+		t.Logf("%s: equal after %v", what, fixture.Eventually(t, 20*time.Second, func() string { return same(written, load, readers...) }))
+	}
+	churn(3000, "1", func() {})
+	settle("3000 batches of 40 sources", "1")
+
+	readers = append(readers, n.reader("d", sources))
+	churn(50, "2", func() {})
+	settle("a newcomer", "2")
+	d := readers[3].Status().Stats
+	if d.SnapshotsLoaded < 10 || d.SnapshotBytes/d.SnapshotsLoaded <= 128<<10 {
+		t.Errorf("the newcomer loaded %d snapshots of %d bytes: this was to go over pages", d.SnapshotsLoaded, d.SnapshotBytes)
+	}
+
+	dead := 0
+	churn(500, "3", func() { dead = n.kill() })
+	settle("server killed while engines write", "3")
+
+	n.servers[dead] = serve(t, n.opts[dead])
+	n.routed(0, 1, 2)
+	churn(500, "4", func() { dead = n.kill() })
+	settle("it is back, another killed", "4")
+	for _, r := range readers {
+		for reason, count := range r.Status().Bus.Refused {
+			if reason != "identity" { // of a newcomer that was not heard of yet
+				t.Errorf("%s refused %d messages: %s", r.Self().Name, count, reason)
+			}
+		}
+	}
+}
