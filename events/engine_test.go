@@ -26,6 +26,7 @@ type fakeEngine struct {
 	first     uint64   // sequence of ring[0]
 	ring      [][]byte // batches that can be replayed
 	maxRing   int
+	page      int  // tokens of a block
 	truth     *rig // what all batches of this life amount to
 	hashes    []indexer.EngineHash
 	nextHash  uint64
@@ -36,7 +37,7 @@ type fakeEngine struct {
 }
 
 func newFakeEngine(tb testing.TB, seed int64) *fakeEngine {
-	e := &fakeEngine{tb: tb, rng: rand.New(rand.NewSource(seed)), maxRing: 10_000}
+	e := &fakeEngine{tb: tb, rng: rand.New(rand.NewSource(seed)), maxRing: 10_000, page: 16}
 	e.start("tcp://127.0.0.1:0", "tcp://127.0.0.1:0")
 	tb.Cleanup(e.stop)
 	return e
@@ -75,6 +76,20 @@ func (e *fakeEngine) restart(before int) {
 	e.mu.Unlock()
 }
 
+// breakOff ends the connections of this life, which publishes some batches that
+// nobody hears before it can be reached again.
+func (e *fakeEngine) breakOff(unheard int) {
+	pub := "tcp://" + e.pub.Addr().String()
+	_ = e.pub.Close()
+	e.publish(unheard)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var err error
+	if e.pub, err = zmtp.ListenPub(pub, zmtp.PubOptions{}); err != nil {
+		e.tb.Fatal(err)
+	}
+}
+
 func (e *fakeEngine) stream() Stream {
 	return Stream{Events: "tcp://" + e.pub.Addr().String(), Replay: "tcp://" + e.router.Addr().String()}
 }
@@ -107,15 +122,15 @@ func (e *fakeEngine) events() []Event {
 			e.hashes = append(e.hashes[:i], e.hashes[i+1:]...)
 			continue
 		}
-		s := Event{Kind: BlockStored, Group: NoGroup, BlockSize: 16}
+		s := Event{Kind: BlockStored, Group: NoGroup, BlockSize: uint32(e.page)}
 		if len(e.hashes) > 0 && e.rng.Intn(3) > 0 {
 			s.HasParent, s.Parent = true, e.hashes[e.rng.Intn(len(e.hashes))]
 		}
-		for range 1 + e.rng.Intn(3) {
+		for range 1 + e.rng.Intn(3)*16/e.page {
 			e.nextHash++
 			h := indexer.EngineHash(e.nextHash * 0x9e3779b97f4a7c15)
 			s.Hashes, e.hashes = append(s.Hashes, h), append(e.hashes, h)
-			for range 16 {
+			for range e.page {
 				s.Tokens = append(s.Tokens, uint32(e.rng.Intn(1000)))
 			}
 		}

@@ -1,11 +1,8 @@
 package events
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -85,32 +82,10 @@ for s in socks:
     print(s.getsockopt(zmq.LAST_ENDPOINT).decode(), flush=True)
 sys.stdin.read()
 `
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	cmd := exec.CommandContext(ctx, parts.Python(tb), "-c", script)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed on purpose
-		cancel()
-	})
-	var endpoints []string
-	for lines := bufio.NewScanner(out); len(endpoints) < 10; {
-		if !lines.Scan() {
-			tb.Fatal("the publishers did not start")
-		}
-		endpoints = append(endpoints, lines.Text())
+	p := parts.Start(tb, "-c", script)
+	endpoints := make([]string, 10)
+	for i := range endpoints {
+		endpoints[i] = p.Line()
 	}
 	return endpoints
 }

@@ -158,6 +158,20 @@ func (m *Manager) Knowledge(id indexer.EndpointID) Knowledge {
 	return k
 }
 
+// State is the State of Knowledge, at a fraction of its cost: every decision
+// asks for that of each endpoint. It takes no lock.
+func (m *Manager) State(id indexer.EndpointID) State {
+	ranks := m.of(id)
+	if len(ranks) == 0 {
+		return Approximate
+	}
+	worst := Exact
+	for _, s := range ranks {
+		worst = max(worst, s.state(m.opt.Now))
+	}
+	return worst
+}
+
 // Position returns how far a source has been followed.
 func (m *Manager) Position(src indexer.Source) (Position, bool) {
 	for _, s := range m.of(src.Endpoint) {

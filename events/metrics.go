@@ -59,7 +59,7 @@ func newMetrics(m *Manager, registry prometheus.Registerer) *metrics {
 	x.replaying = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "grapevine", Subsystem: "events", Name: "replays_running", Help: "Replays under way.",
 	})
-	x.all = append(x.all, x.unknown, x.replaying, &streamCollector{m: m})
+	x.all = append(x.all, x.unknown, x.replaying, newStreamCollector(m))
 	x.live, x.replayed = x.batches.WithLabelValues(pathLive), x.batches.WithLabelValues(pathReplay)
 	x.stored, x.removed = x.blocks.WithLabelValues("stored"), x.blocks.WithLabelValues("removed")
 	if registry != nil {
@@ -157,39 +157,40 @@ func (s *subscriber) countTrouble() {
 
 // streamCollector exports the state of each stream, as of the scrape, so that
 // streams that are gone leave nothing behind.
-type streamCollector struct{ m *Manager }
+type streamCollector struct {
+	m                  *Manager
+	state, behind, lag *prometheus.Desc
+}
 
-func (*streamCollector) descs() (state, behind, lag *prometheus.Desc) {
+func newStreamCollector(m *Manager) *streamCollector {
 	labels := []string{"endpoint", "rank"}
-	return prometheus.NewDesc("grapevine_events_state", "State of an event stream: 1 for the state that it is in.", append(labels, "state"), nil),
-		prometheus.NewDesc("grapevine_events_behind_batches", "Batches known to exist and not applied.", labels, nil),
-		prometheus.NewDesc("grapevine_events_lag_seconds", "Age of the newest applied batch when it arrived.", labels, nil)
+	return &streamCollector{
+		m:      m,
+		state:  prometheus.NewDesc("grapevine_events_state", "State of an event stream: 1 for the state that it is in.", append(labels, "state"), nil),
+		behind: prometheus.NewDesc("grapevine_events_behind_batches", "Batches known to exist and not applied.", labels, nil),
+		lag:    prometheus.NewDesc("grapevine_events_lag_seconds", "Age of the newest applied batch when it arrived.", labels, nil),
+	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *streamCollector) Describe(ch chan<- *prometheus.Desc) {
-	state, behind, lag := c.descs()
-	ch <- state
-	ch <- behind
-	ch <- lag
+	for _, d := range []*prometheus.Desc{c.state, c.behind, c.lag} {
+		ch <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *streamCollector) Collect(ch chan<- prometheus.Metric) {
-	state, behind, lag := c.descs()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
 	now := c.m.opt.Now().UnixNano()
 	for _, ranks := range *c.m.view.Load() {
 		for _, s := range ranks {
 			k, rank := s.knowledge(now), strconv.Itoa(int(s.src.Rank))
-			for i, name := range stateNames {
-				v := 0.0
-				if State(i) == k.State {
-					v = 1
-				}
-				ch <- prometheus.MustNewConstMetric(state, prometheus.GaugeValue, v, s.name, rank, name)
-			}
-			ch <- prometheus.MustNewConstMetric(behind, prometheus.GaugeValue, float64(k.Behind), s.name, rank)
-			ch <- prometheus.MustNewConstMetric(lag, prometheus.GaugeValue, k.Lag.Seconds(), s.name, rank)
+			gauge(c.state, 1, s.name, rank, k.State.String())
+			gauge(c.behind, float64(k.Behind), s.name, rank)
+			gauge(c.lag, k.Lag.Seconds(), s.name, rank)
 		}
 	}
 }

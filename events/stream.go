@@ -318,11 +318,8 @@ func (s *subscriber) show() {
 func (s *subscriber) knowledge(now int64) Knowledge {
 	v := &s.view
 	k := Knowledge{
-		State: State(v.state.Load()), Complete: v.complete.Load(), Behind: v.behind.Load(),
-		Lag: time.Duration(v.lag.Load()),
-	}
-	if down := v.downAt.Load(); down > 0 && now-down < int64(s.m.opt.Grace) {
-		k.State = CatchingUp
+		State:    s.state(func() time.Time { return time.Unix(0, now) }),
+		Complete: v.complete.Load(), Behind: v.behind.Load(), Lag: time.Duration(v.lag.Load()),
 	}
 	if exact := v.exactAt.Load(); k.State != Exact && exact > 0 {
 		k.Lag = max(k.Lag, time.Duration(now-exact))
@@ -331,6 +328,14 @@ func (s *subscriber) knowledge(now int64) Knowledge {
 		k.Silent = time.Duration(max(0, now-heard))
 	}
 	return k
+}
+
+// state reads the clock only while the stream is down.
+func (s *subscriber) state(now func() time.Time) State {
+	if down := s.view.downAt.Load(); down > 0 && now().UnixNano()-down < int64(s.m.opt.Grace) {
+		return CatchingUp
+	}
+	return State(s.view.state.Load())
 }
 
 // position returns how far the source has been followed.

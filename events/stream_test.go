@@ -124,6 +124,48 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
+// A stream that breaks off and comes back goes on where it was: nothing is read
+// anew, and what the translator keeps is what one keeps that was never cut off.
+func TestReconnectsGoOn(t *testing.T) {
+	for _, page := range []int{16, 1} {
+		t.Run(fmt.Sprint("pages of ", page), func(t *testing.T) {
+			e := newFakeEngine(t, 5)
+			e.page = page
+			r := openReader(t, testOptions())
+			r.follow(e.stream())
+			e.publish(50)
+			r.agrees(t, e)
+			for range 25 {
+				e.breakOff(5)
+				e.publish(5)
+				r.agrees(t, e)
+			}
+			if n := testutil.ToFloat64(r.metrics.connects.WithLabelValues(resultOK)); n < 20 {
+				t.Fatalf("connected %v times", n)
+			}
+			s := r.streams[testSource]
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if c := s.order.counts; c.restarts+c.rebuilds != 0 || s.tr.Stats() != e.truth.tr.Stats() {
+				t.Errorf("%+v, %+v; the engine's own account is %+v", c, s.tr.Stats(), e.truth.tr.Stats())
+			}
+			got, want := kept(s.tr), kept(e.truth.tr)
+			if got != want || page == 1 && got[0] == 0 {
+				t.Errorf("pages, units, parked blocks: %v, without the breaks %v", got, want)
+			}
+		})
+	}
+}
+
+// kept is the size of what a translator remembers.
+func kept(tr *Translator) [3]int {
+	n := [3]int{2: tr.park.blocks}
+	if tr.pages != nil {
+		n[0], n[1] = len(tr.pages.table), len(tr.pages.units)
+	}
+	return n
+}
+
 func TestWrappedRing(t *testing.T) {
 	e := newFakeEngine(t, 4)
 	e.maxRing = 50
@@ -174,7 +216,7 @@ func TestWithoutReplay(t *testing.T) {
 		t.Errorf("%v lost batches counted", n)
 	}
 	r.Vouch(testSource.Endpoint)
-	if k := r.Knowledge(testSource.Endpoint); k.State != Exact {
+	if k := r.Knowledge(testSource.Endpoint); k.State != Exact || r.State(testSource.Endpoint) != k.State {
 		t.Errorf("%+v after somebody has vouched", k)
 	}
 }
@@ -188,7 +230,7 @@ func TestReplayOutOfReach(t *testing.T) {
 	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(20)
 	waitFor(t, "batches without replay", func() bool { return digestOf(r.index) == e.digest() })
-	if k := r.Knowledge(testSource.Endpoint); k.State != Approximate {
+	if k := r.Knowledge(testSource.Endpoint); k.State != Approximate || r.State(testSource.Endpoint) != k.State {
 		t.Errorf("%+v", k)
 	}
 	// The socket appears: everything is fetched, and the doubt ends.
@@ -327,7 +369,7 @@ func TestSet(t *testing.T) {
 	r.agrees(t, e)
 
 	r.Set(nil)
-	if k := r.Knowledge(testSource.Endpoint); k.State != Approximate {
+	if k := r.Knowledge(testSource.Endpoint); k.State != Approximate || r.State(testSource.Endpoint) != k.State {
 		t.Errorf("%+v for an endpoint without streams", k)
 	}
 	before := digestOf(r.index)
@@ -430,8 +472,6 @@ func TestStateMetrics(t *testing.T) {
 # HELP grapevine_events_state State of an event stream: 1 for the state that it is in.
 # TYPE grapevine_events_state gauge
 grapevine_events_state{endpoint="10.0.0.3:8000",rank="1",state="approximate"} 1
-grapevine_events_state{endpoint="10.0.0.3:8000",rank="1",state="catching-up"} 0
-grapevine_events_state{endpoint="10.0.0.3:8000",rank="1",state="exact"} 0
 `), "grapevine_events_state")
 	if err != nil {
 		t.Error(err)

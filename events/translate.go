@@ -19,6 +19,9 @@ type Index interface {
 	// Lookup returns the key of a block that the source has announced and that
 	// it still holds in some tier.
 	Lookup(src indexer.Source, h indexer.EngineHash) (indexer.BlockKey, bool)
+	// Warm tells which parents Lookup and Apply are going to be asked about, and
+	// which blocks are going to be stored. It changes nothing.
+	Warm(src indexer.Source, parents, blocks []indexer.EngineHash)
 	// Digest returns the number of entries of a source, and a hash of them.
 	Digest(src indexer.Source) (count, xor uint64)
 	// Apply applies a delta. It does not retain it.
@@ -94,18 +97,20 @@ type Stats struct {
 // between batches: cache groups, fragments whose parent has not come, pages
 // smaller than a unit. It is not safe for concurrent use.
 type Translator struct {
-	opt    TranslatorOptions
-	space  indexer.Space
-	groups []group
-	park   parking
-	pages  *pages
-	judges bool   // Canonical is asked
-	tails  *tails // made when first needed
-	roots  rootCache
-	text   []byte // scratch, of the batch under way
-	stats  Stats
+	opt             TranslatorOptions
+	space           indexer.Space
+	groups          []group
+	park            parking
+	pages           *pages
+	judges          bool   // Canonical is asked
+	tails           *tails // made when first needed
+	roots           rootCache
+	text            []byte               // scratch, of the batch under way
+	parents, blocks []indexer.EngineHash // scratch of warm
+	stats           Stats
 
 	out     *indexer.Delta // of the Translate under way
+	fresh   fresh          // names of its blocks
 	cleared int            // blocks of out before its last OpClear
 	wiped   bool           // out holds an OpClear, so that Index lags behind
 }
@@ -138,8 +143,12 @@ func (t *Translator) Stats() Stats { return t.stats }
 // applies d to the index before it translates the next batch.
 func (t *Translator) Translate(b *Batch, d *indexer.Delta) {
 	t.out, t.cleared, t.wiped, t.text = d, len(d.Blocks), false, b.text[:0]
+	t.fresh.reset(t.cleared)
 	for i := range b.Events {
 		e := &b.Events[i]
+		if i%warmEvents == 0 {
+			t.warm(b.Events[i:min(len(b.Events), i+warmEvents)])
+		}
 		switch e.Kind {
 		case BlockStored:
 			t.stored(e)
@@ -162,6 +171,7 @@ func (t *Translator) Clear(d *indexer.Delta) {
 	t.stats.Clears++
 	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpClear})
 	t.cleared, t.wiped = len(d.Blocks), true
+	t.fresh.reset(t.cleared)
 }
 
 // stored handles one BlockStored.
@@ -240,12 +250,7 @@ func (t *Translator) lookup(h indexer.EngineHash) (indexer.BlockKey, bool) {
 			return key, true
 		}
 	}
-	for i := len(t.out.Blocks) - 1; i >= t.cleared; i-- {
-		if b := &t.out.Blocks[i]; b.Hash == h {
-			return b.Key, true
-		}
-	}
-	return 0, false
+	return t.fresh.find(t.out.Blocks, h)
 }
 
 // store appends the blocks of an event, one index block per engine block.

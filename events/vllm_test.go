@@ -1,14 +1,10 @@
 package events
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,54 +17,23 @@ import (
 // vllm is a running testdata/engine.py: libzmq and msgspec, as a vLLM engine
 // publishes with them.
 type vllm struct {
-	tb     testing.TB
-	cmd    *exec.Cmd
-	cancel context.CancelFunc
-	in     io.WriteCloser
-	out    *bufio.Scanner
+	*parts.Script
+	tb testing.TB
 }
 
 func startVLLM(tb testing.TB, at Stream, form string, before, seed int) *vllm {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	cmd := exec.CommandContext(ctx, parts.Python(tb), "testdata/engine.py", at.Events, at.Replay, form,
-		strconv.Itoa(before), strconv.Itoa(seed))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	v := &vllm{tb: tb, cmd: cmd, cancel: cancel, in: in, out: bufio.NewScanner(out)}
-	v.out.Buffer(nil, 1<<20)
-	tb.Cleanup(v.kill)
-	if !v.out.Scan() || v.out.Text() != "ready" {
-		tb.Fatalf("the engine did not start: %q", v.out.Text())
+	v := &vllm{parts.Start(tb, "testdata/engine.py", at.Events, at.Replay, form, strconv.Itoa(before), strconv.Itoa(seed)), tb}
+	if got := v.Line(); got != "ready" {
+		tb.Fatalf("the engine did not start: %q", got)
 	}
 	return v
 }
 
-func (v *vllm) kill() {
-	_ = v.cmd.Process.Kill()
-	_ = v.cmd.Wait() // killed on purpose
-	v.cancel()
-}
-
 func (v *vllm) do(command string, args ...any) string {
 	v.tb.Helper()
-	if _, err := fmt.Fprintln(v.in, append([]any{command}, args...)...); err != nil {
-		v.tb.Fatal(err)
-	}
-	if !v.out.Scan() {
-		v.tb.Fatalf("the engine ended: %v", v.out.Err())
-	}
-	return v.out.Text()
+	v.Tell(strings.TrimSuffix(fmt.Sprintln(append([]any{command}, args...)...), "\n"))
+	return v.Line()
 }
 
 // truth waits until the index of r holds exactly the engine's cache, and
@@ -127,12 +92,12 @@ func TestVLLM(t *testing.T) {
 			v.do("step", 100)
 			t.Logf("cleared: %v", v.truth(r))
 
-			v.kill()
+			v.Stop()
 			v = startVLLM(t, at, form, 1500, 2)
 			t.Logf("restarted ahead of the old sequence: %v", v.truth(r))
 			v.do("slow", 100)
 			v.truth(r)
-			v.kill()
+			v.Stop()
 			v = startVLLM(t, at, form, 10, 3)
 			t.Logf("restarted behind the old sequence: %v", v.truth(r))
 		})

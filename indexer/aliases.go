@@ -56,6 +56,24 @@ func newAliases() *aliases {
 	return &aliases{dir: []*segment{{slots: make([]entry, segmentMin)}}, segments: 1, slots: segmentMin}
 }
 
+// sized returns an empty table with room for n entries.
+func sized(n int) *aliases {
+	const usual = segmentMax * 5 / 8 // entries of a segment, at most
+	a := &aliases{}
+	for n>>a.depth > usual {
+		a.depth++
+	}
+	a.segments = 1 << a.depth
+	// Segments are not filled evenly: some have a tenth more than others.
+	slots := max(segmentMin, (n>>a.depth)*3/2/bucket*bucket)
+	a.dir = make([]*segment, a.segments)
+	for i := range a.dir {
+		a.dir[i] = &segment{slots: make([]entry, slots), depth: a.depth}
+	}
+	a.slots = slots * a.segments
+	return a
+}
+
 func (a *aliases) segment(m uint64) *segment { return a.dir[m>>(64-a.depth)] }
 
 // home is the slot where the search for a mixed hash begins: the first of a

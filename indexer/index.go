@@ -95,6 +95,9 @@ func (x *Index) Apply(name Source, d *Delta) ApplyStats {
 	s, warm := x.source(name), uint32(0)
 	for i := range d.Ops {
 		op := &d.Ops[i]
+		if i%window == 0 {
+			x.warmOps(s, d, d.Ops[i:min(len(d.Ops), i+window)])
+		}
 		switch op.Kind {
 		case OpStore:
 			x.store(s, op, d.Blocks[op.First:op.First+op.N], &st)
@@ -125,6 +128,30 @@ func (x *Index) Apply(name Source, d *Delta) ApplyStats {
 	return st
 }
 
+// Warm reads what Lookup and Apply are going to need of a source for blocks that
+// are going to be stored, and for their parents. It changes nothing. Places in memory
+// that are read in a row are fetched side by side, where one Lookup after the other
+// would wait for each.
+func (x *Index) Warm(name Source, parents, blocks []EngineHash) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := x.sources[name]
+	if s == nil {
+		return
+	}
+	for _, h := range parents {
+		x.sink += s.names.touch(h)
+	}
+	for _, h := range blocks {
+		x.sink += s.names.touch(h)
+	}
+	for _, h := range parents {
+		if e := s.names.first(h); e != nil {
+			x.sink += x.nodes.at(e.node).first.Load()
+		}
+	}
+}
+
 // Lookup returns the block key that a source knows under an engine hash.
 func (x *Index) Lookup(name Source, h EngineHash) (BlockKey, bool) {
 	x.mu.Lock()
@@ -147,6 +174,18 @@ func (x *Index) Reset(name Source) {
 	if s := x.sources[name]; s != nil {
 		x.clear(s)
 	}
+	x.reclaim()
+}
+
+// Refill forgets everything that a source holds and makes room for as many blocks,
+// which are going to be stored: a source that does not grow step by step takes them faster.
+func (x *Index) Refill(name Source, blocks int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s := x.sources[name]; s != nil {
+		x.clear(s)
+	}
+	x.source(name).names = sized(min(blocks, x.o.MaxSourceBlocks))
 	x.reclaim()
 }
 

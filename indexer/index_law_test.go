@@ -214,7 +214,16 @@ func (w *world) ambiguous(blocks [][]byte) bool {
 func (w *world) snapshot(t *rapid.T) {
 	s := w.source(t)
 	y := New(Options{Hasher: w.h})
-	for _, d := range w.x.Snapshot(s) {
+	limits := SnapshotLimits{Page: rapid.SampledFrom([]int{1, 100, 1000, 1 << 17}).Draw(t, "page"), Total: 1 << 20}
+	pages, err := w.x.Snapshot(s, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d Delta
+	for _, p := range pages {
+		if err := DecodeDelta(p, &d); err != nil {
+			t.Fatal(err)
+		}
 		if st := y.Apply(s, &d); st.UnknownParent+st.Refused > 0 {
 			t.Fatalf("snapshot does not apply: %+v", st)
 		}

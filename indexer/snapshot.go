@@ -1,121 +1,206 @@
 package indexer
 
-const snapshotBlocks = 4096 // blocks in one page
+import (
+	"cmp"
+	"errors"
+	"math/bits"
+	"slices"
+)
 
-// Snapshot returns deltas that, applied in order to a source that holds
+// ErrSnapshotSize tells that a source cannot be put into a snapshot of the size allowed.
+var ErrSnapshotSize = errors.New("indexer: snapshot over its limit")
+
+// SnapshotLimits bound a snapshot, in bytes.
+type SnapshotLimits struct {
+	Page  int // of one page; larger only where more than a page of blocks in a row is not held
+	Total int // of all pages
+}
+
+// Snapshot returns encoded deltas that, applied in order to a source that holds
 // nothing, give it the present state of a source: the same blocks, counts and
-// digest. Writers wait while it is made; readers do not.
-func (x *Index) Snapshot(name Source) []Delta {
+// digest. Writers wait while it is made; readers do not. Besides the pages it
+// takes about 17 bytes per block of the source and a fifth of a byte per block of the
+// index for a moment.
+func (x *Index) Snapshot(name Source, limits SnapshotLimits) ([][]byte, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.sources[name]
 	if s == nil || s.names.n == 0 {
-		return nil
+		return nil, nil
 	}
-	d := &dump{x: x, held: map[uint32][]entry{}, sent: map[uint32]bool{}}
-	s.names.each(func(g *segment) {
-		for i := range g.slots {
-			if e := g.slots[i]; e.meta != 0 {
-				d.held[e.node] = append(d.held[e.node], e)
+	d := &dump{x: x, out: newPager(limits)}
+	d.collect(s.names)
+	for p := range d.rank {
+		for w, word := range d.rank[p].bits {
+			for ; word != 0; word &= word - 1 {
+				d.chain(uint32(p)<<pageShift | uint32(w<<6|bits.TrailingZeros64(word)))
 			}
 		}
-	})
-	d.page()
-	s.names.each(func(g *segment) {
-		for i := range g.slots {
-			if e := g.slots[i]; e.meta != 0 && !d.sent[e.node] {
-				d.chain(e.node)
-			}
+		if d.out.failed {
+			return nil, ErrSnapshotSize
 		}
-	})
-	return d.pages
+	}
+	return d.out.finish()
 }
 
-// dump builds the pages of a snapshot.
+// dump walks what a source holds in the order of the arena, in which a chain
+// nearly always lies in a row.
 type dump struct {
-	x     *Index
-	held  map[uint32][]entry
-	sent  map[uint32]bool
+	x    *Index
+	rank []pageRank  // by page of the arena
+	held []heldBlock // by rank
+	more []entry     // further entries of nodes that have several, by node
+	sent []uint64    // bits by rank
+
 	path  []uint32
-	pages []Delta
-	cur   *Delta
-	above anchor
-	open  bool // the last op may be continued
+	above Op       // the place below which the next op may start: the root, or a block that was sent
+	holes []uint32 // blocks since then that the source does not hold
+	tail  uint32   // the block at which the last op can be continued, or 0
+	out   pager
 }
 
-// anchor is the place below which the next op may start: the root, or a block
-// that the source holds, and the blocks since then that it does not hold.
-type anchor struct {
-	op    Op
-	holes []uint32
+// pageRank numbers the nodes of a page that the source holds.
+type pageRank struct {
+	bits [pageNodes / 64]uint64
+	base uint32
 }
 
-func (d *dump) page() {
-	d.pages = append(d.pages, Delta{})
-	d.cur = &d.pages[len(d.pages)-1]
+// heldBlock is an entry of a node; moreEntries in meta says that it has others.
+type heldBlock struct {
+	hash EngineHash
+	meta uint32
+}
+
+const moreEntries = 0x40 // a bit that no kind uses
+
+// find returns the rank of a node, if the source holds it.
+func (d *dump) find(id uint32) (uint32, bool) {
+	p, w, bit := &d.rank[id>>pageShift], id>>6&1, uint64(1)<<(id&63)
+	n := p.base + uint32(bits.OnesCount64(p.bits[w]&(bit-1)))
+	if w == 1 {
+		n += uint32(bits.OnesCount64(p.bits[0]))
+	}
+	return n, p.bits[w]&bit != 0
+}
+
+// collect sorts the entries by node: first it counts, then it places.
+func (d *dump) collect(names *aliases) {
+	d.rank = make([]pageRank, len(d.x.nodes.pages))
+	names.each(func(g *segment) {
+		for i := range g.slots {
+			if e := &g.slots[i]; e.meta != 0 {
+				d.rank[e.node>>pageShift].bits[e.node>>6&1] |= 1 << (e.node & 63)
+			}
+		}
+	})
+	n := 0
+	for i := range d.rank {
+		p := &d.rank[i]
+		p.base = uint32(n)
+		n += bits.OnesCount64(p.bits[0]) + bits.OnesCount64(p.bits[1])
+	}
+	d.held, d.sent = make([]heldBlock, n), make([]uint64, n/64+1)
+	names.each(func(g *segment) {
+		for i := range g.slots {
+			if e := &g.slots[i]; e.meta != 0 {
+				d.enter(e)
+			}
+		}
+	})
+	slices.SortFunc(d.more, func(a, b entry) int { return cmp.Compare(a.node, b.node) })
+}
+
+func (d *dump) enter(e *entry) {
+	at, _ := d.find(e.node)
+	h := &d.held[at]
+	if h.meta == 0 {
+		*h = heldBlock{e.hash, e.meta}
+		return
+	}
+	h.meta |= moreEntries
+	d.more = append(d.more, *e)
+}
+
+func (d *dump) wasSent(id uint32) (at uint32, sent bool) {
+	at, held := d.find(id)
+	return at, held && d.sent[at>>6]&(1<<(at&63)) != 0
 }
 
 // chain sends node id and its unsent ancestors, the highest first.
 func (d *dump) chain(id uint32) {
-	if len(d.cur.Blocks) >= snapshotBlocks {
-		d.page()
+	if _, sent := d.wasSent(id); sent {
+		return
 	}
 	d.path = d.path[:0]
-	up := id
 	for {
-		d.path = append(d.path, up)
-		up = d.x.nodes.at(up).parent
-		if d.x.nodes.at(up).parent == 0 || d.sent[up] {
+		d.path = append(d.path, id)
+		id = d.x.nodes.at(id).parent
+		if id == d.tail && id != 0 {
+			break // goes on where the last one ended
+		}
+		n := d.x.nodes.at(id)
+		at, sent := d.wasSent(id)
+		if sent || n.parent == 0 {
+			d.above = Op{From: BlockKey(n.key.Load()), Root: !sent}
+			if sent {
+				d.above.Parent = d.held[at].hash
+			}
+			d.tail, d.holes = 0, d.holes[:0]
 			break
 		}
 	}
-	d.above = anchor{op: Op{Kind: OpStore, From: BlockKey(d.x.nodes.at(up).key.Load()), Root: !d.sent[up]}}
-	if d.sent[up] {
-		d.above.op.Parent = d.held[up][0].hash
-	}
-	d.open = false
-	for i := len(d.path) - 1; i >= 0; i-- {
+	for i := len(d.path) - 1; i >= 0 && !d.out.failed; i-- {
 		d.block(d.path[i])
 	}
 }
 
 // block sends one block of a path: all its copies, or a hole.
 func (d *dump) block(id uint32) {
-	entries := d.held[id]
-	if len(entries) == 0 {
-		d.above.holes = append(d.above.holes, id)
+	at, held := d.find(id)
+	if !held {
+		d.holes = append(d.holes, id)
 		return
 	}
-	for _, e := range entries {
-		for range e.count() {
-			d.copy(id, e)
+	h := &d.held[at]
+	d.copies(id, h.hash, h.meta&^moreEntries)
+	last := h.meta>>16 == 1
+	if h.meta&moreEntries != 0 {
+		i, _ := slices.BinarySearchFunc(d.more, id, func(e entry, id uint32) int { return cmp.Compare(e.node, id) })
+		for ; i < len(d.more) && d.more[i].node == id; i++ {
+			d.copies(id, d.more[i].hash, d.more[i].meta)
 		}
+		last = false
 	}
-	d.open = len(entries) == 1 && entries[0].count() == 1
-	d.sent[id] = true
-	d.above = anchor{op: Op{Kind: OpStore, From: BlockKey(d.x.nodes.at(id).key.Load()), Parent: entries[0].hash}, holes: d.above.holes[:0]}
+	d.sent[at>>6] |= 1 << (at & 63)
+	d.above = Op{From: BlockKey(d.x.nodes.at(id).key.Load()), Parent: h.hash}
+	d.tail, d.holes = 0, d.holes[:0]
+	if last {
+		d.tail = id
+	}
 }
 
-// copy sends one copy of a block, in the last op when that can be continued.
-func (d *dump) copy(id uint32, e entry) {
-	tier, group := e.tier(), uint8(e.meta>>8)
-	if n := len(d.cur.Ops); !d.open || d.cur.Ops[n-1].Tier != tier || d.cur.Ops[n-1].Group != group {
-		op := d.above.op
-		op.Tier, op.Group, op.First = tier, group, uint32(len(d.cur.Blocks))
-		d.cur.Ops = append(d.cur.Ops, op)
+// copies sends a block as often as it was announced under one name.
+func (d *dump) copies(id uint32, h EngineHash, meta uint32) {
+	op := d.above
+	op.Tier, op.Group = tierOf(meta), uint8(meta>>8)
+	for range meta >> 16 {
+		if d.out.failed {
+			return
+		}
+		if d.tail == 0 || !d.out.takes(&op) {
+			d.out.begin(op)
+		}
+		d.tail = 0 // a second copy starts above again
+		for _, hole := range d.holes {
+			d.out.add(d.stored(hole, 0, FlagHole))
+		}
+		d.out.add(d.stored(id, h, 0))
 	}
-	d.open = false // a second copy starts at the anchor again
-	op := &d.cur.Ops[len(d.cur.Ops)-1]
-	for _, h := range d.above.holes {
-		d.add(op, h, 0, FlagHole)
-	}
-	d.add(op, id, e.hash, 0)
 }
 
-func (d *dump) add(op *Op, id uint32, h EngineHash, flags BlockFlags) {
+func (d *dump) stored(id uint32, h EngineHash, flags BlockFlags) StoredBlock {
 	n := d.x.nodes.at(id)
-	d.cur.Blocks = append(d.cur.Blocks, StoredBlock{
+	return StoredBlock{
 		Hash: h, Key: BlockKey(n.key.Load()), Bytes: n.length.Load(), Tokens: n.tokens(), Flags: n.flags() | flags,
-	})
-	op.N++
+	}
 }

@@ -15,7 +15,7 @@ func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
 	}
 	kind := entryMeta(op.Tier, op.Group)
 	for i := range blocks {
-		if i%window == 0 {
+		if i%window == 0 && len(blocks) > 1 {
 			x.warmBlocks(s, blocks[i:min(len(blocks), i+window)])
 		}
 		b := &blocks[i]
@@ -46,14 +46,34 @@ func (x *Index) warmBlocks(s *source, blocks []StoredBlock) {
 	}
 }
 
-// warmHashes touches the names of hashes and the nodes that they name.
+// warmHashes touches the names of hashes, at most a window of them, the nodes that
+// they name, and those above.
 func (x *Index) warmHashes(s *source, hashes []EngineHash) {
 	for _, h := range hashes {
 		x.sink += s.names.touch(h)
 	}
-	for _, h := range hashes {
+	var above [window]uint32
+	for i, h := range hashes {
 		if e := s.names.first(h); e != nil {
-			x.sink += x.nodes.at(e.node).set.Load()
+			above[i] = x.nodes.at(e.node).parent
+		}
+	}
+	for _, id := range above[:len(hashes)] {
+		x.sink += x.nodes.at(id).first.Load()
+	}
+}
+
+// warmOps touches what the first steps of operations need: the names of the
+// parent and of the first block.
+func (x *Index) warmOps(s *source, d *Delta, ops []Op) {
+	for i := range ops {
+		op := &ops[i]
+		if op.Kind != OpStore || op.N == 0 {
+			continue
+		}
+		x.sink += s.names.touch(d.Blocks[op.First].Hash)
+		if !op.Root {
+			x.sink += s.names.touch(op.Parent)
 		}
 	}
 }

@@ -1,13 +1,10 @@
 package zmtp
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,53 +14,12 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-// peer is a running testdata/peer.py, a libzmq socket.
-type peer struct {
-	tb  testing.TB
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
-
-// startPeer runs peer.py and returns it with the first line that it printed.
-func startPeer(tb testing.TB, args ...string) (*peer, string) {
+// startPeer runs peer.py, a libzmq socket, and returns it with the first line
+// that it printed.
+func startPeer(tb testing.TB, args ...string) (*parts.Script, string) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	cmd := exec.CommandContext(ctx, parts.Python(tb), append([]string{"testdata/peer.py"}, args...)...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed, or it is done
-		cancel()
-	})
-	p := &peer{tb: tb, in: in, out: bufio.NewScanner(out)}
-	return p, p.line()
-}
-
-func (p *peer) line() string {
-	p.tb.Helper()
-	if !p.out.Scan() {
-		p.tb.Fatalf("the libzmq peer ended: %v", p.out.Err())
-	}
-	return p.out.Text()
-}
-
-func (p *peer) tell(s string) {
-	p.tb.Helper()
-	if _, err := io.WriteString(p.in, s+"\n"); err != nil {
-		p.tb.Fatal(err)
-	}
+	p := parts.Start(tb, append([]string{"testdata/peer.py"}, args...)...)
+	return p, p.Line()
 }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
@@ -76,7 +32,7 @@ func TestSubFromLibzmqPub(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond) // until the subscription is in force; heartbeats run in both directions meanwhile
-	p.tell("go")
+	p.Tell("go")
 	var m Message
 	for i := uint64(0); i < n; i += 2 {
 		c.SetRecvDeadline(time.Now().Add(10 * time.Second))
@@ -91,9 +47,9 @@ func TestSubFromLibzmqPub(t *testing.T) {
 
 func TestHeartbeatAgainstLibzmq(t *testing.T) {
 	_, endpoint := startPeer(t, "PUB", "bind", "tcp://127.0.0.1:*", "0")
-	c := dial(t, endpoint, Options{Heartbeat: 20 * time.Millisecond})
+	c := dial(t, endpoint, Options{Heartbeat: 100 * time.Millisecond})
 	var m Message
-	c.SetRecvDeadline(time.Now().Add(500 * time.Millisecond))
+	c.SetRecvDeadline(time.Now().Add(time.Second))
 	if err := c.Recv(&m); !os.IsTimeout(err) {
 		t.Errorf("an idle libzmq publisher was given up: %v", err)
 	}
@@ -131,7 +87,7 @@ func TestLibzmqSubFromPub(t *testing.T) {
 		}
 	}
 	for i := 0; i < n; i += 2 {
-		if got, want := p.line(), fmt.Sprintf("kv@10.0.0.1@m %d %d", i, i%700); got != want {
+		if got, want := p.Line(), fmt.Sprintf("kv@10.0.0.1@m %d %d", i, i%700); got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}
 	}
@@ -158,12 +114,12 @@ func TestLibzmqClientsOfRouter(t *testing.T) {
 	endpoint := "tcp://" + router.Addr().String()
 	p, _ := startPeer(t, "DEALER", "connect", endpoint)
 	for _, want := range []string{"4 7 7", "4 8 7", "4 9 7", "4 18446744073709551615 0"} {
-		if got := p.line(); got != want {
+		if got := p.Line(); got != want {
 			t.Fatalf("DEALER got %q, want %q", got, want)
 		}
 	}
 	p, _ = startPeer(t, "REQ", "connect", endpoint)
-	if got := p.line(); got != "3 9 7" {
+	if got := p.Line(); got != "3 9 7" {
 		t.Fatalf("REQ got %q", got)
 	}
 }

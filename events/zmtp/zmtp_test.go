@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -247,10 +248,10 @@ func TestHeartbeatFindsHalfOpenPeer(t *testing.T) {
 
 func TestHeartbeatKeepsIdlePeer(t *testing.T) {
 	pub := listenPub(t, PubOptions{})
-	c := dial(t, pub.Addr().String(), Options{Heartbeat: 20 * time.Millisecond})
+	c := dial(t, pub.Addr().String(), Options{Heartbeat: 100 * time.Millisecond})
 	_ = c.Subscribe("")
 	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
-	time.AfterFunc(300*time.Millisecond, func() { _ = pub.Send([]byte("late")) })
+	time.AfterFunc(700*time.Millisecond, func() { _ = pub.Send([]byte("late")) })
 	if got := recv(t, c); got[0] != "late" {
 		t.Errorf("got %q", got)
 	}
@@ -284,7 +285,8 @@ func TestPeerGone(t *testing.T) {
 	c := dial(t, pub.Addr().String(), Options{})
 	_ = pub.Close()
 	var m Message
-	if err := c.Recv(&m); !errors.Is(err, io.EOF) {
+	// A peer that closes with bytes unread resets the connection.
+	if err := c.Recv(&m); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("Recv from a peer that left: %v", err)
 	}
 }

@@ -20,7 +20,8 @@ func TestChatsAgainstReference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := ref.ask(object{"dir": dir, "parts": false, "body": body})
+			var want answer
+			ref.Ask(object{"dir": dir, "parts": false, "body": body}, &want)
 			got, info, err := m.Render([]byte("kept"), raw, KindChat)
 			if want.Error != "" {
 				refused++

@@ -1,11 +1,6 @@
 package prompt
 
 import (
-	"bufio"
-	"encoding/json"
-	"io"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -32,41 +27,10 @@ func realModel(t testing.TB, name string) (*Model, string) {
 	return m, dir
 }
 
-// reference is a running model server's front half, in Python.
-type reference struct {
-	t   testing.TB
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func newReference(t testing.TB) *reference {
+// newReference starts a model server's front half, in Python.
+func newReference(t testing.TB) *parts.Script {
 	t.Helper()
-	cmd := exec.Command(parts.Python(t), filepath.Join("testdata", "reference.py"))
-	cmd.Env = append(cmd.Environ(), "TZ=UTC")
-	cmd.Stderr = testWriter{t}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		cmd.Wait()
-	})
-	return &reference{t: t, in: in, out: bufio.NewReaderSize(out, 1<<20)}
-}
-
-type testWriter struct{ t testing.TB }
-
-func (w testWriter) Write(p []byte) (int, error) {
-	w.t.Logf("python: %s", p)
-	return len(p), nil
+	return parts.Start(t, "testdata/reference.py")
 }
 
 // answer is what the reference makes of a request.
@@ -74,24 +38,4 @@ type answer struct {
 	Out   string   `json:"out"`
 	IDs   []uint32 `json:"ids"`
 	Error string   `json:"error"`
-}
-
-func (r *reference) ask(req map[string]any) answer {
-	r.t.Helper()
-	data, err := json.Marshal(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := r.in.Write(append(data, '\n')); err != nil {
-		r.t.Fatal(err)
-	}
-	line, err := r.out.ReadBytes('\n')
-	if err != nil {
-		r.t.Fatalf("the reference gave no answer: %v", err)
-	}
-	var a answer
-	if err := json.Unmarshal(line, &a); err != nil {
-		r.t.Fatal(err)
-	}
-	return a
 }

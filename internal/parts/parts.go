@@ -11,6 +11,8 @@ import (
 // package without package testing.
 type TB interface {
 	Helper()
+	Cleanup(f func())
+	Logf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 

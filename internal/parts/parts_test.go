@@ -14,7 +14,9 @@ type recorder struct{ message string }
 
 type fatal struct{}
 
-func (r *recorder) Helper() {}
+func (r *recorder) Helper()             {}
+func (r *recorder) Cleanup(func())      {}
+func (r *recorder) Logf(string, ...any) {}
 
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.message = fmt.Sprintf(format, args...)
@@ -109,6 +111,32 @@ func TestCache(t *testing.T) {
 	t.Setenv("GRAPEVINE_CACHE", "relative")
 	if got := Cache(); !filepath.IsAbs(got) || filepath.Base(got) != "relative" {
 		t.Errorf("relative GRAPEVINE_CACHE: Cache() = %s", got)
+	}
+}
+
+func TestScript(t *testing.T) {
+	s := Start(t, "-c", `
+import json, sys, time
+print(time.tzname[0], *sys.argv[1:], flush=True)
+for line in sys.stdin:
+    print(json.dumps({"got": json.loads(line)}), flush=True)`, "a", "b")
+	if got := s.Line(); got != "UTC a b" {
+		t.Errorf("first line %q", got)
+	}
+	var answer struct{ Got []int }
+	s.Ask([]int{1, 2}, &answer)
+	if len(answer.Got) != 2 || answer.Got[1] != 2 {
+		t.Errorf("answer %+v", answer)
+	}
+	s.Stop()
+	s.Stop()
+	ended := fatalOf(func(tb TB) string {
+		s := Start(t, "-c", "")
+		s.tb = tb
+		return s.Line()
+	})
+	if !strings.Contains(ended, "gave no answer") {
+		t.Errorf("a program that ended: message %q", ended)
 	}
 }
 

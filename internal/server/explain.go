@@ -14,20 +14,13 @@ import (
 )
 
 // Explained is the answer of a dry run: the decision that a request would get
-// at this moment, and how its prompt would be matched.
+// at this moment.
 type Explained struct {
 	picker.Explanation
-	Refused string    `json:"refused,omitempty"` // what the client would be told instead
-	Prompt  PromptUse `json:"prompt"`
+	Refused string `json:"refused,omitempty"` // what the client would be told instead
 	// Knowledge is what is known of each endpoint: exact, catching-up or
 	// approximate. Only exact ones are matched in the prompt's own space.
 	Knowledge map[string]string `json:"knowledge"`
-}
-
-// PromptUse says how a prompt is matched.
-type PromptUse struct {
-	Space string `json:"space"` // text, chunks or none
-	Bytes int    `json:"bytes"` // of the rendered prompt, or of the raw one for chunks
 }
 
 // explain answers POST /debug/explain: the body is the request's, its headers
@@ -55,7 +48,6 @@ func (s *Server) explain(_ context.Context, hr *http.Request) (any, error) {
 	if err != nil {
 		out.Refused = err.Error()
 	}
-	out.Prompt = promptUse(r)
 	s.models.release(r)
 	for _, c := range out.Candidates {
 		if ep := s.pool.Snapshot().Lookup(c.Endpoint); ep != nil {
@@ -72,16 +64,6 @@ func (s *Server) maxBody() int {
 		return s.o.MaxBody
 	}
 	return usual
-}
-
-func promptUse(r *picker.Request) PromptUse {
-	switch {
-	case len(r.Exact) > 0:
-		return PromptUse{"text", r.PromptBytes}
-	case len(r.ChunkKeys) > 0:
-		return PromptUse{"chunks", len(r.Chunks.Bytes)}
-	}
-	return PromptUse{Space: "none"}
 }
 
 // EndpointFacts are what a decision knows of an endpoint beside its gauges, so

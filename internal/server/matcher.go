@@ -83,6 +83,12 @@ func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexe
 			add(&runs[k], &s.runs[k])
 		}
 	}
+	r.Doubted = r.Doubted[:0]
+	for k := range runs {
+		if len(r.Exact) > 0 && s.since[k] == always {
+			r.Doubted = append(r.Doubted, picker.DoubtedRun{Endpoint: s.ids[k], Tokens: runs[k].Total()})
+		}
+	}
 	if len(r.ChunkKeys) == 0 {
 		return
 	}
@@ -185,21 +191,17 @@ func (m *matcher) Chosen(r *picker.Request, ep *picker.Endpoint) {
 	}
 }
 
-// lookUp notes what the index says of an endpoint that is not believed, for the
-// audit to compare with what the engine reports: that ends the doubt.
+// lookUp notes what Match saw in the index at an endpoint that is not believed,
+// for the audit to compare with what the engine reports: that ends the doubt.
 func (m *matcher) lookUp(r *picker.Request, ep *picker.Endpoint) {
 	r.Precise = -1
 	if len(r.Exact) == 0 || m.exact(ep.ID) {
 		return
 	}
-	s := m.scratch.Get().(*matchScratch)
-	defer m.scratch.Put(s)
-	s.ids, s.runs = append(s.ids[:0], ep.ID), append(s.runs[:0], indexer.Run{})
-	r.Precise = 0
-	for i := range r.Exact {
-		m.index.Match(r.Exact[i], s.ids, s.runs)
-		m.trimUnsafe(r, s, r.Exact[i])
-		r.Precise += int(s.runs[0].Total())
+	for _, d := range r.Doubted {
+		if d.Endpoint == ep.ID {
+			r.Precise = int(d.Tokens)
+		}
 	}
 }
 

@@ -126,8 +126,10 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.wg.Go(func() { s.finder.run(ctx) })
 	s.wg.Go(s.share.run)
-	if err := s.xds.open(ctx); err != nil {
-		return err
+	if s.o.XDS.Listen != "" || s.o.Cluster.enabled() {
+		if err := s.xds.open(ctx); err != nil {
+			return err
+		}
 	}
 	s.wg.Go(func() { s.watchReadiness(ctx) })
 	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
@@ -145,7 +147,7 @@ func seedOf(secret string) (seed indexer.Seed) {
 func (s *Server) openPicker() (*matcher, error) {
 	m := newMatcher()
 	m.index, m.approx, m.speculate, m.now = s.index, s.approx, s.o.Speculate, time.Now
-	m.exact = func(ep indexer.EndpointID) bool { return s.share.knowledge(ep).State == events.Exact }
+	m.exact = s.exact
 	s.audit = newAuditor(s.registry, s.approx, m.exact)
 	s.audit.judged = s.judged
 	m.wait = func(ep *picker.Endpoint, now time.Time) time.Duration {

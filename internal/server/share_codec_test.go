@@ -101,6 +101,11 @@ func TestStoreSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i, p := range pages {
+		if len(p) > 1<<17 {
+			t.Errorf("page %d has %d bytes", i, len(p))
+		}
+	}
 	b, s := testStore(modeShared)
 	if err := b.Apply(cluster.Delta{Source: "a/0", Payload: appendPayload(nil, 9, chainDelta(77))}); err != nil {
 		t.Fatal(err)
@@ -127,6 +132,39 @@ func TestStoreSnapshot(t *testing.T) {
 	}
 	if diff := cmp.Diff(shareHead{have: true, last: 1, sum: 1}, s.head, cmp.AllowUnexported(shareHead{})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Whatever size of pages the log asks for, each fits a message of 1 MiB with all that goes around it.
+func TestStorePagesFitFrames(t *testing.T) {
+	a, s := testStore(modeShared)
+	for i := range uint64(300) {
+		d := chainDelta(1000)
+		d.Ops = d.Ops[1:]
+		for k := range d.Blocks {
+			d.Blocks[k].Hash += indexer.EngineHash(i << 32)
+			d.Blocks[k].Key += indexer.BlockKey(i << 32)
+		}
+		d.Ops[1].N = 0
+		if n := s.x.Apply(s.src, d); n.Stored != 1000 {
+			t.Fatalf("%+v", n)
+		}
+	}
+	const frame = 1<<20 - 4<<10
+	for _, size := range []int{1 << 12, 1 << 17, 1 << 19} {
+		pages, err := a.Snapshot("a/0", size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := 0
+		for _, p := range pages {
+			if total += len(p); len(p) > min(size, frame) {
+				t.Errorf("a page of %d bytes where %d are asked for", len(p), size)
+			}
+		}
+		if least := 300_000 * 17; total < least || len(pages) > 2+3*total/(2*size) {
+			t.Errorf("%d bytes in %d pages of %d", total, len(pages), size)
+		}
 	}
 }
 

@@ -101,6 +101,11 @@ func (x *indexShare) find(src indexer.Source) *sharedSource { return (*x.bySrc.L
 // not applied by them.
 type sharedIndex struct{ x *indexShare }
 
+// Warm implements events.Index.
+func (i sharedIndex) Warm(src indexer.Source, parents, blocks []indexer.EngineHash) {
+	i.x.s.index.Warm(src, parents, blocks)
+}
+
 // Lookup implements events.Index.
 func (i sharedIndex) Lookup(src indexer.Source, h indexer.EngineHash) (indexer.BlockKey, bool) {
 	return i.x.s.index.Lookup(src, h)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -157,8 +158,11 @@ func (st indexStore) Digest(name string) cluster.Digest {
 	return cluster.Digest{Count: n, Xor: xor}
 }
 
-// Snapshot implements cluster.LogStore. The index decides the size of pages.
-func (st indexStore) Snapshot(name string, _ int) ([][]byte, error) {
+// maxSnapshot bounds the pages of one snapshot, in bytes.
+const maxSnapshot = 64 << 20
+
+// Snapshot implements cluster.LogStore.
+func (st indexStore) Snapshot(name string, pageSize int) ([][]byte, error) {
 	s := st.find(name)
 	if s == nil {
 		return nil, errNotShared
@@ -168,47 +172,48 @@ func (st indexStore) Snapshot(name string, _ int) ([][]byte, error) {
 	if s.mode != modeShared {
 		return nil, errNotShared
 	}
-	pages := [][]byte{s.head.append(nil)}
-	for _, d := range s.x.Snapshot(s.src) {
-		for _, part := range split(&d) {
-			pages = append(pages, indexer.AppendDelta(nil, &part))
-		}
+	pages, err := s.x.Snapshot(s.src, indexer.SnapshotLimits{Page: pageSize, Total: maxSnapshot})
+	if err != nil {
+		return nil, err
 	}
-	return pages, nil
+	return slices.Insert(pages, 0, s.head.append(nil)), nil
 }
 
-// Restore implements cluster.LogStore. Everything is decoded before anything
-// is replaced. Requests that are matched while it fills see less of the
-// endpoint, never more.
+// Restore implements cluster.LogStore. Every page is decoded before anything is
+// replaced, and again when it is applied: one decoded page is in memory at a
+// time. Requests that are matched while it fills see less of the endpoint, never
+// more.
 func (st indexStore) Restore(name string, pages [][]byte) error {
 	s := st.find(name)
 	if s == nil {
 		return errNotShared
 	}
-	var head shareHead
-	var deltas []indexer.Delta
-	for i, p := range pages {
-		if i == 0 {
-			var err error
-			if head, err = readHead(p); err != nil {
-				return err
-			}
-			continue
-		}
-		deltas = append(deltas, indexer.Delta{})
-		if err := indexer.DecodeDelta(p, &deltas[len(deltas)-1]); err != nil {
+	if len(pages) == 0 {
+		pages = [][]byte{(&shareHead{}).append(nil)}
+	}
+	head, err := readHead(pages[0])
+	if err != nil {
+		return err
+	}
+	d, blocks := indexer.Delta{}, 0
+	for _, p := range pages[1:] {
+		if err := indexer.DecodeDelta(p, &d); err != nil {
 			return err
 		}
+		blocks += len(d.Blocks)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mode != modeShared {
 		return errNotShared
 	}
-	s.x.Reset(s.src)
+	s.x.Refill(s.src, blocks)
 	s.head = head
-	for i := range deltas {
-		if n := s.x.Apply(s.src, &deltas[i]); n.Refused+n.UnknownParent > 0 {
+	for _, p := range pages[1:] {
+		if err := indexer.DecodeDelta(p, &d); err != nil {
+			return err // cannot be: it was decoded above
+		}
+		if n := s.x.Apply(s.src, &d); n.Refused+n.UnknownParent > 0 {
 			s.head.doubt = true
 		}
 	}

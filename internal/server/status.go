@@ -81,16 +81,40 @@ func (s *Server) endpointStatus(ep *picker.Endpoint, now time.Time) EndpointStat
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
 		LagMS: float64(k.Lag.Microseconds()) / 1000, Behind: k.Behind, InFlight: s.pool.Book().Load(ep, now).Requests,
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
-		Facts: s.facts(ep, now),
+		Blocks: s.blocks(ep), Facts: s.facts(ep, now),
 	}
 	e.Readers = s.share.readers(ep.ID)
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
 	}
-	for r := range max(ep.Events.Ranks, 1) {
-		e.Blocks += s.index.Blocks(indexer.Source{Endpoint: ep.ID, Rank: uint16(r)})
-	}
 	return e
+}
+
+// exact reports whether the index knows an endpoint exactly: whether the State
+// of knowledge is Exact, at a fraction of its cost. Every decision asks for each
+// endpoint.
+func (s *Server) exact(id indexer.EndpointID) bool {
+	read, shared := false, false
+	if s.share.log != nil {
+		for _, src := range (*s.share.byEndpoint.Load())[id] {
+			read = read || src.plan.read.Load()
+			if sourceMode(src.seen.Load()) == modeDirect {
+				continue
+			}
+			if shared = true; events.State(src.state.Load()) != events.Exact {
+				return false
+			}
+		}
+	}
+	return shared && !read || s.events.State(id) == events.Exact
+}
+
+// blocks counts the blocks that an endpoint is known to hold, over all ranks.
+func (s *Server) blocks(ep *picker.Endpoint) (n int) {
+	for r := range max(ep.Events.Ranks, 1) {
+		n += s.index.Blocks(indexer.Source{Endpoint: ep.ID, Rank: uint16(r)})
+	}
+	return n
 }
 
 // state names the replica's state and, unless it is simply ready, why.
@@ -215,14 +239,15 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	st := c.s.Status()
-	for _, e := range st.Endpoints {
-		gauge(c.state, 1, e.Address, e.Knowledge)
-		gauge(c.lag, e.LagMS/1000, e.Address)
-		gauge(c.behind, float64(e.Behind), e.Address)
-		gauge(c.blocks, float64(e.Blocks), e.Address)
+	for _, ep := range c.s.pool.Snapshot().Endpoints {
+		k := c.s.share.knowledge(ep.ID)
+		gauge(c.state, 1, ep.Address, k.State.String())
+		gauge(c.lag, k.Lag.Seconds(), ep.Address)
+		gauge(c.behind, float64(k.Behind), ep.Address)
+		gauge(c.blocks, float64(c.s.blocks(ep)), ep.Address)
 	}
-	gauge(c.size, float64(st.Index.Bytes), "precise")
-	gauge(c.size, float64(st.Index.ApproxBytes), "approximate")
-	gauge(c.all, float64(st.Index.Blocks))
+	x := c.s.index.Stats()
+	gauge(c.size, float64(x.Bytes), "precise")
+	gauge(c.size, float64(c.s.approx.MemoryBytes()), "approximate")
+	gauge(c.all, float64(x.Nodes))
 }

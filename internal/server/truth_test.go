@@ -1,16 +1,12 @@
 package server
 
 import (
-	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -30,9 +26,7 @@ const truthBlock = 16
 // harness is the fleet of testdata/harness.py: prompts rendered, tokenized and
 // cached by parts that this project does not share code with.
 type harness struct {
-	t    *testing.T
-	in   io.WriteCloser
-	out  *bufio.Reader
+	*parts.Script
 	opts harnessOptions
 	Port [][2]int `json:"ports"`
 }
@@ -47,42 +41,9 @@ type harnessOptions struct {
 
 func startHarness(t *testing.T, o harnessOptions) *harness {
 	t.Helper()
-	cmd := exec.Command(parts.Python(t), "testdata/harness.py")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	h := &harness{t: t, in: in, out: bufio.NewReaderSize(out, 1<<20), opts: o}
-	h.call(o, h)
+	h := &harness{Script: parts.Start(t, "testdata/harness.py"), opts: o}
+	h.Ask(o, h)
 	return h
-}
-
-// call sends one command and reads its answer.
-func (h *harness) call(command, answer any) {
-	h.t.Helper()
-	b, err := json.Marshal(command)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if _, err := h.in.Write(append(b, '\n')); err != nil {
-		h.t.Fatal(err)
-	}
-	line, err := h.out.ReadBytes('\n')
-	if err != nil {
-		h.t.Fatalf("the harness ended: %v", err)
-	}
-	if err := json.Unmarshal(line, answer); err != nil {
-		h.t.Fatalf("%v: %s", err, line)
-	}
 }
 
 // follower is the part of a replica that knows: index, streams, prompts, matcher.
@@ -237,7 +198,7 @@ func (f *follower) chats(n int, rng *rand.Rand, s *score) (last answered) {
 	f.t.Helper()
 	for range n {
 		var q asked
-		f.h.call(map[string]any{"op": "next"}, &q)
+		f.h.Ask(map[string]any{"op": "next"}, &q)
 		predicted := f.predict(q)
 		best := rng.IntN(len(predicted))
 		for i, p := range predicted {
@@ -250,7 +211,7 @@ func (f *follower) chats(n int, rng *rand.Rand, s *score) (last answered) {
 			s.noncanonical++
 		}
 		var a answered
-		f.h.call(map[string]any{"op": "run", "engine": best, "noncanonical": odd}, &a)
+		f.h.Ask(map[string]any{"op": "run", "engine": best, "noncanonical": odd}, &a)
 		for i := range predicted {
 			if f.lax {
 				break
@@ -312,7 +273,7 @@ func TestHealing(t *testing.T) {
 			for i := 0; i < len(args); i += 2 {
 				c[args[i].(string)] = args[i+1]
 			}
-			h.call(c, &struct{}{})
+			h.Ask(c, &struct{}{})
 		}
 	}
 	for _, step := range []struct {
@@ -355,7 +316,7 @@ func late(t *testing.T, h *harness, f *follower, rng *rand.Rand) {
 	var seq struct {
 		Seq []int64 `json:"seq"`
 	}
-	h.call(map[string]any{"op": "seq"}, &seq)
+	h.Ask(map[string]any{"op": "seq"}, &seq)
 	g := follow(t, h, true)
 	began := time.Now()
 	if !g.settled(seq.Seq, 5*time.Second) {
@@ -368,9 +329,9 @@ func late(t *testing.T, h *harness, f *follower, rng *rand.Rand) {
 	if float64(s.exact) < .99*float64(s.requests) || s.far > 0 {
 		t.Errorf("a replica started late: %v", s)
 	}
-	h.call(map[string]any{"op": "seq"}, &seq)
+	h.Ask(map[string]any{"op": "seq"}, &seq)
 	for e := range f.eps {
-		h.call(map[string]any{"op": "fault", "engine": e, "kind": "wrap", "count": int(seq.Seq[e] * 2 / 3)}, &struct{}{})
+		h.Ask(map[string]any{"op": "fault", "engine": e, "kind": "wrap", "count": int(seq.Seq[e] * 2 / 3)}, &struct{}{})
 	}
 	w := follow(t, h, true)
 	if !w.settled(seq.Seq, 5*time.Second) {
@@ -380,9 +341,9 @@ func late(t *testing.T, h *harness, f *follower, rng *rand.Rand) {
 	for range *truthChats / 8 {
 		var q asked
 		var a answered
-		h.call(map[string]any{"op": "next"}, &q)
+		h.Ask(map[string]any{"op": "next"}, &q)
 		predicted := w.predict(q)
-		h.call(map[string]any{"op": "run", "engine": rng.IntN(len(predicted))}, &a)
+		h.Ask(map[string]any{"op": "run", "engine": rng.IntN(len(predicted))}, &a)
 		for i, p := range predicted {
 			if p > a.Truth[i]+truthBlock {
 				over++
@@ -405,7 +366,7 @@ func TestHealingByAudit(t *testing.T) {
 	f.audited(40, rng, nil)
 	drop := func(share float64) {
 		for e := range f.eps {
-			h.call(map[string]any{"op": "fault", "engine": e, "kind": "drop", "share": share}, &struct{}{})
+			h.Ask(map[string]any{"op": "fault", "engine": e, "kind": "drop", "share": share}, &struct{}{})
 		}
 	}
 	drop(.05)
@@ -444,7 +405,7 @@ func (f *follower) audited(n int, rng *rand.Rand, s *score) {
 	f.t.Helper()
 	for range n {
 		var q asked
-		f.h.call(map[string]any{"op": "next"}, &q)
+		f.h.Ask(map[string]any{"op": "next"}, &q)
 		r := &picker.Request{Path: "/v1/chat/completions", Body: q.Body, Headers: noHeaders{}}
 		if err := picker.ParseRequest(r); err != nil {
 			f.t.Fatal(err)
@@ -456,7 +417,7 @@ func (f *follower) audited(n int, rng *rand.Rand, s *score) {
 		f.matcher.lookUp(r, f.eps[e]) // as Chosen does, without a speculative entry
 		f.models.release(r)           // the decision is made
 		var a answered
-		f.h.call(map[string]any{"op": "run", "engine": e}, &a)
+		f.h.Ask(map[string]any{"op": "run", "engine": e}, &a)
 		if s != nil {
 			s.compare(int(runs[e].Total()), a.Truth[e], a.Prompt)
 		}

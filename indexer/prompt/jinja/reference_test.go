@@ -1,11 +1,7 @@
 package jinja
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,40 +9,11 @@ import (
 )
 
 // reference is a running Python Jinja2.
-type reference struct {
-	t   testing.TB
-	in  io.WriteCloser
-	out *bufio.Reader
-}
+type reference struct{ *parts.Script }
 
 func newReference(t testing.TB) *reference {
 	t.Helper()
-	cmd := exec.Command(parts.Python(t), filepath.Join("testdata", "reference.py"))
-	cmd.Env = append(cmd.Environ(), "TZ=UTC")
-	cmd.Stderr = testWriter{t}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		cmd.Wait()
-	})
-	return &reference{t: t, in: in, out: bufio.NewReaderSize(out, 1<<20)}
-}
-
-type testWriter struct{ t testing.TB }
-
-func (w testWriter) Write(p []byte) (int, error) {
-	w.t.Logf("python: %s", p)
-	return len(p), nil
+	return &reference{parts.Start(t, "testdata/reference.py")}
 }
 
 // rendered is what came of a template.
@@ -58,23 +25,8 @@ type rendered struct {
 var testNow = time.Date(2026, 3, 7, 9, 5, 3, 0, time.UTC)
 
 // render renders a template by the reference; vars is a JSON object.
-func (r *reference) render(template, vars string) rendered {
-	r.t.Helper()
-	req, err := json.Marshal(map[string]any{"template": template, "vars": json.RawMessage(vars), "now": testNow.Unix()})
-	if err != nil {
-		r.t.Fatalf("%v: %s", err, vars)
-	}
-	if _, err := r.in.Write(append(req, '\n')); err != nil {
-		r.t.Fatal(err)
-	}
-	line, err := r.out.ReadBytes('\n')
-	if err != nil {
-		r.t.Fatalf("the reference gave no answer: %v", err)
-	}
-	var out rendered
-	if err := json.Unmarshal(line, &out); err != nil {
-		r.t.Fatal(err)
-	}
+func (r *reference) render(template, vars string) (out rendered) {
+	r.Ask(map[string]any{"template": template, "vars": json.RawMessage(vars), "now": testNow.Unix()}, &out)
 	return out
 }
 

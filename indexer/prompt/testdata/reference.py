@@ -6,35 +6,11 @@ import os
 import sys
 from datetime import datetime
 
-import jinja2
-from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "jinja", "testdata"))
+from environment import env  # noqa: E402
 
-class Generation(Extension):
-    tags = {"generation"}
-
-    def parse(self, parser):
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-        return jinja2.nodes.CallBlock(self.call_method("_run"), [], [], body).set_lineno(line)
-
-    def _run(self, caller):
-        return caller()
-
-
-def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def raise_exception(message):
-    raise jinja2.exceptions.TemplateError(message)
-
-
-env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-env.filters["tojson"] = tojson
-env.globals["raise_exception"] = raise_exception
 env.globals["strftime_now"] = lambda f: datetime.fromtimestamp(0).strftime(f)
 
 models, templates, tokenizers = {}, {}, {}

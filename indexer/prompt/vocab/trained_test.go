@@ -62,7 +62,7 @@ func TestEncodeTrained(t *testing.T) {
 			file := filepath.Join(dir, c.name+".json")
 			req := map[string]any{"cmd": "train", "kind": c.kind, "patterns": c.patterns, "form": c.form, "added": c.added, "file": file, "texts": corpus, "size": 900}
 			var size int
-			ref.ask(req, &size)
+			ref.Ask(req, &size)
 			v, err := Load(file, Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,37 @@
+package events
+
+import "github.com/grapevine-epp/grapevine/indexer"
+
+// keepFresh is the number of names beyond which a fresh gives its table back.
+const keepFresh = 1 << 12
+
+// fresh finds blocks of the delta under way by name. Blocks are entered when
+// the first is looked for, so that a batch costs at most one entry for each,
+// in whatever order its events name their parents.
+type fresh struct {
+	at   map[indexer.EngineHash]int
+	next int // first block that is not entered
+}
+
+// reset forgets all names; blocks before next are never found.
+func (f *fresh) reset(next int) {
+	if f.next = next; len(f.at) > keepFresh {
+		f.at = nil
+	}
+	clear(f.at)
+}
+
+// find returns the key of the latest block named h.
+func (f *fresh) find(blocks []indexer.StoredBlock, h indexer.EngineHash) (indexer.BlockKey, bool) {
+	if f.at == nil && f.next < len(blocks) {
+		f.at = make(map[indexer.EngineHash]int)
+	}
+	for ; f.next < len(blocks); f.next++ {
+		f.at[blocks[f.next].Hash] = f.next
+	}
+	i, ok := f.at[h]
+	if !ok {
+		return 0, false
+	}
+	return blocks[i].Key, true
+}

@@ -1,0 +1,162 @@
+package events
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// largeIndex holds ten million entries of a hundred endpoints in chains of 128
+// blocks, a tenth of which were removed and stored anew in random order.
+const (
+	largeEndpoints = 100
+	largeChains    = 781 // of each endpoint
+	largeChain     = 128
+)
+
+var largeIndex = sync.OnceValue(func() *indexer.Index {
+	x := indexer.New(indexer.Options{Hasher: testHasher()})
+	for i := range largeChains {
+		for ep := range largeEndpoints {
+			x.Apply(indexer.Source{Endpoint: indexer.EndpointID(ep)}, largeDelta(ep, i))
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range largeEndpoints * largeChains / 10 {
+		ep := r.IntN(largeEndpoints)
+		d := largeDelta(ep, r.IntN(largeChains))
+		rm := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpRemove, N: largeChain}}}
+		for i := range d.Blocks {
+			rm.Hashes = append(rm.Hashes, d.Blocks[largeChain-1-i].Hash)
+		}
+		x.Apply(indexer.Source{Endpoint: indexer.EndpointID(ep)}, &rm)
+		x.Apply(indexer.Source{Endpoint: indexer.EndpointID(ep)}, d)
+	}
+	return x
+})
+
+// largeHash is the engine's name of a block of the large index.
+func largeHash(ep, chain, block int) indexer.EngineHash {
+	n := uint64(ep*largeChains+chain)*largeChain + uint64(block)
+	return indexer.EngineHash((n+1)*0x9e3779b97f4a7c15 ^ n<<40)
+}
+
+func largeDelta(ep, chain int) *indexer.Delta {
+	root := testHasher().Root(indexer.Scope{Model: "m"})
+	d := &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: largeChain}}}
+	for i := range largeChain {
+		h := largeHash(ep, chain, i)
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: h, Key: indexer.BlockKey(h*0xd1b54a32d192ed03) | 1<<63, Bytes: 64, Tokens: 16})
+	}
+	return d
+}
+
+// generatedBatches are what an engine publishes while it decodes 64 requests at
+// a time: in every batch, each request stores one block below its last one. The
+// requests go on from random chains of the large index. The second list removes the
+// same blocks again, one to an event.
+func generatedBatches(ep, rounds int) (stored, removed [][]byte) {
+	const requests, perRequest = 64, 4
+	r := rand.New(rand.NewPCG(uint64(ep), 3))
+	var hash, id uint64
+	for round := range rounds {
+		parents := make([]indexer.EngineHash, requests)
+		for i := range parents {
+			parents[i] = largeHash(ep, r.IntN(largeChains), largeChain-1)
+		}
+		for range perRequest {
+			p := msgp.AppendArrayHeader(msgp.AppendFloat64(msgp.AppendArrayHeader(nil, 3), 1757500000.25), requests)
+			q := msgp.AppendArrayHeader(msgp.AppendFloat64(msgp.AppendArrayHeader(nil, 3), 1757500000.25), requests)
+			for i := range parents {
+				hash++
+				h := hash*0x9e3779b97f4a7c15 ^ uint64(ep)<<32 ^ uint64(round)
+				p = msgp.AppendMapHeader(p, 11)
+				p = msgp.AppendString(msgp.AppendString(p, "type"), "BlockStored")
+				p = msgp.AppendUint64(msgp.AppendArrayHeader(msgp.AppendString(p, "block_hashes"), 1), h)
+				p = msgp.AppendUint64(msgp.AppendString(p, "parent_block_hash"), uint64(parents[i]))
+				p = msgp.AppendArrayHeader(msgp.AppendString(p, "token_ids"), 16)
+				for range 16 {
+					id = (id*1103515245 + 12345) % 150_000
+					p = msgp.AppendUint32(p, uint32(id))
+				}
+				p = msgp.AppendInt(msgp.AppendString(p, "block_size"), 16)
+				p = msgp.AppendNil(msgp.AppendString(p, "lora_id"))
+				p = msgp.AppendString(msgp.AppendString(p, "medium"), "GPU")
+				p = msgp.AppendNil(msgp.AppendString(p, "lora_name"))
+				p = msgp.AppendNil(msgp.AppendArrayHeader(msgp.AppendString(p, "extra_keys"), 1))
+				p = msgp.AppendInt(msgp.AppendString(p, "group_idx"), 0)
+				p = msgp.AppendString(msgp.AppendString(p, "kv_cache_spec_kind"), "full_attention")
+				q = msgp.AppendMapHeader(q, 4)
+				q = msgp.AppendString(msgp.AppendString(q, "type"), "BlockRemoved")
+				q = msgp.AppendUint64(msgp.AppendArrayHeader(msgp.AppendString(q, "block_hashes"), 1), h)
+				q = msgp.AppendString(msgp.AppendString(q, "medium"), "GPU")
+				q = msgp.AppendInt(msgp.AppendString(q, "group_idx"), 0)
+				parents[i] = indexer.EngineHash(h)
+			}
+			stored, removed = append(stored, msgp.AppendInt(p, 0)), append(removed, msgp.AppendInt(q, 0))
+		}
+	}
+	return stored, removed
+}
+
+// BenchmarkEventInLargeIndex measures the whole way of a block that comes in an
+// event of its own, decoding to index, in text space, among ten million entries:
+// CPU time of a store and of a removal, the mean and the least of all rounds.
+func BenchmarkEventInLargeIndex(b *testing.B) {
+	x, vocabulary := largeIndex(), newTableVocabulary(150_000)
+	type stream struct {
+		tr      *Translator
+		batches [2][][]byte
+	}
+	var streams [16]stream
+	blocks := 0
+	for i := range streams {
+		s := &streams[i]
+		s.tr = NewTranslator(TranslatorOptions{
+			Source: indexer.Source{Endpoint: indexer.EndpointID(i * 5)}, Index: x, Hasher: testHasher(), Model: "m", Vocabulary: vocabulary,
+		})
+		s.batches[0], s.batches[1] = generatedBatches(i*5, 4)
+		blocks += len(s.batches[0]) * 64
+	}
+	var batch Batch
+	var d indexer.Delta
+	var sum, least [2]time.Duration
+	rounds := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		for phase := range sum {
+			start := cpuTime(b)
+			for k := range streams[0].batches[phase] {
+				for i := range streams {
+					s := &streams[i]
+					payload := s.batches[phase][k]
+					if phase == 1 { // leaves first
+						payload = s.batches[phase][len(s.batches[phase])-1-k]
+					}
+					if err := batch.Decode(payload); err != nil {
+						b.Fatal(err)
+					}
+					d.Reset()
+					s.tr.Translate(&batch, &d)
+					if st := x.Apply(s.tr.opt.Source, &d); st.Stored+st.Removed != 64 {
+						b.Fatalf("%+v", st)
+					}
+				}
+			}
+			took := cpuTime(b) - start
+			if sum[phase] += took; rounds == 0 || took < least[phase] {
+				least[phase] = took
+			}
+		}
+		rounds++
+	}
+	for phase, name := range []string{"store", "remove"} {
+		b.ReportMetric(float64(sum[phase].Nanoseconds())/float64(rounds*blocks), "cpu-ns/"+name)
+		b.ReportMetric(float64(least[phase].Nanoseconds())/float64(blocks), "cpu-ns/"+name+"-least")
+	}
+}
