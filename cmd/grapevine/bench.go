@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/bench"
 	"github.com/grapevine-epp/grapevine/internal/demo"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/sim"
 	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
 )
@@ -21,6 +22,7 @@ type benchFlags struct {
 	duration          time.Duration
 	idle              time.Duration
 	rate              float64
+	soak              time.Duration
 }
 
 func newBench() *cobra.Command {
@@ -31,10 +33,18 @@ func newBench() *cobra.Command {
 		Long: `Starts simulated engines with metrics pages of real size and one replica, plays the
 messages that Envoy sends, and prints CPU per request by body size, mode and number of endpoints:
 at full load, which is what a request costs, and at a fixed rate, where a core that wakes up for
-each message costs more and latencies mean something.`,
-		Example: "  grapevine bench --duration 5s --json-file build/bench.json",
+each message costs more and latencies mean something.
+
+With --soak it keeps three replicas of a group busy instead, with 24 engines whose caches overflow and
+which restart, and the exit code is 1 when memory or goroutines grew over the second half.`,
+		Example: "  grapevine bench --duration 5s --json-file build/bench.json\n  grapevine bench --soak 10m",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.soak > 0 {
+				return f.runSoak(cmd)
+			}
+			return f.run(cmd)
+		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.goBench, "go-bench", "", "merge this output of `go test -bench` into the table")
@@ -42,7 +52,29 @@ each message costs more and latencies mean something.`,
 	fl.DurationVar(&f.duration, "duration", 3*time.Second, "length of each measurement")
 	fl.DurationVar(&f.idle, "idle", 10*time.Second, "length of the idle measurement")
 	fl.Float64Var(&f.rate, "rate", 100, "requests per second of the paced measurements")
+	fl.DurationVar(&f.soak, "soak", 0, "instead: watch memory and goroutines of three replicas for so long")
 	return cmd
+}
+
+// runSoak watches replicas under churn.
+func (f *benchFlags) runSoak(cmd *cobra.Command) error {
+	o := demo.Options{Engines: 24, Replicas: 3, Step: f.soak, Out: cmd.OutOrStdout()}
+	var err error
+	if o.Envoy, err = parts.EnvoyPath(); err != nil {
+		return err
+	}
+	if o.Self, err = os.Executable(); err != nil {
+		return err
+	}
+	s, err := demo.RunSoak(cmd.Context(), o)
+	if err != nil {
+		return err
+	}
+	s.Write(o.Out)
+	if len(s.Problems()) > 0 {
+		return exitCode(1)
+	}
+	return nil
 }
 
 func (f *benchFlags) run(cmd *cobra.Command) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 
 func newDemo() *cobra.Command {
 	var o demo.Options
-	ha := false
+	ha, quality := false, false
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: engines, replicas and a real Envoy on this machine",
@@ -30,8 +31,11 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 				return err
 			}
 			o.Out, o.TTY = cmd.OutOrStdout(), isTerminal(os.Stdout)
-			if ha {
+			switch {
+			case ha:
 				return runHA(cmd, o)
+			case quality:
+				return runQuality(cmd, o)
 			}
 			s, err := demo.Run(cmd.Context(), o)
 			if err != nil {
@@ -45,6 +49,9 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 		},
 	}
 	cmd.Flags().BoolVar(&ha, "ha", false, "instead: kill, restart, roll and re-key replicas under load and count failed requests")
+	cmd.Flags().BoolVar(&quality, "quality", false, "instead: compare hits and times of 1, 3 and 5 replicas, sharing or not (3 minutes)")
+	cmd.MarkFlagsMutuallyExclusive("ha", "quality")
+	cmd.Flags().Float64Var(&o.Rate, "rate", 0, "of --quality: sessions of four requests per second (default 4)")
 	cmd.Flags().StringVar(&o.Share, "share", "auto", "how replicas share the index: mesh, partitioned or auto")
 	cmd.Flags().IntVar(&o.Engines, "engines", 6, "number of simulated engines")
 	cmd.Flags().IntVar(&o.Replicas, "replicas", 3, "number of replicas")
@@ -66,6 +73,20 @@ func runHA(cmd *cobra.Command, o demo.Options) error {
 	}
 	s.Write(o.Out)
 	if !s.OK() {
+		return exitCode(1)
+	}
+	return nil
+}
+
+// runQuality compares replicas that share with one, and with replicas that do not.
+func runQuality(cmd *cobra.Command, o demo.Options) error {
+	fmt.Fprintln(o.Out, demo.QualityHeader())
+	s, err := demo.RunQuality(cmd.Context(), o, demo.QualityCases)
+	if err != nil {
+		return err
+	}
+	s.Write(o.Out)
+	if len(s.Problems()) > 0 {
 		return exitCode(1)
 	}
 	return nil

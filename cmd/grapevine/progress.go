@@ -5,41 +5,54 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 )
 
 // progress is a bar on a terminal; elsewhere it shows nothing.
 type progress struct {
-	w    io.Writer
-	last int
+	w     io.Writer
+	now   func() time.Time
+	begin time.Time
+	last  time.Time // of the last drawing
+	width int       // of what stands there
 }
 
-const progressWidth = 40
+const (
+	progressWidth = 40
+	progressEvery = 100 * time.Millisecond
+)
 
 func newProgress(w io.Writer, quiet bool) *progress {
 	file, ok := w.(*os.File)
-	if quiet || !ok {
+	if quiet || !ok || !isTerminal(file) {
 		return &progress{}
 	}
-	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return &progress{}
-	}
-	return &progress{w: w}
+	return &progress{w: w, now: time.Now, begin: time.Now()}
 }
 
-// show draws the bar.
-func (p *progress) show(done, all int) {
+// show draws the bar, now and then.
+func (p *progress) show(done float64, all int) {
 	if p.w == nil || all == 0 {
 		return
 	}
-	full := done * progressWidth / all
-	fmt.Fprintf(p.w, "\r[%s%s] %d/%d", strings.Repeat("=", full), strings.Repeat(" ", progressWidth-full), done, all)
-	p.last = done
+	now := p.now()
+	if now.Sub(p.last) < progressEvery {
+		return
+	}
+	p.last = now
+	share := min(done/float64(all), 1)
+	full := int(share * progressWidth)
+	line := fmt.Sprintf("[%s%s] %3.0f%% of %d runs", strings.Repeat("=", full), strings.Repeat(" ", progressWidth-full), 100*share, all)
+	if spent := now.Sub(p.begin); share > .01 && spent > time.Second {
+		line += fmt.Sprintf(", %v left", (time.Duration(float64(spent) * (1 - share) / share)).Round(time.Second))
+	}
+	fmt.Fprintf(p.w, "\r%-*s", p.width, line)
+	p.width = len(line)
 }
 
 // end wipes the bar.
 func (p *progress) end() {
-	if p.w != nil && p.last > 0 {
-		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", progressWidth+24))
+	if p.w != nil && p.width > 0 {
+		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", p.width))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +56,7 @@ with Ctrl-C.`,
 	fl.StringSliceVar(&f.admins, "admin", []string{"127.0.0.1:9090"}, "admin address of a replica (repeatable)")
 	fl.StringVarP(&f.output, "output", "o", "", "file to write (required); - for standard output")
 	fl.DurationVar(&f.duration, "duration", 0, "how long; 0 until interrupted")
-	fl.Float64Var(&f.bytesPerToken, "bytes-per-token", 0, "bytes of raw prompt for each token, by which hash_ids are cut; equal for recordings that are to be joined (default: by what engines count)")
+	fl.Float64Var(&f.bytesPerToken, "bytes-per-token", 0, "bytes of raw prompt for each token, by which hash_ids are cut and prompts measured that no engine counted; equal for recordings that are to be joined (default: by what engines count)")
 	fl.BoolVar(&f.bodies, "bodies", false, "ask the proxy for all response bodies meanwhile")
 	return cmd
 }
@@ -76,7 +77,7 @@ func (f *recordFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	t := newTracer(out, f.bytesPerToken)
-	err = f.follow(cmd.Context(), t)
+	err = f.follow(cmd.Context(), t, cmd.ErrOrStderr())
 	err = errors.Join(err, t.close(), done())
 	fmt.Fprintln(cmd.ErrOrStderr(), t.summary())
 	return err
@@ -93,8 +94,9 @@ func (f *recordFlags) open(stdout io.Writer) (io.Writer, func() error, error) {
 	return file, file.Close, nil
 }
 
-// follow records all replicas until each has ended or ctx is done.
-func (f *recordFlags) follow(ctx context.Context, t *tracer) error {
+// follow records all replicas until each has ended or ctx is done. It tells
+// people when the recording has begun.
+func (f *recordFlags) follow(ctx context.Context, t *tracer, people io.Writer) error {
 	query := url.Values{"bodies": {strconv.FormatBool(f.bodies)}}
 	if f.duration > 0 {
 		query.Set("duration", f.duration.String())
@@ -115,6 +117,7 @@ func (f *recordFlags) follow(ctx context.Context, t *tracer) error {
 			t.since = since
 		}
 	}
+	fmt.Fprintf(people, "recording from %s\n", strings.Join(f.admins, ", "))
 	// One goroutine reads each stream; the tracer is handed lines by a channel.
 	lines := make(chan server.TraceLine)
 	ctx, stop := context.WithCancel(ctx)

@@ -62,7 +62,7 @@ func TestRecordedTraceReplays(t *testing.T) {
 	for _, r := range tr.Requests {
 		got += fmt.Sprint(r.At.Milliseconds(), " ", r.Input, " ", r.Output, " ", len(r.Blocks), "\n")
 	}
-	if want := "250 1100 20 3\n501 1024 3 2\n750 1700 1 4\n"; got != want {
+	if want := "250 1100 20 3\n501 1024 3 2\n750 1700 3 4\n"; got != want {
 		t.Errorf("read back:\n%swant\n%s", got, want)
 	}
 	if tr.Sessions != 2 || tr.Blocks != 6 {
@@ -70,5 +70,24 @@ func TestRecordedTraceReplays(t *testing.T) {
 	}
 	if raw, err := os.ReadFile(path); err != nil || contains(raw, `"seq"`) || !contains(raw, `"hash_ids":[1,9],"model":"m"`) || contains(raw, "chunk") || !contains(raw, `"endpoint":"10.0.0.2:8000"`) {
 		t.Errorf("%v: %s", err, raw)
+	}
+}
+
+// TestRecordedLengths: bytes for each token that are given measure the prompts
+// that no engine counted, and only those.
+func TestRecordedLengths(t *testing.T) {
+	const since = 1_800_000_000_000
+	ids := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
+	a := fakeReplica(t, since,
+		server.TraceLine{Model: "m", Seq: 1, Timestamp: since, Input: 700, Counted: true, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200},
+		server.TraceLine{Model: "m", Seq: 2, Timestamp: since, Input: 512, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200})
+	path := filepath.Join(t.TempDir(), "trace.jsonl")
+	out, err := exec.Command("grapevine", "record", "--admin", a, "--output", path, "--bodies", "--bytes-per-token", "2").CombinedOutput()
+	if err != nil || !contains(out, "the length of 1 prompts is estimated") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	tr, err := replay.OpenTrace(path, replay.ReadOptions{})
+	if err != nil || tr.Requests[0].Input != 700 || tr.Requests[1].Input != 1024 {
+		t.Errorf("%v: %+v", err, tr.Requests)
 	}
 }

@@ -51,8 +51,10 @@ type tracer struct {
 	dropped atomic.Uint64
 	failed  int // ended with an error
 	unknown int // other answers whose length was not seen
-	tokens  int
-	blocks  int
+
+	estimated int // prompts that no engine counted
+	tokens    int
+	blocks    int
 }
 
 // modelTrace is what is known of one model's prompts.
@@ -112,6 +114,12 @@ func (t *tracer) close() error {
 }
 
 func (t *tracer) write(l server.TraceLine, ratio float64) error {
+	if t.ratio > 0 && !l.Counted && l.PromptBytes > 0 {
+		l.Input = max(int(float64(l.PromptBytes)/t.ratio), 1)
+	}
+	if !l.Counted {
+		t.estimated++
+	}
 	ids := hashIDs(&l, ratio)
 	t.written++
 	t.tokens += l.Input
@@ -169,6 +177,9 @@ func (t *tracer) summary() string {
 	}
 	if t.failed > 0 {
 		s += fmt.Sprintf("; %d requests failed", t.failed)
+	}
+	if t.estimated > 0 {
+		s += fmt.Sprintf("; the length of %d prompts is estimated", t.estimated)
 	}
 	if t.unknown > 0 {
 		s += fmt.Sprintf("; the length of %d answers was not seen and is 0 (see --bodies)", t.unknown)

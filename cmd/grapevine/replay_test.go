@@ -37,7 +37,7 @@ func TestReplay(t *testing.T) {
 	}
 	out, err := replayOf(t, "--trace", trace, "--rate", ".2", "--engines", "2", "--policy", "default,lmetric", "--seeds", "1,2",
 		"--plots", plots, "--html", page, "--warmup", "0")
-	if err != nil || strings.Count(out, "tiny") != 2 || !strings.Contains(out, "lmetric") {
+	if err != nil || strings.Count(out, "  tiny  ") != 2 || !strings.Contains(out, "lmetric") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if files, err := os.ReadDir(plots); err != nil || len(files) == 0 {
@@ -56,6 +56,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestReplayUsage: what makes no sense, or would say nothing, is a wrong
+// command line.
 func TestReplayUsage(t *testing.T) {
 	dir := t.TempDir()
 	trace := filepath.Join(dir, "tiny.jsonl")
@@ -70,16 +72,43 @@ func TestReplayUsage(t *testing.T) {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
+	chat := func(want string, args ...string) {
+		t.Helper()
+		f(want, append([]string{"--workload", "chat"}, args...)...)
+	}
 	f("--trace or --workload")
-	f("--saturation tiny=RATE", "--trace", trace)
-	f("no such file", "--trace", trace+"x", "--rate", "1")
+	f("--saturation tiny=RATE, --rate or --own-load", "--trace", trace)
+	f("two workloads are called tiny", "--trace", trace, "--trace", trace, "--rate", "1")
 	f(`workload "x"`, "--workload", "x")
-	f(`policy "x"`, "--workload", "chat", "--policy", "x")
-	f(`--share "x"`, "--workload", "chat", "--share", "x")
-	f(`--transform "x"`, "--workload", "chat", "--transform", "x")
-	f(`--transform "capped=0"`, "--workload", "chat", "--transform", "capped=0")
-	f(`--index "x"`, "--workload", "chat", "--index", "x")
-	f(`--model "x"`, "--workload", "chat", "--model", "x")
-	f(`--plot-format "x"`, "--workload", "chat", "--plot-format", "x")
-	f(`--saturation "x"`, "--workload", "chat", "--saturation", "x")
+	chat(`policy "x": there are default`, "--policy", "x")
+	chat("--policy has default twice", "--policy", "default,default")
+	chat(`--share "x"`, "--replicas", "2", "--share", "x")
+	chat(`--transform "x"`, "--transform", "x")
+	chat(`--transform "capped=0"`, "--transform", "capped=0")
+	chat(`--index "x"`, "--index", "x")
+	chat(`--model "x"`, "--model", "x")
+	chat(`--plot-format "x"`, "--plots", dir, "--plot-format", "x")
+	chat(`--saturation "x"`, "--saturation", "x")
+	chat(`"4x0"`, "--engines", "4x0")
+	chat(`"0"`, "--engines", "0")
+	chat("--warmup 1", "--warmup", "1")
+	chat("--speed 0", "--speed", "0")
+	chat("--bodies 2", "--bodies", "2")
+	chat("--load and --rate 0", "--load", "0")
+	chat("--seeds has 3 twice", "--seeds", "3,3")
+	chat("only one of", "--csv", "-", "--json", "-")
+	chat("--saturation chatt has no effect", "--saturation", "chatt=1")
+	chat("--share has no effect", "--share", "1s")
+	chat("--load has no effect: --rate", "--load", "1", "--rate", "1")
+	chat("--saturation has no effect: --rate", "--saturation", "chat=1", "--rate", "1")
+	chat("--spread has no effect", "--spread", "1s")
+	chat("--plot-format has no effect", "--plot-format", "png")
+	chat("--index-delay has no effect", "--index", "approximate", "--index-delay", "1s")
+	chat("--speculate has no effect", "--index", "approximate", "--speculate", "1s")
+	chat("--own-load has no effect: a generated", "--own-load")
+	chat("known for the model 70b only", "--model", "8b")
+	chat("known for the model 70b only", "--engines", "2x70b+2x8b")
+	chat("--csv has no effect: --find-saturation", "--find-saturation", "--policy", "lmetric", "--csv", "-")
+	chat("--find-saturation wants one --policy", "--find-saturation")
+	f("--load has no effect: with --own-load", "--trace", trace, "--own-load", "--load", "1")
 }

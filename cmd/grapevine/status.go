@@ -108,6 +108,9 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	}
 	fmt.Fprintf(w, "%s %s: %s, up %s, %d decisions\n", st.Name, st.Version, state, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
 	fmt.Fprintf(w, "cluster: %s (%s)\n", st.Cluster.Line, st.Cluster.State)
+	if st.Cluster.Fallback != "" {
+		fmt.Fprintf(w, "meanwhile: %s\n", st.Cluster.Fallback)
+	}
 	fmt.Fprintf(w, "index: %d blocks, %d entries, %.1f MB; approximate %.1f MB\n", st.Index.Blocks, st.Index.Entries, float64(st.Index.Bytes)/1e6, float64(st.Index.ApproxBytes)/1e6)
 	for _, m := range st.Models {
 		fmt.Fprintf(w, "model %s: %s, rendered %d", m.Name, m.State, m.Rendered)

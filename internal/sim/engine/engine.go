@@ -48,6 +48,12 @@ func New(c Config) (*Engine, error) {
 // Config returns the configuration with defaults filled in.
 func (e *Engine) Config() Config { return e.cfg }
 
+// SetModel changes how long steps take, from the next one on.
+func (e *Engine) SetModel(m Model) {
+	e.settle()
+	e.cfg.Model, e.cost = m, m.cost()
+}
+
 // Submit appends a request to the waiting queue. It fails with ErrTooLong or
 // ErrRequest, and then changes nothing. It may be called while a step is
 // under way; the next step sees the request.

@@ -39,10 +39,11 @@ type Case struct {
 	Trace  *Trace // scaled; required
 	Policy Policy // required
 
-	Endpoints int           // engines; default 8
-	Engine    engine.Config // Blocks defaults to 4,000; the block size is the trace's
-	Slow      []float64     // by engine: factor on its times; missing and 0 mean 1
-	Prior     picker.Cost   // what replicas assume of engines at first; default picker.PriorCost
+	Endpoints int            // engines; default 8
+	Engine    engine.Config  // Blocks defaults to 4,000; the block size is the trace's
+	Models    []engine.Model // by engine; missing and zero: Engine.Model
+	Slow      []float64      // by engine: factor on its times; missing and 0 mean 1
+	Prior     picker.Cost    // what replicas assume of engines at first; default picker.PriorCost
 
 	Replicas   int           // default 1; arrivals are spread over them at random
 	Share      time.Duration // delay of what replicas tell each other, or Cut
@@ -55,6 +56,10 @@ type Case struct {
 
 	Warmup time.Duration // requests that arrive before are not measured
 	Seed   uint64
+
+	// Progress, which may be nil, is told now and then which share of the
+	// requests has arrived.
+	Progress func(share float64)
 }
 
 func (c Case) check() (Case, error) {
@@ -75,6 +80,9 @@ func (c Case) check() (Case, error) {
 	setDefault(&c.Prior, picker.PriorCost)
 	c.IndexDelay, c.Speculate = max(c.IndexDelay, 0), max(c.Speculate, 0)
 	c.Engine.BlockSize, c.Engine.Events = c.Trace.BlockSize, true
+	if c.Warmup >= c.Trace.Length {
+		return c, fmt.Errorf("%w: nothing is left of %v after a warm-up of %v", ErrCase, c.Trace.Length, c.Warmup)
+	}
 	if c.Endpoints < 1 || c.Replicas < 1 || c.Endpoints > maxEndpoints {
 		return c, fmt.Errorf("%w: %d engines, %d replicas", ErrCase, c.Endpoints, c.Replicas)
 	}

@@ -2,10 +2,12 @@
 // traces through the picker's own code against simulated engines in virtual
 // time.
 //
-//  1. ReadTrace reads a trace in the public block-hash format, or a Generator
+//  1. ReadTrace reads a trace in the public block-hash format, or a Workload
 //     makes one. Blocks become small dense numbers; sessions are derived from
-//     the chains where the trace names none.
-//  2. Trace.Scale adds or leaves out whole users until the load is right.
+//     the chains where the trace names none, and lengths of answers that a
+//     recording did not see are drawn from those that it saw.
+//  2. Trace.Scale adds or leaves out whole users until the load is right; a
+//     Policy is a built-in one or a configuration file (FilePolicy).
 //  3. Run plays one Case: arrivals go to a replica's picker.Scheduler, with the
 //     virtual clock and a picker.Matcher over what that replica would know, and
 //     from there to an engine.Engine. Steps end, first tokens and ends are told

@@ -28,6 +28,9 @@ func newStations(c *Case) ([]station, error) {
 		if i < len(c.Slow) && c.Slow[i] > 0 {
 			slow = c.Slow[i]
 		}
+		if i < len(c.Models) && c.Models[i] != (engine.Model{}) {
+			config.Model = c.Models[i]
+		}
 		config.Model = stretched(config.Model, slow)
 		core, err := engine.New(config)
 		if err != nil {
@@ -36,6 +39,17 @@ func newStations(c *Case) ([]station, error) {
 		out[i] = station{core: core, end: never, slow: slow}
 	}
 	return out, nil
+}
+
+// capacity returns how many engines of speed 1 the fleet counts as.
+func (c *Case) capacity() float64 {
+	sum := float64(c.Endpoints)
+	for _, slow := range c.Slow[:min(len(c.Slow), c.Endpoints)] {
+		if slow > 0 {
+			sum += 1/slow - 1
+		}
+	}
+	return sum
 }
 
 func stretched(m engine.Model, by float64) engine.Model {

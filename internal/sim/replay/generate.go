@@ -82,6 +82,18 @@ var Workloads = []Workload{
 		Answer: Spread{260, .9, 2_000}, Gap: Spread{40, 1, 600},
 		Limit: 128_000, Saturation: .88,
 	},
+	{
+		Name: "swarm", Preambles: 10, Skew: 1.2, Preamble: Spread{7_000, .4, 20_000},
+		First: Spread{5_000, .9, 30_000}, Turns: Spread{20, .9, 120}, Question: Spread{900, 1.2, 12_000},
+		Answer: Spread{180, .8, 3_000}, Gap: Spread{2.5, 1, 60}, Pauses: .1, Pause: Spread{90, 1.2, 2_400},
+		Limit: 80_000, Compact: Spread{8_000, .6, 20_000}, Saturation: 1.25,
+	},
+	{
+		Name: "review", Preambles: 8, Skew: 1.3, Preamble: Spread{4_000, .5, 12_000},
+		First: Spread{12_000, .9, 60_000}, Turns: Spread{9, .8, 80}, Question: Spread{1_500, 1.2, 20_000},
+		Answer: Spread{350, .8, 3_000}, Gap: Spread{8, 1.1, 120}, Pauses: .12, Pause: Spread{120, 1, 1_800},
+		Limit: 110_000, Saturation: .6,
+	},
 }
 
 // WorkloadByName returns a built-in workload.
@@ -101,6 +113,7 @@ type GenerateOptions struct {
 	Rate      float64       // requests per second; default 1
 	Length    time.Duration // default 1 h
 	BlockSize int           // default 512
+	Speed     float64       // factor by which the clocks of sessions run faster; default 1
 	Seed      uint64
 }
 
@@ -116,8 +129,9 @@ func (w Workload) Generate(o GenerateOptions) *Trace {
 	setDefault(&o.Rate, 1)
 	setDefault(&o.Length, time.Hour)
 	setDefault(&o.BlockSize, DefaultBlockSize)
+	setDefault(&o.Speed, 1)
 	g := generator{
-		Workload: w, rng: rand.New(rand.NewPCG(o.Seed, 0x9e7)), preambles: map[[2]int][]Block{},
+		Workload: w, speed: o.Speed, rng: rand.New(rand.NewPCG(o.Seed, 0x9e7)), preambles: map[[2]int][]Block{},
 		trace: &Trace{Name: w.Name, BlockSize: o.BlockSize, Length: o.Length},
 	}
 	for want := max(int(o.Rate*o.Length.Seconds()), 1); g.made < want; {
@@ -133,6 +147,7 @@ type generator struct {
 	Workload
 	rng       *rand.Rand
 	trace     *Trace
+	speed     float64
 	made      int                // requests, those left out included
 	preambles map[[2]int][]Block // full blocks of a preamble (document 0) and of it with a document (from 1)
 }
@@ -222,5 +237,5 @@ func (g *generator) gap(answer int) time.Duration {
 	if g.rng.Float64() < g.Pauses {
 		seconds += g.Pause.draw(g.rng)
 	}
-	return time.Duration(seconds * float64(time.Second))
+	return time.Duration(seconds / g.speed * float64(time.Second))
 }

@@ -19,7 +19,12 @@ var PlotFigures = []string{"ttft_p90_s", "ttft_mean_s", "tpot_mean_ms", "e2e_p90
 type pageRow struct {
 	Class  string
 	Cell   []string
-	Values []string
+	Values []pageValue
+}
+
+type pageValue struct {
+	Text string
+	Best bool // of the rows that differ by the policy alone
 }
 
 type pageSection struct {
@@ -28,14 +33,16 @@ type pageSection struct {
 }
 
 // WriteHTML writes one page that needs nothing else: plots and all figures.
-func WriteHTML(w io.Writer, rows []Row, seeds []uint64) error {
+func (r *Report) WriteHTML(w io.Writer) error {
+	rows, seeds := r.Rows, r.Seeds
 	data := struct {
+		About    []string
 		Seeds    string
 		Head     []string
 		Figures  []string
 		Rows     []pageRow
 		Sections []pageSection
-	}{Head: cellColumns}
+	}{About: r.About, Head: cellColumns}
 	for _, s := range seeds {
 		data.Seeds = strings.TrimPrefix(data.Seeds+", "+strconv.FormatUint(s, 10), ", ")
 	}
@@ -49,23 +56,36 @@ func WriteHTML(w io.Writer, rows []Row, seeds []uint64) error {
 	for _, f := range Figures {
 		data.Figures = append(data.Figures, caption(f))
 	}
-	for i := range rows {
-		data.Rows = append(data.Rows, pageRowOf(rows, i))
+	for _, group := range grouped(rows, func(r *Row) string { return title(&r.Cell, -1, nil) }) {
+		data.Rows = append(data.Rows, pageGroup(group)...)
 	}
 	return page.Execute(w, data)
 }
 
-func pageRowOf(rows []Row, i int) pageRow {
-	r := &rows[i]
-	out := pageRow{Cell: r.columns()}
-	if i == 0 || rows[i-1].Source != r.Source || rows[i-1].Load != r.Load {
-		out.Class = "first "
+// pageGroup returns the rows of one load on one fleet, the best of each figure
+// marked.
+func pageGroup(rows []Row) []pageRow {
+	out := make([]pageRow, len(rows))
+	for i := range rows {
+		out[i].Cell = rows[i].columns()
+		if rows[i].Policy == Default {
+			out[i].Class = "default"
+		}
 	}
-	if r.Policy == Default {
-		out.Class += "default"
-	}
+	out[0].Class = strings.TrimSpace("first " + out[0].Class)
 	for _, f := range Figures {
-		out.Values = append(out.Values, strconv.FormatFloat(r.Mean(f), 'f', f.Digit, 64))
+		best := rows[0].Mean(f)
+		for i := range rows {
+			v := rows[i].Mean(f)
+			if f.better(v, best) {
+				best = v
+			}
+			out[i].Values = append(out[i].Values, pageValue{Text: strconv.FormatFloat(v, 'f', f.Digit, 64)})
+		}
+		for i := range out {
+			v := &out[i].Values[len(out[i].Values)-1]
+			v.Best = len(rows) > 1 && v.Text == strconv.FormatFloat(best, 'f', f.Digit, 64)
+		}
 	}
 	return out
 }

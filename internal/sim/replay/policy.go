@@ -17,6 +17,7 @@ type Policy struct {
 	Name  string
 	About string // one line
 	Rules func() (*picker.Rules, error)
+	Notes []string // what of a file works differently here
 }
 
 // part is a plugin of a policy: its type, weight and parameters in JSON.

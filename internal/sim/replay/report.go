@@ -43,6 +43,15 @@ var Figures = []Figure{
 	{"errors", "errors", func(r *Result) float64 { return float64(r.Errors) }, 0},
 }
 
+// better reports whether a is better than b: more of some things, less of others.
+func (f Figure) better(a, b float64) bool {
+	switch f.Key {
+	case "hit_ratio", "requests_per_s", "tokens_per_s", "completed":
+		return a > b
+	}
+	return a < b
+}
+
 // FigureByKey returns the figure with the key.
 func FigureByKey(key string) (Figure, bool) {
 	for _, f := range Figures {
@@ -80,9 +89,17 @@ func shareText(replicas int, d time.Duration) string {
 	return d.String()
 }
 
+// loadText is how a load is written.
+func (c *Cell) loadText() string {
+	if c.Load == 0 {
+		return "own"
+	}
+	return strconv.FormatFloat(c.Load, 'g', 4, 64)
+}
+
 func (c *Cell) columns() []string {
 	return []string{
-		c.Source, strconv.FormatFloat(c.Load, 'g', 4, 64), strconv.FormatFloat(c.Rate, 'f', 2, 64), strconv.Itoa(c.Endpoints),
+		c.Source, c.loadText(), strconv.FormatFloat(c.Rate, 'f', 2, 64), c.Fleet,
 		strconv.Itoa(c.Blocks), strconv.Itoa(c.Replicas), shareText(c.Replicas, c.Share), c.Policy,
 	}
 }
@@ -95,9 +112,23 @@ var tableFigures = []string{
 	"hit_ratio", "imbalance", "requests_per_s", "tokens_per_s", "errors",
 }
 
-// WriteTable writes rows for people: means over seeds, times in seconds, one
-// paragraph for each load.
-func WriteTable(w io.Writer, rows []Row) error {
+// Report is what a sweep came to.
+type Report struct {
+	Rows  []Row
+	Seeds []uint64
+	About []string // what was played, a line each
+}
+
+// WriteTable writes rows for people: what was played, then means over seeds,
+// times in seconds, one paragraph for each load.
+func (r *Report) WriteTable(w io.Writer) error {
+	for _, line := range r.About {
+		fmt.Fprintln(w, line)
+	}
+	return writeTable(w, r.Rows)
+}
+
+func writeTable(w io.Writer, rows []Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := strings.Join(cellColumns, "\t")
 	for _, key := range tableFigures {
@@ -121,7 +152,8 @@ func WriteTable(w io.Writer, rows []Row) error {
 }
 
 // WriteCSV writes one line for every run, with all figures.
-func WriteCSV(w io.Writer, rows []Row, seeds []uint64) error {
+func (r *Report) WriteCSV(w io.Writer) error {
+	rows, seeds := r.Rows, r.Seeds
 	c := csv.NewWriter(w)
 	head := append(append([]string(nil), cellColumns...), "seed", "requests")
 	for _, f := range Figures {
@@ -148,12 +180,13 @@ func WriteCSV(w io.Writer, rows []Row, seeds []uint64) error {
 	return c.Error()
 }
 
-// WriteJSON writes seeds and rows.
-func WriteJSON(w io.Writer, rows []Row, seeds []uint64) error {
+// WriteJSON writes seeds, rows and what was played.
+func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(struct {
+		About []string `json:"about,omitempty"`
 		Seeds []uint64 `json:"seeds"`
 		Rows  []Row    `json:"rows"`
-	}{seeds, rows})
+	}{r.About, r.Seeds, r.Rows})
 }

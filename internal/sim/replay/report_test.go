@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -20,23 +21,26 @@ func smallGrid(t testing.TB) Grid {
 		t.Fatal(err)
 	}
 	return Grid{
-		Sources:  []Source{WorkloadSource(w, GenerateOptions{Length: 2 * time.Minute})},
+		Sources:  []Source{WorkloadSource(w, 0, GenerateOptions{Length: 2 * time.Minute})},
 		Policies: []Policy{policy(t, Default), policy(t, "unified"), policy(t, "load_only")},
-		Loads:    []float64{.5, 1}, Endpoints: []int{2}, Seeds: []uint64{1, 2}, Warmup: .2,
+		Loads:    []float64{.5, 1}, Fleets: []Fleet{Engines(2)}, Seeds: []uint64{1, 2}, Warmup: .2,
 	}
 }
 
 func sweep(t testing.TB, g Grid, workers int) []Row {
 	t.Helper()
-	last := 0
-	rows, err := Sweep(context.Background(), g, workers, func(done, all int) {
-		if done != last+1 || done > all {
-			t.Errorf("progress %d of %d after %d", done, all, last)
+	last, runs := 0.0, 0
+	rows, err := Sweep(context.Background(), g, workers, func(done float64, all int) {
+		if done < last || done > float64(all)+1e-9 {
+			t.Errorf("progress %v of %d after %v", done, all, last)
 		}
-		last = done
+		last, runs = done, all
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if math.Abs(last-float64(runs)) > 1e-9 {
+		t.Errorf("progress ends at %v of %d", last, runs)
 	}
 	return rows
 }
@@ -77,9 +81,10 @@ func TestGridCells(t *testing.T) {
 func TestReports(t *testing.T) {
 	g := smallGrid(t)
 	rows := sweep(t, g, 2)
+	report := Report{Rows: rows, Seeds: g.Seeds, About: []string{"what was played"}}
 	var table, lines, object, html bytes.Buffer
 	for _, err := range []error{
-		WriteTable(&table, rows), WriteCSV(&lines, rows, g.Seeds), WriteJSON(&object, rows, g.Seeds), WriteHTML(&html, rows, g.Seeds),
+		report.WriteTable(&table), report.WriteCSV(&lines), report.WriteJSON(&object), report.WriteHTML(&html),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -150,7 +155,7 @@ func TestSaturation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rate, err := Saturation(context.Background(), Case{Policy: policy(t, "unified"), Endpoints: 2, Seed: 1}, WorkloadSource(w, GenerateOptions{Length: 15 * time.Minute}))
+	rate, err := Saturation(context.Background(), Case{Policy: policy(t, "unified"), Endpoints: 2, Seed: 1}, WorkloadSource(w, 0, GenerateOptions{Length: 15 * time.Minute}))
 	if err != nil || rate < .5 || rate > 1.5 {
 		t.Errorf("%v, %v", rate, err)
 	}

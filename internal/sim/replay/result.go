@@ -25,17 +25,19 @@ type Summary struct {
 // Result is what a run came to. Figures are over the requests that arrived
 // after the warm-up.
 type Result struct {
-	Requests   int     `json:"requests"`
-	Errors     int     `json:"errors"` // refused or too long
-	TTFT       Summary `json:"ttft_s"`
-	TPOT       Summary `json:"tpot_s"`
-	E2E        Summary `json:"e2e_s"`
-	HitRatio   float64 `json:"hit_ratio"`      // cached prompt tokens / prompt tokens
-	Imbalance  float64 `json:"imbalance"`      // busiest engine's busy time / mean
-	Throughput float64 `json:"requests_per_s"` // answered / time from first arrival to last end
-	Tokens     float64 `json:"tokens_per_s"`   // generated
-	Completed  float64 `json:"completed"`      // share answered before the last arrival
-	Preempted  int     `json:"preempted"`
+	Requests int `json:"requests"`
+	Errors   int `json:"errors"` // refused or too long
+	// Reasons counts errors by what was said.
+	Reasons    map[string]int `json:"errors_by_reason,omitempty"`
+	TTFT       Summary        `json:"ttft_s"`
+	TPOT       Summary        `json:"tpot_s"`
+	E2E        Summary        `json:"e2e_s"`
+	HitRatio   float64        `json:"hit_ratio"`      // cached prompt tokens / prompt tokens
+	Imbalance  float64        `json:"imbalance"`      // busiest engine's busy time / mean
+	Throughput float64        `json:"requests_per_s"` // answered / time from first arrival to last end
+	Tokens     float64        `json:"tokens_per_s"`   // generated
+	Completed  float64        `json:"completed"`      // share answered before the last arrival
+	Preempted  int            `json:"preempted"`
 
 	Outcomes []Outcome `json:"-"` // of all requests, in the trace's order
 }
@@ -52,7 +54,7 @@ func (s *simulation) result() *Result {
 		}
 		out.Requests++
 		if o.Error != "" {
-			out.Errors++
+			out.refuse(o.Error)
 			continue
 		}
 		from, to = min(from, r.At), max(to, o.End)
@@ -76,6 +78,14 @@ func (s *simulation) result() *Result {
 	out.Completed = ratio(float64(inTime), float64(out.Requests))
 	out.Imbalance = s.imbalance()
 	return out
+}
+
+func (r *Result) refuse(reason string) {
+	if r.Reasons == nil {
+		r.Reasons = map[string]int{}
+	}
+	r.Errors++
+	r.Reasons[reason]++
 }
 
 func (s *simulation) imbalance() float64 {

@@ -107,8 +107,13 @@ func (s *simulation) play(ctx context.Context) error {
 			continue
 		}
 		s.now = arrival
-		if next%256 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+		if next%256 == 0 {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if s.Progress != nil {
+				s.Progress(float64(next) / float64(len(requests)))
+			}
 		}
 		if err := s.arrive(next); err != nil {
 			return err
@@ -160,7 +165,7 @@ func (s *simulation) arrive(number int) error {
 		if !errors.As(err, &refusal) {
 			return err
 		}
-		s.outcomes[number] = Outcome{Endpoint: -1, Error: string(refusal.Reason)}
+		s.outcomes[number] = Outcome{Endpoint: -1, Error: refusal.Message}
 		return nil
 	}
 	j.decision, j.station = d, j.replica.index(d.Endpoints[0])
@@ -169,7 +174,7 @@ func (s *simulation) arrive(number int) error {
 	err = st.core.Submit(engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names})
 	if err != nil {
 		d.Done(picker.Outcome{At: s.clock(), Status: 400})
-		s.outcomes[number].Error = err.Error()
+		s.outcomes[number].Error = complaint(err)
 		return nil
 	}
 	s.flying[uint64(number)+1] = j
@@ -177,6 +182,16 @@ func (s *simulation) arrive(number int) error {
 		st.begin(s.now)
 	}
 	return nil
+}
+
+// complaint is what an engine says, without the figures of one request.
+func complaint(err error) string {
+	for _, kind := range []error{engine.ErrTooLong, engine.ErrRequest} {
+		if errors.Is(err, kind) {
+			return kind.Error()
+		}
+	}
+	return err.Error()
 }
 
 func (s *simulation) journey(number int, r *Request) *journey {

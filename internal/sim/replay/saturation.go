@@ -11,9 +11,10 @@ import (
 // an idle fleet, whichever is more. c.Trace is not used.
 func Saturation(ctx context.Context, c Case, s Source) (float64, error) {
 	setDefault(&c.Endpoints, 8)
+	capacity := c.capacity()
 	run := func(perEngine float64) (*Result, error) {
 		one := c
-		one.Trace = s.Make(perEngine*float64(c.Endpoints), c.Seed)
+		one.Trace = s.Make(perEngine*capacity, c.Seed)
 		one.Warmup = one.Trace.Length / 5
 		return Run(ctx, one)
 	}

@@ -38,6 +38,16 @@ func (t *Trace) Scale(o ScaleOptions) *Trace {
 	return out
 }
 
+// own returns the trace with its own users at their own times.
+func (t *Trace) own(o ScaleOptions) *Trace {
+	out := *t
+	out.Requests = slices.Clone(t.Requests)
+	setDefault(&o.Speed, 1)
+	out.accelerate(o.Speed)
+	out.cut(o.Duration)
+	return &out
+}
+
 type scaler struct {
 	from, to *Trace
 	rng      *rand.Rand

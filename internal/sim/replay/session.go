@@ -139,3 +139,46 @@ func (t *Trace) Capped(turns int) *Trace {
 	}
 	return &out
 }
+
+// assumedAnswer is the length of answers, in tokens, in a recording that saw
+// none.
+const assumedAnswer = 256
+
+// drawAnswers gives answers that nobody saw the length of one that was seen, at
+// random, but no more than the session's next prompt has room for. Its random
+// numbers depend on the trace alone.
+func (t *Trace) drawAnswers() {
+	var seen []int
+	for i := range t.Requests {
+		if n := t.Requests[i].Output; n > 0 {
+			seen = append(seen, n)
+		}
+	}
+	if len(seen) == len(t.Requests) {
+		return
+	}
+	rng := rand.New(rand.NewPCG(0xa115e4, uint64(len(t.Requests))))
+	next := make([]int32, t.Sessions) // index + 1 of the session's next request
+	for i := len(t.Requests) - 1; i >= 0; i-- {
+		r := &t.Requests[i]
+		if r.Output == 0 {
+			r.Output = assumedAnswer
+			if len(seen) > 0 {
+				r.Output = seen[rng.IntN(len(seen))]
+			}
+			if n := next[r.Session]; n > 0 {
+				r.Output = min(r.Output, room(r, &t.Requests[n-1], t.BlockSize))
+			}
+		}
+		next[r.Session] = int32(i) + 1
+	}
+}
+
+// room returns the tokens between the prompt of r and the end of follow's, if
+// that goes on from it.
+func room(r, follow *Request, blockSize int) int {
+	if full := r.full(blockSize); follow.Input > r.Input && full <= len(follow.Blocks) && slices.Equal(r.Blocks[:full], follow.Blocks[:full]) {
+		return follow.Input - r.Input
+	}
+	return maxTokens
+}

@@ -13,61 +13,89 @@ type Source struct {
 	// Saturation is the rate per engine that counts as load 1, in requests
 	// per second. 0: not known, and loads are rates per engine.
 	Saturation float64
-	Make       func(rate float64, seed uint64) *Trace
+	// Kept is the share of requests that a transform keeps: what Make returns
+	// has so much of the rate. 0 means all.
+	Kept float64
+	// Own is the rate of a trace that plays as it is, whatever the load. 0:
+	// loads decide.
+	Own  float64
+	Make func(rate float64, seed uint64) *Trace
 }
 
 // TraceSource scales a trace. With capped above 0 each session keeps so many
 // of its first turns, and the rate falls in proportion.
 func TraceSource(t *Trace, saturation float64, capped int, o ScaleOptions) Source {
-	from, share := t, 1.0
+	from, kept := t, 1.0
 	if capped > 0 {
 		from = t.Capped(capped)
-		share = float64(len(from.Requests)) / float64(len(t.Requests))
+		kept = float64(len(from.Requests)) / float64(len(t.Requests))
 	}
-	return Source{Name: t.Name, Saturation: saturation, Make: func(rate float64, seed uint64) *Trace {
+	return Source{Name: t.Name, Saturation: saturation, Kept: kept, Make: func(rate float64, seed uint64) *Trace {
 		o := o
-		o.Rate, o.Seed = rate*share, seed
+		o.Rate, o.Seed = rate*kept, seed
 		return from.Scale(o)
 	}}
 }
 
-// WorkloadSource generates a workload.
-func WorkloadSource(w Workload, o GenerateOptions) Source {
-	return Source{Name: w.Name, Saturation: w.Saturation, Make: func(rate float64, seed uint64) *Trace {
+// OwnSource plays a trace as it is: every request once, at its own time.
+func OwnSource(t *Trace, capped int, o ScaleOptions) Source {
+	if capped > 0 {
+		t = t.Capped(capped)
+	}
+	own := t.own(o)
+	return Source{Name: t.Name, Own: own.Rate(), Make: func(float64, uint64) *Trace { return own }}
+}
+
+// WorkloadSource generates a workload. With capped above 0 each session keeps
+// so many of its first turns, and the rate falls in proportion.
+func WorkloadSource(w Workload, capped int, o GenerateOptions) Source {
+	s := Source{Name: w.Name, Saturation: w.Saturation, Kept: 1, Make: func(rate float64, seed uint64) *Trace {
 		o := o
 		o.Rate, o.Seed = rate, seed
-		return w.Generate(o)
+		t := w.Generate(o)
+		if capped > 0 {
+			t = t.Capped(capped)
+		}
+		return t
 	}}
+	if capped > 0 {
+		sample := w.Generate(GenerateOptions{Rate: 4, Speed: o.Speed, BlockSize: o.BlockSize})
+		s.Kept = float64(len(sample.Capped(capped).Requests)) / float64(len(sample.Requests))
+	}
+	return s
 }
 
 // Grid is a set of cases: all combinations of its lists. An empty list stands
 // for the value of Base.
 type Grid struct {
-	Sources   []Source
-	Policies  []Policy
-	Loads     []float64 // shares of saturation; required
-	Endpoints []int
-	Blocks    []int // of KV cache, for each engine
-	Replicas  []int
-	Share     []time.Duration
-	Seeds     []uint64
-	Base      Case
-	Warmup    float64 // share of each trace's length that is not measured
+	Sources  []Source
+	Policies []Policy
+	Loads    []float64 // shares of saturation; required
+	Fleets   []Fleet
+	Blocks   []int // of KV cache, for each engine
+	Replicas []int
+	Share    []time.Duration
+	Seeds    []uint64
+	Base     Case
+	Warmup   float64 // share of each trace's length that is not measured
 }
 
 // Cell is one combination of a Grid's lists, without the seed.
 type Cell struct {
 	Source    string        `json:"source"`
 	Policy    string        `json:"policy"`
-	Load      float64       `json:"load"`
+	Load      float64       `json:"load"` // 0: the trace's own
 	Rate      float64       `json:"rate"` // requests per second, over all engines
 	Endpoints int           `json:"engines"`
+	Fleet     string        `json:"fleet"` // of what kinds they are
 	Blocks    int           `json:"blocks"`
 	Replicas  int           `json:"replicas"`
 	Share     time.Duration `json:"share_ns"`
 
 	source int
 	policy int
+	fleet  int
+	full   float64 // rate before a transform
 }
 
 // Row is a cell and what its runs came to, in the order of Grid.Seeds.
@@ -77,7 +105,10 @@ type Row struct {
 }
 
 func (g *Grid) defaults() {
-	orBase(&g.Endpoints, g.Base.Endpoints, 8)
+	if len(g.Fleets) == 0 {
+		setDefault(&g.Base.Endpoints, 8)
+		g.Fleets = []Fleet{Engines(g.Base.Endpoints)}
+	}
 	orBase(&g.Blocks, g.Base.Engine.Blocks, 4000)
 	orBase(&g.Replicas, g.Base.Replicas, 1)
 	if len(g.Share) == 0 {
@@ -99,13 +130,11 @@ func orBase(list *[]int, base, def int) {
 func (g *Grid) cells() []Cell {
 	var out []Cell
 	for s := range g.Sources {
-		unit := g.Sources[s].Saturation
-		setDefault(&unit, 1)
-		for _, load := range g.Loads {
+		for _, load := range g.loadsOf(&g.Sources[s]) {
 			for _, c := range g.fleets() {
 				for p := range g.Policies {
 					c.Source, c.Policy, c.Load, c.source, c.policy = g.Sources[s].Name, g.Policies[p].Name, load, s, p
-					c.Rate = load * unit * float64(c.Endpoints)
+					c.offer(&g.Sources[s], g.Fleets[c.fleet].Capacity())
 					out = append(out, c)
 				}
 			}
@@ -114,18 +143,41 @@ func (g *Grid) cells() []Cell {
 	return out
 }
 
+// loadsOf returns the loads at which a source is played.
+func (g *Grid) loadsOf(s *Source) []float64 {
+	if s.Own > 0 {
+		return []float64{0}
+	}
+	return g.Loads
+}
+
+// offer works out the rate.
+func (c *Cell) offer(s *Source, capacity float64) {
+	if s.Own > 0 {
+		c.Rate, c.full = s.Own, s.Own
+		return
+	}
+	unit, kept := s.Saturation, s.Kept
+	setDefault(&unit, 1)
+	setDefault(&kept, 1)
+	c.full = c.Load * unit * capacity
+	c.Rate = c.full * kept
+}
+
 // fleets lists the combinations of fleet sizes. One replica has nobody to
 // share with.
 func (g *Grid) fleets() []Cell {
 	var out []Cell
-	for _, n := range g.Endpoints {
+	for k, fleet := range g.Fleets {
 		for _, blocks := range g.Blocks {
 			for _, replicas := range g.Replicas {
-				for k, share := range g.Share {
-					if replicas == 1 && k > 0 {
+				for i, share := range g.Share {
+					if replicas == 1 && i > 0 {
 						continue
 					}
-					out = append(out, Cell{Endpoints: n, Blocks: blocks, Replicas: replicas, Share: share})
+					out = append(out, Cell{
+						Endpoints: len(fleet.Kinds), Fleet: fleet.Name, fleet: k, Blocks: blocks, Replicas: replicas, Share: share,
+					})
 				}
 			}
 		}
@@ -134,12 +186,14 @@ func (g *Grid) fleets() []Cell {
 }
 
 // Sweep plays the grid on so many workers and returns its rows in order.
-// progress, which may be nil, is called after every run, by one goroutine at
-// a time. The first failure stops the sweep.
-func Sweep(ctx context.Context, g Grid, workers int, progress func(done, all int)) ([]Row, error) {
+// progress, which may be nil, is told how many runs are done, parts of runs
+// included, by one goroutine at a time. The first failure stops the sweep.
+func Sweep(ctx context.Context, g Grid, workers int, progress func(done float64, all int)) ([]Row, error) {
 	g.defaults()
-	if len(g.Loads) == 0 {
-		return nil, fmt.Errorf("%w: no load", ErrCase)
+	for i := range g.Sources {
+		if g.Sources[i].Own == 0 && len(g.Loads) == 0 {
+			return nil, fmt.Errorf("%w: no load", ErrCase)
+		}
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -150,25 +204,18 @@ func Sweep(ctx context.Context, g Grid, workers int, progress func(done, all int
 	all := len(rows) * len(g.Seeds)
 	jobs := make(chan int)
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	done := 0
+	tell := &tally{all: all, tell: progress}
 	for range max(min(workers, all), 1) {
 		wg.Go(func() {
 			for job := range jobs {
 				row, seed := &rows[job/len(g.Seeds)], job%len(g.Seeds)
-				result, err := g.run(ctx, &row.Cell, g.Seeds[seed])
+				result, err := g.run(ctx, &row.Cell, g.Seeds[seed], tell.run())
 				if err != nil {
 					stop(err)
 					continue
 				}
 				result.Outcomes = nil
 				row.Runs[seed] = result
-				mu.Lock()
-				done++
-				if progress != nil {
-					progress(done, all)
-				}
-				mu.Unlock()
 			}
 		})
 	}
@@ -185,15 +232,39 @@ func Sweep(ctx context.Context, g Grid, workers int, progress func(done, all int
 	return rows, context.Cause(ctx)
 }
 
-func (g *Grid) run(ctx context.Context, c *Cell, seed uint64) (*Result, error) {
-	source := &g.Sources[c.source]
+// tally adds up what all workers have done.
+type tally struct {
+	mu   sync.Mutex
+	done float64
+	all  int
+	tell func(done float64, all int) // may be nil
+}
+
+// run returns what takes the share of one run that is done.
+func (t *tally) run() func(share float64) {
+	last := 0.0
+	return func(share float64) {
+		if t.tell == nil {
+			return
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.done, last = t.done+share-last, share
+		t.tell(t.done, t.all)
+	}
+}
+
+func (g *Grid) run(ctx context.Context, c *Cell, seed uint64, progress func(float64)) (*Result, error) {
+	source, fleet := &g.Sources[c.source], &g.Fleets[c.fleet]
 	one := g.Base
-	one.Trace, one.Policy, one.Seed = source.Make(c.Rate, seed), g.Policies[c.policy], seed
-	one.Endpoints, one.Engine.Blocks, one.Replicas, one.Share = c.Endpoints, c.Blocks, c.Replicas, c.Share
+	one.Trace, one.Policy, one.Seed, one.Progress = source.Make(c.full, seed), g.Policies[c.policy], seed, progress
+	fleet.Apply(&one)
+	one.Engine.Blocks, one.Replicas, one.Share = c.Blocks, c.Replicas, c.Share
 	one.Warmup = time.Duration(g.Warmup * float64(one.Trace.Length))
 	result, err := Run(ctx, one)
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s, load %g, seed %d: %w", c.Source, c.Policy, c.Load, seed, err)
 	}
+	progress(1)
 	return result, nil
 }

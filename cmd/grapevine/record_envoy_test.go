@@ -1,0 +1,215 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/sim"
+	"github.com/grapevine-epp/grapevine/internal/sim/engine"
+	"github.com/grapevine-epp/grapevine/internal/sim/replay"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+)
+
+// What is recorded: engines twenty times as fast as real ones, and who talks.
+const (
+	recordedSpeed  = 20
+	recordedBlocks = 20_000 // of 16 tokens
+
+	recordedSessions = 24
+)
+
+// site is engines, one replica in a process of its own, and a real Envoy.
+type site struct {
+	t      *testing.T
+	admin  string
+	client *workload.Client
+}
+
+func openSite(t *testing.T, flags ...string) *site {
+	t.Helper()
+	dir := t.TempDir()
+	list, model := filepath.Join(dir, "endpoints.yaml"), filepath.Join(dir, "model")
+	if err := vocab.New().WriteModel(model); err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: 4, EndpointsFile: list, Engine: sim.Options{
+		Speed: recordedSpeed, Events: &sim.EventOptions{},
+		Core: engine.Config{BlockSize: 16, Blocks: recordedBlocks, Model: engine.Model70B},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fleet.Close() })
+	at := freeAddrs(t, 2)
+	s := &site{t: t, admin: at[1]}
+	s.start("serve", append([]string{"--endpoints", list, "--model", vocab.Name + "=" + model, "--listen", at[0], "--health", "-", "--admin", s.admin}, flags...)...)
+	if out, err := exec.Command("grapevine", "status", "--admin", s.admin, "--wait").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var engines []string
+	for _, e := range fleet.Engines() {
+		engines = append(engines, e.Addr())
+	}
+	conf, err := envoyconf.Render(envoyconf.Params{
+		Kind: envoyconf.Resilient, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: at[:1], Endpoints: engines,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.client = workload.NewClient("http://"+envoytest.Start(t, conf).Addr("inference"), 64)
+	s.client.SessionHeader = "x-session-id"
+	t.Cleanup(s.client.Close)
+	return s
+}
+
+func freeAddrs(t *testing.T, n int) (list []string) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // at the end, so that the addresses differ
+		list = append(list, l.Addr().String())
+	}
+	return list
+}
+
+// start runs a subcommand in the background until the test ends.
+func (s *site) start(name string, args ...string) (*exec.Cmd, *output) {
+	s.t.Helper()
+	out := &output{}
+	cmd := exec.Command("grapevine", append([]string{name}, args...)...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Wait()
+		}
+	})
+	return cmd, out
+}
+
+// recorded plays conversations while a recording runs, and returns the trace's
+// file, what record said at its end, and what the clients saw.
+func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen workload.Tally) {
+	s.t.Helper()
+	path = filepath.Join(s.t.TempDir(), "yesterday.jsonl")
+	cmd, out := s.start("record", append([]string{"--admin", s.admin, "--output", path}, flags...)...)
+	s.await("a recording", func() bool { return strings.Contains(out.String(), "recording from ") })
+	kind := workload.Kind{Name: "talk", Shared: 6, Zipf: 1.2, SharedTokens: 3000, Turns: 6, UserTokens: 400, Spread: .5, Answer: 60, Think: 30 * time.Millisecond}
+	run, err := workload.Start(workload.Options{
+		Client: s.client, Source: workload.NewSource(kind, seed, vocab.Name, .3), Users: recordedSessions, Sessions: recordedSessions, Timeout: time.Minute,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	run.Wait()
+	if seen = run.Tally(); seen.Errors+seen.Wrong > 0 {
+		s.t.Errorf("%d of %d requests failed: %v", seen.Errors+seen.Wrong, seen.Requests, run.LastError())
+	}
+	time.Sleep(time.Second) // the replica hears of ends after the clients
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	if err := cmd.Wait(); err != nil {
+		s.t.Fatalf("record: %v: %s", err, out)
+	}
+	return path, out.String(), seen
+}
+
+func (s *site) await(what string, ok func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+// replayed plays a recorded trace as it was, on such engines as it came from.
+func (s *site) replayed(path string) (tr *replay.Trace, hits map[string]float64, notes string) {
+	s.t.Helper()
+	cmd := exec.Command("grapevine", "replay", "--trace", path, "--own-load", "--warmup", "0", "--engines", "4x20",
+		"--blocks", "625", "--policy", "default,load_only", "--json", "-")
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	raw, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("replay: %v: %s", err, errs.String())
+	}
+	var report replay.Report
+	if err := json.Unmarshal(raw, &report); err != nil {
+		s.t.Fatal(err)
+	}
+	hits = map[string]float64{}
+	for i := range report.Rows {
+		hits[report.Rows[i].Policy] = report.Rows[i].Runs[0].HitRatio
+	}
+	if tr, err = replay.OpenTrace(path, replay.ReadOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	return tr, hits, errs.String()
+}
+
+// TestRecordReplay: what a replica recorded behind a real Envoy plays again, and
+// the same policy finds as much in caches as the engines counted; also where no
+// body showed what was answered.
+func TestRecordReplay(t *testing.T) {
+	t.Parallel() // it mostly waits
+	s := openSite(t, "--sample-bodies", "-1")
+	path, said, seen := s.recorded(7, "--bodies")
+	tr, hits, notes := s.replayed(path)
+	prompt, answers := totals(tr)
+	if n := len(tr.Requests); n != int(seen.Requests) || prompt != int(seen.PromptTokens) || answers != int(seen.OutputTokens) {
+		t.Errorf("recorded %d requests, %d prompt and %d answer tokens, clients saw %d, %d and %d: %s",
+			n, prompt, answers, seen.Requests, seen.PromptTokens, seen.OutputTokens, said)
+	}
+	if r := tr.Recorded; r.Cached != int(seen.CachedTokens) || r.Unseen != 0 || tr.Sessions != recordedSessions || notes != "" {
+		t.Errorf("%+v of %d sessions, clients saw %d tokens cached: %s", r, tr.Sessions, seen.CachedTokens, notes)
+	}
+	s.close(hits, seen.HitRatio())
+
+	// The replica has learned how long tokens are, so prompts are about right.
+	path, said, seen = s.recorded(8)
+	tr, hits, notes = s.replayed(path)
+	prompt, _ = totals(tr)
+	if n, d := len(tr.Requests), float64(prompt)/float64(seen.PromptTokens); n != int(seen.Requests) || d < .95 || d > 1.05 {
+		t.Errorf("recorded %d requests and %d prompt tokens, clients saw %d and %d: %s", n, prompt, seen.Requests, seen.PromptTokens, said)
+	}
+	if r := tr.Recorded; r.Counted != 0 || r.Unseen != len(tr.Requests) || !strings.Contains(notes, "was not recorded; it is assumed") {
+		t.Errorf("%+v: %s", r, notes)
+	}
+	s.close(hits, seen.HitRatio())
+}
+
+func totals(tr *replay.Trace) (prompt, answers int) {
+	for _, r := range tr.Requests {
+		prompt, answers = prompt+r.Input, answers+r.Output
+	}
+	return prompt, answers
+}
+
+// close asserts that the policy that was recorded finds about as much again, in
+// blocks of 512 tokens instead of 16, and that another one does not.
+func (s *site) close(hits map[string]float64, counted float64) {
+	s.t.Helper()
+	s.t.Logf("cached: counted %.3f, replayed %.3f, under load_only %.3f", counted, hits["default"], hits["load_only"])
+	if d := hits["default"] - counted; d > .1 || d < -.15 {
+		s.t.Errorf("replay finds %.3f cached, engines counted %.3f", hits["default"], counted)
+	}
+	if hits["load_only"] > hits["default"]-.05 {
+		s.t.Errorf("load_only finds %.3f cached, the default policy %.3f", hits["load_only"], hits["default"])
+	}
+}

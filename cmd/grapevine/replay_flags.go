@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/grapevine-epp/grapevine/internal/sim/replay"
+)
+
+// replayFlags are the command line of replay.
+type replayFlags struct {
+	traces, workloads, policies []string
+	saturation                  []string
+	loads                       []float64
+	rates                       []float64
+	ownLoad, findSaturation     bool
+	engines, share              []string
+	blocks, replicas            []int
+	seeds                       []uint
+	length, spread              time.Duration
+	speed, warmup               float64
+	transform, index, model     string
+	indexDelay, speculate       time.Duration
+	longPrefill, workers        int
+	blockSize                   int
+	bodies                      float64
+
+	csv, json, html, plots, format string
+	quiet                          bool
+
+	given func(flag string) bool // on the command line
+}
+
+// Defaults that depend on other flags.
+const (
+	usualLoad   = .85
+	usualTokens = 4000 * replay.DefaultBlockSize // of KV cache in each engine
+)
+
+func (f *replayFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.SortFlags = false
+	f.given = fl.Changed
+	f.registerLoad(fl)
+	f.registerFleet(fl)
+	fl.StringVar(&f.csv, "csv", "", "write one line for every run to this `FILE`, - for standard output")
+	fl.StringVar(&f.json, "json", "", "write results as JSON to this `FILE`, - for standard output")
+	fl.StringVar(&f.html, "html", "", "write one self-contained page to this `FILE`, - for standard output")
+	fl.StringVar(&f.plots, "plots", "", "write plots to this `FOLDER`")
+	fl.StringVar(&f.format, "plot-format", "svg", "with --plots: svg or png")
+	fl.IntVar(&f.workers, "workers", runtime.NumCPU(), "runs at a time")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress bar (there is none anyway where no terminal is)")
+	fl.Lookup("load").DefValue, fl.Lookup("rate").DefValue = "", "" // said in words
+}
+
+func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
+	fl.StringSliceVar(&f.traces, "trace", nil, "trace `FILE`, as PATH or NAME=PATH; may be repeated")
+	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: agentic, coder, chat, documents, mixed; may be repeated")
+	fl.StringSliceVar(&f.policies, "policy", nil, "policies to compare, by `NAME`, or files as PATH or NAME=PATH (default: all built-in ones)")
+	fl.Float64SliceVar(&f.loads, "load", nil, "loads, as `SHARES` of saturation (default 0.85)")
+	fl.Float64SliceVar(&f.rates, "rate", nil, "instead of --load: `REQUESTS` per second for each engine")
+	fl.BoolVar(&f.ownLoad, "own-load", false, "instead of --load: play traces as they are, every request once and at its time")
+	fl.StringSliceVar(&f.saturation, "saturation", nil, "`NAME=RATE`: requests per second for each engine that count as load 1")
+	fl.BoolVar(&f.findSaturation, "find-saturation", false, "only find the saturation of each workload under one --policy, for --saturation")
+	fl.UintSliceVar(&f.seeds, "seeds", []uint{1}, "seeds of users and ties; figures are means over them")
+	fl.DurationVar(&f.length, "length", 0, "length of generated workloads (default 1h), and limit for traces (default: all)")
+	fl.Float64Var(&f.warmup, "warmup", .2, "share of the time at the beginning that is not measured")
+	fl.Float64Var(&f.speed, "speed", 1, "factor by which the clocks of users run faster; with --own-load the load rises, else there are fewer users")
+	fl.StringVar(&f.transform, "transform", "", "capped: keep the first 8 turns of each session; capped=N: the first N; the rate falls in proportion")
+	fl.DurationVar(&f.spread, "spread", 0, "tick over which rounded arrivals of traces are spread (default: found out; negative: none)")
+	fl.IntVar(&f.blockSize, "block-size", replay.DefaultBlockSize, "prompt tokens for each hash id, which are the blocks of engines too")
+}
+
+func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
+	fl.StringSliceVar(&f.engines, "engines", []string{"8"}, "engines: a number, or `GROUPS` such as 4+4x0.5 (four at half the speed) or 6x70b+2x8b (two models)")
+	fl.StringVar(&f.model, "model", "70b", "engine constants: 70b or 8b")
+	fl.IntSliceVar(&f.blocks, "blocks", nil, "blocks of KV cache in each engine (default 4000, or as many tokens in blocks of another size)")
+	fl.IntVar(&f.longPrefill, "long-prefill-token-threshold", 0, "largest piece of one prompt in an engine's step, 0 for none")
+	fl.IntSliceVar(&f.replicas, "replicas", []int{1}, "picker replicas; arrivals are spread over them")
+	fl.StringSliceVar(&f.share, "share", []string{"50ms"}, "with more than one replica: `DELAY` of what they tell each other, or cut")
+	fl.StringVar(&f.index, "index", "precise", "what replicas know of caches: precise or approximate")
+	fl.DurationVar(&f.indexDelay, "index-delay", 10*time.Millisecond, "age of cache events when they are known; precise index only")
+	fl.DurationVar(&f.speculate, "speculate", time.Minute, "how long a decision counts as cached before events could have confirmed it, 0 for not at all; precise index only")
+	fl.Float64Var(&f.bodies, "bodies", 1, "share of responses whose tokens the replicas see and learn from")
+}
+
+// check finds values that make no sense, and flags that would say nothing.
+func (f *replayFlags) check() error {
+	return errors.Join(f.checkValues(), f.checkTwice(), f.checkIdle())
+}
+
+func (f *replayFlags) checkValues() error {
+	var errs []error
+	need := func(ok bool, format string, a ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, a...))
+		}
+	}
+	need(len(f.traces)+len(f.workloads) > 0, "--trace or --workload is needed")
+	need(f.warmup >= 0 && f.warmup < 1, "--warmup %g: want 0 to less than 1", f.warmup)
+	need(f.speed >= .01 && f.speed <= 1000, "--speed %g: want 0.01 to 1000", f.speed)
+	need(f.bodies >= 0 && f.bodies <= 1, "--bodies %g: want 0 to 1", f.bodies)
+	need(f.length >= 0, "--length %s is negative", f.length)
+	need(f.indexDelay >= 0, "--index-delay %s is negative", f.indexDelay)
+	need(f.speculate >= 0, "--speculate %s is negative", f.speculate)
+	need(f.longPrefill >= 0, "--long-prefill-token-threshold %d is negative", f.longPrefill)
+	need(f.workers > 0, "--workers %d: want 1 or more", f.workers)
+	need(f.blockSize > 0 && f.blockSize <= 1<<16, "--block-size %d: want 1 to 65536", f.blockSize)
+	need(f.format == "svg" || f.format == "png", "--plot-format %q: want svg or png", f.format)
+	for _, v := range slices.Concat(f.loads, f.rates) {
+		need(v > 0 && v <= 1000, "--load and --rate %g: want more than 0, at most 1000", v)
+	}
+	for _, n := range f.blocks {
+		need(n > 0, "--blocks %d: want 1 or more", n)
+	}
+	for _, n := range f.replicas {
+		need(n > 0 && n <= 1024, "--replicas %d: want 1 to 1024", n)
+	}
+	toOut := 0
+	for _, path := range []string{f.csv, f.json, f.html} {
+		if path == "-" {
+			toOut++
+		}
+	}
+	need(toOut < 2, "only one of --csv, --json and --html can be standard output")
+	return errors.Join(errs...)
+}
+
+// checkTwice refuses lists that name one thing twice.
+func (f *replayFlags) checkTwice() error {
+	return errors.Join(
+		once("load", f.loads), once("rate", f.rates), once("engines", f.engines), once("blocks", f.blocks), once("replicas", f.replicas),
+		once("share", f.share), once("seeds", f.seeds), once("policy", f.policies), once("workload", f.workloads),
+	)
+}
+
+func once[T comparable](flag string, list []T) error {
+	for i, v := range list {
+		if slices.Contains(list[:i], v) {
+			return fmt.Errorf("--%s has %v twice", flag, v)
+		}
+	}
+	return nil
+}
+
+// idle is a flag that says nothing beside others.
+type idle struct {
+	flag string
+	when bool
+	why  string
+}
+
+func (f *replayFlags) checkIdle() error {
+	var errs []error
+	for _, rule := range f.idleRules() {
+		if rule.when && f.given(rule.flag) {
+			errs = append(errs, fmt.Errorf("--%s has no effect: %s", rule.flag, rule.why))
+		}
+	}
+	if f.findSaturation && (len(f.policies) != 1 || len(f.engines) != 1 || len(f.blocks) > 1 || len(f.replicas) != 1 || len(f.share) != 1 || len(f.seeds) != 1) {
+		errs = append(errs, errors.New("--find-saturation wants one --policy, and no lists of engines, blocks, replicas, share or seeds"))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *replayFlags) idleRules() []idle {
+	const (
+		atOwn   = "with --own-load traces play as they are"
+		byRate  = "--rate says the load"
+		precise = "the approximate index follows no cache events"
+		finding = "--find-saturation only prints the rate at which engines saturate"
+	)
+	rules := []idle{
+		{"load", f.ownLoad, atOwn}, {"rate", f.ownLoad, atOwn}, {"saturation", f.ownLoad, atOwn},
+		{"load", len(f.rates) > 0, byRate}, {"saturation", len(f.rates) > 0, byRate},
+		{"own-load", len(f.workloads) > 0, "a generated workload has no load of its own"},
+		{"share", slices.Max(append([]int{1}, f.replicas...)) == 1, "one replica has nobody to share with (see --replicas)"},
+		{"spread", len(f.traces) == 0, "a generated workload has no rounded arrivals"},
+		{"index-delay", f.index == "approximate", precise}, {"speculate", f.index == "approximate", precise},
+		{"plot-format", f.plots == "", "it is about --plots"},
+	}
+	for _, flag := range []string{"load", "rate", "own-load", "saturation", "warmup", "workers", "quiet", "csv", "json", "html", "plots", "plot-format"} {
+		rules = append(rules, idle{flag, f.findSaturation, finding})
+	}
+	return rules
+}

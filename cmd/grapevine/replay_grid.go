@@ -1,0 +1,243 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/sim/engine"
+	"github.com/grapevine-epp/grapevine/internal/sim/replay"
+)
+
+// aboutGrid is what users should know about what is played.
+type aboutGrid struct {
+	lines []string // what it is
+	notes []string // what is not as it may seem
+}
+
+// grid reads traces and configurations. Errors in files are no usageError.
+func (f *replayFlags) grid() (g replay.Grid, about aboutGrid, err error) {
+	g = replay.Grid{Loads: f.loads, Blocks: f.blocks, Replicas: f.replicas, Warmup: f.warmup}
+	for _, s := range f.seeds {
+		g.Seeds = append(g.Seeds, uint64(s))
+	}
+	if len(g.Blocks) == 0 {
+		g.Blocks = []int{max(usualTokens/f.blockSize, 1)}
+	}
+	if len(g.Loads) == 0 {
+		g.Loads = []float64{usualLoad}
+	}
+	if len(f.rates) > 0 {
+		g.Loads = f.rates
+	}
+	if err := errors.Join(f.addFleets(&g), f.addShares(&g), f.base(&g.Base)); err != nil {
+		return g, about, usageError{err}
+	}
+	if err := f.addPolicies(&g, &about); err != nil {
+		return g, about, err
+	}
+	err = f.addSources(&g, &about)
+	return g, about, err
+}
+
+// publicSaturation are the saturations of the public traces by name: requests
+// per second for each engine with the default constants.
+var publicSaturation = map[string]float64{"conversation": .74, "synthetic": .90, "toolagent": 1.53}
+
+func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
+	given, err := f.saturations()
+	if err != nil {
+		return usageError{err}
+	}
+	capped, err := parseTransform(f.transform)
+	if err != nil {
+		return usageError{err}
+	}
+	for _, name := range f.workloads {
+		w, err := replay.WorkloadByName(name)
+		if err != nil {
+			return usageError{err}
+		}
+		g.Sources = append(g.Sources, replay.WorkloadSource(w, capped, replay.GenerateOptions{Length: f.length, Speed: f.speed, BlockSize: f.blockSize}))
+	}
+	o := replay.ScaleOptions{Speed: f.speed, Duration: f.length}
+	for _, spec := range f.traces {
+		name, path := named(spec)
+		t, err := replay.OpenTrace(path, replay.ReadOptions{Name: name, Spread: f.spread, BlockSize: f.blockSize})
+		if err != nil {
+			return err
+		}
+		about.trace(t)
+		if f.ownLoad {
+			g.Sources = append(g.Sources, replay.OwnSource(t, capped, o))
+		} else {
+			g.Sources = append(g.Sources, replay.TraceSource(t, publicSaturation[t.Name], capped, o))
+		}
+	}
+	return f.saturate(g, given)
+}
+
+// named splits NAME=PATH; without a name it is empty.
+func named(spec string) (name, path string) {
+	if name, path, ok := strings.Cut(spec, "="); ok {
+		return name, path
+	}
+	return "", spec
+}
+
+func (f *replayFlags) saturations() (map[string]float64, error) {
+	out := map[string]float64{}
+	for _, s := range f.saturation {
+		name, value, _ := strings.Cut(s, "=")
+		rate, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(rate > 0 && rate <= 1000) {
+			return nil, fmt.Errorf("--saturation %q: want NAME=RATE", s)
+		}
+		out[name] = rate
+	}
+	return out, nil
+}
+
+// saturate says what load 1 of each source is.
+func (f *replayFlags) saturate(g *replay.Grid, given map[string]float64) error {
+	other := f.model != "70b"
+	for i := range g.Fleets {
+		other = other || g.Fleets[i].Mixed()
+	}
+	seen := map[string]bool{}
+	for i := range g.Sources {
+		s := &g.Sources[i]
+		rate, ok := given[s.Name]
+		switch {
+		case seen[s.Name]:
+			return usageError{fmt.Errorf("two workloads are called %s: name traces as NAME=PATH", s.Name)}
+		case len(f.rates) > 0:
+			s.Saturation = 1
+		case ok:
+			s.Saturation = rate
+		case f.findSaturation || f.ownLoad:
+		case s.Saturation == 0:
+			return usageError{fmt.Errorf("--saturation %s=RATE, --rate or --own-load is needed: the saturation of %s is not known", s.Name, s.Name)}
+		case other:
+			return usageError{fmt.Errorf("--saturation %s=RATE or --rate is needed: the saturation of %s is known for the model 70b only (see --find-saturation)", s.Name, s.Name)}
+		}
+		seen[s.Name] = true
+	}
+	for name := range given {
+		if !seen[name] {
+			return usageError{fmt.Errorf("--saturation %s has no effect: no workload is called so", name)}
+		}
+	}
+	return nil
+}
+
+// parseTransform returns the number of turns that each session keeps, 0: all.
+func parseTransform(s string) (int, error) {
+	const usual = 8
+	name, value, has := strings.Cut(s, "=")
+	switch {
+	case s == "":
+		return 0, nil
+	case name == "capped" && !has:
+		return usual, nil
+	case name == "capped":
+		if n, err := strconv.Atoi(value); err == nil && n > 0 {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("--transform %q: want capped or capped=N", s)
+}
+
+func (f *replayFlags) addPolicies(g *replay.Grid, about *aboutGrid) error {
+	if len(f.policies) == 0 {
+		g.Policies = replay.Policies()
+	}
+	for _, spec := range f.policies {
+		p, err := policyOf(spec)
+		if err != nil {
+			return err
+		}
+		about.notes = append(about.notes, p.Notes...)
+		for i := range g.Policies {
+			if g.Policies[i].Name == p.Name {
+				return usageError{fmt.Errorf("two policies are called %s: name files as NAME=PATH", p.Name)}
+			}
+		}
+		g.Policies = append(g.Policies, p)
+	}
+	return nil
+}
+
+// policyOf returns a built-in policy, or that of a file.
+func policyOf(spec string) (replay.Policy, error) {
+	name, path := named(spec)
+	if strings.Contains(name, ":") { // a built-in one with parameters
+		name, path = "", spec
+	}
+	if name == "" && !replay.IsFile(path) {
+		p, err := replay.PolicyByName(spec)
+		if err != nil {
+			return p, usageError{fmt.Errorf("%w, or a file such as epp.yaml", err)}
+		}
+		return p, nil
+	}
+	p, err := replay.FilePolicy(path)
+	if name != "" {
+		p.Name = name
+	}
+	return p, err
+}
+
+func (f *replayFlags) addFleets(g *replay.Grid) error {
+	for _, s := range f.engines {
+		fleet, err := replay.ParseFleet(s)
+		if err != nil {
+			return fmt.Errorf("--engines: %w", err)
+		}
+		g.Fleets = append(g.Fleets, fleet)
+	}
+	return nil
+}
+
+func (f *replayFlags) addShares(g *replay.Grid) error {
+	for _, s := range f.share {
+		if s == "cut" {
+			g.Share = append(g.Share, replay.Cut)
+			continue
+		}
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 {
+			return fmt.Errorf("--share %q: want a duration or cut", s)
+		}
+		g.Share = append(g.Share, d)
+	}
+	return nil
+}
+
+func (f *replayFlags) base(c *replay.Case) error {
+	c.IndexDelay, c.Speculate, c.Bodies = orNone(f.indexDelay), orNone(f.speculate), orNone(f.bodies)
+	c.Engine.LongPrefillThreshold = f.longPrefill
+	switch f.index {
+	case "precise":
+	case "approximate":
+		c.Index = replay.Approximate
+	default:
+		return fmt.Errorf("--index %q: want precise or approximate", f.index)
+	}
+	model, _, ok := engine.Preset(f.model)
+	if !ok {
+		return fmt.Errorf("--model %q: want 70b or 8b", f.model)
+	}
+	c.Engine.Model = model
+	return nil
+}
+
+// orNone returns what a replay.Case calls v: there 0 stands for the default.
+func orNone[T time.Duration | float64](v T) T {
+	if v == 0 {
+		return -1
+	}
+	return v
+}

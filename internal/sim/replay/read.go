@@ -1,0 +1,231 @@
+package replay
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/valyala/fastjson"
+)
+
+// ReadOptions say how a trace is to be read.
+type ReadOptions struct {
+	Name      string // default: the file's name
+	BlockSize int    // tokens for each hash id; default 512
+	// Spread is the tick to which arrivals were rounded down; Scale spreads
+	// them over it. 0 means: found out, if it is a second or more; negative:
+	// none.
+	Spread time.Duration
+}
+
+// DefaultBlockSize is the block size of the public traces, in tokens.
+const DefaultBlockSize = 512
+
+const (
+	maxLine   = 64 << 20
+	maxTokens = 1 << 30
+	maxSpan   = 31 * 24 * time.Hour
+)
+
+// TraceName returns the name that a trace file gives its trace.
+func TraceName(path string) string {
+	name := strings.TrimSuffix(filepath.Base(path), ".gz")
+	return strings.TrimSuffix(strings.TrimSuffix(name, filepath.Ext(name)), "_trace")
+}
+
+// OpenTrace reads a trace file, compressed by gzip or not.
+func OpenTrace(path string, o ReadOptions) (*Trace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if o.Name == "" {
+		o.Name = TraceName(path)
+	}
+	r, err := unzipped(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	t, err := ReadTrace(r, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+// unzipped returns what r holds, uncompressed if it begins as gzip does.
+func unzipped(r io.Reader) (io.Reader, error) {
+	b := bufio.NewReader(r)
+	if magic, err := b.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+		return b, nil
+	}
+	return gzip.NewReader(b)
+}
+
+// ReadTrace reads a trace in the public block-hash format: one JSON object in
+// each line, with timestamp (milliseconds), input_length, output_length (0: not
+// seen), hash_ids (one for each block; an id stands for the whole prefix up to
+// its block) and, optionally, session_id. Lines need no order. Of what
+// recordings add, status and cached_tokens count; other fields are ignored.
+// Errors wrap ErrTrace and name the line.
+func ReadTrace(r io.Reader, o ReadOptions) (*Trace, error) {
+	if o.BlockSize <= 0 {
+		o.BlockSize = DefaultBlockSize
+	}
+	in := reader{blockSize: o.BlockSize, blocks: map[uint64]Block{}, sessions: map[string]int32{}}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 1<<20), maxLine)
+	n := 1
+	for ; lines.Scan(); n++ {
+		if len(strings.TrimSpace(lines.Text())) == 0 {
+			continue
+		}
+		if err := in.add(lines.Bytes()); err != nil {
+			return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
+	}
+	if len(in.requests) == 0 {
+		return nil, fmt.Errorf("%w: no request", ErrTrace)
+	}
+	t := &Trace{
+		Name: o.Name, BlockSize: o.BlockSize, Requests: in.requests, Blocks: len(in.blocks), Sessions: len(in.sessions), Recorded: in.recorded,
+	}
+	t.finish(o.Spread, in.unnamed)
+	if t.Length > maxSpan {
+		return nil, fmt.Errorf("%w: it spans %v, %v at most: timestamps are milliseconds", ErrTrace, t.Length.Round(time.Hour), maxSpan)
+	}
+	return t, nil
+}
+
+type reader struct {
+	parser    fastjson.Parser
+	blockSize int
+	requests  []Request
+	blocks    map[uint64]Block
+	sessions  map[string]int32
+	unnamed   bool // at least one line has no session
+	recorded  Recorded
+}
+
+func (in *reader) add(line []byte) error {
+	v, err := in.parser.ParseBytes(line)
+	if err != nil {
+		return err
+	}
+	at, err := number(v, "timestamp", float64(maxTime/time.Millisecond))
+	if err != nil {
+		return err
+	}
+	input, err := number(v, "input_length", maxTokens)
+	if err != nil {
+		return err
+	}
+	output, err := number(v, "output_length", maxTokens)
+	if err != nil {
+		return err
+	}
+	if input < 1 {
+		return fmt.Errorf("input_length %v: want 1 or more", input)
+	}
+	if wrong(v.GetInt("status")) {
+		in.recorded.LeftOut++
+		return nil
+	}
+	r := Request{At: time.Duration(at * float64(time.Millisecond)), Input: int(input), Output: int(output)}
+	if r.Blocks, err = in.chain(v, r.Input); err != nil {
+		return err
+	}
+	r.Session = in.session(v)
+	in.count(v, &r)
+	in.requests = append(in.requests, r)
+	return nil
+}
+
+// maxTime is the latest time that a line may have.
+const maxTime = 200 * 365 * 24 * time.Hour
+
+// number returns a number from 0 to most that a line must have.
+func number(v *fastjson.Value, field string, most float64) (float64, error) {
+	f := v.Get(field)
+	if f == nil {
+		return 0, fmt.Errorf("%s is missing", field)
+	}
+	n, err := f.Float64()
+	if err != nil || !(n >= 0 && n <= most) {
+		return 0, fmt.Errorf("%s %s: want a number from 0 to %.3g", field, f, most)
+	}
+	return n, nil
+}
+
+// wrong reports whether engines refused a request for its own sake: whatever
+// the policy, it would have cost them nothing.
+func wrong(status int) bool { return status >= 400 && status < 500 && status != 408 && status != 429 }
+
+// chain returns the blocks of a prompt.
+func (in *reader) chain(v *fastjson.Value, input int) ([]Block, error) {
+	f := v.Get("hash_ids")
+	if f == nil {
+		return nil, fmt.Errorf("hash_ids is missing")
+	}
+	ids, err := f.Array()
+	if err != nil {
+		return nil, fmt.Errorf("hash_ids: %w", err)
+	}
+	if len(ids) < input/in.blockSize || len(ids) > (input+in.blockSize-1)/in.blockSize {
+		return nil, fmt.Errorf("%d hash_ids for %d tokens in blocks of %d: is the block size another?", len(ids), input, in.blockSize)
+	}
+	out := make([]Block, len(ids))
+	for i := range out {
+		id, err := ids[i].Uint64()
+		if err != nil {
+			return nil, fmt.Errorf("hash_ids: %w", err)
+		}
+		out[i] = dense(in.blocks, id)
+	}
+	return out, nil
+}
+
+func (in *reader) session(v *fastjson.Value) int32 {
+	s := v.Get("session_id")
+	if s == nil || s.Type() == fastjson.TypeNull {
+		in.unnamed = true
+		return -1
+	}
+	name := s.String()
+	n, ok := in.sessions[name]
+	if !ok {
+		n = int32(len(in.sessions))
+		in.sessions[name] = n
+	}
+	return n
+}
+
+func (in *reader) count(v *fastjson.Value, r *Request) {
+	if r.Output == 0 {
+		in.recorded.Unseen++
+	}
+	if c := v.Get("cached_tokens"); c != nil && c.Type() == fastjson.TypeNumber {
+		in.recorded.Counted++
+		in.recorded.Cached += c.GetInt()
+		in.recorded.Input += r.Input
+	}
+}
+
+// dense returns the dense number of an id, a new one when it has none.
+func dense(m map[uint64]Block, id uint64) Block {
+	b, ok := m[id]
+	if !ok {
+		b = Block(len(m))
+		m[id] = b
+	}
+	return b
+}
