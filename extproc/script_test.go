@@ -131,6 +131,8 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 		l.decision.WantBody = true
 	case "set":
 		l.decision.SetHeaders = append(l.decision.SetHeaders, picker.HeaderSet{Name: a.Vals[0], Value: a.Vals[1]})
+	case "remove":
+		l.decision.RemoveHeaders = append(l.decision.RemoveHeaders, value)
 	case "refuse":
 		l.err = picker.Errorf(reasons[value], "refused by script")
 	case "broken":
@@ -315,6 +317,9 @@ func showHeaders(m *extprocv3.HeaderMutation) (text string) {
 		if h.AppendAction != corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
 			text += fmt.Sprintf("(%v)", h.AppendAction)
 		}
+	}
+	for _, name := range m.GetRemoveHeaders() {
+		text += " remove " + name
 	}
 	return text
 }

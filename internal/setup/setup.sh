@@ -3,8 +3,8 @@
 # folder outside of the checkout. Idempotent, and safe to run several times at
 # once: one run works, the others wait for it.
 #
-#   setup.sh [PART...]    parts: envoy python models net lint
-#                         without arguments: envoy python models net
+#   setup.sh [PART...]    parts: envoy python models lint
+#                         without arguments: envoy python models
 #
 # Environment:
 #   GRAPEVINE_CACHE   the cache folder, default $HOME/.cache/grapevine
@@ -121,18 +121,6 @@ install_models() {
 	stamp "$want"
 }
 
-install_net() {
-	PATH=$PATH:/usr/sbin:/sbin
-	command -v ip >/dev/null && return
-	local hint="install iproute2 and nftables"
-	[[ $(id -u) == 0 ]] || die "the command ip is missing and only root can install it" "$hint"
-	command -v apt-get >/dev/null || die "the command ip is missing and there is no apt-get" "$hint"
-	say "net: installing iproute2 and nftables"
-	export DEBIAN_FRONTEND=noninteractive
-	run apt-get update -q
-	run apt-get install -q -y --no-install-recommends iproute2 nftables
-}
-
 install_lint() {
 	local want
 	need go "install the Go toolchain that go.mod names"
@@ -157,7 +145,7 @@ home() {
 
 main() {
 	local wanted=("$@") failed=()
-	[[ $# -gt 0 ]] || wanted=(envoy python models net)
+	[[ $# -gt 0 ]] || wanted=(envoy python models)
 	HOME=$(home) || true
 	export HOME
 	cache=${GRAPEVINE_CACHE:-}
@@ -175,7 +163,7 @@ main() {
 	# Beside the parts, so that moving one into place is a rename.
 	rm -rf "$cache"/.tmp.*
 	for part in "${wanted[@]}"; do
-		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy python models net lint"
+		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy python models lint"
 		tmp=$cache/.tmp.$part
 		mkdir "$tmp"
 		# Not inside a condition: bash would ignore errors within the function.

@@ -8,13 +8,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs copies of the scripts of this folder, with commands in
-// place of python3 and npm that fetch nothing and note that they were called.
+// TestScripts runs copies of the scripts of this folder, with commands of the
+// test in place of what they call: python3 and npm that fetch nothing and note
+// that they were called, a go that fuzzes nothing.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			for _, name := range []string{"setup.sh", "versions.sh"} {
+			for _, name := range []string{"setup.sh", "versions.sh", "fuzz.sh"} {
 				script, err := os.ReadFile(name)
 				if err != nil {
 					return err
@@ -23,8 +24,12 @@ func TestScripts(t *testing.T) {
 					return err
 				}
 			}
-			for _, name := range []string{"python3", "npm"} {
-				if err := os.Chmod(filepath.Join(env.WorkDir, "bin", name), 0o755); err != nil {
+			commands, err := filepath.Glob(filepath.Join(env.WorkDir, "bin", "*"))
+			if err != nil {
+				return err
+			}
+			for _, name := range commands {
+				if err := os.Chmod(name, 0o755); err != nil {
 					return err
 				}
 			}

@@ -2,8 +2,10 @@ package scrape
 
 import (
 	"cmp"
+	"crypto/tls"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -96,6 +98,23 @@ func (o *Options) complete() {
 
 // newTransport keeps one connection per endpoint. Engines are asked for plain
 // text: compressing a page costs them more than sending it.
+func newTransport(o *Options) *http.Transport {
+	t := &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: o.Timeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    o.Timeout,
+		MaxIdleConnsPerHost:    1,
+		IdleConnTimeout:        2*o.MaxBackoff + time.Minute,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+		ReadBufferSize:         4 << 10,
+		WriteBufferSize:        1 << 10,
+	}
+	if o.SkipVerify {
+		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
+	}
+	return t
+}
+
 // scanners lends buffers to readings: there are as many as readings under way,
 // not as many as endpoints.
 type scanners struct{ pool sync.Pool }

@@ -98,8 +98,8 @@ func (p *Poller) Close() {
 	}
 	p.targets = nil
 	p.mu.Unlock()
-	if t, ok := p.transport.(*transport); ok {
-		t.close()
+	if t, ok := p.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
 	}
 }
 
