@@ -22,6 +22,7 @@ TEST_TIMEOUT ?= 10m
 FUZZTIME ?= 10s
 BENCH ?= .
 BENCHTIME ?= 1s
+SOAK ?= 10m
 # Folders whose packages start goroutines.
 CONCURRENT := cluster events extproc picker pd internal/admin internal/bench internal/server internal/sim
 RACE_PACKAGES ?= $(patsubst %,./%/...,$(wildcard $(CONCURRENT)))
@@ -29,7 +30,7 @@ RACE_PACKAGES ?= $(patsubst %,./%/...,$(wildcard $(CONCURRENT)))
 .PHONY: help
 help: ## list the targets
 	@printf 'Usage: make TARGET [VARIABLE=value]\n\nTargets:\n'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\nVariables:\n'
 	@printf '  %-15s %s\n' \
 		GRAPEVINE_CACHE 'folder for parts from outside ($(CACHE))' \
@@ -37,7 +38,8 @@ help: ## list the targets
 		PACKAGES 'packages of test, fuzz, bench and cover ($(PACKAGES))' \
 		FUZZTIME 'duration of each fuzz target ($(FUZZTIME))' \
 		BENCH 'pattern of the benchmarks that bench runs ($(BENCH))' \
-		BENCHTIME 'duration of each benchmark ($(BENCHTIME))'
+		BENCHTIME 'duration of each benchmark ($(BENCHTIME))' \
+		SOAK 'duration of soak ($(SOAK))'
 
 .PHONY: setup
 setup: ## install what tests and demo need into the cache folder
@@ -59,6 +61,14 @@ demo: setup-demo build ## show the main job: engines, replicas and a real Envoy 
 .PHONY: demo-ha
 demo-ha: setup-demo build ## show what clients notice when replicas die, restart and roll
 	@$(BINARY) demo --ha
+
+.PHONY: demo-quality
+demo-quality: setup-demo build ## compare hits and times of 1, 3 and 5 replicas, sharing or cut off (3 minutes)
+	@$(BINARY) demo --quality
+
+.PHONY: soak
+soak: setup-demo build ## watch memory and goroutines of three busy replicas for SOAK
+	@$(BINARY) bench --soak $(SOAK)
 
 .PHONY: test
 test: setup build ## run all tests

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,13 @@ type Options struct {
 	Out      io.Writer
 	TTY      bool          // redraw in place
 	Engines  int           // default 6
+	KVTokens int           // of each engine's cache; default 64,000
+	Speed    float64       // of engines: model time per real time; default 1
 	Replicas int           // default 3
 	Phase    time.Duration // of each phase; default 32 s
-	Step     time.Duration // of RunHA; default 6 s
+	Step     time.Duration // of RunHA, default 6 s; of RunQuality, default 24 s; of RunSoak the length
+	Rate     float64       // of RunQuality: sessions per second
+	Warm     time.Duration // of RunQuality: before the measured part; default 10 s
 	Share    string        // who reads an engine's events, as serve's --share; "" shares nothing
 }
 
@@ -121,11 +126,13 @@ func (r *run) intro() {
 
 // engines opens a fresh fleet.
 func (r *run) engines() (*sim.Fleet, []string, error) {
+	tokens := cmp.Or(r.o.KVTokens, kvTokens)
 	f, err := sim.OpenFleet(sim.FleetOptions{
 		Engines:       r.o.Engines,
 		EndpointsFile: filepath.Join(r.dir, "endpoints.yaml"),
 		Engine: sim.Options{
-			Core:   engine.Config{BlockSize: blockSize, Blocks: kvTokens / blockSize, Model: engine.Model70B},
+			Speed:  r.o.Speed,
+			Core:   engine.Config{BlockSize: blockSize, Blocks: tokens / blockSize, Model: engine.Model70B},
 			Events: &sim.EventOptions{},
 		},
 	})

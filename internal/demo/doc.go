@@ -6,4 +6,8 @@
 // (child processes of this binary) and Envoy; it drives the same workload first
 // round robin, then through the picker; it kills a replica on the way; it ends
 // with a Summary. Children die with their parent, whatever ends it.
+//
+// With the same parts, RunHA takes replicas away under load, RunQuality compares
+// numbers of replicas and the loss of sharing, and RunSoak watches what replicas
+// use over a long time.
 package demo

@@ -30,7 +30,11 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 		return err
 	}
 	defer fleet.Close()
-	replicas, err := r.replicas(ctx)
+	share, err := r.sharing()
+	if err != nil {
+		return err
+	}
+	replicas, err := r.replicas(ctx, share)
 	defer func() { stopReplicas(ctx, replicas) }()
 	if err != nil {
 		return err
@@ -90,13 +94,10 @@ func stopReplicas(ctx context.Context, replicas []*replica) {
 	wg.Wait()
 }
 
-// replicas starts the pickers and waits until they are ready.
-func (r *run) replicas(ctx context.Context) ([]*replica, error) {
+// replicas starts the pickers, each with further flags, and waits until they
+// are ready.
+func (r *run) replicas(ctx context.Context, flags func(i int) []string) ([]*replica, error) {
 	var all []*replica
-	share, err := r.sharing()
-	if err != nil {
-		return nil, err
-	}
 	for i := range r.o.Replicas {
 		ports, err := freePorts(3)
 		if err != nil {
@@ -107,7 +108,7 @@ func (r *run) replicas(ctx context.Context) ([]*replica, error) {
 			"serve", "--listen", at(0), "--health", at(1), "--admin", at(2),
 			"--endpoints", r.dir + "/endpoints.yaml", "--model", vocab.Name + "=" + r.model,
 			"--name", fmt.Sprintf("replica-%d", i+1),
-		}, share(i)...)}
+		}, flags(i)...)}
 		if p.process, err = startProcess(r.dir, fmt.Sprintf("replica-%d", i+1), r.o.Self, p.args...); err != nil {
 			return all, err
 		}

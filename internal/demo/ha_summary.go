@@ -10,12 +10,17 @@ import (
 
 // haStatus is the part of a replica's status that matters here.
 type haStatus struct {
-	State   string `json:"state"`
-	Cluster struct {
-		State string `json:"state"`
-		Line  string `json:"line"`
+	State     string `json:"state"`
+	Decisions int    `json:"decisions"`
+	Cluster   struct {
+		State    string `json:"state"`
+		Line     string `json:"line"`
+		Fallback string `json:"fallback"`
 	} `json:"cluster"`
-	Members   []struct{} `json:"members"`
+	Members []struct{} `json:"members"`
+	Index   struct {
+		Entries int `json:"entries"`
+	} `json:"index"`
 	Endpoints []struct {
 		Knowledge string `json:"knowledge"`
 	} `json:"endpoints"`

@@ -2,24 +2,59 @@ package demo
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
+// program builds grapevine, once for all tests, and returns its path.
+func program(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		dir, err := os.MkdirTemp("", "grapevine-test-")
+		if err != nil {
+			built.err = err
+			return
+		}
+		built.path = filepath.Join(dir, "grapevine")
+		cmd := exec.Command("go", "build", "-o", built.path, "./cmd/grapevine")
+		cmd.Dir = "../.."
+		if out, err := cmd.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("build: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}
+
+var built struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.path != "" {
+		os.RemoveAll(filepath.Dir(built.path))
+	}
+	os.Exit(code)
+}
+
 // Replicas behind a real Envoy are killed, started anew, rolled, given another
 // key and all killed; no request of a steady load fails.
 func TestReplicasComeAndGo(t *testing.T) {
-	self := filepath.Join(t.TempDir(), "grapevine")
-	build := exec.Command("go", "build", "-o", self, "./cmd/grapevine")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	t.Parallel()
+	self := program(t)
 	var out bytes.Buffer
 	s, err := RunHA(t.Context(), Options{
 		Envoy: parts.Envoy(t), Self: self, Out: &out, Engines: 12, Replicas: 3, Step: time.Second, Share: "partitioned",

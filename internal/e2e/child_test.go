@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -17,30 +20,43 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
 )
 
-const (
-	envChild = "GRAPEVINE_E2E_CHILD" // endpoints file; makes this program a replica
-	envModel = "GRAPEVINE_E2E_MODEL" // folder of its model
-)
+// envChild makes this program a replica; its value is a childOptions.
+const envChild = "GRAPEVINE_E2E_CHILD"
+
+// childOptions say what kind of replica.
+type childOptions struct {
+	Name, List, Model string // List is the endpoints file, Model a folder
+	Listen, Admin     string // default: free ports
+	Config            string // file; "" for the built-in profile
+	XDS, Listener     string // serve xDS there, and Envoy's listener; "" for none
+	Cluster           server.ClusterOptions
+}
 
 // TestMain lets the test program be a replica that can be killed.
 func TestMain(m *testing.M) {
-	list := os.Getenv(envChild)
-	if list == "" {
+	text := os.Getenv(envChild)
+	if text == "" {
 		os.Exit(m.Run())
 	}
-	if err := replica(list, os.Getenv(envModel)); err != nil {
+	var o childOptions
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := replica(o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 // replica serves until SIGTERM, and then as the program does.
-func replica(list, model string) error {
+func replica(o childOptions) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	s, err := server.Open(server.Options{
-		Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: list, AllowModeOverride: true,
-		Models: []server.ModelOptions{{Name: vocab.Name, Path: model}},
+		Name: o.Name, Listen: cmp.Or(o.Listen, "127.0.0.1:0"), Health: "-", Admin: cmp.Or(o.Admin, "127.0.0.1:0"),
+		Endpoints: o.List, Config: o.Config, AllowModeOverride: true, Cluster: o.Cluster, XDS: server.XDSOptions{Listen: o.XDS, Listener: o.Listener},
+		Models: []server.ModelOptions{{Name: vocab.Name, Path: o.Model}},
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
@@ -58,35 +74,61 @@ func replica(list, model string) error {
 // child is a replica in a process of its own.
 type child struct {
 	cmd  *exec.Cmd
+	out  io.Reader
 	addr string
 }
 
 // startReplica starts a child and waits until it is ready.
 func (r *rig) startReplica() *child {
 	r.t.Helper()
+	c := r.startChild(childOptions{})
+	r.childs, r.extproc = append(r.childs, c), append(r.extproc, c.addr)
+	return c
+}
+
+// startChild starts a child of the rig's engines and model and waits until it is
+// ready.
+func (r *rig) startChild(o childOptions) *child {
+	r.t.Helper()
+	c := r.beginChild(o)
+	c.ready(r.t)
+	return c
+}
+
+// beginChild starts a child and waits for nothing.
+func (r *rig) beginChild(o childOptions) *child {
+	r.t.Helper()
+	o.List, o.Model = r.list, r.model
+	text, err := json.Marshal(o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	c := &child{cmd: exec.Command(self)}
-	c.cmd.Env = append(os.Environ(), envChild+"="+r.list, envModel+"="+r.model)
+	c.cmd.Env = append(os.Environ(), envChild+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
+	if c.out, err = c.cmd.StdoutPipe(); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := c.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
+	return c
+}
+
+// ready waits until the child says that it is ready.
+func (c *child) ready(t *testing.T) {
+	t.Helper()
+	line, err := bufio.NewReader(c.out).ReadString('\n')
 	if err != nil {
 		c.kill()
-		r.t.Fatalf("replica ended while starting: %v", err)
+		t.Fatalf("replica ended while starting: %v", err)
 	}
 	c.addr = strings.TrimSpace(line)
-	r.childs, r.extproc = append(r.childs, c), append(r.extproc, c.addr)
-	return c
 }
 
 // kill ends the child at once and waits. Further calls do nothing.

@@ -6,4 +6,6 @@
 //     and the body that the engine saw, with what they must be.
 //  3. At the end a rig asserts that nothing is left: requests in flight,
 //     goroutines, complaints in any log, protocol errors in Envoy's statistics.
+//  4. A party is a rig with replicas in processes of their own that share by
+//     gossip, and are killed, rolled and started anew.
 package e2e

@@ -30,11 +30,18 @@ saturationDetector: {pluginRef: concurrency-detector}
 // config writes a configuration file and returns what makes replicas use it.
 func config(t *testing.T, text string) func(*server.Options) {
 	t.Helper()
+	file := configFile(t, text)
+	return func(o *server.Options) { o.Config = file }
+}
+
+// configFile writes a configuration file.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return func(o *server.Options) { o.Config = file }
+	return file
 }
 
 // ask posts a completion under an objective and returns status and drop reason.

@@ -1,0 +1,78 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// line is the row as a table shows it.
+func (q *QualityRow) line() string {
+	r := &q.Result
+	return fmt.Sprintf("%-25s %9d %7d %7.1f%% %7.1f%% %8s %8s %7.2f", q.Case, r.Requests, r.Failed, 100*r.HitRatio, 100*r.Ideal,
+		ms(r.TTFT50), ms(r.TTFT90), q.Cores)
+}
+
+// QualityHeader is the line above the rows that RunQuality prints.
+func QualityHeader() string {
+	return fmt.Sprintf("%-25s %9s %7s %8s %8s %8s %8s %7s", "", "requests", "failed", "hits", "ideal", "p50", "p90", "cores")
+}
+
+// Shares that the verdict allows.
+const (
+	sharedWithin = .15 // of one replica's hit ratio, below it
+	apartAtLeast = .5  // of one replica's hit ratio: less is a collapse
+)
+
+// Problems says what is not as it must be, in sentences: a request failed,
+// replicas that share hit less than 15% below one, replicas that do not collapsed
+// to less than half, or one of these does not name its fallback.
+func (s *QualitySummary) Problems() (list []string) {
+	one := s.Rows[0].Result.HitRatio
+	for _, q := range s.Rows {
+		if q.Result.Failed > 0 {
+			list = append(list, fmt.Sprintf("%s: %d requests failed, the last: %v", q.Case, q.Result.Failed, q.Result.LastError))
+		}
+		least := one * (1 - sharedWithin)
+		if q.Case.Sharing != Shared {
+			least = one * apartAtLeast
+		}
+		if q.Result.HitRatio < least {
+			list = append(list, fmt.Sprintf("%s: %.1f%% hits, at least %.1f%% were expected", q.Case, 100*q.Result.HitRatio, 100*least))
+		}
+		named := func(line string) bool { return strings.Contains(line, "itself") }
+		if q.Case.Sharing != Shared && slices.IndexFunc(q.Status, func(l string) bool { return !named(l) }) >= 0 {
+			list = append(list, fmt.Sprintf("%s: a replica does not say how it goes on: %q", q.Case, q.Status))
+		}
+		if q.Case.Sharing == Shared && slices.ContainsFunc(q.Status, named) {
+			list = append(list, fmt.Sprintf("%s: a replica is on its own: %q", q.Case, q.Status))
+		}
+	}
+	return list
+}
+
+// Write prints what the replicas said, and the verdict.
+func (s *QualitySummary) Write(w io.Writer) {
+	fmt.Fprintln(w, "\nWhat the replicas say of themselves (grapevine status):")
+	for _, q := range s.Rows {
+		fmt.Fprintf(w, "  %s\n", q.Case)
+		lines := slices.Compact(slices.Sorted(slices.Values(q.Status)))
+		for _, l := range lines {
+			fmt.Fprintf(w, "    %s\n", l)
+		}
+	}
+	fmt.Fprintln(w)
+	one := &s.Rows[0].Result
+	for _, q := range s.Rows[1:] {
+		r := &q.Result
+		fmt.Fprintf(w, "%s: hits %+.1f%% against one replica, p90 %.2f times.\n", q.Case, 100*(r.HitRatio/one.HitRatio-1), float64(r.TTFT90)/float64(one.TTFT90))
+	}
+	problems := s.Problems()
+	for _, p := range problems {
+		fmt.Fprintln(w, "FAILED:", p)
+	}
+	if len(problems) == 0 {
+		fmt.Fprintln(w, "OK: sharing keeps the hits of one replica, its loss does not end them, and no request failed.")
+	}
+}

@@ -1,0 +1,66 @@
+package demo
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
+)
+
+func TestQualityVerdict(t *testing.T) {
+	row := func(n int, s Sharing, hits float64, failed uint64, status string) QualityRow {
+		return QualityRow{Case: QualityCase{n, s}, Result: Result{HitRatio: hits, Failed: failed}, Status: []string{status, status}}
+	}
+	const joined, alone = "joined: 2 other members", "alone; reads 6 of 6 event streams itself"
+	for name, c := range map[string]struct {
+		rows []QualityRow
+		want string
+	}{
+		"good":           {[]QualityRow{row(1, Off, .9, 0, alone), row(3, Shared, .8, 0, joined), row(3, Apart, .6, 0, alone)}, ""},
+		"sharing is bad": {[]QualityRow{row(1, Off, .9, 0, alone), row(3, Shared, .7, 0, joined)}, "70.0% hits, at least 76.5%"},
+		"collapse":       {[]QualityRow{row(1, Off, .9, 0, alone), row(3, Apart, .4, 0, alone)}, "40.0% hits, at least 45.0%"},
+		"says nothing":   {[]QualityRow{row(1, Off, .9, 0, alone), row(3, Apart, .9, 0, "alone")}, "does not say how it goes on"},
+		"did not join":   {[]QualityRow{row(1, Off, .9, 0, alone), row(3, Shared, .9, 0, alone)}, "is on its own"},
+		"failed":         {[]QualityRow{row(1, Off, .9, 2, alone)}, "2 requests failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := QualitySummary{Rows: c.rows}
+			got := strings.Join(s.Problems(), "\n")
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			var out bytes.Buffer
+			s.Write(&out)
+			if strings.Contains(out.String(), "OK:") != (c.want == "") {
+				t.Errorf("got\n%s", out.String())
+			}
+		})
+	}
+}
+
+// The real thing, for a few seconds. It is too short for hits to say anything;
+// package e2e counts those.
+func TestQuality(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	o := Options{Envoy: parts.Envoy(t), Self: program(t), Out: &out, Engines: 3, Speed: 2, KVTokens: 400_000, Rate: 5, Warm: time.Second, Step: 2 * time.Second}
+	s, err := RunQuality(t.Context(), o, []QualityCase{{1, Off}, {3, Apart}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, q := range s.Rows {
+		if q.Result.Requests == 0 || q.Result.Failed > 0 || len(q.Decisions) != q.Case.Replicas || len(q.Status) != q.Case.Replicas {
+			t.Errorf("%s: %+v", q.Case, q)
+		}
+		for i, n := range q.Decisions {
+			if n == 0 {
+				t.Errorf("%s: replica %d was never asked", q.Case, i+1)
+			}
+			if !strings.Contains(q.Status[i], "reads 3 of 3 event streams itself") {
+				t.Errorf("%s: replica %d says %q", q.Case, i+1, q.Status[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/bench"
+	"github.com/grapevine-epp/grapevine/internal/sim"
+	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+)
+
+// SoakSample is what one replica used at one moment.
+type SoakSample struct {
+	At         time.Duration // since the load began
+	Replica    int
+	RSS        int64 // bytes
+	Heap       int64 // bytes in use
+	Goroutines int
+	Dropped    uint64 // frames that did not fit a queue to a peer
+	Entries    int    // of the index
+}
+
+// SoakSummary is what RunSoak measured.
+type SoakSummary struct {
+	Engines, Replicas int
+	Length            time.Duration
+	Restarts          int // of engines
+	Requests, Failed  uint64
+	Stored            uint64 // blocks that engines computed, and so announced
+	Samples           []SoakSample
+}
+
+// Load and churn of a soak: single requests with nothing in common, so that
+// every block is stored, announced, shared, evicted and announced again.
+const (
+	soakRate     = 30.0 // requests per second
+	soakUsers    = 256  // connections at most
+	soakKVTokens = 16_000
+	soakRestart  = 15 * time.Second // between restarts of an engine
+)
+
+var strangers = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
+
+// spread places requests at random among equals, so that every engine has its
+// share of the churn.
+const spread = `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: precise-prefix-cache-scorer}
+- {type: queue-scorer}
+- {type: max-score-picker}
+schedulingProfiles:
+- name: default
+  plugins: [{pluginRef: precise-prefix-cache-scorer}, {pluginRef: queue-scorer}, {pluginRef: max-score-picker}]
+`
+
+// RunSoak keeps replicas of one gossip group busy for Options.Step: requests
+// whose blocks push each other out of the engines' caches, and an engine that is
+// restarted every 15 s. It samples what each replica uses. Everything that it
+// starts has ended when it returns.
+func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
+	dir, err := os.MkdirTemp("", "grapevine-soak-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	o.KVTokens, o.Speed = soakKVTokens, 20
+	r := &run{o: o, dir: dir, model: filepath.Join(dir, "model"), start: time.Now()}
+	if err := vocab.New().WriteModel(r.model); err != nil {
+		return nil, err
+	}
+	s, err := r.soak(ctx)
+	if ctx.Err() != nil {
+		return nil, ErrInterrupted
+	}
+	if err != nil {
+		return nil, fmt.Errorf("demo: soak: %w", err)
+	}
+	return s, nil
+}
+
+// soak starts everything, plays and ends everything.
+func (r *run) soak(ctx context.Context) (*SoakSummary, error) {
+	fleet, addrs, err := r.engines()
+	if err != nil {
+		return nil, err
+	}
+	defer fleet.Close()
+	flags, err := r.connect(Shared)
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(r.dir, "config.yaml")
+	if err := os.WriteFile(config, []byte(spread), 0o600); err != nil {
+		return nil, err
+	}
+	replicas, err := r.replicas(ctx, func(i int) []string { return append(flags(i), "--config", config) })
+	defer func() { stopReplicas(ctx, replicas) }()
+	if err != nil {
+		return nil, err
+	}
+	var pickers []string
+	for _, p := range replicas {
+		pickers = append(pickers, p.extproc)
+	}
+	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers})
+	if err != nil {
+		return nil, err
+	}
+	defer e.stop(3 * time.Second)
+	w, err := workload.Start(workload.Options{
+		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: workload.NewClient(url, soakUsers),
+		Rate: soakRate, Seed: 1, Timeout: 30 * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer stopLoad(ctx, w)
+	return r.soaking(ctx, fleet, replicas, w)
+}
+
+// soaking restarts engines and takes samples until the time is over.
+func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica, w *workload.Runner) (*SoakSummary, error) {
+	s := &SoakSummary{Engines: len(fleet.Engines()), Replicas: len(replicas), Length: r.o.Step}
+	begun := time.Now()
+	sample := time.NewTicker(max(r.o.Step/120, 250*time.Millisecond))
+	defer sample.Stop()
+	restart := time.NewTicker(min(soakRestart, r.o.Step/4))
+	defer restart.Stop()
+	end := time.NewTimer(r.o.Step)
+	defer end.Stop()
+	said := begun
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-end.C:
+			t := w.Tally()
+			s.Requests, s.Failed, s.Stored = t.Requests, failures(&t), (t.PromptTokens-t.CachedTokens+t.OutputTokens)/blockSize
+			return s, nil
+		case <-restart.C:
+			if err := fleet.Engines()[s.Restarts%s.Engines].Restart(sim.RestartOptions{Down: 200 * time.Millisecond}); err != nil {
+				return nil, err
+			}
+			s.Restarts++
+		case <-sample.C:
+			for i, p := range replicas {
+				x, err := p.sample()
+				if err != nil {
+					return nil, err
+				}
+				x.At, x.Replica = time.Since(begun), i
+				s.Samples = append(s.Samples, x)
+			}
+			if time.Since(said) > r.o.Step/10 {
+				said = time.Now()
+				fmt.Fprintln(r.o.Out, s.line())
+			}
+		}
+	}
+}
+
+// line shows the latest sample of each replica.
+func (s *SoakSummary) line() string {
+	last := s.Samples[len(s.Samples)-s.Replicas:]
+	out := fmt.Sprintf("%6.0fs ", last[0].At.Seconds())
+	for _, x := range last {
+		out += fmt.Sprintf("  %5.1f MB %4d goroutines %6d entries", float64(x.RSS)/(1<<20), x.Goroutines, x.Entries)
+	}
+	return out
+}
+
+var errMetrics = errors.New("metrics page lacks a figure")
+
+// sample reads what a replica uses, from /proc and its metrics page.
+func (p *replica) sample() (x SoakSample, err error) {
+	u, err := bench.ReadUsage(p.cmd.Process.Pid)
+	if err != nil {
+		return x, fmt.Errorf("%s: %w; its last lines:\n%s", p.name, err, p.tail(12))
+	}
+	x.RSS = u.RSS
+	st, err := p.status()
+	if err != nil {
+		return x, fmt.Errorf("%s: %w", p.name, err)
+	}
+	x.Entries = st.Index.Entries
+	sums, err := p.metrics("go_memstats_heap_inuse_bytes", "go_goroutines", "grapevine_cluster_queue_dropped_frames_total")
+	if err != nil {
+		return x, err
+	}
+	x.Heap, x.Goroutines, x.Dropped = int64(sums[0]), int(sums[1]), uint64(sums[2])
+	if x.Heap == 0 || x.Goroutines == 0 {
+		return x, fmt.Errorf("%s: %w", p.name, errMetrics)
+	}
+	return x, nil
+}
+
+// metrics adds up the series of each name on the replica's metrics page.
+func (p *replica) metrics(names ...string) ([]float64, error) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://" + p.admin + "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	defer resp.Body.Close()
+	sums := make([]float64, len(names))
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		series, value, _ := strings.Cut(lines.Text(), " ")
+		if i := strings.LastIndexByte(lines.Text(), ' '); i > 0 {
+			value = lines.Text()[i+1:]
+		}
+		name, _, _ := strings.Cut(series, "{")
+		for i, n := range names {
+			if n == name {
+				v, err := strconv.ParseFloat(value, 64)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", p.name, err)
+				}
+				sums[i] += v
+			}
+		}
+	}
+	return sums, lines.Err()
+}

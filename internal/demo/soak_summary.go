@@ -1,0 +1,110 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Growth over the second half of a soak that still counts as flat.
+const (
+	flatShare = .05     // of the mean
+	flatRSS   = 4 << 20 // bytes, where that is more
+	flatGo    = 10      // goroutines, where that is more
+)
+
+// Growth is a straight line through samples.
+type Growth struct {
+	Mean float64
+	Over float64 // what the line gains from the first to the last sample
+}
+
+// growth fits a line by least squares.
+func growth(at []time.Duration, value []float64) Growth {
+	n := float64(len(at))
+	if n < 2 {
+		return Growth{}
+	}
+	var mt, mv float64
+	for i := range at {
+		mt += at[i].Seconds() / n
+		mv += value[i] / n
+	}
+	var tv, tt float64
+	for i := range at {
+		d := at[i].Seconds() - mt
+		tv += d * (value[i] - mv)
+		tt += d * d
+	}
+	if tt == 0 {
+		return Growth{Mean: mv}
+	}
+	return Growth{Mean: mv, Over: tv / tt * (at[len(at)-1] - at[0]).Seconds()}
+}
+
+// flat reports whether the gain is within a share of the mean, or below least.
+func (g Growth) flat(least float64) bool { return g.Over <= max(flatShare*g.Mean, least) }
+
+// half returns the growth of a figure of a replica over the second half.
+func (s *SoakSummary) half(replica int, figure func(*SoakSample) float64) Growth {
+	var at []time.Duration
+	var value []float64
+	for i := range s.Samples {
+		if x := &s.Samples[i]; x.Replica == replica && x.At >= s.Length/2 {
+			at, value = append(at, x.At), append(value, figure(x))
+		}
+	}
+	return growth(at, value)
+}
+
+func rss(x *SoakSample) float64        { return float64(x.RSS) }
+func heap(x *SoakSample) float64       { return float64(x.Heap) }
+func goroutines(x *SoakSample) float64 { return float64(x.Goroutines) }
+
+// Problems names what was not flat over the second half: resident memory or
+// goroutines of a replica that grew by more than 5% (and more than 4 MiB, or
+// ten goroutines).
+func (s *SoakSummary) Problems() (list []string) {
+	for i := range s.Replicas {
+		if g := s.half(i, rss); g.Mean == 0 {
+			list = append(list, fmt.Sprintf("replica-%d has no samples of the second half", i+1))
+		} else if !g.flat(flatRSS) {
+			list = append(list, fmt.Sprintf("replica-%d: resident memory grew by %.1f MB at %.1f MB", i+1, g.Over/(1<<20), g.Mean/(1<<20)))
+		}
+		if g := s.half(i, goroutines); !g.flat(flatGo) {
+			list = append(list, fmt.Sprintf("replica-%d: %.0f goroutines more at %.0f", i+1, g.Over, g.Mean))
+		}
+	}
+	return list
+}
+
+// Write prints the summary as a person reads it.
+func (s *SoakSummary) Write(w io.Writer) {
+	fmt.Fprintf(w, "\n%s, %d replicas, %d engines (%d restarts), %d requests (%d failed, with an engine that restarted), %.0f blocks stored per second and as many removed.\n",
+		s.Length, s.Replicas, s.Engines, s.Restarts, s.Requests, s.Failed, float64(s.Stored)/s.Length.Seconds())
+	fmt.Fprintf(w, "\n%-11s %22s %22s %18s %8s\n", "second half", "RSS, growth", "heap, growth", "goroutines", "dropped")
+	mb := func(v float64) string { return fmt.Sprintf("%.1f MB", v/(1<<20)) }
+	for i := range s.Replicas {
+		m, h, g := s.half(i, rss), s.half(i, heap), s.half(i, goroutines)
+		fmt.Fprintf(w, "%-11s %12s %+6.1f MB %12s %+6.1f MB %10.0f %+7.1f %8d\n", fmt.Sprintf("replica-%d", i+1),
+			mb(m.Mean), m.Over/(1<<20), mb(h.Mean), h.Over/(1<<20), g.Mean, g.Over, s.dropped(i))
+	}
+	fmt.Fprintln(w)
+	problems := s.Problems()
+	for _, p := range problems {
+		fmt.Fprintln(w, "FAILED:", p)
+	}
+	if len(problems) == 0 {
+		fmt.Fprintln(w, "OK: memory and goroutines are flat.")
+	}
+}
+
+// dropped is the last count of a replica.
+func (s *SoakSummary) dropped(replica int) (n uint64) {
+	for i := range s.Samples {
+		if s.Samples[i].Replica == replica {
+			n = s.Samples[i].Dropped
+		}
+	}
+	return n
+}

@@ -1,0 +1,93 @@
+package demo
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
+)
+
+// samples are two replicas over ten minutes; the second one's figures follow
+// grow.
+func samples(grow func(at time.Duration) SoakSample) *SoakSummary {
+	s := &SoakSummary{Replicas: 2, Length: 10 * time.Minute}
+	for i := range 120 {
+		at := time.Duration(i+1) * 5 * time.Second
+		noise := int64(i%3) << 20
+		flat, own := SoakSample{At: at, RSS: 60<<20 + noise, Goroutines: 80 + i%5}, grow(at)
+		own.At, own.Replica, own.RSS = at, 1, own.RSS+noise
+		s.Samples = append(s.Samples, flat, own)
+	}
+	return s
+}
+
+func TestSoakVerdict(t *testing.T) {
+	for name, c := range map[string]struct {
+		grow func(time.Duration) SoakSample
+		want []string
+	}{
+		"flat": {func(time.Duration) SoakSample { return SoakSample{RSS: 60 << 20, Goroutines: 80} }, nil},
+		"grows at first": {func(at time.Duration) SoakSample {
+			return SoakSample{RSS: min(int64(at.Seconds()), 200) << 20, Goroutines: 80}
+		}, nil},
+		"shrinks": {func(at time.Duration) SoakSample {
+			return SoakSample{RSS: 900<<20 - int64(at.Seconds())<<20, Goroutines: 900 - int(at.Seconds())}
+		}, nil},
+		"leaks memory": {func(at time.Duration) SoakSample {
+			return SoakSample{RSS: 60<<20 + int64(at.Seconds())<<15, Goroutines: 80}
+		}, []string{"replica-2: resident memory"}},
+		"leaks goroutines": {func(at time.Duration) SoakSample {
+			return SoakSample{RSS: 60 << 20, Goroutines: 80 + int(at.Seconds()/10)}
+		}, []string{"replica-2: 3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := samples(c.grow).Problems()
+			if len(got) != len(c.want) {
+				t.Fatalf("%q, want %q", got, c.want)
+			}
+			for i := range got {
+				if !strings.HasPrefix(got[i], c.want[i]) {
+					t.Errorf("%q, want %q", got[i], c.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestGrowth(t *testing.T) {
+	at := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}
+	if g := growth(at, []float64{1, 3, 5, 7}); math.Abs(g.Over-6) > 1e-9 || g.Mean != 4 {
+		t.Errorf("%+v", g)
+	}
+	if g := growth(at[:1], []float64{1}); g.Over != 0 {
+		t.Errorf("%+v", g)
+	}
+	if g := growth([]time.Duration{0, 0}, []float64{1, 3}); g.Over != 0 || g.Mean != 2 {
+		t.Errorf("%+v", g)
+	}
+}
+
+// A short soak has samples of every replica, churn, restarts and no request that
+// failed for another reason.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s, err := RunSoak(t.Context(), Options{Envoy: parts.Envoy(t), Self: program(t), Out: &out, Engines: 4, Replicas: 3, Step: 3 * time.Second})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if len(s.Samples) < 3*4 || s.Restarts < 2 || s.Requests < 20 || s.Failed > s.Requests/4 || s.Stored == 0 {
+		t.Errorf("%d samples, %d restarts, %d of %d requests failed, %d blocks stored", len(s.Samples), s.Restarts, s.Failed, s.Requests, s.Stored)
+	}
+	for _, x := range s.Samples {
+		if x.RSS == 0 || x.Heap == 0 || x.Goroutines == 0 {
+			t.Fatalf("%+v", x)
+		}
+	}
+	if s.Write(&out); !strings.Contains(out.String(), "replica-3 ") {
+		t.Errorf("got\n%s", out.String())
+	}
+}

@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/extproc/xds"
+	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+)
+
+// party is a rig whose replicas are processes that share by encrypted gossip.
+type party struct {
+	*rig
+	with []childOptions // by replica
+}
+
+// The size of a party.
+const (
+	partyReplicas = 3
+	partyEngines  = 12
+)
+
+// partyOptions say what differs from replicas that have joined each other, with
+// the built-in profile, and an Envoy that is told everything by xDS.
+type partyOptions struct {
+	kind   envoyconf.Kind // a fixed configuration instead of xDS
+	config string         // file
+	apart  bool           // each replica has another key, so that none reaches another
+}
+
+// openParty opens engines, replicas and an Envoy, and waits until each replica
+// knows every engine exactly.
+func openParty(t *testing.T, with partyOptions) *party {
+	t.Helper()
+	kind := with.kind
+	p := &party{rig: open(t, rigOptions{kind: envoyconf.Plain, engines: partyEngines, engine: slow()})}
+	p.envoy.Stop()
+	p.client.Close()
+	var join, told []string
+	for range partyReplicas {
+		join = append(join, freeAddress(t))
+	}
+	for i := range partyReplicas {
+		o := childOptions{
+			Name: fmt.Sprintf("replica-%d", i+1), Listen: freeAddress(t), Admin: freeAddress(t), Config: with.config,
+			Cluster: server.ClusterOptions{
+				Mode: "gossip", Share: "partitioned", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: join[i], StreamBind: freeAddress(t), Join: join,
+			},
+		}
+		if with.apart {
+			o.Cluster.Keys[0][0] += byte(i)
+		}
+		if kind == "" {
+			o.XDS, o.Listener = freeAddress(t), "127.0.0.1:0"
+			told = append(told, o.XDS)
+		}
+		p.with = append(p.with, o)
+		p.childs, p.extproc = append(p.childs, nil), append(p.extproc, o.Listen)
+	}
+	p.revive(0, 1, 2)
+	if !with.apart {
+		p.joined()
+	}
+	if kind == "" {
+		conf, err := xds.Bootstrap{Admin: "127.0.0.1:0", Replicas: told}.Render()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.envoy = envoytest.Start(t, conf)
+		p.client = workload.NewClient("http://"+p.envoy.Addr("inference"), 64)
+	} else {
+		p.openEnvoy(rigOptions{kind: kind})
+	}
+	p.everyReplica()
+	return p
+}
+
+// everyReplica waits until Envoy takes every replica for healthy.
+func (p *party) everyReplica() {
+	p.t.Helper()
+	const stat = "cluster.pickers.membership_healthy"
+	eventually(p.t, "every replica is healthy to Envoy", func() bool { return p.envoy.Stats(p.t, stat)[stat] == partyReplicas })
+}
+
+// freeAddress is one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// revive starts replicas, with the addresses that they had, at the same time, and
+// waits until they are ready.
+func (p *party) revive(which ...int) {
+	p.t.Helper()
+	for _, i := range which {
+		p.childs[i] = p.beginChild(p.with[i])
+	}
+	for _, i := range which {
+		p.childs[i].ready(p.t)
+	}
+}
+
+// status asks a replica.
+func (p *party) status(i int) (*server.Status, error) {
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + p.with[i].Admin + "/status")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var st server.Status
+	return &st, json.NewDecoder(resp.Body).Decode(&st)
+}
+
+// joined waits until every replica knows every engine exactly and has joined all
+// others.
+func (p *party) joined() {
+	p.t.Helper()
+	last := ""
+	ok := within(20*time.Second, func() bool {
+		for i := range p.with {
+			st, err := p.status(i)
+			if err != nil {
+				last = err.Error()
+				return false
+			}
+			if last = st.Name + " " + st.State + ": " + st.Cluster.Line; st.State != "ready" || st.Cluster.State != "joined" || len(st.Members) != len(p.with) || inexact(st) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if !ok {
+		p.t.Fatalf("the replicas have not joined each other within 20 s: %s", last)
+	}
+}
+
+// inexact counts the engines that a replica does not know exactly.
+func inexact(st *server.Status) (n int) {
+	for _, e := range st.Endpoints {
+		if e.Knowledge != "exact" {
+			n++
+		}
+	}
+	return n
+}
+
+// passedBy is how many requests went on without a picker.
+func (p *party) passedBy() int {
+	return p.envoy.Stats(p.t, "failure_mode_allowed")["http.inference.ext_proc.picker.failure_mode_allowed"]
+}
