@@ -137,6 +137,7 @@ func metricNames(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}
 	literal := regexp.MustCompile(`"(grapevine_[a-z_]+)"`)
+	ofGroup := regexp.MustCompile(`\bdesc[A-Z][A-Za-z]+ += desc\("([a-z_]+)"`) // package cluster puts its prefix before each
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
 			return err
@@ -144,6 +145,9 @@ func metricNames(t *testing.T) map[string]bool {
 		b, err := os.ReadFile(path)
 		for _, m := range literal.FindAllSubmatch(b, -1) {
 			known[string(m[1])] = true
+		}
+		for _, m := range ofGroup.FindAllSubmatch(b, -1) {
+			known["grapevine_cluster_"+string(m[1])] = true
 		}
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"testing"
@@ -90,15 +91,21 @@ func (p *party) everyReplica() {
 	eventually(p.t, "every replica is healthy to Envoy", func() bool { return p.envoy.Stats(p.t, stat)[stat] == partyReplicas })
 }
 
-// freeAddress is one that nobody listens on.
+// freeAddress is one that nobody listens on, below the range from which systems
+// give ports to outgoing connections, so that a replica gets it again and again.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, last = 18_000, 31_999
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first)))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		return l.Addr().String()
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free TCP port")
+	return ""
 }
 
 // revive starts replicas, with the addresses that they had, at the same time, and

@@ -155,9 +155,10 @@ func TestPredicted(t *testing.T) {
 	// Endpoint 0: 4,000 new tokens of 10,000: pairs 4000 × 8000 = 3.2e7.
 	own := .4 + .32
 	wait := .3 + .04 - .1
-	stretch := (.01 + 3*5e-5 + 300_000*4e-8) / picker.PriorCost.Step
-	stall := stretch * (.014*3 + .028*2)
-	want0 := wait + own + .02 + own*(.5+.75*stall+.09*stretch*.5*(wait+own/2)) + 20*(.01+4*5e-5+310_000*4e-8)
+	stretch := (.01 + 3*5e-5 + 300_000*4e-8) / picker.PriorCost.Step // endpoint 1 is idle: 1
+	level := (stretch + 1) / 2
+	stall := .016 * 5 * stretch * stretch / level
+	want0 := wait + own + .02 + own*(.5+.75*stall+.25*level*.5*(wait+own/2)) + 20*(.01+4*5e-5+310_000*4e-8)
 	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000. It pays
 	// its share of the mean stall.
 	own1 := 1 + .5
