@@ -56,8 +56,9 @@ type costCell struct {
 	prefill fit
 	decode  fit
 	prior   Cost          // what factors of 1 mean
-	seen    [2]float64    // samples of prefill and decode so far
 	fleet   [2][3]float64 // the pool's constants of both, in seconds; zero: not known
+	own     [2]float64    // how much the endpoint's own count against them, 0..1
+	bias    [2]bias
 	local   atomic.Pointer[Cost]
 	shared  atomic.Pointer[Cost] // of the other replicas
 	merged  atomic.Pointer[Cost]
@@ -100,7 +101,24 @@ func (c *counters) SetPriorCost(prior Cost) {
 
 func (c *costCell) reset(prior Cost) {
 	prior.PrefillSeen, prior.DecodeSeen = 0, 0
-	c.prior, c.prefill, c.decode, c.seen = prior, newFit(), newFit(), [2]float64{}
+	c.prior, c.prefill, c.decode = prior, newFit(), newFit()
+	c.fleet, c.own, c.bias = [2][3]float64{}, [2]float64{}, [2]bias{}
+}
+
+// restart begins one half again, from the pool's constants where they are known.
+func (c *costCell) restart(half int) {
+	c.begin()
+	c.bias[half] = bias{}
+	pool := c.fleet[half]
+	if half == 0 {
+		if c.prefill = newFit(); pool[0] != 0 {
+			c.prior.Base, c.prior.PerToken, c.prior.PerPair = pool[0], pool[1], pool[2]
+		}
+		return
+	}
+	if c.decode = newFit(); pool[0] != 0 {
+		c.prior.Step, c.prior.PerSeq, c.prior.PerContext = pool[0], pool[1], pool[2]
+	}
 }
 
 // Queued is what was ahead of a request and its own work, at the moment when
@@ -119,7 +137,6 @@ func (c *counters) ObservePrefill(q *Queued, ttft time.Duration) {
 	cell.begin()
 	x, y, trust := prefillSample(&cell.prior, q, ttft)
 	cell.prefill.observe(x, y, trust)
-	cell.seen[0]++
 	cell.publish()
 }
 
@@ -152,7 +169,6 @@ func (c *counters) ObserveStep(sequences, context, seconds float64) {
 	defer cell.mu.Unlock()
 	cell.begin()
 	cell.decode.observe(stepSample(&cell.prior, sequences, context), seconds, 1)
-	cell.seen[1]++
 	cell.publish()
 }
 
@@ -185,10 +201,6 @@ func (c *costCell) publish() {
 	c.merged.Store(&merged)
 }
 
-// fleetSamples is how many samples of its own the pool's word is worth to an
-// endpoint.
-const fleetSamples = 4
-
 // prefill and decode return c's constants times factors.
 func (c *Cost) prefill(a [3]float64) [3]float64 {
 	return [3]float64{c.Base * a[0], c.PerToken * a[1], c.PerPair * a[2]}
@@ -198,14 +210,14 @@ func (c *Cost) decode(a [3]float64) [3]float64 {
 	return [3]float64{c.Step * a[0], c.PerSeq * a[1], c.PerContext * a[2]}
 }
 
-// lean moves constants towards the pool's while the endpoint has few samples.
+// lean moves constants towards the pool's as far as the endpoint's own are not
+// to be believed.
 func (c *costCell) lean(half int, own [3]float64) [3]float64 {
 	if c.fleet[half][0] == 0 {
 		return own
 	}
-	w := fleetSamples / (fleetSamples + c.seen[half])
 	for j := range own {
-		own[j] += w * (c.fleet[half][j] - own[j])
+		own[j] = c.fleet[half][j] + c.own[half]*(own[j]-c.fleet[half][j])
 	}
 	return own
 }

@@ -134,7 +134,7 @@ func TestFleetCost(t *testing.T) {
 	if off := worst(eps[1].Cost(), usual); off > 1.5 {
 		t.Errorf("the usual one: off by a factor of %.2f: %+v", off, *eps[1].Cost())
 	}
-	p.learnStep(eps[0], 10, 10_000, 0.1)
+	p.learnStep(eps[0], 10, 10_000, 0.1, t0)
 	if c := eps[7].Cost(); c.Step <= PriorCost.Step {
 		t.Errorf("steps are not learned by the pool: %+v", c)
 	}

@@ -1,63 +1,178 @@
 package picker
 
 import (
+	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// youngSamples is up to how many samples of its own an endpoint listens to the
-// pool.
-const youngSamples = 24
-
-// fleetCost learns the constants of a pool's engines as if they were one.
-// Endpoints with few samples of their own lean on it, so that a pool is learned
-// as fast as one endpoint.
+// fleetCost learns the constants of engines as if they were one, how much single
+// endpoints differ from that, and how much single samples do. A pool has one for
+// the endpoints that serve and one for those that only prefill: their first
+// tokens wait for a transfer too.
+//
+// Estimates from noisy samples differ also where engines do not: whoever looks
+// fastest would get everything, and whoever once looked slow would never be
+// tried again. So each endpoint's own constants count only by
+//
+//	spread² / (spread² + noise² / samples)
+//
+// and the pool's for the rest, where an endpoint's samples fade with time: in a
+// pool of equals all are equal, an engine that is different is believed after
+// some samples, and one that has not been seen for minutes gets another chance.
 type fleetCost struct {
 	mu      sync.Mutex
 	prefill fit // in units of PriorCost
 	decode  fit
-	turn    atomic.Uint64
+	noise   [2]variance // of a sample against its endpoint's mean, in logarithms
+	spread  [2]float64  // variance between endpoints beyond what noise explains
+	turn    [2]uint64
 }
 
-// learnPrefill teaches ep and the pool from one first token.
+const (
+	biasLife    = 5 * time.Minute // after which an endpoint's samples count for nothing
+	biasFade    = 0.96            // of a sample's weight with the next one
+	noiseFade   = 0.995
+	noisePrior  = 0.1 // variance assumed at first, with the weight of noiseWeight samples
+	noiseWeight = 8
+	spreadPrior = 0.005 // the same of endpoints, with the weight of one
+	teachAlways = 16    // endpoints are told after every sample up to so many, else the less often
+)
+
+// variance is a faded mean square.
+type variance struct{ sum, n float64 }
+
+func (v *variance) add(x, weight float64) {
+	v.sum, v.n = v.sum*noiseFade+weight*x*x, v.n*noiseFade+weight
+}
+
+func (v *variance) value() float64 {
+	return (v.sum + noiseWeight*noisePrior) / (v.n + noiseWeight)
+}
+
+// bias is how an endpoint's samples differ from what the pool's constants
+// predict, as a logarithm.
+type bias struct {
+	mean, n float64
+	at      time.Time
+}
+
+// samples returns how many samples the bias is worth at a time.
+func (b *bias) samples(now time.Time) float64 {
+	if b.n == 0 {
+		return 0
+	}
+	return b.n * min(max(1-now.Sub(b.at).Seconds()/biasLife.Seconds(), 0), 1)
+}
+
+// add takes a sample and returns how far it was from the mean before.
+func (b *bias) add(x, weight float64, now time.Time) (off float64) {
+	n := b.samples(now) * biasFade
+	off = x - b.mean
+	b.n, b.at = n+weight, now
+	b.mean += off * weight / b.n
+	return off * math.Sqrt(n/(n+weight)) // the mean has its own error
+}
+
+// fleetOf returns what is learned of the endpoints that are like ep.
+func (p *Pool) fleetOf(ep *Endpoint) *fleetCost {
+	if ep.Role&RoleDecode == 0 {
+		return &p.helping
+	}
+	return &p.serving
+}
+
+// learnPrefill teaches ep and those like it from one first token.
 func (p *Pool) learnPrefill(ep *Endpoint, q *Queued, ttft time.Duration) {
 	x, y, trust := prefillSample(&PriorCost, q, ttft)
-	f := &p.fleet
-	f.mu.Lock()
-	f.prefill.begin()
-	f.prefill.observe(x, y, trust)
-	constants := PriorCost.prefill(f.prefill.a)
-	f.mu.Unlock()
+	p.learn(0, ep, sample{x, y, trust, q.At.Add(ttft)})
 	ep.ObservePrefill(q, ttft)
-	p.teach(0, constants)
 }
 
-// learnStep teaches ep and the pool from the time between tokens.
-func (p *Pool) learnStep(ep *Endpoint, sequences, context, seconds float64) {
-	f := &p.fleet
-	f.mu.Lock()
-	f.decode.begin()
-	f.decode.observe(stepSample(&PriorCost, sequences, context), seconds, 1)
-	constants := PriorCost.decode(f.decode.a)
-	f.mu.Unlock()
+// learnStep teaches ep and those like it from the time between tokens.
+func (p *Pool) learnStep(ep *Endpoint, sequences, context, seconds float64, now time.Time) {
+	p.learn(1, ep, sample{stepSample(&PriorCost, sequences, context), seconds, 1, now})
 	ep.ObserveStep(sequences, context, seconds)
-	p.teach(1, constants)
 }
 
-// teach tells the pool's constants to endpoints with few samples of their own.
-func (p *Pool) teach(half int, constants [3]float64) {
-	endpoints := p.Snapshot().Endpoints
-	if p.fleet.turn.Add(1)%uint64(1+len(endpoints)/64) != 0 { // big pools need not hear every word
+// sample is one sample of the pool's fit.
+type sample struct {
+	x        [3]float64
+	y, trust float64
+	at       time.Time
+}
+
+func (p *Pool) learn(half int, ep *Endpoint, s sample) {
+	f := p.fleetOf(ep)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fit := f.fit(half)
+	fit.begin()
+	f.differ(half, ep, &s, fit.a)
+	fit.observe(s.x, s.y, s.trust)
+	if n := len(p.Snapshot().Endpoints); f.turn[half]%uint64(1+n/teachAlways) == 0 { // big pools need not hear every word
+		p.teach(f, half, s.at)
+	}
+	f.turn[half]++
+}
+
+func (f *fleetCost) fit(half int) *fit {
+	if half == 0 {
+		return &f.prefill
+	}
+	return &f.decode
+}
+
+// differ notes by how much a sample is not what the pool's constants predict.
+func (f *fleetCost) differ(half int, ep *Endpoint, s *sample, a [3]float64) {
+	x := math.Log(s.y / dot(a, s.x))
+	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return
 	}
-	for _, ep := range endpoints {
+	limit := math.Log(fitClip)
+	c := &ep.cost
+	c.mu.Lock()
+	first := c.bias[half].samples(s.at) == 0
+	if first {
+		c.restart(half)
+	}
+	off := c.bias[half].add(min(max(x, -limit), limit), s.trust, s.at)
+	c.mu.Unlock()
+	if !first { // one sample says nothing about noise
+		f.noise[half].add(off, s.trust)
+	}
+}
+
+// teach tells the constants of f to its endpoints, and how much their own are to
+// count. f.mu is held.
+func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
+	noise := f.noise[half].value()
+	constants := PriorCost.prefill(f.prefill.a)
+	if half == 1 {
+		constants = PriorCost.decode(f.decode.a)
+	}
+	var n, sum, square, luck float64
+	spread := f.spread[half]
+	for _, ep := range p.Snapshot().Endpoints {
+		if p.fleetOf(ep) != f {
+			continue
+		}
 		c := &ep.cost
 		c.mu.Lock()
-		if c.seen[half] < youngSamples {
-			c.fleet[half] = constants
-			c.publish()
-		}
+		b := &c.bias[half]
+		samples := b.samples(now)
+		c.fleet[half], c.own[half] = constants, spread*samples/(spread*samples+noise)
+		c.publish()
 		c.mu.Unlock()
+		if w := samples / (samples + 1); w > 0 { // those of which nothing is known do not count
+			n += w
+			sum += w * b.mean
+			square += w * b.mean * b.mean
+			luck += w * noise / samples
+		}
+	}
+	if n > 0 {
+		between := max((square-sum*sum/n-luck)/n, 0)
+		f.spread[half] = (between*n + spreadPrior) / (n + 1)
 	}
 }

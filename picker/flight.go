@@ -42,7 +42,7 @@ type helper struct {
 
 // lessons say what a request's times tell about.
 type lessons struct {
-	prefill bool // the endpoint that serves and the pool
+	prefill bool // prefills of the endpoint that serves
 	step    bool // time between tokens of the endpoint that serves
 	// helper is the endpoint whose prefill the first token shows; nil: none.
 	helper *helper
@@ -189,7 +189,7 @@ func (c *Cycle) expected() Prediction {
 // prediction returns what a scorer predicted for candidate i, or the plain
 // model's word when none did.
 func (c *Cycle) prediction(i int32, w Work) Prediction {
-	if c.hasPred {
+	if c.hasPred && c.predicted[i] != (Prediction{}) {
 		return c.predicted[i]
 	}
 	v := &c.views[i]
@@ -269,11 +269,11 @@ func (f *flight) firstToken(at time.Time) {
 	}
 	f.s.blind.saw()
 	ttft := at.Sub(f.queued.At)
+	ep, queued := f.ep, &f.queued
 	if h := f.learns.helper; h != nil {
-		h.ep.ObservePrefill(&h.queued, ttft) // not the pool: the others do not wait for transfers
-	} else {
-		f.s.opts.Pool.learnPrefill(f.ep, &f.queued, ttft)
+		ep, queued = h.ep, &h.queued
 	}
+	f.s.opts.Pool.learnPrefill(ep, queued, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
 }
 
@@ -303,7 +303,7 @@ func (f *flight) learnStep() {
 	}
 	l := f.s.opts.Pool.Book().Load(f.ep, f.lastAt)
 	step := f.lastAt.Sub(f.firstAt).Seconds() / float64(f.tokens)
-	f.s.opts.Pool.learnStep(f.ep, float64(l.Requests-l.Waiting)+1, float64(l.Context+int64(f.queued.Own.Input)), step)
+	f.s.opts.Pool.learnStep(f.ep, float64(l.Requests-l.Waiting)+1, float64(l.Context+int64(f.queued.Own.Input)), step, f.lastAt)
 }
 
 func seconds(s float64) time.Duration {

@@ -26,7 +26,8 @@ type Pool struct {
 	opts    PoolOptions
 	current atomic.Pointer[Snapshot]
 	book    Book
-	fleet   fleetCost
+	serving fleetCost // endpoints that answer requests
+	helping fleetCost // those that only prefill
 
 	mu        sync.Mutex
 	next      indexer.EndpointID

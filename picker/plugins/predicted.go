@@ -11,12 +11,13 @@ type predictedParams struct {
 	FleetShare    float64 `json:"fleetShare"`    // share of the stall that counts at the candidates' mean, 0..1
 	DecodeWeight  float64 `json:"decodeWeight"`  // length of the decode step there, in steps
 	TargetWeight  float64 `json:"targetWeight"`  // time beyond an SLO's first token
+	Alike         float64 `json:"alike"`         // share of the least cost by which others may be above it and count as equal
 	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
 }
 
 var predictedDefaults = predictedParams{
 	OwnWeight: .5, StallWeight: .016, ArrivalWeight: .25, FleetShare: .5,
-	DecodeWeight: 20, TargetWeight: 4, ChunkTokens: 8192,
+	DecodeWeight: 20, TargetWeight: 4, Alike: .02, ChunkTokens: 8192,
 }
 
 // predicted is the default policy: the predicted time to first token of each
@@ -47,7 +48,7 @@ type predicted struct{ predictedParams }
 
 func newPredicted(p predictedParams) (Plugin, error) {
 	weights := map[string]float64{
-		"ownWeight": p.OwnWeight, "stallWeight": p.StallWeight, "arrivalWeight": p.ArrivalWeight, "decodeWeight": p.DecodeWeight, "targetWeight": p.TargetWeight,
+		"ownWeight": p.OwnWeight, "stallWeight": p.StallWeight, "arrivalWeight": p.ArrivalWeight, "decodeWeight": p.DecodeWeight, "targetWeight": p.TargetWeight, "alike": p.Alike,
 	}
 	for name, w := range weights {
 		if w < 0 {
@@ -81,6 +82,25 @@ func (s predicted) Score(c *picker.Cycle, scores []float64) {
 			cost += s.TargetWeight * max(p.TTFT()-target, 0)
 		}
 		scores[k] = -cost
+	}
+	even(c, scores, s.Alike)
+}
+
+// even makes the scores of candidates that hold as much of the prompt as the
+// best, and are nearly as good, equal to its score: chance decides among equals,
+// not the last digit of what was learned.
+func even(c *picker.Cycle, scores []float64, alike float64) {
+	best := 0
+	for k, x := range scores {
+		if x > scores[best] {
+			best = k
+		}
+	}
+	least, missing := scores[best]*(1+alike), c.Work(best).New
+	for k, x := range scores {
+		if x > least && c.Work(k).New == missing {
+			scores[k] = scores[best]
+		}
 	}
 }
 

@@ -1,0 +1,150 @@
+package plugins
+
+import (
+	"container/heap"
+	"context"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// moment is something that will happen to a request.
+type moment struct {
+	at time.Time
+	do func(time.Time)
+}
+
+type moments []moment
+
+func (m moments) Len() int           { return len(m) }
+func (m moments) Less(i, k int) bool { return m[i].at.Before(m[k].at) }
+func (m moments) Swap(i, k int)      { m[i], m[k] = m[k], m[i] }
+func (m *moments) Push(x any)        { *m = append(*m, x.(moment)) }
+func (m *moments) Pop() any {
+	old := *m
+	x := old[len(old)-1]
+	*m = old[:len(old)-1]
+	return x
+}
+
+// noisy is a pool of idle engines whose times vary, behind the default policy.
+type noisy struct {
+	pool  *picker.Pool
+	s     *picker.Scheduler
+	now   time.Time
+	queue moments
+	rng   *rand.Rand
+	speed func(engine int) float64
+	count []int
+}
+
+func newNoisy(t *testing.T, engines int, speed func(int) float64) *noisy {
+	t.Helper()
+	f := newFleet(make([]one, engines)...)
+	n := &noisy{pool: f.pool, now: t0, rng: rand.New(rand.NewPCG(1, 2)), speed: speed, count: make([]int, engines)}
+	p := profile(t, "default")
+	var err error
+	n.s, err = picker.New(picker.Options{
+		Pool: f.pool, Rules: &picker.Rules{Handler: Single(p)}, Matcher: f, Seed: 1, SampleBodies: 1,
+		Now: func() time.Time { return n.now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// play sends requests of 500 tokens at a rate, for a time.
+func (n *noisy) play(t *testing.T, rate float64, length time.Duration) {
+	t.Helper()
+	clear(n.count)
+	for end := n.now.Add(length); n.now.Before(end); {
+		next := n.now.Add(time.Duration(n.rng.ExpFloat64() / rate * 1e9))
+		for len(n.queue) > 0 && n.queue[0].at.Before(next) {
+			m := heap.Pop(&n.queue).(moment)
+			n.now = m.at
+			m.do(m.at)
+		}
+		n.now = next
+		d, err := n.s.Choose(context.Background(), &picker.Request{Kind: picker.KindChat, Model: "m", Target: "m", InputTokens: 500, Stream: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := int(netip.MustParseAddrPort(d.Endpoints[0]).Addr().As4()[3])
+		n.count[i]++
+		ttft := .02 * n.speed(i) * math.Exp(.4*n.rng.NormFloat64())
+		step := .01 * n.speed(i) * math.Exp(.2*n.rng.NormFloat64())
+		first := next.Add(time.Duration(ttft * 1e9))
+		last := first.Add(time.Duration(step * 50 * 1e9))
+		heap.Push(&n.queue, moment{first, func(at time.Time) {
+			d.Observe(picker.Event{Kind: picker.EventHeaders, At: at, Status: 200})
+			d.Observe(picker.Event{Kind: picker.EventFirstToken, At: at})
+		}})
+		heap.Push(&n.queue, moment{last, func(at time.Time) {
+			d.Observe(picker.Event{Kind: picker.EventTokens, At: at, Tokens: 50})
+			d.Done(picker.Outcome{At: at, Status: 200, Complete: true})
+		}})
+	}
+}
+
+// atLeast fails when an engine had less than a share of the mean.
+func (n *noisy) atLeast(t *testing.T, what string, share float64) {
+	t.Helper()
+	total := 0
+	for _, c := range n.count {
+		total += c
+	}
+	t.Log(what, n.count)
+	if least := slices.Min(n.count); float64(least) < share*float64(total)/float64(len(n.count)) {
+		t.Errorf("%s: an engine had %d of %d requests", what, least, total)
+	}
+}
+
+// TestEqualsShare holds that luck does not choose: idle engines that are equal
+// get about the same although their times vary by 40%.
+func TestEqualsShare(t *testing.T) {
+	for _, rate := range []float64{5, 30} {
+		n := newNoisy(t, 24, func(int) float64 { return 1 })
+		for range 3 {
+			n.play(t, rate, 5*time.Minute)
+		}
+		n.atLeast(t, "equals", .4)
+	}
+}
+
+// TestSlowEngines holds that engines of half the speed are told apart although
+// times vary.
+func TestSlowEngines(t *testing.T) {
+	n := newNoisy(t, 24, func(i int) float64 { return 1 + float64(i%2) })
+	for range 2 {
+		n.play(t, 30, 5*time.Minute)
+	}
+	slow, total := 0, 0
+	for i, c := range n.count {
+		total += c
+		slow += c * (i % 2)
+	}
+	if t.Log(n.count); slow*50 > total {
+		t.Errorf("slow engines had %d of %d requests", slow, total)
+	}
+}
+
+// TestRecovered holds that engines which were slow once are tried again.
+func TestRecovered(t *testing.T) {
+	n := newNoisy(t, 24, nil)
+	n.speed = func(i int) float64 {
+		if i < 3 && n.now.Before(t0.Add(time.Minute)) {
+			return 10
+		}
+		return 1
+	}
+	for range 5 {
+		n.play(t, 30, 5*time.Minute)
+	}
+	n.atLeast(t, "recovered", .1)
+}
