@@ -134,8 +134,8 @@ func (m *inbound) decodeBody(whole mem.Buffer, part []byte, at int) error {
 	return nil
 }
 
-// decodeHeaders reads an HttpHeaders or HttpTrailers, which agree in what
-// matters here.
+// decodeHeaders reads an HttpHeaders or HttpTrailers; trailers say nothing of
+// the end.
 func (m *inbound) decodeHeaders(part []byte) error {
 	r := reader{rest: part}
 	for r.next() {
@@ -144,7 +144,7 @@ func (m *inbound) decodeHeaders(part []byte) error {
 			if !m.decodeMap(r.bytes) {
 				return errWire
 			}
-		case r.num == 3 && r.typ == protowire.VarintType:
+		case r.num == 3 && r.typ == protowire.VarintType && m.part <= fieldResponseHeaders:
 			m.end = r.n != 0
 		}
 	}
