@@ -80,7 +80,7 @@ func disown(r *picker.Request, plan *picker.Plan) {
 	if r.Headers == nil {
 		return
 	}
-	for _, name := range [...]string{picker.HeaderPrefiller, picker.HeaderEncoders} {
+	for _, name := range [...]string{picker.HeaderPrefiller, picker.HeaderEncoders, picker.HeaderDataParallel} {
 		set := slices.ContainsFunc(plan.Headers, func(h picker.HeaderSet) bool { return h.Name == name })
 		if !set && r.Headers.Get(name) != "" {
 			plan.Remove = append(plan.Remove, name)

@@ -171,7 +171,7 @@ func (w *world) request() string {
 	}
 	r.Prompt.Media = w.number("media", 0)
 	if w.has("forged") {
-		r.Headers = headers{picker.HeaderPrefiller: "10.6.6.6:80", picker.HeaderEncoders: "10.6.6.6:80"}
+		r.Headers = headers{picker.HeaderPrefiller: "10.6.6.6:80", picker.HeaderEncoders: "10.6.6.6:80", picker.HeaderDataParallel: "10.6.6.6:80"}
 	}
 	if only := w.text("only"); only != "" {
 		r.HasSubset = true

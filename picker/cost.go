@@ -15,6 +15,9 @@ type Cost struct {
 	Base, PerToken, PerPair  float64
 	Step, PerSeq, PerContext float64
 	PrefillSeen, DecodeSeen  float64 // samples behind the two halves, faded; 0 means the prior
+	// Doubt is the standard error of a prefill by this replica's constants
+	// against that of an equal endpoint, as a share of it.
+	Doubt float64
 }
 
 // PriorCost is what is assumed of an endpoint of which nothing is known: a
@@ -58,6 +61,7 @@ type costCell struct {
 	prior   Cost          // what factors of 1 mean
 	fleet   [2][3]float64 // the pool's constants of both, in seconds; zero: not known
 	own     [2]float64    // how much the endpoint's own count against them, 0..1
+	doubt   float64       // of own prefill constants, as far as they count
 	bias    [2]bias
 	local   atomic.Pointer[Cost]
 	shared  atomic.Pointer[Cost] // of the other replicas
@@ -102,7 +106,7 @@ func (c *counters) SetPriorCost(prior Cost) {
 func (c *costCell) reset(prior Cost) {
 	prior.PrefillSeen, prior.DecodeSeen = 0, 0
 	c.prior, c.prefill, c.decode = prior, newFit(), newFit()
-	c.fleet, c.own, c.bias = [2][3]float64{}, [2]float64{}, [2]bias{}
+	c.fleet, c.own, c.bias, c.doubt = [2][3]float64{}, [2]float64{}, [2]bias{}, 0
 }
 
 // restart begins one half again, from the pool's constants where they are known.
@@ -184,7 +188,7 @@ func (c *costCell) publish() {
 	a, d := c.lean(0, c.prior.prefill(c.prefill.a)), c.lean(1, c.prior.decode(c.decode.a))
 	local := Cost{
 		Base: a[0], PerToken: a[1], PerPair: a[2], PrefillSeen: c.prefill.n,
-		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.n,
+		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.n, Doubt: c.doubt,
 	}
 	c.local.Store(&local)
 	merged := local

@@ -140,8 +140,8 @@ func (c *Cycle) Free() {
 }
 
 // gather lists the endpoints that r may go to. Those that do not answer are
-// left out while others are there that serve requests, and so are those that cannot serve a whole
-// request, when it is one that no profile handler splits.
+// left out while others are there that serve requests, and so are those that
+// cannot serve a whole request, when it is one that no profile handler splits.
 func (c *Cycle) gather(r *Request) {
 	c.endpoints = c.endpoints[:0]
 	if !r.HasSubset {

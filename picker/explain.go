@@ -185,7 +185,7 @@ func (rec *record) explain() Explanation {
 	}
 	e.Stages = rec.explainStages()
 	for k := range rec.rows {
-		e.Candidates = append(e.Candidates, rec.rows[k].explain(rec.hasPred))
+		e.Candidates = append(e.Candidates, rec.rows[k].explain())
 	}
 	for k := range rec.rankings {
 		e.Profiles = append(e.Profiles, rec.explainRanking(&rec.rankings[k]))
@@ -270,7 +270,7 @@ func (rec *record) explainRanking(rr *recordRanking) ExplainedProfile {
 	return p
 }
 
-func (row *recordRow) explain(hasPred bool) ExplainedCandidate {
+func (row *recordRow) explain() ExplainedCandidate {
 	v := &row.view
 	c := ExplainedCandidate{
 		Endpoint: v.Address, Name: v.Name, Matched: map[string]int{}, Held: finite(row.held), Blocks: int(row.run.Blocks),
@@ -288,7 +288,7 @@ func (row *recordRow) explain(hasPred bool) ExplainedCandidate {
 			c.Matched[indexer.Tier(tier).String()] = int(n)
 		}
 	}
-	if hasPred {
+	if row.pred != (Prediction{}) { // else no scorer looked at it
 		t := explainTime(row.pred)
 		c.Predicted = &t
 	}

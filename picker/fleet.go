@@ -162,6 +162,9 @@ func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 		b := &c.bias[half]
 		samples := b.samples(now)
 		c.fleet[half], c.own[half] = constants, spread*samples/(spread*samples+noise)
+		if half == 0 && samples > 0 {
+			c.doubt = c.own[0] * math.Sqrt(noise/samples)
+		}
 		c.publish()
 		c.mu.Unlock()
 		if w := samples / (samples + 1); w > 0 { // those of which nothing is known do not count

@@ -40,7 +40,6 @@ type record struct {
 	headers   []HeaderSet
 	stages    []Stage
 	predicted Prediction
-	hasPred   bool
 	total     int // candidates before the cut
 	rows      []recordRow
 	rankings  []recordRanking
@@ -96,7 +95,7 @@ func (rec *record) fill(c *Cycle, p Prediction) {
 	rec.plan = append(rec.plan[:0], c.plan.Order...)
 	rec.headers = append(rec.headers[:0], c.plan.Headers...)
 	rec.stages = append(rec.stages[:0], c.plan.Stages...)
-	rec.predicted, rec.hasPred, rec.total = p, c.hasPred, len(c.endpoints)
+	rec.predicted, rec.total = p, len(c.endpoints)
 	rec.outcome = recordOutcome{}
 	rec.fillRows(c)
 	rec.rankings = resizeKeep(rec.rankings, c.ranked)

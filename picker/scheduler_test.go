@@ -253,6 +253,41 @@ func TestBlind(t *testing.T) {
 	unseen.Done(Outcome{})
 }
 
+// TestBlindMoved holds the same of a request that the proxy sent elsewhere.
+func TestBlindMoved(t *testing.T) {
+	pool := newPool(2)
+	s := newScheduler(t, Options{Pool: pool})
+	s.blind.score.Store(blindFrom)
+	r := chatRequest("r", 1000)
+	r.Stream = true
+	d, err := s.Choose(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := pool.Snapshot().Endpoints[0], pool.Snapshot().Endpoints[1]
+	if d.Endpoints[0] == second.Address {
+		first, second = second, first
+	}
+	d.Observe(Event{Kind: EventHeaders, At: t0, Status: 200, Served: second.Address})
+	s.blind.expire(t0.Add(time.Minute))
+	if a, b := pool.Book().Local(first, t0), pool.Book().Local(second, t0); a.Requests != 0 || b.Requests != 1 || b.Waiting != 0 {
+		t.Errorf("%+v where it was meant to go, %+v where it went", a, b)
+	}
+	d.Done(Outcome{})
+}
+
+// TestPredictedByNobody holds that a candidate which the scorers that predict
+// did not see has the plain model's prediction, not one of no time at all.
+func TestPredictedByNobody(t *testing.T) {
+	c := NewCycle(CycleOptions{Pool: newPool(2), Now: t0}, chatRequest("r", 1000))
+	defer c.Free()
+	c.Predict(0, Prediction{Wait: 7})
+	seen, unseen := c.prediction(0, c.WorkAt(0)), c.prediction(1, c.WorkAt(1))
+	if seen.TTFT() != 7 || unseen.TTFT() < PriorCost.Prefill(Work{1000, 1000}) {
+		t.Errorf("predicted %+v and %+v", seen, unseen)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	pool, m := newPool(3), &fakeMatcher{tokens: []int32{0, 960, 480}}
 	list := specs(4)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,7 +62,7 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 
 func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.traces, "trace", nil, "trace `FILE`, as PATH or NAME=PATH; may be repeated")
-	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: agentic, coder, chat, documents, mixed; may be repeated")
+	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: "+strings.Join(replay.WorkloadNames(), ", ")+"; may be repeated")
 	fl.StringSliceVar(&f.policies, "policy", nil, "policies to compare, by `NAME`, or files as PATH or NAME=PATH (default: all built-in ones)")
 	fl.Float64SliceVar(&f.loads, "load", nil, "loads, as `SHARES` of saturation (default 0.85)")
 	fl.Float64SliceVar(&f.rates, "rate", nil, "instead of --load: `REQUESTS` per second for each engine")

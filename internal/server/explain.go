@@ -88,6 +88,7 @@ type CostFacts struct {
 	PerContext  float64 `json:"per_context_token_s"`
 	PrefillSeen float64 `json:"prefill_samples"`
 	DecodeSeen  float64 `json:"decode_samples"`
+	Doubt       float64 `json:"doubt"`
 }
 
 // AdapterFacts is what the engine says about its LoRA adapters (picker.LoRA).

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ func (c *costShare) run(ctx context.Context) {
 		}
 		for _, ep := range c.s.pool.Snapshot().Endpoints {
 			cost := ep.LocalCost()
-			if cost.PrefillSeen+cost.DecodeSeen == 0 || sent[ep.Address] == cost {
+			if cost.PrefillSeen+cost.DecodeSeen == 0 || told(sent[ep.Address], cost) {
 				continue
 			}
 			sent[ep.Address] = cost
@@ -49,6 +50,22 @@ func (c *costShare) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// told reports whether the others know enough who know was: constants within 2%
+// and samples within a fifth of what they are.
+func told(was, is picker.Cost) bool {
+	a, b := costFields(&was), costFields(&is)
+	for i := range a {
+		within := .02
+		if a[i] == &was.PrefillSeen || a[i] == &was.DecodeSeen {
+			within = .2
+		}
+		if math.Abs(*a[i]-*b[i]) > within**b[i] {
+			return false
+		}
+	}
+	return true
 }
 
 func costFields(c *picker.Cost) [8]*float64 {

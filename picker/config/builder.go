@@ -71,7 +71,7 @@ func (b *builder) document(root strict.Node) {
 }
 
 func (b *builder) header(doc *strict.Object) {
-	if v, ok := doc.Need("apiVersion").Enum(groupGateway, groupLLMD); ok {
+	if v, ok := doc.Need("apiVersion").Enum(groupGateway, groupLLMD, groupStable); ok {
 		b.out.effective.APIVersion = v
 	}
 	doc.Need("kind").Enum(kindName)

@@ -13,6 +13,7 @@ import (
 const (
 	groupGateway = "inference.networking.x-k8s.io/v1alpha1"
 	groupLLMD    = "llm-d.ai/v1alpha1"
+	groupStable  = "llm-d.ai/v1" // places what replicas share elsewhere; both places are read in all versions
 	kindName     = "EndpointPickerConfig"
 
 	defaultProfile  = "default"

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
@@ -28,19 +30,35 @@ func (b *builder) readData(doc *strict.Object) {
 		}
 		s.Done()
 	}
-	b.readDiscovery(o.Field("discovery"))
-	b.readForeignSharing(o)
+	peers := b.readDiscovery(o.Field("discovery"))
+	b.readForeignSharing(o, peers)
 	o.Done()
 }
 
-func (b *builder) readDiscovery(n strict.Node) {
-	if !n.Found() {
-		return
-	}
+// readDiscovery reads where endpoints come from, in both generations, and
+// returns where the newer one says where replicas come from.
+func (b *builder) readDiscovery(n strict.Node) (peers strict.Node) {
 	o := n.Object()
-	ref := o.Need("pluginRef")
-	in := b.find(ref)
+	peers = o.Field("peers")
+	endpoints, older := o.Field("endpoints"), o.Field("pluginRef")
 	o.Done()
+	switch {
+	case endpoints.Found() && older.Found():
+		older.Problem("pluginRef is the older place", "both %s and %s are given", endpoints.Path(), older.Path())
+	case endpoints.Found():
+		o = endpoints.Object()
+		b.discover(o.Need("pluginRef"))
+		o.Done()
+	case n.Found() && !peers.Found():
+		b.discover(o.Need("pluginRef"))
+	default:
+		b.discover(older)
+	}
+	return peers
+}
+
+func (b *builder) discover(ref strict.Node) {
+	in := b.find(ref)
 	switch {
 	case in == nil:
 	case in.plugin.File == nil:
@@ -52,19 +70,30 @@ func (b *builder) readDiscovery(n strict.Node) {
 }
 
 // readForeignSharing accepts what other pickers need for replicas to know of
-// each other.
-func (b *builder) readForeignSharing(o *strict.Object) {
-	peers := o.Field("peerDiscovery")
-	if po := peers.Object(); peers.Found() {
-		b.find(po.Need("pluginRef"))
-		po.Done()
+// each other, in all generations.
+func (b *builder) readForeignSharing(o *strict.Object, peers strict.Node) {
+	said := []strict.Node{peers, o.Field("peerDiscovery"), o.Field("crossReplica")}
+	for _, n := range said[:2] {
+		if po := n.Object(); n.Found() {
+			b.find(po.Need("pluginRef"))
+			po.Done()
+		}
 	}
-	syncer, interval := o.Field("crossReplicaSyncerPluginRef"), o.Field("crossReplicaSyncInterval")
-	if syncer.Found() {
-		b.find(syncer)
+	newer := said[2].Object()
+	refs := []strict.Node{newer.Field("syncerPluginRef"), o.Field("crossReplicaSyncerPluginRef")}
+	times := []strict.Node{
+		newer.Field("syncInterval"), newer.Field("publishTimeout"), o.Field("crossReplicaSyncInterval"), o.Field("crossReplicaPublishTimeout"),
 	}
-	interval.Duration()
-	for _, n := range []strict.Node{peers, syncer, interval} {
+	newer.Done()
+	for _, n := range refs {
+		if n.Found() {
+			b.find(n)
+		}
+	}
+	for _, n := range times {
+		n.Duration()
+	}
+	for _, n := range slices.Concat(said, refs, times) {
 		if n.Found() {
 			b.note(n, "see the flags of serve", "%s: replicas find each other and share their state by themselves", n.Path())
 			return

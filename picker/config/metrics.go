@@ -15,12 +15,16 @@ type Metrics struct {
 
 // readMetrics collects what the plugins say about metrics pages.
 func (b *builder) readMetrics() {
-	var names *instance
+	var source, names *instance
 	for _, in := range b.plugins {
 		m := in.plugin.Metrics
 		switch {
 		case m == nil:
 		case m.Scheme != "":
+			if source != nil {
+				b.note(in.node, "", "metrics pages are where %s says; %s changes nothing", in.name, source.name)
+			}
+			source = in
 			b.out.Metrics.Scheme, b.out.Metrics.Path, b.out.Metrics.SkipVerify = m.Scheme, m.Path, m.SkipVerify
 		case names != nil:
 			in.node.Problem(firstOnLine(names.node), "two plugins say how metrics are read, %s and %s", names.name, in.name)

@@ -87,8 +87,9 @@ func (s predicted) Score(c *picker.Cycle, scores []float64) {
 }
 
 // even makes the scores of candidates that hold as much of the prompt as the
-// best, and are nearly as good, equal to its score: chance decides among equals,
-// not the last digit of what was learned.
+// best, and are nearly as good or worse by less than what is known of both,
+// equal to its score: chance decides among equals, not the last digit of what
+// was learned.
 func even(c *picker.Cycle, scores []float64, alike float64) {
 	best := 0
 	for k, x := range scores {
@@ -96,10 +97,10 @@ func even(c *picker.Cycle, scores []float64, alike float64) {
 			best = k
 		}
 	}
-	least, missing := scores[best]*(1+alike), c.Work(best).New
+	top, missing, doubt := scores[best], c.Work(best).New, c.At(best).Cost.Doubt
 	for k, x := range scores {
-		if x > least && c.Work(k).New == missing {
-			scores[k] = scores[best]
+		if x > top*(1+max(alike, doubt, c.At(k).Cost.Doubt)) && c.Work(k).New == missing {
+			scores[k] = top
 		}
 	}
 }

@@ -96,14 +96,20 @@ var Workloads = []Workload{
 	},
 }
 
+// WorkloadNames returns the names of the built-in workloads.
+func WorkloadNames() []string {
+	names := make([]string, len(Workloads))
+	for i := range Workloads {
+		names[i] = Workloads[i].Name
+	}
+	return names
+}
+
 // WorkloadByName returns a built-in workload.
 func WorkloadByName(name string) (Workload, error) {
-	var names []string
-	for _, w := range Workloads {
-		if w.Name == name {
-			return w, nil
-		}
-		names = append(names, w.Name)
+	names := WorkloadNames()
+	if i := slices.Index(names, name); i >= 0 {
+		return Workloads[i], nil
 	}
 	return Workload{}, fmt.Errorf("replay: workload %q: there are %s", name, strings.Join(names, ", "))
 }

@@ -215,7 +215,7 @@ func (in *reader) count(v *fastjson.Value, r *Request) {
 	}
 	if c := v.Get("cached_tokens"); c != nil && c.Type() == fastjson.TypeNumber {
 		in.recorded.Counted++
-		in.recorded.Cached += c.GetInt()
+		in.recorded.Cached += min(max(c.GetInt(), 0), r.Input)
 		in.recorded.Input += r.Input
 	}
 }

@@ -153,3 +153,17 @@ func TestFilePolicy(t *testing.T) {
 		t.Error("paths and names are mixed up")
 	}
 }
+
+// TestReadAbsurdCounts holds that an engine's count of cached tokens stays
+// between none and the whole prompt.
+func TestReadAbsurdCounts(t *testing.T) {
+	const lines = `{"timestamp":1,"input_length":600,"output_length":9,"hash_ids":[1,2],"cached_tokens":-5}
+{"timestamp":2,"input_length":600,"output_length":9,"hash_ids":[1,2],"cached_tokens":9000}`
+	tr, err := ReadTrace(strings.NewReader(lines), ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := tr.Recorded; r.Counted != 2 || r.HitRatio() != .5 {
+		t.Errorf("%+v, hit ratio %v", r, r.HitRatio())
+	}
+}

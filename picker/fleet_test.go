@@ -1,0 +1,79 @@
+package picker
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestHelpersLearned holds that endpoints which only prefill learn from each
+// other, and neither from those that serve nor they from them.
+func TestHelpersLearned(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 2))
+	list := specs(8)
+	for i := range 4 {
+		list[i].Labels = map[string]string{LabelRole: "prefill"}
+	}
+	p := NewPool(PoolOptions{})
+	eps := p.Set(list).Snapshot.Endpoints
+	usual, moved := trueCost{0.018, 71e-6, 1.66e-9, 0.1}, trueCost{0.072, 284e-6, 6.64e-9, 0.1}
+	for range 60 {
+		w := drawWork(rng)
+		p.learnPrefill(eps[1], &Queued{Own: w, At: t0}, moved.ttft(rng, w))
+		p.learnPrefill(eps[2], &Queued{Own: w, At: t0}, moved.ttft(rng, w))
+		p.learnPrefill(eps[5], &Queued{Own: w, At: t0}, usual.ttft(rng, w))
+	}
+	for i, ep := range eps {
+		want := usual
+		if ep.Role&RoleDecode == 0 {
+			want = moved
+		}
+		if off := worst(ep.Cost(), want); off > 1.35 {
+			t.Errorf("endpoint %d: off by a factor of %.2f: %+v", i, off, *ep.Cost())
+		}
+	}
+}
+
+// TestOneSampleEach holds that one sample of each endpoint, which says nothing
+// about how much samples of one differ, does not count as steady, and that equals
+// stay equal.
+func TestOneSampleEach(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	p := newPool(400)
+	e := trueCost{0.018, 71e-6, 1.66e-9, 0.4}
+	round := func() {
+		for _, ep := range p.Snapshot().Endpoints {
+			w := drawWork(rng)
+			p.learnPrefill(ep, &Queued{Own: w, At: t0}, e.ttft(rng, w))
+		}
+	}
+	round()
+	if noise := p.serving.noise[0].value(); noise < noisePrior {
+		t.Errorf("the variance of a sample is taken to be %.4f, which nothing has shown", noise)
+	}
+	round()
+	round()
+	low, high := math.Inf(1), 0.0
+	for _, ep := range p.Snapshot().Endpoints {
+		low, high = min(low, ep.Cost().PerToken), max(high, ep.Cost().PerToken)
+	}
+	if high > 1.3*low {
+		t.Errorf("equals cost %.3g to %.3g s per token", low, high)
+	}
+}
+
+func BenchmarkLearn(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			p := newPool(n)
+			eps := p.Snapshot().Endpoints
+			q := &Queued{Own: Work{1000, 1000}, At: t0}
+			b.ReportAllocs()
+			for i := range b.N {
+				p.learnPrefill(eps[i%n], q, 60*time.Millisecond)
+			}
+		})
+	}
+}
