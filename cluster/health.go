@@ -33,7 +33,7 @@ func health(s *Status) Health {
 		}
 	}
 	for _, l := range s.Lost {
-		apart = append(apart, fmt.Sprintf("%s (lost for %s)", l.Name, l.For.Round(time.Second)))
+		apart = append(apart, fmt.Sprintf("%s (went without a word %s ago, dead or cut off)", l.Name, l.For.Round(time.Second)))
 	}
 	for _, l := range s.Logs {
 		approximate += l.Approximate

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +127,45 @@ func TestDeathDropsGauges(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		if got := b.Loads.Get(a.Self().ID, "e1"); got != "7" {
 			t.Errorf("b believes %q after the cut is mended", got)
+		}
+	})
+}
+
+// TestLost: a member that went without a word is named for ten minutes, unless
+// its name comes back, and one that said goodbye is not.
+func TestLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hub.New()
+		a, b, c := newReplica("a", h, cluster.ShareAuto), newReplica("b", h, cluster.ShareAuto), newReplica("c", h, cluster.ShareAuto)
+		for _, r := range []*fixture.Replica{a, b, c} {
+			r.Start(t, "e1")
+		}
+		defer func() { fixture.Stop(t, a) }()
+		health := func(state, line string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			if got := a.Status().Health; got.State != state || !strings.Contains(got.Line, line) {
+				t.Errorf("health %+v, not %s: %s", got, state, line)
+			}
+		}
+		health("joined", "2 other members")
+		if err := c.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		fixture.Stop(t, c)
+		health("joined", "1 other members")
+		fixture.Stop(t, b)
+		health("partitioned", "1 of 1 other members cannot be reached: b (went without a word 1s ago, dead or cut off)")
+		b = newReplica("b", h, cluster.ShareAuto)
+		b.Start(t, "e1")
+		health("joined", "1 other members")
+		fixture.Stop(t, b)
+		time.Sleep(9 * time.Minute)
+		health("partitioned", "b (")
+		time.Sleep(time.Minute)
+		health("alone", "")
+		if n := len(a.Status().Lost); n != 0 {
+			t.Errorf("%d are still lost", n)
 		}
 	})
 }

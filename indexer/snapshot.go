@@ -12,7 +12,7 @@ var ErrSnapshotSize = errors.New("indexer: snapshot over its limit")
 
 // SnapshotLimits bound a snapshot, in bytes.
 type SnapshotLimits struct {
-	Page  int // of one page; larger only where more than a page of blocks in a row is not held
+	Page  int // of one page; larger only where most of a page of blocks in a row is not held
 	Total int // of all pages
 }
 

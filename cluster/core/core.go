@@ -24,6 +24,7 @@ type Core struct {
 	logs   *logs.Set
 
 	nextBeat time.Duration
+	leftAt   time.Duration // when Leave was called
 	beatSeq  uint64
 	in       inbox
 }
@@ -105,16 +106,22 @@ func (c *Core) Deadline() time.Duration {
 // Leave announces that this member hands over its sources and will go. It goes
 // on serving; HandedOver says when it may stop.
 func (c *Core) Leave() {
-	c.g.Leaving = true
+	c.g.Leaving, c.leftAt = true, c.g.Now
 	c.nextBeat = c.g.Now
 	c.membersChanged()
 }
 
-// HandedOver reports whether every source that this member reads is read by a
-// reachable peer too, or nobody is there to take them.
+// HandedOver reports, after Leave, whether every source that this member reads is
+// read by a reachable peer too, and every reachable peer heard that it goes, so
+// that none takes its end for a death, or had a lease's time to; or that nobody
+// is there.
 func (c *Core) HandedOver() bool {
 	if up, _ := c.g.Reachable(); up == 0 {
 		return true
+	}
+	untold := func(p *peer) bool { return p.Up && !p.told }
+	if c.g.Now-c.leftAt < c.g.Opt.Lease && slices.ContainsFunc(c.peers, untold) {
+		return false
 	}
 	for _, l := range c.logs.List {
 		if !l.HandedOver() {

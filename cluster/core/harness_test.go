@@ -18,6 +18,8 @@ type memStore struct {
 	roles   map[string]Role
 	refuse  bool // every payload from now on
 	corrupt bool // what is restored
+	large   bool // for a snapshot
+	asked   int  // snapshots
 }
 
 func newMemStore() *memStore {
@@ -39,6 +41,10 @@ func (s *memStore) Digest(source string) Digest {
 }
 
 func (s *memStore) Snapshot(source string, size int) (pages [][]byte, err error) {
+	s.asked++
+	if s.large {
+		return nil, errors.New("too large")
+	}
 	for p := range slices.Chunk(s.of[source], size) {
 		pages = append(pages, slices.Clone(p))
 	}

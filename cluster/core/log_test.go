@@ -258,6 +258,35 @@ func TestCorruptSnapshot(t *testing.T) {
 	b.expect(t, "s1", Position{Inc: 1, Next: 3}, content(1, 3))
 }
 
+// TestSnapshotTooLarge: a source of which no snapshot can be made is tried less
+// and less often, whoever asks; a newcomer says that it lags, for as long, and is
+// whole once one can be made.
+func TestSnapshotTooLarge(t *testing.T) {
+	opt := Options{Share: SharePartitioned, RingDeltas: 1}
+	tb := newTable(t, opt, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	a.store.large = true
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.appendAt("a", 1, 0, 1, 2)
+	tb.run(2 * time.Second)
+	tb.hold = nil
+	tb.run(28 * time.Second)
+	if n := a.store.asked; n < 2 || n > 8 || a.Stats().SnapshotsFailed != uint64(n) {
+		t.Errorf("%d snapshots were tried in half a minute, %d failures counted", n, a.Stats().SnapshotsFailed)
+	}
+	tb.appendAt("a", 1, 3)
+	tb.run(time.Second)
+	if v, _ := b.log.Source("s1"); v.Knowledge != CatchingUp || v.Lag != 4 {
+		t.Errorf("the newcomer knows %+v", v)
+	}
+	if n := b.Stats().RangesAsked; n > 400 {
+		t.Errorf("it asked %d times in half a minute", n)
+	}
+	a.store.large = false
+	tb.run(40 * time.Second)
+	b.expect(t, "s1", Position{Inc: 1, Next: 4}, content(1, 4))
+}
+
 // TestBrokenPayload: a payload that the store refuses counts as lost.
 func TestBrokenPayload(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")

@@ -132,6 +132,10 @@ func TestLeaving(t *testing.T) {
 	}
 	r[1].log.Reading("s1", true)
 	tb.run(50 * time.Millisecond)
+	if r[0].HandedOver() {
+		t.Error("goes before anybody can have heard of it")
+	}
+	tb.run(300 * time.Millisecond)
 	if !r[0].HandedOver() || r[0].role() != RoleNone {
 		t.Errorf("handed over %v; role %v", r[0].HandedOver(), r[0].role())
 	}

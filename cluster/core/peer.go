@@ -16,6 +16,7 @@ type peer struct {
 	app        string
 	strangers  int  // states it has and this member has not
 	met        bool // it was up once
+	told       bool // it heard that this member leaves
 
 	gauges []gaugeTable
 	feeds  []uint64 // next sequence number expected
@@ -133,6 +134,7 @@ func (c *Core) onBeat(p *peer, r wire.Reader) error {
 	p.lastSeq = m.Seq
 	if m.Echo > 0 {
 		c.measure(p, time.Duration(m.Echo)*time.Microsecond, time.Duration(m.Hold)*time.Microsecond)
+		p.told = p.told || c.g.Leaving && m.Echo >= micros(c.leftAt)
 	}
 	p.lastSent, p.lastSentAt = m.Sent, max(c.g.Now, 1)
 	if string(m.App) != p.app {

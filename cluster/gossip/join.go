@@ -34,7 +34,7 @@ func (b *Bus) ask(ctx context.Context, addrs []string) (joined int, last error) 
 		known[n.Address()] = true
 	}
 	for _, a := range addrs {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || b.leaving.Load() {
 			break
 		}
 		if known[a] {
@@ -112,6 +112,7 @@ type departure struct{ at, asked time.Time }
 const (
 	maxDeparted    = 64
 	forgetDeparted = time.Hour
+	maxDue         = 4 // asked at once: each may take TCPTimeout, and joining by name waits
 )
 
 func (d *departed) add(addr string, now time.Time) {
@@ -131,15 +132,16 @@ func (d *departed) remove(addr string) {
 	delete(d.of, addr)
 }
 
-// due returns the addresses to ask now: after a tenth of the time that they have
-// been gone, and at least once every most.
+// due returns the addresses to ask now, at most maxDue: after a tenth of the time
+// that they have been gone, and once every most where that is less.
 func (d *departed) due(now time.Time, most time.Duration) (addrs []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for addr, g := range d.of {
-		if now.Sub(g.at) > forgetDeparted {
+		switch {
+		case now.Sub(g.at) > forgetDeparted:
 			delete(d.of, addr)
-		} else if now.Sub(g.asked) >= min(now.Sub(g.at)/10, most) {
+		case len(addrs) < maxDue && now.Sub(g.asked) >= min(now.Sub(g.at)/10, most):
 			d.of[addr] = departure{at: g.at, asked: now}
 			addrs = append(addrs, addr)
 		}

@@ -1,8 +1,10 @@
 package gossip
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/stream"
 )
@@ -22,6 +24,42 @@ func FuzzMeta(f *testing.F) {
 			t.Errorf("%+v reads as %+v (%v)", m, again, err)
 		}
 	})
+}
+
+// TestDeparted: who went is asked again less and less often, a few at a time, and
+// forgotten in the end; memory is bounded.
+func TestDeparted(t *testing.T) {
+	var d departed
+	start := time.Unix(1000, 0)
+	for i := range maxDeparted + 10 {
+		d.add(fmt.Sprintf("10.0.0.%d:7946", i), start)
+	}
+	asked := map[string]int{}
+	for s := range 1800 {
+		due := d.due(start.Add(time.Duration(s+1)*time.Second), 15*time.Second)
+		if len(due) > maxDue {
+			t.Fatalf("%d asked at once", len(due))
+		}
+		for _, a := range due {
+			asked[a]++
+		}
+	}
+	if len(asked) != maxDeparted {
+		t.Errorf("%d were asked, not %d", len(asked), maxDeparted)
+	}
+	for a, n := range asked {
+		if n < 30 || n > 250 {
+			t.Errorf("%s was asked %d times in half an hour", a, n)
+		}
+	}
+	d.remove("10.0.0.0:7946")
+	if len(d.of) != maxDeparted-1 {
+		t.Errorf("%d are kept", len(d.of))
+	}
+	d.due(start.Add(forgetDeparted+time.Second), time.Second)
+	if len(d.of) != 0 {
+		t.Errorf("%d are never forgotten", len(d.of))
+	}
 }
 
 func TestHostPort(t *testing.T) {

@@ -77,6 +77,9 @@ type source struct {
 	differs uint          // snapshots loaded in a row because digests differed
 	healAt  time.Duration // not loaded for that reason before
 	load    *load
+
+	snapFails uint          // snapshots in a row that could not be made
+	snapAfter time.Duration // none is made before
 }
 
 // New registers a log.

@@ -20,10 +20,12 @@ type snap struct {
 }
 
 // A snapshot is handed to newcomers while it is this young, and kept for its
-// askers while they go on asking.
+// askers while they go on asking. One that cannot be made is tried again after
+// pauses of at most snapPause.
 const (
 	snapFresh = time.Second
 	snapIdle  = 3 * time.Second
+	snapPause = 30 * time.Second
 )
 
 // answerRange sends the deltas asked for; or a snapshot, when they are not
@@ -111,6 +113,9 @@ func (l *Log) makeSnap(s *source) (*snap, uint64) {
 			return sn, wire.StatusOK
 		}
 	}
+	if l.g.Now < s.snapAfter {
+		return nil, wire.StatusBusy
+	}
 	pages, err := l.store.Snapshot(s.name, l.g.Opt.PageBytes)
 	size := 0
 	for _, p := range pages {
@@ -120,9 +125,13 @@ func (l *Log) makeSnap(s *source) (*snap, uint64) {
 		size += len(p)
 	}
 	if err != nil || size > l.g.Opt.SnapshotBytes || len(pages) > maxPages {
+		// Nothing says that the next try will do better, and each holds up writers.
+		s.snapAfter = l.g.Now + min(snapPause, 250*time.Millisecond<<min(s.snapFails, 10))
+		s.snapFails++
 		l.g.Stats.SnapshotsFailed++
 		return nil, wire.StatusBusy
 	}
+	s.snapFails = 0
 	for l.snapBytes+size > l.g.Opt.SnapshotCache && len(l.snaps) > 0 {
 		l.evict(slices.Index(l.snaps, slices.MinFunc(l.snaps, func(a, b *snap) int { return int(a.used - b.used) })))
 	}

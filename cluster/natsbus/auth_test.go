@@ -1,9 +1,11 @@
 package natsbus_test
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,5 +175,24 @@ func TestSmallPayload(t *testing.T) {
 	n.Start(t, "e1")
 	if h := n.Status().Health; h.State != "misconfigured" || !strings.Contains(h.Line, "max_payload") {
 		t.Errorf("%+v", h)
+	}
+}
+
+// TestNoPassword: a password in a URL, with or without a scheme, is told nobody.
+func TestNoPassword(t *testing.T) {
+	for _, url := range []string{"nats://u:hidden@127.0.0.1:1", "u:hidden@127.0.0.1:1"} {
+		var log bytes.Buffer
+		n := newNode(t, "a", []string{url}, func(o *natsbus.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		n.Start(t, "e1")
+		h := n.Status().Health
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+		if h.State != "partitioned" || !strings.Contains(h.Line, "127.0.0.1:1") || !strings.Contains(log.String(), "127.0.0.1:1") {
+			t.Errorf("%+v; log: %s", h, &log)
+		}
+		if strings.Contains(h.Line+log.String(), "hidden") {
+			t.Errorf("it tells the password: %s; log: %s", h.Line, &log)
+		}
 	}
 }

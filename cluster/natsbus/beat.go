@@ -26,7 +26,7 @@ func (b *Bus) beat(ctx context.Context) {
 		changed := b.roster.expire(time.Now().Add(-silent * b.opt.Heartbeat))
 		b.mu.Unlock()
 		if changed {
-			b.announce()
+			b.announce(b.conn)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (b *Bus) onBeat(msg *nats.Msg) {
 	if !changed {
 		return
 	}
-	b.announce()
+	b.announce(b.conn)
 	if !known { // let a newcomer see us at once
 		select {
 		case b.beatNow <- struct{}{}:

@@ -62,7 +62,10 @@ func redacted(urls []string) string {
 	var out []string
 	for _, u := range urls {
 		scheme, rest, ok := strings.Cut(u, "://")
-		if at := strings.LastIndexByte(rest, '@'); ok && at >= 0 {
+		if !ok { // the client takes nats:// for granted
+			scheme, rest = "nats", u
+		}
+		if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 			u = scheme + "://" + rest[at+1:]
 		}
 		out = append(out, u)
@@ -77,8 +80,8 @@ func (b *Bus) connOptions() []nats.Option {
 		nats.ReconnectJitter(50*time.Millisecond, 100*time.Millisecond),
 		nats.ReconnectBufSize(-1), // what could not be sent is stale later
 		nats.Timeout(2 * time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.disconnected(err) }),
-		nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }),
+		nats.DisconnectErrHandler(b.disconnected),
+		nats.ReconnectHandler(b.reconnected),
 		nats.ErrorHandler(b.asyncError),
 	}
 	if b.opt.TLS != nil {
@@ -111,26 +114,29 @@ func (b *Bus) connOptions() []nats.Option {
 	return opts
 }
 
-// disconnected takes every link down: nothing can be sent, to anybody.
-func (b *Bus) disconnected(err error) {
+// disconnected takes every link down: nothing can be sent, to anybody. Like
+// reconnected it may be called before connect has returned.
+func (b *Bus) disconnected(conn *nats.Conn, err error) {
 	b.mu.Lock()
 	if err != nil {
 		b.lastErr = err
 	}
 	b.mu.Unlock()
-	b.opt.Logger.Warn("connection to nats lost", "error", err)
-	b.announce()
+	if !conn.IsClosed() { // else by Close
+		b.opt.Logger.Warn("connection to nats lost", "error", err)
+	}
+	b.announce(conn)
 }
 
 // announce hands the members on, and whether they can be reached. One call at
 // a time, so that the latest word is the last.
-func (b *Bus) announce() {
+func (b *Bus) announce(conn *nats.Conn) {
 	b.view.Lock()
 	defer b.view.Unlock()
 	b.mu.Lock()
 	members := b.roster.list()
 	b.mu.Unlock()
-	up := b.conn.IsConnected()
+	up := conn.IsConnected()
 	b.deliver(func() {
 		b.handler.Members(members)
 		for _, m := range members {
@@ -139,13 +145,13 @@ func (b *Bus) announce() {
 	})
 }
 
-func (b *Bus) reconnected() {
+func (b *Bus) reconnected(conn *nats.Conn) {
 	b.mu.Lock()
 	b.lastErr = nil
 	b.roster.refresh(time.Now())
 	b.mu.Unlock()
-	b.opt.Logger.Info("connected to nats", "url", b.conn.ConnectedUrlRedacted())
-	b.announce()
+	b.opt.Logger.Info("connected to nats", "url", conn.ConnectedUrlRedacted())
+	b.announce(conn)
 	select {
 	case b.beatNow <- struct{}{}:
 	default:

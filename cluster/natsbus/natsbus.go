@@ -257,7 +257,7 @@ func (b *Bus) Status() cluster.BusStatus {
 	}
 	if !b.conn.IsConnected() {
 		s.Disconnected = true
-		s.Problem = fmt.Sprintf("not connected to nats (%s)", strings.Join(b.opt.URLs, ", "))
+		s.Problem = fmt.Sprintf("not connected to nats (%s)", redacted(b.opt.URLs))
 		if err := b.conn.LastError(); err != nil {
 			s.Problem += ": " + err.Error()
 		}

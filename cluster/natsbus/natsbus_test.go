@@ -210,7 +210,8 @@ func TestLeave(t *testing.T) {
 	if err := nodes[2].Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	took := fixture.Eventually(t, 200*time.Millisecond, func() string { return joined(nodes[:2]...) })
+	// Sooner than silence would have told.
+	took := fixture.Eventually(t, 500*time.Millisecond, func() string { return joined(nodes[:2]...) })
 	t.Logf("gone %v after leaving", took)
 	time.Sleep(400 * time.Millisecond)
 	if why := joined(nodes[:2]...); why != "" {

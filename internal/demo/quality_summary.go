@@ -21,13 +21,13 @@ func QualityHeader() string {
 
 // Shares that the verdict allows.
 const (
-	sharedWithin = .15 // of one replica's hit ratio, below it
+	sharedWithin = .15 // of one replica's hit ratio may be lost
 	apartAtLeast = .5  // of one replica's hit ratio: less is a collapse
 )
 
 // Problems says what is not as it must be, in sentences: a request failed,
-// replicas that share hit less than 15% below one, replicas that do not collapsed
-// to less than half, or one of these does not name its fallback.
+// replicas that share lost more than 15% of one replica's hit ratio, replicas that
+// do not share lost more than half of it, or one of these does not name its fallback.
 func (s *QualitySummary) Problems() (list []string) {
 	one := s.Rows[0].Result.HitRatio
 	for _, q := range s.Rows {

@@ -217,11 +217,12 @@ func (p *replica) metrics(names ...string) ([]float64, error) {
 	sums := make([]float64, len(names))
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
-		series, value, _ := strings.Cut(lines.Text(), " ")
-		if i := strings.LastIndexByte(lines.Text(), ' '); i > 0 {
-			value = lines.Text()[i+1:]
+		space := strings.LastIndexByte(lines.Text(), ' ')
+		if space < 0 {
+			continue
 		}
-		name, _, _ := strings.Cut(series, "{")
+		name, _, _ := strings.Cut(lines.Text()[:space], "{")
+		value := lines.Text()[space+1:]
 		for i, n := range names {
 			if n == name {
 				v, err := strconv.ParseFloat(value, 64)

@@ -80,7 +80,7 @@ func (s *SoakSummary) Problems() (list []string) {
 
 // Write prints the summary as a person reads it.
 func (s *SoakSummary) Write(w io.Writer) {
-	fmt.Fprintf(w, "\n%s, %d replicas, %d engines (%d restarts), %d requests (%d failed, with an engine that restarted), %.0f blocks stored per second and as many removed.\n",
+	fmt.Fprintf(w, "\n%s, %d replicas, %d engines (%d restarts), %d requests (%d failed, with an engine that restarted), %.0f blocks stored per second and, with full caches, as many removed.\n",
 		s.Length, s.Replicas, s.Engines, s.Restarts, s.Requests, s.Failed, float64(s.Stored)/s.Length.Seconds())
 	fmt.Fprintf(w, "\n%-11s %22s %22s %18s %8s\n", "second half", "RSS, growth", "heap, growth", "goroutines", "dropped")
 	mb := func(v float64) string { return fmt.Sprintf("%.1f MB", v/(1<<20)) }

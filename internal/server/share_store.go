@@ -158,7 +158,8 @@ func (st indexStore) Digest(name string) cluster.Digest {
 	return cluster.Digest{Count: n, Xor: xor}
 }
 
-// maxSnapshot bounds the pages of one snapshot, in bytes.
+// maxSnapshot bounds the pages of one snapshot, in bytes: some 3.7 million blocks
+// in long chains. It is what core.Options.SnapshotBytes is by default.
 const maxSnapshot = 64 << 20
 
 // Snapshot implements cluster.LogStore.
@@ -174,6 +175,7 @@ func (st indexStore) Snapshot(name string, pageSize int) ([][]byte, error) {
 	}
 	pages, err := s.x.Snapshot(s.src, indexer.SnapshotLimits{Page: pageSize, Total: maxSnapshot})
 	if err != nil {
+		st.share.s.o.Log.Warn("no snapshot of a source: a replica that lacks it goes without until its engine holds less or starts again", "source", name, "error", err)
 		return nil, err
 	}
 	return slices.Insert(pages, 0, s.head.append(nil)), nil
