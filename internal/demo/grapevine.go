@@ -39,11 +39,7 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	if err != nil {
 		return err
 	}
-	var pickers []string
-	for _, p := range replicas {
-		pickers = append(pickers, p.extproc)
-	}
-	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers})
+	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers(replicas)})
 	if err != nil {
 		return err
 	}
@@ -77,6 +73,15 @@ func (r *run) grapevine(ctx context.Context, s *Summary) error {
 	now := w.Tally()
 	s.Grapevine.FailedDuringOutage = failures(&now) - failures(&before)
 	return nil
+}
+
+// pickers returns where Envoy asks replicas.
+func pickers(replicas []*replica) []string {
+	var out []string
+	for _, p := range replicas {
+		out = append(out, p.extproc)
+	}
+	return out
 }
 
 // stopReplicas lets all replicas drain at once, or ends them right away when

@@ -94,11 +94,7 @@ func (h *haRun) play(ctx context.Context) (err error) {
 	if err := h.open(ctx); err != nil {
 		return err
 	}
-	var pickers []string
-	for _, p := range h.replicas {
-		pickers = append(pickers, p.extproc)
-	}
-	e, url, err := h.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers})
+	e, url, err := h.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers(h.replicas)})
 	if err != nil {
 		return err
 	}

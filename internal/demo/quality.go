@@ -135,11 +135,7 @@ func qualityCase(ctx context.Context, o Options, c QualityCase) (*QualityRow, er
 	if err != nil {
 		return nil, err
 	}
-	var pickers []string
-	for _, p := range replicas {
-		pickers = append(pickers, p.extproc)
-	}
-	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers})
+	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers(replicas)})
 	if err != nil {
 		return nil, err
 	}

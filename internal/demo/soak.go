@@ -51,19 +51,6 @@ const (
 
 var strangers = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
 
-// spread places requests at random among equals, so that every engine has its
-// share of the churn.
-const spread = `apiVersion: llm-d.ai/v1alpha1
-kind: EndpointPickerConfig
-plugins:
-- {type: precise-prefix-cache-scorer}
-- {type: queue-scorer}
-- {type: max-score-picker}
-schedulingProfiles:
-- name: default
-  plugins: [{pluginRef: precise-prefix-cache-scorer}, {pluginRef: queue-scorer}, {pluginRef: max-score-picker}]
-`
-
 // RunSoak keeps replicas of one gossip group busy for Options.Step: requests
 // whose blocks push each other out of the engines' caches, and an engine that is
 // restarted every 15 s. It samples what each replica uses. Everything that it
@@ -100,20 +87,12 @@ func (r *run) soak(ctx context.Context) (*SoakSummary, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := filepath.Join(r.dir, "config.yaml")
-	if err := os.WriteFile(config, []byte(spread), 0o600); err != nil {
-		return nil, err
-	}
-	replicas, err := r.replicas(ctx, func(i int) []string { return append(flags(i), "--config", config) })
+	replicas, err := r.replicas(ctx, flags)
 	defer func() { stopReplicas(ctx, replicas) }()
 	if err != nil {
 		return nil, err
 	}
-	var pickers []string
-	for _, p := range replicas {
-		pickers = append(pickers, p.extproc)
-	}
-	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers})
+	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers(replicas)})
 	if err != nil {
 		return nil, err
 	}
