@@ -12,12 +12,18 @@ import (
 // (c + n/2); a decode step takes Step + PerSeq × sequences + PerContext ×
 // context tokens.
 type Cost struct {
-	Base, PerToken, PerPair  float64
-	Step, PerSeq, PerContext float64
-	PrefillSeen, DecodeSeen  float64 // samples behind the two halves, faded; 0 means the prior
+	Base       float64 `json:"base_s"`
+	PerToken   float64 `json:"per_token_s"`
+	PerPair    float64 `json:"per_pair_s"`
+	Step       float64 `json:"step_s"`
+	PerSeq     float64 `json:"per_sequence_s"`
+	PerContext float64 `json:"per_context_token_s"`
+	// Samples behind the two halves, faded; 0 means the prior.
+	PrefillSeen float64 `json:"prefill_samples"`
+	DecodeSeen  float64 `json:"decode_samples"`
 	// Doubt is the standard error of a prefill by this replica's constants
 	// against that of an equal endpoint, as a share of it.
-	Doubt float64
+	Doubt float64 `json:"doubt"`
 }
 
 // PriorCost is what is assumed of an endpoint of which nothing is known: a

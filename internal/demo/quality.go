@@ -3,12 +3,9 @@ package demo
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/bench"
 	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
 	"github.com/grapevine-epp/grapevine/internal/sim/workload"
@@ -111,36 +108,13 @@ func RunQuality(ctx context.Context, o Options, cases []QualityCase) (*QualitySu
 
 // qualityCase measures one case with engines, replicas and an Envoy of its own.
 func qualityCase(ctx context.Context, o Options, c QualityCase) (*QualityRow, error) {
-	dir, err := os.MkdirTemp("", "grapevine-quality-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
 	o.Replicas = c.Replicas
-	r := &run{o: o, dir: dir, model: filepath.Join(dir, "model"), start: time.Now()}
-	if err := vocab.New().WriteModel(r.model); err != nil {
-		return nil, err
-	}
-	fleet, addrs, err := r.engines()
-	if err != nil {
-		return nil, err
-	}
-	defer fleet.Close()
-	flags, err := r.connect(c.Sharing)
-	if err != nil {
-		return nil, err
-	}
-	replicas, err := r.replicas(ctx, flags)
-	defer func() { stopReplicas(ctx, replicas) }()
-	if err != nil {
-		return nil, err
-	}
-	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers(replicas)})
-	if err != nil {
-		return nil, err
-	}
-	defer e.stop(3 * time.Second)
-	return r.judge(ctx, c, url, replicas)
+	var row *QualityRow
+	err := o.stage(ctx, c.Sharing, func(g *group) (err error) {
+		row, err = g.judge(ctx, c, g.url, g.list)
+		return err
+	})
+	return row, err
 }
 
 // connect returns the flags by which replicas share, or do not.

@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/bench"
 	"github.com/grapevine-epp/grapevine/internal/sim"
 	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
@@ -56,17 +53,12 @@ var strangers = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spr
 // restarted every 15 s. It samples what each replica uses. Everything that it
 // starts has ended when it returns.
 func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
-	dir, err := os.MkdirTemp("", "grapevine-soak-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
 	o.KVTokens, o.Speed = soakKVTokens, 20
-	r := &run{o: o, dir: dir, model: filepath.Join(dir, "model"), start: time.Now()}
-	if err := vocab.New().WriteModel(r.model); err != nil {
-		return nil, err
-	}
-	s, err := r.soak(ctx)
+	var s *SoakSummary
+	err := o.stage(ctx, Shared, func(g *group) (err error) {
+		s, err = g.soak(ctx)
+		return err
+	})
 	if ctx.Err() != nil {
 		return nil, ErrInterrupted
 	}
@@ -76,36 +68,17 @@ func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 	return s, nil
 }
 
-// soak starts everything, plays and ends everything.
-func (r *run) soak(ctx context.Context) (*SoakSummary, error) {
-	fleet, addrs, err := r.engines()
-	if err != nil {
-		return nil, err
-	}
-	defer fleet.Close()
-	flags, err := r.connect(Shared)
-	if err != nil {
-		return nil, err
-	}
-	replicas, err := r.replicas(ctx, flags)
-	defer func() { stopReplicas(ctx, replicas) }()
-	if err != nil {
-		return nil, err
-	}
-	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers(replicas)})
-	if err != nil {
-		return nil, err
-	}
-	defer e.stop(3 * time.Second)
+// soak plays the load.
+func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
 	w, err := workload.Start(workload.Options{
-		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: workload.NewClient(url, soakUsers),
+		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: workload.NewClient(r.url, soakUsers),
 		Rate: soakRate, Seed: 1, Timeout: 30 * time.Second,
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer stopLoad(ctx, w)
-	return r.soaking(ctx, fleet, replicas, w)
+	return r.soaking(ctx, r.fleet, r.list, w)
 }
 
 // soaking restarts engines and takes samples until the time is over.

@@ -2,13 +2,9 @@ package e2e
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/sim"
@@ -101,18 +97,7 @@ func TestEndpointsReload(t *testing.T) {
 // listOnly writes an endpoints file of the engines named.
 func (r *rig) listOnly(names []string) {
 	r.t.Helper()
-	list := slices.DeleteFunc(r.fleet.Endpoints(), func(e sim.Endpoint) bool { return !slices.Contains(names, e.Name) })
-	raw, err := yaml.Marshal(map[string]any{"endpoints": list})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	next := filepath.Join(r.dir, "next.yaml")
-	if err := os.WriteFile(next, raw, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.Rename(next, r.list); err != nil {
-		r.t.Fatal(err)
-	}
+	r.write(slices.DeleteFunc(r.fleet.Endpoints(), func(e sim.Endpoint) bool { return !slices.Contains(names, e.Name) }))
 }
 
 // TestEngineGone: the next turn of a conversation whose engine is gone is

@@ -72,23 +72,10 @@ type EndpointFacts struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Load      LoadFacts         `json:"load"`
-	Cost      CostFacts         `json:"cost"`
+	Cost      picker.Cost       `json:"cost"`
 	BlockSize int               `json:"block_size,omitempty"`
 	KVBlocks  int               `json:"kv_blocks,omitempty"`
 	Adapters  *AdapterFacts     `json:"adapters,omitempty"`
-}
-
-// CostFacts are the learned constants of the engine (picker.Cost).
-type CostFacts struct {
-	Base        float64 `json:"base_s"`
-	PerToken    float64 `json:"per_token_s"`
-	PerPair     float64 `json:"per_pair_s"`
-	Step        float64 `json:"step_s"`
-	PerSeq      float64 `json:"per_sequence_s"`
-	PerContext  float64 `json:"per_context_token_s"`
-	PrefillSeen float64 `json:"prefill_samples"`
-	DecodeSeen  float64 `json:"decode_samples"`
-	Doubt       float64 `json:"doubt"`
 }
 
 // AdapterFacts is what the engine says about its LoRA adapters (picker.LoRA).
@@ -114,7 +101,7 @@ type LoadFacts struct {
 func (s *Server) facts(ep *picker.Endpoint, now time.Time) *EndpointFacts {
 	l, g := s.pool.Book().Load(ep, now), ep.Gauges()
 	f := &EndpointFacts{
-		Namespace: ep.Namespace, Labels: ep.Labels, Cost: CostFacts(*ep.Cost()), BlockSize: g.BlockSize, KVBlocks: g.Blocks,
+		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), BlockSize: g.BlockSize, KVBlocks: g.Blocks,
 		Load: LoadFacts{
 			Requests: l.Requests, Waiting: l.Waiting, PrefillTokens: l.Prefill, Pairs: l.Pairs, Tokens: l.Tokens, Context: l.Context,
 			Rate: l.Rate, SinceFirstS: -1,
@@ -155,7 +142,7 @@ func (e *EndpointStatus) Restore(p *picker.Pool, ep *picker.Endpoint, now time.T
 		if f.Load.SinceFirstS >= 0 {
 			load.LastFirst = now.Add(-seconds(f.Load.SinceFirstS)).UnixNano()
 		}
-		ep.SetPriorCost(picker.Cost(f.Cost))
+		ep.SetPriorCost(f.Cost)
 	}
 	if e.GaugeAgeS >= 0 {
 		g.At = now.Add(-seconds(e.GaugeAgeS))

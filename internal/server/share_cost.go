@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -39,7 +40,9 @@ func (c *costShare) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, ep := range c.s.pool.Snapshot().Endpoints {
+		pool := c.s.pool.Snapshot()
+		maps.DeleteFunc(sent, func(address string, _ picker.Cost) bool { return pool.Lookup(address) == nil })
+		for _, ep := range pool.Endpoints {
 			cost := ep.LocalCost()
 			if cost.PrefillSeen+cost.DecodeSeen == 0 || told(sent[ep.Address], cost) {
 				continue

@@ -1,0 +1,29 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// TestTold holds which changes of learned constants the others are told of.
+func TestTold(t *testing.T) {
+	was := picker.PriorCost
+	was.PrefillSeen, was.DecodeSeen = 20, 20
+	f := func(want bool, change func(*picker.Cost)) {
+		t.Helper()
+		is := was
+		if change(&is); told(was, is) != want {
+			t.Errorf("told = %v of %+v", !want, is)
+		}
+	}
+	f(true, func(*picker.Cost) {})
+	f(true, func(c *picker.Cost) { c.PerToken *= 1.01 })
+	f(false, func(c *picker.Cost) { c.PerToken *= 1.05 })
+	f(false, func(c *picker.Cost) { c.Step *= .9 })
+	f(true, func(c *picker.Cost) { c.PrefillSeen = 23 })
+	f(false, func(c *picker.Cost) { c.DecodeSeen = 10 })
+	if told(picker.Cost{}, was) {
+		t.Error("the first constants are not told")
+	}
+}
