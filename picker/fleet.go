@@ -22,7 +22,7 @@ import (
 // some samples, and one that has not been seen for minutes gets another chance.
 type fleetCost struct {
 	mu      sync.Mutex
-	prefill fit // in units of PriorCost
+	prefill fit // in units of PoolOptions.Prior
 	decode  fit
 	noise   [2]variance // of a sample against its endpoint's mean, in logarithms
 	spread  [2]float64  // variance between endpoints beyond what noise explains
@@ -84,14 +84,14 @@ func (p *Pool) fleetOf(ep *Endpoint) *fleetCost {
 
 // learnPrefill teaches ep and those like it from one first token.
 func (p *Pool) learnPrefill(ep *Endpoint, q *Queued, ttft time.Duration) {
-	x, y, trust := prefillSample(&PriorCost, q, ttft)
+	x, y, trust := prefillSample(&p.opts.Prior, q, ttft)
 	p.learn(0, ep, sample{x, y, trust, q.At.Add(ttft)})
 	ep.ObservePrefill(q, ttft)
 }
 
 // learnStep teaches ep and those like it from the time between tokens.
 func (p *Pool) learnStep(ep *Endpoint, sequences, context, seconds float64, now time.Time) {
-	p.learn(1, ep, sample{stepSample(&PriorCost, sequences, context), seconds, 1, now})
+	p.learn(1, ep, sample{stepSample(&p.opts.Prior, sequences, context), seconds, 1, now})
 	ep.ObserveStep(sequences, context, seconds)
 }
 
@@ -147,9 +147,9 @@ func (f *fleetCost) differ(half int, ep *Endpoint, s *sample, a [3]float64) {
 // count. f.mu is held.
 func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 	noise := f.noise[half].value()
-	constants := PriorCost.prefill(f.prefill.a)
+	constants := p.opts.Prior.prefill(f.prefill.a)
 	if half == 1 {
-		constants = PriorCost.decode(f.decode.a)
+		constants = p.opts.Prior.decode(f.decode.a)
 	}
 	var n, sum, square, luck float64
 	spread := f.spread[half]

@@ -18,6 +18,7 @@ const defaultGrace = time.Minute
 type PoolOptions struct {
 	Grace time.Duration    // before an id is used again; 0 means one minute
 	Now   func() time.Time // nil means time.Now
+	Prior Cost             // assumed of the pool's engines at first; zero means PriorCost
 }
 
 // Pool is the set of endpoints. Snapshot never blocks; Set and Subscribe
@@ -55,6 +56,9 @@ func NewPool(o PoolOptions) *Pool {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Prior == (Cost{}) {
+		o.Prior = PriorCost
 	}
 	p := &Pool{opts: o}
 	p.current.Store(newSnapshot(nil, 0))

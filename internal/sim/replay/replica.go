@@ -97,7 +97,7 @@ type replica struct {
 
 func newReplica(number int, s *simulation) (*replica, error) {
 	r := &replica{number: number, sim: s, sessions: picker.NewSessions(0)}
-	r.pool = picker.NewPool(picker.PoolOptions{Now: s.clock})
+	r.pool = picker.NewPool(picker.PoolOptions{Now: s.clock, Prior: s.Prior})
 	specs := make([]picker.EndpointSpec, s.Endpoints)
 	for i := range specs {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
