@@ -144,8 +144,14 @@ func TestCertificateReload(t *testing.T) {
 	wait(a, third)
 	readAll(t, 39, a, b, c)
 	for _, n := range []*node{a, b, c} {
-		if s := n.Status(); s.Stats.PeersLost > 0 || s.Health.State != "joined" {
-			t.Errorf("%s lost %d peers: %s", n.Self().Name, s.Stats.PeersLost, s.Health.Line)
+		fixture.Eventually(t, 5*time.Second, func() string {
+			if h := n.Status().Health; h.State != "joined" {
+				return h.Line
+			}
+			return ""
+		})
+		if lost := n.Status().Stats.PeersLost; lost > 0 {
+			t.Errorf("%s lost %d peers", n.Self().Name, lost)
 		}
 	}
 }

@@ -30,12 +30,14 @@ func (delegate) MergeRemoteState([]byte, bool) {}
 
 // NotifyJoin is told of a member that came.
 func (d delegate) NotifyJoin(n *memberlist.Node) {
+	d.b.nodes.set(n, n.Name == d.b.opt.Self.ID)
 	d.b.gone.remove(n.Address())
 	d.b.mark()
 }
 
 // NotifyLeave is told of a member that went.
 func (d delegate) NotifyLeave(n *memberlist.Node) {
+	d.b.nodes.remove(n.Name)
 	if n.Name != d.b.opt.Self.ID {
 		d.b.gone.add(n.Address(), time.Now())
 	}
@@ -43,7 +45,10 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 }
 
 // NotifyUpdate is told of a member whose metadata changed.
-func (d delegate) NotifyUpdate(*memberlist.Node) { d.b.mark() }
+func (d delegate) NotifyUpdate(n *memberlist.Node) {
+	d.b.nodes.set(n, n.Name == d.b.opt.Self.ID)
+	d.b.mark()
+}
 
 // NotifyAlive refuses members whose metadata cannot be read.
 func (d delegate) NotifyAlive(n *memberlist.Node) error {

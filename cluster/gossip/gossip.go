@@ -29,6 +29,7 @@ type Bus struct {
 	streams *stream.Streams
 	handler cluster.Handler
 	changed chan struct{}
+	nodes   roster
 	gone    departed
 	leaving atomic.Bool
 	cancel  context.CancelFunc
@@ -212,7 +213,7 @@ func (b *Bus) follow(ctx context.Context) {
 
 // view returns the members that memberlist does not hold for dead.
 func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
-	for _, n := range b.list.Members() {
+	for _, n := range b.nodes.all() {
 		m, err := parseMeta(n.Meta)
 		if err != nil {
 			continue

@@ -30,7 +30,7 @@ func (b *Bus) join(ctx context.Context) {
 // many did and the last error.
 func (b *Bus) ask(ctx context.Context, addrs []string) (joined int, last error) {
 	known := map[string]bool{}
-	for _, n := range b.list.Members() {
+	for _, n := range b.nodes.all() {
 		known[n.Address()] = true
 	}
 	for _, a := range addrs {

@@ -57,7 +57,7 @@ func firstOf(why map[string]string) string {
 
 // advertised names both addresses.
 func (b *Bus) advertised() string {
-	n := b.list.LocalNode()
+	n := b.nodes.own()
 	m := b.meta.Load()
 	host := m.StreamHost
 	if host == "" {
@@ -98,13 +98,5 @@ func (b *Bus) Status() cluster.BusStatus {
 
 // loopbackAdvertised reports a loopback address in a group that has others.
 func (b *Bus) loopbackAdvertised() bool {
-	if !b.list.LocalNode().Addr.IsLoopback() {
-		return false
-	}
-	for _, n := range b.list.Members() {
-		if !n.Addr.IsLoopback() {
-			return true
-		}
-	}
-	return false
+	return b.nodes.own().Addr.IsLoopback() && b.nodes.elsewhere()
 }
