@@ -105,13 +105,13 @@ func (b *book) settle(t *testing.T) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		if ok() {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("%s: not within 10 s", what)
+	t.Fatalf("%s: not within 30 s", what)
 }
 
 // engine answers like an inference engine: with a stream of events, or with
@@ -177,12 +177,14 @@ type rig struct {
 	t      *testing.T
 	book   *book
 	picker *extproc.Server
+	ready  *extproc.Readiness // of picker
 	envoy  *envoytest.Envoy
 	engine *httptest.Server
 	client *http.Client
 }
 
-// rigOptions change what newRig starts.
+// rigOptions change what newRig starts. Where params have no MessageTimeout,
+// Envoy is patient.
 type rigOptions struct {
 	params  envoyconf.Params
 	options extproc.Options
@@ -196,7 +198,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	r.startEngine()
 	address := strings.TrimPrefix(r.engine.URL, "http://")
 	r.book = &book{endpoints: []string{address}}
-	r.picker = openPicker(t, r.book, o)
+	r.picker, r.ready = openPicker(t, r.book, o)
 	p := o.params
 	p.ExtProc = append(p.ExtProc, r.picker.Addr().String())
 	p.Endpoints = append(p.Endpoints, address)
@@ -213,14 +215,21 @@ func (r *rig) startEngine() {
 func (r *rig) startEnvoy(p envoyconf.Params) {
 	r.t.Helper()
 	p.Listen, p.Admin = "127.0.0.1:0", "127.0.0.1:0"
+	patient := p.MessageTimeout == 0
+	if patient {
+		p.MessageTimeout = time.Minute
+	}
 	config, err := envoyconf.Render(p)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if patient {
+		config = envoytest.Patient(r.t, config)
+	}
 	r.envoy = envoytest.Start(r.t, config)
 }
 
-func openPicker(t *testing.T, b *book, o rigOptions) *extproc.Server {
+func openPicker(t *testing.T, b *book, o rigOptions) (*extproc.Server, *extproc.Readiness) {
 	t.Helper()
 	o.options.Chooser, o.options.Parse, o.options.ParsePrefix = b, picker.ParseRequest, picker.ParsePrefix
 	p, err := extproc.New(o.options)
@@ -234,11 +243,11 @@ func openPicker(t *testing.T, b *book, o rigOptions) *extproc.Server {
 	}
 	ready.Set(true)
 	t.Cleanup(func() { stopPicker(t, s) })
-	return s
+	return s, ready
 }
 
 func stopPicker(t *testing.T, s *extproc.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Errorf("stop: %v", err)

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,10 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/ports"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -117,31 +115,12 @@ func (r *rig) refused(c call, status int, drop string) {
 	}
 }
 
-// closedPort is an endpoint that refuses connections: its port is bound, so
-// that nobody else gets it, and not listened on.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "127.0.0.1:" + strconv.Itoa(name.(*unix.SockaddrInet4).Port)
-}
-
 // TestEnvoyFallbacks: when the first endpoint refuses connections the request
 // goes to the next one that the decision names.
 func TestEnvoyFallbacks(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
-			dead := []string{closedPort(t), closedPort(t)}
+			dead := []string{ports.Address(t), ports.Address(t)} // nobody listens there
 			s.params.Endpoints = dead
 			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
 			alive := r.book.endpoints[0]
@@ -208,37 +187,54 @@ func TestEnvoyObserve(t *testing.T) {
 
 const steadyClients = 8
 
-// steady sends requests from several clients until stop is closed and returns
-// how many were answered and how many failed.
-func (r *rig) steady(stop <-chan struct{}) (answered, failed int64) {
-	var ok, bad atomic.Int64
-	var wg sync.WaitGroup
+// crowd is clients that send one request after the other.
+type crowd struct {
+	t        *testing.T
+	ok, bad  atomic.Int64
+	stopping atomic.Bool
+	wg       sync.WaitGroup
+}
+
+func (r *rig) crowd() *crowd {
+	c := &crowd{t: r.t}
 	for worker := range steadyClients {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(3, uint64(worker)))
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				c := anyCall(rng)
-				c.header = map[string]string{"x-pace": "4ms"}
-				resp, body, err := r.do(context.Background(), c)
-				want := objectAnswer(c.answer)
-				if c.stream {
-					want = eventAnswer(c.answer)
-				}
-				if err == nil && resp.StatusCode == http.StatusOK && bytes.Equal(body, want) {
-					ok.Add(1)
-					continue
-				}
-				bad.Add(1)
-			}
-		})
+		c.wg.Go(func() { c.send(r, rand.New(rand.NewPCG(3, uint64(worker)))) })
 	}
-	wg.Wait()
-	return ok.Load(), bad.Load()
+	return c
+}
+
+func (c *crowd) send(r *rig, rng *rand.Rand) {
+	for !c.stopping.Load() {
+		q := anyCall(rng)
+		q.header = map[string]string{"x-pace": "4ms"}
+		resp, body, err := r.do(context.Background(), q)
+		want := objectAnswer(q.answer)
+		if q.stream {
+			want = eventAnswer(q.answer)
+		}
+		if err == nil && resp.StatusCode == http.StatusOK && bytes.Equal(body, want) {
+			c.ok.Add(1)
+		} else {
+			c.bad.Add(1)
+		}
+	}
+}
+
+// answered waits until n more requests have been answered.
+func (c *crowd) answered(n int64) {
+	c.t.Helper()
+	for until := c.ok.Load() + n; c.ok.Load() < until; {
+		before := c.ok.Load()
+		eventually(c.t, "an answer", func() bool { return c.ok.Load() > before })
+	}
+}
+
+// end sends no more requests, waits for the answers, and returns how many
+// requests failed.
+func (c *crowd) end() (failed int64) {
+	c.stopping.Store(true)
+	c.wg.Wait()
+	return c.bad.Load()
 }
 
 // TestEnvoyPickerKilled: pickers die by kill -9 one after the other under
@@ -247,29 +243,25 @@ func TestEnvoyPickerKilled(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
 			r := killRig(t, s)
-			stop := make(chan struct{})
-			time.AfterFunc(300*time.Millisecond, r.children[0].kill)
-			last := time.AfterFunc(700*time.Millisecond, r.children[1].kill)
-			if s.params.Kind == envoyconf.Gateway {
-				last.Stop() // one replica must be left
+			load := r.crowd()
+			load.answered(20)
+			r.children[0].kill()
+			load.answered(30)
+			if s.params.Kind != envoyconf.Gateway { // where one must be left
+				r.children[1].kill()
 			}
-			time.AfterFunc(1200*time.Millisecond, func() { close(stop) })
-			answered, failed := r.steady(stop)
-			t.Logf("%s: %d answered, %d failed, stats %v", s.name, answered, failed, faults(r))
-			if answered < 40 {
-				t.Errorf("only %d requests were answered", answered)
-			}
+			load.answered(30)
+			failed := load.end()
+			t.Logf("%s: %d failed, stats %v", s.name, failed, faults(r))
 			if s.params.Kind == envoyconf.Resilient && failed > 0 {
 				t.Errorf("%d requests failed", failed)
 			}
 			if failed > 2*steadyClients {
 				t.Errorf("%d requests failed, more than can have been in flight", failed)
 			}
-			start := time.Now()
 			for range 20 {
 				r.check(call{size: 1000, model: "m", answer: 10})
 			}
-			t.Logf("afterwards %v per request", time.Since(start)/20)
 		})
 	}
 }
@@ -280,15 +272,15 @@ func TestEnvoyPickerHangs(t *testing.T) {
 	t.Parallel()
 	s := shape{params: envoyconf.Params{Kind: envoyconf.Resilient, MessageTimeout: time.Second}}
 	r := killRig(t, s)
-	stop := make(chan struct{})
-	time.AfterFunc(300*time.Millisecond, func() { _ = r.children[0].cmd.Process.Signal(syscall.SIGSTOP) })
-	time.AfterFunc(2800*time.Millisecond, func() { close(stop) })
-	answered, failed := r.steady(stop)
-	t.Logf("%d answered, %d failed, stats %v", answered, failed, faults(r))
-	if failed > 0 || answered < 40 {
-		t.Errorf("%d answered, %d failed", answered, failed)
+	load := r.crowd()
+	load.answered(20)
+	t.Cleanup(r.children[0].kill) // a stopped process does not end by itself
+	_ = r.children[0].cmd.Process.Signal(syscall.SIGSTOP)
+	eventually(t, "requests wait in vain", func() bool { return faults(r)["message_timeouts"] > 0 })
+	load.answered(20)
+	if failed := load.end(); failed > 0 {
+		t.Errorf("%d failed, stats %v", failed, faults(r))
 	}
-	r.children[0].kill()
 }
 
 // killable is a rig whose pickers are processes.
@@ -330,22 +322,20 @@ func TestEnvoyPickerStops(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
 			second := &book{}
-			other := openPicker(t, second, rigOptions{tls: extproc.TLS{Plaintext: true}})
+			other, _ := openPicker(t, second, rigOptions{tls: extproc.TLS{Plaintext: true}})
 			s.params.ExtProc = []string{other.Addr().String()}
-			r := newRig(t, rigOptions{params: s.params, tls: extproc.TLS{Plaintext: true}, linger: 1200 * time.Millisecond})
+			r := newRig(t, rigOptions{params: s.params, tls: extproc.TLS{Plaintext: true}, linger: 100 * time.Millisecond})
 			second.set(func(b *book) { b.endpoints = r.book.endpoints })
-			stop := make(chan struct{})
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				time.Sleep(300 * time.Millisecond)
-				stopPicker(t, r.picker)
-				time.Sleep(300 * time.Millisecond)
-				close(stop)
-			})
-			answered, failed := r.steady(stop)
-			wg.Wait()
-			if failed > 0 || answered < 40 {
-				t.Errorf("%d answered, %d failed", answered, failed)
+			load := r.crowd()
+			load.answered(20)
+			// What Linger is for, however long a health check takes here.
+			r.ready.Set(false)
+			const stat = "cluster.pickers.membership_healthy"
+			eventually(t, "Envoy knows", func() bool { return r.envoy.Stats(t, stat)[stat] == 1 })
+			stopPicker(t, r.picker)
+			load.answered(20)
+			if failed := load.end(); failed > 0 {
+				t.Errorf("%d failed", failed)
 			}
 			r.book.settle(t)
 			second.settle(t)

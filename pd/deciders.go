@@ -1,6 +1,9 @@
 package pd
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
+)
 
 // Always splits every request.
 func Always(*picker.Cycle, int32) bool { return true }
@@ -10,7 +13,7 @@ func Media(c *picker.Cycle, _ int32) bool { return c.Request.Prompt.Media > 0 }
 
 // Missing returns a decider that splits requests of at least prompt tokens of
 // which the endpoint that serves lacks at least tokens, in any tier.
-func Missing(tokens, prompt int) Decider {
+func Missing(tokens, prompt int) plugins.Decider {
 	return func(c *picker.Cycle, serving int32) bool {
 		return c.Request.InputTokens >= prompt && missing(c, serving) >= tokens
 	}
@@ -18,3 +21,21 @@ func Missing(tokens, prompt int) Decider {
 
 // Never splits nothing.
 func Never(*picker.Cycle, int32) bool { return false }
+
+type prefixDeciderParams struct {
+	NonCachedTokens             int    `json:"nonCachedTokens"`
+	PromptTokens                int    `json:"promptTokens,omitempty"`
+	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
+}
+
+// newPrefixDecider splits requests with at least so many tokens that the decode
+// endpoint does not hold in any tier; 0 never splits.
+func newPrefixDecider(p prefixDeciderParams) (plugins.Plugin, error) {
+	decide := Missing(p.NonCachedTokens, p.PromptTokens)
+	if p.NonCachedTokens == 0 {
+		decide = Never
+	}
+	return plugins.Plugin{Decider: decide}, plugins.Faults(
+		plugins.Require(p.NonCachedTokens >= 0, "nonCachedTokens", "must not be negative"),
+		plugins.Require(p.PromptTokens >= 0, "promptTokens", "must not be negative"))
+}

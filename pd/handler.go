@@ -7,18 +7,14 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
-
-// Decider tells whether a stage of a request that would be served by the
-// candidate at a position among all is worth doing elsewhere. It is safe for
-// concurrent use.
-type Decider func(c *picker.Cycle, serving int32) bool
 
 // Options build a Handler. Decode is required. A stage without a decider never
 // leaves the endpoint that serves; one with a decider needs a profile.
 type Options struct {
 	Decode, Prefill, Encode   *picker.Profile
-	SplitPrefill, SplitEncode Decider
+	SplitPrefill, SplitEncode plugins.Decider
 	// PrimaryPort is where requests enter an address whose data-parallel ranks
 	// are endpoints of their own; a header names the rank. 0: ranks are reached
 	// at their own ports.
@@ -144,7 +140,7 @@ func (h *Handler) encode(c *picker.Cycle, plan *picker.Plan, best int32) {
 type stage struct {
 	kind    picker.StageKind
 	profile *picker.Profile
-	split   Decider
+	split   plugins.Decider
 	role    picker.Role
 }
 

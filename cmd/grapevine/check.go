@@ -46,20 +46,17 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	if f.output != "text" && f.output != "json" {
 		return usageError{fmt.Errorf("--output %q: want text or json", f.output)}
 	}
+	if f.effective && (f.config == "" || f.output != "text") {
+		return usageError{errors.New("--print-effective goes with --config, and is YAML")}
+	}
 	var problems []strict.Problem
 	var fine []string
+	var c *config.Config
 	if f.config != "" {
-		c, found := config.Load(f.config, config.Options{})
+		var found []strict.Problem
+		c, found = config.Load(f.config, config.Options{})
 		problems = append(problems, found...)
 		if c != nil {
-			if f.effective {
-				b, err := c.Effective()
-				if err != nil {
-					return err
-				}
-				_, err = cmd.OutOrStdout().Write(b)
-				return err
-			}
 			for _, n := range c.Notes {
 				fine = append(fine, "note: "+n.String())
 			}
@@ -73,7 +70,19 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 			fine = append(fine, fmt.Sprintf("%s: %d endpoints, no problems", f.endpoints, len(list)))
 		}
 	}
+	if f.effective && len(problems) == 0 {
+		return printEffective(cmd, c)
+	}
 	return report(cmd, f.output, problems, strings.Join(fine, "\n"))
+}
+
+func printEffective(cmd *cobra.Command, c *config.Config) error {
+	b, err := c.Effective()
+	if err != nil {
+		return err
+	}
+	_, err = cmd.OutOrStdout().Write(b)
+	return err
 }
 
 // report prints problems, or fine when there are none.

@@ -15,7 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/explain"
 )
 
 // explainFlags are the flags of explain.
@@ -29,12 +30,6 @@ type explainFlags struct {
 	subset    []string
 	expect    string
 	offline   offlineFlags
-}
-
-// explained is one decision, with what has to be said about how it was made.
-type explained struct {
-	server.Explained
-	Notes []string `json:"notes,omitempty"`
 }
 
 func newExplain() *cobra.Command {
@@ -77,7 +72,7 @@ func (f *explainFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return usageError{err}
 	}
-	var list []explained
+	var list []explain.Decision
 	var err error
 	switch {
 	case f.offline.fleet != "":
@@ -146,12 +141,12 @@ func (f *explainFlags) readBody(in io.Reader) ([]byte, error) {
 
 // kept asks a replica for decisions that it made, the last one when nothing
 // else is asked for.
-func (f *explainFlags) kept(ctx context.Context) ([]explained, error) {
+func (f *explainFlags) kept(ctx context.Context) ([]explain.Decision, error) {
 	query := url.Values{"n": {fmt.Sprint(max(f.last, 1))}}
 	if f.requestID != "" {
 		query.Set("id", f.requestID)
 	}
-	var list []explained
+	var list []explain.Decision
 	if err := f.get(ctx, "/debug/decisions?"+query.Encode(), &list); err != nil {
 		return nil, err
 	}
@@ -165,7 +160,7 @@ func (f *explainFlags) kept(ctx context.Context) ([]explained, error) {
 }
 
 // explainLive asks a replica what it would decide.
-func (f *explainFlags) explainLive(cmd *cobra.Command) ([]explained, error) {
+func (f *explainFlags) explainLive(cmd *cobra.Command) ([]explain.Decision, error) {
 	body, err := f.readBody(cmd.InOrStdin())
 	if err != nil {
 		return nil, err
@@ -174,43 +169,34 @@ func (f *explainFlags) explainLive(cmd *cobra.Command) ([]explained, error) {
 	if cmd.Flags().Changed("subset") {
 		query.Set("subset", strings.Join(f.subset, ","))
 	}
-	req, err := http.NewRequestWithContext(cmd.Context(), http.MethodPost, "http://"+f.admin+"/debug/explain?"+query.Encode(), bytes.NewReader(body))
+	h, err := f.header()
 	if err != nil {
 		return nil, usageError{err}
 	}
-	if req.Header, err = f.header(); err != nil {
-		return nil, usageError{err}
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := admin.Client(f.admin).Do(cmd.Context(), http.MethodPost, "/debug/explain?"+query.Encode(), h, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("no replica answers at %s: %w", f.admin, err)
+		return nil, asked(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		return nil, fmt.Errorf("%s: %s: %s", f.admin, resp.Status, bytes.TrimSpace(b))
-	}
-	list := make([]explained, 1)
+	list := make([]explain.Decision, 1)
 	return list, json.NewDecoder(resp.Body).Decode(&list[0])
 }
 
-func (f *explainFlags) print(w io.Writer, list []explained) error {
+func (f *explainFlags) print(w io.Writer, list []explain.Decision) error {
 	if f.output == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
 		if f.last > 1 {
-			return e.Encode(list)
+			return writeJSON(w, list)
 		}
-		return e.Encode(&list[0])
+		return writeJSON(w, &list[0])
 	}
 	if f.last > 1 {
-		return writeList(w, list)
+		return explain.WriteList(w, list)
 	}
-	return writeExplained(w, &list[0])
+	return explain.WriteText(w, &list[0])
 }
 
 // compare holds the choice against what is expected.
-func (f *explainFlags) compare(w io.Writer, e *explained) error {
+func (f *explainFlags) compare(w io.Writer, e *explain.Decision) error {
 	if f.expect == "" {
 		return nil
 	}

@@ -1,24 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/record"
 )
 
 // recordFlags are the flags of record.
@@ -76,10 +68,12 @@ func (f *recordFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	t := newTracer(out, f.bytesPerToken)
-	err = f.follow(cmd.Context(), t, cmd.ErrOrStderr())
-	err = errors.Join(err, t.close(), done())
-	fmt.Fprintln(cmd.ErrOrStderr(), t.summary())
+	summary, err := record.Run(cmd.Context(), record.Options{
+		Admins: f.admins, Duration: f.duration, Bodies: f.bodies, BytesPerToken: f.bytesPerToken, Out: out,
+		Begun: func() { fmt.Fprintf(cmd.ErrOrStderr(), "recording from %s\n", strings.Join(f.admins, ", ")) },
+	})
+	err = errors.Join(asked(err), done())
+	fmt.Fprintln(cmd.ErrOrStderr(), summary)
 	return err
 }
 
@@ -92,97 +86,4 @@ func (f *recordFlags) open(stdout io.Writer) (io.Writer, func() error, error) {
 		return nil, nil, err
 	}
 	return file, file.Close, nil
-}
-
-// follow records all replicas until each has ended or ctx is done. It tells
-// people when the recording has begun.
-func (f *recordFlags) follow(ctx context.Context, t *tracer, people io.Writer) error {
-	query := url.Values{"bodies": {strconv.FormatBool(f.bodies)}}
-	if f.duration > 0 {
-		query.Set("duration", f.duration.String())
-	}
-	streams := make([]io.ReadCloser, 0, len(f.admins))
-	defer func() {
-		for _, s := range streams {
-			s.Close()
-		}
-	}()
-	for _, admin := range f.admins {
-		s, since, err := openRecording(ctx, admin, query)
-		if err != nil {
-			return err
-		}
-		streams = append(streams, s)
-		if t.since == 0 || since < t.since {
-			t.since = since
-		}
-	}
-	fmt.Fprintf(people, "recording from %s\n", strings.Join(f.admins, ", "))
-	// One goroutine reads each stream; the tracer is handed lines by a channel.
-	lines := make(chan server.TraceLine)
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	group, ctx := errgroup.WithContext(ctx)
-	for i, s := range streams {
-		group.Go(func() error { return readRecording(ctx, f.admins[i], s, lines, &t.dropped) })
-	}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- group.Wait()
-		close(lines)
-	}()
-	var failed error
-	for l := range lines {
-		if err := t.add(l); err != nil && failed == nil {
-			failed = err
-			stop()
-		}
-	}
-	return errors.Join(failed, <-ended)
-}
-
-// openRecording returns a replica's lines and when its recording began, in Unix
-// milliseconds. The caller closes the lines.
-func openRecording(ctx context.Context, admin string, query url.Values) (io.ReadCloser, int64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/debug/record?"+query.Encode(), nil)
-	if err != nil {
-		return nil, 0, usageError{err}
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, 0, fmt.Errorf("no replica answers at %s: %w", admin, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		return nil, 0, errors.Join(fmt.Errorf("%s: %s: %s", admin, resp.Status, bytes.TrimSpace(b)), resp.Body.Close())
-	}
-	since, err := strconv.ParseInt(resp.Header.Get(server.RecordingSince), 10, 64)
-	if err != nil {
-		return nil, 0, errors.Join(fmt.Errorf("%s does not say when its recording began", admin), resp.Body.Close())
-	}
-	return resp.Body, since, nil
-}
-
-// readRecording passes the lines of one replica on, and counts those that it
-// numbered and did not send. An interrupt is the normal end.
-func readRecording(ctx context.Context, admin string, body io.Reader, lines chan<- server.TraceLine, dropped *atomic.Uint64) error {
-	in := json.NewDecoder(body)
-	var read, last uint64
-	defer func() { dropped.Add(last - read) }()
-	for {
-		var l server.TraceLine
-		err := in.Decode(&l)
-		switch {
-		case err == io.EOF, ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return fmt.Errorf("%s: the recording broke off: %w", admin, err)
-		}
-		read, last = read+1, max(last, l.Seq)
-		select {
-		case lines <- l:
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/ports"
 	"github.com/grapevine-epp/grapevine/internal/sim"
 	"github.com/grapevine-epp/grapevine/internal/sim/engine"
 	"github.com/grapevine-epp/grapevine/internal/sim/replay"
@@ -49,7 +49,7 @@ func openSite(t *testing.T, flags ...string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = fleet.Close() })
-	at := freeAddrs(t, 2)
+	at := []string{ports.Address(t), ports.Address(t)}
 	s := &site{t: t, admin: at[1]}
 	s.start("serve", append([]string{"--endpoints", list, "--model", vocab.Name + "=" + model, "--listen", at[0], "--health", "-", "--admin", s.admin}, flags...)...)
 	if out, err := exec.Command("grapevine", "status", "--admin", s.admin, "--wait").CombinedOutput(); err != nil {
@@ -69,19 +69,6 @@ func openSite(t *testing.T, flags ...string) *site {
 	s.client.SessionHeader = "x-session-id"
 	t.Cleanup(s.client.Close)
 	return s
-}
-
-func freeAddrs(t *testing.T, n int) (list []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // at the end, so that the addresses differ
-		list = append(list, l.Addr().String())
-	}
-	return list
 }
 
 // start runs a subcommand in the background until the test ends.

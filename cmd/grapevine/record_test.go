@@ -91,3 +91,28 @@ func TestRecordedLengths(t *testing.T) {
 		t.Errorf("%v: %+v", err, tr.Requests)
 	}
 }
+
+// TestRecordedWithoutCounts: when no engine counted a prompt, ids are cut by
+// the ratio by which lengths were estimated, so that turns of a session share
+// as many as their lengths let expect.
+func TestRecordedWithoutCounts(t *testing.T) {
+	const since = 1_800_000_000_000
+	turn := func(seq uint64, chunks int) server.TraceLine {
+		ids := make([]uint64, chunks)
+		for i := range ids {
+			ids[i] = uint64(i + 1)
+		}
+		return server.TraceLine{Model: "m", Seq: seq, Timestamp: since, Session: "s", Input: 256 * chunks, Output: 1,
+			PromptBytes: 256 * chunks, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200}
+	}
+	path := filepath.Join(t.TempDir(), "trace.jsonl")
+	a := fakeReplica(t, since, turn(1, 8), turn(2, 16))
+	out, err := exec.Command("grapevine", "record", "--admin", a, "--output", path, "--bodies").CombinedOutput()
+	if err != nil || !contains(out, "m has 1.00 bytes for each token") || !contains(out, "the length of 2 prompts is estimated") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil || !contains(raw, `"hash_ids":[2,4,6,8],`) || !contains(raw, `"hash_ids":[2,4,6,8,10,12,14,16],`) {
+		t.Errorf("%v: %s", err, raw)
+	}
+}

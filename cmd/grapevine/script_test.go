@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
 // TestMain makes this test program the grapevine command when it is called by
@@ -25,7 +26,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "ports": ports, "appears": appears, "terminate": terminate,
+			"exits": exits, "addresses": addresses, "appears": appears, "terminate": terminate,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -51,13 +52,14 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ports NAME... sets variables to addresses on loopback with free ports.
-func ports(ts *testscript.TestScript, _ bool, args []string) {
+// addresses NAME... sets variables to addresses on loopback that are the
+// script's.
+func addresses(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range args {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		list, release, err := ports.Reserve(1)
 		ts.Check(err)
-		defer l.Close() // at the end, so that the addresses differ
-		ts.Setenv(name, l.Addr().String())
+		ts.Defer(release)
+		ts.Setenv(name, fmt.Sprintf("127.0.0.1:%d", list[0]))
 	}
 }
 

@@ -45,7 +45,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.o.Name, "name", hostname(), "name of this replica")
-	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file (required; read again when it changes)")
+	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file, read again when it changes (required, unless --config names one in dataLayer.discovery)")
 	fl.StringVar(&f.o.Config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
 	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a base model's tokenizer files (repeatable)")
 	fl.StringArrayVar(&f.aliases, "model-alias", nil, "MODEL=NAME: a further name of a base model (repeatable)")
@@ -139,8 +139,8 @@ func (f *serveFlags) run(ctx context.Context) error {
 
 // complete turns flags into options.
 func (f *serveFlags) complete() error {
-	if f.o.Endpoints == "" {
-		return usageError{errors.New("--endpoints is required")}
+	if f.o.Endpoints == "" && f.o.Config == "" {
+		return usageError{errors.New("--endpoints is required, or a --config whose dataLayer.discovery names a file")}
 	}
 	if (f.o.TLS.CertFile == "") != (f.o.TLS.KeyFile == "") {
 		return usageError{errors.New("--tls-cert and --tls-key go together")}

@@ -3,15 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
@@ -33,20 +34,22 @@ func (f *adminFlags) get(ctx context.Context, path string, into any) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.admin+path, nil)
-	if err != nil {
+	return asked(admin.Client(f.admin).Get(ctx, path, into))
+}
+
+// asked makes a wrong --admin a wrong command line.
+func asked(err error) error {
+	if errors.Is(err, admin.ErrAddress) {
 		return usageError{err}
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("no replica answers at %s: %w", f.admin, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		return fmt.Errorf("%s: %s: %s", f.admin, resp.Status, b)
-	}
-	return json.NewDecoder(resp.Body).Decode(into)
+	return err
+}
+
+// writeJSON prints v for people and programs.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }
 
 func newStatus() *cobra.Command {
@@ -80,9 +83,7 @@ replica is not ready.`,
 				}
 			}
 			if f.output == "json" {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				if err := e.Encode(st); err != nil {
+				if err := writeJSON(cmd.OutOrStdout(), st); err != nil {
 					return err
 				}
 			} else {
@@ -101,12 +102,29 @@ replica is not ready.`,
 	return cmd
 }
 
+// configLine says which configuration is in use, and why not a newer one.
+func configLine(c *server.ConfigStatus) string {
+	file := c.File
+	if file == "" {
+		file = "built-in profile"
+	}
+	line := fmt.Sprintf("config: %s, hash %s, read %s", file, c.Hash, c.Read.Format(time.DateTime))
+	if first, rest, more := strings.Cut(c.Problem, "\n"); first != "" {
+		line += "; the file as it is now is refused: " + first
+		if more {
+			line += fmt.Sprintf(" (and %d more)", 1+strings.Count(rest, "\n"))
+		}
+	}
+	return line
+}
+
 func writeStatus(w io.Writer, st *server.Status, group bool) {
 	state := st.State
 	if st.Reason != "" {
 		state += " (" + st.Reason + ")"
 	}
 	fmt.Fprintf(w, "%s %s: %s, up %s, %d decisions\n", st.Name, st.Version, state, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
+	fmt.Fprintln(w, configLine(&st.Config))
 	fmt.Fprintf(w, "cluster: %s (%s)\n", st.Cluster.Line, st.Cluster.State)
 	if st.Cluster.Fallback != "" {
 		fmt.Fprintf(w, "meanwhile: %s\n", st.Cluster.Fallback)
@@ -152,9 +170,7 @@ func newMembers() *cobra.Command {
 				return err
 			}
 			if f.output == "json" {
-				e := json.NewEncoder(os.Stdout)
-				e.SetIndent("", "  ")
-				return e.Encode(st.Members)
+				return writeJSON(cmd.OutOrStdout(), st.Members)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n\n", st.Cluster.Line, st.Cluster.State)
 			writeMembers(cmd.OutOrStdout(), &st)

@@ -157,7 +157,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 func (c *Conn) arm() error {
 	var want time.Time
 	if c.opt.Heartbeat > 0 {
-		want = c.since.Add(time.Duration(c.pings+1) * c.opt.Heartbeat)
+		want = c.since.Add(c.opt.Heartbeat)
 	}
 	if !c.deadline.IsZero() && (want.IsZero() || c.deadline.Before(want)) {
 		want = c.deadline
@@ -177,13 +177,14 @@ func (c *Conn) silent() error {
 	if !c.deadline.IsZero() && !now.Before(c.deadline) {
 		return os.ErrDeadlineExceeded
 	}
-	if c.opt.Heartbeat <= 0 || now.Sub(c.since) < time.Duration(c.pings+1)*c.opt.Heartbeat {
+	if c.opt.Heartbeat <= 0 || now.Sub(c.since) < c.opt.Heartbeat {
 		return nil
 	}
 	if c.pings >= maxPings {
 		return ErrSilent
 	}
 	c.pings++
+	c.since = now // an answer has its time even after this process was held up
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	// A TTL of zero: the peer need not watch us, we watch it.

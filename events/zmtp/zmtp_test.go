@@ -15,12 +15,17 @@ import (
 	"time"
 )
 
+// patience is how long a test waits for what must come, on a machine that has
+// other things to do.
+const patience = 30 * time.Second
+
 // dial connects to addr for the length of the test.
 func dial(tb testing.TB, addr string, opt Options) *Conn {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	c, err := Dial(ctx, addr, opt)
+	if opt.Handshake == 0 {
+		opt.Handshake = patience
+	}
+	c, err := Dial(context.Background(), addr, opt)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -30,6 +35,9 @@ func dial(tb testing.TB, addr string, opt Options) *Conn {
 
 func listenPub(tb testing.TB, opt PubOptions) *Pub {
 	tb.Helper()
+	if opt.Handshake == 0 {
+		opt.Handshake = patience
+	}
 	p, err := ListenPub("tcp://127.0.0.1:0", opt)
 	if err != nil {
 		tb.Fatal(err)
@@ -41,9 +49,9 @@ func listenPub(tb testing.TB, opt PubOptions) *Pub {
 // waitFor polls cond until it holds.
 func waitFor(tb testing.TB, what string, cond func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(10 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatalf("waited 10 s for %s", what)
+			tb.Fatalf("waited %v for %s", patience, what)
 		}
 	}
 }
@@ -51,7 +59,7 @@ func waitFor(tb testing.TB, what string, cond func() bool) {
 // recv reads one message and returns copies of its frames.
 func recv(tb testing.TB, c *Conn) []string {
 	tb.Helper()
-	c.SetRecvDeadline(time.Now().Add(10 * time.Second))
+	c.SetRecvDeadline(time.Now().Add(patience))
 	var m Message
 	if err := c.Recv(&m); err != nil {
 		tb.Fatal(err)
@@ -189,7 +197,7 @@ func TestHighWaterMarkDrops(t *testing.T) {
 	var m Message
 	got, last := uint64(0), -1
 	for want := sent - pub.Dropped(); got < want; got++ {
-		c.SetRecvDeadline(time.Now().Add(5 * time.Second))
+		c.SetRecvDeadline(time.Now().Add(patience))
 		if err := c.Recv(&m); err != nil {
 			t.Fatalf("after %d of %d: %v", got, want, err)
 		}
@@ -202,20 +210,22 @@ func TestHighWaterMarkDrops(t *testing.T) {
 }
 
 func TestLingerDrains(t *testing.T) {
-	pub := listenPub(t, PubOptions{Linger: 5 * time.Second})
+	pub := listenPub(t, PubOptions{Linger: patience})
 	c := dial(t, pub.Addr().String(), Options{})
 	_ = c.Subscribe("")
 	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	for range 1000 {
 		_ = pub.Send(make([]byte, 1000))
 	}
-	if err := pub.Close(); err != nil {
-		t.Fatal(err)
-	}
+	closed := make(chan error)
+	go func() { closed <- pub.Close() }()
 	var m Message
 	n := 0
 	for c.Recv(&m) == nil {
 		n++
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 	if n != 1000 {
 		t.Errorf("%d of 1000 messages came", n)
@@ -246,12 +256,20 @@ func TestHeartbeatFindsHalfOpenPeer(t *testing.T) {
 	}
 }
 
+// slowBeat leaves a peer more than a second for its answer; in a silence it is
+// asked more often than it may leave unanswered.
+const (
+	slowBeat = 700 * time.Millisecond
+	silence  = 4 * slowBeat
+)
+
 func TestHeartbeatKeepsIdlePeer(t *testing.T) {
+	t.Parallel()
 	pub := listenPub(t, PubOptions{})
-	c := dial(t, pub.Addr().String(), Options{Heartbeat: 100 * time.Millisecond})
+	c := dial(t, pub.Addr().String(), Options{Heartbeat: slowBeat})
 	_ = c.Subscribe("")
 	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
-	time.AfterFunc(700*time.Millisecond, func() { _ = pub.Send([]byte("late")) })
+	time.AfterFunc(silence, func() { _ = pub.Send([]byte("late")) })
 	if got := recv(t, c); got[0] != "late" {
 		t.Errorf("got %q", got)
 	}
@@ -295,12 +313,8 @@ func TestDialCancelled(t *testing.T) {
 	ln := listenTCP(t, func(nc net.Conn) { _, _ = io.Copy(io.Discard, nc) })
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
-	start := time.Now()
-	if _, err := Dial(ctx, ln, Options{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Dial(ctx, ln, Options{Handshake: time.Hour}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Dial of a peer that never greets: %v", err)
-	}
-	if d := time.Since(start); d > 2*time.Second {
-		t.Errorf("Dial took %v", d)
 	}
 }
 

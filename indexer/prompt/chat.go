@@ -1,17 +1,20 @@
 package prompt
 
-import "github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+import (
+	"github.com/grapevine-epp/grapevine/indexer/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
+)
 
 // chat is a chat request in the form in which every kind of body that maps to
 // one arrives.
 type chat struct {
-	messages []jinja.Value
-	tools    jinja.Value // list, or None
+	messages []value.Value
+	tools    value.Value // list, or None
 	noTools  bool        // tool_choice is "none"
 
-	kwargs        *jinja.Dict // chat_template_kwargs, nil when absent
-	documents     jinja.Value
-	effort        jinja.Value // reasoning_effort
+	kwargs        *value.Dict // chat_template_kwargs, nil when absent
+	documents     value.Value
+	effort        value.Value // reasoning_effort
 	addGeneration bool
 	continueFinal bool
 	addSpecial    bool
@@ -24,7 +27,7 @@ const mediaMark = "\U0010FFFDgrapevine\U0010FFFDmedia\U0010FFFD"
 // converter turns a body's messages into the conversation that engines give
 // their template.
 type converter struct {
-	dec   *jinja.Decoder
+	dec   *pyjson.Decoder
 	parts bool // contents are lists of parts
 	mark  bool // the first media part becomes mediaMark
 	media bool // a media part was met
@@ -33,8 +36,8 @@ type converter struct {
 
 // conversation converts all messages. It returns false when one is malformed;
 // c.bad says how.
-func (c *converter) conversation(in []jinja.Value) ([]jinja.Value, bool) {
-	out := make([]jinja.Value, 0, len(in))
+func (c *converter) conversation(in []value.Value) ([]value.Value, bool) {
+	out := make([]value.Value, 0, len(in))
 	for _, v := range in {
 		m := v.Dict()
 		if m == nil {
@@ -45,15 +48,15 @@ func (c *converter) conversation(in []jinja.Value) ([]jinja.Value, bool) {
 		if !ok {
 			return nil, false
 		}
-		out = append(out, jinja.DictValue(d))
+		out = append(out, value.FromDict(d))
 	}
 	return out, true
 }
 
 // message converts one message, as vLLM's chat utilities do.
-func (c *converter) message(m *jinja.Dict) (*jinja.Dict, bool) {
+func (c *converter) message(m *value.Dict) (*value.Dict, bool) {
 	role, ok := m.Get("role")
-	if !ok || role.Kind() != jinja.String {
+	if !ok || role.Kind() != value.KindString {
 		c.bad = "a message has no role"
 		return nil, false
 	}
@@ -61,7 +64,7 @@ func (c *converter) message(m *jinja.Dict) (*jinja.Dict, bool) {
 	if !ok {
 		return nil, false
 	}
-	d := jinja.NewDict(4)
+	d := value.NewDict(4)
 	d.Set("role", role)
 	d.Set("content", content)
 	switch role.Str() {
@@ -75,14 +78,14 @@ func (c *converter) message(m *jinja.Dict) (*jinja.Dict, bool) {
 		}
 	}
 	for _, key := range []string{"name", "task"} {
-		if v, ok := m.Get(key); ok && v.Kind() == jinja.String {
+		if v, ok := m.Get(key); ok && v.Kind() == value.KindString {
 			d.Set(key, v)
 		}
 	}
 	if role.Str() == "developer" {
 		tools, ok := m.Get("tools")
 		if !ok {
-			tools = jinja.NoneValue()
+			tools = value.None()
 		}
 		d.Set("tools", tools)
 	}
@@ -90,21 +93,21 @@ func (c *converter) message(m *jinja.Dict) (*jinja.Dict, bool) {
 }
 
 // assistant adds what only assistant messages carry.
-func (c *converter) assistant(d, m *jinja.Dict) bool {
-	if calls, ok := m.Get("tool_calls"); ok && calls.Kind() != jinja.None {
+func (c *converter) assistant(d, m *value.Dict) bool {
+	if calls, ok := m.Get("tool_calls"); ok && calls.Kind() != value.KindNone {
 		list, ok := c.toolCalls(calls)
 		if !ok {
 			return false
 		}
 		if len(list) > 0 {
-			d.Set("tool_calls", jinja.ListValue(list))
+			d.Set("tool_calls", value.List(list))
 		}
 	}
 	reasoning, ok := m.Get("reasoning")
-	if !ok || reasoning.Kind() == jinja.None {
+	if !ok || reasoning.Kind() == value.KindNone {
 		reasoning, ok = m.Get("reasoning_content")
 	}
-	if ok && reasoning.Kind() != jinja.None {
+	if ok && reasoning.Kind() != value.KindNone {
 		d.Set("reasoning", reasoning)
 		d.Set("reasoning_content", reasoning)
 	}

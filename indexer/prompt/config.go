@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab"
 )
 
@@ -75,7 +77,7 @@ func readConfig(dir string) (*tokenizerConfig, error) {
 
 // parse reads tokenizer_config.json.
 func (c *tokenizerConfig) parse(data []byte) error {
-	v, err := new(jinja.Decoder).Decode(data)
+	v, err := new(pyjson.Decoder).Decode(data)
 	if err != nil {
 		return err
 	}
@@ -84,7 +86,7 @@ func (c *tokenizerConfig) parse(data []byte) error {
 		return fmt.Errorf("prompt: not a JSON object")
 	}
 	c.class = text(conf, "tokenizer_class")
-	if v, ok := conf.Get("add_bos_token"); ok && v.Kind() == jinja.Bool {
+	if v, ok := conf.Get("add_bos_token"); ok && v.Kind() == value.KindBool {
 		b := v.IsTrue()
 		c.addBOS = &b
 	}
@@ -97,7 +99,7 @@ func (c *tokenizerConfig) parse(data []byte) error {
 }
 
 // specialTokens takes the special tokens that are not known yet.
-func (c *tokenizerConfig) specialTokens(d *jinja.Dict) {
+func (c *tokenizerConfig) specialTokens(d *value.Dict) {
 next:
 	for _, name := range specialNames {
 		tok := tokenText(d, name)
@@ -109,7 +111,7 @@ next:
 				continue next
 			}
 		}
-		c.special = append(c.special, jinja.Var{Name: name, Value: jinja.StringValue(tok)})
+		c.special = append(c.special, jinja.Var{Name: name, Value: value.String(tok)})
 	}
 }
 
@@ -143,16 +145,16 @@ func (c *tokenizerConfig) readTemplates(dir string) error {
 }
 
 // templateValue reads chat_template: a string, or a list of named templates.
-func (c *tokenizerConfig) templateValue(conf *jinja.Dict) error {
+func (c *tokenizerConfig) templateValue(conf *value.Dict) error {
 	v, ok := conf.Get("chat_template")
-	if !ok || v.Kind() == jinja.None {
+	if !ok || v.Kind() == value.KindNone {
 		return nil
 	}
-	if v.Kind() == jinja.String {
+	if v.Kind() == value.KindString {
 		c.templates[templateDefault] = v.Str()
 		return nil
 	}
-	if v.Kind() != jinja.List {
+	if v.Kind() != value.KindList {
 		return fmt.Errorf("prompt: chat_template is a %s", v.Kind())
 	}
 	for i, it := range v.Items() {
@@ -165,12 +167,12 @@ func (c *tokenizerConfig) templateValue(conf *jinja.Dict) error {
 	return nil
 }
 
-func (c *tokenizerConfig) addedTokens(conf *jinja.Dict) {
+func (c *tokenizerConfig) addedTokens(conf *value.Dict) {
 	v, _ := conf.Get("added_tokens_decoder")
 	if v.Dict() == nil {
 		return
 	}
-	v.Dict().Range(func(key string, tok jinja.Value) bool {
+	v.Dict().Range(func(key string, tok value.Value) bool {
 		var id uint32
 		if _, err := fmt.Sscanf(key, "%d", &id); err != nil || tok.Dict() == nil {
 			return true
@@ -186,7 +188,7 @@ func (c *tokenizerConfig) addedTokens(conf *jinja.Dict) {
 
 // tokenText returns a special token, which is a string or an object with its
 // content.
-func tokenText(d *jinja.Dict, name string) string {
+func tokenText(d *value.Dict, name string) string {
 	v, ok := d.Get(name)
 	if !ok {
 		return ""
@@ -198,7 +200,7 @@ func tokenText(d *jinja.Dict, name string) string {
 }
 
 // text returns a string entry, "" when it is absent or something else.
-func text(d *jinja.Dict, key string) string {
+func text(d *value.Dict, key string) string {
 	if d == nil {
 		return ""
 	}
@@ -207,15 +209,15 @@ func text(d *jinja.Dict, key string) string {
 }
 
 // readJSON reads an object; an absent file is an empty one.
-func readJSON(path string) (*jinja.Dict, error) {
+func readJSON(path string) (*value.Dict, error) {
 	data, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return jinja.NewDict(0), nil
+		return value.NewDict(0), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	v, err := new(jinja.Decoder).Decode(data)
+	v, err := new(pyjson.Decoder).Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -3,24 +3,24 @@ package prompt
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 )
 
 // content converts a message's content.
-func (c *converter) content(m *jinja.Dict, role string) (jinja.Value, bool) {
+func (c *converter) content(m *value.Dict, role string) (value.Value, bool) {
 	v, _ := m.Get("content")
 	switch v.Kind() {
-	case jinja.String:
+	case value.KindString:
 		if c.parts && role != "tool" {
-			return jinja.ListValue([]jinja.Value{textPart(v)}), true
+			return value.List([]value.Value{textPart(v)}), true
 		}
 		return v, true
-	case jinja.Undefined, jinja.None:
+	case value.KindUndefined, value.KindNone:
 		if c.parts && role != "tool" {
-			return jinja.ListValue(nil), true
+			return value.List(nil), true
 		}
-		return jinja.StringValue(""), true
-	case jinja.List:
+		return value.String(""), true
+	case value.KindList:
 		return c.contentParts(v.Items(), role)
 	}
 	c.bad = "content is a " + v.Kind().String()
@@ -29,8 +29,8 @@ func (c *converter) content(m *jinja.Dict, role string) (jinja.Value, bool) {
 
 // contentParts converts a list of parts: to a list of parts, or to the texts
 // joined by line ends with media in front, where engines put its placeholders.
-func (c *converter) contentParts(items []jinja.Value, role string) (jinja.Value, bool) {
-	var parts, texts []jinja.Value
+func (c *converter) contentParts(items []value.Value, role string) (value.Value, bool) {
+	var parts, texts []value.Value
 	media := false
 	for _, it := range items {
 		part, kind, ok := c.part(it)
@@ -50,15 +50,15 @@ func (c *converter) contentParts(items []jinja.Value, role string) (jinja.Value,
 	}
 	plain := len(texts) == len(parts)
 	if c.parts && (role != "tool" || !plain) {
-		return jinja.ListValue(parts), true
+		return value.List(parts), true
 	}
 	if media && c.mark && c.firstMedia() {
-		texts = append([]jinja.Value{jinja.StringValue(mediaMark)}, texts...)
+		texts = append([]value.Value{value.String(mediaMark)}, texts...)
 	}
-	return jinja.StringValue(joinTexts(texts)), true
+	return value.String(joinTexts(texts)), true
 }
 
-func joinTexts(texts []jinja.Value) string {
+func joinTexts(texts []value.Value) string {
 	if len(texts) == 1 {
 		return texts[0].Str()
 	}
@@ -95,8 +95,8 @@ var mediaKinds = map[string]string{
 }
 
 // part converts one content part. Text parts come back as their text.
-func (c *converter) part(v jinja.Value) (jinja.Value, partKind, bool) {
-	if v.Kind() == jinja.String {
+func (c *converter) part(v value.Value) (value.Value, partKind, bool) {
+	if v.Kind() == value.KindString {
 		return v, partText, true
 	}
 	d := v.Dict()
@@ -112,16 +112,16 @@ func (c *converter) part(v jinja.Value) (jinja.Value, partKind, bool) {
 			key = typ
 		}
 		t, _ := d.Get(key)
-		if t.Kind() != jinja.String {
+		if t.Kind() != value.KindString {
 			return v, partNone, true // engines drop it with a warning
 		}
 		return t, partText, true
 	case "tool_reference":
 		name, _ := d.Get("name")
-		ref := jinja.NewDict(2)
-		ref.Set("type", jinja.StringValue(typ))
+		ref := value.NewDict(2)
+		ref.Set("type", value.String(typ))
 		ref.Set("name", name)
-		return jinja.DictValue(ref), partOther, true
+		return value.FromDict(ref), partOther, true
 	case "":
 		for key := range mediaKinds {
 			if _, ok := d.Get(key); ok {
@@ -138,18 +138,18 @@ func (c *converter) part(v jinja.Value) (jinja.Value, partKind, bool) {
 }
 
 // mediaPart is what templates see of an image, audio or video.
-func (c *converter) mediaPart(kind string) jinja.Value {
+func (c *converter) mediaPart(kind string) value.Value {
 	if c.parts && c.firstMedia() && c.mark {
-		return textPart(jinja.StringValue(mediaMark))
+		return textPart(value.String(mediaMark))
 	}
-	d := jinja.NewDict(1)
-	d.Set("type", jinja.StringValue(kind))
-	return jinja.DictValue(d)
+	d := value.NewDict(1)
+	d.Set("type", value.String(kind))
+	return value.FromDict(d)
 }
 
-func textPart(t jinja.Value) jinja.Value {
-	d := jinja.NewDict(2)
-	d.Set("type", jinja.StringValue("text"))
+func textPart(t value.Value) value.Value {
+	d := value.NewDict(2)
+	d.Set("type", value.String("text"))
 	d.Set("text", t)
-	return jinja.DictValue(d)
+	return value.FromDict(d)
 }

@@ -3,34 +3,34 @@ package prompt
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 )
 
 // foldDevelopers turns developer messages into system messages for templates
 // that do not know the role, and joins several system messages into one at the
 // start.
-func foldDevelopers(conv []jinja.Value) []jinja.Value {
+func foldDevelopers(conv []value.Value) []value.Value {
 	found := false
 	for i, v := range conv {
 		if text(v.Dict(), "role") != "developer" {
 			continue
 		}
 		found = true
-		d := jinja.NewDict(4)
-		v.Dict().Range(func(k string, v jinja.Value) bool {
+		d := value.NewDict(4)
+		v.Dict().Range(func(k string, v value.Value) bool {
 			if k != "tools" {
 				d.Set(k, v)
 			}
 			return true
 		})
-		d.Set("role", jinja.StringValue("system"))
-		conv[i] = jinja.DictValue(d)
+		d.Set("role", value.String("system"))
+		conv[i] = value.FromDict(d)
 	}
 	if !found {
 		return conv
 	}
 	var system []string
-	var rest []jinja.Value
+	var rest []value.Value
 	scattered := false
 	for i, v := range conv {
 		if text(v.Dict(), "role") != "system" {
@@ -45,20 +45,20 @@ func foldDevelopers(conv []jinja.Value) []jinja.Value {
 	if !scattered {
 		return conv
 	}
-	d := jinja.NewDict(2)
-	d.Set("role", jinja.StringValue("system"))
-	d.Set("content", jinja.StringValue(strings.Join(system, "\n\n")))
-	return append([]jinja.Value{jinja.DictValue(d)}, rest...)
+	d := value.NewDict(2)
+	d.Set("role", value.String("system"))
+	d.Set("content", value.String(strings.Join(system, "\n\n")))
+	return append([]value.Value{value.FromDict(d)}, rest...)
 }
 
-func systemText(m *jinja.Dict) string {
+func systemText(m *value.Dict) string {
 	content, _ := m.Get("content")
-	if content.Kind() != jinja.List {
+	if content.Kind() != value.KindList {
 		return content.Str()
 	}
-	var texts []jinja.Value
+	var texts []value.Value
 	for _, p := range content.Items() {
-		if p.Kind() == jinja.String {
+		if p.Kind() == value.KindString {
 			texts = append(texts, p)
 		} else if d := p.Dict(); d != nil {
 			if t, ok := d.Get("text"); ok {

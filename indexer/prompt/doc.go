@@ -12,10 +12,13 @@
 //  3. A chat becomes the conversation that engines give their template:
 //     contents joined or kept as parts, tool arguments parsed, developer
 //     messages moved (chat.go, tools.go).
-//  4. The chat template writes the text (template.go): compiled by package
-//     jinja, or by gonja where a template needs what jinja does not have.
+//  4. The chat template writes the text (template.go): by package jinja, or by
+//     package gonja where a template needs what jinja does not have.
 //  5. The text is brought into text space (package vocab): normalisation, dummy
 //     prefixes, BOS. Token ids in a body are decoded into the same space.
+//
+// Bodies are read by package pyjson, and what is read are Python's values
+// (package value), which templates compute with.
 //
 // Prompts that no template makes are rendered by an engine (engine.go), within
 // a budget, behind a circuit breaker and a cache.

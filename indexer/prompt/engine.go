@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 )
 
 // pathRender is where engines render chats without generating.
@@ -166,7 +167,7 @@ func (e *EngineRenderer) post(ctx context.Context, url string, body []byte) ([]u
 // prompt_token_ids, at the top or in a list. Where the prompt holds media, the
 // ids end before the first of its placeholders.
 func renderedIDs(data []byte) ([]uint32, Info, error) {
-	dec := jinja.Decoder{PackIDs: true}
+	dec := pyjson.Decoder{PackIDs: true}
 	v, err := dec.Decode(data)
 	if err != nil {
 		return nil, Info{}, err
@@ -184,13 +185,13 @@ func renderedIDs(data []byte) ([]uint32, Info, error) {
 }
 
 // findIDs returns the ids and the object that holds them.
-func findIDs(v jinja.Value, depth int) (*jinja.Dict, []uint32) {
+func findIDs(v value.Value, depth int) (*value.Dict, []uint32) {
 	if depth > 4 {
 		return nil, nil
 	}
 	if d := v.Dict(); d != nil {
 		for _, key := range []string{"token_ids", "prompt_token_ids"} {
-			if v, ok := d.Get(key); ok && v.Kind() == jinja.IDs {
+			if v, ok := d.Get(key); ok && v.Kind() == value.KindIDs {
 				return d, v.IDs()
 			}
 		}
@@ -205,7 +206,7 @@ func findIDs(v jinja.Value, depth int) (*jinja.Dict, []uint32) {
 }
 
 // firstPlaceholder returns the offset of the first media placeholder, or -1.
-func firstPlaceholder(d *jinja.Dict) int {
+func firstPlaceholder(d *value.Dict) int {
 	features, _ := d.Get("features")
 	if features.Dict() == nil {
 		return -1
@@ -215,7 +216,7 @@ func firstPlaceholder(d *jinja.Dict) int {
 	if places.Dict() == nil {
 		return 0 // media somewhere
 	}
-	places.Dict().Range(func(_ string, list jinja.Value) bool {
+	places.Dict().Range(func(_ string, list value.Value) bool {
 		for _, it := range list.Items() {
 			if it.Dict() == nil {
 				continue

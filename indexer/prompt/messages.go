@@ -3,7 +3,7 @@ package prompt
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 )
 
 // messagesKeys are the keys of an Anthropic body that shape the prompt.
@@ -14,15 +14,15 @@ var messagesKeys = keySet("messages", "system", "tools", "tool_choice", "chat_te
 const billingHeader = "x-anthropic-billing-header"
 
 // messagesChat maps an Anthropic Messages body to a chat, as vLLM does.
-func messagesChat(body *jinja.Dict) (*chat, error) {
+func messagesChat(body *value.Dict) (*chat, error) {
 	ch := newChat(body)
 	list, _ := body.Get("messages")
-	if list.Kind() != jinja.List {
+	if list.Kind() != value.KindList {
 		return nil, failure(ReasonBody, "messages is a %s", list.Kind())
 	}
 	a := &anthropic{}
 	if s := systemParts(body, list.Items()); s != "" {
-		a.add("system", jinja.StringValue(s))
+		a.add("system", value.String(s))
 	}
 	for _, m := range list.Items() {
 		if err := a.message(m.Dict()); err != nil {
@@ -40,9 +40,9 @@ func messagesChat(body *jinja.Dict) (*chat, error) {
 }
 
 // systemParts joins the texts of the system field and of system messages.
-func systemParts(body *jinja.Dict, messages []jinja.Value) string {
+func systemParts(body *value.Dict, messages []value.Value) string {
 	var b strings.Builder
-	add := func(v jinja.Value) {
+	add := func(v value.Value) {
 		b.WriteString(v.Str())
 		for _, it := range v.Items() {
 			if t := text(it.Dict(), "text"); text(it.Dict(), "type") == "text" && !strings.HasPrefix(t, billingHeader) {
@@ -62,19 +62,19 @@ func systemParts(body *jinja.Dict, messages []jinja.Value) string {
 }
 
 // anthropic gathers chat messages.
-type anthropic struct{ messages []jinja.Value }
+type anthropic struct{ messages []value.Value }
 
-func (a *anthropic) add(role string, content jinja.Value) *jinja.Dict {
-	d := jinja.NewDict(4)
-	d.Set("role", jinja.StringValue(role))
-	if content.Kind() != jinja.Undefined {
+func (a *anthropic) add(role string, content value.Value) *value.Dict {
+	d := value.NewDict(4)
+	d.Set("role", value.String(role))
+	if content.Kind() != value.KindUndefined {
 		d.Set("content", content)
 	}
-	a.messages = append(a.messages, jinja.DictValue(d))
+	a.messages = append(a.messages, value.FromDict(d))
 	return d
 }
 
-func (a *anthropic) message(m *jinja.Dict) error {
+func (a *anthropic) message(m *value.Dict) error {
 	role := text(m, "role")
 	if role == "" {
 		return failure(ReasonBody, "a message has no role")
@@ -83,11 +83,11 @@ func (a *anthropic) message(m *jinja.Dict) error {
 		return nil
 	}
 	content, _ := m.Get("content")
-	if content.Kind() == jinja.String {
+	if content.Kind() == value.KindString {
 		a.add(role, content)
 		return nil
 	}
-	var parts, calls []jinja.Value
+	var parts, calls []value.Value
 	var thinking strings.Builder
 	thought := false
 	for _, it := range content.Items() {
@@ -118,86 +118,86 @@ func (a *anthropic) message(m *jinja.Dict) error {
 	if role == "user" && len(parts) == 0 {
 		return nil
 	}
-	d := a.add(role, jinja.Value{})
+	d := a.add(role, value.Value{})
 	if thought {
-		d.Set("reasoning", jinja.StringValue(thinking.String()))
+		d.Set("reasoning", value.String(thinking.String()))
 	}
 	if len(calls) > 0 {
-		d.Set("tool_calls", jinja.ListValue(calls))
+		d.Set("tool_calls", value.List(calls))
 	}
 	switch {
 	case len(parts) == 1 && text(parts[0].Dict(), "type") == "text":
 		t, _ := parts[0].Dict().Get("text")
 		d.Set("content", t)
 	case len(parts) > 0:
-		d.Set("content", jinja.ListValue(parts))
+		d.Set("content", value.List(parts))
 	}
 	return nil
 }
 
-func imagePart() jinja.Value {
-	d := jinja.NewDict(1)
-	d.Set("type", jinja.StringValue("image_url"))
-	return jinja.DictValue(d)
+func imagePart() value.Value {
+	d := value.NewDict(1)
+	d.Set("type", value.String("image_url"))
+	return value.FromDict(d)
 }
 
-func toolUse(b *jinja.Dict) jinja.Value {
-	fn := jinja.NewDict(2)
-	fn.Set("name", jinja.StringValue(text(b, "name")))
+func toolUse(b *value.Dict) value.Value {
+	fn := value.NewDict(2)
+	fn.Set("name", value.String(text(b, "name")))
 	in, _ := b.Get("input")
 	if !in.IsTrue() {
-		in = jinja.DictValue(jinja.NewDict(0))
+		in = value.FromDict(value.NewDict(0))
 	}
 	fn.Set("arguments", in)
-	d := jinja.NewDict(3)
-	d.Set("id", jinja.StringValue(text(b, "id")))
-	d.Set("type", jinja.StringValue("function"))
-	d.Set("function", jinja.DictValue(fn))
-	return jinja.DictValue(d)
+	d := value.NewDict(3)
+	d.Set("id", value.String(text(b, "id")))
+	d.Set("type", value.String("function"))
+	d.Set("function", value.FromDict(fn))
+	return value.FromDict(d)
 }
 
 // toolResult adds a tool's message, and a user's with the images that the tool
 // returned.
-func (a *anthropic) toolResult(b *jinja.Dict) {
+func (a *anthropic) toolResult(b *value.Dict) {
 	content, _ := b.Get("content")
-	var texts, images, refs []jinja.Value
-	if content.Kind() == jinja.String {
+	var texts, images, refs []value.Value
+	if content.Kind() == value.KindString {
 		texts = append(texts, content)
 	}
 	for _, it := range content.Items() {
 		switch d := it.Dict(); text(d, "type") {
 		case "text":
-			texts = append(texts, jinja.StringValue(text(d, "text")))
+			texts = append(texts, value.String(text(d, "text")))
 		case "image":
 			images = append(images, imagePart())
 		case "tool_reference":
-			ref := jinja.NewDict(2)
-			ref.Set("type", jinja.StringValue("tool_reference"))
+			ref := value.NewDict(2)
+			ref.Set("type", value.String("tool_reference"))
 			name := text(d, "tool_name")
 			if name == "" {
 				name = text(d, "name")
 			}
-			ref.Set("name", jinja.StringValue(name))
-			refs = append(refs, jinja.DictValue(ref))
+			ref.Set("name", value.String(name))
+			refs = append(refs, value.FromDict(ref))
 		}
 	}
-	id := jinja.StringValue(text(b, "tool_use_id"))
-	a.add("tool", jinja.StringValue(joinTexts(texts))).Set("tool_call_id", id)
+	id := value.String(text(b, "tool_use_id"))
+	a.add("tool", value.String(joinTexts(texts))).Set("tool_call_id", id)
 	if len(images) > 0 {
-		a.add("user", jinja.ListValue(images))
+		a.add("user", value.List(images))
 	}
 	if len(refs) > 0 {
-		a.add("tool", jinja.ListValue(refs)).Set("tool_call_id", id)
+		a.add("tool", value.List(refs)).Set("tool_call_id", id)
 	}
 }
 
 // anthropicTools maps tool definitions to those of chats.
-func anthropicTools(body *jinja.Dict) jinja.Value {
+func anthropicTools(body *value.Dict) value.Value {
 	v, _ := body.Get("tools")
-	if v.Kind() != jinja.List {
-		return jinja.NoneValue()
+	if v.Kind() != value.KindList {
+		return value.None()
 	}
-	out := make([]jinja.Value, 0, len(v.Items()))
+	out := make([]value.Value, 0, len(v.Items()))
 	for _, it := range v.Items() {
 		d := it.Dict()
 		if d == nil {
@@ -207,13 +207,13 @@ func anthropicTools(body *jinja.Dict) jinja.Value {
 		if s := schema.Dict(); s != nil {
 			if _, ok := s.Get("type"); !ok {
 				s = copyDict(s)
-				s.Set("type", jinja.StringValue("object"))
-				schema = jinja.DictValue(s)
+				s.Set("type", value.String("object"))
+				schema = value.FromDict(s)
 			}
 		}
 		fn := pick(d, "name", "description")
 		fn.Set("parameters", schema)
 		out = append(out, functionTool(fn, pick(d, "defer_loading")))
 	}
-	return jinja.ListValue(out)
+	return value.List(out)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab"
 )
 
@@ -18,7 +20,7 @@ type Model struct {
 	chat    *template // nil when the model has none
 	tools   *template // for chats with tools, nil when there is no other
 	special []jinja.Var
-	kwargs  *jinja.Dict
+	kwargs  *value.Dict
 	bos     []byte // what the tokenizer puts before a text
 	eos     []byte
 	notes   []string
@@ -51,7 +53,7 @@ func Load(dir string, o Options) (*Model, error) {
 	}
 	m.notes = append(m.notes, m.vocab.Notes()...)
 	if o.Kwargs != "" {
-		v, err := new(jinja.Decoder).Decode([]byte(o.Kwargs))
+		v, err := new(pyjson.Decoder).Decode([]byte(o.Kwargs))
 		if err != nil || v.Dict() == nil {
 			return nil, fmt.Errorf("prompt: default chat_template_kwargs are no JSON object: %w", err)
 		}

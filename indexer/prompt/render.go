@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 )
 
 // Render appends the prompt of a request's body in text space: the bytes that
@@ -16,7 +17,7 @@ func (m *Model) Render(dst, body []byte, kind Kind) (out []byte, info Info, err 
 	defer m.pool.Put(s)
 	switch kind {
 	case KindChat:
-		out, info, err = m.renderChatBody(s, dst, body, chatKeys, func(obj *jinja.Dict) (*chat, error) { return parseChat(obj, &m.opts) })
+		out, info, err = m.renderChatBody(s, dst, body, chatKeys, func(obj *value.Dict) (*chat, error) { return parseChat(obj, &m.opts) })
 	case KindResponses:
 		out, info, err = m.renderChatBody(s, dst, body, responsesKeys, responsesChat)
 	case KindMessages:
@@ -33,7 +34,7 @@ func (m *Model) Render(dst, body []byte, kind Kind) (out []byte, info Info, err 
 }
 
 // renderChatBody reads a body as a chat and renders it.
-func (m *Model) renderChatBody(s *scratch, dst, body []byte, keys func(string) bool, parse func(*jinja.Dict) (*chat, error)) ([]byte, Info, error) {
+func (m *Model) renderChatBody(s *scratch, dst, body []byte, keys func(string) bool, parse func(*value.Dict) (*chat, error)) ([]byte, Info, error) {
 	if m.opts.EngineOnly {
 		return nil, Info{}, failure(ReasonNoTemplate, "only an engine renders this model's chats")
 	}
@@ -51,10 +52,10 @@ func (m *Model) renderChatBody(s *scratch, dst, body []byte, keys func(string) b
 // renderChat renders a chat.
 func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, error) {
 	if ch.noTools && m.opts.HideTools {
-		ch.tools = jinja.NoneValue()
+		ch.tools = value.None()
 	}
 	t := m.chat
-	if m.tools != nil && ch.tools.Kind() == jinja.List {
+	if m.tools != nil && ch.tools.Kind() == value.KindList {
 		t = m.tools
 	}
 	if t == nil {
@@ -103,7 +104,7 @@ func templateError(err error) error {
 }
 
 // conversation converts a chat's messages for a template.
-func (m *Model) conversation(t *template, conv *converter, ch *chat) ([]jinja.Value, error) {
+func (m *Model) conversation(t *template, conv *converter, ch *chat) ([]value.Value, error) {
 	messages, ok := conv.conversation(ch.messages)
 	if !ok {
 		return nil, failure(ReasonBody, "%s", conv.bad)
@@ -115,34 +116,34 @@ func (m *Model) conversation(t *template, conv *converter, ch *chat) ([]jinja.Va
 }
 
 // vars returns the template's variables. Later ones win.
-func (m *Model) vars(s *scratch, ch *chat, messages []jinja.Value) []jinja.Var {
+func (m *Model) vars(s *scratch, ch *chat, messages []value.Value) []jinja.Var {
 	vars := append(s.vars[:0], m.special...)
-	add := func(k string, v jinja.Value) bool {
+	add := func(k string, v value.Value) bool {
 		vars = append(vars, jinja.Var{Name: k, Value: v})
 		return true
 	}
 	thinking := false
-	for _, kw := range []*jinja.Dict{m.kwargs, ch.kwargs} {
+	for _, kw := range []*value.Dict{m.kwargs, ch.kwargs} {
 		if kw != nil {
 			kw.Range(add)
 			_, set := kw.Get("enable_thinking")
 			thinking = thinking || set
 		}
 	}
-	if ch.effort.Kind() == jinja.String {
+	if ch.effort.Kind() == value.KindString {
 		add("reasoning_effort", ch.effort)
 		if !thinking {
-			add("enable_thinking", jinja.BoolValue(ch.effort.Str() != "none"))
+			add("enable_thinking", value.Bool(ch.effort.Str() != "none"))
 		}
 	}
 	documents := ch.documents
-	if documents.Kind() == jinja.Undefined {
-		documents = jinja.NoneValue()
+	if documents.Kind() == value.KindUndefined {
+		documents = value.None()
 	}
 	add("documents", documents)
 	add("tools", ch.tools)
-	add("messages", jinja.ListValue(messages))
-	add("add_generation_prompt", jinja.BoolValue(ch.addGeneration))
+	add("messages", value.List(messages))
+	add("add_generation_prompt", value.Bool(ch.addGeneration))
 	s.vars = vars
 	return vars
 }
@@ -182,7 +183,7 @@ func (m *Model) cutMedia(s *scratch, out []byte, head int, t *template, ch *chat
 
 // continued returns where a rendered chat ends when its final message is to be
 // continued: after the message's own text.
-func continued(rendered []byte, messages []jinja.Value) (int, bool) {
+func continued(rendered []byte, messages []value.Value) (int, bool) {
 	if len(messages) == 0 {
 		return 0, false
 	}
@@ -193,12 +194,12 @@ func continued(rendered []byte, messages []jinja.Value) (int, bool) {
 			final = t.Str()
 		}
 	}
-	trimmed := strings.TrimFunc(final, jinja.IsSpace)
+	trimmed := strings.TrimFunc(final, value.IsSpace)
 	at := bytes.LastIndex(rendered, []byte(trimmed))
 	if at < 0 {
 		return 0, false
 	}
-	left := strings.TrimLeftFunc(final, jinja.IsSpace)
+	left := strings.TrimLeftFunc(final, value.IsSpace)
 	if bytes.HasPrefix(rendered[at:], []byte(left)) && len(left) == len(final) {
 		return at + len(left), true
 	}

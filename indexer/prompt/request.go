@@ -5,6 +5,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 )
 
 // chatKeys are the keys of a chat body that shape the prompt.
@@ -25,15 +27,15 @@ func keySet(keys ...string) func(string) bool {
 }
 
 // newChat reads what all bodies that map to chats have in common.
-func newChat(body *jinja.Dict) *chat {
+func newChat(body *value.Dict) *chat {
 	kwargs, _ := body.Get("chat_template_kwargs")
-	return &chat{tools: jinja.NoneValue(), kwargs: kwargs.Dict(), addGeneration: true}
+	return &chat{tools: value.None(), kwargs: kwargs.Dict(), addGeneration: true}
 }
 
 // parseChat reads a chat body.
-func parseChat(body *jinja.Dict, o *Options) (*chat, error) {
+func parseChat(body *value.Dict, o *Options) (*chat, error) {
 	for _, key := range []string{"chat_template", "truncate_prompt_tokens", "functions"} {
-		if v, ok := body.Get(key); ok && v.Kind() != jinja.None {
+		if v, ok := body.Get(key); ok && v.Kind() != value.KindNone {
 			return nil, failure(ReasonUnsupported, "%s in the body", key)
 		}
 	}
@@ -42,14 +44,14 @@ func parseChat(body *jinja.Dict, o *Options) (*chat, error) {
 	}
 	ch := newChat(body)
 	list, _ := body.Get("messages")
-	if list.Kind() != jinja.List {
+	if list.Kind() != value.KindList {
 		return nil, failure(ReasonBody, "messages is a %s", list.Kind())
 	}
 	ch.messages = list.Items()
 	ch.documents, _ = body.Get("documents")
 	ch.effort, _ = body.Get("reasoning_effort")
 	flag := func(key string, def bool) bool {
-		if v, ok := body.Get(key); ok && v.Kind() == jinja.Bool {
+		if v, ok := body.Get(key); ok && v.Kind() == value.KindBool {
 			return v.IsTrue()
 		}
 		return def
@@ -63,7 +65,7 @@ func parseChat(body *jinja.Dict, o *Options) (*chat, error) {
 	ch.noTools = text(body, "tool_choice") == "none"
 	tools, ok := body.Get("tools")
 	if !ok {
-		tools = jinja.NoneValue()
+		tools = value.None()
 	}
 	if o.Tools == ToolsDumped {
 		if tools, ok = dumpTools(tools); !ok {
@@ -76,7 +78,7 @@ func parseChat(body *jinja.Dict, o *Options) (*chat, error) {
 
 // scratch is the reusable memory of one rendering.
 type scratch struct {
-	dec  jinja.Decoder
+	dec  pyjson.Decoder
 	body []byte // the body with invalid UTF-8 replaced
 	text []byte
 	vars []jinja.Var
@@ -84,7 +86,7 @@ type scratch struct {
 
 // object decodes the wanted keys of a body. Bytes that are no UTF-8 become
 // U+FFFD, as engines read them.
-func (s *scratch) object(body []byte, wanted func(string) bool) (*jinja.Dict, error) {
+func (s *scratch) object(body []byte, wanted func(string) bool) (*value.Dict, error) {
 	if !utf8.Valid(body) {
 		s.body = s.body[:0]
 		for len(body) > 0 {

@@ -1,28 +1,28 @@
 package prompt
 
-import "github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+import "github.com/grapevine-epp/grapevine/indexer/prompt/value"
 
 // responsesKeys are the keys of a Responses body that shape the prompt.
 var responsesKeys = keySet("input", "instructions", "tools", "tool_choice", "previous_response_id", "previous_input_messages",
 	"reasoning", "chat_template_kwargs", "truncation", "prompt", "conversation")
 
 // responsesChat maps a Responses body to a chat.
-func responsesChat(body *jinja.Dict) (*chat, error) {
+func responsesChat(body *value.Dict) (*chat, error) {
 	for _, key := range []string{"previous_response_id", "previous_input_messages", "prompt", "conversation"} {
-		if v, ok := body.Get(key); ok && v.Kind() != jinja.None {
+		if v, ok := body.Get(key); ok && v.Kind() != value.KindNone {
 			return nil, failure(ReasonUnsupported, "%s refers to what only the engine knows", key)
 		}
 	}
 	r := &responses{}
 	if s := text(body, "instructions"); s != "" {
-		r.add("system", jinja.StringValue(s))
+		r.add("system", value.String(s))
 	}
 	input, _ := body.Get("input")
 	ch := newChat(body)
 	switch input.Kind() {
-	case jinja.String:
+	case value.KindString:
 		r.add("user", input)
-	case jinja.List:
+	case value.KindList:
 		for _, it := range input.Items() {
 			if err := r.item(it); err != nil {
 				return nil, err
@@ -43,27 +43,27 @@ func responsesChat(body *jinja.Dict) (*chat, error) {
 	}
 	ch.tools = tools
 	if text(body, "tool_choice") == "none" {
-		ch.tools = jinja.NoneValue()
+		ch.tools = value.None()
 	}
 	return ch, nil
 }
 
 // responses gathers messages; several items may make one.
-type responses struct{ messages []jinja.Value }
+type responses struct{ messages []value.Value }
 
-func (r *responses) add(role string, content jinja.Value) *jinja.Dict {
-	d := jinja.NewDict(4)
-	d.Set("role", jinja.StringValue(role))
-	if content.Kind() != jinja.Undefined {
+func (r *responses) add(role string, content value.Value) *value.Dict {
+	d := value.NewDict(4)
+	d.Set("role", value.String(role))
+	if content.Kind() != value.KindUndefined {
 		d.Set("content", content)
 	}
-	r.messages = append(r.messages, jinja.DictValue(d))
+	r.messages = append(r.messages, value.FromDict(d))
 	return d
 }
 
 // assistant returns the last message when it is an assistant's that lacks key,
 // else a new one.
-func (r *responses) assistant(key string) *jinja.Dict {
+func (r *responses) assistant(key string) *value.Dict {
 	if n := len(r.messages); n > 0 {
 		if d := r.messages[n-1].Dict(); text(d, "role") == "assistant" {
 			if _, ok := d.Get(key); !ok {
@@ -71,11 +71,11 @@ func (r *responses) assistant(key string) *jinja.Dict {
 			}
 		}
 	}
-	return r.add("assistant", jinja.Value{})
+	return r.add("assistant", value.Value{})
 }
 
 // item adds one input item.
-func (r *responses) item(v jinja.Value) error {
+func (r *responses) item(v value.Value) error {
 	d := v.Dict()
 	if d == nil {
 		return failure(ReasonBody, "an input item is a %s", v.Kind())
@@ -89,9 +89,9 @@ func (r *responses) item(v jinja.Value) error {
 		r.toolCall(d, args)
 	case "custom_tool_call":
 		in, _ := d.Get("input")
-		args := jinja.NewDict(1)
+		args := value.NewDict(1)
 		args.Set("input", in)
-		r.toolCall(d, jinja.DictValue(args))
+		r.toolCall(d, value.FromDict(args))
 	case "function_call_output", "custom_tool_call_output":
 		out, _ := d.Get("output")
 		id, _ := d.Get("call_id")
@@ -106,32 +106,32 @@ func (r *responses) item(v jinja.Value) error {
 	return nil
 }
 
-func (r *responses) toolCall(d *jinja.Dict, args jinja.Value) {
-	fn := jinja.NewDict(2)
+func (r *responses) toolCall(d *value.Dict, args value.Value) {
+	fn := value.NewDict(2)
 	name, _ := d.Get("name")
 	fn.Set("name", name)
 	fn.Set("arguments", args)
-	call := jinja.NewDict(3)
+	call := value.NewDict(3)
 	id, _ := d.Get("call_id")
 	call.Set("id", id)
-	call.Set("function", jinja.DictValue(fn))
-	call.Set("type", jinja.StringValue("function"))
+	call.Set("function", value.FromDict(fn))
+	call.Set("type", value.String("function"))
 
-	var m *jinja.Dict
+	var m *value.Dict
 	if n := len(r.messages); n > 0 && text(r.messages[n-1].Dict(), "role") == "assistant" {
 		m = r.messages[n-1].Dict()
 	} else {
-		m = r.add("assistant", jinja.Value{})
+		m = r.add("assistant", value.Value{})
 	}
 	calls, _ := m.Get("tool_calls")
-	m.Set("tool_calls", jinja.ListValue(append(append([]jinja.Value(nil), calls.Items()...), jinja.DictValue(call))))
+	m.Set("tool_calls", value.List(append(append([]value.Value(nil), calls.Items()...), value.FromDict(call))))
 }
 
-func (r *responses) reasoning(d *jinja.Dict) error {
+func (r *responses) reasoning(d *value.Dict) error {
 	if v, ok := d.Get("encrypted_content"); ok && v.IsTrue() {
 		return failure(ReasonUnsupported, "encrypted reasoning")
 	}
-	said := jinja.StringValue("")
+	said := value.String("")
 	for _, key := range []string{"content", "summary"} {
 		if list, _ := d.Get(key); len(list.Items()) > 0 && list.Items()[0].Dict() != nil {
 			said, _ = list.Items()[0].Dict().Get("text")
@@ -142,27 +142,27 @@ func (r *responses) reasoning(d *jinja.Dict) error {
 	return nil
 }
 
-func (r *responses) message(d *jinja.Dict) error {
+func (r *responses) message(d *value.Dict) error {
 	role := text(d, "role")
 	content, _ := d.Get("content")
 	if role != "assistant" {
-		r.messages = append(r.messages, jinja.DictValue(d))
+		r.messages = append(r.messages, value.FromDict(d))
 		return nil
 	}
 	if list := content.Items(); len(list) > 0 && list[0].Dict() != nil {
 		content, _ = list[0].Dict().Get("text")
 	}
-	if content.Kind() == jinja.String {
+	if content.Kind() == value.KindString {
 		r.assistant("content").Set("content", content)
 		return nil
 	}
-	r.messages = append(r.messages, jinja.DictValue(d))
+	r.messages = append(r.messages, value.FromDict(d))
 	return nil
 }
 
 // partialItem tells whether the last item is an unfinished message that the
 // engine continues.
-func partialItem(items []jinja.Value) bool {
+func partialItem(items []value.Value) bool {
 	if len(items) == 0 || items[len(items)-1].Dict() == nil {
 		return false
 	}
@@ -175,20 +175,20 @@ func partialItem(items []jinja.Value) bool {
 }
 
 // responsesTools maps flat function tools to those of chats.
-func responsesTools(body *jinja.Dict) (jinja.Value, error) {
+func responsesTools(body *value.Dict) (value.Value, error) {
 	v, _ := body.Get("tools")
 	if len(v.Items()) == 0 {
-		return jinja.NoneValue(), nil
+		return value.None(), nil
 	}
-	var out []jinja.Value
+	var out []value.Value
 	for _, it := range v.Items() {
 		if text(it.Dict(), "type") != "function" {
 			return v, failure(ReasonUnsupported, "a built-in tool")
 		}
-		tool := jinja.NewDict(2)
-		tool.Set("type", jinja.StringValue("function"))
-		tool.Set("function", jinja.DictValue(pick(it.Dict(), "name", "parameters", "strict", "type", "description")))
-		out = append(out, jinja.DictValue(tool))
+		tool := value.NewDict(2)
+		tool.Set("type", value.String("function"))
+		tool.Set("function", value.FromDict(pick(it.Dict(), "name", "parameters", "strict", "type", "description")))
+		out = append(out, value.FromDict(tool))
 	}
-	return jinja.ListValue(out), nil
+	return value.List(out), nil
 }

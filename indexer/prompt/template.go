@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/indexer/prompt/gonja"
 	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
 )
 
 // template is one chat template.
 type template struct {
 	fast *jinja.Template
-	slow *gonjaTemplate // set where fast is nil
+	slow *gonja.Template // set where fast is nil
 
 	parts     bool // contents are lists of parts
 	developer bool // the template knows the role developer
@@ -30,12 +31,12 @@ func newTemplate(source string, format ContentFormat) (*template, error) {
 			t.parts = fast.IteratesContent()
 		}
 	case errors.Is(err, jinja.ErrUnsupported):
-		slow, slowErr := newGonjaTemplate(source)
+		slow, slowErr := gonja.Parse(source)
 		if slowErr != nil {
 			return nil, fmt.Errorf("prompt: chat template: %w; by gonja: %w", err, slowErr)
 		}
 		t.slow = slow
-		t.developer = mentions(source, "developer")
+		t.developer = slow.Mentions("developer")
 	default:
 		return nil, fmt.Errorf("prompt: chat template: %w", err)
 	}
@@ -45,7 +46,7 @@ func newTemplate(source string, format ContentFormat) (*template, error) {
 // render appends the template's output.
 func (t *template) render(dst []byte, vars []jinja.Var, now time.Time) ([]byte, error) {
 	if t.fast == nil {
-		return t.slow.render(dst, vars, now)
+		return t.slow.Render(dst, vars, now)
 	}
 	return t.fast.Render(dst, vars, jinja.Options{Now: now})
 }

@@ -1,6 +1,6 @@
 package prompt
 
-import "github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+import "github.com/grapevine-epp/grapevine/indexer/prompt/value"
 
 // renderText renders bodies whose prompt is text or ids.
 func (m *Model) renderText(s *scratch, dst, body []byte, kind Kind) ([]byte, Info, error) {
@@ -11,21 +11,21 @@ func (m *Model) renderText(s *scratch, dst, body []byte, kind Kind) ([]byte, Inf
 		return nil, Info{}, err
 	}
 	for _, key := range []string{"prompt_embeds", "truncate_prompt_tokens", "features"} {
-		if v, ok := obj.Get(key); ok && v.Kind() != jinja.None {
+		if v, ok := obj.Get(key); ok && v.Kind() != value.KindNone {
 			return nil, Info{}, failure(ReasonUnsupported, "%s in the body", key)
 		}
 	}
 	if kind == KindEmbeddings {
-		if v, ok := obj.Get("messages"); ok && v.Kind() != jinja.None {
+		if v, ok := obj.Get("messages"); ok && v.Kind() != value.KindNone {
 			return nil, Info{}, failure(ReasonUnsupported, "an embedding of a chat")
 		}
 	}
 	special := true
-	if v, ok := obj.Get("add_special_tokens"); ok && v.Kind() == jinja.Bool {
+	if v, ok := obj.Get("add_special_tokens"); ok && v.Kind() == value.KindBool {
 		special = v.IsTrue()
 	}
 	for _, key := range []string{"prompt", "input", "token_ids", "prompt_token_ids", "input_ids", "text"} {
-		if v, ok := obj.Get(key); ok && v.Kind() != jinja.None {
+		if v, ok := obj.Get(key); ok && v.Kind() != value.KindNone {
 			return m.prompts(s, dst, v, special)
 		}
 	}
@@ -33,8 +33,8 @@ func (m *Model) renderText(s *scratch, dst, body []byte, kind Kind) ([]byte, Inf
 }
 
 // prompts renders a string, a list of strings, ids, or a list of id lists.
-func (m *Model) prompts(s *scratch, dst []byte, v jinja.Value, special bool) ([]byte, Info, error) {
-	if v.Kind() == jinja.String || v.Kind() == jinja.IDs {
+func (m *Model) prompts(s *scratch, dst []byte, v value.Value, special bool) ([]byte, Info, error) {
+	if v.Kind() == value.KindString || v.Kind() == value.KindIDs {
 		out, tokens, err := m.prompt(s, dst, v, special)
 		return out, Info{Tokens: tokens}, err
 	}
@@ -60,15 +60,15 @@ func (m *Model) prompts(s *scratch, dst []byte, v jinja.Value, special bool) ([]
 }
 
 // prompt renders one prompt.
-func (m *Model) prompt(s *scratch, dst []byte, v jinja.Value, special bool) (out []byte, tokens int, err error) {
+func (m *Model) prompt(s *scratch, dst []byte, v value.Value, special bool) (out []byte, tokens int, err error) {
 	switch v.Kind() {
-	case jinja.IDs:
+	case value.KindIDs:
 		out, ok := m.vocab.AppendTokens(dst, v.IDs())
 		if !ok {
 			return nil, 0, failure(ReasonUnknownToken, "%d ids", len(v.IDs()))
 		}
 		return out, len(v.IDs()), nil
-	case jinja.String:
+	case value.KindString:
 		out = dst
 		if special {
 			out = append(out, m.bos...)

@@ -1,19 +1,19 @@
 package prompt
 
-import "github.com/grapevine-epp/grapevine/indexer/prompt/jinja"
+import "github.com/grapevine-epp/grapevine/indexer/prompt/value"
 
 // toolCalls converts an assistant's tool calls: arguments that are a JSON
 // string become the object that templates expect, anything else that is no
 // object or list an empty one.
-func (c *converter) toolCalls(v jinja.Value) ([]jinja.Value, bool) {
-	if v.Kind() != jinja.List {
+func (c *converter) toolCalls(v value.Value) ([]value.Value, bool) {
+	if v.Kind() != value.KindList {
 		c.bad = "tool_calls is a " + v.Kind().String()
 		return nil, false
 	}
-	out := make([]jinja.Value, 0, len(v.Items()))
+	out := make([]value.Value, 0, len(v.Items()))
 	for _, it := range v.Items() {
 		call := it.Dict()
-		var fn *jinja.Dict
+		var fn *value.Dict
 		if call != nil {
 			f, _ := call.Get("function")
 			fn = f.Dict()
@@ -25,39 +25,39 @@ func (c *converter) toolCalls(v jinja.Value) ([]jinja.Value, bool) {
 		f := copyDict(fn)
 		f.Set("arguments", c.arguments(fn))
 		d := copyDict(call)
-		d.Set("function", jinja.DictValue(f))
-		out = append(out, jinja.DictValue(d))
+		d.Set("function", value.FromDict(f))
+		out = append(out, value.FromDict(d))
 	}
 	return out, true
 }
 
 // arguments returns a tool call's arguments as templates see them.
-func (c *converter) arguments(fn *jinja.Dict) jinja.Value {
+func (c *converter) arguments(fn *value.Dict) value.Value {
 	args, _ := fn.Get("arguments")
 	switch args.Kind() {
-	case jinja.DictKind, jinja.List:
+	case value.KindDict, value.KindList:
 		return args
-	case jinja.String:
+	case value.KindString:
 		if v, err := c.dec.Nested(args.Str()); err == nil {
 			return v
 		}
 	}
-	return jinja.DictValue(jinja.NewDict(0))
+	return value.FromDict(value.NewDict(0))
 }
 
-func copyDict(d *jinja.Dict) *jinja.Dict {
-	out := jinja.NewDict(d.Len())
-	d.Range(func(k string, v jinja.Value) bool { out.Set(k, v); return true })
+func copyDict(d *value.Dict) *value.Dict {
+	out := value.NewDict(d.Len())
+	d.Range(func(k string, v value.Value) bool { out.Set(k, v); return true })
 	return out
 }
 
 // dumpTools returns tool definitions as the engines' request models dump them.
 // It returns false when one is malformed.
-func dumpTools(v jinja.Value) (jinja.Value, bool) {
-	if v.Kind() != jinja.List {
-		return v, v.Kind() == jinja.None || v.Kind() == jinja.Undefined
+func dumpTools(v value.Value) (value.Value, bool) {
+	if v.Kind() != value.KindList {
+		return v, v.Kind() == value.KindNone || v.Kind() == value.KindUndefined
 	}
-	out := make([]jinja.Value, 0, len(v.Items()))
+	out := make([]value.Value, 0, len(v.Items()))
 	for _, it := range v.Items() {
 		d := it.Dict()
 		if d == nil {
@@ -70,30 +70,30 @@ func dumpTools(v jinja.Value) (jinja.Value, bool) {
 		}
 		out = append(out, functionTool(pick(fn, "name", "description", "parameters"), fn))
 	}
-	return jinja.ListValue(out), true
+	return value.List(out), true
 }
 
 // functionTool wraps a dumped function; strict and defer_loading stay where
 // they are set.
-func functionTool(dumped, fn *jinja.Dict) jinja.Value {
+func functionTool(dumped, fn *value.Dict) value.Value {
 	for _, key := range []string{"strict", "defer_loading"} {
-		if s, ok := fn.Get(key); ok && s.Kind() != jinja.None {
+		if s, ok := fn.Get(key); ok && s.Kind() != value.KindNone {
 			dumped.Set(key, s)
 		}
 	}
-	tool := jinja.NewDict(2)
-	tool.Set("type", jinja.StringValue("function"))
-	tool.Set("function", jinja.DictValue(dumped))
-	return jinja.DictValue(tool)
+	tool := value.NewDict(2)
+	tool.Set("type", value.String("function"))
+	tool.Set("function", value.FromDict(dumped))
+	return value.FromDict(tool)
 }
 
 // pick returns the keys in the given order, None for those that are absent.
-func pick(d *jinja.Dict, keys ...string) *jinja.Dict {
-	out := jinja.NewDict(len(keys))
+func pick(d *value.Dict, keys ...string) *value.Dict {
+	out := value.NewDict(len(keys))
 	for _, k := range keys {
 		v, ok := d.Get(k)
 		if !ok {
-			v = jinja.NoneValue()
+			v = value.None()
 		}
 		out.Set(k, v)
 	}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	_ "embed"
@@ -88,7 +89,8 @@ func decisions(get func(id string, n int) any) http.HandlerFunc {
 			}
 			n = v
 		}
-		writeJSON(w, http.StatusOK, get(r.URL.Query().Get("id"), n))
+		q := r.URL.Query()
+		writeJSON(w, http.StatusOK, get(cmp.Or(q.Get("request_id"), q.Get("id")), n))
 	}
 }
 

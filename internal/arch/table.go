@@ -18,6 +18,7 @@ var rows = []row{
 	{"events/zmtp", 0},
 	{"deploy", 0},
 	{"internal/parts", 0},
+	{"internal/ports", 0},
 	{"internal/arch", 0},
 	{"internal/setup", 0},
 	{"internal/bench", 0},
@@ -50,7 +51,11 @@ var rows = []row{
 	{"internal/e2e", 4},
 	{"internal/docs", 4},
 
-	{"cmd/grapevine", 5},
+	// What the command line does beyond flags.
+	{"internal/explain", 5},
+	{"internal/record", 5},
+
+	{"cmd/grapevine", 6},
 }
 
 // edges are the imports within one level that the table allows.
@@ -58,7 +63,7 @@ var edges = map[[2]string]bool{
 	{"internal/server", "internal/admin"}: true,
 	{"internal/demo", "internal/sim"}:     true,
 	{"extproc/xds", "extproc"}:            true, // the listener that envoyconf renders
-	{"picker/plugins", "pd"}:              true, // the one table names its handlers too
+	{"pd", "picker/plugins"}:              true, // the rows that it adds to the table
 }
 
 // pure names the rows that hold no I/O, no goroutine, no log and no clock.

@@ -30,8 +30,10 @@ type HAStep struct {
 	Name             string
 	Took             time.Duration
 	Requests, Failed uint64
-	HitRatio         float64 // engine-reported, while the step lasted
+	HitRatio         float64 // engine-reported, of the answers that ended in it
+	SentRatio        float64 // engine-reported, of the requests that were sent in it
 	Members          string  // what a replica says of the group at the end of the step
+	cohort           int     // of the requests that were sent in it
 }
 
 // Failed returns the number of failed requests of all steps.
@@ -108,6 +110,10 @@ func (h *haRun) play(ctx context.Context) (err error) {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
+	for i := range h.out.Steps {
+		s := &h.out.Steps[i]
+		s.SentRatio = h.load.Cohort(s.cohort).HitRatio()
+	}
 	return nil
 }
 
@@ -140,6 +146,8 @@ func (h *haRun) script() []haAction {
 			}
 			return h.joined(ctx)
 		}},
+		{"all live: a second", pause(min(h.o.Step, time.Second))},
+		{"all live: one more", pause(min(h.o.Step, time.Second))},
 		{"all live", pause(h.o.Step)},
 	}
 }
@@ -157,13 +165,13 @@ func pause(d time.Duration) func(context.Context) error {
 
 // step performs one action and notes what clients noticed.
 func (h *haRun) step(ctx context.Context, name string, do func(context.Context) error) error {
-	before, begun := h.load.Tally(), time.Now()
+	cohort, before, begun := h.load.NextCohort(), h.load.Tally(), time.Now()
 	if err := do(ctx); err != nil {
 		return err
 	}
 	now := h.load.Tally()
 	d := now.Minus(&before)
-	s := HAStep{Name: name, Took: time.Since(begun), Requests: d.Requests, Failed: failures(&d), HitRatio: d.HitRatio(), Members: "nobody"}
+	s := HAStep{cohort: cohort, Name: name, Took: time.Since(begun), Requests: d.Requests, Failed: failures(&d), HitRatio: d.HitRatio(), Members: "nobody"}
 	for _, p := range h.replicas {
 		if st, err := p.status(); err == nil {
 			s.Members = st.Cluster.Line

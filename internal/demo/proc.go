@@ -2,19 +2,17 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
 // process is a child of the demo with its output in a file.
@@ -110,32 +108,9 @@ func (p *process) waitHTTP(ctx context.Context, url string) error {
 	}
 }
 
-// Ports are taken from below the range from which systems give ports to
-// outgoing connections, so that none is lost between here and the child that binds it.
-const (
-	firstPort = 18000
-	lastPort  = 31999
-)
-
-// freePorts returns n TCP ports on 127.0.0.1 that nobody listens on.
+// freePorts returns n TCP ports on 127.0.0.1 that are this process's to its end,
+// so that a child that is started again gets them again.
 func freePorts(n int) ([]int, error) {
-	var ports []int
-	at := firstPort + rand.IntN(lastPort-firstPort)
-	for tries := 0; len(ports) < n; tries++ {
-		if tries > lastPort-firstPort {
-			return nil, errNoPort
-		}
-		if at++; at > lastPort {
-			at = firstPort
-		}
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(at)))
-		if err != nil {
-			continue
-		}
-		l.Close()
-		ports = append(ports, at)
-	}
-	return ports, nil
+	list, _, err := ports.Reserve(n)
+	return list, err
 }
-
-var errNoPort = errors.New("demo: no free TCP port")

@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/sim"
 	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
 	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+	"github.com/grapevine-epp/grapevine/picker"
 )
 
 // SoakSample is what one replica used at one moment.
@@ -21,7 +22,7 @@ type SoakSample struct {
 	At         time.Duration // since the load began
 	Replica    int
 	RSS        int64 // bytes
-	Heap       int64 // bytes in use
+	Live       int64 // bytes of the heap that the last collection found in use
 	Goroutines int
 	Dropped    uint64 // frames that did not fit a queue to a peer
 	Entries    int    // of the index
@@ -35,10 +36,12 @@ type SoakSummary struct {
 	Requests, Failed  uint64
 	Stored            uint64 // blocks that engines computed, and so announced
 	Samples           []SoakSample
+	Missed            int // times that a replica did not answer when samples were taken
 }
 
-// Load and churn of a soak: single requests with nothing in common, so that
-// every block is stored, announced, shared, evicted and announced again.
+// Load and churn of a soak: single requests with nothing in common, each of a
+// session of its own, so that every block is stored, announced, shared, evicted
+// and announced again.
 const (
 	soakRate     = 30.0 // requests per second
 	soakUsers    = 256  // connections at most
@@ -70,8 +73,10 @@ func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 
 // soak plays the load.
 func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
+	client := workload.NewClient(r.url, soakUsers)
+	client.SessionHeader = picker.HeaderSession
 	w, err := workload.Start(workload.Options{
-		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: workload.NewClient(r.url, soakUsers),
+		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: client,
 		Rate: soakRate, Seed: 1, Timeout: 30 * time.Second,
 	})
 	if err != nil {
@@ -106,20 +111,38 @@ func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica
 			}
 			s.Restarts++
 		case <-sample.C:
-			for i, p := range replicas {
-				x, err := p.sample()
-				if err != nil {
-					return nil, err
-				}
-				x.At, x.Replica = time.Since(begun), i
-				s.Samples = append(s.Samples, x)
+			if err := s.take(replicas, begun); err != nil {
+				return nil, err
 			}
-			if time.Since(said) > r.o.Step/10 {
+			if len(s.Samples) > 0 && time.Since(said) > r.o.Step/10 {
 				said = time.Now()
 				fmt.Fprintln(r.o.Out, s.line())
 			}
 		}
 	}
+}
+
+// take samples all replicas, or none of them: a machine that stands still for some
+// seconds is no reason to end a soak. A replica that has ended is.
+func (s *SoakSummary) take(replicas []*replica, begun time.Time) error {
+	round := make([]SoakSample, len(replicas))
+	for i, p := range replicas {
+		var err error
+		if round[i], err = p.sample(); err != nil {
+			select {
+			case <-p.done:
+				return fmt.Errorf("%s %w: %w; its last lines:\n%s", p.name, errEnded, err, p.tail(12))
+			default:
+			}
+			if s.Missed++; errors.Is(err, errMetrics) {
+				return err
+			}
+			return nil
+		}
+		round[i].At, round[i].Replica = time.Since(begun), i
+	}
+	s.Samples = append(s.Samples, round...)
+	return nil
 }
 
 // line shows the latest sample of each replica.
@@ -138,7 +161,7 @@ var errMetrics = errors.New("metrics page lacks a figure")
 func (p *replica) sample() (x SoakSample, err error) {
 	u, err := bench.ReadUsage(p.cmd.Process.Pid)
 	if err != nil {
-		return x, fmt.Errorf("%s: %w; its last lines:\n%s", p.name, err, p.tail(12))
+		return x, fmt.Errorf("%s: %w", p.name, err)
 	}
 	x.RSS = u.RSS
 	st, err := p.status()
@@ -146,12 +169,12 @@ func (p *replica) sample() (x SoakSample, err error) {
 		return x, fmt.Errorf("%s: %w", p.name, err)
 	}
 	x.Entries = st.Index.Entries
-	sums, err := p.metrics("go_memstats_heap_inuse_bytes", "go_goroutines", "grapevine_cluster_queue_dropped_frames_total")
+	sums, err := p.metrics("go_gc_heap_live_bytes", "go_goroutines", "grapevine_cluster_queue_dropped_frames_total")
 	if err != nil {
 		return x, err
 	}
-	x.Heap, x.Goroutines, x.Dropped = int64(sums[0]), int(sums[1]), uint64(sums[2])
-	if x.Heap == 0 || x.Goroutines == 0 {
+	x.Live, x.Goroutines, x.Dropped = int64(sums[0]), int(sums[1]), uint64(sums[2])
+	if x.Live == 0 || x.Goroutines == 0 {
 		return x, fmt.Errorf("%s: %w", p.name, errMetrics)
 	}
 	return x, nil
@@ -159,7 +182,8 @@ func (p *replica) sample() (x SoakSample, err error) {
 
 // metrics adds up the series of each name on the replica's metrics page.
 func (p *replica) metrics(names ...string) ([]float64, error) {
-	client := &http.Client{Timeout: 10 * time.Second}
+	// Without compression: a compressor's tables are a megabyte of what is measured.
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + p.admin + "/metrics")
 	if err != nil {

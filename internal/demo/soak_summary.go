@@ -10,6 +10,7 @@ import (
 const (
 	flatShare = .05     // of the mean
 	flatRSS   = 4 << 20 // bytes, where that is more
+	flatLive  = 2 << 20 // bytes of live heap, where that is more
 	flatGo    = 10      // goroutines, where that is more
 )
 
@@ -58,18 +59,27 @@ func (s *SoakSummary) half(replica int, figure func(*SoakSample) float64) Growth
 }
 
 func rss(x *SoakSample) float64        { return float64(x.RSS) }
-func heap(x *SoakSample) float64       { return float64(x.Heap) }
+func live(x *SoakSample) float64       { return float64(x.Live) }
 func goroutines(x *SoakSample) float64 { return float64(x.Goroutines) }
 
-// Problems names what was not flat over the second half: resident memory or
-// goroutines of a replica that grew by more than 5% (and more than 4 MiB, or
-// ten goroutines).
+// maxMissed is the share of samples that may be missing.
+const maxMissed = .1
+
+// Problems names what was not flat over the second half: resident memory, live
+// heap or goroutines of a replica that grew by more than 5% (and more than 4 MiB,
+// 2 MiB, or ten goroutines). Too few samples are a problem too.
 func (s *SoakSummary) Problems() (list []string) {
+	if rounds := s.Missed + len(s.Samples)/max(s.Replicas, 1); float64(s.Missed) > maxMissed*float64(rounds) {
+		list = append(list, fmt.Sprintf("%d of %d times a replica did not answer when samples were taken", s.Missed, rounds))
+	}
 	for i := range s.Replicas {
 		if g := s.half(i, rss); g.Mean == 0 {
 			list = append(list, fmt.Sprintf("replica-%d has no samples of the second half", i+1))
 		} else if !g.flat(flatRSS) {
 			list = append(list, fmt.Sprintf("replica-%d: resident memory grew by %.1f MB at %.1f MB", i+1, g.Over/(1<<20), g.Mean/(1<<20)))
+		}
+		if g := s.half(i, live); !g.flat(flatLive) {
+			list = append(list, fmt.Sprintf("replica-%d: live heap grew by %.1f MB at %.1f MB", i+1, g.Over/(1<<20), g.Mean/(1<<20)))
 		}
 		if g := s.half(i, goroutines); !g.flat(flatGo) {
 			list = append(list, fmt.Sprintf("replica-%d: %.0f goroutines more at %.0f", i+1, g.Over, g.Mean))
@@ -82,10 +92,10 @@ func (s *SoakSummary) Problems() (list []string) {
 func (s *SoakSummary) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%s, %d replicas, %d engines (%d restarts), %d requests (%d failed, with an engine that restarted), %.0f blocks stored per second and, with full caches, as many removed.\n",
 		s.Length, s.Replicas, s.Engines, s.Restarts, s.Requests, s.Failed, float64(s.Stored)/s.Length.Seconds())
-	fmt.Fprintf(w, "\n%-11s %22s %22s %18s %8s\n", "second half", "RSS, growth", "heap, growth", "goroutines", "dropped")
+	fmt.Fprintf(w, "\n%-11s %22s %22s %18s %8s\n", "second half", "RSS, growth", "live heap, growth", "goroutines", "dropped")
 	mb := func(v float64) string { return fmt.Sprintf("%.1f MB", v/(1<<20)) }
 	for i := range s.Replicas {
-		m, h, g := s.half(i, rss), s.half(i, heap), s.half(i, goroutines)
+		m, h, g := s.half(i, rss), s.half(i, live), s.half(i, goroutines)
 		fmt.Fprintf(w, "%-11s %12s %+6.1f MB %12s %+6.1f MB %10.0f %+7.1f %8d\n", fmt.Sprintf("replica-%d", i+1),
 			mb(m.Mean), m.Over/(1<<20), mb(h.Mean), h.Over/(1<<20), g.Mean, g.Over, s.dropped(i))
 	}

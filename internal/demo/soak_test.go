@@ -39,6 +39,9 @@ func TestSoakVerdict(t *testing.T) {
 		"leaks memory": {func(at time.Duration) SoakSample {
 			return SoakSample{RSS: 60<<20 + int64(at.Seconds())<<15, Goroutines: 80}
 		}, []string{"replica-2: resident memory"}},
+		"leaks in the heap's shadow": {func(at time.Duration) SoakSample {
+			return SoakSample{RSS: 60 << 20, Live: 20<<20 + int64(at.Seconds())<<14, Goroutines: 80}
+		}, []string{"replica-2: live heap"}},
 		"leaks goroutines": {func(at time.Duration) SoakSample {
 			return SoakSample{RSS: 60 << 20, Goroutines: 80 + int(at.Seconds()/10)}
 		}, []string{"replica-2: 3"}},
@@ -54,6 +57,18 @@ func TestSoakVerdict(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Some samples may be missing, many may not.
+func TestSoakMissesSamples(t *testing.T) {
+	s := samples(func(time.Duration) SoakSample { return SoakSample{RSS: 60 << 20, Goroutines: 80} })
+	rounds := len(s.Samples) / s.Replicas
+	if s.Missed = rounds / 20; len(s.Problems()) > 0 {
+		t.Errorf("%q", s.Problems())
+	}
+	if s.Missed = rounds; len(s.Problems()) != 1 {
+		t.Errorf("%q", s.Problems())
 	}
 }
 
@@ -83,7 +98,7 @@ func TestSoak(t *testing.T) {
 		t.Errorf("%d samples, %d restarts, %d of %d requests failed, %d blocks stored", len(s.Samples), s.Restarts, s.Failed, s.Requests, s.Stored)
 	}
 	for _, x := range s.Samples {
-		if x.RSS == 0 || x.Heap == 0 || x.Goroutines == 0 {
+		if x.RSS == 0 || x.Live == 0 || x.Goroutines == 0 {
 			t.Fatalf("%+v", x)
 		}
 	}

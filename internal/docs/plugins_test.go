@@ -53,7 +53,7 @@ func loads(t *testing.T, at, text string) *config.Config {
 
 func TestPluginPages(t *testing.T) {
 	known := metricNames(t)
-	for _, typ := range plugins.Builtin() {
+	for _, typ := range config.Table() {
 		t.Run(typ.Name, func(t *testing.T) {
 			path := pages + typ.Name + ".md"
 			page := read(t, path)
@@ -169,7 +169,7 @@ func metricNames(t *testing.T) map[string]bool {
 }
 
 func TestPluginIndex(t *testing.T) {
-	want := index(plugins.Builtin())
+	want := index(config.Table())
 	if *rewrite {
 		write(t, pages+"README.md", want)
 	}
@@ -180,7 +180,7 @@ func TestPluginIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := append(plugins.Builtin().Names(), "README")
+	names := append(config.Table().Names(), "README")
 	for _, f := range files {
 		if !slices.Contains(names, strings.TrimSuffix(f.Name(), ".md")) {
 			t.Errorf("docs/plugins/%s is about no plugin type", f.Name())
@@ -192,7 +192,7 @@ func TestPluginIndex(t *testing.T) {
 func TestParameterPaths(t *testing.T) {
 	f := func(typ, path, fallback string) {
 		t.Helper()
-		row, _ := plugins.Builtin().Find(typ)
+		row, _ := config.Table().Find(typ)
 		list, _ := parameters(row)
 		if !slices.Contains(list, parameter{path, fallback}) {
 			t.Errorf("%s has no %s with default %s: %v", typ, path, fallback, list)

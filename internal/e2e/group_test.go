@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
 	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/ports"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/sim/workload"
 )
@@ -47,20 +46,20 @@ func openParty(t *testing.T, with partyOptions) *party {
 	p.client.Close()
 	var join, told []string
 	for range partyReplicas {
-		join = append(join, freeAddress(t))
+		join = append(join, ports.Address(t))
 	}
 	for i := range partyReplicas {
 		o := childOptions{
-			Name: fmt.Sprintf("replica-%d", i+1), Listen: freeAddress(t), Admin: freeAddress(t), Config: with.config,
+			Name: fmt.Sprintf("replica-%d", i+1), Listen: ports.Address(t), Admin: ports.Address(t), Config: with.config,
 			Cluster: server.ClusterOptions{
-				Mode: "gossip", Share: "partitioned", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: join[i], StreamBind: freeAddress(t), Join: join,
+				Mode: "gossip", Share: "partitioned", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: join[i], StreamBind: ports.Address(t), Join: join,
 			},
 		}
 		if with.apart {
 			o.Cluster.Keys[0][0] += byte(i)
 		}
 		if kind == "" {
-			o.XDS, o.Listener = freeAddress(t), "127.0.0.1:0"
+			o.XDS, o.Listener = ports.Address(t), "127.0.0.1:0"
 			told = append(told, o.XDS)
 		}
 		p.with = append(p.with, o)
@@ -89,23 +88,6 @@ func (p *party) everyReplica() {
 	p.t.Helper()
 	const stat = "cluster.pickers.membership_healthy"
 	eventually(p.t, "every replica is healthy to Envoy", func() bool { return p.envoy.Stats(p.t, stat)[stat] == partyReplicas })
-}
-
-// freeAddress is one that nobody listens on, below the range from which systems
-// give ports to outgoing connections, so that a replica gets it again and again.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	const first, last = 18_000, 31_999
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first)))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-	t.Fatal("no free TCP port")
-	return ""
 }
 
 // revive starts replicas, with the addresses that they had, at the same time, and

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second
+	startTimeout = time.Minute
 	stopTimeout  = 5 * time.Second
 	pollEvery    = 20 * time.Millisecond
 )
@@ -54,7 +54,7 @@ func Start(tb testing.TB, config []byte, args ...string) *Envoy {
 	}
 	args = append([]string{"-c", file, "--admin-address-path", adminFile,
 		"--disable-hot-restart", "--concurrency", "2"}, args...)
-	e := &Envoy{exited: make(chan struct{}), client: http.Client{Timeout: 5 * time.Second}}
+	e := &Envoy{exited: make(chan struct{}), client: http.Client{Timeout: 30 * time.Second}}
 	e.cmd = exec.Command(parts.Envoy(tb), args...)
 	e.cmd.Stdout, e.cmd.Stderr = &e.log, &e.log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -70,6 +70,22 @@ func Start(tb testing.TB, config []byte, args ...string) *Envoy {
 		tb.Fatalf("envoy: %v; log:\n%s", err, e.Log())
 	}
 	return e
+}
+
+// Patient returns a configuration of package envoyconf whose pickers and engines
+// have half a minute where it gives them a second: on a busy machine one that is
+// slow must not be taken for one that is dead. Those that refuse connections, or
+// say that they are not well, are noticed as soon as ever.
+func Patient(tb testing.TB, config []byte) []byte {
+	tb.Helper()
+	out := strings.NewReplacer(
+		"connect_timeout: 0.5s", "connect_timeout: 30s", "connect_timeout: 1s", "connect_timeout: 30s",
+		"- timeout: 1s", "- timeout: 30s", "interval: 5s, timeout: 2s", "interval: 5s, timeout: 30s",
+	).Replace(string(config))
+	if out == string(config) {
+		tb.Fatalf("envoy: no known timeout in\n%s", config)
+	}
+	return []byte(out)
 }
 
 // waitLive learns the admin address and waits for the listeners.

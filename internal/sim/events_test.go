@@ -36,10 +36,11 @@ func ints(v any) (out []uint64) {
 	return out
 }
 
-// stores reads batches until n stores have come.
-func stores(t *testing.T, addr string, provoke func(), n int) (list []stored, rank any) {
+// stores reads batches of a rank until n stores have come.
+func stores(t *testing.T, e *Engine, of int, provoke func(), n int) (list []stored, rank any) {
 	t.Helper()
-	c, err := zmtp.Dial(context.Background(), "tcp://"+addr, zmtp.Options{})
+	pubs, _ := e.EventAddrs()
+	c, err := zmtp.Dial(context.Background(), "tcp://"+pubs[of], zmtp.Options{Handshake: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +48,9 @@ func stores(t *testing.T, addr string, provoke func(), n int) (list []stored, ra
 	if err := c.Subscribe("kv"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond) // the subscription travels
+	eventually(t, "subscribed", func() bool { return e.Stats()[of].Events.Subscribers > 0 })
 	provoke()
-	c.SetRecvDeadline(time.Now().Add(10 * time.Second))
+	c.SetRecvDeadline(time.Now().Add(30 * time.Second))
 	var m zmtp.Message
 	for len(list) < n {
 		if err := c.Recv(&m); err != nil {
@@ -75,10 +76,9 @@ func stores(t *testing.T, addr string, provoke func(), n int) (list []stored, ra
 // tokens and the hashes that the real engine would have.
 func TestEventsTellTheRequest(t *testing.T) {
 	e := open(t, fast(Options{Ranks: 2, Adapters: []string{"ad"}, Events: &EventOptions{Topic: "kv", Format: kvstream.FormatMap}}))
-	pubs, _ := e.EventAddrs()
 	prompt := strings.Repeat(" the prompt", 20)
 	var b body
-	list, rank := stores(t, pubs[1], func() {
+	list, rank := stores(t, e, 1, func() {
 		do(t, e, "POST", "/v1/completions", fmt.Sprintf(`{"model":"ad","prompt":%q,"max_tokens":25,"ignore_eos":true,"return_token_ids":true}`, prompt), headerRank, "1").decoded(t, 200, &b)
 	}, 3)
 	all := append(e.words.AppendTokens(nil, []byte(prompt), true), b.Choices[0].TokenIDs...)
@@ -107,12 +107,11 @@ func TestEventsTellTheRequest(t *testing.T) {
 
 func TestFullReport(t *testing.T) {
 	e := open(t, fast(Options{Events: &EventOptions{Topic: "kv"}}))
-	pubs, _ := e.EventAddrs()
 	ask := func(more string) {
 		do(t, e, "POST", "/v1/completions", fmt.Sprintf(`{"prompt":%q,"max_tokens":1%s}`, strings.Repeat(" prompt", 40), more))
 	}
 	ask("")
-	list, _ := stores(t, pubs[0], func() { ask(`,"vllm_xargs":{"kv_cache_report_mode":"full"}`) }, 1)
+	list, _ := stores(t, e, 0, func() { ask(`,"vllm_xargs":{"kv_cache_report_mode":"full"}`) }, 1)
 	if len(list[0].hashes) != 2 || list[0].parent != nil {
 		t.Errorf("reported %+v", list[0])
 	}

@@ -51,8 +51,12 @@ func TestRefusals(t *testing.T) {
 
 func TestHang(t *testing.T) {
 	e := open(t, fast(Options{Core: smallCore()}))
-	brief := func(method, path string) error {
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	answers := func(method, path string, want bool) error {
+		wait := 50 * time.Millisecond // for what will not come
+		if want {
+			wait = 30 * time.Second
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
 		_, err := try(ctx, e, method, path, `{"prompt":"x","max_tokens":1}`)
 		return err
@@ -62,10 +66,10 @@ func TestHang(t *testing.T) {
 		healthy, served bool
 	}{{HangEngine, true, false}, {HangAll, false, false}, {HangNone, true, true}} {
 		e.Hang(c.hang)
-		if err := brief("GET", "/health"); (err == nil) != c.healthy {
+		if err := answers("GET", "/health", c.healthy); (err == nil) != c.healthy {
 			t.Errorf("hang %q: health %v", c.hang, err)
 		}
-		if err := brief("POST", "/v1/completions"); (err == nil) != c.served {
+		if err := answers("POST", "/v1/completions", c.served); (err == nil) != c.served {
 			t.Errorf("hang %q: completion %v", c.hang, err)
 		}
 	}
@@ -92,7 +96,8 @@ func TestDisconnectAborts(t *testing.T) {
 }
 
 func TestStartDelay(t *testing.T) {
-	e := open(t, fast(Options{Core: smallCore(), StartDelay: 100 * time.Millisecond}))
+	t.Parallel()
+	e := open(t, fast(Options{Core: smallCore(), StartDelay: 2 * time.Second}))
 	ready := func() bool {
 		health := do(t, e, "GET", "/health", "").status
 		answer := do(t, e, "POST", "/v1/completions", `{"prompt":"x"}`).status
@@ -121,7 +126,7 @@ func TestSlow(t *testing.T) {
 func live(t *testing.T, e *Engine) (next func() (seq uint64, err error)) {
 	t.Helper()
 	pub, _ := e.EventAddrs()
-	c, err := zmtp.Dial(context.Background(), "tcp://"+pub[0], zmtp.Options{})
+	c, err := zmtp.Dial(context.Background(), "tcp://"+pub[0], zmtp.Options{Handshake: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +134,7 @@ func live(t *testing.T, e *Engine) (next func() (seq uint64, err error)) {
 	if err := c.Subscribe(""); err != nil {
 		t.Fatal(err)
 	}
-	c.SetRecvDeadline(time.Now().Add(10 * time.Second))
+	c.SetRecvDeadline(time.Now().Add(30 * time.Second))
 	eventually(t, "subscribed", func() bool { return e.Stats()[0].Events.Subscribers > 0 })
 	var m zmtp.Message
 	return func() (uint64, error) {

@@ -45,7 +45,7 @@ func FuzzRequest(f *testing.F) {
 			for over := false; !over; {
 				select {
 				case <-s.job.notify:
-				case <-time.After(10 * time.Second):
+				case <-time.After(30 * time.Second):
 					t.Fatalf("no end of %q", body)
 				}
 				if _, _, over, err = s.job.state(); err != nil {

@@ -52,7 +52,7 @@ func do(t *testing.T, e *Engine, method, path, body string, header ...string) re
 	return r
 }
 
-var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 
 func try(ctx context.Context, e *Engine, method, path, body string, header ...string) (r response, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+e.Addr()+path, bytes.NewReader([]byte(body)))
@@ -85,7 +85,7 @@ func (r response) decoded(t *testing.T, status int, v any) {
 // eventually waits for a condition that another goroutine brings about.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}

@@ -39,7 +39,7 @@ type instance struct {
 
 func newBuilder(file string, report *strict.Report, o Options) *builder {
 	if o.Table == nil {
-		o.Table = plugins.Builtin()
+		o.Table = Table()
 	}
 	b := &builder{opts: o, report: report, byName: map[string]*instance{}, notes: &strict.Report{File: file}}
 	b.out.File = file
@@ -53,7 +53,9 @@ func (b *builder) document(root strict.Node) {
 	if !doc.Found() {
 		return
 	}
-	b.header(doc)
+	if !b.header(doc) {
+		return
+	}
 	b.gates(doc.Field("featureGates"))
 	b.readPlugins(doc.Field("plugins"))
 	b.readMetrics()
@@ -70,12 +72,24 @@ func (b *builder) document(root strict.Node) {
 	b.idle()
 }
 
-func (b *builder) header(doc *strict.Object) {
+// header reads what kind of file this is, and reports whether it is worth
+// reading on: another kind of object has nothing but unknown fields.
+func (b *builder) header(doc *strict.Object) bool {
+	if kind := doc.Field("kind"); kind.IsText() {
+		if s, _ := kind.Text(); s == "ConfigMap" {
+			kind.Problem("give the file that is in its data", "this is a ConfigMap, not an %s", kindName)
+			return false
+		}
+	}
 	if v, ok := doc.Need("apiVersion").Enum(groupGateway, groupLLMD, groupStable); ok {
 		b.out.effective.APIVersion = v
 	}
 	doc.Need("kind").Enum(kindName)
 	b.out.effective.Kind = kindName
+	if n := doc.Field("profileHandler"); n.Found() {
+		n.Problem("list it under plugins", "the profile handler is a plugin like others, not a part of its own")
+	}
+	return true
 }
 
 // note says something about a part that is no fault.

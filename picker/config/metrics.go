@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
@@ -40,11 +42,17 @@ func (b *builder) dialects(in *instance, m *plugins.EngineMetrics) {
 		return
 	}
 	var list []scrape.Dialect
-	for _, e := range m.Engines {
-		at := in.params.At("engineConfigs")
+	for i, e := range m.Engines {
+		read := func(field, spec string) scrape.Series {
+			at := in.params.At(fmt.Sprintf("engineConfigs[%d].%s", i, field))
+			if top := in.params.At(field); !at.IsText() && top.IsText() { // the oldest form
+				at = top
+			}
+			return series(at, spec)
+		}
 		list = append(list, scrape.Dialect{
-			Name: e.Name, Waiting: series(at, e.QueuedRequests), Running: series(at, e.RunningRequests), Use: series(at, e.KVUsage),
-			LoRA: series(at, e.LoRA), Cache: series(at, e.CacheInfo),
+			Name: e.Name, Waiting: read("queuedRequestsSpec", e.QueuedRequests), Running: read("runningRequestsSpec", e.RunningRequests),
+			Use: read("kvUsageSpec", e.KVUsage), LoRA: read("loraSpec", e.LoRA), Cache: read("cacheInfoSpec", e.CacheInfo),
 		})
 	}
 	b.out.Metrics.Dialects = scrape.NewDialects(m.Label, m.Default, list)

@@ -67,8 +67,14 @@ func (b *builder) build(p *instance, typeName string, at strict.Node) {
 }
 
 // complain reports why a plugin could not be built, at the parameter if the
-// error names one.
+// error names one. What could not be read is not said to be wrong as well.
 func (b *builder) complain(p *instance, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			b.complain(p, e)
+		}
+		return
+	}
 	var bad *plugins.ParamError
 	switch {
 	case errors.Is(err, strict.ErrReported): // it stands in the report
@@ -77,7 +83,9 @@ func (b *builder) complain(p *instance, err error) {
 		if p.params.Found() {
 			at = p.params.At(bad.Field)
 		}
-		at.Problem("", "plugin %s: %v", p.name, err)
+		if !at.Blamed() {
+			at.Problem("", "plugin %s: %v", p.name, err)
+		}
 	default:
 		p.node.Problem("", "plugin %s: %v", p.name, err)
 	}

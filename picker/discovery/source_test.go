@@ -40,7 +40,7 @@ func (l lists) want(t *testing.T, want ...string) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("endpoints (-want +got):\n%s", diff)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatalf("no change was told, want %v", want)
 	}
 }
@@ -94,9 +94,9 @@ func open(t *testing.T, o Options) (*Source, lists) {
 // until waits for a condition that the source's goroutine brings about.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within 30 s: %s", what)
 		}
 	}
 }

@@ -1,7 +1,11 @@
 package discovery
 
 import (
+	"cmp"
+	"context"
+	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -52,3 +56,60 @@ func (f *watch) follow() {
 }
 
 func (f *watch) close() { f.w.Close() }
+
+// WatchOptions tune Watch. The zero value is usable.
+type WatchOptions struct {
+	Poll   time.Duration // look this often even if nothing says that something changed; 0 means 10 s
+	Settle time.Duration // quiet time after a change before a look; 0 means 100 ms
+	Log    *slog.Logger  // nil discards
+}
+
+// maxSettle bounds how many quiet times other files of the folder, which
+// change without end, can put a look off.
+const maxSettle = 10
+
+// Watch calls look, on the caller's goroutine, whenever the file at path may
+// have changed: it was written, another one was renamed over it, or a symbolic
+// link on the way to it was swapped. It also calls look once at the beginning
+// and every Poll, and returns when ctx ends.
+func Watch(ctx context.Context, path string, o WatchOptions, look func()) {
+	o.Poll, o.Settle = cmp.Or(o.Poll, defaultPoll), cmp.Or(o.Settle, defaultSettle)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	var changes <-chan fsnotify.Event
+	var faults <-chan error
+	w, err := newWatch(path)
+	if err == nil {
+		defer w.close()
+		changes, faults = w.w.Events, w.w.Errors
+	} else {
+		o.Log.Warn("file is polled, not watched", "path", path, "every", o.Poll, "error", err)
+	}
+	poll := time.NewTicker(o.Poll)
+	defer poll.Stop()
+	settle := time.NewTimer(time.Hour)
+	settle.Stop()
+	defer settle.Stop()
+	look()
+	for put := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case err := <-faults: // an overflow, for example: changes may have been lost
+			o.Log.Warn("watching a file", "path", path, "error", err)
+			settle.Reset(o.Settle)
+		case <-changes:
+			if put < maxSettle {
+				settle.Reset(o.Settle)
+			}
+			put++
+		case <-settle.C:
+			put = 0
+			w.follow()
+			look()
+		case <-poll.C:
+			look()
+		}
+	}
+}

@@ -17,10 +17,10 @@ type affinityParams struct {
 type prefixAffinity struct{ affinityParams }
 
 func newPrefixAffinity(p affinityParams) (Plugin, error) {
-	return Plugin{Filter: prefixAffinity{p}}, first(
-		must(p.AffinityThreshold >= 0 && p.AffinityThreshold <= 1, "affinityThreshold", "must be between 0 and 1"),
-		must(p.ExplorationProbability >= 0 && p.ExplorationProbability <= 1, "explorationProbability", "must be between 0 and 1"),
-		must(p.MaxTTFTPenaltyMs >= 0, "maxTTFTPenaltyMs", "must not be negative"))
+	return Plugin{Filter: prefixAffinity{p}}, Faults(
+		Require(p.AffinityThreshold >= 0 && p.AffinityThreshold <= 1, "affinityThreshold", "must be between 0 and 1"),
+		Require(p.ExplorationProbability >= 0 && p.ExplorationProbability <= 1, "explorationProbability", "must be between 0 and 1"),
+		Require(p.MaxTTFTPenaltyMs >= 0, "maxTTFTPenaltyMs", "must not be negative"))
 }
 
 // Filter implements picker.Filter.

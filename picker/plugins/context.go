@@ -27,7 +27,7 @@ func newContextLength(p contextParams) (Plugin, error) {
 	if p.EnableFiltering {
 		plugin.Filter = s
 	}
-	return plugin, must(p.Label != "", "label", "must not be empty")
+	return plugin, Require(p.Label != "", "label", "must not be empty")
 }
 
 // Filter implements picker.Filter: endpoints whose range does not cover the

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -40,66 +38,6 @@ func TestTransferCost(t *testing.T) {
 	for _, params := range []string{`{"kvBytesPerToken":0}`, `{"gigabytesPerSecond":{"rack":0}}`} {
 		if _, err := try("transfer-cost-scorer", params); err == nil {
 			t.Errorf("%s is accepted", params)
-		}
-	}
-}
-
-// TestDisaggParameters: older fields say the same as the newer ones.
-func TestDisaggParameters(t *testing.T) {
-	f := func(typ, params string, want []Use, deciders int, wantErr string) {
-		t.Helper()
-		p, err := try(typ, params)
-		if err == nil {
-			if diff := cmp.Diff(want, p.Uses); diff != "" {
-				t.Errorf("%s %s: %s", typ, params, diff)
-			}
-			profiles := []*picker.Profile{{Name: "decode"}, {Name: "prefill"}, {Name: "d"}, {Name: "p"}, {Name: "e"}}
-			var h picker.ProfileHandler
-			if h, err = p.Handler(profiles, make([]Decider, deciders)); err == nil {
-				err = fmt.Errorf("runs %d", len(h.(interface{ Profiles() []*picker.Profile }).Profiles()))
-			}
-		}
-		if fmt.Sprint(err) != wantErr {
-			t.Errorf("%s %s: %v, want %s", typ, params, err, wantErr)
-		}
-	}
-	f("disagg-profile-handler", "", nil, 0, "runs 1")
-	f("pd-profile-handler", "", nil, 0, "runs 2")
-	f("disagg-profile-handler", `{"threshold":10}`, nil, 0, "runs 2")
-	f("pd-profile-handler", `{"threshold":10,"hashBlockSize":5,"decodeProfile":"d","prefillProfile":"p"}`, nil, 0, "runs 2")
-	f("disagg-profile-handler", `{"deciderPluginName":"x"}`, []Use{{"deciderPluginName", "x", KindDecider}}, 1, "runs 1")
-	f("disagg-profile-handler", `{"deciders":{"prefill":"x"},"threshold":1}`, []Use{{"deciders.prefill", "x", KindDecider}}, 1, "runs 1")
-	f("disagg-profile-handler", `{"prefillDeciderPluginName":"x","encodeDeciderPluginName":"y","encodeProfile":"e"}`,
-		[]Use{{"prefillDeciderPluginName", "x", KindDecider}, {"encodeDeciderPluginName", "y", KindDecider}}, 2, "runs 1")
-	f("disagg-profile-handler", `{"profiles":{"decode":"other"}}`, nil, 0, `needs a scheduling profile named "other"`)
-	f("disagg-profile-handler", `{"deciders":{"prefill":"x"},"deciderPluginName":"y"}`, nil, 0, "parameter deciderPluginName says something else than deciders.prefill")
-	f("disagg-profile-handler", `{"threshold":-1}`, nil, 0, "parameter threshold must not be negative")
-	f("pd-profile-handler", `{"primaryPort":-1}`, nil, 0, "parameter primaryPort must be a port number")
-}
-
-// TestPrefixDecider splits from nonCachedTokens on, and never at 0.
-func TestPrefixDecider(t *testing.T) {
-	f := newFleet(one{held: 900}, one{})
-	at := func(params string, tokens int) string {
-		d := build(t, "prefix-based-pd-decider", params).Decider
-		c := f.cycle(request(tokens))
-		defer c.Free()
-		return fmt.Sprint(d(c, 0), d(c, 1))
-	}
-	for _, tc := range []struct {
-		params string
-		tokens int
-		want   string
-	}{
-		{`{"nonCachedTokens":100}`, 1000, "true true"},
-		{`{"nonCachedTokens":100}`, 999, "false true"},
-		{`{"nonCachedTokens":101}`, 100, "false false"},
-		{`{"nonCachedTokens":1,"promptTokens":500}`, 499, "false false"},
-		{`{"nonCachedTokens":1,"promptTokens":500}`, 500, "false true"},
-		{`{"nonCachedTokens":0}`, 1000, "false false"},
-	} {
-		if got := at(tc.params, tc.tokens); got != tc.want {
-			t.Errorf("%s of %d tokens: %s, want %s", tc.params, tc.tokens, got, tc.want)
 		}
 	}
 }

@@ -8,8 +8,8 @@
 //
 // A type whose work is done elsewhere in this program, such as a data source of
 // another endpoint picker, is in the table too: its parameters are read, and
-// its note says what does the work here. Types that belong to another package
-// (prefill/decode handlers) are added to a table by With.
+// its note says what does the work here. The rows of package pd (prefill/decode
+// handlers and their deciders) are added to the table by package config.
 //
 // Score and filter methods allocate nothing and are safe for concurrent use.
 // Plugins keep no clock: time is Cycle.Now, chance is the Cycle's generator.

@@ -242,21 +242,3 @@ func TestDetectors(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-func TestDeciders(t *testing.T) {
-	f := newFleet(one{held: 900}, one{})
-	check := func(typ, params string, want ...bool) {
-		t.Helper()
-		c := f.cycle(request(1000))
-		defer c.Free()
-		d := build(t, typ, params).Decider
-		if d(c, 0) != want[0] || d(c, 1) != want[1] {
-			t.Errorf("%s %s: %v %v", typ, params, d(c, 0), d(c, 1))
-		}
-	}
-	check("prefix-based-pd-decider", "", false, false)
-	check("prefix-based-pd-decider", `{"nonCachedTokens":101}`, false, true)
-	check("prefix-based-pd-decider", `{"nonCachedTokens":100}`, true, true)
-	check("always-disagg-pd-decider", "", true, true)
-	check("always-disagg-multimodal-decider", "", false, false)
-}

@@ -20,10 +20,10 @@ type dynamo struct{ dynamoParams }
 
 func newDynamo(p dynamoParams) (Plugin, error) {
 	d := dynamo{p}
-	return Plugin{Scorer: d, Picker: d}, first(
-		must(p.OverlapScoreWeight >= 0, "overlapScoreWeight", "must not be negative"),
-		must(p.RouterTemperature >= 0, "routerTemperature", "must not be negative"),
-		must(p.BlockSize > 0, "blockSize", "must be positive"))
+	return Plugin{Scorer: d, Picker: d}, Faults(
+		Require(p.OverlapScoreWeight >= 0, "overlapScoreWeight", "must not be negative"),
+		Require(p.RouterTemperature >= 0, "routerTemperature", "must not be negative"),
+		Require(p.BlockSize > 0, "blockSize", "must be positive"))
 }
 
 // Score implements picker.Scorer.
@@ -70,10 +70,10 @@ type cacheAwareParams struct {
 type cacheAware struct{ cacheAwareParams }
 
 func newCacheAware(p cacheAwareParams) (Plugin, error) {
-	return Plugin{Scorer: cacheAware{p}, Picker: maxScore(fallbacks)}, first(
-		must(p.CacheThreshold >= 0 && p.CacheThreshold <= 1, "cacheThreshold", "must be between 0 and 1"),
-		must(p.BalanceAbsThreshold >= 0, "balanceAbsThreshold", "must not be negative"),
-		must(p.BalanceRelThreshold >= 1, "balanceRelThreshold", "must be at least 1"))
+	return Plugin{Scorer: cacheAware{p}, Picker: maxScore(fallbacks)}, Faults(
+		Require(p.CacheThreshold >= 0 && p.CacheThreshold <= 1, "cacheThreshold", "must be between 0 and 1"),
+		Require(p.BalanceAbsThreshold >= 0, "balanceAbsThreshold", "must not be negative"),
+		Require(p.BalanceRelThreshold >= 1, "balanceRelThreshold", "must be at least 1"))
 }
 
 // Score implements picker.Scorer.

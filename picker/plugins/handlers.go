@@ -59,6 +59,7 @@ func (h singleHandler) Handle(c *picker.Cycle, plan *picker.Plan) error {
 
 type dataParallelParams struct {
 	PrimaryPort int `json:"primaryPort"`
+	TargetPort  int `json:"targetPort,omitempty"` // as some files call it
 }
 
 // dataParallel runs one profile over ranks that share an address: the request
@@ -69,13 +70,16 @@ type dataParallel struct {
 }
 
 func newDataParallel(p dataParallelParams) (Plugin, error) {
+	if p.TargetPort != 0 {
+		p.PrimaryPort = p.TargetPort
+	}
 	handler := func(profiles []*picker.Profile, _ []Decider) (picker.ProfileHandler, error) {
 		if len(profiles) != 1 {
 			return nil, fmt.Errorf("needs exactly one scheduling profile, not %d", len(profiles))
 		}
 		return dataParallel{newWhole(profiles[0]), uint16(p.PrimaryPort)}, nil
 	}
-	return Plugin{Handler: handler}, must(p.PrimaryPort > 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number")
+	return Plugin{Handler: handler}, Require(p.PrimaryPort > 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number")
 }
 
 // Handle implements picker.ProfileHandler.
@@ -119,7 +123,7 @@ func newHeaderProfile(p headerProfileParams) (Plugin, error) {
 		}
 		return h, nil
 	}
-	return Plugin{Handler: handler}, must(p.HeaderName != "", "headerName", "must not be empty")
+	return Plugin{Handler: handler}, Require(p.HeaderName != "", "headerName", "must not be empty")
 }
 
 func (h headerProfile) find(name string) *whole {

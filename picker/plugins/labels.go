@@ -19,9 +19,9 @@ type byLabelParams struct {
 type byLabel struct{ byLabelParams }
 
 func newByLabel(p byLabelParams) (Plugin, error) {
-	return Plugin{Filter: byLabel{p}}, first(
-		must(p.Label != "", "label", "is needed"),
-		must(len(p.ValidValues) > 0 || p.AllowsNoLabel, "validValues", "must name at least one value"))
+	return Plugin{Filter: byLabel{p}}, Faults(
+		Require(p.Label != "", "label", "is needed"),
+		Require(len(p.ValidValues) > 0 || p.AllowsNoLabel, "validValues", "must name at least one value"))
 }
 
 // Filter implements picker.Filter.
@@ -56,18 +56,17 @@ func newSelector(p selectorParams) (Plugin, error) {
 		return newByLabel(byLabelParams{p.Label, p.ValidValues, p.AllowsNoLabel})
 	}
 	var s selector
+	var errs []error
 	for name, value := range p.MatchLabels {
 		s.terms = append(s.terms, expression{name, "In", []string{value}})
 	}
 	sort.Slice(s.terms, func(i, j int) bool { return s.terms[i].Key < s.terms[j].Key })
 	for i, e := range p.MatchExpressions {
-		at := fmt.Sprintf("matchExpressions[%d]", i)
-		if err := e.check(at); err != nil {
-			return Plugin{}, err
-		}
+		errs = append(errs, e.check(fmt.Sprintf("matchExpressions[%d]", i)))
 		s.terms = append(s.terms, e)
 	}
-	return Plugin{Filter: s}, must(len(s.terms) > 0, "matchLabels", "or matchExpressions must select something")
+	errs = append(errs, Require(len(s.terms) > 0, "matchLabels", "or matchExpressions must select something"))
+	return Plugin{Filter: s}, Faults(errs...)
 }
 
 func (e expression) check(at string) error {
@@ -76,9 +75,9 @@ func (e expression) check(at string) error {
 	}
 	switch e.Operator {
 	case "In", "NotIn":
-		return must(len(e.Values) > 0, at+".values", "must name at least one value")
+		return Require(len(e.Values) > 0, at+".values", "must name at least one value")
 	case "Exists", "DoesNotExist":
-		return must(len(e.Values) == 0, at+".values", "must be empty for this operator")
+		return Require(len(e.Values) == 0, at+".values", "must be empty for this operator")
 	default:
 		return &ParamError{at + ".operator", "must be In, NotIn, Exists or DoesNotExist"}
 	}

@@ -27,11 +27,11 @@ type latencyScorer struct {
 }
 
 func newLatency(p latencyParams) (Plugin, error) {
-	return Plugin{Scorer: latencyScorer{p, p.HeadroomSelectionStrategy == "most"}}, first(
-		must(p.TTFTWeight >= 0, "ttftWeight", "must not be negative"),
-		must(p.TPOTWeight >= 0, "tpotWeight", "must not be negative"),
-		must(p.TTFTWeight+p.TPOTWeight > 0, "ttftWeight", "and tpotWeight must not both be 0"),
-		must(p.HeadroomSelectionStrategy == "least" || p.HeadroomSelectionStrategy == "most",
+	return Plugin{Scorer: latencyScorer{p, p.HeadroomSelectionStrategy == "most"}}, Faults(
+		Require(p.TTFTWeight >= 0, "ttftWeight", "must not be negative"),
+		Require(p.TPOTWeight >= 0, "tpotWeight", "must not be negative"),
+		Require(p.TTFTWeight+p.TPOTWeight > 0, "ttftWeight", "and tpotWeight must not both be 0"),
+		Require(p.HeadroomSelectionStrategy == "least" || p.HeadroomSelectionStrategy == "most",
 			"headroomSelectionStrategy", "must be least or most"))
 }
 

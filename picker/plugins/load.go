@@ -23,7 +23,7 @@ type tokenLoadScorer struct{ threshold float64 }
 
 func newTokenLoad(p tokenLoadParams) (Plugin, error) {
 	return Plugin{Scorer: tokenLoadScorer{float64(p.QueueThresholdTokens)}},
-		must(p.QueueThresholdTokens > 0, "queueThresholdTokens", "must be positive")
+		Require(p.QueueThresholdTokens > 0, "queueThresholdTokens", "must be positive")
 }
 
 // Score implements picker.Scorer.
@@ -41,7 +41,7 @@ type loadAwareParams struct {
 type loadAwareScorer struct{ threshold float64 }
 
 func newLoadAware(p loadAwareParams) (Plugin, error) {
-	return Plugin{Scorer: loadAwareScorer{float64(p.Threshold)}}, must(p.Threshold > 0, "threshold", "must be positive")
+	return Plugin{Scorer: loadAwareScorer{float64(p.Threshold)}}, Require(p.Threshold > 0, "threshold", "must be positive")
 }
 
 // Score implements picker.Scorer.
@@ -66,9 +66,9 @@ type activeScorer struct {
 }
 
 func newActive(p activeParams) (Plugin, error) {
-	return Plugin{Scorer: activeScorer{p.IdleThreshold, p.MaxBusyScore}}, first(
-		must(p.IdleThreshold >= 0, "idleThreshold", "must not be negative"),
-		must(p.MaxBusyScore >= 0 && p.MaxBusyScore <= 1, "maxBusyScore", "must be between 0 and 1"),
+	return Plugin{Scorer: activeScorer{p.IdleThreshold, p.MaxBusyScore}}, Faults(
+		Require(p.IdleThreshold >= 0, "idleThreshold", "must not be negative"),
+		Require(p.MaxBusyScore >= 0 && p.MaxBusyScore <= 1, "maxBusyScore", "must be between 0 and 1"),
 		duration("requestTimeout", p.RequestTimeout))
 }
 

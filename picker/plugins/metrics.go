@@ -58,17 +58,16 @@ func newExtractor(p extractorParams) (Plugin, error) {
 		m.Engines, m.Default = append(m.Engines[:len(m.Engines):len(m.Engines)], top), topEngine
 	}
 	seen := map[string]bool{}
+	var errs []error
 	for i, e := range m.Engines {
 		at := fmt.Sprintf("engineConfigs[%d].name", i)
-		err := first(must(e.Name != "", at, "is needed"), must(!seen[e.Name], at, "stands there twice: "+e.Name),
-			must(e.QueuedRequests+e.RunningRequests+e.KVUsage != "", fmt.Sprintf("engineConfigs[%d]", i), "must name at least one gauge"))
-		if err != nil {
-			return Plugin{}, err
-		}
+		errs = append(errs, Require(e.Name != "", at, "is needed"), Require(!seen[e.Name], at, "stands there twice: "+e.Name),
+			Require(e.QueuedRequests+e.RunningRequests+e.KVUsage != "", fmt.Sprintf("engineConfigs[%d]", i), "must name at least one gauge"))
 		seen[e.Name] = true
 	}
-	return Plugin{Metrics: m}, must(p.DefaultEngine == "" || seen[p.DefaultEngine] || known(p.DefaultEngine),
-		"defaultEngine", "must be one of engineConfigs, or "+strings.Join(engineNames, ", "))
+	errs = append(errs, Require(p.DefaultEngine == "" || seen[p.DefaultEngine] || known(p.DefaultEngine),
+		"defaultEngine", "must be one of engineConfigs, or "+strings.Join(engineNames, ", ")))
+	return Plugin{Metrics: m}, Faults(errs...)
 }
 
 // engineNames are the engines whose gauges are known.
@@ -85,7 +84,7 @@ type metricsSourceParams struct {
 }
 
 func newMetricsSource(p metricsSourceParams) (Plugin, error) {
-	return Plugin{Metrics: &EngineMetrics{Scheme: p.Scheme, Path: p.Path, SkipVerify: p.InsecureSkipVerify}}, first(
-		must(p.Scheme == "http" || p.Scheme == "https", "scheme", "must be http or https"),
-		must(p.Path != "", "path", "must not be empty"))
+	return Plugin{Metrics: &EngineMetrics{Scheme: p.Scheme, Path: p.Path, SkipVerify: p.InsecureSkipVerify}}, Faults(
+		Require(p.Scheme == "http" || p.Scheme == "https", "scheme", "must be http or https"),
+		Require(p.Path != "", "path", "must not be empty"))
 }

@@ -27,7 +27,7 @@ type noHitScorer struct {
 }
 
 func newNoHit(p noHitParams) (Plugin, error) {
-	return Plugin{Scorer: &noHitScorer{size: p.LRUSize}}, must(p.LRUSize > 0, "lruSize", "must be positive")
+	return Plugin{Scorer: &noHitScorer{size: p.LRUSize}}, Require(p.LRUSize > 0, "lruSize", "must be positive")
 }
 
 // cold reports whether no candidate holds any of the prompt.

@@ -16,7 +16,7 @@ type pickerParams struct {
 }
 
 func (p pickerParams) check() error {
-	return must(p.MaxNumOfEndpoints > 0, "maxNumOfEndpoints", "must be positive")
+	return Require(p.MaxNumOfEndpoints > 0, "maxNumOfEndpoints", "must be positive")
 }
 
 // maxScore picks the best totals, ties at random.

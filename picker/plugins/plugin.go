@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/grapevine-epp/grapevine/picker"
@@ -63,6 +64,11 @@ type Use struct {
 	Kind  Kind   // that it must play
 }
 
+// Decider tells whether a stage of a request that would be served by the
+// candidate at a position among all is worth doing elsewhere. It is safe for
+// concurrent use.
+type Decider func(c *picker.Cycle, serving int32) bool
+
 // HandlerFunc makes a profile handler of the configured profiles, in the order
 // of the file, and of the deciders that the plugin's Uses name.
 type HandlerFunc func(profiles []*picker.Profile, deciders []Decider) (picker.ProfileHandler, error)
@@ -81,8 +87,9 @@ type Params struct {
 	Used any
 }
 
-// read fills into, which holds the defaults.
-func (p *Params) read(into any) error {
+// Read fills into, which holds the defaults, and keeps it as Used. A nil Params
+// leaves it alone.
+func (p *Params) Read(into any) error {
 	if p == nil {
 		return nil
 	}
@@ -101,39 +108,50 @@ type ParamError struct {
 
 func (e *ParamError) Error() string { return fmt.Sprintf("parameter %s %s", e.Field, e.Message) }
 
-// must returns a ParamError unless ok.
-func must(ok bool, field, message string) error {
+// Require returns a ParamError unless ok.
+func Require(ok bool, field, message string) error {
 	if ok {
 		return nil
 	}
 	return &ParamError{field, message}
 }
 
-// first returns the first error.
-func first(errs ...error) error {
+// Faults joins all errors, of several ParamErrors of one field the first; nil
+// when there are none.
+func Faults(errs ...error) error {
+	var out []error
+	seen := map[string]bool{}
 	for _, err := range errs {
-		if err != nil {
-			return err
+		var bad *ParamError
+		if errors.As(err, &bad) {
+			if seen[bad.Field] {
+				continue
+			}
+			seen[bad.Field] = true
 		}
+		out = append(out, err)
 	}
-	return nil
+	return errors.Join(out...)
 }
 
 // none is for types without parameters.
 type none struct{}
 
-// fixed is the factory of a type without parameters.
-func fixed(p Plugin) func(*Params) (Plugin, error) {
-	return func(params *Params) (Plugin, error) { return p, params.read(&none{}) }
+// Fixed is the factory of a type without parameters.
+func Fixed(p Plugin) func(*Params) (Plugin, error) {
+	return func(params *Params) (Plugin, error) { return p, params.Read(&none{}) }
 }
 
-// with is the factory of a type with parameters T: check may be nil.
-func with[T any](defaults T, build func(T) (Plugin, error)) func(*Params) (Plugin, error) {
+// WithParams is the factory of a type with parameters T. build tells everything that
+// is wrong with them.
+func WithParams[T any](defaults T, build func(T) (Plugin, error)) func(*Params) (Plugin, error) {
 	return func(params *Params) (Plugin, error) {
 		v := defaults
-		if err := params.read(&v); err != nil {
+		unread := params.Read(&v) // what could not be read is at its default
+		p, err := build(v)
+		if err = errors.Join(unread, err); err != nil {
 			return Plugin{}, err
 		}
-		return build(v)
+		return p, nil
 	}
 }

@@ -68,9 +68,9 @@ type unified struct {
 
 func newUnified(p unifiedParams) (Plugin, error) {
 	u := &unified{unifiedParams: p}
-	return Plugin{Scorer: u, Picker: u}, first(
-		must(p.HitThreshold >= 0 && p.HitThreshold <= 1, "hitThreshold", "must be between 0 and 1"),
-		must(p.LoadFactor > 0, "loadFactor", "must be positive"))
+	return Plugin{Scorer: u, Picker: u}, Faults(
+		Require(p.HitThreshold >= 0 && p.HitThreshold <= 1, "hitThreshold", "must be between 0 and 1"),
+		Require(p.LoadFactor > 0, "loadFactor", "must be positive"))
 }
 
 // stay returns the candidate to stay on, −1 when there is none.

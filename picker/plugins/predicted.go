@@ -55,9 +55,9 @@ func newPredicted(p predictedParams) (Plugin, error) {
 			return Plugin{}, &ParamError{name, "must not be negative"}
 		}
 	}
-	return Plugin{Scorer: predicted{p}}, first(
-		must(p.FleetShare >= 0 && p.FleetShare <= 1, "fleetShare", "must be between 0 and 1"),
-		must(p.ChunkTokens > 0, "chunkTokens", "must be positive"))
+	return Plugin{Scorer: predicted{p}}, Faults(
+		Require(p.FleetShare >= 0 && p.FleetShare <= 1, "fleetShare", "must be between 0 and 1"),
+		Require(p.ChunkTokens > 0, "chunkTokens", "must be positive"))
 }
 
 // Score implements picker.Scorer.

@@ -7,6 +7,11 @@ import "github.com/grapevine-epp/grapevine/picker"
 type prefixParams struct {
 	IndexParams
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
+
+	// Of the generation in which this scorer had an index of its own.
+	Mode           string `json:"mode,omitempty"`
+	IndexerConfig  Loose  `json:"indexerConfig,omitempty"`
+	KVEventsConfig Loose  `json:"kvEventsConfig,omitempty"`
 }
 
 // prefixScorer scores the part of the prompt that an endpoint holds, tiers
@@ -14,10 +19,7 @@ type prefixParams struct {
 type prefixScorer struct{}
 
 func newPrefixScorer(p prefixParams) (Plugin, error) {
-	if err := p.check(); err != nil {
-		return Plugin{}, err
-	}
-	return Plugin{Scorer: prefixScorer{}, Producer: p.producer(false)}, nil
+	return Plugin{Scorer: prefixScorer{}, Producer: p.producer(false)}, p.check()
 }
 
 // Score implements picker.Scorer.
@@ -52,8 +54,8 @@ type preciseScorer struct{}
 
 func newPreciseScorer(p preciseParams) (Plugin, error) {
 	producer, err := p.producer()
-	return Plugin{Scorer: preciseScorer{}, Producer: producer}, first(err,
-		must(p.TokenProcessorConfig.BlockSize >= 0, "tokenProcessorConfig.blockSize", "must not be negative"),
+	return Plugin{Scorer: preciseScorer{}, Producer: producer}, Faults(err,
+		Require(p.TokenProcessorConfig.BlockSize >= 0, "tokenProcessorConfig.blockSize", "must not be negative"),
 		duration("speculativeTTL", p.SpeculativeTTL))
 }
 

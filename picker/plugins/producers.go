@@ -36,12 +36,12 @@ type IndexParams struct {
 }
 
 func (p IndexParams) check() error {
-	return first(
-		must(p.BlockSizeTokens >= 0, "blockSizeTokens", "must not be negative"),
-		must(p.BlockSize >= 0, "blockSize", "must not be negative"),
-		must(p.HashBlockSize >= 0, "hashBlockSize", "must not be negative"),
-		must(p.MaxPrefixBlocksToMatch >= 0, "maxPrefixBlocksToMatch", "must not be negative"),
-		must(p.LRUCapacityPerServer >= 0, "lruCapacityPerServer", "must not be negative"))
+	return Faults(
+		Require(p.BlockSizeTokens >= 0, "blockSizeTokens", "must not be negative"),
+		Require(p.BlockSize >= 0, "blockSize", "must not be negative"),
+		Require(p.HashBlockSize >= 0, "hashBlockSize", "must not be negative"),
+		Require(p.MaxPrefixBlocksToMatch >= 0, "maxPrefixBlocksToMatch", "must not be negative"),
+		Require(p.LRUCapacityPerServer >= 0, "lruCapacityPerServer", "must not be negative"))
 }
 
 // charactersPerToken converts the older block sizes.
@@ -80,9 +80,9 @@ func newSessionID(p sessionIDParams) (Plugin, error) {
 	if p.HeaderName != "" || p.CookieName != "" {
 		out.Sessions = []picker.SessionSource{{Header: lower(p.HeaderName), Cookie: p.CookieName}}
 	}
-	return Plugin{Producer: out}, first(
-		must(p.HeaderName == "" || p.CookieName == "", "cookieName", "and headerName exclude each other"),
-		must(p.LRUSize >= 0, "lruSize", "must not be negative"),
+	return Plugin{Producer: out}, Faults(
+		Require(p.HeaderName == "" || p.CookieName == "", "cookieName", "and headerName exclude each other"),
+		Require(p.LRUSize >= 0, "lruSize", "must not be negative"),
 		duration("ttl", p.TTL))
 }
 
@@ -92,13 +92,13 @@ func duration(field, value string) error {
 		return nil
 	}
 	d, err := time.ParseDuration(value)
-	return must(err == nil && d >= 0, field, "must be a duration such as 200ms or 2s")
+	return Require(err == nil && d >= 0, field, "must be a duration such as 200ms or 2s")
 }
 
 // builtIn is the factory of types whose work this program does anyway: any
 // parameters are accepted.
 func builtIn(p *Params) (Plugin, error) {
-	return Plugin{}, p.read(&map[string]Loose{})
+	return Plugin{}, p.Read(&map[string]Loose{})
 }
 
 // FileDiscovery is where endpoints come from, when the configuration says so.
@@ -113,7 +113,7 @@ type fileDiscoveryParams struct {
 }
 
 func newFileDiscovery(p fileDiscoveryParams) (Plugin, error) {
-	return Plugin{File: &FileDiscovery{p.Path, p.WatchFile}}, must(p.Path != "", "path", "is needed")
+	return Plugin{File: &FileDiscovery{p.Path, p.WatchFile}}, Require(p.Path != "", "path", "is needed")
 }
 
 // FlowPolicy names a policy of flow control, which orders requests that wait.

@@ -11,7 +11,15 @@ type sessionParams struct {
 	ProfileName           string `json:"profileName,omitempty"`
 	SessionIDProducerName string `json:"sessionIDProducerName,omitempty"`
 	Strategy              string `json:"strategy,omitempty"`
-	SessionIDConfig       struct {
+
+	// How other pickers bind sessions: here bindings go when they have not been
+	// used for longest, and a key may be a name or a token at any time.
+	Algorithm     string  `json:"algorithm,omitempty"`
+	TTLSeconds    float64 `json:"evictionTtlSeconds,omitempty"`
+	SweepSeconds  float64 `json:"evictionSweepSeconds,omitempty"`
+	MissThreshold int     `json:"missThreshold,omitempty"`
+
+	SessionIDConfig struct {
 		Sources []sessionSource `json:"sources,omitempty"`
 	} `json:"sessionIdConfig,omitempty"`
 }

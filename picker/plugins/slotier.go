@@ -14,7 +14,7 @@ type sloTier struct{ epsilon float64 }
 
 func newSLOTier(p sloTierParams) (Plugin, error) {
 	return Plugin{Filter: sloTier{p.EpsilonExploreNeg}},
-		must(p.EpsilonExploreNeg >= 0 && p.EpsilonExploreNeg <= 1, "epsilonExploreNeg", "must be between 0 and 1")
+		Require(p.EpsilonExploreNeg >= 0 && p.EpsilonExploreNeg <= 1, "epsilonExploreNeg", "must be between 0 and 1")
 }
 
 // headroom returns target minus expectation, in seconds, for first token and

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,40 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
-// TestTable holds that every row is whole, builds with its defaults unless it
-// needs a parameter, and plays the role of its kind.
-func TestTable(t *testing.T) {
-	seen := map[string]bool{}
-	needs := map[string]bool{
-		"label-selector-filter": true, "by-label": true, "utilization-filter": true, "file-discovery": true,
-	}
-	for _, row := range Builtin() {
-		for _, name := range append([]string{row.Name}, row.Aliases...) {
-			if seen[name] {
-				t.Errorf("%s is named twice", name)
-			}
-			seen[name] = true
-		}
-		if row.Kind == "" || !strings.HasSuffix(row.Summary, ".") {
-			t.Errorf("%s: kind %q, summary %q", row.Name, row.Kind, row.Summary)
-		}
-		p, err := row.New(nil)
-		if (err != nil) != needs[row.Name] {
-			t.Errorf("%s: %v", row.Name, err)
-		}
-		if err != nil {
-			continue
-		}
-		plays := map[Kind]bool{
-			KindFilter: p.Filter != nil, KindScorer: p.Scorer != nil, KindPicker: p.Picker != nil, KindHandler: p.Handler != nil,
-			KindPolicy: p.Scorer != nil && p.Picker != nil, KindDetector: p.Detector != nil, KindFairness: p.Flow != nil,
-			KindOrdering: p.Flow != nil, KindDecider: p.Decider != nil, KindProducer: p.Producer != nil || row.Note != "", KindDiscovery: p.File != nil,
-			KindParser: row.Note != "", KindSource: row.Note != "" || p.Metrics != nil,
-		}
-		if !plays[row.Kind] {
-			t.Errorf("%s does not play a %s", row.Name, row.Kind)
-		}
-	}
+func TestReadyProfiles(t *testing.T) {
 	for _, name := range ReadyNames() {
 		if p := profile(t, name); p.Picker == nil || p.Name != name {
 			t.Errorf("profile %s: %+v", name, p)
@@ -56,6 +24,9 @@ func TestTableWith(t *testing.T) {
 	table := Builtin().With(own, Type{Name: "new-one"})
 	if row, _ := table.Find("queue-scorer"); row.Summary != "Own." || len(table) != len(Builtin())+1 {
 		t.Errorf("%+v, %d rows", row, len(table))
+	}
+	if i := slices.Index(table.Names(), "queue-scorer"); table[i-1].Kind != KindScorer || table[i+1].Kind == KindScorer {
+		t.Errorf("a replaced row stands between a %s and a %s", table[i-1].Kind, table[i+1].Kind)
 	}
 	if _, ok := table.Find("prefix-cache"); !ok {
 		t.Error("alias not found")

@@ -57,7 +57,7 @@ func (p *preciseParams) tiers() (*picker.TierWeights, error) {
 		}
 	}
 	for _, v := range w {
-		if err := must(v >= 0 && v <= 1, field, "must be weights between 0 and 1"); err != nil {
+		if err := Require(v >= 0 && v <= 1, field, "must be weights between 0 and 1"); err != nil {
 			return nil, err
 		}
 	}

@@ -48,9 +48,9 @@ func newTopology(p topologyParams) (Plugin, error) {
 	if p.HostLabel != "" && len(f.labels) > 0 {
 		f.labels[0] = p.HostLabel
 	}
-	return Plugin{Filter: f}, first(
-		must(last >= 0, "minAffinity", "must be host, rack, zone or region"),
-		must(p.LoadAllowance == nil || *p.LoadAllowance >= 0, "loadAllowance", "must not be negative"))
+	return Plugin{Filter: f}, Faults(
+		Require(last >= 0, "minAffinity", "must be host, rack, zone or region"),
+		Require(p.LoadAllowance == nil || *p.LoadAllowance >= 0, "loadAllowance", "must not be negative"))
 }
 
 func (f topologyFilter) near(v *picker.View, peer *picker.Endpoint) bool {

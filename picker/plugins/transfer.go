@@ -41,13 +41,12 @@ func (p transferParams) transfer() (transfer, error) {
 	g := p.GigabytesPerSecond
 	s := transfer{bytes: float64(p.KVBytesPerToken)}
 	names := [...]string{"host", "rack", "zone", "region", "elsewhere"}
+	errs := []error{Require(p.KVBytesPerToken > 0, "kvBytesPerToken", "must be positive")}
 	for i, speed := range [...]float64{g.Host, g.Rack, g.Zone, g.Region, g.Elsewhere} {
-		if !(speed > 0) {
-			return s, &ParamError{"gigabytesPerSecond." + names[i], "must be positive"}
-		}
+		errs = append(errs, Require(speed > 0, "gigabytesPerSecond."+names[i], "must be positive"))
 		s.speed[i] = speed * 1e9
 	}
-	return s, must(p.KVBytesPerToken > 0, "kvBytesPerToken", "must be positive")
+	return s, Faults(errs...)
 }
 
 // seconds returns the time that the request's blocks take from one endpoint to
@@ -86,7 +85,7 @@ type predictedDeciderParams struct {
 func newPredictedDecider(p predictedDeciderParams) (Plugin, error) {
 	t, err := p.transfer()
 	d := predictedDecider{t, p.StallWeight}
-	return Plugin{Decider: d.decide}, first(err, must(p.StallWeight >= 0, "stallWeight", "must not be negative"))
+	return Plugin{Decider: d.decide}, Faults(err, Require(p.StallWeight >= 0, "stallWeight", "must not be negative"))
 }
 
 func (d *predictedDecider) decide(c *picker.Cycle, serving int32) bool {

@@ -39,19 +39,17 @@ type utilizationFilter struct {
 
 func newUtilizationFilter(p utilizationFilterParams) (Plugin, error) {
 	f := utilizationFilter{failOpen: p.FallbackOnEmpty}
+	errs := []error{Require(len(p.Conditions) > 0, "conditions", "must name at least one")}
 	for i, c := range p.Conditions {
 		at := fmt.Sprintf("conditions[%d]", i)
 		value, ok := conditionMetrics[c.Metric]
-		err := first(
-			must(ok, at+".metric", "must be active-requests, running-requests, waiting-queue or kv-cache-utilization"),
-			must(c.MaxValue >= 0, at+".maxValue", "must not be negative"),
-			must(c.Metric != "kv-cache-utilization" || c.MaxValue <= 1, at+".maxValue", "must be between 0 and 1"))
-		if err != nil {
-			return Plugin{}, err
-		}
+		errs = append(errs,
+			Require(ok, at+".metric", "must be active-requests, running-requests, waiting-queue or kv-cache-utilization"),
+			Require(c.MaxValue >= 0, at+".maxValue", "must not be negative"),
+			Require(c.Metric != "kv-cache-utilization" || c.MaxValue <= 1, at+".maxValue", "must be between 0 and 1"))
 		f.bounds = append(f.bounds, bound{value, c.MaxValue})
 	}
-	return Plugin{Filter: f}, must(len(f.bounds) > 0, "conditions", "must name at least one")
+	return Plugin{Filter: f}, Faults(errs...)
 }
 
 // Filter implements picker.Filter.
@@ -100,13 +98,13 @@ func newUtilization(p utilizationParams) (Plugin, error) {
 	u := utilization{
 		float64(p.QueueDepthThreshold), p.KVCacheUtilThreshold, p.Headroom, stale, p.StalenessPolicy == "ignore",
 	}
-	return Plugin{Filter: u, Detector: u.saturation}, first(
-		must(p.QueueDepthThreshold > 0, "queueDepthThreshold", "must be positive"),
-		must(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1, "kvCacheUtilThreshold", "must be above 0 and at most 1"),
-		must(p.Headroom >= 0, "headroom", "must not be negative"),
+	return Plugin{Filter: u, Detector: u.saturation}, Faults(
+		Require(p.QueueDepthThreshold > 0, "queueDepthThreshold", "must be positive"),
+		Require(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1, "kvCacheUtilThreshold", "must be above 0 and at most 1"),
+		Require(p.Headroom >= 0, "headroom", "must not be negative"),
 		duration("metricsStalenessThreshold", p.MetricsStalenessThreshold),
-		must(stale > 0, "metricsStalenessThreshold", "must be positive"),
-		must(p.StalenessPolicy == "" || p.StalenessPolicy == "ignore" || p.StalenessPolicy == "saturated",
+		Require(stale > 0, "metricsStalenessThreshold", "must be positive"),
+		Require(p.StalenessPolicy == "" || p.StalenessPolicy == "ignore" || p.StalenessPolicy == "saturated",
 			"stalenessPolicy", "must be saturated or ignore"))
 }
 
@@ -160,11 +158,11 @@ func newConcurrency(p concurrencyParams) (Plugin, error) {
 	if u.tokens {
 		u.limit = float64(p.MaxTokenConcurrency)
 	}
-	return Plugin{Filter: u, Detector: u.saturation}, first(
-		must(p.ConcurrencyMode == "requests" || u.tokens, "concurrencyMode", "must be requests or tokens"),
-		must(p.MaxConcurrency > 0, "maxConcurrency", "must be positive"),
-		must(p.MaxTokenConcurrency > 0, "maxTokenConcurrency", "must be positive"),
-		must(p.Headroom >= 0, "headroom", "must not be negative"))
+	return Plugin{Filter: u, Detector: u.saturation}, Faults(
+		Require(p.ConcurrencyMode == "requests" || u.tokens, "concurrencyMode", "must be requests or tokens"),
+		Require(p.MaxConcurrency > 0, "maxConcurrency", "must be positive"),
+		Require(p.MaxTokenConcurrency > 0, "maxTokenConcurrency", "must be positive"),
+		Require(p.Headroom >= 0, "headroom", "must not be negative"))
 }
 
 func (u concurrency) load(v *picker.View) float64 {

@@ -33,6 +33,10 @@ type Options struct {
 	MaxBackoff time.Duration // bound of the wait after failures; 0 means 10 s
 	MaxPage    int64         // bytes of a page; 0 means 8 MiB
 
+	// Pace, when it is set, stands above Fast: it is asked at every look at the
+	// endpoints, so that the pace may change, and must return at once. 0 means
+	// Fast.
+	Pace func() time.Duration
 	// Demand says whether decisions hang on how fresh an endpoint's gauges
 	// are. It is asked up to once per Fast for each endpoint, must return at
 	// once and must not call the Poller. nil means NearSaturation.
@@ -94,6 +98,17 @@ func (o *Options) complete() {
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
+}
+
+// fast is the time between readings where there is demand, as of now.
+func (o *Options) fast() time.Duration {
+	if o.Pace == nil {
+		return o.Fast
+	}
+	if d := o.Pace(); d > 0 {
+		return min(d, o.Slow)
+	}
+	return o.Fast
 }
 
 // newTransport keeps one connection per endpoint. Engines are asked for plain

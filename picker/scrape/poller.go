@@ -152,7 +152,7 @@ func (p *Poller) add(ep *picker.Endpoint) {
 // spread is the time over which new endpoints are read first: soon for a small
 // pool, without a burst for a large one.
 func (p *Poller) spread() time.Duration {
-	return min(p.opts.Slow, p.opts.Fast+time.Duration(len(p.targets))*time.Millisecond)
+	return min(p.opts.Slow, p.opts.fast()+time.Duration(len(p.targets))*time.Millisecond)
 }
 
 func (p *Poller) remove(t *target) {
@@ -243,11 +243,12 @@ const together = 4
 
 // pause is the time from one sweep to the next.
 func (p *Poller) pause(fast bool) time.Duration {
-	least := min(max(p.opts.Fast/8, time.Millisecond), 50*time.Millisecond)
+	pace := p.opts.fast()
+	least := min(max(pace/8, time.Millisecond), 50*time.Millisecond)
 	if fast {
 		return least
 	}
-	return max(least, min(together*p.opts.Slow/time.Duration(max(len(p.targets), 1)), p.opts.Fast/2))
+	return max(least, min(together*p.opts.Slow/time.Duration(max(len(p.targets), 1)), pace/2))
 }
 
 // sweep starts the readings that are due, and returns when to look again.
@@ -278,7 +279,7 @@ func (p *Poller) due(t *target, now time.Time) bool {
 	}
 	t.status.Fast = p.opts.Demand(t.ep)
 	if !t.status.Fast {
-		t.fastDue = now.Add(p.opts.Fast / 2) // ask again, not at each tick
+		t.fastDue = now.Add(p.opts.fast() / 2) // ask again, not at each tick
 	}
 	return t.status.Fast
 }
@@ -293,7 +294,7 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 	jitter := 0.9 + 0.2*p.opts.Random()
 	rested := end.Add(restFactor * end.Sub(start))
 	t.due = later(start.Add(time.Duration(float64(wait)*jitter)), rested)
-	t.fastDue = later(start.Add(time.Duration(float64(p.opts.Fast)*jitter)), rested)
+	t.fastDue = later(start.Add(time.Duration(float64(p.opts.fast())*jitter)), rested)
 	if t.due.After(end.Add(2 * p.opts.MaxBackoff)) {
 		t.due = end.Add(2 * p.opts.MaxBackoff)
 	}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,6 +152,29 @@ func TestSlowAndFast(t *testing.T) {
 		if s := p.Status()[0]; !s.Fast || s.State != StateOK || s.Page.Waiting != 5 {
 			t.Errorf("status under demand: %+v", s)
 		}
+	})
+}
+
+// TestPace stands above Fast, and may change.
+func TestPace(t *testing.T) {
+	var pace atomic.Int64
+	o := Options{
+		Pace:   func() time.Duration { return time.Duration(pace.Load()) },
+		Demand: func(*picker.Endpoint) bool { return pace.Load() > 0 },
+	}
+	fake(t, o, []string{hostA}, func(t *testing.T, e *engines, _ *Poller, _ *picker.Pool) {
+		time.Sleep(10 * time.Second)
+		gaps(t, e.taken(hostA), 900*time.Millisecond, 1130*time.Millisecond)
+		pace.Store(int64(50 * time.Millisecond))
+		time.Sleep(time.Second)
+		e.taken(hostA)
+		time.Sleep(10 * time.Second)
+		gaps(t, e.taken(hostA), 45*time.Millisecond, 65*time.Millisecond)
+		pace.Store(0)
+		time.Sleep(2 * time.Second)
+		e.taken(hostA)
+		time.Sleep(10 * time.Second)
+		gaps(t, e.taken(hostA), 900*time.Millisecond, 1130*time.Millisecond)
 	})
 }
 

@@ -4,8 +4,9 @@
 
 Prints the bound port, or "ready", then does what its type does:
 
-    PUB     waits for a line on stdin, sends COUNT messages of three frames
-            (topic, 8-byte number, payload), then waits for stdin to close
+    PUB     sends probes of two frames until a line comes on stdin, then COUNT
+            messages of three frames (topic, 8-byte number, payload), then
+            waits for stdin to close
     SUB     subscribes to "kv@10.0.0.1@" and prints topic, number and payload
             size of COUNT messages
     ROUTER  answers each [identity, "", start] with COUNT replies and an end
@@ -13,6 +14,7 @@ Prints the bound port, or "ready", then does what its type does:
     REQ     sends [start] and prints one reply
 """
 
+import select
 import sys
 
 import zmq
@@ -28,7 +30,8 @@ sock.setsockopt(zmq.IPV6, 1)
 for opt in (zmq.SNDHWM, zmq.RCVHWM):
     sock.setsockopt(opt, 100000)
 sock.setsockopt(zmq.HEARTBEAT_IVL, 200)
-sock.setsockopt(zmq.RCVTIMEO, 20000)
+sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3000)
+sock.setsockopt(zmq.RCVTIMEO, 60000)
 
 if kind == "SUB":
     sock.setsockopt(zmq.SUBSCRIBE, b"kv@10.0.0.1@")
@@ -40,6 +43,8 @@ else:
     print("ready", flush=True)
 
 if kind == "PUB":
+    while not select.select([sys.stdin], [], [], 0.02)[0]:
+        sock.send_multipart([b"kv@10.0.0.1@m", b"probe"])
     sys.stdin.readline()
     for i in range(count):
         topic = b"kv@10.0.0.1@m" if i % 2 == 0 else b"kv@10.0.0.11@m"

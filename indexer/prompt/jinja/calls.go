@@ -1,36 +1,42 @@
 package jinja
 
+import (
+	"github.com/grapevine-epp/grapevine/indexer/prompt/internal/failure"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/jinja/syntax"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
+)
+
 // args are evaluated arguments.
 type args struct {
-	pos   []Value
+	pos   []value.Value
 	names []string
-	vals  []Value
+	vals  []value.Value
 }
 
-func (a callArgs) eval(st *state) args {
-	out := args{names: a.names}
-	if len(a.pos) > 0 {
-		out.pos = st.evalAll(make([]Value, 0, len(a.pos)), a.pos)
+func (st *state) args(a syntax.Args) args {
+	out := args{names: a.Names}
+	if len(a.Pos) > 0 {
+		out.pos = st.evalAll(make([]value.Value, 0, len(a.Pos)), a.Pos)
 	}
-	if len(a.vals) > 0 {
-		out.vals = st.evalAll(make([]Value, 0, len(a.vals)), a.vals)
+	if len(a.Vals) > 0 {
+		out.vals = st.evalAll(make([]value.Value, 0, len(a.Vals)), a.Vals)
 	}
 	return out
 }
 
 // named returns a keyword argument.
-func (a args) named(name string) (Value, bool) {
+func (a args) named(name string) (value.Value, bool) {
 	for i, n := range a.names {
 		if n == name {
 			return a.vals[i], true
 		}
 	}
-	return Value{}, false
+	return value.Value{}, false
 }
 
 // get returns an argument by place or by name, else def.
-func (a args) get(i int, name string, def Value) Value {
-	if i >= 0 && i < len(a.pos) {
+func (a args) get(i int, name string, def value.Value) value.Value {
+	if i < len(a.pos) {
 		return a.pos[i]
 	}
 	if v, ok := a.named(name); ok {
@@ -39,11 +45,14 @@ func (a args) get(i int, name string, def Value) Value {
 	return def
 }
 
+// flag returns the truth of an argument, false where it is left out.
+func (a args) flag(i int, name string) bool { return a.get(i, name, value.Value{}).IsTrue() }
+
 // most fails when there are more than n positional arguments, or a keyword
 // that is not one of names.
 func (a args) most(what string, n int, names ...string) {
 	if len(a.pos) > n {
-		fail("%s takes %d arguments, not %d", what, n, len(a.pos))
+		failure.Raise("%s takes %d arguments, not %d", what, n, len(a.pos))
 	}
 next:
 	for _, have := range a.names {
@@ -52,75 +61,75 @@ next:
 				continue next
 			}
 		}
-		fail("%s takes no argument %s", what, have)
+		failure.Raise("%s takes no argument %s", what, have)
 	}
 }
 
 // intArg returns an argument that must be an int.
 func (a args) intArg(what string, i int, name string, def int64) int64 {
-	v := a.get(i, name, IntValue(def))
-	if v.kind != Int && v.kind != Bool {
-		fail("%s: argument %s is a %s", what, name, v.kind)
+	v := a.get(i, name, value.Int(def))
+	n, ok := v.Integral()
+	if !ok {
+		failure.Raise("%s: argument %s is a %s", what, name, v.Kind())
 	}
-	return v.n
+	return n
 }
 
 // strArg returns an argument that must be a str.
 func (a args) strArg(what string, i int) string {
-	if i >= len(a.pos) || a.pos[i].kind != String {
-		fail("%s: argument %d is no str", what, i+1)
+	if i >= len(a.pos) || a.pos[i].Kind() != value.KindString {
+		failure.Raise("%s: argument %d is no str", what, i+1)
 	}
-	return a.pos[i].s
+	return a.pos[i].Str()
 }
 
 // function is something that templates can call.
 type function struct {
 	name string
-	call func(st *state, a args) Value
+	call func(st *state, a args) value.Value
 }
 
-func funcValue(name string, call func(st *state, a args) Value) Value {
-	return Value{kind: funcKind, ref: &function{name, call}}
+func funcValue(name string, call func(st *state, a args) value.Value) value.Value {
+	return value.Opaque(value.KindFunction, &function{name, call})
 }
 
-func (e *call) eval(st *state) Value {
+func (st *state) call(e *syntax.Call) value.Value {
 	st.step()
-	if m, ok := e.fn.(*attr); ok {
-		of := m.of.eval(st)
-		if method := methodOf(of, m.name); method != nil {
-			return method(st, of, e.args.eval(st))
+	var fn value.Value
+	if m, ok := e.Fn.(*syntax.Attr); ok {
+		of := st.eval(m.Of)
+		if method := methodOf(of, m.Name); method != nil {
+			return method(of, st.args(e.Args))
 		}
-		return e.apply(st, getAttr(of, m.name))
+		fn = getAttr(of, m.Name)
+	} else {
+		fn = st.eval(e.Fn)
 	}
-	return e.apply(st, e.fn.eval(st))
-}
-
-func (e *call) apply(st *state, fn Value) Value {
-	if fn.kind != funcKind {
-		if fn.kind == Undefined {
-			fail("line %d: %q is undefined and called", e.line, fn.s)
-		}
-		fail("line %d: a %s is called", e.line, fn.kind)
+	switch fn.Kind() {
+	case value.KindFunction:
+		return fn.Ref().(*function).call(st, st.args(e.Args))
+	case value.KindUndefined:
+		failure.Raise("line %d: %q is undefined and called", e.Line, fn.Name())
 	}
-	return fn.ref.(*function).call(st, e.args.eval(st))
+	failure.Raise("line %d: a %s is called", e.Line, fn.Kind())
+	return value.Value{}
 }
 
 // method is a method of str, dict or list.
-type method func(st *state, self Value, a args) Value
+type method func(self value.Value, a args) value.Value
 
-func methodOf(of Value, name string) method {
-	switch of.kind {
-	case String:
+func methodOf(of value.Value, name string) method {
+	switch of.Kind() {
+	case value.KindString:
 		return strMethods[name]
-	case DictKind:
+	case value.KindDict:
 		return dictMethods[name]
-	case List, Tuple:
+	case value.KindList, value.KindTuple:
 		return listMethods[name]
 	}
 	return nil
 }
 
-func boundMethod(of Value, name string) Value {
-	m := methodOf(of, name)
-	return funcValue(name, func(st *state, a args) Value { return m(st, of, a) })
+func boundMethod(of value.Value, name string, m method) value.Value {
+	return funcValue(name, func(_ *state, a args) value.Value { return m(of, a) })
 }

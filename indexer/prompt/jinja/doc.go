@@ -3,25 +3,26 @@
 //
 // The way of a template through the package:
 //
-//  1. Parse cuts the source into data and tags (lexer*.go), applying trim_blocks
-//     and lstrip_blocks as engines configure them, and builds a tree
-//     (parse*.go) in which every name is a small integer.
-//  2. Render walks the tree (exec.go, eval.go, ops.go) over Values (value.go)
-//     and appends to the caller's buffer. Strings are not copied on the way in;
-//     concatenations that are printed are written part by part.
-//  3. ParseJSON (decode.go) makes Values of a request body without copying
-//     strings that hold no escapes; AppendJSON (encode.go) is Python's json.dumps.
+//  1. Parse has package syntax make a tree of the source, and looks up the
+//     filters and tests that the tree uses (template.go).
+//  2. Render walks the tree over values (exec.go, loop.go, macro.go for
+//     statements, eval.go and calls.go for expressions) and appends to the
+//     caller's buffer. Concatenations that are printed are written part by part.
+//  3. Filters (filters*.go), tests (tests.go), methods (methods*.go) and global
+//     functions (globals.go) are one table each.
 //
-// What it covers: if, for (else, filter, break, continue), set (blocks, tuples,
-// namespaces), macro, call, filter blocks, raw, generation blocks; all operators,
-// slices, conditional expressions; the filters, tests and methods of str, dict
-// and list that chat templates use. What it does not have (include, import,
-// extends, recursive loops) is an error of Parse that wraps
-// ErrUnsupported, so that a caller can turn to a complete engine.
+// What it covers: if, for (else, condition, break, continue), set (blocks,
+// tuples, namespaces), macro, call, raw, generation blocks; all operators,
+// slices, conditional expressions; the filters, tests, functions and methods of
+// str, dict and list that published chat templates use.
+//
+// What it does not have (include, import, extends, with and filter blocks,
+// recursive loops, and what leftMethods and leftGlobals list) is an error of
+// Parse that wraps ErrUnsupported, so that a caller can turn to a complete
+// engine before the first request.
 //
 // Invariants: a Template is immutable and safe for concurrent use. Whatever
 // Python would refuse (adding None to a string, an undefined attribute's
 // attribute, raise_exception) is an error of Render, never a guess. Output,
-// steps and nesting are bounded. Internally errors travel as panics of one
-// private type, caught in Parse and Render.
+// steps and nesting are bounded.
 package jinja

@@ -3,58 +3,55 @@ package jinja
 import (
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
-	"golang.org/x/text/cases"
-	"golang.org/x/text/language"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/internal/failure"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 )
 
 // filterFunc applies a filter.
-type filterFunc func(st *state, in Value, a args) Value
-
-func filters() map[string]filterFunc { return filterTable }
+type filterFunc func(st *state, in value.Value, a args) value.Value
 
 var filterTable = map[string]filterFunc{
-	"trim": func(_ *state, in Value, a args) Value {
+	"trim": func(_ *state, in value.Value, a args) value.Value {
 		a.most("trim", 1, "chars")
-		if in.kind == Undefined {
-			return StringValue("")
+		if in.Kind() == value.KindUndefined {
+			return value.String("")
 		}
-		return StringValue(strip(str(in), a.get(0, "chars", NoneValue()), true, true))
+		return value.String(strip(in.Text(), a.get(0, "chars", value.None()), true, true))
 	},
 	"length": filterLength, "count": filterLength,
-	"upper":      func(_ *state, in Value, _ args) Value { return StringValue(upper(str(in))) },
-	"lower":      func(_ *state, in Value, _ args) Value { return StringValue(lower(str(in))) },
-	"capitalize": func(_ *state, in Value, _ args) Value { return StringValue(capitalize(str(in))) },
-	"title":      func(_ *state, in Value, _ args) Value { return StringValue(titleFilter(str(in))) },
-	"string":     func(_ *state, in Value, _ args) Value { return StringValue(str(in)) },
-	"safe":       func(_ *state, in Value, _ args) Value { return StringValue(str(in)) },
-	"escape":     filterEscape, "e": filterEscape,
-	"replace": func(_ *state, in Value, a args) Value {
+	"upper":      func(_ *state, in value.Value, _ args) value.Value { return value.String(upper(in.Text())) },
+	"lower":      func(_ *state, in value.Value, _ args) value.Value { return value.String(lower(in.Text())) },
+	"capitalize": func(_ *state, in value.Value, _ args) value.Value { return value.String(capitalize(in.Text())) },
+	"title":      func(_ *state, in value.Value, _ args) value.Value { return value.String(titleFilter(in.Text())) },
+	"string":     func(_ *state, in value.Value, _ args) value.Value { return value.String(in.Text()) },
+	"safe":       func(_ *state, in value.Value, _ args) value.Value { return value.String(in.Text()) },
+	"replace": func(_ *state, in value.Value, a args) value.Value {
 		a.most("replace", 3, "old", "new", "count")
-		old, repl := a.get(0, "old", Value{}), a.get(1, "new", Value{})
+		old, repl := a.get(0, "old", value.Value{}), a.get(1, "new", value.Value{})
 		n := int64(-1)
-		if c := a.get(2, "count", NoneValue()); c.kind == Int {
-			n = c.n
+		if c, ok := a.get(2, "count", value.None()).Int(); ok {
+			n = c
 		}
-		return StringValue(replace(str(in), str(old), str(repl), int(n)))
+		return value.String(replace(in.Text(), old.Text(), repl.Text(), int(n)))
 	},
 	"indent":  filterIndent,
 	"join":    filterJoin,
 	"tojson":  filterToJSON,
 	"default": filterDefault, "d": filterDefault,
-	"first": func(_ *state, in Value, _ args) Value { return nth(in, 0, "first") },
-	"last": func(_ *state, in Value, _ args) Value {
+	"first": func(_ *state, in value.Value, _ args) value.Value { return nth(in, 0, "first") },
+	"last": func(_ *state, in value.Value, _ args) value.Value {
 		return nth(in, -1, "last")
 	},
-	"list":    func(_ *state, in Value, _ args) Value { return ListValue(iterate(in)) },
+	"list":    func(_ *state, in value.Value, _ args) value.Value { return value.List(value.Iterate(in)) },
 	"reverse": filterReverse,
-	"items": func(_ *state, in Value, _ args) Value {
-		if in.kind == Undefined {
-			return ListValue(nil)
+	"items": func(_ *state, in value.Value, _ args) value.Value {
+		if in.Kind() == value.KindUndefined {
+			return value.List(nil)
 		}
-		if in.kind != DictKind {
-			fail("items: a %s is no mapping", in.kind)
+		if in.Kind() != value.KindDict {
+			failure.Raise("items: a %s is no mapping", in.Kind())
 		}
 		return dictItems(in.Dict())
 	},
@@ -62,68 +59,54 @@ var filterTable = map[string]filterFunc{
 	"sort":       filterSort,
 	"unique":     filterUnique,
 	"map":        filterMap,
-	"select":     func(st *state, in Value, a args) Value { return filterSelect(st, in, a, false, true) },
-	"reject":     func(st *state, in Value, a args) Value { return filterSelect(st, in, a, false, false) },
-	"selectattr": func(st *state, in Value, a args) Value { return filterSelect(st, in, a, true, true) },
-	"rejectattr": func(st *state, in Value, a args) Value { return filterSelect(st, in, a, true, false) },
-	"attr": func(_ *state, in Value, a args) Value {
-		if in.kind == Undefined {
-			fail("%q is undefined", in.s)
-		}
-		if in.kind == DictKind {
-			return Value{s: a.strArg("attr", 0)} // attributes only, never items
-		}
-		return getAttr(in, a.strArg("attr", 0))
-	},
-	"int": filterInt, "float": filterFloat, "abs": filterAbs, "round": filterRound,
-	"sum": filterSum, "min": filterMin, "max": filterMax,
-	"wordcount": func(_ *state, in Value, _ args) Value {
-		return IntValue(int64(len(strings.FieldsFunc(str(in), func(r rune) bool {
+	"select":     func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, false, true) },
+	"reject":     func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, false, false) },
+	"selectattr": func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, true, true) },
+	"rejectattr": func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, true, false) },
+	"int":        filterInt, "float": filterFloat, "abs": filterAbs,
+	"wordcount": func(_ *state, in value.Value, _ args) value.Value {
+		return value.Int(int64(len(strings.FieldsFunc(in.Text(), func(r rune) bool {
 			return r != '_' && !unicode.IsLetter(r) && !unicode.IsNumber(r)
 		}))))
 	},
-	"format": func(_ *state, in Value, a args) Value {
-		return StringValue(percentFormat(str(in), tupleValue(a.pos)))
+	"format": func(_ *state, in value.Value, a args) value.Value {
+		return value.String(percentFormat(in.Text(), value.Tuple(a.pos)))
 	},
 }
 
-func filterLength(_ *state, in Value, _ args) Value {
-	switch in.kind {
-	case Undefined:
-		return IntValue(0)
-	case String:
-		return IntValue(int64(runeCount(in.s)))
-	case List, Tuple:
-		return IntValue(int64(len(in.Items())))
-	case DictKind:
-		return IntValue(int64(in.Dict().Len()))
+func filterLength(_ *state, in value.Value, _ args) value.Value {
+	switch in.Kind() {
+	case value.KindUndefined:
+		return value.Int(0)
+	case value.KindString:
+		return value.Int(int64(value.RuneCount(in.Str())))
+	case value.KindList, value.KindTuple:
+		return value.Int(int64(len(in.Items())))
+	case value.KindDict:
+		return value.Int(int64(in.Dict().Len()))
 	}
-	fail("a %s has no length", in.kind)
-	return Value{}
+	failure.Raise("a %s has no length", in.Kind())
+	return value.Value{}
 }
 
-func filterEscape(_ *state, in Value, _ args) Value {
-	return StringValue(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;").Replace(str(in)))
-}
-
-func filterDefault(_ *state, in Value, a args) Value {
+func filterDefault(_ *state, in value.Value, a args) value.Value {
 	a.most("default", 2, "default_value", "boolean")
-	if in.kind == Undefined || a.get(1, "boolean", BoolValue(false)).IsTrue() && !in.IsTrue() {
-		return a.get(0, "default_value", StringValue(""))
+	if in.Kind() == value.KindUndefined || a.flag(1, "boolean") && !in.IsTrue() {
+		return a.get(0, "default_value", value.String(""))
 	}
 	return in
 }
 
-func filterIndent(_ *state, in Value, a args) Value {
+func filterIndent(_ *state, in value.Value, a args) value.Value {
 	a.most("indent", 3, "width", "first", "blank")
-	width := a.get(0, "width", IntValue(4))
-	pad := width.s
-	if width.kind == Int {
-		pad = repeat(" ", width.n)
+	width := a.get(0, "width", value.Int(4))
+	pad := width.Str()
+	if n, ok := width.Int(); ok {
+		pad = value.Repeat(" ", n)
 	}
-	first, blank := a.get(1, "first", BoolValue(false)).IsTrue(), a.get(2, "blank", BoolValue(false)).IsTrue()
+	first, blank := a.flag(1, "first"), a.flag(2, "blank")
 	// The filter adds a line end, splits, and so keeps a last empty line.
-	lines := splitLines(str(in)+"\n", false)
+	lines := splitLines(in.Text()+"\n", false)
 	var b strings.Builder
 	for i, line := range lines {
 		if i > 0 {
@@ -134,95 +117,62 @@ func filterIndent(_ *state, in Value, a args) Value {
 		}
 		b.WriteString(line)
 	}
-	return StringValue(b.String())
+	return value.String(b.String())
 }
 
-func filterJoin(_ *state, in Value, a args) Value {
+func filterJoin(_ *state, in value.Value, a args) value.Value {
 	a.most("join", 2, "d", "attribute")
-	sep := str(a.get(0, "d", StringValue("")))
-	by := a.get(1, "attribute", NoneValue())
+	sep := a.get(0, "d", value.String("")).Text()
+	by := a.get(1, "attribute", value.None())
 	var b []byte
-	for i, v := range iterate(in) {
+	for i, v := range value.Iterate(in) {
 		if i > 0 {
 			b = append(b, sep...)
 		}
-		if by.kind != None {
+		if by.Kind() != value.KindNone {
 			v = byPath(v, by)
 		}
-		b = appendStr(b, v)
+		b = v.Append(b)
 	}
-	return StringValue(string(b))
+	return value.String(string(b))
 }
 
-func nth(in Value, i int64, what string) Value {
-	if in.kind == String {
-		return charAt(in.s, i)
+// nth is the first (0) or the last (-1) of a sequence.
+func nth(in value.Value, i int64, what string) value.Value {
+	if in.Kind() == value.KindString {
+		return value.At(in, i)
 	}
-	items := iterate(in)
-	if k := wrap(i, len(items)); k >= 0 {
-		return items[k]
+	items := value.List(value.Iterate(in))
+	if !items.IsTrue() {
+		return value.Undefined("no " + what + " item, sequence was empty")
 	}
-	return Value{s: "no " + what + " item, sequence was empty"}
+	return value.At(items, i)
 }
 
-func filterReverse(_ *state, in Value, _ args) Value {
-	if in.kind == String {
-		return StringValue(sliceString(in.s, runeCount(in.s), int64(runeCount(in.s))-1, -1, -1))
+func filterReverse(_ *state, in value.Value, _ args) value.Value {
+	if in.Kind() != value.KindString {
+		in = value.List(value.Iterate(in))
 	}
-	items := iterate(in)
-	out := make([]Value, len(items))
-	for i, v := range items {
-		out[len(items)-1-i] = v
-	}
-	return ListValue(out)
+	return value.Slice(in, value.End{}, value.End{}, value.End{N: -1, Set: true})
 }
 
-func replace(s, old, repl string, n int) string {
-	if len(repl) > len(old) {
-		checkSize(len(s) + strings.Count(s, old)*len(repl))
-	}
-	return strings.Replace(s, old, repl, n)
-}
-
-// upper and lower are str.upper and str.lower, which know characters that
-// become several and the final sigma.
-func upper(s string) string {
-	if isASCII(s) {
-		return strings.ToUpper(s)
-	}
-	return cases.Upper(language.Und).String(s)
-}
-
-func lower(s string) string {
-	if isASCII(s) {
-		return strings.ToLower(s)
-	}
-	return cases.Lower(language.Und).String(s)
-}
-
-func isASCII(s string) bool { return runeCount(s) == len(s) }
-
-func capitalize(s string) string {
-	if s == "" {
-		return s
-	}
-	r, n := utf8.DecodeRuneInString(s)
-	return string(unicode.ToTitle(r)) + lower(s[n:])
-}
-
-// titleFilter is Jinja's title: words start after white space, hyphens and
-// opening brackets.
-func titleFilter(s string) string {
-	var b strings.Builder
-	start := true
-	for _, r := range s {
-		switch {
-		case start:
-			b.WriteRune(unicode.ToUpper(r))
-		default:
-			b.WriteRune(unicode.ToLower(r))
+func filterToJSON(_ *state, in value.Value, a args) value.Value {
+	a.most("tojson", 4, "ensure_ascii", "indent", "separators", "sort_keys")
+	style := pyjson.OneLine()
+	if ind := a.get(1, "indent", value.None()); ind.Kind() != value.KindNone {
+		pad := ind.Str()
+		if n, ok := ind.Int(); ok {
+			pad = value.Repeat(" ", n)
 		}
-		start = isPyWhite(r) || strings.ContainsRune("-({[<", r)
+		style = pyjson.Indented(pad)
 	}
-	return b.String()
+	if sep := a.get(2, "separators", value.None()).Items(); len(sep) == 2 {
+		style.Item, style.Key = sep[0].Text(), sep[1].Text()
+	}
+	style.ASCII, style.SortKeys = a.flag(0, "ensure_ascii"), a.flag(3, "sort_keys")
+	out, err := style.Append(nil, in)
+	if err != nil {
+		failure.End(err)
+	}
+	return value.String(string(out))
 }

@@ -3,112 +3,32 @@ package jinja
 import (
 	"strings"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer/prompt/internal/failure"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 )
 
-var dictMethods = map[string]method{
-	"items": func(_ *state, v Value, _ args) Value { return dictItems(v.Dict()) },
-	"keys":  func(_ *state, v Value, _ args) Value { return ListValue(v.Dict().keyValues()) },
-	"values": func(_ *state, v Value, _ args) Value {
-		d := v.Dict()
-		out := make([]Value, len(d.entries))
-		for i := range d.entries {
-			out[i] = d.entries[i].val
-		}
-		return ListValue(out)
-	},
-	"get": func(_ *state, v Value, a args) Value {
-		a.most("get", 2)
-		if got, ok := v.Dict().getValue(a.get(0, "", Value{})); ok {
-			return got
-		}
-		return a.get(1, "", NoneValue())
-	},
-	"copy": func(_ *state, v Value, _ args) Value {
-		d := NewDict(v.Dict().Len())
-		for _, e := range v.Dict().entries {
-			d.setValue(e.keyValue(), e.val)
-		}
-		return DictValue(d)
-	},
-	// The sandbox of engines refuses what changes a dict.
-	"pop": unsafeMethod("pop"), "update": unsafeMethod("update"), "clear": unsafeMethod("clear"),
-	"setdefault": unsafeMethod("setdefault"), "popitem": unsafeMethod("popitem"), "fromkeys": unsafeMethod("fromkeys"),
-}
-
-var listMethods = map[string]method{
-	"index": func(_ *state, v Value, a args) Value {
-		for i, it := range v.Items() {
-			if equal(it, a.get(0, "", Value{})) {
-				return IntValue(int64(i))
-			}
-		}
-		fail("value is not in list")
-		return Value{}
-	},
-	"count": func(_ *state, v Value, a args) Value {
-		n := int64(0)
-		for _, it := range v.Items() {
-			if equal(it, a.get(0, "", Value{})) {
-				n++
-			}
-		}
-		return IntValue(n)
-	},
-	"append": unsafeMethod("append"), "extend": unsafeMethod("extend"), "insert": unsafeMethod("insert"), "pop": unsafeMethod("pop"),
-	"remove": unsafeMethod("remove"), "reverse": unsafeMethod("reverse"), "sort": unsafeMethod("sort"), "clear": unsafeMethod("clear"),
-	"copy": func(_ *state, v Value, _ args) Value { return ListValue(v.Items()) },
-}
-
-func unsafeMethod(name string) method {
-	return func(*state, Value, args) Value {
-		fail("access to attribute %q is unsafe", name)
-		return Value{}
-	}
-}
-
-func dictItems(d *Dict) Value {
-	out := make([]Value, len(d.entries))
-	for i := range d.entries {
-		out[i] = tupleValue([]Value{d.entries[i].keyValue(), d.entries[i].val})
-	}
-	return ListValue(out)
-}
-
-func globals() map[string]Value { return globalTable }
-
-var globalTable = map[string]Value{
+var globalTable = map[string]value.Value{
 	"range":           funcValue("range", globalRange),
 	"namespace":       funcValue("namespace", globalNamespace),
-	"dict":            funcValue("dict", func(st *state, a args) Value { return DictValue(dictOf(a)) }),
+	"dict":            funcValue("dict", func(st *state, a args) value.Value { return value.FromDict(dictOf(a)) }),
 	"raise_exception": funcValue("raise_exception", globalRaise),
-	"strftime_now": funcValue("strftime_now", func(st *state, a args) Value {
-		return StringValue(strftime(st.opts.Now, a.strArg("strftime_now", 0)))
-	}),
-	"joiner": funcValue("joiner", func(_ *state, a args) Value {
-		sep, used := a.get(0, "sep", StringValue(", ")), false
-		return funcValue("joiner", func(*state, args) Value {
-			if used {
-				return sep
-			}
-			used = true
-			return StringValue("")
-		})
+	"strftime_now": funcValue("strftime_now", func(st *state, a args) value.Value {
+		return value.String(strftime(st.opts.Now, a.strArg("strftime_now", 0)))
 	}),
 }
 
-func globalRaise(_ *state, a args) Value {
-	failWith(ErrRaised, "%.200s", str(a.get(0, "message", Value{})))
-	return Value{}
+func globalRaise(_ *state, a args) value.Value {
+	failure.Wrap(ErrRaised, "%.200s", a.get(0, "message", value.Value{}).Text())
+	return value.Value{}
 }
 
-func dictOf(a args) *Dict {
-	d := NewDict(len(a.names))
-	if len(a.pos) == 1 && a.pos[0].kind == DictKind {
-		for _, e := range a.pos[0].Dict().entries {
-			d.setValue(e.keyValue(), e.val)
-		}
+func dictOf(a args) *value.Dict {
+	d := value.NewDict(len(a.names))
+	if len(a.pos) == 1 && a.pos[0].Kind() == value.KindDict {
+		copyInto(d, a.pos[0].Dict())
 	} else if len(a.pos) > 0 {
-		failWith(ErrUnsupported, "dict() of that")
+		failure.Wrap(ErrUnsupported, "dict() of that")
 	}
 	for i, n := range a.names {
 		d.Set(n, a.vals[i])
@@ -116,12 +36,17 @@ func dictOf(a args) *Dict {
 	return d
 }
 
-func globalNamespace(_ *state, a args) Value { return Value{kind: namespaceKind, ref: dictOf(a)} }
+func globalNamespace(_ *state, a args) value.Value {
+	return value.Opaque(value.KindNamespace, dictOf(a))
+}
+
+// leftGlobals are functions of Jinja that are left to a complete engine.
+const leftGlobals = "cycler joiner lipsum"
 
 // maxRange is the longest range that Jinja's sandbox allows.
 const maxRange = 100_000
 
-func globalRange(_ *state, a args) Value {
+func globalRange(_ *state, a args) value.Value {
 	a.most("range", 3)
 	start, stop, step := int64(0), a.intArg("range", 0, "", 0), int64(1)
 	if len(a.pos) > 1 {
@@ -129,16 +54,16 @@ func globalRange(_ *state, a args) Value {
 		step = a.intArg("range", 2, "", 1)
 	}
 	if step == 0 {
-		fail("range() step is zero")
+		failure.Raise("range() step is zero")
 	}
-	var out []Value
+	var out []value.Value
 	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
 		if len(out) >= maxRange {
-			failWith(ErrBounds, "range too big")
+			failure.Wrap(value.ErrBounds, "range too big")
 		}
-		out = append(out, IntValue(i))
+		out = append(out, value.Int(i))
 	}
-	return ListValue(out)
+	return value.List(out)
 }
 
 // strftimeLayouts maps directives to Go layouts.
@@ -166,7 +91,7 @@ func strftime(t time.Time, format string) string {
 		case format[i] == '%':
 			b.WriteByte('%')
 		case !ok:
-			failWith(ErrUnsupported, "time format %%%c", format[i])
+			failure.Wrap(ErrUnsupported, "time format %%%c", format[i])
 		case format[i] == 'f':
 			b.WriteString(strings.TrimPrefix(t.Format(".000000"), "."))
 		case !pad:
@@ -185,6 +110,6 @@ func strftime(t time.Time, format string) string {
 // Strftime formats a time as Python's strftime does. It returns an error for a
 // directive that it does not know.
 func Strftime(t time.Time, format string) (s string, err error) {
-	defer catch(&err)
+	defer failure.Catch(&err)
 	return strftime(t, format), nil
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/indexer/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/indexer/prompt/value"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -37,13 +39,13 @@ func own(t testing.TB, template, vars string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var d Decoder
+	var d pyjson.Decoder
 	v, err := d.Decode([]byte(vars))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var list []Var
-	v.Dict().Range(func(k string, v Value) bool { list = append(list, Var{k, v}); return true })
+	v.Dict().Range(func(k string, v value.Value) bool { list = append(list, Var{k, v}); return true })
 	out, err := tmpl.Render(nil, list, Options{Now: testNow})
 	return string(out), err
 }

@@ -164,9 +164,9 @@ func (r *Runner) ask(ctx context.Context, t *Turn, rng *rand.Rand) *Outcome {
 		prompt = t.Prompt(nil)
 		asked, hits = r.opt.Ideal.Ask(prompt)
 	}
-	r.begin()
+	cohort := r.begin()
 	o := r.opt.Client.Do(ctx, t)
-	r.end(o, asked, hits)
+	r.end(o, cohort, asked, hits)
 	if r.opt.Ideal != nil && o.Err == nil {
 		r.opt.Ideal.Learn(prompt, o.Text)
 	}

@@ -24,7 +24,7 @@ type Tally struct {
 	Engines             map[string]EngineTally // by X-Sim-Engine
 }
 
-// EngineTally is the part of one engine.
+// EngineTally is the part of one engine, or of one cohort.
 type EngineTally struct {
 	Requests, PromptTokens, CachedTokens uint64
 }
@@ -69,9 +69,26 @@ func (t Tally) Minus(old *Tally) Tally {
 
 // Recorder collects outcomes.
 type Recorder struct {
-	mu    sync.Mutex
-	tally Tally
-	last  error // of the latest error or wrong answer
+	mu      sync.Mutex
+	tally   Tally
+	last    error         // of the latest error or wrong answer
+	cohorts []EngineTally // by when requests were sent; none until NextCohort
+}
+
+// NextCohort puts the requests that are sent from now on together. It returns the
+// number under which Cohort has them.
+func (r *Recorder) NextCohort() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cohorts = append(r.cohorts, EngineTally{})
+	return len(r.cohorts) - 1
+}
+
+// Cohort adds up the answers to the requests of a cohort, so far, over all engines.
+func (r *Recorder) Cohort(n int) EngineTally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cohorts[n]
 }
 
 // Tally returns the sums so far.
@@ -94,13 +111,15 @@ func (r *Recorder) LastError() error {
 	return r.last
 }
 
-func (r *Recorder) begin() {
+// begin notes that a request is sent, and returns its cohort; -1 for none.
+func (r *Recorder) begin() int {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.tally.Active++
-	r.mu.Unlock()
+	return len(r.cohorts) - 1
 }
 
-func (r *Recorder) end(o *Outcome, idealAsked, idealHits int) {
+func (r *Recorder) end(o *Outcome, cohort, idealAsked, idealHits int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := &r.tally
@@ -134,9 +153,16 @@ func (r *Recorder) end(o *Outcome, idealAsked, idealHits int) {
 	if t.Engines == nil {
 		t.Engines = map[string]EngineTally{}
 	}
-	e := t.Engines[o.Engine]
-	e.Requests++
-	e.PromptTokens += uint64(o.PromptTokens)
-	e.CachedTokens += uint64(o.CachedTokens)
-	t.Engines[o.Engine] = e
+	t.Engines[o.Engine] = t.Engines[o.Engine].with(o)
+	if cohort >= 0 {
+		r.cohorts[cohort] = r.cohorts[cohort].with(o)
+	}
+}
+
+// with adds an answer.
+func (t EngineTally) with(o *Outcome) EngineTally {
+	t.Requests++
+	t.PromptTokens += uint64(o.PromptTokens)
+	t.CachedTokens += uint64(o.CachedTokens)
+	return t
 }

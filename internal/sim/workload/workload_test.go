@@ -148,8 +148,7 @@ func TestDist(t *testing.T) {
 func TestTallyMinus(t *testing.T) {
 	var r Recorder
 	record := func(engine string, cached int) {
-		r.begin()
-		r.end(&Outcome{Engine: engine, PromptTokens: 100, CachedTokens: cached, TTFT: time.Second}, 100, 80)
+		r.end(&Outcome{Engine: engine, PromptTokens: 100, CachedTokens: cached, TTFT: time.Second}, r.begin(), 100, 80)
 	}
 	record("a", 0)
 	old := r.Tally()
@@ -158,6 +157,23 @@ func TestTallyMinus(t *testing.T) {
 	now := r.Tally()
 	got := now.Minus(&old)
 	if got.Requests != 2 || got.HitRatio() != .5 || got.IdealRatio() != .8 || got.TTFT.Count() != 2 || got.Engines["a"].HitRatio() != .6 || got.Engines["b"].Requests != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A request belongs to the cohort in which it was sent, whenever it ends.
+func TestCohorts(t *testing.T) {
+	var r Recorder
+	answer := func(cached int) *Outcome { return &Outcome{Engine: "a", PromptTokens: 100, CachedTokens: cached} }
+	r.end(answer(7), r.begin(), 0, 0) // of none
+	one := r.NextCohort()
+	early, late := r.begin(), r.begin()
+	r.end(answer(20), early, 0, 0)
+	two := r.NextCohort()
+	r.end(answer(90), r.begin(), 0, 0)
+	r.end(answer(40), late, 0, 0)
+	r.end(&Outcome{Err: ErrWrong, PromptTokens: 100}, r.begin(), 0, 0)
+	if got := []EngineTally{r.Cohort(one), r.Cohort(two)}; got[0] != (EngineTally{2, 200, 60}) || got[1] != (EngineTally{1, 100, 90}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -220,19 +220,29 @@ func writeText(b *bytes.Buffer, s string) {
 	b.Truncate(b.Len() - 1)
 }
 
-// At returns the value at a dotted path below this one; where the path ends
-// early, the nearest value above that is there.
+// At returns the value at a dotted path below this one, such as a.b[2].c; where
+// the path ends early, the nearest value above that is there.
 func (n Node) At(dotted string) Node {
 	at := n.Into(&Report{File: n.report.File}) // the walk itself reports nothing
-	for _, name := range strings.Split(dotted, ".") {
-		if !at.IsObject() {
-			break
-		}
-		next := at.Object().Field(name)
+	for _, name := range strings.FieldsFunc(dotted, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		next := at.child(name)
 		if next.at == nil {
 			break
 		}
 		at = next
 	}
 	return at.Into(n.report)
+}
+
+// child returns the field of a name, or the element of a number.
+func (n Node) child(name string) Node {
+	if n.IsObject() {
+		return n.Object().Field(name)
+	}
+	if i, err := strconv.Atoi(name); err == nil && n.IsList() {
+		if list, _ := n.List(); i >= 0 && i < len(list) {
+			return list[i]
+		}
+	}
+	return Node{report: n.report}
 }

@@ -7,7 +7,7 @@ import "strings"
 // little; of equals the first wins.
 func Nearest(word string, candidates []string) string {
 	plain := fold(word)
-	best, bestDistance := "", 1+max(1, min(len(plain), 24)/5)
+	best, bestDistance := "", 1+max(1, min(len(plain), 24)/4)
 	for _, c := range candidates {
 		d := distance(plain, fold(c))
 		if d < bestDistance {

@@ -60,6 +60,11 @@ func (n Node) Problem(hint, format string, a ...any) {
 	n.report.add(line, column, fmt.Sprintf(format, a...), hint)
 }
 
+// Blamed reports whether a problem was found at the value's place already.
+func (n Node) Blamed() bool {
+	return n.at != nil && n.report.at(n.at.Line, n.at.Column)
+}
+
 // value follows aliases. The checker has made sure that they end.
 func (n Node) value() *yaml.Node {
 	v := n.at

@@ -133,7 +133,11 @@ func (o *Object) Done() {
 			continue
 		}
 		hint := DidYouMean(f.key.Value, o.asked)
-		if hint == "" && len(o.asked) <= 12 {
+		switch {
+		case hint != "":
+		case len(o.asked) == 0:
+			hint = "no fields are known here"
+		case len(o.asked) <= 12:
 			hint = "known here: " + strings.Join(o.asked, ", ")
 		}
 		where := ""

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -35,7 +34,7 @@ func Parse(file string, data []byte) (Node, *Report) {
 		r.add(1, 1, "the file is empty", "")
 		return none, r
 	case err != nil:
-		r.syntax(err)
+		r.syntax(err, data)
 		return none, r
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Tag == "!!null" {
@@ -52,7 +51,7 @@ func Parse(file string, data []byte) (Node, *Report) {
 	if err := dec.Decode(&second); err == nil {
 		r.add(second.Line, second.Column, "a second document", "one file holds one document")
 	} else if !errors.Is(err, io.EOF) {
-		r.syntax(err)
+		r.syntax(err, data)
 	}
 	return Node{report: r, at: root}, r
 }
@@ -64,21 +63,6 @@ func untab(data []byte) []byte {
 		return data
 	}
 	return bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
-}
-
-var syntaxLine = regexp.MustCompile(`(?:line (\d+)(?:, column (\d+))?: ?)`)
-
-// syntax reports an error of the YAML reader with the place that its text
-// names.
-func (r *Report) syntax(err error) {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line, column := 0, 0
-	if m := syntaxLine.FindStringSubmatch(text); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		column, _ = strconv.Atoi(m[2])
-		text = strings.Replace(text, m[0], "", 1)
-	}
-	r.add(line, column, strings.TrimSpace(text), "")
 }
 
 // checker bounds the tree and finds doubled keys.

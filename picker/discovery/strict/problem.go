@@ -74,6 +74,10 @@ func (r *Report) Problems() Problems {
 // Len returns how many problems were found so far.
 func (r *Report) Len() int { return len(r.problems) }
 
+func (r *Report) at(line, column int) bool {
+	return slices.ContainsFunc(r.problems, func(p Problem) bool { return p.Line == line && p.Column == column })
+}
+
 // maxProblems bounds a report: a file with so many is not one of ours.
 const maxProblems = 1000
 

@@ -110,11 +110,52 @@ func TestAt(t *testing.T) {
 	}
 }
 
+func TestAtElement(t *testing.T) {
+	n, r := Parse("f", []byte("a:\n- b: 1\n- b: 2\n  c: [3, 4]\n"))
+	for path, want := range map[string]string{"a[0].b": "1", "a[1].b": "2", "a[1].c[1]": "4"} {
+		if got := valueOf(n.At(path).at); got != want {
+			t.Errorf("At(%q) is %q, want %q", path, got, want)
+		}
+	}
+	for path, line := range map[string]int{"a[2].b": 2, "a[1].d": 3, "a.b": 2, "a[-1]": 2} {
+		if got := n.At(path).Line(); got != line {
+			t.Errorf("At(%q) is on line %d, want %d", path, got, line)
+		}
+	}
+	at := n.At("a[1].b")
+	if at.Blamed() {
+		t.Error("blamed for nothing")
+	}
+	if at.Problem("", "seen"); !at.Blamed() || n.At("a[0].b").Blamed() || r.Len() != 1 {
+		t.Error("blamed otherwise than at the place of the problem")
+	}
+}
+
+// TestSyntax: the place is where the text cannot go on, whatever the reader
+// says of where it began to read what it read there.
+func TestSyntax(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		_, r := Parse("f", []byte(text))
+		if got := r.Problems().Error(); got != want {
+			t.Errorf("%q:\n%s, want\n%s", text, got, want)
+		}
+	}
+	f("a:\n  - b: 1\n   c: 2\n", "f:3:4: did not find expected '-' indicator")
+	f("a:\n\t- b\n", "f:2:1: found character that cannot start any token (indent with spaces: a tab is not allowed here)")
+	f("a: 1\nb: c: d\n", "f:2:1: mapping values are not allowed in this context")
+	f("a: 1\n\nb: *none\n", "f:3:1: unknown anchor 'none' referenced")
+	f("a: {b: 1\nc: 2\nd: 3\n", "f:2:1: did not find expected ',' or '}'")
+	f("a:\n- {b: 1\n", "f:2:3: did not find expected ',' or '}' (what begins here is not closed)")
+	f("{\"a\": 1,\n \"b\": [1,\n  2],\n \"c\": {\"d\": 3}\n \"e\": 4,\n \"f\": 5}\n", "f:5:2: did not find expected ',' or '}'")
+	f("a: 1\n---\nb: [\n", "f:3:4: did not find expected node content (what begins here is not closed)")
+}
+
 func TestNearest(t *testing.T) {
 	words := []string{"max-score-picker", "random-picker", "queue-scorer", "kv-cache-utilization-scorer"}
 	for word, want := range map[string]string{
 		"maxScorePicker": "max-score-picker", "max-score-pciker": "max-score-picker", "queue_scorer": "queue-scorer",
-		"kv-cache-utilisation-scorer": "kv-cache-utilization-scorer", "unrelated": "", "": "",
+		"kv-cache-utilisation-scorer": "kv-cache-utilization-scorer", "que-scorer": "queue-scorer", "unrelated": "", "": "",
 		strings.Repeat("x", 1000): "",
 	} {
 		if got := Nearest(word, words); got != want {

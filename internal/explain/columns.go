@@ -1,0 +1,132 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+func candidateColumns(e *Decision) []column {
+	endpoint, name, known := column{head: "ENDPOINT", left: true}, column{head: "NAME", left: true}, column{head: "KNOWN", left: true}
+	held, blocks := column{head: "HELD TOKENS", left: true}, column{head: "BLOCKS"}
+	requests, waiting, prefill, tokens, rate := column{head: "IN FLIGHT"}, column{head: "WAITING"}, column{head: "PREFILL TOKENS"}, column{head: "TOKENS"}, column{head: "PER SECOND"}
+	queue, running, use, age := column{head: "ENGINE QUEUE"}, column{head: "RUNS"}, column{head: "KV USE"}, column{head: "GAUGE AGE"}
+	for i := range e.Candidates {
+		c := &e.Candidates[i]
+		endpoint.add("%s", c.Endpoint)
+		name.add("%s", cut(c.Name, 16))
+		known.add("%s", e.Knowledge[c.Endpoint])
+		held.add("%s", heldText(c))
+		blocks.add("%d", c.Blocks)
+		l := &c.Load
+		requests.add("%d", l.Requests)
+		waiting.add("%d", l.Waiting)
+		prefill.add("%d", l.PrefillTokens)
+		tokens.add("%d", l.Tokens)
+		rate.add("%.2f", l.Rate)
+		if l.GaugeAge < 0 {
+			queue.add("-")
+			running.add("-")
+			use.add("-")
+			age.add("-")
+			continue
+		}
+		queue.add("%d", l.EngineWaiting)
+		running.add("%d", l.EngineRunning)
+		use.add("%.0f%%", 100*l.KVUse)
+		age.add("%.0fms", l.GaugeAge)
+	}
+	columns := []column{endpoint, name}
+	if len(e.Knowledge) > 0 {
+		columns = append(columns, known)
+	}
+	return append(columns, held, blocks, requests, waiting, prefill, tokens, rate, queue, running, use, age)
+}
+
+// heldText lists the matched tokens by tier, best tier first, and what they
+// count for where tiers are weighed.
+func heldText(c *picker.ExplainedCandidate) string {
+	var parts []string
+	sum := 0
+	for t := range indexer.NumTiers {
+		if n := c.Matched[t.String()]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", t, n))
+			sum += n
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	text := strings.Join(parts, ", ")
+	if c.Held != float64(sum) {
+		text += fmt.Sprintf(" = %.0f", c.Held)
+	}
+	return text
+}
+
+func predictionColumns(e *Decision) []column {
+	endpoint := column{head: "ENDPOINT", left: true}
+	first, wait, own, base, others := column{head: "FIRST TOKEN"}, column{head: "WAIT"}, column{head: "OWN PREFILL"}, column{head: "FIXED"}, column{head: "COST TO OTHERS"}
+	for i := range e.Candidates {
+		p := e.Candidates[i].Predicted
+		if p == nil {
+			continue
+		}
+		endpoint.add("%s", e.Candidates[i].Endpoint)
+		first.add("%.1f", p.TTFT)
+		wait.add("%.1f", p.Wait)
+		own.add("%.1f", p.Own)
+		base.add("%.1f", p.Base)
+		others.add("%.1f", p.Others)
+	}
+	if len(endpoint.cells) == 0 {
+		return nil
+	}
+	return []column{endpoint, first, wait, own, base, others}
+}
+
+func profileColumns(p *picker.ExplainedProfile) []column {
+	endpoint, verdict, total := column{head: "ENDPOINT", left: true}, column{head: "VERDICT", left: true}, column{head: "TOTAL"}
+	var scores []column
+	for i := range p.Rows {
+		for k, s := range p.Rows[i].Scores {
+			if k == len(scores) {
+				scores = append(scores, column{head: fmt.Sprintf("%s ×%g", s.Scorer, s.Weight), cells: blank(i)})
+			}
+		}
+	}
+	for i := range p.Rows {
+		r := &p.Rows[i]
+		endpoint.add("%s", r.Endpoint)
+		verdict.add("%s", verdictOf(p, r))
+		if r.Dropped != "" {
+			total.add("-")
+		} else {
+			total.add("%.5g", r.Total)
+		}
+		for k := range scores {
+			cell := "-"
+			if k < len(r.Scores) {
+				cell = fmt.Sprintf("%.4g", r.Scores[k].Raw)
+			}
+			scores[k].cells = append(scores[k].cells[:i], cell)
+		}
+	}
+	return append(append([]column{endpoint, verdict}, scores...), total)
+}
+
+func blank(n int) []string { return make([]string, n) }
+
+func verdictOf(p *picker.ExplainedProfile, r *picker.ExplainedRow) string {
+	if r.Dropped != "" {
+		return "out: " + r.Dropped
+	}
+	for i, address := range p.Picked {
+		if address == r.Endpoint {
+			return fmt.Sprintf("pick %d", i+1)
+		}
+	}
+	return "passed"
+}

@@ -1,0 +1,194 @@
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/config"
+	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+)
+
+// ErrNoEndpoint is wrapped when Held names an endpoint that the fleet lacks.
+var ErrNoEndpoint = errors.New("the fleet has no such endpoint")
+
+// Offline describes a decision without a replica.
+type Offline struct {
+	Config string         // EndpointPickerConfig file; "": the built-in profile
+	Fleet  string         // file with a server.Status as JSON
+	Tokens int            // prompt tokens, instead of an estimate by the body
+	Model  string         // of a request without a body; "": any
+	Held   map[string]int // tokens of the prompt that endpoints (ip:port) hold
+	Seed   uint64         // for ties and other random choices
+	Now    time.Time      // when it is decided; the fleet counts as saved then
+}
+
+// Notes of decisions without a replica.
+const (
+	noteNoHits = "no hits are known: a saved fleet has no prefix index, so every candidate counts as holding nothing of the prompt (--held says what one holds)"
+	noteHeld   = "what is held of the prompt is what --held says, all of it in GPU memory; candidates that it does not name count as holding nothing"
+	noteGuess  = "the number of prompt tokens is estimated from the length of the body (--input-tokens sets it)"
+	noteFacts  = "the fleet was saved without labels, loads in tokens and learned costs: those count as absent, empty and unknown"
+	noteNew    = "sessions are not known: every session counts as new"
+)
+
+// Decide decides about a request in a pool made of the saved fleet. r is parsed
+// here; one without a body gets one, and then Tokens is needed. Problems of the
+// configuration are strict.Problems; a refused request is a Decision.
+func (o *Offline) Decide(r *picker.Request) (*Decision, error) {
+	rules, notes, err := o.rules()
+	if err != nil {
+		return nil, err
+	}
+	status, err := readFleet(o.Fleet)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.parse(r); err != nil {
+		return nil, err
+	}
+	pool, err := restore(status, o.Now)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Fleet, err)
+	}
+	held, err := o.holders(pool)
+	if err != nil {
+		return nil, err
+	}
+	s, err := picker.New(picker.Options{
+		Pool: pool, Rules: rules, Matcher: held, Prompt: o.fill, Records: -1, Seed: o.Seed, Now: func() time.Time { return o.Now },
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &Decision{Notes: append(notes, o.notes(status, r)...)}
+	if out.Explanation, err = s.Explain(r); err != nil {
+		out.Refused = err.Error()
+	}
+	out.Prompt.Space = "unknown"
+	return out, nil
+}
+
+func (o *Offline) rules() (*picker.Rules, []string, error) {
+	if o.Config == "" {
+		return config.Default(config.Options{}).Rules, nil, nil
+	}
+	c, problems := config.Load(o.Config, config.Options{})
+	if len(problems) > 0 {
+		return nil, nil, strict.Problems(problems)
+	}
+	var notes []string
+	for _, n := range c.Notes {
+		notes = append(notes, n.String())
+	}
+	return c.Rules, notes, nil
+}
+
+// parse parses the request, with a made-up body where it has none.
+func (o *Offline) parse(r *picker.Request) (err error) {
+	if r.Body == nil {
+		model := o.Model
+		if model == "" {
+			model = "any"
+		}
+		if r.Body, err = json.Marshal(map[string]any{"model": model, "messages": []any{}, "prompt": ""}); err != nil {
+			return err
+		}
+	}
+	return picker.ParseRequest(r)
+}
+
+func readFleet(path string) (*server.Status, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var st server.Status
+	if err := json.Unmarshal(b, &st); err != nil {
+		return nil, fmt.Errorf("%s: not the output of grapevine status -o json: %w", path, err)
+	}
+	if len(st.Endpoints) == 0 {
+		return nil, fmt.Errorf("%s: no endpoint in it", path)
+	}
+	return &st, nil
+}
+
+// restore makes a pool of the saved fleet, as if it were saved at now.
+func restore(st *server.Status, now time.Time) (*picker.Pool, error) {
+	p := picker.NewPool(picker.PoolOptions{Now: func() time.Time { return now }})
+	var specs []picker.EndpointSpec
+	for i := range st.Endpoints {
+		spec, ok := st.Endpoints[i].Spec()
+		if !ok {
+			return nil, fmt.Errorf("endpoints[%d].address: %q is not ip:port", i, st.Endpoints[i].Address)
+		}
+		specs = append(specs, spec)
+	}
+	p.Set(specs)
+	for i := range st.Endpoints {
+		if ep := p.Snapshot().Lookup(st.Endpoints[i].Address); ep != nil {
+			st.Endpoints[i].Restore(p, ep, now)
+		}
+	}
+	return p, nil
+}
+
+// fill is the prompt producer: nothing is rendered.
+func (o *Offline) fill(r *picker.Request) {
+	if o.Tokens > 0 {
+		r.InputTokens = o.Tokens
+	}
+}
+
+func (o *Offline) notes(st *server.Status, r *picker.Request) []string {
+	notes := []string{noteNoHits}
+	if len(o.Held) > 0 {
+		notes[0] = noteHeld
+	}
+	if o.Tokens <= 0 && r.InputTokens > 0 {
+		notes = append(notes, noteGuess)
+	}
+	for i := range st.Endpoints {
+		if st.Endpoints[i].Facts == nil {
+			notes = append(notes, noteFacts)
+			break
+		}
+	}
+	if r.Session != "" {
+		notes = append(notes, noteNew)
+	}
+	return notes
+}
+
+// holders is a picker.Matcher: tokens by endpoint.
+type holders map[indexer.EndpointID]int
+
+func (o *Offline) holders(p *picker.Pool) (holders, error) {
+	out := holders{}
+	for address, n := range o.Held {
+		ep := p.Snapshot().Lookup(address)
+		if ep == nil {
+			return nil, fmt.Errorf("%s: %w", address, ErrNoEndpoint)
+		}
+		out[ep.ID] = n
+	}
+	return out, nil
+}
+
+// Match implements picker.Matcher.
+func (h holders) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexer.Run) {
+	for i, ep := range eps {
+		runs[i].Tokens[indexer.TierGPU] = int32(min(h[ep.ID], r.InputTokens))
+	}
+}
+
+// Chosen implements picker.Matcher.
+func (holders) Chosen(*picker.Request, *picker.Endpoint) {}
+
+// Finished implements picker.Matcher.
+func (holders) Finished(*picker.Request, *picker.Endpoint, indexer.Run, picker.Outcome) {}

@@ -1,0 +1,190 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// Decision is one decision, with what has to be said about how it was made.
+type Decision struct {
+	server.Explained
+	Notes []string `json:"notes,omitempty"`
+}
+
+// WriteText prints one decision for people.
+func WriteText(w io.Writer, e *Decision) error {
+	writeDecision(w, e)
+	for _, n := range e.Notes {
+		wrapped(w, "note", n)
+	}
+	if len(e.Candidates) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\ncandidates")
+	if err := writeTable(w, candidateColumns(e)); err != nil {
+		return err
+	}
+	if c := predictionColumns(e); c != nil {
+		fmt.Fprintln(w, "\npredicted, in milliseconds")
+		if err := writeTable(w, c); err != nil {
+			return err
+		}
+	}
+	for i := range e.Profiles {
+		fmt.Fprintf(w, "\nprofile %s\n", e.Profiles[i].Profile)
+		if err := writeTable(w, profileColumns(&e.Profiles[i])); err != nil {
+			return err
+		}
+	}
+	if e.Omitted > 0 {
+		fmt.Fprintf(w, "\n%d further candidates were not kept\n", e.Omitted)
+	}
+	return nil
+}
+
+func writeDecision(w io.Writer, e *Decision) {
+	id := e.RequestID
+	if id == "" {
+		id = "without an id"
+	}
+	wrapped(w, "request", fmt.Sprintf("%s at %s", id, e.At.Format("2006-01-02 15:04:05.000")))
+	model := e.Model
+	if e.Target != "" && e.Target != e.Model {
+		model += " as " + e.Target
+	}
+	wrapped(w, "prompt", strings.TrimSpace(fmt.Sprintf("%s · %s · priority %d%s", model, e.length(), e.Priority, matchedAs(e))))
+	switch {
+	case e.Refused != "":
+		wrapped(w, "refused", e.Refused)
+	default:
+		choice := e.named(e.Choice)
+		if len(e.Fallbacks) > 0 {
+			choice += " · then " + strings.Join(e.Fallbacks, ", ")
+		}
+		wrapped(w, "choice", choice)
+	}
+	if e.RunnerUp != "" {
+		wrapped(w, "runner-up", fmt.Sprintf("%s · margin %.4g", e.named(e.RunnerUp), e.Margin))
+	}
+	if p := e.Predicted; e.Refused == "" && p.TTFT > 0 {
+		wrapped(w, "predicted", fmt.Sprintf("first token after %.1f ms = wait %.1f + own prefill %.1f + fixed %.1f · costs others %.1f ms",
+			p.TTFT, p.Wait, p.Own, p.Base, p.Others))
+	}
+	for _, s := range e.Stages {
+		wrapped(w, s.Stage, stageText(e, s))
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		wrapped(w, "header", name+": "+e.Headers[name])
+	}
+	if o := e.Outcome; o != nil {
+		wrapped(w, "outcome", outcome(o))
+	}
+}
+
+// stageText says what was decided about a stage, and why.
+func stageText(e *Decision, s picker.ExplainedStage) string {
+	switch s.Endpoint {
+	case "":
+		return fmt.Sprintf("at the choice itself: %s · %d prompt tokens are not held there", s.Outcome, s.Missing)
+	case e.Choice:
+		return fmt.Sprintf("at the choice itself, the best for it · %d prompt tokens are not held there", s.Missing)
+	default:
+		return fmt.Sprintf("at %s · %d prompt tokens are not held at the choice", e.named(s.Endpoint), s.Missing)
+	}
+}
+
+// length says how long the prompt is: an estimate, which what endpoints hold of
+// it may exceed.
+func (e *Decision) length() string {
+	s, most := fmt.Sprintf("%d tokens", e.InputTokens), 0
+	for i := range e.Candidates {
+		most = max(most, e.heldBy(e.Candidates[i].Endpoint))
+	}
+	if most > e.InputTokens {
+		s += fmt.Sprintf(" estimated, %d held", most)
+	}
+	return s
+}
+
+func matchedAs(e *Decision) string {
+	switch e.Prompt.Space {
+	case "text":
+		return fmt.Sprintf(" · matched as text (%d bytes)", e.Prompt.Bytes)
+	case "chunks":
+		return fmt.Sprintf(" · matched approximately (%d bytes)", e.Prompt.Bytes)
+	case "none":
+		return " · no prompt to match"
+	}
+	return ""
+}
+
+func outcome(o *picker.ExplainedOutcome) string {
+	s := fmt.Sprintf("status %d from %s", o.Status, o.Served)
+	if o.TTFT > 0 {
+		s += fmt.Sprintf(" · first token after %.1f ms", o.TTFT)
+	}
+	s += fmt.Sprintf(" · ended after %.1f ms", o.Took)
+	if o.PromptTokens > 0 {
+		s += fmt.Sprintf(" · engine counted %d prompt tokens, %d of them cached, and %d generated", o.PromptTokens, o.CachedTokens, o.OutputTokens)
+	}
+	return s
+}
+
+// named returns an address with the endpoint's name.
+func (e *Decision) named(address string) string {
+	for i := range e.Candidates {
+		if c := &e.Candidates[i]; c.Endpoint == address && c.Name != "" && c.Name != address {
+			return fmt.Sprintf("%s (%s)", address, cut(c.Name, 40))
+		}
+	}
+	return address
+}
+
+// WriteList prints one line for each of several decisions.
+func WriteList(w io.Writer, list []Decision) error {
+	id, at, tokens, held := column{head: "REQUEST", left: true}, column{head: "AT", left: true}, column{head: "TOKENS"}, column{head: "HELD"}
+	choice, margin := column{head: "CHOICE", left: true}, column{head: "MARGIN"}
+	first, seen, status := column{head: "PREDICTED MS"}, column{head: "SEEN MS"}, column{head: "STATUS"}
+	for i := range list {
+		e := &list[i]
+		id.add("%s", cut(e.RequestID, 36))
+		at.add("%s", e.At.Format("15:04:05"))
+		tokens.add("%d", e.InputTokens)
+		held.add("%d", e.heldBy(e.Choice))
+		choice.add("%s", e.Choice)
+		margin.add("%.3g", e.Margin)
+		first.add("%.0f", e.Predicted.TTFT)
+		o := e.Outcome
+		switch {
+		case o == nil:
+			seen.add("-")
+			status.add("open")
+			continue
+		case o.TTFT > 0:
+			seen.add("%.0f", o.TTFT)
+		default:
+			seen.add("-")
+		}
+		status.add("%d", o.Status)
+	}
+	return writeTable(w, []column{id, at, tokens, held, choice, margin, first, seen, status})
+}
+
+// heldBy returns the prompt tokens that the candidate held.
+func (e *Decision) heldBy(address string) (n int) {
+	for i := range e.Candidates {
+		if e.Candidates[i].Endpoint != address {
+			continue
+		}
+		for _, tokens := range e.Candidates[i].Matched {
+			n += tokens
+		}
+	}
+	return n
+}

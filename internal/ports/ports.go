@@ -1,0 +1,67 @@
+package ports
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+)
+
+// The range that ports are taken from.
+const (
+	first = 18_000
+	last  = 31_999
+)
+
+// ErrNone says that no port is free.
+var ErrNone = errors.New("ports: no free TCP port")
+
+// Reserve returns n ports, and what lets go of them.
+func Reserve(n int) (list []int, release func(), err error) {
+	var held []func()
+	release = func() {
+		for _, letGo := range held {
+			letGo()
+		}
+	}
+	at := rand.IntN(last - first)
+	for range last - first {
+		if len(list) == n {
+			return list, release, nil
+		}
+		at = (at + 1) % (last - first)
+		letGo, err := hold(first + at)
+		if err != nil {
+			continue
+		}
+		list, held = append(list, first+at), append(held, letGo)
+	}
+	release()
+	return nil, nil, ErrNone
+}
+
+// Address reserves a port until the test ends and returns its address on
+// 127.0.0.1. It ends the test when there is none.
+func Address(tb interface {
+	Helper()
+	Cleanup(f func())
+	Fatalf(format string, args ...any)
+},
+) string {
+	tb.Helper()
+	list, release, err := Reserve(1)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	tb.Cleanup(release)
+	return fmt.Sprintf("127.0.0.1:%d", list[0])
+}
+
+// udpFree reports whether the UDP side of a port is nobody's.
+func udpFree(port int) bool {
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}

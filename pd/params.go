@@ -1,0 +1,142 @@
+package pd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
+)
+
+// disaggParams are those of the handlers of prefill/decode profiles, in all
+// generations. What the older fields say is moved to the newer ones.
+type disaggParams struct {
+	Profiles struct {
+		Decode  string `json:"decode"`
+		Prefill string `json:"prefill"`
+		Encode  string `json:"encode"`
+	} `json:"profiles"`
+	Deciders struct {
+		Prefill string `json:"prefill,omitempty"`
+		Encode  string `json:"encode,omitempty"`
+	} `json:"deciders,omitzero"`
+	Threshold   *int `json:"threshold,omitempty"` // missing tokens from which on to split; 0: always
+	PrimaryPort int  `json:"primaryPort,omitempty"`
+
+	DecodeProfile            string `json:"decodeProfile,omitempty"`
+	PrefillProfile           string `json:"prefillProfile,omitempty"`
+	EncodeProfile            string `json:"encodeProfile,omitempty"`
+	DeciderPluginName        string `json:"deciderPluginName,omitempty"`
+	PrefillDeciderPluginName string `json:"prefillDeciderPluginName,omitempty"`
+	EncodeDeciderPluginName  string `json:"encodeDeciderPluginName,omitempty"`
+
+	HashBlockSize               int    `json:"hashBlockSize,omitempty"` // the index has its own
+	PrefixPluginName            string `json:"prefixPluginName,omitempty"`
+	PrefixPluginType            string `json:"prefixPluginType,omitempty"`
+	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
+}
+
+// newer moves what an older field says to the newer one.
+func newer(field, oldField string, value, old *string) error {
+	if *old != "" && *value != "" && *old != *value {
+		return &plugins.ParamError{Field: oldField, Message: "says something else than " + field}
+	}
+	*value = cmp.Or(*value, *old)
+	*old = ""
+	return nil
+}
+
+// upgrade moves older fields to the newer ones and fills in names. uses are the
+// deciders as the file names them.
+func (p *disaggParams) upgrade() (uses []plugins.Use, err error) {
+	prefill, encode := p.prefillField(), "deciders.encode"
+	if p.EncodeDeciderPluginName != "" {
+		encode = "encodeDeciderPluginName"
+	}
+	err = plugins.Faults(
+		newer("profiles.decode", "decodeProfile", &p.Profiles.Decode, &p.DecodeProfile),
+		newer("profiles.prefill", "prefillProfile", &p.Profiles.Prefill, &p.PrefillProfile),
+		newer("profiles.encode", "encodeProfile", &p.Profiles.Encode, &p.EncodeProfile),
+		newer("deciders.prefill", "prefillDeciderPluginName", &p.Deciders.Prefill, &p.PrefillDeciderPluginName),
+		newer("deciders.prefill", "deciderPluginName", &p.Deciders.Prefill, &p.DeciderPluginName),
+		newer("deciders.encode", "encodeDeciderPluginName", &p.Deciders.Encode, &p.EncodeDeciderPluginName),
+		plugins.Require(p.Threshold == nil || *p.Threshold >= 0, "threshold", "must not be negative"),
+		plugins.Require(p.PrimaryPort >= 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number"))
+	p.Profiles.Decode = cmp.Or(p.Profiles.Decode, "decode")
+	p.Profiles.Prefill = cmp.Or(p.Profiles.Prefill, "prefill")
+	p.Profiles.Encode = cmp.Or(p.Profiles.Encode, "encode")
+	p.HashBlockSize, p.PrefixPluginName, p.PrefixPluginType, p.PrefixMatchInfoProducerName = 0, "", "", ""
+	if p.Deciders.Prefill != "" {
+		uses, p.Threshold = append(uses, plugins.Use{Field: prefill, Name: p.Deciders.Prefill, Kind: plugins.KindDecider}), nil
+	}
+	if p.Deciders.Encode != "" {
+		uses = append(uses, plugins.Use{Field: encode, Name: p.Deciders.Encode, Kind: plugins.KindDecider})
+	}
+	return uses, err
+}
+
+// prefillField returns the field that names the prefill decider.
+func (p *disaggParams) prefillField() string {
+	switch {
+	case p.Deciders.Prefill != "":
+		return "deciders.prefill"
+	case p.PrefillDeciderPluginName != "":
+		return "prefillDeciderPluginName"
+	default:
+		return "deciderPluginName"
+	}
+}
+
+// disagg is the factory of a handler of prefill/decode profiles. Without a
+// decider requests are split from so many missing tokens on, or not at all when
+// threshold is nil.
+func disagg(threshold *int) func(*plugins.Params) (plugins.Plugin, error) {
+	return func(params *plugins.Params) (plugins.Plugin, error) {
+		p := &disaggParams{}
+		unread := params.Read(p)
+		if p.Threshold == nil && threshold != nil {
+			p.Threshold = new(*threshold)
+		}
+		uses, err := p.upgrade()
+		return plugins.Plugin{Uses: uses, Handler: p.handler}, errors.Join(unread, err)
+	}
+}
+
+// handler makes the handler of the profiles and the deciders that it uses.
+func (p *disaggParams) handler(profiles []*picker.Profile, deciders []plugins.Decider) (picker.ProfileHandler, error) {
+	o := Options{PrimaryPort: uint16(p.PrimaryPort)}
+	if p.Threshold != nil {
+		o.SplitPrefill = Missing(*p.Threshold, 0)
+	}
+	if p.Deciders.Prefill != "" {
+		o.SplitPrefill, deciders = deciders[0], deciders[1:]
+	}
+	if p.Deciders.Encode != "" {
+		o.SplitEncode = deciders[0]
+	}
+	for _, need := range []struct {
+		name string
+		into **picker.Profile
+		used bool
+	}{
+		{p.Profiles.Decode, &o.Decode, true},
+		{p.Profiles.Prefill, &o.Prefill, o.SplitPrefill != nil},
+		{p.Profiles.Encode, &o.Encode, o.SplitEncode != nil},
+	} {
+		if *need.into = named(profiles, need.name); *need.into == nil && need.used {
+			return nil, fmt.Errorf("needs a scheduling profile named %q", need.name)
+		}
+	}
+	return New(o)
+}
+
+// named returns the profile of a name, nil when there is none.
+func named(profiles []*picker.Profile, name string) *picker.Profile {
+	for _, p := range profiles {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}

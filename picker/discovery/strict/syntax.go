@@ -1,0 +1,119 @@
+package strict
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var syntaxLine = regexp.MustCompile(`line (\d+)(?:, column (\d+))?: ?`)
+
+// syntax reports an error of the YAML reader. The reader says on which line
+// the construct began in which it lost its way, often one too early; what is
+// wanted is where the text cannot go on.
+func (r *Report) syntax(err error, data []byte) {
+	line, text := syntaxError(err)
+	lines := bytes.Split(data, []byte("\n"))
+	if found := lostAt(lines, line, text); found > 0 {
+		column, hint := place(lines[found-1])
+		r.add(found, column, text, hint)
+		return
+	}
+	if open, ends := unclosed(data); len(open) > 0 && errors.Is(parses(append(bytes.Clone(data), ends...)), io.EOF) {
+		before := data[:open[len(open)-1]]
+		r.add(1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n'), text, "what begins here is not closed")
+		return
+	}
+	column := 0
+	if line = min(line, len(lines)); line > 0 {
+		column, _ = place(lines[line-1])
+	}
+	r.add(line, column, text, "")
+}
+
+// syntaxError returns line and text of a reader's error; line 0: none.
+func syntaxError(err error) (line int, text string) {
+	text = strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := syntaxLine.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		text = strings.TrimSpace(strings.Replace(text, m[0], "", 1))
+	}
+	return line, text
+}
+
+// Bounds of the search: a file whose fault is further from where the reader saw
+// its construct begin keeps that place.
+const (
+	maxLostLines = 400
+	maxLostBytes = 16 << 20
+)
+
+// lostAt returns the first line, counted from 1, with which the text up to
+// there fails as the whole does; 0 when none is found. The reader named from.
+func lostAt(lines [][]byte, from int, text string) int {
+	read := 0
+	for n := max(from, 1); n <= len(lines) && n < from+maxLostLines && read < maxLostBytes; n++ {
+		head := append(bytes.Join(lines[:n], []byte("\n")), '\n')
+		_, ends := unclosed(head)
+		head = append(head, ends...) // what is only unfinished is no fault
+		read += len(head)
+		if _, got := syntaxError(parses(head)); got == text {
+			return n
+		}
+	}
+	return 0
+}
+
+// unclosed returns where braces and brackets begin that are open at the end of
+// the text, outermost first, and what ends them.
+func unclosed(text []byte) (open []int, ends []byte) {
+	quote := byte(0)
+	for i, c := range text {
+		switch {
+		case quote != 0:
+			if c == quote && text[i-1] != '\\' {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '{':
+			open, ends = append(open, i), append(ends, '}')
+		case c == '[':
+			open, ends = append(open, i), append(ends, ']')
+		case (c == '}' || c == ']') && len(open) > 0:
+			open, ends = open[:len(open)-1], ends[:len(ends)-1]
+		}
+	}
+	slices.Reverse(ends)
+	return open, ends
+}
+
+// parses returns why the text is no YAML; nothing wrong is an error without a
+// meaning, so that it equals no other.
+func parses(text []byte) error {
+	dec := yaml.NewDecoder(bytes.NewReader(untab(text)))
+	for {
+		var doc yaml.Node
+		if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+			return io.EOF
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// place returns the column at which a line begins, and a hint when a tab
+// indents it, which YAML forbids.
+func place(line []byte) (column int, hint string) {
+	indent := len(line) - len(bytes.TrimLeft(line, " \t"))
+	if tab := bytes.IndexByte(line[:indent], '\t'); tab >= 0 {
+		return tab + 1, "indent with spaces: a tab is not allowed here"
+	}
+	return min(indent, len(bytes.TrimRight(line, " \t\r"))) + 1, ""
+}
