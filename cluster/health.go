@@ -13,28 +13,56 @@ type Health struct {
 	OK    bool   `json:"ok"`
 }
 
-// grace is how long a peer may be listed and unreachable before that is
-// called a partition.
-const grace = 2 * time.Second
+// A peer may be listed and unreachable for grace before that is a fault. When nothing
+// at all passes between it and this replica it is taken for dead, until membership has
+// insisted on it for so long: then others reach it.
+const (
+	grace  = 2 * time.Second
+	insist = 5 * time.Second
+)
+
+// missing is the members that cannot be reached.
+type missing struct {
+	names []string // with what is known of each
+	dead  []string // those of Lost, by name
+	last  time.Duration
+	cut   bool // there is evidence that some of them live
+}
+
+// findMissing looks for members that cannot be reached. One that died cannot be told
+// from one that is cut off, but half of a group does not die without a word, and who is
+// still heard, or listed because others hear it, lives.
+func findMissing(s *Status) missing {
+	m := missing{last: remember}
+	for _, p := range s.Peers {
+		if p.State == "up" || p.For < grace {
+			continue
+		}
+		m.names = append(m.names, fmt.Sprintf("%s (%s for %s)", p.Name, p.State, p.For.Round(time.Second)))
+		m.cut = m.cut || p.State != "down" || !p.Met || p.For >= insist
+	}
+	for _, l := range s.Lost {
+		m.names = append(m.names, fmt.Sprintf("%s (%s)", l.Name, l.fate()))
+		m.dead = append(m.dead, l.Name)
+		m.last = min(m.last, l.For)
+		m.cut = m.cut || l.Heard
+	}
+	m.cut = m.cut || 2*len(m.names) > len(s.Peers)+len(s.Lost)
+	return m
+}
 
 // health finds the most important thing to say.
 func health(s *Status) Health {
-	up, apart := 0, []string{}
-	differ, approximate := 0, 0
+	up, differ, approximate := 0, 0, 0
 	for _, p := range s.Peers {
-		switch {
-		case p.State == "up":
+		if p.State == "up" {
 			up++
-		case p.For >= grace:
-			apart = append(apart, fmt.Sprintf("%s (%s for %s)", p.Name, p.State, p.For.Round(time.Second)))
 		}
 		for _, l := range p.Logs {
 			differ += l.Differ
 		}
 	}
-	for _, l := range s.Lost {
-		apart = append(apart, fmt.Sprintf("%s (went without a word %s ago, dead or cut off)", l.Name, l.For.Round(time.Second)))
-	}
+	away := findMissing(s)
 	for _, l := range s.Logs {
 		approximate += l.Approximate
 	}
@@ -48,8 +76,8 @@ func health(s *Status) Health {
 		return bad("partitioned", "%s", s.Bus.Problem)
 	case s.Bus.Problem != "":
 		return bad("misconfigured", "%s", s.Bus.Problem)
-	case len(apart) > 0:
-		return bad("partitioned", "%d of %d other members cannot be reached: %s", len(apart), len(s.Peers)+len(s.Lost), strings.Join(apart, ", "))
+	case away.cut && len(away.names) > 0:
+		return bad("partitioned", "%d of %d other members cannot be reached: %s", len(away.names), len(s.Peers)+len(s.Lost), strings.Join(away.names, ", "))
 	case len(s.Peers) == 0 && s.Phase == Settling.String():
 		return Health{State: "joining", Line: "joining: looking for other members for " + s.Uptime.Round(100*time.Millisecond).String()}
 	case len(s.Peers) == 0 && s.Bus.Joining:
@@ -62,6 +90,9 @@ func health(s *Status) Health {
 		return bad("degraded", "went on without catching up with %d other members", len(s.Peers))
 	}
 	line := fmt.Sprintf("joined: %d other members, all reachable", len(s.Peers))
+	if len(away.names) > 0 {
+		line = fmt.Sprintf("joined: %d other members reachable", up)
+	}
 	switch {
 	case differ > 0:
 		line += fmt.Sprintf("; %d digests differ, being healed", differ)
@@ -70,7 +101,22 @@ func health(s *Status) Health {
 	default:
 		line += ", digests equal"
 	}
+	if len(away.names) > 0 {
+		line += "; " + away.line()
+	}
 	return Health{State: "joined", OK: true, Line: line}
+}
+
+// line says who is missing from a group that goes on without.
+func (m *missing) line() string {
+	switch n := len(m.dead); {
+	case n < len(m.names):
+		return fmt.Sprintf("%d not answering: %s", len(m.names), strings.Join(m.names, ", "))
+	case n == 1:
+		return fmt.Sprintf("1 lost %s ago (dead or cut off): %s", m.last.Round(time.Second), m.dead[0])
+	default:
+		return fmt.Sprintf("%d lost, the last %s ago (dead or cut off): %s", n, m.last.Round(time.Second), strings.Join(m.dead, ", "))
+	}
 }
 
 func joinHint(b BusStatus) string {

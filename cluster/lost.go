@@ -2,19 +2,26 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 )
 
 // A member that went without a word is spoken of for this long, unless its
-// name comes back before: whether it died or is behind a partition cannot be
-// told from here. Where replicas get new names when they are started again, one
-// that died never comes back, so this must not be long; a partition that
-// lasts longer looks like a smaller group.
+// name comes back before, or a new one comes, which is taken for its replacement:
+// where replicas get new names when they are started again, one that died never comes
+// back. A partition that lasts longer looks like a smaller group.
 const (
 	remember = 10 * time.Minute
 	maxLost  = 64
+)
+
+// What comes from a lost member within lastWords was on its way when it died; what
+// comes later counts for a while.
+const (
+	lastWords = 2 * time.Second
+	heardFor  = 10 * time.Second
 )
 
 // Lost is a member that membership gave up, and that did not say it would go:
@@ -22,25 +29,69 @@ const (
 type Lost struct {
 	Member
 	For time.Duration `json:"for"`
+	// Heard says that something came from it a moment ago: it lives.
+	Heard bool `json:"heard"`
+}
+
+func (l *Lost) fate() string {
+	if l.Heard {
+		return fmt.Sprintf("given up %s ago and still heard, cut off", l.For.Round(time.Second))
+	}
+	return fmt.Sprintf("went without a word %s ago, dead or cut off", l.For.Round(time.Second))
 }
 
 // lostAt is a lost member and when membership gave it up.
 type lostAt struct {
 	Member
-	at time.Duration
+	at    time.Duration
+	heard time.Duration // when it was heard last; 0 when never
 }
 
 // noteLost compares the members to come with those known. Calls hold n.mu.
 func (n *Node) noteLost(members []Member, now time.Duration) {
 	n.forgetLost(now)
+	peers := n.core.Peers()
+	known := map[string]bool{n.opt.Self.ID: true, n.opt.Self.Name: true}
+	for _, p := range peers {
+		known[p.Member.ID], known[p.Member.Name] = true, true
+	}
 	listed := make(map[string]bool, len(members))
+	fresh := 0
 	for _, m := range members {
 		listed[m.ID] = true
-		delete(n.lost, cmp.Or(m.Name, m.ID))
+		name := cmp.Or(m.Name, m.ID)
+		if _, back := n.lost[name]; back {
+			delete(n.lost, name)
+		} else if !known[m.ID] && !known[name] {
+			fresh++
+		}
 	}
-	for _, p := range n.core.Peers() {
+	for ; fresh > 0 && len(n.lost) > 0; fresh-- {
+		delete(n.lost, n.longestLost())
+	}
+	for _, p := range peers {
 		if !listed[p.Member.ID] && !p.Leaving && p.Met && len(n.lost) < maxLost && !named(members, p.Member.Name) {
-			n.lost[p.Member.Name] = lostAt{p.Member, now}
+			n.lost[p.Member.Name] = lostAt{Member: p.Member, at: now}
+		}
+	}
+}
+
+// longestLost returns the name of the member that was lost first.
+func (n *Node) longestLost() (name string) {
+	for other, l := range n.lost {
+		if first, ok := n.lost[name]; !ok || l.at < first.at || (l.at == first.at && other < name) {
+			name = other
+		}
+	}
+	return name
+}
+
+// heardLost notes that something came from a member that is not listed. Calls hold n.mu.
+func (n *Node) heardLost(id string, now time.Duration) {
+	for name, l := range n.lost {
+		if l.ID == id && now-l.at > lastWords {
+			l.heard = now
+			n.lost[name] = l
 		}
 	}
 }
@@ -59,7 +110,7 @@ func (n *Node) lostMembers(now time.Duration) []Lost {
 	n.forgetLost(now)
 	var out []Lost
 	for _, l := range n.lost {
-		out = append(out, Lost{l.Member, now - l.at})
+		out = append(out, Lost{l.Member, now - l.at, l.heard > 0 && now-l.heard < heardFor})
 	}
 	slices.SortFunc(out, func(a, b Lost) int { return cmp.Compare(a.Name, b.Name) })
 	return out

@@ -13,7 +13,7 @@ import (
 // Node is this replica's part in the group: it gives a core.Core a clock, a
 // lock and a Bus. States are registered between New and Open. All methods are
 // safe for concurrent use, but must not be called from within a LogStore,
-// GaugeSink or FeedSink, which run under the Node's lock.
+// GaugeSink or FeedSink, which run under the Node's lock but where they say otherwise.
 type Node struct {
 	opt  Options
 	log  *slog.Logger
@@ -23,6 +23,7 @@ type Node struct {
 	wake chan struct{}
 	stop context.CancelFunc
 	done chan struct{}
+	work *work
 	rate rates
 	seen map[string]bool   // peers that were up at the last look, for the log
 	lost map[string]lostAt // by name
@@ -34,7 +35,7 @@ func New(opt Options) *Node {
 	opt = opt.withDefaults()
 	return &Node{
 		opt: opt, log: opt.Logger, core: core.New(opt.Tuning),
-		wake: make(chan struct{}, 1), seen: map[string]bool{}, lost: map[string]lostAt{},
+		wake: make(chan struct{}, 1), work: newWork(), seen: map[string]bool{}, lost: map[string]lostAt{},
 	}
 }
 
@@ -49,9 +50,11 @@ func (n *Node) Open(ctx context.Context) error {
 	loop, stop := context.WithCancel(context.WithoutCancel(ctx))
 	n.stop, n.done = stop, make(chan struct{})
 	go n.run(loop)
+	n.work.start(n.do)
 	if err := n.opt.Bus.Open(ctx, handler{n}); err != nil {
 		stop()
 		<-n.done
+		n.work.close()
 		return err
 	}
 	return nil
@@ -65,6 +68,7 @@ func (n *Node) Close() error {
 	err := n.opt.Bus.Close()
 	n.stop()
 	<-n.done
+	n.work.close()
 	return err
 }
 
@@ -161,8 +165,10 @@ func (n *Node) do(fn func()) {
 	}
 }
 
-// flush hands the core's frames to the Bus, in order; hence under the lock.
+// flush hands the core's frames to the Bus, in order; hence under the lock. Its jobs
+// are done outside of it.
 func (n *Node) flush() {
+	n.work.add(n.core.Jobs())
 	for _, e := range n.core.Drain() {
 		n.opt.Bus.Send(e)
 	}
@@ -184,7 +190,10 @@ func (h handler) Link(id string, up bool) { h.n.do(func() { h.n.core.SetLink(id,
 
 // Receive implements Handler.
 func (h handler) Receive(from string, frame []byte) {
-	h.n.do(func() { h.n.core.Receive(from, frame) })
+	h.n.do(func() {
+		h.n.heardLost(from, h.n.opt.Now())
+		h.n.core.Receive(from, frame)
+	})
 }
 
 // observe logs what changed about the group, and samples traffic.

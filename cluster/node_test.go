@@ -210,3 +210,38 @@ func TestDrainHandsOver(t *testing.T) {
 		fixture.Stop(t, heir)
 	})
 }
+
+// TestReplaced: a member that died and never comes back is spoken of until another
+// comes in its place, and nobody calls that a partition.
+func TestReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hub.New()
+		var all []*fixture.Replica
+		start := func(name string) *fixture.Replica {
+			r := newReplica(name, h, cluster.ShareAuto)
+			r.Start(t, "e1")
+			all = append(all, r)
+			return r
+		}
+		a, b, c, d := start("a"), start("b"), start("c"), start("d")
+		defer func() { fixture.Stop(t, all...) }()
+		health := func(r *fixture.Replica, line string) {
+			t.Helper()
+			time.Sleep(3 * time.Second)
+			if got := r.Status().Health; got.State != "joined" || !got.OK || !strings.Contains(got.Line, line) {
+				t.Errorf("%s: health %+v, not joined: %s", r.Self().ID, got, line)
+			}
+		}
+		health(a, "3 other members, all reachable")
+		all = []*fixture.Replica{a, b, c}
+		fixture.Stop(t, d)
+		health(a, "2 other members reachable, digests equal; 1 lost 3s ago (dead or cut off): d")
+		health(b, "1 lost")
+		start("e")
+		for _, r := range all {
+			health(r, "3 other members, all reachable")
+		}
+		start("f") // one more is one more
+		health(a, "4 other members, all reachable")
+	})
+}

@@ -68,6 +68,14 @@ func (l *Log) Position(source string) (p Position) {
 	return l.l.Position(source)
 }
 
+// Common returns the smallest version of the log that a member of the group
+// states. What is appended should be readable by it; see core.LogOptions.
+func (l *Log) Common() (v uint64) {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	return l.l.Common()
+}
+
 // Append hands in a delta that this replica read. The store's Apply is called
 // before Append returns, when the verdict is Applied. See core.Log.Append.
 func (l *Log) Append(d Delta) (v Verdict) {

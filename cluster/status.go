@@ -26,6 +26,7 @@ type Peer struct {
 	Member
 	State    string        `json:"state"` // up, silent, unlinked, down
 	For      time.Duration `json:"for"`
+	Met      bool          `json:"met"` // it was up once
 	Phase    string        `json:"phase"`
 	Leaving  bool          `json:"leaving"`
 	RTT      time.Duration `json:"rtt"`
@@ -82,7 +83,7 @@ func (n *Node) Status() Status {
 
 func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
 	out := Peer{
-		Member: p.Member, State: peerState(p), For: p.For, Phase: p.Phase.String(), Leaving: p.Leaving,
+		Member: p.Member, State: peerState(p), For: p.For, Met: p.Met, Phase: p.Phase.String(), Leaving: p.Leaving,
 		RTT: p.RTT, Unknown: p.Strangers, Logs: p.Logs,
 	}
 	for i, t := range p.Traffic {

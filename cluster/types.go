@@ -23,6 +23,8 @@ type (
 	Knowledge  = core.Knowledge
 	SourceView = core.SourceView
 	LogStore   = core.LogStore
+	Dump       = core.Dump
+	Stage      = core.Stage
 	GaugeSink  = core.GaugeSink
 	FeedSink   = core.FeedSink
 	LogOptions = core.LogOptions
@@ -67,3 +69,6 @@ func NewMember(name, version string) Member {
 		Boot: uint64(time.Now().UnixNano()) ^ binary.LittleEndian.Uint64(b[:])<<1 | 1,
 	}
 }
+
+// ErrUnsure is what a LogStore returns when a delta builds on other content.
+var ErrUnsure = core.ErrUnsure

@@ -55,8 +55,12 @@ func (v *tableVocabulary) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) 
 type emptyIndex struct{}
 
 func (emptyIndex) Lookup(indexer.Source, indexer.EngineHash) (indexer.BlockKey, bool) { return 7, true }
-func (emptyIndex) Warm(_ indexer.Source, _, _ []indexer.EngineHash)                   {}
-func (emptyIndex) Digest(indexer.Source) (count, xor uint64)                          { return 0, 0 }
+func (emptyIndex) Parents(_ indexer.Source, _, _ []indexer.EngineHash, keys []indexer.BlockKey) {
+	for i := range keys {
+		keys[i] = 7
+	}
+}
+func (emptyIndex) Digest(indexer.Source) (count, xor uint64) { return 0, 0 }
 func (emptyIndex) Apply(indexer.Source, *indexer.Delta) indexer.ApplyStats {
 	return indexer.ApplyStats{}
 }

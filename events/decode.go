@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tinylib/msgp/msgp"
 
@@ -207,8 +208,9 @@ func (b *Batch) next(start []byte) (rest []byte, err error) {
 	if at == maxEvents {
 		return start, ErrTooLarge
 	}
-	b.Events = append(b.Events, Event{Group: NoGroup})
+	b.Events = slices.Grow(b.Events, 1)[:at+1]
 	e := &b.Events[at]
+	*e = Event{Group: NoGroup}
 	switch msgp.NextType(start) {
 	case msgp.ArrayType:
 		rest, err = b.arrayEvent(e, start)
@@ -275,7 +277,7 @@ func (b *Batch) metadata(e *Event, p []byte) ([]byte, error) {
 	if err != nil {
 		return p, err
 	}
-	return b.mapFields(e, p, n)
+	return b.mapFields(e, p, n, ^uint32(0))
 }
 
 func (b *Batch) mapEvent(e *Event, start []byte) ([]byte, error) {
@@ -295,7 +297,7 @@ func (b *Batch) mapEvent(e *Event, start []byte) ([]byte, error) {
 	if e.Kind = kindOf(tag); e.Kind == 0 {
 		return skipValue(start)
 	}
-	return b.mapFields(e, p, n)
+	return b.mapFields(e, p, n, 0)
 }
 
 // typeOf finds the "type" among n entries of an event in map form.
@@ -316,14 +318,17 @@ func typeOf(p []byte, n int) ([]byte, error) {
 	return nil, fmt.Errorf("%w: event without type", ErrMalformed)
 }
 
-// mapFields reads n entries of an event in map form.
-func (b *Batch) mapFields(e *Event, p []byte, n int) ([]byte, error) {
+// mapFields reads n entries of an event in map form, of which it has seen some fields.
+func (b *Batch) mapFields(e *Event, p []byte, n int, seen uint32) ([]byte, error) {
+	var end []byte // p where the ending begins
+	var left int
+	after := endsAfter(e.Kind)
 	for ; n > 0; n-- {
 		var key []byte
 		var err error
 		if len(p) > 32 && p[0]&0xe0 == mpFixStr { // all known keys
-			end := 1 + int(p[0]&0x1f)
-			key, p = p[1:end], p[end:]
+			size := 1 + int(p[0]&0x1f)
+			key, p = p[1:size], p[size:]
 		} else if key, p, err = readText(p); err != nil {
 			return p, err
 		}
@@ -331,9 +336,20 @@ func (b *Batch) mapFields(e *Event, p []byte, n int) ([]byte, error) {
 			p = rest
 			continue
 		}
-		if p, err = b.field(e, fieldOf(key), p); err != nil {
+		f := fieldOf(key)
+		if p, err = b.field(e, f, p); err != nil {
 			return p, err
 		}
+		if seen |= 1 << f; f != after || seen&^headFields != 0 {
+			continue
+		}
+		if rest, ok := b.same(e, p, n-1); ok {
+			return rest, nil
+		}
+		end, left, seen = p, n-1, 0
+	}
+	if end != nil && seen&listFields == 0 && len(e.Extra) == 0 {
+		b.endings[e.Kind] = ending{raw: end[:len(end)-len(p)], left: left, event: len(b.Events) - 1}
 	}
 	return p, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
 // fakeEngine is an engine's event side in Go, with faults on demand: it loses
@@ -38,7 +39,7 @@ type fakeEngine struct {
 
 func newFakeEngine(tb testing.TB, seed int64) *fakeEngine {
 	e := &fakeEngine{tb: tb, rng: rand.New(rand.NewSource(seed)), maxRing: 10_000, page: 16}
-	e.start("tcp://127.0.0.1:0", "tcp://127.0.0.1:0")
+	e.start("tcp://"+ports.Address(tb), "tcp://"+ports.Address(tb))
 	tb.Cleanup(e.stop)
 	return e
 }
@@ -197,6 +198,13 @@ func (e *fakeEngine) replay(c *zmtp.RouterConn, frames [][]byte) {
 		send(seq, payload)
 	}
 	send(endMarker, nil)
+}
+
+// asked returns how many replays were asked for.
+func (e *fakeEngine) asked() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.replays
 }
 
 // digest returns what the index should hold.

@@ -73,6 +73,8 @@ type Batch struct {
 	tokens []uint32
 	extra  []ExtraKey
 	text   []byte // room for Translate
+
+	endings [AllBlocksCleared + 1]ending // by kind
 }
 
 // NoRank is the Rank of a batch that names none.
@@ -104,6 +106,7 @@ func (b *Batch) reset() {
 	b.Time, b.Rank, b.Malformed, b.Unknown = 0, NoRank, 0, 0
 	b.Events = keep(b.Events)
 	b.hashes, b.tokens, b.extra = keep(b.hashes), keep(b.tokens), keep(b.extra)
+	b.endings = [AllBlocksCleared + 1]ending{}
 }
 
 // keep empties s and lets go of memory that one large batch has needed.

@@ -69,7 +69,7 @@ func TestFrameVectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pub.Close()
-	conn, err := zmtp.Dial(t.Context(), pub.Addr().String(), zmtp.Options{})
+	conn, err := zmtp.Dial(t.Context(), pub.Addr().String(), zmtp.Options{Handshake: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestFrameVectors(t *testing.T) {
 	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	_ = pub.Send(frames(t, v.Pub)...)
 	var m zmtp.Message
-	conn.SetRecvDeadline(time.Now().Add(5 * time.Second))
+	conn.SetRecvDeadline(time.Now().Add(patience))
 	if err := conn.Recv(&m); err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,9 @@ type Index interface {
 	// Lookup returns the key of a block that the source has announced and that
 	// it still holds in some tier.
 	Lookup(src indexer.Source, h indexer.EngineHash) (indexer.BlockKey, bool)
-	// Warm tells which parents Lookup and Apply are going to be asked about, and
-	// which blocks are going to be stored. It changes nothing.
-	Warm(src indexer.Source, parents, blocks []indexer.EngineHash)
+	// Parents is Lookup for many hashes: it sets keys, which are as many, to 0 where
+	// there is no such block. It is also told which blocks are going to be stored.
+	Parents(src indexer.Source, parents, blocks []indexer.EngineHash, keys []indexer.BlockKey)
 	// Digest returns the number of entries of a source, and a hash of them.
 	Digest(src indexer.Source) (count, xor uint64)
 	// Apply applies a delta. It does not retain it.
@@ -106,7 +106,9 @@ type Translator struct {
 	tails           *tails // made when first needed
 	roots           rootCache
 	text            []byte               // scratch, of the batch under way
-	parents, blocks []indexer.EngineHash // scratch of warm
+	parents, blocks []indexer.EngineHash // of the events looked at ahead
+	keys            []indexer.BlockKey   // of parents
+	next            int                  // the parent in turn
 	stats           Stats
 
 	out     *indexer.Delta // of the Translate under way
@@ -144,14 +146,19 @@ func (t *Translator) Stats() Stats { return t.stats }
 func (t *Translator) Translate(b *Batch, d *indexer.Delta) {
 	t.out, t.cleared, t.wiped, t.text = d, len(d.Blocks), false, b.text[:0]
 	t.fresh.reset(t.cleared)
+	parent := 0
 	for i := range b.Events {
 		e := &b.Events[i]
 		if i%warmEvents == 0 {
-			t.warm(b.Events[i:min(len(b.Events), i+warmEvents)])
+			t.lookAhead(b.Events[i:min(len(b.Events), i+warmEvents)])
+			parent = 0
 		}
 		switch e.Kind {
 		case BlockStored:
-			t.stored(e)
+			t.next = parent
+			if t.stored(e); e.HasParent {
+				parent++
+			}
 		case BlockRemoved:
 			t.removed(e)
 		case AllBlocksCleared:
@@ -246,11 +253,20 @@ func (t *Translator) lookup(h indexer.EngineHash) (indexer.BlockKey, bool) {
 		return t.out.Blocks[n-1].Key, true
 	}
 	if !t.wiped {
-		if key, ok := t.opt.Index.Lookup(t.opt.Source, h); ok {
+		if key := t.indexed(h); key != 0 {
 			return key, true
 		}
 	}
 	return t.fresh.find(t.out.Blocks, h)
+}
+
+// indexed finds the key of a block that the index knows, or 0.
+func (t *Translator) indexed(h indexer.EngineHash) indexer.BlockKey {
+	if t.next < len(t.parents) && t.parents[t.next] == h {
+		return t.keys[t.next]
+	}
+	key, _ := t.opt.Index.Lookup(t.opt.Source, h)
+	return key
 }
 
 // store appends the blocks of an event, one index block per engine block.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
 // vllm is a running testdata/engine.py: libzmq and msgspec, as a vLLM engine
@@ -55,7 +56,7 @@ func (v *vllm) truth(r *reader) time.Duration {
 		if int(got) == len(want.Hashes) && p.Seq == want.Next && k.State == Exact {
 			break
 		}
-		if time.Since(start) > 10*time.Second {
+		if time.Since(start) > 2*patience {
 			v.tb.Fatalf("%d blocks of %d, next batch %d of %d, %+v", got, len(want.Hashes), p.Seq, want.Next, k)
 		}
 		time.Sleep(time.Millisecond)
@@ -75,11 +76,11 @@ func (v *vllm) truth(r *reader) time.Duration {
 func TestVLLM(t *testing.T) {
 	for _, form := range []string{"array", "map"} {
 		t.Run(form, func(t *testing.T) {
-			at := Stream{Rank: testSource.Rank, Events: "tcp://" + unusedAddr(t), Replay: "tcp://" + unusedAddr(t)}
+			at := Stream{Rank: testSource.Rank, Events: "tcp://" + ports.Address(t), Replay: "tcp://" + ports.Address(t)}
 			v := startVLLM(t, at, form, 500, 1)
 			opt := testOptions()
 			opt.CoolDown = 200 * time.Millisecond
-			opt.ReplayIdle = time.Second
+			opt.ReplayIdle = 3 * time.Second
 			r := openReader(t, opt)
 			r.follow(at)
 			t.Logf("joined after 500 batches: %v", v.truth(r))
@@ -107,10 +108,10 @@ func TestVLLM(t *testing.T) {
 // TestVLLMLongReplay joins behind ten thousand batches, more than a ROUTER
 // with libzmq's high-water mark sends without losses.
 func TestVLLMLongReplay(t *testing.T) {
-	at := Stream{Rank: testSource.Rank, Events: "tcp://" + unusedAddr(t), Replay: "tcp://" + unusedAddr(t)}
+	at := Stream{Rank: testSource.Rank, Events: "tcp://" + ports.Address(t), Replay: "tcp://" + ports.Address(t)}
 	v := startVLLM(t, at, "map", 9_000, 4)
 	opt := testOptions()
-	opt.ReplayIdle = time.Second
+	opt.ReplayIdle = 3 * time.Second
 	r := openReader(t, opt)
 	r.follow(at)
 	t.Logf("9,000 batches: %v", v.truth(r))

@@ -1,11 +1,13 @@
 package events
 
-// warmEvents is for how many events the index is warmed at once.
+import "slices"
+
+// warmEvents is how many events are looked at ahead.
 const warmEvents = 64
 
-// warm announces the hashes of stores to the index: those of parents, and those
-// that come one to an event; the index itself looks ahead in longer lists.
-func (t *Translator) warm(list []Event) {
+// lookAhead asks the index for the parents of stores, all at once, and tells which
+// blocks come one to an event; the index itself looks ahead in longer lists.
+func (t *Translator) lookAhead(list []Event) {
 	t.parents, t.blocks = t.parents[:0], t.blocks[:0]
 	for i := range list {
 		e := &list[i]
@@ -19,7 +21,8 @@ func (t *Translator) warm(list []Event) {
 			t.blocks = append(t.blocks, e.Hashes[0])
 		}
 	}
-	if len(t.parents) > 1 {
-		t.opt.Index.Warm(t.opt.Source, t.parents, t.blocks)
+	t.keys = slices.Grow(t.keys[:0], len(t.parents))[:len(t.parents)]
+	if len(t.parents)+len(t.blocks) > 0 {
+		t.opt.Index.Parents(t.opt.Source, t.parents, t.blocks, t.keys)
 	}
 }

@@ -12,6 +12,7 @@ import (
 // Field numbers of envoy.service.ext_proc.v3.ProcessingResponse and below.
 const (
 	replyRequestHeaders  = 1
+	replyResponseHeaders = 2
 	replyRequestBody     = 3
 	replyResponseBody    = 4
 	replyRequestTrailers = 5

@@ -18,10 +18,25 @@ func (st *stream) responseHeaders(m *inbound) error {
 	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served})
 	if m.end {
 		st.endResponse()
-		return st.send(continueResponseHeaders)
+		return st.send(st.answered(continueResponseHeaders))
 	}
 	want := st.decision != nil && st.decision.WantBody
-	return st.send(st.modes.responseHead(want))
+	return st.send(st.answered(st.modes.responseHead(want)))
+}
+
+// answered adds the headers that the decision wants on the answer. Messages of
+// protocol buffers that follow each other are one: their fields are merged.
+func (st *stream) answered(o *outbound) *outbound {
+	if st.decision == nil || len(st.decision.AnswerHeaders) == 0 {
+		return o
+	}
+	var w routeWriter
+	for _, h := range st.decision.AnswerHeaders {
+		w.setHeader(h.Name, h.Value)
+	}
+	w.common = appendBytes(nil, commonHeaderMutation, w.mutation)
+	w.reply = appendBytes(nil, 1, w.common)
+	return &outbound{whole: appendBytes(append([]byte(nil), o.whole...), replyResponseHeaders, w.reply)}
 }
 
 // responseBody passes a piece of the answer on and reads it on the way.

@@ -1,5 +1,7 @@
 package indexer
 
+import "slices"
+
 // aliases maps the engine hashes of one source to nodes. It is an extendible
 // hash table whose segments grow by a fifth or less and then split, so that the
 // load stays between 0.6 and 0.75 at every size and no insertion moves more
@@ -11,12 +13,14 @@ type aliases struct {
 	segments int
 	slots    int
 	repeats  bool // some hash has, or had, more than one entry
+	frozen   int  // readers of slots as they were
+	gen      uint32
 }
 
 const (
 	segmentMin  = 256
-	segmentHalf = 1280 // slots of each half after a split
-	segmentMax  = 2048
+	segmentHalf = 2560 // slots of each half after a split
+	segmentMax  = 4096
 	bucket      = 4 // entries of one cache line, where a search begins
 )
 
@@ -37,9 +41,31 @@ type segment struct {
 	slots []entry
 	n     int
 	depth uint8
+	gen   uint32 // the slots are newer than what was frozen before it
 }
 
 const segmentBytes = 48 // header and directory entry
+
+// freeze returns the slots of all segments, which stay as they are until thaw.
+// It copies no entries.
+func (a *aliases) freeze() [][]entry {
+	a.frozen++
+	a.gen++
+	out := make([][]entry, 0, a.segments)
+	a.each(func(s *segment) { out = append(out, s.slots) })
+	return out
+}
+
+// thaw ends what one freeze began.
+func (a *aliases) thaw() { a.frozen-- }
+
+// own has s changed where nobody else looks. Whoever writes to slots that may be
+// frozen calls it before it searches them.
+func (a *aliases) own(s *segment) {
+	if a.frozen > 0 && s.gen != a.gen {
+		s.slots, s.gen = slices.Clone(s.slots), a.gen
+	}
+}
 
 func mixHash(h EngineHash) uint64 { return fold(uint64(h)^0xa0761d6478bd642f, 0xe7037ed1a0b428db) }
 
@@ -82,8 +108,10 @@ func (s *segment) home(m uint64) int {
 	return int(uint64(uint32(m))*uint64(len(s.slots)/bucket)>>32) * bucket
 }
 
-func (s *segment) after(i int) int {
-	if i++; i == len(s.slots) {
+func (s *segment) after(i int) int { return s.wrap(i + 1) }
+
+func (s *segment) wrap(i int) int {
+	if i == len(s.slots) {
 		return 0
 	}
 	return i
@@ -109,6 +137,58 @@ func (a *aliases) find(h EngineHash) (s *segment, i int) {
 // first returns any entry of hash, or nil.
 func (a *aliases) first(h EngineHash) *entry {
 	s, i := a.find(h)
+	return s.first(h, i)
+}
+
+// line is a cache line of entries. Those that are taken come first.
+type line [bucket]entry
+
+// line returns the line that begins at slot i.
+func (s *segment) line(i int) *line { return (*line)(s.slots[i:]) }
+
+// place returns where hash is in a line, or bucket. The compiler makes no branches of
+// it; they would be as good as random.
+func (l *line) place(h EngineHash) int {
+	k := bucket
+	if l[3].hash == h {
+		k = 3
+	}
+	if l[2].hash == h {
+		k = 2
+	}
+	if l[1].hash == h {
+		k = 1
+	}
+	if l[0].hash == h {
+		k = 0
+	}
+	return k
+}
+
+// taken returns how many entries of a line are taken.
+func (l *line) taken() int {
+	k := bucket
+	if l[3].meta == 0 {
+		k = 3
+	}
+	if l[2].meta == 0 {
+		k = 2
+	}
+	if l[1].meta == 0 {
+		k = 1
+	}
+	if l[0].meta == 0 {
+		k = 0
+	}
+	return k
+}
+
+// first returns any entry of hash, whose home is slot i, or nil.
+func (s *segment) first(h EngineHash, i int) *entry {
+	l := s.line(i)
+	if k := l.place(h); k < bucket && l[k].meta != 0 {
+		return &l[k]
+	}
 	e, _ := s.next(h, i)
 	return e
 }
@@ -117,6 +197,7 @@ func (a *aliases) first(h EngineHash) *entry {
 // whether there was one.
 func (a *aliases) lower(h EngineHash, kind uint32) (found, spent bool) {
 	s, i := a.find(h)
+	a.own(s)
 	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
 		if e.kind() == kind {
 			e.meta -= one
@@ -130,6 +211,10 @@ func (a *aliases) lower(h EngineHash, kind uint32) (found, spent bool) {
 // one search. It serves while no hash has several entries.
 func (a *aliases) lowerOnly(h EngineHash, kind uint32) (e entry, found bool) {
 	s, i := a.find(h)
+	a.own(s)
+	if k := s.line(i).place(h); k < bucket {
+		i += k
+	}
 	for ; s.slots[i].hash != h; i = s.after(i) {
 		if s.slots[i].meta == 0 {
 			return entry{}, false
@@ -152,7 +237,11 @@ func (a *aliases) lowerOnly(h EngineHash, kind uint32) (e entry, found bool) {
 func (a *aliases) raise(h EngineHash, node, kind uint32) bool {
 	m := mixHash(h)
 	s := a.segment(m)
+	a.own(s)
 	i := s.home(m)
+	if l := s.line(i); l.place(h) == bucket {
+		i = s.wrap(i + l.taken())
+	}
 	for ; s.slots[i].meta != 0; i = s.after(i) {
 		e := &s.slots[i]
 		if e.hash != h {
@@ -215,6 +304,7 @@ func (s *segment) full() bool { return (s.n+1)*4 > len(s.slots)*3 }
 // insert adds an entry that is not there and whose mixed hash is m.
 func (a *aliases) insert(m uint64, e entry) {
 	s := a.segment(m)
+	a.own(s)
 	for s.full() {
 		// Hashes that agree in their top bits (a hostile stream) must not double the directory for ever.
 		if len(s.slots) < segmentMax || s.depth == a.depth && len(a.dir) > 8*a.segments {
@@ -240,10 +330,10 @@ func (s *segment) put(m uint64, e entry) {
 func (a *aliases) enlarge(s *segment) {
 	old := s.slots
 	step := max(256, len(old)/(8*bucket)*bucket)
-	if len(old) < segmentHalf {
+	if len(old) < 1280 {
 		step = 64
 	}
-	s.slots, s.n = make([]entry, len(old)+step), 0
+	s.slots, s.n, s.gen = make([]entry, len(old)+step), 0, a.gen
 	a.slots += step
 	for i := range old {
 		if old[i].meta != 0 {
@@ -263,8 +353,8 @@ func (a *aliases) split(m uint64) {
 		a.dir = dir
 		a.depth++
 	}
-	lo := &segment{depth: old.depth + 1, slots: make([]entry, segmentHalf)}
-	hi := &segment{depth: old.depth + 1, slots: make([]entry, segmentHalf)}
+	lo := &segment{depth: old.depth + 1, gen: a.gen, slots: make([]entry, segmentHalf)}
+	hi := &segment{depth: old.depth + 1, gen: a.gen, slots: make([]entry, segmentHalf)}
 	for _, e := range old.slots {
 		if e.meta == 0 {
 			continue
@@ -291,10 +381,11 @@ func (a *aliases) split(m uint64) {
 	a.slots += 2*segmentHalf - len(old.slots)
 }
 
-// remove deletes e.
-func (a *aliases) remove(e *entry) {
+// remove deletes the entry that e is a copy of.
+func (a *aliases) remove(e entry) {
 	s, i := a.find(e.hash)
-	for &s.slots[i] != e {
+	a.own(s)
+	for s.slots[i] != e {
 		i = s.after(i)
 	}
 	s.vacate(i)
@@ -303,6 +394,10 @@ func (a *aliases) remove(e *entry) {
 
 // vacate empties slot i, closing the gap so that searches need no tombstones.
 func (s *segment) vacate(i int) {
+	l := s.line(i &^ (bucket - 1))
+	last := l.taken() - 1
+	l[i&(bucket-1)] = l[last&(bucket-1)]
+	i = i&^(bucket-1) + last
 	for j := s.after(i); s.slots[j].meta != 0; j = s.after(j) {
 		// Whatever shares a line with the gap has its home there or before.
 		if i/bucket == j/bucket || s.distance(s.home(mixHash(s.slots[j].hash)), j) >= s.distance(i, j) {
@@ -333,19 +428,21 @@ func (a *aliases) each(f func(*segment)) {
 	}
 }
 
-// window is how many hashes are touched ahead of their use.
-const window = 64
-
-// touch reads the line where the search for h begins and the one where it may go
-// on. Lines of many hashes touched in a row are fetched from memory side by side,
-// where searches one after the other would wait for each.
-func (a *aliases) touch(h EngineHash) uint32 {
+// home returns the slot where the search for h begins.
+func (a *aliases) home(h EngineHash) *entry {
 	s, i := a.find(h)
-	next := i + bucket
-	if next >= len(s.slots) {
-		next = 0
+	return &s.slots[i]
+}
+
+// behind returns the slot where the search for h goes on when it does not end in
+// the line where it begins, else one in that line.
+func (a *aliases) behind(h EngineHash) *entry {
+	s, i := a.find(h)
+	next := i
+	if s.slots[i+bucket-1].meta != 0 {
+		next = s.wrap(i + bucket)
 	}
-	return s.slots[i].node + s.slots[next].node
+	return &s.slots[next]
 }
 
 func (a *aliases) bytes() int { return a.slots*16 + a.segments*segmentBytes + 8*cap(a.dir) }

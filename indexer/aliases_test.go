@@ -33,7 +33,7 @@ func removeBoth(a *aliases, m aliasModel, h EngineHash, kind uint32) bool {
 	if a.repeats {
 		found, _ = a.lower(h, kind)
 		for e := a.spent(h); e != nil; e = a.spent(h) {
-			a.remove(e)
+			a.remove(*e)
 		}
 	} else {
 		_, found = a.lowerOnly(h, kind)

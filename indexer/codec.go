@@ -141,7 +141,10 @@ func appendBlocks(dst []byte, blocks []StoredBlock) []byte {
 		return dst
 	}
 	usual := blocks[0].Tokens
-	dst = binary.AppendUvarint(dst, uint64(usual))
+	return appendBlockList(binary.AppendUvarint(dst, uint64(usual)), blocks, usual)
+}
+
+func appendBlockList(dst []byte, blocks []StoredBlock, usual uint32) []byte {
 	length := usualBytes(usual)
 	for i := range blocks {
 		b := &blocks[i]
@@ -247,7 +250,10 @@ func decodeBlocks(r *wireReader, d *Delta, op *Op) {
 		r.fail(ErrCodecLimit)
 		return
 	}
-	usual := r.uint32()
+	decodeBlockList(r, d, op, r.uint32())
+}
+
+func decodeBlockList(r *wireReader, d *Delta, op *Op, usual uint32) {
 	if !r.has(uint64(op.N) * minBlockSize) {
 		return
 	}

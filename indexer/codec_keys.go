@@ -77,6 +77,15 @@ func (r *wireReader) uint64() uint64 {
 	return v
 }
 
+func (r *wireReader) uint32le() uint32 {
+	if !r.has(4) {
+		return 0
+	}
+	v := binary.LittleEndian.Uint32(r.b)
+	r.b = r.b[4:]
+	return v
+}
+
 func (r *wireReader) uvarint() uint64 {
 	if r.err != nil {
 		return 0

@@ -62,17 +62,22 @@ func (l *limbo) retire(e *epochs, id uint32) {
 	l.epoch[i] = now
 }
 
-// reclaim calls free for every identifier that is safe to reuse.
+// reclaimMost is how many identifiers of an epoch are freed in one go, since other
+// writers wait for it.
+const reclaimMost = 1 << 16
+
+// reclaim calls free for identifiers that are safe to reuse, all but very many.
 func (l *limbo) reclaim(e *epochs, free func(uint32)) {
 	now := e.now.Load()
-	for i := range l.ids {
-		if len(l.ids[i]) == 0 || now < l.epoch[i]+2 {
+	for i, ids := range l.ids {
+		if len(ids) == 0 || now < l.epoch[i]+2 {
 			continue
 		}
-		for _, id := range l.ids[i] {
+		rest := max(0, len(ids)-reclaimMost)
+		for _, id := range ids[rest:] {
 			free(id)
 		}
-		l.ids[i] = l.ids[i][:0]
+		l.ids[i] = ids[:rest]
 	}
 }
 

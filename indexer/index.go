@@ -9,7 +9,7 @@ import (
 type Options struct {
 	Hasher          Hasher
 	MaxNodes        int // blocks in the trie; 0 means 64 million. Stores beyond it are refused and counted.
-	MaxSourceBlocks int // blocks of one source; 0 means 4 million
+	MaxSourceBlocks int // blocks of one source; 0 means 16 million. Stores beyond it are refused and counted.
 }
 
 // Index is the precise prefix index: which source holds which blocks of which
@@ -27,11 +27,13 @@ type Index struct {
 	limbo   limbo      // retired nodes
 	sources map[Source]*source
 	extra   map[uint64]uint32 // references of (node, slot, tier) beyond the first
+	dying   []*grave          // what is hidden and not released yet
 	retired limbo             // retired slots
 	freed   []uint32          // slots to be given out again
 	slots   atomic.Pointer[[]slotOwner]
 	counts  Counts
-	sink    uint32 // keeps the reads of touch alive
+	sink    uint32 // keeps reads ahead alive
+	going   going
 
 	scratch sync.Pool
 	shards  atomic.Uint32
@@ -44,6 +46,8 @@ type source struct {
 	cursor uint32
 	names  *aliases
 	xor    uint64
+	staged bool // not among the sources; see Stage
+	ahead  ahead
 }
 
 // slotOwner tells readers whose a slot is.
@@ -72,7 +76,7 @@ func New(o Options) *Index {
 		o.MaxNodes = 64 << 20
 	}
 	if o.MaxSourceBlocks == 0 {
-		o.MaxSourceBlocks = 4 << 20
+		o.MaxSourceBlocks = 16 << 20
 	}
 	x := &Index{o: o, sources: map[Source]*source{}, extra: map[uint64]uint32{}}
 	x.nodes.init()
@@ -91,24 +95,25 @@ func New(o Options) *Index {
 func (x *Index) Apply(name Source, d *Delta) ApplyStats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	s := x.source(name)
+	return x.perform(&s, d)
+}
+
+// perform applies d to a source, which is another one after it was emptied.
+func (x *Index) perform(at **source, d *Delta) ApplyStats {
 	var st ApplyStats
-	s, warm := x.source(name), uint32(0)
-	for i := range d.Ops {
+	s, warm := *at, 0
+	for i := 0; i < len(d.Ops); i++ {
 		op := &d.Ops[i]
-		if i%window == 0 {
-			x.warmOps(s, d, d.Ops[i:min(len(d.Ops), i+window)])
+		if i >= warm && s.ahead.empty() {
+			warm = min(len(d.Ops), i+window)
+			x.warmOps(s, d, d.Ops[i:warm])
 		}
 		switch op.Kind {
 		case OpStore:
 			x.store(s, op, d.Blocks[op.First:op.First+op.N], &st)
 		case OpRemove:
-			if end := op.First + op.N; end > warm {
-				warm = min(uint32(len(d.Hashes)), op.First+window)
-				x.warmHashes(s, d.Hashes[op.First:warm])
-			}
-			for _, h := range d.Hashes[op.First : op.First+op.N] {
-				x.remove(s, h, entryMeta(op.Tier, op.Group), &st)
-			}
+			i += x.removals(s, d, d.Ops[i:], &st) - 1
 		case OpMove:
 			for _, h := range d.Hashes[op.First : op.First+op.N] {
 				x.move(s, h, op, &st)
@@ -116,9 +121,11 @@ func (x *Index) Apply(name Source, d *Delta) ApplyStats {
 		case OpClear:
 			st.Removed += s.names.n
 			x.clear(s)
-			s = x.source(name)
+			s = x.successor(s)
 		}
 	}
+	*at = s
+	s.ahead.clear()
 	x.counts.Stored += uint64(st.Stored)
 	x.counts.Removed += uint64(st.Removed)
 	x.counts.UnknownRemove += uint64(st.UnknownRemove)
@@ -126,30 +133,6 @@ func (x *Index) Apply(name Source, d *Delta) ApplyStats {
 	x.counts.Refused += uint64(st.Refused)
 	x.reclaim()
 	return st
-}
-
-// Warm reads what Lookup and Apply are going to need of a source for blocks that
-// are going to be stored, and for their parents. It changes nothing. Places in memory
-// that are read in a row are fetched side by side, where one Lookup after the other
-// would wait for each.
-func (x *Index) Warm(name Source, parents, blocks []EngineHash) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	s := x.sources[name]
-	if s == nil {
-		return
-	}
-	for _, h := range parents {
-		x.sink += s.names.touch(h)
-	}
-	for _, h := range blocks {
-		x.sink += s.names.touch(h)
-	}
-	for _, h := range parents {
-		if e := s.names.first(h); e != nil {
-			x.sink += x.nodes.at(e.node).first.Load()
-		}
-	}
 }
 
 // Lookup returns the block key that a source knows under an engine hash.
@@ -177,20 +160,8 @@ func (x *Index) Reset(name Source) {
 	x.reclaim()
 }
 
-// Refill forgets everything that a source holds and makes room for as many blocks,
-// which are going to be stored: a source that does not grow step by step takes them faster.
-func (x *Index) Refill(name Source, blocks int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if s := x.sources[name]; s != nil {
-		x.clear(s)
-	}
-	x.source(name).names = sized(min(blocks, x.o.MaxSourceBlocks))
-	x.reclaim()
-}
-
 // RemoveEndpoint forgets all sources of an endpoint. Match stops seeing them at
-// once; their blocks are released before it returns.
+// once.
 func (x *Index) RemoveEndpoint(ep EndpointID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -218,41 +189,31 @@ func (x *Index) source(name Source) *source {
 	if s := x.sources[name]; s != nil {
 		return s
 	}
-	s := &source{name: name, cursor: noPage, names: newAliases()}
-	slots := *x.slots.Load()
-	next := append([]slotOwner(nil), slots...)
-	if n := len(x.freed); n > 0 {
-		s.slot = x.freed[n-1]
-		x.freed = x.freed[:n-1]
-		next[s.slot] = slotOwner{name, true}
-	} else {
-		s.slot = uint32(len(next))
-		next = append(next, slotOwner{name, true})
-	}
-	x.slots.Store(&next)
+	s := x.newSource(name, newAliases(), false)
 	x.sources[name] = s
 	return s
 }
 
-// clear hides a source from readers and releases all that it holds.
-func (x *Index) clear(s *source) {
+// newSource gives a source a slot, which readers look at if it is not staged.
+func (x *Index) newSource(name Source, names *aliases, staged bool) *source {
+	s := &source{name: name, cursor: noPage, names: names, staged: staged}
 	next := append([]slotOwner(nil), *x.slots.Load()...)
-	next[s.slot].live = false
+	if n := len(x.freed); n > 0 {
+		s.slot = x.freed[n-1]
+		x.freed = x.freed[:n-1]
+		next[s.slot] = slotOwner{name, !staged}
+	} else {
+		s.slot = uint32(len(next))
+		next = append(next, slotOwner{name, !staged})
+	}
 	x.slots.Store(&next)
-	delete(x.sources, s.name)
-	s.names.each(func(g *segment) {
-		for i := range g.slots {
-			if e := &g.slots[i]; e.meta != 0 {
-				x.drop(s, x.nodes.at(e.node), e.node, e.tier())
-			}
-		}
-	})
-	x.nodes.release(s.cursor)
-	x.retired.retire(&x.epoch, s.slot)
+	return s
 }
 
-// reclaim moves the epoch on when something waits for it.
+// reclaim goes on releasing what is hidden, and moves the epoch on when something
+// waits for it.
 func (x *Index) reclaim() {
+	x.bury(buryNext)
 	if x.limbo.pending()+x.retired.pending()+x.sets.limbo.pending()+x.lists.limbo.pending() == 0 || !x.epoch.advance() {
 		return
 	}

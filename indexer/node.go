@@ -53,7 +53,10 @@ const (
 )
 
 func (n *node) tokens() uint32    { return n.meta.Load() >> 8 }
-func (n *node) flags() BlockFlags { return BlockFlags(n.meta.Load()) }
+func (n *node) flags() BlockFlags { return BlockFlags(n.meta.Load()) &^ flagExtra }
+
+// flagExtra marks a node that has, or had, references in Index.extra.
+const flagExtra BlockFlags = 1 << 6
 
 // apart tells a block that no text query passes. It is another block than the
 // canonical one of the same bytes, and has the same key.

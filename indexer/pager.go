@@ -14,6 +14,9 @@ type pager struct {
 	failed bool
 }
 
+// SnapshotBlockBytes is the least that a block of a snapshot takes, in bytes.
+const SnapshotBlockBytes = minBlockSize
+
 // The longest encodings of an operation's head and of a block.
 const (
 	maxHeadSize  = 1 + 1 + 5 + 16 + 5
@@ -68,13 +71,13 @@ func (p *pager) turn() {
 	}
 }
 
-// finish returns the pages.
-func (p *pager) finish() ([][]byte, error) {
+// finish ends the last page.
+func (p *pager) finish() error {
 	p.close()
 	if p.failed || p.total > p.limits.Total {
-		return nil, ErrSnapshotSize
+		return ErrSnapshotSize
 	}
 	p.page = append([]byte(nil), p.page...) // of its own size
 	p.turn()
-	return p.pages, nil
+	return nil
 }

@@ -16,31 +16,101 @@ type SnapshotLimits struct {
 	Total int // of all pages
 }
 
-// Snapshot returns encoded deltas that, applied in order to a source that holds
-// nothing, give it the present state of a source: the same blocks, counts and
-// digest. Writers wait while it is made; readers do not. Besides the pages it
-// takes about 17 bytes per block of the source and a fifth of a byte per block of the
-// index for a moment.
-func (x *Index) Snapshot(name Source, limits SnapshotLimits) ([][]byte, error) {
+// View is what a source holds at one moment, to be put into pages while others
+// write. One goroutine uses it at a time.
+type View struct {
+	x     *Index
+	names *aliases // frozen; nil when that is over
+	slots [][]entry
+	inner *paddedCounter // keeps nodes from being used again; nil when closed
+	pages int            // of the arena
+	dump  *dump
+	out   pager
+	at    int // page of the arena to go on with
+	ended bool
+}
+
+// View begins a snapshot of a source: encoded deltas that, applied in order to a
+// source that holds nothing, give it the blocks, counts and digest that it has
+// now. It does not take longer for larger sources. Close must follow, soon: until
+// then no memory of removed blocks is used again.
+func (x *Index) View(name Source, limits SnapshotLimits) *View {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s := x.sources[name]
-	if s == nil || s.names.n == 0 {
-		return nil, nil
+	v := &View{x: x, pages: len(x.nodes.pages), out: newPager(limits)}
+	if s := x.sources[name]; s != nil && s.names.n > 0 {
+		v.names, v.slots = s.names, s.names.freeze()
 	}
-	d := &dump{x: x, out: newPager(limits)}
-	d.collect(s.names)
-	for p := range d.rank {
-		for w, word := range d.rank[p].bits {
-			for ; word != 0; word &= word - 1 {
-				d.chain(uint32(p)<<pageShift | uint32(w<<6|bits.TrailingZeros64(word)))
-			}
+	v.inner = x.epoch.enter(0)
+	return v
+}
+
+// Next returns the next page; nil after the last. The first call sorts the entries
+// and takes longer than others; until the view is closed that costs 16 bytes for each
+// block of the source and a fifth of a byte for each of the index. It takes no lock
+// that writers wait for.
+func (v *View) Next() ([]byte, error) {
+	if v.dump == nil && v.slots != nil {
+		v.dump = &dump{x: v.x, out: &v.out}
+		v.dump.collect(v.slots, v.pages)
+		v.thaw()
+	}
+	for len(v.out.pages) == 0 && !v.ended {
+		if v.dump != nil && v.at < len(v.dump.rank) {
+			v.dump.chains(v.at)
+			v.at++
+		} else if err := v.out.finish(); err != nil {
+			return nil, err
+		} else {
+			v.ended = true
 		}
-		if d.out.failed {
+		if v.out.failed {
 			return nil, ErrSnapshotSize
 		}
 	}
-	return d.out.finish()
+	if len(v.out.pages) == 0 {
+		return nil, nil
+	}
+	p := v.out.pages[0]
+	v.out.pages = v.out.pages[1:]
+	return p, nil
+}
+
+// thaw lets writers change segments in place again.
+func (v *View) thaw() {
+	if v.names == nil {
+		return
+	}
+	v.x.mu.Lock()
+	v.names.thaw()
+	v.x.mu.Unlock()
+	v.names, v.slots = nil, nil
+}
+
+// Close ends the view. It may be called twice.
+func (v *View) Close() {
+	v.thaw()
+	if v.inner != nil {
+		v.x.epoch.leave(v.inner)
+		v.inner = nil
+	}
+	v.dump, v.out, v.ended = nil, pager{}, true
+}
+
+// Snapshot returns all pages of a view of a source.
+func (x *Index) Snapshot(name Source, limits SnapshotLimits) (pages [][]byte, err error) {
+	v := x.View(name, limits)
+	defer v.Close()
+	for {
+		p, err := v.Next()
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			return pages, nil
+		}
+		pages = append(pages, p)
+	}
 }
 
 // dump walks what a source holds in the order of the arena, in which a chain
@@ -56,7 +126,7 @@ type dump struct {
 	above Op       // the place below which the next op may start: the root, or a block that was sent
 	holes []uint32 // blocks since then that the source does not hold
 	tail  uint32   // the block at which the last op can be continued, or 0
-	out   pager
+	out   *pager
 }
 
 // pageRank numbers the nodes of a page that the source holds.
@@ -84,15 +154,15 @@ func (d *dump) find(id uint32) (uint32, bool) {
 }
 
 // collect sorts the entries by node: first it counts, then it places.
-func (d *dump) collect(names *aliases) {
-	d.rank = make([]pageRank, len(d.x.nodes.pages))
-	names.each(func(g *segment) {
-		for i := range g.slots {
-			if e := &g.slots[i]; e.meta != 0 {
+func (d *dump) collect(slots [][]entry, pages int) {
+	d.rank = make([]pageRank, pages)
+	for _, g := range slots {
+		for i := range g {
+			if e := &g[i]; e.meta != 0 {
 				d.rank[e.node>>pageShift].bits[e.node>>6&1] |= 1 << (e.node & 63)
 			}
 		}
-	})
+	}
 	n := 0
 	for i := range d.rank {
 		p := &d.rank[i]
@@ -100,14 +170,23 @@ func (d *dump) collect(names *aliases) {
 		n += bits.OnesCount64(p.bits[0]) + bits.OnesCount64(p.bits[1])
 	}
 	d.held, d.sent = make([]heldBlock, n), make([]uint64, n/64+1)
-	names.each(func(g *segment) {
-		for i := range g.slots {
-			if e := &g.slots[i]; e.meta != 0 {
+	for _, g := range slots {
+		for i := range g {
+			if e := &g[i]; e.meta != 0 {
 				d.enter(e)
 			}
 		}
-	})
+	}
 	slices.SortFunc(d.more, func(a, b entry) int { return cmp.Compare(a.node, b.node) })
+}
+
+// chains sends what is held of a page of the arena, and what it is chained to.
+func (d *dump) chains(page int) {
+	for w, word := range d.rank[page].bits {
+		for ; word != 0; word &= word - 1 {
+			d.chain(uint32(page)<<pageShift | uint32(w<<6|bits.TrailingZeros64(word)))
+		}
+	}
 }
 
 func (d *dump) enter(e *entry) {

@@ -51,15 +51,16 @@ func restored(t *testing.T, h Hasher, name Source, pages [][]byte) *Index {
 		}
 		blocks += len(d.Blocks)
 	}
-	y.Refill(name, blocks)
+	stage := y.Stage(name, blocks)
 	for _, p := range pages {
 		if err := DecodeDelta(p, &d); err != nil {
 			t.Fatal(err)
 		}
-		if st := y.Apply(name, &d); st.UnknownParent+st.Refused > 0 {
+		if st := stage.Apply(&d); st.UnknownParent+st.Refused > 0 {
 			t.Fatalf("does not apply: %+v", st)
 		}
 	}
+	stage.Commit()
 	return y
 }
 
@@ -178,13 +179,14 @@ func BenchmarkSnapshot(b *testing.B) {
 		y, d := New(Options{Hasher: h}), Delta{}
 		b.ReportAllocs()
 		for b.Loop() {
-			y.Refill(name, n)
+			stage := y.Stage(name, n)
 			for _, p := range pages {
 				if err := DecodeDelta(p, &d); err != nil {
 					b.Fatal(err)
 				}
-				y.Apply(name, &d)
+				stage.Apply(&d)
 			}
+			stage.Commit()
 		}
 		b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 	})

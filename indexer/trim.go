@@ -27,7 +27,7 @@ func (x *Index) Trim(name Source, q Query, keep int) []EngineHash {
 	hashes := make([]EngineHash, 0, len(gone))
 	for i := range gone {
 		e := &gone[i]
-		s.names.remove(s.names.exact(e.hash, e.node, e.kind()))
+		s.names.remove(*e)
 		x.letGo(s, e)
 		hashes = append(hashes, e.hash)
 	}

@@ -40,44 +40,6 @@ func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
 	x.prune(parent)
 }
 
-func (x *Index) warmBlocks(s *source, blocks []StoredBlock) {
-	for i := range blocks {
-		x.sink += s.names.touch(blocks[i].Hash)
-	}
-}
-
-// warmHashes touches the names of hashes, at most a window of them, the nodes that
-// they name, and those above.
-func (x *Index) warmHashes(s *source, hashes []EngineHash) {
-	for _, h := range hashes {
-		x.sink += s.names.touch(h)
-	}
-	var above [window]uint32
-	for i, h := range hashes {
-		if e := s.names.first(h); e != nil {
-			above[i] = x.nodes.at(e.node).parent
-		}
-	}
-	for _, id := range above[:len(hashes)] {
-		x.sink += x.nodes.at(id).first.Load()
-	}
-}
-
-// warmOps touches what the first steps of operations need: the names of the
-// parent and of the first block.
-func (x *Index) warmOps(s *source, d *Delta, ops []Op) {
-	for i := range ops {
-		op := &ops[i]
-		if op.Kind != OpStore || op.N == 0 {
-			continue
-		}
-		x.sink += s.names.touch(d.Blocks[op.First].Hash)
-		if !op.Root {
-			x.sink += s.names.touch(op.Parent)
-		}
-	}
-}
-
 // parent finds the node below which an op stores.
 func (x *Index) parent(s *source, op *Op) (uint32, bool) {
 	if op.Root {
@@ -88,6 +50,9 @@ func (x *Index) parent(s *source, op *Op) (uint32, bool) {
 		n := x.nodes.at(id)
 		n.reset(uint64(op.From), 0)
 		x.table.insert(uint64(op.From), id)
+		return id, true
+	}
+	if id := s.ahead.take(op.Parent); id != 0 && x.nodes.at(id).key.Load() == uint64(op.From) {
 		return id, true
 	}
 	g, at := s.names.find(op.Parent)
@@ -215,6 +180,7 @@ func (x *Index) hold(s *source, id uint32, tier Tier) {
 	old := n.set.Load()
 	if x.holds(old, s.slot, tier) {
 		x.extra[extraKey(id, s.slot, tier)]++
+		n.meta.Store(n.meta.Load() | uint32(flagExtra))
 		return
 	}
 	x.flip(n, old, s.slot, tier)
@@ -245,36 +211,9 @@ func (x *Index) flip(n *node, old, slot uint32, tier Tier) {
 	}
 }
 
-// remove counts one copy less; at zero the source lets go of the block. One
-// hash can name several nodes (an engine whose hashes leave the adapter out):
-// which of them was meant cannot be known, so all are lowered.
-func (x *Index) remove(s *source, h EngineHash, kind uint32, st *ApplyStats) {
-	var found, spent bool
-	if s.names.repeats {
-		found, spent = s.names.lower(h, kind)
-	} else {
-		var e entry
-		if e, found = s.names.lowerOnly(h, kind); found && e.count() == 0 {
-			x.letGo(s, &e)
-		}
-	}
-	if !found {
-		st.UnknownRemove++
-		return
-	}
-	st.Removed++
-	if !spent {
-		return
-	}
-	for e := s.names.spent(h); e != nil; e = s.names.spent(h) {
-		gone := *e
-		s.names.remove(e)
-		x.letGo(s, &gone)
-	}
-}
-
 // letGo undoes what an entry stood for that has left the names.
 func (x *Index) letGo(s *source, e *entry) {
+	s.ahead.clear()
 	n := x.nodes.at(e.node)
 	s.xor ^= imprint(e.hash, n.key.Load(), e.kind())
 	x.drop(s, n, e.node, e.tier())
@@ -295,7 +234,7 @@ func (x *Index) move(s *source, h EngineHash, op *Op, st *ApplyStats) {
 
 // drop takes a slot out of a node's holder set and frees what nobody needs.
 func (x *Index) drop(s *source, n *node, id uint32, tier Tier) {
-	if len(x.extra) > 0 {
+	if BlockFlags(n.meta.Load())&flagExtra != 0 {
 		k := extraKey(id, s.slot, tier)
 		if c := x.extra[k]; c > 1 {
 			x.extra[k] = c - 1
@@ -305,7 +244,14 @@ func (x *Index) drop(s *source, n *node, id uint32, tier Tier) {
 			return
 		}
 	}
-	x.flip(n, n.set.Load(), s.slot, tier)
+	old := n.set.Load()
+	if set := x.sets.flip(old, s.slot, tier); set == 0 && n.first.Load() == 0 {
+		// Readers that are there may still see the holder; none comes any more.
+		x.sets.release(&x.epoch, old)
+		x.prune(x.retire(id))
+		return
+	}
+	x.flip(n, old, s.slot, tier)
 	x.prune(id)
 }
 
@@ -323,11 +269,17 @@ func (x *Index) prune(id uint32) {
 			}
 			x.lists.drop(&x.epoch, first&^branchBit)
 		}
-		parent := n.parent
-		x.unlink(n, id, parent)
-		x.limbo.retire(&x.epoch, id)
-		id = parent
+		id = x.retire(id)
 	}
+}
+
+// retire takes a node out of the trie and returns its parent.
+func (x *Index) retire(id uint32) (parent uint32) {
+	n := x.nodes.at(id)
+	parent = n.parent
+	x.unlink(n, id, parent)
+	x.limbo.retire(&x.epoch, id)
+	return parent
 }
 
 func (x *Index) unlink(n *node, id, parent uint32) {

@@ -20,9 +20,10 @@ type Decision struct {
 	// RemoveHeaders are request headers of the client that must not reach the
 	// engine, lower case.
 	RemoveHeaders []string
-	ModelTarget   string // model name to be spliced into the body; "" leaves it alone
-	BodyExtra     string // members, ",key:value…", to be added to the body behind the model; "" for none
-	WantBody      bool   // the picker would like to see this response's body (audit, learning)
+	AnswerHeaders []HeaderSet // to be set on the answer to the client
+	ModelTarget   string      // model name to be spliced into the body; "" leaves it alone
+	BodyExtra     string      // members, ",key:value…", to be added to the body behind the model; "" for none
+	WantBody      bool        // the picker would like to see this response's body (audit, learning)
 
 	// Observe is told what the response path shows, in order; it may be nil.
 	Observe func(Event)
@@ -31,7 +32,8 @@ type Decision struct {
 	done    bool
 }
 
-// HeaderSet is one header to be set on the request sent upstream.
+// HeaderSet is one header to be set, on the request sent upstream or on its
+// answer.
 type HeaderSet struct{ Name, Value string }
 
 // EventKind names a moment on the response path.

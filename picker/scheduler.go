@@ -29,6 +29,9 @@ type Rules struct {
 	// Admit refuses a request before it is placed; nil admits all. The error
 	// is a *Error.
 	Admit func(c *Cycle) error
+	// Answer returns headers for the answer to a request that was placed at the
+	// candidate chosen, for Cycle.All; nil: none ever.
+	Answer func(c *Cycle, chosen int32) []HeaderSet
 }
 
 // SessionSource is a request header, or a cookie, that holds the session key.
@@ -214,6 +217,9 @@ func (s *Scheduler) Choose(ctx context.Context, r *Request) (*Decision, error) {
 		return nil, err
 	}
 	f := s.launch(c)
+	if rules.Answer != nil {
+		f.AnswerHeaders = rules.Answer(c, c.plan.Order[0])
+	}
 	s.metrics.placed(s.opts.Now().Sub(start), c)
 	return &f.Decision, nil
 }

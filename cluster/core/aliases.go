@@ -18,6 +18,7 @@ type (
 	Stats    = group.Stats
 	Held     = group.Held
 	Traffic  = group.Traffic
+	Job      = group.Job
 
 	Position    = logs.Position
 	Digest      = logs.Digest
@@ -30,7 +31,12 @@ type (
 	Log         = logs.Log
 	LogStore    = logs.LogStore
 	LogOptions  = logs.LogOptions
+	Dump        = logs.Dump
+	Stage       = logs.Stage
 )
+
+// ErrUnsure is what a LogStore returns when a delta builds on other content.
+var ErrUnsure = logs.ErrUnsure
 
 // Values of the types above.
 const (

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/core"
 	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/simtest"
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // TestOlderMembers mixes members of this version with members that speak Minor
@@ -22,6 +24,29 @@ func TestOlderMembers(t *testing.T) {
 	})
 }
 
+// TestNicksNeedMinor2 mixes members of this version with members of Minor 1, who do
+// not know nicks: they are told names, and the others nicks.
+func TestNicksNeedMinor2(t *testing.T) {
+	nicks := 0
+	mixed(t, func(from, to int, frame []byte) []byte {
+		nicked := core.Nicked(frame)
+		if nicked {
+			nicks++
+		}
+		if nicked && to%2 == 0 {
+			t.Errorf("a nick was sent to %d", to)
+		}
+		if from%2 == 0 {
+			frame = bytes.Clone(frame)
+			frame[1] = wire.MinorNicks - 1
+		}
+		return frame
+	})
+	if nicks == 0 {
+		t.Error("no nick was sent to anybody")
+	}
+}
+
 // TestNewerMembers mixes in members of a version to come.
 func TestNewerMembers(t *testing.T) {
 	n := 0
@@ -34,6 +59,25 @@ func TestNewerMembers(t *testing.T) {
 		}
 		return frame
 	})
+}
+
+// TestVersionsOfLogs mixes members that state version 1 of a log with members that
+// state 2 and write what only that can read, while processes of one follow those of the
+// other: nobody is sent what it cannot read, and all converge.
+func TestVersionsOfLogs(t *testing.T) {
+	short := 0
+	for seed := uint64(1); seed <= 60; seed++ {
+		p := simtest.Random(seed)
+		p.Version = func(member, process int) uint64 { return 1 + uint64(member/2+process)%2 }
+		r := simtest.RunPlan(p)
+		if len(r.Failures) > 0 {
+			t.Fatalf("seed %d: %v\n%v", seed, r.Failures, r.Trace)
+		}
+		short += r.Stats.Short
+	}
+	if short == 0 {
+		t.Error("nobody ever wrote what only version 2 reads")
+	}
 }
 
 func mixed(t *testing.T, change func(from, to int, frame []byte) []byte) {

@@ -65,6 +65,10 @@ func (c *Core) Advance(now time.Duration) {
 // next call.
 func (c *Core) Drain() []Envelope { return c.g.Drain() }
 
+// Jobs returns the jobs that inputs have led to since the last call. Begin and End
+// are inputs; Run is done outside of them, by any goroutine.
+func (c *Core) Jobs() []Job { return c.g.Jobs() }
+
 // Tick does what is due.
 func (c *Core) Tick() {
 	for _, p := range c.peers {
@@ -113,14 +117,14 @@ func (c *Core) Leave() {
 
 // HandedOver reports, after Leave, whether every source that this member reads is
 // read by a reachable peer too, and every reachable peer heard that it goes, so
-// that none takes its end for a death, or had a lease's time to; or that nobody
-// is there.
+// that none takes its end for a death, or had the time of four leases to, which a
+// busy one may take; or that nobody is there.
 func (c *Core) HandedOver() bool {
 	if up, _ := c.g.Reachable(); up == 0 {
 		return true
 	}
 	untold := func(p *peer) bool { return p.Up && !p.told }
-	if c.g.Now-c.leftAt < c.g.Opt.Lease && slices.ContainsFunc(c.peers, untold) {
+	if c.g.Now-c.leftAt < 4*c.g.Opt.Lease && slices.ContainsFunc(c.peers, untold) {
 		return false
 	}
 	for _, l := range c.logs.List {
@@ -237,7 +241,7 @@ func (c *Core) receive(p *peer, frame []byte) {
 	}
 	p.Traffic[state].FramesIn++
 	p.Traffic[state].BytesIn += uint64(len(frame))
-	p.Heard = max(c.g.Now, 1)
+	p.Heard, p.Minor = max(c.g.Now, 1), frame[1]
 	c.watch(p)
 }
 

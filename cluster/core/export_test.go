@@ -53,6 +53,15 @@ func ToNewer(frame []byte) []byte {
 	return append(append(out, frame[wire.HeaderLen:]...), 1, 2, 3)
 }
 
+// Nicked reports whether a frame names a source by its nick.
+func Nicked(frame []byte) (is bool) {
+	var m wire.Deltas
+	if frame[2] == wire.KindDelta && m.Decode(wire.Body(frame)) == nil {
+		m.Each(func(g *wire.Group) { is = is || g.Inc == 0 })
+	}
+	return is
+}
+
 // Strange returns a frame of a kind that does not exist yet.
 func Strange(frame []byte) []byte {
 	out := append([]byte(nil), frame[:wire.HeaderLen]...)

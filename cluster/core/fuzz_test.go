@@ -28,6 +28,7 @@ func FuzzReceive(f *testing.F) {
 			c.Receive("b", bytes.Clone(b))
 			c.Advance(c.g.Now + 50_000_000)
 			c.Tick()
+			c.work()
 			c.Drain()
 		}
 		if now := c.log.Position("s1"); now.Inc < was.Inc || (now.Inc == was.Inc && now.Next < was.Next) {

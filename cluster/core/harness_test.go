@@ -20,6 +20,7 @@ type memStore struct {
 	corrupt bool // what is restored
 	large   bool // for a snapshot
 	asked   int  // snapshots
+	staged  int  // contents in the making
 }
 
 func newMemStore() *memStore {
@@ -40,24 +41,64 @@ func (s *memStore) Digest(source string) Digest {
 	return Digest{Count: uint64(len(s.of[source])), Xor: group.Hash(string(s.of[source]))}
 }
 
-func (s *memStore) Snapshot(source string, size int) (pages [][]byte, err error) {
+func (s *memStore) Snapshot(source string, size int) (Dump, error) {
 	s.asked++
 	if s.large {
 		return nil, errors.New("too large")
 	}
+	d := &memDump{s: s}
 	for p := range slices.Chunk(s.of[source], size) {
-		pages = append(pages, slices.Clone(p))
+		d.pages = append(d.pages, slices.Clone(p))
 	}
-	return pages, nil
+	return d, nil
 }
 
-func (s *memStore) Restore(source string, pages [][]byte) error {
-	s.of[source] = slices.Concat(pages...)
-	if s.corrupt {
-		s.of[source] = append(s.of[source], '!')
+func (s *memStore) Stage(source string, _ uint64) (Stage, error) {
+	s.staged++
+	return &memStage{s: s, source: source}, nil
+}
+
+// memDump is pages to be handed out.
+type memDump struct {
+	s     *memStore
+	pages [][]byte
+}
+
+func (d *memDump) Next() (p []byte, err error) {
+	if len(d.pages) > 0 {
+		p, d.pages = d.pages[0], d.pages[1:]
 	}
+	return p, nil
+}
+
+func (d *memDump) Close() {}
+
+// memStage is payloads that a memStore may take over.
+type memStage struct {
+	s      *memStore
+	source string
+	of     []byte
+}
+
+func (g *memStage) Page(p []byte) error {
+	g.of = append(g.of, p...)
 	return nil
 }
+
+func (g *memStage) Digest() Digest {
+	return Digest{Count: uint64(len(g.of)), Xor: group.Hash(string(g.of))}
+}
+
+func (g *memStage) Commit() error {
+	if g.s.corrupt {
+		g.of = append(g.of, '!')
+	}
+	g.s.of[g.source] = g.of
+	g.s.staged--
+	return nil
+}
+
+func (g *memStage) Discard() { g.s.staged-- }
 
 func (s *memStore) Forget(source string)            { delete(s.of, source) }
 func (s *memStore) Assign(source string, role Role) { s.roles[source] = role }
@@ -94,6 +135,8 @@ type one struct {
 	*Core
 	id    string
 	store *memStore
+	slow  bool  // its jobs do not end
+	jobs  []Job // that have not ended
 	sink  *memGauge
 	gauge *Gauge
 	feed  *Feed
@@ -162,11 +205,28 @@ func (tb *table) run(d time.Duration) {
 	}
 }
 
+// work does the jobs of a core, but for the end of those of a slow one.
+func (c *one) work() {
+	for _, j := range c.Jobs() {
+		if j.Begin != nil {
+			j.Begin()
+		}
+		j.Run(func() bool { return false })
+		c.jobs = append(c.jobs, j)
+	}
+	for len(c.jobs) > 0 && !c.slow {
+		j := c.jobs[0]
+		c.jobs = c.jobs[1:]
+		j.End()
+	}
+}
+
 // pump delivers until nobody says anything any more.
 func (tb *table) pump() {
 	for busy := true; busy; {
 		busy = false
 		for _, c := range tb.cores {
+			c.work()
 			for _, e := range slices.Clone(c.Drain()) {
 				busy = true
 				tb.deliver(c.id, e)

@@ -178,7 +178,7 @@ func (c *Core) measure(p *peer, echo, hold time.Duration) {
 // compareStates asks for gauges that this member has not completely.
 func (c *Core) compareStates(p *peer, states []wire.StateInfo) {
 	p.strangers = 0
-	named := make([]bool, len(c.logs.List))
+	stated := make([]uint64, len(c.logs.List))
 	for _, s := range states {
 		known := false
 		switch s.Kind {
@@ -192,7 +192,7 @@ func (c *Core) compareStates(p *peer, states []wire.StateInfo) {
 		case wire.StateLog:
 			for i, l := range c.logs.List {
 				if l.Name() == string(s.Name) {
-					known, named[i] = true, true
+					known, stated[i] = true, max(1, s.Version)
 				}
 			}
 		}
@@ -201,6 +201,6 @@ func (c *Core) compareStates(p *peer, states []wire.StateInfo) {
 		}
 	}
 	for i, l := range c.logs.List {
-		l.SetKnown(p.Peer, named[i])
+		l.SetStated(p.Peer, stated[i])
 	}
 }

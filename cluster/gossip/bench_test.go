@@ -11,6 +11,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
+	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
 // heap is a LogStore for measuring: content is bytes, and the first 8 bytes of
@@ -45,17 +47,24 @@ func (h *heap) Forget(source string) {
 
 func (h *heap) Digest(string) cluster.Digest { return cluster.Digest{} }
 
-func (h *heap) Snapshot(source string, size int) (pages [][]byte, err error) {
+func (h *heap) Snapshot(source string, _ int) (cluster.Dump, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.of[source], nil
+	return fixture.Pages(h.of[source]), nil
 }
 
-func (h *heap) Restore(source string, pages [][]byte) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.of[source] = pages
-	return nil
+func (h *heap) Stage(source string, _ uint64) (cluster.Stage, error) {
+	var pages [][]byte
+	return &fixture.Stage{
+		Add: func(p []byte) error { pages = append(pages, p); return nil },
+		Sum: func() cluster.Digest { return cluster.Digest{} },
+		Take: func() error {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.of[source] = pages
+			return nil
+		},
+	}, nil
 }
 
 func (h *heap) Assign(string, cluster.Role) {}
@@ -70,7 +79,7 @@ type bencher struct {
 
 func newBencher(b *testing.B, name string, start time.Time, sources, join []string) *bencher {
 	b.Helper()
-	addr := freeAddr(b)
+	addr := ports.Address(b)
 	self := cluster.NewMember(name, "bench")
 	bus, err := gossip.New(gossip.Options{
 		Self: self, Keys: [][]byte{keyA}, Bind: addr, StreamBind: "127.0.0.1:0", Join: join,

@@ -23,6 +23,7 @@ type Group struct {
 	asks  uint64
 	names []string // of all states, in order of their indexes; names[0] is ""
 	out   []Envelope
+	jobs  []Job
 	slots []bool // which slots of peers are taken
 }
 
@@ -33,6 +34,7 @@ type Peer struct {
 	To    []string      // its ID, as an envelope wants it
 	Hash  uint64        // of its name, for ownership
 	Link  bool          // frames can be sent to it
+	Minor byte          // of its last frame; 0 when none came
 	Alive bool          // heard within the lease
 	Up    bool          // Link and Alive
 	Heard time.Duration // 0 when never, or not since the link broke

@@ -40,14 +40,16 @@ type Options struct {
 	// (10 s). LonelyTimeout is the same for one that has no peer at all (3 s).
 	SettleTimeout, LonelyTimeout time.Duration
 
-	// RingBytes bounds the recent deltas kept per source for others (256 KiB),
-	// RingDeltas their number (1024). PendingBytes bounds deltas that wait for
+	// RingBytes bounds the recent deltas kept per source for others (256 KiB; less
+	// where a snapshot of the source is smaller, but 64 KiB), RingDeltas their
+	// number (1024). PendingBytes bounds deltas that wait for
 	// earlier ones, per source (256 KiB), and what waits to be sent.
 	RingBytes, RingDeltas, PendingBytes int
 	// PageBytes is the size of snapshot pages and range answers (128 KiB).
 	PageBytes int
-	// SnapshotBytes bounds one snapshot, loaded or served (64 MiB);
-	// SnapshotCache the bytes of snapshots kept for askers (128 MiB).
+	// SnapshotBytes bounds the pages of one snapshot, loaded or served (384 MiB);
+	// SnapshotCache the bytes of snapshots kept for askers (384 MiB; a larger one is
+	// kept alone). Who loads one holds few of its pages at a time.
 	SnapshotBytes, SnapshotCache int
 	// Loads is the number of sources of a log loaded at the same time (8).
 	Loads int
@@ -85,8 +87,8 @@ func (o Options) WithDefaults() Options {
 	def(&o.RingDeltas, 1024)
 	def(&o.PendingBytes, 256<<10)
 	def(&o.PageBytes, 128<<10)
-	def(&o.SnapshotBytes, 64<<20)
-	def(&o.SnapshotCache, 128<<20)
+	def(&o.SnapshotBytes, 384<<20)
+	def(&o.SnapshotCache, 384<<20)
 	def(&o.Loads, 8)
 	def(&o.GaugeBytes, 512<<10)
 	def(&o.FeedBytes, 256<<10)

@@ -42,7 +42,7 @@ func (l *Log) takePage(s *source, m *wire.PageReply) {
 	ld := s.load
 	switch m.Status {
 	case wire.StatusBusy:
-		l.fail(s, 100*time.Millisecond)
+		l.takeBusy(s, m)
 		return
 	case wire.StatusGone:
 		l.restart(s)
@@ -58,21 +58,29 @@ func (l *Log) takePage(s *source, m *wire.PageReply) {
 		l.g.Refuse(group.RefusedAnswer)
 		return
 	}
-	if len(ld.pages) > 0 && ld.pages[m.Page] == nil {
-		ld.pages[m.Page] = m.Payload
-		ld.have++
-		ld.bytes += uint64(len(m.Payload))
+	if i := int(m.Page); i >= ld.next && i < ld.asked && ld.pages[i] == nil {
+		ld.pages[i] = m.Payload
+		ld.top = max(ld.top, i+1)
+		ld.got += uint64(len(m.Payload))
+		ld.held += uint64(len(m.Payload))
 		ld.at, ld.tries = l.g.Now, 0
 	}
-	switch {
-	case ld.bytes > ld.total:
+	if ld.got > ld.total {
 		l.g.Refuse(group.RefusedAnswer)
 		l.fail(s, 5*time.Second)
-	case ld.have < len(ld.pages):
-		l.askPages(s, false)
-	default:
-		l.commit(s)
+		return
 	}
+	l.fill(s)
+}
+
+// takeBusy goes elsewhere, or waits for a snapshot that is being made.
+func (l *Log) takeBusy(s *source, m *wire.PageReply) {
+	ld := s.load
+	if !ld.snapshot || ld.snap.Known() || !m.Snap.Known() || l.g.Now-ld.begun > maxWait {
+		l.fail(s, 100*time.Millisecond)
+		return
+	}
+	ld.again, ld.tries = l.g.Now+askAgain, 0
 }
 
 // firstPage starts a snapshot from its first page.
@@ -83,20 +91,75 @@ func (l *Log) firstPage(s *source, m *wire.PageReply) bool {
 	ld := s.load
 	ld.snapshot, ld.snap, ld.digest, ld.total = true, m.Snap, m.Digest, m.Bytes
 	ld.pages = make([][]byte, m.Pages)
-	ld.asked = min(1, m.Pages)
+	ld.asked = min(1, len(ld.pages))
 	return true
 }
 
-// restart begins a snapshot anew, because its peer does not hold it any more.
-func (l *Log) restart(s *source) {
+// fill has the pages that are next added to the stage; when all are there, the
+// snapshot is taken over.
+func (l *Log) fill(s *source) {
 	ld := s.load
-	ld.tries++
-	if !ld.snap.Known() || ld.tries >= 3 {
-		l.fail(s, 300*time.Millisecond)
+	end := ld.next
+	for end < min(len(ld.pages), ld.next+maxBatch) && ld.pages[end] != nil {
+		end++
+	}
+	switch {
+	case end == ld.next+maxBatch || end >= ld.top:
+		ld.gap = 0
+	case ld.gap == 0 || end > ld.next:
+		ld.gap = l.g.Now
+	}
+	switch {
+	case ld.working:
+	case ld.stage == nil && (end > 0 || len(ld.pages) == 0), end > ld.next:
+		ld.working = true
+		pages := ld.pages[ld.next:end]
+		l.g.Submit(group.Job{
+			Run: func(func() bool) { ld.err = l.addPages(s.name, ld, pages) },
+			End: func() { l.filled(s, ld, end) },
+		})
+	case ld.next == len(ld.pages) && ld.stage != nil:
+		l.commit(s)
 		return
 	}
-	*ld = load{p: ld.p, id: ld.id, tries: ld.tries, force: ld.force, snapshot: true, heal: ld.heal}
-	l.ask(s)
+	l.askPages(s, 0)
+}
+
+// addPages adds pages to the stage of a load. It runs outside of the log's methods:
+// of the log it reads what never changes, of the load what waits for filled.
+func (l *Log) addPages(source string, ld *load, pages [][]byte) (err error) {
+	if ld.stage == nil {
+		if ld.stage, err = l.store.Stage(source, ld.total); err != nil {
+			ld.stage = nil
+			return err
+		}
+	}
+	for _, p := range pages {
+		if err := ld.stage.Page(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filled goes on after pages were added.
+func (l *Log) filled(s *source, ld *load, end int) {
+	ld.working = false
+	if s.load != ld {
+		ld.abandon() // the load ended meanwhile
+		return
+	}
+	if ld.err != nil {
+		l.g.Refuse(group.RefusedPayload)
+		l.fail(s, 5*time.Second)
+		return
+	}
+	for ; ld.next < end; ld.next++ {
+		ld.held -= uint64(len(ld.pages[ld.next]))
+		ld.pages[ld.next] = nil
+	}
+	ld.at = l.g.Now
+	l.fill(s)
 }
 
 // commit replaces what is known of s by a complete snapshot and applies what
@@ -123,13 +186,14 @@ func (l *Log) commit(s *source) {
 		return
 	}
 	tail = slices.Clone(tail)
-	if err := l.store.Restore(s.name, ld.pages); err != nil {
+	if err := ld.stage.Commit(); err != nil {
 		l.g.Refuse(group.RefusedPayload)
 		l.fail(s, 5*time.Second)
 		return
 	}
+	ld.stage = nil
 	l.g.Stats.SnapshotsLoaded++
-	l.g.Stats.SnapshotBytes += ld.bytes
+	l.g.Stats.SnapshotBytes += ld.got
 	l.dropSnaps(s)
 	s.pos = ld.snap
 	s.ring.clear()

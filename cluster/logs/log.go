@@ -19,6 +19,10 @@ type LogOptions struct {
 	// members divide them: Assign is called, and only the first reader of a
 	// source publishes. Otherwise whoever appends publishes.
 	Owned bool
+	// Needs returns the version of the log that a member must state to read a
+	// payload. Whoever states less is not sent it and gets a snapshot instead, which
+	// every version must be able to read. Nil: everybody reads everything.
+	Needs func(payload []byte) uint64
 }
 
 // Log is a state made of sources, each a log with one writer, of which every
@@ -34,6 +38,7 @@ type Log struct {
 	sources map[string]*source
 	order   []*source // by name
 	slots   []*source // by slot; nil where free
+	nicks   map[uint32]*source
 	peers   []peerLog // by slot of the peer
 	mesh    bool
 
@@ -44,9 +49,11 @@ type Log struct {
 	nextCheck  time.Duration
 	loads      map[uint64]*source // by the ID of the outstanding ask
 	loading    int
+	draining   bool // deltas that were kept aside are still to be applied
 	snaps      []*snap
 	snapBytes  int
-	named      bool // SetSources was called
+	making     *snap // being made
+	named      bool  // SetSources was called
 	rolesDirty bool
 	nextRoles  time.Duration
 }
@@ -127,6 +134,7 @@ func (l *Log) SetSources(names []string) (left int) {
 		}
 	}
 	slices.SortFunc(l.order, func(a, b *source) int { return strings.Compare(a.name, b.name) })
+	l.nameSources()
 	l.setMesh(first)
 	l.rolesDirty = true
 	return left
@@ -242,7 +250,7 @@ func (l *Log) Tick() {
 	if now >= l.nextCheck {
 		l.runChecks()
 	}
-	l.expireSnaps()
+	l.tendSnaps()
 }
 
 // Deadline returns when Tick is due next.
@@ -250,5 +258,5 @@ func (l *Log) Deadline() time.Duration {
 	if l.rolesDirty {
 		return l.g.Now
 	}
-	return min(l.flushAt, l.nextDigest, l.nextCheck, l.nextRoles, l.nextFull())
+	return min(l.flushAt, l.nextDigest, l.nextCheck, l.nextRoles, l.nextFull(), l.nextSnap())
 }

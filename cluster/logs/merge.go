@@ -1,6 +1,9 @@
 package logs
 
 import (
+	"bytes"
+	"errors"
+
 	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
@@ -23,7 +26,7 @@ func (l *Log) ingest(s *source, d Delta) Verdict {
 		l.watchSource(s)
 		return Gap
 	case d.First > s.pos.Next:
-		if !s.pend.add(d, l.g.Opt.PendingBytes) {
+		if !s.pend.add(d, l.pendingRoom(s)) {
 			l.g.Stats.PendingDropped++
 		}
 		l.watchSource(s)
@@ -41,9 +44,13 @@ func (l *Log) apply(s *source, d Delta) Verdict {
 		l.g.Stats.Broken++
 		s.pos.Lost += next - s.pos.Next
 		s.pos.Next = next
-		s.ring.clear()
 		l.touch(s)
 		l.watchSource(s)
+		if errors.Is(err, ErrUnsure) {
+			l.retain(s, d) // it leads up from a snapshot all the same
+		} else {
+			s.ring.clear()
+		}
 		return Broken
 	}
 	s.pos.Next = next
@@ -58,8 +65,9 @@ func (l *Log) retain(s *source, d Delta) {
 		s.ring.clear()
 		return
 	}
-	e := wire.Entry{First: d.First, Last: d.Last, Payload: d.Payload}
-	s.ring.push(ringEntry{Entry: e, digest: s.digest}, l.g.Opt.RingBytes, l.g.Opt.RingDeltas)
+	// A payload from a peer lies in a frame with many others: kept as it is, it would keep all of them.
+	e := wire.Entry{First: d.First, Last: d.Last, Payload: bytes.Clone(d.Payload)}
+	s.ring.push(ringEntry{Entry: e, digest: s.digest}, l.ringRoom(s), l.g.Opt.RingDeltas)
 	if !d.Local || len(l.g.Peers) == 0 {
 		return
 	}
@@ -76,6 +84,18 @@ func (l *Log) retain(s *source, d Delta) {
 	s.push = append(s.push, e)
 	s.pushLen += len(d.Payload) + 8
 	l.flushAt = min(l.flushAt, l.g.Now+l.g.Opt.DeltaDelay)
+}
+
+// What is kept of a source whatever its size, and what an entry of it takes in a snapshot.
+const (
+	ringLeast  = 64 << 10
+	entryBytes = 24
+)
+
+// ringRoom is how much is kept of s for those who miss some of it: no more than a
+// snapshot takes, which serves them as well.
+func (l *Log) ringRoom(s *source) int {
+	return min(l.g.Opt.RingBytes, max(ringLeast, entryBytes*int(min(s.digest.Count, 1<<32))))
 }
 
 // touch notes that the position or the content of s changed.
@@ -102,19 +122,38 @@ func (l *Log) adopt(s *source, inc uint64) {
 	l.watchSource(s)
 }
 
-// drainPending applies what was kept aside and is next now.
+// pendingRoom is how much may be kept aside for s: more while a snapshot of it comes,
+// the larger that is and the longer it takes.
+func (l *Log) pendingRoom(s *source) int {
+	room := l.g.Opt.PendingBytes
+	if s.load != nil {
+		room = max(room, int(s.load.total/16))
+	}
+	return room
+}
+
+// drainStep is how much of what was kept aside is applied in one go.
+const drainStep = 64 << 10
+
+// drainPending applies what was kept aside and is next now, the rest of much of it
+// soon afterwards.
 func (l *Log) drainPending(s *source) {
 	s.pend.dropBefore(s.pos.Inc, s.pos.Next)
-	for {
+	for size := 0; size < drainStep; {
 		d, ok := s.pend.take(s.pos.Next)
 		if !ok {
 			break
 		}
+		size += len(d.Payload) + entryOverhead
 		l.apply(s, d)
 		s.pend.dropBefore(s.pos.Inc, s.pos.Next)
 	}
-	if s.pend.len() > 0 {
-		l.watchSource(s)
+	if s.pend.len() == 0 {
+		return
+	}
+	l.watchSource(s)
+	if s.pend.startsAt(s.pos.Next) {
+		l.draining, l.nextCheck = true, l.g.Now
 	}
 }
 
@@ -145,17 +184,16 @@ func (l *Log) flush() {
 	var all []wire.Group
 	per := make([][]wire.Group, len(l.g.Peers))
 	for _, s := range l.pushing {
-		g := wire.Group{Source: []byte(s.name), Inc: s.pushInc, Entries: s.push}
 		if len(s.push) == 0 || !l.publishes(s) {
 			continue
 		}
 		if l.followedByAll(s) {
-			all = append(all, g)
+			all = append(all, l.deltasFor(nil, s))
 			continue
 		}
 		for i, p := range l.g.Peers {
-			if l.follows(p, s) {
-				per[i] = append(per[i], g)
+			if l.follows(p, s) && l.readsAll(p, s.push) {
+				per[i] = append(per[i], l.deltasFor(p, s))
 			}
 		}
 	}
@@ -177,7 +215,16 @@ func (l *Log) follows(p *group.Peer, s *source) bool {
 
 func (l *Log) followedByAll(s *source) bool {
 	for _, p := range l.g.Peers {
-		if !l.follows(p, s) {
+		if !l.follows(p, s) || !l.readsAll(p, s.push) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *Log) readsAll(p *group.Peer, entries []wire.Entry) bool {
+	for i := range entries {
+		if !l.reads(p, entries[i].Payload) {
 			return false
 		}
 	}

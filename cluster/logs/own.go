@@ -67,7 +67,7 @@ func (l *Log) setMesh(first bool) {
 
 // eligible reports whether p can own sources of l.
 func (l *Log) eligible(p *group.Peer) bool {
-	return p.Up && !p.Leaving && l.of(p).known
+	return p.Up && !p.Leaving && l.of(p).version > 0
 }
 
 // assignRoles looks at every source and tells the application what changed.

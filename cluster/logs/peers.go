@@ -8,8 +8,9 @@ import (
 
 // peerLog is what a peer said of a log's sources.
 type peerLog struct {
-	full      bool // a full digest came since it was up
-	known     bool // its heartbeats name the log
+	full      bool   // a full digest came since it was up
+	heard     bool   // a heartbeat came
+	version   uint64 // of the log, as its heartbeats say; 0: they do not name it
 	claims    []heldClaim
 	target    []Position    // its claims at the first full digest, to be caught up with
 	sentFull  time.Duration // when it was last sent a full digest
@@ -58,18 +59,37 @@ func (l *Log) PeerDown(p *group.Peer) {
 // Changed is told that the members, or who leaves, changed.
 func (l *Log) Changed() { l.rolesDirty = true }
 
-// SetKnown says whether p's heartbeats name the log.
-func (l *Log) SetKnown(p *group.Peer, known bool) {
-	if pl := l.of(p); pl.known != known {
-		pl.known = known
+// SetStated says of what version the log is in p's heartbeats; 0: they do not name
+// it.
+func (l *Log) SetStated(p *group.Peer, version uint64) {
+	pl := l.of(p)
+	if (pl.version > 0) != (version > 0) {
 		l.rolesDirty = true
 	}
+	pl.heard, pl.version = true, version
+}
+
+// Common returns the smallest version of the log that a member states, this one
+// included. Of members that have not been heard yet the worst is assumed.
+func (l *Log) Common() uint64 {
+	v := l.version
+	for _, p := range l.g.Peers {
+		if pl := l.of(p); !pl.heard || pl.version > 0 {
+			v = min(v, max(1, pl.version))
+		}
+	}
+	return v
+}
+
+// reads reports whether p can read a payload.
+func (l *Log) reads(p *group.Peer, payload []byte) bool {
+	return l.opt.Needs == nil || l.opt.Needs(payload) <= max(1, l.of(p).version)
 }
 
 // WantsDigest reports whether a full digest of p is missed.
 func (l *Log) WantsDigest(p *group.Peer) bool {
 	pl := l.of(p)
-	return pl.known && !pl.full
+	return pl.version > 0 && !pl.full
 }
 
 // TellAll has p sent a full digest.
@@ -82,7 +102,7 @@ func (l *Log) Named() bool { return l.named }
 // came up. What p has lost since may be lost here too.
 func (l *Log) CaughtUp(p *group.Peer) bool {
 	pl := l.of(p)
-	if !pl.known {
+	if pl.version == 0 {
 		return true
 	}
 	if !pl.full {
@@ -109,7 +129,7 @@ func (l *Log) AddHeld(h *group.Held) {
 		h.Pending += s.pend.bytes
 		h.Pushes += s.pushLen
 		if s.load != nil {
-			h.Loads += int(s.load.bytes)
+			h.Loads += int(s.load.held)
 		}
 	}
 }

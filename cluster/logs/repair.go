@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/group"
-	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // checkEvery is the time between looks at sources that lack something.
@@ -13,25 +12,6 @@ const checkEvery = 20 * time.Millisecond
 // forceAfter is how long a source may be behind before knowledge that lost
 // more than ours is accepted for being further.
 const forceAfter = 500 * time.Millisecond
-
-// load is a range or a snapshot being fetched from a peer.
-type load struct {
-	p        *group.Peer
-	id       uint64 // of the outstanding ask
-	at       time.Duration
-	tries    int
-	force    bool
-	snapshot bool
-	heal     bool // because digests differed
-
-	snap   Position // of the snapshot, once its first page came
-	digest Digest
-	pages  [][]byte
-	have   int
-	bytes  uint64
-	total  uint64
-	asked  uint64 // pages asked for so far
-}
 
 // watchSource has s looked at by runChecks.
 func (l *Log) watchSource(s *source) {
@@ -61,7 +41,9 @@ func (l *Log) runChecks() {
 	clear(list[kept:])
 	l.checks = list[:kept]
 	l.nextCheck = group.Never
-	if kept > 0 {
+	if l.draining {
+		l.nextCheck, l.draining = l.g.Now, false
+	} else if kept > 0 {
 		l.nextCheck = l.g.Now + checkEvery
 	}
 }
@@ -74,6 +56,10 @@ func (l *Log) check(s *source) bool {
 	}
 	if !s.pos.Known() {
 		return false
+	}
+	if s.pend.startsAt(s.pos.Next) {
+		l.drainPending(s)
+		return true
 	}
 	want, best, waiting := l.choose(s)
 	if want == lackNothing {
@@ -90,7 +76,7 @@ func (l *Log) check(s *source) bool {
 	if l.loading >= l.g.Opt.Loads || (want == lackDeltas && !due) || (want == lackEqual && now < s.healAt) {
 		return true
 	}
-	ld := &load{p: best, snapshot: want != lackDeltas, heal: want == lackEqual}
+	ld := &load{p: best, begun: now, snapshot: want != lackDeltas, heal: want == lackEqual}
 	h := &l.of(best).claims[s.slot]
 	if want == lackDeltas {
 		late := fresh || now-s.behind >= forceAfter
@@ -151,109 +137,4 @@ func less3(a, b [3]uint64) bool {
 		}
 	}
 	return false
-}
-
-func (l *Log) start(s *source, ld *load) {
-	s.load = ld
-	l.loading++
-	if ld.snapshot {
-		l.g.Stats.SnapshotsAsked++
-	} else {
-		l.g.Stats.RangesAsked++
-	}
-	l.ask(s)
-}
-
-// ask sends what the load needs next, or again.
-func (l *Log) ask(s *source) {
-	ld := s.load
-	ld.at = l.g.Now
-	if !ld.snapshot || !ld.snap.Known() {
-		// Pages may come late and in any order; other answers only once.
-		delete(l.loads, ld.id)
-		ld.id = l.g.NextAsk()
-		l.loads[ld.id] = s
-	}
-	m := wire.Ask{
-		Name: []byte(l.name), Version: l.version, Source: []byte(s.name),
-		ID: ld.id, At: s.pos, Force: ld.force, Snap: ld.snap,
-	}
-	if !ld.snapshot {
-		l.g.Send(ld.p, group.Live, l.idx, m.Append(l.g.Frame(wire.KindRangeAsk)))
-		return
-	}
-	if ld.snap.Known() {
-		l.askPages(s, true)
-		return
-	}
-	l.g.Send(ld.p, group.Live, l.idx, m.Append(l.g.Frame(wire.KindPageAsk)))
-}
-
-// pageWindow is how many pages may be on their way.
-const pageWindow = 4
-
-// askPages asks for the pages that fit the window; again, also for those asked
-// for before.
-func (l *Log) askPages(s *source, again bool) {
-	ld := s.load
-	first := ld.asked
-	if again {
-		first = 0
-	}
-	out := 0
-	for i := range ld.asked {
-		if ld.pages[i] == nil {
-			out++
-		}
-	}
-	if again {
-		out = 0
-	}
-	for i := first; i < uint64(len(ld.pages)) && out < pageWindow; i++ {
-		if ld.pages[i] != nil {
-			continue
-		}
-		m := wire.Ask{
-			Name: []byte(l.name), Version: l.version, Source: []byte(s.name),
-			ID: ld.id, At: s.pos, Snap: ld.snap, Page: i,
-		}
-		l.g.Send(ld.p, group.Live, l.idx, m.Append(l.g.Frame(wire.KindPageAsk)))
-		ld.asked = max(ld.asked, i+1)
-		out++
-	}
-}
-
-// maxAsk bounds how long an answer may take, however slow its peer seems.
-const maxAsk = 2 * time.Second
-
-// watchLoad repeats an ask that got no answer, and gives up after three.
-func (l *Log) watchLoad(s *source) {
-	ld := s.load
-	if l.g.Now-ld.at < max(l.g.Opt.AskTimeout, min(8*ld.p.RTT, maxAsk)) {
-		return
-	}
-	ld.tries++
-	l.g.Stats.AskTimeouts++
-	if ld.tries >= 3 {
-		l.fail(s, time.Second)
-		return
-	}
-	l.ask(s)
-}
-
-// fail ends the load of s and leaves its peer alone for a while.
-func (l *Log) fail(s *source, pause time.Duration) {
-	l.of(s.load.p).claims[s.slot].badUntil = l.g.Now + pause
-	l.endLoad(s)
-}
-
-func (l *Log) endLoad(s *source) {
-	if s.load == nil {
-		return
-	}
-	delete(l.loads, s.load.id)
-	s.load = nil
-	l.loading--
-	l.watchSource(s)
-	l.nextCheck = min(l.nextCheck, l.g.Now)
 }

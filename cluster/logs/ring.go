@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bytes"
 	"sort"
 
 	"github.com/grapevine-epp/grapevine/cluster/wire"
@@ -77,15 +78,23 @@ func (q *pending) add(d Delta, maxBytes int) bool {
 		return false
 	}
 	q.bytes += size
+	if !d.Local {
+		d.Payload = bytes.Clone(d.Payload) // its frame would stay with it
+	}
 	q.deltas = append(q.deltas, Delta{})
 	copy(q.deltas[i+1:], q.deltas[i:])
 	q.deltas[i] = d
 	return true
 }
 
+// startsAt reports whether the first delta is next.
+func (q *pending) startsAt(next uint64) bool {
+	return len(q.deltas) > 0 && q.deltas[0].First == next
+}
+
 // take removes and returns the delta that starts at next.
 func (q *pending) take(next uint64) (Delta, bool) {
-	if len(q.deltas) == 0 || q.deltas[0].First != next {
+	if !q.startsAt(next) {
 		return Delta{}, false
 	}
 	d := q.deltas[0]

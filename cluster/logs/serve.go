@@ -8,26 +8,6 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
-// snap is a snapshot held for those who ask for its pages.
-type snap struct {
-	s      *source
-	pos    Position
-	digest Digest
-	pages  [][]byte
-	bytes  int
-	made   time.Duration
-	used   time.Duration
-}
-
-// A snapshot is handed to newcomers while it is this young, and kept for its
-// askers while they go on asking. One that cannot be made is tried again after
-// pauses of at most snapPause.
-const (
-	snapFresh = time.Second
-	snapIdle  = 3 * time.Second
-	snapPause = 30 * time.Second
-)
-
 // answerRange sends the deltas asked for; or a snapshot, when they are not
 // held and it is worth more than what the asker has; or that it cannot.
 func (l *Log) answerRange(p *group.Peer, s *source, m *wire.Ask) {
@@ -43,6 +23,7 @@ func (l *Log) answerRange(p *group.Peer, s *source, m *wire.Ask) {
 	}
 	reply.Pos, reply.Deltas.Inc = s.pos, s.pos.Inc
 	entries, ok := s.ring.from(at.Next)
+	ok = ok && l.reads(p, entries[0].Payload)
 	switch {
 	case at.Next == s.pos.Next:
 		reply.Status = wire.StatusOK
@@ -50,7 +31,7 @@ func (l *Log) answerRange(p *group.Peer, s *source, m *wire.Ask) {
 		reply.Status = wire.StatusOK
 		size := 0
 		for _, e := range entries {
-			if size > 0 && size+len(e.Payload) > l.g.Opt.PageBytes {
+			if size > 0 && (size+len(e.Payload) > l.g.Opt.PageBytes || !l.reads(p, e.Payload)) {
 				break
 			}
 			size += len(e.Payload) + 4
@@ -68,14 +49,18 @@ func (l *Log) sendRange(p *group.Peer, m *wire.RangeReply) {
 	l.g.Send(p, group.Bulk, l.idx, m.Append(l.g.Frame(wire.KindRangeReply)))
 }
 
+// asker waits for the first page of a snapshot that is being made.
+type asker struct {
+	p     *group.Peer
+	id    uint64
+	until time.Duration
+}
+
 // answerPage sends one page of a snapshot; without one in the ask, the first
-// page of a recent one or a new one.
+// page of a recent one or, as soon as it is made, of a new one.
 func (l *Log) answerPage(p *group.Peer, s *source, m *wire.Ask) {
-	reply := wire.PageReply{
-		Name: m.Name, Version: l.version, Source: m.Source, ID: m.ID,
-		Status: wire.StatusGone, Snap: m.Snap, Page: m.Page,
-	}
 	var sn *snap
+	status := uint64(wire.StatusGone)
 	switch {
 	case s == nil || !s.pos.Known():
 	case m.Snap.Known():
@@ -83,83 +68,48 @@ func (l *Log) answerPage(p *group.Peer, s *source, m *wire.Ask) {
 	case !m.Force && m.At.Inc == s.pos.Inc && m.At.Lost < s.pos.Lost:
 		// The asker has lost less: it may not know yet that it would lose by it.
 	default:
-		sn, reply.Status = l.makeSnap(s)
-	}
-	if sn != nil && (m.Page < uint64(len(sn.pages)) || m.Page == 0) {
-		sn.used = l.g.Now
-		reply.Status, reply.Snap, reply.Digest = wire.StatusOK, sn.pos, sn.digest
-		reply.Pages, reply.Bytes = uint64(len(sn.pages)), uint64(sn.bytes)
-		if m.Page < uint64(len(sn.pages)) {
-			reply.Payload = sn.pages[m.Page]
+		if sn = l.recentSnap(s); sn == nil {
+			status = wire.StatusBusy
 		}
+	}
+	switch {
+	case sn == nil:
+		l.sendPage(p, &wire.PageReply{Name: m.Name, Source: m.Source, ID: m.ID, Status: status, Snap: m.Snap, Page: m.Page})
+	case sn.made == 0:
+		sn.askers = slices.DeleteFunc(sn.askers, func(a asker) bool { return a.p == p })
+		sn.askers = append(sn.askers, asker{p, m.ID, l.g.Now + l.g.Opt.AskTimeout*3/4})
+	default:
+		l.servePage(p, sn, m.ID, m.Page)
+	}
+}
+
+func (l *Log) servePage(p *group.Peer, sn *snap, id, page uint64) {
+	sn.used = l.g.Now
+	reply := wire.PageReply{
+		Name: []byte(l.name), Source: []byte(sn.s.name), ID: id, Snap: sn.pos, Digest: sn.digest,
+		Page: page, Pages: uint64(len(sn.pages)), Bytes: uint64(sn.bytes), Status: wire.StatusOK,
+	}
+	switch {
+	case page < reply.Pages:
+		reply.Payload = sn.pages[page]
 		l.g.Stats.PagesServed++
+		sn.taken = page+1 == reply.Pages
+	case page > 0:
+		reply.Status = wire.StatusGone
 	}
-	l.g.Send(p, group.Bulk, l.idx, reply.Append(l.g.Frame(wire.KindPageReply)))
+	l.sendPage(p, &reply)
 }
 
-func (l *Log) heldSnap(s *source, at Position) *snap {
-	for _, sn := range l.snaps {
-		if sn.s == s && sn.pos == at {
-			return sn
-		}
-	}
-	return nil
+// sendWait tells an asker that a snapshot is being made: to be asked for again
+// soon. The position in it says that; members that know no better take it for a
+// plain busy.
+func (l *Log) sendWait(a asker, sn *snap) {
+	l.sendPage(a.p, &wire.PageReply{
+		Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: wire.StatusBusy, Snap: sn.s.pos,
+	})
 }
 
-// makeSnap returns a snapshot of s, shared with recent askers.
-func (l *Log) makeSnap(s *source) (*snap, uint64) {
-	for _, sn := range l.snaps {
-		if sn.s == s && sn.pos.Inc == s.pos.Inc && sn.pos.Lost == s.pos.Lost && l.g.Now-sn.made < snapFresh && l.bridges(s, sn.pos.Next) {
-			return sn, wire.StatusOK
-		}
-	}
-	if l.g.Now < s.snapAfter {
-		return nil, wire.StatusBusy
-	}
-	pages, err := l.store.Snapshot(s.name, l.g.Opt.PageBytes)
-	size := 0
-	for _, p := range pages {
-		if len(p) > wire.MaxFrame-4096 {
-			size = l.g.Opt.SnapshotBytes + 1
-		}
-		size += len(p)
-	}
-	if err != nil || size > l.g.Opt.SnapshotBytes || len(pages) > maxPages {
-		// Nothing says that the next try will do better, and each holds up writers.
-		s.snapAfter = l.g.Now + min(snapPause, 250*time.Millisecond<<min(s.snapFails, 10))
-		s.snapFails++
-		l.g.Stats.SnapshotsFailed++
-		return nil, wire.StatusBusy
-	}
-	s.snapFails = 0
-	for l.snapBytes+size > l.g.Opt.SnapshotCache && len(l.snaps) > 0 {
-		l.evict(slices.Index(l.snaps, slices.MinFunc(l.snaps, func(a, b *snap) int { return int(a.used - b.used) })))
-	}
-	sn := &snap{s: s, pos: s.pos, digest: s.digest, pages: pages, bytes: size, made: l.g.Now, used: l.g.Now}
-	l.snaps = append(l.snaps, sn)
-	l.snapBytes += size
-	l.g.Stats.SnapshotsMade++
-	return sn, wire.StatusOK
-}
-
-func (l *Log) evict(i int) {
-	l.snapBytes -= l.snaps[i].bytes
-	l.snaps = slices.Delete(l.snaps, i, i+1)
-}
-
-// dropSnaps forgets the snapshots of s, whose content is another now.
-func (l *Log) dropSnaps(s *source) {
-	for i := len(l.snaps) - 1; i >= 0; i-- {
-		if l.snaps[i].s == s {
-			l.evict(i)
-		}
-	}
-}
-
-func (l *Log) expireSnaps() {
-	for i := len(l.snaps) - 1; i >= 0; i-- {
-		if l.g.Now-l.snaps[i].used > snapIdle {
-			l.evict(i)
-		}
-	}
+func (l *Log) sendPage(p *group.Peer, m *wire.PageReply) {
+	m.Version = l.version
+	l.g.Send(p, group.Bulk, l.idx, m.Append(l.g.Frame(wire.KindPageReply)))
 }

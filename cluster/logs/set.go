@@ -76,8 +76,8 @@ func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader) (state int, err
 
 func (l *Log) takeDeltas(p *group.Peer, m *wire.Deltas) {
 	m.Each(func(g *wire.Group) {
-		s := l.sources[string(g.Source)]
-		if s == nil || g.Inc == 0 {
+		s := l.sourceOf(g)
+		if s == nil {
 			l.g.Refuse(group.RefusedSource)
 			return
 		}

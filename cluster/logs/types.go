@@ -1,6 +1,10 @@
 package logs
 
-import "github.com/grapevine-epp/grapevine/cluster/wire"
+import (
+	"errors"
+
+	"github.com/grapevine-epp/grapevine/cluster/wire"
+)
 
 // Delta is what the sequence numbers First to Last, both included, of one
 // incarnation of a source changed. Deltas are applied whole; one delta per
@@ -45,7 +49,7 @@ const (
 	Gap                    // kept aside: sequence numbers before it are missing
 	Stale                  // of an older incarnation; ignored
 	Unknown                // the source is not among SetSources, or has incarnation 0
-	Broken                 // the store refused the payload; its sequence numbers count as lost
+	Broken                 // the store did not apply all of the payload; its sequence numbers count as lost
 )
 
 // String returns the verdict as used in metrics and logs.
@@ -53,30 +57,57 @@ func (v Verdict) String() string {
 	return [...]string{"applied", "already", "gap", "stale", "unknown", "broken"}[v]
 }
 
+// ErrUnsure is what a LogStore's Apply returns when a payload is well formed and builds
+// on content that is not there, or not for sure: what could be applied was.
+var ErrUnsure = errors.New("cluster: delta builds on other content")
+
 // LogStore is the application's side of a Log. The log calls it from within
 // its own methods, one call at a time; it must not call back. Positions are
 // the log's business: the store holds content only.
 type LogStore interface {
 	// Apply changes the content of d.Source by d. Deltas of an incarnation
 	// come in order, each once, without gaps unless Lose announced them. An
-	// error means that the payload is malformed.
+	// error means that the payload is malformed, but for ErrUnsure.
 	Apply(d Delta) error
 	// Reset empties the content of source, whose engine started anew.
 	Reset(source string, inc uint64)
 	// Digest returns the digest of the content of source. It is called after
 	// every Apply and must be cheap.
 	Digest(source string) Digest
-	// Snapshot encodes the content of source, all at one moment, in pages of
-	// about pageSize bytes. The pages are not modified afterwards.
-	Snapshot(source string, pageSize int) ([][]byte, error)
-	// Restore replaces the content of source by that of pages, atomically. On
-	// error nothing has changed.
-	Restore(source string, pages [][]byte) error
+	// Snapshot takes the content of source as it is at this moment, to be put in
+	// pages of about pageSize bytes. It must be quick whatever the size.
+	Snapshot(source string, pageSize int) (Dump, error)
+	// Stage begins another content of source, of some bytes in pages, beside the
+	// present one. Unlike the other methods it is called outside of the log's own,
+	// and may run while they do.
+	Stage(source string, bytes uint64) (Stage, error)
 	// Forget drops source, which is not shared any more.
 	Forget(source string)
 	// Assign says what this member is to do with the stream of source. It is
 	// called on changes only, and on owned logs only.
 	Assign(source string, role Role)
+}
+
+// Dump is the content of a source at one moment. Its methods are called outside of
+// the log's own, one at a time, while the store goes on changing.
+type Dump interface {
+	// Next returns the next page, which is not modified afterwards; nil after the last.
+	Next() ([]byte, error)
+	// Close ends the dump.
+	Close()
+}
+
+// Stage is a content of a source in the making. One goroutine uses it at a time.
+type Stage interface {
+	// Page adds the next page of a Dump. It is called like the methods of a Dump.
+	Page(page []byte) error
+	// Digest returns the digest of what was added. It and what follows are called from
+	// within the log's methods, and must be quick whatever the size.
+	Digest() Digest
+	// Commit replaces the content of the source, atomically. On error nothing has changed.
+	Commit() error
+	// Discard gives the stage up. It is called once where Commit is not, or fails.
+	Discard()
 }
 
 // Position and Digest are what members tell each other of sources.

@@ -28,6 +28,7 @@ type SourceView struct {
 	Reading   bool   // this member reads the stream
 	Reader    string // the first of those who do, by ID; "" when nobody is known to
 	Digest    Digest
+	Unclaimed bool // there are other members, and each has said all that it knows, and nothing of this source
 }
 
 // Source returns what is known of one source.
@@ -52,9 +53,10 @@ func (l *Log) view(s *source) SourceView {
 	if s.reading {
 		v.Reader = l.g.Opt.Self.ID
 	}
+	v.Unclaimed = len(l.g.Peers) > 0
 	for _, p := range l.g.Peers {
 		h := &l.of(p).claims[s.slot]
-		if !p.Up {
+		if v.Unclaimed = v.Unclaimed && p.Up && l.of(p).full && !h.pos.Known(); !p.Up {
 			continue
 		}
 		if h.pos.Inc == s.pos.Inc && h.pos.Next > s.pos.Next {

@@ -91,7 +91,7 @@ func TestIntruder(t *testing.T) {
 			r.Write(n)
 			_ = r.Load.Set("k", []byte(load))
 		}
-		fixture.Eventually(t, 10*time.Second, func() string { return same(n, load, rs...) })
+		fixture.Eventually(t, 30*time.Second, func() string { return same(n, load, rs...) })
 	}
 	write(100, "7", a, b, c)
 	write(200, "8", a, b, c)
@@ -99,7 +99,7 @@ func TestIntruder(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.End()
-	fixture.Eventually(t, 5*time.Second, func() string {
+	fixture.Eventually(t, 30*time.Second, func() string {
 		if n := len(a.Status().Peers) + len(b.Status().Peers); n != 2 {
 			return fmt.Sprintf("%d peers", n)
 		}
@@ -141,11 +141,14 @@ func TestIntruder(t *testing.T) {
 	} {
 		try()
 		time.Sleep(100 * time.Millisecond)
-		if why := same(300, "9", a, b); why != "" {
-			t.Errorf("after %s: %s", what, why)
-		}
+		fixture.Eventually(t, 30*time.Second, func() string {
+			if why := same(300, "9", a, b); why != "" {
+				return "after " + what + ": " + why
+			}
+			return ""
+		})
 	}
-	fixture.Eventually(t, 3*time.Second, func() string {
+	fixture.Eventually(t, 30*time.Second, func() string {
 		for _, r := range []*fixture.Reader{a, b} {
 			for _, reason := range []string{"key", "plaintext", "frame", "replay"} {
 				if n := r.Status().Bus.Refused; n[reason] == 0 {

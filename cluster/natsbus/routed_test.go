@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
 // nodes is a NATS cluster of three servers with TLS and JWT authentication.
@@ -26,28 +28,17 @@ type nodes struct {
 	tenancy *tenancy
 }
 
-// freePort returns a port of the loopback interface that nobody uses.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 func threeNodes(t *testing.T) *nodes {
 	t.Helper()
 	cert, _ := certificate(t)
 	n := &nodes{t: t, tenancy: newTenancy(), ca: file(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}))}
 	var routes []*url.URL
 	for range 3 {
-		routes = append(routes, must(url.Parse(fmt.Sprintf("nats://127.0.0.1:%d", freePort(t)))))
+		routes = append(routes, must(url.Parse("nats://"+ports.Address(t))))
 	}
 	for i, r := range routes {
 		o := server.Options{
-			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: freePort(t), Routes: routes,
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: int(must(netip.ParseAddrPort(ports.Address(t))).Port()), Routes: routes,
 			TLS: true, TLSTimeout: 2, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
 		}
 		n.tenancy.use(&o)
@@ -63,7 +54,7 @@ func threeNodes(t *testing.T) *nodes {
 // routed waits until servers have routes to each other.
 func (n *nodes) routed(servers ...int) {
 	n.t.Helper()
-	fixture.Eventually(n.t, 10*time.Second, func() string {
+	fixture.Eventually(n.t, 30*time.Second, func() string {
 		for _, i := range servers {
 			if got := n.servers[i].NumRoutes(); got < len(servers)-1 {
 				return fmt.Sprintf("server %d has %d routes", i, got)
@@ -148,7 +139,7 @@ func TestChurn(t *testing.T) {
 	}
 	settle := func(what, load string) {
 		t.Helper()
-		t.Logf("%s: equal after %v", what, fixture.Eventually(t, 20*time.Second, func() string { return same(written, load, readers...) }))
+		t.Logf("%s: equal after %v", what, fixture.Eventually(t, 2*time.Minute, func() string { return same(written, load, readers...) }))
 	}
 	churn(3000, "1", func() {})
 	settle("3000 batches of 40 sources", "1")

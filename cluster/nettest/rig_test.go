@@ -64,7 +64,7 @@ func (r *rig) form(n int) time.Duration {
 		r.start(string(rune('a'+i)), i+1)
 	}
 	r.write(200)
-	return r.eventually(20*time.Second, func() string { return r.agree(r.members...) })
+	return r.eventually(30*time.Second, func() string { return r.agree(r.members...) })
 }
 
 func addrOf(host int) netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, byte(host)}) }

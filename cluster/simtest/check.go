@@ -3,6 +3,7 @@ package simtest
 import (
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/core"
 )
@@ -99,6 +100,23 @@ func (w *World) Exact() bool {
 		}
 	}
 	return true
+}
+
+// checkStages checks that no content in the making is forgotten: each is of a load
+// that is under way, or the last step of one that ended.
+func (w *World) checkStages() {
+	was := map[*member]int{}
+	for _, m := range w.members {
+		if m.up {
+			was[m] = m.store.stages
+		}
+	}
+	w.Run(2 * time.Second)
+	for m, begun := range was {
+		if m.up && m.store.staged > m.store.stages-begun {
+			w.failf("%s holds %d contents in the making, of which %d were begun in the last two seconds", m.name, m.store.staged, m.store.stages-begun)
+		}
+	}
 }
 
 // checkMemory checks the bound on what a member's core holds.

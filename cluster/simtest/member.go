@@ -71,12 +71,12 @@ func (m *member) start() {
 	opt.Self = core.Member{ID: m.id, Name: m.name, Boot: m.boot, Version: "sim"}
 	opt.Share = w.plan.Share
 	m.core = core.New(opt)
-	m.store = &store{m: m, content: map[string]chain{}, fail: w.plan.Fail}
+	m.store = &store{m: m, content: map[string]chain{}, tails: map[string]*tails{}, version: w.plan.version(m), fail: w.plan.Fail}
 	m.gauges = &gauges{of: map[string]map[string]uint64{}}
 	m.hints = &hints{m: m, last: map[uint64]uint64{}}
 	m.gauge = m.core.NewGauge("load", 1, m.gauges)
 	m.feed = m.core.NewFeed("hints", 1, m.hints)
-	m.log = m.core.NewLog("index", 1, m.store, core.LogOptions{Owned: true})
+	m.log = m.core.NewLog("index", m.store.version, m.store, core.LogOptions{Owned: true, Needs: payloadNeeds})
 	m.readers, m.own, m.sent = map[string]*reader{}, map[string]uint64{}, 0
 	m.paused, m.wakeAt = 0, -1
 	m.inView, m.listed, m.last = map[string]bool{}, map[string]coreMember{}, map[string]core.Position{}
@@ -123,10 +123,27 @@ func (m *member) settleEvent() {
 		m.checkSource(s)
 	}
 	m.touched = m.touched[:0]
+	m.work()
 	m.route()
 	if at := max(m.world(m.core.Deadline()), m.w.now); m.wakeAt < 0 || at < m.wakeAt {
 		m.wakeAt = at
 		m.w.afterFor(m, at-m.w.now, func() { m.wake(at) })
+	}
+}
+
+// work does what the core wants done aside, while other things happen.
+func (m *member) work() {
+	for _, j := range m.core.Jobs() {
+		wait := func() time.Duration { return m.w.between(0, m.w.plan.Work) }
+		m.w.afterFor(m, wait(), func() {
+			if j.Begin != nil {
+				j.Begin()
+			}
+			m.w.afterFor(m, wait(), func() {
+				j.Run(func() bool { return false })
+				m.w.afterFor(m, wait(), j.End)
+			})
+		})
 	}
 }
 

@@ -56,6 +56,23 @@ func Random(seed uint64) Plan {
 			PageBytes: 64 + rng.IntN(500), Loads: 1 + rng.IntN(8), SnapshotCache: 500 + rng.IntN(4000),
 		}
 	}
+	if rng.IntN(2) == 0 { // snapshots take their time, and more than a window of pages
+		p.Work = time.Duration(1+rng.IntN(20)) * time.Millisecond / time.Duration(p.Sources)
+		p.Pages = rng.IntN(400) / p.Sources
+	}
+	return p
+}
+
+// Large makes the plan of a seed with few sources whose snapshots have hundreds of
+// pages, over a network that loses, repeats and reorders them.
+func Large(seed uint64) Plan {
+	rng := rand.New(rand.NewPCG(seed, 0x6c61726765))
+	p := Random(seed)
+	p.Members, p.Sources, p.Gauges = 3+rng.IntN(2), 1+rng.IntN(3), 0
+	p.Pages, p.Work = 60+rng.IntN(200), time.Duration(1+rng.IntN(8))*time.Millisecond
+	p.Ring, p.Fail, p.Loss = 1+rng.IntN(20), 0, 0
+	p.Options = core.Options{RingDeltas: 2 + rng.IntN(30), Loads: 1 + rng.IntN(3)}
+	p.Net.Drop, p.Net.Dup, p.Net.Reorder = 0.04*rng.Float64(), 0.1*rng.Float64(), 0.2*rng.Float64()
 	return p
 }
 
@@ -63,10 +80,11 @@ func Random(seed uint64) Plan {
 func (p Plan) memoryLimit() int {
 	ring, pend, cache := p.Options.RingBytes, p.Options.PendingBytes, p.Options.SnapshotCache
 	if ring == 0 {
-		ring, pend, cache = 256<<10, 256<<10, 128<<20
+		ring, pend, cache = 256<<10, 256<<10, 384<<20
 	}
 	const loads = 64 << 10
-	return p.Sources*(ring+2*pend+256) + cache + loads
+	largest := (p.Pages + 7) * 20 // a snapshot that is larger than the cache is kept alone
+	return p.Sources*(ring+2*pend+256) + max(cache, largest) + loads
 }
 
 // RunSeed runs the plan of a seed with random faults, heals everything, and
@@ -104,8 +122,14 @@ func RunPlan(p Plan) Result {
 		w.failf("not converged %v after the last fault: %s", bound, why)
 	}
 	r.Exact, r.Took = w.Exact(), w.now-healed
+	if p.Work > 0 {
+		w.checkStages()
+	}
 	if !r.Exact && p.Ring == 0 && p.Fail == 0 {
 		w.failf("something was lost, though every engine could replay everything")
+	}
+	if w.Stats.Unsure > 0 && p.Ring == 0 && p.Fail == 0 && p.Version == nil {
+		w.failf("%d payloads built on what was not known, though nothing was lost", w.Stats.Unsure)
 	}
 	r.Stats, r.Failures = w.Stats, w.failures
 	r.Stats.Converged = r.Took

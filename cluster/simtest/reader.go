@@ -76,7 +76,11 @@ func (r *reader) live(inc, seq, v uint64) {
 }
 
 func (r *reader) append(inc, seq, v uint64) core.Verdict {
-	return r.m.log.Append(core.Delta{Source: r.e.name, Inc: inc, First: seq, Last: seq, Payload: payload(v)})
+	p := payload(v)
+	if r.m.log.Position(r.e.name).Inc == inc {
+		p = r.m.store.tailsOf(r.e.name).encode(seq, v, r.m.log.Common())
+	}
+	return r.m.log.Append(core.Delta{Source: r.e.name, Inc: inc, First: seq, Last: seq, Payload: p})
 }
 
 // replay asks the engine for what is missing. What its ring does not have any

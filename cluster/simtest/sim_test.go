@@ -23,6 +23,28 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestLargeSnapshots has snapshots of hundreds of pages loaded over a bad network,
+// while their senders die, their engines start anew, and sources come and go.
+// Replay one by -run TestLargeSnapshots -cluster.seed=N -cluster.seeds=1 -v.
+func TestLargeSnapshots(t *testing.T) {
+	var sum Stats
+	n := max(1, *seeds/4)
+	for seed := *first; seed < *first+uint64(n); seed++ {
+		r := RunLarge(seed)
+		sum.Snapshots, sum.Stages, sum.Discarded = sum.Snapshots+r.Stats.Snapshots, sum.Stages+r.Stats.Stages, sum.Discarded+r.Stats.Discarded
+		if len(r.Failures) > 0 {
+			t.Fatalf("seed %d:\nfaults:\n  %s\nfailures:\n  %s", seed, strings.Join(r.Trace, "\n  "), strings.Join(r.Failures, "\n  "))
+		}
+		if *seeds == 1 {
+			t.Logf("%+v\n%s\n%+v", Large(seed), strings.Join(r.Trace, "\n"), r.Stats)
+		}
+	}
+	t.Logf("%d seeds: %d snapshots made, %d loads begun, %d given up", n, sum.Snapshots, sum.Stages, sum.Discarded)
+	if n > 10 && (sum.Stages == sum.Discarded || sum.Discarded == 0) {
+		t.Errorf("%d loads begun, %d given up: that is not what was to be simulated", sum.Stages, sum.Discarded)
+	}
+}
+
 // TestSeeds runs many random histories. Replay one by
 // -run TestSeeds -cluster.seed=N -cluster.seeds=1 -v.
 func TestSeeds(t *testing.T) {

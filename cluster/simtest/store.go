@@ -27,29 +27,37 @@ var errInjected = errors.New("simtest: injected")
 type store struct {
 	m       *member
 	content map[string]chain
+	tails   map[string]*tails
+	version uint64  // that is stated
 	fail    float64 // share of remote deltas that cannot be applied
 	applied int
+	last    *stage
+	staged  int // contents in the making
+	stages  int // … that were ever begun
 }
 
 // Apply implements core.LogStore.
 func (s *store) Apply(d core.Delta) error {
-	if len(d.Payload) < 8 {
+	if len(d.Payload) != plainSize && len(d.Payload) != shortSize {
 		return fmt.Errorf("simtest: payload of %d bytes", len(d.Payload))
 	}
 	s.m.touch(d.Source)
 	if s.fail > 0 && !d.Local && s.m.w.rng.Float64() < s.fail {
 		s.m.w.Stats.Injected++
+		s.tailsOf(d.Source).known = false
 		return errInjected
 	}
+	v, err := s.value(d)
 	s.applied++
-	s.content[d.Source] = s.content[d.Source].apply(binary.LittleEndian.Uint64(d.Payload))
-	return nil
+	s.content[d.Source] = s.content[d.Source].apply(v)
+	return err
 }
 
 // Reset implements core.LogStore.
 func (s *store) Reset(source string, _ uint64) {
 	s.m.touch(source)
 	delete(s.content, source)
+	delete(s.tails, source)
 }
 
 // Digest implements core.LogStore.
@@ -59,43 +67,138 @@ func (s *store) Digest(source string) core.Digest {
 }
 
 // Snapshot spreads a content over some pages, each of which says which of how
-// many it is, so that Restore notices a mixture.
-func (s *store) Snapshot(source string, _ int) ([][]byte, error) {
+// many it is, so that a stage notices a mixture.
+func (s *store) Snapshot(source string, _ int) (core.Dump, error) {
 	c := s.content[source]
-	if c.count == 0 {
-		return nil, nil
+	d := &dump{chain: c}
+	if c.count > 0 {
+		d.pages = 1 + uint16(c.count%7) + uint16(s.m.w.plan.Pages)
 	}
-	n := 1 + c.count%7
-	pages := make([][]byte, n)
-	for i := range pages {
-		p := binary.LittleEndian.AppendUint64(nil, c.hash)
-		p = binary.LittleEndian.AppendUint64(p, c.count)
-		pages[i] = append(p, byte(i), byte(n))
+	if s.version >= shortSince {
+		d.tails = s.tailsOf(source).append(nil)
 	}
-	return pages, nil
+	s.m.w.Stats.Snapshots++
+	return d, nil
 }
 
-// Restore implements core.LogStore.
-func (s *store) Restore(source string, pages [][]byte) error {
-	s.m.touch(source)
-	if len(pages) == 0 {
-		delete(s.content, source)
-		return nil
+// dump is a content on its way into pages.
+type dump struct {
+	chain
+	pages, next uint16
+	tails       []byte // on the last page
+}
+
+// Next implements core.Dump.
+func (d *dump) Next() ([]byte, error) {
+	if d.next == d.pages {
+		return nil, nil
 	}
-	for i, p := range pages {
-		if len(p) != 18 || string(p[:16]) != string(pages[0][:16]) || int(p[16]) != i || int(p[17]) != len(pages) {
-			s.m.w.failf("%s: pages of different snapshots of %s reached the store", s.m.name, source)
-			return errors.New("simtest: mixed pages")
-		}
+	p := binary.LittleEndian.AppendUint64(nil, d.hash)
+	p = binary.LittleEndian.AppendUint64(p, d.count)
+	p = binary.LittleEndian.AppendUint16(p, d.next)
+	p = binary.LittleEndian.AppendUint16(p, d.pages)
+	if d.next++; d.next == d.pages {
+		p = append(p, d.tails...)
 	}
-	s.content[source] = chain{
-		hash: binary.LittleEndian.Uint64(pages[0]), count: binary.LittleEndian.Uint64(pages[0][8:]),
+	return p, nil
+}
+
+// Close implements core.Dump.
+func (*dump) Close() {}
+
+const pageSize = 20 // and tails
+
+// stage is a content that pages are to make.
+type stage struct {
+	s      *store
+	source string
+	first  []byte
+	tails  *tails
+	next   uint16
+	pages  uint16
+	over   bool
+}
+
+// Stage implements core.LogStore.
+func (s *store) Stage(source string, _ uint64) (core.Stage, error) {
+	s.m.w.Stats.Stages++
+	s.staged++
+	s.stages++
+	s.last = &stage{s: s, source: source}
+	return s.last, nil
+}
+
+// Page implements core.Stage.
+func (g *stage) Page(p []byte) error {
+	if len(p) < pageSize {
+		return fmt.Errorf("simtest: page of %d bytes", len(p))
+	}
+	i, n := binary.LittleEndian.Uint16(p[16:]), binary.LittleEndian.Uint16(p[18:])
+	if g.first == nil {
+		g.first, g.pages = p, n
+	}
+	if g.over || string(p[:16]) != string(g.first[:16]) || i != g.next || n != g.pages {
+		g.s.m.w.failf("%s: pages of different snapshots of %s reached the store, or not in order", g.s.m.name, g.source)
+		return errors.New("simtest: mixed pages")
+	}
+	if g.next++; g.next == n && g.s.version >= shortSince {
+		g.tails = readTails(p[pageSize:])
 	}
 	return nil
 }
 
+// Digest implements core.Stage.
+func (g *stage) Digest() core.Digest {
+	c := g.content()
+	return core.Digest{Count: c.count, Xor: c.hash}
+}
+
+func (g *stage) content() chain {
+	if g.first == nil {
+		return chain{}
+	}
+	return chain{hash: binary.LittleEndian.Uint64(g.first), count: binary.LittleEndian.Uint64(g.first[8:])}
+}
+
+// Commit implements core.Stage.
+func (g *stage) Commit() error {
+	g.end()
+	g.s.m.touch(g.source)
+	if g.next != g.pages {
+		g.s.m.w.failf("%s: %s was taken over from %d pages of %d", g.s.m.name, g.source, g.next, g.pages)
+	}
+	delete(g.s.tails, g.source)
+	if g.tails != nil {
+		g.s.tails[g.source] = g.tails
+	}
+	if g.first == nil {
+		delete(g.s.content, g.source)
+		return nil
+	}
+	g.s.content[g.source] = g.content()
+	return nil
+}
+
+// Discard implements core.Stage.
+func (g *stage) Discard() {
+	g.s.m.w.Stats.Discarded++
+	g.end()
+}
+
+func (g *stage) end() {
+	if g.over {
+		g.s.m.w.failf("%s: a stage of %s ended twice", g.s.m.name, g.source)
+	}
+	g.over = true
+	g.s.staged--
+}
+
 // Forget implements core.LogStore.
-func (s *store) Forget(source string) { delete(s.content, source) }
+func (s *store) Forget(source string) {
+	delete(s.content, source)
+	delete(s.tails, source)
+	delete(s.m.last, source)
+}
 
 // Assign implements core.LogStore.
 func (s *store) Assign(source string, role core.Role) { s.m.assign(source, role) }

@@ -25,6 +25,11 @@ type Plan struct {
 	Fail    float64
 	Options core.Options // Self and Share are set by New
 	Gauges  time.Duration
+	Pages   int           // of a snapshot, beside the few that there are anyhow
+	Work    time.Duration // each step of making or loading a snapshot takes less
+	// Version, if set, is the version of the log that the nth process of a member
+	// states; else all state the latest.
+	Version func(member, process int) uint64
 	// Frame, if set, may change or swallow what from sends to to.
 	Frame func(from, to int, frame []byte) []byte
 }
@@ -35,7 +40,16 @@ type Stats struct {
 	Hints, Frames, Bytes, Events         int
 	Kills, Partitions, Restarts          int
 	HeldPeak                             int
+	Snapshots, Stages, Discarded         int
+	Short, Unsure                        int           // payloads that build on others; and on such as were not known
 	Converged                            time.Duration // after the last fault
+}
+
+func (p *Plan) version(m *member) uint64 {
+	if p.Version == nil {
+		return shortSince
+	}
+	return p.Version(m.i, m.gen)
 }
 
 // World is a group of members, engines and a network in virtual time.

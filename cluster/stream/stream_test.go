@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"math/big"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
 // end is one member's streams, and what they reported.
@@ -36,7 +36,8 @@ type end struct {
 
 func newEnd(t testing.TB, id string, change func(*Options)) *end {
 	t.Helper()
-	opt := Options{Self: cluster.Member{ID: id, Boot: 1}, Label: "test", Bind: "127.0.0.1:0"}
+	// Nobody is held for dead because this machine is busy.
+	opt := Options{Self: cluster.Member{ID: id, Boot: 1}, Label: "test", Bind: "127.0.0.1:0", DeadAfter: time.Hour}
 	if change != nil {
 		change(&opt)
 	}
@@ -94,9 +95,9 @@ func (e *end) certificate() *tls.Certificate { return e.identity.Load().cert }
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 5 s: %s", what)
+			t.Fatalf("not within 30 s: %s", what)
 		}
 	}
 }
@@ -135,12 +136,8 @@ func TestFrames(t *testing.T) {
 func TestBreakIsSeenAtOnce(t *testing.T) {
 	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
 	introduce(t, a, b)
-	start := time.Now()
-	b.Close()
+	b.Close() // silence would be noticed after DeadAfter only
 	eventually(t, "link down", func() bool { return !a.linked("b") })
-	if d := time.Since(start); d > time.Second {
-		t.Errorf("seen after %v", d)
-	}
 	a.Send(core.Envelope{Frame: []byte("nobody hears this")})
 	if q := a.Queues(); q[0].Frames != 0 || q[0].Dropped == 0 {
 		t.Errorf("kept for nobody: %+v", q)
@@ -167,8 +164,8 @@ func TestSlowPeer(t *testing.T) {
 			t.Errorf("%+v", q)
 		}
 	}
-	close(slow.stall)
 	before := len(slow.got("a"))
+	close(slow.stall)
 	eventually(t, "the slow peer goes on", func() bool { return len(slow.got("a")) > before })
 }
 
@@ -184,7 +181,7 @@ func dialAs(t *testing.T, s *end, cert *tls.Certificate, h []byte) (grpc.ClientS
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, fullMethod, grpc.ForceCodecV2(rawCodec{}))
 	if err != nil {
@@ -272,13 +269,8 @@ func TestImpostor(t *testing.T) {
 // TestWrongAddress: who cannot be dialled hears of it.
 func TestWrongAddress(t *testing.T) {
 	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
 	wrong := b.peer()
-	wrong.Addr = closed.Addr().String()
+	wrong.Addr = ports.Address(t) // nobody listens there
 	a.SetPeers([]Peer{wrong})
 	b.SetPeers([]Peer{a.peer()})
 	eventually(t, "told", func() bool {

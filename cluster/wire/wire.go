@@ -15,7 +15,10 @@ import (
 // zero, and unknown kinds and states are ignored and counted.
 const (
 	Major = 1
-	Minor = 1
+	Minor = 2
+
+	// MinorNicks is since when nicks are understood (Deltas).
+	MinorNicks = 2
 
 	// MaxFrame bounds every frame, both ways.
 	MaxFrame = 1 << 20

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,8 +10,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/bench"
 	"github.com/grapevine-epp/grapevine/internal/demo"
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/internal/sim"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
 )
 
 // benchFlags are the flags of bench.
@@ -78,12 +74,19 @@ func (f *benchFlags) runSoak(cmd *cobra.Command) error {
 }
 
 func (f *benchFlags) run(cmd *cobra.Command) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
 	var rows []bench.Row
 	var reports []bench.Report
+	load := demo.Load{Self: self, Duration: f.duration, Idle: f.idle, Rate: f.rate}
 	for _, n := range []int{8, 100} {
-		if err := f.endpoints(cmd.Context(), n, &rows, &reports); err != nil {
+		more, seen, err := load.Measure(cmd.Context(), n)
+		if err != nil {
 			return err
 		}
+		rows, reports = append(rows, more...), append(reports, seen...)
 	}
 	out := cmd.OutOrStdout()
 	if err := bench.WriteReports(out, reports); err != nil {
@@ -109,65 +112,4 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		return bench.WriteJSON(f.jsonFile, rows)
 	}
 	return nil
-}
-
-// warmUp is how many requests come before each measurement at full load.
-const warmUp = 200
-
-// endpoints measures one replica in front of n engines.
-func (f *benchFlags) endpoints(ctx context.Context, n int, rows *[]bench.Row, reports *[]bench.Report) error {
-	dir, err := os.MkdirTemp("", "grapevine-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	model := filepath.Join(dir, "model")
-	if err := vocab.New().WriteModel(model); err != nil {
-		return err
-	}
-	list := filepath.Join(dir, "endpoints.yaml")
-	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: n, EndpointsFile: list, Engine: sim.Options{Events: &sim.EventOptions{}}})
-	if err != nil {
-		return err
-	}
-	defer fleet.Close()
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	p, err := demo.StartReplica(ctx, dir, self, "--endpoints", list, "--model", vocab.Name+"="+model)
-	if err != nil {
-		return err
-	}
-	defer p.Stop()
-	idle, err := bench.MeasureIdle(ctx, p.PID(), f.idle, n)
-	if err != nil {
-		return err
-	}
-	*rows = append(*rows, idle.Rows()...)
-	for _, o := range f.loads(p, n) {
-		r, err := bench.Run(ctx, o)
-		if err != nil {
-			return err
-		}
-		*reports = append(*reports, r)
-		*rows = append(*rows, r.Rows()...)
-	}
-	return nil
-}
-
-// loads lists what is played against a replica in front of n engines.
-func (f *benchFlags) loads(p *demo.Replica, n int) (list []bench.Options) {
-	for _, mode := range bench.Modes {
-		for _, size := range []int{1 << 10, 40 << 10, 400 << 10} {
-			full := bench.Options{
-				Target: p.ExtProc, TLS: bench.SelfSigned(), Mode: mode, BodySize: size, Model: vocab.Name,
-				Duration: f.duration, Warmup: warmUp, PID: p.PID(), Endpoints: n,
-			}
-			paced := full
-			paced.Rate, paced.Warmup = f.rate, 0
-			list = append(list, full, paced)
-		}
-	}
-	return list
 }

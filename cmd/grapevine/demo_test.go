@@ -51,7 +51,7 @@ func startDemo(t *testing.T, args ...string) *demoRun {
 	d.cmd.Env = append(os.Environ(), d.mark, "TMPDIR="+t.TempDir())
 	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	d.cmd.WaitDelay = 5 * time.Second
+	d.cmd.WaitDelay = 30 * time.Second
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -81,12 +81,12 @@ func (d *demoRun) processes() (list []string) {
 // says waits for a text in the output.
 func (d *demoRun) says(text string) {
 	d.t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if strings.Contains(d.out.String(), text) {
 			return
 		}
 	}
-	d.t.Fatalf("the demo does not say %q after 40 s:\n%s", text, d.out.String())
+	d.t.Fatalf("the demo does not say %q after 90 s:\n%s", text, d.out.String())
 }
 
 // ended waits for the end and returns how it came.
@@ -105,7 +105,7 @@ func (d *demoRun) ended(limit time.Duration) error {
 func (d *demoRun) nothingLeft(files bool) {
 	d.t.Helper()
 	var list []string
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if list = d.processes(); len(list) == 0 {
 			break
 		}
@@ -135,7 +135,7 @@ func TestDemo(t *testing.T) {
 	if list := d.processes(); len(list) != 5 {
 		t.Errorf("%d processes run:\n%s", len(list), strings.Join(list, "\n"))
 	}
-	if err := d.ended(60 * time.Second); err != nil {
+	if err := d.ended(3 * time.Minute); err != nil {
 		t.Errorf("%v", err)
 	}
 	out := d.out.String()
@@ -160,7 +160,7 @@ func TestDemoInterrupted(t *testing.T) {
 			if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.ended(10 * time.Second); fmt.Sprint(err) != "exit status 1" || !strings.HasSuffix(d.out.String(), "has ended\n") {
+			if err := d.ended(time.Minute); fmt.Sprint(err) != "exit status 1" || !strings.HasSuffix(d.out.String(), "has ended\n") {
 				t.Errorf("%v:\n%s", err, d.out.String())
 			}
 			d.nothingLeft(true)
@@ -176,6 +176,6 @@ func TestDemoKilled(t *testing.T) {
 	if err := d.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = d.ended(10 * time.Second)
+	_ = d.ended(time.Minute)
 	d.nothingLeft(false)
 }

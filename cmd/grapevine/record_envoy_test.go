@@ -118,9 +118,9 @@ func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen w
 
 func (s *site) await(what string, ok func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%s: not within 20 s", what)
+			s.t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }

@@ -68,12 +68,12 @@ func appears(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: appears FILE")
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
 			return
 		}
 	}
-	ts.Fatalf("%s is not there after 20 s", args[0])
+	ts.Fatalf("%s is not there after a minute", args[0])
 }
 
 // terminate SUBCOMMAND sends SIGTERM to what runs in the background.

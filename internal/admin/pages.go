@@ -1,8 +1,8 @@
 package admin
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"

@@ -165,7 +165,7 @@ func (r *run) envoy(ctx context.Context, name string, p envoyconf.Params) (*proc
 	if err != nil {
 		return nil, "", err
 	}
-	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := e.waitHTTP(wait, "http://"+p.Admin+"/ready"); err != nil {
 		e.kill()

@@ -119,7 +119,7 @@ func (r *run) replicas(ctx context.Context, flags func(i int) []string) ([]*repl
 		}
 		all = append(all, p)
 	}
-	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, p := range all {
 		if err := p.waitHTTP(wait, "http://"+p.admin+"/readyz"); err != nil {
@@ -134,7 +134,7 @@ func (r *run) revive(ctx context.Context, p *replica) (err error) {
 		return err
 	}
 	p.killed = false
-	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return p.waitHTTP(wait, "http://"+p.admin+"/readyz")
 }

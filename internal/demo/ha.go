@@ -318,10 +318,10 @@ func (h *haRun) joined(ctx context.Context) error {
 	})
 }
 
-var errHA = errors.New("not within 20 s")
+var errHA = errors.New("not within a minute")
 
 func (h *haRun) await(ctx context.Context, what string, ok func() bool) error {
-	for end := time.Now().Add(20 * time.Second); !ok(); {
+	for end := time.Now().Add(time.Minute); !ok(); {
 		if time.Now().After(end) {
 			tails := ""
 			for _, p := range h.replicas {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/bench"
@@ -47,14 +48,15 @@ const (
 	soakUsers    = 256  // connections at most
 	soakKVTokens = 16_000
 	soakRestart  = 15 * time.Second // between restarts of an engine
+	soakFill     = 20               // requests that fill an engine's cache
 )
 
 var strangers = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
 
 // RunSoak keeps replicas of one gossip group busy for Options.Step: requests
 // whose blocks push each other out of the engines' caches, and an engine that is
-// restarted every 15 s. It samples what each replica uses. Everything that it
-// starts has ended when it returns.
+// restarted every 15 s. Caches are full from the start, and soon after a restart. It
+// samples what each replica uses. Everything that it starts has ended when it returns.
 func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 	o.KVTokens, o.Speed = soakKVTokens, 20
 	var s *SoakSummary
@@ -73,6 +75,11 @@ func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 
 // soak plays the load.
 func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
+	var filled sync.WaitGroup
+	for i, e := range r.fleet.Engines() {
+		filled.Go(func() { fill(e, uint64(i)) })
+	}
+	filled.Wait()
 	client := workload.NewClient(r.url, soakUsers)
 	client.SessionHeader = picker.HeaderSession
 	w, err := workload.Start(workload.Options{
@@ -86,6 +93,20 @@ func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
 	return r.soaking(ctx, r.fleet, r.list, w)
 }
 
+// fill sends an engine prompts that nobody else sends, past the replicas, as many as
+// its cache holds: with little load, requests go to few engines and leave the others empty.
+func fill(e *sim.Engine, salt uint64) {
+	client := workload.NewClient("http://"+e.Addr(), soakFill)
+	defer client.Close()
+	w, err := workload.Start(workload.Options{
+		Source: workload.NewSource(strangers, 2+salt, vocab.Name, 0), Client: client,
+		Users: 2, Requests: soakFill, Timeout: 10 * time.Second,
+	})
+	if err == nil {
+		w.Wait()
+	}
+}
+
 // soaking restarts engines and takes samples until the time is over.
 func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica, w *workload.Runner) (*SoakSummary, error) {
 	s := &SoakSummary{Engines: len(fleet.Engines()), Replicas: len(replicas), Length: r.o.Step}
@@ -97,6 +118,9 @@ func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica
 	end := time.NewTimer(r.o.Step)
 	defer end.Stop()
 	said := begun
+	if err := s.take(replicas, begun); err != nil {
+		return nil, err
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -109,6 +133,7 @@ func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica
 			if err := fleet.Engines()[s.Restarts%s.Engines].Restart(sim.RestartOptions{Down: 200 * time.Millisecond}); err != nil {
 				return nil, err
 			}
+			fill(fleet.Engines()[s.Restarts%s.Engines], uint64(s.Engines+s.Restarts))
 			s.Restarts++
 		case <-sample.C:
 			if err := s.take(replicas, begun); err != nil {

@@ -29,6 +29,7 @@ type childOptions struct {
 	Listen, Admin     string // default: free ports
 	Config            string // file; "" for the built-in profile
 	XDS, Listener     string // serve xDS there, and Envoy's listener; "" for none
+	Linger            time.Duration
 	Cluster           server.ClusterOptions
 }
 
@@ -55,17 +56,17 @@ func replica(o childOptions) error {
 	defer stop()
 	s, err := server.Open(server.Options{
 		Name: o.Name, Listen: cmp.Or(o.Listen, "127.0.0.1:0"), Health: "-", Admin: cmp.Or(o.Admin, "127.0.0.1:0"),
-		Endpoints: o.List, Config: o.Config, AllowModeOverride: true, Cluster: o.Cluster, XDS: server.XDSOptions{Listen: o.XDS, Listener: o.Listener},
+		Endpoints: o.List, Config: o.Config, AllowModeOverride: true, Linger: o.Linger, Cluster: o.Cluster, XDS: server.XDSOptions{Listen: o.XDS, Listener: o.Listener},
 		Models: []server.ModelOptions{{Name: vocab.Name, Path: o.Model}},
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		return err
 	}
-	within(20*time.Second, func() bool { return s.Status().State == "ready" })
+	within(patience, func() bool { return s.Status().State == "ready" })
 	fmt.Println(s.ExtProcAddr())
 	<-ctx.Done()
-	end, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	end, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s.Drain(end)
 	return s.Stop(end)
@@ -81,7 +82,7 @@ type child struct {
 // startReplica starts a child and waits until it is ready.
 func (r *rig) startReplica() *child {
 	r.t.Helper()
-	c := r.startChild(childOptions{})
+	c := r.startChild(childOptions{Linger: 5 * time.Second}) // a busy Envoy looks seldom
 	r.childs, r.extproc = append(r.childs, c), append(r.extproc, c.addr)
 	return c
 }

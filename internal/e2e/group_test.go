@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
@@ -104,7 +103,7 @@ func (p *party) revive(which ...int) {
 
 // status asks a replica.
 func (p *party) status(i int) (*server.Status, error) {
-	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + p.with[i].Admin + "/status")
 	if err != nil {
 		return nil, err
@@ -119,7 +118,7 @@ func (p *party) status(i int) (*server.Status, error) {
 func (p *party) joined() {
 	p.t.Helper()
 	last := ""
-	ok := within(20*time.Second, func() bool {
+	ok := within(patience, func() bool {
 		for i := range p.with {
 			st, err := p.status(i)
 			if err != nil {
@@ -133,7 +132,7 @@ func (p *party) joined() {
 		return true
 	})
 	if !ok {
-		p.t.Fatalf("the replicas have not joined each other within 20 s: %s", last)
+		p.t.Fatalf("the replicas have not joined each other within %v: %s", patience, last)
 	}
 }
 

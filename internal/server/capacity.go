@@ -5,6 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
@@ -21,6 +22,14 @@ func (s *Server) presize(added []*picker.Endpoint) {
 	}
 	for _, ep := range added {
 		s.approx.SetCapacity(ep.ID, capacityBytes(p.BlocksPerEP, cmp.Or(p.BlockTokens, usualBlockTokens)))
+	}
+}
+
+// resize gives all endpoints the share that a changed configuration asks for.
+// Those whose own figures count have it corrected by their next page.
+func (s *Server) resize(old, c plugins.Producer) {
+	if old.BlocksPerEP != c.BlocksPerEP || old.BlockTokens != c.BlockTokens || old.FixedCapacity != c.FixedCapacity {
+		s.presize(s.pool.Snapshot().Endpoints)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/grapevine-epp/grapevine/internal/ports"
 	"github.com/grapevine-epp/grapevine/internal/sim"
 	"github.com/grapevine-epp/grapevine/internal/sim/engine"
 	"github.com/grapevine-epp/grapevine/internal/sim/kvstream"
@@ -156,12 +157,7 @@ func (r *clusterRig) open(replicas int, file, model string) {
 	r.b.Helper()
 	var join []string
 	for i := range replicas {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			r.b.Fatal(err)
-		}
-		at := l.Addr().String()
-		l.Close()
+		at := ports.Address(r.b)
 		s, err := Open(Options{
 			Name: fmt.Sprintf("replica-%d", i), Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: file, Log: slog.New(slog.DiscardHandler),
 			Models: []ModelOptions{{Name: vocab.Name, Path: model}},

@@ -8,7 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 )
 
-// Options describe one replica. Endpoints is required.
+// Options describe one replica. Endpoints is required, unless Config names a
+// file of endpoints.
 type Options struct {
 	Name    string // of this replica, in status and logs
 	Version string
@@ -19,7 +20,7 @@ type Options struct {
 	TLS    extproc.TLS
 	XDS    XDSOptions
 
-	Endpoints string // endpoints file
+	Endpoints string // endpoints file; "": the one that the configuration's discovery names
 	Config    string // EndpointPickerConfig; "" for the default profile
 	Models    []ModelOptions
 	Secret    string // of the replica group: seeds block keys
@@ -49,10 +50,10 @@ type ModelOptions struct {
 	Adapters []string // LoRA adapters that clients name as models
 }
 
-var errNoEndpoints = errors.New("server: an endpoints file is required")
+var errNoEndpoints = errors.New("server: no endpoints file is given, and no file-discovery in the configuration names one")
 
 func (o *Options) complete() error {
-	if o.Endpoints == "" {
+	if o.Endpoints == "" && o.Config == "" {
 		return errNoEndpoints
 	}
 	text := func(s *string, v string) {

@@ -1,27 +1,45 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"math"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
 // loadConfig reads the configuration file, or returns what holds without one.
-func loadConfig(path string) (*config.Config, error) {
+// data is what the file says, nil when it cannot be read.
+func loadConfig(path string) (c *config.Config, data []byte, err error) {
 	if path == "" {
-		return config.Default(config.Options{}), nil
+		return config.Default(config.Options{}), nil, nil
 	}
-	c, problems := config.Load(path, config.Options{})
+	if data, err = os.ReadFile(path); err != nil {
+		return nil, nil, err
+	}
+	c, problems := config.Parse(path, data, config.Options{})
 	if len(problems) > 0 {
-		return nil, strict.Problems(problems)
+		return nil, data, strict.Problems(problems)
 	}
-	return c, nil
+	return c, data, nil
+}
+
+// ConfigStatus is what configuration a replica uses.
+type ConfigStatus struct {
+	File    string    `json:"file,omitempty"` // "": the built-in profile
+	Hash    string    `json:"hash"`           // equal for files that mean the same
+	Read    time.Time `json:"read"`           // when the one in use was read
+	Notes   int       `json:"notes,omitempty"`
+	Problem string    `json:"problem,omitempty"` // why the file as it is now is not in use
 }
 
 // reloads tells how reading the configuration again went.
@@ -54,40 +72,154 @@ func (r *reloads) done(c *config.Config, err error) {
 
 // Reload reads configuration and models again; on error the old ones stay.
 func (s *Server) Reload(context.Context) error {
-	c, err := loadConfig(s.o.Config)
-	s.reloads.done(c, err)
-	if err != nil {
+	if err := s.reloadConfig(false); err != nil {
 		return err
 	}
 	s.models.all.Reload()
-	if err := s.scheduler.SetRules(c.Rules); err != nil {
+	return nil
+}
+
+// discover opens the endpoints file: the one of the options, or else the one
+// that the configuration names.
+func (s *Server) discover(c *config.Config) (*discovery.Source, error) {
+	o := discovery.Options{
+		Path: s.o.Endpoints, OnChange: func(specs []picker.EndpointSpec) { s.pool.Set(specs) }, Registerer: s.registry, Log: s.o.Log,
+	}
+	if d := c.Discovery; o.Path == "" && d != nil {
+		o.Path = d.Path
+		if !d.Watch {
+			o.NoWatch, o.Poll = true, math.MaxInt64
+		}
+	}
+	if o.Path == "" {
+		return nil, errNoEndpoints
+	}
+	return discovery.Open(o)
+}
+
+// reloadConfig reads the configuration again, and swaps it whole or not at
+// all. With changed it does nothing while the file says what it said when it
+// was last read, in use or not.
+func (s *Server) reloadConfig(changed bool) error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	c, data, err := loadConfig(s.o.Config)
+	if changed && s.configFile.same(data, err) {
+		return nil
+	}
+	s.configFile.saw(data, err)
+	if err == nil {
+		err = s.scheduler.SetRules(c.Rules)
+	}
+	s.noteReload(c, err)
+	if err != nil {
 		return err
 	}
-	s.config.Store(c)
+	old := s.config.Load()
+	s.warnOfRestart(old, c)
+	s.use(c)
+	s.resize(old.Producer, c.Producer)
+	s.refresh()
 	s.o.Log.Info("configuration read", "hash", c.Hash(), "notes", len(c.Notes))
 	return nil
 }
 
-// sheds reports whether the configuration may refuse requests for saturation:
-// then engine gauges must be as young as its detector wants them.
-func sheds(r *picker.Rules) bool {
-	for _, p := range r.Objectives {
-		if p < 0 {
-			return true
-		}
+// warnOfRestart names what a reload does not change.
+func (s *Server) warnOfRestart(old, c *config.Config) {
+	if o, n := old.Metrics, c.Metrics; o.Scheme != n.Scheme || o.Path != n.Path || o.SkipVerify != n.SkipVerify {
+		s.o.Log.Warn("where metrics pages are waits for a restart", "scheme", n.Scheme, "path", n.Path)
 	}
-	return false
+	var before, after plugins.FileDiscovery
+	if old.Discovery != nil {
+		before = *old.Discovery
+	}
+	if c.Discovery != nil {
+		after = *c.Discovery
+	}
+	if s.o.Endpoints == "" && before != after {
+		s.o.Log.Warn("another endpoints file waits for a restart", "path", after.Path)
+	}
 }
 
-// scrapeOptions make gauges young enough for what the configuration does with them.
+// noteReload tells metrics and status how a reading went. The caller holds
+// reloading.
+func (s *Server) noteReload(c *config.Config, err error) {
+	s.reloads.done(c, err)
+	st := &s.configStatus
+	st.File, st.Problem = s.o.Config, ""
+	if err != nil {
+		st.Problem = err.Error()
+		return
+	}
+	st.Hash, st.Read, st.Notes = c.Hash(), time.Now(), len(c.Notes)
+}
+
+// use makes c the configuration of what does not go through the scheduler.
+func (s *Server) use(c *config.Config) {
+	s.config.Store(c)
+	s.gaugePace.Store(int64(gaugePace(c)))
+}
+
+// refresh has gauges read at once that may be too old for the detector.
+func (s *Server) refresh() {
+	if s.gaugePace.Load() == 0 {
+		return
+	}
+	for _, ep := range s.pool.Snapshot().Endpoints {
+		s.scrape.RefreshNow(ep)
+	}
+}
+
+// watchConfig reads the configuration whenever its file changes, until ctx ends.
+func (s *Server) watchConfig(ctx context.Context) {
+	discovery.Watch(ctx, s.o.Config, discovery.WatchOptions{Log: s.o.Log}, func() {
+		if err := s.reloadConfig(true); err != nil {
+			s.o.Log.Error("configuration refused; the old one stays", "error", err)
+		}
+	})
+}
+
+// configFile is what the file said when it was last read, whether or not that
+// could be used.
+type configFile struct {
+	data []byte
+	err  error // it could not be read
+}
+
+func (f *configFile) saw(data []byte, err error) {
+	f.data, f.err = data, nil
+	if data == nil {
+		f.err = err
+	}
+}
+
+func (f *configFile) same(data []byte, err error) bool {
+	if data == nil || f.err != nil {
+		return data == nil && f.err != nil && err.Error() == f.err.Error()
+	}
+	return bytes.Equal(data, f.data)
+}
+
+// gaugePace is the time between readings of an engine's gauges that the
+// configuration needs whatever the load: when it may refuse requests for
+// saturation, gauges must be as young as its detector wants them. 0: none.
+func gaugePace(c *config.Config) time.Duration {
+	for _, p := range c.Rules.Objectives {
+		if p < 0 {
+			return c.GaugeAge / 2
+		}
+	}
+	return 0
+}
+
+// scrapeOptions make gauges young enough for what the configuration does with
+// them at any time.
 func (s *Server) scrapeOptions() scrape.Options {
 	o := scrape.Options{Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, OnPage: s.onPage, Registerer: s.registry, Log: s.o.Log}
 	m := s.config.Load().Metrics
 	o.Scheme, o.Path, o.SkipVerify = m.Scheme, m.Path, m.SkipVerify
 	o.Dialects = func() *scrape.Dialects { return s.config.Load().Metrics.Dialects }
-	if c := s.config.Load(); sheds(c.Rules) && c.GaugeAge > 0 {
-		o.Fast = c.GaugeAge / 2
-		o.Demand = func(*picker.Endpoint) bool { return true }
-	}
+	o.Pace = func() time.Duration { return time.Duration(s.gaugePace.Load()) }
+	o.Demand = func(ep *picker.Endpoint) bool { return s.gaugePace.Load() > 0 || scrape.NearSaturation(ep) }
 	return o
 }

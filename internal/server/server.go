@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,7 @@ type Server struct {
 	judge     judge
 	finder    *finder
 	config    atomic.Pointer[config.Config]
+	gaugePace atomic.Int64 // nanoseconds; see gaugePace
 	reloads   *reloads
 	discovery *discovery.Source
 	node      *cluster.Node
@@ -61,6 +63,10 @@ type Server struct {
 	settled  atomic.Bool // knowledge has settled once, or the time for it is over
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
+
+	reloading    sync.Mutex // guards the next two, and keeps rules and configuration together
+	configFile   configFile
+	configStatus ConfigStatus
 }
 
 // Open starts a replica. When a part cannot start, none is left running.
@@ -69,7 +75,8 @@ func Open(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{o: o, registry: prometheus.NewRegistry(), started: time.Now(), readiness: extproc.NewReadiness()}
-	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // what the sawtooth of the heap stands on
+	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if err := s.open(ctx); err != nil {
@@ -90,13 +97,14 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.share = newIndexShare(s)
 	s.events = events.Open(s.share.eventOptions(events.Options{Hasher: s.hasher, Log: s.o.Log, Registry: s.registry}))
-	c, err := loadConfig(s.o.Config)
+	c, data, err := loadConfig(s.o.Config)
 	if err != nil {
 		return err
 	}
-	s.config.Store(c)
+	s.configFile.saw(data, nil)
+	s.use(c)
 	s.reloads = newReloads(s.registry)
-	s.reloads.done(c, nil)
+	s.noteReload(c, nil)
 	if s.scrape, err = scrape.Open(s.scrapeOptions()); err != nil {
 		return err
 	}
@@ -110,9 +118,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.registry.MustRegister(newCollector(s))
 	s.pool.Subscribe(s.onChange)
-	if s.discovery, err = discovery.Open(discovery.Options{
-		Path: s.o.Endpoints, OnChange: func(specs []picker.EndpointSpec) { s.pool.Set(specs) }, Registerer: s.registry, Log: s.o.Log,
-	}); err != nil {
+	if s.discovery, err = s.discover(c); err != nil {
 		return err
 	}
 	if s.admin, err = admin.Open(admin.Options{
@@ -132,6 +138,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 		}
 	}
 	s.wg.Go(func() { s.watchReadiness(ctx) })
+	if s.o.Config != "" {
+		s.wg.Go(func() { s.watchConfig(ctx) })
+	}
 	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
 	return nil
 }
@@ -198,6 +207,7 @@ func (s *Server) onChange(c picker.Change) {
 	s.finder.changed(c)
 	s.follow()
 	s.load.joined(c.Added)
+	s.costs.joined(c.Added)
 	s.load.left(c.Removed)
 	for _, ep := range c.Removed {
 		s.index.RemoveEndpoint(ep.ID)

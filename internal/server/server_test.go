@@ -45,15 +45,15 @@ func open(t *testing.T, o Options) *Server {
 	return s
 }
 
-// await fails the test unless ok becomes true within ten seconds.
+// await fails the test unless ok becomes true within thirty seconds.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}
 	}
-	t.Fatalf("%s: not within 10 s", what)
+	t.Fatalf("%s: not within 30 s", what)
 }
 
 func TestBecomesReadyWithExactKnowledge(t *testing.T) {

@@ -8,17 +8,43 @@ import (
 
 // What is shared of an engine's event batch: a version, the hash of the
 // batch's payload (8 bytes, by which whoever goes on reading finds out whether the
-// engine is still the same), and encoded deltas, each with its length before it.
-// A batch over the limits of an encoded delta is split into several.
-const payloadVersion = 1
+// engine is still the same), and the delta. In the short version that is its short
+// form, which is read with what the batches before it made. In the other it is
+// encoded deltas that anybody can read, each with its length before it; a batch over
+// the limits of one is split into several.
+const (
+	payloadVersion = 1
+	payloadShort   = 2
+	payloadHead    = 9
+)
 
-// appendPayload appends what is shared of one batch.
+// payloadNeeds is cluster.LogOptions.Needs.
+func payloadNeeds(b []byte) uint64 {
+	if len(b) > 0 && b[0] == payloadShort {
+		return indexVersion
+	}
+	return 1
+}
+
+func appendPayloadHead(b []byte, version byte, sum uint64) []byte {
+	return binary.LittleEndian.AppendUint64(append(b, version), sum)
+}
+
+// payloadSum is the sum in the head of a payload.
+func payloadSum(b []byte) uint64 { return binary.LittleEndian.Uint64(b[1:]) }
+
+// fits reports whether a delta is encoded in one.
+func fits(d *indexer.Delta) bool {
+	return len(d.Ops) <= indexer.MaxDeltaOps && len(d.Blocks) <= indexer.MaxDeltaBlocks && len(d.Hashes) <= indexer.MaxDeltaHashes
+}
+
+// appendPayload appends what is shared of one batch, in the form that anybody reads.
 func appendPayload(b []byte, sum uint64, d *indexer.Delta) []byte {
-	b = binary.LittleEndian.AppendUint64(append(b, payloadVersion), sum)
+	b = appendPayloadHead(b, payloadVersion, sum)
 	if len(d.Ops) == 0 {
 		return b
 	}
-	if len(d.Ops) <= indexer.MaxDeltaOps && len(d.Blocks) <= indexer.MaxDeltaBlocks && len(d.Hashes) <= indexer.MaxDeltaHashes {
+	if fits(d) {
 		return appendPart(b, d)
 	}
 	for _, part := range split(d) {
@@ -75,13 +101,14 @@ func split(d *indexer.Delta) (parts []indexer.Delta) {
 	return parts
 }
 
-// readPayload decodes a payload completely before anything of it is used.
+// readPayload decodes a payload that anybody can read, completely before anything
+// of it is used.
 func readPayload(b []byte) (sum uint64, parts []indexer.Delta, err error) {
-	if len(b) < 9 || b[0] != payloadVersion {
+	if len(b) < payloadHead || b[0] != payloadVersion {
 		return 0, nil, errWire
 	}
-	sum = binary.LittleEndian.Uint64(b[1:])
-	for b = b[9:]; len(b) > 0; {
+	sum = payloadSum(b)
+	for b = b[payloadHead:]; len(b) > 0; {
 		if len(b) < 4 {
 			return 0, nil, errWire
 		}

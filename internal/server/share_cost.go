@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"maps"
 	"math"
 	"sync"
 	"time"
@@ -40,18 +39,32 @@ func (c *costShare) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		pool := c.s.pool.Snapshot()
-		maps.DeleteFunc(sent, func(address string, _ picker.Cost) bool { return pool.Lookup(address) == nil })
-		for _, ep := range pool.Endpoints {
-			cost := ep.LocalCost()
-			if cost.PrefillSeen+cost.DecodeSeen == 0 || told(sent[ep.Address], cost) {
-				continue
-			}
-			sent[ep.Address] = cost
-			if err := c.gauge.Set(ep.Address, appendCost(nil, &cost)); err != nil {
-				c.s.o.Log.Warn("learned constants not shared", "endpoint", ep.Address, "error", err)
-			}
+		c.tell(sent)
+	}
+}
+
+// tell sends what is not in sent, and withdraws what was said of endpoints that
+// are gone: a gauge holds so much and no more.
+func (c *costShare) tell(sent map[string]picker.Cost) {
+	pool := c.s.pool.Snapshot()
+	set := func(address string, value []byte) {
+		if err := c.gauge.Set(address, value); err != nil {
+			c.s.o.Log.Warn("learned constants not shared", "endpoint", address, "error", err)
 		}
+	}
+	for address := range sent {
+		if pool.Lookup(address) == nil {
+			delete(sent, address)
+			set(address, nil)
+		}
+	}
+	for _, ep := range pool.Endpoints {
+		cost := ep.LocalCost()
+		if cost.PrefillSeen+cost.DecodeSeen == 0 || told(sent[ep.Address], cost) {
+			continue
+		}
+		sent[ep.Address] = cost
+		set(ep.Address, appendCost(nil, &cost))
 	}
 }
 
@@ -100,7 +113,9 @@ func (c *costShare) Merge(origin string, _ uint64, address string, value []byte)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if value == nil {
-		delete(c.costs[address], origin)
+		if delete(c.costs[address], origin); len(c.costs[address]) == 0 {
+			delete(c.costs, address)
+		}
 		return nil
 	}
 	cost, err := readCost(value)
@@ -115,6 +130,17 @@ func (c *costShare) Merge(origin string, _ uint64, address string, value []byte)
 		ep.SetRemoteCost(average(c.costs[address]))
 	}
 	return nil
+}
+
+// joined applies what is known of endpoints that the pool has just got.
+func (c *costShare) joined(eps []*picker.Endpoint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ep := range eps {
+		if by := c.costs[ep.Address]; len(by) > 0 {
+			ep.SetRemoteCost(average(by))
+		}
+	}
 }
 
 // Drop implements cluster.GaugeSink. What a replica learned stays true when it is gone, so only its weight goes.

@@ -16,7 +16,10 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
-const stateIndex = "index"
+const (
+	stateIndex   = "index"
+	indexVersion = 2 // since which payloads may be short
+)
 
 // indexShare shares the precise index. Each event stream is a source of a log
 // whose positions are (incarnation of the engine, batch). What this replica reads
@@ -32,6 +35,7 @@ type indexShare struct {
 	log     *cluster.Log // nil when this replica shares nothing
 	wake    chan struct{}
 	waiting sync.WaitGroup // for answers about incarnations
+	scratch indexer.Delta  // of indexStore.Apply, under the group's lock
 	byName  atomic.Pointer[map[string]*sharedSource]
 	bySrc   atomic.Pointer[map[indexer.Source]*sharedSource]
 
@@ -78,7 +82,7 @@ func (x *indexShare) join(ctx context.Context) {
 	if x.s.o.Cluster.enabled() {
 		// Block keys of another secret mean nothing here: such replicas do not share the index.
 		name := fmt.Sprintf("%s-%016x", stateIndex, uint64(x.s.hasher.Root(indexer.Scope{})))
-		x.log = x.s.node.Log(name, stateVersion, indexStore{x}, cluster.LogOptions{Owned: true})
+		x.log = x.s.node.Log(name, indexVersion, indexStore{x}, cluster.LogOptions{Owned: true, Needs: payloadNeeds})
 	}
 }
 
@@ -101,9 +105,9 @@ func (x *indexShare) find(src indexer.Source) *sharedSource { return (*x.bySrc.L
 // not applied by them.
 type sharedIndex struct{ x *indexShare }
 
-// Warm implements events.Index.
-func (i sharedIndex) Warm(src indexer.Source, parents, blocks []indexer.EngineHash) {
-	i.x.s.index.Warm(src, parents, blocks)
+// Parents implements events.Index.
+func (i sharedIndex) Parents(src indexer.Source, parents, blocks []indexer.EngineHash, keys []indexer.BlockKey) {
+	i.x.s.index.Parents(src, parents, blocks, keys)
 }
 
 // Lookup implements events.Index.
@@ -146,7 +150,7 @@ func (x *indexShare) onDelta(u events.Update) {
 		x.poke()
 		return
 	}
-	payload := appendPayload(make([]byte, 0, 64+20*len(u.Delta.Blocks)+9*len(u.Delta.Hashes)), u.After.Sum, u.Delta)
+	payload := s.encode(&u, x.log.Common())
 	d := cluster.Delta{Source: s.name, Inc: inc, First: u.First, Last: u.Last, Payload: payload}
 	s.local.Store(&localDelta{&payload[0], u.Delta})
 	v := x.log.Append(d)

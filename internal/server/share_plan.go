@@ -20,7 +20,7 @@ const (
 	askLimit    = 2 * time.Second       // then a stream is read without an incarnation
 	askPause    = 200 * time.Millisecond
 	askLater    = 5 * time.Second        // for streams that are read directly meanwhile
-	joinPause   = 400 * time.Millisecond // for peers to say what they know of a new source
+	joinPause   = 400 * time.Millisecond // for peers to say what they know of a new source; over once all have
 	resumeTries = 3                      // then a stream is read from its beginning
 	doubtLimit  = 10 * time.Second       // for a peer to be found that knows better
 	partPause   = 30 * time.Millisecond
@@ -77,6 +77,8 @@ func (x *indexShare) set() {
 		}
 	}
 	x.leave(old, byName)
+	now := time.Now()
+	maps.DeleteFunc(x.past, func(name string, p pastLife) bool { return byName[name] == nil && now.Sub(p.at) >= pastMemory })
 	x.byName.Store(&byName)
 	x.bySrc.Store(&bySrc)
 	x.byEndpoint.Store(&byEndpoint)
@@ -197,7 +199,8 @@ func (x *indexShare) reads(s *sharedSource, now time.Time, settled bool) bool {
 		return true
 	}
 	// A stream that is opened goes on from what peers know.
-	return settled && (x.log.Position(s.name).Next > 0 || now.Sub(s.plan.shared) > joinPause)
+	v, _ := x.log.Source(s.name)
+	return settled && (v.Position.Next > 0 || v.Unclaimed || now.Sub(s.plan.shared) > joinPause)
 }
 
 // streams lists what is read; nil reads everything.

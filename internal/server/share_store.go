@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -39,7 +38,9 @@ type sharedSource struct {
 	mu   sync.Mutex
 	mode sourceMode
 	head shareHead
-	inc  uint64 // incarnation that this replica's reader reads
+	// tails are of the batches up to head.last, as far as they came without a gap.
+	tails indexer.Tails
+	inc   uint64 // incarnation that this replica's reader reads
 
 	seen   atomic.Uint32 // mode, for those who do not wait for mu
 	cold   atomic.Bool   // the stream is read from its beginning, not from the log's position
@@ -71,6 +72,7 @@ func (s *sharedSource) become(m sourceMode, inc uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mode, s.inc, s.head = m, inc, shareHead{}
+	s.tails.Reset()
 	s.seen.Store(uint32(m))
 	s.state.Store(uint32(events.Approximate))
 	s.full.Store(false)
@@ -100,25 +102,40 @@ func (st indexStore) Apply(d cluster.Delta) error {
 	if s.mode != modeShared {
 		return errNotShared
 	}
+	if !s.follows(d.First) {
+		s.tails.Reset()
+	}
+	unsure := false
 	if l := s.local.Load(); l != nil && len(d.Payload) > 0 && l.payload == &d.Payload[0] {
-		sum, _, _ := readPayload(d.Payload[:9])
-		s.apply(l.delta, d.Last, sum)
-		return nil
+		s.apply(l.delta)
+		if !fits(l.delta) {
+			s.tails.Reset() // others have them from its parts
+		}
+	} else {
+		parts, maybe, err := s.decode(d.Payload, &st.share.scratch)
+		if err != nil {
+			s.head.doubt, s.head.have = true, false
+			s.tails.Reset()
+			return err
+		}
+		unsure = maybe
+		for i := range parts {
+			s.apply(&parts[i])
+		}
+		if len(parts) > 1 {
+			s.tails.Reset()
+		}
 	}
-	sum, parts, err := readPayload(d.Payload)
-	if err != nil {
-		s.head.doubt, s.head.have = true, false
-		return err
+	s.head.have, s.head.last, s.head.sum = true, d.Last, payloadSum(d.Payload)
+	if unsure {
+		s.head.doubt = true
+		return cluster.ErrUnsure
 	}
-	for i := range parts {
-		s.apply(&parts[i], d.Last, sum)
-	}
-	s.head.have, s.head.last, s.head.sum = true, d.Last, sum
 	return nil
 }
 
 // apply performs one delta; mu is held.
-func (s *sharedSource) apply(d *indexer.Delta, last, sum uint64) {
+func (s *sharedSource) apply(d *indexer.Delta) {
 	for i := range d.Ops {
 		if d.Ops[i].Kind == indexer.OpClear {
 			s.head.doubt = false // what was wrong before is gone
@@ -127,8 +144,8 @@ func (s *sharedSource) apply(d *indexer.Delta, last, sum uint64) {
 	}
 	if len(d.Ops) > 0 {
 		s.x.Apply(s.src, d)
+		s.tails.Note(d)
 	}
-	s.head.have, s.head.last, s.head.sum = true, last, sum
 }
 
 // Reset implements cluster.LogStore.
@@ -138,6 +155,7 @@ func (st indexStore) Reset(name string, _ uint64) {
 		defer s.mu.Unlock()
 		if s.mode == modeShared {
 			s.head = shareHead{}
+			s.tails.Reset()
 			s.x.Reset(s.src)
 		}
 	}
@@ -156,70 +174,6 @@ func (st indexStore) Digest(name string) cluster.Digest {
 	}
 	n, xor := s.x.Digest(s.src)
 	return cluster.Digest{Count: n, Xor: xor}
-}
-
-// maxSnapshot bounds the pages of one snapshot, in bytes: some 3.7 million blocks
-// in long chains. It is what core.Options.SnapshotBytes is by default.
-const maxSnapshot = 64 << 20
-
-// Snapshot implements cluster.LogStore.
-func (st indexStore) Snapshot(name string, pageSize int) ([][]byte, error) {
-	s := st.find(name)
-	if s == nil {
-		return nil, errNotShared
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mode != modeShared {
-		return nil, errNotShared
-	}
-	pages, err := s.x.Snapshot(s.src, indexer.SnapshotLimits{Page: pageSize, Total: maxSnapshot})
-	if err != nil {
-		st.share.s.o.Log.Warn("no snapshot of a source: a replica that lacks it goes without until its engine holds less or starts again", "source", name, "error", err)
-		return nil, err
-	}
-	return slices.Insert(pages, 0, s.head.append(nil)), nil
-}
-
-// Restore implements cluster.LogStore. Every page is decoded before anything is
-// replaced, and again when it is applied: one decoded page is in memory at a
-// time. Requests that are matched while it fills see less of the endpoint, never
-// more.
-func (st indexStore) Restore(name string, pages [][]byte) error {
-	s := st.find(name)
-	if s == nil {
-		return errNotShared
-	}
-	if len(pages) == 0 {
-		pages = [][]byte{(&shareHead{}).append(nil)}
-	}
-	head, err := readHead(pages[0])
-	if err != nil {
-		return err
-	}
-	d, blocks := indexer.Delta{}, 0
-	for _, p := range pages[1:] {
-		if err := indexer.DecodeDelta(p, &d); err != nil {
-			return err
-		}
-		blocks += len(d.Blocks)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mode != modeShared {
-		return errNotShared
-	}
-	s.x.Refill(s.src, blocks)
-	s.head = head
-	for _, p := range pages[1:] {
-		if err := indexer.DecodeDelta(p, &d); err != nil {
-			return err // cannot be: it was decoded above
-		}
-		if n := s.x.Apply(s.src, &d); n.Refused+n.UnknownParent > 0 {
-			s.head.doubt = true
-		}
-	}
-	return nil
 }
 
 // Forget implements cluster.LogStore.

@@ -22,6 +22,7 @@ type Status struct {
 	Reason    string           `json:"reason,omitempty"`
 	UptimeS   float64          `json:"uptime_s"`
 	Decisions uint64           `json:"decisions"`
+	Config    ConfigStatus     `json:"config"`
 	Index     IndexStatus      `json:"index"`
 	Models    []ModelStatus    `json:"models"`
 	Cluster   ClusterStatus    `json:"cluster"`
@@ -66,6 +67,9 @@ func (s *Server) Status() Status {
 		Decisions: s.decided.Load(), Models: s.models.status(), Endpoints: []EndpointStatus{},
 	}
 	st.State, st.Reason = s.state()
+	s.reloading.Lock()
+	st.Config = s.configStatus
+	s.reloading.Unlock()
 	x := s.index.Stats()
 	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
 	st.Cluster, st.Members = s.clusterStatus()

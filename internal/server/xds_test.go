@@ -101,7 +101,7 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 
 func post(t *testing.T, url string) int {
 	t.Helper()
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	body := fmt.Sprintf(`{"model":%q,"prompt":"a prompt that is asked again","max_tokens":2}`, vocab.Name)
 	resp, err := client.Post(url+"/v1/completions", "application/json", strings.NewReader(body))
 	if err != nil {

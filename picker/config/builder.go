@@ -209,6 +209,7 @@ func (b *builder) mergeProducer(p *plugins.Producer) {
 	out.BlocksPerEP = cmp.Or(p.BlocksPerEP, out.BlocksPerEP)
 	out.Tiers = cmp.Or(p.Tiers, out.Tiers)
 	out.SessionTable = cmp.Or(p.SessionTable, out.SessionTable)
+	out.TokenHeader = cmp.Or(p.TokenHeader, out.TokenHeader)
 	out.Sessions = append(out.Sessions, p.Sessions...)
 }
 
@@ -216,6 +217,9 @@ func (b *builder) mergeProducer(p *plugins.Producer) {
 func (b *builder) config() *Config {
 	c := b.out
 	c.Rules.Sessions, c.Rules.Tiers = c.Producer.Sessions, c.Producer.Tiers
+	if h := c.Producer.TokenHeader; h != "" {
+		c.Rules.Answer = plugins.HandOut(h)
+	}
 	c.Notes = b.notes.Problems()
 	c.effective.fill(b)
 	return &c

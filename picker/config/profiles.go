@@ -54,6 +54,9 @@ func (b *builder) readRef(p *profile, n strict.Node) {
 	if in == nil {
 		return
 	}
+	if slices.ContainsFunc(p.refs, func(r effectiveRef) bool { return r.PluginRef == in.name }) {
+		b.note(ref, "", "%s stands more than once in profile %s, and counts as often", in.name, p.Name)
+	}
 	if weighted && in.plugin.Scorer == nil {
 		b.note(weight, "", "the weight of %s says nothing: it is no scorer", in.name)
 	}

@@ -21,7 +21,8 @@ type Producer struct {
 	FixedCapacity bool                // do not size the index by the endpoint's own figures
 	Tiers         *picker.TierWeights // nil means the usual ones
 	Sessions      []picker.SessionSource
-	SessionTable  int // bindings remembered
+	SessionTable  int    // bindings remembered
+	TokenHeader   string // in which answers hand out the endpoint's token; "": none is handed out
 }
 
 // IndexParams are those of the approximate prefix index, in all generations.

@@ -92,6 +92,15 @@ func TestSessionAffinity(t *testing.T) {
 	if got := f.kept(t, r, "session-affinity-filter", ""); got != "1" {
 		t.Error("token of another picker:", got)
 	}
+	f.sessions.Bind(picker.Binding{Session: picker.KeyOf(r.Session), Endpoint: 2, At: t0})
+	if got := f.kept(t, r, "session-affinity-filter", ""); got != "1" {
+		t.Error("a token, and where somebody who shares it went:", got)
+	}
+	r.Session = base64.StdEncoding.EncodeToString([]byte("ns/gone"))
+	f.sessions.Bind(picker.Binding{Session: picker.KeyOf(r.Session), Endpoint: 2, At: t0})
+	if got := f.kept(t, r, "session-affinity-filter", ""); got != "012" {
+		t.Error("token of an endpoint that is gone:", got)
+	}
 	p := build(t, "session-affinity-scorer", `{"sessionIdConfig":{"sources":[{"header":"X-Own"},{"cookie":"sid"}]}}`)
 	if len(p.Producer.Sessions) != 2 || p.Producer.Sessions[0].Header != "x-own" {
 		t.Errorf("%+v", p.Producer)

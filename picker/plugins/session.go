@@ -1,6 +1,8 @@
 package plugins
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/base64"
 
 	"github.com/grapevine-epp/grapevine/picker"
@@ -14,7 +16,7 @@ type sessionParams struct {
 
 	// How other pickers bind sessions: here bindings go when they have not been
 	// used for longest, and a key may be a name or a token at any time.
-	Algorithm     string  `json:"algorithm,omitempty"`
+	Algorithm     string  `json:"algorithm,omitempty"` // session_id_header: no tokens are handed out
 	TTLSeconds    float64 `json:"evictionTtlSeconds,omitempty"`
 	SweepSeconds  float64 `json:"evictionSweepSeconds,omitempty"`
 	MissThreshold int     `json:"missThreshold,omitempty"`
@@ -29,47 +31,93 @@ type sessionSource struct {
 	Cookie string `json:"cookie,omitempty"`
 }
 
-// producer tells where sessions are, when the parameters say so.
+// bySessionID is the algorithm of those whose clients name their sessions.
+const bySessionID = "session_id_header"
+
+// producer tells where sessions are, and in which header clients without one
+// are told where they were.
 func (p sessionParams) producer() *Producer {
 	var out Producer
 	if p.HeaderName != "" {
 		out.Sessions = append(out.Sessions, picker.SessionSource{Header: lower(p.HeaderName)})
 	}
+	if p.Algorithm != bySessionID && len(p.SessionIDConfig.Sources) == 0 {
+		out.TokenHeader = cmp.Or(lower(p.HeaderName), picker.HeaderSessionToken)
+	}
 	for _, s := range p.SessionIDConfig.Sources {
 		out.Sessions = append(out.Sessions, picker.SessionSource{Header: lower(s.Header), Cookie: s.Cookie})
 	}
-	if len(out.Sessions) == 0 {
+	if len(out.Sessions) == 0 && out.TokenHeader == "" {
 		return nil
 	}
 	return &out
 }
 
 // home returns the candidate where the request's session is at home: the one
-// of its last request as any replica knows it, or the one that a token of
-// other pickers (base64 of namespace/name) names. -1 when there is none.
+// that a token of other pickers names, or the one of the session's last request
+// as any replica knows it. -1 when there is none. A token is shared by all whom
+// its endpoint served: where that is gone they are placed one by one, not all
+// at the endpoint that got the first of them.
 func home(c *picker.Cycle) int {
-	if k := c.Bound(); k >= 0 {
+	if k, isToken := named(c); isToken {
 		return k
 	}
+	return c.Bound()
+}
+
+// named returns the candidate that the session key names, -1 when it is none of
+// them, and whether the key is a token at all: base64 of namespace/name.
+func named(c *picker.Cycle) (k int, isToken bool) {
 	token := c.Request.Session
 	if token == "" || len(token) > 512 {
-		return -1
+		return -1, false
 	}
 	var coded [512]byte
 	var plain [384]byte
 	n, err := base64.StdEncoding.Decode(plain[:], coded[:copy(coded[:], token)])
-	if err != nil {
-		return -1
+	if err != nil || !isObject(plain[:n]) {
+		return -1, false
 	}
 	name := plain[:n]
 	for k := range c.Len() {
 		v := c.At(k)
 		if ns := len(v.Namespace); len(name) == ns+1+len(v.Name) && name[ns] == '/' &&
 			string(name[:ns]) == v.Namespace && string(name[ns+1:]) == v.Name {
-			return k
+			return k, true
 		}
 	}
-	return -1
+	return -1, true
+}
+
+// isObject reports whether b may be namespace/name of an endpoint.
+func isObject(b []byte) bool {
+	ns, name, ok := bytes.Cut(b, []byte("/"))
+	if !ok || len(ns) == 0 || len(name) == 0 {
+		return false
+	}
+	for _, c := range b {
+		if c <= ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// HandOut returns what hands out tokens in a header of answers, for
+// picker.Rules: to requests that name no session of their own the namespace and
+// name of their endpoint in base64, as other pickers do. A client that sends it
+// back goes there again, whichever replica it asks.
+func HandOut(header string) func(c *picker.Cycle, chosen int32) []picker.HeaderSet {
+	return func(c *picker.Cycle, chosen int32) []picker.HeaderSet {
+		if _, isToken := named(c); c.Request.Session != "" && !isToken {
+			return nil
+		}
+		v := c.All(chosen)
+		if v.Namespace == "" || v.Name == "" {
+			return nil
+		}
+		return []picker.HeaderSet{{Name: header, Value: base64.StdEncoding.EncodeToString([]byte(v.Namespace + "/" + v.Name))}}
+	}
 }
 
 // sessionScorer gives 1 to the session's endpoint and 0 to the others.

@@ -67,7 +67,7 @@ func Start(o Options) (*Server, error) {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
 	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(30 * time.Second) {
 		s.Shutdown()
 		return nil, errors.New("embedded: nats-server does not take clients")
 	}

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -35,6 +34,20 @@ func fakeReplica(t *testing.T, since int64, lines ...server.TraceLine) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
+// write records to a file, and returns its path and the summary.
+func write(t *testing.T, o Options) (path, summary string, err error) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "trace.jsonl")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	o.Out = file
+	summary, err = Run(t.Context(), o)
+	return path, summary, err
+}
+
 // TestRecordedTraceReplays: the recordings of two replicas become one trace,
 // and replay's reader finds in it what was recorded.
 func TestRecordedTraceReplays(t *testing.T) {
@@ -44,13 +57,12 @@ func TestRecordedTraceReplays(t *testing.T) {
 		server.TraceLine{Model: "m", Seq: 4, Timestamp: since + 750, Session: "aa", Input: 1700, Output: 0, PromptBytes: 3400, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 15, 16, 17, 2, 24, 25, 26, 4, 5, 6}, Endpoint: "10.0.0.1:8000", Status: 200})
 	b := fakeReplica(t, since+100,
 		server.TraceLine{Model: "m", Seq: 1, Timestamp: since + 501, Session: "bb", Input: 1024, Output: 3, Counted: true, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 35, 36, 37, 9}, Endpoint: "10.0.0.2:8000", Status: 200})
-	path := filepath.Join(t.TempDir(), "trace.jsonl")
-	out, err := exec.Command("grapevine", "record", "--admin", a, "--admin", b, "--output", path, "--bodies").CombinedOutput()
+	path, out, err := write(t, Options{Admins: []string{a, b}, Bodies: true})
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, part := range []string{"3 requests, 3824 prompt tokens, 9 hash ids", "m has 2.00 bytes for each token", "2 requests were dropped", "the length of 1 answers was not seen"} {
-		if !contains(out, part) {
+		if !strings.Contains(out, part) {
 			t.Errorf("no %q in %s", part, out)
 		}
 	}
@@ -68,7 +80,7 @@ func TestRecordedTraceReplays(t *testing.T) {
 	if tr.Sessions != 2 || tr.Blocks != 6 {
 		t.Errorf("%d sessions, %d blocks", tr.Sessions, tr.Blocks)
 	}
-	if raw, err := os.ReadFile(path); err != nil || contains(raw, `"seq"`) || !contains(raw, `"hash_ids":[1,9],"model":"m"`) || contains(raw, "chunk") || !contains(raw, `"endpoint":"10.0.0.2:8000"`) {
+	if raw, err := os.ReadFile(path); err != nil || strings.Contains(string(raw), `"seq"`) || !strings.Contains(string(raw), `"hash_ids":[1,9],"model":"m"`) || strings.Contains(string(raw), "chunk") || !strings.Contains(string(raw), `"endpoint":"10.0.0.2:8000"`) {
 		t.Errorf("%v: %s", err, raw)
 	}
 }
@@ -81,9 +93,8 @@ func TestRecordedLengths(t *testing.T) {
 	a := fakeReplica(t, since,
 		server.TraceLine{Model: "m", Seq: 1, Timestamp: since, Input: 700, Counted: true, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200},
 		server.TraceLine{Model: "m", Seq: 2, Timestamp: since, Input: 512, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200})
-	path := filepath.Join(t.TempDir(), "trace.jsonl")
-	out, err := exec.Command("grapevine", "record", "--admin", a, "--output", path, "--bodies", "--bytes-per-token", "2").CombinedOutput()
-	if err != nil || !contains(out, "the length of 1 prompts is estimated") {
+	path, out, err := write(t, Options{Admins: []string{a}, BytesPerToken: 2, Bodies: true})
+	if err != nil || !strings.Contains(out, "the length of 1 prompts is estimated") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	tr, err := replay.OpenTrace(path, replay.ReadOptions{})
@@ -105,14 +116,13 @@ func TestRecordedWithoutCounts(t *testing.T) {
 		return server.TraceLine{Model: "m", Seq: seq, Timestamp: since, Session: "s", Input: 256 * chunks, Output: 1,
 			PromptBytes: 256 * chunks, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200}
 	}
-	path := filepath.Join(t.TempDir(), "trace.jsonl")
 	a := fakeReplica(t, since, turn(1, 8), turn(2, 16))
-	out, err := exec.Command("grapevine", "record", "--admin", a, "--output", path, "--bodies").CombinedOutput()
-	if err != nil || !contains(out, "m has 1.00 bytes for each token") || !contains(out, "the length of 2 prompts is estimated") {
+	path, out, err := write(t, Options{Admins: []string{a}, Bodies: true})
+	if err != nil || !strings.Contains(out, "m has 1.00 bytes for each token") || !strings.Contains(out, "the length of 2 prompts is estimated") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	raw, err := os.ReadFile(path)
-	if err != nil || !contains(raw, `"hash_ids":[2,4,6,8],`) || !contains(raw, `"hash_ids":[2,4,6,8,10,12,14,16],`) {
+	if err != nil || !strings.Contains(string(raw), `"hash_ids":[2,4,6,8],`) || !strings.Contains(string(raw), `"hash_ids":[2,4,6,8,10,12,14,16],`) {
 		t.Errorf("%v: %s", err, raw)
 	}
 }

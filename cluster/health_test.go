@@ -1,0 +1,49 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is said of members that cannot be reached depends on whether they can be dead.
+func TestPartitionOrDeath(t *testing.T) {
+	up := func(name string) Peer {
+		return Peer{Member: Member{Name: name}, State: "up", Met: true, For: time.Hour}
+	}
+	down := func(name, state string, since time.Duration) Peer {
+		return Peer{Member: Member{Name: name}, State: state, Met: true, For: since}
+	}
+	lost := func(name string, since time.Duration) Lost {
+		return Lost{Member: Member{Name: name}, For: since}
+	}
+	never := down("d", "down", 3*time.Second)
+	never.Met = false
+	heard := lost("d", time.Minute)
+	heard.Heard = true
+	for what, c := range map[string]struct {
+		peers []Peer
+		lost  []Lost
+		state string
+		line  string
+	}{
+		"nothing":                      {[]Peer{up("b"), up("c")}, nil, "joined", "2 other members, all reachable, digests equal"},
+		"a moment":                     {[]Peer{up("b"), down("c", "down", time.Second)}, nil, "joined", "all reachable"},
+		"one of three died":            {[]Peer{up("b")}, []Lost{lost("c", 40*time.Second)}, "joined", "1 other members reachable, digests equal; 1 lost 40s ago (dead or cut off): c"},
+		"two of five died":             {[]Peer{up("b"), up("c")}, []Lost{lost("d", time.Minute), lost("e", 5*time.Second)}, "joined", "2 lost, the last 5s ago (dead or cut off): d, e"},
+		"one is about to be given up":  {[]Peer{up("b"), up("c"), down("d", "down", 3*time.Second)}, nil, "joined", "1 not answering: d (down for 3s)"},
+		"one of two":                   {nil, []Lost{lost("b", time.Minute)}, "partitioned", "b (went without a word 1m0s ago, dead or cut off)"},
+		"half of four":                 {[]Peer{up("b")}, []Lost{lost("c", time.Minute), lost("d", time.Minute)}, "partitioned", "2 of 3 other members cannot be reached: c ("},
+		"half of four, still listed":   {[]Peer{up("b"), down("c", "down", 2*time.Second), down("d", "down", 2*time.Second)}, nil, "partitioned", "d (down for 2s)"},
+		"half of four, as seen of one": {[]Peer{up("b"), down("c", "down", 2*time.Second)}, []Lost{lost("d", time.Second)}, "partitioned", "c (down for 2s), d ("},
+		"it lives, says membership":    {[]Peer{up("b"), up("c"), down("d", "down", 6*time.Second)}, nil, "partitioned", "1 of 3 other members"},
+		"it sends":                     {[]Peer{up("b"), up("c"), down("d", "unlinked", 3*time.Second)}, nil, "partitioned", "d (unlinked for 3s)"},
+		"it was never reached":         {[]Peer{up("b"), up("c"), never}, nil, "partitioned", "d (down for 3s)"},
+		"given up, and it sends":       {[]Peer{up("b"), up("c")}, []Lost{heard}, "partitioned", "d (given up 1m0s ago and still heard, cut off)"},
+	} {
+		h := health(&Status{Bus: BusStatus{Kind: "gossip"}, Phase: Settled.String(), Peers: c.peers, Lost: c.lost})
+		if h.State != c.state || h.OK != (c.state == "joined") || !strings.Contains(h.Line, c.line) {
+			t.Errorf("%s: %+v, not %s with %q", what, h, c.state, c.line)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package indexer
+
+// What a source held is released in steps, so that no writer waits for the size of
+// another's source: so many entries at once when it goes, and so many more with
+// everything that is written afterwards.
+const (
+	buryFirst = 1 << 14
+	buryNext  = 1 << 9
+)
+
+// grave is a source that readers do not see any more and whose entries are not all
+// released. Its slot is not given out before they are.
+type grave struct {
+	s  *source
+	at int // position in the directory of its names
+}
+
+// clear hides a source from readers and begins to release all that it holds.
+func (x *Index) clear(s *source) {
+	next := append([]slotOwner(nil), *x.slots.Load()...)
+	next[s.slot].live = false
+	x.slots.Store(&next)
+	if !s.staged {
+		delete(x.sources, s.name)
+	}
+	x.inter(s)
+}
+
+// inter has s, which is hidden, released.
+func (x *Index) inter(s *source) {
+	x.nodes.release(s.cursor)
+	x.dying = append(x.dying, &grave{s: s})
+	x.bury(buryFirst)
+}
+
+// successor returns the empty source that takes the place of one that was cleared.
+func (x *Index) successor(s *source) *source {
+	if s.staged {
+		return x.newSource(s.name, newAliases(), true)
+	}
+	return x.source(s.name)
+}
+
+// bury releases about so many entries of what is dying, by whole segments.
+func (x *Index) bury(budget int) {
+	for budget > 0 && len(x.dying) > 0 {
+		g := x.dying[0]
+		dir := g.s.names.dir
+		if g.at == len(dir) {
+			x.retired.retire(&x.epoch, g.s.slot)
+			x.dying[0] = nil
+			x.dying = x.dying[1:]
+			continue
+		}
+		seg := dir[g.at]
+		for g.at < len(dir) && dir[g.at] == seg {
+			dir[g.at] = nil
+			g.at++
+		}
+		for i := range seg.slots {
+			if e := &seg.slots[i]; e.meta != 0 {
+				x.drop(g.s, x.nodes.at(e.node), e.node, e.tier())
+			}
+		}
+		budget -= max(seg.n, 1)
+	}
+}

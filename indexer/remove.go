@@ -1,0 +1,79 @@
+package indexer
+
+// going holds removals that are done together, so that each step reads memory for
+// all of them at a time.
+type going struct {
+	hashes [window]EngineHash
+	kinds  [window]uint32
+	spent  [window]entry
+	n      int
+}
+
+// removals performs the removals at the head of ops and returns their number.
+func (x *Index) removals(s *source, d *Delta, ops []Op, st *ApplyStats) int {
+	n, g := 0, &x.going
+	for ; n < len(ops) && ops[n].Kind == OpRemove; n++ {
+		op := &ops[n]
+		kind := entryMeta(op.Tier, op.Group)
+		for _, h := range d.Hashes[op.First : op.First+op.N] {
+			g.hashes[g.n], g.kinds[g.n] = h, kind
+			if g.n++; g.n == window {
+				x.removeGoing(s, st)
+			}
+		}
+	}
+	x.removeGoing(s, st)
+	return n
+}
+
+func (x *Index) removeGoing(s *source, st *ApplyStats) {
+	g := &x.going
+	hashes := g.hashes[:g.n]
+	g.n = 0
+	var r reads
+	x.readNames(&r, s, hashes)
+	x.readBehind(&r, s, hashes)
+	if s.names.repeats {
+		for i, h := range hashes {
+			x.removeAll(s, h, g.kinds[i], st)
+		}
+		return
+	}
+	n := 0
+	for i, h := range hashes {
+		e, found := s.names.lowerOnly(h, g.kinds[i])
+		if !found {
+			st.UnknownRemove++
+			continue
+		}
+		st.Removed++
+		if e.count() == 0 {
+			g.spent[n] = e
+			n++
+		}
+	}
+	x.warmNodes(g.spent[:n])
+	for i := range g.spent[:n] {
+		x.letGo(s, &g.spent[i])
+	}
+}
+
+// removeAll counts one copy less of every node that a hash names; where none is left,
+// the source lets go of the block. One hash can name several nodes (an engine whose
+// hashes leave the adapter out): which of them was meant cannot be known, so all are lowered.
+func (x *Index) removeAll(s *source, h EngineHash, kind uint32, st *ApplyStats) {
+	found, spent := s.names.lower(h, kind)
+	if !found {
+		st.UnknownRemove++
+		return
+	}
+	st.Removed++
+	if !spent {
+		return
+	}
+	for e := s.names.spent(h); e != nil; e = s.names.spent(h) {
+		gone := *e
+		s.names.remove(gone)
+		x.letGo(s, &gone)
+	}
+}

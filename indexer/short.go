@@ -1,0 +1,220 @@
+package indexer
+
+import "encoding/binary"
+
+// The short form of a Delta is for those who hold what the writer held just
+// before it: it names known blocks by shortBytes of their mixed hash, and parents
+// by how many stores ago they were stored. It has no version byte: the message
+// around it tells. Operations follow each other, each with a head of one byte:
+//
+//	bits 0-1 kind, bit 2 tier and group follow (1 byte each; absent: both are 0), bit 3 N is 1.
+//	A store: bits 4-6 what names the parent, bit 7 tokens as in the store before.
+//	A removal or move: bit 4 hashes are whole.
+//
+// After it, in this order: tier and group, N (varint), and for a store the
+// parent (see shortParent), the tokens of a usual block (varint) and the blocks as in the
+// long form; for the others the hashes, 4 or 8 bytes each. A clear has neither.
+const (
+	shortPlace     = 1 << 2
+	shortOne       = 1 << 3
+	shortWhole     = 1 << 4
+	shortParentBit = 4
+	shortUsual     = 1 << 7
+)
+
+// shortParent is what names the parent of a store.
+type shortParent byte
+
+const (
+	parentRootAgain shortParent = iota // the root key of the root store before
+	parentRoot                         // a root key (8)
+	parentTail                         // varint: 1 is what the store before ended with, in this delta or an earlier one
+	parentName                         // a short name (4)
+	parentWhole                        // key and hash (8 each)
+	parentKinds
+)
+
+// shortWriter encodes one delta.
+type shortWriter struct {
+	x    *Index
+	s    *source // nil: nothing may be taken for known
+	t    *Tails
+	d    *Delta
+	dst  []byte
+	warm uint32 // hashes before it were touched
+
+	root     BlockKey
+	haveRoot bool
+	usual    uint32
+	stores   int // so far
+}
+
+// AppendShort appends the short form of d to dst. It must be called before d is
+// applied, with the tails of the deltas before it; with nil tails the form supposes nothing of
+// what its readers know. Operations without blocks or hashes are left out, and d must
+// be within the limits of an encoded Delta.
+func (x *Index) AppendShort(dst []byte, name Source, t *Tails, d *Delta) []byte {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	w := shortWriter{x: x, t: t, d: d, dst: dst}
+	if t != nil {
+		w.s = x.sources[name]
+	} else {
+		w.t = &Tails{}
+	}
+	for i := range d.Ops {
+		switch op := &d.Ops[i]; {
+		case op.Kind == OpClear:
+			w.head(op, 0)
+		case op.N == 0:
+		case op.Kind == OpStore:
+			w.store(i)
+		default:
+			w.list(op)
+		}
+	}
+	return w.dst
+}
+
+func (w *shortWriter) head(op *Op, more byte) {
+	h := byte(op.Kind) | more
+	place := op.Tier != 0 || op.Group != 0
+	if place {
+		h |= shortPlace
+	}
+	if op.N == 1 && op.Kind != OpClear {
+		h |= shortOne
+	}
+	w.dst = append(w.dst, h)
+	if place {
+		w.dst = append(w.dst, byte(op.Tier), op.Group)
+	}
+	if op.N != 1 && op.Kind != OpClear {
+		w.dst = binary.AppendUvarint(w.dst, uint64(op.N))
+	}
+}
+
+func (w *shortWriter) store(i int) {
+	op := &w.d.Ops[i]
+	blocks := w.d.Blocks[op.First : op.First+op.N]
+	more := byte(0)
+	if w.stores > 0 && blocks[0].Tokens == w.usual {
+		more = shortUsual
+	}
+	w.parent(i, more)
+	if w.usual = blocks[0].Tokens; more == 0 {
+		w.dst = binary.AppendUvarint(w.dst, uint64(w.usual))
+	}
+	w.dst = appendBlockList(w.dst, blocks, w.usual)
+	w.stores++
+}
+
+// parent writes the head of store i and what names its parent.
+func (w *shortWriter) parent(i int, more byte) {
+	op := &w.d.Ops[i]
+	as := func(p shortParent) { w.head(op, more|byte(p)<<shortParentBit) }
+	switch {
+	case op.Root && w.haveRoot && w.root == op.From:
+		as(parentRootAgain)
+		return
+	case op.Root:
+		as(parentRoot)
+		w.dst = binary.LittleEndian.AppendUint64(w.dst, uint64(op.From))
+		w.root, w.haveRoot = op.From, true
+		return
+	}
+	if n := w.tail(i); n > 0 {
+		as(parentTail)
+		w.dst = binary.AppendUvarint(w.dst, uint64(n))
+		return
+	}
+	if name, ok := w.known(op.Parent); ok && w.has(op) {
+		as(parentName)
+		w.dst = binary.LittleEndian.AppendUint32(w.dst, uint32(name))
+		return
+	}
+	as(parentWhole)
+	w.dst = binary.LittleEndian.AppendUint64(w.dst, uint64(op.From))
+	w.dst = binary.LittleEndian.AppendUint64(w.dst, uint64(op.Parent))
+}
+
+// tail returns how many stores before store i its parent was stored, or 0.
+func (w *shortWriter) tail(i int) int {
+	op, n := &w.d.Ops[i], 0
+	for j := i - 1; j >= 0 && n < tailReach; j-- {
+		end, ok := endOf(w.d, j)
+		if !ok {
+			continue
+		}
+		if n++; end.Hash == op.Parent && end.Key == op.From {
+			return n
+		}
+	}
+	if back := w.t.find(op.Parent, tailReach-n); back > 0 && w.has(op) {
+		return n + back
+	}
+	return 0
+}
+
+// endOf returns the last block of operation i, if that stores any.
+func endOf(d *Delta, i int) (b *StoredBlock, ok bool) {
+	op := &d.Ops[i]
+	if op.Kind != OpStore || op.N == 0 {
+		return nil, false
+	}
+	return &d.Blocks[op.First+op.N-1], true
+}
+
+// has reports whether the parent of op is known, and under no other key.
+func (w *shortWriter) has(op *Op) bool {
+	if w.s == nil {
+		return false
+	}
+	key, ok := w.x.oneKey(w.s, op.Parent)
+	return ok && key == op.From
+}
+
+// known returns the short name of a hash that is held, if no other has it.
+func (w *shortWriter) known(h EngineHash) (shortName, bool) {
+	if w.s == nil {
+		return 0, false
+	}
+	n := shortOf(mixHash(h))
+	e, is := w.s.names.byShort(n)
+	return n, is == foundOne && e.hash == h
+}
+
+// list writes a removal or move; several where some hashes must be whole.
+func (w *shortWriter) list(op *Op) {
+	for at, end := op.First, op.First+op.N; at < end; {
+		part := *op
+		whole := !w.named(at)
+		for part.N = 1; at+part.N < end && w.named(at+part.N) != whole; part.N++ {
+		}
+		if whole {
+			w.head(&part, shortWhole)
+		} else {
+			w.head(&part, 0)
+		}
+		for _, h := range w.d.Hashes[at : at+part.N] {
+			if whole {
+				w.dst = binary.LittleEndian.AppendUint64(w.dst, uint64(h))
+			} else {
+				w.dst = binary.LittleEndian.AppendUint32(w.dst, uint32(shortOf(mixHash(h))))
+			}
+		}
+		at += part.N
+	}
+}
+
+// named reports whether hash i of the delta can be told by its short name.
+func (w *shortWriter) named(i uint32) bool {
+	if w.s != nil && i >= w.warm {
+		w.warm = min(uint32(len(w.d.Hashes)), i+window)
+		for _, h := range w.d.Hashes[i:w.warm] {
+			w.x.sink += w.s.names.home(h).node
+		}
+	}
+	_, ok := w.known(w.d.Hashes[i])
+	return ok
+}

@@ -1,0 +1,220 @@
+package indexer
+
+// shortReader decodes one delta.
+type shortReader struct {
+	wireReader
+	x *Index
+	s *source // may be nil: nothing is held
+	t *Tails
+	d *Delta
+
+	root     BlockKey
+	haveRoot bool
+	usual    uint32
+	stores   int
+	unsure   int
+}
+
+// DecodeShort reads an encoding of AppendShort into d, whose memory it reuses. It
+// must be called before d is applied, with the tails of the deltas before it. What the
+// writer held and this index does not is left out as Apply would leave it out:
+// removals are dropped, and stores keep a parent that is not there. The same becomes of
+// names that cannot be told, because tails are missing or several blocks have them, and
+// unsure says how many: here is not what the writer held. Any input is safe, as for
+// DecodeDelta. After an error d is empty.
+func (x *Index) DecodeShort(b []byte, name Source, t *Tails, d *Delta) (unsure int, err error) {
+	d.Reset()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	r := shortReader{wireReader: wireReader{b: b}, x: x, s: x.sources[name], t: t, d: d}
+	for len(r.b) > 0 && r.err == nil {
+		r.op()
+	}
+	if r.err != nil {
+		d.Reset()
+		return 0, r.err
+	}
+	return r.unsure, nil
+}
+
+func (r *shortReader) op() {
+	if len(r.d.Ops) == MaxDeltaOps {
+		r.fail(ErrCodecLimit)
+		return
+	}
+	head := r.byte()
+	op := Op{Kind: OpKind(head & headKind), N: 1}
+	if head&shortPlace != 0 {
+		op.Tier, op.Group = Tier(r.byte()), r.byte()
+		if op.Tier >= NumTiers || op.Tier == 0 && op.Group == 0 {
+			r.fail(ErrCodecValue)
+		}
+	}
+	rest := head >> shortParentBit
+	switch op.Kind {
+	case OpClear:
+		if op.N = 0; head&^(headKind|shortPlace) != 0 {
+			r.fail(ErrCodecValue)
+		}
+		if r.err == nil {
+			r.d.Ops = append(r.d.Ops, op)
+		}
+		return
+	case OpStore:
+		rest = 0
+	}
+	if head&shortOne == 0 {
+		if op.N = r.uint32(); op.N < 2 {
+			r.fail(ErrCodecValue)
+		}
+	}
+	switch {
+	case rest > 1:
+		r.fail(ErrCodecValue)
+	case op.Kind == OpStore:
+		r.store(&op, head)
+	default:
+		r.list(&op, head&shortWhole != 0)
+	}
+}
+
+func (r *shortReader) store(op *Op, head byte) {
+	r.parent(op, shortParent(head>>shortParentBit&7))
+	if head&shortUsual == 0 {
+		r.usual = r.uint32()
+	} else if r.stores == 0 {
+		r.fail(ErrCodecValue)
+	}
+	op.First = uint32(len(r.d.Blocks))
+	if uint64(op.First)+uint64(op.N) > MaxDeltaBlocks {
+		r.fail(ErrCodecLimit)
+	}
+	if r.err != nil {
+		return
+	}
+	if decodeBlockList(&r.wireReader, r.d, op, r.usual); r.err == nil {
+		r.d.Ops = append(r.d.Ops, *op)
+		r.stores++
+	}
+}
+
+func (r *shortReader) parent(op *Op, p shortParent) {
+	switch p {
+	case parentRootAgain:
+		if !r.haveRoot {
+			r.fail(ErrCodecValue)
+		}
+		op.Root, op.From = true, r.root
+	case parentRoot:
+		r.root, r.haveRoot = BlockKey(r.uint64()), true
+		op.Root, op.From = true, r.root
+	case parentTail:
+		r.tail(op, r.uvarint())
+	case parentName:
+		if e, is := r.byShort(shortName(r.uint32le())); is == foundOne {
+			op.Parent = e.hash
+			op.From = r.key(e.hash)
+		}
+	case parentWhole:
+		op.From, op.Parent = BlockKey(r.uint64()), EngineHash(r.uint64())
+	default:
+		r.fail(ErrCodecValue)
+	}
+}
+
+// tail makes what was stored n stores ago the parent of op.
+func (r *shortReader) tail(op *Op, n uint64) {
+	if n == 0 || n > tailReach {
+		r.fail(ErrCodecValue)
+		return
+	}
+	for j := len(r.d.Ops) - 1; j >= 0; j-- {
+		end, ok := endOf(r.d, j)
+		if !ok {
+			continue
+		}
+		if n--; n == 0 {
+			op.From, op.Parent = end.Key, end.Hash
+			return
+		}
+	}
+	h, ok := r.t.back(int(n))
+	if !ok {
+		r.unsure++
+		return
+	}
+	op.From, op.Parent = r.key(h), h
+}
+
+// key returns the key of a block that is held; zero, which is nobody's, when
+// it is not.
+func (r *shortReader) key(h EngineHash) BlockKey {
+	if r.s == nil {
+		return 0
+	}
+	key, _ := r.x.oneKey(r.s, h)
+	return key
+}
+
+func (r *shortReader) byShort(n shortName) (*entry, found) {
+	if r.s == nil {
+		return nil, foundNone
+	}
+	e, is := r.s.names.byShort(n)
+	if is == foundMany {
+		r.unsure++
+	}
+	return e, is
+}
+
+func (r *shortReader) list(op *Op, whole bool) {
+	width := uint64(shortBytes)
+	if whole {
+		width = 8
+	}
+	if len(r.d.Hashes)+int(op.N) > MaxDeltaHashes {
+		r.fail(ErrCodecLimit)
+	}
+	if !r.has(uint64(op.N) * width) {
+		return
+	}
+	op.First = uint32(len(r.d.Hashes))
+	if whole {
+		for range op.N {
+			r.d.Hashes = append(r.d.Hashes, EngineHash(r.uint64()))
+		}
+	} else {
+		r.names(op.N)
+	}
+	if op.N = uint32(len(r.d.Hashes)) - op.First; op.N == 0 || r.err != nil {
+		return
+	}
+	if n := len(r.d.Ops); n > 0 {
+		last := &r.d.Ops[n-1]
+		if last.Kind == op.Kind && last.Tier == op.Tier && last.Group == op.Group {
+			last.N += op.N
+			return
+		}
+	}
+	r.d.Ops = append(r.d.Ops, *op)
+}
+
+// names reads short names and appends the hashes that are held.
+func (r *shortReader) names(n uint32) {
+	var ahead [window]shortName
+	for n > 0 && r.err == nil {
+		some := ahead[:min(n, window)]
+		for i := range some {
+			some[i] = shortName(r.uint32le())
+			if r.s != nil {
+				r.x.sink += r.s.names.touchShort(some[i])
+			}
+		}
+		for _, name := range some {
+			if e, is := r.byShort(name); is == foundOne {
+				r.d.Hashes = append(r.d.Hashes, e.hash)
+			}
+		}
+		n -= uint32(len(some))
+	}
+}

@@ -1,0 +1,387 @@
+package indexer
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// sameName are hashes in pairs of one short name each.
+var sameName = func() (out []EngineHash) {
+	rng, first := rand.New(rand.NewPCG(3, 3)), map[shortName]EngineHash{}
+	for range 1 << 18 {
+		h := EngineHash(rng.Uint64())
+		if other, twice := first[shortOf(mixHash(h))]; twice {
+			out = append(out, other, h)
+		}
+		first[shortOf(mixHash(h))] = h
+	}
+	return out
+}()
+
+// plainDelta is d as AppendShort leaves it: without empty operations, and with
+// one removal for several in a row.
+func plainDelta(d *Delta) *Delta {
+	p := &Delta{}
+	for _, op := range d.Ops {
+		switch {
+		case op.Kind == OpClear:
+			op = Op{Kind: OpClear, Tier: op.Tier, Group: op.Group}
+		case op.N == 0:
+			continue
+		case op.Kind == OpStore:
+			blocks := d.Blocks[op.First : op.First+op.N]
+			op.First = uint32(len(p.Blocks))
+			p.Blocks = append(p.Blocks, blocks...)
+		default:
+			hashes := d.Hashes[op.First : op.First+op.N]
+			op.First = uint32(len(p.Hashes))
+			p.Hashes = append(p.Hashes, hashes...)
+			if n := len(p.Ops); n > 0 && p.Ops[n-1].Kind == op.Kind && p.Ops[n-1].Tier == op.Tier && p.Ops[n-1].Group == op.Group {
+				p.Ops[n-1].N += op.N
+				continue
+			}
+		}
+		p.Ops = append(p.Ops, op)
+	}
+	return p
+}
+
+// drawChange draws a delta about few blocks, so that parents and removals are
+// often of what is held, stored in the same delta, or not there.
+func drawChange(t *rapid.T) *Delta {
+	d := &Delta{}
+	pick := func(name string) EngineHash {
+		i := rapid.IntRange(0, 39).Draw(t, name)
+		if i < len(sameName) && i < 6 {
+			return sameName[i]
+		}
+		return EngineHash(i + 1)
+	}
+	key := func(h EngineHash, name string) BlockKey { // nearly always the one key of a hash
+		return BlockKey(h)*2 + 1 + BlockKey(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 1}).Draw(t, name))
+	}
+	for range rapid.IntRange(0, 6).Draw(t, "ops") {
+		op := Op{Kind: rapid.SampledFrom([]OpKind{OpStore, OpStore, OpStore, OpRemove, OpRemove, OpMove, OpClear}).Draw(t, "kind")}
+		if rapid.IntRange(0, 3).Draw(t, "placed") == 0 {
+			op.Tier, op.Group = Tier(rapid.IntRange(0, int(NumTiers)-1).Draw(t, "tier")), uint8(rapid.IntRange(0, 2).Draw(t, "group"))
+		}
+		if op.Kind != OpClear {
+			op.N = uint32(rapid.IntRange(0, 3).Draw(t, "n"))
+		}
+		switch op.Kind {
+		case OpStore:
+			op.First = uint32(len(d.Blocks))
+			if op.Root = rapid.IntRange(0, 3).Draw(t, "root") == 0; op.Root {
+				op.From = BlockKey(rapid.IntRange(900, 902).Draw(t, "from"))
+			} else {
+				op.Parent = pick("parent")
+				op.From = key(op.Parent, "parent key")
+			}
+			for range op.N {
+				h := pick("hash")
+				b := StoredBlock{Hash: h, Key: key(h, "key"), Bytes: uint32(rapid.IntRange(50, 120).Draw(t, "bytes")), Tokens: uint32(rapid.SampledFrom([]int{16, 16, 16, 5}).Draw(t, "tokens"))}
+				d.Blocks = append(d.Blocks, b)
+			}
+		case OpRemove, OpMove:
+			op.First = uint32(len(d.Hashes))
+			for range op.N {
+				d.Hashes = append(d.Hashes, pick("gone"))
+			}
+		}
+		d.Ops = append(d.Ops, op)
+	}
+	return d
+}
+
+// shortPeer is one end of a log of deltas.
+type shortPeer struct {
+	x *Index
+	t Tails
+}
+
+func newShortPeer() *shortPeer { return &shortPeer{x: New(Options{})} }
+
+func (p *shortPeer) apply(d *Delta) {
+	p.x.Apply(Source{}, d)
+	p.t.Note(d)
+}
+
+func (p *shortPeer) digest() [2]uint64 {
+	n, xor := p.x.Digest(Source{})
+	return [2]uint64{n, xor}
+}
+
+// The short form says the same as the delta, to whoever applied what was before it.
+func TestShortRoundTrip(t *testing.T) {
+	var got Delta
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := newShortPeer(), newShortPeer()
+		for range rapid.IntRange(1, 8).Draw(t, "deltas") {
+			d := drawChange(t)
+			enc := a.x.AppendShort([]byte("before"), Source{}, &a.t, d)
+			if string(enc[:6]) != "before" {
+				t.Fatal("what stood before is gone")
+			}
+			if n, err := b.x.DecodeShort(enc[6:], Source{}, &b.t, &got); err != nil || n > 0 {
+				t.Fatal(n, err)
+			}
+			want := plainDelta(d)
+			if diff := diffDelta(&got, want); diff != "" {
+				t.Fatalf("(-want +got)\n%s", diff)
+			}
+			a.apply(d)
+			b.apply(&got)
+			if a.digest() != b.digest() {
+				t.Fatalf("content %v, want %v", b.digest(), a.digest())
+			}
+		}
+	})
+}
+
+// A form that supposes nothing is read alike by those who know everything and by
+// those who know nothing.
+func TestShortAlone(t *testing.T) {
+	var got Delta
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := newShortPeer(), newShortPeer()
+		a.apply(drawChange(t))
+		d := drawChange(t)
+		enc := a.x.AppendShort(nil, Source{}, nil, d)
+		for _, p := range []*shortPeer{a, b} {
+			if n, err := p.x.DecodeShort(enc, Source{}, &p.t, &got); err != nil || n > 0 {
+				t.Fatal(n, err)
+			}
+			if diff := diffDelta(&got, plainDelta(d)); diff != "" {
+				t.Fatalf("(-want +got)\n%s", diff)
+			}
+		}
+	})
+}
+
+// chains is what decoding engines write: each delta has one block of each of n
+// sequences, and as many removals of the oldest.
+type chains struct {
+	rng  *rand.Rand
+	ends []StoredBlock
+	held []EngineHash
+}
+
+func (c *chains) step(stores, blocks int, full bool) *Delta {
+	d := &Delta{}
+	for range stores {
+		op := Op{Kind: OpStore, First: uint32(len(d.Blocks)), N: uint32(blocks), Root: true, From: 77}
+		i := c.rng.IntN(len(c.ends))
+		if end := c.ends[i]; end.Hash != 0 {
+			op.Root, op.From, op.Parent = false, end.Key, end.Hash
+		}
+		for range blocks {
+			b := StoredBlock{Hash: EngineHash(c.rng.Uint64()), Key: BlockKey(c.rng.Uint64()), Bytes: 64, Tokens: 16}
+			d.Blocks = append(d.Blocks, b)
+			c.held, c.ends[i] = append(c.held, b.Hash), b
+		}
+		d.Ops = append(d.Ops, op)
+	}
+	if n := stores * blocks; full {
+		d.Ops = append(d.Ops, Op{Kind: OpRemove, N: uint32(n)})
+		d.Hashes = append(d.Hashes, c.held[:n]...)
+		c.held = c.held[n:]
+	}
+	return d
+}
+
+// What a change costs: blocks one by one, and in long stores.
+func TestShortSize(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		stores, blocks int
+		most           float64
+	}{{"steps", 8, 1, 11.8}, {"prompts", 1, 25, 10.8}} {
+		p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]StoredBlock, 64)}
+		for len(w.held) < 20_000 {
+			p.apply(w.step(c.stores, c.blocks, false))
+		}
+		size, long, changes := 0, 0, 0
+		for range 500 {
+			d := w.step(c.stores, c.blocks, true)
+			size += len(p.x.AppendShort(nil, Source{}, &p.t, d))
+			long += len(AppendDelta(nil, d))
+			changes += len(d.Blocks) + len(d.Hashes)
+			p.apply(d)
+		}
+		per := float64(size) / float64(changes)
+		t.Logf("%s: %.2f bytes for each change, long form %.2f", c.name, per, float64(long)/float64(changes))
+		if per > c.most {
+			t.Errorf("%s: %.2f bytes for each change, at most %.1f wanted", c.name, per, c.most)
+		}
+	}
+}
+
+// Whoever lacks what the form builds on says so, and leaves out what Apply would.
+func TestShortElsewhere(t *testing.T) {
+	block := func(h EngineHash) StoredBlock { return StoredBlock{Hash: h, Key: BlockKey(h), Bytes: 64, Tokens: 16} }
+	store := func(parent EngineHash, h EngineHash) *Delta {
+		op := Op{Kind: OpStore, N: 1, From: BlockKey(parent), Parent: parent, Root: parent == 0}
+		return &Delta{Ops: []Op{op}, Blocks: []StoredBlock{block(h)}}
+	}
+	remove := func(h EngineHash) *Delta {
+		return &Delta{Ops: []Op{{Kind: OpRemove, N: 1}}, Hashes: []EngineHash{h}}
+	}
+	one, other := sameName[0], sameName[1]
+	for name, c := range map[string]struct {
+		wrote, read []*Delta // before
+		d           *Delta
+		unsure      int
+		want        ApplyStats
+	}{
+		"parent beyond the tails": {wrote: []*Delta{store(0, 5)}, d: store(5, 6), unsure: 1, want: ApplyStats{UnknownParent: 1}},
+		"parent is gone":          {wrote: []*Delta{store(0, 5)}, read: []*Delta{store(0, 5), remove(5)}, d: store(5, 6), want: ApplyStats{UnknownParent: 1}},
+		"two of one name":         {wrote: []*Delta{store(0, one)}, read: []*Delta{store(0, one), store(0, other)}, d: remove(one), unsure: 1},
+		"not held":                {wrote: []*Delta{store(0, 5)}, d: remove(5)},
+		"told in full":            {wrote: []*Delta{store(0, one), store(0, other)}, read: []*Delta{store(0, one)}, d: remove(one), want: ApplyStats{Removed: 1}},
+	} {
+		a, b := newShortPeer(), newShortPeer()
+		for _, d := range c.wrote {
+			a.apply(d)
+		}
+		for _, d := range c.read {
+			b.apply(d)
+		}
+		var got Delta
+		n, err := b.x.DecodeShort(a.x.AppendShort(nil, Source{}, &a.t, c.d), Source{}, &b.t, &got)
+		if n != c.unsure || err != nil {
+			t.Errorf("%s: %d unsure, %v, want %d", name, n, err, c.unsure)
+		} else if st := b.x.Apply(Source{}, &got); st != c.want {
+			t.Errorf("%s: %+v, want %+v", name, st, c.want)
+		}
+	}
+}
+
+// Tails that follow from a page and what came after it are those of whoever saw
+// everything.
+func TestTails(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	var all, late Tails
+	delta := func() *Delta {
+		d := &Delta{}
+		for range 1 + rng.IntN(40) {
+			d.Ops = append(d.Ops, Op{Kind: OpStore, First: uint32(len(d.Blocks)), N: 1})
+			d.Blocks = append(d.Blocks, StoredBlock{Hash: EngineHash(rng.Uint64())})
+		}
+		return d
+	}
+	for i := range 200 {
+		d := delta()
+		all.Note(d)
+		if i%30 == 0 {
+			var page Delta
+			if err := DecodeDelta(all.AppendPage(nil), &page); err != nil || !late.Take(&page) {
+				t.Fatalf("page: %v", err)
+			}
+			if st := New(Options{}).Apply(Source{}, &page); st.Stored+st.Removed+st.UnknownParent+st.Refused > 0 {
+				t.Fatalf("the page changes a source that holds nothing: %+v", st)
+			}
+		} else {
+			late.Note(d)
+		}
+		for n := 1; n <= tailReach+1; n++ {
+			h, ok := all.back(n)
+			g, ok2 := late.back(n)
+			if h != g || ok != ok2 {
+				t.Fatalf("after %d deltas, %d back: %x, want %x", i+1, n, g, h)
+			}
+			if ok && (all.find(h, tailReach) != n || all.find(h, n-1) != 0) {
+				t.Fatalf("%d back is found at %d", n, all.find(h, tailReach))
+			}
+		}
+	}
+}
+
+// Short names are found in tables of every size.
+func TestShortNames(t *testing.T) {
+	rng, a := rand.New(rand.NewPCG(2, 1)), newAliases()
+	held := map[EngineHash]bool{}
+	check := func(h EngineHash) {
+		e, is := a.byShort(shortOf(mixHash(h)))
+		if is == foundOne && (e.hash == h) != held[h] || is == foundNone && held[h] {
+			t.Fatalf("%x (held: %v) of %d: %v %+v", h, held[h], a.n, is, e)
+		}
+	}
+	for i := range 60_000 {
+		h := EngineHash(rng.Uint64())
+		if i < len(sameName) {
+			h = sameName[i]
+		}
+		held[h] = a.raise(h, uint32(i+1), entryMeta(0, 0))
+		check(h)
+		check(EngineHash(rng.Uint64()))
+	}
+	many := 0
+	for i, h := range sameName {
+		if _, is := a.byShort(shortOf(mixHash(h))); is == foundMany {
+			many++
+		}
+		if i%2 == 0 {
+			continue
+		}
+		if _, ok := a.lowerOnly(h, entryMeta(0, 0)); ok {
+			delete(held, h)
+		}
+	}
+	if many != len(sameName) {
+		t.Errorf("%d of %d names of two are seen to be such", many, len(sameName))
+	}
+	for h := range held {
+		check(h)
+	}
+}
+
+func TestShortAllocations(t *testing.T) {
+	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]StoredBlock, 64)}
+	for range 200 {
+		p.apply(w.step(8, 1, false))
+	}
+	d := w.step(8, 1, true)
+	buf, got := p.x.AppendShort(nil, Source{}, &p.t, d), Delta{}
+	if _, err := p.x.DecodeShort(buf, Source{}, &p.t, &got); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() { buf = p.x.AppendShort(buf[:0], Source{}, &p.t, d) }); n != 0 {
+		t.Errorf("AppendShort: %v allocations", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { _, _ = p.x.DecodeShort(buf, Source{}, &p.t, &got) }); n != 0 {
+		t.Errorf("DecodeShort: %v allocations", n)
+	}
+}
+
+func FuzzDecodeShort(f *testing.F) {
+	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]StoredBlock, 8)}
+	f.Add([]byte{})
+	f.Add([]byte{byte(OpRemove), 2, 1, 2, 3})
+	for range 50 {
+		p.apply(w.step(3, 2, false))
+	}
+	d := w.step(3, 2, true)
+	f.Add(p.x.AppendShort(nil, Source{}, &p.t, d))
+	f.Add(p.x.AppendShort(nil, Source{}, nil, d))
+	f.Add(p.x.AppendShort(nil, Source{}, &p.t, &Delta{
+		Ops:    []Op{{Kind: OpClear, Group: 3}, {Kind: OpMove, Tier: 1, N: 2}, {Kind: OpRemove, N: 1, First: 1}},
+		Hashes: []EngineHash{d.Hashes[0], 9},
+	}))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var d, again Delta
+		if _, err := p.x.DecodeShort(in, Source{}, &p.t, &d); err != nil {
+			return
+		}
+		if len(d.Blocks)*minBlockSize+len(d.Hashes)*shortBytes+len(d.Ops) > len(in) {
+			t.Fatalf("%d bytes made %d ops, %d blocks, %d hashes", len(in), len(d.Ops), len(d.Blocks), len(d.Hashes))
+		}
+		if _, err := p.x.DecodeShort(p.x.AppendShort(nil, Source{}, &p.t, &d), Source{}, &p.t, &again); err != nil {
+			t.Fatal(err)
+		}
+		if diff := diffDelta(&again, plainDelta(&d)); diff != "" {
+			t.Fatalf("(-want +got)\n%s", diff)
+		}
+	})
+}

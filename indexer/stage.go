@@ -1,0 +1,67 @@
+package indexer
+
+// Stage is a content in the making that takes the place of a source's all at once.
+// Match does not see it before. One goroutine uses it at a time; the index's other
+// writers wait for one Apply at most.
+type Stage struct {
+	x *Index
+	s *source // nil when it is over
+}
+
+// Stage begins a content for a source, with room for about so many blocks, which is
+// made before any lock is taken: a table that does not grow step by step is filled faster.
+// Exactly one of Commit and Discard must follow.
+func (x *Index) Stage(name Source, blocks int) *Stage {
+	names := sized(max(0, min(blocks, x.o.MaxSourceBlocks)))
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return &Stage{x, x.newSource(name, names, true)}
+}
+
+// Apply performs the operations of d in order, as Index.Apply does.
+func (t *Stage) Apply(d *Delta) ApplyStats {
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	return t.x.perform(&t.s, d)
+}
+
+// Digest is what Index.Digest will be after Commit.
+func (t *Stage) Digest() (count, xor uint64) {
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	return uint64(t.s.names.n), t.s.xor
+}
+
+// Commit replaces what the source holds. A walk sees what was there before, or
+// what is there afterwards. It does not take longer for larger sources.
+func (t *Stage) Commit() {
+	x, s := t.x, t.s
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	next := append([]slotOwner(nil), *x.slots.Load()...)
+	old := x.sources[s.name]
+	if old != nil {
+		next[old.slot].live = false
+	}
+	next[s.slot].live = true
+	x.slots.Store(&next)
+	s.staged = false
+	x.sources[s.name] = s
+	if old != nil {
+		x.inter(old)
+	}
+	x.reclaim()
+	t.s = nil
+}
+
+// Discard gives up what was applied. It may be called when the stage is over.
+func (t *Stage) Discard() {
+	if t.s == nil {
+		return
+	}
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	t.x.clear(t.s)
+	t.x.reclaim()
+	t.s = nil
+}

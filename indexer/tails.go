@@ -1,0 +1,94 @@
+package indexer
+
+// tailReach is how many tails are remembered: enough for a parent to be found
+// among the stores of several hundred sequences that decode side by side.
+const tailReach = 512
+
+// Tails remembers the last blocks of the latest stores of a source, by which the
+// short form of a delta names parents. It is a function of the deltas since Reset
+// and of nothing else: whoever applied the same deltas since any moment agrees with all
+// others on the tails since then. The zero value is empty. It is not safe for
+// concurrent use.
+type Tails struct {
+	hashes []EngineHash // a ring once it is full
+	next   int          // where the next one goes
+}
+
+// Reset forgets everything: a delta is missing between the last one and the next.
+func (t *Tails) Reset() { t.hashes, t.next = t.hashes[:0], 0 }
+
+// Note remembers the tails of a delta that was applied.
+func (t *Tails) Note(d *Delta) {
+	for i := range d.Ops {
+		if op := &d.Ops[i]; op.Kind == OpStore && op.N > 0 {
+			t.push(d.Blocks[op.First+op.N-1].Hash)
+		}
+	}
+}
+
+func (t *Tails) push(h EngineHash) {
+	if len(t.hashes) < tailReach {
+		t.hashes = append(t.hashes, h)
+		return
+	}
+	t.hashes[t.next] = h
+	if t.next++; t.next == tailReach {
+		t.next = 0
+	}
+}
+
+// back returns the tail that is n stores back, from 1.
+func (t *Tails) back(n int) (EngineHash, bool) {
+	if n < 1 || n > len(t.hashes) {
+		return 0, false
+	}
+	i := t.next - n
+	if i < 0 {
+		i += len(t.hashes)
+	}
+	return t.hashes[i], true
+}
+
+// find returns how many stores back a tail is, 0 when it is not among those
+// within reach.
+func (t *Tails) find(h EngineHash, reach int) int {
+	for i := t.next - 1; i >= 0; i-- {
+		if t.hashes[i] == h {
+			return within(t.next-i, reach)
+		}
+	}
+	for i := len(t.hashes) - 1; i >= t.next; i-- {
+		if t.hashes[i] == h {
+			return within(t.next-i+len(t.hashes), reach)
+		}
+	}
+	return 0
+}
+
+func within(n, reach int) int {
+	if n > reach {
+		return 0
+	}
+	return n
+}
+
+// AppendPage appends an encoded Delta that carries the tails: removals, oldest
+// first. Applied to a source that holds nothing it changes nothing, so whoever does
+// not know of tails can read it before the blocks of a snapshot.
+func (t *Tails) AppendPage(dst []byte) []byte {
+	d := Delta{Hashes: append(append([]EngineHash{}, t.hashes[t.next:]...), t.hashes[:t.next]...)}
+	d.Ops = []Op{{Kind: OpRemove, N: uint32(len(d.Hashes))}}
+	return AppendDelta(dst, &d)
+}
+
+// Take makes the tails those of a page of AppendPage, and reports whether d is one.
+func (t *Tails) Take(d *Delta) bool {
+	if len(d.Ops) != 1 || d.Ops[0].Kind != OpRemove || len(d.Blocks) > 0 {
+		return false
+	}
+	t.Reset()
+	for _, h := range d.Hashes {
+		t.push(h)
+	}
+	return true
+}

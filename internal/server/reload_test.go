@@ -1,0 +1,140 @@
+package server
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/grapevine-epp/grapevine/internal/sim"
+)
+
+const fileHead = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// configured opens a replica with a configuration in a folder like those that
+// Kubernetes mounts: the file is a link to ..data/epp.yaml, and ..data one to
+// a folder with the contents.
+func configured(t *testing.T, text string) (s *Server, mount string) {
+	t.Helper()
+	_, o := options(t, sim.FleetOptions{Engines: 2})
+	mount = t.TempDir()
+	swap(t, mount, "..1", text)
+	if err := os.Symlink("..data/epp.yaml", filepath.Join(mount, "epp.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	o.Config = filepath.Join(mount, "epp.yaml")
+	return open(t, o), mount
+}
+
+// swap makes ..data lead to a new folder at once, as the kubelet does.
+func swap(t *testing.T, mount, folder, text string) {
+	t.Helper()
+	if err := os.Mkdir(filepath.Join(mount, folder), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(mount, folder, "epp.yaml"), text)
+	if err := os.Symlink(folder, filepath.Join(mount, "..tmp")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(mount, "..tmp"), filepath.Join(mount, "..data")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestConfigIsWatched: what the file says is in use soon after it is swapped or
+// written; what is wrong is not, and what holds stays.
+func TestConfigIsWatched(t *testing.T) {
+	s, mount := configured(t, fileHead+"plugins: [{type: queue-scorer}]\n")
+	hash := func() string { return s.Status().Config.Hash }
+	first := hash()
+
+	swap(t, mount, "..2", fileHead+"plugins: [{type: load-only-policy}]\n")
+	await(t, "the swapped file in use", func() bool { return hash() != first })
+	second := hash()
+
+	write(t, filepath.Join(mount, "..2", "epp.yaml"), fileHead+"plugins: [{type: laod-only-policy}]\n")
+	await(t, "the broken file refused", func() bool {
+		return strings.HasSuffix(s.Status().Config.Problem, `epp.yaml:3:18: there is no plugin type "laod-only-policy" (did you mean "load-only-policy"?)`)
+	})
+	if h := hash(); h != second {
+		t.Errorf("hash %s, want that of the file before, %s", h, second)
+	}
+	if ok := testutil.ToFloat64(s.reloads.ok); ok != 0 {
+		t.Errorf("last reload successful: %v", ok)
+	}
+
+	swap(t, mount, "..3", fileHead+"plugins: [{type: queue-scorer}]\n")
+	await(t, "the mended file in use", func() bool { return s.Status().Config.Problem == "" && hash() == first })
+	if ok := testutil.ToFloat64(s.reloads.ok); ok != 1 {
+		t.Errorf("last reload successful: %v", ok)
+	}
+	if testutil.ToFloat64(s.reloads.hash.WithLabelValues(first)) != 1 || testutil.CollectAndCount(s.reloads.hash) != 1 {
+		t.Error("the hash metric does not name the configuration in use alone")
+	}
+
+	if err := os.Remove(filepath.Join(mount, "epp.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the missing file told", func() bool { return strings.Contains(s.Status().Config.Problem, "no such file") })
+	if hash() != first {
+		t.Error("a configuration without a file went out of use")
+	}
+	write(t, filepath.Join(mount, "epp.yaml"), fileHead+"plugins: [{type: queue-scorer}]\n")
+	await(t, "the same file again", func() bool { return s.Status().Config.Problem == "" })
+}
+
+// TestReloadSetsThePace: gauges become as young as the saturation detector
+// wants them when a reload brings priorities that may be refused, or else an
+// idle pool of stale gauges would count as saturated.
+func TestReloadSetsThePace(t *testing.T) {
+	s, mount := configured(t, fileHead+"plugins: [{type: queue-scorer}]\n")
+	if pace := s.gaugePace.Load(); pace != 0 {
+		t.Errorf("pace %v without priorities below 0", time.Duration(pace))
+	}
+	swap(t, mount, "..2", fileHead+"plugins: [{type: queue-scorer}]\nobjectives: [{name: batch, priority: -1}]\n")
+	await(t, "a pace", func() bool { return s.gaugePace.Load() == int64(100*time.Millisecond) })
+	await(t, "fast readings of an idle fleet", func() bool {
+		fast := 0
+		for _, e := range s.scrape.Status() {
+			if e.Fast {
+				fast++
+			}
+		}
+		return fast == 2
+	})
+	swap(t, mount, "..3", fileHead+"plugins: [{type: queue-scorer}]\n")
+	await(t, "slow readings again", func() bool { return s.gaugePace.Load() == 0 && !s.scrape.Status()[0].Fast })
+}
+
+// TestEndpointsOfConfig: without the flag the configuration says where the
+// endpoints are, and whether their file is read again.
+func TestEndpointsOfConfig(t *testing.T) {
+	_, o := options(t, sim.FleetOptions{Engines: 2})
+	o.Config = filepath.Join(t.TempDir(), "epp.yaml")
+	list := o.Endpoints
+	o.Endpoints = ""
+	write(t, o.Config, fileHead)
+	if s, err := Open(o); !errors.Is(err, errNoEndpoints) {
+		t.Errorf("no endpoints at all: %v", err)
+		if err == nil {
+			_ = s.Stop(t.Context())
+		}
+	}
+	write(t, o.Config, fileHead+"plugins: [{type: file-discovery, parameters: {path: "+list+", watchFile: false}}]\n"+
+		"dataLayer: {discovery: {endpoints: {pluginRef: file-discovery}}}\n")
+	s := open(t, o)
+	if n := len(s.Status().Endpoints); n != 2 {
+		t.Errorf("%d endpoints", n)
+	}
+}

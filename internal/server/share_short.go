@@ -1,0 +1,43 @@
+package server
+
+import (
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// encode returns what is shared of a batch that was read here, for members that
+// state a version of the log. What the content is known to hold is named shortly when
+// the batch is the next one.
+func (s *sharedSource) encode(u *events.Update, version uint64) []byte {
+	d := u.Delta
+	if version < indexVersion || !fits(d) {
+		return appendPayload(make([]byte, 0, 64+20*len(d.Blocks)+9*len(d.Hashes)), u.After.Sum, d)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var known *indexer.Tails
+	if s.mode == modeShared && s.follows(u.First) {
+		known = &s.tails
+	}
+	b := appendPayloadHead(make([]byte, 0, 32+20*len(d.Blocks)+5*len(d.Hashes)), payloadShort, u.After.Sum)
+	return s.x.AppendShort(b, s.src, known, d)
+}
+
+// follows reports whether nothing is missing between the content and batch first;
+// mu is held.
+func (s *sharedSource) follows(first uint64) bool { return s.head.have && s.head.last+1 == first }
+
+// decode reads a payload, completely before anything of it is used; mu is held.
+// What it returns may be changed by the next decode with the same scratch. unsure tells
+// that the payload builds on what the content does not hold.
+func (s *sharedSource) decode(b []byte, scratch *indexer.Delta) (parts []indexer.Delta, unsure bool, err error) {
+	if len(b) < payloadHead || b[0] != payloadShort {
+		_, parts, err = readPayload(b)
+		return parts, false, err
+	}
+	n, err := s.x.DecodeShort(b[payloadHead:], s.src, &s.tails, scratch)
+	if err != nil {
+		return nil, false, err
+	}
+	return []indexer.Delta{*scratch}, n > 0, nil
+}

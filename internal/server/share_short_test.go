@@ -1,0 +1,223 @@
+package server
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// decoding is an engine that decodes some sequences: a batch has a block of each
+// of a few, and removals of the oldest blocks.
+type decoding struct {
+	rng  *rand.Rand
+	ends [24]indexer.StoredBlock
+	held []indexer.EngineHash
+	seq  uint64
+}
+
+func newDecoding(seed uint64) *decoding { return &decoding{rng: rand.New(rand.NewPCG(seed, 0))} }
+
+// batch makes the next batch: so many stores of so many blocks, and removals of
+// what is held beyond most.
+func (e *decoding) batch(stores, blocks, most int) *events.Update {
+	d := &indexer.Delta{}
+	for range stores {
+		end := &e.ends[e.rng.IntN(len(e.ends))]
+		op := indexer.Op{Kind: indexer.OpStore, First: uint32(len(d.Blocks)), N: uint32(blocks), Root: true, From: 77}
+		if end.Hash != 0 && e.rng.IntN(50) > 0 {
+			op.Root, op.From, op.Parent = false, end.Key, end.Hash
+		}
+		for range blocks {
+			*end = indexer.StoredBlock{
+				Hash: indexer.EngineHash(e.rng.Uint64()), Key: indexer.BlockKey(e.rng.Uint64()), Bytes: 56 + e.rng.Uint32N(16), Tokens: 16,
+			}
+			d.Blocks, e.held = append(d.Blocks, *end), append(e.held, end.Hash)
+		}
+		d.Ops = append(d.Ops, op)
+	}
+	if n := len(e.held) - most; n > 0 {
+		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: uint32(n)})
+		d.Hashes = append(d.Hashes, e.held[:n]...)
+		e.held = e.held[n:]
+	}
+	u := &events.Update{First: e.seq, Last: e.seq, Delta: d}
+	e.seq++
+	u.After = events.Position{Seq: e.seq, Sum: e.rng.Uint64()}
+	return u
+}
+
+// read has a store take a batch as one that its replica read, and returns the payload.
+func read(t testing.TB, st indexStore, s *sharedSource, u *events.Update, version uint64) []byte {
+	t.Helper()
+	p := s.encode(u, version)
+	s.local.Store(&localDelta{&p[0], u.Delta})
+	defer s.local.Store(nil)
+	if err := st.Apply(cluster.Delta{Source: "a/0", First: u.First, Last: u.Last, Payload: p, Local: true}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Whoever gets deltas has what the reader has, wherever he began: with the first
+// of them or with a snapshot, of the reader or of another follower; and goes on as
+// the reader from any of them.
+func TestShortPayloads(t *testing.T) {
+	engine := newDecoding(1)
+	type replica struct {
+		st indexStore
+		s  *sharedSource
+	}
+	open := func() replica {
+		st, s := testStore(modeShared)
+		return replica{st, s}
+	}
+	all := []replica{open(), open()}
+	reader, short := 0, 0
+	for i := range 3000 {
+		u := engine.batch(1+i%5, 1+i%3, 2000)
+		p := read(t, all[reader].st, all[reader].s, u, 1+uint64(min(1, i%400))) // an old member comes by
+		if payloadNeeds(p) == indexVersion {
+			short++
+		}
+		for j, r := range all {
+			if j == reader {
+				continue
+			}
+			if err := r.st.Apply(cluster.Delta{Source: "a/0", First: u.First, Last: u.Last, Payload: p}); err != nil {
+				t.Fatalf("batch %d at replica %d: %v", i, j, err)
+			}
+			if got, want := r.st.Digest("a/0"), all[reader].st.Digest("a/0"); got != want || r.s.head != all[reader].s.head {
+				t.Fatalf("batch %d at replica %d: %+v %+v, want %+v %+v", i, j, got, r.s.head, want, all[reader].s.head)
+			}
+		}
+		switch {
+		case i%150 == 149: // a replica starts, or one that was there starts anew
+			pages, err := pagesOf(all[engine.rng.IntN(len(all))].st, 1<<12)
+			fresh := open()
+			if err == nil {
+				err = restore(fresh.st, pages)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(all) < 6 {
+				all = append(all, fresh)
+			} else if at := 1 + engine.rng.IntN(5); at != reader {
+				all[at] = fresh
+			}
+		case i%70 == 69:
+			reader = engine.rng.IntN(len(all))
+		}
+	}
+	if short < 2900 {
+		t.Errorf("%d of 3000 payloads are short", short)
+	}
+}
+
+// A payload that builds on what a replica has not is applied as far as it can be,
+// and is not taken for all of it; a whole one always is.
+func TestShortPayloadElsewhere(t *testing.T) {
+	engine := newDecoding(2)
+	a, as := testStore(modeShared)
+	b, bs := testStore(modeShared)
+	for range 50 {
+		read(t, a, as, engine.batch(8, 1, 1000), indexVersion)
+	}
+	u := engine.batch(24, 1, 1000)
+	late := cluster.Delta{Source: "a/0", First: u.First, Last: u.Last, Payload: read(t, a, as, u, indexVersion)}
+	if err := b.Apply(late); !errors.Is(err, cluster.ErrUnsure) {
+		t.Errorf("%v, want %v", err, cluster.ErrUnsure)
+	}
+	if !bs.head.doubt || !bs.head.have || bs.head.last != u.Last {
+		t.Errorf("head %+v", bs.head)
+	}
+	engine.seq += 7 // batches that nobody has
+	whole := engine.batch(3, 2, 1000)
+	p := read(t, a, as, whole, indexVersion)
+	if err := b.Apply(cluster.Delta{Source: "a/0", First: whole.First, Last: whole.Last, Payload: p}); err != nil {
+		t.Errorf("a payload behind a gap: %v", err)
+	}
+	if err := b.Apply(cluster.Delta{Source: "a/0", First: engine.seq, Last: engine.seq, Payload: append(p[:payloadHead:payloadHead], 0xff, 0xff)}); err == nil || errors.Is(err, cluster.ErrUnsure) {
+		t.Errorf("a malformed payload: %v", err)
+	}
+}
+
+func FuzzShortPayload(f *testing.F) {
+	engine := newDecoding(3)
+	st, s := testStore(modeShared)
+	for range 20 {
+		f.Add(read(f, st, s, engine.batch(4, 2, 60), indexVersion))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		st, s := testStore(modeShared)
+		engine := newDecoding(3)
+		for range 10 {
+			read(t, st, s, engine.batch(4, 2, 60), indexVersion)
+		}
+		_ = st.Apply(cluster.Delta{Source: "a/0", First: engine.seq, Last: engine.seq, Payload: b})
+		n, _ := s.x.Digest(s.src)
+		if n > 200+uint64(len(b)) {
+			t.Fatalf("%d bytes made %d entries", len(b), n)
+		}
+	})
+}
+
+// BenchmarkPayload is what replicas do for a batch: the reader encodes and
+// applies it, others decode and apply it.
+func BenchmarkPayload(b *testing.B) {
+	for _, shape := range []struct {
+		name           string
+		stores, blocks int
+	}{{"steps", 8, 1}, {"prompts", 1, 25}} {
+		for version, name := range map[uint64]string{1: "long", indexVersion: "short"} {
+			b.Run(shape.name+"/"+name, func(b *testing.B) {
+				const batches = 4096
+				engine := newDecoding(4)
+				owner, os := testStore(modeShared)
+				for len(engine.held) < 100_000 {
+					read(b, owner, os, engine.batch(shape.stores, shape.blocks, 100_000), version)
+				}
+				pages, err := pagesOf(owner, 1<<17)
+				if err != nil {
+					b.Fatal(err)
+				}
+				updates, payloads, size := make([]*events.Update, batches), make([][]byte, batches), 0
+				for i := range updates {
+					updates[i] = engine.batch(shape.stores, shape.blocks, 100_000)
+				}
+				changes := float64(batches * shape.stores * shape.blocks * 2)
+				b.ResetTimer()
+				for range b.N {
+					b.StopTimer()
+					o, ox := testStore(modeShared)
+					f, _ := testStore(modeShared)
+					if err := errors.Join(restore(o, pages), restore(f, pages)); err != nil {
+						b.Fatal(err)
+					}
+					size = 0
+					begun := used()
+					b.StartTimer()
+					for i, u := range updates {
+						payloads[i] = read(b, o, ox, u, version)
+					}
+					b.StopTimer()
+					between := used()
+					for i, u := range updates {
+						if err := f.Apply(cluster.Delta{Source: "a/0", First: u.First, Last: u.Last, Payload: payloads[i]}); err != nil {
+							b.Fatal(err)
+						}
+						size += len(payloads[i])
+					}
+					b.StartTimer()
+					b.ReportMetric(float64((between-begun).Nanoseconds())/changes, "owner-ns/change")
+					b.ReportMetric(float64((used()-between).Nanoseconds())/changes, "follower-ns/change")
+				}
+				b.ReportMetric(float64(size)/changes, "B/change")
+			})
+		}
+	}
+}

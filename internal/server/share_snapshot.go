@@ -1,0 +1,114 @@
+package server
+
+import (
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// maxSnapshot bounds the pages of one snapshot, in bytes: it is what
+// core.Options.SnapshotBytes is by default. As many blocks as a source may have fit, in
+// chains of ten and more.
+const maxSnapshot = 384 << 20
+
+// Snapshot implements cluster.LogStore.
+func (st indexStore) Snapshot(name string, pageSize int) (cluster.Dump, error) {
+	s := st.find(name)
+	if s == nil {
+		return nil, errNotShared
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != modeShared {
+		return nil, errNotShared
+	}
+	return &indexDump{
+		st: st, name: name, first: [][]byte{s.head.append(nil), s.tails.AppendPage(nil)},
+		view: s.x.View(s.src, indexer.SnapshotLimits{Page: pageSize, Total: maxSnapshot}),
+	}, nil
+}
+
+// indexDump is what a source held at one moment: its head, its tails, and then its
+// blocks.
+type indexDump struct {
+	st    indexStore
+	name  string
+	first [][]byte // before the blocks
+	view  *indexer.View
+}
+
+// Next implements cluster.Dump.
+func (d *indexDump) Next() ([]byte, error) {
+	if len(d.first) > 0 {
+		p := d.first[0]
+		d.first = d.first[1:]
+		return p, nil
+	}
+	page, err := d.view.Next()
+	if err != nil {
+		d.st.share.s.o.Log.Warn("no snapshot of a source: a replica that lacks it goes without until its engine holds less or starts again", "source", d.name, "error", err)
+	}
+	return page, err
+}
+
+// Close implements cluster.Dump.
+func (d *indexDump) Close() { d.view.Close() }
+
+// Stage implements cluster.LogStore. Requests are matched with what is there until
+// it is replaced.
+func (st indexStore) Stage(name string, bytes uint64) (cluster.Stage, error) {
+	s := st.find(name)
+	if s == nil {
+		return nil, errNotShared
+	}
+	return &indexStage{s: s, blocks: s.x.Stage(s.src, int(bytes/indexer.SnapshotBlockBytes))}, nil
+}
+
+// indexStage is what a source is to hold. One decoded page is in memory at a time.
+type indexStage struct {
+	s      *sharedSource
+	blocks *indexer.Stage
+	page   indexer.Delta
+	head   shareHead
+	tails  indexer.Tails
+	headed bool
+}
+
+// Page implements cluster.Stage.
+func (g *indexStage) Page(p []byte) (err error) {
+	if !g.headed {
+		g.headed = true
+		g.head, err = readHead(p)
+		return err
+	}
+	if err := indexer.DecodeDelta(p, &g.page); err != nil {
+		return err
+	}
+	if g.tails.Take(&g.page) {
+		return nil
+	}
+	if n := g.blocks.Apply(&g.page); n.Refused+n.UnknownParent > 0 {
+		g.head.doubt = true
+	}
+	return nil
+}
+
+// Digest implements cluster.Stage.
+func (g *indexStage) Digest() cluster.Digest {
+	n, xor := g.blocks.Digest()
+	return cluster.Digest{Count: n, Xor: xor}
+}
+
+// Commit implements cluster.Stage.
+func (g *indexStage) Commit() error {
+	g.s.mu.Lock()
+	defer g.s.mu.Unlock()
+	if g.s.mode != modeShared {
+		return errNotShared
+	}
+	g.blocks.Commit()
+	g.s.head, g.s.tails = g.head, g.tails
+	return nil
+}
+
+// Discard implements cluster.Stage.
+func (g *indexStage) Discard() { g.blocks.Discard() }
