@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // Names of metrics, all gauges or counters below this prefix.
@@ -120,7 +120,7 @@ func (c collector) stats(s *Status) {
 	for reason, v := range s.Bus.Refused {
 		refused[reason] += v
 	}
-	for r := range core.NumRefusals {
+	for r := range group.NumRefusals {
 		refused[r.String()] += s.Stats.Refused[r]
 	}
 	for reason, v := range refused {

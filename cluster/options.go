@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // Options configure a Node. Self.ID is required; the rest has defaults.
@@ -17,7 +17,7 @@ type Options struct {
 	Now func() time.Duration
 	// Tuning holds the state machine's periods and limits. Its Self, Share
 	// and Alone are ignored.
-	Tuning core.Options
+	Tuning group.Options
 }
 
 func (o Options) withDefaults() Options {

@@ -1,6 +1,9 @@
 package cluster
 
-import "github.com/grapevine-epp/grapevine/cluster/core"
+import (
+	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
+)
 
 // Gauge is a state of absolute values that each member writes for itself. It
 // vanishes with its origin: at most a second after that died.
@@ -44,7 +47,7 @@ func (f *Feed) Send(payload []byte) (ok bool) {
 // Log is a state made of sources, each a log with one writer.
 type Log struct {
 	n *Node
-	l *core.Log
+	l *logs.Log
 }
 
 // Log registers a log before Open. SetSources must be called, also with no

@@ -4,19 +4,21 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 )
 
 // Status is the group as this replica sees it.
 type Status struct {
-	Self    Member     `json:"self"`
-	Phase   string     `json:"phase"`
-	Health  Health     `json:"health"`
-	Bus     BusStatus  `json:"bus"`
-	Peers   []Peer     `json:"peers"`
-	Lost    []Lost     `json:"lost"` // members that went without a word
-	Logs    []LogState `json:"logs"`
-	Stats   core.Stats `json:"-"`
-	Held    core.Held  `json:"held"`
+	Self    Member      `json:"self"`
+	Phase   string      `json:"phase"`
+	Health  Health      `json:"health"`
+	Bus     BusStatus   `json:"bus"`
+	Peers   []Peer      `json:"peers"`
+	Lost    []Lost      `json:"lost"` // members that went without a word
+	Logs    []LogState  `json:"logs"`
+	Stats   group.Stats `json:"-"`
+	Held    group.Held  `json:"held"`
 	Uptime  time.Duration
 	Leaving bool `json:"leaving"`
 }
@@ -32,7 +34,7 @@ type Peer struct {
 	RTT      time.Duration `json:"rtt"`
 	Unknown  int           `json:"unknown_states"` // states it has and this replica has not
 	Traffic  []StateFlow   `json:"traffic"`
-	Logs     []core.PeerLogView
+	Logs     []logs.PeerLogView
 	QueueLen int    `json:"queue_frames"`
 	Dropped  uint64 `json:"dropped_frames"`
 }
@@ -41,7 +43,7 @@ type Peer struct {
 // for what belongs to none.
 type StateFlow struct {
 	State string `json:"state"`
-	core.Traffic
+	group.Traffic
 	InPerSec  float64 `json:"in_bytes_per_second"`
 	OutPerSec float64 `json:"out_bytes_per_second"`
 }
@@ -120,10 +122,10 @@ func peerState(p core.PeerView) string {
 	}
 }
 
-func logState(l *core.Log) LogState {
-	s := LogState{Name: l.Name(), Share: core.SharePartitioned.String()}
+func logState(l *logs.Log) LogState {
+	s := LogState{Name: l.Name(), Share: group.SharePartitioned.String()}
 	if l.Mesh() {
-		s.Share = core.ShareMesh.String()
+		s.Share = group.ShareMesh.String()
 	}
 	for _, v := range l.Sources(nil) {
 		s.Sources++
@@ -151,7 +153,7 @@ func logState(l *core.Log) LogState {
 // rates samples traffic once a second.
 type rates struct {
 	at   time.Duration
-	last map[string][]core.Traffic
+	last map[string][]group.Traffic
 	per  map[string][][2]float64
 }
 
@@ -159,7 +161,7 @@ func (r *rates) due(now time.Duration) bool { return r.last == nil || now-r.at >
 
 func (r *rates) sample(now time.Duration, peers []core.PeerView) {
 	dt := (now - r.at).Seconds()
-	last, per := make(map[string][]core.Traffic, len(peers)), make(map[string][][2]float64, len(peers))
+	last, per := make(map[string][]group.Traffic, len(peers)), make(map[string][][2]float64, len(peers))
 	for _, p := range peers {
 		id := p.Member.ID
 		last[id] = p.Traffic

@@ -7,54 +7,56 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 )
 
 // Member and the other types are the words of the state machine, for those who
-// use a Node. Package core documents them.
+// use a Node. The packages that they come from document them.
 type (
-	Member     = core.Member
-	Position   = core.Position
-	Digest     = core.Digest
-	Delta      = core.Delta
-	Role       = core.Role
-	Verdict    = core.Verdict
-	Share      = core.Share
-	Phase      = core.Phase
-	Knowledge  = core.Knowledge
-	SourceView = core.SourceView
-	LogStore   = core.LogStore
-	Dump       = core.Dump
-	Stage      = core.Stage
+	Member     = group.Member
+	Position   = logs.Position
+	Digest     = logs.Digest
+	Delta      = logs.Delta
+	Role       = logs.Role
+	Verdict    = logs.Verdict
+	Share      = group.Share
+	Phase      = group.Phase
+	Knowledge  = logs.Knowledge
+	SourceView = logs.SourceView
+	LogStore   = logs.LogStore
+	Dump       = logs.Dump
+	Stage      = logs.Stage
 	GaugeSink  = core.GaugeSink
 	FeedSink   = core.FeedSink
-	LogOptions = core.LogOptions
+	LogOptions = logs.LogOptions
 )
 
 // Values of the types above.
 const (
-	RoleNone    = core.RoleNone
-	RoleStandby = core.RoleStandby
-	RoleReader  = core.RoleReader
+	RoleNone    = logs.RoleNone
+	RoleStandby = logs.RoleStandby
+	RoleReader  = logs.RoleReader
 
-	Applied = core.Applied
-	Already = core.Already
-	Gap     = core.Gap
-	Stale   = core.Stale
-	Unknown = core.Unknown
-	Broken  = core.Broken
+	Applied = logs.Applied
+	Already = logs.Already
+	Gap     = logs.Gap
+	Stale   = logs.Stale
+	Unknown = logs.Unknown
+	Broken  = logs.Broken
 
-	ShareAuto        = core.ShareAuto
-	ShareMesh        = core.ShareMesh
-	SharePartitioned = core.SharePartitioned
+	ShareAuto        = group.ShareAuto
+	ShareMesh        = group.ShareMesh
+	SharePartitioned = group.SharePartitioned
 
-	Settling = core.Settling
-	Settled  = core.Settled
-	Degraded = core.Degraded
+	Settling = group.Settling
+	Settled  = group.Settled
+	Degraded = group.Degraded
 
-	Nothing     = core.Nothing
-	Approximate = core.Approximate
-	CatchingUp  = core.CatchingUp
-	Exact       = core.Exact
+	Nothing     = logs.Nothing
+	Approximate = logs.Approximate
+	CatchingUp  = logs.CatchingUp
+	Exact       = logs.Exact
 )
 
 // NewMember returns the identity of this process: an ID that no other process
@@ -71,4 +73,4 @@ func NewMember(name, version string) Member {
 }
 
 // ErrUnsure is what a LogStore returns when a delta builds on other content.
-var ErrUnsure = core.ErrUnsure
+var ErrUnsure = logs.ErrUnsure

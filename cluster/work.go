@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // workers is how many jobs are done side by side: making a snapshot that somebody
@@ -15,7 +15,7 @@ const workers = 2
 type work struct {
 	mu    sync.Mutex
 	more  *sync.Cond
-	queue []core.Job
+	queue []group.Job
 	ended atomic.Bool
 	done  sync.WaitGroup
 }
@@ -27,7 +27,7 @@ func newWork() *work {
 }
 
 // add queues jobs.
-func (w *work) add(jobs []core.Job) {
+func (w *work) add(jobs []group.Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -56,7 +56,7 @@ func (w *work) start(input func(func())) {
 	}
 }
 
-func (w *work) next() (j core.Job, ok bool) {
+func (w *work) next() (j group.Job, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.queue) == 0 && !w.ended.Load() {

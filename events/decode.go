@@ -210,7 +210,13 @@ func (b *Batch) next(start []byte) (rest []byte, err error) {
 	}
 	b.Events = slices.Grow(b.Events, 1)[:at+1]
 	e := &b.Events[at]
-	*e = Event{Group: NoGroup}
+	for i := range b.shapes {
+		if rest, ok := b.alike(e, start, &b.shapes[i]); ok {
+			return rest, nil
+		}
+		b.hashes, b.tokens = b.hashes[:hashes], b.tokens[:tokens]
+	}
+	*e, b.at = Event{Group: NoGroup}, places{}
 	switch msgp.NextType(start) {
 	case msgp.ArrayType:
 		rest, err = b.arrayEvent(e, start)
@@ -220,6 +226,7 @@ func (b *Batch) next(start []byte) (rest []byte, err error) {
 		err = ErrMalformed
 	}
 	if err == nil && e.Kind != 0 {
+		b.learn(start, rest)
 		return rest, nil
 	}
 	b.Events = b.Events[:at]
@@ -277,7 +284,7 @@ func (b *Batch) metadata(e *Event, p []byte) ([]byte, error) {
 	if err != nil {
 		return p, err
 	}
-	return b.mapFields(e, p, n, ^uint32(0))
+	return b.mapFields(e, p, n)
 }
 
 func (b *Batch) mapEvent(e *Event, start []byte) ([]byte, error) {
@@ -297,7 +304,7 @@ func (b *Batch) mapEvent(e *Event, start []byte) ([]byte, error) {
 	if e.Kind = kindOf(tag); e.Kind == 0 {
 		return skipValue(start)
 	}
-	return b.mapFields(e, p, n, 0)
+	return b.mapFields(e, p, n)
 }
 
 // typeOf finds the "type" among n entries of an event in map form.
@@ -318,17 +325,14 @@ func typeOf(p []byte, n int) ([]byte, error) {
 	return nil, fmt.Errorf("%w: event without type", ErrMalformed)
 }
 
-// mapFields reads n entries of an event in map form, of which it has seen some fields.
-func (b *Batch) mapFields(e *Event, p []byte, n int, seen uint32) ([]byte, error) {
-	var end []byte // p where the ending begins
-	var left int
-	after := endsAfter(e.Kind)
+// mapFields reads n entries of an event in map form.
+func (b *Batch) mapFields(e *Event, p []byte, n int) ([]byte, error) {
 	for ; n > 0; n-- {
 		var key []byte
 		var err error
 		if len(p) > 32 && p[0]&0xe0 == mpFixStr { // all known keys
-			size := 1 + int(p[0]&0x1f)
-			key, p = p[1:size], p[size:]
+			end := 1 + int(p[0]&0x1f)
+			key, p = p[1:end], p[end:]
 		} else if key, p, err = readText(p); err != nil {
 			return p, err
 		}
@@ -336,20 +340,9 @@ func (b *Batch) mapFields(e *Event, p []byte, n int, seen uint32) ([]byte, error
 			p = rest
 			continue
 		}
-		f := fieldOf(key)
-		if p, err = b.field(e, f, p); err != nil {
+		if p, err = b.field(e, fieldOf(key), p); err != nil {
 			return p, err
 		}
-		if seen |= 1 << f; f != after || seen&^headFields != 0 {
-			continue
-		}
-		if rest, ok := b.same(e, p, n-1); ok {
-			return rest, nil
-		}
-		end, left, seen = p, n-1, 0
-	}
-	if end != nil && seen&listFields == 0 && len(e.Extra) == 0 {
-		b.endings[e.Kind] = ending{raw: end[:len(end)-len(p)], left: left, event: len(b.Events) - 1}
 	}
 	return p, nil
 }
@@ -362,16 +355,19 @@ func (b *Batch) field(e *Event, f field, p []byte) (rest []byte, err error) {
 	var v int64
 	switch f {
 	case fieldHashes:
-		return b.hashList(e, p)
+		rest, err = b.hashList(e, p)
+		b.at.hashes.note(p, rest)
 	case fieldTokens:
 		start := len(b.tokens)
 		b.tokens, rest, err = appendTokens(b.tokens, p)
 		e.Tokens = b.tokens[start:len(b.tokens):len(b.tokens)]
+		b.at.tokens.note(p, rest)
 	case fieldExtraKeys:
 		return b.extraKeys(e, p)
 	case fieldParent:
 		e.HasParent = true
 		e.Parent, rest, err = readHash(p)
+		b.at.parent.note(p, rest)
 	case fieldBlockSize:
 		if v, _, rest, err = readInt(p); err == nil && (v < 0 || v > maxTokens) {
 			err = fmt.Errorf("%w: block size %d", ErrMalformed, v)

@@ -74,7 +74,8 @@ type Batch struct {
 	extra  []ExtraKey
 	text   []byte // room for Translate
 
-	endings [AllBlocksCleared + 1]ending // by kind
+	at     places   // in the event that is being read
+	shapes [2]shape // the latest store and the latest removal
 }
 
 // NoRank is the Rank of a batch that names none.
@@ -106,7 +107,7 @@ func (b *Batch) reset() {
 	b.Time, b.Rank, b.Malformed, b.Unknown = 0, NoRank, 0, 0
 	b.Events = keep(b.Events)
 	b.hashes, b.tokens, b.extra = keep(b.hashes), keep(b.tokens), keep(b.extra)
-	b.endings = [AllBlocksCleared + 1]ending{}
+	b.shapes = [2]shape{}
 }
 
 // keep empties s and lets go of memory that one large batch has needed.

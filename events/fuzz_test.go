@@ -21,6 +21,7 @@ func FuzzTranslate(f *testing.F) {
 		var b Batch
 		for _, payload := range [][]byte{first, second, first} {
 			var d indexer.Delta
+			checkShapes(t, alone(payload))
 			_ = b.Decode(payload) // what was read before an error counts
 			r.tr.Translate(&b, &d)
 			checkDelta(t, &d)

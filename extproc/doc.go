@@ -15,7 +15,7 @@
 //     then the body, byte for byte but for a rewritten model name, then the
 //     trailers.
 //  5. Response messages are answered as they come. Usage, first token and
-//     streamed tokens are read on the way.
+//     streamed tokens are read on the way (package answer).
 //  6. The end of the response, or of the stream, calls Decision.Done once.
 //
 // Messages are decoded and encoded by hand (inbound.go, outbound.go) and bodies

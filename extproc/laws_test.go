@@ -73,7 +73,7 @@ func (e exchange) messages() (list []*extprocv3.ProcessingRequest) {
 		list = append(list, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{
 			RequestTrailers: &extprocv3.HttpTrailers{}}})
 	}
-	answer := headersOf(headerStatus, "200", headerContentType, contentTypeEvents)
+	answer := headersOf(headerStatus, "200", headerContentType, "text/event-stream")
 	answer.EndOfStream = len(e.out) == 0 && !e.outTrailer
 	list = append(list, &extprocv3.ProcessingRequest{
 		Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: answer}})
@@ -253,7 +253,7 @@ func anyMessage(t *rapid.T) *extprocv3.ProcessingRequest {
 	m := &extprocv3.ProcessingRequest{}
 	end := rapid.Bool().Draw(t, "end")
 	body := &extprocv3.HttpBody{Body: rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "body"), EndOfStream: end}
-	head := headersOf(headerPath, "/", headerStatus, "200", headerContentType, contentTypeEvents)
+	head := headersOf(headerPath, "/", headerStatus, "200", headerContentType, "text/event-stream")
 	head.EndOfStream = end
 	switch rapid.IntRange(0, 6).Draw(t, "part") {
 	case 0:

@@ -14,7 +14,7 @@ func (st *stream) responseHeaders(m *inbound) error {
 	st.back.headSeen = true
 	st.back.status = view.status()
 	st.back.served = served(m.metadata)
-	st.kit.scan.open(view)
+	st.kit.scan.Open(view.Get(headerContentType), view.Get(headerContentEncoding))
 	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served})
 	if m.end {
 		st.endResponse()
@@ -50,7 +50,7 @@ func (st *stream) responseBody(m *inbound) error {
 	}
 	p := m.bytes()
 	st.back.bytes += len(p)
-	tokens, first := st.kit.scan.write(p)
+	tokens, first := st.kit.scan.Write(p)
 	if first {
 		st.observe(picker.Event{Kind: picker.EventFirstToken})
 	}

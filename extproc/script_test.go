@@ -131,6 +131,8 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 		l.decision.WantBody = true
 	case "set":
 		l.decision.SetHeaders = append(l.decision.SetHeaders, picker.HeaderSet{Name: a.Vals[0], Value: a.Vals[1]})
+	case "answer":
+		l.decision.AnswerHeaders = append(l.decision.AnswerHeaders, picker.HeaderSet{Name: a.Vals[0], Value: a.Vals[1]})
 	case "remove":
 		l.decision.RemoveHeaders = append(l.decision.RemoveHeaders, value)
 	case "refuse":

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/grapevine-epp/grapevine/extproc/answer"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -58,14 +59,14 @@ type kit struct {
 	message inbound
 	chunk   outbound
 	route   routeWriter
-	scan    responseScan
+	scan    answer.Scan
 }
 
 // reset drops what belongs to the last request.
 func (k *kit) reset() {
 	k.message.free()
 	k.chunk = outbound{}
-	k.scan.reset()
+	k.scan.Reset()
 }
 
 // handle takes one message, which stays the caller's. An error ends the
@@ -149,7 +150,7 @@ func (st *stream) release(complete bool) {
 		Status:   st.back.status,
 		Served:   st.back.served,
 		Complete: complete,
-		Usage:    st.kit.scan.result(),
+		Usage:    st.kit.scan.Usage(),
 	})
 }
 

@@ -14,14 +14,13 @@ const (
 
 // Metadata namespaces and keys of the endpoint picker protocol.
 const (
-	namespaceLB       = "envoy.lb"
-	namespaceSubset   = "envoy.lb.subset_hint"
-	keySubset         = "x-gateway-destination-endpoint-subset"
-	keyDestination    = headerDestination
-	keyFallback       = "x-gateway-destination-endpoint-fallback"
-	keyServed         = "x-gateway-destination-endpoint-served"
-	contentTypeJSON   = "application/json"
-	contentTypeEvents = "text/event-stream"
+	namespaceLB     = "envoy.lb"
+	namespaceSubset = "envoy.lb.subset_hint"
+	keySubset       = "x-gateway-destination-endpoint-subset"
+	keyDestination  = headerDestination
+	keyFallback     = "x-gateway-destination-endpoint-fallback"
+	keyServed       = "x-gateway-destination-endpoint-served"
+	contentTypeJSON = "application/json"
 )
 
 // Services that the health server knows by name. The empty name is the whole

@@ -22,6 +22,9 @@ func (x *Index) clear(s *source) {
 	x.slots.Store(&next)
 	if !s.staged {
 		delete(x.sources, s.name)
+		if s.over {
+			x.noteOverflows()
+		}
 	}
 	x.inter(s)
 }

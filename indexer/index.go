@@ -31,6 +31,7 @@ type Index struct {
 	retired limbo             // retired slots
 	freed   []uint32          // slots to be given out again
 	slots   atomic.Pointer[[]slotOwner]
+	over    atomic.Pointer[map[EndpointID]bool] // see Overflowed; nil when nobody is
 	counts  Counts
 	sink    uint32 // keeps reads ahead alive
 	going   going
@@ -47,6 +48,7 @@ type source struct {
 	names  *aliases
 	xor    uint64
 	staged bool // not among the sources; see Stage
+	over   bool // blocks were refused by a limit
 	ahead  ahead
 }
 

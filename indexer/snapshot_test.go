@@ -175,6 +175,12 @@ func BenchmarkSnapshot(b *testing.B) {
 		}
 		b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 	})
+	b.Run("view", func(b *testing.B) { // what writers wait for
+		for b.Loop() {
+			v := bi.x.View(name, SnapshotLimits{Page: 128 << 10, Total: 64 << 20})
+			v.Close()
+		}
+	})
 	b.Run("load", func(b *testing.B) {
 		y, d := New(Options{Hasher: h}), Delta{}
 		b.ReportAllocs()

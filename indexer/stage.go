@@ -47,6 +47,11 @@ func (t *Stage) Commit() {
 	x.slots.Store(&next)
 	s.staged = false
 	x.sources[s.name] = s
+	// Where as many are held as may be, others that a snapshot could not tell of may be missing.
+	s.over = s.over || s.names.n >= x.o.MaxSourceBlocks
+	if s.over || (old != nil && old.over) {
+		x.noteOverflows()
+	}
 	if old != nil {
 		x.inter(old)
 	}

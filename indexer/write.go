@@ -23,6 +23,7 @@ func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
 		fresh := id == 0
 		if fresh {
 			if s.names.n >= x.o.MaxSourceBlocks || x.nodes.live >= x.o.MaxNodes {
+				x.overflow(s)
 				st.Refused += len(blocks) - i
 				break
 			}

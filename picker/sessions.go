@@ -27,8 +27,8 @@ const (
 )
 
 // Sessions remembers where each session's last request went. It is bounded:
-// when full, the half that has not been used for longest goes. It is safe for
-// concurrent use.
+// when full, the half that has not been used for longest goes. A session takes some
+// 24 bytes, and all of them 6 MB at most by default. It is safe for concurrent use.
 type Sessions struct {
 	half   int
 	hook   atomic.Pointer[func(Binding)]
@@ -39,17 +39,12 @@ type Sessions struct {
 type Binding struct {
 	Session  SessionKey
 	Endpoint indexer.EndpointID
-	At       time.Time // the later one wins
+	At       time.Time // the later one wins; of two within a millisecond the one that comes last
 }
 
 type sessionShard struct {
 	mu         sync.Mutex
-	young, old map[SessionKey]bound
-}
-
-type bound struct {
-	at int64
-	id indexer.EndpointID
+	young, old sessionTable
 }
 
 // NewSessions returns a table for size sessions; 0 means DefaultSessions.
@@ -57,11 +52,7 @@ func NewSessions(size int) *Sessions {
 	if size <= 0 {
 		size = DefaultSessions
 	}
-	s := &Sessions{half: max(size/sessionShards, 1)}
-	for i := range s.shards {
-		s.shards[i].young = map[SessionKey]bound{}
-	}
-	return s
+	return &Sessions{half: max(size/sessionShards, 1)}
 }
 
 // OnBind sets what is called after every binding made by Bind, on the caller's
@@ -82,17 +73,18 @@ func (s *Sessions) Merge(b Binding) {
 	if b.Session == 0 {
 		return
 	}
-	at := b.At.UnixNano()
+	at := sessionTimeOf(b.At)
 	sh := s.shard(b.Session)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if have, ok := sh.get(b.Session); ok && have.at > at {
+	if have, ok := sh.get(b.Session); ok && have.at.after(at) {
 		return
 	}
-	if len(sh.young) >= s.half {
-		sh.old, sh.young = sh.young, make(map[SessionKey]bound, len(sh.young))
+	if sh.young.n >= s.half {
+		sh.old, sh.young = sh.young, sh.old
+		sh.young.clear()
 	}
-	sh.young[b.Session] = bound{at, b.Endpoint}
+	sh.young.put(sessionSlot{b.Session, b.Endpoint, at})
 }
 
 // Lookup returns the endpoint of a session's last request.
@@ -109,10 +101,9 @@ func (s *Sessions) Lookup(k SessionKey) (indexer.EndpointID, bool) {
 
 func (s *Sessions) shard(k SessionKey) *sessionShard { return &s.shards[k>>60%sessionShards] }
 
-func (sh *sessionShard) get(k SessionKey) (bound, bool) {
-	if b, ok := sh.young[k]; ok {
+func (sh *sessionShard) get(k SessionKey) (sessionSlot, bool) {
+	if b, ok := sh.young.get(k); ok {
 		return b, true
 	}
-	b, ok := sh.old[k]
-	return b, ok
+	return sh.old.get(k)
 }

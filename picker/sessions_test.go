@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
+
+	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/indexer"
 )
@@ -41,7 +44,7 @@ func TestSessionsBounded(t *testing.T) {
 	}
 	kept := 0
 	for i := range s.shards {
-		kept += len(s.shards[i].young) + len(s.shards[i].old)
+		kept += s.shards[i].young.n + s.shards[i].old.n
 	}
 	if kept > 3200 {
 		t.Errorf("%d kept", kept)
@@ -49,6 +52,62 @@ func TestSessionsBounded(t *testing.T) {
 	for i := 100_000 - 800; i < 100_000; i++ {
 		if _, ok := s.Lookup(KeyOf(fmt.Sprint(i))); !ok {
 			t.Fatalf("session %d forgotten", i)
+		}
+	}
+}
+
+// Full, the table takes what it says, whatever comes and goes.
+func TestSessionsMemory(t *testing.T) {
+	s := NewSessions(0)
+	for i := range 5 * DefaultSessions {
+		s.Merge(Binding{KeyOf(fmt.Sprint(i)), 1, t0})
+	}
+	slots, kept := 0, 0
+	for i := range s.shards {
+		slots += len(s.shards[i].young.slots) + len(s.shards[i].old.slots)
+		kept += s.shards[i].young.n + s.shards[i].old.n
+	}
+	if bytes := 16 * slots; unsafe.Sizeof(sessionSlot{}) != 16 || kept < DefaultSessions || bytes > 6_500_000 {
+		t.Errorf("%d sessions in %d bytes", kept, bytes)
+	}
+}
+
+// A table holds what a map would.
+func TestSessionTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var table sessionTable
+		want := map[SessionKey]sessionSlot{}
+		key := rapid.Custom(func(t *rapid.T) SessionKey {
+			return SessionKey(rapid.SampledFrom([]uint64{1, 1 << 59, 0xfff << 50, rapid.Uint64().Draw(t, "any")}).Draw(t, "base")+rapid.Uint64Range(0, 40).Draw(t, "near")) | 1
+		})
+		for range rapid.IntRange(0, 300).Draw(t, "steps") {
+			e := sessionSlot{key.Draw(t, "key"), indexer.EndpointID(rapid.Uint32().Draw(t, "id")), sessionTime(rapid.Uint32().Draw(t, "at"))}
+			if rapid.IntRange(0, 200).Draw(t, "clear") == 0 {
+				table.clear()
+				clear(want)
+			}
+			table.put(e)
+			want[e.key] = e
+			if got, ok := table.get(key.Draw(t, "other")); ok && got != want[got.key] {
+				t.Fatalf("%+v, want %+v", got, want[got.key])
+			}
+		}
+		for k, e := range want {
+			if got, ok := table.get(k); !ok || got != e {
+				t.Fatalf("%d: %+v %v, want %+v", k, got, ok, e)
+			}
+		}
+		if table.n != len(want) || 4*table.n > 3*len(table.slots) {
+			t.Fatalf("%d of %d in %d slots", table.n, len(want), len(table.slots))
+		}
+	})
+}
+
+func TestSessionTimeWraps(t *testing.T) {
+	for _, at := range []int64{0, 1 << 52, 1<<52 - 1<<20, 1<<52 + 1<<51} {
+		a, b := time.Unix(0, at), time.Unix(0, at).Add(25*24*time.Hour)
+		if !sessionTimeOf(b).after(sessionTimeOf(a)) || sessionTimeOf(a).after(sessionTimeOf(b)) || sessionTimeOf(a).after(sessionTimeOf(a)) {
+			t.Errorf("order of %v and 25 days later is lost", a)
 		}
 	}
 }

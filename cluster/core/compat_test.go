@@ -96,11 +96,11 @@ func mixed(t *testing.T, change func(from, to int, frame []byte) []byte) {
 // TestUnknownStatesAreSeen: a state that a peer has and this member has not is
 // ignored, and shows.
 func TestUnknownStatesAreSeen(t *testing.T) {
-	a := core.New(core.Options{Self: core.Member{ID: "a", Boot: 1}})
-	b := core.New(core.Options{Self: core.Member{ID: "b", Boot: 2}})
+	a := core.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+	b := core.New(group.Options{Self: group.Member{ID: "b", Boot: 2}})
 	g := b.NewGauge("tomorrow", 1, nil)
-	a.SetMembers([]core.Member{{ID: "b", Boot: 2}})
-	b.SetMembers([]core.Member{{ID: "a", Boot: 1}})
+	a.SetMembers([]group.Member{{ID: "b", Boot: 2}})
+	b.SetMembers([]group.Member{{ID: "a", Boot: 1}})
 	for _, c := range []*core.Core{a, b} {
 		c.Advance(time.Second)
 		c.SetLink("a", true)

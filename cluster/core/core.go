@@ -39,16 +39,16 @@ type inbox struct {
 
 // New returns a Core without peers and states. Its clock starts with the first
 // Advance.
-func New(opt Options) *Core {
+func New(opt group.Options) *Core {
 	g := group.New(opt)
 	return &Core{g: g, byID: map[string]*peer{}, logs: logs.NewSet(g)}
 }
 
 // Self returns this member.
-func (c *Core) Self() Member { return c.g.Opt.Self }
+func (c *Core) Self() group.Member { return c.g.Opt.Self }
 
 // NewLog registers a log.
-func (c *Core) NewLog(name string, version uint64, store LogStore, opt LogOptions) *Log {
+func (c *Core) NewLog(name string, version uint64, store logs.LogStore, opt logs.LogOptions) *logs.Log {
 	return c.logs.New(name, version, store, opt)
 }
 
@@ -63,11 +63,11 @@ func (c *Core) Advance(now time.Duration) {
 
 // Drain returns the frames to be sent, in order. The slice is valid until the
 // next call.
-func (c *Core) Drain() []Envelope { return c.g.Drain() }
+func (c *Core) Drain() []group.Envelope { return c.g.Drain() }
 
 // Jobs returns the jobs that inputs have led to since the last call. Begin and End
 // are inputs; Run is done outside of them, by any goroutine.
-func (c *Core) Jobs() []Job { return c.g.Jobs() }
+func (c *Core) Jobs() []group.Job { return c.g.Jobs() }
 
 // Tick does what is due.
 func (c *Core) Tick() {
@@ -137,7 +137,7 @@ func (c *Core) HandedOver() bool {
 
 // SetMembers replaces the view of who is in the group. It may or may not list
 // this member. A peer with a new boot is a new peer.
-func (c *Core) SetMembers(members []Member) {
+func (c *Core) SetMembers(members []group.Member) {
 	seen := make(map[string]bool, len(members))
 	for _, m := range members {
 		if m.ID == c.g.Opt.Self.ID || m.ID == "" {
@@ -167,7 +167,7 @@ func (c *Core) SetMembers(members []Member) {
 	}
 }
 
-func (c *Core) add(m Member) {
+func (c *Core) add(m group.Member) {
 	p := &peer{
 		Peer: c.g.Add(m), gauges: make([]gaugeTable, len(c.gauges)), feeds: make([]uint64, len(c.feeds)),
 	}

@@ -26,7 +26,7 @@ type Feed struct {
 func (c *Core) NewFeed(name string, version uint64, sink FeedSink) *Feed {
 	f := &Feed{
 		c: c, idx: c.g.Register(name), id: len(c.feeds), name: name, version: version, sink: sink,
-		flushAt: never, next: 1,
+		flushAt: group.Never, next: 1,
 	}
 	c.feeds = append(c.feeds, f)
 	return f
@@ -45,7 +45,7 @@ func (f *Feed) Send(payload []byte) bool {
 	}
 	f.bytes += len(payload) + 4
 	f.queue = append(f.queue, payload)
-	if f.flushAt == never {
+	if f.flushAt == group.Never {
 		f.flushAt = f.c.g.Now + f.c.g.Opt.DeltaDelay
 	}
 	return true
@@ -55,10 +55,10 @@ func (f *Feed) tick() {
 	if f.c.g.Now < f.flushAt {
 		return
 	}
-	f.flushAt = never
+	f.flushAt = group.Never
 	m := wire.Feed{Name: []byte(f.name), Version: f.version, Seq: f.next, Payloads: f.queue}
 	f.next += uint64(len(f.queue))
-	f.c.g.Broadcast(Live, f.idx, m.Append(f.c.g.Frame(wire.KindFeed)))
+	f.c.g.Broadcast(group.Live, f.idx, m.Append(f.c.g.Frame(wire.KindFeed)))
 	clear(f.queue)
 	f.queue, f.bytes = f.queue[:0], 0
 }

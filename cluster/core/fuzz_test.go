@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
@@ -14,9 +16,9 @@ func FuzzReceive(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := newOne(Options{Self: Member{ID: "a", Boot: 1}, PendingBytes: 1000, SnapshotBytes: 1000, GaugeBytes: 1000})
+		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}, PendingBytes: 1000, SnapshotBytes: 1000, GaugeBytes: 1000})
 		c.Advance(1)
-		c.SetMembers([]Member{{ID: "b", Boot: 2}})
+		c.SetMembers([]group.Member{{ID: "b", Boot: 2}})
 		c.SetLink("b", true)
 		c.log.SetSources([]string{"s1"})
 		c.Receive("b", deltaFrame(2, "s1", 9, 0, 1))
@@ -43,7 +45,7 @@ func FuzzReceive(f *testing.F) {
 // seedFrames returns a frame of every kind.
 func seedFrames() [][]byte {
 	name, src, load := []byte("index"), []byte("s1"), []byte("load")
-	at := func(inc, next uint64) Position { return Position{Inc: inc, Next: next} }
+	at := func(inc, next uint64) logs.Position { return logs.Position{Inc: inc, Next: next} }
 	g := wire.Group{Source: src, Inc: 9, Entries: []wire.Entry{
 		{First: 2, Last: 2, Payload: []byte("x")}, {First: 3, Last: 5, Payload: []byte("y")}, {First: 9, Last: 9},
 	}}
@@ -52,7 +54,7 @@ func seedFrames() [][]byte {
 	}}
 	gauge := wire.Gauge{Name: load, Version: 1, Ver: 1, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("v")}}}
 	digests := wire.Digests{Name: name, Version: 1, Full: true, Claims: []wire.Claim{
-		{Source: src, Pos: at(9, 7), Digest: Digest{Count: 1, Xor: 2}, Reading: true}, {Source: src, Pos: at(10, 0)},
+		{Source: src, Pos: at(9, 7), Digest: logs.Digest{Count: 1, Xor: 2}, Reading: true}, {Source: src, Pos: at(10, 0)},
 	}}
 	page := wire.PageReply{Name: name, Source: src, Version: 1, ID: 1, Snap: at(9, 9), Pages: 1, Bytes: 2, Payload: []byte("pp")}
 	return [][]byte{
@@ -61,6 +63,7 @@ func seedFrames() [][]byte {
 		frameOf(wire.KindGaugeAsk, 2, (&wire.GaugeAsk{Name: load}).Append(nil)),
 		frameOf(wire.KindFeed, 2, (&wire.Feed{Name: []byte("hints"), Version: 1, Seq: 1, Payloads: [][]byte{{'h'}}}).Append(nil)),
 		frameOf(wire.KindDelta, 2, g.Append(wire.DeltasHead(nil, "index", 1, 1))),
+		frameOf(wire.KindDelta, 2, (&wire.Group{Source: []byte("\x00abcdefg"), Entries: g.Entries}).Append(wire.DeltasHead(nil, "index", 1, 1))),
 		frameOf(wire.KindDigest, 2, digests.Append(nil)),
 		frameOf(wire.KindRangeAsk, 2, (&wire.Ask{Name: name, Source: src, Version: 1, ID: 1, At: at(9, 0)}).Append(nil)),
 		frameOf(wire.KindRangeReply, 2, (&wire.RangeReply{Name: name, Version: 1, ID: 1, Pos: at(9, 9), Deltas: g}).Append(nil)),

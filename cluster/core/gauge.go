@@ -43,7 +43,7 @@ type gaugeTable struct {
 func (c *Core) NewGauge(name string, version uint64, sink GaugeSink) *Gauge {
 	g := &Gauge{
 		c: c, idx: c.g.Register(name), id: len(c.gauges), name: name, version: version, sink: sink,
-		own: map[string][]byte{}, isDirty: map[string]bool{}, flushAt: never,
+		own: map[string][]byte{}, isDirty: map[string]bool{}, flushAt: group.Never,
 	}
 	c.gauges = append(c.gauges, g)
 	return g
@@ -76,7 +76,7 @@ func (g *Gauge) Set(key string, value []byte) error {
 		g.isDirty[key] = true
 		g.dirty = append(g.dirty, key)
 	}
-	if g.flushAt == never {
+	if g.flushAt == group.Never {
 		g.flushAt = g.c.g.Now + g.c.g.Opt.GaugeDelay
 	}
 	return nil
@@ -88,7 +88,7 @@ func (g *Gauge) tick() {
 	if g.c.g.Now < g.flushAt {
 		return
 	}
-	g.flushAt = never
+	g.flushAt = group.Never
 	m := wire.Gauge{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1}
 	for _, k := range g.dirty {
 		v, ok := g.own[k]
@@ -97,7 +97,7 @@ func (g *Gauge) tick() {
 	g.ver++
 	g.dirty = g.dirty[:0]
 	clear(g.isDirty)
-	g.c.g.Broadcast(Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
+	g.c.g.Broadcast(group.Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
 }
 
 // sendAll answers a GaugeAsk. Changes not flushed yet are left for the next
@@ -113,7 +113,7 @@ func (g *Gauge) sendAll(p *peer) {
 	for _, k := range keys {
 		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte(k), Value: g.own[k]})
 	}
-	g.c.g.Send(p.Peer, Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
+	g.c.g.Send(p.Peer, group.Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
 }
 
 // compare asks p for its gauge when it is at ver and what is known is not.
@@ -133,7 +133,7 @@ func (g *Gauge) ask(p *peer) {
 	}
 	t.asked = max(g.c.g.Now, 1)
 	m := wire.GaugeAsk{Name: []byte(g.name)}
-	g.c.g.Send(p.Peer, Live, g.idx, m.Append(g.c.g.Frame(wire.KindGaugeAsk)))
+	g.c.g.Send(p.Peer, group.Live, g.idx, m.Append(g.c.g.Frame(wire.KindGaugeAsk)))
 }
 
 func (c *Core) gauge(name []byte) *Gauge {

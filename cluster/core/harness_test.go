@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // memStore is a LogStore whose content is the list of payloads applied.
 type memStore struct {
 	of      map[string][]byte
-	roles   map[string]Role
+	roles   map[string]logs.Role
 	refuse  bool // every payload from now on
 	corrupt bool // what is restored
 	large   bool // for a snapshot
@@ -24,10 +25,10 @@ type memStore struct {
 }
 
 func newMemStore() *memStore {
-	return &memStore{of: map[string][]byte{}, roles: map[string]Role{}}
+	return &memStore{of: map[string][]byte{}, roles: map[string]logs.Role{}}
 }
 
-func (s *memStore) Apply(d Delta) error {
+func (s *memStore) Apply(d logs.Delta) error {
 	if s.refuse {
 		return errors.New("refused")
 	}
@@ -37,11 +38,11 @@ func (s *memStore) Apply(d Delta) error {
 
 func (s *memStore) Reset(source string, _ uint64) { delete(s.of, source) }
 
-func (s *memStore) Digest(source string) Digest {
-	return Digest{Count: uint64(len(s.of[source])), Xor: group.Hash(string(s.of[source]))}
+func (s *memStore) Digest(source string) logs.Digest {
+	return logs.Digest{Count: uint64(len(s.of[source])), Xor: group.Hash(string(s.of[source]))}
 }
 
-func (s *memStore) Snapshot(source string, size int) (Dump, error) {
+func (s *memStore) Snapshot(source string, size int) (logs.Dump, error) {
 	s.asked++
 	if s.large {
 		return nil, errors.New("too large")
@@ -53,7 +54,7 @@ func (s *memStore) Snapshot(source string, size int) (Dump, error) {
 	return d, nil
 }
 
-func (s *memStore) Stage(source string, _ uint64) (Stage, error) {
+func (s *memStore) Stage(source string, _ uint64) (logs.Stage, error) {
 	s.staged++
 	return &memStage{s: s, source: source}, nil
 }
@@ -85,8 +86,8 @@ func (g *memStage) Page(p []byte) error {
 	return nil
 }
 
-func (g *memStage) Digest() Digest {
-	return Digest{Count: uint64(len(g.of)), Xor: group.Hash(string(g.of))}
+func (g *memStage) Digest() logs.Digest {
+	return logs.Digest{Count: uint64(len(g.of)), Xor: group.Hash(string(g.of))}
 }
 
 func (g *memStage) Commit() error {
@@ -100,8 +101,8 @@ func (g *memStage) Commit() error {
 
 func (g *memStage) Discard() { g.s.staged-- }
 
-func (s *memStore) Forget(source string)            { delete(s.of, source) }
-func (s *memStore) Assign(source string, role Role) { s.roles[source] = role }
+func (s *memStore) Forget(source string)                 { delete(s.of, source) }
+func (s *memStore) Assign(source string, role logs.Role) { s.roles[source] = role }
 
 // memGauge is a GaugeSink and a FeedSink.
 type memGauge struct {
@@ -135,12 +136,12 @@ type one struct {
 	*Core
 	id    string
 	store *memStore
-	slow  bool  // its jobs do not end
-	jobs  []Job // that have not ended
+	slow  bool        // its jobs do not end
+	jobs  []group.Job // that have not ended
 	sink  *memGauge
 	gauge *Gauge
 	feed  *Feed
-	log   *Log
+	log   *logs.Log
 }
 
 // table holds cores whose frames are delivered at once and in order, except
@@ -153,11 +154,11 @@ type table struct {
 	hold func(from, to string, frame []byte) bool
 }
 
-func newTable(t testing.TB, opt Options, ids ...string) *table {
+func newTable(t testing.TB, opt group.Options, ids ...string) *table {
 	tb := &table{t: t, now: time.Second}
-	var members []Member
+	var members []group.Member
 	for i, id := range ids {
-		m := Member{ID: id, Boot: uint64(i + 1)}
+		m := group.Member{ID: id, Boot: uint64(i + 1)}
 		members = append(members, m)
 		o := opt
 		o.Self = m
@@ -175,11 +176,11 @@ func newTable(t testing.TB, opt Options, ids ...string) *table {
 	return tb
 }
 
-func newOne(o Options) *one {
+func newOne(o group.Options) *one {
 	c := &one{Core: New(o), id: o.Self.ID, store: newMemStore(), sink: newMemGauge()}
 	c.gauge = c.NewGauge("load", 1, c.sink)
 	c.feed = c.NewFeed("hints", 1, c.sink)
-	c.log = c.NewLog("index", 1, c.store, LogOptions{Owned: true})
+	c.log = c.NewLog("index", 1, c.store, logs.LogOptions{Owned: true})
 	return c
 }
 
@@ -235,7 +236,7 @@ func (tb *table) pump() {
 	}
 }
 
-func (tb *table) deliver(from string, e Envelope) {
+func (tb *table) deliver(from string, e group.Envelope) {
 	for _, c := range tb.cores {
 		if c.id == from || (e.To != nil && !slices.Contains(e.To, c.id)) {
 			continue
@@ -246,8 +247,8 @@ func (tb *table) deliver(from string, e Envelope) {
 	}
 }
 
-func delta(source string, inc, seq uint64) Delta {
-	return Delta{Source: source, Inc: inc, First: seq, Last: seq, Payload: text(inc, seq)}
+func delta(source string, inc, seq uint64) logs.Delta {
+	return logs.Delta{Source: source, Inc: inc, First: seq, Last: seq, Payload: text(inc, seq)}
 }
 
 func text(inc, seq uint64) []byte { return fmt.Appendf(nil, "[%d.%d]", inc, seq) }
@@ -261,7 +262,7 @@ func content(inc, next uint64) string {
 	return string(b)
 }
 
-func (c *one) expect(t testing.TB, source string, pos Position, want string) {
+func (c *one) expect(t testing.TB, source string, pos logs.Position, want string) {
 	t.Helper()
 	if got := c.log.Position(source); got != pos {
 		t.Errorf("%s: position of %s is %+v, not %+v", c.id, source, got, pos)

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 	"pgregory.net/rapid"
 )
 
-func drawPosition(t *rapid.T, name string) Position {
-	return Position{
+func drawPosition(t *rapid.T, name string) logs.Position {
+	return logs.Position{
 		Inc: rapid.Uint64Range(0, 3).Draw(t, name+".inc"), Next: rapid.Uint64Range(0, 5).Draw(t, name+".next"),
 		Lost: rapid.Uint64Range(0, 3).Draw(t, name+".lost"),
 	}
@@ -21,16 +23,16 @@ func drawPosition(t *rapid.T, name string) Position {
 func TestFurthestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := drawPosition(t, "a"), drawPosition(t, "b"), drawPosition(t, "c")
-		if Furthest(a, a) != a {
+		if wire.Furthest(a, a) != a {
 			t.Error("not idempotent")
 		}
-		if Furthest(a, b) != Furthest(b, a) {
+		if wire.Furthest(a, b) != wire.Furthest(b, a) {
 			t.Error("not commutative")
 		}
-		if Furthest(Furthest(a, b), c) != Furthest(a, Furthest(b, c)) {
+		if wire.Furthest(wire.Furthest(a, b), c) != wire.Furthest(a, wire.Furthest(b, c)) {
 			t.Error("not associative")
 		}
-		if m := Furthest(a, b); a.Beats(m) || b.Beats(m) {
+		if m := wire.Furthest(a, b); a.Beats(m) || b.Beats(m) {
 			t.Error("less than what was merged")
 		}
 	})
@@ -56,14 +58,14 @@ func TestDeltaLaws(t *testing.T) {
 		rng := rand.New(rand.NewSource(rapid.Int64().Draw(rt, "order")))
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 
-		c := newOne(Options{Self: Member{ID: "a", Boot: 1}})
-		c.SetMembers([]Member{{ID: "b", Boot: 2}})
+		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+		c.SetMembers([]group.Member{{ID: "b", Boot: 2}})
 		c.log.SetSources([]string{"s1"})
 		for range 2 {
 			for _, d := range all {
 				c.Receive("b", deltaFrame(2, "s1", d.inc, d.seq))
 			}
-			c.expect(t, "s1", Position{Inc: 2, Next: n2}, content(2, n2))
+			c.expect(t, "s1", logs.Position{Inc: 2, Next: n2}, content(2, n2))
 		}
 	})
 }
@@ -98,8 +100,8 @@ func TestGaugeLaws(t *testing.T) {
 		rng.Shuffle(len(frames), func(i, j int) { frames[i], frames[j] = frames[j], frames[i] })
 		frames = append(frames, frameOf(wire.KindGauge, 2, full.Append(nil)))
 
-		c := newOne(Options{Self: Member{ID: "a", Boot: 1}})
-		c.SetMembers([]Member{{ID: "b", Boot: 2}})
+		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+		c.SetMembers([]group.Member{{ID: "b", Boot: 2}})
 		for range 2 {
 			for _, f := range frames {
 				c.Receive("b", slices.Clone(f))
@@ -121,31 +123,31 @@ func TestGaugeLaws(t *testing.T) {
 // its own sources.
 func TestOwnersLaws(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		var members []Member
+		var members []group.Member
 		for i := range rapid.IntRange(2, 8).Draw(rt, "members") {
-			members = append(members, Member{ID: string(rune('a' + i)), Name: string(rune('A' + i))})
+			members = append(members, group.Member{ID: string(rune('a' + i)), Name: string(rune('A' + i))})
 		}
 		source := rapid.String().Draw(rt, "source")
-		ranked := Owners(members, source)
+		ranked := logs.Owners(members, source)
 		shuffled := slices.Clone(members)
 		rng := rand.New(rand.NewSource(rapid.Int64().Draw(rt, "order")))
 		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		if !slices.Equal(ranked, Owners(shuffled, source)) {
+		if !slices.Equal(ranked, logs.Owners(shuffled, source)) {
 			rt.Error("rank depends on the order of members")
 		}
 		gone := rapid.IntRange(0, len(members)-1).Draw(rt, "gone")
 		rest := slices.Delete(slices.Clone(ranked), gone, gone+1)
-		if !slices.Equal(rest, Owners(rest, source)) {
+		if !slices.Equal(rest, logs.Owners(rest, source)) {
 			rt.Error("a member that goes changes the order of others")
 		}
 	})
 }
 
 func TestOwnersAreBalanced(t *testing.T) {
-	members := []Member{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d"}}
+	members := []group.Member{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d"}}
 	count := map[string]int{}
 	for i := range 4000 {
-		count[Owners(members, string(u64(uint64(i))))[0].ID]++
+		count[logs.Owners(members, string(u64(uint64(i))))[0].ID]++
 	}
 	for id, n := range count {
 		if n < 850 || n > 1150 {

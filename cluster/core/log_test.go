@@ -4,13 +4,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
-var partitioned = Options{Share: SharePartitioned}
+var partitioned = group.Options{Share: group.SharePartitioned}
 
 // readers makes a read s1 and s2, whatever their ranks say.
-func (tb *table) appendAt(id string, inc uint64, seqs ...uint64) (v Verdict) {
+func (tb *table) appendAt(id string, inc uint64, seqs ...uint64) (v logs.Verdict) {
 	c := tb.get(id)
 	c.log.Reading("s1", true)
 	for _, s := range seqs {
@@ -24,7 +26,7 @@ func TestPush(t *testing.T) {
 	tb.appendAt("a", 7, 0, 1, 2)
 	tb.run(5 * time.Millisecond)
 	for _, c := range tb.cores {
-		c.expect(t, "s1", Position{Inc: 7, Next: 3}, content(7, 3))
+		c.expect(t, "s1", logs.Position{Inc: 7, Next: 3}, content(7, 3))
 	}
 	if n := tb.get("b").Stats().RangesAsked; n != 0 {
 		t.Errorf("%d ranges were asked for, though nothing was lost", n)
@@ -44,16 +46,16 @@ func TestLostPushIsFetched(t *testing.T) {
 	tb.appendAt("a", 1, 3)
 	tb.run(5 * time.Millisecond)
 	b := tb.get("b")
-	b.expect(t, "s1", Position{Inc: 1, Next: 1}, content(1, 1))
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 1}, content(1, 1))
 	if h := b.Held(); h.Pending == 0 {
 		t.Error("the delta after the gap was not kept")
 	}
-	if v, _ := b.log.Source("s1"); v.Knowledge != CatchingUp || v.Lag != 3 {
+	if v, _ := b.log.Source("s1"); v.Knowledge != logs.CatchingUp || v.Lag != 3 {
 		t.Errorf("seen as %v, %d behind", v.Knowledge, v.Lag)
 	}
 	tb.run(100 * time.Millisecond)
-	b.expect(t, "s1", Position{Inc: 1, Next: 4}, content(1, 4))
-	if v, _ := b.log.Source("s1"); v.Knowledge != Exact {
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
+	if v, _ := b.log.Source("s1"); v.Knowledge != logs.Exact {
 		t.Errorf("seen as %v", v.Knowledge)
 	}
 }
@@ -66,7 +68,7 @@ func TestSilentLoss(t *testing.T) {
 	tb.run(5 * time.Millisecond)
 	tb.hold = nil
 	tb.run(600 * time.Millisecond)
-	tb.get("b").expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
+	tb.get("b").expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
 }
 
 // TestStaleIncarnation: what an engine's earlier life said changes nothing,
@@ -77,11 +79,11 @@ func TestStaleIncarnation(t *testing.T) {
 	tb.run(5 * time.Millisecond)
 	b := tb.get("b")
 	b.Receive("a", deltaFrame(1, "s1", 4, 2))
-	b.expect(t, "s1", Position{Inc: 5, Next: 2}, content(5, 2))
-	if n := b.Stats().Merged[Stale]; n != 1 {
+	b.expect(t, "s1", logs.Position{Inc: 5, Next: 2}, content(5, 2))
+	if n := b.Stats().Merged[logs.Stale]; n != 1 {
 		t.Errorf("%d deltas were stale", n)
 	}
-	if v := b.log.Append(delta("s1", 4, 2)); v != Stale {
+	if v := b.log.Append(delta("s1", 4, 2)); v != logs.Stale {
 		t.Errorf("local stale delta: %v", v)
 	}
 }
@@ -95,9 +97,9 @@ func TestNewIncarnation(t *testing.T) {
 	b := tb.get("b")
 	b.Receive("a", deltaFrame(1, "s1", 1, 4)) // 2 and 3 never come
 	b.Receive("a", deltaFrame(1, "s1", 2, 1))
-	b.expect(t, "s1", Position{Inc: 2}, "")
+	b.expect(t, "s1", logs.Position{Inc: 2}, "")
 	b.Receive("a", deltaFrame(1, "s1", 2, 0))
-	b.expect(t, "s1", Position{Inc: 2, Next: 2}, content(2, 2))
+	b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
 	if h := b.Held(); h.Pending != 0 {
 		t.Errorf("%d bytes are still pending", h.Pending)
 	}
@@ -126,7 +128,7 @@ func TestRangeGone(t *testing.T) {
 	}
 	tb.run(time.Second)
 	b := tb.get("b")
-	b.expect(t, "s1", Position{Inc: 1, Next: 53}, content(1, 53))
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 53}, content(1, 53))
 	if b.Stats().SnapshotsLoaded == 0 || pages < 20 {
 		t.Errorf("%d snapshots in %d pages", b.Stats().SnapshotsLoaded, pages)
 	}
@@ -161,11 +163,11 @@ func TestSnapshotOfDeadIncarnation(t *testing.T) {
 	}
 	tb.appendAt("a", 2, 0, 1)
 	tb.run(5 * time.Millisecond)
-	b.expect(t, "s1", Position{Inc: 2, Next: 2}, content(2, 2))
+	b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
 	for _, f := range late {
 		b.Receive("a", f)
 	}
-	b.expect(t, "s1", Position{Inc: 2, Next: 2}, content(2, 2))
+	b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
 }
 
 // TestLose: a reader that cannot have everything goes on with what it gets,
@@ -174,32 +176,32 @@ func TestLose(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("a", 1, 0, 1, 2, 3)
 	tb.run(5 * time.Millisecond)
-	c := newOne(Options{Self: Member{ID: "c", Boot: 3}, Share: SharePartitioned})
+	c := newOne(group.Options{Self: group.Member{ID: "c", Boot: 3}, Share: group.SharePartitioned})
 	tb.cores = append(tb.cores, c)
 	c.Advance(tb.now)
 	c.log.SetSources([]string{"s1"})
 	c.log.Reading("s1", true)
-	if v := c.log.Append(delta("s1", 1, 3)); v != Gap {
+	if v := c.log.Append(delta("s1", 1, 3)); v != logs.Gap {
 		t.Fatalf("append: %v", v)
 	}
-	if v := c.log.Lose("s1", 1, 3); v != Applied {
+	if v := c.log.Lose("s1", 1, 3); v != logs.Applied {
 		t.Fatalf("lose: %v", v)
 	}
-	c.expect(t, "s1", Position{Inc: 1, Next: 4, Lost: 3}, "[1.3]")
-	if v, _ := c.log.Source("s1"); v.Knowledge != Approximate {
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 4, Lost: 3}, "[1.3]")
+	if v, _ := c.log.Source("s1"); v.Knowledge != logs.Approximate {
 		t.Errorf("seen as %v", v.Knowledge)
 	}
 	tb.meet()
 	tb.run(500 * time.Millisecond)
-	c.expect(t, "s1", Position{Inc: 1, Next: 4}, content(1, 4))
-	if got := c.log.Lose("s1", 1, 2); got != Already {
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
+	if got := c.log.Lose("s1", 1, 2); got != logs.Already {
 		t.Errorf("losing the past: %v", got)
 	}
 }
 
 // meet tells everybody of everybody.
 func (tb *table) meet() {
-	var members []Member
+	var members []group.Member
 	for _, c := range tb.cores {
 		members = append(members, c.Self())
 	}
@@ -216,7 +218,7 @@ func (tb *table) meet() {
 // with what the first in line holds.
 func TestDigestsDiffer(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
-	first := Owners([]Member{{ID: "a"}, {ID: "b"}}, "s1")[0]
+	first := logs.Owners([]group.Member{{ID: "a"}, {ID: "b"}}, "s1")[0]
 	other := tb.get(map[string]string{"a": "b", "b": "a"}[first.ID])
 	tb.appendAt(first.ID, 1, 0)
 	tb.run(5 * time.Millisecond)
@@ -225,10 +227,10 @@ func TestDigestsDiffer(t *testing.T) {
 	g := wire.Group{Source: []byte("s1"), Inc: 1, Entries: []wire.Entry{{First: 1, Last: 1, Payload: []byte("rotten")}}}
 	boot := tb.get(first.ID).Self().Boot
 	other.Receive(first.ID, frameOf(wire.KindDelta, boot, g.Append(wire.DeltasHead(nil, "index", 1, 1))))
-	other.expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 1)+"rotten")
+	other.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 1)+"rotten")
 	tb.run(2 * time.Second)
-	other.expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
-	tb.get(first.ID).expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
+	other.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+	tb.get(first.ID).expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
 	if n := other.Stats().SnapshotsLoaded; n != 1 {
 		t.Errorf("%d snapshots were loaded", n)
 	}
@@ -255,14 +257,14 @@ func TestCorruptSnapshot(t *testing.T) {
 	}
 	b.store.corrupt = false
 	tb.run(8 * time.Second)
-	b.expect(t, "s1", Position{Inc: 1, Next: 3}, content(1, 3))
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 3}, content(1, 3))
 }
 
 // TestSnapshotTooLarge: a source of which no snapshot can be made is tried less
-// and less often, whoever asks; a newcomer says that it lags, for as long, and is
+// and less often, whoever asks; a newcomer says so, for as long, and is
 // whole once one can be made.
 func TestSnapshotTooLarge(t *testing.T) {
-	opt := Options{Share: SharePartitioned, RingDeltas: 1}
+	opt := group.Options{Share: group.SharePartitioned, RingDeltas: 1}
 	tb := newTable(t, opt, "a", "b")
 	a, b := tb.get("a"), tb.get("b")
 	a.store.large = true
@@ -276,7 +278,7 @@ func TestSnapshotTooLarge(t *testing.T) {
 	}
 	tb.appendAt("a", 1, 3)
 	tb.run(time.Second)
-	if v, _ := b.log.Source("s1"); v.Knowledge != CatchingUp || v.Lag != 4 {
+	if v, _ := b.log.Source("s1"); v.Knowledge != logs.Approximate || v.Reason == "" || v.Lag != 4 {
 		t.Errorf("the newcomer knows %+v", v)
 	}
 	if n := b.Stats().RangesAsked; n > 400 {
@@ -284,7 +286,7 @@ func TestSnapshotTooLarge(t *testing.T) {
 	}
 	a.store.large = false
 	tb.run(40 * time.Second)
-	b.expect(t, "s1", Position{Inc: 1, Next: 4}, content(1, 4))
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
 }
 
 // TestBrokenPayload: a payload that the store refuses counts as lost.
@@ -294,30 +296,30 @@ func TestBrokenPayload(t *testing.T) {
 	b.store.refuse = true
 	tb.appendAt("a", 1, 0)
 	tb.run(5 * time.Millisecond)
-	if got := b.Stats().Merged[Broken]; got != 1 {
+	if got := b.Stats().Merged[logs.Broken]; got != 1 {
 		t.Errorf("%d deltas were broken", got)
 	}
 	b.store.refuse = false
 	tb.run(time.Second)
-	b.expect(t, "s1", Position{Inc: 1, Next: 1}, content(1, 1))
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 1}, content(1, 1))
 }
 
 // TestStraddle: a delta that overlaps the position is not applied, since it
 // cannot be applied in part.
 func TestStraddle(t *testing.T) {
-	c := newOne(Options{Self: Member{ID: "a", Boot: 1}})
+	c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
 	c.log.SetSources([]string{"s1"})
 	c.log.Append(delta("s1", 1, 0))
 	c.log.Append(delta("s1", 1, 1))
-	if v := c.log.Append(Delta{Source: "s1", Inc: 1, First: 1, Last: 2, Payload: []byte("x")}); v != Gap {
+	if v := c.log.Append(logs.Delta{Source: "s1", Inc: 1, First: 1, Last: 2, Payload: []byte("x")}); v != logs.Gap {
 		t.Errorf("verdict %v", v)
 	}
-	c.expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
-	for _, d := range []Delta{
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+	for _, d := range []logs.Delta{
 		{Source: "nobody", Inc: 1}, {Source: "s1"}, {Source: "s1", Inc: 1, First: 5, Last: 4},
 		{Source: "s1", Inc: 1, Last: ^uint64(0)},
 	} {
-		if v := c.log.Append(d); v != Unknown {
+		if v := c.log.Append(d); v != logs.Unknown {
 			t.Errorf("%+v: %v", d, v)
 		}
 	}
@@ -333,9 +335,9 @@ func TestExactnessIsKept(t *testing.T) {
 	a.log.Lose("s1", 1, 5)
 	tb.appendAt("a", 1, 5)
 	tb.run(300 * time.Millisecond)
-	b.expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
 	tb.run(time.Second)
-	b.expect(t, "s1", Position{Inc: 1, Next: 6, Lost: 3}, content(1, 2)+"[1.5]")
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 6, Lost: 3}, content(1, 2)+"[1.5]")
 }
 
 func TestForgetSource(t *testing.T) {
@@ -344,11 +346,11 @@ func TestForgetSource(t *testing.T) {
 	tb.run(5 * time.Millisecond)
 	b := tb.get("b")
 	b.log.SetSources([]string{"s2"})
-	b.expect(t, "s1", Position{}, "")
+	b.expect(t, "s1", logs.Position{}, "")
 	tb.appendAt("a", 1, 1)
 	tb.run(time.Second)
-	b.expect(t, "s1", Position{}, "")
+	b.expect(t, "s1", logs.Position{}, "")
 	b.log.SetSources([]string{"s2", "s1"})
 	tb.run(time.Second)
-	b.expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
 }

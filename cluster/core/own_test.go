@@ -4,28 +4,30 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // rankedFor returns the table's cores in the order of their ranks for s1.
 func (tb *table) rankedFor(source string) []*one {
-	var members []Member
+	var members []group.Member
 	for _, c := range tb.cores {
 		members = append(members, c.Self())
 	}
 	var out []*one
-	for _, m := range Owners(members, source) {
+	for _, m := range logs.Owners(members, source) {
 		out = append(out, tb.get(m.ID))
 	}
 	return out
 }
 
-func (c *one) role() Role { return c.store.roles["s1"] }
+func (c *one) role() logs.Role { return c.store.roles["s1"] }
 
 // follow makes every core read what its role says, for s1.
 func (tb *table) follow() {
 	for _, c := range tb.cores {
-		c.log.Reading("s1", c.role() == RoleReader)
+		c.log.Reading("s1", c.role() == logs.RoleReader)
 	}
 }
 
@@ -36,7 +38,7 @@ func TestRoles(t *testing.T) {
 		tb.run(50 * time.Millisecond)
 	}
 	r := tb.rankedFor("s1")
-	if r[0].role() != RoleReader || r[1].role() != RoleStandby || r[2].role() != RoleNone {
+	if r[0].role() != logs.RoleReader || r[1].role() != logs.RoleStandby || r[2].role() != logs.RoleNone {
 		t.Errorf("roles %v %v %v", r[0].role(), r[1].role(), r[2].role())
 	}
 }
@@ -52,7 +54,7 @@ func TestOwnerGone(t *testing.T) {
 		c.SetLink(r[0].id, false)
 	}
 	tb.run(2 * time.Millisecond)
-	if r[1].role() != RoleReader || r[2].role() != RoleStandby {
+	if r[1].role() != logs.RoleReader || r[2].role() != logs.RoleStandby {
 		t.Errorf("roles %v %v", r[1].role(), r[2].role())
 	}
 }
@@ -64,28 +66,28 @@ func TestOrphan(t *testing.T) {
 	r := tb.rankedFor("s1")
 	read := func(broken bool) {
 		for _, c := range tb.cores {
-			c.log.Reading("s1", c.role() == RoleReader && (c != r[0] || !broken))
+			c.log.Reading("s1", c.role() == logs.RoleReader && (c != r[0] || !broken))
 		}
 	}
 	for range 30 {
 		read(true)
 		tb.run(50 * time.Millisecond)
 	}
-	if r[0].role() != RoleReader || r[1].role() != RoleReader || r[2].role() == RoleReader {
+	if r[0].role() != logs.RoleReader || r[1].role() != logs.RoleReader || r[2].role() == logs.RoleReader {
 		t.Errorf("orphan: roles %v %v %v", r[0].role(), r[1].role(), r[2].role())
 	}
 	for range 40 {
 		read(true)
 		tb.run(50 * time.Millisecond)
 	}
-	if r[2].role() == RoleReader {
+	if r[2].role() == logs.RoleReader {
 		t.Error("the third reads too")
 	}
 	for range 20 {
 		read(false)
 		tb.run(50 * time.Millisecond)
 	}
-	if r[0].role() != RoleReader || r[1].role() != RoleStandby {
+	if r[0].role() != logs.RoleReader || r[1].role() != logs.RoleStandby {
 		t.Errorf("after: roles %v %v", r[0].role(), r[1].role())
 	}
 }
@@ -101,17 +103,17 @@ func TestHandOver(t *testing.T) {
 		full.run(50 * time.Millisecond)
 	}
 	second := full.rankedFor("s1")[1]
-	if second.role() != RoleReader {
+	if second.role() != logs.RoleReader {
 		t.Fatalf("second is %v while the first is cut off", second.role())
 	}
 	full.hold = nil
 	full.run(300 * time.Millisecond)
-	if second.role() != RoleReader {
+	if second.role() != logs.RoleReader {
 		t.Errorf("second stopped before the first reads: %v", second.role())
 	}
 	first.log.Reading("s1", true)
 	full.run(50 * time.Millisecond)
-	if second.role() != RoleStandby {
+	if second.role() != logs.RoleStandby {
 		t.Errorf("second goes on: %v", second.role())
 	}
 }
@@ -127,7 +129,7 @@ func TestLeaving(t *testing.T) {
 	tb.run(500 * time.Millisecond)
 	r[0].Leave()
 	tb.run(50 * time.Millisecond)
-	if r[0].HandedOver() || r[0].role() != RoleReader || r[1].role() != RoleReader {
+	if r[0].HandedOver() || r[0].role() != logs.RoleReader || r[1].role() != logs.RoleReader {
 		t.Errorf("handed over %v; roles %v %v", r[0].HandedOver(), r[0].role(), r[1].role())
 	}
 	r[1].log.Reading("s1", true)
@@ -136,7 +138,7 @@ func TestLeaving(t *testing.T) {
 		t.Error("goes before anybody can have heard of it")
 	}
 	tb.run(300 * time.Millisecond)
-	if !r[0].HandedOver() || r[0].role() != RoleNone {
+	if !r[0].HandedOver() || r[0].role() != logs.RoleNone {
 		t.Errorf("handed over %v; role %v", r[0].HandedOver(), r[0].role())
 	}
 	if newTable(t, partitioned, "z").cores[0].HandedOver() != true {
@@ -145,7 +147,7 @@ func TestLeaving(t *testing.T) {
 }
 
 func TestShareAuto(t *testing.T) {
-	l := newOne(Options{Self: Member{ID: "a"}, MeshSources: 4}).log
+	l := newOne(group.Options{Self: group.Member{ID: "a"}, MeshSources: 4}).log
 	for _, tc := range []struct {
 		sources []string
 		mesh    bool
@@ -159,19 +161,19 @@ func TestShareAuto(t *testing.T) {
 			t.Errorf("%d sources: mesh %v", len(tc.sources), l.Mesh())
 		}
 	}
-	for _, s := range []Share{ShareAuto, ShareMesh, SharePartitioned} {
-		if got, ok := ParseShare(s.String()); !ok || got != s {
+	for _, s := range []group.Share{group.ShareAuto, group.ShareMesh, group.SharePartitioned} {
+		if got, ok := group.ParseShare(s.String()); !ok || got != s {
 			t.Errorf("%v reads as %v", s, got)
 		}
 	}
-	if _, ok := ParseShare("nope"); ok {
+	if _, ok := group.ParseShare("nope"); ok {
 		t.Error("reads nonsense")
 	}
 }
 
 // TestMeshSendsNoDeltas: who reads a source itself is not sent its deltas.
 func TestMeshSendsNoDeltas(t *testing.T) {
-	tb := newTable(t, Options{Share: ShareMesh}, "a", "b", "c")
+	tb := newTable(t, group.Options{Share: group.ShareMesh}, "a", "b", "c")
 	tb.follow()
 	for _, id := range []string{"a", "b"} {
 		tb.appendAt(id, 1, 0)
@@ -193,7 +195,7 @@ func TestMeshSendsNoDeltas(t *testing.T) {
 		tb.appendAt(id, 1, 1)
 	}
 	tb.run(5 * time.Millisecond)
-	tb.get("c").expect(t, "s1", Position{Inc: 1, Next: 2}, content(1, 2))
+	tb.get("c").expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
 	if deltas != 1 {
 		t.Errorf("%d frames of deltas", deltas)
 	}

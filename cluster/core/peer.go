@@ -110,9 +110,9 @@ func (c *Core) flags(p *peer) uint64 {
 		f |= wire.FlagLeaving
 	}
 	switch c.g.Phase {
-	case Settled:
+	case group.Settled:
 		f |= wire.FlagSettled
-	case Degraded:
+	case group.Degraded:
 		f |= wire.FlagDegraded
 	}
 	for _, l := range c.logs.List {
@@ -146,11 +146,11 @@ func (c *Core) onBeat(p *peer, r wire.Reader) error {
 	}
 	switch {
 	case m.Flags&wire.FlagSettled != 0:
-		p.Phase = Settled
+		p.Phase = group.Settled
 	case m.Flags&wire.FlagDegraded != 0:
-		p.Phase = Degraded
+		p.Phase = group.Degraded
 	default:
-		p.Phase = Settling
+		p.Phase = group.Settling
 	}
 	if m.Flags&wire.FlagWantDigest != 0 {
 		for _, l := range c.logs.List {

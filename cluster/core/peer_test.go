@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
@@ -33,13 +34,13 @@ func TestRefused(t *testing.T) {
 		m := wire.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
 		return frameOf(wire.KindGauge, boot, m.Append(nil))
 	}
-	page := wire.PageReply{Name: []byte("index"), Source: []byte("s1"), ID: 77, Snap: Position{Inc: 6, Next: 1}, Pages: 1, Bytes: 1, Payload: []byte("x")}
+	page := wire.PageReply{Name: []byte("index"), Source: []byte("s1"), ID: 77, Snap: logs.Position{Inc: 6, Next: 1}, Pages: 1, Bytes: 1, Payload: []byte("x")}
 	strange := wire.Group{Source: []byte("nobody"), Inc: 5, Entries: []wire.Entry{{}}}
 	other := wire.Gauge{Name: []byte("none")}
 	for _, tc := range []struct {
 		what, from string
 		frame      []byte
-		want       Refusal
+		want       group.Refusal
 	}{
 		{"not a member", "x", good, group.RefusedMember},
 		{"itself", "a", good, group.RefusedMember},
@@ -48,7 +49,7 @@ func TestRefused(t *testing.T) {
 		{"another major version", "b", mangled(func(b []byte) { b[0] = 2 }), group.RefusedVersion},
 		{"nothing", "b", nil, group.RefusedMalformed},
 		{"half a frame", "b", good[:len(good)-3], group.RefusedMalformed},
-		{"too large", "b", make([]byte, MaxFrame+1), group.RefusedOversized},
+		{"too large", "b", make([]byte, wire.MaxFrame+1), group.RefusedOversized},
 		{"an unknown kind", "b", frameOf(200, 2, nil), group.RefusedKind},
 		{"an unknown state", "b", frameOf(wire.KindGauge, 2, other.Append(nil)), group.RefusedState},
 		{"an unknown source", "b", frameOf(wire.KindDelta, 2, strange.Append(wire.DeltasHead(nil, "index", 1, 1))), group.RefusedSource},
@@ -106,7 +107,7 @@ func TestGaugeLossIsRepaired(t *testing.T) {
 }
 
 func TestGaugeIsBounded(t *testing.T) {
-	tb := newTable(t, Options{GaugeBytes: 100}, "a", "b")
+	tb := newTable(t, group.Options{GaugeBytes: 100}, "a", "b")
 	a, b := tb.get("a"), tb.get("b")
 	if err := a.gauge.Set("k", make([]byte, 100)); !errors.Is(err, ErrGaugeFull) {
 		t.Errorf("set: %v", err)
@@ -150,7 +151,7 @@ func TestSilenceDropsGauges(t *testing.T) {
 }
 
 func TestFeed(t *testing.T) {
-	tb := newTable(t, Options{FeedBytes: 40}, "a", "b")
+	tb := newTable(t, group.Options{FeedBytes: 40}, "a", "b")
 	a, b := tb.get("a"), tb.get("b")
 	a.feed.Send([]byte("one"))
 	a.feed.Send([]byte("two"))
@@ -182,26 +183,26 @@ func TestRoundTripTime(t *testing.T) {
 }
 
 func TestSettle(t *testing.T) {
-	short := Options{LonelyTimeout: time.Second, SettleTimeout: 2 * time.Second}
-	alone := newOne(Options{Self: Member{ID: "a"}, Alone: true})
+	short := group.Options{LonelyTimeout: time.Second, SettleTimeout: 2 * time.Second}
+	alone := newOne(group.Options{Self: group.Member{ID: "a"}, Alone: true})
 	alone.Advance(1)
 	alone.Tick()
-	if alone.Phase() != Settling {
+	if alone.Phase() != group.Settling {
 		t.Errorf("%v before sources are named", alone.Phase())
 	}
 	alone.log.SetSources(nil)
 	alone.Tick()
-	if alone.Phase() != Settled {
+	if alone.Phase() != group.Settled {
 		t.Errorf("alone: %v", alone.Phase())
 	}
 
 	lonely := newTable(t, short, "a")
 	lonely.run(500 * time.Millisecond)
-	if p := lonely.cores[0].Phase(); p != Settling {
+	if p := lonely.cores[0].Phase(); p != group.Settling {
 		t.Errorf("lonely, early: %v", p)
 	}
 	lonely.run(time.Second)
-	if p := lonely.cores[0].Phase(); p != Degraded {
+	if p := lonely.cores[0].Phase(); p != group.Degraded {
 		t.Errorf("lonely: %v", p)
 	}
 
@@ -209,12 +210,12 @@ func TestSettle(t *testing.T) {
 	tb.run(200 * time.Millisecond)
 	tb.appendAt("a", 1, 0, 1)
 	for _, c := range tb.cores {
-		if c.Phase() != Settled {
+		if c.Phase() != group.Settled {
 			t.Errorf("%s of a group that starts: %v", c.id, c.Phase())
 		}
 	}
 	// A newcomer that gets heartbeats but no deltas goes on without.
-	late := newOne(Options{Self: Member{ID: "c", Boot: 3}, SettleTimeout: time.Second})
+	late := newOne(group.Options{Self: group.Member{ID: "c", Boot: 3}, SettleTimeout: time.Second})
 	late.Advance(tb.now)
 	late.log.SetSources([]string{"s1"})
 	tb.cores = append(tb.cores, late)
@@ -223,16 +224,16 @@ func TestSettle(t *testing.T) {
 	}
 	tb.meet()
 	tb.run(500 * time.Millisecond)
-	if late.Phase() != Settling {
+	if late.Phase() != group.Settling {
 		t.Errorf("newcomer, early: %v", late.Phase())
 	}
 	tb.run(700 * time.Millisecond)
-	if late.Phase() != Degraded {
+	if late.Phase() != group.Degraded {
 		t.Errorf("newcomer that is cut off: %v", late.Phase())
 	}
 	tb.hold = nil
 	tb.run(2 * time.Second)
-	if late.Phase() != Settled {
+	if late.Phase() != group.Settled {
 		t.Errorf("newcomer: %v", late.Phase())
 	}
 }

@@ -1,9 +1,12 @@
 package core
 
-import "time"
+import (
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"time"
+)
 
 // Phase returns how far this member has settled.
-func (c *Core) Phase() Phase { return c.g.Phase }
+func (c *Core) Phase() group.Phase { return c.g.Phase }
 
 // Uptime returns how long this member has run.
 func (c *Core) Uptime() time.Duration { return c.g.Now - c.startAt }
@@ -14,15 +17,15 @@ func (c *Core) Leaving() bool { return c.g.Leaving }
 // settle looks whether this member knows enough to be asked. Settled is for
 // good; Degraded becomes Settled when a peer turns up.
 func (c *Core) settle() {
-	if c.g.Phase == Settled {
+	if c.g.Phase == group.Settled {
 		return
 	}
 	age := c.Uptime()
 	switch {
 	case c.g.Opt.Alone && c.named(), c.caughtUp():
-		c.g.Phase = Settled
+		c.g.Phase = group.Settled
 	case len(c.peers) == 0 && age >= c.g.Opt.LonelyTimeout, age >= c.g.Opt.SettleTimeout:
-		c.g.Phase = Degraded
+		c.g.Phase = group.Degraded
 	}
 }
 
@@ -42,10 +45,10 @@ func (c *Core) caughtUp() bool {
 	fresh := len(c.peers) > 0
 	for _, p := range c.peers {
 		ok := c.caughtUpWith(p)
-		if ok && p.Phase != Settling {
+		if ok && p.Phase != group.Settling {
 			return true
 		}
-		fresh = fresh && ok && p.Phase == Settling
+		fresh = fresh && ok && p.Phase == group.Settling
 	}
 	return fresh
 }

@@ -4,14 +4,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
-var smallPages = Options{Share: SharePartitioned, RingDeltas: 2, PageBytes: 10}
+var smallPages = group.Options{Share: group.SharePartitioned, RingDeltas: 2, PageBytes: 10}
 
 // lacking returns a table in which every member but the last has 50 deltas of s1 and the
 // last lacks them, and can have a snapshot only.
-func lacking(t *testing.T, opt Options, ids ...string) (tb *table, last *one) {
+func lacking(t *testing.T, opt group.Options, ids ...string) (tb *table, last *one) {
 	t.Helper()
 	tb = newTable(t, opt, ids...)
 	late := ids[len(ids)-1]
@@ -66,11 +68,11 @@ func TestPagesAreFlowControlled(t *testing.T) {
 	if held := b.Held().Loads; asked > 20 || held > 16*10 || held == 0 {
 		t.Errorf("%d pages asked for by one who does nothing with them, %d bytes held", asked, held)
 	}
-	b.expect(t, "s1", Position{Inc: 1}, "")
+	b.expect(t, "s1", logs.Position{Inc: 1}, "")
 	b.expectStages(t, 1)
 	b.slow = false
 	tb.runUntil("the snapshot is loaded", func() bool { return b.Stats().SnapshotsLoaded == 1 })
-	b.expect(t, "s1", Position{Inc: 1, Next: 50}, content(1, 50))
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 50}, content(1, 50))
 	b.expectStages(t, 0)
 	if n := b.Held().Loads; n != 0 || asked > 40 {
 		t.Errorf("%d pages asked for, %d bytes held after the end", asked, n)
@@ -101,7 +103,7 @@ func TestSenderDiesHalfWay(t *testing.T) {
 	if from == dead {
 		t.Error("only one member was asked")
 	}
-	c.expect(t, "s1", Position{Inc: 1, Next: 50}, content(1, 50))
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 50}, content(1, 50))
 	c.expectStages(t, 0)
 }
 
@@ -130,11 +132,11 @@ func TestLoadEndsWhilePagesAreWorkedOff(t *testing.T) {
 			b.expectStages(t, 0)
 			switch name {
 			case "engine restarts":
-				b.expect(t, "s1", Position{Inc: 2, Next: 2}, content(2, 2))
+				b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
 			case "source goes":
-				b.expect(t, "s1", Position{}, "")
+				b.expect(t, "s1", logs.Position{}, "")
 			default:
-				b.expect(t, "s1", Position{Inc: 1, Next: 50}, content(1, 50))
+				b.expect(t, "s1", logs.Position{Inc: 1, Next: 50}, content(1, 50))
 			}
 		})
 	}
@@ -157,12 +159,12 @@ func TestSnapshotIsMadeAside(t *testing.T) {
 	if got := c.sink.of["a"]["k"]; got != "v" || a.store.asked != 1 {
 		t.Errorf("a gauge is %q; %d snapshots were begun", got, a.store.asked)
 	}
-	if v, _ := c.log.Source("s1"); v.Knowledge != CatchingUp || c.Stats().AskTimeouts > 0 {
+	if v, _ := c.log.Source("s1"); v.Knowledge != logs.CatchingUp || c.Stats().AskTimeouts > 0 {
 		t.Errorf("known as %v, %d asks without an answer", v.Knowledge, c.Stats().AskTimeouts)
 	}
 	a.slow = false
 	tb.runUntil("the snapshot is loaded", func() bool { return c.log.Position("s1").Next == 52 })
-	c.expect(t, "s1", Position{Inc: 1, Next: 52}, content(1, 52))
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 52}, content(1, 52))
 	if n := a.store.asked; n != 1 {
 		t.Errorf("%d snapshots were made", n)
 	}
@@ -177,20 +179,20 @@ func TestWaitingEnds(t *testing.T) {
 		tb.run(time.Second)
 		return a.store.asked > 0 && b.store.asked > 0
 	})
-	if v, _ := c.log.Source("s1"); v.Knowledge == Exact {
+	if v, _ := c.log.Source("s1"); v.Knowledge == logs.Exact {
 		t.Errorf("known as %v", v.Knowledge)
 	}
 }
 
 // Deltas that came while a snapshot was loaded are applied in steps.
 func TestManyPendingDeltas(t *testing.T) {
-	opt := Options{Share: SharePartitioned, RingDeltas: 2, PendingBytes: 500 << 10}
+	opt := group.Options{Share: group.SharePartitioned, RingDeltas: 2, PendingBytes: 500 << 10}
 	tb, b := lacking(t, opt, "a", "b")
 	b.slow = true
 	tb.runUntil("the snapshot is worked off", func() bool { return len(b.jobs) > 0 && b.store.staged > 0 })
 	a := tb.get("a")
 	for s := range uint64(4000) {
-		if v := a.log.Append(delta("s1", 1, 50+s)); v != Applied {
+		if v := a.log.Append(delta("s1", 1, 50+s)); v != logs.Applied {
 			t.Fatal(v)
 		}
 		if s%500 == 0 {
@@ -205,7 +207,7 @@ func TestManyPendingDeltas(t *testing.T) {
 		t.Errorf("%d bytes were kept aside, %d after the first step", held, now)
 	}
 	tb.run(20 * time.Millisecond)
-	b.expect(t, "s1", Position{Inc: 1, Next: 4050}, content(1, 4050))
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4050}, content(1, 4050))
 	if n := b.Held().Pending; n != 0 {
 		t.Errorf("%d bytes are still kept aside", n)
 	}

@@ -1,22 +1,26 @@
 package core
 
-import "time"
+import (
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
+	"time"
+)
 
 // PeerView is what this member knows of a peer.
 type PeerView struct {
-	Member  Member
+	Member  group.Member
 	Link    bool          // frames can be sent to it
 	Alive   bool          // it was heard within the lease
 	Up      bool          // both
 	Met     bool          // it was up once
 	For     time.Duration // how long Up has been so
 	Leaving bool
-	Phase   Phase
+	Phase   group.Phase
 	RTT     time.Duration // 0 until measured
 	// Strangers counts states that the peer has and this member has not.
 	Strangers int
-	Traffic   []Traffic // by state, as in States
-	Logs      []PeerLogView
+	Traffic   []group.Traffic // by state, as in States
+	Logs      []logs.PeerLogView
 }
 
 // Peers returns a view of every peer, by ID.
@@ -26,7 +30,7 @@ func (c *Core) Peers() []PeerView {
 		v := PeerView{
 			Member: p.Member, Link: p.Link, Alive: p.Alive, Up: p.Up, Met: p.met, For: c.g.Now - p.Since,
 			Leaving: p.Leaving, Phase: p.Phase, RTT: p.RTT, Strangers: p.strangers,
-			Traffic: append([]Traffic(nil), p.Traffic...),
+			Traffic: append([]group.Traffic(nil), p.Traffic...),
 		}
 		if p.app != "" {
 			v.Member.Version = p.app
@@ -40,14 +44,14 @@ func (c *Core) Peers() []PeerView {
 }
 
 // Logs returns the registered logs, in order of registration.
-func (c *Core) Logs() []*Log { return c.logs.List }
+func (c *Core) Logs() []*logs.Log { return c.logs.List }
 
 // States returns the names of all states by index; the first is the
 // heartbeats' empty name.
 func (c *Core) States() []string { return c.g.States() }
 
 // Stats returns the counters.
-func (c *Core) Stats() Stats { return c.g.Stats }
+func (c *Core) Stats() group.Stats { return c.g.Stats }
 
 // Reachable returns how many peers are up, and how many are known.
 func (c *Core) Reachable() (up, known int) { return c.g.Reachable() }
@@ -55,8 +59,8 @@ func (c *Core) Reachable() (up, known int) { return c.g.Reachable() }
 // Held returns what is held now. Rings are bounded by Options.RingBytes,
 // pending deltas and pushes by Options.PendingBytes, per source; snapshots by
 // Options.SnapshotCache and loads by Options.Loads times SnapshotBytes.
-func (c *Core) Held() Held {
-	var h Held
+func (c *Core) Held() group.Held {
+	var h group.Held
 	for _, l := range c.logs.List {
 		l.AddHeld(&h)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/stream"
 )
 
@@ -230,7 +230,7 @@ func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
 }
 
 // Send queues a frame on streams.
-func (b *Bus) Send(e core.Envelope) { b.streams.Send(e) }
+func (b *Bus) Send(e group.Envelope) { b.streams.Send(e) }
 
 // Leave tells the others that this member goes, until ctx ends.
 func (b *Bus) Leave(ctx context.Context) error {

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // Hub connects Buses.
@@ -108,7 +108,7 @@ func (h *Hub) announce() {
 }
 
 // Send delivers e.
-func (b *Bus) Send(e core.Envelope) {
+func (b *Bus) Send(e group.Envelope) {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
 	for _, o := range b.hub.buses {

@@ -76,15 +76,24 @@ func (l *Log) takePage(s *source, m *wire.PageReply) {
 // takeBusy goes elsewhere, or waits for a snapshot that is being made.
 func (l *Log) takeBusy(s *source, m *wire.PageReply) {
 	ld := s.load
-	if !ld.snapshot || ld.snap.Known() || !m.Snap.Known() || l.g.Now-ld.begun > maxWait {
+	if ld.snap.Known() || !m.Snap.Known() || l.g.Now-ld.begun > maxWait {
+		s.denied++
+		s.tooLarge = 0
+		if m.Bytes > uint64(l.g.Opt.SnapshotBytes) {
+			s.tooLarge = m.Bytes
+		}
 		l.fail(s, 100*time.Millisecond)
 		return
 	}
-	ld.again, ld.tries = l.g.Now+askAgain, 0
+	ld.snapshot, ld.again, ld.tries = true, l.g.Now+askAgain, 0
 }
 
 // firstPage starts a snapshot from its first page.
 func (l *Log) firstPage(s *source, m *wire.PageReply) bool {
+	if m.Bytes > uint64(l.g.Opt.SnapshotBytes) {
+		s.denied++
+		s.tooLarge = m.Bytes
+	}
 	if m.Page != 0 || m.Pages > maxPages || m.Bytes > uint64(l.g.Opt.SnapshotBytes) || !m.Snap.Known() || m.Snap.Lost > m.Snap.Next {
 		return false
 	}

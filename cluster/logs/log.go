@@ -85,7 +85,11 @@ type source struct {
 	healAt  time.Duration // not loaded for that reason before
 	load    *load
 
+	denied   uint   // snapshots in a row that nobody could hand out
+	tooLarge uint64 // bytes of the last that was over the limit
+
 	snapFails uint          // snapshots in a row that could not be made
+	snapSize  int           // of the last one, as far as it came, if it was too large
 	snapAfter time.Duration // none is made before
 }
 

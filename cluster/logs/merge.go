@@ -100,7 +100,7 @@ func (l *Log) ringRoom(s *source) int {
 
 // touch notes that the position or the content of s changed.
 func (l *Log) touch(s *source) {
-	s.moved, s.behind = l.g.Now, 0
+	s.moved, s.behind, s.denied = l.g.Now, 0, 0
 	s.tell = tellTimes
 	s.digest = l.store.Digest(s.name)
 }

@@ -74,13 +74,21 @@ func (l *Log) answerPage(p *group.Peer, s *source, m *wire.Ask) {
 	}
 	switch {
 	case sn == nil:
-		l.sendPage(p, &wire.PageReply{Name: m.Name, Source: m.Source, ID: m.ID, Status: status, Snap: m.Snap, Page: m.Page})
+		l.sendPage(p, &wire.PageReply{Name: m.Name, Source: m.Source, ID: m.ID, Status: status, Snap: m.Snap, Page: m.Page, Bytes: s.overSize()})
 	case sn.made == 0:
 		sn.askers = slices.DeleteFunc(sn.askers, func(a asker) bool { return a.p == p })
 		sn.askers = append(sn.askers, asker{p, m.ID, l.g.Now + l.g.Opt.AskTimeout*3/4})
 	default:
 		l.servePage(p, sn, m.ID, m.Page)
 	}
+}
+
+// overSize is the size of the last snapshot, if that was too large.
+func (s *source) overSize() uint64 {
+	if s == nil {
+		return 0
+	}
+	return uint64(s.snapSize)
 }
 
 func (l *Log) servePage(p *group.Peer, sn *snap, id, page uint64) {

@@ -143,12 +143,16 @@ func (l *Log) endSnap(sn *snap) {
 		// Nothing says that the next try will do better, and each costs a while.
 		s.snapAfter = l.g.Now + min(snapPause, 250*time.Millisecond<<min(s.snapFails, 10))
 		s.snapFails++
+		s.snapSize = 0
+		if errors.Is(sn.err, errSnapSize) {
+			s.snapSize = sn.bytes
+		}
 		l.g.Stats.SnapshotsFailed++
 		sn.pages, sn.bytes = nil, 0
 		l.dropSnap(sn)
 		return
 	}
-	s.snapFails = 0
+	s.snapFails, s.snapSize = 0, 0
 	sn.made, sn.used = max(l.g.Now, 1), l.g.Now
 	l.snapBytes += sn.bytes
 	l.g.Stats.SnapshotsMade++
@@ -183,7 +187,7 @@ func (l *Log) dropSnap(sn *snap) {
 	}
 	for _, a := range sn.askers {
 		if a.p.Link {
-			l.sendPage(a.p, &wire.PageReply{Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: wire.StatusBusy})
+			l.sendPage(a.p, &wire.PageReply{Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: wire.StatusBusy, Bytes: uint64(sn.s.snapSize)})
 		}
 	}
 	sn.dropped, sn.askers = true, nil

@@ -1,6 +1,8 @@
 package logs
 
-import "github.com/grapevine-epp/grapevine/cluster/group"
+import (
+	"github.com/grapevine-epp/grapevine/cluster/group"
+)
 
 // Knowledge is how good what is known of a source is.
 type Knowledge uint8
@@ -27,9 +29,13 @@ type SourceView struct {
 	Role      Role
 	Reading   bool   // this member reads the stream
 	Reader    string // the first of those who do, by ID; "" when nobody is known to
+	Reason    string // why the knowledge is Approximate, if that is not for lost deltas
 	Digest    Digest
 	Unclaimed bool // there are other members, and each has said all that it knows, and nothing of this source
 }
+
+// manyDenied is how many snapshots may be refused in a row before that is no accident.
+const manyDenied = 3
 
 // Source returns what is known of one source.
 func (l *Log) Source(name string) (SourceView, bool) {
@@ -71,6 +77,11 @@ func (l *Log) view(s *source) SourceView {
 		v.Knowledge = Nothing
 	case s.pos.Lost > 0:
 		v.Knowledge = Approximate
+	case s.denied >= manyDenied && v.Lag > 0:
+		v.Knowledge, v.Reason = Approximate, "others know more, and none could hand it out"
+		if s.tooLarge > 0 {
+			v.Reason = "its snapshot is over the limit of what one may take"
+		}
 	case s.pend.len() > 0 || s.load != nil || (v.Lag > 0 && s.behind > 0 && l.g.Now-s.behind > l.g.Opt.GapDelay):
 		v.Knowledge = CatchingUp
 	default:

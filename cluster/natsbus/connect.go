@@ -10,12 +10,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // needPayload is what a server has to take: half of a frame, see
 // core.Options.GaugeBytes, and what is put around it. NATS takes 1 MiB by default.
-const needPayload = core.MaxFrame/2 + 64<<10
+const needPayload = wire.MaxFrame/2 + 64<<10
 
 // connect connects once; when no server can be reached, in the background.
 func (b *Bus) connect() (*nats.Conn, error) {

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/core"
 	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // intruder has valid credentials of the NATS account, and not the group's key.
@@ -111,8 +111,8 @@ func TestIntruder(t *testing.T) {
 	for what, try := range map[string]func(){
 		"garbage and oversized messages": func() {
 			in.say(old[:3], func(s string, _ []byte) (string, []byte) { return s, nil })
-			in.say(old[:3], func(s string, _ []byte) (string, []byte) { return s, bytes.Repeat([]byte{0xff}, 2*core.MaxFrame) })
-			in.say(old[:3], func(s string, b []byte) (string, []byte) { return s, append(b, make([]byte, core.MaxFrame)...) })
+			in.say(old[:3], func(s string, _ []byte) (string, []byte) { return s, bytes.Repeat([]byte{0xff}, 2*wire.MaxFrame) })
+			in.say(old[:3], func(s string, b []byte) (string, []byte) { return s, append(b, make([]byte, wire.MaxFrame)...) })
 		},
 		"changed bits": func() {
 			in.say(old, func(s string, b []byte) (string, []byte) { b[len(b)/2] ^= 1; return s, b })

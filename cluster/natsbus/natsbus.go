@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/outbox"
 )
 
@@ -125,7 +125,7 @@ func (b *Bus) deliver(fn func()) {
 }
 
 // Send queues a frame.
-func (b *Bus) Send(e core.Envelope) {
+func (b *Bus) Send(e group.Envelope) {
 	if len(e.To) == 1 {
 		b.queue.Push(e.Class, outgoing{b.inbox(e.To[0]), e.Frame}, len(e.Frame))
 		return

@@ -5,10 +5,10 @@ import (
 	"maps"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
-type coreMember = core.Member
+type coreMember = group.Member
 
 // Converged returns what still differs between the members that run and the
 // truth; "" when nothing does.
@@ -25,7 +25,7 @@ func (w *World) Converged() string {
 		if d := w.gaugesDiffer(m); d != "" {
 			return d
 		}
-		if m.core.Phase() == core.Settling {
+		if m.core.Phase() == group.Settling {
 			return m.name + " has not settled"
 		}
 	}
@@ -61,7 +61,7 @@ func (w *World) sourceDiffers(e *engine) string {
 		}
 	}
 	want := 1
-	if w.plan.Share != core.SharePartitioned {
+	if w.plan.Share != group.SharePartitioned {
 		want = running
 	}
 	if readers != want {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 )
 
 // member is one replica's process, or the place for one.
@@ -19,7 +21,7 @@ type member struct {
 	up   bool
 
 	core    *core.Core
-	log     *core.Log
+	log     *logs.Log
 	gauge   *core.Gauge
 	feed    *core.Feed
 	store   *store
@@ -36,7 +38,7 @@ type member struct {
 	inView  map[string]bool
 	listed  map[string]coreMember
 	touched []string
-	last    map[string]core.Position
+	last    map[string]logs.Position
 }
 
 func (w *World) newMember(i int) *member {
@@ -68,7 +70,7 @@ func (m *member) start() {
 		m.offset, m.rate = w.between(0, time.Hour), 0.95+0.1*w.rng.Float64()
 	}
 	opt := w.plan.Options
-	opt.Self = core.Member{ID: m.id, Name: m.name, Boot: m.boot, Version: "sim"}
+	opt.Self = group.Member{ID: m.id, Name: m.name, Boot: m.boot, Version: "sim"}
 	opt.Share = w.plan.Share
 	m.core = core.New(opt)
 	m.store = &store{m: m, content: map[string]chain{}, tails: map[string]*tails{}, version: w.plan.version(m), fail: w.plan.Fail}
@@ -76,10 +78,10 @@ func (m *member) start() {
 	m.hints = &hints{m: m, last: map[uint64]uint64{}}
 	m.gauge = m.core.NewGauge("load", 1, m.gauges)
 	m.feed = m.core.NewFeed("hints", 1, m.hints)
-	m.log = m.core.NewLog("index", m.store.version, m.store, core.LogOptions{Owned: true, Needs: payloadNeeds})
+	m.log = m.core.NewLog("index", m.store.version, m.store, logs.LogOptions{Owned: true, Needs: payloadNeeds})
 	m.readers, m.own, m.sent = map[string]*reader{}, map[string]uint64{}, 0
 	m.paused, m.wakeAt = 0, -1
-	m.inView, m.listed, m.last = map[string]bool{}, map[string]coreMember{}, map[string]core.Position{}
+	m.inView, m.listed, m.last = map[string]bool{}, map[string]coreMember{}, map[string]logs.Position{}
 	w.afterFor(m, 0, func() { m.log.SetSources(w.names) })
 	w.afterFor(m, 0, m.setGauges)
 }

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/memnet"
 )
 
@@ -32,10 +32,10 @@ func Random(seed uint64) Plan {
 		Every: time.Duration(30+rng.IntN(200)) * time.Millisecond,
 		Skew:  rng.IntN(2) == 0, NewIDs: rng.IntN(2) == 0, Gauges: 150 * time.Millisecond,
 		Net:   memnet.Conditions{Delay: time.Duration(100+rng.IntN(5000)) * time.Microsecond},
-		Share: core.SharePartitioned,
+		Share: group.SharePartitioned,
 	}
 	if rng.IntN(4) == 0 {
-		p.Share = core.ShareMesh
+		p.Share = group.ShareMesh
 		p.Sources = 1 + p.Sources/3
 	}
 	if rng.IntN(2) == 0 {
@@ -51,7 +51,7 @@ func Random(seed uint64) Plan {
 		p.Fail = 0.02 * rng.Float64()
 	}
 	if rng.IntN(2) == 0 { // small memories, so that the limits are met
-		p.Options = core.Options{
+		p.Options = group.Options{
 			RingBytes: 200 + rng.IntN(2000), PendingBytes: 200 + rng.IntN(2000), RingDeltas: 2 + rng.IntN(20),
 			PageBytes: 64 + rng.IntN(500), Loads: 1 + rng.IntN(8), SnapshotCache: 500 + rng.IntN(4000),
 		}
@@ -71,7 +71,7 @@ func Large(seed uint64) Plan {
 	p.Members, p.Sources, p.Gauges = 3+rng.IntN(2), 1+rng.IntN(3), 0
 	p.Pages, p.Work = 60+rng.IntN(200), time.Duration(1+rng.IntN(8))*time.Millisecond
 	p.Ring, p.Fail, p.Loss = 1+rng.IntN(20), 0, 0
-	p.Options = core.Options{RingDeltas: 2 + rng.IntN(30), Loads: 1 + rng.IntN(3)}
+	p.Options = group.Options{RingDeltas: 2 + rng.IntN(30), Loads: 1 + rng.IntN(3)}
 	p.Net.Drop, p.Net.Dup, p.Net.Reorder = 0.04*rng.Float64(), 0.1*rng.Float64(), 0.2*rng.Float64()
 	return p
 }

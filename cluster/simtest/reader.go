@@ -3,7 +3,7 @@ package simtest
 import (
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 )
 
 // reader is a member's subscription to one engine: what the events layer does,
@@ -17,14 +17,14 @@ type reader struct {
 }
 
 // assign starts and stops readers as ownership wants.
-func (m *member) assign(source string, role core.Role) {
+func (m *member) assign(source string, role logs.Role) {
 	r := m.readers[source]
-	if role == core.RoleReader && r == nil {
+	if role == logs.RoleReader && r == nil {
 		r = &reader{m: m, e: m.w.bySource[source]}
 		m.readers[source] = r
 		r.connect()
 	}
-	if role != core.RoleReader && r != nil {
+	if role != logs.RoleReader && r != nil {
 		delete(m.readers, source)
 		r.gen++
 		r.connected = false
@@ -70,17 +70,17 @@ func (r *reader) live(inc, seq, v uint64) {
 	if !r.connected {
 		return
 	}
-	if r.append(inc, seq, v) == core.Gap && !r.replaying {
+	if r.append(inc, seq, v) == logs.Gap && !r.replaying {
 		r.replay()
 	}
 }
 
-func (r *reader) append(inc, seq, v uint64) core.Verdict {
+func (r *reader) append(inc, seq, v uint64) logs.Verdict {
 	p := payload(v)
 	if r.m.log.Position(r.e.name).Inc == inc {
 		p = r.m.store.tailsOf(r.e.name).encode(seq, v, r.m.log.Common())
 	}
-	return r.m.log.Append(core.Delta{Source: r.e.name, Inc: inc, First: seq, Last: seq, Payload: p})
+	return r.m.log.Append(logs.Delta{Source: r.e.name, Inc: inc, First: seq, Last: seq, Payload: p})
 }
 
 // replay asks the engine for what is missing. What its ring does not have any

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // TestScripts runs the scenarios of testdata. -rewrite accepts what they print.
@@ -79,7 +79,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (s *script) build(t *testing.T, d *datadriven.TestData) string {
-	p := Plan{Seed: 1, Members: 3, Sources: 1, Share: core.SharePartitioned}
+	p := Plan{Seed: 1, Members: 3, Sources: 1, Share: group.SharePartitioned}
 	p.Net.Delay = 500 * time.Microsecond
 	scan(t, d, "members", &p.Members)
 	scan(t, d, "sources", &p.Sources)
@@ -90,7 +90,7 @@ func (s *script) build(t *testing.T, d *datadriven.TestData) string {
 		p.Every = argDuration(t, d, "every")
 	}
 	if d.HasArg("mesh") {
-		p.Share = core.ShareMesh
+		p.Share = group.ShareMesh
 	}
 	if d.HasArg("gauges") {
 		p.Gauges = argDuration(t, d, "gauges")

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 )
 
 // chain is the content of a store for one source: the hash of everything
@@ -37,7 +37,7 @@ type store struct {
 }
 
 // Apply implements core.LogStore.
-func (s *store) Apply(d core.Delta) error {
+func (s *store) Apply(d logs.Delta) error {
 	if len(d.Payload) != plainSize && len(d.Payload) != shortSize {
 		return fmt.Errorf("simtest: payload of %d bytes", len(d.Payload))
 	}
@@ -61,14 +61,14 @@ func (s *store) Reset(source string, _ uint64) {
 }
 
 // Digest implements core.LogStore.
-func (s *store) Digest(source string) core.Digest {
+func (s *store) Digest(source string) logs.Digest {
 	c := s.content[source]
-	return core.Digest{Count: c.count, Xor: c.hash}
+	return logs.Digest{Count: c.count, Xor: c.hash}
 }
 
 // Snapshot spreads a content over some pages, each of which says which of how
 // many it is, so that a stage notices a mixture.
-func (s *store) Snapshot(source string, _ int) (core.Dump, error) {
+func (s *store) Snapshot(source string, _ int) (logs.Dump, error) {
 	c := s.content[source]
 	d := &dump{chain: c}
 	if c.count > 0 {
@@ -120,7 +120,7 @@ type stage struct {
 }
 
 // Stage implements core.LogStore.
-func (s *store) Stage(source string, _ uint64) (core.Stage, error) {
+func (s *store) Stage(source string, _ uint64) (logs.Stage, error) {
 	s.m.w.Stats.Stages++
 	s.staged++
 	s.stages++
@@ -148,9 +148,9 @@ func (g *stage) Page(p []byte) error {
 }
 
 // Digest implements core.Stage.
-func (g *stage) Digest() core.Digest {
+func (g *stage) Digest() logs.Digest {
 	c := g.content()
-	return core.Digest{Count: c.count, Xor: c.hash}
+	return logs.Digest{Count: c.count, Xor: c.hash}
 }
 
 func (g *stage) content() chain {
@@ -201,7 +201,7 @@ func (s *store) Forget(source string) {
 }
 
 // Assign implements core.LogStore.
-func (s *store) Assign(source string, role core.Role) { s.m.assign(source, role) }
+func (s *store) Assign(source string, role logs.Role) { s.m.assign(source, role) }
 
 // gauges is a member's GaugeSink: what it believes of others.
 type gauges struct{ of map[string]map[string]uint64 }

@@ -3,7 +3,7 @@ package simtest
 import (
 	"encoding/binary"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/logs"
 )
 
 // A payload is a batch's value (8 bytes). Since version 2 of the log it may build on
@@ -72,7 +72,7 @@ func (t *tails) decode(p []byte) (v, name uint64, err error) {
 	back := int(p[0])
 	name, v = binary.LittleEndian.Uint64(p[1:]), binary.LittleEndian.Uint64(p[9:])
 	if back > len(t.names) {
-		return v, name, core.ErrUnsure
+		return v, name, logs.ErrUnsure
 	}
 	return v ^ t.names[len(t.names)-back], name, nil
 }
@@ -113,7 +113,7 @@ func (s *store) tailsOf(source string) *tails {
 }
 
 // value reads a delta's payload, and keeps the tails.
-func (s *store) value(d core.Delta) (uint64, error) {
+func (s *store) value(d logs.Delta) (uint64, error) {
 	if payloadNeeds(d.Payload) > s.version {
 		s.m.w.failf("%s, of version %d, was sent a payload that it cannot read", s.m.name, s.version)
 	}

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/memnet"
 )
 
@@ -15,7 +15,7 @@ type Plan struct {
 	Seed    uint64
 	Members int
 	Sources int
-	Share   core.Share
+	Share   group.Share
 	Every   time.Duration // mean time between batches of a source; 0 emits none
 	Ring    int           // batches that an engine's replay reaches back; 0 is all
 	Loss    float64       // share of live batches that a subscriber misses
@@ -23,7 +23,7 @@ type Plan struct {
 	Skew    bool // clocks differ and run at different speeds
 	NewIDs  bool // a restarted member has a new ID
 	Fail    float64
-	Options core.Options // Self and Share are set by New
+	Options group.Options // Self and Share are set by New
 	Gauges  time.Duration
 	Pages   int           // of a snapshot, beside the few that there are anyhow
 	Work    time.Duration // each step of making or loading a snapshot takes less

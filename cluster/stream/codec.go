@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // Names and limits of the wire.
@@ -17,7 +17,7 @@ const (
 	fullMethod  = "/" + serviceName + "/" + methodName
 
 	batchBytes = 256 << 10                      // a message is closed beyond this
-	maxMessage = batchBytes + core.MaxFrame + 4 // so that any frame fits
+	maxMessage = batchBytes + wire.MaxFrame + 4 // so that any frame fits
 	maxField   = 255
 )
 
@@ -76,7 +76,7 @@ func frameLen(b []byte) (int, error) {
 		return 0, errBatch
 	}
 	n := binary.LittleEndian.Uint32(b)
-	if n == 0 || n > core.MaxFrame || int(n) > len(b)-4 {
+	if n == 0 || n > wire.MaxFrame || int(n) > len(b)-4 {
 		return 0, errBatch
 	}
 	return int(n), nil

@@ -20,7 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/wire"
 	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
@@ -117,10 +118,10 @@ func TestFrames(t *testing.T) {
 	for i := range 2000 {
 		f := fmt.Sprintf("frame %d", i)
 		want = append(want, f)
-		a.Send(core.Envelope{To: []string{"b"}, Frame: []byte(f)})
+		a.Send(group.Envelope{To: []string{"b"}, Frame: []byte(f)})
 	}
-	big := make([]byte, core.MaxFrame)
-	b.Send(core.Envelope{Class: core.Bulk, Frame: big})
+	big := make([]byte, wire.MaxFrame)
+	b.Send(group.Envelope{Class: group.Bulk, Frame: big})
 	eventually(t, "all frames", func() bool { return len(b.got("a")) == len(want) && len(a.got("b")) == 1 })
 	for i, f := range b.got("a") {
 		if f != want[i] {
@@ -138,7 +139,7 @@ func TestBreakIsSeenAtOnce(t *testing.T) {
 	introduce(t, a, b)
 	b.Close() // silence would be noticed after DeadAfter only
 	eventually(t, "link down", func() bool { return !a.linked("b") })
-	a.Send(core.Envelope{Frame: []byte("nobody hears this")})
+	a.Send(group.Envelope{Frame: []byte("nobody hears this")})
 	if q := a.Queues(); q[0].Frames != 0 || q[0].Dropped == 0 {
 		t.Errorf("kept for nobody: %+v", q)
 	}
@@ -156,7 +157,7 @@ func TestSlowPeer(t *testing.T) {
 	eventually(t, "linked", func() bool { return a.linked("slow") && a.linked("fast") })
 	frame := make([]byte, 64<<10)
 	for i := range 400 { // 25 MB, more than windows and queues hold
-		a.Send(core.Envelope{Frame: frame})
+		a.Send(group.Envelope{Frame: frame})
 		eventually(t, "the fast peer has it", func() bool { return len(fast.got("a")) == i+1 })
 	}
 	for _, q := range a.Queues() {
@@ -230,7 +231,7 @@ func TestStrangers(t *testing.T) {
 	}
 	// With the right hello, what is no sequence of frames ends the stream, and
 	// nothing of it is delivered.
-	oversized := appendFrame(appendFrame(nil, []byte("good")), make([]byte, core.MaxFrame+1))
+	oversized := appendFrame(appendFrame(nil, []byte("good")), make([]byte, wire.MaxFrame+1))
 	for what, batch := range map[string][]byte{
 		"garbage":           append(appendFrame(nil, []byte("good")), 0xff, 0xff, 0xff, 0x7f, 'x'),
 		"a frame too large": oversized,
@@ -342,8 +343,8 @@ func TestNewCertificate(t *testing.T) {
 	old := a.certificate()
 	a.SetCertificate(next, nil)
 	b.SetPeers([]Peer{a.peer()})
-	a.Send(core.Envelope{Frame: []byte("to b")})
-	b.Send(core.Envelope{Frame: []byte("to a")})
+	a.Send(group.Envelope{Frame: []byte("to b")})
+	b.Send(group.Envelope{Frame: []byte("to a")})
 	eventually(t, "streams go on", func() bool { return len(b.got("a")) == 1 && len(a.got("b")) == 1 })
 	if n := a.breaks() + b.breaks(); n > 0 {
 		t.Errorf("links broke %d times", n)

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // Streams are this member's streams to and from all others. Methods are safe
@@ -128,7 +128,7 @@ func (s *Streams) SetPeers(list []Peer) {
 }
 
 // Send queues a frame.
-func (s *Streams) Send(e core.Envelope) {
+func (s *Streams) Send(e group.Envelope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.To == nil {

@@ -131,8 +131,13 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	d := startDemo(t, "--phase", demoPhase)
 	d.says("grapevine: Envoy asks any of the replicas")
-	// The demo, an Envoy and three replicas.
-	if list := d.processes(); len(list) != 5 {
+	// The demo, an Envoy and three replicas, until one is killed and when it is
+	// back.
+	list := d.processes()
+	for deadline := time.Now().Add(time.Minute); len(list) != 5 && time.Now().Before(deadline); list = d.processes() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if len(list) != 5 {
 		t.Errorf("%d processes run:\n%s", len(list), strings.Join(list, "\n"))
 	}
 	if err := d.ended(3 * time.Minute); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/envoytest"
 	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/sim"
 	"github.com/grapevine-epp/grapevine/internal/sim/engine"
 	"github.com/grapevine-epp/grapevine/internal/sim/replay"
@@ -60,12 +62,12 @@ func openSite(t *testing.T, flags ...string) *site {
 		engines = append(engines, e.Addr())
 	}
 	conf, err := envoyconf.Render(envoyconf.Params{
-		Kind: envoyconf.Resilient, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: at[:1], Endpoints: engines,
+		Kind: envoyconf.Resilient, MessageTimeout: time.Minute, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: at[:1], Endpoints: engines,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.client = workload.NewClient("http://"+envoytest.Start(t, conf).Addr("inference"), 64)
+	s.client = workload.NewClient("http://"+envoytest.Start(t, envoytest.Patient(t, conf)).Addr("inference"), 64)
 	s.client.SessionHeader = "x-session-id"
 	t.Cleanup(s.client.Close)
 	return s
@@ -108,12 +110,31 @@ func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen w
 	if seen = run.Tally(); seen.Errors+seen.Wrong > 0 {
 		s.t.Errorf("%d of %d requests failed: %v", seen.Errors+seen.Wrong, seen.Requests, run.LastError())
 	}
-	time.Sleep(time.Second) // the replica hears of ends after the clients
+	// The replica hears of ends after the clients, and the recording from it.
+	s.await("the end of all requests", func() bool { return s.inFlight() == 0 })
+	time.Sleep(3 * time.Second)
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	if err := cmd.Wait(); err != nil {
 		s.t.Fatalf("record: %v: %s", err, out)
 	}
 	return path, out.String(), seen
+}
+
+// inFlight is how many requests the replica counts, -1 when it does not say.
+func (s *site) inFlight() (n int64) {
+	resp, err := http.Get("http://" + s.admin + "/status")
+	if err != nil {
+		return -1
+	}
+	defer resp.Body.Close()
+	var st server.Status
+	if err := json.NewDecoder(resp.Body).Decode(&st); err != nil {
+		return -1
+	}
+	for _, e := range st.Endpoints {
+		n += e.InFlight
+	}
+	return n
 }
 
 func (s *site) await(what string, ok func() bool) {

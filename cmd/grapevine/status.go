@@ -150,6 +150,11 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 		fmt.Fprintf(tab, "%s%s\t%s\t%s\t%.1f ms\t%d\t%d\t%d\t%d\t%.0f%%\n", e.Address, up, e.Name, e.Knowledge, e.LagMS, e.Blocks, e.InFlight, e.Waiting, e.Running, 100*e.KVUse)
 	}
 	tab.Flush()
+	for _, e := range st.Endpoints {
+		if e.Reason != "" {
+			fmt.Fprintf(w, "%s (%s): %s\n", e.Address, e.Knowledge, e.Reason)
+		}
+	}
 	if group {
 		fmt.Fprintln(w)
 		writeMembers(w, st)

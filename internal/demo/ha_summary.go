@@ -37,7 +37,7 @@ func (s *haStatus) exact() (n int) {
 }
 
 func (p *replica) status() (*haStatus, error) {
-	client := &http.Client{Timeout: time.Second}
+	client := &http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + p.admin + "/status")
 	if err != nil {

@@ -45,7 +45,7 @@ func TestQualityVerdict(t *testing.T) {
 func TestQuality(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	o := Options{Envoy: parts.Envoy(t), Self: program(t), Out: &out, Engines: 3, Speed: 2, KVTokens: 400_000, Rate: 5, Warm: time.Second, Step: 2 * time.Second}
+	o := Options{Envoy: parts.Envoy(t), Self: program(t), Out: &out, Engines: 3, Speed: 2, KVTokens: 400_000, Rate: 5, Warm: time.Second, Step: 5 * time.Second}
 	s, err := RunQuality(t.Context(), o, []QualityCase{{1, Off}, {3, Apart}})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())

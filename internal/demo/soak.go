@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/grapevine-epp/grapevine/internal/bench"
 	"github.com/grapevine-epp/grapevine/internal/sim"
@@ -75,11 +76,13 @@ func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 
 // soak plays the load.
 func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
-	var filled sync.WaitGroup
+	var filled errgroup.Group
 	for i, e := range r.fleet.Engines() {
-		filled.Go(func() { fill(e, uint64(i)) })
+		filled.Go(func() error { return fill(ctx, e, uint64(i)) })
 	}
-	filled.Wait()
+	if err := filled.Wait(); err != nil {
+		return nil, err
+	}
 	client := workload.NewClient(r.url, soakUsers)
 	client.SessionHeader = picker.HeaderSession
 	w, err := workload.Start(workload.Options{
@@ -95,16 +98,20 @@ func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
 
 // fill sends an engine prompts that nobody else sends, past the replicas, as many as
 // its cache holds: with little load, requests go to few engines and leave the others empty.
-func fill(e *sim.Engine, salt uint64) {
+func fill(ctx context.Context, e *sim.Engine, salt uint64) error {
 	client := workload.NewClient("http://"+e.Addr(), soakFill)
 	defer client.Close()
 	w, err := workload.Start(workload.Options{
 		Source: workload.NewSource(strangers, 2+salt, vocab.Name, 0), Client: client,
 		Users: 2, Requests: soakFill, Timeout: 10 * time.Second,
 	})
-	if err == nil {
-		w.Wait()
+	if err != nil {
+		return err
 	}
+	stop := context.AfterFunc(ctx, func() { w.Stop(ctx) })
+	defer stop()
+	w.Wait()
+	return nil
 }
 
 // soaking restarts engines and takes samples until the time is over.
@@ -130,10 +137,13 @@ func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica
 			s.Requests, s.Failed, s.Stored = t.Requests, failures(&t), (t.PromptTokens-t.CachedTokens+t.OutputTokens)/blockSize
 			return s, nil
 		case <-restart.C:
-			if err := fleet.Engines()[s.Restarts%s.Engines].Restart(sim.RestartOptions{Down: 200 * time.Millisecond}); err != nil {
+			e := fleet.Engines()[s.Restarts%s.Engines]
+			if err := e.Restart(sim.RestartOptions{Down: 200 * time.Millisecond}); err != nil {
 				return nil, err
 			}
-			fill(fleet.Engines()[s.Restarts%s.Engines], uint64(s.Engines+s.Restarts))
+			if err := fill(ctx, e, uint64(s.Engines+s.Restarts)); err != nil {
+				return nil, err
+			}
 			s.Restarts++
 		case <-sample.C:
 			if err := s.take(replicas, begun); err != nil {

@@ -81,7 +81,14 @@ func TestEndpointsReload(t *testing.T) {
 		r.listOnly(want)
 		eventually(t, "the file is read", func() bool { return len(s.Status().Endpoints) == len(want) && s.Status().State == "ready" })
 		seed++ // nothing of it is cached anywhere
-		tally := r.run(workload.Options{Source: workload.NewSource(talk, seed, vocab.Name, .5), Users: 8, Requests: 80})
+		r.hang(sim.HangEngine)
+		done := make(chan workload.Tally)
+		go func() {
+			done <- r.run(workload.Options{Source: workload.NewSource(talk, seed, vocab.Name, .5), Users: 8, Requests: 80})
+		}()
+		eventually(t, "every user waits for an engine", func() bool { return r.inFlight(0) == 8 })
+		r.hang(sim.HangNone)
+		tally := <-done
 		var got []string
 		for name := range tally.Engines {
 			got = append(got, name)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
@@ -27,7 +28,15 @@ func TestSessionsStay(t *testing.T) {
 			r := open(t, rigOptions{kind: kind, engine: slow()})
 			src := workload.NewSource(talk, 7, vocab.Name, .5)
 			sessions := []*conversation{{s: src.Session(4)}, {s: src.Session(5)}}
-			for range 4 {
+			r.hang(sim.HangEngine)
+			var wg sync.WaitGroup
+			for i, c := range sessions { // the second begins while the first is under way
+				wg.Go(func() { c.ask(t, r.client) })
+				eventually(t, "the first turn is placed", func() bool { return r.inFlight(0) == int64(i+1) })
+			}
+			r.hang(sim.HangNone)
+			wg.Wait()
+			for range 3 {
 				for _, c := range sessions {
 					c.ask(t, r.client)
 				}
@@ -38,6 +47,13 @@ func TestSessionsStay(t *testing.T) {
 			r.settle()
 			r.clean()
 		})
+	}
+}
+
+// hang has every engine hang, or go on.
+func (r *rig) hang(how sim.Hang) {
+	for _, e := range r.fleet.Engines() {
+		e.Hang(how)
 	}
 }
 
@@ -59,7 +75,8 @@ func (c *conversation) ask(t *testing.T, client *workload.Client) {
 	}
 	o := client.Do(context.Background(), turn)
 	if o.Err != nil {
-		t.Fatal(o.Err)
+		t.Error(o.Err)
+		return
 	}
 	if c.turns++; c.turns > 1 {
 		if o.Engine != c.engine {

@@ -119,6 +119,9 @@ func matchedAs(e *Decision) string {
 	case "chunks":
 		return fmt.Sprintf(" · matched approximately (%d bytes)", e.Prompt.Bytes)
 	case "none":
+		if e.InputTokens > 0 {
+			return " · prompt too short to match approximately"
+		}
 		return " · no prompt to match"
 	}
 	return ""

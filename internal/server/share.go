@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/core"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
+	clustergroup "github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 )
 
@@ -92,7 +92,7 @@ func (s *Server) SetKeys(keys [][]byte) error {
 
 // tuning suits sources of 100,000 blocks and more: a snapshot of one takes its
 // time, so few are asked for at once, and not again before it can have been made.
-var tuning = core.Options{Loads: 2, AskTimeout: 3 * time.Second}
+var tuning = clustergroup.Options{Loads: 2, AskTimeout: 3 * time.Second}
 
 // openCluster joins the group and shares the precise index, the in-flight
 // book, learned constants, speculative entries and session bindings.

@@ -60,18 +60,7 @@ func BenchmarkNewcomer(b *testing.B) {
 	}
 	a := newBenchMember(b, "a", sources)
 	for i, s := range sources {
-		for seq := range entries / engines / 256 {
-			d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 256}}}
-			for k := range 256 {
-				id := uint64(i+1)<<32 + uint64(seq*256+k+1)
-				d.Blocks = append(d.Blocks, indexer.StoredBlock{
-					Hash: indexer.EngineHash(id * 0x9e3779b97f4a7c15), Key: indexer.BlockKey(id * 0xd1b54a32d192ed03), Bytes: 61, Tokens: 16,
-				})
-			}
-			if v := a.log.Append(cluster.Delta{Source: s, Inc: 1, First: uint64(seq), Last: uint64(seq), Payload: appendPayload(nil, 1, &d)}); v != cluster.Applied {
-				b.Fatal(v)
-			}
-		}
+		a.fill(b, s, i, entries/engines)
 	}
 	for b.Loop() {
 		n := newBenchMember(b, "n", sources, a.at)

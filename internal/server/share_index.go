@@ -232,6 +232,28 @@ func (x *indexShare) resume(src indexer.Source) (events.Position, bool) {
 // knowledge returns how far the index can be trusted about an endpoint, from
 // what is read here and what the log says. It takes no lock.
 func (x *indexShare) knowledge(id indexer.EndpointID) events.Knowledge {
+	k := x.read(id)
+	if x.s.index.Overflowed(id) {
+		k.State, k.Complete = events.Approximate, false
+	}
+	return k
+}
+
+// reason says why an endpoint is not known better, if that lasts; "" if not.
+func (x *indexShare) reason(id indexer.EndpointID) string {
+	if x.s.index.Overflowed(id) {
+		return fmt.Sprintf("it holds more blocks than are kept of one (%d), or all endpoints do", x.s.index.MaxSourceBlocks())
+	}
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		if r := s.reason.Load(); r != nil && *r != "" && sourceMode(s.seen.Load()) == modeShared {
+			return *r
+		}
+	}
+	return ""
+}
+
+// read is what was read of an endpoint, here and by others.
+func (x *indexShare) read(id indexer.EndpointID) events.Knowledge {
 	k := x.s.events.Knowledge(id)
 	if x.log == nil {
 		return k

@@ -230,7 +230,7 @@ func (x *indexShare) look(now time.Time) {
 		doubt, shared := s.head.doubt && v.Position.Lost > 0, s.mode == modeShared
 		state := events.Exact
 		switch {
-		case !shared, v.Knowledge == cluster.Nothing, doubt:
+		case !shared, v.Knowledge == cluster.Nothing, v.Reason != "", doubt:
 			state = events.Approximate
 		case v.Reader == "" && !s.plan.read.Load():
 			state = events.Approximate // nobody is known to read it
@@ -242,6 +242,9 @@ func (x *indexShare) look(now time.Time) {
 		s.behind.Store(v.Lag)
 		if r := s.reader.Load(); r == nil || *r != v.Reader {
 			s.reader.Store(&v.Reader)
+		}
+		if r := s.reason.Load(); r == nil || *r != v.Reason {
+			s.reason.Store(&v.Reason)
 		}
 		inc := s.inc
 		s.mu.Unlock()

@@ -53,6 +53,7 @@ type sharedSource struct {
 	behind atomic.Uint64
 	full   atomic.Bool // followed since the cache was empty
 	reader atomic.Pointer[string]
+	reason atomic.Pointer[string] // why the log knows no better
 
 	plan sourcePlan // of the plan
 }

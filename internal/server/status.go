@@ -44,8 +44,9 @@ type EndpointStatus struct {
 	Address   string   `json:"address"`
 	Name      string   `json:"name"`
 	Up        bool     `json:"up"`
-	Knowledge string   `json:"knowledge"` // exact, catching-up, approximate
-	Complete  bool     `json:"complete"`  // followed since the cache was empty
+	Knowledge string   `json:"knowledge"`        // exact, catching-up, approximate
+	Reason    string   `json:"reason,omitempty"` // why it is not known better, where that lasts
+	Complete  bool     `json:"complete"`         // followed since the cache was empty
 	LagMS     float64  `json:"lag_ms"`
 	Behind    uint64   `json:"behind_batches"`
 	Readers   []string `json:"readers,omitempty"` // members that read its events for this replica
@@ -87,7 +88,7 @@ func (s *Server) endpointStatus(ep *picker.Endpoint, now time.Time) EndpointStat
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
 		Blocks: s.blocks(ep), Facts: s.facts(ep, now),
 	}
-	e.Readers = s.share.readers(ep.ID)
+	e.Readers, e.Reason = s.share.readers(ep.ID), s.share.reason(ep.ID)
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
 	}
@@ -98,6 +99,9 @@ func (s *Server) endpointStatus(ep *picker.Endpoint, now time.Time) EndpointStat
 // of knowledge is Exact, at a fraction of its cost. Every decision asks for each
 // endpoint.
 func (s *Server) exact(id indexer.EndpointID) bool {
+	if s.index.Overflowed(id) {
+		return false
+	}
 	read, shared := false, false
 	if s.share.log != nil {
 		for _, src := range (*s.share.byEndpoint.Load())[id] {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
 )
@@ -202,5 +204,41 @@ func TestLatencyScorer(t *testing.T) {
 	r.SLOTTFT = time.Millisecond
 	if got := idle.scores(t, r, "latency-scorer", ""); !near(got, []float64{0, 1}) {
 		t.Error("idle endpoints first:", got)
+	}
+}
+
+// TestHandOut: those who name no session of their own are told where they were.
+func TestHandOut(t *testing.T) {
+	f := newFleet(one{}, one{})
+	r := request(100)
+	c := f.cycle(r)
+	defer c.Free()
+	hand := HandOut("x-session-token")
+	token := func(name string) []picker.HeaderSet {
+		return []picker.HeaderSet{{Name: "x-session-token", Value: base64.StdEncoding.EncodeToString([]byte(name))}}
+	}
+	for session, want := range map[string][]picker.HeaderSet{
+		"":                 token("ns/e1"),
+		"turn-7":           nil,
+		"bnMvZTA=":         token("ns/e1"), // ns/e0, which was not to be had
+		"AAECAwQFBgcICQoL": nil,            // base64, and no name
+	} {
+		r.Session = session
+		if diff := cmp.Diff(want, hand(c, 1)); diff != "" {
+			t.Errorf("session %q (-want +got):\n%s", session, diff)
+		}
+	}
+	producers := map[string]string{
+		``: "x-session-token", `{"headerName":"X-Own"}`: "x-own", `{"algorithm":"session_id_header"}`: "",
+		`{"sessionIdConfig":{"sources":[{"cookie":"sid"}]}}`: "",
+	}
+	for params, want := range producers {
+		got := ""
+		if p := build(t, "session-affinity-scorer", params).Producer; p != nil {
+			got = p.TokenHeader
+		}
+		if got != want {
+			t.Errorf("%s hands out in %q, want %q", params, got, want)
+		}
 	}
 }

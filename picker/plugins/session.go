@@ -31,8 +31,17 @@ type sessionSource struct {
 	Cookie string `json:"cookie,omitempty"`
 }
 
-// bySessionID is the algorithm of those whose clients name their sessions.
-const bySessionID = "session_id_header"
+// The algorithms of other pickers: clients name their sessions, or are handed
+// tokens.
+const (
+	bySessionID = "session_id_header"
+	byToken     = "encoded_endpoint_header"
+)
+
+func (p sessionParams) check() error {
+	return Require(p.Algorithm == "" || p.Algorithm == bySessionID || p.Algorithm == byToken,
+		"algorithm", "must be "+byToken+" or "+bySessionID)
+}
 
 // producer tells where sessions are, and in which header clients without one
 // are told where they were.
@@ -124,7 +133,7 @@ func HandOut(header string) func(c *picker.Cycle, chosen int32) []picker.HeaderS
 type sessionScorer struct{}
 
 func newSessionScorer(p sessionParams) (Plugin, error) {
-	return Plugin{Scorer: sessionScorer{}, Producer: p.producer()}, nil
+	return Plugin{Scorer: sessionScorer{}, Producer: p.producer()}, p.check()
 }
 
 // Score implements picker.Scorer.
@@ -139,7 +148,7 @@ func (sessionScorer) Score(c *picker.Cycle, scores []float64) {
 type sessionFilter struct{}
 
 func newSessionFilter(p sessionParams) (Plugin, error) {
-	return Plugin{Filter: sessionFilter{}, Producer: p.producer()}, nil
+	return Plugin{Filter: sessionFilter{}, Producer: p.producer()}, p.check()
 }
 
 // Filter implements picker.Filter.

@@ -3,7 +3,7 @@ package outbox
 import (
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // Queue holds items of one consumer. Push is safe for concurrent use.
@@ -32,7 +32,7 @@ func New[T any](limit int) *Queue[T] {
 }
 
 // Push queues v, or drops it when the queue is closed or full.
-func (q *Queue[T]) Push(class core.Class, v T, size int) {
+func (q *Queue[T]) Push(class group.Class, v T, size int) {
 	q.mu.Lock()
 	f := &q.classes[class]
 	if !q.open || f.bytes+size > q.limit {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 func all(q *Queue[int]) (got []int) {
@@ -14,15 +14,15 @@ func all(q *Queue[int]) (got []int) {
 
 func TestQueue(t *testing.T) {
 	q := New[int](10)
-	q.Push(core.Live, 1, 1)
+	q.Push(group.Live, 1, 1)
 	if got := all(q); got != nil {
 		t.Errorf("a closed queue kept %v", got)
 	}
 	q.SetOpen(true)
-	q.Push(core.Bulk, 1, 6)
-	q.Push(core.Bulk, 2, 6) // no room
-	q.Push(core.Live, 3, 6)
-	q.Push(core.Live, 4, 4)
+	q.Push(group.Bulk, 1, 6)
+	q.Push(group.Bulk, 2, 6) // no room
+	q.Push(group.Live, 3, 6)
+	q.Push(group.Live, 4, 4)
 	if items, bytes, dropped := q.Stats(); items != 3 || bytes != 16 || dropped != 2 {
 		t.Errorf("stats %d %d %d", items, bytes, dropped)
 	}
@@ -31,7 +31,7 @@ func TestQueue(t *testing.T) {
 	if got := all(q); first != 3 || !slices.Equal(got, []int{4, 1}) {
 		t.Errorf("popped %d, then %v", first, got)
 	}
-	q.Push(core.Live, 5, 1)
+	q.Push(group.Live, 5, 1)
 	q.SetOpen(false)
 	if got := all(q); got != nil {
 		t.Errorf("closing kept %v", got)

@@ -5,6 +5,8 @@ import (
 	"sort"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab/split"
 )
 
 // addedSet finds added tokens in text. Raw tokens are matched before
@@ -143,8 +145,8 @@ func (m *matcher) next(s []byte, from int) (span, bool) {
 func leadingSpace(s []byte, hard bool) int {
 	i := 0
 	for i < len(s) {
-		cl, n := classAt(s[i:])
-		if cl&clWhite == 0 || hard && s[i] == ' ' {
+		n := split.White(s[i:])
+		if n == 0 || hard && s[i] == ' ' {
 			break
 		}
 		i += n

@@ -1,45 +1,8 @@
 package vocab
 
-import "unicode/utf8"
-
-// hard tells that there is a piece boundary at i whatever surrounds it: no
-// match of the split pattern holds both the character before and the one
-// after. 0 < i < len(s).
-func (v *Vocab) hard(s []byte, i int) bool {
-	if !utf8.FullRune(s[i:]) || !utf8.RuneStart(s[i]) {
-		return false // inside a character, or before one that is cut off
-	}
-	switch v.pat.family {
-	case famNone:
-		return false
-	case famSpaces:
-		return s[i] == ' ' && s[i-1] != ' ' && !v.pat.reaches(s, i, true)
-	}
-	prev := classBefore(s[:i])
-	next, _ := classAt(s[i:])
-	switch {
-	case prev&clL != 0:
-		return next&(clL|clMark) == 0 && s[i] != '\''
-	case prev == clNumber:
-		return next != clNumber
-	case prev == clNewline:
-		return next&clWhite == 0 && s[i] != '/'
-	default:
-		return next == clSpace && prev&clWhite == 0
-	}
-}
-
-// classBefore returns the class of the last character of s.
-func classBefore(s []byte) class {
-	if c := s[len(s)-1]; c < utf8.RuneSelf {
-		return classTable[c]
-	}
-	r, n := utf8.DecodeLastRune(s)
-	if r == utf8.RuneError && n <= 1 {
-		return clOther
-	}
-	return classOf(r)
-}
+// hard tells that there is a piece boundary at i whatever surrounds it.
+// 0 < i < len(s).
+func (v *Vocab) hard(s []byte, i int) bool { return v.pat.Boundary(s, i) }
 
 // lastHard returns the last hard boundary of s in (lo, at], or -1.
 func (v *Vocab) lastHard(s []byte, lo, at int) int {
@@ -100,12 +63,12 @@ func (v *Vocab) BoundarySafe(text []byte, pos int) bool {
 // boundary at pos. cut says that s goes on; a piece that reaches its end is
 // not judged then.
 func (v *Vocab) boundaryIn(s []byte, pos int, cut bool) bool {
-	for sp := v.pat.split(s); ; {
-		a := sp.pos
+	for sp := v.pat.Split(s); ; {
+		a := sp.Pos()
 		if a == pos {
 			return true
 		}
-		b := sp.next()
+		b := sp.Next()
 		if b <= pos {
 			continue
 		}

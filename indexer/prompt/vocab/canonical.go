@@ -180,12 +180,12 @@ func (c *Checker) segment(seg segment, from, to int) (at int, v Verdict) {
 // pieces splits text from begin on and compares the pieces that overlap
 // [from, to). Pieces that end after limit are undecided.
 func (c *Checker) pieces(text []byte, begin, from, to, limit int) (at int, v Verdict) {
-	for sp := c.v.pat.split(text[begin:]); !sp.done(); {
-		a := begin + sp.pos
+	for sp := c.v.pat.Split(text[begin:]); !sp.Done(); {
+		a := begin + sp.Pos()
 		if a >= to {
 			return a, Canonical
 		}
-		b := begin + sp.next()
+		b := begin + sp.Next()
 		if b <= from {
 			continue
 		}

@@ -11,7 +11,7 @@
 //  3. Prepare brings a prompt's text into that space: normalisation, dummy
 //     prefix, white space that added tokens swallow (prepare.go).
 //  4. Encode is the exact tokenizer: added tokens (added.go), splitting
-//     (split*.go), byte-pair merges (bpe.go).
+//     (package split), byte-pair merges (bpe.go).
 //  5. Canonical and BoundarySafe answer the two questions that text-space
 //     matching leaves open (canonical.go).
 //

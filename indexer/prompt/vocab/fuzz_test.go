@@ -63,27 +63,6 @@ func FuzzParseTiktoken(f *testing.F) {
 	})
 }
 
-// FuzzSplit checks that every pattern's pieces cover any text.
-func FuzzSplit(f *testing.F) {
-	for _, s := range hardStrings(51, 30, 8) {
-		f.Add([]byte(s))
-	}
-	all := []*pattern{patNone, patSpaces, patEachSpace, patGPT2, patO200K, patTekken}
-	for _, p := range knownPatterns {
-		all = append(all, p)
-	}
-	f.Fuzz(func(t *testing.T, s []byte) {
-		for _, p := range all {
-			for sp := p.split(s); !sp.done(); {
-				a := sp.pos
-				if b := sp.next(); b <= a || b > len(s) {
-					t.Fatalf("%s: piece [%d,%d) of %q", p.name, a, b, s)
-				}
-			}
-		}
-	})
-}
-
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Find(dir); err == nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/valyala/fastjson"
+
+	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab/split"
 )
 
 // encoder builds the byte-pair encoder, or notes why there is none.
@@ -15,7 +17,7 @@ func (l *jsonLoader) encoder() error {
 		l.note("model %s: no encoding", typ)
 		return nil
 	}
-	if l.split == patUnknown {
+	if l.splitUnknown {
 		return nil
 	}
 	if f := field(l.model, "dropout"); f != nil && f.Type() == fastjson.TypeNumber {
@@ -44,9 +46,9 @@ func (l *jsonLoader) encoder() error {
 	b.markSelf(l.v, ids)
 	l.v.bpe, l.v.pat = b, l.split
 	if l.v.pat == nil {
-		l.v.pat = patNone
+		l.v.pat = split.Whole()
 	}
-	if l.v.mode == ModeSPM && l.v.pat == patNone {
+	if l.v.mode == ModeSPM && l.v.pat == split.Whole() {
 		l.v.pat = l.spacesPattern()
 	}
 	return nil
@@ -130,8 +132,8 @@ const maxExcept = 64
 // spacesPattern returns the pattern that cuts text before each run of spaces.
 // That changes no encoding where no token that merges can form reaches over
 // the cut; the few tokens that could are the pattern's exceptions.
-func (l *jsonLoader) spacesPattern() *pattern {
-	p := *patSpaces
+func (l *jsonLoader) spacesPattern() *split.Pattern {
+	var except [][]byte
 	for s, id := range l.byStr {
 		if l.isByte[id] || strings.Contains(s, " ") {
 			continue
@@ -140,12 +142,9 @@ func (l *jsonLoader) spacesPattern() *pattern {
 		if word := bytes.TrimLeft(tok, " "); bytes.IndexByte(word, ' ') < 0 {
 			continue
 		}
-		if p.except = append(p.except, tok); len(p.except) > maxExcept {
-			return patNone
+		if except = append(except, tok); len(except) > maxExcept {
+			return split.Whole()
 		}
 	}
-	if len(p.except) == 0 {
-		return patSpaces
-	}
-	return &p
+	return split.Spaces(except)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/valyala/fastjson"
+
+	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab/split"
 )
 
 // ParseJSON reads a Hugging Face tokenizer.json.
@@ -41,12 +43,13 @@ func ParseJSON(data []byte, o Options) (*Vocab, error) {
 
 // jsonLoader gathers what the parts of the file say about each other.
 type jsonLoader struct {
-	v      *Vocab
-	b      builder
-	model  *fastjson.Value
-	isByte map[uint32]bool   // SentencePiece byte tokens
-	byStr  map[string]uint32 // token strings of the base vocabulary, as written
-	split  *pattern
+	v            *Vocab
+	b            builder
+	model        *fastjson.Value
+	isByte       map[uint32]bool   // SentencePiece byte tokens
+	byStr        map[string]uint32 // token strings of the base vocabulary, as written
+	split        *split.Pattern
+	splitUnknown bool // the file splits in a way that we do not know
 }
 
 // field returns the last value of a key, as engines read duplicate keys.

@@ -3,6 +3,8 @@ package vocab
 import (
 	"github.com/valyala/fastjson"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab/split"
 )
 
 // pipeline reads normalizer, pre_tokenizer and decoder.
@@ -98,7 +100,7 @@ func (l *jsonLoader) preTokenizer(v *fastjson.Value, depth int) {
 			l.v.norm.prefix = prefixAlways
 		}
 		if f := field(v, "use_regex"); f == nil || f.Type() == fastjson.TypeTrue {
-			l.setSplit(patGPT2)
+			l.setSplit(split.Find(split.GPT2))
 		}
 	case "Metaspace":
 		switch str(v, "prepend_scheme") {
@@ -113,7 +115,7 @@ func (l *jsonLoader) preTokenizer(v *fastjson.Value, depth int) {
 			}
 		}
 		if f := field(v, "split"); f == nil || f.Type() == fastjson.TypeTrue {
-			l.setSplit(patEachSpace)
+			l.setSplit(split.EachSpace())
 		}
 	case "Split":
 		l.splitPart(v)
@@ -125,8 +127,8 @@ func (l *jsonLoader) preTokenizer(v *fastjson.Value, depth int) {
 
 // preSequence reads a sequence; DeepSeek's three splits are one pattern.
 func (l *jsonLoader) preSequence(list []*fastjson.Value, depth int) {
-	if len(list) >= 3 && regex(list[0]) == reDigits3 && regex(list[1]) == reCJKKana {
-		if p := findPattern(regex(list[2])); p != nil && p.family == famDeepSeek {
+	if len(list) >= 3 {
+		if p := split.Find(regex(list[0]), regex(list[1]), regex(list[2])); p != nil {
 			l.setSplit(p)
 			list = list[3:]
 		}
@@ -143,10 +145,10 @@ func (l *jsonLoader) splitPart(v *fastjson.Value) {
 		return // spaces are U+2581 by then: the split never happens
 	}
 	re := regex(v)
-	p := findPattern(re)
+	p := split.Find(re)
 	behaviour := str(v, "behavior")
 	keeps := behaviour == "Isolated" || behaviour == "Removed" && boolean(v, "invert")
-	if p == nil || p.family == famDeepSeek || !keeps {
+	if p == nil || !keeps {
 		l.unknownSplit("split pattern " + re)
 		return
 	}
@@ -154,9 +156,9 @@ func (l *jsonLoader) splitPart(v *fastjson.Value) {
 }
 
 // setSplit sets the split pattern; two different ones are more than we know.
-func (l *jsonLoader) setSplit(p *pattern) {
-	if l.split != nil && l.split != p {
-		l.unknownSplit("a second split pattern, " + p.name)
+func (l *jsonLoader) setSplit(p *split.Pattern) {
+	if l.splitUnknown || l.split != nil && l.split != p {
+		l.unknownSplit("a second split pattern, " + p.Name())
 		return
 	}
 	l.split = p
@@ -165,11 +167,8 @@ func (l *jsonLoader) setSplit(p *pattern) {
 // unknownSplit makes Encode unavailable and says why.
 func (l *jsonLoader) unknownSplit(what string) {
 	l.note("%.200s is not known: no encoding", what)
-	l.split = patUnknown
+	l.splitUnknown = true
 }
-
-// patUnknown marks that the file splits in a way that we do not know.
-var patUnknown = &pattern{family: famNone, name: "unknown"}
 
 // template reads what the post-processor puts around a text.
 func (l *jsonLoader) template(v *fastjson.Value) {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/valyala/fastjson"
+
+	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab/split"
 )
 
 // ParseTiktoken reads a file of lines "base64-bytes rank". The rank is the id
@@ -52,11 +54,11 @@ func finishRanks(v *Vocab, b *builder, lo, hi int, o Options) (*Vocab, error) {
 		v.note("the file names no split pattern: no encoding")
 		return v, nil
 	}
-	pat := namedPatterns[o.Pattern]
+	pat := split.Named(o.Pattern)
 	if pat == nil {
-		pat = findPattern(o.Pattern)
+		pat = split.Find(o.Pattern)
 	}
-	if pat == nil || pat.family == famDeepSeek {
+	if pat == nil {
 		v.note("split pattern %.200s is not known: no encoding", o.Pattern)
 		return v, nil
 	}

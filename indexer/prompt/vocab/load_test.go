@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab/split"
 )
 
 // ranks writes the base tokens of v as a tiktoken file; their ids are ranks.
@@ -67,7 +69,7 @@ func tekkenFile(specials string) []byte {
 		list = append(list, entry{256 + i, []byte(s)})
 	}
 	vocab, _ := json.Marshal(list)
-	return fmt.Appendf(nil, `{"config":{"pattern":%q,"default_vocab_size":285,"default_num_special_tokens":20},"vocab":%s%s}`, reTekken, vocab, specials)
+	return fmt.Appendf(nil, `{"config":{"pattern":%q,"default_vocab_size":285,"default_num_special_tokens":20},"vocab":%s%s}`, split.Tekken, vocab, specials)
 }
 
 func TestTekken(t *testing.T) {
@@ -213,11 +215,11 @@ func TestSpacesExceptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.pat.family != famSpaces || len(v.pat.except) != 1 {
-		t.Fatalf("pattern %s with %d exceptions", v.pat.name, len(v.pat.except))
+	if v.pat == split.Spaces(nil) || v.pat.Name() != split.Spaces(nil).Name() {
+		t.Fatalf("pattern %s without exceptions", v.pat.Name())
 	}
 	whole := *v
-	whole.pat = patNone
+	whole.pat = split.Whole()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		text := make([]byte, rng.IntN(20))

@@ -59,6 +59,10 @@ func asciiPrefix(s []byte) int {
 	return i
 }
 
+// flatRunes is how many characters inertTable knows: the basic multilingual
+// plane and the first supplementary one.
+const flatRunes = 0x20000
+
 // nfcInert tells that s is in NFC because each of its characters is stable and
 // starts a new composition. Text of scripts with combining marks may be in NFC
 // without being inert.

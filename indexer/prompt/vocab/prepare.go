@@ -55,9 +55,9 @@ func (v *Vocab) EncodePrepared(dst []uint32, text []byte) []uint32 {
 
 // encodePieces splits text without added tokens and encodes each piece.
 func (v *Vocab) encodePieces(dst []uint32, text []byte) []uint32 {
-	for sp := v.pat.split(text); !sp.done(); {
-		start := sp.pos
-		dst = v.bpe.encode(dst, text[start:sp.next()])
+	for sp := v.pat.Split(text); !sp.Done(); {
+		start := sp.Pos()
+		dst = v.bpe.encode(dst, text[start:sp.Next()])
 	}
 	return dst
 }

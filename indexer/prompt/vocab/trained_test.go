@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab/split"
 )
 
 // trainedCase is a small vocabulary that the reference trains for the test.
@@ -28,12 +30,12 @@ var flagTokens = []map[string]any{
 var trainedCases = []trainedCase{
 	{name: "gpt2", kind: "bytes"},
 	{name: "gpt2 prefix", kind: "bytes-prefix", added: flagTokens},
-	{name: "cl100k", kind: "bytes", patterns: []string{reCL100K}, added: flagTokens},
-	{name: "qwen2 nfc", kind: "bytes", patterns: []string{reQwen2}, form: "NFC", added: flagTokens},
-	{name: "qwen3.5 nfkc", kind: "bytes", patterns: []string{reQwen35}, form: "NFKC"},
-	{name: "o200k", kind: "bytes", patterns: []string{reO200K}},
-	{name: "tekken split", kind: "bytes", patterns: []string{reTekken}},
-	{name: "deepseek", kind: "bytes", patterns: []string{reDigits3, reCJKKana, reDeepSeek}},
+	{name: "cl100k", kind: "bytes", patterns: []string{split.CL100K}, added: flagTokens},
+	{name: "qwen2 nfc", kind: "bytes", patterns: []string{split.Qwen2}, form: "NFC", added: flagTokens},
+	{name: "qwen3.5 nfkc", kind: "bytes", patterns: []string{split.Qwen35}, form: "NFKC"},
+	{name: "o200k", kind: "bytes", patterns: []string{split.O200K}},
+	{name: "tekken split", kind: "bytes", patterns: []string{split.Tekken}},
+	{name: "deepseek", kind: "bytes", patterns: []string{split.DeepSeek1, split.DeepSeek2, split.DeepSeek3}},
 	{name: "spm prepend", kind: "spm-prepend", added: flagTokens},
 	{name: "spm replace", kind: "spm-replace", added: flagTokens},
 	{name: "metaspace first", kind: "spm-first-whole", added: flagTokens},
@@ -77,7 +79,7 @@ func TestEncodeTrained(t *testing.T) {
 				t.Errorf("BOS is %v", bos)
 			}
 			bad := diff(t, v, texts, ref.encode(file, texts, false))
-			t.Logf("%s: %d of %d texts differ", v.pat.name, bad, len(texts))
+			t.Logf("%s: %d of %d texts differ", v.pat.Name(), bad, len(texts))
 			checkBoundaries(t, v, texts)
 			checkWindows(t, v, texts)
 		})

@@ -3,6 +3,8 @@ package vocab
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/grapevine-epp/grapevine/indexer/prompt/vocab/split"
 )
 
 // Mode is how a vocabulary's token strings map to bytes.
@@ -38,7 +40,7 @@ type Vocab struct {
 	added *addedSet
 	norm  normalizer
 	bpe   *bpe // nil when Encode is unavailable
-	pat   *pattern
+	pat   *split.Pattern
 
 	bosIDs, eosIDs []uint32 // what the post-processor puts around a text
 	notes          []string // why something is not exact or not available

@@ -1,4 +1,4 @@
-package vocab
+package split
 
 // Engines' tokenizers split by Unicode 16; Go's tables are at version 15.
 // These are the characters that version 16 (15.1 included) assigned, by

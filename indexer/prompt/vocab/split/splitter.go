@@ -1,4 +1,4 @@
-package vocab
+package split
 
 import "bytes"
 
@@ -15,9 +15,9 @@ const (
 	famSpaces                 // SentencePiece: between a non-space and a space
 )
 
-// pattern is a split pattern that we scan by hand: Go's regular expressions
+// Pattern is a split pattern that we scan by hand: Go's regular expressions
 // have no look-ahead, and a scanner is an order of magnitude faster.
-type pattern struct {
+type Pattern struct {
 	family      family
 	name        string // as people know it
 	digits      int    // longest run of numbers (famSpaces: of leading spaces, 0 = any) in a piece
@@ -28,19 +28,20 @@ type pattern struct {
 	except [][]byte
 }
 
-// splitter cuts a text into pieces from left to right.
-type splitter struct {
-	p     *pattern
+// Splitter cuts a text into pieces from left to right.
+type Splitter struct {
+	p     *Pattern
 	s     []byte
 	pos   int
 	chunk int // famDeepSeek: end of the stretch without numbers and ideographs
 }
 
-func (p *pattern) split(s []byte) splitter { return splitter{p: p, s: s} }
+// Split starts to cut a text.
+func (p *Pattern) Split(s []byte) Splitter { return Splitter{p: p, s: s} }
 
-// next returns the end of the piece that starts at sp.pos and moves there.
+// Next returns the end of the piece that starts at Pos and moves there.
 // The text must not be used up.
-func (sp *splitter) next() int {
+func (sp *Splitter) Next() int {
 	i := sp.pos
 	switch sp.p.family {
 	case famCL100K:
@@ -59,7 +60,11 @@ func (sp *splitter) next() int {
 	return sp.pos
 }
 
-func (sp *splitter) done() bool { return sp.pos >= len(sp.s) }
+// Pos returns where the next piece begins.
+func (sp *Splitter) Pos() int { return sp.pos }
+
+// Done tells that the text is used up.
+func (sp *Splitter) Done() bool { return sp.pos >= len(sp.s) }
 
 // runOf returns the end of the run of characters of class mask at i.
 func runOf(s []byte, i int, mask class) int {
@@ -153,7 +158,7 @@ func whitespace(s []byte, i int, lineEnds bool) int {
 
 // spaces cuts before each run of spaces that follows something else or, with
 // digits 1, before each space.
-func (p *pattern) spaces(s []byte, i int) int {
+func (p *Pattern) spaces(s []byte, i int) int {
 	for {
 		for i < len(s) && s[i] == ' ' {
 			i++
@@ -172,7 +177,7 @@ func (p *pattern) spaces(s []byte, i int) int {
 
 // reaches tells whether an exception token stands over the cut at i. open says
 // that s may go on: a token that is cut off by its end counts then.
-func (p *pattern) reaches(s []byte, i int, open bool) bool {
+func (p *Pattern) reaches(s []byte, i int, open bool) bool {
 	for _, tok := range p.except {
 		for k := 1; k < len(tok); k++ {
 			if tok[k] != ' ' || tok[k-1] == ' ' || tok[k-1] != s[i-1] || k > i {

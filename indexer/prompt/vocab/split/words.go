@@ -1,4 +1,6 @@
-package vocab
+package split
+
+import "unicode/utf8"
 
 const (
 	clUpperSide = clUpper | clLetter | clMark
@@ -6,7 +8,7 @@ const (
 )
 
 // o200k returns the end of the piece at i.
-func (p *pattern) o200k(s []byte, i int) int {
+func (p *Pattern) o200k(s []byte, i int) int {
 	if end := p.word(s, i); end > i {
 		return end
 	}
@@ -23,7 +25,7 @@ func (p *pattern) o200k(s []byte, i int) int {
 // word returns the end of the word at i, or i. It tries what a backtracking
 // matcher would, in its order: words that end in lower case before words of
 // upper case, each with the leading character before without.
-func (p *pattern) word(s []byte, i int) int {
+func (p *Pattern) word(s []byte, i int) int {
 	cl, n := classAt(s[i:])
 	lead := cl&(clL|clNumber|clNewline) == 0 && i+n < len(s)
 	bare := cl&(clL|clMark) != 0
@@ -42,7 +44,7 @@ func (p *pattern) word(s []byte, i int) int {
 	return i
 }
 
-func (p *pattern) suffix(s []byte, i int) int {
+func (p *Pattern) suffix(s []byte, i int) int {
 	if p.contraction {
 		return i + contractionAt(s, i, true)
 	}
@@ -75,7 +77,7 @@ func upperWord(s []byte, i int) int { return runOf(s, i, clUpperSide) }
 // deepseek returns the end of the piece at i: numbers by three, ideographs and
 // kana by runs, and what is between them by its own pattern, which sees the
 // end of each stretch as the end of the text.
-func (sp *splitter) deepseek(i int) int {
+func (sp *Splitter) deepseek(i int) int {
 	s := sp.s
 	cl, n := classAt(s[i:])
 	if cl == clNumber {
@@ -102,7 +104,8 @@ func (sp *splitter) deepseek(i int) int {
 		return end
 	}
 	// Characters that no alternative takes form one piece of their own.
-	for i += n; i < len(s) && deepseekPiece(s, i) == i; i += runeLen(s[i:]) {
+	for i += n; i < len(s) && deepseekPiece(s, i) == i; i += n {
+		_, n = utf8.DecodeRune(s[i:])
 	}
 	return i
 }

@@ -1,4 +1,4 @@
-package extproc
+package answer
 
 import (
 	"fmt"
@@ -82,12 +82,12 @@ func FuzzScan(f *testing.F) {
 	}
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata:[DONE]\n\n"), 3, true)
 	f.Fuzz(func(t *testing.T, body []byte, cut int, events bool) {
-		scan := func(size int) (*responseScan, int, int) {
-			s := &responseScan{readable: true, events: events}
+		scan := func(size int) (*Scan, int, int) {
+			s := &Scan{readable: true, events: events}
 			tokens, firsts := 0, 0
 			for rest := body; len(rest) > 0; {
 				n := min(size, len(rest))
-				k, first := s.write(rest[:n])
+				k, first := s.Write(rest[:n])
 				rest = rest[n:]
 				tokens += k
 				if first {
@@ -98,8 +98,8 @@ func FuzzScan(f *testing.F) {
 		}
 		whole, tokens, firsts := scan(max(len(body), 1))
 		parts, tokens2, firsts2 := scan(max(cut%64, 1))
-		if whole.result() != parts.result() || tokens != tokens2 {
-			t.Errorf("whole %+v %d, in parts %+v %d", whole.result(), tokens, parts.result(), tokens2)
+		if whole.Usage() != parts.Usage() || tokens != tokens2 {
+			t.Errorf("whole %+v %d, in parts %+v %d", whole.Usage(), tokens, parts.Usage(), tokens2)
 		}
 		if firsts > 1 || firsts2 > 1 {
 			t.Errorf("the first token came %d and %d times", firsts, firsts2)
@@ -162,13 +162,13 @@ func TestFirstText(t *testing.T) {
 
 // TestScanIsFree: a scan that is reused allocates nothing per chunk.
 func TestScanIsFree(t *testing.T) {
-	var s responseScan
+	var s Scan
 	chunk := []byte(fmt.Sprintf("data: {\"choices\":[{\"delta\":{\"content\":%q}}],\"usage\":null}\n\n", "word"))
 	if n := testing.AllocsPerRun(100, func() {
-		s.reset()
-		s.readable, s.events = true, true
+		s.Reset()
+		s.Open("text/event-stream", "")
 		for range 10 {
-			s.write(chunk)
+			s.Write(chunk)
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations", n)

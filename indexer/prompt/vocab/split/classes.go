@@ -1,4 +1,4 @@
-package vocab
+package split
 
 import (
 	"unicode"
@@ -100,4 +100,13 @@ func classOf(r rune) class {
 		}
 	}
 	return clOther
+}
+
+// White returns the length of the white space character at the start of s,
+// which is not empty; 0 when it is something else.
+func White(s []byte) int {
+	if cl, n := classAt(s); cl&clWhite != 0 {
+		return n
+	}
+	return 0
 }

@@ -1,0 +1,58 @@
+package answer
+
+import (
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// typeEvents is the content type of server-sent events.
+const typeEvents = "text/event-stream"
+
+// Scan reads one response body after another.
+type Scan struct {
+	readable bool
+	events   bool // server-sent events
+	begun    bool
+	usage    usageScanner
+	counter  eventCounter
+	text     textFinder
+}
+
+// Open prepares for a body by its headers content-type and content-encoding.
+func (s *Scan) Open(contentType, encoding string) {
+	s.readable = encoding == "" || encoding == "identity"
+	s.events = strings.HasPrefix(contentType, typeEvents)
+}
+
+// Write reads the next piece. first is true once, when generated text is
+// there; tokens is the number of data events that began in p.
+func (s *Scan) Write(p []byte) (tokens int, first bool) {
+	if len(p) == 0 {
+		return 0, false
+	}
+	if !s.readable || !s.events {
+		first = !s.begun
+		s.begun = true
+	}
+	if !s.readable {
+		return 0, first
+	}
+	s.usage.write(p)
+	if s.events {
+		first = s.text.write(p)
+		tokens = s.counter.write(p)
+	}
+	return tokens, first
+}
+
+// Reset makes the scan fit for another response and keeps its memory.
+func (s *Scan) Reset() {
+	s.usage.reset()
+	s.readable, s.events, s.begun = false, false, false
+	s.counter = eventCounter{}
+	s.text = textFinder{head: s.text.head[:0]}
+}
+
+// Usage returns the usage that was reported.
+func (s *Scan) Usage() picker.Usage { return s.usage.result() }

@@ -1,0 +1,34 @@
+package indexer
+
+// Overflowed reports whether blocks of an endpoint were refused, since its source was
+// empty, because one source or all of them held as many as they may: what is known of
+// it is not all that there is. It takes no lock.
+func (x *Index) Overflowed(ep EndpointID) bool {
+	m := x.over.Load()
+	return m != nil && (*m)[ep]
+}
+
+// MaxSourceBlocks is the number of blocks of one source beyond which stores are refused.
+func (x *Index) MaxSourceBlocks() int { return x.o.MaxSourceBlocks }
+
+// overflow notes that a block of a source was refused by a limit.
+func (x *Index) overflow(s *source) {
+	if !s.over {
+		s.over = true
+		x.noteOverflows()
+	}
+}
+
+func (x *Index) noteOverflows() {
+	m := map[EndpointID]bool{}
+	for name, s := range x.sources {
+		if s.over {
+			m[name.Endpoint] = true
+		}
+	}
+	if len(m) == 0 {
+		x.over.Store(nil)
+		return
+	}
+	x.over.Store(&m)
+}

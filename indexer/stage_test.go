@@ -1,0 +1,210 @@
+package indexer
+
+import (
+	"sync"
+	"testing"
+)
+
+// drained returns the pages that are left of a view.
+func drained(t *testing.T, v *View) (pages [][]byte) {
+	t.Helper()
+	defer v.Close()
+	for {
+		p, err := v.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p == nil {
+			return pages
+		}
+		pages = append(pages, p)
+	}
+}
+
+// grown fills a source with chains, and returns what was stored.
+func grown(x *Index, h Hasher, name Source, chains, blocks int) (all []Delta) {
+	root := h.Root(Scope{Model: "m"})
+	for seed := range uint64(chains) {
+		_, d := storedChain(h, root, seed+1, blocks, 8)
+		x.Apply(name, &d)
+		all = append(all, d)
+	}
+	return all
+}
+
+// A view is what the source held when it was taken, whatever is written while its pages
+// are made: removals of all of it, blocks in the memory of those, a new beginning.
+func TestViewStaysAsItWas(t *testing.T) {
+	h, name, other := NewHasher(Seed{1}), Source{Endpoint: 3}, Source{Endpoint: 4}
+	x := New(Options{Hasher: h})
+	all := grown(x, h, name, 100, 200)
+	n, xor := x.Digest(name)
+	limits := SnapshotLimits{Page: 10_000, Total: 1 << 24}
+	views := []*View{x.View(name, limits), x.View(name, limits), x.View(name, limits)}
+	if p, err := views[1].Next(); err != nil || len(p) == 0 {
+		t.Fatal(err)
+	}
+	for i := range all {
+		x.Apply(name, removal(&all[i]))
+		_, d := storedChain(h, h.Root(Scope{Model: "m"}), 1000+uint64(i), 250, 8)
+		x.Apply(other, &d)
+		if i == 50 {
+			views = append(views, x.View(name, limits))
+		}
+	}
+	if left := x.Blocks(name); left != 0 {
+		t.Fatalf("%d blocks left", left)
+	}
+	x.Reset(name)
+	grown(x, h, name, 3, 5)
+	for i, v := range views {
+		var pages [][]byte
+		if i == 1 {
+			v.Close() // half way
+			continue
+		}
+		pages = drained(t, v)
+		y := restored(t, h, name, pages)
+		yn, yxor := y.Digest(name)
+		if i < 3 && (yn != n || yxor != xor) || i == 3 && yn != 49*200 {
+			t.Errorf("view %d: digest %d %x, not %d %x", i, yn, yxor, n, xor)
+		}
+	}
+	for range 4 {
+		x.Reset(other)
+	}
+	if st := x.Stats(); st.Entries != 15 || st.Nodes != 15 {
+		t.Errorf("something is left: %+v", st)
+	}
+	for _, s := range x.sources {
+		if s.names.frozen != 0 {
+			t.Errorf("%d views are not over", s.names.frozen)
+		}
+	}
+}
+
+// Pages are made while others write and match.
+func TestViewBesideWriters(t *testing.T) {
+	h, name := NewHasher(Seed{1}), Source{Endpoint: 3}
+	x := New(Options{Hasher: h})
+	all := grown(x, h, name, 50, 100)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				x.Apply(name, removal(&all[i%len(all)]))
+				x.Apply(name, &all[i%len(all)])
+			}
+		}
+	})
+	for range 20 {
+		pages := drained(t, x.View(name, SnapshotLimits{Page: 4000, Total: 1 << 24}))
+		y := restored(t, h, name, pages)
+		if n := y.Blocks(name); n != 50*100 && n != 49*100 {
+			t.Errorf("%d blocks: that is not of one moment", n)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// A stage is not seen before it takes the place of what was there, all at once.
+func TestStageReplacesAtOnce(t *testing.T) {
+	h, name, root := NewHasher(Seed{1}), Source{Endpoint: 3}, BlockKey(0)
+	x := New(Options{Hasher: h, MaxSourceBlocks: 100})
+	root = h.Root(Scope{})
+	text, d := storedChain(h, root, 1, 10, 8)
+	oldText, old := storedChain(h, root, 2, 10, 8)
+	x.Apply(name, &old)
+	run := func(text []byte) int32 {
+		dst := make([]Run, 1)
+		x.Match(Query{Root: root, Bytes: text}, []EndpointID{3}, dst)
+		return dst[0].Blocks
+	}
+	kept, given := x.Stage(name, 10), x.Stage(name, 10)
+	for _, s := range []*Stage{kept, given} {
+		if st := s.Apply(&d); st.Stored != 10 {
+			t.Fatalf("%+v", st)
+		}
+	}
+	if a, b := run(text), run(oldText); a != 0 || b != 10 {
+		t.Errorf("before: %d of the new, %d of the old", a, b)
+	}
+	given.Discard()
+	given.Discard()
+	n, xor := kept.Digest()
+	kept.Commit()
+	if a, b := run(text), run(oldText); a != 10 || b != 0 {
+		t.Errorf("after: %d of the new, %d of the old", a, b)
+	}
+	if gn, gxor := x.Digest(name); gn != n || gxor != xor || n != 10 {
+		t.Errorf("digest %d %x, not %d %x", gn, gxor, n, xor)
+	}
+	cleared := x.Stage(name, 0)
+	cleared.Apply(&old)
+	cleared.Apply(&Delta{Ops: []Op{{Kind: OpClear}}})
+	cleared.Commit()
+	for range 4 {
+		x.Reset(Source{Endpoint: 9})
+	}
+	if st := x.Stats(); st.Nodes != 0 || st.Entries != 0 || st.Sets != 0 {
+		t.Errorf("something is left: %+v", st)
+	}
+}
+
+// A large source goes at once for readers, and bit by bit for its memory, while
+// others write.
+func TestLargeSourceIsReleasedInSteps(t *testing.T) {
+	h, name := NewHasher(Seed{1}), Source{Endpoint: 3}
+	x := New(Options{Hasher: h})
+	all := grown(x, h, name, 300, 200)
+	x.Reset(name)
+	if st := x.Stats(); st.Entries != 0 || st.Nodes == 0 || st.Nodes > 300*200-buryFirst {
+		t.Errorf("at once: %+v", st)
+	}
+	x.Apply(name, &all[7])
+	for range 300 {
+		x.Apply(Source{Endpoint: 5}, &Delta{})
+	}
+	if st := x.Stats(); st.Nodes != 200 || len(x.dying) != 0 {
+		t.Errorf("in the end: %+v", st)
+	}
+	if n := x.Blocks(name); n != 200 {
+		t.Errorf("%d blocks of the new life", n)
+	}
+}
+
+// A source that has more than it may is said to be known in part, until it is empty; so
+// is one whose snapshot is as large as may be.
+func TestOverflowed(t *testing.T) {
+	h, name := NewHasher(Seed{1}), Source{Endpoint: 3}
+	x := New(Options{Hasher: h, MaxSourceBlocks: 100})
+	grown(x, h, name, 1, 90)
+	if x.Overflowed(3) {
+		t.Error("before the limit")
+	}
+	grown(x, h, name, 2, 100)
+	if !x.Overflowed(3) || x.Overflowed(4) || x.Blocks(name) != 100 {
+		t.Errorf("%d blocks", x.Blocks(name))
+	}
+	y := New(Options{Hasher: h, MaxSourceBlocks: 100})
+	stage, d := y.Stage(name, 100), Delta{}
+	for _, p := range drained(t, x.View(name, SnapshotLimits{Page: 1 << 17, Total: 1 << 20})) {
+		if err := DecodeDelta(p, &d); err != nil {
+			t.Fatal(err)
+		}
+		stage.Apply(&d)
+	}
+	if stage.Commit(); !y.Overflowed(3) {
+		t.Error("loaded from it")
+	}
+	for _, x := range []*Index{x, y} {
+		if x.Apply(name, &Delta{Ops: []Op{{Kind: OpClear}}}); x.Overflowed(3) {
+			t.Error("empty again")
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// BenchmarkLargeSource has a newcomer load one source of millions of entries, and
+// reports how long others had to wait for the group's lock and for the index at most:
+// where the snapshot is made, where it is loaded, and before that, when nothing happens,
+// which is the noise of the machine; and the memory that both replicas took beyond what
+// they hold in the end.
+func BenchmarkLargeSource(b *testing.B) {
+	for _, millions := range []float64{3.5, 6, 12} {
+		b.Run(fmt.Sprintf("%gM", millions), func(b *testing.B) {
+			const source = "10.0.0.1:8000/0"
+			a := newBenchMember(b, "a", []string{source})
+			a.fill(b, source, 0, int(millions*1e6))
+			for b.Loop() {
+				b.StopTimer()
+				runtime.GC()
+				idle := watch(a)
+				time.Sleep(2 * time.Second)
+				group, index := idle()
+				b.ReportMetric(group, "idle-group-ms")
+				b.ReportMetric(index, "idle-index-ms")
+				b.StartTimer()
+				n := newBenchMember(b, "n", []string{source}, a.at)
+				atSender, atLoader, peak := watch(a), watch(n), heapPeak()
+				for n.store.Digest(source) != a.store.Digest(source) {
+					time.Sleep(time.Millisecond)
+				}
+				b.StopTimer()
+				most := peak()
+				for what, stop := range map[string]func() (group, index float64){"sender": atSender, "loader": atLoader} {
+					group, index := stop()
+					b.ReportMetric(group, what+"-group-ms")
+					b.ReportMetric(index, what+"-index-ms")
+				}
+				runtime.GC()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				b.ReportMetric(float64(most-m.HeapAlloc)/(millions*1e6), "extra-B/entry")
+				_ = n.node.Close()
+				n.index = nil
+				b.StartTimer()
+			}
+			b.ReportMetric(millions*1e6*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+		})
+	}
+}
+
+// fill appends entries to a source, as its engine's reader would.
+func (m *benchMember) fill(b *testing.B, source string, engine, entries int) {
+	b.Helper()
+	for seq := range entries / 256 {
+		d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 256}}}
+		for k := range 256 {
+			id := uint64(engine+1)<<32 + uint64(seq*256+k+1)
+			d.Blocks = append(d.Blocks, indexer.StoredBlock{
+				Hash: indexer.EngineHash(id * 0x9e3779b97f4a7c15), Key: indexer.BlockKey(id * 0xd1b54a32d192ed03), Bytes: 61, Tokens: 16,
+			})
+		}
+		v := m.log.Append(cluster.Delta{Source: source, Inc: 1, First: uint64(seq), Last: uint64(seq), Payload: appendPayload(nil, 1, &d)})
+		if v != cluster.Applied {
+			b.Fatal(v)
+		}
+	}
+}
+
+// watch takes the group's lock and the index's again and again; the result of what it
+// returns is how long it waited at most, in milliseconds.
+func watch(m *benchMember) func() (group, index float64) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	var longest [2]time.Duration
+	look := []func(){func() { m.node.Phase() }, func() { m.index.Lookup(indexer.Source{}, 1) }}
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for i, take := range look {
+				begun := time.Now()
+				take()
+				longest[i] = max(longest[i], time.Since(begun))
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+	}()
+	return func() (group, index float64) {
+		close(stop)
+		<-done
+		return longest[0].Seconds() * 1e3, longest[1].Seconds() * 1e3
+	}
+}
+
+// heapPeak watches the heap; what it returns gives the most that was in use.
+func heapPeak() func() uint64 {
+	stop, done := make(chan struct{}), make(chan uint64)
+	go func() {
+		most := uint64(0)
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapAlloc)
+			select {
+			case <-stop:
+				done <- most
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	return func() uint64 {
+		close(stop)
+		return <-done
+	}
+}

@@ -1,0 +1,88 @@
+package picker
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// sessionTable is a hash table of sessions by open addressing, 16 bytes a slot and
+// without pointers: at three fifths to three quarters full, some 24 bytes a session. Nothing is
+// ever removed from it but by clear.
+type sessionTable struct {
+	slots []sessionSlot
+	n     int
+}
+
+type sessionSlot struct {
+	key SessionKey // 0: free
+	id  indexer.EndpointID
+	at  sessionTime
+}
+
+// sessionTime is when a binding was made, in units of 2^20 ns (about a millisecond),
+// which wrap after 52 days: of two times less than half of that apart the later is known.
+type sessionTime uint32
+
+func sessionTimeOf(t time.Time) sessionTime { return sessionTime(t.UnixNano() >> 20) }
+
+func (a sessionTime) after(b sessionTime) bool { return int32(a-b) > 0 }
+
+const minSessionSlots = 16
+
+// home is where the search for a key begins. The top bits of a key choose its
+// shard, so the ones below them count.
+func (t *sessionTable) home(k SessionKey) int {
+	hi, _ := bits.Mul64(uint64(k)<<4, uint64(len(t.slots)))
+	return int(hi)
+}
+
+// find returns the slot of k, or the free one where it belongs; nil in an empty table.
+func (t *sessionTable) find(k SessionKey) *sessionSlot {
+	if len(t.slots) == 0 {
+		return nil
+	}
+	for i := t.home(k); ; i++ {
+		if i == len(t.slots) {
+			i = 0
+		}
+		if s := &t.slots[i]; s.key == k || s.key == 0 {
+			return s
+		}
+	}
+}
+
+// get returns what is known of k.
+func (t *sessionTable) get(k SessionKey) (sessionSlot, bool) {
+	if s := t.find(k); s != nil && s.key == k {
+		return *s, true
+	}
+	return sessionSlot{}, false
+}
+
+// put enters a session, or replaces it. It grows by a quarter when three quarters
+// are taken.
+func (t *sessionTable) put(e sessionSlot) {
+	if s := t.find(e.key); s != nil && s.key == e.key {
+		*s = e
+		return
+	}
+	if 4*(t.n+1) > 3*len(t.slots) {
+		old := t.slots
+		t.slots = make([]sessionSlot, max(minSessionSlots, len(old)+len(old)/4))
+		for _, s := range old {
+			if s.key != 0 {
+				*t.find(s.key) = s
+			}
+		}
+	}
+	*t.find(e.key) = e
+	t.n++
+}
+
+// clear forgets all sessions and keeps the memory for the next ones.
+func (t *sessionTable) clear() {
+	clear(t.slots)
+	t.n = 0
+}
