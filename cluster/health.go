@@ -78,6 +78,8 @@ func health(s *Status) Health {
 		return bad("misconfigured", "%s", s.Bus.Problem)
 	case away.cut && len(away.names) > 0:
 		return bad("partitioned", "%d of %d other members cannot be reached: %s", len(away.names), len(s.Peers)+len(s.Lost), strings.Join(away.names, ", "))
+	case s.trouble != "":
+		return bad("misconfigured", "%s", s.trouble)
 	case len(s.Peers) == 0 && s.Phase == Settling.String():
 		return Health{State: "joining", Line: "joining: looking for other members for " + s.Uptime.Round(100*time.Millisecond).String()}
 	case len(s.Peers) == 0 && s.Bus.Joining:

@@ -15,6 +15,10 @@ type Options struct {
 	Logger *slog.Logger // nil discards
 	// Now is a clock that never goes back; nil means the process's.
 	Now func() time.Duration
+	// Trouble names a member whose setup does not fit this replica's and says what
+	// follows from it; "" when all fit. It is called with the Node's lock held, as
+	// sinks are; nil means that none is looked for.
+	Trouble func() (id, what string)
 	// Tuning holds the state machine's periods and limits. Its Self, Share
 	// and Alone are ignored.
 	Tuning group.Options
@@ -26,6 +30,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Trouble == nil {
+		o.Trouble = func() (string, string) { return "", "" }
 	}
 	if o.Now == nil {
 		start := time.Now()

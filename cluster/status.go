@@ -20,7 +20,8 @@ type Status struct {
 	Stats   group.Stats `json:"-"`
 	Held    group.Held  `json:"held"`
 	Uptime  time.Duration
-	Leaving bool `json:"leaving"`
+	Leaving bool   `json:"leaving"`
+	trouble string // what does not fit between members
 }
 
 // Peer is another member as this replica sees it.
@@ -79,8 +80,20 @@ func (n *Node) Status() Status {
 	for _, l := range n.core.Logs() {
 		s.Logs = append(s.Logs, logState(l))
 	}
+	s.trouble = n.trouble()
 	s.Health = health(&s)
 	return s
+}
+
+// trouble says which member's setup does not fit, and what follows. n.mu is held.
+func (n *Node) trouble() string {
+	id, what := n.opt.Trouble()
+	for _, p := range n.core.Peers() {
+		if p.Member.ID == id {
+			return p.Member.Name + " " + what
+		}
+	}
+	return ""
 }
 
 func (n *Node) peer(p core.PeerView, queues []Queue) Peer {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
@@ -61,13 +62,19 @@ func (s *subscriber) replay(ctx context.Context, attempt uint32, from uint64, wa
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
+		s.trouble.replay.Store(nil)
 		s.m.metrics.replays.WithLabelValues(resultOK).Inc()
 		s.do(s.order.replayEnded(attempt))
 		return
 	}
 	s.failed++
 	s.m.metrics.replays.WithLabelValues(resultFailed).Inc()
-	s.log.Debug("replay failed", "replay", s.at.Replay, "from", from, "err", err)
+	level := slog.LevelDebug
+	if s.failed == 1 {
+		level = slog.LevelWarn
+	}
+	s.log.Log(s.ctx, level, "replay failed", "replay", s.at.Replay, "from", from, "err", err)
+	note(&s.trouble.replay, "replay from "+s.at.Replay+" failed", err)
 	s.do(s.order.replayFailed(attempt))
 }
 

@@ -44,6 +44,8 @@ type subscriber struct {
 	restarts     uint64 // of order, when incarnation was last known
 	replaying    bool   // the batch under way comes from a replay
 
+	trouble trouble
+
 	view view
 }
 
@@ -170,6 +172,7 @@ func (s *subscriber) connected() {
 	s.connectedAt = time.Now()
 	s.m.metrics.connects.WithLabelValues(resultOK).Inc()
 	s.log.Info("event stream connected", "events", s.at.Events)
+	s.trouble.connected()
 	s.view.up.Store(true)
 	s.linked(true)
 	s.do(s.order.connected())
@@ -182,15 +185,26 @@ func (s *subscriber) lost(err error) {
 	if s.view.up.Swap(false) {
 		if s.ctx.Err() == nil {
 			s.log.Warn("event stream lost", "events", s.at.Events, "err", err)
+			note(&s.trouble.link, "event stream "+s.at.Events+" was lost", err)
 		}
 		s.order.disconnected()
 		s.stopReplay()
 		s.linked(false)
 	} else if s.ctx.Err() == nil {
 		s.m.metrics.connects.WithLabelValues(resultFailed).Inc()
-		s.log.Debug("event stream not connected", "events", s.at.Events, "err", err)
+		s.notConnected(err)
 	}
 	s.show()
+}
+
+// notConnected says once in a row of failed attempts why; s.mu is held.
+func (s *subscriber) notConnected(err error) {
+	level := slog.LevelDebug
+	if s.trouble.dials++; s.trouble.dials == tellAfter {
+		level = slog.LevelWarn
+	}
+	s.log.Log(s.ctx, level, "event stream not connected, its endpoint is known approximately", "events", s.at.Events, "err", err)
+	note(&s.trouble.link, "event stream "+s.at.Events+" cannot be read", err)
 }
 
 func (s *subscriber) linked(up bool) {
@@ -248,7 +262,11 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 	err := w.batch.Decode(payload)
 	if err != nil {
 		s.m.metrics.malformed.WithLabelValues(whatBatch).Inc()
-		s.log.Debug("event batch malformed", "seq", seq, "bytes", len(payload), "err", err)
+		level := slog.LevelDebug
+		if !s.trouble.malformed {
+			s.trouble.malformed, level = true, slog.LevelWarn
+		}
+		s.log.Log(s.ctx, level, "event batch malformed", "seq", seq, "bytes", len(payload), "err", err)
 	}
 	s.tr.Translate(&w.batch, &w.delta)
 	var stats indexer.ApplyStats

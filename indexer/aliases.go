@@ -434,15 +434,4 @@ func (a *aliases) home(h EngineHash) *entry {
 	return &s.slots[i]
 }
 
-// behind returns the slot where the search for h goes on when it does not end in
-// the line where it begins, else one in that line.
-func (a *aliases) behind(h EngineHash) *entry {
-	s, i := a.find(h)
-	next := i
-	if s.slots[i+bucket-1].meta != 0 {
-		next = s.wrap(i + bucket)
-	}
-	return &s.slots[next]
-}
-
 func (a *aliases) bytes() int { return a.slots*16 + a.segments*segmentBytes + 8*cap(a.dir) }

@@ -32,7 +32,6 @@ func (x *Index) removeGoing(s *source, st *ApplyStats) {
 	g.n = 0
 	var r reads
 	x.readNames(&r, s, hashes)
-	x.readBehind(&r, s, hashes)
 	if s.names.repeats {
 		for i, h := range hashes {
 			x.removeAll(s, h, g.kinds[i], st)

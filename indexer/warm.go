@@ -59,36 +59,30 @@ func (x *Index) Parents(name Source, parents, blocks []EngineHash, keys []BlockK
 
 // reads collects names that are going to be needed, at most a window, to read them in
 // one loop that does nothing else: only then does the processor wait for many at a time.
+// Of each it reads the line where its search begins and the one where it may go on.
 type reads struct {
-	list [window]*entry
+	list [window][2]*entry
 	n    int
 }
 
-func (r *reads) add(e *entry) {
-	r.list[r.n&(window-1)] = e
+func (r *reads) add(a *aliases, h EngineHash) {
+	s, i := a.find(h)
+	r.list[r.n&(window-1)] = [2]*entry{&s.slots[i], &s.slots[s.wrap(i+bucket)]}
 	r.n++
 }
 
 func (r *reads) run() (sum uint32) {
-	for _, e := range r.list[:r.n] {
-		sum += e.node
+	for i := range r.list[:r.n] {
+		sum += r.list[i][0].node + r.list[i][1].node
 	}
 	r.n = 0
 	return sum
 }
 
-// readNames reads the lines where the search for hashes begins, at most a window.
+// readNames reads the names of hashes, at most a window.
 func (x *Index) readNames(r *reads, s *source, hashes []EngineHash) {
 	for _, h := range hashes {
-		r.add(s.names.home(h))
-	}
-	x.sink += r.run()
-}
-
-// readBehind reads the lines where the search for hashes goes on, if it does.
-func (x *Index) readBehind(r *reads, s *source, hashes []EngineHash) {
-	for _, h := range hashes {
-		r.add(s.names.behind(h))
+		r.add(s.names, h)
 	}
 	x.sink += r.run()
 }
@@ -98,7 +92,6 @@ func (x *Index) window(s *source, parents, blocks []EngineHash, keys []BlockKey)
 	var r reads
 	x.readNames(&r, s, parents)
 	x.readNames(&r, s, blocks)
-	x.readBehind(&r, s, blocks)
 	var above [window]*node
 	for i, h := range parents {
 		above[i] = x.nodes.at(0)
@@ -113,13 +106,11 @@ func (x *Index) window(s *source, parents, blocks []EngineHash, keys []BlockKey)
 }
 
 func (x *Index) warmBlocks(s *source, blocks []StoredBlock) {
-	var hashes [window]EngineHash
-	for i := range blocks {
-		hashes[i] = blocks[i].Hash
-	}
 	var r reads
-	x.readNames(&r, s, hashes[:len(blocks)])
-	x.readBehind(&r, s, hashes[:len(blocks)])
+	for i := range blocks {
+		r.add(s.names, blocks[i].Hash)
+	}
+	x.sink += r.run()
 }
 
 // warmNodes reads the nodes of entries, at most a window, and those above.

@@ -10,8 +10,8 @@
 //  4. The plan gets the stage's endpoints as a header, alternates included, for
 //     the proxy beside the decode engine, and a Part for the in-flight book.
 //
-// Rows names the plugin types that a configuration makes of this (rows.go,
-// params.go, deciders.go).
+// Table adds the plugin types that a configuration makes of this to the built-in
+// ones (rows.go, params.go, deciders.go).
 //
 // It does not move any block and does not talk to engines: the proxy beside the
 // decode engine reads the headers and runs the remote stages.

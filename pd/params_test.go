@@ -14,7 +14,7 @@ import (
 
 // try makes a plugin of JSON parameters; "" means none.
 func try(typ, params string) (plugins.Plugin, error) {
-	row, ok := Rows().Find(typ)
+	row, ok := rows().Find(typ)
 	if !ok {
 		return plugins.Plugin{}, fmt.Errorf("no type %s", typ)
 	}

@@ -2,8 +2,12 @@ package pd
 
 import "github.com/grapevine-epp/grapevine/picker/plugins"
 
-// Rows are the plugin types of this package, for the table of all.
-func Rows() plugins.Table {
+// Table lists every plugin type that is built in: those of package plugins, and
+// those of this one.
+func Table() plugins.Table { return plugins.Builtin().With(rows()...) }
+
+// rows are the plugin types of this package.
+func rows() plugins.Table {
 	return plugins.Table{
 		{Name: "disagg-profile-handler", Kind: plugins.KindHandler,
 			Summary: "Prefill, decode and encode at endpoints of their own.", New: disagg(nil)},

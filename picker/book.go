@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// rateWindow is the time constant of the dispatch rate.
-const rateWindow = 60 * time.Second
+// Time constants of a Load's rates: of Busy, and of Rate, which is a fifth of it
+// so that one exponential serves both.
+const (
+	busyWindow = 5 * time.Minute
+	rateWindow = busyWindow / 5
+)
 
 // Load is what is in flight at one endpoint. All figures are absolute.
 type Load struct {
@@ -19,13 +23,24 @@ type Load struct {
 	Tokens   int64   // prompt and generated tokens of all of them
 	Context  int64   // of Tokens, those of requests past their first token
 	Rate     float64 // dispatches per second, exponentially weighted over 60 s
+	Busy     float64 // seconds of prefill dispatched per second, exponentially weighted over 5 min
+	// RatesAt is the moment of Rate and Busy, from which they fade, in Unix
+	// nanoseconds; 0: now.
+	RatesAt int64
 	// LastFirst is when the last first token was seen, or the queue began, in
 	// Unix nanoseconds; 0: never.
 	LastFirst int64
 }
 
-// Add returns the sum of two loads; LastFirst is the later one.
+// Add returns the sum of two loads; LastFirst is the later one, and so is the
+// moment of the rates.
 func (l Load) Add(o Load) Load {
+	if l.RatesAt != 0 && o.RatesAt != 0 {
+		at := max(l.RatesAt, o.RatesAt)
+		l.fadeTo(at)
+		o.fadeTo(at)
+	}
+	l.RatesAt = max(l.RatesAt, o.RatesAt)
 	l.Requests += o.Requests
 	l.Waiting += o.Waiting
 	l.Prefill += o.Prefill
@@ -33,8 +48,15 @@ func (l Load) Add(o Load) Load {
 	l.Tokens += o.Tokens
 	l.Context += o.Context
 	l.Rate += o.Rate
+	l.Busy += o.Busy
 	l.LastFirst = max(l.LastFirst, o.LastFirst)
 	return l
+}
+
+// fadeTo moves the rates on to a later moment.
+func (l *Load) fadeTo(at int64) {
+	rate, busy := fade(at - l.RatesAt)
+	l.Rate, l.Busy, l.RatesAt = l.Rate*rate, l.Busy*busy, at
 }
 
 // loadCell holds one Load in atomics.
@@ -50,10 +72,32 @@ type bookCell struct {
 	local  loadCell
 	remote loadCell
 
-	rateMu     sync.Mutex
-	rate       atomic.Uint64 // float64 bits: value at rateAt
-	rateAt     atomic.Int64
-	remoteRate atomic.Uint64
+	rateMu      sync.Mutex // of changes to localRates
+	localRates  rateCell
+	remoteRates rateCell
+}
+
+// rateCell holds the rates of one Load in atomics, as float64 bits.
+type rateCell struct {
+	rate, busy atomic.Uint64
+	at         atomic.Int64 // Unix nanoseconds; 0: they do not fade
+}
+
+// addTo adds the rates as of now to l.
+func (c *rateCell) addTo(l *Load, now int64) {
+	rate, busy := math.Float64frombits(c.rate.Load()), math.Float64frombits(c.busy.Load())
+	if at := c.at.Load(); at != 0 {
+		r, b := fade(now - at)
+		rate, busy = rate*r, busy*b
+	}
+	l.Rate += rate
+	l.Busy += busy
+}
+
+func (c *rateCell) store(l *Load) {
+	c.rate.Store(math.Float64bits(l.Rate))
+	c.busy.Store(math.Float64bits(l.Busy))
+	c.at.Store(l.RatesAt)
 }
 
 // addTo adds the cell to l.
@@ -110,12 +154,15 @@ func (b *Book) Load(ep *Endpoint, now time.Time) Load {
 func (c *bookCell) sum(l *Load, now int64) {
 	c.local.addTo(l)
 	c.remote.addTo(l)
-	l.Rate += c.rateNow(now) + math.Float64frombits(c.remoteRate.Load())
+	c.localRates.addTo(l, now)
+	c.remoteRates.addTo(l, now)
 }
 
-// Local returns what this replica has in flight at ep.
+// Local returns what this replica has in flight at ep. Its rates are dated, so
+// that they fade where they are told.
 func (b *Book) Local(ep *Endpoint, now time.Time) Load {
-	l := Load{Rate: ep.book.rateNow(now.UnixNano())}
+	l := Load{RatesAt: now.UnixNano()}
+	ep.book.localRates.addTo(&l, l.RatesAt)
 	ep.book.local.addTo(&l)
 	return l
 }
@@ -123,38 +170,37 @@ func (b *Book) Local(ep *Endpoint, now time.Time) Load {
 // Remote returns what the other replicas have in flight at ep, as they last
 // said.
 func (b *Book) Remote(ep *Endpoint) Load {
-	l := Load{Rate: math.Float64frombits(ep.book.remoteRate.Load())}
+	l := Load{RatesAt: ep.book.remoteRates.at.Load()}
+	ep.book.remoteRates.addTo(&l, l.RatesAt)
 	ep.book.remote.addTo(&l)
 	return l
 }
 
 // SetRemote replaces what the other replicas, together, have in flight at ep.
-// LastFirst is by this process's clock.
+// LastFirst and RatesAt are by this process's clock.
 func (b *Book) SetRemote(ep *Endpoint, l Load) {
 	ep.book.remote.store(l)
-	ep.book.remoteRate.Store(math.Float64bits(l.Rate))
+	ep.book.remoteRates.store(&l)
 }
 
-func (c *bookCell) rateNow(now int64) float64 {
-	rate := math.Float64frombits(c.rate.Load())
-	if rate == 0 {
-		return 0
-	}
-	return rate * decay(now-c.rateAt.Load())
-}
-
-// dispatched counts one dispatch in the rate.
-func (c *bookCell) dispatched(now time.Time) {
+// dispatched counts one dispatch in the rates, with so many seconds of prefill.
+func (c *bookCell) dispatched(now time.Time, prefill float64) {
 	c.rateMu.Lock()
 	defer c.rateMu.Unlock()
-	rate := c.rateNow(now.UnixNano()) + 1/rateWindow.Seconds()
-	c.rate.Store(math.Float64bits(rate))
-	c.rateAt.Store(now.UnixNano())
+	l := Load{RatesAt: now.UnixNano()}
+	c.localRates.addTo(&l, l.RatesAt)
+	l.Rate += 1 / rateWindow.Seconds()
+	l.Busy += prefill / busyWindow.Seconds()
+	c.localRates.store(&l)
 }
 
-func decay(ns int64) float64 {
+// fade returns what is left of a rate and of a busy share after so many
+// nanoseconds.
+func fade(ns int64) (rate, busy float64) {
 	if ns <= 0 {
-		return 1
+		return 1, 1
 	}
-	return math.Exp(-float64(ns) / float64(rateWindow))
+	busy = math.Exp(-float64(ns) / float64(busyWindow))
+	square := busy * busy
+	return square * square * busy, busy
 }

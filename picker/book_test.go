@@ -17,8 +17,8 @@ func TestTicket(t *testing.T) {
 	b.OnChange(func(*Endpoint) { changes++ })
 	var k Ticket
 	b.Open(&k, ep, Work{Input: 100, New: 40}, t0)
-	rate := 1.0 / 60
-	want := Load{Requests: 1, Waiting: 1, Prefill: 40, Pairs: 40 * 80, Tokens: 100, Rate: rate, LastFirst: t0.UnixNano()}
+	rate, busy := 1.0/60, PriorCost.Prefill(Work{Input: 100, New: 40})/300
+	want := Load{Requests: 1, Waiting: 1, Prefill: 40, Pairs: 40 * 80, Tokens: 100, Rate: rate, Busy: busy, LastFirst: t0.UnixNano()}
 	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
 		t.Errorf("open (-want +got):\n%s", diff)
 	}
@@ -27,7 +27,7 @@ func TestTicket(t *testing.T) {
 		t.Error("first token must count once")
 	}
 	k.Generated(7)
-	want = Load{Requests: 1, Tokens: 107, Context: 107, Rate: rate, LastFirst: t0.Add(time.Second).UnixNano()}
+	want = Load{Requests: 1, Tokens: 107, Context: 107, Rate: rate, Busy: busy, LastFirst: t0.Add(time.Second).UnixNano()}
 	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
 		t.Errorf("decode (-want +got):\n%s", diff)
 	}
@@ -35,7 +35,8 @@ func TestTicket(t *testing.T) {
 		t.Error("release must count once")
 	}
 	l := b.Load(ep, t0.Add(60*time.Second))
-	if l.Requests != 0 || l.Tokens != 0 || l.Context != 0 || math.Abs(l.Rate-rate/math.E) > 1e-9 {
+	if l.Requests != 0 || l.Tokens != 0 || l.Context != 0 || math.Abs(l.Rate-rate/math.E) > 1e-9 ||
+		math.Abs(l.Busy-busy*math.Exp(-.2)) > 1e-9 {
 		t.Errorf("after release: %+v", l)
 	}
 	if changes != 3 {
@@ -52,8 +53,9 @@ func TestRemoteLoad(t *testing.T) {
 	ep, b := p.Snapshot().Endpoints[0], p.Book()
 	var k Ticket
 	b.Open(&k, ep, Work{Input: 10, New: 10}, t0)
-	b.SetRemote(ep, Load{Requests: 3, Waiting: 2, Prefill: 500, Pairs: 9, Tokens: 700, Context: 50, Rate: 2, LastFirst: t0.Add(time.Second).UnixNano()})
-	want := Load{Requests: 4, Waiting: 3, Prefill: 510, Pairs: 59, Tokens: 710, Context: 50, Rate: 2 + 1.0/60, LastFirst: t0.Add(time.Second).UnixNano()}
+	b.SetRemote(ep, Load{Requests: 3, Waiting: 2, Prefill: 500, Pairs: 9, Tokens: 700, Context: 50, Rate: 2, Busy: .5, LastFirst: t0.Add(time.Second).UnixNano()})
+	want := Load{Requests: 4, Waiting: 3, Prefill: 510, Pairs: 59, Tokens: 710, Context: 50, Rate: 2 + 1.0/60,
+		Busy: .5 + PriorCost.Prefill(Work{Input: 10, New: 10})/300, LastFirst: t0.Add(time.Second).UnixNano()}
 	if diff := cmp.Diff(want, b.Load(ep, t0)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -106,13 +108,36 @@ func TestBookLaw(t *testing.T) {
 			}
 			for _, ep := range p.Snapshot().Endpoints {
 				got := b.Local(ep, t0)
-				got.Rate, got.LastFirst = 0, 0
+				got.Rate, got.Busy, got.RatesAt, got.LastFirst = 0, 0, 0, 0
 				if diff := cmp.Diff(sum(ep), got); diff != "" {
 					t.Fatalf("-want +got:\n%s", diff)
 				}
 			}
 		}
 	})
+}
+
+// TestRatesFade: rates that were told with a date fade from it on, wherever they
+// are, and so does their sum.
+func TestRatesFade(t *testing.T) {
+	ns := func(s float64) int64 { return t0.UnixNano() + int64(s*1e9) }
+	old, young := Load{Rate: 1, Busy: .5, RatesAt: ns(-60)}, Load{Rate: 2, Busy: .25, RatesAt: ns(-30)}
+	p := newPool(1)
+	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	f := func(now, wantRate, wantBusy float64) {
+		t.Helper()
+		got := b.Load(ep, t0.Add(time.Duration(now*1e9)))
+		if math.Abs(got.Rate-wantRate) > 1e-9 || math.Abs(got.Busy-wantBusy) > 1e-9 {
+			t.Errorf("at %v s: rate %v, busy %v, want %v, %v", now, got.Rate, got.Busy, wantRate, wantBusy)
+		}
+	}
+	for _, sum := range []Load{old.Add(young), young.Add(old), (Load{}).Add(old).Add(young)} {
+		b.SetRemote(ep, sum)
+		f(0, math.Exp(-1)+2*math.Exp(-.5), .5*math.Exp(-.2)+.25*math.Exp(-.1))
+		f(300, math.Exp(-6)+2*math.Exp(-5.5), .5*math.Exp(-1.2)+.25*math.Exp(-1.1))
+	}
+	b.SetRemote(ep, Load{Rate: 1, Busy: .5}) // without a date
+	f(600, 1, .5)
 }
 
 func TestBookConcurrent(t *testing.T) {
@@ -135,7 +160,7 @@ func TestBookConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	l := b.Local(ep, t0)
-	l.Rate, l.LastFirst = 0, 0
+	l.Rate, l.Busy, l.RatesAt, l.LastFirst = 0, 0, 0, 0
 	if l != (Load{}) {
 		t.Errorf("left in the book: %+v", l)
 	}

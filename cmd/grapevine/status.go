@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -69,6 +71,7 @@ replica is not ready.`,
 			defer cancel()
 			var st server.Status
 			for {
+				st = server.Status{} // what an answer leaves out is not that of the answer before
 				err := f.get(ctx, "/status", &st)
 				if err == nil && (!wait || st.State == "ready") {
 					break
@@ -131,14 +134,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	}
 	fmt.Fprintf(w, "index: %d blocks, %d entries, %.1f MB; approximate %.1f MB\n", st.Index.Blocks, st.Index.Entries, float64(st.Index.Bytes)/1e6, float64(st.Index.ApproxBytes)/1e6)
 	for _, m := range st.Models {
-		fmt.Fprintf(w, "model %s: %s, rendered %d", m.Name, m.State, m.Rendered)
-		for reason, n := range m.Missed {
-			fmt.Fprintf(w, ", %s %d", reason, n)
-		}
-		if m.Error != "" {
-			fmt.Fprintf(w, ": %s", m.Error)
-		}
-		fmt.Fprintln(w)
+		fmt.Fprintln(w, modelLine(&m))
 	}
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE")
@@ -151,7 +147,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	}
 	tab.Flush()
 	for _, e := range st.Endpoints {
-		if e.Reason != "" {
+		if e.Reason != "" && e.Knowledge != "exact" {
 			fmt.Fprintf(w, "%s (%s): %s\n", e.Address, e.Knowledge, e.Reason)
 		}
 	}
@@ -159,6 +155,22 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 		fmt.Fprintln(w)
 		writeMembers(w, st)
 	}
+}
+
+// modelLine says how prompts of a model are matched.
+func modelLine(m *server.ModelStatus) string {
+	line := fmt.Sprintf("model %s: %s", m.Name, m.State)
+	if len(m.Notes) > 0 {
+		line += " (" + strings.Join(m.Notes, "; ") + ")"
+	}
+	line += fmt.Sprintf(", rendered %d", m.Rendered)
+	for _, reason := range slices.Sorted(maps.Keys(m.Missed)) {
+		line += fmt.Sprintf(", %s %d", reason, m.Missed[reason])
+	}
+	if m.Error != "" {
+		line += ": " + m.Error
+	}
+	return line
 }
 
 func newMembers() *cobra.Command {

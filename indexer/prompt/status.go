@@ -36,6 +36,15 @@ type Status struct {
 	Missed   [NumReasons]uint64 // prompts not rendered, by reason
 }
 
+// Names returns what every alias and adapter stands for: the base model's name.
+func (m *Models) Names() map[string]string {
+	out := map[string]string{}
+	for name, t := range *m.table.Load() {
+		out[name] = t.entry.conf.Options.Name
+	}
+	return out
+}
+
 // Unknown returns the number of requests for models that are not configured.
 func (m *Models) Unknown() uint64 { return m.miss[ReasonNoModel].Load() }
 

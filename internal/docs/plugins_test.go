@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
@@ -44,7 +45,7 @@ func write(t *testing.T, path, text string) {
 // loads fails the test unless text is a configuration without problems.
 func loads(t *testing.T, at, text string) *config.Config {
 	t.Helper()
-	c, problems := config.Parse(at, []byte(text), config.Options{})
+	c, problems := config.Parse(at, []byte(text), config.Options{Table: pd.Table()})
 	for _, p := range problems {
 		t.Errorf("%s: the example does not load: %s\n%s", at, p, text)
 	}
@@ -53,7 +54,7 @@ func loads(t *testing.T, at, text string) *config.Config {
 
 func TestPluginPages(t *testing.T) {
 	known := metricNames(t)
-	for _, typ := range config.Table() {
+	for _, typ := range pd.Table() {
 		t.Run(typ.Name, func(t *testing.T) {
 			path := pages + typ.Name + ".md"
 			page := read(t, path)
@@ -155,7 +156,7 @@ func metricNames(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
-	if _, err := picker.New(picker.Options{Pool: picker.NewPool(picker.PoolOptions{}), Rules: config.Default(config.Options{}).Rules, Registerer: reg}); err != nil {
+	if _, err := picker.New(picker.Options{Pool: picker.NewPool(picker.PoolOptions{}), Rules: config.Default(config.Options{Table: pd.Table()}).Rules, Registerer: reg}); err != nil {
 		t.Fatal(err)
 	}
 	families, err := reg.Gather()
@@ -169,7 +170,7 @@ func metricNames(t *testing.T) map[string]bool {
 }
 
 func TestPluginIndex(t *testing.T) {
-	want := index(config.Table())
+	want := index(pd.Table())
 	if *rewrite {
 		write(t, pages+"README.md", want)
 	}
@@ -180,7 +181,7 @@ func TestPluginIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := append(config.Table().Names(), "README")
+	names := append(pd.Table().Names(), "README")
 	for _, f := range files {
 		if !slices.Contains(names, strings.TrimSuffix(f.Name(), ".md")) {
 			t.Errorf("docs/plugins/%s is about no plugin type", f.Name())
@@ -192,7 +193,7 @@ func TestPluginIndex(t *testing.T) {
 func TestParameterPaths(t *testing.T) {
 	f := func(typ, path, fallback string) {
 		t.Helper()
-		row, _ := config.Table().Find(typ)
+		row, _ := pd.Table().Find(typ)
 		list, _ := parameters(row)
 		if !slices.Contains(list, parameter{path, fallback}) {
 			t.Errorf("%s has no %s with default %s: %v", typ, path, fallback, list)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker/config"
 )
 
@@ -30,7 +31,7 @@ func TestSessionSources(t *testing.T) {
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, problems := config.Load(path, config.Options{})
+	c, problems := config.Load(path, config.Options{Table: pd.Table()})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

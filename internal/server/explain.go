@@ -94,6 +94,7 @@ type LoadFacts struct {
 	Tokens        int64   `json:"tokens"`
 	Context       int64   `json:"context_tokens"`
 	Rate          float64 `json:"dispatch_rate"`
+	Busy          float64 `json:"prefill_share"`       // of the last minutes' time
 	SinceFirstS   float64 `json:"since_first_token_s"` // -1: never
 }
 
@@ -104,7 +105,7 @@ func (s *Server) facts(ep *picker.Endpoint, now time.Time) *EndpointFacts {
 		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), BlockSize: g.BlockSize, KVBlocks: g.Blocks,
 		Load: LoadFacts{
 			Requests: l.Requests, Waiting: l.Waiting, PrefillTokens: l.Prefill, Pairs: l.Pairs, Tokens: l.Tokens, Context: l.Context,
-			Rate: l.Rate, SinceFirstS: -1,
+			Rate: l.Rate, Busy: l.Busy, SinceFirstS: -1,
 		},
 	}
 	if a := ep.LoRA(); a != nil {
@@ -137,7 +138,7 @@ func (e *EndpointStatus) Restore(p *picker.Pool, ep *picker.Endpoint, now time.T
 		g.BlockSize, g.Blocks, g.LoRA = f.BlockSize, f.KVBlocks, (*picker.LoRA)(f.Adapters)
 		load = picker.Load{
 			Requests: f.Load.Requests, Waiting: f.Load.Waiting, Prefill: f.Load.PrefillTokens, Pairs: f.Load.Pairs,
-			Tokens: f.Load.Tokens, Context: f.Load.Context, Rate: f.Load.Rate,
+			Tokens: f.Load.Tokens, Context: f.Load.Context, Rate: f.Load.Rate, Busy: f.Load.Busy,
 		}
 		if f.Load.SinceFirstS >= 0 {
 			load.LastFirst = now.Add(-seconds(f.Load.SinceFirstS)).UnixNano()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -52,18 +53,42 @@ func openModels(list []ModelOptions, h indexer.Hasher, a *indexer.Approx, o prom
 	}
 	m.texts.New = func() any { return new([]byte) }
 	var configs []prompt.Config
-	seen := map[string]bool{}
+	if err := distinct(list); err != nil {
+		return nil, err
+	}
 	for _, o := range list {
-		if seen[o.Name] {
-			return nil, fmt.Errorf("server: model %q is configured twice", o.Name)
-		}
-		seen[o.Name] = true
 		configs = append(configs, prompt.Config{Path: o.Path, Options: prompt.Options{
 			Name: o.Name, Template: o.Template, Aliases: o.Aliases, Adapters: o.Adapters,
 		}})
 	}
 	m.all.Set(configs)
 	return m, nil
+}
+
+// distinct fails when a name stands for two things: what clients mean by it
+// would be a matter of chance.
+func distinct(list []ModelOptions) error {
+	seen := map[string]string{}
+	add := func(name, what string) error {
+		if was := seen[name]; was != "" {
+			return fmt.Errorf("server: %q is configured twice: as %s and as %s", name, was, what)
+		}
+		seen[name] = what
+		return nil
+	}
+	for _, o := range list {
+		errs := []error{add(o.Name, "a model")}
+		for _, a := range o.Aliases {
+			errs = append(errs, add(a, "an alias of "+o.Name))
+		}
+		for _, a := range o.Adapters {
+			errs = append(errs, add(a, "an adapter of "+o.Name))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eventModel returns what reading the streams of an endpoint needs, for the

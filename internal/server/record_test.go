@@ -226,7 +226,7 @@ func TestFactsRestore(t *testing.T) {
 	now := time.Now()
 	ep.SetGauges(picker.Gauges{At: now, Waiting: 3, Running: 4, KVUse: .5, BlockSize: 16, Blocks: 100, LoRA: &picker.LoRA{Max: 2, Running: []string{"a"}}})
 	ep.SetPriorCost(picker.Cost{Base: 1, PerToken: 2, PerPair: 3, Step: 4, PerSeq: 5, PerContext: 6})
-	want := picker.Load{Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, LastFirst: now.Add(-time.Second).UnixNano()}
+	want := picker.Load{Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, Busy: .25, LastFirst: now.Add(-time.Second).UnixNano()}
 	s.pool.Book().SetRemote(ep, want)
 
 	b, err := json.Marshal(s.endpointStatus(ep, now))

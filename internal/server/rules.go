@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -21,12 +22,12 @@ import (
 // data is what the file says, nil when it cannot be read.
 func loadConfig(path string) (c *config.Config, data []byte, err error) {
 	if path == "" {
-		return config.Default(config.Options{}), nil, nil
+		return config.Default(config.Options{Table: pd.Table()}), nil, nil
 	}
 	if data, err = os.ReadFile(path); err != nil {
 		return nil, nil, err
 	}
-	c, problems := config.Parse(path, data, config.Options{})
+	c, problems := config.Parse(path, data, config.Options{Table: pd.Table()})
 	if len(problems) > 0 {
 		return nil, data, strict.Problems(problems)
 	}

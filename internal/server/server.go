@@ -53,6 +53,7 @@ type Server struct {
 	load      *loadShare
 	costs     *costShare
 	share     *indexShare
+	setup     *setupShare
 	xds       *xdsShare
 	readiness *extproc.Readiness
 	extproc   *extproc.Server

@@ -92,7 +92,7 @@ func (s *Server) SetKeys(keys [][]byte) error {
 
 // tuning suits sources of 100,000 blocks and more: a snapshot of one takes its
 // time, so few are asked for at once, and not again before it can have been made.
-var tuning = clustergroup.Options{Loads: 2, AskTimeout: 3 * time.Second}
+var tuning = clustergroup.Options{Loads: 8, AskTimeout: time.Second}
 
 // openCluster joins the group and shares the precise index, the in-flight
 // book, learned constants, speculative entries and session bindings.
@@ -107,11 +107,15 @@ func (s *Server) openCluster(ctx context.Context, m *matcher) error {
 	if err != nil {
 		return err
 	}
-	s.node = cluster.New(cluster.Options{Self: self, Bus: bus, Share: share, Logger: s.o.Log, Tuning: tuning})
+	s.node = cluster.New(cluster.Options{
+		Self: self, Bus: bus, Share: share, Logger: s.o.Log, Tuning: tuning,
+		Trouble: func() (string, string) { return s.setup.trouble() },
+	})
 	if err := s.registry.Register(s.node); err != nil {
 		return err
 	}
 	s.share.join(ctx)
+	s.setup = newSetupShare(s)
 	s.xds = newXDSShare(s)
 	s.load = newLoadShare(s)
 	s.costs = newCostShare(s)
@@ -128,6 +132,7 @@ func (s *Server) openCluster(ctx context.Context, m *matcher) error {
 	if !grouped {
 		return nil
 	}
+	s.setup.tell()
 	s.wg.Go(func() { s.load.run(ctx) })
 	s.wg.Go(func() { s.costs.run(ctx) })
 	s.wg.Go(func() { hints.run(ctx) })
@@ -174,6 +179,17 @@ func (w *wire) float() float64 {
 		w.bad = true
 		return 0
 	}
+	return v
+}
+
+// fixed reads eight bytes.
+func (w *wire) fixed() uint64 {
+	if len(w.b) < 8 {
+		w.bad = true
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(w.b)
+	w.b = w.b[8:]
 	return v
 }
 

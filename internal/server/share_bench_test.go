@@ -23,7 +23,7 @@ type benchMember struct {
 	at    string
 }
 
-func newBenchMember(b *testing.B, name string, sources []string, join ...string) *benchMember {
+func newBenchMember(b testing.TB, name string, sources []string, join ...string) *benchMember {
 	b.Helper()
 	m := &benchMember{index: indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})})}
 	x, all := &indexShare{wake: make(chan struct{}, 1)}, map[string]*sharedSource{}

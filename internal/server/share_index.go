@@ -249,7 +249,7 @@ func (x *indexShare) reason(id indexer.EndpointID) string {
 			return *r
 		}
 	}
-	return ""
+	return x.s.events.Trouble(id)
 }
 
 // read is what was read of an endpoint, here and by others.

@@ -35,6 +35,7 @@ type group struct {
 	share    string
 	nats     []string   // servers; none for gossip
 	xds      XDSOptions // of the replicas
+	change   func(*Options)
 	rng      *rand.Rand
 	prompts  []string
 }
@@ -81,10 +82,14 @@ func (g *group) open(name string, c ClusterOptions) *Server {
 	if testing.Verbose() && os.Getenv("SHARE_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("replica", name)
 	}
-	s, err := Open(Options{
+	o := Options{
 		Name: name, XDS: g.xds, Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: filepath.Join(g.dir, "endpoints.yaml"),
 		Models: []ModelOptions{{Name: vocab.Name, Path: filepath.Join(g.dir, "model")}}, Cluster: c, Log: log,
-	})
+	}
+	if g.change != nil {
+		g.change(&o)
+	}
+	s, err := Open(o)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -55,10 +55,71 @@ func BenchmarkLargeSource(b *testing.B) {
 	}
 }
 
+// A source whose snapshot has many pages is loaded over real streams while its
+// engine writes, and while one of the two members that have it stops. In the end all have
+// the same, and nothing is left of what was under way.
+func TestLargeSourceIsLoadedWhileWritten(t *testing.T) {
+	const source, batches, more = "10.0.0.1:8000/0", 400, 200
+	sources := []string{source}
+	a := newBenchMember(t, "a", sources)
+	a.fill(t, source, 0, batches*256)
+	b := newBenchMember(t, "b", sources, a.at)
+	equal := func(m *benchMember) func() string {
+		return func() string {
+			if got, want := m.store.Digest(source), a.store.Digest(source); got != want {
+				v, _ := m.log.Source(source)
+				return fmt.Sprintf("%+v and not %+v; %+v", got, want, v)
+			}
+			return ""
+		}
+	}
+	eventually(t, "the second has it", equal(b))
+	n := newBenchMember(t, "n", sources, a.at, b.at)
+	eventually(t, "the third loads it", func() string {
+		if st := n.node.Status(); st.Held.Loads == 0 && st.Stats.SnapshotsLoaded == 0 {
+			return "no page came"
+		}
+		return ""
+	})
+	a.extend(t, source, 0, batches, batches+more/2)
+	if err := b.node.Close(); err != nil {
+		t.Error(err)
+	}
+	a.extend(t, source, 0, batches+more/2, batches+more)
+	eventually(t, "the third has it", equal(n))
+	if p := n.log.Position(source); !p.Exact() || p.Next != batches+more {
+		t.Errorf("at %+v", p)
+	}
+	eventually(t, "nothing is left", func() string {
+		if h := n.node.Status().Held; h.Loads+h.Pending > 0 {
+			return fmt.Sprintf("%+v", h)
+		}
+		return ""
+	})
+}
+
+// eventually waits until what returns nothing that is amiss.
+func eventually(t *testing.T, what string, amiss func() string) {
+	t.Helper()
+	why := ""
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if why = amiss(); why == "" {
+			return
+		}
+	}
+	t.Fatalf("not within 60 s: %s: %s", what, why)
+}
+
 // fill appends entries to a source, as its engine's reader would.
-func (m *benchMember) fill(b *testing.B, source string, engine, entries int) {
+func (m *benchMember) fill(b testing.TB, source string, engine, entries int) {
 	b.Helper()
-	for seq := range entries / 256 {
+	m.extend(b, source, engine, 0, entries/256)
+}
+
+// extend appends batches of 256 entries, by their sequence numbers.
+func (m *benchMember) extend(b testing.TB, source string, engine, from, to int) {
+	b.Helper()
+	for seq := from; seq < to; seq++ {
 		d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 256}}}
 		for k := range 256 {
 			id := uint64(engine+1)<<32 + uint64(seq*256+k+1)

@@ -89,20 +89,24 @@ func appendLoad(b []byte, l picker.Load, now time.Time) []byte {
 		b = binary.AppendVarint(b, v)
 	}
 	b = appendFloat(appendFloat(b, l.Pairs), l.Rate)
-	if l.LastFirst == 0 {
-		return binary.AppendVarint(b, 0)
+	age := int64(0)
+	if l.LastFirst != 0 {
+		age = max(now.UnixNano()-l.LastFirst, 1)
 	}
-	return binary.AppendVarint(b, max(now.UnixNano()-l.LastFirst, 1))
+	return appendFloat(binary.AppendVarint(b, age), l.Busy)
 }
 
 func readLoad(b []byte, now time.Time) (picker.Load, error) {
 	w := wire{b: b}
 	l := picker.Load{Requests: w.count(), Waiting: w.count(), Prefill: w.count(), Tokens: w.count(), Context: w.count()}
-	l.Pairs, l.Rate = w.float(), w.float()
+	l.Pairs, l.Rate, l.RatesAt = w.float(), w.float(), now.UnixNano()
 	if age := w.age(); age > 0 {
 		l.LastFirst = now.Add(-age).UnixNano()
 	}
-	if w.bad || l.Pairs < 0 || l.Rate < 0 {
+	if len(w.b) > 0 { // peers of older versions do not tell it
+		l.Busy = w.float()
+	}
+	if w.bad || l.Pairs < 0 || l.Rate < 0 || l.Busy < 0 {
 		return picker.Load{}, errWire
 	}
 	return l, nil

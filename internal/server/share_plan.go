@@ -272,6 +272,10 @@ func (x *indexShare) advance(s *sharedSource, now time.Time) {
 	switch {
 	case p.final:
 		return
+	case x.s.setup.conflict(s.ep) != "":
+		x.direct(s, 0, "another replica has other files for its model")
+		p.next = now.Add(askPause)
+		return
 	case s.at.Replay == "":
 		p.final = true
 		x.direct(s, 0, "it has no replay port")

@@ -133,11 +133,22 @@ func (s *Server) state() (state, reason string) {
 	case len(s.pool.Snapshot().Endpoints) == 0:
 		return "starting", "the endpoints file names no endpoint"
 	case !s.settled.Load():
-		return "starting", fmt.Sprintf("%d endpoints are catching up", pending)
+		return "starting", s.waitsFor(pending)
 	case pending > 0:
-		return "degraded", fmt.Sprintf("%d endpoints are catching up", pending)
+		return "degraded", s.waitsFor(pending)
 	}
 	return "ready", ""
+}
+
+// waitsFor says what a replica that has not settled waits for.
+func (s *Server) waitsFor(pending int) string {
+	switch {
+	case !s.models.ready():
+		return "models are being read"
+	case s.node.Phase() == cluster.Settling:
+		return "the other replicas are looked for or caught up with"
+	}
+	return fmt.Sprintf("%d of %d endpoints are not known exactly", pending, len(s.pool.Snapshot().Endpoints))
 }
 
 // pending counts the endpoints that publish events and are not known exactly.
@@ -182,6 +193,9 @@ func (s *Server) watchReadiness(ctx context.Context) {
 		if v := s.models.version(); v != version {
 			version = v
 			s.follow()
+		}
+		if s.o.Cluster.enabled() {
+			s.setup.tell()
 		}
 		if !s.settled.Load() {
 			over := time.Since(s.started) > s.o.ReadyTimeout

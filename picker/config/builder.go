@@ -39,7 +39,7 @@ type instance struct {
 
 func newBuilder(file string, report *strict.Report, o Options) *builder {
 	if o.Table == nil {
-		o.Table = Table()
+		o.Table = plugins.Builtin()
 	}
 	b := &builder{opts: o, report: report, byName: map[string]*instance{}, notes: &strict.Report{File: file}}
 	b.out.File = file

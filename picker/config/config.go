@@ -4,7 +4,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
@@ -30,13 +29,10 @@ const (
 // Problem is one fault in a file.
 type Problem = strict.Problem
 
-// Table lists every plugin type that is built in: those of package plugins, and
-// the prefill/decode handlers of package pd.
-func Table() plugins.Table { return plugins.Builtin().With(pd.Rows()...) }
-
 // Options say what a file may name.
 type Options struct {
-	// Table holds the plugin types; nil means Table().
+	// Table holds the plugin types; nil means plugins.Builtin(), which has no
+	// prefill/decode handlers (pd.Table does).
 	Table plugins.Table
 	// Queues says that whoever uses the Config queues requests (Config.Flow).
 	// If not, a file that asks for it gets a note.

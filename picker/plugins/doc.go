@@ -9,7 +9,7 @@
 // A type whose work is done elsewhere in this program, such as a data source of
 // another endpoint picker, is in the table too: its parameters are read, and
 // its note says what does the work here. The rows of package pd (prefill/decode
-// handlers and their deciders) are added to the table by package config.
+// handlers and their deciders) are added to the table by pd.Table.
 //
 // Score and filter methods allocate nothing and are safe for concurrent use.
 // Plugins keep no clock: time is Cycle.Now, chance is the Cycle's generator.

@@ -148,7 +148,7 @@ func TestCacheAware(t *testing.T) {
 func TestPredicted(t *testing.T) {
 	cost := picker.Cost{Base: .02, PerToken: 1e-4, PerPair: 1e-8, Step: .01, PerSeq: 5e-5, PerContext: 4e-8}
 	l := picker.Load{
-		Requests: 5, Waiting: 2, Prefill: 3000, Pairs: 4e6, Tokens: 320_000, Context: 300_000, Rate: .5,
+		Requests: 5, Waiting: 2, Prefill: 3000, Pairs: 4e6, Tokens: 320_000, Context: 300_000, Rate: .5, Busy: .1,
 		LastFirst: t0.Add(-100 * time.Millisecond).UnixNano(),
 	}
 	f := newFleet(one{cost: &cost, load: l, held: 6000}, one{cost: &cost})
@@ -158,11 +158,13 @@ func TestPredicted(t *testing.T) {
 	stretch := (.01 + 3*5e-5 + 300_000*4e-8) / picker.PriorCost.Step // endpoint 1 is idle: 1
 	level := (stretch + 1) / 2
 	stall := .016 * 5 * stretch * stretch / level
-	want0 := wait + own + .02 + own*(.5+.75*stall+.25*level*.5*(wait+own/2)) + 20*(.01+4*5e-5+310_000*4e-8)
+	// Half a full step of prefill is 4,096 tokens, less than its own.
+	want0 := wait + own + .02 + own*(.75+.75*stall+.25*level*.5*(wait+own/2)) + .4096 +
+		20*(.01+4*5e-5+310_000*4e-8) + 12*.1*.1
 	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000. It pays
 	// its share of the mean stall.
 	own1 := 1 + .5
-	want1 := own1 + 2*.02 + own1*(.5+.25*stall) + 20*(.01+5e-5+4e-4)
+	want1 := own1 + 2*.02 + own1*(.75+.25*stall) + 20*(.01+5e-5+4e-4)
 	got := f.scores(t, request(10000), "predicted-ttft-scorer", "")
 	if !near(got, []float64{-want0, -want1}) {
 		t.Errorf("%v, want %v %v", got, -want0, -want1)

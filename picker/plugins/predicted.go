@@ -10,14 +10,15 @@ type predictedParams struct {
 	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
 	FleetShare    float64 `json:"fleetShare"`    // share of the stall that counts at the candidates' mean, 0..1
 	DecodeWeight  float64 `json:"decodeWeight"`  // length of the decode step there, in steps
+	BusyWeight    float64 `json:"busyWeight"`    // square of the time's share that prefill took there of late, in seconds
 	TargetWeight  float64 `json:"targetWeight"`  // time beyond an SLO's first token
 	Alike         float64 `json:"alike"`         // share of the least cost by which others may be above it and count as equal
 	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
 }
 
 var predictedDefaults = predictedParams{
-	OwnWeight: .5, StallWeight: .016, ArrivalWeight: .25, FleetShare: .5,
-	DecodeWeight: 20, TargetWeight: 4, Alike: .02, ChunkTokens: 8192,
+	OwnWeight: .75, StallWeight: .016, ArrivalWeight: .25, FleetShare: .5,
+	DecodeWeight: 20, BusyWeight: 12, TargetWeight: 4, Alike: .02, ChunkTokens: 8192,
 }
 
 // predicted is the default policy: the predicted time to first token of each
@@ -28,7 +29,9 @@ var predictedDefaults = predictedParams{
 //	     + OwnWeight × own
 //	     + own × (FleetShare × mean stall + (1 − FleetShare) × stall)
 //	     + ArrivalWeight × mean stretch × own × arrival rate × (wait + own/2)
+//	     + min(own, half a full step), where requests wait
 //	     + DecodeWeight × decode step with the request in it
+//	     + BusyWeight × busy²
 //
 //	stall = StallWeight × requests × stretch² / mean stretch
 //
@@ -44,11 +47,21 @@ var predictedDefaults = predictedParams{
 // dodge longer and longer waits: that is the part at the mean. The part of each
 // candidate sends prompts that nobody holds to where few requests are delayed;
 // its square keeps engines even when all of them are full.
+//
+// Where requests wait, the step in which the last of them ends its prefill takes
+// a part of this one too, and ends later: half a full step in the mean.
+//
+// busy is the share of the last minutes' time that prefill took there. It says
+// how much of the coming work is at home there, which no moment shows, and how
+// fast caches turn over: work that is even over minutes makes caches equally old,
+// and fewer prompts are computed again. Its square lets caches decide while
+// engines are idle.
 type predicted struct{ predictedParams }
 
 func newPredicted(p predictedParams) (Plugin, error) {
 	weights := map[string]float64{
-		"ownWeight": p.OwnWeight, "stallWeight": p.StallWeight, "arrivalWeight": p.ArrivalWeight, "decodeWeight": p.DecodeWeight, "targetWeight": p.TargetWeight, "alike": p.Alike,
+		"ownWeight": p.OwnWeight, "stallWeight": p.StallWeight, "arrivalWeight": p.ArrivalWeight, "decodeWeight": p.DecodeWeight,
+		"busyWeight": p.BusyWeight, "targetWeight": p.TargetWeight, "alike": p.Alike,
 	}
 	for name, w := range weights {
 		if w < 0 {
@@ -130,7 +143,10 @@ func (s predicted) predict(c *picker.Cycle, k int, stall, arrival float64) picke
 	own, wait := cost.Prefill(w), cost.Wait(l, c.Now)
 	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
 	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
-	p.Others = own*(s.OwnWeight+stall+arrival*l.Rate*(wait+own/2)) +
+	p.Others = own*(s.OwnWeight+stall+arrival*l.Rate*(wait+own/2)) + s.BusyWeight*l.Busy*l.Busy +
 		s.DecodeWeight*cost.StepOf(decoding(l)+1, float64(l.Context+int64(w.Input)))
+	if l.Waiting > 0 {
+		p.Others += min(own, cost.PerToken*float64(s.ChunkTokens)/2)
+	}
 	return p
 }

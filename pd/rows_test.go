@@ -1,4 +1,4 @@
-package config
+package pd
 
 import (
 	"strings"

@@ -1,0 +1,56 @@
+package events
+
+import (
+	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// tellAfter is how many attempts in a row fail before a log line says so: an
+// engine that starts at the same time as the picker refuses the first ones.
+const tellAfter = 3
+
+// trouble is what keeps a stream from being followed. Its methods other than
+// text are called with the subscriber's mu held.
+type trouble struct {
+	link      atomic.Pointer[string] // why there is no connection
+	replay    atomic.Pointer[string] // why the last replay failed
+	dials     int                    // attempts to connect in a row that failed
+	malformed bool                   // said once
+}
+
+// text says what is wrong, "" for nothing. It takes no lock.
+func (t *trouble) text() string {
+	if why := t.link.Load(); why != nil {
+		return *why
+	}
+	if why := t.replay.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+func (t *trouble) connected() {
+	t.dials = 0
+	t.link.Store(nil)
+}
+
+func note(at *atomic.Pointer[string], what string, err error) {
+	text := what
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	at.Store(&text)
+}
+
+// Trouble says why an endpoint's streams cannot be followed as they should be:
+// no connection, no replay. It is "" when nothing is wrong or there are no
+// streams, and takes no lock.
+func (m *Manager) Trouble(id indexer.EndpointID) string {
+	for _, s := range m.of(id) {
+		if text := s.trouble.text(); text != "" {
+			return text
+		}
+	}
+	return ""
+}
