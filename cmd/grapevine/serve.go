@@ -28,6 +28,7 @@ type serveFlags struct {
 	keys      []string
 	logFormat string
 	logLevel  string
+	given     func(flag string) bool
 }
 
 func newServe() *cobra.Command {
@@ -44,6 +45,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
 	}
 	fl := cmd.Flags()
+	f.given = fl.Changed
 	fl.StringVar(&f.o.Name, "name", hostname(), "name of this replica")
 	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file, read again when it changes (required, unless --config names one in dataLayer.discovery)")
 	fl.StringVar(&f.o.Config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
@@ -89,6 +91,7 @@ func (f *serveFlags) clusterFlags(fl *pflag.FlagSet) {
 	fl.StringVar(&c.Advertise, "cluster-advertise", "", "gossip: host or host:port under which others reach this replica")
 	fl.BoolVar(&c.TCPOnly, "cluster-tcp-only", false, "gossip: no UDP")
 	fl.StringSliceVar(&c.NATS, "nats", nil, "nats: server URLs (repeatable)")
+	fl.StringVar(&c.NATSServe, "nats-serve", "", "nats: run a server in this process, at host:port, for the others' --nats; it keeps nothing and has no credentials")
 	fl.StringVar(&c.Credentials, "nats-creds", "", "nats: credentials file")
 	fl.StringVar(&c.NKey, "nats-nkey", "", "nats: nkey seed file")
 	fl.StringVar(&c.CertFile, "cluster-cert", "", "certificate file, read again when it changes; gossip: of the streams (default: made at start), nats: shown to the servers")
@@ -148,10 +151,20 @@ func (f *serveFlags) complete() error {
 	if c := &f.o.Cluster; (c.CertFile == "") != (c.KeyFile == "") {
 		return usageError{errors.New("--cluster-cert and --cluster-cert-key go together")}
 	}
+	if err := f.group(); err != nil {
+		return usageError{err}
+	}
+	for name, d := range map[string]time.Duration{
+		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast,
+	} {
+		if d <= 0 {
+			return usageError{fmt.Errorf("%s %s: want more than 0", name, d)}
+		}
+	}
 	if f.secret != "" {
 		b, err := os.ReadFile(f.secret)
 		if err != nil {
-			return err
+			return fmt.Errorf("--secret-file: %w", err)
 		}
 		f.o.Secret = strings.TrimSpace(string(b))
 	}
@@ -172,12 +185,38 @@ func (f *serveFlags) complete() error {
 	return f.names(f.adapters, "--model-adapter", func(m *server.ModelOptions, n string) { m.Adapters = append(m.Adapters, n) })
 }
 
+// group checks the flags of the replica group: one that does nothing in the
+// mode that is asked for is most often a forgotten --cluster.
+func (f *serveFlags) group() error {
+	mode := f.o.Cluster.Mode
+	for _, c := range []struct{ mode, flags string }{
+		{"gossip", "cluster-join cluster-bind cluster-stream-bind cluster-advertise cluster-tcp-only"},
+		{"nats", "nats nats-creds nats-nkey nats-serve"},
+		{"gossip or nats", "cluster-key-file cluster-label cluster-cert cluster-ca share"},
+	} {
+		for name := range strings.FieldsSeq(c.flags) {
+			if f.given(name) && !strings.Contains(c.mode, mode) {
+				return fmt.Errorf("--%s does nothing with --cluster %s: want --cluster %s", name, mode, c.mode)
+			}
+		}
+	}
+	switch c := &f.o.Cluster; {
+	case mode != "none" && mode != "gossip" && mode != "nats":
+		return fmt.Errorf("--cluster %q: want none, gossip or nats", mode)
+	case mode != "none" && c.Label == "":
+		return errors.New("--cluster-label is empty: want a name")
+	case mode == "nats" && len(c.NATS) == 0 && c.NATSServe == "":
+		return errors.New("--cluster nats wants --nats URL, or --nats-serve")
+	}
+	return nil
+}
+
 // readKeys reads the group's keys: one in each line of each file.
 func (f *serveFlags) readKeys() (keys [][]byte, err error) {
 	for _, file := range f.keys {
 		b, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--cluster-key-file: %w", err)
 		}
 		for _, line := range strings.Fields(string(b)) {
 			key, err := base64.StdEncoding.DecodeString(line)

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -50,6 +51,7 @@ type Server struct {
 	discovery *discovery.Source
 	node      *cluster.Node
 	bus       cluster.Bus
+	nats      *embedded.Server // nil: none runs here
 	load      *loadShare
 	costs     *costShare
 	share     *indexShare
@@ -277,6 +279,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	if s.node != nil {
 		errs = append(errs, s.node.Close())
+	}
+	if s.nats != nil {
+		s.nats.Stop()
 	}
 	if s.admin != nil {
 		errs = append(errs, s.admin.Close(ctx))

@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	clustergroup "github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 )
 
 // ClusterOptions say how this replica finds the others and shares with them.
@@ -29,6 +30,7 @@ type ClusterOptions struct {
 	TCPOnly                    bool     // gossip
 
 	NATS        []string // nats: URLs
+	NATSServe   string   // nats: host:port of a server in this process; "" for none
 	Credentials string   // nats: .creds file
 	NKey        string   // nats: seed file
 
@@ -69,12 +71,30 @@ func (c *ClusterOptions) bus(s *Server, self cluster.Member) (cluster.Bus, error
 			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: s.o.Log,
 		})
 	case "nats":
+		urls, err := s.serveNATS()
+		if err != nil {
+			return nil, err
+		}
 		return natsbus.New(natsbus.Options{
-			Self: self, URLs: c.NATS, Group: c.Label, Keys: c.Keys, Credentials: c.Credentials, NKey: c.NKey,
+			Self: self, URLs: urls, Group: c.Label, Keys: c.Keys, Credentials: c.Credentials, NKey: c.NKey,
 			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: s.o.Log,
 		})
 	}
 	return nil, errMode
+}
+
+// serveNATS starts the server that is to run in this process, if any, and
+// returns the URLs of all servers, that one first.
+func (s *Server) serveNATS() (urls []string, err error) {
+	c := &s.o.Cluster
+	if c.NATSServe == "" {
+		return c.NATS, nil
+	}
+	if s.nats, err = embedded.Start(embedded.Options{Name: s.o.Name, Bind: c.NATSServe}); err != nil {
+		return nil, fmt.Errorf("server: nats: %w", err)
+	}
+	s.o.Log.Info("nats server listening", "url", s.nats.URL())
+	return append([]string{s.nats.URL()}, c.NATS...), nil
 }
 
 var errKeys = errors.New("server: the group's keys cannot be changed while running")

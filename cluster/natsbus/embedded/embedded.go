@@ -46,6 +46,9 @@ func Start(o Options) (*Server, error) {
 	if opts.Host, opts.Port, err = split(o.Bind); err != nil {
 		return nil, err
 	}
+	if err := free(o.Bind); err != nil {
+		return nil, err
+	}
 	if opts.Port == 0 {
 		opts.Port = server.RANDOM_PORT
 	}
@@ -72,6 +75,16 @@ func Start(o Options) (*Server, error) {
 		return nil, errors.New("embedded: nats-server does not take clients")
 	}
 	return &Server{s}, nil
+}
+
+// free fails when an address cannot be listened at: the server itself would
+// only never be ready.
+func free(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("embedded: %w", err)
+	}
+	return l.Close()
 }
 
 func split(addr string) (string, int, error) {
