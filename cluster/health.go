@@ -8,7 +8,7 @@ import (
 
 // Health is how the group is, in one word and one line.
 type Health struct {
-	State string `json:"state"` // off, joined, joining, alone, partitioned, degraded, misconfigured
+	State string `json:"state"` // off, joined, joining, leaving, alone, partitioned, degraded, misconfigured
 	Line  string `json:"line"`
 	OK    bool   `json:"ok"`
 }
@@ -72,6 +72,8 @@ func health(s *Status) Health {
 	switch {
 	case s.Bus.Kind == "none":
 		return Health{State: "off", OK: true, Line: "off: this replica shares nothing (no cluster configured)"}
+	case s.Leaving:
+		return Health{State: "leaving", OK: true, Line: "leaving: the others are told"}
 	case s.Bus.Disconnected:
 		return bad("partitioned", "%s", s.Bus.Problem)
 	case s.Bus.Problem != "":
@@ -85,7 +87,7 @@ func health(s *Status) Health {
 	case len(s.Peers) == 0 && s.Bus.Joining:
 		return bad("alone", "no other member found%s%s", joinHint(s.Bus), refusedHint(s.Bus))
 	case len(s.Peers) == 0:
-		return Health{State: "alone", OK: true, Line: "alone: no other member is configured or has joined"}
+		return Health{State: "alone", OK: true, Line: "alone: no other member is configured or has joined" + refusedHint(s.Bus)}
 	case s.Phase == Settling.String():
 		return Health{State: "joining", Line: fmt.Sprintf("joining: catching up with %d of %d other members", up, len(s.Peers))}
 	case s.Phase == Degraded.String():
@@ -125,7 +127,11 @@ func joinHint(b BusStatus) string {
 	if b.JoinError == "" {
 		return ""
 	}
-	return "; last try: " + strings.Join(strings.Fields(b.JoinError), " ")
+	hint := "; last try: " + strings.Join(strings.Fields(b.JoinError), " ")
+	if strings.HasSuffix(hint, "EOF") { // who is not understood is hung up on
+		hint += " (its label or its key may be another)"
+	}
+	return hint
 }
 
 // refusedHint says what was turned away while nobody could be found: most

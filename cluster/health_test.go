@@ -47,3 +47,21 @@ func TestPartitionOrDeath(t *testing.T) {
 		}
 	}
 }
+
+// What is wrong between members is said by one line, but not by one that leaves.
+func TestTroubleOfTheGroup(t *testing.T) {
+	f := func(s Status, state, line string) {
+		t.Helper()
+		s.Bus.Kind, s.Phase = "gossip", Settled.String()
+		if h := health(&s); h.State != state || h.Line != line {
+			t.Errorf("%+v, want %s with %q", h, state, line)
+		}
+	}
+	peers := []Peer{{Member: Member{Name: "b"}, State: "up", Met: true}}
+	f(Status{Peers: peers, trouble: "b has another secret"}, "misconfigured", "misconfigured: b has another secret")
+	f(Status{Peers: peers, Bus: BusStatus{Problem: "b says: context canceled"}, Leaving: true}, "leaving", "leaving: the others are told")
+	f(Status{Bus: BusStatus{Joining: true, JoinError: "b: EOF"}}, "alone",
+		"alone: no other member found; last try: b: EOF (its label or its key may be another)")
+	f(Status{Bus: BusStatus{Refused: map[string]uint64{"label": 3}}}, "alone",
+		"alone: no other member is configured or has joined; 3 refused because of their label: does it agree everywhere?")
+}

@@ -196,6 +196,20 @@ func (h handler) Receive(from string, frame []byte) {
 	})
 }
 
+// gone logs that a member is not reached any more: a line of interest when it
+// left, or this one does, and a warning when it went without a word.
+func (n *Node) gone(id string, listed bool) {
+	died := listed
+	for _, l := range n.lost {
+		died = died || l.ID == id
+	}
+	if n.core.Leaving() || !died {
+		n.log.Info("member left", "member", id)
+		return
+	}
+	n.log.Warn("member unreachable", "member", id, "listed", listed)
+}
+
 // observe logs what changed about the group, and samples traffic.
 func (n *Node) observe(now time.Duration) {
 	if !n.rate.due(now) {
@@ -212,7 +226,7 @@ func (n *Node) observe(now time.Duration) {
 	}
 	for id, was := range n.seen {
 		if _, listed := up[id]; was && !up[id] {
-			n.log.Warn("member unreachable", "member", id, "listed", listed)
+			n.gone(id, listed)
 		}
 	}
 	n.seen = up

@@ -7,15 +7,11 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
-// workers is how many jobs are done side by side: making a snapshot that somebody
-// asked for does not wait for loading one, and the other way round.
-const workers = 2
-
-// work does a core's jobs.
+// work does a core's jobs, with a goroutine for each lane.
 type work struct {
 	mu    sync.Mutex
 	more  *sync.Cond
-	queue []group.Job
+	lanes [group.NumLanes][]group.Job
 	ended atomic.Bool
 	done  sync.WaitGroup
 }
@@ -32,17 +28,19 @@ func (w *work) add(jobs []group.Job) {
 		return
 	}
 	w.mu.Lock()
-	w.queue = append(w.queue, jobs...)
+	for _, j := range jobs {
+		w.lanes[j.Lane] = append(w.lanes[j.Lane], j)
+	}
 	w.mu.Unlock()
 	w.more.Broadcast()
 }
 
 // start begins to do jobs; input runs what has to run under the core's lock.
 func (w *work) start(input func(func())) {
-	for range workers {
+	for lane := range w.lanes {
 		w.done.Go(func() {
 			for {
-				j, ok := w.next()
+				j, ok := w.next(lane)
 				if !ok {
 					return
 				}
@@ -56,21 +54,22 @@ func (w *work) start(input func(func())) {
 	}
 }
 
-func (w *work) next() (j group.Job, ok bool) {
+func (w *work) next(lane int) (j group.Job, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.queue) == 0 && !w.ended.Load() {
+	q := &w.lanes[lane]
+	for len(*q) == 0 && !w.ended.Load() {
 		w.more.Wait()
 	}
 	if w.ended.Load() {
 		return j, false
 	}
-	j = w.queue[0]
-	w.queue = w.queue[1:]
+	j = (*q)[0]
+	*q = (*q)[1:]
 	return j, true
 }
 
-// close ends the workers and waits for them. What they have not begun is not done.
+// close ends the work and waits for it. What has not begun is not done.
 func (w *work) close() {
 	w.mu.Lock()
 	w.ended.Store(true)

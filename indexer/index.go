@@ -72,6 +72,14 @@ type ApplyStats struct {
 	Stored, Removed, UnknownRemove, UnknownParent, Refused int
 }
 
+func (st *ApplyStats) add(o ApplyStats) {
+	st.Stored += o.Stored
+	st.Removed += o.Removed
+	st.UnknownRemove += o.UnknownRemove
+	st.UnknownParent += o.UnknownParent
+	st.Refused += o.Refused
+}
+
 // New returns an empty index.
 func New(o Options) *Index {
 	if o.MaxNodes == 0 {

@@ -2,7 +2,7 @@ package indexer
 
 // Stage is a content in the making that takes the place of a source's all at once.
 // Match does not see it before. One goroutine uses it at a time; the index's other
-// writers wait for one Apply at most.
+// writers wait for some thousand blocks at most.
 type Stage struct {
 	x *Index
 	s *source // nil when it is over
@@ -18,8 +18,25 @@ func (x *Index) Stage(name Source, blocks int) *Stage {
 	return &Stage{x, x.newSource(name, names, true)}
 }
 
+// stageStep is how many blocks are applied before others may write: a third of a
+// millisecond's work.
+const stageStep = 2048
+
 // Apply performs the operations of d in order, as Index.Apply does.
-func (t *Stage) Apply(d *Delta) ApplyStats {
+func (t *Stage) Apply(d *Delta) (sum ApplyStats) {
+	for ops := d.Ops; len(ops) > 0; {
+		n, blocks := 0, 0
+		for n < len(ops) && blocks < stageStep {
+			blocks += int(ops[n].N)
+			n++
+		}
+		sum.add(t.step(&Delta{Ops: ops[:n], Blocks: d.Blocks, Hashes: d.Hashes}))
+		ops = ops[n:]
+	}
+	return sum
+}
+
+func (t *Stage) step(d *Delta) ApplyStats {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	return t.x.perform(&t.s, d)

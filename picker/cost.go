@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,9 @@ type Cost struct {
 	Step       float64 `json:"step_s"`
 	PerSeq     float64 `json:"per_sequence_s"`
 	PerContext float64 `json:"per_context_token_s"`
+	// Idle is how many times PriorCost's time a prefill takes at the pool's
+	// engines when nothing is in its way. Each replica learns it by itself.
+	Idle float64 `json:"idle"`
 	// Samples behind the two halves, faded; 0 means the prior.
 	PrefillSeen float64 `json:"prefill_samples"`
 	DecodeSeen  float64 `json:"decode_samples"`
@@ -31,6 +35,7 @@ type Cost struct {
 var PriorCost = Cost{
 	Base: 0.020, PerToken: 50e-6, PerPair: 0.8e-9,
 	Step: 0.014, PerSeq: 50e-6, PerContext: 40e-9,
+	Idle: 1,
 }
 
 // Prefill returns the seconds that w takes on an endpoint that does nothing
@@ -68,6 +73,7 @@ type costCell struct {
 	fleet   [2][3]float64 // the pool's constants of both, in seconds; zero: not known
 	own     [2]float64    // how much the endpoint's own count against them, 0..1
 	doubt   float64       // of own prefill constants, as far as they count
+	idle    float64       // Cost.Idle; 0: not known
 	bias    [2]bias
 	local   atomic.Pointer[Cost]
 	shared  atomic.Pointer[Cost] // of the other replicas
@@ -112,7 +118,7 @@ func (c *counters) SetPriorCost(prior Cost) {
 func (c *costCell) reset(prior Cost) {
 	prior.PrefillSeen, prior.DecodeSeen = 0, 0
 	c.prior, c.prefill, c.decode = prior, newFit(), newFit()
-	c.fleet, c.own, c.bias, c.doubt = [2][3]float64{}, [2]float64{}, [2]bias{}, 0
+	c.fleet, c.own, c.bias, c.doubt, c.idle = [2][3]float64{}, [2]float64{}, [2]bias{}, 0, prior.Idle
 }
 
 // restart begins one half again, from the pool's constants where they are known.
@@ -195,6 +201,7 @@ func (c *costCell) publish() {
 	local := Cost{
 		Base: a[0], PerToken: a[1], PerPair: a[2], PrefillSeen: c.prefill.n,
 		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.n, Doubt: c.doubt,
+		Idle: cmp.Or(c.idle, 1),
 	}
 	c.local.Store(&local)
 	merged := local

@@ -27,6 +27,7 @@ type fleetCost struct {
 	noise   [2]variance // of a sample against its endpoint's mean, in logarithms
 	spread  [2]float64  // variance between endpoints beyond what noise explains
 	turn    [2]uint64
+	idle    float64 // logarithm of Cost.Idle
 }
 
 const (
@@ -36,6 +37,8 @@ const (
 	noisePrior  = 0.1 // variance assumed at first, with the weight of noiseWeight samples
 	noiseWeight = 8
 	spreadPrior = 0.005 // the same of endpoints, with the weight of one
+	idleShare   = 0.1   // of samples are quicker than what counts as idle
+	idleStep    = 0.05  // by which the logarithm of that follows a quicker one
 	teachAlways = 16    // endpoints are told after every sample up to so many, else the less often
 )
 
@@ -85,8 +88,24 @@ func (p *Pool) fleetOf(ep *Endpoint) *fleetCost {
 // learnPrefill teaches ep and those like it from one first token.
 func (p *Pool) learnPrefill(ep *Endpoint, q *Queued, ttft time.Duration) {
 	x, y, trust := prefillSample(&p.opts.Prior, q, ttft)
+	p.fleetOf(ep).idles(q, ttft)
 	p.learn(0, ep, sample{x, y, trust, q.At.Add(ttft)})
 	ep.ObservePrefill(q, ttft)
+}
+
+// idles follows the quickest tenth of the prefills that are long enough to tell:
+// requests that other replicas do not tell of make the rest look slow.
+func (f *fleetCost) idles(q *Queued, ttft time.Duration) {
+	x, y, _ := prefillSample(&PriorCost, q, ttft)
+	ratio := math.Log(y / (x[0] + x[1] + x[2]))
+	if x[1]+x[2] < x[0] || math.IsNaN(ratio) || math.IsInf(ratio, 0) {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.idle += idleStep * idleShare / (1 - idleShare); ratio < f.idle {
+		f.idle -= idleStep / (1 - idleShare)
+	}
 }
 
 // learnStep teaches ep and those like it from the time between tokens.
@@ -161,6 +180,7 @@ func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 		c.mu.Lock()
 		b := &c.bias[half]
 		samples := b.samples(now)
+		c.idle = math.Exp(f.idle)
 		c.fleet[half], c.own[half] = constants, spread*samples/(spread*samples+noise)
 		if half == 0 && samples > 0 {
 			c.doubt = c.own[0] * math.Sqrt(noise/samples)

@@ -36,6 +36,39 @@ func TestHelpersLearned(t *testing.T) {
 	}
 }
 
+// TestIdleLearned holds that what a prefill takes when nothing is in its way is
+// seen through requests that nobody told of, and follows other engines.
+func TestIdleLearned(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	p := newPool(4)
+	eps := p.Snapshot().Endpoints
+	f := func(speed float64) {
+		t.Helper()
+		e := trueCost{PriorCost.Base * speed, PriorCost.PerToken * speed, PriorCost.PerPair * speed, 0.1}
+		for i := range 600 {
+			w := drawWork(rng)
+			ttft := e.ttft(rng, w)
+			if i%3 > 0 { // behind others' requests
+				ttft *= time.Duration(2 + rng.IntN(8))
+			}
+			p.learnPrefill(eps[i%len(eps)], &Queued{Own: w, At: t0}, ttft)
+		}
+		if got := eps[0].Cost().Idle; got < speed/1.3 || got > speed*1.3 {
+			t.Errorf("idle engines take %.2f of the prior, want %.2f", got, speed)
+		}
+		if got := eps[0].Cost().PerToken / PriorCost.PerToken; got < 2*speed {
+			t.Errorf("the test slows nothing: %.2f", got)
+		}
+	}
+	f(1)
+	f(3)
+	f(.3)
+	eps[1].SetPriorCost(*eps[0].Cost())
+	if got, want := eps[1].Cost().Idle, eps[0].Cost().Idle; got != want {
+		t.Errorf("a restored endpoint has %.2f, want %.2f", got, want)
+	}
+}
+
 // TestOneSampleEach holds that one sample of each endpoint, which says nothing
 // about how much samples of one differ, does not count as steady, and that equals
 // stay equal.

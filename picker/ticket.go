@@ -53,7 +53,7 @@ func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 	c.prefill.Add(int64(w.New))
 	c.pairs.Add(int64(w.Pairs()))
 	c.tokens.Add(int64(w.Input))
-	ep.book.dispatched(now, ep.Cost().Prefill(w))
+	ep.book.dispatched(now, ep.Cost().Idle*PriorCost.Prefill(w))
 	b.changed(ep)
 }
 

@@ -27,18 +27,22 @@ func (b *Bus) checkReach(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var bad time.Time
+	said := ""
 	for {
 		why, reached := b.streams.Unreachable()
 		others := b.list.NumMembers() - 1
+		if len(why) > 0 {
+			said = firstOf(why)
+		}
 		switch {
-		case others <= 0 || reached > 0:
+		case reached > 0 || others <= 0 && bad.IsZero():
 			return nil
-		case len(why) < others:
-			bad = time.Time{}
 		case bad.IsZero():
-			bad = time.Now()
-		case time.Since(bad) > reachSure:
-			return fmt.Errorf("%w: %s: %s", ErrUnreachable, b.advertised(), firstOf(why))
+			if len(why) >= others {
+				bad = time.Now()
+			}
+		case time.Since(bad) > reachSure: // alone by then, it may be: probes do not reach this member either
+			return fmt.Errorf("%w: %s: %s", ErrUnreachable, b.advertised(), said)
 		}
 		select {
 		case <-ctx.Done():

@@ -124,8 +124,9 @@ func (l *Log) fill(s *source) {
 		ld.working = true
 		pages := ld.pages[ld.next:end]
 		l.g.Submit(group.Job{
-			Run: func(func() bool) { ld.err = l.addPages(s.name, ld, pages) },
-			End: func() { l.filled(s, ld, end) },
+			Lane: group.Loading,
+			Run:  func(func() bool) { ld.err = l.addPages(s.name, ld, pages) },
+			End:  func() { l.filled(s, ld, end) },
 		})
 	case ld.next == len(ld.pages) && ld.stage != nil:
 		l.commit(s)

@@ -92,6 +92,7 @@ func (l *Log) makeSnaps() {
 	sn := l.snaps[i]
 	l.making = sn
 	l.g.Submit(group.Job{
+		Lane:  group.Making,
 		Begin: func() { l.beginSnap(sn) },
 		Run:   func(stop func() bool) { sn.fill(stop, l.g.Opt.SnapshotBytes) },
 		End:   func() { l.endSnap(sn) },

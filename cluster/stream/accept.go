@@ -99,8 +99,8 @@ func certificateOf(ctx context.Context) (Fingerprint, bool) {
 }
 
 // tell lets the peer know whether our own dial to it works, as often as that
-// changes, until the stream ends.
-func (s *Streams) tell(st grpc.ServerStream, p *peer, ended <-chan error) error {
+// changes, until the stream ends or breaks.
+func (s *Streams) tell(st grpc.ServerStream, p *peer, broken <-chan error) error {
 	said := byte(sayWelcome)
 	for {
 		linked, changed, err := p.state()
@@ -111,7 +111,8 @@ func (s *Streams) tell(st grpc.ServerStream, p *peer, ended <-chan error) error 
 				text = err.Error()
 			}
 		}
-		if kind != said && (linked || err != nil) {
+		ended := errors.Is(err, context.Canceled) // by us: no verdict
+		if kind != said && (linked || err != nil && !ended) {
 			said = kind
 			b := append([]byte{kind}, text[:min(len(text), 512)]...)
 			if err := st.SendMsg(&b); err != nil {
@@ -119,7 +120,7 @@ func (s *Streams) tell(st grpc.ServerStream, p *peer, ended <-chan error) error 
 			}
 		}
 		select {
-		case err := <-ended:
+		case err := <-broken:
 			return err
 		case <-p.done:
 			return errGone

@@ -136,6 +136,9 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	for _, m := range st.Models {
 		fmt.Fprintln(w, modelLine(&m))
 	}
+	if st.NoModel > 0 {
+		fmt.Fprintf(w, "models not configured: %d requests\n", st.NoModel)
+	}
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE")
 	for _, e := range st.Endpoints {

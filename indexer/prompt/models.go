@@ -31,6 +31,7 @@ type ModelsOptions struct {
 type Models struct {
 	opts ModelsOptions
 	miss [NumReasons]atomic.Uint64 // requests for models that are not configured
+	said atomic.Bool               // that there are such
 
 	mu      sync.Mutex
 	entries map[string]*entry // by canonical name
@@ -234,6 +235,9 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 	t, ok := (*m.table.Load())[name]
 	if !ok {
 		m.miss[ReasonNoModel].Add(1)
+		if !m.said.Swap(true) {
+			m.opts.Log.Warn("requests name a model that is not configured, their prompts are matched approximately", "model", name)
+		}
 		return dst, Info{}, &Error{Reason: ReasonNoModel}
 	}
 	model, reason := t.entry.get()

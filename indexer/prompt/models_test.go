@@ -183,7 +183,13 @@ func TestModelsRenderCounts(t *testing.T) {
 	if st.Rendered != 2 || st.Missed != want || m.Unknown() != 1 {
 		t.Errorf("rendered %d, missed %v, unknown %d", st.Rendered, st.Missed, m.Unknown())
 	}
-	if n := strings.Count(logs.String(), "matched approximately"); n != 1 || strings.Contains(logs.String(), "secret") {
+	if _, err := render("zz", `{}`); ReasonOf(err) != ReasonNoModel {
+		t.Errorf("unknown model again: %v", err)
+	}
+	if n := strings.Count(logs.String(), "requests name a model that is not configured"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, logs.String())
+	}
+	if n := strings.Count(logs.String(), "prompts of this model are matched approximately"); n != 1 || strings.Contains(logs.String(), "secret") {
 		t.Errorf("logged %d times:\n%s", n, logs.String())
 	}
 }

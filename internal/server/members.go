@@ -9,7 +9,7 @@ import (
 
 // ClusterStatus is the group in one line.
 type ClusterStatus struct {
-	State      string `json:"state"` // off, joined, joining, alone, partitioned, degraded, misconfigured
+	State      string `json:"state"` // off, joined, joining, leaving, alone, partitioned, degraded, misconfigured
 	Line       string `json:"line"`
 	Transport  string `json:"transport"`
 	Advertised string `json:"advertised,omitempty"`

@@ -56,6 +56,26 @@ func TestNATSAgrees(t *testing.T) {
 	}
 }
 
+// TestNATSServed: a replica runs the server for the others, and they go on when
+// it is gone for a moment.
+func TestNATSServed(t *testing.T) {
+	at := ports.Address(t)
+	g := newGroup(t, 0, 10000, "mesh")
+	g.nats = []string{"nats://" + at}
+	serve := func(o *Options) { o.Cluster.NATS, o.Cluster.NATSServe = nil, at }
+	holder := g.misfit(serve)
+	other := g.add()
+	g.churn(20)
+	g.agree(holder, other)
+	g.stop(holder)
+	g.says(other, "partitioned", "not connected to nats")
+	g.replicas = nil // the next one has the name of the first
+	again := g.misfit(serve)
+	g.says(other, "joined", "1 other member")
+	g.churn(20)
+	g.agree(again, other)
+}
+
 // TestNATSRefuses ends a start with credentials that cannot work in one line.
 func TestNATSRefuses(t *testing.T) {
 	s, err := embedded.Start(embedded.Options{User: "u", Password: "p"})

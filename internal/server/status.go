@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/prompt"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/picker"
 )
@@ -25,6 +26,7 @@ type Status struct {
 	Config    ConfigStatus     `json:"config"`
 	Index     IndexStatus      `json:"index"`
 	Models    []ModelStatus    `json:"models"`
+	NoModel   uint64           `json:"requests_without_model"` // they name a model that is not configured
 	Cluster   ClusterStatus    `json:"cluster"`
 	Members   []MemberStatus   `json:"members,omitempty"`
 	Endpoints []EndpointStatus `json:"endpoints"`
@@ -65,7 +67,7 @@ func (s *Server) Status() Status {
 	now := time.Now()
 	st := Status{
 		Name: s.o.Name, Version: s.o.Version, UptimeS: now.Sub(s.started).Seconds(),
-		Decisions: s.decided.Load(), Models: s.models.status(), Endpoints: []EndpointStatus{},
+		Decisions: s.decided.Load(), Models: s.models.status(), NoModel: s.models.all.Unknown(), Endpoints: []EndpointStatus{},
 	}
 	st.State, st.Reason = s.state()
 	s.reloading.Lock()
@@ -234,6 +236,7 @@ func (s *Server) decisions(id string, n int) any {
 type collector struct {
 	s                                     *Server
 	state, lag, behind, blocks, size, all *prometheus.Desc
+	rendered, missed                      *prometheus.Desc
 }
 
 func newCollector(s *Server) *collector {
@@ -246,12 +249,15 @@ func newCollector(s *Server) *collector {
 		blocks: prometheus.NewDesc("grapevine_index_endpoint_blocks", "Blocks that an endpoint is known to hold.", ep, nil),
 		size:   prometheus.NewDesc("grapevine_index_bytes", "Memory of the index by part.", []string{"part"}, nil),
 		all:    prometheus.NewDesc("grapevine_index_blocks", "Blocks in the index, however many endpoints hold them.", nil, nil),
+
+		rendered: prometheus.NewDesc("grapevine_prompts_rendered_total", "Prompts rendered as the engine does it, by configured model.", []string{"model"}, nil),
+		missed:   prometheus.NewDesc("grapevine_prompts_missed_total", "Prompts matched approximately or in part, by configured model, none for others, and by reason.", []string{"model", "reason"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.state, c.lag, c.behind, c.blocks, c.size, c.all} {
+	for _, d := range []*prometheus.Desc{c.state, c.lag, c.behind, c.blocks, c.size, c.all, c.rendered, c.missed} {
 		ch <- d
 	}
 }
@@ -267,6 +273,16 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.lag, k.Lag.Seconds(), ep.Address)
 		gauge(c.behind, float64(k.Behind), ep.Address)
 		gauge(c.blocks, float64(c.s.blocks(ep)), ep.Address)
+	}
+	count := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	count(c.missed, c.s.models.all.Unknown(), "", prompt.ReasonNoModel.String())
+	for _, m := range c.s.models.status() {
+		count(c.rendered, m.Rendered, m.Name)
+		for reason, n := range m.Missed {
+			count(c.missed, n, m.Name, reason)
+		}
 	}
 	x := c.s.index.Stats()
 	gauge(c.size, float64(x.Bytes), "precise")

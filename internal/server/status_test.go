@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/grapevine-epp/grapevine/indexer/prompt"
 	"github.com/grapevine-epp/grapevine/internal/sim"
 )
 
@@ -32,5 +34,47 @@ func TestMetricsAgreeWithStatus(t *testing.T) {
 		if !s.exact(ep.ID) {
 			t.Errorf("%s is not exact for decisions", ep.Address)
 		}
+	}
+}
+
+// A name that stands for two things is refused, whatever the things are.
+func TestModelNamesAreDistinct(t *testing.T) {
+	f := func(want string, list ...ModelOptions) {
+		t.Helper()
+		err := distinct(list)
+		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != "server: "+want {
+			t.Errorf("%v: %v, want %q", list, err, want)
+		}
+	}
+	f("", ModelOptions{Name: "a", Aliases: []string{"x"}, Adapters: []string{"y"}}, ModelOptions{Name: "b", Aliases: []string{"z"}})
+	f(`"a" is configured twice: as a model and as a model`, ModelOptions{Name: "a"}, ModelOptions{Name: "a"})
+	f(`"a" is configured twice: as a model and as an alias of b`, ModelOptions{Name: "a"}, ModelOptions{Name: "b", Aliases: []string{"a"}})
+	f(`"x" is configured twice: as an adapter of a and as an adapter of b`, ModelOptions{Name: "a", Adapters: []string{"x"}}, ModelOptions{Name: "b", Adapters: []string{"x"}})
+}
+
+// Prompts that no model renders are counted for monitoring.
+func TestPromptMetrics(t *testing.T) {
+	_, o := options(t, sim.FleetOptions{Engines: 1})
+	s := open(t, o)
+	await(t, "models", s.models.ready)
+	body := []byte(`{"model":"unheard-of","prompt":"hello"}`)
+	if _, _, err := s.models.all.Render(t.Context(), "unheard-of", nil, body, prompt.KindCompletions); err == nil {
+		t.Fatal("rendered for a model that is not configured")
+	}
+	want := map[string]float64{"/no_model": 1}
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() == "grapevine_prompts_missed_total" {
+			for _, m := range f.GetMetric() {
+				got[m.GetLabel()[0].GetValue()+"/"+m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	if !cmp.Equal(got, want) || s.Status().NoModel != 1 {
+		t.Errorf("%v and %d, want %v", got, s.Status().NoModel, want)
 	}
 }

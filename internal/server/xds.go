@@ -125,13 +125,28 @@ func advertised(given string, listener net.Addr) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("server: addresses of this host: %w", err)
 	}
-	for _, a := range addrs {
-		p, err := netip.ParsePrefix(a.String())
-		if err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
-			return netip.AddrPortFrom(p.Addr(), at.Port()).String(), nil
-		}
+	if ip, ok := reachable(addrs); ok {
+		return netip.AddrPortFrom(ip, at.Port()).String(), nil
 	}
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port()).String(), nil
+}
+
+// reachable chooses the address under which others reach this host: the first
+// of IPv4, else the first of IPv6.
+func reachable(addrs []net.Addr) (at netip.Addr, ok bool) {
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		if p.Addr().Is4() {
+			return p.Addr(), true
+		}
+		if !ok {
+			at, ok = p.Addr(), true
+		}
+	}
+	return at, ok
 }
 
 // run tells what changed.

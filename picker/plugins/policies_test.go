@@ -158,9 +158,10 @@ func TestPredicted(t *testing.T) {
 	stretch := (.01 + 3*5e-5 + 300_000*4e-8) / picker.PriorCost.Step // endpoint 1 is idle: 1
 	level := (stretch + 1) / 2
 	stall := .016 * 5 * stretch * stretch / level
-	// Half a full step of prefill is 4,096 tokens, less than its own.
+	// Half a full step of prefill is 4,096 tokens, less than its own; a full one
+	// at an idle engine is .4096 s by the prior.
 	want0 := wait + own + .02 + own*(.75+.75*stall+.25*level*.5*(wait+own/2)) + .4096 +
-		20*(.01+4*5e-5+310_000*4e-8) + 12*.1*.1
+		20*(.01+4*5e-5+310_000*4e-8) + 30*.4096*.1*.1
 	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000. It pays
 	// its share of the mean stall.
 	own1 := 1 + .5

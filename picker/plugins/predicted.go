@@ -10,7 +10,7 @@ type predictedParams struct {
 	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
 	FleetShare    float64 `json:"fleetShare"`    // share of the stall that counts at the candidates' mean, 0..1
 	DecodeWeight  float64 `json:"decodeWeight"`  // length of the decode step there, in steps
-	BusyWeight    float64 `json:"busyWeight"`    // square of the time's share that prefill took there of late, in seconds
+	BusyWeight    float64 `json:"busyWeight"`    // square of the time's share that prefill took there of late, in full steps of an idle engine
 	TargetWeight  float64 `json:"targetWeight"`  // time beyond an SLO's first token
 	Alike         float64 `json:"alike"`         // share of the least cost by which others may be above it and count as equal
 	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
@@ -18,7 +18,7 @@ type predictedParams struct {
 
 var predictedDefaults = predictedParams{
 	OwnWeight: .75, StallWeight: .016, ArrivalWeight: .25, FleetShare: .5,
-	DecodeWeight: 20, BusyWeight: 12, TargetWeight: 4, Alike: .02, ChunkTokens: 8192,
+	DecodeWeight: 20, BusyWeight: 30, TargetWeight: 4, Alike: .02, ChunkTokens: 8192,
 }
 
 // predicted is the default policy: the predicted time to first token of each
@@ -31,7 +31,7 @@ var predictedDefaults = predictedParams{
 //	     + ArrivalWeight × mean stretch × own × arrival rate × (wait + own/2)
 //	     + min(own, half a full step), where requests wait
 //	     + DecodeWeight × decode step with the request in it
-//	     + BusyWeight × busy²
+//	     + BusyWeight × full step of an idle engine × busy²
 //
 //	stall = StallWeight × requests × stretch² / mean stretch
 //
@@ -142,8 +142,9 @@ func (s predicted) predict(c *picker.Cycle, k int, stall, arrival float64) picke
 	cost, l := v.Cost, &v.Load
 	own, wait := cost.Prefill(w), cost.Wait(l, c.Now)
 	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
+	full := cost.Idle * picker.PriorCost.PerToken * float64(s.ChunkTokens)
 	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
-	p.Others = own*(s.OwnWeight+stall+arrival*l.Rate*(wait+own/2)) + s.BusyWeight*l.Busy*l.Busy +
+	p.Others = own*(s.OwnWeight+stall+arrival*l.Rate*(wait+own/2)) + s.BusyWeight*full*l.Busy*l.Busy +
 		s.DecodeWeight*cost.StepOf(decoding(l)+1, float64(l.Context+int64(w.Input)))
 	if l.Waiting > 0 {
 		p.Others += min(own, cost.PerToken*float64(s.ChunkTokens)/2)

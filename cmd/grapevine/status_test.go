@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/server"
+)
+
+// What status --wait prints is the last answer alone.
+func TestStatusWait(t *testing.T) {
+	var asked atomic.Int32
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		st := server.Status{Name: "a", State: "ready"}
+		if asked.Add(1) == 1 {
+			st.State, st.Reason = "starting", "4 of 4 endpoints are not known exactly"
+			st.Cluster.Fallback = "alone"
+			st.Endpoints = []server.EndpointStatus{{Address: "10.0.0.1:8000", Knowledge: "approximate", Reason: "no stream"}}
+		} else {
+			st.Endpoints = []server.EndpointStatus{{Address: "10.0.0.2:8000", Knowledge: "approximate"}}
+		}
+		if err := writeJSON(w, st); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer admin.Close()
+	var out bytes.Buffer
+	cmd := newStatus()
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--wait", "--admin", strings.TrimPrefix(admin.URL, "http://")})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, old := range []string{"not known exactly", "meanwhile", "no stream"} {
+		if strings.Contains(out.String(), old) {
+			t.Errorf("%q is of the answer before:\n%s", old, out.String())
+		}
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestModelLine(t *testing.T) {
+	f := func(m server.ModelStatus, want string) {
+		t.Helper()
+		if got := modelLine(&m); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	f(server.ModelStatus{Name: "a", State: "ready", Rendered: 3}, "model a: ready, rendered 3")
+	f(server.ModelStatus{Name: "a", State: "ready", Notes: []string{"no chat template", "no encoding"}, Missed: map[string]uint64{"template": 2, "media": 1}},
+		"model a: ready (no chat template; no encoding), rendered 0, media 1, template 2")
+	f(server.ModelStatus{Name: "a", State: "failed", Error: "no tokenizer.json"}, "model a: failed, rendered 0: no tokenizer.json")
+}
