@@ -65,6 +65,7 @@ func (w *work) next(lane int) (j group.Job, ok bool) {
 		return j, false
 	}
 	j = (*q)[0]
+	(*q)[0] = group.Job{} // it holds on to pages
 	*q = (*q)[1:]
 	return j, true
 }

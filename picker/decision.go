@@ -20,7 +20,7 @@ type Decision struct {
 	// RemoveHeaders are request headers of the client that must not reach the
 	// engine, lower case.
 	RemoveHeaders []string
-	AnswerHeaders []HeaderSet // to be set on the answer to the client
+	AnswerHeaders []HeaderSet // to be set on the answer to the client; none once Observe was told that another endpoint serves
 	ModelTarget   string      // model name to be spliced into the body; "" leaves it alone
 	BodyExtra     string      // members, ",key:value…", to be added to the body behind the model; "" for none
 	WantBody      bool        // the picker would like to see this response's body (audit, learning)

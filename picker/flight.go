@@ -245,6 +245,7 @@ func (f *flight) moveTo(served string) {
 		return
 	}
 	f.s.metrics.moved.Inc()
+	f.AnswerHeaders = nil // they speak of the first choice
 	f.serving.Release()
 	f.ep, f.learns, f.serving = ep, lessons{}, new(Ticket)
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)

@@ -163,15 +163,23 @@ func TestRewriteAndObjectives(t *testing.T) {
 	}
 }
 
-// TestMoved follows a request that the proxy sent to the second choice.
+// TestMoved follows a request that the proxy sent to the second choice: its
+// answer has no headers that name the first.
 func TestMoved(t *testing.T) {
 	pool, m := newPool(2), &fakeMatcher{tokens: []int32{100, 0}}
-	s := newScheduler(t, Options{Pool: pool, Matcher: m})
+	token := func(c *Cycle, chosen int32) []HeaderSet { return []HeaderSet{{"x-token", c.All(chosen).Address}} }
+	s := newScheduler(t, Options{Pool: pool, Matcher: m, Rules: &Rules{Handler: single{testProfile()}, Answer: token}})
 	d, err := s.Choose(context.Background(), chatRequest("r", 200))
 	if err != nil {
 		t.Fatal(err)
 	}
+	if want := []HeaderSet{{"x-token", d.Endpoints[0]}}; !cmp.Equal(d.AnswerHeaders, want) {
+		t.Errorf("answer headers %v, want %v", d.AnswerHeaders, want)
+	}
 	d.Observe(Event{Kind: EventHeaders, At: t0, Status: 200, Served: d.Endpoints[1]})
+	if len(d.AnswerHeaders) > 0 {
+		t.Errorf("answer headers %v of another endpoint", d.AnswerHeaders)
+	}
 	a, b := pool.Snapshot().Endpoints[0], pool.Snapshot().Endpoints[1]
 	if x, y := pool.Book().Local(a, t0), pool.Book().Local(b, t0); x.Requests != 0 || y.Requests != 1 {
 		t.Errorf("book %+v %+v", x, y)

@@ -21,11 +21,12 @@ type sessionSlot struct {
 	at  sessionTime
 }
 
-// sessionTime is when a binding was made, in units of 2^20 ns (about a millisecond),
-// which wrap after 52 days: of two times less than half of that apart the later is known.
+// sessionTime is when a binding was made, in units of 2^24 ns (17 ms), which wrap
+// after 834 days: of two times less than half of that apart the later is known. A
+// session that comes back after longer than that may be taken for older than it was.
 type sessionTime uint32
 
-func sessionTimeOf(t time.Time) sessionTime { return sessionTime(t.UnixNano() >> 20) }
+func sessionTimeOf(t time.Time) sessionTime { return sessionTime(t.UnixNano() >> 24) }
 
 func (a sessionTime) after(b sessionTime) bool { return int32(a-b) > 0 }
 

@@ -39,7 +39,7 @@ type Sessions struct {
 type Binding struct {
 	Session  SessionKey
 	Endpoint indexer.EndpointID
-	At       time.Time // the later one wins; of two within a millisecond the one that comes last
+	At       time.Time // the later one wins; of two within 17 ms the one that comes last
 }
 
 type sessionShard struct {

@@ -104,10 +104,22 @@ func TestSessionTable(t *testing.T) {
 }
 
 func TestSessionTimeWraps(t *testing.T) {
-	for _, at := range []int64{0, 1 << 52, 1<<52 - 1<<20, 1<<52 + 1<<51} {
-		a, b := time.Unix(0, at), time.Unix(0, at).Add(25*24*time.Hour)
+	for _, at := range []int64{0, 1 << 56, 1<<56 - 1<<24, 1<<56 + 1<<55} {
+		a, b := time.Unix(0, at), time.Unix(0, at).Add(400*24*time.Hour)
 		if !sessionTimeOf(b).after(sessionTimeOf(a)) || sessionTimeOf(a).after(sessionTimeOf(b)) || sessionTimeOf(a).after(sessionTimeOf(a)) {
-			t.Errorf("order of %v and 25 days later is lost", a)
+			t.Errorf("order of %v and 400 days later is lost", a)
+		}
+	}
+}
+
+// A session that was away for weeks goes where its next request goes.
+func TestSessionComesBack(t *testing.T) {
+	for _, days := range []time.Duration{1, 30, 90, 365} {
+		s := NewSessions(0)
+		s.Bind(Binding{KeyOf("a"), 3, t0})
+		s.Bind(Binding{KeyOf("a"), 4, t0.Add(days * 24 * time.Hour)})
+		if id, _ := s.Lookup(KeyOf("a")); id != 4 {
+			t.Errorf("after %d days it is still bound to %d", days, id)
 		}
 	}
 }

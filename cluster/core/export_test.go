@@ -35,7 +35,18 @@ func ToOlder(frame []byte) []byte {
 		m.States = states
 		return m.Append(out)
 	}
-	return append(out, frame[wire.HeaderLen:]...)
+	return append(out, plainBusy(frame)...)
+}
+
+// plainBusy returns the body of a frame. A page reply that says when to come back
+// does so no more: older members have it from nobody, and make nothing of it.
+func plainBusy(frame []byte) []byte {
+	var m wire.PageReply
+	if frame[2] != wire.KindPageReply || m.Decode(wire.Body(frame)) != nil || m.Status != wire.StatusBusy {
+		return frame[wire.HeaderLen:]
+	}
+	m.Snap = wire.Position{}
+	return m.Append(nil)
 }
 
 // ToNewer makes a frame what a member of a later Minor might: fields are added

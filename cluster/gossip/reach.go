@@ -27,18 +27,19 @@ func (b *Bus) checkReach(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var bad time.Time
-	said := ""
+	said, met := "", false
 	for {
 		why, reached := b.streams.Unreachable()
 		others := b.list.NumMembers() - 1
 		if len(why) > 0 {
 			said = firstOf(why)
 		}
+		met = met || others > 0
 		switch {
-		case reached > 0 || others <= 0 && bad.IsZero():
+		case reached > 0 || !met:
 			return nil
 		case bad.IsZero():
-			if len(why) >= others {
+			if len(why) > 0 && len(why) >= others {
 				bad = time.Now()
 			}
 		case time.Since(bad) > reachSure: // alone by then, it may be: probes do not reach this member either

@@ -24,20 +24,21 @@ func Reserve(n int) (list []int, release func(), err error) {
 			letGo()
 		}
 	}
-	at := rand.IntN(last - first)
-	for range last - first {
-		if len(list) == n {
-			return list, release, nil
-		}
-		at = (at + 1) % (last - first)
-		letGo, err := hold(first + at)
+	const all = last - first + 1
+	begin := rand.IntN(all)
+	for i := 0; i < all && len(list) < n; i++ {
+		port := first + (begin+i)%all
+		letGo, err := hold(port)
 		if err != nil {
 			continue
 		}
-		list, held = append(list, first+at), append(held, letGo)
+		list, held = append(list, port), append(held, letGo)
 	}
-	release()
-	return nil, nil, ErrNone
+	if len(list) < n {
+		release()
+		return nil, nil, ErrNone
+	}
+	return list, release, nil
 }
 
 // Address reserves a port until the test ends and returns its address on

@@ -44,6 +44,11 @@ func (t *tracer) follow(ctx context.Context, o *Options) error {
 	if o.Duration > 0 {
 		query.Set("duration", o.Duration.String())
 	}
+	// The first reader that fails ends the requests of all, or those of replicas
+	// that have nothing to say would go on.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
 	streams := make([]io.ReadCloser, 0, len(o.Admins))
 	defer func() {
 		for _, s := range streams {
@@ -65,9 +70,6 @@ func (t *tracer) follow(ctx context.Context, o *Options) error {
 	}
 	// One goroutine reads each stream; the tracer is handed lines by a channel.
 	lines := make(chan server.TraceLine)
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	group, ctx := errgroup.WithContext(ctx)
 	for i, s := range streams {
 		group.Go(func() error { return read(ctx, o.Admins[i], s, lines, &t.dropped) })
 	}

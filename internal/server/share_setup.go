@@ -90,17 +90,17 @@ func (x *setupShare) compare() {
 func (x *setupShare) look() map[string]uint64 {
 	prints, names := map[*prompt.Model]uint64{}, map[string]uint64{}
 	for _, st := range x.s.models.all.Status() {
-		p, print := x.s.models.model(st.Name), printNone
+		p, sum := x.s.models.model(st.Name), printNone
 		switch {
 		case p != nil:
-			if print = x.prints[p]; print == 0 {
-				print = fingerprint(p)
+			if sum = x.prints[p]; sum == 0 {
+				sum = fingerprint(p)
 			}
-			prints[p] = print
+			prints[p] = sum
 		case st.State == prompt.StateLoading:
-			print = printLoading
+			sum = printLoading
 		}
-		names[st.Name] = print
+		names[st.Name] = sum
 	}
 	x.prints = prints
 	for name, base := range x.s.models.all.Names() {
@@ -183,7 +183,7 @@ func (u *setup) differ(other *setup) (names []string) {
 	if u.models == nil {
 		return nil
 	}
-	print := func(of *setup, name string) uint64 {
+	of := func(of *setup, name string) uint64 {
 		if p, ok := of.models[name]; ok {
 			return p
 		}
@@ -192,7 +192,7 @@ func (u *setup) differ(other *setup) (names []string) {
 	all := maps.Clone(u.models)
 	maps.Copy(all, other.models)
 	for name := range all {
-		a, b := print(u, name), print(other, name)
+		a, b := of(u, name), of(other, name)
 		if a != b && a != printLoading && b != printLoading {
 			names = append(names, name)
 		}

@@ -181,6 +181,31 @@ func TestPredicted(t *testing.T) {
 	}
 }
 
+// TestPredictedBusy: a candidate pays for the minutes before as far as the book
+// tells of what its engines do.
+func TestPredictedBusy(t *testing.T) {
+	const full = 2 * 50e-6 * 8192 // of an engine at twice the prior's times
+	cost := picker.Cost{PerToken: 1e-4, Idle: 2}
+	f := func(running int, told float64) {
+		t.Helper()
+		f := newFleet(
+			one{cost: &cost, load: picker.Load{Requests: 2, Busy: .5}, gauges: &picker.Gauges{Running: running, Waiting: 1}},
+			one{cost: &cost, load: picker.Load{Requests: 1, Busy: .1}, gauges: &picker.Gauges{Running: 1}},
+			one{cost: &cost, load: picker.Load{Busy: 1}})
+		got := f.scores(t, request(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0,"stallWeight":0}`)
+		want := make([]float64, 3)
+		for i, busy := range []float64{.5, .1, 1} {
+			want[i] = -.1 - 30*full*told*told*busy*busy
+		}
+		if !near(got, want) {
+			t.Errorf("%d run at the engine: %v, want %v", running, got, want)
+		}
+	}
+	f(0, 1)
+	f(1, 1)
+	f(4, .5)
+}
+
 // TestPredictedTiers holds that a slower tier saves less.
 func TestPredictedTiers(t *testing.T) {
 	f := newFleet(

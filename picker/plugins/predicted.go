@@ -31,7 +31,7 @@ var predictedDefaults = predictedParams{
 //	     + ArrivalWeight × mean stretch × own × arrival rate × (wait + own/2)
 //	     + min(own, half a full step), where requests wait
 //	     + DecodeWeight × decode step with the request in it
-//	     + BusyWeight × full step of an idle engine × busy²
+//	     + BusyWeight × full step of an idle engine × (told × busy)²
 //
 //	stall = StallWeight × requests × stretch² / mean stretch
 //
@@ -55,7 +55,8 @@ var predictedDefaults = predictedParams{
 // how much of the coming work is at home there, which no moment shows, and how
 // fast caches turn over: work that is even over minutes makes caches equally old,
 // and fewer prompts are computed again. Its square lets caches decide while
-// engines are idle.
+// engines are idle. told is the share of the engines' requests that the book
+// tells of: a replica that sees a part of the work cannot even it out.
 type predicted struct{ predictedParams }
 
 func newPredicted(p predictedParams) (Plugin, error) {
@@ -85,10 +86,11 @@ func (s predicted) Score(c *picker.Cycle, scores []float64) {
 	for k, x := range scores { // of a second of work there
 		scores[k] = s.StallWeight * float64(max(c.At(k).Load.Requests, 0)) * x * x / level
 	}
-	common, arrival := s.FleetShare*mean(scores), s.ArrivalWeight*level
+	common, arrival, told := s.FleetShare*mean(scores), s.ArrivalWeight*level, told(c)
 	target := c.Request.SLOTTFT.Seconds()
 	for k, stall := range scores {
 		p := s.predict(c, k, common+(1-s.FleetShare)*stall, arrival)
+		p.Others += s.BusyWeight * told * told * s.busy(c.At(k))
 		c.Predict(k, p)
 		cost := p.TTFT() + p.Others
 		if target > 0 {
@@ -134,6 +136,28 @@ func stretch(v *picker.View) float64 {
 	return max(v.Cost.StepOf(decoding(&v.Load), float64(v.Load.Context))/picker.PriorCost.Step, 1)
 }
 
+// busy returns the square of the busy share at v times a full step of an idle
+// engine.
+func (s predicted) busy(v *picker.View) float64 {
+	return v.Cost.Idle * picker.PriorCost.PerToken * float64(s.ChunkTokens) * v.Load.Busy * v.Load.Busy
+}
+
+// told returns the share of the requests at the candidates' engines that the
+// book tells of, 0..1. It is less than 1 when other replicas are cut off.
+func told(c *picker.Cycle) float64 {
+	var book, engines int64
+	for k := range c.Len() {
+		if v := c.At(k); v.Sampled {
+			book += max(v.Load.Requests, 0)
+			engines += int64(v.Waiting + v.Running)
+		}
+	}
+	if book >= engines {
+		return 1
+	}
+	return float64(book) / float64(engines)
+}
+
 // predict returns what the request would meet at candidate k, where a second
 // of its work costs the requests that are there stall seconds, and those that
 // arrive meanwhile arrival times their delay.
@@ -142,9 +166,8 @@ func (s predicted) predict(c *picker.Cycle, k int, stall, arrival float64) picke
 	cost, l := v.Cost, &v.Load
 	own, wait := cost.Prefill(w), cost.Wait(l, c.Now)
 	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
-	full := cost.Idle * picker.PriorCost.PerToken * float64(s.ChunkTokens)
 	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
-	p.Others = own*(s.OwnWeight+stall+arrival*l.Rate*(wait+own/2)) + s.BusyWeight*full*l.Busy*l.Busy +
+	p.Others = own*(s.OwnWeight+stall+arrival*l.Rate*(wait+own/2)) +
 		s.DecodeWeight*cost.StepOf(decoding(l)+1, float64(l.Context+int64(w.Input)))
 	if l.Waiting > 0 {
 		p.Others += min(own, cost.PerToken*float64(s.ChunkTokens)/2)
