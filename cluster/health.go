@@ -89,13 +89,13 @@ func health(s *Status) Health {
 	case len(s.Peers) == 0:
 		return Health{State: "alone", OK: true, Line: "alone: no other member is configured or has joined" + refusedHint(s.Bus)}
 	case s.Phase == Settling.String():
-		return Health{State: "joining", Line: fmt.Sprintf("joining: catching up with %d of %d other members", up, len(s.Peers))}
+		return Health{State: "joining", Line: fmt.Sprintf("joining: catching up with %d of %s", up, others(len(s.Peers)))}
 	case s.Phase == Degraded.String():
-		return bad("degraded", "went on without catching up with %d other members", len(s.Peers))
+		return bad("degraded", "went on without catching up with %s", others(len(s.Peers)))
 	}
-	line := fmt.Sprintf("joined: %d other members, all reachable", len(s.Peers))
+	line := fmt.Sprintf("joined: %s, all reachable", others(len(s.Peers)))
 	if len(away.names) > 0 {
-		line = fmt.Sprintf("joined: %d other members reachable", up)
+		line = fmt.Sprintf("joined: %s reachable", others(up))
 	}
 	switch {
 	case differ > 0:
@@ -109,6 +109,14 @@ func health(s *Status) Health {
 		line += "; " + away.line()
 	}
 	return Health{State: "joined", OK: true, Line: line}
+}
+
+// others counts other members.
+func others(n int) string {
+	if n == 1 {
+		return "1 other member"
+	}
+	return fmt.Sprintf("%d other members", n)
 }
 
 // line says who is missing from a group that goes on without.

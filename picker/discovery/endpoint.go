@@ -24,7 +24,7 @@ type Endpoint struct {
 	Labels    map[string]string
 	Models    []string
 	Engine    picker.EngineType // EngineUnknown: to be found out from its metrics
-	Events    picker.Events     // zero: publishes none
+	Events    picker.Events     // zero: none configured, the engine is asked
 	Metrics   string            // URL, "" for /metrics at the endpoint's own address
 	Line      int               // where the entry begins
 }
