@@ -72,5 +72,9 @@ func NewMember(name, version string) Member {
 	}
 }
 
-// ErrUnsure is what a LogStore returns when a delta builds on other content.
-var ErrUnsure = logs.ErrUnsure
+// Errors that a LogStore or its dumps return: a delta builds on other content; a snapshot
+// is over its limit.
+var (
+	ErrUnsure   = logs.ErrUnsure
+	ErrTooLarge = logs.ErrTooLarge
+)

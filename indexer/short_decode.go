@@ -38,10 +38,6 @@ func (x *Index) DecodeShort(b []byte, name Source, t *Tails, d *Delta) (unsure i
 }
 
 func (r *shortReader) op() {
-	if len(r.d.Ops) == MaxDeltaOps {
-		r.fail(ErrCodecLimit)
-		return
-	}
 	head := r.byte()
 	op := Op{Kind: OpKind(head & headKind), N: 1}
 	if head&shortPlace != 0 {
@@ -56,9 +52,7 @@ func (r *shortReader) op() {
 		if op.N = 0; head&^(headKind|shortPlace) != 0 {
 			r.fail(ErrCodecValue)
 		}
-		if r.err == nil {
-			r.d.Ops = append(r.d.Ops, op)
-		}
+		r.add(&op)
 		return
 	case OpStore:
 		rest = 0
@@ -92,9 +86,17 @@ func (r *shortReader) store(op *Op, head byte) {
 	if r.err != nil {
 		return
 	}
-	if decodeBlockList(&r.wireReader, r.d, op, r.usual); r.err == nil {
+	decodeBlockList(&r.wireReader, r.d, op, r.usual)
+	r.add(op)
+	r.stores++
+}
+
+func (r *shortReader) add(op *Op) {
+	if len(r.d.Ops) == MaxDeltaOps {
+		r.fail(ErrCodecLimit)
+	}
+	if r.err == nil {
 		r.d.Ops = append(r.d.Ops, *op)
-		r.stores++
 	}
 }
 
@@ -196,7 +198,7 @@ func (r *shortReader) list(op *Op, whole bool) {
 			return
 		}
 	}
-	r.d.Ops = append(r.d.Ops, *op)
+	r.add(op)
 }
 
 // names reads short names and appends the hashes that are held.

@@ -45,7 +45,7 @@ func (s *memStore) Digest(source string) logs.Digest {
 func (s *memStore) Snapshot(source string, size int) (logs.Dump, error) {
 	s.asked++
 	if s.large {
-		return nil, errors.New("too large")
+		return nil, fmt.Errorf("store: %w", logs.ErrTooLarge)
 	}
 	d := &memDump{s: s}
 	for p := range slices.Chunk(s.of[source], size) {

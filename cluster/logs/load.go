@@ -155,7 +155,7 @@ func (l *Log) endLoad(s *source) {
 
 // abandon gives up what was loaded; later, if pages are being added to it.
 func (ld *load) abandon() {
-	if ld.stage != nil && !ld.working {
+	if !ld.working && ld.stage != nil {
 		ld.stage.Discard()
 		ld.stage = nil
 	}

@@ -38,10 +38,7 @@ const (
 	snapPause = 30 * time.Second
 )
 
-var (
-	errSnapSize = errors.New("logs: snapshot over its limit")
-	errStopped  = errors.New("logs: stopped")
-)
+var errStopped = errors.New("logs: stopped")
 
 func (l *Log) heldSnap(s *source, at Position) *snap {
 	for _, sn := range l.snaps {
@@ -127,7 +124,7 @@ func (sn *snap) fill(stop func() bool, limit int) {
 		sn.pages = append(sn.pages, page)
 		sn.bytes += len(page)
 		if sn.bytes > limit || len(page) > wire.MaxFrame-4096 || len(sn.pages) > maxPages {
-			sn.err = errSnapSize
+			sn.err = ErrTooLarge
 		}
 	}
 }
@@ -145,8 +142,8 @@ func (l *Log) endSnap(sn *snap) {
 		s.snapAfter = l.g.Now + min(snapPause, 250*time.Millisecond<<min(s.snapFails, 10))
 		s.snapFails++
 		s.snapSize = 0
-		if errors.Is(sn.err, errSnapSize) {
-			s.snapSize = sn.bytes
+		if errors.Is(sn.err, ErrTooLarge) {
+			s.snapSize = max(sn.bytes, l.g.Opt.SnapshotBytes+1) // the store may have stopped before
 		}
 		l.g.Stats.SnapshotsFailed++
 		sn.pages, sn.bytes = nil, 0

@@ -61,6 +61,10 @@ func (v Verdict) String() string {
 // on content that is not there, or not for sure: what could be applied was.
 var ErrUnsure = errors.New("cluster: delta builds on other content")
 
+// ErrTooLarge is what a LogStore's Snapshot, or a Dump's Next, returns when the content
+// takes more than a member may load.
+var ErrTooLarge = errors.New("cluster: snapshot over its limit")
+
 // LogStore is the application's side of a Log. The log calls it from within
 // its own methods, one call at a time; it must not call back. Positions are
 // the log's business: the store holds content only.

@@ -6,7 +6,7 @@
 // readiness follows from what the parts know. Drain tells proxies and peers that
 // no more requests are welcome; Stop ends everything and waits.
 //
-// What is here is wiring: the prompt producer (prompt.go), the matcher that
+// What is here is wiring: the prompt producer (models.go), the matcher that
 // joins precise, approximate and speculative knowledge (matcher.go), the audit
 // of predictions (audit.go), what users see (status.go), and what replicas share
 // (share*.go): share_plan.go decides for every event stream whether it is read here

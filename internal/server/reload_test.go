@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/internal/sim"
+	"github.com/grapevine-epp/grapevine/picker/config"
 )
 
 const fileHead = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
@@ -137,4 +139,31 @@ func TestEndpointsOfConfig(t *testing.T) {
 	if n := len(s.Status().Endpoints); n != 2 {
 		t.Errorf("%d endpoints", n)
 	}
+}
+
+// TestWarnsOfRestart: what only a restart changes is told while the file differs
+// from that of the start, and not when it is that one again.
+func TestWarnsOfRestart(t *testing.T) {
+	parse := func(metricsPath, list string) *config.Config {
+		c, problems := config.Parse("f", []byte(fileHead+"plugins:\n- {type: metrics-data-source, parameters: {path: "+metricsPath+"}}\n"+
+			"- {type: file-discovery, parameters: {path: "+list+"}}\ndataLayer: {discovery: {endpoints: {pluginRef: file-discovery}}}\n"), config.Options{})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		return c
+	}
+	var said strings.Builder
+	s := &Server{o: Options{Log: slog.New(slog.NewTextHandler(&said, nil))}, opened: parse("/metrics", "a.yaml")}
+	f := func(metricsPath, list string, want int) {
+		t.Helper()
+		said.Reset()
+		if s.warnOfRestart(parse(metricsPath, list)); strings.Count(said.String(), "waits for a restart") != want {
+			t.Errorf("%s, %s: want %d warnings:\n%s", metricsPath, list, want, said.String())
+		}
+	}
+	f("/metrics", "a.yaml", 0)
+	f("/other", "b.yaml", 2)
+	f("/other", "b.yaml", 2)
+	f("/metrics", "b.yaml", 1)
+	f("/metrics", "a.yaml", 0)
 }

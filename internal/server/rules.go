@@ -117,7 +117,7 @@ func (s *Server) reloadConfig(changed bool) error {
 		return err
 	}
 	old := s.config.Load()
-	s.warnOfRestart(old, c)
+	s.warnOfRestart(c)
 	s.use(c)
 	s.resize(old.Producer, c.Producer)
 	s.refresh()
@@ -125,8 +125,9 @@ func (s *Server) reloadConfig(changed bool) error {
 	return nil
 }
 
-// warnOfRestart names what a reload does not change.
-func (s *Server) warnOfRestart(old, c *config.Config) {
+// warnOfRestart names what c says and a reload does not change.
+func (s *Server) warnOfRestart(c *config.Config) {
+	old := s.opened
 	if o, n := old.Metrics, c.Metrics; o.Scheme != n.Scheme || o.Path != n.Path || o.SkipVerify != n.SkipVerify {
 		s.o.Log.Warn("where metrics pages are waits for a restart", "scheme", n.Scheme, "path", n.Path)
 	}

@@ -46,7 +46,8 @@ type Server struct {
 	judge     judge
 	finder    *finder
 	config    atomic.Pointer[config.Config]
-	gaugePace atomic.Int64 // nanoseconds; see gaugePace
+	opened    *config.Config // that of the start; some of it holds until the end
+	gaugePace atomic.Int64   // nanoseconds; see gaugePace
 	reloads   *reloads
 	discovery *discovery.Source
 	node      *cluster.Node
@@ -105,6 +106,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.configFile.saw(data, nil)
+	s.opened = c
 	s.use(c)
 	s.reloads = newReloads(s.registry)
 	s.noteReload(c, nil)

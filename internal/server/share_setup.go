@@ -44,10 +44,11 @@ type setupShare struct {
 	s     *Server
 	gauge *cluster.Gauge
 
+	prints map[*prompt.Model]uint64 // of look
+	told   []byte                   // of tell
+
 	mu     sync.Mutex
 	own    setup
-	told   []byte
-	prints map[*prompt.Model]uint64
 	theirs map[string]setup // by origin
 
 	apart atomic.Bool // some member's models are others
@@ -60,18 +61,19 @@ func newSetupShare(s *Server) *setupShare {
 	return x
 }
 
-// tell sends this replica's setup when it is another than last time.
+// tell sends this replica's setup when it is another than last time. Calls follow
+// each other.
 func (x *setupShare) tell() {
+	models := x.look()
 	x.mu.Lock()
-	x.own.models = x.look()
+	x.own.models = models
 	value := x.own.append(nil)
-	same := bytes.Equal(value, x.told)
-	x.told = value
 	x.compare()
 	x.mu.Unlock()
-	if same {
+	if bytes.Equal(value, x.told) {
 		return
 	}
+	x.told = value
 	if err := x.gauge.Set(keySetup, slices.Clone(value)); err != nil {
 		x.s.o.Log.Warn("models in use are not told to the others", "error", err)
 	}
@@ -86,7 +88,8 @@ func (x *setupShare) compare() {
 	x.apart.Store(apart)
 }
 
-// look fingerprints the models as they are at present. x.mu is held.
+// look fingerprints the models as they are at present. That takes long for large
+// vocabularies, and the group's lock may wait for x.mu: it must not be held.
 func (x *setupShare) look() map[string]uint64 {
 	prints, names := map[*prompt.Model]uint64{}, map[string]uint64{}
 	for _, st := range x.s.models.all.Status() {
@@ -144,14 +147,11 @@ func (x *setupShare) conflict(ep *picker.Endpoint) string {
 // the first that has files, the only one when there are no names.
 func (u *setup) of(names []string) uint64 {
 	if len(names) == 0 {
-		only := printNone
-		for _, p := range u.models {
-			if only != printNone && p != only {
-				return printNone
-			}
-			only = p
+		prints := slices.Compact(slices.Sorted(maps.Values(u.models)))
+		if len(prints) != 1 {
+			return printNone
 		}
-		return only
+		return prints[0]
 	}
 	for _, name := range names {
 		if p, ok := u.models[name]; ok && p != printNone {

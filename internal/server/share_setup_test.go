@@ -128,3 +128,24 @@ func TestSetupUnknown(t *testing.T) {
 	}
 	g.says(s, "joined", "")
 }
+
+// An endpoint without names is read by the only model; by none where there are
+// several, in whatever order they are looked at.
+func TestSetupWithoutNames(t *testing.T) {
+	for _, c := range []struct {
+		models map[string]uint64
+		want   uint64
+	}{
+		{nil, printNone},
+		{map[string]uint64{"a": 7, "alias": 7}, 7},
+		{map[string]uint64{"a": printLoading}, printLoading},
+		{map[string]uint64{"a": 7, "b": 8}, printNone},
+		{map[string]uint64{"a": 7, "b": printNone}, printNone},
+	} {
+		for range 100 {
+			if got := (&setup{models: c.models}).of(nil); got != c.want {
+				t.Fatalf("%v: %d and not %d", c.models, got, c.want)
+			}
+		}
+	}
+}

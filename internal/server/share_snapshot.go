@@ -1,6 +1,9 @@
 package server
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
@@ -44,6 +47,9 @@ func (d *indexDump) Next() ([]byte, error) {
 		return p, nil
 	}
 	page, err := d.view.Next()
+	if errors.Is(err, indexer.ErrSnapshotSize) {
+		err = fmt.Errorf("%w: %w", cluster.ErrTooLarge, err)
+	}
 	if err != nil {
 		d.st.share.s.o.Log.Warn("no snapshot of a source: a replica that lacks it goes without until its engine holds less or starts again", "source", d.name, "error", err)
 	}

@@ -148,6 +148,9 @@ func TestSyntax(t *testing.T) {
 	f("a: {b: 1\nc: 2\nd: 3\n", "f:2:1: did not find expected ',' or '}'")
 	f("a:\n- {b: 1\n", "f:2:3: did not find expected ',' or '}' (what begins here is not closed)")
 	f("{\"a\": 1,\n \"b\": [1,\n  2],\n \"c\": {\"d\": 3}\n \"e\": 4,\n \"f\": 5}\n", "f:5:2: did not find expected ',' or '}'")
+	f("# don't\na: {b: 1\nc: 2\nd: 3\n", "f:3:1: did not find expected ',' or '}'")
+	f("a: it's\nb: {c: 1\nd: 2\ne: 3\n", "f:3:1: did not find expected ',' or '}'")
+	f("a: ['it''s {', \"\\\\\", \"\\\"[\"]\nb: {c: 1\nd: 2\ne: 3\n", "f:3:1: did not find expected ',' or '}'")
 	f("a: 1\n---\nb: [\n", "f:3:4: did not find expected node content (what begins here is not closed)")
 }
 

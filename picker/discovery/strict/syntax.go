@@ -73,15 +73,14 @@ func lostAt(lines [][]byte, from int, text string) int {
 // unclosed returns where braces and brackets begin that are open at the end of
 // the text, outermost first, and what ends them.
 func unclosed(text []byte) (open []int, ends []byte) {
-	quote := byte(0)
-	for i, c := range text {
+	before := byte('\n')
+	for i := 0; i < len(text); i++ {
+		c := text[i]
 		switch {
-		case quote != 0:
-			if c == quote && text[i-1] != '\\' {
-				quote = 0
-			}
-		case c == '"' || c == '\'':
-			quote = c
+		case c == '#' && bytes.IndexByte(space, before) >= 0:
+			i += lengthTo(text[i:], '\n')
+		case (c == '"' || c == '\'') && bytes.IndexByte(opening, before) >= 0:
+			i += quoted(text[i:])
 		case c == '{':
 			open, ends = append(open, i), append(ends, '}')
 		case c == '[':
@@ -89,9 +88,42 @@ func unclosed(text []byte) (open []int, ends []byte) {
 		case (c == '}' || c == ']') && len(open) > 0:
 			open, ends = open[:len(open)-1], ends[:len(ends)-1]
 		}
+		before = text[min(i, len(text)-1)]
 	}
 	slices.Reverse(ends)
 	return open, ends
+}
+
+// What may stand before a comment, and before a quoted text: elsewhere # and
+// quotes are letters of a plain one.
+var (
+	space   = []byte(" \t\r\n")
+	opening = append([]byte("{[,:"), space...)
+)
+
+// quoted returns where the quoted text ends that text begins with: at its
+// second quote, or where text ends. Two single quotes stand for one.
+func quoted(text []byte) int {
+	double := text[0] == '"'
+	i := 1
+	for ; i < len(text); i++ {
+		switch {
+		case double && text[i] == '\\', !double && bytes.HasPrefix(text[i:], []byte("''")):
+			i++
+		case text[i] == text[0]:
+			return i
+		}
+	}
+	return i
+}
+
+// lengthTo returns how many bytes stand before the first c, all of them when
+// there is none.
+func lengthTo(text []byte, c byte) int {
+	if n := bytes.IndexByte(text, c); n >= 0 {
+		return n
+	}
+	return len(text)
 }
 
 // parses returns why the text is no YAML; nothing wrong is an error without a

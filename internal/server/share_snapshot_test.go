@@ -1,0 +1,27 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// A source that does not fit a snapshot is told to be too large, so that those who
+// lack it can say so.
+func TestSnapshotOverItsLimit(t *testing.T) {
+	x, src := indexer.New(indexer.Options{}), indexer.Source{Endpoint: 1}
+	d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 100}}}
+	for k := range 100 {
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(k + 1), Key: indexer.BlockKey(k + 1), Bytes: 60, Tokens: 16})
+	}
+	x.Apply(src, &d)
+	share := &indexShare{s: &Server{o: Options{Log: slog.New(slog.DiscardHandler)}}}
+	dump := &indexDump{st: indexStore{share}, name: "e/0", view: x.View(src, indexer.SnapshotLimits{Page: 1000, Total: 1000})}
+	defer dump.Close()
+	if page, err := dump.Next(); !errors.Is(err, cluster.ErrTooLarge) {
+		t.Errorf("%d bytes, %v", len(page), err)
+	}
+}
