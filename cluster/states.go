@@ -58,7 +58,7 @@ func (n *Node) Log(name string, version uint64, store LogStore, opt LogOptions) 
 
 // SetSources replaces the set of sources that are shared; what is known of
 // others is forgotten. It returns how many are left out because their names
-// are empty, too long or too many; see core.Log.SetSources.
+// are empty, too long or too many; see logs.Log.SetSources.
 func (l *Log) SetSources(names []string) (left int) {
 	l.n.do(func() { left = l.l.SetSources(names) })
 	return left
@@ -72,7 +72,7 @@ func (l *Log) Position(source string) (p Position) {
 }
 
 // Common returns the smallest version of the log that a member of the group
-// states. What is appended should be readable by it; see core.LogOptions.
+// states. What is appended should be readable by it; see logs.LogOptions.
 func (l *Log) Common() (v uint64) {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *Log) Common() (v uint64) {
 }
 
 // Append hands in a delta that this replica read. The store's Apply is called
-// before Append returns, when the verdict is Applied. See core.Log.Append.
+// before Append returns, when the verdict is Applied. See logs.Log.Append.
 func (l *Log) Append(d Delta) (v Verdict) {
 	l.n.do(func() { v = l.l.Append(d) })
 	return v

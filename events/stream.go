@@ -318,6 +318,9 @@ func (s *subscriber) show() {
 	if was == Exact || state == Exact {
 		v.exactAt.Store(now)
 	}
+	if state == Exact {
+		s.trouble.replay.Store(nil) // nothing is missing
+	}
 	switch {
 	case s.order.phase != phaseDown:
 		v.downAt.Store(0)

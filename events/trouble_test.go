@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"encoding/binary"
 	"log/slog"
 	"strings"
 	"sync"
@@ -76,6 +77,25 @@ func TestTroubleIsSaid(t *testing.T) {
 	if n := log.count("replay failed"); n != 1 {
 		t.Errorf("a failed replay is said %d times", n)
 	}
+}
+
+// A replay that failed is no trouble any more once the engine has emptied its cache,
+// with which all is known without one.
+func TestTroubleEndsWithWhatWasMissing(t *testing.T) {
+	r, e := openReader(t, testOptions()), newFakeEngine(t, 7)
+	at := e.stream()
+	at.Replay = "tcp://" + ports.Address(t)
+	r.follow(at)
+	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
+	e.publish(20)
+	waitFor(t, "the trouble", func() bool { return strings.Contains(r.Trouble(testSource.Endpoint), "replay from") })
+	seq, emptied := uint64(20), encodeEvents([]Event{{Kind: AllBlocksCleared}})
+	waitFor(t, "exact knowledge", func() bool {
+		_ = e.pub.Send(nil, binary.BigEndian.AppendUint64(nil, seq), emptied)
+		seq++
+		return r.Knowledge(testSource.Endpoint).State == Exact
+	})
+	waitFor(t, "no trouble", func() bool { return r.Trouble(testSource.Endpoint) == "" })
 }
 
 // connects counts the attempts to connect.

@@ -28,6 +28,7 @@ type book struct {
 	mu        sync.Mutex
 	endpoints []string
 	rename    string
+	answer    []picker.HeaderSet // for the answers
 	wantBody  bool
 	delay     time.Duration
 	refuse    map[string]picker.Reason // by model
@@ -60,7 +61,7 @@ func (b *book) Choose(ctx context.Context, r *picker.Request) (*picker.Decision,
 	kept.Body, kept.Headers = bytes.Clone(r.Body), nil
 	b.requests = append(b.requests, kept)
 	released := false
-	d := &picker.Decision{Endpoints: b.endpoints, WantBody: b.wantBody}
+	d := &picker.Decision{Endpoints: b.endpoints, AnswerHeaders: b.answer, WantBody: b.wantBody}
 	if r.ModelSpan[1] > 0 {
 		d.ModelTarget = b.rename
 	}

@@ -164,6 +164,30 @@ func TestEnvoyPartial(t *testing.T) {
 	}
 }
 
+// TestEnvoyAnswerHeaders: what a decision wants on the answer reaches the client,
+// once, also where the body mode changes with them.
+func TestEnvoyAnswerHeaders(t *testing.T) {
+	for _, s := range shapes()[:3] {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
+			r.book.set(func(b *book) {
+				b.wantBody, b.answer = true, []picker.HeaderSet{{Name: "x-session-token", Value: "bnMvYQ=="}, {Name: "content-language", Value: "en"}}
+			})
+			for _, c := range []call{{size: 1000, model: "m", answer: 10}, {size: 1000, model: "m", answer: 10, stream: true}} {
+				resp, body, err := r.do(t.Context(), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h := resp.Header; len(body) == 0 || len(h["X-Session-Token"]) != 1 || h.Get("x-session-token") != "bnMvYQ==" || h.Get("content-language") != "en" {
+					t.Errorf("%d bytes, headers %v", len(body), h)
+				}
+			}
+			r.book.settle(t)
+			r.clean()
+		})
+	}
+}
+
 // TestEnvoyObserve: as an onlooker we see and account for everything, and
 // change nothing.
 func TestEnvoyObserve(t *testing.T) {

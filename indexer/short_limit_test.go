@@ -1,9 +1,8 @@
 package indexer
 
 import (
+	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // A delta of as many operations as there may be is read in its short form too,
@@ -27,8 +26,8 @@ func TestShortMostOperations(t *testing.T) {
 	if unsure, err := x.DecodeShort(b, name, &tails, &got); err != nil || unsure > 0 {
 		t.Fatal(unsure, err)
 	}
-	if diff := cmp.Diff(*d, got); diff != "" {
-		t.Error(diff)
+	if !slices.Equal(got.Ops, d.Ops) || !slices.Equal(got.Hashes, d.Hashes) {
+		t.Errorf("read %d operations on %d hashes", len(got.Ops), len(got.Hashes))
 	}
 	if _, err := x.DecodeShort(x.AppendShort(b, name, &tails, d), name, &tails, &got); err == nil {
 		t.Error("twice as many are read")

@@ -137,3 +137,27 @@ func TestUnclaimed(t *testing.T) {
 	l.of(c).claims[l.sources["s"].slot].pos = Position{Inc: 1}
 	f(false, "one knows it")
 }
+
+// An engine that starts anew while its last deltas wait to be pushed has those of the
+// new life pushed once.
+func TestPushOfANewLife(t *testing.T) {
+	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}, Share: group.ShareMesh})
+	l := NewSet(g).New("index", 1, nothing{}, LogOptions{})
+	l.SetSources([]string{"s"})
+	l.AddPeer(g.Add(group.Member{ID: "b", Boot: 1}))
+	g.Peers[0].Link = true
+	g.Drain()
+	for inc := range uint64(3) {
+		l.ingest(l.sources["s"], Delta{Source: "s", Inc: inc + 1, Payload: []byte{1}, Local: true})
+	}
+	if n := len(l.pushing); n != 1 {
+		t.Errorf("it waits %d times", n)
+	}
+	if l.flush(); len(l.pushing) != 0 || len(g.Drain()) != 1 {
+		t.Errorf("%d wait after they were pushed", len(l.pushing))
+	}
+	l.ingest(l.sources["s"], Delta{Source: "s", Inc: 3, First: 1, Last: 1, Payload: []byte{1}, Local: true})
+	if l.flush(); len(g.Drain()) != 1 {
+		t.Error("the next is not pushed")
+	}
+}

@@ -14,7 +14,7 @@ import (
 )
 
 // needPayload is what a server has to take: half of a frame, see
-// core.Options.GaugeBytes, and what is put around it. NATS takes 1 MiB by default.
+// group.Options.GaugeBytes, and what is put around it. NATS takes 1 MiB by default.
 const needPayload = wire.MaxFrame/2 + 64<<10
 
 // connect connects once; when no server can be reached, in the background.

@@ -36,7 +36,7 @@ type store struct {
 	stages  int // … that were ever begun
 }
 
-// Apply implements core.LogStore.
+// Apply implements logs.LogStore.
 func (s *store) Apply(d logs.Delta) error {
 	if len(d.Payload) != plainSize && len(d.Payload) != shortSize {
 		return fmt.Errorf("simtest: payload of %d bytes", len(d.Payload))
@@ -53,14 +53,14 @@ func (s *store) Apply(d logs.Delta) error {
 	return err
 }
 
-// Reset implements core.LogStore.
+// Reset implements logs.LogStore.
 func (s *store) Reset(source string, _ uint64) {
 	s.m.touch(source)
 	delete(s.content, source)
 	delete(s.tails, source)
 }
 
-// Digest implements core.LogStore.
+// Digest implements logs.LogStore.
 func (s *store) Digest(source string) logs.Digest {
 	c := s.content[source]
 	return logs.Digest{Count: c.count, Xor: c.hash}
@@ -88,7 +88,7 @@ type dump struct {
 	tails       []byte // on the last page
 }
 
-// Next implements core.Dump.
+// Next implements logs.Dump.
 func (d *dump) Next() ([]byte, error) {
 	if d.next == d.pages {
 		return nil, nil
@@ -103,7 +103,7 @@ func (d *dump) Next() ([]byte, error) {
 	return p, nil
 }
 
-// Close implements core.Dump.
+// Close implements logs.Dump.
 func (*dump) Close() {}
 
 const pageSize = 20 // and tails
@@ -119,7 +119,7 @@ type stage struct {
 	over   bool
 }
 
-// Stage implements core.LogStore.
+// Stage implements logs.LogStore.
 func (s *store) Stage(source string, _ uint64) (logs.Stage, error) {
 	s.m.w.Stats.Stages++
 	s.staged++
@@ -128,7 +128,7 @@ func (s *store) Stage(source string, _ uint64) (logs.Stage, error) {
 	return s.last, nil
 }
 
-// Page implements core.Stage.
+// Page implements logs.Stage.
 func (g *stage) Page(p []byte) error {
 	if len(p) < pageSize {
 		return fmt.Errorf("simtest: page of %d bytes", len(p))
@@ -147,7 +147,7 @@ func (g *stage) Page(p []byte) error {
 	return nil
 }
 
-// Digest implements core.Stage.
+// Digest implements logs.Stage.
 func (g *stage) Digest() logs.Digest {
 	c := g.content()
 	return logs.Digest{Count: c.count, Xor: c.hash}
@@ -160,7 +160,7 @@ func (g *stage) content() chain {
 	return chain{hash: binary.LittleEndian.Uint64(g.first), count: binary.LittleEndian.Uint64(g.first[8:])}
 }
 
-// Commit implements core.Stage.
+// Commit implements logs.Stage.
 func (g *stage) Commit() error {
 	g.end()
 	g.s.m.touch(g.source)
@@ -179,7 +179,7 @@ func (g *stage) Commit() error {
 	return nil
 }
 
-// Discard implements core.Stage.
+// Discard implements logs.Stage.
 func (g *stage) Discard() {
 	g.s.m.w.Stats.Discarded++
 	g.end()
@@ -193,14 +193,14 @@ func (g *stage) end() {
 	g.s.staged--
 }
 
-// Forget implements core.LogStore.
+// Forget implements logs.LogStore.
 func (s *store) Forget(source string) {
 	delete(s.content, source)
 	delete(s.tails, source)
 	delete(s.m.last, source)
 }
 
-// Assign implements core.LogStore.
+// Assign implements logs.LogStore.
 func (s *store) Assign(source string, role logs.Role) { s.m.assign(source, role) }
 
 // gauges is a member's GaugeSink: what it believes of others.

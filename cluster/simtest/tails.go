@@ -17,7 +17,7 @@ const (
 	tailReach  = 8
 )
 
-// payloadNeeds is core.LogOptions.Needs.
+// payloadNeeds is logs.LogOptions.Needs.
 func payloadNeeds(p []byte) uint64 {
 	if len(p) == shortSize {
 		return shortSince

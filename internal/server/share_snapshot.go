@@ -9,7 +9,7 @@ import (
 )
 
 // maxSnapshot bounds the pages of one snapshot, in bytes: it is what
-// core.Options.SnapshotBytes is by default. As many blocks as a source may have fit, in
+// group.Options.SnapshotBytes is by default. As many blocks as a source may have fit, in
 // chains of ten and more.
 const maxSnapshot = 384 << 20
 

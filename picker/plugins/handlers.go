@@ -70,8 +70,9 @@ type dataParallel struct {
 }
 
 func newDataParallel(p dataParallelParams) (Plugin, error) {
+	field := "primaryPort"
 	if p.TargetPort != 0 {
-		p.PrimaryPort = p.TargetPort
+		field, p.PrimaryPort = "targetPort", p.TargetPort
 	}
 	handler := func(profiles []*picker.Profile, _ []Decider) (picker.ProfileHandler, error) {
 		if len(profiles) != 1 {
@@ -79,7 +80,7 @@ func newDataParallel(p dataParallelParams) (Plugin, error) {
 		}
 		return dataParallel{newWhole(profiles[0]), uint16(p.PrimaryPort)}, nil
 	}
-	return Plugin{Handler: handler}, Require(p.PrimaryPort > 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number")
+	return Plugin{Handler: handler}, Require(p.PrimaryPort > 0 && p.PrimaryPort < 1<<16, field, "must be a port number")
 }
 
 // Handle implements picker.ProfileHandler.

@@ -1,6 +1,11 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"maps"
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
 
 // predictedParams weigh what a request costs others against its own time to
 // first token; all are dimensionless unless they say otherwise.
@@ -64,14 +69,14 @@ func newPredicted(p predictedParams) (Plugin, error) {
 		"ownWeight": p.OwnWeight, "stallWeight": p.StallWeight, "arrivalWeight": p.ArrivalWeight, "decodeWeight": p.DecodeWeight,
 		"busyWeight": p.BusyWeight, "targetWeight": p.TargetWeight, "alike": p.Alike,
 	}
-	for name, w := range weights {
-		if w < 0 {
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
+		if weights[name] < 0 {
 			return Plugin{}, &ParamError{name, "must not be negative"}
 		}
 	}
 	return Plugin{Scorer: predicted{p}}, Faults(
 		Require(p.FleetShare >= 0 && p.FleetShare <= 1, "fleetShare", "must be between 0 and 1"),
-		Require(p.ChunkTokens > 0, "chunkTokens", "must be positive"))
+		Require(p.ChunkTokens > 0 && p.ChunkTokens <= 1<<20, "chunkTokens", "must be from 1 to 1048576"))
 }
 
 // Score implements picker.Scorer.

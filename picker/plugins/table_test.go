@@ -54,6 +54,7 @@ func TestParameters(t *testing.T) {
 	f("latency-scorer", `{"ttftWeight":0,"tpotWeight":0}`, "ttftWeight")
 	f("unified-policy", `{"loadFactor":0}`, "loadFactor")
 	f("data-parallel-profile-handler", `{"primaryPort":70000}`, "primaryPort")
+	f("data-parallel-profile-handler", `{"targetPort":-1}`, "targetPort")
 	f("utilization-detector", `{"metricsStalenessThreshold":"soon"}`, "metricsStalenessThreshold")
 	f("concurrency-detector", `{"concurrencyMode":"bytes"}`, "concurrencyMode")
 	f("session-id-producer", `{"headerName":"a","cookieName":"b"}`, "cookieName")
