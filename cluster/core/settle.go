@@ -1,8 +1,9 @@
 package core
 
 import (
-	"github.com/grapevine-epp/grapevine/cluster/group"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // Phase returns how far this member has settled.

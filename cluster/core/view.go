@@ -1,9 +1,10 @@
 package core
 
 import (
+	"time"
+
 	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/logs"
-	"time"
 )
 
 // PeerView is what this member knows of a peer.

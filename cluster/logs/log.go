@@ -72,6 +72,7 @@ type source struct {
 	push    []wire.Entry // applied, to be sent to peers
 	pushInc uint64
 	pushLen int
+	pushing bool // among those of the log that have some
 
 	role      Role
 	reading   bool          // the application reads the stream

@@ -78,8 +78,9 @@ func (l *Log) retain(s *source, d Delta) {
 		l.g.Stats.PushDropped++
 		return
 	}
-	if len(s.push) == 0 {
+	if !s.pushing {
 		l.pushing = append(l.pushing, s)
+		s.pushing = true
 	}
 	s.push = append(s.push, e)
 	s.pushLen += len(d.Payload) + 8
@@ -203,7 +204,7 @@ func (l *Log) flush() {
 	}
 	for _, s := range l.pushing {
 		clear(s.push)
-		s.push, s.pushLen = s.push[:0], 0
+		s.push, s.pushLen, s.pushing = s.push[:0], 0, false
 	}
 	l.pushing = l.pushing[:0]
 }
