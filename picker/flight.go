@@ -249,6 +249,7 @@ func (f *flight) moveTo(served string) {
 	f.serving.Release()
 	f.ep, f.learns, f.serving = ep, lessons{}, new(Ticket)
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
+	f.s.opts.Sessions.Bind(Binding{Session: KeyOf(f.request.Session), Endpoint: ep.ID, At: f.s.opts.Now()})
 	f.s.blind.watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
 	if f.s.opts.Matcher != nil {
 		f.s.opts.Matcher.Chosen(f.request, ep)

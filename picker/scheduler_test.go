@@ -169,7 +169,9 @@ func TestMoved(t *testing.T) {
 	pool, m := newPool(2), &fakeMatcher{tokens: []int32{100, 0}}
 	token := func(c *Cycle, chosen int32) []HeaderSet { return []HeaderSet{{"x-token", c.All(chosen).Address}} }
 	s := newScheduler(t, Options{Pool: pool, Matcher: m, Rules: &Rules{Handler: single{testProfile()}, Answer: token}})
-	d, err := s.Choose(context.Background(), chatRequest("r", 200))
+	r := chatRequest("r", 200)
+	r.Session = "s"
+	d, err := s.Choose(context.Background(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +185,9 @@ func TestMoved(t *testing.T) {
 	a, b := pool.Snapshot().Endpoints[0], pool.Snapshot().Endpoints[1]
 	if x, y := pool.Book().Local(a, t0), pool.Book().Local(b, t0); x.Requests != 0 || y.Requests != 1 {
 		t.Errorf("book %+v %+v", x, y)
+	}
+	if at, ok := s.opts.Sessions.Lookup(KeyOf("s")); !ok || at != b.ID {
+		t.Errorf("the session is at %v, want %v, which served it", at, b.ID)
 	}
 	d.Done(Outcome{Status: 200, Complete: true})
 	if y := pool.Book().Local(b, t0); y.Requests != 0 || b.Cost().PrefillSeen != 0 {
