@@ -120,21 +120,24 @@ func (s *Source) run(ctx context.Context, w *watch) {
 		defer w.close()
 		changes, faults = w.w.Events, w.w.Errors
 	}
-	for {
+	for put := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changes:
-			settle.Reset(s.opts.Settle)
+			if put < maxSettle {
+				settle.Reset(s.opts.Settle)
+			}
+			put++
 		case err := <-faults: // an overflow, for example: changes may have been lost
 			s.opts.Log.Warn("watching the endpoints file", "path", s.opts.Path, "error", err)
 			settle.Reset(s.opts.Settle)
 		case <-settle.C:
-			if w != nil {
-				w.follow()
-			}
+			put = 0
+			w.follow()
 			s.read(ctx)
 		case <-poll.C:
+			w.follow()
 			s.read(ctx)
 		case <-s.reload:
 			s.read(ctx)

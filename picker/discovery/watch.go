@@ -34,8 +34,12 @@ func newWatch(path string) (*watch, error) {
 	return f, nil
 }
 
-// follow moves the second watch to where the link leads at this moment.
+// follow moves the second watch to where the link leads at this moment. A nil
+// watch has nothing to move.
 func (f *watch) follow() {
+	if f == nil {
+		return
+	}
 	want := map[string]bool{}
 	if target, err := filepath.EvalSymlinks(f.path); err == nil {
 		if dir := filepath.Dir(target); dir != filepath.Dir(f.path) {
@@ -109,6 +113,7 @@ func Watch(ctx context.Context, path string, o WatchOptions, look func()) {
 			w.follow()
 			look()
 		case <-poll.C:
+			w.follow()
 			look()
 		}
 	}
