@@ -1,40 +1,20 @@
 package events
 
 import (
-	"bytes"
 	"encoding/binary"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/ports"
 )
-
-// lines collects what is logged.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-// count returns how often text was logged.
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
-}
 
 // A stream that cannot be read, and a replay that fails, are said once in the log
 // and as long as they last by Trouble.
 func TestTroubleIsSaid(t *testing.T) {
-	log := new(lines)
+	log := new(parts.Output)
 	o := testOptions()
 	o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	r := openReader(t, o)
@@ -53,11 +33,11 @@ func TestTroubleIsSaid(t *testing.T) {
 	nowhere := "tcp://" + ports.Address(t)
 	r.follow(Stream{Events: nowhere})
 	const line = "event stream not connected, its endpoint is known approximately"
-	waitFor(t, "a warning", func() bool { return log.count(line) == 1 })
+	waitFor(t, "a warning", func() bool { return strings.Count(log.String(), line) == 1 })
 	waitFor(t, "the trouble", trouble("event stream "+nowhere+" cannot be read", "refused"))
 	_, failed := connects(r)
 	waitFor(t, "more attempts", func() bool { _, n := connects(r); return n > failed+tellAfter })
-	if n := log.count(line); n != 1 {
+	if n := strings.Count(log.String(), line); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 	at := e.stream()
@@ -66,7 +46,7 @@ func TestTroubleIsSaid(t *testing.T) {
 	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(20)
 	waitFor(t, "the next trouble", trouble("replay from "+nowhere+" failed"))
-	waitFor(t, "a warning", func() bool { return log.count("replay failed") == 1 })
+	waitFor(t, "a warning", func() bool { return strings.Count(log.String(), "replay failed") == 1 })
 	router, err := zmtp.ListenRouter(nowhere, e.replay, zmtp.RouterOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +54,7 @@ func TestTroubleIsSaid(t *testing.T) {
 	defer router.Close()
 	r.agrees(t, e)
 	waitFor(t, "no trouble", trouble())
-	if n := log.count("replay failed"); n != 1 {
+	if n := strings.Count(log.String(), "replay failed"); n != 1 {
 		t.Errorf("a failed replay is said %d times", n)
 	}
 }

@@ -7,32 +7,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 func contains(b []byte, part string) bool { return bytes.Contains(b, []byte(part)) }
-
-// output collects what a process writes while the test reads it.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
 
 // demoRun is a demo in a process, with a mark in its environment that its
 // children inherit.
@@ -40,7 +22,7 @@ type demoRun struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	mark string
-	out  output
+	out  parts.Output
 	done chan error
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/ports"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/sim"
@@ -74,9 +75,9 @@ func openSite(t *testing.T, flags ...string) *site {
 }
 
 // start runs a subcommand in the background until the test ends.
-func (s *site) start(name string, args ...string) (*exec.Cmd, *output) {
+func (s *site) start(name string, args ...string) (*exec.Cmd, *parts.Output) {
 	s.t.Helper()
-	out := &output{}
+	out := &parts.Output{}
 	cmd := exec.Command("grapevine", append([]string{name}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

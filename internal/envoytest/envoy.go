@@ -1,7 +1,6 @@
 package envoytest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +30,7 @@ const (
 type Envoy struct {
 	cmd    *exec.Cmd
 	admin  string
-	log    logBuffer
+	log    parts.Output
 	exited chan struct{}
 	stop   sync.Once
 	addrs  map[string]string
@@ -189,22 +188,4 @@ func (e *Envoy) get(path string) (string, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	return string(body), err
-}
-
-// logBuffer collects output from the process while tests read it.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -2,7 +2,8 @@
 // need: Envoy, a Python with the reference implementations, tokenizers of real
 // models. `make setup` installs them into a cache folder outside of the
 // checkout; this package installs nothing and downloads nothing. Start runs
-// the Python programs that tests compare with.
+// the Python programs that tests compare with, and Output keeps what programs
+// write.
 //
 // A part that is missing is a failure, never a skip: the message names the
 // path that was looked at and the command that fills it. All functions may be
