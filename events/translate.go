@@ -108,7 +108,7 @@ type Translator struct {
 	text            []byte               // scratch, of the batch under way
 	parents, blocks []indexer.EngineHash // of the events looked at ahead
 	keys            []indexer.BlockKey   // of parents
-	next            int                  // the parent in turn
+	next            int                  // the parent in turn, of parents
 	stats           Stats
 
 	out     *indexer.Delta // of the Translate under way
@@ -146,18 +146,15 @@ func (t *Translator) Stats() Stats { return t.stats }
 func (t *Translator) Translate(b *Batch, d *indexer.Delta) {
 	t.out, t.cleared, t.wiped, t.text = d, len(d.Blocks), false, b.text[:0]
 	t.fresh.reset(t.cleared)
-	parent := 0
 	for i := range b.Events {
 		e := &b.Events[i]
 		if i%warmEvents == 0 {
 			t.lookAhead(b.Events[i:min(len(b.Events), i+warmEvents)])
-			parent = 0
 		}
 		switch e.Kind {
 		case BlockStored:
-			t.next = parent
 			if t.stored(e); e.HasParent {
-				parent++
+				t.next++
 			}
 		case BlockRemoved:
 			t.removed(e)

@@ -36,10 +36,7 @@ func (t *trouble) connected() {
 }
 
 func note(at *atomic.Pointer[string], what string, err error) {
-	text := what
-	if err != nil {
-		text += ": " + err.Error()
-	}
+	text := what + ": " + err.Error()
 	at.Store(&text)
 }
 

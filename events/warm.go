@@ -8,7 +8,7 @@ const warmEvents = 64
 // lookAhead asks the index for the parents of stores, all at once, and tells which
 // blocks come one to an event; the index itself looks ahead in longer lists.
 func (t *Translator) lookAhead(list []Event) {
-	t.parents, t.blocks = t.parents[:0], t.blocks[:0]
+	t.parents, t.blocks, t.next = t.parents[:0], t.blocks[:0], 0
 	for i := range list {
 		e := &list[i]
 		if e.Kind != BlockStored {

@@ -276,17 +276,6 @@ func (a *aliases) spent(h EngineHash) *entry {
 	return nil
 }
 
-// exact returns the entry of (hash, node, kind), or nil.
-func (a *aliases) exact(h EngineHash, node, kind uint32) *entry {
-	s, i := a.find(h)
-	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
-		if e.node == node && e.kind() == kind {
-			return e
-		}
-	}
-	return nil
-}
-
 // has tells whether hash names node, of whatever kind.
 func (a *aliases) has(h EngineHash, node uint32) bool {
 	s, i := a.find(h)

@@ -41,6 +41,17 @@ func removeBoth(a *aliases, m aliasModel, h EngineHash, kind uint32) bool {
 	return found == want
 }
 
+// exact returns the entry of (hash, node, kind), or nil.
+func (a *aliases) exact(h EngineHash, node, kind uint32) *entry {
+	s, i := a.find(h)
+	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
+		if e.node == node && e.kind() == kind {
+			return e
+		}
+	}
+	return nil
+}
+
 func (a *aliases) check(t *testing.T, m aliasModel) {
 	t.Helper()
 	if a.n != m.entries() {

@@ -243,17 +243,16 @@ func decodeParent(r *wireReader, op *Op, head byte, chain *deltaChain) {
 
 func decodeBlocks(r *wireReader, d *Delta, op *Op) {
 	op.First = uint32(len(d.Blocks))
-	if op.N == 0 || r.err != nil {
-		return
+	if op.N > 0 && r.err == nil {
+		decodeBlockList(r, d, op, r.uint32())
 	}
-	if uint64(op.First)+uint64(op.N) > MaxDeltaBlocks {
-		r.fail(ErrCodecLimit)
-		return
-	}
-	decodeBlockList(r, d, op, r.uint32())
 }
 
+// decodeBlockList reads the blocks of op, whose First is set.
 func decodeBlockList(r *wireReader, d *Delta, op *Op, usual uint32) {
+	if uint64(op.First)+uint64(op.N) > MaxDeltaBlocks {
+		r.fail(ErrCodecLimit)
+	}
 	if !r.has(uint64(op.N) * minBlockSize) {
 		return
 	}
@@ -278,13 +277,18 @@ func decodeBlockList(r *wireReader, d *Delta, op *Op, usual uint32) {
 	}
 }
 
-func decodeHashes(r *wireReader, d *Delta, op *Op) {
+// placeHashes sets op.First, and reports whether the hashes of op are within the limit
+// and all there, in so many bytes each.
+func placeHashes(r *wireReader, d *Delta, op *Op, width uint64) bool {
 	op.First = uint32(len(d.Hashes))
 	if uint64(op.First)+uint64(op.N) > MaxDeltaHashes {
 		r.fail(ErrCodecLimit)
-		return
 	}
-	if !r.has(uint64(op.N) * 8) {
+	return r.has(uint64(op.N) * width)
+}
+
+func decodeHashes(r *wireReader, d *Delta, op *Op) {
+	if !placeHashes(r, d, op, 8) {
 		return
 	}
 	for range op.N {

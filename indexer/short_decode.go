@@ -80,12 +80,6 @@ func (r *shortReader) store(op *Op, head byte) {
 		r.fail(ErrCodecValue)
 	}
 	op.First = uint32(len(r.d.Blocks))
-	if uint64(op.First)+uint64(op.N) > MaxDeltaBlocks {
-		r.fail(ErrCodecLimit)
-	}
-	if r.err != nil {
-		return
-	}
 	decodeBlockList(&r.wireReader, r.d, op, r.usual)
 	r.add(op)
 	r.stores++
@@ -170,22 +164,9 @@ func (r *shortReader) byShort(n shortName) (*entry, found) {
 }
 
 func (r *shortReader) list(op *Op, whole bool) {
-	width := uint64(shortBytes)
 	if whole {
-		width = 8
-	}
-	if len(r.d.Hashes)+int(op.N) > MaxDeltaHashes {
-		r.fail(ErrCodecLimit)
-	}
-	if !r.has(uint64(op.N) * width) {
-		return
-	}
-	op.First = uint32(len(r.d.Hashes))
-	if whole {
-		for range op.N {
-			r.d.Hashes = append(r.d.Hashes, EngineHash(r.uint64()))
-		}
-	} else {
+		decodeHashes(&r.wireReader, r.d, op)
+	} else if placeHashes(&r.wireReader, r.d, op, shortBytes) {
 		r.names(op.N)
 	}
 	if op.N = uint32(len(r.d.Hashes)) - op.First; op.N == 0 || r.err != nil {

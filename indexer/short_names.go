@@ -58,7 +58,7 @@ func (a *aliases) byShort(n shortName) (e *entry, is found) {
 	}
 }
 
-// touchShort is touch for a short name.
+// touchShort reads the lines that byShort is going to need.
 func (a *aliases) touchShort(n shortName) uint32 {
 	if a.depth > shortHalf {
 		return 0
@@ -66,11 +66,7 @@ func (a *aliases) touchShort(n shortName) uint32 {
 	m := n.mixed()
 	s := a.segment(m)
 	i := s.home(m)
-	next := i + bucket
-	if next >= len(s.slots) {
-		next = 0
-	}
-	return s.slots[i].node + s.slots[next].node
+	return s.slots[i].node + s.slots[s.wrap(i+bucket)].node
 }
 
 // oneKey returns the key of the blocks that a source has under a hash; false when it

@@ -59,7 +59,7 @@ func (c *Core) Reachable() (up, known int) { return c.g.Reachable() }
 
 // Held returns what is held now. Rings are bounded by Options.RingBytes,
 // pending deltas and pushes by Options.PendingBytes, per source; snapshots by
-// Options.SnapshotCache and loads by Options.Loads times SnapshotBytes.
+// Options.SnapshotCache, but for one that is larger, and loads by a window of pages each.
 func (c *Core) Held() group.Held {
 	var h group.Held
 	for _, l := range c.logs.List {

@@ -57,7 +57,6 @@ func (h *heap) Stage(source string, _ uint64) (cluster.Stage, error) {
 	var pages [][]byte
 	return &fixture.Stage{
 		Add: func(p []byte) error { pages = append(pages, p); return nil },
-		Sum: func() cluster.Digest { return cluster.Digest{} },
 		Take: func() error {
 			h.mu.Lock()
 			defer h.mu.Unlock()

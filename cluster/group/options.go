@@ -43,7 +43,8 @@ type Options struct {
 	// RingBytes bounds the recent deltas kept per source for others (256 KiB; less
 	// where a snapshot of the source is smaller, but 64 KiB), RingDeltas their
 	// number (1024). PendingBytes bounds deltas that wait for
-	// earlier ones, per source (256 KiB), and what waits to be sent.
+	// earlier ones, per source (256 KiB; a sixteenth of a snapshot of it that is being
+	// loaded, if that is more), and what waits to be sent.
 	RingBytes, RingDeltas, PendingBytes int
 	// PageBytes is the size of snapshot pages and range answers (128 KiB).
 	PageBytes int

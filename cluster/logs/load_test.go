@@ -17,7 +17,6 @@ type countedStage struct{ of *counted }
 func (c *counted) Stage(string, uint64) (Stage, error) { c.open++; return countedStage{c}, nil }
 
 func (countedStage) Page([]byte) error { return nil }
-func (countedStage) Digest() Digest    { return Digest{} }
 func (countedStage) Commit() error     { return nil }
 func (g countedStage) Discard()        { g.of.discarded++ }
 

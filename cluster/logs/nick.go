@@ -41,11 +41,8 @@ func (l *Log) hasNick(p *group.Peer, s *source, inc uint64) bool {
 // p is nil.
 func (l *Log) deltasFor(p *group.Peer, s *source) wire.Group {
 	g := wire.Group{Source: []byte(s.name), Inc: s.pushInc, Entries: s.push}
-	if p != nil && !l.hasNick(p, s, s.pushInc) {
-		return g
-	}
 	for _, q := range l.g.Peers {
-		if p == nil && !l.hasNick(q, s, s.pushInc) {
+		if (p == nil || p == q) && !l.hasNick(q, s, s.pushInc) {
 			return g
 		}
 	}

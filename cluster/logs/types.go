@@ -105,10 +105,9 @@ type Dump interface {
 type Stage interface {
 	// Page adds the next page of a Dump. It is called like the methods of a Dump.
 	Page(page []byte) error
-	// Digest returns the digest of what was added. It and what follows are called from
-	// within the log's methods, and must be quick whatever the size.
-	Digest() Digest
 	// Commit replaces the content of the source, atomically. On error nothing has changed.
+	// It and Discard are called from within the log's methods, and must be quick whatever
+	// the size.
 	Commit() error
 	// Discard gives the stage up. It is called once where Commit is not, or fails.
 	Discard()

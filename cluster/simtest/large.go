@@ -29,21 +29,8 @@ func RunLarge(seed uint64) Result {
 	w.Heal()
 	w.StartAll()
 	w.members[late].nameSources(w.names)
-	healed := w.now
-	w.Run(900 * time.Millisecond)
-	w.Quiet(true)
-	why := ""
-	for w.now-healed < bound {
-		w.Run(50 * time.Millisecond)
-		if why = w.Converged(); why == "" {
-			break
-		}
-	}
-	if why != "" {
-		w.failf("not converged %v after the last fault: %s", bound, why)
-	}
-	w.checkMemory(p.memoryLimit())
-	r.Exact, r.Took = w.Exact(), w.now-healed
+	r.Took = w.converge()
+	r.Exact = w.Exact()
 	w.checkStages()
 	r.Stats, r.Failures = w.Stats, w.failures
 	return r

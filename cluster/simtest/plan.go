@@ -78,13 +78,10 @@ func Large(seed uint64) Plan {
 
 // memoryLimit bounds what a core may hold under a plan.
 func (p Plan) memoryLimit() int {
-	ring, pend, cache := p.Options.RingBytes, p.Options.PendingBytes, p.Options.SnapshotCache
-	if ring == 0 {
-		ring, pend, cache = 256<<10, 256<<10, 384<<20
-	}
+	opt := p.Options.WithDefaults()
 	const loads = 64 << 10
 	largest := (p.Pages + 7) * 20 // a snapshot that is larger than the cache is kept alone
-	return p.Sources*(ring+2*pend+256) + max(cache, largest) + loads
+	return p.Sources*(opt.RingBytes+2*opt.PendingBytes+256) + max(opt.SnapshotCache, largest) + loads
 }
 
 // RunSeed runs the plan of a seed with random faults, heals everything, and
@@ -107,21 +104,8 @@ func RunPlan(p Plan) Result {
 	}
 	w.Heal()
 	w.StartAll()
-	healed := w.now
-	w.Run(900 * time.Millisecond)
-	w.Quiet(true)
-	why := ""
-	for w.now-healed < bound {
-		w.Run(50 * time.Millisecond)
-		if why = w.Converged(); why == "" {
-			break
-		}
-	}
-	w.checkMemory(p.memoryLimit())
-	if why != "" {
-		w.failf("not converged %v after the last fault: %s", bound, why)
-	}
-	r.Exact, r.Took = w.Exact(), w.now-healed
+	r.Took = w.converge()
+	r.Exact = w.Exact()
 	if p.Work > 0 {
 		w.checkStages()
 	}
@@ -134,6 +118,26 @@ func RunPlan(p Plan) Result {
 	r.Stats, r.Failures = w.Stats, w.failures
 	r.Stats.Converged = r.Took
 	return r
+}
+
+// converge runs until everybody knows everything, which they may take until bound after
+// the last fault, and returns how long that took.
+func (w *World) converge() time.Duration {
+	healed := w.now
+	w.Run(900 * time.Millisecond)
+	w.Quiet(true)
+	why := ""
+	for w.now-healed < bound {
+		w.Run(50 * time.Millisecond)
+		if why = w.Converged(); why == "" {
+			break
+		}
+	}
+	w.checkMemory(w.plan.memoryLimit())
+	if why != "" {
+		w.failf("not converged %v after the last fault: %s", bound, why)
+	}
+	return w.now - healed
 }
 
 // randomFault makes one fault and says which.

@@ -147,19 +147,6 @@ func (g *stage) Page(p []byte) error {
 	return nil
 }
 
-// Digest implements logs.Stage.
-func (g *stage) Digest() logs.Digest {
-	c := g.content()
-	return logs.Digest{Count: c.count, Xor: c.hash}
-}
-
-func (g *stage) content() chain {
-	if g.first == nil {
-		return chain{}
-	}
-	return chain{hash: binary.LittleEndian.Uint64(g.first), count: binary.LittleEndian.Uint64(g.first[8:])}
-}
-
 // Commit implements logs.Stage.
 func (g *stage) Commit() error {
 	g.end()
@@ -175,7 +162,7 @@ func (g *stage) Commit() error {
 		delete(g.s.content, g.source)
 		return nil
 	}
-	g.s.content[g.source] = g.content()
+	g.s.content[g.source] = chain{hash: binary.LittleEndian.Uint64(g.first), count: binary.LittleEndian.Uint64(g.first[8:])}
 	return nil
 }
 

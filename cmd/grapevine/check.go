@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
@@ -55,7 +54,7 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	var c *config.Config
 	if f.config != "" {
 		var found []strict.Problem
-		c, found = config.Load(f.config, config.Options{Table: pd.Table()})
+		c, found = config.Load(f.config, config.Options{})
 		problems = append(problems, found...)
 		if c != nil {
 			for _, n := range c.Notes {

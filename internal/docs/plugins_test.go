@@ -45,7 +45,7 @@ func write(t *testing.T, path, text string) {
 // loads fails the test unless text is a configuration without problems.
 func loads(t *testing.T, at, text string) *config.Config {
 	t.Helper()
-	c, problems := config.Parse(at, []byte(text), config.Options{Table: pd.Table()})
+	c, problems := config.Parse(at, []byte(text), config.Options{})
 	for _, p := range problems {
 		t.Errorf("%s: the example does not load: %s\n%s", at, p, text)
 	}
@@ -156,7 +156,7 @@ func metricNames(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
-	if _, err := picker.New(picker.Options{Pool: picker.NewPool(picker.PoolOptions{}), Rules: config.Default(config.Options{Table: pd.Table()}).Rules, Registerer: reg}); err != nil {
+	if _, err := picker.New(picker.Options{Pool: picker.NewPool(picker.PoolOptions{}), Rules: config.Default(config.Options{}).Rules, Registerer: reg}); err != nil {
 		t.Fatal(err)
 	}
 	families, err := reg.Gather()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
@@ -77,9 +76,9 @@ func (o *Offline) Decide(r *picker.Request) (*Decision, error) {
 
 func (o *Offline) rules() (*picker.Rules, []string, error) {
 	if o.Config == "" {
-		return config.Default(config.Options{Table: pd.Table()}).Rules, nil, nil
+		return config.Default(config.Options{}).Rules, nil, nil
 	}
-	c, problems := config.Load(o.Config, config.Options{Table: pd.Table()})
+	c, problems := config.Load(o.Config, config.Options{})
 	if len(problems) > 0 {
 		return nil, nil, strict.Problems(problems)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
@@ -39,7 +40,7 @@ type instance struct {
 
 func newBuilder(file string, report *strict.Report, o Options) *builder {
 	if o.Table == nil {
-		o.Table = plugins.Builtin()
+		o.Table = pd.Table()
 	}
 	b := &builder{opts: o, report: report, byName: map[string]*instance{}, notes: &strict.Report{File: file}}
 	b.out.File = file

@@ -31,8 +31,7 @@ type Problem = strict.Problem
 
 // Options say what a file may name.
 type Options struct {
-	// Table holds the plugin types; nil means plugins.Builtin(), which has no
-	// prefill/decode handlers (pd.Table does).
+	// Table holds the plugin types; nil means pd.Table(), all that are built in.
 	Table plugins.Table
 	// Queues says that whoever uses the Config queues requests (Config.Flow).
 	// If not, a file that asks for it gets a note.

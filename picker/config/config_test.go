@@ -13,7 +13,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
@@ -24,7 +23,7 @@ import (
 func TestLoad(t *testing.T) {
 	datadriven.Walk(t, "testdata/load", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			o := Options{Table: pd.Table()}
+			o := Options{}
 			for _, arg := range d.CmdArgs {
 				o.Queues = o.Queues || arg.Key == "queues"
 			}
@@ -117,7 +116,7 @@ const frame = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
 func parse(t *testing.T, text string) *Config {
 	t.Helper()
-	c, problems := Parse("f", []byte(frame+text), Options{Table: pd.Table()})
+	c, problems := Parse("f", []byte(frame+text), Options{})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -272,7 +271,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, input string) {
-		c, problems := Parse("f", []byte(input), Options{Queues: true, Table: pd.Table()})
+		c, problems := Parse("f", []byte(input), Options{Queues: true})
 		if (c == nil) != (len(problems) > 0) {
 			t.Fatalf("config %v and problems %v", c, problems)
 		}
@@ -283,7 +282,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, problems := Parse("effective", text, Options{Queues: true, Table: pd.Table()}); len(problems) > 0 {
+		if _, problems := Parse("effective", text, Options{Queues: true}); len(problems) > 0 {
 			t.Fatalf("effective configuration: %v\n%s", problems, text)
 		}
 	})

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 )
@@ -72,9 +70,7 @@ func Open(o Options) (*Source, error) {
 	}
 	var w *watch
 	if !o.NoWatch {
-		if w, err = newWatch(o.Path); err != nil {
-			o.Log.Warn("endpoints file is polled, not watched", "path", o.Path, "every", o.Poll, "error", err)
-		}
+		w = newWatch(o.Path, s.watching())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -91,12 +87,7 @@ func (s *Source) Close() {
 }
 
 // Reload has the file read and the names resolved soon. It does not wait.
-func (s *Source) Reload() {
-	select {
-	case s.reload <- struct{}{}:
-	default:
-	}
-}
+func (s *Source) Reload() { soon(s.reload) }
 
 // Status returns what the source knows about itself.
 func (s *Source) Status() Status {
@@ -105,39 +96,23 @@ func (s *Source) Status() Status {
 	return s.status
 }
 
+func (s *Source) watching() WatchOptions {
+	return WatchOptions{Poll: s.opts.Poll, Settle: s.opts.Settle, Log: s.opts.Log}
+}
+
 func (s *Source) run(ctx context.Context, w *watch) {
 	defer close(s.done)
-	poll := time.NewTicker(s.opts.Poll)
-	defer poll.Stop()
 	resolve := time.NewTicker(s.opts.ResolveEvery)
 	defer resolve.Stop()
-	settle := time.NewTimer(time.Hour)
-	settle.Stop()
-	defer settle.Stop()
-	var changes <-chan fsnotify.Event
-	var faults <-chan error
-	if w != nil {
-		defer w.close()
-		changes, faults = w.w.Events, w.w.Errors
-	}
-	for put := 0; ; {
+	look := make(chan struct{}, 1)
+	var watcher sync.WaitGroup
+	defer watcher.Wait()
+	watcher.Go(func() { w.run(ctx, s.watching(), func() { soon(look) }) })
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-changes:
-			if put < maxSettle {
-				settle.Reset(s.opts.Settle)
-			}
-			put++
-		case err := <-faults: // an overflow, for example: changes may have been lost
-			s.opts.Log.Warn("watching the endpoints file", "path", s.opts.Path, "error", err)
-			settle.Reset(s.opts.Settle)
-		case <-settle.C:
-			put = 0
-			w.follow()
-			s.read(ctx)
-		case <-poll.C:
-			w.follow()
+		case <-look:
 			s.read(ctx)
 		case <-s.reload:
 			s.read(ctx)
@@ -145,6 +120,14 @@ func (s *Source) run(ctx context.Context, w *watch) {
 		case <-resolve.C:
 			s.resolve(ctx)
 		}
+	}
+}
+
+// soon leaves word in a channel that holds one.
+func soon(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

@@ -20,7 +20,16 @@ type watch struct {
 	folders map[string]bool
 }
 
-func newWatch(path string) (*watch, error) {
+// newWatch returns nil, and says so, where nothing tells of changes.
+func newWatch(path string, o WatchOptions) *watch {
+	f, err := tryWatch(path)
+	if err != nil {
+		o.Log.Warn("file is polled, not watched", "path", path, "every", o.Poll, "error", err)
+	}
+	return f
+}
+
+func tryWatch(path string) (*watch, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
@@ -59,8 +68,6 @@ func (f *watch) follow() {
 	}
 }
 
-func (f *watch) close() { f.w.Close() }
-
 // WatchOptions tune Watch. The zero value is usable.
 type WatchOptions struct {
 	Poll   time.Duration // look this often even if nothing says that something changed; 0 means 10 s
@@ -81,27 +88,31 @@ func Watch(ctx context.Context, path string, o WatchOptions, look func()) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	w := newWatch(path, o)
+	look()
+	w.run(ctx, o, look)
+}
+
+// run calls look whenever the file may have changed and every Poll, until ctx
+// ends, and closes f. A nil watch polls.
+func (f *watch) run(ctx context.Context, o WatchOptions, look func()) {
 	var changes <-chan fsnotify.Event
 	var faults <-chan error
-	w, err := newWatch(path)
-	if err == nil {
-		defer w.close()
-		changes, faults = w.w.Events, w.w.Errors
-	} else {
-		o.Log.Warn("file is polled, not watched", "path", path, "every", o.Poll, "error", err)
+	if f != nil {
+		defer f.w.Close()
+		changes, faults = f.w.Events, f.w.Errors
 	}
 	poll := time.NewTicker(o.Poll)
 	defer poll.Stop()
 	settle := time.NewTimer(time.Hour)
 	settle.Stop()
 	defer settle.Stop()
-	look()
 	for put := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case err := <-faults: // an overflow, for example: changes may have been lost
-			o.Log.Warn("watching a file", "path", path, "error", err)
+			o.Log.Warn("watching a file", "path", f.path, "error", err)
 			settle.Reset(o.Settle)
 		case <-changes:
 			if put < maxSettle {
@@ -110,10 +121,10 @@ func Watch(ctx context.Context, path string, o WatchOptions, look func()) {
 			put++
 		case <-settle.C:
 			put = 0
-			w.follow()
+			f.follow()
 			look()
 		case <-poll.C:
-			w.follow()
+			f.follow()
 			look()
 		}
 	}

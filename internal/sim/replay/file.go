@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
@@ -29,7 +28,7 @@ func FilePolicy(path string) (Policy, error) {
 		return Policy{}, err
 	}
 	load := func() (*config.Config, error) {
-		c, problems := config.Parse(path, data, config.Options{Table: pd.Table()})
+		c, problems := config.Parse(path, data, config.Options{})
 		return c, strict.Problems(problems).Err()
 	}
 	c, err := load()
