@@ -26,7 +26,7 @@ BENCH ?= .
 BENCHTIME ?= 1s
 SOAK ?= 10m
 # Folders whose packages start goroutines.
-CONCURRENT := cluster events extproc picker pd internal/admin internal/bench internal/server internal/sim
+CONCURRENT := cluster events extproc picker pd internal/admin internal/lab internal/server
 RACE_PACKAGES ?= $(patsubst %,./%/...,$(wildcard $(CONCURRENT)))
 
 .PHONY: help

@@ -12,7 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // fakeEngine is an engine's event side in Go, with faults on demand: it loses
@@ -39,7 +39,7 @@ type fakeEngine struct {
 
 func newFakeEngine(tb testing.TB, seed int64) *fakeEngine {
 	e := &fakeEngine{tb: tb, rng: rand.New(rand.NewSource(seed)), maxRing: 10_000, page: 16}
-	e.start("tcp://"+ports.Address(tb), "tcp://"+ports.Address(tb))
+	e.start("tcp://"+parts.FreeAddress(tb), "tcp://"+parts.FreeAddress(tb))
 	tb.Cleanup(e.stop)
 	return e
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // reader is a manager with its own index.
@@ -228,7 +228,7 @@ func TestWithoutReplay(t *testing.T) {
 func TestReplayOutOfReach(t *testing.T) {
 	e := newFakeEngine(t, 6)
 	at := e.stream()
-	at.Replay = "tcp://" + ports.Address(t)
+	at.Replay = "tcp://" + parts.FreeAddress(t)
 	r := openReader(t, testOptions())
 	r.follow(at)
 	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
@@ -391,7 +391,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	e := newFakeEngine(t, 10)
 	m := Open(func() Options { o := testOptions(); o.Index = newIndex(); return o }())
-	gone := "tcp://" + ports.Address(t)
+	gone := "tcp://" + parts.FreeAddress(t)
 	m.Set([]EndpointSource{
 		{ID: 1, Model: testModel, Streams: []Stream{e.stream()}},
 		{ID: 2, Model: testModel, Streams: []Stream{{Events: gone, Replay: gone}}},
@@ -461,7 +461,7 @@ func TestReplaysAreLimited(t *testing.T) {
 
 func TestStateMetrics(t *testing.T) {
 	r := openReader(t, testOptions())
-	r.follow(Stream{Events: "tcp://" + ports.Address(t)})
+	r.follow(Stream{Events: "tcp://" + parts.FreeAddress(t)})
 	err := testutil.GatherAndCompare(r.reg, strings.NewReader(`
 # HELP grapevine_events_state State of an event stream: 1 for the state that it is in.
 # TYPE grapevine_events_state gauge

@@ -8,7 +8,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
 // A stream that cannot be read, and a replay that fails, are said once in the log
@@ -30,7 +29,7 @@ func TestTroubleIsSaid(t *testing.T) {
 		}
 	}
 	e := newFakeEngine(t, 7)
-	nowhere := "tcp://" + ports.Address(t)
+	nowhere := "tcp://" + parts.FreeAddress(t)
 	r.follow(Stream{Events: nowhere})
 	const line = "event stream not connected, its endpoint is known approximately"
 	waitFor(t, "a warning", func() bool { return strings.Count(log.String(), line) == 1 })
@@ -64,7 +63,7 @@ func TestTroubleIsSaid(t *testing.T) {
 func TestTroubleEndsWithWhatWasMissing(t *testing.T) {
 	r, e := openReader(t, testOptions()), newFakeEngine(t, 7)
 	at := e.stream()
-	at.Replay = "tcp://" + ports.Address(t)
+	at.Replay = "tcp://" + parts.FreeAddress(t)
 	r.follow(at)
 	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(20)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/internal/ports"
 )
 
 // vllm is a running testdata/engine.py: libzmq and msgspec, as a vLLM engine
@@ -76,7 +75,7 @@ func (v *vllm) truth(r *reader) time.Duration {
 func TestVLLM(t *testing.T) {
 	for _, form := range []string{"array", "map"} {
 		t.Run(form, func(t *testing.T) {
-			at := Stream{Rank: testSource.Rank, Events: "tcp://" + ports.Address(t), Replay: "tcp://" + ports.Address(t)}
+			at := Stream{Rank: testSource.Rank, Events: "tcp://" + parts.FreeAddress(t), Replay: "tcp://" + parts.FreeAddress(t)}
 			v := startVLLM(t, at, form, 500, 1)
 			opt := testOptions()
 			opt.CoolDown = 200 * time.Millisecond
@@ -108,7 +107,7 @@ func TestVLLM(t *testing.T) {
 // TestVLLMLongReplay joins behind ten thousand batches, more than a ROUTER
 // with libzmq's high-water mark sends without losses.
 func TestVLLMLongReplay(t *testing.T) {
-	at := Stream{Rank: testSource.Rank, Events: "tcp://" + ports.Address(t), Replay: "tcp://" + ports.Address(t)}
+	at := Stream{Rank: testSource.Rank, Events: "tcp://" + parts.FreeAddress(t), Replay: "tcp://" + parts.FreeAddress(t)}
 	v := startVLLM(t, at, "map", 9_000, 4)
 	opt := testOptions()
 	opt.ReplayIdle = 3 * time.Second

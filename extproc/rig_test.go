@@ -18,7 +18,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -179,7 +179,7 @@ type rig struct {
 	book   *book
 	picker *extproc.Server
 	ready  *extproc.Readiness // of picker
-	envoy  *envoytest.Envoy
+	envoy  *testkit.Envoy
 	engine *httptest.Server
 	client *http.Client
 }
@@ -225,9 +225,9 @@ func (r *rig) startEnvoy(p envoyconf.Params) {
 		r.t.Fatal(err)
 	}
 	if patient {
-		config = envoytest.Patient(r.t, config)
+		config = testkit.PatientEnvoy(r.t, config)
 	}
-	r.envoy = envoytest.Start(r.t, config)
+	r.envoy = testkit.StartEnvoy(r.t, config)
 }
 
 func openPicker(t *testing.T, b *book, o rigOptions) (*extproc.Server, *extproc.Readiness) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -120,7 +120,7 @@ func (r *rig) refused(c call, status int, drop string) {
 func TestEnvoyFallbacks(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
-			dead := []string{ports.Address(t), ports.Address(t)} // nobody listens there
+			dead := []string{parts.FreeAddress(t), parts.FreeAddress(t)} // nobody listens there
 			s.params.Endpoints = dead
 			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
 			alive := r.book.endpoints[0]

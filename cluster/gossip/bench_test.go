@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // heap is a LogStore for measuring: content is bytes, and the first 8 bytes of
@@ -78,7 +78,7 @@ type bencher struct {
 
 func newBencher(b *testing.B, name string, start time.Time, sources, join []string) *bencher {
 	b.Helper()
-	addr := ports.Address(b)
+	addr := parts.FreeAddress(b)
 	self := cluster.NewMember(name, "bench")
 	bus, err := gossip.New(gossip.Options{
 		Self: self, Keys: [][]byte{keyA}, Bind: addr, StreamBind: "127.0.0.1:0", Join: join,

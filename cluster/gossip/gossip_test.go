@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 var (
@@ -30,7 +30,7 @@ type node struct {
 // newNode returns a replica named name whose options change may alter.
 func newNode(t testing.TB, name string, join []string, change func(*gossip.Options)) *node {
 	t.Helper()
-	addr := ports.Address(t)
+	addr := parts.FreeAddress(t)
 	opt := gossip.Options{
 		Self: cluster.NewMember(name, "test"), Label: "test", Keys: [][]byte{keyA},
 		Bind: addr, StreamBind: "127.0.0.1:0", Join: join, Rejoin: 500 * time.Millisecond,
@@ -239,7 +239,7 @@ func TestStrangers(t *testing.T) {
 // TestWrongAdvertisedAddress refuses a member that the others cannot dial; where
 // probes do not reach it either, it is taken for dead before it knows.
 func TestWrongAdvertisedAddress(t *testing.T) {
-	closed, nowhere := ports.Address(t), "127.0.0.99"
+	closed, nowhere := parts.FreeAddress(t), "127.0.0.99"
 	for wrong, change := range map[string]func(*gossip.Options){
 		closed:  func(o *gossip.Options) { o.StreamAdvertise = closed },
 		nowhere: func(o *gossip.Options) { o.Advertise = nowhere },

@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 var (
@@ -141,7 +141,7 @@ func TestShare(t *testing.T) {
 // TestServerGone loses the only server: replicas say so, go on alone, and join
 // again when it is back.
 func TestServerGone(t *testing.T) {
-	bind := ports.Address(t)
+	bind := parts.FreeAddress(t)
 	s := startServer(t, embedded.Options{Bind: bind})
 	nodes := three(t, []string{s.URL()})
 	readAll(t, 9, nodes...)
@@ -168,7 +168,7 @@ func TestServerGone(t *testing.T) {
 // TestRefusedForAWhile starts replicas before their server, and has the server
 // refuse their password for a while: they say so, and join when they can.
 func TestRefusedForAWhile(t *testing.T) {
-	bind := ports.Address(t)
+	bind := parts.FreeAddress(t)
 	login := func(o *natsbus.Options) { o.User, o.Password = "u", "p" }
 	a, b := newNode(t, "a", []string{"nats://" + bind}, login), newNode(t, "b", []string{"nats://" + bind}, login)
 	a.Start(t, "e1")

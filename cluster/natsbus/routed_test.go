@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // nodes is a NATS cluster of three servers with TLS and JWT authentication.
@@ -34,11 +34,11 @@ func threeNodes(t *testing.T) *nodes {
 	n := &nodes{t: t, tenancy: newTenancy(), ca: file(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}))}
 	var routes []*url.URL
 	for range 3 {
-		routes = append(routes, must(url.Parse("nats://"+ports.Address(t))))
+		routes = append(routes, must(url.Parse("nats://"+parts.FreeAddress(t))))
 	}
 	for i, r := range routes {
 		o := server.Options{
-			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: int(must(netip.ParseAddrPort(ports.Address(t))).Port()), Routes: routes,
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: int(must(netip.ParseAddrPort(parts.FreeAddress(t))).Port()), Routes: routes,
 			TLS: true, TLSTimeout: 2, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
 		}
 		n.tenancy.use(&o)

@@ -22,7 +22,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/wire"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // end is one member's streams, and what they reported.
@@ -271,7 +271,7 @@ func TestImpostor(t *testing.T) {
 func TestWrongAddress(t *testing.T) {
 	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
 	wrong := b.peer()
-	wrong.Addr = ports.Address(t) // nobody listens there
+	wrong.Addr = parts.FreeAddress(t) // nobody listens there
 	a.SetPeers([]Peer{wrong})
 	b.SetPeers([]Peer{a.peer()})
 	eventually(t, "told", func() bool {

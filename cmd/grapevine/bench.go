@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/grapevine-epp/grapevine/internal/bench"
-	"github.com/grapevine-epp/grapevine/internal/demo"
+	"github.com/grapevine-epp/grapevine/internal/lab/bench"
+	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 

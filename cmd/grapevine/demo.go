@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/grapevine-epp/grapevine/internal/demo"
+	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 

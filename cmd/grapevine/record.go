@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/grapevine-epp/grapevine/internal/record"
+	"github.com/grapevine-epp/grapevine/internal/lab/record"
 )
 
 // recordFlags are the flags of record.

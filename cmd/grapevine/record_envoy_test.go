@@ -11,15 +11,14 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/internal/ports"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/internal/sim"
-	"github.com/grapevine-epp/grapevine/internal/sim/engine"
-	"github.com/grapevine-epp/grapevine/internal/sim/replay"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
-	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // What is recorded: engines twenty times as fast as real ones, and who talks.
@@ -52,7 +51,7 @@ func openSite(t *testing.T, flags ...string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = fleet.Close() })
-	at := []string{ports.Address(t), ports.Address(t)}
+	at := []string{parts.FreeAddress(t), parts.FreeAddress(t)}
 	s := &site{t: t, admin: at[1]}
 	s.start("serve", append([]string{"--endpoints", list, "--model", vocab.Name + "=" + model, "--listen", at[0], "--health", "-", "--admin", s.admin}, flags...)...)
 	if out, err := exec.Command("grapevine", "status", "--admin", s.admin, "--wait").CombinedOutput(); err != nil {
@@ -68,7 +67,7 @@ func openSite(t *testing.T, flags ...string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.client = workload.NewClient("http://"+envoytest.Start(t, envoytest.Patient(t, conf)).Addr("inference"), 64)
+	s.client = workload.NewClient("http://"+testkit.StartEnvoy(t, testkit.PatientEnvoy(t, conf)).Addr("inference"), 64)
 	s.client.SessionHeader = "x-session-id"
 	t.Cleanup(s.client.Close)
 	return s

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/grapevine-epp/grapevine/internal/sim/replay"
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/strict"
 )
 
 const replayLong = `Replay plays request traces through the picker's own code against simulated engines

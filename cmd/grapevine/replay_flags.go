@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/grapevine-epp/grapevine/internal/sim/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
 // replayFlags are the command line of replay.

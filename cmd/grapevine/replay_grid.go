@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/sim/engine"
-	"github.com/grapevine-epp/grapevine/internal/sim/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
 // aboutGrid is what users should know about what is played.

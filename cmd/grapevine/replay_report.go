@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/sim/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
 // trace says what a trace holds.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // TestMain makes this test program the grapevine command when it is called by
@@ -56,7 +56,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // script's.
 func addresses(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range args {
-		list, release, err := ports.Reserve(1)
+		list, release, err := parts.ReservePorts(1)
 		ts.Check(err)
 		ts.Defer(release)
 		ts.Setenv(name, fmt.Sprintf("127.0.0.1:%d", list[0]))

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 func TestSameStateSameVersion(t *testing.T) {
@@ -89,7 +89,7 @@ func TestEnvoyFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	envoy := envoytest.Start(t, conf)
+	envoy := testkit.StartEnvoy(t, conf)
 	url := "http://" + envoy.Addr("inference") + "/"
 	eventually(t, func() bool { return slices.Equal(answers(url), []string{"one"}) })
 	if err := s.Set(t.Context(), State{Endpoints: []string{two}, Listener: listen}); err != nil {

@@ -18,13 +18,13 @@ var rows = []row{
 	{"events/zmtp", 0},
 	{"deploy", 0},
 	{"internal/parts", 0},
-	{"internal/ports", 0},
+	{"internal/strict", 0},
 	{"internal/arch", 0},
 	{"internal/setup", 0},
-	{"internal/bench", 0},
+	{"internal/lab/bench", 0},
 
 	// On top of the index.
-	{"indexer/prompt", 1},
+	{"internal/prompt", 0},
 	{"events", 1},
 	{"picker", 1},
 
@@ -45,15 +45,14 @@ var rows = []row{
 	// The daemon, and what plays its surroundings.
 	{"internal/server", 4},
 	{"internal/admin", 4},
-	{"internal/sim", 4},
-	{"internal/demo", 4},
-	{"internal/envoytest", 4},
+	{"internal/lab", 4},
+	{"internal/testkit", 4},
 	{"internal/e2e", 4},
 	{"internal/docs", 4},
 
 	// What the command line does beyond flags.
 	{"internal/explain", 5},
-	{"internal/record", 5},
+	{"internal/lab/record", 5},
 
 	{"cmd/grapevine", 6},
 }
@@ -61,7 +60,6 @@ var rows = []row{
 // edges are the imports within one level that the table allows.
 var edges = map[[2]string]bool{
 	{"internal/server", "internal/admin"}: true,
-	{"internal/demo", "internal/sim"}:     true,
 	{"extproc/xds", "extproc"}:            true, // the listener that envoyconf renders
 	{"pd", "picker/plugins"}:              true, // the rows that it adds to the table
 }

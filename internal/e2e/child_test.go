@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
 )
 
 // envChild makes this program a replica; its value is a childOptions.

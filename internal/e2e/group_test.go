@@ -9,10 +9,10 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
-	"github.com/grapevine-epp/grapevine/internal/envoytest"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // party is a rig whose replicas are processes that share by encrypted gossip.
@@ -45,20 +45,20 @@ func openParty(t *testing.T, with partyOptions) *party {
 	p.client.Close()
 	var join, told []string
 	for range partyReplicas {
-		join = append(join, ports.Address(t))
+		join = append(join, parts.FreeAddress(t))
 	}
 	for i := range partyReplicas {
 		o := childOptions{
-			Name: fmt.Sprintf("replica-%d", i+1), Listen: ports.Address(t), Admin: ports.Address(t), Config: with.config,
+			Name: fmt.Sprintf("replica-%d", i+1), Listen: parts.FreeAddress(t), Admin: parts.FreeAddress(t), Config: with.config,
 			Cluster: server.ClusterOptions{
-				Mode: "gossip", Share: "partitioned", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: join[i], StreamBind: ports.Address(t), Join: join,
+				Mode: "gossip", Share: "partitioned", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: join[i], StreamBind: parts.FreeAddress(t), Join: join,
 			},
 		}
 		if with.apart {
 			o.Cluster.Keys[0][0] += byte(i)
 		}
 		if kind == "" {
-			o.XDS, o.Listener = ports.Address(t), "127.0.0.1:0"
+			o.XDS, o.Listener = parts.FreeAddress(t), "127.0.0.1:0"
 			told = append(told, o.XDS)
 		}
 		p.with = append(p.with, o)
@@ -73,7 +73,7 @@ func openParty(t *testing.T, with partyOptions) *party {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.envoy = envoytest.Start(t, conf)
+		p.envoy = testkit.StartEnvoy(t, conf)
 		p.client = workload.NewClient("http://"+p.envoy.Addr("inference"), 64)
 	} else {
 		p.openEnvoy(rigOptions{kind: kind})

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
-	"github.com/grapevine-epp/grapevine/internal/sim/workload"
 )
 
 // once sends n requests one after the other and counts them by status, 0 for no

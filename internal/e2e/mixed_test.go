@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
-	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
 // requests is how many requests both configurations answer together.

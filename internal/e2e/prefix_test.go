@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/sim"
-	"github.com/grapevine-epp/grapevine/internal/sim/engine"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
-	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
 // talk is conversations with a long beginning of their own.

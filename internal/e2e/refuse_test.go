@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
 )
 
 // hint makes Envoy pass a header on as the subset hint.

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
-	"github.com/grapevine-epp/grapevine/internal/envoytest"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/internal/sim"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
-	"github.com/grapevine-epp/grapevine/internal/sim/workload"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // rigOptions say what differs from the usual rig: four engines whose steps take
@@ -41,7 +41,7 @@ type rig struct {
 	servers []*server.Server
 	childs  []*child
 	log     *complaints
-	envoy   *envoytest.Envoy
+	envoy   *testkit.Envoy
 	client  *workload.Client
 	begin   int // goroutines before anything was opened
 	extproc []string
@@ -114,11 +114,11 @@ func (r *rig) openEnvoy(o rigOptions) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	conf = envoytest.Patient(r.t, conf)
+	conf = testkit.PatientEnvoy(r.t, conf)
 	if o.config != nil {
 		conf = []byte(o.config(string(conf)))
 	}
-	r.envoy = envoytest.Start(r.t, conf)
+	r.envoy = testkit.StartEnvoy(r.t, conf)
 	r.client = workload.NewClient("http://"+r.envoy.Addr("inference"), 64)
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 )
 
 // ErrNoEndpoint is wrapped when Held names an endpoint that the fleet lacks.

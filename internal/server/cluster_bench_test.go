@@ -21,11 +21,11 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/grapevine-epp/grapevine/internal/ports"
-	"github.com/grapevine-epp/grapevine/internal/sim"
-	"github.com/grapevine-epp/grapevine/internal/sim/engine"
-	"github.com/grapevine-epp/grapevine/internal/sim/kvstream"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // What BenchmarkCluster plays.
@@ -157,7 +157,7 @@ func (r *clusterRig) open(replicas int, file, model string) {
 	r.b.Helper()
 	var join []string
 	for i := range replicas {
-		at := ports.Address(r.b)
+		at := parts.FreeAddress(r.b)
 		s, err := Open(Options{
 			Name: fmt.Sprintf("replica-%d", i), Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: file, Log: slog.New(slog.DiscardHandler),
 			Models: []ModelOptions{{Name: vocab.Name, Path: model}},

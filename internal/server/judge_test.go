@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/internal/sim"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 

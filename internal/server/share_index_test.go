@@ -17,10 +17,10 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/internal/ports"
-	"github.com/grapevine-epp/grapevine/internal/sim"
-	"github.com/grapevine-epp/grapevine/internal/sim/engine"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // group is a fleet of engines and the replicas that follow it. alone is a
@@ -106,7 +106,7 @@ func (g *group) stop(s *Server) {
 // add starts one more replica.
 func (g *group) add() *Server {
 	g.t.Helper()
-	at := ports.Address(g.t)
+	at := parts.FreeAddress(g.t)
 	c := ClusterOptions{
 		Mode: "gossip", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: at, StreamBind: "127.0.0.1:0", Join: g.join, Share: g.share,
 	}

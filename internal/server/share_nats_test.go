@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
-	"github.com/grapevine-epp/grapevine/internal/ports"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // routedNATS starts three nats-servers with routes to each other.
@@ -14,7 +14,7 @@ func routedNATS(t *testing.T) (servers []*embedded.Server, urls []string) {
 	t.Helper()
 	var routes []string
 	for range 3 {
-		routes = append(routes, "nats://"+ports.Address(t))
+		routes = append(routes, "nats://"+parts.FreeAddress(t))
 	}
 	for i, r := range routes {
 		s, err := embedded.Start(embedded.Options{
@@ -59,7 +59,7 @@ func TestNATSAgrees(t *testing.T) {
 // TestNATSServed: a replica runs the server for the others, and they go on when
 // it is gone for a moment.
 func TestNATSServed(t *testing.T) {
-	at := ports.Address(t)
+	at := parts.FreeAddress(t)
 	g := newGroup(t, 0, 10000, "mesh")
 	g.nats = []string{"nats://" + at}
 	serve := func(o *Options) { o.Cluster.NATS, o.Cluster.NATSServe = nil, at }

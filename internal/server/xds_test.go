@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/xds"
-	"github.com/grapevine-epp/grapevine/internal/envoytest"
-	"github.com/grapevine-epp/grapevine/internal/sim/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // An Envoy that knows nothing but where two replicas are follows them as they
@@ -27,7 +27,7 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := envoytest.Start(t, conf)
+	e := testkit.StartEnvoy(t, conf)
 	pickers := func(want ...*Server) func() string {
 		return func() string {
 			var list []string

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 

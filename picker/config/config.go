@@ -4,8 +4,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 

@@ -3,7 +3,7 @@ package config
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 

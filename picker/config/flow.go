@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 

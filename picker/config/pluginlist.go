@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 

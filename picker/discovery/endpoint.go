@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 )
 
 // Problem is one fault in an endpoints file.

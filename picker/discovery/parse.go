@@ -6,8 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 )
 
 const defaultNamespace = "default"

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/discovery/strict"
 )
 
 // Source keeps an endpoints file and the addresses of its host names in view.

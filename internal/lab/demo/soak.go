@@ -1,0 +1,248 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/bench"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// SoakSample is what one replica used at one moment.
+type SoakSample struct {
+	At         time.Duration // since the load began
+	Replica    int
+	RSS        int64 // bytes
+	Live       int64 // bytes of the heap that the last collection found in use
+	Goroutines int
+	Dropped    uint64 // frames that did not fit a queue to a peer
+	Entries    int    // of the index
+}
+
+// SoakSummary is what RunSoak measured.
+type SoakSummary struct {
+	Engines, Replicas int
+	Length            time.Duration
+	Restarts          int // of engines
+	Requests, Failed  uint64
+	Stored            uint64 // blocks that engines computed, and so announced
+	Samples           []SoakSample
+	Missed            int // times that a replica did not answer when samples were taken
+}
+
+// Load and churn of a soak: single requests with nothing in common, each of a
+// session of its own, so that every block is stored, announced, shared, evicted
+// and announced again.
+const (
+	soakRate     = 30.0 // requests per second
+	soakUsers    = 256  // connections at most
+	soakKVTokens = 16_000
+	soakRestart  = 15 * time.Second // between restarts of an engine
+	soakFill     = 20               // requests that fill an engine's cache
+)
+
+var strangers = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spread: .8, Answer: 8}
+
+// RunSoak keeps replicas of one gossip group busy for Options.Step: requests
+// whose blocks push each other out of the engines' caches, and an engine that is
+// restarted every 15 s. Caches are full from the start, and soon after a restart. It
+// samples what each replica uses. Everything that it starts has ended when it returns.
+func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
+	o.KVTokens, o.Speed = soakKVTokens, 20
+	var s *SoakSummary
+	err := o.stage(ctx, Shared, func(g *group) (err error) {
+		s, err = g.soak(ctx)
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil, ErrInterrupted
+	}
+	if err != nil {
+		return nil, fmt.Errorf("demo: soak: %w", err)
+	}
+	return s, nil
+}
+
+// soak plays the load.
+func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
+	var filled errgroup.Group
+	for i, e := range r.fleet.Engines() {
+		filled.Go(func() error { return fill(ctx, e, uint64(i)) })
+	}
+	if err := filled.Wait(); err != nil {
+		return nil, err
+	}
+	client := workload.NewClient(r.url, soakUsers)
+	client.SessionHeader = picker.HeaderSession
+	w, err := workload.Start(workload.Options{
+		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: client,
+		Rate: soakRate, Seed: 1, Timeout: 30 * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer stopLoad(ctx, w)
+	return r.soaking(ctx, r.fleet, r.list, w)
+}
+
+// fill sends an engine prompts that nobody else sends, past the replicas, as many as
+// its cache holds: with little load, requests go to few engines and leave the others empty.
+func fill(ctx context.Context, e *sim.Engine, salt uint64) error {
+	client := workload.NewClient("http://"+e.Addr(), soakFill)
+	defer client.Close()
+	w, err := workload.Start(workload.Options{
+		Source: workload.NewSource(strangers, 2+salt, vocab.Name, 0), Client: client,
+		Users: 2, Requests: soakFill, Timeout: 10 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { w.Stop(ctx) })
+	defer stop()
+	w.Wait()
+	return nil
+}
+
+// soaking restarts engines and takes samples until the time is over.
+func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica, w *workload.Runner) (*SoakSummary, error) {
+	s := &SoakSummary{Engines: len(fleet.Engines()), Replicas: len(replicas), Length: r.o.Step}
+	begun := time.Now()
+	sample := time.NewTicker(max(r.o.Step/120, 250*time.Millisecond))
+	defer sample.Stop()
+	restart := time.NewTicker(min(soakRestart, r.o.Step/4))
+	defer restart.Stop()
+	end := time.NewTimer(r.o.Step)
+	defer end.Stop()
+	said := begun
+	if err := s.take(replicas, begun); err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-end.C:
+			t := w.Tally()
+			s.Requests, s.Failed, s.Stored = t.Requests, failures(&t), (t.PromptTokens-t.CachedTokens+t.OutputTokens)/blockSize
+			return s, nil
+		case <-restart.C:
+			e := fleet.Engines()[s.Restarts%s.Engines]
+			if err := e.Restart(sim.RestartOptions{Down: 200 * time.Millisecond}); err != nil {
+				return nil, err
+			}
+			if err := fill(ctx, e, uint64(s.Engines+s.Restarts)); err != nil {
+				return nil, err
+			}
+			s.Restarts++
+		case <-sample.C:
+			if err := s.take(replicas, begun); err != nil {
+				return nil, err
+			}
+			if len(s.Samples) > 0 && time.Since(said) > r.o.Step/10 {
+				said = time.Now()
+				fmt.Fprintln(r.o.Out, s.line())
+			}
+		}
+	}
+}
+
+// take samples all replicas, or none of them: a machine that stands still for some
+// seconds is no reason to end a soak. A replica that has ended is.
+func (s *SoakSummary) take(replicas []*replica, begun time.Time) error {
+	round := make([]SoakSample, len(replicas))
+	for i, p := range replicas {
+		var err error
+		if round[i], err = p.sample(); err != nil {
+			select {
+			case <-p.done:
+				return fmt.Errorf("%s %w: %w; its last lines:\n%s", p.name, errEnded, err, p.tail(12))
+			default:
+			}
+			if s.Missed++; errors.Is(err, errMetrics) {
+				return err
+			}
+			return nil
+		}
+		round[i].At, round[i].Replica = time.Since(begun), i
+	}
+	s.Samples = append(s.Samples, round...)
+	return nil
+}
+
+// line shows the latest sample of each replica.
+func (s *SoakSummary) line() string {
+	last := s.Samples[len(s.Samples)-s.Replicas:]
+	out := fmt.Sprintf("%6.0fs ", last[0].At.Seconds())
+	for _, x := range last {
+		out += fmt.Sprintf("  %5.1f MB %4d goroutines %6d entries", float64(x.RSS)/(1<<20), x.Goroutines, x.Entries)
+	}
+	return out
+}
+
+var errMetrics = errors.New("metrics page lacks a figure")
+
+// sample reads what a replica uses, from /proc and its metrics page.
+func (p *replica) sample() (x SoakSample, err error) {
+	u, err := bench.ReadUsage(p.cmd.Process.Pid)
+	if err != nil {
+		return x, fmt.Errorf("%s: %w", p.name, err)
+	}
+	x.RSS = u.RSS
+	st, err := p.status()
+	if err != nil {
+		return x, fmt.Errorf("%s: %w", p.name, err)
+	}
+	x.Entries = st.Index.Entries
+	sums, err := p.metrics("go_gc_heap_live_bytes", "go_goroutines", "grapevine_cluster_queue_dropped_frames_total")
+	if err != nil {
+		return x, err
+	}
+	x.Live, x.Goroutines, x.Dropped = int64(sums[0]), int(sums[1]), uint64(sums[2])
+	if x.Live == 0 || x.Goroutines == 0 {
+		return x, fmt.Errorf("%s: %w", p.name, errMetrics)
+	}
+	return x, nil
+}
+
+// metrics adds up the series of each name on the replica's metrics page.
+func (p *replica) metrics(names ...string) ([]float64, error) {
+	// Without compression: a compressor's tables are a megabyte of what is measured.
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableCompression: true}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://" + p.admin + "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	defer resp.Body.Close()
+	sums := make([]float64, len(names))
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		space := strings.LastIndexByte(lines.Text(), ' ')
+		if space < 0 {
+			continue
+		}
+		name, _, _ := strings.Cut(lines.Text()[:space], "{")
+		value := lines.Text()[space+1:]
+		for i, n := range names {
+			if n == name {
+				v, err := strconv.ParseFloat(value, 64)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", p.name, err)
+				}
+				sums[i] += v
+			}
+		}
+	}
+	return sums, lines.Err()
+}

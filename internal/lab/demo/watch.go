@@ -1,0 +1,144 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
+)
+
+const warmUp = 8 * time.Second // not counted: caches are empty
+
+// watch shows one phase while it runs.
+type watch struct {
+	run      *run
+	fleet    *sim.Fleet
+	runner   *workload.Runner
+	replicas []*replica
+	phase    string
+	note     string
+
+	begun  time.Time
+	warm   *workload.Tally // where counting begins
+	last   workload.Tally  // one second ago
+	recent []workload.Tally
+}
+
+func failures(t *workload.Tally) uint64 { return t.Errors + t.Wrong }
+
+// until shows the phase for d and returns what was measured since its
+// caches were warm.
+func (w *watch) until(ctx context.Context, d time.Duration) (Result, error) {
+	if w.begun.IsZero() {
+		w.begun, w.last = time.Now(), w.runner.Tally()
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return Result{}, ctx.Err()
+		case <-tick.C:
+		}
+		for _, p := range w.replicas {
+			select {
+			case <-p.done:
+				if !p.killed {
+					return Result{}, fmt.Errorf("%s %w; its last lines:\n%s", p.name, errEnded, p.tail(12))
+				}
+			default:
+			}
+		}
+		t := w.runner.Tally()
+		if w.warm == nil && time.Since(w.begun) >= warmUp {
+			w.warm = &t
+		}
+		w.run.screen.show(w.view(&t))
+	}
+	return w.result(), nil
+}
+
+func (w *watch) result() Result {
+	now := w.runner.Tally()
+	t := now
+	if w.warm != nil {
+		t = now.Minus(w.warm)
+	}
+	r := Result{
+		Requests: t.Requests, Failed: failures(&now), HitRatio: t.HitRatio(), Ideal: t.IdealRatio(),
+		TTFT50: t.TTFT.Quantile(.5), TTFT90: t.TTFT.Quantile(.9), LastError: w.runner.LastError(),
+	}
+	if w.warm != nil {
+		r.PerSecond = float64(t.Requests) / now.At.Sub(w.warm.At).Seconds()
+	}
+	return r
+}
+
+// view describes the last five seconds.
+func (w *watch) view(now *workload.Tally) View {
+	w.recent = append(w.recent, *now)
+	if len(w.recent) > 6 {
+		w.recent = w.recent[1:]
+	}
+	d := now.Minus(&w.recent[0])
+	v := View{
+		Phase: w.phase, Note: w.note, Elapsed: time.Since(w.run.start), Total: w.run.total(),
+		HitRatio: d.HitRatio(), Ideal: d.IdealRatio(), Requests: int(now.Requests), Failed: int(failures(now)),
+		TTFT: [2]time.Duration{d.TTFT.Quantile(.5), d.TTFT.Quantile(.9)}, Before: w.run.before,
+	}
+	if span := now.At.Sub(w.recent[0].At).Seconds(); span > 0 {
+		v.PerSecond = float64(d.Requests) / span
+	}
+	for _, e := range w.fleet.Engines() {
+		row := EngineRow{Name: e.Name(), Requests: int(d.Engines[e.Name()].Requests), HitRatio: d.Engines[e.Name()].HitRatio()}
+		for _, r := range e.Stats() {
+			row.Running += r.Engine.Running
+			row.Waiting += r.Engine.Waiting
+		}
+		v.Engines = append(v.Engines, row)
+	}
+	for _, p := range w.replicas {
+		v.Replicas = append(v.Replicas, p.row())
+	}
+	return v
+}
+
+// total is the planned length of the demo: both phases, and starting things.
+func (r *run) total() time.Duration { return 2*r.o.Phase + 6*time.Second }
+
+// row asks a replica for its status.
+func (p *replica) row() ReplicaRow {
+	row := ReplicaRow{Name: p.name, State: "killed"}
+	if p.killed {
+		return row
+	}
+	row.State = "no answer"
+	client := &http.Client{Timeout: 500 * time.Millisecond}
+	resp, err := client.Get("http://" + p.admin + "/status")
+	if err != nil {
+		return row
+	}
+	defer resp.Body.Close()
+	var st struct {
+		State     string `json:"state"`
+		Decisions int    `json:"decisions"`
+		Endpoints []struct {
+			Knowledge string `json:"knowledge"`
+		} `json:"endpoints"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&st); err != nil {
+		return row
+	}
+	exact := 0
+	for _, e := range st.Endpoints {
+		if e.Knowledge == "exact" {
+			exact++
+		}
+	}
+	row.State, row.Decisions, row.Knowledge = st.State, st.Decisions, fmt.Sprintf("%d/%d exact", exact, len(st.Endpoints))
+	return row
+}

@@ -1,0 +1,128 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/server"
+)
+
+// fakeReplica answers /debug/record with lines, the clock of its recording at since.
+func fakeReplica(t *testing.T, since int64, lines ...server.TraceLine) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/record", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("bodies") != "true" {
+			http.Error(w, r.URL.RawQuery, http.StatusBadRequest)
+			return
+		}
+		w.Header().Set(server.RecordingSince, strconv.FormatInt(since, 10))
+		for _, l := range lines {
+			_ = json.NewEncoder(w).Encode(l)
+		}
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// write records to a file, and returns its path and the summary.
+func write(t *testing.T, o Options) (path, summary string, err error) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "trace.jsonl")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	o.Out = file
+	summary, err = Run(t.Context(), o)
+	return path, summary, err
+}
+
+// TestRecordedTraceReplays: the recordings of two replicas become one trace,
+// and replay's reader finds in it what was recorded.
+func TestRecordedTraceReplays(t *testing.T) {
+	const since = 1_800_000_000_000
+	a := fakeReplica(t, since,
+		server.TraceLine{Model: "m", Seq: 1, Timestamp: since + 250, Session: "aa", Input: 1100, Output: 20, Counted: true, PromptBytes: 2200, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 15, 16, 17, 2, 3}, Endpoint: "10.0.0.1:8000", Status: 200},
+		server.TraceLine{Model: "m", Seq: 4, Timestamp: since + 750, Session: "aa", Input: 1700, Output: 0, PromptBytes: 3400, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 15, 16, 17, 2, 24, 25, 26, 4, 5, 6}, Endpoint: "10.0.0.1:8000", Status: 200})
+	b := fakeReplica(t, since+100,
+		server.TraceLine{Model: "m", Seq: 1, Timestamp: since + 501, Session: "bb", Input: 1024, Output: 3, Counted: true, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 35, 36, 37, 9}, Endpoint: "10.0.0.2:8000", Status: 200})
+	path, out, err := write(t, Options{Admins: []string{a, b}, Bodies: true})
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, part := range []string{"3 requests, 3824 prompt tokens, 9 hash ids", "m has 2.00 bytes for each token", "2 requests were dropped", "the length of 1 answers was not seen"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("no %q in %s", part, out)
+		}
+	}
+	tr, err := replay.OpenTrace(path, replay.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, r := range tr.Requests {
+		got += fmt.Sprint(r.At.Milliseconds(), " ", r.Input, " ", r.Output, " ", len(r.Blocks), "\n")
+	}
+	if want := "250 1100 20 3\n501 1024 3 2\n750 1700 3 4\n"; got != want {
+		t.Errorf("read back:\n%swant\n%s", got, want)
+	}
+	if tr.Sessions != 2 || tr.Blocks != 6 {
+		t.Errorf("%d sessions, %d blocks", tr.Sessions, tr.Blocks)
+	}
+	if raw, err := os.ReadFile(path); err != nil || strings.Contains(string(raw), `"seq"`) || !strings.Contains(string(raw), `"hash_ids":[1,9],"model":"m"`) || strings.Contains(string(raw), "chunk") || !strings.Contains(string(raw), `"endpoint":"10.0.0.2:8000"`) {
+		t.Errorf("%v: %s", err, raw)
+	}
+}
+
+// TestRecordedLengths: bytes for each token that are given measure the prompts
+// that no engine counted, and only those.
+func TestRecordedLengths(t *testing.T) {
+	const since = 1_800_000_000_000
+	ids := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
+	a := fakeReplica(t, since,
+		server.TraceLine{Model: "m", Seq: 1, Timestamp: since, Input: 700, Counted: true, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200},
+		server.TraceLine{Model: "m", Seq: 2, Timestamp: since, Input: 512, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200})
+	path, out, err := write(t, Options{Admins: []string{a}, BytesPerToken: 2, Bodies: true})
+	if err != nil || !strings.Contains(out, "the length of 1 prompts is estimated") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	tr, err := replay.OpenTrace(path, replay.ReadOptions{})
+	if err != nil || tr.Requests[0].Input != 700 || tr.Requests[1].Input != 1024 {
+		t.Errorf("%v: %+v", err, tr.Requests)
+	}
+}
+
+// TestRecordedWithoutCounts: when no engine counted a prompt, ids are cut by
+// the ratio by which lengths were estimated, so that turns of a session share
+// as many as their lengths let expect.
+func TestRecordedWithoutCounts(t *testing.T) {
+	const since = 1_800_000_000_000
+	turn := func(seq uint64, chunks int) server.TraceLine {
+		ids := make([]uint64, chunks)
+		for i := range ids {
+			ids[i] = uint64(i + 1)
+		}
+		return server.TraceLine{Model: "m", Seq: seq, Timestamp: since, Session: "s", Input: 256 * chunks, Output: 1,
+			PromptBytes: 256 * chunks, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200}
+	}
+	a := fakeReplica(t, since, turn(1, 8), turn(2, 16))
+	path, out, err := write(t, Options{Admins: []string{a}, Bodies: true})
+	if err != nil || !strings.Contains(out, "m has 1.00 bytes for each token") || !strings.Contains(out, "the length of 2 prompts is estimated") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(raw), `"hash_ids":[2,4,6,8],`) || !strings.Contains(string(raw), `"hash_ids":[2,4,6,8,10,12,14,16],`) {
+		t.Errorf("%v: %s", err, raw)
+	}
+}

@@ -1,0 +1,101 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// ErrCase is wrapped by what Case.check finds.
+var ErrCase = errors.New("replay: bad case")
+
+// Index is what replicas know of the engines' caches.
+type Index uint8
+
+// Kinds of Index. With both, a replica's own decisions count as cached until
+// events could have confirmed them (Case.Speculate).
+const (
+	Precise     Index = iota // what engines published, IndexDelay ago
+	Approximate              // what replicas decided, LRU of the engine's size
+)
+
+// String returns the name used on command lines.
+func (i Index) String() string {
+	if i == Approximate {
+		return "approximate"
+	}
+	return "precise"
+}
+
+// Cut as a Case.Share means that replicas tell each other nothing.
+const Cut time.Duration = -1
+
+// Case is one run: a load, a fleet and what its replicas know. The zero value
+// of an optional field means the default.
+type Case struct {
+	Trace  *Trace // scaled; required
+	Policy Policy // required
+
+	Endpoints int            // engines; default 8
+	Engine    engine.Config  // Blocks defaults to 4,000; the block size is the trace's
+	Models    []engine.Model // by engine; missing and zero: Engine.Model
+	Slow      []float64      // by engine: factor on its times; missing and 0 mean 1
+	Prior     picker.Cost    // what replicas assume of engines at first; default picker.PriorCost
+
+	Replicas   int           // default 1; arrivals are spread over them at random
+	Share      time.Duration // delay of what replicas tell each other, or Cut
+	Index      Index
+	IndexDelay time.Duration // of cache events; default 10 ms, negative 0
+	IndexScale float64       // size of the approximate index relative to the cache; default 1
+	Speculate  time.Duration // how long a decision counts as cached; default 1 min, negative 0
+	Gauges     time.Duration // sampling period of the engines' metrics; default 50 ms, negative: none
+	Bodies     float64       // share of responses whose tokens a replica sees; default 1
+
+	Warmup time.Duration // requests that arrive before are not measured
+	Seed   uint64
+
+	// Progress, which may be nil, is told now and then which share of the
+	// requests has arrived.
+	Progress func(share float64)
+}
+
+func (c Case) check() (Case, error) {
+	if c.Trace == nil || len(c.Trace.Requests) == 0 {
+		return c, fmt.Errorf("%w: no requests", ErrCase)
+	}
+	if c.Policy.Rules == nil {
+		return c, fmt.Errorf("%w: no policy", ErrCase)
+	}
+	setDefault(&c.Endpoints, 8)
+	setDefault(&c.Replicas, 1)
+	setDefault(&c.IndexDelay, 10*time.Millisecond)
+	setDefault(&c.IndexScale, 1)
+	setDefault(&c.Speculate, time.Minute)
+	setDefault(&c.Gauges, 50*time.Millisecond)
+	setDefault(&c.Bodies, 1)
+	setDefault(&c.Engine.Blocks, 4000)
+	setDefault(&c.Prior, picker.PriorCost)
+	c.IndexDelay, c.Speculate = max(c.IndexDelay, 0), max(c.Speculate, 0)
+	c.Engine.BlockSize, c.Engine.Events = c.Trace.BlockSize, true
+	if c.Warmup >= c.Trace.Length {
+		return c, fmt.Errorf("%w: nothing is left of %v after a warm-up of %v", ErrCase, c.Trace.Length, c.Warmup)
+	}
+	if c.Endpoints < 1 || c.Replicas < 1 || c.Endpoints > maxEndpoints {
+		return c, fmt.Errorf("%w: %d engines, %d replicas", ErrCase, c.Endpoints, c.Replicas)
+	}
+	var err error
+	c.Engine, err = c.Engine.Check()
+	return c, err
+}
+
+const maxEndpoints = 4096
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}

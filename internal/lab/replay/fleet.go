@@ -1,0 +1,92 @@
+package replay
+
+import (
+	"math"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+)
+
+const never = time.Duration(math.MaxInt64)
+
+// station is one engine in virtual time.
+type station struct {
+	core  *engine.Engine
+	step  *engine.Result // under way; nil while idle
+	end   time.Duration  // of the step under way; never while idle
+	steps int            // ended, and those skipped over
+	busy  time.Duration
+	slow  float64
+
+	decoding []*journey // with a first token and not ended
+}
+
+func newStations(c *Case) ([]station, error) {
+	out := make([]station, c.Endpoints)
+	for i := range out {
+		config, slow := c.Engine, 1.0
+		if i < len(c.Slow) && c.Slow[i] > 0 {
+			slow = c.Slow[i]
+		}
+		if i < len(c.Models) && c.Models[i] != (engine.Model{}) {
+			config.Model = c.Models[i]
+		}
+		config.Model = stretched(config.Model, slow)
+		core, err := engine.New(config)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = station{core: core, end: never, slow: slow}
+	}
+	return out, nil
+}
+
+// capacity returns how many engines of speed 1 the fleet counts as.
+func (c *Case) capacity() float64 {
+	sum := float64(c.Endpoints)
+	for _, slow := range c.Slow[:min(len(c.Slow), c.Endpoints)] {
+		if slow > 0 {
+			sum += 1/slow - 1
+		}
+	}
+	return sum
+}
+
+func stretched(m engine.Model, by float64) engine.Model {
+	return engine.Model{A: m.A * by, B: m.B * by, E: m.E * by, C: m.C * by, D: m.D * by}
+}
+
+// begin starts the next step at now, if there is anything to do.
+func (s *station) begin(now time.Duration) {
+	s.step, s.end = s.core.Step(), never
+	if s.step.Idle {
+		s.step = nil
+		return
+	}
+	s.busy += s.step.Duration
+	s.end = now + s.step.Duration
+	s.steps++
+}
+
+// skip passes the steps that change nothing and start before until. It returns
+// the time at which they end.
+func (s *station) skip(now, until time.Duration) time.Duration {
+	if until <= now {
+		return now
+	}
+	n, d := s.core.Skip(until - now)
+	s.steps += n
+	s.busy += d
+	return now + d
+}
+
+// first returns the station whose step ends first.
+func first(stations []station) (at time.Duration, i int) {
+	at = never
+	for k := range stations {
+		if stations[k].end < at {
+			at, i = stations[k].end, k
+		}
+	}
+	return at, i
+}

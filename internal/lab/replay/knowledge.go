@@ -1,0 +1,147 @@
+package replay
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// blockKeys are blocks as the approximate index knows them.
+type blockKeys []indexer.BlockKey
+
+func (k blockKeys) of(blocks []Block) blockKeys {
+	for _, b := range blocks {
+		x := uint64(b) + 0x9e3779b97f4a7c15
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		k = append(k, indexer.BlockKey(x^x>>31))
+	}
+	return k
+}
+
+// residency is which engine holds which block: copies by block and engine.
+type residency struct {
+	engines int
+	copies  []uint8
+}
+
+func newResidency(blocks, engines int) *residency {
+	return &residency{engines: engines, copies: make([]uint8, blocks*engines)}
+}
+
+func (r *residency) change(c cacheChange) {
+	at := int(c.block)*r.engines + int(c.engine)
+	if c.stored {
+		r.copies[at] += b2i(r.copies[at] < 255)
+	} else {
+		r.copies[at] -= b2i(r.copies[at] > 0)
+	}
+}
+
+func b2i(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// run returns how many leading blocks of a chain an engine holds.
+func (r *residency) run(chain []Block, engine int) int {
+	for k, b := range chain {
+		if r.copies[int(b)*r.engines+engine] == 0 {
+			return k
+		}
+	}
+	return len(chain)
+}
+
+// cacheChange is one block that came to an engine or left it.
+type cacheChange struct {
+	at     time.Duration
+	block  Block
+	engine int16
+	stored bool
+}
+
+// matcher answers a replica's picker from what the replica knows: what the
+// engines published some time ago, and what was decided since.
+type matcher struct {
+	replica *replica
+	approx  *indexer.Approx
+	ids     []indexer.EndpointID
+	since   []int64
+}
+
+const always = -1 << 63
+
+// Match implements picker.Matcher.
+func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexer.Run) {
+	s := m.replica.sim
+	m.ids, m.since = m.ids[:0], m.since[:0]
+	since := int64(always)
+	if s.Index == Precise {
+		since = epoch.Add(s.now - s.Speculate).UnixNano()
+	}
+	for _, ep := range eps {
+		m.ids = append(m.ids, ep.ID)
+		m.since = append(m.since, since)
+	}
+	if s.Index == Approximate || s.Speculate > 0 {
+		m.approx.Match(r.ChunkKeys, m.ids, m.since, runs)
+	}
+	if s.Index == Approximate {
+		return
+	}
+	chain := m.replica.chain
+	for k, ep := range eps {
+		n := s.shared.known.run(chain, m.replica.stationOf[ep.ID])
+		if tokens := int32(n * s.Trace.BlockSize); tokens > runs[k].Total() {
+			runs[k] = indexer.Run{Blocks: int32(n), Bytes: tokens * bytesPerToken}
+			runs[k].Tokens[indexer.TierGPU] = tokens
+		}
+	}
+}
+
+// Chosen implements picker.Matcher.
+func (m *matcher) Chosen(r *picker.Request, ep *picker.Endpoint) {
+	s := m.replica.sim
+	m.approx.Record(ep.ID, r.ChunkKeys, s.clock().UnixNano())
+	m.replica.say(message{kind: saidRecord, endpoint: ep, keys: r.ChunkKeys})
+}
+
+// Finished implements picker.Matcher.
+func (m *matcher) Finished(*picker.Request, *picker.Endpoint, indexer.Run, picker.Outcome) {}
+
+// bytesPerToken is what the approximate index is told of the prompts.
+const bytesPerToken = 4
+
+func newApprox(c *Case) *indexer.Approx {
+	return indexer.NewApprox(indexer.ApproxOptions{
+		ChunkBytes: c.Trace.BlockSize * bytesPerToken, BytesPerToken: bytesPerToken, MaxEndpoints: c.Endpoints,
+		CapacityBytes: max(int(float64(c.Engine.Blocks)*c.IndexScale), 1) * c.Trace.BlockSize * bytesPerToken,
+	})
+}
+
+// cacheChanged notes what an engine published at the end of a step.
+func (sh *shared) cacheChanged(engineNumber int, at time.Duration, events []engine.Event) {
+	for i := range events {
+		e := &events[i]
+		switch e.Kind {
+		case engine.Removed:
+			sh.change(engineNumber, at, e.Hash, false)
+		case engine.Stored:
+			for _, h := range e.Hashes {
+				sh.change(engineNumber, at, h, true)
+			}
+		}
+	}
+}
+
+func (sh *shared) change(engineNumber int, at time.Duration, h engine.Hash, stored bool) {
+	if h == 0 || uint64(h) > uint64(sh.blocks) {
+		return // a generated block that no later prompt shows
+	}
+	sh.changes = append(sh.changes, cacheChange{at: at, block: Block(h - 1), engine: int16(engineNumber), stored: stored})
+}

@@ -1,0 +1,109 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// known is what is to be learned of an engine, times a factor.
+func known(m engine.Model, by float64) picker.Cost {
+	return picker.Cost{
+		Base: by * m.A / 1e3, PerToken: by * m.B / 1e6, PerPair: by * m.E / 1e9,
+		Step: by * m.A / 1e3, PerSeq: by * m.C / 1e6, PerContext: by * m.D / 1e9,
+	}
+}
+
+// windows is how many windows of a hundred requests are looked at.
+const windows = 8
+
+// learning is the mean time to first token of the fleet's requests in windows
+// of a hundred, from a share of the trace on, over seeds.
+type learning [windows]float64
+
+// play runs c for a workload and seeds, calls change when the share of the
+// requests has arrived, and adds up what came after.
+func (l *learning) play(t *testing.T, name string, c Case, share float64, change func(*simulation)) {
+	t.Helper()
+	const seeds = 6
+	w, err := WorkloadByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(seeds) {
+		c.Trace = w.Generate(GenerateOptions{Rate: w.Saturation * 8 * .6, Length: 8 * time.Minute, Seed: seed + 1})
+		c.Policy = policy(t, Default)
+		checked, err := c.check()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := prepare(checked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := -1
+		s.Progress = func(done float64) {
+			if done >= share && from < 0 {
+				change(s)
+				from = int(done * float64(len(c.Trace.Requests)))
+			}
+		}
+		if share == 0 {
+			from = 0
+		}
+		if err := s.play(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		for k := range l {
+			for i := from + k*100; i < from+(k+1)*100; i++ {
+				l[k] += (s.outcomes[i].First - c.Trace.Requests[i].At).Seconds() / 100 / seeds
+			}
+		}
+	}
+}
+
+// notWorse fails when learning costs more than a fifth against knowing, in any
+// window.
+func (l *learning) notWorse(t *testing.T, what string, than *learning) {
+	t.Helper()
+	for k := range l {
+		if l[k] > 1.2*than[k] {
+			t.Errorf("%s: %.3f s in window %d, known from the start %.3f s", what, l[k], k, than[k])
+		}
+	}
+	t.Logf("%s: %.2f s, known: %.2f s", what, *l, *than)
+}
+
+// TestWrongStart holds, over whole runs, that constants three times off cost
+// little until they are learned.
+func TestWrongStart(t *testing.T) {
+	for _, name := range []string{"chat", "mixed"} {
+		var right learning
+		right.play(t, name, Case{Prior: known(engine.Model70B, 1)}, 0, nil)
+		for _, by := range []float64{3, 1. / 3} {
+			var wrong learning
+			wrong.play(t, name, Case{Prior: known(engine.Model70B, by)}, 0, nil)
+			wrong.notWorse(t, fmt.Sprintf("%s, %.1f times the truth", name, by), &right)
+		}
+	}
+}
+
+// TestEngineSlows holds, over whole runs, that an engine that slows to half is
+// noticed soon enough.
+func TestEngineSlows(t *testing.T) {
+	slow := func(s *simulation) { s.stations[0].core.SetModel(stretched(engine.Model70B, 2)) }
+	tell := func(s *simulation) {
+		slow(s)
+		s.replicas[0].endpoints[0].SetPriorCost(known(engine.Model70B, 2))
+	}
+	for _, name := range []string{"chat", "mixed"} {
+		var learned, told learning
+		learned.play(t, name, Case{}, .4, slow)
+		told.play(t, name, Case{}, .4, tell)
+		learned.notWorse(t, name, &told)
+	}
+}

@@ -1,0 +1,302 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// epoch is the date at which virtual time begins.
+var epoch = time.Unix(1_700_000_000, 0).UTC()
+
+// progressEvery is how often a decoding request's progress is told to the
+// replica that placed it, at most.
+const progressEvery = 50 * time.Millisecond
+
+// journey is one request on its way.
+type journey struct {
+	number   int // in the trace
+	request  picker.Request
+	decision *picker.Decision
+	replica  *replica
+	station  int
+	names    []engine.Hash
+	blocks   []Block // full blocks of the prompt
+	keys     blockKeys
+	seen     bool // its tokens are shown to the replica
+	told     int  // tokens told to the replica
+	atStep   int  // station.steps at the last telling
+}
+
+// simulation is one run under way.
+type simulation struct {
+	Case
+	now      time.Duration
+	stations []station
+	shared   *shared
+	replicas []*replica
+	rng      *rand.Rand // which replica gets an arrival, which bodies are seen
+
+	flying   map[uint64]*journey
+	spare    []*journey
+	sampled  int64 // gauge samples taken
+	told     time.Duration
+	outcomes []Outcome
+}
+
+// Run plays one case to the end of its last request. It stops early only when
+// ctx is done.
+func Run(ctx context.Context, c Case) (*Result, error) {
+	c, err := c.check()
+	if err != nil {
+		return nil, err
+	}
+	s, err := prepare(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.play(ctx); err != nil {
+		return nil, err
+	}
+	return s.result(), nil
+}
+
+// prepare builds the fleet and the replicas of a checked case.
+func prepare(c Case) (*simulation, error) {
+	s := &simulation{Case: c, flying: map[uint64]*journey{}, rng: rand.New(rand.NewPCG(c.Seed, 0xa441))}
+	var err error
+	if s.stations, err = newStations(&c); err != nil {
+		return nil, err
+	}
+	s.outcomes = make([]Outcome, len(c.Trace.Requests))
+	s.shared = newShared(&c)
+	for i := range c.Replicas {
+		r, err := newReplica(i, s)
+		if err != nil {
+			return nil, err
+		}
+		s.replicas = append(s.replicas, r)
+	}
+	return s, nil
+}
+
+func (s *simulation) clock() time.Time { return epoch.Add(s.now) }
+
+// play handles arrivals and ends of steps in order of time; an end of a step
+// comes before an arrival at the same moment.
+func (s *simulation) play(ctx context.Context) error {
+	next, requests := 0, s.Trace.Requests
+	for {
+		at, i := first(s.stations)
+		arrival := never
+		if next < len(requests) {
+			arrival = requests[next].At
+		}
+		if at == never && arrival == never {
+			return s.settled()
+		}
+		s.sample(min(at, arrival))
+		if at <= arrival {
+			s.now = at
+			s.stepEnded(i, arrival)
+			continue
+		}
+		s.now = arrival
+		if next%256 == 0 {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if s.Progress != nil {
+				s.Progress(float64(next) / float64(len(requests)))
+			}
+		}
+		if err := s.arrive(next); err != nil {
+			return err
+		}
+		next++
+	}
+}
+
+func (s *simulation) settled() error {
+	if len(s.flying) > 0 {
+		return fmt.Errorf("replay: %d requests were never answered", len(s.flying))
+	}
+	return nil
+}
+
+// sample takes the gauge samples that are due before at.
+func (s *simulation) sample(at time.Duration) {
+	if s.Gauges < 0 {
+		return
+	}
+	due := int64(at / s.Gauges)
+	if due <= s.sampled {
+		return
+	}
+	s.sampled = due
+	taken := epoch.Add(time.Duration(due) * s.Gauges)
+	for i := range s.stations {
+		st := s.stations[i].core.Stats()
+		g := picker.Gauges{
+			At: taken, Engine: picker.EngineVLLM, Waiting: st.Waiting, Running: st.Running,
+			KVUse: st.Usage(), BlockSize: s.Engine.BlockSize, Blocks: s.Engine.Blocks, Started: epoch,
+		}
+		for _, r := range s.replicas {
+			r.endpoints[i].SetGauges(g)
+		}
+	}
+}
+
+// arrive places one request.
+func (s *simulation) arrive(number int) error {
+	r := &s.Trace.Requests[number]
+	s.tellProgress()
+	j := s.journey(number, r)
+	j.replica.catchUp(s.now)
+	j.replica.chain = j.blocks
+	d, err := j.replica.scheduler.Choose(context.Background(), &j.request)
+	if err != nil {
+		var refusal *picker.Error
+		if !errors.As(err, &refusal) {
+			return err
+		}
+		s.outcomes[number] = Outcome{Endpoint: -1, Error: refusal.Message}
+		return nil
+	}
+	j.decision, j.station = d, j.replica.index(d.Endpoints[0])
+	s.outcomes[number] = Outcome{Endpoint: j.station}
+	st := &s.stations[j.station]
+	err = st.core.Submit(engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names})
+	if err != nil {
+		d.Done(picker.Outcome{At: s.clock(), Status: 400})
+		s.outcomes[number].Error = complaint(err)
+		return nil
+	}
+	s.flying[uint64(number)+1] = j
+	if st.step == nil && st.end == never {
+		st.begin(s.now)
+	}
+	return nil
+}
+
+// complaint is what an engine says, without the figures of one request.
+func complaint(err error) string {
+	for _, kind := range []error{engine.ErrTooLong, engine.ErrRequest} {
+		if errors.Is(err, kind) {
+			return kind.Error()
+		}
+	}
+	return err.Error()
+}
+
+func (s *simulation) journey(number int, r *Request) *journey {
+	var j *journey
+	if n := len(s.spare); n > 0 {
+		j, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else {
+		j = new(journey)
+	}
+	*j = journey{number: number, names: j.names[:0], keys: j.keys[:0]}
+	j.replica = s.replicas[0]
+	if n := len(s.replicas); n > 1 {
+		j.replica = s.replicas[s.rng.IntN(n)]
+	}
+	j.seen = s.Bodies >= 1 || s.rng.Float64() < s.Bodies
+	j.blocks = r.Blocks[:r.full(s.Trace.BlockSize)]
+	for _, b := range j.blocks {
+		j.names = append(j.names, engine.Hash(b)+1)
+	}
+	for _, b := range r.Answer {
+		j.names = append(j.names, engine.Hash(b)+1)
+	}
+	j.keys = j.keys.of(j.blocks)
+	j.request = picker.Request{
+		ID: "r", Path: "/v1/completions", Kind: picker.KindCompletions, Model: "m", Target: "m",
+		Session: s.shared.sessionName(r.Session), InputTokens: r.Input, Stream: true, ChunkKeys: j.keys,
+	}
+	return j
+}
+
+// stepEnded applies the end of a station's step and starts what follows;
+// nothing else arrives before until.
+func (s *simulation) stepEnded(i int, until time.Duration) {
+	st := &s.stations[i]
+	if step := st.step; step != nil {
+		s.shared.cacheChanged(i, s.now, step.Events)
+		for _, m := range step.First {
+			s.firstToken(st, m)
+		}
+		for _, m := range step.Finished {
+			s.finished(st, m)
+		}
+		st.step = nil
+		if end := st.skip(s.now, until); end > s.now {
+			st.end = end
+			return
+		}
+	}
+	st.begin(s.now)
+}
+
+func (s *simulation) firstToken(st *station, m engine.Mark) {
+	j := s.flying[m.ID]
+	o := &s.outcomes[j.number]
+	o.First, o.Cached = s.now, m.Cached
+	j.told, j.atStep = 1, st.steps
+	st.decoding = append(st.decoding, j)
+	if j.seen {
+		j.decision.Observe(picker.Event{Kind: picker.EventFirstToken, At: s.clock()})
+	}
+}
+
+func (s *simulation) finished(st *station, m engine.Mark) {
+	j := s.flying[m.ID]
+	delete(s.flying, m.ID)
+	for k, other := range st.decoding {
+		if other == j {
+			last := len(st.decoding) - 1
+			st.decoding[k], st.decoding[last] = st.decoding[last], nil
+			st.decoding = st.decoding[:last]
+			break
+		}
+	}
+	o := &s.outcomes[j.number]
+	o.End, o.Preempted = s.now, m.Preemptions
+	j.tell(s.Trace.Requests[j.number].Output, s.clock())
+	r := &s.Trace.Requests[j.number]
+	j.decision.Done(picker.Outcome{
+		At: s.clock(), Status: 200, Served: j.decision.Endpoints[0], Complete: true,
+		Usage: picker.Usage{Seen: j.seen, CachedSeen: j.seen, PromptTokens: r.Input, OutputTokens: r.Output, CachedTokens: m.Cached},
+	})
+	j.decision = nil
+	s.spare = append(s.spare, j)
+}
+
+// tell shows the replica that an answer has come to that many tokens.
+func (j *journey) tell(tokens int, at time.Time) {
+	if n := tokens - j.told; n > 0 && j.seen {
+		j.decision.Observe(picker.Event{Kind: picker.EventTokens, At: at, Tokens: n})
+		j.told = tokens
+	}
+}
+
+// tellProgress shows the replicas how far all answers have come.
+func (s *simulation) tellProgress() {
+	if s.now-s.told < progressEvery {
+		return
+	}
+	s.told = s.now
+	for i := range s.stations {
+		st := &s.stations[i]
+		for _, j := range st.decoding {
+			most := s.Trace.Requests[j.number].Output - 1
+			j.tell(min(j.told+st.steps-j.atStep, most), s.clock())
+			j.atStep = st.steps
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+)
+
+type loraRequest struct {
+	Name string `json:"lora_name"`
+	Path string `json:"lora_path"`
+}
+
+func (e *Engine) loadLoRA(w *responder, r *http.Request) {
+	var q loraRequest
+	if !w.decode(r, &q) {
+		return
+	}
+	switch {
+	case q.Name == "" || q.Path == "":
+		w.fail(badRequest("", "Both 'lora_name' and 'lora_path' must be provided."))
+	case !e.lora.load(q.Name):
+		w.fail(badRequest("", "The lora adapter '%s' has already been loaded.", q.Name))
+	default:
+		_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' added successfully.", q.Name)
+	}
+}
+
+func (e *Engine) unloadLoRA(w *responder, r *http.Request) {
+	var q loraRequest
+	if !w.decode(r, &q) {
+		return
+	}
+	if !e.lora.unload(q.Name) {
+		w.fail(&apiError{http.StatusNotFound, errNotFound, fmt.Sprintf("The lora adapter '%s' cannot be found.", q.Name), ""})
+		return
+	}
+	_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' removed successfully.", q.Name)
+}
+
+// resetPrefixCache empties the caches that nobody uses. Like the engine's, the
+// answer does not tell.
+func (e *Engine) resetPrefixCache(w *responder, _ *http.Request) {
+	for _, c := range w.st.cores {
+		c.post(func() { c.eng.ResetPrefixCache() })
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+func (e *Engine) getFaults(w *responder, _ *http.Request) { w.send(http.StatusOK, e.Faults()) }
+
+func (e *Engine) putFaults(w *responder, r *http.Request) {
+	var q faultsRequest
+	if !w.decode(r, &q) {
+		return
+	}
+	f := q.Faults
+	f.Events = q.Events.Faults
+	f.Events.Delay = time.Duration(q.Events.Delay)
+	if f.Hang != HangNone && f.Hang != HangEngine && f.Hang != HangAll {
+		w.fail(badRequest("hang", "hang is %q, want \"\", %q or %q", f.Hang, HangEngine, HangAll))
+		return
+	}
+	e.SetFaults(f)
+	w.send(http.StatusOK, e.Faults())
+}
+
+// postRestart answers, then restarts.
+func (e *Engine) postRestart(w *responder, r *http.Request) {
+	var q restartRequest
+	if !w.decode(r, &q) {
+		return
+	}
+	o := q.RestartOptions
+	o.Down = time.Duration(q.Down)
+	e.mu.Lock()
+	if !e.closed {
+		e.pending.Add(1)
+		go func() {
+			defer e.pending.Done()
+			time.Sleep(20 * time.Millisecond) // the answer leaves first
+			if err := e.Restart(o); err != nil {
+				e.log.Error("restart", "engine", e.Name(), "err", err)
+			}
+		}()
+	}
+	e.mu.Unlock()
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// duration is written as "1.5s" or as a number of nanoseconds.
+type duration time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return json.Unmarshal(raw, (*int64)(d))
+	}
+	v, err := time.ParseDuration(text)
+	*d = duration(v)
+	return err
+}
+
+// faultsRequest is Faults with durations that people can write.
+type faultsRequest struct {
+	Faults
+	Events struct {
+		kvstream.Faults
+		Delay duration `json:"delay"`
+	} `json:"events"`
+}
+
+// restartRequest is RestartOptions with durations that people can write.
+type restartRequest struct {
+	RestartOptions
+	Down duration `json:"down"`
+}
+
+// RankStats are the figures of one data-parallel rank.
+type RankStats struct {
+	Engine engine.Stats   `json:"engine"`
+	Events kvstream.Stats `json:"events"`
+}
+
+// Stats returns the figures of every rank; none while the engine is down.
+func (e *Engine) Stats() []RankStats {
+	st := e.current()
+	if st == nil {
+		return nil
+	}
+	return st.stats()
+}
+
+func (st *incarnation) stats() (ranks []RankStats) {
+	for i, c := range st.cores {
+		s := RankStats{Engine: c.meter.snapshot().stats}
+		if i < len(st.pubs) {
+			s.Events = st.pubs[i].Stats()
+		}
+		ranks = append(ranks, s)
+	}
+	return ranks
+}
+
+func (e *Engine) getStats(w *responder, _ *http.Request) { w.send(http.StatusOK, w.st.stats()) }

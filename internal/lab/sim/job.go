@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+)
+
+// Outcomes of a job other than success.
+var (
+	errStopped = errors.New("sim: the engine stopped")
+	errAborted = errors.New("sim: aborted")
+)
+
+// job is one sequence on its way through a core.
+type job struct {
+	req     engine.Request
+	arrived time.Time
+	stop    bool // the answer ends by itself, not by a limit
+
+	begun, first, latest time.Time // owned by the core's goroutine
+
+	mu     sync.Mutex
+	tokens int // generated so far
+	cached int
+	over   bool
+	err    error
+	notify chan struct{} // capacity 1: something above changed
+}
+
+func newJob(r engine.Request, stop bool) *job {
+	return &job{req: r, stop: stop, arrived: time.Now(), notify: make(chan struct{}, 1)}
+}
+
+func (j *job) progress(m engine.Mark, tell bool) {
+	j.mu.Lock()
+	j.tokens, j.cached = m.Generated, m.Cached
+	j.mu.Unlock()
+	if tell {
+		j.tell()
+	}
+}
+
+func (j *job) end(err error) {
+	j.mu.Lock()
+	j.over, j.err = true, err
+	j.mu.Unlock()
+	j.tell()
+}
+
+func (j *job) tell() {
+	select {
+	case j.notify <- struct{}{}:
+	default:
+	}
+}
+
+// state returns how far the job is.
+func (j *job) state() (tokens, cached int, over bool, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.tokens, j.cached, j.over, j.err
+}

@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+)
+
+// Engine is one simulated engine: an HTTP server over one or more cores.
+type Engine struct {
+	opt   Options
+	addr  string // bound
+	words *vocab.Vocabulary
+	mux   http.Handler
+	page  *page
+	log   *slog.Logger
+
+	restarting sync.Mutex // one Restart or Close at a time
+
+	lora    adapters
+	faults  faultState
+	pending sync.WaitGroup // restarts asked for over HTTP
+
+	mu     sync.RWMutex
+	state  *incarnation // nil while down
+	closed bool
+}
+
+// incarnation is what a restart replaces.
+type incarnation struct {
+	cores   []*core
+	pubs    []*kvstream.Publisher // by rank; empty without events
+	start   time.Time
+	ready   time.Time
+	http    *httpMeter
+	server  *http.Server
+	serving chan struct{} // closed when the server's goroutine has returned
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex
+	stopped bool
+	active  sync.WaitGroup // handlers
+}
+
+// enter counts a handler in; it returns false when the incarnation is over.
+func (st *incarnation) enter() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.stopped {
+		return false
+	}
+	st.active.Add(1)
+	return true
+}
+
+// Open binds the engine's sockets and starts serving.
+func Open(o Options) (*Engine, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{opt: o, words: vocab.New(), addr: o.Addr, log: o.Log, lora: newAdapters(o.Adapters)}
+	e.faults.free = make(chan struct{})
+	close(e.faults.free)
+	e.page = newPage(&e.opt)
+	e.mux = e.routes()
+	if err := e.boot(nil, 0); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Addr returns the bound host:port of the HTTP server.
+func (e *Engine) Addr() string { return e.addr }
+
+// Name returns the engine's name.
+func (e *Engine) Name() string {
+	if e.opt.Name != "" {
+		return e.opt.Name
+	}
+	return e.addr
+}
+
+// Options returns the options with defaults filled in.
+func (e *Engine) Options() Options { return e.opt }
+
+// EventAddrs returns the bound host:port of the PUB and replay sockets by rank;
+// replay is "" where there is none.
+func (e *Engine) EventAddrs() (pub, replay []string) {
+	st := e.current()
+	if st == nil {
+		return nil, nil
+	}
+	for _, p := range st.pubs {
+		pub = append(pub, p.Addr())
+		replay = append(replay, p.ReplayAddr())
+	}
+	return pub, replay
+}
+
+// Close stops serving, aborts what is in flight and waits for every goroutine.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.pending.Wait()
+	e.restarting.Lock()
+	defer e.restarting.Unlock()
+	return e.down(false)
+}
+
+func (e *Engine) current() *incarnation {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.state
+}
+
+// boot starts an incarnation: cores, publishers (or those given), HTTP.
+func (e *Engine) boot(pubs []*kvstream.Publisher, firstSeq uint64) (err error) {
+	st := &incarnation{start: time.Now(), http: newHTTPMeter(), serving: make(chan struct{}), pubs: pubs}
+	st.ready = st.start.Add(e.opt.StartDelay)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, st.stop(false))
+		}
+	}()
+	ln, err := net.Listen("tcp", e.addr)
+	if err != nil {
+		close(st.serving)
+		return fmt.Errorf("sim: %w", err)
+	}
+	if bound := ln.Addr().String(); bound != e.addr { // only at the first boot
+		e.addr = bound
+	}
+	if e.opt.Events != nil && pubs == nil {
+		if st.pubs, err = openPublishers(&e.opt, e.addr, firstSeq); err != nil {
+			_ = ln.Close()
+			close(st.serving)
+			return err
+		}
+	}
+	for r := range e.opt.Ranks {
+		var pub *kvstream.Publisher
+		if len(st.pubs) > 0 {
+			pub = st.pubs[r]
+		}
+		c, err := newCore(r, &e.opt, pub, e.lora.name)
+		if err != nil {
+			_ = ln.Close()
+			close(st.serving)
+			return err
+		}
+		st.cores = append(st.cores, c)
+	}
+	e.serve(st, ln)
+	return nil
+}
+
+func (e *Engine) serve(st *incarnation, ln net.Listener) {
+	ctx, cancel := context.WithCancel(context.Background())
+	st.cancel = cancel
+	st.server = &http.Server{
+		Handler: e.handler(st), ReadHeaderTimeout: time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
+	}
+	e.mu.Lock()
+	e.state = st
+	e.mu.Unlock()
+	e.applyFaults(st)
+	go func() {
+		defer close(st.serving)
+		if err := st.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			e.log.Error("serving stopped", "engine", e.Name(), "err", err)
+		}
+	}()
+}
+
+// down ends the current incarnation. With keep, its publishers live on and are
+// not closed.
+func (e *Engine) down(keep bool) error {
+	e.mu.Lock()
+	st := e.state
+	e.state = nil
+	e.mu.Unlock()
+	if st == nil {
+		return nil
+	}
+	return st.stop(keep)
+}
+
+func (st *incarnation) stop(keep bool) (err error) {
+	st.mu.Lock()
+	st.stopped = true
+	st.mu.Unlock()
+	if st.cancel != nil {
+		st.cancel()
+		err = st.server.Close()
+	}
+	<-st.serving
+	st.active.Wait()
+	for _, c := range st.cores {
+		c.close()
+	}
+	if keep {
+		return err
+	}
+	for _, p := range st.pubs {
+		err = errors.Join(err, p.Close())
+	}
+	return err
+}
+
+// pick chooses the core for a request: the rank that the client names, or the
+// one with the fewest requests.
+func (st *incarnation) pick(rank string) (*core, error) {
+	if n, err := strconv.Atoi(rank); err == nil {
+		if n < 0 || n >= len(st.cores) {
+			return nil, badRequest(headerRank, "data_parallel_rank %d is out of range [0, %d).", n, len(st.cores))
+		}
+		return st.cores[n], nil
+	}
+	best := st.cores[0]
+	least := best.inFlight()
+	for _, c := range st.cores[1:] {
+		if n := c.inFlight(); n < least {
+			best, least = c, n
+		}
+	}
+	return best, nil
+}

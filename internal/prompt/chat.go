@@ -1,0 +1,115 @@
+package prompt
+
+import (
+	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
+
+// chat is a chat request in the form in which every kind of body that maps to
+// one arrives.
+type chat struct {
+	messages []value.Value
+	tools    value.Value // list, or None
+	noTools  bool        // tool_choice is "none"
+
+	kwargs        *value.Dict // chat_template_kwargs, nil when absent
+	documents     value.Value
+	effort        value.Value // reasoning_effort
+	addGeneration bool
+	continueFinal bool
+	addSpecial    bool
+}
+
+// mediaMark stands where a prompt leaves text. It survives every filter that
+// templates apply to contents.
+const mediaMark = "\U0010FFFDgrapevine\U0010FFFDmedia\U0010FFFD"
+
+// converter turns a body's messages into the conversation that engines give
+// their template.
+type converter struct {
+	dec   *pyjson.Decoder
+	parts bool // contents are lists of parts
+	mark  bool // the first media part becomes mediaMark
+	media bool // a media part was met
+	bad   string
+}
+
+// conversation converts all messages. It returns false when one is malformed;
+// c.bad says how.
+func (c *converter) conversation(in []value.Value) ([]value.Value, bool) {
+	out := make([]value.Value, 0, len(in))
+	for _, v := range in {
+		m := v.Dict()
+		if m == nil {
+			c.bad = "a message is no object"
+			return nil, false
+		}
+		d, ok := c.message(m)
+		if !ok {
+			return nil, false
+		}
+		out = append(out, value.FromDict(d))
+	}
+	return out, true
+}
+
+// message converts one message, as vLLM's chat utilities do.
+func (c *converter) message(m *value.Dict) (*value.Dict, bool) {
+	role, ok := m.Get("role")
+	if !ok || role.Kind() != value.KindString {
+		c.bad = "a message has no role"
+		return nil, false
+	}
+	content, ok := c.content(m, role.Str())
+	if !ok {
+		return nil, false
+	}
+	d := value.NewDict(4)
+	d.Set("role", role)
+	d.Set("content", content)
+	switch role.Str() {
+	case "assistant":
+		if !c.assistant(d, m) {
+			return nil, false
+		}
+	case "tool":
+		if id, ok := m.Get("tool_call_id"); ok {
+			d.Set("tool_call_id", id)
+		}
+	}
+	for _, key := range []string{"name", "task"} {
+		if v, ok := m.Get(key); ok && v.Kind() == value.KindString {
+			d.Set(key, v)
+		}
+	}
+	if role.Str() == "developer" {
+		tools, ok := m.Get("tools")
+		if !ok {
+			tools = value.None()
+		}
+		d.Set("tools", tools)
+	}
+	return d, true
+}
+
+// assistant adds what only assistant messages carry.
+func (c *converter) assistant(d, m *value.Dict) bool {
+	if calls, ok := m.Get("tool_calls"); ok && calls.Kind() != value.KindNone {
+		list, ok := c.toolCalls(calls)
+		if !ok {
+			return false
+		}
+		if len(list) > 0 {
+			d.Set("tool_calls", value.List(list))
+		}
+	}
+	reasoning, ok := m.Get("reasoning")
+	if !ok || reasoning.Kind() == value.KindNone {
+		reasoning, ok = m.Get("reasoning_content")
+	}
+	if ok && reasoning.Kind() != value.KindNone {
+		d.Set("reasoning", reasoning)
+		d.Set("reasoning_content", reasoning)
+	}
+	return true
+}

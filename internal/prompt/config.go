@@ -1,0 +1,241 @@
+package prompt
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
+)
+
+// Files of a model's folder.
+const (
+	fileTokenizerConfig = "tokenizer_config.json"
+	fileSpecialTokens   = "special_tokens_map.json"
+	fileTemplate        = "chat_template.jinja"
+	fileTemplateJSON    = "chat_template.json"
+	dirTemplates        = "additional_chat_templates"
+	fileModelConfig     = "config.json"
+)
+
+const maxConfigBytes = 32 << 20
+
+// Names of chat templates.
+const (
+	templateDefault = "default"
+	templateTools   = "tool_use"
+)
+
+// tokenizerConfig is what tokenizer_config.json and its neighbours say.
+type tokenizerConfig struct {
+	templates map[string]string
+	special   []jinja.Var // bos_token, eos_token, ... as templates see them
+	added     []vocab.Added
+	class     string
+	addBOS    *bool
+	modelType string
+}
+
+// specialNames are the special tokens that templates see as variables.
+var specialNames = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
+
+// readConfig reads a model's folder; files that are absent say nothing.
+func readConfig(dir string) (*tokenizerConfig, error) {
+	c := &tokenizerConfig{templates: map[string]string{}}
+	data, err := readFile(filepath.Join(dir, fileTokenizerConfig))
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = []byte("{}"), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.parse(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, fileTokenizerConfig), err)
+	}
+	more, err := readJSON(filepath.Join(dir, fileSpecialTokens))
+	if err != nil {
+		return nil, err
+	}
+	c.specialTokens(more)
+	if err := c.readTemplates(dir); err != nil {
+		return nil, err
+	}
+	model, err := readJSON(filepath.Join(dir, fileModelConfig))
+	if err != nil {
+		return nil, err
+	}
+	c.modelType = text(model, "model_type")
+	return c, nil
+}
+
+// parse reads tokenizer_config.json.
+func (c *tokenizerConfig) parse(data []byte) error {
+	v, err := new(pyjson.Decoder).Decode(data)
+	if err != nil {
+		return err
+	}
+	conf := v.Dict()
+	if conf == nil {
+		return fmt.Errorf("prompt: not a JSON object")
+	}
+	c.class = text(conf, "tokenizer_class")
+	if v, ok := conf.Get("add_bos_token"); ok && v.Kind() == value.KindBool {
+		b := v.IsTrue()
+		c.addBOS = &b
+	}
+	c.specialTokens(conf)
+	if v, ok := conf.Get("additional_special_tokens"); ok && len(v.Items()) > 0 {
+		c.special = append(c.special, jinja.Var{Name: "additional_special_tokens", Value: v})
+	}
+	c.addedTokens(conf)
+	return c.templateValue(conf)
+}
+
+// specialTokens takes the special tokens that are not known yet.
+func (c *tokenizerConfig) specialTokens(d *value.Dict) {
+next:
+	for _, name := range specialNames {
+		tok := tokenText(d, name)
+		if tok == "" {
+			continue
+		}
+		for _, have := range c.special {
+			if have.Name == name {
+				continue next
+			}
+		}
+		c.special = append(c.special, jinja.Var{Name: name, Value: value.String(tok)})
+	}
+}
+
+// readTemplates reads the chat templates that are files of their own; they
+// replace the configuration's entry.
+func (c *tokenizerConfig) readTemplates(dir string) error {
+	legacy, err := readJSON(filepath.Join(dir, fileTemplateJSON))
+	if err != nil {
+		return err
+	}
+	if err := c.templateValue(legacy); err != nil {
+		return err
+	}
+	if s, err := readFile(filepath.Join(dir, fileTemplate)); err == nil {
+		c.templates[templateDefault] = string(s)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	extra, err := filepath.Glob(filepath.Join(dir, dirTemplates, "*.jinja"))
+	if err != nil {
+		return err
+	}
+	for _, path := range extra {
+		s, err := readFile(path)
+		if err != nil {
+			return err
+		}
+		c.templates[strings.TrimSuffix(filepath.Base(path), ".jinja")] = string(s)
+	}
+	return nil
+}
+
+// templateValue reads chat_template: a string, or a list of named templates.
+func (c *tokenizerConfig) templateValue(conf *value.Dict) error {
+	v, ok := conf.Get("chat_template")
+	if !ok || v.Kind() == value.KindNone {
+		return nil
+	}
+	if v.Kind() == value.KindString {
+		c.templates[templateDefault] = v.Str()
+		return nil
+	}
+	if v.Kind() != value.KindList {
+		return fmt.Errorf("prompt: chat_template is a %s", v.Kind())
+	}
+	for i, it := range v.Items() {
+		name, tmpl := text(it.Dict(), "name"), text(it.Dict(), "template")
+		if name == "" || tmpl == "" {
+			return fmt.Errorf("prompt: chat_template[%d] has no name or no template", i)
+		}
+		c.templates[name] = tmpl
+	}
+	return nil
+}
+
+func (c *tokenizerConfig) addedTokens(conf *value.Dict) {
+	v, _ := conf.Get("added_tokens_decoder")
+	if v.Dict() == nil {
+		return
+	}
+	v.Dict().Range(func(key string, tok value.Value) bool {
+		var id uint32
+		if _, err := fmt.Sscanf(key, "%d", &id); err != nil || tok.Dict() == nil {
+			return true
+		}
+		flag := func(name string) bool { f, _ := tok.Dict().Get(name); return f.IsTrue() }
+		c.added = append(c.added, vocab.Added{
+			ID: id, Content: text(tok.Dict(), "content"), LStrip: flag("lstrip"), RStrip: flag("rstrip"),
+			SingleWord: flag("single_word"), Normalized: flag("normalized"), Special: flag("special"),
+		})
+		return true
+	})
+}
+
+// tokenText returns a special token, which is a string or an object with its
+// content.
+func tokenText(d *value.Dict, name string) string {
+	v, ok := d.Get(name)
+	if !ok {
+		return ""
+	}
+	if v.Dict() != nil {
+		return text(v.Dict(), "content")
+	}
+	return v.Str()
+}
+
+// text returns a string entry, "" when it is absent or something else.
+func text(d *value.Dict, key string) string {
+	if d == nil {
+		return ""
+	}
+	v, _ := d.Get(key)
+	return v.Str()
+}
+
+// readJSON reads an object; an absent file is an empty one.
+func readJSON(path string) (*value.Dict, error) {
+	data, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return value.NewDict(0), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := new(pyjson.Decoder).Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if v.Dict() == nil {
+		return nil, fmt.Errorf("prompt: %s is not a JSON object", path)
+	}
+	return v.Dict(), nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	if err == nil && len(data) > maxConfigBytes {
+		err = fmt.Errorf("prompt: %s has more than %d bytes", path, maxConfigBytes)
+	}
+	return data, err
+}

@@ -1,0 +1,155 @@
+package prompt
+
+import (
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
+
+// content converts a message's content.
+func (c *converter) content(m *value.Dict, role string) (value.Value, bool) {
+	v, _ := m.Get("content")
+	switch v.Kind() {
+	case value.KindString:
+		if c.parts && role != "tool" {
+			return value.List([]value.Value{textPart(v)}), true
+		}
+		return v, true
+	case value.KindUndefined, value.KindNone:
+		if c.parts && role != "tool" {
+			return value.List(nil), true
+		}
+		return value.String(""), true
+	case value.KindList:
+		return c.contentParts(v.Items(), role)
+	}
+	c.bad = "content is a " + v.Kind().String()
+	return v, false
+}
+
+// contentParts converts a list of parts: to a list of parts, or to the texts
+// joined by line ends with media in front, where engines put its placeholders.
+func (c *converter) contentParts(items []value.Value, role string) (value.Value, bool) {
+	var parts, texts []value.Value
+	media := false
+	for _, it := range items {
+		part, kind, ok := c.part(it)
+		if !ok {
+			return part, false
+		}
+		switch kind {
+		case partText:
+			texts = append(texts, part)
+			parts = append(parts, textPart(part))
+		case partMedia:
+			media = true
+			parts = append(parts, part)
+		case partOther:
+			parts = append(parts, part)
+		}
+	}
+	plain := len(texts) == len(parts)
+	if c.parts && (role != "tool" || !plain) {
+		return value.List(parts), true
+	}
+	if media && c.mark && c.firstMedia() {
+		texts = append([]value.Value{value.String(mediaMark)}, texts...)
+	}
+	return value.String(joinTexts(texts)), true
+}
+
+func joinTexts(texts []value.Value) string {
+	if len(texts) == 1 {
+		return texts[0].Str()
+	}
+	list := make([]string, len(texts))
+	for i, t := range texts {
+		list[i] = t.Str()
+	}
+	return strings.Join(list, "\n")
+}
+
+// firstMedia tells whether this is the first media part of the conversation,
+// and takes note of it.
+func (c *converter) firstMedia() bool {
+	first := !c.media
+	c.media = true
+	return first
+}
+
+// partKind is what a content part becomes.
+type partKind uint8
+
+const (
+	partNone partKind = iota // dropped
+	partText
+	partMedia
+	partOther
+)
+
+// mediaKinds maps the type of a part to the kind of media that templates see.
+var mediaKinds = map[string]string{
+	"image_url": "image", "input_image": "image", "image_pil": "image", "image_embeds": "image", "image": "image",
+	"audio_url": "audio", "input_audio": "audio", "audio_embeds": "audio", "audio": "audio",
+	"video_url": "video", "video": "video", "prompt_embeds": "text",
+}
+
+// part converts one content part. Text parts come back as their text.
+func (c *converter) part(v value.Value) (value.Value, partKind, bool) {
+	if v.Kind() == value.KindString {
+		return v, partText, true
+	}
+	d := v.Dict()
+	if d == nil {
+		c.bad = "a content part is a " + v.Kind().String()
+		return v, partNone, false
+	}
+	typ := text(d, "type")
+	switch typ {
+	case "text", "input_text", "output_text", "refusal", "thinking":
+		key := "text"
+		if typ == "refusal" || typ == "thinking" {
+			key = typ
+		}
+		t, _ := d.Get(key)
+		if t.Kind() != value.KindString {
+			return v, partNone, true // engines drop it with a warning
+		}
+		return t, partText, true
+	case "tool_reference":
+		name, _ := d.Get("name")
+		ref := value.NewDict(2)
+		ref.Set("type", value.String(typ))
+		ref.Set("name", name)
+		return value.FromDict(ref), partOther, true
+	case "":
+		for key := range mediaKinds {
+			if _, ok := d.Get(key); ok {
+				typ = key
+			}
+		}
+	}
+	kind, ok := mediaKinds[typ]
+	if !ok {
+		c.bad = "a content part has an unknown type"
+		return v, partNone, false
+	}
+	return c.mediaPart(kind), partMedia, true
+}
+
+// mediaPart is what templates see of an image, audio or video.
+func (c *converter) mediaPart(kind string) value.Value {
+	if c.parts && c.firstMedia() && c.mark {
+		return textPart(value.String(mediaMark))
+	}
+	d := value.NewDict(1)
+	d.Set("type", value.String(kind))
+	return value.FromDict(d)
+}
+
+func textPart(t value.Value) value.Value {
+	d := value.NewDict(2)
+	d.Set("type", value.String("text"))
+	d.Set("text", t)
+	return value.FromDict(d)
+}

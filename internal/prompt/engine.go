@@ -1,0 +1,232 @@
+package prompt
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
+
+// pathRender is where engines render chats without generating.
+const pathRender = "/v1/chat/completions/render"
+
+// maxRenderAnswer bounds an engine's answer: a million ids of ten digits.
+const maxRenderAnswer = 12 << 20
+
+// Doer sends HTTP requests. *http.Client is one.
+type Doer interface {
+	Do(*http.Request) (*http.Response, error)
+}
+
+// EngineOptions configure an EngineRenderer. Zero values take the defaults in
+// parentheses.
+type EngineOptions struct {
+	Client Doer // (http.DefaultClient)
+	// Endpoints returns the base URLs of engines that serve a model, such as
+	// http://10.0.0.7:8000. It is called on the request path.
+	Endpoints  func(model string) []string
+	Timeout    time.Duration // of one rendering (50 ms)
+	Concurrent int           // renderings at a time; more are refused (8)
+	Failures   int           // consecutive failures that open the breaker (5)
+	OpenFor    time.Duration // how long it stays open before one is tried (10 s)
+	CacheBytes int           // of rendered prompts kept by the body's hash (32 MiB)
+	Now        func() time.Time
+}
+
+// EngineRenderer asks engines to render prompts that no template makes. It is
+// safe for concurrent use.
+type EngineRenderer struct {
+	opts    EngineOptions
+	seed    maphash.Seed
+	slots   chan struct{}
+	next    atomic.Uint32 // endpoint to ask, in turn
+	breaker breaker
+	cache   renderCache
+}
+
+// NewEngineRenderer returns an EngineRenderer.
+func NewEngineRenderer(o EngineOptions) *EngineRenderer {
+	if o.Client == nil {
+		o.Client = http.DefaultClient
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 50 * time.Millisecond
+	}
+	if o.Concurrent == 0 {
+		o.Concurrent = 8
+	}
+	if o.Failures == 0 {
+		o.Failures = 5
+	}
+	if o.OpenFor == 0 {
+		o.OpenFor = 10 * time.Second
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 32 << 20
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	e := &EngineRenderer{opts: o, seed: maphash.MakeSeed(), slots: make(chan struct{}, o.Concurrent)}
+	e.breaker = breaker{limit: o.Failures, openFor: o.OpenFor}
+	e.cache = renderCache{limit: o.CacheBytes, index: map[cacheKey]*cacheEntry{}}
+	return e
+}
+
+// render renders a chat body by an engine and brings it into text space.
+func (e *EngineRenderer) render(ctx context.Context, m *Model, name string, dst, body []byte) ([]byte, Info, error) {
+	key := e.key(name, body)
+	if out, info, ok := e.cache.get(dst, key); ok {
+		return out, info, nil
+	}
+	ids, info, err := e.ask(ctx, name, body)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	out, ok := m.vocab.AppendTokens(dst, ids)
+	if !ok {
+		return nil, Info{}, failure(ReasonUnknownToken, "an engine's rendering of %d ids", len(ids))
+	}
+	e.cache.put(key, out[len(dst):], info)
+	return out, info, nil
+}
+
+func (e *EngineRenderer) key(name string, body []byte) cacheKey {
+	var h maphash.Hash
+	h.SetSeed(e.seed)
+	h.WriteString(name)
+	h.WriteByte(0)
+	h.Write(body)
+	return cacheKey{h.Sum64(), len(body)}
+}
+
+// ask sends the body to an engine within the budget.
+func (e *EngineRenderer) ask(ctx context.Context, name string, body []byte) ([]uint32, Info, error) {
+	var urls []string
+	if e.opts.Endpoints != nil {
+		urls = e.opts.Endpoints(name)
+	}
+	if len(urls) == 0 {
+		return nil, Info{}, failure(ReasonBudget, "no engine to ask")
+	}
+	select {
+	case e.slots <- struct{}{}:
+		defer func() { <-e.slots }()
+	default:
+		return nil, Info{}, failure(ReasonBudget, "%d renderings under way", cap(e.slots))
+	}
+	if !e.breaker.allow(e.opts.Now()) {
+		return nil, Info{}, failure(ReasonBudget, "the breaker is open")
+	}
+	url := urls[int(e.next.Add(1))%len(urls)]
+	ids, info, err := e.post(ctx, url+pathRender, body)
+	if err != nil && ctx.Err() != nil {
+		e.breaker.withdraw() // the client went away; that says nothing of the engine
+		return nil, Info{}, &Error{ReasonEngine, ctx.Err()}
+	}
+	e.breaker.report(e.opts.Now(), err == nil)
+	if err != nil {
+		return nil, Info{}, &Error{ReasonEngine, err}
+	}
+	return ids, info, nil
+}
+
+func (e *EngineRenderer) post(ctx context.Context, url string, body []byte) ([]uint32, Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, Info{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := e.opts.Client.Do(req)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxRenderAnswer+1))
+	switch {
+	case err != nil:
+		return nil, Info{}, err
+	case resp.StatusCode != http.StatusOK:
+		return nil, Info{}, fmt.Errorf("engine answered %d", resp.StatusCode)
+	case len(data) > maxRenderAnswer:
+		return nil, Info{}, fmt.Errorf("engine answered more than %d bytes", maxRenderAnswer)
+	}
+	return renderedIDs(data)
+}
+
+// renderedIDs finds the token ids in an engine's answer: under token_ids or
+// prompt_token_ids, at the top or in a list. Where the prompt holds media, the
+// ids end before the first of its placeholders.
+func renderedIDs(data []byte) ([]uint32, Info, error) {
+	dec := pyjson.Decoder{PackIDs: true}
+	v, err := dec.Decode(data)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	d, ids := findIDs(v, 0)
+	if ids == nil {
+		return nil, Info{}, fmt.Errorf("engine's answer holds no token ids")
+	}
+	info := Info{Engine: true}
+	if at := firstPlaceholder(d); at >= 0 && at < len(ids) {
+		ids, info.Truncated = ids[:at], true
+	}
+	info.Tokens = len(ids)
+	return ids, info, nil
+}
+
+// findIDs returns the ids and the object that holds them.
+func findIDs(v value.Value, depth int) (*value.Dict, []uint32) {
+	if depth > 4 {
+		return nil, nil
+	}
+	if d := v.Dict(); d != nil {
+		for _, key := range []string{"token_ids", "prompt_token_ids"} {
+			if v, ok := d.Get(key); ok && v.Kind() == value.KindIDs {
+				return d, v.IDs()
+			}
+		}
+		return nil, nil
+	}
+	for _, it := range v.Items() {
+		if d, ids := findIDs(it, depth+1); ids != nil {
+			return d, ids
+		}
+	}
+	return nil, nil
+}
+
+// firstPlaceholder returns the offset of the first media placeholder, or -1.
+func firstPlaceholder(d *value.Dict) int {
+	features, _ := d.Get("features")
+	if features.Dict() == nil {
+		return -1
+	}
+	at := -1
+	places, _ := features.Dict().Get("mm_placeholders")
+	if places.Dict() == nil {
+		return 0 // media somewhere
+	}
+	places.Dict().Range(func(_ string, list value.Value) bool {
+		for _, it := range list.Items() {
+			if it.Dict() == nil {
+				continue
+			}
+			off, _ := it.Dict().Get("offset")
+			if n, ok := off.Int(); ok && n >= 0 && (at < 0 || int(n) < at) {
+				at = int(n)
+			}
+		}
+		return true
+	})
+	return at
+}

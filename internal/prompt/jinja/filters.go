@@ -1,0 +1,178 @@
+package jinja
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
+	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
+
+// filterFunc applies a filter.
+type filterFunc func(st *state, in value.Value, a args) value.Value
+
+var filterTable = map[string]filterFunc{
+	"trim": func(_ *state, in value.Value, a args) value.Value {
+		a.most("trim", 1, "chars")
+		if in.Kind() == value.KindUndefined {
+			return value.String("")
+		}
+		return value.String(strip(in.Text(), a.get(0, "chars", value.None()), true, true))
+	},
+	"length": filterLength, "count": filterLength,
+	"upper":      func(_ *state, in value.Value, _ args) value.Value { return value.String(upper(in.Text())) },
+	"lower":      func(_ *state, in value.Value, _ args) value.Value { return value.String(lower(in.Text())) },
+	"capitalize": func(_ *state, in value.Value, _ args) value.Value { return value.String(capitalize(in.Text())) },
+	"title":      func(_ *state, in value.Value, _ args) value.Value { return value.String(titleFilter(in.Text())) },
+	"string":     func(_ *state, in value.Value, _ args) value.Value { return value.String(in.Text()) },
+	"safe":       func(_ *state, in value.Value, _ args) value.Value { return value.String(in.Text()) },
+	"replace": func(_ *state, in value.Value, a args) value.Value {
+		a.most("replace", 3, "old", "new", "count")
+		old, repl := a.get(0, "old", value.Value{}), a.get(1, "new", value.Value{})
+		n := int64(-1)
+		if c, ok := a.get(2, "count", value.None()).Int(); ok {
+			n = c
+		}
+		return value.String(replace(in.Text(), old.Text(), repl.Text(), int(n)))
+	},
+	"indent":  filterIndent,
+	"join":    filterJoin,
+	"tojson":  filterToJSON,
+	"default": filterDefault, "d": filterDefault,
+	"first": func(_ *state, in value.Value, _ args) value.Value { return nth(in, 0, "first") },
+	"last": func(_ *state, in value.Value, _ args) value.Value {
+		return nth(in, -1, "last")
+	},
+	"list":    func(_ *state, in value.Value, _ args) value.Value { return value.List(value.Iterate(in)) },
+	"reverse": filterReverse,
+	"items": func(_ *state, in value.Value, _ args) value.Value {
+		if in.Kind() == value.KindUndefined {
+			return value.List(nil)
+		}
+		if in.Kind() != value.KindDict {
+			failure.Raise("items: a %s is no mapping", in.Kind())
+		}
+		return dictItems(in.Dict())
+	},
+	"dictsort":   filterDictSort,
+	"sort":       filterSort,
+	"unique":     filterUnique,
+	"map":        filterMap,
+	"select":     func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, false, true) },
+	"reject":     func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, false, false) },
+	"selectattr": func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, true, true) },
+	"rejectattr": func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, true, false) },
+	"int":        filterInt, "float": filterFloat, "abs": filterAbs,
+	"wordcount": func(_ *state, in value.Value, _ args) value.Value {
+		return value.Int(int64(len(strings.FieldsFunc(in.Text(), func(r rune) bool {
+			return r != '_' && !unicode.IsLetter(r) && !unicode.IsNumber(r)
+		}))))
+	},
+	"format": func(_ *state, in value.Value, a args) value.Value {
+		return value.String(percentFormat(in.Text(), value.Tuple(a.pos)))
+	},
+}
+
+func filterLength(_ *state, in value.Value, _ args) value.Value {
+	switch in.Kind() {
+	case value.KindUndefined:
+		return value.Int(0)
+	case value.KindString:
+		return value.Int(int64(value.RuneCount(in.Str())))
+	case value.KindList, value.KindTuple:
+		return value.Int(int64(len(in.Items())))
+	case value.KindDict:
+		return value.Int(int64(in.Dict().Len()))
+	}
+	failure.Raise("a %s has no length", in.Kind())
+	return value.Value{}
+}
+
+func filterDefault(_ *state, in value.Value, a args) value.Value {
+	a.most("default", 2, "default_value", "boolean")
+	if in.Kind() == value.KindUndefined || a.flag(1, "boolean") && !in.IsTrue() {
+		return a.get(0, "default_value", value.String(""))
+	}
+	return in
+}
+
+func filterIndent(_ *state, in value.Value, a args) value.Value {
+	a.most("indent", 3, "width", "first", "blank")
+	width := a.get(0, "width", value.Int(4))
+	pad := width.Str()
+	if n, ok := width.Int(); ok {
+		pad = value.Repeat(" ", n)
+	}
+	first, blank := a.flag(1, "first"), a.flag(2, "blank")
+	// The filter adds a line end, splits, and so keeps a last empty line.
+	lines := splitLines(in.Text()+"\n", false)
+	var b strings.Builder
+	for i, line := range lines {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if i == 0 && first || i > 0 && (blank || line != "") {
+			b.WriteString(pad)
+		}
+		b.WriteString(line)
+	}
+	return value.String(b.String())
+}
+
+func filterJoin(_ *state, in value.Value, a args) value.Value {
+	a.most("join", 2, "d", "attribute")
+	sep := a.get(0, "d", value.String("")).Text()
+	by := a.get(1, "attribute", value.None())
+	var b []byte
+	for i, v := range value.Iterate(in) {
+		if i > 0 {
+			b = append(b, sep...)
+		}
+		if by.Kind() != value.KindNone {
+			v = byPath(v, by)
+		}
+		b = v.Append(b)
+	}
+	return value.String(string(b))
+}
+
+// nth is the first (0) or the last (-1) of a sequence.
+func nth(in value.Value, i int64, what string) value.Value {
+	if in.Kind() == value.KindString {
+		return value.At(in, i)
+	}
+	items := value.List(value.Iterate(in))
+	if !items.IsTrue() {
+		return value.Undefined("no " + what + " item, sequence was empty")
+	}
+	return value.At(items, i)
+}
+
+func filterReverse(_ *state, in value.Value, _ args) value.Value {
+	if in.Kind() != value.KindString {
+		in = value.List(value.Iterate(in))
+	}
+	return value.Slice(in, value.End{}, value.End{}, value.End{N: -1, Set: true})
+}
+
+func filterToJSON(_ *state, in value.Value, a args) value.Value {
+	a.most("tojson", 4, "ensure_ascii", "indent", "separators", "sort_keys")
+	style := pyjson.OneLine()
+	if ind := a.get(1, "indent", value.None()); ind.Kind() != value.KindNone {
+		pad := ind.Str()
+		if n, ok := ind.Int(); ok {
+			pad = value.Repeat(" ", n)
+		}
+		style = pyjson.Indented(pad)
+	}
+	if sep := a.get(2, "separators", value.None()).Items(); len(sep) == 2 {
+		style.Item, style.Key = sep[0].Text(), sep[1].Text()
+	}
+	style.ASCII, style.SortKeys = a.flag(0, "ensure_ascii"), a.flag(3, "sort_keys")
+	out, err := style.Append(nil, in)
+	if err != nil {
+		failure.End(err)
+	}
+	return value.String(string(out))
+}

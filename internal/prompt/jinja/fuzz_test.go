@@ -1,0 +1,34 @@
+package jinja
+
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
+
+func FuzzRender(f *testing.F) {
+	for _, s := range templates {
+		f.Add(s)
+	}
+	for _, s := range expressions {
+		f.Add("{{ " + s + " }}")
+	}
+	var d pyjson.Decoder
+	v, err := d.Decode([]byte(exprVars))
+	if err != nil {
+		f.Fatal(err)
+	}
+	var vars []Var
+	v.Dict().Range(func(k string, v value.Value) bool { vars = append(vars, Var{k, v}); return true })
+	f.Fuzz(func(t *testing.T, src string) {
+		tmpl, err := Parse(src)
+		if err != nil {
+			return
+		}
+		out, err := tmpl.Render([]byte("x"), vars, Options{MaxOutput: 1 << 16})
+		if err != nil && string(out) != "x" {
+			t.Fatalf("%q: dst is %q after an error", src, out)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
+	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
+
+// ErrUnsupported is wrapped by errors of Parse about what this package leaves
+// to a complete engine.
+var ErrUnsupported = syntax.ErrUnsupported
+
+// ErrRaised is wrapped by errors of Render that the template raised itself.
+var ErrRaised = errors.New("jinja: raised by the template")
+
+// Template is a parsed template. It is immutable and safe for concurrent use.
+type Template struct {
+	*syntax.Tree
+	filters []filterFunc // by the IDs of the tree
+	tests   []testFunc
+	loopID  int // of the name loop, -1 where the template has none
+}
+
+// Parse parses a chat template as engines configure Jinja.
+func Parse(source string) (*Template, error) {
+	tree, err := syntax.Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	t := &Template{Tree: tree, loopID: -1}
+	if id, ok := tree.ID("loop"); ok {
+		t.loopID = id
+	}
+	for _, u := range tree.Filters {
+		f := filterTable[u.Name]
+		if f == nil {
+			return nil, unsupported("filter", u)
+		}
+		t.filters = append(t.filters, f)
+	}
+	for _, u := range tree.Tests {
+		f := testTable[u.Name]
+		if f == nil {
+			return nil, unsupported("test", u)
+		}
+		t.tests = append(t.tests, f)
+	}
+	for _, u := range tree.Methods {
+		if leftMethods[u.Name] {
+			return nil, unsupported("method", u)
+		}
+	}
+	for _, name := range strings.Fields(leftGlobals) {
+		if _, ok := tree.ID(name); ok {
+			return nil, unsupported("function", syntax.Use{Name: name})
+		}
+	}
+	return t, nil
+}
+
+func unsupported(what string, u syntax.Use) error {
+	return fmt.Errorf("%w: line %d: %s %s", ErrUnsupported, u.Line, what, u.Name)
+}
+
+// Var is one variable of a rendering.
+type Var struct {
+	Name  string
+	Value value.Value
+}
+
+// Options are what a rendering may use besides its variables.
+type Options struct {
+	Now       time.Time // for strftime_now
+	MaxOutput int       // bytes; 0 = value.MaxSize
+}
+
+// Render appends the rendering of t with the variables to dst. On an error dst
+// is returned as it was. Strings of the variables are not retained.
+func (t *Template) Render(dst []byte, vars []Var, o Options) (out []byte, err error) {
+	if o.MaxOutput == 0 {
+		o.MaxOutput = value.MaxSize
+	}
+	st := &state{t: t, out: dst, base: len(dst), scope: &scope{}, opts: o, filters: filterTable, tests: testTable}
+	for _, v := range vars {
+		if id, ok := t.ID(v.Name); ok {
+			st.scope.set(id, v.Value)
+		}
+	}
+	defer func() {
+		if err != nil {
+			out = dst
+		}
+	}()
+	defer failure.Catch(&err)
+	st.block(t.Body)
+	return st.out, nil
+}

@@ -1,0 +1,174 @@
+package prompt
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
+)
+
+// Model renders the prompts of one model. It is immutable and safe for
+// concurrent use.
+type Model struct {
+	opts    Options
+	vocab   *vocab.Vocab
+	chat    *template // nil when the model has none
+	tools   *template // for chats with tools, nil when there is no other
+	special []jinja.Var
+	kwargs  *value.Dict
+	bos     []byte // what the tokenizer puts before a text
+	eos     []byte
+	notes   []string
+	pool    sync.Pool // of *scratch
+	check   sync.Pool // of *vocab.Checker
+}
+
+// engineOnlyTypes are model types whose prompts engines build in code.
+var engineOnlyTypes = map[string]bool{"gpt_oss": true, "deepseek_v32": true, "deepseek_v4": true}
+
+// Load reads a model's folder: vocabulary, chat templates, special tokens. It
+// takes a second for the largest models and about 50 MB while it runs.
+func Load(dir string, o Options) (*Model, error) {
+	conf, err := readConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	if o.Vocabulary == "" {
+		if o.Vocabulary, err = vocab.Find(dir); err != nil {
+			return nil, err
+		}
+	}
+	m := &Model{opts: o, special: conf.special}
+	m.pool.New = func() any { return new(scratch) }
+	if m.opts.Now == nil {
+		m.opts.Now = time.Now
+	}
+	if m.vocab, err = vocab.Load(o.Vocabulary, vocab.Options{Added: conf.added, Pattern: o.Pattern}); err != nil {
+		return nil, err
+	}
+	m.notes = append(m.notes, m.vocab.Notes()...)
+	if o.Kwargs != "" {
+		v, err := new(pyjson.Decoder).Decode([]byte(o.Kwargs))
+		if err != nil || v.Dict() == nil {
+			return nil, fmt.Errorf("prompt: default chat_template_kwargs are no JSON object: %w", err)
+		}
+		m.kwargs = v.Dict()
+	}
+	if engineOnlyTypes[conf.modelType] {
+		m.opts.EngineOnly = true
+	}
+	m.surround(conf)
+	return m, m.loadTemplates(conf)
+}
+
+// loadTemplates parses the model's chat templates.
+func (m *Model) loadTemplates(conf *tokenizerConfig) error {
+	if m.opts.Template != "" {
+		src, err := readFile(m.opts.Template)
+		if err != nil {
+			return err
+		}
+		conf.templates = map[string]string{templateDefault: string(src)}
+	}
+	var err error
+	if src, ok := conf.templates[templateDefault]; ok {
+		if m.chat, err = newTemplate(src, m.opts.Content); err != nil {
+			return err
+		}
+		if m.chat.fast == nil {
+			m.notes = append(m.notes, "chat template rendered by gonja")
+		}
+	} else if !m.opts.EngineOnly {
+		m.notes = append(m.notes, "no chat template")
+	}
+	if src, ok := conf.templates[templateTools]; ok {
+		m.tools, err = newTemplate(src, m.opts.Content)
+	}
+	return err
+}
+
+// surround works out what the tokenizer puts around a text when special tokens
+// are asked for. Llama and Gemma classes follow add_bos_token rather than the
+// file's post-processor.
+func (m *Model) surround(conf *tokenizerConfig) {
+	m.bos, _ = m.vocab.AppendTokens(nil, m.vocab.BOS())
+	m.eos, _ = m.vocab.AppendTokens(nil, m.vocab.EOS())
+	if conf.addBOS == nil || !strings.HasPrefix(conf.class, "Llama") && !strings.HasPrefix(conf.class, "Gemma") &&
+		!strings.HasPrefix(conf.class, "CodeLlama") {
+		return
+	}
+	m.bos = nil
+	if *conf.addBOS {
+		for _, s := range conf.special {
+			if s.Name == "bos_token" {
+				m.bos = []byte(s.Value.Str())
+			}
+		}
+	}
+}
+
+// Name returns the canonical model name.
+func (m *Model) Name() string { return m.opts.Name }
+
+// Vocab returns the model's vocabulary.
+func (m *Model) Vocab() *vocab.Vocab { return m.vocab }
+
+// EngineOnly tells that only an engine can render this model's chats.
+func (m *Model) EngineOnly() bool { return m.opts.EngineOnly }
+
+// Notes says, for people, what of this model is not exact or not available.
+func (m *Model) Notes() []string { return m.notes }
+
+// Renderer names what renders the model's chats: jinja, gonja or none.
+func (m *Model) Renderer() string { return m.chat.renderer() }
+
+// AppendToken appends the bytes of one token id. It returns false, and dst as
+// it was, for an unknown id. It allocates only to grow dst.
+func (m *Model) AppendToken(dst []byte, id uint32) ([]byte, bool) {
+	return m.vocab.AppendToken(dst, id)
+}
+
+// AppendTokens appends the bytes of token ids. It returns false, and dst as it
+// was, when one is unknown. It allocates only to grow dst.
+func (m *Model) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
+	return m.vocab.AppendTokens(dst, ids)
+}
+
+// Encode appends the token ids that engines give to raw text, without BOS; dst
+// as it was when the vocabulary cannot encode.
+func (m *Model) Encode(dst []uint32, text []byte) []uint32 { return m.vocab.Encode(dst, text) }
+
+// EncodeRendered appends the token ids of Render's output.
+func (m *Model) EncodeRendered(dst []uint32, rendered []byte) []uint32 {
+	return m.vocab.EncodePrepared(dst, rendered)
+}
+
+// Canonical tells whether an engine that tokenizes a block's text again gets
+// the block's tokens; n is how many leading tokens are proven. It is Unknown
+// at 0 when the vocabulary cannot encode.
+func (m *Model) Canonical(w vocab.Window) (v vocab.Verdict, n int) {
+	c, _ := m.check.Get().(*vocab.Checker)
+	if c == nil {
+		if c = m.vocab.NewChecker(); c == nil {
+			return vocab.Unknown, 0
+		}
+	}
+	v, n = c.Check(w)
+	m.check.Put(c)
+	return v, n
+}
+
+// NewChecker returns a checker for blocks of generated tokens for one
+// goroutine, nil when the vocabulary cannot encode.
+func (m *Model) NewChecker() *vocab.Checker { return m.vocab.NewChecker() }
+
+// BoundarySafe tells whether the tokens of a rendered prompt have a boundary
+// at byte pos: a cached block that ends there is only reused if they do.
+func (m *Model) BoundarySafe(rendered []byte, pos int) bool {
+	return m.vocab.BoundarySafe(rendered, pos)
+}

@@ -1,0 +1,105 @@
+package prompt
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
+
+// chatKeys are the keys of a chat body that shape the prompt.
+var chatKeys = keySet("messages", "tools", "tool_choice", "functions", "add_generation_prompt", "continue_final_message", "add_special_tokens",
+	"documents", "chat_template", "chat_template_kwargs", "reasoning_effort", "truncate_prompt_tokens", "echo")
+
+// completionsKeys are the keys of a completions, embeddings or generate body
+// that shape the prompt.
+var completionsKeys = keySet("prompt", "input", "text", "input_ids", "token_ids", "prompt_token_ids", "add_special_tokens", "prompt_embeds",
+	"truncate_prompt_tokens", "suffix", "messages", "tools", "features")
+
+func keySet(keys ...string) func(string) bool {
+	set := make(map[string]bool, len(keys))
+	for _, k := range keys {
+		set[k] = true
+	}
+	return func(k string) bool { return set[k] }
+}
+
+// newChat reads what all bodies that map to chats have in common.
+func newChat(body *value.Dict) *chat {
+	kwargs, _ := body.Get("chat_template_kwargs")
+	return &chat{tools: value.None(), kwargs: kwargs.Dict(), addGeneration: true}
+}
+
+// parseChat reads a chat body.
+func parseChat(body *value.Dict, o *Options) (*chat, error) {
+	for _, key := range []string{"chat_template", "truncate_prompt_tokens", "functions"} {
+		if v, ok := body.Get(key); ok && v.Kind() != value.KindNone {
+			return nil, failure(ReasonUnsupported, "%s in the body", key)
+		}
+	}
+	if v, _ := body.Get("echo"); v.IsTrue() {
+		return nil, failure(ReasonUnsupported, "echo in the body")
+	}
+	ch := newChat(body)
+	list, _ := body.Get("messages")
+	if list.Kind() != value.KindList {
+		return nil, failure(ReasonBody, "messages is a %s", list.Kind())
+	}
+	ch.messages = list.Items()
+	ch.documents, _ = body.Get("documents")
+	ch.effort, _ = body.Get("reasoning_effort")
+	flag := func(key string, def bool) bool {
+		if v, ok := body.Get(key); ok && v.Kind() == value.KindBool {
+			return v.IsTrue()
+		}
+		return def
+	}
+	ch.addGeneration = flag("add_generation_prompt", true)
+	ch.continueFinal = flag("continue_final_message", false)
+	ch.addSpecial = flag("add_special_tokens", false)
+	if ch.addGeneration && ch.continueFinal {
+		return nil, failure(ReasonBody, "continue_final_message with add_generation_prompt")
+	}
+	ch.noTools = text(body, "tool_choice") == "none"
+	tools, ok := body.Get("tools")
+	if !ok {
+		tools = value.None()
+	}
+	if o.Tools == ToolsDumped {
+		if tools, ok = dumpTools(tools); !ok {
+			return nil, failure(ReasonBody, "tools are malformed")
+		}
+	}
+	ch.tools = tools
+	return ch, nil
+}
+
+// scratch is the reusable memory of one rendering.
+type scratch struct {
+	dec  pyjson.Decoder
+	body []byte // the body with invalid UTF-8 replaced
+	text []byte
+	vars []jinja.Var
+}
+
+// object decodes the wanted keys of a body. Bytes that are no UTF-8 become
+// U+FFFD, as engines read them.
+func (s *scratch) object(body []byte, wanted func(string) bool) (*value.Dict, error) {
+	if !utf8.Valid(body) {
+		s.body = s.body[:0]
+		for len(body) > 0 {
+			r, n := utf8.DecodeRune(body)
+			s.body = utf8.AppendRune(s.body, r)
+			body = body[n:]
+		}
+		body = s.body
+	}
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
+	obj, err := s.dec.Object(body, wanted)
+	if err != nil {
+		return nil, &Error{ReasonBody, err}
+	}
+	return obj, nil
+}

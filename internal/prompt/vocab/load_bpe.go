@@ -1,0 +1,150 @@
+package vocab
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/valyala/fastjson"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
+)
+
+// encoder builds the byte-pair encoder, or notes why there is none.
+func (l *jsonLoader) encoder() error {
+	merges := field(l.model, "merges")
+	if typ := str(l.model, "type"); typ != "BPE" && (typ != "" || merges == nil) {
+		l.note("model %s: no encoding", typ)
+		return nil
+	}
+	if l.splitUnknown {
+		return nil
+	}
+	if f := field(l.model, "dropout"); f != nil && f.Type() == fastjson.TypeNumber {
+		l.note("BPE dropout: no encoding")
+		return nil
+	}
+	for _, affix := range []string{"continuing_subword_prefix", "end_of_word_suffix"} {
+		if s := str(l.model, affix); s != "" {
+			l.note("%s %q: no encoding", affix, s)
+			return nil
+		}
+	}
+	pairs, err := l.merges(merges)
+	if err != nil {
+		return err
+	}
+	b := &bpe{pairs: pairs, whole: boolean(l.model, "ignore_merges"), unk: noToken, chars: l.v.mode != ModeByteLevel}
+	if name := str(l.model, "unk_token"); name != "" {
+		if unk, ok := l.byStr[name]; ok {
+			b.unk = unk
+		}
+	}
+	ids := l.pieceIDs()
+	b.pieces = newPieceTable(l.v.blob, l.v.offs, ids)
+	l.byteTokens(b)
+	b.markSelf(l.v, ids)
+	l.v.bpe, l.v.pat = b, l.split
+	if l.v.pat == nil {
+		l.v.pat = split.Whole()
+	}
+	if l.v.mode == ModeSPM && l.v.pat == split.Whole() {
+		l.v.pat = l.spacesPattern()
+	}
+	return nil
+}
+
+// pieceIDs lists the base vocabulary's ids that text can produce.
+func (l *jsonLoader) pieceIDs() []uint32 {
+	ids := make([]uint32, 0, len(l.byStr))
+	for s, id := range l.byStr {
+		switch {
+		case l.isByte[id], s == "":
+		case l.v.mode == ModeSPM && strings.Contains(s, " "):
+		case l.v.mode == ModeByteLevel && !inAlphabet(s):
+		default:
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func inAlphabet(s string) bool {
+	_, err := byteLevel(s)
+	return err == nil
+}
+
+// byteTokens finds the token of each single byte.
+func (l *jsonLoader) byteTokens(b *bpe) {
+	for c := range b.bytes {
+		b.bytes[c] = noToken
+		if l.v.mode == ModeByteLevel {
+			if id, ok := b.pieces.find([]byte{byte(c)}); ok {
+				b.bytes[c] = id
+			}
+		} else if id, ok := l.byStr[fmt.Sprintf("<0x%02X>", c)]; ok && boolean(l.model, "byte_fallback") {
+			b.bytes[c] = id
+		}
+	}
+}
+
+// merges reads model.merges: "left right" strings or pairs, best first.
+func (l *jsonLoader) merges(v *fastjson.Value) (*pairTable, error) {
+	if v == nil || v.Type() != fastjson.TypeArray {
+		return nil, fmt.Errorf("%w: no model.merges", ErrFormat)
+	}
+	list := v.GetArray()
+	if len(list) > maxMerges {
+		return nil, fmt.Errorf("%w: %d merges", ErrTooLarge, len(list))
+	}
+	t := newPairTable(len(list))
+	for rank, m := range list {
+		left, right, ok := mergePair(m)
+		if !ok {
+			return nil, fmt.Errorf("%w: model.merges[%d] is not a pair", ErrFormat, rank)
+		}
+		a, ok1 := l.byStr[left]
+		b, ok2 := l.byStr[right]
+		c, ok3 := l.byStr[left+right]
+		if !ok1 || !ok2 || !ok3 {
+			return nil, fmt.Errorf("%w: model.merges[%d] (%.40q, %.40q) names a token that is not in the vocabulary", ErrFormat, rank, left, right)
+		}
+		t.put(a, b, uint32(rank), c)
+	}
+	return t, nil
+}
+
+func mergePair(m *fastjson.Value) (left, right string, ok bool) {
+	if m.Type() == fastjson.TypeString {
+		return strings.Cut(string(m.GetStringBytes()), " ")
+	}
+	pair := m.GetArray()
+	if len(pair) != 2 || pair[0].Type() != fastjson.TypeString || pair[1].Type() != fastjson.TypeString {
+		return "", "", false
+	}
+	return string(pair[0].GetStringBytes()), string(pair[1].GetStringBytes()), true
+}
+
+// maxExcept is how many tokens may hold a space after something else before
+// cutting at spaces is given up.
+const maxExcept = 64
+
+// spacesPattern returns the pattern that cuts text before each run of spaces.
+// That changes no encoding where no token that merges can form reaches over
+// the cut; the few tokens that could are the pattern's exceptions.
+func (l *jsonLoader) spacesPattern() *split.Pattern {
+	var except [][]byte
+	for s, id := range l.byStr {
+		if l.isByte[id] || strings.Contains(s, " ") {
+			continue
+		}
+		tok := l.v.token(id)
+		if word := bytes.TrimLeft(tok, " "); bytes.IndexByte(word, ' ') < 0 {
+			continue
+		}
+		if except = append(except, tok); len(except) > maxExcept {
+			return split.Whole()
+		}
+	}
+	return split.Spaces(except)
+}

@@ -1,0 +1,204 @@
+package vocab
+
+import (
+	"github.com/valyala/fastjson"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
+)
+
+// pipeline reads normalizer, pre_tokenizer and decoder.
+func (l *jsonLoader) pipeline(root *fastjson.Value) {
+	pre, dec := field(root, "pre_tokenizer"), field(root, "decoder")
+	switch {
+	case hasType(pre, "ByteLevel", 0) || hasType(dec, "ByteLevel", 0):
+		l.v.mode = ModeByteLevel
+	case hasType(pre, "Metaspace", 0) || hasType(dec, "Metaspace", 0) || hasType(dec, "ByteFallback", 0) ||
+		boolean(l.model, "byte_fallback"):
+		l.v.mode = ModeSPM
+		l.v.norm.spm = true
+	}
+	l.normalizer(field(root, "normalizer"), 0)
+	l.preTokenizer(pre, 0)
+}
+
+// maxNesting bounds how deep sequences of pipeline parts may nest.
+const maxNesting = 4
+
+// hasType tells whether v, or a part of a sequence, is of the given type.
+func hasType(v *fastjson.Value, want string, depth int) bool {
+	if v == nil || depth > maxNesting {
+		return false
+	}
+	if str(v, "type") == want {
+		return true
+	}
+	for _, part := range members(v) {
+		if hasType(part, want, depth+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// members returns the members of a Sequence of any kind.
+func members(v *fastjson.Value) []*fastjson.Value {
+	for _, key := range []string{"normalizers", "pretokenizers", "decoders", "processors"} {
+		if f := field(v, key); f != nil && f.Type() == fastjson.TypeArray {
+			return f.GetArray()
+		}
+	}
+	return nil
+}
+
+var forms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
+
+func (l *jsonLoader) normalizer(v *fastjson.Value, depth int) {
+	if v == nil || depth > maxNesting {
+		return
+	}
+	typ := str(v, "type")
+	if form, ok := forms[typ]; ok {
+		l.step(step{kind: stepForm, form: form})
+		return
+	}
+	switch typ {
+	case "Sequence":
+		for _, part := range members(v) {
+			l.normalizer(part, depth+1)
+		}
+	case "Prepend":
+		l.step(step{kind: stepPrepend, new: str(v, "prepend")})
+	case "Replace":
+		pattern := field(v, "pattern")
+		if re := str(pattern, "Regex"); re != "" {
+			l.note("normalizer replaces the regular expression %q: not applied", re)
+			return
+		}
+		l.step(step{kind: stepReplace, old: str(pattern, "String"), new: str(v, "content")})
+	case "Lowercase":
+		l.step(step{kind: stepLower})
+	case "Strip":
+		l.step(step{kind: stepStrip, left: boolean(v, "strip_left"), right: boolean(v, "strip_right")})
+	case "":
+	default:
+		l.note("normalizer %s: not applied", typ)
+	}
+}
+
+func (l *jsonLoader) step(s step) { l.v.norm.steps = append(l.v.norm.steps, s) }
+
+func (l *jsonLoader) preTokenizer(v *fastjson.Value, depth int) {
+	if v == nil || depth > maxNesting {
+		return
+	}
+	switch typ := str(v, "type"); typ {
+	case "Sequence":
+		l.preSequence(members(v), depth)
+	case "ByteLevel":
+		if boolean(v, "add_prefix_space") {
+			l.v.norm.prefix = prefixAlways
+		}
+		if f := field(v, "use_regex"); f == nil || f.Type() == fastjson.TypeTrue {
+			l.setSplit(split.Find(split.GPT2))
+		}
+	case "Metaspace":
+		switch str(v, "prepend_scheme") {
+		case "first":
+			l.v.norm.prefix = prefixFirst
+		case "never":
+		case "always":
+			l.v.norm.prefix = prefixAlways
+		default:
+			if f := field(v, "add_prefix_space"); f == nil || f.Type() == fastjson.TypeTrue {
+				l.v.norm.prefix = prefixAlways
+			}
+		}
+		if f := field(v, "split"); f == nil || f.Type() == fastjson.TypeTrue {
+			l.setSplit(split.EachSpace())
+		}
+	case "Split":
+		l.splitPart(v)
+	case "":
+	default:
+		l.unknownSplit("pre-tokenizer " + typ)
+	}
+}
+
+// preSequence reads a sequence; DeepSeek's three splits are one pattern.
+func (l *jsonLoader) preSequence(list []*fastjson.Value, depth int) {
+	if len(list) >= 3 {
+		if p := split.Find(regex(list[0]), regex(list[1]), regex(list[2])); p != nil {
+			l.setSplit(p)
+			list = list[3:]
+		}
+	}
+	for _, part := range list {
+		l.preTokenizer(part, depth+1)
+	}
+}
+
+func regex(v *fastjson.Value) string { return str(field(v, "pattern"), "Regex") }
+
+func (l *jsonLoader) splitPart(v *fastjson.Value) {
+	if s := str(field(v, "pattern"), "String"); s == " " && l.v.mode == ModeSPM {
+		return // spaces are U+2581 by then: the split never happens
+	}
+	re := regex(v)
+	p := split.Find(re)
+	behaviour := str(v, "behavior")
+	keeps := behaviour == "Isolated" || behaviour == "Removed" && boolean(v, "invert")
+	if p == nil || !keeps {
+		l.unknownSplit("split pattern " + re)
+		return
+	}
+	l.setSplit(p)
+}
+
+// setSplit sets the split pattern; two different ones are more than we know.
+func (l *jsonLoader) setSplit(p *split.Pattern) {
+	if l.splitUnknown || l.split != nil && l.split != p {
+		l.unknownSplit("a second split pattern, " + p.Name())
+		return
+	}
+	l.split = p
+}
+
+// unknownSplit makes Encode unavailable and says why.
+func (l *jsonLoader) unknownSplit(what string) {
+	l.note("%.200s is not known: no encoding", what)
+	l.splitUnknown = true
+}
+
+// template reads what the post-processor puts around a text.
+func (l *jsonLoader) template(v *fastjson.Value) {
+	if str(v, "type") == "Sequence" {
+		for _, part := range members(v) {
+			l.template(part)
+		}
+		return
+	}
+	if str(v, "type") != "TemplateProcessing" {
+		return
+	}
+	specials := field(v, "special_tokens")
+	seen := false
+	for _, part := range field(v, "single").GetArray() {
+		if field(part, "Sequence") != nil {
+			seen = true
+			continue
+		}
+		tok := str(field(part, "SpecialToken"), "id")
+		for _, id := range field(field(specials, tok), "ids").GetArray() {
+			n, err := id.Int64()
+			if err != nil || n < 0 || n >= int64(l.v.Size()) {
+				continue
+			}
+			if seen {
+				l.v.eosIDs = append(l.v.eosIDs, uint32(n))
+			} else {
+				l.v.bosIDs = append(l.v.bosIDs, uint32(n))
+			}
+		}
+	}
+}
