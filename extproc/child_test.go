@@ -17,6 +17,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // The test binary serves as a picker of its own when these are set, so that it
@@ -44,7 +45,7 @@ type fixedChooser struct {
 	n         atomic.Int64
 }
 
-func (f *fixedChooser) Choose(context.Context, *picker.Request) (*picker.Decision, error) {
+func (f *fixedChooser) Choose(context.Context, *request.Request) (*picker.Decision, error) {
 	return &picker.Decision{Endpoints: f.endpoints, WantBody: f.n.Add(1)%2 == 0}, nil
 }
 
@@ -52,7 +53,7 @@ func (f *fixedChooser) Choose(context.Context, *picker.Request) (*picker.Decisio
 func serveChild(endpoints []string) error {
 	p, err := extproc.New(extproc.Options{
 		Chooser:           &fixedChooser{endpoints: endpoints},
-		Parse:             func(r *picker.Request) error { r.Model = "m"; return nil },
+		Parse:             func(r *request.Request) error { r.Model = "m"; return nil },
 		AllowModeOverride: true,
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 var allModes = []BodyMode{BodyNone, BodyStreamed, BodyBuffered, BodyBufferedPartial, BodyFullDuplex}
@@ -103,7 +104,7 @@ func bodyMessages(mode BodyMode, chunks [][]byte) [][]byte {
 
 // runStream plays messages and returns the link and the stream's error.
 func runStream(t *rapid.T, l *ledger, list []*extprocv3.ProcessingRequest, end error, change func(*scriptedLink)) (*scriptedLink, error) {
-	p, err := New(Options{Chooser: l, Parse: func(*picker.Request) error { return nil }})
+	p, err := New(Options{Chooser: l, Parse: func(*request.Request) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +290,7 @@ func anyOrder(t *rapid.T) {
 		ModelTarget: rapid.SampledFrom([]string{"", "other"}).Draw(t, "rename"),
 	}}
 	if rapid.Bool().Draw(t, "refuse") {
-		l.err = picker.Errorf(picker.ReasonSaturated, "no")
+		l.err = request.Errorf(request.ReasonSaturated, "no")
 	}
 	observe := list[0].ObservabilityMode
 	link, err := runStream(t, l, list, end, func(s *scriptedLink) { s.fail = rapid.IntRange(0, 6).Draw(t, "send fails") })
@@ -316,7 +317,7 @@ func FuzzAnyOrder(f *testing.F) { f.Fuzz(rapid.MakeFuzz(anyOrder)) }
 // stream and its memory are reused by others.
 func TestSlowLink(t *testing.T) {
 	l := &ledger{decision: picker.Decision{Endpoints: []string{"10.0.0.1:80"}}}
-	p, err := New(Options{Chooser: l, Parse: func(*picker.Request) error { return nil }})
+	p, err := New(Options{Chooser: l, Parse: func(*request.Request) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

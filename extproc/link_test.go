@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // scriptedLink plays a gRPC stream: it delivers messages through the codec, in
@@ -105,12 +106,12 @@ type ledger struct {
 	decision picker.Decision
 	err      error
 	hook     func()
-	requests []*picker.Request
+	requests []*request.Request
 	events   []picker.Event
 	done     []picker.Outcome
 }
 
-func (l *ledger) Choose(_ context.Context, r *picker.Request) (*picker.Decision, error) {
+func (l *ledger) Choose(_ context.Context, r *request.Request) (*picker.Decision, error) {
 	if l.hook != nil {
 		l.hook()
 	}

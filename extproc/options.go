@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -33,13 +34,13 @@ type Options struct {
 	Chooser picker.Chooser
 
 	// Parse fills a request from its Path, Headers and whole Body, in one
-	// scan: picker.ParseRequest. A *picker.Error refuses the request.
-	Parse func(*picker.Request) error
+	// scan: request.Parse. A *request.Error refuses the request.
+	Parse func(*request.Request) error
 
 	// ParsePrefix fills what can be known without the whole body, of which
 	// there are the first bytes (BUFFERED_PARTIAL, STREAMED) or none:
 	// picker.ParsePrefix. Nil leaves such requests with path and headers.
-	ParsePrefix func(*picker.Request)
+	ParsePrefix func(*request.Request)
 
 	// MaxBody is the largest request body in bytes; more is refused with 413.
 	// Zero means DefaultMaxBody.

@@ -3,7 +3,7 @@ package extproc
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // bodyExtent is how much of the body is there when the request is placed.
@@ -38,7 +38,7 @@ func (st *stream) place(extent bodyExtent) error {
 		return st.refuse(asRefusal(err))
 	}
 	if r.HasSubset && len(r.Subset) == 0 {
-		return st.refuse(picker.Errorf(picker.ReasonNoEndpoints, "the proxy allows no endpoint for this request"))
+		return st.refuse(request.Errorf(request.ReasonNoEndpoints, "the proxy allows no endpoint for this request"))
 	}
 	if err := st.choose(); err != nil {
 		return err
@@ -77,20 +77,20 @@ func (st *stream) choose() error {
 	st.decision = d
 	if len(d.Endpoints) == 0 {
 		st.release(false)
-		return st.refuse(picker.Errorf(picker.ReasonNoEndpoints, "no endpoint is ready"))
+		return st.refuse(request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready"))
 	}
 	st.p.metrics.requests.WithLabelValues(resultPlaced).Inc()
 	return nil
 }
 
 // refuse answers the request in the engine's place.
-func (st *stream) refuse(e *picker.Error) error {
+func (st *stream) refuse(e *request.Error) error {
 	st.in.settled = true
 	if st.ctx.Err() != nil {
-		e = picker.Errorf(picker.ReasonCancelled, "the client went away")
+		e = request.Errorf(request.ReasonCancelled, "the client went away")
 	}
-	st.p.metrics.requests.WithLabelValues(refusalOf(e.Reason).label).Inc()
-	st.p.opts.Log.Debug("request refused", "request_id", st.request.ID, "reason", refusalOf(e.Reason).label)
+	st.p.metrics.requests.WithLabelValues(e.Reason.String()).Inc()
+	st.p.opts.Log.Debug("request refused", "request_id", st.request.ID, "reason", e.Reason.String())
 	if err := st.send(immediate(e)); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Answers that change nothing. They are shared by all streams and read only.
@@ -51,10 +51,10 @@ type errorBody struct {
 }
 
 // immediate builds the answer that ends the request.
-func immediate(e *picker.Error) *outbound {
+func immediate(e *request.Error) *outbound {
 	ref := refusalOf(e.Reason)
 	var b errorBody
-	b.Error.Message, b.Error.Type, b.Error.Code = e.Message, ref.kind, ref.label
+	b.Error.Message, b.Error.Type, b.Error.Code = e.Message, ref.kind, e.Reason.String()
 	body, err := json.Marshal(b)
 	if err != nil { // strings and a nil pointer always marshal
 		body = nil
@@ -67,7 +67,7 @@ func immediate(e *picker.Error) *outbound {
 				setHeader(headerDropReason, ref.drop),
 			}},
 			Body:    body,
-			Details: "grapevine_" + ref.label,
+			Details: "grapevine_" + e.Reason.String(),
 		},
 	}})
 }

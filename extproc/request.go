@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // errLateHead ends a stream whose request was opened before.
@@ -42,7 +42,7 @@ func (st *stream) requestHeaders(m *inbound) error {
 // open begins the request from its headers; view is empty when the proxy sent
 // none.
 func (st *stream) open(view headerView, metadata []byte) {
-	r := &picker.Request{ID: view.Get(headerRequestID), Path: view.path(), Headers: view}
+	r := &request.Request{ID: view.Get(headerRequestID), Path: view.path(), Headers: view}
 	if r.ID == "" {
 		r.ID = strconv.FormatUint(rand.Uint64(), 16)
 	}
@@ -220,6 +220,6 @@ func (st *stream) hold(m *inbound) error {
 	return nil
 }
 
-func (st *stream) tooLarge() *picker.Error {
-	return picker.Errorf(picker.ReasonTooLarge, "request body exceeds the limit of %d bytes", st.p.opts.MaxBody)
+func (st *stream) tooLarge() *request.Error {
+	return request.Errorf(request.ReasonTooLarge, "request body exceeds the limit of %d bytes", st.p.opts.MaxBody)
 }

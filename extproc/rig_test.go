@@ -20,6 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // book is a chooser that places every request on a fixed list and counts what
@@ -31,19 +32,19 @@ type book struct {
 	answer    []picker.HeaderSet // for the answers
 	wantBody  bool
 	delay     time.Duration
-	refuse    map[string]picker.Reason // by model
+	refuse    map[string]request.Reason // by model
 	inFlight  int
 	twice     int // releases of a request that was released before
-	requests  []picker.Request
+	requests  []request.Request
 	outcomes  []picker.Outcome
 	events    []picker.Event
 }
 
-func (b *book) Choose(ctx context.Context, r *picker.Request) (*picker.Decision, error) {
+func (b *book) Choose(ctx context.Context, r *request.Request) (*picker.Decision, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if reason, ok := b.refuse[r.Model]; ok {
-		return nil, picker.Errorf(reason, "refused for the test")
+		return nil, request.Errorf(reason, "refused for the test")
 	}
 	if b.delay > 0 {
 		b.mu.Unlock()
@@ -53,7 +54,7 @@ func (b *book) Choose(ctx context.Context, r *picker.Request) (*picker.Decision,
 		}
 		b.mu.Lock()
 		if ctx.Err() != nil {
-			return nil, picker.Errorf(picker.ReasonCancelled, "gone")
+			return nil, request.Errorf(request.ReasonCancelled, "gone")
 		}
 	}
 	b.inFlight++
@@ -232,7 +233,7 @@ func (r *rig) startEnvoy(p envoyconf.Params) {
 
 func openPicker(t *testing.T, b *book, o rigOptions) (*extproc.Server, *extproc.Readiness) {
 	t.Helper()
-	o.options.Chooser, o.options.Parse, o.options.ParsePrefix = b, picker.ParseRequest, picker.ParsePrefix
+	o.options.Chooser, o.options.Parse, o.options.ParsePrefix = b, request.Parse, request.ParsePrefix
 	p, err := extproc.New(o.options)
 	if err != nil {
 		t.Fatal(err)

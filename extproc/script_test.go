@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestScripts plays the streams of testdata/*.txt: each line of a script is a
@@ -36,22 +37,22 @@ func TestScripts(t *testing.T) {
 }
 
 // reasons are the refusals that a script can ask for.
-var reasons = map[string]picker.Reason{
-	"bad-request": picker.ReasonBadRequest, "model-not-found": picker.ReasonModelNotFound,
-	"no-endpoints": picker.ReasonNoEndpoints, "saturated": picker.ReasonSaturated,
-	"ttl-expired": picker.ReasonTTLExpired, "cancelled": picker.ReasonCancelled,
-	"shutting-down": picker.ReasonShuttingDown, "internal": picker.ReasonInternal,
+var reasons = map[string]request.Reason{
+	"bad-request": request.ReasonBadRequest, "model-not-found": request.ReasonModelNotFound,
+	"no-endpoints": request.ReasonNoEndpoints, "saturated": request.ReasonSaturated,
+	"ttl-expired": request.ReasonTTLExpired, "cancelled": request.ReasonCancelled,
+	"shutting-down": request.ReasonShuttingDown, "internal": request.ReasonInternal,
 }
 
 // scriptParse reads the model of bodies that begin with {"model":"…".
-func scriptParse(r *picker.Request) error {
+func scriptParse(r *request.Request) error {
 	const open = `{"model":`
 	if !bytes.HasPrefix(r.Body, []byte(open)) {
-		return picker.Errorf(picker.ReasonBadRequest, "the body has no model")
+		return request.Errorf(request.ReasonBadRequest, "the body has no model")
 	}
 	end := bytes.IndexByte(r.Body[len(open)+1:], '"')
 	if end < 0 {
-		return picker.Errorf(picker.ReasonBadRequest, "the body has no model")
+		return request.Errorf(request.ReasonBadRequest, "the body has no model")
 	}
 	r.ModelSpan = [2]int{len(open), len(open) + end + 2}
 	r.Model = string(r.Body[len(open)+1 : len(open)+1+end])
@@ -136,7 +137,7 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 	case "remove":
 		l.decision.RemoveHeaders = append(l.decision.RemoveHeaders, value)
 	case "refuse":
-		l.err = picker.Errorf(reasons[value], "refused by script")
+		l.err = request.Errorf(reasons[value], "refused by script")
 	case "broken":
 		l.err = io.ErrNoProgress
 	case "panic":

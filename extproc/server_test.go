@@ -22,7 +22,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/grapevine-epp/grapevine/extproc"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // opened is a server for tests of what surrounds the protocol.
@@ -31,7 +31,7 @@ func opened(t *testing.T, o extproc.Options, l extproc.Listen) (*extproc.Server,
 	if o.Chooser == nil {
 		o.Chooser = &book{endpoints: []string{"10.0.0.1:80"}}
 	}
-	o.Parse = picker.ParseRequest
+	o.Parse = request.Parse
 	p, err := extproc.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -206,18 +206,18 @@ func TestCertificateReload(t *testing.T) {
 }
 
 func TestOpenFails(t *testing.T) {
-	if _, err := extproc.New(extproc.Options{Parse: picker.ParseRequest}); err == nil {
+	if _, err := extproc.New(extproc.Options{Parse: request.Parse}); err == nil {
 		t.Error("New without a chooser")
 	}
 	if _, err := extproc.New(extproc.Options{Chooser: &book{}}); err == nil {
 		t.Error("New without a parser")
 	}
 	reg := prometheus.NewRegistry()
-	p, err := extproc.New(extproc.Options{Chooser: &book{}, Parse: picker.ParseRequest, Registerer: reg})
+	p, err := extproc.New(extproc.Options{Chooser: &book{}, Parse: request.Parse, Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := extproc.New(extproc.Options{Chooser: &book{}, Parse: picker.ParseRequest, Registerer: reg}); err == nil {
+	if _, err := extproc.New(extproc.Options{Chooser: &book{}, Parse: request.Parse, Registerer: reg}); err == nil {
 		t.Error("New with metrics that exist")
 	}
 	ready := extproc.NewReadiness()
@@ -237,7 +237,7 @@ func TestOpenFails(t *testing.T) {
 // TestMetrics: names and labels as users see them.
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	b := &book{endpoints: []string{"10.0.0.1:80"}, refuse: map[string]picker.Reason{"busy": picker.ReasonSaturated}}
+	b := &book{endpoints: []string{"10.0.0.1:80"}, refuse: map[string]request.Reason{"busy": request.ReasonSaturated}}
 	s, _ := opened(t, extproc.Options{Chooser: b, Registerer: reg}, extproc.Listen{TLS: extproc.TLS{Plaintext: true}})
 	client := extprocv3.NewExternalProcessorClient(dial(t, s.Addr(), insecure.NewCredentials()))
 	if err := oneStream(client, duplexMessages(1000), 1000); err != nil {

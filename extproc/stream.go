@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/answer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // errAnswered ends a stream whose request was answered by an immediate
@@ -27,7 +28,7 @@ type stream struct {
 	modes streamModes
 	known bool // modes were read
 
-	request  *picker.Request
+	request  *request.Request
 	decision *picker.Decision
 	in       inState
 	back     outState

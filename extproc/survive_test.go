@@ -20,6 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestEnvoyAborts: mixed requests, one in twenty aborted by its client at a
@@ -78,7 +79,7 @@ func TestEnvoyRefusals(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
 			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{MaxBody: 100_000}})
-			r.book.refuse = map[string]picker.Reason{"busy": picker.ReasonSaturated, "empty": picker.ReasonNoEndpoints, "unknown": picker.ReasonModelNotFound}
+			r.book.refuse = map[string]request.Reason{"busy": request.ReasonSaturated, "empty": request.ReasonNoEndpoints, "unknown": request.ReasonModelNotFound}
 			r.refused(call{size: 500, model: "busy"}, 429, "rejected-saturated")
 			r.refused(call{size: 500, model: "empty"}, 503, "rejected-no-endpoints")
 			r.refused(call{size: 500, model: "unknown"}, 404, "rejected-model-not-found")

@@ -7,18 +7,20 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestAllocations holds that a request which is not split costs no memory, and
 // one that is only the header's text and two closures.
 func TestAllocations(t *testing.T) {
-	pool := picker.NewPool(picker.PoolOptions{})
-	pool.Set([]picker.EndpointSpec{
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set([]endpoint.Spec{
 		{Addr: netip.MustParseAddrPort("10.0.0.1:8000")},
-		{Addr: netip.MustParseAddrPort("10.0.0.2:8000"), Labels: map[string]string{picker.LabelRole: "prefill"}},
-		{Addr: netip.MustParseAddrPort("10.0.0.3:8000"), Labels: map[string]string{picker.LabelRole: "prefill"}},
+		{Addr: netip.MustParseAddrPort("10.0.0.2:8000"), Labels: map[string]string{endpoint.LabelRole: "prefill"}},
+		{Addr: netip.MustParseAddrPort("10.0.0.3:8000"), Labels: map[string]string{endpoint.LabelRole: "prefill"}},
 	})
-	r := &picker.Request{Kind: picker.KindChat, InputTokens: 1000}
+	r := &request.Request{Kind: request.KindChat, InputTokens: 1000}
 	f := func(tokens int, want float64) {
 		t.Helper()
 		h, err := New(Options{Decode: profile("decode"), Prefill: profile("prefill"), SplitPrefill: Missing(tokens, 0)})

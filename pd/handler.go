@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Options build a Handler. Decode is required. A stage without a decider never
@@ -72,11 +74,11 @@ func (h *Handler) Handle(c *picker.Cycle, plan *picker.Plan) error {
 
 // disown removes what only a picker may say: the proxy beside the decode engine
 // calls the addresses in these headers.
-func disown(r *picker.Request, plan *picker.Plan) {
+func disown(r *request.Request, plan *picker.Plan) {
 	if r.Headers == nil {
 		return
 	}
-	for _, name := range [...]string{picker.HeaderPrefiller, picker.HeaderEncoders, picker.HeaderDataParallel} {
+	for _, name := range [...]string{request.HeaderPrefiller, request.HeaderEncoders, request.HeaderDataParallel} {
 		set := slices.ContainsFunc(plan.Headers, func(h picker.HeaderSet) bool { return h.Name == name })
 		if !set && r.Headers.Get(name) != "" {
 			plan.Remove = append(plan.Remove, name)
@@ -86,11 +88,11 @@ func disown(r *picker.Request, plan *picker.Plan) {
 
 // divisible reports whether a request can be served in parts: it has one prompt
 // and generates.
-func divisible(r *picker.Request) bool {
-	if r.Kind == picker.KindOther || r.Kind == picker.KindEmbeddings {
+func divisible(r *request.Request) bool {
+	if r.Kind == request.KindOther || r.Kind == request.KindEmbeddings {
 		return false
 	}
-	return r.Prompt.Form != picker.FormTexts && r.Prompt.Form != picker.FormBatches
+	return r.Prompt.Form != request.FormTexts && r.Prompt.Form != request.FormBatches
 }
 
 // atPort sends the request to the primary port, and names the rank in a header.
@@ -100,18 +102,18 @@ func (h *Handler) atPort(c *picker.Cycle, plan *picker.Plan, best int32) {
 		return
 	}
 	plan.Order, plan.Port = plan.Order[:1], h.o.PrimaryPort
-	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: picker.HeaderDataParallel, Value: ep.Address})
+	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderDataParallel, Value: ep.Address})
 }
 
 // prefill plans the prompt's computation elsewhere, if that pays.
 func (h *Handler) prefill(c *picker.Cycle, plan *picker.Plan, best int32) {
-	t := stage{picker.StagePrefill, h.o.Prefill, h.o.SplitPrefill, picker.RolePrefill}
+	t := stage{picker.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
 	s, order := t.decide(c, best)
 	plan.Stages = append(plan.Stages, s)
 	if s.Outcome != picker.StageSplit {
 		return
 	}
-	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: picker.HeaderPrefiller, Value: addresses(c, order, best)})
+	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderPrefiller, Value: addresses(c, order, best)})
 	plan.Also = append(plan.Also, picker.Part{Index: s.Chosen, Work: c.WorkAt(s.Chosen), Holds: true, Leads: true})
 	plan.New = 1 // the prompt's last token is always computed where it is answered
 }
@@ -119,13 +121,13 @@ func (h *Handler) prefill(c *picker.Cycle, plan *picker.Plan, best int32) {
 // encode plans the encoding of images and sound elsewhere. The items are dealt
 // out over all endpoints of the header.
 func (h *Handler) encode(c *picker.Cycle, plan *picker.Plan, best int32) {
-	t := stage{picker.StageEncode, h.o.Encode, h.o.SplitEncode, picker.RoleEncode}
+	t := stage{picker.StageEncode, h.o.Encode, h.o.SplitEncode, endpoint.RoleEncode}
 	s, order := t.decide(c, best)
 	plan.Stages = append(plan.Stages, s)
 	if s.Outcome != picker.StageSplit {
 		return
 	}
-	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: picker.HeaderEncoders, Value: addresses(c, order, best)})
+	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderEncoders, Value: addresses(c, order, best)})
 	items := max(c.Request.Prompt.Media, 1)
 	for _, i := range order {
 		if i == best || items == 0 {
@@ -141,7 +143,7 @@ type stage struct {
 	kind    picker.StageKind
 	profile *picker.Profile
 	split   plugins.Decider
-	role    picker.Role
+	role    endpoint.Role
 }
 
 // decide ranks the stage's endpoints, if it pays to do it elsewhere. order is
@@ -175,7 +177,7 @@ func (t *stage) able(c *picker.Cycle) func(*picker.View) bool {
 		}
 	}
 	return func(v *picker.View) bool {
-		_, has := v.Label(picker.LabelRole)
+		_, has := v.Label(endpoint.LabelRole)
 		return !has
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // try makes a plugin of JSON parameters; "" means none.
@@ -70,7 +71,7 @@ func TestDeciders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := picker.NewCycle(picker.CycleOptions{Pool: w.pool, Matcher: w, Now: w.now}, &picker.Request{Kind: picker.KindChat, InputTokens: tokens})
+		c := picker.NewCycle(picker.CycleOptions{Pool: w.pool, Matcher: w, Now: w.now}, &request.Request{Kind: request.KindChat, InputTokens: tokens})
 		defer c.Free()
 		return fmt.Sprint(p.Decider(c, 0), p.Decider(c, 1))
 	}

@@ -15,7 +15,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 var t0 = time.Unix(1_700_000_000, 0)
@@ -55,7 +57,7 @@ type world struct {
 	t         *testing.T
 	d         *datadriven.TestData
 	now       time.Time
-	pool      *picker.Pool
+	pool      *endpoint.Pool
 	names     map[string]string // by address
 	held      map[string]int32  // by address
 	scheduler *picker.Scheduler
@@ -77,13 +79,13 @@ func (w *world) number(key string, otherwise int) int {
 }
 
 func (w *world) fleet() string {
-	w.pool = picker.NewPool(picker.PoolOptions{})
+	w.pool = endpoint.NewPool(endpoint.PoolOptions{})
 	w.names, w.held = map[string]string{}, map[string]int32{}
-	var specs []picker.EndpointSpec
+	var specs []endpoint.Spec
 	busy, down := map[string]int64{}, map[string]bool{}
 	for i, line := range strings.Split(strings.TrimSpace(w.d.Input), "\n") {
 		fields := strings.Fields(line)
-		spec := picker.EndpointSpec{Name: fields[0], Labels: map[string]string{}, Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)}
+		spec := endpoint.Spec{Name: fields[0], Labels: map[string]string{}, Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)}
 		address := spec.Addr.String()
 		for _, f := range fields[1:] {
 			key, value, _ := strings.Cut(f, "=")
@@ -91,7 +93,7 @@ func (w *world) fleet() string {
 			_, _ = fmt.Sscan(value, &n)
 			switch key {
 			case "role":
-				spec.Labels[picker.LabelRole] = value
+				spec.Labels[endpoint.LabelRole] = value
 			case "held":
 				w.held[address] = int32(n)
 			case "busy":
@@ -107,7 +109,7 @@ func (w *world) fleet() string {
 	}
 	w.pool.Set(specs)
 	for _, ep := range w.pool.Snapshot().Endpoints {
-		w.pool.Book().SetRemote(ep, picker.Load{Requests: busy[ep.Address]})
+		w.pool.Book().SetRemote(ep, endpoint.Load{Requests: busy[ep.Address]})
 		ep.SetDown(down[ep.Address])
 	}
 	return ""
@@ -158,21 +160,21 @@ func (w *world) handler() string {
 func (w *world) request() string {
 	w.now = w.now.Add(time.Duration(w.number("after", 0)) * time.Second)
 	id := w.text("id")
-	r := &picker.Request{
-		ID: id, Kind: picker.KindChat, Model: "m", Target: "m", InputTokens: w.number("tokens", 0), Stream: !w.has("whole"),
+	r := &request.Request{
+		ID: id, Kind: request.KindChat, Model: "m", Target: "m", InputTokens: w.number("tokens", 0), Stream: !w.has("whole"),
 	}
 	switch w.text("kind") {
 	case "other":
-		r.Kind = picker.KindOther
+		r.Kind = request.KindOther
 	case "embeddings":
-		r.Kind = picker.KindEmbeddings
+		r.Kind = request.KindEmbeddings
 	}
 	if w.text("form") == "texts" {
-		r.Prompt.Form = picker.FormTexts
+		r.Prompt.Form = request.FormTexts
 	}
 	r.Prompt.Media = w.number("media", 0)
 	if w.has("forged") {
-		r.Headers = headers{picker.HeaderPrefiller: "10.6.6.6:80", picker.HeaderEncoders: "10.6.6.6:80", picker.HeaderDataParallel: "10.6.6.6:80"}
+		r.Headers = headers{request.HeaderPrefiller: "10.6.6.6:80", request.HeaderEncoders: "10.6.6.6:80", request.HeaderDataParallel: "10.6.6.6:80"}
 	}
 	if only := w.text("only"); only != "" {
 		r.HasSubset = true
@@ -185,7 +187,7 @@ func (w *world) request() string {
 	}
 	w.log = nil
 	d, err := w.scheduler.Choose(context.Background(), r)
-	var refused *picker.Error
+	var refused *request.Error
 	if errors.As(err, &refused) {
 		return "refused: " + refused.Error()
 	}
@@ -299,17 +301,17 @@ func (w *world) count() string {
 }
 
 // Match, Chosen and Finished make the world a picker.Matcher.
-func (w *world) Match(_ *picker.Request, eps []*picker.Endpoint, runs []indexer.Run) {
+func (w *world) Match(_ *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
 	for k, ep := range eps {
 		runs[k].Tokens[indexer.TierGPU] = w.held[ep.Address]
 	}
 }
 
-func (w *world) Chosen(_ *picker.Request, ep *picker.Endpoint) {
+func (w *world) Chosen(_ *request.Request, ep *endpoint.Endpoint) {
 	w.log = append(w.log, ep.Address+" will hold it")
 }
 
-func (w *world) Finished(_ *picker.Request, ep *picker.Endpoint, run indexer.Run, o picker.Outcome) {
+func (w *world) Finished(_ *request.Request, ep *endpoint.Endpoint, run indexer.Run, o picker.Outcome) {
 	w.log = append(w.log, fmt.Sprintf("%s ended with %d, held %d, usage counts %v", ep.Address, o.Status, run.Total(), o.Usage.CachedSeen))
 }
 

@@ -2,6 +2,7 @@ package picker
 
 import (
 	"container/heap"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,7 @@ const (
 
 type deadline struct {
 	at int64
-	t  *Ticket
+	t  *endpoint.Ticket
 }
 
 // deadlines is a heap by time; its methods are those of heap.Interface.
@@ -64,7 +65,7 @@ func (b *blindness) move(by int64) {
 
 // watch lets the first token of t count as come at the deadline, unless it is
 // streamed to a client and such first tokens are seen.
-func (b *blindness) watch(t *Ticket, streamed bool, at time.Time) {
+func (b *blindness) watch(t *endpoint.Ticket, streamed bool, at time.Time) {
 	if streamed && b.score.Load() < blindFrom {
 		return
 	}

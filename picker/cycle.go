@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Matcher tells which part of a prompt each endpoint holds, and is told what
@@ -14,28 +16,20 @@ type Matcher interface {
 	// Match fills runs[i] with the leading part of r's prompt that eps[i]
 	// holds: precise knowledge where there is any, else approximate, and
 	// speculative entries.
-	Match(r *Request, eps []*Endpoint, runs []indexer.Run)
+	Match(r *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run)
 	// Chosen tells that r goes to ep, so that its blocks will be there soon.
-	Chosen(r *Request, ep *Endpoint)
+	Chosen(r *request.Request, ep *endpoint.Endpoint)
 	// Finished tells how r ended at ep, where predicted was its run.
-	Finished(r *Request, ep *Endpoint, predicted indexer.Run, o Outcome)
+	Finished(r *request.Request, ep *endpoint.Endpoint, predicted indexer.Run, o Outcome)
 }
 
 // View is what is known about one candidate at the moment of the decision.
 type View struct {
-	*Endpoint
-	Load Load  // in flight, over all replicas
-	Cost *Cost // learned constants, read-only
+	*endpoint.Endpoint
+	Load endpoint.Load  // in flight, over all replicas
+	Cost *endpoint.Cost // learned constants, read-only
 
-	// The engine's own gauges. Sampled is false when there are none; Age is
-	// how old they are.
-	Sampled bool
-	Age     time.Duration
-	Waiting int
-	Running int
-	KVUse   float64
-	// Capacity is how many tokens fit the engine's KV memory, 0 when unknown.
-	Capacity float64
+	endpoint.Reading // the engine's own gauges
 }
 
 // Prediction is what the cost model expects of a request at one candidate, in
@@ -56,14 +50,14 @@ func (p Prediction) TTFT() float64 { return p.Wait + p.Own + p.Base }
 // plugins must not keep it, nor anything that it returns.
 type Cycle struct {
 	Now     time.Time
-	Request *Request
-	Pool    *Snapshot
+	Request *request.Request
+	Pool    *endpoint.Snapshot
 	Session SessionKey // 0 when the request has none
 	// Peer is the endpoint that a profile handler has chosen before for
 	// another part of the same request; nil for the first.
-	Peer *Endpoint
+	Peer *endpoint.Endpoint
 
-	endpoints []*Endpoint
+	endpoints []*endpoint.Endpoint
 	views     []View
 	runs      []indexer.Run
 	predicted []Prediction
@@ -88,7 +82,7 @@ var cycles = sync.Pool{New: func() any { return new(Cycle) }}
 // CycleOptions are what a cycle needs from outside; Matcher and Sessions may
 // be nil.
 type CycleOptions struct {
-	Pool     *Pool
+	Pool     *endpoint.Pool
 	Matcher  Matcher
 	Sessions *Sessions
 	Now      time.Time
@@ -114,7 +108,7 @@ func (w *TierWeights) Of(r *indexer.Run) float64 {
 
 // NewCycle takes a cycle from the pool of cycles and fills it with the
 // endpoints that r may go to. Give it back by Free.
-func NewCycle(o CycleOptions, r *Request) *Cycle {
+func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	c := cycles.Get().(*Cycle)
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyOf(r.Session)
 	c.matcher, c.sessions, c.random = o.Matcher, o.Sessions, o.Seed
@@ -142,26 +136,26 @@ func (c *Cycle) Free() {
 // gather lists the endpoints that r may go to. Those that do not answer are
 // left out while others are there that serve requests, and so are those that
 // cannot serve a whole request, when it is one that no profile handler splits.
-func (c *Cycle) gather(r *Request) {
+func (c *Cycle) gather(r *request.Request) {
 	c.endpoints = c.endpoints[:0]
 	if !r.HasSubset {
 		c.endpoints = append(c.endpoints, c.Pool.Endpoints...)
 	} else {
 		c.gatherSubset(r.Subset)
 	}
-	up := func(ep *Endpoint) bool { return !ep.Down() }
-	serves := func(ep *Endpoint) bool { return ep.Role&RoleDecode != 0 }
-	upServes := func(ep *Endpoint) bool { return !ep.Down() && ep.Role&RoleDecode != 0 }
+	up := func(ep *endpoint.Endpoint) bool { return !ep.Down() }
+	serves := func(ep *endpoint.Endpoint) bool { return ep.Role&endpoint.RoleDecode != 0 }
+	upServes := func(ep *endpoint.Endpoint) bool { return !ep.Down() && ep.Role&endpoint.RoleDecode != 0 }
 	if slices.ContainsFunc(c.endpoints, upServes) || !slices.ContainsFunc(c.endpoints, serves) {
 		c.endpoints = prefer(c.endpoints, up)
 	}
-	if r.Kind == KindOther {
+	if r.Kind == request.KindOther {
 		c.endpoints = prefer(c.endpoints, serves)
 	}
 }
 
 // prefer keeps the endpoints that are good, or all of them when none is.
-func prefer(list []*Endpoint, good func(*Endpoint) bool) []*Endpoint {
+func prefer(list []*endpoint.Endpoint, good func(*endpoint.Endpoint) bool) []*endpoint.Endpoint {
 	n := 0
 	for _, ep := range list {
 		if good(ep) {
@@ -184,7 +178,7 @@ func (c *Cycle) gatherSubset(subset []string) {
 	c.seen = resize(c.seen, len(c.Pool.Endpoints))
 	clear(c.seen)
 	for _, address := range subset {
-		if i := c.Pool.index(address); i >= 0 && !c.seen[i] {
+		if i := c.Pool.Index(address); i >= 0 && !c.seen[i] {
 			c.seen[i] = true
 			c.endpoints = append(c.endpoints, c.Pool.Endpoints[i])
 		}
@@ -200,16 +194,9 @@ func (c *Cycle) observe() {
 	for i, ep := range c.endpoints {
 		v := &c.views[i]
 		v.Endpoint, v.Cost = ep, ep.Cost()
-		v.Load = Load{}
-		ep.book.sum(&v.Load, now)
-		at := ep.gauges.at.Load()
-		v.Sampled, v.Age = at != 0, time.Duration(now-at)
-		v.Waiting, v.Running, v.KVUse, v.Capacity = 0, 0, 0, 0
-		if v.Sampled {
-			v.Waiting, v.Running, v.KVUse = ep.gauges.queues()
-			size, blocks := unpack(ep.gauges.cache.Load())
-			v.Capacity = float64(size) * float64(blocks)
-		}
+		v.Load = endpoint.Load{}
+		ep.AddLoad(&v.Load, now)
+		v.Reading = ep.Reading(now)
 	}
 }
 
@@ -278,15 +265,15 @@ func (c *Cycle) Held(k int) float64 { return c.tiers.Of(c.Run(k)) }
 // Work returns what the request asks of candidate k: its input, and the tokens
 // of it that are not held there, tiers weighed in. At least one token is always
 // computed.
-func (c *Cycle) Work(k int) Work { return c.WorkAt(c.live[k]) }
+func (c *Cycle) Work(k int) endpoint.Work { return c.WorkAt(c.live[k]) }
 
 // WorkAt is Work for a position among all candidates.
-func (c *Cycle) WorkAt(i int32) Work {
+func (c *Cycle) WorkAt(i int32) endpoint.Work {
 	if !c.matched {
 		c.match()
 	}
 	in := max(c.Request.InputTokens, 1)
-	return Work{Input: in, New: max(in-int(c.tiers.Of(&c.runs[i])), 1)}
+	return endpoint.Work{Input: in, New: max(in-int(c.tiers.Of(&c.runs[i])), 1)}
 }
 
 func (c *Cycle) match() {

@@ -2,6 +2,7 @@ package picker
 
 import (
 	"context"
+	"github.com/grapevine-epp/grapevine/picker/request"
 	"time"
 )
 
@@ -9,7 +10,7 @@ import (
 // returns a *Error for every refusal meant for the client. Implementations are
 // safe for concurrent use.
 type Chooser interface {
-	Choose(ctx context.Context, r *Request) (*Decision, error)
+	Choose(ctx context.Context, r *request.Request) (*Decision, error)
 }
 
 // Decision is the answer to one request. Its Done method must be called

@@ -1,9 +1,9 @@
 // Package picker chooses endpoints for inference requests.
 //
-//  1. ParseRequest reads a request's headers and body in one scan.
+//  1. Package request reads a request's headers and body in one scan.
 //  2. Scheduler.Choose takes a Cycle: the endpoints of the pool's snapshot that
-//     the proxy allows, with their load from the Book, their gauges and their
-//     learned Cost.
+//     the proxy allows, with their load, gauges and learned constants, which
+//     package endpoint owns.
 //  3. A ProfileHandler runs Profiles over the cycle: filters, scorers, picker.
 //  4. The plan is entered into the Book, told to the Matcher (the index) and
 //     kept in Records for explain; the Decision goes to the caller.
@@ -11,9 +11,8 @@
 //     Decision.Done releases everything, once.
 //
 // It does not speak any protocol, does no I/O, reads no configuration and
-// starts no goroutine. Sharing between replicas happens through hooks:
-// Book.OnChange and SetRemote, Sessions.OnBind and Merge,
-// Endpoint.SetRemoteCost.
+// starts no goroutine. Sharing sessions between replicas happens through hooks:
+// Sessions.OnBind and Merge.
 //
 // Invariants: a chosen endpoint is always in the subset that the proxy allows;
 // the book's local part returns to zero when every decision is done; a cycle

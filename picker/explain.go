@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Explanation is one decision in full, for people and for JSON. It holds no
@@ -37,7 +38,7 @@ type ExplainedPrompt struct {
 	Bytes int    `json:"bytes"` // of the rendered prompt, or of the raw one for chunks
 }
 
-func explainPrompt(r *Request) ExplainedPrompt {
+func explainPrompt(r *request.Request) ExplainedPrompt {
 	switch {
 	case len(r.Exact) > 0:
 		return ExplainedPrompt{"text", r.PromptBytes}
@@ -157,7 +158,7 @@ func (s *Scheduler) explainCycle(c *Cycle) Explanation {
 
 // Explain decides about r without placing it: nothing is booked, recorded or
 // remembered.
-func (s *Scheduler) Explain(r *Request) (Explanation, error) {
+func (s *Scheduler) Explain(r *request.Request) (Explanation, error) {
 	rules := s.rules.Load()
 	c := s.prepare(rules, r, s.opts.Now(), s.opts.Seed)
 	defer c.Free()

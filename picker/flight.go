@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // flight is one placed request until its end. One allocation holds the
@@ -13,15 +15,15 @@ import (
 type flight struct {
 	Decision
 	s       *Scheduler
-	request *Request
-	ep      *Endpoint
+	request *request.Request
+	ep      *endpoint.Endpoint
 
-	serving *Ticket // own, unless the request moved
-	own     Ticket
+	serving *endpoint.Ticket // own, unless the request moved
+	own     endpoint.Ticket
 	helpers []helper // endpoints that do a part of the work
 	names   [4]string
 
-	queued    Queued
+	queued    endpoint.Queued
 	predicted Prediction
 	run       indexer.Run
 	record    recordRef
@@ -34,8 +36,8 @@ type flight struct {
 
 // helper is an endpoint that does a part of the work.
 type helper struct {
-	Ticket
-	queued Queued
+	endpoint.Ticket
+	queued endpoint.Queued
 	run    indexer.Run
 	Part
 }
@@ -69,7 +71,7 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 		work.New, f.learns.prefill = plan.New, false
 	}
 	view := &c.views[best]
-	f.run, f.queued = c.runs[best], Queued{Ahead: view.Load, Own: work, At: c.Now}
+	f.run, f.queued = c.runs[best], endpoint.Queued{Ahead: view.Load, Own: work, At: c.Now}
 	f.predicted = c.expected()
 	f.WantBody = s.wantBody(c)
 
@@ -118,12 +120,12 @@ func (f *flight) enlist(c *Cycle) {
 	f.helpers = make([]helper, len(parts))
 	for k, p := range parts {
 		h, v := &f.helpers[k], &c.views[p.Index]
-		h.Part, h.queued, h.helps = p, Queued{Ahead: v.Load, Own: p.Work, At: c.Now}, true
+		h.Part, h.queued, h.Helps = p, endpoint.Queued{Ahead: v.Load, Own: p.Work, At: c.Now}, true
 		h.run = *c.RunAt(p.Index)
 		f.s.opts.Pool.Book().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
 		// An endpoint that serves whole requests too learns from those: here a
 		// transfer is in the time.
-		if p.Leads && v.Role&RoleDecode == 0 {
+		if p.Leads && v.Role&endpoint.RoleDecode == 0 {
 			f.learns.helper = h
 		}
 	}
@@ -148,7 +150,7 @@ func (f *flight) tellChosen() {
 	}
 	for i := range f.helpers {
 		if h := &f.helpers[i]; h.Holds {
-			m.Chosen(f.request, h.ep)
+			m.Chosen(f.request, h.Endpoint())
 		}
 	}
 	m.Chosen(f.request, f.ep)
@@ -164,7 +166,7 @@ func (f *flight) tellFinished(o Outcome) {
 	bare.Usage = Usage{}
 	for i := range f.helpers {
 		if h := &f.helpers[i]; h.Holds {
-			m.Finished(f.request, h.ep, h.run, bare)
+			m.Finished(f.request, h.Endpoint(), h.run, bare)
 		}
 	}
 	if f.split() {
@@ -188,7 +190,7 @@ func (c *Cycle) expected() Prediction {
 
 // prediction returns what a scorer predicted for candidate i, or the plain
 // model's word when none did.
-func (c *Cycle) prediction(i int32, w Work) Prediction {
+func (c *Cycle) prediction(i int32, w endpoint.Work) Prediction {
 	if c.hasPred && c.predicted[i] != (Prediction{}) {
 		return c.predicted[i]
 	}
@@ -199,14 +201,14 @@ func (c *Cycle) prediction(i int32, w Work) Prediction {
 // wantBody asks for response bodies while an endpoint is little known, and for
 // a sample afterwards.
 func (s *Scheduler) wantBody(c *Cycle) bool {
-	if s.opts.SampleBodies < 0 || c.Request.Kind == KindOther {
+	if s.opts.SampleBodies < 0 || c.Request.Kind == request.KindOther {
 		return false
 	}
 	serving := c.views[c.plan.Order[0]].Cost
 	seen := serving.PrefillSeen
 	if p := c.plan.leader(); p != nil {
 		seen = serving.DecodeSeen
-		if v := &c.views[p.Index]; v.Role&RoleDecode == 0 {
+		if v := &c.views[p.Index]; v.Role&endpoint.RoleDecode == 0 {
 			seen = min(seen, v.Cost.PrefillSeen)
 		}
 	}
@@ -247,7 +249,7 @@ func (f *flight) moveTo(served string) {
 	f.s.metrics.moved.Inc()
 	f.AnswerHeaders = nil // they speak of the first choice
 	f.serving.Release()
-	f.ep, f.learns, f.serving = ep, lessons{}, new(Ticket)
+	f.ep, f.learns, f.serving = ep, lessons{}, new(endpoint.Ticket)
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
 	f.s.opts.Sessions.Bind(Binding{Session: KeyOf(f.request.Session), Endpoint: ep.ID, At: f.s.opts.Now()})
 	f.s.blind.watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
@@ -274,9 +276,9 @@ func (f *flight) firstToken(at time.Time) {
 	ttft := at.Sub(f.queued.At)
 	ep, queued := f.ep, &f.queued
 	if h := f.learns.helper; h != nil {
-		ep, queued = h.ep, &h.queued
+		ep, queued = h.Endpoint(), &h.queued
 	}
-	f.s.opts.Pool.learnPrefill(ep, queued, ttft)
+	f.s.opts.Pool.LearnPrefill(ep, queued, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
 }
 
@@ -306,7 +308,7 @@ func (f *flight) learnStep() {
 	}
 	l := f.s.opts.Pool.Book().Load(f.ep, f.lastAt)
 	step := f.lastAt.Sub(f.firstAt).Seconds() / float64(f.tokens)
-	f.s.opts.Pool.learnStep(f.ep, float64(l.Requests-l.Waiting)+1, float64(l.Context+int64(f.queued.Own.Input)), step, f.lastAt)
+	f.s.opts.Pool.LearnStep(f.ep, float64(l.Requests-l.Waiting)+1, float64(l.Context+int64(f.queued.Own.Input)), step, f.lastAt)
 }
 
 func seconds(s float64) time.Duration {

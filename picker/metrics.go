@@ -1,24 +1,18 @@
 package picker
 
 import (
-	"errors"
 	"strings"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// Labels of the refusals that the scheduler itself makes.
-var refusalLabels = [...]string{
-	ReasonInternal: "internal", ReasonBadRequest: "bad_request", ReasonTooLarge: "too_large",
-	ReasonModelNotFound: "model_not_found", ReasonNoEndpoints: "no_endpoints", ReasonSaturated: "saturated",
-	ReasonTTLExpired: "ttl_expired", ReasonCancelled: "cancelled", ReasonShuttingDown: "shutting_down",
-}
 
 // metrics are what a scheduler counts. No label takes values from requests.
 type metrics struct {
 	decisions  prometheus.Counter
-	refusals   [len(refusalLabels)]prometheus.Counter
+	refusals   []prometheus.Counter // by reason
 	stages     [numStages][numStageOutcomes]prometheus.Counter
 	took       prometheus.Histogram
 	candidates prometheus.Histogram
@@ -31,7 +25,7 @@ type metrics struct {
 	promptT    prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, pool *Pool) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error) {
 	m := &metrics{
 		decisions: counter("decisions_total", "Requests that were placed."),
 		took: histogram("decision_seconds", "Time from the parsed request to the decision.",
@@ -49,8 +43,8 @@ func newMetrics(reg prometheus.Registerer, pool *Pool) (*metrics, error) {
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_picker_refusals_total", Help: "Requests that could not be placed, by reason.",
 	}, []string{"reason"})
-	for i, label := range refusalLabels {
-		m.refusals[i] = refusals.WithLabelValues(label)
+	for _, reason := range request.Reasons() {
+		m.refusals = append(m.refusals, refusals.WithLabelValues(reason.String()))
 	}
 	stages := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_picker_stages_total", Help: "Placed requests that another endpoint could help with, by stage and by what was decided.",
@@ -66,17 +60,17 @@ func newMetrics(reg prometheus.Registerer, pool *Pool) (*metrics, error) {
 	}, []string{"complete"})
 	m.ended = [2]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true")}
 	all = append(all, refusals, stages, ended, poolGauge(pool, "endpoints", "Endpoints in the pool.",
-		func(*Endpoint) float64 { return 1 }),
-		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *Endpoint) float64 {
+		func(*endpoint.Endpoint) float64 { return 1 }),
+		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *endpoint.Endpoint) float64 {
 			if ep.Down() {
 				return 1
 			}
 			return 0
 		}),
 		poolGauge(pool, "inflight_requests", "Requests of this replica in flight.",
-			func(ep *Endpoint) float64 { return float64(ep.book.local.requests.Load()) }),
+			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Requests) }),
 		poolGauge(pool, "inflight_prefill_tokens", "Uncached prompt tokens of this replica's requests without a first token.",
-			func(ep *Endpoint) float64 { return float64(ep.book.local.prefill.Load()) }))
+			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Prefill) }))
 	if reg == nil {
 		return m, nil
 	}
@@ -97,7 +91,7 @@ func histogram(name, help string, buckets []float64) prometheus.Histogram {
 }
 
 // poolGauge sums f over the pool when it is collected.
-func poolGauge(pool *Pool, name, help string, f func(*Endpoint) float64) prometheus.Collector {
+func poolGauge(pool *endpoint.Pool, name, help string, f func(*endpoint.Endpoint) float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "grapevine_picker_" + name, Help: help}, func() float64 {
 		sum := 0.0
 		for _, ep := range pool.Snapshot().Endpoints {
@@ -107,14 +101,7 @@ func poolGauge(pool *Pool, name, help string, f func(*Endpoint) float64) prometh
 	})
 }
 
-func (m *metrics) refused(err error) {
-	reason := ReasonInternal
-	var refused *Error
-	if errors.As(err, &refused) && int(refused.Reason) < len(m.refusals) {
-		reason = refused.Reason
-	}
-	m.refusals[reason].Inc()
-}
+func (m *metrics) refused(err error) { m.refusals[request.ReasonOf(err)].Inc() }
 
 func (m *metrics) placed(took time.Duration, c *Cycle) {
 	m.decisions.Inc()

@@ -1,6 +1,10 @@
 package picker
 
-import "math"
+import (
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+	"math"
+)
 
 // Filter leaves out candidates: it sets keep[k] to false for those of c.At(k)
 // that must not be chosen. keep is all true when it is called. A filter that
@@ -27,7 +31,7 @@ type Picker interface {
 type Observer interface {
 	// Chosen is called on the request's goroutine; ep is the first choice of
 	// the plugin's profile.
-	Chosen(c *Cycle, ep *Endpoint)
+	Chosen(c *Cycle, ep *endpoint.Endpoint)
 }
 
 // Profile chooses: filters in order, then the weighted sum of scorers, then a
@@ -146,14 +150,14 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 func (p *Profile) RunServing(c *Cycle) (*Ranking, error) {
 	able := 0
 	ranking := p.RunAmong(c, func(v *View) bool {
-		if v.Role&RoleDecode == 0 {
+		if v.Role&endpoint.RoleDecode == 0 {
 			return false
 		}
 		able++
 		return true
 	})
 	if able == 0 {
-		return nil, Errorf(ReasonNoEndpoints, "no endpoint answers requests: all are labelled for prefill or encoding alone")
+		return nil, request.Errorf(request.ReasonNoEndpoints, "no endpoint answers requests: all are labelled for prefill or encoding alone")
 	}
 	return ranking, nil
 }
@@ -184,7 +188,7 @@ func (c *Cycle) nextRanking(p *Profile) *Ranking {
 }
 
 // observed tells the profile's observers.
-func (p *Profile) observed(c *Cycle, ep *Endpoint) {
+func (p *Profile) observed(c *Cycle, ep *endpoint.Endpoint) {
 	for _, f := range p.Filters {
 		if o, ok := f.Filter.(Observer); ok {
 			o.Chosen(c, ep)

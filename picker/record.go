@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // maxRecorded bounds the candidates of one record: of more, the best by total
@@ -29,7 +30,7 @@ type record struct {
 	id        string
 	model     string
 	target    string
-	kind      Kind
+	kind      request.Kind
 	at        time.Time
 	session   SessionKey
 	input     int

@@ -7,22 +7,24 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 var t0 = time.Unix(1_700_000_000, 0)
 
 // specs returns n endpoints at 10.0.x.y:8000.
-func specs(n int) []EndpointSpec {
-	out := make([]EndpointSpec, n)
+func specs(n int) []endpoint.Spec {
+	out := make([]endpoint.Spec, n)
 	for i := range out {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
-		out[i] = EndpointSpec{Name: fmt.Sprintf("e%d", i), Namespace: "default", Addr: addr}
+		out[i] = endpoint.Spec{Name: fmt.Sprintf("e%d", i), Namespace: "default", Addr: addr}
 	}
 	return out
 }
 
-func newPool(n int) *Pool {
-	p := NewPool(PoolOptions{Now: func() time.Time { return t0 }})
+func newPool(n int) *endpoint.Pool {
+	p := endpoint.NewPool(endpoint.PoolOptions{Now: func() time.Time { return t0 }})
 	p.Set(specs(n))
 	return p
 }
@@ -34,7 +36,7 @@ type fakeMatcher struct {
 	finished []string
 }
 
-func (m *fakeMatcher) Match(_ *Request, eps []*Endpoint, runs []indexer.Run) {
+func (m *fakeMatcher) Match(_ *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
 	for k, ep := range eps {
 		if int(ep.ID) < len(m.tokens) {
 			runs[k].Tokens[indexer.TierGPU] = m.tokens[ep.ID]
@@ -42,8 +44,10 @@ func (m *fakeMatcher) Match(_ *Request, eps []*Endpoint, runs []indexer.Run) {
 		}
 	}
 }
-func (m *fakeMatcher) Chosen(_ *Request, ep *Endpoint) { m.chosen = append(m.chosen, ep.Address) }
-func (m *fakeMatcher) Finished(_ *Request, ep *Endpoint, predicted indexer.Run, o Outcome) {
+func (m *fakeMatcher) Chosen(_ *request.Request, ep *endpoint.Endpoint) {
+	m.chosen = append(m.chosen, ep.Address)
+}
+func (m *fakeMatcher) Finished(_ *request.Request, ep *endpoint.Endpoint, predicted indexer.Run, o Outcome) {
 	m.finished = append(m.finished, fmt.Sprintf("%s %d %d", ep.Address, predicted.Total(), o.Status))
 }
 
@@ -88,11 +92,11 @@ func contains(order []int32, k int32) bool {
 	return false
 }
 
-type onlyRole Role
+type onlyRole endpoint.Role
 
 func (r onlyRole) Filter(c *Cycle, keep []bool) {
 	for k := range keep {
-		keep[k] = c.At(k).Role&Role(r) != 0
+		keep[k] = c.At(k).Role&endpoint.Role(r) != 0
 	}
 }
 
@@ -107,7 +111,7 @@ func (s single) Handle(c *Cycle, plan *Plan) error {
 func testProfile() *Profile {
 	return &Profile{
 		Name:    "default",
-		Filters: []ProfileFilter{{"decode", onlyRole(RoleDecode)}},
+		Filters: []ProfileFilter{{"decode", onlyRole(endpoint.RoleDecode)}},
 		Scorers: []ProfileScorer{{"new", 1, fewestNew{}}, {"requests", 1000, fewestRequests{}}},
 		Picker:  best{3},
 	}
@@ -129,6 +133,6 @@ func newScheduler(tb testing.TB, o Options) *Scheduler {
 	return s
 }
 
-func chatRequest(id string, tokens int) *Request {
-	return &Request{ID: id, Path: "/v1/chat/completions", Kind: KindChat, Model: "m", Target: "m", InputTokens: tokens, Stream: true}
+func chatRequest(id string, tokens int) *request.Request {
+	return &request.Request{ID: id, Path: "/v1/chat/completions", Kind: request.KindChat, Model: "m", Target: "m", InputTokens: tokens, Stream: true}
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -23,8 +24,8 @@ type Rules struct {
 	Objectives map[string]int     // priority by objective name; unknown ones have 0
 	Rewrites   map[string]Rewrite // by model name as the client wrote it
 	// Sessions say where requests carry their session key; the first that is
-	// there wins over what ParseRequest found.
-	Sessions []SessionSource
+	// there wins over what request.Parse found.
+	Sessions []request.SessionSource
 	Tiers    *TierWeights // nil means DefaultTiers
 	// Admit refuses a request before it is placed; nil admits all. The error
 	// is a *Error.
@@ -32,49 +33,6 @@ type Rules struct {
 	// Answer returns headers for the answer to a request that was placed at the
 	// candidate chosen, for Cycle.All; nil: none ever.
 	Answer func(c *Cycle, chosen int32) []HeaderSet
-}
-
-// SessionSource is a request header, or a cookie, that holds the session key.
-type SessionSource struct {
-	Header string // lower case
-	Cookie string
-}
-
-// name returns the header to be read.
-func (s SessionSource) name() string {
-	if s.Header == "" {
-		return "cookie"
-	}
-	return s.Header
-}
-
-// session returns the session key of r by the sources, "" when it has none.
-func session(sources []SessionSource, r *Request) string {
-	if r.Headers == nil {
-		return ""
-	}
-	for _, s := range sources {
-		v := r.Headers.Get(s.name())
-		if s.Header == "" {
-			v = cookie(v, s.Cookie)
-		}
-		if v != "" && len(v) <= maxHeaderValueLength {
-			return v
-		}
-	}
-	return ""
-}
-
-// cookie returns the value of one cookie of a Cookie header.
-func cookie(header, name string) string {
-	for header != "" {
-		var pair string
-		pair, header, _ = strings.Cut(header, ";")
-		if k, v, ok := strings.Cut(strings.TrimSpace(pair), "="); ok && k == name {
-			return strings.Trim(v, `"`)
-		}
-	}
-	return ""
 }
 
 // Rewrite replaces a model name by one of several, drawn by weight.
@@ -106,14 +64,14 @@ func (w Rewrite) draw(random uint64) string {
 
 // Options build a Scheduler. Pool and Rules are required.
 type Options struct {
-	Pool  *Pool
+	Pool  *endpoint.Pool
 	Rules *Rules
 
 	// Matcher knows who holds which prompt; nil: nobody holds anything.
 	Matcher Matcher
 	// Prompt fills Exact, Chunks.Root and InputTokens of a parsed request; nil
-	// leaves what ParseRequest estimated.
-	Prompt func(*Request)
+	// leaves what request.Parse estimated.
+	Prompt func(*request.Request)
 	// Sessions remembers where sessions went; nil makes a table of its own.
 	Sessions *Sessions
 
@@ -200,11 +158,11 @@ func (s *Scheduler) Records() *Records { return s.records }
 // Sessions returns the table of session bindings.
 func (s *Scheduler) Sessions() *Sessions { return s.opts.Sessions }
 
-// Choose implements Chooser. r was filled by ParseRequest; Choose fills what
+// Choose implements Chooser. r was filled by request.Parse; Choose fills what
 // the configuration and the prompt producer say.
-func (s *Scheduler) Choose(ctx context.Context, r *Request) (*Decision, error) {
+func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*Decision, error) {
 	if ctx.Err() != nil {
-		return nil, Errorf(ReasonCancelled, "the client went away")
+		return nil, request.Errorf(request.ReasonCancelled, "the client went away")
 	}
 	start := s.opts.Now()
 	rules, turn := s.rules.Load(), s.turn.Add(1)
@@ -226,11 +184,9 @@ func (s *Scheduler) Choose(ctx context.Context, r *Request) (*Decision, error) {
 
 // prepare fills what the configuration and the prompt producer say about r and
 // opens a cycle for it.
-func (s *Scheduler) prepare(rules *Rules, r *Request, now time.Time, seed uint64) *Cycle {
+func (s *Scheduler) prepare(rules *Rules, r *request.Request, now time.Time, seed uint64) *Cycle {
 	r.Priority = rules.Objectives[r.Objective]
-	if key := session(rules.Sessions, r); key != "" {
-		r.Session = key
-	}
+	r.UseSession(rules.Sessions)
 	s.rewrite(rules, r, seed)
 	if s.opts.Prompt != nil {
 		s.opts.Prompt(r)
@@ -241,7 +197,7 @@ func (s *Scheduler) prepare(rules *Rules, r *Request, now time.Time, seed uint64
 }
 
 // rewrite sets the model that the engine will see. A header's word stands.
-func (s *Scheduler) rewrite(rules *Rules, r *Request, seed uint64) {
+func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
 	if r.Target != r.Model || len(rules.Rewrites) == 0 {
 		return
 	}
@@ -253,7 +209,7 @@ func (s *Scheduler) rewrite(rules *Rules, r *Request, seed uint64) {
 // decide fills the cycle's plan.
 func (s *Scheduler) decide(c *Cycle, rules *Rules) error {
 	if len(c.endpoints) == 0 {
-		return Errorf(ReasonNoEndpoints, "no endpoint is ready")
+		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready")
 	}
 	if rules.Admit != nil {
 		if err := rules.Admit(c); err != nil {
@@ -264,7 +220,7 @@ func (s *Scheduler) decide(c *Cycle, rules *Rules) error {
 		return err
 	}
 	if len(c.plan.Order) == 0 {
-		return Errorf(ReasonNoEndpoints, "no endpoint passed the filters")
+		return request.Errorf(request.ReasonNoEndpoints, "no endpoint passed the filters")
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -64,12 +66,12 @@ func TestChoose(t *testing.T) {
 
 func TestChooseSubset(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(3)})
-	f := func(subset []string, want string, reason Reason) {
+	f := func(subset []string, want string, reason request.Reason) {
 		t.Helper()
 		r := chatRequest("r", 10)
 		r.Subset, r.HasSubset = subset, true
 		d, err := s.Choose(context.Background(), r)
-		var refused *Error
+		var refused *request.Error
 		if errors.As(err, &refused) {
 			if want != "" || refused.Reason != reason {
 				t.Errorf("%v: %v", subset, err)
@@ -83,30 +85,30 @@ func TestChooseSubset(t *testing.T) {
 	}
 	f([]string{"10.0.0.2:8000"}, "10.0.0.2:8000", 0)
 	f([]string{"10.0.0.2:8000", "10.9.9.9:1", "10.0.0.2:8000", "x"}, "10.0.0.2:8000", 0)
-	f([]string{"10.9.9.9:1"}, "", ReasonNoEndpoints)
-	f(nil, "", ReasonNoEndpoints)
+	f([]string{"10.9.9.9:1"}, "", request.ReasonNoEndpoints)
+	f(nil, "", request.ReasonNoEndpoints)
 }
 
 func TestChooseRefuses(t *testing.T) {
-	f := func(o Options, ctx context.Context, want Reason) {
+	f := func(o Options, ctx context.Context, want request.Reason) {
 		t.Helper()
 		_, err := newScheduler(t, o).Choose(ctx, chatRequest("r", 1))
-		var refused *Error
+		var refused *request.Error
 		if !errors.As(err, &refused) || refused.Reason != want {
 			t.Errorf("%v, want reason %d", err, want)
 		}
 	}
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	f(Options{Pool: newPool(0)}, context.Background(), ReasonNoEndpoints)
-	f(Options{Pool: newPool(1)}, gone, ReasonCancelled)
-	admit := func(*Cycle) error { return Errorf(ReasonSaturated, "busy") }
-	f(Options{Pool: newPool(1), Rules: &Rules{Handler: single{testProfile()}, Admit: admit}}, context.Background(), ReasonSaturated)
+	f(Options{Pool: newPool(0)}, context.Background(), request.ReasonNoEndpoints)
+	f(Options{Pool: newPool(1)}, gone, request.ReasonCancelled)
+	admit := func(*Cycle) error { return request.Errorf(request.ReasonSaturated, "busy") }
+	f(Options{Pool: newPool(1), Rules: &Rules{Handler: single{testProfile()}, Admit: admit}}, context.Background(), request.ReasonSaturated)
 	prefillOnly := specs(1)
-	prefillOnly[0].Labels = map[string]string{LabelRole: "prefill"}
-	pool := NewPool(PoolOptions{})
+	prefillOnly[0].Labels = map[string]string{endpoint.LabelRole: "prefill"}
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	pool.Set(prefillOnly)
-	f(Options{Pool: pool}, context.Background(), ReasonNoEndpoints)
+	f(Options{Pool: pool}, context.Background(), request.ReasonNoEndpoints)
 	if _, err := New(Options{}); err == nil {
 		t.Error("no pool must be an error")
 	}
@@ -205,8 +207,8 @@ func (h withPrefill) Handle(c *Cycle, plan *Plan) error {
 	h.p.Run(c)
 	plan.Order = append(plan.Order, 0)
 	plan.New = 0
-	plan.Headers = append(plan.Headers, HeaderSet{HeaderPrefiller, c.endpoints[1].Address})
-	plan.Also = append(plan.Also, Part{Index: 1, Work: Work{Input: 1000, New: 600}})
+	plan.Headers = append(plan.Headers, HeaderSet{request.HeaderPrefiller, c.endpoints[1].Address})
+	plan.Also = append(plan.Also, Part{Index: 1, Work: endpoint.Work{Input: 1000, New: 600}})
 	return nil
 }
 
@@ -296,7 +298,7 @@ func TestPredictedByNobody(t *testing.T) {
 	defer c.Free()
 	c.Predict(0, Prediction{Wait: 7})
 	seen, unseen := c.prediction(0, c.WorkAt(0)), c.prediction(1, c.WorkAt(1))
-	if seen.TTFT() != 7 || unseen.TTFT() < PriorCost.Prefill(Work{1000, 1000}) {
+	if seen.TTFT() != 7 || unseen.TTFT() < endpoint.PriorCost.Prefill(endpoint.Work{Input: 1000, New: 1000}) {
 		t.Errorf("predicted %+v and %+v", seen, unseen)
 	}
 }
@@ -304,9 +306,9 @@ func TestPredictedByNobody(t *testing.T) {
 func TestExplain(t *testing.T) {
 	pool, m := newPool(3), &fakeMatcher{tokens: []int32{0, 960, 480}}
 	list := specs(4)
-	list[3].Labels = map[string]string{LabelRole: "prefill"}
+	list[3].Labels = map[string]string{endpoint.LabelRole: "prefill"}
 	pool.Set(list)
-	pool.Snapshot().Endpoints[0].SetGauges(Gauges{At: t0.Add(-time.Second), Waiting: 2, Running: 3, KVUse: .5})
+	pool.Snapshot().Endpoints[0].SetGauges(endpoint.Gauges{At: t0.Add(-time.Second), Waiting: 2, Running: 3, KVUse: .5})
 	s := newScheduler(t, Options{Pool: pool, Matcher: m})
 	d, err := s.Choose(context.Background(), chatRequest("r1", 1000))
 	if err != nil {

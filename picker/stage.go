@@ -1,5 +1,7 @@
 package picker
 
+import "github.com/grapevine-epp/grapevine/picker/endpoint"
+
 // StageKind is a part of a request's work that another endpoint than the one
 // that serves can do.
 type StageKind uint8
@@ -57,7 +59,7 @@ type Stage struct {
 // serves it, such as a remote prefill. It ends with the first token.
 type Part struct {
 	Index int32 // position among all candidates
-	Work  Work
+	Work  endpoint.Work
 	// Holds says that the endpoint will hold the prompt's blocks afterwards.
 	Holds bool
 	// Leads says that the first token waits for this part: what is predicted

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // tierMatcher holds its tokens of every prompt at every endpoint.
@@ -14,7 +16,7 @@ type tierMatcher struct {
 	held [][indexer.NumTiers]int32
 }
 
-func (m *tierMatcher) Match(_ *Request, eps []*Endpoint, runs []indexer.Run) {
+func (m *tierMatcher) Match(_ *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
 	for k, ep := range eps {
 		runs[k].Tokens = m.held[ep.ID]
 	}
@@ -61,7 +63,7 @@ func TestWorkWeighsTiers(t *testing.T) {
 	m := &tierMatcher{held: [][indexer.NumTiers]int32{{100, 200, 300, 0}, {1000, 0, 0, 0}, {}}}
 	c := NewCycle(CycleOptions{Pool: newPool(3), Matcher: m, Now: t0, Tiers: &TierWeights{1, .5, .25, .1}}, chatRequest("r", 1000))
 	defer c.Free()
-	for k, want := range []Work{{Input: 1000, New: 725}, {Input: 1000, New: 1}, {Input: 1000, New: 1000}} {
+	for k, want := range []endpoint.Work{{Input: 1000, New: 725}, {Input: 1000, New: 1}, {Input: 1000, New: 1000}} {
 		if got := c.Work(k); got != want {
 			t.Errorf("candidate %d: %+v, want %+v", k, got, want)
 		}

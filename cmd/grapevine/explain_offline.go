@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/grapevine-epp/grapevine/internal/explain"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // offlineFlags describe a decision without a replica.
@@ -64,12 +64,12 @@ func (f *explainFlags) explainOffline(cmd *cobra.Command) ([]explain.Decision, e
 }
 
 // request is the request of --body, or one without a body.
-func (f *explainFlags) request(cmd *cobra.Command) (*picker.Request, error) {
+func (f *explainFlags) request(cmd *cobra.Command) (*request.Request, error) {
 	h, err := f.header()
 	if err != nil {
 		return nil, usageError{err}
 	}
-	r := &picker.Request{ID: h.Get("x-request-id"), Path: f.path, Headers: h}
+	r := &request.Request{ID: h.Get("x-request-id"), Path: f.path, Headers: h}
 	if cmd.Flags().Changed("subset") {
 		r.HasSubset, r.Subset = true, f.subset
 	}

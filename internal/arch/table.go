@@ -26,6 +26,8 @@ var rows = []row{
 	// On top of the index.
 	{"internal/prompt", 0},
 	{"events", 1},
+	{"picker/request", 1},
+	{"picker/endpoint", 1},
 	{"picker", 1},
 
 	// What choosing needs.
@@ -62,6 +64,8 @@ var edges = map[[2]string]bool{
 	{"internal/server", "internal/admin"}: true,
 	{"extproc/xds", "extproc"}:            true, // the listener that envoyconf renders
 	{"pd", "picker/plugins"}:              true, // the rows that it adds to the table
+	{"picker", "picker/request"}:          true, // what is placed
+	{"picker", "picker/endpoint"}:         true, // where it is placed
 }
 
 // pure names the rows that hold no I/O, no goroutine, no log and no clock.
@@ -70,12 +74,14 @@ var pure = map[string]bool{"indexer": true}
 // hot names the rows on the path of a request or an event, where values have
 // types and no map holds `any`.
 var hot = map[string]bool{
-	"indexer":        true,
-	"events":         true,
-	"picker":         true,
-	"picker/plugins": true,
-	"pd":             true,
-	"extproc":        true,
+	"indexer":         true,
+	"events":          true,
+	"picker":          true,
+	"picker/request":  true,
+	"picker/endpoint": true,
+	"picker/plugins":  true,
+	"pd":              true,
+	"extproc":         true,
 }
 
 // rowOf returns the row of the package at path within the module: its own or

@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 
@@ -156,7 +157,7 @@ func metricNames(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
-	if _, err := picker.New(picker.Options{Pool: picker.NewPool(picker.PoolOptions{}), Rules: config.Default(config.Options{}).Rules, Registerer: reg}); err != nil {
+	if _, err := picker.New(picker.Options{Pool: endpoint.NewPool(endpoint.PoolOptions{}), Rules: config.Default(config.Options{}).Rules, Registerer: reg}); err != nil {
 		t.Fatal(err)
 	}
 	families, err := reg.Gather()

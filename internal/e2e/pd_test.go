@@ -17,7 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // apart is the manual's configuration in which long prompts are computed
@@ -41,7 +42,7 @@ func apart(t *testing.T) string {
 func echo(yaml string) string {
 	const domains = "domains: [\"*\"]\n"
 	head := domains + "              response_headers_to_add:\n"
-	for _, name := range []string{picker.HeaderPrefiller, picker.HeaderEncoders} {
+	for _, name := range []string{request.HeaderPrefiller, request.HeaderEncoders} {
 		head += fmt.Sprintf("              - { header: { key: sent-%s, value: \"%%REQ(%s)%%\" } }\n", name, name)
 	}
 	return strings.Replace(yaml, domains, head, 1)
@@ -53,7 +54,7 @@ func (r *rig) label(roles ...string) {
 	r.t.Helper()
 	list := r.fleet.Endpoints()
 	for i, role := range roles {
-		list[i].Labels[picker.LabelRole] = role
+		list[i].Labels[endpoint.LabelRole] = role
 	}
 	r.write(list)
 	eventually(r.t, "the roles are read", func() bool {
@@ -61,7 +62,7 @@ func (r *rig) label(roles ...string) {
 		read := st.State == "ready"
 		for _, e := range st.Endpoints {
 			i := slices.IndexFunc(list, func(l sim.Endpoint) bool { return l.Name == e.Name })
-			read = read && e.Facts.Labels[picker.LabelRole] == roles[i]
+			read = read && e.Facts.Labels[endpoint.LabelRole] == roles[i]
 		}
 		return read
 	})
@@ -112,7 +113,7 @@ func (r *rig) stream(prompt string, more ...string) (out reply) {
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 	}
 	h := resp.Header
-	return reply{resp.StatusCode, h.Get(sim.HeaderEngine), h.Get("sent-" + picker.HeaderPrefiller), h.Get("sent-" + picker.HeaderEncoders)}
+	return reply{resp.StatusCode, h.Get(sim.HeaderEngine), h.Get("sent-" + request.HeaderPrefiller), h.Get("sent-" + request.HeaderEncoders)}
 }
 
 // long is a prompt of some thousand tokens, another one for each name.
@@ -139,11 +140,11 @@ func TestPrefillApart(t *testing.T) {
 			addr := r.addrs()
 			prefillers := map[string]bool{addr[2] + "," + addr[3]: true, addr[3] + "," + addr[2]: true}
 
-			got := r.stream(long("ann"), picker.HeaderEncoders, "10.6.6.6:80")
+			got := r.stream(long("ann"), request.HeaderEncoders, "10.6.6.6:80")
 			if got.status != http.StatusOK || !prefillers[got.prefill] || got.encoders != "" || got.engine != "engine-0" && got.engine != "engine-1" {
 				t.Errorf("a long prompt: %+v", got)
 			}
-			again := r.stream(long("ann"), picker.HeaderPrefiller, "10.6.6.6:80")
+			again := r.stream(long("ann"), request.HeaderPrefiller, "10.6.6.6:80")
 			if again.status != http.StatusOK || again.prefill != "" || again.engine != got.engine {
 				t.Errorf("the same prompt again: %+v, the first time %+v", again, got)
 			}
@@ -227,7 +228,7 @@ plugins:
 func TestEngineDialect(t *testing.T) {
 	r := open(t, rigOptions{engines: 2, server: config(t, swapped)})
 	list := r.fleet.Endpoints()
-	list[1].Labels[picker.LabelEngine] = "odd"
+	list[1].Labels[endpoint.LabelEngine] = "odd"
 	r.write(list)
 	for _, e := range r.fleet.Engines() {
 		e.Hang(sim.HangEngine)

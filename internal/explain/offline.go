@@ -12,6 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // ErrNoEndpoint is wrapped when Held names an endpoint that the fleet lacks.
@@ -40,7 +42,7 @@ const (
 // Decide decides about a request in a pool made of the saved fleet. r is parsed
 // here; one without a body gets one, and then Tokens is needed. Problems of the
 // configuration are strict.Problems; a refused request is a Decision.
-func (o *Offline) Decide(r *picker.Request) (*Decision, error) {
+func (o *Offline) Decide(r *request.Request) (*Decision, error) {
 	rules, notes, err := o.rules()
 	if err != nil {
 		return nil, err
@@ -90,7 +92,7 @@ func (o *Offline) rules() (*picker.Rules, []string, error) {
 }
 
 // parse parses the request, with a made-up body where it has none.
-func (o *Offline) parse(r *picker.Request) (err error) {
+func (o *Offline) parse(r *request.Request) (err error) {
 	if r.Body == nil {
 		model := o.Model
 		if model == "" {
@@ -100,7 +102,7 @@ func (o *Offline) parse(r *picker.Request) (err error) {
 			return err
 		}
 	}
-	return picker.ParseRequest(r)
+	return request.Parse(r)
 }
 
 func readFleet(path string) (*server.Status, error) {
@@ -119,9 +121,9 @@ func readFleet(path string) (*server.Status, error) {
 }
 
 // restore makes a pool of the saved fleet, as if it were saved at now.
-func restore(st *server.Status, now time.Time) (*picker.Pool, error) {
-	p := picker.NewPool(picker.PoolOptions{Now: func() time.Time { return now }})
-	var specs []picker.EndpointSpec
+func restore(st *server.Status, now time.Time) (*endpoint.Pool, error) {
+	p := endpoint.NewPool(endpoint.PoolOptions{Now: func() time.Time { return now }})
+	var specs []endpoint.Spec
 	for i := range st.Endpoints {
 		spec, ok := st.Endpoints[i].Spec()
 		if !ok {
@@ -139,13 +141,13 @@ func restore(st *server.Status, now time.Time) (*picker.Pool, error) {
 }
 
 // fill is the prompt producer: nothing is rendered.
-func (o *Offline) fill(r *picker.Request) {
+func (o *Offline) fill(r *request.Request) {
 	if o.Tokens > 0 {
 		r.InputTokens = o.Tokens
 	}
 }
 
-func (o *Offline) notes(st *server.Status, r *picker.Request) []string {
+func (o *Offline) notes(st *server.Status, r *request.Request) []string {
 	notes := []string{noteNoHits}
 	if len(o.Held) > 0 {
 		notes[0] = noteHeld
@@ -168,7 +170,7 @@ func (o *Offline) notes(st *server.Status, r *picker.Request) []string {
 // holders is a picker.Matcher: tokens by endpoint.
 type holders map[indexer.EndpointID]int
 
-func (o *Offline) holders(p *picker.Pool) (holders, error) {
+func (o *Offline) holders(p *endpoint.Pool) (holders, error) {
 	out := holders{}
 	for address, n := range o.Held {
 		ep := p.Snapshot().Lookup(address)
@@ -181,14 +183,14 @@ func (o *Offline) holders(p *picker.Pool) (holders, error) {
 }
 
 // Match implements picker.Matcher.
-func (h holders) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexer.Run) {
+func (h holders) Match(r *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
 	for i, ep := range eps {
 		runs[i].Tokens[indexer.TierGPU] = int32(min(h[ep.ID], r.InputTokens))
 	}
 }
 
 // Chosen implements picker.Matcher.
-func (holders) Chosen(*picker.Request, *picker.Endpoint) {}
+func (holders) Chosen(*request.Request, *endpoint.Endpoint) {}
 
 // Finished implements picker.Matcher.
-func (holders) Finished(*picker.Request, *picker.Endpoint, indexer.Run, picker.Outcome) {}
+func (holders) Finished(*request.Request, *endpoint.Endpoint, indexer.Run, picker.Outcome) {}

@@ -3,6 +3,8 @@ package server
 import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -12,7 +14,7 @@ type auditor struct {
 	approx *indexer.Approx
 	exact  func(indexer.EndpointID) bool
 	// judged is told of every comparison for an endpoint with an event stream.
-	judged func(r *picker.Request, ep *picker.Endpoint, v verdict)
+	judged func(r *request.Request, ep *endpoint.Endpoint, v verdict)
 
 	diff *prometheus.HistogramVec
 	over *prometheus.CounterVec
@@ -52,7 +54,7 @@ func newAuditor(reg prometheus.Registerer, approx *indexer.Approx, exact func(in
 	return a
 }
 
-func (a *auditor) check(r *picker.Request, ep *picker.Endpoint, predicted indexer.Run, u picker.Usage) {
+func (a *auditor) check(r *request.Request, ep *endpoint.Endpoint, predicted indexer.Run, u picker.Usage) {
 	exact := r.PromptBytes > 0 && a.exact(ep.ID) // Exact itself is void by then
 	kind := "approximate"
 	if exact {

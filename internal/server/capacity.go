@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -15,7 +15,7 @@ const usualBlockTokens = 16
 
 // presize gives new endpoints the share of the approximate index that the
 // configuration asks for, until their own figures are known.
-func (s *Server) presize(added []*picker.Endpoint) {
+func (s *Server) presize(added []*endpoint.Endpoint) {
 	p := s.config.Load().Producer
 	if p.BlocksPerEP <= 0 {
 		return
@@ -35,7 +35,7 @@ func (s *Server) resize(old, c plugins.Producer) {
 
 // onPage sizes the approximate index by the engine's own figures, unless the
 // configuration wants a fixed size.
-func (s *Server) onPage(ep *picker.Endpoint, p scrape.Page) {
+func (s *Server) onPage(ep *endpoint.Endpoint, p scrape.Page) {
 	c := s.config.Load().Producer
 	if c.FixedCapacity && c.BlocksPerEP > 0 || p.Blocks <= 0 || p.BlockSize <= 0 {
 		return

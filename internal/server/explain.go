@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Explained is the answer of a dry run: the decision that a request would get
@@ -32,7 +34,7 @@ func (s *Server) explain(_ context.Context, hr *http.Request) (any, error) {
 		return nil, fmt.Errorf("request body: %w", err)
 	}
 	q := hr.URL.Query()
-	r := &picker.Request{ID: hr.Header.Get("x-request-id"), Path: q.Get("path"), Headers: hr.Header, Body: body}
+	r := &request.Request{ID: hr.Header.Get("x-request-id"), Path: q.Get("path"), Headers: hr.Header, Body: body}
 	if r.Path == "" {
 		return nil, errors.New("the query parameter path is needed, such as path=/v1/chat/completions")
 	}
@@ -40,7 +42,7 @@ func (s *Server) explain(_ context.Context, hr *http.Request) (any, error) {
 		r.HasSubset = true
 		r.Subset = strings.FieldsFunc(q.Get("subset"), func(c rune) bool { return c == ',' || c == ' ' })
 	}
-	if err := picker.ParseRequest(r); err != nil {
+	if err := request.Parse(r); err != nil {
 		return nil, err
 	}
 	out := Explained{Knowledge: map[string]string{}}
@@ -72,7 +74,7 @@ type EndpointFacts struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Load      LoadFacts         `json:"load"`
-	Cost      picker.Cost       `json:"cost"`
+	Cost      endpoint.Cost     `json:"cost"`
 	BlockSize int               `json:"block_size,omitempty"`
 	KVBlocks  int               `json:"kv_blocks,omitempty"`
 	Adapters  *AdapterFacts     `json:"adapters,omitempty"`
@@ -99,7 +101,7 @@ type LoadFacts struct {
 }
 
 // facts returns what a decision at now would know of ep.
-func (s *Server) facts(ep *picker.Endpoint, now time.Time) *EndpointFacts {
+func (s *Server) facts(ep *endpoint.Endpoint, now time.Time) *EndpointFacts {
 	l, g := s.pool.Book().Load(ep, now), ep.Gauges()
 	f := &EndpointFacts{
 		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), BlockSize: g.BlockSize, KVBlocks: g.Blocks,
@@ -119,9 +121,9 @@ func (s *Server) facts(ep *picker.Endpoint, now time.Time) *EndpointFacts {
 
 // Spec returns the endpoint as discovery would describe it; false when the
 // address is none.
-func (e *EndpointStatus) Spec() (picker.EndpointSpec, bool) {
+func (e *EndpointStatus) Spec() (endpoint.Spec, bool) {
 	addr, err := netip.ParseAddrPort(e.Address)
-	spec := picker.EndpointSpec{Name: e.Name, Host: addr.Addr().String(), Addr: addr}
+	spec := endpoint.Spec{Name: e.Name, Host: addr.Addr().String(), Addr: addr}
 	if e.Facts != nil {
 		spec.Namespace, spec.Labels = e.Facts.Namespace, e.Facts.Labels
 	}
@@ -130,13 +132,13 @@ func (e *EndpointStatus) Spec() (picker.EndpointSpec, bool) {
 
 // Restore gives ep of the pool the state that e describes, as of now. Without
 // facts, all requests in flight count as decoding and of unknown length.
-func (e *EndpointStatus) Restore(p *picker.Pool, ep *picker.Endpoint, now time.Time) {
+func (e *EndpointStatus) Restore(p *endpoint.Pool, ep *endpoint.Endpoint, now time.Time) {
 	ep.SetDown(!e.Up)
-	g := picker.Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
-	load := picker.Load{Requests: e.InFlight}
+	g := endpoint.Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
+	load := endpoint.Load{Requests: e.InFlight}
 	if f := e.Facts; f != nil {
-		g.BlockSize, g.Blocks, g.LoRA = f.BlockSize, f.KVBlocks, (*picker.LoRA)(f.Adapters)
-		load = picker.Load{
+		g.BlockSize, g.Blocks, g.LoRA = f.BlockSize, f.KVBlocks, (*endpoint.LoRA)(f.Adapters)
+		load = endpoint.Load{
 			Requests: f.Load.Requests, Waiting: f.Load.Waiting, Prefill: f.Load.PrefillTokens, Pairs: f.Load.Pairs,
 			Tokens: f.Load.Tokens, Context: f.Load.Context, Rate: f.Load.Rate, Busy: f.Load.Busy,
 		}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // An endpoint's knowledge is doubted when that share of its last comparisons
@@ -69,7 +71,7 @@ func (j *judge) forget(ep indexer.EndpointID) {
 // blocks that the engine did not have are let go of; a record of
 // over-predictions makes the stream be verified or read anew; a record of right ones
 // ends a doubt.
-func (s *Server) judged(r *picker.Request, ep *picker.Endpoint, v verdict) {
+func (s *Server) judged(r *request.Request, ep *endpoint.Endpoint, v verdict) {
 	streams := s.finder.streams(ep)
 	if len(streams) == 0 {
 		return
@@ -88,7 +90,7 @@ func (s *Server) judged(r *picker.Request, ep *picker.Endpoint, v verdict) {
 }
 
 // trim lets the index forget the part of a prompt that the engine did not have.
-func (s *Server) trim(r *picker.Request, ep *picker.Endpoint, cached float64) {
+func (s *Server) trim(r *request.Request, ep *endpoint.Endpoint, cached float64) {
 	s.models.fill(r)
 	defer s.models.release(r)
 	for _, q := range r.Exact {
@@ -115,12 +117,12 @@ func (j *judge) wantsReport(ep indexer.EndpointID) bool {
 const fullReport = `,"vllm_xargs":{"kv_cache_report_mode":"full"}`
 
 // askReport has the request that goes to an engine of which too little is known ask for a full report.
-func (s *Server) askReport(r *picker.Request, d *picker.Decision) {
-	if !s.o.FullReport || (r.Kind != picker.KindChat && r.Kind != picker.KindCompletions) || r.ModelSpan[1] == 0 {
+func (s *Server) askReport(r *request.Request, d *picker.Decision) {
+	if !s.o.FullReport || (r.Kind != request.KindChat && r.Kind != request.KindCompletions) || r.ModelSpan[1] == 0 {
 		return
 	}
 	ep := s.pool.Snapshot().Lookup(d.Endpoints[0])
-	if ep == nil || !s.finder.publishes(ep) || (ep.Engine != picker.EngineVLLM && ep.Gauges().Engine != picker.EngineVLLM) {
+	if ep == nil || !s.finder.publishes(ep) || (ep.Engine != endpoint.EngineVLLM && ep.Gauges().Engine != endpoint.EngineVLLM) {
 		return
 	}
 	if bytes.Contains(r.Body, []byte(`"vllm_xargs"`)) || !s.judge.wantsReport(ep.ID) {

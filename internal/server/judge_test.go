@@ -7,6 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 func TestJudgeDistrustsARecordOfOverPredictions(t *testing.T) {
@@ -40,8 +41,8 @@ func TestFullReportIsAskedForOnce(t *testing.T) {
 	s := open(t, o)
 	await(t, "ready", func() bool { return s.Status().State == "ready" })
 	ask := func() string {
-		r := &picker.Request{Path: "/v1/completions", Headers: noHeaders{}, Body: []byte(`{"model":"` + vocab.Name + `","prompt":"hello"}`)}
-		if err := picker.ParseRequest(r); err != nil {
+		r := &request.Request{Path: "/v1/completions", Headers: noHeaders{}, Body: []byte(`{"model":"` + vocab.Name + `","prompt":"hello"}`)}
+		if err := request.Parse(r); err != nil {
 			t.Fatal(err)
 		}
 		d, err := chooser{s}.Choose(t.Context(), r)

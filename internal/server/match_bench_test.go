@@ -12,7 +12,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // BenchmarkRenderAndMatch is what a chat costs from its body to the runs of
@@ -38,10 +39,10 @@ func benchRenderAndMatch(b *testing.B, size int) {
 	m := newMatcher()
 	m.index, m.approx, m.now, m.model = index, approx, time.Now, ms.model
 	m.exact = func(indexer.EndpointID) bool { return true }
-	pool := picker.NewPool(picker.PoolOptions{})
-	var specs []picker.EndpointSpec
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	var specs []endpoint.Spec
 	for i := range 8 {
-		specs = append(specs, picker.EndpointSpec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80)})
+		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80)})
 	}
 	pool.Set(specs)
 	eps := pool.Snapshot().Endpoints
@@ -51,8 +52,8 @@ func benchRenderAndMatch(b *testing.B, size int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := &picker.Request{Path: "/v1/chat/completions", Headers: noHeaders{}, Body: body}
-	if err := picker.ParseRequest(r); err != nil {
+	r := &request.Request{Path: "/v1/chat/completions", Headers: noHeaders{}, Body: body}
+	if err := request.Parse(r); err != nil {
 		b.Fatal(err)
 	}
 	ms.fill(r)
@@ -61,7 +62,7 @@ func benchRenderAndMatch(b *testing.B, size int) {
 	runs := make([]indexer.Run, len(eps))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := picker.ParseRequest(r); err != nil {
+		if err := request.Parse(r); err != nil {
 			b.Fatal(err)
 		}
 		ms.fill(r)
@@ -75,7 +76,7 @@ func benchRenderAndMatch(b *testing.B, size int) {
 }
 
 // storeAll enters the blocks of a prompt for every endpoint, as its events would.
-func storeAll(b *testing.B, index *indexer.Index, h indexer.Hasher, p *prompt.Model, q indexer.Query, eps []*picker.Endpoint) {
+func storeAll(b *testing.B, index *indexer.Index, h indexer.Hasher, p *prompt.Model, q indexer.Query, eps []*endpoint.Endpoint) {
 	b.Helper()
 	ids := p.EncodeRendered(nil, q.Bytes)
 	for _, ep := range eps {

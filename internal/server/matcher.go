@@ -8,6 +8,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // matcher answers the picker from the precise index where an endpoint's
@@ -24,12 +26,12 @@ type matcher struct {
 	now       func() time.Time
 	audit     *auditor
 	// wait is how long requests queue at an endpoint for their prefill; nil: not at all.
-	wait func(ep *picker.Endpoint, now time.Time) time.Duration
+	wait func(ep *endpoint.Endpoint, now time.Time) time.Duration
 	// learn is told how many tokens an engine made of a rendered prompt.
 	learn func(model string, bytes, tokens int)
 	// model returns the model of a name, nil when it is not known.
 	model    func(name string) *prompt.Model
-	recorded func(ep *picker.Endpoint, keys []indexer.BlockKey, at time.Time) // tells peers; may be nil
+	recorded func(ep *endpoint.Endpoint, keys []indexer.BlockKey, at time.Time) // tells peers; may be nil
 	scratch  sync.Pool
 }
 
@@ -51,7 +53,7 @@ const maxQueued = 2 * time.Minute
 
 // queued is how much longer than usual the events of a decision may take: a
 // request that waits stores nothing before its turn.
-func (m *matcher) queued(ep *picker.Endpoint, now time.Time) time.Duration {
+func (m *matcher) queued(ep *endpoint.Endpoint, now time.Time) time.Duration {
 	if m.wait == nil {
 		return 0
 	}
@@ -62,7 +64,7 @@ func (m *matcher) queued(ep *picker.Endpoint, now time.Time) time.Duration {
 const always = -1 << 63
 
 // Match implements picker.Matcher.
-func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexer.Run) {
+func (m *matcher) Match(r *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
 	s := m.scratch.Get().(*matchScratch)
 	defer m.scratch.Put(s)
 	s.ids, s.since, s.runs = s.ids[:0], s.since[:0], s.runs[:0]
@@ -86,7 +88,7 @@ func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexe
 	r.Doubted = r.Doubted[:0]
 	for k := range runs {
 		if len(r.Exact) > 0 && s.since[k] == always {
-			r.Doubted = append(r.Doubted, picker.DoubtedRun{Endpoint: s.ids[k], Tokens: runs[k].Total()})
+			r.Doubted = append(r.Doubted, request.DoubtedRun{Endpoint: s.ids[k], Tokens: runs[k].Total()})
 		}
 	}
 	if len(r.ChunkKeys) == 0 {
@@ -117,7 +119,7 @@ type checkedEnd struct{ at, drop int32 }
 // trimUnsafe takes back the last blocks of runs that the engine, which tokenizes
 // the whole prompt, does not find: blocks that end inside a token of the request,
 // or hold generated tokens that are not those of their text.
-func (m *matcher) trimUnsafe(r *picker.Request, s *matchScratch, q indexer.Query) {
+func (m *matcher) trimUnsafe(r *request.Request, s *matchScratch, q indexer.Query) {
 	p := m.model(r.Target)
 	if p == nil {
 		return
@@ -179,7 +181,7 @@ func add(a, b *indexer.Run) {
 }
 
 // Chosen implements picker.Matcher.
-func (m *matcher) Chosen(r *picker.Request, ep *picker.Endpoint) {
+func (m *matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 	m.lookUp(r, ep)
 	if len(r.ChunkKeys) == 0 {
 		return
@@ -193,7 +195,7 @@ func (m *matcher) Chosen(r *picker.Request, ep *picker.Endpoint) {
 
 // lookUp notes what Match saw in the index at an endpoint that is not believed,
 // for the audit to compare with what the engine reports: that ends the doubt.
-func (m *matcher) lookUp(r *picker.Request, ep *picker.Endpoint) {
+func (m *matcher) lookUp(r *request.Request, ep *endpoint.Endpoint) {
 	r.Precise = -1
 	if len(r.Exact) == 0 || m.exact(ep.ID) {
 		return
@@ -206,7 +208,7 @@ func (m *matcher) lookUp(r *picker.Request, ep *picker.Endpoint) {
 }
 
 // Finished implements picker.Matcher.
-func (m *matcher) Finished(r *picker.Request, ep *picker.Endpoint, predicted indexer.Run, o picker.Outcome) {
+func (m *matcher) Finished(r *request.Request, ep *endpoint.Endpoint, predicted indexer.Run, o picker.Outcome) {
 	if o.Status >= 500 || (o.Status == 0 && !o.Complete) {
 		// It did not run there: what was there before is all that is.
 		before := float64(predicted.Total()) / float64(max(r.InputTokens, 1))

@@ -9,6 +9,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // A request that fails takes back its own record, not what others left there.
@@ -16,10 +18,10 @@ func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
 	h := indexer.NewHasher(indexer.Seed{1})
 	m := newMatcher()
 	m.approx, m.now = indexer.NewApprox(indexer.ApproxOptions{Hasher: h}), time.Now
-	ep := &picker.Endpoint{ID: 3}
+	ep := &endpoint.Endpoint{ID: 3}
 	shared := bytes.Repeat([]byte("0123456789abcdef"), 256) // 4 KiB: 16 chunks
-	ask := func(text []byte) *picker.Request {
-		r := &picker.Request{InputTokens: len(text) / 4, Chunks: indexer.Query{Root: 1, Bytes: text}}
+	ask := func(text []byte) *request.Request {
+		r := &request.Request{InputTokens: len(text) / 4, Chunks: indexer.Query{Root: 1, Bytes: text}}
 		r.ChunkKeys = m.approx.Keys(r.Chunks, nil)
 		return r
 	}
@@ -51,9 +53,9 @@ func TestDoubtedEndpointsAreMatchedOnce(t *testing.T) {
 	m.model = func(string) *prompt.Model { return nil }
 	m.exact = func(ep indexer.EndpointID) bool { return ep == 2 }
 	root, text := h.Root(indexer.Scope{Model: "m"}), bytes.Repeat([]byte("0123456789abcdef"), 8)
-	var eps []*picker.Endpoint
+	var eps []*endpoint.Endpoint
 	for ep := range indexer.EndpointID(4) {
-		eps = append(eps, &picker.Endpoint{ID: ep})
+		eps = append(eps, &endpoint.Endpoint{ID: ep})
 		d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: uint32(ep) + 1}}}
 		key := root
 		for i := range int(ep) + 1 {
@@ -62,11 +64,11 @@ func TestDoubtedEndpointsAreMatchedOnce(t *testing.T) {
 		}
 		m.index.Apply(indexer.Source{Endpoint: ep}, &d)
 	}
-	r := &picker.Request{InputTokens: 32, Exact: []indexer.Query{{Root: root, Bytes: text}}}
+	r := &request.Request{InputTokens: 32, Exact: []indexer.Query{{Root: root, Bytes: text}}}
 	for range 2 { // a request may be matched again
 		runs := make([]indexer.Run, len(eps))
 		m.Match(r, eps, runs)
-		want := []picker.DoubtedRun{{Endpoint: 0, Tokens: 4}, {Endpoint: 1, Tokens: 8}, {Endpoint: 3, Tokens: 16}}
+		want := []request.DoubtedRun{{Endpoint: 0, Tokens: 4}, {Endpoint: 1, Tokens: 8}, {Endpoint: 3, Tokens: 16}}
 		if diff := cmp.Diff(want, r.Doubted); diff != "" || runs[2].Total() != 12 {
 			t.Fatalf("%s, runs %+v", diff, runs)
 		}
@@ -77,7 +79,7 @@ func TestDoubtedEndpointsAreMatchedOnce(t *testing.T) {
 			t.Errorf("endpoint %d: %d tokens, want %d", ep, r.Precise, want)
 		}
 	}
-	if m.Chosen(r, &picker.Endpoint{ID: 9}); r.Precise != -1 {
+	if m.Chosen(r, &endpoint.Endpoint{ID: 9}); r.Precise != -1 {
 		t.Errorf("an endpoint that was no candidate: %d", r.Precise)
 	}
 }

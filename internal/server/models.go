@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // ModelStatus is what is known of one configured model.
@@ -141,13 +141,13 @@ func canonical(p *prompt.Model) events.Canonical {
 }
 
 var promptKinds = [...]prompt.Kind{
-	picker.KindCompletions: prompt.KindCompletions, picker.KindChat: prompt.KindChat, picker.KindResponses: prompt.KindResponses,
-	picker.KindMessages: prompt.KindMessages, picker.KindEmbeddings: prompt.KindEmbeddings, picker.KindGenerate: prompt.KindGenerate,
+	request.KindCompletions: prompt.KindCompletions, request.KindChat: prompt.KindChat, request.KindResponses: prompt.KindResponses,
+	request.KindMessages: prompt.KindMessages, request.KindEmbeddings: prompt.KindEmbeddings, request.KindGenerate: prompt.KindGenerate,
 }
 
 // fill is the picker's prompt producer: exact queries where the prompt can be
 // rendered, chunks always.
-func (m *models) fill(r *picker.Request) {
+func (m *models) fill(r *request.Request) {
 	p, adapter, _ := m.all.Lookup(r.Target)
 	base := ""
 	if p != nil {
@@ -157,7 +157,7 @@ func (m *models) fill(r *picker.Request) {
 	r.Chunks.Root = m.hasher.Root(scope)
 	r.ChunkKeys = m.approx.Keys(r.Chunks, r.ChunkKeys[:0])
 	r.Exact, r.PromptBytes = r.Exact[:0], 0
-	if r.Kind == picker.KindOther || len(r.Body) == 0 {
+	if r.Kind == request.KindOther || len(r.Body) == 0 {
 		return
 	}
 	buf := m.texts.Get().(*[]byte)
@@ -182,7 +182,7 @@ func (m *models) fill(r *picker.Request) {
 }
 
 // release takes the rendered text back; Exact is void afterwards.
-func (m *models) release(r *picker.Request) {
+func (m *models) release(r *request.Request) {
 	if len(r.Exact) == 0 {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // RecordingSince is the response header of /debug/record that holds when the
@@ -79,7 +80,7 @@ func newRecorder(h indexer.Hasher, done <-chan struct{}, reg prometheus.Register
 }
 
 // attach lets the recordings see how the request of d goes.
-func (rc *recorder) attach(d *picker.Decision, r *picker.Request) {
+func (rc *recorder) attach(d *picker.Decision, r *request.Request) {
 	if rc == nil {
 		return
 	}
@@ -95,7 +96,7 @@ func (rc *recorder) attach(d *picker.Decision, r *picker.Request) {
 }
 
 // watch wraps d for one recording. What is kept of r is copied.
-func (rc *recorder) watch(rec *recording, d *picker.Decision, r *picker.Request) {
+func (rc *recorder) watch(rec *recording, d *picker.Decision, r *request.Request) {
 	rec.pending.Add(1)
 	d.WantBody = d.WantBody || rec.bodies
 	start, streamed := rc.now(), r.Stream
@@ -172,7 +173,7 @@ func (rec *recording) put(l TraceLine, dropped prometheus.Counter) {
 }
 
 // ids names the full chunks of the prompt and what is left of it.
-func (rc *recorder) ids(r *picker.Request) []uint64 {
+func (rc *recorder) ids(r *request.Request) []uint64 {
 	out := make([]uint64, 0, len(r.ChunkKeys)+1)
 	last := r.Chunks.Root
 	for _, last = range r.ChunkKeys {

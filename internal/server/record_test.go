@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // openQuiet opens a replica over endpoints that nobody is at.
@@ -34,8 +36,8 @@ func openQuiet(t *testing.T) *Server {
 func turn(t *testing.T, s *Server, session, text string, o picker.Outcome) {
 	t.Helper()
 	body := fmt.Sprintf(`{"model":"m","stream":true,"messages":[{"role":"user","content":%q}]}`, text)
-	r := &picker.Request{ID: "r", Path: "/v1/chat/completions", Body: []byte(body), Headers: http.Header{"X-Session-Id": {session}}}
-	if err := picker.ParseRequest(r); err != nil {
+	r := &request.Request{ID: "r", Path: "/v1/chat/completions", Body: []byte(body), Headers: http.Header{"X-Session-Id": {session}}}
+	if err := request.Parse(r); err != nil {
 		t.Fatal(err)
 	}
 	d, err := chooser{s}.Choose(context.Background(), r)
@@ -152,7 +154,7 @@ func TestRecordBodies(t *testing.T) {
 	rec := &recording{ring: make(chan TraceLine, 1), bodies: true}
 	s.recorder.open(rec)
 	d := &picker.Decision{Endpoints: []string{"127.0.0.1:9"}}
-	s.recorder.attach(d, &picker.Request{InputTokens: 3000})
+	s.recorder.attach(d, &request.Request{InputTokens: 3000})
 	if !d.WantBody {
 		t.Error("bodies are not asked for")
 	}
@@ -224,9 +226,9 @@ func TestFactsRestore(t *testing.T) {
 	s := openQuiet(t)
 	ep := s.pool.Snapshot().Endpoints[1]
 	now := time.Now()
-	ep.SetGauges(picker.Gauges{At: now, Waiting: 3, Running: 4, KVUse: .5, BlockSize: 16, Blocks: 100, LoRA: &picker.LoRA{Max: 2, Running: []string{"a"}}})
-	ep.SetPriorCost(picker.Cost{Base: 1, PerToken: 2, PerPair: 3, Step: 4, PerSeq: 5, PerContext: 6})
-	want := picker.Load{Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, Busy: .25, LastFirst: now.Add(-time.Second).UnixNano()}
+	ep.SetGauges(endpoint.Gauges{At: now, Waiting: 3, Running: 4, KVUse: .5, BlockSize: 16, Blocks: 100, LoRA: &endpoint.LoRA{Max: 2, Running: []string{"a"}}})
+	ep.SetPriorCost(endpoint.Cost{Base: 1, PerToken: 2, PerPair: 3, Step: 4, PerSeq: 5, PerContext: 6})
+	want := endpoint.Load{Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, Busy: .25, LastFirst: now.Add(-time.Second).UnixNano()}
 	s.pool.Book().SetRemote(ep, want)
 
 	b, err := json.Marshal(s.endpointStatus(ep, now))
@@ -241,8 +243,8 @@ func TestFactsRestore(t *testing.T) {
 	if !ok || spec.Labels["zone"] != "b" {
 		t.Fatalf("%+v", spec)
 	}
-	p := picker.NewPool(picker.PoolOptions{})
-	p.Set([]picker.EndpointSpec{spec})
+	p := endpoint.NewPool(endpoint.PoolOptions{})
+	p.Set([]endpoint.Spec{spec})
 	got := p.Snapshot().Endpoints[0]
 	later := now.Add(time.Hour)
 	e.Restore(p, got, later)

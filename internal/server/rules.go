@@ -11,9 +11,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -84,7 +84,7 @@ func (s *Server) Reload(context.Context) error {
 // that the configuration names.
 func (s *Server) discover(c *config.Config) (*discovery.Source, error) {
 	o := discovery.Options{
-		Path: s.o.Endpoints, OnChange: func(specs []picker.EndpointSpec) { s.pool.Set(specs) }, Registerer: s.registry, Log: s.o.Log,
+		Path: s.o.Endpoints, OnChange: func(specs []endpoint.Spec) { s.pool.Set(specs) }, Registerer: s.registry, Log: s.o.Log,
 	}
 	if d := c.Discovery; o.Path == "" && d != nil {
 		o.Path = d.Path
@@ -222,6 +222,6 @@ func (s *Server) scrapeOptions() scrape.Options {
 	o.Scheme, o.Path, o.SkipVerify = m.Scheme, m.Path, m.SkipVerify
 	o.Dialects = func() *scrape.Dialects { return s.config.Load().Metrics.Dialects }
 	o.Pace = func() time.Duration { return time.Duration(s.gaugePace.Load()) }
-	o.Demand = func(ep *picker.Endpoint) bool { return s.gaugePace.Load() > 0 || scrape.NearSaturation(ep) }
+	o.Demand = func(ep *endpoint.Endpoint) bool { return s.gaugePace.Load() > 0 || scrape.NearSaturation(ep) }
 	return o
 }

@@ -24,6 +24,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
@@ -37,7 +39,7 @@ type Server struct {
 	index     *indexer.Index
 	approx    *indexer.Approx
 	models    *models
-	pool      *picker.Pool
+	pool      *endpoint.Pool
 	events    *events.Manager
 	scrape    *scrape.Poller
 	scheduler *picker.Scheduler
@@ -93,7 +95,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.hasher = indexer.NewHasher(seedOf(s.o.Secret))
 	s.index = indexer.New(indexer.Options{Hasher: s.hasher})
 	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
-	s.pool, s.finder = picker.NewPool(picker.PoolOptions{}), newFinder(s)
+	s.pool, s.finder = endpoint.NewPool(endpoint.PoolOptions{}), newFinder(s)
 	if s.models, err = openModels(s.o.Models, s.hasher, s.approx, prompt.ModelsOptions{
 		Log: s.o.Log, Engine: prompt.NewEngineRenderer(prompt.EngineOptions{Endpoints: s.renderers}),
 	}); err != nil {
@@ -164,7 +166,7 @@ func (s *Server) openPicker() (*matcher, error) {
 	m.exact = s.exact
 	s.audit = newAuditor(s.registry, s.approx, m.exact)
 	s.audit.judged = s.judged
-	m.wait = func(ep *picker.Endpoint, now time.Time) time.Duration {
+	m.wait = func(ep *endpoint.Endpoint, now time.Time) time.Duration {
 		l := s.pool.Book().Load(ep, now)
 		return time.Duration(ep.Cost().Wait(&l, now) * float64(time.Second))
 	}
@@ -179,7 +181,7 @@ func (s *Server) openPicker() (*matcher, error) {
 
 func (s *Server) openExtProc() error {
 	p, err := extproc.New(extproc.Options{
-		Chooser: chooser{s}, Parse: picker.ParseRequest, ParsePrefix: picker.ParsePrefix,
+		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
 		MaxBody: s.o.MaxBody, AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
 		Registerer: s.registry, Log: s.o.Log,
 	})
@@ -194,7 +196,7 @@ func (s *Server) openExtProc() error {
 type chooser struct{ s *Server }
 
 // Choose implements picker.Chooser.
-func (c chooser) Choose(ctx context.Context, r *picker.Request) (*picker.Decision, error) {
+func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decision, error) {
 	d, err := c.s.scheduler.Choose(ctx, r)
 	c.s.models.release(r)
 	if err == nil {
@@ -206,7 +208,7 @@ func (c chooser) Choose(ctx context.Context, r *picker.Request) (*picker.Decisio
 }
 
 // onChange follows the pool: event streams, scraping, and what is forgotten.
-func (s *Server) onChange(c picker.Change) {
+func (s *Server) onChange(c endpoint.Change) {
 	s.presize(c.Added)
 	s.scrape.Apply(c)
 	s.finder.changed(c)
@@ -237,7 +239,7 @@ func (s *Server) renderers(model string) []string {
 }
 
 // source says where an endpoint's events come from.
-func (s *Server) source(ep *picker.Endpoint) events.EndpointSource {
+func (s *Server) source(ep *endpoint.Endpoint) events.EndpointSource {
 	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.eventModel(ep.Models), Streams: s.finder.streams(ep)}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // costEvery is how often learned constants are sent.
@@ -20,11 +20,11 @@ type costShare struct {
 	s     *Server
 	gauge *cluster.Gauge
 	mu    sync.Mutex
-	costs map[string]map[string]picker.Cost // by endpoint address, by origin
+	costs map[string]map[string]endpoint.Cost // by endpoint address, by origin
 }
 
 func newCostShare(s *Server) *costShare {
-	c := &costShare{s: s, costs: map[string]map[string]picker.Cost{}}
+	c := &costShare{s: s, costs: map[string]map[string]endpoint.Cost{}}
 	c.gauge = s.node.Gauge(stateCost, stateVersion, c)
 	return c
 }
@@ -32,7 +32,7 @@ func newCostShare(s *Server) *costShare {
 func (c *costShare) run(ctx context.Context) {
 	tick := time.NewTicker(costEvery)
 	defer tick.Stop()
-	sent := map[string]picker.Cost{}
+	sent := map[string]endpoint.Cost{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -45,7 +45,7 @@ func (c *costShare) run(ctx context.Context) {
 
 // tell sends what is not in sent, and withdraws what was said of endpoints that
 // are gone: a gauge holds so much and no more.
-func (c *costShare) tell(sent map[string]picker.Cost) {
+func (c *costShare) tell(sent map[string]endpoint.Cost) {
 	pool := c.s.pool.Snapshot()
 	set := func(address string, value []byte) {
 		if err := c.gauge.Set(address, value); err != nil {
@@ -70,7 +70,7 @@ func (c *costShare) tell(sent map[string]picker.Cost) {
 
 // told reports whether the others know enough who know was: constants within 2%
 // and samples within a fifth of what they are.
-func told(was, is picker.Cost) bool {
+func told(was, is endpoint.Cost) bool {
 	a, b := costFields(&was), costFields(&is)
 	for i := range a {
 		within := .02
@@ -84,26 +84,26 @@ func told(was, is picker.Cost) bool {
 	return true
 }
 
-func costFields(c *picker.Cost) [8]*float64 {
+func costFields(c *endpoint.Cost) [8]*float64 {
 	return [8]*float64{&c.Base, &c.PerToken, &c.PerPair, &c.Step, &c.PerSeq, &c.PerContext, &c.PrefillSeen, &c.DecodeSeen}
 }
 
-func appendCost(b []byte, c *picker.Cost) []byte {
+func appendCost(b []byte, c *endpoint.Cost) []byte {
 	for _, f := range costFields(c) {
 		b = appendFloat(b, *f)
 	}
 	return b
 }
 
-func readCost(b []byte) (picker.Cost, error) {
-	w, c := wire{b: b}, picker.Cost{}
+func readCost(b []byte) (endpoint.Cost, error) {
+	w, c := wire{b: b}, endpoint.Cost{}
 	for _, f := range costFields(&c) {
 		if *f = w.float(); *f < 0 {
 			w.bad = true
 		}
 	}
 	if w.bad {
-		return picker.Cost{}, errWire
+		return endpoint.Cost{}, errWire
 	}
 	return c, nil
 }
@@ -123,7 +123,7 @@ func (c *costShare) Merge(origin string, _ uint64, address string, value []byte)
 		return err
 	}
 	if c.costs[address] == nil {
-		c.costs[address] = map[string]picker.Cost{}
+		c.costs[address] = map[string]endpoint.Cost{}
 	}
 	c.costs[address][origin] = cost
 	if ep := c.s.pool.Snapshot().Lookup(address); ep != nil {
@@ -133,7 +133,7 @@ func (c *costShare) Merge(origin string, _ uint64, address string, value []byte)
 }
 
 // joined applies what is known of endpoints that the pool has just got.
-func (c *costShare) joined(eps []*picker.Endpoint) {
+func (c *costShare) joined(eps []*endpoint.Endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, ep := range eps {
@@ -155,8 +155,8 @@ func (c *costShare) Drop(origin string) {
 }
 
 // average weighs constants by the samples behind them, prefill and decode apart.
-func average(by map[string]picker.Cost) picker.Cost {
-	var sum picker.Cost
+func average(by map[string]endpoint.Cost) endpoint.Cost {
+	var sum endpoint.Cost
 	for _, c := range by {
 		p, d := c.PrefillSeen, c.DecodeSeen
 		sum.Base, sum.PerToken, sum.PerPair = sum.Base+p*c.Base, sum.PerToken+p*c.PerToken, sum.PerPair+p*c.PerPair

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // What replicas told each other of endpoints goes with the endpoints: pools whose
@@ -17,7 +17,7 @@ func TestGoneEndpointsAreForgotten(t *testing.T) {
 	g := newGroup(t, 2, 10000, "mesh")
 	teller, told := g.replicas[0], g.replicas[1]
 	for _, ep := range teller.pool.Snapshot().Endpoints {
-		ep.ObservePrefill(&picker.Queued{Own: picker.Work{Input: 1000, New: 1000}, At: time.Unix(1, 0)}, time.Second)
+		ep.ObservePrefill(&endpoint.Queued{Own: endpoint.Work{Input: 1000, New: 1000}, At: time.Unix(1, 0)}, time.Second)
 	}
 	g.eventually("constants told", func() string {
 		told.costs.mu.Lock()
@@ -41,7 +41,7 @@ func TestGoneEndpointsAreForgotten(t *testing.T) {
 	}
 	defer one.Close()
 	// A peer may know an endpoint first.
-	cost := picker.PriorCost
+	cost := endpoint.PriorCost
 	cost.PerToken, cost.PrefillSeen = 123e-6, 1000
 	if err := told.costs.Merge("another", stateVersion, one.Engines()[0].Addr(), appendCost(nil, &cost)); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // hintShare shares decisions: the chunks of prompts that went somewhere
@@ -71,7 +72,7 @@ func (h *hintShare) send(f *cluster.Feed, payload []byte) {
 }
 
 // recorded tells the others of one decision.
-func (h *hintShare) recorded(ep *picker.Endpoint, keys []indexer.BlockKey, at time.Time) {
+func (h *hintShare) recorded(ep *endpoint.Endpoint, keys []indexer.BlockKey, at time.Time) {
 	b := appendText(make([]byte, 0, 32+len(ep.Address)+8*len(keys)), ep.Address)
 	b = binary.AppendVarint(b, int64(time.Since(at)))
 	h.send(h.chunks, indexer.AppendKeys(b, keys))

@@ -13,7 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 const (
@@ -43,7 +43,7 @@ type indexShare struct {
 
 	mu      sync.Mutex
 	ctx     context.Context
-	pool    *picker.Snapshot
+	pool    *endpoint.Snapshot
 	names   []string                // given to the log
 	past    map[string]pastLife     // latest incarnation seen, by source
 	reading map[indexer.Source]bool // as the streams were set last
@@ -60,7 +60,7 @@ type pastLife struct {
 const pastMemory = 10 * time.Minute
 
 func newIndexShare(s *Server) *indexShare {
-	x := &indexShare{s: s, wake: make(chan struct{}, 1), past: map[string]pastLife{}, pool: &picker.Snapshot{}}
+	x := &indexShare{s: s, wake: make(chan struct{}, 1), past: map[string]pastLife{}, pool: &endpoint.Snapshot{}}
 	x.byName.Store(&map[string]*sharedSource{})
 	x.bySrc.Store(&map[indexer.Source]*sharedSource{})
 	x.byEndpoint.Store(&map[indexer.EndpointID][]*sharedSource{})

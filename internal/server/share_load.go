@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Versions of the shared states. A change of an encoding that older replicas
@@ -30,21 +30,21 @@ type loadShare struct {
 	gauge *cluster.Gauge
 
 	mu    sync.Mutex
-	dirty map[*picker.Endpoint]bool
+	dirty map[*endpoint.Endpoint]bool
 	wake  chan struct{}
 
 	remote sync.Mutex
-	loads  map[string]map[string]picker.Load // by endpoint address, by origin
+	loads  map[string]map[string]endpoint.Load // by endpoint address, by origin
 }
 
 func newLoadShare(s *Server) *loadShare {
-	l := &loadShare{s: s, dirty: map[*picker.Endpoint]bool{}, wake: make(chan struct{}, 1), loads: map[string]map[string]picker.Load{}}
+	l := &loadShare{s: s, dirty: map[*endpoint.Endpoint]bool{}, wake: make(chan struct{}, 1), loads: map[string]map[string]endpoint.Load{}}
 	l.gauge = s.node.Gauge(stateLoad, stateVersion, l)
 	return l
 }
 
 // changed is the book's hook: it notes the endpoint and returns.
-func (l *loadShare) changed(ep *picker.Endpoint) {
+func (l *loadShare) changed(ep *endpoint.Endpoint) {
 	l.mu.Lock()
 	first := len(l.dirty) == 0
 	l.dirty[ep] = true
@@ -72,7 +72,7 @@ func (l *loadShare) run(ctx context.Context) {
 		}
 		l.mu.Lock()
 		dirty := l.dirty
-		l.dirty = make(map[*picker.Endpoint]bool, len(dirty))
+		l.dirty = make(map[*endpoint.Endpoint]bool, len(dirty))
 		l.mu.Unlock()
 		now := time.Now()
 		for ep := range dirty {
@@ -84,7 +84,7 @@ func (l *loadShare) run(ctx context.Context) {
 	}
 }
 
-func appendLoad(b []byte, l picker.Load, now time.Time) []byte {
+func appendLoad(b []byte, l endpoint.Load, now time.Time) []byte {
 	for _, v := range [...]int64{l.Requests, l.Waiting, l.Prefill, l.Tokens, l.Context} {
 		b = binary.AppendVarint(b, v)
 	}
@@ -96,9 +96,9 @@ func appendLoad(b []byte, l picker.Load, now time.Time) []byte {
 	return appendFloat(binary.AppendVarint(b, age), l.Busy)
 }
 
-func readLoad(b []byte, now time.Time) (picker.Load, error) {
+func readLoad(b []byte, now time.Time) (endpoint.Load, error) {
 	w := wire{b: b}
-	l := picker.Load{Requests: w.count(), Waiting: w.count(), Prefill: w.count(), Tokens: w.count(), Context: w.count()}
+	l := endpoint.Load{Requests: w.count(), Waiting: w.count(), Prefill: w.count(), Tokens: w.count(), Context: w.count()}
 	l.Pairs, l.Rate, l.RatesAt = w.float(), w.float(), now.UnixNano()
 	if age := w.age(); age > 0 {
 		l.LastFirst = now.Add(-age).UnixNano()
@@ -107,14 +107,14 @@ func readLoad(b []byte, now time.Time) (picker.Load, error) {
 		l.Busy = w.float()
 	}
 	if w.bad || l.Pairs < 0 || l.Rate < 0 || l.Busy < 0 {
-		return picker.Load{}, errWire
+		return endpoint.Load{}, errWire
 	}
 	return l, nil
 }
 
 // Merge implements cluster.GaugeSink.
 func (l *loadShare) Merge(origin string, _ uint64, address string, value []byte) error {
-	var load picker.Load
+	var load endpoint.Load
 	if value != nil {
 		var err error
 		if load, err = readLoad(value, time.Now()); err != nil {
@@ -127,7 +127,7 @@ func (l *loadShare) Merge(origin string, _ uint64, address string, value []byte)
 		delete(l.loads[address], origin)
 	} else {
 		if l.loads[address] == nil {
-			l.loads[address] = map[string]picker.Load{}
+			l.loads[address] = map[string]endpoint.Load{}
 		}
 		l.loads[address][origin] = load
 	}
@@ -149,7 +149,7 @@ func (l *loadShare) Drop(origin string) {
 
 // apply tells the book the sum over the other replicas.
 func (l *loadShare) apply(address string) {
-	var sum picker.Load
+	var sum endpoint.Load
 	for _, load := range l.loads[address] {
 		sum = sum.Add(load)
 	}
@@ -162,7 +162,7 @@ func (l *loadShare) apply(address string) {
 }
 
 // joined applies what is known of endpoints that the pool has just got.
-func (l *loadShare) joined(eps []*picker.Endpoint) {
+func (l *loadShare) joined(eps []*endpoint.Endpoint) {
 	l.remote.Lock()
 	defer l.remote.Unlock()
 	for _, ep := range eps {
@@ -173,7 +173,7 @@ func (l *loadShare) joined(eps []*picker.Endpoint) {
 }
 
 // left withdraws what this replica said of endpoints that are gone.
-func (l *loadShare) left(eps []*picker.Endpoint) {
+func (l *loadShare) left(eps []*endpoint.Endpoint) {
 	for _, ep := range eps {
 		if err := l.gauge.Set(ep.Address, nil); err != nil {
 			l.s.o.Log.Warn("in-flight load not withdrawn", "endpoint", ep.Address, "error", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 const (
@@ -127,7 +127,7 @@ func fingerprint(p *prompt.Model) uint64 {
 
 // conflict names a member that reads an endpoint's events by other files than
 // this replica does, "" when none is known to.
-func (x *setupShare) conflict(ep *picker.Endpoint) string {
+func (x *setupShare) conflict(ep *endpoint.Endpoint) string {
 	if !x.apart.Load() {
 		return ""
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // sourceMode is who writes the content of a source.
@@ -30,7 +30,7 @@ func (m sourceMode) String() string { return modeNames[m] }
 type sharedSource struct {
 	name string
 	src  indexer.Source
-	ep   *picker.Endpoint
+	ep   *endpoint.Endpoint
 	at   events.Stream
 	of   *events.Model
 	x    *indexer.Index

@@ -9,7 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 const (
@@ -33,7 +33,7 @@ func newFinder(s *Server) *finder {
 
 // streams returns where an endpoint publishes: what the file says, else what the
 // engine said.
-func (f *finder) streams(ep *picker.Endpoint) []events.Stream {
+func (f *finder) streams(ep *endpoint.Endpoint) []events.Stream {
 	if e := ep.Events; e.Port > 0 {
 		host := e.Host
 		if host == "" {
@@ -47,10 +47,10 @@ func (f *finder) streams(ep *picker.Endpoint) []events.Stream {
 }
 
 // publishes reports whether an endpoint is known to have an event stream.
-func (f *finder) publishes(ep *picker.Endpoint) bool { return len(f.streams(ep)) > 0 }
+func (f *finder) publishes(ep *endpoint.Endpoint) bool { return len(f.streams(ep)) > 0 }
 
 // changed follows the pool.
-func (f *finder) changed(c picker.Change) {
+func (f *finder) changed(c endpoint.Change) {
 	f.mu.Lock()
 	for _, ep := range c.Removed {
 		delete(f.at, ep.ID)

@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Status is what /status shows.
@@ -82,7 +83,7 @@ func (s *Server) Status() Status {
 	return st
 }
 
-func (s *Server) endpointStatus(ep *picker.Endpoint, now time.Time) EndpointStatus {
+func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointStatus {
 	k, g := s.share.knowledge(ep.ID), ep.Gauges()
 	e := EndpointStatus{
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
@@ -120,7 +121,7 @@ func (s *Server) exact(id indexer.EndpointID) bool {
 }
 
 // blocks counts the blocks that an endpoint is known to hold, over all ranks.
-func (s *Server) blocks(ep *picker.Endpoint) (n int) {
+func (s *Server) blocks(ep *endpoint.Endpoint) (n int) {
 	for r := range max(ep.Events.Ranks, 1) {
 		n += s.index.Blocks(indexer.Source{Endpoint: ep.ID, Rank: uint16(r)})
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 var truthChats = flag.Int("truth.chats", 400, "chat requests of each truth test")
@@ -57,14 +59,14 @@ type follower struct {
 	models  *models
 	events  *events.Manager
 	matcher *matcher
-	pool    *picker.Pool
-	eps     []*picker.Endpoint
+	pool    *endpoint.Pool
+	eps     []*endpoint.Endpoint
 	lax     bool // faults are under way: do not wait for events, do not judge
 }
 
 func follow(t *testing.T, h *harness, replay bool) *follower {
 	t.Helper()
-	f := &follower{t: t, h: h, pool: picker.NewPool(picker.PoolOptions{})}
+	f := &follower{t: t, h: h, pool: endpoint.NewPool(endpoint.PoolOptions{})}
 	hasher := indexer.NewHasher(seedOf("truth"))
 	f.index = indexer.New(indexer.Options{Hasher: hasher})
 	approx := indexer.NewApprox(indexer.ApproxOptions{Hasher: hasher})
@@ -82,11 +84,11 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	}
 	f.events = events.Open(events.Options{Index: f.index, Hasher: hasher, CoolDown: 100 * time.Millisecond, ReplayIdle: 500 * time.Millisecond})
 	t.Cleanup(func() { f.events.Close() })
-	var specs []picker.EndpointSpec
+	var specs []endpoint.Spec
 	for i, p := range h.Port {
-		spec := picker.EndpointSpec{
+		spec := endpoint.Spec{
 			Name: fmt.Sprint("e", i), Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(20000+i)),
-			Models: []string{"m"}, Events: picker.Events{Port: p[0], ReplayPort: p[1], Ranks: 1},
+			Models: []string{"m"}, Events: endpoint.Events{Port: p[0], ReplayPort: p[1], Ranks: 1},
 		}
 		if !replay {
 			spec.Events.ReplayPort = 0
@@ -142,8 +144,8 @@ type answered struct {
 // predict returns the cached tokens that the matcher sees on each endpoint.
 func (f *follower) predict(q asked) []int {
 	f.t.Helper()
-	r := &picker.Request{Path: "/v1/chat/completions", Body: q.Body, Headers: noHeaders{}}
-	if err := picker.ParseRequest(r); err != nil {
+	r := &request.Request{Path: "/v1/chat/completions", Body: q.Body, Headers: noHeaders{}}
+	if err := request.Parse(r); err != nil {
 		f.t.Fatal(err)
 	}
 	f.models.fill(r)
@@ -409,8 +411,8 @@ func (f *follower) audited(n int, rng *rand.Rand, s *score) {
 	for range n {
 		var q asked
 		f.h.Ask(map[string]any{"op": "next"}, &q)
-		r := &picker.Request{Path: "/v1/chat/completions", Body: q.Body, Headers: noHeaders{}}
-		if err := picker.ParseRequest(r); err != nil {
+		r := &request.Request{Path: "/v1/chat/completions", Body: q.Body, Headers: noHeaders{}}
+		if err := request.Parse(r); err != nil {
 			f.t.Fatal(err)
 		}
 		f.models.fill(r)

@@ -17,7 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // XDSOptions say what Envoy is told about the pool and the replicas.
@@ -154,7 +154,7 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 	tick := time.NewTicker(xdsEvery)
 	defer tick.Stop()
 	told := ""
-	var pool *picker.Snapshot
+	var pool *endpoint.Snapshot
 	var last []string
 	for {
 		ready := ""
@@ -184,7 +184,7 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 }
 
 // tell gives Envoy a new state.
-func (x *xdsShare) tell(ctx context.Context, pool *picker.Snapshot, replicas []string) {
+func (x *xdsShare) tell(ctx context.Context, pool *endpoint.Snapshot, replicas []string) {
 	if len(pool.Endpoints) == 0 {
 		return // nothing is known yet, and Envoy keeps what it was told
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // readDetector finds the saturation detector: in flowControl, at the top with
@@ -74,10 +75,10 @@ func admit(saturation plugins.Detector) func(*picker.Cycle) error {
 			return nil
 		}
 		if s := saturation(c); s >= 1 {
-			return picker.Errorf(picker.ReasonSaturated, "the pool is saturated, and requests of priority %d may be refused", c.Request.Priority)
+			return request.Errorf(request.ReasonSaturated, "the pool is saturated, and requests of priority %d may be refused", c.Request.Priority)
 		}
 		if plugins.BeyondTargets(c) {
-			return picker.Errorf(picker.ReasonSaturated, "no endpoint is expected to meet the latency target, and requests of priority %d may be refused", c.Request.Priority)
+			return request.Errorf(request.ReasonSaturated, "no endpoint is expected to meet the latency target, and requests of priority %d may be refused", c.Request.Priority)
 		}
 		return nil
 	}

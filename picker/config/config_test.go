@@ -14,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestLoad runs the files in testdata/load: a configuration, then what becomes of
@@ -172,7 +174,7 @@ modelRewrites:
 	if diff := cmp.Diff(map[string]picker.Rewrite{"chat": {{Model: "a", Weight: 90}, {Model: "b", Weight: 1}}}, c.Rules.Rewrites); diff != "" {
 		t.Error(diff)
 	}
-	want := plugins.Producer{BlockTokens: 32, FixedCapacity: true, Sessions: []picker.SessionSource{{Header: "x-session"}}}
+	want := plugins.Producer{BlockTokens: 32, FixedCapacity: true, Sessions: []request.SessionSource{{Header: "x-session"}}}
 	if diff := cmp.Diff(want, c.Producer); diff != "" {
 		t.Error(diff)
 	}
@@ -181,22 +183,22 @@ modelRewrites:
 // TestAdmit refuses what is sheddable, and only while the pool is saturated.
 func TestAdmit(t *testing.T) {
 	c := parse(t, "plugins:\n- {type: concurrency-detector, parameters: {maxConcurrency: 1}}\nsaturationDetector: {pluginRef: concurrency-detector}\nobjectives:\n- {name: batch, priority: -1}\n")
-	pool := picker.NewPool(picker.PoolOptions{})
-	pool.Set([]picker.EndpointSpec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
 	s, err := picker.New(picker.Options{Pool: pool, Rules: c.Rules})
 	if err != nil {
 		t.Fatal(err)
 	}
 	choose := func(objective string) (*picker.Decision, error) {
-		return s.Choose(t.Context(), &picker.Request{Kind: picker.KindChat, Model: "m", Objective: objective})
+		return s.Choose(t.Context(), &request.Request{Kind: request.KindChat, Model: "m", Objective: objective})
 	}
 	first, err := choose("batch")
 	if err != nil {
 		t.Fatalf("an idle pool refuses: %v", err)
 	}
 	_, err = choose("batch")
-	var refusal *picker.Error
-	if !errors.As(err, &refusal) || refusal.Reason != picker.ReasonSaturated {
+	var refusal *request.Error
+	if !errors.As(err, &refusal) || refusal.Reason != request.ReasonSaturated {
 		t.Errorf("a saturated pool says %v to what is sheddable", err)
 	}
 	second, err := choose("")
@@ -215,18 +217,18 @@ func TestAdmit(t *testing.T) {
 // TestAdmitTargets: what may be refused and would be late wherever it went is.
 func TestAdmitTargets(t *testing.T) {
 	c := parse(t, "objectives:\n- {name: batch, priority: -1}\nsaturationDetector: {pluginRef: concurrency-detector}\nplugins:\n- {type: concurrency-detector}\n")
-	pool := picker.NewPool(picker.PoolOptions{})
-	pool.Set([]picker.EndpointSpec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
-	pool.Snapshot().Endpoints[0].SetRemoteCost(picker.Cost{Base: .1, PerToken: 1e-3, PerPair: 1e-12, Step: .01, PerSeq: 1e-3, PerContext: 1e-12, PrefillSeen: 20, DecodeSeen: 20})
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
+	pool.Snapshot().Endpoints[0].SetRemoteCost(endpoint.Cost{Base: .1, PerToken: 1e-3, PerPair: 1e-12, Step: .01, PerSeq: 1e-3, PerContext: 1e-12, PrefillSeen: 20, DecodeSeen: 20})
 	s, err := picker.New(picker.Options{Pool: pool, Rules: c.Rules, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := func(objective string, target time.Duration) bool {
 		t.Helper()
-		d, err := s.Choose(t.Context(), &picker.Request{Kind: picker.KindChat, Model: "m", Objective: objective, InputTokens: 400, SLOTTFT: target})
-		var refusal *picker.Error
-		if errors.As(err, &refusal) && refusal.Reason == picker.ReasonSaturated && strings.Contains(refusal.Message, "latency target") {
+		d, err := s.Choose(t.Context(), &request.Request{Kind: request.KindChat, Model: "m", Objective: objective, InputTokens: 400, SLOTTFT: target})
+		var refusal *request.Error
+		if errors.As(err, &refusal) && refusal.Reason == request.ReasonSaturated && strings.Contains(refusal.Message, "latency target") {
 			return true
 		}
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Problem is one fault in an endpoints file.
@@ -23,10 +23,10 @@ type Endpoint struct {
 	Port      uint16
 	Labels    map[string]string
 	Models    []string
-	Engine    picker.EngineType // EngineUnknown: to be found out from its metrics
-	Events    picker.Events     // zero: none configured, the engine is asked
-	Metrics   string            // URL, "" for /metrics at the endpoint's own address
-	Line      int               // where the entry begins
+	Engine    endpoint.EngineType // EngineUnknown: to be found out from its metrics
+	Events    endpoint.Events     // zero: none configured, the engine is asked
+	Metrics   string              // URL, "" for /metrics at the endpoint's own address
+	Line      int                 // where the entry begins
 }
 
 // Addr returns the address when Host is one, false when it is a name.
@@ -42,8 +42,8 @@ func (e *Endpoint) HostPort() string {
 
 // Spec returns the entry as the pool takes it, at one address of its host.
 // The result shares nothing with the entry.
-func (e *Endpoint) Spec(addr netip.Addr) picker.EndpointSpec {
-	return picker.EndpointSpec{
+func (e *Endpoint) Spec(addr netip.Addr) endpoint.Spec {
+	return endpoint.Spec{
 		Name: e.Name, Namespace: e.Namespace, Host: e.Host,
 		Addr:   netip.AddrPortFrom(addr.Unmap(), e.Port),
 		Labels: maps.Clone(e.Labels), Models: append([]string(nil), e.Models...),

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Defaults of Options.
@@ -34,7 +34,7 @@ type Options struct {
 	// OnChange is told the whole list, each time that it differs from the one
 	// before. Specs are sorted as in the file, a name's addresses ascending,
 	// and no two have one address. The callee owns the slice.
-	OnChange func([]picker.EndpointSpec)
+	OnChange func([]endpoint.Spec)
 
 	Poll           time.Duration // the file is read this often even if nothing says that it changed; 0 means 10 s
 	Settle         time.Duration // quiet time after a change before the file is read; 0 means 100 ms

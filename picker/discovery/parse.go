@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 const defaultNamespace = "default"
@@ -129,19 +129,19 @@ func (p *parser) duplicates(n strict.Node, e *Endpoint) {
 // must not contradict each other.
 func (p *parser) engine(o *strict.Object, e *Endpoint) {
 	words := []string{
-		picker.EngineVLLM.String(), picker.EngineSGLang.String(),
-		picker.EngineTRTLLM.String(), picker.EngineTriton.String(),
+		endpoint.EngineVLLM.String(), endpoint.EngineSGLang.String(),
+		endpoint.EngineTRTLLM.String(), endpoint.EngineTriton.String(),
 	}
-	field, label := o.Field("engine"), e.Labels[picker.LabelEngine]
+	field, label := o.Field("engine"), e.Labels[endpoint.LabelEngine]
 	word, ok := field.Enum(words...)
-	own := o.Field("labels").Object().Field(picker.LabelEngine).Found()
+	own := o.Field("labels").Object().Field(endpoint.LabelEngine).Found()
 	switch {
-	case ok && own && picker.EngineOf(label) != picker.EngineOf(word):
-		field.Problem("give one of them", "%s contradicts the label %s: %s", field.Path(), picker.LabelEngine, label)
+	case ok && own && endpoint.EngineOf(label) != endpoint.EngineOf(word):
+		field.Problem("give one of them", "%s contradicts the label %s: %s", field.Path(), endpoint.LabelEngine, label)
 	case ok:
-		e.Labels[picker.LabelEngine] = word
+		e.Labels[endpoint.LabelEngine] = word
 	}
-	e.Engine = picker.EngineOf(e.Labels[picker.LabelEngine])
+	e.Engine = endpoint.EngineOf(e.Labels[endpoint.LabelEngine])
 }
 
 // events reads the event source. Fields that are absent keep their default;
@@ -149,7 +149,7 @@ func (p *parser) engine(o *strict.Object, e *Endpoint) {
 func (p *parser) events(o *strict.Object, e *Endpoint) {
 	n := o.Field("events")
 	if n.IsNull() {
-		e.Events = picker.Events{}
+		e.Events = endpoint.Events{}
 	}
 	if !n.Found() {
 		return
@@ -173,7 +173,7 @@ func (p *parser) events(o *strict.Object, e *Endpoint) {
 		n.Problem("the port of the engine's event publisher, often 5557", "%s.port is missing", n.Path())
 	}
 	if e.Events.Port == 0 {
-		e.Events = picker.Events{}
+		e.Events = endpoint.Events{}
 		return
 	}
 	e.Events.Ranks = max(e.Events.Ranks, 1)
@@ -186,12 +186,12 @@ func (p *parser) events(o *strict.Object, e *Endpoint) {
 }
 
 // shared reports whether two sources on one host have a publisher in common.
-func shared(a, b picker.Events) bool {
+func shared(a, b endpoint.Events) bool {
 	return a.Port > 0 && b.Port > 0 && a.Port < b.Port+b.Ranks && b.Port < a.Port+a.Ranks
 }
 
 // clash reports whether some rank's event port is another's replay port.
-func clash(e picker.Events) bool {
+func clash(e endpoint.Events) bool {
 	apart := e.Port - e.ReplayPort
 	return e.Port > 0 && e.ReplayPort > 0 && max(apart, -apart) < e.Ranks
 }

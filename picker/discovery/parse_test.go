@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // TestParse runs the files in testdata/parse: an endpoints file, then what it means
@@ -54,7 +54,7 @@ func describe(b *strings.Builder, e Endpoint) {
 	if len(e.Models) > 0 {
 		fmt.Fprintf(b, " models=%v", e.Models)
 	}
-	if e.Events != (picker.Events{}) {
+	if e.Events != (endpoint.Events{}) {
 		fmt.Fprintf(b, " events=%+v", e.Events)
 	}
 	if e.Metrics != "" {
@@ -75,10 +75,10 @@ func TestLoadNamesTheFile(t *testing.T) {
 func TestSpec(t *testing.T) {
 	e := Endpoint{
 		Name: "a", Namespace: "n", Host: "engines.internal", Port: 8000, Labels: map[string]string{"k": "v"},
-		Models: []string{"m"}, Events: picker.Events{Port: 5557, Ranks: 1}, Metrics: "http://h/metrics",
+		Models: []string{"m"}, Events: endpoint.Events{Port: 5557, Ranks: 1}, Metrics: "http://h/metrics",
 	}
 	got := e.Spec(netip.MustParseAddr("::ffff:10.0.0.1"))
-	want := picker.EndpointSpec{
+	want := endpoint.Spec{
 		Name: "a", Namespace: "n", Host: "engines.internal", Addr: netip.MustParseAddrPort("10.0.0.1:8000"),
 		Labels: map[string]string{"k": "v"}, Models: []string{"m"}, Events: e.Events, Metrics: "http://h/metrics",
 	}

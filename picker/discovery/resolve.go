@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // names remembers the addresses of host names. A name that fails to resolve
@@ -93,7 +93,7 @@ func usable(addrs []netip.Addr) []netip.Addr {
 
 // specs turns entries into endpoints. Of several at one address the first
 // counts; doubled says how many were left out.
-func (n *names) specs(list []Endpoint) (specs []picker.EndpointSpec, doubled int) {
+func (n *names) specs(list []Endpoint) (specs []endpoint.Spec, doubled int) {
 	seen := make(map[netip.AddrPort]bool, len(list))
 	for i := range list {
 		e := &list[i]

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Source keeps an endpoints file and the addresses of its host names in view.
@@ -23,7 +23,7 @@ type Source struct {
 	// Owned by the goroutine.
 	names *names
 	list  []Endpoint
-	specs []picker.EndpointSpec
+	specs []endpoint.Spec
 	told  bool
 	bytes []byte // as last read, in use or not
 	fresh bool   // bytes says what the file says
@@ -212,7 +212,7 @@ func (s *Source) lookUp(ctx context.Context, hosts []string) {
 // reports whether it did.
 func (s *Source) tell() bool {
 	specs, doubled := s.names.specs(s.list)
-	changed := !s.told || !slices.EqualFunc(specs, s.specs, picker.EndpointSpec.Equal)
+	changed := !s.told || !slices.EqualFunc(specs, s.specs, endpoint.Spec.Equal)
 	s.specs, s.told = specs, true
 	s.mu.Lock()
 	s.status.Path = s.opts.Path

@@ -19,13 +19,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // lists gathers what a source tells.
 type lists chan []string
 
-func (l lists) change(specs []picker.EndpointSpec) {
+func (l lists) change(specs []endpoint.Spec) {
 	var out []string
 	for _, s := range specs {
 		out = append(out, s.Addr.String())

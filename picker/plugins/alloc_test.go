@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // The race detector empties pools at random, so these run without it.
@@ -17,9 +18,9 @@ func TestAllocations(t *testing.T) {
 		"label-selector-filter": `{"matchLabels":{"zone":"a"}}`, "by-label": `{"label":"zone","validValues":["a"]}`,
 		"utilization-filter": `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
 	}
-	r := request(5000)
+	r := ask(5000)
 	r.Session, r.Adapter = "s", "a"
-	r.Headers = headerMap{picker.HeaderTestSelection: "10.0.0.2:8000,10.0.0.3"}
+	r.Headers = headerMap{request.HeaderTestSelection: "10.0.0.2:8000,10.0.0.3"}
 	for _, row := range Builtin() {
 		if row.Name == "file-discovery" {
 			continue
@@ -52,7 +53,7 @@ func TestAllocations(t *testing.T) {
 // TestDecisionAllocations holds a whole decision, cycle and profile, to none.
 func TestDecisionAllocations(t *testing.T) {
 	for _, name := range ReadyNames() {
-		fl, h, r := bigFleet(100), Single(profile(t, name)), request(5000)
+		fl, h, r := bigFleet(100), Single(profile(t, name)), ask(5000)
 		plan := &picker.Plan{}
 		decide := func() {
 			c := fl.cycle(r)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestTransferCost: 1,000 tokens of 100,000 bytes are 0.1 GB.
@@ -22,7 +24,7 @@ func TestTransferCost(t *testing.T) {
 	}
 	f := newFleet(at("h1", "r1", "z1", "g1"), at("h1", "r1", "z1", "g1"), at("h2", "r1", "z1", "g1"), at("h3", "r2", "z1", "g1"),
 		at("h4", "r3", "z2", "g1"), at("h5", "r4", "z3", "g2"), at(), at("h2"), at("", "", "", "g1"))
-	c := f.cycle(request(1000))
+	c := f.cycle(ask(1000))
 	defer c.Free()
 	s := build(t, "transfer-cost-scorer", `{"kvBytesPerToken":100000,"gigabytesPerSecond":{"elsewhere":0.5}}`).Scorer
 	got := make([]float64, c.Len())
@@ -47,12 +49,12 @@ func TestTransferCost(t *testing.T) {
 func TestPredictedDecider(t *testing.T) {
 	f := func(held int32, decoding, queue int64, params string, want bool) {
 		t.Helper()
-		prefill := one{cost: &simple, labels: map[string]string{picker.LabelRole: "prefill"}}
+		prefill := one{cost: &simple, labels: map[string]string{endpoint.LabelRole: "prefill"}}
 		if queue > 0 {
-			prefill.load = picker.Load{Requests: 1, Waiting: 1, Prefill: queue}
+			prefill.load = endpoint.Load{Requests: 1, Waiting: 1, Prefill: queue}
 		}
-		fl := newFleet(one{cost: &simple, held: held, load: picker.Load{Requests: decoding}}, prefill, one{cost: &simple})
-		c := fl.cycle(request(1000))
+		fl := newFleet(one{cost: &simple, held: held, load: endpoint.Load{Requests: decoding}}, prefill, one{cost: &simple})
+		c := fl.cycle(ask(1000))
 		defer c.Free()
 		if got := build(t, "predicted-pd-decider", params).Decider(c, 0); got != want {
 			t.Errorf("%d held, %d decode there, %d tokens wait at the prefill endpoint, %s: %v", held, decoding, queue, params, got)
@@ -74,8 +76,8 @@ func TestPredictedDecider(t *testing.T) {
 // TestWholeRequests: endpoints for other phases get no whole request, unless
 // the profile chooses by role itself.
 func TestWholeRequests(t *testing.T) {
-	mixed := newFleet(labelled(picker.LabelRole, "prefill"), labelled(picker.LabelRole, "both"), one{}, labelled(picker.LabelRole, "encode"))
-	apart := newFleet(labelled(picker.LabelRole, "prefill"), labelled(picker.LabelRole, "encode"))
+	mixed := newFleet(labelled(endpoint.LabelRole, "prefill"), labelled(endpoint.LabelRole, "both"), one{}, labelled(endpoint.LabelRole, "encode"))
+	apart := newFleet(labelled(endpoint.LabelRole, "prefill"), labelled(endpoint.LabelRole, "encode"))
 	with := func(typ, params string) *picker.Profile {
 		p := profile(t, "load_only")
 		if typ != "" {
@@ -85,8 +87,8 @@ func TestWholeRequests(t *testing.T) {
 	}
 	f := func(fl *fleet, p *picker.Profile, want string) {
 		t.Helper()
-		order, _, err := handle(t, fl, build(t, "single-profile-handler", "").Handler, request(10), p)
-		var refused *picker.Error
+		order, _, err := handle(t, fl, build(t, "single-profile-handler", "").Handler, ask(10), p)
+		var refused *request.Error
 		if errors.As(err, &refused) {
 			order = nil
 		}

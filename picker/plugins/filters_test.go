@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 type headerMap map[string]string
@@ -20,11 +21,11 @@ func labelled(pairs ...string) one {
 }
 
 func TestRoleFilters(t *testing.T) {
-	role := func(r string) one { return labelled(picker.LabelRole, r) }
+	role := func(r string) one { return labelled(endpoint.LabelRole, r) }
 	f := newFleet(one{}, role("decode"), role("prefill"), role("both"), role("prefill-decode"), role("encode"),
 		role("encode-prefill"), role("encode-prefill-decode"))
 	for name, want := range map[string]string{"decode-filter": "01347", "prefill-filter": "23467", "encode-filter": "567"} {
-		if got := f.kept(t, request(1), name, ""); got != want {
+		if got := f.kept(t, ask(1), name, ""); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
@@ -34,7 +35,7 @@ func TestLabelFilters(t *testing.T) {
 	f := newFleet(labelled("a", "1", "b", "x"), labelled("a", "2"), labelled("b", "y"), one{})
 	check := func(typ, params, want string) {
 		t.Helper()
-		if got := f.kept(t, request(1), typ, params); got != want {
+		if got := f.kept(t, ask(1), typ, params); got != want {
 			t.Errorf("%s: %q, want %q", params, got, want)
 		}
 	}
@@ -49,12 +50,12 @@ func TestLabelFilters(t *testing.T) {
 }
 
 func TestPrefixAffinity(t *testing.T) {
-	late := picker.Load{Requests: 5, Waiting: 5, Prefill: 6000}
+	late := endpoint.Load{Requests: 5, Waiting: 5, Prefill: 6000}
 	f := newFleet(one{held: 900, cost: &simple}, one{held: 800, cost: &simple}, one{held: 799, cost: &simple}, one{cost: &simple})
 	params := `{"explorationProbability":0}`
 	check := func(params, want string) {
 		t.Helper()
-		if got := f.kept(t, request(1000), "prefix-cache-affinity-filter", params); got != want {
+		if got := f.kept(t, ask(1000), "prefix-cache-affinity-filter", params); got != want {
 			t.Errorf("%s: %q, want %q", params, got, want)
 		}
 	}
@@ -70,10 +71,10 @@ func TestPrefixAffinity(t *testing.T) {
 }
 
 func TestSLOTier(t *testing.T) {
-	f := newFleet(one{cost: &simple}, one{cost: &simple, load: picker.Load{Requests: 1, Waiting: 1, Prefill: 500}})
+	f := newFleet(one{cost: &simple}, one{cost: &simple, load: endpoint.Load{Requests: 1, Waiting: 1, Prefill: 500}})
 	check := func(ttft time.Duration, epsilon, want string) {
 		t.Helper()
-		r := request(100)
+		r := ask(100)
 		r.SLOTTFT = ttft
 		if got := f.kept(t, r, "slo-headroom-tier-filter", `{"epsilonExploreNeg":`+epsilon+`}`); got != want {
 			t.Errorf("%v: %q, want %q", ttft, got, want)
@@ -84,7 +85,7 @@ func TestSLOTier(t *testing.T) {
 	check(200*time.Millisecond, "1", "1")
 	check(time.Second, "0", "01")
 	check(time.Millisecond, "0", "01")
-	r := request(100)
+	r := ask(100)
 	r.SLOTPOT = 11500 * time.Microsecond // steps: 11 and 11 ms
 	if got := f.kept(t, r, "slo-headroom-tier-filter", ""); got != "01" {
 		t.Error(got)
@@ -104,13 +105,13 @@ func TestBeyondTargets(t *testing.T) {
 		}
 		return f
 	}
-	idle, busy := one{}, one{load: picker.Load{Requests: 2, Waiting: 1, Prefill: 500}}
+	idle, busy := one{}, one{load: endpoint.Load{Requests: 2, Waiting: 1, Prefill: 500}}
 	two := known(newFleet(idle, busy))
 	check := func(f *fleet, ttft, tpot time.Duration, want bool) {
 		t.Helper()
 		refused := 0
 		for range 1000 {
-			r := request(100)
+			r := ask(100)
 			r.SLOTTFT, r.SLOTPOT = ttft, tpot
 			c := f.cycle(r)
 			if BeyondTargets(c) {
@@ -131,7 +132,7 @@ func TestBeyondTargets(t *testing.T) {
 	check(two, 0, 11500*time.Microsecond, false)
 	check(known(newFleet(idle, busy, labelled("young", "yes"))), 109*ms, 0, false)
 	// Where prompts are computed apart, the first token is early, the steps are those of the decode endpoint.
-	prefill, encode := labelled(picker.LabelRole, "prefill"), labelled(picker.LabelRole, "encode")
+	prefill, encode := labelled(endpoint.LabelRole, "prefill"), labelled(endpoint.LabelRole, "encode")
 	check(known(newFleet(busy, prefill)), 111*ms, 0, false)
 	check(known(newFleet(busy, prefill)), 0, 11500*time.Microsecond, true)
 	check(known(newFleet(busy, encode)), 111*ms, 0, true)
@@ -139,12 +140,12 @@ func TestBeyondTargets(t *testing.T) {
 
 func TestUtilizationFilter(t *testing.T) {
 	g := func(waiting, running int, kv float64, requests int64) one {
-		return one{gauges: &picker.Gauges{Waiting: waiting, Running: running, KVUse: kv}, load: picker.Load{Requests: requests}}
+		return one{gauges: &endpoint.Gauges{Waiting: waiting, Running: running, KVUse: kv}, load: endpoint.Load{Requests: requests}}
 	}
 	f := newFleet(g(0, 10, .95, 10), g(9, 2, .5, 11), g(1, 1, .1, 1), one{})
 	check := func(params, want string) {
 		t.Helper()
-		if got := f.kept(t, request(1), "utilization-filter", params); got != want {
+		if got := f.kept(t, ask(1), "utilization-filter", params); got != want {
 			t.Errorf("%s: %q, want %q", params, got, want)
 		}
 	}
@@ -161,7 +162,7 @@ func TestTopology(t *testing.T) {
 	f := newFleet(labelled(host, "h1", zone, "z1"), labelled(host, "h2", zone, "z1"), labelled(host, "h3", zone, "z2"), one{})
 	check := func(peer int, params, want string) {
 		t.Helper()
-		c := f.cycle(request(1))
+		c := f.cycle(ask(1))
 		defer c.Free()
 		if peer >= 0 {
 			c.Peer = c.At(peer).Endpoint
@@ -176,7 +177,7 @@ func TestTopology(t *testing.T) {
 	check(3, "", "0123") // the peer says nothing of itself
 	check(0, `{"minAffinity":"zone","loadAllowance":2}`, "01")
 	for i := range 2 {
-		f.pool.Book().SetRemote(f.pool.Snapshot().Endpoints[i], picker.Load{Requests: 3})
+		f.pool.Book().SetRemote(f.pool.Snapshot().Endpoints[i], endpoint.Load{Requests: 3})
 	}
 	check(0, `{"minAffinity":"zone","loadAllowance":2}`, "0123")
 	check(0, `{"minAffinity":"zone","loadAllowance":3}`, "01")
@@ -187,8 +188,8 @@ func TestHeaderTesting(t *testing.T) {
 	f := newFleet(one{}, one{}, one{})
 	check := func(list, want string, scores ...float64) {
 		t.Helper()
-		r := request(1)
-		r.Headers = headerMap{picker.HeaderTestSelection: list}
+		r := ask(1)
+		r.Headers = headerMap{request.HeaderTestSelection: list}
 		if got := f.kept(t, r, "header-based-testing-filter", ""); got != want {
 			t.Errorf("%s: %q, want %q", list, got, want)
 		}
@@ -203,13 +204,13 @@ func TestHeaderTesting(t *testing.T) {
 
 func TestDetectors(t *testing.T) {
 	g := func(waiting int, kv float64, age time.Duration) one {
-		return one{gauges: &picker.Gauges{At: t0.Add(-age), Waiting: waiting, KVUse: kv}}
+		return one{gauges: &endpoint.Gauges{At: t0.Add(-age), Waiting: waiting, KVUse: kv}}
 	}
 	fresh := 100 * time.Millisecond
 	// queue/5 and kv/.8: .4, .5, then stale and unknown as 1.
 	f := newFleet(g(2, .1, fresh), g(1, .4, fresh), g(0, 0, time.Second), one{})
 	saturation := func(typ, params string) float64 {
-		c := f.cycle(request(1))
+		c := f.cycle(ask(1))
 		defer c.Free()
 		return build(t, typ, params).Detector(c)
 	}
@@ -223,22 +224,22 @@ func TestDetectors(t *testing.T) {
 	check(saturation("utilization-detector", `{"metricsStalenessThreshold":"2s"}`), (.4+.5+0+1)/4)
 	check(saturation("utilization-detector", `{"stalenessPolicy":"ignore"}`), (.4+.5)/4)
 	check(saturation("utilization-detector", `{"queueDepthThreshold":1,"kvCacheUtilThreshold":0.5}`), (2+1+1+1)/4.)
-	if got := f.kept(t, request(1), "utilization-detector", ""); got != "01" {
+	if got := f.kept(t, ask(1), "utilization-detector", ""); got != "01" {
 		t.Error(got)
 	}
-	if got := f.kept(t, request(1), "utilization-detector", `{"queueDepthThreshold":1}`); got != "1" {
+	if got := f.kept(t, ask(1), "utilization-detector", `{"queueDepthThreshold":1}`); got != "1" {
 		t.Error(got)
 	}
-	if got := f.kept(t, request(1), "utilization-detector", `{"queueDepthThreshold":1,"headroom":1}`); got != "01" {
+	if got := f.kept(t, ask(1), "utilization-detector", `{"queueDepthThreshold":1,"headroom":1}`); got != "01" {
 		t.Error(got)
 	}
-	f = newFleet(one{load: picker.Load{Requests: 150, Tokens: 1_000_000}}, one{load: picker.Load{Requests: 10}})
+	f = newFleet(one{load: endpoint.Load{Requests: 150, Tokens: 1_000_000}}, one{load: endpoint.Load{Requests: 10}})
 	check(saturation("concurrency-detector", ""), .8)
 	check(saturation("concurrency-detector", `{"concurrencyMode":"tokens"}`), .5)
-	if got := f.kept(t, request(1), "concurrency-detector", ""); got != "1" {
+	if got := f.kept(t, ask(1), "concurrency-detector", ""); got != "1" {
 		t.Error(got)
 	}
-	if got := f.kept(t, request(1), "concurrency-detector", `{"headroom":0.5}`); got != "01" {
+	if got := f.kept(t, ask(1), "concurrency-detector", `{"headroom":0.5}`); got != "01" {
 		t.Error(got)
 	}
 }

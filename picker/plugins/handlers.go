@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 func lower(s string) string { return strings.ToLower(s) }
@@ -92,7 +93,7 @@ func (h dataParallel) Handle(c *picker.Cycle, plan *picker.Plan) error {
 	best := ranking.Best()
 	plan.Order = append(plan.Order, best)
 	plan.Port = h.port
-	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: picker.HeaderDataParallel, Value: c.All(best).Address})
+	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderDataParallel, Value: c.All(best).Address})
 	return nil
 }
 
@@ -144,7 +145,7 @@ func (h headerProfile) Handle(c *picker.Cycle, plan *picker.Plan) error {
 	}
 	if name != "" {
 		if profile = h.find(name); profile == nil {
-			return picker.Errorf(picker.ReasonBadRequest, "header %s names a scheduling profile that does not exist", h.header)
+			return request.Errorf(request.ReasonBadRequest, "header %s names a scheduling profile that does not exist", h.header)
 		}
 	}
 	return profile.place(c, plan)

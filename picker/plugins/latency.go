@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 type latencyParams struct {
@@ -65,7 +66,7 @@ func latencyGroup(c *picker.Cycle, k int) int {
 
 // unbound reports which of the two times a request sets no target for while it
 // sets one for the other: that time counts as met, and does not weigh.
-func unbound(r *picker.Request) (ttft, tpot bool) {
+func unbound(r *request.Request) (ttft, tpot bool) {
 	return r.SLOTTFT == 0 && r.SLOTPOT > 0, r.SLOTPOT == 0 && r.SLOTTFT > 0
 }
 

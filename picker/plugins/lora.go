@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // loraScorer prefers endpoints that have the request's adapter at hand: 1 when
@@ -22,7 +23,7 @@ func (loraScorer) Score(c *picker.Cycle, scores []float64) {
 	}
 }
 
-func loraScore(l *picker.LoRA, adapter string) float64 {
+func loraScore(l *endpoint.LoRA, adapter string) float64 {
 	switch {
 	case l == nil:
 		return .8

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // EngineMetrics is what the configuration says about engines' metrics pages.
@@ -72,10 +72,10 @@ func newExtractor(p extractorParams) (Plugin, error) {
 
 // engineNames are the engines whose gauges are known.
 var engineNames = []string{
-	picker.EngineVLLM.String(), picker.EngineSGLang.String(), picker.EngineTRTLLM.String(), picker.EngineTriton.String(),
+	endpoint.EngineVLLM.String(), endpoint.EngineSGLang.String(), endpoint.EngineTRTLLM.String(), endpoint.EngineTriton.String(),
 }
 
-func known(engine string) bool { return picker.EngineOf(engine) != picker.EngineUnknown }
+func known(engine string) bool { return endpoint.EngineOf(engine) != endpoint.EngineUnknown }
 
 type metricsSourceParams struct {
 	Scheme             string `json:"scheme"`

@@ -6,6 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 type noHitParams struct {
@@ -84,7 +85,7 @@ func (s *noHitScorer) rank(n int) {
 }
 
 // Chosen implements picker.Observer.
-func (s *noHitScorer) Chosen(c *picker.Cycle, ep *picker.Endpoint) {
+func (s *noHitScorer) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
 	if !cold(c) {
 		return
 	}

@@ -9,10 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 func (f *fleet) order(p picker.Picker, totals ...float64) []int32 {
-	c := f.cycle(request(1))
+	c := f.cycle(ask(1))
 	defer c.Free()
 	return p.Pick(c, totals, nil)
 }
@@ -74,7 +76,7 @@ func TestRandomPickers(t *testing.T) {
 	check(share("weighted-random-picker", 0, -1, 0, 0), .25, .25, .25, .25)
 }
 
-func handle(t *testing.T, f *fleet, h HandlerFunc, r *picker.Request, profiles ...*picker.Profile) ([]int32, *picker.Plan, error) {
+func handle(t *testing.T, f *fleet, h HandlerFunc, r *request.Request, profiles ...*picker.Profile) ([]int32, *picker.Plan, error) {
 	t.Helper()
 	handler, err := h(profiles, nil)
 	if err != nil {
@@ -88,29 +90,29 @@ func handle(t *testing.T, f *fleet, h HandlerFunc, r *picker.Request, profiles .
 }
 
 func TestHandlers(t *testing.T) {
-	f := newFleet(one{load: load(1, 0)}, one{}, labelled(picker.LabelRole, "prefill"))
+	f := newFleet(one{load: load(1, 0)}, one{}, labelled(endpoint.LabelRole, "prefill"))
 	decode, prefill := profile(t, "load_only"), profile(t, "load_only")
 	decode.Name, prefill.Name = "decode", "prefill"
 	prefill.Filters = []picker.ProfileFilter{{Name: "prefill-filter", Filter: build(t, "prefill-filter", "").Filter}}
 
 	one := build(t, "single-profile-handler", "").Handler
-	if order, _, err := handle(t, f, one, request(1), decode); err != nil || order[0] != 1 || len(order) != 2 {
+	if order, _, err := handle(t, f, one, ask(1), decode); err != nil || order[0] != 1 || len(order) != 2 {
 		t.Errorf("single: %v %v", order, err)
 	}
-	if _, _, err := handle(t, f, one, request(1), decode, prefill); err == nil {
+	if _, _, err := handle(t, f, one, ask(1), decode, prefill); err == nil {
 		t.Error("single with two profiles must be an error")
 	}
 
 	ranks := build(t, "data-parallel-profile-handler", `{"primaryPort":9000}`).Handler
-	order, plan, err := handle(t, f, ranks, request(1), decode)
+	order, plan, err := handle(t, f, ranks, ask(1), decode)
 	want := []picker.HeaderSet{{Name: "x-data-parallel-host-port", Value: "10.0.0.1:8000"}}
 	if err != nil || len(order) != 1 || plan.Port != 9000 || !slices.Equal(plan.Headers, want) {
 		t.Errorf("data parallel: %v %+v %v", order, plan, err)
 	}
 
 	byHeader := build(t, "header-profile-handler", "").Handler
-	named := func(name string) *picker.Request {
-		r := request(1)
+	named := func(name string) *request.Request {
+		r := ask(1)
 		r.Headers = headerMap{"epp-profile": name}
 		return r
 	}
@@ -119,7 +121,7 @@ func TestHandlers(t *testing.T) {
 			t.Errorf("header %q: %v %v", name, order, err)
 		}
 	}
-	var refused *picker.Error
+	var refused *request.Error
 	if _, _, err := handle(t, f, byHeader, named("other"), prefill, decode); !errors.As(err, &refused) {
 		t.Errorf("unknown profile: %v", err)
 	}

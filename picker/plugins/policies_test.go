@@ -7,10 +7,11 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-func load(requests, prefill int64) picker.Load {
-	return picker.Load{Requests: requests, Prefill: prefill, Waiting: min(requests, 1)}
+func load(requests, prefill int64) endpoint.Load {
+	return endpoint.Load{Requests: requests, Prefill: prefill, Waiting: min(requests, 1)}
 }
 
 func profile(tb testing.TB, name string) *picker.Profile {
@@ -28,16 +29,16 @@ func TestLMetric(t *testing.T) {
 		one{load: load(3, 0), held: 600},   // 400 × 3 = 1200
 		one{load: load(1, 1000)},           // (1000 + 1000) × 1 = 2000
 		one{load: load(4, 100), held: 5000} /* (100 + 0) × 4 = 400 */)
-	if got := f.scores(t, request(1000), "lmetric-policy", ""); !near(got, []float64{-2600, -1200, -2000, -400}) {
+	if got := f.scores(t, ask(1000), "lmetric-policy", ""); !near(got, []float64{-2600, -1200, -2000, -400}) {
 		t.Error(got)
 	}
-	if at := f.pick(t, profile(t, "lmetric"), request(1000)); at != 3 {
+	if at := f.pick(t, profile(t, "lmetric"), ask(1000)); at != 3 {
 		t.Errorf("picked %d", at)
 	}
 	// Idle endpoints all cost nothing: the first wins.
 	f = newFleet(one{load: load(1, 5)}, one{}, one{held: 900})
 	for range 20 {
-		if at := f.pick(t, profile(t, "lmetric"), request(1000)); at != 1 {
+		if at := f.pick(t, profile(t, "lmetric"), ask(1000)); at != 1 {
 			t.Fatalf("picked %d", at)
 		}
 	}
@@ -46,7 +47,7 @@ func TestLMetric(t *testing.T) {
 func TestLoadOnly(t *testing.T) {
 	f := newFleet(one{load: load(2, 0)}, one{load: load(1, 9999)}, one{load: load(1, 0), held: 1000})
 	for range 20 {
-		if at := f.pick(t, profile(t, "load_only"), request(1000)); at != 1 {
+		if at := f.pick(t, profile(t, "load_only"), ask(1000)); at != 1 {
 			t.Fatalf("picked %d", at)
 		}
 	}
@@ -54,7 +55,7 @@ func TestLoadOnly(t *testing.T) {
 
 func TestSticky(t *testing.T) {
 	f := newFleet(one{load: load(2, 0)}, one{load: load(1, 0)}, one{load: load(50, 90000)})
-	r := request(1000)
+	r := ask(1000)
 	r.Session = "s"
 	if at := f.pick(t, profile(t, "sticky"), r); at != 1 {
 		t.Errorf("first pick %d", at)
@@ -63,13 +64,13 @@ func TestSticky(t *testing.T) {
 	if at := f.pick(t, profile(t, "sticky"), r); at != 2 {
 		t.Errorf("later pick %d", at)
 	}
-	if at := f.pick(t, profile(t, "sticky"), request(1000)); at != 1 {
+	if at := f.pick(t, profile(t, "sticky"), ask(1000)); at != 1 {
 		t.Errorf("without a session %d", at)
 	}
 }
 
 func TestUnified(t *testing.T) {
-	r := request(1000)
+	r := ask(1000)
 	r.Session = "s"
 	f := func(name string, want int, list ...one) {
 		t.Helper()
@@ -94,7 +95,7 @@ func TestUnifiedTurns(t *testing.T) {
 	p := profile(t, "unified")
 	got := []int{}
 	for range 6 {
-		got = append(got, f.pick(t, p, request(10)))
+		got = append(got, f.pick(t, p, ask(10)))
 	}
 	for i, want := range []int{1, 2, 3, 1, 2, 3} {
 		if got[i] != want {
@@ -105,12 +106,12 @@ func TestUnifiedTurns(t *testing.T) {
 
 func TestDynamo(t *testing.T) {
 	f := newFleet(
-		one{load: picker.Load{Requests: 1, Prefill: 160, Tokens: 320}, held: 80}, // prefill (160+80)/16 = 15, active (320+160)/16 = 30
-		one{load: picker.Load{Requests: 1, Tokens: 480}})                         // prefill 10, active 40
-	if got := f.scores(t, request(160), "dynamo-cost-policy", ""); !near(got, []float64{-45, -50}) {
+		one{load: endpoint.Load{Requests: 1, Prefill: 160, Tokens: 320}, held: 80}, // prefill (160+80)/16 = 15, active (320+160)/16 = 30
+		one{load: endpoint.Load{Requests: 1, Tokens: 480}})                         // prefill 10, active 40
+	if got := f.scores(t, ask(160), "dynamo-cost-policy", ""); !near(got, []float64{-45, -50}) {
 		t.Error(got)
 	}
-	if got := f.scores(t, request(160), "dynamo-cost-policy", `{"overlapScoreWeight":8}`); !near(got, []float64{-150, -120}) {
+	if got := f.scores(t, ask(160), "dynamo-cost-policy", `{"overlapScoreWeight":8}`); !near(got, []float64{-150, -120}) {
 		t.Error(got)
 	}
 	// Softmax over the range: e^(1/0.5) to 1.
@@ -119,7 +120,7 @@ func TestDynamo(t *testing.T) {
 	plugin.Join(p, "d", 1)
 	first, n := 0, 4000
 	for range n {
-		if f.pick(t, p, request(160)) == 0 {
+		if f.pick(t, p, ask(160)) == 0 {
 			first++
 		}
 	}
@@ -131,11 +132,11 @@ func TestDynamo(t *testing.T) {
 
 func TestCacheAware(t *testing.T) {
 	e := func(requests int64, held int32, kv float64) one {
-		return one{load: picker.Load{Requests: requests}, held: held, gauges: &picker.Gauges{KVUse: kv}}
+		return one{load: endpoint.Load{Requests: requests}, held: held, gauges: &endpoint.Gauges{KVUse: kv}}
 	}
 	f := func(name string, want int, list ...one) {
 		t.Helper()
-		if at := newFleet(list...).pick(t, profile(t, "cache_aware"), request(1000)); at != want {
+		if at := newFleet(list...).pick(t, profile(t, "cache_aware"), ask(1000)); at != want {
 			t.Errorf("%s: picked %d, want %d", name, at, want)
 		}
 	}
@@ -146,8 +147,8 @@ func TestCacheAware(t *testing.T) {
 }
 
 func TestPredicted(t *testing.T) {
-	cost := picker.Cost{Base: .02, PerToken: 1e-4, PerPair: 1e-8, Step: .01, PerSeq: 5e-5, PerContext: 4e-8}
-	l := picker.Load{
+	cost := endpoint.Cost{Base: .02, PerToken: 1e-4, PerPair: 1e-8, Step: .01, PerSeq: 5e-5, PerContext: 4e-8}
+	l := endpoint.Load{
 		Requests: 5, Waiting: 2, Prefill: 3000, Pairs: 4e6, Tokens: 320_000, Context: 300_000, Rate: .5, Busy: .1,
 		LastFirst: t0.Add(-100 * time.Millisecond).UnixNano(),
 	}
@@ -155,7 +156,7 @@ func TestPredicted(t *testing.T) {
 	// Endpoint 0: 4,000 new tokens of 10,000: pairs 4000 × 8000 = 3.2e7.
 	own := .4 + .32
 	wait := .3 + .04 - .1
-	stretch := (.01 + 3*5e-5 + 300_000*4e-8) / picker.PriorCost.Step // endpoint 1 is idle: 1
+	stretch := (.01 + 3*5e-5 + 300_000*4e-8) / endpoint.PriorCost.Step // endpoint 1 is idle: 1
 	level := (stretch + 1) / 2
 	stall := .016 * 5 * stretch * stretch / level
 	// Half a full step of prefill is 4,096 tokens, less than its own; a full one
@@ -166,17 +167,17 @@ func TestPredicted(t *testing.T) {
 	// its share of the mean stall.
 	own1 := 1 + .5
 	want1 := own1 + 2*.02 + own1*(.75+.25*stall) + 20*(.01+5e-5+4e-4)
-	got := f.scores(t, request(10000), "predicted-ttft-scorer", "")
+	got := f.scores(t, ask(10000), "predicted-ttft-scorer", "")
 	if !near(got, []float64{-want0, -want1}) {
 		t.Errorf("%v, want %v %v", got, -want0, -want1)
 	}
-	r := request(10000)
+	r := ask(10000)
 	r.SLOTTFT = time.Second
 	got = f.scores(t, r, "predicted-ttft-scorer", "")
 	if !near(got, []float64{-want0, -want1 - 4*.54}) {
 		t.Errorf("with a target: %v", got)
 	}
-	if at := f.pick(t, profile(t, "default"), request(10000)); at != 0 {
+	if at := f.pick(t, profile(t, "default"), ask(10000)); at != 0 {
 		t.Errorf("picked %d", at)
 	}
 }
@@ -185,14 +186,14 @@ func TestPredicted(t *testing.T) {
 // tells of what its engines do.
 func TestPredictedBusy(t *testing.T) {
 	const full = 2 * 50e-6 * 8192 // of an engine at twice the prior's times
-	cost := picker.Cost{PerToken: 1e-4, Idle: 2}
+	cost := endpoint.Cost{PerToken: 1e-4, Idle: 2}
 	f := func(running int, told float64) {
 		t.Helper()
 		f := newFleet(
-			one{cost: &cost, load: picker.Load{Requests: 2, Busy: .5}, gauges: &picker.Gauges{Running: running, Waiting: 1}},
-			one{cost: &cost, load: picker.Load{Requests: 1, Busy: .1}, gauges: &picker.Gauges{Running: 1}},
-			one{cost: &cost, load: picker.Load{Busy: 1}})
-		got := f.scores(t, request(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0,"stallWeight":0}`)
+			one{cost: &cost, load: endpoint.Load{Requests: 2, Busy: .5}, gauges: &endpoint.Gauges{Running: running, Waiting: 1}},
+			one{cost: &cost, load: endpoint.Load{Requests: 1, Busy: .1}, gauges: &endpoint.Gauges{Running: 1}},
+			one{cost: &cost, load: endpoint.Load{Busy: 1}})
+		got := f.scores(t, ask(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0,"stallWeight":0}`)
 		want := make([]float64, 3)
 		for i, busy := range []float64{.5, .1, 1} {
 			want[i] = -.1 - 30*full*told*told*busy*busy
@@ -212,7 +213,7 @@ func TestPredictedTiers(t *testing.T) {
 		one{cost: &simple, tiers: &[indexer.NumTiers]int32{0, 0, 1000, 0}},
 		one{cost: &simple, tiers: &[indexer.NumTiers]int32{0, 1000, 0, 0}},
 		one{cost: &simple, tiers: &[indexer.NumTiers]int32{700, 0, 0, 0}})
-	got := f.scores(t, request(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0}`)
+	got := f.scores(t, ask(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0}`)
 	for i, want := range []float64{.51, .21, .31} {
 		if math.Abs(-got[i]-want) > 1e-5 {
 			t.Errorf("%v", got)

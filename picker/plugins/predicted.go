@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // predictedParams weigh what a request costs others against its own time to
@@ -133,18 +134,18 @@ func mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-func decoding(l *picker.Load) float64 { return float64(max(l.Requests-l.Waiting, 0)) }
+func decoding(l *endpoint.Load) float64 { return float64(max(l.Requests-l.Waiting, 0)) }
 
 // stretch returns the length of a step at v in steps of an idle engine, at
 // least 1.
 func stretch(v *picker.View) float64 {
-	return max(v.Cost.StepOf(decoding(&v.Load), float64(v.Load.Context))/picker.PriorCost.Step, 1)
+	return max(v.Cost.StepOf(decoding(&v.Load), float64(v.Load.Context))/endpoint.PriorCost.Step, 1)
 }
 
 // busy returns the square of the busy share at v times a full step of an idle
 // engine.
 func (s predicted) busy(v *picker.View) float64 {
-	return v.Cost.Idle * picker.PriorCost.PerToken * float64(s.ChunkTokens) * v.Load.Busy * v.Load.Busy
+	return v.Cost.Idle * endpoint.PriorCost.PerToken * float64(s.ChunkTokens) * v.Load.Busy * v.Load.Busy
 }
 
 // told returns the share of the requests at the candidates' engines that the

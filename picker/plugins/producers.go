@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Loose is a parameter that is accepted and not looked into.
@@ -20,7 +21,7 @@ type Producer struct {
 	BlocksPerEP   int                 // blocks remembered per endpoint where its own figures are not known
 	FixedCapacity bool                // do not size the index by the endpoint's own figures
 	Tiers         *picker.TierWeights // nil means the usual ones
-	Sessions      []picker.SessionSource
+	Sessions      []request.SessionSource
 	SessionTable  int    // bindings remembered
 	TokenHeader   string // in which answers hand out the endpoint's token; "": none is handed out
 }
@@ -79,7 +80,7 @@ type sessionIDParams struct {
 func newSessionID(p sessionIDParams) (Plugin, error) {
 	out := &Producer{SessionTable: p.LRUSize}
 	if p.HeaderName != "" || p.CookieName != "" {
-		out.Sessions = []picker.SessionSource{{Header: lower(p.HeaderName), Cookie: p.CookieName}}
+		out.Sessions = []request.SessionSource{{Header: lower(p.HeaderName), Cookie: p.CookieName}}
 	}
 	return Plugin{Producer: out}, Faults(
 		Require(p.HeaderName == "" || p.CookieName == "", "cookieName", "and headerName exclude each other"),

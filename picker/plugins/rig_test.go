@@ -10,34 +10,36 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 var t0 = time.Unix(1_700_000_000, 0)
 
 // one describes one endpoint of a scripted fleet.
 type one struct {
-	load   picker.Load
-	gauges *picker.Gauges // At zero means now
-	held   int32          // tokens of every prompt, on the device
+	load   endpoint.Load
+	gauges *endpoint.Gauges // At zero means now
+	held   int32            // tokens of every prompt, on the device
 	tiers  *[indexer.NumTiers]int32
 	labels map[string]string
-	cost   *picker.Cost
+	cost   *endpoint.Cost
 }
 
 // fleet is a scripted pool that matches by script.
 type fleet struct {
-	pool     *picker.Pool
+	pool     *endpoint.Pool
 	list     []one
 	sessions *picker.Sessions
 	seed     uint64
 }
 
 func newFleet(list ...one) *fleet {
-	f := &fleet{pool: picker.NewPool(picker.PoolOptions{}), list: list, sessions: picker.NewSessions(0), seed: 1}
-	specs := make([]picker.EndpointSpec, len(list))
+	f := &fleet{pool: endpoint.NewPool(endpoint.PoolOptions{}), list: list, sessions: picker.NewSessions(0), seed: 1}
+	specs := make([]endpoint.Spec, len(list))
 	for i, e := range list {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
-		specs[i] = picker.EndpointSpec{Name: fmt.Sprint("e", i), Namespace: "ns", Addr: addr, Labels: e.labels}
+		specs[i] = endpoint.Spec{Name: fmt.Sprint("e", i), Namespace: "ns", Addr: addr, Labels: e.labels}
 	}
 	f.pool.Set(specs)
 	for i, ep := range f.pool.Snapshot().Endpoints {
@@ -55,7 +57,7 @@ func newFleet(list ...one) *fleet {
 	return f
 }
 
-func (f *fleet) Match(_ *picker.Request, eps []*picker.Endpoint, runs []indexer.Run) {
+func (f *fleet) Match(_ *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
 	for k, ep := range eps {
 		e := f.list[ep.ID]
 		runs[k].Tokens[indexer.TierGPU] = e.held
@@ -65,16 +67,16 @@ func (f *fleet) Match(_ *picker.Request, eps []*picker.Endpoint, runs []indexer.
 		runs[k].Blocks = runs[k].Total() / 16
 	}
 }
-func (f *fleet) Chosen(*picker.Request, *picker.Endpoint)                                {}
-func (f *fleet) Finished(*picker.Request, *picker.Endpoint, indexer.Run, picker.Outcome) {}
+func (f *fleet) Chosen(*request.Request, *endpoint.Endpoint)                                {}
+func (f *fleet) Finished(*request.Request, *endpoint.Endpoint, indexer.Run, picker.Outcome) {}
 
-func (f *fleet) cycle(r *picker.Request) *picker.Cycle {
+func (f *fleet) cycle(r *request.Request) *picker.Cycle {
 	f.seed++
 	return picker.NewCycle(picker.CycleOptions{Pool: f.pool, Matcher: f, Sessions: f.sessions, Now: t0, Seed: f.seed}, r)
 }
 
-func request(tokens int) *picker.Request {
-	return &picker.Request{Kind: picker.KindChat, Model: "m", Target: "m", InputTokens: tokens}
+func ask(tokens int) *request.Request {
+	return &request.Request{Kind: request.KindChat, Model: "m", Target: "m", InputTokens: tokens}
 }
 
 // build makes a plugin of JSON parameters; "" means none.
@@ -99,7 +101,7 @@ func try(typ, params string) (Plugin, error) {
 }
 
 // scores runs one scorer over the fleet.
-func (f *fleet) scores(tb testing.TB, r *picker.Request, typ, params string) []float64 {
+func (f *fleet) scores(tb testing.TB, r *request.Request, typ, params string) []float64 {
 	tb.Helper()
 	c := f.cycle(r)
 	defer c.Free()
@@ -109,7 +111,7 @@ func (f *fleet) scores(tb testing.TB, r *picker.Request, typ, params string) []f
 }
 
 // kept runs one filter over the fleet and returns who is left.
-func (f *fleet) kept(tb testing.TB, r *picker.Request, typ, params string) string {
+func (f *fleet) kept(tb testing.TB, r *request.Request, typ, params string) string {
 	tb.Helper()
 	c := f.cycle(r)
 	defer c.Free()
@@ -132,7 +134,7 @@ func left(c *picker.Cycle, f picker.Filter) string {
 }
 
 // pick runs a ready profile and returns the first choice.
-func (f *fleet) pick(tb testing.TB, p *picker.Profile, r *picker.Request) int {
+func (f *fleet) pick(tb testing.TB, p *picker.Profile, r *request.Request) int {
 	tb.Helper()
 	c := f.cycle(r)
 	defer c.Free()

@@ -4,10 +4,11 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // roleFilter keeps the endpoints that serve a phase, by their role label.
-type roleFilter picker.Role
+type roleFilter endpoint.Role
 
 // choosesRole reports whether a filter chooses endpoints by their role label.
 func choosesRole(f picker.Filter) bool {
@@ -15,9 +16,9 @@ func choosesRole(f picker.Filter) bool {
 	case roleFilter:
 		return true
 	case byLabel:
-		return f.Label == picker.LabelRole
+		return f.Label == endpoint.LabelRole
 	case selector:
-		return slices.ContainsFunc(f.terms, func(e expression) bool { return e.Key == picker.LabelRole })
+		return slices.ContainsFunc(f.terms, func(e expression) bool { return e.Key == endpoint.LabelRole })
 	default:
 		return false
 	}
@@ -26,6 +27,6 @@ func choosesRole(f picker.Filter) bool {
 // Filter implements picker.Filter.
 func (f roleFilter) Filter(c *picker.Cycle, keep []bool) {
 	for k := range keep {
-		keep[k] = c.At(k).Role&picker.Role(f) != 0
+		keep[k] = c.At(k).Role&endpoint.Role(f) != 0
 	}
 }

@@ -9,18 +9,19 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // TestScorers compares with scores computed by hand.
 func TestScorers(t *testing.T) {
 	f := func(name string, fl *fleet, params string, want ...float64) {
 		t.Helper()
-		if got := fl.scores(t, request(1000), name, params); !near(got, want) {
+		if got := fl.scores(t, ask(1000), name, params); !near(got, want) {
 			t.Errorf("%s %s: %v, want %v", name, params, got, want)
 		}
 	}
 	queue := func(waiting, running int, kv float64) one {
-		return one{gauges: &picker.Gauges{Waiting: waiting, Running: running, KVUse: kv}}
+		return one{gauges: &endpoint.Gauges{Waiting: waiting, Running: running, KVUse: kv}}
 	}
 	gauges := newFleet(queue(0, 4, .25), queue(5, 1, 0), queue(20, 2, 1))
 	f("queue-scorer", gauges, "", 1, .75, 0)
@@ -32,8 +33,8 @@ func TestScorers(t *testing.T) {
 	f("load-aware-scorer", gauges, `{"threshold":10}`, .5, .25, 0)
 
 	// Without gauges the book stands in.
-	f("queue-scorer", newFleet(one{load: picker.Load{Waiting: 4, Requests: 4}}, one{}), "", 0, 1)
-	f("running-requests-size-scorer", newFleet(one{load: picker.Load{Waiting: 1, Requests: 4}}, one{}), "", 0, 1)
+	f("queue-scorer", newFleet(one{load: endpoint.Load{Waiting: 4, Requests: 4}}, one{}), "", 0, 1)
+	f("running-requests-size-scorer", newFleet(one{load: endpoint.Load{Waiting: 1, Requests: 4}}, one{}), "", 0, 1)
 
 	held := newFleet(one{held: 1000}, one{held: 250}, one{}, one{held: 500})
 	f("prefix-cache-scorer", held, "", 1, .25, 0, .5)
@@ -42,11 +43,11 @@ func TestScorers(t *testing.T) {
 	f("prefix-cache", newFleet(one{tiers: &[indexer.NumTiers]int32{100, 100, 100, 100}}), "", .28)
 	f("prefix-cache-scorer", newFleet(one{held: 4000}), "", 1)
 
-	tokens := newFleet(one{load: picker.Load{Tokens: 1 << 20}}, one{}, one{load: picker.Load{Tokens: 1 << 30}})
+	tokens := newFleet(one{load: endpoint.Load{Tokens: 1 << 20}}, one{}, one{load: endpoint.Load{Tokens: 1 << 30}})
 	f("token-load-scorer", tokens, "", .75, 1, 0)
 	f("token-load-scorer", tokens, `{"queueThresholdTokens":2097152}`, .5, 1, 0)
 
-	busy := func(n int64) one { return one{load: picker.Load{Requests: n}} }
+	busy := func(n int64) one { return one{load: endpoint.Load{Requests: n}} }
 	active := newFleet(busy(0), busy(1), busy(4))
 	f("active-request-scorer", active, "", 1, .75, 0)
 	f("active-request-scorer", active, `{"idleThreshold":1,"maxBusyScore":0.5}`, 1, 1, 0)
@@ -54,15 +55,15 @@ func TestScorers(t *testing.T) {
 }
 
 func TestLoRAScorer(t *testing.T) {
-	lora := func(l *picker.LoRA) one { return one{gauges: &picker.Gauges{LoRA: l}} }
+	lora := func(l *endpoint.LoRA) one { return one{gauges: &endpoint.Gauges{LoRA: l}} }
 	f := newFleet(
-		lora(&picker.LoRA{Max: 2, Running: []string{"a", "x"}}),
-		lora(&picker.LoRA{Max: 2, Running: []string{"b"}}),
-		lora(&picker.LoRA{Max: 2, Running: []string{"b"}, Waiting: []string{"a"}}),
-		lora(&picker.LoRA{Max: 1, Running: []string{"b"}}),
+		lora(&endpoint.LoRA{Max: 2, Running: []string{"a", "x"}}),
+		lora(&endpoint.LoRA{Max: 2, Running: []string{"b"}}),
+		lora(&endpoint.LoRA{Max: 2, Running: []string{"b"}, Waiting: []string{"a"}}),
+		lora(&endpoint.LoRA{Max: 1, Running: []string{"b"}}),
 		one{},
 	)
-	r := request(10)
+	r := ask(10)
 	r.Adapter = "a"
 	if got := f.scores(t, r, "lora-affinity-scorer", ""); !near(got, []float64{1, .8, .6, 0, .8}) {
 		t.Error(got)
@@ -75,7 +76,7 @@ func TestLoRAScorer(t *testing.T) {
 
 func TestSessionAffinity(t *testing.T) {
 	f := newFleet(one{}, one{}, one{})
-	r := request(10)
+	r := ask(10)
 	r.Session = "s"
 	if got := f.scores(t, r, "session-affinity-scorer", ""); !near(got, []float64{0, 0, 0}) {
 		t.Error("unknown session:", got)
@@ -114,7 +115,7 @@ func TestNoHit(t *testing.T) {
 	s := build(t, "no-hit-lru-scorer", `{"lruSize":2}`).Scorer.(*noHitScorer)
 	run := func(want ...float64) {
 		t.Helper()
-		c := f.cycle(request(100))
+		c := f.cycle(ask(100))
 		defer c.Free()
 		got := make([]float64, c.Len())
 		s.Score(c, got)
@@ -123,7 +124,7 @@ func TestNoHit(t *testing.T) {
 		}
 	}
 	chosen := func(i int) {
-		c := f.cycle(request(100))
+		c := f.cycle(ask(100))
 		defer c.Free()
 		s.Chosen(c, c.At(i).Endpoint)
 	}
@@ -148,10 +149,10 @@ func TestContextLength(t *testing.T) {
 	want := []float64{
 		.3 + .7*(.7/(1+.2)+.3*.5), .3 + .7*(.7/2+.3*.9), 1, .3 / 2, .3 / 1.5, 0, .5,
 	}
-	if got := f.scores(t, request(1000), "context-length-aware", ""); !near(got, want) {
+	if got := f.scores(t, ask(1000), "context-length-aware", ""); !near(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := f.kept(t, request(1000), "context-length-aware", `{"enableFiltering":true}`); got != "0126" {
+	if got := f.kept(t, ask(1000), "context-length-aware", `{"enableFiltering":true}`); got != "0126" {
 		t.Error(got)
 	}
 	if p := build(t, "context-length-aware", ""); p.Filter != nil {
@@ -161,7 +162,7 @@ func TestContextLength(t *testing.T) {
 
 // simple is a cost model for computing by hand: 1 ms per token, 10 ms base, and
 // decode steps of 10 ms plus 1 ms per sequence.
-var simple = picker.Cost{Base: .01, PerToken: 1e-3, PerPair: 1e-12, Step: .01, PerSeq: 1e-3, PerContext: 1e-12}
+var simple = endpoint.Cost{Base: .01, PerToken: 1e-3, PerPair: 1e-12, Step: .01, PerSeq: 1e-3, PerContext: 1e-12}
 
 func TestLatencyScorer(t *testing.T) {
 	e := func(prefill, requests int64) one {
@@ -169,13 +170,13 @@ func TestLatencyScorer(t *testing.T) {
 		if prefill > 0 {
 			waiting = 1
 		}
-		return one{load: picker.Load{Requests: requests, Waiting: waiting, Prefill: prefill}, cost: &simple}
+		return one{load: endpoint.Load{Requests: requests, Waiting: waiting, Prefill: prefill}, cost: &simple}
 	}
 	// Expected first tokens of a request of 100 tokens: .110, .210, .310 s;
 	// steps of 12, 12 and 13 ms.
 	f := newFleet(e(0, 1), e(100, 2), e(200, 3))
 	score := func(ttft, tpot time.Duration, params string) []float64 {
-		r := request(100)
+		r := ask(100)
 		r.SLOTTFT, r.SLOTPOT = ttft, tpot
 		got := f.scores(t, r, "latency-scorer", params)
 		for i := range got {
@@ -200,7 +201,7 @@ func TestLatencyScorer(t *testing.T) {
 	check("two meet the other only target", score(0, 12500*time.Microsecond, ""), 1, 1, 0)
 	check("tokens slow at two, both slow at one", score(250*time.Millisecond, time.Millisecond, ""), 0, 1, 0)
 	idle := newFleet(e(200, 3), e(0, 0))
-	r := request(100)
+	r := ask(100)
 	r.SLOTTFT = time.Millisecond
 	if got := idle.scores(t, r, "latency-scorer", ""); !near(got, []float64{0, 1}) {
 		t.Error("idle endpoints first:", got)
@@ -210,7 +211,7 @@ func TestLatencyScorer(t *testing.T) {
 // TestHandOut: those who name no session of their own are told where they were.
 func TestHandOut(t *testing.T) {
 	f := newFleet(one{}, one{})
-	r := request(100)
+	r := ask(100)
 	c := f.cycle(r)
 	defer c.Free()
 	hand := HandOut("x-session-token")

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 type sessionParams struct {
@@ -48,13 +49,13 @@ func (p sessionParams) check() error {
 func (p sessionParams) producer() *Producer {
 	var out Producer
 	if p.HeaderName != "" {
-		out.Sessions = append(out.Sessions, picker.SessionSource{Header: lower(p.HeaderName)})
+		out.Sessions = append(out.Sessions, request.SessionSource{Header: lower(p.HeaderName)})
 	}
 	if p.Algorithm != bySessionID && len(p.SessionIDConfig.Sources) == 0 {
-		out.TokenHeader = cmp.Or(lower(p.HeaderName), picker.HeaderSessionToken)
+		out.TokenHeader = cmp.Or(lower(p.HeaderName), request.HeaderSessionToken)
 	}
 	for _, s := range p.SessionIDConfig.Sources {
-		out.Sessions = append(out.Sessions, picker.SessionSource{Header: lower(s.Header), Cookie: s.Cookie})
+		out.Sessions = append(out.Sessions, request.SessionSource{Header: lower(s.Header), Cookie: s.Cookie})
 	}
 	if len(out.Sessions) == 0 && out.TokenHeader == "" {
 		return nil

@@ -1,6 +1,9 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
 
 type sloTierParams struct {
 	EpsilonExploreNeg float64 `json:"epsilonExploreNeg"`
@@ -68,10 +71,10 @@ func BeyondTargets(c *picker.Cycle) bool {
 	for k := range c.Len() {
 		v := c.At(k)
 		ttft, tpot := headroom(c, k)
-		if late && v.Role != picker.RoleEncode && (ttft >= 0 || v.Cost.PrefillSeen < trustedSamples) {
+		if late && v.Role != endpoint.RoleEncode && (ttft >= 0 || v.Cost.PrefillSeen < trustedSamples) {
 			late = false
 		}
-		if slow && v.Role&picker.RoleDecode != 0 && (tpot >= 0 || v.Cost.DecodeSeen < trustedSamples) {
+		if slow && v.Role&endpoint.RoleDecode != 0 && (tpot >= 0 || v.Cost.DecodeSeen < trustedSamples) {
 			slow = false
 		}
 	}

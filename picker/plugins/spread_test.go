@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // moment is something that will happen to a request.
@@ -34,7 +36,7 @@ func (m *moments) Pop() any {
 
 // noisy is a pool of idle engines whose times vary, behind the default policy.
 type noisy struct {
-	pool  *picker.Pool
+	pool  *endpoint.Pool
 	s     *picker.Scheduler
 	now   time.Time
 	queue moments
@@ -71,7 +73,7 @@ func (n *noisy) play(t *testing.T, rate float64, length time.Duration) {
 			m.do(m.at)
 		}
 		n.now = next
-		d, err := n.s.Choose(context.Background(), &picker.Request{Kind: picker.KindChat, Model: "m", Target: "m", InputTokens: 500, Stream: true})
+		d, err := n.s.Choose(context.Background(), &request.Request{Kind: request.KindChat, Model: "m", Target: "m", InputTokens: 500, Stream: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Notes of types whose work is built in.
@@ -62,13 +63,13 @@ func (t Table) Names() []string {
 }
 
 func filterTypes() Table {
-	role := func(name string, r picker.Role, summary string) Type {
+	role := func(name string, r endpoint.Role, summary string) Type {
 		return Type{Name: name, Kind: KindFilter, Summary: summary, New: Fixed(Plugin{Filter: roleFilter(r)})}
 	}
 	return Table{
-		role("decode-filter", picker.RoleDecode, "Keeps endpoints that serve whole requests or decode."),
-		role("prefill-filter", picker.RolePrefill, "Keeps endpoints that prefill for others."),
-		role("encode-filter", picker.RoleEncode, "Keeps endpoints that encode images and sound."),
+		role("decode-filter", endpoint.RoleDecode, "Keeps endpoints that serve whole requests or decode."),
+		role("prefill-filter", endpoint.RolePrefill, "Keeps endpoints that prefill for others."),
+		role("encode-filter", endpoint.RoleEncode, "Keeps endpoints that encode images and sound."),
 		{Name: "label-selector-filter", Aliases: []string{"by-label-selector"}, Kind: KindFilter,
 			Summary: "Keeps endpoints whose labels match a selector.", New: WithParams(selectorParams{}, newSelector)},
 		{Name: "by-label", Kind: KindFilter,

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 func TestReadyProfiles(t *testing.T) {
@@ -77,10 +78,10 @@ func bigFleet(n int) *fleet {
 	list := make([]one, n)
 	for i := range list {
 		list[i] = one{
-			load:   picker.Load{Requests: int64(i % 9), Waiting: int64(i % 3), Prefill: int64(i%3) * 1000, Tokens: int64(i) * 100, Rate: .5, LastFirst: t0.UnixNano()},
+			load:   endpoint.Load{Requests: int64(i % 9), Waiting: int64(i % 3), Prefill: int64(i%3) * 1000, Tokens: int64(i) * 100, Rate: .5, LastFirst: t0.UnixNano()},
 			held:   int32(i % 5 * 512),
 			labels: map[string]string{"zone": "a"},
-			gauges: &picker.Gauges{Waiting: i % 4, Running: i % 9, KVUse: float64(i%10) / 10, BlockSize: 16, Blocks: 20000},
+			gauges: &endpoint.Gauges{Waiting: i % 4, Running: i % 9, KVUse: float64(i%10) / 10, BlockSize: 16, Blocks: 20000},
 		}
 	}
 	return newFleet(list...)
@@ -90,7 +91,7 @@ func BenchmarkDecision(b *testing.B) {
 	for _, name := range []string{"default", "weighted", "unified"} {
 		for _, n := range []int{8, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				fl, h, r, plan := bigFleet(n), Single(profile(b, name)), request(5000), &picker.Plan{}
+				fl, h, r, plan := bigFleet(n), Single(profile(b, name)), ask(5000), &picker.Plan{}
 				b.ReportAllocs()
 				for b.Loop() {
 					c := fl.cycle(r)

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // headerTesting keeps the endpoints that the header test-epp-endpoint-selection
@@ -32,7 +33,7 @@ func testHeader(c *picker.Cycle) string {
 	if c.Request.Headers == nil {
 		return ""
 	}
-	return c.Request.Headers.Get(picker.HeaderTestSelection)
+	return c.Request.Headers.Get(request.HeaderTestSelection)
 }
 
 // Filter implements picker.Filter.

@@ -19,7 +19,7 @@ func TestTiersWeigh(t *testing.T) {
 		one{load: load(1, 0), tiers: &tiers{0, 0, 1000, 0}},      // 500
 		one{load: load(1, 0), tiers: &tiers{100, 250, 300, 100}}, // 100 + 200 + 150 + 50
 		one{load: load(1, 0), tiers: &tiers{0, 0, 0, 400}})       // 200
-	r := request(1000)
+	r := ask(1000)
 	scores := func(typ, params string, want ...float64) {
 		t.Helper()
 		if got := f.scores(t, r, typ, params); !near(got, want) {
@@ -39,7 +39,7 @@ func TestTiersWeigh(t *testing.T) {
 
 // A session stays where more than half counts as held, not where more than half is held.
 func TestUnifiedWeighsTiers(t *testing.T) {
-	r := request(1000)
+	r := ask(1000)
 	r.Session = "s"
 	for _, c := range []struct {
 		held tiers

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // topologyLevels are the levels of closeness, tightest first, and the labels
@@ -53,7 +54,7 @@ func newTopology(p topologyParams) (Plugin, error) {
 		Require(p.LoadAllowance == nil || *p.LoadAllowance >= 0, "loadAllowance", "must not be negative"))
 }
 
-func (f topologyFilter) near(v *picker.View, peer *picker.Endpoint) bool {
+func (f topologyFilter) near(v *picker.View, peer *endpoint.Endpoint) bool {
 	return slices.ContainsFunc(f.labels, func(name string) bool {
 		a, ok := peer.Label(name)
 		b, _ := v.Label(name)

@@ -1,6 +1,9 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
 
 // transferParams say what moving a prompt's blocks costs. The defaults are those
 // of an 8B model with grouped attention in 16 bits, and of usual networks.
@@ -51,7 +54,7 @@ func (p transferParams) transfer() (transfer, error) {
 
 // seconds returns the time that the request's blocks take from one endpoint to
 // another.
-func (s *transfer) seconds(c *picker.Cycle, from, to *picker.Endpoint) float64 {
+func (s *transfer) seconds(c *picker.Cycle, from, to *endpoint.Endpoint) float64 {
 	if from == to {
 		return 0
 	}
@@ -94,7 +97,7 @@ func (d *predictedDecider) decide(c *picker.Cycle, serving int32) bool {
 	local := v.Cost.Wait(&v.Load, c.Now) + own*(1+d.stall*float64(max(v.Load.Requests-v.Load.Waiting, 0))) + v.Cost.Base
 	for i := range int32(c.Candidates()) {
 		p := c.All(i)
-		if i == serving || p.Role&picker.RolePrefill == 0 {
+		if i == serving || p.Role&endpoint.RolePrefill == 0 {
 			continue
 		}
 		remote := p.Cost.Wait(&p.Load, c.Now) + p.Cost.Prefill(c.WorkAt(i)) + p.Cost.Base + d.seconds(c, p.Endpoint, v.Endpoint)
@@ -110,7 +113,7 @@ const zoneLevel = 2
 
 // sharedLevel returns the tightest level that two endpoints share, as a position
 // among the levels, or their number when they share none.
-func sharedLevel(a, b *picker.Endpoint) int {
+func sharedLevel(a, b *endpoint.Endpoint) int {
 	said := false
 	for i := range topologyLevels {
 		x, hasX := a.Label(topologyLevels[i].label)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Series names a gauge: its name and, optionally, labels that it must have. The
@@ -86,7 +86,7 @@ type Dialects struct {
 func NewDialects(label, otherwise string, list []Dialect) *Dialects {
 	d := &Dialects{Label: label, Default: otherwise, List: list, tables: map[string]*ownNames{}}
 	if d.Label == "" {
-		d.Label = picker.LabelEngine
+		d.Label = endpoint.LabelEngine
 	}
 	for i := range list {
 		d.tables[list[i].Name] = newOwnNames(&list[i])
@@ -96,7 +96,7 @@ func NewDialects(label, otherwise string, list []Dialect) *Dialects {
 
 // of returns how the page of ep is read: by a dialect of the user's, or by the
 // names of an engine, EngineUnknown being the first that the page names.
-func (d *Dialects) of(ep *picker.Endpoint) (*ownNames, picker.EngineType) {
+func (d *Dialects) of(ep *endpoint.Endpoint) (*ownNames, endpoint.EngineType) {
 	if d == nil {
 		return nil, ep.Engine
 	}
@@ -105,10 +105,10 @@ func (d *Dialects) of(ep *picker.Endpoint) (*ownNames, picker.EngineType) {
 		value = d.Default
 	}
 	if own := d.tables[value]; own != nil {
-		return own, picker.EngineOf(value)
+		return own, endpoint.EngineOf(value)
 	}
-	if labelled && picker.EngineOf(value) != picker.EngineUnknown {
-		return nil, picker.EngineOf(value)
+	if labelled && endpoint.EngineOf(value) != endpoint.EngineUnknown {
+		return nil, endpoint.EngineOf(value)
 	}
 	return nil, ep.Engine
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 func TestParseSeries(t *testing.T) {
@@ -67,14 +67,14 @@ func ownDialect(t *testing.T) Dialect {
 func TestDialect(t *testing.T) {
 	d := ownDialect(t)
 	s := NewScanner()
-	got, err := s.scan(strings.NewReader(ownPage), newOwnNames(&d), picker.EngineUnknown)
+	got, err := s.scan(strings.NewReader(ownPage), newOwnNames(&d), endpoint.EngineUnknown)
 	want := Page{
 		Ranks: 2, Waiting: 7, Running: 5, KVUse: .25, BlockSize: 32, Blocks: 100, Started: time.Unix(1_700_000_000, 0), Bytes: len(ownPage),
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	if got, err := s.Scan(strings.NewReader(ownPage), picker.EngineUnknown); err != nil || got.Waiting != 77 || got.Engine != picker.EngineVLLM {
+	if got, err := s.Scan(strings.NewReader(ownPage), endpoint.EngineUnknown); err != nil || got.Waiting != 77 || got.Engine != endpoint.EngineVLLM {
 		t.Errorf("by the built-in names afterwards: %+v %v", got, err)
 	}
 	own := newOwnNames(&d)
@@ -85,13 +85,13 @@ func TestDialect(t *testing.T) {
 
 // TestDialectsOf: label first, then the default, then what the page names.
 func TestDialectsOf(t *testing.T) {
-	pool := picker.NewPool(picker.PoolOptions{})
-	of := func(d *Dialects, labels ...string) (string, picker.EngineType) {
-		spec := picker.EndpointSpec{Addr: netip.MustParseAddrPort("10.0.0.1:8000"), Labels: map[string]string{}}
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	of := func(d *Dialects, labels ...string) (string, endpoint.EngineType) {
+		spec := endpoint.Spec{Addr: netip.MustParseAddrPort("10.0.0.1:8000"), Labels: map[string]string{}}
 		for i := 0; i < len(labels); i += 2 {
 			spec.Labels[labels[i]] = labels[i+1]
 		}
-		pool.Set([]picker.EndpointSpec{spec})
+		pool.Set([]endpoint.Spec{spec})
 		own, engine := d.of(pool.Snapshot().Endpoints[0])
 		if own == nil {
 			return "", engine
@@ -100,25 +100,25 @@ func TestDialectsOf(t *testing.T) {
 	}
 	own := ownDialect(t)
 	vllm := Dialect{Name: "vllm", Waiting: series(t, "vllm:other")}
-	std, alt := picker.LabelEngine, picker.LabelEngineAlt
+	std, alt := endpoint.LabelEngine, endpoint.LabelEngineAlt
 	for _, tc := range []struct {
 		d      *Dialects
 		labels []string
 		series string
-		engine picker.EngineType
+		engine endpoint.EngineType
 	}{
-		{nil, nil, "", picker.EngineUnknown},
-		{nil, []string{std, "sglang"}, "", picker.EngineSGLang},
-		{nil, []string{alt, "sglang"}, "", picker.EngineSGLang},
-		{NewDialects("", "", []Dialect{own}), nil, "", picker.EngineUnknown},
-		{NewDialects("", "", []Dialect{own}), []string{std, "own"}, "own_requests", picker.EngineUnknown},
-		{NewDialects("", "own", []Dialect{own}), nil, "own_requests", picker.EngineUnknown},
-		{NewDialects("", "own", []Dialect{own}), []string{std, "trtllm-serve"}, "", picker.EngineTRTLLM},
-		{NewDialects("", "vllm", nil), nil, "", picker.EngineUnknown},
-		{NewDialects("", "", []Dialect{vllm}), []string{std, "vllm"}, "vllm:other", picker.EngineVLLM},
-		{NewDialects("my", "", []Dialect{own}), []string{"my", "own", std, "vllm"}, "own_requests", picker.EngineUnknown},
-		{NewDialects("my", "", []Dialect{own}), []string{"my", "sglang"}, "", picker.EngineSGLang},
-		{NewDialects("my", "", []Dialect{own}), []string{std, "vllm"}, "", picker.EngineVLLM},
+		{nil, nil, "", endpoint.EngineUnknown},
+		{nil, []string{std, "sglang"}, "", endpoint.EngineSGLang},
+		{nil, []string{alt, "sglang"}, "", endpoint.EngineSGLang},
+		{NewDialects("", "", []Dialect{own}), nil, "", endpoint.EngineUnknown},
+		{NewDialects("", "", []Dialect{own}), []string{std, "own"}, "own_requests", endpoint.EngineUnknown},
+		{NewDialects("", "own", []Dialect{own}), nil, "own_requests", endpoint.EngineUnknown},
+		{NewDialects("", "own", []Dialect{own}), []string{std, "trtllm-serve"}, "", endpoint.EngineTRTLLM},
+		{NewDialects("", "vllm", nil), nil, "", endpoint.EngineUnknown},
+		{NewDialects("", "", []Dialect{vllm}), []string{std, "vllm"}, "vllm:other", endpoint.EngineVLLM},
+		{NewDialects("my", "", []Dialect{own}), []string{"my", "own", std, "vllm"}, "own_requests", endpoint.EngineUnknown},
+		{NewDialects("my", "", []Dialect{own}), []string{"my", "sglang"}, "", endpoint.EngineSGLang},
+		{NewDialects("my", "", []Dialect{own}), []string{std, "vllm"}, "", endpoint.EngineVLLM},
 	} {
 		if name, engine := of(tc.d, tc.labels...); name != tc.series || engine != tc.engine {
 			t.Errorf("%+v %v: %q %v, want %q %v", tc.d, tc.labels, name, engine, tc.series, tc.engine)
@@ -144,14 +144,14 @@ func TestPollDialect(t *testing.T) {
 		dialects <- d
 		return d
 	}
-	pool := picker.NewPool(picker.PoolOptions{})
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	p, err := Open(Options{Slow: time.Millisecond, Fast: time.Millisecond, Scheme: "https", Path: "stats", SkipVerify: true, Dialects: current})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 	pool.Subscribe(p.Apply)
-	pool.Set([]picker.EndpointSpec{{Addr: netip.MustParseAddrPort(engine.Listener.Addr().String())}})
+	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort(engine.Listener.Addr().String())}})
 	ep := pool.Snapshot().Endpoints[0]
 	sees := func(want int) {
 		t.Helper()

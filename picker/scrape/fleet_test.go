@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // serveEngines makes the test binary a fleet of that many engines instead,
@@ -63,12 +63,12 @@ func serveFleet(n int) {
 // BenchmarkFleet polls fleets for some seconds: CPU and memory of this
 // process, the engines run in another.
 func BenchmarkFleet(b *testing.B) {
-	always := func(*picker.Endpoint) bool { return true }
-	never := func(*picker.Endpoint) bool { return false }
+	always := func(*endpoint.Endpoint) bool { return true }
+	never := func(*endpoint.Endpoint) bool { return false }
 	for _, c := range []struct {
 		name      string
 		endpoints int
-		demand    func(*picker.Endpoint) bool
+		demand    func(*endpoint.Endpoint) bool
 	}{{"100/slow", 100, never}, {"100/fast", 100, always}, {"1000/slow", 1000, never}} {
 		b.Run(c.name, func(b *testing.B) {
 			addrs, size := startFleet(b, c.endpoints)
@@ -79,7 +79,7 @@ func BenchmarkFleet(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer p.Close()
-			pool := picker.NewPool(picker.PoolOptions{})
+			pool := endpoint.NewPool(endpoint.PoolOptions{})
 			pool.Subscribe(p.Apply)
 			pool.Set(addrs)
 			time.Sleep(1500 * time.Millisecond)
@@ -100,7 +100,7 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-func startFleet(b *testing.B, n int) (specs []picker.EndpointSpec, size int) {
+func startFleet(b *testing.B, n int) (specs []endpoint.Spec, size int) {
 	b.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", serveEngines, n))
@@ -122,7 +122,7 @@ func startFleet(b *testing.B, n int) (specs []picker.EndpointSpec, size int) {
 	})
 	lines := bufio.NewScanner(out)
 	for len(specs) < n && lines.Scan() {
-		specs = append(specs, picker.EndpointSpec{Addr: netip.MustParseAddrPort(lines.Text())})
+		specs = append(specs, endpoint.Spec{Addr: netip.MustParseAddrPort(lines.Text())})
 	}
 	if !lines.Scan() {
 		b.Fatal("the fleet did not start")

@@ -1,6 +1,8 @@
 package scrape
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
 
 // what a series tells.
 type what uint8
@@ -26,38 +28,38 @@ const (
 // metric is one name of an engine's metrics page.
 type metric struct {
 	name   string
-	engine picker.EngineType // EngineUnknown: common to all
+	engine endpoint.EngineType // EngineUnknown: common to all
 	what   what
 }
 
 // named are the names that are read, as the engines publish them.
 var named = []metric{
-	{"process_start_time_seconds", picker.EngineUnknown, whatStarted},
+	{"process_start_time_seconds", endpoint.EngineUnknown, whatStarted},
 
-	{"vllm:num_requests_waiting", picker.EngineVLLM, whatWaiting},
-	{"vllm:num_requests_running", picker.EngineVLLM, whatRunning},
-	{"vllm:kv_cache_usage_perc", picker.EngineVLLM, whatUse},
-	{"vllm:gpu_cache_usage_perc", picker.EngineVLLM, whatUseOld},
-	{"vllm:cache_config_info", picker.EngineVLLM, whatConfig},
-	{"vllm:lora_requests_info", picker.EngineVLLM, whatLoRA},
-	{"vllm:prefix_cache_queries_total", picker.EngineVLLM, whatQueries},
-	{"vllm:prefix_cache_hits_total", picker.EngineVLLM, whatHits},
+	{"vllm:num_requests_waiting", endpoint.EngineVLLM, whatWaiting},
+	{"vllm:num_requests_running", endpoint.EngineVLLM, whatRunning},
+	{"vllm:kv_cache_usage_perc", endpoint.EngineVLLM, whatUse},
+	{"vllm:gpu_cache_usage_perc", endpoint.EngineVLLM, whatUseOld},
+	{"vllm:cache_config_info", endpoint.EngineVLLM, whatConfig},
+	{"vllm:lora_requests_info", endpoint.EngineVLLM, whatLoRA},
+	{"vllm:prefix_cache_queries_total", endpoint.EngineVLLM, whatQueries},
+	{"vllm:prefix_cache_hits_total", endpoint.EngineVLLM, whatHits},
 
-	{"sglang:num_queue_reqs", picker.EngineSGLang, whatWaiting},
-	{"sglang:num_running_reqs", picker.EngineSGLang, whatRunning},
-	{"sglang:token_usage", picker.EngineSGLang, whatUse},
-	{"sglang:cache_config_info", picker.EngineSGLang, whatConfig},
-	{"sglang:prompt_tokens_total", picker.EngineSGLang, whatQueries},
-	{"sglang:cached_tokens_total", picker.EngineSGLang, whatHits},
+	{"sglang:num_queue_reqs", endpoint.EngineSGLang, whatWaiting},
+	{"sglang:num_running_reqs", endpoint.EngineSGLang, whatRunning},
+	{"sglang:token_usage", endpoint.EngineSGLang, whatUse},
+	{"sglang:cache_config_info", endpoint.EngineSGLang, whatConfig},
+	{"sglang:prompt_tokens_total", endpoint.EngineSGLang, whatQueries},
+	{"sglang:cached_tokens_total", endpoint.EngineSGLang, whatHits},
 
-	{"trtllm_num_requests_waiting", picker.EngineTRTLLM, whatWaiting},
-	{"trtllm_num_requests_running", picker.EngineTRTLLM, whatRunning},
-	{"trtllm_kv_cache_utilization", picker.EngineTRTLLM, whatUse},
-	{"trtllm_kv_cache_tokens_per_block", picker.EngineTRTLLM, whatBlockSize},
-	{"trtllm_kv_cache_max_blocks", picker.EngineTRTLLM, whatBlocks},
+	{"trtllm_num_requests_waiting", endpoint.EngineTRTLLM, whatWaiting},
+	{"trtllm_num_requests_running", endpoint.EngineTRTLLM, whatRunning},
+	{"trtllm_kv_cache_utilization", endpoint.EngineTRTLLM, whatUse},
+	{"trtllm_kv_cache_tokens_per_block", endpoint.EngineTRTLLM, whatBlockSize},
+	{"trtllm_kv_cache_max_blocks", endpoint.EngineTRTLLM, whatBlocks},
 
-	{"nv_trt_llm_request_metrics", picker.EngineTriton, whatTritonRequests},
-	{"nv_trt_llm_kv_cache_block_metrics", picker.EngineTriton, whatTritonBlocks},
+	{"nv_trt_llm_request_metrics", endpoint.EngineTriton, whatTritonRequests},
+	{"nv_trt_llm_kv_cache_block_metrics", endpoint.EngineTriton, whatTritonBlocks},
 }
 
 // Labels and label values that are read.

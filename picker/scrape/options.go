@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Defaults of Options.
@@ -40,10 +40,10 @@ type Options struct {
 	// Demand says whether decisions hang on how fresh an endpoint's gauges
 	// are. It is asked up to once per Fast for each endpoint, must return at
 	// once and must not call the Poller. nil means NearSaturation.
-	Demand func(*picker.Endpoint) bool
+	Demand func(*endpoint.Endpoint) bool
 	// OnPage is told every page that was read, after SetGauges, on the
 	// reading's goroutine; nil: nobody wants to know.
-	OnPage func(*picker.Endpoint, Page)
+	OnPage func(*endpoint.Endpoint, Page)
 
 	// Dialects say how endpoints' pages are read; it is asked before every
 	// reading and must return at once. nil means the built-in names.
@@ -62,7 +62,7 @@ type Options struct {
 
 // NearSaturation is the demand of an endpoint whose queue is not empty or
 // whose cache is nearly full: where a fresh sample may change a decision.
-func NearSaturation(ep *picker.Endpoint) bool {
+func NearSaturation(ep *endpoint.Endpoint) bool {
 	g := ep.Gauges()
 	return g.Waiting > 0 || g.KVUse >= 0.7
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // oracle reads a page with the Prometheus parser and draws the same
 // conclusions from it, written down naively. ok is false for a page that the
 // parser refuses.
-func oracle(page []byte, engine picker.EngineType) (p Page, known, ok bool) {
+func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 	if err != nil {
@@ -28,12 +28,12 @@ func oracle(page []byte, engine picker.EngineType) (p Page, known, ok bool) {
 	o := reader{families}
 	p.Started = o.started()
 	for _, d := range dialects {
-		if engine != picker.EngineUnknown && d.engine != engine {
+		if engine != endpoint.EngineUnknown && d.engine != engine {
 			continue
 		}
 		waiting, running := o.series(d.waiting), o.series(d.running)
 		use := o.series(d.use)
-		if d.engine == picker.EngineVLLM && len(use) == 0 {
+		if d.engine == endpoint.EngineVLLM && len(use) == 0 {
 			use = o.series("vllm:gpu_cache_usage_perc")
 		}
 		if len(waiting)+len(running)+len(use) == 0 {
@@ -52,19 +52,19 @@ func oracle(page []byte, engine picker.EngineType) (p Page, known, ok bool) {
 // dialect is how one engine names things: name, or name with a label value
 // after a slash.
 type dialect struct {
-	engine                               picker.EngineType
+	engine                               endpoint.EngineType
 	waiting, running, use, queries, hits string
 	config, size, blocks                 string // of labels, or of series when config is ""
 }
 
 var dialects = []dialect{
-	{engine: picker.EngineVLLM, waiting: "vllm:num_requests_waiting", running: "vllm:num_requests_running", use: "vllm:kv_cache_usage_perc",
+	{engine: endpoint.EngineVLLM, waiting: "vllm:num_requests_waiting", running: "vllm:num_requests_running", use: "vllm:kv_cache_usage_perc",
 		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks"},
-	{engine: picker.EngineSGLang, waiting: "sglang:num_queue_reqs", running: "sglang:num_running_reqs", use: "sglang:token_usage",
+	{engine: endpoint.EngineSGLang, waiting: "sglang:num_queue_reqs", running: "sglang:num_running_reqs", use: "sglang:token_usage",
 		queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", config: "sglang:cache_config_info", size: "page_size", blocks: "num_pages"},
-	{engine: picker.EngineTRTLLM, waiting: "trtllm_num_requests_waiting", running: "trtllm_num_requests_running", use: "trtllm_kv_cache_utilization",
+	{engine: endpoint.EngineTRTLLM, waiting: "trtllm_num_requests_waiting", running: "trtllm_num_requests_running", use: "trtllm_kv_cache_utilization",
 		size: "trtllm_kv_cache_tokens_per_block", blocks: "trtllm_kv_cache_max_blocks"},
-	{engine: picker.EngineTriton, waiting: "nv_trt_llm_request_metrics/waiting", running: "nv_trt_llm_request_metrics/scheduled",
+	{engine: endpoint.EngineTriton, waiting: "nv_trt_llm_request_metrics/waiting", running: "nv_trt_llm_request_metrics/scheduled",
 		use: "nv_trt_llm_kv_cache_block_metrics/fraction", size: "nv_trt_llm_kv_cache_block_metrics/tokens_per",
 		blocks: "nv_trt_llm_kv_cache_block_metrics/max"},
 }
@@ -108,11 +108,11 @@ func (r reader) cache(p *Page, d dialect) {
 	}
 }
 
-func (r reader) lora(d dialect) *picker.LoRA {
+func (r reader) lora(d dialect) *endpoint.LoRA {
 	var newest *dto.Metric
 	for _, m := range r.families["vllm:lora_requests_info"].GetMetric() {
 		v, ok := valueOf(m)
-		if !ok || d.engine != picker.EngineVLLM {
+		if !ok || d.engine != endpoint.EngineVLLM {
 			continue
 		}
 		old, _ := valueOf(cmp.Or(newest, m))
@@ -132,7 +132,7 @@ func (r reader) lora(d dialect) *picker.LoRA {
 		}
 		return out
 	}
-	return &picker.LoRA{Max: int(most), Running: words("running_lora_adapters"), Waiting: words("waiting_lora_adapters")}
+	return &endpoint.LoRA{Max: int(most), Running: words("running_lora_adapters"), Waiting: words("waiting_lora_adapters")}
 }
 
 func valueOf(m *dto.Metric) (float64, bool) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // ErrNotPolled means that the endpoint is not, or no longer, among those that
@@ -40,7 +40,7 @@ type Poller struct {
 // target is one endpoint as the poller sees it. mu of the Poller guards it;
 // while inFlight is set, the reading's goroutine may read request and ctx.
 type target struct {
-	ep       *picker.Endpoint
+	ep       *endpoint.Endpoint
 	request  *http.Request
 	ctx      context.Context // ends with the endpoint
 	cancel   context.CancelFunc
@@ -105,7 +105,7 @@ func (p *Poller) Close() {
 
 // Apply follows a change of the pool. It does not wait for anything; hand it
 // to picker.Pool.Subscribe.
-func (p *Poller) Apply(c picker.Change) {
+func (p *Poller) Apply(c endpoint.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -116,7 +116,7 @@ func (p *Poller) Apply(c picker.Change) {
 			p.remove(t)
 		}
 	}
-	for _, list := range [][]*picker.Endpoint{c.Added, c.Changed} {
+	for _, list := range [][]*endpoint.Endpoint{c.Added, c.Changed} {
 		for _, ep := range list {
 			p.add(ep)
 		}
@@ -125,9 +125,9 @@ func (p *Poller) Apply(c picker.Change) {
 }
 
 // add takes an endpoint in, or gives a known one its new labels.
-func (p *Poller) add(ep *picker.Endpoint) {
+func (p *Poller) add(ep *endpoint.Endpoint) {
 	t := p.byID[ep.ID]
-	if t != nil && t.ep.Addr == ep.Addr && t.ep.EndpointSpec.Metrics == ep.EndpointSpec.Metrics {
+	if t != nil && t.ep.Addr == ep.Addr && t.ep.Spec.Metrics == ep.Spec.Metrics {
 		t.ep = ep
 		return
 	}
@@ -181,11 +181,11 @@ func (p *Poller) drop(t *target) {
 // RefreshNow has the endpoint read at once, whatever is due, even after
 // failures, and once more if a reading is under way that began before. It does
 // not wait.
-func (p *Poller) RefreshNow(ep *picker.Endpoint) { p.ask(ep, nil) }
+func (p *Poller) RefreshNow(ep *endpoint.Endpoint) { p.ask(ep, nil) }
 
 // Refresh is RefreshNow that waits for the reading and returns its page. With
 // ErrNoGauges the page still says when the process started, if it knows.
-func (p *Poller) Refresh(ctx context.Context, ep *picker.Endpoint) (Page, error) {
+func (p *Poller) Refresh(ctx context.Context, ep *endpoint.Endpoint) (Page, error) {
 	told := make(chan outcome, 1)
 	if !p.ask(ep, told) {
 		return Page{}, ErrNotPolled
@@ -198,7 +198,7 @@ func (p *Poller) Refresh(ctx context.Context, ep *picker.Endpoint) (Page, error)
 	}
 }
 
-func (p *Poller) ask(ep *picker.Endpoint, told chan<- outcome) bool {
+func (p *Poller) ask(ep *endpoint.Endpoint, told chan<- outcome) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.byID[ep.ID]

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // engines plays the engines of a fleet on a fake clock.
@@ -89,11 +89,11 @@ func (e *engines) taken(host string) []time.Duration {
 	return hits
 }
 
-func fleetOf(hosts ...string) (*picker.Pool, []*picker.Endpoint) {
-	pool := picker.NewPool(picker.PoolOptions{})
-	var specs []picker.EndpointSpec
+func fleetOf(hosts ...string) (*endpoint.Pool, []*endpoint.Endpoint) {
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	var specs []endpoint.Spec
 	for _, h := range hosts {
-		specs = append(specs, picker.EndpointSpec{Addr: netip.MustParseAddrPort(h)})
+		specs = append(specs, endpoint.Spec{Addr: netip.MustParseAddrPort(h)})
 	}
 	return pool, pool.Set(specs).Snapshot.Endpoints
 }
@@ -101,7 +101,7 @@ func fleetOf(hosts ...string) (*picker.Pool, []*picker.Endpoint) {
 const hostA, hostB = "10.0.0.1:8000", "10.0.0.2:8000"
 
 // fake runs a test with a poller of hosts in fake time.
-func fake(t *testing.T, o Options, hosts []string, f func(*testing.T, *engines, *Poller, *picker.Pool)) {
+func fake(t *testing.T, o Options, hosts []string, f func(*testing.T, *engines, *Poller, *endpoint.Pool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngines()
@@ -128,7 +128,7 @@ func gaps(t *testing.T, hits []time.Duration, low, high time.Duration) {
 }
 
 func TestSlowAndFast(t *testing.T) {
-	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		ep := pool.Snapshot().Endpoints[0]
 		time.Sleep(20 * time.Second)
 		hits := e.taken(hostA)
@@ -160,9 +160,9 @@ func TestPace(t *testing.T) {
 	var pace atomic.Int64
 	o := Options{
 		Pace:   func() time.Duration { return time.Duration(pace.Load()) },
-		Demand: func(*picker.Endpoint) bool { return pace.Load() > 0 },
+		Demand: func(*endpoint.Endpoint) bool { return pace.Load() > 0 },
 	}
-	fake(t, o, []string{hostA}, func(t *testing.T, e *engines, _ *Poller, _ *picker.Pool) {
+	fake(t, o, []string{hostA}, func(t *testing.T, e *engines, _ *Poller, _ *endpoint.Pool) {
 		time.Sleep(10 * time.Second)
 		gaps(t, e.taken(hostA), 900*time.Millisecond, 1130*time.Millisecond)
 		pace.Store(int64(50 * time.Millisecond))
@@ -182,12 +182,12 @@ func TestPace(t *testing.T) {
 func TestDemandIsNoticed(t *testing.T) {
 	var mu sync.Mutex
 	wanted := false
-	demand := func(*picker.Endpoint) bool {
+	demand := func(*endpoint.Endpoint) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return wanted
 	}
-	fake(t, Options{Slow: time.Minute, Demand: demand}, []string{hostA}, func(t *testing.T, e *engines, _ *Poller, _ *picker.Pool) {
+	fake(t, Options{Slow: time.Minute, Demand: demand}, []string{hostA}, func(t *testing.T, e *engines, _ *Poller, _ *endpoint.Pool) {
 		time.Sleep(10 * time.Second)
 		if n := len(e.taken(hostA)); n != 1 {
 			t.Errorf("%d readings without demand", n)
@@ -205,7 +205,7 @@ func TestDemandIsNoticed(t *testing.T) {
 func TestFailures(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	reg := prometheus.NewRegistry()
-	fake(t, Options{Registerer: reg}, []string{hostA, hostB}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+	fake(t, Options{Registerer: reg}, []string{hostA, hostB}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		ep := pool.Snapshot().Endpoints[0]
 		time.Sleep(time.Second)
 		before := ep.Gauges().At
@@ -242,7 +242,7 @@ func TestFailures(t *testing.T) {
 
 // TestAnswersMeanAlive: an endpoint whose page is of no use still answers.
 func TestAnswersMeanAlive(t *testing.T) {
-	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		for _, c := range []struct {
 			cause string
 			f     func(*engine)
@@ -267,8 +267,8 @@ func TestAnswersMeanAlive(t *testing.T) {
 // TestNeverTwoInFlight: neither demand nor refreshes pile requests up on an
 // engine that hangs, and a slow one gets its rest.
 func TestNeverTwoInFlight(t *testing.T) {
-	always := func(*picker.Endpoint) bool { return true }
-	fake(t, Options{Demand: always}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+	always := func(*endpoint.Endpoint) bool { return true }
+	fake(t, Options{Demand: always}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		ep := pool.Snapshot().Endpoints[0]
 		e.set(hostA, func(g *engine) { g.took = 300 * time.Millisecond })
 		time.Sleep(15 * time.Second)
@@ -296,7 +296,7 @@ func TestNeverTwoInFlight(t *testing.T) {
 
 // TestRefreshBeginsAfterTheCall: a reading that was under way does not do.
 func TestRefreshBeginsAfterTheCall(t *testing.T) {
-	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		ep := pool.Snapshot().Endpoints[0]
 		e.set(hostA, func(g *engine) {
 			g.took, g.page = time.Second, "process_start_time_seconds 1\nvllm:num_requests_waiting 0\n"
@@ -317,8 +317,8 @@ func TestRefreshBeginsAfterTheCall(t *testing.T) {
 
 func TestEndpointsComeAndGo(t *testing.T) {
 	var pages sync.Map
-	o := Options{OnPage: func(ep *picker.Endpoint, p Page) { pages.Store(ep.Address, p) }}
-	fake(t, o, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+	o := Options{OnPage: func(ep *endpoint.Endpoint, p Page) { pages.Store(ep.Address, p) }}
+	fake(t, o, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		a := pool.Snapshot().Endpoints[0]
 		e.set(hostA, func(g *engine) { g.took = time.Second })
 		time.Sleep(500 * time.Millisecond)
@@ -330,7 +330,7 @@ func TestEndpointsComeAndGo(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		pool.Set([]picker.EndpointSpec{{Addr: netip.MustParseAddrPort(hostB), Metrics: "http://user:secret@10.0.0.9:9400/m"}})
+		pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort(hostB), Metrics: "http://user:secret@10.0.0.9:9400/m"}})
 		for range 2 {
 			if err := <-gone; !errors.Is(err, ErrNotPolled) {
 				t.Errorf("refresh of an endpoint that went: %v", err)
@@ -358,7 +358,7 @@ func TestEndpointsComeAndGo(t *testing.T) {
 
 // TestCloseAnswersEverybody who waits, with a reading in flight.
 func TestCloseAnswersEverybody(t *testing.T) {
-	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		e.set(hostA, func(g *engine) { g.took = time.Hour })
 		time.Sleep(time.Second)
 		told := make(chan error, 1)
@@ -375,7 +375,7 @@ func TestCloseAnswersEverybody(t *testing.T) {
 }
 
 func TestAdaptersAreKept(t *testing.T) {
-	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *picker.Pool) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
 		ep := pool.Snapshot().Endpoints[0]
 		e.set(hostA, func(g *engine) { g.page = string(load(t, "vllm")) })
 		time.Sleep(time.Second)
@@ -384,7 +384,7 @@ func TestAdaptersAreKept(t *testing.T) {
 		if first == nil || ep.Gauges().LoRA != first {
 			t.Errorf("adapters %p became %p though they are the same", first, ep.Gauges().LoRA)
 		}
-		want := picker.Gauges{At: ep.Gauges().At, Engine: picker.EngineVLLM, Waiting: 3, Running: 12, KVUse: 0.4375,
+		want := endpoint.Gauges{At: ep.Gauges().At, Engine: endpoint.EngineVLLM, Waiting: 3, Running: 12, KVUse: 0.4375,
 			BlockSize: 16, Blocks: 27918, Started: time.UnixMilli(1763712345670), LoRA: first}
 		if diff := gocmp.Diff(want, ep.Gauges()); diff != "" {
 			t.Errorf("gauges (-want +got):\n%s", diff)
@@ -440,7 +440,7 @@ func TestHTTP(t *testing.T) {
 	defer p.Close()
 	get := func(path string) (Page, error) {
 		pool, eps := fleetOf(ln.Addr().String())
-		c := pool.Set([]picker.EndpointSpec{{Addr: eps[0].Addr, Metrics: "http://" + ln.Addr().String() + path}})
+		c := pool.Set([]endpoint.Spec{{Addr: eps[0].Addr, Metrics: "http://" + ln.Addr().String() + path}})
 		p.Apply(c)
 		return p.Refresh(t.Context(), c.Snapshot.Endpoints[0])
 	}

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // downAfter is how many times in a row an endpoint must refuse connections
@@ -25,8 +25,8 @@ type statusError int
 func (s statusError) Error() string { return fmt.Sprintf("scrape: answer %d", int(s)) }
 
 // newRequest makes the request that all readings of an endpoint repeat.
-func (o *Options) newRequest(ep *picker.Endpoint) (*http.Request, error) {
-	address := ep.EndpointSpec.Metrics
+func (o *Options) newRequest(ep *endpoint.Endpoint) (*http.Request, error) {
+	address := ep.Spec.Metrics
 	if address == "" {
 		address = o.Scheme + "://" + ep.Address + o.Path
 	}
@@ -45,7 +45,7 @@ func (o *Options) newRequest(ep *picker.Endpoint) (*http.Request, error) {
 }
 
 // read is one reading, on its own goroutine.
-func (p *Poller) read(t *target, ep *picker.Endpoint, start time.Time) {
+func (p *Poller) read(t *target, ep *endpoint.Endpoint, start time.Time) {
 	defer p.readings.Done()
 	ctx, cancel := context.WithTimeout(t.ctx, p.opts.Timeout)
 	page, at, err := p.fetch(ctx, t.request, ep)
@@ -64,7 +64,7 @@ func (p *Poller) read(t *target, ep *picker.Endpoint, start time.Time) {
 }
 
 // fetch gets and scans a page. at is when the answer began.
-func (p *Poller) fetch(ctx context.Context, r *http.Request, ep *picker.Endpoint) (page Page, at time.Time, err error) {
+func (p *Poller) fetch(ctx context.Context, r *http.Request, ep *endpoint.Endpoint) (page Page, at time.Time, err error) {
 	resp, err := p.transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return page, at, err

@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // bufferSize is the part of a page that is in memory at a time, and the bound
@@ -23,7 +23,7 @@ var ErrNoGauges = errors.New("scrape: the page has no gauges of a known engine")
 
 // Page is what was read from one page.
 type Page struct {
-	Engine    picker.EngineType
+	Engine    endpoint.EngineType
 	Ranks     int     // series of the waiting gauge
 	Waiting   float64 // requests, all ranks
 	Running   float64 // requests, all ranks
@@ -31,7 +31,7 @@ type Page struct {
 	BlockSize int     // tokens, 0 when unknown
 	Blocks    int     // all ranks, 0 when unknown
 	Started   time.Time
-	LoRA      *picker.LoRA // nil when the page has none
+	LoRA      *endpoint.LoRA // nil when the page has none
 	// Prompt tokens since the start: looked up in the prefix cache, and found.
 	// Both 0 when the page does not say.
 	QueryTokens, HitTokens float64
@@ -41,8 +41,8 @@ type Page struct {
 }
 
 // Gauges returns the page as a sample taken at at.
-func (p *Page) Gauges(at time.Time) picker.Gauges {
-	return picker.Gauges{
+func (p *Page) Gauges(at time.Time) endpoint.Gauges {
+	return endpoint.Gauges{
 		At: at, Engine: p.Engine, Waiting: whole(p.Waiting), Running: whole(p.Running), KVUse: p.KVUse,
 		BlockSize: p.BlockSize, Blocks: p.Blocks, Started: p.Started, LoRA: p.LoRA,
 	}
@@ -61,7 +61,7 @@ type Scanner struct {
 
 // tally is what the lines so far came to.
 type tally struct {
-	engine picker.EngineType
+	engine endpoint.EngineType
 	sum    [numberOfWhats]float64
 	count  [numberOfWhats]int
 	config struct{ size, blocks int }
@@ -80,13 +80,13 @@ func NewScanner() *Scanner { return &Scanner{buf: make([]byte, bufferSize)} }
 // Scan reads a page to its end. engine says whose names count; EngineUnknown
 // takes those of the first engine that the page names. An error of r is
 // returned as it is; nothing is known then.
-func (s *Scanner) Scan(r io.Reader, engine picker.EngineType) (Page, error) {
+func (s *Scanner) Scan(r io.Reader, engine endpoint.EngineType) (Page, error) {
 	return s.scan(r, nil, engine)
 }
 
 // scan is Scan by the names of own, unless that is nil. engine is then only
 // what the page is said to be of.
-func (s *Scanner) scan(r io.Reader, own *ownNames, engine picker.EngineType) (Page, error) {
+func (s *Scanner) scan(r io.Reader, own *ownNames, engine endpoint.EngineType) (Page, error) {
 	s.own = own
 	running, waiting := s.tally.lora.running[:0], s.tally.lora.waiting[:0]
 	s.tally = tally{engine: engine}
@@ -156,8 +156,8 @@ func (s *Scanner) line(line []byte) {
 		return
 	}
 	t := &s.tally
-	if m.engine != picker.EngineUnknown && m.engine != t.engine {
-		if t.engine != picker.EngineUnknown {
+	if m.engine != endpoint.EngineUnknown && m.engine != t.engine {
+		if t.engine != endpoint.EngineUnknown {
 			return
 		}
 		t.engine = m.engine
@@ -285,7 +285,7 @@ func (s *Scanner) finish(p *Page) error {
 		p.Blocks = whole(t.sum[whatBlocks])
 	}
 	if t.count[whatLoRA] > 0 {
-		p.LoRA = &picker.LoRA{Max: t.lora.max, Running: list(t.lora.running), Waiting: list(t.lora.waiting)}
+		p.LoRA = &endpoint.LoRA{Max: t.lora.max, Running: list(t.lora.running), Waiting: list(t.lora.waiting)}
 	}
 	return nil
 }

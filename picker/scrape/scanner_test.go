@@ -16,7 +16,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 func load(tb testing.TB, name string) []byte {
@@ -31,20 +31,20 @@ func load(tb testing.TB, name string) []byte {
 func TestScan(t *testing.T) {
 	started := time.UnixMilli(1763712345670)
 	for name, want := range map[string]Page{
-		"vllm": {Engine: picker.EngineVLLM, Ranks: 1, Waiting: 3, Running: 12, KVUse: 0.4375, BlockSize: 16, Blocks: 27918, Started: started,
+		"vllm": {Engine: endpoint.EngineVLLM, Ranks: 1, Waiting: 3, Running: 12, KVUse: 0.4375, BlockSize: 16, Blocks: 27918, Started: started,
 			QueryTokens: 1048576, HitTokens: 524288,
-			LoRA: &picker.LoRA{Max: 4, Running: []string{"sql", "chat"}, Waiting: []string{"legal"}}},
-		"vllm_ranks": {Engine: picker.EngineVLLM, Ranks: 2, Waiting: 5, Running: 10, KVUse: 0.3, BlockSize: 32, Blocks: 2001, Started: started},
-		"vllm_old":   {Engine: picker.EngineVLLM, Ranks: 0, Running: 1, KVUse: 0.25, Skipped: 1},
-		"sglang": {Engine: picker.EngineSGLang, Ranks: 1, Waiting: 2, Running: 7, KVUse: 0.31, BlockSize: 64, Blocks: 65536,
+			LoRA: &endpoint.LoRA{Max: 4, Running: []string{"sql", "chat"}, Waiting: []string{"legal"}}},
+		"vllm_ranks": {Engine: endpoint.EngineVLLM, Ranks: 2, Waiting: 5, Running: 10, KVUse: 0.3, BlockSize: 32, Blocks: 2001, Started: started},
+		"vllm_old":   {Engine: endpoint.EngineVLLM, Ranks: 0, Running: 1, KVUse: 0.25, Skipped: 1},
+		"sglang": {Engine: endpoint.EngineSGLang, Ranks: 1, Waiting: 2, Running: 7, KVUse: 0.31, BlockSize: 64, Blocks: 65536,
 			QueryTokens: 8128902, HitTokens: 4e6},
-		"trtllm": {Engine: picker.EngineTRTLLM, Ranks: 1, Waiting: 1, Running: 8, KVUse: 0.125, BlockSize: 32, Blocks: 4096},
-		"triton": {Engine: picker.EngineTriton, Ranks: 1, Waiting: 6, Running: 5, KVUse: 0.5, BlockSize: 64, Blocks: 6240},
+		"trtllm": {Engine: endpoint.EngineTRTLLM, Ranks: 1, Waiting: 1, Running: 8, KVUse: 0.125, BlockSize: 32, Blocks: 4096},
+		"triton": {Engine: endpoint.EngineTriton, Ranks: 1, Waiting: 6, Running: 5, KVUse: 0.5, BlockSize: 64, Blocks: 6240},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := load(t, name)
 			want.Bytes = len(page)
-			got, err := NewScanner().Scan(bytes.NewReader(page), picker.EngineUnknown)
+			got, err := NewScanner().Scan(bytes.NewReader(page), endpoint.EngineUnknown)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,11 +60,11 @@ func round(v float64) float64 { return float64(int(v*1e9+0.5)) / 1e9 }
 
 func TestScanWantsItsEngine(t *testing.T) {
 	page := load(t, "vllm_ranks")
-	got, err := NewScanner().Scan(bytes.NewReader(page), picker.EngineSGLang)
-	if err != nil || got.Waiting != 77 || got.Engine != picker.EngineSGLang {
+	got, err := NewScanner().Scan(bytes.NewReader(page), endpoint.EngineSGLang)
+	if err != nil || got.Waiting != 77 || got.Engine != endpoint.EngineSGLang {
 		t.Errorf("SGLang's part of a mixed page: %+v, %v", got, err)
 	}
-	got, err = NewScanner().Scan(bytes.NewReader(page), picker.EngineTriton)
+	got, err = NewScanner().Scan(bytes.NewReader(page), endpoint.EngineTriton)
 	if !errors.Is(err, ErrNoGauges) || got.Started.IsZero() {
 		t.Errorf("no part of the page: %+v, %v", got, err)
 	}
@@ -107,7 +107,7 @@ func TestScanAllocates(t *testing.T) {
 	s, r := NewScanner(), bytes.NewReader(nil)
 	if n := testing.AllocsPerRun(100, func() {
 		r.Reset(page.Bytes())
-		if _, err := s.Scan(r, picker.EngineVLLM); err != nil {
+		if _, err := s.Scan(r, endpoint.EngineVLLM); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -117,7 +117,7 @@ func TestScanAllocates(t *testing.T) {
 
 // check compares the scanner with the oracle, and with itself on readers that
 // cut the page elsewhere.
-func check(t rapid.TB, page []byte, engine picker.EngineType) {
+func check(t rapid.TB, page []byte, engine endpoint.EngineType) {
 	t.Helper()
 	want, known, ok := oracle(page, engine)
 	got, err := NewScanner().Scan(bytes.NewReader(page), engine)
@@ -168,7 +168,7 @@ func TestDifferential(t *testing.T) {
 				drawLine(t, &b, name, "", rank)
 			}
 		}
-		if d.engine == picker.EngineVLLM && rapid.Bool().Draw(t, "old") {
+		if d.engine == endpoint.EngineVLLM && rapid.Bool().Draw(t, "old") {
 			drawLine(t, &b, "vllm:gpu_cache_usage_perc", "", 0)
 		}
 		drawCache(t, &b, d, ranks)
@@ -180,7 +180,7 @@ func TestDifferential(t *testing.T) {
 			}
 		}
 		noise(&b, 2)
-		check(t, b.Bytes(), rapid.SampledFrom([]picker.EngineType{picker.EngineUnknown, d.engine}).Draw(t, "engine"))
+		check(t, b.Bytes(), rapid.SampledFrom([]endpoint.EngineType{endpoint.EngineUnknown, d.engine}).Draw(t, "engine"))
 	})
 }
 
@@ -244,7 +244,7 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte("vllm:num_requests_waiting{a=\"\\\\\\\"}\"} 1\nvllm:num_requests_waiting } 2"), uint8(1))
 	f.Fuzz(func(t *testing.T, page []byte, engine uint8) {
 		s := NewScanner()
-		e := picker.EngineType(engine % 5)
+		e := endpoint.EngineType(engine % 5)
 		got, err := s.Scan(bytes.NewReader(page), e)
 		if err != nil {
 			return
@@ -269,7 +269,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Reset(page.Bytes())
-		if _, err := s.Scan(r, picker.EngineVLLM); err != nil {
+		if _, err := s.Scan(r, endpoint.EngineVLLM); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // SoakSample is what one replica used at one moment.
@@ -84,7 +84,7 @@ func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
 		return nil, err
 	}
 	client := workload.NewClient(r.url, soakUsers)
-	client.SessionHeader = picker.HeaderSession
+	client.SessionHeader = request.HeaderSession
 	w, err := workload.Start(workload.Options{
 		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: client,
 		Rate: soakRate, Seed: 1, Timeout: 30 * time.Second,

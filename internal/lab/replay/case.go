@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // ErrCase is wrapped by what Case.check finds.
@@ -43,7 +43,7 @@ type Case struct {
 	Engine    engine.Config  // Blocks defaults to 4,000; the block size is the trace's
 	Models    []engine.Model // by engine; missing and zero: Engine.Model
 	Slow      []float64      // by engine: factor on its times; missing and 0 mean 1
-	Prior     picker.Cost    // what replicas assume of engines at first; default picker.PriorCost
+	Prior     endpoint.Cost  // what replicas assume of engines at first; default picker.PriorCost
 
 	Replicas   int           // default 1; arrivals are spread over them at random
 	Share      time.Duration // delay of what replicas tell each other, or Cut
@@ -77,7 +77,7 @@ func (c Case) check() (Case, error) {
 	setDefault(&c.Gauges, 50*time.Millisecond)
 	setDefault(&c.Bodies, 1)
 	setDefault(&c.Engine.Blocks, 4000)
-	setDefault(&c.Prior, picker.PriorCost)
+	setDefault(&c.Prior, endpoint.PriorCost)
 	c.IndexDelay, c.Speculate = max(c.IndexDelay, 0), max(c.Speculate, 0)
 	c.Engine.BlockSize, c.Engine.Events = c.Trace.BlockSize, true
 	if c.Warmup >= c.Trace.Length {

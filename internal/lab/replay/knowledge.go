@@ -6,6 +6,8 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // blockKeys are blocks as the approximate index knows them.
@@ -77,7 +79,7 @@ type matcher struct {
 const always = -1 << 63
 
 // Match implements picker.Matcher.
-func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexer.Run) {
+func (m *matcher) Match(r *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
 	s := m.replica.sim
 	m.ids, m.since = m.ids[:0], m.since[:0]
 	since := int64(always)
@@ -105,14 +107,14 @@ func (m *matcher) Match(r *picker.Request, eps []*picker.Endpoint, runs []indexe
 }
 
 // Chosen implements picker.Matcher.
-func (m *matcher) Chosen(r *picker.Request, ep *picker.Endpoint) {
+func (m *matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 	s := m.replica.sim
 	m.approx.Record(ep.ID, r.ChunkKeys, s.clock().UnixNano())
 	m.replica.say(message{kind: saidRecord, endpoint: ep, keys: r.ChunkKeys})
 }
 
 // Finished implements picker.Matcher.
-func (m *matcher) Finished(*picker.Request, *picker.Endpoint, indexer.Run, picker.Outcome) {}
+func (m *matcher) Finished(*request.Request, *endpoint.Endpoint, indexer.Run, picker.Outcome) {}
 
 // bytesPerToken is what the approximate index is told of the prompts.
 const bytesPerToken = 4

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // known is what is to be learned of an engine, times a factor.
-func known(m engine.Model, by float64) picker.Cost {
-	return picker.Cost{
+func known(m engine.Model, by float64) endpoint.Cost {
+	return endpoint.Cost{
 		Base: by * m.A / 1e3, PerToken: by * m.B / 1e6, PerPair: by * m.E / 1e9,
 		Step: by * m.A / 1e3, PerSeq: by * m.C / 1e6, PerContext: by * m.D / 1e9,
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // costEvery is how often replicas tell each other what they learned.
@@ -69,9 +70,9 @@ type message struct {
 	at       time.Duration
 	from     int
 	kind     saidKind
-	endpoint *picker.Endpoint // the sender's
-	load     picker.Load
-	cost     picker.Cost
+	endpoint *endpoint.Endpoint // the sender's
+	load     endpoint.Load
+	cost     endpoint.Cost
 	keys     blockKeys
 	session  picker.Binding
 }
@@ -81,27 +82,27 @@ type message struct {
 type replica struct {
 	number    int
 	sim       *simulation
-	pool      *picker.Pool
+	pool      *endpoint.Pool
 	scheduler *picker.Scheduler
 	sessions  *picker.Sessions
 	match     *matcher
-	endpoints []*picker.Endpoint // by station
-	stationOf []int              // by dense id
-	chain     []Block            // of the request being placed
+	endpoints []*endpoint.Endpoint // by station
+	stationOf []int                // by dense id
+	chain     []Block              // of the request being placed
 
-	heard  int             // messages of the log that were taken in
-	remote [][]picker.Load // by station and origin
-	costs  [][]picker.Cost
+	heard  int               // messages of the log that were taken in
+	remote [][]endpoint.Load // by station and origin
+	costs  [][]endpoint.Cost
 	taught time.Duration
 }
 
 func newReplica(number int, s *simulation) (*replica, error) {
 	r := &replica{number: number, sim: s, sessions: picker.NewSessions(0)}
-	r.pool = picker.NewPool(picker.PoolOptions{Now: s.clock, Prior: s.Prior})
-	specs := make([]picker.EndpointSpec, s.Endpoints)
+	r.pool = endpoint.NewPool(endpoint.PoolOptions{Now: s.clock, Prior: s.Prior})
+	specs := make([]endpoint.Spec, s.Endpoints)
 	for i := range specs {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
-		specs[i] = picker.EndpointSpec{Name: fmt.Sprintf("engine-%d", i), Addr: addr}
+		specs[i] = endpoint.Spec{Name: fmt.Sprintf("engine-%d", i), Addr: addr}
 	}
 	r.pool.Set(specs)
 	r.endpoints = r.pool.Snapshot().Endpoints // in order of address: that of stations
@@ -110,7 +111,7 @@ func newReplica(number int, s *simulation) (*replica, error) {
 		r.stationOf[ep.ID] = i
 		ep.SetPriorCost(s.Prior)
 	}
-	r.remote, r.costs = perOrigin[picker.Load](s), perOrigin[picker.Cost](s)
+	r.remote, r.costs = perOrigin[endpoint.Load](s), perOrigin[endpoint.Cost](s)
 	r.match = &matcher{replica: r, approx: newApprox(&s.Case)}
 	if s.Replicas > 1 && s.Share >= 0 {
 		r.pool.Book().OnChange(r.bookChanged)
@@ -140,7 +141,7 @@ func (r *replica) index(address string) int {
 	return r.stationOf[r.pool.Snapshot().Lookup(address).ID]
 }
 
-func (r *replica) bookChanged(ep *picker.Endpoint) {
+func (r *replica) bookChanged(ep *endpoint.Endpoint) {
 	r.say(message{kind: saidLoad, endpoint: ep, load: r.pool.Book().Local(ep, r.sim.clock())})
 }
 
@@ -173,7 +174,7 @@ func (r *replica) hear(m *message) {
 	case saidLoad:
 		i := r.station(m.endpoint)
 		r.remote[i][m.from] = m.load
-		var sum picker.Load
+		var sum endpoint.Load
 		for _, l := range r.remote[i] {
 			sum = sum.Add(l)
 		}
@@ -191,9 +192,9 @@ func (r *replica) hear(m *message) {
 
 // station returns the station of another replica's endpoint: pools of equal
 // content have equal ids.
-func (r *replica) station(ep *picker.Endpoint) int { return r.stationOf[ep.ID] }
+func (r *replica) station(ep *endpoint.Endpoint) int { return r.stationOf[ep.ID] }
 
-func (r *replica) own(ep *picker.Endpoint) *picker.Endpoint { return r.endpoints[r.station(ep)] }
+func (r *replica) own(ep *endpoint.Endpoint) *endpoint.Endpoint { return r.endpoints[r.station(ep)] }
 
 // teach tells the others what this replica learned, once in a while.
 func (r *replica) teach(now time.Duration) {
@@ -209,8 +210,8 @@ func (r *replica) teach(now time.Duration) {
 }
 
 // mean returns the mean of constants by the samples behind them.
-func mean(costs []picker.Cost) picker.Cost {
-	var out picker.Cost
+func mean(costs []endpoint.Cost) endpoint.Cost {
+	var out endpoint.Cost
 	for _, c := range costs {
 		p, d := c.PrefillSeen, c.DecodeSeen
 		out.Base, out.PerToken, out.PerPair = out.Base+p*c.Base, out.PerToken+p*c.PerToken, out.PerPair+p*c.PerPair

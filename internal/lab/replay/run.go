@@ -9,6 +9,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // epoch is the date at which virtual time begins.
@@ -21,7 +23,7 @@ const progressEvery = 50 * time.Millisecond
 // journey is one request on its way.
 type journey struct {
 	number   int // in the trace
-	request  picker.Request
+	request  request.Request
 	decision *picker.Decision
 	replica  *replica
 	station  int
@@ -142,8 +144,8 @@ func (s *simulation) sample(at time.Duration) {
 	taken := epoch.Add(time.Duration(due) * s.Gauges)
 	for i := range s.stations {
 		st := s.stations[i].core.Stats()
-		g := picker.Gauges{
-			At: taken, Engine: picker.EngineVLLM, Waiting: st.Waiting, Running: st.Running,
+		g := endpoint.Gauges{
+			At: taken, Engine: endpoint.EngineVLLM, Waiting: st.Waiting, Running: st.Running,
 			KVUse: st.Usage(), BlockSize: s.Engine.BlockSize, Blocks: s.Engine.Blocks, Started: epoch,
 		}
 		for _, r := range s.replicas {
@@ -161,7 +163,7 @@ func (s *simulation) arrive(number int) error {
 	j.replica.chain = j.blocks
 	d, err := j.replica.scheduler.Choose(context.Background(), &j.request)
 	if err != nil {
-		var refusal *picker.Error
+		var refusal *request.Error
 		if !errors.As(err, &refusal) {
 			return err
 		}
@@ -215,8 +217,8 @@ func (s *simulation) journey(number int, r *Request) *journey {
 		j.names = append(j.names, engine.Hash(b)+1)
 	}
 	j.keys = j.keys.of(j.blocks)
-	j.request = picker.Request{
-		ID: "r", Path: "/v1/completions", Kind: picker.KindCompletions, Model: "m", Target: "m",
+	j.request = request.Request{
+		ID: "r", Path: "/v1/completions", Kind: request.KindCompletions, Model: "m", Target: "m",
 		Session: s.shared.sessionName(r.Session), InputTokens: r.Input, Stream: true, ChunkKeys: j.keys,
 	}
 	return j

@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // small returns a generated load that keeps a small fleet busy for some
@@ -217,7 +218,7 @@ func TestCaseErrors(t *testing.T) {
 	}
 	refuse := Policy{Name: "refuse", Rules: func() (*picker.Rules, error) {
 		rules, err := policy(t, Default).Rules()
-		rules.Admit = func(*picker.Cycle) error { return picker.Errorf(picker.ReasonSaturated, "no") }
+		rules.Admit = func(*picker.Cycle) error { return request.Errorf(request.ReasonSaturated, "no") }
 		return rules, err
 	}}
 	r := run(t, Case{Trace: tr, Policy: refuse})

@@ -10,35 +10,37 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // stage is a scripted fleet: endpoints e0, e1, … with requests in flight.
 type stage struct {
-	pool     *picker.Pool
+	pool     *endpoint.Pool
 	sessions *picker.Sessions
 	held     []int32
 	rules    map[string]*picker.Rules
 }
 
 // Match implements picker.Matcher.
-func (s *stage) Match(_ *picker.Request, _ []*picker.Endpoint, runs []indexer.Run) {
+func (s *stage) Match(_ *request.Request, _ []*endpoint.Endpoint, runs []indexer.Run) {
 	for k := range runs {
 		runs[k].Tokens[indexer.TierGPU] = s.held[k]
 	}
 }
 
 // Chosen implements picker.Matcher.
-func (s *stage) Chosen(*picker.Request, *picker.Endpoint) {}
+func (s *stage) Chosen(*request.Request, *endpoint.Endpoint) {}
 
 // Finished implements picker.Matcher.
-func (s *stage) Finished(*picker.Request, *picker.Endpoint, indexer.Run, picker.Outcome) {}
+func (s *stage) Finished(*request.Request, *endpoint.Endpoint, indexer.Run, picker.Outcome) {}
 
 func newStage(n int) *stage {
-	s := &stage{pool: picker.NewPool(picker.PoolOptions{}), sessions: picker.NewSessions(0), held: make([]int32, n), rules: map[string]*picker.Rules{}}
-	var specs []picker.EndpointSpec
+	s := &stage{pool: endpoint.NewPool(endpoint.PoolOptions{}), sessions: picker.NewSessions(0), held: make([]int32, n), rules: map[string]*picker.Rules{}}
+	var specs []endpoint.Spec
 	for i := range n {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)
-		specs = append(specs, picker.EndpointSpec{Name: fmt.Sprintf("e%d", i), Addr: addr})
+		specs = append(specs, endpoint.Spec{Name: fmt.Sprintf("e%d", i), Addr: addr})
 	}
 	s.pool.Set(specs)
 	return s
@@ -57,11 +59,11 @@ func (s *stage) engine(t *testing.T, line string) {
 		if k == 0 {
 			n += prefill % waiting
 		}
-		book.Open(new(picker.Ticket), ep, picker.Work{Input: n, New: n}, epoch)
+		book.Open(new(endpoint.Ticket), ep, endpoint.Work{Input: n, New: n}, epoch)
 	}
 	for range decoding {
-		ticket := new(picker.Ticket)
-		book.Open(ticket, ep, picker.Work{Input: 100, New: 0}, epoch)
+		ticket := new(endpoint.Ticket)
+		book.Open(ticket, ep, endpoint.Work{Input: 100, New: 0}, epoch)
 		ticket.FirstToken(epoch)
 	}
 	s.held[i] = int32(held)
@@ -77,7 +79,7 @@ func (s *stage) pick(t *testing.T, policy Policy, session string, input int) str
 		}
 		s.rules[policy.Name] = rules
 	}
-	r := &picker.Request{Kind: picker.KindCompletions, InputTokens: input, Session: session}
+	r := &request.Request{Kind: request.KindCompletions, InputTokens: input, Session: session}
 	c := picker.NewCycle(picker.CycleOptions{Pool: s.pool, Matcher: s, Sessions: s.sessions, Now: epoch, Seed: 1}, r)
 	defer c.Free()
 	var plan picker.Plan

@@ -1,4 +1,4 @@
-package picker
+package request
 
 import (
 	"time"
@@ -86,7 +86,7 @@ type Request struct {
 
 	Prompt PromptSpans // where the prompt stands in Body
 
-	// What the prompt is matched by. ParseRequest fills Chunks.Bytes and
+	// What the prompt is matched by. Parse fills Chunks.Bytes and
 	// InputTokens, the prompt producer the rest.
 	Exact       []indexer.Query    // precise spaces to be matched, usually one; empty when the prompt could not be rendered
 	Chunks      indexer.Query      // approximate space

@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"math"
@@ -149,6 +149,10 @@ func (b *Book) Load(ep *Endpoint, now time.Time) Load {
 	ep.book.sum(&l, now.UnixNano())
 	return l
 }
+
+// AddLoad adds what is in flight at the endpoint over all replicas to l. now is
+// in Unix nanoseconds.
+func (c *counters) AddLoad(l *Load, now int64) { c.book.sum(l, now) }
 
 // sum adds both parts to l.
 func (c *bookCell) sum(l *Load, now int64) {

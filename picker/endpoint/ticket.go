@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"sync"
@@ -24,8 +24,9 @@ type Ticket struct {
 	book *Book
 	ep   *Endpoint
 	work Work
-	// helps says that the endpoint's work is done when the first token is there.
-	helps bool
+	// Helps says that the endpoint's work is done when the first token is
+	// there. It is set before Open.
+	Helps bool
 
 	mu    sync.Mutex
 	state ticketState
@@ -70,7 +71,7 @@ func (t *Ticket) FirstToken(now time.Time) bool {
 	}
 	c := &t.ep.book.local
 	c.lastFirst.Store(now.UnixNano())
-	if t.helps {
+	if t.Helps {
 		t.end(c)
 	} else {
 		t.state = ticketDecoding

@@ -1,4 +1,4 @@
-package picker
+package request
 
 import (
 	"bytes"
@@ -42,12 +42,12 @@ func KindOf(path string) Kind {
 
 var scanners = sync.Pool{New: func() any { return new(scanner) }}
 
-// ParseRequest fills r from its Path, Headers and Body in one scan. It builds
+// Parse fills r from its Path, Headers and Body in one scan. It builds
 // nothing of the prompt: r.Prompt says where it stands. The error is a *Error
 // with ReasonBadRequest when the body of an inference request is not JSON or
 // names no model. Unknown paths pass; what their body tells is taken when it
 // happens to be JSON. Of duplicate keys the last one counts, as engines do.
-func ParseRequest(r *Request) error {
+func Parse(r *Request) error {
 	readHeaders(r)
 	r.Kind = KindOf(r.Path)
 	at, ok := scanBody(r)

@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"fmt"
@@ -21,9 +21,9 @@ func TestHelpersLearned(t *testing.T) {
 	usual, moved := trueCost{0.018, 71e-6, 1.66e-9, 0.1}, trueCost{0.072, 284e-6, 6.64e-9, 0.1}
 	for range 60 {
 		w := drawWork(rng)
-		p.learnPrefill(eps[1], &Queued{Own: w, At: t0}, moved.ttft(rng, w))
-		p.learnPrefill(eps[2], &Queued{Own: w, At: t0}, moved.ttft(rng, w))
-		p.learnPrefill(eps[5], &Queued{Own: w, At: t0}, usual.ttft(rng, w))
+		p.LearnPrefill(eps[1], &Queued{Own: w, At: t0}, moved.ttft(rng, w))
+		p.LearnPrefill(eps[2], &Queued{Own: w, At: t0}, moved.ttft(rng, w))
+		p.LearnPrefill(eps[5], &Queued{Own: w, At: t0}, usual.ttft(rng, w))
 	}
 	for i, ep := range eps {
 		want := usual
@@ -51,7 +51,7 @@ func TestIdleLearned(t *testing.T) {
 			if i%3 > 0 { // behind others' requests
 				ttft *= time.Duration(2 + rng.IntN(8))
 			}
-			p.learnPrefill(eps[i%len(eps)], &Queued{Own: w, At: t0}, ttft)
+			p.LearnPrefill(eps[i%len(eps)], &Queued{Own: w, At: t0}, ttft)
 		}
 		if got := eps[0].Cost().Idle; got < speed/1.3 || got > speed*1.3 {
 			t.Errorf("idle engines take %.2f of the prior, want %.2f", got, speed)
@@ -79,7 +79,7 @@ func TestOneSampleEach(t *testing.T) {
 	round := func() {
 		for _, ep := range p.Snapshot().Endpoints {
 			w := drawWork(rng)
-			p.learnPrefill(ep, &Queued{Own: w, At: t0}, e.ttft(rng, w))
+			p.LearnPrefill(ep, &Queued{Own: w, At: t0}, e.ttft(rng, w))
 		}
 	}
 	round()
@@ -105,7 +105,7 @@ func BenchmarkLearn(b *testing.B) {
 			q := &Queued{Own: Work{1000, 1000}, At: t0}
 			b.ReportAllocs()
 			for i := range b.N {
-				p.learnPrefill(eps[i%n], q, 60*time.Millisecond)
+				p.LearnPrefill(eps[i%n], q, 60*time.Millisecond)
 			}
 		})
 	}

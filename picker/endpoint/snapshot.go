@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"net/netip"
@@ -17,7 +17,7 @@ type Snapshot struct {
 // Lookup returns the endpoint at an ip:port, nil when there is none. Any
 // spelling of an IPv6 address is understood.
 func (s *Snapshot) Lookup(address string) *Endpoint {
-	if i := s.index(address); i >= 0 {
+	if i := s.Index(address); i >= 0 {
 		return s.Endpoints[i]
 	}
 	return nil
@@ -34,7 +34,9 @@ func (s *Snapshot) ByID(id int) *Endpoint {
 // IDs returns one more than the largest dense id in use.
 func (s *Snapshot) IDs() int { return len(s.byID) }
 
-func (s *Snapshot) index(address string) int {
+// Index returns where in Endpoints the one at an ip:port stands, -1 when there
+// is none.
+func (s *Snapshot) Index(address string) int {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return -1

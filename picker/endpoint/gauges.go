@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"math"
@@ -71,9 +71,28 @@ func (c *gaugeCell) load() Gauges {
 	return g
 }
 
-func (c *gaugeCell) queues() (waiting, running int, kvUse float64) {
-	waiting, running = unpack(c.queue.Load())
-	return waiting, running, math.Float64frombits(c.kvUse.Load())
+// Reading is what a decision uses of an engine's gauges.
+type Reading struct {
+	Sampled bool          // false: there is no sample, and the rest is zero
+	Age     time.Duration // of the sample
+	Waiting int
+	Running int
+	KVUse   float64 // 0..1
+	// Capacity is how many tokens fit the engine's KV memory, 0 when unknown.
+	Capacity float64
+}
+
+// Reading returns the last sample as of now, in Unix nanoseconds.
+func (c *counters) Reading(now int64) Reading {
+	at := c.gauges.at.Load()
+	if at == 0 {
+		return Reading{}
+	}
+	r := Reading{Sampled: true, Age: time.Duration(now - at), KVUse: math.Float64frombits(c.gauges.kvUse.Load())}
+	r.Waiting, r.Running = unpack(c.gauges.queue.Load())
+	size, blocks := unpack(c.gauges.cache.Load())
+	r.Capacity = float64(size) * float64(blocks)
+	return r
 }
 
 // LoRA returns what the engine last said about its adapters, nil when it says

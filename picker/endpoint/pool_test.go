@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"net/netip"
@@ -17,8 +17,8 @@ func TestPoolIDs(t *testing.T) {
 	p.Set(all[:3])
 	gone := p.Snapshot().Lookup("10.0.0.1:8000")
 	gone.book.local.requests.Add(1)
-	p.Set([]EndpointSpec{all[0], all[2]})
-	p.Set([]EndpointSpec{all[0], all[2], all[3]})
+	p.Set([]Spec{all[0], all[2]})
+	p.Set([]Spec{all[0], all[2], all[3]})
 	if id := p.Snapshot().Lookup("10.0.0.3:8000").ID; id != 3 {
 		t.Errorf("id %d within the grace of the removed one", id)
 	}
@@ -61,7 +61,7 @@ func TestPoolChange(t *testing.T) {
 
 func TestSnapshotLookup(t *testing.T) {
 	p := NewPool(PoolOptions{})
-	p.Set([]EndpointSpec{
+	p.Set([]Spec{
 		{Name: "v6", Addr: netip.MustParseAddrPort("[fd00::1]:80")},
 		{Name: "v4", Addr: netip.MustParseAddrPort("10.0.0.1:80")},
 		{Name: "twice", Addr: netip.MustParseAddrPort("[::ffff:10.0.0.1]:80")},
@@ -99,7 +99,7 @@ func TestPoolLaw(t *testing.T) {
 		cells := map[string]*counters{}
 		for range rapid.IntRange(1, 12).Draw(t, "sets") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 15).Draw(t, "seconds")) * time.Second)
-			var list []EndpointSpec
+			var list []Spec
 			for _, s := range all {
 				if rapid.Bool().Draw(t, s.Name) {
 					list = append(list, s)

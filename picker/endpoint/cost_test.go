@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"math"
@@ -115,7 +115,7 @@ func TestFleetCost(t *testing.T) {
 	teach := func(ep *Endpoint, e trueCost, n int) {
 		for range n {
 			w := drawWork(rng)
-			p.learnPrefill(ep, &Queued{Own: w, At: t0}, e.ttft(rng, w))
+			p.LearnPrefill(ep, &Queued{Own: w, At: t0}, e.ttft(rng, w))
 		}
 	}
 	for _, ep := range eps[:2] {
@@ -134,7 +134,7 @@ func TestFleetCost(t *testing.T) {
 	if off := worst(eps[1].Cost(), usual); off > 1.5 {
 		t.Errorf("the usual one: off by a factor of %.2f: %+v", off, *eps[1].Cost())
 	}
-	p.learnStep(eps[0], 10, 10_000, 0.1, t0)
+	p.LearnStep(eps[0], 10, 10_000, 0.1, t0)
 	if c := eps[7].Cost(); c.Step <= PriorCost.Step {
 		t.Errorf("steps are not learned by the pool: %+v", c)
 	}

@@ -1,4 +1,4 @@
-package picker
+package request
 
 import (
 	"strconv"
@@ -26,13 +26,6 @@ const (
 	HeaderDataParallel   = "x-data-parallel-host-port"
 	maxSLO               = time.Hour
 	maxHeaderValueLength = 1024
-)
-
-// Labels of endpoints, verbatim.
-const (
-	LabelRole      = "llm-d.ai/role"
-	LabelEngine    = "inference.networking.k8s.io/engine-type"
-	LabelEngineAlt = "llm-d.ai/engine-type"
 )
 
 // readHeaders fills what headers say about a request.

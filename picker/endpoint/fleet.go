@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"math"
@@ -85,8 +85,8 @@ func (p *Pool) fleetOf(ep *Endpoint) *fleetCost {
 	return &p.serving
 }
 
-// learnPrefill teaches ep and those like it from one first token.
-func (p *Pool) learnPrefill(ep *Endpoint, q *Queued, ttft time.Duration) {
+// LearnPrefill teaches ep and those like it from one first token.
+func (p *Pool) LearnPrefill(ep *Endpoint, q *Queued, ttft time.Duration) {
 	x, y, trust := prefillSample(&p.opts.Prior, q, ttft)
 	p.fleetOf(ep).idles(q, ttft)
 	p.learn(0, ep, sample{x, y, trust, q.At.Add(ttft)})
@@ -108,8 +108,8 @@ func (f *fleetCost) idles(q *Queued, ttft time.Duration) {
 	}
 }
 
-// learnStep teaches ep and those like it from the time between tokens.
-func (p *Pool) learnStep(ep *Endpoint, sequences, context, seconds float64, now time.Time) {
+// LearnStep teaches ep and those like it from the time between tokens.
+func (p *Pool) LearnStep(ep *Endpoint, sequences, context, seconds float64, now time.Time) {
 	p.learn(1, ep, sample{stepSample(&p.opts.Prior, sequences, context), seconds, 1, now})
 	ep.ObserveStep(sequences, context, seconds)
 }

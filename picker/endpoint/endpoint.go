@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"cmp"
@@ -84,8 +84,8 @@ func (e EngineType) String() string {
 	}
 }
 
-// EndpointSpec is one endpoint as discovery finds it. Address identifies it.
-type EndpointSpec struct {
+// Spec is one endpoint as discovery finds it. Address identifies it.
+type Spec struct {
 	Name      string
 	Namespace string
 	Host      string         // as configured: name or IP address
@@ -108,7 +108,7 @@ type Events struct {
 }
 
 // Equal reports whether two specs say the same.
-func (s EndpointSpec) Equal(o EndpointSpec) bool {
+func (s Spec) Equal(o Spec) bool {
 	if s.Name != o.Name || s.Namespace != o.Namespace || s.Host != o.Host || s.Addr != o.Addr ||
 		s.Rank != o.Rank || s.Events != o.Events || s.Metrics != o.Metrics || len(s.Labels) != len(o.Labels) {
 		return false
@@ -126,7 +126,7 @@ func (s EndpointSpec) Equal(o EndpointSpec) bool {
 // safe for concurrent use. When discovery changes a label, a new Endpoint with
 // the same ID and the same counters takes its place.
 type Endpoint struct {
-	EndpointSpec
+	Spec
 	ID      indexer.EndpointID
 	Address string // ip:port, IPv6 in brackets
 	Role    Role
@@ -146,9 +146,9 @@ type counters struct {
 	health healthCell
 }
 
-func newEndpoint(spec EndpointSpec, id indexer.EndpointID, c *counters) *Endpoint {
+func newEndpoint(spec Spec, id indexer.EndpointID, c *counters) *Endpoint {
 	ep := &Endpoint{
-		EndpointSpec: spec, ID: id, Address: spec.Addr.String(),
+		Spec: spec, ID: id, Address: spec.Addr.String(),
 		Role: RoleOf(spec.Labels[LabelRole]), Engine: EngineOf(cmp.Or(spec.Labels[LabelEngine], spec.Labels[LabelEngineAlt])), counters: c,
 	}
 	for k, v := range spec.Labels {

@@ -1,4 +1,4 @@
-package picker
+package endpoint
 
 import (
 	"slices"
@@ -85,13 +85,13 @@ func (p *Pool) Subscribe(f func(Change)) {
 
 // Set makes specs the pool's endpoints. Of several specs with one address the
 // first counts. Endpoints that stay keep their id, gauges and book.
-func (p *Pool) Set(specs []EndpointSpec) Change {
+func (p *Pool) Set(specs []Spec) Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := p.current.Load()
 	specs = slices.Clone(specs)
-	slices.SortStableFunc(specs, func(a, b EndpointSpec) int { return a.Addr.Compare(b.Addr) })
-	specs = slices.CompactFunc(specs, func(a, b EndpointSpec) bool { return canonical(a.Addr) == canonical(b.Addr) })
+	slices.SortStableFunc(specs, func(a, b Spec) int { return a.Addr.Compare(b.Addr) })
+	specs = slices.CompactFunc(specs, func(a, b Spec) bool { return canonical(a.Addr) == canonical(b.Addr) })
 
 	var c Change
 	kept := make([]bool, len(old.Endpoints))

@@ -1,4 +1,4 @@
-package picker
+package request
 
 import (
 	"encoding/json"
@@ -16,11 +16,11 @@ type headerMap map[string]string
 
 func (h headerMap) Get(name string) string { return h[name] }
 
-func TestParseRequest(t *testing.T) {
+func TestParse(t *testing.T) {
 	f := func(path, body string, check func(*Request) any, want any) {
 		t.Helper()
 		r := &Request{Path: path, Body: []byte(body)}
-		if err := ParseRequest(r); err != nil {
+		if err := Parse(r); err != nil {
 			t.Errorf("%s: %v", body, err)
 			return
 		}
@@ -64,10 +64,10 @@ func TestParseRequest(t *testing.T) {
 	f("/v1/models", `not json`, model, `|`)
 }
 
-func TestParseRequestRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	f := func(body, want string) {
 		t.Helper()
-		err := ParseRequest(&Request{Path: "/v1/chat/completions", Body: []byte(body)})
+		err := Parse(&Request{Path: "/v1/chat/completions", Body: []byte(body)})
 		var refused *Error
 		if !errors.As(err, &refused) || refused.Reason != ReasonBadRequest || !strings.Contains(refused.Message, want) {
 			t.Errorf("%q: %v, want %q", body, err, want)
@@ -92,7 +92,7 @@ func TestParseHeaders(t *testing.T) {
 		HeaderObjectiveAlt: "gold", HeaderFairness: "tenant", HeaderModelRewrite: "target",
 		HeaderSLOTTFT: "250", HeaderSLOTPOTAlt: "12.5", HeaderSession: "s",
 	}}
-	if err := ParseRequest(r); err != nil {
+	if err := Parse(r); err != nil {
 		t.Fatal(err)
 	}
 	got := []any{r.Objective, r.FairnessID, r.Target, r.SLOTTFT, r.SLOTPOT, r.Session}
@@ -116,7 +116,7 @@ func TestMedia(t *testing.T) {
 	body := `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` +
 		picture + `"}},{"type":"text","text":"` + strings.Repeat("plain words ", 300) + `"}]}]}`
 	r := &Request{Path: "/v1/chat/completions", Body: []byte(body)}
-	if err := ParseRequest(r); err != nil {
+	if err := Parse(r); err != nil {
 		t.Fatal(err)
 	}
 	if r.Prompt.Media != 1 || r.InputTokens < 1024+800 || r.InputTokens > 1024+1100 {
@@ -144,7 +144,7 @@ func TestChunkRoot(t *testing.T) {
 	h := indexer.NewHasher(indexer.Seed{1})
 	root := func(body string) indexer.BlockKey {
 		r := &Request{Path: "/v1/chat/completions", Body: []byte(body)}
-		if err := ParseRequest(r); err != nil {
+		if err := Parse(r); err != nil {
 			t.Fatal(err)
 		}
 		return r.ChunkRoot(h, indexer.Scope{Model: r.Model})
@@ -171,7 +171,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := &Request{Path: "/v1/chat/completions", Body: body}
-		err := ParseRequest(r)
+		err := Parse(r)
 		ParsePrefix(&Request{Path: "/v1/messages", Body: body})
 		var want map[string]json.RawMessage
 		if json.Unmarshal(body, &want) != nil || want == nil {
@@ -195,7 +195,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func BenchmarkParseRequest(b *testing.B) {
+func BenchmarkParse(b *testing.B) {
 	words := strings.Repeat("The quick brown fox jumps over the lazy dog.\\n", 20)
 	message := `{"role":"user","content":"` + words + `"},`
 	f := func(name string, body []byte) {
@@ -205,7 +205,7 @@ func BenchmarkParseRequest(b *testing.B) {
 			r := new(Request)
 			for b.Loop() {
 				*r = Request{Path: "/v1/chat/completions", Body: body}
-				if err := ParseRequest(r); err != nil {
+				if err := Parse(r); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,0 +1,8 @@
+package endpoint
+
+// Labels of endpoints, verbatim.
+const (
+	LabelRole      = "llm-d.ai/role"
+	LabelEngine    = "inference.networking.k8s.io/engine-type"
+	LabelEngineAlt = "llm-d.ai/engine-type"
+)

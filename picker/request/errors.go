@@ -1,0 +1,77 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reason is the closed set of causes for which a request is refused. Its String
+// is the metric label and the code of the error that the client reads; extproc
+// maps it to the HTTP status and the drop-reason header.
+type Reason uint8
+
+// Reasons.
+const (
+	ReasonInternal      Reason = iota
+	ReasonBadRequest           // 400: body is not JSON, or has no model
+	ReasonTooLarge             // 413
+	ReasonModelNotFound        // 404
+	ReasonNoEndpoints          // 503
+	ReasonSaturated            // 429
+	ReasonTTLExpired           // 503
+	ReasonCancelled            // 499
+	ReasonShuttingDown         // 503
+	numReasons          = iota
+)
+
+var reasonNames = [numReasons]string{
+	ReasonInternal:      "internal",
+	ReasonBadRequest:    "bad_request",
+	ReasonTooLarge:      "request_too_large",
+	ReasonModelNotFound: "model_not_found",
+	ReasonNoEndpoints:   "no_endpoints",
+	ReasonSaturated:     "saturated",
+	ReasonTTLExpired:    "ttl_expired",
+	ReasonCancelled:     "cancelled",
+	ReasonShuttingDown:  "shutting_down",
+}
+
+// String returns the reason's name on the wire, "internal" for a value outside
+// of the set.
+func (r Reason) String() string {
+	if int(r) >= len(reasonNames) {
+		r = ReasonInternal
+	}
+	return reasonNames[r]
+}
+
+// ReasonOf returns the reason of an *Error, ReasonInternal for any other error.
+func ReasonOf(err error) Reason {
+	var e *Error
+	if errors.As(err, &e) && e.Reason < numReasons {
+		return e.Reason
+	}
+	return ReasonInternal
+}
+
+// Reasons returns all reasons, for tables indexed by them.
+func Reasons() []Reason {
+	all := make([]Reason, numReasons)
+	for i := range all {
+		all[i] = Reason(i)
+	}
+	return all
+}
+
+// Error is a refusal meant for the client.
+type Error struct {
+	Reason  Reason
+	Message string // for the client; no prompt text
+}
+
+// Errorf returns an *Error.
+func Errorf(r Reason, format string, a ...any) *Error {
+	return &Error{Reason: r, Message: fmt.Sprintf(format, a...)}
+}
+
+func (e *Error) Error() string { return e.Message }
