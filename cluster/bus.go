@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-
-	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // Bus finds the other members and carries frames between them. Frames may be
@@ -17,7 +15,7 @@ type Bus interface {
 	// Send queues a frame for the members that e names, or for all, and
 	// returns at once. What does not fit a peer's queue is dropped and
 	// counted: it never waits for a slow peer.
-	Send(e group.Envelope)
+	Send(e Envelope)
 	// Leave tells the others that this member goes, and returns when that is
 	// on its way or ctx ends.
 	Leave(ctx context.Context) error
@@ -76,7 +74,7 @@ type None struct{}
 func (None) Open(context.Context, Handler) error { return nil }
 
 // Send drops e.
-func (None) Send(group.Envelope) {}
+func (None) Send(Envelope) {}
 
 // Leave does nothing.
 func (None) Leave(context.Context) error { return nil }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/hub"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 )
 
 // backlog shares how many requests wait at each replica, by flow: a whole
@@ -78,7 +78,7 @@ func (b *backlog) Others(flow string) (sum uint64) {
 
 // Adding a state to be shared: the type backlog above is all of it.
 func ExampleNode_Gauge() {
-	h := hub.New()
+	h := clustertest.NewHub()
 	open := func(name string) (*cluster.Node, *backlog) {
 		self := cluster.NewMember(name, "v1")
 		n := cluster.New(cluster.Options{Self: self, Bus: h.Bus(self)})
@@ -104,7 +104,7 @@ func ExampleNode_Gauge() {
 // in one window are one frame.
 func TestGaugeIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := hub.New()
+		h := clustertest.NewHub()
 		selfA, selfB := cluster.NewMember("a", ""), cluster.NewMember("b", "")
 		a := cluster.New(cluster.Options{Self: selfA, Bus: h.Bus(selfA)})
 		b := cluster.New(cluster.Options{Self: selfB, Bus: h.Bus(selfB)})

@@ -10,17 +10,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/hub"
-	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 )
 
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := hub.New()
+		h := clustertest.NewHub()
 		a, b := newReplica("a", h, cluster.ShareMesh), newReplica("b", h, cluster.ShareMesh)
 		a.Start(t, "e1")
 		b.Start(t, "e1")
-		defer fixture.Stop(t, a, b)
+		defer clustertest.Stop(t, a, b)
 		a.Index.Reading("e1", true)
 		a.Append("e1", 0)
 		time.Sleep(2 * time.Second)

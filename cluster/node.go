@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
+	"github.com/grapevine-epp/grapevine/cluster/internal/core"
 )
 
 // Node is this replica's part in the group: it gives a core.Core a clock, a

@@ -8,24 +8,23 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/hub"
-	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 )
 
-func newReplica(name string, h *hub.Hub, share cluster.Share) *fixture.Replica {
+func newReplica(name string, h *clustertest.Hub, share cluster.Share) *clustertest.Replica {
 	self := cluster.NewMember(name, "test")
 	opt := cluster.Options{Self: self, Share: share}
 	if h != nil {
 		opt.Bus = h.Bus(self)
 	}
-	return fixture.New(opt)
+	return clustertest.NewReplica(opt)
 }
 
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newReplica("a", nil, cluster.ShareAuto)
 		a.Start(t, "e1", "e2")
-		defer fixture.Stop(t, a)
+		defer clustertest.Stop(t, a)
 		if p, err := a.WaitSettled(t.Context()); p != cluster.Settled || err != nil {
 			t.Fatalf("phase %v, %v", p, err)
 		}
@@ -55,14 +54,14 @@ func TestAlone(t *testing.T) {
 
 func TestThreeShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := hub.New()
+		h := clustertest.NewHub()
 		a, b, c := newReplica("a", h, cluster.SharePartitioned), newReplica("b", h, cluster.SharePartitioned), newReplica("c", h, cluster.SharePartitioned)
-		all := []*fixture.Replica{a, b, c}
+		all := []*clustertest.Replica{a, b, c}
 		sources := []string{"e1", "e2", "e3", "e4", "e5", "e6"}
 		for _, r := range all {
 			r.Start(t, sources...)
 		}
-		defer fixture.Stop(t, all...)
+		defer clustertest.Stop(t, all...)
 		time.Sleep(time.Second)
 		for _, s := range sources {
 			readers := 0
@@ -104,11 +103,11 @@ func TestThreeShare(t *testing.T) {
 
 func TestDeathDropsGauges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := hub.New()
+		h := clustertest.NewHub()
 		a, b := newReplica("a", h, cluster.ShareAuto), newReplica("b", h, cluster.ShareAuto)
 		a.Start(t, "e1")
 		b.Start(t, "e1")
-		defer fixture.Stop(t, a, b)
+		defer clustertest.Stop(t, a, b)
 		_ = a.Load.Set("e1", []byte("7"))
 		time.Sleep(time.Second)
 		if got := b.Loads.Get(a.Self().ID, "e1"); got != "7" {
@@ -135,12 +134,12 @@ func TestDeathDropsGauges(t *testing.T) {
 // its name comes back, and one that said goodbye is not.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := hub.New()
+		h := clustertest.NewHub()
 		a, b, c := newReplica("a", h, cluster.ShareAuto), newReplica("b", h, cluster.ShareAuto), newReplica("c", h, cluster.ShareAuto)
-		for _, r := range []*fixture.Replica{a, b, c} {
+		for _, r := range []*clustertest.Replica{a, b, c} {
 			r.Start(t, "e1")
 		}
-		defer func() { fixture.Stop(t, a) }()
+		defer func() { clustertest.Stop(t, a) }()
 		health := func(state, line string) {
 			t.Helper()
 			time.Sleep(time.Second)
@@ -152,14 +151,14 @@ func TestLost(t *testing.T) {
 		if err := c.Drain(t.Context()); err != nil {
 			t.Error(err)
 		}
-		fixture.Stop(t, c)
+		clustertest.Stop(t, c)
 		health("joined", "1 other member")
-		fixture.Stop(t, b)
+		clustertest.Stop(t, b)
 		health("partitioned", "1 of 1 other members cannot be reached: b (went without a word 1s ago, dead or cut off)")
 		b = newReplica("b", h, cluster.ShareAuto)
 		b.Start(t, "e1")
 		health("joined", "1 other member")
-		fixture.Stop(t, b)
+		clustertest.Stop(t, b)
 		time.Sleep(9 * time.Minute)
 		health("partitioned", "b (")
 		time.Sleep(time.Minute)
@@ -172,7 +171,7 @@ func TestLost(t *testing.T) {
 
 func TestDrainHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := hub.New()
+		h := clustertest.NewHub()
 		a, b := newReplica("a", h, cluster.SharePartitioned), newReplica("b", h, cluster.SharePartitioned)
 		a.Start(t, "e1")
 		b.Start(t, "e1")
@@ -203,11 +202,11 @@ func TestDrainHandsOver(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(10 * time.Millisecond)
-		fixture.Stop(t, owner)
+		clustertest.Stop(t, owner)
 		if n := len(heir.Status().Peers); n != 0 {
 			t.Errorf("%d peers are left", n)
 		}
-		fixture.Stop(t, heir)
+		clustertest.Stop(t, heir)
 	})
 }
 
@@ -215,17 +214,17 @@ func TestDrainHandsOver(t *testing.T) {
 // comes in its place, and nobody calls that a partition.
 func TestReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := hub.New()
-		var all []*fixture.Replica
-		start := func(name string) *fixture.Replica {
+		h := clustertest.NewHub()
+		var all []*clustertest.Replica
+		start := func(name string) *clustertest.Replica {
 			r := newReplica(name, h, cluster.ShareAuto)
 			r.Start(t, "e1")
 			all = append(all, r)
 			return r
 		}
 		a, b, c, d := start("a"), start("b"), start("c"), start("d")
-		defer func() { fixture.Stop(t, all...) }()
-		health := func(r *fixture.Replica, line string) {
+		defer func() { clustertest.Stop(t, all...) }()
+		health := func(r *clustertest.Replica, line string) {
 			t.Helper()
 			time.Sleep(3 * time.Second)
 			if got := r.Status().Health; got.State != "joined" || !got.OK || !strings.Contains(got.Line, line) {
@@ -233,8 +232,8 @@ func TestReplaced(t *testing.T) {
 			}
 		}
 		health(a, "3 other members, all reachable")
-		all = []*fixture.Replica{a, b, c}
-		fixture.Stop(t, d)
+		all = []*clustertest.Replica{a, b, c}
+		clustertest.Stop(t, d)
 		health(a, "2 other members reachable, digests equal; 1 lost 3s ago (dead or cut off): d")
 		health(b, "1 lost")
 		start("e")

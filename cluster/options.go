@@ -3,8 +3,6 @@ package cluster
 import (
 	"log/slog"
 	"time"
-
-	"github.com/grapevine-epp/grapevine/cluster/group"
 )
 
 // Options configure a Node. Self.ID is required; the rest has defaults.
@@ -21,7 +19,7 @@ type Options struct {
 	Trouble func() (id, what string)
 	// Tuning holds the state machine's periods and limits. Its Self, Share
 	// and Alone are ignored.
-	Tuning group.Options
+	Tuning Tuning
 }
 
 func (o Options) withDefaults() Options {

@@ -1,8 +1,8 @@
 package cluster
 
 import (
-	"github.com/grapevine-epp/grapevine/cluster/core"
-	"github.com/grapevine-epp/grapevine/cluster/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/core"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
 // Gauge is a state of absolute values that each member writes for itself. It

@@ -3,9 +3,9 @@ package cluster
 import (
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
-	"github.com/grapevine-epp/grapevine/cluster/group"
-	"github.com/grapevine-epp/grapevine/cluster/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/core"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
 // Status is the group as this replica sees it.

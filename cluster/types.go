@@ -6,13 +6,14 @@ import (
 	"encoding/hex"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/core"
-	"github.com/grapevine-epp/grapevine/cluster/group"
-	"github.com/grapevine-epp/grapevine/cluster/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/core"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
-// Member and the other types are the words of the state machine, for those who
-// use a Node. The packages that they come from document them.
+// The types of the state machine that the users of a Node, and those who implement
+// a Bus, a store or a sink, need. They are declared in internal packages, where their
+// fields and methods are documented; this is the only list of them.
 type (
 	Member     = group.Member
 	Position   = logs.Position
@@ -30,6 +31,9 @@ type (
 	GaugeSink  = core.GaugeSink
 	FeedSink   = core.FeedSink
 	LogOptions = logs.LogOptions
+	Tuning     = group.Options
+	Envelope   = group.Envelope
+	Traffic    = group.Traffic
 )
 
 // Values of the types above.
@@ -71,6 +75,9 @@ func NewMember(name, version string) Member {
 		Boot: uint64(time.Now().UnixNano()) ^ binary.LittleEndian.Uint64(b[:])<<1 | 1,
 	}
 }
+
+// ParseShare reads the spelling of a Share: auto, mesh or partitioned.
+func ParseShare(s string) (Share, bool) { return group.ParseShare(s) }
 
 // Errors that a LogStore or its dumps return: a delta builds on other content; a snapshot
 // is over its limit.

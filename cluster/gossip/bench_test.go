@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
-	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -50,12 +50,12 @@ func (h *heap) Digest(string) cluster.Digest { return cluster.Digest{} }
 func (h *heap) Snapshot(source string, _ int) (cluster.Dump, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return fixture.Pages(h.of[source]), nil
+	return clustertest.Pages(h.of[source]), nil
 }
 
 func (h *heap) Stage(source string, _ uint64) (cluster.Stage, error) {
 	var pages [][]byte
-	return &fixture.Stage{
+	return &clustertest.Stage{
 		Add: func(p []byte) error { pages = append(pages, p); return nil },
 		Take: func() error {
 			h.mu.Lock()

@@ -14,8 +14,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/group"
-	"github.com/grapevine-epp/grapevine/cluster/stream"
+	"github.com/grapevine-epp/grapevine/cluster/internal/stream"
 )
 
 // Bus is a cluster.Bus over gossip and streams.
@@ -230,7 +229,7 @@ func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
 }
 
 // Send queues a frame on streams.
-func (b *Bus) Send(e group.Envelope) { b.streams.Send(e) }
+func (b *Bus) Send(e cluster.Envelope) { b.streams.Send(e) }
 
 // Leave tells the others that this member goes, until ctx ends.
 func (b *Bus) Leave(ctx context.Context) error {

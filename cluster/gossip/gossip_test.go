@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
-	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -22,7 +22,7 @@ var (
 
 // node is a replica over real sockets.
 type node struct {
-	*fixture.Replica
+	*clustertest.Replica
 	bus  *gossip.Bus
 	addr string
 }
@@ -42,7 +42,7 @@ func newNode(t testing.TB, name string, join []string, change func(*gossip.Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := fixture.New(cluster.Options{Self: opt.Self, Bus: bus, Share: cluster.SharePartitioned})
+	r := clustertest.NewReplica(cluster.Options{Self: opt.Self, Bus: bus, Share: cluster.SharePartitioned})
 	return &node{Replica: r, bus: bus, addr: addr}
 }
 
@@ -58,16 +58,16 @@ func three(t *testing.T, change func(*gossip.Options)) []*node {
 		nodes = append(nodes, n)
 		join = append(join, n.addr)
 	}
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
 	return nodes
 }
 
 func joined(nodes ...*node) string {
-	var rs []*fixture.Replica
+	var rs []*clustertest.Replica
 	for _, n := range nodes {
 		rs = append(rs, n.Replica)
 	}
-	return fixture.Joined(rs...)
+	return clustertest.Joined(rs...)
 }
 
 // believes returns what keeps every other from believing n's load to be v.
@@ -84,7 +84,7 @@ func believes(n *node, v string, others ...*node) string {
 // until everybody has them.
 func readAll(t *testing.T, seq uint64, nodes ...*node) {
 	t.Helper()
-	fixture.Eventually(t, 30*time.Second, func() string {
+	clustertest.Eventually(t, 30*time.Second, func() string {
 		for _, n := range nodes {
 			for _, s := range []string{"e1", "e2", "e3"} {
 				read := n.Sums.Role(s) == cluster.RoleReader
@@ -110,9 +110,9 @@ func TestShare(t *testing.T) {
 		t.Run(fmt.Sprintf("tcp=%v", tcp), func(t *testing.T) {
 			nodes := three(t, func(o *gossip.Options) { o.TCPOnly = tcp })
 			_ = nodes[0].Load.Set("k", []byte("7"))
-			fixture.Eventually(t, 30*time.Second, func() string { return believes(nodes[0], "7", nodes...) })
+			clustertest.Eventually(t, 30*time.Second, func() string { return believes(nodes[0], "7", nodes...) })
 			readAll(t, 99, nodes...)
-			fixture.Eventually(t, 30*time.Second, func() string {
+			clustertest.Eventually(t, 30*time.Second, func() string {
 				for _, n := range nodes {
 					if s := n.Status(); !s.Health.OK || s.Health.State != "joined" || s.Logs[0].Exact != 3 {
 						return fmt.Sprintf("%+v %+v", s.Health, s.Logs)
@@ -131,16 +131,16 @@ func TestSuddenDeath(t *testing.T) {
 	readAll(t, 9, nodes...)
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	_ = c.Load.Set("k", []byte("7"))
-	fixture.Eventually(t, 30*time.Second, func() string { return believes(c, "7", a, b) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return believes(c, "7", a, b) })
 	_ = c.Close()
-	t.Logf("share vanished after %v", fixture.Eventually(t, 30*time.Second, func() string { return believes(c, "", a, b) }))
-	t.Logf("removed after %v", fixture.Eventually(t, 30*time.Second, func() string { return joined(a, b) }))
+	t.Logf("share vanished after %v", clustertest.Eventually(t, 30*time.Second, func() string { return believes(c, "", a, b) }))
+	t.Logf("removed after %v", clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) }))
 	readAll(t, 19, a, b)
 
 	again := newNode(t, "c", []string{a.addr, b.addr}, nil)
 	again.Start(t, "e1", "e2", "e3")
 	t.Cleanup(func() { _ = again.Close() })
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(a, b, again) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b, again) })
 	if p, err := again.WaitSettled(t.Context()); p != cluster.Settled || err != nil {
 		t.Errorf("phase %v, %v", p, err)
 	}
@@ -169,7 +169,7 @@ func TestLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	took := fixture.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+	took := clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
 	t.Logf("gone %v after leaving", took)
 }
 
@@ -187,19 +187,19 @@ func TestKeyRotation(t *testing.T) {
 	late.Start(t, "e1", "e2", "e3")
 	t.Cleanup(func() { _ = late.Close() })
 	all := append(nodes, late)
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(all...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(all...) })
 	readAll(t, 9, all...)
 
 	old := newNode(t, "old", []string{nodes[0].addr}, nil)
 	old.Start(t, "e1")
 	t.Cleanup(func() { _ = old.Close() })
-	fixture.Eventually(t, 30*time.Second, func() string {
+	clustertest.Eventually(t, 30*time.Second, func() string {
 		if h := old.Status().Health; h.State != "alone" || h.OK {
 			return fmt.Sprintf("%+v", h)
 		}
 		return ""
 	})
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(all...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(all...) })
 	if s := nodes[0].Status(); s.Bus.Refused["key"] == 0 {
 		t.Errorf("refused: %v", s.Bus.Refused)
 	}
@@ -217,7 +217,7 @@ func TestStrangers(t *testing.T) {
 		s := newNode(t, "stranger", []string{nodes[0].addr}, change)
 		s.Start(t, "e1")
 		_ = s.Load.Set("k", []byte("666"))
-		fixture.Eventually(t, 30*time.Second, func() string {
+		clustertest.Eventually(t, 30*time.Second, func() string {
 			if st := nodes[0].Status(); st.Bus.Refused[reason] == 0 {
 				return fmt.Sprintf("refused: %v", st.Bus.Refused)
 			}
@@ -233,7 +233,7 @@ func TestStrangers(t *testing.T) {
 		}
 		_ = s.Close()
 	}
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
 }
 
 // TestWrongAdvertisedAddress refuses a member that the others cannot dial; where
@@ -257,7 +257,7 @@ func TestWrongAdvertisedAddress(t *testing.T) {
 			if !strings.Contains(err.Error(), gossip.ErrUnreachable.Error()) || !strings.Contains(err.Error(), wrong) {
 				t.Errorf("error does not name the address: %v", err)
 			}
-			fixture.Eventually(t, 30*time.Second, func() string { return joined(a) })
+			clustertest.Eventually(t, 30*time.Second, func() string { return joined(a) })
 		})
 	}
 }
@@ -296,5 +296,5 @@ func TestNameIsResolvedAgain(t *testing.T) {
 	}
 	<-dns
 	dns <- []string{"127.0.0.3", "127.0.0.4"}
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/grapevine-epp/grapevine/cluster/stream"
+	"github.com/grapevine-epp/grapevine/cluster/internal/stream"
 )
 
 // metaVersion is the first byte of a member's metadata. Fields are only added

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/stream"
+	"github.com/grapevine-epp/grapevine/cluster/internal/stream"
 )
 
 func FuzzMeta(f *testing.F) {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/grapevine-epp/grapevine/cluster/wire"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // needPayload is what a server has to take: half of a frame, see
-// group.Options.GaugeBytes, and what is put around it. NATS takes 1 MiB by default.
+// cluster.Tuning.GaugeBytes, and what is put around it. NATS takes 1 MiB by default.
 const needPayload = wire.MaxFrame/2 + 64<<10
 
 // connect connects once; when no server can be reached, in the background.

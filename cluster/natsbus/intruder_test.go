@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
-	"github.com/grapevine-epp/grapevine/cluster/wire"
 )
 
 // intruder has valid credentials of the NATS account, and not the group's key.
@@ -65,8 +65,8 @@ func TestIntruder(t *testing.T) {
 	ours := newTenancy()
 	opt := server.Options{MaxPayload: 4 << 20}
 	ours.use(&opt)
-	url, sources := serve(t, opt).ClientURL(), fixture.Sources(4)
-	reader := func(self cluster.Member, key []byte) *fixture.Reader {
+	url, sources := serve(t, opt).ClientURL(), clustertest.Sources(4)
+	reader := func(self cluster.Member, key []byte) *clustertest.Reader {
 		o := natsbus.Options{Self: self, URLs: []string{url}, Group: "test", Credentials: ours.creds(t)}
 		if key != nil {
 			o.Keys = [][]byte{key}
@@ -75,23 +75,23 @@ func TestIntruder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := fixture.NewReader(self, bus)
+		r := clustertest.NewReader(self, bus)
 		t.Cleanup(func() { _ = r.End() })
 		return r
 	}
 	in := intrude(t, url, ours.creds(t))
 	a, b, c := reader(cluster.NewMember("a", "test"), keyA), reader(cluster.NewMember("b", "test"), keyA), reader(cluster.NewMember("c", "test"), keyA)
-	for _, r := range []*fixture.Reader{a, b, c} {
+	for _, r := range []*clustertest.Reader{a, b, c} {
 		if err := r.Begin(t.Context(), sources); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write := func(n uint64, load string, rs ...*fixture.Reader) {
+	write := func(n uint64, load string, rs ...*clustertest.Reader) {
 		for _, r := range rs {
 			r.Write(n)
 			_ = r.Load.Set("k", []byte(load))
 		}
-		fixture.Eventually(t, 30*time.Second, func() string { return same(n, load, rs...) })
+		clustertest.Eventually(t, 30*time.Second, func() string { return same(n, load, rs...) })
 	}
 	write(100, "7", a, b, c)
 	write(200, "8", a, b, c)
@@ -99,7 +99,7 @@ func TestIntruder(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.End()
-	fixture.Eventually(t, 30*time.Second, func() string {
+	clustertest.Eventually(t, 30*time.Second, func() string {
 		if n := len(a.Status().Peers) + len(b.Status().Peers); n != 2 {
 			return fmt.Sprintf("%d peers", n)
 		}
@@ -141,15 +141,15 @@ func TestIntruder(t *testing.T) {
 	} {
 		try()
 		time.Sleep(100 * time.Millisecond)
-		fixture.Eventually(t, 30*time.Second, func() string {
+		clustertest.Eventually(t, 30*time.Second, func() string {
 			if why := same(300, "9", a, b); why != "" {
 				return "after " + what + ": " + why
 			}
 			return ""
 		})
 	}
-	fixture.Eventually(t, 30*time.Second, func() string {
-		for _, r := range []*fixture.Reader{a, b} {
+	clustertest.Eventually(t, 30*time.Second, func() string {
+		for _, r := range []*clustertest.Reader{a, b} {
 			for _, reason := range []string{"key", "plaintext", "frame", "replay"} {
 				if n := r.Status().Bus.Refused; n[reason] == 0 {
 					return fmt.Sprintf("%s: refused %v", r.Self().Name, n)

@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/outbox"
 )
 
@@ -125,7 +124,7 @@ func (b *Bus) deliver(fn func()) {
 }
 
 // Send queues a frame.
-func (b *Bus) Send(e group.Envelope) {
+func (b *Bus) Send(e cluster.Envelope) {
 	if len(e.To) == 1 {
 		b.queue.Push(e.Class, outgoing{b.inbox(e.To[0]), e.Frame}, len(e.Frame))
 		return

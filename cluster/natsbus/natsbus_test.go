@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 	"github.com/grapevine-epp/grapevine/internal/parts"
@@ -33,7 +33,7 @@ func startServer(t testing.TB, o embedded.Options) *embedded.Server {
 
 // node is a replica over NATS.
 type node struct {
-	*fixture.Replica
+	*clustertest.Replica
 	bus *natsbus.Bus
 }
 
@@ -49,17 +49,17 @@ func newNode(t testing.TB, name string, urls []string, change func(*natsbus.Opti
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{fixture.New(cluster.Options{Self: opt.Self, Bus: bus, Share: cluster.SharePartitioned}), bus}
+	n := &node{clustertest.NewReplica(cluster.Options{Self: opt.Self, Bus: bus, Share: cluster.SharePartitioned}), bus}
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
 
 func joined(nodes ...*node) string {
-	var rs []*fixture.Replica
+	var rs []*clustertest.Replica
 	for _, n := range nodes {
 		rs = append(rs, n.Replica)
 	}
-	return fixture.Joined(rs...)
+	return clustertest.Joined(rs...)
 }
 
 func three(t *testing.T, urls ...[]string) []*node {
@@ -70,7 +70,7 @@ func three(t *testing.T, urls ...[]string) []*node {
 		n.Start(t, "e1", "e2", "e3")
 		nodes = append(nodes, n)
 	}
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
 	return nodes
 }
 
@@ -78,7 +78,7 @@ func three(t *testing.T, urls ...[]string) []*node {
 // until everybody has them.
 func readAll(t *testing.T, seq uint64, nodes ...*node) time.Duration {
 	t.Helper()
-	return fixture.Eventually(t, 30*time.Second, func() string {
+	return clustertest.Eventually(t, 30*time.Second, func() string {
 		for _, n := range nodes {
 			for _, s := range []string{"e1", "e2", "e3"} {
 				read := n.Sums.Role(s) == cluster.RoleReader
@@ -117,11 +117,11 @@ func TestShare(t *testing.T) {
 		n.Start(t, "e1", "e2", "e3")
 		nodes = append(nodes, n)
 	}
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
 	_ = nodes[0].Load.Set("k", []byte("7"))
-	fixture.Eventually(t, 30*time.Second, func() string { return believes(nodes[0], "7", nodes...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return believes(nodes[0], "7", nodes...) })
 	readAll(t, 999, nodes...)
-	fixture.Eventually(t, 30*time.Second, func() string {
+	clustertest.Eventually(t, 30*time.Second, func() string {
 		for _, n := range nodes {
 			if st := n.Status(); st.Health.State != "joined" || st.Logs[0].Exact != 3 {
 				return fmt.Sprintf("%+v %+v", st.Health, st.Logs)
@@ -131,10 +131,10 @@ func TestShare(t *testing.T) {
 	})
 	c := nodes[2]
 	_ = c.Load.Set("k", []byte("7"))
-	fixture.Eventually(t, 30*time.Second, func() string { return believes(c, "7", nodes[:2]...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return believes(c, "7", nodes[:2]...) })
 	_ = c.Close()
-	t.Logf("share vanished after %v", fixture.Eventually(t, 30*time.Second, func() string { return believes(c, "", nodes[:2]...) }))
-	t.Logf("removed after %v", fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes[:2]...) }))
+	t.Logf("share vanished after %v", clustertest.Eventually(t, 30*time.Second, func() string { return believes(c, "", nodes[:2]...) }))
+	t.Logf("removed after %v", clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes[:2]...) }))
 	readAll(t, 1999, nodes[:2]...)
 }
 
@@ -146,13 +146,13 @@ func TestServerGone(t *testing.T) {
 	nodes := three(t, []string{s.URL()})
 	readAll(t, 9, nodes...)
 	s.Stop()
-	fixture.Eventually(t, 30*time.Second, func() string {
+	clustertest.Eventually(t, 30*time.Second, func() string {
 		if h := nodes[0].Status().Health; h.State != "partitioned" || h.OK {
 			return fmt.Sprintf("%+v", h)
 		}
 		return ""
 	})
-	fixture.Eventually(t, 30*time.Second, func() string {
+	clustertest.Eventually(t, 30*time.Second, func() string {
 		for _, n := range nodes {
 			if r := n.Sums.Role("e1"); r != cluster.RoleReader {
 				return fmt.Sprintf("%s is %v", n.Self().Name, r)
@@ -161,7 +161,7 @@ func TestServerGone(t *testing.T) {
 		return ""
 	})
 	startServer(t, embedded.Options{Bind: bind})
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
 	readAll(t, 19, nodes...)
 }
 
@@ -175,7 +175,7 @@ func TestRefusedForAWhile(t *testing.T) {
 	b.Start(t, "e1")
 	says := func(what string) {
 		t.Helper()
-		fixture.Eventually(t, 30*time.Second, func() string {
+		clustertest.Eventually(t, 30*time.Second, func() string {
 			if h := a.Status().Health; h.OK || h.State != "partitioned" || !strings.Contains(strings.ToLower(h.Line), what) {
 				return h.Line
 			}
@@ -184,14 +184,14 @@ func TestRefusedForAWhile(t *testing.T) {
 	}
 	says("not connected to nats")
 	s := startServer(t, embedded.Options{Bind: bind, User: "u", Password: "p"})
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
 	s.Stop()
 	s = startServer(t, embedded.Options{Bind: bind, User: "u", Password: "another"})
 	says("authorization")
 	time.Sleep(500 * time.Millisecond) // some more tries
 	s.Stop()
 	startServer(t, embedded.Options{Bind: bind, User: "u", Password: "p"})
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
 }
 
 func TestLeave(t *testing.T) {
@@ -200,7 +200,7 @@ func TestLeave(t *testing.T) {
 	if err := nodes[2].Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	took := fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes[:2]...) })
+	took := clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes[:2]...) })
 	t.Logf("gone %v after leaving", took)
 	for _, n := range nodes[:2] { // it was not given up: it said so
 		if s := n.Status(); len(s.Lost) > 0 {
@@ -208,7 +208,7 @@ func TestLeave(t *testing.T) {
 		}
 	}
 	time.Sleep(400 * time.Millisecond)
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes[:2]...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes[:2]...) })
 }
 
 // TestStrangers lets those publish who do not know the key.
@@ -235,14 +235,14 @@ func TestStrangers(t *testing.T) {
 		msg.Data[len(msg.Data)-1] ^= 1
 		_ = conn.Publish("grapevine.test.hb", msg.Data)
 	}
-	fixture.Eventually(t, 30*time.Second, func() string {
+	clustertest.Eventually(t, 30*time.Second, func() string {
 		r := nodes[0].Status().Bus.Refused
 		if r["key"] == 0 || r["plaintext"] == 0 || r["frame"] == 0 {
 			return fmt.Sprintf("refused: %v", r)
 		}
 		return ""
 	})
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
 }
 
 func TestKeyRotation(t *testing.T) {
@@ -256,7 +256,7 @@ func TestKeyRotation(t *testing.T) {
 		}
 		readAll(t, uint64(100*(i+1)), nodes...)
 	}
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
 	for _, n := range nodes {
 		if r := n.Status().Bus.Refused; r["key"] > 0 {
 			t.Errorf("refused on the way: %v", r)

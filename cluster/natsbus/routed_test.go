@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
@@ -54,7 +54,7 @@ func threeNodes(t *testing.T) *nodes {
 // routed waits until servers have routes to each other.
 func (n *nodes) routed(servers ...int) {
 	n.t.Helper()
-	fixture.Eventually(n.t, 30*time.Second, func() string {
+	clustertest.Eventually(n.t, 30*time.Second, func() string {
 		for _, i := range servers {
 			if got := n.servers[i].NumRoutes(); got < len(servers)-1 {
 				return fmt.Sprintf("server %d has %d routes", i, got)
@@ -80,7 +80,7 @@ func (n *nodes) kill() int {
 }
 
 // reader opens a replica that knows all servers.
-func (n *nodes) reader(name string, sources []string) *fixture.Reader {
+func (n *nodes) reader(name string, sources []string) *clustertest.Reader {
 	n.t.Helper()
 	self := cluster.NewMember(name, "test")
 	bus, err := natsbus.New(natsbus.Options{
@@ -90,7 +90,7 @@ func (n *nodes) reader(name string, sources []string) *fixture.Reader {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	r := fixture.NewReader(self, bus)
+	r := clustertest.NewReader(self, bus)
 	if err := r.Begin(n.t.Context(), sources); err != nil {
 		n.t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (n *nodes) reader(name string, sources []string) *fixture.Reader {
 
 // same returns what keeps readers from having joined each other, knowing n
 // batches of every source exactly, and each other's load.
-func same(n uint64, load string, readers ...*fixture.Reader) string {
+func same(n uint64, load string, readers ...*clustertest.Reader) string {
 	for _, r := range readers {
 		if s := r.Status(); !s.Health.OK || len(s.Peers) != len(readers)-1 {
 			return fmt.Sprintf("%s says %q", r.Self().Name, s.Health.Line)
@@ -121,8 +121,8 @@ func same(n uint64, load string, readers ...*fixture.Reader) string {
 // engines write. Servers are killed and started again, replicas come; all know
 // the same in the end, and nothing was lost.
 func TestChurn(t *testing.T) {
-	n, sources := threeNodes(t), fixture.Sources(40)
-	readers := []*fixture.Reader{n.reader("a", sources), n.reader("b", sources), n.reader("c", sources)}
+	n, sources := threeNodes(t), clustertest.Sources(40)
+	readers := []*clustertest.Reader{n.reader("a", sources), n.reader("b", sources), n.reader("c", sources)}
 	written := uint64(0)
 	churn := func(batches uint64, load string, midway func()) {
 		for i := range 25 {
@@ -139,7 +139,7 @@ func TestChurn(t *testing.T) {
 	}
 	settle := func(what, load string) {
 		t.Helper()
-		t.Logf("%s: equal after %v", what, fixture.Eventually(t, 2*time.Minute, func() string { return same(written, load, readers...) }))
+		t.Logf("%s: equal after %v", what, clustertest.Eventually(t, 2*time.Minute, func() string { return same(written, load, readers...) }))
 	}
 	churn(3000, "1", func() {})
 	settle("3000 batches of 40 sources", "1")

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/internal/fixture"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 )
@@ -49,7 +49,7 @@ func TestTLS(t *testing.T) {
 	a, b := newNode(t, "a", []string{s.URL()}, good), newNode(t, "b", []string{s.URL()}, good)
 	a.Start(t, "e1")
 	b.Start(t, "e1")
-	fixture.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
 
 	for what, change := range map[string]func(*natsbus.Options){
 		"certificate":   func(o *natsbus.Options) { o.TLS, o.Token = &tls.Config{}, "secret" },
@@ -62,7 +62,7 @@ func TestTLS(t *testing.T) {
 			}
 			continue
 		}
-		fixture.Eventually(t, 30*time.Second, func() string {
+		clustertest.Eventually(t, 30*time.Second, func() string {
 			h := n.Status().Health
 			if h.OK || !strings.Contains(strings.ToLower(h.Line), what) {
 				return what + ": " + h.Line

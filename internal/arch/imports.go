@@ -42,7 +42,9 @@ func importPath(spec *ast.ImportSpec) string {
 }
 
 // impure are the standard packages that a pure row does without.
-var impure = []string{"io/ioutil", "log", "log/slog", "net", "net/http", "os", "os/exec", "syscall"}
+var impure = []string{
+	"context", "crypto/rand", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "syscall",
+}
 
 // clocks are the functions of package time that read or wait for a clock.
 var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
@@ -55,7 +57,7 @@ func pureRows(t *Tree, _ Limits, report report) {
 			return
 		}
 		for _, spec := range f.ast.Imports {
-			if path := importPath(spec); slices.Contains(impure, path) {
+			if path := importPath(spec); slices.Contains(impure, path) || (path == "sync" && !locking[r.pkg]) {
 				report(f.path, t.line(spec), fmt.Sprintf("%s imports %s", f.pkg, path))
 			}
 		}
@@ -63,6 +65,8 @@ func pureRows(t *Tree, _ Limits, report report) {
 			switch n := n.(type) {
 			case *ast.GoStmt:
 				report(f.path, t.line(n), fmt.Sprintf("%s starts a goroutine", f.pkg))
+			case *ast.SelectStmt, *ast.SendStmt:
+				report(f.path, t.line(n), fmt.Sprintf("%s uses channels", f.pkg))
 			case *ast.SelectorExpr:
 				if isName(n.X, "time") && slices.Contains(clocks, n.Sel.Name) {
 					report(f.path, t.line(n), fmt.Sprintf("%s uses the clock: time.%s", f.pkg, n.Sel.Name))

@@ -15,6 +15,10 @@ var rows = []row{
 	// Knows nothing else of the project.
 	{"indexer", 0},
 	{"cluster", 0},
+	{"cluster/internal/wire", 0},
+	{"cluster/internal/group", 0},
+	{"cluster/internal/logs", 0},
+	{"cluster/internal/core", 0},
 	{"events/zmtp", 0},
 	{"deploy", 0},
 	{"internal/parts", 0},
@@ -66,10 +70,31 @@ var edges = map[[2]string]bool{
 	{"pd", "picker/plugins"}:              true, // the rows that it adds to the table
 	{"picker", "picker/request"}:          true, // what is placed
 	{"picker", "picker/endpoint"}:         true, // where it is placed
+
+	// The state machine of a group, bottom up, and those who run it.
+	{"cluster/internal/group", "cluster/internal/wire"}: true,
+	{"cluster/internal/logs", "cluster/internal/wire"}:  true,
+	{"cluster/internal/logs", "cluster/internal/group"}: true,
+	{"cluster/internal/core", "cluster/internal/wire"}:  true,
+	{"cluster/internal/core", "cluster/internal/group"}: true,
+	{"cluster/internal/core", "cluster/internal/logs"}:  true,
+	{"cluster", "cluster/internal/wire"}:                true,
+	{"cluster", "cluster/internal/group"}:               true,
+	{"cluster", "cluster/internal/logs"}:                true,
+	{"cluster", "cluster/internal/core"}:                true,
 }
 
-// pure names the rows that hold no I/O, no goroutine, no log and no clock.
-var pure = map[string]bool{"indexer": true}
+// pure names the rows that hold no I/O, no goroutine, no log, no clock and no chance.
+var pure = map[string]bool{
+	"indexer":                true,
+	"cluster/internal/wire":  true,
+	"cluster/internal/group": true,
+	"cluster/internal/logs":  true,
+	"cluster/internal/core":  true,
+}
+
+// locking names the pure rows that are used concurrently and hold locks of their own.
+var locking = map[string]bool{"indexer": true}
 
 // hot names the rows on the path of a request or an event, where values have
 // types and no map holds `any`.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
-	clustergroup "github.com/grapevine-epp/grapevine/cluster/group"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 )
@@ -112,7 +111,7 @@ func (s *Server) SetKeys(keys [][]byte) error {
 
 // tuning suits sources of 100,000 blocks and more: a snapshot of one takes its
 // time, so few are asked for at once, and not again before it can have been made.
-var tuning = clustergroup.Options{Loads: 4, AskTimeout: time.Second}
+var tuning = cluster.Tuning{Loads: 4, AskTimeout: time.Second}
 
 // openCluster joins the group and shares the precise index, the in-flight
 // book, learned constants, speculative entries and session bindings.

@@ -3,7 +3,7 @@ package outbox
 import (
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
 // Queue holds items of one consumer. Push is safe for concurrent use.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/cluster/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
 func all(q *Queue[int]) (got []int) {

@@ -1,0 +1,72 @@
+//go:build linux
+
+package clustertest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestDeath kills a process: the machine lives and ends its connections, so the
+// others know at once. Another process takes its name and its place.
+func TestDeath(t *testing.T) { r := group(t, 3); r.dies(func(h *handle) { h.kill() }) }
+
+// TestPowerCut takes a machine away: not even the end of its connections is
+// heard of, only silence.
+func TestPowerCut(t *testing.T) {
+	r := group(t, 3)
+	r.dies(func(h *handle) { r.unplug(h.addr); h.kill() })
+}
+
+// dies has the third member die while engines write, and start again.
+func (r *rig) dies(how func(*handle)) {
+	t := r.t
+	victim, rest := r.members[2], r.members[:2]
+	victim.tell(t, order{Do: "load", Value: "7"})
+	r.eventually(30*time.Second, func() string { return r.load(victim, "7") })
+	if victim.state(t).Reading == 0 {
+		t.Fatal("the victim reads nothing: its death would show nothing")
+	}
+	r.churn(500 * time.Millisecond)
+	how(victim)
+	r.write(10)
+	t.Logf("its load is gone after %v", r.eventually(30*time.Second, func() string { return r.load(victim, "") }))
+	t.Logf("what it read is read by others, and exact, %v after that", r.eventually(30*time.Second, func() string { return r.knows(rest...) }))
+	t.Logf("the others say so %v after that", r.eventually(30*time.Second, func() string { return r.lost(rest, victim) }))
+	r.churn(500 * time.Millisecond)
+
+	again := r.start("c", 3)
+	took := r.eventually(30*time.Second, func() string { return r.agree(rest[0], rest[1], again) })
+	t.Logf("another process under its name joined and equal after %v", took)
+	if p := again.state(t).Phase; p != "settled" {
+		t.Errorf("the newcomer is %s", p)
+	}
+	r.eventually(30*time.Second, func() string { return r.knows(rest...) })
+}
+
+// lost returns what keeps members from saying that one of them is lost and that the
+// group goes on.
+func (r *rig) lost(members []*handle, victim *handle) string {
+	for _, h := range members {
+		s := h.state(r.t)
+		if s.Health.State != "joined" || !s.Health.OK || !strings.Contains(s.Health.Line, "1 lost") || !strings.HasSuffix(s.Health.Line, ": "+victim.name) {
+			return fmt.Sprintf("%s says %q", h.name, s.Health.Line)
+		}
+	}
+	return ""
+}
+
+// TestLeave lets a member go as SIGTERM does: nobody calls that a partition,
+// and what it read is handed over before it goes.
+func TestLeave(t *testing.T) {
+	r := group(t, 3)
+	r.churn(500 * time.Millisecond)
+	c, rest := r.members[2], r.members[:2]
+	c.tell(t, order{Do: "drain"})
+	c.kill()
+	t.Logf("the others are a group of two after %v", r.eventually(30*time.Second, func() string { return r.agree(rest...) }))
+	r.churn(2 * time.Second)
+	r.eventually(30*time.Second, func() string { return r.agree(rest...) })
+}

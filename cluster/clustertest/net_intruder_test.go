@@ -1,0 +1,128 @@
+//go:build linux
+
+package clustertest_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+)
+
+// attack sends what no member would to both ports of each address: garbage in
+// packets and connections, HTTP where TLS is spoken, and connections that say
+// nothing.
+func attack(targets []string) error {
+	rng := rand.NewChaCha8([32]byte{1})
+	garbage := make([]byte, 1<<20)
+	_, _ = rng.Read(garbage)
+	for _, target := range targets {
+		udp, err := net.Dial("udp", target+":7946")
+		if err != nil {
+			return err
+		}
+		for i := range 50 {
+			_, _ = udp.Write(garbage[i : 20+i*25])
+		}
+		_ = udp.Close()
+		for _, port := range []string{":7946", ":7947"} {
+			for _, b := range [][]byte{garbage, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), nil} {
+				if err := shove(target+port, b); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// shove writes b into a new connection, as far as the other end takes it.
+func shove(addr string, b []byte) error {
+	conn, err := net.DialTimeout("tcp", addr, 30*time.Second)
+	if err != nil {
+		return err
+	}
+	_ = conn.SetDeadline(time.Now().Add(200 * time.Millisecond))
+	_, _ = conn.Write(b)
+	_, _ = conn.Read(make([]byte, 1))
+	return conn.Close()
+}
+
+// TestGarbage lets a host that is no member send garbage: it is counted, and
+// nobody minds.
+func TestGarbage(t *testing.T) {
+	r := group(t, 3)
+	r.members[0].tell(t, order{Do: "load", Value: "7"})
+	stranger := r.launch("x", 9)
+	var targets []string
+	for _, h := range r.members {
+		targets = append(targets, h.addr.String())
+	}
+	// A busy machine makes members miss each other, now and then; garbage would
+	// each time.
+	calm := false
+	for try := 0; try < 10 && !calm; try++ {
+		before := r.givenUp()
+		stranger.tell(t, order{Do: "attack", Join: targets})
+		calm = r.givenUp() == before
+	}
+	if !calm {
+		t.Errorf("members lose each other whenever garbage comes: %s", r.givenUp())
+	}
+	r.write(10)
+	r.eventually(30*time.Second, func() string {
+		for _, h := range r.members {
+			if s := h.state(t); s.Refused["label"] == 0 || s.Refused["plaintext"] == 0 {
+				return fmt.Sprintf("%s refused %v", h.name, s.Refused)
+			}
+		}
+		return r.agree(r.members...) + r.load(r.members[0], "7")
+	})
+}
+
+// TestReplay sends all gossip packets of a member again, byte for byte: while it
+// lives, and when it is dead. Nobody believes that it went, or that it came
+// back, or anything that it said before.
+func TestReplay(t *testing.T) {
+	r := newRig(t)
+	stop := r.record(func(way flow) bool { return way.udp })
+	r.form(3)
+	c, rest := r.members[2], r.members[:2]
+	c.tell(t, order{Do: "load", Value: "7"})
+	r.churn(2 * time.Second)
+	packets := 0
+	old := stop()
+	replay := func() {
+		for way, list := range old {
+			for _, b := range list {
+				r.wire.carry(way, bytes.Clone(b))
+				packets++
+			}
+		}
+	}
+	replay()
+	r.write(10)
+	r.eventually(30*time.Second, func() string { return r.agree(r.members...) + r.load(c, "7") })
+
+	r.unplug(c.addr)
+	c.kill()
+	r.write(10)
+	r.eventually(30*time.Second, func() string { return r.lost(rest, c) })
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		replay()
+		for _, h := range rest {
+			if s := h.state(t); s.Peers[c.name] != "" || s.Loads[c.name] != "" {
+				t.Fatalf("a replay brought it back: %+v", s)
+			}
+		}
+	}
+	r.eventually(30*time.Second, func() string { return r.lost(rest, c) })
+	r.write(10)
+	r.eventually(30*time.Second, func() string { return r.knows(rest...) })
+	if packets < 100 {
+		t.Errorf("%d packets were replayed: too few to show anything", packets)
+	}
+	t.Logf("%d packets replayed", packets)
+}

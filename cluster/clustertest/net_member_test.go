@@ -1,0 +1,162 @@
+//go:build linux
+
+package clustertest_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
+	"github.com/grapevine-epp/grapevine/cluster/gossip"
+)
+
+// memberEnv holds the address of a member's process.
+const memberEnv = "GRAPEVINE_NETTEST_ADDRESS"
+
+// TestMain is the test's main, or a member's.
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(memberEnv); addr != "" {
+		if err := beMember(addr); err != nil {
+			fmt.Fprintln(os.Stderr, "member", addr+":", err)
+			os.Exit(1)
+		}
+		return
+	}
+	// Members wait most of the time: several groups fit a small machine.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// order is what a member is told to do.
+type order struct {
+	Do      string // open, write, load, state, drain, attack
+	Name    string
+	Join    []string
+	Label   string
+	Keys    [][]byte
+	TCPOnly bool
+	Sources []string
+	Batches uint64
+	Value   string
+}
+
+// state is what a member knows, and what it says of itself.
+type state struct {
+	Error   string
+	ID      string
+	Health  cluster.Health
+	Phase   string
+	Peers   map[string]string // state by name
+	Known   map[string]clustertest.Known
+	Reading int
+	Loads   map[string]string // by the origin's name
+	Refused map[string]uint64
+	GivenUp uint64 // how often another member was lost
+}
+
+// beMember runs a member until its standard input ends.
+func beMember(address string) error {
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		return err
+	}
+	dev, err := device(addr)
+	if err != nil {
+		return err
+	}
+	conn := os.NewFile(3, "devices")
+	if err := give(conn, dev); err != nil {
+		return fmt.Errorf("handing over the device: %w", err)
+	}
+	_ = conn.Close()
+	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
+	in.Buffer(nil, 1<<20)
+	var m member
+	for in.Scan() {
+		var o order
+		err := json.Unmarshal(in.Bytes(), &o)
+		var s state
+		if err == nil {
+			err = m.obey(&o)
+		}
+		if err == nil && m.r != nil {
+			s = m.state()
+		}
+		if err != nil {
+			s.Error = err.Error()
+		}
+		if err := out.Encode(s); err != nil {
+			return err
+		}
+	}
+	return nil // the test is over, or dead: no word to the others
+}
+
+type member struct {
+	r       *clustertest.Reader
+	sources []string
+	names   map[string]string // by ID, of all that were ever seen
+}
+
+func (m *member) obey(o *order) error {
+	switch o.Do {
+	case "open":
+		return m.open(o)
+	case "write":
+		m.r.Write(o.Batches)
+	case "load":
+		return m.r.Load.Set("k", []byte(o.Value))
+	case "attack":
+		return attack(o.Join)
+	case "drain":
+		return m.r.Drain(context.Background())
+	}
+	return nil
+}
+
+// open joins, on the default ports of all addresses, advertising what is found
+// out about this machine.
+func (m *member) open(o *order) error {
+	m.sources, m.names = o.Sources, map[string]string{}
+	self := cluster.NewMember(o.Name, "test")
+	bus, err := gossip.New(gossip.Options{Self: self, Label: o.Label, Keys: o.Keys, Join: o.Join, TCPOnly: o.TCPOnly})
+	if err != nil {
+		return err
+	}
+	m.r = clustertest.NewReader(self, bus)
+	return m.r.Begin(context.Background(), o.Sources)
+}
+
+func (m *member) state() state {
+	st := m.r.Status()
+	s := state{
+		ID: st.Self.ID, Health: st.Health, Phase: st.Phase, Refused: st.Bus.Refused, GivenUp: st.Stats.PeersLost,
+		Peers: map[string]string{}, Known: map[string]clustertest.Known{}, Loads: map[string]string{},
+	}
+	for _, p := range st.Peers {
+		s.Peers[p.Name] = p.State
+		m.names[p.ID] = p.Name
+	}
+	for _, l := range st.Logs {
+		s.Reading += l.Reading
+	}
+	for _, n := range m.sources {
+		s.Known[n] = clustertest.Known{At: m.r.Index.Position(n), Digest: m.r.Blocks.Digest(n)}
+	}
+	for id, name := range m.names {
+		if v := m.r.Loads.Get(id, "k"); v != "" {
+			s.Loads[name] = v
+		}
+	}
+	return s
+}

@@ -1,0 +1,113 @@
+//go:build linux
+
+package clustertest_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+// between is the rule that puts f on all packets from one side to the other.
+func between(from, to []*handle, f fault) rule {
+	has := func(side []*handle, a netip.Addr) bool {
+		for _, h := range side {
+			if h.addr == a {
+				return true
+			}
+		}
+		return false
+	}
+	return func(way flow) fault {
+		if has(from, way.from) && has(to, way.to) {
+			return f
+		}
+		return fault{}
+	}
+}
+
+// both puts rules one after the other: the first fault counts.
+func both(rules ...rule) rule {
+	return func(way flow) fault {
+		for _, r := range rules {
+			if f := r(way); f != (fault{}) {
+				return f
+			}
+		}
+		return fault{}
+	}
+}
+
+// cutOff returns what keeps members from saying that they are cut off from
+// others, by name.
+func (r *rig) cutOff(members, others []*handle) string {
+	for _, h := range members {
+		s := h.state(r.t)
+		if s.Health.State != "partitioned" || s.Health.OK {
+			return fmt.Sprintf("%s says %q", h.name, s.Health.Line)
+		}
+		for _, o := range others {
+			if !strings.Contains(s.Health.Line, o.name+" (") {
+				return fmt.Sprintf("%s does not name %s: %q", h.name, o.name, s.Health.Line)
+			}
+		}
+	}
+	return ""
+}
+
+// TestHalves cuts a group of four in two: each half goes on with what engines
+// write and knows that it is a half; together again, they are equal.
+func TestHalves(t *testing.T) {
+	r := group(t, 4)
+	left, right := r.members[:2], r.members[2:]
+	r.obey(both(between(left, right, severed), between(right, left, severed)))
+	r.churn(time.Second)
+	t.Logf("both halves say so after %v more", r.eventually(30*time.Second, func() string {
+		return r.cutOff(left, right) + r.cutOff(right, left)
+	}))
+	r.churn(3 * time.Second) // by then memberlist holds the others for dead
+	t.Logf("both halves exact after %v", r.eventually(30*time.Second, func() string { return r.knows(r.members...) }))
+	r.eventually(30*time.Second, func() string { // nobody is forgotten
+		return r.cutOff(left, right) + r.cutOff(right, left)
+	})
+	for _, half := range [][]*handle{left, right} {
+		half[0].tell(t, order{Do: "load", Value: "changed apart"})
+	}
+	r.obey(healthy)
+	r.write(10)
+	t.Logf("joined and equal %v after that", r.eventually(30*time.Second, func() string { return r.agree(r.members...) }))
+	r.eventually(30*time.Second, func() string { return r.load(left[0], "changed apart") + r.load(right[0], "changed apart") })
+}
+
+// load returns what keeps all others that live from knowing h's load.
+func (r *rig) load(h *handle, want string) string {
+	for _, o := range r.members {
+		if o == h || o.dead {
+			continue
+		}
+		if got := o.state(r.t).Loads[h.name]; got != want {
+			return fmt.Sprintf("%s believes %q of %s, not %q", o.name, got, h.name, want)
+		}
+	}
+	return ""
+}
+
+// TestOneWayLoss loses all packets from one member to another, and none the
+// other way: no connection between the two can work, and both say so. What
+// they know stays exact, by way of the third.
+func TestOneWayLoss(t *testing.T) {
+	r := group(t, 3)
+	a, b, c := r.members[0], r.members[1], r.members[2]
+	r.obey(between([]*handle{a}, []*handle{b}, severed))
+	r.churn(time.Second)
+	t.Logf("both say so after %v more", r.eventually(30*time.Second, func() string {
+		return r.cutOff([]*handle{a}, []*handle{b}) + r.cutOff([]*handle{b}, []*handle{a})
+	}))
+	r.churn(3 * time.Second)
+	t.Logf("all exact after %v", r.eventually(30*time.Second, func() string { return r.knows(a, b, c) }))
+	r.obey(healthy)
+	r.write(10)
+	t.Logf("joined and equal %v after that", r.eventually(30*time.Second, func() string { return r.agree(a, b, c) }))
+}

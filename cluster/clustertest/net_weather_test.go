@@ -1,0 +1,79 @@
+//go:build linux
+
+package clustertest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// everywhere puts f on every packet.
+func everywhere(f fault) rule { return func(flow) fault { return f } }
+
+// TestWeather shares over bad networks: members join, and stay equal while
+// engines write; nobody is given up for dead.
+func TestWeather(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fault fault
+		tcp   bool
+	}{
+		{"5% loss", fault{loss: .05}, false},
+		{"5% loss without UDP", fault{loss: .05}, true},
+		{"100 ms each way", fault{delay: 100 * time.Millisecond}, false},
+		{"5% loss and 100 ms each way", fault{loss: .05, delay: 100 * time.Millisecond}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t)
+			r.tcpOnly = tc.tcp
+			r.obey(everywhere(tc.fault))
+			took := r.form(3)
+			t.Logf("joined and equal after %v", took)
+			r.churn(4 * time.Second)
+			t.Logf("all exact %v after the last batch", r.eventually(30*time.Second, func() string { return r.knows(r.members...) }))
+			r.members[0].tell(t, order{Do: "load", Value: "7"})
+			t.Logf("load known after %v", r.eventually(30*time.Second, func() string { return r.load(r.members[0], "7") }))
+			t.Logf("all joined %v after that", r.eventually(30*time.Second, func() string { return r.agree(r.members...) }))
+			passed, lost := r.counts()
+			t.Logf("%d packets carried, %d lost; members given up: %v", passed, lost, r.givenUp())
+			if tc.fault.loss > 0 && lost == 0 || passed == 0 {
+				t.Error("the network did not do what the test is about")
+			}
+		})
+	}
+}
+
+// givenUp returns how often each member lost another.
+func (r *rig) givenUp() string {
+	out := ""
+	for _, h := range r.members {
+		out += fmt.Sprintf("%s %d ", h.name, h.state(r.t).GivenUp)
+	}
+	return out
+}
+
+// TestNoUDP lets only TCP through: members join and stay equal, and say what is
+// wrong and what would help.
+func TestNoUDP(t *testing.T) {
+	r := group(t, 3)
+	r.obey(func(way flow) fault {
+		if way.udp {
+			return severed
+		}
+		return fault{}
+	})
+	t.Logf("all say so after %v", r.eventually(30*time.Second, func() string {
+		for _, h := range r.members {
+			if s := h.state(t); s.Health.State != "misconfigured" || !strings.Contains(s.Health.Line, "UDP") {
+				return fmt.Sprintf("%s says %q", h.name, s.Health.Line)
+			}
+		}
+		return ""
+	}))
+	r.churn(time.Second)
+	r.eventually(30*time.Second, func() string { return r.knows(r.members...) })
+	r.obey(healthy)
+	t.Logf("well again after %v", r.eventually(30*time.Second, func() string { return r.agree(r.members...) }))
+}

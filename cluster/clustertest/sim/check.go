@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+)
+
+type coreMember = group.Member
+
+// Converged returns what still differs between the members that run and the
+// truth; "" when nothing does.
+func (w *World) Converged() string {
+	for _, e := range w.engines {
+		if d := w.sourceDiffers(e); d != "" {
+			return d
+		}
+	}
+	for _, m := range w.members {
+		if !m.up {
+			continue
+		}
+		if d := w.gaugesDiffer(m); d != "" {
+			return d
+		}
+		if m.core.Phase() == group.Settling {
+			return m.name + " has not settled"
+		}
+	}
+	return ""
+}
+
+// sourceDiffers compares what members know of one source. When one of them
+// has lost nothing, nobody may have.
+func (w *World) sourceDiffers(e *engine) string {
+	var first *member
+	readers, running := 0, 0
+	for _, m := range w.members {
+		if !m.up {
+			continue
+		}
+		running++
+		if r := m.readers[e.name]; r != nil && r.connected {
+			readers++
+		}
+		pos := m.log.Position(e.name)
+		if pos.Inc == 0 && len(e.batch) == 0 {
+			continue
+		}
+		if pos.Inc != e.inc || pos.Next != uint64(len(e.batch)) {
+			return fmt.Sprintf("%s knows %s to %+v, its engine is at %d/%d", m.name, e.name, pos, e.inc, len(e.batch))
+		}
+		if first == nil {
+			first = m
+		}
+		was := first.log.Position(e.name)
+		if pos != was || m.store.content[e.name] != first.store.content[e.name] {
+			return fmt.Sprintf("%s and %s differ about %s: %+v and %+v", first.name, m.name, e.name, was, pos)
+		}
+	}
+	want := 1
+	if w.plan.Share != group.SharePartitioned {
+		want = running
+	}
+	if readers != want {
+		return fmt.Sprintf("%s is read by %d, not %d", e.name, readers, want)
+	}
+	return ""
+}
+
+// gaugesDiffer compares what m believes of others with what they set.
+func (w *World) gaugesDiffer(m *member) string {
+	living := map[string]bool{}
+	for _, o := range w.members {
+		if !o.up || o == m {
+			continue
+		}
+		living[o.id] = true
+		if got := m.gauges.of[o.id]; !maps.Equal(got, o.own) {
+			return fmt.Sprintf("%s believes the gauges of %s to be %v, not %v", m.name, o.name, got, o.own)
+		}
+	}
+	for id := range m.gauges.of {
+		if !living[id] {
+			return fmt.Sprintf("%s holds gauges of %s, which is gone", m.name, id)
+		}
+	}
+	return ""
+}
+
+// Exact reports whether every member that runs lost nothing of any source.
+func (w *World) Exact() bool {
+	for _, m := range w.members {
+		for _, e := range w.engines {
+			if m.up && m.log.Position(e.name).Lost > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// checkStages checks that no content in the making is forgotten: each is of a load
+// that is under way, or the last step of one that ended.
+func (w *World) checkStages() {
+	was := map[*member]int{}
+	for _, m := range w.members {
+		if m.up {
+			was[m] = m.store.stages
+		}
+	}
+	w.Run(2 * time.Second)
+	for m, begun := range was {
+		if m.up && m.store.staged > m.store.stages-begun {
+			w.failf("%s holds %d contents in the making, of which %d were begun in the last two seconds", m.name, m.store.staged, m.store.stages-begun)
+		}
+	}
+}
+
+// checkMemory checks the bound on what a member's core holds.
+func (w *World) checkMemory(limit int) {
+	for _, m := range w.members {
+		if !m.up {
+			continue
+		}
+		held := m.core.Held()
+		w.Stats.HeldPeak = max(w.Stats.HeldPeak, held.Total())
+		if held.Total() > limit {
+			w.failf("%s holds %+v, more than %d bytes", m.name, held, limit)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Conditions are how one direction between two members behaves.
+type Conditions struct {
+	Delay   time.Duration // one way; jitter adds up to as much again
+	Drop    float64       // share of frames lost
+	Dup     float64       // share of frames that arrive twice, some of them seconds late
+	Reorder float64       // share of frames that are overtaken, by up to 50 ms
+	// Rate limits bytes per second, 0 does not. Frames that would wait longer
+	// than Queue are lost.
+	Rate  int
+	Queue time.Duration
+}
+
+// Net is the network between n members, numbered from 0.
+type Net struct {
+	rng     *rand.Rand
+	n       int
+	base    Conditions
+	pairs   []pair
+	Stats   netStats
+	scratch [2]time.Duration
+}
+
+// netStats count frames.
+type netStats struct{ Sent, Lost, Twice, Late int }
+
+type pair struct {
+	over    *Conditions // instead of base
+	blocked bool
+	last    time.Duration // arrival of the last frame in order
+	free    time.Duration // when a limited line has sent everything
+}
+
+// newNet returns a network in which every direction has base.
+func newNet(rng *rand.Rand, n int, base Conditions) *Net {
+	return &Net{rng: rng, n: n, base: base, pairs: make([]pair, n*n)}
+}
+
+func (n *Net) pair(from, to int) *pair { return &n.pairs[from*n.n+to] }
+
+// SetBase changes the conditions of every direction that has none of its own.
+func (n *Net) SetBase(c Conditions) { n.base = c }
+
+// Base returns the conditions of directions that have none of their own.
+func (n *Net) Base() Conditions { return n.base }
+
+// Set gives one direction conditions of its own; nil takes them away.
+func (n *Net) Set(from, to int, c *Conditions) { n.pair(from, to).over = c }
+
+// Block makes one direction lose everything, or ends that.
+func (n *Net) Block(from, to int, blocked bool) { n.pair(from, to).blocked = blocked }
+
+// Blocked reports whether a direction loses everything.
+func (n *Net) Blocked(from, to int) bool { return n.pair(from, to).blocked }
+
+// Linked reports whether a connection between two members can work.
+func (n *Net) Linked(a, b int) bool { return !n.Blocked(a, b) && !n.Blocked(b, a) }
+
+// Heal ends every block and every condition that a direction has of its own.
+func (n *Net) Heal() {
+	for i := range n.pairs {
+		n.pairs[i].blocked, n.pairs[i].over = false, nil
+	}
+}
+
+// Route returns when a frame of size bytes, sent now, arrives: never, once or
+// twice. The slice is valid until the next call.
+func (n *Net) Route(now time.Duration, from, to, size int) []time.Duration {
+	p := n.pair(from, to)
+	c := &n.base
+	if p.over != nil {
+		c = p.over
+	}
+	n.Stats.Sent++
+	if p.blocked || (c.Drop > 0 && n.rng.Float64() < c.Drop) {
+		n.Stats.Lost++
+		return nil
+	}
+	at := now
+	if c.Rate > 0 {
+		p.free = max(p.free, now) + time.Duration(size)*time.Second/time.Duration(c.Rate)
+		if p.free-now > c.Queue {
+			p.free -= time.Duration(size) * time.Second / time.Duration(c.Rate)
+			n.Stats.Lost++
+			return nil
+		}
+		at = p.free
+	}
+	at += c.Delay + n.upTo(c.Delay)
+	if c.Reorder > 0 && n.rng.Float64() < c.Reorder {
+		n.Stats.Late++
+		at += n.upTo(50 * time.Millisecond)
+	} else {
+		at = max(at, p.last)
+		p.last = at
+	}
+	out := append(n.scratch[:0], at)
+	if c.Dup > 0 && n.rng.Float64() < c.Dup {
+		n.Stats.Twice++
+		late := 50 * time.Millisecond
+		if n.rng.IntN(4) == 0 {
+			late = 3 * time.Second // a replay
+		}
+		out = append(out, at+n.upTo(late))
+	}
+	return out
+}
+
+func (n *Net) upTo(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return time.Duration(n.rng.Int64N(int64(d)))
+}

@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	seeds = flag.Int("cluster.seeds", defaultSeeds, "number of seeds to simulate")
+	first = flag.Uint64("cluster.seed", 1, "first seed")
+)
+
+// TestReplay: a seed is a history, down to the last frame.
+func TestReplay(t *testing.T) {
+	for seed := uint64(1); seed <= 5; seed++ {
+		a, b := RunSeed(seed), RunSeed(seed)
+		if a.Stats != b.Stats || a.Took != b.Took || !slices.Equal(a.Trace, b.Trace) {
+			t.Errorf("seed %d: %+v and %+v", seed, a, b)
+		}
+	}
+}
+
+// TestLargeSnapshots has snapshots of hundreds of pages loaded over a bad network,
+// while their senders die, their engines start anew, and sources come and go.
+// Replay one by -run TestLargeSnapshots -cluster.seed=N -cluster.seeds=1 -v.
+func TestLargeSnapshots(t *testing.T) {
+	var sum Stats
+	n := max(1, *seeds/4)
+	for seed := *first; seed < *first+uint64(n); seed++ {
+		r := RunLarge(seed)
+		sum.Snapshots, sum.Stages, sum.Discarded = sum.Snapshots+r.Stats.Snapshots, sum.Stages+r.Stats.Stages, sum.Discarded+r.Stats.Discarded
+		if len(r.Failures) > 0 {
+			t.Fatalf("seed %d:\nfaults:\n  %s\nfailures:\n  %s", seed, strings.Join(r.Trace, "\n  "), strings.Join(r.Failures, "\n  "))
+		}
+		if *seeds == 1 {
+			t.Logf("%+v\n%s\n%+v", Large(seed), strings.Join(r.Trace, "\n"), r.Stats)
+		}
+	}
+	t.Logf("%d seeds: %d snapshots made, %d loads begun, %d given up", n, sum.Snapshots, sum.Stages, sum.Discarded)
+	if n > 10 && (sum.Stages == sum.Discarded || sum.Discarded == 0) {
+		t.Errorf("%d loads begun, %d given up: that is not what was to be simulated", sum.Stages, sum.Discarded)
+	}
+}
+
+// TestSeeds runs many random histories. Replay one by
+// -run TestSeeds -cluster.seed=N -cluster.seeds=1 -v.
+func TestSeeds(t *testing.T) {
+	var took []time.Duration
+	exact, batches, failed := 0, 0, 0
+	for seed := *first; seed < *first+uint64(*seeds); seed++ {
+		r := RunSeed(seed)
+		took = append(took, r.Took)
+		batches += r.Stats.Batches
+		if r.Exact {
+			exact++
+		}
+		if len(r.Failures) > 0 {
+			failed++
+			t.Errorf("seed %d (replay: go test ./cluster/clustertest/sim -run TestSeeds -cluster.seed=%d -cluster.seeds=1 -v):\nfaults:\n  %s\nfailures:\n  %s",
+				seed, seed, strings.Join(r.Trace, "\n  "), strings.Join(r.Failures, "\n  "))
+			if failed >= 5 {
+				t.FailNow()
+			}
+		}
+		if *seeds == 1 {
+			t.Logf("%+v\n%s\n%+v", Random(seed), strings.Join(r.Trace, "\n"), r.Stats)
+		}
+	}
+	slices.Sort(took)
+	t.Logf("%d seeds, %d batches, %d exact at the end; converged after p50 %v, p99 %v, max %v",
+		*seeds, batches, exact, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+}

@@ -1,0 +1,264 @@
+package core
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// Core is the state machine of one member. See the package comment.
+type Core struct {
+	g       *group.Group
+	started bool
+	startAt time.Duration
+	peers   []*peer // by ID
+	byID    map[string]*peer
+	past    []pastPeer // the last ones removed
+
+	gauges []*Gauge
+	feeds  []*Feed
+	logs   *logs.Set
+
+	nextBeat time.Duration
+	leftAt   time.Duration // when Leave was called
+	beatSeq  uint64
+	in       inbox
+}
+
+// inbox holds decoded messages, reused from frame to frame.
+type inbox struct {
+	beat  wire.Beat
+	gauge wire.Gauge
+	ask   wire.GaugeAsk
+	feed  wire.Feed
+}
+
+// New returns a Core without peers and states. Its clock starts with the first
+// Advance.
+func New(opt group.Options) *Core {
+	g := group.New(opt)
+	return &Core{g: g, byID: map[string]*peer{}, logs: logs.NewSet(g)}
+}
+
+// Self returns this member.
+func (c *Core) Self() group.Member { return c.g.Opt.Self }
+
+// NewLog registers a log.
+func (c *Core) NewLog(name string, version uint64, store logs.LogStore, opt logs.LogOptions) *logs.Log {
+	return c.logs.New(name, version, store, opt)
+}
+
+// Advance moves the clock, which never goes back. It must be called before any
+// other input, so that time is right when the input is looked at.
+func (c *Core) Advance(now time.Duration) {
+	if !c.started {
+		c.started, c.startAt, c.g.Now = true, now, now
+	}
+	c.g.Now = max(c.g.Now, now)
+}
+
+// Drain returns the frames to be sent, in order. The slice is valid until the
+// next call.
+func (c *Core) Drain() []group.Envelope { return c.g.Drain() }
+
+// Jobs returns the jobs that inputs have led to since the last call. Begin and End
+// are inputs; Run is done outside of them, by any goroutine.
+func (c *Core) Jobs() []group.Job { return c.g.Jobs() }
+
+// Tick does what is due.
+func (c *Core) Tick() {
+	for _, p := range c.peers {
+		c.watch(p)
+	}
+	if c.g.Now >= c.nextBeat {
+		for _, p := range c.peers {
+			c.sendBeat(p)
+		}
+		c.nextBeat = c.g.Now + c.g.Opt.Heartbeat
+	}
+	for _, g := range c.gauges {
+		g.tick()
+	}
+	for _, f := range c.feeds {
+		f.tick()
+	}
+	for _, l := range c.logs.List {
+		l.Tick()
+	}
+	c.settle()
+}
+
+// Deadline returns when Tick is due next. Inputs may bring it forward.
+func (c *Core) Deadline() time.Duration {
+	d := c.nextBeat
+	for _, g := range c.gauges {
+		d = min(d, g.flushAt)
+	}
+	for _, f := range c.feeds {
+		d = min(d, f.flushAt)
+	}
+	for _, l := range c.logs.List {
+		d = min(d, l.Deadline())
+	}
+	return d
+}
+
+// Leave announces that this member hands over its sources and will go. It goes
+// on serving; HandedOver says when it may stop.
+func (c *Core) Leave() {
+	c.g.Leaving, c.leftAt = true, c.g.Now
+	c.nextBeat = c.g.Now
+	c.membersChanged()
+}
+
+// HandedOver reports, after Leave, whether every source that this member reads is
+// read by a reachable peer too, and every reachable peer heard that it goes, so
+// that none takes its end for a death, or had the time of four leases to, which a
+// busy one may take; or that nobody is there.
+func (c *Core) HandedOver() bool {
+	if up, _ := c.g.Reachable(); up == 0 {
+		return true
+	}
+	untold := func(p *peer) bool { return p.Up && !p.told }
+	if c.g.Now-c.leftAt < 4*c.g.Opt.Lease && slices.ContainsFunc(c.peers, untold) {
+		return false
+	}
+	for _, l := range c.logs.List {
+		if !l.HandedOver() {
+			return false
+		}
+	}
+	return true
+}
+
+// SetMembers replaces the view of who is in the group. It may or may not list
+// this member. A peer with a new boot is a new peer.
+func (c *Core) SetMembers(members []group.Member) {
+	seen := make(map[string]bool, len(members))
+	for _, m := range members {
+		if m.ID == c.g.Opt.Self.ID || m.ID == "" {
+			continue
+		}
+		if m.Name == "" {
+			m.Name = m.ID
+		}
+		seen[m.ID] = true
+		p := c.byID[m.ID]
+		if p != nil && p.Boot == m.Boot {
+			if p.Name != m.Name {
+				c.membersChanged()
+			}
+			p.Member, p.Hash = m, group.Hash(m.Name)
+			continue
+		}
+		if p != nil {
+			c.remove(p)
+		}
+		c.add(m)
+	}
+	for _, p := range slices.Clone(c.peers) {
+		if !seen[p.ID] {
+			c.remove(p)
+		}
+	}
+}
+
+func (c *Core) add(m group.Member) {
+	p := &peer{
+		Peer: c.g.Add(m), gauges: make([]gaugeTable, len(c.gauges)), feeds: make([]uint64, len(c.feeds)),
+	}
+	c.remember(p)
+	for _, l := range c.logs.List {
+		l.AddPeer(p.Peer)
+	}
+	c.byID[m.ID] = p
+	i, _ := slices.BinarySearchFunc(c.peers, m.ID, func(p *peer, id string) int {
+		return strings.Compare(p.ID, id)
+	})
+	c.peers = slices.Insert(c.peers, i, p)
+}
+
+func (c *Core) remove(p *peer) {
+	p.Link, p.Heard = false, 0
+	c.watch(p)
+	delete(c.byID, p.ID)
+	c.peers = slices.DeleteFunc(c.peers, func(q *peer) bool { return q == p })
+	for _, l := range c.logs.List {
+		l.PeerDown(p.Peer)
+	}
+	c.g.Remove(p.Peer)
+	c.past = append(c.past, pastPeer{p.ID, p.Boot, p.feeds})
+	if len(c.past) > maxPast {
+		c.past = c.past[1:]
+	}
+}
+
+// SetLink says whether frames can be sent to a peer. A link that goes down is
+// taken as evidence that the peer is gone, before membership says so.
+func (c *Core) SetLink(id string, up bool) {
+	p := c.byID[id]
+	if p == nil || p.Link == up {
+		return
+	}
+	p.Link = up
+	if up {
+		c.sendBeat(p)
+	} else {
+		p.Heard = 0
+	}
+	c.watch(p)
+}
+
+// Receive takes a frame that the member from sent. The caller has
+// authenticated from.
+func (c *Core) Receive(from string, frame []byte) {
+	p := c.byID[from]
+	switch {
+	case p == nil:
+		c.g.Refuse(group.RefusedMember)
+	case len(frame) > wire.MaxFrame:
+		c.g.Refuse(group.RefusedOversized)
+	case len(frame) < wire.HeaderLen:
+		c.g.Refuse(group.RefusedMalformed)
+	case frame[0] != wire.Major:
+		c.g.Refuse(group.RefusedVersion)
+	case wire.Boot(frame) != p.Boot:
+		c.g.Refuse(group.RefusedBoot)
+	default:
+		c.receive(p, frame)
+	}
+}
+
+func (c *Core) receive(p *peer, frame []byte) {
+	state, err := c.dispatch(p, frame[2], wire.Body(frame))
+	if err != nil {
+		c.g.Refuse(group.RefusedMalformed)
+		return
+	}
+	p.Traffic[state].FramesIn++
+	p.Traffic[state].BytesIn += uint64(len(frame))
+	p.Heard, p.Minor = max(c.g.Now, 1), frame[1]
+	c.watch(p)
+}
+
+// dispatch decodes and handles one frame, and returns the index of its state.
+func (c *Core) dispatch(p *peer, kind byte, r wire.Reader) (int, error) {
+	switch kind {
+	case wire.KindBeat:
+		return 0, c.onBeat(p, r)
+	case wire.KindGauge:
+		return c.onGauge(p, r)
+	case wire.KindGaugeAsk:
+		return c.onGaugeAsk(p, r)
+	case wire.KindFeed:
+		return c.onFeed(p, r)
+	case wire.KindDelta, wire.KindDigest, wire.KindRangeAsk, wire.KindPageAsk, wire.KindRangeReply, wire.KindPageReply:
+		return c.logs.Receive(p.Peer, kind, r)
+	}
+	c.g.Refuse(group.RefusedKind)
+	return 0, nil
+}

@@ -1,0 +1,103 @@
+package core
+
+import (
+	"encoding/binary"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// ToOlder makes a frame what a member of Minor 0 would make of it: fields that
+// came with Minor 1 are not there, and kinds that it does not know are
+// swallowed (nil). Feeds stand for a kind that came later.
+func ToOlder(frame []byte) []byte {
+	out := append([]byte(nil), frame[:wire.HeaderLen]...)
+	out[1] = 0
+	switch frame[2] {
+	case wire.KindFeed:
+		return nil
+	case wire.KindDigest:
+		var m wire.Digests
+		if m.Decode(wire.Body(frame)) != nil {
+			return nil
+		}
+		return appendOldDigests(out, &m)
+	case wire.KindBeat:
+		var m wire.Beat
+		if m.Decode(wire.Body(frame)) != nil {
+			return nil
+		}
+		var states []wire.StateInfo
+		for _, s := range m.States {
+			if s.Kind != wire.StateFeed {
+				states = append(states, s)
+			}
+		}
+		m.States = states
+		return m.Append(out)
+	}
+	return append(out, plainBusy(frame)...)
+}
+
+// plainBusy returns the body of a frame. A page reply that says when to come back
+// does so no more: older members have it from nobody, and make nothing of it.
+func plainBusy(frame []byte) []byte {
+	var m wire.PageReply
+	if frame[2] != wire.KindPageReply || m.Decode(wire.Body(frame)) != nil || m.Status != wire.StatusBusy {
+		return frame[wire.HeaderLen:]
+	}
+	m.Snap = wire.Position{}
+	return m.Append(nil)
+}
+
+// ToNewer makes a frame what a member of a later Minor might: fields are added
+// at the ends of messages, and there are states nobody knows.
+func ToNewer(frame []byte) []byte {
+	out := append([]byte(nil), frame[:wire.HeaderLen]...)
+	out[1] = wire.Minor + 1
+	var m wire.Beat
+	if frame[2] == wire.KindBeat && m.Decode(wire.Body(frame)) == nil {
+		m.States = append(m.States,
+			wire.StateInfo{Kind: wire.StateGauge, Name: []byte("tomorrow"), Version: 3, Ver: 4},
+			wire.StateInfo{Kind: 9, Name: []byte("unheard-of"), Version: 1, Ver: 1})
+		return append(m.Append(out), 1, 2, 3)
+	}
+	return append(append(out, frame[wire.HeaderLen:]...), 1, 2, 3)
+}
+
+// Nicked reports whether a frame names a source by its nick.
+func Nicked(frame []byte) (is bool) {
+	var m wire.Deltas
+	if frame[2] == wire.KindDelta && m.Decode(wire.Body(frame)) == nil {
+		m.Each(func(g *wire.Group) { is = is || g.Inc == 0 })
+	}
+	return is
+}
+
+// Strange returns a frame of a kind that does not exist yet.
+func Strange(frame []byte) []byte {
+	out := append([]byte(nil), frame[:wire.HeaderLen]...)
+	out[1], out[2] = wire.Minor+1, 77
+	return append(out, "what is this"...)
+}
+
+// appendOldDigests encodes m without the positions' losses.
+func appendOldDigests(b []byte, m *wire.Digests) []byte {
+	b = binary.AppendUvarint(b, uint64(len(m.Name)))
+	b = append(b, m.Name...)
+	b = binary.AppendUvarint(b, m.Version)
+	full := uint64(0)
+	if m.Full {
+		full = 1
+	}
+	b = binary.AppendUvarint(b, full)
+	b = binary.AppendUvarint(b, uint64(len(m.Claims)))
+	for _, c := range m.Claims {
+		c.Pos.Lost = 0
+		record := c.Append(nil)
+		record = record[:len(record)-1] // without the zero
+		n := len(record) - 2
+		record[0], record[1] = byte(n&0x7f)|0x80, byte(n>>7)
+		b = append(b, record...)
+	}
+	return b
+}

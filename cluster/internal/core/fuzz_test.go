@@ -1,0 +1,74 @@
+package core
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// FuzzReceive: no frame makes a Core panic, moves a position back, or makes it
+// hold more than its limits.
+func FuzzReceive(f *testing.F) {
+	for _, b := range seedFrames() {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}, PendingBytes: 1000, SnapshotBytes: 1000, GaugeBytes: 1000})
+		c.Advance(1)
+		c.SetMembers([]group.Member{{ID: "b", Boot: 2}})
+		c.SetLink("b", true)
+		c.log.SetSources([]string{"s1"})
+		c.Receive("b", deltaFrame(2, "s1", 9, 0, 1))
+		was := c.log.Position("s1")
+		if len(b) >= wire.HeaderLen {
+			copy(b, wire.Header(nil, b[2], 2)) // else nearly nothing gets past the header
+		}
+		for range 2 {
+			c.Receive("b", bytes.Clone(b))
+			c.Advance(c.g.Now + 50_000_000)
+			c.Tick()
+			c.work()
+			c.Drain()
+		}
+		if now := c.log.Position("s1"); now.Inc < was.Inc || (now.Inc == was.Inc && now.Next < was.Next) {
+			t.Errorf("moved back from %+v to %+v", was, now)
+		}
+		if h := c.Held(); h.Pending > 1000 || h.Loads > 1000 {
+			t.Errorf("holds %+v", h)
+		}
+	})
+}
+
+// seedFrames returns a frame of every kind.
+func seedFrames() [][]byte {
+	name, src, load := []byte("index"), []byte("s1"), []byte("load")
+	at := func(inc, next uint64) logs.Position { return logs.Position{Inc: inc, Next: next} }
+	g := wire.Group{Source: src, Inc: 9, Entries: []wire.Entry{
+		{First: 2, Last: 2, Payload: []byte("x")}, {First: 3, Last: 5, Payload: []byte("y")}, {First: 9, Last: 9},
+	}}
+	beat := wire.Beat{Seq: 1, Sent: 2, Flags: 15, App: []byte("v"), States: []wire.StateInfo{
+		{Kind: wire.StateGauge, Name: load, Version: 1, Ver: 3}, {Kind: wire.StateLog, Name: name, Version: 1}, {Kind: 7, Name: []byte("new")},
+	}}
+	gauge := wire.Gauge{Name: load, Version: 1, Ver: 1, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("v")}}}
+	digests := wire.Digests{Name: name, Version: 1, Full: true, Claims: []wire.Claim{
+		{Source: src, Pos: at(9, 7), Digest: logs.Digest{Count: 1, Xor: 2}, Reading: true}, {Source: src, Pos: at(10, 0)},
+	}}
+	page := wire.PageReply{Name: name, Source: src, Version: 1, ID: 1, Snap: at(9, 9), Pages: 1, Bytes: 2, Payload: []byte("pp")}
+	return [][]byte{
+		frameOf(wire.KindBeat, 2, beat.Append(nil)),
+		frameOf(wire.KindGauge, 2, gauge.Append(nil)),
+		frameOf(wire.KindGaugeAsk, 2, (&wire.GaugeAsk{Name: load}).Append(nil)),
+		frameOf(wire.KindFeed, 2, (&wire.Feed{Name: []byte("hints"), Version: 1, Seq: 1, Payloads: [][]byte{{'h'}}}).Append(nil)),
+		frameOf(wire.KindDelta, 2, g.Append(wire.DeltasHead(nil, "index", 1, 1))),
+		frameOf(wire.KindDelta, 2, (&wire.Group{Source: []byte("\x00abcdefg"), Entries: g.Entries}).Append(wire.DeltasHead(nil, "index", 1, 1))),
+		frameOf(wire.KindDigest, 2, digests.Append(nil)),
+		frameOf(wire.KindRangeAsk, 2, (&wire.Ask{Name: name, Source: src, Version: 1, ID: 1, At: at(9, 0)}).Append(nil)),
+		frameOf(wire.KindRangeReply, 2, (&wire.RangeReply{Name: name, Version: 1, ID: 1, Pos: at(9, 9), Deltas: g}).Append(nil)),
+		frameOf(wire.KindPageAsk, 2, (&wire.Ask{Name: name, Source: src, Version: 1, ID: 1}).Append(nil)),
+		frameOf(wire.KindPageReply, 2, page.Append(nil)),
+		frameOf(99, 2, []byte("a kind that does not exist yet")),
+	}
+}

@@ -1,0 +1,238 @@
+package core
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// ErrGaugeFull says that a gauge's keys and values exceed Options.GaugeBytes.
+var ErrGaugeFull = errors.New("cluster: gauge is full")
+
+// Gauge is a state of absolute values that each member writes for itself.
+type Gauge struct {
+	c       *Core
+	id, idx int
+	name    string
+	version uint64
+	sink    GaugeSink
+
+	own     map[string][]byte
+	bytes   int
+	ver     uint64 // of own, as sent
+	dirty   []string
+	isDirty map[string]bool
+	flushAt time.Duration
+}
+
+// gaugeTable is what a peer's gauge is known to hold.
+type gaugeTable struct {
+	ver      uint64
+	want     uint64 // ver by the last heartbeat
+	complete bool
+	keys     map[string]int // size of the entry
+	bytes    int
+	asked    time.Duration
+}
+
+// NewGauge registers a gauge. Sizes are bounded by Options.GaugeBytes.
+func (c *Core) NewGauge(name string, version uint64, sink GaugeSink) *Gauge {
+	g := &Gauge{
+		c: c, idx: c.g.Register(name), id: len(c.gauges), name: name, version: version, sink: sink,
+		own: map[string][]byte{}, isDirty: map[string]bool{}, flushAt: group.Never,
+	}
+	c.gauges = append(c.gauges, g)
+	return g
+}
+
+// Set changes this member's value of key; nil removes it. Peers are told
+// within Options.GaugeDelay. value belongs to the gauge afterwards.
+func (g *Gauge) Set(key string, value []byte) error {
+	old, had := g.own[key]
+	if had == (value != nil) && bytes.Equal(old, value) {
+		return nil
+	}
+	size := g.bytes
+	if had {
+		size -= entrySize(key, old)
+	}
+	if value != nil {
+		size += entrySize(key, value)
+	}
+	if size > g.c.g.Opt.GaugeBytes || len(key) > wire.MaxName {
+		return ErrGaugeFull
+	}
+	g.bytes = size
+	if value == nil {
+		delete(g.own, key)
+	} else {
+		g.own[key] = value
+	}
+	if !g.isDirty[key] {
+		g.isDirty[key] = true
+		g.dirty = append(g.dirty, key)
+	}
+	if g.flushAt == group.Never {
+		g.flushAt = g.c.g.Now + g.c.g.Opt.GaugeDelay
+	}
+	return nil
+}
+
+func entrySize(key string, value []byte) int { return len(key) + len(value) + 8 }
+
+func (g *Gauge) tick() {
+	if g.c.g.Now < g.flushAt {
+		return
+	}
+	g.flushAt = group.Never
+	m := wire.Gauge{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1}
+	for _, k := range g.dirty {
+		v, ok := g.own[k]
+		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte(k), Value: v, Removed: !ok})
+	}
+	g.ver++
+	g.dirty = g.dirty[:0]
+	clear(g.isDirty)
+	g.c.g.Broadcast(group.Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
+}
+
+// sendAll answers a GaugeAsk. Changes not flushed yet are left for the next
+// update: the content is the one of g.ver, or newer for keys that the update
+// will name again.
+func (g *Gauge) sendAll(p *peer) {
+	m := wire.Gauge{Name: []byte(g.name), Version: g.version, Full: true, Ver: g.ver}
+	keys := make([]string, 0, len(g.own))
+	for k := range g.own {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte(k), Value: g.own[k]})
+	}
+	g.c.g.Send(p.Peer, group.Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
+}
+
+// compare asks p for its gauge when it is at ver and what is known is not.
+func (g *Gauge) compare(p *peer, ver uint64) {
+	t := &p.gauges[g.id]
+	t.want = ver
+	if t.ver == ver && (t.complete || ver == 0) {
+		return
+	}
+	g.ask(p)
+}
+
+func (g *Gauge) ask(p *peer) {
+	t := &p.gauges[g.id]
+	if !p.Link || (t.asked > 0 && g.c.g.Now-t.asked < g.c.g.Opt.Heartbeat/2) {
+		return
+	}
+	t.asked = max(g.c.g.Now, 1)
+	m := wire.GaugeAsk{Name: []byte(g.name)}
+	g.c.g.Send(p.Peer, group.Live, g.idx, m.Append(g.c.g.Frame(wire.KindGaugeAsk)))
+}
+
+func (c *Core) gauge(name []byte) *Gauge {
+	for _, g := range c.gauges {
+		if g.name == string(name) {
+			return g
+		}
+	}
+	return nil
+}
+
+func (c *Core) onGaugeAsk(p *peer, r wire.Reader) (int, error) {
+	if err := c.in.ask.Decode(r); err != nil {
+		return 0, err
+	}
+	g := c.gauge(c.in.ask.Name)
+	if g == nil {
+		return c.g.UnknownState(), nil
+	}
+	g.sendAll(p)
+	return g.idx, nil
+}
+
+func (c *Core) onGauge(p *peer, r wire.Reader) (int, error) {
+	m := &c.in.gauge
+	if err := m.Decode(r); err != nil {
+		return 0, err
+	}
+	g := c.gauge(m.Name)
+	if g == nil {
+		return c.g.UnknownState(), nil
+	}
+	g.merge(p, m)
+	return g.idx, nil
+}
+
+// merge applies an update or a full list of p's. Entries of a version beyond
+// the known one are newer than what is known, whatever came between; if
+// something did, all entries are asked for.
+func (g *Gauge) merge(p *peer, m *wire.Gauge) {
+	t := &p.gauges[g.id]
+	if m.Ver < t.ver || (m.Ver == t.ver && (t.complete || !m.Full)) {
+		g.c.g.Stats.GaugesOld++
+		return
+	}
+	if t.keys == nil {
+		t.keys = map[string]int{}
+	}
+	if m.Full {
+		g.dropOthers(p, t, m.Entries)
+	}
+	contiguous := m.From == t.ver && (t.complete || t.ver == 0)
+	for _, e := range m.Entries {
+		g.set(p, t, m.Version, e)
+	}
+	t.ver, t.complete = m.Ver, m.Full || contiguous
+	if !t.complete {
+		g.ask(p)
+	}
+}
+
+func (g *Gauge) set(p *peer, t *gaugeTable, version uint64, e wire.GaugeEntry) {
+	key := string(e.Key)
+	t.bytes -= t.keys[key]
+	delete(t.keys, key)
+	value := e.Value
+	if e.Removed {
+		value = nil
+	} else {
+		size := entrySize(key, value)
+		if t.bytes+size > g.c.g.Opt.GaugeBytes {
+			g.c.g.Refuse(group.RefusedOversized)
+			return
+		}
+		t.bytes += size
+		t.keys[key] = size
+	}
+	if err := g.sink.Merge(p.ID, version, key, value); err != nil {
+		g.c.g.Refuse(group.RefusedPayload)
+	}
+}
+
+// dropOthers removes the keys that a full list does not name.
+func (g *Gauge) dropOthers(p *peer, t *gaugeTable, entries []wire.GaugeEntry) {
+	if len(t.keys) == 0 {
+		return
+	}
+	named := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		named[string(e.Key)] = true
+	}
+	var gone []string
+	for k := range t.keys {
+		if !named[k] {
+			gone = append(gone, k)
+		}
+	}
+	slices.Sort(gone)
+	for _, k := range gone {
+		g.set(p, t, 0, wire.GaugeEntry{Key: []byte(k), Removed: true})
+	}
+}

@@ -1,0 +1,157 @@
+package core
+
+import (
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"pgregory.net/rapid"
+)
+
+func drawPosition(t *rapid.T, name string) logs.Position {
+	return logs.Position{
+		Inc: rapid.Uint64Range(0, 3).Draw(t, name+".inc"), Next: rapid.Uint64Range(0, 5).Draw(t, name+".next"),
+		Lost: rapid.Uint64Range(0, 3).Draw(t, name+".lost"),
+	}
+}
+
+// TestFurthestLaws: the merge of positions is idempotent, commutative and
+// associative, and never less than what is merged.
+func TestFurthestLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := drawPosition(t, "a"), drawPosition(t, "b"), drawPosition(t, "c")
+		if wire.Furthest(a, a) != a {
+			t.Error("not idempotent")
+		}
+		if wire.Furthest(a, b) != wire.Furthest(b, a) {
+			t.Error("not commutative")
+		}
+		if wire.Furthest(wire.Furthest(a, b), c) != wire.Furthest(a, wire.Furthest(b, c)) {
+			t.Error("not associative")
+		}
+		if m := wire.Furthest(a, b); a.Beats(m) || b.Beats(m) {
+			t.Error("less than what was merged")
+		}
+	})
+}
+
+// TestDeltaLaws: whatever the order, the grouping and the repetitions in which
+// the deltas of two incarnations come, the furthest position and its content
+// are reached, and hearing all of it again changes nothing.
+func TestDeltaLaws(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n1, n2 := rapid.Uint64Range(0, 12).Draw(rt, "n1"), rapid.Uint64Range(1, 12).Draw(rt, "n2")
+		type id struct{ inc, seq uint64 }
+		var all []id
+		for s := range n1 {
+			all = append(all, id{1, s})
+		}
+		for s := range n2 {
+			all = append(all, id{2, s})
+		}
+		for range rapid.IntRange(0, 10).Draw(rt, "dups") {
+			all = append(all, all[rapid.IntRange(0, len(all)-1).Draw(rt, "dup")])
+		}
+		rng := rand.New(rand.NewSource(rapid.Int64().Draw(rt, "order")))
+		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+
+		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+		c.SetMembers([]group.Member{{ID: "b", Boot: 2}})
+		c.log.SetSources([]string{"s1"})
+		for range 2 {
+			for _, d := range all {
+				c.Receive("b", deltaFrame(2, "s1", d.inc, d.seq))
+			}
+			c.expect(t, "s1", logs.Position{Inc: 2, Next: n2}, content(2, n2))
+		}
+	})
+}
+
+// TestGaugeLaws: whatever arrives of a gauge's updates, in whatever order and
+// how often, all entries heard last make it right, and merging twice what was
+// merged changes nothing.
+func TestGaugeLaws(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		want := map[string]string{}
+		var frames [][]byte
+		ver := uint64(0)
+		for range rapid.IntRange(1, 10).Draw(rt, "updates") {
+			m := wire.Gauge{Name: []byte("load"), Version: 1, From: ver, Ver: ver + 1}
+			ver++
+			k := rapid.SampledFrom([]string{"x", "y", "z"}).Draw(rt, "key")
+			v := rapid.StringN(0, 3, 9).Draw(rt, "value")
+			e := wire.GaugeEntry{Key: []byte(k), Value: []byte(v), Removed: rapid.Bool().Draw(rt, "removed")}
+			if e.Removed {
+				delete(want, k)
+			} else {
+				want[k] = v
+			}
+			m.Entries = append(m.Entries, e)
+			frames = append(frames, frameOf(wire.KindGauge, 2, m.Append(nil)))
+		}
+		full := wire.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: ver}
+		for k, v := range want {
+			full.Entries = append(full.Entries, wire.GaugeEntry{Key: []byte(k), Value: []byte(v)})
+		}
+		rng := rand.New(rand.NewSource(rapid.Int64().Draw(rt, "order")))
+		rng.Shuffle(len(frames), func(i, j int) { frames[i], frames[j] = frames[j], frames[i] })
+		frames = append(frames, frameOf(wire.KindGauge, 2, full.Append(nil)))
+
+		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+		c.SetMembers([]group.Member{{ID: "b", Boot: 2}})
+		for range 2 {
+			for _, f := range frames {
+				c.Receive("b", slices.Clone(f))
+			}
+			got := c.sink.of["b"]
+			if len(got) != len(want) {
+				rt.Fatalf("believes %v, not %v", got, want)
+			}
+			for k, v := range want {
+				if got[k] != v {
+					rt.Fatalf("believes %v, not %v", got, want)
+				}
+			}
+		}
+	})
+}
+
+// TestOwnersLaws: everybody ranks the same, and a member that goes moves only
+// its own sources.
+func TestOwnersLaws(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var members []group.Member
+		for i := range rapid.IntRange(2, 8).Draw(rt, "members") {
+			members = append(members, group.Member{ID: string(rune('a' + i)), Name: string(rune('A' + i))})
+		}
+		source := rapid.String().Draw(rt, "source")
+		ranked := logs.Owners(members, source)
+		shuffled := slices.Clone(members)
+		rng := rand.New(rand.NewSource(rapid.Int64().Draw(rt, "order")))
+		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		if !slices.Equal(ranked, logs.Owners(shuffled, source)) {
+			rt.Error("rank depends on the order of members")
+		}
+		gone := rapid.IntRange(0, len(members)-1).Draw(rt, "gone")
+		rest := slices.Delete(slices.Clone(ranked), gone, gone+1)
+		if !slices.Equal(rest, logs.Owners(rest, source)) {
+			rt.Error("a member that goes changes the order of others")
+		}
+	})
+}
+
+func TestOwnersAreBalanced(t *testing.T) {
+	members := []group.Member{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d"}}
+	count := map[string]int{}
+	for i := range 4000 {
+		count[logs.Owners(members, string(u64(uint64(i))))[0].ID]++
+	}
+	for id, n := range count {
+		if n < 850 || n > 1150 {
+			t.Errorf("%s owns %d of 4000", id, n)
+		}
+	}
+}

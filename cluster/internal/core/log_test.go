@@ -1,0 +1,357 @@
+package core
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+var partitioned = group.Options{Share: group.SharePartitioned}
+
+// readers makes a read s1 and s2, whatever their ranks say.
+func (tb *table) appendAt(id string, inc uint64, seqs ...uint64) (v logs.Verdict) {
+	c := tb.get(id)
+	c.log.Reading("s1", true)
+	for _, s := range seqs {
+		v = c.log.Append(delta("s1", inc, s))
+	}
+	return v
+}
+
+func TestPush(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b", "c")
+	tb.appendAt("a", 7, 0, 1, 2)
+	tb.run(5 * time.Millisecond)
+	for _, c := range tb.cores {
+		c.expect(t, "s1", logs.Position{Inc: 7, Next: 3}, content(7, 3))
+	}
+	if n := tb.get("b").Stats().RangesAsked; n != 0 {
+		t.Errorf("%d ranges were asked for, though nothing was lost", n)
+	}
+}
+
+// TestLostPushIsFetched loses live deltas only; the range comes as soon as
+// they are late, and what came after them was kept.
+func TestLostPushIsFetched(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.appendAt("a", 1, 0)
+	tb.run(5 * time.Millisecond)
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.appendAt("a", 1, 1, 2)
+	tb.run(5 * time.Millisecond)
+	tb.hold = nil
+	tb.appendAt("a", 1, 3)
+	tb.run(5 * time.Millisecond)
+	b := tb.get("b")
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 1}, content(1, 1))
+	if h := b.Held(); h.Pending == 0 {
+		t.Error("the delta after the gap was not kept")
+	}
+	if v, _ := b.log.Source("s1"); v.Knowledge != logs.CatchingUp || v.Lag != 3 {
+		t.Errorf("seen as %v, %d behind", v.Knowledge, v.Lag)
+	}
+	tb.run(100 * time.Millisecond)
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
+	if v, _ := b.log.Source("s1"); v.Knowledge != logs.Exact {
+		t.Errorf("seen as %v", v.Knowledge)
+	}
+}
+
+// TestSilentLoss loses the last delta before a silence: digests show it.
+func TestSilentLoss(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.appendAt("a", 1, 0, 1)
+	tb.run(5 * time.Millisecond)
+	tb.hold = nil
+	tb.run(600 * time.Millisecond)
+	tb.get("b").expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+}
+
+// TestStaleIncarnation: what an engine's earlier life said changes nothing,
+// even if its number is the next one.
+func TestStaleIncarnation(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.appendAt("a", 5, 0, 1)
+	tb.run(5 * time.Millisecond)
+	b := tb.get("b")
+	b.Receive("a", deltaFrame(1, "s1", 4, 2))
+	b.expect(t, "s1", logs.Position{Inc: 5, Next: 2}, content(5, 2))
+	if n := b.Stats().Merged[logs.Stale]; n != 1 {
+		t.Errorf("%d deltas were stale", n)
+	}
+	if v := b.log.Append(delta("s1", 4, 2)); v != logs.Stale {
+		t.Errorf("local stale delta: %v", v)
+	}
+}
+
+// TestNewIncarnation: an engine that starts anew empties what is known at
+// once, deltas of its earlier life that wait for others included.
+func TestNewIncarnation(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.appendAt("a", 1, 0, 1)
+	tb.run(5 * time.Millisecond)
+	b := tb.get("b")
+	b.Receive("a", deltaFrame(1, "s1", 1, 4)) // 2 and 3 never come
+	b.Receive("a", deltaFrame(1, "s1", 2, 1))
+	b.expect(t, "s1", logs.Position{Inc: 2}, "")
+	b.Receive("a", deltaFrame(1, "s1", 2, 0))
+	b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
+	if h := b.Held(); h.Pending != 0 {
+		t.Errorf("%d bytes are still pending", h.Pending)
+	}
+}
+
+// TestRangeGone: behind by more than rings hold, a member fetches a snapshot,
+// in pages, and live deltas go on top of it.
+func TestRangeGone(t *testing.T) {
+	opt := partitioned
+	opt.RingDeltas, opt.PageBytes = 2, 10
+	tb := newTable(t, opt, "a", "b")
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta || f[2] == wire.KindDigest }
+	for s := range uint64(50) {
+		tb.appendAt("a", 1, s)
+	}
+	tb.run(10 * time.Millisecond)
+	pages := 0
+	tb.hold = func(_, _ string, f []byte) bool {
+		if f[2] == wire.KindPageReply {
+			pages++
+			if pages == 5 {
+				tb.appendAt("a", 1, 50, 51, 52) // while the snapshot is on its way
+			}
+		}
+		return false
+	}
+	tb.run(time.Second)
+	b := tb.get("b")
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 53}, content(1, 53))
+	if b.Stats().SnapshotsLoaded == 0 || pages < 20 {
+		t.Errorf("%d snapshots in %d pages", b.Stats().SnapshotsLoaded, pages)
+	}
+	if h := b.Held(); h.Loads != 0 {
+		t.Errorf("a load holds %d bytes after its end", h.Loads)
+	}
+}
+
+// TestSnapshotOfDeadIncarnation: an engine that starts anew while a snapshot
+// of it loads fences the snapshot.
+func TestSnapshotOfDeadIncarnation(t *testing.T) {
+	opt := partitioned
+	opt.RingDeltas, opt.PageBytes = 2, 10
+	tb := newTable(t, opt, "a", "b")
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta || f[2] == wire.KindDigest }
+	for s := range uint64(20) {
+		tb.appendAt("a", 1, s)
+	}
+	tb.run(10 * time.Millisecond)
+	b := tb.get("b")
+	var late [][]byte
+	tb.hold = func(_, to string, f []byte) bool {
+		if f[2] == wire.KindPageReply && len(late) < 3 {
+			late = append(late, f)
+			return true
+		}
+		return false
+	}
+	tb.run(400 * time.Millisecond)
+	if len(late) == 0 {
+		t.Fatal("no snapshot was asked for")
+	}
+	tb.appendAt("a", 2, 0, 1)
+	tb.run(5 * time.Millisecond)
+	b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
+	for _, f := range late {
+		b.Receive("a", f)
+	}
+	b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
+}
+
+// TestLose: a reader that cannot have everything goes on with what it gets,
+// knows that it is inexact, and is healed by a peer that has it all.
+func TestLose(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.appendAt("a", 1, 0, 1, 2, 3)
+	tb.run(5 * time.Millisecond)
+	c := newOne(group.Options{Self: group.Member{ID: "c", Boot: 3}, Share: group.SharePartitioned})
+	tb.cores = append(tb.cores, c)
+	c.Advance(tb.now)
+	c.log.SetSources([]string{"s1"})
+	c.log.Reading("s1", true)
+	if v := c.log.Append(delta("s1", 1, 3)); v != logs.Gap {
+		t.Fatalf("append: %v", v)
+	}
+	if v := c.log.Lose("s1", 1, 3); v != logs.Applied {
+		t.Fatalf("lose: %v", v)
+	}
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 4, Lost: 3}, "[1.3]")
+	if v, _ := c.log.Source("s1"); v.Knowledge != logs.Approximate {
+		t.Errorf("seen as %v", v.Knowledge)
+	}
+	tb.meet()
+	tb.run(500 * time.Millisecond)
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
+	if got := c.log.Lose("s1", 1, 2); got != logs.Already {
+		t.Errorf("losing the past: %v", got)
+	}
+}
+
+// meet tells everybody of everybody.
+func (tb *table) meet() {
+	var members []group.Member
+	for _, c := range tb.cores {
+		members = append(members, c.Self())
+	}
+	for _, c := range tb.cores {
+		c.Advance(tb.now)
+		c.SetMembers(members)
+		for _, m := range members {
+			c.SetLink(m.ID, true)
+		}
+	}
+}
+
+// TestDigestsDiffer: two who claim the same and hold different things end up
+// with what the first in line holds.
+func TestDigestsDiffer(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	first := logs.Owners([]group.Member{{ID: "a"}, {ID: "b"}}, "s1")[0]
+	other := tb.get(map[string]string{"a": "b", "b": "a"}[first.ID])
+	tb.appendAt(first.ID, 1, 0)
+	tb.run(5 * time.Millisecond)
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.appendAt(first.ID, 1, 1)
+	g := wire.Group{Source: []byte("s1"), Inc: 1, Entries: []wire.Entry{{First: 1, Last: 1, Payload: []byte("rotten")}}}
+	boot := tb.get(first.ID).Self().Boot
+	other.Receive(first.ID, frameOf(wire.KindDelta, boot, g.Append(wire.DeltasHead(nil, "index", 1, 1))))
+	other.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 1)+"rotten")
+	tb.run(2 * time.Second)
+	other.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+	tb.get(first.ID).expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+	if n := other.Stats().SnapshotsLoaded; n != 1 {
+		t.Errorf("%d snapshots were loaded", n)
+	}
+}
+
+// TestCorruptSnapshot: what does not have the digest that was announced counts
+// as lost, and is fetched again later, not at once.
+func TestCorruptSnapshot(t *testing.T) {
+	opt := partitioned
+	opt.RingDeltas = 1
+	tb := newTable(t, opt, "a", "b")
+	b := tb.get("b")
+	b.store.corrupt = true
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.appendAt("a", 1, 0, 1, 2)
+	tb.run(2 * time.Second)
+	tb.hold = nil
+	st := b.Stats()
+	if st.SnapshotsCorrupt == 0 || st.SnapshotsCorrupt > 2 {
+		t.Errorf("%d corrupt snapshots", st.SnapshotsCorrupt)
+	}
+	if b.log.Position("s1").Exact() {
+		t.Error("claims to be exact")
+	}
+	b.store.corrupt = false
+	tb.run(8 * time.Second)
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 3}, content(1, 3))
+}
+
+// TestSnapshotTooLarge: a source of which no snapshot can be made is tried less
+// and less often, whoever asks; a newcomer says so, for as long, and is
+// whole once one can be made.
+func TestSnapshotTooLarge(t *testing.T) {
+	opt := group.Options{Share: group.SharePartitioned, RingDeltas: 1}
+	tb := newTable(t, opt, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	a.store.large = true
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.appendAt("a", 1, 0, 1, 2)
+	tb.run(2 * time.Second)
+	tb.hold = nil
+	tb.run(28 * time.Second)
+	if n := a.store.asked; n < 2 || n > 8 || a.Stats().SnapshotsFailed != uint64(n) {
+		t.Errorf("%d snapshots were tried in half a minute, %d failures counted", n, a.Stats().SnapshotsFailed)
+	}
+	tb.appendAt("a", 1, 3)
+	tb.run(time.Second)
+	if v, _ := b.log.Source("s1"); v.Knowledge != logs.Approximate || !strings.Contains(v.Reason, "over the limit") || v.Lag != 4 {
+		t.Errorf("the newcomer knows %+v", v)
+	}
+	if n := b.Stats().RangesAsked; n > 400 {
+		t.Errorf("it asked %d times in half a minute", n)
+	}
+	a.store.large = false
+	tb.run(40 * time.Second)
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
+}
+
+// TestBrokenPayload: a payload that the store refuses counts as lost.
+func TestBrokenPayload(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	b := tb.get("b")
+	b.store.refuse = true
+	tb.appendAt("a", 1, 0)
+	tb.run(5 * time.Millisecond)
+	if got := b.Stats().Merged[logs.Broken]; got != 1 {
+		t.Errorf("%d deltas were broken", got)
+	}
+	b.store.refuse = false
+	tb.run(time.Second)
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 1}, content(1, 1))
+}
+
+// TestStraddle: a delta that overlaps the position is not applied, since it
+// cannot be applied in part.
+func TestStraddle(t *testing.T) {
+	c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+	c.log.SetSources([]string{"s1"})
+	c.log.Append(delta("s1", 1, 0))
+	c.log.Append(delta("s1", 1, 1))
+	if v := c.log.Append(logs.Delta{Source: "s1", Inc: 1, First: 1, Last: 2, Payload: []byte("x")}); v != logs.Gap {
+		t.Errorf("verdict %v", v)
+	}
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+	for _, d := range []logs.Delta{
+		{Source: "nobody", Inc: 1}, {Source: "s1"}, {Source: "s1", Inc: 1, First: 5, Last: 4},
+		{Source: "s1", Inc: 1, Last: ^uint64(0)},
+	} {
+		if v := c.log.Append(d); v != logs.Unknown {
+			t.Errorf("%+v: %v", d, v)
+		}
+	}
+}
+
+// TestExactnessIsKept: who lost nothing does not take the word of one who did
+// while there may be another way; but rather that than to stay behind.
+func TestExactnessIsKept(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.appendAt("a", 1, 0, 1)
+	tb.run(5 * time.Millisecond)
+	a, b := tb.get("a"), tb.get("b")
+	a.log.Lose("s1", 1, 5)
+	tb.appendAt("a", 1, 5)
+	tb.run(300 * time.Millisecond)
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+	tb.run(time.Second)
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 6, Lost: 3}, content(1, 2)+"[1.5]")
+}
+
+func TestForgetSource(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.appendAt("a", 1, 0)
+	tb.run(5 * time.Millisecond)
+	b := tb.get("b")
+	b.log.SetSources([]string{"s2"})
+	b.expect(t, "s1", logs.Position{}, "")
+	tb.appendAt("a", 1, 1)
+	tb.run(time.Second)
+	b.expect(t, "s1", logs.Position{}, "")
+	b.log.SetSources([]string{"s2", "s1"})
+	tb.run(time.Second)
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+}

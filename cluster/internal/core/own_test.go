@@ -1,0 +1,202 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// rankedFor returns the table's cores in the order of their ranks for s1.
+func (tb *table) rankedFor(source string) []*one {
+	var members []group.Member
+	for _, c := range tb.cores {
+		members = append(members, c.Self())
+	}
+	var out []*one
+	for _, m := range logs.Owners(members, source) {
+		out = append(out, tb.get(m.ID))
+	}
+	return out
+}
+
+func (c *one) role() logs.Role { return c.store.roles["s1"] }
+
+// follow makes every core read what its role says, for s1.
+func (tb *table) follow() {
+	for _, c := range tb.cores {
+		c.log.Reading("s1", c.role() == logs.RoleReader)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b", "c")
+	for range 10 {
+		tb.follow()
+		tb.run(50 * time.Millisecond)
+	}
+	r := tb.rankedFor("s1")
+	if r[0].role() != logs.RoleReader || r[1].role() != logs.RoleStandby || r[2].role() != logs.RoleNone {
+		t.Errorf("roles %v %v %v", r[0].role(), r[1].role(), r[2].role())
+	}
+}
+
+// TestOwnerGone: the second in line reads at once when the link to the first
+// breaks.
+func TestOwnerGone(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b", "c")
+	tb.follow()
+	tb.run(time.Second)
+	r := tb.rankedFor("s1")
+	for _, c := range r[1:] {
+		c.SetLink(r[0].id, false)
+	}
+	tb.run(2 * time.Millisecond)
+	if r[1].role() != logs.RoleReader || r[2].role() != logs.RoleStandby {
+		t.Errorf("roles %v %v", r[1].role(), r[2].role())
+	}
+}
+
+// TestOrphan: an owner that is reachable but cannot read is stepped in for by
+// the next, after a second, and by nobody else; and steps back in.
+func TestOrphan(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b", "c")
+	r := tb.rankedFor("s1")
+	read := func(broken bool) {
+		for _, c := range tb.cores {
+			c.log.Reading("s1", c.role() == logs.RoleReader && (c != r[0] || !broken))
+		}
+	}
+	for range 30 {
+		read(true)
+		tb.run(50 * time.Millisecond)
+	}
+	if r[0].role() != logs.RoleReader || r[1].role() != logs.RoleReader || r[2].role() == logs.RoleReader {
+		t.Errorf("orphan: roles %v %v %v", r[0].role(), r[1].role(), r[2].role())
+	}
+	for range 40 {
+		read(true)
+		tb.run(50 * time.Millisecond)
+	}
+	if r[2].role() == logs.RoleReader {
+		t.Error("the third reads too")
+	}
+	for range 20 {
+		read(false)
+		tb.run(50 * time.Millisecond)
+	}
+	if r[0].role() != logs.RoleReader || r[1].role() != logs.RoleStandby {
+		t.Errorf("after: roles %v %v", r[0].role(), r[1].role())
+	}
+}
+
+// TestHandOver: who reads goes on until the newcomer that is first reads.
+func TestHandOver(t *testing.T) {
+	full := newTable(t, partitioned, "a", "b", "c")
+	first := full.rankedFor("s1")[0]
+	full.hold = func(from, to string, _ []byte) bool { return from == first.id || to == first.id }
+	for range 40 {
+		full.follow()
+		first.log.Reading("s1", false)
+		full.run(50 * time.Millisecond)
+	}
+	second := full.rankedFor("s1")[1]
+	if second.role() != logs.RoleReader {
+		t.Fatalf("second is %v while the first is cut off", second.role())
+	}
+	full.hold = nil
+	full.run(300 * time.Millisecond)
+	if second.role() != logs.RoleReader {
+		t.Errorf("second stopped before the first reads: %v", second.role())
+	}
+	first.log.Reading("s1", true)
+	full.run(50 * time.Millisecond)
+	if second.role() != logs.RoleStandby {
+		t.Errorf("second goes on: %v", second.role())
+	}
+}
+
+func TestLeaving(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	r := tb.rankedFor("s1")
+	for _, c := range tb.cores {
+		c.log.SetSources([]string{"s1"})
+	}
+	tb.run(100 * time.Millisecond)
+	tb.follow()
+	tb.run(500 * time.Millisecond)
+	r[0].Leave()
+	tb.run(50 * time.Millisecond)
+	if r[0].HandedOver() || r[0].role() != logs.RoleReader || r[1].role() != logs.RoleReader {
+		t.Errorf("handed over %v; roles %v %v", r[0].HandedOver(), r[0].role(), r[1].role())
+	}
+	r[1].log.Reading("s1", true)
+	tb.run(50 * time.Millisecond)
+	if r[0].HandedOver() {
+		t.Error("goes before anybody can have heard of it")
+	}
+	tb.run(300 * time.Millisecond)
+	if !r[0].HandedOver() || r[0].role() != logs.RoleNone {
+		t.Errorf("handed over %v; role %v", r[0].HandedOver(), r[0].role())
+	}
+	if newTable(t, partitioned, "z").cores[0].HandedOver() != true {
+		t.Error("alone there is nobody to hand over to")
+	}
+}
+
+func TestShareAuto(t *testing.T) {
+	l := newOne(group.Options{Self: group.Member{ID: "a"}, MeshSources: 4}).log
+	for _, tc := range []struct {
+		sources []string
+		mesh    bool
+	}{
+		{[]string{"1", "2", "3", "4"}, true},
+		{[]string{"1", "2", "3", "4", "5"}, false},
+		{[]string{"1", "2", "3", "4"}, false}, // does not flap
+		{[]string{"1", "2", "3"}, true},
+	} {
+		if l.SetSources(tc.sources); l.Mesh() != tc.mesh {
+			t.Errorf("%d sources: mesh %v", len(tc.sources), l.Mesh())
+		}
+	}
+	for _, s := range []group.Share{group.ShareAuto, group.ShareMesh, group.SharePartitioned} {
+		if got, ok := group.ParseShare(s.String()); !ok || got != s {
+			t.Errorf("%v reads as %v", s, got)
+		}
+	}
+	if _, ok := group.ParseShare("nope"); ok {
+		t.Error("reads nonsense")
+	}
+}
+
+// TestMeshSendsNoDeltas: who reads a source itself is not sent its deltas.
+func TestMeshSendsNoDeltas(t *testing.T) {
+	tb := newTable(t, group.Options{Share: group.ShareMesh}, "a", "b", "c")
+	tb.follow()
+	for _, id := range []string{"a", "b"} {
+		tb.appendAt(id, 1, 0)
+	}
+	tb.run(time.Second)
+	deltas := 0
+	tb.hold = func(_, to string, f []byte) bool {
+		if f[2] == wire.KindDelta {
+			deltas++
+			if to != "c" {
+				t.Errorf("sent to %s", to)
+			}
+		}
+		return false
+	}
+	tb.get("c").log.Reading("s1", false) // its reader broke: others provide
+	tb.run(50 * time.Millisecond)
+	for _, id := range []string{"a", "b"} {
+		tb.appendAt(id, 1, 1)
+	}
+	tb.run(5 * time.Millisecond)
+	tb.get("c").expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+	if deltas != 1 {
+		t.Errorf("%d frames of deltas", deltas)
+	}
+}

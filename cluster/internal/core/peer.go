@@ -1,0 +1,206 @@
+package core
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// peer is what this member knows of another, but for logs.
+type peer struct {
+	*group.Peer
+	lastSeq    uint64        // number of its last beat
+	lastSent   uint64        // Sent of its last beat
+	lastSentAt time.Duration // when that beat came
+	app        string
+	strangers  int  // states it has and this member has not
+	met        bool // it was up once
+	told       bool // it heard that this member leaves
+
+	gauges []gaugeTable
+	feeds  []uint64 // next sequence number expected
+}
+
+// pastPeer is what is kept of a peer that was removed.
+type pastPeer struct {
+	id    string
+	boot  uint64
+	feeds []uint64
+}
+
+// maxPast is how many removed peers are remembered.
+const maxPast = 16
+
+// remember gives p the feed positions of its process if that was a peer
+// before, so that a false alarm about it makes no hint come twice.
+func (c *Core) remember(p *peer) {
+	for _, old := range c.past {
+		if old.id == p.ID && old.boot == p.Boot {
+			copy(p.feeds, old.feeds)
+		}
+	}
+}
+
+// watch updates whether p is alive and up, and forgets what vanishes with it.
+func (c *Core) watch(p *peer) {
+	alive := p.Heard > 0 && c.g.Now-p.Heard <= c.g.Opt.Lease
+	if p.Alive && !alive {
+		c.dropGauges(p)
+	}
+	p.Alive = alive
+	up := alive && p.Link
+	if up == p.Up {
+		return
+	}
+	p.Up, p.Since, p.met = up, c.g.Now, true
+	if !up {
+		c.g.Stats.PeersLost++
+	}
+	for _, l := range c.logs.List {
+		if up {
+			l.PeerUp(p.Peer)
+		} else {
+			l.PeerDown(p.Peer)
+		}
+	}
+}
+
+func (c *Core) dropGauges(p *peer) {
+	for i, g := range c.gauges {
+		if t := &p.gauges[i]; t.ver > 0 || len(t.keys) > 0 {
+			p.gauges[i] = gaugeTable{}
+			g.sink.Drop(p.ID)
+		}
+	}
+}
+
+func (c *Core) membersChanged() {
+	for _, l := range c.logs.List {
+		l.Changed()
+	}
+}
+
+func (c *Core) sendBeat(p *peer) {
+	if !p.Link {
+		return
+	}
+	m := wire.Beat{Seq: c.beatSeq, Sent: micros(c.g.Now), Flags: c.flags(p), App: []byte(c.g.Opt.Self.Version)}
+	c.beatSeq++
+	if p.lastSentAt > 0 {
+		m.Echo, m.Hold = p.lastSent, micros(c.g.Now-p.lastSentAt)
+	}
+	for _, g := range c.gauges {
+		m.States = append(m.States, wire.StateInfo{Kind: wire.StateGauge, Name: []byte(g.name), Version: g.version, Ver: g.ver})
+	}
+	for _, f := range c.feeds {
+		m.States = append(m.States, wire.StateInfo{Kind: wire.StateFeed, Name: []byte(f.name), Version: f.version, Ver: f.next})
+	}
+	for _, l := range c.logs.List {
+		m.States = append(m.States, wire.StateInfo{Kind: wire.StateLog, Name: []byte(l.Name()), Version: l.Version()})
+	}
+	c.g.Send(p.Peer, group.Live, 0, m.Append(c.g.Frame(wire.KindBeat)))
+}
+
+func micros(d time.Duration) uint64 { return uint64(d / time.Microsecond) }
+
+func (c *Core) flags(p *peer) uint64 {
+	var f uint64
+	if c.g.Leaving {
+		f |= wire.FlagLeaving
+	}
+	switch c.g.Phase {
+	case group.Settled:
+		f |= wire.FlagSettled
+	case group.Degraded:
+		f |= wire.FlagDegraded
+	}
+	for _, l := range c.logs.List {
+		if l.WantsDigest(p.Peer) {
+			f |= wire.FlagWantDigest
+		}
+	}
+	return f
+}
+
+func (c *Core) onBeat(p *peer, r wire.Reader) error {
+	m := &c.in.beat
+	if err := m.Decode(r); err != nil {
+		return err
+	}
+	if p.lastSentAt > 0 && m.Seq <= p.lastSeq {
+		return nil // overtaken, or played again
+	}
+	p.lastSeq = m.Seq
+	if m.Echo > 0 {
+		c.measure(p, time.Duration(m.Echo)*time.Microsecond, time.Duration(m.Hold)*time.Microsecond)
+		p.told = p.told || c.g.Leaving && m.Echo >= micros(c.leftAt)
+	}
+	p.lastSent, p.lastSentAt = m.Sent, max(c.g.Now, 1)
+	if string(m.App) != p.app {
+		p.app = string(m.App)
+	}
+	if leaving := m.Flags&wire.FlagLeaving != 0; leaving != p.Leaving {
+		p.Leaving = leaving
+		c.membersChanged()
+	}
+	switch {
+	case m.Flags&wire.FlagSettled != 0:
+		p.Phase = group.Settled
+	case m.Flags&wire.FlagDegraded != 0:
+		p.Phase = group.Degraded
+	default:
+		p.Phase = group.Settling
+	}
+	if m.Flags&wire.FlagWantDigest != 0 {
+		for _, l := range c.logs.List {
+			l.TellAll(p.Peer)
+		}
+	}
+	c.compareStates(p, m.States)
+	return nil
+}
+
+// measure takes a round trip: the peer echoes the time of a beat of ours and
+// how long it held it, so clocks need not agree.
+func (c *Core) measure(p *peer, echo, hold time.Duration) {
+	rtt := c.g.Now - echo - hold
+	if echo > c.g.Now || hold > c.g.Now || rtt < 0 || rtt > time.Minute {
+		return
+	}
+	if p.RTT == 0 {
+		p.RTT = max(rtt, 1)
+		return
+	}
+	p.RTT += (rtt - p.RTT) / 8
+}
+
+// compareStates asks for gauges that this member has not completely.
+func (c *Core) compareStates(p *peer, states []wire.StateInfo) {
+	p.strangers = 0
+	stated := make([]uint64, len(c.logs.List))
+	for _, s := range states {
+		known := false
+		switch s.Kind {
+		case wire.StateGauge:
+			if g := c.gauge(s.Name); g != nil {
+				known = true
+				g.compare(p, s.Ver)
+			}
+		case wire.StateFeed:
+			known = c.feed(s.Name) != nil
+		case wire.StateLog:
+			for i, l := range c.logs.List {
+				if l.Name() == string(s.Name) {
+					known, stated[i] = true, max(1, s.Version)
+				}
+			}
+		}
+		if !known {
+			p.strangers++
+		}
+	}
+	for i, l := range c.logs.List {
+		l.SetStated(p.Peer, stated[i])
+	}
+}

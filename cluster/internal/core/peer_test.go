@@ -1,0 +1,264 @@
+package core
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// snapshotOf is everything that frames could change.
+func (c *one) snapshotOf() string {
+	return string(c.store.of["s1"]) + "|" + string(c.store.of["s2"]) + "|" + c.sink.of["b"]["k"] + "|" + c.sink.of["c"]["k"]
+}
+
+// TestRefused: frames that cannot be right change nothing and are counted.
+func TestRefused(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.appendAt("b", 5, 0)
+	_ = tb.get("b").gauge.Set("k", []byte("1"))
+	tb.run(20 * time.Millisecond)
+	a := tb.get("a")
+	before, pos := a.snapshotOf(), a.log.Position("s1")
+	good := deltaFrame(2, "s1", 5, 1)
+	mangled := func(change func(b []byte)) []byte {
+		b := slices.Clone(good)
+		change(b)
+		return b
+	}
+	gauge := func(boot uint64) []byte {
+		m := wire.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
+		return frameOf(wire.KindGauge, boot, m.Append(nil))
+	}
+	page := wire.PageReply{Name: []byte("index"), Source: []byte("s1"), ID: 77, Snap: logs.Position{Inc: 6, Next: 1}, Pages: 1, Bytes: 1, Payload: []byte("x")}
+	strange := wire.Group{Source: []byte("nobody"), Inc: 5, Entries: []wire.Entry{{}}}
+	other := wire.Gauge{Name: []byte("none")}
+	for _, tc := range []struct {
+		what, from string
+		frame      []byte
+		want       group.Refusal
+	}{
+		{"not a member", "x", good, group.RefusedMember},
+		{"itself", "a", good, group.RefusedMember},
+		{"an earlier process of the member", "b", deltaFrame(1, "s1", 5, 1), group.RefusedBoot},
+		{"an earlier process's gauge", "b", gauge(1), group.RefusedBoot},
+		{"another major version", "b", mangled(func(b []byte) { b[0] = 2 }), group.RefusedVersion},
+		{"nothing", "b", nil, group.RefusedMalformed},
+		{"half a frame", "b", good[:len(good)-3], group.RefusedMalformed},
+		{"too large", "b", make([]byte, wire.MaxFrame+1), group.RefusedOversized},
+		{"an unknown kind", "b", frameOf(200, 2, nil), group.RefusedKind},
+		{"an unknown state", "b", frameOf(wire.KindGauge, 2, other.Append(nil)), group.RefusedState},
+		{"an unknown source", "b", frameOf(wire.KindDelta, 2, strange.Append(wire.DeltasHead(nil, "index", 1, 1))), group.RefusedSource},
+	} {
+		was := a.Stats().Refused[tc.want]
+		a.Receive(tc.from, slices.Clone(tc.frame))
+		if a.Stats().Refused[tc.want] != was+1 {
+			t.Errorf("%s: not counted as %v", tc.what, tc.want)
+		}
+		if a.snapshotOf() != before || a.log.Position("s1") != pos {
+			t.Errorf("%s: changed something", tc.what)
+		}
+	}
+	late := a.Stats().LateAnswers
+	a.Receive("b", frameOf(wire.KindPageReply, 2, page.Append(nil))) // nobody asked
+	if a.snapshotOf() != before || a.Stats().LateAnswers != late+1 {
+		t.Error("an answer that nobody asked for changed something")
+	}
+}
+
+// TestForgedOrigin: a member can only speak for itself.
+func TestForgedOrigin(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b", "c")
+	_ = tb.get("b").gauge.Set("k", []byte("1"))
+	tb.run(20 * time.Millisecond)
+	a := tb.get("a")
+	m := wire.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
+	a.Receive("c", frameOf(wire.KindGauge, 2, m.Append(nil))) // with b's boot
+	a.Receive("c", frameOf(wire.KindGauge, 3, m.Append(nil)))
+	if got := a.sink.of["b"]["k"]; got != "1" {
+		t.Errorf("b's gauge is %q", got)
+	}
+	if a.Stats().Refused[group.RefusedBoot] != 1 {
+		t.Error("not counted")
+	}
+}
+
+// TestGaugeLossIsRepaired loses updates, also the last before a silence.
+func TestGaugeLossIsRepaired(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	_ = a.gauge.Set("k", []byte("1"))
+	_ = a.gauge.Set("gone", []byte("1"))
+	tb.run(20 * time.Millisecond)
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindGauge }
+	_ = a.gauge.Set("k", []byte("2"))
+	tb.run(20 * time.Millisecond)
+	_ = a.gauge.Set("gone", nil)
+	tb.run(20 * time.Millisecond)
+	tb.hold = nil
+	tb.run(300 * time.Millisecond)
+	if got := b.sink.of["a"]; len(got) != 1 || got["k"] != "2" {
+		t.Errorf("b believes %v", got)
+	}
+}
+
+func TestGaugeIsBounded(t *testing.T) {
+	tb := newTable(t, group.Options{GaugeBytes: 100}, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	if err := a.gauge.Set("k", make([]byte, 100)); !errors.Is(err, ErrGaugeFull) {
+		t.Errorf("set: %v", err)
+	}
+	_ = a.gauge.Set("k", make([]byte, 60))
+	if err := a.gauge.Set("l", make([]byte, 60)); !errors.Is(err, ErrGaugeFull) {
+		t.Errorf("second set: %v", err)
+	}
+	m := wire.Gauge{Name: []byte("load"), Version: 1, Ver: 1}
+	for i := range 10 {
+		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte{byte(i)}, Value: make([]byte, 50)})
+	}
+	b.Receive("a", frameOf(wire.KindGauge, 1, m.Append(nil)))
+	if n := len(b.sink.of["a"]); n != 1 {
+		t.Errorf("%d entries of 58 bytes fit 100", n)
+	}
+	if b.Stats().Refused[group.RefusedOversized] != 9 {
+		t.Error("not counted")
+	}
+}
+
+func TestSilenceDropsGauges(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	_ = a.gauge.Set("k", []byte("1"))
+	tb.run(20 * time.Millisecond)
+	tb.hold = func(from, _ string, _ []byte) bool { return from == "a" }
+	tb.run(time.Second)
+	if len(b.sink.of) != 0 {
+		t.Errorf("b still believes %v", b.sink.of)
+	}
+	tb.hold = nil
+	tb.run(300 * time.Millisecond)
+	if got := b.sink.of["a"]["k"]; got != "1" {
+		t.Errorf("b believes %q again", got)
+	}
+	b.SetLink("a", false)
+	if len(b.sink.of) != 0 {
+		t.Error("a broken link is evidence enough")
+	}
+}
+
+func TestFeed(t *testing.T) {
+	tb := newTable(t, group.Options{FeedBytes: 40}, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	a.feed.Send([]byte("one"))
+	a.feed.Send([]byte("two"))
+	tb.run(5 * time.Millisecond)
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindFeed }
+	a.feed.Send([]byte("lost"))
+	tb.run(5 * time.Millisecond)
+	tb.hold = nil
+	a.feed.Send([]byte("three"))
+	tb.run(5 * time.Millisecond)
+	if want := []string{"a:one", "a:two", "a:three"}; !slices.Equal(b.sink.hints, want) {
+		t.Errorf("hints %v", b.sink.hints)
+	}
+	if got := b.Stats().FeedMissed; got != 1 {
+		t.Errorf("%d missed", got)
+	}
+	if a.feed.Send(make([]byte, 50)) || a.Stats().FeedDropped != 1 {
+		t.Error("took more than there is room for")
+	}
+}
+
+func TestRoundTripTime(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	tb.run(time.Second)
+	p := tb.get("a").Peers()[0]
+	if p.RTT <= 0 || p.RTT > 2*time.Millisecond || !p.Up || p.Member.ID != "b" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	short := group.Options{LonelyTimeout: time.Second, SettleTimeout: 2 * time.Second}
+	alone := newOne(group.Options{Self: group.Member{ID: "a"}, Alone: true})
+	alone.Advance(1)
+	alone.Tick()
+	if alone.Phase() != group.Settling {
+		t.Errorf("%v before sources are named", alone.Phase())
+	}
+	alone.log.SetSources(nil)
+	alone.Tick()
+	if alone.Phase() != group.Settled {
+		t.Errorf("alone: %v", alone.Phase())
+	}
+
+	lonely := newTable(t, short, "a")
+	lonely.run(500 * time.Millisecond)
+	if p := lonely.cores[0].Phase(); p != group.Settling {
+		t.Errorf("lonely, early: %v", p)
+	}
+	lonely.run(time.Second)
+	if p := lonely.cores[0].Phase(); p != group.Degraded {
+		t.Errorf("lonely: %v", p)
+	}
+
+	tb := newTable(t, short, "a", "b")
+	tb.run(200 * time.Millisecond)
+	tb.appendAt("a", 1, 0, 1)
+	for _, c := range tb.cores {
+		if c.Phase() != group.Settled {
+			t.Errorf("%s of a group that starts: %v", c.id, c.Phase())
+		}
+	}
+	// A newcomer that gets heartbeats but no deltas goes on without.
+	late := newOne(group.Options{Self: group.Member{ID: "c", Boot: 3}, SettleTimeout: time.Second})
+	late.Advance(tb.now)
+	late.log.SetSources([]string{"s1"})
+	tb.cores = append(tb.cores, late)
+	tb.hold = func(_, to string, f []byte) bool {
+		return to == "c" && f[2] != wire.KindBeat && f[2] != wire.KindDigest
+	}
+	tb.meet()
+	tb.run(500 * time.Millisecond)
+	if late.Phase() != group.Settling {
+		t.Errorf("newcomer, early: %v", late.Phase())
+	}
+	tb.run(700 * time.Millisecond)
+	if late.Phase() != group.Degraded {
+		t.Errorf("newcomer that is cut off: %v", late.Phase())
+	}
+	tb.hold = nil
+	tb.run(2 * time.Second)
+	if late.Phase() != group.Settled {
+		t.Errorf("newcomer: %v", late.Phase())
+	}
+}
+
+// TestReplayedBeat: a heartbeat that is played again later says nothing, least
+// of all about the round trip.
+func TestReplayedBeat(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	var old []byte
+	tb.hold = func(from, _ string, f []byte) bool {
+		if from == "b" && f[2] == wire.KindBeat {
+			old = f
+		}
+		return false
+	}
+	tb.run(time.Second)
+	tb.hold = nil
+	kept := slices.Clone(old)
+	tb.run(5 * time.Second)
+	a := tb.get("a")
+	was := a.Peers()[0].RTT
+	for range 20 {
+		a.Receive("b", slices.Clone(kept))
+	}
+	if rtt := a.Peers()[0].RTT; rtt != was {
+		t.Errorf("round trip went from %v to %v", was, rtt)
+	}
+}

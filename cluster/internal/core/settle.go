@@ -1,0 +1,72 @@
+package core
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+)
+
+// Phase returns how far this member has settled.
+func (c *Core) Phase() group.Phase { return c.g.Phase }
+
+// Uptime returns how long this member has run.
+func (c *Core) Uptime() time.Duration { return c.g.Now - c.startAt }
+
+// Leaving reports whether Leave was called.
+func (c *Core) Leaving() bool { return c.g.Leaving }
+
+// settle looks whether this member knows enough to be asked. Settled is for
+// good; Degraded becomes Settled when a peer turns up.
+func (c *Core) settle() {
+	if c.g.Phase == group.Settled {
+		return
+	}
+	age := c.Uptime()
+	switch {
+	case c.g.Opt.Alone && c.named(), c.caughtUp():
+		c.g.Phase = group.Settled
+	case len(c.peers) == 0 && age >= c.g.Opt.LonelyTimeout, age >= c.g.Opt.SettleTimeout:
+		c.g.Phase = group.Degraded
+	}
+}
+
+// named reports whether the application has named the sources of every log.
+func (c *Core) named() bool {
+	for _, l := range c.logs.List {
+		if !l.Named() {
+			return false
+		}
+	}
+	return true
+}
+
+// caughtUp reports whether this member has reached what a peer knew that had
+// settled itself, or, in a group that starts, what every peer knows.
+func (c *Core) caughtUp() bool {
+	fresh := len(c.peers) > 0
+	for _, p := range c.peers {
+		ok := c.caughtUpWith(p)
+		if ok && p.Phase != group.Settling {
+			return true
+		}
+		fresh = fresh && ok && p.Phase == group.Settling
+	}
+	return fresh
+}
+
+func (c *Core) caughtUpWith(p *peer) bool {
+	if !p.Up || p.lastSentAt == 0 || !c.named() {
+		return false
+	}
+	for i := range p.gauges {
+		if t := &p.gauges[i]; t.want > 0 && !t.complete {
+			return false
+		}
+	}
+	for _, l := range c.logs.List {
+		if !l.CaughtUp(p.Peer) {
+			return false
+		}
+	}
+	return true
+}

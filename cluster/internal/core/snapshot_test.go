@@ -1,0 +1,214 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+var smallPages = group.Options{Share: group.SharePartitioned, RingDeltas: 2, PageBytes: 10}
+
+// lacking returns a table in which every member but the last has 50 deltas of s1 and the
+// last lacks them, and can have a snapshot only.
+func lacking(t *testing.T, opt group.Options, ids ...string) (tb *table, last *one) {
+	t.Helper()
+	tb = newTable(t, opt, ids...)
+	late := ids[len(ids)-1]
+	tb.hold = func(_, to string, f []byte) bool {
+		return to == late && (f[2] == wire.KindDelta || f[2] == wire.KindDigest)
+	}
+	for s := range uint64(50) {
+		tb.appendAt(ids[0], 1, s)
+	}
+	tb.run(10 * time.Millisecond)
+	tb.hold = nil
+	return tb, tb.get(late)
+}
+
+// runUntil moves time until ok, for ten seconds at most.
+func (tb *table) runUntil(what string, ok func() bool) {
+	tb.t.Helper()
+	for range 10_000 {
+		if ok() {
+			return
+		}
+		tb.run(time.Millisecond)
+	}
+	tb.t.Fatalf("not within ten seconds: %s", what)
+}
+
+// expectStages checks how many contents are in the making.
+func (c *one) expectStages(t *testing.T, n int) {
+	t.Helper()
+	if c.store.staged != n {
+		t.Errorf("%s: %d contents are in the making, not %d", c.id, c.store.staged, n)
+	}
+}
+
+// Pages are asked for as they are worked off: neither the line nor the loader ever
+// has more than a window of them, and the content is replaced once, at the end.
+func TestPagesAreFlowControlled(t *testing.T) {
+	tb, b := lacking(t, smallPages, "a", "b")
+	b.slow = true
+	asked, answered := 0, 0
+	tb.hold = func(_, _ string, f []byte) bool {
+		switch f[2] {
+		case wire.KindPageAsk:
+			asked++
+		case wire.KindPageReply:
+			answered++
+		}
+		return false
+	}
+	tb.runUntil("pages are asked for", func() bool { return answered > 1 })
+	tb.run(2 * time.Second)
+	if held := b.Held().Loads; asked > 20 || held > 16*10 || held == 0 {
+		t.Errorf("%d pages asked for by one who does nothing with them, %d bytes held", asked, held)
+	}
+	b.expect(t, "s1", logs.Position{Inc: 1}, "")
+	b.expectStages(t, 1)
+	b.slow = false
+	tb.runUntil("the snapshot is loaded", func() bool { return b.Stats().SnapshotsLoaded == 1 })
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 50}, content(1, 50))
+	b.expectStages(t, 0)
+	if n := b.Held().Loads; n != 0 || asked > 40 {
+		t.Errorf("%d pages asked for, %d bytes held after the end", asked, n)
+	}
+}
+
+// A member that dies when half of its snapshot is loaded: another one's is loaded.
+func TestSenderDiesHalfWay(t *testing.T) {
+	tb, c := lacking(t, smallPages, "a", "b", "c")
+	from, pages := "", 0
+	tb.hold = func(sender, _ string, f []byte) bool {
+		if f[2] == wire.KindPageReply {
+			from = sender
+			pages++
+		}
+		return f[2] == wire.KindPageReply && pages > 15
+	}
+	tb.runUntil("half of it came", func() bool { return pages > 15 })
+	c.expectStages(t, 1)
+	dead := from
+	tb.hold = func(sender, to string, f []byte) bool {
+		if f[2] == wire.KindPageReply && sender != dead {
+			from = sender
+		}
+		return sender == dead || to == dead
+	}
+	tb.runUntil("it is loaded from the other", func() bool { return c.Stats().SnapshotsLoaded == 1 })
+	if from == dead {
+		t.Error("only one member was asked")
+	}
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 50}, content(1, 50))
+	c.expectStages(t, 0)
+}
+
+// An engine that starts anew, or a source that goes, while pages are worked off: what was
+// loaded is given up when the work ends, and not before.
+func TestLoadEndsWhilePagesAreWorkedOff(t *testing.T) {
+	for name, end := range map[string]func(tb *table, b *one){
+		"engine restarts": func(tb *table, _ *one) { tb.appendAt("a", 2, 0, 1) },
+		"source goes":     func(_ *table, b *one) { b.log.SetSources([]string{"s2"}) },
+		"sender goes":     func(_ *table, b *one) { b.SetLink("a", false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tb, b := lacking(t, smallPages, "a", "b")
+			b.slow = true
+			tb.runUntil("pages are worked off", func() bool { return len(b.jobs) > 0 && b.store.staged > 0 })
+			end(tb, b)
+			tb.run(5 * time.Millisecond)
+			if b.Held().Loads != 0 && name != "engine restarts" {
+				t.Error("pages are still held")
+			}
+			b.expectStages(t, 1)
+			b.slow = false
+			b.work()
+			b.SetLink("a", true)
+			tb.run(3 * time.Second)
+			b.expectStages(t, 0)
+			switch name {
+			case "engine restarts":
+				b.expect(t, "s1", logs.Position{Inc: 2, Next: 2}, content(2, 2))
+			case "source goes":
+				b.expect(t, "s1", logs.Position{}, "")
+			default:
+				b.expect(t, "s1", logs.Position{Inc: 1, Next: 50}, content(1, 50))
+			}
+		})
+	}
+}
+
+// While a snapshot is being made, for however long, its member goes on with everything
+// else; whoever waits for it, even a member that takes the word for a plain refusal,
+// has it in the end, and it is made once.
+func TestSnapshotIsMadeAside(t *testing.T) {
+	tb, c := lacking(t, smallPages, "a", "c")
+	a := tb.get("a")
+	a.slow = true
+	tb.runUntil("a snapshot is being made", func() bool { return a.store.asked > 0 })
+	tb.run(5 * time.Second)
+	if err := a.gauge.Set("k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	tb.appendAt("a", 1, 50, 51)
+	tb.run(50 * time.Millisecond)
+	if got := c.sink.of["a"]["k"]; got != "v" || a.store.asked != 1 {
+		t.Errorf("a gauge is %q; %d snapshots were begun", got, a.store.asked)
+	}
+	if v, _ := c.log.Source("s1"); v.Knowledge != logs.CatchingUp || c.Stats().AskTimeouts > 0 {
+		t.Errorf("known as %v, %d asks without an answer", v.Knowledge, c.Stats().AskTimeouts)
+	}
+	a.slow = false
+	tb.runUntil("the snapshot is loaded", func() bool { return c.log.Position("s1").Next == 52 })
+	c.expect(t, "s1", logs.Position{Inc: 1, Next: 52}, content(1, 52))
+	if n := a.store.asked; n != 1 {
+		t.Errorf("%d snapshots were made", n)
+	}
+}
+
+// A snapshot that is never finished is not waited for for ever.
+func TestWaitingEnds(t *testing.T) {
+	tb, c := lacking(t, smallPages, "a", "b", "c")
+	a, b := tb.get("a"), tb.get("b")
+	a.slow, b.slow = true, true
+	tb.runUntil("both were asked", func() bool {
+		tb.run(time.Second)
+		return a.store.asked > 0 && b.store.asked > 0
+	})
+	if v, _ := c.log.Source("s1"); v.Knowledge == logs.Exact {
+		t.Errorf("known as %v", v.Knowledge)
+	}
+}
+
+// Deltas that came while a snapshot was loaded are applied in steps.
+func TestManyPendingDeltas(t *testing.T) {
+	opt := group.Options{Share: group.SharePartitioned, RingDeltas: 2, PendingBytes: 500 << 10}
+	tb, b := lacking(t, opt, "a", "b")
+	b.slow = true
+	tb.runUntil("the snapshot is worked off", func() bool { return len(b.jobs) > 0 && b.store.staged > 0 })
+	a := tb.get("a")
+	for s := range uint64(4000) {
+		if v := a.log.Append(delta("s1", 1, 50+s)); v != logs.Applied {
+			t.Fatal(v)
+		}
+		if s%500 == 0 {
+			tb.run(3 * time.Millisecond)
+		}
+	}
+	tb.run(3 * time.Millisecond)
+	held := b.Held().Pending
+	b.slow = false
+	b.work()
+	if now := b.Held().Pending; now == 0 || held-now > 70<<10 || held == now {
+		t.Errorf("%d bytes were kept aside, %d after the first step", held, now)
+	}
+	tb.run(20 * time.Millisecond)
+	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4050}, content(1, 4050))
+	if n := b.Held().Pending; n != 0 {
+		t.Errorf("%d bytes are still kept aside", n)
+	}
+}

@@ -1,0 +1,160 @@
+package group
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// Group is one member's view of the group.
+type Group struct {
+	Opt      Options
+	SelfHash uint64 // of the own name, for ownership
+	Now      time.Duration
+	Peers    []*Peer // by ID
+	Leaving  bool
+	Phase    Phase
+	Stats    Stats
+
+	asks  uint64
+	names []string // of all states, in order of their indexes; names[0] is ""
+	out   []Envelope
+	jobs  []Job
+	slots []bool // which slots of peers are taken
+}
+
+// Peer is what this member knows of another.
+type Peer struct {
+	Member
+	Slot  int           // a small number that no other present peer has
+	To    []string      // its ID, as an envelope wants it
+	Hash  uint64        // of its name, for ownership
+	Link  bool          // frames can be sent to it
+	Minor byte          // of its last frame; 0 when none came
+	Alive bool          // heard within the lease
+	Up    bool          // Link and Alive
+	Heard time.Duration // 0 when never, or not since the link broke
+	Since time.Duration // when Up last changed
+
+	RTT     time.Duration // smoothed; 0 until known
+	Leaving bool
+	Phase   Phase
+	Traffic []Traffic // by state
+}
+
+// New returns a Group without peers and states.
+func New(opt Options) *Group {
+	opt = opt.WithDefaults()
+	return &Group{Opt: opt, SelfHash: Hash(opt.Self.Name), names: []string{""}}
+}
+
+// Hash is the hash of names by which ownership is decided.
+func Hash(s string) uint64 { return xxhash.Sum64String(s) }
+
+// Register names a state and returns its index. It panics on names that
+// cannot be used: that is a mistake of the program.
+func (g *Group) Register(name string) int {
+	switch {
+	case name == "" || len(name) > wire.MaxName:
+		panic("cluster: bad state name " + name)
+	case slices.Contains(g.names, name):
+		panic("cluster: state " + name + " registered twice")
+	case len(g.Peers) > 0:
+		panic("cluster: state " + name + " registered after the start")
+	}
+	g.names = append(g.names, name)
+	return len(g.names) - 1
+}
+
+// States returns the names of all states by index; the first is the
+// heartbeats' empty name.
+func (g *Group) States() []string { return g.names }
+
+// Add lists a peer.
+func (g *Group) Add(m Member) *Peer {
+	slot := slices.Index(g.slots, false)
+	if slot < 0 {
+		slot = len(g.slots)
+		g.slots = append(g.slots, false)
+	}
+	g.slots[slot] = true
+	p := &Peer{
+		Member: m, Slot: slot, To: []string{m.ID}, Hash: Hash(m.Name), Since: g.Now,
+		Traffic: make([]Traffic, len(g.names)),
+	}
+	i, _ := slices.BinarySearchFunc(g.Peers, m.ID, func(p *Peer, id string) int {
+		return strings.Compare(p.ID, id)
+	})
+	g.Peers = slices.Insert(g.Peers, i, p)
+	return p
+}
+
+// Remove takes a peer from the list. Its slot may be another's then.
+func (g *Group) Remove(p *Peer) {
+	g.Peers = slices.DeleteFunc(g.Peers, func(q *Peer) bool { return q == p })
+	g.slots[p.Slot] = false
+}
+
+// Reachable returns how many peers are up, and how many are known.
+func (g *Group) Reachable() (up, known int) {
+	for _, p := range g.Peers {
+		if p.Up {
+			up++
+		}
+	}
+	return up, len(g.Peers)
+}
+
+// Frame starts a frame of this member.
+func (g *Group) Frame(kind byte) []byte {
+	return wire.Header(make([]byte, 0, 256), kind, g.Opt.Self.Boot)
+}
+
+// NextAsk returns a number for an ask.
+func (g *Group) NextAsk() uint64 {
+	g.asks++
+	return g.asks
+}
+
+// Send queues a frame for one peer.
+func (g *Group) Send(p *Peer, class Class, state int, frame []byte) {
+	p.count(state, frame)
+	g.out = append(g.out, Envelope{To: p.To, Class: class, State: g.names[state], Frame: frame})
+}
+
+// Broadcast queues a frame for every peer.
+func (g *Group) Broadcast(class Class, state int, frame []byte) {
+	if len(g.Peers) == 0 {
+		return
+	}
+	for _, p := range g.Peers {
+		p.count(state, frame)
+	}
+	g.out = append(g.out, Envelope{Class: class, State: g.names[state], Frame: frame})
+}
+
+// Drain returns the queued frames, in order, until the next call.
+func (g *Group) Drain() []Envelope {
+	out := g.out
+	g.out = g.out[:0]
+	return out
+}
+
+// Refuse counts what was not believed.
+func (g *Group) Refuse(r Refusal) { g.Stats.Refused[r]++ }
+
+// UnknownState counts a frame of a state that this member does not have, and
+// returns the index that such frames are accounted to.
+func (g *Group) UnknownState() int {
+	g.Refuse(RefusedState)
+	return 0
+}
+
+func (p *Peer) count(state int, frame []byte) {
+	p.Traffic[state].FramesOut++
+	p.Traffic[state].BytesOut += uint64(len(frame))
+}

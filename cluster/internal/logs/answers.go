@@ -1,0 +1,224 @@
+package logs
+
+import (
+	"slices"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+func (l *Log) takeRange(p *group.Peer, s *source, m *wire.RangeReply) {
+	switch m.Status {
+	case wire.StatusBusy:
+		l.fail(s, 100*time.Millisecond)
+		return
+	case wire.StatusGone:
+		l.of(p).claims[s.slot].gone = s.pos.Next + 1
+		l.endLoad(s)
+		return
+	}
+	ld, before := s.load, s.pos
+	ld.tries = 0
+	l.mergeGroup(p, s, &m.Deltas)
+	if s.load != ld {
+		return // a new incarnation ended it
+	}
+	if s.pos.Inc == m.Pos.Inc && s.pos.Next < m.Pos.Next && s.pos.Beats(before) {
+		l.ask(s)
+		return
+	}
+	if s.pos == before && s.pos.Next < m.Pos.Next {
+		l.fail(s, 100*time.Millisecond)
+		return
+	}
+	l.endLoad(s)
+}
+
+// maxPages bounds the pages of a snapshot.
+const maxPages = 1 << 16
+
+func (l *Log) takePage(s *source, m *wire.PageReply) {
+	ld := s.load
+	switch m.Status {
+	case wire.StatusBusy:
+		l.takeBusy(s, m)
+		return
+	case wire.StatusGone:
+		l.restart(s)
+		return
+	}
+	if !ld.snap.Known() {
+		if !l.firstPage(s, m) {
+			l.g.Refuse(group.RefusedAnswer)
+			l.fail(s, 5*time.Second)
+			return
+		}
+	} else if m.Snap != ld.snap || (m.Page >= uint64(len(ld.pages)) && len(ld.pages) > 0) {
+		l.g.Refuse(group.RefusedAnswer)
+		return
+	}
+	if i := int(m.Page); i >= ld.next && i < ld.asked && ld.pages[i] == nil {
+		ld.pages[i] = m.Payload
+		ld.top = max(ld.top, i+1)
+		ld.got += uint64(len(m.Payload))
+		ld.held += uint64(len(m.Payload))
+		ld.at, ld.tries = l.g.Now, 0
+	}
+	if ld.got > ld.total {
+		l.g.Refuse(group.RefusedAnswer)
+		l.fail(s, 5*time.Second)
+		return
+	}
+	l.fill(s)
+}
+
+// takeBusy goes elsewhere, or waits for a snapshot that is being made.
+func (l *Log) takeBusy(s *source, m *wire.PageReply) {
+	ld := s.load
+	if ld.snap.Known() || !m.Snap.Known() || l.g.Now-ld.begun > maxWait {
+		s.denied++
+		s.tooLarge = 0
+		if m.Bytes > uint64(l.g.Opt.SnapshotBytes) {
+			s.tooLarge = m.Bytes
+		}
+		l.fail(s, 100*time.Millisecond)
+		return
+	}
+	ld.snapshot, ld.again, ld.tries = true, l.g.Now+askAgain, 0
+}
+
+// firstPage starts a snapshot from its first page.
+func (l *Log) firstPage(s *source, m *wire.PageReply) bool {
+	if m.Bytes > uint64(l.g.Opt.SnapshotBytes) {
+		s.denied++
+		s.tooLarge = m.Bytes
+	}
+	if m.Page != 0 || m.Pages > maxPages || m.Bytes > uint64(l.g.Opt.SnapshotBytes) || !m.Snap.Known() || m.Snap.Lost > m.Snap.Next {
+		return false
+	}
+	ld := s.load
+	ld.snapshot, ld.snap, ld.digest, ld.total = true, m.Snap, m.Digest, m.Bytes
+	ld.pages = make([][]byte, m.Pages)
+	ld.asked = min(1, len(ld.pages))
+	return true
+}
+
+// fill has the pages that are next added to the stage; when all are there, the
+// snapshot is taken over.
+func (l *Log) fill(s *source) {
+	ld := s.load
+	end := ld.next
+	for end < min(len(ld.pages), ld.next+maxBatch) && ld.pages[end] != nil {
+		end++
+	}
+	switch {
+	case end == ld.next+maxBatch || end >= ld.top:
+		ld.gap = 0
+	case ld.gap == 0 || end > ld.next:
+		ld.gap = l.g.Now
+	}
+	switch {
+	case ld.working:
+	case ld.stage == nil && (end > 0 || len(ld.pages) == 0), end > ld.next:
+		ld.working = true
+		pages := ld.pages[ld.next:end]
+		l.g.Submit(group.Job{
+			Lane: group.Loading,
+			Run:  func(func() bool) { ld.err = l.addPages(s.name, ld, pages) },
+			End:  func() { l.filled(s, ld, end) },
+		})
+	case ld.next == len(ld.pages) && ld.stage != nil:
+		l.commit(s)
+		return
+	}
+	l.askPages(s, 0)
+}
+
+// addPages adds pages to the stage of a load. It runs outside of the log's methods:
+// of the log it reads what never changes, of the load what waits for filled.
+func (l *Log) addPages(source string, ld *load, pages [][]byte) (err error) {
+	if ld.stage == nil {
+		if ld.stage, err = l.store.Stage(source, ld.total); err != nil {
+			ld.stage = nil
+			return err
+		}
+	}
+	for _, p := range pages {
+		if err := ld.stage.Page(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filled goes on after pages were added.
+func (l *Log) filled(s *source, ld *load, end int) {
+	ld.working = false
+	if s.load != ld {
+		ld.abandon() // the load ended meanwhile
+		return
+	}
+	if ld.err != nil {
+		l.g.Refuse(group.RefusedPayload)
+		l.fail(s, 5*time.Second)
+		return
+	}
+	for ; ld.next < end; ld.next++ {
+		ld.held -= uint64(len(ld.pages[ld.next]))
+		ld.pages[ld.next] = nil
+	}
+	ld.at = l.g.Now
+	l.fill(s)
+}
+
+// commit replaces what is known of s by a complete snapshot and applies what
+// is known beyond it. It does so only if that is worth more than what is
+// known: knowledge never moves back.
+func (l *Log) commit(s *source) {
+	ld := s.load
+	var tail []ringEntry
+	bridged := true
+	if ld.snap.Inc == s.pos.Inc && ld.snap.Next < s.pos.Next {
+		tail, bridged = s.ring.from(ld.snap.Next)
+	}
+	switch {
+	case ld.snap.Inc < s.pos.Inc:
+		l.g.Stats.SnapshotsFenced++
+		l.endLoad(s)
+		return
+	case !bridged:
+		l.g.Stats.SnapshotsUnbridged++
+		l.fail(s, 50*time.Millisecond)
+		return
+	case !ld.heal && ld.snap.Inc == s.pos.Inc && ld.snap.Next <= s.pos.Next && ld.snap.Lost >= s.pos.Lost:
+		l.endLoad(s) // overtaken by live deltas
+		return
+	}
+	tail = slices.Clone(tail)
+	if err := ld.stage.Commit(); err != nil {
+		l.g.Refuse(group.RefusedPayload)
+		l.fail(s, 5*time.Second)
+		return
+	}
+	ld.stage = nil
+	l.g.Stats.SnapshotsLoaded++
+	l.g.Stats.SnapshotBytes += ld.got
+	l.dropSnaps(s)
+	s.pos = ld.snap
+	s.ring.clear()
+	l.touch(s)
+	if s.digest != ld.digest {
+		// The content is not what its peer has: worth nothing until healed.
+		l.g.Stats.SnapshotsCorrupt++
+		s.pos.Lost = s.pos.Next
+		l.fail(s, 5*time.Second)
+	} else {
+		l.endLoad(s)
+	}
+	for _, e := range tail {
+		l.apply(s, Delta{Source: s.name, Inc: s.pos.Inc, First: e.First, Last: e.Last, Payload: e.Payload})
+	}
+	s.pend.dropBefore(s.pos.Inc, s.pos.Next)
+	l.drainPending(s)
+}

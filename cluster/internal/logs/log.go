@@ -1,0 +1,267 @@
+package logs
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// MaxPayload bounds the payload of a delta that is sent as such. A larger one
+// is applied and reaches peers by snapshot.
+const MaxPayload = wire.MaxFrame / 2
+
+// LogOptions configure a Log.
+type LogOptions struct {
+	// Owned says that streams outside of the group feed the sources, and that
+	// members divide them: Assign is called, and only the first reader of a
+	// source publishes. Otherwise whoever appends publishes.
+	Owned bool
+	// Needs returns the version of the log that a member must state to read a
+	// payload. Whoever states less is not sent it and gets a snapshot instead, which
+	// every version must be able to read. Nil: everybody reads everything.
+	Needs func(payload []byte) uint64
+}
+
+// Log is a state made of sources, each a log with one writer, of which every
+// member knows a position.
+type Log struct {
+	g       *group.Group
+	idx     int // of the state
+	name    string
+	version uint64
+	store   LogStore
+	opt     LogOptions
+
+	sources map[string]*source
+	order   []*source // by name
+	slots   []*source // by slot; nil where free
+	nicks   map[uint32]*source
+	peers   []peerLog // by slot of the peer
+	mesh    bool
+
+	pushing    []*source
+	flushAt    time.Duration
+	nextDigest time.Duration
+	checks     []*source
+	nextCheck  time.Duration
+	loads      map[uint64]*source // by the ID of the outstanding ask
+	loading    int
+	draining   bool // deltas that were kept aside are still to be applied
+	snaps      []*snap
+	snapBytes  int
+	making     *snap // being made
+	named      bool  // SetSources was called
+	rolesDirty bool
+	nextRoles  time.Duration
+}
+
+// source is what this member knows of one source.
+type source struct {
+	name string
+	hash uint64
+	slot int
+
+	pos     Position
+	moved   time.Duration // when pos last changed
+	digest  Digest
+	ring    ring
+	pend    pending
+	push    []wire.Entry // applied, to be sent to peers
+	pushInc uint64
+	pushLen int
+	pushing bool // among those of the log that have some
+
+	role      Role
+	reading   bool          // the application reads the stream
+	orphan    time.Duration // since when nobody reachable reads it; 0 when somebody does
+	tell      int           // digests that are still to name it
+	announced bool          // the Reading bit last announced
+
+	inCheck bool
+	behind  time.Duration // since when a peer is known to be ahead; 0 when none is
+	differs uint          // snapshots loaded in a row because digests differed
+	healAt  time.Duration // not loaded for that reason before
+	load    *load
+
+	denied   uint   // snapshots in a row that nobody could hand out
+	tooLarge uint64 // bytes of the last that was over the limit
+
+	snapFails uint          // snapshots in a row that could not be made
+	snapSize  int           // of the last one, as far as it came, if it was too large
+	snapAfter time.Duration // none is made before
+}
+
+// New registers a log.
+func (set *Set) New(name string, version uint64, store LogStore, opt LogOptions) *Log {
+	l := &Log{
+		g: set.g, idx: set.g.Register(name), name: name, version: version, store: store, opt: opt,
+		sources: map[string]*source{}, loads: map[uint64]*source{},
+		flushAt: group.Never, nextCheck: group.Never, rolesDirty: true,
+	}
+	set.List = append(set.List, l)
+	return l
+}
+
+// maxClaim is the most that a claim takes beyond the source's name.
+const maxClaim = 60
+
+// SetSources replaces the set of sources that are shared. What is known of
+// others is forgotten; peers' word on them is ignored. It returns how many are
+// left out: names longer than wire.MaxName, empty ones, and those beyond what fits
+// a digest (some ten thousand).
+func (l *Log) SetSources(names []string) (left int) {
+	first := !l.named
+	l.named = true
+	want := make(map[string]bool, len(names))
+	size := 0
+	for _, n := range names {
+		if want[n] {
+			continue
+		}
+		if n == "" || len(n) > wire.MaxName || size+len(n)+maxClaim > wire.MaxFrame-1024 {
+			left++
+			continue
+		}
+		size += len(n) + maxClaim
+		want[n] = true
+	}
+	for _, s := range slices.Clone(l.order) {
+		if !want[s.name] {
+			l.forget(s)
+		}
+	}
+	for _, n := range names {
+		if want[n] && l.sources[n] == nil {
+			l.learn(n)
+		}
+	}
+	slices.SortFunc(l.order, func(a, b *source) int { return strings.Compare(a.name, b.name) })
+	l.nameSources()
+	l.setMesh(first)
+	l.rolesDirty = true
+	return left
+}
+
+func (l *Log) learn(name string) {
+	s := &source{name: name, hash: group.Hash(name), slot: slices.Index(l.slots, nil)}
+	if s.slot < 0 {
+		s.slot = len(l.slots)
+		l.slots = append(l.slots, nil)
+	}
+	l.slots[s.slot] = s
+	l.sources[name] = s
+	l.order = append(l.order, s)
+	for _, p := range l.g.Peers {
+		pl := l.of(p)
+		for len(pl.claims) < len(l.slots) {
+			pl.claims = append(pl.claims, heldClaim{})
+		}
+		pl.claims[s.slot] = heldClaim{}
+		pl.full = false // what it claimed of the new source was ignored
+		if l.g.Phase != group.Settled {
+			pl.target = nil
+		}
+	}
+}
+
+func (l *Log) forget(s *source) {
+	l.endLoad(s)
+	l.dropSnaps(s)
+	s.inCheck = false
+	l.checks = slices.DeleteFunc(l.checks, func(o *source) bool { return o == s })
+	l.pushing = slices.DeleteFunc(l.pushing, func(o *source) bool { return o == s })
+	l.order = slices.DeleteFunc(l.order, func(o *source) bool { return o == s })
+	l.slots[s.slot] = nil
+	delete(l.sources, s.name)
+	if l.opt.Owned && s.role != RoleNone {
+		l.store.Assign(s.name, RoleNone)
+	}
+	l.store.Forget(s.name)
+}
+
+// Position returns how far source is known.
+func (l *Log) Position(source string) Position {
+	if s := l.sources[source]; s != nil {
+		return s.pos
+	}
+	return Position{}
+}
+
+// Reading says whether the application's own reader is connected to the
+// stream of source. Others rely on it when they stop reading themselves.
+func (l *Log) Reading(source string, reading bool) {
+	if s := l.sources[source]; s != nil && s.reading != reading {
+		s.reading = reading
+		l.nextDigest = l.g.Now
+	}
+}
+
+// Append hands in a delta read from a source's stream. d.Payload belongs to
+// the log afterwards. On Gap the delta is kept if there is room; the caller
+// asks its source for what follows Position, or calls Lose. A delta that
+// overlaps the position in part counts as Gap and is not kept.
+func (l *Log) Append(d Delta) Verdict {
+	s := l.sources[d.Source]
+	if s == nil || d.Inc == 0 || d.Last < d.First || d.Last == ^uint64(0) {
+		return Unknown
+	}
+	d.Local = true
+	v := l.ingest(s, d)
+	l.g.Stats.Appended[v]++
+	return v
+}
+
+// Lose says that the sequence numbers before next cannot be had from the
+// source's stream. Knowledge goes on from there as inexact, until a peer that
+// has them is found.
+func (l *Log) Lose(source string, inc, next uint64) Verdict {
+	s := l.sources[source]
+	switch {
+	case s == nil || inc == 0 || next == ^uint64(0):
+		return Unknown
+	case inc < s.pos.Inc:
+		return Stale
+	case inc > s.pos.Inc:
+		l.adopt(s, inc)
+	}
+	if next <= s.pos.Next {
+		return Already
+	}
+	l.g.Stats.Lost += next - s.pos.Next
+	s.pos.Lost += next - s.pos.Next
+	s.pos.Next = next
+	s.ring.clear()
+	l.touch(s)
+	l.drainPending(s)
+	return Applied
+}
+
+// Tick does what is due.
+func (l *Log) Tick() {
+	now := l.g.Now
+	if l.rolesDirty || now >= l.nextRoles {
+		l.assignRoles()
+	}
+	if now >= l.flushAt || (now >= l.nextDigest && len(l.pushing) > 0) {
+		l.flush() // a digest that overtook deltas would make them look lost
+	}
+	if now >= l.nextDigest {
+		l.sendDigests()
+	}
+	l.sendFullDigests()
+	if now >= l.nextCheck {
+		l.runChecks()
+	}
+	l.tendSnaps()
+}
+
+// Deadline returns when Tick is due next.
+func (l *Log) Deadline() time.Duration {
+	if l.rolesDirty {
+		return l.g.Now
+	}
+	return min(l.flushAt, l.nextDigest, l.nextCheck, l.nextRoles, l.nextFull(), l.nextSnap())
+}

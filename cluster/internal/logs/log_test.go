@@ -1,0 +1,163 @@
+package logs
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// nothing is a LogStore that holds nothing.
+type nothing struct{}
+
+func (nothing) Apply(Delta) error                   { return nil }
+func (nothing) Reset(string, uint64)                {}
+func (nothing) Digest(string) Digest                { return Digest{} }
+func (nothing) Snapshot(string, int) (Dump, error)  { return nil, nil }
+func (nothing) Stage(string, uint64) (Stage, error) { return nil, nil }
+func (nothing) Forget(string)                       {}
+func (nothing) Assign(string, Role)                 {}
+
+func TestSourcesAreBounded(t *testing.T) {
+	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
+	names := []string{"", string(make([]byte, 256)), "s1", "s1"}
+	if left := l.SetSources(names); left != 2 || len(l.order) != 1 {
+		t.Errorf("%d left out, %d known", left, len(l.order))
+	}
+	names = nil
+	for i := range 20_000 {
+		names = append(names, fmt.Sprintf("10.%d.%d.1:8000/0", i/256, i%256))
+	}
+	left := l.SetSources(names)
+	for _, s := range l.order {
+		s.pos = Position{Inc: 1 << 63, Next: 1 << 63, Lost: 1 << 62}
+		s.digest = Digest{Count: 1 << 63, Xor: 1 << 63}
+	}
+	if n := len(l.fullDigest()); left == 0 || n > wire.MaxFrame {
+		t.Errorf("%d left out; a digest takes %d bytes", left, n)
+	}
+}
+
+// What is kept of a delta is a copy of its own length: payloads of peers lie in
+// frames with those of many sources, and a quiet source keeps its own for long.
+func TestKeptDeltasLeaveTheirFrame(t *testing.T) {
+	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
+	l.SetSources([]string{"quiet"})
+	s := l.sources["quiet"]
+	frame := bytes.Repeat([]byte{7}, 1<<20)
+	at := func(seq uint64, local bool) Delta {
+		return Delta{Source: "quiet", Inc: 1, First: seq, Last: seq, Payload: frame[seq : seq+20 : len(frame)], Local: local}
+	}
+	for seq, want := range map[uint64]Verdict{0: Applied, 2: Gap, 3: Gap} {
+		if v := l.ingest(s, at(seq, false)); v != want {
+			t.Fatalf("%d: %v", seq, v)
+		}
+	}
+	if v := l.Append(at(1, true)); v != Applied || s.pos.Next != 4 || s.pend.len() != 0 {
+		t.Fatalf("%v, at %d with %d pending", v, s.pos.Next, s.pend.len())
+	}
+	clear(frame)
+	kept, ok := s.ring.from(0)
+	if !ok || len(kept) != 4 {
+		t.Fatalf("%d kept", len(kept))
+	}
+	for _, e := range kept {
+		if !bytes.Equal(e.Payload, bytes.Repeat([]byte{7}, 20)) || cap(e.Payload) > 64 {
+			t.Errorf("%d: payload %v, of %d bytes", e.First, e.Payload, cap(e.Payload))
+		}
+	}
+}
+
+// sized is a LogStore that says how many entries its sources have.
+type sized struct {
+	nothing
+	entries uint64
+}
+
+func (s *sized) Digest(string) Digest { return Digest{Count: s.entries} }
+
+// Of a small source no more is kept than a snapshot of it would take.
+func TestRingsFitTheirSources(t *testing.T) {
+	store := &sized{}
+	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+	l := NewSet(g).New("index", 1, store, LogOptions{})
+	l.SetSources([]string{"s"})
+	s, next := l.sources["s"], uint64(0)
+	f := func(entries uint64, want int) {
+		t.Helper()
+		store.entries = entries
+		for range 1000 {
+			if v := l.ingest(s, Delta{Source: "s", Inc: 1, First: next, Last: next, Payload: make([]byte, 1<<10-entryOverhead)}); v != Applied {
+				t.Fatal(v)
+			}
+			next++
+		}
+		if s.ring.bytes != want || len(s.ring.entries)<<10 != want {
+			t.Errorf("%d entries: a ring of %d bytes, %d deltas; want %d bytes", entries, s.ring.bytes, len(s.ring.entries), want)
+		}
+	}
+	f(0, ringLeast)
+	f(1000, ringLeast)
+	f(8<<10, 8<<10*entryBytes)
+	f(1<<40, 256<<10)
+	f(1000, ringLeast)
+}
+
+// A source is unclaimed once every other member has said all that it knows.
+func TestUnclaimed(t *testing.T) {
+	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+	l := NewSet(g).New("index", 1, nothing{}, LogOptions{})
+	l.SetSources([]string{"s"})
+	f := func(want bool, when string) {
+		t.Helper()
+		if v, ok := l.Source("s"); !ok || v.Unclaimed != want {
+			t.Errorf("%s: unclaimed is %v", when, v.Unclaimed)
+		}
+	}
+	f(false, "nobody else")
+	b, c := g.Add(group.Member{ID: "b", Boot: 1}), g.Add(group.Member{ID: "c", Boot: 1})
+	for _, p := range g.Peers {
+		l.AddPeer(p)
+	}
+	b.Up, c.Up = true, true
+	f(false, "nobody said anything")
+	l.of(b).full = true
+	f(false, "one said nothing")
+	l.of(c).full = true
+	f(true, "both know nothing")
+	l.SetSources([]string{"s", "another"})
+	f(false, "what they knew of a new source was ignored")
+	l.of(b).full, l.of(c).full = true, true
+	f(true, "both know nothing of either")
+	c.Up = false
+	f(false, "one cannot be reached")
+	c.Up = true
+	l.of(c).claims[l.sources["s"].slot].pos = Position{Inc: 1}
+	f(false, "one knows it")
+}
+
+// An engine that starts anew while its last deltas wait to be pushed has those of the
+// new life pushed once.
+func TestPushOfANewLife(t *testing.T) {
+	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}, Share: group.ShareMesh})
+	l := NewSet(g).New("index", 1, nothing{}, LogOptions{})
+	l.SetSources([]string{"s"})
+	l.AddPeer(g.Add(group.Member{ID: "b", Boot: 1}))
+	g.Peers[0].Link = true
+	g.Drain()
+	for inc := range uint64(3) {
+		l.ingest(l.sources["s"], Delta{Source: "s", Inc: inc + 1, Payload: []byte{1}, Local: true})
+	}
+	if n := len(l.pushing); n != 1 {
+		t.Errorf("it waits %d times", n)
+	}
+	if l.flush(); len(l.pushing) != 0 || len(g.Drain()) != 1 {
+		t.Errorf("%d wait after they were pushed", len(l.pushing))
+	}
+	l.ingest(l.sources["s"], Delta{Source: "s", Inc: 3, First: 1, Last: 1, Payload: []byte{1}, Local: true})
+	if l.flush(); len(g.Drain()) != 1 {
+		t.Error("the next is not pushed")
+	}
+}

@@ -1,0 +1,252 @@
+package logs
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// ingest merges one delta into what is known of s: it is applied if it is
+// next, ignored if it was reached, kept aside if something is missing before.
+func (l *Log) ingest(s *source, d Delta) Verdict {
+	if d.Inc < s.pos.Inc {
+		l.g.Stats.StaleDeltas++
+		return Stale
+	}
+	if d.Inc > s.pos.Inc {
+		l.adopt(s, d.Inc)
+	}
+	switch {
+	case d.Last < s.pos.Next:
+		return Already
+	case d.First < s.pos.Next:
+		l.g.Stats.Straddled++
+		l.watchSource(s)
+		return Gap
+	case d.First > s.pos.Next:
+		if !s.pend.add(d, l.pendingRoom(s)) {
+			l.g.Stats.PendingDropped++
+		}
+		l.watchSource(s)
+		return Gap
+	}
+	v := l.apply(s, d)
+	l.drainPending(s)
+	return v
+}
+
+// apply applies the delta that is next.
+func (l *Log) apply(s *source, d Delta) Verdict {
+	next := d.Last + 1
+	if err := l.store.Apply(d); err != nil {
+		l.g.Stats.Broken++
+		s.pos.Lost += next - s.pos.Next
+		s.pos.Next = next
+		l.touch(s)
+		l.watchSource(s)
+		if errors.Is(err, ErrUnsure) {
+			l.retain(s, d) // it leads up from a snapshot all the same
+		} else {
+			s.ring.clear()
+		}
+		return Broken
+	}
+	s.pos.Next = next
+	l.touch(s)
+	l.retain(s, d)
+	return Applied
+}
+
+// retain keeps d for those who ask, and queues it for those who follow.
+func (l *Log) retain(s *source, d Delta) {
+	if len(d.Payload) > MaxPayload {
+		s.ring.clear()
+		return
+	}
+	// A payload from a peer lies in a frame with many others: kept as it is, it would keep all of them.
+	e := wire.Entry{First: d.First, Last: d.Last, Payload: bytes.Clone(d.Payload)}
+	s.ring.push(ringEntry{Entry: e, digest: s.digest}, l.ringRoom(s), l.g.Opt.RingDeltas)
+	if !d.Local || len(l.g.Peers) == 0 {
+		return
+	}
+	if s.pushInc != d.Inc {
+		s.push, s.pushLen, s.pushInc = s.push[:0], 0, d.Inc
+	}
+	if s.pushLen+len(d.Payload) > l.g.Opt.PendingBytes {
+		l.g.Stats.PushDropped++
+		return
+	}
+	if !s.pushing {
+		l.pushing = append(l.pushing, s)
+		s.pushing = true
+	}
+	s.push = append(s.push, e)
+	s.pushLen += len(d.Payload) + 8
+	l.flushAt = min(l.flushAt, l.g.Now+l.g.Opt.DeltaDelay)
+}
+
+// What is kept of a source whatever its size, and what an entry of it takes in a snapshot.
+const (
+	ringLeast  = 64 << 10
+	entryBytes = 24
+)
+
+// ringRoom is how much is kept of s for those who miss some of it: no more than a
+// snapshot takes, which serves them as well.
+func (l *Log) ringRoom(s *source) int {
+	return min(l.g.Opt.RingBytes, max(ringLeast, entryBytes*int(min(s.digest.Count, 1<<32))))
+}
+
+// touch notes that the position or the content of s changed.
+func (l *Log) touch(s *source) {
+	s.moved, s.behind, s.denied = l.g.Now, 0, 0
+	s.tell = tellTimes
+	s.digest = l.store.Digest(s.name)
+}
+
+// adopt starts a new incarnation of s: its engine started anew, so nothing
+// of before holds, and an empty cache is exact knowledge of the beginning.
+func (l *Log) adopt(s *source, inc uint64) {
+	l.store.Reset(s.name, inc)
+	s.pos = Position{Inc: inc}
+	s.ring.clear()
+	s.pend.dropBefore(inc, 0)
+	s.push, s.pushLen = s.push[:0], 0
+	s.differs, s.healAt, s.behind = 0, 0, 0
+	l.dropSnaps(s)
+	if s.load != nil {
+		l.endLoad(s)
+	}
+	l.touch(s)
+	l.watchSource(s)
+}
+
+// pendingRoom is how much may be kept aside for s: more while a snapshot of it comes,
+// the larger that is and the longer it takes.
+func (l *Log) pendingRoom(s *source) int {
+	room := l.g.Opt.PendingBytes
+	if s.load != nil {
+		room = max(room, int(s.load.total/16))
+	}
+	return room
+}
+
+// drainStep is how much of what was kept aside is applied in one go.
+const drainStep = 64 << 10
+
+// drainPending applies what was kept aside and is next now, the rest of much of it
+// soon afterwards.
+func (l *Log) drainPending(s *source) {
+	s.pend.dropBefore(s.pos.Inc, s.pos.Next)
+	for size := 0; size < drainStep; {
+		d, ok := s.pend.take(s.pos.Next)
+		if !ok {
+			break
+		}
+		size += len(d.Payload) + entryOverhead
+		l.apply(s, d)
+		s.pend.dropBefore(s.pos.Inc, s.pos.Next)
+	}
+	if s.pend.len() == 0 {
+		return
+	}
+	l.watchSource(s)
+	if s.pend.startsAt(s.pos.Next) {
+		l.draining, l.nextCheck = true, l.g.Now
+	}
+}
+
+// mergeGroup merges deltas that p sent, and notes that p has them.
+func (l *Log) mergeGroup(p *group.Peer, s *source, g *wire.Group) {
+	for _, e := range g.Entries {
+		l.g.Stats.Merged[l.ingest(s, Delta{
+			Source: s.name, Inc: g.Inc, First: e.First, Last: e.Last, Payload: e.Payload,
+		})]++
+	}
+	if len(g.Entries) == 0 {
+		return
+	}
+	cl := &l.of(p).claims[s.slot]
+	at := Position{Inc: g.Inc, Next: g.Entries[len(g.Entries)-1].Last + 1, Lost: cl.pos.Lost}
+	if cl.pos.Inc != g.Inc {
+		at.Lost, cl.gone = 0, 0
+	}
+	if at.Inc > cl.pos.Inc || (at.Inc == cl.pos.Inc && at.Next > cl.pos.Next) {
+		cl.pos, cl.hasDigest = at, false
+	}
+}
+
+// flush sends what was appended since the last flush to the peers that do not
+// read it themselves.
+func (l *Log) flush() {
+	l.flushAt = group.Never
+	var all []wire.Group
+	per := make([][]wire.Group, len(l.g.Peers))
+	for _, s := range l.pushing {
+		if len(s.push) == 0 || !l.publishes(s) {
+			continue
+		}
+		if l.followedByAll(s) {
+			all = append(all, l.deltasFor(nil, s))
+			continue
+		}
+		for i, p := range l.g.Peers {
+			if l.follows(p, s) && l.readsAll(p, s.push) {
+				per[i] = append(per[i], l.deltasFor(p, s))
+			}
+		}
+	}
+	l.sendGroups(all, nil)
+	for i, p := range l.g.Peers {
+		l.sendGroups(per[i], p)
+	}
+	for _, s := range l.pushing {
+		clear(s.push)
+		s.push, s.pushLen, s.pushing = s.push[:0], 0, false
+	}
+	l.pushing = l.pushing[:0]
+}
+
+// follows reports whether p wants s pushed.
+func (l *Log) follows(p *group.Peer, s *source) bool {
+	return p.Link && (!l.opt.Owned || !p.Up || !l.of(p).claims[s.slot].reading)
+}
+
+func (l *Log) followedByAll(s *source) bool {
+	for _, p := range l.g.Peers {
+		if !l.follows(p, s) || !l.readsAll(p, s.push) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *Log) readsAll(p *group.Peer, entries []wire.Entry) bool {
+	for i := range entries {
+		if !l.reads(p, entries[i].Payload) {
+			return false
+		}
+	}
+	return true
+}
+
+// sendGroups sends groups in frames of bounded size, to p or to everybody.
+func (l *Log) sendGroups(groups []wire.Group, p *group.Peer) {
+	for len(groups) > 0 {
+		var body []byte
+		n := 0
+		for n < len(groups) && len(body) < l.g.Opt.PageBytes {
+			body = groups[n].Append(body)
+			n++
+		}
+		b := append(wire.DeltasHead(l.g.Frame(wire.KindDelta), l.name, l.version, n), body...)
+		if p == nil {
+			l.g.Broadcast(group.Live, l.idx, b)
+		} else {
+			l.g.Send(p, group.Live, l.idx, b)
+		}
+		groups = groups[n:]
+	}
+}

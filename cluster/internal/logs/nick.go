@@ -1,0 +1,68 @@
+package logs
+
+import (
+	"encoding/binary"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// A nick stands for a source and its incarnation in live deltas, to members that
+// said that they stand in it: a zero, 4 bytes of the hash of the name and 3 of that of
+// the incarnation. The group's incarnation is 0 then. Names are often longer than what
+// is said of them.
+const nickLen = 8
+
+func (s *source) nick(inc uint64) []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, nickLen), s.hash<<8)
+	v := mix(inc)
+	b[5], b[6], b[7] = byte(v), byte(v>>8), byte(v>>16)
+	return b
+}
+
+// nameSources makes the table of nicks. Sources whose nicks are alike have none.
+func (l *Log) nameSources() {
+	l.nicks = make(map[uint32]*source, len(l.order))
+	for _, s := range l.order {
+		if _, twice := l.nicks[uint32(s.hash)]; twice {
+			l.nicks[uint32(s.hash)] = nil
+			continue
+		}
+		l.nicks[uint32(s.hash)] = s
+	}
+}
+
+// hasNick reports whether p can be told of s, in an incarnation, by its nick.
+func (l *Log) hasNick(p *group.Peer, s *source, inc uint64) bool {
+	return p.Minor >= wire.MinorNicks && l.of(p).claims[s.slot].pos.Inc == inc && l.nicks[uint32(s.hash)] == s
+}
+
+// deltasFor returns what is to be pushed of s, in the form for p; for all peers when
+// p is nil.
+func (l *Log) deltasFor(p *group.Peer, s *source) wire.Group {
+	g := wire.Group{Source: []byte(s.name), Inc: s.pushInc, Entries: s.push}
+	for _, q := range l.g.Peers {
+		if (p == nil || p == q) && !l.hasNick(q, s, s.pushInc) {
+			return g
+		}
+	}
+	g.Source, g.Inc = s.nick(s.pushInc), 0
+	return g
+}
+
+// sourceOf returns the source that a group of live deltas is of, and completes the
+// group; nil when it names none that is known here.
+func (l *Log) sourceOf(g *wire.Group) *source {
+	if g.Inc != 0 {
+		return l.sources[string(g.Source)]
+	}
+	if len(g.Source) != nickLen || g.Source[0] != 0 {
+		return nil
+	}
+	s := l.nicks[binary.LittleEndian.Uint32(g.Source[1:])]
+	if s == nil || s.pos.Inc == 0 || string(s.nick(s.pos.Inc)) != string(g.Source) {
+		return nil
+	}
+	g.Inc = s.pos.Inc
+	return s
+}

@@ -1,0 +1,84 @@
+package logs
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// alike returns two names of sources that would have the same nick.
+func alike(t *testing.T) (a, b string) {
+	t.Helper()
+	seen := map[uint32]string{}
+	for i := range 1 << 20 {
+		name := fmt.Sprintf("e%d", i)
+		h := uint32(group.Hash(name))
+		if other, ok := seen[h]; ok {
+			return other, name
+		}
+		seen[h] = name
+	}
+	t.Fatal("no two names are alike")
+	return "", ""
+}
+
+func TestNicks(t *testing.T) {
+	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+	l := NewSet(g).New("index", 1, nothing{}, LogOptions{})
+	p := &group.Peer{Member: group.Member{ID: "b", Boot: 2}, Minor: wire.MinorNicks}
+	a, b := alike(t)
+	l.SetSources([]string{"one", a, b})
+	l.AddPeer(p)
+	g.Peers = append(g.Peers, p)
+	push := func(name string, inc uint64) wire.Group {
+		s := l.sources[name]
+		s.pushInc = inc
+		return l.deltasFor(nil, s)
+	}
+	claim := func(name string, inc uint64) { l.of(p).claims[l.sources[name].slot].pos.Inc = inc }
+	if g := push("one", 5); g.Inc != 5 || string(g.Source) != "one" {
+		t.Errorf("to a peer that said nothing of the source: %q %d", g.Source, g.Inc)
+	}
+	claim("one", 5)
+	nicked := push("one", 5)
+	if nicked.Inc != 0 || len(nicked.Source) != nickLen {
+		t.Errorf("to a peer that stands in the incarnation: %q %d", nicked.Source, nicked.Inc)
+	}
+	if g := push("one", 6); g.Inc != 6 {
+		t.Errorf("to a peer that stands in another: %q %d", g.Source, g.Inc)
+	}
+	p.Minor--
+	if g := push("one", 5); g.Inc != 5 {
+		t.Errorf("to a peer of the minor version before: %q %d", g.Source, g.Inc)
+	}
+	p.Minor++
+	claim(a, 5)
+	if g := push(a, 5); g.Inc != 5 {
+		t.Errorf("of a source like another: %q %d", g.Source, g.Inc)
+	}
+
+	for name, c := range map[string]struct {
+		inc  uint64 // where this member stands
+		in   wire.Group
+		want bool
+	}{
+		"nick":                   {5, nicked, true},
+		"of another incarnation": {6, nicked, false},
+		"of nothing known":       {0, nicked, false},
+		"unlike any":             {5, wire.Group{Source: []byte("\x00abcdefg")}, false},
+		"of two":                 {5, wire.Group{Source: l.sources[a].nick(5)}, false},
+		"too short":              {5, wire.Group{Source: nicked.Source[:7]}, false},
+		"name":                   {5, wire.Group{Source: []byte("one"), Inc: 7}, true},
+		"name without one":       {5, wire.Group{Source: []byte("one")}, false},
+	} {
+		for _, s := range l.order {
+			s.pos.Inc = c.inc
+		}
+		s := l.sourceOf(&c.in)
+		if (s != nil) != c.want || s != nil && (s.name != "one" || c.in.Inc == 0) {
+			t.Errorf("%s: %v, incarnation %d", name, s, c.in.Inc)
+		}
+	}
+}

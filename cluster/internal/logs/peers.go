@@ -1,0 +1,135 @@
+package logs
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+)
+
+// peerLog is what a peer said of a log's sources.
+type peerLog struct {
+	full      bool   // a full digest came since it was up
+	heard     bool   // a heartbeat came
+	version   uint64 // of the log, as its heartbeats say; 0: they do not name it
+	claims    []heldClaim
+	target    []Position    // its claims at the first full digest, to be caught up with
+	sentFull  time.Duration // when it was last sent a full digest
+	wantsFull bool
+}
+
+// heldClaim is a claim by source slot.
+type heldClaim struct {
+	pos       Position
+	digest    Digest
+	hasDigest bool
+	reading   bool
+	badUntil  time.Duration // not asked before: it could not help
+	gone      uint64        // deltas before this sequence number are not to be had there
+}
+
+// of returns what p said. It stays valid until a peer is added.
+func (l *Log) of(p *group.Peer) *peerLog { return &l.peers[p.Slot] }
+
+// AddPeer begins to listen to p.
+func (l *Log) AddPeer(p *group.Peer) {
+	for len(l.peers) <= p.Slot {
+		l.peers = append(l.peers, peerLog{})
+	}
+	l.peers[p.Slot] = peerLog{claims: make([]heldClaim, len(l.slots)), wantsFull: true}
+	l.rolesDirty = true
+}
+
+// PeerUp is told that p can be reached.
+func (l *Log) PeerUp(*group.Peer) { l.rolesDirty = true }
+
+// PeerDown is told that p cannot be reached any more: what it said is
+// forgotten, and what was being fetched from it is fetched elsewhere.
+func (l *Log) PeerDown(p *group.Peer) {
+	pl := l.of(p)
+	pl.full, pl.wantsFull, pl.target = false, true, nil
+	clear(pl.claims)
+	for _, s := range l.order {
+		if s.load != nil && s.load.p == p {
+			l.endLoad(s)
+		}
+	}
+	l.rolesDirty = true
+}
+
+// Changed is told that the members, or who leaves, changed.
+func (l *Log) Changed() { l.rolesDirty = true }
+
+// SetStated says of what version the log is in p's heartbeats; 0: they do not name
+// it.
+func (l *Log) SetStated(p *group.Peer, version uint64) {
+	pl := l.of(p)
+	if (pl.version > 0) != (version > 0) {
+		l.rolesDirty = true
+	}
+	pl.heard, pl.version = true, version
+}
+
+// Common returns the smallest version of the log that a member states, this one
+// included. Of members that have not been heard yet the worst is assumed.
+func (l *Log) Common() uint64 {
+	v := l.version
+	for _, p := range l.g.Peers {
+		if pl := l.of(p); !pl.heard || pl.version > 0 {
+			v = min(v, max(1, pl.version))
+		}
+	}
+	return v
+}
+
+// reads reports whether p can read a payload.
+func (l *Log) reads(p *group.Peer, payload []byte) bool {
+	return l.opt.Needs == nil || l.opt.Needs(payload) <= max(1, l.of(p).version)
+}
+
+// WantsDigest reports whether a full digest of p is missed.
+func (l *Log) WantsDigest(p *group.Peer) bool {
+	pl := l.of(p)
+	return pl.version > 0 && !pl.full
+}
+
+// TellAll has p sent a full digest.
+func (l *Log) TellAll(p *group.Peer) { l.of(p).wantsFull = true }
+
+// Named reports whether SetSources was called.
+func (l *Log) Named() bool { return l.named }
+
+// CaughtUp reports whether every source is known as far as p knew it when it
+// came up. What p has lost since may be lost here too.
+func (l *Log) CaughtUp(p *group.Peer) bool {
+	pl := l.of(p)
+	if pl.version == 0 {
+		return true
+	}
+	if !pl.full {
+		return false
+	}
+	for _, s := range l.order {
+		if s.slot >= len(pl.target) {
+			continue
+		}
+		t := pl.target[s.slot]
+		t.Lost = max(t.Lost, pl.claims[s.slot].pos.Lost)
+		if t.Inc > s.pos.Inc || (t.Inc == s.pos.Inc && (t.Next > s.pos.Next || t.Lost < s.pos.Lost)) {
+			return false
+		}
+	}
+	return true
+}
+
+// AddHeld adds the memory that the log holds.
+func (l *Log) AddHeld(h *group.Held) {
+	h.Snapshots += l.snapBytes
+	for _, s := range l.order {
+		h.Rings += s.ring.bytes
+		h.Pending += s.pend.bytes
+		h.Pushes += s.pushLen
+		if s.load != nil {
+			h.Loads += int(s.load.held)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package logs
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+)
+
+// checkEvery is the time between looks at sources that lack something.
+const checkEvery = 20 * time.Millisecond
+
+// forceAfter is how long a source may be behind before knowledge that lost
+// more than ours is accepted for being further.
+const forceAfter = 500 * time.Millisecond
+
+// watchSource has s looked at by runChecks.
+func (l *Log) watchSource(s *source) {
+	if s.inCheck {
+		return
+	}
+	s.inCheck = true
+	l.checks = append(l.checks, s)
+	l.nextCheck = min(l.nextCheck, l.g.Now)
+}
+
+// runChecks looks at every source that lacks something, and drops from the
+// list what is well again.
+func (l *Log) runChecks() {
+	list := l.checks
+	l.checks = l.checks[:0]
+	kept := 0
+	for _, s := range list {
+		if l.check(s) {
+			list[kept] = s
+			kept++
+		} else {
+			s.inCheck = false
+			s.behind = 0
+		}
+	}
+	clear(list[kept:])
+	l.checks = list[:kept]
+	l.nextCheck = group.Never
+	if l.draining {
+		l.nextCheck, l.draining = l.g.Now, false
+	} else if kept > 0 {
+		l.nextCheck = l.g.Now + checkEvery
+	}
+}
+
+// check decides what to fetch for s, and reports whether to look again.
+func (l *Log) check(s *source) bool {
+	if s.load != nil {
+		l.watchLoad(s)
+		return true
+	}
+	if !s.pos.Known() {
+		return false
+	}
+	if s.pend.startsAt(s.pos.Next) {
+		l.drainPending(s)
+		return true
+	}
+	want, best, waiting := l.choose(s)
+	if want == lackNothing {
+		return waiting || s.pend.len() > 0
+	}
+	now := l.g.Now
+	if s.behind == 0 {
+		s.behind = max(now, 1)
+	}
+	// What is on its way need not be fetched. A source that nothing is known
+	// of has nothing on its way.
+	fresh := s.pos.Next == 0
+	due := fresh || (now-s.behind >= l.g.Opt.GapDelay && now-s.moved >= l.g.Opt.GapDelay)
+	if l.loading >= l.g.Opt.Loads || (want == lackDeltas && !due) || (want == lackEqual && now < s.healAt) {
+		return true
+	}
+	ld := &load{p: best, begun: now, snapshot: want != lackDeltas, heal: want == lackEqual}
+	h := &l.of(best).claims[s.slot]
+	if want == lackDeltas {
+		late := fresh || now-s.behind >= forceAfter
+		rangeGone := h.gone > s.pos.Next
+		if rangeGone && h.pos.Lost > s.pos.Lost && !late {
+			return true
+		}
+		ld.snapshot, ld.force = rangeGone, late
+	}
+	if ld.heal {
+		s.healAt = now + min(30*time.Second, 250*time.Millisecond<<min(s.differs, 10))
+		s.differs++
+	}
+	l.start(s, ld)
+	return true
+}
+
+// choose returns what s lacks most, and the peer that can best provide it.
+// waiting says that somebody could who cannot be asked yet.
+func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
+	var bestScore [3]uint64
+	for i, p := range l.g.Peers {
+		h := &l.of(p).claims[s.slot]
+		k := l.lacks(p, s, h)
+		if !p.Up || k == lackNothing {
+			continue
+		}
+		if l.g.Now < h.badUntil {
+			waiting = true
+			continue
+		}
+		score := [3]uint64{priority(k, h.gone > s.pos.Next), ^h.pos.Lost, mix(s.hash ^ uint64(i+1) ^ l.g.SelfHash)}
+		if best == nil || less3(bestScore, score) {
+			want, best, bestScore = k, p, score
+		}
+	}
+	return want, best, waiting
+}
+
+// priority orders lacks: a snapshot that lost less heals everything at once;
+// then deltas from those who hold them; then the rest.
+func priority(k lack, gone bool) uint64 {
+	switch {
+	case k == lackLost:
+		return 3
+	case k == lackDeltas && !gone:
+		return 2
+	case k == lackDeltas:
+		return 1
+	}
+	return 0
+}
+
+func less3(a, b [3]uint64) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}

@@ -1,0 +1,123 @@
+package logs
+
+import (
+	"slices"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// answerRange sends the deltas asked for; or a snapshot, when they are not
+// held and it is worth more than what the asker has; or that it cannot.
+func (l *Log) answerRange(p *group.Peer, s *source, m *wire.Ask) {
+	reply := wire.RangeReply{Name: m.Name, Version: l.version, ID: m.ID, Status: wire.StatusGone}
+	reply.Deltas.Source = m.Source
+	if s == nil || !s.pos.Known() || m.At.Inc > s.pos.Inc {
+		l.sendRange(p, &reply)
+		return
+	}
+	at := m.At
+	if at.Inc < s.pos.Inc {
+		at = Position{Inc: s.pos.Inc}
+	}
+	reply.Pos, reply.Deltas.Inc = s.pos, s.pos.Inc
+	entries, ok := s.ring.from(at.Next)
+	ok = ok && l.reads(p, entries[0].Payload)
+	switch {
+	case at.Next == s.pos.Next:
+		reply.Status = wire.StatusOK
+	case ok:
+		reply.Status = wire.StatusOK
+		size := 0
+		for _, e := range entries {
+			if size > 0 && (size+len(e.Payload) > l.g.Opt.PageBytes || !l.reads(p, e.Payload)) {
+				break
+			}
+			size += len(e.Payload) + 4
+			reply.Deltas.Entries = append(reply.Deltas.Entries, e.Entry)
+		}
+	case at.Next < s.pos.Next && (m.Force || s.pos.Lost <= at.Lost):
+		m.At, m.Snap, m.Page = at, Position{}, 0
+		l.answerPage(p, s, m)
+		return
+	}
+	l.sendRange(p, &reply)
+}
+
+func (l *Log) sendRange(p *group.Peer, m *wire.RangeReply) {
+	l.g.Send(p, group.Bulk, l.idx, m.Append(l.g.Frame(wire.KindRangeReply)))
+}
+
+// asker waits for the first page of a snapshot that is being made.
+type asker struct {
+	p     *group.Peer
+	id    uint64
+	until time.Duration
+}
+
+// answerPage sends one page of a snapshot; without one in the ask, the first
+// page of a recent one or, as soon as it is made, of a new one.
+func (l *Log) answerPage(p *group.Peer, s *source, m *wire.Ask) {
+	var sn *snap
+	status := uint64(wire.StatusGone)
+	switch {
+	case s == nil || !s.pos.Known():
+	case m.Snap.Known():
+		sn = l.heldSnap(s, m.Snap)
+	case !m.Force && m.At.Inc == s.pos.Inc && m.At.Lost < s.pos.Lost:
+		// The asker has lost less: it may not know yet that it would lose by it.
+	default:
+		if sn = l.recentSnap(s); sn == nil {
+			status = wire.StatusBusy
+		}
+	}
+	switch {
+	case sn == nil:
+		l.sendPage(p, &wire.PageReply{Name: m.Name, Source: m.Source, ID: m.ID, Status: status, Snap: m.Snap, Page: m.Page, Bytes: s.overSize()})
+	case sn.made == 0:
+		sn.askers = slices.DeleteFunc(sn.askers, func(a asker) bool { return a.p == p })
+		sn.askers = append(sn.askers, asker{p, m.ID, l.g.Now + l.g.Opt.AskTimeout*3/4})
+	default:
+		l.servePage(p, sn, m.ID, m.Page)
+	}
+}
+
+// overSize is the size of the last snapshot, if that was too large.
+func (s *source) overSize() uint64 {
+	if s == nil {
+		return 0
+	}
+	return uint64(s.snapSize)
+}
+
+func (l *Log) servePage(p *group.Peer, sn *snap, id, page uint64) {
+	sn.used = l.g.Now
+	reply := wire.PageReply{
+		Name: []byte(l.name), Source: []byte(sn.s.name), ID: id, Snap: sn.pos, Digest: sn.digest,
+		Page: page, Pages: uint64(len(sn.pages)), Bytes: uint64(sn.bytes), Status: wire.StatusOK,
+	}
+	switch {
+	case page < reply.Pages:
+		reply.Payload = sn.pages[page]
+		l.g.Stats.PagesServed++
+		sn.taken = page+1 == reply.Pages
+	case page > 0:
+		reply.Status = wire.StatusGone
+	}
+	l.sendPage(p, &reply)
+}
+
+// sendWait tells an asker that a snapshot is being made: to be asked for again
+// soon. The position in it says that; members that know no better take it for a
+// plain busy.
+func (l *Log) sendWait(a asker, sn *snap) {
+	l.sendPage(a.p, &wire.PageReply{
+		Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: wire.StatusBusy, Snap: sn.s.pos,
+	})
+}
+
+func (l *Log) sendPage(p *group.Peer, m *wire.PageReply) {
+	m.Version = l.version
+	l.g.Send(p, group.Bulk, l.idx, m.Append(l.g.Frame(wire.KindPageReply)))
+}

@@ -1,0 +1,147 @@
+package logs
+
+import (
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+)
+
+// Knowledge is how good what is known of a source is.
+type Knowledge uint8
+
+// Kinds of knowledge.
+const (
+	Nothing     Knowledge = iota // nothing is known
+	Approximate                  // some of what happened was lost
+	CatchingUp                   // others are known to be further, or deltas wait for earlier ones
+	Exact                        // everything up to the position
+)
+
+// String returns the knowledge as shown to people.
+func (k Knowledge) String() string {
+	return [...]string{"unknown", "approximate", "catching-up", "exact"}[k]
+}
+
+// SourceView is what this member knows of a source.
+type SourceView struct {
+	Name      string
+	Position  Position
+	Knowledge Knowledge
+	Lag       uint64 // sequence numbers that the furthest peer is ahead
+	Role      Role
+	Reading   bool   // this member reads the stream
+	Reader    string // the first of those who do, by ID; "" when nobody is known to
+	Reason    string // why the knowledge is Approximate, if that is not for lost deltas
+	Digest    Digest
+	Unclaimed bool // there are other members, and each has said all that it knows, and nothing of this source
+}
+
+// manyDenied is how many snapshots may be refused in a row before that is no accident.
+const manyDenied = 3
+
+// Source returns what is known of one source.
+func (l *Log) Source(name string) (SourceView, bool) {
+	s := l.sources[name]
+	if s == nil {
+		return SourceView{}, false
+	}
+	return l.view(s), true
+}
+
+// Sources appends a view of every source, by name.
+func (l *Log) Sources(dst []SourceView) []SourceView {
+	for _, s := range l.order {
+		dst = append(dst, l.view(s))
+	}
+	return dst
+}
+
+func (l *Log) view(s *source) SourceView {
+	v := SourceView{Name: s.name, Position: s.pos, Role: s.role, Reading: s.reading, Digest: s.digest}
+	if s.reading {
+		v.Reader = l.g.Opt.Self.ID
+	}
+	v.Unclaimed = len(l.g.Peers) > 0
+	for _, p := range l.g.Peers {
+		h := &l.of(p).claims[s.slot]
+		if v.Unclaimed = v.Unclaimed && p.Up && l.of(p).full && !h.pos.Known(); !p.Up {
+			continue
+		}
+		if h.pos.Inc == s.pos.Inc && h.pos.Next > s.pos.Next {
+			v.Lag = max(v.Lag, h.pos.Next-s.pos.Next)
+		}
+		if h.reading && (v.Reader == "" || (v.Reader == l.g.Opt.Self.ID && l.before(p, s))) {
+			v.Reader = p.ID
+		}
+	}
+	switch {
+	case !s.pos.Known():
+		v.Knowledge = Nothing
+	case s.pos.Lost > 0:
+		v.Knowledge = Approximate
+	case s.denied >= manyDenied && v.Lag > 0:
+		v.Knowledge, v.Reason = Approximate, "others know more, and none could hand it out"
+		if s.tooLarge > 0 {
+			v.Reason = "its snapshot is over the limit of what one may take"
+		}
+	case s.pend.len() > 0 || s.load != nil || (v.Lag > 0 && s.behind > 0 && l.g.Now-s.behind > l.g.Opt.GapDelay):
+		v.Knowledge = CatchingUp
+	default:
+		v.Knowledge = Exact
+	}
+	return v
+}
+
+// Version returns the version of the log's encoding.
+func (l *Log) Version() uint64 { return l.version }
+
+// Name returns the log's name.
+func (l *Log) Name() string { return l.name }
+
+// Mesh reports whether every member reads every source.
+func (l *Log) Mesh() bool { return l.mesh }
+
+// PeerLogView compares a peer's knowledge of a log with ours, by what it last
+// claimed.
+type PeerLogView struct {
+	Name    string
+	Sources int    // it knows
+	Reading int    // it reads
+	Behind  uint64 // sequence numbers that it is behind us, over all sources
+	Ahead   uint64 // … ahead of us
+	Equal   int    // sources with equal digests at the same position
+	Differ  int    // sources with different digests at the same position
+}
+
+// Compare compares what p claimed with what is known here.
+func (l *Log) Compare(p *group.Peer) PeerLogView {
+	v := PeerLogView{Name: l.name}
+	for _, s := range l.order {
+		h := &l.of(p).claims[s.slot]
+		if h.reading {
+			v.Reading++
+		}
+		if !h.pos.Known() {
+			continue
+		}
+		v.Sources++
+		if h.pos.Inc != s.pos.Inc {
+			continue
+		}
+		switch {
+		case h.pos.Next > s.pos.Next:
+			v.Ahead += h.pos.Next - s.pos.Next
+		case h.pos.Next < s.pos.Next:
+			v.Behind += s.pos.Next - h.pos.Next
+		}
+		mine, ok := s.digest, h.hasDigest
+		if ok && h.pos.Next != s.pos.Next {
+			mine, ok = s.ring.digestAt(h.pos.Next)
+		}
+		switch {
+		case ok && mine == h.digest:
+			v.Equal++
+		case ok:
+			v.Differ++
+		}
+	}
+	return v
+}

@@ -1,0 +1,132 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/mem"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// Names and limits of the wire.
+const (
+	serviceName = "grapevine.cluster.v1.Stream"
+	methodName  = "Link"
+	fullMethod  = "/" + serviceName + "/" + methodName
+
+	batchBytes = 256 << 10                      // a message is closed beyond this
+	maxMessage = batchBytes + wire.MaxFrame + 4 // so that any frame fits
+	maxField   = 255
+)
+
+// rawCodec passes messages as they are: *[]byte on both ends.
+type rawCodec struct{}
+
+// Name implements encoding.CodecV2.
+func (rawCodec) Name() string { return "grapevine" }
+
+// Marshal implements encoding.CodecV2.
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return nil, fmt.Errorf("stream: cannot send a %T", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(*b)}, nil
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("stream: cannot receive a %T", v)
+	}
+	*b = data.Materialize()
+	return nil
+}
+
+var errBatch = errors.New("stream: malformed batch")
+
+func appendFrame(b, frame []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(frame)))
+	return append(b, frame...)
+}
+
+// splitBatch calls fn for every frame of a message. Nothing of a malformed
+// message is handed out.
+func splitBatch(b []byte, fn func(frame []byte)) error {
+	for rest := b; len(rest) > 0; {
+		n, err := frameLen(rest)
+		if err != nil {
+			return err
+		}
+		rest = rest[4+n:]
+	}
+	for len(b) > 0 {
+		n, _ := frameLen(b)
+		fn(b[4 : 4+n : 4+n])
+		b = b[4+n:]
+	}
+	return nil
+}
+
+func frameLen(b []byte) (int, error) {
+	if len(b) < 4 {
+		return 0, errBatch
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n == 0 || n > wire.MaxFrame || int(n) > len(b)-4 {
+		return 0, errBatch
+	}
+	return int(n), nil
+}
+
+// hello is the first message of the dialling end.
+type hello struct {
+	Label string
+	ID    string
+	Boot  uint64
+}
+
+const helloMagic = "GVS1"
+
+func (h hello) append(b []byte) []byte {
+	b = append(b, helloMagic...)
+	b = append(b, byte(len(h.Label)))
+	b = append(b, h.Label...)
+	b = append(b, byte(len(h.ID)))
+	b = append(b, h.ID...)
+	return binary.LittleEndian.AppendUint64(b, h.Boot)
+}
+
+// parseHello reads a hello; what follows its fields is left to later versions.
+func parseHello(b []byte) (h hello, ok bool) {
+	if len(b) < len(helloMagic) || string(b[:len(helloMagic)]) != helloMagic {
+		return h, false
+	}
+	b = b[len(helloMagic):]
+	if h.Label, b, ok = field(b); !ok {
+		return h, false
+	}
+	if h.ID, b, ok = field(b); !ok || h.ID == "" || len(b) < 8 {
+		return h, false
+	}
+	h.Boot = binary.LittleEndian.Uint64(b)
+	return h, true
+}
+
+func field(b []byte) (string, []byte, bool) {
+	if len(b) == 0 || len(b) < 1+int(b[0]) {
+		return "", nil, false
+	}
+	n := 1 + int(b[0])
+	return string(b[1:n]), b[n:], true
+}
+
+// Kinds of message of the accepting end.
+const (
+	sayWelcome     = 0
+	sayReached     = 1
+	sayUnreachable = 2
+)

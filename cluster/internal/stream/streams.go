@@ -1,0 +1,240 @@
+package stream
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+)
+
+// Streams are this member's streams to and from all others. Methods are safe
+// for concurrent use.
+type Streams struct {
+	opt      Options
+	identity atomic.Pointer[identity]
+	lis      net.Listener
+	server   *grpc.Server
+	handler  Handler
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+
+	mu      sync.Mutex
+	peers   map[string]*peer
+	refused map[string]uint64
+	said    map[string]string // what peers say about our address; "" when it works
+	closed  bool
+}
+
+// New makes the certificate and binds the address; nothing is accepted before
+// Open.
+func New(opt Options) (*Streams, error) {
+	opt = opt.withDefaults()
+	if len(opt.Self.ID) > maxField || opt.Self.ID == "" || len(opt.Label) > maxField {
+		return nil, errors.New("stream: member ID or label is empty or too long")
+	}
+	s := &Streams{opt: opt, peers: map[string]*peer{}, refused: map[string]uint64{}, said: map[string]string{}}
+	cert := opt.Certificate
+	if cert == nil {
+		var err error
+		if cert, err = selfSigned(opt.Self.ID); err != nil {
+			return nil, err
+		}
+	}
+	s.SetCertificate(cert, opt.Roots)
+	lis, err := net.Listen("tcp", opt.Bind)
+	if err != nil {
+		return nil, fmt.Errorf("stream: %w", err)
+	}
+	s.lis = lis
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Addr returns the address that is listened on.
+func (s *Streams) Addr() net.Addr { return s.lis.Addr() }
+
+// Fingerprint returns that of this member's certificate.
+func (s *Streams) Fingerprint() Fingerprint {
+	return sha256.Sum256(s.identity.Load().cert.Certificate[0])
+}
+
+// Open begins to accept streams. Frames and links are reported to h.
+func (s *Streams) Open(h Handler) {
+	s.handler = h
+	s.server = grpc.NewServer(
+		grpc.Creds(countingCreds{credentials.NewTLS(s.serverTLS()), s}),
+		grpc.ForceServerCodecV2(rawCodec{}),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true),
+		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.opt.DeadAfter, Timeout: s.opt.DeadAfter}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 1, PermitWithoutStream: true}),
+	)
+	s.server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: serviceName, HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{StreamName: methodName, Handler: s.accept, ServerStreams: true, ClientStreams: true}},
+	}, s)
+	s.wg.Go(func() {
+		_ = s.server.Serve(s.lis) // ends by Stop
+	})
+}
+
+// SetPeers replaces the members that are dialled and listened to. A peer that
+// changed is dialled anew, but not for another fingerprint: the process on its
+// streams is the same, and shows the new certificate next time.
+func (s *Streams) SetPeers(list []Peer) {
+	s.mu.Lock()
+	want := map[string]Peer{}
+	for _, p := range list {
+		if p.ID != s.opt.Self.ID && p.ID != "" {
+			want[p.ID] = p
+		}
+	}
+	var gone []*peer
+	for id, p := range s.peers {
+		w := want[id]
+		if w.Boot == p.Boot && w.Addr == p.Addr {
+			p.pin.Store(&w.Fingerprint)
+		} else {
+			gone = append(gone, p)
+			delete(s.peers, id)
+			delete(s.said, id)
+		}
+	}
+	if !s.closed {
+		for _, id := range slices.Sorted(maps.Keys(want)) {
+			if s.peers[id] == nil {
+				s.peers[id] = s.startPeer(want[id])
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, p := range gone {
+		p.stop()
+	}
+}
+
+// Send queues a frame.
+func (s *Streams) Send(e group.Envelope) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.To == nil {
+		for _, p := range s.peers {
+			p.queue.Push(e.Class, e.Frame, len(e.Frame))
+		}
+		return
+	}
+	for _, id := range e.To {
+		if p := s.peers[id]; p != nil {
+			p.queue.Push(e.Class, e.Frame, len(e.Frame))
+		}
+	}
+}
+
+// Close ends every stream and waits for all that runs.
+func (s *Streams) Close() {
+	s.mu.Lock()
+	s.closed = true
+	peers := slices.Collect(maps.Values(s.peers))
+	s.peers = map[string]*peer{}
+	s.mu.Unlock()
+	s.cancel()
+	for _, p := range peers {
+		p.stop()
+	}
+	if s.server != nil {
+		s.server.Stop()
+	} else {
+		_ = s.lis.Close()
+	}
+	s.wg.Wait()
+}
+
+// Queues returns what waits for whom, by ID.
+func (s *Streams) Queues() []cluster.Queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []cluster.Queue
+	for id, p := range s.peers {
+		q := cluster.Queue{Peer: id}
+		q.Frames, q.Bytes, q.Dropped = p.queue.Stats()
+		out = append(out, q)
+	}
+	slices.SortFunc(out, func(a, b cluster.Queue) int { return strings.Compare(a.Peer, b.Peer) })
+	return out
+}
+
+// Refused returns what was refused, by reason.
+func (s *Streams) Refused() map[string]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.refused)
+}
+
+// Unreachable returns what the peers say who cannot reach this member, by ID,
+// and how many say that they can.
+func (s *Streams) Unreachable() (why map[string]string, reached int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	why = map[string]string{}
+	for id, text := range s.said {
+		if text == "" {
+			reached++
+		} else {
+			why[id] = text
+		}
+	}
+	return why, reached
+}
+
+func (s *Streams) refuse(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[reason]++
+}
+
+// knows reports whether a certificate is some member's.
+func (s *Streams) knows(fp Fingerprint) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.peers {
+		if p.pinned() == fp {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Streams) peer(id string) *peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peers[id]
+}
+
+// hear notes what a peer says about our address.
+func (s *Streams) hear(id string, kind byte, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peers[id] == nil {
+		return
+	}
+	switch kind {
+	case sayReached:
+		s.said[id] = ""
+	case sayUnreachable:
+		s.said[id] = text
+	}
+}

@@ -1,7 +1,0 @@
-//go:build race
-
-package simtest
-
-// The race detector finds nothing in code without goroutines, and costs ten
-// times as much.
-const defaultSeeds = 40
