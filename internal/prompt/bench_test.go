@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -61,7 +62,7 @@ func BenchmarkRender(b *testing.B) {
 				b.SetBytes(int64(len(body)))
 				for b.Loop() {
 					var err error
-					if dst, _, err = m.Render(dst[:0], body, KindChat); err != nil {
+					if dst, _, err = m.Render(context.Background(), dst[:0], body, KindChat); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -1,7 +1,6 @@
 package prompt
 
 import (
-	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -27,11 +26,13 @@ const mediaMark = "\U0010FFFDgrapevine\U0010FFFDmedia\U0010FFFD"
 // converter turns a body's messages into the conversation that engines give
 // their template.
 type converter struct {
-	dec   *pyjson.Decoder
+	dec   *value.Decoder
 	parts bool // contents are lists of parts
 	mark  bool // the first media part becomes mediaMark
 	media bool // a media part was met
 	bad   string
+	// bounds says that the conversation would take too much memory.
+	bounds bool
 }
 
 // conversation converts all messages. It returns false when one is malformed;
@@ -60,9 +61,17 @@ func (c *converter) message(m *value.Dict) (*value.Dict, bool) {
 		c.bad = "a message has no role"
 		return nil, false
 	}
+	if !c.dec.Spend(messageSize) {
+		c.bounds = true
+		return nil, false
+	}
+	original, _ := m.Get("content")
 	content, ok := c.content(m, role.Str())
 	if !ok {
 		return nil, false
+	}
+	if plain(m, role.Str()) && content.PartOf(original) {
+		return m, true
 	}
 	d := value.NewDict(4)
 	d.Set("role", role)
@@ -90,6 +99,19 @@ func (c *converter) message(m *value.Dict) (*value.Dict, bool) {
 		d.Set("tools", tools)
 	}
 	return d, true
+}
+
+// messageSize is about what a converted message takes, in bytes.
+const messageSize = 192
+
+// plain tells whether a message is as templates see it but for its content.
+func plain(m *value.Dict, role string) bool {
+	if m.Len() != 2 || role == "developer" {
+		return false
+	}
+	first, _ := m.At(0)
+	second, v := m.At(1)
+	return first.Str() == "role" && second.Str() == "content" && v.Kind() == value.KindString
 }
 
 // assistant adds what only assistant messages carry.

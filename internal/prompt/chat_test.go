@@ -22,7 +22,7 @@ func TestChatsAgainstReference(t *testing.T) {
 			}
 			var want answer
 			ref.Ask(object{"dir": dir, "parts": false, "body": body}, &want)
-			got, info, err := m.Render([]byte("kept"), raw, KindChat)
+			got, info, err := m.Render(t.Context(), []byte("kept"), raw, KindChat)
 			if want.Error != "" {
 				refused++
 				if err == nil {

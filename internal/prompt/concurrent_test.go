@@ -20,7 +20,7 @@ func TestConcurrentUse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want, _, err := m.Render(nil, body, KindChat); err == nil {
+		if want, _, err := m.Render(t.Context(), nil, body, KindChat); err == nil {
 			jobs = append(jobs, job{body, want})
 		}
 	}
@@ -31,7 +31,7 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range jobs {
 				j := jobs[(i*7+w)%len(jobs)]
 				var err error
-				if dst, _, err = m.Render(dst[:0], j.body, KindChat); err != nil || string(dst) != string(j.want) {
+				if dst, _, err = m.Render(t.Context(), dst[:0], j.body, KindChat); err != nil || string(dst) != string(j.want) {
 					t.Errorf("got %q, %v; want %q", dst, err, j.want)
 				}
 				ids := m.EncodeRendered(nil, dst)

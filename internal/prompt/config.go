@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
-	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
 )
@@ -77,7 +76,7 @@ func readConfig(dir string) (*tokenizerConfig, error) {
 
 // parse reads tokenizer_config.json.
 func (c *tokenizerConfig) parse(data []byte) error {
-	v, err := new(pyjson.Decoder).Decode(data)
+	v, err := new(value.Decoder).Decode(data)
 	if err != nil {
 		return err
 	}
@@ -217,7 +216,7 @@ func readJSON(path string) (*value.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := new(pyjson.Decoder).Decode(data)
+	v, err := new(value.Decoder).Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

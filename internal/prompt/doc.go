@@ -12,19 +12,23 @@
 //  3. A chat becomes the conversation that engines give their template:
 //     contents joined or kept as parts, tool arguments parsed, developer
 //     messages moved (chat.go, tools.go).
-//  4. The chat template writes the text (template.go): by package jinja, or by
-//     package gonja where a template needs what jinja does not have.
+//  4. The chat template writes the text (template.go, package jinja). A model whose
+//     template has a construct that jinja does not know is left to engines.
 //  5. The text is brought into text space (package vocab): normalisation, dummy
 //     prefixes, BOS. Token ids in a body are decoded into the same space.
 //
-// Bodies are read by package pyjson, and what is read are Python's values
-// (package value), which templates compute with.
+// Bodies are read as Python's values (package value), which templates compute
+// with.
 //
 // Prompts that no template makes are rendered by an engine (engine.go), within
 // a budget, behind a circuit breaker and a cache.
 //
 // What it does not do: hash, match, or keep prompts. It never logs prompt
 // text.
+//
+// Bounds: what a body is read into takes at most 96 KiB and six times its size;
+// beyond that, and beyond the bounds of package jinja, rendering ends with
+// ReasonBounds. A rendering ends when its context does.
 //
 // A Model is immutable and safe for concurrent use. Every error is an *Error
 // with a Reason; on an error the caller falls back to approximate matching.

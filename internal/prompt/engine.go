@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -167,7 +166,7 @@ func (e *EngineRenderer) post(ctx context.Context, url string, body []byte) ([]u
 // prompt_token_ids, at the top or in a list. Where the prompt holds media, the
 // ids end before the first of its placeholders.
 func renderedIDs(data []byte) ([]uint32, Info, error) {
-	dec := pyjson.Decoder{PackIDs: true}
+	dec := value.Decoder{PackIDs: true}
 	v, err := dec.Decode(data)
 	if err != nil {
 		return nil, Info{}, err

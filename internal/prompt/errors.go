@@ -23,11 +23,13 @@ const (
 	ReasonEngine              // an engine was asked to render, and did not
 	ReasonBudget              // no engine was asked: budget used up, or breaker open
 	ReasonMedia               // rendered up to the first image, audio or video
+	ReasonBounds              // the body or its rendering would take too much memory or work
+	ReasonDeadline            // there was no time left, or the client went away
 	NumReasons
 )
 
 var reasonNames = [NumReasons]string{
-	"none", "no_model", "loading", "failed", "no_template", "template", "body", "unsupported", "unknown_token", "engine", "budget", "media",
+	"none", "no_model", "loading", "failed", "no_template", "template", "body", "unsupported", "unknown_token", "engine", "budget", "media", "bounds", "deadline",
 }
 
 // String returns the reason as it appears in metrics.

@@ -1,13 +1,13 @@
 package prompt
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
-	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
 )
@@ -18,6 +18,7 @@ type Model struct {
 	opts    Options
 	vocab   *vocab.Vocab
 	chat    *template // nil when the model has none
+	left    error     // why chat is nil although the model has a template
 	tools   *template // for chats with tools, nil when there is no other
 	special []jinja.Var
 	kwargs  *value.Dict
@@ -53,7 +54,7 @@ func Load(dir string, o Options) (*Model, error) {
 	}
 	m.notes = append(m.notes, m.vocab.Notes()...)
 	if o.Kwargs != "" {
-		v, err := new(pyjson.Decoder).Decode([]byte(o.Kwargs))
+		v, err := new(value.Decoder).Decode([]byte(o.Kwargs))
 		if err != nil || v.Dict() == nil {
 			return nil, fmt.Errorf("prompt: default chat_template_kwargs are no JSON object: %w", err)
 		}
@@ -75,19 +76,24 @@ func (m *Model) loadTemplates(conf *tokenizerConfig) error {
 		}
 		conf.templates = map[string]string{templateDefault: string(src)}
 	}
-	var err error
-	if src, ok := conf.templates[templateDefault]; ok {
-		if m.chat, err = newTemplate(src, m.opts.Content); err != nil {
-			return err
+	src, ok := conf.templates[templateDefault]
+	if !ok {
+		if !m.opts.EngineOnly {
+			m.notes = append(m.notes, "no chat template")
 		}
-		if m.chat.fast == nil {
-			m.notes = append(m.notes, "chat template rendered by gonja")
-		}
-	} else if !m.opts.EngineOnly {
-		m.notes = append(m.notes, "no chat template")
+		return nil
 	}
-	if src, ok := conf.templates[templateTools]; ok {
-		m.tools, err = newTemplate(src, m.opts.Content)
+	var err error
+	if m.chat, err = newTemplate(src, m.opts.Content); err == nil {
+		if src, ok := conf.templates[templateTools]; ok {
+			m.tools, err = newTemplate(src, m.opts.Content)
+		}
+	}
+	if errors.Is(err, jinja.ErrUnsupported) {
+		// An engine may still render the model's chats.
+		m.chat, m.tools, m.left = nil, nil, err
+		m.notes = append(m.notes, "chats are matched approximately unless an engine renders them: "+err.Error())
+		return nil
 	}
 	return err
 }
@@ -124,8 +130,8 @@ func (m *Model) EngineOnly() bool { return m.opts.EngineOnly }
 // Notes says, for people, what of this model is not exact or not available.
 func (m *Model) Notes() []string { return m.notes }
 
-// Renderer names what renders the model's chats: jinja, gonja or none.
-func (m *Model) Renderer() string { return m.chat.renderer() }
+// Renderer names what renders the model's chats: jinja, engine or none.
+func (m *Model) Renderer() string { return m.renderer() }
 
 // AppendToken appends the bytes of one token id. It returns false, and dst as
 // it was, for an unknown id. It allocates only to grow dst.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // Config is one configured model.
@@ -236,14 +238,14 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 	if !ok {
 		m.miss[ReasonNoModel].Add(1)
 		if !m.said.Swap(true) {
-			m.opts.Log.Warn("requests name a model that is not configured, their prompts are matched approximately", "model", name)
+			m.opts.Log.Warn("requests name a model that is not configured, their prompts are matched approximately", "model", value.Cut(name))
 		}
 		return dst, Info{}, &Error{Reason: ReasonNoModel}
 	}
 	model, reason := t.entry.get()
 	if model == nil {
 		err = &Error{Reason: reason}
-	} else if out, info, err = model.Render(dst, body, kind); err != nil && m.opts.Engine != nil && engineCanHelp(ReasonOf(err), kind) {
+	} else if out, info, err = model.Render(ctx, dst, body, kind); err != nil && m.opts.Engine != nil && engineCanHelp(ReasonOf(err), kind) {
 		out, info, err = m.opts.Engine.render(ctx, model, name, dst, body)
 	}
 	if err != nil {

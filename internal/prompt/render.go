@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 
@@ -11,10 +12,17 @@ import (
 
 // Render appends the prompt of a request's body in text space: the bytes that
 // the engine's prompt tokens stand for. On an error dst is returned as it was.
-// The body is not retained.
-func (m *Model) Render(dst, body []byte, kind Kind) (out []byte, info Info, err error) {
+// The body is not retained. A rendering that outlasts ctx ends with its error.
+func (m *Model) Render(ctx context.Context, dst, body []byte, kind Kind) (out []byte, info Info, err error) {
+	if ctx.Err() != nil {
+		return dst, Info{}, &Error{ReasonDeadline, ctx.Err()}
+	}
 	s := m.pool.Get().(*scratch)
-	defer m.pool.Put(s)
+	s.ctx = ctx
+	defer func() {
+		s.release()
+		m.pool.Put(s)
+	}()
 	switch kind {
 	case KindChat:
 		out, info, err = m.renderChatBody(s, dst, body, chatKeys, func(obj *value.Dict) (*chat, error) { return parseChat(obj, &m.opts) })
@@ -58,6 +66,9 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 	if m.tools != nil && ch.tools.Kind() == value.KindList {
 		t = m.tools
 	}
+	if t == nil && m.left != nil {
+		return nil, Info{}, &Error{ReasonNoTemplate, m.left}
+	}
 	if t == nil {
 		return nil, Info{}, failure(ReasonNoTemplate, "no chat template")
 	}
@@ -72,7 +83,7 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 		out = append(out, m.bos...)
 	}
 	head := len(out)
-	if out, err = t.render(out, m.vars(s, ch, messages), m.opts.Now()); err != nil {
+	if out, err = t.render(s.ctx, out, m.vars(s, ch, messages), m.opts.Now()); err != nil {
 		return nil, Info{}, templateError(err)
 	}
 	info := Info{Truncated: conv.media}
@@ -97,8 +108,13 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 // templateError wraps a template's failure. What a template raises itself may
 // quote the prompt and is left out.
 func templateError(err error) error {
-	if errors.Is(err, jinja.ErrRaised) {
+	switch {
+	case errors.Is(err, jinja.ErrRaised):
 		err = jinja.ErrRaised
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &Error{ReasonDeadline, err}
+	case errors.Is(err, value.ErrBounds):
+		return &Error{ReasonBounds, err}
 	}
 	return &Error{ReasonTemplate, err}
 }
@@ -106,6 +122,9 @@ func templateError(err error) error {
 // conversation converts a chat's messages for a template.
 func (m *Model) conversation(t *template, conv *converter, ch *chat) ([]value.Value, error) {
 	messages, ok := conv.conversation(ch.messages)
+	if !ok && conv.bounds {
+		return nil, failure(ReasonBounds, "the conversation takes too much memory")
+	}
 	if !ok {
 		return nil, failure(ReasonBody, "%s", conv.bad)
 	}
@@ -171,7 +190,7 @@ func (m *Model) cutMedia(s *scratch, out []byte, head int, t *template, ch *chat
 	if err != nil {
 		return nil, err
 	}
-	if s.text, err = t.render(s.text[:0], m.vars(s, ch, messages), m.opts.Now()); err != nil {
+	if s.text, err = t.render(s.ctx, s.text[:0], m.vars(s, ch, messages), m.opts.Now()); err != nil {
 		return nil, templateError(err)
 	}
 	n := 0

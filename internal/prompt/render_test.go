@@ -89,7 +89,7 @@ type rendering struct {
 func checkRenderings(t *testing.T, m *Model, kind Kind, cases []rendering) {
 	t.Helper()
 	for _, c := range cases {
-		got, info, err := m.Render([]byte("~"), []byte(c.body), kind)
+		got, info, err := m.Render(t.Context(), []byte("~"), []byte(c.body), kind)
 		if ReasonOf(err) != c.reason {
 			t.Errorf("%s: error %v, want reason %s", c.name, err, c.reason)
 			continue
@@ -190,12 +190,12 @@ func TestRenderKwargs(t *testing.T) {
 
 func TestTemplateErrors(t *testing.T) {
 	m := smallModel(t, folder("{{ raise_exception('secret ' + messages[0].content) }}"), Options{})
-	_, _, err := m.Render(nil, []byte(`{"messages":[{"role":"user","content":"hi"}]}`), KindChat)
+	_, _, err := m.Render(t.Context(), nil, []byte(`{"messages":[{"role":"user","content":"hi"}]}`), KindChat)
 	if ReasonOf(err) != ReasonTemplate || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)
 	}
 	m = smallModel(t, nil, Options{})
-	if _, _, err = m.Render(nil, []byte(`{"messages":[]}`), KindChat); ReasonOf(err) != ReasonNoTemplate {
+	if _, _, err = m.Render(t.Context(), nil, []byte(`{"messages":[]}`), KindChat); ReasonOf(err) != ReasonNoTemplate {
 		t.Errorf("without a template: %v", err)
 	}
 	if m.Renderer() != "none" || len(m.Notes()) != 1 {
@@ -249,7 +249,7 @@ func TestCompletionsAgainstReference(t *testing.T) {
 			raw, _ := json.Marshal(object{"prompt": text})
 			var want answer
 			ref.Ask(object{"dir": dir, "text": text, "special": true}, &want)
-			got, _, err := m.Render(nil, raw, KindCompletions)
+			got, _, err := m.Render(t.Context(), nil, raw, KindCompletions)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -260,7 +260,7 @@ func TestCompletionsAgainstReference(t *testing.T) {
 				continue
 			}
 			raw, _ = json.Marshal(object{"prompt": want.IDs})
-			if again, _, err := m.Render(nil, raw, KindCompletions); err != nil || string(again) != string(got) {
+			if again, _, err := m.Render(t.Context(), nil, raw, KindCompletions); err != nil || string(again) != string(got) {
 				t.Errorf("%s: ids of %q decode to %q, %v", name, got, again, err)
 			}
 		}

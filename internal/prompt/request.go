@@ -2,10 +2,11 @@ package prompt
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"unicode/utf8"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
-	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -78,10 +79,28 @@ func parseChat(body *value.Dict, o *Options) (*chat, error) {
 
 // scratch is the reusable memory of one rendering.
 type scratch struct {
-	dec  pyjson.Decoder
+	ctx  context.Context
+	dec  value.Decoder
 	body []byte // the body with invalid UTF-8 replaced
 	text []byte
 	vars []jinja.Var
+}
+
+// keepScratch is the largest buffer that is kept between renderings, in bytes.
+const keepScratch = 64 << 10
+
+// release lets go of everything that belongs to one request.
+func (s *scratch) release() {
+	s.ctx = nil
+	s.dec.Release()
+	clear(s.vars)
+	s.vars = s.vars[:0]
+	if cap(s.body) > keepScratch {
+		s.body = nil
+	}
+	if cap(s.text) > keepScratch {
+		s.text = nil
+	}
 }
 
 // object decodes the wanted keys of a body. Bytes that are no UTF-8 become
@@ -98,6 +117,9 @@ func (s *scratch) object(body []byte, wanted func(string) bool) (*value.Dict, er
 	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	obj, err := s.dec.Object(body, wanted)
+	if errors.Is(err, value.ErrBounds) {
+		return nil, &Error{ReasonBounds, err}
+	}
 	if err != nil {
 		return nil, &Error{ReasonBody, err}
 	}

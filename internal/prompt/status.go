@@ -24,7 +24,7 @@ type Status struct {
 	Name     string
 	Path     string
 	State    State
-	Renderer string        // jinja, gonja, engine or none
+	Renderer string        // jinja, engine or none
 	Vocab    string        // how tokens map to bytes
 	Tokens   int           // ids of the vocabulary
 	Encodes  bool          // blocks can be checked for canonical tokens

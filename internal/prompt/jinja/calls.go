@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
@@ -52,7 +51,7 @@ func (a args) flag(i int, name string) bool { return a.get(i, name, value.Value{
 // that is not one of names.
 func (a args) most(what string, n int, names ...string) {
 	if len(a.pos) > n {
-		failure.Raise("%s takes %d arguments, not %d", what, n, len(a.pos))
+		value.Raise("%s takes %d arguments, not %d", what, n, len(a.pos))
 	}
 next:
 	for _, have := range a.names {
@@ -61,7 +60,7 @@ next:
 				continue next
 			}
 		}
-		failure.Raise("%s takes no argument %s", what, have)
+		value.Raise("%s takes no argument %s", what, have)
 	}
 }
 
@@ -70,7 +69,7 @@ func (a args) intArg(what string, i int, name string, def int64) int64 {
 	v := a.get(i, name, value.Int(def))
 	n, ok := v.Integral()
 	if !ok {
-		failure.Raise("%s: argument %s is a %s", what, name, v.Kind())
+		value.Raise("%s: argument %s is a %s", what, name, v.Kind())
 	}
 	return n
 }
@@ -78,7 +77,7 @@ func (a args) intArg(what string, i int, name string, def int64) int64 {
 // strArg returns an argument that must be a str.
 func (a args) strArg(what string, i int) string {
 	if i >= len(a.pos) || a.pos[i].Kind() != value.KindString {
-		failure.Raise("%s: argument %d is no str", what, i+1)
+		value.Raise("%s: argument %d is no str", what, i+1)
 	}
 	return a.pos[i].Str()
 }
@@ -99,7 +98,7 @@ func (st *state) call(e *syntax.Call) value.Value {
 	if m, ok := e.Fn.(*syntax.Attr); ok {
 		of := st.eval(m.Of)
 		if method := methodOf(of, m.Name); method != nil {
-			return method(of, st.args(e.Args))
+			return st.made(of, method(st, of, st.args(e.Args)))
 		}
 		fn = getAttr(of, m.Name)
 	} else {
@@ -107,29 +106,36 @@ func (st *state) call(e *syntax.Call) value.Value {
 	}
 	switch fn.Kind() {
 	case value.KindFunction:
-		return fn.Ref().(*function).call(st, st.args(e.Args))
+		return st.made(value.Value{}, fn.Ref().(*function).call(st, st.args(e.Args)))
+	case value.KindLoop:
+		return value.String(fn.Ref().(*loop).recurse(st, st.args(e.Args)))
 	case value.KindUndefined:
-		failure.Raise("line %d: %q is undefined and called", e.Line, fn.Name())
+		value.Raise("line %d: %q is undefined and called", e.Line, fn.Name())
 	}
-	failure.Raise("line %d: a %s is called", e.Line, fn.Kind())
+	value.Raise("line %d: a %s is called", e.Line, fn.Kind())
 	return value.Value{}
 }
 
 // method is a method of str, dict or list.
-type method func(self value.Value, a args) value.Value
+type method func(st *state, self value.Value, a args) value.Value
 
 func methodOf(of value.Value, name string) method {
 	switch of.Kind() {
 	case value.KindString:
-		return strMethods[name]
+		if m := strMethods[name]; m != nil {
+			return m
+		}
+		return strMethodsMore[name]
 	case value.KindDict:
 		return dictMethods[name]
 	case value.KindList, value.KindTuple:
 		return listMethods[name]
+	case value.KindLoop:
+		return loopMethods[name]
 	}
 	return nil
 }
 
 func boundMethod(of value.Value, name string, m method) value.Value {
-	return funcValue(name, func(_ *state, a args) value.Value { return m(of, a) })
+	return funcValue(name, func(st *state, a args) value.Value { return m(st, of, a) })
 }

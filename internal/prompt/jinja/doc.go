@@ -11,18 +11,18 @@
 //  3. Filters (filters*.go), tests (tests.go), methods (methods*.go) and global
 //     functions (globals.go) are one table each.
 //
-// What it covers: if, for (else, condition, break, continue), set (blocks,
-// tuples, namespaces), macro, call, raw, generation blocks; all operators,
-// slices, conditional expressions; the filters, tests, functions and methods of
-// str, dict and list that published chat templates use.
+// What it covers: if, for (else, condition, break, continue, recursion), set
+// (blocks, tuples, namespaces), with, macro, call, filter, raw and generation
+// blocks; all operators, slices, conditional expressions; the filters, tests,
+// functions and methods of str, dict and list that published chat templates use.
 //
-// What it does not have (include, import, extends, with and filter blocks,
-// recursive loops, and what leftMethods and leftGlobals list) is an error of
-// Parse that wraps ErrUnsupported, so that a caller can turn to a complete
-// engine before the first request.
+// What it does not have (include, import, extends, escaping, variable arguments,
+// and what leftMethods and leftGlobals list) is an error of Parse that wraps
+// ErrUnsupported and names the construct.
 //
 // Invariants: a Template is immutable and safe for concurrent use. Whatever
 // Python would refuse (adding None to a string, an undefined attribute's
 // attribute, raise_exception) is an error of Render, never a guess. Output,
-// steps and nesting are bounded.
+// nesting, memory and work are bounded; work counts elements and bytes. A
+// rendering ends when its context does.
 package jinja

@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
@@ -21,13 +20,15 @@ func (st *state) eval(e syntax.Expr) value.Value {
 		return value.Bool(st.compare(e))
 	case *syntax.Sum:
 		var buf [16]value.Value
-		return value.Sum(st.evalAll(buf[:0], e.Parts))
+		return st.made(value.Value{}, value.Sum(st.evalAll(buf[:0], e.Parts)))
 	case *syntax.Call:
 		return st.call(e)
 	case *syntax.Filter:
 		return st.filter(e, st.eval(e.Of))
 	case *syntax.Test:
-		return value.Bool(st.t.tests[e.ID](st.eval(e.Of), st.args(e.Args)) != e.Negate)
+		of, a := st.eval(e.Of), st.args(e.Args)
+		st.work(of.Weight())
+		return value.Bool(st.t.tests[e.ID](of, a) != e.Negate)
 	case *syntax.Not:
 		return value.Bool(!st.eval(e.Of).IsTrue())
 	case *syntax.And:
@@ -44,7 +45,7 @@ func (st *state) eval(e syntax.Expr) value.Value {
 		return st.cond(e)
 	case *syntax.Slice:
 		of := st.eval(e.Of)
-		return value.Slice(of, st.sliceEnd(e.Start), st.sliceEnd(e.Stop), st.sliceEnd(e.Step))
+		return st.made(of, value.Slice(of, st.sliceEnd(e.Start), st.sliceEnd(e.Stop), st.sliceEnd(e.Step)))
 	case *syntax.Concat:
 		return st.concat(e)
 	case *syntax.List:
@@ -58,19 +59,18 @@ func (st *state) eval(e syntax.Expr) value.Value {
 	case *syntax.Binary:
 		a, b := st.eval(e.A), st.eval(e.B)
 		if e.Op == "%" && a.Kind() == value.KindString {
-			return value.String(percentFormat(a.Str(), b))
+			return st.made(a, value.String(percentFormat(a.Str(), b)))
 		}
-		return value.Binary(e.Op, a, b)
+		return st.made(value.Value{}, value.Binary(e.Op, a, b))
 	case *syntax.Sign:
 		return value.Sign(st.eval(e.Of), e.Minus)
 	}
-	failure.Raise("expression %T", e)
+	value.Raise("expression %T", e)
 	return value.Value{}
 }
 
 func (st *state) filter(e *syntax.Filter, in value.Value) value.Value {
-	st.step()
-	return st.t.filters[e.ID](st, in, st.args(e.Args))
+	return st.made(in, st.t.filters[e.ID](st, in, st.args(e.Args)))
 }
 
 // evalAll appends the values of several expressions.
@@ -95,6 +95,7 @@ func (st *state) compare(e *syntax.Compare) bool {
 	left := st.eval(e.First)
 	for i, op := range e.Ops {
 		right := st.eval(e.Rest[i])
+		st.work(max(left.Weight(), right.Weight()))
 		if !value.Compare(op, left, right) {
 			return false
 		}
@@ -119,7 +120,7 @@ func (st *state) concat(e *syntax.Concat) value.Value {
 		b = st.eval(p).Append(b)
 		value.CheckSize(len(b))
 	}
-	return value.String(string(b))
+	return st.made(value.Value{}, value.String(string(b)))
 }
 
 func (st *state) dict(e *syntax.Dict) value.Value {
@@ -130,19 +131,19 @@ func (st *state) dict(e *syntax.Dict) value.Value {
 	return value.FromDict(d)
 }
 
-func (st *state) sliceEnd(e syntax.Expr) value.End {
+func (st *state) sliceEnd(e syntax.Expr) value.Bound {
 	if e == nil {
-		return value.End{}
+		return value.Bound{}
 	}
 	v := st.eval(e)
 	if v.Kind() == value.KindNone {
-		return value.End{}
+		return value.Bound{}
 	}
 	n, ok := v.Integral()
 	if !ok {
-		failure.Raise("slice index is a %s", v.Kind())
+		value.Raise("slice index is a %s", v.Kind())
 	}
-	return value.End{N: n, Set: true}
+	return value.Bound{N: n, Set: true}
 }
 
 // getAttr is Jinja's obj.name: an attribute first, then an item.
@@ -152,7 +153,7 @@ func getAttr(of value.Value, name string) value.Value {
 	}
 	switch of.Kind() {
 	case value.KindUndefined:
-		failure.Raise("%q is undefined, it has no attribute %s", of.Name(), name)
+		value.Raise("%q is undefined, it has no attribute %s", of.Name(), name)
 	case value.KindDict:
 		if v, ok := of.Dict().Get(name); ok {
 			return v
@@ -171,7 +172,7 @@ func getAttr(of value.Value, name string) value.Value {
 func getItem(of, key value.Value) value.Value {
 	switch of.Kind() {
 	case value.KindUndefined:
-		failure.Raise("%q is undefined, it has no items", of.Name())
+		value.Raise("%q is undefined, it has no items", of.Name())
 	case value.KindDict:
 		if v, ok := of.Dict().Lookup(key); ok {
 			return v

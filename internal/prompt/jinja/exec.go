@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
@@ -43,13 +42,21 @@ func (st *state) exec(s syntax.Stmt) signal {
 		st.callBlock(s)
 	case *syntax.Scope:
 		return st.scoped(&scope{parent: st.scope}, s.Body)
+	case *syntax.With:
+		st.with(s)
+	case *syntax.FilterBlock:
+		text := value.String(st.capture(func() { st.scoped(&scope{parent: st.scope}, s.Body) }))
+		for _, f := range s.Filters {
+			text = st.filter(f, text)
+		}
+		st.out = text.Append(st.out)
 	case *syntax.Jump:
 		if s.Break {
 			return doBreak
 		}
 		return doContinue
 	default:
-		failure.Raise("statement %T", s)
+		value.Raise("statement %T", s)
 	}
 	return goOn
 }
@@ -95,6 +102,16 @@ func (st *state) branch(s *syntax.If) signal {
 	return goOn
 }
 
+// with runs a body with names whose values come from outside of it.
+func (st *state) with(s *syntax.With) {
+	inner := &scope{parent: st.scope}
+	vals := st.evalAll(make([]value.Value, 0, len(s.Vals)), s.Vals)
+	for i, id := range s.Names {
+		inner.set(id, vals[i])
+	}
+	st.scoped(inner, s.Body)
+}
+
 func (st *state) set(s *syntax.Set) {
 	if s.Value == nil {
 		inner := &scope{parent: st.scope}
@@ -110,9 +127,9 @@ func (st *state) set(s *syntax.Set) {
 		st.assign(s.Targets[0], v)
 		return
 	}
-	items := value.Iterate(v)
+	items := st.iterate(v)
 	if len(items) != len(s.Targets) {
-		failure.Raise("%d values for %d names", len(items), len(s.Targets))
+		value.Raise("%d values for %d names", len(items), len(s.Targets))
 	}
 	for i, t := range s.Targets {
 		st.assign(t, items[i])

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
-	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -40,18 +38,18 @@ var filterTable = map[string]filterFunc{
 	"join":    filterJoin,
 	"tojson":  filterToJSON,
 	"default": filterDefault, "d": filterDefault,
-	"first": func(_ *state, in value.Value, _ args) value.Value { return nth(in, 0, "first") },
-	"last": func(_ *state, in value.Value, _ args) value.Value {
-		return nth(in, -1, "last")
+	"first": func(st *state, in value.Value, _ args) value.Value { return nth(st, in, 0, "first") },
+	"last": func(st *state, in value.Value, _ args) value.Value {
+		return nth(st, in, -1, "last")
 	},
-	"list":    func(_ *state, in value.Value, _ args) value.Value { return value.List(value.Iterate(in)) },
+	"list":    func(st *state, in value.Value, _ args) value.Value { return value.List(st.iterate(in)) },
 	"reverse": filterReverse,
 	"items": func(_ *state, in value.Value, _ args) value.Value {
 		if in.Kind() == value.KindUndefined {
 			return value.List(nil)
 		}
 		if in.Kind() != value.KindDict {
-			failure.Raise("items: a %s is no mapping", in.Kind())
+			value.Raise("items: a %s is no mapping", in.Kind())
 		}
 		return dictItems(in.Dict())
 	},
@@ -63,7 +61,13 @@ var filterTable = map[string]filterFunc{
 	"reject":     func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, false, false) },
 	"selectattr": func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, true, true) },
 	"rejectattr": func(st *state, in value.Value, a args) value.Value { return filterSelect(st, in, a, true, false) },
-	"int":        filterInt, "float": filterFloat, "abs": filterAbs,
+	"sum":        filterSum, "min": filterExtreme(-1), "max": filterExtreme(1), "round": filterRound, "attr": filterAttr,
+	"center": func(_ *state, in value.Value, a args) value.Value {
+		a.most("center", 1, "width")
+		width := value.Int(a.intArg("center", 0, "width", 80))
+		return padded("center", value.String(in.Text()), args{pos: []value.Value{width}})
+	},
+	"int": filterInt, "float": filterFloat, "abs": filterAbs,
 	"wordcount": func(_ *state, in value.Value, _ args) value.Value {
 		return value.Int(int64(len(strings.FieldsFunc(in.Text(), func(r rune) bool {
 			return r != '_' && !unicode.IsLetter(r) && !unicode.IsNumber(r)
@@ -85,7 +89,7 @@ func filterLength(_ *state, in value.Value, _ args) value.Value {
 	case value.KindDict:
 		return value.Int(int64(in.Dict().Len()))
 	}
-	failure.Raise("a %s has no length", in.Kind())
+	value.Raise("a %s has no length", in.Kind())
 	return value.Value{}
 }
 
@@ -107,6 +111,7 @@ func filterIndent(_ *state, in value.Value, a args) value.Value {
 	first, blank := a.flag(1, "first"), a.flag(2, "blank")
 	// The filter adds a line end, splits, and so keeps a last empty line.
 	lines := splitLines(in.Text()+"\n", false)
+	value.CheckSize(len(in.Str()) + len(lines)*len(pad))
 	var b strings.Builder
 	for i, line := range lines {
 		if i > 0 {
@@ -120,12 +125,12 @@ func filterIndent(_ *state, in value.Value, a args) value.Value {
 	return value.String(b.String())
 }
 
-func filterJoin(_ *state, in value.Value, a args) value.Value {
+func filterJoin(st *state, in value.Value, a args) value.Value {
 	a.most("join", 2, "d", "attribute")
 	sep := a.get(0, "d", value.String("")).Text()
 	by := a.get(1, "attribute", value.None())
 	var b []byte
-	for i, v := range value.Iterate(in) {
+	for i, v := range st.iterate(in) {
 		if i > 0 {
 			b = append(b, sep...)
 		}
@@ -133,38 +138,39 @@ func filterJoin(_ *state, in value.Value, a args) value.Value {
 			v = byPath(v, by)
 		}
 		b = v.Append(b)
+		value.CheckSize(len(b))
 	}
 	return value.String(string(b))
 }
 
 // nth is the first (0) or the last (-1) of a sequence.
-func nth(in value.Value, i int64, what string) value.Value {
+func nth(st *state, in value.Value, i int64, what string) value.Value {
 	if in.Kind() == value.KindString {
 		return value.At(in, i)
 	}
-	items := value.List(value.Iterate(in))
+	items := value.List(st.iterate(in))
 	if !items.IsTrue() {
 		return value.Undefined("no " + what + " item, sequence was empty")
 	}
 	return value.At(items, i)
 }
 
-func filterReverse(_ *state, in value.Value, _ args) value.Value {
+func filterReverse(st *state, in value.Value, _ args) value.Value {
 	if in.Kind() != value.KindString {
-		in = value.List(value.Iterate(in))
+		in = value.List(st.iterate(in))
 	}
-	return value.Slice(in, value.End{}, value.End{}, value.End{N: -1, Set: true})
+	return value.Slice(in, value.Bound{}, value.Bound{}, value.Bound{N: -1, Set: true})
 }
 
 func filterToJSON(_ *state, in value.Value, a args) value.Value {
 	a.most("tojson", 4, "ensure_ascii", "indent", "separators", "sort_keys")
-	style := pyjson.OneLine()
+	style := value.OneLine()
 	if ind := a.get(1, "indent", value.None()); ind.Kind() != value.KindNone {
 		pad := ind.Str()
 		if n, ok := ind.Int(); ok {
 			pad = value.Repeat(" ", n)
 		}
-		style = pyjson.Indented(pad)
+		style = value.Indented(pad)
 	}
 	if sep := a.get(2, "separators", value.None()).Items(); len(sep) == 2 {
 		style.Item, style.Key = sep[0].Text(), sep[1].Text()
@@ -172,7 +178,7 @@ func filterToJSON(_ *state, in value.Value, a args) value.Value {
 	style.ASCII, style.SortKeys = a.flag(0, "ensure_ascii"), a.flag(3, "sort_keys")
 	out, err := style.Append(nil, in)
 	if err != nil {
-		failure.End(err)
+		value.End(err)
 	}
 	return value.String(string(out))
 }

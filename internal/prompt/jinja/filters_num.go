@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -63,7 +62,7 @@ func filterAbs(_ *state, in value.Value, _ args) value.Value {
 		n, _ := in.Integral()
 		return value.Int(max(n, -n))
 	}
-	failure.Raise("abs of a %s", in.Kind())
+	value.Raise("abs of a %s", in.Kind())
 	return value.Value{}
 }
 
@@ -86,20 +85,21 @@ func percentFormat(format string, v value.Value) string {
 			i += 2
 		}
 		if i >= len(format) {
-			failure.Raise("incomplete format")
+			value.Raise("incomplete format")
 		}
 		if format[i] == '%' {
 			b = append(b, '%')
 			continue
 		}
 		if len(list) == 0 {
-			failure.Raise("not enough arguments for format string")
+			value.Raise("not enough arguments for format string")
 		}
 		b = appendVerb(b, format[i], list[0], precision)
+		value.CheckSize(len(b))
 		list = list[1:]
 	}
 	if len(list) > 0 && v.Kind() != value.KindDict {
-		failure.Raise("not all arguments converted during string formatting")
+		value.Raise("not all arguments converted during string formatting")
 	}
 	return string(b)
 }
@@ -113,7 +113,7 @@ func appendVerb(b []byte, verb byte, v value.Value, precision int) []byte {
 	case 'd', 'i', 'f':
 		f, ok := v.Number()
 		if !ok {
-			failure.Raise("format %%%c of a %s", verb, v.Kind())
+			value.Raise("format %%%c of a %s", verb, v.Kind())
 		}
 		if verb == 'f' {
 			return strconv.AppendFloat(b, f, 'f', precision, 64)
@@ -124,6 +124,6 @@ func appendVerb(b []byte, verb byte, v value.Value, precision int) []byte {
 		n, _ := v.Integral()
 		return strconv.AppendInt(b, n, 10)
 	}
-	failure.Wrap(ErrUnsupported, "format %%%c", verb)
+	value.RaiseAs(ErrUnsupported, "format %%%c", verb)
 	return b
 }

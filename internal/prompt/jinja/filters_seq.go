@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -26,7 +25,10 @@ func byPath(v, path value.Value) value.Value {
 }
 
 func filterMap(st *state, in value.Value, a args) value.Value {
-	items := value.Iterate(in)
+	if !in.IsTrue() {
+		return value.List(nil) // whatever it is, None included
+	}
+	items := st.iterate(in)
 	out := make([]value.Value, 0, len(items))
 	if path, ok := a.named("attribute"); ok {
 		def, hasDef := a.named("default")
@@ -41,22 +43,24 @@ func filterMap(st *state, in value.Value, a args) value.Value {
 	}
 	f := st.filters[a.strArg("map", 0)]
 	if f == nil {
-		failure.Raise("map: no filter %q", a.pos[0].Str())
+		value.Raise("map: no filter %q", a.pos[0].Str())
 	}
 	rest := args{pos: a.pos[1:], names: a.names, vals: a.vals}
 	for _, v := range items {
-		st.step()
-		out = append(out, f(st, v, rest))
+		out = append(out, st.made(v, f(st, v, rest)))
 	}
 	return value.List(out)
 }
 
 // filterSelect is select, reject, selectattr and rejectattr.
 func filterSelect(st *state, in value.Value, a args, byAttr, keep bool) value.Value {
+	if !in.IsTrue() {
+		return value.List(nil) // whatever it is, None included
+	}
 	var path value.Value
 	if byAttr {
 		if len(a.pos) == 0 {
-			failure.Raise("selectattr and rejectattr need an attribute")
+			value.Raise("selectattr and rejectattr need an attribute")
 		}
 		path, a.pos = a.pos[0], a.pos[1:]
 	}
@@ -64,13 +68,13 @@ func filterSelect(st *state, in value.Value, a args, byAttr, keep bool) value.Va
 	if len(a.pos) > 0 {
 		f := st.tests[a.strArg("select", 0)]
 		if f == nil {
-			failure.Raise("select: no test %q", a.pos[0].Str())
+			value.Raise("select: no test %q", a.pos[0].Str())
 		}
 		rest := args{pos: a.pos[1:]}
 		test = func(v value.Value) bool { return f(v, rest) }
 	}
 	var out []value.Value
-	for _, v := range value.Iterate(in) {
+	for _, v := range st.iterate(in) {
 		st.step()
 		subject := v
 		if byAttr {
@@ -83,6 +87,9 @@ func filterSelect(st *state, in value.Value, a args, byAttr, keep bool) value.Va
 	return value.List(out)
 }
 
+// sortWork is the work that an item counts for when it is sorted among others.
+const sortWork = 20
+
 // sortKey is what sorting compares: case is ignored unless asked for.
 func sortKey(v value.Value, caseSensitive bool) value.Value {
 	if v.Kind() == value.KindString && !caseSensitive {
@@ -91,12 +98,13 @@ func sortKey(v value.Value, caseSensitive bool) value.Value {
 	return v
 }
 
-func filterSort(_ *state, in value.Value, a args) value.Value {
+func filterSort(st *state, in value.Value, a args) value.Value {
 	a.most("sort", 3, "reverse", "case_sensitive", "attribute")
 	reverse := a.flag(0, "reverse")
 	sensitive := a.flag(1, "case_sensitive")
 	by := a.get(2, "attribute", value.None())
-	out := append([]value.Value(nil), value.Iterate(in)...)
+	out := append([]value.Value(nil), st.iterate(in)...)
+	st.work(len(out) * sortWork)
 	key := func(v value.Value) value.Value {
 		if by.Kind() != value.KindNone {
 			v = byPath(v, by)
@@ -112,10 +120,10 @@ func filterSort(_ *state, in value.Value, a args) value.Value {
 	return value.List(out)
 }
 
-func filterDictSort(_ *state, in value.Value, a args) value.Value {
+func filterDictSort(st *state, in value.Value, a args) value.Value {
 	a.most("dictsort", 3, "case_sensitive", "by", "reverse")
 	if in.Kind() != value.KindDict {
-		failure.Raise("dictsort: a %s is no mapping", in.Kind())
+		value.Raise("dictsort: a %s is no mapping", in.Kind())
 	}
 	sensitive := a.flag(0, "case_sensitive")
 	at := 0
@@ -124,6 +132,7 @@ func filterDictSort(_ *state, in value.Value, a args) value.Value {
 	}
 	reverse := a.flag(2, "reverse")
 	items := dictItems(in.Dict()).Items()
+	st.work(len(items) * sortWork)
 	sort.SliceStable(items, func(i, j int) bool {
 		if reverse {
 			i, j = j, i
@@ -133,18 +142,21 @@ func filterDictSort(_ *state, in value.Value, a args) value.Value {
 	return value.List(items)
 }
 
-func filterUnique(_ *state, in value.Value, a args) value.Value {
+func filterUnique(st *state, in value.Value, a args) value.Value {
 	a.most("unique", 2, "case_sensitive", "attribute")
 	sensitive := a.flag(0, "case_sensitive")
 	by := a.get(1, "attribute", value.None())
 	seen := value.NewDict(0)
 	var out []value.Value
-	for _, v := range value.Iterate(in) {
+	for _, v := range st.iterate(in) {
 		k := v
 		if by.Kind() != value.KindNone {
 			k = byPath(v, by)
 		}
 		k = sortKey(k, sensitive)
+		if k.Kind() != value.KindString {
+			st.work(seen.Len())
+		}
 		if _, dup := seen.Lookup(k); !dup {
 			seen.Store(k, k)
 			out = append(out, v)

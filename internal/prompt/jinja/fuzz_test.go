@@ -3,7 +3,6 @@ package jinja
 import (
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -14,7 +13,7 @@ func FuzzRender(f *testing.F) {
 	for _, s := range expressions {
 		f.Add("{{ " + s + " }}")
 	}
-	var d pyjson.Decoder
+	var d value.Decoder
 	v, err := d.Decode([]byte(exprVars))
 	if err != nil {
 		f.Fatal(err)
@@ -26,7 +25,7 @@ func FuzzRender(f *testing.F) {
 		if err != nil {
 			return
 		}
-		out, err := tmpl.Render([]byte("x"), vars, Options{MaxOutput: 1 << 16})
+		out, err := tmpl.Render(t.Context(), []byte("x"), vars, Options{MaxOutput: 1 << 16})
 		if err != nil && string(out) != "x" {
 			t.Fatalf("%q: dst is %q after an error", src, out)
 		}

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -19,7 +18,7 @@ var globalTable = map[string]value.Value{
 }
 
 func globalRaise(_ *state, a args) value.Value {
-	failure.Wrap(ErrRaised, "%.200s", a.get(0, "message", value.Value{}).Text())
+	value.RaiseAs(ErrRaised, "%.200s", a.get(0, "message", value.Value{}).Text())
 	return value.Value{}
 }
 
@@ -28,7 +27,7 @@ func dictOf(a args) *value.Dict {
 	if len(a.pos) == 1 && a.pos[0].Kind() == value.KindDict {
 		copyInto(d, a.pos[0].Dict())
 	} else if len(a.pos) > 0 {
-		failure.Wrap(ErrUnsupported, "dict() of that")
+		value.RaiseAs(ErrUnsupported, "dict() of that")
 	}
 	for i, n := range a.names {
 		d.Set(n, a.vals[i])
@@ -40,7 +39,7 @@ func globalNamespace(_ *state, a args) value.Value {
 	return value.Opaque(value.KindNamespace, dictOf(a))
 }
 
-// leftGlobals are functions of Jinja that are left to a complete engine.
+// leftGlobals are functions of Jinja that this package does not have.
 const leftGlobals = "cycler joiner lipsum"
 
 // maxRange is the longest range that Jinja's sandbox allows.
@@ -54,12 +53,15 @@ func globalRange(_ *state, a args) value.Value {
 		step = a.intArg("range", 2, "", 1)
 	}
 	if step == 0 {
-		failure.Raise("range() step is zero")
+		value.Raise("range() step is zero")
 	}
 	var out []value.Value
+	if span := (stop - start) / step; span > maxRange || (stop > start) != (stop-start > 0) {
+		value.RaiseAs(value.ErrBounds, "range too big")
+	}
 	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
 		if len(out) >= maxRange {
-			failure.Wrap(value.ErrBounds, "range too big")
+			value.RaiseAs(value.ErrBounds, "range too big")
 		}
 		out = append(out, value.Int(i))
 	}
@@ -91,7 +93,7 @@ func strftime(t time.Time, format string) string {
 		case format[i] == '%':
 			b.WriteByte('%')
 		case !ok:
-			failure.Wrap(ErrUnsupported, "time format %%%c", format[i])
+			value.RaiseAs(ErrUnsupported, "time format %%%c", format[i])
 		case format[i] == 'f':
 			b.WriteString(strings.TrimPrefix(t.Format(".000000"), "."))
 		case !pad:
@@ -110,6 +112,6 @@ func strftime(t time.Time, format string) string {
 // Strftime formats a time as Python's strftime does. It returns an error for a
 // directive that it does not know.
 func Strftime(t time.Time, format string) (s string, err error) {
-	defer failure.Catch(&err)
+	defer value.Catch(&err)
 	return strftime(t, format), nil
 }

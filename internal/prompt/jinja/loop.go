@@ -1,19 +1,26 @@
 package jinja
 
 import (
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // loop is the special variable of a for loop.
 type loop struct {
+	site  *syntax.For
+	outer *scope // in which the loop runs
 	items []value.Value
 	index int
+	depth int           // of recursion
+	last  []value.Value // what changed() was last called with
 }
 
 func (st *state) loop(s *syntax.For) signal {
-	items := value.Iterate(st.eval(s.Iter))
+	return st.iterateLoop(s, st.iterate(st.eval(s.Iter)), 0)
+}
+
+// iterateLoop runs a loop over items; depth counts recursion.
+func (st *state) iterateLoop(s *syntax.For, items []value.Value, depth int) signal {
 	sc := &scope{parent: st.scope, vars: make([]binding, 0, 8)}
 	if s.Keep != nil {
 		items = st.keep(s, sc, items)
@@ -21,14 +28,15 @@ func (st *state) loop(s *syntax.For) signal {
 	if len(items) == 0 {
 		return st.scoped(sc, s.Else)
 	}
-	info := &loop{items: items}
+	info := &loop{site: s, outer: st.scope, items: items, depth: depth}
+	loopVar := value.Opaque(value.KindLoop, info)
 	for i := range items {
 		st.step()
 		info.index = i
 		sc.vars = sc.vars[:0]
 		bind(sc, s.Target, items[i])
 		if st.t.loopID >= 0 {
-			sc.set(st.t.loopID, value.Opaque(value.KindLoop, info))
+			sc.set(st.t.loopID, loopVar)
 		}
 		if st.scoped(sc, s.Body) == doBreak {
 			break
@@ -74,9 +82,12 @@ func bind(sc *scope, target []int, v value.Value) {
 		sc.set(target[0], v)
 		return
 	}
-	parts := value.Iterate(v)
+	parts := v.Items()
+	if v.Kind() != value.KindList && v.Kind() != value.KindTuple {
+		parts = value.Iterate(v)
+	}
 	if len(parts) != len(target) {
-		failure.Raise("%d values for %d loop names", len(parts), len(target))
+		value.Raise("%d values for %d loop names", len(parts), len(target))
 	}
 	for i, id := range target {
 		sc.set(id, parts[i])
@@ -102,9 +113,9 @@ func (l *loop) attr(name string) value.Value {
 	case "length":
 		return value.Int(int64(n))
 	case "depth":
-		return value.Int(1) // it counts recursion, not nesting
+		return value.Int(int64(l.depth + 1)) // it counts recursion, not nesting
 	case "depth0":
-		return value.Int(0)
+		return value.Int(int64(l.depth))
 	case "previtem":
 		if l.index > 0 {
 			return l.items[l.index-1]
@@ -115,4 +126,37 @@ func (l *loop) attr(name string) value.Value {
 		}
 	}
 	return value.Undefined(name)
+}
+
+// recurse is loop(items) of a recursive loop: what the loop prints for items.
+func (l *loop) recurse(st *state, a args) string {
+	if !l.site.Recursive {
+		value.Raise("loop is called, but the loop is not recursive")
+	}
+	a.most("loop", 1)
+	if st.calls++; st.calls > maxCallDepth {
+		value.RaiseAs(value.ErrBounds, "loops nested %d deep", st.calls)
+	}
+	items := st.iterate(a.get(0, "", value.Value{}))
+	old := st.scope
+	st.scope = l.outer
+	text := st.capture(func() { st.iterateLoop(l.site, items, l.depth+1) })
+	st.scope = old
+	st.calls--
+	return text
+}
+
+var loopMethods = map[string]method{
+	"cycle": func(_ *state, v value.Value, a args) value.Value {
+		if len(a.pos) == 0 {
+			value.Raise("no items for cycling given")
+		}
+		return a.pos[v.Ref().(*loop).index%len(a.pos)]
+	},
+	"changed": func(st *state, v value.Value, a args) value.Value {
+		l := v.Ref().(*loop)
+		same := l.last != nil && value.Equal(value.Tuple(l.last), value.Tuple(a.pos))
+		l.last = append([]value.Value{}, a.pos...)
+		return value.Bool(!same)
+	},
 }

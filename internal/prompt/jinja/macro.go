@@ -3,7 +3,6 @@ package jinja
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
@@ -19,10 +18,10 @@ func (st *state) define(m *syntax.Macro) {
 // run runs a macro in the scope in which it was defined.
 func (st *state) run(m *syntax.Macro, defined *scope, a args) string {
 	if len(a.pos) > len(m.Args) {
-		failure.Raise("macro %s takes %d arguments, not %d", m.Name, len(m.Args), len(a.pos))
+		value.Raise("macro %s takes %d arguments, not %d", m.Name, len(m.Args), len(a.pos))
 	}
 	if st.calls++; st.calls > maxCallDepth {
-		failure.Wrap(value.ErrBounds, "macros nested %d deep", st.calls)
+		value.RaiseAs(value.ErrBounds, "macros nested %d deep", st.calls)
 	}
 	sc := &scope{parent: defined, vars: make([]binding, 0, len(m.Args)+4)}
 	for i, id := range m.Args {
@@ -45,7 +44,7 @@ func (st *state) run(m *syntax.Macro, defined *scope, a args) string {
 		if n == syntax.Caller && m.UsesCaller {
 			sc.set(id, a.vals[i])
 		} else if !known || !slices.Contains(m.Args, id) {
-			failure.Raise("macro %s takes no argument %s", m.Name, n)
+			value.Raise("macro %s takes no argument %s", m.Name, n)
 		}
 	}
 	text := st.capture(func() { st.scoped(sc, m.Body) })
@@ -64,7 +63,7 @@ func (st *state) callBlock(s *syntax.CallBlock) {
 	a.names = append(slices.Clone(a.names), syntax.Caller)
 	a.vals = append(a.vals, caller)
 	if fn.Kind() != value.KindFunction {
-		failure.Raise("line %d: a %s is called", s.Call.Line, fn.Kind())
+		value.Raise("line %d: a %s is called", s.Call.Line, fn.Kind())
 	}
 	st.out = fn.Ref().(*function).call(st, a).Append(st.out)
 }

@@ -3,66 +3,66 @@ package jinja
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 var strMethods = map[string]method{
-	"strip":  func(v value.Value, a args) value.Value { return stripped(v, a, true, true) },
-	"lstrip": func(v value.Value, a args) value.Value { return stripped(v, a, true, false) },
-	"rstrip": func(v value.Value, a args) value.Value { return stripped(v, a, false, true) },
-	"split":  func(v value.Value, a args) value.Value { return strSplit(v, a, false) },
-	"rsplit": func(v value.Value, a args) value.Value { return strSplit(v, a, true) },
-	"splitlines": func(v value.Value, a args) value.Value {
+	"strip":  func(_ *state, v value.Value, a args) value.Value { return stripped(v, a, true, true) },
+	"lstrip": func(_ *state, v value.Value, a args) value.Value { return stripped(v, a, true, false) },
+	"rstrip": func(_ *state, v value.Value, a args) value.Value { return stripped(v, a, false, true) },
+	"split":  func(_ *state, v value.Value, a args) value.Value { return strSplit(v, a, false) },
+	"rsplit": func(_ *state, v value.Value, a args) value.Value { return strSplit(v, a, true) },
+	"splitlines": func(_ *state, v value.Value, a args) value.Value {
 		return stringList(splitLines(v.Str(), a.flag(0, "keepends")))
 	},
-	"startswith": func(v value.Value, a args) value.Value { return affix("startswith", v, a, strings.HasPrefix) },
-	"endswith":   func(v value.Value, a args) value.Value { return affix("endswith", v, a, strings.HasSuffix) },
-	"replace": func(v value.Value, a args) value.Value {
+	"startswith": func(_ *state, v value.Value, a args) value.Value { return affix("startswith", v, a, strings.HasPrefix) },
+	"endswith":   func(_ *state, v value.Value, a args) value.Value { return affix("endswith", v, a, strings.HasSuffix) },
+	"replace": func(_ *state, v value.Value, a args) value.Value {
 		return value.String(replace(v.Str(), a.strArg("replace", 0), a.strArg("replace", 1), int(a.intArg("replace", 2, "count", -1))))
 	},
-	"removeprefix": func(v value.Value, a args) value.Value {
+	"removeprefix": func(_ *state, v value.Value, a args) value.Value {
 		return value.String(strings.TrimPrefix(v.Str(), a.strArg("removeprefix", 0)))
 	},
-	"removesuffix": func(v value.Value, a args) value.Value {
+	"removesuffix": func(_ *state, v value.Value, a args) value.Value {
 		return value.String(strings.TrimSuffix(v.Str(), a.strArg("removesuffix", 0)))
 	},
-	"lower":      func(v value.Value, _ args) value.Value { return value.String(lower(v.Str())) },
-	"upper":      func(v value.Value, _ args) value.Value { return value.String(upper(v.Str())) },
-	"capitalize": func(v value.Value, _ args) value.Value { return value.String(capitalize(v.Str())) },
-	"title":      func(v value.Value, _ args) value.Value { return value.String(pyTitle(v.Str())) },
-	"find": func(v value.Value, a args) value.Value {
+	"lower":      func(_ *state, v value.Value, _ args) value.Value { return value.String(lower(v.Str())) },
+	"upper":      func(_ *state, v value.Value, _ args) value.Value { return value.String(upper(v.Str())) },
+	"capitalize": func(_ *state, v value.Value, _ args) value.Value { return value.String(capitalize(v.Str())) },
+	"title":      func(_ *state, v value.Value, _ args) value.Value { return value.String(pyTitle(v.Str())) },
+	"find": func(_ *state, v value.Value, a args) value.Value {
 		a.most("find", 1)
 		return value.Int(charIndex(v.Str(), strings.Index(v.Str(), a.strArg("find", 0))))
 	},
-	"rfind": func(v value.Value, a args) value.Value {
+	"rfind": func(_ *state, v value.Value, a args) value.Value {
 		a.most("rfind", 1)
 		return value.Int(charIndex(v.Str(), strings.LastIndex(v.Str(), a.strArg("rfind", 0))))
 	},
-	"index": func(v value.Value, a args) value.Value {
+	"index": func(_ *state, v value.Value, a args) value.Value {
 		a.most("index", 1)
 		i := charIndex(v.Str(), strings.Index(v.Str(), a.strArg("index", 0)))
 		if i < 0 {
-			failure.Raise("substring not found")
+			value.Raise("substring not found")
 		}
 		return value.Int(i)
 	},
-	"count": func(v value.Value, a args) value.Value {
+	"count": func(_ *state, v value.Value, a args) value.Value {
 		a.most("count", 1)
 		return value.Int(int64(strings.Count(v.Str(), a.strArg("count", 0))))
 	},
-	"join": func(v value.Value, a args) value.Value {
+	"join": func(st *state, v value.Value, a args) value.Value {
 		a.most("join", 1)
-		items := value.Iterate(a.get(0, "", value.Value{}))
+		items := st.iterate(a.get(0, "", value.Value{}))
 		var b []byte
 		for i, it := range items {
 			if it.Kind() != value.KindString {
-				failure.Raise("join: item %d is a %s", i, it.Kind())
+				value.Raise("join: item %d is a %s", i, it.Kind())
 			}
 			if i > 0 {
 				b = append(b, v.Str()...)
 			}
 			b = append(b, it.Str()...)
+			value.CheckSize(len(b))
 		}
 		return value.String(string(b))
 	},
@@ -110,7 +110,7 @@ func strSplit(v value.Value, a args, fromRight bool) value.Value {
 		return stringList(splitWhite(v.Str(), n, fromRight))
 	}
 	if sep.Kind() != value.KindString || sep.Str() == "" {
-		failure.Raise("split: separator is empty or no str")
+		value.Raise("split: separator is empty or no str")
 	}
 	if n < 0 {
 		return stringList(strings.Split(v.Str(), sep.Str()))

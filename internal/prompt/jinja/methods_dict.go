@@ -3,14 +3,13 @@ package jinja
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 var dictMethods = map[string]method{
-	"items": func(v value.Value, _ args) value.Value { return dictItems(v.Dict()) },
-	"keys":  func(v value.Value, _ args) value.Value { return value.List(v.Dict().Keys()) },
-	"values": func(v value.Value, _ args) value.Value {
+	"items": func(_ *state, v value.Value, _ args) value.Value { return dictItems(v.Dict()) },
+	"keys":  func(_ *state, v value.Value, _ args) value.Value { return value.List(v.Dict().Keys()) },
+	"values": func(_ *state, v value.Value, _ args) value.Value {
 		d := v.Dict()
 		out := make([]value.Value, d.Len())
 		for i := range out {
@@ -18,14 +17,14 @@ var dictMethods = map[string]method{
 		}
 		return value.List(out)
 	},
-	"get": func(v value.Value, a args) value.Value {
+	"get": func(_ *state, v value.Value, a args) value.Value {
 		a.most("get", 2)
 		if got, ok := v.Dict().Lookup(a.get(0, "", value.Value{})); ok {
 			return got
 		}
 		return a.get(1, "", value.None())
 	},
-	"copy": func(v value.Value, _ args) value.Value {
+	"copy": func(_ *state, v value.Value, _ args) value.Value {
 		d := value.NewDict(v.Dict().Len())
 		copyInto(d, v.Dict())
 		return value.FromDict(d)
@@ -36,16 +35,16 @@ var dictMethods = map[string]method{
 }
 
 var listMethods = map[string]method{
-	"index": func(v value.Value, a args) value.Value {
+	"index": func(_ *state, v value.Value, a args) value.Value {
 		for i, it := range v.Items() {
 			if value.Equal(it, a.get(0, "", value.Value{})) {
 				return value.Int(int64(i))
 			}
 		}
-		failure.Raise("value is not in list")
+		value.Raise("value is not in list")
 		return value.Value{}
 	},
-	"count": func(v value.Value, a args) value.Value {
+	"count": func(_ *state, v value.Value, a args) value.Value {
 		n := int64(0)
 		for _, it := range v.Items() {
 			if value.Equal(it, a.get(0, "", value.Value{})) {
@@ -56,12 +55,12 @@ var listMethods = map[string]method{
 	},
 	"append": unsafeMethod("append"), "extend": unsafeMethod("extend"), "insert": unsafeMethod("insert"), "pop": unsafeMethod("pop"),
 	"remove": unsafeMethod("remove"), "reverse": unsafeMethod("reverse"), "sort": unsafeMethod("sort"), "clear": unsafeMethod("clear"),
-	"copy": func(v value.Value, _ args) value.Value { return value.List(v.Items()) },
+	"copy": func(_ *state, v value.Value, _ args) value.Value { return value.List(v.Items()) },
 }
 
 func unsafeMethod(name string) method {
-	return func(value.Value, args) value.Value {
-		failure.Raise("access to attribute %q is unsafe", name)
+	return func(*state, value.Value, args) value.Value {
+		value.Raise("access to attribute %q is unsafe", name)
 		return value.Value{}
 	}
 }
@@ -82,10 +81,8 @@ func copyInto(d, from *value.Dict) {
 	}
 }
 
-// leftMethods are methods of Python that no known chat template calls. They
-// are left to a complete engine.
-var leftMethods = setOf(`casefold center encode expandtabs format format_map isalnum isalpha isascii isdecimal isdigit isidentifier
-	islower isnumeric isprintable isspace istitle isupper ljust partition rjust rpartition swapcase translate zfill cycle changed`)
+// leftMethods are methods of Python that this package does not have.
+var leftMethods = setOf("encode expandtabs format_map isidentifier isprintable istitle translate")
 
 func setOf(words string) map[string]bool {
 	set := map[string]bool{}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/internal/prompt/pyjson"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -39,14 +38,14 @@ func own(t testing.TB, template, vars string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var d pyjson.Decoder
+	var d value.Decoder
 	v, err := d.Decode([]byte(vars))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var list []Var
 	v.Dict().Range(func(k string, v value.Value) bool { list = append(list, Var{k, v}); return true })
-	out, err := tmpl.Render(nil, list, Options{Now: testNow})
+	out, err := tmpl.Render(t.Context(), nil, list, Options{Now: testNow})
 	return string(out), err
 }
 

@@ -1,15 +1,23 @@
 package jinja
 
 import (
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
+	"context"
+
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // Bounds of one rendering.
 const (
-	maxSteps     = 5_000_000
+	// maxWork bounds the work: a statement, a call or an element counts 1, 64
+	// bytes that are copied count 1.
+	maxWork      = 5_000_000
+	workBytes    = 64
 	maxCallDepth = 100
+	// checkEvery is the work between two looks at the context.
+	checkEvery = 2048
+	// defaultMemory is Options.Memory when that is 0.
+	defaultMemory = 64 << 20
 )
 
 // binding is a variable of a scope.
@@ -56,15 +64,55 @@ type state struct {
 	filters map[string]filterFunc
 	tests   map[string]testFunc
 
-	steps int
-	calls int
+	ctx     context.Context
+	done    int // work
+	checkAt int // work at which the context is looked at again
+	memory  int // bytes of the values made
+	calls   int
 }
 
-// step counts work and output against their bounds.
-func (st *state) step() {
-	if st.steps++; st.steps > maxSteps || len(st.out)-st.base > st.opts.MaxOutput {
-		failure.Wrap(value.ErrBounds, "%d steps, %d bytes", st.steps, len(st.out)-st.base)
+// step counts a statement, a call or an iteration.
+func (st *state) step() { st.work(1) }
+
+// work counts n units of work and ends the rendering when there has been too
+// much of it, when the output is too long, or when the context has ended.
+func (st *state) work(n int) {
+	if st.done += n; st.done < st.checkAt {
+		return
 	}
+	st.checkAt = st.done + checkEvery
+	if st.done > maxWork || len(st.out)-st.base > st.opts.MaxOutput || st.memory > st.opts.Memory {
+		value.RaiseAs(value.ErrBounds, "%d units of work, %d bytes of output, %d bytes of values", st.done, len(st.out)-st.base, st.memory)
+	}
+	if err := st.ctx.Err(); err != nil {
+		value.End(err)
+	}
+}
+
+// made counts an operation on a value and the memory of its result, and returns
+// the result. What is part of the operand takes no memory.
+func (st *state) made(of, result value.Value) value.Value {
+	n := 1 + of.Weight()/workBytes
+	if !result.PartOf(of) {
+		w := result.Weight()
+		n += w / workBytes
+		if st.memory += w; st.memory > st.opts.Memory {
+			st.checkAt = 0
+		}
+	}
+	st.work(n)
+	return result
+}
+
+// iterate is [value.Iterate], counted.
+func (st *state) iterate(v value.Value) []value.Value {
+	st.work(1 + v.Weight()/workBytes)
+	items := value.Iterate(v)
+	if v.Items() == nil {
+		st.memory += value.Size * len(items)
+		st.work(len(items))
+	}
+	return items
 }
 
 // scoped runs body with variables of its own.
@@ -82,6 +130,8 @@ func (st *state) capture(f func()) string {
 	f()
 	s := string(st.out[start:])
 	st.out = st.out[:start]
+	st.memory += len(s)
+	st.work(len(s) / workBytes)
 	return s
 }
 
@@ -94,7 +144,7 @@ func (st *state) assign(t syntax.Target, v value.Value) {
 	}
 	ns, _ := st.scope.get(t.ID)
 	if ns.Kind() != value.KindNamespace {
-		failure.Raise("attribute %s is set on a %s, which is not a namespace", t.Attr, ns.Kind())
+		value.Raise("attribute %s is set on a %s, which is not a namespace", t.Attr, ns.Kind())
 	}
 	ns.Ref().(*value.Dict).Set(t.Attr, v)
 }

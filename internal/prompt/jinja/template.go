@@ -1,18 +1,17 @@
 package jinja
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja/syntax"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// ErrUnsupported is wrapped by errors of Parse about what this package leaves
-// to a complete engine.
+// ErrUnsupported is wrapped by errors about what this package does not have.
 var ErrUnsupported = syntax.ErrUnsupported
 
 // ErrRaised is wrapped by errors of Render that the template raised itself.
@@ -77,15 +76,21 @@ type Var struct {
 type Options struct {
 	Now       time.Time // for strftime_now
 	MaxOutput int       // bytes; 0 = value.MaxSize
+	Memory    int       // bytes of all values made; 0 = 64 MiB
 }
 
 // Render appends the rendering of t with the variables to dst. On an error dst
 // is returned as it was. Strings of the variables are not retained.
-func (t *Template) Render(dst []byte, vars []Var, o Options) (out []byte, err error) {
+//
+// A rendering ends with the error of ctx soon after ctx has ended.
+func (t *Template) Render(ctx context.Context, dst []byte, vars []Var, o Options) (out []byte, err error) {
 	if o.MaxOutput == 0 {
 		o.MaxOutput = value.MaxSize
 	}
-	st := &state{t: t, out: dst, base: len(dst), scope: &scope{}, opts: o, filters: filterTable, tests: testTable}
+	if o.Memory == 0 {
+		o.Memory = defaultMemory
+	}
+	st := &state{ctx: ctx, t: t, out: dst, base: len(dst), scope: &scope{}, opts: o, filters: filterTable, tests: testTable}
 	for _, v := range vars {
 		if id, ok := t.ID(v.Name); ok {
 			st.scope.set(id, v.Value)
@@ -96,7 +101,9 @@ func (t *Template) Render(dst []byte, vars []Var, o Options) (out []byte, err er
 			out = dst
 		}
 	}()
-	defer failure.Catch(&err)
+	defer value.Catch(&err)
 	st.block(t.Body)
+	st.checkAt = 0
+	st.step()
 	return st.out, nil
 }

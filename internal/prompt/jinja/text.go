@@ -8,7 +8,6 @@ import (
 	"golang.org/x/text/cases"
 	"golang.org/x/text/language"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -83,7 +82,7 @@ func strip(s string, chars value.Value, left, right bool) string {
 	case value.KindString:
 		cut = func(r rune) bool { return strings.ContainsRune(chars.Str(), r) }
 	default:
-		failure.Raise("strip argument is a %s", chars.Kind())
+		value.Raise("strip argument is a %s", chars.Kind())
 	}
 	if left {
 		s = strings.TrimLeftFunc(s, cut)

@@ -3,8 +3,6 @@ package value
 import (
 	"math"
 	"strings"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 )
 
 // maxRepeat bounds the length of a repeated list.
@@ -36,13 +34,13 @@ func AllStrings(vals []Value) bool {
 func join(vals []Value) string {
 	n := 0
 	for i := range vals {
-		n += len(vals[i].s)
+		n += len(vals[i].str())
 	}
 	CheckSize(n)
 	var b strings.Builder
 	b.Grow(n)
 	for i := range vals {
-		b.WriteString(vals[i].s)
+		b.WriteString(vals[i].str())
 	}
 	return b.String()
 }
@@ -51,12 +49,12 @@ func join(vals []Value) string {
 func Add(a, b Value) Value {
 	switch {
 	case a.kind == KindString && b.kind == KindString:
-		CheckSize(len(a.s) + len(b.s))
-		return String(a.s + b.s)
+		CheckSize(len(a.str()) + len(b.str()))
+		return String(a.str() + b.str())
 	case a.kind == b.kind && (a.kind == KindList || a.kind == KindTuple):
 		CheckSize(48 * (len(a.Items()) + len(b.Items())))
 		items := append(append(make([]Value, 0, len(a.Items())+len(b.Items())), a.Items()...), b.Items()...)
-		return Value{kind: a.kind, ref: &items}
+		return sequence(a.kind, items)
 	}
 	return arithmetic("+", a, b)
 }
@@ -64,7 +62,7 @@ func Add(a, b Value) Value {
 // CheckSize refuses values that outgrow every prompt.
 func CheckSize(n int) {
 	if n > MaxSize {
-		failure.Wrap(ErrBounds, "value of %d bytes", n)
+		RaiseAs(ErrBounds, "value of %d bytes", n)
 	}
 }
 
@@ -78,7 +76,7 @@ func Binary(op string, a, b Value) Value {
 		if n, ok := b.Integral(); ok {
 			switch a.kind {
 			case KindString:
-				return String(Repeat(a.s, n))
+				return String(Repeat(a.str(), n))
 			case KindList:
 				return repeatList(a, n)
 			}
@@ -97,7 +95,7 @@ func Sign(v Value, minus bool) Value {
 	}
 	n, ok := v.Integral()
 	if !ok {
-		failure.Raise("sign before a %s", v.kind)
+		Raise("sign before a %s", v.kind)
 	}
 	if minus {
 		n = -n
@@ -111,7 +109,7 @@ func Repeat(s string, n int64) string {
 		return ""
 	}
 	if n > MaxSize/int64(len(s)) {
-		failure.Wrap(ErrBounds, "string repeated %d times", n)
+		RaiseAs(ErrBounds, "string repeated %d times", n)
 	}
 	return strings.Repeat(s, int(n))
 }
@@ -120,7 +118,7 @@ func Repeat(s string, n int64) string {
 func repeatList(v Value, n int64) Value {
 	items := v.Items()
 	if len(items) > 0 && n > maxRepeat/int64(len(items)) {
-		failure.Wrap(ErrBounds, "list repeated %d times", n)
+		RaiseAs(ErrBounds, "list repeated %d times", n)
 	}
 	var out []Value
 	for range max(n, 0) {
@@ -135,9 +133,9 @@ func arithmetic(op string, a, b Value) Value {
 	y, ok2 := b.Number()
 	if !ok1 || !ok2 {
 		if a.kind == KindUndefined || b.kind == KindUndefined {
-			failure.Raise("undefined value %q in %s", a.s+b.s, op)
+			Raise("undefined value %q in %s", a.Name()+b.Name(), op)
 		}
-		failure.Raise("unsupported operand types for %s: %s and %s", op, a.kind, b.kind)
+		Raise("unsupported operand types for %s: %s and %s", op, a.kind, b.kind)
 	}
 	if a.kind <= KindInt && b.kind <= KindInt && op != "/" {
 		if v, ok := intArithmetic(op, a.n, b.n); ok {
@@ -155,7 +153,7 @@ func arithmetic(op string, a, b Value) Value {
 		return Float(math.Pow(x, y))
 	}
 	if y == 0 {
-		failure.Raise("division by zero")
+		Raise("division by zero")
 	}
 	switch op {
 	case "/":
@@ -186,7 +184,7 @@ func intArithmetic(op string, x, y int64) (Value, bool) {
 		return Int(int64(f)), math.Abs(f) < 1<<53
 	}
 	if y == 0 {
-		failure.Raise("division by zero")
+		Raise("division by zero")
 	}
 	q, m := x/y, x%y
 	if m != 0 && (m < 0) != (y < 0) {

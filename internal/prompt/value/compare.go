@@ -3,19 +3,30 @@ package value
 import (
 	"cmp"
 	"strings"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 )
+
+// maxCompared bounds the values that one comparison looks at: a value may hold
+// another many times.
+const maxCompared = 1 << 20
 
 // Equal is Python's ==.
 func Equal(a, b Value) bool {
+	left := maxCompared
+	return equal(a, b, &left)
+}
+
+// equal is Equal within a bound.
+func equal(a, b Value, left *int) bool {
+	if *left--; *left < 0 {
+		RaiseAs(ErrBounds, "comparison of %d values", maxCompared)
+	}
 	switch {
 	case a.kind == KindString && b.kind == KindString:
-		return a.s == b.s
+		return a.str() == b.str()
 	case a.kind <= KindNone || b.kind <= KindNone:
 		return a.kind == b.kind
 	case a.kind == KindBig && b.kind == KindBig:
-		return a.s == b.s
+		return a.str() == b.str()
 	}
 	if x, ok := a.Number(); ok {
 		y, ok := b.Number()
@@ -34,15 +45,15 @@ func Equal(a, b Value) bool {
 			return false
 		}
 		for i := range x {
-			if !Equal(x[i], y[i]) {
+			if !equal(x[i], y[i], left) {
 				return false
 			}
 		}
 		return true
 	case KindDict:
-		return a.Dict().equal(b.Dict())
+		return a.Dict().equal(b.Dict(), left)
 	}
-	return a.ref == b.ref
+	return a.p == b.p
 }
 
 // Compare applies a comparison operator, "in" or "not in".
@@ -72,7 +83,7 @@ func Compare(op string, a, b Value) bool {
 // Order compares two values that Python can order.
 func Order(a, b Value) int {
 	if a.kind == KindString && b.kind == KindString {
-		return strings.Compare(a.s, b.s)
+		return strings.Compare(a.str(), b.str())
 	}
 	if x, ok := a.Number(); ok {
 		if y, ok := b.Number(); ok {
@@ -88,7 +99,7 @@ func Order(a, b Value) int {
 		}
 		return cmp.Compare(len(x), len(y))
 	}
-	failure.Raise("a %s and a %s have no order", a.kind, b.kind)
+	Raise("a %s and a %s have no order", a.kind, b.kind)
 	return 0
 }
 
@@ -99,9 +110,9 @@ func Contains(of, v Value) bool {
 		return false
 	case KindString:
 		if v.kind != KindString {
-			failure.Raise("'in <str>' requires a str, not %s", v.kind)
+			Raise("'in <str>' requires a str, not %s", v.kind)
 		}
-		return strings.Contains(of.s, v.s)
+		return strings.Contains(of.str(), v.str())
 	case KindList, KindTuple:
 		for _, it := range of.Items() {
 			if Equal(it, v) {
@@ -113,6 +124,6 @@ func Contains(of, v Value) bool {
 		_, ok := of.Dict().Lookup(v)
 		return ok
 	}
-	failure.Raise("a %s is not iterable", of.kind)
+	Raise("a %s is not iterable", of.kind)
 	return false
 }

@@ -1,24 +1,45 @@
 package value
 
+import "unsafe"
+
 // Dict is a dict that keeps the order in which keys were first set.
 type Dict struct {
 	entries []entry
-	index   map[string]int // by key, for large dicts
+	index   map[string]int // places of the keys that are a str, in large dicts
 }
 
-// entry is one key and its value. A key that is not a str has its Value in
-// odd, and a name that no str can have in key.
-type entry struct {
-	key string
-	val Value
-	odd *Value
-}
+type entry struct{ key, val Value }
 
 // linearDict is the number of keys up to which a look-up compares them all.
 const linearDict = 12
 
 // NewDict returns an empty dict with room for n keys.
-func NewDict(n int) *Dict { return &Dict{entries: make([]entry, 0, n)} }
+func NewDict(n int) *Dict {
+	if n == 0 {
+		return &Dict{}
+	}
+	return &Dict{entries: make([]entry, 0, n)}
+}
+
+const (
+	dictSize  = int(unsafe.Sizeof(Dict{}))
+	entrySize = int(unsafe.Sizeof(entry{}))
+	indexSize = 64 // of a key in the index, about
+)
+
+// needs returns how many bytes one more key would take.
+func (d *Dict) needs() (n int) {
+	if len(d.entries) == cap(d.entries) {
+		n = entrySize * d.room()
+	}
+	if len(d.entries) >= linearDict {
+		n += indexSize
+	}
+	return n
+}
+
+// room is how many keys a dict that is full grows to.
+func (d *Dict) room() int { return max(2, 2*len(d.entries)) }
 
 // Len returns the number of keys.
 func (d *Dict) Len() int { return len(d.entries) }
@@ -38,14 +59,30 @@ func (d *Dict) Set(key string, v Value) {
 		d.entries[i].val = v
 		return
 	}
-	d.entries = append(d.entries, entry{key: key, val: v})
+	d.append(String(key), v)
+}
+
+// append adds a key that is not there.
+func (d *Dict) append(k, v Value) {
+	if len(d.entries) == cap(d.entries) {
+		d.entries = append(make([]entry, 0, d.room()), d.entries...)
+	}
+	d.entries = append(d.entries, entry{k, v})
 	switch {
 	case d.index != nil:
-		d.index[key] = len(d.entries) - 1
+		if k.kind == KindString {
+			d.index[k.str()] = len(d.entries) - 1
+		}
 	case len(d.entries) > linearDict:
-		d.index = make(map[string]int, 2*len(d.entries))
-		for i := range d.entries {
-			d.index[d.entries[i].key] = i
+		d.reindex()
+	}
+}
+
+func (d *Dict) reindex() {
+	d.index = make(map[string]int, 2*len(d.entries))
+	for i := range d.entries {
+		if k := d.entries[i].key; k.kind == KindString {
+			d.index[k.str()] = i
 		}
 	}
 }
@@ -57,17 +94,19 @@ func (d *Dict) Delete(key string) {
 		return
 	}
 	d.entries = append(d.entries[:i], d.entries[i+1:]...)
-	d.index = nil
+	if d.index != nil {
+		d.reindex()
+	}
 }
 
 // At returns the i-th key, of any kind, and its value.
-func (d *Dict) At(i int) (key, val Value) { return d.entries[i].keyValue(), d.entries[i].val }
+func (d *Dict) At(i int) (key, val Value) { return d.entries[i].key, d.entries[i].val }
 
 // Keys returns the keys, of any kind, in order.
 func (d *Dict) Keys() []Value {
 	out := make([]Value, len(d.entries))
 	for i := range d.entries {
-		out[i] = d.entries[i].keyValue()
+		out[i] = d.entries[i].key
 	}
 	return out
 }
@@ -75,7 +114,7 @@ func (d *Dict) Keys() []Value {
 // Range calls f for each key that is a str, in order, until it returns false.
 func (d *Dict) Range(f func(key string, v Value) bool) {
 	for _, e := range d.entries {
-		if e.odd == nil && !f(e.key, e.val) {
+		if e.key.kind == KindString && !f(e.key.str(), e.val) {
 			return
 		}
 	}
@@ -89,51 +128,49 @@ func (d *Dict) find(key string) int {
 		return -1
 	}
 	for i := range d.entries {
-		if d.entries[i].key == key {
+		if k := d.entries[i].key; k.kind == KindString && k.str() == key {
 			return i
 		}
 	}
 	return -1
 }
 
-// keyName returns the name under which any key is kept.
-func keyName(k Value) string {
+// findAny is find for a key of any kind: 1, 1.0 and True are one key.
+func (d *Dict) findAny(k Value) int {
 	if k.kind == KindString {
-		return k.s
+		return d.find(k.str())
 	}
-	if n, ok := k.Number(); ok {
-		k = Float(n) // 1, 1.0 and True are one key
+	for i := range d.entries {
+		if e := d.entries[i].key; e.kind != KindString && Equal(e, k) {
+			return i
+		}
 	}
-	return "\x00" + string(k.AppendRepr(nil))
+	return -1
 }
 
 // Lookup returns the value of a key of any kind.
-func (d *Dict) Lookup(k Value) (Value, bool) { return d.Get(keyName(k)) }
+func (d *Dict) Lookup(k Value) (Value, bool) {
+	if i := d.findAny(k); i >= 0 {
+		return d.entries[i].val, true
+	}
+	return Value{}, false
+}
 
 // Store gives a key of any kind a value.
 func (d *Dict) Store(k, v Value) {
-	name := keyName(k)
-	d.Set(name, v)
-	if k.kind != KindString {
-		if i := d.find(name); d.entries[i].odd == nil {
-			d.entries[i].odd = &k
-		}
+	if i := d.findAny(k); i >= 0 {
+		d.entries[i].val = v
+		return
 	}
+	d.append(k, v)
 }
 
-func (e *entry) keyValue() Value {
-	if e.odd != nil {
-		return *e.odd
-	}
-	return String(e.key)
-}
-
-func (d *Dict) equal(o *Dict) bool {
+func (d *Dict) equal(o *Dict, left *int) bool {
 	if d.Len() != o.Len() {
 		return false
 	}
 	for _, e := range d.entries {
-		if v, ok := o.Get(e.key); !ok || !Equal(e.val, v) {
+		if v, ok := o.Lookup(e.key); !ok || !equal(e.val, v, left) {
 			return false
 		}
 	}

@@ -8,13 +8,19 @@
 // (sequence.go), and what counts as white space (space.go). A Dict keeps the
 // order of its keys (dict.go).
 //
-// What it does not do: read or write JSON (package pyjson), or know filters,
-// methods and templates (package jinja).
+// A Decoder reads JSON as json.loads does (decode.go, decode_text.go): the last
+// of duplicate keys wins, and keys keep their order. Strings without escapes
+// alias the document. A Style writes JSON as json.dumps does (encode.go).
+//
+// What it does not do: read a stream, fill structs, or know filters, methods and
+// templates (package jinja).
 //
 // Invariants: strings are not copied; whoever gives bytes keeps them unchanged.
 // Lists and dicts are references that templates do not change. Where Python
-// would raise, an operation ends with a failure, which package jinja and
-// package pyjson turn into an error at their edges.
+// would raise, an operation ends with Raise, which Catch turns into an error in
+// the functions that are called from outside (raise.go). Malformed JSON is an
+// error that wraps ErrJSON; what exceeds a bound is one that wraps ErrBounds. The
+// values of a document take at most 96 KiB and six times its size.
 //
 // Nothing here is locked: values that nobody changes any more are safe for
 // concurrent use.

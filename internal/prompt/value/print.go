@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 )
 
 // Append appends str(v).
@@ -15,7 +13,7 @@ func (v Value) Append(dst []byte) []byte {
 	case KindUndefined:
 		return dst
 	case KindString:
-		return append(dst, v.s...)
+		return append(dst, v.str()...)
 	}
 	return v.AppendRepr(dst)
 }
@@ -23,7 +21,7 @@ func (v Value) Append(dst []byte) []byte {
 // Text is Python's str(v).
 func (v Value) Text() string {
 	if v.kind == KindString {
-		return v.s
+		return v.str()
 	}
 	return string(v.Append(nil))
 }
@@ -45,9 +43,9 @@ func (v Value) AppendRepr(dst []byte) []byte {
 	case KindFloat:
 		return appendFloat(dst, v.float())
 	case KindBig:
-		return append(dst, v.s...)
+		return append(dst, v.str()...)
 	case KindString:
-		return appendReprString(dst, v.s)
+		return appendReprString(dst, v.str())
 	case KindList:
 		return append(appendReprs(append(dst, '['), v.Items()), ']')
 	case KindTuple:
@@ -62,12 +60,13 @@ func (v Value) AppendRepr(dst []byte) []byte {
 			if i > 0 {
 				dst = append(dst, ", "...)
 			}
-			dst = append(e.keyValue().AppendRepr(dst), ": "...)
+			dst = append(e.key.AppendRepr(dst), ": "...)
 			dst = e.val.AppendRepr(dst)
+			CheckSize(len(dst))
 		}
 		return append(dst, '}')
 	}
-	failure.Raise("a %s is printed", v.kind)
+	Raise("a %s is printed", v.kind)
 	return dst
 }
 
@@ -77,6 +76,7 @@ func appendReprs(dst []byte, items []Value) []byte {
 			dst = append(dst, ", "...)
 		}
 		dst = it.AppendRepr(dst)
+		CheckSize(len(dst))
 	}
 	return dst
 }

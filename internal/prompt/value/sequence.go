@@ -2,8 +2,6 @@ package value
 
 import (
 	"unicode/utf8"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 )
 
 // Iterate returns what Python's iteration over v gives.
@@ -16,22 +14,22 @@ func Iterate(v Value) []Value {
 	case KindDict:
 		return v.Dict().Keys()
 	case KindString:
-		out := make([]Value, 0, len(v.s))
-		for i := 0; i < len(v.s); {
-			_, n := utf8.DecodeRuneInString(v.s[i:])
-			out = append(out, String(v.s[i:i+n]))
+		out := make([]Value, 0, len(v.str()))
+		for i := 0; i < len(v.str()); {
+			_, n := utf8.DecodeRuneInString(v.str()[i:])
+			out = append(out, String(v.str()[i:i+n]))
 			i += n
 		}
 		return out
 	}
-	failure.Raise("a %s is not iterable", v.kind)
+	Raise("a %s is not iterable", v.kind)
 	return nil
 }
 
 // At is of[i] for a str, a list or a tuple; an index out of range is undefined.
 func At(of Value, i int64) Value {
 	if of.kind == KindString {
-		return charAt(of.s, i)
+		return charAt(of.str(), i)
 	}
 	items := of.Items()
 	if k := wrap(i, len(items)); k >= 0 {
@@ -79,32 +77,32 @@ func runeOffset(s string, k, n int) int {
 	return at
 }
 
-// End is one of a slice's ends, which may be left out.
-type End struct {
+// Bound is one of a slice's ends, which may be left out.
+type Bound struct {
 	N   int64
 	Set bool
 }
 
 // Slice is of[start:stop:step].
-func Slice(of Value, start, stop, step End) Value {
+func Slice(of Value, start, stop, step Bound) Value {
 	by := int64(1)
 	if step.Set {
 		by = step.N
 	}
 	if by == 0 {
-		failure.Raise("slice step is zero")
+		Raise("slice step is zero")
 	}
 	if of.kind == KindString {
-		n := RuneCount(of.s)
+		n := RuneCount(of.str())
 		lo, hi := sliceBounds(int64(n), start, stop, by)
-		return String(sliceString(of.s, n, lo, hi, by))
+		return String(sliceString(of.str(), n, lo, hi, by))
 	}
 	switch of.kind {
 	case KindList, KindTuple:
 	case KindUndefined:
-		failure.Raise("%q is undefined, it has no slice", of.s)
+		Raise("%q is undefined, it has no slice", of.str())
 	default:
-		failure.Raise("a %s has no slice", of.kind)
+		Raise("a %s has no slice", of.kind)
 	}
 	items := of.Items()
 	lo, hi := sliceBounds(int64(len(items)), start, stop, by)
@@ -116,11 +114,11 @@ func Slice(of Value, start, stop, step End) Value {
 			out = append(out, items[i])
 		}
 	}
-	return Value{kind: of.kind, ref: &out}
+	return sequence(of.kind, out)
 }
 
 // sliceBounds resolves a slice's ends as Python does.
-func sliceBounds(n int64, start, stop End, step int64) (lo, hi int64) {
+func sliceBounds(n int64, start, stop Bound, step int64) (lo, hi int64) {
 	low, high := int64(0), n
 	if step < 0 {
 		low, high = -1, n-1

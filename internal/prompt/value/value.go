@@ -2,12 +2,15 @@ package value
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
+	"strings"
+	"unsafe"
 )
 
 // MaxSize bounds what one value may grow to, in bytes: more than every prompt.
-const MaxSize = 64 << 20
+const MaxSize = 16 << 20
 
 // ErrBounds is wrapped when a document, a template or a rendering exceeds its
 // bounds.
@@ -39,16 +42,31 @@ var kindNames = [...]string{"undefined", "NoneType", "bool", "int", "float", "in
 // String returns the kind's Python name.
 func (k Kind) String() string { return kindNames[k] }
 
-// Value is a Python value. The zero Value is undefined.
+// Value is a Python value in 24 bytes: request bodies become many of them. The
+// zero Value is undefined.
 type Value struct {
 	kind Kind
-	n    int64  // Bool, Int; Float as its bits
-	s    string // String, Big; for Undefined the name that was missing
-	ref  any    // *[]Value, *Dict, *[]uint32, or what Opaque was given
+	// n is the number of a Bool or Int, the bits of a Float, and the length of
+	// what p points at otherwise.
+	n int64
+	// p points at the bytes of a String, a Big or the name of an Undefined, at the
+	// members of a List, a Tuple or IDs, at a *Dict, or at the any of an Opaque.
+	p unsafe.Pointer
 }
 
-// Undefined returns Jinja's undefined under the name that was missing.
-func Undefined(name string) Value { return Value{s: name} }
+// Undefined returns Jinja's undefined. name is what was missing.
+func Undefined(name string) Value { return text(KindUndefined, name) }
+
+func text(k Kind, s string) Value {
+	return Value{kind: k, n: int64(len(s)), p: unsafe.Pointer(unsafe.StringData(s))}
+}
+
+// str returns the text of a value made by text.
+func (v Value) str() string { return unsafe.String((*byte)(v.p), int(v.n)) }
+
+func sequence(k Kind, items []Value) Value {
+	return Value{kind: k, n: int64(len(items)), p: unsafe.Pointer(unsafe.SliceData(items))}
+}
 
 // None is Python's None.
 func None() Value { return Value{kind: KindNone} }
@@ -65,30 +83,32 @@ func Bool(b bool) Value {
 func Int(n int64) Value { return Value{kind: KindInt, n: n} }
 
 // Big returns an int beyond 64 bits by its decimal digits.
-func Big(digits string) Value { return Value{kind: KindBig, s: digits} }
+func Big(digits string) Value { return text(KindBig, digits) }
 
 // Float returns a float.
 func Float(f float64) Value { return Value{kind: KindFloat, n: int64(math.Float64bits(f))} }
 
 // String returns a str. The bytes must stay unchanged while the Value is in
 // use.
-func String(s string) Value { return Value{kind: KindString, s: s} }
+func String(s string) Value { return text(KindString, s) }
 
 // List returns a list; it takes items over.
-func List(items []Value) Value { return Value{kind: KindList, ref: &items} }
+func List(items []Value) Value { return sequence(KindList, items) }
 
 // Tuple returns a tuple; it takes items over.
-func Tuple(items []Value) Value { return Value{kind: KindTuple, ref: &items} }
+func Tuple(items []Value) Value { return sequence(KindTuple, items) }
 
 // FromDict returns a dict; it takes d over.
-func FromDict(d *Dict) Value { return Value{kind: KindDict, ref: d} }
+func FromDict(d *Dict) Value { return Value{kind: KindDict, p: unsafe.Pointer(d)} }
 
 // IDs returns a list of token ids; it takes ids over. Templates do not know
 // them.
-func IDs(ids []uint32) Value { return Value{kind: KindIDs, ref: &ids} }
+func IDs(ids []uint32) Value {
+	return Value{kind: KindIDs, n: int64(len(ids)), p: unsafe.Pointer(unsafe.SliceData(ids))}
+}
 
 // Opaque returns a value that only the renderer understands.
-func Opaque(k Kind, ref any) Value { return Value{kind: k, ref: ref} }
+func Opaque(k Kind, ref any) Value { return Value{kind: k, p: unsafe.Pointer(&ref)} }
 
 // Kind returns the value's type.
 func (v Value) Kind() Kind { return v.kind }
@@ -96,7 +116,7 @@ func (v Value) Kind() Kind { return v.kind }
 // Str returns the text of a String, "" for other kinds.
 func (v Value) Str() string {
 	if v.kind == KindString {
-		return v.s
+		return v.str()
 	}
 	return ""
 }
@@ -104,7 +124,7 @@ func (v Value) Str() string {
 // Name returns the name that was missing of an Undefined, "" for other kinds.
 func (v Value) Name() string {
 	if v.kind == KindUndefined {
-		return v.s
+		return v.str()
 	}
 	return ""
 }
@@ -112,7 +132,7 @@ func (v Value) Name() string {
 // Items returns the members of a List or Tuple, nil for other kinds.
 func (v Value) Items() []Value {
 	if v.kind == KindList || v.kind == KindTuple {
-		return *v.ref.(*[]Value)
+		return unsafe.Slice((*Value)(v.p), int(v.n))
 	}
 	return nil
 }
@@ -120,7 +140,7 @@ func (v Value) Items() []Value {
 // Dict returns the dict, nil for other kinds.
 func (v Value) Dict() *Dict {
 	if v.kind == KindDict {
-		return v.ref.(*Dict)
+		return (*Dict)(v.p)
 	}
 	return nil
 }
@@ -128,13 +148,19 @@ func (v Value) Dict() *Dict {
 // IDs returns the numbers of a KindIDs, nil for other kinds.
 func (v Value) IDs() []uint32 {
 	if v.kind == KindIDs {
-		return *v.ref.(*[]uint32)
+		return unsafe.Slice((*uint32)(v.p), int(v.n))
 	}
 	return nil
 }
 
-// Ref returns what Opaque was given.
-func (v Value) Ref() any { return v.ref }
+// Ref returns what Opaque was given, nil for other kinds.
+func (v Value) Ref() any {
+	switch v.kind {
+	case KindFunction, KindNamespace, KindLoop:
+		return *(*any)(v.p)
+	}
+	return nil
+}
 
 // IsTrue is Python's truth value.
 func (v Value) IsTrue() bool {
@@ -146,9 +172,9 @@ func (v Value) IsTrue() bool {
 	case KindFloat:
 		return v.float() != 0
 	case KindString:
-		return v.s != ""
+		return v.n > 0
 	case KindList, KindTuple:
-		return len(v.Items()) > 0
+		return v.n > 0
 	case KindDict:
 		return v.Dict().Len() > 0
 	}
@@ -171,8 +197,48 @@ func (v Value) Number() (float64, bool) {
 	case KindFloat:
 		return v.float(), true
 	case KindBig:
-		f, err := strconv.ParseFloat(v.s, 64)
+		f, err := strconv.ParseFloat(v.str(), 64)
 		return f, err == nil
 	}
 	return 0, false
+}
+
+// Size is the size of a Value itself, in bytes.
+const Size = int(unsafe.Sizeof(Value{}))
+
+// Weight is the memory in bytes that v refers to directly: the bytes of a str,
+// the members of a list, the entries of a dict.
+func (v Value) Weight() int {
+	switch v.kind {
+	case KindString, KindBig:
+		return int(v.n)
+	case KindList, KindTuple:
+		return int(v.n) * Size
+	case KindDict:
+		return v.Dict().Len() * 2 * Size
+	}
+	return 0
+}
+
+// PartOf tells whether v takes no memory beside that of another value: it is
+// that value, or a part of its bytes or members.
+func (v Value) PartOf(of Value) bool {
+	if v.n == 0 && v.kind != KindDict || of.p == nil {
+		return v.Weight() == 0
+	}
+	if v.kind == KindDict || of.kind == KindDict {
+		return v.p == of.p
+	}
+	return uintptr(v.p) >= uintptr(of.p) && uintptr(v.p) < uintptr(of.p)+uintptr(of.Weight())
+}
+
+// maxName is how many bytes of a name from outside are kept or logged.
+const maxName = 256
+
+// Cut returns a name shortened to what may be kept or logged of it.
+func Cut(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxName-24], "") + fmt.Sprintf("…(%d bytes)", len(name))
 }

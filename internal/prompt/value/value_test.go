@@ -6,13 +6,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 )
 
 // tried runs f and returns the failure that it ended with.
 func tried(f func()) (err error) {
-	defer failure.Catch(&err)
+	defer Catch(&err)
 	f()
 	return nil
 }
@@ -72,7 +70,7 @@ func TestFailures(t *testing.T) {
 		"None + str":       func() { Sum([]Value{None(), String("x")}) },
 		"order of kinds":   func() { Order(Int(1), String("x")) },
 		"iterate an int":   func() { Iterate(Int(1)) },
-		"slice step":       func() { Slice(String("abc"), End{}, End{}, End{Set: true}) },
+		"slice step":       func() { Slice(String("abc"), Bound{}, Bound{}, Bound{Set: true}) },
 		"division by zero": func() { Binary("//", Int(1), Int(0)) },
 		"int in str":       func() { Contains(String("1"), Int(1)) },
 	} {

@@ -107,6 +107,8 @@ type (
 		Keep   Expr // the condition of the loop, or nil
 		Body   []Stmt
 		Else   []Stmt
+		// Recursive says that the body may call loop with further items.
+		Recursive bool
 	}
 	// Set assigns Value, or what Body prints where Value is nil.
 	Set struct {
@@ -133,6 +135,17 @@ type (
 	}
 	// Scope is a body with variables of its own.
 	Scope struct{ Body []Stmt }
+	// With is a body with Names, as many as Vals.
+	With struct {
+		Names []int
+		Vals  []Expr
+		Body  []Stmt
+	}
+	// FilterBlock prints its body through Filters; their Of is nil.
+	FilterBlock struct {
+		Filters []*Filter
+		Body    []Stmt
+	}
 	// Jump is break or continue.
 	Jump struct{ Break bool }
 )
@@ -169,12 +182,14 @@ func (*Concat) expr()   {}
 func (*Compare) expr()  {}
 func (*Cond) expr()     {}
 
-func (*Data) stmt()      {}
-func (*Output) stmt()    {}
-func (*If) stmt()        {}
-func (*For) stmt()       {}
-func (*Set) stmt()       {}
-func (*Macro) stmt()     {}
-func (*CallBlock) stmt() {}
-func (*Scope) stmt()     {}
-func (*Jump) stmt()      {}
+func (*Data) stmt()        {}
+func (*Output) stmt()      {}
+func (*If) stmt()          {}
+func (*For) stmt()         {}
+func (*Set) stmt()         {}
+func (*Macro) stmt()       {}
+func (*CallBlock) stmt()   {}
+func (*Scope) stmt()       {}
+func (*With) stmt()        {}
+func (*FilterBlock) stmt() {}
+func (*Jump) stmt()        {}

@@ -3,7 +3,6 @@ package syntax
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -147,7 +146,7 @@ func (l *lexer) after(sign byte, block bool) {
 func (l *lexer) comment() {
 	end := strings.Index(l.src[l.pos:], "#}")
 	if end < 0 {
-		failure.Raise("line %d: comment without an end", l.line)
+		value.Raise("line %d: comment without an end", l.line)
 	}
 	body := l.src[l.pos : l.pos+end]
 	l.line += strings.Count(body, "\n")
@@ -173,7 +172,7 @@ func (l *lexer) raw() bool {
 	for i := l.pos; ; {
 		k := strings.Index(l.src[i:], "{%")
 		if k < 0 {
-			failure.Raise("line %d: raw block without an end", l.line)
+			value.Raise("line %d: raw block without an end", l.line)
 		}
 		i += k
 		rest, sign := l.src[i+2:], byte(0)

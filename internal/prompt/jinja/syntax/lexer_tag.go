@@ -6,7 +6,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -20,7 +19,7 @@ func (l *lexer) inside(end string, kind tokKind) {
 		l.skipSpace()
 		rest := l.src[l.pos:]
 		if rest == "" {
-			failure.Raise("line %d: tag without an end", l.line)
+			value.Raise("line %d: tag without an end", l.line)
 		}
 		if depth == 0 {
 			if sign, ok := closes(rest, end); ok {
@@ -80,7 +79,7 @@ func (l *lexer) operator() int {
 			return 0
 		}
 	}
-	failure.Raise("line %d: unexpected character %q", l.line, l.src[l.pos])
+	value.Raise("line %d: unexpected character %q", l.line, l.src[l.pos])
 	return 0
 }
 
@@ -94,7 +93,7 @@ func (l *lexer) name() {
 		l.pos += n
 	}
 	if l.pos == start {
-		failure.Raise("line %d: unexpected character %q", l.line, l.src[l.pos])
+		value.Raise("line %d: unexpected character %q", l.line, l.src[l.pos])
 	}
 	l.push(tokName, l.src[start:l.pos])
 }
@@ -139,7 +138,7 @@ func (l *lexer) stringLiteral(quote byte) {
 	for {
 		i := strings.IndexAny(l.src[l.pos:], string(quote)+"\\")
 		if i < 0 {
-			failure.Raise("line %d: string without an end", l.line)
+			value.Raise("line %d: string without an end", l.line)
 		}
 		part := l.src[l.pos : l.pos+i]
 		b.WriteString(part)
@@ -160,7 +159,7 @@ var simpleEscapes = map[byte]string{
 // escape resolves the escape whose backslash has just been read.
 func (l *lexer) escape(b *strings.Builder) {
 	if l.pos >= len(l.src) {
-		failure.Raise("line %d: string without an end", l.line)
+		value.Raise("line %d: string without an end", l.line)
 	}
 	c := l.src[l.pos]
 	if s, ok := simpleEscapes[c]; ok {
@@ -181,11 +180,11 @@ func (l *lexer) escape(b *strings.Builder) {
 		return
 	}
 	if start+width > len(l.src) {
-		failure.Raise("line %d: cut escape", l.line)
+		value.Raise("line %d: cut escape", l.line)
 	}
 	n, err := strconv.ParseUint(l.src[start:start+width], base, 32)
 	if err != nil {
-		failure.Raise("line %d: bad escape \\%s", l.line, l.src[l.pos:start+width])
+		value.Raise("line %d: bad escape \\%s", l.line, l.src[l.pos:start+width])
 	}
 	b.WriteRune(rune(n))
 	l.pos = start + width

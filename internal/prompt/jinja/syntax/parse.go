@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -45,7 +44,7 @@ func Parse(source string) (t *Tree, err error) {
 	if len(source) > maxSource {
 		return nil, fmt.Errorf("%w: template of %d bytes", value.ErrBounds, len(source))
 	}
-	defer failure.Catch(&err)
+	defer value.Catch(&err)
 	p := &parser{t: &Tree{ids: map[string]int{}}}
 	p.toks = lex(source)
 	p.t.Body = p.body()
@@ -121,7 +120,7 @@ func (p *parser) expect(k tokKind, what string) token {
 
 func (p *parser) unexpected(want string) {
 	c := p.cur()
-	failure.Raise("line %d: %s expected, found %s", c.line, want, describe(c))
+	value.Raise("line %d: %s expected, found %s", c.line, want, describe(c))
 }
 
 func describe(t token) string {
@@ -148,13 +147,13 @@ func (p *parser) use(list *[]Use, name string) int {
 }
 
 func (p *parser) unsupported(what string) {
-	failure.Wrap(ErrUnsupported, "line %d: %s", p.cur().line, what)
+	value.RaiseAs(ErrUnsupported, "line %d: %s", p.cur().line, what)
 }
 
 // enter counts nesting; the returned function leaves.
 func (p *parser) enter() {
 	if p.depth++; p.depth > maxDepth {
-		failure.Wrap(value.ErrBounds, "line %d: nested too deep", p.cur().line)
+		value.RaiseAs(value.ErrBounds, "line %d: nested too deep", p.cur().line)
 	}
 }
 

@@ -3,7 +3,6 @@ package syntax
 import (
 	"strconv"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -192,7 +191,7 @@ func (p *parser) primary() Expr {
 	case tokFloat:
 		f, err := strconv.ParseFloat(t.text, 64)
 		if err != nil {
-			failure.Raise("line %d: number %s", t.line, t.text)
+			value.Raise("line %d: number %s", t.line, t.text)
 		}
 		return &Constant{value.Float(f)}
 	case tokOp:

@@ -3,7 +3,6 @@ package syntax
 import (
 	"strconv"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -22,7 +21,7 @@ func (p *parser) postfix(e Expr) Expr {
 			case tokInt:
 				n, err := strconv.ParseInt(t.text, 0, 64)
 				if err != nil {
-					failure.Raise("line %d: index %s", t.line, t.text)
+					value.Raise("line %d: index %s", t.line, t.text)
 				}
 				e = &Item{e, &Constant{value.Int(n)}}
 			default:

@@ -1,6 +1,6 @@
 package syntax
 
-import "github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
+import "github.com/grapevine-epp/grapevine/internal/prompt/value"
 
 // statement parses a block tag after its start.
 func (p *parser) statement() Stmt {
@@ -20,14 +20,23 @@ func (p *parser) statement() Stmt {
 		return &Scope{p.bodyUntil("endgeneration")}
 	case "break", "continue":
 		if p.loops == 0 {
-			failure.Raise("line %d: %s outside of a loop", p.cur().line, word)
+			value.Raise("line %d: %s outside of a loop", p.cur().line, word)
 		}
 		p.endTag()
 		return &Jump{Break: word == "break"}
-	case "filter", "with", "include", "import", "from", "extends", "block", "autoescape", "trans":
+	case "with":
+		return p.withStmt()
+	case "filter":
+		s := &FilterBlock{Filters: []*Filter{p.filter(nil)}}
+		for p.acceptOp("|") {
+			s.Filters = append(s.Filters, p.filter(nil))
+		}
+		s.Body = p.bodyUntil("endfilter")
+		return s
+	case "include", "import", "from", "extends", "block", "autoescape", "trans":
 		p.unsupported("statement " + word)
 	}
-	failure.Raise("line %d: unknown statement %q", p.cur().line, word)
+	value.Raise("line %d: unknown statement %q", p.cur().line, word)
 	return nil
 }
 
@@ -60,9 +69,7 @@ func (p *parser) forStmt() Stmt {
 	if p.acceptName("if") {
 		s.Keep = p.expression()
 	}
-	if p.isName("recursive") {
-		p.unsupported("recursive loop")
-	}
+	s.Recursive = p.acceptName("recursive")
 	p.endTag()
 	p.loops++
 	s.Body = p.body("else", "endfor")
@@ -73,6 +80,21 @@ func (p *parser) forStmt() Stmt {
 		p.pos++
 	}
 	p.endTag()
+	return s
+}
+
+// withStmt parses a with block after its name.
+func (p *parser) withStmt() Stmt {
+	s := &With{}
+	for p.cur().kind == tokName {
+		s.Names = append(s.Names, p.id(p.next().text))
+		p.expectOp("=")
+		s.Vals = append(s.Vals, p.expression())
+		if !p.acceptOp(",") {
+			break
+		}
+	}
+	s.Body = p.bodyUntil("endwith")
 	return s
 }
 
@@ -162,7 +184,7 @@ func (p *parser) callStmt() Stmt {
 	line := p.cur().line
 	c, ok := p.expression().(*Call)
 	if !ok {
-		failure.Raise("line %d: call needs a call", line)
+		value.Raise("line %d: call needs a call", line)
 	}
 	s.Call = c
 	p.macroBody(s.Body, "endcall")

@@ -1,10 +1,8 @@
-package pyjson
+package value
 
 import (
 	"errors"
 	"testing"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 func TestStyles(t *testing.T) {
@@ -32,14 +30,14 @@ func TestStyles(t *testing.T) {
 }
 
 func TestNoJSON(t *testing.T) {
-	if _, err := OneLine().Append(nil, value.Undefined("x")); err == nil {
+	if _, err := OneLine().Append(nil, Undefined("x")); err == nil {
 		t.Error("undefined has JSON")
 	}
-	deep := value.None()
+	deep := None()
 	for range maxDepth + 2 {
-		deep = value.List([]value.Value{deep})
+		deep = List([]Value{deep})
 	}
-	if _, err := OneLine().Append(nil, deep); !errors.Is(err, value.ErrBounds) {
+	if _, err := OneLine().Append(nil, deep); !errors.Is(err, ErrBounds) {
 		t.Errorf("a deep list: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package pyjson
+package value
 
 import (
 	"bytes"
@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // smallInt reads an unsigned integer of up to 18 digits, the common case.
@@ -29,9 +27,9 @@ func (d *Decoder) smallInt() (int64, bool) {
 	return n, true
 }
 
-func (d *Decoder) number() value.Value {
+func (d *Decoder) number() Value {
 	if n, ok := d.smallInt(); ok {
-		return value.Int(n)
+		return Int(n)
 	}
 	start, float := d.pos, false
 	for d.pos < len(d.s) {
@@ -44,10 +42,10 @@ func (d *Decoder) number() value.Value {
 		d.pos++
 		if c == 'I' && d.s[start] == '-' {
 			d.pos--
-			return d.literal("Infinity", value.Float(math.Inf(-1)))
+			return d.literal("Infinity", Float(math.Inf(-1)))
 		}
 	}
-	text := string(d.s[start:d.pos])
+	text := alias(d.s[start:d.pos])
 	if digits := text[len(text)-len(bytes.TrimLeft(bytesOf(text), "-")):]; len(digits) == 0 || !isDigit(digits[0]) ||
 		len(digits) > 1 && digits[0] == '0' && isDigit(digits[1]) {
 		d.bad("a number")
@@ -57,17 +55,17 @@ func (d *Decoder) number() value.Value {
 		if err != nil && !math.IsInf(f, 0) {
 			d.bad("a number")
 		}
-		return value.Float(f)
+		return Float(f)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err == nil {
-		return value.Int(n)
+		return Int(n)
 	}
 	if errors.Is(err, strconv.ErrRange) {
-		return value.Big(text)
+		return Big(text)
 	}
 	d.bad("a number")
-	return value.Value{}
+	return Value{}
 }
 
 // str reads a string.
@@ -83,7 +81,7 @@ func (d *Decoder) str() string {
 		return alias(rest[:q])
 	}
 	if cap(d.arena)-len(d.arena) < len(rest) {
-		d.arena = make([]byte, 0, len(rest)+len(rest)/2)
+		d.arena = make([]byte, 0, len(rest))
 	}
 	return d.unescape(d.pos + q)
 }

@@ -1,13 +1,9 @@
-package pyjson
+package value
 
 import (
 	"bytes"
 	"errors"
 	"math"
-	"slices"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
-	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // ErrJSON is wrapped by errors about malformed JSON.
@@ -15,6 +11,14 @@ var ErrJSON = errors.New("pyjson: malformed JSON")
 
 // maxJSONDepth bounds the nesting of documents.
 const maxJSONDepth = 500
+
+// The values of a document may take memoryBase bytes and memoryFactor bytes for
+// each byte of it. Documents of text take less than one byte for each of their
+// own; a list of empty objects would take thirty.
+const (
+	memoryBase   = 96 << 10
+	memoryFactor = 6
+)
 
 // Decoder turns JSON into Values, as Python's json.loads reads it: the last of
 // duplicate keys wins, key order is kept. Strings without escapes alias the
@@ -24,6 +28,7 @@ type Decoder struct {
 	s     []byte
 	pos   int
 	depth int
+	left  int    // bytes that values may still take
 	arena []byte // unescaped strings; never grown while in use
 	ids   []uint32
 
@@ -33,8 +38,8 @@ type Decoder struct {
 }
 
 // Decode returns the document's value.
-func (d *Decoder) Decode(doc []byte) (v value.Value, err error) {
-	defer failure.Catch(&err)
+func (d *Decoder) Decode(doc []byte) (v Value, err error) {
+	defer Catch(&err)
 	d.reset(doc)
 	v = d.value()
 	d.end()
@@ -43,14 +48,14 @@ func (d *Decoder) Decode(doc []byte) (v value.Value, err error) {
 
 // Object returns the wanted keys of a document that is an object. The values
 // of other keys are checked for balance only.
-func (d *Decoder) Object(doc []byte, wanted func(key string) bool) (obj *value.Dict, err error) {
-	defer failure.Catch(&err)
+func (d *Decoder) Object(doc []byte, wanted func(key string) bool) (obj *Dict, err error) {
+	defer Catch(&err)
 	d.reset(doc)
 	d.space()
 	if d.peek() != '{' {
 		d.bad("an object")
 	}
-	obj = value.NewDict(8)
+	obj = NewDict(8)
 	d.object(obj, wanted)
 	d.end()
 	return obj, nil
@@ -58,11 +63,11 @@ func (d *Decoder) Object(doc []byte, wanted func(key string) bool) (obj *value.D
 
 // Nested returns the value of a document that the current document holds as a
 // string. What was decoded before stays valid.
-func (d *Decoder) Nested(doc string) (v value.Value, err error) {
+func (d *Decoder) Nested(doc string) (v Value, err error) {
 	outer := *d
 	d.s, d.pos, d.depth = bytesOf(doc), 0, 0
 	defer func() { d.s, d.pos, d.depth = outer.s, outer.pos, outer.depth }()
-	defer failure.Catch(&err)
+	defer Catch(&err)
 	v = d.value()
 	d.end()
 	return v, nil
@@ -70,6 +75,35 @@ func (d *Decoder) Nested(doc string) (v value.Value, err error) {
 
 func (d *Decoder) reset(doc []byte) {
 	d.s, d.pos, d.depth, d.arena, d.ids = doc, 0, 0, d.arena[:0], d.ids[:0]
+	d.left = memoryBase + memoryFactor*len(doc)
+}
+
+// Spend takes n bytes of the memory that the current document's values may take,
+// for a value that is made of them. It returns false when there is not so much.
+func (d *Decoder) Spend(n int) bool {
+	d.left -= n
+	return d.left >= 0
+}
+
+func (d *Decoder) spend(n int) {
+	if !d.Spend(n) {
+		RaiseAs(ErrBounds, "JSON of %d bytes holds too many values", len(d.s))
+	}
+}
+
+// keepBuffer is the largest buffer that Release keeps, in bytes.
+const keepBuffer = 64 << 10
+
+// Release lets go of the last document and of large buffers. Its values are void
+// afterwards.
+func (d *Decoder) Release() {
+	d.s = nil
+	if cap(d.arena) > keepBuffer {
+		d.arena = nil
+	}
+	if cap(d.ids)*4 > keepBuffer {
+		d.ids = nil
+	}
 }
 
 func (d *Decoder) end() {
@@ -79,7 +113,7 @@ func (d *Decoder) end() {
 }
 
 func (d *Decoder) bad(want string) {
-	failure.Wrap(ErrJSON, "offset %d: %s expected", d.pos, want)
+	RaiseAs(ErrJSON, "offset %d: %s expected", d.pos, want)
 }
 
 func (d *Decoder) peek() byte {
@@ -100,7 +134,7 @@ func (d *Decoder) space() {
 	}
 }
 
-func (d *Decoder) literal(word string, v value.Value) value.Value {
+func (d *Decoder) literal(word string, v Value) Value {
 	if !bytes.HasPrefix(d.s[d.pos:], bytesOf(word)) {
 		d.bad(word)
 	}
@@ -108,41 +142,42 @@ func (d *Decoder) literal(word string, v value.Value) value.Value {
 	return v
 }
 
-func (d *Decoder) value() value.Value {
+func (d *Decoder) value() Value {
 	d.space()
 	switch c := d.peek(); c {
 	case '{':
-		obj := value.NewDict(4)
+		d.spend(dictSize)
+		obj := NewDict(0)
 		d.object(obj, nil)
-		return value.FromDict(obj)
+		return FromDict(obj)
 	case '[':
 		return d.array()
 	case '"':
-		return value.String(d.str())
+		return String(d.str())
 	case 't':
-		return d.literal("true", value.Bool(true))
+		return d.literal("true", Bool(true))
 	case 'f':
-		return d.literal("false", value.Bool(false))
+		return d.literal("false", Bool(false))
 	case 'n':
-		return d.literal("null", value.None())
+		return d.literal("null", None())
 	case 'N':
-		return d.literal("NaN", value.Float(math.NaN()))
+		return d.literal("NaN", Float(math.NaN()))
 	case 'I':
-		return d.literal("Infinity", value.Float(math.Inf(1)))
+		return d.literal("Infinity", Float(math.Inf(1)))
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return d.number()
 	}
 	d.bad("a value")
-	return value.Value{}
+	return Value{}
 }
 
 func (d *Decoder) enter() {
 	if d.depth++; d.depth > maxJSONDepth {
-		failure.Wrap(value.ErrBounds, "JSON nested too deep")
+		RaiseAs(ErrBounds, "JSON nested too deep")
 	}
 }
 
-func (d *Decoder) object(obj *value.Dict, wanted func(key string) bool) {
+func (d *Decoder) object(obj *Dict, wanted func(key string) bool) {
 	d.enter()
 	d.pos++
 	d.space()
@@ -156,7 +191,9 @@ func (d *Decoder) object(obj *value.Dict, wanted func(key string) bool) {
 		}
 		d.pos++
 		if wanted == nil || wanted(key) {
-			obj.Set(key, d.value())
+			v := d.value()
+			d.spend(obj.needs())
+			obj.Set(key, v)
 		} else {
 			d.skip()
 		}
@@ -168,9 +205,8 @@ func (d *Decoder) object(obj *value.Dict, wanted func(key string) bool) {
 	d.depth--
 }
 
-func (d *Decoder) array() value.Value {
+func (d *Decoder) array() Value {
 	d.enter()
-	start := d.pos
 	d.pos++
 	d.space()
 	if d.PackIDs && isDigit(d.peek()) {
@@ -179,24 +215,33 @@ func (d *Decoder) array() value.Value {
 			return v
 		}
 	}
-	var items []value.Value
+	var items []Value
 	for d.peek() != ']' {
-		if len(items) == 16 {
-			items = slices.Grow(items, min(len(d.s)-d.pos, 1<<20)/(2*(d.pos-start)/16+1)) // by the length of the first
+		v := d.value()
+		if len(items) == cap(items) {
+			room := max(2, 2*len(items))
+			d.spend(Size * room)
+			grown := make([]Value, len(items), room)
+			copy(grown, items)
+			items = grown
 		}
-		items = append(items, d.value())
+		items = append(items, v)
 		if !d.more(']') {
 			break
 		}
 	}
 	d.pos++
 	d.depth--
-	return value.List(items)
+	return List(items)
 }
 
 // packed reads the rest of a list of ids. It moves only if it can.
-func (d *Decoder) packed() (value.Value, bool) {
+func (d *Decoder) packed() (Value, bool) {
 	begin, first := d.pos, len(d.ids)
+	if most := (len(d.s)-d.pos)/2 + 1; cap(d.ids)-first < most {
+		d.ids = make([]uint32, 0, most) // lists that were read keep theirs
+		first = 0
+	}
 	for {
 		n, ok := d.smallInt()
 		if !ok || n > math.MaxUint32 {
@@ -208,7 +253,7 @@ func (d *Decoder) packed() (value.Value, bool) {
 		if c == ']' {
 			d.pos++
 			out := d.ids[first:len(d.ids):len(d.ids)]
-			return value.IDs(out), true
+			return IDs(out), true
 		}
 		if c != ',' {
 			break
@@ -217,7 +262,7 @@ func (d *Decoder) packed() (value.Value, bool) {
 		d.space()
 	}
 	d.pos, d.ids = begin, d.ids[:first]
-	return value.Value{}, false
+	return Value{}, false
 }
 
 // more moves over a comma and returns true, or stays at the closing bracket.

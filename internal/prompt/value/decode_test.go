@@ -1,12 +1,10 @@
-package pyjson
+package value
 
 import (
 	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 func TestDecode(t *testing.T) {
@@ -33,7 +31,7 @@ func TestDecode(t *testing.T) {
 	for _, bad := range []string{``, `{`, `[`, `[1`, `[1,]`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `"`, `"\`, `"\x"`, `"\u12"`, `01`, `-`, `1.2.3`, `tru`, `[1 2]`, `1 2`, `{"a":1 "b":2}`, `+1`, `.5`, `--1`, strings.Repeat("[", 600)} {
 		if v, err := d.Decode([]byte(bad)); err == nil {
 			t.Errorf("%.20s: no error but %v", bad, v.Kind())
-		} else if !errors.Is(err, ErrJSON) && !errors.Is(err, value.ErrBounds) {
+		} else if !errors.Is(err, ErrJSON) && !errors.Is(err, ErrBounds) {
 			t.Errorf("%.20s: %v wraps no sentinel", bad, err)
 		}
 	}
@@ -46,7 +44,7 @@ func TestDecodeObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := OneLine().Append(nil, value.FromDict(obj)); string(got) != `{"keep": ["c"]}` {
+	if got, _ := OneLine().Append(nil, FromDict(obj)); string(got) != `{"keep": ["c"]}` {
 		t.Errorf("got %s", got)
 	}
 	for _, bad := range []string{`[]`, `1`, `{"x":"a`, `{"x":[`, `{"x":{}`, `{"x":1}}`} {
@@ -82,13 +80,17 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var d Decoder
-		v, err := d.Decode(in)
+		var v Value
+		var err error
+		if n := allocated(func() { v, err = d.Decode(in) }); n > allowed(len(in)) {
+			t.Fatalf("%d bytes for a document of %d", n, len(in))
+		}
 		var std any
 		stdErr := json.Unmarshal(in, &std)
-		if stdErr == nil && err != nil && !errors.Is(err, value.ErrBounds) {
+		if stdErr == nil && err != nil && !errors.Is(err, ErrBounds) {
 			t.Fatalf("%q: %v, but it is JSON", in, err)
 		}
-		if _, oerr := d.Object(in, func(k string) bool { return len(k)%2 == 0 }); err == nil && v.Kind() == value.KindDict && oerr != nil {
+		if _, oerr := d.Object(in, func(k string) bool { return len(k)%2 == 0 }); err == nil && v.Kind() == KindDict && oerr != nil {
 			t.Fatalf("%q: %v for some keys, none for all", in, oerr)
 		}
 		if v, err = d.Decode(in); err != nil {
@@ -99,7 +101,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%q: %v", in, err)
 		}
 		again, err := new(Decoder).Decode(out)
-		if err != nil || !value.Equal(v, again) && !strings.Contains(string(out), "NaN") {
+		if err != nil || !Equal(v, again) && !strings.Contains(string(out), "NaN") {
 			t.Fatalf("%q: %q does not come back: %v", in, out, err)
 		}
 	})

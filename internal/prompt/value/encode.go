@@ -1,12 +1,9 @@
-package pyjson
+package value
 
 import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/internal/failure"
-	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // maxDepth bounds how deep values nest that are written.
@@ -31,30 +28,31 @@ func Indented(indent string) Style {
 
 // Append appends v in this style. It returns an error for values that have no
 // JSON.
-func (s Style) Append(dst []byte, v value.Value) (out []byte, err error) {
-	defer failure.Catch(&err)
+func (s Style) Append(dst []byte, v Value) (out []byte, err error) {
+	defer Catch(&err)
 	return s.append(dst, v, 0), nil
 }
 
-func (s *Style) append(dst []byte, v value.Value, depth int) []byte {
+func (s *Style) append(dst []byte, v Value, depth int) []byte {
 	if depth > maxDepth {
-		failure.Wrap(value.ErrBounds, "value nested too deep")
+		RaiseAs(ErrBounds, "value nested too deep")
 	}
+	CheckSize(len(dst))
 	switch v.Kind() {
-	case value.KindNone:
+	case KindNone:
 		return append(dst, "null"...)
-	case value.KindBool:
+	case KindBool:
 		if v.IsTrue() {
 			return append(dst, "true"...)
 		}
 		return append(dst, "false"...)
-	case value.KindFloat:
+	case KindFloat:
 		return append(dst, strings.NewReplacer("inf", "Infinity", "nan", "NaN").Replace(v.Text())...)
-	case value.KindInt, value.KindBig:
+	case KindInt, KindBig:
 		return v.Append(dst)
-	case value.KindString:
+	case KindString:
 		return appendString(dst, v.Str(), s.ASCII)
-	case value.KindList, value.KindTuple:
+	case KindList, KindTuple:
 		items := v.Items()
 		if len(items) == 0 {
 			return append(dst, "[]"...)
@@ -64,14 +62,14 @@ func (s *Style) append(dst []byte, v value.Value, depth int) []byte {
 			dst = s.append(s.between(dst, i, depth+1), it, depth+1)
 		}
 		return append(s.line(dst, depth), ']')
-	case value.KindDict:
+	case KindDict:
 		return s.appendDict(dst, v.Dict(), depth)
 	}
-	failure.Raise("object of type %s is not JSON serializable", v.Kind())
+	Raise("object of type %s is not JSON serializable", v.Kind())
 	return dst
 }
 
-func (s *Style) appendDict(dst []byte, d *value.Dict, depth int) []byte {
+func (s *Style) appendDict(dst []byte, d *Dict, depth int) []byte {
 	if d.Len() == 0 {
 		return append(dst, "{}"...)
 	}
@@ -82,7 +80,7 @@ func (s *Style) appendDict(dst []byte, d *value.Dict, depth int) []byte {
 	for i := range d.Len() {
 		dst = s.between(dst, i, depth+1)
 		k, v := d.At(i)
-		if k.Kind() == value.KindString {
+		if k.Kind() == KindString {
 			dst = appendString(dst, k.Str(), s.ASCII)
 		} else {
 			dst = append(s.append(append(dst, '"'), k, depth+1), '"')
@@ -93,10 +91,10 @@ func (s *Style) appendDict(dst []byte, d *value.Dict, depth int) []byte {
 }
 
 // sorted returns a dict with the keys in their order.
-func sorted(d *value.Dict) *value.Dict {
+func sorted(d *Dict) *Dict {
 	keys := d.Keys()
-	slices.SortStableFunc(keys, value.Order)
-	out := value.NewDict(len(keys))
+	slices.SortStableFunc(keys, Order)
+	out := NewDict(len(keys))
 	for _, k := range keys {
 		v, _ := d.Lookup(k)
 		out.Store(k, v)
@@ -116,6 +114,7 @@ func (s *Style) line(dst []byte, depth int) []byte {
 		return dst
 	}
 	dst = append(dst, '\n')
+	CheckSize(len(dst) + depth*len(s.Indent))
 	for range depth {
 		dst = append(dst, s.Indent...)
 	}
@@ -161,8 +160,8 @@ func appendString(dst []byte, s string, ascii bool) []byte {
 func appendUnicodeEscape(dst []byte, r rune) []byte {
 	if r > 0xffff {
 		r -= 0x10000
-		dst = value.AppendHex(append(dst, `\u`...), uint64(0xd800+r>>10), 4)
-		return value.AppendHex(append(dst, `\u`...), uint64(0xdc00+r&0x3ff), 4)
+		dst = AppendHex(append(dst, `\u`...), uint64(0xd800+r>>10), 4)
+		return AppendHex(append(dst, `\u`...), uint64(0xdc00+r&0x3ff), 4)
 	}
-	return value.AppendHex(append(dst, `\u`...), uint64(r), 4)
+	return AppendHex(append(dst, `\u`...), uint64(r), 4)
 }
