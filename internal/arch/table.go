@@ -26,6 +26,7 @@ var rows = []row{
 	{"internal/arch", 0},
 	{"internal/setup", 0},
 	{"internal/lab/bench", 0},
+	{"picker/health", 0},
 
 	// On top of the index.
 	{"internal/prompt", 0},
@@ -91,10 +92,11 @@ var pure = map[string]bool{
 	"cluster/internal/group": true,
 	"cluster/internal/logs":  true,
 	"cluster/internal/core":  true,
+	"picker/health":          true,
 }
 
 // locking names the pure rows that are used concurrently and hold locks of their own.
-var locking = map[string]bool{"indexer": true}
+var locking = map[string]bool{"indexer": true, "picker/health": true}
 
 // hot names the rows on the path of a request or an event, where values have
 // types and no map holds `any`.

@@ -1,0 +1,77 @@
+package health
+
+import (
+	"math"
+	"time"
+)
+
+// baselineHalf is the half-life of what a group's requests have shown.
+const baselineHalf = 20 * time.Second
+
+// baselinePrior is how many good requests are assumed of a group at first.
+const baselinePrior = 50
+
+// tally counts the judged requests of one endpoint, faded.
+type tally struct {
+	requests float64
+	bad      [NumCauses]float64
+	at       time.Time
+}
+
+func (t *tally) add(now time.Time, e *Evidence) {
+	if !t.at.IsZero() && now.After(t.at) {
+		f := math.Exp2(-float64(now.Sub(t.at)) / float64(baselineHalf))
+		t.requests *= f
+		for c := range t.bad {
+			t.bad[c] *= f
+		}
+	}
+	t.at = now
+	t.requests += e.requests()
+	for c := range t.bad {
+		t.bad[c] += float64(e.Bad[c])
+	}
+}
+
+// baseline is what the other endpoints of a group show.
+type baseline struct {
+	requests  float64
+	bad       [NumCauses]float64
+	overruled bool // soft evidence of the group is ignored
+}
+
+func (b *baseline) add(t *tally) {
+	b.requests += t.requests
+	for c := range b.bad {
+		b.bad[c] += t.bad[c]
+	}
+}
+
+// without returns the baseline less one endpoint's part.
+func (b baseline) without(t *tally) baseline {
+	b.requests = max(b.requests-t.requests, 0)
+	for c := range b.bad {
+		b.bad[c] = max(b.bad[c]-t.bad[c], 0)
+	}
+	return b
+}
+
+// rate returns the share of requests that end badly for a cause at endpoints
+// that are like the others: twice what is seen there, to allow for chance.
+func (b *baseline) rate(c Cause, usual float64) float64 {
+	return min(max(2*b.bad[c]/(b.requests+baselinePrior), usual), 1)
+}
+
+// against returns how much a bad request adds to the score.
+func (b *baseline) against(c Cause, usual float64) float64 {
+	return max(math.Log(sickShare/b.rate(c, usual)), 0)
+}
+
+// inFavour returns how much a good request adds to the score, a negative number.
+func (b *baseline) inFavour() float64 {
+	worst := 0.
+	for _, k := range counted {
+		worst = max(worst, b.rate(k.cause, .01))
+	}
+	return min(math.Log((1-sickShare)/(1-min(worst, .99))), -.05)
+}

@@ -1,0 +1,129 @@
+package health
+
+import "time"
+
+// Cause names what speaks against an endpoint.
+type Cause uint8
+
+// Causes.
+const (
+	None    Cause = iota
+	Refused       // connections are refused
+	Silent        // the metrics page does not answer, and nothing else is heard
+	Stalled       // requests are past their time and nothing moves
+	Failed        // answers of status 500 and above, errors inside of streams
+	Broken        // connections that broke before the answer began
+	Cut           // answers that ended in the middle, which clients cause too
+	Late          // answers later than the prediction and the pool explain
+	Slow          // far fewer tokens per second and sequence than before
+	Probe         // probes fail
+	NumCauses
+)
+
+var causeNames = [NumCauses]string{"none", "refused", "silent", "stalled", "failed", "broken", "cut", "late", "slow", "probe"}
+
+// String returns the cause's name, as it is in metrics.
+func (c Cause) String() string {
+	if c >= NumCauses {
+		return causeNames[None]
+	}
+	return causeNames[c]
+}
+
+// Hard reports whether the evidence cannot be mistaken: such endpoints stay out
+// as long as any other is left.
+func (c Cause) Hard() bool { return c == Refused }
+
+// counted are the causes that come as counts of requests, with the smallest
+// share of requests at which they are usual.
+var counted = [...]struct {
+	cause Cause
+	usual float64
+}{{Failed, .01}, {Broken, .01}, {Cut, .1}, {Late, .02}}
+
+// Never stands for an age of something that has not happened.
+const Never = time.Duration(1<<62 - 1)
+
+// Evidence is what one replica has seen of one endpoint. Counts only grow while
+// the replica lives; everything else is as of the moment when it was taken.
+type Evidence struct {
+	Good   uint64            // requests that moved or ended in time
+	Bad    [NumCauses]uint64 // requests that did not, by cause
+	Passed uint64            // probes that passed
+	Missed uint64            // probes that failed
+
+	Refused  bool          // at least two dials in a row were refused
+	Answered time.Duration // since a page or a probe was last answered; Never
+	Moved    time.Duration // since tokens or answers last came; Never
+	InFlight int           // requests
+	Overdue  int           // of them, those past their time
+	Twice    bool          // one of them has taken twice its time
+	Slow     bool          // see Cause Slow
+}
+
+// unknown is the evidence of a replica that has seen nothing.
+func unknown() Evidence { return Evidence{Answered: Never, Moved: Never} }
+
+// later returns e as it stands after more time without news.
+func (e Evidence) later(by time.Duration) Evidence {
+	e.Answered, e.Moved = age(e.Answered, by), age(e.Moved, by)
+	return e
+}
+
+func age(a, by time.Duration) time.Duration {
+	if a >= Never-by {
+		return Never
+	}
+	return a + by
+}
+
+// with returns what two replicas see together: counts add up, signs of life of
+// either are believed.
+func (e Evidence) with(o Evidence) Evidence {
+	e.Good += o.Good
+	for c := range e.Bad {
+		e.Bad[c] += o.Bad[c]
+	}
+	e.Passed += o.Passed
+	e.Missed += o.Missed
+	e.Refused = e.Refused || o.Refused
+	e.Answered, e.Moved = min(e.Answered, o.Answered), min(e.Moved, o.Moved)
+	e.InFlight += o.InFlight
+	e.Overdue += o.Overdue
+	e.Twice = e.Twice || o.Twice
+	e.Slow = e.Slow || o.Slow
+	return e
+}
+
+// since returns e with only what was counted after old. Counts that went back
+// are those of a replica that began anew.
+func (e Evidence) since(old *Evidence) Evidence {
+	e.Good = grown(e.Good, old.Good)
+	for c := range e.Bad {
+		e.Bad[c] = grown(e.Bad[c], old.Bad[c])
+	}
+	e.Passed, e.Missed = grown(e.Passed, old.Passed), grown(e.Missed, old.Missed)
+	return e
+}
+
+func grown(v, old uint64) uint64 {
+	if v < old {
+		return v
+	}
+	return v - old
+}
+
+// uncounted returns e without its counts.
+func (e Evidence) uncounted() Evidence {
+	e.Good, e.Bad, e.Passed, e.Missed = 0, [NumCauses]uint64{}, 0, 0
+	return e
+}
+
+// requests returns how many requests were judged.
+func (e *Evidence) requests() float64 {
+	n := float64(e.Good)
+	for _, k := range counted {
+		n += float64(e.Bad[k.cause])
+	}
+	return n
+}

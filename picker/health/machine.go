@@ -1,0 +1,296 @@
+package health
+
+import (
+	"math"
+	"time"
+)
+
+// Options tune a Set. Zero values take the defaults named.
+type Options struct {
+	// Threshold is the share of a group beyond which soft evidence is ignored: 0.5.
+	Threshold float64
+	// SlowStart is how long a returning endpoint takes to its full share: 3 s.
+	SlowStart time.Duration
+	// Probes is how many probes in a row must pass before an endpoint returns: 3.
+	// Each return that did not last doubles it, up to 16 times.
+	Probes int
+}
+
+func (o *Options) complete() {
+	if o.Threshold <= 0 {
+		o.Threshold = .5
+	}
+	if o.SlowStart <= 0 {
+		o.SlowStart = 3 * time.Second
+	}
+	if o.Probes <= 0 {
+		o.Probes = 3
+	}
+}
+
+// Limits of the score, a cumulative sum of log-likelihood ratios: two failures
+// in a row among good endpoints make a suspect, four put an endpoint out.
+const (
+	sickShare  = .3 // of requests that a sick endpoint fails, at least
+	suspectAt  = 4.
+	outAt      = 12.
+	maxScore   = 16.
+	clearBelow = 1.
+	scoreHalf  = 4 * time.Second // half-life of the score without news
+	probePass  = 2.              // that a probe that passes takes off the score
+)
+
+// Limits of conditions.
+const (
+	refusedAfter = time.Second             // without a sign of life, as seen by any replica
+	silentAfter  = 2500 * time.Millisecond // suspect
+	silentOut    = 4 * time.Second
+	stallAfter   = time.Second // without anything that moves: suspect
+	stallOut     = 1500 * time.Millisecond
+	deafAfter    = 1500 * time.Millisecond
+	restless     = time.Second      // a state lasts at least so long
+	blindReturn  = 10 * time.Second // out of one whose probes nobody can judge
+	flapWindow   = time.Minute      // for which a return that did not last is remembered
+	maxFlaps     = 4
+)
+
+// machine is the state of one endpoint.
+type machine struct {
+	state State
+	cause Cause
+	since time.Time
+	score float64
+	at    time.Time // of score
+	tally Evidence  // counts since the trouble began, conditions as of now
+
+	flaps   int
+	flapped time.Time // when the last return failed
+	passed  int       // probes in a row
+	probed  time.Time // when a probe last had a result
+
+	// deaf says that the page is no witness: requests moved while it was silent.
+	deaf bool
+}
+
+// verdict is what conditions and score say.
+type verdict struct {
+	state State // Healthy, Suspect or Out
+	cause Cause
+}
+
+// step moves the machine on by evidence that is new since the last step. It
+// reports whether the state changed.
+func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) bool {
+	m.weigh(now, e, base)
+	if e.Answered < deafAfter {
+		m.deaf = false
+	} else if e.Moved < e.Answered-deafAfter {
+		m.deaf = true
+	}
+	if m.flaps > 0 && now.Sub(m.flapped) > flapWindow {
+		m.flaps, m.flapped = m.flaps-1, now
+	}
+	v := m.judge(e)
+	was := m.state
+	switch m.state {
+	case Healthy, Suspect:
+		m.stepTrusted(now, v)
+	case Out, Probing:
+		if base.overruled {
+			m.countRequests(e)
+		}
+		m.stepOut(now, e, v, o)
+	case Returning:
+		m.stepReturning(now, v, o)
+	}
+	if m.state != was {
+		m.since = now
+	}
+	return m.state != was
+}
+
+// weigh moves the score: it fades with time, and each judged request or probe
+// adds how much likelier it is from a sick endpoint than from one like the rest.
+func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
+	if !m.at.IsZero() && now.After(m.at) {
+		m.score *= math.Exp2(-float64(now.Sub(m.at)) / float64(scoreHalf))
+	}
+	m.at = now
+	if m.state == Healthy && m.score < clearBelow {
+		m.tally = Evidence{}
+	}
+	counts := m.tally.with(*e)
+	m.tally = *e
+	m.tally.Good, m.tally.Bad, m.tally.Passed, m.tally.Missed = counts.Good, counts.Bad, counts.Passed, counts.Missed
+
+	add, worst := 0., 0.
+	for _, k := range counted {
+		if n := float64(e.Bad[k.cause]); n > 0 {
+			gain := n * base.against(k.cause, k.usual)
+			add += gain
+			if gain > worst {
+				worst = gain
+				m.blame(k.cause)
+			}
+		}
+	}
+	if e.Missed > 0 {
+		add += float64(e.Missed) * math.Log(sickShare/.01)
+		m.blame(Probe)
+	}
+	add += float64(e.Good)*base.inFavour() - float64(e.Passed)*probePass
+	m.score = min(max(m.score+add, 0), maxScore)
+	m.countProbes(now, e)
+}
+
+// blame names the cause of a score unless a stronger one stands.
+func (m *machine) blame(c Cause) {
+	if m.state == Healthy || m.state == Suspect && c != Probe {
+		m.cause = c
+	}
+}
+
+func (m *machine) countProbes(now time.Time, e *Evidence) {
+	if e.Passed+e.Missed > 0 {
+		m.probed = now
+	}
+	if e.Missed > 0 {
+		m.passed = 0
+		return
+	}
+	m.passed += int(min(e.Passed, 1<<20))
+}
+
+// countRequests lets requests stand in for probes where an endpoint that is out
+// is used nevertheless: one for each step without a bad one.
+func (m *machine) countRequests(e *Evidence) {
+	if bad := e.requests() - float64(e.Good); bad > 0 {
+		m.passed = 0
+	} else if e.Good > 0 {
+		m.passed++
+	}
+}
+
+// judge says what the evidence of this moment amounts to. The score speaks
+// last: what can be seen directly needs no statistics.
+func (m *machine) judge(e *Evidence) verdict {
+	life := min(e.Answered, e.Moved)
+	heard := !m.deaf
+	switch {
+	case e.Refused && life >= refusedAfter && (heard || m.score >= suspectAt):
+		return verdict{Out, Refused}
+	case e.Overdue > 0 && e.Moved >= stallAfter && e.Answered >= stallOut && heard:
+		return verdict{Out, Stalled} // two witnesses: requests and page
+	case e.Overdue > 0 && e.Moved >= stallOut && (e.Overdue > 1 || e.Twice):
+		return verdict{Out, Stalled}
+	case m.score >= outAt:
+		return verdict{Out, m.scored()}
+	case e.Overdue > 0 && e.Moved >= stallAfter:
+		return verdict{Suspect, Stalled}
+	case life >= silentOut && life < Never && heard:
+		return verdict{Out, Silent}
+	case life >= silentAfter && life < Never && heard:
+		return verdict{Suspect, Silent}
+	case m.score >= suspectAt:
+		return verdict{Suspect, m.scored()}
+	case e.Slow:
+		return verdict{Suspect, Slow}
+	}
+	return verdict{}
+}
+
+// scored returns the cause behind the score.
+func (m *machine) scored() Cause {
+	if m.cause == None {
+		return Probe
+	}
+	return m.cause
+}
+
+func (m *machine) stepTrusted(now time.Time, v verdict) {
+	switch {
+	case v.state == Out:
+		m.putOut(now, v.cause)
+	case v.state == Suspect:
+		m.state, m.cause = Suspect, v.cause
+	case m.state == Suspect && m.score < clearBelow && now.Sub(m.since) >= restless:
+		m.state, m.cause = Healthy, None
+	}
+	if m.state == Healthy && m.score < clearBelow {
+		m.cause = None
+	}
+}
+
+func (m *machine) putOut(now time.Time, c Cause) {
+	m.state, m.cause, m.passed, m.probed = Out, c, 0, now
+}
+
+// stepOut waits for probes. Requests that were placed before say nothing of an
+// endpoint that has come back, so that only refused connections and silence hold
+// against probes that pass.
+func (m *machine) stepOut(now time.Time, e *Evidence, v verdict, o *Options) {
+	if v.state == Out && v.cause != m.cause && v.cause.Hard() {
+		m.cause = v.cause
+	}
+	refused := e.Refused && !m.deaf && min(e.Answered, e.Moved) >= refusedAfter
+	switch {
+	case refused:
+		m.passed = 0
+		m.state = Out
+	case m.passed >= m.need(o), m.unprobed(now, e):
+		m.state, m.score = Returning, 0
+	case m.passed > 0:
+		m.state = Probing
+	default:
+		m.state = Out
+	}
+}
+
+// unprobed reports whether probes have had no result for so long that requests
+// must find out.
+func (m *machine) unprobed(now time.Time, e *Evidence) bool {
+	return now.Sub(m.probed) >= blindReturn<<m.flaps && now.Sub(m.since) >= blindReturn && min(e.Answered, e.Moved) < silentAfter
+}
+
+// need returns how many probes in a row must pass.
+func (m *machine) need(o *Options) int { return o.Probes << m.flaps }
+
+func (m *machine) stepReturning(now time.Time, v verdict, o *Options) {
+	switch {
+	case v.state == Out, m.score >= suspectAt:
+		m.flaps, m.flapped = min(m.flaps+1, maxFlaps), now
+		cause := v.cause
+		if cause == None || m.score >= suspectAt && !cause.Hard() {
+			cause = m.scored()
+		}
+		m.putOut(now, cause)
+	case now.Sub(m.since) >= o.SlowStart:
+		m.state, m.cause = Healthy, None
+	}
+}
+
+// share returns in how many of 1,000 decisions the endpoint may be a candidate,
+// in a group of n.
+func (m *machine) share(now time.Time, n int, o *Options) uint32 {
+	trickle := uint32(max(Full/(16*max(n, 1)), 1))
+	switch m.state {
+	case Suspect:
+		return trickle
+	case Out, Probing:
+		return 0
+	case Returning:
+		grown := float64(now.Sub(m.since)) / float64(o.SlowStart)
+		return min(max(uint32(Full*grown), trickle), Full)
+	default:
+		return Full
+	}
+}
+
+// view returns the state as people see it.
+func (m *machine) view(o *Options) View {
+	v := View{State: m.state, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.tally}
+	if m.state != Healthy {
+		v.Cause = m.cause
+	}
+	return v
+}

@@ -1,0 +1,326 @@
+package health
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Set is the health of a pool's endpoints, by small dense ids. It is used by one
+// goroutine.
+type Set struct {
+	opts    Options
+	members []*member // by id; nil: none
+	groups  map[string]*group
+	last    time.Time
+	paused  time.Time // until when ages are not believed, after a pause of our own
+}
+
+type member struct {
+	id    int
+	group *group
+	m     machine
+	tally tally
+	heard []heard
+	fresh Evidence // counts since the last step
+	view  View
+	asked time.Time // when this replica last probed it
+}
+
+// heard is the last word of one replica on one endpoint.
+type heard struct {
+	origin string
+	at     time.Time
+	e      Evidence
+}
+
+// group are endpoints that can stand in for each other.
+type group struct {
+	name    string
+	members []*member
+	mercy   mercy
+	calm    time.Time // since when there has been less reason for it
+}
+
+// Of Step.
+const (
+	heardFor = 3 * time.Second        // for which a replica's word on a condition counts
+	pauseAt  = 600 * time.Millisecond // between two steps: the process itself stood still
+	calmFor  = 2 * time.Second
+)
+
+// NewSet returns a Set without endpoints.
+func NewSet(o Options) *Set {
+	o.complete()
+	return &Set{opts: o, groups: map[string]*group{}}
+}
+
+// Join adds an endpoint, or moves it to another group. group names the endpoints
+// that can stand in for each other: same models, same role.
+func (s *Set) Join(id int, name string, now time.Time) {
+	for id >= len(s.members) {
+		s.members = append(s.members, nil)
+	}
+	k := s.members[id]
+	if k != nil && k.group.name == name {
+		return
+	}
+	if k == nil {
+		k = &member{id: id}
+		k.m.since = now
+		s.members[id] = k
+	} else {
+		s.ungroup(k)
+	}
+	g := s.groups[name]
+	if g == nil {
+		g = &group{name: name}
+		s.groups[name] = g
+	}
+	k.group = g
+	g.members = append(g.members, k)
+}
+
+func (s *Set) ungroup(k *member) {
+	k.group.members = slices.DeleteFunc(k.group.members, func(o *member) bool { return o == k })
+	if len(k.group.members) == 0 {
+		delete(s.groups, k.group.name)
+	}
+}
+
+// Leave forgets an endpoint.
+func (s *Set) Leave(id int) {
+	if k := s.member(id); k != nil {
+		s.ungroup(k)
+		s.members[id] = nil
+	}
+}
+
+func (s *Set) member(id int) *member {
+	if id < 0 || id >= len(s.members) {
+		return nil
+	}
+	return s.members[id]
+}
+
+// Hear takes what a replica says of an endpoint; "" is this replica. The first
+// word of another replica is where its counts begin.
+func (s *Set) Hear(origin string, id int, e Evidence, now time.Time) {
+	k := s.member(id)
+	if k == nil {
+		return
+	}
+	for i := range k.heard {
+		h := &k.heard[i]
+		if h.origin == origin {
+			k.fresh = k.fresh.with(e.since(&h.e))
+			h.at, h.e = now, e
+			return
+		}
+	}
+	if origin == "" {
+		k.fresh = k.fresh.with(e)
+	}
+	k.heard = append(k.heard, heard{origin, now, e})
+}
+
+// Drop forgets what a replica said, as when it has gone.
+func (s *Set) Drop(origin string) {
+	for _, k := range s.members {
+		if k != nil {
+			k.heard = slices.DeleteFunc(k.heard, func(h heard) bool { return h.origin == origin })
+		}
+	}
+}
+
+// Step moves all endpoints on and returns what changed, by id. Call it several
+// times a second.
+func (s *Set) Step(now time.Time) []Change {
+	if gap := now.Sub(s.last); !s.last.IsZero() && gap > pauseAt {
+		s.paused = now.Add(time.Second)
+	}
+	s.last = now
+	var changes []Change
+	for _, g := range s.sorted() {
+		changes = s.stepGroup(g, now, changes)
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.ID, b.ID) })
+	return changes
+}
+
+// sorted returns the groups in an order that does not depend on chance.
+func (s *Set) sorted() []*group {
+	list := make([]*group, 0, len(s.groups))
+	for _, g := range s.groups {
+		list = append(list, g)
+	}
+	slices.SortFunc(list, func(a, b *group) int { return cmp.Compare(a.name, b.name) })
+	return list
+}
+
+func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
+	all := baseline{overruled: g.mercy == mercyAll}
+	seen := make([]Evidence, len(g.members))
+	for i, k := range g.members {
+		seen[i] = s.seen(k, now)
+		k.tally.add(now, &seen[i])
+		if k.m.state == Out || k.m.state == Probing { // what it shows is no standard for the others
+			k.tally = tally{}
+		}
+		all.add(&k.tally)
+	}
+	moved := make([]bool, len(g.members))
+	from := make([]State, len(g.members))
+	for i, k := range g.members {
+		base := all.without(&k.tally)
+		from[i] = k.m.state
+		moved[i] = k.m.step(now, &seen[i], &base, &s.opts)
+	}
+	s.overrule(g, now)
+	for i, k := range g.members {
+		s.show(k, now)
+		if moved[i] {
+			changes = append(changes, Change{k.id, from[i], k.view})
+		}
+	}
+	return changes
+}
+
+// seen returns what all replicas see of an endpoint, its counts new since the
+// last step.
+func (s *Set) seen(k *member, now time.Time) Evidence {
+	sum := unknown()
+	for i := range k.heard {
+		h := &k.heard[i]
+		e := h.e.uncounted().later(now.Sub(h.at))
+		if now.Sub(h.at) > heardFor { // its conditions are stale, its signs of life only age
+			e.Refused, e.InFlight, e.Overdue, e.Twice, e.Slow = false, 0, 0, false, false
+		}
+		sum = sum.with(e)
+	}
+	if now.Before(s.paused) { // we were not there to see
+		sum.Answered, sum.Moved = 0, 0
+		k.fresh.Bad[Late] = 0
+	}
+	counts := k.fresh
+	k.fresh = Evidence{}
+	return sum.with(Evidence{
+		Good: counts.Good, Bad: counts.Bad, Passed: counts.Passed, Missed: counts.Missed, Answered: Never, Moved: Never,
+	})
+}
+
+// mercy is how much soft evidence of a group is ignored.
+type mercy uint8
+
+const (
+	mercyNone     mercy = iota
+	mercySuspects       // too many would be left out with the suspects
+	mercyAll            // too many are out
+)
+
+// overrule decides whether soft evidence of the group is ignored. The weaker one
+// is ignored first: a suspect too many must not bring back those that are out.
+func (s *Set) overrule(g *group, now time.Time) {
+	out, suspects, soft := 0, 0, 0
+	for _, k := range g.members {
+		switch k.m.state {
+		case Suspect:
+			suspects++
+		case Out, Probing:
+			out++
+			if !k.m.cause.Hard() {
+				soft++
+			}
+		}
+	}
+	limit := s.opts.Threshold * float64(len(g.members))
+	want := mercyNone
+	switch {
+	case soft > 0 && float64(out) > limit:
+		want = mercyAll
+	case suspects > 0 && float64(out+suspects) > limit:
+		want = mercySuspects
+	}
+	switch {
+	case want >= g.mercy:
+		g.mercy, g.calm = want, time.Time{}
+	case g.calm.IsZero():
+		g.calm = now
+	case now.Sub(g.calm) >= calmFor:
+		g.mercy, g.calm = want, time.Time{}
+	}
+}
+
+func (s *Set) show(k *member, now time.Time) {
+	v := k.m.view(&s.opts)
+	v.Share = k.m.share(now, len(k.group.members), &s.opts)
+	pardoned := k.group.mercy == mercyAll || k.group.mercy == mercySuspects && v.State == Suspect
+	if pardoned && v.Share < Full && !v.Cause.Hard() {
+		v.Share, v.Overruled = Full, true
+	}
+	k.view = v
+}
+
+// View returns the state of an endpoint as of the last Step.
+func (s *Set) View(id int) View {
+	if k := s.member(id); k != nil {
+		return k.view
+	}
+	return View{Share: Full}
+}
+
+// Of probes.
+const (
+	probeEvery = 500 * time.Millisecond
+	probeTurn  = time.Second // after which the next replica in line probes too
+)
+
+// Probe reports whether this replica should probe an endpoint now, and if so
+// counts on it. Everything but healthy is probed, twice a second over all
+// replicas: turn 0 is the replica elected for the endpoint, and each further one
+// steps in when no result has been heard of for a second more.
+func (s *Set) Probe(id, turn int, now time.Time) bool {
+	k := s.member(id)
+	if k == nil || k.m.state == Healthy || now.Sub(k.asked) < probeEvery {
+		return false
+	}
+	quiet := now.Sub(k.m.since)
+	if !k.m.probed.IsZero() {
+		quiet = min(quiet, now.Sub(k.m.probed))
+	}
+	if turn > 0 && quiet < time.Duration(turn)*probeTurn {
+		return false
+	}
+	k.asked = now
+	return true
+}
+
+// Snapshot is the health of a pool at one moment, by id. It is immutable.
+type Snapshot struct {
+	At        time.Time
+	views     []View
+	Overruled []string // groups whose soft evidence is ignored, sorted
+}
+
+// Snapshot returns the state of all endpoints as of the last Step.
+func (s *Set) Snapshot() *Snapshot {
+	snap := &Snapshot{At: s.last, views: make([]View, len(s.members))}
+	for id := range s.members {
+		snap.views[id] = s.View(id)
+	}
+	for _, g := range s.sorted() {
+		if g.mercy != mercyNone {
+			snap.Overruled = append(snap.Overruled, g.name)
+		}
+	}
+	return snap
+}
+
+// View returns the health of an endpoint; one that is not known is healthy. A
+// nil Snapshot knows nobody.
+func (s *Snapshot) View(id int) View {
+	if s == nil || id < 0 || id >= len(s.views) {
+		return View{Share: Full}
+	}
+	return s.views[id]
+}

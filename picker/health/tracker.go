@@ -1,0 +1,168 @@
+package health
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Tracker watches the requests in flight at one endpoint. It is safe for
+// concurrent use; its zero value is ready.
+type Tracker struct {
+	mu       sync.Mutex
+	first    *Watch // in flight, latest first
+	inFlight int
+	good     uint64
+	bad      [NumCauses]uint64
+	moved    time.Time
+	cuts     [4]uint64 // clients of the last answers that ended in the middle
+	nextCut  int
+
+	full atomic.Int64 // Unix nanoseconds until which its queue counts as full
+}
+
+// Watch is one request in flight. It is not safe for concurrent use, except that
+// its Tracker may look at it at any time. Begin it once.
+type Watch struct {
+	t          *Tracker
+	prev, next *Watch
+	begun, due time.Time
+	judged     bool
+}
+
+// Begin watches a request that is expected to move, or to end, by due.
+func (t *Tracker) Begin(w *Watch, now, due time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.inFlight == 0 && now.Sub(t.moved) > time.Second { // an idle engine owes nothing
+		t.moved = now
+	}
+	*w = Watch{t: t, begun: now, due: due, next: t.first}
+	if t.first != nil {
+		t.first.prev = w
+	}
+	t.first = w
+	t.inFlight++
+}
+
+// Moved notes that text of the answer came; the next is expected, or the end, by
+// due.
+func (w *Watch) Moved(now, due time.Time) {
+	if w.t == nil {
+		return
+	}
+	w.t.mu.Lock()
+	defer w.t.mu.Unlock()
+	w.judge(None)
+	w.t.moved = now
+	w.begun, w.due = now, due
+}
+
+// Late reports whether the request was found to be past its time.
+func (w *Watch) Late(now time.Time) bool {
+	if w.t == nil {
+		return false
+	}
+	w.t.mu.Lock()
+	defer w.t.mu.Unlock()
+	return now.After(w.due)
+}
+
+// End takes the request out. None says that it ended well; Void, that its end
+// says nothing.
+func (w *Watch) End(now time.Time, c Cause) {
+	t := w.t
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case w.prev != nil:
+		w.prev.next = w.next
+	default:
+		t.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	}
+	t.inFlight--
+	if c == None && !w.judged && now.After(w.due) {
+		c = Late
+	}
+	if c != Void {
+		w.judge(c)
+	}
+	if c == None || c == Late || c == Failed || c == Void { // somebody answered
+		t.moved = now
+	}
+	w.t, w.prev, w.next = nil, nil, nil
+}
+
+// Void is the end of a request that says nothing about the endpoint, such as a
+// client's error.
+const Void Cause = NumCauses
+
+// judge counts the request, once. A worse word replaces that it was in time.
+func (w *Watch) judge(c Cause) {
+	t := w.t
+	switch {
+	case c == None && !w.judged:
+		t.good++
+	case c != None && c < NumCauses && !(w.judged && c == Late):
+		t.bad[c]++
+	}
+	w.judged = true
+}
+
+// Progress notes that the engine was seen to work, as by counters on its page
+// that grow.
+func (t *Tracker) Progress(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.After(t.moved) {
+		t.moved = now
+	}
+}
+
+// Cut reports whether an answer to a client that ended in the middle may count:
+// of one client's, one among the last four.
+func (t *Tracker) Cut(client uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.cuts {
+		if c == client {
+			return false
+		}
+	}
+	t.cuts[t.nextCut%len(t.cuts)] = client
+	t.nextCut++
+	return true
+}
+
+// SetFull notes that the engine refused a request because its queue is full.
+func (t *Tracker) SetFull(until time.Time) { t.full.Store(until.UnixNano()) }
+
+// FullAt reports whether the queue counts as full at a time in Unix nanoseconds.
+func (t *Tracker) FullAt(now int64) bool { return t.full.Load() > now }
+
+// Evidence returns what was seen, with counts from the beginning. Requests that
+// are past their time are judged, once. The page's part is the caller's to fill.
+func (t *Tracker) Evidence(now time.Time) Evidence {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := Evidence{Answered: Never, Moved: Never, InFlight: t.inFlight}
+	for w := t.first; w != nil; w = w.next {
+		if !now.After(w.due) {
+			continue
+		}
+		w.judge(Late)
+		e.Overdue++
+		e.Twice = e.Twice || now.Sub(w.begun) > 2*w.due.Sub(w.begun)
+	}
+	e.Good, e.Bad = t.good, t.bad
+	if !t.moved.IsZero() {
+		e.Moved = max(now.Sub(t.moved), 0)
+	}
+	return e
+}

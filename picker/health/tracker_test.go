@@ -1,0 +1,113 @@
+package health
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTracker(t *testing.T) {
+	var tr Tracker
+	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
+	var quick, late, cut, hung Watch
+	for _, w := range []*Watch{&quick, &late, &cut, &hung} {
+		tr.Begin(w, at(0), at(2))
+	}
+	quick.Moved(at(1), at(5))
+	quick.End(at(4), None)
+	if e := tr.Evidence(at(4)); e.Good != 1 || e.Overdue != 3 || e.Bad[Late] != 3 || e.Twice || e.Moved != 0 {
+		t.Errorf("after the first answer: %+v", e)
+	}
+	late.End(at(5), None)
+	cut.End(at(5), Cut)
+	if !hung.Late(at(3)) {
+		t.Error("the request past its time is not late")
+	}
+	hung.End(at(6), Void)
+	e := tr.Evidence(at(7))
+	if e.Good != 1 || e.Bad[Late] != 3 || e.Bad[Cut] != 1 || e.InFlight != 0 || e.Overdue != 0 || e.Moved != time.Second {
+		t.Errorf("at the end: %+v", e)
+	}
+	hung.End(at(8), Failed) // a second end counts for nothing
+	if tr.Evidence(at(8)).Bad[Failed] != 0 {
+		t.Error("a request ended twice")
+	}
+	if !tr.Cut(7) || tr.Cut(7) || !tr.Cut(8) {
+		t.Error("one client's cut answers count more than once")
+	}
+	tr.SetFull(at(9))
+	if !tr.FullAt(at(8.5).UnixNano()) || tr.FullAt(at(9.5).UnixNano()) {
+		t.Error("a full queue is not full for as long as it was said")
+	}
+}
+
+func TestTrackerIsFree(t *testing.T) {
+	var tr Tracker
+	var w Watch
+	now := time.Unix(1000, 0)
+	if n := testing.AllocsPerRun(100, func() {
+		tr.Begin(&w, now, now.Add(time.Second))
+		w.Moved(now, now.Add(time.Second))
+		w.End(now, None)
+	}); n != 0 {
+		t.Errorf("%v allocations for a request", n)
+	}
+}
+
+func TestPrompts(t *testing.T) {
+	var p Prompts
+	now := time.Unix(1000, 0)
+	if !p.Empty() || p.Failed(1, 0, now) || p.Failed(1, 0, now) {
+		t.Error("a prompt is guilty that failed at one endpoint only")
+	}
+	if !p.Failed(1, 1, now) || !p.Suspected(1, now) || p.Suspected(1, now.Add(time.Hour)) {
+		t.Error("a prompt is innocent that failed at two endpoints")
+	}
+	p.Succeeded(1)
+	if p.Suspected(1, now) || !p.Empty() || p.Failed(1, 2, now) {
+		t.Error("a prompt that was answered is still remembered")
+	}
+	for k := range uint64(3 * maxPrompts) {
+		if p.Failed(100+k, 0, now) {
+			t.Fatalf("prompt %d is guilty at once", k)
+		}
+	}
+	if p.Failed(0, 0, now) || p.Failed(0, 1, now) {
+		t.Error("a prompt without a name is guilty")
+	}
+}
+
+// TestHear: the first word of another replica is where its counts begin, one that
+// began anew is not counted twice, and one that left is forgotten.
+func TestHear(t *testing.T) {
+	s, now := NewSet(Options{}), time.Unix(1000, 0)
+	s.Join(0, "a", now)
+	s.Join(1, "a", now)
+	s.Join(2, "a", now)
+	say := func(failed uint64) State {
+		e := unknown()
+		e.Bad[Failed] = failed
+		now = now.Add(tick)
+		s.Hear("peer", 0, e, now)
+		s.Step(now)
+		return s.View(0).State
+	}
+	if got := say(100); got != Healthy {
+		t.Errorf("what a peer saw before: %s", got)
+	}
+	if got := say(110); got != Out {
+		t.Errorf("ten failures: %s", got)
+	}
+	s.Leave(0)
+	s.Join(0, "b", now)
+	if got := s.View(0).State; got != Healthy {
+		t.Errorf("another endpoint under the id: %s", got)
+	}
+	e := unknown()
+	e.Refused = true
+	s.Hear("peer", 1, e, now)
+	s.Drop("peer")
+	s.Step(now.Add(tick))
+	if got := s.View(1).State; got != Healthy {
+		t.Errorf("word of a replica that left: %s", got)
+	}
+}
