@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+
+	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
 // deltaVersion is the first byte of an encoded Delta. A decoder refuses every
@@ -21,9 +23,9 @@ const (
 // Errors of DecodeDelta and DecodeKeys.
 var (
 	ErrCodecVersion = errors.New("indexer: unknown encoding version")
-	ErrCodecShort   = errors.New("indexer: encoding cut short")
+	ErrCodecShort   = varint.ErrShort
 	ErrCodecLimit   = errors.New("indexer: encoding over a limit")
-	ErrCodecValue   = errors.New("indexer: encoding holds an impossible value")
+	ErrCodecValue   = varint.ErrValue
 )
 
 // The head of an operation is one byte:
@@ -173,42 +175,42 @@ func usualBytes(tokens uint32) int64 { return 4 * int64(tokens) }
 // the Max constants. After an error d is empty.
 func DecodeDelta(b []byte, d *Delta) error {
 	d.Reset()
-	r := wireReader{b: b}
-	if r.byte() != deltaVersion {
+	r := varint.Reader{B: b}
+	if r.Byte() != deltaVersion {
 		return ErrCodecVersion
 	}
 	var chain deltaChain
-	for len(r.b) > 0 && r.err == nil {
+	for len(r.B) > 0 && r.Err == nil {
 		decodeOp(&r, d, &chain)
 	}
-	if r.err != nil {
+	if r.Err != nil {
 		d.Reset()
 	}
-	return r.err
+	return r.Err
 }
 
-func decodeOp(r *wireReader, d *Delta, chain *deltaChain) {
+func decodeOp(r *varint.Reader, d *Delta, chain *deltaChain) {
 	if len(d.Ops) == MaxDeltaOps {
-		r.fail(ErrCodecLimit)
+		r.Fail(ErrCodecLimit)
 		return
 	}
-	head := r.byte()
+	head := r.Byte()
 	op := Op{Kind: OpKind(head & headKind), Tier: Tier(head & headTier >> 2)}
 	if head&headGroup != 0 {
-		if op.Group = r.byte(); op.Group == 0 {
-			r.fail(ErrCodecValue)
+		if op.Group = r.Byte(); op.Group == 0 {
+			r.Fail(ErrCodecValue)
 		}
 	}
 	if op.Kind != OpStore && head&(headRoot|headAgain) != 0 {
-		r.fail(ErrCodecValue)
+		r.Fail(ErrCodecValue)
 	}
 	switch {
 	case op.Kind == OpClear && head&headOne != 0:
-		r.fail(ErrCodecValue)
+		r.Fail(ErrCodecValue)
 	case head&headOne != 0:
 		op.N = 1
 	case op.Kind != OpClear:
-		op.N = r.uint32()
+		op.N = r.Uint32()
 	}
 	switch op.Kind {
 	case OpStore:
@@ -218,12 +220,12 @@ func decodeOp(r *wireReader, d *Delta, chain *deltaChain) {
 	case OpRemove, OpMove:
 		decodeHashes(r, d, &op)
 	}
-	if r.err == nil {
+	if r.Err == nil {
 		d.Ops = append(d.Ops, op)
 	}
 }
 
-func decodeParent(r *wireReader, op *Op, head byte, chain *deltaChain) {
+func decodeParent(r *varint.Reader, op *Op, head byte, chain *deltaChain) {
 	op.Root = head&headRoot != 0
 	again := head&headAgain != 0
 	switch {
@@ -232,44 +234,44 @@ func decodeParent(r *wireReader, op *Op, head byte, chain *deltaChain) {
 	case again && !op.Root && chain.haveBlock:
 		op.From, op.Parent = chain.key, chain.hash
 	case again:
-		r.fail(ErrCodecValue)
+		r.Fail(ErrCodecValue)
 	case op.Root:
-		op.From = BlockKey(r.uint64())
+		op.From = BlockKey(r.Fixed64())
 	default:
-		op.From = BlockKey(r.uint64())
-		op.Parent = EngineHash(r.uint64())
+		op.From = BlockKey(r.Fixed64())
+		op.Parent = EngineHash(r.Fixed64())
 	}
 }
 
-func decodeBlocks(r *wireReader, d *Delta, op *Op) {
+func decodeBlocks(r *varint.Reader, d *Delta, op *Op) {
 	op.First = uint32(len(d.Blocks))
-	if op.N > 0 && r.err == nil {
-		decodeBlockList(r, d, op, r.uint32())
+	if op.N > 0 && r.Err == nil {
+		decodeBlockList(r, d, op, r.Uint32())
 	}
 }
 
 // decodeBlockList reads the blocks of op, whose First is set.
-func decodeBlockList(r *wireReader, d *Delta, op *Op, usual uint32) {
+func decodeBlockList(r *varint.Reader, d *Delta, op *Op, usual uint32) {
 	if uint64(op.First)+uint64(op.N) > MaxDeltaBlocks {
-		r.fail(ErrCodecLimit)
+		r.Fail(ErrCodecLimit)
 	}
-	if !r.has(uint64(op.N) * minBlockSize) {
+	if !r.Has(uint64(op.N) * minBlockSize) {
 		return
 	}
 	length := usualBytes(usual)
 	for range op.N {
-		b := StoredBlock{Hash: EngineHash(r.uint64()), Key: BlockKey(r.uint64()), Tokens: usual}
-		word := r.uvarint()
+		b := StoredBlock{Hash: EngineHash(r.Fixed64()), Key: BlockKey(r.Fixed64()), Tokens: usual}
+		word := r.Uint()
 		if word&1 != 0 {
-			b.Flags = BlockFlags(r.byte())
-			b.Tokens = r.uint32()
+			b.Flags = BlockFlags(r.Byte())
+			b.Tokens = r.Uint32()
 		}
 		zig := word >> 1
 		length += int64(zig>>1) ^ -int64(zig&1)
 		if length < 0 || length > math.MaxUint32 {
-			r.fail(ErrCodecValue)
+			r.Fail(ErrCodecValue)
 		}
-		if r.err != nil {
+		if r.Err != nil {
 			return
 		}
 		b.Bytes = uint32(length)
@@ -279,19 +281,19 @@ func decodeBlockList(r *wireReader, d *Delta, op *Op, usual uint32) {
 
 // placeHashes sets op.First, and reports whether the hashes of op are within the limit
 // and all there, in so many bytes each.
-func placeHashes(r *wireReader, d *Delta, op *Op, width uint64) bool {
+func placeHashes(r *varint.Reader, d *Delta, op *Op, width uint64) bool {
 	op.First = uint32(len(d.Hashes))
 	if uint64(op.First)+uint64(op.N) > MaxDeltaHashes {
-		r.fail(ErrCodecLimit)
+		r.Fail(ErrCodecLimit)
 	}
-	return r.has(uint64(op.N) * width)
+	return r.Has(uint64(op.N) * width)
 }
 
-func decodeHashes(r *wireReader, d *Delta, op *Op) {
+func decodeHashes(r *varint.Reader, d *Delta, op *Op) {
 	if !placeHashes(r, d, op, 8) {
 		return
 	}
 	for range op.N {
-		d.Hashes = append(d.Hashes, EngineHash(r.uint64()))
+		d.Hashes = append(d.Hashes, EngineHash(r.Fixed64()))
 	}
 }

@@ -2,7 +2,8 @@ package indexer
 
 import (
 	"encoding/binary"
-	"math"
+
+	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
 // MaxKeys is the longest list that DecodeKeys accepts.
@@ -24,90 +25,16 @@ func AppendKeys(dst []byte, keys []BlockKey) []byte {
 // over MaxKeys, or beyond what b holds, is an error before anything is
 // allocated, and dst then comes back as it was.
 func DecodeKeys(b []byte, dst []BlockKey) (keys []BlockKey, rest []byte, err error) {
-	r := wireReader{b: b}
-	n := r.uvarint()
+	r := varint.Reader{B: b}
+	n := r.Uint()
 	if n > MaxKeys {
-		r.fail(ErrCodecLimit)
+		r.Fail(ErrCodecLimit)
 	}
-	if !r.has(n * 8) {
-		return dst, nil, r.err
+	if !r.Has(n * 8) {
+		return dst, nil, r.Err
 	}
 	for range n {
-		dst = append(dst, BlockKey(r.uint64()))
+		dst = append(dst, BlockKey(r.Fixed64()))
 	}
-	return dst, r.b, nil
-}
-
-// wireReader reads from the front of b. After the first error every read
-// gives zero and the error stays.
-type wireReader struct {
-	b   []byte
-	err error
-}
-
-func (r *wireReader) fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
-// has tells whether n more bytes are there and no error has come before.
-func (r *wireReader) has(n uint64) bool {
-	if r.err == nil && n > uint64(len(r.b)) {
-		r.err = ErrCodecShort
-	}
-	return r.err == nil
-}
-
-func (r *wireReader) byte() byte {
-	if !r.has(1) {
-		return 0
-	}
-	v := r.b[0]
-	r.b = r.b[1:]
-	return v
-}
-
-func (r *wireReader) uint64() uint64 {
-	if !r.has(8) {
-		return 0
-	}
-	v := binary.LittleEndian.Uint64(r.b)
-	r.b = r.b[8:]
-	return v
-}
-
-func (r *wireReader) uint32le() uint32 {
-	if !r.has(4) {
-		return 0
-	}
-	v := binary.LittleEndian.Uint32(r.b)
-	r.b = r.b[4:]
-	return v
-}
-
-func (r *wireReader) uvarint() uint64 {
-	if r.err != nil {
-		return 0
-	}
-	v, n := binary.Uvarint(r.b)
-	switch {
-	case n > 0:
-		r.b = r.b[n:]
-		return v
-	case n == 0:
-		r.fail(ErrCodecShort)
-	default:
-		r.fail(ErrCodecValue)
-	}
-	return 0
-}
-
-func (r *wireReader) uint32() uint32 {
-	v := r.uvarint()
-	if v > math.MaxUint32 {
-		r.fail(ErrCodecValue)
-		return 0
-	}
-	return uint32(v)
+	return dst, r.B, nil
 }

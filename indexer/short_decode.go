@@ -1,8 +1,10 @@
 package indexer
 
+import "github.com/grapevine-epp/grapevine/internal/varint"
+
 // shortReader decodes one delta.
 type shortReader struct {
-	wireReader
+	varint.Reader
 	x *Index
 	s *source // may be nil: nothing is held
 	t *Tails
@@ -26,31 +28,31 @@ func (x *Index) DecodeShort(b []byte, name Source, t *Tails, d *Delta) (unsure i
 	d.Reset()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	r := shortReader{wireReader: wireReader{b: b}, x: x, s: x.sources[name], t: t, d: d}
-	for len(r.b) > 0 && r.err == nil {
+	r := shortReader{Reader: varint.Reader{B: b}, x: x, s: x.sources[name], t: t, d: d}
+	for len(r.B) > 0 && r.Err == nil {
 		r.op()
 	}
-	if r.err != nil {
+	if r.Err != nil {
 		d.Reset()
-		return 0, r.err
+		return 0, r.Err
 	}
 	return r.unsure, nil
 }
 
 func (r *shortReader) op() {
-	head := r.byte()
+	head := r.Byte()
 	op := Op{Kind: OpKind(head & headKind), N: 1}
 	if head&shortPlace != 0 {
-		op.Tier, op.Group = Tier(r.byte()), r.byte()
+		op.Tier, op.Group = Tier(r.Byte()), r.Byte()
 		if op.Tier >= NumTiers || op.Tier == 0 && op.Group == 0 {
-			r.fail(ErrCodecValue)
+			r.Fail(ErrCodecValue)
 		}
 	}
 	rest := head >> shortParentBit
 	switch op.Kind {
 	case OpClear:
 		if op.N = 0; head&^(headKind|shortPlace) != 0 {
-			r.fail(ErrCodecValue)
+			r.Fail(ErrCodecValue)
 		}
 		r.add(&op)
 		return
@@ -58,13 +60,13 @@ func (r *shortReader) op() {
 		rest = 0
 	}
 	if head&shortOne == 0 {
-		if op.N = r.uint32(); op.N < 2 {
-			r.fail(ErrCodecValue)
+		if op.N = r.Uint32(); op.N < 2 {
+			r.Fail(ErrCodecValue)
 		}
 	}
 	switch {
 	case rest > 1:
-		r.fail(ErrCodecValue)
+		r.Fail(ErrCodecValue)
 	case op.Kind == OpStore:
 		r.store(&op, head)
 	default:
@@ -75,21 +77,21 @@ func (r *shortReader) op() {
 func (r *shortReader) store(op *Op, head byte) {
 	r.parent(op, shortParent(head>>shortParentBit&7))
 	if head&shortUsual == 0 {
-		r.usual = r.uint32()
+		r.usual = r.Uint32()
 	} else if r.stores == 0 {
-		r.fail(ErrCodecValue)
+		r.Fail(ErrCodecValue)
 	}
 	op.First = uint32(len(r.d.Blocks))
-	decodeBlockList(&r.wireReader, r.d, op, r.usual)
+	decodeBlockList(&r.Reader, r.d, op, r.usual)
 	r.add(op)
 	r.stores++
 }
 
 func (r *shortReader) add(op *Op) {
 	if len(r.d.Ops) == MaxDeltaOps {
-		r.fail(ErrCodecLimit)
+		r.Fail(ErrCodecLimit)
 	}
-	if r.err == nil {
+	if r.Err == nil {
 		r.d.Ops = append(r.d.Ops, *op)
 	}
 }
@@ -98,30 +100,30 @@ func (r *shortReader) parent(op *Op, p shortParent) {
 	switch p {
 	case parentRootAgain:
 		if !r.haveRoot {
-			r.fail(ErrCodecValue)
+			r.Fail(ErrCodecValue)
 		}
 		op.Root, op.From = true, r.root
 	case parentRoot:
-		r.root, r.haveRoot = BlockKey(r.uint64()), true
+		r.root, r.haveRoot = BlockKey(r.Fixed64()), true
 		op.Root, op.From = true, r.root
 	case parentTail:
-		r.tail(op, r.uvarint())
+		r.tail(op, r.Uint())
 	case parentName:
-		if e, is := r.byShort(shortName(r.uint32le())); is == foundOne {
+		if e, is := r.byShort(shortName(r.Fixed32())); is == foundOne {
 			op.Parent = e.hash
 			op.From = r.key(e.hash)
 		}
 	case parentWhole:
-		op.From, op.Parent = BlockKey(r.uint64()), EngineHash(r.uint64())
+		op.From, op.Parent = BlockKey(r.Fixed64()), EngineHash(r.Fixed64())
 	default:
-		r.fail(ErrCodecValue)
+		r.Fail(ErrCodecValue)
 	}
 }
 
 // tail makes what was stored n stores ago the parent of op.
 func (r *shortReader) tail(op *Op, n uint64) {
 	if n == 0 || n > tailReach {
-		r.fail(ErrCodecValue)
+		r.Fail(ErrCodecValue)
 		return
 	}
 	for j := len(r.d.Ops) - 1; j >= 0; j-- {
@@ -165,11 +167,11 @@ func (r *shortReader) byShort(n shortName) (*entry, found) {
 
 func (r *shortReader) list(op *Op, whole bool) {
 	if whole {
-		decodeHashes(&r.wireReader, r.d, op)
-	} else if placeHashes(&r.wireReader, r.d, op, shortBytes) {
+		decodeHashes(&r.Reader, r.d, op)
+	} else if placeHashes(&r.Reader, r.d, op, shortBytes) {
 		r.names(op.N)
 	}
-	if op.N = uint32(len(r.d.Hashes)) - op.First; op.N == 0 || r.err != nil {
+	if op.N = uint32(len(r.d.Hashes)) - op.First; op.N == 0 || r.Err != nil {
 		return
 	}
 	if n := len(r.d.Ops); n > 0 {
@@ -185,10 +187,10 @@ func (r *shortReader) list(op *Op, whole bool) {
 // names reads short names and appends the hashes that are held.
 func (r *shortReader) names(n uint32) {
 	var ahead [window]shortName
-	for n > 0 && r.err == nil {
+	for n > 0 && r.Err == nil {
 		some := ahead[:min(n, window)]
 		for i := range some {
-			some[i] = shortName(r.uint32le())
+			some[i] = shortName(r.Fixed32())
 			if r.s != nil {
 				r.x.sink += r.s.names.touchShort(some[i])
 			}

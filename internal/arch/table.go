@@ -13,6 +13,7 @@ type row struct {
 // those of its own row. A package below one that has a row shares that row.
 var rows = []row{
 	// Knows nothing else of the project.
+	{"internal/varint", 0},
 	{"indexer", 0},
 	{"cluster", 0},
 	{"cluster/internal/wire", 0},
@@ -71,6 +72,9 @@ var edges = map[[2]string]bool{
 	{"pd", "picker/plugins"}:              true, // the rows that it adds to the table
 	{"picker", "picker/request"}:          true, // what is placed
 	{"picker", "picker/endpoint"}:         true, // where it is placed
+
+	{"indexer", "internal/varint"}:               true,
+	{"cluster/internal/wire", "internal/varint"}: true,
 
 	// The state machine of a group, bottom up, and those who run it.
 	{"cluster/internal/group", "cluster/internal/wire"}: true,

@@ -46,10 +46,8 @@ func (c *ClusterOptions) share() (cluster.Share, error) {
 	if c.Share == "" {
 		return cluster.ShareAuto, nil
 	}
-	for _, v := range []cluster.Share{cluster.ShareAuto, cluster.ShareMesh, cluster.SharePartitioned} {
-		if v.String() == c.Share {
-			return v, nil
-		}
+	if v, ok := cluster.ParseShare(c.Share); ok {
+		return v, nil
 	}
 	return 0, fmt.Errorf("%w, not %q", errShare, c.Share)
 }

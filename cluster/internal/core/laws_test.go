@@ -11,33 +11,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func drawPosition(t *rapid.T, name string) logs.Position {
-	return logs.Position{
-		Inc: rapid.Uint64Range(0, 3).Draw(t, name+".inc"), Next: rapid.Uint64Range(0, 5).Draw(t, name+".next"),
-		Lost: rapid.Uint64Range(0, 3).Draw(t, name+".lost"),
-	}
-}
-
-// TestFurthestLaws: the merge of positions is idempotent, commutative and
-// associative, and never less than what is merged.
-func TestFurthestLaws(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a, b, c := drawPosition(t, "a"), drawPosition(t, "b"), drawPosition(t, "c")
-		if wire.Furthest(a, a) != a {
-			t.Error("not idempotent")
-		}
-		if wire.Furthest(a, b) != wire.Furthest(b, a) {
-			t.Error("not commutative")
-		}
-		if wire.Furthest(wire.Furthest(a, b), c) != wire.Furthest(a, wire.Furthest(b, c)) {
-			t.Error("not associative")
-		}
-		if m := wire.Furthest(a, b); a.Beats(m) || b.Beats(m) {
-			t.Error("less than what was merged")
-		}
-	})
-}
-
 // TestDeltaLaws: whatever the order, the grouping and the repetitions in which
 // the deltas of two incarnations come, the furthest position and its content
 // are reached, and hearing all of it again changes nothing.

@@ -54,22 +54,15 @@ func (m *Beat) Append(b []byte) []byte {
 // Decode reads it.
 func (m *Beat) Decode(r Reader) error {
 	*m = Beat{States: m.States[:0]}
-	m.Seq, m.Sent, m.Echo, m.Hold, m.Flags = r.uint(), r.uint(), r.uint(), r.uint(), r.uint()
-	m.App = r.bytes()
-	for n := r.count(); n > 0 && !r.bad; n-- {
+	m.Seq, m.Sent, m.Echo, m.Hold, m.Flags = r.Uint(), r.Uint(), r.Uint(), r.Uint(), r.Uint()
+	m.App = r.Bytes()
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
 		e := r.record()
-		s := StateInfo{Kind: byte(e.uint()), Name: e.name(), Version: e.uint(), Ver: e.uint()}
-		r.bad = r.bad || e.bad
+		s := StateInfo{Kind: byte(e.Uint()), Name: e.name(), Version: e.Uint(), Ver: e.Uint()}
+		r.Fail(e.Err)
 		m.States = append(m.States, s)
 	}
 	return r.err()
-}
-
-func (r *Reader) err() error {
-	if r.bad {
-		return ErrMalformed
-	}
-	return nil
 }
 
 // Gauge carries entries of a gauge: those changed between From and Ver, or
@@ -108,11 +101,11 @@ func (m *Gauge) Append(b []byte) []byte {
 // Decode reads it.
 func (m *Gauge) Decode(r Reader) error {
 	*m = Gauge{Entries: m.Entries[:0]}
-	m.Name, m.Version, m.Full, m.From, m.Ver = r.name(), r.uint(), r.uint() != 0, r.uint(), r.uint()
-	for n := r.count(); n > 0 && !r.bad; n-- {
-		e := GaugeEntry{Key: r.bytes(), Removed: r.uint() != 0, Value: r.bytes()}
+	m.Name, m.Version, m.Full, m.From, m.Ver = r.name(), r.Uint(), r.Uint() != 0, r.Uint(), r.Uint()
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		e := GaugeEntry{Key: r.Bytes(), Removed: r.Uint() != 0, Value: r.Bytes()}
 		if len(e.Key) > MaxName {
-			r.bad = true
+			r.refuse()
 		}
 		m.Entries = append(m.Entries, e)
 	}
@@ -149,9 +142,9 @@ func (m *Feed) Append(b []byte) []byte {
 // Decode reads it.
 func (m *Feed) Decode(r Reader) error {
 	*m = Feed{Payloads: m.Payloads[:0]}
-	m.Name, m.Version, m.Seq = r.name(), r.uint(), r.uint()
-	for n := r.count(); n > 0 && !r.bad; n-- {
-		m.Payloads = append(m.Payloads, r.bytes())
+	m.Name, m.Version, m.Seq = r.name(), r.Uint(), r.Uint()
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		m.Payloads = append(m.Payloads, r.Bytes())
 	}
 	return r.err()
 }

@@ -36,18 +36,18 @@ func (g *Group) Append(b []byte) []byte {
 // Decode reads it.
 func (g *Group) Decode(r *Reader) {
 	g.Entries = g.Entries[:0]
-	g.Source, g.Inc = r.name(), r.uint()
+	g.Source, g.Inc = r.name(), r.Uint()
 	next := uint64(0)
-	for n := r.count(); n > 0 && !r.bad; n-- {
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
 		e := Entry{First: next}
-		span := r.uint()
+		span := r.Uint()
 		if span&1 != 0 {
-			e.First = r.uint()
+			e.First = r.Uint()
 		}
 		e.Last = e.First + span>>1
-		e.Payload = r.bytes()
+		e.Payload = r.Bytes()
 		if e.Last < e.First || e.Last == ^uint64(0) {
-			r.bad = true
+			r.refuse()
 		}
 		next = e.Last + 1
 		g.Entries = append(g.Entries, e)
@@ -72,10 +72,10 @@ func DeltasHead(b []byte, name string, version uint64, groups int) []byte {
 
 // Decode reads m, and checks all of its groups.
 func (m *Deltas) Decode(r Reader) error {
-	m.Name, m.Version, m.groups = r.name(), r.uint(), r.count()
+	m.Name, m.Version, m.groups = r.name(), r.Uint(), r.Count()
 	m.rest = r
 	for range m.groups {
-		if m.scratch.Decode(&r); r.bad {
+		if m.scratch.Decode(&r); r.bad() {
 			break
 		}
 	}
@@ -135,15 +135,17 @@ func (c *Claim) Append(b []byte) []byte {
 // Decode reads it.
 func (m *Digests) Decode(r Reader) error {
 	*m = Digests{Claims: m.Claims[:0]}
-	m.Name, m.Version, m.Full = r.name(), r.uint(), r.uint() != 0
-	for n := r.count(); n > 0 && !r.bad; n-- {
+	m.Name, m.Version, m.Full = r.name(), r.Uint(), r.Uint() != 0
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
 		e := r.record()
 		var c Claim
-		c.Source, c.Pos.Inc, c.Pos.Next = e.name(), e.uint(), e.uint()
-		c.Reading = e.uint()&1 != 0
-		c.Digest.Count, c.Digest.Xor = e.uint(), e.u64()
+		c.Source, c.Pos.Inc, c.Pos.Next = e.name(), e.Uint(), e.Uint()
+		c.Reading = e.Uint()&1 != 0
+		c.Digest.Count, c.Digest.Xor = e.Uint(), e.Fixed64()
 		c.Pos.Lost = e.added() // since Minor 1
-		r.bad = r.bad || e.bad || c.Pos.Lost > c.Pos.Next
+		if r.Fail(e.Err); c.Pos.Lost > c.Pos.Next {
+			r.refuse()
+		}
 		m.Claims = append(m.Claims, c)
 	}
 	return r.err()
@@ -179,11 +181,11 @@ func (m *Ask) Append(b []byte) []byte {
 
 // Decode reads it.
 func (m *Ask) Decode(r Reader) error {
-	*m = Ask{Name: r.name(), Version: r.uint(), Source: r.name(), ID: r.uint()}
-	m.At = Position{r.uint(), r.uint(), r.uint()}
-	m.Force = r.uint() != 0
-	m.Snap = Position{r.uint(), r.uint(), r.uint()}
-	m.Page = r.uint()
+	*m = Ask{Name: r.name(), Version: r.Uint(), Source: r.name(), ID: r.Uint()}
+	m.At = Position{r.Uint(), r.Uint(), r.Uint()}
+	m.Force = r.Uint() != 0
+	m.Snap = Position{r.Uint(), r.Uint(), r.Uint()}
+	m.Page = r.Uint()
 	return r.err()
 }
 
@@ -216,8 +218,8 @@ func (m *RangeReply) Append(b []byte) []byte {
 // Decode reads it.
 func (m *RangeReply) Decode(r Reader) error {
 	entries := m.Deltas.Entries
-	*m = RangeReply{Name: r.name(), Version: r.uint(), ID: r.uint(), Status: r.uint()}
-	m.Pos = Position{r.uint(), r.uint(), r.uint()}
+	*m = RangeReply{Name: r.name(), Version: r.Uint(), ID: r.Uint(), Status: r.Uint()}
+	m.Pos = Position{r.Uint(), r.Uint(), r.Uint()}
 	m.Deltas.Entries = entries
 	m.Deltas.Decode(&r)
 	return r.err()
@@ -252,9 +254,9 @@ func (m *PageReply) Append(b []byte) []byte {
 
 // Decode reads it.
 func (m *PageReply) Decode(r Reader) error {
-	*m = PageReply{Name: r.name(), Version: r.uint(), Source: r.name(), ID: r.uint(), Status: r.uint()}
-	m.Snap = Position{r.uint(), r.uint(), r.uint()}
-	m.Digest = Digest{r.uint(), r.uint()}
-	m.Page, m.Pages, m.Bytes, m.Payload = r.uint(), r.uint(), r.uint(), r.bytes()
+	*m = PageReply{Name: r.name(), Version: r.Uint(), Source: r.name(), ID: r.Uint(), Status: r.Uint()}
+	m.Snap = Position{r.Uint(), r.Uint(), r.Uint()}
+	m.Digest = Digest{r.Uint(), r.Uint()}
+	m.Page, m.Pages, m.Bytes, m.Payload = r.Uint(), r.Uint(), r.Uint(), r.Bytes()
 	return r.err()
 }

@@ -25,14 +25,6 @@ func (p Position) Beats(q Position) bool {
 	return p.Lost < q.Lost
 }
 
-// Furthest is the merge of two positions: idempotent, commutative, associative.
-func Furthest(p, q Position) Position {
-	if q.Beats(p) {
-		return q
-	}
-	return p
-}
-
 // Digest sums up a store's content for one source. Two stores at the same
 // Position with different digests differ.
 type Digest struct {

@@ -3,6 +3,8 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
 // Wire constants. A frame is Major, Minor, kind, the sender's boot (8 bytes,
@@ -55,7 +57,7 @@ func Header(b []byte, kind byte, boot uint64) []byte {
 func Boot(frame []byte) uint64 { return binary.LittleEndian.Uint64(frame[3:]) }
 
 // Body returns a reader of a frame's fields, after the header.
-func Body(frame []byte) Reader { return Reader{b: frame[HeaderLen:]} }
+func Body(frame []byte) Reader { return Reader{varint.Reader{B: frame[HeaderLen:]}} }
 
 func putUint(b []byte, v uint64) []byte { return binary.AppendUvarint(b, v) }
 
@@ -64,12 +66,9 @@ func putBytes[T string | []byte](b []byte, s T) []byte {
 	return append(b, s...)
 }
 
-// Reader takes fields from the front of b. After the first bad field it is
-// bad for good and gives zeros.
-type Reader struct {
-	b   []byte
-	bad bool
-}
+// Reader takes fields from the front of a frame. After the first bad field it is bad for
+// good and gives zeros.
+type Reader struct{ varint.Reader }
 
 // Name reads the name of a state, with which every message about a state
 // begins, and leaves r where it was.
@@ -78,72 +77,39 @@ func (r Reader) Name() ([]byte, error) {
 	return name, r.err()
 }
 
+func (r *Reader) err() error {
+	if r.Err != nil {
+		return ErrMalformed
+	}
+	return nil
+}
+
+func (r *Reader) bad() bool { return r.Err != nil }
+
+// refuse says that a field has an impossible value.
+func (r *Reader) refuse() { r.Fail(ErrMalformed) }
+
 // added gives a field that older members do not write: zero at the end.
 func (r *Reader) added() uint64 {
-	if len(r.b) == 0 {
+	if len(r.B) == 0 {
 		return 0
 	}
-	return r.uint()
-}
-
-func (r *Reader) uint() uint64 {
-	if r.bad {
-		return 0
-	}
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.bad = true
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-// bytes gives a part of the frame, not a copy.
-func (r *Reader) bytes() []byte {
-	n := r.uint()
-	if r.bad || n > uint64(len(r.b)) {
-		r.bad = true
-		return nil
-	}
-	v := r.b[:n:n]
-	r.b = r.b[n:]
-	return v
+	return r.Uint()
 }
 
 // name gives a non-empty byte string of at most MaxName.
 func (r *Reader) name() []byte {
-	v := r.bytes()
+	v := r.Bytes()
 	if len(v) == 0 || len(v) > MaxName {
-		r.bad = true
+		r.refuse()
 	}
-	return v
-}
-
-func (r *Reader) u64() uint64 {
-	if r.bad || len(r.b) < 8 {
-		r.bad = true
-		return 0
-	}
-	v := binary.LittleEndian.Uint64(r.b)
-	r.b = r.b[8:]
 	return v
 }
 
 // record gives a reader of the next length-prefixed record.
 func (r *Reader) record() Reader {
-	v := r.bytes()
-	return Reader{b: v, bad: r.bad}
-}
-
-// count gives the number of list items that follow, of at least one byte each.
-func (r *Reader) count() int {
-	n := r.uint()
-	if n > uint64(len(r.b)) {
-		r.bad = true
-		return 0
-	}
-	return int(n)
+	v := r.Bytes()
+	return Reader{varint.Reader{B: v, Err: r.Err}}
 }
 
 // beginRecord starts a record of unknown length, which endRecord completes.
