@@ -51,6 +51,7 @@ var rows = []row{
 	{"cluster/federation", 3},
 
 	// The daemon, and what plays its surroundings.
+	{"internal/share", 3},
 	{"internal/server", 4},
 	{"internal/admin", 4},
 	{"internal/lab", 4},

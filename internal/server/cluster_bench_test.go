@@ -26,6 +26,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/share"
 )
 
 // What BenchmarkCluster plays.
@@ -116,7 +117,7 @@ func newClusterRig(b *testing.B, replicas int) *clusterRig {
 		e := &list[i]
 		e.Events = &sim.EndpointEvents{Port: port(b, p.Addr()), ReplayPort: port(b, p.ReplayAddr())}
 		r.streams = append(r.streams, &benchStream{
-			source: sourceName(net.JoinHostPort(e.Address, strconv.Itoa(e.Port)), 0), pub: p, next: engine.Hash(i+1) << 40,
+			source: share.SourceName(net.JoinHostPort(e.Address, strconv.Itoa(e.Port)), 0), pub: p, next: engine.Hash(i+1) << 40,
 		})
 	}
 	raw, err := yaml.Marshal(map[string]any{"endpoints": list})
@@ -200,7 +201,7 @@ func (r *clusterRig) wait(what string, ok func() bool) {
 // has reports whether every replica has applied a stream up to seq.
 func (r *clusterRig) has(x *benchStream, seq uint64) bool {
 	for _, s := range r.servers {
-		if s.share.log.Position(x.source).Next < seq {
+		if s.share.Position(x.source).Next < seq {
 			return false
 		}
 	}
@@ -298,7 +299,7 @@ func (r *clusterRig) sent(index bool) (sum uint64) {
 	for _, s := range r.servers {
 		for _, p := range s.node.Status().Peers {
 			for _, f := range p.Traffic {
-				if !index || strings.HasPrefix(f.State, stateIndex) {
+				if !index || strings.HasPrefix(f.State, "index") {
 					sum += f.BytesOut
 				}
 			}

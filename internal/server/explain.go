@@ -53,7 +53,7 @@ func (s *Server) explain(_ context.Context, hr *http.Request) (any, error) {
 	s.models.release(r)
 	for _, c := range out.Candidates {
 		if ep := s.pool.Snapshot().Lookup(c.Endpoint); ep != nil {
-			out.Knowledge[c.Endpoint] = s.share.knowledge(ep.ID).State.String()
+			out.Knowledge[c.Endpoint] = s.share.Knowledge(ep.ID).State.String()
 		}
 	}
 	return out, nil
@@ -80,7 +80,7 @@ type EndpointFacts struct {
 	Adapters  *AdapterFacts     `json:"adapters,omitempty"`
 }
 
-// AdapterFacts is what the engine says about its LoRA adapters (picker.LoRA).
+// AdapterFacts is what the engine says about its LoRA adapters (endpoint.LoRA).
 type AdapterFacts struct {
 	Max     int      `json:"max"`
 	Running []string `json:"running,omitempty"`

@@ -72,7 +72,7 @@ func (j *judge) forget(ep indexer.EndpointID) {
 // over-predictions makes the stream be verified or read anew; a record of right ones
 // ends a doubt.
 func (s *Server) judged(r *request.Request, ep *endpoint.Endpoint, v verdict) {
-	streams := s.finder.streams(ep)
+	streams := s.finder.Streams(ep)
 	if len(streams) == 0 {
 		return
 	}
@@ -83,9 +83,9 @@ func (s *Server) judged(r *request.Request, ep *endpoint.Endpoint, v verdict) {
 	switch {
 	case distrust:
 		s.o.Log.Warn("engine had less cached than its events said", "endpoint", ep.Address)
-		s.share.distrust(ep.ID)
+		s.share.Distrust(ep.ID)
 	case trust:
-		s.events.Vouch(ep.ID)
+		s.share.Vouch(ep.ID)
 	}
 }
 
@@ -94,7 +94,7 @@ func (s *Server) trim(r *request.Request, ep *endpoint.Endpoint, cached float64)
 	s.models.fill(r)
 	defer s.models.release(r)
 	for _, q := range r.Exact {
-		for _, stream := range s.finder.streams(ep) {
+		for _, stream := range s.finder.Streams(ep) {
 			s.index.Trim(indexer.Source{Endpoint: ep.ID, Rank: stream.Rank}, q, int(cached*float64(len(q.Bytes))))
 		}
 	}
@@ -122,7 +122,7 @@ func (s *Server) askReport(r *request.Request, d *picker.Decision) {
 		return
 	}
 	ep := s.pool.Snapshot().Lookup(d.Endpoints[0])
-	if ep == nil || !s.finder.publishes(ep) || (ep.Engine != endpoint.EngineVLLM && ep.Gauges().Engine != endpoint.EngineVLLM) {
+	if ep == nil || !s.finder.Publishes(ep) || (ep.Engine != endpoint.EngineVLLM && ep.Gauges().Engine != endpoint.EngineVLLM) {
 		return
 	}
 	if bytes.Contains(r.Body, []byte(`"vllm_xargs"`)) || !s.judge.wantsReport(ep.ID) {

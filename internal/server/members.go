@@ -76,25 +76,8 @@ func (s *Server) fallback(state string) string {
 	default:
 		return ""
 	}
-	read, all := s.share.streamsRead()
+	read, all := s.share.StreamsRead()
 	return fmt.Sprintf("reads %d of %d event streams itself, sees the in-flight load %s", read, all, whose)
-}
-
-// streamsRead counts the event streams that this replica reads itself, and all.
-func (x *indexShare) streamsRead() (read, all int) {
-	if x.log == nil {
-		for _, ep := range x.s.pool.Snapshot().Endpoints {
-			all += len(x.s.source(ep).Streams)
-		}
-		return all, all
-	}
-	for _, s := range *x.byName.Load() {
-		all++
-		if s.plan.read.Load() {
-			read++
-		}
-	}
-	return read, all
 }
 
 func memberStatus(p *cluster.Peer) MemberStatus {

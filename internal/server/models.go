@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
+	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -261,6 +262,20 @@ func (m *models) status() []ModelStatus {
 		out = append(out, st)
 	}
 	return out
+}
+
+// inUse lists what every model name stands for.
+func (m *models) inUse() (list []share.ModelInUse) {
+	of := map[string]share.ModelInUse{}
+	for _, st := range m.all.Status() {
+		of[st.Name] = share.ModelInUse{Name: st.Name, Model: m.model(st.Name), Loading: st.State == prompt.StateLoading}
+	}
+	for name, base := range m.all.Names() {
+		u := of[base]
+		u.Name = name
+		list = append(list, u)
+	}
+	return list
 }
 
 // version changes when a model has been read.

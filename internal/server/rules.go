@@ -34,6 +34,20 @@ func loadConfig(path string) (c *config.Config, data []byte, err error) {
 	return c, data, nil
 }
 
+// openConfig reads the configuration for the first time.
+func (s *Server) openConfig() (*config.Config, error) {
+	c, data, err := loadConfig(s.o.Config)
+	if err != nil {
+		return nil, err
+	}
+	s.configFile.saw(data, nil)
+	s.opened = c
+	s.use(c)
+	s.reloads = newReloads(s.registry)
+	s.noteReload(c, nil)
+	return c, nil
+}
+
 // ConfigStatus is what configuration a replica uses.
 type ConfigStatus struct {
 	File    string    `json:"file,omitempty"` // "": the built-in profile

@@ -21,6 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -40,13 +41,12 @@ type Server struct {
 	approx    *indexer.Approx
 	models    *models
 	pool      *endpoint.Pool
-	events    *events.Manager
 	scrape    *scrape.Poller
 	scheduler *picker.Scheduler
 	audit     *auditor
 	recorder  *recorder
 	judge     judge
-	finder    *finder
+	finder    *share.Finder
 	config    atomic.Pointer[config.Config]
 	opened    *config.Config // that of the start; some of it holds until the end
 	gaugePace atomic.Int64   // nanoseconds; see gaugePace
@@ -55,10 +55,11 @@ type Server struct {
 	node      *cluster.Node
 	bus       cluster.Bus
 	nats      *embedded.Server // nil: none runs here
-	load      *loadShare
-	costs     *costShare
-	share     *indexShare
-	setup     *setupShare
+	load      *share.Load
+	costs     *share.Costs
+	hints     *share.Hints
+	share     *share.Index
+	setup     *share.Setup
 	xds       *xdsShare
 	readiness *extproc.Readiness
 	extproc   *extproc.Server
@@ -95,32 +96,29 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.hasher = indexer.NewHasher(seedOf(s.o.Secret))
 	s.index = indexer.New(indexer.Options{Hasher: s.hasher})
 	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
-	s.pool, s.finder = endpoint.NewPool(endpoint.PoolOptions{}), newFinder(s)
+	s.pool = endpoint.NewPool(endpoint.PoolOptions{})
+	s.finder = share.NewFinder(s.pool, s.o.Log)
+	sessions := picker.NewSessions(0)
 	if s.models, err = openModels(s.o.Models, s.hasher, s.approx, prompt.ModelsOptions{
 		Log: s.o.Log, Engine: prompt.NewEngineRenderer(prompt.EngineOptions{Endpoints: s.renderers}),
 	}); err != nil {
 		return err
 	}
-	s.share = newIndexShare(s)
-	s.events = events.Open(s.share.eventOptions(events.Options{Hasher: s.hasher, Log: s.o.Log, Registry: s.registry}))
-	c, data, err := loadConfig(s.o.Config)
+	c, err := s.openConfig()
 	if err != nil {
 		return err
 	}
-	s.configFile.saw(data, nil)
-	s.opened = c
-	s.use(c)
-	s.reloads = newReloads(s.registry)
-	s.noteReload(c, nil)
 	if s.scrape, err = scrape.Open(s.scrapeOptions()); err != nil {
 		return err
 	}
 	s.recorder = newRecorder(s.hasher, ctx.Done(), s.registry)
-	m, err := s.openPicker()
-	if err != nil {
+	if err := s.openShare(ctx, sessions); err != nil {
 		return err
 	}
-	if err := s.openCluster(ctx, m); err != nil {
+	if err := s.openPicker(sessions); err != nil {
+		return err
+	}
+	if err := s.joinGroup(ctx, sessions); err != nil {
 		return err
 	}
 	s.registry.MustRegister(newCollector(s))
@@ -137,8 +135,8 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.openExtProc(); err != nil {
 		return err
 	}
-	s.wg.Go(func() { s.finder.run(ctx) })
-	s.wg.Go(s.share.run)
+	s.wg.Go(func() { s.finder.Run(ctx, s.share.Set) })
+	s.wg.Go(s.share.Run)
 	if s.o.XDS.Listen != "" || s.o.Cluster.enabled() {
 		if err := s.xds.open(ctx); err != nil {
 			return err
@@ -160,10 +158,13 @@ func seedOf(secret string) (seed indexer.Seed) {
 }
 
 // openPicker builds matcher, audit and scheduler.
-func (s *Server) openPicker() (*matcher, error) {
+func (s *Server) openPicker(sessions *picker.Sessions) error {
 	m := newMatcher()
 	m.index, m.approx, m.speculate, m.now = s.index, s.approx, s.o.Speculate, time.Now
-	m.exact = s.exact
+	m.exact = s.share.Exact
+	if s.o.Cluster.enabled() {
+		m.recorded = s.hints.Recorded
+	}
 	s.audit = newAuditor(s.registry, s.approx, m.exact)
 	s.audit.judged = s.judged
 	m.wait = func(ep *endpoint.Endpoint, now time.Time) time.Duration {
@@ -173,10 +174,10 @@ func (s *Server) openPicker() (*matcher, error) {
 	m.audit, m.model, m.learn = s.audit, s.models.model, s.models.learn
 	var err error
 	s.scheduler, err = picker.New(picker.Options{
-		Pool: s.pool, Rules: s.config.Load().Rules, Matcher: m, Prompt: s.models.fill,
+		Pool: s.pool, Rules: s.config.Load().Rules, Matcher: m, Prompt: s.models.fill, Sessions: sessions,
 		SampleBodies: s.o.SampleBodies, Registerer: s.registry, Log: s.o.Log,
 	})
-	return m, err
+	return err
 }
 
 func (s *Server) openExtProc() error {
@@ -211,11 +212,11 @@ func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decisi
 func (s *Server) onChange(c endpoint.Change) {
 	s.presize(c.Added)
 	s.scrape.Apply(c)
-	s.finder.changed(c)
-	s.follow()
-	s.load.joined(c.Added)
-	s.costs.joined(c.Added)
-	s.load.left(c.Removed)
+	s.finder.Changed(c)
+	s.share.Set()
+	s.load.Joined(c.Added)
+	s.costs.Joined(c.Added)
+	s.load.Left(c.Removed)
 	for _, ep := range c.Removed {
 		s.index.RemoveEndpoint(ep.ID)
 		s.approx.Forget(ep.ID)
@@ -223,9 +224,6 @@ func (s *Server) onChange(c endpoint.Change) {
 	}
 	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed))
 }
-
-// follow makes the event streams fit the pool and the models.
-func (s *Server) follow() { s.share.set() }
 
 // renderers are the engines that may be asked to render a prompt of a model.
 func (s *Server) renderers(model string) []string {
@@ -240,7 +238,7 @@ func (s *Server) renderers(model string) []string {
 
 // source says where an endpoint's events come from.
 func (s *Server) source(ep *endpoint.Endpoint) events.EndpointSource {
-	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.eventModel(ep.Models), Streams: s.finder.streams(ep)}
+	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.eventModel(ep.Models), Streams: s.finder.Streams(ep)}
 }
 
 // Wait blocks until the listeners have ended.
@@ -256,7 +254,7 @@ func (s *Server) Drain(ctx context.Context) {
 	s.o.Log.Info("draining")
 	if s.o.Cluster.enabled() {
 		if err := s.node.Drain(ctx); err != nil {
-			s.o.Log.Warn("left the group without a word", "error", err)
+			s.o.Log.Warn("could not announce leave", "error", err)
 		}
 	}
 }
@@ -278,8 +276,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	if s.scrape != nil {
 		s.scrape.Close()
 	}
-	if s.events != nil {
-		errs = append(errs, s.events.Close())
+	if s.share != nil {
+		errs = append(errs, s.share.Close())
 	}
 	if s.node != nil {
 		errs = append(errs, s.node.Close())

@@ -2,16 +2,18 @@ package server
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
+	"log/slog"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/picker"
 )
 
 // ClusterOptions say how this replica finds the others and shares with them.
@@ -56,8 +58,8 @@ var errShare = errors.New("server: share must be auto, mesh or partitioned")
 
 var errMode = errors.New("server: cluster mode must be none, gossip or nats")
 
-// bus builds the way to the other replicas.
-func (c *ClusterOptions) bus(s *Server, self cluster.Member) (cluster.Bus, error) {
+// bus builds the way to the other replicas. urls are the NATS servers'.
+func (c *ClusterOptions) bus(self cluster.Member, urls []string, log *slog.Logger) (cluster.Bus, error) {
 	switch c.Mode {
 	case "", "none":
 		return cluster.None{}, nil
@@ -65,33 +67,28 @@ func (c *ClusterOptions) bus(s *Server, self cluster.Member) (cluster.Bus, error
 		return gossip.New(gossip.Options{
 			Self: self, Label: c.Label, Keys: c.Keys, Bind: c.Bind, StreamBind: c.StreamBind, Advertise: c.Advertise,
 			StreamAdvertise: c.StreamAdvertise, Join: c.Join, TCPOnly: c.TCPOnly,
-			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: s.o.Log,
+			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: log,
 		})
 	case "nats":
-		urls, err := s.serveNATS()
-		if err != nil {
-			return nil, err
-		}
 		return natsbus.New(natsbus.Options{
 			Self: self, URLs: urls, Group: c.Label, Keys: c.Keys, Credentials: c.Credentials, NKey: c.NKey,
-			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: s.o.Log,
+			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: log,
 		})
 	}
 	return nil, errMode
 }
 
-// serveNATS starts the server that is to run in this process, if any, and
-// returns the URLs of all servers, that one first.
-func (s *Server) serveNATS() (urls []string, err error) {
-	c := &s.o.Cluster
-	if c.NATSServe == "" {
-		return c.NATS, nil
+// serveNATS starts the server that is to run in this process, if any, and returns
+// the URLs of all servers, that one first.
+func (c *ClusterOptions) serveNATS(name string, log *slog.Logger) (own *embedded.Server, urls []string, err error) {
+	if c.Mode != "nats" || c.NATSServe == "" {
+		return nil, c.NATS, nil
 	}
-	if s.nats, err = embedded.Start(embedded.Options{Name: s.o.Name, Bind: c.NATSServe}); err != nil {
-		return nil, fmt.Errorf("server: nats: %w", err)
+	if own, err = embedded.Start(embedded.Options{Name: name, Bind: c.NATSServe}); err != nil {
+		return nil, nil, fmt.Errorf("server: nats: %w", err)
 	}
-	s.o.Log.Info("nats server listening", "url", s.nats.URL())
-	return append([]string{s.nats.URL()}, c.NATS...), nil
+	log.Info("nats server listening", "url", own.URL())
+	return own, append([]string{own.URL()}, c.NATS...), nil
 }
 
 var errKeys = errors.New("server: the group's keys cannot be changed while running")
@@ -107,136 +104,65 @@ func (s *Server) SetKeys(keys [][]byte) error {
 	return bus.SetKeys(keys)
 }
 
-// tuning suits sources of 100,000 blocks and more: a snapshot of one takes its
-// time, so few are asked for at once, and not again before it can have been made.
-var tuning = cluster.Tuning{Loads: 4, AskTimeout: time.Second}
-
-// openCluster joins the group and shares the precise index, the in-flight
-// book, learned constants, speculative entries and session bindings.
-func (s *Server) openCluster(ctx context.Context, m *matcher) error {
-	self := cluster.NewMember(s.o.Name, s.o.Version)
-	bus, err := s.o.Cluster.bus(s, self)
+// openNode makes this replica a member of the group that the options name. The node
+// is opened once all shared states are registered with it.
+func (s *Server) openNode(setup *share.Setup) (err error) {
+	c := &s.o.Cluster
+	mode, err := c.share()
 	if err != nil {
 		return err
 	}
-	s.bus = bus
-	share, err := s.o.Cluster.share()
-	if err != nil {
+	var urls []string
+	if s.nats, urls, err = c.serveNATS(s.o.Name, s.o.Log); err != nil {
+		return err
+	}
+	self := cluster.NewMember(s.o.Name, s.o.Version)
+	if s.bus, err = c.bus(self, urls, s.o.Log); err != nil {
 		return err
 	}
 	s.node = cluster.New(cluster.Options{
-		Self: self, Bus: bus, Share: share, Logger: s.o.Log, Tuning: tuning,
-		Trouble: func() (string, string) { return s.setup.trouble() },
+		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Tuning: share.Tuning(), Trouble: setup.Trouble,
 	})
-	if err := s.registry.Register(s.node); err != nil {
+	return s.registry.Register(s.node)
+}
+
+// openShare registers what this replica shares with its group. Alone, the same parts
+// run and tell nobody.
+func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) error {
+	s.setup = share.NewSetup(share.SetupOptions{Secret: uint64(s.hasher.Root(indexer.Scope{})), Models: s.models.inUse, Log: s.o.Log})
+	if err := s.openNode(s.setup); err != nil {
 		return err
 	}
-	s.share.join(ctx)
-	s.setup = newSetupShare(s)
-	s.xds = newXDSShare(s)
-	s.load = newLoadShare(s)
-	s.costs = newCostShare(s)
-	hints := newHintShare(s)
-	grouped := s.o.Cluster.enabled()
-	if grouped { // alone, no request need wake what would tell the others
-		m.recorded = hints.recorded
-		s.scheduler.Sessions().OnBind(hints.bound)
-		s.pool.Book().OnChange(s.load.changed)
+	group := share.Of(s.node)
+	s.setup.Join(group)
+	s.share = share.OpenIndex(ctx, share.IndexOptions{
+		Node: s.node, Grouped: s.o.Cluster.enabled(), Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
+		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.ready, Log: s.o.Log, Registry: s.registry,
+	})
+	s.xds = newXDSShare(s, group)
+	s.load = share.NewLoad(share.LoadOptions{Group: group, Pool: s.pool, Now: time.Now, Log: s.o.Log})
+	s.costs = share.NewCosts(share.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
+	s.hints = share.NewHints(share.HintOptions{
+		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Now: time.Now, Registry: s.registry,
+	})
+	return nil
+}
+
+// joinGroup opens the node. In a group, what is booked, learned and decided here is
+// told to the others from then on.
+func (s *Server) joinGroup(ctx context.Context, sessions *picker.Sessions) error {
+	if s.o.Cluster.enabled() { // alone, no request need wake what would tell the others
+		sessions.OnBind(s.hints.Bound)
+		s.pool.Book().OnChange(s.load.Changed)
 	}
 	if err := s.node.Open(ctx); err != nil {
 		return fmt.Errorf("server: cluster: %w", err)
 	}
-	if !grouped {
-		return nil
+	if s.o.Cluster.enabled() {
+		s.setup.Tell()
+		s.wg.Go(func() { s.load.Run(ctx) })
+		s.wg.Go(func() { s.costs.Run(ctx) })
+		s.wg.Go(func() { s.hints.Run(ctx) })
 	}
-	s.setup.tell()
-	s.wg.Go(func() { s.load.run(ctx) })
-	s.wg.Go(func() { s.costs.run(ctx) })
-	s.wg.Go(func() { hints.run(ctx) })
 	return nil
-}
-
-// wire reads values of gauges and hints: varints and floats. The first
-// error sticks.
-type wire struct {
-	b   []byte
-	bad bool
-}
-
-var errWire = errors.New("server: malformed value from a peer")
-
-func (w *wire) int() int64 {
-	v, n := binary.Varint(w.b)
-	if n <= 0 {
-		w.bad = true
-		return 0
-	}
-	w.b = w.b[n:]
-	return v
-}
-
-// count is int for values that cannot be negative.
-func (w *wire) count() int64 {
-	v := w.int()
-	if v < 0 {
-		w.bad = true
-		return 0
-	}
-	return v
-}
-
-func (w *wire) float() float64 {
-	if len(w.b) < 8 {
-		w.bad = true
-		return 0
-	}
-	v := math.Float64frombits(binary.LittleEndian.Uint64(w.b))
-	w.b = w.b[8:]
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		w.bad = true
-		return 0
-	}
-	return v
-}
-
-// fixed reads eight bytes.
-func (w *wire) fixed() uint64 {
-	if len(w.b) < 8 {
-		w.bad = true
-		return 0
-	}
-	v := binary.LittleEndian.Uint64(w.b)
-	w.b = w.b[8:]
-	return v
-}
-
-// text reads a string of at most limit bytes.
-func (w *wire) text(limit int) string {
-	n := w.count()
-	if w.bad || n > int64(limit) || n > int64(len(w.b)) {
-		w.bad = true
-		return ""
-	}
-	s := string(w.b[:n])
-	w.b = w.b[n:]
-	return s
-}
-
-func appendFloat(b []byte, v float64) []byte {
-	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-}
-
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendVarint(b, int64(len(s))), s...)
-}
-
-// maxAddress bounds the endpoint names that peers send.
-const maxAddress = 128
-
-// maxAge bounds how old a peer may say that something is: clocks are not compared, ages are.
-const maxAge = time.Hour
-
-func (w *wire) age() time.Duration {
-	d := time.Duration(w.count())
-	return min(d, maxAge)
 }

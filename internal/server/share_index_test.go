@@ -124,7 +124,7 @@ func (g *group) ready(all ...*Server) {
 	g.eventually("ready", func() string {
 		for _, s := range all {
 			if !s.settled.Load() || s.pending() > 0 {
-				return fmt.Sprintf("%s: %+v", s.o.Name, s.share.log)
+				return describe(s)
 			}
 		}
 		return ""
@@ -191,8 +191,8 @@ func (g *group) agree(all ...*Server) {
 		for _, s := range all {
 			got := contents(s)
 			for _, ep := range s.pool.Snapshot().Endpoints {
-				k := s.share.knowledge(ep.ID)
-				if got[ep.Address] != want[ep.Address] || k.State != events.Exact || !s.exact(ep.ID) {
+				k := s.share.Knowledge(ep.ID)
+				if got[ep.Address] != want[ep.Address] || k.State != events.Exact || !s.share.Exact(ep.ID) {
 					return fmt.Sprintf("%s: %s is %v with %v, want %v; %s", s.o.Name, ep.Address, k.State, got[ep.Address], want[ep.Address], describe(s))
 				}
 			}
@@ -204,21 +204,22 @@ func (g *group) agree(all ...*Server) {
 // describe tells what a replica's log says, for failures.
 func describe(s *Server) string {
 	out := s.node.Status().Health.Line
-	for _, v := range s.share.log.Sources() {
-		src := (*s.share.byName.Load())[v.Name]
-		mode, _ := src.isMode()
-		src.mu.Lock()
-		doubt := src.head.doubt
-		src.mu.Unlock()
-		out += fmt.Sprintf("\n  %s %v %+v %v role %v reading %v by %q doubt %v", v.Name, mode, v.Position, v.Knowledge, v.Role, v.Reading, v.Reader, doubt)
+	for _, src := range s.share.Sources() {
+		out += fmt.Sprintf("\n  %+v", src)
 	}
 	return out
 }
 
 // reading counts the streams that a replica reads.
 func reading(s *Server) (n int) {
-	for _, src := range *s.share.byName.Load() {
-		if src.plan.read.Load() {
+	n, _ = s.share.StreamsRead()
+	return n
+}
+
+// count returns how many streams are in a mode.
+func count(s *Server, mode string) (n int) {
+	for _, src := range s.share.Sources() {
+		if src.Mode == mode {
 			n++
 		}
 	}
@@ -259,7 +260,7 @@ func TestNewcomerKnows(t *testing.T) {
 			g.churn(40)
 			g.agree(g.replicas...)
 			for _, ep := range late.pool.Snapshot().Endpoints {
-				if !late.share.knowledge(ep.ID).Complete {
+				if !late.share.Knowledge(ep.ID).Complete {
 					t.Errorf("%s is not known since it was empty", ep.Address)
 				}
 			}
@@ -330,25 +331,6 @@ func TestEngineRestarts(t *testing.T) {
 	}
 }
 
-// An engine whose start is not known is read by every replica for itself.
-func TestUnknownIncarnation(t *testing.T) {
-	g := newGroup(t, 2, 10000, "partitioned")
-	s := g.replicas[0]
-	for _, src := range *s.share.byName.Load() {
-		s.share.mu.Lock()
-		src.plan.answer = &answer{}
-		s.share.mu.Unlock()
-	}
-	g.eventually("all are read", func() string {
-		if n := reading(s); n != groupEngines {
-			return fmt.Sprint(n)
-		}
-		return ""
-	})
-	g.churn(30)
-	g.agree(g.replicas...)
-}
-
 // A stream that has to be read anew is read by this replica, until its engine
 // starts again; the others go on sharing.
 func TestDistrusted(t *testing.T) {
@@ -359,10 +341,10 @@ func TestDistrusted(t *testing.T) {
 			g.agree(g.replicas...)
 			s := g.replicas[1]
 			for _, ep := range s.pool.Snapshot().Endpoints {
-				s.share.distrust(ep.ID)
+				s.share.Distrust(ep.ID)
 			}
 			g.eventually("all are read directly", func() string {
-				if n := s.share.count(modeDirect); n != groupEngines {
+				if n := count(s, "direct"); n != groupEngines {
 					return fmt.Sprint(n)
 				}
 				return ""
@@ -373,7 +355,7 @@ func TestDistrusted(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.eventually("one is shared again", func() string {
-				if n := s.share.count(modeShared); n != 1 {
+				if n := count(s, "shared"); n != 1 {
 					return fmt.Sprint(n)
 				}
 				return ""

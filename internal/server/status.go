@@ -84,40 +84,18 @@ func (s *Server) Status() Status {
 }
 
 func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointStatus {
-	k, g := s.share.knowledge(ep.ID), ep.Gauges()
+	k, g := s.share.Knowledge(ep.ID), ep.Gauges()
 	e := EndpointStatus{
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
 		LagMS: float64(k.Lag.Microseconds()) / 1000, Behind: k.Behind, InFlight: s.pool.Book().Load(ep, now).Requests,
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
 		Blocks: s.blocks(ep), Facts: s.facts(ep, now),
 	}
-	e.Readers, e.Reason = s.share.readers(ep.ID), s.share.reason(ep.ID)
+	e.Readers, e.Reason = s.share.Readers(ep.ID), s.share.Reason(ep.ID)
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
 	}
 	return e
-}
-
-// exact reports whether the index knows an endpoint exactly: whether the State
-// of knowledge is Exact, at a fraction of its cost. Every decision asks for each
-// endpoint.
-func (s *Server) exact(id indexer.EndpointID) bool {
-	if s.index.Overflowed(id) {
-		return false
-	}
-	read, shared := false, false
-	if s.share.log != nil {
-		for _, src := range (*s.share.byEndpoint.Load())[id] {
-			read = read || src.plan.read.Load()
-			if sourceMode(src.seen.Load()) == modeDirect {
-				continue
-			}
-			if shared = true; events.State(src.state.Load()) != events.Exact {
-				return false
-			}
-		}
-	}
-	return shared && !read || s.events.State(id) == events.Exact
 }
 
 // blocks counts the blocks that an endpoint is known to hold, over all ranks.
@@ -158,7 +136,7 @@ func (s *Server) waitsFor(pending int) string {
 func (s *Server) pending() int {
 	n := 0
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		if s.finder.publishes(ep) && !ep.Down() && s.share.knowledge(ep.ID).State != events.Exact {
+		if s.finder.Publishes(ep) && !ep.Down() && s.share.Knowledge(ep.ID).State != events.Exact {
 			n++
 		}
 	}
@@ -195,10 +173,10 @@ func (s *Server) watchReadiness(ctx context.Context) {
 	for {
 		if v := s.models.version(); v != version {
 			version = v
-			s.follow()
+			s.share.Set()
 		}
 		if s.o.Cluster.enabled() {
-			s.setup.tell()
+			s.setup.Tell()
 		}
 		if !s.settled.Load() {
 			over := time.Since(s.started) > s.o.ReadyTimeout
@@ -269,7 +247,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, ep := range c.s.pool.Snapshot().Endpoints {
-		k := c.s.share.knowledge(ep.ID)
+		k := c.s.share.Knowledge(ep.ID)
 		gauge(c.state, 1, ep.Address, k.State.String())
 		gauge(c.lag, k.Lag.Seconds(), ep.Address)
 		gauge(c.behind, float64(k.Behind), ep.Address)

@@ -31,7 +31,7 @@ func TestMetricsAgreeWithStatus(t *testing.T) {
 		t.Error(err)
 	}
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		if !s.exact(ep.ID) {
+		if !s.share.Exact(ep.ID) {
 			t.Errorf("%s is not exact for decisions", ep.Address)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -57,7 +58,7 @@ type follower struct {
 	h       *harness
 	index   *indexer.Index
 	models  *models
-	events  *events.Manager
+	share   *share.Index
 	matcher *matcher
 	pool    *endpoint.Pool
 	eps     []*endpoint.Endpoint
@@ -82,8 +83,6 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	if st := f.models.status(); st[0].State != "ready" {
 		t.Fatalf("model: %+v", st[0])
 	}
-	f.events = events.Open(events.Options{Index: f.index, Hasher: hasher, CoolDown: 100 * time.Millisecond, ReplayIdle: 500 * time.Millisecond})
-	t.Cleanup(func() { f.events.Close() })
 	var specs []endpoint.Spec
 	for i, p := range h.Port {
 		spec := endpoint.Spec{
@@ -100,15 +99,17 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	f.matcher = newMatcher()
 	m := f.matcher
 	m.index, m.approx, m.now, m.model, m.learn = f.index, approx, time.Now, f.models.model, f.models.learn
-	m.exact = func(ep indexer.EndpointID) bool { return f.events.Knowledge(ep).State == events.Exact }
+	m.exact = func(ep indexer.EndpointID) bool { return f.share.Knowledge(ep).State == events.Exact }
 	m.audit = newAuditor(prometheus.NewRegistry(), approx, m.exact)
-	s := &Server{models: f.models, events: f.events, index: f.index, pool: f.pool, finder: newFinder(nil), o: Options{Log: log}}
+	s := &Server{models: f.models, index: f.index, pool: f.pool, finder: share.NewFinder(f.pool, log), o: Options{Log: log}}
+	f.share = share.OpenIndex(t.Context(), share.IndexOptions{
+		Hasher: hasher, Index: f.index, Pool: f.pool, Source: s.source, Log: log, Registry: prometheus.NewRegistry(),
+		Events: events.Options{CoolDown: 100 * time.Millisecond, ReplayIdle: 500 * time.Millisecond},
+	})
+	t.Cleanup(func() { _ = f.share.Close() })
+	s.share = f.share
 	m.audit.judged = s.judged
-	var src []events.EndpointSource
-	for _, ep := range f.eps {
-		src = append(src, s.source(ep))
-	}
-	f.events.Set(src)
+	f.share.Set()
 	return f
 }
 
@@ -118,8 +119,8 @@ func (f *follower) settled(seq []int64, within time.Duration) bool {
 	for end := time.Now().Add(within); ; time.Sleep(200 * time.Microsecond) {
 		done := true
 		for i, ep := range f.eps {
-			p, _ := f.events.Position(indexer.Source{Endpoint: ep.ID})
-			if int64(p.Seq) < seq[i]+1 || f.events.Knowledge(ep.ID).State != events.Exact {
+			p, _ := f.share.Followed(indexer.Source{Endpoint: ep.ID})
+			if int64(p.Seq) < seq[i]+1 || f.share.Knowledge(ep.ID).State != events.Exact {
 				done = false
 			}
 		}
@@ -300,8 +301,8 @@ func TestHealing(t *testing.T) {
 		last := f.chats(12, rng, &s) // a lost batch shows with the next one
 		if !f.settled(last.Seq, patience) {
 			for _, ep := range f.eps {
-				p, _ := f.events.Position(indexer.Source{Endpoint: ep.ID})
-				t.Logf("%s: %v at %d", ep.Name, f.events.Knowledge(ep.ID), p.Seq)
+				p, _ := f.share.Followed(indexer.Source{Endpoint: ep.ID})
+				t.Logf("%s: %v at %d", ep.Name, f.share.Knowledge(ep.ID), p.Seq)
 			}
 			t.Fatalf("%s: not healed within a minute, published %v", step.name, last.Seq)
 		}
@@ -379,7 +380,7 @@ func TestHealingByAudit(t *testing.T) {
 	drop(0)
 	exact := func() (n int) {
 		for _, ep := range f.eps {
-			if f.events.Knowledge(ep.ID).State == events.Exact {
+			if f.share.Knowledge(ep.ID).State == events.Exact {
 				n++
 			}
 		}

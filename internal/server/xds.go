@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
+	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -32,10 +32,9 @@ type XDSOptions struct {
 }
 
 const (
-	stateReplicas = "replicas"
-	keyExtProc    = "ext_proc"
-	xdsEvery      = 50 * time.Millisecond
-	xdsGoodbye    = time.Second // for streams to end
+	keyExtProc = "ext_proc"
+	xdsEvery   = 50 * time.Millisecond
+	xdsGoodbye = time.Second // for streams to end
 )
 
 // xdsShare tells the group where this replica's ext_proc service is while it is
@@ -43,19 +42,19 @@ const (
 // as its gauges are dropped. It is safe for concurrent use.
 type xdsShare struct {
 	s     *Server
-	gauge *cluster.Gauge
+	share share.SetFunc
 	srv   *xds.Server
 	grpc  *grpc.Server
 	addr  net.Addr
 	wg    sync.WaitGroup
 
 	mu     sync.Mutex
-	remote map[string]string // ext_proc addresses by origin
+	remote share.Origins[string] // ext_proc addresses, under keyExtProc
 }
 
-func newXDSShare(s *Server) *xdsShare {
-	x := &xdsShare{s: s, remote: map[string]string{}}
-	x.gauge = s.node.Gauge(stateReplicas, stateVersion, x)
+func newXDSShare(s *Server, group share.Group) *xdsShare {
+	x := &xdsShare{s: s}
+	x.share = group.Gauge(share.StateReplicas, share.StateVersion, x)
 	return x
 }
 
@@ -167,7 +166,7 @@ func (x *xdsShare) run(ctx context.Context, self string) {
 			if ready != "" {
 				value = []byte(ready)
 			}
-			if err := x.gauge.Set(keyExtProc, value); err != nil {
+			if err := x.share(keyExtProc, value); err != nil {
 				x.s.o.Log.Warn("address of ext_proc not shared", "error", err)
 			}
 		}
@@ -210,7 +209,7 @@ func (x *xdsShare) replicas(self string) []string {
 	if self != "" {
 		out = append(out, self)
 	}
-	for _, a := range x.remote {
+	for _, a := range x.remote.Of(keyExtProc) {
 		out = append(out, a)
 	}
 	slices.Sort(out)
@@ -225,14 +224,14 @@ func (x *xdsShare) Merge(origin string, _ uint64, key string, value []byte) erro
 		return nil // of a later version
 	}
 	if value == nil {
-		delete(x.remote, origin)
+		x.remote.Delete(key, origin)
 		return nil
 	}
 	at, err := netip.ParseAddrPort(string(value))
 	if err != nil {
-		return errWire
+		return fmt.Errorf("server: ext_proc address of %s: %w", origin, err)
 	}
-	x.remote[origin] = at.String()
+	x.remote.Set(key, origin, at.String())
 	return nil
 }
 
@@ -240,7 +239,7 @@ func (x *xdsShare) Merge(origin string, _ uint64, key string, value []byte) erro
 func (x *xdsShare) Drop(origin string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.remote, origin)
+	x.remote.Drop(origin)
 }
 
 // close ends the streams; the context of open has ended.

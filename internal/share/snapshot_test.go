@@ -1,4 +1,4 @@
-package server
+package share
 
 import (
 	"errors"
@@ -18,8 +18,8 @@ func TestSnapshotOverItsLimit(t *testing.T) {
 		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(k + 1), Key: indexer.BlockKey(k + 1), Bytes: 60, Tokens: 16})
 	}
 	x.Apply(src, &d)
-	share := &indexShare{s: &Server{o: Options{Log: slog.New(slog.DiscardHandler)}}}
-	dump := &indexDump{st: indexStore{share}, name: "e/0", view: x.View(src, indexer.SnapshotLimits{Page: 1000, Total: 1000})}
+	share := &Index{o: IndexOptions{Log: slog.New(slog.DiscardHandler)}}
+	dump := &indexDump{st: store{share}, name: "e/0", view: x.View(src, indexer.SnapshotLimits{Page: 1000, Total: 1000})}
 	defer dump.Close()
 	if page, err := dump.Next(); !errors.Is(err, cluster.ErrTooLarge) {
 		t.Errorf("%d bytes, %v", len(page), err)

@@ -1,37 +1,59 @@
-package server
+package share
 
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
+	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
 // benchMember is a replica's shared index and its way to the others, and
 // nothing else.
 type benchMember struct {
-	store indexStore
+	store store
 	node  *cluster.Node
 	log   *cluster.Log
 	index *indexer.Index
 	at    string
 }
 
-func newBenchMember(b testing.TB, name string, sources []string, join ...string) *benchMember {
-	b.Helper()
-	m := &benchMember{index: indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})})}
-	x, all := &indexShare{wake: make(chan struct{}, 1)}, map[string]*sharedSource{}
+// testIndex is an Index whose sources are all shared and whose streams nobody reads.
+func testIndex(sources []string) (*Index, *indexer.Index) {
+	index := indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})})
+	x, all := &Index{wake: make(chan struct{}, 1)}, map[string]*source{}
+	x.o.Log = slog.New(slog.DiscardHandler)
 	for i, n := range sources {
-		all[n] = &sharedSource{name: n, src: indexer.Source{Endpoint: indexer.EndpointID(i)}, x: m.index, mode: modeShared}
+		all[n] = &source{name: n, src: indexer.Source{Endpoint: indexer.EndpointID(i)}, x: index, mode: modeShared, inc: 1}
 	}
 	x.byName.Store(&all)
-	m.store = indexStore{x}
+	return x, index
+}
+
+// append takes a batch to the log as its reader would.
+func (m *benchMember) append(t testing.TB, name string, u *events.Update) {
+	t.Helper()
+	s := m.store.find(name)
+	p := s.encode(u, m.log.Common())
+	s.local.Store(&localDelta{&p[0], u.Delta})
+	defer s.local.Store(nil)
+	if v := m.log.Append(cluster.Delta{Source: name, Inc: 1, First: u.First, Last: u.Last, Payload: p}); v != cluster.Applied {
+		t.Fatal(v)
+	}
+}
+
+func newBenchMember(b testing.TB, name string, sources []string, join ...string) *benchMember {
+	b.Helper()
+	x, index := testIndex(sources)
+	m := &benchMember{index: index, store: store{x}}
 	self := cluster.NewMember(name, "bench")
 	bus, err := gossip.New(gossip.Options{
 		Self: self, Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: "127.0.0.1:0", StreamBind: "127.0.0.1:0", Join: join,
@@ -39,8 +61,8 @@ func newBenchMember(b testing.TB, name string, sources []string, join ...string)
 	if err != nil {
 		b.Fatal(err)
 	}
-	m.node = cluster.New(cluster.Options{Self: self, Bus: bus, Share: cluster.SharePartitioned, Tuning: tuning})
-	m.log = m.node.Log("index", 1, m.store, cluster.LogOptions{Owned: true})
+	m.node = cluster.New(cluster.Options{Self: self, Bus: bus, Share: cluster.SharePartitioned, Tuning: Tuning()})
+	m.log = m.node.Log("index", indexVersion, m.store, cluster.LogOptions{Owned: true, Needs: payloadNeeds})
 	if err := m.node.Open(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -77,4 +99,11 @@ func BenchmarkNewcomer(b *testing.B) {
 		b.StartTimer()
 	}
 	b.ReportMetric(float64(entries)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}
+
+// used is the processor time of this process.
+func used() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,4 +1,4 @@
-package server
+package share
 
 import (
 	"context"
@@ -48,27 +48,27 @@ type answer struct {
 	err   error
 }
 
-// set makes the sources fit the pool and the models. When it returns, nothing
+// Set makes the sources fit the pool and the models. When it returns, nothing
 // of endpoints that left is read any more.
-func (x *indexShare) set() {
+func (x *Index) Set() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	p := x.s.pool.Snapshot() // under the lock: of two calls at a time the later one may come first
+	p := x.o.Pool.Snapshot() // under the lock: of two calls at a time the later one may come first
 	x.pool = p
 	if x.log == nil {
-		x.s.events.Set(x.streams(nil))
+		x.events.Set(x.streams(nil))
 		return
 	}
 	old := *x.byName.Load()
-	byName, bySrc := map[string]*sharedSource{}, map[indexer.Source]*sharedSource{}
-	byEndpoint := map[indexer.EndpointID][]*sharedSource{}
+	byName, bySrc := map[string]*source{}, map[indexer.Source]*source{}
+	byEndpoint := map[indexer.EndpointID][]*source{}
 	for _, ep := range p.Endpoints {
-		e := x.s.source(ep)
+		e := x.o.Source(ep)
 		for _, at := range e.Streams {
-			name, src := sourceName(ep.Address, at.Rank), indexer.Source{Endpoint: ep.ID, Rank: at.Rank}
+			name, src := SourceName(ep.Address, at.Rank), indexer.Source{Endpoint: ep.ID, Rank: at.Rank}
 			s := old[name]
 			if s == nil || s.src != src || s.of != e.Model || s.at != at {
-				s = &sharedSource{name: name, src: src, of: e.Model, at: at, x: x.s.index}
+				s = &source{name: name, src: src, of: e.Model, at: at, x: x.o.Index}
 				s.state.Store(uint32(events.Approximate))
 			}
 			s.ep = ep
@@ -87,7 +87,7 @@ func (x *indexShare) set() {
 }
 
 // leave stops reading and sharing the sources that are not among those kept.
-func (x *indexShare) leave(old, kept map[string]*sharedSource) {
+func (x *Index) leave(old, kept map[string]*source) {
 	gone := map[string]bool{}
 	for name, s := range old {
 		if kept[name] != s {
@@ -98,7 +98,7 @@ func (x *indexShare) leave(old, kept map[string]*sharedSource) {
 	if len(gone) == 0 {
 		return
 	}
-	x.s.events.Set(x.streams(readNow(old)))
+	x.events.Set(x.streams(readNow(old)))
 	if x.names != nil {
 		x.names = slices.DeleteFunc(slices.Clone(x.names), func(n string) bool { return gone[n] })
 		x.log.SetSources(x.names)
@@ -109,7 +109,7 @@ func (x *indexShare) leave(old, kept map[string]*sharedSource) {
 }
 
 // readNow lists the sources whose streams are open.
-func readNow(all map[string]*sharedSource) map[indexer.Source]bool {
+func readNow(all map[string]*source) map[indexer.Source]bool {
 	read := map[indexer.Source]bool{}
 	for _, s := range all {
 		if s.plan.read.Load() {
@@ -119,8 +119,8 @@ func readNow(all map[string]*sharedSource) map[indexer.Source]bool {
 	return read
 }
 
-// run looks at the sources whenever something happened to one of them.
-func (x *indexShare) run() {
+// Run looks at the sources whenever something happened to one of them.
+func (x *Index) Run() {
 	if x.log == nil {
 		return
 	}
@@ -141,11 +141,11 @@ func (x *indexShare) run() {
 }
 
 // step moves every source on, and makes the log and the streams fit.
-func (x *indexShare) step() {
+func (x *Index) step() {
 	if x.ctx.Err() != nil {
 		return
 	}
-	now, ready := time.Now(), x.s.models.ready()
+	now, ready := time.Now(), x.o.Ready()
 	all, names, asking := *x.byName.Load(), make([]string, 0, len(x.names)), false
 	for _, s := range all {
 		if ready {
@@ -164,20 +164,20 @@ func (x *indexShare) step() {
 		x.names = names
 		x.log.SetSources(names)
 	}
-	settled := x.s.node.Phase() != cluster.Settling
+	settled := x.o.Node.Phase() != cluster.Settling
 	for _, s := range all {
 		s.plan.read.Store(x.reads(s, now, settled))
 	}
 	if read := readNow(all); x.reading == nil || !maps.Equal(read, x.reading) {
 		x.reading = read
-		x.s.events.Set(x.streams(read))
+		x.events.Set(x.streams(read))
 	}
 	x.look(now)
 }
 
 // parting reports whether a source that is not shared any more stays in the log
 // for a moment, so that others hear that it is not read here for them.
-func (x *indexShare) parting(s *sharedSource, now time.Time) bool {
+func (x *Index) parting(s *source, now time.Time) bool {
 	if !slices.Contains(x.names, s.name) {
 		return false
 	}
@@ -189,7 +189,7 @@ func (x *indexShare) parting(s *sharedSource, now time.Time) bool {
 }
 
 // reads decides whether this replica reads a stream.
-func (x *indexShare) reads(s *sharedSource, now time.Time, settled bool) bool {
+func (x *Index) reads(s *source, now time.Time, settled bool) bool {
 	switch mode, _ := s.isMode(); {
 	case mode == modeDirect:
 		return true
@@ -204,10 +204,10 @@ func (x *indexShare) reads(s *sharedSource, now time.Time, settled bool) bool {
 }
 
 // streams lists what is read; nil reads everything.
-func (x *indexShare) streams(read map[indexer.Source]bool) []events.EndpointSource {
+func (x *Index) streams(read map[indexer.Source]bool) []events.EndpointSource {
 	var out []events.EndpointSource
 	for _, ep := range x.pool.Endpoints {
-		e := x.s.source(ep)
+		e := x.o.Source(ep)
 		if read != nil {
 			e.Streams = slices.DeleteFunc(slices.Clone(e.Streams), func(s events.Stream) bool {
 				return !read[indexer.Source{Endpoint: e.ID, Rank: s.Rank}]
@@ -219,7 +219,7 @@ func (x *indexShare) streams(read map[indexer.Source]bool) []events.EndpointSour
 }
 
 // look notes what the log knows, for those who ask often.
-func (x *indexShare) look(now time.Time) {
+func (x *Index) look(now time.Time) {
 	byName := *x.byName.Load()
 	for _, v := range x.log.Sources() {
 		s := byName[v.Name]
@@ -261,7 +261,7 @@ func (x *indexShare) look(now time.Time) {
 
 // advance takes in an answer about the engine's incarnation and asks when one
 // is due.
-func (x *indexShare) advance(s *sharedSource, now time.Time) {
+func (x *Index) advance(s *source, now time.Time) {
 	p := &s.plan
 	if a := p.answer; a != nil {
 		p.answer = nil
@@ -272,7 +272,7 @@ func (x *indexShare) advance(s *sharedSource, now time.Time) {
 	switch {
 	case p.final:
 		return
-	case x.s.setup.conflict(s.ep) != "":
+	case x.o.Conflict(s.ep) != "":
 		x.direct(s, 0, "another replica has other files for its model")
 		p.next = now.Add(askPause)
 		return
@@ -295,13 +295,13 @@ func (x *indexShare) advance(s *sharedSource, now time.Time) {
 }
 
 // ask reads an engine's metrics page.
-func (x *indexShare) ask(s *sharedSource) {
+func (x *Index) ask(s *source) {
 	s.plan.asking = true
 	ep := s.ep
 	x.waiting.Go(func() {
 		ctx, cancel := context.WithTimeout(x.ctx, askLimit)
 		defer cancel()
-		page, err := x.s.scrape.Refresh(ctx, ep)
+		page, err := x.o.Page(ctx, ep)
 		a := &answer{block: page.BlockSize, err: err}
 		if errors.Is(err, scrape.ErrNoGauges) {
 			a.err = nil
@@ -317,7 +317,7 @@ func (x *indexShare) ask(s *sharedSource) {
 }
 
 // learned draws the consequences of an answer.
-func (x *indexShare) learned(s *sharedSource, a *answer, now time.Time) {
+func (x *Index) learned(s *source, a *answer, now time.Time) {
 	p := &s.plan
 	mode, inc := s.isMode()
 	past := x.past[s.name]
@@ -352,12 +352,12 @@ func (x *indexShare) learned(s *sharedSource, a *answer, now time.Time) {
 }
 
 // stopReading ends a stream; it goes on later from the log's position.
-func (x *indexShare) stopReading(s *sharedSource) {
+func (x *Index) stopReading(s *source) {
 	if !s.plan.read.Swap(false) {
 		return
 	}
 	x.reading = readNow(*x.byName.Load())
-	x.s.events.Set(x.streams(x.reading))
+	x.events.Set(x.streams(x.reading))
 }
 
 func unshared(a *answer) string {
@@ -368,7 +368,7 @@ func unshared(a *answer) string {
 }
 
 // direct lets this replica read a source by itself.
-func (x *indexShare) direct(s *sharedSource, inc uint64, why string) {
+func (x *Index) direct(s *source, inc uint64, why string) {
 	if mode, was := s.isMode(); mode == modeDirect {
 		if was != inc && inc != 0 {
 			s.mu.Lock()
@@ -378,12 +378,12 @@ func (x *indexShare) direct(s *sharedSource, inc uint64, why string) {
 		return
 	}
 	x.stopReading(s)
-	x.s.o.Log.Info("event stream is not shared", "source", s.name, "reason", why)
+	x.o.Log.Info("event stream is not shared", "source", s.name, "reason", why)
 	s.become(modeDirect, inc)
 }
 
 // drop takes a source out of the log.
-func (x *indexShare) drop(s *sharedSource) {
+func (x *Index) drop(s *source) {
 	if i := slices.Index(x.names, s.name); i >= 0 {
 		x.names = slices.Delete(slices.Clone(x.names), i, i+1)
 		x.log.SetSources(x.names)

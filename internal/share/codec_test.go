@@ -1,10 +1,11 @@
-package server
+package share
 
 import (
 	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
@@ -78,15 +79,15 @@ func FuzzPayload(f *testing.F) {
 }
 
 // testStore is a store with one shared source.
-func testStore(mode sourceMode) (indexStore, *sharedSource) {
-	x := &indexShare{wake: make(chan struct{}, 1)}
-	s := &sharedSource{name: "a/0", x: indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})}), mode: mode}
-	x.byName.Store(&map[string]*sharedSource{s.name: s})
-	return indexStore{x}, s
+func testStore(mode mode) (store, *source) {
+	x := &Index{wake: make(chan struct{}, 1)}
+	s := &source{name: "a/0", x: indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})}), mode: mode}
+	x.byName.Store(&map[string]*source{s.name: s})
+	return store{x}, s
 }
 
 // pagesOf returns the snapshot of a source.
-func pagesOf(st indexStore, size int) (pages [][]byte, err error) {
+func pagesOf(st store, size int) (pages [][]byte, err error) {
 	d, err := st.Snapshot("a/0", size)
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func pagesOf(st indexStore, size int) (pages [][]byte, err error) {
 }
 
 // restore takes a snapshot over.
-func restore(st indexStore, pages [][]byte) error {
+func restore(st store, pages [][]byte) error {
 	g, err := st.Stage("a/0", 1000)
 	if err != nil {
 		return err
@@ -222,16 +223,5 @@ func TestStoreKeepsOut(t *testing.T) {
 	}
 	if n, xor := s.x.Digest(s.src); [2]uint64{n, xor} != want {
 		t.Error("the content changed")
-	}
-}
-
-func TestShareOption(t *testing.T) {
-	for _, s := range []string{"", "auto", "mesh", "partitioned"} {
-		if _, err := (&ClusterOptions{Share: s}).share(); err != nil {
-			t.Errorf("%q: %v", s, err)
-		}
-	}
-	if _, err := (&ClusterOptions{Share: "all"}).share(); !errors.Is(err, errShare) {
-		t.Errorf("all: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package share
 
 import (
 	"errors"
@@ -9,12 +9,12 @@ import (
 )
 
 // maxSnapshot bounds the pages of one snapshot, in bytes: it is what
-// group.Options.SnapshotBytes is by default. As many blocks as a source may have fit, in
+// cluster.Tuning.SnapshotBytes is by default. As many blocks as a source may have fit, in
 // chains of ten and more.
 const maxSnapshot = 384 << 20
 
 // Snapshot implements cluster.LogStore.
-func (st indexStore) Snapshot(name string, pageSize int) (cluster.Dump, error) {
+func (st store) Snapshot(name string, pageSize int) (cluster.Dump, error) {
 	s := st.find(name)
 	if s == nil {
 		return nil, errNotShared
@@ -33,7 +33,7 @@ func (st indexStore) Snapshot(name string, pageSize int) (cluster.Dump, error) {
 // indexDump is what a source held at one moment: its head, its tails, and then its
 // blocks.
 type indexDump struct {
-	st    indexStore
+	st    store
 	name  string
 	first [][]byte // before the blocks
 	view  *indexer.View
@@ -51,7 +51,7 @@ func (d *indexDump) Next() ([]byte, error) {
 		err = fmt.Errorf("%w: %w", cluster.ErrTooLarge, err)
 	}
 	if err != nil {
-		d.st.share.s.o.Log.Warn("no snapshot of a source: a replica that lacks it goes without until its engine holds less or starts again", "source", d.name, "error", err)
+		d.st.share.o.Log.Warn("no snapshot of a source: a replica that lacks it goes without until its engine holds less or starts again", "source", d.name, "error", err)
 	}
 	return page, err
 }
@@ -61,7 +61,7 @@ func (d *indexDump) Close() { d.view.Close() }
 
 // Stage implements cluster.LogStore. Requests are matched with what is there until
 // it is replaced.
-func (st indexStore) Stage(name string, bytes uint64) (cluster.Stage, error) {
+func (st store) Stage(name string, bytes uint64) (cluster.Stage, error) {
 	s := st.find(name)
 	if s == nil {
 		return nil, errNotShared
@@ -71,7 +71,7 @@ func (st indexStore) Stage(name string, bytes uint64) (cluster.Stage, error) {
 
 // indexStage is what a source is to hold. One decoded page is in memory at a time.
 type indexStage struct {
-	s      *sharedSource
+	s      *source
 	blocks *indexer.Stage
 	page   indexer.Delta
 	head   shareHead

@@ -1,9 +1,10 @@
-package server
+package share
 
 import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -12,14 +13,11 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 const (
-	stateSetup    = "setup"
 	keySetup      = "setup"
 	maxModelNames = 4096
 )
@@ -37,33 +35,50 @@ type setup struct {
 	models map[string]uint64 // fingerprints by every name that stands for the model; nil: not known yet
 }
 
-// setupShare tells the group this replica's setup, and finds out whose is another.
+// SetupOptions build a Setup. All fields are required.
+type SetupOptions struct {
+	Secret uint64 // fingerprint of how block keys are seeded
+	// Models lists the models in use by every name that stands for one. It may take
+	// long and is called by Tell alone.
+	Models func() []ModelInUse
+	Log    *slog.Logger
+}
+
+// ModelInUse is what a model name stands for.
+type ModelInUse struct {
+	Name    string
+	Model   *prompt.Model // nil: it has no usable files
+	Loading bool          // its files are being read for the first time
+}
+
+// Setup tells the group this replica's setup, and finds out whose is another.
 // Blocks named by another secret or read by another vocabulary mean nothing here,
-// and nothing would show: positions and digests are equal. It is safe for concurrent use.
-type setupShare struct {
-	s     *Server
-	gauge *cluster.Gauge
+// and nothing would show it: positions and digests are equal. It is safe for
+// concurrent use, except Tell, whose calls follow each other.
+type Setup struct {
+	o   SetupOptions
+	set SetFunc
 
 	prints map[*prompt.Model]uint64 // of look
-	told   []byte                   // of tell
+	told   []byte                   // by Tell
 
 	mu     sync.Mutex
 	own    setup
-	theirs map[string]setup // by origin
+	theirs Origins[setup] // under keySetup
 
 	apart atomic.Bool // some member's models are others
 }
 
-func newSetupShare(s *Server) *setupShare {
-	x := &setupShare{s: s, theirs: map[string]setup{}}
-	x.own.secret = uint64(s.hasher.Root(indexer.Scope{}))
-	x.gauge = s.node.Gauge(stateSetup, stateVersion, x)
-	return x
+// NewSetup returns a Setup that is in no group. See Join.
+func NewSetup(o SetupOptions) *Setup {
+	return &Setup{o: o, own: setup{secret: o.Secret}, set: func(string, []byte) error { return nil }}
 }
 
-// tell sends this replica's setup when it is another than last time. Calls follow
-// each other.
-func (x *setupShare) tell() {
+// Join registers the setup with a group; before the first Tell.
+func (x *Setup) Join(g Group) { x.set = g.Gauge(stateSetup, StateVersion, x) }
+
+// Tell sends this replica's setup when it is another than last time.
+func (x *Setup) Tell() {
 	models := x.look()
 	x.mu.Lock()
 	x.own.models = models
@@ -74,41 +89,41 @@ func (x *setupShare) tell() {
 		return
 	}
 	x.told = value
-	if err := x.gauge.Set(keySetup, slices.Clone(value)); err != nil {
-		x.s.o.Log.Warn("models in use are not told to the others", "error", err)
+	if err := x.set(keySetup, slices.Clone(value)); err != nil {
+		x.o.Log.Warn("models in use not shared", "error", err)
 	}
 }
 
-// compare notes whether anybody's models are others. x.mu is held.
-func (x *setupShare) compare() {
+// compare notes whether any member uses other models. x.mu is held.
+func (x *Setup) compare() {
 	apart := false
-	for _, t := range x.theirs {
+	for _, t := range x.theirs.Of(keySetup) {
 		apart = apart || len(x.own.differ(&t)) > 0
 	}
 	x.apart.Store(apart)
 }
 
-// look fingerprints the models as they are at present. That takes long for large
-// vocabularies, and the group's lock may wait for x.mu: it must not be held.
-func (x *setupShare) look() map[string]uint64 {
+// look fingerprints the models as they are at present. x.mu must not be held: large
+// vocabularies take long, and the group's lock may wait for x.mu.
+func (x *Setup) look() map[string]uint64 {
 	prints, names := map[*prompt.Model]uint64{}, map[string]uint64{}
-	for _, st := range x.s.models.all.Status() {
-		p, sum := x.s.models.model(st.Name), printNone
+	for _, m := range x.o.Models() {
+		sum := printNone
 		switch {
-		case p != nil:
-			if sum = x.prints[p]; sum == 0 {
-				sum = fingerprint(p)
+		case m.Model != nil:
+			if sum = prints[m.Model]; sum == 0 {
+				sum = x.prints[m.Model]
 			}
-			prints[p] = sum
-		case st.State == prompt.StateLoading:
+			if sum == 0 {
+				sum = fingerprint(m.Model)
+			}
+			prints[m.Model] = sum
+		case m.Loading:
 			sum = printLoading
 		}
-		names[st.Name] = sum
+		names[m.Name] = sum
 	}
 	x.prints = prints
-	for name, base := range x.s.models.all.Names() {
-		names[name] = names[base]
-	}
 	return names
 }
 
@@ -125,17 +140,18 @@ func fingerprint(p *prompt.Model) uint64 {
 	return max(h.Sum64(), printNone+1)
 }
 
-// conflict names a member that reads an endpoint's events by other files than
+// Conflict names a member that reads an endpoint's events by other files than
 // this replica does, "" when none is known to.
-func (x *setupShare) conflict(ep *endpoint.Endpoint) string {
+func (x *Setup) Conflict(ep *endpoint.Endpoint) string {
 	if !x.apart.Load() {
 		return ""
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	mine := x.own.of(ep.Models)
-	for _, id := range slices.Sorted(maps.Keys(x.theirs)) {
-		t := x.theirs[id]
+	theirs := x.theirs.Of(keySetup)
+	for _, id := range slices.Sorted(maps.Keys(theirs)) {
+		t := theirs[id]
 		if its := t.of(ep.Models); t.secret == x.own.secret && its != mine && its != printLoading && mine != printLoading {
 			return id
 		}
@@ -161,12 +177,13 @@ func (u *setup) of(names []string) uint64 {
 	return printNone
 }
 
-// trouble names a member of another setup and says what follows; "" when there is none.
-func (x *setupShare) trouble() (member, what string) {
+// Trouble names a member of another setup and says what follows; "" when there is none.
+func (x *Setup) Trouble() (member, what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(x.theirs)) {
-		t := x.theirs[id]
+	theirs := x.theirs.Of(keySetup)
+	for _, id := range slices.Sorted(maps.Keys(theirs)) {
+		t := theirs[id]
 		if t.secret != x.own.secret {
 			return id, "has another --secret-file: no index is shared with it"
 		}
@@ -214,7 +231,7 @@ func (u *setup) append(b []byte) []byte {
 const maxModelName = 1024
 
 func readSetup(b []byte) (u setup, err error) {
-	w := wire{b: b}
+	w := cursor{b: b}
 	u.secret = w.fixed()
 	n := w.count()
 	if w.bad || n > maxModelNames {
@@ -232,7 +249,7 @@ func readSetup(b []byte) (u setup, err error) {
 }
 
 // Merge implements cluster.GaugeSink.
-func (x *setupShare) Merge(origin string, _ uint64, key string, value []byte) error {
+func (x *Setup) Merge(origin string, _ uint64, key string, value []byte) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if key != keySetup {
@@ -240,21 +257,21 @@ func (x *setupShare) Merge(origin string, _ uint64, key string, value []byte) er
 	}
 	defer x.compare()
 	if value == nil {
-		delete(x.theirs, origin)
+		x.theirs.Delete(key, origin)
 		return nil
 	}
 	u, err := readSetup(value)
 	if err != nil {
 		return err
 	}
-	x.theirs[origin] = u
+	x.theirs.Set(key, origin, u)
 	return nil
 }
 
 // Drop implements cluster.GaugeSink.
-func (x *setupShare) Drop(origin string) {
+func (x *Setup) Drop(origin string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.theirs, origin)
+	x.theirs.Drop(origin)
 	x.compare()
 }

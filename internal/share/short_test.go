@@ -1,4 +1,4 @@
-package server
+package share
 
 import (
 	"errors"
@@ -52,7 +52,7 @@ func (e *decoding) batch(stores, blocks, most int) *events.Update {
 }
 
 // read has a store take a batch as one that its replica read, and returns the payload.
-func read(t testing.TB, st indexStore, s *sharedSource, u *events.Update, version uint64) []byte {
+func read(t testing.TB, st store, s *source, u *events.Update, version uint64) []byte {
 	t.Helper()
 	p := s.encode(u, version)
 	s.local.Store(&localDelta{&p[0], u.Delta})
@@ -69,8 +69,8 @@ func read(t testing.TB, st indexStore, s *sharedSource, u *events.Update, versio
 func TestShortPayloads(t *testing.T) {
 	engine := newDecoding(1)
 	type replica struct {
-		st indexStore
-		s  *sharedSource
+		st store
+		s  *source
 	}
 	open := func() replica {
 		st, s := testStore(modeShared)

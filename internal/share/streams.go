@@ -1,7 +1,8 @@
-package server
+package share
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -18,22 +19,24 @@ const (
 	findAtOnce  = 8
 )
 
-// finder asks engines for which the endpoints file names no event stream where
+// Finder asks engines for which the endpoints file names no event stream where
 // they publish. It is safe for concurrent use.
-type finder struct {
-	s    *Server
+type Finder struct {
+	pool *endpoint.Pool
+	log  *slog.Logger
 	mu   sync.Mutex
 	at   map[indexer.EndpointID][]events.Stream
 	wake chan struct{}
 }
 
-func newFinder(s *Server) *finder {
-	return &finder{s: s, at: map[indexer.EndpointID][]events.Stream{}, wake: make(chan struct{}, 1)}
+// NewFinder returns a Finder that knows what the endpoints of pool say. See Run.
+func NewFinder(pool *endpoint.Pool, log *slog.Logger) *Finder {
+	return &Finder{pool: pool, log: log, at: map[indexer.EndpointID][]events.Stream{}, wake: make(chan struct{}, 1)}
 }
 
-// streams returns where an endpoint publishes: what the file says, else what the
+// Streams returns where an endpoint publishes: what the file says, else what the
 // engine said.
-func (f *finder) streams(ep *endpoint.Endpoint) []events.Stream {
+func (f *Finder) Streams(ep *endpoint.Endpoint) []events.Stream {
 	if e := ep.Events; e.Port > 0 {
 		host := e.Host
 		if host == "" {
@@ -46,11 +49,11 @@ func (f *finder) streams(ep *endpoint.Endpoint) []events.Stream {
 	return f.at[ep.ID]
 }
 
-// publishes reports whether an endpoint is known to have an event stream.
-func (f *finder) publishes(ep *endpoint.Endpoint) bool { return len(f.streams(ep)) > 0 }
+// Publishes reports whether an endpoint is known to have an event stream.
+func (f *Finder) Publishes(ep *endpoint.Endpoint) bool { return len(f.Streams(ep)) > 0 }
 
-// changed follows the pool.
-func (f *finder) changed(c endpoint.Change) {
+// Changed follows the pool.
+func (f *Finder) Changed(c endpoint.Change) {
 	f.mu.Lock()
 	for _, ep := range c.Removed {
 		delete(f.at, ep.ID)
@@ -62,14 +65,14 @@ func (f *finder) changed(c endpoint.Change) {
 	}
 }
 
-// run asks until ctx ends.
-func (f *finder) run(ctx context.Context) {
+// Run asks until ctx ends, and calls news whenever something new is known.
+func (f *Finder) Run(ctx context.Context, news func()) {
 	client := &http.Client{Timeout: findTimeout}
 	tick := time.NewTicker(findEvery)
 	defer tick.Stop()
 	for {
 		if f.ask(ctx, client) {
-			f.s.follow()
+			news()
 		}
 		select {
 		case <-ctx.Done():
@@ -81,12 +84,12 @@ func (f *finder) run(ctx context.Context) {
 }
 
 // ask asks every endpoint without a configured stream; true when something new is known.
-func (f *finder) ask(ctx context.Context, client *http.Client) bool {
+func (f *Finder) ask(ctx context.Context, client *http.Client) bool {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, findAtOnce)
 	var mu sync.Mutex
 	news := false
-	for _, ep := range f.s.pool.Snapshot().Endpoints {
+	for _, ep := range f.pool.Snapshot().Endpoints {
 		if ep.Events.Port > 0 || ep.Down() || ctx.Err() != nil {
 			continue
 		}
@@ -102,7 +105,7 @@ func (f *finder) ask(ctx context.Context, client *http.Client) bool {
 			f.at[ep.ID] = found
 			f.mu.Unlock()
 			if !same {
-				f.s.o.Log.Info("engine told where it publishes events", "endpoint", ep.Address, "streams", len(found))
+				f.log.Info("engine told where it publishes events", "endpoint", ep.Address, "streams", len(found))
 				mu.Lock()
 				news = true
 				mu.Unlock()

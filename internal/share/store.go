@@ -1,4 +1,4 @@
-package server
+package share
 
 import (
 	"errors"
@@ -11,23 +11,23 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// sourceMode is who writes the content of a source.
-type sourceMode uint8
+// mode is who writes the content of a source.
+type mode uint8
 
 const (
-	modeAsking sourceMode = iota // nobody: the engine's incarnation is being asked for
-	modeDirect                   // this replica's reader; nothing is shared
-	modeShared                   // the log: what is read here goes through it
+	modeAsking mode = iota // nobody: the engine's incarnation is being asked for
+	modeDirect             // this replica's reader; nothing is shared
+	modeShared             // the log: what is read here goes through it
 )
 
 var modeNames = [...]string{"asking", "direct", "shared"}
 
-func (m sourceMode) String() string { return modeNames[m] }
+func (m mode) String() string { return modeNames[m] }
 
-// sharedSource is one event stream as this replica shares it. mu guards the
+// source is one event stream as this replica shares it. mu guards the
 // mode together with what the index holds of the source: whoever writes the
 // content holds mu and has looked at the mode. It is taken below the group's lock.
-type sharedSource struct {
+type source struct {
 	name string
 	src  indexer.Source
 	ep   *endpoint.Endpoint
@@ -36,7 +36,7 @@ type sharedSource struct {
 	x    *indexer.Index
 
 	mu   sync.Mutex
-	mode sourceMode
+	mode mode
 	head shareHead
 	// tails are of the batches up to head.last, as far as they came without a gap.
 	tails indexer.Tails
@@ -65,11 +65,11 @@ type localDelta struct {
 }
 
 var (
-	errNotShared = errors.New("server: the source is not shared")
+	errNotShared = errors.New("share: the source is not shared")
 )
 
 // become changes the mode and empties the content.
-func (s *sharedSource) become(m sourceMode, inc uint64) {
+func (s *source) become(m mode, inc uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mode, s.inc, s.head = m, inc, shareHead{}
@@ -81,19 +81,19 @@ func (s *sharedSource) become(m sourceMode, inc uint64) {
 }
 
 // isMode reports the mode and the incarnation that is read.
-func (s *sharedSource) isMode() (sourceMode, uint64) {
+func (s *source) isMode() (mode, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mode, s.inc
 }
 
-// indexStore is the LogStore over the precise index.
-type indexStore struct{ share *indexShare }
+// store is the LogStore over the precise index.
+type store struct{ share *Index }
 
-func (st indexStore) find(name string) *sharedSource { return (*st.share.byName.Load())[name] }
+func (st store) find(name string) *source { return (*st.share.byName.Load())[name] }
 
 // Apply implements cluster.LogStore.
-func (st indexStore) Apply(d cluster.Delta) error {
+func (st store) Apply(d cluster.Delta) error {
 	s := st.find(d.Source)
 	if s == nil {
 		return errNotShared
@@ -136,7 +136,7 @@ func (st indexStore) Apply(d cluster.Delta) error {
 }
 
 // apply performs one delta; mu is held.
-func (s *sharedSource) apply(d *indexer.Delta) {
+func (s *source) apply(d *indexer.Delta) {
 	for i := range d.Ops {
 		if d.Ops[i].Kind == indexer.OpClear {
 			s.head.doubt = false // what was wrong before is gone
@@ -150,7 +150,7 @@ func (s *sharedSource) apply(d *indexer.Delta) {
 }
 
 // Reset implements cluster.LogStore.
-func (st indexStore) Reset(name string, _ uint64) {
+func (st store) Reset(name string, _ uint64) {
 	if s := st.find(name); s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (st indexStore) Reset(name string, _ uint64) {
 }
 
 // Digest implements cluster.LogStore.
-func (st indexStore) Digest(name string) cluster.Digest {
+func (st store) Digest(name string) cluster.Digest {
 	s := st.find(name)
 	if s == nil {
 		return cluster.Digest{}
@@ -178,10 +178,10 @@ func (st indexStore) Digest(name string) cluster.Digest {
 }
 
 // Forget implements cluster.LogStore.
-func (st indexStore) Forget(name string) { st.Reset(name, 0) }
+func (st store) Forget(name string) { st.Reset(name, 0) }
 
 // Assign implements cluster.LogStore.
-func (st indexStore) Assign(name string, r cluster.Role) {
+func (st store) Assign(name string, r cluster.Role) {
 	if s := st.find(name); s != nil {
 		s.role.Store(uint32(r))
 	}

@@ -1,4 +1,4 @@
-package server
+package share
 
 import (
 	"github.com/grapevine-epp/grapevine/events"
@@ -8,7 +8,7 @@ import (
 // encode returns what is shared of a batch that was read here, for members that
 // state a version of the log. What the content is known to hold is named shortly when
 // the batch is the next one.
-func (s *sharedSource) encode(u *events.Update, version uint64) []byte {
+func (s *source) encode(u *events.Update, version uint64) []byte {
 	d := u.Delta
 	if version < indexVersion || !fits(d) {
 		return appendPayload(make([]byte, 0, 64+20*len(d.Blocks)+9*len(d.Hashes)), u.After.Sum, d)
@@ -25,12 +25,12 @@ func (s *sharedSource) encode(u *events.Update, version uint64) []byte {
 
 // follows reports whether nothing is missing between the content and batch first;
 // mu is held.
-func (s *sharedSource) follows(first uint64) bool { return s.head.have && s.head.last+1 == first }
+func (s *source) follows(first uint64) bool { return s.head.have && s.head.last+1 == first }
 
 // decode reads a payload, completely before anything of it is used; mu is held.
 // What it returns may be changed by the next decode with the same scratch. unsure tells
 // that the payload builds on what the content does not hold.
-func (s *sharedSource) decode(b []byte, scratch *indexer.Delta) (parts []indexer.Delta, unsure bool, err error) {
+func (s *source) decode(b []byte, scratch *indexer.Delta) (parts []indexer.Delta, unsure bool, err error) {
 	if len(b) < payloadHead || b[0] != payloadShort {
 		_, parts, err = readPayload(b)
 		return parts, false, err

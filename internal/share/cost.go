@@ -1,0 +1,182 @@
+package share
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// CostEvery is how often learned constants are sent.
+const CostEvery = time.Second
+
+// CostOptions build a Costs. All fields are required.
+type CostOptions struct {
+	Group Group
+	Pool  *endpoint.Pool
+	Log   *slog.Logger
+}
+
+// Costs shares what each replica has learned of the engines' speed. The others'
+// constants are averaged by the samples behind them. It is safe for concurrent use,
+// except Tell, whose calls follow each other.
+type Costs struct {
+	o    CostOptions
+	set  SetFunc
+	sent map[string]endpoint.Cost // by Tell
+
+	mu    sync.Mutex
+	costs Origins[endpoint.Cost]
+}
+
+// NewCosts returns Costs that tell nothing until Tell or Run.
+func NewCosts(o CostOptions) *Costs {
+	c := &Costs{o: o, sent: map[string]endpoint.Cost{}}
+	c.set = o.Group.Gauge(stateCost, StateVersion, c)
+	return c
+}
+
+// Run calls Tell every CostEvery until ctx ends.
+func (c *Costs) Run(ctx context.Context) {
+	tick := time.NewTicker(CostEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		c.Tell()
+	}
+}
+
+// Tell sends constants that differ from those sent last, and withdraws those of
+// endpoints that are gone, because a gauge has room for so many keys only.
+func (c *Costs) Tell() {
+	pool := c.o.Pool.Snapshot()
+	set := func(address string, value []byte) {
+		if err := c.set(address, value); err != nil {
+			c.o.Log.Warn("learned constants not shared", "endpoint", address, "error", err)
+		}
+	}
+	for address := range c.sent {
+		if pool.Lookup(address) == nil {
+			delete(c.sent, address)
+			set(address, nil)
+		}
+	}
+	for _, ep := range pool.Endpoints {
+		cost := ep.LocalCost()
+		if cost.PrefillSeen+cost.DecodeSeen == 0 || told(c.sent[ep.Address], cost) {
+			continue
+		}
+		c.sent[ep.Address] = cost
+		set(ep.Address, appendCost(nil, &cost))
+	}
+}
+
+// told reports whether constants are close enough to those sent before: within 2%,
+// and their numbers of samples within a fifth.
+func told(was, is endpoint.Cost) bool {
+	a, b := costFields(&was), costFields(&is)
+	for i := range a {
+		within := .02
+		if a[i] == &was.PrefillSeen || a[i] == &was.DecodeSeen {
+			within = .2
+		}
+		if math.Abs(*a[i]-*b[i]) > within**b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func costFields(c *endpoint.Cost) [8]*float64 {
+	return [8]*float64{&c.Base, &c.PerToken, &c.PerPair, &c.Step, &c.PerSeq, &c.PerContext, &c.PrefillSeen, &c.DecodeSeen}
+}
+
+func appendCost(b []byte, c *endpoint.Cost) []byte {
+	for _, f := range costFields(c) {
+		b = appendFloat(b, *f)
+	}
+	return b
+}
+
+func readCost(b []byte) (endpoint.Cost, error) {
+	r, c := cursor{b: b}, endpoint.Cost{}
+	for _, f := range costFields(&c) {
+		if *f = r.float(); *f < 0 {
+			r.bad = true
+		}
+	}
+	if r.bad {
+		return endpoint.Cost{}, errWire
+	}
+	return c, nil
+}
+
+// Merge implements cluster.GaugeSink.
+func (c *Costs) Merge(origin string, _ uint64, address string, value []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if value == nil {
+		c.costs.Delete(address, origin)
+		return nil
+	}
+	cost, err := readCost(value)
+	if err != nil {
+		return err
+	}
+	c.costs.Set(address, origin, cost)
+	if ep := c.o.Pool.Snapshot().Lookup(address); ep != nil {
+		ep.SetRemoteCost(average(c.costs.Of(address)))
+	}
+	return nil
+}
+
+// Joined applies what is known of endpoints that the pool has just got.
+func (c *Costs) Joined(eps []*endpoint.Endpoint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ep := range eps {
+		if by := c.costs.Of(ep.Address); len(by) > 0 {
+			ep.SetRemoteCost(average(by))
+		}
+	}
+}
+
+// Drop implements cluster.GaugeSink. What a replica learned stays true when it is
+// gone: endpoints keep the average until another replica says something.
+func (c *Costs) Drop(origin string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.costs.Drop(origin)
+}
+
+// Endpoints returns of how many endpoints the others have told their constants.
+func (c *Costs) Endpoints() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.costs.Len()
+}
+
+// average weighs constants by the samples behind them, prefill and decode apart.
+func average(by map[string]endpoint.Cost) endpoint.Cost {
+	var sum endpoint.Cost
+	for _, c := range by {
+		p, d := c.PrefillSeen, c.DecodeSeen
+		sum.Base, sum.PerToken, sum.PerPair = sum.Base+p*c.Base, sum.PerToken+p*c.PerToken, sum.PerPair+p*c.PerPair
+		sum.Step, sum.PerSeq, sum.PerContext = sum.Step+d*c.Step, sum.PerSeq+d*c.PerSeq, sum.PerContext+d*c.PerContext
+		sum.PrefillSeen, sum.DecodeSeen = sum.PrefillSeen+p, sum.DecodeSeen+d
+	}
+	if p := sum.PrefillSeen; p > 0 {
+		sum.Base, sum.PerToken, sum.PerPair = sum.Base/p, sum.PerToken/p, sum.PerPair/p
+	}
+	if d := sum.DecodeSeen; d > 0 {
+		sum.Step, sum.PerSeq, sum.PerContext = sum.Step/d, sum.PerSeq/d, sum.PerContext/d
+	}
+	return sum
+}

@@ -1,0 +1,54 @@
+package share
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+)
+
+// Group is what parts share through: a replica's cluster.Node, or the group of a
+// simulation in virtual time.
+type Group struct {
+	// Gauge registers a state of absolute values; set changes this replica's.
+	Gauge func(name string, version uint64, sink cluster.GaugeSink) (set SetFunc)
+	// Feed registers a state of hints; send is false when a hint was dropped.
+	Feed func(name string, version uint64, sink cluster.FeedSink) (send SendFunc)
+}
+
+// SetFunc is cluster.Gauge.Set, SendFunc is cluster.Feed.Send.
+type (
+	SetFunc  func(key string, value []byte) error
+	SendFunc func(payload []byte) bool
+)
+
+// Of returns the group of a node that is not open yet.
+func Of(n *cluster.Node) Group {
+	return Group{
+		Gauge: func(name string, version uint64, sink cluster.GaugeSink) SetFunc {
+			return n.Gauge(name, version, sink).Set
+		},
+		Feed: func(name string, version uint64, sink cluster.FeedSink) SendFunc {
+			return n.Feed(name, version, sink).Send
+		},
+	}
+}
+
+// Names and version of the shared states. A change of an encoding that older
+// replicas cannot read gets a new name; fields are only ever appended.
+const (
+	stateLoad     = "load"
+	stateCost     = "cost"
+	stateChunks   = "chunks"
+	stateSessions = "sessions"
+	stateSetup    = "setup"
+	stateIndex    = "index"
+
+	// StateReplicas is where each replica's ext_proc service is.
+	StateReplicas = "replicas"
+	// StateVersion is the version of all gauges and feeds.
+	StateVersion = 1
+)
+
+// Tuning suits sources of 100,000 blocks and more: a snapshot of one takes its time,
+// so few are asked for at once, and not again before it can have been made.
+func Tuning() cluster.Tuning { return cluster.Tuning{Loads: 4, AskTimeout: time.Second} }
