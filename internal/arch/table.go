@@ -23,6 +23,7 @@ var rows = []row{
 	{"events/zmtp", 0},
 	{"deploy", 0},
 	{"internal/parts", 0},
+	{"internal/budget", 0},
 	{"internal/strict", 0},
 	{"internal/arch", 0},
 	{"internal/setup", 0},

@@ -1,0 +1,152 @@
+package budget
+
+import (
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Use is what memory is used for.
+type Use uint8
+
+// Uses.
+const (
+	Bodies  Use = iota // request bodies until they are placed
+	Work               // parsed bodies and rendered prompts, while a request is placed
+	Records            // decisions kept for explain, recordings
+	Index              // what engines hold
+	Peers              // messages from and to other replicas
+	Admin              // requests to the administration listeners
+	NumUses
+)
+
+var useNames = [NumUses]string{"bodies", "work", "records", "index", "peers", "admin"}
+
+// String returns the use as it appears in metrics.
+func (u Use) String() string {
+	if u < NumUses {
+		return useNames[u]
+	}
+	return "other"
+}
+
+// shares are the uses' parts of the limit, in percent. The rest is for the
+// program itself: vocabularies, connections, goroutines, and garbage that has
+// not been collected yet.
+var shares = [NumUses]int64{Bodies: 25, Work: 15, Records: 3, Index: 20, Peers: 8, Admin: 2}
+
+// collectPercent is the part of the limit at which the garbage collector works as
+// hard as it must.
+const collectPercent = 90
+
+// Budget is the memory of the process, divided. A nil Budget has no limit.
+type Budget struct {
+	limit int64
+	uses  [NumUses]account
+	live  pressure
+}
+
+type account struct {
+	limit   int64
+	used    atomic.Int64
+	refused atomic.Uint64
+}
+
+// New divides limit bytes. It returns nil, which grants everything, when limit is
+// not positive.
+func New(limit int64) *Budget {
+	if limit <= 0 {
+		return nil
+	}
+	b := &Budget{limit: limit}
+	for u := range b.uses {
+		b.uses[u].limit = limit / 100 * shares[u]
+	}
+	b.live.threshold = uint64(limit) / 100 * pressedPercent
+	return b
+}
+
+// Limit returns the bytes of the whole budget, 0 for none.
+func (b *Budget) Limit() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.limit
+}
+
+// Share returns the bytes that a use may take, 0 for no limit.
+func (b *Budget) Share(u Use) int64 {
+	if b == nil {
+		return 0
+	}
+	return b.uses[u].limit
+}
+
+// Used returns the bytes that a use has taken.
+func (b *Budget) Used(u Use) int64 {
+	if b == nil {
+		return 0
+	}
+	return b.uses[u].used.Load()
+}
+
+// Take takes n bytes for a use. It takes nothing and returns false when that
+// would exceed the use's share. Give returns what was taken.
+func (b *Budget) Take(u Use, n int) bool {
+	if b == nil || n <= 0 {
+		return true
+	}
+	a := &b.uses[u]
+	if a.used.Add(int64(n)) <= a.limit {
+		return true
+	}
+	a.used.Add(-int64(n))
+	a.refused.Add(1)
+	return false
+}
+
+// Give gives back n bytes that Take took.
+func (b *Budget) Give(u Use, n int) {
+	if b != nil && n > 0 {
+		b.uses[u].used.Add(-int64(n))
+	}
+}
+
+// Apply makes the garbage collector keep the process below the budget. A limit
+// that is set already, by GOMEMLIMIT, stays when it is lower.
+func (b *Budget) Apply() {
+	if b == nil {
+		return
+	}
+	if limit := b.limit / 100 * collectPercent; limit < debug.SetMemoryLimit(-1) {
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+var (
+	limitDesc   = prometheus.NewDesc("grapevine_memory_budget_bytes", "Memory that a use may take.", []string{"use"}, nil)
+	usedDesc    = prometheus.NewDesc("grapevine_memory_budget_used_bytes", "Memory that a use has taken.", []string{"use"}, nil)
+	refusedDesc = prometheus.NewDesc("grapevine_memory_budget_refused_total", "Times that a use wanted more memory than there was.", []string{"use"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (b *Budget) Describe(ch chan<- *prometheus.Desc) {
+	ch <- limitDesc
+	ch <- usedDesc
+	ch <- refusedDesc
+}
+
+// Collect implements prometheus.Collector.
+func (b *Budget) Collect(ch chan<- prometheus.Metric) {
+	if b == nil {
+		return
+	}
+	for u := range b.uses {
+		a, name := &b.uses[u], Use(u).String()
+		ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(a.limit), name)
+		ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(a.used.Load()), name)
+		ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(a.refused.Load()), name)
+	}
+	ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(b.limit), "process")
+}

@@ -1,0 +1,176 @@
+package budget
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestTakeAndGive(t *testing.T) {
+	b := New(100 << 20)
+	share := int(b.Share(Bodies))
+	if share != 25<<20 {
+		t.Errorf("share of %d bytes", share)
+	}
+	if !b.Take(Bodies, share) || b.Take(Bodies, 1) || !b.Take(Work, 1) {
+		t.Error("a use takes from another, or more than its share")
+	}
+	b.Give(Bodies, share)
+	if b.Used(Bodies) != 0 || !b.Take(Bodies, 1) {
+		t.Error("what was given back cannot be taken")
+	}
+	if n := testutil.CollectAndCount(b); n != 3*int(NumUses)+1 {
+		t.Errorf("%d metrics", n)
+	}
+	var none *Budget
+	if !none.Take(Bodies, 1<<40) || none.Pressed() || none.Limit() != 0 || New(0) != nil {
+		t.Error("no budget refuses")
+	}
+	none.Give(Bodies, 1)
+	none.Apply()
+	prometheus.NewRegistry().MustRegister(b)
+}
+
+// TestTakeTogether takes from many goroutines: the share is never exceeded and
+// nothing is lost.
+func TestTakeTogether(t *testing.T) {
+	b := New(1 << 20)
+	share := b.Share(Records)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 10_000 {
+				if b.Take(Records, 4<<10) {
+					if used := b.Used(Records); used > share+8*4<<10 {
+						t.Errorf("%d bytes taken of %d", used, share)
+					}
+					b.Give(Records, 4<<10)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if b.Used(Records) != 0 {
+		t.Errorf("%d bytes left over", b.Used(Records))
+	}
+}
+
+func TestPressure(t *testing.T) {
+	if New(1 << 40).Pressed() {
+		t.Error("a small heap presses on a large limit")
+	}
+	runtime.GC() // live memory is known after the first collection
+	if b := New(1 << 10); !b.Pressed() {
+		t.Error("a limit of 1 KiB is not exceeded")
+	}
+}
+
+func TestMemory(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		files  map[string]string
+		want   int64
+		source string
+	}{
+		{"v2", map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "1048576\n", "proc/meminfo": "MemTotal: 2048 kB\n"}, 1 << 20, "cgroup"},
+		{"v1", map[string]string{"proc/self/cgroup": "5:cpu,memory:/x\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "4096", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"}, 4096, "cgroup"},
+		{"namespace", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "512\n"}, 512, "cgroup"},
+		{"no limit", map[string]string{"proc/self/cgroup": "0::/\n", "proc/meminfo": "MemFree: 1 kB\nMemTotal: 2 kB\n"}, 2048, "machine"},
+		{"unknown", nil, 0, "machine"},
+	} {
+		root := t.TempDir()
+		for name, text := range c.files {
+			file := filepath.Join(root, name)
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, source := memory(root); n != c.want || source != c.source {
+			t.Errorf("%s: %d by %s, want %d by %s", c.name, n, source, c.want, c.source)
+		}
+	}
+	if Files() < 8 {
+		t.Error("no file descriptors for connections")
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for in, want := range map[string]int64{"512MiB": 512 << 20, "1.5GiB": 3 << 29, "2G": 2e9, "100": 100, "64Mi": 64 << 20, "7 KiB": 7 << 10, "0": 0} {
+		if n, err := ParseSize(in); n != want || err != nil {
+			t.Errorf("%s: %d, %v; want %d", in, n, err, want)
+		}
+	}
+	for _, in := range []string{"", "MiB", "-1", "1e30", "x", "NaN"} {
+		if n, err := ParseSize(in); err == nil {
+			t.Errorf("%s: %d", in, n)
+		}
+	}
+}
+
+// TestLimit opens more connections than a listener takes, and one that says
+// nothing.
+func TestLimit(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, silent := make(chan struct{}, 8), make(chan struct{}, 8)
+	l := Limit(inner, ListenOptions{
+		Connections: 1, FirstByte: 50 * time.Millisecond,
+		Refused: func() { refused <- struct{}{} }, Silent: func() { silent <- struct{}{} },
+	})
+	accepted := make(chan net.Conn, 8)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				close(accepted)
+				return
+			}
+			accepted <- c
+		}
+	}()
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	first := dial()
+	served := <-accepted
+	if _, err := first.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := served.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dial().Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a second connection: %v", err)
+	}
+	<-refused
+	served.Close()
+	served.Close() // counts once
+	quiet := dial()
+	<-accepted
+	<-silent
+	if _, err := quiet.Read(make([]byte, 1)); err == nil {
+		t.Error("a silent connection stays open")
+	}
+	l.Close()
+	if _, open := <-accepted; open {
+		t.Error("accepts after Close")
+	}
+}

@@ -1,0 +1,101 @@
+package budget
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// reservedFiles are the file descriptors that no listener's connections take:
+// files, engines, and the administration listener live on them.
+const reservedFiles = 96
+
+// Files returns how many file descriptors the connections of all listeners may
+// take together, by the process's limit.
+func Files() int {
+	var r syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil || r.Cur > 1<<20 {
+		return 1 << 20
+	}
+	return max(int(r.Cur)-reservedFiles, 8)
+}
+
+const never = time.Duration(1<<63 - 1)
+
+// ListenOptions bound the connections of a listener.
+type ListenOptions struct {
+	Connections int           // at a time; more are closed at once. 0 = no bound
+	FirstByte   time.Duration // for the first byte of a connection; 0 = no bound
+	// Refused counts connections that were closed for being too many, Silent those
+	// that said nothing. Either may be nil.
+	Refused, Silent func()
+}
+
+// Limit bounds the connections that l accepts.
+func Limit(l net.Listener, o ListenOptions) net.Listener { return &listener{Listener: l, o: o} }
+
+type listener struct {
+	net.Listener
+	o    ListenOptions
+	open atomic.Int64
+}
+
+// Accept returns the next connection within the bounds.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if n := l.open.Add(1); l.o.Connections > 0 && n > int64(l.o.Connections) {
+			l.open.Add(-1)
+			c.Close()
+			count(l.o.Refused)
+			continue
+		}
+		out := &conn{Conn: c, l: l}
+		if l.o.FirstByte > 0 {
+			out.silent = time.AfterFunc(never, func() {
+				count(l.o.Silent)
+				out.Close()
+			})
+			out.silent.Reset(l.o.FirstByte) // once out is complete
+		}
+		return out, nil
+	}
+}
+
+func count(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
+// conn is a connection that counts until it is closed.
+type conn struct {
+	net.Conn
+	l      *listener
+	silent *time.Timer // nil when there is no bound
+	spoke  atomic.Bool
+	closed sync.Once
+}
+
+// Read reads, and ends the wait for the first byte.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.silent != nil && !c.spoke.Swap(true) {
+		c.silent.Stop()
+	}
+	return n, err
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	c.closed.Do(func() { c.l.open.Add(-1) })
+	if c.silent != nil {
+		c.silent.Stop()
+	}
+	return c.Conn.Close()
+}
