@@ -2,7 +2,7 @@ package pd
 
 import (
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // Always splits every request.
@@ -13,7 +13,7 @@ func Media(c *picker.Cycle, _ int32) bool { return c.Request.Prompt.Media > 0 }
 
 // Missing returns a decider that splits requests of at least prompt tokens of
 // which the endpoint that serves lacks at least tokens, in any tier.
-func Missing(tokens, prompt int) plugins.Decider {
+func Missing(tokens, prompt int) plugin.Decider {
 	return func(c *picker.Cycle, serving int32) bool {
 		return c.Request.InputTokens >= prompt && missing(c, serving) >= tokens
 	}
@@ -30,12 +30,12 @@ type prefixDeciderParams struct {
 
 // newPrefixDecider splits requests with at least so many tokens that the decode
 // endpoint does not hold in any tier; 0 never splits.
-func newPrefixDecider(p prefixDeciderParams) (plugins.Plugin, error) {
+func newPrefixDecider(p prefixDeciderParams) (plugin.Plugin, error) {
 	decide := Missing(p.NonCachedTokens, p.PromptTokens)
 	if p.NonCachedTokens == 0 {
 		decide = Never
 	}
-	return plugins.Plugin{Decider: decide}, plugins.Faults(
-		plugins.Require(p.NonCachedTokens >= 0, "nonCachedTokens", "must not be negative"),
-		plugins.Require(p.PromptTokens >= 0, "promptTokens", "must not be negative"))
+	return plugin.Plugin{Decider: decide}, plugin.Faults(
+		plugin.Require(p.NonCachedTokens >= 0, "nonCachedTokens", "must not be negative"),
+		plugin.Require(p.PromptTokens >= 0, "promptTokens", "must not be negative"))
 }

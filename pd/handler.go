@@ -8,7 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -16,7 +16,7 @@ import (
 // leaves the endpoint that serves; one with a decider needs a profile.
 type Options struct {
 	Decode, Prefill, Encode   *picker.Profile
-	SplitPrefill, SplitEncode plugins.Decider
+	SplitPrefill, SplitEncode plugin.Decider
 	// PrimaryPort is where requests enter an address whose data-parallel ranks
 	// are endpoints of their own; a header names the rank. 0: ranks are reached
 	// at their own ports.
@@ -142,7 +142,7 @@ func (h *Handler) encode(c *picker.Cycle, plan *picker.Plan, best int32) {
 type stage struct {
 	kind    picker.StageKind
 	profile *picker.Profile
-	split   plugins.Decider
+	split   plugin.Decider
 	role    endpoint.Role
 }
 

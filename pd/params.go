@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // disaggParams are those of the handlers of prefill/decode profiles, in all
@@ -40,7 +40,7 @@ type disaggParams struct {
 // newer moves what an older field says to the newer one.
 func newer(field, oldField string, value, old *string) error {
 	if *old != "" && *value != "" && *old != *value {
-		return &plugins.ParamError{Field: oldField, Message: "says something else than " + field}
+		return &plugin.ParamError{Field: oldField, Message: "says something else than " + field}
 	}
 	*value = cmp.Or(*value, *old)
 	*old = ""
@@ -49,29 +49,29 @@ func newer(field, oldField string, value, old *string) error {
 
 // upgrade moves older fields to the newer ones and fills in names. uses are the
 // deciders as the file names them.
-func (p *disaggParams) upgrade() (uses []plugins.Use, err error) {
+func (p *disaggParams) upgrade() (uses []plugin.Use, err error) {
 	prefill, encode := p.prefillField(), "deciders.encode"
 	if p.EncodeDeciderPluginName != "" {
 		encode = "encodeDeciderPluginName"
 	}
-	err = plugins.Faults(
+	err = plugin.Faults(
 		newer("profiles.decode", "decodeProfile", &p.Profiles.Decode, &p.DecodeProfile),
 		newer("profiles.prefill", "prefillProfile", &p.Profiles.Prefill, &p.PrefillProfile),
 		newer("profiles.encode", "encodeProfile", &p.Profiles.Encode, &p.EncodeProfile),
 		newer("deciders.prefill", "prefillDeciderPluginName", &p.Deciders.Prefill, &p.PrefillDeciderPluginName),
 		newer("deciders.prefill", "deciderPluginName", &p.Deciders.Prefill, &p.DeciderPluginName),
 		newer("deciders.encode", "encodeDeciderPluginName", &p.Deciders.Encode, &p.EncodeDeciderPluginName),
-		plugins.Require(p.Threshold == nil || *p.Threshold >= 0, "threshold", "must not be negative"),
-		plugins.Require(p.PrimaryPort >= 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number"))
+		plugin.Require(p.Threshold == nil || *p.Threshold >= 0, "threshold", "must not be negative"),
+		plugin.Require(p.PrimaryPort >= 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number"))
 	p.Profiles.Decode = cmp.Or(p.Profiles.Decode, "decode")
 	p.Profiles.Prefill = cmp.Or(p.Profiles.Prefill, "prefill")
 	p.Profiles.Encode = cmp.Or(p.Profiles.Encode, "encode")
 	p.HashBlockSize, p.PrefixPluginName, p.PrefixPluginType, p.PrefixMatchInfoProducerName = 0, "", "", ""
 	if p.Deciders.Prefill != "" {
-		uses, p.Threshold = append(uses, plugins.Use{Field: prefill, Name: p.Deciders.Prefill, Kind: plugins.KindDecider}), nil
+		uses, p.Threshold = append(uses, plugin.Use{Field: prefill, Name: p.Deciders.Prefill, Kind: plugin.KindDecider}), nil
 	}
 	if p.Deciders.Encode != "" {
-		uses = append(uses, plugins.Use{Field: encode, Name: p.Deciders.Encode, Kind: plugins.KindDecider})
+		uses = append(uses, plugin.Use{Field: encode, Name: p.Deciders.Encode, Kind: plugin.KindDecider})
 	}
 	return uses, err
 }
@@ -91,20 +91,20 @@ func (p *disaggParams) prefillField() string {
 // disagg is the factory of a handler of prefill/decode profiles. Without a
 // decider requests are split from so many missing tokens on, or not at all when
 // threshold is nil.
-func disagg(threshold *int) func(*plugins.Params) (plugins.Plugin, error) {
-	return func(params *plugins.Params) (plugins.Plugin, error) {
+func disagg(threshold *int) func(*plugin.Params) (plugin.Plugin, error) {
+	return func(params *plugin.Params) (plugin.Plugin, error) {
 		p := &disaggParams{}
 		unread := params.Read(p)
 		if p.Threshold == nil && threshold != nil {
 			p.Threshold = new(*threshold)
 		}
 		uses, err := p.upgrade()
-		return plugins.Plugin{Uses: uses, Handler: p.handler}, errors.Join(unread, err)
+		return plugin.Plugin{Uses: uses, Handler: p.handler}, errors.Join(unread, err)
 	}
 }
 
 // handler makes the handler of the profiles and the deciders that it uses.
-func (p *disaggParams) handler(profiles []*picker.Profile, deciders []plugins.Decider) (picker.ProfileHandler, error) {
+func (p *disaggParams) handler(profiles []*picker.Profile, deciders []plugin.Decider) (picker.ProfileHandler, error) {
 	o := Options{PrimaryPort: uint16(p.PrimaryPort)}
 	if p.Threshold != nil {
 		o.SplitPrefill = Missing(*p.Threshold, 0)

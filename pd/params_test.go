@@ -9,25 +9,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // try makes a plugin of JSON parameters; "" means none.
-func try(typ, params string) (plugins.Plugin, error) {
+func try(typ, params string) (plugin.Plugin, error) {
 	row, ok := rows().Find(typ)
 	if !ok {
-		return plugins.Plugin{}, fmt.Errorf("no type %s", typ)
+		return plugin.Plugin{}, fmt.Errorf("no type %s", typ)
 	}
 	if params == "" {
 		return row.New(nil)
 	}
-	return row.New(&plugins.Params{Decode: func(into any) error { return json.Unmarshal([]byte(params), into) }})
+	return row.New(&plugin.Params{Decode: func(into any) error { return json.Unmarshal([]byte(params), into) }})
 }
 
 // TestDisaggParameters: older fields say the same as the newer ones.
 func TestDisaggParameters(t *testing.T) {
-	f := func(typ, params string, want []plugins.Use, deciders int, wantErr string) {
+	f := func(typ, params string, want []plugin.Use, deciders int, wantErr string) {
 		t.Helper()
 		p, err := try(typ, params)
 		if err == nil {
@@ -36,7 +36,7 @@ func TestDisaggParameters(t *testing.T) {
 			}
 			profiles := []*picker.Profile{{Name: "decode"}, {Name: "prefill"}, {Name: "d"}, {Name: "p"}, {Name: "e"}}
 			var h picker.ProfileHandler
-			if h, err = p.Handler(profiles, make([]plugins.Decider, deciders)); err == nil {
+			if h, err = p.Handler(profiles, make([]plugin.Decider, deciders)); err == nil {
 				err = fmt.Errorf("runs %d", len(h.(interface{ Profiles() []*picker.Profile }).Profiles()))
 			}
 		}
@@ -44,17 +44,17 @@ func TestDisaggParameters(t *testing.T) {
 			t.Errorf("%s %s: %v, want %s", typ, params, err, wantErr)
 		}
 	}
-	use := func(field, name string) plugins.Use {
-		return plugins.Use{Field: field, Name: name, Kind: plugins.KindDecider}
+	use := func(field, name string) plugin.Use {
+		return plugin.Use{Field: field, Name: name, Kind: plugin.KindDecider}
 	}
 	f("disagg-profile-handler", "", nil, 0, "runs 1")
 	f("pd-profile-handler", "", nil, 0, "runs 2")
 	f("disagg-profile-handler", `{"threshold":10}`, nil, 0, "runs 2")
 	f("pd-profile-handler", `{"threshold":10,"hashBlockSize":5,"decodeProfile":"d","prefillProfile":"p"}`, nil, 0, "runs 2")
-	f("disagg-profile-handler", `{"deciderPluginName":"x"}`, []plugins.Use{use("deciderPluginName", "x")}, 1, "runs 1")
-	f("disagg-profile-handler", `{"deciders":{"prefill":"x"},"threshold":1}`, []plugins.Use{use("deciders.prefill", "x")}, 1, "runs 1")
+	f("disagg-profile-handler", `{"deciderPluginName":"x"}`, []plugin.Use{use("deciderPluginName", "x")}, 1, "runs 1")
+	f("disagg-profile-handler", `{"deciders":{"prefill":"x"},"threshold":1}`, []plugin.Use{use("deciders.prefill", "x")}, 1, "runs 1")
 	f("disagg-profile-handler", `{"prefillDeciderPluginName":"x","encodeDeciderPluginName":"y","encodeProfile":"e"}`,
-		[]plugins.Use{use("prefillDeciderPluginName", "x"), use("encodeDeciderPluginName", "y")}, 2, "runs 1")
+		[]plugin.Use{use("prefillDeciderPluginName", "x"), use("encodeDeciderPluginName", "y")}, 2, "runs 1")
 	f("disagg-profile-handler", `{"profiles":{"decode":"other"}}`, nil, 0, `needs a scheduling profile named "other"`)
 	f("disagg-profile-handler", `{"deciders":{"prefill":"x"},"deciderPluginName":"y"}`, nil, 0, "parameter deciderPluginName says something else than deciders.prefill")
 	f("disagg-profile-handler", `{"threshold":-1}`, nil, 0, "parameter threshold must not be negative")

@@ -1,23 +1,26 @@
 package pd
 
-import "github.com/grapevine-epp/grapevine/picker/plugins"
+import (
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
+)
 
 // Table lists every plugin type that is built in: those of package plugins, and
 // those of this one.
-func Table() plugins.Table { return plugins.Builtin().With(rows()...) }
+func Table() plugin.Table { return plugins.Builtin().With(rows()...) }
 
 // rows are the plugin types of this package.
-func rows() plugins.Table {
-	return plugins.Table{
-		{Name: "disagg-profile-handler", Kind: plugins.KindHandler,
+func rows() plugin.Table {
+	return plugin.Table{
+		{Name: "disagg-profile-handler", Kind: plugin.KindHandler,
 			Summary: "Prefill, decode and encode at endpoints of their own.", New: disagg(nil)},
-		{Name: "pd-profile-handler", Kind: plugins.KindHandler,
+		{Name: "pd-profile-handler", Kind: plugin.KindHandler,
 			Summary: "Prefill and decode at endpoints of their own; the older name.", New: disagg(new(int))},
-		{Name: "prefix-based-pd-decider", Kind: plugins.KindDecider,
-			Summary: "Splits requests with many tokens that are not held.", New: plugins.WithParams(prefixDeciderParams{}, newPrefixDecider)},
-		{Name: "always-disagg-pd-decider", Kind: plugins.KindDecider,
-			Summary: "Splits every request.", New: plugins.Fixed(plugins.Plugin{Decider: Always})},
-		{Name: "always-disagg-multimodal-decider", Kind: plugins.KindDecider,
-			Summary: "Splits requests with images or sound.", New: plugins.Fixed(plugins.Plugin{Decider: Media})},
+		{Name: "prefix-based-pd-decider", Kind: plugin.KindDecider,
+			Summary: "Splits requests with many tokens that are not held.", New: plugin.WithParams(prefixDeciderParams{}, newPrefixDecider)},
+		{Name: "always-disagg-pd-decider", Kind: plugin.KindDecider,
+			Summary: "Splits every request.", New: plugin.Fixed(plugin.Plugin{Decider: Always})},
+		{Name: "always-disagg-multimodal-decider", Kind: plugin.KindDecider,
+			Summary: "Splits requests with images or sound.", New: plugin.Fixed(plugin.Plugin{Decider: Media})},
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // TestTable holds that every row is whole, builds with its defaults unless it
@@ -31,11 +31,11 @@ func TestTable(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		plays := map[plugins.Kind]bool{
-			plugins.KindFilter: p.Filter != nil, plugins.KindScorer: p.Scorer != nil, plugins.KindPicker: p.Picker != nil, plugins.KindHandler: p.Handler != nil,
-			plugins.KindPolicy: p.Scorer != nil && p.Picker != nil, plugins.KindDetector: p.Detector != nil, plugins.KindFairness: p.Flow != nil,
-			plugins.KindOrdering: p.Flow != nil, plugins.KindDecider: p.Decider != nil, plugins.KindProducer: p.Producer != nil || row.Note != "", plugins.KindDiscovery: p.File != nil,
-			plugins.KindParser: row.Note != "", plugins.KindSource: row.Note != "" || p.Metrics != nil,
+		plays := map[plugin.Kind]bool{
+			plugin.KindFilter: p.Filter != nil, plugin.KindScorer: p.Scorer != nil, plugin.KindPicker: p.Picker != nil, plugin.KindHandler: p.Handler != nil,
+			plugin.KindPolicy: p.Scorer != nil && p.Picker != nil, plugin.KindDetector: p.Detector != nil, plugin.KindFairness: p.Flow != nil,
+			plugin.KindOrdering: p.Flow != nil, plugin.KindDecider: p.Decider != nil, plugin.KindProducer: p.Producer != nil || row.Note != "", plugin.KindDiscovery: p.File != nil,
+			plugin.KindParser: row.Note != "", plugin.KindSource: row.Note != "" || p.Metrics != nil,
 		}
 		if !plays[row.Kind] {
 			t.Errorf("%s does not play a %s", row.Name, row.Kind)

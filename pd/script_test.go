@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -124,7 +124,7 @@ func (w *world) named(s string) string {
 }
 
 func (w *world) handler() string {
-	deciders := map[string]plugins.Decider{"always": Always, "media": Media, "never": Never}
+	deciders := map[string]plugin.Decider{"always": Always, "media": Media, "never": Never}
 	o := Options{Decode: profile("decode"), Prefill: profile("prefill"), Encode: profile("encode")}
 	if f, ok := map[string]picker.Filter{"near": near{}, "kind": ofKind{}}[w.text("prefill")]; ok {
 		o.Prefill.Filters = []picker.ProfileFilter{{Name: w.text("prefill") + "-filter", Filter: f}}

@@ -1,9 +1,11 @@
 package picker
 
 import (
+	"math"
+	"slices"
+
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"math"
 )
 
 // Filter leaves out candidates: it sets keep[k] to false for those of c.At(k)
@@ -11,6 +13,15 @@ import (
 // leaves nobody ends the request, so soft filters keep everybody instead.
 type Filter interface {
 	Filter(c *Cycle, keep []bool)
+}
+
+// KeepAllIfNone makes a filter soft: it keeps everybody when nobody is left.
+func KeepAllIfNone(keep []bool) {
+	if !slices.Contains(keep, true) {
+		for k := range keep {
+			keep[k] = true
+		}
+	}
 }
 
 // Scorer fills scores[k] for every candidate c.At(k); more is better. Scores

@@ -38,7 +38,10 @@ var rows = []row{
 	{"picker", 1},
 
 	// What choosing needs.
+	{"picker/plugin", 2},
 	{"picker/plugins", 2},
+	{"picker/plugins/saturation", 2},
+	{"picker/plugins/settings", 2},
 	{"picker/scrape", 2},
 	{"picker/discovery", 2},
 	{"picker/flow", 2},
@@ -69,11 +72,17 @@ var rows = []row{
 
 // edges are the imports within one level that the table allows.
 var edges = map[[2]string]bool{
-	{"internal/server", "internal/admin"}: true,
-	{"extproc/xds", "extproc"}:            true, // the listener that envoyconf renders
-	{"pd", "picker/plugins"}:              true, // the rows that it adds to the table
-	{"picker", "picker/request"}:          true, // what is placed
-	{"picker", "picker/endpoint"}:         true, // where it is placed
+	{"internal/server", "internal/admin"}:           true,
+	{"extproc/xds", "extproc"}:                      true, // the listener that envoyconf renders
+	{"pd", "picker/plugins"}:                        true, // the rows that it adds to the table
+	{"pd", "picker/plugin"}:                         true, // the contract of its rows
+	{"picker/plugins", "picker/plugin"}:             true,
+	{"picker/plugins", "picker/plugins/saturation"}: true,
+	{"picker/plugins", "picker/plugins/settings"}:   true,
+	{"picker/plugins/saturation", "picker/plugin"}:  true,
+	{"picker/plugins/settings", "picker/plugin"}:    true,
+	{"picker", "picker/request"}:                    true, // what is placed
+	{"picker", "picker/endpoint"}:                   true, // where it is placed
 
 	{"indexer", "internal/varint"}:               true,
 	{"cluster/internal/wire", "internal/varint"}: true,
@@ -107,14 +116,15 @@ var locking = map[string]bool{"indexer": true, "picker/health": true}
 // hot names the rows on the path of a request or an event, where values have
 // types and no map holds `any`.
 var hot = map[string]bool{
-	"indexer":         true,
-	"events":          true,
-	"picker":          true,
-	"picker/request":  true,
-	"picker/endpoint": true,
-	"picker/plugins":  true,
-	"pd":              true,
-	"extproc":         true,
+	"indexer":                   true,
+	"events":                    true,
+	"picker":                    true,
+	"picker/request":            true,
+	"picker/endpoint":           true,
+	"picker/plugins/saturation": true,
+	"picker/plugins":            true,
+	"pd":                        true,
+	"extproc":                   true,
 }
 
 // rowOf returns the row of the package at path within the module: its own or

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // section returns the lines of a page below "## name", up to the next heading.
@@ -42,8 +42,8 @@ const noDefault = "–"
 
 // parameters returns the fields of a type with their defaults, nil when it
 // takes none, and whether it takes any name.
-func parameters(typ plugins.Type) (list []parameter, anything bool) {
-	p := &plugins.Params{}
+func parameters(typ plugin.Type) (list []parameter, anything bool) {
+	p := &plugin.Params{}
 	_, _ = typ.New(p) // what it needs may be missing
 	v := reflect.Indirect(reflect.ValueOf(p.Used))
 	if v.Kind() == reflect.Map {
@@ -124,12 +124,12 @@ func withDefaults(page string, list []parameter) string {
 }
 
 // index renders docs/plugins/README.md.
-func index(table plugins.Table) string {
+func index(table plugin.Table) string {
 	var b strings.Builder
 	b.WriteString("# Plugins\n\n")
 	b.WriteString("The plugin types that an `EndpointPickerConfig` can name, in the order in which a request meets them. How the file is made up: [configuration](../configuration.md);\n")
 	b.WriteString("coming from another picker: [migration](../migrate.md).\n")
-	kind := plugins.Kind("")
+	kind := plugin.Kind("")
 	for _, typ := range table {
 		if typ.Kind != kind {
 			kind = typ.Kind
@@ -140,18 +140,18 @@ func index(table plugins.Table) string {
 	return b.String()
 }
 
-func brief(typ plugins.Type) string {
+func brief(typ plugin.Type) string {
 	if typ.Note != "" {
 		return "Built in: " + typ.Note + "."
 	}
 	return typ.Summary
 }
 
-func title(k plugins.Kind) string {
+func title(k plugin.Kind) string {
 	s := string(k)
 	if stem, found := strings.CutSuffix(s, "policy"); found {
 		s = stem + "policies"
-	} else if k != plugins.KindDiscovery {
+	} else if k != plugin.KindDiscovery {
 		s += "s"
 	}
 	return strings.ToUpper(s[:1]) + s[1:]

@@ -17,7 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the index and the defaults of docs/plugins anew")
@@ -119,7 +119,7 @@ func checkParameters(t *testing.T, table string, list []parameter, anything bool
 	}
 }
 
-func checkExamples(t *testing.T, typ plugins.Type, page string) {
+func checkExamples(t *testing.T, typ plugin.Type, page string) {
 	t.Helper()
 	list := fences(page, "yaml")
 	if len(list) == 0 {

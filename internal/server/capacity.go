@@ -5,7 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
@@ -27,7 +27,7 @@ func (s *Server) presize(added []*endpoint.Endpoint) {
 
 // resize gives all endpoints the share that a changed configuration asks for.
 // Those whose own figures count have it corrected by their next page.
-func (s *Server) resize(old, c plugins.Producer) {
+func (s *Server) resize(old, c plugin.Producer) {
 	if old.BlocksPerEP != c.BlocksPerEP || old.BlockTokens != c.BlockTokens || old.FixedCapacity != c.FixedCapacity {
 		s.presize(s.pool.Snapshot().Endpoints)
 	}

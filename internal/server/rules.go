@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
@@ -145,7 +145,7 @@ func (s *Server) warnOfRestart(c *config.Config) {
 	if o, n := old.Metrics, c.Metrics; o.Scheme != n.Scheme || o.Path != n.Path || o.SkipVerify != n.SkipVerify {
 		s.o.Log.Warn("where metrics pages are waits for a restart", "scheme", n.Scheme, "path", n.Path)
 	}
-	var before, after plugins.FileDiscovery
+	var before, after plugin.FileDiscovery
 	if old.Discovery != nil {
 		before = *old.Discovery
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -69,7 +70,7 @@ func (b *builder) topDetector(n strict.Node) *instance {
 
 // admit refuses sheddable requests while the pool is saturated, and those whose
 // latency targets nobody is expected to meet.
-func admit(saturation plugins.Detector) func(*picker.Cycle) error {
+func admit(saturation plugin.Detector) func(*picker.Cycle) error {
 	return func(c *picker.Cycle) error {
 		if c.Request.Priority >= 0 {
 			return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 
@@ -29,11 +30,11 @@ type builder struct {
 // instance is one plugin of the file, or one that was put in.
 type instance struct {
 	name   string
-	typ    plugins.Type
+	typ    plugin.Type
 	node   strict.Node // the entry; absent when it was put in
 	params strict.Node
 	used   any // parameters with defaults
-	plugin plugins.Plugin
+	plugin plugin.Plugin
 	broken bool // reported; says nothing about what refers to it
 	refs   int
 }
@@ -181,7 +182,7 @@ func (b *builder) ensure(typeName string) *instance {
 		panic("config: the table lacks " + typeName)
 	}
 	p := &instance{name: typeName, typ: typ, refs: 1}
-	params := &plugins.Params{}
+	params := &plugin.Params{}
 	var err error
 	if p.plugin, err = typ.New(params); err != nil {
 		panic(fmt.Sprintf("config: %s cannot be built from its defaults: %v", typeName, err))
@@ -198,7 +199,7 @@ func (b *builder) add(p *instance) {
 }
 
 // mergeProducer lets later plugins add to what earlier ones say.
-func (b *builder) mergeProducer(p *plugins.Producer) {
+func (b *builder) mergeProducer(p *plugin.Producer) {
 	if p == nil {
 		return
 	}

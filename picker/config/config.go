@@ -6,7 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // Names of the format.
@@ -32,7 +32,7 @@ type Problem = strict.Problem
 // Options say what a file may name.
 type Options struct {
 	// Table holds the plugin types; nil means pd.Table(), all that are built in.
-	Table plugins.Table
+	Table plugin.Table
 	// Queues says that whoever uses the Config queues requests (Config.Flow).
 	// If not, a file that asks for it gets a note.
 	Queues bool
@@ -45,7 +45,7 @@ type Config struct {
 	Profiles []*picker.Profile
 
 	// Detector judges saturation, for admission and queues.
-	Detector     plugins.Detector
+	Detector     plugin.Detector
 	DetectorName string
 	// GaugeAge is the age from which the detector does not trust an engine's
 	// gauges; 0 when it does not say. Gauges have to be read more often.
@@ -54,10 +54,10 @@ type Config struct {
 	// Metrics say how engines' metrics pages are read.
 	Metrics Metrics
 
-	Producer  plugins.Producer       // what the plugins say about index and sessions, merged
-	Discovery *plugins.FileDiscovery // nil: the file does not say
-	Flow      *Flow                  // nil: requests are not to wait
-	Gates     map[string]bool        // as written
+	Producer  plugin.Producer       // what the plugins say about index and sessions, merged
+	Discovery *plugin.FileDiscovery // nil: the file does not say
+	Flow      *Flow                 // nil: requests are not to wait
+	Gates     map[string]bool       // as written
 
 	// Notes are about parts that are accepted but work differently here.
 	Notes []Problem

@@ -15,7 +15,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -174,7 +174,7 @@ modelRewrites:
 	if diff := cmp.Diff(map[string]picker.Rewrite{"chat": {{Model: "a", Weight: 90}, {Model: "b", Weight: 1}}}, c.Rules.Rewrites); diff != "" {
 		t.Error(diff)
 	}
-	want := plugins.Producer{BlockTokens: 32, FixedCapacity: true, Sessions: []request.SessionSource{{Header: "x-session"}}}
+	want := plugin.Producer{BlockTokens: 32, FixedCapacity: true, Sessions: []request.SessionSource{{Header: "x-session"}}}
 	if diff := cmp.Diff(want, c.Producer); diff != "" {
 		t.Error(diff)
 	}

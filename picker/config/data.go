@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // readData reads where endpoints and their metrics come from.
@@ -121,12 +121,12 @@ func (b *builder) readParser(n strict.Node) {
 	o := n.Object()
 	ref := o.Need("pluginRef")
 	if name, ok := ref.Text(); ok && b.byName[name] == nil {
-		if typ, known := b.opts.Table.Find(name); known && typ.Kind == plugins.KindParser {
+		if typ, known := b.opts.Table.Find(name); known && typ.Kind == plugin.KindParser {
 			o.Done()
 			return // built in, need not be listed
 		}
 	}
-	if in := b.find(ref); in != nil && in.typ.Kind != plugins.KindParser {
+	if in := b.find(ref); in != nil && in.typ.Kind != plugin.KindParser {
 		ref.Problem("", "%s is %s, not a parser", in.name, article(in.typ.Kind))
 	}
 	o.Done()

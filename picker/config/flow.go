@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // Defaults of flow control, as published.
@@ -96,15 +96,15 @@ func (b *builder) readBand(n strict.Node, base Band, explicit bool) Band {
 	band.Priority = int(v)
 	band.MaxBytes = quantity(o.Field("maxBytes"), base.MaxBytes)
 	band.MaxRequests = quantity(o.Field("maxRequests"), base.MaxRequests)
-	band.Fairness = b.policy(o, "fairnessPolicy", band.Fairness, plugins.KindFairness)
-	band.Ordering = b.policy(o, "orderingPolicy", band.Ordering, plugins.KindOrdering)
+	band.Fairness = b.policy(o, "fairnessPolicy", band.Fairness, plugin.KindFairness)
+	band.Ordering = b.policy(o, "orderingPolicy", band.Ordering, plugin.KindOrdering)
 	o.Done()
 	return band
 }
 
 // policy reads a reference to a queueing policy, in the spelling with Ref or
 // the shorter one. The built-in policies need not be listed under plugins.
-func (b *builder) policy(o *strict.Object, field, fallback string, kind plugins.Kind) string {
+func (b *builder) policy(o *strict.Object, field, fallback string, kind plugin.Kind) string {
 	ref := o.Field(field + "Ref")
 	if !ref.Found() {
 		ref = o.Field(field)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
@@ -37,7 +37,7 @@ func (b *builder) readMetrics() {
 	}
 }
 
-func (b *builder) dialects(in *instance, m *plugins.EngineMetrics) {
+func (b *builder) dialects(in *instance, m *plugin.EngineMetrics) {
 	if m.Label == "" && m.Default == "" && len(m.Engines) == 0 {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // readPlugins builds the plugins of the file.
@@ -49,7 +49,7 @@ func (b *builder) build(p *instance, typeName string, at strict.Node) {
 		return
 	}
 	p.typ = typ
-	params := &plugins.Params{Decode: func(into any) error {
+	params := &plugin.Params{Decode: func(into any) error {
 		if !p.params.Found() {
 			return nil
 		}
@@ -75,7 +75,7 @@ func (b *builder) complain(p *instance, err error) {
 		}
 		return
 	}
-	var bad *plugins.ParamError
+	var bad *plugin.ParamError
 	switch {
 	case errors.Is(err, strict.ErrReported): // it stands in the report
 	case errors.As(err, &bad):
@@ -113,7 +113,7 @@ func (b *builder) nearestType(name string) string {
 }
 
 // article writes a kind with its article.
-func article(k plugins.Kind) string {
+func article(k plugin.Kind) string {
 	if strings.ContainsAny(string(k[:1]), "aeiou") {
 		return "an " + string(k)
 	}

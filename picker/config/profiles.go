@@ -6,7 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/plugins"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // profile is a scheduling profile while it is put together.
@@ -72,7 +72,7 @@ func (b *builder) readRef(p *profile, n strict.Node) {
 
 // idleRef deals with a reference to a plugin that has no part in profiles.
 func (b *builder) idleRef(in *instance, ref strict.Node) {
-	if in.typ.Kind == plugins.KindHandler {
+	if in.typ.Kind == plugin.KindHandler {
 		ref.Problem("handlers are listed under plugins only", "%s is a profile handler, which profiles do not name", in.name)
 		return
 	}
@@ -110,7 +110,7 @@ func (b *builder) implicitProfile() {
 	p := &profile{Profile: &picker.Profile{Name: defaultProfile}}
 	b.profileAt = append(b.profileAt, strict.Node{})
 	for _, in := range slices.Clone(b.plugins) {
-		if in.broken || in.typ.Kind == plugins.KindDetector || in.plugin.Picker != nil && p.picker != "" {
+		if in.broken || in.typ.Kind == plugin.KindDetector || in.plugin.Picker != nil && p.picker != "" {
 			continue
 		}
 		if in.plugin.Filter != nil || in.plugin.Scorer != nil || in.plugin.Picker != nil {
@@ -130,7 +130,7 @@ func (b *builder) handler(root strict.Node) {
 	unknown := false // some plugin's type; it may be the handler
 	for _, in := range b.plugins {
 		unknown = unknown || in.typ.Name == ""
-		if in.typ.Kind != plugins.KindHandler {
+		if in.typ.Kind != plugin.KindHandler {
 			continue
 		}
 		if found != nil {
@@ -169,7 +169,7 @@ func (b *builder) handler(root strict.Node) {
 }
 
 // deciders follows the references of a profile handler to its deciders.
-func (b *builder) deciders(handler *instance) (list []plugins.Decider, ok bool) {
+func (b *builder) deciders(handler *instance) (list []plugin.Decider, ok bool) {
 	ok = true
 	for _, use := range handler.plugin.Uses {
 		at := handler.params.At(use.Field)

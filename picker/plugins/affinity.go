@@ -1,6 +1,9 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
 
 type affinityParams struct {
 	AffinityThreshold           float64 `json:"affinityThreshold"`
@@ -16,11 +19,11 @@ type affinityParams struct {
 // then, so that prefixes spread.
 type prefixAffinity struct{ affinityParams }
 
-func newPrefixAffinity(p affinityParams) (Plugin, error) {
-	return Plugin{Filter: prefixAffinity{p}}, Faults(
-		Require(p.AffinityThreshold >= 0 && p.AffinityThreshold <= 1, "affinityThreshold", "must be between 0 and 1"),
-		Require(p.ExplorationProbability >= 0 && p.ExplorationProbability <= 1, "explorationProbability", "must be between 0 and 1"),
-		Require(p.MaxTTFTPenaltyMs >= 0, "maxTTFTPenaltyMs", "must not be negative"))
+func newPrefixAffinity(p affinityParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Filter: prefixAffinity{p}}, plugin.Faults(
+		plugin.Require(p.AffinityThreshold >= 0 && p.AffinityThreshold <= 1, "affinityThreshold", "must be between 0 and 1"),
+		plugin.Require(p.ExplorationProbability >= 0 && p.ExplorationProbability <= 1, "explorationProbability", "must be between 0 and 1"),
+		plugin.Require(p.MaxTTFTPenaltyMs >= 0, "maxTTFTPenaltyMs", "must not be negative"))
 }
 
 // Filter implements picker.Filter.

@@ -52,7 +52,7 @@ func TestAllocations(t *testing.T) {
 
 // TestDecisionAllocations holds a whole decision, cycle and profile, to none.
 func TestDecisionAllocations(t *testing.T) {
-	for _, name := range ReadyNames() {
+	for _, name := range readyNames() {
 		fl, h, r := bigFleet(100), Single(profile(t, name)), ask(5000)
 		plan := &picker.Plan{}
 		decide := func() {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // labelContext is the label that context-length-aware reads by default.
@@ -21,13 +22,13 @@ type contextParams struct {
 // 0.5 without a label.
 type contextLength struct{ label string }
 
-func newContextLength(p contextParams) (Plugin, error) {
+func newContextLength(p contextParams) (plugin.Plugin, error) {
 	s := contextLength{p.Label}
-	plugin := Plugin{Scorer: s}
+	out := plugin.Plugin{Scorer: s}
 	if p.EnableFiltering {
-		plugin.Filter = s
+		out.Filter = s
 	}
-	return plugin, Require(p.Label != "", "label", "must not be empty")
+	return out, plugin.Require(p.Label != "", "label", "must not be empty")
 }
 
 // Filter implements picker.Filter: endpoints whose range does not cover the

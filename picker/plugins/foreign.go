@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 type dynamoParams struct {
@@ -18,12 +19,12 @@ type dynamoParams struct {
 // costs over their range.
 type dynamo struct{ dynamoParams }
 
-func newDynamo(p dynamoParams) (Plugin, error) {
+func newDynamo(p dynamoParams) (plugin.Plugin, error) {
 	d := dynamo{p}
-	return Plugin{Scorer: d, Picker: d}, Faults(
-		Require(p.OverlapScoreWeight >= 0, "overlapScoreWeight", "must not be negative"),
-		Require(p.RouterTemperature >= 0, "routerTemperature", "must not be negative"),
-		Require(p.BlockSize > 0, "blockSize", "must be positive"))
+	return plugin.Plugin{Scorer: d, Picker: d}, plugin.Faults(
+		plugin.Require(p.OverlapScoreWeight >= 0, "overlapScoreWeight", "must not be negative"),
+		plugin.Require(p.RouterTemperature >= 0, "routerTemperature", "must not be negative"),
+		plugin.Require(p.BlockSize > 0, "blockSize", "must be positive"))
 }
 
 // Score implements picker.Scorer.
@@ -69,11 +70,11 @@ type cacheAwareParams struct {
 // enough; else the endpoint with the most free cache.
 type cacheAware struct{ cacheAwareParams }
 
-func newCacheAware(p cacheAwareParams) (Plugin, error) {
-	return Plugin{Scorer: cacheAware{p}, Picker: maxScore(fallbacks)}, Faults(
-		Require(p.CacheThreshold >= 0 && p.CacheThreshold <= 1, "cacheThreshold", "must be between 0 and 1"),
-		Require(p.BalanceAbsThreshold >= 0, "balanceAbsThreshold", "must not be negative"),
-		Require(p.BalanceRelThreshold >= 1, "balanceRelThreshold", "must be at least 1"))
+func newCacheAware(p cacheAwareParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Scorer: cacheAware{p}, Picker: maxScore(fallbacks)}, plugin.Faults(
+		plugin.Require(p.CacheThreshold >= 0 && p.CacheThreshold <= 1, "cacheThreshold", "must be between 0 and 1"),
+		plugin.Require(p.BalanceAbsThreshold >= 0, "balanceAbsThreshold", "must not be negative"),
+		plugin.Require(p.BalanceRelThreshold >= 1, "balanceRelThreshold", "must be at least 1"))
 }
 
 // Score implements picker.Scorer.

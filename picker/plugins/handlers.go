@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -46,7 +47,7 @@ type singleHandler struct{ profile whole }
 // Single returns the profile handler that runs one profile for every request.
 func Single(p *picker.Profile) picker.ProfileHandler { return singleHandler{newWhole(p)} }
 
-func newSingle(profiles []*picker.Profile, _ []Decider) (picker.ProfileHandler, error) {
+func newSingle(profiles []*picker.Profile, _ []plugin.Decider) (picker.ProfileHandler, error) {
 	if len(profiles) != 1 {
 		return nil, fmt.Errorf("needs exactly one scheduling profile, not %d", len(profiles))
 	}
@@ -70,18 +71,18 @@ type dataParallel struct {
 	port    uint16
 }
 
-func newDataParallel(p dataParallelParams) (Plugin, error) {
+func newDataParallel(p dataParallelParams) (plugin.Plugin, error) {
 	field := "primaryPort"
 	if p.TargetPort != 0 {
 		field, p.PrimaryPort = "targetPort", p.TargetPort
 	}
-	handler := func(profiles []*picker.Profile, _ []Decider) (picker.ProfileHandler, error) {
+	handler := func(profiles []*picker.Profile, _ []plugin.Decider) (picker.ProfileHandler, error) {
 		if len(profiles) != 1 {
 			return nil, fmt.Errorf("needs exactly one scheduling profile, not %d", len(profiles))
 		}
 		return dataParallel{newWhole(profiles[0]), uint16(p.PrimaryPort)}, nil
 	}
-	return Plugin{Handler: handler}, Require(p.PrimaryPort > 0 && p.PrimaryPort < 1<<16, field, "must be a port number")
+	return plugin.Plugin{Handler: handler}, plugin.Require(p.PrimaryPort > 0 && p.PrimaryPort < 1<<16, field, "must be a port number")
 }
 
 // Handle implements picker.ProfileHandler.
@@ -111,8 +112,8 @@ type headerProfile struct {
 	profiles []whole
 }
 
-func newHeaderProfile(p headerProfileParams) (Plugin, error) {
-	handler := func(profiles []*picker.Profile, _ []Decider) (picker.ProfileHandler, error) {
+func newHeaderProfile(p headerProfileParams) (plugin.Plugin, error) {
+	handler := func(profiles []*picker.Profile, _ []plugin.Decider) (picker.ProfileHandler, error) {
 		h := headerProfile{header: lower(p.HeaderName)}
 		for _, profile := range profiles {
 			h.profiles = append(h.profiles, newWhole(profile))
@@ -125,7 +126,7 @@ func newHeaderProfile(p headerProfileParams) (Plugin, error) {
 		}
 		return h, nil
 	}
-	return Plugin{Handler: handler}, Require(p.HeaderName != "", "headerName", "must not be empty")
+	return plugin.Plugin{Handler: handler}, plugin.Require(p.HeaderName != "", "headerName", "must not be empty")
 }
 
 func (h headerProfile) find(name string) *whole {

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // byLabelParams are those of by-label.
@@ -18,10 +19,10 @@ type byLabelParams struct {
 // byLabel keeps endpoints whose label has one of the values.
 type byLabel struct{ byLabelParams }
 
-func newByLabel(p byLabelParams) (Plugin, error) {
-	return Plugin{Filter: byLabel{p}}, Faults(
-		Require(p.Label != "", "label", "is needed"),
-		Require(len(p.ValidValues) > 0 || p.AllowsNoLabel, "validValues", "must name at least one value"))
+func newByLabel(p byLabelParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Filter: byLabel{p}}, plugin.Faults(
+		plugin.Require(p.Label != "", "label", "is needed"),
+		plugin.Require(len(p.ValidValues) > 0 || p.AllowsNoLabel, "validValues", "must name at least one value"))
 }
 
 // Filter implements picker.Filter.
@@ -51,7 +52,7 @@ type expression struct {
 // selector keeps endpoints whose labels match all expressions.
 type selector struct{ terms []expression }
 
-func newSelector(p selectorParams) (Plugin, error) {
+func newSelector(p selectorParams) (plugin.Plugin, error) {
 	if p.Label != "" {
 		return newByLabel(byLabelParams{p.Label, p.ValidValues, p.AllowsNoLabel})
 	}
@@ -65,21 +66,21 @@ func newSelector(p selectorParams) (Plugin, error) {
 		errs = append(errs, e.check(fmt.Sprintf("matchExpressions[%d]", i)))
 		s.terms = append(s.terms, e)
 	}
-	errs = append(errs, Require(len(s.terms) > 0, "matchLabels", "or matchExpressions must select something"))
-	return Plugin{Filter: s}, Faults(errs...)
+	errs = append(errs, plugin.Require(len(s.terms) > 0, "matchLabels", "or matchExpressions must select something"))
+	return plugin.Plugin{Filter: s}, plugin.Faults(errs...)
 }
 
 func (e expression) check(at string) error {
 	if e.Key == "" {
-		return &ParamError{at + ".key", "is needed"}
+		return &plugin.ParamError{Field: at + ".key", Message: "is needed"}
 	}
 	switch e.Operator {
 	case "In", "NotIn":
-		return Require(len(e.Values) > 0, at+".values", "must name at least one value")
+		return plugin.Require(len(e.Values) > 0, at+".values", "must name at least one value")
 	case "Exists", "DoesNotExist":
-		return Require(len(e.Values) == 0, at+".values", "must be empty for this operator")
+		return plugin.Require(len(e.Values) == 0, at+".values", "must be empty for this operator")
 	default:
-		return &ParamError{at + ".operator", "must be In, NotIn, Exists or DoesNotExist"}
+		return &plugin.ParamError{Field: at + ".operator", Message: "must be In, NotIn, Exists or DoesNotExist"}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -27,12 +28,12 @@ type latencyScorer struct {
 	most bool
 }
 
-func newLatency(p latencyParams) (Plugin, error) {
-	return Plugin{Scorer: latencyScorer{p, p.HeadroomSelectionStrategy == "most"}}, Faults(
-		Require(p.TTFTWeight >= 0, "ttftWeight", "must not be negative"),
-		Require(p.TPOTWeight >= 0, "tpotWeight", "must not be negative"),
-		Require(p.TTFTWeight+p.TPOTWeight > 0, "ttftWeight", "and tpotWeight must not both be 0"),
-		Require(p.HeadroomSelectionStrategy == "least" || p.HeadroomSelectionStrategy == "most",
+func newLatency(p latencyParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Scorer: latencyScorer{p, p.HeadroomSelectionStrategy == "most"}}, plugin.Faults(
+		plugin.Require(p.TTFTWeight >= 0, "ttftWeight", "must not be negative"),
+		plugin.Require(p.TPOTWeight >= 0, "tpotWeight", "must not be negative"),
+		plugin.Require(p.TTFTWeight+p.TPOTWeight > 0, "ttftWeight", "and tpotWeight must not both be 0"),
+		plugin.Require(p.HeadroomSelectionStrategy == "least" || p.HeadroomSelectionStrategy == "most",
 			"headroomSelectionStrategy", "must be least or most"))
 }
 

@@ -1,6 +1,9 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
 
 // kvUseScorer scores the free part of the KV cache; an endpoint that has said
 // nothing counts as free.
@@ -21,9 +24,9 @@ type tokenLoadParams struct {
 // tokenLoadScorer scores 1 − in-flight tokens / threshold.
 type tokenLoadScorer struct{ threshold float64 }
 
-func newTokenLoad(p tokenLoadParams) (Plugin, error) {
-	return Plugin{Scorer: tokenLoadScorer{float64(p.QueueThresholdTokens)}},
-		Require(p.QueueThresholdTokens > 0, "queueThresholdTokens", "must be positive")
+func newTokenLoad(p tokenLoadParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Scorer: tokenLoadScorer{float64(p.QueueThresholdTokens)}},
+		plugin.Require(p.QueueThresholdTokens > 0, "queueThresholdTokens", "must be positive")
 }
 
 // Score implements picker.Scorer.
@@ -40,8 +43,8 @@ type loadAwareParams struct {
 // loadAwareScorer scores 0.5 for an empty queue, falling to 0 at the threshold.
 type loadAwareScorer struct{ threshold float64 }
 
-func newLoadAware(p loadAwareParams) (Plugin, error) {
-	return Plugin{Scorer: loadAwareScorer{float64(p.Threshold)}}, Require(p.Threshold > 0, "threshold", "must be positive")
+func newLoadAware(p loadAwareParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Scorer: loadAwareScorer{float64(p.Threshold)}}, plugin.Require(p.Threshold > 0, "threshold", "must be positive")
 }
 
 // Score implements picker.Scorer.
@@ -65,11 +68,11 @@ type activeScorer struct {
 	busy float64
 }
 
-func newActive(p activeParams) (Plugin, error) {
-	return Plugin{Scorer: activeScorer{p.IdleThreshold, p.MaxBusyScore}}, Faults(
-		Require(p.IdleThreshold >= 0, "idleThreshold", "must not be negative"),
-		Require(p.MaxBusyScore >= 0 && p.MaxBusyScore <= 1, "maxBusyScore", "must be between 0 and 1"),
-		duration("requestTimeout", p.RequestTimeout))
+func newActive(p activeParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Scorer: activeScorer{p.IdleThreshold, p.MaxBusyScore}}, plugin.Faults(
+		plugin.Require(p.IdleThreshold >= 0, "idleThreshold", "must not be negative"),
+		plugin.Require(p.MaxBusyScore >= 0 && p.MaxBusyScore <= 1, "maxBusyScore", "must be between 0 and 1"),
+		plugin.Duration("requestTimeout", p.RequestTimeout))
 }
 
 // Score implements picker.Scorer.

@@ -1,6 +1,9 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
 
 // fewest scores counts by min-max: the smallest gets 1, the largest 0, and all
 // get 1 when they are equal.
@@ -52,4 +55,4 @@ type queueParams struct {
 	LRUCapacityPerServer   int `json:"lruCapacityPerServer,omitempty"`
 }
 
-func newQueue(queueParams) (Plugin, error) { return Plugin{Scorer: fewest(waiting)}, nil }
+func newQueue(queueParams) (plugin.Plugin, error) { return plugin.Plugin{Scorer: fewest(waiting)}, nil }

@@ -7,6 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 type noHitParams struct {
@@ -27,8 +28,8 @@ type noHitScorer struct {
 	place []int                // scratch of Score: place in order by id, -1: never
 }
 
-func newNoHit(p noHitParams) (Plugin, error) {
-	return Plugin{Scorer: &noHitScorer{size: p.LRUSize}}, Require(p.LRUSize > 0, "lruSize", "must be positive")
+func newNoHit(p noHitParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Scorer: &noHitScorer{size: p.LRUSize}}, plugin.Require(p.LRUSize > 0, "lruSize", "must be positive")
 }
 
 // cold reports whether no candidate holds any of the prompt.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // fallbacks is how many endpoints a picker names by default: one to serve, two
@@ -16,14 +17,14 @@ type pickerParams struct {
 }
 
 func (p pickerParams) check() error {
-	return Require(p.MaxNumOfEndpoints > 0, "maxNumOfEndpoints", "must be positive")
+	return plugin.Require(p.MaxNumOfEndpoints > 0, "maxNumOfEndpoints", "must be positive")
 }
 
 // maxScore picks the best totals, ties at random.
 type maxScore int
 
-func newMaxScore(p pickerParams) (Plugin, error) {
-	return Plugin{Picker: maxScore(p.MaxNumOfEndpoints)}, p.check()
+func newMaxScore(p pickerParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Picker: maxScore(p.MaxNumOfEndpoints)}, p.check()
 }
 
 // Pick implements picker.Picker.
@@ -74,8 +75,8 @@ func (n firstScore) Pick(_ *picker.Cycle, totals []float64, order []int32) []int
 // randomPicker picks without looking at totals.
 type randomPicker int
 
-func newRandom(p pickerParams) (Plugin, error) {
-	return Plugin{Picker: randomPicker(p.MaxNumOfEndpoints)}, p.check()
+func newRandom(p pickerParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Picker: randomPicker(p.MaxNumOfEndpoints)}, p.check()
 }
 
 // Pick implements picker.Picker.
@@ -101,8 +102,8 @@ func (n randomPicker) Pick(c *picker.Cycle, totals []float64, order []int32) []i
 // there are no others, all are equal.
 type weightedRandom int
 
-func newWeightedRandom(p pickerParams) (Plugin, error) {
-	return Plugin{Picker: weightedRandom(p.MaxNumOfEndpoints)}, p.check()
+func newWeightedRandom(p pickerParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Picker: weightedRandom(p.MaxNumOfEndpoints)}, p.check()
 }
 
 // Pick implements picker.Picker.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -76,7 +77,7 @@ func TestRandomPickers(t *testing.T) {
 	check(share("weighted-random-picker", 0, -1, 0, 0), .25, .25, .25, .25)
 }
 
-func handle(t *testing.T, f *fleet, h HandlerFunc, r *request.Request, profiles ...*picker.Profile) ([]int32, *picker.Plan, error) {
+func handle(t *testing.T, f *fleet, h plugin.HandlerFunc, r *request.Request, profiles ...*picker.Profile) ([]int32, *picker.Plan, error) {
 	t.Helper()
 	handler, err := h(profiles, nil)
 	if err != nil {

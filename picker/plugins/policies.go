@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // The published policies know an endpoint by its pending prefill tokens, its
@@ -66,11 +67,11 @@ type unified struct {
 	turn atomic.Uint64
 }
 
-func newUnified(p unifiedParams) (Plugin, error) {
+func newUnified(p unifiedParams) (plugin.Plugin, error) {
 	u := &unified{unifiedParams: p}
-	return Plugin{Scorer: u, Picker: u}, Faults(
-		Require(p.HitThreshold >= 0 && p.HitThreshold <= 1, "hitThreshold", "must be between 0 and 1"),
-		Require(p.LoadFactor > 0, "loadFactor", "must be positive"))
+	return plugin.Plugin{Scorer: u, Picker: u}, plugin.Faults(
+		plugin.Require(p.HitThreshold >= 0 && p.HitThreshold <= 1, "hitThreshold", "must be between 0 and 1"),
+		plugin.Require(p.LoadFactor > 0, "loadFactor", "must be positive"))
 }
 
 // stay returns the candidate to stay on, −1 when there is none.

@@ -16,7 +16,7 @@ func load(requests, prefill int64) endpoint.Load {
 
 func profile(tb testing.TB, name string) *picker.Profile {
 	tb.Helper()
-	p, ok := Ready(name)
+	p, ok := readyProfile(name)
 	if !ok {
 		tb.Fatalf("no profile %s", name)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // predictedParams weigh what a request costs others against its own time to
@@ -65,19 +66,19 @@ var predictedDefaults = predictedParams{
 // tells of: a replica that sees a part of the work cannot even it out.
 type predicted struct{ predictedParams }
 
-func newPredicted(p predictedParams) (Plugin, error) {
+func newPredicted(p predictedParams) (plugin.Plugin, error) {
 	weights := map[string]float64{
 		"ownWeight": p.OwnWeight, "stallWeight": p.StallWeight, "arrivalWeight": p.ArrivalWeight, "decodeWeight": p.DecodeWeight,
 		"busyWeight": p.BusyWeight, "targetWeight": p.TargetWeight, "alike": p.Alike,
 	}
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		if weights[name] < 0 {
-			return Plugin{}, &ParamError{name, "must not be negative"}
+			return plugin.Plugin{}, &plugin.ParamError{Field: name, Message: "must not be negative"}
 		}
 	}
-	return Plugin{Scorer: predicted{p}}, Faults(
-		Require(p.FleetShare >= 0 && p.FleetShare <= 1, "fleetShare", "must be between 0 and 1"),
-		Require(p.ChunkTokens > 0 && p.ChunkTokens <= 1<<20, "chunkTokens", "must be from 1 to 1048576"))
+	return plugin.Plugin{Scorer: predicted{p}}, plugin.Faults(
+		plugin.Require(p.FleetShare >= 0 && p.FleetShare <= 1, "fleetShare", "must be between 0 and 1"),
+		plugin.Require(p.ChunkTokens > 0 && p.ChunkTokens <= 1<<20, "chunkTokens", "must be from 1 to 1048576"))
 }
 
 // Score implements picker.Scorer.

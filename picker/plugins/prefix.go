@@ -1,6 +1,9 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import (
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
 
 // prefixParams are those of prefix-cache-scorer in its generations. What
 // concerns the building of an index is taken by the producer of this program.
@@ -9,17 +12,17 @@ type prefixParams struct {
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
 
 	// Of the generation in which this scorer had an index of its own.
-	Mode           string `json:"mode,omitempty"`
-	IndexerConfig  Loose  `json:"indexerConfig,omitempty"`
-	KVEventsConfig Loose  `json:"kvEventsConfig,omitempty"`
+	Mode           string       `json:"mode,omitempty"`
+	IndexerConfig  plugin.Loose `json:"indexerConfig,omitempty"`
+	KVEventsConfig plugin.Loose `json:"kvEventsConfig,omitempty"`
 }
 
 // prefixScorer scores the part of the prompt that an endpoint holds, tiers
 // weighed: 1 means all of it.
 type prefixScorer struct{}
 
-func newPrefixScorer(p prefixParams) (Plugin, error) {
-	return Plugin{Scorer: prefixScorer{}, Producer: p.producer(false)}, p.check()
+func newPrefixScorer(p prefixParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Scorer: prefixScorer{}, Producer: p.producer(false)}, p.check()
 }
 
 // Score implements picker.Scorer.
@@ -41,10 +44,10 @@ type preciseParams struct {
 		HashSeed        string `json:"hashSeed,omitempty"`
 		ModelName       string `json:"modelName,omitempty"`
 	} `json:"tokenProcessorConfig,omitempty"`
-	IndexerConfig       Loose  `json:"indexerConfig,omitempty"`
-	KVEventsConfig      Loose  `json:"kvEventsConfig,omitempty"`
-	SpeculativeIndexing bool   `json:"speculativeIndexing,omitempty"`
-	SpeculativeTTL      string `json:"speculativeTTL,omitempty"`
+	IndexerConfig       plugin.Loose `json:"indexerConfig,omitempty"`
+	KVEventsConfig      plugin.Loose `json:"kvEventsConfig,omitempty"`
+	SpeculativeIndexing bool         `json:"speculativeIndexing,omitempty"`
+	SpeculativeTTL      string       `json:"speculativeTTL,omitempty"`
 }
 
 // preciseScorer scores matched tokens relative to the other holders: the best
@@ -52,16 +55,16 @@ type preciseParams struct {
 // nothing. Holders of equal amounts all get 1.
 type preciseScorer struct{}
 
-func newPreciseScorer(p preciseParams) (Plugin, error) {
+func newPreciseScorer(p preciseParams) (plugin.Plugin, error) {
 	producer, err := p.producer()
-	return Plugin{Scorer: preciseScorer{}, Producer: producer}, Faults(err,
-		Require(p.TokenProcessorConfig.BlockSize >= 0, "tokenProcessorConfig.blockSize", "must not be negative"),
-		duration("speculativeTTL", p.SpeculativeTTL))
+	return plugin.Plugin{Scorer: preciseScorer{}, Producer: producer}, plugin.Faults(err,
+		plugin.Require(p.TokenProcessorConfig.BlockSize >= 0, "tokenProcessorConfig.blockSize", "must not be negative"),
+		plugin.Duration("speculativeTTL", p.SpeculativeTTL))
 }
 
-func (p preciseParams) producer() (*Producer, error) {
+func (p preciseParams) producer() (*plugin.Producer, error) {
 	tiers, err := p.tiers()
-	return &Producer{
+	return &plugin.Producer{
 		Precise: true, BlockTokens: max(p.TokenProcessorConfig.BlockSize, p.TokenProcessorConfig.BlockSizeTokens), Tiers: tiers,
 	}, err
 }

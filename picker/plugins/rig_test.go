@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -80,7 +81,7 @@ func ask(tokens int) *request.Request {
 }
 
 // build makes a plugin of JSON parameters; "" means none.
-func build(tb testing.TB, typ, params string) Plugin {
+func build(tb testing.TB, typ, params string) plugin.Plugin {
 	tb.Helper()
 	p, err := try(typ, params)
 	if err != nil {
@@ -89,15 +90,15 @@ func build(tb testing.TB, typ, params string) Plugin {
 	return p
 }
 
-func try(typ, params string) (Plugin, error) {
+func try(typ, params string) (plugin.Plugin, error) {
 	row, ok := Builtin().Find(typ)
 	if !ok {
-		return Plugin{}, fmt.Errorf("no type %s", typ)
+		return plugin.Plugin{}, fmt.Errorf("no type %s", typ)
 	}
 	if params == "" {
 		return row.New(nil)
 	}
-	return row.New(&Params{Decode: func(into any) error { return json.Unmarshal([]byte(params), into) }})
+	return row.New(&plugin.Params{Decode: func(into any) error { return json.Unmarshal([]byte(params), into) }})
 }
 
 // scores runs one scorer over the fleet.

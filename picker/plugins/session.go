@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -40,14 +41,14 @@ const (
 )
 
 func (p sessionParams) check() error {
-	return Require(p.Algorithm == "" || p.Algorithm == bySessionID || p.Algorithm == byToken,
+	return plugin.Require(p.Algorithm == "" || p.Algorithm == bySessionID || p.Algorithm == byToken,
 		"algorithm", "must be "+byToken+" or "+bySessionID)
 }
 
 // producer tells where sessions are, and in which header clients without one
 // are told where they were.
-func (p sessionParams) producer() *Producer {
-	var out Producer
+func (p sessionParams) producer() *plugin.Producer {
+	var out plugin.Producer
 	if p.HeaderName != "" {
 		out.Sessions = append(out.Sessions, request.SessionSource{Header: lower(p.HeaderName)})
 	}
@@ -133,8 +134,8 @@ func HandOut(header string) func(c *picker.Cycle, chosen int32) []picker.HeaderS
 // sessionScorer gives 1 to the session's endpoint and 0 to the others.
 type sessionScorer struct{}
 
-func newSessionScorer(p sessionParams) (Plugin, error) {
-	return Plugin{Scorer: sessionScorer{}, Producer: p.producer()}, p.check()
+func newSessionScorer(p sessionParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Scorer: sessionScorer{}, Producer: p.producer()}, p.check()
 }
 
 // Score implements picker.Scorer.
@@ -148,8 +149,8 @@ func (sessionScorer) Score(c *picker.Cycle, scores []float64) {
 // none.
 type sessionFilter struct{}
 
-func newSessionFilter(p sessionParams) (Plugin, error) {
-	return Plugin{Filter: sessionFilter{}, Producer: p.producer()}, p.check()
+func newSessionFilter(p sessionParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Filter: sessionFilter{}, Producer: p.producer()}, p.check()
 }
 
 // Filter implements picker.Filter.

@@ -3,6 +3,7 @@ package plugins
 import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 type sloTierParams struct {
@@ -15,9 +16,9 @@ type sloTierParams struct {
 // nobody or everybody meets it, everybody stays.
 type sloTier struct{ epsilon float64 }
 
-func newSLOTier(p sloTierParams) (Plugin, error) {
-	return Plugin{Filter: sloTier{p.EpsilonExploreNeg}},
-		Require(p.EpsilonExploreNeg >= 0 && p.EpsilonExploreNeg <= 1, "epsilonExploreNeg", "must be between 0 and 1")
+func newSLOTier(p sloTierParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Filter: sloTier{p.EpsilonExploreNeg}},
+		plugin.Require(p.EpsilonExploreNeg >= 0 && p.EpsilonExploreNeg <= 1, "epsilonExploreNeg", "must be between 0 and 1")
 }
 
 // headroom returns target minus expectation, in seconds, for first token and

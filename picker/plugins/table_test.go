@@ -10,10 +10,11 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 func TestReadyProfiles(t *testing.T) {
-	for _, name := range ReadyNames() {
+	for _, name := range readyNames() {
 		if p := profile(t, name); p.Picker == nil || p.Name != name {
 			t.Errorf("profile %s: %+v", name, p)
 		}
@@ -21,12 +22,12 @@ func TestReadyProfiles(t *testing.T) {
 }
 
 func TestTableWith(t *testing.T) {
-	own := Type{Name: "queue-scorer", Kind: KindScorer, Summary: "Own."}
-	table := Builtin().With(own, Type{Name: "new-one"})
+	own := plugin.Type{Name: "queue-scorer", Kind: plugin.KindScorer, Summary: "Own."}
+	table := Builtin().With(own, plugin.Type{Name: "new-one"})
 	if row, _ := table.Find("queue-scorer"); row.Summary != "Own." || len(table) != len(Builtin())+1 {
 		t.Errorf("%+v, %d rows", row, len(table))
 	}
-	if i := slices.Index(table.Names(), "queue-scorer"); table[i-1].Kind != KindScorer || table[i+1].Kind == KindScorer {
+	if i := slices.Index(table.Names(), "queue-scorer"); table[i-1].Kind != plugin.KindScorer || table[i+1].Kind == plugin.KindScorer {
 		t.Errorf("a replaced row stands between a %s and a %s", table[i-1].Kind, table[i+1].Kind)
 	}
 	if _, ok := table.Find("prefix-cache"); !ok {
@@ -68,7 +69,7 @@ func TestParameters(t *testing.T) {
 
 func TestIndexParams(t *testing.T) {
 	p := build(t, "prefix-cache-scorer", `{"hashBlockSize":64,"maxPrefixBlocksToMatch":256,"lruCapacityPerServer":31250,"autoTune":false}`).Producer
-	want := &Producer{BlockTokens: 16, MatchBlocks: 256, BlocksPerEP: 31250, FixedCapacity: true}
+	want := &plugin.Producer{BlockTokens: 16, MatchBlocks: 256, BlocksPerEP: 31250, FixedCapacity: true}
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}

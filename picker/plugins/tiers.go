@@ -6,6 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // tierParams are the weights of tokens by the tier that holds them.
@@ -57,7 +58,7 @@ func (p *preciseParams) tiers() (*picker.TierWeights, error) {
 		}
 	}
 	for _, v := range w {
-		if err := Require(v >= 0 && v <= 1, field, "must be weights between 0 and 1"); err != nil {
+		if err := plugin.Require(v >= 0 && v <= 1, field, "must be weights between 0 and 1"); err != nil {
 			return nil, err
 		}
 	}

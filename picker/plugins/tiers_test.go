@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 type tiers = [indexer.NumTiers]int32
@@ -74,7 +75,7 @@ func TestTierParams(t *testing.T) {
 		`{"tierWeights":{"cpu":1.1}}`, `{"tierWeights":{"disk":-0.1}}`,
 		`{"indexerConfig":{"kvCacheBackendConfigs":[{"name":"cpu","weight":2}]}}`,
 	} {
-		var wrong *ParamError
+		var wrong *plugin.ParamError
 		if _, err := try("precise-prefix-cache-producer", bad); !errors.As(err, &wrong) {
 			t.Errorf("%s: %v", bad, err)
 		}

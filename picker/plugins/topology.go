@@ -5,6 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // topologyLevels are the levels of closeness, tightest first, and the labels
@@ -32,7 +33,7 @@ type topologyFilter struct {
 	allowance int64    // −1: no limit
 }
 
-func newTopology(p topologyParams) (Plugin, error) {
+func newTopology(p topologyParams) (plugin.Plugin, error) {
 	f := topologyFilter{allowance: -1}
 	if p.LoadAllowance != nil {
 		f.allowance = *p.LoadAllowance
@@ -49,9 +50,9 @@ func newTopology(p topologyParams) (Plugin, error) {
 	if p.HostLabel != "" && len(f.labels) > 0 {
 		f.labels[0] = p.HostLabel
 	}
-	return Plugin{Filter: f}, Faults(
-		Require(last >= 0, "minAffinity", "must be host, rack, zone or region"),
-		Require(p.LoadAllowance == nil || *p.LoadAllowance >= 0, "loadAllowance", "must not be negative"))
+	return plugin.Plugin{Filter: f}, plugin.Faults(
+		plugin.Require(last >= 0, "minAffinity", "must be host, rack, zone or region"),
+		plugin.Require(p.LoadAllowance == nil || *p.LoadAllowance >= 0, "loadAllowance", "must not be negative"))
 }
 
 func (f topologyFilter) near(v *picker.View, peer *endpoint.Endpoint) bool {

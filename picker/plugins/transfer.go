@@ -3,6 +3,7 @@ package plugins
 import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // transferParams say what moving a prompt's blocks costs. The defaults are those
@@ -35,21 +36,21 @@ type transfer struct {
 	speed [len(topologyLevels) + 1]float64 // bytes per second by level, tightest first; last: none shared
 }
 
-func newTransfer(p transferParams) (Plugin, error) {
+func newTransfer(p transferParams) (plugin.Plugin, error) {
 	s, err := p.transfer()
-	return Plugin{Scorer: s}, err
+	return plugin.Plugin{Scorer: s}, err
 }
 
 func (p transferParams) transfer() (transfer, error) {
 	g := p.GigabytesPerSecond
 	s := transfer{bytes: float64(p.KVBytesPerToken)}
 	names := [...]string{"host", "rack", "zone", "region", "elsewhere"}
-	errs := []error{Require(p.KVBytesPerToken > 0, "kvBytesPerToken", "must be positive")}
+	errs := []error{plugin.Require(p.KVBytesPerToken > 0, "kvBytesPerToken", "must be positive")}
 	for i, speed := range [...]float64{g.Host, g.Rack, g.Zone, g.Region, g.Elsewhere} {
-		errs = append(errs, Require(speed > 0, "gigabytesPerSecond."+names[i], "must be positive"))
+		errs = append(errs, plugin.Require(speed > 0, "gigabytesPerSecond."+names[i], "must be positive"))
 		s.speed[i] = speed * 1e9
 	}
-	return s, Faults(errs...)
+	return s, plugin.Faults(errs...)
 }
 
 // seconds returns the time that the request's blocks take from one endpoint to
@@ -85,10 +86,10 @@ type predictedDeciderParams struct {
 	StallWeight float64 `json:"stallWeight"` // stall of each request that decodes at the endpoint that answers
 }
 
-func newPredictedDecider(p predictedDeciderParams) (Plugin, error) {
+func newPredictedDecider(p predictedDeciderParams) (plugin.Plugin, error) {
 	t, err := p.transfer()
 	d := predictedDecider{t, p.StallWeight}
-	return Plugin{Decider: d.decide}, Faults(err, Require(p.StallWeight >= 0, "stallWeight", "must not be negative"))
+	return plugin.Plugin{Decider: d.decide}, plugin.Faults(err, plugin.Require(p.StallWeight >= 0, "stallWeight", "must not be negative"))
 }
 
 func (d *predictedDecider) decide(c *picker.Cycle, serving int32) bool {

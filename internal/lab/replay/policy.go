@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
 
@@ -46,7 +47,7 @@ func (p part) addTo(profile *picker.Profile) error {
 	if !ok {
 		return fmt.Errorf("no such plugin")
 	}
-	built, err := row.New(&plugins.Params{Decode: func(into any) error {
+	built, err := row.New(&plugin.Params{Decode: func(into any) error {
 		if p.params == "" {
 			return nil
 		}

@@ -24,8 +24,8 @@ type readyPart struct {
 	weight float64
 }
 
-// ReadyNames returns the names that Ready knows; the first is the default.
-func ReadyNames() []string {
+// readyNames returns the names that readyProfile knows; the first is the default.
+func readyNames() []string {
 	names := make([]string, len(ready))
 	for i, r := range ready {
 		names[i] = r.name
@@ -33,8 +33,8 @@ func ReadyNames() []string {
 	return names
 }
 
-// Ready builds a profile by its name. Each call makes plugins of its own.
-func Ready(name string) (*picker.Profile, bool) {
+// readyProfile builds a profile by its name. Each call makes plugins of its own.
+func readyProfile(name string) (*picker.Profile, bool) {
 	for _, r := range ready {
 		if r.name != name {
 			continue
@@ -51,18 +51,4 @@ func Ready(name string) (*picker.Profile, bool) {
 		return p, true
 	}
 	return nil, false
-}
-
-// Join gives a profile the roles that the plugin can play in it, under a name.
-// A second picker replaces the first.
-func (p *Plugin) Join(profile *picker.Profile, name string, weight float64) {
-	if p.Filter != nil {
-		profile.Filters = append(profile.Filters, picker.ProfileFilter{Name: name, Filter: p.Filter})
-	}
-	if p.Scorer != nil {
-		profile.Scorers = append(profile.Scorers, picker.ProfileScorer{Name: name, Weight: weight, Scorer: p.Scorer})
-	}
-	if p.Picker != nil {
-		profile.Picker = p.Picker
-	}
 }

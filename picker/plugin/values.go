@@ -1,0 +1,60 @@
+package plugin
+
+import (
+	"encoding/json"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// Loose is a parameter that is accepted and not looked into.
+type Loose = json.RawMessage
+
+// Producer is what the configuration says about the making of request data:
+// the index, session keys. The daemon's wiring applies it; zero fields mean
+// that nothing was said.
+type Producer struct {
+	Precise       bool                // named a precise index
+	BlockTokens   int                 // tokens per block of the approximate index
+	MatchBlocks   int                 // longest match looked for, in blocks
+	BlocksPerEP   int                 // blocks remembered per endpoint where its own figures are not known
+	FixedCapacity bool                // do not size the index by the endpoint's own figures
+	Tiers         *picker.TierWeights // nil means the usual ones
+	Sessions      []request.SessionSource
+	SessionTable  int    // bindings remembered
+	TokenHeader   string // in which answers hand out the endpoint's token; "": none is handed out
+}
+
+// FileDiscovery is where endpoints come from, when the configuration says so.
+type FileDiscovery struct {
+	Path  string
+	Watch bool
+}
+
+// EngineMetrics is what the configuration says about engines' metrics pages.
+// Zero fields mean that nothing was said.
+type EngineMetrics struct {
+	Label   string        // of endpoints, that names their engine
+	Default string        // engine of endpoints without the label
+	Engines []EngineNames // names of the user's
+
+	Scheme, Path string
+	SkipVerify   bool
+}
+
+// EngineNames are the gauges of one engine: name, or name{label=value}; "" for
+// those that it does not have.
+type EngineNames struct {
+	Name            string `json:"name"`
+	QueuedRequests  string `json:"queuedRequestsSpec,omitempty"`
+	RunningRequests string `json:"runningRequestsSpec,omitempty"`
+	KVUsage         string `json:"kvUsageSpec,omitempty"`
+	LoRA            string `json:"loraSpec,omitempty"`
+	CacheInfo       string `json:"cacheInfoSpec,omitempty"`
+}
+
+// FlowPolicy names a policy of flow control, which orders requests that wait.
+type FlowPolicy struct {
+	Fairness string // of flows within a priority band
+	Ordering string // of requests within a flow
+}

@@ -1,0 +1,67 @@
+package saturation
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
+
+type utilizationParams struct {
+	QueueDepthThreshold       int     `json:"queueDepthThreshold"`
+	KVCacheUtilThreshold      float64 `json:"kvCacheUtilThreshold"`
+	MetricsStalenessThreshold string  `json:"metricsStalenessThreshold"`
+	Headroom                  float64 `json:"headroom"`
+	StalenessPolicy           string  `json:"stalenessPolicy,omitempty"`
+}
+
+// utilization judges endpoints by their gauges: the larger of queue over its
+// threshold and KV use over its own. One without fresh gauges counts as
+// saturated, unless stale gauges are to be ignored.
+type utilization struct {
+	queue, kvUse, headroom float64
+	stale                  time.Duration
+	ignoreStale            bool
+}
+
+func newUtilization(p utilizationParams) (plugin.Plugin, error) {
+	stale, _ := time.ParseDuration(p.MetricsStalenessThreshold)
+	u := utilization{
+		float64(p.QueueDepthThreshold), p.KVCacheUtilThreshold, p.Headroom, stale, p.StalenessPolicy == "ignore",
+	}
+	return plugin.Plugin{Filter: u, Detector: u.saturation}, plugin.Faults(
+		plugin.Require(p.QueueDepthThreshold > 0, "queueDepthThreshold", "must be positive"),
+		plugin.Require(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1, "kvCacheUtilThreshold", "must be above 0 and at most 1"),
+		plugin.Require(p.Headroom >= 0, "headroom", "must not be negative"),
+		plugin.Duration("metricsStalenessThreshold", p.MetricsStalenessThreshold),
+		plugin.Require(stale > 0, "metricsStalenessThreshold", "must be positive"),
+		plugin.Require(p.StalenessPolicy == "" || p.StalenessPolicy == "ignore" || p.StalenessPolicy == "saturated",
+			"stalenessPolicy", "must be saturated or ignore"))
+}
+
+func (u utilization) isStale(v *picker.View) bool { return !v.Sampled || v.Age > u.stale }
+
+func (u utilization) saturation(c *picker.Cycle) float64 {
+	sum, n := 0.0, c.Len()
+	for k := range n {
+		v := c.At(k)
+		switch {
+		case !u.isStale(v) || (u.ignoreStale && v.Sampled):
+			sum += max(float64(v.Waiting)/u.queue, v.KVUse/u.kvUse)
+		case !u.ignoreStale:
+			sum++
+		}
+	}
+	return sum / float64(max(n, 1))
+}
+
+// Filter implements picker.Filter. It keeps everybody when nobody is within
+// the limits.
+func (u utilization) Filter(c *picker.Cycle, keep []bool) {
+	queue, kvUse := u.queue*(1+u.headroom), min(u.kvUse*(1+u.headroom), 1)
+	for k := range keep {
+		v := c.At(k)
+		keep[k] = (u.ignoreStale || !u.isStale(v)) && float64(v.Waiting) <= queue && v.KVUse <= kvUse
+	}
+	picker.KeepAllIfNone(keep)
+}
