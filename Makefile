@@ -13,6 +13,7 @@ endif
 
 BUILD := build
 BINARY := $(BUILD)/grapevine
+LAB := $(BUILD)/grapevine-lab
 CACHE := $(or $(GRAPEVINE_CACHE),$(HOME)/.cache/grapevine)
 SETUP := internal/setup/setup.sh
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -52,25 +53,25 @@ setup-demo:
 	@$(SETUP) envoy
 
 .PHONY: build
-build: ## build the static binary build/grapevine
+build: ## build the static binaries build/grapevine and build/grapevine-lab
 	@mkdir -p $(BUILD)
-	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BINARY) ./cmd/grapevine
+	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BUILD)/ ./cmd/grapevine ./cmd/grapevine-lab
 
 .PHONY: demo
 demo: setup-demo build ## show the main job: engines, replicas and a real Envoy (90 s)
-	@$(BINARY) demo
+	@$(LAB) demo
 
 .PHONY: demo-ha
 demo-ha: setup-demo build ## show what clients notice when replicas die, restart and roll
-	@$(BINARY) demo --ha
+	@$(LAB) demo --ha
 
 .PHONY: demo-quality
 demo-quality: setup-demo build ## compare hits and times of 1, 3 and 5 replicas, sharing or cut off (3 minutes)
-	@$(BINARY) demo --quality
+	@$(LAB) demo --quality
 
 .PHONY: soak
 soak: setup-demo build ## watch memory and goroutines of three busy replicas for SOAK
-	@$(BINARY) bench --soak $(SOAK)
+	@$(LAB) bench --soak $(SOAK)
 
 .PHONY: test
 test: setup build ## run all tests
@@ -88,7 +89,7 @@ fuzz: setup ## run every fuzz target for FUZZTIME
 bench: setup build ## run benchmarks and load, print a table, write build/bench.json
 	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m $(PACKAGES) >$(BUILD)/bench.txt \
 		|| { cat $(BUILD)/bench.txt; exit 1; }
-	@$(BINARY) bench --go-bench $(BUILD)/bench.txt --json-file $(BUILD)/bench.json
+	@$(LAB) bench --go-bench $(BUILD)/bench.txt --json-file $(BUILD)/bench.json
 
 .PHONY: lint
 lint: ## check format, vet, lint and architecture

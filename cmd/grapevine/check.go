@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -29,7 +30,7 @@ any. With --print-effective the configuration is printed with all defaults fille
 		Example: `  grapevine check --config epp.yaml --endpoints endpoints.yaml
   grapevine check --config epp.yaml --print-effective
   grapevine check --endpoints endpoints.yaml -o json`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.Flags().StringVar(&f.endpoints, "endpoints", "", "endpoints file")
@@ -41,13 +42,13 @@ any. With --print-effective the configuration is printed with all defaults fille
 
 func (f *checkFlags) run(cmd *cobra.Command) error {
 	if f.endpoints == "" && f.config == "" {
-		return usageError{errors.New("nothing to check: give --config or --endpoints")}
+		return cli.UsageError{Err: errors.New("nothing to check: give --config or --endpoints")}
 	}
 	if f.output != "text" && f.output != "json" {
-		return usageError{fmt.Errorf("--output %q: want text or json", f.output)}
+		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
 	}
 	if f.effective && (f.config == "" || f.output != "text") {
-		return usageError{errors.New("--print-effective goes with --config, and is YAML")}
+		return cli.UsageError{Err: errors.New("--print-effective goes with --config, and is YAML")}
 	}
 	var problems []strict.Problem
 	var fine []string
@@ -104,7 +105,7 @@ func report(cmd *cobra.Command, output string, problems []strict.Problem, fine s
 		}
 	}
 	if len(problems) > 0 {
-		return exitCode(1)
+		return cli.ExitCode(1)
 	}
 	return nil
 }

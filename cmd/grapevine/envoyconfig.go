@@ -4,9 +4,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
-	"github.com/spf13/cobra"
+	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
 func newEnvoyConfig() *cobra.Command {
@@ -26,15 +28,15 @@ func newEnvoyConfig() *cobra.Command {
              from replicas started with --xds-listen and --xds-listener`,
 		Example: `  grapevine envoy-config --ext-proc 127.0.0.1:9002 --endpoint 10.0.0.1:8000 --endpoint 10.0.0.2:8000 > envoy.yaml
   grapevine envoy-config --kind bootstrap --xds 10.0.1.1:9004 --xds 10.0.1.2:9004 > envoy.yaml`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kind == "bootstrap" {
 				if len(replicas) == 0 {
-					return usageError{errors.New("--kind bootstrap needs --xds host:port")}
+					return cli.UsageError{Err: errors.New("--kind bootstrap needs --xds host:port")}
 				}
 				out, err := xds.Bootstrap{Admin: p.Admin, Replicas: replicas, Plaintext: p.Plaintext}.Render()
 				if err != nil {
-					return usageError{err}
+					return cli.UsageError{Err: err}
 				}
 				_, err = cmd.OutOrStdout().Write(out)
 				return err
@@ -42,7 +44,7 @@ func newEnvoyConfig() *cobra.Command {
 			p.Kind = envoyconf.Kind(kind)
 			out, err := envoyconf.Render(p)
 			if errors.Is(err, envoyconf.ErrParams) {
-				return usageError{err}
+				return cli.UsageError{Err: err}
 			}
 			if err != nil {
 				return err

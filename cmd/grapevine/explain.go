@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/explain"
 )
 
@@ -52,7 +53,7 @@ With --expect the exit code is 1 when another endpoint was chosen, or none.`,
   grapevine explain --last 20
   grapevine explain --body request.json --path /v1/chat/completions --header x-slo-ttft-ms=300
   grapevine explain --config epp.yaml --fleet status.json --input-tokens 6000 --held 10.0.0.1:8000=4096 --expect 10.0.0.1:8000`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.add(cmd)
@@ -70,7 +71,7 @@ With --expect the exit code is 1 when another endpoint was chosen, or none.`,
 
 func (f *explainFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
-		return usageError{err}
+		return cli.UsageError{Err: err}
 	}
 	var list []explain.Decision
 	var err error
@@ -171,11 +172,11 @@ func (f *explainFlags) explainLive(cmd *cobra.Command) ([]explain.Decision, erro
 	}
 	h, err := f.header()
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.UsageError{Err: err}
 	}
 	resp, err := admin.Client(f.admin).Do(cmd.Context(), http.MethodPost, "/debug/explain?"+query.Encode(), h, bytes.NewReader(body))
 	if err != nil {
-		return nil, asked(err)
+		return nil, cli.UsageIf(err, admin.ErrAddress)
 	}
 	defer resp.Body.Close()
 	list := make([]explain.Decision, 1)
@@ -185,9 +186,9 @@ func (f *explainFlags) explainLive(cmd *cobra.Command) ([]explain.Decision, erro
 func (f *explainFlags) print(w io.Writer, list []explain.Decision) error {
 	if f.output == "json" {
 		if f.last > 1 {
-			return writeJSON(w, list)
+			return cli.WriteJSON(w, list)
 		}
-		return writeJSON(w, &list[0])
+		return cli.WriteJSON(w, &list[0])
 	}
 	if f.last > 1 {
 		return explain.WriteList(w, list)
@@ -210,5 +211,5 @@ func (f *explainFlags) compare(w io.Writer, e *explain.Decision) error {
 		choice = "nobody"
 	}
 	fmt.Fprintf(w, "expected %s, but the choice is %s\n", want, choice)
-	return exitCode(1)
+	return cli.ExitCode(1)
 }

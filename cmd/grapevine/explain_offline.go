@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/explain"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -43,7 +44,7 @@ func (f *offlineFlags) used() bool {
 func (f *explainFlags) explainOffline(cmd *cobra.Command) ([]explain.Decision, error) {
 	held, err := f.offline.holders()
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.UsageError{Err: err}
 	}
 	r, err := f.request(cmd)
 	if err != nil {
@@ -55,7 +56,7 @@ func (f *explainFlags) explainOffline(cmd *cobra.Command) ([]explain.Decision, e
 	}
 	d, err := o.Decide(r)
 	if errors.Is(err, explain.ErrNoEndpoint) {
-		return nil, usageError{fmt.Errorf("--held: %w", err)}
+		return nil, cli.UsageError{Err: fmt.Errorf("--held: %w", err)}
 	}
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (f *explainFlags) explainOffline(cmd *cobra.Command) ([]explain.Decision, e
 func (f *explainFlags) request(cmd *cobra.Command) (*request.Request, error) {
 	h, err := f.header()
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.UsageError{Err: err}
 	}
 	r := &request.Request{ID: h.Get("x-request-id"), Path: f.path, Headers: h}
 	if cmd.Flags().Changed("subset") {
@@ -76,7 +77,7 @@ func (f *explainFlags) request(cmd *cobra.Command) (*request.Request, error) {
 	if f.body != "" {
 		r.Body, err = f.readBody(cmd.InOrStdin())
 	} else if f.offline.tokens <= 0 {
-		err = usageError{errors.New("--fleet needs a request: --body or --input-tokens")}
+		err = cli.UsageError{Err: errors.New("--fleet needs a request: --body or --input-tokens")}
 	}
 	return r, err
 }

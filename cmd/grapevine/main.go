@@ -3,25 +3,27 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRoot().ExecuteContext(ctx)
-	stop()
-	if err == nil {
-		return
-	}
-	var code exitCode
-	if errors.As(err, &code) {
-		os.Exit(int(code))
-	}
-	fmt.Fprintln(os.Stderr, "grapevine:", err)
-	os.Exit(exitCodeOf(err))
+// version is set by the linker (see Makefile).
+var version = "dev"
+
+func main() { cli.Main(newRoot()) }
+
+func newRoot() *cobra.Command {
+	return cli.Root(&cobra.Command{
+		Use:   "grapevine",
+		Short: "Endpoint picker for LLM inference behind Envoy",
+		Long: `Grapevine chooses, for each LLM request that Envoy asks about, the engine that can
+answer it soonest. Its replicas are all active: they follow the engines' KV-cache
+events and share one prefix index and one book of in-flight load.
+
+Simulated engines, demos, benchmarks and the replay of traces are in grapevine-lab.
+
+Exit codes: 0 success, 1 failure, 2 wrong command line.`,
+		Args: cli.Elsewhere("grapevine-lab", "sim", "demo", "replay", "record", "bench", "nats"),
+	}, newServe(), newCheck(), newExplain(), newEnvoyConfig(), newStatus(), newMembers(), cli.NewVersion("grapevine", version))
 }

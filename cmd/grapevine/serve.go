@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
@@ -41,7 +42,7 @@ events and metrics, and serves metrics and status. SIGHUP reads configuration, m
 group's keys again; SIGTERM drains: proxies are told, open requests end, then the process does.`,
 		Example: `  grapevine serve --endpoints endpoints.yaml --model qwen3=/models/Qwen3-8B
   grapevine serve --endpoints endpoints.yaml --config epp.yaml --tls-cert tls.crt --tls-key tls.key`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
 	}
 	fl := cmd.Flags()
@@ -91,7 +92,6 @@ func (f *serveFlags) clusterFlags(fl *pflag.FlagSet) {
 	fl.StringVar(&c.Advertise, "cluster-advertise", "", "gossip: host or host:port under which others reach this replica")
 	fl.BoolVar(&c.TCPOnly, "cluster-tcp-only", false, "gossip: no UDP")
 	fl.StringSliceVar(&c.NATS, "nats", nil, "nats: server URLs (repeatable)")
-	fl.StringVar(&c.NATSServe, "nats-serve", "", "nats: run a server in this process, at host:port, for the others' --nats; it keeps nothing and has no credentials")
 	fl.StringVar(&c.Credentials, "nats-creds", "", "nats: credentials file")
 	fl.StringVar(&c.NKey, "nats-nkey", "", "nats: nkey seed file")
 	fl.StringVar(&c.CertFile, "cluster-cert", "", "certificate file, read again when it changes; gossip: of the streams (default: made at start), nats: shown to the servers")
@@ -108,7 +108,7 @@ func hostname() string {
 }
 
 func (f *serveFlags) run(ctx context.Context) error {
-	log, err := newLogger(os.Stderr, f.logFormat, f.logLevel)
+	log, err := cli.NewLogger(os.Stderr, f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -143,22 +143,22 @@ func (f *serveFlags) run(ctx context.Context) error {
 // complete turns flags into options.
 func (f *serveFlags) complete() error {
 	if f.o.Endpoints == "" && f.o.Config == "" {
-		return usageError{errors.New("--endpoints is required, or a --config whose dataLayer.discovery names a file")}
+		return cli.UsageError{Err: errors.New("--endpoints is required, or a --config whose dataLayer.discovery names a file")}
 	}
 	if (f.o.TLS.CertFile == "") != (f.o.TLS.KeyFile == "") {
-		return usageError{errors.New("--tls-cert and --tls-key go together")}
+		return cli.UsageError{Err: errors.New("--tls-cert and --tls-key go together")}
 	}
 	if c := &f.o.Cluster; (c.CertFile == "") != (c.KeyFile == "") {
-		return usageError{errors.New("--cluster-cert and --cluster-cert-key go together")}
+		return cli.UsageError{Err: errors.New("--cluster-cert and --cluster-cert-key go together")}
 	}
 	if err := f.group(); err != nil {
-		return usageError{err}
+		return cli.UsageError{Err: err}
 	}
 	for name, d := range map[string]time.Duration{
 		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast,
 	} {
 		if d <= 0 {
-			return usageError{fmt.Errorf("%s %s: want more than 0", name, d)}
+			return cli.UsageError{Err: fmt.Errorf("%s %s: want more than 0", name, d)}
 		}
 	}
 	if f.secret != "" {
@@ -175,7 +175,7 @@ func (f *serveFlags) complete() error {
 	for _, m := range f.models {
 		name, path, ok := strings.Cut(m, "=")
 		if !ok || name == "" || path == "" {
-			return usageError{fmt.Errorf("--model %q: want NAME=FOLDER", m)}
+			return cli.UsageError{Err: fmt.Errorf("--model %q: want NAME=FOLDER", m)}
 		}
 		f.o.Models = append(f.o.Models, server.ModelOptions{Name: name, Path: path})
 	}
@@ -191,7 +191,7 @@ func (f *serveFlags) group() error {
 	mode := f.o.Cluster.Mode
 	for _, c := range []struct{ mode, flags string }{
 		{"gossip", "cluster-join cluster-bind cluster-stream-bind cluster-advertise cluster-tcp-only"},
-		{"nats", "nats nats-creds nats-nkey nats-serve"},
+		{"nats", "nats nats-creds nats-nkey"},
 		{"gossip or nats", "cluster-key-file cluster-label cluster-cert cluster-ca share"},
 	} {
 		for name := range strings.FieldsSeq(c.flags) {
@@ -205,8 +205,8 @@ func (f *serveFlags) group() error {
 		return fmt.Errorf("--cluster %q: want none, gossip or nats", mode)
 	case mode != "none" && c.Label == "":
 		return errors.New("--cluster-label is empty: want a name")
-	case mode == "nats" && len(c.NATS) == 0 && c.NATSServe == "":
-		return errors.New("--cluster nats wants --nats URL, or --nats-serve")
+	case mode == "nats" && len(c.NATS) == 0:
+		return errors.New("--cluster nats wants --nats URL")
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (f *serveFlags) names(pairs []string, flag string, add func(*server.ModelOp
 	for _, p := range pairs {
 		model, name, ok := strings.Cut(p, "=")
 		if !ok || name == "" {
-			return usageError{fmt.Errorf("%s %q: want MODEL=NAME", flag, p)}
+			return cli.UsageError{Err: fmt.Errorf("%s %q: want MODEL=NAME", flag, p)}
 		}
 		found := false
 		for i := range f.o.Models {
@@ -260,7 +260,7 @@ func (f *serveFlags) names(pairs []string, flag string, add func(*server.ModelOp
 			}
 		}
 		if !found {
-			return usageError{fmt.Errorf("%s %q: no --model %s", flag, p, model)}
+			return cli.UsageError{Err: fmt.Errorf("%s %q: no --model %s", flag, p, model)}
 		}
 	}
 	return nil

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
@@ -32,26 +31,11 @@ func (f *adminFlags) add(cmd *cobra.Command) {
 // get reads a JSON page of the replica's admin port.
 func (f *adminFlags) get(ctx context.Context, path string, into any) error {
 	if f.output != "text" && f.output != "json" {
-		return usageError{fmt.Errorf("--output %q: want text or json", f.output)}
+		return cli.UsageError{Err: fmt.Errorf("--output %q: want text or json", f.output)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return asked(admin.Client(f.admin).Get(ctx, path, into))
-}
-
-// asked makes a wrong --admin a wrong command line.
-func asked(err error) error {
-	if errors.Is(err, admin.ErrAddress) {
-		return usageError{err}
-	}
-	return err
-}
-
-// writeJSON prints v for people and programs.
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	return cli.UsageIf(admin.Client(f.admin).Get(ctx, path, into), admin.ErrAddress)
 }
 
 func newStatus() *cobra.Command {
@@ -65,7 +49,7 @@ func newStatus() *cobra.Command {
 about each, index size, and with --cluster the other replicas. The exit code is 1 when the
 replica is not ready.`,
 		Example: "  grapevine status\n  grapevine status --admin 10.0.1.7:9090 --cluster -o json\n  grapevine status --wait",
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -86,14 +70,14 @@ replica is not ready.`,
 				}
 			}
 			if f.output == "json" {
-				if err := writeJSON(cmd.OutOrStdout(), st); err != nil {
+				if err := cli.WriteJSON(cmd.OutOrStdout(), st); err != nil {
 					return err
 				}
 			} else {
 				writeStatus(cmd.OutOrStdout(), &st, group)
 			}
 			if st.State != "ready" {
-				return exitCode(1)
+				return cli.ExitCode(1)
 			}
 			return nil
 		},
@@ -183,14 +167,14 @@ func newMembers() *cobra.Command {
 		Short:   "Show the replicas as one of them sees the group",
 		Long:    "Prints every replica: where it is, its state, round trip, traffic, how far it is behind, and whether its knowledge is equal.",
 		Example: "  grapevine members --admin 10.0.1.7:9090",
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var st server.Status
 			if err := f.get(cmd.Context(), "/status", &st); err != nil {
 				return err
 			}
 			if f.output == "json" {
-				return writeJSON(cmd.OutOrStdout(), st.Members)
+				return cli.WriteJSON(cmd.OutOrStdout(), st.Members)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n\n", st.Cluster.Line, st.Cluster.State)
 			writeMembers(cmd.OutOrStdout(), &st)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
@@ -23,7 +24,7 @@ func TestStatusWait(t *testing.T) {
 		} else {
 			st.Endpoints = []server.EndpointStatus{{Address: "10.0.0.2:8000", Knowledge: "approximate"}}
 		}
-		if err := writeJSON(w, st); err != nil {
+		if err := cli.WriteJSON(w, st); err != nil {
 			t.Error(err)
 		}
 	}))

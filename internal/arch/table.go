@@ -25,6 +25,7 @@ var rows = []row{
 	{"internal/parts", 0},
 	{"internal/budget", 0},
 	{"internal/strict", 0},
+	{"internal/cli", 0},
 	{"internal/arch", 0},
 	{"internal/setup", 0},
 	{"internal/lab/bench", 0},
@@ -68,6 +69,7 @@ var rows = []row{
 	{"internal/lab/record", 5},
 
 	{"cmd/grapevine", 6},
+	{"cmd/grapevine-lab", 6},
 }
 
 // edges are the imports within one level that the table allows.

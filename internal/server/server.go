@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -54,7 +53,6 @@ type Server struct {
 	discovery *discovery.Source
 	node      *cluster.Node
 	bus       cluster.Bus
-	nats      *embedded.Server // nil: none runs here
 	load      *share.Load
 	costs     *share.Costs
 	hints     *share.Hints
@@ -281,9 +279,6 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	if s.node != nil {
 		errs = append(errs, s.node.Close())
-	}
-	if s.nats != nil {
-		s.nats.Stop()
 	}
 	if s.admin != nil {
 		errs = append(errs, s.admin.Close(ctx))

@@ -10,7 +10,6 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
-	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -31,7 +30,6 @@ type ClusterOptions struct {
 	TCPOnly                    bool     // gossip
 
 	NATS        []string // nats: URLs
-	NATSServe   string   // nats: host:port of a server in this process; "" for none
 	Credentials string   // nats: .creds file
 	NKey        string   // nats: seed file
 
@@ -58,8 +56,8 @@ var errShare = errors.New("server: share must be auto, mesh or partitioned")
 
 var errMode = errors.New("server: cluster mode must be none, gossip or nats")
 
-// bus builds the way to the other replicas. urls are the NATS servers'.
-func (c *ClusterOptions) bus(self cluster.Member, urls []string, log *slog.Logger) (cluster.Bus, error) {
+// bus builds the way to the other replicas.
+func (c *ClusterOptions) bus(self cluster.Member, log *slog.Logger) (cluster.Bus, error) {
 	switch c.Mode {
 	case "", "none":
 		return cluster.None{}, nil
@@ -71,24 +69,11 @@ func (c *ClusterOptions) bus(self cluster.Member, urls []string, log *slog.Logge
 		})
 	case "nats":
 		return natsbus.New(natsbus.Options{
-			Self: self, URLs: urls, Group: c.Label, Keys: c.Keys, Credentials: c.Credentials, NKey: c.NKey,
+			Self: self, URLs: c.NATS, Group: c.Label, Keys: c.Keys, Credentials: c.Credentials, NKey: c.NKey,
 			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: log,
 		})
 	}
 	return nil, errMode
-}
-
-// serveNATS starts the server that is to run in this process, if any, and returns
-// the URLs of all servers, that one first.
-func (c *ClusterOptions) serveNATS(name string, log *slog.Logger) (own *embedded.Server, urls []string, err error) {
-	if c.Mode != "nats" || c.NATSServe == "" {
-		return nil, c.NATS, nil
-	}
-	if own, err = embedded.Start(embedded.Options{Name: name, Bind: c.NATSServe}); err != nil {
-		return nil, nil, fmt.Errorf("server: nats: %w", err)
-	}
-	log.Info("nats server listening", "url", own.URL())
-	return own, append([]string{own.URL()}, c.NATS...), nil
 }
 
 var errKeys = errors.New("server: the group's keys cannot be changed while running")
@@ -112,12 +97,8 @@ func (s *Server) openNode(setup *share.Setup) (err error) {
 	if err != nil {
 		return err
 	}
-	var urls []string
-	if s.nats, urls, err = c.serveNATS(s.o.Name, s.o.Log); err != nil {
-		return err
-	}
 	self := cluster.NewMember(s.o.Name, s.o.Version)
-	if s.bus, err = c.bus(self, urls, s.o.Log); err != nil {
+	if s.bus, err = c.bus(self, s.o.Log); err != nil {
 		return err
 	}
 	s.node = cluster.New(cluster.Options{

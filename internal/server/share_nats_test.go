@@ -56,24 +56,28 @@ func TestNATSAgrees(t *testing.T) {
 	}
 }
 
-// TestNATSServed: a replica runs the server for the others, and they go on when
-// it is gone for a moment.
-func TestNATSServed(t *testing.T) {
+// TestNATSServerGone: replicas go on without their only server, say so, and find each
+// other when it is back.
+func TestNATSServerGone(t *testing.T) {
 	at := parts.FreeAddress(t)
-	g := newGroup(t, 0, 10000, "mesh")
-	g.nats = []string{"nats://" + at}
-	serve := func(o *Options) { o.Cluster.NATS, o.Cluster.NATSServe = nil, at }
-	holder := g.misfit(serve)
-	other := g.add()
+	start := func() *embedded.Server {
+		s, err := embedded.Start(embedded.Options{Bind: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		return s
+	}
+	s := start()
+	g := newGroupWith(t, 2, 10000, group{share: "mesh", nats: []string{s.URL()}})
 	g.churn(20)
-	g.agree(holder, other)
-	g.stop(holder)
-	g.says(other, "partitioned", "not connected to nats")
-	g.replicas = nil // the next one has the name of the first
-	again := g.misfit(serve)
-	g.says(other, "joined", "1 other member")
+	g.agree(g.replicas...)
+	s.Stop()
+	g.says(g.replicas[1], "partitioned", "not connected to nats")
+	start()
+	g.says(g.replicas[1], "joined", "1 other member")
 	g.churn(20)
-	g.agree(again, other)
+	g.agree(g.replicas...)
 }
 
 // TestNATSRefuses ends a start with credentials that cannot work in one line.

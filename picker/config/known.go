@@ -58,7 +58,7 @@ var elsewhere = map[string]string{
 	"thunder-agent":                     "use predicted-ttft-scorer: requests do not wait here",
 	"program-aware-fairness":            "use round-robin-fairness-policy",
 	"k8s-notification-source":           "leave it out: endpoints come from the endpoints file",
-	"request-attribute-reporter":        "leave it out: see grapevine record",
+	"request-attribute-reporter":        "leave it out: see grapevine-lab record",
 	"max-saturation-detector":           "use utilization-detector or concurrency-detector",
 	"vllmgrpc-parser":                   "leave it out: what is not understood is placed by load alone",
 	"vertexai-parser":                   "leave it out: what is not understood is placed by load alone",

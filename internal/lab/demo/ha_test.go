@@ -2,53 +2,20 @@ package demo
 
 import (
 	"bytes"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// program builds grapevine, once for all tests, and returns its path.
+// program builds grapevine and returns its path.
 func program(t *testing.T) string {
 	t.Helper()
-	built.once.Do(func() {
-		dir, err := os.MkdirTemp("", "grapevine-test-")
-		if err != nil {
-			built.err = err
-			return
-		}
-		built.path = filepath.Join(dir, "grapevine")
-		cmd := exec.Command("go", "build", "-o", built.path, "./cmd/grapevine")
-		cmd.Dir = "../.."
-		if out, err := cmd.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("build: %w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return built.path
-}
-
-var built struct {
-	once sync.Once
-	path string
-	err  error
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built.path != "" {
-		os.RemoveAll(filepath.Dir(built.path))
-	}
-	os.Exit(code)
+	return filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
 }
 
 // Replicas behind a real Envoy are killed, started anew, rolled, given another

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
@@ -35,9 +36,9 @@ func newSim() *cobra.Command {
 		Long: `Runs simulated inference engines in one process. They answer OpenAI requests, serve
 vLLM's metrics page, keep a paged prefix cache and publish KV-cache events. Time is that
 of a step-time model; no model is run. Faults are made through /sim/ on each engine.`,
-		Example: `  grapevine sim --engines 8 --port 8000 --endpoints-file endpoints.yaml --write-model model/
+		Example: `  grapevine-lab sim --engines 8 --port 8000 --endpoints-file endpoints.yaml --write-model model/
   curl -X PUT 127.0.0.1:8000/sim/faults -d '{"slow":3}'`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	fl := cmd.Flags()
@@ -63,7 +64,7 @@ of a step-time model; no model is run. Faults are made through /sim/ on each eng
 }
 
 func (f *simFlags) run(cmd *cobra.Command) error {
-	log, err := newLogger(os.Stderr, f.logFormat, f.logLevel)
+	log, err := cli.NewLogger(os.Stderr, f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -105,10 +106,10 @@ func (f *simFlags) complete(log *slog.Logger) error {
 			tokens = engine.KVTokens8B
 		}
 	default:
-		return usageError{fmt.Errorf("--preset %q: want 70b or 8b", f.preset)}
+		return cli.UsageError{Err: fmt.Errorf("--preset %q: want 70b or 8b", f.preset)}
 	}
 	if f.blockSize <= 0 || tokens < f.blockSize {
-		return usageError{fmt.Errorf("--block-size %d and --kv-tokens %d make no cache", f.blockSize, tokens)}
+		return cli.UsageError{Err: fmt.Errorf("--block-size %d and --kv-tokens %d make no cache", f.blockSize, tokens)}
 	}
 	o.Core.Blocks = tokens / f.blockSize
 	if f.events {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
 func replayOf(t *testing.T, args ...string) (string, error) {
@@ -67,7 +69,7 @@ func TestReplayUsage(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		_, err := replayOf(t, args...)
-		var usage usageError
+		var usage cli.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", args, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 )
@@ -20,7 +21,7 @@ workloads, loads, fleets, policies and seeds. Equal arguments give equal results
 A trace is a file of JSON lines, compressed by gzip or not, with timestamp (ms),
 input_length, output_length, hash_ids (one for each 512 tokens of the prompt; an id
 stands for the whole prefix) and, optionally, session_id: a public trace, or what
-"grapevine record" wrote. Other fields are ignored, and lines need no order.
+"grapevine-lab record" wrote. Other fields are ignored, and lines need no order.
 
 A load is a share of the rate at which the engines saturate, with more or fewer users:
 copies of sessions with blocks of their own, or a choice of them. The saturation is known
@@ -36,12 +37,12 @@ func newReplay() *cobra.Command {
 		Use:   "replay",
 		Short: "Play request traces against simulated engines, to compare policies",
 		Long:  replayLong + policyList(),
-		Example: `  grapevine replay --workload agentic --load 0.6,0.85,1 --policy default,unified,lmetric
-  grapevine replay --trace conversation=conversation_trace.jsonl --seeds 1,2,3 --html report.html
-  grapevine replay --trace recorded.jsonl --own-load --policy default,epp.yaml
-  grapevine replay --workload chat --replicas 1,3 --share 50ms,1s,cut
-  grapevine replay --workload chat --engines 2,4,16,64 --policy default,epp`,
-		Args: noArgs,
+		Example: `  grapevine-lab replay --workload agentic --load 0.6,0.85,1 --policy default,unified,lmetric
+  grapevine-lab replay --trace conversation=conversation_trace.jsonl --seeds 1,2,3 --html report.html
+  grapevine-lab replay --trace recorded.jsonl --own-load --policy default,epp.yaml
+  grapevine-lab replay --workload chat --replicas 1,3 --share 50ms,1s,cut
+  grapevine-lab replay --workload chat --engines 2,4,16,64 --policy default,epp`,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -61,7 +62,7 @@ func policyList() string {
 
 func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if err := f.check(); err != nil {
-		return usageError{err}
+		return cli.UsageError{Err: err}
 	}
 	g, about, err := f.grid()
 	var problems strict.Problems
@@ -69,7 +70,7 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 		for _, p := range problems {
 			fmt.Fprintln(errOut, p)
 		}
-		return exitCode(1)
+		return cli.ExitCode(1)
 	}
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
@@ -17,7 +18,7 @@ type aboutGrid struct {
 	notes []string // what is not as it may seem
 }
 
-// grid reads traces and configurations. Errors in files are no usageError.
+// grid reads traces and configurations. Errors in files are no UsageError.
 func (f *replayFlags) grid() (g replay.Grid, about aboutGrid, err error) {
 	g = replay.Grid{Loads: f.loads, Blocks: f.blocks, Replicas: f.replicas, Warmup: f.warmup}
 	for _, s := range f.seeds {
@@ -33,7 +34,7 @@ func (f *replayFlags) grid() (g replay.Grid, about aboutGrid, err error) {
 		g.Loads = f.rates
 	}
 	if err := errors.Join(f.addFleets(&g), f.addShares(&g), f.base(&g.Base)); err != nil {
-		return g, about, usageError{err}
+		return g, about, cli.UsageError{Err: err}
 	}
 	if err := f.addPolicies(&g, &about); err != nil {
 		return g, about, err
@@ -49,16 +50,16 @@ var publicSaturation = map[string]float64{"conversation": .74, "synthetic": .90,
 func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
 	given, err := f.saturations()
 	if err != nil {
-		return usageError{err}
+		return cli.UsageError{Err: err}
 	}
 	capped, err := parseTransform(f.transform)
 	if err != nil {
-		return usageError{err}
+		return cli.UsageError{Err: err}
 	}
 	for _, name := range f.workloads {
 		w, err := replay.WorkloadByName(name)
 		if err != nil {
-			return usageError{err}
+			return cli.UsageError{Err: err}
 		}
 		g.Sources = append(g.Sources, replay.WorkloadSource(w, capped, replay.GenerateOptions{Length: f.length, Speed: f.speed, BlockSize: f.blockSize}))
 	}
@@ -112,22 +113,22 @@ func (f *replayFlags) saturate(g *replay.Grid, given map[string]float64) error {
 		rate, ok := given[s.Name]
 		switch {
 		case seen[s.Name]:
-			return usageError{fmt.Errorf("two workloads are called %s: name traces as NAME=PATH", s.Name)}
+			return cli.UsageError{Err: fmt.Errorf("two workloads are called %s: name traces as NAME=PATH", s.Name)}
 		case len(f.rates) > 0:
 			s.Saturation = 1
 		case ok:
 			s.Saturation = rate
 		case f.findSaturation || f.ownLoad:
 		case s.Saturation == 0:
-			return usageError{fmt.Errorf("--saturation %s=RATE, --rate or --own-load is needed: the saturation of %s is not known", s.Name, s.Name)}
+			return cli.UsageError{Err: fmt.Errorf("--saturation %s=RATE, --rate or --own-load is needed: the saturation of %s is not known", s.Name, s.Name)}
 		case other:
-			return usageError{fmt.Errorf("--saturation %s=RATE or --rate is needed: the saturation of %s is known for the model 70b only (see --find-saturation)", s.Name, s.Name)}
+			return cli.UsageError{Err: fmt.Errorf("--saturation %s=RATE or --rate is needed: the saturation of %s is known for the model 70b only (see --find-saturation)", s.Name, s.Name)}
 		}
 		seen[s.Name] = true
 	}
 	for name := range given {
 		if !seen[name] {
-			return usageError{fmt.Errorf("--saturation %s has no effect: no workload is called so", name)}
+			return cli.UsageError{Err: fmt.Errorf("--saturation %s has no effect: no workload is called so", name)}
 		}
 	}
 	return nil
@@ -162,7 +163,7 @@ func (f *replayFlags) addPolicies(g *replay.Grid, about *aboutGrid) error {
 		about.notes = append(about.notes, p.Notes...)
 		for i := range g.Policies {
 			if g.Policies[i].Name == p.Name {
-				return usageError{fmt.Errorf("two policies are called %s: name files as NAME=PATH", p.Name)}
+				return cli.UsageError{Err: fmt.Errorf("two policies are called %s: name files as NAME=PATH", p.Name)}
 			}
 		}
 		g.Policies = append(g.Policies, p)
@@ -179,7 +180,7 @@ func policyOf(spec string) (replay.Policy, error) {
 	if name == "" && !replay.IsFile(path) {
 		p, err := replay.PolicyByName(spec)
 		if err != nil {
-			return p, usageError{fmt.Errorf("%w, or a file such as epp.yaml", err)}
+			return p, cli.UsageError{Err: fmt.Errorf("%w, or a file such as epp.yaml", err)}
 		}
 		return p, nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
@@ -21,16 +22,16 @@ func newDemo() *cobra.Command {
 through it: first round robin, then with Grapevine. One replica is killed on the way.
 It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 		Example: "  make demo",
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.Envoy, err = parts.EnvoyPath(); err != nil {
 				return err
 			}
-			if o.Self, err = os.Executable(); err != nil {
+			if o.Self, err = picker(); err != nil {
 				return err
 			}
-			o.Out, o.TTY = cmd.OutOrStdout(), isTerminal(os.Stdout)
+			o.Out, o.TTY = cmd.OutOrStdout(), cli.IsTerminal(os.Stdout)
 			switch {
 			case ha:
 				return runHA(cmd, o)
@@ -43,7 +44,7 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 			}
 			s.Write(o.Out)
 			if s.Failed() > 0 {
-				return exitCode(1)
+				return cli.ExitCode(1)
 			}
 			return nil
 		},
@@ -73,7 +74,7 @@ func runHA(cmd *cobra.Command, o demo.Options) error {
 	}
 	s.Write(o.Out)
 	if !s.OK() {
-		return exitCode(1)
+		return cli.ExitCode(1)
 	}
 	return nil
 }
@@ -87,13 +88,7 @@ func runQuality(cmd *cobra.Command, o demo.Options) error {
 	}
 	s.Write(o.Out)
 	if len(s.Problems()) > 0 {
-		return exitCode(1)
+		return cli.ExitCode(1)
 	}
 	return nil
-}
-
-// isTerminal reports whether f is a terminal that can be drawn on.
-func isTerminal(f *os.File) bool {
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
 	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 	"github.com/grapevine-epp/grapevine/internal/parts"
@@ -33,8 +34,8 @@ each message costs more and latencies mean something.
 
 With --soak it keeps three replicas of a group busy instead, with 24 engines whose caches overflow and
 which restart, and the exit code is 1 when memory or goroutines grew over the second half.`,
-		Example: "  grapevine bench --duration 5s --json-file build/bench.json\n  grapevine bench --soak 10m",
-		Args:    noArgs,
+		Example: "  grapevine-lab bench --duration 5s --json-file build/bench.json\n  grapevine-lab bench --soak 10m",
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.soak > 0 {
 				return f.runSoak(cmd)
@@ -59,7 +60,7 @@ func (f *benchFlags) runSoak(cmd *cobra.Command) error {
 	if o.Envoy, err = parts.EnvoyPath(); err != nil {
 		return err
 	}
-	if o.Self, err = os.Executable(); err != nil {
+	if o.Self, err = picker(); err != nil {
 		return err
 	}
 	s, err := demo.RunSoak(cmd.Context(), o)
@@ -68,13 +69,13 @@ func (f *benchFlags) runSoak(cmd *cobra.Command) error {
 	}
 	s.Write(o.Out)
 	if len(s.Problems()) > 0 {
-		return exitCode(1)
+		return cli.ExitCode(1)
 	}
 	return nil
 }
 
 func (f *benchFlags) run(cmd *cobra.Command) error {
-	self, err := os.Executable()
+	self, err := picker()
 	if err != nil {
 		return err
 	}

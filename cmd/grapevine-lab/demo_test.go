@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 func contains(b []byte, part string) bool { return bytes.Contains(b, []byte(part)) }
@@ -29,8 +30,8 @@ type demoRun struct {
 func startDemo(t *testing.T, args ...string) *demoRun {
 	t.Helper()
 	d := &demoRun{t: t, done: make(chan error, 1), mark: fmt.Sprintf("GRAPEVINE_TEST_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())}
-	d.cmd = exec.Command("grapevine", append([]string{"demo"}, args...)...)
-	d.cmd.Env = append(os.Environ(), d.mark, "TMPDIR="+t.TempDir())
+	d.cmd = exec.Command("grapevine-lab", append([]string{"demo"}, args...)...)
+	d.cmd.Env = append(os.Environ(), d.mark, "TMPDIR="+t.TempDir(), "PATH="+os.Getenv("PATH")+":"+testkit.Build(t, "grapevine"))
 	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	d.cmd.WaitDelay = 30 * time.Second

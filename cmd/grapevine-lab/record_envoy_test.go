@@ -53,8 +53,9 @@ func openSite(t *testing.T, flags ...string) *site {
 	t.Cleanup(func() { _ = fleet.Close() })
 	at := []string{parts.FreeAddress(t), parts.FreeAddress(t)}
 	s := &site{t: t, admin: at[1]}
-	s.start("serve", append([]string{"--endpoints", list, "--model", vocab.Name + "=" + model, "--listen", at[0], "--health", "-", "--admin", s.admin}, flags...)...)
-	if out, err := exec.Command("grapevine", "status", "--admin", s.admin, "--wait").CombinedOutput(); err != nil {
+	grapevine := filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
+	s.start(grapevine, append([]string{"serve", "--endpoints", list, "--model", vocab.Name + "=" + model, "--listen", at[0], "--health", "-", "--admin", s.admin}, flags...)...)
+	if out, err := exec.Command(grapevine, "status", "--admin", s.admin, "--wait").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	var engines []string
@@ -73,11 +74,11 @@ func openSite(t *testing.T, flags ...string) *site {
 	return s
 }
 
-// start runs a subcommand in the background until the test ends.
-func (s *site) start(name string, args ...string) (*exec.Cmd, *parts.Output) {
+// start runs a program in the background until the test ends.
+func (s *site) start(program string, args ...string) (*exec.Cmd, *parts.Output) {
 	s.t.Helper()
 	out := &parts.Output{}
-	cmd := exec.Command("grapevine", append([]string{name}, args...)...)
+	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -97,7 +98,7 @@ func (s *site) start(name string, args ...string) (*exec.Cmd, *parts.Output) {
 func (s *site) recorded(seed uint64, flags ...string) (path, said string, seen workload.Tally) {
 	s.t.Helper()
 	path = filepath.Join(s.t.TempDir(), "yesterday.jsonl")
-	cmd, out := s.start("record", append([]string{"--admin", s.admin, "--output", path}, flags...)...)
+	cmd, out := s.start("grapevine-lab", append([]string{"record", "--admin", s.admin, "--output", path}, flags...)...)
 	s.await("a recording", func() bool { return strings.Contains(out.String(), "recording from ") })
 	kind := workload.Kind{Name: "talk", Shared: 6, Zipf: 1.2, SharedTokens: 3000, Turns: 6, UserTokens: 400, Spread: .5, Answer: 60, Think: 30 * time.Millisecond}
 	run, err := workload.Start(workload.Options{
@@ -149,7 +150,7 @@ func (s *site) await(what string, ok func() bool) {
 // replayed plays a recorded trace as it was, on such engines as it came from.
 func (s *site) replayed(path string) (tr *replay.Trace, hits map[string]float64, notes string) {
 	s.t.Helper()
-	cmd := exec.Command("grapevine", "replay", "--trace", path, "--own-load", "--warmup", "0", "--engines", "4x20",
+	cmd := exec.Command("grapevine-lab", "replay", "--trace", path, "--own-load", "--warmup", "0", "--engines", "4x20",
 		"--blocks", "625", "--policy", "default,load_only", "--json", "-")
 	var errs strings.Builder
 	cmd.Stderr = &errs

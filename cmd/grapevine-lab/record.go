@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/record"
 )
 
@@ -38,10 +40,10 @@ Lengths of answers and first-token times show only in response bodies. --bodies 
 replicas ask the proxy for all of them while the recording runs; without it only those are
 seen that are seen anyway. Ends after --duration and the end of the requests then open, or
 with Ctrl-C.`,
-		Example: `  grapevine record --output trace.jsonl --duration 10m
-  grapevine record --admin 10.0.1.7:9090 --admin 10.0.1.8:9090 --output trace.jsonl --duration 1h
-  grapevine replay --trace trace.jsonl --rate 2 --policy default --policy unified`,
-		Args: noArgs,
+		Example: `  grapevine-lab record --output trace.jsonl --duration 10m
+  grapevine-lab record --admin 10.0.1.7:9090 --admin 10.0.1.8:9090 --output trace.jsonl --duration 1h
+  grapevine-lab replay --trace trace.jsonl --rate 2 --policy default --policy unified`,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	fl := cmd.Flags()
@@ -56,13 +58,13 @@ with Ctrl-C.`,
 func (f *recordFlags) run(cmd *cobra.Command) error {
 	switch {
 	case f.output == "":
-		return usageError{errors.New("--output is required")}
+		return cli.UsageError{Err: errors.New("--output is required")}
 	case len(f.admins) == 0:
-		return usageError{errors.New("--admin names no replica")}
+		return cli.UsageError{Err: errors.New("--admin names no replica")}
 	case f.bytesPerToken != 0 && !(f.bytesPerToken >= .5 && f.bytesPerToken <= 64):
-		return usageError{fmt.Errorf("--bytes-per-token %g: want 0.5 to 64", f.bytesPerToken)}
+		return cli.UsageError{Err: fmt.Errorf("--bytes-per-token %g: want 0.5 to 64", f.bytesPerToken)}
 	case f.duration < 0:
-		return usageError{fmt.Errorf("--duration %s is negative", f.duration)}
+		return cli.UsageError{Err: fmt.Errorf("--duration %s is negative", f.duration)}
 	}
 	out, done, err := f.open(cmd.OutOrStdout())
 	if err != nil {
@@ -72,7 +74,7 @@ func (f *recordFlags) run(cmd *cobra.Command) error {
 		Admins: f.admins, Duration: f.duration, Bodies: f.bodies, BytesPerToken: f.bytesPerToken, Out: out,
 		Begun: func() { fmt.Fprintf(cmd.ErrOrStderr(), "recording from %s\n", strings.Join(f.admins, ", ")) },
 	})
-	err = errors.Join(asked(err), done())
+	err = errors.Join(cli.UsageIf(err, admin.ErrAddress), done())
 	fmt.Fprintln(cmd.ErrOrStderr(), summary)
 	return err
 }

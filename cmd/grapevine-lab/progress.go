@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
 // progress is a bar on a terminal; elsewhere it shows nothing.
@@ -24,7 +26,7 @@ const (
 
 func newProgress(w io.Writer, quiet bool) *progress {
 	file, ok := w.(*os.File)
-	if quiet || !ok || !isTerminal(file) {
+	if quiet || !ok || !cli.IsTerminal(file) {
 		return &progress{}
 	}
 	return &progress{w: w, now: time.Now, begin: time.Now()}

@@ -1,0 +1,49 @@
+// Command grapevine-lab is the laboratory of grapevine: simulated engines, demos,
+// benchmarks, recordings and the replay of traces. Serving needs none of it.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/internal/cli"
+)
+
+// version is set by the linker (see Makefile).
+var version = "dev"
+
+func main() { cli.Main(newRoot()) }
+
+func newRoot() *cobra.Command {
+	return cli.Root(&cobra.Command{
+		Use:   "grapevine-lab",
+		Short: "Simulated engines, demos, benchmarks and replay for grapevine",
+		Long: `What the endpoint picker grapevine is tried with: simulated engines, demos with a
+real Envoy, benchmarks, recordings of running replicas and the replay of traces under
+other policies. Subcommands that run replicas start the program grapevine, which they look for
+beside this one, then on the PATH.
+
+Exit codes: 0 success, 1 failure, 2 wrong command line.`,
+		Args: cli.Elsewhere("grapevine", "serve", "check", "explain", "envoy-config", "status", "members"),
+	}, newSim(), newDemo(), newReplay(), newRecord(), newBench(), newNATS(), cli.NewVersion("grapevine-lab", version))
+}
+
+// picker returns the path of the program grapevine: beside this one, or on the
+// PATH.
+func picker() (string, error) {
+	const name = "grapevine"
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("the program grapevine is neither beside grapevine-lab nor on the PATH: %w", err)
+	}
+	return path, nil
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// ExitCode is an error that ends the process with that code and prints nothing.
+type ExitCode int
+
+func (e ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// UsageError is a wrong command line: exit code 2.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+func (e UsageError) Unwrap() error { return e.Err }
+
+// UsageIf returns err as a usage error where it is target, such as a malformed
+// address, and as it is otherwise.
+func UsageIf(err, target error) error {
+	if errors.Is(err, target) {
+		return UsageError{err}
+	}
+	return err
+}
+
+// codeOf maps an error to the exit code of the process: 2 for a wrong command
+// line, 1 for anything else.
+func codeOf(err error) int {
+	var u UsageError
+	if errors.As(err, &u) {
+		return 2
+	}
+	return 1
+}
+
+// Main runs root until it returns, or until SIGINT or SIGTERM cancels its
+// context, and ends the process.
+func Main(root *cobra.Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root.ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	var code ExitCode
+	if errors.As(err, &code) {
+		os.Exit(int(code))
+	}
+	fmt.Fprintln(os.Stderr, root.Name()+":", err)
+	os.Exit(codeOf(err))
+}
+
+// Root turns cmd into the root of a command line whose errors Main prints and
+// whose wrong flags are usage errors. Without a subcommand it prints its help.
+func Root(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+// NoArgs refuses positional arguments as a usage error.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return UsageError{err}
+	}
+	return nil
+}
+
+// Elsewhere refuses the subcommands of another command of this module by saying
+// where they are, and every other positional argument.
+func Elsewhere(other string, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			for _, name := range names {
+				if args[0] == name {
+					return UsageError{fmt.Errorf("%s is a subcommand of %s: %s %s", name, other, other, name)}
+				}
+			}
+		}
+		return NoArgs(cmd, args)
+	}
+}
+
+// NewLogger returns a logger that writes text or JSON lines to w, from the level
+// debug, info, warn or error on.
+func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, UsageError{fmt.Errorf("--log-level %q: want debug, info, warn or error", level)}
+	}
+	o := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, UsageError{fmt.Errorf("--log-format %q: want text or json", format)}
+}
+
+// WriteJSON writes v as indented JSON.
+func WriteJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// IsTerminal reports whether f is a terminal that can be drawn on.
+func IsTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// NewVersion returns the subcommand that prints the version of the command name.
+func NewVersion(name, version string) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  " + name + " version -o json",
+		Args:    NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			switch output {
+			case "text":
+				_, err := fmt.Fprintf(out, "%s %s (%s)\n", name, version, runtime.Version())
+				return err
+			case "json":
+				return json.NewEncoder(out).Encode(map[string]string{"version": version, "go": runtime.Version()})
+			}
+			return UsageError{fmt.Errorf("--output %q: want text or json", output)}
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
+	return cmd
+}

@@ -1,0 +1,24 @@
+package testkit
+
+import (
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// Build builds commands of this module, such as grapevine, into a folder of the
+// test and returns the folder.
+func Build(tb testing.TB, commands ...string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	for _, name := range commands {
+		args = append(args, "github.com/grapevine-epp/grapevine/cmd/"+name)
+	}
+	cmd := exec.Command(filepath.Join(runtime.GOROOT(), "bin", "go"), args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("building %v: %v\n%s", commands, err, out)
+	}
+	return dir
+}
