@@ -14,25 +14,37 @@ import (
 
 const module = "github.com/grapevine-epp/grapevine"
 
-// TestRepository holds the repository to the rules.
+// TestRepository holds the repository to the rules, and prints its shape.
 func TestRepository(t *testing.T) {
 	tree, err := Load(os.DirFS("../.."), module)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range Check(tree, House) {
+	for _, f := range Check(tree, Rows, House) {
 		t.Error(f)
 	}
+	t.Log("\n" + Summary(tree, Rows))
+}
+
+// small is a table for the trees in testdata.
+var small = Table{
+	{"base", 1, Product, Pure | Hot},
+	{"middle", 2, Product, Hot},
+	{"middle/inner", 2, Product, 0},
+	{"top", 3, Product, 0},
+	{"lab", 4, Lab, 0},
+	{"kit", 4, Kit, 0},
 }
 
 // TestRules runs the rules over the trees in testdata, which break them. The
-// file "want" of a tree lists the findings.
+// file "want" of a tree lists the findings. Rows without a package are not
+// reported there, since no tree has all packages.
 func TestRules(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("no trees in testdata: %v", err)
 	}
-	small := Limits{FileLines: 40, FuncLines: 6, Interfaces: 2}
+	limits := Limits{PackageLines: 40, Packages: 3, Levels: 2, Interfaces: 2}
 	broken := map[string]bool{}
 	for _, path := range archives {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
@@ -42,9 +54,11 @@ func TestRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, f := range Check(tree, small) {
+			for _, f := range Check(tree, small, limits) {
 				broken[f.Rule] = true
-				got = append(got, f.String())
+				if f.Text != noPackage {
+					got = append(got, f.String())
+				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
@@ -55,6 +69,23 @@ func TestRules(t *testing.T) {
 		if !broken[r.name] && r.name != "host" {
 			t.Errorf("no tree in testdata breaks the rule %q", r.name)
 		}
+	}
+}
+
+// TestTable: a package that is gone, and one with two rows, are found.
+func TestTable(t *testing.T) {
+	fsys := fstest.MapFS{"base/doc.go": {Data: []byte("// Package base is one.\npackage base\n")}}
+	tree, err := Load(fsys, module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := Table{{"base", 1, Product, 0}, {"base", 2, Product, 0}, {"gone", 1, Product, 0}}
+	want := []Finding{
+		{"base", 0, "table", "two rows in the import table"},
+		{"gone", 0, "table", noPackage},
+	}
+	if diff := cmp.Diff(want, Check(tree, table, House)); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
 
@@ -70,57 +101,37 @@ func TestHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Finding{{"deploy/get.sh", 2, "host", "names the package registry " + "pypi" + ".org"}}
-	if diff := cmp.Diff(want, Check(tree, House)); diff != "" {
+	if diff := cmp.Diff(want, Check(tree, nil, House)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
 
-// TestTable checks the table itself: one row each, and no edge that points up
-// or that the levels allow anyway.
-func TestTable(t *testing.T) {
-	level := map[string]int{}
-	for _, r := range rows {
-		if _, twice := level[r.pkg]; twice {
-			t.Errorf("two rows for %s", r.pkg)
-		}
-		level[r.pkg] = r.level
+// TestLimits breaks each limit by one.
+func TestLimits(t *testing.T) {
+	fsys := fstest.MapFS{
+		"base/doc.go":   {Data: []byte("// Package base is one.\npackage base\n")},
+		"middle/doc.go": {Data: []byte("// Package middle is one.\npackage middle\n\nimport _ \"" + module + "/base\"\n")},
 	}
-	for edge := range edges {
-		from, ok := level[edge[0]]
-		to, ok2 := level[edge[1]]
-		if !ok || !ok2 || from != to {
-			t.Errorf("edge %v is not between two rows of one level", edge)
-		}
+	tree, err := Load(fsys, module)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, names := range []map[string]bool{pure, hot} {
-		for name := range names {
-			if _, ok := level[name]; !ok {
-				t.Errorf("%s is in a list of table.go and has no row", name)
-			}
-		}
-	}
-}
-
-// TestHouseLimits breaks the limits of the house by one line each.
-func TestHouseLimits(t *testing.T) {
-	fn := func(lines int) string { return "func f() {" + strings.Repeat("\n", lines-1) + "}\n" }
+	table := small[:2]
 	for _, tc := range []struct {
-		source string
+		limits Limits
 		want   int
 	}{
-		{fn(House.FuncLines), 0},
-		{fn(House.FuncLines + 1), 1},
-		{strings.Repeat("\n", House.FileLines-3), 0},
-		{strings.Repeat("\n", House.FileLines-2), 1},
+		{Limits{PackageLines: 4, Packages: 2, Levels: 2}, 0},
+		{Limits{PackageLines: 3, Packages: 2, Levels: 2}, 1},
+		{Limits{PackageLines: 4, Packages: 1, Levels: 2}, 1},
+		{Limits{PackageLines: 4, Packages: 2, Levels: 1}, 1},
 	} {
-		fsys := fstest.MapFS{"pd/doc.go": {Data: []byte("// Package pd is one.\npackage pd\n\n" + tc.source)}}
-		tree, err := Load(fsys, module)
-		if err != nil {
-			t.Fatal(err)
+		if got := Check(tree, table, tc.limits); len(got) != tc.want {
+			t.Errorf("%+v: %d findings, want %d: %v", tc.limits, len(got), tc.want, got)
 		}
-		if got := Check(tree, House); len(got) != tc.want {
-			t.Errorf("%d findings, want %d: %v", len(got), tc.want, got)
-		}
+	}
+	if s := Summary(tree, table); !strings.Contains(s, "longest chain of imports: 2: middle → base\n") {
+		t.Errorf("summary:\n%s", s)
 	}
 }
 

@@ -8,13 +8,14 @@ import (
 
 // Limits are the sizes that rules compare with.
 type Limits struct {
-	FileLines  int // of any Go file
-	FuncLines  int // of a function outside of tests
-	Interfaces int // in the whole tree, tests not counted
+	PackageLines int // of a package, tests not counted
+	Packages     int // of the product: laboratory and test kits not counted
+	Levels       int // of the product, which bounds its longest chain of imports
+	Interfaces   int // in the whole tree, tests not counted
 }
 
 // House are the project's own limits.
-var House = Limits{FileLines: 600, FuncLines: 80, Interfaces: 30}
+var House = Limits{PackageLines: 5200, Packages: 50, Levels: 11, Interfaces: 32}
 
 // Finding is one place that breaks a rule.
 type Finding struct {
@@ -35,31 +36,36 @@ func (f Finding) String() string {
 // report takes one finding.
 type report func(path string, line int, text string)
 
+// checked is what rules look at.
+type checked struct {
+	*Tree
+	table  Table
+	limits Limits
+}
+
 // rules lists every rule under the name that findings carry.
 var rules = []struct {
 	name  string
-	check func(*Tree, Limits, report)
+	check func(checked, report)
 }{
 	{"syntax", syntax},
+	{"table", tables},
 	{"imports", imports},
 	{"pure", pureRows},
-	{"init", inits},
 	{"registry", registries},
 	{"any-map", anyMaps},
-	{"file-size", fileSizes},
-	{"func-size", funcSizes},
+	{"package-size", packageSizes},
 	{"interfaces", interfaces},
 	{"doc", docs},
-	{"skip", skips},
 	{"host", hosts},
 }
 
 // Check runs every rule over the tree and returns what breaks one, sorted by
 // path and line.
-func Check(t *Tree, limits Limits) []Finding {
+func Check(t *Tree, table Table, limits Limits) []Finding {
 	var found []Finding
 	for _, r := range rules {
-		r.check(t, limits, func(path string, line int, text string) {
+		r.check(checked{t, table, limits}, func(path string, line int, text string) {
 			found = append(found, Finding{path, line, r.name, text})
 		})
 	}

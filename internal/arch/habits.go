@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-func syntax(t *Tree, _ Limits, report report) {
+func syntax(t checked, report report) {
 	for _, f := range t.files {
 		if f.err != nil {
 			report(f.path, 0, f.err.Error())
@@ -17,20 +17,10 @@ func syntax(t *Tree, _ Limits, report report) {
 	}
 }
 
-func inits(t *Tree, _ Limits, report report) {
+// anyMaps looks for maps to any in hot rows.
+func anyMaps(t checked, report report) {
 	t.code(func(f *file) {
-		for fn := range functions(f) {
-			if fn.Recv == nil && fn.Name.Name == "init" {
-				report(f.path, t.line(fn), "init function: construct it where it is used")
-			}
-		}
-	})
-}
-
-// anyMaps looks for map[string]any and its kin in hot rows.
-func anyMaps(t *Tree, _ Limits, report report) {
-	t.code(func(f *file) {
-		if r, ok := rowOf(f.pkg); !ok || !hot[r.pkg] {
+		if r, ok := t.table.row(f.pkg); !ok || r.Marks&Hot == 0 {
 			return
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -49,26 +39,7 @@ func isAny(x ast.Expr) bool {
 	return isName(x, "any")
 }
 
-func fileSizes(t *Tree, limits Limits, report report) {
-	t.source(func(f *file) {
-		if f.lines > limits.FileLines {
-			report(f.path, 0, fmt.Sprintf("%d lines, more than %d", f.lines, limits.FileLines))
-		}
-	})
-}
-
-func funcSizes(t *Tree, limits Limits, report report) {
-	t.code(func(f *file) {
-		for fn := range functions(f) {
-			lines := t.fset.Position(fn.End()).Line - t.line(fn) + 1
-			if lines > limits.FuncLines {
-				report(f.path, t.line(fn), fmt.Sprintf("function %s has %d lines, more than %d", fn.Name.Name, lines, limits.FuncLines))
-			}
-		}
-	})
-}
-
-func interfaces(t *Tree, limits Limits, report report) {
+func interfaces(t checked, report report) {
 	var places []string
 	t.code(func(f *file) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -82,8 +53,8 @@ func interfaces(t *Tree, limits Limits, report report) {
 			return true
 		})
 	})
-	if len(places) > limits.Interfaces {
-		report(".", 0, fmt.Sprintf("%d interfaces, more than %d: %s", len(places), limits.Interfaces, strings.Join(places, " ")))
+	if len(places) > t.limits.Interfaces {
+		report(".", 0, fmt.Sprintf("%d interfaces, more than %d: %s", len(places), t.limits.Interfaces, strings.Join(places, " ")))
 	}
 }
 
@@ -101,7 +72,7 @@ func isConstraint(i *ast.InterfaceType) bool {
 
 // docs wants a package comment in doc.go of each package, and anywhere in a
 // command.
-func docs(t *Tree, _ Limits, report report) {
+func docs(t checked, report report) {
 	documented, seen := map[string]bool{}, []string{}
 	name := map[string]string{}
 	t.code(func(f *file) {
@@ -122,49 +93,6 @@ func docs(t *Tree, _ Limits, report report) {
 			report(pkg, 0, "the package has no doc.go with a package comment")
 		}
 	}
-}
-
-// skips looks for tests that step aside. Fuzz targets and properties may
-// reject an input.
-func skips(t *Tree, _ Limits, report report) {
-	t.source(func(f *file) {
-		if !f.test {
-			return
-		}
-		for fn := range functions(f) {
-			if !strings.HasPrefix(fn.Name.Name, "Test") || fn.Body == nil {
-				continue
-			}
-			ast.Inspect(fn.Body, func(n ast.Node) bool {
-				if lit, ok := n.(*ast.FuncLit); ok && !takesTest(lit) {
-					return false
-				}
-				if sel, ok := n.(*ast.SelectorExpr); ok && isName(sel.X, "t") && strings.HasPrefix(sel.Sel.Name, "Skip") {
-					report(f.path, t.line(sel), fmt.Sprintf("%s skips: what it needs is installed by `make setup`, or it fails", fn.Name.Name))
-				}
-				return true
-			})
-		}
-	})
-}
-
-// takesTest reports whether t means a testing.T within the function: it has no
-// parameter of that name, or one of that type.
-func takesTest(lit *ast.FuncLit) bool {
-	for _, field := range lit.Type.Params.List {
-		for _, name := range field.Names {
-			if name.Name != "t" {
-				continue
-			}
-			star, ok := field.Type.(*ast.StarExpr)
-			if !ok {
-				return false
-			}
-			sel, ok := star.X.(*ast.SelectorExpr)
-			return ok && isName(sel.X, "testing")
-		}
-	}
-	return true
 }
 
 // registryHosts are package registries. Where packages come from is the
@@ -189,7 +117,7 @@ func hostPattern(hosts [][]string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(` + strings.Join(alternatives, "|") + `)\b`)
 }
 
-func hosts(t *Tree, _ Limits, report report) {
+func hosts(t checked, report report) {
 	for _, f := range t.files {
 		if at := registryHosts.FindIndex(f.text); at != nil {
 			line := 1 + strings.Count(string(f.text[:at[0]]), "\n")

@@ -10,27 +10,59 @@ import (
 
 // imports compares what code imports with the table. Tests are free: an
 // external test may use what plays the surroundings.
-func imports(t *Tree, _ Limits, report report) {
-	missing := map[string]bool{}
-	t.code(func(f *file) {
-		from, ok := rowOf(f.pkg)
+func imports(c checked, report report) {
+	c.code(func(f *file) {
+		from, ok := c.table.row(f.pkg)
 		if !ok {
-			if !missing[f.pkg] {
-				missing[f.pkg] = true
-				report(f.path, 0, fmt.Sprintf("package %s has no row in the import table (internal/arch/table.go)", f.pkg))
-			}
-			return
+			return // reported by the rule "table"
 		}
 		for _, spec := range f.ast.Imports {
-			target, inside := strings.CutPrefix(importPath(spec), t.module+"/")
+			target, inside := strings.CutPrefix(importPath(spec), c.module+"/")
 			if !inside {
 				continue
 			}
-			if to, ok := rowOf(target); ok && !mayImport(from, to) {
-				report(f.path, t.line(spec), fmt.Sprintf("%s (level %d) imports %s (level %d)", f.pkg, from.level, target, to.level))
+			if to, ok := c.table.row(target); ok && !from.mayImport(to) {
+				report(f.path, c.line(spec), fmt.Sprintf("%s imports %s", from, to))
 			}
 		}
 	})
+}
+
+// noPackage is what is wrong with a row whose package is gone.
+const noPackage = "a row in the import table and no package"
+
+// tables compares the table with the tree: each package has one row, and each row
+// a package.
+func tables(c checked, report report) {
+	product, seen := 0, map[string]bool{}
+	c.code(func(f *file) {
+		if seen[f.pkg] {
+			return
+		}
+		seen[f.pkg] = true
+		r, ok := c.table.row(f.pkg)
+		switch {
+		case !ok:
+			report(f.path, 0, fmt.Sprintf("package %s has no row in the import table (internal/arch/table.go)", f.pkg))
+		case r.Part == Product:
+			product++
+		}
+	})
+	rows := map[string]bool{}
+	for _, r := range c.table {
+		switch {
+		case rows[r.Pkg]:
+			report(r.Pkg, 0, "two rows in the import table")
+		case !seen[r.Pkg]:
+			report(r.Pkg, 0, noPackage)
+		case r.Part == Product && (r.Level < 1 || r.Level > c.limits.Levels):
+			report(r.Pkg, 0, fmt.Sprintf("level %d, not within 1 to %d", r.Level, c.limits.Levels))
+		}
+		rows[r.Pkg] = true
+	}
+	if product > c.limits.Packages {
+		report(".", 0, fmt.Sprintf("%d packages of the product, more than %d", product, c.limits.Packages))
+	}
 }
 
 func importPath(spec *ast.ImportSpec) string {
@@ -50,14 +82,14 @@ var impure = []string{
 var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
 // pureRows looks for I/O, logs, goroutines and clocks in rows that have none.
-func pureRows(t *Tree, _ Limits, report report) {
+func pureRows(t checked, report report) {
 	t.code(func(f *file) {
-		r, ok := rowOf(f.pkg)
-		if !ok || !pure[r.pkg] {
+		r, ok := t.table.row(f.pkg)
+		if !ok || r.Marks&Pure == 0 {
 			return
 		}
 		for _, spec := range f.ast.Imports {
-			if path := importPath(spec); slices.Contains(impure, path) || (path == "sync" && !locking[r.pkg]) {
+			if path := importPath(spec); slices.Contains(impure, path) || (path == "sync" && r.Marks&Locks == 0) {
 				report(f.path, t.line(spec), fmt.Sprintf("%s imports %s", f.pkg, path))
 			}
 		}

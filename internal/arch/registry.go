@@ -8,7 +8,7 @@ import (
 
 // registries looks for functions that write to a package-level variable: that
 // is how registries fill, and how tests come to depend on each other.
-func registries(t *Tree, _ Limits, report report) {
+func registries(t checked, report report) {
 	globals := map[string]map[string]bool{} // package -> names
 	t.code(func(f *file) {
 		names := globals[f.pkg]

@@ -1,154 +1,163 @@
 package arch
 
-import "strings"
+import "fmt"
 
-// row places a package, and those below it that have no row of their own, in
-// the import order.
-type row struct {
-	pkg   string // path within the module
-	level int
+// Part says what a package belongs to.
+type Part uint8
+
+// Parts, in the order in which they may use each other: the laboratory uses the
+// product, test kits both, and the product neither of them.
+const (
+	Product Part = iota + 1
+	Lab
+	Kit
+)
+
+// Mark says what a package promises beyond its place.
+type Mark uint8
+
+// Marks of rows.
+const (
+	Pure  Mark = 1 << iota // no I/O, no goroutine, no log, no clock, no randomness, no lock
+	Locks                  // with Pure: is used concurrently and has locks of its own
+	Hot                    // on the path of a request or an event: values have types, no map holds any
+)
+
+// Row places one package in the import order: it imports packages of lower levels
+// only. The highest level is thus the longest chain of imports.
+type Row struct {
+	Pkg   string // path within the module
+	Level int
+	Part  Part
+	Marks Mark
 }
 
-// rows is the import table: a package imports packages of lower levels and
-// those of its own row. A package below one that has a row shares that row.
-var rows = []row{
-	// Knows nothing else of the project.
-	{"internal/varint", 0},
-	{"indexer", 0},
-	{"cluster", 0},
-	{"cluster/internal/wire", 0},
-	{"cluster/internal/group", 0},
-	{"cluster/internal/logs", 0},
-	{"cluster/internal/core", 0},
-	{"events/zmtp", 0},
-	{"deploy", 0},
-	{"internal/parts", 0},
-	{"internal/budget", 0},
-	{"internal/strict", 0},
-	{"internal/cli", 0},
-	{"internal/arch", 0},
-	{"internal/setup", 0},
-	{"internal/lab/bench", 0},
-	{"picker/health", 0},
+// String formats the row for findings.
+func (r Row) String() string { return fmt.Sprintf("%s (level %d)", r.Pkg, r.Level) }
 
-	// On top of the index.
-	{"internal/prompt", 0},
-	{"events", 1},
-	{"picker/request", 1},
-	{"picker/endpoint", 1},
-	{"picker", 1},
+func (r Row) mayImport(to Row) bool { return to.Level < r.Level && to.Part <= r.Part }
 
-	// What choosing needs.
-	{"picker/plugin", 2},
-	{"picker/plugins", 2},
-	{"picker/plugins/saturation", 2},
-	{"picker/plugins/settings", 2},
-	{"picker/scrape", 2},
-	{"picker/discovery", 2},
-	{"picker/flow", 2},
-	{"pd", 2},
-	{"pd/sidecar", 2},
+// Table holds one row for each package.
+type Table []Row
 
-	// What the outside sees.
-	{"picker/config", 3},
-	{"extproc", 3},
-	{"extproc/xds", 3},
-	{"cluster/federation", 3},
-
-	// The daemon, and what plays its surroundings.
-	{"internal/share", 3},
-	{"internal/server", 4},
-	{"internal/admin", 4},
-	{"internal/lab", 4},
-	{"internal/testkit", 4},
-	{"internal/e2e", 4},
-	{"internal/docs", 4},
-
-	// What the command line does beyond flags.
-	{"internal/explain", 5},
-	{"internal/lab/record", 5},
-
-	{"cmd/grapevine", 6},
-	{"cmd/grapevine-lab", 6},
-}
-
-// edges are the imports within one level that the table allows.
-var edges = map[[2]string]bool{
-	{"internal/server", "internal/admin"}:           true,
-	{"extproc/xds", "extproc"}:                      true, // the listener that envoyconf renders
-	{"pd", "picker/plugins"}:                        true, // the rows that it adds to the table
-	{"pd", "picker/plugin"}:                         true, // the contract of its rows
-	{"picker/plugins", "picker/plugin"}:             true,
-	{"picker/plugins", "picker/plugins/saturation"}: true,
-	{"picker/plugins", "picker/plugins/settings"}:   true,
-	{"picker/plugins/saturation", "picker/plugin"}:  true,
-	{"picker/plugins/settings", "picker/plugin"}:    true,
-	{"picker", "picker/request"}:                    true, // what is placed
-	{"picker", "picker/endpoint"}:                   true, // where it is placed
-
-	{"indexer", "internal/varint"}:               true,
-	{"cluster/internal/wire", "internal/varint"}: true,
-
-	// The state machine of a group, bottom up, and those who run it.
-	{"cluster/internal/group", "cluster/internal/wire"}: true,
-	{"cluster/internal/logs", "cluster/internal/wire"}:  true,
-	{"cluster/internal/logs", "cluster/internal/group"}: true,
-	{"cluster/internal/core", "cluster/internal/wire"}:  true,
-	{"cluster/internal/core", "cluster/internal/group"}: true,
-	{"cluster/internal/core", "cluster/internal/logs"}:  true,
-	{"cluster", "cluster/internal/wire"}:                true,
-	{"cluster", "cluster/internal/group"}:               true,
-	{"cluster", "cluster/internal/logs"}:                true,
-	{"cluster", "cluster/internal/core"}:                true,
-}
-
-// pure names the rows that hold no I/O, no goroutine, no log, no clock and no chance.
-var pure = map[string]bool{
-	"indexer":                true,
-	"cluster/internal/wire":  true,
-	"cluster/internal/group": true,
-	"cluster/internal/logs":  true,
-	"cluster/internal/core":  true,
-	"picker/health":          true,
-}
-
-// locking names the pure rows that are used concurrently and hold locks of their own.
-var locking = map[string]bool{"indexer": true, "picker/health": true}
-
-// hot names the rows on the path of a request or an event, where values have
-// types and no map holds `any`.
-var hot = map[string]bool{
-	"indexer":                   true,
-	"events":                    true,
-	"picker":                    true,
-	"picker/request":            true,
-	"picker/endpoint":           true,
-	"picker/plugins/saturation": true,
-	"picker/plugins":            true,
-	"pd":                        true,
-	"extproc":                   true,
-}
-
-// rowOf returns the row of the package at path within the module: its own or
-// that of the nearest folder above.
-func rowOf(pkg string) (row, bool) {
-	for path := pkg; path != ""; {
-		for _, r := range rows {
-			if r.pkg == path {
-				return r, true
-			}
+func (t Table) row(pkg string) (Row, bool) {
+	for _, r := range t {
+		if r.Pkg == pkg {
+			return r, true
 		}
-		cut := strings.LastIndexByte(path, '/')
-		if cut < 0 {
-			break
-		}
-		path = path[:cut]
 	}
-	return row{}, false
+	return Row{}, false
 }
 
-// mayImport reports whether the table lets a package of row from import one
-// of row to.
-func mayImport(from, to row) bool {
-	return from == to || to.level < from.level || edges[[2]string{from.pkg, to.pkg}]
+// Rows is the import table of this module.
+var Rows = Table{
+	// The product, level 1.
+	{"cluster/natsbus/embedded", 1, Product, 0},
+	{"events/zmtp", 1, Product, 0},
+	{"extproc/envoyconf", 1, Product, 0},
+	{"internal/admin", 1, Product, 0},
+	{"internal/budget", 1, Product, 0},
+	{"internal/cli", 1, Product, 0},
+	{"internal/parts", 1, Product, 0},
+	{"internal/prompt/value", 1, Product, 0},
+	{"internal/prompt/vocab/split", 1, Product, 0},
+	{"internal/strict", 1, Product, 0},
+	{"internal/varint", 1, Product, 0},
+	{"picker/health", 1, Product, Pure | Hot},
+
+	// The product, level 2.
+	{"cluster/internal/wire", 2, Product, Pure},
+	{"extproc/xds", 2, Product, 0},
+	{"indexer", 2, Product, Pure | Locks | Hot},
+	{"internal/prompt/jinja/syntax", 2, Product, 0},
+	{"internal/prompt/vocab", 2, Product, 0},
+
+	// The product, level 3.
+	{"cluster/internal/group", 3, Product, Pure},
+	{"events", 3, Product, Hot},
+	{"internal/prompt/jinja", 3, Product, 0},
+	{"picker/endpoint", 3, Product, Hot},
+	{"picker/request", 3, Product, Hot},
+
+	// The product, level 4.
+	{"cluster/internal/logs", 4, Product, Pure},
+	{"cluster/internal/outbox", 4, Product, 0},
+	{"internal/prompt", 4, Product, 0},
+	{"picker", 4, Product, Hot},
+	{"picker/discovery", 4, Product, 0},
+	{"picker/scrape", 4, Product, 0},
+
+	// The product, level 5.
+	{"cluster/internal/core", 5, Product, Pure},
+	{"extproc/answer", 5, Product, 0},
+	{"picker/plugin", 5, Product, 0},
+
+	// The product, level 6.
+	{"cluster", 6, Product, 0},
+	{"extproc", 6, Product, Hot},
+	{"picker/plugins/saturation", 6, Product, 0},
+	{"picker/plugins/settings", 6, Product, 0},
+
+	// The product, level 7.
+	{"cluster/internal/stream", 7, Product, 0},
+	{"cluster/natsbus", 7, Product, 0},
+	{"internal/share", 7, Product, 0},
+	{"picker/plugins", 7, Product, Hot},
+
+	// The product, level 8.
+	{"cluster/gossip", 8, Product, 0},
+	{"pd", 8, Product, Hot},
+
+	// The product, level 9.
+	{"picker/config", 9, Product, 0},
+
+	// The product, level 10.
+	{"internal/server", 10, Product, 0},
+
+	// The product, level 11.
+	{"internal/explain", 11, Product, 0},
+
+	// The product, level 12.
+	{"cmd/grapevine", 12, Product, 0},
+
+	// The laboratory, level 1.
+	{"internal/lab/bench", 1, Lab, 0},
+	{"internal/lab/blockhash", 1, Lab, 0},
+	{"internal/lab/engine", 1, Lab, 0},
+	{"internal/lab/vocab", 1, Lab, 0},
+
+	// The laboratory, level 2.
+	{"internal/lab/answer", 2, Lab, 0},
+	{"internal/lab/kvstream", 2, Lab, 0},
+
+	// The laboratory, level 3.
+	{"internal/lab/sim", 3, Lab, 0},
+
+	// The laboratory, level 4.
+	{"internal/lab/workload", 4, Lab, 0},
+
+	// The laboratory, level 5.
+	{"internal/lab/demo", 5, Lab, 0},
+
+	// The laboratory, level 10.
+	{"internal/lab/replay", 10, Lab, 0},
+
+	// The laboratory, level 11.
+	{"internal/lab/record", 11, Lab, 0},
+
+	// The laboratory, level 12.
+	{"cmd/grapevine-lab", 12, Lab, 0},
+
+	// Test kits, level 1.
+	{"internal/arch", 1, Kit, 0},
+	{"internal/e2e", 1, Kit, 0},
+
+	// Test kits, level 2.
+	{"internal/testkit", 2, Kit, 0},
+
+	// Test kits, level 6.
+	{"cluster/clustertest/sim", 6, Kit, 0},
+
+	// Test kits, level 7.
+	{"cluster/clustertest", 7, Kit, 0},
 }

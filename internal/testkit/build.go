@@ -3,7 +3,6 @@ package testkit
 import (
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 )
 
@@ -16,7 +15,7 @@ func Build(tb testing.TB, commands ...string) string {
 	for _, name := range commands {
 		args = append(args, "github.com/grapevine-epp/grapevine/cmd/"+name)
 	}
-	cmd := exec.Command(filepath.Join(runtime.GOROOT(), "bin", "go"), args...)
+	cmd := exec.Command("go", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("building %v: %v\n%s", commands, err, out)
 	}
