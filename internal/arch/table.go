@@ -63,7 +63,7 @@ var Rows = Table{
 	{"internal/prompt/vocab/split", 1, Product, 0},
 	{"internal/strict", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
-	{"picker/health", 1, Product, Pure | Hot},
+	{"picker/health", 1, Product, Pure | Locks | Hot},
 
 	// The product, level 2.
 	{"cluster/internal/wire", 2, Product, Pure},
