@@ -301,9 +301,9 @@ func (w *world) count() string {
 }
 
 // Match, Chosen and Finished make the world a picker.Matcher.
-func (w *world) Match(_ *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
+func (w *world) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	for k, ep := range eps {
-		runs[k].Tokens[indexer.TierGPU] = w.held[ep.Address]
+		held[k].Run.Tokens[indexer.TierGPU] = w.held[ep.Address]
 	}
 }
 
@@ -311,8 +311,8 @@ func (w *world) Chosen(_ *request.Request, ep *endpoint.Endpoint) {
 	w.log = append(w.log, ep.Address+" will hold it")
 }
 
-func (w *world) Finished(_ *request.Request, ep *endpoint.Endpoint, run indexer.Run, o picker.Outcome) {
-	w.log = append(w.log, fmt.Sprintf("%s ended with %d, held %d, usage counts %v", ep.Address, o.Status, run.Total(), o.Usage.CachedSeen))
+func (w *world) Finished(_ *request.Request, ep *endpoint.Endpoint, h picker.Held, o picker.Outcome) {
+	w.log = append(w.log, fmt.Sprintf("%s ended with %d, held %d, usage counts %v", ep.Address, o.Status, h.Run.Total(), o.Usage.CachedSeen))
 }
 
 // profile ranks by fewest new tokens and requests, all of them.

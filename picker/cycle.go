@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -9,19 +10,6 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
-
-// Matcher tells which part of a prompt each endpoint holds, and is told what
-// was decided. Its methods are safe for concurrent use.
-type Matcher interface {
-	// Match fills runs[i] with the leading part of r's prompt that eps[i]
-	// holds: precise knowledge where there is any, else approximate, and
-	// speculative entries.
-	Match(r *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run)
-	// Chosen tells that r goes to ep, so that its blocks will be there soon.
-	Chosen(r *request.Request, ep *endpoint.Endpoint)
-	// Finished tells how r ended at ep, where predicted was its run.
-	Finished(r *request.Request, ep *endpoint.Endpoint, predicted indexer.Run, o Outcome)
-}
 
 // View is what is known about one candidate at the moment of the decision.
 type View struct {
@@ -59,11 +47,12 @@ type Cycle struct {
 
 	endpoints []*endpoint.Endpoint
 	views     []View
-	runs      []indexer.Run
+	held      []Held
 	predicted []Prediction
 	hasPred   bool
 	matched   bool
 	tiers     TierWeights
+	context   context.Context // of the request
 	matcher   Matcher
 	sessions  *Sessions
 
@@ -82,6 +71,7 @@ var cycles = sync.Pool{New: func() any { return new(Cycle) }}
 // CycleOptions are what a cycle needs from outside; Matcher and Sessions may
 // be nil.
 type CycleOptions struct {
+	Context  context.Context // of the request; nil means context.Background
 	Pool     *endpoint.Pool
 	Matcher  Matcher
 	Sessions *Sessions
@@ -112,6 +102,9 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	c := cycles.Get().(*Cycle)
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyOf(r.Session)
 	c.matcher, c.sessions, c.random = o.Matcher, o.Sessions, o.Seed
+	if c.context = o.Context; c.context == nil {
+		c.context = context.Background()
+	}
 	c.matched, c.hasPred, c.ranked = false, false, 0
 	c.tiers = DefaultTiers
 	if o.Tiers != nil {
@@ -126,7 +119,7 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 
 // Free gives the cycle back. Nothing of it may be used afterwards.
 func (c *Cycle) Free() {
-	c.Request, c.Pool, c.Peer, c.matcher, c.sessions = nil, nil, nil, nil, nil
+	c.Request, c.Pool, c.Peer, c.context, c.matcher, c.sessions = nil, nil, nil, nil, nil, nil
 	clear(c.endpoints)
 	clear(c.views)
 	c.plan.reset()
@@ -247,7 +240,7 @@ func (c *Cycle) Run(k int) *indexer.Run {
 	if !c.matched {
 		c.match()
 	}
-	return &c.runs[c.live[k]]
+	return &c.held[c.live[k]].Run
 }
 
 // RunAt is Run for a position among all candidates.
@@ -255,7 +248,15 @@ func (c *Cycle) RunAt(i int32) *indexer.Run {
 	if !c.matched {
 		c.match()
 	}
-	return &c.runs[i]
+	return &c.held[i].Run
+}
+
+// heldAt returns what the matcher found at a position among all candidates.
+func (c *Cycle) heldAt(i int32) Held {
+	if !c.matched {
+		c.match()
+	}
+	return c.held[i]
 }
 
 // Held returns the tokens of the prompt that candidate k holds, weighted by
@@ -273,15 +274,15 @@ func (c *Cycle) WorkAt(i int32) endpoint.Work {
 		c.match()
 	}
 	in := max(c.Request.InputTokens, 1)
-	return endpoint.Work{Input: in, New: max(in-int(c.tiers.Of(&c.runs[i])), 1)}
+	return endpoint.Work{Input: in, New: max(in-int(c.tiers.Of(&c.held[i].Run)), 1)}
 }
 
 func (c *Cycle) match() {
 	c.matched = true
-	c.runs = resize(c.runs, len(c.endpoints))
-	clear(c.runs)
+	c.held = resize(c.held, len(c.endpoints))
+	clear(c.held)
 	if c.matcher != nil {
-		c.matcher.Match(c.Request, c.endpoints, c.runs)
+		c.matcher.Match(c.context, c.Request, c.endpoints, c.held)
 	}
 }
 

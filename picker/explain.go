@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -158,9 +159,10 @@ func (s *Scheduler) explainCycle(c *Cycle) Explanation {
 
 // Explain decides about r without placing it: nothing is booked, recorded or
 // remembered.
-func (s *Scheduler) Explain(r *request.Request) (Explanation, error) {
+func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (Explanation, error) {
 	rules := s.rules.Load()
-	c := s.prepare(rules, r, s.opts.Now(), s.opts.Seed)
+	defer s.release(r)
+	c := s.prepare(ctx, rules, r, s.opts.Now(), s.opts.Seed)
 	defer c.Free()
 	err := s.decide(c, rules)
 	return s.explainCycle(c), err

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -25,7 +24,7 @@ type flight struct {
 
 	queued    endpoint.Queued
 	predicted Prediction
-	run       indexer.Run
+	held      Held // by ep
 	record    recordRef
 
 	firstAt time.Time
@@ -38,7 +37,7 @@ type flight struct {
 type helper struct {
 	endpoint.Ticket
 	queued endpoint.Queued
-	run    indexer.Run
+	held   Held
 	Part
 }
 
@@ -71,7 +70,7 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 		work.New, f.learns.prefill = plan.New, false
 	}
 	view := &c.views[best]
-	f.run, f.queued = c.runs[best], endpoint.Queued{Ahead: view.Load, Own: work, At: c.Now}
+	f.held, f.queued = c.held[best], endpoint.Queued{Ahead: view.Load, Own: work, At: c.Now}
 	f.predicted = c.expected()
 	f.WantBody = s.wantBody(c)
 
@@ -121,7 +120,7 @@ func (f *flight) enlist(c *Cycle) {
 	for k, p := range parts {
 		h, v := &f.helpers[k], &c.views[p.Index]
 		h.Part, h.queued, h.Helps = p, endpoint.Queued{Ahead: v.Load, Own: p.Work, At: c.Now}, true
-		h.run = *c.RunAt(p.Index)
+		h.held = c.heldAt(p.Index)
 		f.s.opts.Pool.Book().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
 		// An endpoint that serves whole requests too learns from those: here a
 		// transfer is in the time.
@@ -166,13 +165,13 @@ func (f *flight) tellFinished(o Outcome) {
 	bare.Usage = Usage{}
 	for i := range f.helpers {
 		if h := &f.helpers[i]; h.Holds {
-			m.Finished(f.request, h.Endpoint(), h.run, bare)
+			m.Finished(f.request, h.Endpoint(), h.held, bare)
 		}
 	}
 	if f.split() {
 		o.Usage.CachedSeen = false // the engine counts what was transferred
 	}
-	m.Finished(f.request, f.ep, f.run, o)
+	m.Finished(f.request, f.ep, f.held, o)
 }
 
 // expected returns what is predicted of the request as planned.
@@ -212,7 +211,7 @@ func (s *Scheduler) wantBody(c *Cycle) bool {
 			seen = min(seen, v.Cost.PrefillSeen)
 		}
 	}
-	return seen < enoughSamples || c.Float64() < s.opts.SampleBodies
+	return seen < enoughSamples || c.held[c.plan.Order[0]].WantUsage || c.Float64() < s.opts.SampleBodies
 }
 
 // observe takes a moment of the response path. One goroutine calls it.
@@ -249,7 +248,7 @@ func (f *flight) moveTo(served string) {
 	f.s.metrics.moved.Inc()
 	f.AnswerHeaders = nil // they speak of the first choice
 	f.serving.Release()
-	f.ep, f.learns, f.serving = ep, lessons{}, new(endpoint.Ticket)
+	f.ep, f.held, f.learns, f.serving = ep, Held{}, lessons{}, new(endpoint.Ticket)
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
 	f.s.opts.Sessions.Bind(Binding{Session: KeyOf(f.request.Session), Endpoint: ep.ID, At: f.s.opts.Now()})
 	f.s.blind.watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))

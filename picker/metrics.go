@@ -4,9 +4,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // metrics are what a scheduler counts. No label takes values from requests.
@@ -126,7 +127,7 @@ func (m *metrics) finished(f *flight, o Outcome) {
 	}
 	m.ended[complete].Inc()
 	if o.Usage.CachedSeen && !f.split() { // what came by transfer is no news of the cache
-		m.predictedT.Add(float64(f.run.Total()))
+		m.predictedT.Add(float64(f.held.Run.Total()))
 		m.cachedT.Add(float64(max(o.Usage.CachedTokens, 0)))
 	}
 	if o.Usage.Seen {

@@ -116,7 +116,7 @@ func (rec *record) fillRows(c *Cycle) {
 		rec.rows = append(rec.rows, recordRow{index: int32(i), view: c.views[i]})
 		row := &rec.rows[len(rec.rows)-1]
 		if c.matched {
-			row.run, row.held = c.runs[i], c.tiers.Of(&c.runs[i])
+			row.run, row.held = c.held[i].Run, c.tiers.Of(&c.held[i].Run)
 		}
 		if c.hasPred {
 			row.pred = c.predicted[i]

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -36,19 +37,19 @@ type fakeMatcher struct {
 	finished []string
 }
 
-func (m *fakeMatcher) Match(_ *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
+func (m *fakeMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []Held) {
 	for k, ep := range eps {
 		if int(ep.ID) < len(m.tokens) {
-			runs[k].Tokens[indexer.TierGPU] = m.tokens[ep.ID]
-			runs[k].Blocks = m.tokens[ep.ID] / 16
+			held[k].Run.Tokens[indexer.TierGPU] = m.tokens[ep.ID]
+			held[k].Run.Blocks = m.tokens[ep.ID] / 16
 		}
 	}
 }
 func (m *fakeMatcher) Chosen(_ *request.Request, ep *endpoint.Endpoint) {
 	m.chosen = append(m.chosen, ep.Address)
 }
-func (m *fakeMatcher) Finished(_ *request.Request, ep *endpoint.Endpoint, predicted indexer.Run, o Outcome) {
-	m.finished = append(m.finished, fmt.Sprintf("%s %d %d", ep.Address, predicted.Total(), o.Status))
+func (m *fakeMatcher) Finished(_ *request.Request, ep *endpoint.Endpoint, h Held, o Outcome) {
+	m.finished = append(m.finished, fmt.Sprintf("%s %d %d", ep.Address, h.Run.Total(), o.Status))
 }
 
 // The plugins of these tests: uncached tokens as cost, and the best total.

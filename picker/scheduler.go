@@ -7,9 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 var (
@@ -69,9 +70,9 @@ type Options struct {
 
 	// Matcher knows who holds which prompt; nil: nobody holds anything.
 	Matcher Matcher
-	// Prompt fills Exact, Chunks.Root and InputTokens of a parsed request; nil
-	// leaves what request.Parse estimated.
-	Prompt func(*request.Request)
+	// Prompts fills what prompts are matched by; nil leaves what request.Parse
+	// estimated.
+	Prompts Prompts
 	// Sessions remembers where sessions went; nil makes a table of its own.
 	Sessions *Sessions
 
@@ -168,7 +169,8 @@ func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*Decision, 
 	rules, turn := s.rules.Load(), s.turn.Add(1)
 	seed := s.opts.Seed + turn*0xd1342543de82ef95
 	s.blind.expire(start)
-	c := s.prepare(rules, r, start, seed)
+	defer s.release(r)
+	c := s.prepare(ctx, rules, r, start, seed)
 	defer c.Free()
 	if err := s.decide(c, rules); err != nil {
 		s.metrics.refused(err)
@@ -184,19 +186,26 @@ func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*Decision, 
 
 // prepare fills what the configuration and the prompt producer say about r and
 // opens a cycle for it.
-func (s *Scheduler) prepare(rules *Rules, r *request.Request, now time.Time, seed uint64) *Cycle {
+func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Request, now time.Time, seed uint64) *Cycle {
 	r.Priority = rules.Objectives[r.Objective]
 	r.UseSession(rules.Sessions)
 	s.rewrite(rules, r, seed)
-	if s.opts.Prompt != nil {
-		s.opts.Prompt(r)
+	if s.opts.Prompts != nil {
+		s.opts.Prompts.Fill(ctx, r)
 	}
 	return NewCycle(CycleOptions{
-		Pool: s.opts.Pool, Matcher: s.opts.Matcher, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,
+		Context: ctx, Pool: s.opts.Pool, Matcher: s.opts.Matcher, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,
 	}, r)
 }
 
-// rewrite sets the model that the engine will see. A header's word stands.
+// release gives back what prepare borrowed for r.
+func (s *Scheduler) release(r *request.Request) {
+	if s.opts.Prompts != nil {
+		s.opts.Prompts.Release(r)
+	}
+}
+
+// rewrite sets the model that the engine will see. A model that a header names takes precedence.
 func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
 	if r.Target != r.Model || len(rules.Rewrites) == 0 {
 		return

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestChoose(t *testing.T) {
@@ -335,7 +336,7 @@ func TestExplain(t *testing.T) {
 	if _, err := json.Marshal(e); err != nil {
 		t.Error(err)
 	}
-	dry, err := s.Explain(chatRequest("dry", 1000))
+	dry, err := s.Explain(t.Context(), chatRequest("dry", 1000))
 	if err != nil || dry.Choice != e.Choice || len(s.Records().Last(10)) != 1 {
 		t.Errorf("dry run: %v %s, %d records", err, dry.Choice, len(s.Records().Last(10)))
 	}

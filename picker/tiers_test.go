@@ -1,10 +1,12 @@
 package picker
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -16,9 +18,9 @@ type tierMatcher struct {
 	held [][indexer.NumTiers]int32
 }
 
-func (m *tierMatcher) Match(_ *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
+func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []Held) {
 	for k, ep := range eps {
-		runs[k].Tokens = m.held[ep.ID]
+		held[k].Run.Tokens = m.held[ep.ID]
 	}
 }
 

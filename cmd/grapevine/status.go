@@ -14,6 +14,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
@@ -145,7 +146,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 }
 
 // modelLine says how prompts of a model are matched.
-func modelLine(m *server.ModelStatus) string {
+func modelLine(m *prefix.ModelStatus) string {
 	line := fmt.Sprintf("model %s: %s", m.Name, m.State)
 	if len(m.Notes) > 0 {
 		line += " (" + strings.Join(m.Notes, "; ") + ")"

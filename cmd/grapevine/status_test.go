@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
@@ -47,14 +48,14 @@ func TestStatusWait(t *testing.T) {
 }
 
 func TestModelLine(t *testing.T) {
-	f := func(m server.ModelStatus, want string) {
+	f := func(m prefix.ModelStatus, want string) {
 		t.Helper()
 		if got := modelLine(&m); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	f(server.ModelStatus{Name: "a", State: "ready", Rendered: 3}, "model a: ready, rendered 3")
-	f(server.ModelStatus{Name: "a", State: "ready", Notes: []string{"no chat template", "no encoding"}, Missed: map[string]uint64{"template": 2, "media": 1}},
+	f(prefix.ModelStatus{Name: "a", State: "ready", Rendered: 3}, "model a: ready, rendered 3")
+	f(prefix.ModelStatus{Name: "a", State: "ready", Notes: []string{"no chat template", "no encoding"}, Missed: map[string]uint64{"template": 2, "media": 1}},
 		"model a: ready (no chat template; no encoding), rendered 0, media 1, template 2")
-	f(server.ModelStatus{Name: "a", State: "failed", Error: "no tokenizer.json"}, "model a: failed, rendered 0: no tokenizer.json")
+	f(prefix.ModelStatus{Name: "a", State: "failed", Error: "no tokenizer.json"}, "model a: failed, rendered 0: no tokenizer.json")
 }

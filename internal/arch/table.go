@@ -90,6 +90,7 @@ var Rows = Table{
 	// The product, level 5.
 	{"cluster/internal/core", 5, Product, Pure},
 	{"extproc/answer", 5, Product, 0},
+	{"internal/prefix", 5, Product, Hot},
 	{"picker/plugin", 5, Product, 0},
 
 	// The product, level 6.

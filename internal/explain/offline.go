@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,13 +64,13 @@ func (o *Offline) Decide(r *request.Request) (*Decision, error) {
 		return nil, err
 	}
 	s, err := picker.New(picker.Options{
-		Pool: pool, Rules: rules, Matcher: held, Prompt: o.fill, Records: -1, Seed: o.Seed, Now: func() time.Time { return o.Now },
+		Pool: pool, Rules: rules, Matcher: held, Prompts: o, Records: -1, Seed: o.Seed, Now: func() time.Time { return o.Now },
 	})
 	if err != nil {
 		return nil, err
 	}
 	out := &Decision{Notes: append(notes, o.notes(status, r)...)}
-	if out.Explanation, err = s.Explain(r); err != nil {
+	if out.Explanation, err = s.Explain(context.Background(), r); err != nil {
 		out.Refused = err.Error()
 	}
 	out.Prompt.Space = "unknown"
@@ -140,8 +141,11 @@ func restore(st *server.Status, now time.Time) (*endpoint.Pool, error) {
 	return p, nil
 }
 
-// fill is the prompt producer: nothing is rendered.
-func (o *Offline) fill(r *request.Request) {
+// Release implements picker.Prompts: Fill lent nothing.
+func (o *Offline) Release(*request.Request) {}
+
+// Fill implements picker.Prompts: nothing is rendered.
+func (o *Offline) Fill(_ context.Context, r *request.Request) {
 	if o.Tokens > 0 {
 		r.InputTokens = o.Tokens
 	}
@@ -183,9 +187,9 @@ func (o *Offline) holders(p *endpoint.Pool) (holders, error) {
 }
 
 // Match implements picker.Matcher.
-func (h holders) Match(r *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
+func (h holders) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	for i, ep := range eps {
-		runs[i].Tokens[indexer.TierGPU] = int32(min(h[ep.ID], r.InputTokens))
+		held[i].Run.Tokens[indexer.TierGPU] = int32(min(h[ep.ID], r.InputTokens))
 	}
 }
 
@@ -193,4 +197,4 @@ func (h holders) Match(r *request.Request, eps []*endpoint.Endpoint, runs []inde
 func (holders) Chosen(*request.Request, *endpoint.Endpoint) {}
 
 // Finished implements picker.Matcher.
-func (holders) Finished(*request.Request, *endpoint.Endpoint, indexer.Run, picker.Outcome) {}
+func (holders) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}

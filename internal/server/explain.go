@@ -28,7 +28,7 @@ type Explained struct {
 // explain answers POST /debug/explain: the body is the request's, its headers
 // count, and the query holds its path and, optionally, the subset that the
 // proxy would allow. Nothing is booked or remembered.
-func (s *Server) explain(_ context.Context, hr *http.Request) (any, error) {
+func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, hr.Body, int64(s.maxBody())))
 	if err != nil {
 		return nil, fmt.Errorf("request body: %w", err)
@@ -46,11 +46,10 @@ func (s *Server) explain(_ context.Context, hr *http.Request) (any, error) {
 		return nil, err
 	}
 	out := Explained{Knowledge: map[string]string{}}
-	out.Explanation, err = s.scheduler.Explain(r)
+	out.Explanation, err = s.scheduler.Explain(ctx, r)
 	if err != nil {
 		out.Refused = err.Error()
 	}
-	s.models.release(r)
 	for _, c := range out.Candidates {
 		if ep := s.pool.Snapshot().Lookup(c.Endpoint); ep != nil {
 			out.Knowledge[c.Endpoint] = s.share.Knowledge(ep.ID).State.String()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/prefix"
 )
 
 // Options describe one replica. Endpoints is required, unless Config names a
@@ -42,13 +43,7 @@ type Options struct {
 }
 
 // ModelOptions is one base model.
-type ModelOptions struct {
-	Name     string   // as in endpoints files and events
-	Path     string   // folder with tokenizer.json and tokenizer_config.json; "" matches by token ids and approximately
-	Template string   // chat template file, "" for the folder's own
-	Aliases  []string // further names that clients use
-	Adapters []string // LoRA adapters that clients name as models
-}
+type ModelOptions = prefix.ModelOptions
 
 var errNoEndpoints = errors.New("server: no endpoints file is given, and no file-discovery in the configuration names one")
 

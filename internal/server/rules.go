@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker/config"
@@ -90,7 +91,7 @@ func (s *Server) Reload(context.Context) error {
 	if err := s.reloadConfig(false); err != nil {
 		return err
 	}
-	s.models.all.Reload()
+	s.models.Registry().Reload()
 	return nil
 }
 
@@ -130,10 +131,9 @@ func (s *Server) reloadConfig(changed bool) error {
 	if err != nil {
 		return err
 	}
-	old := s.config.Load()
 	s.warnOfRestart(c)
 	s.use(c)
-	s.resize(old.Producer, c.Producer)
+	s.size(c)
 	s.refresh()
 	s.o.Log.Info("configuration read", "hash", c.Hash(), "notes", len(c.Notes))
 	return nil
@@ -174,6 +174,12 @@ func (s *Server) noteReload(c *config.Config, err error) {
 func (s *Server) use(c *config.Config) {
 	s.config.Store(c)
 	s.gaugePace.Store(int64(gaugePace(c)))
+}
+
+// size gives every endpoint the share of the approximate index that c asks for.
+func (s *Server) size(c *config.Config) {
+	p := c.Producer
+	s.prefixes.SetSizing(prefix.Sizing{Blocks: p.BlocksPerEP, BlockTokens: p.BlockTokens, Fixed: p.FixedCapacity}, s.pool.Snapshot().Endpoints)
 }
 
 // refresh has gauges read at once that may be too old for the detector.
@@ -231,7 +237,10 @@ func gaugePace(c *config.Config) time.Duration {
 // scrapeOptions make gauges young enough for what the configuration does with
 // them at any time.
 func (s *Server) scrapeOptions() scrape.Options {
-	o := scrape.Options{Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, OnPage: s.onPage, Registerer: s.registry, Log: s.o.Log}
+	o := scrape.Options{
+		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, Registerer: s.registry, Log: s.o.Log,
+		OnPage: func(ep *endpoint.Endpoint, p scrape.Page) { s.prefixes.Sized(ep, p.Blocks, p.BlockSize) },
+	}
 	m := s.config.Load().Metrics
 	o.Scheme, o.Path, o.SkipVerify = m.Scheme, m.Path, m.SkipVerify
 	o.Dialects = func() *scrape.Dialects { return s.config.Load().Metrics.Dialects }

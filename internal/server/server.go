@@ -19,6 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -38,13 +39,12 @@ type Server struct {
 	hasher    indexer.Hasher
 	index     *indexer.Index
 	approx    *indexer.Approx
-	models    *models
+	models    *prefix.Models
+	prefixes  *prefix.Matcher
 	pool      *endpoint.Pool
 	scrape    *scrape.Poller
 	scheduler *picker.Scheduler
-	audit     *auditor
 	recorder  *recorder
-	judge     judge
 	finder    *share.Finder
 	config    atomic.Pointer[config.Config]
 	opened    *config.Config // that of the start; some of it holds until the end
@@ -97,9 +97,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.pool = endpoint.NewPool(endpoint.PoolOptions{})
 	s.finder = share.NewFinder(s.pool, s.o.Log)
 	sessions := picker.NewSessions(0)
-	if s.models, err = openModels(s.o.Models, s.hasher, s.approx, prompt.ModelsOptions{
+	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Prompt: prompt.ModelsOptions{
 		Log: s.o.Log, Engine: prompt.NewEngineRenderer(prompt.EngineOptions{Endpoints: s.renderers}),
-	}); err != nil {
+	}}); err != nil {
 		return err
 	}
 	c, err := s.openConfig()
@@ -155,24 +155,27 @@ func seedOf(secret string) (seed indexer.Seed) {
 	return seed
 }
 
-// openPicker builds matcher, audit and scheduler.
-func (s *Server) openPicker(sessions *picker.Sessions) error {
-	m := newMatcher()
-	m.index, m.approx, m.speculate, m.now = s.index, s.approx, s.o.Speculate, time.Now
-	m.exact = s.share.Exact
+// openPicker builds what knows which endpoint holds which prefix, and the scheduler.
+func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
+	o := prefix.Options{
+		Index: s.index, Approx: s.approx, Models: s.models, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
+		Read: s.share.Exact, Streams: s.finder.Streams,
+		Distrust: func(ep *endpoint.Endpoint) { s.share.Distrust(ep.ID) },
+		Vouch:    func(ep *endpoint.Endpoint) { s.share.Vouch(ep.ID) },
+		Wait: func(ep *endpoint.Endpoint, now time.Time) time.Duration {
+			l := s.pool.Book().Load(ep, now)
+			return time.Duration(ep.Cost().Wait(&l, now) * float64(time.Second))
+		},
+		Registerer: s.registry, Log: s.o.Log,
+	}
 	if s.o.Cluster.enabled() {
-		m.recorded = s.hints.Recorded
+		o.Recorded = s.hints.Recorded
 	}
-	s.audit = newAuditor(s.registry, s.approx, m.exact)
-	s.audit.judged = s.judged
-	m.wait = func(ep *endpoint.Endpoint, now time.Time) time.Duration {
-		l := s.pool.Book().Load(ep, now)
-		return time.Duration(ep.Cost().Wait(&l, now) * float64(time.Second))
-	}
-	m.audit, m.model, m.learn = s.audit, s.models.model, s.models.learn
-	var err error
+	s.prefixes = prefix.New(o)
+	c := s.config.Load()
+	s.size(c)
 	s.scheduler, err = picker.New(picker.Options{
-		Pool: s.pool, Rules: s.config.Load().Rules, Matcher: m, Prompt: s.models.fill, Sessions: sessions,
+		Pool: s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions,
 		SampleBodies: s.o.SampleBodies, Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
@@ -191,16 +194,17 @@ func (s *Server) openExtProc() error {
 	return err
 }
 
-// chooser lends the buffers of the rendered prompt to the decision.
+// chooser adds to the scheduler's decisions what the daemon wants of them.
 type chooser struct{ s *Server }
 
 // Choose implements picker.Chooser.
 func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decision, error) {
 	d, err := c.s.scheduler.Choose(ctx, r)
-	c.s.models.release(r)
 	if err == nil {
 		c.s.decided.Add(1)
-		c.s.askReport(r, d)
+		if ep := c.s.pool.Snapshot().Lookup(d.Endpoints[0]); ep != nil {
+			d.BodyExtra += c.s.prefixes.Report(r, ep)
+		}
 		c.s.recorder.attach(d, r)
 	}
 	return d, err
@@ -208,7 +212,7 @@ func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decisi
 
 // onChange follows the pool: event streams, scraping, and what is forgotten.
 func (s *Server) onChange(c endpoint.Change) {
-	s.presize(c.Added)
+	s.prefixes.Joined(c.Added)
 	s.scrape.Apply(c)
 	s.finder.Changed(c)
 	s.share.Set()
@@ -217,9 +221,8 @@ func (s *Server) onChange(c endpoint.Change) {
 	s.load.Left(c.Removed)
 	for _, ep := range c.Removed {
 		s.index.RemoveEndpoint(ep.ID)
-		s.approx.Forget(ep.ID)
-		s.judge.forget(ep.ID)
 	}
+	s.prefixes.Left(c.Removed)
 	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed))
 }
 
@@ -236,7 +239,7 @@ func (s *Server) renderers(model string) []string {
 
 // source says where an endpoint's events come from.
 func (s *Server) source(ep *endpoint.Endpoint) events.EndpointSource {
-	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.eventModel(ep.Models), Streams: s.finder.Streams(ep)}
+	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.EventModel(ep.Models), Streams: s.finder.Streams(ep)}
 }
 
 // Wait blocks until the listeners have ended.
@@ -285,7 +288,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	s.wg.Wait()
 	if s.models != nil {
-		s.models.all.Close()
+		s.models.Close()
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("server: stop: %w", err)

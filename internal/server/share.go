@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/picker"
 )
@@ -110,7 +111,7 @@ func (s *Server) openNode(setup *share.Setup) (err error) {
 // openShare registers what this replica shares with its group. Alone, the same parts
 // run and tell nobody.
 func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) error {
-	s.setup = share.NewSetup(share.SetupOptions{Secret: uint64(s.hasher.Root(indexer.Scope{})), Models: s.models.inUse, Log: s.o.Log})
+	s.setup = share.NewSetup(share.SetupOptions{Secret: uint64(s.hasher.Root(indexer.Scope{})), Models: s.modelsInUse, Log: s.o.Log})
 	if err := s.openNode(s.setup); err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) error
 	s.setup.Join(group)
 	s.share = share.OpenIndex(ctx, share.IndexOptions{
 		Node: s.node, Grouped: s.o.Cluster.enabled(), Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
-		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.ready, Log: s.o.Log, Registry: s.registry,
+		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, Log: s.o.Log, Registry: s.registry,
 	})
 	s.xds = newXDSShare(s, group)
 	s.load = share.NewLoad(share.LoadOptions{Group: group, Pool: s.pool, Now: time.Now, Log: s.o.Log})
@@ -146,4 +147,18 @@ func (s *Server) joinGroup(ctx context.Context, sessions *picker.Sessions) error
 		s.wg.Go(func() { s.hints.Run(ctx) })
 	}
 	return nil
+}
+
+// modelsInUse lists what every model name stands for.
+func (s *Server) modelsInUse() (list []share.ModelInUse) {
+	of := map[string]share.ModelInUse{}
+	for _, st := range s.models.Registry().Status() {
+		of[st.Name] = share.ModelInUse{Name: st.Name, Model: s.models.Model(st.Name), Loading: st.State == prompt.StateLoading}
+	}
+	for name, base := range s.models.Registry().Names() {
+		u := of[base]
+		u.Name = name
+		list = append(list, u)
+	}
+	return list
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -18,19 +19,19 @@ import (
 
 // Status is what /status shows.
 type Status struct {
-	Name      string           `json:"name"`
-	Version   string           `json:"version"`
-	State     string           `json:"state"` // starting, ready, degraded, draining
-	Reason    string           `json:"reason,omitempty"`
-	UptimeS   float64          `json:"uptime_s"`
-	Decisions uint64           `json:"decisions"`
-	Config    ConfigStatus     `json:"config"`
-	Index     IndexStatus      `json:"index"`
-	Models    []ModelStatus    `json:"models"`
-	NoModel   uint64           `json:"requests_without_model"` // they name a model that is not configured
-	Cluster   ClusterStatus    `json:"cluster"`
-	Members   []MemberStatus   `json:"members,omitempty"`
-	Endpoints []EndpointStatus `json:"endpoints"`
+	Name      string               `json:"name"`
+	Version   string               `json:"version"`
+	State     string               `json:"state"` // starting, ready, degraded, draining
+	Reason    string               `json:"reason,omitempty"`
+	UptimeS   float64              `json:"uptime_s"`
+	Decisions uint64               `json:"decisions"`
+	Config    ConfigStatus         `json:"config"`
+	Index     IndexStatus          `json:"index"`
+	Models    []prefix.ModelStatus `json:"models"`
+	NoModel   uint64               `json:"requests_without_model"` // they name a model that is not configured
+	Cluster   ClusterStatus        `json:"cluster"`
+	Members   []MemberStatus       `json:"members,omitempty"`
+	Endpoints []EndpointStatus     `json:"endpoints"`
 }
 
 // IndexStatus sizes the prefix index.
@@ -68,7 +69,7 @@ func (s *Server) Status() Status {
 	now := time.Now()
 	st := Status{
 		Name: s.o.Name, Version: s.o.Version, UptimeS: now.Sub(s.started).Seconds(),
-		Decisions: s.decided.Load(), Models: s.models.status(), NoModel: s.models.all.Unknown(), Endpoints: []EndpointStatus{},
+		Decisions: s.decided.Load(), Models: s.models.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
 	}
 	st.State, st.Reason = s.state()
 	s.reloading.Lock()
@@ -124,7 +125,7 @@ func (s *Server) state() (state, reason string) {
 // waitsFor says what a replica that has not settled waits for.
 func (s *Server) waitsFor(pending int) string {
 	switch {
-	case !s.models.ready():
+	case !s.models.Ready():
 		return "models are being read"
 	case s.node.Phase() == cluster.Settling:
 		return "the other replicas are looked for or caught up with"
@@ -149,7 +150,7 @@ func (s *Server) checks() []admin.Check {
 	c := []admin.Check{
 		{Name: "serving", Ready: !s.draining.Load()},
 		{Name: "endpoints", Ready: n > 0, Reason: fmt.Sprintf("%d known", n)},
-		{Name: "models", Ready: s.models.ready()},
+		{Name: "models", Ready: s.models.Ready()},
 		{Name: "knowledge", Ready: s.settled.Load()},
 		{Name: "cluster", Ready: s.node.Phase() != cluster.Settling, Reason: s.node.Status().Health.Line},
 	}
@@ -171,7 +172,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 	defer tick.Stop()
 	var version int64
 	for {
-		if v := s.models.version(); v != version {
+		if v := s.models.Version(); v != version {
 			version = v
 			s.share.Set()
 		}
@@ -180,7 +181,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 		}
 		if !s.settled.Load() {
 			over := time.Since(s.started) > s.o.ReadyTimeout
-			if n := len(s.pool.Snapshot().Endpoints); n > 0 && s.models.ready() && s.node.Phase() != cluster.Settling && (s.pending() == 0 || over) {
+			if n := len(s.pool.Snapshot().Endpoints); n > 0 && s.models.Ready() && s.node.Phase() != cluster.Settling && (s.pending() == 0 || over) {
 				s.settled.Store(true)
 				if over {
 					s.o.Log.Warn("ready without full knowledge", "endpoints_pending", s.pending())
@@ -256,8 +257,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	count(c.missed, c.s.models.all.Unknown(), "", prompt.ReasonNoModel.String())
-	for _, m := range c.s.models.status() {
+	count(c.missed, c.s.models.Registry().Unknown(), "", prompt.ReasonNoModel.String())
+	for _, m := range c.s.models.Status() {
 		count(c.rendered, m.Rendered, m.Name)
 		for reason, n := range m.Missed {
 			count(c.missed, n, m.Name, reason)

@@ -37,28 +37,13 @@ func TestMetricsAgreeWithStatus(t *testing.T) {
 	}
 }
 
-// A name that stands for two things is refused, whatever the things are.
-func TestModelNamesAreDistinct(t *testing.T) {
-	f := func(want string, list ...ModelOptions) {
-		t.Helper()
-		err := distinct(list)
-		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != "server: "+want {
-			t.Errorf("%v: %v, want %q", list, err, want)
-		}
-	}
-	f("", ModelOptions{Name: "a", Aliases: []string{"x"}, Adapters: []string{"y"}}, ModelOptions{Name: "b", Aliases: []string{"z"}})
-	f(`"a" is configured twice: as a model and as a model`, ModelOptions{Name: "a"}, ModelOptions{Name: "a"})
-	f(`"a" is configured twice: as a model and as an alias of b`, ModelOptions{Name: "a"}, ModelOptions{Name: "b", Aliases: []string{"a"}})
-	f(`"x" is configured twice: as an adapter of a and as an adapter of b`, ModelOptions{Name: "a", Adapters: []string{"x"}}, ModelOptions{Name: "b", Adapters: []string{"x"}})
-}
-
 // Prompts that no model renders are counted for monitoring.
 func TestPromptMetrics(t *testing.T) {
 	_, o := options(t, sim.FleetOptions{Engines: 1})
 	s := open(t, o)
-	await(t, "models", s.models.ready)
+	await(t, "models", s.models.Ready)
 	body := []byte(`{"model":"unheard-of","prompt":"hello"}`)
-	if _, _, err := s.models.all.Render(t.Context(), "unheard-of", nil, body, prompt.KindCompletions); err == nil {
+	if _, _, err := s.models.Registry().Render(t.Context(), "unheard-of", nil, body, prompt.KindCompletions); err == nil {
 		t.Fatal("rendered for a model that is not configured")
 	}
 	want := map[string]float64{"/no_model": 1}

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -58,18 +59,18 @@ func newFleet(list ...one) *fleet {
 	return f
 }
 
-func (f *fleet) Match(_ *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
+func (f *fleet) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	for k, ep := range eps {
 		e := f.list[ep.ID]
-		runs[k].Tokens[indexer.TierGPU] = e.held
+		held[k].Run.Tokens[indexer.TierGPU] = e.held
 		if e.tiers != nil {
-			runs[k].Tokens = *e.tiers
+			held[k].Run.Tokens = *e.tiers
 		}
-		runs[k].Blocks = runs[k].Total() / 16
+		held[k].Run.Blocks = held[k].Run.Total() / 16
 	}
 }
 func (f *fleet) Chosen(*request.Request, *endpoint.Endpoint)                                {}
-func (f *fleet) Finished(*request.Request, *endpoint.Endpoint, indexer.Run, picker.Outcome) {}
+func (f *fleet) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
 
 func (f *fleet) cycle(r *request.Request) *picker.Cycle {
 	f.seed++

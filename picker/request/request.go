@@ -52,13 +52,6 @@ type PromptSpans struct {
 	Media  int  // images, sounds and other long base64 strings in Main
 }
 
-// DoubtedRun is what the precise index sees of a prompt at an endpoint, though
-// it is not believed about it.
-type DoubtedRun struct {
-	Endpoint indexer.EndpointID
-	Tokens   int32
-}
-
 // Request is one inference request as the picker sees it. It is filled once,
 // before the decision, and read-only from then on. Byte slices alias the body
 // and are valid until the stream ends.
@@ -92,8 +85,6 @@ type Request struct {
 	Chunks      indexer.Query      // approximate space
 	ChunkKeys   []indexer.BlockKey // chain of Chunks, by the prompt producer
 	PromptBytes int                // length of the rendered prompt, 0 when it could not be rendered
-	Doubted     []DoubtedRun       // what the precise index sees at candidates for which it is not believed; Match fills it
-	Precise     int                // tokens that the precise index sees at the chosen endpoint, though it is not believed; -1: not looked up
 	InputTokens int                // exact for token ids, else estimated from bytes
 
 	SLOTTFT time.Duration // x-slo-ttft-ms, 0 when absent

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -74,14 +75,16 @@ type matcher struct {
 	approx  *indexer.Approx
 	ids     []indexer.EndpointID
 	since   []int64
+	runs    []indexer.Run
 }
 
 const always = -1 << 63
 
 // Match implements picker.Matcher.
-func (m *matcher) Match(r *request.Request, eps []*endpoint.Endpoint, runs []indexer.Run) {
+func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	s := m.replica.sim
 	m.ids, m.since = m.ids[:0], m.since[:0]
+	m.runs = append(m.runs[:0], make([]indexer.Run, len(eps))...)
 	since := int64(always)
 	if s.Index == Precise {
 		since = epoch.Add(s.now - s.Speculate).UnixNano()
@@ -91,7 +94,10 @@ func (m *matcher) Match(r *request.Request, eps []*endpoint.Endpoint, runs []ind
 		m.since = append(m.since, since)
 	}
 	if s.Index == Approximate || s.Speculate > 0 {
-		m.approx.Match(r.ChunkKeys, m.ids, m.since, runs)
+		m.approx.Match(r.ChunkKeys, m.ids, m.since, m.runs)
+	}
+	for k := range held {
+		held[k].Run = m.runs[k]
 	}
 	if s.Index == Approximate {
 		return
@@ -99,9 +105,9 @@ func (m *matcher) Match(r *request.Request, eps []*endpoint.Endpoint, runs []ind
 	chain := m.replica.chain
 	for k, ep := range eps {
 		n := s.shared.known.run(chain, m.replica.stationOf[ep.ID])
-		if tokens := int32(n * s.Trace.BlockSize); tokens > runs[k].Total() {
-			runs[k] = indexer.Run{Blocks: int32(n), Bytes: tokens * bytesPerToken}
-			runs[k].Tokens[indexer.TierGPU] = tokens
+		if tokens := int32(n * s.Trace.BlockSize); tokens > held[k].Run.Total() {
+			held[k].Run = indexer.Run{Blocks: int32(n), Bytes: tokens * bytesPerToken}
+			held[k].Run.Tokens[indexer.TierGPU] = tokens
 		}
 	}
 }
@@ -114,7 +120,7 @@ func (m *matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 }
 
 // Finished implements picker.Matcher.
-func (m *matcher) Finished(*request.Request, *endpoint.Endpoint, indexer.Run, picker.Outcome) {}
+func (m *matcher) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
 
 // bytesPerToken is what the approximate index is told of the prompts.
 const bytesPerToken = 4

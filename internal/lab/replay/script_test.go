@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -23,9 +24,9 @@ type stage struct {
 }
 
 // Match implements picker.Matcher.
-func (s *stage) Match(_ *request.Request, _ []*endpoint.Endpoint, runs []indexer.Run) {
-	for k := range runs {
-		runs[k].Tokens[indexer.TierGPU] = s.held[k]
+func (s *stage) Match(_ context.Context, _ *request.Request, _ []*endpoint.Endpoint, held []picker.Held) {
+	for k := range held {
+		held[k].Run.Tokens[indexer.TierGPU] = s.held[k]
 	}
 }
 
@@ -33,7 +34,7 @@ func (s *stage) Match(_ *request.Request, _ []*endpoint.Endpoint, runs []indexer
 func (s *stage) Chosen(*request.Request, *endpoint.Endpoint) {}
 
 // Finished implements picker.Matcher.
-func (s *stage) Finished(*request.Request, *endpoint.Endpoint, indexer.Run, picker.Outcome) {}
+func (s *stage) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
 
 func newStage(n int) *stage {
 	s := &stage{pool: endpoint.NewPool(endpoint.PoolOptions{}), sessions: picker.NewSessions(0), held: make([]int32, n), rules: map[string]*picker.Rules{}}

@@ -1,22 +1,17 @@
-package server
+package prefix
 
 import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/internal/prompt"
-	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -57,9 +52,9 @@ type follower struct {
 	t       *testing.T
 	h       *harness
 	index   *indexer.Index
-	models  *models
-	share   *share.Index
-	matcher *matcher
+	models  *Models
+	events  *events.Manager
+	matcher *Matcher
 	pool    *endpoint.Pool
 	eps     []*endpoint.Endpoint
 	lax     bool // faults are under way: do not wait for events, do not judge
@@ -68,21 +63,22 @@ type follower struct {
 func follow(t *testing.T, h *harness, replay bool) *follower {
 	t.Helper()
 	f := &follower{t: t, h: h, pool: endpoint.NewPool(endpoint.PoolOptions{})}
-	hasher := indexer.NewHasher(seedOf("truth"))
+	hasher := indexer.NewHasher(indexer.Seed{2})
 	f.index = indexer.New(indexer.Options{Hasher: hasher})
 	approx := indexer.NewApprox(indexer.ApproxOptions{Hasher: hasher})
-	log := slog.New(slog.DiscardHandler)
 	var err error
-	if f.models, err = openModels([]ModelOptions{{Name: "m", Path: h.opts.Model}}, hasher, approx, prompt.ModelsOptions{}); err != nil {
+	if f.models, err = OpenModels([]ModelOptions{{Name: "m", Path: h.opts.Model}}, ModelsOptions{Hasher: hasher, Approx: approx}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(f.models.all.Close)
-	for !f.models.ready() {
-		time.Sleep(10 * time.Millisecond)
+	t.Cleanup(f.models.Close)
+	if err := f.models.Registry().Wait(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	if st := f.models.status(); st[0].State != "ready" {
+	if st := f.models.Status(); st[0].State != "ready" {
 		t.Fatalf("model: %+v", st[0])
 	}
+	f.events = events.Open(events.Options{Index: f.index, Hasher: hasher, CoolDown: 100 * time.Millisecond, ReplayIdle: 500 * time.Millisecond})
+	t.Cleanup(func() { f.events.Close() })
 	var specs []endpoint.Spec
 	for i, p := range h.Port {
 		spec := endpoint.Spec{
@@ -96,20 +92,20 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	}
 	f.pool.Set(specs)
 	f.eps = f.pool.Snapshot().Endpoints
-	f.matcher = newMatcher()
-	m := f.matcher
-	m.index, m.approx, m.now, m.model, m.learn = f.index, approx, time.Now, f.models.model, f.models.learn
-	m.exact = func(ep indexer.EndpointID) bool { return f.share.Knowledge(ep).State == events.Exact }
-	m.audit = newAuditor(prometheus.NewRegistry(), approx, m.exact)
-	s := &Server{models: f.models, index: f.index, pool: f.pool, finder: share.NewFinder(f.pool, log), o: Options{Log: log}}
-	f.share = share.OpenIndex(t.Context(), share.IndexOptions{
-		Hasher: hasher, Index: f.index, Pool: f.pool, Source: s.source, Log: log, Registry: prometheus.NewRegistry(),
-		Events: events.Options{CoolDown: 100 * time.Millisecond, ReplayIdle: 500 * time.Millisecond},
+	streams := func(ep *endpoint.Endpoint) []events.Stream {
+		return events.PortStreams("127.0.0.1", ep.Events.Port, ep.Events.ReplayPort, 1, "")
+	}
+	f.matcher = New(Options{
+		Index: f.index, Approx: approx, Models: f.models, Streams: streams,
+		Read:     func(ep indexer.EndpointID) bool { return f.events.State(ep) == events.Exact },
+		Distrust: func(ep *endpoint.Endpoint) { f.events.Distrust(ep.ID) },
+		Vouch:    func(ep *endpoint.Endpoint) { f.events.Vouch(ep.ID) },
 	})
-	t.Cleanup(func() { _ = f.share.Close() })
-	s.share = f.share
-	m.audit.judged = s.judged
-	f.share.Set()
+	var src []events.EndpointSource
+	for _, ep := range f.eps {
+		src = append(src, events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: f.models.EventModel(ep.Models), Streams: streams(ep)})
+	}
+	f.events.Set(src)
 	return f
 }
 
@@ -119,8 +115,8 @@ func (f *follower) settled(seq []int64, within time.Duration) bool {
 	for end := time.Now().Add(within); ; time.Sleep(200 * time.Microsecond) {
 		done := true
 		for i, ep := range f.eps {
-			p, _ := f.share.Followed(indexer.Source{Endpoint: ep.ID})
-			if int64(p.Seq) < seq[i]+1 || f.share.Knowledge(ep.ID).State != events.Exact {
+			p, _ := f.events.Position(indexer.Source{Endpoint: ep.ID})
+			if int64(p.Seq) < seq[i]+1 || f.events.Knowledge(ep.ID).State != events.Exact {
 				done = false
 			}
 		}
@@ -149,7 +145,7 @@ func (f *follower) predict(q asked) []int {
 	if err := request.Parse(r); err != nil {
 		f.t.Fatal(err)
 	}
-	f.models.fill(r)
+	f.models.Fill(f.t.Context(), r)
 	if len(r.Exact) != 1 || string(r.Exact[0].Bytes) != q.Text {
 		got := ""
 		if len(r.Exact) > 0 {
@@ -157,12 +153,12 @@ func (f *follower) predict(q asked) []int {
 		}
 		f.t.Fatalf("rendered otherwise than by the reference:\n%q\nwant\n%q", got, q.Text)
 	}
-	runs := make([]indexer.Run, len(f.eps))
-	f.matcher.Match(r, f.eps, runs)
-	f.models.release(r)
-	out := make([]int, len(runs))
-	for i := range runs {
-		out[i] = int(runs[i].Total())
+	held := make([]picker.Held, len(f.eps))
+	f.matcher.Match(f.t.Context(), r, f.eps, held)
+	f.models.Release(r)
+	out := make([]int, len(held))
+	for i := range held {
+		out[i] = int(held[i].Run.Total())
 	}
 	return out
 }
@@ -301,8 +297,8 @@ func TestHealing(t *testing.T) {
 		last := f.chats(12, rng, &s) // a lost batch shows with the next one
 		if !f.settled(last.Seq, patience) {
 			for _, ep := range f.eps {
-				p, _ := f.share.Followed(indexer.Source{Endpoint: ep.ID})
-				t.Logf("%s: %v at %d", ep.Name, f.share.Knowledge(ep.ID), p.Seq)
+				p, _ := f.events.Position(indexer.Source{Endpoint: ep.ID})
+				t.Logf("%s: %v at %d", ep.Name, f.events.Knowledge(ep.ID), p.Seq)
 			}
 			t.Fatalf("%s: not healed within a minute, published %v", step.name, last.Seq)
 		}
@@ -380,7 +376,7 @@ func TestHealingByAudit(t *testing.T) {
 	drop(0)
 	exact := func() (n int) {
 		for _, ep := range f.eps {
-			if f.share.Knowledge(ep.ID).State == events.Exact {
+			if f.events.Knowledge(ep.ID).State == events.Exact {
 				n++
 			}
 		}
@@ -416,18 +412,17 @@ func (f *follower) audited(n int, rng *rand.Rand, s *score) {
 		if err := request.Parse(r); err != nil {
 			f.t.Fatal(err)
 		}
-		f.models.fill(r)
-		runs := make([]indexer.Run, len(f.eps))
-		f.matcher.Match(r, f.eps, runs)
+		f.models.Fill(f.t.Context(), r)
+		held := make([]picker.Held, len(f.eps))
+		f.matcher.Match(f.t.Context(), r, f.eps, held)
 		e := rng.IntN(len(f.eps))
-		f.matcher.lookUp(r, f.eps[e]) // as Chosen does, without a speculative entry
-		f.models.release(r)           // the decision is made
+		f.models.Release(r) // the decision is made
 		var a answered
 		f.h.Ask(map[string]any{"op": "run", "engine": e}, &a)
 		if s != nil {
-			s.compare(int(runs[e].Total()), a.Truth[e], a.Prompt)
+			s.compare(int(held[e].Run.Total()), a.Truth[e], a.Prompt)
 		}
-		f.matcher.Finished(r, f.eps[e], runs[e], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
+		f.matcher.Finished(r, f.eps[e], held[e], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
 			Seen: true, CachedSeen: true, PromptTokens: a.Prompt, CachedTokens: a.Truth[e],
 		}})
 		limit := time.Second

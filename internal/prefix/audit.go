@@ -1,21 +1,15 @@
-package server
+package prefix
 
 import (
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
-// auditor compares what was predicted with the cached tokens that an engine
-// reports, and lets go of what was not there. It is safe for concurrent use.
-type auditor struct {
-	approx *indexer.Approx
-	exact  func(indexer.EndpointID) bool
-	// judged is told of every comparison for an endpoint with an event stream.
-	judged func(r *request.Request, ep *endpoint.Endpoint, v verdict)
-
+// audit counts how predictions compare with what engines report.
+type audit struct {
 	diff *prometheus.HistogramVec
 	over *prometheus.CounterVec
 	// reports counts requests that asked their engine for a full report.
@@ -33,9 +27,8 @@ type verdict struct {
 // block of the usual sizes, and the last token, which is always computed.
 const slack = 33
 
-func newAuditor(reg prometheus.Registerer, approx *indexer.Approx, exact func(indexer.EndpointID) bool) *auditor {
-	a := &auditor{
-		approx: approx, exact: exact,
+func newAudit(reg prometheus.Registerer) *audit {
+	a := &audit{
 		diff: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "grapevine_audit_predicted_minus_reported_tokens",
 			Help:    "Predicted minus engine-reported cached tokens of a request, by kind of knowledge.",
@@ -50,28 +43,32 @@ func newAuditor(reg prometheus.Registerer, approx *indexer.Approx, exact func(in
 		Name: "grapevine_audit_full_reports_total",
 		Help: "Requests that asked their engine to announce the blocks that they reuse.",
 	})
-	reg.MustRegister(a.diff, a.over, a.reports)
+	if reg != nil {
+		reg.MustRegister(a.diff, a.over, a.reports)
+	}
 	return a
 }
 
-func (a *auditor) check(r *request.Request, ep *endpoint.Endpoint, predicted indexer.Run, u picker.Usage) {
-	exact := r.PromptBytes > 0 && a.exact(ep.ID) // Exact itself is void by then
+// check compares what was predicted with the cached tokens that an engine
+// reports, and forgets what was not there.
+func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held, u picker.Usage) {
+	exact := h.Precise >= 0 && m.Believed(ep.ID)
 	kind := "approximate"
 	if exact {
 		kind = "exact"
 	}
-	want := min(int(predicted.Total()), u.PromptTokens-1)
-	a.diff.WithLabelValues(kind).Observe(float64(want - u.CachedTokens))
+	want := min(int(h.Run.Total()), u.PromptTokens-1)
+	m.audit.diff.WithLabelValues(kind).Observe(float64(want - u.CachedTokens))
 	v := verdictOf(want, u)
 	if v.over {
-		a.over.WithLabelValues(kind).Inc()
-		a.approx.Truncate(ep.ID, r.ChunkKeys, int(v.cached*float64(len(r.Chunks.Bytes))))
+		m.audit.over.WithLabelValues(kind).Inc()
+		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(v.cached*float64(len(r.Chunks.Bytes))))
 	}
 	switch {
 	case exact:
-		a.judged(r, ep, v)
-	case r.Precise >= 0 && r.PromptBytes > 0:
-		a.judged(r, ep, verdictOf(min(r.Precise, u.PromptTokens-1), u))
+		m.judged(r, ep, v)
+	case h.Precise >= 0:
+		m.judged(r, ep, verdictOf(min(int(h.Precise), u.PromptTokens-1), u))
 	}
 }
 

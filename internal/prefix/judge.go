@@ -1,11 +1,12 @@
-package server
+package prefix
 
 import (
 	"bytes"
+	"context"
 	"sync"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -68,34 +69,45 @@ func (j *judge) forget(ep indexer.EndpointID) {
 }
 
 // judged draws the consequences of a comparison for an endpoint's knowledge:
-// blocks that the engine did not have are let go of; a record of
-// over-predictions makes the stream be verified or read anew; a record of right ones
-// ends a doubt.
-func (s *Server) judged(r *request.Request, ep *endpoint.Endpoint, v verdict) {
-	streams := s.finder.Streams(ep)
+// blocks that the engine did not have are forgotten where no replay could correct
+// the index; a record of over-predictions makes the stream be verified or read
+// anew; a record of right predictions ends a doubt.
+func (m *Matcher) judged(r *request.Request, ep *endpoint.Endpoint, v verdict) {
+	streams := m.o.Streams(ep)
 	if len(streams) == 0 {
 		return
 	}
 	if v.over && streams[0].Replay == "" {
-		s.trim(r, ep, v.cached)
+		m.trim(r, ep, v.cached)
 	}
-	distrust, trust := s.judge.add(ep.ID, v)
+	distrust, trust := m.judge.add(ep.ID, v)
 	switch {
 	case distrust:
-		s.o.Log.Warn("engine had less cached than its events said", "endpoint", ep.Address)
-		s.share.Distrust(ep.ID)
+		m.o.Log.Warn("engine had less cached than its events said", "endpoint", ep.Address)
+		m.o.Distrust(ep)
 	case trust:
-		s.share.Vouch(ep.ID)
+		m.o.Vouch(ep)
 	}
 }
 
-// trim lets the index forget the part of a prompt that the engine did not have.
-func (s *Server) trim(r *request.Request, ep *endpoint.Endpoint, cached float64) {
-	s.models.fill(r)
-	defer s.models.release(r)
-	for _, q := range r.Exact {
-		for _, stream := range s.finder.Streams(ep) {
-			s.index.Trim(indexer.Source{Endpoint: ep.ID, Rank: stream.Rank}, q, int(cached*float64(len(q.Bytes))))
+// trimTimeout bounds how long an engine may take to render a prompt again for trim.
+const trimTimeout = time.Second
+
+// trim makes the index forget the part of a prompt that the engine did not have.
+func (m *Matcher) trim(r *request.Request, ep *endpoint.Endpoint, cached float64) {
+	if m.o.Models == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), trimTimeout)
+	defer cancel()
+	text, info := m.o.Models.render(ctx, r)
+	if text == nil {
+		return
+	}
+	defer m.o.Models.giveBack(text)
+	for _, q := range queries(nil, m.o.Models.root(r), text, info.Ends) {
+		for _, stream := range m.o.Streams(ep) {
+			m.o.Index.Trim(indexer.Source{Endpoint: ep.ID, Rank: stream.Rank}, q, int(cached*float64(len(q.Bytes))))
 		}
 	}
 }
@@ -116,18 +128,18 @@ func (j *judge) wantsReport(ep indexer.EndpointID) bool {
 // reuses: its events then say what was missed.
 const fullReport = `,"vllm_xargs":{"kv_cache_report_mode":"full"}`
 
-// askReport has the request that goes to an engine of which too little is known ask for a full report.
-func (s *Server) askReport(r *request.Request, d *picker.Decision) {
-	if !s.o.FullReport || (r.Kind != request.KindChat && r.Kind != request.KindCompletions) || r.ModelSpan[1] == 0 {
-		return
+// Report returns what to add to the body of a request that goes to an engine of
+// which too little is known, so that it makes a full report; "" for nothing.
+func (m *Matcher) Report(r *request.Request, ep *endpoint.Endpoint) string {
+	if !m.o.FullReport || (r.Kind != request.KindChat && r.Kind != request.KindCompletions) || r.ModelSpan[1] == 0 {
+		return ""
 	}
-	ep := s.pool.Snapshot().Lookup(d.Endpoints[0])
-	if ep == nil || !s.finder.Publishes(ep) || (ep.Engine != endpoint.EngineVLLM && ep.Gauges().Engine != endpoint.EngineVLLM) {
-		return
+	if len(m.o.Streams(ep)) == 0 || (ep.Engine != endpoint.EngineVLLM && ep.Gauges().Engine != endpoint.EngineVLLM) {
+		return ""
 	}
-	if bytes.Contains(r.Body, []byte(`"vllm_xargs"`)) || !s.judge.wantsReport(ep.ID) {
-		return
+	if bytes.Contains(r.Body, []byte(`"vllm_xargs"`)) || !m.judge.wantsReport(ep.ID) {
+		return ""
 	}
-	d.BodyExtra = fullReport
-	s.audit.reports.Inc()
+	m.audit.reports.Inc()
+	return fullReport
 }

@@ -1,4 +1,4 @@
-package server
+package prefix
 
 import (
 	"encoding/json"
@@ -6,12 +6,12 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -26,19 +26,17 @@ func BenchmarkRenderAndMatch(b *testing.B) {
 }
 
 func benchRenderAndMatch(b *testing.B, size int) {
-	h := indexer.NewHasher(seedOf("bench"))
+	h := indexer.NewHasher(indexer.Seed{1})
 	index, approx := indexer.New(indexer.Options{Hasher: h}), indexer.NewApprox(indexer.ApproxOptions{Hasher: h})
-	ms, err := openModels([]ModelOptions{{Name: "m", Path: parts.Model(b, "qwen3")}}, h, approx, prompt.ModelsOptions{})
+	ms, err := OpenModels([]ModelOptions{{Name: "m", Path: parts.Model(b, "qwen3")}}, ModelsOptions{Hasher: h, Approx: approx})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer ms.all.Close()
-	for !ms.ready() {
-		time.Sleep(time.Millisecond)
+	defer ms.Close()
+	if err := ms.Registry().Wait(b.Context()); err != nil {
+		b.Fatal(err)
 	}
-	m := newMatcher()
-	m.index, m.approx, m.now, m.model = index, approx, time.Now, ms.model
-	m.exact = func(indexer.EndpointID) bool { return true }
+	m := New(Options{Index: index, Approx: approx, Models: ms})
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	var specs []endpoint.Spec
 	for i := range 8 {
@@ -56,22 +54,22 @@ func benchRenderAndMatch(b *testing.B, size int) {
 	if err := request.Parse(r); err != nil {
 		b.Fatal(err)
 	}
-	ms.fill(r)
-	storeAll(b, index, h, ms.model("m"), r.Exact[0], eps)
-	ms.release(r)
-	runs := make([]indexer.Run, len(eps))
+	ms.Fill(b.Context(), r)
+	storeAll(b, index, h, ms.Model("m"), r.Exact[0], eps)
+	ms.Release(r)
+	held := make([]picker.Held, len(eps))
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := request.Parse(r); err != nil {
 			b.Fatal(err)
 		}
-		ms.fill(r)
-		clear(runs)
-		m.Match(r, eps, runs)
-		ms.release(r)
+		ms.Fill(b.Context(), r)
+		clear(held)
+		m.Match(b.Context(), r, eps, held)
+		ms.Release(r)
 	}
-	if runs[7].Total() < int32(size/16) {
-		b.Fatalf("matched %+v", runs[7])
+	if held[7].Run.Total() < int32(size/16) {
+		b.Fatalf("matched %+v", held[7])
 	}
 }
 

@@ -1,0 +1,79 @@
+package prefix
+
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// alignBlocks is how many blocks before the end of a run are checked, and
+// alignEnds at how many different ends of a prompt's runs: each costs some
+// microseconds. At further ends only doubtful ones are checked.
+const (
+	alignBlocks = 8
+	alignEnds   = 8
+)
+
+// checkedEnd is how many blocks to take off runs that end at a byte.
+type checkedEnd struct{ at, drop int32 }
+
+// trimUnsafe takes off the last blocks of runs that the engine, which tokenizes
+// the whole prompt, will not find: blocks that end inside a token of the request,
+// or hold generated tokens other than those that their text encodes to.
+func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q indexer.Query) {
+	if m.o.Models == nil {
+		return
+	}
+	p := m.o.Models.Model(r.Target)
+	if p == nil {
+		return
+	}
+	s.ends, s.checked = s.ends[:0], s.checked[:0]
+	for k := range s.runs {
+		run := &s.runs[k]
+		if run.Blocks == 0 {
+			continue
+		}
+		at := slices.IndexFunc(s.checked, func(c checkedEnd) bool { return c.at == run.Bytes })
+		if at < 0 {
+			doubtful := run.Cut || !p.AtWord(q.Bytes, int(run.Bytes))
+			if len(s.checked) >= alignEnds && !doubtful {
+				continue
+			}
+			at = len(s.checked)
+			s.checked = append(s.checked, checkedEnd{run.Bytes, m.misaligned(p, s, q, run)})
+		}
+		shorten(run, s.checked[at].drop, s.ends)
+	}
+}
+
+// misaligned returns how many of the last blocks of a run are not made of the
+// prompt's own tokens.
+func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q indexer.Query, run *indexer.Run) int32 {
+	n := int(run.Blocks)
+	if len(s.ends) < n+1 {
+		s.ends = m.o.Index.Ends(q, run.Bytes, append(s.ends[:0], 0))
+	}
+	if n >= len(s.ends) {
+		return 0
+	}
+	from := max(0, n-alignBlocks)
+	return int32(n - from - p.Aligned(q.Bytes, s.ends[from:n+1], int(run.Total()/run.Blocks)))
+}
+
+// shorten takes drop blocks off the end of a run.
+func shorten(run *indexer.Run, drop int32, ends []int32) {
+	if drop <= 0 || int(run.Blocks) >= len(ends) {
+		return
+	}
+	tokens := run.Total() / run.Blocks * drop
+	run.Blocks -= drop
+	run.Bytes = ends[run.Blocks]
+	for t := len(run.Tokens) - 1; t >= 0 && tokens > 0; t-- {
+		n := min(tokens, run.Tokens[t])
+		run.Tokens[t] -= n
+		tokens -= n
+	}
+}

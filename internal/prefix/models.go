@@ -1,0 +1,219 @@
+package prefix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// Models joins the registry of configured models to what needs them: the request
+// path (Fill) and the event streams (EventModel). Models that are not configured
+// share one anonymous model, which is matched by token ids and approximately.
+type Models struct {
+	opts ModelsOptions
+	all  *prompt.Models
+
+	mu     sync.Mutex
+	events map[string]*events.Model // by canonical name, of the version in use
+	source map[string]*prompt.Model
+	ratios sync.Map // canonical name → *ratio
+	texts  sync.Pool
+}
+
+// anonymous is the model of endpoints whose model is not configured.
+var anonymous = &events.Model{}
+
+// OpenModels begins to read the models of list, in the background, until Close.
+func OpenModels(list []ModelOptions, o ModelsOptions) (*Models, error) {
+	if err := distinct(list); err != nil {
+		return nil, err
+	}
+	m := &Models{
+		opts: o, all: prompt.NewModels(o.Prompt),
+		events: map[string]*events.Model{}, source: map[string]*prompt.Model{},
+	}
+	m.texts.New = func() any { return new([]byte) }
+	var configs []prompt.Config
+	for _, o := range list {
+		configs = append(configs, prompt.Config{Path: o.Path, Options: prompt.Options{
+			Name: o.Name, Template: o.Template, Aliases: o.Aliases, Adapters: o.Adapters,
+		}})
+	}
+	m.all.Set(configs)
+	return m, nil
+}
+
+// distinct fails when one name is configured for two things.
+func distinct(list []ModelOptions) error {
+	seen := map[string]string{}
+	add := func(name, what string) error {
+		if was := seen[name]; was != "" {
+			return fmt.Errorf("prefix: %q is configured twice: as %s and as %s", name, was, what)
+		}
+		seen[name] = what
+		return nil
+	}
+	for _, o := range list {
+		errs := []error{add(o.Name, "a model")}
+		for _, a := range o.Aliases {
+			errs = append(errs, add(a, "an alias of "+o.Name))
+		}
+		for _, a := range o.Adapters {
+			errs = append(errs, add(a, "an adapter of "+o.Name))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Registry returns the models by name, alias and adapter.
+func (m *Models) Registry() *prompt.Models { return m.all }
+
+// Close stops reading models and waits.
+func (m *Models) Close() { m.all.Close() }
+
+// EventModel returns what reading the streams of an endpoint needs, for the
+// first of names that is configured; the only configured model when there are no
+// names. It changes with Version.
+func (m *Models) EventModel(names []string) *events.Model {
+	if len(names) == 0 {
+		if st := m.all.Status(); len(st) == 1 {
+			names = []string{st[0].Name}
+		}
+	}
+	for _, name := range names {
+		if p := m.Model(name); p != nil {
+			return m.eventModelOf(p)
+		}
+	}
+	return anonymous
+}
+
+func (m *Models) eventModelOf(p *prompt.Model) *events.Model {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.source[p.Name()] != p {
+		m.source[p.Name()] = p
+		m.events[p.Name()] = &events.Model{Name: p.Name(), Vocabulary: p, Canonical: canonical(p)}
+	}
+	return m.events[p.Name()]
+}
+
+// canonical judges blocks that may hold generated tokens, nil when the
+// vocabulary cannot encode. What cannot be decided counts as canonical.
+func canonical(p *prompt.Model) events.Canonical {
+	if p.NewChecker() == nil {
+		return nil
+	}
+	type scratch struct {
+		c    *vocab.Checker
+		prev []uint32
+	}
+	pool := sync.Pool{New: func() any { return &scratch{c: p.NewChecker()} }}
+	return func(prev []byte, ids []uint32, _ []byte) bool {
+		s := pool.Get().(*scratch)
+		defer pool.Put(s)
+		s.prev = s.prev[:0]
+		if len(prev) > 0 {
+			s.prev = p.Encode(s.prev, prev)
+		}
+		v, _ := s.c.Check(vocab.Window{Before: s.prev, Block: ids, Root: prev != nil && len(prev) == 0})
+		return v != vocab.Deviates
+	}
+}
+
+var promptKinds = [...]prompt.Kind{
+	request.KindCompletions: prompt.KindCompletions, request.KindChat: prompt.KindChat, request.KindResponses: prompt.KindResponses,
+	request.KindMessages: prompt.KindMessages, request.KindEmbeddings: prompt.KindEmbeddings, request.KindGenerate: prompt.KindGenerate,
+}
+
+// Fill implements picker.Prompts: exact queries where the prompt can be
+// rendered, chunks always.
+func (m *Models) Fill(ctx context.Context, r *request.Request) {
+	p, adapter, _ := m.all.Lookup(r.Target)
+	base := ""
+	if p != nil {
+		base, r.Adapter = p.Name(), adapter
+	}
+	scope := indexer.Scope{Space: indexer.SpaceChunks, Model: base, Adapter: r.Adapter, Salt: r.CacheSalt}
+	r.Chunks.Root = m.opts.Hasher.Root(scope)
+	r.ChunkKeys = m.opts.Approx.Keys(r.Chunks, r.ChunkKeys[:0])
+	r.Exact, r.PromptBytes = r.Exact[:0], 0
+	text, info := m.render(ctx, r)
+	if len(text) == 0 {
+		return
+	}
+	r.Exact = queries(r.Exact, m.root(r), text, info.Ends)
+	r.PromptBytes = len(text)
+	if r.InputTokens = info.Tokens; info.Tokens == 0 {
+		r.InputTokens = int(float64(len(text)) / m.bytesPerToken(base))
+	}
+}
+
+// render renders the prompt of r into a buffer of the pool, nil when that is not
+// possible. giveBack takes the buffer back.
+func (m *Models) render(ctx context.Context, r *request.Request) ([]byte, prompt.Info) {
+	if r.Kind == request.KindOther || len(r.Body) == 0 {
+		return nil, prompt.Info{}
+	}
+	buf := m.texts.Get().(*[]byte)
+	text, info, err := m.all.Render(ctx, r.Target, (*buf)[:0], r.Body, promptKinds[r.Kind])
+	if err != nil || len(text) == 0 {
+		m.texts.Put(buf)
+		return nil, prompt.Info{}
+	}
+	return text, info
+}
+
+// giveBack returns the buffer of a rendered text to the pool.
+func (m *Models) giveBack(text []byte) {
+	text = text[:0]
+	m.texts.Put(&text)
+}
+
+// root returns where the chains of r's rendered prompt begin.
+func (m *Models) root(r *request.Request) indexer.BlockKey {
+	scope := indexer.Scope{Space: indexer.SpaceText, Adapter: r.Adapter, Salt: r.CacheSalt}
+	if p := m.Model(r.Target); p != nil {
+		scope.Model = p.Name()
+	}
+	return m.opts.Hasher.Root(scope)
+}
+
+// queries appends one query per prompt in text: ends says where each one ends,
+// none that there is one prompt.
+func queries(dst []indexer.Query, root indexer.BlockKey, text []byte, ends []int) []indexer.Query {
+	start := 0
+	for _, end := range ends {
+		dst = append(dst, indexer.Query{Root: root, Bytes: text[start:end]})
+		start = end
+	}
+	if len(ends) == 0 {
+		dst = append(dst, indexer.Query{Root: root, Bytes: text})
+	}
+	return dst
+}
+
+// Release implements picker.Prompts.
+func (m *Models) Release(r *request.Request) {
+	if len(r.Exact) == 0 {
+		return
+	}
+	m.giveBack(r.Exact[0].Bytes) // the first prompt begins where the buffer does
+	r.Exact = r.Exact[:0]
+}
+
+// Model returns the model behind a name, nil when it is not ready.
+func (m *Models) Model(name string) *prompt.Model {
+	p, _, _ := m.all.Lookup(name)
+	return p
+}

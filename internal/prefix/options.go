@@ -1,0 +1,100 @@
+package prefix
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// Index is the precise index as a Matcher uses it: *indexer.Index, or a model of
+// one in a simulation.
+type Index interface {
+	// Match fills dst with the leading run of q that each endpoint holds.
+	Match(q indexer.Query, endpoints []indexer.EndpointID, dst []indexer.Run)
+	// Ends appends where the blocks of the first n bytes of q end.
+	Ends(q indexer.Query, n int32, dst []int32) []int32
+	// Trim forgets what src holds of q behind its first n bytes.
+	Trim(src indexer.Source, q indexer.Query, n int) []indexer.EngineHash
+	// Overflowed reports whether blocks of an endpoint were left out for want of room.
+	Overflowed(id indexer.EndpointID) bool
+}
+
+// Options configure a Matcher. Index and Approx are required.
+type Options struct {
+	Index  Index
+	Approx *indexer.Approx
+	// Models renders prompts; nil when requests come with Exact and ChunkKeys
+	// filled by the caller.
+	Models *Models
+
+	// Read reports whether an endpoint's events have been followed up to now, by
+	// this replica or a peer; nil: those of every endpoint.
+	Read func(indexer.EndpointID) bool
+	// Streams lists where an endpoint publishes its events; nil: nowhere known.
+	Streams func(*endpoint.Endpoint) []events.Stream
+	// Distrust is told that an endpoint's events do not describe its cache, Vouch
+	// that they do. Either may be nil.
+	Distrust func(*endpoint.Endpoint)
+	Vouch    func(*endpoint.Endpoint)
+
+	// Speculate is how long a decision counts as cached before events confirm it.
+	Speculate time.Duration
+	// Wait is how long a request sent to an endpoint waits for its prefill, during
+	// which no event can confirm it; nil: not at all.
+	Wait func(ep *endpoint.Endpoint, now time.Time) time.Duration
+	// Recorded is told of every entry of the approximate index that a decision made;
+	// nil: nobody is.
+	Recorded func(ep *endpoint.Endpoint, keys []indexer.BlockKey, at time.Time)
+	// FullReport lets vLLM engines be asked to announce the blocks that a request
+	// reuses, where too little is known of them.
+	FullReport bool
+
+	Now        func() time.Time      // nil means time.Now
+	Registerer prometheus.Registerer // nil leaves the metrics unregistered
+	Log        *slog.Logger          // nil discards
+}
+
+func (o *Options) complete() {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Read == nil {
+		o.Read = func(indexer.EndpointID) bool { return true }
+	}
+	if o.Streams == nil {
+		o.Streams = func(*endpoint.Endpoint) []events.Stream { return nil }
+	}
+	if o.Distrust == nil {
+		o.Distrust = func(*endpoint.Endpoint) {}
+	}
+	if o.Vouch == nil {
+		o.Vouch = func(*endpoint.Endpoint) {}
+	}
+	if o.Wait == nil {
+		o.Wait = func(*endpoint.Endpoint, time.Time) time.Duration { return 0 }
+	}
+}
+
+// ModelOptions is one base model.
+type ModelOptions struct {
+	Name     string   // as in endpoints files and events
+	Path     string   // folder with tokenizer.json and tokenizer_config.json; "" matches by token ids and approximately
+	Template string   // chat template file, "" for the folder's own
+	Aliases  []string // further names that clients use
+	Adapters []string // LoRA adapters that clients name as models
+}
+
+// ModelsOptions configure Models. Approx is required.
+type ModelsOptions struct {
+	Hasher indexer.Hasher
+	Approx *indexer.Approx // cuts the chunks
+	Prompt prompt.ModelsOptions
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// Where an engine had more than was known, the next request asks it to say what, once.
+func TestFullReportIsAskedForOnce(t *testing.T) {
+	_, o := options(t, sim.FleetOptions{Engines: 1, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	o.FullReport = true
+	s := open(t, o)
+	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	ask := func(prompt string) *picker.Decision {
+		r := &request.Request{Path: "/v1/completions", Headers: noHeaders{}, Body: []byte(`{"model":"` + vocab.Name + `","prompt":"` + prompt + `"}`)}
+		if err := request.Parse(r); err != nil {
+			t.Fatal(err)
+		}
+		d, err := chooser{s}.Choose(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := ask("first")
+	if d.BodyExtra != "" {
+		t.Errorf("asked without a reason: %s", d.BodyExtra)
+	}
+	// Its engine had more than was known.
+	d.Done(picker.Outcome{Complete: true, Status: 200, Usage: picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: 900}})
+	if d = ask("second"); !strings.Contains(d.BodyExtra, "kv_cache_report_mode") {
+		t.Errorf("not asked: %q", d.BodyExtra)
+	}
+	d.Done(picker.Outcome{Complete: true, Status: 200})
+	if d = ask("third"); d.BodyExtra != "" {
+		t.Errorf("asked twice: %s", d.BodyExtra)
+	}
+	d.Done(picker.Outcome{Complete: true, Status: 200})
+}
+
+type noHeaders struct{}
+
+func (noHeaders) Get(string) string { return "" }
