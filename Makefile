@@ -73,6 +73,11 @@ demo-quality: setup-demo build ## compare hits and times of 1, 3 and 5 replicas,
 soak: setup-demo build ## watch memory and goroutines of three busy replicas for SOAK
 	@$(LAB) bench --soak $(SOAK)
 
+.PHONY: check
+check: ## run unit tests and lint: no network, no Envoy, a minute once built
+	GRAPEVINE_QUICK=1 go test -timeout 5m $(PACKAGES)
+	@$(MAKE) lint
+
 .PHONY: test
 test: setup build ## run all tests
 	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 var keys = [][]byte{bytes.Repeat([]byte{7}, 32)}
@@ -44,6 +45,7 @@ type handle struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	parts.Full(t)
 	t.Parallel()
 	return &rig{wire: newWire(t), t: t, sources: clustertest.Sources(12)}
 }

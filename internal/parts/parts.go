@@ -14,13 +14,25 @@ type TB interface {
 	Cleanup(f func())
 	Logf(format string, args ...any)
 	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
 }
 
 // Environment variables that internal/setup/setup.sh reads too.
 const (
 	envCache = "GRAPEVINE_CACHE"
 	envEnvoy = "ENVOY"
+	envQuick = "GRAPEVINE_QUICK" // set by `make check` alone
 )
+
+// Full marks a test that needs parts from outside, other programs or much time.
+// `make test` runs all tests; `make check` sets GRAPEVINE_QUICK, and there such a
+// test is skipped.
+func Full(tb TB) {
+	tb.Helper()
+	if os.Getenv(envQuick) != "" {
+		tb.Skipf("left to `make test`")
+	}
+}
 
 // Cache returns the folder that `make setup` fills: $GRAPEVINE_CACHE, or
 // .cache/grapevine in the user's home folder. It is an absolute path, or a
@@ -90,6 +102,7 @@ func Model(tb TB, name string) string {
 
 func must(tb TB, what string, find func() (string, error)) string {
 	tb.Helper()
+	Full(tb)
 	path, err := find()
 	if err != nil {
 		tb.Fatalf("%s: %v", what, err)

@@ -9,8 +9,11 @@ import (
 	"testing"
 )
 
-// recorder is a TB that notes the message of Fatalf and unwinds.
-type recorder struct{ message string }
+// recorder is a TB that notes the message of Fatalf or Skipf and unwinds.
+type recorder struct {
+	message string
+	skipped bool
+}
 
 type fatal struct{}
 
@@ -21,6 +24,11 @@ func (r *recorder) Logf(string, ...any) {}
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.message = fmt.Sprintf(format, args...)
 	panic(fatal{})
+}
+
+func (r *recorder) Skipf(format string, args ...any) {
+	r.skipped = true
+	r.Fatalf(format, args...)
 }
 
 // fatalOf returns what find reported as fatal, or "".
@@ -46,7 +54,21 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
+// TestQuick: in a quick run what needs a part is skipped, not failed.
+func TestQuick(t *testing.T) {
+	t.Setenv(envQuick, "1")
+	r := &recorder{}
+	func() {
+		defer func() { _ = recover() }()
+		Envoy(r)
+	}()
+	if !r.skipped {
+		t.Errorf("not skipped: %q", r.message)
+	}
+}
+
 func TestMissingPartSaysHowToGetIt(t *testing.T) {
+	t.Setenv(envQuick, "")
 	cache := t.TempDir()
 	t.Setenv("GRAPEVINE_CACHE", cache)
 	t.Setenv("ENVOY", "")

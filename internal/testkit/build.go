@@ -4,12 +4,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // Build builds commands of this module, such as grapevine, into a folder of the
 // test and returns the folder.
 func Build(tb testing.TB, commands ...string) string {
 	tb.Helper()
+	parts.Full(tb)
 	dir := tb.TempDir()
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	for _, name := range commands {
