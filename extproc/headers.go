@@ -34,6 +34,25 @@ func (v headerView) status() int {
 	return n
 }
 
+// unreadTypes are the beginnings of content types in which no prompt is looked
+// for: calls that may stream for ever, and uploads.
+var unreadTypes = [...]string{"application/grpc", "multipart/", "audio/", "video/", "image/", "application/octet-stream"}
+
+// bodyUnread tells whether the request is placed without its body: a WebSocket
+// or tunnel, whose body has no end, or one of a type that is not looked at.
+func (v headerView) bodyUnread() bool {
+	if v.Get(headerUpgrade) != "" || v.Get(headerMethod) == "CONNECT" {
+		return true
+	}
+	t := v.Get(headerContentType)
+	for _, prefix := range unreadTypes {
+		if len(t) >= len(prefix) && strings.EqualFold(t[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // contentLength returns the declared length, -1 when there is none.
 func (v headerView) contentLength() int64 {
 	s := v.Get(headerContentLength)

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"errors"
+	"strings"
 	"unsafe"
 
 	"google.golang.org/grpc/mem"
@@ -17,6 +18,7 @@ const (
 	fieldRequestTrailers  = 6
 	fieldResponseTrailers = 7
 	fieldMetadata         = 8
+	fieldAttributes       = 9
 	fieldObserve          = 10
 	fieldConfig           = 11
 )
@@ -34,6 +36,7 @@ type inbound struct {
 	headers  []header
 	body     mem.Buffer // nil when the part is no body, or an empty one
 	metadata []byte     // encoded config.core.v3.Metadata, not for bodies
+	served   string     // upstream.address of the attributes, "" without
 	config   protocolConfig
 	observe  bool
 }
@@ -87,6 +90,8 @@ func (m *inbound) decode(data mem.BufferSlice) error {
 			m.part, part, partAt = r.num, r.bytes, len(raw)-len(r.rest)-len(r.bytes)
 		case r.num == fieldMetadata && r.typ == protowire.BytesType:
 			metadata = r.bytes
+		case r.num == fieldAttributes && r.typ == protowire.BytesType && m.served == "":
+			m.served = upstream(r.bytes)
 		case r.num == fieldObserve && r.typ == protowire.VarintType:
 			m.observe = r.n != 0
 		case r.num == fieldConfig && r.typ == protowire.BytesType:
@@ -184,7 +189,7 @@ func decodeHeader(b []byte) (h header, ok bool) {
 		}
 		switch r.num {
 		case 1:
-			h.name = alias(r.bytes)
+			h.name = lower(r.bytes)
 		case 2:
 			value = r.bytes
 		case 3:
@@ -214,6 +219,17 @@ func (c *protocolConfig) decode(b []byte) {
 			c.early = r.n != 0
 		}
 	}
+}
+
+// lower returns a header name in lower case, as Envoy sends it; other proxies
+// may send it as the client wrote it.
+func lower(name []byte) string {
+	for _, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			return strings.ToLower(string(name))
+		}
+	}
+	return alias(name)
 }
 
 // alias returns b as a string without a copy; nobody writes to b any more.

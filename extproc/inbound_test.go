@@ -28,7 +28,7 @@ type seen struct {
 // overwritten afterwards.
 func seenByUs(raw []byte, cut int) (s seen, err error) {
 	var m inbound
-	data := slices(raw, cut)
+	data := pieces(raw, cut)
 	err = m.decode(data)
 	data.Free()
 	if err != nil {

@@ -51,13 +51,13 @@ func (l *scriptedLink) RecvMsg(m any) error {
 		return err
 	}
 	l.in = l.in[1:]
-	data := slices(raw, l.cut)
+	data := pieces(raw, l.cut)
 	defer data.Free()
 	return newCodec().Unmarshal(data, m)
 }
 
-// slices cuts raw into poisoned buffers.
-func slices(raw []byte, cut int) (data mem.BufferSlice) {
+// pieces cuts raw into poisoned buffers.
+func pieces(raw []byte, cut int) (data mem.BufferSlice) {
 	if cut <= 0 {
 		cut = len(raw)
 	}
@@ -103,6 +103,7 @@ func (l *scriptedLink) flush() error {
 
 // ledger is a chooser that keeps account of its decisions.
 type ledger struct {
+	announce string // initial metadata, name=value
 	decision picker.Decision
 	err      error
 	hook     func()

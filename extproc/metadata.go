@@ -44,6 +44,19 @@ func served(metadata []byte) string {
 	return string(s)
 }
 
+// upstream reads which endpoint answered from one entry of a message's
+// attributes, which Envoy sends where the filter lists upstream.address under
+// response_attributes.
+func upstream(entry []byte) string {
+	if k, _ := lastBytes(entry, 1); string(k) != attributesKey {
+		return ""
+	}
+	fields, _ := lastBytes(entry, 2)
+	value, _ := mapEntry(fields, attributeServed)
+	s, _ := lastBytes(value, valueString)
+	return string(s)
+}
+
 // appendList appends the elements of a comma list, trimmed, without the empty
 // ones.
 func appendList(dst []string, list []byte) []string {

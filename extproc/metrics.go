@@ -23,6 +23,7 @@ type metrics struct {
 	choose   prometheus.Histogram
 	lifetime prometheus.Histogram
 	bytes    *prometheus.CounterVec // by direction
+	served   *prometheus.CounterVec // by who answered
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -41,11 +42,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 11)}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_extproc_body_bytes_total", Help: "Body bytes that passed through, by direction."}, []string{"direction"}),
+		served: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "grapevine_extproc_served_total", Help: "Answers by the endpoint that gave them: chosen first, next of those named, elsewhere, unknown where the proxy does not say."}, []string{"by"}),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.active, m.streams, m.requests, m.choose, m.lifetime, m.bytes} {
+	for _, c := range []prometheus.Collector{m.active, m.streams, m.requests, m.choose, m.lifetime, m.bytes, m.served} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

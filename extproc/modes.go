@@ -86,6 +86,23 @@ var responseOverrides = func() (t [2][BodyBufferedPartial + 1]*outbound) {
 	return t
 }()
 
+// withoutRequestBody holds, for each response body mode, an encoded mode
+// override that keeps the request body from us. It goes with the answer to the
+// request headers.
+var withoutRequestBody = func() (t [BodyBufferedPartial + 1][]byte) {
+	for mode := range t {
+		t[mode] = fixed(&extprocv3.ProcessingResponse{ModeOverride: &filterv3.ProcessingMode{
+			RequestHeaderMode:   filterv3.ProcessingMode_SEND,
+			ResponseHeaderMode:  filterv3.ProcessingMode_SEND,
+			RequestBodyMode:     BodyNone,
+			ResponseBodyMode:    BodyMode(mode),
+			RequestTrailerMode:  filterv3.ProcessingMode_SKIP,
+			ResponseTrailerMode: filterv3.ProcessingMode_SEND,
+		}}).whole
+	}
+	return t
+}()
+
 // responseHead is the answer to response headers: it leaves the body mode as
 // it is, or changes it to what the decision wants.
 func (m *streamModes) responseHead(want bool) *outbound {

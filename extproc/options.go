@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -25,6 +26,7 @@ const defaultEarlyHold = 256 << 10
 var (
 	errNoChooser = errors.New("extproc: options: a chooser is required")
 	errNoParse   = errors.New("extproc: options: a parse function is required")
+	errGateway   = errors.New("extproc: options: the gateway is not known")
 )
 
 // Options build a Processor and a Server. Chooser and Parse are required.
@@ -54,9 +56,21 @@ type Options struct {
 	// so that response bodies can be asked for, or left out, one by one.
 	AllowModeOverride bool
 
+	// Gateway names the proxy, for what it takes as a destination; "" means
+	// GatewayAuto.
+	Gateway Gateway
+
+	// Destinations is how many addresses to name in one answer, whatever the
+	// gateway takes; 0 leaves it to Gateway.
+	Destinations int
+
 	// FallbackMetadata also sends the second endpoint in the older metadata
 	// key x-gateway-destination-endpoint-fallback.
 	FallbackMetadata bool
+
+	// ReportServed names on each answer the endpoint that served it, in the
+	// header that conformance tests of gateways read.
+	ReportServed bool
 
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
@@ -74,6 +88,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Parse == nil {
 		return o, errNoParse
+	}
+	facts, known := FactsOf(o.Gateway)
+	if !known {
+		return o, fmt.Errorf("%w: %q", errGateway, o.Gateway)
+	}
+	if o.Destinations <= 0 {
+		o.Destinations = facts.Destinations
 	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody

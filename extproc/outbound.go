@@ -124,15 +124,18 @@ func (w *routeWriter) setHeader(name, value string) {
 	w.mutation = appendBytes(w.mutation, 1, w.option)
 }
 
+// removeHeader takes a header off the request. The proxy removes before it
+// sets, so one that is also set stays.
+func (w *routeWriter) removeHeader(name string) {
+	w.mutation = appendString(w.mutation, 2, name)
+}
+
 // begin fills the mutation from a decision and encodes the metadata.
 func (w *routeWriter) begin(d *picker.Decision, destination string) {
 	w.mutation, w.lb = w.mutation[:0], w.lb[:0]
 	w.setHeader(headerDestination, destination)
 	for _, h := range d.SetHeaders {
 		w.setHeader(h.Name, h.Value)
-	}
-	for _, name := range d.RemoveHeaders {
-		w.mutation = appendString(w.mutation, 2, name)
 	}
 	w.metadata(keyDestination, destination)
 	if w.fallback {

@@ -44,15 +44,28 @@ func (st *stream) place(extent bodyExtent) error {
 		return err
 	}
 	d := st.decision
-	destination := d.Endpoints[0]
-	if len(d.Endpoints) > 1 {
-		destination = strings.Join(d.Endpoints, ",")
+	st.sent = d.Endpoints[:min(st.destinations(), len(d.Endpoints))]
+	destination := st.sent[0]
+	if len(st.sent) > 1 {
+		destination = strings.Join(st.sent, ",")
 	}
 	st.kit.route.begin(d, destination)
+	st.kit.strip = foreign(st.kit.strip[:0], r.Headers.(headerView))
+	for _, name := range st.kit.strip {
+		st.kit.route.removeHeader(name)
+	}
 	if (d.ModelTarget != "" || d.BodyExtra != "") && len(body) > 0 {
 		st.in.renamed = splice(body, r.ModelSpan, d)
 	}
 	return nil
+}
+
+// destinations returns how many addresses the proxy is told.
+func (st *stream) destinations() int {
+	if n := st.p.opts.Destinations; n > 0 {
+		return n
+	}
+	return announced(st.ctx)
 }
 
 // parse reads the request as far as its body is known.

@@ -22,6 +22,7 @@ type Processor struct {
 	opts    Options
 	metrics *metrics
 	kits    sync.Pool
+	served  servedTally
 }
 
 // New returns a Processor. It fails when a required option is missing or the

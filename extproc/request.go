@@ -30,6 +30,8 @@ func (st *stream) requestHeaders(m *inbound) error {
 		return st.placeHead(bodyAbsent)
 	case st.modes.choosesAtHead():
 		return st.placeHead(bodyAbsent)
+	case view.bodyUnread():
+		return st.placeUnread()
 	case st.modes.holdsHead():
 		st.in.headHeld = true
 		st.in.body.expect = int(max(length, 0))
@@ -37,6 +39,21 @@ func (st *stream) requestHeaders(m *inbound) error {
 	default:
 		return st.send(continueRequestHeaders)
 	}
+}
+
+// placeUnread places a request by its headers alone, because its body has no
+// end or says nothing. Where Envoy would hold that body it is told not to: a
+// WebSocket would wait for ever.
+func (st *stream) placeUnread() error {
+	if err := st.place(bodyAbsent); err != nil {
+		return err
+	}
+	answer := st.kit.route.finish(replyRequestHeaders, nil)
+	if st.modes.override && !st.modes.early {
+		answer = append(answer, withoutRequestBody[st.modes.Response]...)
+		st.modes.Request = BodyNone
+	}
+	return st.send(&outbound{whole: answer})
 }
 
 // open begins the request from its headers; view is empty when the proxy sent
@@ -72,9 +89,9 @@ func (st *stream) duplexBody(m *inbound) error {
 	if st.in.ended {
 		return nil
 	}
-	if st.in.settled { // placed at header time by mistake of the proxy: pass it on
+	if st.in.settled { // placed at header time: pass it on
 		st.in.ended = m.end
-		return st.sendChunks(replyRequestBody, m.body, m.end)
+		return st.passChunk(replyRequestBody, m)
 	}
 	if err := st.hold(m); err != nil {
 		return err

@@ -1,6 +1,8 @@
 package extproc
 
 import (
+	"cmp"
+
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -13,7 +15,8 @@ func (st *stream) responseHeaders(m *inbound) error {
 	view := headerView{m.headers}
 	st.back.headSeen = true
 	st.back.status = view.status()
-	st.back.served = served(m.metadata)
+	st.back.served = cmp.Or(m.served, served(m.metadata))
+	st.noteServed()
 	st.kit.scan.Open(view.Get(headerContentType), view.Get(headerContentEncoding))
 	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served})
 	if m.end {
@@ -27,17 +30,25 @@ func (st *stream) responseHeaders(m *inbound) error {
 // answered adds the headers that the decision wants on the answer. Messages of
 // protocol buffers that follow each other are one: their fields are merged.
 func (st *stream) answered(o *outbound) *outbound {
-	if st.decision == nil || len(st.decision.AnswerHeaders) == 0 {
+	report := st.p.opts.ReportServed
+	if st.decision == nil || len(st.decision.AnswerHeaders) == 0 && !report {
 		return o
 	}
 	var w routeWriter
 	for _, h := range st.decision.AnswerHeaders {
 		w.setHeader(h.Name, h.Value)
 	}
+	if report {
+		w.setHeader(headerConformance, cmp.Or(st.back.served, servedMissing))
+	}
 	w.common = appendBytes(nil, commonHeaderMutation, w.mutation)
 	w.reply = appendBytes(nil, 1, w.common)
 	return &outbound{whole: appendBytes(append([]byte(nil), o.whole...), replyResponseHeaders, w.reply)}
 }
+
+// servedMissing is what conformance tests are told when the proxy does not say
+// who served.
+const servedMissing = "fail: missing destination endpoint served metadata"
 
 // responseBody passes a piece of the answer on and reads it on the way.
 func (st *stream) responseBody(m *inbound) error {
@@ -61,7 +72,7 @@ func (st *stream) responseBody(m *inbound) error {
 		st.endResponse()
 	}
 	if duplex {
-		return st.sendChunks(replyResponseBody, m.body, m.end)
+		return st.passChunk(replyResponseBody, m)
 	}
 	return st.send(continueResponseBody)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -120,6 +121,16 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // one object, whose size the request asks for. It tells the hash of the
 // request body that it saw.
 func engine(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("upgrade") != "" {
+		echo(w)
+		return
+	}
+	if r.Header.Get("x-echo") != "" {
+		for name, values := range r.Header {
+			w.Header().Set("seen-"+name, values[0])
+		}
+		w.Header().Set("x-port", r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client went away

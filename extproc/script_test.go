@@ -16,6 +16,7 @@ import (
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -92,6 +93,10 @@ func playScript(t *testing.T, d *datadriven.TestData) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if l.announce != "" {
+		name, value, _ := strings.Cut(l.announce, "=")
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(name, value))
+	}
 	err = p.process(ctx, link)
 	if err := link.flush(); err != nil {
 		t.Error(err)
@@ -114,6 +119,14 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 		first.ObservabilityMode = true
 	case "override":
 		opts.AllowModeOverride = true
+	case "list":
+		opts.Destinations = maxDestinations
+	case "gateway":
+		opts.Gateway = Gateway(value)
+	case "announce":
+		l.announce = value
+	case "report-served":
+		opts.ReportServed = true
 	case "fallback":
 		opts.FallbackMetadata = true
 	case "max":
@@ -134,8 +147,6 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 		l.decision.SetHeaders = append(l.decision.SetHeaders, picker.HeaderSet{Name: a.Vals[0], Value: a.Vals[1]})
 	case "answer":
 		l.decision.AnswerHeaders = append(l.decision.AnswerHeaders, picker.HeaderSet{Name: a.Vals[0], Value: a.Vals[1]})
-	case "remove":
-		l.decision.RemoveHeaders = append(l.decision.RemoveHeaders, value)
 	case "refuse":
 		l.err = request.Errorf(reasons[value], "refused by script")
 	case "broken":
@@ -193,6 +204,8 @@ func scriptHeaders(m *extprocv3.ProcessingRequest, text string, end bool) *extpr
 				}
 			}
 			setMetadata(m, namespaceSubset, keySubset, structpb.NewListValue(list))
+		case "upstream":
+			m.Attributes = map[string]*structpb.Struct{attributesKey: {Fields: map[string]*structpb.Value{attributeServed: structpb.NewStringValue(value)}}}
 		case "served":
 			setMetadata(m, namespaceLB, keyServed, structpb.NewStringValue(value))
 		default:

@@ -30,6 +30,7 @@ type stream struct {
 
 	request  *request.Request
 	decision *picker.Decision
+	sent     []string // destinations that the proxy was told, best first
 	in       inState
 	back     outState
 	released bool // the decision's accounting has ended
@@ -61,6 +62,7 @@ type kit struct {
 	chunk   outbound
 	route   routeWriter
 	scan    answer.Scan
+	strip   []string // routing headers that the client sent
 }
 
 // reset drops what belongs to the last request.
@@ -137,6 +139,16 @@ func (st *stream) sendChunks(reply protowire.Number, body mem.Buffer, end bool) 
 			return nil
 		}
 	}
+}
+
+// passChunk sends a received chunk back in full duplex. So it does with an empty
+// one, by which Envoy opens a WebSocket: 1.39 goes on only once it comes back.
+func (st *stream) passChunk(reply protowire.Number, m *inbound) error {
+	if len(m.bytes()) > 0 || m.end {
+		return st.sendChunks(reply, m.body, m.end)
+	}
+	st.kit.chunk = outbound{reply: reply}
+	return st.send(&st.kit.chunk)
 }
 
 // release ends the accounting of the decision. Calls after the first do

@@ -3,14 +3,22 @@ package extproc
 // Header names as they stand on the wire, lower case.
 const (
 	headerPath            = ":path"
+	headerMethod          = ":method"
 	headerStatus          = ":status"
+	headerUpgrade         = "upgrade"
 	headerContentType     = "content-type"
 	headerContentLength   = "content-length"
 	headerContentEncoding = "content-encoding"
 	headerRequestID       = "x-request-id"
 	headerDestination     = "x-gateway-destination-endpoint"
 	headerDropReason      = "x-llm-d-request-dropped-reason"
+	headerKVSource        = "x-kv-cache-source-host-port"
+	headerConformance     = "x-conformance-test-served-endpoint"
 )
+
+// MetadataDestinations is the initial metadata of an ext_proc stream in which a
+// proxy announces how many addresses it takes in one answer.
+const MetadataDestinations = "x-grapevine-destinations"
 
 // Metadata namespaces and keys of the endpoint picker protocol.
 const (
@@ -20,6 +28,9 @@ const (
 	keyDestination  = headerDestination
 	keyFallback     = "x-gateway-destination-endpoint-fallback"
 	keyServed       = "x-gateway-destination-endpoint-served"
+	keyScores       = "x-gateway-destination-endpoint-scores"
+	attributesKey   = "envoy.filters.http.ext_proc"
+	attributeServed = "upstream.address"
 	contentTypeJSON = "application/json"
 )
 

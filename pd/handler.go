@@ -3,7 +3,6 @@ package pd
 import (
 	"errors"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
@@ -68,22 +67,7 @@ func (h *Handler) Handle(c *picker.Cycle, plan *picker.Plan) error {
 			h.prefill(c, plan, best)
 		}
 	}
-	disown(c.Request, plan)
 	return nil
-}
-
-// disown removes what only a picker may say: the proxy beside the decode engine
-// calls the addresses in these headers.
-func disown(r *request.Request, plan *picker.Plan) {
-	if r.Headers == nil {
-		return
-	}
-	for _, name := range [...]string{request.HeaderPrefiller, request.HeaderEncoders, request.HeaderDataParallel} {
-		set := slices.ContainsFunc(plan.Headers, func(h picker.HeaderSet) bool { return h.Name == name })
-		if !set && r.Headers.Get(name) != "" {
-			plan.Remove = append(plan.Remove, name)
-		}
-	}
 }
 
 // divisible reports whether a request can be served in parts: it has one prompt

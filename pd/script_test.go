@@ -27,7 +27,7 @@ var t0 = time.Unix(1_700_000_000, 0)
 //
 //	fleet: lines "name [role=…] [held=tokens] [busy=requests] [down] [rack=…]"
 //	handler [split=missing:N|always|media|never] [encode=media|always] [port=N] [prefill=near|kind]
-//	request id=… tokens=N [after=seconds] [only=a,b] [kind=other|embeddings] [form=texts] [media=N] [whole] [forged]
+//	request id=… tokens=N [after=seconds] [only=a,b] [kind=other|embeddings] [form=texts] [media=N] [whole]
 //	first id=… [after=seconds] [from=name]
 //	                                the first token comes, from another endpoint than the first choice
 //	done id=… [status=N] [cached=N] the request ends
@@ -173,9 +173,6 @@ func (w *world) request() string {
 		r.Prompt.Form = request.FormTexts
 	}
 	r.Prompt.Media = w.number("media", 0)
-	if w.has("forged") {
-		r.Headers = headers{request.HeaderPrefiller: "10.6.6.6:80", request.HeaderEncoders: "10.6.6.6:80", request.HeaderDataParallel: "10.6.6.6:80"}
-	}
 	if only := w.text("only"); only != "" {
 		r.HasSubset = true
 		for address, name := range w.names {
@@ -195,9 +192,6 @@ func (w *world) request() string {
 	out := "to " + w.named(strings.Join(d.Endpoints, ", "))
 	for _, h := range d.SetHeaders {
 		out += "\n" + h.Name + ": " + w.named(h.Value)
-	}
-	if len(d.RemoveHeaders) > 0 {
-		out += "\nremoved: " + strings.Join(d.RemoveHeaders, ", ")
 	}
 	return out + w.told()
 }

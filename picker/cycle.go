@@ -2,7 +2,9 @@ package picker
 
 import (
 	"context"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -171,10 +173,28 @@ func (c *Cycle) gatherSubset(subset []string) {
 	c.seen = resize(c.seen, len(c.Pool.Endpoints))
 	clear(c.seen)
 	for _, address := range subset {
-		if i := c.Pool.Index(address); i >= 0 && !c.seen[i] {
-			c.seen[i] = true
-			c.endpoints = append(c.endpoints, c.Pool.Endpoints[i])
+		if i := c.Pool.Index(address); i >= 0 {
+			c.admit(i)
+			continue
 		}
+		// An address without a port stands for every endpoint there.
+		ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
+		if err != nil {
+			continue
+		}
+		for i, ep := range c.Pool.Endpoints {
+			if ep.Addr.Addr().Unmap() == ip.Unmap() {
+				c.admit(i)
+			}
+		}
+	}
+}
+
+// admit makes endpoint i of the pool a candidate, once.
+func (c *Cycle) admit(i int) {
+	if !c.seen[i] {
+		c.seen[i] = true
+		c.endpoints = append(c.endpoints, c.Pool.Endpoints[i])
 	}
 }
 

@@ -16,11 +16,8 @@ type Chooser interface {
 // Decision is the answer to one request. Its Done method must be called
 // exactly once, however the request ends: it releases the in-flight book.
 type Decision struct {
-	Endpoints  []string    // ip:port, best first; the rest are fallbacks. Never empty.
-	SetHeaders []HeaderSet // further request headers (x-prefiller-host-port, …)
-	// RemoveHeaders are request headers of the client that must not reach the
-	// engine, lower case.
-	RemoveHeaders []string
+	Endpoints     []string    // ip:port, best first; the rest are fallbacks. Never empty.
+	SetHeaders    []HeaderSet // further request headers (x-prefiller-host-port, …)
 	AnswerHeaders []HeaderSet // to be set on the answer to the client; none once Observe was told that another endpoint serves
 	ModelTarget   string      // model name to be spliced into the body; "" leaves it alone
 	BodyExtra     string      // members, ",key:value…", to be added to the body behind the model; "" for none

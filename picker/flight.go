@@ -59,9 +59,6 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 	if len(plan.Headers) > 0 {
 		f.SetHeaders = append([]HeaderSet(nil), plan.Headers...)
 	}
-	if len(plan.Remove) > 0 {
-		f.RemoveHeaders = append([]string(nil), plan.Remove...)
-	}
 	if r.Target != "" && r.Target != r.Model && r.ModelSpan[1] > r.ModelSpan[0] {
 		f.ModelTarget = r.Target
 	}

@@ -221,14 +221,13 @@ type Plan struct {
 	New     int         // tokens that Order[0] computes itself; -1: what it does not hold
 	Port    uint16      // where Order[0] is reached, when not at its own port
 	Headers []HeaderSet // further request headers
-	Remove  []string    // request headers that the client must not have set, lower case
 	Also    []Part      // work of the request at other endpoints
 	Stages  []Stage     // what was decided about each stage, for metrics and explain
 }
 
 func (p *Plan) reset() {
 	clear(p.Headers)
-	p.Order, p.New, p.Port, p.Headers, p.Remove = p.Order[:0], -1, 0, p.Headers[:0], p.Remove[:0]
+	p.Order, p.New, p.Port, p.Headers = p.Order[:0], -1, 0, p.Headers[:0]
 	p.Also, p.Stages = p.Also[:0], p.Stages[:0]
 }
 

@@ -87,6 +87,8 @@ func TestChooseSubset(t *testing.T) {
 	f([]string{"10.0.0.2:8000"}, "10.0.0.2:8000", 0)
 	f([]string{"10.0.0.2:8000", "10.9.9.9:1", "10.0.0.2:8000", "x"}, "10.0.0.2:8000", 0)
 	f([]string{"10.9.9.9:1"}, "", request.ReasonNoEndpoints)
+	f([]string{"10.0.0.2"}, "10.0.0.2:8000", 0)
+	f([]string{"::ffff:10.0.0.2", "10.0.0"}, "10.0.0.2:8000", 0)
 	f(nil, "", request.ReasonNoEndpoints)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
@@ -66,6 +67,8 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar(&f.o.TLS.KeyFile, "tls-key", "", "key file")
 	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes; more is answered with 413")
 	fl.BoolVar(&f.o.AllowModeOverride, "mode-override", true, "ask for single response bodies where the proxy's filter allows it")
+	fl.StringVar((*string)(&f.o.Gateway), "gateway", "auto", "the proxy, for what it takes as a destination: "+strings.Join(extproc.GatewayNames(), ", "))
+	fl.IntVar(&f.o.Destinations, "destinations", 0, "addresses named in one answer (default: 1, or what gateway or proxy say that they take)")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
 	fl.BoolVar(&f.o.FullReport, "full-report", false, "let single requests ask vLLM engines to announce reused blocks again, where too little is known")
 	fl.Float64Var(&f.o.SampleBodies, "sample-bodies", .05, "share of responses whose body is looked at; negative for none")
@@ -147,6 +150,12 @@ func (f *serveFlags) complete() error {
 	}
 	if (f.o.TLS.CertFile == "") != (f.o.TLS.KeyFile == "") {
 		return cli.UsageError{Err: errors.New("--tls-cert and --tls-key go together")}
+	}
+	if _, known := extproc.FactsOf(f.o.Gateway); !known {
+		return cli.UsageError{Err: fmt.Errorf("--gateway %q: want %s", f.o.Gateway, strings.Join(extproc.GatewayNames(), ", "))}
+	}
+	if f.o.Destinations < 0 {
+		return cli.UsageError{Err: fmt.Errorf("--destinations %d: want 0 or more", f.o.Destinations)}
 	}
 	if c := &f.o.Cluster; (c.CertFile == "") != (c.KeyFile == "") {
 		return cli.UsageError{Err: errors.New("--cluster-cert and --cluster-cert-key go together")}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
@@ -106,6 +107,15 @@ func configLine(c *server.ConfigStatus) string {
 	return line
 }
 
+// servedLine says whether the proxies go where the picker says.
+func servedLine(s *extproc.ServedStatus) string {
+	line := fmt.Sprintf("answers: %d by the endpoint chosen, %d by a further one named, %d from elsewhere, %d not reported", s.Chosen, s.Next, s.Elsewhere, s.Unknown)
+	if s.Problem != "" {
+		line += "; " + s.Problem
+	}
+	return line
+}
+
 func writeStatus(w io.Writer, st *server.Status, group bool) {
 	state := st.State
 	if st.Reason != "" {
@@ -114,6 +124,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	fmt.Fprintf(w, "%s %s: %s, up %s, %d decisions\n", st.Name, st.Version, state, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
 	fmt.Fprintln(w, configLine(&st.Config))
 	fmt.Fprintf(w, "cluster: %s (%s)\n", st.Cluster.Line, st.Cluster.State)
+	fmt.Fprintln(w, servedLine(&st.Served))
 	if st.Cluster.Fallback != "" {
 		fmt.Fprintf(w, "meanwhile: %s\n", st.Cluster.Fallback)
 	}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc"
 )
 
 // Kind names a configuration.
@@ -51,6 +53,9 @@ type Params struct {
 	RequestBody, ResponseBody string
 	// EarlyBody sends STREAMED bodies before the headers are answered.
 	EarlyBody bool
+	// KeepRoutingHeaders leaves headers that clients may not send to the
+	// pickers, which remove them too, as gateways of others do.
+	KeepRoutingHeaders bool
 	// Observe lets the pickers watch without a say.
 	Observe bool
 }
@@ -68,6 +73,9 @@ type view struct {
 	RequestTrailers             string
 	ResponseTrailers            string
 	FailOpen, ModeOverride      bool
+	Strip                       []string // request headers that clients may not send
+	DestinationsKey             string
+	Destinations                int
 }
 
 // address is a socket address as the template needs it.
@@ -113,6 +121,11 @@ func (v *view) defaults() {
 	if v.KeepAlive <= 0 {
 		v.KeepAlive = 4 * time.Second
 	}
+	if v.Kind != Plain && !v.KeepRoutingHeaders {
+		v.Strip = extproc.RoutingHeaders()
+	}
+	v.DestinationsKey = extproc.MetadataDestinations
+	v.Destinations = min(max(v.Retries, 0), 2) + 1
 	v.MessageSeconds, v.KeepSeconds = seconds(v.MessageTimeout), seconds(v.KeepAlive)
 }
 

@@ -29,6 +29,8 @@ type Options struct {
 
 	MaxBody           int // bytes; default 64 MiB
 	AllowModeOverride bool
+	Gateway           extproc.Gateway // what the proxy takes as a destination
+	Destinations      int             // addresses named in one answer; 0 leaves it to Gateway
 	FallbackMetadata  bool
 	FullReport        bool          // ask vLLM engines to announce reused blocks again where too little is known
 	SampleBodies      float64       // share of responses whose body is looked at; default .05, negative none

@@ -60,6 +60,7 @@ type Server struct {
 	setup     *share.Setup
 	xds       *xdsShare
 	readiness *extproc.Readiness
+	processor *extproc.Processor
 	extproc   *extproc.Server
 	admin     *admin.Server
 
@@ -185,11 +186,13 @@ func (s *Server) openExtProc() error {
 	p, err := extproc.New(extproc.Options{
 		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
 		MaxBody: s.o.MaxBody, AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
+		Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
 		Registerer: s.registry, Log: s.o.Log,
 	})
 	if err != nil {
 		return err
 	}
+	s.processor = p
 	s.extproc, err = extproc.Open(p, extproc.Listen{Address: s.o.Listen, TLS: s.o.TLS, HealthAddress: s.o.Health, Linger: max(s.o.Linger, 0), Readiness: s.readiness})
 	return err
 }

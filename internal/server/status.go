@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
@@ -32,6 +33,8 @@ type Status struct {
 	Cluster   ClusterStatus        `json:"cluster"`
 	Members   []MemberStatus       `json:"members,omitempty"`
 	Endpoints []EndpointStatus     `json:"endpoints"`
+
+	Served extproc.ServedStatus `json:"served"` // whether the proxies go where the picker says
 }
 
 // IndexStatus sizes the prefix index.
@@ -72,6 +75,9 @@ func (s *Server) Status() Status {
 		Decisions: s.decided.Load(), Models: s.models.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
 	}
 	st.State, st.Reason = s.state()
+	if s.processor != nil {
+		st.Served = s.processor.Served()
+	}
 	s.reloading.Lock()
 	st.Config = s.configStatus
 	s.reloading.Unlock()

@@ -222,6 +222,9 @@ func (b *builder) config() *Config {
 	if h := c.Producer.TokenHeader; h != "" {
 		c.Rules.Answer = plugins.HandOut(h)
 	}
+	for _, p := range b.plugins {
+		c.ReportServed = c.ReportServed || p.typ.Name == "header-based-testing-filter"
+	}
 	c.Notes = b.notes.Problems()
 	c.effective.fill(b)
 	return &c

@@ -54,6 +54,10 @@ type Config struct {
 	// Metrics say how engines' metrics pages are read.
 	Metrics Metrics
 
+	// ReportServed asks for the header by which conformance tests of gateways
+	// learn who served.
+	ReportServed bool
+
 	Producer  plugin.Producer       // what the plugins say about index and sessions, merged
 	Discovery *plugin.FileDiscovery // nil: the file does not say
 	Flow      *Flow                 // nil: requests are not to wait

@@ -6,26 +6,26 @@ import (
 )
 
 // Request headers that the picker reads, lower case. Where two spellings are
-// in use, the first one found wins.
+// in use, the newer one counts, and Alt is the older.
 const (
-	HeaderObjective      = "x-gateway-inference-objective"
-	HeaderObjectiveAlt   = "x-llm-d-inference-objective"
-	HeaderFairness       = "x-gateway-inference-fairness-id"
-	HeaderFairnessAlt    = "x-llm-d-inference-fairness-id"
-	HeaderModelRewrite   = "x-gateway-model-name-rewrite"
-	HeaderModelRewrite2  = "x-llm-d-model-name-rewrite"
-	HeaderSLOTTFT        = "x-slo-ttft-ms"
-	HeaderSLOTTFTAlt     = "x-llm-d-slo-ttft-ms"
-	HeaderSLOTPOT        = "x-slo-tpot-ms"
-	HeaderSLOTPOTAlt     = "x-llm-d-slo-tpot-ms"
-	HeaderSession        = "x-session-id"
-	HeaderSessionToken   = "x-session-token"
-	HeaderTestSelection  = "test-epp-endpoint-selection"
-	HeaderPrefiller      = "x-prefiller-host-port"
-	HeaderEncoders       = "x-encoder-hosts-ports"
-	HeaderDataParallel   = "x-data-parallel-host-port"
-	maxSLO               = time.Hour
-	maxHeaderValueLength = 1024
+	HeaderObjective       = "x-llm-d-inference-objective"
+	HeaderObjectiveAlt    = "x-gateway-inference-objective"
+	HeaderFairness        = "x-llm-d-inference-fairness-id"
+	HeaderFairnessAlt     = "x-gateway-inference-fairness-id"
+	HeaderModelRewrite    = "x-llm-d-model-name-rewrite"
+	HeaderModelRewriteAlt = "x-gateway-model-name-rewrite"
+	HeaderSLOTTFT         = "x-llm-d-slo-ttft-ms"
+	HeaderSLOTTFTAlt      = "x-slo-ttft-ms"
+	HeaderSLOTPOT         = "x-llm-d-slo-tpot-ms"
+	HeaderSLOTPOTAlt      = "x-slo-tpot-ms"
+	HeaderSession         = "x-session-id"
+	HeaderSessionToken    = "x-session-token"
+	HeaderTestSelection   = "test-epp-endpoint-selection"
+	HeaderPrefiller       = "x-prefiller-host-port"
+	HeaderEncoders        = "x-encoder-hosts-ports"
+	HeaderDataParallel    = "x-data-parallel-host-port"
+	maxSLO                = time.Hour
+	maxHeaderValueLength  = 1024
 )
 
 // readHeaders fills what headers say about a request.
@@ -35,13 +35,13 @@ func readHeaders(r *Request) {
 	}
 	r.Objective = header(r.Headers, HeaderObjective, HeaderObjectiveAlt)
 	r.FairnessID = header(r.Headers, HeaderFairness, HeaderFairnessAlt)
-	r.Target = header(r.Headers, HeaderModelRewrite, HeaderModelRewrite2)
+	r.Target = header(r.Headers, HeaderModelRewrite, HeaderModelRewriteAlt)
 	r.Session = header(r.Headers, HeaderSession, HeaderSessionToken)
 	r.SLOTTFT = milliseconds(header(r.Headers, HeaderSLOTTFT, HeaderSLOTTFTAlt))
 	r.SLOTPOT = milliseconds(header(r.Headers, HeaderSLOTPOT, HeaderSLOTPOTAlt))
 }
 
-// header returns the value of the first of two spellings that is set. Absurdly
+// header returns the value of the newer of two spellings, or that of the older. Absurdly
 // long values count as absent.
 func header(h Headers, name, alt string) string {
 	v := h.Get(name)

@@ -78,7 +78,7 @@ func scanBody(r *Request) (at int, ok bool) {
 	defer scanners.Put(s)
 	s.b = r.Body
 	defer func() { s.b = nil }()
-	i := s.space(0)
+	i := s.space(bom(s.b))
 	if i >= len(s.b) || s.b[i] != '{' {
 		return i, false
 	}
@@ -94,6 +94,15 @@ func scanBody(r *Request) (at int, ok bool) {
 		takeCut(r, s, m.Key, Span{m.Val[0], len(s.b)})
 	}
 	return s.bad, false
+}
+
+// bom returns the length of the byte order mark that a body begins with.
+// Engines accept one.
+func bom(b []byte) int {
+	if bytes.HasPrefix(b, []byte("\xef\xbb\xbf")) {
+		return 3
+	}
+	return 0
 }
 
 // takeCut takes a member whose value does not end within the body: only the

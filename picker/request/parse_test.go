@@ -100,6 +100,18 @@ func TestParseHeaders(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	r = &Request{Path: "/v1/completions", Body: []byte("\xef\xbb\xbf {\"model\":\"m\",\"prompt\":\"p\"}"), Headers: headerMap{
+		HeaderObjectiveAlt: "old", HeaderObjective: "new", HeaderFairnessAlt: "old", HeaderFairness: "new", HeaderModelRewriteAlt: "old",
+		HeaderModelRewrite: "new", HeaderSLOTTFTAlt: "1", HeaderSLOTTFT: "2", HeaderSLOTPOTAlt: "1", HeaderSLOTPOT: "2",
+	}}
+	if err := Parse(r); err != nil {
+		t.Fatalf("byte order mark: %v", err)
+	}
+	got = []any{r.Model, string(r.Body[r.ModelSpan[0]:r.ModelSpan[1]]), r.Objective, r.FairnessID, r.Target, r.SLOTTFT, r.SLOTPOT}
+	want = []any{"m", `"m"`, "new", "new", "new", 2 * time.Millisecond, 2 * time.Millisecond}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("newer spellings: -want +got:\n%s", diff)
+	}
 	for _, bad := range []string{"-1", "x", "NaN", "0"} {
 		if d := milliseconds(bad); d != 0 {
 			t.Errorf("%s: %v", bad, d)

@@ -1,0 +1,175 @@
+package extproc_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+)
+
+// echo answers an upgrade with 101 and returns what it is sent.
+func echo(w http.ResponseWriter) {
+	conn, rw, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n")
+	_, _ = io.Copy(conn, rw)
+}
+
+// TestEnvoyUpgrade: a WebSocket is placed at once in both configurations, and
+// what is sent comes back while it is open.
+func TestEnvoyUpgrade(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
+			conn, err := net.Dial("tcp", r.envoy.Addr("inference"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+			fmt.Fprint(conn, "GET /v1/realtime HTTP/1.1\r\nhost: engines\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"+
+				"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+			in := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("answer %v, %v", resp, err)
+			}
+			for _, word := range []string{"first", "second", strings.Repeat("long", 20_000)} {
+				go func() { _, _ = io.WriteString(conn, word) }()
+				got := make([]byte, len(word))
+				if _, err := io.ReadFull(in, got); err != nil || string(got) != word {
+					t.Fatalf("got %.20q, %v", got, err)
+				}
+			}
+			r.book.set(func(b *book) {
+				if b.inFlight != 1 {
+					t.Errorf("%d requests are in flight while the WebSocket is open", b.inFlight)
+				}
+			})
+			conn.Close()
+			r.book.settle(t)
+			r.clean()
+		})
+	}
+}
+
+// pausedReader sends a body, and from byte at on only once the request was
+// placed. Envoy keeps what comes earlier, up to its limit.
+type pausedReader struct {
+	r    *rig
+	body []byte
+	at   int
+}
+
+func (p *pausedReader) Read(b []byte) (int, error) {
+	if p.at == 0 {
+		eventually(p.r.t, "request placed", func() bool {
+			p.r.book.mu.Lock()
+			defer p.r.book.mu.Unlock()
+			return len(p.r.book.requests) > 0
+		})
+		p.at = len(p.body)
+	}
+	if len(p.body) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, p.body[:min(p.at, len(p.body))])
+	p.body, p.at = p.body[n:], p.at-n
+	return n, nil
+}
+
+// TestEnvoyUpload: a body that is not looked at passes whole, however long.
+func TestEnvoyUpload(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			s.params.BodyLimit = 1 << 20
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override, MaxBody: 1 << 20}})
+			body := bytes.Repeat([]byte("--part--"), 1<<20)
+			resp, err := r.client.Post("http://"+r.envoy.Addr("inference")+"/v1/audio/transcriptions", "multipart/form-data; boundary=part",
+				&pausedReader{r, body, 64 << 10}) // chunked: no length is known
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if got := resp.Header.Get("x-body-sha"); resp.StatusCode != http.StatusOK || got != digest(body) {
+				t.Errorf("status %d, the engine saw %q", resp.StatusCode, got)
+			}
+			r.book.settle(t)
+		})
+	}
+}
+
+// TestEnvoyTrust: routing headers of clients reach neither picker nor engine
+// and never decide, with a picker and without.
+func TestEnvoyTrust(t *testing.T) {
+	for _, s := range shapes()[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
+			stranger := &rig{t: t}
+			stranger.startEngine()
+			forged := map[string]string{"x-echo": "1"}
+			for _, name := range extproc.RoutingHeaders() {
+				forged[strings.ToUpper(name[:3])+name[3:]] = strings.TrimPrefix(stranger.engine.URL, "http://")
+			}
+			check := func() {
+				t.Helper()
+				resp, _, err := r.do(t.Context(), call{size: 1000, model: "m", answer: 10, header: forged})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.StatusCode != http.StatusOK {
+					return // the gateway kind fails closed
+				}
+				for _, name := range extproc.RoutingHeaders() {
+					if got := resp.Header.Get("seen-" + name); got != "" && got != r.book.endpoints[0] {
+						t.Errorf("the engine saw %s: %s", name, got)
+					}
+				}
+				if resp.Header.Get("x-port") != r.engine.Listener.Addr().String() {
+					t.Errorf("served by %s", resp.Header.Get("x-port"))
+				}
+			}
+			for range 5 {
+				check()
+			}
+			r.book.settle(t)
+			r.clean()
+			stopPicker(t, r.picker)
+			for range 5 {
+				check()
+			}
+		})
+	}
+}
+
+// TestEnvoyRoutingHeaders: the picker takes them away by itself where the proxy
+// does not strip them.
+func TestEnvoyRoutingHeaders(t *testing.T) {
+	r := newRig(t, rigOptions{params: envoyconf.Params{Kind: envoyconf.Gateway, KeepRoutingHeaders: true}})
+	forged := map[string]string{"x-echo": "1"}
+	for _, name := range extproc.RoutingHeaders() {
+		forged[name] = "192.0.2.1:80"
+	}
+	resp, _, err := r.do(t.Context(), call{size: 1000, model: "m", answer: 10, header: forged})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range extproc.RoutingHeaders() {
+		if got := resp.Header.Get("seen-" + name); got != "" && got != r.book.endpoints[0] {
+			t.Errorf("the engine saw %s: %s", name, got)
+		}
+	}
+	r.book.settle(t)
+	r.clean()
+}
