@@ -82,6 +82,24 @@ check: ## run unit tests and lint: no network, no Envoy, a minute once built
 test: setup build ## run all tests
 	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)
 
+# What the protocol demands of a proxy, and what the shipped configurations promise.
+ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$
+
+.PHONY: test-envoys
+test-envoys: setup ## run the protocol tests on every supported version of Envoy
+	@$(SETUP) envoys
+	@go test -c -o $(BUILD)/extproc.test ./extproc && go test -c -o $(BUILD)/envoyconf.test ./extproc/envoyconf
+	@failed=0; for envoy in $(CACHE)/envoys/envoy-* $(CACHE)/bin/envoy; do \
+		version=$$($$envoy --version | grep -o '/[0-9][0-9.]*/' | tr -d /); \
+		for package in extproc extproc/envoyconf; do \
+			if (cd $$package && ENVOY=$$envoy $(CURDIR)/$(BUILD)/$${package##*/}.test -test.run '$(ENVOY_TESTS)' >$(CURDIR)/$(BUILD)/envoys.log 2>&1); then \
+				printf 'ok    Envoy %-8s %s\n' "$$version" $$package; \
+			else \
+				printf 'FAIL  Envoy %-8s %s\n' "$$version" $$package; cat $(BUILD)/envoys.log; failed=1; \
+			fi; \
+		done; \
+	done; exit $$failed
+
 .PHONY: race
 race: setup ## run the tests of the concurrent packages with the race detector
 	CGO_ENABLED=1 go test -race -timeout $(RACE_TIMEOUT) $(RACE_PACKAGES)

