@@ -7,11 +7,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,7 +27,27 @@ type TLS struct {
 	Plaintext bool   // no TLS at all
 	CertFile  string // PEM; read anew when it changes
 	KeyFile   string // PEM; read anew when it changes
+
+	// ClientCA is a PEM file of those who sign proxies' certificates; read anew
+	// when it changes. With it a proxy without such a certificate is refused.
+	ClientCA string
+	// ClientNames are the URI (SPIFFE) or DNS names of which a proxy's
+	// certificate must carry one; empty accepts any that ClientCA signed.
+	ClientNames []string
+	// Min is the oldest version, "1.2" or "1.3"; "" means 1.2.
+	Min string
 }
+
+// Errors of TLS settings.
+var (
+	errMinVersion  = errors.New("extproc: TLS: the oldest version must be 1.2 or 1.3")
+	errClientCA    = errors.New("extproc: TLS: the file of client authorities has no certificate")
+	errClientNeeds = errors.New("extproc: TLS: client certificates need TLS, and names need a file of authorities")
+	errClientName  = errors.New("extproc: TLS: the client's certificate carries none of the names that are let in")
+)
+
+// versions are the values of TLS.Min.
+var versions = map[string]uint16{"": tls.VersionTLS12, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 
 // Config returns what a gRPC server needs, nil for plaintext. log is told of
 // certificates that are read anew.
@@ -33,10 +55,20 @@ func (t TLS) Config(log *slog.Logger) (*tls.Config, error) { return t.config(log
 
 // config returns nil for plaintext.
 func (t TLS) config(log *slog.Logger, now func() time.Time) (*tls.Config, error) {
+	if t.ClientCA != "" && t.Plaintext || t.ClientCA == "" && len(t.ClientNames) > 0 {
+		return nil, errClientNeeds
+	}
 	if t.Plaintext {
 		return nil, nil
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+	oldest, known := versions[t.Min]
+	if !known {
+		return nil, fmt.Errorf("%w: %q", errMinVersion, t.Min)
+	}
+	cfg := &tls.Config{MinVersion: oldest, NextProtos: []string{"h2"}}
+	if err := t.clients(cfg, log, now); err != nil {
+		return nil, err
+	}
 	if t.CertFile == "" && t.KeyFile == "" {
 		cert, err := selfSigned(now())
 		if err != nil {
@@ -45,60 +77,128 @@ func (t TLS) config(log *slog.Logger, now func() time.Time) (*tls.Config, error)
 		cfg.Certificates = []tls.Certificate{cert}
 		return cfg, nil
 	}
-	f := &certFiles{cert: t.CertFile, key: t.KeyFile, log: log, now: now}
+	f := &watched[tls.Certificate]{what: "certificate", files: []string{t.CertFile, t.KeyFile}, log: log, now: now}
+	f.read = func() (*tls.Certificate, error) {
+		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("extproc: certificate: %w", err)
+		}
+		return &cert, nil
+	}
 	if err := f.load(); err != nil {
 		return nil, err
 	}
-	cfg.GetCertificate = f.get
+	cfg.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.get(), nil }
 	return cfg, nil
 }
 
-// certFiles serves a certificate from files and follows their changes at
-// handshakes, without a goroutine.
-type certFiles struct {
-	cert, key string
-	log       *slog.Logger
-	now       func() time.Time
+// clients makes cfg demand certificates of clients, if a file says who signs
+// them.
+func (t TLS) clients(cfg *tls.Config, log *slog.Logger, now func() time.Time) error {
+	if t.ClientCA == "" {
+		return nil
+	}
+	f := &watched[x509.CertPool]{what: "client authorities", files: []string{t.ClientCA}, log: log, now: now}
+	f.read = func() (*x509.CertPool, error) {
+		pem, err := os.ReadFile(t.ClientCA)
+		if err != nil {
+			return nil, fmt.Errorf("extproc: client authorities: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%w: %s", errClientCA, t.ClientCA)
+		}
+		return pool, nil
+	}
+	if err := f.load(); err != nil {
+		return err
+	}
+	// The chain is verified here and not by the configuration, so that new
+	// authorities count from the next handshake on.
+	cfg.ClientAuth = tls.RequireAnyClientCert
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
+		leaf, between := cs.PeerCertificates[0], x509.NewCertPool()
+		for _, c := range cs.PeerCertificates[1:] {
+			between.AddCert(c)
+		}
+		_, err := leaf.Verify(x509.VerifyOptions{
+			Roots: f.get(), Intermediates: between, CurrentTime: now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		})
+		if err != nil {
+			return err
+		}
+		return t.admit(leaf)
+	}
+	return nil
+}
+
+// admit checks the names of a verified certificate.
+func (t TLS) admit(leaf *x509.Certificate) error {
+	if len(t.ClientNames) == 0 {
+		return nil
+	}
+	for _, uri := range leaf.URIs {
+		if slices.Contains(t.ClientNames, uri.String()) {
+			return nil
+		}
+	}
+	for _, name := range leaf.DNSNames {
+		if slices.Contains(t.ClientNames, name) {
+			return nil
+		}
+	}
+	return errClientName
+}
+
+// watched is a value that is read from files and follows their changes when it
+// is asked for, without a goroutine.
+type watched[T any] struct {
+	what  string
+	files []string
+	read  func() (*T, error)
+	log   *slog.Logger
+	now   func() time.Time
 
 	mu      sync.Mutex
-	current *tls.Certificate
-	stamp   [2]time.Time // modification times that current was read at
+	current *T
+	stamp   []time.Time // modification times that current was read at
 	checked time.Time
 }
 
-// get returns the newest certificate that could be read.
-func (f *certFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// get returns the newest value that could be read.
+func (f *watched[T]) get() *T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.now().Sub(f.checked) < reloadEvery {
-		return f.current, nil
+		return f.current
 	}
 	f.checked = f.now()
-	if stamp := f.modified(); stamp == f.stamp {
-		return f.current, nil
+	if slices.Equal(f.modified(), f.stamp) {
+		return f.current
 	}
 	if err := f.load(); err != nil {
-		f.log.Warn("certificate not reloaded, serving the previous one", "error", err)
+		f.log.Warn("TLS file not reloaded, using the previous one", "what", f.what, "error", err)
 	} else {
-		f.log.Info("certificate reloaded", "cert_file", f.cert)
+		f.log.Info("TLS file reloaded", "what", f.what, "file", f.files[0])
 	}
-	return f.current, nil
+	return f.current
 }
 
-func (f *certFiles) load() error {
+func (f *watched[T]) load() error {
 	stamp := f.modified()
-	cert, err := tls.LoadX509KeyPair(f.cert, f.key)
+	v, err := f.read()
 	if err != nil {
-		return fmt.Errorf("extproc: certificate: %w", err)
+		return err
 	}
-	f.current, f.stamp = &cert, stamp
+	f.current, f.stamp = v, stamp
 	return nil
 }
 
 // modified returns when the files were written; the zero time for one that
 // cannot be looked at.
-func (f *certFiles) modified() (t [2]time.Time) {
-	for i, name := range []string{f.cert, f.key} {
+func (f *watched[T]) modified() []time.Time {
+	t := make([]time.Time, len(f.files))
+	for i, name := range f.files {
 		if info, err := os.Stat(name); err == nil {
 			t[i] = info.ModTime()
 		}
