@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/core"
@@ -19,7 +20,7 @@ type Node struct {
 	log  *slog.Logger
 	mu   sync.Mutex
 	core *core.Core
-	next time.Duration // when the loop will wake by itself
+	next atomic.Int64 // when the loop will wake by itself, as a time.Duration
 	wake chan struct{}
 	stop context.CancelFunc
 	done chan struct{}
@@ -28,6 +29,8 @@ type Node struct {
 	seen map[string]bool   // peers that were up at the last look, for the log
 	lost map[string]lostAt // by name
 	was  Phase
+
+	deltas sync.Pool // of *core.Deltas
 }
 
 // New returns a Node that does nothing yet.
@@ -36,6 +39,7 @@ func New(opt Options) *Node {
 	return &Node{
 		opt: opt, log: opt.Logger, core: core.New(opt.Tuning),
 		wake: make(chan struct{}, 1), work: newWork(), seen: map[string]bool{}, lost: map[string]lostAt{},
+		deltas: sync.Pool{New: func() any { return &core.Deltas{} }},
 	}
 }
 
@@ -132,10 +136,13 @@ func (n *Node) run(ctx context.Context) {
 		n.core.Tick()
 		n.flush()
 		n.observe(now)
-		n.next = n.core.Deadline()
-		wait := n.next - now
+		next := n.core.Deadline()
+		n.next.Store(int64(next))
 		n.mu.Unlock()
-		timer.Reset(max(wait, 0))
+		if n.core.Fresh() {
+			next = now // what came in between may not have seen when the loop wakes
+		}
+		timer.Reset(max(next-now, 0))
 		select {
 		case <-ctx.Done():
 			return
@@ -152,16 +159,22 @@ func (n *Node) do(fn func()) {
 	n.core.Advance(n.opt.Now())
 	fn()
 	n.flush()
-	earlier := n.core.Deadline() < n.next
-	if earlier {
-		n.next = 0
-	}
+	due := n.core.Deadline()
 	n.mu.Unlock()
-	if earlier {
+	n.wakeAt(due)
+}
+
+// wakeAt has the loop be awake at due, if it would sleep longer.
+func (n *Node) wakeAt(due time.Duration) {
+	for next := n.next.Load(); int64(due) < next; next = n.next.Load() {
+		if !n.next.CompareAndSwap(next, 0) {
+			continue
+		}
 		select {
 		case n.wake <- struct{}{}:
 		default:
 		}
+		return
 	}
 }
 
@@ -190,9 +203,16 @@ func (h handler) Link(id string, up bool) { h.n.do(func() { h.n.core.SetLink(id,
 
 // Receive implements Handler.
 func (h handler) Receive(from string, frame []byte) {
-	h.n.do(func() {
-		h.n.heardLost(from, h.n.opt.Now())
-		h.n.core.Receive(from, frame)
+	n := h.n
+	m := n.deltas.Get().(*core.Deltas)
+	defer n.deltas.Put(m)
+	use := m
+	if _, ok := n.core.Deliver(n.opt.Now(), from, frame, m); !ok {
+		use = nil
+	}
+	n.do(func() {
+		n.heardLost(from, n.opt.Now())
+		n.core.ReceiveDelivered(from, frame, use)
 	})
 }
 

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"sync"
+
 	"github.com/grapevine-epp/grapevine/cluster/internal/core"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
@@ -53,6 +55,10 @@ type Log struct {
 // Log registers a log before Open. SetSources must be called, also with no
 // sources, before the replica can settle.
 func (n *Node) Log(name string, version uint64, store LogStore, opt LogOptions) *Log {
+	opt.Guard = func() (lock, unlock func()) {
+		mu := new(sync.Mutex)
+		return mu.Lock, mu.Unlock
+	}
 	return &Log{n, n.core.NewLog(name, version, store, opt)}
 }
 
@@ -64,12 +70,8 @@ func (l *Log) SetSources(names []string) (left int) {
 	return left
 }
 
-// Position returns how far source is known.
-func (l *Log) Position(source string) (p Position) {
-	l.n.mu.Lock()
-	defer l.n.mu.Unlock()
-	return l.l.Position(source)
-}
+// Position returns how far source is known. It waits for nothing but a write of source.
+func (l *Log) Position(source string) Position { return l.l.Position(source) }
 
 // Common returns the smallest version of the log that a member of the group
 // states. What is appended should be readable by it; see logs.LogOptions.
@@ -80,8 +82,14 @@ func (l *Log) Common() (v uint64) {
 }
 
 // Append hands in a delta that this replica read. The store's Apply is called
-// before Append returns, when the verdict is Applied. See logs.Log.Append.
+// before Append returns, when the verdict is Applied. It waits for other writes of the
+// same source only, but for the first of an incarnation. See logs.Log.Append.
 func (l *Log) Append(d Delta) (v Verdict) {
+	v, due, ok := l.l.AppendNext(l.n.opt.Now(), d)
+	if ok {
+		l.n.wakeAt(due)
+		return v
+	}
 	l.n.do(func() { v = l.l.Append(d) })
 	return v
 }

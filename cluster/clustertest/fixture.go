@@ -18,6 +18,9 @@ type Sums struct {
 	roles map[string]cluster.Role
 }
 
+// NewSums returns an empty store.
+func NewSums() *Sums { return &Sums{of: map[string]uint64{}, roles: map[string]cluster.Role{}} }
+
 var errPayload = errors.New("clustertest: payload is not 8 bytes long")
 
 // Apply adds the payload's number.
@@ -139,7 +142,7 @@ type Replica struct {
 func NewReplica(opt cluster.Options) *Replica {
 	r := &Replica{
 		Node:  cluster.New(opt),
-		Sums:  &Sums{of: map[string]uint64{}, roles: map[string]cluster.Role{}},
+		Sums:  NewSums(),
 		Loads: &Table{of: map[string]map[string]string{}},
 		Feeds: &Table{of: map[string]map[string]string{}},
 	}

@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
@@ -17,7 +18,8 @@ type Core struct {
 	startAt time.Duration
 	peers   []*peer // by ID
 	byID    map[string]*peer
-	past    []pastPeer // the last ones removed
+	past    []pastPeer                        // the last ones removed
+	boots   atomic.Pointer[map[string]uint64] // of the members, by ID, for Deliver
 
 	gauges []*Gauge
 	feeds  []*Feed
@@ -41,7 +43,9 @@ type inbox struct {
 // Advance.
 func New(opt group.Options) *Core {
 	g := group.New(opt)
-	return &Core{g: g, byID: map[string]*peer{}, logs: logs.NewSet(g)}
+	c := &Core{g: g, byID: map[string]*peer{}, logs: logs.NewSet(g)}
+	c.boots.Store(&map[string]uint64{})
+	return c
 }
 
 // Self returns this member.
@@ -165,6 +169,11 @@ func (c *Core) SetMembers(members []group.Member) {
 			c.remove(p)
 		}
 	}
+	boots := make(map[string]uint64, len(c.peers))
+	for _, p := range c.peers {
+		boots[p.ID] = p.Boot
+	}
+	c.boots.Store(&boots)
 }
 
 func (c *Core) add(m group.Member) {
@@ -213,9 +222,41 @@ func (c *Core) SetLink(id string, up bool) {
 	c.watch(p)
 }
 
+// Deltas is a frame of live deltas on its way from Deliver to Receive.
+type Deltas = wire.Deltas
+
+// Deliver merges what a frame of live deltas holds as far as that needs no more than the
+// locks of the sources. It may be called while other methods run. ReceiveDelivered has
+// to be called with the same frame afterwards: with m if Deliver says ok, else with nil. due is when Tick
+// has something to do because of it.
+func (c *Core) Deliver(now time.Duration, from string, frame []byte, m *Deltas) (due time.Duration, ok bool) {
+	boot, member := (*c.boots.Load())[from]
+	switch {
+	case !member, len(frame) > wire.MaxFrame, len(frame) < wire.HeaderLen:
+	case frame[0] != wire.Major, frame[2] != wire.KindDelta, wire.Boot(frame) != boot:
+	default:
+		return c.logs.Deliver(now, wire.Body(frame), m)
+	}
+	return group.Never, false
+}
+
+// Fresh reports whether Tick has something to do that Deadline has not told of. It may be
+// called while other methods run.
+func (c *Core) Fresh() bool {
+	for _, l := range c.logs.List {
+		if l.Fresh() {
+			return true
+		}
+	}
+	return false
+}
+
 // Receive takes a frame that the member from sent. The caller has
 // authenticated from.
-func (c *Core) Receive(from string, frame []byte) {
+func (c *Core) Receive(from string, frame []byte) { c.ReceiveDelivered(from, frame, nil) }
+
+// ReceiveDelivered is Receive for a frame that was given to Deliver before.
+func (c *Core) ReceiveDelivered(from string, frame []byte, m *Deltas) {
 	p := c.byID[from]
 	switch {
 	case p == nil:
@@ -229,12 +270,12 @@ func (c *Core) Receive(from string, frame []byte) {
 	case wire.Boot(frame) != p.Boot:
 		c.g.Refuse(group.RefusedBoot)
 	default:
-		c.receive(p, frame)
+		c.receive(p, frame, m)
 	}
 }
 
-func (c *Core) receive(p *peer, frame []byte) {
-	state, err := c.dispatch(p, frame[2], wire.Body(frame))
+func (c *Core) receive(p *peer, frame []byte, m *Deltas) {
+	state, err := c.dispatch(p, frame[2], wire.Body(frame), m)
 	if err != nil {
 		c.g.Refuse(group.RefusedMalformed)
 		return
@@ -246,7 +287,7 @@ func (c *Core) receive(p *peer, frame []byte) {
 }
 
 // dispatch decodes and handles one frame, and returns the index of its state.
-func (c *Core) dispatch(p *peer, kind byte, r wire.Reader) (int, error) {
+func (c *Core) dispatch(p *peer, kind byte, r wire.Reader, m *Deltas) (int, error) {
 	switch kind {
 	case wire.KindBeat:
 		return 0, c.onBeat(p, r)
@@ -257,7 +298,7 @@ func (c *Core) dispatch(p *peer, kind byte, r wire.Reader) (int, error) {
 	case wire.KindFeed:
 		return c.onFeed(p, r)
 	case wire.KindDelta, wire.KindDigest, wire.KindRangeAsk, wire.KindPageAsk, wire.KindRangeReply, wire.KindPageReply:
-		return c.logs.Receive(p.Peer, kind, r)
+		return c.logs.Receive(p.Peer, kind, r, m)
 	}
 	c.g.Refuse(group.RefusedKind)
 	return 0, nil

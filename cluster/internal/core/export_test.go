@@ -68,7 +68,7 @@ func ToNewer(frame []byte) []byte {
 func Nicked(frame []byte) (is bool) {
 	var m wire.Deltas
 	if frame[2] == wire.KindDelta && m.Decode(wire.Body(frame)) == nil {
-		m.Each(func(g *wire.Group) { is = is || g.Inc == 0 })
+		m.Each(func(_ int, g *wire.Group) { is = is || g.Inc == 0 })
 	}
 	return is
 }

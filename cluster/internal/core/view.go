@@ -52,7 +52,12 @@ func (c *Core) Logs() []*logs.Log { return c.logs.List }
 func (c *Core) States() []string { return c.g.States() }
 
 // Stats returns the counters.
-func (c *Core) Stats() group.Stats { return c.g.Stats }
+func (c *Core) Stats() group.Stats {
+	for _, l := range c.logs.List {
+		l.CountDeltas()
+	}
+	return c.g.Stats
+}
 
 // Reachable returns how many peers are up, and how many are known.
 func (c *Core) Reachable() (up, known int) { return c.g.Reachable() }

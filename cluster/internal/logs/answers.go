@@ -20,7 +20,7 @@ func (l *Log) takeRange(p *group.Peer, s *source, m *wire.RangeReply) {
 	}
 	ld, before := s.load, s.pos
 	ld.tries = 0
-	l.mergeGroup(p, s, &m.Deltas)
+	l.mergeGroup(p, s, &m.Deltas, false)
 	if s.load != ld {
 		return // a new incarnation ended it
 	}
@@ -101,6 +101,7 @@ func (l *Log) firstPage(s *source, m *wire.PageReply) bool {
 	ld.snapshot, ld.snap, ld.digest, ld.total = true, m.Snap, m.Digest, m.Bytes
 	ld.pages = make([][]byte, m.Pages)
 	ld.asked = min(1, len(ld.pages))
+	s.room = int(ld.total / 16)
 	return true
 }
 
@@ -126,7 +127,11 @@ func (l *Log) fill(s *source) {
 		l.g.Submit(group.Job{
 			Lane: group.Loading,
 			Run:  func(func() bool) { ld.err = l.addPages(s.name, ld, pages) },
-			End:  func() { l.filled(s, ld, end) },
+			End: func() {
+				l.enter(s)
+				defer l.leave(s)
+				l.filled(s, ld, end)
+			},
 		})
 	case ld.next == len(ld.pages) && ld.stage != nil:
 		l.commit(s)
@@ -207,7 +212,7 @@ func (l *Log) commit(s *source) {
 	l.dropSnaps(s)
 	s.pos = ld.snap
 	s.ring.clear()
-	l.touch(s)
+	l.touch(l.g.Now, s)
 	if s.digest != ld.digest {
 		// The content is not what its peer has: worth nothing until healed.
 		l.g.Stats.SnapshotsCorrupt++
@@ -217,8 +222,8 @@ func (l *Log) commit(s *source) {
 		l.endLoad(s)
 	}
 	for _, e := range tail {
-		l.apply(s, Delta{Source: s.name, Inc: s.pos.Inc, First: e.First, Last: e.Last, Payload: e.Payload})
+		l.apply(l.g.Now, s, Delta{Source: s.name, Inc: s.pos.Inc, First: e.First, Last: e.Last, Payload: e.Payload})
 	}
 	s.pend.dropBefore(s.pos.Inc, s.pos.Next)
-	l.drainPending(s)
+	l.drainPending(l.g.Now, s)
 }

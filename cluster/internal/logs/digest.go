@@ -26,14 +26,15 @@ func (l *Log) sendDigests() {
 	l.nextDigest = l.g.Now + l.g.Opt.Digest
 	m := wire.Digests{Name: []byte(l.name), Version: l.version}
 	for _, s := range l.order {
+		l.enter(s)
 		if r := s.claimsReading(); r != s.announced {
 			s.announced, s.tell = r, tellTimes
 		}
-		if s.tell == 0 {
-			continue
+		if s.tell > 0 {
+			s.tell--
+			m.Claims = append(m.Claims, s.claim())
 		}
-		s.tell--
-		m.Claims = append(m.Claims, s.claim())
+		l.leave(s)
 	}
 	if len(m.Claims) > 0 {
 		l.g.Broadcast(group.Live, l.idx, m.Append(l.g.Frame(wire.KindDigest)))
@@ -65,9 +66,11 @@ func (l *Log) sendFullDigests() {
 func (l *Log) fullDigest() []byte {
 	m := wire.Digests{Name: []byte(l.name), Version: l.version, Full: true}
 	for _, s := range l.order {
+		s.lock()
 		if s.pos.Known() || s.announced {
 			m.Claims = append(m.Claims, s.claim())
 		}
+		s.unlock()
 	}
 	return m.Append(l.g.Frame(wire.KindDigest))
 }
@@ -101,7 +104,9 @@ func (l *Log) takeDigest(p *group.Peer, m *wire.Digests) {
 			continue
 		}
 		named[s.slot] = true
+		l.enter(s)
 		l.hear(p, s, cl)
+		l.leave(s)
 	}
 	if !m.Full {
 		return

@@ -147,7 +147,7 @@ func (l *Log) endLoad(s *source) {
 	}
 	delete(l.loads, s.load.id)
 	s.load.abandon()
-	s.load = nil
+	s.load, s.room = nil, 0
 	l.loading--
 	l.watchSource(s)
 	l.nextCheck = min(l.nextCheck, l.g.Now)
@@ -170,6 +170,7 @@ func (l *Log) restart(s *source) {
 		return
 	}
 	ld.abandon()
+	s.room = 0
 	s.load = &load{p: ld.p, id: ld.id, begun: ld.begun, tries: ld.tries, force: ld.force, snapshot: true, heal: ld.heal}
 	l.ask(s)
 }

@@ -3,6 +3,7 @@ package logs
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
@@ -23,6 +24,10 @@ type LogOptions struct {
 	// payload. Whoever states less is not sent it and gets a snapshot instead, which
 	// every version must be able to read. Nil: everybody reads everything.
 	Needs func(payload []byte) uint64
+	// Guard makes the lock of one source, so that its deltas are merged while those of
+	// others are, and while anything else goes on; nil when one goroutine does everything.
+	// See the package comment.
+	Guard func() (lock, unlock func())
 }
 
 // Log is a state made of sources, each a log with one writer, of which every
@@ -35,10 +40,12 @@ type Log struct {
 	store   LogStore
 	opt     LogOptions
 
+	table atomic.Pointer[table]  // for whoever merges deltas
+	fresh atomic.Pointer[source] // sources with something to do, linked by nextFresh
+
 	sources map[string]*source
 	order   []*source // by name
 	slots   []*source // by slot; nil where free
-	nicks   map[uint32]*source
 	peers   []peerLog // by slot of the peer
 	mesh    bool
 
@@ -64,15 +71,13 @@ type source struct {
 	hash uint64
 	slot int
 
-	pos     Position
-	moved   time.Duration // when pos last changed
-	digest  Digest
-	ring    ring
-	pend    pending
-	push    []wire.Entry // applied, to be sent to peers
-	pushInc uint64
-	pushLen int
-	pushing bool // among those of the log that have some
+	lock, unlock func()
+	nextFresh    *source
+
+	content // guarded by lock
+
+	noticed uint64 // moves, as of the last look
+	pushing bool   // among those of the log that have deltas to push
 
 	role      Role
 	reading   bool          // the application reads the stream
@@ -94,6 +99,12 @@ type source struct {
 	snapAfter time.Duration // none is made before
 }
 
+// table finds sources. It is never changed.
+type table struct {
+	byName map[string]*source
+	byNick map[uint32]*source // nil where two sources have the same
+}
+
 // New registers a log.
 func (set *Set) New(name string, version uint64, store LogStore, opt LogOptions) *Log {
 	l := &Log{
@@ -101,6 +112,11 @@ func (set *Set) New(name string, version uint64, store LogStore, opt LogOptions)
 		sources: map[string]*source{}, loads: map[uint64]*source{},
 		flushAt: group.Never, nextCheck: group.Never, rolesDirty: true,
 	}
+	if l.opt.Guard == nil {
+		none := func() {}
+		l.opt.Guard = func() (lock, unlock func()) { return none, none }
+	}
+	l.table.Store(&table{})
 	set.List = append(set.List, l)
 	return l
 }
@@ -147,6 +163,7 @@ func (l *Log) SetSources(names []string) (left int) {
 
 func (l *Log) learn(name string) {
 	s := &source{name: name, hash: group.Hash(name), slot: slices.Index(l.slots, nil)}
+	s.lock, s.unlock = l.opt.Guard()
 	if s.slot < 0 {
 		s.slot = len(l.slots)
 		l.slots = append(l.slots, nil)
@@ -168,8 +185,12 @@ func (l *Log) learn(name string) {
 }
 
 func (l *Log) forget(s *source) {
+	l.enter(s)
 	l.endLoad(s)
 	l.dropSnaps(s)
+	s.gone = true
+	s.tally.addTo(&l.g.Stats)
+	l.leave(s)
 	s.inCheck = false
 	l.checks = slices.DeleteFunc(l.checks, func(o *source) bool { return o == s })
 	l.pushing = slices.DeleteFunc(l.pushing, func(o *source) bool { return o == s })
@@ -182,12 +203,15 @@ func (l *Log) forget(s *source) {
 	l.store.Forget(s.name)
 }
 
-// Position returns how far source is known.
+// Position returns how far source is known. Whoever merges deltas may call it.
 func (l *Log) Position(source string) Position {
-	if s := l.sources[source]; s != nil {
-		return s.pos
+	s := l.table.Load().byName[source]
+	if s == nil {
+		return Position{}
 	}
-	return Position{}
+	s.lock()
+	defer s.unlock()
+	return s.pos
 }
 
 // Reading says whether the application's own reader is connected to the
@@ -204,14 +228,42 @@ func (l *Log) Reading(source string, reading bool) {
 // asks its source for what follows Position, or calls Lose. A delta that
 // overlaps the position in part counts as Gap and is not kept.
 func (l *Log) Append(d Delta) Verdict {
+	v, _, ok := l.AppendNext(l.g.Now, d)
+	if ok {
+		return v
+	}
 	s := l.sources[d.Source]
-	if s == nil || d.Inc == 0 || d.Last < d.First || d.Last == ^uint64(0) {
+	if s == nil {
 		return Unknown
 	}
+	l.enter(s)
+	defer l.leave(s)
 	d.Local = true
-	v := l.ingest(s, d)
-	l.g.Stats.Appended[v]++
+	v = l.take(s, d)
+	s.tally.appended[v]++
 	return v
+}
+
+// AppendNext is Append for what needs nothing but the source's lock, which is all but
+// the first delta of an incarnation: !ok says that d is one, and nothing was done. It may
+// be called while other methods run. due is when Tick has something to do because of it.
+func (l *Log) AppendNext(now time.Duration, d Delta) (v Verdict, due time.Duration, ok bool) {
+	s := l.table.Load().byName[d.Source]
+	if s == nil || d.Inc == 0 || d.Last < d.First || d.Last == ^uint64(0) {
+		return Unknown, group.Never, true
+	}
+	s.lock()
+	defer s.unlock()
+	if s.gone {
+		return Unknown, group.Never, true
+	}
+	if d.Inc > s.pos.Inc {
+		return 0, 0, false
+	}
+	d.Local = true
+	v = l.ingest(now, s, d)
+	s.tally.appended[v]++
+	return v, l.remind(now, s), true
 }
 
 // Lose says that the sequence numbers before next cannot be had from the
@@ -219,9 +271,12 @@ func (l *Log) Append(d Delta) Verdict {
 // has them is found.
 func (l *Log) Lose(source string, inc, next uint64) Verdict {
 	s := l.sources[source]
-	switch {
-	case s == nil || inc == 0 || next == ^uint64(0):
+	if s == nil || inc == 0 || next == ^uint64(0) {
 		return Unknown
+	}
+	l.enter(s)
+	defer l.leave(s)
+	switch {
 	case inc < s.pos.Inc:
 		return Stale
 	case inc > s.pos.Inc:
@@ -234,13 +289,14 @@ func (l *Log) Lose(source string, inc, next uint64) Verdict {
 	s.pos.Lost += next - s.pos.Next
 	s.pos.Next = next
 	s.ring.clear()
-	l.touch(s)
-	l.drainPending(s)
+	l.touch(l.g.Now, s)
+	l.drainPending(l.g.Now, s)
 	return Applied
 }
 
 // Tick does what is due.
 func (l *Log) Tick() {
+	l.collect()
 	now := l.g.Now
 	if l.rolesDirty || now >= l.nextRoles {
 		l.assignRoles()
@@ -260,6 +316,7 @@ func (l *Log) Tick() {
 
 // Deadline returns when Tick is due next.
 func (l *Log) Deadline() time.Duration {
+	l.collect()
 	if l.rolesDirty {
 		return l.g.Now
 	}

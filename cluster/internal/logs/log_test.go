@@ -51,7 +51,7 @@ func TestKeptDeltasLeaveTheirFrame(t *testing.T) {
 		return Delta{Source: "quiet", Inc: 1, First: seq, Last: seq, Payload: frame[seq : seq+20 : len(frame)], Local: local}
 	}
 	for seq, want := range map[uint64]Verdict{0: Applied, 2: Gap, 3: Gap} {
-		if v := l.ingest(s, at(seq, false)); v != want {
+		if v := l.take(s, at(seq, false)); v != want {
 			t.Fatalf("%d: %v", seq, v)
 		}
 	}
@@ -89,7 +89,7 @@ func TestRingsFitTheirSources(t *testing.T) {
 		t.Helper()
 		store.entries = entries
 		for range 1000 {
-			if v := l.ingest(s, Delta{Source: "s", Inc: 1, First: next, Last: next, Payload: make([]byte, 1<<10-entryOverhead)}); v != Applied {
+			if v := l.take(s, Delta{Source: "s", Inc: 1, First: next, Last: next, Payload: make([]byte, 1<<10-entryOverhead)}); v != Applied {
 				t.Fatal(v)
 			}
 			next++
@@ -148,15 +148,17 @@ func TestPushOfANewLife(t *testing.T) {
 	g.Peers[0].Link = true
 	g.Drain()
 	for inc := range uint64(3) {
-		l.ingest(l.sources["s"], Delta{Source: "s", Inc: inc + 1, Payload: []byte{1}, Local: true})
+		l.take(l.sources["s"], Delta{Source: "s", Inc: inc + 1, Payload: []byte{1}, Local: true})
 	}
+	l.attend(l.sources["s"])
 	if n := len(l.pushing); n != 1 {
 		t.Errorf("it waits %d times", n)
 	}
 	if l.flush(); len(l.pushing) != 0 || len(g.Drain()) != 1 {
 		t.Errorf("%d wait after they were pushed", len(l.pushing))
 	}
-	l.ingest(l.sources["s"], Delta{Source: "s", Inc: 3, First: 1, Last: 1, Payload: []byte{1}, Local: true})
+	l.take(l.sources["s"], Delta{Source: "s", Inc: 3, First: 1, Last: 1, Payload: []byte{1}, Local: true})
+	l.attend(l.sources["s"])
 	if l.flush(); len(g.Drain()) != 1 {
 		t.Error("the next is not pushed")
 	}

@@ -3,49 +3,55 @@ package logs
 import (
 	"bytes"
 	"errors"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
-// ingest merges one delta into what is known of s: it is applied if it is
-// next, ignored if it was reached, kept aside if something is missing before.
-func (l *Log) ingest(s *source, d Delta) Verdict {
-	if d.Inc < s.pos.Inc {
-		l.g.Stats.StaleDeltas++
-		return Stale
-	}
+// take merges one delta into what is known of s, of whatever incarnation it is.
+func (l *Log) take(s *source, d Delta) Verdict {
 	if d.Inc > s.pos.Inc {
 		l.adopt(s, d.Inc)
 	}
+	return l.ingest(l.g.Now, s, d)
+}
+
+// ingest merges one delta of the present incarnation or an older one: it is applied if
+// it is next, ignored if it was reached, kept aside if something is missing before. It and
+// what it calls need the lock of s and no other.
+func (l *Log) ingest(now time.Duration, s *source, d Delta) Verdict {
 	switch {
+	case d.Inc < s.pos.Inc:
+		s.tally.stale++
+		return Stale
 	case d.Last < s.pos.Next:
 		return Already
 	case d.First < s.pos.Next:
-		l.g.Stats.Straddled++
-		l.watchSource(s)
+		s.tally.straddled++
+		s.todo |= todoCheck
 		return Gap
 	case d.First > s.pos.Next:
-		if !s.pend.add(d, l.pendingRoom(s)) {
-			l.g.Stats.PendingDropped++
+		if !s.pend.add(d, max(s.room, l.g.Opt.PendingBytes)) {
+			s.tally.pendingDropped++
 		}
-		l.watchSource(s)
+		s.todo |= todoCheck
 		return Gap
 	}
-	v := l.apply(s, d)
-	l.drainPending(s)
+	v := l.apply(now, s, d)
+	l.drainPending(now, s)
 	return v
 }
 
 // apply applies the delta that is next.
-func (l *Log) apply(s *source, d Delta) Verdict {
+func (l *Log) apply(now time.Duration, s *source, d Delta) Verdict {
 	next := d.Last + 1
 	if err := l.store.Apply(d); err != nil {
-		l.g.Stats.Broken++
+		s.tally.broken++
 		s.pos.Lost += next - s.pos.Next
 		s.pos.Next = next
-		l.touch(s)
-		l.watchSource(s)
+		l.touch(now, s)
+		s.todo |= todoCheck
 		if errors.Is(err, ErrUnsure) {
 			l.retain(s, d) // it leads up from a snapshot all the same
 		} else {
@@ -54,7 +60,7 @@ func (l *Log) apply(s *source, d Delta) Verdict {
 		return Broken
 	}
 	s.pos.Next = next
-	l.touch(s)
+	l.touch(now, s)
 	l.retain(s, d)
 	return Applied
 }
@@ -68,23 +74,19 @@ func (l *Log) retain(s *source, d Delta) {
 	// A payload from a peer lies in a frame with many others: kept as it is, it would keep all of them.
 	e := wire.Entry{First: d.First, Last: d.Last, Payload: bytes.Clone(d.Payload)}
 	s.ring.push(ringEntry{Entry: e, digest: s.digest}, l.ringRoom(s), l.g.Opt.RingDeltas)
-	if !d.Local || len(l.g.Peers) == 0 {
+	if !d.Local || l.g.Opt.Alone {
 		return
 	}
 	if s.pushInc != d.Inc {
 		s.push, s.pushLen, s.pushInc = s.push[:0], 0, d.Inc
 	}
 	if s.pushLen+len(d.Payload) > l.g.Opt.PendingBytes {
-		l.g.Stats.PushDropped++
+		s.tally.pushDropped++
 		return
-	}
-	if !s.pushing {
-		l.pushing = append(l.pushing, s)
-		s.pushing = true
 	}
 	s.push = append(s.push, e)
 	s.pushLen += len(d.Payload) + 8
-	l.flushAt = min(l.flushAt, l.g.Now+l.g.Opt.DeltaDelay)
+	s.todo |= todoPush
 }
 
 // What is kept of a source whatever its size, and what an entry of it takes in a snapshot.
@@ -100,9 +102,9 @@ func (l *Log) ringRoom(s *source) int {
 }
 
 // touch notes that the position or the content of s changed.
-func (l *Log) touch(s *source) {
-	s.moved, s.behind, s.denied = l.g.Now, 0, 0
-	s.tell = tellTimes
+func (l *Log) touch(now time.Duration, s *source) {
+	s.moved = now
+	s.moves++
 	s.digest = l.store.Digest(s.name)
 }
 
@@ -119,18 +121,8 @@ func (l *Log) adopt(s *source, inc uint64) {
 	if s.load != nil {
 		l.endLoad(s)
 	}
-	l.touch(s)
+	l.touch(l.g.Now, s)
 	l.watchSource(s)
-}
-
-// pendingRoom is how much may be kept aside for s: more while a snapshot of it comes,
-// the larger that is and the longer it takes.
-func (l *Log) pendingRoom(s *source) int {
-	room := l.g.Opt.PendingBytes
-	if s.load != nil {
-		room = max(room, int(s.load.total/16))
-	}
-	return room
 }
 
 // drainStep is how much of what was kept aside is applied in one go.
@@ -138,7 +130,7 @@ const drainStep = 64 << 10
 
 // drainPending applies what was kept aside and is next now, the rest of much of it
 // soon afterwards.
-func (l *Log) drainPending(s *source) {
+func (l *Log) drainPending(now time.Duration, s *source) {
 	s.pend.dropBefore(s.pos.Inc, s.pos.Next)
 	for size := 0; size < drainStep; {
 		d, ok := s.pend.take(s.pos.Next)
@@ -146,24 +138,54 @@ func (l *Log) drainPending(s *source) {
 			break
 		}
 		size += len(d.Payload) + entryOverhead
-		l.apply(s, d)
+		l.apply(now, s, d)
 		s.pend.dropBefore(s.pos.Inc, s.pos.Next)
 	}
 	if s.pend.len() == 0 {
 		return
 	}
-	l.watchSource(s)
+	s.todo |= todoCheck
 	if s.pend.startsAt(s.pos.Next) {
-		l.draining, l.nextCheck = true, l.g.Now
+		s.todo |= todoDrain
 	}
 }
 
-// mergeGroup merges deltas that p sent, and notes that p has them.
-func (l *Log) mergeGroup(p *group.Peer, s *source, g *wire.Group) {
+// Deliver merges the deltas that need nothing but the locks of their sources, and notes
+// in m which groups those were. It may be called while other methods run.
+func (l *Log) Deliver(now time.Duration, m *wire.Deltas) (due time.Duration) {
+	due = group.Never
+	m.Each(func(i int, g *wire.Group) {
+		s := l.table.Load().find(g)
+		if s == nil {
+			return
+		}
+		s.lock()
+		defer s.unlock()
+		if s.gone || !s.completes(g) || g.Inc > s.pos.Inc {
+			return
+		}
+		l.ingestGroup(now, s, g)
+		m.Done[i] = true
+		due = min(due, l.remind(now, s))
+	})
+	return due
+}
+
+func (l *Log) ingestGroup(now time.Duration, s *source, g *wire.Group) {
 	for _, e := range g.Entries {
-		l.g.Stats.Merged[l.ingest(s, Delta{
+		s.tally.merged[l.ingest(now, s, Delta{
 			Source: s.name, Inc: g.Inc, First: e.First, Last: e.Last, Payload: e.Payload,
 		})]++
+	}
+}
+
+// mergeGroup merges deltas that p sent, unless that is done, and notes that p has them.
+func (l *Log) mergeGroup(p *group.Peer, s *source, g *wire.Group, done bool) {
+	if !done {
+		if g.Inc > s.pos.Inc && len(g.Entries) > 0 {
+			l.adopt(s, g.Inc)
+		}
+		l.ingestGroup(l.g.Now, s, g)
 	}
 	if len(g.Entries) == 0 {
 		return
@@ -185,28 +207,26 @@ func (l *Log) flush() {
 	var all []wire.Group
 	per := make([][]wire.Group, len(l.g.Peers))
 	for _, s := range l.pushing {
-		if len(s.push) == 0 || !l.publishes(s) {
-			continue
-		}
-		if l.followedByAll(s) {
+		l.enter(s)
+		switch {
+		case len(s.push) == 0 || !l.publishes(s):
+		case l.followedByAll(s):
 			all = append(all, l.deltasFor(nil, s))
-			continue
-		}
-		for i, p := range l.g.Peers {
-			if l.follows(p, s) && l.readsAll(p, s.push) {
-				per[i] = append(per[i], l.deltasFor(p, s))
+		default:
+			for i, p := range l.g.Peers {
+				if l.follows(p, s) && l.readsAll(p, s.push) {
+					per[i] = append(per[i], l.deltasFor(p, s))
+				}
 			}
 		}
+		s.push, s.pushLen, s.pushing = nil, 0, false
+		l.leave(s)
 	}
+	l.pushing = l.pushing[:0]
 	l.sendGroups(all, nil)
 	for i, p := range l.g.Peers {
 		l.sendGroups(per[i], p)
 	}
-	for _, s := range l.pushing {
-		clear(s.push)
-		s.push, s.pushLen, s.pushing = s.push[:0], 0, false
-	}
-	l.pushing = l.pushing[:0]
 }
 
 // follows reports whether p wants s pushed.

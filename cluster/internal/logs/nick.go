@@ -2,6 +2,7 @@ package logs
 
 import (
 	"encoding/binary"
+	"maps"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
@@ -20,21 +21,22 @@ func (s *source) nick(inc uint64) []byte {
 	return b
 }
 
-// nameSources makes the table of nicks. Sources whose nicks are alike have none.
+// nameSources makes the table of sources. Those whose nicks are alike have none.
 func (l *Log) nameSources() {
-	l.nicks = make(map[uint32]*source, len(l.order))
+	t := &table{byName: maps.Clone(l.sources), byNick: make(map[uint32]*source, len(l.order))}
 	for _, s := range l.order {
-		if _, twice := l.nicks[uint32(s.hash)]; twice {
-			l.nicks[uint32(s.hash)] = nil
+		if _, twice := t.byNick[uint32(s.hash)]; twice {
+			t.byNick[uint32(s.hash)] = nil
 			continue
 		}
-		l.nicks[uint32(s.hash)] = s
+		t.byNick[uint32(s.hash)] = s
 	}
+	l.table.Store(t)
 }
 
 // hasNick reports whether p can be told of s, in an incarnation, by its nick.
 func (l *Log) hasNick(p *group.Peer, s *source, inc uint64) bool {
-	return p.Minor >= wire.MinorNicks && l.of(p).claims[s.slot].pos.Inc == inc && l.nicks[uint32(s.hash)] == s
+	return p.Minor >= wire.MinorNicks && l.of(p).claims[s.slot].pos.Inc == inc && l.table.Load().byNick[uint32(s.hash)] == s
 }
 
 // deltasFor returns what is to be pushed of s, in the form for p; for all peers when
@@ -50,19 +52,27 @@ func (l *Log) deltasFor(p *group.Peer, s *source) wire.Group {
 	return g
 }
 
-// sourceOf returns the source that a group of live deltas is of, and completes the
-// group; nil when it names none that is known here.
-func (l *Log) sourceOf(g *wire.Group) *source {
+// find returns the source that a group of live deltas is of, perhaps; nil when it names
+// none that is known here. completes tells.
+func (t *table) find(g *wire.Group) *source {
 	if g.Inc != 0 {
-		return l.sources[string(g.Source)]
+		return t.byName[string(g.Source)]
 	}
 	if len(g.Source) != nickLen || g.Source[0] != 0 {
 		return nil
 	}
-	s := l.nicks[binary.LittleEndian.Uint32(g.Source[1:])]
-	if s == nil || s.pos.Inc == 0 || string(s.nick(s.pos.Inc)) != string(g.Source) {
-		return nil
+	return t.byNick[binary.LittleEndian.Uint32(g.Source[1:])]
+}
+
+// completes gives a group that names s by its nick its incarnation; false when the
+// nick is of another one. The caller holds the lock of s.
+func (s *source) completes(g *wire.Group) bool {
+	if g.Inc != 0 {
+		return true
+	}
+	if s.pos.Inc == 0 || string(s.nick(s.pos.Inc)) != string(g.Source) {
+		return false
 	}
 	g.Inc = s.pos.Inc
-	return s
+	return true
 }

@@ -76,7 +76,10 @@ func TestNicks(t *testing.T) {
 		for _, s := range l.order {
 			s.pos.Inc = c.inc
 		}
-		s := l.sourceOf(&c.in)
+		s := l.table.Load().find(&c.in)
+		if s != nil && !s.completes(&c.in) {
+			s = nil
+		}
 		if (s != nil) != c.want || s != nil && (s.name != "one" || c.in.Inc == 0) {
 			t.Errorf("%s: %v, incarnation %d", name, s, c.in.Inc)
 		}

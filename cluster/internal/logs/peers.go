@@ -50,7 +50,9 @@ func (l *Log) PeerDown(p *group.Peer) {
 	clear(pl.claims)
 	for _, s := range l.order {
 		if s.load != nil && s.load.p == p {
+			l.enter(s)
 			l.endLoad(s)
+			l.leave(s)
 		}
 	}
 	l.rolesDirty = true
@@ -114,7 +116,8 @@ func (l *Log) CaughtUp(p *group.Peer) bool {
 		}
 		t := pl.target[s.slot]
 		t.Lost = max(t.Lost, pl.claims[s.slot].pos.Lost)
-		if t.Inc > s.pos.Inc || (t.Inc == s.pos.Inc && (t.Next > s.pos.Next || t.Lost < s.pos.Lost)) {
+		pos := l.Position(s.name)
+		if t.Inc > pos.Inc || (t.Inc == pos.Inc && (t.Next > pos.Next || t.Lost < pos.Lost)) {
 			return false
 		}
 	}
@@ -125,9 +128,11 @@ func (l *Log) CaughtUp(p *group.Peer) bool {
 func (l *Log) AddHeld(h *group.Held) {
 	h.Snapshots += l.snapBytes
 	for _, s := range l.order {
+		s.lock()
 		h.Rings += s.ring.bytes
 		h.Pending += s.pend.bytes
 		h.Pushes += s.pushLen
+		s.unlock()
 		if s.load != nil {
 			h.Loads += int(s.load.held)
 		}

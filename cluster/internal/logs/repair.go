@@ -30,7 +30,10 @@ func (l *Log) runChecks() {
 	l.checks = l.checks[:0]
 	kept := 0
 	for _, s := range list {
-		if l.check(s) {
+		l.enter(s)
+		again := l.check(s)
+		l.leave(s)
+		if again {
 			list[kept] = s
 			kept++
 		} else {
@@ -58,7 +61,7 @@ func (l *Log) check(s *source) bool {
 		return false
 	}
 	if s.pend.startsAt(s.pos.Next) {
-		l.drainPending(s)
+		l.drainPending(l.g.Now, s)
 		return true
 	}
 	want, best, waiting := l.choose(s)

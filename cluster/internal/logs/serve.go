@@ -111,9 +111,9 @@ func (l *Log) servePage(p *group.Peer, sn *snap, id, page uint64) {
 // sendWait tells an asker that a snapshot is being made: to be asked for again
 // soon. The position in it says that; members that know no better take it for a
 // plain busy.
-func (l *Log) sendWait(a asker, sn *snap) {
+func (l *Log) sendWait(a asker, sn *snap, at Position) {
 	l.sendPage(a.p, &wire.PageReply{
-		Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: wire.StatusBusy, Snap: sn.s.pos,
+		Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: wire.StatusBusy, Snap: at,
 	})
 }
 

@@ -1,6 +1,8 @@
 package logs
 
 import (
+	"time"
+
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
@@ -34,9 +36,23 @@ func (set *Set) Find(name []byte) *Log {
 	return nil
 }
 
+// Deliver decodes a frame of live deltas into m, and merges those that need nothing but
+// the locks of their sources. It may be called while other methods run, but with Receive
+// and the same m after it. It returns when Tick has something to do because of it.
+func (set *Set) Deliver(now time.Duration, r wire.Reader, m *wire.Deltas) (due time.Duration, ok bool) {
+	if m.Decode(r) != nil {
+		return group.Never, false
+	}
+	l := set.Find(m.Name)
+	if l == nil {
+		return group.Never, false
+	}
+	return l.Deliver(now, m), true
+}
+
 // Receive handles a frame of the kinds that concern logs, and returns the
-// index of the state that it belongs to.
-func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader) (state int, err error) {
+// index of the state that it belongs to. deltas is what Deliver made of it, or nil.
+func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader, deltas *wire.Deltas) (state int, err error) {
 	name, err := r.Name()
 	if err != nil {
 		return 0, err
@@ -48,8 +64,13 @@ func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader) (state int, err
 	in := &set.in
 	switch kind {
 	case wire.KindDelta:
-		if err = in.deltas.Decode(r); err == nil {
-			l.takeDeltas(p, &in.deltas)
+		if deltas == nil { // nobody delivered them before
+			if deltas, err = &in.deltas, in.deltas.Decode(r); err == nil {
+				l.Deliver(l.g.Now, deltas)
+			}
+		}
+		if err == nil {
+			l.takeDeltas(p, deltas)
 		}
 	case wire.KindDigest:
 		if err = in.digest.Decode(r); err == nil {
@@ -75,13 +96,20 @@ func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader) (state int, err
 }
 
 func (l *Log) takeDeltas(p *group.Peer, m *wire.Deltas) {
-	m.Each(func(g *wire.Group) {
-		s := l.sourceOf(g)
-		if s == nil {
+	t := l.table.Load()
+	m.Each(func(i int, g *wire.Group) {
+		s := t.find(g)
+		if s == nil || s.gone {
 			l.g.Refuse(group.RefusedSource)
 			return
 		}
-		l.mergeGroup(p, s, g)
+		l.enter(s)
+		defer l.leave(s)
+		if !s.completes(g) {
+			l.g.Refuse(group.RefusedSource)
+			return
+		}
+		l.mergeGroup(p, s, g, m.Done[i])
 	})
 }
 
@@ -89,6 +117,9 @@ func (l *Log) takeAsk(p *group.Peer, kind byte, m *wire.Ask) {
 	s := l.sources[string(m.Source)]
 	if s == nil {
 		l.g.Refuse(group.RefusedSource)
+	} else {
+		l.enter(s)
+		defer l.leave(s)
 	}
 	switch {
 	case !p.Link:
@@ -105,6 +136,8 @@ func (l *Log) takeRangeReply(p *group.Peer, m *wire.RangeReply) {
 	case s.load.snapshot || string(m.Deltas.Source) != s.name:
 		l.g.Refuse(group.RefusedAnswer)
 	default:
+		l.enter(s)
+		defer l.leave(s)
 		l.takeRange(p, s, m)
 	}
 }
@@ -115,6 +148,8 @@ func (l *Log) takePageReply(p *group.Peer, m *wire.PageReply) {
 	case string(m.Source) != s.name:
 		l.g.Refuse(group.RefusedAnswer)
 	default:
+		l.enter(s)
+		defer l.leave(s)
 		l.takePage(s, m)
 	}
 }

@@ -101,6 +101,8 @@ func (l *Log) beginSnap(sn *snap) {
 	if sn.dropped {
 		return
 	}
+	l.enter(sn.s)
+	defer l.leave(sn.s)
 	sn.s.digest = l.store.Digest(sn.s.name)
 	sn.pos, sn.digest = sn.s.pos, sn.s.digest
 	sn.dump, sn.err = l.store.Snapshot(sn.s.name, l.g.Opt.PageBytes)
@@ -214,7 +216,7 @@ func (l *Log) tendSnaps() {
 		sn.askers = slices.DeleteFunc(sn.askers, func(a asker) bool {
 			late := l.g.Now >= a.until
 			if late && a.p.Link {
-				l.sendWait(a, sn)
+				l.sendWait(a, sn, l.Position(sn.s.name))
 			}
 			return late
 		})

@@ -55,6 +55,8 @@ func (l *Log) Sources(dst []SourceView) []SourceView {
 }
 
 func (l *Log) view(s *source) SourceView {
+	l.enter(s)
+	defer l.leave(s)
 	v := SourceView{Name: s.name, Position: s.pos, Role: s.role, Reading: s.reading, Digest: s.digest}
 	if s.reading {
 		v.Reader = l.g.Opt.Self.ID
@@ -123,25 +125,32 @@ func (l *Log) Compare(p *group.Peer) PeerLogView {
 			continue
 		}
 		v.Sources++
-		if h.pos.Inc != s.pos.Inc {
-			continue
-		}
-		switch {
-		case h.pos.Next > s.pos.Next:
-			v.Ahead += h.pos.Next - s.pos.Next
-		case h.pos.Next < s.pos.Next:
-			v.Behind += s.pos.Next - h.pos.Next
-		}
-		mine, ok := s.digest, h.hasDigest
-		if ok && h.pos.Next != s.pos.Next {
-			mine, ok = s.ring.digestAt(h.pos.Next)
-		}
-		switch {
-		case ok && mine == h.digest:
-			v.Equal++
-		case ok:
-			v.Differ++
-		}
+		l.compare(s, h, &v)
 	}
 	return v
+}
+
+// compare adds how one source is known there and here.
+func (l *Log) compare(s *source, h *heldClaim, v *PeerLogView) {
+	s.lock()
+	defer s.unlock()
+	if h.pos.Inc != s.pos.Inc {
+		return
+	}
+	switch {
+	case h.pos.Next > s.pos.Next:
+		v.Ahead += h.pos.Next - s.pos.Next
+	case h.pos.Next < s.pos.Next:
+		v.Behind += s.pos.Next - h.pos.Next
+	}
+	mine, ok := s.digest, h.hasDigest
+	if ok && h.pos.Next != s.pos.Next {
+		mine, ok = s.ring.digestAt(h.pos.Next)
+	}
+	switch {
+	case ok && mine == h.digest:
+		v.Equal++
+	case ok:
+		v.Differ++
+	}
 }

@@ -58,7 +58,7 @@ func (g *Group) Decode(r *Reader) {
 type Deltas struct {
 	Name    []byte
 	Version uint64
-	groups  int
+	Done    []bool // by group: merged; for the receiver to note
 	rest    Reader
 	scratch Group
 }
@@ -72,9 +72,10 @@ func DeltasHead(b []byte, name string, version uint64, groups int) []byte {
 
 // Decode reads m, and checks all of its groups.
 func (m *Deltas) Decode(r Reader) error {
-	m.Name, m.Version, m.groups = r.name(), r.Uint(), r.Count()
-	m.rest = r
-	for range m.groups {
+	m.Name, m.Version = r.name(), r.Uint()
+	n := r.Count()
+	m.rest, m.Done = r, append(m.Done[:0], make([]bool, n)...)
+	for range n {
 		if m.scratch.Decode(&r); r.bad() {
 			break
 		}
@@ -83,11 +84,11 @@ func (m *Deltas) Decode(r Reader) error {
 }
 
 // Each calls fn for every group, which is valid until fn returns.
-func (m *Deltas) Each(fn func(g *Group)) {
+func (m *Deltas) Each(fn func(i int, g *Group)) {
 	r := m.rest
-	for range m.groups {
+	for i := range m.Done {
 		m.scratch.Decode(&r)
-		fn(&m.scratch)
+		fn(i, &m.scratch)
 	}
 }
 
