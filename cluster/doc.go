@@ -45,6 +45,9 @@
 //
 // # Concurrency
 //
-// A Node is safe for concurrent use. Stores and sinks are called one at a time,
-// under the Node's lock, and must not call the Node.
+// A Node is safe for concurrent use. Gauges' and feeds' sinks are called one at a time,
+// under the Node's lock. A LogStore is called for one source at a time, under the lock of
+// that source: writes of one source wait neither for those of another nor for anything that
+// the Node does. Locks are taken in this order: the Node's, a source's, the store's own.
+// Stores and sinks must not call the Node.
 package cluster

@@ -14,7 +14,7 @@ import (
 // Node is this replica's part in the group: it gives a core.Core a clock, a
 // lock and a Bus. States are registered between New and Open. All methods are
 // safe for concurrent use, but must not be called from within a LogStore,
-// GaugeSink or FeedSink, which run under the Node's lock but where they say otherwise.
+// GaugeSink or FeedSink; see the package comment.
 type Node struct {
 	opt  Options
 	log  *slog.Logger

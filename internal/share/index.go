@@ -53,7 +53,7 @@ type Index struct {
 	log     *cluster.Log // nil when this replica shares nothing
 	wake    chan struct{}
 	waiting sync.WaitGroup // for answers about incarnations
-	scratch indexer.Delta  // of store.Apply, under the group's lock
+	scratch sync.Pool      // of *indexer.Delta, for store.Apply
 	byName  atomic.Pointer[map[string]*source]
 	bySrc   atomic.Pointer[map[indexer.Source]*source]
 

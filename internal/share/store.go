@@ -26,7 +26,8 @@ func (m mode) String() string { return modeNames[m] }
 
 // source is one event stream as this replica shares it. mu guards the
 // mode together with what the index holds of the source: whoever writes the
-// content holds mu and has looked at the mode. It is taken below the group's lock.
+// content holds mu and has looked at the mode. It is taken below the lock
+// that the group has for the source.
 type source struct {
 	name string
 	src  indexer.Source
@@ -113,7 +114,12 @@ func (st store) Apply(d cluster.Delta) error {
 			s.tails.Reset() // others have them from its parts
 		}
 	} else {
-		parts, maybe, err := s.decode(d.Payload, &st.share.scratch)
+		scratch, _ := st.share.scratch.Get().(*indexer.Delta)
+		if scratch == nil {
+			scratch = &indexer.Delta{}
+		}
+		defer st.share.scratch.Put(scratch)
+		parts, maybe, err := s.decode(d.Payload, scratch)
 		if err != nil {
 			s.head.doubt, s.head.have = true, false
 			s.tails.Reset()

@@ -17,5 +17,14 @@
 // with nothing lost is exact; what is held is bounded by Options. See
 // cluster/DESIGN.md for the reasons.
 //
-// Pure, and not safe for concurrent use. It knows bytes, not what they mean.
+// # Concurrency
+//
+// Pure, and all methods but these are to be called one at a time: AppendNext, Deliver,
+// Position and Fresh may be called at any time. They touch nothing but the content of one
+// source (content.go) and take no lock but that source's, which LogOptions.Guard makes.
+// What their writes mean for the rest of the log is noted in the source and in a list that
+// collect works off. Other methods lock one source at a time while they look at it (enter,
+// leave). So the order of locks is: the caller's, if it has one; the source's; the store's.
+//
+// It knows bytes, not what they mean.
 package logs

@@ -65,9 +65,10 @@ var ErrUnsure = errors.New("cluster: delta builds on other content")
 // takes more than a member may load.
 var ErrTooLarge = errors.New("cluster: snapshot over its limit")
 
-// LogStore is the application's side of a Log. The log calls it from within
-// its own methods, one call at a time; it must not call back. Positions are
-// the log's business: the store holds content only.
+// LogStore is the application's side of a Log. The log calls it from within its own
+// methods; it must not call back. Calls for one source come one at a time, those for
+// different sources at the same time. Positions are the log's business: the store holds
+// content only.
 type LogStore interface {
 	// Apply changes the content of d.Source by d. Deltas of an incarnation
 	// come in order, each once, without gaps unless Lose announced them. An
