@@ -58,6 +58,7 @@ var Rows = Table{
 	{"internal/admin", 1, Product, 0},
 	{"internal/budget", 1, Product, 0},
 	{"internal/cli", 1, Product, 0},
+	{"internal/jsonedit", 1, Product, 0},
 	{"internal/parts", 1, Product, 0},
 	{"internal/prompt/value", 1, Product, 0},
 	{"internal/prompt/vocab/split", 1, Product, 0},
@@ -71,6 +72,7 @@ var Rows = Table{
 	{"indexer", 2, Product, Pure | Locks | Hot},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
+	{"pd/handover", 2, Product, 0},
 
 	// The product, level 3.
 	{"cluster/internal/group", 3, Product, Pure},
