@@ -54,7 +54,6 @@ var Rows = Table{
 	// The product, level 1.
 	{"cluster/natsbus/embedded", 1, Product, 0},
 	{"events/zmtp", 1, Product, 0},
-	{"extproc/envoyconf", 1, Product, 0},
 	{"internal/admin", 1, Product, 0},
 	{"internal/budget", 1, Product, 0},
 	{"internal/cli", 1, Product, 0},
@@ -68,7 +67,6 @@ var Rows = Table{
 
 	// The product, level 2.
 	{"cluster/internal/wire", 2, Product, Pure},
-	{"extproc/xds", 2, Product, 0},
 	{"indexer", 2, Product, Pure | Locks | Hot},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
@@ -104,11 +102,13 @@ var Rows = Table{
 	// The product, level 7.
 	{"cluster/internal/stream", 7, Product, 0},
 	{"cluster/natsbus", 7, Product, 0},
+	{"extproc/envoyconf", 7, Product, 0},
 	{"internal/share", 7, Product, 0},
 	{"picker/plugins", 7, Product, Hot},
 
 	// The product, level 8.
 	{"cluster/gossip", 8, Product, 0},
+	{"extproc/xds", 8, Product, 0},
 	{"pd", 8, Product, Hot},
 
 	// The product, level 9.
@@ -139,8 +139,8 @@ var Rows = Table{
 	// The laboratory, level 4.
 	{"internal/lab/workload", 4, Lab, 0},
 
-	// The laboratory, level 5.
-	{"internal/lab/demo", 5, Lab, 0},
+	// The laboratory, level 8.
+	{"internal/lab/demo", 8, Lab, 0},
 
 	// The laboratory, level 10.
 	{"internal/lab/replay", 10, Lab, 0},
