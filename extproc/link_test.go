@@ -119,7 +119,8 @@ func (l *ledger) Choose(_ context.Context, r *request.Request) (*picker.Decision
 	if l.err != nil {
 		return nil, l.err
 	}
-	l.requests = append(l.requests, r)
+	kept := *r // the stream drops the body once it is passed on
+	l.requests = append(l.requests, &kept)
 	d := l.decision
 	d.Observe = func(e picker.Event) { l.events = append(l.events, e) }
 	d.Release = func(o picker.Outcome) { l.done = append(l.done, o) }

@@ -13,6 +13,7 @@ const (
 	endClosed    = "closed"    // the proxy closed the stream in good order
 	endCancelled = "cancelled" // the proxy reset it, which is how many end a request
 	endFailed    = "failed"    // transport or protocol error
+	endStarved   = "starved"   // the body did not come in time, or memory was short
 	endPanicked  = "panicked"  // a fault of ours
 )
 
@@ -24,6 +25,7 @@ type metrics struct {
 	lifetime prometheus.Histogram
 	bytes    *prometheus.CounterVec // by direction
 	served   *prometheus.CounterVec // by who answered
+	shed     prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -45,10 +47,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		served: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_extproc_served_total", Help: "Answers by the endpoint that gave them: chosen first, next of those named, elsewhere, unknown where the proxy does not say."}, []string{"by"}),
 	}
+	m.shed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "grapevine_extproc_shed_total", Help: "Streams that waited for their bodies and were ended because memory was short."})
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.active, m.streams, m.requests, m.choose, m.lifetime, m.bytes, m.served} {
+	for _, c := range []prometheus.Collector{m.active, m.streams, m.requests, m.choose, m.lifetime, m.bytes, m.served, m.shed} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,12 @@ import (
 
 // DefaultMaxBody is the request body limit when Options.MaxBody is zero.
 const DefaultMaxBody = 64 << 20
+
+// Defaults of Options.
+const (
+	DefaultBodyTimeout = time.Minute
+	DefaultWorkTimeout = time.Second
+)
 
 // defaultEarlyHold bounds how much of a STREAMED body is held for the decision
 // when Envoy sends it before the headers are answered. Envoy stops reading
@@ -47,6 +54,18 @@ type Options struct {
 	// MaxBody is the largest request body in bytes; more is refused with 413.
 	// Zero means DefaultMaxBody.
 	MaxBody int
+
+	// Budget is the process's memory; nil means without limit. Bodies take of it
+	// until they are placed.
+	Budget *budget.Budget
+
+	// BodyTimeout bounds the wait for the rest of a body that is held. Zero means
+	// DefaultBodyTimeout.
+	BodyTimeout time.Duration
+
+	// WorkTimeout bounds the work of a decision: after it, load alone decides. It
+	// must be shorter than the proxy's timer. Zero means DefaultWorkTimeout.
+	WorkTimeout time.Duration
 
 	// Assume is what body modes to expect from a proxy that does not announce
 	// them; nil means full duplex both ways, as conformant gateways configure.
@@ -98,6 +117,15 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody
+	}
+	if share := o.Budget.Share(budget.Bodies); share > 0 {
+		o.MaxBody = int(min(int64(o.MaxBody), share/2))
+	}
+	if o.BodyTimeout <= 0 {
+		o.BodyTimeout = DefaultBodyTimeout
+	}
+	if o.WorkTimeout <= 0 {
+		o.WorkTimeout = DefaultWorkTimeout
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"context"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -27,6 +28,7 @@ func (st *stream) placeHead(extent bodyExtent) error {
 // route, and the body when the decision renames the model.
 func (st *stream) place(extent bodyExtent) error {
 	st.in.settled = true
+	st.guard.settle()
 	r := st.request
 	body := st.in.body.data
 	if len(body) == 0 {
@@ -82,7 +84,9 @@ func (st *stream) parse(extent bodyExtent) error {
 // choose asks the chooser and keeps the decision.
 func (st *stream) choose() error {
 	start := st.p.opts.Now()
-	d, err := st.p.opts.Chooser.Choose(st.ctx, st.request)
+	ctx, cancel := context.WithTimeout(st.ctx, st.p.opts.WorkTimeout)
+	defer cancel()
+	d, err := st.p.opts.Chooser.Choose(ctx, st.request)
 	st.p.metrics.choose.Observe(st.p.opts.Now().Sub(start).Seconds())
 	if err != nil {
 		return st.refuse(asRefusal(err))

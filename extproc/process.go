@@ -23,6 +23,7 @@ type Processor struct {
 	metrics *metrics
 	kits    sync.Pool
 	served  servedTally
+	guards  *guards
 }
 
 // New returns a Processor. It fails when a required option is missing or the
@@ -36,7 +37,11 @@ func New(opts Options) (*Processor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("extproc: metrics: %w", err)
 	}
-	p := &Processor{opts: opts, metrics: m}
+	p := &Processor{opts: opts, metrics: m, guards: &guards{budget: opts.Budget, timeout: opts.BodyTimeout}}
+	p.guards.shed = func(n int) {
+		m.shed.Add(float64(n))
+		opts.Log.Warn("memory is short: streams that waited for their bodies were ended", "streams", n)
+	}
 	p.kits.New = func() any { return &kit{route: routeWriter{fallback: opts.FallbackMetadata}} }
 	return p, nil
 }
@@ -55,7 +60,7 @@ type transport interface {
 }
 
 func (p *Processor) process(ctx context.Context, t transport) (err error) {
-	st := &stream{p: p, ctx: ctx, link: t, kit: p.kits.Get().(*kit), began: p.opts.Now()}
+	st := &stream{p: p, ctx: ctx, link: t, kit: p.kits.Get().(*kit), began: p.opts.Now(), guard: guardOf(ctx)}
 	p.metrics.active.Inc()
 	end := endPanicked
 	defer func() {
@@ -67,6 +72,7 @@ func (p *Processor) process(ctx context.Context, t transport) (err error) {
 	}()
 	defer func() {
 		st.close()
+		st.guard.end()
 		p.metrics.active.Dec()
 		p.metrics.streams.WithLabelValues(end).Inc()
 		p.metrics.lifetime.Observe(p.opts.Now().Sub(st.began).Seconds())
@@ -90,6 +96,8 @@ func (st *stream) run() (end string, err error) {
 		}
 	}
 	switch {
+	case errors.Is(context.Cause(st.ctx), errStarved):
+		return endStarved, status.Error(codes.ResourceExhausted, errStarved.Error())
 	case errors.Is(err, errAnswered):
 		return endAnswered, nil
 	case st.back.ended && (errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled):

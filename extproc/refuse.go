@@ -30,6 +30,8 @@ func refusalOf(r request.Reason) refusal {
 		return refusal{503, dropTTLExpired, "server_error"}
 	case request.ReasonCancelled:
 		return refusal{499, dropCancelled, "server_error"}
+	case request.ReasonOverloaded:
+		return refusal{503, dropOverloaded, "server_error"}
 	case request.ReasonShuttingDown:
 		return refusal{503, dropShuttingDown, "server_error"}
 	default:

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -116,7 +117,9 @@ func (st *stream) flushDuplex(end bool) error {
 	if st.in.renamed != nil {
 		body = mem.SliceBuffer(st.in.renamed)
 	}
-	return st.sendChunks(replyRequestBody, body, end)
+	err := st.sendChunks(replyRequestBody, body, end)
+	st.dropBody()
+	return err
 }
 
 // bufferedBody answers the one message that carries the body, or its
@@ -141,7 +144,9 @@ func (st *stream) bufferedBody(m *inbound) error {
 		// BUFFERED_PARTIAL it drops the header, as the rest is yet to come.
 		st.kit.route.setHeader(headerContentLength, strconv.Itoa(len(st.in.renamed)))
 	}
-	return st.sendRoute(replyRequestBody, st.in.renamed)
+	err := st.sendRoute(replyRequestBody, st.in.renamed)
+	st.dropBody()
+	return err
 }
 
 // streamedBody answers chunk by chunk, or holds the chunks while the headers
@@ -182,6 +187,7 @@ func (st *stream) flushStreamed(extent bodyExtent) error {
 			return err
 		}
 	}
+	st.dropBody()
 	for ; st.in.chunks > 0; st.in.chunks-- {
 		if err := st.send(rest); err != nil {
 			return err
@@ -233,8 +239,28 @@ func (st *stream) hold(m *inbound) error {
 	if len(st.in.body.data)+len(m.bytes()) > st.p.opts.MaxBody {
 		return st.refuse(st.tooLarge())
 	}
+	if n := len(m.bytes()); !st.p.opts.Budget.Take(budget.Bodies, n) {
+		return st.refuse(request.Errorf(request.ReasonOverloaded, "the endpoint picker has no memory left for this request's body; try again"))
+	} else {
+		st.in.taken += n
+	}
 	st.in.body.add(m)
+	if !m.end {
+		st.guard.hold(st.p.opts.BodyTimeout, max(st.in.body.expect, len(st.in.body.data)))
+	}
 	return nil
+}
+
+// dropBody lets go of the request's body once it is placed and passed on:
+// nothing that comes later needs it.
+func (st *stream) dropBody() {
+	st.p.opts.Budget.Give(budget.Bodies, st.in.taken)
+	st.in.taken = 0
+	st.in.body.release()
+	st.in.renamed = nil
+	if st.request != nil {
+		st.request.Drop()
+	}
 }
 
 func (st *stream) tooLarge() *request.Error {

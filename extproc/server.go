@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 )
@@ -19,7 +20,9 @@ import (
 const (
 	// messageSlack is what a message may hold beside a body of the limit. A
 	// body somewhat over the limit must still arrive, to be answered with 413.
-	messageSlack = 16 << 20
+	messageSlack = 4 << 20
+	// handshakeTimeout bounds how long a connection may take to become one.
+	handshakeTimeout = 10 * time.Second
 	// maxStreams is how many requests one Envoy connection may have open.
 	maxStreams = 1 << 20
 	// streamWindow lets a typical request body arrive without waiting for a
@@ -67,7 +70,7 @@ func Open(p *Processor, l Listen) (*Server, error) {
 	if l.Readiness == nil {
 		return nil, errNoReadiness
 	}
-	opts := serverOptions(p.opts.MaxBody)
+	opts := serverOptions(p)
 	cfg, err := l.TLS.config(p.opts.Log, time.Now)
 	if err != nil {
 		return nil, err
@@ -119,10 +122,13 @@ func unlessStopped(err error) error {
 	return err
 }
 
-func serverOptions(maxBody int) []grpc.ServerOption {
+func serverOptions(p *Processor) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxRecvMsgSize(maxBody + messageSlack),
+		grpc.MaxRecvMsgSize(p.opts.MaxBody + messageSlack),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.InTapHandle(p.guards.tap),
+		experimental.BufferPool(receivePool{&buffers, p.guards}),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),

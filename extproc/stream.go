@@ -28,6 +28,7 @@ type stream struct {
 	modes streamModes
 	known bool // modes were read
 
+	guard    *guard // nil where streams are not guarded
 	request  *request.Request
 	decision *picker.Decision
 	sent     []string // destinations that the proxy was told, best first
@@ -43,6 +44,7 @@ type inState struct {
 	ended    bool // body or trailers are complete
 	chunks   int  // STREAMED body messages that are unanswered
 	body     heldBody
+	taken    int    // bytes of the budget
 	renamed  []byte // the body with another model name, nil when it is left alone
 	bytes    int
 }
@@ -173,7 +175,7 @@ func (st *stream) close() {
 	// then counts as complete once its response headers came.
 	hidden := st.modes.Response == BodyNone && st.back.bytes == 0
 	st.release(st.back.ended || st.back.headSeen && hidden)
-	st.in.body.release()
+	st.dropBody()
 	m := st.p.metrics
 	m.bytes.WithLabelValues(directionRequest).Add(float64(st.in.bytes))
 	m.bytes.WithLabelValues(directionResponse).Add(float64(st.back.bytes))

@@ -48,6 +48,7 @@ const (
 	dropNoEndpoints   = "rejected-no-endpoints"
 	dropTTLExpired    = "rejected-ttl-expired"
 	dropCancelled     = "rejected-context-cancelled"
+	dropOverloaded    = "rejected-overloaded"
 	dropShuttingDown  = "rejected-shutting-down"
 	dropBadRequest    = "rejected-bad-request"
 	dropTooLarge      = "rejected-too-large"

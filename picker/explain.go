@@ -44,7 +44,7 @@ func explainPrompt(r *request.Request) ExplainedPrompt {
 	case len(r.Exact) > 0:
 		return ExplainedPrompt{"text", r.PromptBytes}
 	case len(r.ChunkKeys) > 0:
-		return ExplainedPrompt{"chunks", len(r.Chunks.Bytes)}
+		return ExplainedPrompt{"chunks", r.ChunkBytes()}
 	}
 	return ExplainedPrompt{Space: "none"}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
@@ -27,6 +28,7 @@ type serveFlags struct {
 	aliases   []string
 	adapters  []string
 	secret    string
+	memory    string
 	keys      []string
 	logFormat string
 	logLevel  string
@@ -65,7 +67,10 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.BoolVar(&f.o.TLS.Plaintext, "plaintext", false, "no TLS on the ext_proc listener")
 	fl.StringVar(&f.o.TLS.CertFile, "tls-cert", "", "certificate file, read again when it changes (default: self-signed)")
 	fl.StringVar(&f.o.TLS.KeyFile, "tls-key", "", "key file")
-	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes; more is answered with 413")
+	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes, at most an eighth of --memory; more is answered with 413")
+	fl.StringVar(&f.memory, "memory", "", "memory that the process may use, such as 1GiB (default: the limit of its cgroup, or the machine's memory)")
+	fl.DurationVar(&f.o.BodyTimeout, "body-timeout", extproc.DefaultBodyTimeout, "for the rest of a request body of which a part is held")
+	fl.DurationVar(&f.o.WorkTimeout, "work-timeout", extproc.DefaultWorkTimeout, "for the work of a decision, after which load alone decides; less than the proxy's message timeout")
 	fl.BoolVar(&f.o.AllowModeOverride, "mode-override", true, "ask for single response bodies where the proxy's filter allows it")
 	fl.StringVar((*string)(&f.o.Gateway), "gateway", "auto", "the proxy, for what it takes as a destination: "+strings.Join(extproc.GatewayNames(), ", "))
 	fl.IntVar(&f.o.Destinations, "destinations", 0, "addresses named in one answer (default: 1, or what gateway or proxy say that they take)")
@@ -160,11 +165,18 @@ func (f *serveFlags) complete() error {
 	if c := &f.o.Cluster; (c.CertFile == "") != (c.KeyFile == "") {
 		return cli.UsageError{Err: errors.New("--cluster-cert and --cluster-cert-key go together")}
 	}
+	if f.memory != "" {
+		n, err := budget.ParseSize(f.memory)
+		if err != nil || n < 64<<20 {
+			return cli.UsageError{Err: fmt.Errorf("--memory %q: want at least 64MiB", f.memory)}
+		}
+		f.o.Memory = n
+	}
 	if err := f.group(); err != nil {
 		return cli.UsageError{Err: err}
 	}
 	for name, d := range map[string]time.Duration{
-		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast,
+		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--body-timeout": f.o.BodyTimeout, "--work-timeout": f.o.WorkTimeout, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast,
 	} {
 		if d <= 0 {
 			return cli.UsageError{Err: fmt.Errorf("%s %s: want more than 0", name, d)}

@@ -62,7 +62,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 	v := verdictOf(want, u)
 	if v.over {
 		m.audit.over.WithLabelValues(kind).Inc()
-		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(v.cached*float64(len(r.Chunks.Bytes))))
+		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(v.cached*float64(r.ChunkBytes())))
 	}
 	switch {
 	case exact:

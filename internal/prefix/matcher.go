@@ -94,7 +94,7 @@ func (m *Matcher) matchChunks(r *request.Request, s *scratch, held []picker.Held
 	for k := range held {
 		// Chunks are bytes of the raw prompt: tokens in proportion.
 		guess := s.runs[k]
-		guess.Tokens = [indexer.NumTiers]int32{int32(float64(guess.Bytes) / float64(len(r.Chunks.Bytes)) * float64(r.InputTokens))}
+		guess.Tokens = [indexer.NumTiers]int32{int32(float64(guess.Bytes) / float64(r.ChunkBytes()) * float64(r.InputTokens))}
 		if s.since[k] == always {
 			held[k].Approximate = guess.Total()
 		}
@@ -144,7 +144,7 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h picker.H
 	if o.Status >= 500 || (o.Status == 0 && !o.Complete) {
 		// It did not run there: the endpoint holds what it held before.
 		before := float64(h.Run.Total()) / float64(max(r.InputTokens, 1))
-		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(before*float64(len(r.Chunks.Bytes))))
+		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(before*float64(r.ChunkBytes())))
 		return
 	}
 	if o.Usage.Seen && r.PromptBytes > 0 && m.o.Models != nil {

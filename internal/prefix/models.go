@@ -174,8 +174,14 @@ func (m *Models) render(ctx context.Context, r *request.Request) ([]byte, prompt
 	return text, info
 }
 
+// keepText is the largest buffer of a rendered text that is kept, in bytes.
+const keepText = 256 << 10
+
 // giveBack returns the buffer of a rendered text to the pool.
 func (m *Models) giveBack(text []byte) {
+	if cap(text) > keepText {
+		return
+	}
 	text = text[:0]
 	m.texts.Put(&text)
 }

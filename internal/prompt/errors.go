@@ -25,11 +25,12 @@ const (
 	ReasonMedia               // rendered up to the first image, audio or video
 	ReasonBounds              // the body or its rendering would take too much memory or work
 	ReasonDeadline            // there was no time left, or the client went away
+	ReasonMemory              // the process has no memory left for the rendering
 	NumReasons
 )
 
 var reasonNames = [NumReasons]string{
-	"none", "no_model", "loading", "failed", "no_template", "template", "body", "unsupported", "unknown_token", "engine", "budget", "media", "bounds", "deadline",
+	"none", "no_model", "loading", "failed", "no_template", "template", "body", "unsupported", "unknown_token", "engine", "budget", "media", "bounds", "deadline", "memory",
 }
 
 // String returns the reason as it appears in metrics.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -23,6 +24,7 @@ type ModelsOptions struct {
 	Log    *slog.Logger     // nil discards
 	Now    func() time.Time // nil = time.Now
 	Engine *EngineRenderer  // nil = prompts that only an engine can render are missed
+	Budget *budget.Budget   // of memory for what is being rendered; nil = without limit
 	// load replaces Load in tests.
 	load func(dir string, o Options) (*Model, error)
 }
@@ -230,6 +232,14 @@ func (e *entry) get() (*Model, Reason) {
 	return nil, ReasonLoading
 }
 
+// What the rendering of a body may take at most, in bytes: a constant, and a
+// multiple of the body's size for its values, its unescaped strings, the
+// template's output and the output in text space.
+const (
+	renderBase   = 256 << 10
+	renderFactor = 12
+)
+
 // Render renders a body's prompt for the model of that name and counts what
 // came of it. The engine renderer is asked, if there is one, where a template
 // cannot do it. On an error dst is returned as it was.
@@ -242,6 +252,13 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 		}
 		return dst, Info{}, &Error{Reason: ReasonNoModel}
 	}
+	cost := renderBase + renderFactor*len(body)
+	if !m.opts.Budget.Take(budget.Work, cost) {
+		err := failure(ReasonMemory, "%d bytes are needed for a body of %d", cost, len(body))
+		m.count(t.entry, ReasonMemory, err)
+		return dst, Info{}, err
+	}
+	defer m.opts.Budget.Give(budget.Work, cost)
 	model, reason := t.entry.get()
 	if model == nil {
 		err = &Error{Reason: reason}

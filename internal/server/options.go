@@ -27,7 +27,10 @@ type Options struct {
 	Secret    string // of the replica group: seeds block keys
 	Cluster   ClusterOptions
 
-	MaxBody           int // bytes; default 64 MiB
+	Memory            int64         // bytes that the process may use; 0: what cgroup or machine allow, negative: without limit
+	MaxBody           int           // bytes; default 64 MiB, at most an eighth of Memory
+	BodyTimeout       time.Duration // for the rest of a body that is held; default 1 min
+	WorkTimeout       time.Duration // for the work of a decision, after which load alone decides; default 1 s
 	AllowModeOverride bool
 	Gateway           extproc.Gateway // what the proxy takes as a destination
 	Destinations      int             // addresses named in one answer; 0 leaves it to Gateway

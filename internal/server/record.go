@@ -102,7 +102,7 @@ func (rc *recorder) watch(rec *recording, d *picker.Decision, r *request.Request
 	start, streamed := rc.now(), r.Stream
 	line := TraceLine{
 		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: r.Target, Endpoint: d.Endpoints[0],
-		ChunkIDs: rc.ids(r), ChunkBytes: indexer.DefaultChunkBytes, PromptBytes: len(r.Chunks.Bytes), Session: rc.session(r.Session),
+		ChunkIDs: rc.ids(r), ChunkBytes: indexer.DefaultChunkBytes, PromptBytes: r.ChunkBytes(), Session: rc.session(r.Session),
 	}
 	observe, release := d.Observe, d.Release
 	tokens := 0
@@ -179,7 +179,7 @@ func (rc *recorder) ids(r *request.Request) []uint64 {
 	for _, last = range r.ChunkKeys {
 		out = append(out, short(last))
 	}
-	if covered := len(out) * indexer.DefaultChunkBytes; covered < len(r.Chunks.Bytes) {
+	if covered := len(out) * indexer.DefaultChunkBytes; covered < r.ChunkBytes() {
 		out = append(out, short(rc.hasher.Child(last, r.Chunks.Bytes[covered:])))
 	}
 	return out

@@ -19,6 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/share"
@@ -34,6 +35,7 @@ import (
 type Server struct {
 	o        Options
 	registry *prometheus.Registry
+	budget   *budget.Budget
 	started  time.Time
 
 	hasher    indexer.Hasher
@@ -81,6 +83,7 @@ func Open(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{o: o, registry: prometheus.NewRegistry(), started: time.Now(), readiness: extproc.NewReadiness()}
+	s.openBudget()
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // what the sawtooth of the heap stands on
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	ctx, stop := context.WithCancel(context.Background())
@@ -99,7 +102,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.finder = share.NewFinder(s.pool, s.o.Log)
 	sessions := picker.NewSessions(0)
 	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Prompt: prompt.ModelsOptions{
-		Log: s.o.Log, Engine: prompt.NewEngineRenderer(prompt.EngineOptions{Endpoints: s.renderers}),
+		Log: s.o.Log, Budget: s.budget, Engine: prompt.NewEngineRenderer(prompt.EngineOptions{Endpoints: s.renderers}),
 	}}); err != nil {
 		return err
 	}
@@ -185,8 +188,9 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 func (s *Server) openExtProc() error {
 	p, err := extproc.New(extproc.Options{
 		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
-		MaxBody: s.o.MaxBody, AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
 		Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
+		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, WorkTimeout: s.o.WorkTimeout,
+		AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
 		Registerer: s.registry, Log: s.o.Log,
 	})
 	if err != nil {

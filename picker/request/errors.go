@@ -21,6 +21,7 @@ const (
 	ReasonTTLExpired           // 503
 	ReasonCancelled            // 499
 	ReasonShuttingDown         // 503
+	ReasonOverloaded           // 503: no memory left
 	numReasons          = iota
 )
 
@@ -34,6 +35,7 @@ var reasonNames = [numReasons]string{
 	ReasonTTLExpired:    "ttl_expired",
 	ReasonCancelled:     "cancelled",
 	ReasonShuttingDown:  "shutting_down",
+	ReasonOverloaded:    "overloaded",
 }
 
 // String returns the reason's name on the wire, "internal" for a value outside

@@ -54,7 +54,7 @@ type PromptSpans struct {
 
 // Request is one inference request as the picker sees it. It is filled once,
 // before the decision, and read-only from then on. Byte slices alias the body
-// and are valid until the stream ends.
+// and are valid until Drop.
 type Request struct {
 	ID      string // x-request-id, or one that we made
 	Path    string // :path without query
@@ -93,7 +93,19 @@ type Request struct {
 	// Subset the proxy allows. HasSubset with an empty Subset admits nobody.
 	Subset    []string // ip:port
 	HasSubset bool
+
+	dropped int // length of Chunks.Bytes before Drop
 }
+
+// Drop lets go of the body and what lies in it, once the request is placed and
+// the body is passed on. ChunkBytes still tells how long the prompt was.
+func (r *Request) Drop() {
+	r.dropped = r.ChunkBytes()
+	r.Body, r.Chunks.Bytes, r.Exact = nil, nil, nil
+}
+
+// ChunkBytes returns the length of Chunks.Bytes, also after Drop.
+func (r *Request) ChunkBytes() int { return max(len(r.Chunks.Bytes), r.dropped) }
 
 // Headers gives the request's header values by lower-case name. Get returns
 // "" for an absent header.
