@@ -206,6 +206,32 @@ func (m *Manager) Vouch(id indexer.EndpointID) {
 	}
 }
 
+// Heard returns when the last message of a source's stream came, in Unix
+// nanoseconds; 0: none yet. It takes no lock.
+func (m *Manager) Heard(src indexer.Source) uint64 {
+	for _, s := range m.of(src.Endpoint) {
+		if s.src == src {
+			return uint64(s.view.heardAt.Load())
+		}
+	}
+	return 0
+}
+
+// Renew makes the connection to a source's stream anew: one that was cut without a
+// word looks alive. What was applied stays, and what was missed is replayed.
+func (m *Manager) Renew(src indexer.Source) {
+	for _, s := range m.of(src.Endpoint) {
+		if s.src == src {
+			s.mu.Lock()
+			conn := s.conn
+			s.mu.Unlock()
+			if conn != nil {
+				_ = conn.Close() // the session ends, and the next one begins
+			}
+		}
+	}
+}
+
 // Distrust says that the index was found wrong about an endpoint: it becomes
 // approximate, and is rebuilt where a replay can be had.
 func (m *Manager) Distrust(id indexer.EndpointID) {

@@ -21,9 +21,10 @@ type Options struct {
 	OnDelta func(Update)
 	// OnRestart, when set, is told when the engine behind a source turned out
 	// to be another one, or to have lost its history. The source's incarnation
-	// is unknown from then on, until SetIncarnation. No hook may call the
-	// Manager: they run while a stream is locked.
-	OnRestart func(src indexer.Source)
+	// is unknown from then on, until SetIncarnation. wrapped tells that the engine
+	// may be the same, and only its replay ring has wrapped past what was applied.
+	// No hook may call the Manager: they run while a stream is locked.
+	OnRestart func(src indexer.Source, wrapped bool)
 	// OnLink, when set, is told when the connection to a source's stream is
 	// made or lost. It must not call the Manager.
 	OnLink func(src indexer.Source, up bool)

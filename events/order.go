@@ -64,6 +64,7 @@ type order struct {
 	stalls   int                  // replays in a row that brought nothing
 	failures int                  // replays in a row that failed
 	held     held                 // batches that came too early
+	wrapped  bool                 // at the last restart the ring began behind what was applied: it may be the same engine
 	counts   orderCounts
 }
 
@@ -242,6 +243,7 @@ func (o *order) backward(seq uint64, payload []byte) {
 		return
 	}
 	o.counts.restarts++
+	o.wrapped = false
 	o.forget()
 	if o.base = seq; seq != 0 {
 		o.suspect(seq)
@@ -327,6 +329,7 @@ func (o *order) opening(seq uint64, payload []byte) bool {
 	}
 	if seq != o.last || !o.seen(seq, payload) {
 		o.another()
+		o.wrapped = seq > o.last
 	}
 	return true
 }
@@ -335,6 +338,7 @@ func (o *order) opening(seq uint64, payload []byte) bool {
 // or whose history since then is gone.
 func (o *order) another() {
 	o.counts.restarts++
+	o.wrapped = false
 	o.forget()
 	o.phase = phaseReplay
 	o.ask(true)

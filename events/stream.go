@@ -35,6 +35,7 @@ type subscriber struct {
 	seen         Stats       // of tr, already counted
 	counted      orderCounts // of order, already counted
 	connectedAt  time.Time
+	conn         *zmtp.Conn // nil while there is none
 	cancelReplay context.CancelFunc
 	retry        *time.Timer // next order.timeout
 	failed       int         // replays in a row that failed, or left a doubt
@@ -156,7 +157,7 @@ func (s *subscriber) session() error {
 	if err := conn.Subscribe(s.at.Topic); err != nil {
 		return err
 	}
-	s.connected()
+	s.connected(conn)
 	var m zmtp.Message
 	for {
 		if err := conn.Recv(&m); err != nil {
@@ -166,10 +167,10 @@ func (s *subscriber) session() error {
 	}
 }
 
-func (s *subscriber) connected() {
+func (s *subscriber) connected(conn *zmtp.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.connectedAt = time.Now()
+	s.connectedAt, s.conn = time.Now(), conn
 	s.m.metrics.connects.WithLabelValues(resultOK).Inc()
 	s.log.Info("event stream connected", "events", s.at.Events)
 	s.trouble.connected()
@@ -182,6 +183,7 @@ func (s *subscriber) connected() {
 func (s *subscriber) lost(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.conn = nil
 	if s.view.up.Swap(false) {
 		if s.ctx.Err() == nil {
 			s.log.Warn("event stream lost", "events", s.at.Events, "err", err)
@@ -297,7 +299,7 @@ func (s *subscriber) clear() {
 		s.restarts, s.incarnation = n, 0
 		s.log.Info("engine restarted, or its history is gone", "restarts", n)
 		if s.m.opt.OnRestart != nil {
-			s.m.opt.OnRestart(s.src)
+			s.m.opt.OnRestart(s.src, s.order.wrapped)
 		}
 	}
 	s.tell(Update{Reset: true, Delta: &w.delta})

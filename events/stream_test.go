@@ -261,7 +261,7 @@ func TestPeers(t *testing.T) {
 		last = u
 	}
 	restarted := make(chan struct{}, 9)
-	opt.OnRestart = func(indexer.Source) { restarted <- struct{}{} }
+	opt.OnRestart = func(indexer.Source, bool) { restarted <- struct{}{} }
 	r := openReader(t, opt)
 	r.follow(e.stream())
 	e.dropLive = 3

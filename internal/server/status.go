@@ -139,11 +139,12 @@ func (s *Server) waitsFor(pending int) string {
 	return fmt.Sprintf("%d of %d endpoints are not known exactly", pending, len(s.pool.Snapshot().Endpoints))
 }
 
-// pending counts the endpoints that publish events and are not known exactly.
+// pending counts the endpoints that publish events and will be known better than they
+// are.
 func (s *Server) pending() int {
 	n := 0
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		if s.finder.Publishes(ep) && !ep.Down() && s.share.Knowledge(ep.ID).State != events.Exact {
+		if s.finder.Publishes(ep) && !ep.Down() && s.share.Knowledge(ep.ID).State != events.Exact && !s.share.Final(ep.ID) {
 			n++
 		}
 	}

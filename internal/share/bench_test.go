@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
 // benchMember is a replica's shared index and its way to the others, and
@@ -32,7 +33,7 @@ func testIndex(sources []string) (*Index, *indexer.Index) {
 	x, all := &Index{wake: make(chan struct{}, 1)}, map[string]*source{}
 	x.o.Log = slog.New(slog.DiscardHandler)
 	for i, n := range sources {
-		all[n] = &source{name: n, src: indexer.Source{Endpoint: indexer.EndpointID(i)}, x: index, mode: modeShared, inc: 1}
+		all[n] = &source{name: n, src: indexer.Source{Endpoint: indexer.EndpointID(i)}, x: index, mode: plan.Shared, inc: 1}
 	}
 	x.byName.Store(&all)
 	return x, index
@@ -42,8 +43,8 @@ func testIndex(sources []string) (*Index, *indexer.Index) {
 func (m *benchMember) append(t testing.TB, name string, u *events.Update) {
 	t.Helper()
 	s := m.store.find(name)
-	p := s.encode(u, m.log.Common())
-	s.local.Store(&localDelta{&p[0], u.Delta})
+	p, inc := s.encode(u, m.log.Common())
+	s.local.Store(&localDelta{inc, u.First, u.Delta})
 	defer s.local.Store(nil)
 	if v := m.log.Append(cluster.Delta{Source: name, Inc: 1, First: u.First, Last: u.Last, Payload: p}); v != cluster.Applied {
 		t.Fatal(v)

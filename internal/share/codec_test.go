@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
 // chainDelta stores n blocks in a row, removes every third, and clears before both.
@@ -79,7 +80,7 @@ func FuzzPayload(f *testing.F) {
 }
 
 // testStore is a store with one shared source.
-func testStore(mode mode) (store, *source) {
+func testStore(mode plan.Mode) (store, *source) {
 	x := &Index{wake: make(chan struct{}, 1)}
 	s := &source{name: "a/0", x: indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})}), mode: mode}
 	x.byName.Store(&map[string]*source{s.name: s})
@@ -123,7 +124,7 @@ func restore(st store, pages [][]byte) error {
 
 // A snapshot carries content and position; garbage changes nothing.
 func TestStoreSnapshot(t *testing.T) {
-	a, _ := testStore(modeShared)
+	a, _ := testStore(plan.Shared)
 	for i, n := range []int{5000, 50} {
 		d := chainDelta(n)
 		if i > 0 {
@@ -142,7 +143,7 @@ func TestStoreSnapshot(t *testing.T) {
 			t.Errorf("page %d has %d bytes", i, len(p))
 		}
 	}
-	b, s := testStore(modeShared)
+	b, s := testStore(plan.Shared)
 	if err := b.Apply(cluster.Delta{Source: "a/0", Payload: appendPayload(nil, 9, chainDelta(77))}); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestStoreSnapshot(t *testing.T) {
 
 // Whatever size of pages the log asks for, each fits a message of 1 MiB with all that goes around it.
 func TestStorePagesFitFrames(t *testing.T) {
-	a, s := testStore(modeShared)
+	a, s := testStore(plan.Shared)
 	for i := range uint64(300) {
 		d := chainDelta(1000)
 		d.Ops = d.Ops[1:]
@@ -206,7 +207,7 @@ func TestStorePagesFitFrames(t *testing.T) {
 
 // What the reader owns is out of the log's reach.
 func TestStoreKeepsOut(t *testing.T) {
-	st, s := testStore(modeDirect)
+	st, s := testStore(plan.Direct)
 	s.x.Apply(s.src, chainDelta(10))
 	want := [2]uint64{}
 	want[0], want[1] = s.x.Digest(s.src)

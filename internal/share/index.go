@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -50,9 +51,11 @@ type IndexOptions struct {
 type Index struct {
 	o       IndexOptions
 	events  *events.Manager
+	began   time.Time
 	log     *cluster.Log // nil when this replica shares nothing
 	wake    chan struct{}
 	waiting sync.WaitGroup // for answers about incarnations
+	common  atomic.Uint64  // version of the log that every member states
 	scratch sync.Pool      // of *indexer.Delta, for store.Apply
 	byName  atomic.Pointer[map[string]*source]
 	bySrc   atomic.Pointer[map[indexer.Source]*source]
@@ -63,24 +66,14 @@ type Index struct {
 	ctx     context.Context
 	pool    *endpoint.Snapshot
 	names   []string                // given to the log
-	past    map[string]pastLife     // latest incarnation seen, by source
 	reading map[indexer.Source]bool // as the streams were set last
 	losses  prometheus.Counter
 }
 
-// pastLife is the latest incarnation of a source that was shared.
-type pastLife struct {
-	inc uint64
-	at  time.Time
-}
-
-// pastMemory is how long a smaller incarnation is not believed.
-const pastMemory = 10 * time.Minute
-
 // OpenIndex registers the shared log and opens the event streams' manager. Streams
 // are read once Set has been called; Run ends with ctx.
 func OpenIndex(ctx context.Context, o IndexOptions) *Index {
-	x := &Index{o: o, ctx: ctx, wake: make(chan struct{}, 1), past: map[string]pastLife{}, pool: &endpoint.Snapshot{}}
+	x := &Index{o: o, ctx: ctx, wake: make(chan struct{}, 1), began: time.Now(), pool: &endpoint.Snapshot{}}
 	x.byName.Store(&map[string]*source{})
 	x.bySrc.Store(&map[indexer.Source]*source{})
 	x.byEndpoint.Store(&map[indexer.EndpointID][]*source{})
@@ -88,10 +81,10 @@ func OpenIndex(ctx context.Context, o IndexOptions) *Index {
 		Name: "grapevine_share_index_lost_total", Help: "Times that batches of a shared stream were missing and nobody was asked before going on.",
 	})
 	o.Registry.MustRegister(x.losses)
-	for m, name := range modeNames {
+	for _, m := range []plan.Mode{plan.Asking, plan.Direct, plan.Shared} {
 		o.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "grapevine_share_index_sources", Help: "Event streams by who writes what is known of them.", ConstLabels: prometheus.Labels{"mode": name},
-		}, func() float64 { return x.count(mode(m)) }))
+			Name: "grapevine_share_index_sources", Help: "Event streams by who writes what is known of them.", ConstLabels: prometheus.Labels{"mode": m.String()},
+		}, func() float64 { return x.count(m) }))
 	}
 	if o.Grouped {
 		// Block keys of another secret mean nothing here: such replicas do not share the index.
@@ -140,35 +133,27 @@ func (i streamIndex) Apply(src indexer.Source, d *indexer.Delta) indexer.ApplySt
 	if s == nil {
 		return i.x.o.Index.Apply(src, d)
 	}
+	if s.isMode() == plan.Shared { // the mode of a stream that is open does not change
+		return indexer.ApplyStats{}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mode != modeDirect {
+	if s.mode != plan.Direct {
 		return indexer.ApplyStats{}
 	}
 	return i.x.o.Index.Apply(src, d)
 }
 
-// onDelta hands a batch that was read here to the log.
+// onDelta hands a batch that was read here to the log. A stream that begins again
+// from its beginning changes nothing: the log knows what it has, and what it lost.
 func (x *Index) onDelta(u events.Update) {
 	s := x.find(u.Source)
-	if s == nil || x.log == nil {
+	if s == nil || u.Reset || x.log == nil || s.held.Load() || s.isMode() != plan.Shared {
 		return
 	}
-	mode, inc := s.isMode()
-	if mode != modeShared {
-		return
-	}
-	if u.Reset {
-		// Everything is read again because it was in doubt. Positions never move
-		// back, so the log cannot follow.
-		x.o.Log.Warn("event stream is read anew, and not shared until its engine starts again", "source", s.name)
-		s.become(modeDirect, inc)
-		x.poke()
-		return
-	}
-	payload := s.encode(&u, x.log.Common())
+	payload, inc := s.encode(&u, x.common.Load())
 	d := cluster.Delta{Source: s.name, Inc: inc, First: u.First, Last: u.Last, Payload: payload}
-	s.local.Store(&localDelta{&payload[0], u.Delta})
+	s.local.Store(&localDelta{inc, u.First, u.Delta})
 	v := x.log.Append(d)
 	if v == cluster.Gap {
 		x.lose(s, inc, u.First)
@@ -176,8 +161,8 @@ func (x *Index) onDelta(u events.Update) {
 	}
 	s.local.Store(nil)
 	if v == cluster.Stale {
-		s.newer.Store(x.log.Position(s.name).Inc)
-		s.become(modeAsking, 0)
+		at := x.log.Position(s.name)
+		s.in.note(func(r *reports) { r.overtaken = at.Inc })
 		x.poke()
 	}
 }
@@ -196,16 +181,13 @@ func (x *Index) lose(s *source, inc, next uint64) {
 }
 
 // onRestart is told that an engine is another one, or has lost its history.
-func (x *Index) onRestart(src indexer.Source) {
+func (x *Index) onRestart(src indexer.Source, wrapped bool) {
 	s := x.find(src)
-	if s == nil || x.log == nil {
+	if s == nil || x.log == nil || s.isMode() != plan.Shared {
 		return
 	}
-	if mode, _ := s.isMode(); mode == modeShared {
-		s.become(modeAsking, 0)
-	} else {
-		s.verify.Store(true)
-	}
+	s.held.Store(true)
+	s.in.note(func(r *reports) { r.restarted, r.wiped = true, r.wiped || !wrapped })
 	x.log.Reading(s.name, false)
 	x.poke()
 }
@@ -216,17 +198,14 @@ func (x *Index) onLink(src indexer.Source, up bool) {
 	if s == nil || x.log == nil {
 		return
 	}
-	s.up.Store(up)
-	if mode, inc := s.isMode(); mode == modeShared {
-		if up {
-			x.log.Lose(s.name, inc, 0) // an empty cache is known exactly
-		}
-		x.log.Reading(s.name, up)
-	} else {
-		x.log.Reading(s.name, false)
+	mode, inc := s.identity()
+	reads := up && mode == plan.Shared && !s.held.Load()
+	if reads {
+		x.log.Lose(s.name, inc, 0) // an empty cache is known exactly
 	}
+	x.log.Reading(s.name, reads)
 	if up {
-		s.verify.Store(true)
+		s.in.note(func(r *reports) { r.connected = true })
 	}
 	x.poke()
 }
@@ -234,12 +213,13 @@ func (x *Index) onLink(src indexer.Source, up bool) {
 // resume tells a stream from where to go on: from the last batch in the content.
 func (x *Index) resume(src indexer.Source) (events.Position, bool) {
 	s := x.find(src)
-	if s == nil {
+	if s == nil || x.log == nil || s.isMode() != plan.Shared || s.cold.Load() {
 		return events.Position{}, false
 	}
+	at := x.log.Position(s.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mode != modeShared || !s.head.have || s.cold.Load() {
+	if !s.head.have || at.Inc != s.inc {
 		return events.Position{}, false
 	}
 	return events.Position{Incarnation: s.inc, Seq: s.head.last + 1, Sum: s.head.sum}, true
@@ -261,30 +241,43 @@ func (x *Index) Reason(id indexer.EndpointID) string {
 		return fmt.Sprintf("it holds more blocks than are kept of one (%d), or all endpoints do", x.o.Index.MaxSourceBlocks())
 	}
 	for _, s := range (*x.byEndpoint.Load())[id] {
-		if r := s.reason.Load(); r != nil && *r != "" && mode(s.seen.Load()) == modeShared {
+		if r := s.shown.reason.Load(); r != nil && *r != "" && s.isMode() == plan.Shared {
 			return *r
 		}
 	}
 	return x.events.Trouble(id)
 }
 
+// Final reports whether an endpoint that is not known exactly will not be known
+// better by waiting: batches were lost that no member has.
+func (x *Index) Final(id indexer.EndpointID) bool {
+	all := (*x.byEndpoint.Load())[id]
+	final := len(all) > 0
+	for _, s := range all {
+		final = final && (s.shown.final.Load() || events.State(s.shown.state.Load()) == events.Exact)
+	}
+	return final
+}
+
 // read is what was read of an endpoint, here and by others.
 func (x *Index) read(id indexer.EndpointID) events.Knowledge {
 	k := x.events.Knowledge(id)
-	if x.log == nil {
-		return k
-	}
 	read, shared := false, false
 	log := events.Knowledge{Complete: true}
 	for _, s := range (*x.byEndpoint.Load())[id] {
-		read = read || s.plan.read.Load()
-		if mode(s.seen.Load()) == modeDirect {
+		read = read || s.shown.reads.Load()
+		lag := time.Duration(s.shown.lag.Load())
+		if s.isMode() == plan.Direct {
+			if lag > 0 {
+				k.State, k.Lag = max(k.State, events.CatchingUp), max(k.Lag, lag)
+			}
 			continue
 		}
 		shared = true
-		log.State = max(log.State, events.State(s.state.Load()))
-		log.Behind += s.behind.Load()
-		log.Complete = log.Complete && s.full.Load()
+		log.State = max(log.State, events.State(s.shown.state.Load()))
+		log.Behind += s.shown.behind.Load()
+		log.Complete = log.Complete && s.shown.full.Load()
+		log.Lag = max(log.Lag, lag)
 	}
 	switch {
 	case !shared:
@@ -292,14 +285,14 @@ func (x *Index) read(id indexer.EndpointID) events.Knowledge {
 	case !read:
 		return log
 	}
-	k.State, k.Behind, k.Complete = max(k.State, log.State), max(k.Behind, log.Behind), log.Complete
+	k.State, k.Behind, k.Complete, k.Lag = max(k.State, log.State), max(k.Behind, log.Behind), log.Complete, max(k.Lag, log.Lag)
 	return k
 }
 
 // count returns how many sources are in a mode.
-func (x *Index) count(m mode) (n float64) {
+func (x *Index) count(m plan.Mode) (n float64) {
 	for _, s := range *x.byName.Load() {
-		if mode(s.seen.Load()) == m {
+		if s.isMode() == m {
 			n++
 		}
 	}
@@ -311,10 +304,10 @@ func (x *Index) count(m mode) (n float64) {
 func (x *Index) Readers(id indexer.EndpointID) (names []string) {
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		name := ""
-		switch r := s.reader.Load(); {
-		case mode(s.seen.Load()) != modeShared:
+		switch r := s.shown.reader.Load(); {
+		case s.isMode() != plan.Shared:
 			name = "this replica, not shared"
-		case s.plan.read.Load():
+		case s.shown.reads.Load():
 			name = x.o.Node.Self().ID
 		case r != nil:
 			name = *r
@@ -326,16 +319,21 @@ func (x *Index) Readers(id indexer.EndpointID) (names []string) {
 	return names
 }
 
-// Distrust says that the index was found wrong about an endpoint. What others
-// read of it is not believed any more either: it is read here.
+// Distrust says that the index was found wrong about an endpoint: it is read again
+// from the beginning, for the whole group where the stream is shared.
 func (x *Index) Distrust(id indexer.EndpointID) {
+	alone := false
 	for _, s := range (*x.byEndpoint.Load())[id] {
-		if mode, inc := s.isMode(); mode == modeShared && !s.plan.read.Load() {
-			s.become(modeDirect, inc)
-			x.poke()
+		if s.isMode() == plan.Direct {
+			alone = true
+			continue
 		}
+		s.in.note(func(r *reports) { r.distrusted = true })
 	}
-	x.events.Distrust(id)
+	if alone {
+		x.events.Distrust(id)
+	}
+	x.poke()
 }
 
 func SourceName(address string, rank uint16) string { return fmt.Sprintf("%s/%d", address, rank) }
@@ -351,15 +349,16 @@ func (x *Index) Exact(id indexer.EndpointID) bool {
 		return false
 	}
 	read, shared := false, false
-	if x.log != nil {
-		for _, s := range (*x.byEndpoint.Load())[id] {
-			read = read || s.plan.read.Load()
-			if mode(s.seen.Load()) == modeDirect {
-				continue
-			}
-			if shared = true; events.State(s.state.Load()) != events.Exact {
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		read = read || s.shown.reads.Load()
+		if s.isMode() == plan.Direct {
+			if s.shown.lag.Load() > 0 {
 				return false
 			}
+			continue
+		}
+		if shared = true; events.State(s.shown.state.Load()) != events.Exact {
+			return false
 		}
 	}
 	return shared && !read || x.events.State(id) == events.Exact
@@ -367,15 +366,9 @@ func (x *Index) Exact(id indexer.EndpointID) bool {
 
 // StreamsRead counts the event streams that this replica reads itself, and all.
 func (x *Index) StreamsRead() (read, all int) {
-	if x.log == nil {
-		for _, ep := range x.o.Pool.Snapshot().Endpoints {
-			all += len(x.o.Source(ep).Streams)
-		}
-		return all, all
-	}
 	for _, s := range *x.byName.Load() {
 		all++
-		if s.plan.read.Load() {
+		if s.shown.reads.Load() {
 			read++
 		}
 	}
@@ -396,7 +389,7 @@ func (x *Index) Sources() (out []SourceStatus) {
 		return nil
 	}
 	for name, s := range *x.byName.Load() {
-		st := SourceStatus{Name: name, Mode: mode(s.seen.Load()).String(), Read: s.plan.read.Load()}
+		st := SourceStatus{Name: name, Mode: s.isMode().String(), Read: s.shown.reads.Load()}
 		st.Log, _ = x.log.Source(name)
 		out = append(out, st)
 	}

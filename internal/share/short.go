@@ -3,24 +3,25 @@ package share
 import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
 // encode returns what is shared of a batch that was read here, for members that
-// state a version of the log. What the content is known to hold is named shortly when
-// the batch is the next one.
-func (s *source) encode(u *events.Update, version uint64) []byte {
+// state a version of the log, and its incarnation. What the content is known to hold is
+// named shortly when the batch is the next one.
+func (s *source) encode(u *events.Update, version uint64) (payload []byte, inc uint64) {
 	d := u.Delta
-	if version < indexVersion || !fits(d) {
-		return appendPayload(make([]byte, 0, 64+20*len(d.Blocks)+9*len(d.Hashes)), u.After.Sum, d)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if version < indexVersion || !fits(d) {
+		return appendPayload(make([]byte, 0, 64+20*len(d.Blocks)+9*len(d.Hashes)), u.After.Sum, d), s.inc
+	}
 	var known *indexer.Tails
-	if s.mode == modeShared && s.follows(u.First) {
+	if s.mode == plan.Shared && s.follows(u.First) {
 		known = &s.tails
 	}
 	b := appendPayloadHead(make([]byte, 0, 32+20*len(d.Blocks)+5*len(d.Hashes)), payloadShort, u.After.Sum)
-	return s.x.AppendShort(b, s.src, known, d)
+	return s.x.AppendShort(b, s.src, known, d), s.inc
 }
 
 // follows reports whether nothing is missing between the content and batch first;

@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
 // decoding is an engine that decodes some sequences: a batch has a block of each
@@ -54,10 +55,10 @@ func (e *decoding) batch(stores, blocks, most int) *events.Update {
 // read has a store take a batch as one that its replica read, and returns the payload.
 func read(t testing.TB, st store, s *source, u *events.Update, version uint64) []byte {
 	t.Helper()
-	p := s.encode(u, version)
-	s.local.Store(&localDelta{&p[0], u.Delta})
+	p, inc := s.encode(u, version)
+	s.local.Store(&localDelta{inc, u.First, u.Delta})
 	defer s.local.Store(nil)
-	if err := st.Apply(cluster.Delta{Source: "a/0", First: u.First, Last: u.Last, Payload: p, Local: true}); err != nil {
+	if err := st.Apply(cluster.Delta{Source: "a/0", First: u.First, Last: u.Last, Inc: inc, Payload: p, Local: true}); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -73,7 +74,7 @@ func TestShortPayloads(t *testing.T) {
 		s  *source
 	}
 	open := func() replica {
-		st, s := testStore(modeShared)
+		st, s := testStore(plan.Shared)
 		return replica{st, s}
 	}
 	all := []replica{open(), open()}
@@ -123,8 +124,8 @@ func TestShortPayloads(t *testing.T) {
 // and is not taken for all of it; a whole one always is.
 func TestShortPayloadElsewhere(t *testing.T) {
 	engine := newDecoding(2)
-	a, as := testStore(modeShared)
-	b, bs := testStore(modeShared)
+	a, as := testStore(plan.Shared)
+	b, bs := testStore(plan.Shared)
 	for range 50 {
 		read(t, a, as, engine.batch(8, 1, 1000), indexVersion)
 	}
@@ -149,12 +150,12 @@ func TestShortPayloadElsewhere(t *testing.T) {
 
 func FuzzShortPayload(f *testing.F) {
 	engine := newDecoding(3)
-	st, s := testStore(modeShared)
+	st, s := testStore(plan.Shared)
 	for range 20 {
 		f.Add(read(f, st, s, engine.batch(4, 2, 60), indexVersion))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		st, s := testStore(modeShared)
+		st, s := testStore(plan.Shared)
 		engine := newDecoding(3)
 		for range 10 {
 			read(t, st, s, engine.batch(4, 2, 60), indexVersion)
@@ -207,7 +208,7 @@ type payloadRun struct {
 func (r *payloadRun) prepare(stores, blocks int) {
 	const held = 100_000
 	engine := newDecoding(4)
-	st, s := testStore(modeShared)
+	st, s := testStore(plan.Shared)
 	for len(engine.held) < held {
 		read(r.b, st, s, engine.batch(stores, blocks, held), r.version)
 	}
@@ -222,8 +223,8 @@ func (r *payloadRun) prepare(stores, blocks int) {
 
 func (r *payloadRun) play() {
 	r.b.StopTimer()
-	owner, s := testStore(modeShared)
-	follower, _ := testStore(modeShared)
+	owner, s := testStore(plan.Shared)
+	follower, _ := testStore(plan.Shared)
 	if err := errors.Join(restore(owner, r.pages), restore(follower, r.pages)); err != nil {
 		r.b.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
 // maxSnapshot bounds the pages of one snapshot, in bytes: it is what
@@ -21,7 +22,7 @@ func (st store) Snapshot(name string, pageSize int) (cluster.Dump, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mode != modeShared {
+	if s.mode != plan.Shared {
 		return nil, errNotShared
 	}
 	return &indexDump{
@@ -108,7 +109,7 @@ func (g *indexStage) Digest() cluster.Digest {
 func (g *indexStage) Commit() error {
 	g.s.mu.Lock()
 	defer g.s.mu.Unlock()
-	if g.s.mode != modeShared {
+	if g.s.mode != plan.Shared {
 		return errNotShared
 	}
 	g.blocks.Commit()

@@ -1,0 +1,309 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/picker/scrape"
+)
+
+// How often the driver looks at what changes by itself: the log's knowledge, and the
+// engines' gauges. Everything else wakes it.
+const (
+	lookSoon  = 20 * time.Millisecond  // while something is under way
+	lookLater = 250 * time.Millisecond // while all is known
+	askWait   = 2 * time.Second        // for an engine's metrics page
+)
+
+// Set makes the sources fit the pool and the models. When it returns, nothing of
+// endpoints that left is read any more.
+func (x *Index) Set() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p := x.o.Pool.Snapshot() // under the lock: of two calls at a time the later one may come first
+	x.pool = p
+	old := *x.byName.Load()
+	byName, bySrc := map[string]*source{}, map[indexer.Source]*source{}
+	byEndpoint := map[indexer.EndpointID][]*source{}
+	for _, ep := range p.Endpoints {
+		e := x.o.Source(ep)
+		for _, at := range e.Streams {
+			name, src := SourceName(ep.Address, at.Rank), indexer.Source{Endpoint: ep.ID, Rank: at.Rank}
+			s := old[name]
+			if s == nil || s.src != src || s.of != e.Model || s.at != at {
+				s = x.newSource(name, src, at, e.Model)
+			}
+			s.ep = ep
+			byName[name], bySrc[src] = s, s
+			byEndpoint[ep.ID] = append(byEndpoint[ep.ID], s)
+		}
+	}
+	x.leave(old, byName)
+	x.byName.Store(&byName)
+	x.bySrc.Store(&bySrc)
+	x.byEndpoint.Store(&byEndpoint)
+	x.reading = nil
+	x.step()
+}
+
+func (x *Index) newSource(name string, src indexer.Source, at events.Stream, of *events.Model) *source {
+	s := &source{name: name, src: src, of: of, at: at, x: x.o.Index, plan: plan.New(at.Replay != "")}
+	if x.log == nil {
+		s.plan = plan.NewAlone()
+		s.mode = plan.Direct
+		s.shown.mode.Store(uint32(plan.Direct))
+	}
+	s.shown.state.Store(uint32(events.Approximate))
+	return s
+}
+
+// leave stops reading and sharing the sources that are not among those kept.
+func (x *Index) leave(old, kept map[string]*source) {
+	gone := map[string]bool{}
+	for name, s := range old {
+		if kept[name] != s {
+			gone[name] = true
+			s.shown.reads.Store(false)
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	x.setStreams(old)
+	if x.log == nil {
+		return
+	}
+	if x.names != nil {
+		x.names = slices.DeleteFunc(slices.Clone(x.names), func(n string) bool { return gone[n] })
+		x.log.SetSources(x.names)
+	}
+	for name := range gone {
+		old[name].become(plan.Asking, 0)
+	}
+}
+
+// setStreams opens and closes event streams so that those of all that are read are open.
+func (x *Index) setStreams(all map[string]*source) {
+	read := map[indexer.Source]bool{}
+	for _, s := range all {
+		if s.shown.reads.Load() {
+			read[s.src] = true
+		}
+	}
+	if x.reading != nil && maps.Equal(read, x.reading) {
+		return
+	}
+	x.reading = read
+	var out []events.EndpointSource
+	for _, ep := range x.pool.Endpoints {
+		e := x.o.Source(ep)
+		e.Streams = slices.DeleteFunc(slices.Clone(e.Streams), func(s events.Stream) bool {
+			return !read[indexer.Source{Endpoint: e.ID, Rank: s.Rank}]
+		})
+		out = append(out, e)
+	}
+	x.events.Set(out)
+}
+
+// Run looks at the sources whenever something happened to one of them, until the
+// context of OpenIndex ends.
+func (x *Index) Run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-x.ctx.Done():
+			x.waiting.Wait()
+			return
+		case <-x.wake:
+		case <-timer.C:
+		}
+		x.mu.Lock()
+		next := x.step()
+		x.mu.Unlock()
+		timer.Reset(next)
+	}
+}
+
+// change is what the plans want done, over all sources.
+type change struct {
+	shut, open            bool
+	unlist, named, begins []*source
+	renew, ask            []*source
+	become                map[*source]plan.Action
+	name                  map[*source]uint64
+}
+
+// step moves every source on, and makes the log and the streams fit. It returns when
+// it is due again.
+func (x *Index) step() time.Duration {
+	if x.ctx.Err() != nil {
+		return lookLater
+	}
+	now, wall, all := time.Since(x.began), time.Now(), *x.byName.Load()
+	views := x.views()
+	f := plan.Facts{Wall: uint64(wall.UnixMilli()), Ready: x.o.Ready(), Settled: x.log == nil || x.o.Node.Phase() != cluster.Settling}
+	c := change{become: map[*source]plan.Action{}, name: map[*source]uint64{}}
+	due, asking := now+lookLater, false
+	for name, s := range all {
+		f := x.facts(f, s, views[name], wall)
+		s.tell(now, f)
+		do, next := s.plan.Advance(now, f)
+		due = min(due, next)
+		asking = asking || s.plan.Mode() == plan.Asking
+		c.add(s, do)
+	}
+	x.perform(&c, all, asking)
+	if x.show(all, now) {
+		due = min(due, now+lookSoon)
+	}
+	return max(due-time.Since(x.began), time.Millisecond)
+}
+
+func (x *Index) views() map[string]cluster.SourceView {
+	views := map[string]cluster.SourceView{}
+	if x.log != nil {
+		x.common.Store(x.log.Common())
+		for _, v := range x.log.Sources() {
+			views[v.Name] = v
+		}
+	}
+	return views
+}
+
+func (x *Index) facts(f plan.Facts, s *source, v cluster.SourceView, wall time.Time) plan.Facts {
+	at := v.Position
+	if x.log == nil || s.plan.Mode() == plan.Direct {
+		at.Next = x.events.Heard(s.src)
+	} else {
+		role := cluster.Role(s.role.Load())
+		f.Log = plan.Log{
+			Inc: at.Inc, Next: at.Next, Unclaimed: v.Unclaimed,
+			Reader: role == cluster.RoleReader, Standby: role == cluster.RoleStandby,
+		}
+	}
+	f.Conflict = f.Ready && x.log != nil && x.o.Conflict(s.ep) != ""
+	f.Stalled = s.stall.look(wall, at, s.ep.Gauges())
+	return f
+}
+
+func (c *change) add(s *source, do []plan.Action) {
+	for _, a := range do {
+		switch a.Kind {
+		case plan.Ask:
+			c.ask = append(c.ask, s)
+		case plan.Become:
+			c.become[s] = a
+		case plan.Name:
+			c.name[s] = a.Inc
+		case plan.Open:
+			s.cold.Store(a.Cold)
+			c.open = true
+			c.begins = append(c.begins, s)
+		case plan.Shut:
+			s.shown.reads.Store(false)
+			c.shut = true
+		case plan.Renew:
+			c.renew = append(c.renew, s)
+		case plan.Unlist:
+			c.unlist = append(c.unlist, s)
+		case plan.List:
+			c.named = append(c.named, s)
+		}
+	}
+}
+
+// perform does what the plans want, in the order of plan.Kind: streams end before
+// their content is given up, and begin once the log knows of them.
+func (x *Index) perform(c *change, all map[string]*source, asking bool) {
+	if c.shut {
+		x.setStreams(all)
+	}
+	if len(c.unlist) > 0 && x.names != nil {
+		x.names = slices.DeleteFunc(slices.Clone(x.names), func(n string) bool {
+			return slices.ContainsFunc(c.unlist, func(s *source) bool { return s.name == n })
+		})
+		x.log.SetSources(x.names)
+	}
+	for s, a := range c.become {
+		s.role.Store(uint32(cluster.RoleNone))
+		s.held.Store(false)
+		if a.Mode == plan.Direct && x.log != nil {
+			x.log.Reading(s.name, false)
+			x.o.Log.Info("event stream is not shared", "source", s.name, "reason", a.Why)
+		}
+		if x.log != nil || a.Mode != plan.Direct {
+			s.become(a.Mode, a.Inc)
+		}
+	}
+	for s, inc := range c.name {
+		s.rename(inc)
+	}
+	x.list(all, asking)
+	if c.open {
+		for _, s := range c.begins {
+			s.held.Store(false)
+			s.shown.reads.Store(true)
+		}
+		x.setStreams(all)
+	} else if x.reading == nil {
+		x.setStreams(all)
+	}
+	for _, s := range c.renew {
+		x.o.Log.Warn("event stream brings nothing while its engine works; connecting again", "source", s.name)
+		x.events.Renew(s.src)
+	}
+	for _, s := range c.ask {
+		x.ask(s)
+	}
+}
+
+// list names the shared sources to the log. The group takes a replica for settled that
+// knows all of its sources, so the first list is a complete one.
+func (x *Index) list(all map[string]*source, asking bool) {
+	if x.log == nil || x.names == nil && asking {
+		return
+	}
+	names := []string{}
+	for name, s := range all {
+		if s.plan.Listed() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if x.names == nil || !slices.Equal(names, x.names) {
+		x.names = names
+		x.log.SetSources(names)
+	}
+}
+
+// ask reads an engine's metrics page.
+func (x *Index) ask(s *source) {
+	ep := s.ep
+	x.waiting.Go(func() {
+		ctx, cancel := context.WithTimeout(x.ctx, askWait)
+		defer cancel()
+		page, err := x.o.Page(ctx, ep)
+		a := answer(page, err)
+		s.in.note(func(r *reports) { r.answer = &a })
+		x.poke()
+	})
+}
+
+func answer(page scrape.Page, err error) plan.Answer {
+	if err != nil && !errors.Is(err, scrape.ErrNoGauges) {
+		return plan.Answer{Failed: true}
+	}
+	a := plan.Answer{Block: page.BlockSize}
+	if !page.Started.IsZero() {
+		a.Started = uint64(page.Started.UnixMilli())
+	}
+	return a
+}

@@ -1,0 +1,202 @@
+package plan
+
+import (
+	"time"
+)
+
+// Advance returns what is to be done at now, and when Advance is due again if
+// nothing happens before. The result is valid until the next call.
+func (p *Plan) Advance(now time.Duration, f Facts) (do []Action, next time.Duration) {
+	if f.Ready {
+		p.identify(now, f)
+	}
+	p.watch(now, f)
+	if p.list(now) {
+		f.Log = Log{} // it was of another listing
+	}
+	p.read(now, f)
+	do, p.out = p.out, nil
+	return do, p.due(now, f)
+}
+
+// identify finds out whether the source can be shared, and asks the engine when due.
+func (p *Plan) identify(now time.Duration, f Facts) {
+	switch {
+	case p.final:
+		return
+	case f.Conflict:
+		p.direct(whyConflict)
+		p.askAt = now + askPause
+		return
+	case !p.replay:
+		p.final = true
+		p.direct(whyReplay)
+		return
+	case p.mode == Asking && p.since < 0:
+		p.since = now
+	case p.mode == Asking && now-p.since >= askLimit:
+		// The stream can be read all the same, and tells its engine's lives apart.
+		p.anew(now, 0, false)
+		p.askAt = now + askLater
+		p.verify = true
+	}
+	wanted := p.mode == Asking || p.mode == Direct || p.verify
+	if wanted && !p.asking && now >= p.askAt {
+		p.asking, p.verify = true, false
+		p.act(Action{Kind: Ask})
+	}
+}
+
+// Answer takes in what the engine's page said.
+func (p *Plan) Answer(now time.Duration, a Answer, f Facts) {
+	p.asking, p.askAt = false, now
+	if a.Failed {
+		if p.askAt = now + askPause; p.mode != Asking {
+			p.askAt, p.verify = now+askLater, true
+		}
+		if !p.begun {
+			return
+		}
+		p.askAt = now + askPause
+		return
+	}
+	if a.Block > 0 && a.Block < smallBlocks {
+		p.final = true
+		p.direct(whyPages)
+		return
+	}
+	p.learn(now, a.Started, f)
+	p.begun, p.wiped = false, false
+}
+
+// learn draws the consequences of the engine's start time, 0 when it is not known.
+func (p *Plan) learn(now time.Duration, started uint64, f Facts) {
+	life := max(p.inc, f.Log.Inc)
+	switch {
+	case p.mode != Shared:
+		p.anew(now, started, false)
+	case started >= life+sameLife:
+		p.anew(now, started, false)
+	case p.begun && p.wiped && started == 0:
+		p.anew(now, max(f.Wall, life+1), false)
+	case p.begun && p.wiped:
+		p.anew(now, life+1, false)
+	case p.begun:
+		p.cold = true // what the ring still has follows the content, with a loss between
+	}
+}
+
+// list keeps the source in the log while it is shared, and a moment longer, so that
+// others hear that it is not read here for them.
+func (p *Plan) list(now time.Duration) (begins bool) {
+	switch {
+	case p.mode == Shared && !p.listed:
+		p.listed, p.parts = true, 0
+		p.act(Action{Kind: List})
+		return true
+	case p.mode == Shared || !p.listed:
+	case p.parts == 0:
+		p.parts = now + partPause
+	case now >= p.parts:
+		p.listed, p.parts = false, 0
+		p.act(Action{Kind: Unlist})
+	}
+	return false
+}
+
+// read decides whether this replica reads the stream.
+func (p *Plan) read(now time.Duration, f Facts) {
+	wanted := p.wanted(now, f)
+	switch {
+	case !wanted:
+		p.shut()
+	case !p.reads:
+		p.open(f)
+	}
+}
+
+func (p *Plan) wanted(now time.Duration, f Facts) bool {
+	switch p.mode {
+	case Asking:
+		return false
+	case Direct:
+		return true
+	}
+	if p.begun {
+		return false // which life it is has to be known first
+	}
+	if f.Log.Standby && p.doubted > 0 && now-p.doubted >= coverPause {
+		p.own = max(p.own, now+coverFor)
+	}
+	if !f.Log.Reader && now >= p.own {
+		return false
+	}
+	// A stream that is opened goes on from what peers know.
+	return p.reads || f.Settled && (f.Log.Next > 0 || f.Log.Unclaimed || now-p.shared >= joinPause)
+}
+
+// open reads the stream under the incarnation that the group knows. An engine
+// that nobody has seen starting gets the least, so that whoever has knows better.
+func (p *Plan) open(f Facts) {
+	if p.mode == Shared {
+		inc := max(p.inc, f.Log.Inc)
+		if inc == 0 {
+			inc = unnamed
+		}
+		if inc != p.inc {
+			p.inc = inc
+			p.act(Action{Kind: Name, Inc: inc})
+		}
+	}
+	p.reads = true
+	p.act(Action{Kind: Open, Cold: p.cold})
+	p.cold = false
+}
+
+// watch suspects a log that stands still while its engine works. Whoever reads the
+// stream renews its connection: one that was cut without a word looks alive. Each
+// suspicion that brings nothing makes the next one come later.
+func (p *Plan) watch(now time.Duration, f Facts) {
+	switch {
+	case f.Stalled == 0:
+		p.doubted, p.suspect = 0, stallLimit
+	case f.Stalled >= p.suspect && p.mode != Asking:
+		p.suspect = min(2*max(f.Stalled, stallLimit), f.Stalled+stallMost)
+		if p.doubted == 0 {
+			p.doubted = max(now, 1)
+		}
+		if p.reads {
+			p.act(Action{Kind: Renew, Why: "its engine works and it brings nothing"})
+		}
+	}
+}
+
+// due returns when Advance has something to do by itself.
+func (p *Plan) due(now time.Duration, f Facts) time.Duration {
+	next := Never
+	at := func(t time.Duration) {
+		if t > now {
+			next = min(next, t)
+		}
+	}
+	if p.parts > 0 {
+		at(p.parts)
+	}
+	if f.Ready && !p.final && !p.asking && (p.mode != Shared || p.verify) {
+		at(p.askAt)
+	}
+	if p.mode == Asking && p.since >= 0 {
+		at(p.since + askLimit)
+	}
+	if p.mode == Shared && !p.reads {
+		at(p.shared + joinPause)
+	}
+	at(p.own)
+	if f.Stalled > 0 {
+		at(now + p.suspect - f.Stalled)
+		if p.doubted > 0 {
+			at(p.doubted + coverPause)
+		}
+	}
+	return next
+}

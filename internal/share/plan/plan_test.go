@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// session is a plan with what its surroundings look like.
+type session struct {
+	plan  *Plan
+	now   time.Duration
+	facts Facts
+}
+
+// TestPlan runs the scripts of testdata: what happens to one event stream.
+//
+//	new [no-replay]     a plan
+//	facts WORD ...      what holds from now on: ready, settled, conflict, reader, standby,
+//	                    unclaimed, inc=N, next=N, wall=N, stalled=DURATION; what is not named does not
+//	at TIME             the clock; Advance
+//	answer WORD ...     the engine's page: started=N, block=N, failed; then Advance
+//	connected | restarted [wiped] | overtaken inc=N | distrusted
+//
+// The output lists actions, then the state and when it is due again.
+func TestPlan(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &session{plan: New(true)}
+		datadriven.RunTest(t, path, func(t *testing.T, td *datadriven.TestData) string {
+			words := map[string]string{}
+			for _, a := range td.CmdArgs {
+				words[a.Key] = strings.Join(a.Vals, "")
+			}
+			return s.step(t, td.Cmd, words, td)
+		})
+	})
+}
+
+func (s *session) step(t *testing.T, cmd string, words map[string]string, td *datadriven.TestData) string {
+	t.Helper()
+	has := func(w string) bool { _, ok := words[w]; return ok }
+	switch cmd {
+	case "new":
+		*s = session{plan: New(!has("no-replay"))}
+		return ""
+	case "facts":
+		s.facts = Facts{
+			Ready: has("ready"), Settled: has("settled"), Conflict: has("conflict"), Wall: number(t, words["wall"]),
+			Log: Log{
+				Reader: has("reader"), Standby: has("standby"), Unclaimed: has("unclaimed"),
+				Inc: number(t, words["inc"]), Next: number(t, words["next"]),
+			},
+		}
+		if has("stalled") {
+			s.facts.Stalled = duration(t, words["stalled"])
+		}
+		return ""
+	case "at":
+		s.now = duration(t, td.CmdArgs[0].Key)
+	case "answer":
+		s.plan.Answer(s.now, Answer{Started: number(t, words["started"]), Block: int(number(t, words["block"])), Failed: has("failed")}, s.facts)
+	case "connected":
+		s.plan.Connected()
+	case "restarted":
+		s.plan.Restarted(has("wiped"))
+	case "overtaken":
+		s.plan.Overtaken(number(t, words["inc"]))
+	case "distrusted":
+		s.plan.Distrusted(s.now, s.facts.Log)
+	default:
+		t.Fatalf("unknown command %q", cmd)
+	}
+	return s.advance()
+}
+
+func (s *session) advance() string {
+	var out strings.Builder
+	do, next := s.plan.Advance(s.now, s.facts)
+	for _, a := range do {
+		out.WriteString(show(a) + "\n")
+	}
+	p := s.plan
+	fmt.Fprintf(&out, "= %v", p.Mode())
+	if p.Inc() > 0 {
+		fmt.Fprintf(&out, " %d", p.Inc())
+	}
+	if p.Reads() {
+		out.WriteString(", reads")
+	}
+	if p.Listed() {
+		out.WriteString(", listed")
+	}
+	if p.Suspect() > 0 {
+		fmt.Fprintf(&out, ", suspect since %v", p.Suspect())
+	}
+	if next != Never {
+		fmt.Fprintf(&out, "; due %v", next)
+	}
+	return out.String() + "\n"
+}
+
+func show(a Action) string {
+	switch a.Kind {
+	case Ask:
+		return "ask"
+	case Become:
+		if a.Mode == Direct {
+			return "become direct: " + a.Why
+		}
+		return fmt.Sprintf("become %v %d", a.Mode, a.Inc)
+	case Name:
+		return fmt.Sprintf("name %d", a.Inc)
+	case Open:
+		if a.Cold {
+			return "open from the beginning"
+		}
+		return "open"
+	}
+	return map[Kind]string{Shut: "shut", Renew: "renew", List: "list", Unlist: "unlist"}[a.Kind]
+}
+
+func number(t *testing.T, s string) uint64 {
+	t.Helper()
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func duration(t *testing.T, s string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

@@ -1,0 +1,86 @@
+package share
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
+)
+
+const (
+	whyLost    = "batches were lost that no member has"
+	whyNothing = "nothing is known of it yet"
+	whyReader  = "no member reads its events"
+	whyDoubt   = "blocks may be listed that the engine has let go of"
+)
+
+// show notes what is known of every source, for those who ask often. It reports
+// whether something is under way that should be looked at again soon.
+func (x *Index) show(all map[string]*source, now time.Duration) (moves bool) {
+	views := x.views()
+	for name, s := range all {
+		lag := time.Duration(0)
+		if since := s.plan.Suspect(); since > 0 {
+			lag = s.stall.standing(x.began.Add(now))
+		}
+		s.shown.lag.Store(int64(lag))
+		if x.log == nil || s.isMode() == plan.Direct {
+			continue
+		}
+		v, ok := views[name]
+		s.mu.Lock()
+		shared, doubt := s.mode == plan.Shared && ok, s.head.doubt
+		s.mu.Unlock()
+		k := standing{view: v, shared: shared, doubt: doubt && v.Position.Lost > 0, read: s.shown.reads.Load(), suspect: lag > 0}
+		state, why := k.state()
+		s.shown.state.Store(uint32(state))
+		s.shown.full.Store(shared && v.Position.Exact())
+		s.shown.behind.Store(v.Lag)
+		s.shown.final.Store(state == events.Approximate && (why == whyLost || why == whyDoubt || v.Reason != ""))
+		setText(&s.shown.reader, v.Reader)
+		setText(&s.shown.reason, why)
+		moves = moves || state != events.Exact && !s.shown.final.Load()
+	}
+	return moves
+}
+
+// standing is what decides how far the content of a source can be trusted.
+type standing struct {
+	view    cluster.SourceView
+	shared  bool
+	doubt   bool // entries may be there that the engine has let go of
+	read    bool // here
+	suspect bool // the log stands still while the engine works
+}
+
+// state returns how far a source of the log can be trusted, and why not further. It is
+// never better than what the log says.
+func (k *standing) state() (events.State, string) {
+	v := &k.view
+	switch {
+	case !k.shared || v.Knowledge == cluster.Nothing:
+		return events.Approximate, whyNothing
+	case v.Reason != "":
+		return events.Approximate, v.Reason
+	case v.Reader == "" && !k.read:
+		return events.Approximate, whyReader
+	case k.doubt:
+		return events.Approximate, whyDoubt
+	case v.Knowledge == cluster.Approximate:
+		if v.Lag > 0 {
+			return events.CatchingUp, "" // a member knows more
+		}
+		return events.Approximate, whyLost
+	case v.Knowledge == cluster.CatchingUp, k.suspect:
+		return events.CatchingUp, ""
+	}
+	return events.Exact, ""
+}
+
+func setText(at *atomic.Pointer[string], v string) {
+	if p := at.Load(); p == nil || *p != v {
+		at.Store(&v)
+	}
+}

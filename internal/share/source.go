@@ -1,0 +1,178 @@
+package share
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// source is one event stream. mu guards the mode together with what the index holds
+// of the source: whoever writes the content holds mu and has looked at the mode. It is
+// taken below the lock that the group
+// has for the source.
+type source struct {
+	name string
+	src  indexer.Source
+	at   events.Stream
+	of   *events.Model
+	x    *indexer.Index
+
+	mu   sync.Mutex
+	mode plan.Mode
+	head shareHead
+	// tails are of the batches up to head.last, as far as they came without a gap.
+	tails indexer.Tails
+	inc   uint64 // incarnation that this replica's reader reads
+
+	local atomic.Pointer[localDelta]
+	role  atomic.Uint32 // cluster.Role
+	cold  atomic.Bool   // the stream is read from its beginning, not from the log's position
+	held  atomic.Bool   // what the stream brings is dropped, until it is known which life of the engine it is of
+	shown shown
+	in    inbox
+
+	// Of the driver, under Index.mu.
+	ep    *endpoint.Endpoint
+	plan  *plan.Plan
+	stall stall
+	why   string // why it is Direct, as logged last
+}
+
+// shown is what others may read of a source at any time.
+type shown struct {
+	mode   atomic.Uint32 // plan.Mode
+	reads  atomic.Bool   // the stream is open, or is being opened
+	state  atomic.Uint32 // events.State of what the log knows
+	behind atomic.Uint64
+	lag    atomic.Int64 // ns for which the log has stood still while its engine worked
+	full   atomic.Bool  // followed since the cache was empty
+	final  atomic.Bool  // no member knows more: waiting makes it no better
+	reader atomic.Pointer[string]
+	reason atomic.Pointer[string] // why nothing better is known
+}
+
+func (s *source) isMode() plan.Mode { return plan.Mode(s.shown.mode.Load()) }
+
+// localDelta is a batch on its way through the log in its decoded form.
+type localDelta struct {
+	inc   uint64
+	first uint64
+	delta *indexer.Delta
+}
+
+// inbox collects what the hooks of streams and of the log report, which run while
+// those are locked, until the driver looks.
+type inbox struct {
+	mu sync.Mutex
+	reports
+}
+
+// reports are inputs of a plan.
+type reports struct {
+	connected, restarted, wiped, distrusted bool
+	overtaken                               uint64 // incarnation
+	answer                                  *plan.Answer
+}
+
+func (b *inbox) note(f func(*reports)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(&b.reports)
+}
+
+func (b *inbox) take() (r reports) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, b.reports = b.reports, reports{}
+	return r
+}
+
+// tell hands the reports to the source's plan.
+func (s *source) tell(now time.Duration, f plan.Facts) {
+	switch r := s.in.take(); {
+	case r == reports{}:
+	default:
+		if r.overtaken > 0 {
+			s.plan.Overtaken(r.overtaken)
+		}
+		if r.restarted {
+			s.plan.Restarted(r.wiped)
+		}
+		if r.distrusted {
+			s.plan.Distrusted(now, f.Log)
+		}
+		if r.connected {
+			s.plan.Connected()
+		}
+		if r.answer != nil {
+			s.plan.Answer(now, *r.answer, f)
+		}
+	}
+}
+
+// become changes the mode and empties the content.
+func (s *source) become(m plan.Mode, inc uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mode, s.inc, s.head = m, inc, shareHead{}
+	s.tails.Reset()
+	s.shown.mode.Store(uint32(m))
+	s.shown.state.Store(uint32(events.Approximate))
+	s.shown.full.Store(false)
+	s.x.Reset(s.src)
+}
+
+// identity returns the mode and the incarnation that this replica's reader reads.
+func (s *source) identity() (plan.Mode, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mode, s.inc
+}
+
+// rename sets the incarnation under which the content goes on.
+func (s *source) rename(inc uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inc = inc
+}
+
+// stall finds out for how long a log has stood still while its engine worked.
+type stall struct {
+	at    cluster.Position
+	moved time.Time // when at was reached
+	busy  time.Time // since when every reading of the gauges shows requests running; zero: the last shows none
+}
+
+// usualBlock is how many tokens a block has where two seconds are long for one.
+const usualBlock = 32
+
+// look takes in the log's position and the engine's gauges. Engines of large blocks
+// write to their log more seldom: their time counts for less.
+func (st *stall) look(now time.Time, at cluster.Position, g endpoint.Gauges) time.Duration {
+	if at != st.at || st.moved.IsZero() {
+		st.at, st.moved, st.busy = at, now, time.Time{}
+	}
+	switch {
+	case g.Running == 0:
+		st.busy = time.Time{}
+	case st.busy.IsZero() && g.At.After(st.moved):
+		st.busy = g.At
+	}
+	if st.busy.IsZero() {
+		return 0
+	}
+	d := max(g.At.Sub(st.busy), 0)
+	if g.BlockSize > usualBlock {
+		d = d * usualBlock / time.Duration(g.BlockSize)
+	}
+	return d
+}
+
+// standing returns for how long the log has stood still while the engine worked.
+func (st *stall) standing(now time.Time) time.Duration { return max(now.Sub(st.busy), 0) }
