@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/varint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -106,13 +107,13 @@ func appendCost(b []byte, c *endpoint.Cost) []byte {
 }
 
 func readCost(b []byte) (endpoint.Cost, error) {
-	r, c := cursor{b: b}, endpoint.Cost{}
+	r, c := varint.Reader{B: b}, endpoint.Cost{}
 	for _, f := range costFields(&c) {
-		if *f = r.float(); *f < 0 {
-			r.bad = true
+		if *f = r.Float(); *f < 0 {
+			r.Fail(varint.ErrValue)
 		}
 	}
-	if r.bad {
+	if r.Err != nil {
 		return endpoint.Cost{}, errWire
 	}
 	return c, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/varint"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -111,12 +112,12 @@ func (h *Hints) Recorded(ep *endpoint.Endpoint, keys []indexer.BlockKey, at time
 
 // Deliver implements cluster.FeedSink.
 func (s chunkSink) Deliver(_ string, _ uint64, payload []byte) error {
-	c := cursor{b: payload}
-	address, age := c.text(maxAddress), c.age()
-	if c.bad {
+	c := varint.Reader{B: payload}
+	address, age := readText(&c, maxAddress), readAge(&c)
+	if c.Err != nil {
 		return errWire
 	}
-	keys, _, err := indexer.DecodeKeys(c.b, nil)
+	keys, _, err := indexer.DecodeKeys(c.B, nil)
 	if err != nil {
 		return err
 	}
@@ -145,10 +146,10 @@ func (h *Hints) Bound(b picker.Binding) {
 
 // Deliver implements cluster.FeedSink.
 func (s sessionSink) Deliver(_ string, _ uint64, payload []byte) error {
-	c := cursor{b: payload}
-	key := picker.SessionKey(c.fixed())
-	age, address := c.age(), c.text(maxAddress)
-	if c.bad {
+	c := varint.Reader{B: payload}
+	key := picker.SessionKey(c.Fixed64())
+	age, address := readAge(&c), readText(&c, maxAddress)
+	if c.Err != nil {
 		return errWire
 	}
 	if ep := s.o.Pool.Snapshot().Lookup(address); ep != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/varint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -110,16 +111,16 @@ func appendLoad(b []byte, l endpoint.Load, now time.Time) []byte {
 }
 
 func readLoad(b []byte, now time.Time) (endpoint.Load, error) {
-	c := cursor{b: b}
-	l := endpoint.Load{Requests: c.count(), Waiting: c.count(), Prefill: c.count(), Tokens: c.count(), Context: c.count()}
-	l.Pairs, l.Rate, l.RatesAt = c.float(), c.float(), now.UnixNano()
-	if age := c.age(); age > 0 {
+	c := varint.Reader{B: b}
+	l := endpoint.Load{Requests: c.Natural(), Waiting: c.Natural(), Prefill: c.Natural(), Tokens: c.Natural(), Context: c.Natural()}
+	l.Pairs, l.Rate, l.RatesAt = c.Float(), c.Float(), now.UnixNano()
+	if age := readAge(&c); age > 0 {
 		l.LastFirst = now.Add(-age).UnixNano()
 	}
-	if len(c.b) > 0 { // peers of older versions do not send it
-		l.Busy = c.float()
+	if len(c.B) > 0 { // peers of older versions do not send it
+		l.Busy = c.Float()
 	}
-	if c.bad || l.Pairs < 0 || l.Rate < 0 || l.Busy < 0 {
+	if c.Err != nil || l.Pairs < 0 || l.Rate < 0 || l.Busy < 0 {
 		return endpoint.Load{}, errWire
 	}
 	return l, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/varint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -231,17 +232,17 @@ func (u *setup) append(b []byte) []byte {
 const maxModelName = 1024
 
 func readSetup(b []byte) (u setup, err error) {
-	w := cursor{b: b}
-	u.secret = w.fixed()
-	n := w.count()
-	if w.bad || n > maxModelNames {
+	w := varint.Reader{B: b}
+	u.secret = w.Fixed64()
+	n := w.Natural()
+	if w.Err != nil || n > maxModelNames {
 		return setup{}, errWire
 	}
 	u.models = map[string]uint64{}
 	for range n {
-		name := w.text(maxModelName)
-		u.models[name] = w.fixed()
-		if w.bad {
+		name := readText(&w, maxModelName)
+		u.models[name] = w.Fixed64()
+		if w.Err != nil {
 			return setup{}, errWire
 		}
 	}

@@ -1,0 +1,191 @@
+package share
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
+)
+
+// Knowledge returns how far the index can be trusted about an endpoint, from
+// what is read here and what the log says. It takes no lock.
+func (x *Index) Knowledge(id indexer.EndpointID) events.Knowledge {
+	k := x.read(id)
+	if x.o.Index.Overflowed(id) {
+		k.State, k.Complete = events.Approximate, false
+	}
+	return k
+}
+
+// Reason says why an endpoint is not known better, if that lasts; "" if not.
+func (x *Index) Reason(id indexer.EndpointID) string {
+	if x.o.Index.Overflowed(id) {
+		return fmt.Sprintf("it holds more blocks than are kept of one (%d), or all endpoints do", x.o.Index.MaxSourceBlocks())
+	}
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		if r := s.shown.reason.Load(); r != nil && *r != "" && s.isMode() == plan.Shared {
+			return *r
+		}
+	}
+	return x.events.Trouble(id)
+}
+
+// Final reports whether an endpoint that is not known exactly will not be known
+// better by waiting: batches were lost that no member has.
+func (x *Index) Final(id indexer.EndpointID) bool {
+	all := (*x.byEndpoint.Load())[id]
+	final := len(all) > 0
+	for _, s := range all {
+		final = final && (s.shown.final.Load() || events.State(s.shown.state.Load()) == events.Exact)
+	}
+	return final
+}
+
+// read is what was read of an endpoint, here and by others.
+func (x *Index) read(id indexer.EndpointID) events.Knowledge {
+	k := x.events.Knowledge(id)
+	read, shared := false, false
+	log := events.Knowledge{Complete: true}
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		read = read || s.shown.reads.Load()
+		lag := time.Duration(s.shown.lag.Load())
+		if s.isMode() == plan.Direct {
+			if lag > 0 {
+				k.State, k.Lag = max(k.State, events.CatchingUp), max(k.Lag, lag)
+			}
+			continue
+		}
+		shared = true
+		log.State = max(log.State, events.State(s.shown.state.Load()))
+		log.Behind += s.shown.behind.Load()
+		log.Complete = log.Complete && s.shown.full.Load()
+		log.Lag = max(log.Lag, lag)
+	}
+	switch {
+	case !shared:
+		return k
+	case !read:
+		return log
+	}
+	k.State, k.Behind, k.Complete, k.Lag = max(k.State, log.State), max(k.Behind, log.Behind), log.Complete, max(k.Lag, log.Lag)
+	return k
+}
+
+// count returns how many sources are in a mode.
+func (x *Index) count(m plan.Mode) (n float64) {
+	for _, s := range *x.byName.Load() {
+		if s.isMode() == m {
+			n++
+		}
+	}
+	return n
+}
+
+// Readers names who reads the streams of an endpoint for this replica: members,
+// or the replica itself where it shares nothing.
+func (x *Index) Readers(id indexer.EndpointID) (names []string) {
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		name := ""
+		switch r := s.shown.reader.Load(); {
+		case s.isMode() != plan.Shared:
+			name = "this replica, not shared"
+		case s.shown.reads.Load():
+			name = x.o.Node.Self().ID
+		case r != nil:
+			name = *r
+		}
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Distrust says that the index was found wrong about an endpoint: it is read again
+// from the beginning, for the whole group where the stream is shared.
+func (x *Index) Distrust(id indexer.EndpointID) {
+	alone := false
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		if s.isMode() == plan.Direct {
+			alone = true
+			continue
+		}
+		s.in.note(func(r *reports) { r.distrusted = true })
+	}
+	if alone {
+		x.events.Distrust(id)
+	}
+	x.poke()
+}
+
+func SourceName(address string, rank uint16) string { return fmt.Sprintf("%s/%d", address, rank) }
+
+// Vouch ends the doubt about an endpoint's entries: what the index says of it was
+// found right.
+func (x *Index) Vouch(id indexer.EndpointID) { x.events.Vouch(id) }
+
+// Exact reports whether the index knows an endpoint exactly: whether the State of
+// Knowledge is Exact, at a fraction of its cost. Every decision asks for each endpoint.
+func (x *Index) Exact(id indexer.EndpointID) bool {
+	if x.o.Index.Overflowed(id) {
+		return false
+	}
+	read, shared := false, false
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		read = read || s.shown.reads.Load()
+		if s.isMode() == plan.Direct {
+			if s.shown.lag.Load() > 0 {
+				return false
+			}
+			continue
+		}
+		if shared = true; events.State(s.shown.state.Load()) != events.Exact {
+			return false
+		}
+	}
+	return shared && !read || x.events.State(id) == events.Exact
+}
+
+// StreamsRead counts the event streams that this replica reads itself, and all.
+func (x *Index) StreamsRead() (read, all int) {
+	for _, s := range *x.byName.Load() {
+		all++
+		if s.shown.reads.Load() {
+			read++
+		}
+	}
+	return read, all
+}
+
+// SourceStatus is what this replica knows of one event stream.
+type SourceStatus struct {
+	Name string
+	Mode string // asking, direct, shared
+	Read bool   // by this replica
+	Log  cluster.SourceView
+}
+
+// Sources lists the event streams of a group; none when nothing is shared.
+func (x *Index) Sources() (out []SourceStatus) {
+	if x.log == nil {
+		return nil
+	}
+	for name, s := range *x.byName.Load() {
+		st := SourceStatus{Name: name, Mode: s.isMode().String(), Read: s.shown.reads.Load()}
+		st.Log, _ = x.log.Source(name)
+		out = append(out, st)
+	}
+	slices.SortFunc(out, func(a, b SourceStatus) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Position returns how far a source is known to the group's log.
+func (x *Index) Position(source string) cluster.Position { return x.log.Position(source) }
+
+// Followed returns how far this replica itself has read a source's stream.
+func (x *Index) Followed(src indexer.Source) (events.Position, bool) { return x.events.Position(src) }
