@@ -80,7 +80,7 @@ func Open(p *Processor, l Listen) (*Server, error) {
 	}
 	s := &Server{main: grpc.NewServer(opts...), ready: l.Readiness, linger: l.Linger}
 	stopping, stop := context.WithCancel(context.Background())
-	s.checks, s.stopWatches = healthService{l.Readiness.health, stopping}, stop
+	s.checks, s.stopWatches = healthService{l.Readiness.health, l.Readiness, stopping}, stop
 	extprocv3.RegisterExternalProcessorServer(s.main, p)
 	healthpb.RegisterHealthServer(s.main, s.checks)
 	lis, err := net.Listen("tcp", l.Address)

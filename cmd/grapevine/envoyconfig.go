@@ -63,6 +63,8 @@ func newEnvoyConfig() *cobra.Command {
 	f.BoolVar(&p.Plaintext, "plaintext", false, "no TLS towards the pickers")
 	f.StringVar(&p.CAFile, "ca-file", "", "verify the pickers' certificate against this file")
 	f.StringVar(&p.SAN, "san", "", "name that the pickers' certificate must carry")
+	f.StringVar(&p.CertFile, "cert-file", "", "client certificate to show to pickers that run with --client-ca")
+	f.StringVar(&p.KeyFile, "key-file", "", "its key file")
 	f.IntVar(&p.BodyLimit, "body-limit", 64<<20, "largest request body in bytes")
 	f.DurationVar(&p.MessageTimeout, "message-timeout", 5*time.Second, "how long Envoy waits for one answer of a picker")
 	f.IntVar(&p.Retries, "retries", 3, "retries along the list of destinations")

@@ -35,6 +35,8 @@ type Params struct {
 	Plaintext bool   // no TLS towards the pickers
 	CAFile    string // verifies the pickers' certificate; "" accepts any
 	SAN       string // name that the certificate must carry; only with CAFile
+	CertFile  string // client certificate shown to the pickers, with KeyFile; "" shows none
+	KeyFile   string
 
 	// BodyLimit is the largest request body in bytes that Envoy holds: 64 MiB.
 	BodyLimit int
@@ -98,6 +100,9 @@ func (p Params) normalize() (view, error) {
 	}
 	if v.CAFile != "" && v.Plaintext {
 		return v, fmt.Errorf("%w: a CA file and plaintext exclude each other", ErrParams)
+	}
+	if (v.CertFile == "") != (v.KeyFile == "") || v.CertFile != "" && v.Plaintext {
+		return v, fmt.Errorf("%w: a client certificate needs its key, and TLS", ErrParams)
 	}
 	return v, v.addresses()
 }
