@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/metadata"
+
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Gateway is a proxy, or the control plane that configures it, by the name that
@@ -78,7 +80,7 @@ func FactsOf(name Gateway) (GatewayFacts, bool) {
 // the stream. Istio needs no announcement: it names its clusters
 // "outbound|PORT||HOST", which is the authority of the stream.
 func announced(ctx context.Context) int {
-	if v := metadata.ValueFromIncomingContext(ctx, MetadataDestinations); len(v) > 0 {
+	if v := metadata.ValueFromIncomingContext(ctx, request.MetadataDestinations); len(v) > 0 {
 		if n, err := strconv.Atoi(v[0]); err == nil {
 			return min(max(n, 1), maxDestinations)
 		}

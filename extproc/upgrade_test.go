@@ -13,6 +13,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // echo answers an upgrade with 101 and returns what it is sent.
@@ -119,7 +120,7 @@ func TestEnvoyTrust(t *testing.T) {
 			stranger := &rig{t: t}
 			stranger.startEngine()
 			forged := map[string]string{"x-echo": "1"}
-			for _, name := range extproc.RoutingHeaders() {
+			for _, name := range request.RoutingHeaders() {
 				forged[strings.ToUpper(name[:3])+name[3:]] = strings.TrimPrefix(stranger.engine.URL, "http://")
 			}
 			check := func() {
@@ -131,7 +132,7 @@ func TestEnvoyTrust(t *testing.T) {
 				if resp.StatusCode != http.StatusOK {
 					return // the gateway kind fails closed
 				}
-				for _, name := range extproc.RoutingHeaders() {
+				for _, name := range request.RoutingHeaders() {
 					if got := resp.Header.Get("seen-" + name); got != "" && got != r.book.endpoints[0] {
 						t.Errorf("the engine saw %s: %s", name, got)
 					}
@@ -158,14 +159,14 @@ func TestEnvoyTrust(t *testing.T) {
 func TestEnvoyRoutingHeaders(t *testing.T) {
 	r := newRig(t, rigOptions{params: envoyconf.Params{Kind: envoyconf.Gateway, KeepRoutingHeaders: true}})
 	forged := map[string]string{"x-echo": "1"}
-	for _, name := range extproc.RoutingHeaders() {
+	for _, name := range request.RoutingHeaders() {
 		forged[name] = "192.0.2.1:80"
 	}
 	resp, _, err := r.do(t.Context(), call{size: 1000, model: "m", answer: 10, header: forged})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range extproc.RoutingHeaders() {
+	for _, name := range request.RoutingHeaders() {
 		if got := resp.Header.Get("seen-" + name); got != "" && got != r.book.endpoints[0] {
 			t.Errorf("the engine saw %s: %s", name, got)
 		}

@@ -1,5 +1,7 @@
 package extproc
 
+import "github.com/grapevine-epp/grapevine/picker/request"
+
 // Header names as they stand on the wire, lower case.
 const (
 	headerPath            = ":path"
@@ -10,25 +12,19 @@ const (
 	headerContentLength   = "content-length"
 	headerContentEncoding = "content-encoding"
 	headerRequestID       = "x-request-id"
-	headerDestination     = "x-gateway-destination-endpoint"
+	headerDestination     = request.HeaderDestination
 	headerDropReason      = "x-llm-d-request-dropped-reason"
-	headerKVSource        = "x-kv-cache-source-host-port"
-	headerConformance     = "x-conformance-test-served-endpoint"
+	headerConformance     = request.HeaderConformance
 )
-
-// MetadataDestinations is the initial metadata of an ext_proc stream in which a
-// proxy announces how many addresses it takes in one answer.
-const MetadataDestinations = "x-grapevine-destinations"
 
 // Metadata namespaces and keys of the endpoint picker protocol.
 const (
 	namespaceLB     = "envoy.lb"
 	namespaceSubset = "envoy.lb.subset_hint"
-	keySubset       = "x-gateway-destination-endpoint-subset"
+	keySubset       = request.HeaderSubset
 	keyDestination  = headerDestination
-	keyFallback     = "x-gateway-destination-endpoint-fallback"
-	keyServed       = "x-gateway-destination-endpoint-served"
-	keyScores       = "x-gateway-destination-endpoint-scores"
+	keyFallback     = request.HeaderFallback
+	keyServed       = request.HeaderServed
 	attributesKey   = "envoy.filters.http.ext_proc"
 	attributeServed = "upstream.address"
 	contentTypeJSON = "application/json"

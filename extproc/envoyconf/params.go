@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Kind names a configuration.
@@ -127,9 +127,9 @@ func (v *view) defaults() {
 		v.KeepAlive = 4 * time.Second
 	}
 	if v.Kind != Plain && !v.KeepRoutingHeaders {
-		v.Strip = extproc.RoutingHeaders()
+		v.Strip = request.RoutingHeaders()
 	}
-	v.DestinationsKey = extproc.MetadataDestinations
+	v.DestinationsKey = request.MetadataDestinations
 	v.Destinations = min(max(v.Retries, 0), 2) + 1
 	v.MessageSeconds, v.KeepSeconds = seconds(v.MessageTimeout), seconds(v.KeepAlive)
 }

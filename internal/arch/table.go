@@ -83,6 +83,7 @@ var Rows = Table{
 	// The product, level 4.
 	{"cluster/internal/logs", 4, Product, Pure},
 	{"cluster/internal/outbox", 4, Product, 0},
+	{"extproc/envoyconf", 4, Product, 0},
 	{"internal/prompt", 4, Product, 0},
 	{"picker", 4, Product, Hot},
 	{"picker/discovery", 4, Product, 0},
@@ -91,6 +92,7 @@ var Rows = Table{
 	// The product, level 5.
 	{"cluster/internal/core", 5, Product, Pure},
 	{"extproc/answer", 5, Product, 0},
+	{"extproc/xds", 5, Product, 0},
 	{"internal/prefix", 5, Product, Hot},
 	{"picker/plugin", 5, Product, 0},
 

@@ -28,6 +28,32 @@ const (
 	maxHeaderValueLength  = 1024
 )
 
+// Names under which pickers speak to proxies, sidecars and engines.
+const (
+	HeaderDestination = "x-gateway-destination-endpoint"
+	HeaderSubset      = HeaderDestination + "-subset"
+	HeaderServed      = HeaderDestination + "-served"
+	HeaderFallback    = HeaderDestination + "-fallback"
+	HeaderScores      = HeaderDestination + "-scores"
+	HeaderKVSource    = "x-kv-cache-source-host-port"
+	HeaderConformance = "x-conformance-test-served-endpoint"
+)
+
+// MetadataDestinations is the initial metadata of an ext_proc stream in which a
+// proxy announces how many addresses it takes in one answer.
+const MetadataDestinations = "x-grapevine-destinations"
+
+// RoutingHeaders returns the request headers by which a picker speaks to
+// proxies, sidecars and engines. Only the picker may set them: a sidecar calls
+// the addresses that it finds there. What a client sent under these names never
+// counts.
+func RoutingHeaders() []string {
+	return []string{
+		HeaderDestination, HeaderServed, HeaderSubset, HeaderFallback, HeaderScores,
+		HeaderPrefiller, HeaderEncoders, HeaderDataParallel, HeaderKVSource, HeaderConformance,
+	}
+}
+
 // readHeaders fills what headers say about a request.
 func readHeaders(r *Request) {
 	if r.Headers == nil {
