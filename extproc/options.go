@@ -87,6 +87,9 @@ type Options struct {
 	// key x-gateway-destination-endpoint-fallback.
 	FallbackMetadata bool
 
+	// IgnoreSubset chooses among all endpoints, whatever subset the proxy names.
+	IgnoreSubset bool
+
 	// ReportServed names on each answer the endpoint that served it, in the
 	// header that conformance tests of gateways read.
 	ReportServed bool

@@ -64,7 +64,9 @@ func (st *stream) open(view headerView, metadata []byte) {
 	if r.ID == "" {
 		r.ID = strconv.FormatUint(rand.Uint64(), 16)
 	}
-	r.Subset, r.HasSubset = subset(metadata)
+	if !st.p.opts.IgnoreSubset {
+		r.Subset, r.HasSubset = subset(metadata)
+	}
 	st.request = r
 }
 

@@ -3,6 +3,10 @@
 package main
 
 import (
+	"os"
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
@@ -11,7 +15,23 @@ import (
 // version is set by the linker (see Makefile).
 var version = "dev"
 
-func main() { cli.Main(newRoot()) }
+func main() {
+	os.Args = implied(os.Args)
+	cli.Main(newRoot())
+}
+
+// implied puts in the command epp where a command line begins with a flag, as
+// those of other endpoint pickers do.
+func implied(args []string) []string {
+	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {
+		return args
+	}
+	switch args[1] {
+	case "-h", "--help", "--":
+		return args
+	}
+	return slices.Insert(slices.Clone(args), 1, "epp")
+}
 
 func newRoot() *cobra.Command {
 	return cli.Root(&cobra.Command{
@@ -25,5 +45,5 @@ Simulated engines, demos, benchmarks and the replay of traces are in grapevine-l
 
 Exit codes: 0 success, 1 failure, 2 wrong command line.`,
 		Args: cli.Elsewhere("grapevine-lab", "sim", "demo", "replay", "record", "bench", "nats"),
-	}, newServe(), newCheck(), newExplain(), newEnvoyConfig(), newStatus(), newMembers(), cli.NewVersion("grapevine", version))
+	}, newServe(), newEPP(), newMigrate(), newCheck(), newExplain(), newEnvoyConfig(), newStatus(), newMembers(), cli.NewVersion("grapevine", version))
 }

@@ -53,6 +53,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar(&f.o.Name, "name", hostname(), "name of this replica")
 	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file, read again when it changes (required, unless --config names one in dataLayer.discovery)")
 	fl.StringVar(&f.o.Config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
+	fl.StringVar(&f.o.ConfigText, "config-text", "", "the text of an EndpointPickerConfig, instead of --config")
 	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a base model's tokenizer files (repeatable)")
 	fl.StringArrayVar(&f.aliases, "model-alias", nil, "MODEL=NAME: a further name of a base model (repeatable)")
 	fl.StringArrayVar(&f.adapters, "model-adapter", nil, "MODEL=NAME: a LoRA adapter of a base model (repeatable)")
@@ -74,10 +75,10 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar(&f.o.TLS.ClientCA, "client-ca", "", "file of those who sign proxies' certificates, read again when it changes; others are refused on the ext_proc and xDS listeners (default: any proxy)")
 	fl.StringSliceVar(&f.o.TLS.ClientNames, "client-name", nil, "SPIFFE or DNS name that a proxy's certificate must carry, with --client-ca (repeatable)")
 	fl.StringVar(&f.o.TLS.Min, "tls-min", "1.2", "oldest TLS version on these listeners: 1.2 or 1.3")
-	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes; more is answered with 413")
 	fl.BoolVar(&f.o.AllowModeOverride, "mode-override", true, "ask for single response bodies where the proxy's filter allows it")
 	fl.StringVar((*string)(&f.o.Gateway), "gateway", "auto", "the proxy, for what it takes as a destination: "+strings.Join(extproc.GatewayNames(), ", "))
 	fl.IntVar(&f.o.Destinations, "destinations", 0, "addresses named in one answer (default: 1, or what gateway or proxy say that they take)")
+	fl.BoolVar(&f.o.IgnoreSubset, "ignore-subset", false, "choose among all endpoints, whatever subset the proxy names")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
 	fl.BoolVar(&f.o.FullReport, "full-report", false, "let single requests ask vLLM engines to announce reused blocks again, where too little is known")
 	fl.Float64Var(&f.o.SampleBodies, "sample-bodies", .05, "share of responses whose body is looked at; negative for none")
@@ -154,7 +155,10 @@ func (f *serveFlags) run(ctx context.Context) error {
 
 // complete turns flags into options.
 func (f *serveFlags) complete() error {
-	if f.o.Endpoints == "" && f.o.Config == "" {
+	if f.o.Config != "" && f.o.ConfigText != "" {
+		return cli.UsageError{Err: errors.New("--config and --config-text exclude each other")}
+	}
+	if f.o.Endpoints == "" && f.o.Config == "" && f.o.ConfigText == "" {
 		return cli.UsageError{Err: errors.New("--endpoints is required, or a --config whose dataLayer.discovery names a file")}
 	}
 	if (f.o.TLS.CertFile == "") != (f.o.TLS.KeyFile == "") {

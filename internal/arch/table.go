@@ -105,13 +105,11 @@ var Rows = Table{
 	// The product, level 7.
 	{"cluster/internal/stream", 7, Product, 0},
 	{"cluster/natsbus", 7, Product, 0},
-	{"extproc/envoyconf", 7, Product, 0},
 	{"internal/share", 7, Product, 0},
 	{"picker/plugins", 7, Product, Hot},
 
 	// The product, level 8.
 	{"cluster/gossip", 8, Product, 0},
-	{"extproc/xds", 8, Product, 0},
 	{"pd", 8, Product, Hot},
 
 	// The product, level 9.
@@ -142,8 +140,8 @@ var Rows = Table{
 	// The laboratory, level 4.
 	{"internal/lab/workload", 4, Lab, 0},
 
-	// The laboratory, level 8.
-	{"internal/lab/demo", 8, Lab, 0},
+	// The laboratory, level 5.
+	{"internal/lab/demo", 5, Lab, 0},
 
 	// The laboratory, level 10.
 	{"internal/lab/replay", 10, Lab, 0},

@@ -24,8 +24,10 @@ type Options struct {
 	Endpoints string // endpoints file; "": the one that the configuration's discovery names
 	Config    string // EndpointPickerConfig; "" for the default profile
 	Models    []ModelOptions
-	Secret    string // of the replica group: seeds block keys
-	Cluster   ClusterOptions
+
+	ConfigText string // an EndpointPickerConfig itself, instead of Config
+	Secret     string // of the replica group: seeds block keys
+	Cluster    ClusterOptions
 
 	Memory            int64         // bytes that the process may use; 0: what cgroup or machine allow, negative: without limit
 	MaxBody           int           // bytes; default 64 MiB, at most an eighth of Memory
@@ -34,6 +36,7 @@ type Options struct {
 	AllowModeOverride bool
 	Gateway           extproc.Gateway // what the proxy takes as a destination
 	Destinations      int             // addresses named in one answer; 0 leaves it to Gateway
+	IgnoreSubset      bool            // of endpoints that the proxy names
 	FallbackMetadata  bool
 	FullReport        bool          // ask vLLM engines to announce reused blocks again where too little is known
 	SampleBodies      float64       // share of responses whose body is looked at; default .05, negative none
@@ -53,7 +56,7 @@ type ModelOptions = prefix.ModelOptions
 var errNoEndpoints = errors.New("server: no endpoints file is given, and no file-discovery in the configuration names one")
 
 func (o *Options) complete() error {
-	if o.Endpoints == "" && o.Config == "" {
+	if o.Endpoints == "" && o.Config == "" && o.ConfigText == "" {
 		return errNoEndpoints
 	}
 	text := func(s *string, v string) {

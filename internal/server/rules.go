@@ -28,16 +28,30 @@ func loadConfig(path string) (c *config.Config, data []byte, err error) {
 	if data, err = os.ReadFile(path); err != nil {
 		return nil, nil, err
 	}
-	c, problems := config.Parse(path, data, config.Options{Table: pd.Table()})
-	if len(problems) > 0 {
-		return nil, data, strict.Problems(problems)
+	c, err = parseConfig(path, data)
+	return c, data, err
+}
+
+// loadConfig reads the configuration that the options name.
+func (s *Server) loadConfig() (*config.Config, []byte, error) {
+	if s.o.ConfigText != "" {
+		c, err := parseConfig("--config-text", []byte(s.o.ConfigText))
+		return c, nil, err
 	}
-	return c, data, nil
+	return loadConfig(s.o.Config)
+}
+
+func parseConfig(name string, data []byte) (*config.Config, error) {
+	c, problems := config.Parse(name, data, config.Options{Table: pd.Table()})
+	if len(problems) > 0 {
+		return nil, strict.Problems(problems)
+	}
+	return c, nil
 }
 
 // openConfig reads the configuration for the first time.
 func (s *Server) openConfig() (*config.Config, error) {
-	c, data, err := loadConfig(s.o.Config)
+	c, data, err := s.loadConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +133,7 @@ func (s *Server) discover(c *config.Config) (*discovery.Source, error) {
 func (s *Server) reloadConfig(changed bool) error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
-	c, data, err := loadConfig(s.o.Config)
+	c, data, err := s.loadConfig()
 	if changed && s.configFile.same(data, err) {
 		return nil
 	}

@@ -188,7 +188,7 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 func (s *Server) openExtProc() error {
 	p, err := extproc.New(extproc.Options{
 		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
-		Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
+		IgnoreSubset: s.o.IgnoreSubset, Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
 		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, WorkTimeout: s.o.WorkTimeout,
 		AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
 		Registerer: s.registry, Log: s.o.Log,
