@@ -26,6 +26,7 @@ type metrics struct {
 	bytes    *prometheus.CounterVec // by direction
 	served   *prometheus.CounterVec // by who answered
 	shed     prometheus.Counter
+	stripped prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -49,10 +50,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	m.shed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "grapevine_extproc_shed_total", Help: "Streams that waited for their bodies and were ended because memory was short."})
+	m.stripped = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "grapevine_extproc_stripped_members_total", Help: "Members that only proxies may set, removed from request bodies."})
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.active, m.streams, m.requests, m.choose, m.lifetime, m.bytes, m.served, m.shed} {
+	for _, c := range []prometheus.Collector{m.active, m.streams, m.requests, m.choose, m.lifetime, m.bytes, m.served, m.shed, m.stripped} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

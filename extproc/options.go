@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +67,10 @@ type Options struct {
 	// WorkTimeout bounds the work of a decision: after it, load alone decides. It
 	// must be shorter than the proxy's timer. Zero means DefaultWorkTimeout.
 	WorkTimeout time.Duration
+
+	// Handover is what happens to members of bodies by which proxies hand caches
+	// from engine to engine. The zero value refuses requests that have some.
+	Handover handover.Policy
 
 	// Assume is what body modes to expect from a proxy that does not announce
 	// them; nil means full duplex both ways, as conformant gateways configure.

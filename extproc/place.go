@@ -39,6 +39,9 @@ func (st *stream) place(extent bodyExtent) error {
 	if err := st.parse(extent); err != nil {
 		return st.refuse(asRefusal(err))
 	}
+	if err := st.withoutHandover(extent); err != nil {
+		return st.refuse(asRefusal(err))
+	}
 	if r.HasSubset && len(r.Subset) == 0 {
 		return st.refuse(request.Errorf(request.ReasonNoEndpoints, "the proxy allows no endpoint for this request"))
 	}
@@ -57,7 +60,7 @@ func (st *stream) place(extent bodyExtent) error {
 		st.kit.route.removeHeader(name)
 	}
 	if (d.ModelTarget != "" || d.BodyExtra != "") && len(body) > 0 {
-		st.in.renamed = splice(body, r.ModelSpan, d)
+		st.in.renamed = splice(r.Body, r.ModelSpan, d)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
@@ -24,6 +25,7 @@ type Processor struct {
 	kits    sync.Pool
 	served  servedTally
 	guards  *guards
+	unseen  atomic.Bool // that bodies are not seen was said
 }
 
 // New returns a Processor. It fails when a required option is missing or the

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -139,6 +140,15 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 		l.decision.Endpoints = a.Vals
 	case "no-choice":
 		l.decision.Endpoints = nil
+	case "handover":
+		opts.Parse, opts.ParsePrefix = request.Parse, request.ParsePrefix
+		switch value {
+		case "refuse":
+		case "strip":
+			opts.Handover.Action = handover.Strip
+		default:
+			opts.Handover.Allow = a.Vals
+		}
 	case "rename":
 		l.decision.ModelTarget = value
 	case "want-body":

@@ -80,6 +80,7 @@ func (st *stream) handle(m *inbound) error {
 	if !st.known {
 		st.known = true
 		st.modes = modesOf(m, &st.p.opts)
+		st.p.warnUnseen(&st.modes)
 	}
 	switch m.part {
 	case fieldRequestHeaders:

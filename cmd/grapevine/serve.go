@@ -19,6 +19,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // serveFlags are the flags of serve.
@@ -29,6 +30,7 @@ type serveFlags struct {
 	adapters  []string
 	secret    string
 	memory    string
+	handover  string
 	keys      []string
 	logFormat string
 	logLevel  string
@@ -71,6 +73,8 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes, at most an eighth of --memory; more is answered with 413")
 	fl.StringVar(&f.memory, "memory", "", "memory that the process may use, such as 1GiB (default: the limit of its cgroup, or the machine's memory)")
 	fl.DurationVar(&f.o.BodyTimeout, "body-timeout", extproc.DefaultBodyTimeout, "for the rest of a request body of which a part is held")
+	fl.StringVar(&f.handover, "handover-members", "refuse", "what happens to requests whose bodies hold members that hand caches from engine to engine: refuse (400) or strip")
+	fl.StringSliceVar(&f.o.Handover.Allow, "handover-allow", nil, "such members that clients may send (repeatable)")
 	fl.DurationVar(&f.o.WorkTimeout, "work-timeout", extproc.DefaultWorkTimeout, "for the work of a decision, after which load alone decides; less than the proxy's message timeout")
 	fl.StringVar(&f.o.TLS.ClientCA, "client-ca", "", "file of those who sign proxies' certificates, read again when it changes; others are refused on the ext_proc and xDS listeners (default: any proxy)")
 	fl.StringSliceVar(&f.o.TLS.ClientNames, "client-name", nil, "SPIFFE or DNS name that a proxy's certificate must carry, with --client-ca (repeatable)")
@@ -172,6 +176,13 @@ func (f *serveFlags) complete() error {
 	}
 	if c := &f.o.Cluster; (c.CertFile == "") != (c.KeyFile == "") {
 		return cli.UsageError{Err: errors.New("--cluster-cert and --cluster-cert-key go together")}
+	}
+	switch f.handover {
+	case "refuse":
+	case "strip":
+		f.o.Handover.Action = handover.Strip
+	default:
+		return cli.UsageError{Err: fmt.Errorf("--handover-members %q: want refuse or strip", f.handover)}
 	}
 	if f.memory != "" {
 		n, err := budget.ParseSize(f.memory)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // Options describe one replica. Endpoints is required, unless Config names a
@@ -32,6 +33,7 @@ type Options struct {
 	Memory            int64         // bytes that the process may use; 0: what cgroup or machine allow, negative: without limit
 	MaxBody           int           // bytes; default 64 MiB, at most an eighth of Memory
 	BodyTimeout       time.Duration // for the rest of a body that is held; default 1 min
+	Handover          handover.Policy
 	WorkTimeout       time.Duration // for the work of a decision, after which load alone decides; default 1 s
 	AllowModeOverride bool
 	Gateway           extproc.Gateway // what the proxy takes as a destination

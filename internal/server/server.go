@@ -189,7 +189,7 @@ func (s *Server) openExtProc() error {
 	p, err := extproc.New(extproc.Options{
 		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
 		IgnoreSubset: s.o.IgnoreSubset, Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
-		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, WorkTimeout: s.o.WorkTimeout,
+		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, WorkTimeout: s.o.WorkTimeout, Handover: s.o.Handover,
 		AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
 		Registerer: s.registry, Log: s.o.Log,
 	})

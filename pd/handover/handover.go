@@ -21,6 +21,12 @@ var nested = [][]string{{"vllm_xargs"}, {"sampling_params", "extra_args"}}
 // nestedFields are the hand-over members of nested objects.
 var nestedFields = []string{"kv_transfer_params", "ec_transfer_params"}
 
+// Suspect reports whether a top-level member of that name may be, or hold, a
+// hand-over member: the body then has to go through Policy.Apply.
+func Suspect(name string) bool {
+	return slices.Contains(fields, name) || slices.ContainsFunc(nested, func(path []string) bool { return path[0] == name })
+}
+
 // ErrField says that a body holds hand-over members that the policy refuses. The
 // error names them.
 var ErrField = errors.New("hand-over members are set by proxies only")

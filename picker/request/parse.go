@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // kinds maps the ends of request paths to kinds; the first that fits counts.
@@ -83,7 +84,9 @@ func scanBody(r *Request) (at int, ok bool) {
 		return i, false
 	}
 	m := s.members(i)
+	r.Members, r.Handover = 0, false
 	for m.next() {
+		r.Members++
 		takeMember(r, s, m.Key, m.Val)
 	}
 	if end := m.end(); end >= 0 {
@@ -165,6 +168,7 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		r.MaxTokens = count(v)
 	case "sampling_params":
 		takeSampling(r, s, val)
+		r.Handover = r.Handover || memberOf(s, val, "extra_args") != nil
 	case "cache_salt":
 		r.CacheSalt = text(v)
 	case "user":
@@ -177,6 +181,8 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		if user := text(memberOf(s, val, "user_id")); user != "" {
 			r.User = user
 		}
+	default:
+		r.Handover = r.Handover || handover.Suspect(string(name))
 	}
 }
 

@@ -77,7 +77,9 @@ type Request struct {
 	IncludeUsage bool // stream_options.include_usage
 	MaxTokens    int  // 0 when unset
 
-	Prompt PromptSpans // where the prompt stands in Body
+	Prompt   PromptSpans // where the prompt stands in Body
+	Members  int         // of the body's object
+	Handover bool        // some member may be one that only proxies may set
 
 	// What the prompt is matched by. Parse fills Chunks.Bytes and
 	// InputTokens, the prompt producer the rest.

@@ -1,0 +1,46 @@
+package extproc
+
+import (
+	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// maxMembers bounds the members of a body that is looked at for hand-over
+// members. Requests have some dozens.
+const maxMembers = 4096
+
+// withoutHandover applies the policy about members that only proxies may set to a
+// request that was parsed. What is removed is removed from r.Body, which is then
+// parsed anew; the body that the proxy has must be replaced by it.
+func (st *stream) withoutHandover(extent bodyExtent) error {
+	r := st.request
+	if !r.Handover {
+		return nil
+	}
+	if extent != bodyWhole || r.Members > maxMembers {
+		return request.Errorf(request.ReasonBadRequest, "request body may hold members that only proxies may set, and cannot be looked through")
+	}
+	o, err := jsonedit.Parse(r.Body)
+	if err != nil {
+		return request.Errorf(request.ReasonBadRequest, "request body is not a valid JSON object")
+	}
+	body, removed, err := st.p.opts.Handover.Apply(&o)
+	if err != nil {
+		return request.Errorf(request.ReasonBadRequest, "%v", err)
+	}
+	if len(removed) == 0 {
+		return nil
+	}
+	st.p.metrics.stripped.Add(float64(len(removed)))
+	st.in.renamed, r.Body = body, body
+	return st.parse(extent)
+}
+
+// warnUnseen says, once, that bodies go to engines without having been seen.
+func (p *Processor) warnUnseen(m *streamModes) {
+	if m.Request == BodyFullDuplex || m.Request == BodyBuffered || m.observe || p.unseen.Swap(true) {
+		return
+	}
+	p.opts.Log.Warn("the proxy does not send whole request bodies: hand-over members in them reach engines, which must not have a KV connector that clients could use",
+		"request_body_mode", m.Request.String())
+}
