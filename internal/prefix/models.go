@@ -101,7 +101,8 @@ func (m *Models) EventModel(names []string) *events.Model {
 func (m *Models) eventModelOf(p *prompt.Model) *events.Model {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.source[p.Name()] != p {
+	// A model whose tokens mean the same gives blocks the same keys: its streams go on.
+	if old := m.source[p.Name()]; old == nil || old.Fingerprint() != p.Fingerprint() {
 		m.source[p.Name()] = p
 		m.events[p.Name()] = &events.Model{Name: p.Name(), Vocabulary: p, Canonical: canonical(p)}
 	}

@@ -27,6 +27,7 @@ type Model struct {
 	notes   []string
 	pool    sync.Pool // of *scratch
 	check   sync.Pool // of *vocab.Checker
+	print   print
 }
 
 // engineOnlyTypes are model types whose prompts engines build in code.

@@ -57,6 +57,7 @@ type entry struct {
 	err    error
 	loaded time.Time
 	took   time.Duration
+	sum    uint64 // of the files that the model in use was read from; 0: not known
 
 	rendered atomic.Uint64
 	missed   [NumReasons]atomic.Uint64
@@ -144,7 +145,8 @@ func (m *Models) publish() {
 	m.table.Store(&t)
 }
 
-// Reload reads every configured model again. What serves stays until then.
+// Reload reads every configured model again whose files have changed. What serves
+// stays until then.
 func (m *Models) Reload() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,6 +192,11 @@ func (m *Models) load(e *entry, gen int) {
 	if stale() {
 		return
 	}
+	sum := contentSum(e.conf)
+	if sum != 0 && e.unchanged(sum) {
+		m.opts.Log.Debug("model files unchanged", "model", e.conf.Options.Name)
+		return
+	}
 	start := m.opts.Now()
 	model, err := m.opts.load(e.conf.Path, e.conf.Options)
 	end := m.opts.Now()
@@ -199,14 +206,21 @@ func (m *Models) load(e *entry, gen int) {
 	log := m.opts.Log.With("model", e.conf.Options.Name, "path", e.conf.Path)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.err = err
+	e.err, e.sum = err, 0
 	if err != nil {
 		log.Warn("model not readable, its prompts are matched approximately", "error", err)
 		return
 	}
-	e.loaded, e.took = end, end.Sub(start)
+	e.loaded, e.took, e.sum = end, end.Sub(start), sum
 	e.model.Store(model)
 	log.Info("model ready", "renderer", model.Renderer(), "vocabulary", model.vocab.Mode().String(), "tokens", model.vocab.Size(), "notes", strings.Join(model.notes, "; "))
+}
+
+// unchanged reports whether the model in use was read from files of this sum.
+func (e *entry) unchanged(sum uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sum == sum
 }
 
 // Lookup returns the model behind a name, and the adapter when the name is an

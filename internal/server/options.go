@@ -46,6 +46,7 @@ type Options struct {
 	ScrapeSlow        time.Duration // default 1 s
 	ScrapeFast        time.Duration // default 200 ms
 	ReadyTimeout      time.Duration // ready, though degraded, after this; default 15 s
+	Keep              time.Duration // an endpoint that leaves the list comes back within it as it was; default 1 min, negative none
 	Linger            time.Duration // draining, for health checkers to see it; default 2 s, negative none
 	Drain             time.Duration // for streams to end; default 20 s
 
@@ -81,6 +82,9 @@ func (o *Options) complete() error {
 		if *d.v <= 0 {
 			*d.v = d.otherwise
 		}
+	}
+	if o.Keep == 0 {
+		o.Keep = time.Minute
 	}
 	if o.Linger == 0 {
 		o.Linger = 2 * time.Second

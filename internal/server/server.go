@@ -98,7 +98,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.hasher = indexer.NewHasher(seedOf(s.o.Secret))
 	s.index = indexer.New(indexer.Options{Hasher: s.hasher})
 	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
-	s.pool = endpoint.NewPool(endpoint.PoolOptions{})
+	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0)})
 	s.finder = share.NewFinder(s.pool, s.o.Log)
 	sessions := picker.NewSessions(0)
 	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Prompt: prompt.ModelsOptions{
@@ -225,12 +225,12 @@ func (s *Server) onChange(c endpoint.Change) {
 	s.share.Set()
 	s.load.Joined(c.Added)
 	s.costs.Joined(c.Added)
-	s.load.Left(c.Removed)
-	for _, ep := range c.Removed {
+	s.load.Forgotten(c.Forgotten)
+	for _, ep := range c.Forgotten {
 		s.index.RemoveEndpoint(ep.ID)
 	}
-	s.prefixes.Left(c.Removed)
-	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed))
+	s.prefixes.Left(c.Forgotten)
+	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Forgotten))
 }
 
 // renderers are the engines that may be asked to render a prompt of a model.

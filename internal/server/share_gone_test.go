@@ -14,7 +14,7 @@ import (
 // What a replica told the others of endpoints goes with the endpoints: pools whose
 // endpoints change their addresses all the time fill no table.
 func TestGoneEndpointsAreForgotten(t *testing.T) {
-	g := newGroup(t, 2, 10000, "mesh")
+	g := newGroupWith(t, 2, 10000, group{share: "mesh", change: func(o *Options) { o.Keep = -1 }})
 	teller, told := g.replicas[0], g.replicas[1]
 	for _, ep := range teller.pool.Snapshot().Endpoints {
 		ep.ObservePrefill(&endpoint.Queued{Own: endpoint.Work{Input: 1000, New: 1000}, At: time.Unix(1, 0)}, time.Second)

@@ -195,6 +195,7 @@ func (s *Server) watchReadiness(ctx context.Context) {
 				}
 			}
 		}
+		s.pool.Expire()
 		s.readiness.Set(s.ready())
 		if s.settled.Load() {
 			tick.Reset(250 * time.Millisecond)

@@ -64,7 +64,7 @@ func (c *Costs) Tell() {
 		}
 	}
 	for address := range c.sent {
-		if pool.Lookup(address) == nil {
+		if pool.Known(address) == nil {
 			delete(c.sent, address)
 			set(address, nil)
 		}
@@ -132,7 +132,7 @@ func (c *Costs) Merge(origin string, _ uint64, address string, value []byte) err
 		return err
 	}
 	c.costs.Set(address, origin, cost)
-	if ep := c.o.Pool.Snapshot().Lookup(address); ep != nil {
+	if ep := c.o.Pool.Snapshot().Known(address); ep != nil {
 		ep.SetRemoteCost(average(c.costs.Of(address)))
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
@@ -23,7 +24,7 @@ const (
 )
 
 // Set makes the sources fit the pool and the models. When it returns, nothing of
-// endpoints that left is read any more.
+// endpoints that the pool has forgotten is read any more.
 func (x *Index) Set() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -32,7 +33,7 @@ func (x *Index) Set() {
 	old := *x.byName.Load()
 	byName, bySrc := map[string]*source{}, map[indexer.Source]*source{}
 	byEndpoint := map[indexer.EndpointID][]*source{}
-	for _, ep := range p.Endpoints {
+	for _, ep := range followed(p) {
 		e := x.o.Source(ep)
 		for _, at := range e.Streams {
 			name, src := SourceName(ep.Address, at.Rank), indexer.Source{Endpoint: ep.ID, Rank: at.Rank}
@@ -51,6 +52,12 @@ func (x *Index) Set() {
 	x.byEndpoint.Store(&byEndpoint)
 	x.reading = nil
 	x.step()
+}
+
+// followed are the endpoints whose streams are followed: those of the list, and those
+// that may come back to it.
+func followed(p *endpoint.Snapshot) []*endpoint.Endpoint {
+	return append(slices.Clip(p.Endpoints), p.Kept...)
 }
 
 func (x *Index) newSource(name string, src indexer.Source, at events.Stream, of *events.Model) *source {
@@ -102,7 +109,7 @@ func (x *Index) setStreams(all map[string]*source) {
 	}
 	x.reading = read
 	var out []events.EndpointSource
-	for _, ep := range x.pool.Endpoints {
+	for _, ep := range followed(x.pool) {
 		e := x.o.Source(ep)
 		e.Streams = slices.DeleteFunc(slices.Clone(e.Streams), func(s events.Stream) bool {
 			return !read[indexer.Source{Endpoint: e.ID, Rank: s.Rank}]

@@ -89,7 +89,7 @@ func (l *Load) Flush() {
 	now, pool := l.o.Now(), l.o.Pool.Snapshot()
 	for address := range dirty {
 		var value []byte
-		if ep := pool.Lookup(address); ep != nil {
+		if ep := pool.Known(address); ep != nil {
 			value = appendLoad(nil, l.o.Pool.Book().Local(ep, now), now)
 		}
 		if err := l.set(address, value); err != nil {
@@ -161,7 +161,7 @@ func (l *Load) apply(address string) {
 	for _, load := range l.loads.Of(address) {
 		sum = sum.Add(load)
 	}
-	if ep := l.o.Pool.Snapshot().Lookup(address); ep != nil {
+	if ep := l.o.Pool.Snapshot().Known(address); ep != nil {
 		l.o.Pool.Book().SetRemote(ep, sum)
 	}
 }
@@ -178,8 +178,8 @@ func (l *Load) Joined(eps []*endpoint.Endpoint) {
 	}
 }
 
-// Left withdraws what this replica said of endpoints that the pool has let go.
-func (l *Load) Left(eps []*endpoint.Endpoint) {
+// Forgotten withdraws what this replica said of endpoints that the pool has let go.
+func (l *Load) Forgotten(eps []*endpoint.Endpoint) {
 	addresses := make([]string, len(eps))
 	for i, ep := range eps {
 		addresses[i] = ep.Address

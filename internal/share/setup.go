@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/varint"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -60,8 +58,7 @@ type Setup struct {
 	o   SetupOptions
 	set SetFunc
 
-	prints map[*prompt.Model]uint64 // of look
-	told   []byte                   // by Tell
+	told []byte // by Tell
 
 	mu     sync.Mutex
 	own    setup
@@ -107,38 +104,18 @@ func (x *Setup) compare() {
 // look fingerprints the models as they are at present. x.mu must not be held: large
 // vocabularies take long, and the group's lock may wait for x.mu.
 func (x *Setup) look() map[string]uint64 {
-	prints, names := map[*prompt.Model]uint64{}, map[string]uint64{}
+	names := map[string]uint64{}
 	for _, m := range x.o.Models() {
-		sum := printNone
 		switch {
 		case m.Model != nil:
-			if sum = prints[m.Model]; sum == 0 {
-				sum = x.prints[m.Model]
-			}
-			if sum == 0 {
-				sum = fingerprint(m.Model)
-			}
-			prints[m.Model] = sum
+			names[m.Name] = max(m.Model.Fingerprint(), printNone+1)
 		case m.Loading:
-			sum = printLoading
+			names[m.Name] = printLoading
+		default:
+			names[m.Name] = printNone
 		}
-		names[m.Name] = sum
 	}
-	x.prints = prints
 	return names
-}
-
-// fingerprint sums up what decides which keys the blocks of a model's engines get.
-func fingerprint(p *prompt.Model) uint64 {
-	h := xxhash.New()
-	_, _ = h.WriteString(p.Name() + "\x00")
-	var token []byte
-	for id := range uint32(p.Vocab().Size()) {
-		token, _ = p.AppendToken(token[:0], id)
-		token = append(token, byte(len(token)), byte(len(token)>>8))
-		_, _ = h.Write(token)
-	}
-	return max(h.Sum64(), printNone+1)
 }
 
 // Conflict names a member that reads an endpoint's events by other files than

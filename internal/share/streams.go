@@ -55,7 +55,7 @@ func (f *Finder) Publishes(ep *endpoint.Endpoint) bool { return len(f.Streams(ep
 // Changed follows the pool.
 func (f *Finder) Changed(c endpoint.Change) {
 	f.mu.Lock()
-	for _, ep := range c.Removed {
+	for _, ep := range c.Forgotten {
 		delete(f.at, ep.ID)
 	}
 	f.mu.Unlock()

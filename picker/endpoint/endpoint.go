@@ -95,6 +95,9 @@ type Spec struct {
 	Models    []string // models it serves, when discovery says so
 	Events    Events   // where its KV events come from
 	Metrics   string   // metrics URL; "" means http://ip:port/metrics
+	// Life tells one engine behind the address from the next, such as a pod's UID and
+	// restart count; "" when discovery does not know. Another life starts with nothing.
+	Life string
 }
 
 // Events say where an endpoint publishes its KV-cache events. The zero value
@@ -110,7 +113,7 @@ type Events struct {
 // Equal reports whether two specs say the same.
 func (s Spec) Equal(o Spec) bool {
 	if s.Name != o.Name || s.Namespace != o.Namespace || s.Host != o.Host || s.Addr != o.Addr ||
-		s.Rank != o.Rank || s.Events != o.Events || s.Metrics != o.Metrics || len(s.Labels) != len(o.Labels) {
+		s.Rank != o.Rank || s.Life != o.Life || s.Events != o.Events || s.Metrics != o.Metrics || len(s.Labels) != len(o.Labels) {
 		return false
 	}
 	for k, v := range s.Labels {

@@ -16,7 +16,10 @@ const defaultGrace = time.Minute
 
 // PoolOptions build a Pool. The zero value is usable.
 type PoolOptions struct {
-	Grace time.Duration    // before an id is used again; 0 means one minute
+	Grace time.Duration // before an id is used again; 0 means one minute
+	// Keep is for how long an endpoint that leaves the list comes back as it was, with
+	// its id and counters; 0: it is forgotten at once. See Pool.Expire.
+	Keep  time.Duration
 	Now   func() time.Time // nil means time.Now
 	Prior Cost             // assumed of the pool's engines at first; zero means PriorCost
 }
@@ -32,6 +35,7 @@ type Pool struct {
 
 	mu        sync.Mutex
 	next      indexer.EndpointID
+	kept      []kept   // oldest first
 	free      []freeID // oldest first
 	listeners []func(Change)
 }
@@ -41,12 +45,16 @@ type freeID struct {
 	at time.Time
 }
 
-// Change is what one Set did. Changed endpoints kept their id and counters.
+// Change is what one Set or Expire did. Changed endpoints kept their id and counters, and
+// so did those among Added that were kept since they left. Removed endpoints are listed
+// no more; what is known of them goes when they are Forgotten, at once or later.
 type Change struct {
 	Snapshot *Snapshot
 	Added    []*Endpoint
 	Changed  []*Endpoint
 	Removed  []*Endpoint
+
+	Forgotten []*Endpoint
 }
 
 // NewPool returns an empty pool.
@@ -94,31 +102,36 @@ func (p *Pool) Set(specs []Spec) Change {
 	specs = slices.CompactFunc(specs, func(a, b Spec) bool { return canonical(a.Addr) == canonical(b.Addr) })
 
 	var c Change
-	kept := make([]bool, len(old.Endpoints))
+	stays := make([]bool, len(old.Endpoints))
 	list := make([]*Endpoint, 0, len(specs))
 	for _, spec := range specs {
 		i, known := old.byAddr[canonical(spec.Addr)]
 		switch {
-		case !known:
-			ep := newEndpoint(spec, p.takeID(), new(counters))
+		case !known || old.Endpoints[i].another(spec):
+			ep, gone := p.back(spec)
+			c.Forgotten = append(c.Forgotten, gone...)
+			if ep == nil {
+				ep = newEndpoint(spec, p.takeID(), new(counters))
+			}
 			c.Added, list = append(c.Added, ep), append(list, ep)
 		case old.Endpoints[i].Equal(spec):
-			kept[i], list = true, append(list, old.Endpoints[i])
+			stays[i], list = true, append(list, old.Endpoints[i])
 		default:
 			ep := newEndpoint(spec, old.Endpoints[i].ID, old.Endpoints[i].counters)
-			kept[i], list = true, append(list, ep)
+			stays[i], list = true, append(list, ep)
 			c.Changed = append(c.Changed, ep)
 		}
 	}
 	for i, ep := range old.Endpoints {
-		if !kept[i] {
+		if !stays[i] {
 			c.Removed = append(c.Removed, ep)
-			p.free = append(p.free, freeID{ep.ID, p.opts.Now()})
 		}
 	}
+	c.Forgotten = append(c.Forgotten, p.keep(c.Removed, c.Added)...)
 	c.Snapshot = old
-	if len(c.Added)+len(c.Changed)+len(c.Removed) > 0 {
+	if len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Forgotten) > 0 {
 		c.Snapshot = newSnapshot(list, old.Version+1)
+		c.Snapshot.Kept = p.stillKept()
 		p.publish(c)
 	}
 	return c

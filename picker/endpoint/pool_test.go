@@ -2,12 +2,14 @@ package endpoint
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"pgregory.net/rapid"
+
+	"github.com/grapevine-epp/grapevine/indexer"
 )
 
 func TestPoolIDs(t *testing.T) {
@@ -136,5 +138,52 @@ func TestRoleOf(t *testing.T) {
 		if got := RoleOf(label); got != want {
 			t.Errorf("%q: %b, want %b", label, got, want)
 		}
+	}
+}
+
+// Endpoints that leave the list for a moment come back as they were; those of another
+// life do not, and what is forgotten is told once.
+func TestPoolKeeps(t *testing.T) {
+	now := time.Unix(1, 0)
+	p := NewPool(PoolOptions{Keep: time.Minute, Now: func() time.Time { return now }})
+	spec := func(name string, host byte) Spec {
+		return Spec{Name: name, Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, host}), 80)}
+	}
+	a, b, c := spec("a", 1), spec("b", 2), spec("c", 3)
+	first := p.Set([]Spec{a, b, c}).Added
+	forgets := func(got []*Endpoint, want ...*Endpoint) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("forgotten: %v, want %v", got, want)
+		}
+	}
+	left := p.Set([]Spec{c})
+	forgets(left.Forgotten)
+	if s := left.Snapshot; len(left.Removed) != 2 || s.Lookup("10.0.0.1:80") != nil || s.Known("10.0.0.1:80") != first[0] || len(s.Kept) != 2 {
+		t.Errorf("%+v", left)
+	}
+	now = now.Add(59 * time.Second)
+	back := p.Set([]Spec{a, spec("other", 2), c})
+	forgets(back.Forgotten, first[1])
+	if len(back.Added) != 2 || back.Added[0] != first[0] || back.Added[1].ID == first[1].ID || len(back.Snapshot.Kept) != 0 {
+		t.Errorf("%+v", back)
+	}
+	c.Life = "1"
+	forgets(p.Set([]Spec{a, c}).Forgotten)
+	d := c
+	d.Life = "2"
+	again := p.Set([]Spec{a, d})
+	if len(again.Forgotten) != 1 || again.Forgotten[0].ID != first[2].ID || again.Added[0].ID == first[2].ID {
+		t.Errorf("%+v", again)
+	}
+	var told []*Endpoint
+	p.Subscribe(func(c Change) { told = append(told, c.Forgotten...) })
+	p.Expire()
+	forgets(told)
+	now = now.Add(time.Hour)
+	p.Expire()
+	p.Expire()
+	if len(told) != 1 || told[0].Name != "other" || len(p.Snapshot().Kept) != 0 {
+		t.Errorf("forgotten: %v", told)
 	}
 }

@@ -8,7 +8,8 @@ import (
 // address, so that every replica with the same pool has the same order.
 type Snapshot struct {
 	Endpoints []*Endpoint
-	Version   uint64 // grows with every change
+	Kept      []*Endpoint // left the list and may come back: no candidates
+	Version   uint64      // grows with every change
 
 	byAddr map[netip.AddrPort]int32
 	byID   []int32 // index in Endpoints + 1, by dense id
