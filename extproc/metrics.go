@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // Label values. Every other value of "result" is a refusal's label.
 const (
 	resultPlaced      = "placed"
+	resultAnswered    = "answered"
 	directionRequest  = "request"
 	directionResponse = "response"
 
@@ -36,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		streams: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_extproc_streams_total", Help: "Ended ext_proc streams by how they ended."}, []string{"end"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "grapevine_extproc_requests_total", Help: "Requests by result: placed, or the reason of the refusal."}, []string{"result"}),
+			Name: "grapevine_extproc_requests_total", Help: "Requests by result: placed, answered in the engines' place, or the reason of the refusal."}, []string{"result"}),
 		choose: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "grapevine_extproc_choose_duration_seconds", Help: "Time from a complete request to its decision.",
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 11)}),

@@ -52,6 +52,10 @@ type Options struct {
 	// picker.ParsePrefix. Nil leaves such requests with path and headers.
 	ParsePrefix func(*request.Request)
 
+	// Answer answers requests without a body in the engines' place, such as the
+	// list of models; false leaves the request to be placed. Nil answers none.
+	Answer func(method, path string) (status int, body []byte, ok bool)
+
 	// MaxBody is the largest request body in bytes; more is refused with 413.
 	// Zero means DefaultMaxBody.
 	MaxBody int

@@ -103,6 +103,16 @@ func (st *stream) choose() error {
 	return nil
 }
 
+// answerFor answers the request in the engine's place with a JSON document.
+func (st *stream) answerFor(status int, body []byte) error {
+	st.in.settled = true
+	st.p.metrics.requests.WithLabelValues(resultAnswered).Inc()
+	if err := st.send(document(status, body)); err != nil {
+		return err
+	}
+	return errAnswered
+}
+
 // refuse answers the request in the engine's place.
 func (st *stream) refuse(e *request.Error) error {
 	st.in.settled = true

@@ -72,6 +72,18 @@ func immediate(e *request.Error) *outbound {
 	}})
 }
 
+// document builds an answer in the engine's place that is no refusal.
+func document(status int, body []byte) *outbound {
+	return fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
+		ImmediateResponse: &extprocv3.ImmediateResponse{
+			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)},
+			Headers: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{setHeader(headerContentType, contentTypeJSON)}},
+			Body:    body,
+			Details: "grapevine_answered",
+		},
+	}})
+}
+
 // setHeader sets a header, replacing what the client sent under its name.
 func setHeader(name, value string) *corev3.HeaderValueOption {
 	return &corev3.HeaderValueOption{

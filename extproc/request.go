@@ -25,6 +25,11 @@ func (st *stream) requestHeaders(m *inbound) error {
 	if length > int64(st.p.opts.MaxBody) {
 		return st.refuse(st.tooLarge())
 	}
+	if m.end && st.p.opts.Answer != nil {
+		if status, body, ok := st.p.opts.Answer(view.Get(headerMethod), st.request.Path); ok {
+			return st.answerFor(status, body)
+		}
+	}
 	switch {
 	case m.end:
 		st.in.ended = true

@@ -255,7 +255,7 @@ func TestMetrics(t *testing.T) {
 # TYPE grapevine_extproc_body_bytes_total counter
 grapevine_extproc_body_bytes_total{direction="request"} ` + strconv.Itoa(len(requestBody(1000, "m"))) + `
 grapevine_extproc_body_bytes_total{direction="response"} ` + strconv.Itoa(answer) + `
-# HELP grapevine_extproc_requests_total Requests by result: placed, or the reason of the refusal.
+# HELP grapevine_extproc_requests_total Requests by result: placed, answered in the engines' place, or the reason of the refusal.
 # TYPE grapevine_extproc_requests_total counter
 grapevine_extproc_requests_total{result="placed"} 1
 # HELP grapevine_extproc_streams Open ext_proc streams.

@@ -4,8 +4,8 @@ import "github.com/grapevine-epp/grapevine/picker/request"
 
 // Header names as they stand on the wire, lower case.
 const (
-	headerPath            = ":path"
 	headerMethod          = ":method"
+	headerPath            = ":path"
 	headerStatus          = ":status"
 	headerUpgrade         = "upgrade"
 	headerContentType     = "content-type"

@@ -2,9 +2,7 @@ package picker
 
 import (
 	"context"
-	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +62,8 @@ type Cycle struct {
 	plan     Plan
 	random   uint64
 	scratch  []float64
-	seen     []bool // by index in the pool: for subsets that name one twice
+	allowed  []bool // by position in the pool; empty: all are
+	unserved bool   // every endpoint that the request may go to is sure to refuse its model
 	keep     []bool
 }
 
@@ -119,6 +118,14 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	return c
 }
 
+// placeAnywhere makes all allowed endpoints candidates, whatever they serve.
+func (c *Cycle) placeAnywhere() {
+	c.gatherAll()
+	c.unserved = false
+	c.observe()
+	c.showAll()
+}
+
 // Free gives the cycle back. Nothing of it may be used afterwards.
 func (c *Cycle) Free() {
 	c.Request, c.Pool, c.Peer, c.context, c.matcher, c.sessions = nil, nil, nil, nil, nil, nil
@@ -128,16 +135,13 @@ func (c *Cycle) Free() {
 	cycles.Put(c)
 }
 
-// gather lists the endpoints that r may go to. Those that do not answer are
-// left out while others are there that serve requests, and so are those that
-// cannot serve a whole request, when it is one that no profile handler splits.
+// gather lists the endpoints that r may go to: of those that the proxy allows,
+// the ones that serve its model. Those that do not answer are left out while
+// others are there that serve requests, and so are those that cannot serve a
+// whole request, when it is one that no profile handler splits.
 func (c *Cycle) gather(r *request.Request) {
-	c.endpoints = c.endpoints[:0]
-	if !r.HasSubset {
-		c.endpoints = append(c.endpoints, c.Pool.Endpoints...)
-	} else {
-		c.gatherSubset(r.Subset)
-	}
+	c.allow(r)
+	c.gatherModel(r.Target)
 	up := func(ep *endpoint.Endpoint) bool { return !ep.Down() }
 	serves := func(ep *endpoint.Endpoint) bool { return ep.Role&endpoint.RoleDecode != 0 }
 	upServes := func(ep *endpoint.Endpoint) bool { return !ep.Down() && ep.Role&endpoint.RoleDecode != 0 }
@@ -169,35 +173,6 @@ func prefer(list []*endpoint.Endpoint, good func(*endpoint.Endpoint) bool) []*en
 	return kept
 }
 
-func (c *Cycle) gatherSubset(subset []string) {
-	c.seen = resize(c.seen, len(c.Pool.Endpoints))
-	clear(c.seen)
-	for _, address := range subset {
-		if i := c.Pool.Index(address); i >= 0 {
-			c.admit(i)
-			continue
-		}
-		// An address without a port stands for every endpoint there.
-		ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
-		if err != nil {
-			continue
-		}
-		for i, ep := range c.Pool.Endpoints {
-			if ep.Addr.Addr().Unmap() == ip.Unmap() {
-				c.admit(i)
-			}
-		}
-	}
-}
-
-// admit makes endpoint i of the pool a candidate, once.
-func (c *Cycle) admit(i int) {
-	if !c.seen[i] {
-		c.seen[i] = true
-		c.endpoints = append(c.endpoints, c.Pool.Endpoints[i])
-	}
-}
-
 // observe takes one consistent look at every candidate.
 func (c *Cycle) observe() {
 	n := len(c.endpoints)
@@ -219,6 +194,9 @@ func (c *Cycle) showAll() {
 		c.live[i] = int32(i)
 	}
 }
+
+// Context returns the context of the decision.
+func (c *Cycle) Context() context.Context { return c.context }
 
 // Len returns the number of candidates that are left.
 func (c *Cycle) Len() int { return len(c.live) }

@@ -162,6 +162,7 @@ func (s *Scheduler) explainCycle(c *Cycle) Explanation {
 func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (Explanation, error) {
 	rules := s.rules.Load()
 	defer s.release(r)
+	s.resolve(rules, r, s.opts.Seed)
 	c := s.prepare(ctx, rules, r, s.opts.Now(), s.opts.Seed)
 	defer c.Free()
 	err := s.decide(c, rules)

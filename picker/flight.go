@@ -219,6 +219,9 @@ func (f *flight) observe(e Event) {
 		if e.Status >= 400 {
 			f.learns = lessons{}
 		}
+		if e.Status == 404 && f.s.opts.Lists != nil && f.request.Kind != request.KindOther {
+			f.s.opts.Lists.Doubt(f.ep.ID)
+		}
 		if !f.request.Stream {
 			f.firstToken(e.At)
 		}

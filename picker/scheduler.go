@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -29,7 +30,7 @@ type Rules struct {
 	Sessions []request.SessionSource
 	Tiers    *TierWeights // nil means DefaultTiers
 	// Admit refuses a request before it is placed; nil admits all. The error
-	// is a *Error.
+	// is a *request.Error.
 	Admit func(c *Cycle) error
 	// Answer returns headers for the answer to a request that was placed at the
 	// candidate chosen, for Cycle.All; nil: none ever.
@@ -73,6 +74,13 @@ type Options struct {
 	// Prompts fills what prompts are matched by; nil leaves what request.Parse
 	// estimated.
 	Prompts Prompts
+	// Gate is where requests wait for capacity; nil admits all at once.
+	Gate Gate
+	// Lists reads engines' lists of models again; nil: they stay as they are.
+	Lists Lists
+	// PlaceUnknown places requests for models that nobody serves; false refuses
+	// them with request.ReasonModelNotFound.
+	PlaceUnknown bool
 	// Sessions remembers where sessions went; nil makes a table of its own.
 	Sessions *Sessions
 
@@ -89,6 +97,30 @@ type Options struct {
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
 	Now        func() time.Time      // nil means time.Now
+}
+
+// Gate is where requests wait for capacity, before their prompt is rendered and
+// before the pool is looked at: a request that waits holds nothing but itself,
+// and decides by what is true afterwards.
+type Gate interface {
+	// Wait returns when the request may go on. The error is a *request.Error that
+	// says why it may not. It is called on the request's goroutine and returns
+	// soon after ctx ends.
+	Wait(ctx context.Context, r *request.Request) error
+}
+
+// openGate is the Gate that admits all at once.
+type openGate struct{}
+
+func (openGate) Wait(context.Context, *request.Request) error { return nil }
+
+// Lists keeps the pool informed of which models engines serve.
+type Lists interface {
+	// Confirm returns when the pool's lists are recent enough to prove that
+	// nobody serves the model, or when that cannot be had in time.
+	Confirm(ctx context.Context, model string)
+	// Doubt is told that an endpoint refused a model that it was known to serve.
+	Doubt(id indexer.EndpointID)
 }
 
 const (
@@ -128,6 +160,9 @@ func New(o Options) (*Scheduler, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Gate == nil {
+		o.Gate = openGate{}
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -160,20 +195,36 @@ func (s *Scheduler) Records() *Records { return s.records }
 func (s *Scheduler) Sessions() *Sessions { return s.opts.Sessions }
 
 // Choose implements Chooser. r was filled by request.Parse; Choose fills what
-// the configuration and the prompt producer say.
+// the configuration and the prompt producer say. It waits, before anything is
+// rendered or looked at, for the Gate, and for the lists of models when nobody is
+// known to serve r's.
 func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*Decision, error) {
+	d, err := s.choose(ctx, r)
+	if err != nil {
+		s.metrics.refused(err)
+		return nil, err
+	}
+	return d, nil
+}
+
+func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, error) {
+	rules, seed := s.rules.Load(), s.opts.Seed+s.turn.Add(1)*0xd1342543de82ef95
+	s.resolve(rules, r, seed)
+	if s.opts.Lists != nil && !s.opts.Pool.Snapshot().MayServe(r.Target) {
+		s.opts.Lists.Confirm(ctx, r.Target)
+	}
+	if err := s.opts.Gate.Wait(ctx, r); err != nil {
+		return nil, err
+	}
 	if ctx.Err() != nil {
 		return nil, request.Errorf(request.ReasonCancelled, "the client went away")
 	}
 	start := s.opts.Now()
-	rules, turn := s.rules.Load(), s.turn.Add(1)
-	seed := s.opts.Seed + turn*0xd1342543de82ef95
 	s.blind.expire(start)
 	defer s.release(r)
 	c := s.prepare(ctx, rules, r, start, seed)
 	defer c.Free()
 	if err := s.decide(c, rules); err != nil {
-		s.metrics.refused(err)
 		return nil, err
 	}
 	f := s.launch(c)
@@ -184,12 +235,15 @@ func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*Decision, 
 	return &f.Decision, nil
 }
 
-// prepare fills what the configuration and the prompt producer say about r and
-// opens a cycle for it.
-func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Request, now time.Time, seed uint64) *Cycle {
+// resolve fills what the configuration says about r.
+func (s *Scheduler) resolve(rules *Rules, r *request.Request, seed uint64) {
 	r.Priority = rules.Objectives[r.Objective]
 	r.UseSession(rules.Sessions)
 	s.rewrite(rules, r, seed)
+}
+
+// prepare renders r's prompt and opens a cycle for it.
+func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Request, now time.Time, seed uint64) *Cycle {
 	if s.opts.Prompts != nil {
 		s.opts.Prompts.Fill(ctx, r)
 	}
@@ -205,7 +259,7 @@ func (s *Scheduler) release(r *request.Request) {
 	}
 }
 
-// rewrite sets the model that the engine will see. A model that a header names takes precedence.
+// rewrite sets the model that the engine will see. The rewrite header takes precedence.
 func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
 	if r.Target != r.Model || len(rules.Rewrites) == 0 {
 		return
@@ -217,6 +271,12 @@ func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
 
 // decide fills the cycle's plan.
 func (s *Scheduler) decide(c *Cycle, rules *Rules) error {
+	if c.unserved {
+		if !s.opts.PlaceUnknown {
+			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", request.ShortName(c.Request.Model))
+		}
+		c.placeAnywhere()
+	}
 	if len(c.endpoints) == 0 {
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready")
 	}

@@ -34,7 +34,9 @@ type serveFlags struct {
 	keys      []string
 	logFormat string
 	logLevel  string
-	given     func(flag string) bool
+	// unknownModel is what becomes of requests for a model that nobody serves.
+	unknownModel string
+	given        func(flag string) bool
 }
 
 func newServe() *cobra.Command {
@@ -84,6 +86,8 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.IntVar(&f.o.Destinations, "destinations", 0, "addresses named in one answer (default: 1, or what gateway or proxy say that they take)")
 	fl.BoolVar(&f.o.IgnoreSubset, "ignore-subset", false, "choose among all endpoints, whatever subset the proxy names")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
+	fl.StringVar(&f.unknownModel, "unknown-model", "reject", "requests for a model that no engine serves: reject (404), once every engine's list proves it, or place")
+	fl.BoolVar(&f.o.PassModels, "pass-models", false, "send GET /v1/models to an engine instead of answering with the models of all")
 	fl.BoolVar(&f.o.FullReport, "full-report", false, "let single requests ask vLLM engines to announce reused blocks again, where too little is known")
 	fl.Float64Var(&f.o.SampleBodies, "sample-bodies", .05, "share of responses whose body is looked at; negative for none")
 	fl.DurationVar(&f.o.Speculate, "speculate", 5*time.Second, "how long a decision counts as cached before events confirm it")
@@ -176,6 +180,12 @@ func (f *serveFlags) complete() error {
 	}
 	if c := &f.o.Cluster; (c.CertFile == "") != (c.KeyFile == "") {
 		return cli.UsageError{Err: errors.New("--cluster-cert and --cluster-cert-key go together")}
+	}
+	switch f.unknownModel {
+	case "reject", "place":
+		f.o.PlaceUnknown = f.unknownModel == "place"
+	default:
+		return cli.UsageError{Err: fmt.Errorf("--unknown-model %s: want reject or place", f.unknownModel)}
 	}
 	switch f.handover {
 	case "refuse":

@@ -88,6 +88,7 @@ var Rows = Table{
 	{"picker", 4, Product, Hot},
 	{"picker/discovery", 4, Product, 0},
 	{"picker/scrape", 4, Product, 0},
+	{"picker/served", 4, Product, 0},
 
 	// The product, level 5.
 	{"cluster/internal/core", 5, Product, Pure},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +28,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
+	"github.com/grapevine-epp/grapevine/picker/served"
 )
 
 // Server is one running replica.
@@ -45,6 +45,7 @@ type Server struct {
 	prefixes  *prefix.Matcher
 	pool      *endpoint.Pool
 	scrape    *scrape.Poller
+	served    *served.Reader // what engines say they serve
 	scheduler *picker.Scheduler
 	recorder  *recorder
 	finder    *share.Finder
@@ -113,6 +114,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.scrape, err = scrape.Open(s.scrapeOptions()); err != nil {
 		return err
 	}
+	if s.served, err = served.Open(served.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
+		return err
+	}
 	s.recorder = newRecorder(s.hasher, ctx.Done(), s.registry)
 	if err := s.openShare(ctx, sessions); err != nil {
 		return err
@@ -179,7 +183,7 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 	c := s.config.Load()
 	s.size(c)
 	s.scheduler, err = picker.New(picker.Options{
-		Pool: s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions,
+		Pool: s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown,
 		SampleBodies: s.o.SampleBodies, Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
@@ -188,6 +192,7 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 func (s *Server) openExtProc() error {
 	p, err := extproc.New(extproc.Options{
 		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
+		Answer:       s.answer,
 		IgnoreSubset: s.o.IgnoreSubset, Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
 		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, WorkTimeout: s.o.WorkTimeout, Handover: s.o.Handover,
 		AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
@@ -199,6 +204,14 @@ func (s *Server) openExtProc() error {
 	s.processor = p
 	s.extproc, err = extproc.Open(p, extproc.Listen{Address: s.o.Listen, TLS: s.o.TLS, HealthAddress: s.o.Health, Linger: max(s.o.Linger, 0), Readiness: s.readiness})
 	return err
+}
+
+// answer answers requests for the list of models, unless engines are to.
+func (s *Server) answer(method, path string) (status int, body []byte, ok bool) {
+	if s.o.PassModels {
+		return 0, nil, false
+	}
+	return served.Answer(s.pool.Snapshot(), method, path, s.started)
 }
 
 // chooser adds to the scheduler's decisions what the daemon wants of them.
@@ -221,6 +234,7 @@ func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decisi
 func (s *Server) onChange(c endpoint.Change) {
 	s.prefixes.Joined(c.Added)
 	s.scrape.Apply(c)
+	s.served.Changed(c)
 	s.finder.Changed(c)
 	s.share.Set()
 	s.load.Joined(c.Added)
@@ -237,7 +251,7 @@ func (s *Server) onChange(c endpoint.Change) {
 func (s *Server) renderers(model string) []string {
 	var urls []string
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		if !ep.Down() && (len(ep.Models) == 0 || slices.Contains(ep.Models, model)) {
+		if list, _ := ep.EngineModels(); !ep.Down() && (ep.Listed(model) || list == nil && len(ep.Models) == 0) {
 			urls = append(urls, "http://"+ep.Address)
 		}
 	}
@@ -283,6 +297,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	if s.scrape != nil {
 		s.scrape.Close()
+	}
+	if s.served != nil {
+		s.served.Close()
 	}
 	if s.share != nil {
 		errs = append(errs, s.share.Close())

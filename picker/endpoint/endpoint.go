@@ -147,6 +147,7 @@ type counters struct {
 	book   bookCell
 	cost   costCell
 	health healthCell
+	models modelCell
 }
 
 func newEndpoint(spec Spec, id indexer.EndpointID, c *counters) *Endpoint {

@@ -13,6 +13,7 @@ type Snapshot struct {
 
 	byAddr map[netip.AddrPort]int32
 	byID   []int32 // index in Endpoints + 1, by dense id
+	models *modelIndex
 }
 
 // Lookup returns the endpoint at an ip:port, nil when there is none. Any
@@ -63,5 +64,6 @@ func newSnapshot(endpoints []*Endpoint, version uint64) *Snapshot {
 		}
 		s.byID[ep.ID] = int32(i) + 1
 	}
+	s.models = newModelIndex(endpoints)
 	return s
 }

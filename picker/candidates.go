@@ -1,0 +1,87 @@
+package picker
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// allow notes which endpoints the proxy allows.
+func (c *Cycle) allow(r *request.Request) {
+	c.allowed = c.allowed[:0]
+	if !r.HasSubset {
+		return
+	}
+	c.allowed = resize(c.allowed, len(c.Pool.Endpoints))
+	clear(c.allowed)
+	for _, address := range r.Subset {
+		if i := c.Pool.Index(address); i >= 0 {
+			c.allowed[i] = true
+			continue
+		}
+		// An address without a port stands for every endpoint there.
+		ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
+		if err != nil {
+			continue
+		}
+		for i, ep := range c.Pool.Endpoints {
+			if ep.Addr.Addr().Unmap() == ip.Unmap() {
+				c.allowed[i] = true
+			}
+		}
+	}
+}
+
+// gatherModel lists the allowed endpoints that are known to serve the model; if
+// there are none, those of which it is not known what they serve; and if there
+// are none either, those that are not sure to refuse it. A request without a
+// model may go anywhere.
+func (c *Cycle) gatherModel(model string) {
+	c.endpoints, c.unserved = c.endpoints[:0], false
+	if model == "" {
+		c.gatherAll()
+		return
+	}
+	c.take(c.Pool.Serving(model))
+	if len(c.endpoints) > 0 {
+		return
+	}
+	c.take(c.Pool.Open())
+	if len(c.endpoints) > 0 {
+		return
+	}
+	c.gatherAll()
+	candidates := len(c.endpoints)
+	kept := c.endpoints[:0]
+	for _, ep := range c.endpoints {
+		if !ep.Refuses(model, c.Now) {
+			kept = append(kept, ep)
+		}
+	}
+	c.endpoints = kept
+	c.unserved = candidates > 0 && len(kept) == 0
+}
+
+// gatherAll lists all allowed endpoints.
+func (c *Cycle) gatherAll() {
+	if !c.Request.HasSubset {
+		c.endpoints = append(c.endpoints[:0], c.Pool.Endpoints...)
+		return
+	}
+	c.endpoints = c.endpoints[:0]
+	for i, ok := range c.allowed {
+		if ok {
+			c.endpoints = append(c.endpoints, c.Pool.Endpoints[i])
+		}
+	}
+}
+
+// take lists those of the positions in the pool that are allowed.
+func (c *Cycle) take(positions []int32) {
+	for _, i := range positions {
+		if !c.Request.HasSubset || c.allowed[i] {
+			c.endpoints = append(c.endpoints, c.Pool.Endpoints[i])
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package picker
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// listing makes n endpoints, of which endpoint i serves lists[i]; nil: nobody
+// knows what.
+func listing(n int, rejects bool, lists ...[]string) *endpoint.Pool {
+	pool := newPool(n)
+	for i, names := range lists {
+		if names == nil {
+			continue
+		}
+		list := endpoint.ModelList{Rejects: rejects}
+		for _, name := range names {
+			list.Models = append(list.Models, endpoint.Model{Name: name})
+		}
+		pool.SetModels(pool.Snapshot().Endpoints[i].ID, list, t0)
+	}
+	return pool
+}
+
+// fakeLists notes who was asked, and may change the pool.
+type fakeLists struct {
+	confirmed, doubted int
+	change             func()
+}
+
+func (f *fakeLists) Confirm(context.Context, string) {
+	f.confirmed++
+	if f.change != nil {
+		f.change()
+	}
+}
+
+func (f *fakeLists) Doubt(indexer.EndpointID) { f.doubted++ }
+
+func TestPlacedByModel(t *testing.T) {
+	llama, qwen := []string{"llama", "poet"}, []string{"qwen"}
+	old := func() time.Time { return t0.Add(time.Minute) }
+	f := func(name string, o Options, model string, want string) {
+		t.Helper()
+		s := newScheduler(t, o)
+		for i := range 8 {
+			r := chatRequest(fmt.Sprint("r", i), 100)
+			r.Model, r.Target = model, model
+			d, err := s.Choose(context.Background(), r)
+			if err != nil {
+				if got := request.ReasonOf(err).String(); got != want {
+					t.Errorf("%s: %s: %v, want %s", name, model, err, want)
+				}
+				continue
+			}
+			for _, at := range d.Endpoints {
+				ep := o.Pool.Snapshot().Index(at)
+				if want == "" || !containsDigit(want, ep) {
+					t.Errorf("%s: %s at endpoint %d, want one of %q", name, model, ep, want)
+				}
+			}
+			d.Done(Outcome{Complete: true, Status: 200})
+		}
+	}
+	two := listing(4, true, llama, qwen, llama, qwen)
+	f("two models", Options{Pool: two}, "llama", "02")
+	f("two models", Options{Pool: two}, "poet", "02")
+	f("two models", Options{Pool: two}, "qwen", "13")
+	f("nobody serves it", Options{Pool: two}, "gpt", "model_not_found")
+	f("nobody serves it, old lists", Options{Pool: two, Now: old}, "gpt", "0123")
+	f("nobody serves it, any engine", Options{Pool: two, PlaceUnknown: true}, "gpt", "0123")
+	some := listing(4, true, llama, qwen, nil, nil)
+	f("some are unknown", Options{Pool: some}, "llama", "0")
+	f("some are unknown", Options{Pool: some}, "gpt", "23")
+	f("engines that take any name", Options{Pool: listing(2, false, llama, qwen)}, "gpt", "01")
+	f("engines that take any name", Options{Pool: listing(2, false, llama, qwen)}, "llama", "0")
+	f("nothing is known", Options{Pool: newPool(3)}, "gpt", "012")
+
+	files := specs(3)
+	files[0].Models, files[1].Models = []string{"llama"}, []string{"qwen", "qwen2"}
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set(files)
+	f("models by file", Options{Pool: pool}, "qwen2", "1")
+	f("models by file", Options{Pool: pool}, "gpt", "2")
+	pool.Set(files[:2])
+	f("a file is no proof", Options{Pool: pool}, "gpt", "01")
+}
+
+func containsDigit(digits string, n int) bool {
+	for _, d := range digits {
+		if int(d-'0') == n {
+			return true
+		}
+	}
+	return false
+}
+
+// The lists are read again before a name is refused, and when an engine refuses a
+// name that it was known to serve.
+func TestListsConfirmed(t *testing.T) {
+	pool := listing(2, true, []string{"llama"}, []string{"qwen"})
+	lists := &fakeLists{change: func() {
+		pool.SetModels(pool.Snapshot().Endpoints[1].ID, endpoint.ModelList{Rejects: true, Models: []endpoint.Model{{Name: "qwen"}, {Name: "new", Parent: "qwen"}}}, t0)
+	}}
+	s := newScheduler(t, Options{Pool: pool, Lists: lists})
+	ask := func(model string) (*Decision, error) {
+		r := chatRequest("r", 10)
+		r.Model, r.Target = model, model
+		return s.Choose(context.Background(), r)
+	}
+	d, err := ask("new")
+	if err != nil || d.Endpoints[0] != pool.Snapshot().Endpoints[1].Address || lists.confirmed != 1 {
+		t.Fatalf("%v, %v after %d confirmations", d, err, lists.confirmed)
+	}
+	d.Observe(Event{Kind: EventHeaders, At: t0, Status: 404})
+	d.Done(Outcome{At: t0, Status: 404, Complete: true})
+	if lists.doubted != 1 {
+		t.Errorf("%d doubts after an engine's 404", lists.doubted)
+	}
+	if d, err = ask("llama"); err != nil || lists.confirmed != 1 {
+		t.Errorf("a model that is served was confirmed: %v", err)
+	}
+	d.Done(Outcome{Complete: true})
+	if _, err := ask("gpt"); request.ReasonOf(err) != request.ReasonModelNotFound || lists.confirmed != 2 {
+		t.Errorf("%v after %d confirmations", err, lists.confirmed)
+	}
+}
+
+// A Gate is asked before the prompt is rendered and before the pool is looked at.
+func TestGate(t *testing.T) {
+	pool := newPool(0)
+	rendered := false
+	gate := gateFunc(func(ctx context.Context, r *request.Request) error {
+		if rendered {
+			t.Error("the prompt was rendered before the wait")
+		}
+		if r.Priority < 0 {
+			return request.Errorf(request.ReasonTTLExpired, "waited too long")
+		}
+		pool.Set(specs(1))
+		return nil
+	})
+	s := newScheduler(t, Options{Pool: pool, Gate: gate, Prompts: prompts{&rendered},
+		Rules: &Rules{Handler: single{testProfile()}, Objectives: map[string]int{"batch": -1}}})
+	r := chatRequest("r", 10)
+	r.Objective = "batch"
+	if _, err := s.Choose(context.Background(), r); request.ReasonOf(err) != request.ReasonTTLExpired {
+		t.Errorf("a request that the gate refuses: %v", err)
+	}
+	d, err := s.Choose(context.Background(), chatRequest("r", 10))
+	if err != nil {
+		t.Fatalf("the pool that came while it waited is not seen: %v", err)
+	}
+	d.Done(Outcome{})
+}
+
+// prompts notes that a prompt was rendered.
+type prompts struct{ rendered *bool }
+
+func (p prompts) Fill(context.Context, *request.Request) { *p.rendered = true }
+func (prompts) Release(*request.Request)                 {}
+
+type gateFunc func(context.Context, *request.Request) error
+
+func (f gateFunc) Wait(ctx context.Context, r *request.Request) error { return f(ctx, r) }
+
+// BenchmarkModels places requests in a pool of 400 endpoints that serve one model
+// all, or a hundred models of four endpoints each.
+func BenchmarkModels(b *testing.B) {
+	for _, models := range []int{1, 100} {
+		b.Run(fmt.Sprintf("models=%d", models), func(b *testing.B) {
+			lists := make([][]string, 400)
+			for i := range lists {
+				lists[i] = []string{fmt.Sprintf("model-%d", i%models)}
+			}
+			s := newScheduler(b, Options{Pool: listing(400, true, lists...)})
+			r := chatRequest("r", 1000)
+			r.Model, r.Target = "model-0", "model-0"
+			b.ReportAllocs()
+			for b.Loop() {
+				d, err := s.Choose(context.Background(), r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				d.Done(Outcome{At: t0, Complete: true, Status: 200})
+			}
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package served
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// pathModels is where clients ask which models there are.
+const pathModels = "/v1/models"
+
+// shown is a model as clients read it.
+type shown struct {
+	ID      string  `json:"id"`
+	Object  string  `json:"object"`
+	Created int64   `json:"created"`
+	OwnedBy string  `json:"owned_by"`
+	Root    string  `json:"root"`
+	Parent  *string `json:"parent"`
+}
+
+// Answer returns the answer to a client's GET of a path, from what the pool's
+// endpoints are known to serve together: the list of all models, or one of them.
+// It returns false for other paths and methods, and when nothing is known, so
+// that the request goes to an engine. since is when the models are said to be
+// made.
+func Answer(s *endpoint.Snapshot, method, path string, since time.Time) (status int, body []byte, ok bool) {
+	at := strings.LastIndex(path, pathModels)
+	if method != http.MethodGet || at < 0 || len(s.Models()) == 0 {
+		return 0, nil, false
+	}
+	rest := path[at+len(pathModels):]
+	if rest == "" || rest == "/" {
+		return http.StatusOK, allModels(s, since), true
+	}
+	name, err := url.PathUnescape(strings.TrimPrefix(rest, "/"))
+	if err != nil || rest[0] != '/' {
+		return 0, nil, false
+	}
+	for _, m := range s.Models() {
+		if m.Name == name {
+			return http.StatusOK, marshal(show(m, since)), true
+		}
+	}
+	return 0, nil, false
+}
+
+func allModels(s *endpoint.Snapshot, since time.Time) []byte {
+	list := make([]shown, 0, len(s.Models()))
+	for _, m := range s.Models() {
+		list = append(list, show(m, since))
+	}
+	return marshal(struct {
+		Object string  `json:"object"`
+		Data   []shown `json:"data"`
+	}{"list", list})
+}
+
+func show(m endpoint.Model, since time.Time) shown {
+	v := shown{ID: m.Name, Object: "model", Created: since.Unix(), OwnedBy: "grapevine", Root: m.Name}
+	if m.Parent != "" {
+		v.Parent = &m.Parent
+	}
+	return v
+}
+
+func marshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // strings and numbers always marshal
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,63 @@
+package served
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// Defaults and bounds.
+const (
+	defaultEvery   = 30 * time.Second
+	defaultTimeout = time.Second
+	pause          = 250 * time.Millisecond // between the beginnings of two readings at one engine
+	doubtNames     = 1024                   // names that were confirmed, remembered
+	atOnce         = 16                     // engines asked at the same time
+)
+
+// Options open a Reader. Pool is required.
+type Options struct {
+	Pool *endpoint.Pool
+
+	Every   time.Duration // between readings of one engine's list; 0 means 30 s
+	Timeout time.Duration // of one reading, and of Confirm; 0 means 1 s
+	Scheme  string        // of engines' addresses; "" means http
+	Client  *http.Client  // nil makes one that keeps no connection open
+
+	Registerer prometheus.Registerer // nil leaves the metrics unregistered
+	Log        *slog.Logger          // nil discards
+	Now        func() time.Time      // nil means time.Now
+}
+
+var errNoPool = errors.New("served: options: a pool is required")
+
+func (o *Options) complete() error {
+	if o.Pool == nil {
+		return errNoPool
+	}
+	if o.Every <= 0 {
+		o.Every = defaultEvery
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Scheme == "" {
+		o.Scheme = "http"
+	}
+	if o.Client == nil {
+		o.Client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return nil
+}

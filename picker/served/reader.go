@@ -1,0 +1,199 @@
+package served
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// Reader reads engines' lists of models. It is safe for concurrent use.
+type Reader struct {
+	opts    Options
+	metrics *metrics
+	slots   chan struct{} // held while an engine is asked
+	wake    chan struct{}
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+
+	mu        sync.Mutex
+	engines   map[indexer.EndpointID]*engine
+	confirmed map[string]time.Time // names, and when their lists were read for them
+}
+
+// engine is what is known of reading one endpoint's list.
+type engine struct {
+	address string
+	next    time.Time     // when it is read again
+	tried   time.Time     // when it was asked last
+	reading chan struct{} // closed when the reading under way ends; nil: none
+	after   chan struct{} // closed when the reading that begins next ends; nil: nobody waits for it
+	failed  bool          // the last reading failed
+}
+
+// Open starts the reader.
+func Open(o Options) (*Reader, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	r := &Reader{
+		opts: o, slots: make(chan struct{}, atOnce), wake: make(chan struct{}, 1),
+		engines: map[indexer.EndpointID]*engine{}, confirmed: map[string]time.Time{},
+	}
+	var err error
+	if r.metrics, err = newMetrics(o.Registerer, &r.opts); err != nil {
+		return nil, err
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.done.Go(r.run)
+	return r, nil
+}
+
+// Close stops the reader and waits for it.
+func (r *Reader) Close() {
+	r.cancel()
+	r.done.Wait()
+}
+
+// Changed follows the pool.
+func (r *Reader) Changed(c endpoint.Change) {
+	r.mu.Lock()
+	for _, ep := range c.Removed {
+		if e := r.engines[ep.ID]; e != nil && e.after != nil {
+			close(e.after)
+		}
+		delete(r.engines, ep.ID)
+	}
+	for _, ep := range c.Added {
+		r.engines[ep.ID] = &engine{address: ep.Address}
+	}
+	r.mu.Unlock()
+	r.soon()
+}
+
+// Doubt has the endpoint's list read again soon: it refused a model that it was
+// known to serve.
+func (r *Reader) Doubt(id indexer.EndpointID) {
+	r.mu.Lock()
+	if e := r.engines[id]; e != nil {
+		e.next = e.tried.Add(pause)
+	}
+	r.mu.Unlock()
+	r.soon()
+}
+
+func (r *Reader) soon() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Reader) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-r.wake:
+		case <-timer.C:
+		}
+		timer.Reset(r.readDue())
+	}
+}
+
+// readDue begins the readings that are due and returns the time until the next.
+func (r *Reader) readDue() time.Duration {
+	now := r.opts.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wait := r.opts.Every
+	for id, e := range r.engines {
+		if e.reading != nil {
+			continue
+		}
+		if left := e.next.Sub(now); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		r.begin(id, e, now)
+	}
+	return wait
+}
+
+// begin starts one reading. The caller holds mu.
+func (r *Reader) begin(id indexer.EndpointID, e *engine, now time.Time) {
+	if r.ctx.Err() != nil {
+		return
+	}
+	if e.reading, e.after = e.after, nil; e.reading == nil {
+		e.reading = make(chan struct{})
+	}
+	e.tried, e.next = now, now.Add(r.opts.Every)
+	r.done.Go(func() { r.read(id, e) })
+}
+
+// read asks one engine and tells the pool.
+func (r *Reader) read(id indexer.EndpointID, e *engine) {
+	result := resultFailed
+	select {
+	case r.slots <- struct{}{}:
+		list, err := r.ask(id, e.address)
+		<-r.slots
+		if err == nil {
+			result = resultSame
+			if r.opts.Pool.SetModels(id, list, r.opts.Now()) {
+				result = resultChanged
+				r.opts.Log.Info("models of an endpoint changed", "endpoint", e.address, "models", len(list.Models))
+			}
+		} else {
+			r.opts.Log.Debug("models of an endpoint not read", "endpoint", e.address, "error", err)
+		}
+	case <-r.ctx.Done():
+	}
+	r.metrics.reads.WithLabelValues(result).Inc()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(e.reading)
+	e.reading, e.failed = nil, result == resultFailed
+	r.soon()
+}
+
+// ask reads one engine's list.
+func (r *Reader) ask(id indexer.EndpointID, address string) (endpoint.ModelList, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.opts.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.opts.Scheme+"://"+address+"/v1/models", nil)
+	if err != nil {
+		return endpoint.ModelList{}, err
+	}
+	answer, err := r.opts.Client.Do(req)
+	if err != nil {
+		return endpoint.ModelList{}, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return endpoint.ModelList{}, fmt.Errorf("served: status %d", answer.StatusCode)
+	}
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxPage+1))
+	if err != nil {
+		return endpoint.ModelList{}, err
+	}
+	if len(data) > maxPage {
+		return endpoint.ModelList{}, fmt.Errorf("served: more than %d bytes", maxPage)
+	}
+	kind := endpoint.EngineUnknown
+	if ep := r.opts.Pool.Snapshot().ByID(int(id)); ep != nil {
+		if kind = ep.Engine; kind == endpoint.EngineUnknown {
+			kind = ep.Gauges().Engine
+		}
+	}
+	return Decode(data, kind)
+}

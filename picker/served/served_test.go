@@ -1,0 +1,269 @@
+package served
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// engines answers for several addresses without a network.
+type engines struct {
+	mu    sync.Mutex
+	lists map[string]string // address -> answer; "": the engine refuses
+	asked map[string]int
+	slow  time.Duration
+}
+
+// RoundTrip implements http.RoundTripper.
+func (e *engines) RoundTrip(r *http.Request) (*http.Response, error) {
+	e.mu.Lock()
+	e.asked[r.URL.Host]++
+	body, slow := e.lists[r.URL.Host], e.slow
+	e.mu.Unlock()
+	if slow > 0 {
+		select {
+		case <-time.After(slow):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	if body == "" {
+		return nil, net.ErrClosed
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+func (e *engines) set(address, body string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lists[address] = body
+}
+
+func (e *engines) count(address string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.asked[address]
+}
+
+func vllm(names ...string) string {
+	var cards []string
+	for _, n := range names {
+		cards = append(cards, `{"id":"`+n+`","owned_by":"vllm","parent":null}`)
+	}
+	return `{"object":"list","data":[` + strings.Join(cards, ",") + `]}`
+}
+
+// rig opens a reader over engines at 10.0.0.1:8000 and up, one for each answer.
+func rig(t *testing.T, answers ...string) (*endpoint.Pool, *engines, *Reader, []string) {
+	t.Helper()
+	e := &engines{lists: map[string]string{}, asked: map[string]int{}}
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	var specs []endpoint.Spec
+	var addrs []string
+	for i, body := range answers {
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000)
+		specs, addrs = append(specs, endpoint.Spec{Name: addr.String(), Addr: addr}), append(addrs, addr.String())
+		e.lists[addr.String()] = body
+	}
+	r, err := Open(Options{Pool: pool, Client: &http.Client{Transport: e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.Subscribe(r.Changed)
+	pool.Set(specs)
+	synctest.Wait()
+	return pool, e, r, addrs
+}
+
+func TestListsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool, e, r, addrs := rig(t, vllm("llama", "llama-alias"), vllm("qwen"), "")
+		defer r.Close()
+		s := pool.Snapshot()
+		if len(s.Serving("llama")) != 1 || len(s.Serving("llama-alias")) != 1 || len(s.Serving("qwen")) != 1 || len(s.Open()) != 1 {
+			t.Errorf("llama at %v, qwen at %v, unknown %v", s.Serving("llama"), s.Serving("qwen"), s.Open())
+		}
+		e.set(addrs[1], vllm("qwen", "llama"))
+		e.set(addrs[2], vllm("llama"))
+		time.Sleep(defaultEvery + time.Second)
+		synctest.Wait()
+		if got := pool.Snapshot().Serving("llama"); len(got) != 3 {
+			t.Errorf("llama at %v after the next reading", got)
+		}
+		e.set(addrs[0], "") // what was known of an engine that fails stays
+		time.Sleep(2 * defaultEvery)
+		if got := pool.Snapshot().Serving("llama"); len(got) != 3 {
+			t.Errorf("llama at %v while one engine does not answer", got)
+		}
+	})
+}
+
+// A name that nobody serves costs one reading of each list, and proves for ten
+// seconds that it is unknown; other names cost no more than four a second.
+func TestConfirm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool, e, r, addrs := rig(t, vllm("llama"), vllm("qwen"))
+		defer r.Close()
+		time.Sleep(20 * time.Second)
+		refused := func() (n int) {
+			for _, ep := range pool.Snapshot().Endpoints {
+				if ep.Refuses("adapter", time.Now()) {
+					n++
+				}
+			}
+			return n
+		}
+		if n := refused(); n != 0 {
+			t.Errorf("%d old lists count as proof", n)
+		}
+		before := e.count(addrs[0])
+		r.Confirm(context.Background(), "adapter")
+		if n := refused(); n != 2 {
+			t.Errorf("%d of 2 endpoints are known to refuse the name", n)
+		}
+		for range 100 {
+			r.Confirm(context.Background(), "adapter")
+		}
+		if n := e.count(addrs[0]) - before; n != 1 {
+			t.Errorf("%d readings for one name", n)
+		}
+		e.set(addrs[0], vllm("llama", "adapter2"))
+		time.Sleep(time.Second)
+		r.Confirm(context.Background(), "adapter2") // the lists are young, but the name is new
+		if got := pool.Snapshot().Serving("adapter2"); len(got) != 1 {
+			t.Errorf("a loaded adapter is served at %v", got)
+		}
+		before = e.count(addrs[0])
+		begun := time.Now()
+		var clients sync.WaitGroup
+		for i := range 500 {
+			clients.Go(func() {
+				for k := range 10 {
+					r.Confirm(context.Background(), fmt.Sprintf("no-such-%d-%d", i, k))
+				}
+			})
+		}
+		clients.Wait()
+		if n, most := e.count(addrs[0])-before, 2+int(time.Since(begun)/pause); n > most {
+			t.Errorf("%d readings within %v of unknown names", n, time.Since(begun))
+		}
+	})
+}
+
+func TestConfirmEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, e, r, _ := rig(t, vllm("llama"))
+		defer r.Close()
+		time.Sleep(20 * time.Second)
+		e.mu.Lock()
+		e.slow = time.Hour
+		e.mu.Unlock()
+		begun := time.Now()
+		r.Confirm(context.Background(), "x")
+		if took := time.Since(begun); took > defaultTimeout {
+			t.Errorf("waited for %v", took)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		begun = time.Now()
+		r.Confirm(ctx, "y")
+		if took := time.Since(begun); took > 10*time.Millisecond {
+			t.Errorf("waited for %v after the client had gone", took)
+		}
+	})
+}
+
+func TestDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool, e, r, addrs := rig(t, vllm("llama", "adapter"))
+		defer r.Close()
+		time.Sleep(time.Second)
+		e.set(addrs[0], vllm("llama"))
+		for range 50 {
+			r.Doubt(pool.Snapshot().Endpoints[0].ID)
+		}
+		synctest.Wait()
+		if pool.Snapshot().MayServe("adapter") || e.count(addrs[0]) != 2 {
+			t.Errorf("%d readings; adapter still listed: %v", e.count(addrs[0]), pool.Snapshot().MayServe("adapter"))
+		}
+	})
+}
+
+func TestAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool, _, r, _ := rig(t, `{"data":[{"id":"llama"},{"id":"poet","parent":"llama"}]}`, vllm("org/qwen"))
+		defer r.Close()
+		s, since := pool.Snapshot(), time.Unix(1000, 0)
+		f := func(method, path, want string) {
+			t.Helper()
+			status, body, ok := Answer(s, method, path, since)
+			if ok != (want != "") || ok && (status != 200 || string(body) != want || !json.Valid(body)) {
+				t.Errorf("%s %s: %d %s", method, path, status, body)
+			}
+		}
+		llama := `{"id":"llama","object":"model","created":1000,"owned_by":"grapevine","root":"llama","parent":null}`
+		qwen := `{"id":"org/qwen","object":"model","created":1000,"owned_by":"grapevine","root":"org/qwen","parent":null}`
+		poet := `{"id":"poet","object":"model","created":1000,"owned_by":"grapevine","root":"poet","parent":"llama"}`
+		all := `{"object":"list","data":[` + llama + `,` + qwen + `,` + poet + `]}`
+		f("GET", "/v1/models", all)
+		f("GET", "/prefix/v1/models/", all)
+		f("GET", "/v1/models/poet", poet)
+		f("GET", "/v1/models/org%2Fqwen", qwen)
+		f("GET", "/v1/models/org/qwen", qwen)
+		f("POST", "/v1/models", "")
+		f("GET", "/v1/modelsx", "")
+		f("GET", "/v1/models/nobody", "")
+		if _, _, ok := Answer(endpoint.NewPool(endpoint.PoolOptions{}).Snapshot(), "GET", "/v1/models", since); ok {
+			t.Error("an empty pool answers")
+		}
+	})
+}
+
+func TestDecode(t *testing.T) {
+	f := func(data string, kind endpoint.EngineType, want int, rejects bool) {
+		t.Helper()
+		list, err := Decode([]byte(data), kind)
+		if (err != nil) != (want < 0) || err == nil && (len(list.Models) != want || list.Rejects != rejects) {
+			t.Errorf("%.60s: %d models, rejects %v, %v", data, len(list.Models), list.Rejects, err)
+		}
+	}
+	f(vllm("a", "b"), endpoint.EngineUnknown, 2, true)
+	f(vllm("a"), endpoint.EngineSGLang, 1, false)
+	f(`{"data":[{"id":"a","owned_by":"sglang"}]}`, endpoint.EngineUnknown, 1, false)
+	f(`{"data":[{"id":"a"}]}`, endpoint.EngineVLLM, 1, true)
+	f(`{"data":[{"id":""},{"id":"`+strings.Repeat("x", maxName+1)+`"}]}`, endpoint.EngineVLLM, -1, false)
+	f(`{"data":[]}`, endpoint.EngineVLLM, -1, false)
+	f(`{"detail":"Not Found"}`, endpoint.EngineVLLM, -1, false)
+	f(`nonsense`, endpoint.EngineVLLM, -1, false)
+	f(`{"data":[`+strings.Repeat(`{"id":"a"},`, maxModels)+`{"id":"b"}]}`, endpoint.EngineVLLM, maxModels, false)
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(vllm("a", "b")))
+	f.Add([]byte(`{"data":[{"id":"a","parent":"a"},{"id":"a"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		list, err := Decode(data, endpoint.EngineUnknown)
+		if err != nil {
+			return
+		}
+		pool := endpoint.NewPool(endpoint.PoolOptions{})
+		pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:1")}})
+		pool.SetModels(pool.Snapshot().Endpoints[0].ID, list, time.Unix(1, 0))
+		for _, m := range list.Models {
+			if !pool.Snapshot().Endpoints[0].Listed(m.Name) || len(pool.Snapshot().Serving(m.Name)) != 1 {
+				t.Errorf("%q is listed and not served", m.Name)
+			}
+		}
+	})
+}
