@@ -23,10 +23,10 @@ input_length, output_length, hash_ids (one for each 512 tokens of the prompt; an
 stands for the whole prefix) and, optionally, session_id: a public trace, or what
 "grapevine-lab record" wrote. Other fields are ignored, and lines need no order.
 
-A load is a share of the rate at which the engines saturate, with more or fewer users:
-copies of sessions with blocks of their own, or a choice of them. The saturation is known
-for the built-in workloads and the public traces conversation, synthetic and toolagent;
-for other traces give --saturation, or --rate, or --own-load for the trace as it is.
+A load is a share of the rate at which the engines saturate under the better of load_only
+and unified, with more or fewer users: copies of sessions with blocks of their own, or a
+choice of them. The saturation is found by search unless --saturation gives it. --rate says
+requests per second instead, and --own-load plays a trace as it is.
 
 A policy is a built-in one or an EndpointPickerConfig file:
 `
@@ -81,6 +81,9 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if f.findSaturation {
 		return f.find(ctx, g, out)
 	}
+	if err := f.findMissing(ctx, &g, errOut); err != nil {
+		return err
+	}
 	bar := newProgress(errOut, f.quiet)
 	rows, err := replay.Sweep(ctx, g, f.workers, bar.show)
 	bar.end()
@@ -91,6 +94,30 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 		fmt.Fprintln(errOut, "note:", n)
 	}
 	return f.write(replay.Report{Rows: rows, Seeds: g.Seeds, About: about.lines}, out)
+}
+
+// findMissing searches for the saturation of sources of which the command line
+// does not say it.
+func (f *replayFlags) findMissing(ctx context.Context, g *replay.Grid, errOut io.Writer) error {
+	if f.ownLoad || len(f.rates) > 0 {
+		return nil
+	}
+	for i := range g.Sources {
+		s := &g.Sources[i]
+		if s.Saturation > 0 {
+			continue
+		}
+		c := g.Base
+		g.Fleets[0].Apply(&c)
+		c.Seed, c.Engine.Blocks = g.Seeds[0], g.Blocks[0]
+		rate, err := replay.FindSaturation(ctx, c, *s)
+		if err != nil {
+			return err
+		}
+		s.Saturation = rate
+		fmt.Fprintf(errOut, "note: %s saturates at %.3f requests per second for each engine\n", s.Name, rate)
+	}
+	return nil
 }
 
 // find prints the saturation of each source under the one policy.

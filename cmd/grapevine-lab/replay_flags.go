@@ -29,7 +29,9 @@ type replayFlags struct {
 	transform, index, model     string
 	indexDelay, speculate       time.Duration
 	longPrefill, workers        int
-	blockSize                   int
+	blockSize, requests         int
+	maxSeqs, batchTokens        int
+	hostBlocks                  int
 	bodies                      float64
 
 	csv, json, html, plots, format string
@@ -39,10 +41,7 @@ type replayFlags struct {
 }
 
 // Defaults that depend on other flags.
-const (
-	usualLoad   = .85
-	usualTokens = 4000 * replay.DefaultBlockSize // of KV cache in each engine
-)
+const usualLoad = .85
 
 func (f *replayFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
@@ -65,12 +64,13 @@ func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: "+strings.Join(replay.WorkloadNames(), ", ")+"; may be repeated")
 	fl.StringSliceVar(&f.policies, "policy", nil, "policies to compare, by `NAME`, or files as PATH or NAME=PATH (default: all built-in ones)")
 	fl.Float64SliceVar(&f.loads, "load", nil, "loads, as `SHARES` of saturation (default 0.85)")
-	fl.Float64SliceVar(&f.rates, "rate", nil, "instead of --load: `REQUESTS` per second for each engine")
+	fl.Float64SliceVar(&f.rates, "rate", nil, "instead of --load: `RATES`, requests per second for each engine")
 	fl.BoolVar(&f.ownLoad, "own-load", false, "instead of --load: play traces as they are, every request once and at its time")
-	fl.StringSliceVar(&f.saturation, "saturation", nil, "`NAME=RATE`: requests per second for each engine that count as load 1")
+	fl.StringSliceVar(&f.saturation, "saturation", nil, "`NAME=RATE`: requests per second for each engine that count as load 1 (default: found by search, the better of load_only and unified)")
 	fl.BoolVar(&f.findSaturation, "find-saturation", false, "only find the saturation of each workload under one --policy, for --saturation")
 	fl.UintSliceVar(&f.seeds, "seeds", []uint{1}, "seeds of users and ties; figures are means over them")
 	fl.DurationVar(&f.length, "length", 0, "length of generated workloads (default 1h), and limit for traces (default: all)")
+	fl.IntVar(&f.requests, "requests", 0, "instead of --length: generated workloads are as long as so many `REQUESTS` take, and at least five times a session")
 	fl.Float64Var(&f.warmup, "warmup", .2, "share of the time at the beginning that is not measured")
 	fl.Float64Var(&f.speed, "speed", 1, "factor by which the clocks of users run faster; with --own-load the load rises, else there are fewer users")
 	fl.StringVar(&f.transform, "transform", "", "capped: keep the first 8 turns of each session; capped=N: the first N; the rate falls in proportion")
@@ -80,8 +80,11 @@ func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 
 func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.engines, "engines", []string{"8"}, "engines: a number, or `GROUPS` such as 4+4x0.5 (four at half the speed) or 6x70b+2x8b (two models)")
-	fl.StringVar(&f.model, "model", "70b", "engine constants: 70b or 8b")
-	fl.IntSliceVar(&f.blocks, "blocks", nil, "blocks of KV cache in each engine (default 4000, or as many tokens in blocks of another size)")
+	fl.StringVar(&f.model, "model", "70b", "machine whose step times, memory and transfers the engines have: "+machineNames())
+	fl.IntSliceVar(&f.blocks, "blocks", nil, "blocks of KV cache in the GPU memory of each engine (default: what fits the machine)")
+	fl.IntVar(&f.hostBlocks, "host-blocks", 0, "blocks of a second tier of the cache in each engine's host memory, loaded over PCIe")
+	fl.IntVar(&f.maxSeqs, "max-num-seqs", 1024, "requests that an engine runs at once")
+	fl.IntVar(&f.batchTokens, "max-num-batched-tokens", 8192, "tokens of an engine's step")
 	fl.IntVar(&f.longPrefill, "long-prefill-token-threshold", 0, "largest piece of one prompt in an engine's step, 0 for none")
 	fl.IntSliceVar(&f.replicas, "replicas", []int{1}, "picker replicas; arrivals are spread over them")
 	fl.StringSliceVar(&f.share, "share", []string{"50ms"}, "with more than one replica: `DELAY` of what they tell each other, or cut")
@@ -111,6 +114,10 @@ func (f *replayFlags) checkValues() error {
 	need(f.indexDelay >= 0, "--index-delay %s is negative", f.indexDelay)
 	need(f.speculate >= 0, "--speculate %s is negative", f.speculate)
 	need(f.longPrefill >= 0, "--long-prefill-token-threshold %d is negative", f.longPrefill)
+	need(f.requests >= 0 && f.requests <= 10_000_000, "--requests %d: want 0 to 10 million", f.requests)
+	need(f.hostBlocks >= 0, "--host-blocks %d is negative", f.hostBlocks)
+	need(f.maxSeqs > 0, "--max-num-seqs %d: want 1 or more", f.maxSeqs)
+	need(f.batchTokens > 0, "--max-num-batched-tokens %d: want 1 or more", f.batchTokens)
 	need(f.workers > 0, "--workers %d: want 1 or more", f.workers)
 	need(f.blockSize > 0 && f.blockSize <= 1<<16, "--block-size %d: want 1 to 65536", f.blockSize)
 	need(f.format == "svg" || f.format == "png", "--plot-format %q: want svg or png", f.format)
@@ -180,6 +187,7 @@ func (f *replayFlags) idleRules() []idle {
 	rules := []idle{
 		{"load", f.ownLoad, atOwn}, {"rate", f.ownLoad, atOwn}, {"saturation", f.ownLoad, atOwn},
 		{"load", len(f.rates) > 0, byRate}, {"saturation", len(f.rates) > 0, byRate},
+		{"length", f.requests > 0, "--requests says how long"},
 		{"own-load", len(f.workloads) > 0, "a generated workload has no load of its own"},
 		{"share", slices.Max(append([]int{1}, f.replicas...)) == 1, "one replica has nobody to share with (see --replicas)"},
 		{"spread", len(f.traces) == 0, "a generated workload has no rounded arrivals"},

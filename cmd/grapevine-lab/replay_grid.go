@@ -25,7 +25,8 @@ func (f *replayFlags) grid() (g replay.Grid, about aboutGrid, err error) {
 		g.Seeds = append(g.Seeds, uint64(s))
 	}
 	if len(g.Blocks) == 0 {
-		g.Blocks = []int{max(usualTokens/f.blockSize, 1)}
+		machine, _ := engine.MachineByName(f.model)
+		g.Blocks = []int{max(machine.KVTokens/f.blockSize, 1)}
 	}
 	if len(g.Loads) == 0 {
 		g.Loads = []float64{usualLoad}
@@ -43,10 +44,6 @@ func (f *replayFlags) grid() (g replay.Grid, about aboutGrid, err error) {
 	return g, about, err
 }
 
-// publicSaturation are the saturations of the public traces by name: requests
-// per second for each engine with the default constants.
-var publicSaturation = map[string]float64{"conversation": .74, "synthetic": .90, "toolagent": 1.53}
-
 func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
 	given, err := f.saturations()
 	if err != nil {
@@ -61,7 +58,7 @@ func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
 		if err != nil {
 			return cli.UsageError{Err: err}
 		}
-		g.Sources = append(g.Sources, replay.WorkloadSource(w, capped, replay.GenerateOptions{Length: f.length, Speed: f.speed, BlockSize: f.blockSize}))
+		g.Sources = append(g.Sources, replay.WorkloadSource(w, capped, replay.GenerateOptions{Length: f.length, Requests: f.requests, Speed: f.speed, BlockSize: f.blockSize}))
 	}
 	o := replay.ScaleOptions{Speed: f.speed, Duration: f.length}
 	for _, spec := range f.traces {
@@ -74,7 +71,7 @@ func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
 		if f.ownLoad {
 			g.Sources = append(g.Sources, replay.OwnSource(t, capped, o))
 		} else {
-			g.Sources = append(g.Sources, replay.TraceSource(t, publicSaturation[t.Name], capped, o))
+			g.Sources = append(g.Sources, replay.TraceSource(t, 0, capped, o))
 		}
 	}
 	return f.saturate(g, given)
@@ -101,12 +98,9 @@ func (f *replayFlags) saturations() (map[string]float64, error) {
 	return out, nil
 }
 
-// saturate says what load 1 of each source is.
+// saturate says what load 1 of each source is, as far as the command line says
+// it; the rest is found by search.
 func (f *replayFlags) saturate(g *replay.Grid, given map[string]float64) error {
-	other := f.model != "70b"
-	for i := range g.Fleets {
-		other = other || g.Fleets[i].Mixed()
-	}
 	seen := map[string]bool{}
 	for i := range g.Sources {
 		s := &g.Sources[i]
@@ -118,11 +112,6 @@ func (f *replayFlags) saturate(g *replay.Grid, given map[string]float64) error {
 			s.Saturation = 1
 		case ok:
 			s.Saturation = rate
-		case f.findSaturation || f.ownLoad:
-		case s.Saturation == 0:
-			return cli.UsageError{Err: fmt.Errorf("--saturation %s=RATE, --rate or --own-load is needed: the saturation of %s is not known", s.Name, s.Name)}
-		case other:
-			return cli.UsageError{Err: fmt.Errorf("--saturation %s=RATE or --rate is needed: the saturation of %s is known for the model 70b only (see --find-saturation)", s.Name, s.Name)}
 		}
 		seen[s.Name] = true
 	}
@@ -227,12 +216,21 @@ func (f *replayFlags) base(c *replay.Case) error {
 	default:
 		return fmt.Errorf("--index %q: want precise or approximate", f.index)
 	}
-	model, _, ok := engine.Preset(f.model)
+	machine, ok := engine.MachineByName(f.model)
 	if !ok {
-		return fmt.Errorf("--model %q: want 70b or 8b", f.model)
+		return fmt.Errorf("--model %q: want one of %s", f.model, machineNames())
 	}
-	c.Engine.Model = model
+	c.Engine.Model, c.Engine.MaxSeqs, c.Engine.MaxBatchTokens, c.Engine.AdmitWhole = machine.Model, f.maxSeqs, f.batchTokens, true
+	c.Engine.Host = engine.Host{Blocks: f.hostBlocks, Load: machine.Load}
 	return nil
+}
+
+func machineNames() string {
+	var names []string
+	for _, m := range engine.Machines {
+		names = append(names, m.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // orNone returns what a replay.Case calls v: there 0 stands for the default.

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors of New and Submit.
@@ -24,8 +25,28 @@ type Config struct {
 	MaxAdapters          int   // distinct adapters running at once; 0: no limit
 	NoPrefixCache        bool  // nothing is cached, no events
 	Model                Model // default Model70B
+	AdmitWhole           bool  // a waiting request starts only when its whole prompt fits (vLLM from 0.23)
+	Host                 Host  // a second tier of the cache; zero: none
+	Noise                Noise // of step times; zero: none
 	Events               bool  // fill Result.Events
 	EveryToken           bool  // fill Result.Tokens; costs a pass over the running requests per step
+}
+
+// Host is the second tier of the KV cache, in host memory: what is entered in
+// the prefix cache is copied there, and stays when the GPU's copy is evicted.
+// A hit there takes the time of Load and is not computed.
+type Host struct {
+	Blocks int
+	Load   Load
+}
+
+// Noise makes steps vary: by a log-normal factor, and by pauses (garbage
+// collection, compilation of a new shape) at random moments.
+type Noise struct {
+	Sigma      float64       // of the factor's logarithm
+	PauseEvery time.Duration // mean time between pauses; 0: none
+	PauseMax   time.Duration // pauses last from a tenth of it to all of it
+	Seed       uint64
 }
 
 // Check returns c with defaults filled in, or an error that wraps ErrConfig.
@@ -51,6 +72,9 @@ func (c Config) Check() (Config, error) {
 		if f.v <= 0 {
 			return c, fmt.Errorf("%w: %s is %d", ErrConfig, f.name, f.v)
 		}
+	}
+	if c.Host.Blocks < 0 || c.Noise.Sigma < 0 {
+		return c, fmt.Errorf("%w: negative host tier or noise", ErrConfig)
 	}
 	if c.LongPrefillThreshold < 0 || c.MaxModelLen < 0 || c.MaxAdapters < 0 {
 		return c, fmt.Errorf("%w: negative limit", ErrConfig)

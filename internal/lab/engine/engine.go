@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
 
 // Engine is one simulated engine core (one data-parallel rank). It is not
 // safe for concurrent use.
@@ -8,6 +12,8 @@ type Engine struct {
 	cfg  Config
 	cost cost
 	pool *pool
+	host *hostTier  // nil: none
+	rng  *rand.Rand // of noise; nil: none
 
 	running []*seq // in order of admission
 	waiting queue
@@ -41,6 +47,12 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{cfg: c, cost: c.Model.cost(), pool: newPool(c.Blocks)}
 	if c.Events {
 		e.pool.evicted = func(h Hash) { e.events = append(e.events, Event{Kind: Removed, Hash: h}) }
+	}
+	if c.Host.Blocks > 0 && !c.NoPrefixCache {
+		e.host = newHostTier(c.Host.Blocks)
+	}
+	if c.Noise.Sigma > 0 || c.Noise.PauseEvery > 0 {
+		e.rng = rand.New(rand.NewPCG(c.Noise.Seed, 0x901e))
 	}
 	return e, nil
 }
@@ -148,7 +160,7 @@ func (e *Engine) Step() *Result {
 	e.settle()
 	e.names = e.names[:0]
 	e.schedule()
-	r.Duration = e.cost.duration(&e.load)
+	r.Duration = e.noisy(e.cost.duration(&e.load))
 	r.Prefill, r.Decoding, r.Seqs = int(e.load.prefill), int(e.load.decoding), int(e.load.seqs)
 	r.Events = e.events
 	e.events, e.shown = e.shown[:0], e.events
@@ -178,11 +190,26 @@ func (e *Engine) quietStep(r *Result) {
 	n := len(e.running)
 	e.quiet--
 	e.lag++
-	r.Duration = e.cost.duration(&e.load)
+	r.Duration = e.noisy(e.cost.duration(&e.load))
 	r.Decoding, r.Seqs = n, n
 	e.load.context += int64(n)
 	e.stats.Steps++
 	e.stats.GeneratedTokens += uint64(n)
+}
+
+// noisy returns how long a step of a nominal duration takes.
+func (e *Engine) noisy(d time.Duration) time.Duration {
+	if e.rng == nil {
+		return d
+	}
+	n := &e.cfg.Noise
+	if n.Sigma > 0 {
+		d = time.Duration(float64(d) * math.Exp(n.Sigma*e.rng.NormFloat64()))
+	}
+	if n.PauseEvery > 0 && e.rng.Float64() < float64(d)/float64(n.PauseEvery) {
+		d += time.Duration((.1 + .9*e.rng.Float64()) * float64(n.PauseMax))
+	}
+	return d
 }
 
 // settle applies quiet steps to the sequences, and ends the run of them.

@@ -40,6 +40,7 @@ const (
 // Event is one change of the prefix cache.
 type Event struct {
 	Kind      EventKind
+	Host      bool     // of the host tier: Hash came or went, all else is zero
 	HasParent bool     // Stored: there is a block before Hashes[0]
 	Hash      Hash     // Removed
 	Parent    Hash     // Stored

@@ -48,17 +48,19 @@ func (e *Engine) scheduleWaiting(budget *int) {
 			i++
 			continue
 		}
-		hits := e.lookup(s)
-		s.computed = len(hits) * e.cfg.BlockSize
+		hits, loaded := e.lookup(s)
+		held := len(hits) + loaded
+		s.computed = held * e.cfg.BlockSize
 		n := e.chunk(s.total-s.computed, *budget)
-		if !e.allocate(s, n, hits) {
+		if !e.roomFor(s, len(hits)) || !e.allocate(s, n, hits) {
 			s.computed = 0
 			e.blocked = true
 			return
 		}
 		e.waiting.remove(i)
-		e.admit(s, len(hits))
+		e.admit(s, held)
 		e.plan(s, n)
+		e.load.addLoad(&e.cfg.Host.Load, loaded*e.cfg.BlockSize)
 		*budget -= n
 	}
 	e.blocked = *budget > 0
@@ -96,22 +98,35 @@ func contains(list []uint32, v uint32) bool {
 	return false
 }
 
-// lookup returns the leading cached blocks of a waiting request. The last
-// token is always computed, so a prompt that is cached to its end misses its
-// last block.
-func (e *Engine) lookup(s *seq) []int32 {
+// roomFor reports whether a request may start as far as its whole prompt goes.
+func (e *Engine) roomFor(s *seq, hits int) bool {
+	bs := e.cfg.BlockSize
+	return !e.cfg.AdmitWhole || (s.total+bs-1)/bs-hits <= e.pool.free
+}
+
+// lookup returns the leading cached blocks of a waiting request, and how many
+// behind them the host tier has. The last token is always computed, so a prompt
+// that is cached to its end misses its last block.
+func (e *Engine) lookup(s *seq) (hits []int32, loaded int) {
 	e.hits = e.hits[:0]
 	if e.cfg.NoPrefixCache {
-		return e.hits
+		return e.hits, 0
 	}
-	for i := range (s.total - 1) / e.cfg.BlockSize {
+	most := (s.total - 1) / e.cfg.BlockSize
+	for i := range most {
 		b, ok := e.pool.lookup(s.hash(i))
 		if !ok {
 			break
 		}
 		e.hits = append(e.hits, b)
 	}
-	return e.hits
+	if e.host == nil {
+		return e.hits, 0
+	}
+	for i := len(e.hits); i < most && e.host.use(s.hash(i)); i++ {
+		loaded++
+	}
+	return e.hits, loaded
 }
 
 // allocate takes memory for n more tokens of s, which hits already hold a
@@ -157,6 +172,27 @@ func (e *Engine) register(s *seq, full int) {
 	}
 	s.registered = full
 	e.stored(s, from, full)
+	if e.host != nil {
+		e.keep(s, from, full)
+	}
+}
+
+// keep copies blocks [from, to) of s to the host tier. The events of that tier
+// name single blocks.
+func (e *Engine) keep(s *seq, from, to int) {
+	for i := from; i < to; i++ {
+		h := s.hash(i)
+		gone, evicted, added := e.host.put(h)
+		if !e.cfg.Events {
+			continue
+		}
+		if evicted {
+			e.events = append(e.events, Event{Kind: Removed, Hash: gone, Host: true})
+		}
+		if added {
+			e.events = append(e.events, Event{Kind: Stored, Hash: h, Host: true})
+		}
+	}
 }
 
 // report announces the hit prefix of a request that asks for it.

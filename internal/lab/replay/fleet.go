@@ -31,7 +31,8 @@ func newStations(c *Case) ([]station, error) {
 		if i < len(c.Models) && c.Models[i] != (engine.Model{}) {
 			config.Model = c.Models[i]
 		}
-		config.Model = stretched(config.Model, slow)
+		config.Model = config.Model.Slowed(slow)
+		config.Noise.Seed = c.Seed<<10 + uint64(i)
 		core, err := engine.New(config)
 		if err != nil {
 			return nil, err
@@ -50,10 +51,6 @@ func (c *Case) capacity() float64 {
 		}
 	}
 	return sum
-}
-
-func stretched(m engine.Model, by float64) engine.Model {
-	return engine.Model{A: m.A * by, B: m.B * by, E: m.E * by, C: m.C * by, D: m.D * by}
 }
 
 // begin starts the next step at now, if there is anything to do.

@@ -34,11 +34,11 @@ func ParseFleet(s string) (Fleet, error) {
 			return f, fmt.Errorf("%w: %q: want a number of engines from 1 to %d, or groups such as 4+4x0.5", ErrCase, s, maxEndpoints)
 		}
 		var k Kind
-		if model, _, known := engine.Preset(what); known {
-			k.Model = model
+		if machine, known := engine.MachineByName(what); known {
+			k.Model = machine.Model
 		} else if special {
 			if k.Speed, err = strconv.ParseFloat(what, 64); err != nil || !(k.Speed >= .01 && k.Speed <= 100) {
-				return f, fmt.Errorf("%w: %q: x%s is neither a speed, from 0.01 to 100, nor 70b or 8b", ErrCase, s, what)
+				return f, fmt.Errorf("%w: %q: x%s is neither a speed, from 0.01 to 100, nor a model", ErrCase, s, what)
 			}
 		}
 		for range n {

@@ -24,21 +24,30 @@ func (k blockKeys) of(blocks []Block) blockKeys {
 	return k
 }
 
-// residency is which engine holds which block: copies by block and engine.
+// residency is which engine holds which block: copies by block and engine, in
+// GPU memory and, where engines have a host tier, there.
 type residency struct {
 	engines int
 	copies  []uint8
+	host    []bool
 }
 
-func newResidency(blocks, engines int) *residency {
-	return &residency{engines: engines, copies: make([]uint8, blocks*engines)}
+func newResidency(blocks, engines int, host bool) *residency {
+	r := &residency{engines: engines, copies: make([]uint8, blocks*engines)}
+	if host {
+		r.host = make([]bool, blocks*engines)
+	}
+	return r
 }
 
 func (r *residency) change(c cacheChange) {
 	at := int(c.block)*r.engines + int(c.engine)
-	if c.stored {
+	switch {
+	case c.host:
+		r.host[at] = c.stored
+	case c.stored:
 		r.copies[at] += b2i(r.copies[at] < 255)
-	} else {
+	default:
 		r.copies[at] -= b2i(r.copies[at] > 0)
 	}
 }
@@ -50,14 +59,23 @@ func b2i(b bool) uint8 {
 	return 0
 }
 
-// run returns how many leading blocks of a chain an engine holds.
-func (r *residency) run(chain []Block, engine int) int {
-	for k, b := range chain {
-		if r.copies[int(b)*r.engines+engine] == 0 {
-			return k
-		}
+// run returns how many leading blocks of a chain an engine holds in GPU
+// memory, and how many behind them in either tier.
+func (r *residency) run(chain []Block, engine int) (gpu, host int) {
+	for gpu < len(chain) && r.copies[int(chain[gpu])*r.engines+engine] > 0 {
+		gpu++
 	}
-	return len(chain)
+	if r.host == nil {
+		return gpu, 0
+	}
+	for _, b := range chain[gpu:] {
+		at := int(b)*r.engines + engine
+		if !r.host[at] && r.copies[at] == 0 {
+			break
+		}
+		host++
+	}
+	return gpu, host
 }
 
 // cacheChange is one block that came to an engine or left it.
@@ -66,6 +84,7 @@ type cacheChange struct {
 	block  Block
 	engine int16
 	stored bool
+	host   bool
 }
 
 // matcher answers a replica's picker from what the replica knows: what the
@@ -104,10 +123,11 @@ func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	}
 	chain := m.replica.chain
 	for k, ep := range eps {
-		n := s.shared.known.run(chain, m.replica.stationOf[ep.ID])
-		if tokens := int32(n * s.Trace.BlockSize); tokens > held[k].Run.Total() {
-			held[k].Run = indexer.Run{Blocks: int32(n), Bytes: tokens * bytesPerToken}
-			held[k].Run.Tokens[indexer.TierGPU] = tokens
+		gpu, host := s.shared.known.run(chain, m.replica.stationOf[ep.ID])
+		if tokens := int32((gpu + host) * s.Trace.BlockSize); tokens > held[k].Run.Total() {
+			held[k].Run = indexer.Run{Blocks: int32(gpu + host), Bytes: tokens * bytesPerToken}
+			held[k].Run.Tokens[indexer.TierGPU] = int32(gpu * s.Trace.BlockSize)
+			held[k].Run.Tokens[indexer.TierCPU] = int32(host * s.Trace.BlockSize)
 		}
 	}
 }
@@ -136,20 +156,21 @@ func newApprox(c *Case) *indexer.Approx {
 func (sh *shared) cacheChanged(engineNumber int, at time.Duration, events []engine.Event) {
 	for i := range events {
 		e := &events[i]
-		switch e.Kind {
-		case engine.Removed:
-			sh.change(engineNumber, at, e.Hash, false)
-		case engine.Stored:
-			for _, h := range e.Hashes {
-				sh.change(engineNumber, at, h, true)
-			}
+		change := cacheChange{at: at, engine: int16(engineNumber), stored: e.Kind == engine.Stored, host: e.Host}
+		if e.Host || e.Kind == engine.Removed {
+			sh.change(change, e.Hash)
+			continue
+		}
+		for _, h := range e.Hashes {
+			sh.change(change, h)
 		}
 	}
 }
 
-func (sh *shared) change(engineNumber int, at time.Duration, h engine.Hash, stored bool) {
+func (sh *shared) change(c cacheChange, h engine.Hash) {
 	if h == 0 || uint64(h) > uint64(sh.blocks) {
 		return // a generated block that no later prompt shows
 	}
-	sh.changes = append(sh.changes, cacheChange{at: at, block: Block(h - 1), engine: int16(engineNumber), stored: stored})
+	c.block = Block(h - 1)
+	sh.changes = append(sh.changes, c)
 }

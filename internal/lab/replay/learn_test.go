@@ -18,6 +18,10 @@ func known(m engine.Model, by float64) endpoint.Cost {
 	}
 }
 
+// rates are requests per second for each engine at which the fleet is about
+// full.
+var rates = map[string]float64{"chat": 1.68, "mixed": .88}
+
 // windows is how many windows of a hundred requests are looked at.
 const windows = 8
 
@@ -35,7 +39,7 @@ func (l *learning) play(t *testing.T, name string, c Case, share float64, change
 		t.Fatal(err)
 	}
 	for seed := range uint64(seeds) {
-		c.Trace = w.Generate(GenerateOptions{Rate: w.Saturation * 8 * .6, Length: 8 * time.Minute, Seed: seed + 1})
+		c.Trace = w.Generate(GenerateOptions{Rate: rates[name] * 8 * .6, Length: 8 * time.Minute, Seed: seed + 1})
 		c.Policy = policy(t, Default)
 		checked, err := c.check()
 		if err != nil {
@@ -95,7 +99,7 @@ func TestWrongStart(t *testing.T) {
 // TestEngineSlows holds, over whole runs, that an engine that slows to half is
 // noticed soon enough.
 func TestEngineSlows(t *testing.T) {
-	slow := func(s *simulation) { s.stations[0].core.SetModel(stretched(engine.Model70B, 2)) }
+	slow := func(s *simulation) { s.stations[0].core.SetModel(engine.Model70B.Slowed(2)) }
 	tell := func(s *simulation) {
 		slow(s)
 		s.replicas[0].endpoints[0].SetPriorCost(known(engine.Model70B, 2))

@@ -31,7 +31,7 @@ func newShared(c *Case) *shared {
 	if c.Index == Approximate {
 		engines = 0
 	}
-	sh.known = newResidency(c.Trace.Blocks, engines)
+	sh.known = newResidency(c.Trace.Blocks, engines, c.Engine.Host.Blocks > 0)
 	return sh
 }
 

@@ -36,7 +36,7 @@ type Result struct {
 	Imbalance  float64        `json:"imbalance"`      // busiest engine's busy time / mean
 	Throughput float64        `json:"requests_per_s"` // answered / time from first arrival to last end
 	Tokens     float64        `json:"tokens_per_s"`   // generated
-	Completed  float64        `json:"completed"`      // share answered before the last arrival
+	Completed  float64        `json:"completed"`      // answers that ended by the time of the last arrival / arrivals
 	Preempted  int            `json:"preempted"`
 
 	Outcomes []Outcome `json:"-"` // of all requests, in the trace's order
@@ -49,6 +49,9 @@ func (s *simulation) result() *Result {
 	var from, to time.Duration = never, 0
 	for i := range s.outcomes {
 		r, o := &s.Trace.Requests[i], &s.outcomes[i]
+		if o.Error == "" && o.End >= s.Warmup && o.End <= s.Trace.Length {
+			inTime++
+		}
 		if r.At < s.Warmup {
 			continue
 		}
@@ -65,9 +68,6 @@ func (s *simulation) result() *Result {
 		}
 		input, cached, generated = input+r.Input, cached+o.Cached, generated+r.Output
 		out.Preempted += o.Preempted
-		if o.End <= s.Trace.Length {
-			inTime++
-		}
 	}
 	out.TTFT, out.TPOT, out.E2E = summarise(ttft), summarise(tpot), summarise(e2e)
 	out.HitRatio = ratio(float64(cached), float64(input))

@@ -20,6 +20,16 @@ type Source struct {
 	// loads decide.
 	Own  float64
 	Make func(rate float64, seed uint64) *Trace
+	// Sample makes a shorter load of the same kind, long enough to find the
+	// saturation; nil: Make does.
+	Sample func(rate float64, seed uint64) *Trace
+}
+
+func (s *Source) sample(rate float64, seed uint64) *Trace {
+	if s.Sample != nil {
+		return s.Sample(rate, seed)
+	}
+	return s.Make(rate, seed)
 }
 
 // TraceSource scales a trace. With capped above 0 each session keeps so many
@@ -49,21 +59,30 @@ func OwnSource(t *Trace, capped int, o ScaleOptions) Source {
 // WorkloadSource generates a workload. With capped above 0 each session keeps
 // so many of its first turns, and the rate falls in proportion.
 func WorkloadSource(w Workload, capped int, o GenerateOptions) Source {
-	s := Source{Name: w.Name, Saturation: w.Saturation, Kept: 1, Make: func(rate float64, seed uint64) *Trace {
-		o := o
-		o.Rate, o.Seed = rate, seed
-		t := w.Generate(o)
-		if capped > 0 {
-			t = t.Capped(capped)
+	maker := func(o GenerateOptions) func(rate float64, seed uint64) *Trace {
+		return func(rate float64, seed uint64) *Trace {
+			o.Rate, o.Seed = rate, seed
+			t := w.Generate(o)
+			if capped > 0 {
+				t = t.Capped(capped)
+			}
+			return t
 		}
-		return t
-	}}
+	}
+	short := o
+	if short.Requests == 0 {
+		short.Length, short.Requests = 0, sampleRequests
+	}
+	s := Source{Name: w.Name, Kept: 1, Make: maker(o), Sample: maker(short)}
 	if capped > 0 {
 		sample := w.Generate(GenerateOptions{Rate: 4, Speed: o.Speed, BlockSize: o.BlockSize})
 		s.Kept = float64(len(sample.Capped(capped).Requests)) / float64(len(sample.Requests))
 	}
 	return s
 }
+
+// sampleRequests is how many requests a load has by which saturation is found.
+const sampleRequests = 2500
 
 // Grid is a set of cases: all combinations of its lists. An empty list stands
 // for the value of Base.

@@ -19,6 +19,7 @@ type Request struct {
 	Input   int           // prompt tokens
 	Output  int           // generated tokens
 	Session int32         // dense from 0
+	Tenant  int32         // whose request it is; 0 where nobody says
 	// Blocks names the prompt's blocks, the last of them possibly partial.
 	Blocks []Block
 	// Answer names the blocks behind the full ones of the prompt, as far as a
