@@ -56,6 +56,8 @@ type Cycle struct {
 	matcher   Matcher
 	sessions  *Sessions
 
+	answers *endpoint.Answers
+
 	live     []int32 // what Len and At show
 	rankings []*Ranking
 	ranked   int
@@ -102,7 +104,7 @@ func (w *TierWeights) Of(r *indexer.Run) float64 {
 func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	c := cycles.Get().(*Cycle)
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyOf(r.Session)
-	c.matcher, c.sessions, c.random = o.Matcher, o.Sessions, o.Seed
+	c.matcher, c.sessions, c.random, c.answers = o.Matcher, o.Sessions, o.Seed, o.Pool.Answers()
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
 	}
@@ -220,6 +222,21 @@ func (c *Cycle) Scratch(n int) []float64 {
 // Index returns the position of candidate k among all candidates of the
 // request.
 func (c *Cycle) Index(k int) int32 { return c.live[k] }
+
+// Answer returns how many tokens the answer is expected to have.
+func (c *Cycle) Answer() float64 { return c.answers.Expect(c.Request.Target, c.Request.MaxTokens) }
+
+// PrefixKey names the leading part of the prompt that is so many chunks long,
+// and reports whether there is one. Equal keys mean equal beginnings.
+func (c *Cycle) PrefixKey(chunks int) (indexer.BlockKey, bool) {
+	if chunks < 1 || chunks > len(c.Request.ChunkKeys) {
+		return 0, false
+	}
+	return c.Request.ChunkKeys[chunks-1], true
+}
+
+// Chunks returns how many chunks the prompt has.
+func (c *Cycle) Chunks() int { return len(c.Request.ChunkKeys) }
 
 // Position returns where among those left the endpoint with the id stands, -1
 // when it is not among them.

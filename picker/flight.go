@@ -290,6 +290,7 @@ func (f *flight) release(o Outcome) {
 		f.helpers[i].Release()
 	}
 	f.learnStep()
+	f.learnAnswer(&o)
 	if f.request.Stream && o.Status < 400 && o.Complete {
 		f.s.blind.ended(!f.firstAt.IsZero())
 	}
@@ -297,6 +298,20 @@ func (f *flight) release(o Outcome) {
 	f.s.metrics.finished(f, o)
 	f.s.records.finish(f.record, f, o)
 	f.request = nil
+}
+
+// learnAnswer teaches the length of a whole answer.
+func (f *flight) learnAnswer(o *Outcome) {
+	if o.Status >= 400 || !o.Complete || f.request.Kind == request.KindOther {
+		return
+	}
+	tokens := f.tokens + 1
+	if o.Usage.Seen {
+		tokens = o.Usage.OutputTokens
+	} else if f.tokens == 0 {
+		return // nobody saw them
+	}
+	f.s.opts.Pool.Answers().Observe(f.request.Target, f.request.MaxTokens, tokens)
 }
 
 // learnStep teaches the time between tokens, from answers long enough to tell.

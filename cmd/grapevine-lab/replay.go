@@ -81,7 +81,7 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if f.findSaturation {
 		return f.find(ctx, g, out)
 	}
-	if err := f.findMissing(ctx, &g, errOut); err != nil {
+	if err := f.findMissing(ctx, &g, &about); err != nil {
 		return err
 	}
 	bar := newProgress(errOut, f.quiet)
@@ -98,7 +98,7 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 
 // findMissing searches for the saturation of sources of which the command line
 // does not say it.
-func (f *replayFlags) findMissing(ctx context.Context, g *replay.Grid, errOut io.Writer) error {
+func (f *replayFlags) findMissing(ctx context.Context, g *replay.Grid, about *aboutGrid) error {
 	if f.ownLoad || len(f.rates) > 0 {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (f *replayFlags) findMissing(ctx context.Context, g *replay.Grid, errOut io
 			return err
 		}
 		s.Saturation = rate
-		fmt.Fprintf(errOut, "note: %s saturates at %.3f requests per second for each engine\n", s.Name, rate)
+		about.lines = append(about.lines, fmt.Sprintf("%s saturates at %.3f requests per second for each engine", s.Name, rate))
 	}
 	return nil
 }

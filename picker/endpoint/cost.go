@@ -52,16 +52,41 @@ func (c *Cost) StepOf(sequences, context float64) float64 {
 }
 
 // Wait returns the seconds until the queue that l describes has had its first
-// tokens: its work, less the time since the engine last finished some.
+// tokens, as far as the book tells. The queue's work shrinks with the time since
+// the last first token, but by no more than the longest prefill in it: an engine
+// that has shown no first token for longer than twice that is blocked (on memory,
+// on its limit of sequences) or hangs, and what has waited so long is expected
+// to wait as long again.
 func (c *Cost) Wait(l *Load, now time.Time) float64 {
 	if l.Waiting <= 0 {
 		return 0
 	}
 	work := c.PerToken*float64(l.Prefill) + c.PerPair*l.Pairs
-	if l.LastFirst != 0 {
-		work -= max(float64(now.UnixNano()-l.LastFirst)/1e9, 0)
+	step := c.StepOf(float64(l.Requests-l.Waiting), float64(l.Context))
+	if l.LastFirst == 0 {
+		return max(work, step)
 	}
-	return max(work, 0)
+	silent := max(float64(now.UnixNano()-l.LastFirst)/1e9, 0)
+	longest := c.longest(l)
+	if silent > 2*longest+blockedSteps*step {
+		return max(work, silent)
+	}
+	return max(work-min(silent, longest), step)
+}
+
+// blockedSteps is how many steps an engine may be late before it counts as
+// blocked.
+const blockedSteps = 8
+
+// longest returns the seconds of the longest prefill in a queue: no book tells
+// it, but as a prefill of n new tokens visits at least n²/2 pairs, twice the
+// pairs for each token is no less than the size-weighted mean of prefills.
+func (c *Cost) longest(l *Load) float64 {
+	if l.Prefill <= 0 {
+		return 0
+	}
+	tokens := min(float64(l.Prefill), 2*l.Pairs/float64(l.Prefill))
+	return c.PerToken*tokens + c.PerPair*tokens*tokens/2
 }
 
 // costCell learns the constants of one endpoint. Reads do not block.

@@ -180,9 +180,14 @@ func TestWait(t *testing.T) {
 	}
 	f(Load{}, 0)
 	f(Load{Waiting: 1, Prefill: 1000, Pairs: 500_000}, 1.5)
-	f(Load{Waiting: 1, Prefill: 1000, LastFirst: t0.Add(-400 * time.Millisecond).UnixNano()}, 0.6)
-	f(Load{Waiting: 1, Prefill: 1000, LastFirst: t0.Add(-4 * time.Second).UnixNano()}, 0)
-	f(Load{Waiting: 1, Prefill: 1000, LastFirst: t0.Add(time.Second).UnixNano()}, 1)
+	// The longest prefill in the queue is 1.5 s: so much of it may be done.
+	f(Load{Waiting: 1, Prefill: 1000, Pairs: 500_000, LastFirst: t0.Add(-400 * time.Millisecond).UnixNano()}, 1.1)
+	f(Load{Waiting: 1, Prefill: 1000, Pairs: 500_000, LastFirst: t0.Add(-2 * time.Second).UnixNano()}, 0)
+	f(Load{Waiting: 1, Prefill: 1000, Pairs: 500_000, LastFirst: t0.Add(time.Second).UnixNano()}, 1.5)
+	// Four of 1.5 s: only one can have been under way.
+	f(Load{Waiting: 4, Prefill: 4000, Pairs: 2_000_000, LastFirst: t0.Add(-2 * time.Second).UnixNano()}, 4.5)
+	// Silent for longer than any of them takes: it is blocked, and stays so.
+	f(Load{Waiting: 4, Prefill: 4000, Pairs: 2_000_000, LastFirst: t0.Add(-10 * time.Second).UnixNano()}, 10)
 	f(Load{Waiting: 0, Prefill: 1000}, 0)
 }
 

@@ -32,6 +32,7 @@ type Pool struct {
 	book    Book
 	serving fleetCost // endpoints that answer requests
 	helping fleetCost // those that only prefill
+	answers Answers
 
 	mu        sync.Mutex
 	next      indexer.EndpointID
@@ -75,6 +76,9 @@ func NewPool(o PoolOptions) *Pool {
 
 // Snapshot returns the pool as it is at this moment.
 func (p *Pool) Snapshot() *Snapshot { return p.current.Load() }
+
+// Answers returns what is learned of the lengths of answers.
+func (p *Pool) Answers() *Answers { return &p.answers }
 
 // Book returns the in-flight book of the pool's endpoints.
 func (p *Pool) Book() *Book { return &p.book }

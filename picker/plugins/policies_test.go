@@ -152,21 +152,17 @@ func TestPredicted(t *testing.T) {
 		Requests: 5, Waiting: 2, Prefill: 3000, Pairs: 4e6, Tokens: 320_000, Context: 300_000, Rate: .5, Busy: .1,
 		LastFirst: t0.Add(-100 * time.Millisecond).UnixNano(),
 	}
+	const answer = 200
 	f := newFleet(one{cost: &cost, load: l, held: 6000}, one{cost: &cost})
 	// Endpoint 0: 4,000 new tokens of 10,000: pairs 4000 × 8000 = 3.2e7.
 	own := .4 + .32
 	wait := .3 + .04 - .1
-	stretch := (.01 + 3*5e-5 + 300_000*4e-8) / endpoint.PriorCost.Step // endpoint 1 is idle: 1
-	level := (stretch + 1) / 2
-	stall := .016 * 5 * stretch * stretch / level
-	// Half a full step of prefill is 4,096 tokens, less than its own; a full one
-	// at an idle engine is .4096 s by the prior.
-	want0 := wait + own + .02 + own*(.75+.75*stall+.25*level*.5*(wait+own/2)) + .4096 +
-		20*(.01+4*5e-5+310_000*4e-8) + 30*.4096*.1*.1
-	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000. It pays
-	// its share of the mean stall.
+	want0 := wait + own + .02 + own*(.5+3*.1+2) + .5*own*.5*(wait+own/2)/.9 +
+		.1*answer*(.01+4*5e-5+310_000*4e-8+3*(5e-5+10_000*4e-8)) + 30*.4096*.1*.1
+	// Endpoint 1: all of it new, nothing else there: pairs 10000 × 5000. What
+	// goes on at endpoint 0 is no matter.
 	own1 := 1 + .5
-	want1 := own1 + 2*.02 + own1*(.75+.25*stall) + 20*(.01+5e-5+4e-4)
+	want1 := own1 + 2*.02 + own1*.5 + .1*answer*(.01+5e-5+4e-4)
 	got := f.scores(t, ask(10000), "predicted-ttft-scorer", "")
 	if !near(got, []float64{-want0, -want1}) {
 		t.Errorf("%v, want %v %v", got, -want0, -want1)
@@ -177,8 +173,61 @@ func TestPredicted(t *testing.T) {
 	if !near(got, []float64{-want0, -want1 - 4*.54}) {
 		t.Errorf("with a target: %v", got)
 	}
-	if at := f.pick(t, profile(t, "default"), ask(10000)); at != 0 {
+	if at := f.pick(t, profile(t, "default"), ask(10000)); at != 1 {
 		t.Errorf("picked %d", at)
+	}
+}
+
+// TestPredictedMarginal holds that a candidate's cost does not depend on what
+// goes on at others.
+func TestPredictedMarginal(t *testing.T) {
+	idle := one{}
+	hot := one{held: 15_000, load: endpoint.Load{Requests: 300, Waiting: 20, Prefill: 80_000, Context: 4_000_000, Rate: 20, Busy: .9}}
+	alone := newFleet(idle, idle).scores(t, ask(16_000), "predicted-ttft-scorer", "")
+	beside := newFleet(idle, hot).scores(t, ask(16_000), "predicted-ttft-scorer", "")
+	if alone[0] != beside[0] {
+		t.Errorf("an idle endpoint costs %v beside an idle one and %v beside a hot one", -alone[0], -beside[0])
+	}
+	if beside[0] <= beside[1] {
+		t.Errorf("the hot endpoint is chosen: %v", beside)
+	}
+}
+
+// TestPredictedBlind holds that with nothing held, learned or measured the fewest
+// requests are chosen.
+func TestPredictedBlind(t *testing.T) {
+	f := newFleet(one{load: load(3, 0)}, one{load: load(1, 0)}, one{load: load(2, 0)})
+	for range 10 {
+		if at := f.pick(t, profile(t, "default"), ask(100)); at != 1 {
+			t.Fatalf("picked %d", at)
+		}
+	}
+}
+
+// TestPredictedLimit holds that nobody waits at a holder for longer than an idle
+// endpoint takes to build the whole prompt, whatever the weights.
+func TestPredictedLimit(t *testing.T) {
+	f := func(waiting int32, want int) {
+		t.Helper()
+		queue := endpoint.Load{Requests: 1, Waiting: 1, Prefill: int64(waiting), LastFirst: t0.UnixNano()}
+		fl := newFleet(one{cost: &simple, load: queue, held: 900}, one{cost: &simple})
+		got := fl.scores(t, ask(1000), "predicted-ttft-scorer", `{"ownWeight":100,"copyThreshold":0}`)
+		if (got[0] > got[1]) != (want == 0) {
+			t.Errorf("%d tokens wait: %v", waiting, got)
+		}
+	}
+	f(800, 0)  // .8 + .1 s against 1 s
+	f(1000, 1) // 1 + .1 s
+}
+
+// TestMaxShare holds that the option bounds an endpoint's share of what is in
+// flight.
+func TestMaxShare(t *testing.T) {
+	f := newFleet(one{load: endpoint.Load{Requests: 60}, held: 10_000}, one{load: endpoint.Load{Requests: 20}}, one{}, one{})
+	free := f.scores(t, ask(10_000), "predicted-ttft-scorer", `{"decodeWeight":0}`)
+	bound := f.scores(t, ask(10_000), "predicted-ttft-scorer", `{"decodeWeight":0,"maxShare":0.4}`)
+	if free[0] < free[1] || bound[0] > bound[1] {
+		t.Errorf("free %v, bound %v", free, bound)
 	}
 }
 
@@ -193,7 +242,7 @@ func TestPredictedBusy(t *testing.T) {
 			one{cost: &cost, load: endpoint.Load{Requests: 2, Busy: .5}, gauges: &endpoint.Gauges{Running: running, Waiting: 1}},
 			one{cost: &cost, load: endpoint.Load{Requests: 1, Busy: .1}, gauges: &endpoint.Gauges{Running: 1}},
 			one{cost: &cost, load: endpoint.Load{Busy: 1}})
-		got := f.scores(t, ask(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0,"stallWeight":0}`)
+		got := f.scores(t, ask(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0,"stallWeight":0,"alike":0}`)
 		want := make([]float64, 3)
 		for i, busy := range []float64{.5, .1, 1} {
 			want[i] = -.1 - 30*full*told*told*busy*busy

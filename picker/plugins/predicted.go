@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker"
@@ -12,72 +13,78 @@ import (
 // predictedParams weigh what a request costs others against its own time to
 // first token; all are dimensionless unless they say otherwise.
 type predictedParams struct {
-	OwnWeight     float64 `json:"ownWeight"`     // work itself: waste of the fleet's time and of cache
-	StallWeight   float64 `json:"stallWeight"`   // stall of each request in flight
+	OwnWeight     float64 `json:"ownWeight"`     // work itself: what it evicts, and the fleet's time
+	StallWeight   float64 `json:"stallWeight"`   // stall of each decoding request
+	QueueWeight   float64 `json:"queueWeight"`   // delay of each request that waits
 	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
-	FleetShare    float64 `json:"fleetShare"`    // share of the stall that counts at the candidates' mean, 0..1
-	DecodeWeight  float64 `json:"decodeWeight"`  // length of the decode step there, in steps
+	DecodeWeight  float64 `json:"decodeWeight"`  // a second of decoding, of the request itself and of the others
 	BusyWeight    float64 `json:"busyWeight"`    // square of the time's share that prefill took there of late, in full steps of an idle engine
+	CopyThreshold float64 `json:"copyThreshold"` // savings that buy a copy of a prefix, in prices of a copy; 0: none are bought
+	MaxShare      float64 `json:"maxShare"`      // share of all requests in flight that one endpoint may have; 0: any
 	TargetWeight  float64 `json:"targetWeight"`  // time beyond an SLO's first token
 	Alike         float64 `json:"alike"`         // share of the least cost by which others may be above it and count as equal
 	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
 }
 
 var predictedDefaults = predictedParams{
-	OwnWeight: .75, StallWeight: .016, ArrivalWeight: .25, FleetShare: .5,
-	DecodeWeight: 20, BusyWeight: 30, TargetWeight: 4, Alike: .02, ChunkTokens: 8192,
+	OwnWeight: .5, StallWeight: .1, QueueWeight: 1, ArrivalWeight: .5, DecodeWeight: .1, BusyWeight: 30,
+	CopyThreshold: 2, TargetWeight: 4, Alike: .02, ChunkTokens: 8192,
 }
 
 // predicted is the default policy: the predicted time to first token of each
-// candidate, plus what the request lays on others. Its score is the negative
+// candidate, plus what the request costs others there. Its score is the negative
 // sum, in seconds.
 //
 //	cost = wait + own + chunks × base
 //	     + OwnWeight × own
-//	     + own × (FleetShare × mean stall + (1 − FleetShare) × stall)
-//	     + ArrivalWeight × mean stretch × own × arrival rate × (wait + own/2)
-//	     + min(own, half a full step), where requests wait
-//	     + DecodeWeight × decode step with the request in it
+//	     + own × (StallWeight × decoding + QueueWeight × waiting)
+//	     + ArrivalWeight × own × arrival rate × (wait + own/2) / (1 − busy)
+//	     + DecodeWeight × answer × (step with the request in it)
+//	     + DecodeWeight × answer × decoding × (what the request adds to a step)
 //	     + BusyWeight × full step of an idle engine × (told × busy)²
 //
-//	stall = StallWeight × requests × stretch² / mean stretch
+// own = B × new + E × new × (input − new/2); wait is the greatest of the bounds
+// that are known (picker.View.Wait). B, E, base and the decode step are learned
+// per endpoint (endpoint.Cost), the length of the answer per model
+// (endpoint.Answers).
 //
-// own = B × new + E × new × (input − new/2); wait is the same sum over the
-// queue, less the time since the last first token. B, E and base are learned
-// per endpoint (picker.Cost).
+// busy is the share of the last minutes' time that prefill took there: work that
+// is even over minutes makes caches equally old. told is the share of the engines'
+// requests that the book tells of: a replica that sees a part of the work cannot
+// even it out.
 //
-// stretch is how many times as long as an idle engine's the step there is. An
-// engine whose time is used to a share ρ takes about 1/(1 − ρ) as long for a
-// step, and a second of further work delays each request there by that many
-// seconds: whoever is delayed stays longer and is in the way of the next. So
-// work becomes dear as engines fill up, and a session leaves its cache only to
-// dodge longer and longer waits: that is the part at the mean. The part of each
-// candidate sends prompts that nobody holds to where few requests are delayed;
-// its square keeps engines even when all of them are full.
+// Every term is the marginal one at that candidate alone. A mean over candidates
+// is nobody's price: one hot engine raises it for idle ones too, leaving the hot
+// one becomes dear, and it gets hotter.
 //
-// Where requests wait, the step in which the last of them ends its prefill takes
-// a part of this one too, and ends later: half a full step in the mean.
+// Unknown terms are 0: with nothing held and nothing learned the cost grows with
+// the requests in flight alone.
 //
-// busy is the share of the last minutes' time that prefill took there. It says
-// how much of the coming work is at home there, which no moment shows, and how
-// fast caches turn over: work that is even over minutes makes caches equally old,
-// and fewer prompts are computed again. Its square lets caches decide while
-// engines are idle. told is the share of the engines' requests that the book
-// tells of: a replica that sees a part of the work cannot even it out.
-type predicted struct{ predictedParams }
+// Two rules stand beside the cost. No candidate is chosen where the first token
+// would come later than if the prompt were built anew elsewhere (limit). And a
+// prefix that is asked for often is copied to another candidate before its holder
+// is overloaded (copies).
+type predicted struct {
+	predictedParams
+	copies *copies // nil: none are bought
+}
 
 func newPredicted(p predictedParams) (plugin.Plugin, error) {
 	weights := map[string]float64{
-		"ownWeight": p.OwnWeight, "stallWeight": p.StallWeight, "arrivalWeight": p.ArrivalWeight, "decodeWeight": p.DecodeWeight,
-		"busyWeight": p.BusyWeight, "targetWeight": p.TargetWeight, "alike": p.Alike,
+		"ownWeight": p.OwnWeight, "stallWeight": p.StallWeight, "queueWeight": p.QueueWeight, "arrivalWeight": p.ArrivalWeight,
+		"decodeWeight": p.DecodeWeight, "busyWeight": p.BusyWeight, "copyThreshold": p.CopyThreshold, "targetWeight": p.TargetWeight, "alike": p.Alike,
 	}
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		if weights[name] < 0 {
 			return plugin.Plugin{}, &plugin.ParamError{Field: name, Message: "must not be negative"}
 		}
 	}
-	return plugin.Plugin{Scorer: predicted{p}}, plugin.Faults(
-		plugin.Require(p.FleetShare >= 0 && p.FleetShare <= 1, "fleetShare", "must be between 0 and 1"),
+	s := predicted{predictedParams: p}
+	if p.CopyThreshold > 0 {
+		s.copies = new(copies)
+	}
+	return plugin.Plugin{Scorer: s}, plugin.Faults(
+		plugin.Require(p.MaxShare >= 0 && p.MaxShare <= 1, "maxShare", "must be between 0 and 1"),
 		plugin.Require(p.ChunkTokens > 0 && p.ChunkTokens <= 1<<20, "chunkTokens", "must be from 1 to 1048576"))
 }
 
@@ -86,66 +93,138 @@ func (s predicted) Score(c *picker.Cycle, scores []float64) {
 	if len(scores) == 0 {
 		return
 	}
+	d := decision{
+		Cycle: c, scores: scores, waits: c.Scratch(len(scores)),
+		answer: c.Answer(), told: told(c), target: c.Request.SLOTTFT.Seconds(),
+	}
 	for k := range scores {
-		scores[k] = stretch(c.At(k))
-	}
-	level := mean(scores)
-	for k, x := range scores { // of a second of work there
-		scores[k] = s.StallWeight * float64(max(c.At(k).Load.Requests, 0)) * x * x / level
-	}
-	common, arrival, told := s.FleetShare*mean(scores), s.ArrivalWeight*level, told(c)
-	target := c.Request.SLOTTFT.Seconds()
-	for k, stall := range scores {
-		p := s.predict(c, k, common+(1-s.FleetShare)*stall, arrival)
-		p.Others += s.BusyWeight * told * told * s.busy(c.At(k))
+		w := c.Work(k)
+		d.waits[k] = c.At(k).Wait(c.Now, float64(w.New), d.answer)
+		p := s.predict(&d, k, w)
 		c.Predict(k, p)
-		cost := p.TTFT() + p.Others
-		if target > 0 {
-			cost += s.TargetWeight * max(p.TTFT()-target, 0)
-		}
-		scores[k] = -cost
+		scores[k] = -s.cost(&d, p)
 	}
+	s.limit(&d)
 	even(c, scores, s.Alike)
+	if s.copies != nil {
+		s.spread(&d)
+	}
+}
+
+// decision is what the parts of a decision share.
+type decision struct {
+	*picker.Cycle
+	scores []float64 // negative costs
+	waits  []float64 // seconds, by candidate
+	answer float64   // expected tokens
+	told   float64
+	target float64 // seconds to first token, 0: none
+	limit  float64 // most seconds of wait and own work
+	most   float64 // most requests of one candidate
+}
+
+func (s *predicted) cost(d *decision, p picker.Prediction) float64 {
+	cost := p.TTFT() + p.Others
+	if d.target > 0 {
+		cost += s.TargetWeight * max(p.TTFT()-d.target, 0)
+	}
+	return cost
+}
+
+// predict returns what the request would meet at candidate k if its work there
+// were w, and what it would cost others.
+func (s *predicted) predict(d *decision, k int, w endpoint.Work) picker.Prediction {
+	v := d.At(k)
+	cost, l := v.Cost, &v.Load
+	own, wait, running := cost.Prefill(w), d.waits[k], decoding(l)
+	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
+	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
+	step := cost.StepOf(running+1, float64(l.Context+int64(w.Input)))
+	adds := cost.PerSeq + cost.PerContext*float64(w.Input)
+	longer := 1 / (1 - min(max(l.Busy, 0), mostBusy))
+	p.Others = own*(s.OwnWeight+s.delays(l)) +
+		s.ArrivalWeight*own*l.Rate*(wait+own/2)*longer +
+		s.DecodeWeight*d.answer*(step+running*adds) +
+		s.BusyWeight*d.told*d.told*s.busy(v)
+	return p
+}
+
+// delays returns what a second of work costs those that are there, in seconds.
+func (s *predicted) delays(l *endpoint.Load) float64 {
+	return s.StallWeight*decoding(l) + s.QueueWeight*float64(max(l.Waiting, 0))
+}
+
+// mostBusy bounds the share of time that counts as taken by prefill.
+const mostBusy = .9
+
+// limit puts the candidates that must not be chosen behind all others: those
+// that would have more than their share of what is in flight, and those where the
+// first token would come later than if the whole prompt were built where that
+// costs least. Building counts with the delay of those who are there: at an idle
+// candidate it is the prefill alone, and then nobody waits longer than without
+// caches, whatever the costs prefer. Where all have queues, moving a request for
+// its own sake would repeat prefill that everybody waits for.
+func (s *predicted) limit(d *decision) {
+	whole := endpoint.Work{Input: max(d.Request.InputTokens, 1), New: max(d.Request.InputTokens, 1)}
+	lowest, all := 0.0, int64(0)
+	d.limit = far
+	for k, x := range d.scores {
+		v := d.At(k)
+		d.limit = min(d.limit, d.waits[k]+v.Cost.Prefill(whole)*(1+s.delays(&v.Load)))
+		lowest = min(lowest, x)
+		all += max(v.Load.Requests, 0)
+	}
+	d.most = s.most(all, len(d.scores))
+	for k := range d.scores {
+		if beyond := s.beyond(d, k); beyond > 0 {
+			d.scores[k] += lowest - beyond
+		}
+	}
+}
+
+// beyond returns by how much candidate k is beyond what may be chosen, 0 or less
+// when it may be. What is within a step of the limit, or alike, is not beyond it.
+func (s *predicted) beyond(d *decision, k int) float64 {
+	v := d.At(k)
+	late := d.waits[k] + v.Cost.Prefill(d.Work(k)) - d.limit - max(v.Cost.Step, s.Alike*d.limit)
+	return max(late, float64(v.Load.Requests+1)-d.most)
+}
+
+// most returns how many requests one of n endpoints may have while all are in
+// flight. With few in flight chance alone makes shares uneven.
+func (s *predicted) most(all int64, n int) float64 {
+	if s.MaxShare <= 0 {
+		return far
+	}
+	mean := float64(all+1) / float64(n)
+	return max(s.MaxShare*float64(all+1), mean) + 2*math.Sqrt(mean) + 2
 }
 
 // even makes the scores of candidates that hold as much of the prompt as the
 // best, and are nearly as good or worse by less than what is known of both,
-// equal to its score: chance decides among equals, not the last digit of what
-// was learned.
+// equal to its score, but for the requests in flight: the fewest decide among
+// equals, then chance, not the last digit of what was learned. Nothing is known
+// to less than a step, which a request may come just before or just after.
 func even(c *picker.Cycle, scores []float64, alike float64) {
-	best := 0
+	best := greatest(scores)
+	top, missing, v := scores[best], c.Work(best).New, c.At(best)
+	doubt, step := v.Cost.Doubt, v.Cost.Step
 	for k, x := range scores {
-		if x > scores[best] {
-			best = k
-		}
-	}
-	top, missing, doubt := scores[best], c.Work(best).New, c.At(best).Cost.Doubt
-	for k, x := range scores {
-		if x > top*(1+max(alike, doubt, c.At(k).Cost.Doubt)) && c.Work(k).New == missing {
-			scores[k] = top
+		slack := max(-top*max(alike, doubt, c.At(k).Cost.Doubt), step)
+		if x > top-slack && c.Work(k).New == missing {
+			scores[k] = top - evenRequest*float64(max(c.At(k).Load.Requests, 0))
 		}
 	}
 }
 
-func mean(v []float64) float64 {
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	return sum / float64(len(v))
-}
+// evenRequest is by how much a request in flight counts among equals.
+const evenRequest = 1e-12
 
 func decoding(l *endpoint.Load) float64 { return float64(max(l.Requests-l.Waiting, 0)) }
 
-// stretch returns the length of a step at v in steps of an idle engine, at
-// least 1.
-func stretch(v *picker.View) float64 {
-	return max(v.Cost.StepOf(decoding(&v.Load), float64(v.Load.Context))/endpoint.PriorCost.Step, 1)
-}
-
 // busy returns the square of the busy share at v times a full step of an idle
 // engine.
-func (s predicted) busy(v *picker.View) float64 {
+func (s *predicted) busy(v *picker.View) float64 {
 	return v.Cost.Idle * endpoint.PriorCost.PerToken * float64(s.ChunkTokens) * v.Load.Busy * v.Load.Busy
 }
 
@@ -163,21 +242,4 @@ func told(c *picker.Cycle) float64 {
 		return 1
 	}
 	return float64(book) / float64(engines)
-}
-
-// predict returns what the request would meet at candidate k, where a second
-// of its work costs the requests that are there stall seconds, and those that
-// arrive meanwhile arrival times their delay.
-func (s predicted) predict(c *picker.Cycle, k int, stall, arrival float64) picker.Prediction {
-	v, w := c.At(k), c.Work(k)
-	cost, l := v.Cost, &v.Load
-	own, wait := cost.Prefill(w), cost.Wait(l, c.Now)
-	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
-	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
-	p.Others = own*(s.OwnWeight+stall+arrival*l.Rate*(wait+own/2)) +
-		s.DecodeWeight*cost.StepOf(decoding(l)+1, float64(l.Context+int64(w.Input)))
-	if l.Waiting > 0 {
-		p.Others += min(own, cost.PerToken*float64(s.ChunkTokens)/2)
-	}
-	return p
 }

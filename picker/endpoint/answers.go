@@ -1,0 +1,71 @@
+package endpoint
+
+import (
+	"math"
+	"math/bits"
+	"sync/atomic"
+)
+
+// Answers learns how long answers are: a faded mean for each model and class of
+// max_tokens, by powers of two, and one for all. The zero value is ready. It is
+// safe for concurrent use; of two observations at the same moment one may be
+// lost.
+type Answers struct {
+	all   meanCell
+	class [answerClasses]meanCell
+}
+
+const (
+	answerClasses = 256
+	answerPrior   = 200.0 // tokens, with the weight of one answer
+	answerFade    = 1. / 64
+)
+
+// meanCell is a faded mean and the weight behind it, in one word.
+type meanCell struct{ word atomic.Uint64 }
+
+func (c *meanCell) load() (mean, weight float64) {
+	w := c.word.Load()
+	return float64(math.Float32frombits(uint32(w >> 32))), float64(math.Float32frombits(uint32(w)))
+}
+
+func (c *meanCell) add(x float64) {
+	mean, weight := c.load()
+	weight = min(weight+1, 1/answerFade)
+	mean += (x - mean) / weight
+	c.word.Store(uint64(math.Float32bits(float32(mean)))<<32 | uint64(math.Float32bits(float32(weight))))
+}
+
+// Observe takes the length of one whole answer to a request for a model, with
+// the most tokens that it asked for, 0 when it set no limit.
+func (a *Answers) Observe(model string, limit, tokens int) {
+	if tokens <= 0 {
+		return
+	}
+	a.all.add(float64(tokens))
+	a.class[classOf(model, limit)].add(float64(tokens))
+}
+
+// Expect returns the tokens that an answer is expected to have. Until a class
+// has been seen the mean of all answers stands in, and before that a prior.
+func (a *Answers) Expect(model string, limit int) float64 {
+	mean, weight := a.all.load()
+	mean = (mean*weight + answerPrior) / (weight + 1)
+	own, seen := a.class[classOf(model, limit)].load()
+	mean = (own*seen + mean*4) / (seen + 4)
+	if limit > 0 {
+		mean = min(mean, float64(limit))
+	}
+	return max(mean, 1)
+}
+
+// classOf spreads models and classes of limits over the cells; two that share a
+// cell share their mean.
+func classOf(model string, limit int) int {
+	h := uint32(2166136261)
+	for i := range len(model) {
+		h = (h ^ uint32(model[i])) * 16777619
+	}
+	h = (h ^ uint32(bits.Len(uint(max(limit, 0))))) * 16777619
+	return int(h>>24^h>>12) % answerClasses
+}

@@ -1,0 +1,140 @@
+package plugins
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// copies decides when a prefix is worth one more copy, by the rent-or-buy rule
+// (ski rental). A request that stays with a holder of its prefix pays rent: by so
+// much it would be cheaper at the best other candidate, if that held the prefix
+// too. The rents are added up for each prefix. Once they come to CopyThreshold
+// times what a copy costs there, copying would have paid, and the next request
+// that has little else to compute goes to that candidate and makes the copy.
+//
+// A prefix that few ask for never comes to it, since accounts fade; one that many
+// ask for is copied after some requests, before its holder has a queue.
+//
+// Prefixes nest, so rent counts for each beginning of the prompt that the holder
+// has and the other lacks, at a grid of lengths: what siblings share is asked for
+// more often than any of them.
+//
+// Accounts are a table of fixed size in atomics. Two prefixes that share a slot
+// displace each other, and of two changes at the same moment one may be lost.
+type copies struct {
+	slots [copySlots]copySlot
+}
+
+type copySlot struct {
+	key     atomic.Uint64
+	account atomic.Uint64 // seconds as float32 bits, and milliseconds of the last change
+}
+
+const (
+	copySlots = 1 << 13
+	copyLife  = 60e3 // milliseconds in which an account fades to 1/e
+	copyGuard = 1.25 // most work of a request that makes a copy, in prices of it
+	gridRatio = 1.2  // from one length to the next
+)
+
+func (t *copies) slot(key indexer.BlockKey) *copySlot {
+	return &t.slots[(uint64(key)^uint64(key)>>29)%copySlots]
+}
+
+// add adds rent to the account of a prefix and returns what is in it.
+func (t *copies) add(key indexer.BlockKey, rent float64, ms uint32) float64 {
+	s := t.slot(key)
+	sum := 0.0
+	if s.key.Load() == uint64(key) {
+		word := s.account.Load()
+		age := ms - uint32(word)
+		if age < 1<<31 {
+			sum = float64(math.Float32frombits(uint32(word>>32))) * math.Exp(-float64(age)/copyLife)
+		}
+	} else {
+		s.key.Store(uint64(key))
+	}
+	sum += rent
+	s.account.Store(uint64(math.Float32bits(float32(sum)))<<32 | uint64(ms))
+	return sum
+}
+
+func (t *copies) empty(key indexer.BlockKey, ms uint32) {
+	if s := t.slot(key); s.key.Load() == uint64(key) {
+		s.account.Store(uint64(ms))
+	}
+}
+
+// spread moves the request to a candidate that lacks its prefix when the
+// accounts say that a copy there pays.
+func (s *predicted) spread(d *decision) {
+	h := greatest(d.scores)
+	held := d.Work(h)
+	l, there := h, -d.scores[h]
+	for k := range d.scores {
+		w := d.Work(k)
+		if w.New <= held.New || s.beyond(d, k) > 0 {
+			continue // holds as much, so its cost speaks for itself; or must not be chosen
+		}
+		if cost := s.cost(d, s.predict(d, k, held)); cost < there {
+			l, there = k, cost
+		}
+	}
+	rent := -d.scores[h] - there
+	if l == h || rent <= 0 {
+		return
+	}
+	if s.pay(d, l, held, rent) {
+		d.scores[l] = d.scores[h] + 1e-6
+	}
+}
+
+// pay adds the rent to the accounts of the prefixes that the holder has and
+// candidate l lacks, and reports whether one of them buys the copy there.
+func (s *predicted) pay(d *decision, l int, held endpoint.Work, rent float64) bool {
+	missing := d.Work(l)
+	chunk := float64(max(d.Request.InputTokens, 1)) / float64(max(d.Chunks(), 1))
+	from, to := float64(missing.Input-missing.New), float64(held.Input-held.New)
+	whole, without := s.cost(d, s.predict(d, l, missing)), s.cost(d, s.predict(d, l, held))
+	own := d.At(l).Cost.Prefill(missing)
+	ms, buys := uint32(d.Now.UnixMilli()), false
+	for at := 1.0; at <= to/chunk; at = max(math.Floor(at*gridRatio), at+1) {
+		tokens := at * chunk
+		key, ok := d.PrefixKey(int(at))
+		if !ok || tokens <= from {
+			continue
+		}
+		share := (tokens - from) / float64(missing.New-held.New)
+		price := (whole - without) * share
+		work := endpoint.Work{Input: int(tokens), New: int(tokens - from)}
+		if s.copies.add(key, rent, ms) >= s.CopyThreshold*price && own <= copyGuard*d.At(l).Cost.Prefill(work) {
+			buys = true
+		}
+	}
+	if buys {
+		s.spend(d, from/chunk, to/chunk, ms)
+	}
+	return buys
+}
+
+// spend empties the accounts of the prefixes that a copy brings.
+func (s *predicted) spend(d *decision, from, to float64, ms uint32) {
+	for at := 1.0; at <= to; at = max(math.Floor(at*gridRatio), at+1) {
+		if key, ok := d.PrefixKey(int(at)); ok && at > from {
+			s.copies.empty(key, ms)
+		}
+	}
+}
+
+func greatest(v []float64) int {
+	at := 0
+	for k, x := range v {
+		if x > v[at] {
+			at = k
+		}
+	}
+	return at
+}

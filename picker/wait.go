@@ -1,0 +1,62 @@
+package picker
+
+import "time"
+
+// Wait returns the seconds until a request that needs the KV memory of so many
+// new tokens, and whose answer is expected to be answer tokens long, would begin
+// at v. Of the bounds that are known the greatest counts: the queue in the book,
+// requests that others have placed, the limit of sequences, and memory.
+func (v *View) Wait(now time.Time, tokens, answer float64) float64 {
+	wait := v.Cost.Wait(&v.Load, now)
+	if !v.Sampled || v.Age > gaugesCount {
+		return wait
+	}
+	return max(wait, v.waitOfQueue(answer, wait), v.waitOfMemory(tokens, answer))
+}
+
+// gaugesCount is how old gauges may be to bound a wait.
+const gaugesCount = 5 * time.Second
+
+// step returns the length of a decode step there.
+func (v *View) step() float64 {
+	return v.Cost.StepOf(float64(max(v.Load.Requests-v.Load.Waiting, int64(v.Running), 0)), float64(v.Load.Context))
+}
+
+// waitOfQueue bounds the wait by the engine's own queue. More waiting requests
+// than the book has are the work of others: they count as the book's do. Where
+// more wait than can have come since the last steps, with less work than a step
+// does, the engine is at its limit of sequences: one ends every answer/running
+// steps.
+func (v *View) waitOfQueue(answer, wait float64) float64 {
+	if v.Waiting == 0 {
+		return 0
+	}
+	step, known := v.step(), max(v.Load.Waiting, 0)
+	if known == 0 {
+		return step
+	}
+	if others := float64(int64(v.Waiting) - known); others > 0 {
+		wait *= 1 + others/float64(known)
+	}
+	if v.Running > 0 && v.Load.Prefill < smallQueue && float64(v.Waiting) > 4+2*v.Load.Rate*step {
+		wait = max(wait, float64(v.Waiting+1)/float64(v.Running)*answer*step)
+	}
+	return wait
+}
+
+// smallQueue is the number of tokens that any engine prefills in a step or two.
+const smallQueue = 4096
+
+// waitOfMemory bounds the wait by memory: what is used there becomes free in
+// the time that the running answers take.
+func (v *View) waitOfMemory(tokens, answer float64) float64 {
+	if v.Capacity <= 0 || v.KVUse <= 0 {
+		return 0
+	}
+	used := v.KVUse * v.Capacity
+	missing := tokens + float64(max(v.Load.Prefill, 0)) - (v.Capacity - used)
+	if missing <= 0 {
+		return 0
+	}
+	return missing / used * answer * v.step()
+}
