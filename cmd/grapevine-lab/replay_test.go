@@ -48,7 +48,7 @@ func TestReplay(t *testing.T) {
 	if _, err := os.Stat(page); err != nil {
 		t.Error(err)
 	}
-	args := []string{"--workload", "chat", "--length", "2m", "--engines", "2", "--replicas", "1,2", "--share", "0s,cut", "--policy", "default", "--csv", "-"}
+	args := []string{"--workload", "chat", "--saturation", "chat=1", "--length", "2m", "--engines", "2", "--replicas", "1,2", "--share", "0s,cut", "--policy", "default", "--csv", "-"}
 	first, err := replayOf(t, args...)
 	if err != nil || strings.Count(first, "\n") != 4 {
 		t.Errorf("%v\n%s", err, first)
