@@ -76,6 +76,15 @@ func (o *Object) Get(key string) []byte {
 	return nil
 }
 
+// Keys returns the names of all members in order.
+func (o *Object) Keys() []string {
+	keys := make([]string, len(o.members))
+	for i := range o.members {
+		keys[i] = o.members[i].key
+	}
+	return keys
+}
+
 // Count returns how many members have the name.
 func (o *Object) Count(key string) (n int) {
 	for i := range o.members {

@@ -1,0 +1,156 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+)
+
+// leg is one request to the decode engine.
+type leg struct {
+	body   []byte
+	header http.Header // set in addition
+	cached int         // of the prefill leg, to be reported instead of decode's own; -1 = leave it
+	// again says that a failure before the first content is returned, not passed to
+	// the client.
+	again bool
+	// dropped ends the leg before its first content.
+	dropped <-chan struct{}
+}
+
+// fault is why a decode leg was not answered to its end.
+type fault struct {
+	err    error
+	before bool // nothing was sent to the client
+	unsent bool // the engine has not got the whole request
+}
+
+func (f *fault) Error() string { return f.err.Error() }
+
+var (
+	errHead    = errors.New("sidecar: no content within the limit")
+	errDropped = errors.New("sidecar: the prefill leg failed")
+	errEngine5 = errors.New("sidecar: the engine reports an error")
+	errBroken  = errors.New("sidecar: the answer broke off")
+)
+
+// decode has the engine answer a leg and passes the answer on. It returns nil when
+// the client has been answered, by whatever the engine said.
+func (x *exchange) decode(d leg) *fault {
+	ctx, cancel := context.WithCancelCause(x.r.Context())
+	defer cancel(nil)
+	head := time.AfterFunc(x.s.o.Head, func() { cancel(errHead) })
+	defer head.Stop()
+	if string(x.body.Get("stream")) != "true" {
+		head.Stop() // such an answer comes as a whole, after any time
+	}
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }})
+	if d.dropped != nil {
+		done := make(chan struct{})
+		defer close(done)
+		go func() {
+			select {
+			case <-d.dropped:
+				cancel(errDropped)
+			case <-done:
+			}
+		}()
+	}
+	r := x.request(ctx, x.s.engine, d.body)
+	maps.Copy(r.Header, d.header)
+	resp, err := x.s.o.Transport.RoundTrip(r)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return &fault{err: err, before: true, unsent: !sent.Load()}
+	}
+	defer resp.Body.Close()
+	return x.pass(resp, &d, head)
+}
+
+// pass passes an answer on.
+func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case resp.StatusCode >= 500 && d.again:
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
+		return &fault{err: errEngine5, before: true}
+	case resp.StatusCode < 300 && kind == "text/event-stream":
+		return x.passStream(resp, d, head)
+	case resp.StatusCode < 300 && kind == "application/json":
+		return x.passJSON(resp, d)
+	}
+	x.begin(resp, resp.ContentLength)
+	_, err := io.Copy(x.w, resp.Body)
+	return x.ended(resp, err)
+}
+
+// passJSON passes an answer in one piece, with the cached tokens of the prefill leg.
+func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody))
+	if err != nil {
+		return &fault{err: err, before: true}
+	}
+	if d.cached >= 0 {
+		text = x.api.setCached(text, d.cached, false)
+	}
+	if bytes.Contains(text, []byte("_transfer_params")) {
+		text = x.api.withoutHandOver(text, false)
+	}
+	x.begin(resp, int64(len(text)))
+	_, err = x.w.Write(text)
+	return x.ended(resp, err)
+}
+
+// begin writes the head of an answer. A negative length is unknown.
+func (x *exchange) begin(resp *http.Response, length int64) {
+	h := x.w.Header()
+	for name, values := range resp.Header {
+		h[name] = values
+	}
+	dropHops(h)
+	h.Del("Content-Length")
+	if length >= 0 && len(resp.Trailer) == 0 {
+		h["Content-Length"] = []string{itoa(length)}
+	}
+	for name := range resp.Trailer {
+		h.Add("Trailer", name)
+	}
+	x.w.WriteHeader(resp.StatusCode)
+}
+
+// ended ends an answer whose body came to err.
+func (x *exchange) ended(resp *http.Response, err error) *fault {
+	for name, values := range resp.Trailer {
+		x.w.Header()[name] = values
+	}
+	if err != nil {
+		return &fault{err: err, before: false}
+	}
+	return nil
+}
+
+// finish answers for a leg that failed: with an error while nothing was sent, by
+// breaking the connection afterwards, so that no client takes a part for the whole.
+func (x *exchange) finish(f *fault) {
+	switch {
+	case f == nil || x.r.Context().Err() != nil:
+	case !f.before:
+		panic(http.ErrAbortHandler)
+	case errors.Is(f.err, errHead):
+		x.fail(http.StatusGatewayTimeout, "the engine has not answered in time")
+	case errors.Is(f.err, errEngine5), errors.Is(f.err, errBroken):
+		x.fail(http.StatusBadGateway, "the engine failed before it had answered")
+	default:
+		x.s.unreachable(x.w, f.err)
+	}
+}

@@ -1,0 +1,37 @@
+package sidecar
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	requests    *prometheus.CounterVec // how: split, whole, passed, refused
+	prefills    *prometheus.CounterVec // outcome of each prefill leg
+	retries     *prometheus.CounterVec // second decode legs, by reason
+	releases    *prometheus.CounterVec // requests that free blocks of clients that left
+	seconds     prometheus.Histogram   // of prefill legs that succeeded
+	stripped    prometheus.Counter
+	denied      prometheus.Counter
+	unreachable prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "grapevine", Subsystem: "sidecar", Name: name, Help: help}, labels)
+		r.MustRegister(c)
+		return c
+	}
+	m := &metrics{
+		requests: counter("requests_total", "Requests by how they were served: split, whole, passed (not generating) or refused.", "served"),
+		prefills: counter("prefills_total", "Prefill legs by outcome.", "outcome"),
+		retries:  counter("decode_retries_total", "Second decode legs, which compute the prompt locally, by reason.", "reason"),
+		releases: counter("releases_total", "Requests that free blocks which a client that left will not read.", "outcome"),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "grapevine", Subsystem: "sidecar", Name: "prefill_seconds", Help: "Duration of prefill legs that succeeded.",
+			Buckets: prometheus.ExponentialBuckets(.005, 2, 15),
+		}),
+		stripped:    counter("stripped_total", "Requests from which hand-over members were removed.").WithLabelValues(),
+		denied:      counter("targets_denied_total", "Requests whose prefill endpoint was neither signed nor listed.").WithLabelValues(),
+		unreachable: counter("engine_unreachable_total", "Requests that the decode engine could not be asked.").WithLabelValues(),
+	}
+	r.MustRegister(m.seconds)
+	return m
+}

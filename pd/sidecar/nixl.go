@@ -1,0 +1,116 @@
+package sidecar
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+)
+
+// Connector is a way in which KV caches travel between engines.
+type Connector interface {
+	// Name is the connector's name on the command line.
+	Name() string
+	// serve answers a request that is to be split.
+	serve(x *exchange)
+}
+
+// NIXL is vLLM's NixlConnector, pull and push: the prefill answer holds an object
+// that the decode request carries unchanged.
+var NIXL Connector = nixl{}
+
+type nixl struct{}
+
+// Name implements Connector.
+func (nixl) Name() string { return "nixlv2" }
+
+// askHandOver is the object that has a prefill engine keep its blocks.
+const askHandOver = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
+
+const keyHandOver = "kv_transfer_params"
+
+func (nixl) serve(x *exchange) {
+	p := x.serially(x.api.prefillBody(&x.body, jsonedit.Edit{Key: keyHandOver, Value: []byte(askHandOver)}))
+	if p == nil {
+		x.fallBack()
+		return
+	}
+	object := p.answer.Get(keyHandOver)
+	switch {
+	case p.rejected():
+		x.local()
+		return
+	case jsonedit.IsNull(object) || object[0] != '{':
+		x.s.m.retries.WithLabelValues("no_hand_over").Inc()
+		x.local()
+		return
+	}
+	whole := leg{body: x.body.Text(), cached: -1}
+	if x.r.Context().Err() != nil {
+		x.release(object)
+		return
+	}
+	if x.s.o.Now().Sub(p.at) > x.s.o.Lease*2/3 {
+		x.s.m.retries.WithLabelValues("expired").Inc()
+		x.finish(x.decode(whole))
+		return
+	}
+	d := leg{body: x.body.With(jsonedit.Edit{Key: keyHandOver, Value: object}), cached: x.api.cached(p.text), again: true}
+	if !jsonedit.IsNull(jsonedit.Find(object, "remote_prefill_cached_tokens")) {
+		d.cached = -1 // decode reports it by itself
+	}
+	fault := x.decode(d)
+	if fault != nil && fault.unsent && x.r.Context().Err() != nil {
+		x.release(object)
+		return
+	}
+	if fault != nil && fault.before && x.r.Context().Err() == nil {
+		x.s.m.retries.WithLabelValues("transfer").Inc()
+		x.s.o.Log.Debug("decode failed before its first content; the engine computes the prompt itself", "error", fault)
+		fault = x.decode(whole)
+	}
+	x.finish(fault)
+}
+
+// releaseTime bounds the request that frees blocks.
+const releaseTime = 10 * time.Second
+
+// release has the decode engine give blocks up that nobody will read: it refuses a
+// request without tokens, and tells the prefill engine so. Otherwise they would be
+// kept for the whole lease.
+func (x *exchange) release(object []byte) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), releaseTime)
+	defer cancel()
+	body := []byte(`{"prompt":".","max_tokens":0}`)
+	o, err := jsonedit.Parse(body)
+	if err != nil {
+		return // not with this body
+	}
+	edits := []jsonedit.Edit{{Key: keyHandOver, Value: object}}
+	if model := x.body.Get("model"); model != nil {
+		edits = append(edits, jsonedit.Edit{Key: "model", Value: model})
+	}
+	r := x.request(ctx, x.s.engine, o.With(edits...))
+	r.URL.Path, r.URL.RawPath, r.URL.RawQuery = "/v1/completions", "", ""
+	resp, err := x.s.o.Transport.RoundTrip(r)
+	if err != nil {
+		x.s.m.releases.WithLabelValues("failed").Inc()
+		return
+	}
+	resp.Body.Close()
+	x.s.m.releases.WithLabelValues("sent").Inc()
+}
+
+// fallBack serves a request that no prefill engine could take.
+func (x *exchange) fallBack() {
+	if x.r.Context().Err() != nil {
+		return
+	}
+	if x.s.o.NoFallback {
+		x.fail(http.StatusServiceUnavailable, "no prefill engine could be asked")
+		return
+	}
+	x.s.m.retries.WithLabelValues("no_prefill").Inc()
+	x.local()
+}

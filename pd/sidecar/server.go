@@ -1,0 +1,203 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+)
+
+// Server is an http.Handler in front of one decode engine.
+type Server struct {
+	o      Options
+	engine *url.URL
+	pass   *httputil.ReverseProxy
+	m      *metrics
+}
+
+// New returns a server. It starts nothing.
+func New(o Options) (*Server, error) {
+	engine, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	if o.Connector == nil {
+		o.Connector = NIXL
+	}
+	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer)}
+	s.pass = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(engine)
+			r.Out.Host = r.In.Host
+			clean(r.Out.Header)
+		},
+		Transport: o.Transport, FlushInterval: -1,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { s.unreachable(w, err) },
+	}
+	return s, nil
+}
+
+func random() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// clean removes what only pickers and proxies say.
+func clean(h http.Header) {
+	for _, name := range pickersHeaders {
+		h.Del(name)
+	}
+	for _, name := range foreign {
+		h.Del(name)
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a := apis[r.URL.Path]
+	if a == nil || r.Method != http.MethodPost {
+		s.m.requests.WithLabelValues("passed").Inc()
+		s.pass.ServeHTTP(w, r)
+		return
+	}
+	x := &exchange{s: s, w: w, r: r, api: a}
+	if !x.read() {
+		s.m.requests.WithLabelValues("refused").Inc()
+		return
+	}
+	if len(x.targets) == 0 || !x.splits() {
+		s.m.requests.WithLabelValues("whole").Inc()
+		x.local()
+		return
+	}
+	s.m.requests.WithLabelValues("split").Inc()
+	s.o.Connector.serve(x)
+}
+
+// exchange is one request that may be served in two parts.
+type exchange struct {
+	s       *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	api     *api
+	body    jsonedit.Object // without members that only proxies set
+	targets []string
+}
+
+func (x *exchange) splits() bool {
+	if _, ok := x.s.o.Connector.(sglang); ok {
+		return x.api != messages && x.api != generate
+	}
+	return x.api != generateSGLang && x.api.divisible(&x.body)
+}
+
+// read takes body and targets in. It answers the client and returns false where
+// they cannot be served.
+func (x *exchange) read() bool {
+	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		x.fail(http.StatusUnsupportedMediaType, "compressed request bodies are not supported")
+		return false
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, x.s.o.MaxBody))
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		x.fail(http.StatusRequestEntityTooLarge, "the request body is too large")
+		return false
+	} else if err != nil {
+		x.fail(http.StatusBadRequest, "the request body broke off")
+		return false
+	}
+	o, err := jsonedit.Parse(text)
+	if err != nil {
+		x.fail(http.StatusBadRequest, "the request body is not a JSON object")
+		return false
+	}
+	body, removed, err := x.s.o.HandOver.Apply(&o)
+	if err != nil {
+		x.fail(http.StatusBadRequest, err.Error())
+		return false
+	}
+	if removed != nil {
+		x.s.m.stripped.Inc()
+		if o, err = jsonedit.Parse(body); err != nil {
+			x.fail(http.StatusBadRequest, err.Error())
+			return false
+		}
+	}
+	x.body, x.targets = o, targets(x.r.Header, headerPrefiller)
+	if all := append(targets(x.r.Header, headerEncoders), x.targets...); len(all) > 0 && x.s.o.Targets != nil && !x.s.o.Targets.Allowed(x.r.Header, all) {
+		x.s.m.denied.Inc()
+		x.s.o.Log.Warn("prefill targets refused: neither signed by a picker nor listed", "targets", len(all))
+		x.fail(http.StatusForbidden, "the named prefill endpoint is not allowed")
+		return false
+	}
+	return true
+}
+
+// local has the decode engine serve the whole request.
+func (x *exchange) local() { x.finish(x.decode(leg{body: x.body.Text(), cached: -1})) }
+
+// request makes the request of a leg to base.
+func (x *exchange) request(ctx context.Context, base *url.URL, body []byte) *http.Request {
+	u := *x.r.URL
+	u.Scheme, u.Host = base.Scheme, base.Host
+	r := (&http.Request{
+		Method: x.r.Method, URL: &u, Host: x.r.Host, Header: x.r.Header.Clone(), Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+	}).WithContext(ctx)
+	clean(r.Header)
+	dropHops(r.Header)
+	r.Header.Del("Content-Length")
+	r.Header.Del("Expect")
+	return r
+}
+
+// hops are headers between two neighbours only.
+var hops = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+func dropHops(h http.Header) {
+	for _, line := range h.Values("Connection") {
+		for name := range strings.SplitSeq(line, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hops {
+		h.Del(name)
+	}
+}
+
+// fail answers with an error in the form of engines.
+func (x *exchange) fail(status int, message string) { writeError(x.w, status, message) }
+
+func writeError(w http.ResponseWriter, status int, message string) {
+	kind := "InternalServerError"
+	switch {
+	case status == http.StatusServiceUnavailable:
+		kind = "ServiceUnavailableError"
+	case status < 500:
+		kind = "BadRequestError"
+	}
+	body, _ := json.Marshal(map[string]any{"error": map[string]any{"message": message, "type": kind, "param": nil, "code": status}})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may have left
+}
+
+// unreachable answers for an engine that cannot be reached.
+func (s *Server) unreachable(w http.ResponseWriter, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // the client has left
+	}
+	s.o.Log.Debug("decode engine", "error", err)
+	s.m.unreachable.Inc()
+	writeError(w, http.StatusServiceUnavailable, "the engine cannot be reached")
+}

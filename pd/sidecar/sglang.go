@@ -1,0 +1,100 @@
+package sidecar
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+)
+
+// SGLang sends both legs at once; the engines meet in a room whose number the proxy
+// draws, at the prefill engine's bootstrap server.
+var SGLang Connector = sglang{}
+
+type sglang struct{}
+
+// Name implements Connector.
+func (sglang) Name() string { return "sglang" }
+
+// firstRoom is the lowest room: engines use small numbers themselves.
+const firstRoom = 1 << 20
+
+func (c sglang) serve(x *exchange) {
+	var last *prefilled
+	for _, target := range x.targets[:min(maxAttempts, len(x.targets))] {
+		p, f := c.pair(x, target)
+		if f == nil || !f.before {
+			x.finish(f)
+			return
+		}
+		if last = p; p.rejected() {
+			break
+		}
+	}
+	switch {
+	case last == nil || x.r.Context().Err() != nil:
+	case last.rejected(): // of both legs, this one says why
+		x.w.Header().Set("Content-Type", last.header.Get("Content-Type"))
+		x.w.WriteHeader(last.status)
+		_, _ = x.w.Write(last.text) // the client may have left
+	default:
+		x.fail(http.StatusServiceUnavailable, "no pair of prefill and decode engines could serve the request")
+	}
+}
+
+// pair makes both legs and returns what they came to.
+func (c sglang) pair(x *exchange, target string) (*prefilled, *fault) {
+	body := x.body.With(c.room(x, target)...)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(x.r.Context()))
+	dropped, ended := make(chan struct{}), make(chan struct{})
+	var p *prefilled
+	go func() {
+		defer close(ended)
+		if p = x.prefill(ctx, target, body, nil); p.fault != "" {
+			close(dropped)
+		}
+	}()
+	f := x.decode(leg{body: body, cached: -1, again: true, dropped: dropped})
+	cancel() // decode is closed: prefill has nothing to wait for
+	<-ended
+	return p, f
+}
+
+// room returns the members by which both engines meet: one room, or one for each
+// prompt of a batch and each sample.
+func (c sglang) room(x *exchange, target string) []jsonedit.Edit {
+	host, _, err := net.SplitHostPort(target)
+	if err != nil {
+		host = target
+	}
+	h, port := quote(host), []byte(strconv.Itoa(x.s.o.BootstrapPort))
+	n := max(prompts(x.body.Get("prompt")), prompts(x.body.Get("text")), prompts(x.body.Get("input_ids")), number(x.body.Get("n")), 1)
+	draw := func() []byte {
+		return strconv.AppendUint(nil, max(x.s.o.Random()>>1, firstRoom), 10)
+	}
+	if n == 1 {
+		return []jsonedit.Edit{{Key: "bootstrap_host", Value: h}, {Key: "bootstrap_port", Value: port}, {Key: "bootstrap_room", Value: draw()}}
+	}
+	rooms := make([][]byte, n)
+	for i := range rooms {
+		rooms[i] = draw()
+	}
+	return []jsonedit.Edit{
+		{Key: "bootstrap_host", Value: list(slices.Repeat([][]byte{h}, n))}, {Key: "bootstrap_port", Value: list(slices.Repeat([][]byte{port}, n))},
+		{Key: "bootstrap_room", Value: list(rooms)},
+	}
+}
+
+func list(values [][]byte) []byte {
+	out := []byte{'['}
+	for i, v := range values {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, v...)
+	}
+	return append(out, ']')
+}

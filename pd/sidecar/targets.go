@@ -1,0 +1,67 @@
+package sidecar
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/pd"
+)
+
+// Headers by which a picker names endpoints for the legs of a request. They are
+// removed from what engines get.
+const (
+	headerPrefiller = "X-Prefiller-Host-Port"
+	headerEncoders  = "X-Encoder-Hosts-Ports"
+	headerSource    = "X-Kv-Cache-Source-Host-Port"
+	headerRank      = "X-Data-Parallel-Host-Port"
+)
+
+var pickersHeaders = []string{headerPrefiller, headerEncoders, headerSource, headerRank, pd.HeaderSignature}
+
+// foreign are headers by which clients could set an engine's hand-over fields.
+var foreign = []string{
+	"X-Override-Bootstrap-Host", "X-Override-Bootstrap-Port", "X-Override-Bootstrap-Room", "X-Override-Routed-Dp-Rank",
+	"X-Override-Disagg-Prefill-Dp-Rank", "X-Override-Rid",
+}
+
+// Targets decides whether the addresses that a request names may be called.
+type Targets interface {
+	// Allowed reports whether the legs of a request with these headers may go to
+	// list. It is called before any leg is made.
+	Allowed(h http.Header, list []string) bool
+}
+
+// Listed allows the addresses in it, host and port.
+type Listed map[string]bool
+
+// Allowed implements Targets.
+func (l Listed) Allowed(_ http.Header, list []string) bool {
+	for _, t := range list {
+		if !l[t] {
+			return false
+		}
+	}
+	return true
+}
+
+// Signed allows what a picker has signed.
+type Signed struct{ *pd.Verifier }
+
+// Allowed implements Targets.
+func (s Signed) Allowed(h http.Header, _ []string) bool {
+	return s.Verify(h.Get(pd.HeaderSignature), strings.Join(h.Values(headerPrefiller), ","), strings.Join(h.Values(headerEncoders), ",")) == nil
+}
+
+// targets returns the addresses of a header: several lines, or one split at commas.
+func targets(h http.Header, name string) (list []string) {
+	for _, line := range h.Values(name) {
+		for part := range strings.SplitSeq(line, ",") {
+			part = strings.TrimSpace(part)
+			part = strings.TrimPrefix(strings.TrimPrefix(part, "http://"), "https://")
+			if part != "" {
+				list = append(list, part)
+			}
+		}
+	}
+	return list
+}
