@@ -8,11 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// HeaderSignature carries the picker's signature of the headers that name a
-// request's prefill and encode endpoints.
-const HeaderSignature = "X-Grapevine-Targets-Signature"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
 
 // signatureLife is how long a signature holds: a request may wait that long
 // between the picker and the proxy beside the decode engine.
@@ -42,8 +41,29 @@ func NewSigner(seed []byte, now func() time.Time) (*Signer, error) {
 // Public returns the key that verifiers need.
 func (s *Signer) Public() ed25519.PublicKey { return s.key.Public().(ed25519.PublicKey) }
 
-// Sign returns the value of HeaderSignature for the values of the two headers, ""
-// for one that is absent.
+// Append returns headers with a signature of those that name prefill and encode
+// endpoints, or as they are where there is none. A nil Signer signs nothing.
+func (s *Signer) Append(headers []picker.HeaderSet) []picker.HeaderSet {
+	if s == nil {
+		return headers
+	}
+	var prefill, encode string
+	for _, h := range headers {
+		switch h.Name {
+		case request.HeaderPrefiller:
+			prefill = h.Value
+		case request.HeaderEncoders:
+			encode = h.Value
+		}
+	}
+	if prefill == "" && encode == "" {
+		return headers
+	}
+	return append(headers, picker.HeaderSet{Name: request.HeaderSignature, Value: s.Sign(prefill, encode)})
+}
+
+// Sign returns the value of request.HeaderSignature for the values of the two
+// headers, "" for one that is absent.
 func (s *Signer) Sign(prefill, encode string) string {
 	until := s.now().Add(signatureLife).Unix()
 	sig := ed25519.Sign(s.key, signed(until, prefill, encode))

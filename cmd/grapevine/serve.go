@@ -24,16 +24,17 @@ import (
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
-	o         server.Options
-	models    []string
-	aliases   []string
-	adapters  []string
-	secret    string
-	memory    string
-	handover  string
-	keys      []string
-	logFormat string
-	logLevel  string
+	o          server.Options
+	models     []string
+	aliases    []string
+	adapters   []string
+	secret     string
+	targetsKey string
+	memory     string
+	handover   string
+	keys       []string
+	logFormat  string
+	logLevel   string
 	// unknownModel is what becomes of requests for a model that nobody serves.
 	unknownModel string
 	given        func(flag string) bool
@@ -61,6 +62,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a base model's tokenizer files (repeatable)")
 	fl.StringArrayVar(&f.aliases, "model-alias", nil, "MODEL=NAME: a further name of a base model (repeatable)")
 	fl.StringArrayVar(&f.adapters, "model-adapter", nil, "MODEL=NAME: a LoRA adapter of a base model (repeatable)")
+	fl.StringVar(&f.targetsKey, "targets-key-file", "", "file with a base64 key of 32 bytes that signs prefill and encode targets for sidecars; its public half is logged")
 	fl.StringVar(&f.secret, "secret-file", "", "file with the replica group's secret")
 	f.clusterFlags(fl)
 	fl.StringVar(&f.o.Listen, "listen", "0.0.0.0:9002", "ext_proc listener")
@@ -218,6 +220,13 @@ func (f *serveFlags) complete() error {
 		}
 		f.o.Secret = strings.TrimSpace(string(b))
 	}
+	if f.targetsKey != "" {
+		keys, err := readBase64(f.targetsKey)
+		if err != nil || len(keys) != 1 {
+			return fmt.Errorf("--targets-key-file: want one base64 key of 32 bytes: %w", err)
+		}
+		f.o.TargetsKey = keys[0]
+	}
 	var err error
 	if f.o.Cluster.Keys, err = f.readKeys(); err != nil {
 		return err
@@ -264,17 +273,27 @@ func (f *serveFlags) group() error {
 // readKeys reads the group's keys: one in each line of each file.
 func (f *serveFlags) readKeys() (keys [][]byte, err error) {
 	for _, file := range f.keys {
-		b, err := os.ReadFile(file)
+		more, err := readBase64(file)
 		if err != nil {
 			return nil, fmt.Errorf("--cluster-key-file: %w", err)
 		}
-		for _, line := range strings.Fields(string(b)) {
-			key, err := base64.StdEncoding.DecodeString(line)
-			if err != nil {
-				return nil, fmt.Errorf("%s: not base64: %w", file, err)
-			}
-			keys = append(keys, key)
+		keys = append(keys, more...)
+	}
+	return keys, nil
+}
+
+// readBase64 reads keys in base64, one to a line.
+func readBase64(file string) (keys [][]byte, err error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range strings.Fields(string(b)) {
+		key, err := base64.StdEncoding.DecodeString(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s: not base64: %w", file, err)
 		}
+		keys = append(keys, key)
 	}
 	return keys, nil
 }

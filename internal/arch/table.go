@@ -114,6 +114,7 @@ var Rows = Table{
 	{"pd", 8, Product, Hot},
 
 	// The product, level 9.
+	{"pd/sidecar", 9, Product, 0},
 	{"picker/config", 9, Product, 0},
 
 	// The product, level 10.

@@ -28,6 +28,7 @@ type Options struct {
 
 	ConfigText string // an EndpointPickerConfig itself, instead of Config
 	Secret     string // of the replica group: seeds block keys
+	TargetsKey []byte // 32 bytes; signs prefill and encode targets for sidecars; nil: unsigned
 	Cluster    ClusterOptions
 
 	Memory            int64         // bytes that the process may use; 0: what cgroup or machine allow, negative: without limit

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
@@ -22,6 +23,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -48,6 +50,7 @@ type Server struct {
 	served    *served.Reader // what engines say they serve
 	scheduler *picker.Scheduler
 	recorder  *recorder
+	signer    *pd.Signer // nil: targets are not signed
 	finder    *share.Finder
 	config    atomic.Pointer[config.Config]
 	opened    *config.Config // that of the start; some of it holds until the end
@@ -96,6 +99,12 @@ func Open(o Options) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context) (err error) {
+	if s.o.TargetsKey != nil {
+		if s.signer, err = pd.NewSigner(s.o.TargetsKey, time.Now); err != nil {
+			return err
+		}
+		s.o.Log.Info("prefill targets are signed", "public_key", base64.StdEncoding.EncodeToString(s.signer.Public()))
+	}
 	s.hasher = indexer.NewHasher(seedOf(s.o.Secret))
 	s.index = indexer.New(indexer.Options{Hasher: s.hasher})
 	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
@@ -225,6 +234,7 @@ func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decisi
 		if ep := c.s.pool.Snapshot().Lookup(d.Endpoints[0]); ep != nil {
 			d.BodyExtra += c.s.prefixes.Report(r, ep)
 		}
+		d.SetHeaders = c.s.signer.Append(d.SetHeaders)
 		c.s.recorder.attach(d, r)
 	}
 	return d, err

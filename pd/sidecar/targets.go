@@ -5,18 +5,17 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Headers by which a picker names endpoints for the legs of a request. They are
 // removed from what engines get.
 const (
-	headerPrefiller = "X-Prefiller-Host-Port"
-	headerEncoders  = "X-Encoder-Hosts-Ports"
-	headerSource    = "X-Kv-Cache-Source-Host-Port"
-	headerRank      = "X-Data-Parallel-Host-Port"
+	headerPrefiller = request.HeaderPrefiller
+	headerEncoders  = request.HeaderEncoders
 )
 
-var pickersHeaders = []string{headerPrefiller, headerEncoders, headerSource, headerRank, pd.HeaderSignature}
+var pickersHeaders = request.RoutingHeaders()
 
 // foreign are headers by which clients could set an engine's hand-over fields.
 var foreign = []string{
@@ -49,7 +48,7 @@ type Signed struct{ *pd.Verifier }
 
 // Allowed implements Targets.
 func (s Signed) Allowed(h http.Header, _ []string) bool {
-	return s.Verify(h.Get(pd.HeaderSignature), strings.Join(h.Values(headerPrefiller), ","), strings.Join(h.Values(headerEncoders), ",")) == nil
+	return s.Verify(h.Get(request.HeaderSignature), strings.Join(h.Values(headerPrefiller), ","), strings.Join(h.Values(headerEncoders), ",")) == nil
 }
 
 // targets returns the addresses of a header: several lines, or one split at commas.

@@ -37,6 +37,7 @@ const (
 	HeaderScores      = HeaderDestination + "-scores"
 	HeaderKVSource    = "x-kv-cache-source-host-port"
 	HeaderConformance = "x-conformance-test-served-endpoint"
+	HeaderSignature   = "x-grapevine-targets-signature"
 )
 
 // MetadataDestinations is the initial metadata of an ext_proc stream in which a
@@ -50,7 +51,7 @@ const MetadataDestinations = "x-grapevine-destinations"
 func RoutingHeaders() []string {
 	return []string{
 		HeaderDestination, HeaderServed, HeaderSubset, HeaderFallback, HeaderScores,
-		HeaderPrefiller, HeaderEncoders, HeaderDataParallel, HeaderKVSource, HeaderConformance,
+		HeaderPrefiller, HeaderEncoders, HeaderDataParallel, HeaderKVSource, HeaderConformance, HeaderSignature,
 	}
 }
 

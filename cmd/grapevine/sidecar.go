@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+)
+
+// sidecarFlags are the flags of sidecar.
+type sidecarFlags struct {
+	o            sidecar.Options
+	host         string
+	port         int
+	enginePort   int
+	oldPort      int
+	ranks        int
+	connector    string
+	allow        []string
+	endpoints    string
+	verifyKeys   string
+	handOver     string
+	allowMembers []string
+	secure       bool
+	certs        string
+	tlsStages    []string
+	metrics      string
+	drain        time.Duration
+	logFormat    string
+	logLevel     string
+
+	given func(flag string) bool
+	log   *slog.Logger
+}
+
+func newSidecar() *cobra.Command {
+	var f sidecarFlags
+	cmd := &cobra.Command{
+		Use:   "sidecar",
+		Short: "Run the proxy beside a decode engine",
+		Long: `Runs beside a decode engine and in front of it. Where the picker has named a prefill
+engine, it has that one compute the prompt, hands the KV cache over and streams the
+decode engine's answer; everything else it passes on. A prefill that fails is tried at
+the next engine named, then computed by the decode engine itself.
+
+Whom it calls is checked with --verify-key-file (targets signed by the picker, see serve
+--targets-key-file), --endpoints or --allow; with none of them it calls whatever the
+picker's headers name, and warns at start. The flags of existing routing sidecars
+are accepted under their names.`,
+		Example: `  grapevine sidecar --port 8000 --model-server-port 8200 --verify-key-file targets.pub
+  grapevine sidecar --kv-connector sglang --allow 10.0.1.5:8000,10.0.1.6:8000 --secure-proxy=false`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+	}
+	fl := cmd.Flags()
+	f.given = fl.Changed
+	fl.StringVar(&f.host, "host", "0.0.0.0", "address to listen on")
+	fl.IntVar(&f.port, "port", 8000, "port to listen on; rank r on port + r")
+	fl.StringVar(&f.o.Engine, "engine", "", "base URL of the decode engine (default: http://127.0.0.1 with --model-server-port)")
+	fl.IntVar(&f.enginePort, "model-server-port", 8200, "port of the decode engine; rank r on port + r")
+	fl.IntVar(&f.oldPort, "vllm-port", 0, "older name of --model-server-port")
+	fl.IntVar(&f.ranks, "data-parallel-size", 1, "data-parallel ranks of the engine, each with a port of its own")
+	fl.StringVar(&f.connector, "kv-connector", "nixlv2", "how KV caches travel: nixlv2, shared-storage (also lmcache) or sglang")
+	fl.IntVar(&f.o.BootstrapPort, "bootstrap-port", 8998, "sglang: bootstrap port of prefill engines (default also from SGLANG_BOOTSTRAP_PORT)")
+	fl.BoolVar(&f.o.CacheHitThreshold, "cache-hit-threshold", false, "shared-storage: send cache_hit_threshold, for engines that know it")
+	fl.StringSliceVar(&f.allow, "allow", nil, "host:port of engines that may be called (repeatable)")
+	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file whose endpoints may be called")
+	fl.StringVar(&f.verifyKeys, "verify-key-file", "", "file with base64 public keys of pickers, one a line; only targets that one of them signed are called")
+	fl.StringVar(&f.handOver, "hand-over", "strip", "hand-over members in clients' bodies: strip or refuse")
+	fl.StringSliceVar(&f.allowMembers, "allow-member", nil, "hand-over member that clients may send, such as cache_hit_threshold (repeatable)")
+	fl.DurationVar(&f.o.Lease, "lease", 30*time.Second, "how long prefill engines keep unread blocks; hand-overs are used for two thirds of it")
+	fl.DurationVar(&f.o.Prefill, "prefill-timeout", 2*time.Minute, "for one prefill leg")
+	fl.DurationVar(&f.o.Head, "head-timeout", 2*time.Minute, "for the first content of a streamed answer")
+	fl.BoolVar(&f.o.NoFallback, "no-fallback", false, "fail requests that no prefill engine can serve, instead of computing them here")
+	fl.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes")
+	fl.BoolVar(&f.secure, "secure-proxy", true, "serve TLS")
+	fl.StringVar(&f.certs, "cert-path", "", "folder with tls.crt and tls.key (default: self-signed)")
+	fl.StringSliceVar(&f.tlsStages, "enable-tls", nil, "legs over TLS: prefiller, decoder (repeatable)")
+	fl.StringVar(&f.metrics, "metrics", "127.0.0.1:9091", "listener of /metrics; - for none")
+	fl.DurationVar(&f.drain, "drain", 60*time.Second, "for open requests to end after SIGTERM")
+	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+var connectors = map[string]sidecar.Connector{
+	"nixlv2": sidecar.NIXL, "shared-storage": sidecar.Storage, "lmcache": sidecar.Storage, "sglang": sidecar.SGLang,
+}
+
+func (f *sidecarFlags) complete() (err error) {
+	if f.log, err = cli.NewLogger(os.Stderr, f.logFormat, f.logLevel); err != nil {
+		return err
+	}
+	f.o.Log = f.log
+	if f.o.Connector = connectors[f.connector]; f.o.Connector == nil {
+		return cli.UsageError{Err: fmt.Errorf("--kv-connector %q: want nixlv2, shared-storage, lmcache or sglang", f.connector)}
+	}
+	switch f.handOver {
+	case "strip":
+		f.o.HandOver.Action = handover.Strip
+	case "refuse":
+		f.o.HandOver.Action = handover.Refuse
+	default:
+		return cli.UsageError{Err: fmt.Errorf("--hand-over %q: want strip or refuse", f.handOver)}
+	}
+	f.o.HandOver.Allow = f.allowMembers
+	if f.ranks < 1 || f.ranks > 64 {
+		return cli.UsageError{Err: fmt.Errorf("--data-parallel-size %d: want 1 to 64", f.ranks)}
+	}
+	if f.o.Engine != "" && f.ranks > 1 {
+		return cli.UsageError{Err: errors.New("--engine names one engine: with --data-parallel-size use --model-server-port")}
+	}
+	if f.oldPort != 0 {
+		f.enginePort = f.oldPort
+	}
+	if port := os.Getenv("SGLANG_BOOTSTRAP_PORT"); port != "" && !f.given("bootstrap-port") {
+		if f.o.BootstrapPort, err = strconv.Atoi(port); err != nil {
+			return cli.UsageError{Err: fmt.Errorf("SGLANG_BOOTSTRAP_PORT: %w", err)}
+		}
+	}
+	for _, stage := range f.tlsStages {
+		if stage != "prefiller" && stage != "decoder" {
+			return cli.UsageError{Err: fmt.Errorf("--enable-tls %q: want prefiller or decoder", stage)}
+		}
+		f.o.PrefillTLS = f.o.PrefillTLS || stage == "prefiller"
+	}
+	f.o.Targets, err = f.targets()
+	return err
+}
+
+// targets says whom the proxy may call.
+func (f *sidecarFlags) targets() (sidecar.Targets, error) {
+	if f.verifyKeys != "" {
+		keys, err := readBase64(f.verifyKeys)
+		if err != nil {
+			return nil, fmt.Errorf("--verify-key-file: %w", err)
+		}
+		v, err := pd.NewVerifier(time.Now, keys...)
+		if err != nil || len(keys) == 0 {
+			return nil, fmt.Errorf("--verify-key-file: want base64 keys of 32 bytes: %w", err)
+		}
+		return sidecar.Signed{Verifier: v}, nil
+	}
+	if f.endpoints == "" && len(f.allow) == 0 {
+		f.log.Warn("any address that the picker's headers name will be called: give --verify-key-file, --endpoints or --allow")
+		return nil, nil
+	}
+	list := sidecar.Listed{}
+	for _, a := range f.allow {
+		list[a] = true
+	}
+	if f.endpoints != "" {
+		eps, problems := discovery.Load(f.endpoints)
+		if len(problems) > 0 {
+			return nil, strict.Problems(problems)
+		}
+		for i := range eps {
+			list[eps[i].HostPort()] = true
+		}
+	}
+	return list, nil
+}
+
+func (f *sidecarFlags) run(ctx context.Context) error {
+	if err := f.complete(); err != nil {
+		return err
+	}
+	secure, err := f.tls()
+	if err != nil {
+		return err
+	}
+	reg := prometheus.NewRegistry()
+	var servers []*http.Server
+	ended := make(chan error, f.ranks+1)
+	start := func(address string, h http.Handler, cfg *tls.Config) error {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		if cfg != nil {
+			l = tls.NewListener(l, cfg)
+		}
+		s := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug)}
+		servers = append(servers, s)
+		f.log.Info("listening", "address", l.Addr().String())
+		go func() { ended <- s.Serve(l) }()
+		return nil
+	}
+	defer func() {
+		for _, s := range servers {
+			s.Close()
+		}
+	}()
+	for rank := range f.ranks {
+		h, err := f.rank(rank, prometheus.WrapRegistererWith(prometheus.Labels{"rank": strconv.Itoa(rank)}, reg))
+		if err != nil {
+			return err
+		}
+		if err := start(net.JoinHostPort(f.host, strconv.Itoa(f.port+rank)), h, secure); err != nil {
+			return err
+		}
+	}
+	if f.metrics != "-" && f.metrics != "" {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+		if err := start(f.metrics, mux, nil); err != nil {
+			return err
+		}
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	return f.stop(servers)
+}
+
+// stop lets open requests end.
+func (f *sidecarFlags) stop(servers []*http.Server) error {
+	f.log.Info("draining")
+	ctx, cancel := context.WithTimeout(context.Background(), f.drain)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, s := range servers {
+		wg.Go(func() { _ = s.Shutdown(ctx) }) // what has not ended by then is closed
+	}
+	wg.Wait()
+	return nil
+}
+
+// rank returns the proxy of one data-parallel rank.
+func (f *sidecarFlags) rank(rank int, reg prometheus.Registerer) (http.Handler, error) {
+	o := f.o
+	o.Registerer = reg
+	if o.Engine == "" {
+		scheme := "http"
+		if strings.Contains(strings.Join(f.tlsStages, ","), "decoder") {
+			scheme = "https"
+		}
+		o.Engine = fmt.Sprintf("%s://127.0.0.1:%d", scheme, f.enginePort+rank)
+	}
+	return sidecar.New(o)
+}
+
+// tls returns the listeners' TLS settings, nil for plaintext.
+func (f *sidecarFlags) tls() (*tls.Config, error) {
+	o := extproc.TLS{Plaintext: !f.secure}
+	if f.certs != "" {
+		o.CertFile, o.KeyFile = filepath.Join(f.certs, "tls.crt"), filepath.Join(f.certs, "tls.key")
+	}
+	cfg, err := o.Config(f.log)
+	if cfg != nil {
+		cfg.NextProtos = []string{"http/1.1"}
+	}
+	return cfg, err
+}

@@ -1,0 +1,86 @@
+package pd
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+func TestSign(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	clock := func() time.Time { return now }
+	signer := func(b byte) *Signer {
+		s, err := NewSigner(bytes.Repeat([]byte{b}, 32), clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	a, b, stranger := signer(1), signer(2), signer(3)
+	v, err := NewVerifier(clock, a.Public(), b.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const prefill, encode = "10.0.0.1:8000,10.0.0.2:8000", "10.0.0.9:8000"
+	for name, s := range map[string]*Signer{"first key": a, "second key": b} {
+		if err := v.Verify(s.Sign(prefill, encode), prefill, encode); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	sig := a.Sign(prefill, encode)
+	for name, err := range map[string]error{
+		"a stranger":        v.Verify(stranger.Sign(prefill, encode), prefill, encode),
+		"another target":    v.Verify(sig, "169.254.169.254:80", encode),
+		"swapped headers":   v.Verify(sig, encode, prefill),
+		"moved boundary":    v.Verify(sig, prefill+encode, ""),
+		"nothing":           v.Verify("", prefill, encode),
+		"another version":   v.Verify("v2"+sig[2:], prefill, encode),
+		"a lengthened life": v.Verify("v1.9"+sig[3:], prefill, encode),
+	} {
+		if !errors.Is(err, ErrSignature) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	now = now.Add(signatureLife + signatureSkew)
+	if err := v.Verify(sig, prefill, encode); err != nil {
+		t.Errorf("within the skew of clocks: %v", err)
+	}
+	now = now.Add(time.Second)
+	if err := v.Verify(sig, prefill, encode); !errors.Is(err, ErrSignature) {
+		t.Errorf("a recording: %v", err)
+	}
+	if _, err := NewSigner([]byte("short"), clock); err == nil {
+		t.Error("a short key signs")
+	}
+	if _, err := NewVerifier(clock, []byte("short")); err == nil {
+		t.Error("a short key verifies")
+	}
+}
+
+func TestAppend(t *testing.T) {
+	s, err := NewSigner(make([]byte, 32), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := NewVerifier(time.Now, s.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := []picker.HeaderSet{{Name: request.HeaderDataParallel, Value: "10.0.0.1:8001"}}
+	if got := s.Append(plain); len(got) != 1 {
+		t.Errorf("nothing to sign, but %v", got)
+	}
+	split := append(plain, picker.HeaderSet{Name: request.HeaderPrefiller, Value: "10.0.0.2:8000"})
+	got := s.Append(split)
+	last := got[len(got)-1]
+	if last.Name != request.HeaderSignature || v.Verify(last.Value, "10.0.0.2:8000", "") != nil {
+		t.Errorf("%v", got)
+	}
+	if got := (*Signer)(nil).Append(split); len(got) != 2 {
+		t.Errorf("no key, but %v", got)
+	}
+}
