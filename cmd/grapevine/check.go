@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
@@ -55,7 +56,7 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	var c *config.Config
 	if f.config != "" {
 		var found []strict.Problem
-		c, found = config.Load(f.config, config.Options{})
+		c, found = config.Load(f.config, config.Options{Table: pd.Table()})
 		problems = append(problems, found...)
 		if c != nil {
 			for _, n := range c.Notes {

@@ -113,7 +113,8 @@ func (f *sidecarFlags) complete() (err error) {
 		return err
 	}
 	f.o.Log = f.log
-	if f.o.Connector = connectors[f.connector]; f.o.Connector == nil {
+	var known bool
+	if f.o.Connector, known = connectors[f.connector]; !known {
 		return cli.UsageError{Err: fmt.Errorf("--kv-connector %q: want nixlv2, shared-storage, lmcache or sglang", f.connector)}
 	}
 	switch f.handOver {

@@ -52,7 +52,6 @@ func (t Table) row(pkg string) (Row, bool) {
 // Rows is the import table of this module.
 var Rows = Table{
 	// The product, level 1.
-	{"cluster/natsbus/embedded", 1, Product, 0},
 	{"events/zmtp", 1, Product, 0},
 	{"internal/admin", 1, Product, 0},
 	{"internal/budget", 1, Product, 0},
@@ -112,21 +111,20 @@ var Rows = Table{
 	// The product, level 8.
 	{"cluster/gossip", 8, Product, 0},
 	{"pd", 8, Product, Hot},
+	{"picker/config", 8, Product, 0},
 
 	// The product, level 9.
+	{"internal/server", 9, Product, 0},
 	{"pd/sidecar", 9, Product, 0},
-	{"picker/config", 9, Product, 0},
 
 	// The product, level 10.
-	{"internal/server", 10, Product, 0},
+	{"internal/explain", 10, Product, 0},
 
 	// The product, level 11.
-	{"internal/explain", 11, Product, 0},
-
-	// The product, level 12.
-	{"cmd/grapevine", 12, Product, 0},
+	{"cmd/grapevine", 11, Product, 0},
 
 	// The laboratory, level 1.
+	{"cluster/natsbus/embedded", 1, Lab, 0},
 	{"internal/lab/bench", 1, Lab, 0},
 	{"internal/lab/blockhash", 1, Lab, 0},
 	{"internal/lab/engine", 1, Lab, 0},
@@ -145,14 +143,14 @@ var Rows = Table{
 	// The laboratory, level 5.
 	{"internal/lab/demo", 5, Lab, 0},
 
+	// The laboratory, level 9.
+	{"internal/lab/replay", 9, Lab, 0},
+
 	// The laboratory, level 10.
-	{"internal/lab/replay", 10, Lab, 0},
+	{"internal/lab/record", 10, Lab, 0},
 
 	// The laboratory, level 11.
-	{"internal/lab/record", 11, Lab, 0},
-
-	// The laboratory, level 12.
-	{"cmd/grapevine-lab", 12, Lab, 0},
+	{"cmd/grapevine-lab", 11, Lab, 0},
 
 	// Test kits, level 1.
 	{"internal/arch", 1, Kit, 0},

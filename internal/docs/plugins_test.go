@@ -46,7 +46,7 @@ func write(t *testing.T, path, text string) {
 // loads fails the test unless text is a configuration without problems.
 func loads(t *testing.T, at, text string) *config.Config {
 	t.Helper()
-	c, problems := config.Parse(at, []byte(text), config.Options{})
+	c, problems := config.Parse(at, []byte(text), config.Options{Table: pd.Table()})
 	for _, p := range problems {
 		t.Errorf("%s: the example does not load: %s\n%s", at, p, text)
 	}
@@ -157,7 +157,7 @@ func metricNames(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
-	if _, err := picker.New(picker.Options{Pool: endpoint.NewPool(endpoint.PoolOptions{}), Rules: config.Default(config.Options{}).Rules, Registerer: reg}); err != nil {
+	if _, err := picker.New(picker.Options{Pool: endpoint.NewPool(endpoint.PoolOptions{}), Rules: config.Default(config.Options{Table: pd.Table()}).Rules, Registerer: reg}); err != nil {
 		t.Fatal(err)
 	}
 	families, err := reg.Gather()

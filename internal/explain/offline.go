@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -79,9 +80,9 @@ func (o *Offline) Decide(r *request.Request) (*Decision, error) {
 
 func (o *Offline) rules() (*picker.Rules, []string, error) {
 	if o.Config == "" {
-		return config.Default(config.Options{}).Rules, nil, nil
+		return config.Default(config.Options{Table: pd.Table()}).Rules, nil, nil
 	}
-	c, problems := config.Load(o.Config, config.Options{})
+	c, problems := config.Load(o.Config, config.Options{Table: pd.Table()})
 	if len(problems) > 0 {
 		return nil, nil, strict.Problems(problems)
 	}

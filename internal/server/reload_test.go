@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker/config"
 )
 
@@ -146,7 +147,7 @@ func TestEndpointsOfConfig(t *testing.T) {
 func TestWarnsOfRestart(t *testing.T) {
 	parse := func(metricsPath, list string) *config.Config {
 		c, problems := config.Parse("f", []byte(fileHead+"plugins:\n- {type: metrics-data-source, parameters: {path: "+metricsPath+"}}\n"+
-			"- {type: file-discovery, parameters: {path: "+list+"}}\ndataLayer: {discovery: {endpoints: {pluginRef: file-discovery}}}\n"), config.Options{})
+			"- {type: file-discovery, parameters: {path: "+list+"}}\ndataLayer: {discovery: {endpoints: {pluginRef: file-discovery}}}\n"), config.Options{Table: pd.Table()})
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}

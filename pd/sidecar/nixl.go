@@ -9,28 +9,39 @@ import (
 )
 
 // Connector is a way in which KV caches travel between engines.
-type Connector interface {
-	// Name is the connector's name on the command line.
-	Name() string
-	// serve answers a request that is to be split.
-	serve(x *exchange)
+type Connector uint8
+
+// Connectors.
+const (
+	// NIXL is vLLM's NixlConnector, pull and push: the prefill answer holds an object
+	// that the decode request carries unchanged.
+	NIXL Connector = iota
+	// Storage is a store that both engines share, such as LMCache: what prefill has
+	// computed decode finds by its content, without a hand-over.
+	Storage
+	// SGLang sends both legs at once; the engines meet in a room whose number the
+	// proxy draws, at the prefill engine's bootstrap server.
+	SGLang
+)
+
+// serve answers a request that is to be split.
+func (c Connector) serve(x *exchange) {
+	switch c {
+	case Storage:
+		x.byStorage()
+	case SGLang:
+		x.byRoom()
+	default:
+		x.byNIXL()
+	}
 }
-
-// NIXL is vLLM's NixlConnector, pull and push: the prefill answer holds an object
-// that the decode request carries unchanged.
-var NIXL Connector = nixl{}
-
-type nixl struct{}
-
-// Name implements Connector.
-func (nixl) Name() string { return "nixlv2" }
 
 // askHandOver is the object that has a prefill engine keep its blocks.
 const askHandOver = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 
 const keyHandOver = "kv_transfer_params"
 
-func (nixl) serve(x *exchange) {
+func (x *exchange) byNIXL() {
 	p := x.serially(x.api.prefillBody(&x.body, jsonedit.Edit{Key: keyHandOver, Value: []byte(askHandOver)}))
 	if p == nil {
 		x.fallBack()

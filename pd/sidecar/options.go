@@ -16,7 +16,7 @@ import (
 // Options configure a Server. Engine is required.
 type Options struct {
 	Engine    string    // base URL of the decode engine, such as http://127.0.0.1:8200
-	Connector Connector // how KV caches travel; default NIXL
+	Connector Connector // how KV caches travel
 	// PrefillTLS has prefill legs use https.
 	PrefillTLS bool
 	// Targets decides which addresses may be called; nil allows all.

@@ -30,9 +30,6 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Connector == nil {
-		o.Connector = NIXL
-	}
 	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer)}
 	s.pass = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -95,7 +92,7 @@ type exchange struct {
 }
 
 func (x *exchange) splits() bool {
-	if _, ok := x.s.o.Connector.(sglang); ok {
+	if x.s.o.Connector == SGLang {
 		return x.api != messages && x.api != generate
 	}
 	return x.api != generateSGLang && x.api.divisible(&x.body)

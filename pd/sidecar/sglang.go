@@ -10,22 +10,14 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/jsonedit"
 )
 
-// SGLang sends both legs at once; the engines meet in a room whose number the proxy
-// draws, at the prefill engine's bootstrap server.
-var SGLang Connector = sglang{}
-
-type sglang struct{}
-
-// Name implements Connector.
-func (sglang) Name() string { return "sglang" }
-
 // firstRoom is the lowest room: engines use small numbers themselves.
 const firstRoom = 1 << 20
 
-func (c sglang) serve(x *exchange) {
+// byRoom serves a request by two legs at once.
+func (x *exchange) byRoom() {
 	var last *prefilled
 	for _, target := range x.targets[:min(maxAttempts, len(x.targets))] {
-		p, f := c.pair(x, target)
+		p, f := x.pair(target)
 		if f == nil || !f.before {
 			x.finish(f)
 			return
@@ -46,8 +38,8 @@ func (c sglang) serve(x *exchange) {
 }
 
 // pair makes both legs and returns what they came to.
-func (c sglang) pair(x *exchange, target string) (*prefilled, *fault) {
-	body := x.body.With(c.room(x, target)...)
+func (x *exchange) pair(target string) (*prefilled, *fault) {
+	body := x.body.With(x.room(target)...)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.r.Context()))
 	dropped, ended := make(chan struct{}), make(chan struct{})
 	var p *prefilled
@@ -65,7 +57,7 @@ func (c sglang) pair(x *exchange, target string) (*prefilled, *fault) {
 
 // room returns the members by which both engines meet: one room, or one for each
 // prompt of a batch and each sample.
-func (c sglang) room(x *exchange, target string) []jsonedit.Edit {
+func (x *exchange) room(target string) []jsonedit.Edit {
 	host, _, err := net.SplitHostPort(target)
 	if err != nil {
 		host = target

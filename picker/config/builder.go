@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
@@ -41,7 +40,7 @@ type instance struct {
 
 func newBuilder(file string, report *strict.Report, o Options) *builder {
 	if o.Table == nil {
-		o.Table = pd.Table()
+		o.Table = plugins.Builtin()
 	}
 	b := &builder{opts: o, report: report, byName: map[string]*instance{}, notes: &strict.Report{File: file}}
 	b.out.File = file

@@ -31,7 +31,8 @@ type Problem = strict.Problem
 
 // Options say what a file may name.
 type Options struct {
-	// Table holds the plugin types; nil means pd.Table(), all that are built in.
+	// Table holds the plugin types; nil means plugins.Builtin(), which has no
+	// prefill/decode handlers (pd.Table has).
 	Table plugin.Table
 	// Queues says that whoever uses the Config queues requests (Config.Flow).
 	// If not, a file that asks for it gets a note.

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
@@ -25,7 +26,7 @@ import (
 func TestLoad(t *testing.T) {
 	datadriven.Walk(t, "testdata/load", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			o := Options{}
+			o := Options{Table: pd.Table()}
 			for _, arg := range d.CmdArgs {
 				o.Queues = o.Queues || arg.Key == "queues"
 			}
@@ -118,7 +119,7 @@ const frame = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
 
 func parse(t *testing.T, text string) *Config {
 	t.Helper()
-	c, problems := Parse("f", []byte(frame+text), Options{})
+	c, problems := Parse("f", []byte(frame+text), Options{Table: pd.Table()})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -273,7 +274,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, input string) {
-		c, problems := Parse("f", []byte(input), Options{Queues: true})
+		c, problems := Parse("f", []byte(input), Options{Queues: true, Table: pd.Table()})
 		if (c == nil) != (len(problems) > 0) {
 			t.Fatalf("config %v and problems %v", c, problems)
 		}
@@ -284,7 +285,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, problems := Parse("effective", text, Options{Queues: true}); len(problems) > 0 {
+		if _, problems := Parse("effective", text, Options{Queues: true, Table: pd.Table()}); len(problems) > 0 {
 			t.Fatalf("effective configuration: %v\n%s", problems, text)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 )
@@ -28,7 +29,7 @@ func FilePolicy(path string) (Policy, error) {
 		return Policy{}, err
 	}
 	load := func() (*config.Config, error) {
-		c, problems := config.Parse(path, data, config.Options{})
+		c, problems := config.Parse(path, data, config.Options{Table: pd.Table()})
 		return c, strict.Problems(problems).Err()
 	}
 	c, err := load()
