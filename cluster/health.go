@@ -53,7 +53,7 @@ func findMissing(s *Status) missing {
 
 // health finds the most important thing to say.
 func health(s *Status) Health {
-	up, differ, approximate := 0, 0, 0
+	up, differ, approximate, partial := 0, 0, 0, 0
 	for _, p := range s.Peers {
 		if p.State == "up" {
 			up++
@@ -65,6 +65,7 @@ func health(s *Status) Health {
 	away := findMissing(s)
 	for _, l := range s.Logs {
 		approximate += l.Approximate
+		partial += l.Partial
 	}
 	bad := func(state, format string, a ...any) Health {
 		return Health{State: state, Line: state + ": " + fmt.Sprintf(format, a...)}
@@ -102,6 +103,8 @@ func health(s *Status) Health {
 		line += fmt.Sprintf("; %d digests differ, being healed", differ)
 	case approximate > 0:
 		line += fmt.Sprintf("; %d sources known approximately", approximate)
+	case partial > 0:
+		line += fmt.Sprintf(", digests equal; %d sources known in part: what their engines cached before is missing", partial)
 	default:
 		line += ", digests equal"
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
 // Names of metrics, all gauges or counters below this prefix.
@@ -105,10 +106,11 @@ func (c collector) peer(p *Peer) {
 }
 
 func (c collector) log(l *LogState) {
-	c.gauge(descSources, float64(l.Exact), l.Name, Exact.String())
-	c.gauge(descSources, float64(l.CatchingUp), l.Name, CatchingUp.String())
-	c.gauge(descSources, float64(l.Approximate), l.Name, Approximate.String())
-	c.gauge(descSources, float64(l.Nothing), l.Name, Nothing.String())
+	c.gauge(descSources, float64(l.Exact), l.Name, knowledge.Exact.String())
+	c.gauge(descSources, float64(l.Partial), l.Name, knowledge.Partial.String())
+	c.gauge(descSources, float64(l.CatchingUp), l.Name, knowledge.CatchingUp.String())
+	c.gauge(descSources, float64(l.Approximate), l.Name, knowledge.Approximate.String())
+	c.gauge(descSources, float64(l.Nothing), l.Name, knowledge.Unknown.String())
 	c.gauge(descReading, float64(l.Reading), l.Name)
 	c.gauge(descUnread, float64(l.Unread), l.Name)
 	c.gauge(descLag, float64(l.Lag), l.Name)

@@ -6,6 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/core"
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
 // Status is the group as this replica sees it.
@@ -51,13 +52,13 @@ type StateFlow struct {
 
 // LogState sums up this replica's knowledge of a log.
 type LogState struct {
-	Name                                    string `json:"name"`
-	Share                                   string `json:"share"` // the one in force: mesh or partitioned
-	Sources                                 int    `json:"sources"`
-	Exact, CatchingUp, Approximate, Nothing int
-	Reading                                 int    `json:"reading"`
-	Unread                                  int    `json:"unread"` // sources that nobody is known to read
-	Lag                                     uint64 `json:"lag"`    // sequence numbers behind the furthest peers
+	Name                                             string `json:"name"`
+	Share                                            string `json:"share"` // the one in force: mesh or partitioned
+	Sources                                          int    `json:"sources"`
+	Exact, Partial, CatchingUp, Approximate, Nothing int    // sources by knowledge.State
+	Reading                                          int    `json:"reading"`
+	Unread                                           int    `json:"unread"` // sources that nobody is known to read
+	Lag                                              uint64 `json:"lag"`    // sequence numbers behind the furthest peers
 }
 
 // Status returns the group as this replica sees it.
@@ -143,11 +144,13 @@ func logState(l *logs.Log) LogState {
 	for _, v := range l.Sources(nil) {
 		s.Sources++
 		switch v.Knowledge {
-		case Exact:
+		case knowledge.Exact:
 			s.Exact++
-		case CatchingUp:
+		case knowledge.Partial:
+			s.Partial++
+		case knowledge.CatchingUp:
 			s.CatchingUp++
-		case Approximate:
+		case knowledge.Approximate:
 			s.Approximate++
 		default:
 			s.Nothing++

@@ -23,7 +23,6 @@ type (
 	Verdict    = logs.Verdict
 	Share      = group.Share
 	Phase      = group.Phase
-	Knowledge  = logs.Knowledge
 	SourceView = logs.SourceView
 	LogStore   = logs.LogStore
 	Dump       = logs.Dump
@@ -56,11 +55,6 @@ const (
 	Settling = group.Settling
 	Settled  = group.Settled
 	Degraded = group.Degraded
-
-	Nothing     = logs.Nothing
-	Approximate = logs.Approximate
-	CatchingUp  = logs.CatchingUp
-	Exact       = logs.Exact
 )
 
 // NewMember returns the identity of this process: an ID that no other process

@@ -1,21 +1,10 @@
 package events
 
-import "time"
+import (
+	"time"
 
-// State says how far the index can be trusted about one endpoint.
-type State uint8
-
-// States of knowledge, best first.
-const (
-	Exact       State = iota // every batch so far is applied, in order
-	CatchingUp               // a replay is under way; what is known so far is kept
-	Approximate              // not connected, or batches were lost and cannot be had
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
-
-var stateNames = [...]string{"exact", "catching-up", "approximate"}
-
-// String returns the state as users see it.
-func (s State) String() string { return stateNames[s] }
 
 // Position is a place in an engine's log of batches. Positions of one source
 // are ordered by Incarnation, then by Seq.
@@ -33,7 +22,7 @@ type Position struct {
 
 // Knowledge is what is known of one endpoint, the worst of its ranks.
 type Knowledge struct {
-	State State
+	State knowledge.State
 	// Complete tells that the cache has been followed since it was empty.
 	// Otherwise blocks that were stored before the oldest replayable batch
 	// may be missing from the index.
@@ -50,7 +39,7 @@ type Knowledge struct {
 // worse merges what is known of two ranks.
 func (k Knowledge) worse(o Knowledge) Knowledge {
 	return Knowledge{
-		State:    max(k.State, o.State),
+		State:    min(k.State, o.State),
 		Complete: k.Complete && o.Complete,
 		Behind:   k.Behind + o.Behind,
 		Lag:      max(k.Lag, o.Lag),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
 // still returns a manager of n endpoints with an open stream each that nothing
@@ -15,6 +16,7 @@ func still(n int) *Manager {
 	for i := range view {
 		s := &subscriber{m: m}
 		s.view.heardAt.Store(1)
+		s.view.state.Store(uint32(knowledge.Exact))
 		view[i] = []*subscriber{s}
 	}
 	m.view.Store(&view)
@@ -25,15 +27,16 @@ func TestState(t *testing.T) {
 	m := still(2)
 	s := (*m.view.Load())[1][0]
 	for _, c := range []struct {
-		state State
+		state knowledge.State
 		down  time.Duration // how long ago the stream broke; 0: it did not
-		want  State
+		want  knowledge.State
 	}{
-		{Exact, 0, Exact},
-		{CatchingUp, 0, CatchingUp},
-		{Approximate, 0, Approximate},
-		{Approximate, time.Millisecond, CatchingUp},
-		{Approximate, 2 * time.Second, Approximate},
+		{knowledge.Exact, 0, knowledge.Exact},
+		{knowledge.Partial, 0, knowledge.Partial},
+		{knowledge.CatchingUp, 0, knowledge.CatchingUp},
+		{knowledge.Approximate, 0, knowledge.Approximate},
+		{knowledge.Approximate, time.Millisecond, knowledge.CatchingUp},
+		{knowledge.Approximate, 2 * time.Second, knowledge.Approximate},
 	} {
 		s.view.state.Store(uint32(c.state))
 		s.view.downAt.Store(0)
@@ -44,7 +47,7 @@ func TestState(t *testing.T) {
 			t.Errorf("%v, down for %v: %v, of Knowledge %v; want %v", c.state, c.down, got, k.State, c.want)
 		}
 	}
-	if m.State(0) != Exact || m.State(2) != Approximate {
+	if m.State(0) != knowledge.Exact || m.State(2) != knowledge.Approximate {
 		t.Errorf("another endpoint is %v, one without streams %v", m.State(0), m.State(2))
 	}
 }
@@ -55,7 +58,7 @@ func BenchmarkKnowledge(b *testing.B) {
 	b.Run("state", func(b *testing.B) {
 		for b.Loop() {
 			for id := range indexer.EndpointID(100) {
-				if m.State(id) != Exact {
+				if m.State(id) != knowledge.Exact {
 					b.Fatal(id)
 				}
 			}
@@ -64,7 +67,7 @@ func BenchmarkKnowledge(b *testing.B) {
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
 			for id := range indexer.EndpointID(100) {
-				if m.Knowledge(id).State != Exact {
+				if m.Knowledge(id).State != knowledge.Exact {
 					b.Fatal(id)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
 // Manager reads the event streams of many endpoints. All methods are safe for
@@ -148,7 +149,7 @@ func (m *Manager) of(id indexer.EndpointID) []*subscriber {
 func (m *Manager) Knowledge(id indexer.EndpointID) Knowledge {
 	ranks := m.of(id)
 	if len(ranks) == 0 {
-		return Knowledge{State: Approximate}
+		return Knowledge{State: knowledge.Approximate}
 	}
 	now := m.opt.Now().UnixNano()
 	k := ranks[0].knowledge(now)
@@ -160,14 +161,14 @@ func (m *Manager) Knowledge(id indexer.EndpointID) Knowledge {
 
 // State is the State of Knowledge, at a fraction of its cost: every decision
 // asks for that of each endpoint. It takes no lock.
-func (m *Manager) State(id indexer.EndpointID) State {
+func (m *Manager) State(id indexer.EndpointID) knowledge.State {
 	ranks := m.of(id)
 	if len(ranks) == 0 {
-		return Approximate
+		return knowledge.Approximate
 	}
-	worst := Exact
+	worst := knowledge.Exact
 	for _, s := range ranks {
-		worst = max(worst, s.state(m.opt.Now))
+		worst = min(worst, s.state(m.opt.Now))
 	}
 	return worst
 }

@@ -1,6 +1,10 @@
 package events
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+)
 
 // phase is what an order is waiting for.
 type phase uint8
@@ -97,14 +101,16 @@ func (o *order) resume(seq, sum uint64) {
 }
 
 // state tells how far knowledge can be trusted.
-func (o *order) state() State {
+func (o *order) state() knowledge.State {
 	switch {
+	case o.phase == phaseLive && !o.doubt && o.base == 0:
+		return knowledge.Exact
 	case o.phase == phaseLive && !o.doubt:
-		return Exact
+		return knowledge.Partial
 	case o.phase == phaseLive, o.phase == phaseDown:
-		return Approximate
+		return knowledge.Approximate
 	default:
-		return CatchingUp
+		return knowledge.CatchingUp
 	}
 }
 

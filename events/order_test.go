@@ -156,12 +156,12 @@ func TestOrderLaw(t *testing.T) {
 		w := &orderWorld{t: t, rng: rng, o: newOrder(true), e: engine{ring: 5 + rng.Intn(40)}}
 		for range 300 {
 			w.step()
-			if w.o.state() == Exact {
+			if w.o.state().Followed() {
 				w.contiguous(seed)
 			}
 		}
 		w.quiesce()
-		if w.o.state() != Exact || w.o.doubt {
+		if !w.o.state().Followed() || w.o.doubt {
 			t.Fatalf("seed %d: %s after the faults have ended", seed, w.o.state())
 		}
 		w.check(seed)

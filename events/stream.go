@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
 // subscriber reads the stream of one source: connect, order, decode,
@@ -53,8 +54,8 @@ type subscriber struct {
 // view is what others may read at any time.
 type view struct {
 	state    atomic.Uint32
-	exactAt  atomic.Int64 // last moment at which the state was known to be Exact, ns
-	downAt   atomic.Int64 // when the connection was lost while Exact, else 0, ns
+	exactAt  atomic.Int64 // last moment at which the stream was known to be followed, ns
+	downAt   atomic.Int64 // when the connection was lost while the stream was followed, else 0, ns
 	heardAt  atomic.Int64 // last message, ns
 	lag      atomic.Int64 // ns
 	behind   atomic.Uint64
@@ -75,7 +76,7 @@ func newSubscriber(m *Manager, e *EndpointSource, at Stream) *subscriber {
 		Adapter: e.Model.Adapter, Unit: e.Model.Unit,
 	})
 	s.ctx, s.cancel = context.WithCancel(m.ctx)
-	s.view.state.Store(uint32(Approximate))
+	s.view.state.Store(uint32(knowledge.Approximate))
 	return s
 }
 
@@ -316,17 +317,17 @@ func (s *subscriber) tell(u Update) {
 func (s *subscriber) show() {
 	v, now := &s.view, s.m.opt.Now().UnixNano()
 	state := s.order.state()
-	was := State(v.state.Swap(uint32(state)))
-	if was == Exact || state == Exact {
+	was := knowledge.State(v.state.Swap(uint32(state)))
+	if was.Followed() || state.Followed() {
 		v.exactAt.Store(now)
 	}
-	if state == Exact {
+	if state.Followed() {
 		s.trouble.replay.Store(nil) // nothing is missing
 	}
 	switch {
 	case s.order.phase != phaseDown:
 		v.downAt.Store(0)
-	case was == Exact:
+	case was.Followed():
 		v.downAt.Store(now)
 	}
 	v.behind.Store(s.order.lag())
@@ -344,7 +345,7 @@ func (s *subscriber) knowledge(now int64) Knowledge {
 		State:    s.state(func() time.Time { return time.Unix(0, now) }),
 		Complete: v.complete.Load(), Behind: v.behind.Load(), Lag: time.Duration(v.lag.Load()),
 	}
-	if exact := v.exactAt.Load(); k.State != Exact && exact > 0 {
+	if exact := v.exactAt.Load(); !k.State.Followed() && exact > 0 {
 		k.Lag = max(k.Lag, time.Duration(now-exact))
 	}
 	if heard := v.heardAt.Load(); heard > 0 {
@@ -354,11 +355,11 @@ func (s *subscriber) knowledge(now int64) Knowledge {
 }
 
 // state reads the clock only while the stream is down.
-func (s *subscriber) state(now func() time.Time) State {
+func (s *subscriber) state(now func() time.Time) knowledge.State {
 	if down := s.view.downAt.Load(); down > 0 && now().UnixNano()-down < int64(s.m.opt.Grace) {
-		return CatchingUp
+		return knowledge.CatchingUp
 	}
-	return State(s.view.state.Load())
+	return knowledge.State(s.view.state.Load())
 }
 
 // position returns how far the source has been followed.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -60,7 +61,7 @@ func (r *reader) agrees(tb testing.TB, e *fakeEngine) {
 	for {
 		k := r.Knowledge(testSource.Endpoint)
 		got, want := digestOf(r.index), e.digest()
-		if got == want && k.State == Exact {
+		if got == want && k.State.Followed() {
 			return
 		}
 		if time.Now().After(end) {
@@ -183,7 +184,7 @@ func TestWrappedRing(t *testing.T) {
 	e.mute = false
 	e.publish(1)
 	end := time.Now().Add(patience)
-	for k := r.Knowledge(testSource.Endpoint); k.State != Exact || k.Complete; k = r.Knowledge(testSource.Endpoint) {
+	for k := r.Knowledge(testSource.Endpoint); k.State != knowledge.Partial || k.Complete; k = r.Knowledge(testSource.Endpoint) {
 		if time.Now().After(end) {
 			t.Fatalf("%+v", k)
 		}
@@ -215,12 +216,12 @@ func TestWithoutReplay(t *testing.T) {
 	e.publish(3)
 	e.mute = false
 	e.publish(1)
-	waitFor(t, "doubt", func() bool { return r.Knowledge(testSource.Endpoint).State == Approximate })
+	waitFor(t, "doubt", func() bool { return r.Knowledge(testSource.Endpoint).State == knowledge.Approximate })
 	if n := testutil.ToFloat64(r.metrics.trouble.WithLabelValues("lost_batch")); n != 3 {
 		t.Errorf("%v lost batches counted", n)
 	}
 	r.Vouch(testSource.Endpoint)
-	if k := r.Knowledge(testSource.Endpoint); k.State != Exact || r.State(testSource.Endpoint) != k.State {
+	if k := r.Knowledge(testSource.Endpoint); k.State != knowledge.Exact || r.State(testSource.Endpoint) != k.State {
 		t.Errorf("%+v after somebody has vouched", k)
 	}
 }
@@ -234,7 +235,7 @@ func TestReplayOutOfReach(t *testing.T) {
 	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(20)
 	waitFor(t, "batches without replay", func() bool { return digestOf(r.index) == e.digest() })
-	if k := r.Knowledge(testSource.Endpoint); k.State != Approximate || r.State(testSource.Endpoint) != k.State {
+	if k := r.Knowledge(testSource.Endpoint); k.State != knowledge.Approximate || r.State(testSource.Endpoint) != k.State {
 		t.Errorf("%+v", k)
 	}
 	// The socket appears: everything is fetched, and the doubt ends.
@@ -363,7 +364,7 @@ func TestSet(t *testing.T) {
 	r.agrees(t, e)
 
 	r.Set(nil)
-	if k := r.Knowledge(testSource.Endpoint); k.State != Approximate || r.State(testSource.Endpoint) != k.State {
+	if k := r.Knowledge(testSource.Endpoint); k.State != knowledge.Approximate || r.State(testSource.Endpoint) != k.State {
 		t.Errorf("%+v for an endpoint without streams", k)
 	}
 	before := digestOf(r.index)
@@ -383,7 +384,7 @@ func TestSet(t *testing.T) {
 	waitFor(t, "the other model", func() bool {
 		n, _ := r.index.Digest(testSource)
 		want, _ := e.truth.index.Digest(testSource)
-		return n == want && digestOf(r.index) != e.digest() && r.Knowledge(testSource.Endpoint).State == Exact
+		return n == want && digestOf(r.index) != e.digest() && r.Knowledge(testSource.Endpoint).State.Followed()
 	})
 }
 
@@ -446,7 +447,7 @@ func TestReplaysAreLimited(t *testing.T) {
 	r.Set(endpoints)
 	waitFor(t, "all endpoints", func() bool {
 		for i := range endpoints {
-			if r.Knowledge(indexer.EndpointID(i)).State != Exact {
+			if r.Knowledge(indexer.EndpointID(i)).State != knowledge.Exact {
 				return false
 			}
 		}

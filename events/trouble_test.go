@@ -72,7 +72,7 @@ func TestTroubleEndsWithWhatWasMissing(t *testing.T) {
 	waitFor(t, "exact knowledge", func() bool {
 		_ = e.pub.Send(nil, binary.BigEndian.AppendUint64(nil, seq), emptied)
 		seq++
-		return r.Knowledge(testSource.Endpoint).State == Exact
+		return r.Knowledge(testSource.Endpoint).State.Followed()
 	})
 	waitFor(t, "no trouble", func() bool { return r.Trouble(testSource.Endpoint) == "" })
 }

@@ -52,7 +52,7 @@ func (v *vllm) truth(r *reader) time.Duration {
 		got, _ := r.index.Digest(testSource)
 		p, _ := r.Position(testSource)
 		k := r.Knowledge(testSource.Endpoint)
-		if int(got) == len(want.Hashes) && p.Seq == want.Next && k.State == Exact {
+		if int(got) == len(want.Hashes) && p.Seq == want.Next && k.State.Followed() {
 			break
 		}
 		if time.Since(start) > 2*patience {

@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
@@ -146,7 +147,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	}
 	tab.Flush()
 	for _, e := range st.Endpoints {
-		if e.Reason != "" && e.Knowledge != "exact" {
+		if e.Reason != "" && e.Knowledge != knowledge.Exact.String() {
 			fmt.Fprintf(w, "%s (%s): %s\n", e.Address, e.Knowledge, e.Reason)
 		}
 	}

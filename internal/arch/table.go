@@ -57,6 +57,7 @@ var Rows = Table{
 	{"internal/budget", 1, Product, 0},
 	{"internal/cli", 1, Product, 0},
 	{"internal/jsonedit", 1, Product, 0},
+	{"internal/knowledge", 1, Product, 0},
 	{"internal/parts", 1, Product, 0},
 	{"internal/prompt/value", 1, Product, 0},
 	{"internal/prompt/vocab/split", 1, Product, 0},

@@ -116,7 +116,7 @@ func (m *Matcher) young(ep *endpoint.Endpoint, now time.Time) int64 {
 // Believed reports whether the precise index is believed about an endpoint.
 // Every decision asks this for each endpoint.
 func (m *Matcher) Believed(id indexer.EndpointID) bool {
-	return m.o.Read(id) && !m.o.Index.Overflowed(id)
+	return m.o.Read(id).Followed() && !m.o.Index.Overflowed(id)
 }
 
 func add(a, b *indexer.Run) {

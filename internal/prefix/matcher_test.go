@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -50,7 +51,9 @@ func TestMatchTellsBelievedFromSeen(t *testing.T) {
 	index := indexer.New(indexer.Options{Hasher: h})
 	m := New(Options{
 		Index: index, Approx: indexer.NewApprox(indexer.ApproxOptions{Hasher: h}),
-		Read: func(ep indexer.EndpointID) bool { return ep == 2 },
+		Read: func(ep indexer.EndpointID) knowledge.State {
+			return []knowledge.State{knowledge.Approximate, knowledge.CatchingUp, knowledge.Exact, knowledge.Unknown}[ep]
+		},
 	})
 	root, text := h.Root(indexer.Scope{Model: "m"}), bytes.Repeat([]byte("0123456789abcdef"), 8)
 	var eps []*endpoint.Endpoint

@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -34,9 +35,9 @@ type Options struct {
 	// filled by the caller.
 	Models *Models
 
-	// Read reports whether an endpoint's events have been followed up to now, by
-	// this replica or a peer; nil: those of every endpoint.
-	Read func(indexer.EndpointID) bool
+	// Read says how far an endpoint's events are followed, by this replica or a
+	// peer; nil: those of every endpoint are, since its cache was empty.
+	Read func(indexer.EndpointID) knowledge.State
 	// Streams lists where an endpoint publishes its events; nil: nowhere known.
 	Streams func(*endpoint.Endpoint) []events.Stream
 	// Distrust is told that an endpoint's events do not describe its cache, Vouch
@@ -67,7 +68,7 @@ func (o *Options) complete() {
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Read == nil {
-		o.Read = func(indexer.EndpointID) bool { return true }
+		o.Read = func(indexer.EndpointID) knowledge.State { return knowledge.Exact }
 	}
 	if o.Streams == nil {
 		o.Streams = func(*endpoint.Endpoint) []events.Stream { return nil }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -97,7 +98,7 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	}
 	f.matcher = New(Options{
 		Index: f.index, Approx: approx, Models: f.models, Streams: streams,
-		Read:     func(ep indexer.EndpointID) bool { return f.events.State(ep) == events.Exact },
+		Read:     func(ep indexer.EndpointID) knowledge.State { return f.events.State(ep) },
 		Distrust: func(ep *endpoint.Endpoint) { f.events.Distrust(ep.ID) },
 		Vouch:    func(ep *endpoint.Endpoint) { f.events.Vouch(ep.ID) },
 	})
@@ -116,7 +117,7 @@ func (f *follower) settled(seq []int64, within time.Duration) bool {
 		done := true
 		for i, ep := range f.eps {
 			p, _ := f.events.Position(indexer.Source{Endpoint: ep.ID})
-			if int64(p.Seq) < seq[i]+1 || f.events.Knowledge(ep.ID).State != events.Exact {
+			if int64(p.Seq) < seq[i]+1 || f.events.Knowledge(ep.ID).State < knowledge.Partial {
 				done = false
 			}
 		}
@@ -376,7 +377,7 @@ func TestHealingByAudit(t *testing.T) {
 	drop(0)
 	exact := func() (n int) {
 		for _, ep := range f.eps {
-			if f.events.Knowledge(ep.ID).State == events.Exact {
+			if f.events.Knowledge(ep.ID).State.Followed() {
 				n++
 			}
 		}

@@ -20,8 +20,8 @@ import (
 type Explained struct {
 	picker.Explanation
 	Refused string `json:"refused,omitempty"` // what the client would be told instead
-	// Knowledge is what is known of each endpoint: exact, catching-up or
-	// approximate. Only exact ones are matched in the prompt's own space.
+	// Knowledge is how far each endpoint's cache is known (a knowledge.State). Only
+	// exact and partial ones are matched in the prompt's own space.
 	Knowledge map[string]string `json:"knowledge"`
 }
 

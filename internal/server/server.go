@@ -176,7 +176,7 @@ func seedOf(secret string) (seed indexer.Seed) {
 func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 	o := prefix.Options{
 		Index: s.index, Approx: s.approx, Models: s.models, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
-		Read: s.share.Exact, Streams: s.finder.Streams,
+		Read: s.share.State, Streams: s.finder.Streams,
 		Distrust: func(ep *endpoint.Endpoint) { s.share.Distrust(ep.ID) },
 		Vouch:    func(ep *endpoint.Endpoint) { s.share.Vouch(ep.ID) },
 		Wait: func(ep *endpoint.Endpoint, now time.Time) time.Duration {

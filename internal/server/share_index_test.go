@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
@@ -192,7 +192,7 @@ func (g *group) agree(all ...*Server) {
 			got := contents(s)
 			for _, ep := range s.pool.Snapshot().Endpoints {
 				k := s.share.Knowledge(ep.ID)
-				if got[ep.Address] != want[ep.Address] || k.State != events.Exact || !s.share.Exact(ep.ID) {
+				if got[ep.Address] != want[ep.Address] || k.State != knowledge.Exact || !s.prefixes.Believed(ep.ID) {
 					return fmt.Sprintf("%s: %s is %v with %v, want %v; %s", s.o.Name, ep.Address, k.State, got[ep.Address], want[ep.Address], describe(s))
 				}
 			}

@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -51,7 +51,7 @@ type EndpointStatus struct {
 	Address   string   `json:"address"`
 	Name      string   `json:"name"`
 	Up        bool     `json:"up"`
-	Knowledge string   `json:"knowledge"`        // exact, catching-up, approximate
+	Knowledge string   `json:"knowledge"`        // a knowledge.State
 	Reason    string   `json:"reason,omitempty"` // why it is not known better, where that lasts
 	Complete  bool     `json:"complete"`         // followed since the cache was empty
 	LagMS     float64  `json:"lag_ms"`
@@ -144,7 +144,7 @@ func (s *Server) waitsFor(pending int) string {
 func (s *Server) pending() int {
 	n := 0
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		if s.finder.Publishes(ep) && !ep.Down() && s.share.Knowledge(ep.ID).State != events.Exact && !s.share.Final(ep.ID) {
+		if s.finder.Publishes(ep) && !ep.Down() && s.share.Knowledge(ep.ID).State < knowledge.Partial && !s.share.Final(ep.ID) {
 			n++
 		}
 	}

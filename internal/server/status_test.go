@@ -31,7 +31,7 @@ func TestMetricsAgreeWithStatus(t *testing.T) {
 		t.Error(err)
 	}
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		if !s.share.Exact(ep.ID) {
+		if !s.prefixes.Believed(ep.ID) {
 			t.Errorf("%s is not exact for decisions", ep.Address)
 		}
 	}

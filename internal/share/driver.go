@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
@@ -67,7 +68,7 @@ func (x *Index) newSource(name string, src indexer.Source, at events.Stream, of 
 		s.mode = plan.Direct
 		s.shown.mode.Store(uint32(plan.Direct))
 	}
-	s.shown.state.Store(uint32(events.Approximate))
+	s.shown.state.Store(uint32(knowledge.Approximate))
 	return s
 }
 

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
 const (
-	whyLost    = "batches were lost that no member has"
+	whyLost    = "what its engine cached before its oldest replayable event is missing until it is stored again"
 	whyNothing = "nothing is known of it yet"
 	whyReader  = "no member reads its events"
 	whyDoubt   = "blocks may be listed that the engine has let go of"
@@ -38,10 +38,10 @@ func (x *Index) show(all map[string]*source, now time.Duration) (moves bool) {
 		s.shown.state.Store(uint32(state))
 		s.shown.full.Store(shared && v.Position.Exact())
 		s.shown.behind.Store(v.Lag)
-		s.shown.final.Store(state == events.Approximate && (why == whyLost || why == whyDoubt || v.Reason != ""))
+		s.shown.final.Store(state == knowledge.Approximate && (why == whyDoubt || v.Reason != ""))
 		setText(&s.shown.reader, v.Reader)
 		setText(&s.shown.reason, why)
-		moves = moves || state != events.Exact && !s.shown.final.Load()
+		moves = moves || !state.Followed() && !s.shown.final.Load()
 	}
 	return moves
 }
@@ -57,26 +57,23 @@ type standing struct {
 
 // state returns how far a source of the log can be trusted, and why not further. It is
 // never better than what the log says.
-func (k *standing) state() (events.State, string) {
+func (k *standing) state() (knowledge.State, string) {
 	v := &k.view
 	switch {
-	case !k.shared || v.Knowledge == cluster.Nothing:
-		return events.Approximate, whyNothing
+	case !k.shared || v.Knowledge == knowledge.Unknown:
+		return knowledge.Approximate, whyNothing
 	case v.Reason != "":
-		return events.Approximate, v.Reason
+		return knowledge.Approximate, v.Reason
 	case v.Reader == "" && !k.read:
-		return events.Approximate, whyReader
+		return knowledge.Approximate, whyReader
 	case k.doubt:
-		return events.Approximate, whyDoubt
-	case v.Knowledge == cluster.Approximate:
-		if v.Lag > 0 {
-			return events.CatchingUp, "" // a member knows more
-		}
-		return events.Approximate, whyLost
-	case v.Knowledge == cluster.CatchingUp, k.suspect:
-		return events.CatchingUp, ""
+		return knowledge.Approximate, whyDoubt
+	case k.suspect, v.Knowledge == knowledge.Partial && v.Lag > 0: // a member knows more
+		return knowledge.CatchingUp, ""
+	case v.Knowledge == knowledge.Partial:
+		return knowledge.Partial, whyLost
 	}
-	return events.Exact, ""
+	return v.Knowledge, ""
 }
 
 func setText(at *atomic.Pointer[string], v string) {

@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -48,7 +49,7 @@ type source struct {
 type shown struct {
 	mode   atomic.Uint32 // plan.Mode
 	reads  atomic.Bool   // the stream is open, or is being opened
-	state  atomic.Uint32 // events.State of what the log knows
+	state  atomic.Uint32 // knowledge.State of what the log knows
 	behind atomic.Uint64
 	lag    atomic.Int64 // ns for which the log has stood still while its engine worked
 	full   atomic.Bool  // followed since the cache was empty
@@ -123,7 +124,7 @@ func (s *source) become(m plan.Mode, inc uint64) {
 	s.mode, s.inc, s.head = m, inc, shareHead{}
 	s.tails.Reset()
 	s.shown.mode.Store(uint32(m))
-	s.shown.state.Store(uint32(events.Approximate))
+	s.shown.state.Store(uint32(knowledge.Approximate))
 	s.shown.full.Store(false)
 	s.x.Reset(s.src)
 }

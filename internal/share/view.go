@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
@@ -17,7 +18,7 @@ import (
 func (x *Index) Knowledge(id indexer.EndpointID) events.Knowledge {
 	k := x.read(id)
 	if x.o.Index.Overflowed(id) {
-		k.State, k.Complete = events.Approximate, false
+		k.State, k.Complete = knowledge.Approximate, false
 	}
 	return k
 }
@@ -32,7 +33,10 @@ func (x *Index) Reason(id indexer.EndpointID) string {
 			return *r
 		}
 	}
-	return x.events.Trouble(id)
+	if why := x.events.Trouble(id); why != "" || x.State(id) != knowledge.Partial {
+		return why
+	}
+	return whyLost
 }
 
 // Final reports whether an endpoint that is not known exactly will not be known
@@ -41,7 +45,7 @@ func (x *Index) Final(id indexer.EndpointID) bool {
 	all := (*x.byEndpoint.Load())[id]
 	final := len(all) > 0
 	for _, s := range all {
-		final = final && (s.shown.final.Load() || events.State(s.shown.state.Load()) == events.Exact)
+		final = final && (s.shown.final.Load() || knowledge.State(s.shown.state.Load()).Followed())
 	}
 	return final
 }
@@ -49,19 +53,19 @@ func (x *Index) Final(id indexer.EndpointID) bool {
 // read is what was read of an endpoint, here and by others.
 func (x *Index) read(id indexer.EndpointID) events.Knowledge {
 	k := x.events.Knowledge(id)
-	read, shared := false, false
-	log := events.Knowledge{Complete: true}
+	read, shared, direct := false, false, false
+	log := events.Knowledge{State: knowledge.Exact, Complete: true}
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		read = read || s.shown.reads.Load()
 		lag := time.Duration(s.shown.lag.Load())
 		if s.isMode() == plan.Direct {
-			if lag > 0 {
-				k.State, k.Lag = max(k.State, events.CatchingUp), max(k.Lag, lag)
+			if direct = true; lag > 0 {
+				k.State, k.Lag = min(k.State, knowledge.CatchingUp), max(k.Lag, lag)
 			}
 			continue
 		}
 		shared = true
-		log.State = max(log.State, events.State(s.shown.state.Load()))
+		log.State = min(log.State, knowledge.State(s.shown.state.Load()))
 		log.Behind += s.shown.behind.Load()
 		log.Complete = log.Complete && s.shown.full.Load()
 		log.Lag = max(log.Lag, lag)
@@ -72,8 +76,19 @@ func (x *Index) read(id indexer.EndpointID) events.Knowledge {
 	case !read:
 		return log
 	}
-	k.State, k.Behind, k.Complete, k.Lag = max(k.State, log.State), max(k.Behind, log.Behind), log.Complete, max(k.Lag, log.Lag)
+	k.State, k.Behind, k.Lag = joint(k.State, log.State, direct), max(k.Behind, log.Behind), max(k.Lag, log.Lag)
+	k.Complete = log.Complete && (k.Complete || !direct)
 	return k
+}
+
+// joint is what is known of an endpoint whose streams are read here for a log. A
+// stream that goes on from the log's position does not know what came before: the
+// log does, unless some stream of the endpoint is read directly.
+func joint(read, log knowledge.State, direct bool) knowledge.State {
+	if read.Followed() && !direct {
+		return log
+	}
+	return min(read, log)
 }
 
 // count returns how many sources are in a mode.
@@ -129,26 +144,31 @@ func SourceName(address string, rank uint16) string { return fmt.Sprintf("%s/%d"
 // found right.
 func (x *Index) Vouch(id indexer.EndpointID) { x.events.Vouch(id) }
 
-// Exact reports whether the index knows an endpoint exactly: whether the State of
-// Knowledge is Exact, at a fraction of its cost. Every decision asks for each endpoint.
-func (x *Index) Exact(id indexer.EndpointID) bool {
+// State is the State of Knowledge, at a fraction of its cost: every decision asks
+// for that of each endpoint.
+func (x *Index) State(id indexer.EndpointID) knowledge.State {
 	if x.o.Index.Overflowed(id) {
-		return false
+		return knowledge.Approximate
 	}
-	read, shared := false, false
+	read, shared, direct := false, false, false
+	log, here := knowledge.Exact, knowledge.Exact
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		read = read || s.shown.reads.Load()
 		if s.isMode() == plan.Direct {
-			if s.shown.lag.Load() > 0 {
-				return false
+			if direct = true; s.shown.lag.Load() > 0 {
+				here = knowledge.CatchingUp
 			}
 			continue
 		}
-		if shared = true; events.State(s.shown.state.Load()) != events.Exact {
-			return false
-		}
+		shared, log = true, min(log, knowledge.State(s.shown.state.Load()))
 	}
-	return shared && !read || x.events.State(id) == events.Exact
+	switch {
+	case shared && !read:
+		return log
+	case !shared:
+		return min(here, x.events.State(id))
+	}
+	return joint(min(here, x.events.State(id)), log, direct)
 }
 
 // StreamsRead counts the event streams that this replica reads itself, and all.

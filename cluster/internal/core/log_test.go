@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
 var partitioned = group.Options{Share: group.SharePartitioned}
@@ -51,12 +52,12 @@ func TestLostPushIsFetched(t *testing.T) {
 	if h := b.Held(); h.Pending == 0 {
 		t.Error("the delta after the gap was not kept")
 	}
-	if v, _ := b.log.Source("s1"); v.Knowledge != logs.CatchingUp || v.Lag != 3 {
+	if v, _ := b.log.Source("s1"); v.Knowledge != knowledge.CatchingUp || v.Lag != 3 {
 		t.Errorf("seen as %v, %d behind", v.Knowledge, v.Lag)
 	}
 	tb.run(100 * time.Millisecond)
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 4}, content(1, 4))
-	if v, _ := b.log.Source("s1"); v.Knowledge != logs.Exact {
+	if v, _ := b.log.Source("s1"); v.Knowledge != knowledge.Exact {
 		t.Errorf("seen as %v", v.Knowledge)
 	}
 }
@@ -189,7 +190,7 @@ func TestLose(t *testing.T) {
 		t.Fatalf("lose: %v", v)
 	}
 	c.expect(t, "s1", logs.Position{Inc: 1, Next: 4, Lost: 3}, "[1.3]")
-	if v, _ := c.log.Source("s1"); v.Knowledge != logs.Approximate {
+	if v, _ := c.log.Source("s1"); v.Knowledge != knowledge.Partial {
 		t.Errorf("seen as %v", v.Knowledge)
 	}
 	tb.meet()
@@ -279,7 +280,7 @@ func TestSnapshotTooLarge(t *testing.T) {
 	}
 	tb.appendAt("a", 1, 3)
 	tb.run(time.Second)
-	if v, _ := b.log.Source("s1"); v.Knowledge != logs.Approximate || !strings.Contains(v.Reason, "over the limit") || v.Lag != 4 {
+	if v, _ := b.log.Source("s1"); v.Knowledge != knowledge.Approximate || !strings.Contains(v.Reason, "over the limit") || v.Lag != 4 {
 		t.Errorf("the newcomer knows %+v", v)
 	}
 	if n := b.Stats().RangesAsked; n > 400 {

@@ -7,6 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
 var smallPages = group.Options{Share: group.SharePartitioned, RingDeltas: 2, PageBytes: 10}
@@ -159,7 +160,7 @@ func TestSnapshotIsMadeAside(t *testing.T) {
 	if got := c.sink.of["a"]["k"]; got != "v" || a.store.asked != 1 {
 		t.Errorf("a gauge is %q; %d snapshots were begun", got, a.store.asked)
 	}
-	if v, _ := c.log.Source("s1"); v.Knowledge != logs.CatchingUp || c.Stats().AskTimeouts > 0 {
+	if v, _ := c.log.Source("s1"); v.Knowledge != knowledge.CatchingUp || c.Stats().AskTimeouts > 0 {
 		t.Errorf("known as %v, %d asks without an answer", v.Knowledge, c.Stats().AskTimeouts)
 	}
 	a.slow = false
@@ -179,7 +180,7 @@ func TestWaitingEnds(t *testing.T) {
 		tb.run(time.Second)
 		return a.store.asked > 0 && b.store.asked > 0
 	})
-	if v, _ := c.log.Source("s1"); v.Knowledge == logs.Exact {
+	if v, _ := c.log.Source("s1"); v.Knowledge == knowledge.Exact {
 		t.Errorf("known as %v", v.Knowledge)
 	}
 }

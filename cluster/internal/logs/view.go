@@ -2,34 +2,19 @@ package logs
 
 import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
-
-// Knowledge is how good what is known of a source is.
-type Knowledge uint8
-
-// Kinds of knowledge.
-const (
-	Nothing     Knowledge = iota // nothing is known
-	Approximate                  // some of what happened was lost
-	CatchingUp                   // others are known to be further, or deltas wait for earlier ones
-	Exact                        // everything up to the position
-)
-
-// String returns the knowledge as shown to people.
-func (k Knowledge) String() string {
-	return [...]string{"unknown", "approximate", "catching-up", "exact"}[k]
-}
 
 // SourceView is what this member knows of a source.
 type SourceView struct {
 	Name      string
 	Position  Position
-	Knowledge Knowledge
+	Knowledge knowledge.State
 	Lag       uint64 // sequence numbers that the furthest peer is ahead
 	Role      Role
 	Reading   bool   // this member reads the stream
 	Reader    string // the first of those who do, by ID; "" when nobody is known to
-	Reason    string // why the knowledge is Approximate, if that is not for lost deltas
+	Reason    string // why the knowledge is Approximate
 	Digest    Digest
 	Unclaimed bool // there are other members, and each has said all that it knows, and nothing of this source
 }
@@ -76,18 +61,18 @@ func (l *Log) view(s *source) SourceView {
 	}
 	switch {
 	case !s.pos.Known():
-		v.Knowledge = Nothing
+		v.Knowledge = knowledge.Unknown
 	case s.pos.Lost > 0:
-		v.Knowledge = Approximate
+		v.Knowledge = knowledge.Partial
 	case s.denied >= manyDenied && v.Lag > 0:
-		v.Knowledge, v.Reason = Approximate, "others know more, and none could hand it out"
+		v.Knowledge, v.Reason = knowledge.Approximate, "others know more, and none could hand it out"
 		if s.tooLarge > 0 {
 			v.Reason = "its snapshot is over the limit of what one may take"
 		}
 	case s.pend.len() > 0 || s.load != nil || (v.Lag > 0 && s.behind > 0 && l.g.Now-s.behind > l.g.Opt.GapDelay):
-		v.Knowledge = CatchingUp
+		v.Knowledge = knowledge.CatchingUp
 	default:
-		v.Knowledge = Exact
+		v.Knowledge = knowledge.Exact
 	}
 	return v
 }

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+)
+
+// Replicas that start when the engines' replay rings have wrapped know a part of
+// what is cached. The group and each endpoint say so in the same word, and
+// requests are welcome all the same.
+func TestGroupAndEndpointsAgreeOnWhatIsKnown(t *testing.T) {
+	g := newGroup(t, 0, 8, "mesh")
+	g.churn(120)
+	g.add()
+	g.add()
+	g.ready(g.replicas...)
+	for _, s := range g.replicas {
+		g.eventually("one word for what is known", func() string {
+			partial := 0
+			st := s.Status()
+			for _, e := range st.Endpoints {
+				if e.Knowledge == knowledge.Partial.String() {
+					partial++
+				}
+				if e.Complete || e.Reason == "" && e.Knowledge == knowledge.Partial.String() {
+					return fmt.Sprintf("%+v", e)
+				}
+			}
+			line := st.Cluster.Line
+			if partial != groupEngines || !strings.Contains(line, fmt.Sprintf("%d sources known in part", groupEngines)) {
+				return fmt.Sprintf("%d endpoints are partial: %s", partial, line)
+			}
+			return ""
+		})
+		if st := s.Status(); st.State != "ready" {
+			t.Errorf("%s: %s", st.State, st.Reason)
+		}
+	}
+}
