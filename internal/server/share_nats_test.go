@@ -46,7 +46,7 @@ func TestNATSAgrees(t *testing.T) {
 			g.agree(g.replicas...)
 			g.eventually("joined", func() string {
 				for _, s := range g.replicas {
-					if st := s.node.Status(); st.Health.State != "joined" || st.Logs[0].Approximate > 0 {
+					if st := s.node.Status(); st.Health.State != "joined" || st.Logs[0].Approximate+st.Logs[0].Partial > 0 {
 						return fmt.Sprintf("%s: %s, %+v", s.o.Name, st.Health.Line, st.Logs)
 					}
 				}
