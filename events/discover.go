@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Paths at which engines say where they publish events.
@@ -21,8 +22,35 @@ const (
 	pathServerInfo = "/server_info"      // SGLang
 )
 
-// maxDiscovery bounds the body of an answer.
-const maxDiscovery = 4 << 20
+// What an engine may say. Its answer is not trusted: a compromised one could
+// otherwise use the replica to reach other hosts, or take all of its memory and
+// file descriptors.
+const (
+	maxDiscovery = 256 << 10 // bytes of an answer
+	maxRanks     = 64        // streams of one engine
+	minPort      = 1024
+)
+
+// Trust says what engines are believed beyond their own address.
+type Trust struct {
+	// AnyHost lets an engine name streams on other hosts than its own.
+	AnyHost bool
+}
+
+// Client returns an HTTP client for engines: it follows no redirect and uses no
+// proxy of the environment, so that an answer cannot send it elsewhere.
+func Client(timeout time.Duration) *http.Client {
+	return &http.Client{
+		Timeout:       timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: timeout}).DialContext,
+			ResponseHeaderTimeout:  timeout,
+			MaxResponseHeaderBytes: 64 << 10,
+			DisableKeepAlives:      true,
+		},
+	}
+}
 
 // ErrNoSources says that an engine's answer names no event stream.
 var ErrNoSources = errors.New("events: no event sources")
@@ -30,9 +58,9 @@ var ErrNoSources = errors.New("events: no event sources")
 // Discover asks the engine at baseURL (http://host:port) where it publishes
 // its events, and returns configured when it does not say. Wildcard hosts in
 // the answer become the engine's own; replay endpoints that the answer leaves
-// out are taken from configured. The error, if any, tells why configured was
-// used.
-func Discover(ctx context.Context, client *http.Client, baseURL string, configured []Stream) ([]Stream, error) {
+// out are taken from configured. Streams on other hosts are left out unless trust
+// allows them. The error, if any, tells why configured was used.
+func Discover(ctx context.Context, client *http.Client, baseURL string, configured []Stream, trust Trust) ([]Stream, error) {
 	base, err := url.Parse(baseURL)
 	if err != nil {
 		return configured, fmt.Errorf("events: discover: %w", err)
@@ -46,12 +74,48 @@ func Discover(ctx context.Context, client *http.Client, baseURL string, configur
 		if err == nil {
 			var streams []Stream
 			if streams, err = source.parse(body, base.Hostname()); err == nil {
+				streams, err = trust.among(streams, base.Hostname())
+			}
+			if err == nil {
 				return completed(streams, configured), nil
 			}
 		}
 		problems = append(problems, err)
 	}
 	return configured, errors.Join(problems...)
+}
+
+// among returns the streams that an engine at host is believed about: on its own
+// host, without the ports of system services, each publisher once.
+func (t Trust) among(streams []Stream, host string) ([]Stream, error) {
+	var out []Stream
+	seen := map[string]bool{}
+	for _, s := range streams {
+		if !t.allows(s.Events, host) || seen[s.Events] {
+			continue
+		}
+		seen[s.Events] = true
+		if !t.allows(s.Replay, host) {
+			s.Replay = ""
+		}
+		out = append(out, s)
+	}
+	switch {
+	case len(out) == 0:
+		return nil, fmt.Errorf("%w on the engine's own host", ErrNoSources)
+	case len(out) > maxRanks:
+		return nil, fmt.Errorf("events: the engine names %d streams, more than %d", len(out), maxRanks)
+	}
+	return out, nil
+}
+
+func (t Trust) allows(endpoint, host string) bool {
+	at, port, err := net.SplitHostPort(strings.TrimPrefix(endpoint, "tcp://"))
+	if err != nil {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return err == nil && n >= minPort && n <= 0xffff && (t.AnyHost || at == host)
 }
 
 func get(ctx context.Context, client *http.Client, address string) ([]byte, error) {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseSources(t *testing.T) {
@@ -54,21 +56,21 @@ func TestDiscover(t *testing.T) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	configured := PortStreams("127.0.0.1", 5557, 5600, 2, "")
-	got, err := Discover(t.Context(), server.Client(), server.URL, configured)
+	got, err := Discover(t.Context(), server.Client(), server.URL, configured, Trust{})
 	if err == nil || fmt.Sprint(got) != fmt.Sprint(configured) {
 		t.Errorf("an engine that does not say: %v, %v", got, err)
 	}
 	mux.HandleFunc("/server_info", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"kv_events":{"endpoint_host":"*","endpoint_port_base":7000,"dp_size":1}}`))
 	})
-	got, err = Discover(t.Context(), server.Client(), server.URL, configured)
+	got, err = Discover(t.Context(), server.Client(), server.URL, configured, Trust{})
 	if err != nil || fmt.Sprint(got) != "[{0 tcp://127.0.0.1:7000 tcp://127.0.0.1:5600 }]" {
 		t.Errorf("SGLang: %v, %v", got, err)
 	}
 	mux.HandleFunc("/kv_event_sources", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`[{"data_parallel_rank":4,"endpoint":"tcp://*:41234","replay_endpoint":"tcp://*:41235","topic":""}]`))
 	})
-	got, err = Discover(t.Context(), server.Client(), server.URL, configured)
+	got, err = Discover(t.Context(), server.Client(), server.URL, configured, Trust{})
 	if err != nil || fmt.Sprint(got) != "[{4 tcp://127.0.0.1:41234 tcp://127.0.0.1:41235 }]" {
 		t.Errorf("vLLM: %v, %v", got, err)
 	}
@@ -77,13 +79,70 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
+// TestDiscoveryIsNotBelieved asks engines that lie.
+func TestDiscoveryIsNotBelieved(t *testing.T) {
+	many, same := &strings.Builder{}, &strings.Builder{}
+	for i := range 3000 {
+		fmt.Fprintf(many, `{"data_parallel_rank":%d,"endpoint":"tcp://*:%d"},`, i, 2000+i)
+		fmt.Fprintf(same, `{"data_parallel_rank":%d,"endpoint":"tcp://*:5557"},`, i)
+	}
+	answer := ""
+	reached := false
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	defer elsewhere.Close()
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != pathSources {
+			w.WriteHeader(http.StatusNotFound)
+		} else if answer == "" {
+			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+		} else {
+			fmt.Fprint(w, answer)
+		}
+	}))
+	defer engine.Close()
+	t.Setenv("HTTP_PROXY", elsewhere.URL)
+	for _, c := range []struct {
+		name, answer string
+		trust        Trust
+		want         string // "" = nothing is believed
+	}{
+		{"redirect", "", Trust{}, ""},
+		{"another host", `[{"endpoint":"tcp://169.254.169.254:8080"}]`, Trust{}, ""},
+		{"another host that is allowed", `[{"endpoint":"tcp://10.0.0.9:8080"}]`, Trust{AnyHost: true}, "[{0 tcp://10.0.0.9:8080  }]"},
+		{"another host for replays", `[{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://10.0.0.9:5558"}]`, Trust{}, "[{0 tcp://127.0.0.1:5557  }]"},
+		{"port of a system service", `[{"endpoint":"tcp://*:22"}]`, Trust{AnyHost: true}, ""},
+		{"one publisher under many ranks", "[" + strings.TrimSuffix(same.String(), ",") + "]", Trust{}, "[{0 tcp://127.0.0.1:5557  }]"},
+		{"many ranks", "[" + strings.TrimSuffix(many.String(), ",") + "]", Trust{}, ""},
+		{"a long answer", "[" + strings.Repeat(" ", maxDiscovery) + "]", Trust{}, ""},
+	} {
+		answer = c.answer
+		got, err := Discover(t.Context(), Client(5*time.Second), engine.URL, nil, c.trust)
+		if text := fmt.Sprint(got); (err != nil) != (c.want == "") || c.want != "" && text != c.want {
+			t.Errorf("%s: %.100s, %v", c.name, text, err)
+		}
+	}
+	if reached {
+		t.Error("another host was asked")
+	}
+}
+
 func FuzzDiscovery(f *testing.F) {
 	f.Add([]byte(`[{"data_parallel_rank":0,"endpoint":"tcp://*:5557"}]`))
 	f.Add([]byte(`{"kv_events":{"endpoint_host":"*","endpoint_port_base":5557,"dp_size":2}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, parse := range []func([]byte, string) ([]Stream, error){ParseSources, ParseServerInfo} {
-			if streams, err := parse(body, "h"); err == nil && len(streams) == 0 {
+			streams, err := parse(body, "h")
+			if err == nil && len(streams) == 0 {
 				t.Error("neither streams nor an error")
+			}
+			believed, err := Trust{}.among(streams, "h")
+			if len(believed) > maxRanks || err == nil && len(believed) == 0 {
+				t.Errorf("%d streams are believed, %v", len(believed), err)
+			}
+			for _, s := range believed {
+				if !strings.HasPrefix(s.Events, "tcp://h:") || s.Replay != "" && !strings.HasPrefix(s.Replay, "tcp://h:") {
+					t.Errorf("%v is believed", s)
+				}
 			}
 		}
 	})

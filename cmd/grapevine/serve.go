@@ -83,6 +83,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar(&f.o.TLS.ClientCA, "client-ca", "", "file of those who sign proxies' certificates, read again when it changes; others are refused on the ext_proc and xDS listeners (default: any proxy)")
 	fl.StringSliceVar(&f.o.TLS.ClientNames, "client-name", nil, "SPIFFE or DNS name that a proxy's certificate must carry, with --client-ca (repeatable)")
 	fl.StringVar(&f.o.TLS.Min, "tls-min", "1.2", "oldest TLS version on these listeners: 1.2 or 1.3")
+	fl.BoolVar(&f.o.Trust.AnyHost, "discover-any-host", false, "let engines name event streams on other hosts than their own")
 	fl.BoolVar(&f.o.AllowModeOverride, "mode-override", true, "ask for single response bodies where the proxy's filter allows it")
 	fl.StringVar((*string)(&f.o.Gateway), "gateway", "auto", "the proxy, for what it takes as a destination: "+strings.Join(extproc.GatewayNames(), ", "))
 	fl.IntVar(&f.o.Destinations, "destinations", 0, "addresses named in one answer (default: 1, or what gateway or proxy say that they take)")

@@ -34,7 +34,7 @@ func (u Use) String() string {
 // shares are the uses' parts of the limit, in percent. The rest is for the
 // program itself: vocabularies, connections, goroutines, and garbage that has
 // not been collected yet.
-var shares = [NumUses]int64{Bodies: 25, Work: 15, Records: 3, Index: 20, Peers: 8, Admin: 2}
+var shares = [NumUses]int64{Bodies: 20, Work: 13, Records: 2, Index: 28, Peers: 6, Admin: 2}
 
 // collectPercent is the part of the limit at which the garbage collector works as
 // hard as it must.

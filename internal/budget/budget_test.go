@@ -17,7 +17,7 @@ import (
 func TestTakeAndGive(t *testing.T) {
 	b := New(100 << 20)
 	share := int(b.Share(Bodies))
-	if share != 25<<20 {
+	if share != 20<<20 {
 		t.Errorf("share of %d bytes", share)
 	}
 	if !b.Take(Bodies, share) || b.Take(Bodies, 1) || !b.Take(Work, 1) {

@@ -141,8 +141,9 @@ func (m *Matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 
 // Finished implements picker.Matcher.
 func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h picker.Held, o picker.Outcome) {
-	if o.Status >= 500 || (o.Status == 0 && !o.Complete) {
-		// It did not run there: the endpoint holds what it held before.
+	if o.Status >= 400 || (o.Status == 0 && !o.Complete) {
+		// The engine failed or refused it, so that nothing was computed: the endpoint
+		// holds what it held before.
 		before := float64(h.Run.Total()) / float64(max(r.InputTokens, 1))
 		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(before*float64(r.ChunkBytes())))
 		return

@@ -32,15 +32,17 @@ func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
 		approx.Match(second.ChunkKeys, []indexer.EndpointID{ep.ID}, nil, dst)
 		return dst[0].Blocks
 	}
-	approx.Record(ep.ID, second.ChunkKeys, time.Now().UnixNano())
-	if held() != 32 {
-		t.Fatalf("recorded %d chunks", held())
-	}
 	var before picker.Held
 	before.Run.Tokens[indexer.TierGPU] = int32(first.InputTokens)
-	m.Finished(second, ep, before, picker.Outcome{Status: 503})
-	if held() != 16 {
-		t.Errorf("%d chunks are left, want the 16 that were there before", held())
+	for _, o := range []picker.Outcome{{Status: 503}, {Status: 400}, {Status: 422, Complete: true}, {}} {
+		approx.Record(ep.ID, second.ChunkKeys, time.Now().UnixNano())
+		if held() != 32 {
+			t.Fatalf("recorded %d chunks", held())
+		}
+		m.Finished(second, ep, before, o)
+		if held() != 16 {
+			t.Errorf("status %d: %d chunks are left, want the 16 that were there before", o.Status, held())
+		}
 	}
 }
 

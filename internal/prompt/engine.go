@@ -19,15 +19,10 @@ const pathRender = "/v1/chat/completions/render"
 // maxRenderAnswer bounds an engine's answer: a million ids of ten digits.
 const maxRenderAnswer = 12 << 20
 
-// Doer sends HTTP requests. *http.Client is one.
-type Doer interface {
-	Do(*http.Request) (*http.Response, error)
-}
-
 // EngineOptions configure an EngineRenderer. Zero values take the defaults in
 // parentheses.
 type EngineOptions struct {
-	Client Doer // (http.DefaultClient)
+	Client *http.Client // (one that follows no redirect and uses no proxy)
 	// Endpoints returns the base URLs of engines that serve a model, such as
 	// http://10.0.0.7:8000. It is called on the request path.
 	Endpoints  func(model string) []string
@@ -53,7 +48,7 @@ type EngineRenderer struct {
 // NewEngineRenderer returns an EngineRenderer.
 func NewEngineRenderer(o EngineOptions) *EngineRenderer {
 	if o.Client == nil {
-		o.Client = http.DefaultClient
+		o.Client = ownClient()
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 50 * time.Millisecond
@@ -77,6 +72,15 @@ func NewEngineRenderer(o EngineOptions) *EngineRenderer {
 	e.breaker = breaker{limit: o.Failures, openFor: o.OpenFor}
 	e.cache = renderCache{limit: o.CacheBytes, index: map[cacheKey]*cacheEntry{}}
 	return e
+}
+
+// ownClient sends prompts to the engine that was chosen and nowhere else: a
+// redirect or a proxy of the environment would pass them on.
+func ownClient() *http.Client {
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
+	}
 }
 
 // render renders a chat body by an engine and brings it into text space.

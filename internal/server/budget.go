@@ -1,6 +1,9 @@
 package server
 
-import "github.com/grapevine-epp/grapevine/internal/budget"
+import (
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/budget"
+)
 
 // openBudget divides the memory that the process may use.
 func (s *Server) openBudget() {
@@ -12,4 +15,18 @@ func (s *Server) openBudget() {
 	s.budget.Apply()
 	s.registry.MustRegister(s.budget)
 	s.o.Log.Info("memory budget", "bytes", s.budget.Limit(), "source", source)
+}
+
+// blockMemory is about what a block takes in the index, in bytes: its node, and
+// its name at one source.
+const blockMemory = 64
+
+// indexOptions bound the index by its share of the memory.
+func (s *Server) indexOptions() indexer.Options {
+	o := indexer.Options{Hasher: s.hasher}
+	if share := s.budget.Share(budget.Index); share > 0 {
+		o.MaxNodes = int(min(max(share/blockMemory, 1<<16), 64<<20))
+		o.MaxSourceBlocks = min(o.MaxNodes, 16<<20)
+	}
+	return o
 }

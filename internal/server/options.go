@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/pd/handover"
@@ -35,6 +36,7 @@ type Options struct {
 	MaxBody           int           // bytes; default 64 MiB, at most an eighth of Memory
 	BodyTimeout       time.Duration // for the rest of a body that is held; default 1 min
 	Handover          handover.Policy
+	Trust             events.Trust  // of engines
 	WorkTimeout       time.Duration // for the work of a decision, after which load alone decides; default 1 s
 	AllowModeOverride bool
 	Gateway           extproc.Gateway // what the proxy takes as a destination

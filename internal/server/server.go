@@ -106,10 +106,10 @@ func (s *Server) open(ctx context.Context) (err error) {
 		s.o.Log.Info("prefill targets are signed", "public_key", base64.StdEncoding.EncodeToString(s.signer.Public()))
 	}
 	s.hasher = indexer.NewHasher(seedOf(s.o.Secret))
-	s.index = indexer.New(indexer.Options{Hasher: s.hasher})
+	s.index = indexer.New(s.indexOptions())
 	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
 	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0)})
-	s.finder = share.NewFinder(s.pool, s.o.Log)
+	s.finder = share.NewFinder(s.pool, s.o.Trust, s.o.Log)
 	sessions := picker.NewSessions(0)
 	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Prompt: prompt.ModelsOptions{
 		Log: s.o.Log, Budget: s.budget, Engine: prompt.NewEngineRenderer(prompt.EngineOptions{Endpoints: s.renderers}),

@@ -22,16 +22,17 @@ const (
 // Finder asks engines for which the endpoints file names no event stream where
 // they publish. It is safe for concurrent use.
 type Finder struct {
-	pool *endpoint.Pool
-	log  *slog.Logger
-	mu   sync.Mutex
-	at   map[indexer.EndpointID][]events.Stream
-	wake chan struct{}
+	pool  *endpoint.Pool
+	log   *slog.Logger
+	trust events.Trust
+	mu    sync.Mutex
+	at    map[indexer.EndpointID][]events.Stream
+	wake  chan struct{}
 }
 
 // NewFinder returns a Finder that knows what the endpoints of pool say. See Run.
-func NewFinder(pool *endpoint.Pool, log *slog.Logger) *Finder {
-	return &Finder{pool: pool, log: log, at: map[indexer.EndpointID][]events.Stream{}, wake: make(chan struct{}, 1)}
+func NewFinder(pool *endpoint.Pool, trust events.Trust, log *slog.Logger) *Finder {
+	return &Finder{pool: pool, trust: trust, log: log, at: map[indexer.EndpointID][]events.Stream{}, wake: make(chan struct{}, 1)}
 }
 
 // Streams returns where an endpoint publishes: what the file says, else what the
@@ -67,7 +68,7 @@ func (f *Finder) Changed(c endpoint.Change) {
 
 // Run asks until ctx ends, and calls news whenever something new is known.
 func (f *Finder) Run(ctx context.Context, news func()) {
-	client := &http.Client{Timeout: findTimeout}
+	client := events.Client(findTimeout)
 	tick := time.NewTicker(findEvery)
 	defer tick.Stop()
 	for {
@@ -96,8 +97,9 @@ func (f *Finder) ask(ctx context.Context, client *http.Client) bool {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			found, err := events.Discover(ctx, client, "http://"+ep.Address, nil)
+			found, err := events.Discover(ctx, client, "http://"+ep.Address, nil, f.trust)
 			if err != nil || len(found) == 0 {
+				f.log.Debug("engine did not tell where it publishes events", "endpoint", ep.Address, "error", err)
 				return
 			}
 			f.mu.Lock()
