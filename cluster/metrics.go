@@ -26,7 +26,7 @@ var (
 	descPeerRTT    = desc("peer_rtt_seconds", "Round trip of heartbeats.", "peer")
 	descBytes      = desc("peer_bytes_total", "Bytes of frames.", "peer", "state", "direction")
 	descFrames     = desc("peer_frames_total", "Frames.", "peer", "state", "direction")
-	descBehind     = desc("peer_behind_batches", "Sequence numbers that a peer is behind this replica, over all sources.", "peer", "state")
+	descBehind     = desc("peer_behind_sources", "Sources of which a peer says that it misses something.", "peer", "state")
 	descDiffer     = desc("peer_digests_differ", "Sources for which a peer has other content at the same position.", "peer", "state")
 	descQueueBytes = desc("queue_bytes", "Bytes that wait to be sent.", "peer")
 	descDropped    = desc("queue_dropped_frames_total", "Frames dropped because a queue was full or closed.", "peer")

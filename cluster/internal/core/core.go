@@ -297,7 +297,8 @@ func (c *Core) dispatch(p *peer, kind byte, r wire.Reader, m *Deltas) (int, erro
 		return c.onGaugeAsk(p, r)
 	case wire.KindFeed:
 		return c.onFeed(p, r)
-	case wire.KindDelta, wire.KindDigest, wire.KindRangeAsk, wire.KindPageAsk, wire.KindRangeReply, wire.KindPageReply:
+	case wire.KindDelta, wire.KindDigest, wire.KindRangeAsk, wire.KindPageAsk, wire.KindRangeReply, wire.KindPageReply,
+		wire.KindMissed, wire.KindTips:
 		return c.logs.Receive(p.Peer, kind, r, m)
 	}
 	c.g.Refuse(group.RefusedKind)

@@ -69,6 +69,8 @@ func seedFrames() [][]byte {
 		frameOf(wire.KindRangeReply, 2, (&wire.RangeReply{Name: name, Version: 1, ID: 1, Pos: at(9, 9), Deltas: g}).Append(nil)),
 		frameOf(wire.KindPageAsk, 2, (&wire.Ask{Name: name, Source: src, Version: 1, ID: 1}).Append(nil)),
 		frameOf(wire.KindPageReply, 2, page.Append(nil)),
+		frameOf(wire.KindMissed, 2, (&wire.Missed{Name: name, Have: wire.Numbers{All: 1, One: 2}}).Append(nil)),
+		frameOf(wire.KindTips, 2, (&wire.Tips{Name: name, Version: 1, Tips: []wire.Tip{{Next: 3}}, Number: wire.Number{N: 4}}).Append(nil)),
 		frameOf(99, 2, []byte("a kind that does not exist yet")),
 	}
 }

@@ -220,7 +220,7 @@ func (tb *table) meet() {
 // with what the first in line holds.
 func TestDigestsDiffer(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
-	first := logs.Owners([]group.Member{{ID: "a"}, {ID: "b"}}, "s1")[0]
+	first := ranked([]group.Member{{ID: "a"}, {ID: "b"}}, "s1")[0]
 	other := tb.get(map[string]string{"a": "b", "b": "a"}[first.ID])
 	tb.appendAt(first.ID, 1, 0)
 	tb.run(5 * time.Millisecond)

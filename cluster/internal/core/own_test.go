@@ -1,6 +1,8 @@
 package core
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,10 +18,26 @@ func (tb *table) rankedFor(source string) []*one {
 		members = append(members, c.Self())
 	}
 	var out []*one
-	for _, m := range logs.Owners(members, source) {
+	for _, m := range ranked(members, source) {
 		out = append(out, tb.get(m.ID))
 	}
 	return out
+}
+
+// ranked returns members in the order of their weights for a source, which is the line for it
+// where there is no other source.
+func ranked(members []group.Member, source string) []group.Member {
+	mix := func(x uint64) uint64 {
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		return x ^ x>>31
+	}
+	weight := func(m group.Member) uint64 {
+		return mix(group.Hash(cmp.Or(m.Name, m.ID)) ^ mix(group.Hash(source)))
+	}
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b group.Member) int { return cmp.Compare(weight(b), weight(a)) })
+	return members
 }
 
 func (c *one) role() logs.Role { return c.store.roles["s1"] }

@@ -97,7 +97,10 @@ func (c *Core) sendBeat(p *peer) {
 		m.States = append(m.States, wire.StateInfo{Kind: wire.StateFeed, Name: []byte(f.name), Version: f.version, Ver: f.next})
 	}
 	for _, l := range c.logs.List {
-		m.States = append(m.States, wire.StateInfo{Kind: wire.StateLog, Name: []byte(l.Name()), Version: l.Version()})
+		sent, lacks := l.Sent(p.Peer)
+		m.States = append(m.States, wire.StateInfo{
+			Kind: wire.StateLog, Name: []byte(l.Name()), Version: l.Version(), Ver: sent.All, One: sent.One, Lacks: lacks,
+		})
 	}
 	c.g.Send(p.Peer, group.Live, 0, m.Append(c.g.Frame(wire.KindBeat)))
 }
@@ -193,6 +196,7 @@ func (c *Core) compareStates(p *peer, states []wire.StateInfo) {
 			for i, l := range c.logs.List {
 				if l.Name() == string(s.Name) {
 					known, stated[i] = true, max(1, s.Version)
+					l.SetSent(p.Peer, wire.Numbers{All: s.Ver, One: s.One}, s.Lacks)
 				}
 			}
 		}

@@ -24,8 +24,10 @@ type Options struct {
 	// DeltaDelay and GaugeDelay are how long changes wait for company before
 	// they are sent (2 ms, 10 ms); feeds wait like deltas.
 	DeltaDelay, GaugeDelay time.Duration
-	// Digest is the time between digests of what changed (300 ms), FullDigest
-	// between digests of everything (5 s).
+	// Digest is the time between claims of what deltas do not show, and between tips for
+	// those who read a source too (300 ms); FullDigest is the time between claims of what a
+	// source that moves holds (5 s), and between claims of everything to members of
+	// versions before those that ask for what they missed.
 	Digest, FullDigest time.Duration
 	// GapDelay is how long a missing delta may be late before it is asked for
 	// (40 ms).

@@ -211,6 +211,7 @@ func (l *Log) commit(s *source) {
 	l.g.Stats.SnapshotBytes += ld.got
 	l.dropSnaps(s)
 	s.pos = ld.snap
+	l.announce(s)
 	s.ring.clear()
 	l.touch(l.g.Now, s)
 	if s.digest != ld.digest {

@@ -33,6 +33,7 @@ const (
 	todoPush  todo = 1 << iota // there are deltas to push
 	todoCheck                  // something is missing
 	todoDrain                  // more that was kept aside can be applied at once
+	todoTell                   // something was not pushed that others have to know of
 )
 
 // tally counts what became of deltas until Stats is told.
@@ -108,9 +109,14 @@ func (l *Log) leave(s *source) {
 func (l *Log) attend(s *source) {
 	if s.moves != s.noticed {
 		s.noticed = s.moves
-		s.behind, s.denied, s.tell = 0, 0, tellTimes
+		s.behind, s.denied = 0, 0
+		l.nextAudit = min(l.nextAudit, l.g.Now+l.g.Opt.FullDigest)
 	}
-	if s.todo == 0 || s.gone {
+	if s.gone {
+		return
+	}
+	l.exceptions(s)
+	if s.todo == 0 {
 		return
 	}
 	if s.todo&todoPush != 0 {
@@ -122,6 +128,9 @@ func (l *Log) attend(s *source) {
 	}
 	if s.todo&todoCheck != 0 {
 		l.watchSource(s)
+	}
+	if s.todo&todoTell != 0 {
+		l.announce(s)
 	}
 	if s.todo&todoDrain != 0 {
 		l.draining, l.nextCheck = true, l.g.Now

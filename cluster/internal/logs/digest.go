@@ -7,9 +7,10 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
-// tellTimes is how many digests name a source after a change, since any of
-// them may be lost.
-const tellTimes = 3
+// What members tell each other of sources beyond deltas is told by exception. A claim is made
+// when something changed that deltas do not show, and reaches everybody: frames are numbered
+// (numbers.go). Who publishes a source also claims once per Options.FullDigest where it is and
+// what it holds, if it moved, so that contents are compared.
 
 // claimsReading reports whether this member may be relied on to read s: it does, and
 // nothing is missing between what it knows and what it reads.
@@ -21,50 +22,88 @@ func (s *source) claim() wire.Claim {
 	return wire.Claim{Source: []byte(s.name), Pos: s.pos, Digest: s.digest, Reading: s.announced}
 }
 
-// sendDigests tells everybody the sources that changed.
+// announce has everybody told of s, together with what else there is to tell.
+func (l *Log) announce(s *source) {
+	s.tell = true
+	l.nextDigest = min(l.nextDigest, max(l.g.Now, l.lastDigest+l.g.Opt.Digest))
+}
+
+// exceptions looks whether something of s changed that others would not see in its deltas.
+// s is locked.
+func (l *Log) exceptions(s *source) {
+	if s.pos.Inc != s.told.Inc || s.pos.Lost != s.told.Lost || s.claimsReading() != s.announced {
+		l.announce(s)
+	}
+}
+
+// sendDigests tells everybody what there is to tell.
 func (l *Log) sendDigests() {
-	l.nextDigest = l.g.Now + l.g.Opt.Digest
+	l.lastDigest, l.nextDigest = l.g.Now, group.Never
 	m := wire.Digests{Name: []byte(l.name), Version: l.version}
+	var told []*source
 	for _, s := range l.order {
-		l.enter(s)
-		if r := s.claimsReading(); r != s.announced {
-			s.announced, s.tell = r, tellTimes
+		if !s.tell {
+			continue
 		}
-		if s.tell > 0 {
-			s.tell--
+		s.tell = false
+		l.enter(s)
+		was := s.announced
+		if s.announced = s.claimsReading(); s.pos.Known() || s.announced != was {
+			s.told = s.pos
 			m.Claims = append(m.Claims, s.claim())
+			told = append(told, s)
 		}
 		l.leave(s)
 	}
 	if len(m.Claims) > 0 {
-		l.g.Broadcast(group.Live, l.idx, m.Append(l.g.Frame(wire.KindDigest)))
+		m.Number = l.number(nil, told)
+		l.g.Broadcast(group.Live, l.idx, l.digestFrame(&m))
 	}
 }
 
-// sendFullDigests tells everything to the peers that miss it, and to all once
-// in a while, so that lost digests are made good.
+// audit claims the sources that this member publishes and that moved since it did so last.
+func (l *Log) audit() {
+	l.nextAudit = group.Never
+	for _, s := range l.order {
+		s.lock()
+		moved := s.pos != s.told
+		s.unlock()
+		if moved && l.publishes(s) {
+			l.announce(s)
+		}
+	}
+}
+
+// sendFullDigests tells everything to the peers that miss it, and once in a while to those
+// that number nothing.
 func (l *Log) sendFullDigests() {
 	if len(l.pushing) > 0 && l.g.Now >= l.nextFull() {
 		l.flush()
 	}
-	var b []byte
+	var m *wire.Digests
 	for _, p := range l.g.Peers {
 		pl := l.of(p)
-		since := l.g.Now - pl.sentFull
-		due := pl.sentFull == 0 || since >= l.g.Opt.FullDigest || (pl.wantsFull && since >= l.g.Opt.Heartbeat/2)
-		if !p.Up || !due {
+		if !p.Up || l.g.Now < l.fullAt(p) {
 			continue
 		}
-		if b == nil {
-			b = l.fullDigest()
+		if m == nil {
+			m = l.fullDigest()
 		}
 		pl.sentFull, pl.wantsFull = max(l.g.Now, 1), false
-		l.g.Send(p, group.Live, l.idx, b)
+		m.Covers = wire.Numbers{All: l.sentAll, One: pl.sentOne}
+		l.g.Send(p, group.Live, l.idx, l.digestFrame(m))
 	}
 }
 
-func (l *Log) fullDigest() []byte {
-	m := wire.Digests{Name: []byte(l.name), Version: l.version, Full: true}
+// digestFrame encodes claims of this moment.
+func (l *Log) digestFrame(m *wire.Digests) []byte {
+	l.stamp++
+	m.Stamp = l.stamp
+	return m.Append(l.g.Frame(wire.KindDigest))
+}
+
+func (l *Log) fullDigest() *wire.Digests {
+	m := &wire.Digests{Name: []byte(l.name), Version: l.version, Full: true}
 	for _, s := range l.order {
 		s.lock()
 		if s.pos.Known() || s.announced {
@@ -72,21 +111,29 @@ func (l *Log) fullDigest() []byte {
 		}
 		s.unlock()
 	}
-	return m.Append(l.g.Frame(wire.KindDigest))
+	return m
+}
+
+// fullAt returns when p is to be told everything.
+func (l *Log) fullAt(p *group.Peer) time.Duration {
+	pl := l.of(p)
+	switch {
+	case pl.sentFull == 0:
+		return 0
+	case pl.wantsFull:
+		return pl.sentFull + l.g.Opt.Heartbeat/2
+	case !numbers(p):
+		return pl.sentFull + l.g.Opt.FullDigest
+	}
+	return group.Never
 }
 
 // nextFull returns when a full digest is due next.
 func (l *Log) nextFull() time.Duration {
 	d := group.Never
 	for _, p := range l.g.Peers {
-		pl := l.of(p)
-		if !p.Up {
-			continue
-		}
-		if pl.wantsFull {
-			d = min(d, pl.sentFull+l.g.Opt.Heartbeat/2)
-		} else {
-			d = min(d, pl.sentFull+l.g.Opt.FullDigest)
+		if p.Up {
+			d = min(d, l.fullAt(p))
 		}
 	}
 	return d
@@ -105,15 +152,17 @@ func (l *Log) takeDigest(p *group.Peer, m *wire.Digests) {
 		}
 		named[s.slot] = true
 		l.enter(s)
-		l.hear(p, s, cl)
+		l.hear(p, s, cl, m.Stamp)
 		l.leave(s)
 	}
+	l.of(p).came(m.Number)
+	l.of(p).covered(m.Covers)
 	if !m.Full {
 		return
 	}
 	for slot, ok := range named {
-		if !ok {
-			pl.claims[slot] = heldClaim{}
+		if h := &pl.claims[slot]; !ok && m.Stamp >= h.stamp {
+			*h = heldClaim{sentOne: h.sentOne, stamp: m.Stamp}
 		}
 	}
 	pl.full = true
@@ -126,13 +175,20 @@ func (l *Log) takeDigest(p *group.Peer, m *wire.Digests) {
 }
 
 // hear takes p's claim about s.
-func (l *Log) hear(p *group.Peer, s *source, cl *wire.Claim) {
+func (l *Log) hear(p *group.Peer, s *source, cl *wire.Claim, stamp uint64) {
 	h := &l.of(p).claims[s.slot]
+	if stamp < h.stamp {
+		return // overtaken
+	}
+	h.stamp = stamp
 	if cl.Pos.Inc != h.pos.Inc {
 		h.gone = 0
 	}
 	if cl.Reading != h.reading {
 		l.rolesDirty = true
+		if s.reading {
+			l.announceChanged(s) // p may have missed what was not sent to a reader
+		}
 	}
 	h.pos, h.digest, h.hasDigest, h.reading = cl.Pos, cl.Digest, true, cl.Reading
 	if cl.Pos.Inc > s.pos.Inc {
@@ -140,7 +196,43 @@ func (l *Log) hear(p *group.Peer, s *source, cl *wire.Claim) {
 	}
 	if l.lacks(p, s, h) != lackNothing {
 		l.watchSource(s)
+	} else if equal, ok := s.holds(h); ok && !equal {
+		l.announce(s) // this member's word counts more, and p has to hear it
 	}
+	if l.knowsBetter(s, h.pos) {
+		l.announceChanged(s)
+	}
+}
+
+// holds compares the content at the position of a claim with that of the claim; !ok when
+// that is not known.
+func (s *source) holds(h *heldClaim) (equal, ok bool) {
+	if !h.hasDigest || h.pos.Inc != s.pos.Inc || h.pos.Lost != s.pos.Lost {
+		return false, false
+	}
+	mine := s.digest
+	if h.pos.Next != s.pos.Next {
+		if mine, ok = s.ring.digestAt(h.pos.Next); !ok {
+			return false, false
+		}
+	}
+	return mine == h.digest, true
+}
+
+// announceChanged has everybody told of s if they were told something else.
+func (l *Log) announceChanged(s *source) {
+	if s.pos != s.told {
+		l.announce(s)
+	}
+}
+
+// knowsBetter reports whether this member knows more than what a peer claims, and did so
+// for a while.
+func (l *Log) knowsBetter(s *source, than Position) bool {
+	if s.pos.Inc != than.Inc {
+		return s.pos.Inc > than.Inc
+	}
+	return s.pos.Lost < than.Lost || (s.pos.Next > than.Next && l.g.Now-s.moved > l.g.Opt.Digest)
 }
 
 // lack is what a peer's claim says is missing or wrong here.
@@ -159,24 +251,27 @@ func (l *Log) lacks(p *group.Peer, s *source, h *heldClaim) lack {
 		return lackNothing
 	}
 	switch {
-	case h.pos.Lost < s.pos.Lost && l.bridges(s, h.pos.Next):
+	case h.pos.Lost < s.pos.Lost && (l.bridges(s, h.pos.Next) || l.movedSince(p, h)):
 		return lackLost
 	case h.pos.Next > s.pos.Next:
 		return lackDeltas
-	case h.pos.Lost != s.pos.Lost || !h.hasDigest || !outranks(p.Hash, p.ID, l.g.SelfHash, l.g.Opt.Self.ID, s.hash):
+	case !outranks(p.Hash, p.ID, l.g.SelfHash, l.g.Opt.Self.ID, s.hash):
 		return lackNothing
 	}
-	mine, ok := s.digest, true
-	if h.pos.Next != s.pos.Next {
-		mine, ok = s.ring.digestAt(h.pos.Next)
-	}
-	if ok && mine != h.digest {
+	equal, ok := s.holds(h)
+	if ok && !equal {
 		return lackEqual
 	}
 	if ok {
 		s.differs, s.healAt = 0, 0
 	}
 	return lackNothing
+}
+
+// movedSince reports whether p is likely to be further than it claimed: it claims again when
+// it lost something, not when deltas brought it on.
+func (l *Log) movedSince(p *group.Peer, h *heldClaim) bool {
+	return numbers(p) && l.of(p).full && h.stamp > 0
 }
 
 // bridges reports whether knowledge at position next of the current

@@ -51,7 +51,13 @@ type Log struct {
 
 	pushing    []*source
 	flushAt    time.Duration
-	nextDigest time.Duration
+	nextDigest time.Duration // when to claim what there is to be told; Never when nothing
+	lastDigest time.Duration
+	nextAudit  time.Duration
+	nextTips   time.Duration
+	sentAll    uint64 // number of the last frame for everybody
+	maxOne     uint64 // the largest number of a frame for one peer; a row of a new peer goes on from there
+	stamp      uint64 // of the last claims
 	checks     []*source
 	nextCheck  time.Duration
 	loads      map[uint64]*source // by the ID of the outstanding ask
@@ -62,6 +68,7 @@ type Log struct {
 	making     *snap // being made
 	named      bool  // SetSources was called
 	rolesDirty bool
+	undivided  bool // members or sources changed since divide
 	nextRoles  time.Duration
 }
 
@@ -79,11 +86,16 @@ type source struct {
 	noticed uint64 // moves, as of the last look
 	pushing bool   // among those of the log that have deltas to push
 
+	owner     *group.Peer // nil: this member
 	role      Role
 	reading   bool          // the application reads the stream
 	orphan    time.Duration // since when nobody reachable reads it; 0 when somebody does
-	tell      int           // digests that are still to name it
-	announced bool          // the Reading bit last announced
+	tell      bool          // to be claimed
+	told      Position      // last claimed to everybody
+	announced bool          // the Reading bit last claimed
+	published bool          // at the last flush
+	tip       bool          // moved since readers were told
+	sentAll   uint64        // number of the last frame for everybody that named it
 
 	inCheck bool
 	behind  time.Duration // since when a peer is known to be ahead; 0 when none is
@@ -110,7 +122,8 @@ func (set *Set) New(name string, version uint64, store LogStore, opt LogOptions)
 	l := &Log{
 		g: set.g, idx: set.g.Register(name), name: name, version: version, store: store, opt: opt,
 		sources: map[string]*source{}, loads: map[uint64]*source{},
-		flushAt: group.Never, nextCheck: group.Never, rolesDirty: true,
+		flushAt: group.Never, nextCheck: group.Never, nextDigest: group.Never, nextAudit: group.Never, nextTips: group.Never,
+		rolesDirty: true, undivided: true,
 	}
 	if l.opt.Guard == nil {
 		none := func() {}
@@ -157,7 +170,7 @@ func (l *Log) SetSources(names []string) (left int) {
 	slices.SortFunc(l.order, func(a, b *source) int { return strings.Compare(a.name, b.name) })
 	l.nameSources()
 	l.setMesh(first)
-	l.rolesDirty = true
+	l.redivide()
 	return left
 }
 
@@ -218,8 +231,12 @@ func (l *Log) Position(source string) Position {
 // stream of source. Others rely on it when they stop reading themselves.
 func (l *Log) Reading(source string, reading bool) {
 	if s := l.sources[source]; s != nil && s.reading != reading {
+		l.enter(s)
 		s.reading = reading
-		l.nextDigest = l.g.Now
+		l.leave(s)
+		if s.tell {
+			l.nextDigest = l.g.Now
+		}
 	}
 }
 
@@ -304,10 +321,17 @@ func (l *Log) Tick() {
 	if now >= l.flushAt || (now >= l.nextDigest && len(l.pushing) > 0) {
 		l.flush() // a digest that overtook deltas would make them look lost
 	}
+	if now >= l.nextAudit {
+		l.audit()
+	}
 	if now >= l.nextDigest {
 		l.sendDigests()
 	}
+	if now >= l.nextTips {
+		l.sendTips()
+	}
 	l.sendFullDigests()
+	l.askMissed()
 	if now >= l.nextCheck {
 		l.runChecks()
 	}
@@ -320,5 +344,5 @@ func (l *Log) Deadline() time.Duration {
 	if l.rolesDirty {
 		return l.g.Now
 	}
-	return min(l.flushAt, l.nextDigest, l.nextCheck, l.nextRoles, l.nextFull(), l.nextSnap())
+	return min(l.flushAt, l.nextDigest, l.nextAudit, l.nextTips, l.nextCheck, l.nextRoles, l.nextFull(), l.nextMissed(), l.nextSnap())
 }

@@ -69,6 +69,7 @@ func (l *Log) apply(now time.Duration, s *source, d Delta) Verdict {
 func (l *Log) retain(s *source, d Delta) {
 	if len(d.Payload) > MaxPayload {
 		s.ring.clear()
+		s.todo |= todoTell
 		return
 	}
 	// A payload from a peer lies in a frame with many others: kept as it is, it would keep all of them.
@@ -82,6 +83,7 @@ func (l *Log) retain(s *source, d Delta) {
 	}
 	if s.pushLen+len(d.Payload) > l.g.Opt.PendingBytes {
 		s.tally.pushDropped++
+		s.todo |= todoTell
 		return
 	}
 	s.push = append(s.push, e)
@@ -204,21 +206,29 @@ func (l *Log) mergeGroup(p *group.Peer, s *source, g *wire.Group, done bool) {
 // read it themselves.
 func (l *Log) flush() {
 	l.flushAt = group.Never
-	var all []wire.Group
-	per := make([][]wire.Group, len(l.g.Peers))
+	var all []outgoing
+	per := make([][]outgoing, len(l.g.Peers))
 	for _, s := range l.pushing {
 		l.enter(s)
+		publishes := l.publishes(s)
 		switch {
-		case len(s.push) == 0 || !l.publishes(s):
+		case !publishes:
+			if s.published { // who publishes from here on may not have sent these
+				l.announce(s)
+			}
+		case len(s.push) == 0:
 		case l.followedByAll(s):
 			all = append(all, l.deltasFor(nil, s))
 		default:
 			for i, p := range l.g.Peers {
 				if l.follows(p, s) && l.readsAll(p, s.push) {
 					per[i] = append(per[i], l.deltasFor(p, s))
+				} else {
+					l.tellBeside(p, s)
 				}
 			}
 		}
+		s.published = publishes
 		s.push, s.pushLen, s.pushing = nil, 0, false
 		l.leave(s)
 	}
@@ -226,6 +236,17 @@ func (l *Log) flush() {
 	l.sendGroups(all, nil)
 	for i, p := range l.g.Peers {
 		l.sendGroups(per[i], p)
+	}
+}
+
+// tellBeside has p, which is not sent the deltas of s, told where s is.
+func (l *Log) tellBeside(p *group.Peer, s *source) {
+	switch {
+	case l.tipped(p, s):
+		s.tip = true
+		l.nextTips = min(l.nextTips, l.g.Now+l.g.Opt.Digest)
+	case p.Up:
+		l.announce(s)
 	}
 }
 
@@ -252,16 +273,25 @@ func (l *Log) readsAll(p *group.Peer, entries []wire.Entry) bool {
 	return true
 }
 
+// outgoing is deltas of a source to be sent.
+type outgoing struct {
+	wire.Group
+	s *source
+}
+
 // sendGroups sends groups in frames of bounded size, to p or to everybody.
-func (l *Log) sendGroups(groups []wire.Group, p *group.Peer) {
+func (l *Log) sendGroups(groups []outgoing, p *group.Peer) {
 	for len(groups) > 0 {
 		var body []byte
+		var named []*source
 		n := 0
 		for n < len(groups) && len(body) < l.g.Opt.PageBytes {
 			body = groups[n].Append(body)
+			named = append(named, groups[n].s)
 			n++
 		}
 		b := append(wire.DeltasHead(l.g.Frame(wire.KindDelta), l.name, l.version, n), body...)
+		b = l.number(p, named).Append(b)
 		if p == nil {
 			l.g.Broadcast(group.Live, l.idx, b)
 		} else {

@@ -41,15 +41,15 @@ func (l *Log) hasNick(p *group.Peer, s *source, inc uint64) bool {
 
 // deltasFor returns what is to be pushed of s, in the form for p; for all peers when
 // p is nil.
-func (l *Log) deltasFor(p *group.Peer, s *source) wire.Group {
+func (l *Log) deltasFor(p *group.Peer, s *source) outgoing {
 	g := wire.Group{Source: []byte(s.name), Inc: s.pushInc, Entries: s.push}
 	for _, q := range l.g.Peers {
 		if (p == nil || p == q) && !l.hasNick(q, s, s.pushInc) {
-			return g
+			return outgoing{g, s}
 		}
 	}
 	g.Source, g.Inc = s.nick(s.pushInc), 0
-	return g
+	return outgoing{g, s}
 }
 
 // find returns the source that a group of live deltas is of, perhaps; nil when it names

@@ -35,7 +35,7 @@ func TestNicks(t *testing.T) {
 	push := func(name string, inc uint64) wire.Group {
 		s := l.sources[name]
 		s.pushInc = inc
-		return l.deltasFor(nil, s)
+		return l.deltasFor(nil, s).Group
 	}
 	claim := func(name string, inc uint64) { l.of(p).claims[l.sources[name].slot].pos.Inc = inc }
 	if g := push("one", 5); g.Inc != 5 || string(g.Source) != "one" {

@@ -1,7 +1,9 @@
 package logs
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
@@ -16,8 +18,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// weight is a member's weight for a source. The heaviest owns it (rendezvous
-// hashing: a member that comes or goes moves only its own share).
+// weight is a member's weight for a source. The heaviest that has room owns it (rendezvous
+// hashing with bounded loads).
 func weight(member, src uint64) uint64 { return mix(member ^ mix(src)) }
 
 // outranks reports whether member a comes before member b for a source.
@@ -29,23 +31,55 @@ func outranks(a uint64, aID string, b uint64, bID string, src uint64) bool {
 	return aID < bID
 }
 
-// Owners returns members, best first, for a source: what the ranking in force
-// would be if all of them were reachable.
-func Owners(members []group.Member, source string) []group.Member {
-	src := group.Hash(source)
-	return slices.SortedFunc(slices.Values(members), func(a, b group.Member) int {
-		if outranks(nameHash(a), a.ID, nameHash(b), b.ID, src) {
-			return -1
+// spare is how many more sources than the mean one member may own, in parts of the mean.
+const spare = 20
+
+// divide gives every source an owner among the members that can own it: the one it ranks
+// first that has room. So members own about as many each, and one that comes or goes moves few
+// sources beside its own. Members that know of the same members and sources divide alike.
+func (l *Log) divide() {
+	l.undivided = false
+	owners := []*group.Peer{nil} // nil is this member
+	if l.g.Leaving {
+		owners = owners[:0]
+	}
+	for _, p := range l.g.Peers {
+		if l.eligible(p) {
+			owners = append(owners, p)
 		}
-		return 1
+	}
+	if len(owners) == 0 {
+		owners = append(owners, nil)
+	}
+	n := len(owners) * spare
+	room := (len(l.order)*(spare+1) + n - 1) / n
+	owned := make([]int, len(owners))
+	byHash := slices.Clone(l.order) // the last ones find less room: not always the same by name
+	slices.SortFunc(byHash, func(a, b *source) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), strings.Compare(a.name, b.name))
 	})
+	for _, s := range byHash {
+		best := -1
+		for i, p := range owners {
+			if owned[i] < room && (best < 0 || l.heavier(p, owners[best], s)) {
+				best = i
+			}
+		}
+		owned[best]++
+		s.owner = owners[best]
+	}
 }
 
-func nameHash(m group.Member) uint64 {
-	if m.Name != "" {
-		return group.Hash(m.Name)
+// heavier reports whether a comes before b for s by weight alone; nil is this member.
+func (l *Log) heavier(a, b *group.Peer, s *source) bool {
+	ha, ida, hb, idb := l.g.SelfHash, l.g.Opt.Self.ID, l.g.SelfHash, l.g.Opt.Self.ID
+	if a != nil {
+		ha, ida = a.Hash, a.ID
 	}
-	return group.Hash(m.ID)
+	if b != nil {
+		hb, idb = b.Hash, b.ID
+	}
+	return outranks(ha, ida, hb, idb, s.hash)
 }
 
 // setMesh decides between mesh and partitioned, with hysteresis after the
@@ -78,6 +112,9 @@ func (l *Log) assignRoles() {
 		l.nextRoles = group.Never
 		return
 	}
+	if l.undivided {
+		l.divide()
+	}
 	for _, s := range l.order {
 		if r := l.roleOf(s); r != s.role {
 			s.role = r
@@ -86,13 +123,18 @@ func (l *Log) assignRoles() {
 	}
 }
 
-// before reports whether p comes before this member in the line for s. Those
-// who leave come last.
+// before reports whether p comes before this member in the line for s: its owner, then by
+// weight. Those who leave come last.
 func (l *Log) before(p *group.Peer, s *source) bool {
-	if p.Leaving != l.g.Leaving {
+	switch {
+	case p.Leaving != l.g.Leaving:
 		return l.g.Leaving
+	case l.opt.Owned && s.owner == p:
+		return true
+	case l.opt.Owned && s.owner == nil:
+		return false
 	}
-	return outranks(p.Hash, p.ID, l.g.SelfHash, l.g.Opt.Self.ID, s.hash)
+	return l.heavier(p, nil, s)
 }
 
 // roleOf applies the rules of ownership; see the package documentation of

@@ -15,6 +15,11 @@ type peerLog struct {
 	target    []Position    // its claims at the first full digest, to be caught up with
 	sentFull  time.Duration // when it was last sent a full digest
 	wantsFull bool
+
+	all, one row           // of its frames
+	missed   time.Duration // when to ask for frames that did not come; 0 when none is missed
+	sentOne  uint64        // number of the last frame for it alone
+	lacks    uint64        // of how many sources it says that it misses something
 }
 
 // heldClaim is a claim by source slot.
@@ -25,6 +30,8 @@ type heldClaim struct {
 	reading   bool
 	badUntil  time.Duration // not asked before: it could not help
 	gone      uint64        // deltas before this sequence number are not to be had there
+	stamp     uint64        // of the claim
+	sentOne   uint64        // number of the last frame for the peer alone that named the source
 }
 
 // of returns what p said. It stays valid until a peer is added.
@@ -35,18 +42,26 @@ func (l *Log) AddPeer(p *group.Peer) {
 	for len(l.peers) <= p.Slot {
 		l.peers = append(l.peers, peerLog{})
 	}
-	l.peers[p.Slot] = peerLog{claims: make([]heldClaim, len(l.slots)), wantsFull: true}
-	l.rolesDirty = true
+	l.peers[p.Slot] = peerLog{claims: make([]heldClaim, len(l.slots)), wantsFull: true, sentOne: l.maxOne}
+	l.redivide()
 }
 
 // PeerUp is told that p can be reached.
-func (l *Log) PeerUp(*group.Peer) { l.rolesDirty = true }
+func (l *Log) PeerUp(*group.Peer) { l.redivide() }
 
 // PeerDown is told that p cannot be reached any more: what it said is
 // forgotten, and what was being fetched from it is fetched elsewhere.
 func (l *Log) PeerDown(p *group.Peer) {
 	pl := l.of(p)
 	pl.full, pl.wantsFull, pl.target = false, true, nil
+	for _, s := range l.order {
+		if pl.claims[s.slot].reading && !s.reading {
+			// Its last deltas may have reached some and not others.
+			l.enter(s)
+			l.announceChanged(s)
+			l.leave(s)
+		}
+	}
 	clear(pl.claims)
 	for _, s := range l.order {
 		if s.load != nil && s.load.p == p {
@@ -55,18 +70,21 @@ func (l *Log) PeerDown(p *group.Peer) {
 			l.leave(s)
 		}
 	}
-	l.rolesDirty = true
+	l.redivide()
 }
 
+// redivide has the sources divided anew.
+func (l *Log) redivide() { l.rolesDirty, l.undivided = true, true }
+
 // Changed is told that the members, or who leaves, changed.
-func (l *Log) Changed() { l.rolesDirty = true }
+func (l *Log) Changed() { l.redivide() }
 
 // SetStated says of what version the log is in p's heartbeats; 0: they do not name
 // it.
 func (l *Log) SetStated(p *group.Peer, version uint64) {
 	pl := l.of(p)
 	if (pl.version > 0) != (version > 0) {
-		l.rolesDirty = true
+		l.redivide()
 	}
 	pl.heard, pl.version = true, version
 }

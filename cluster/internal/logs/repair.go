@@ -76,11 +76,13 @@ func (l *Log) check(s *source) bool {
 	// of has nothing on its way.
 	fresh := s.pos.Next == 0
 	due := fresh || (now-s.behind >= l.g.Opt.GapDelay && now-s.moved >= l.g.Opt.GapDelay)
-	if l.loading >= l.g.Opt.Loads || (want == lackDeltas && !due) || (want == lackEqual && now < s.healAt) {
+	h := &l.of(best).claims[s.slot]
+	// It may turn out to be of no use, and is not tried again at once.
+	doubtful := want == lackEqual || want == lackLost && !l.bridges(s, h.pos.Next)
+	if l.loading >= l.g.Opt.Loads || (want == lackDeltas && !due) || (doubtful && now < s.healAt) {
 		return true
 	}
 	ld := &load{p: best, begun: now, snapshot: want != lackDeltas, heal: want == lackEqual}
-	h := &l.of(best).claims[s.slot]
 	if want == lackDeltas {
 		late := fresh || now-s.behind >= forceAfter
 		rangeGone := h.gone > s.pos.Next
@@ -89,7 +91,7 @@ func (l *Log) check(s *source) bool {
 		}
 		ld.snapshot, ld.force = rangeGone, late
 	}
-	if ld.heal {
+	if doubtful {
 		s.healAt = now + min(30*time.Second, 250*time.Millisecond<<min(s.differs, 10))
 		s.differs++
 	}
@@ -106,6 +108,12 @@ func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 		k := l.lacks(p, s, h)
 		if !p.Up || k == lackNothing {
 			continue
+		}
+		if k == lackLost && l.g.Now < s.healAt && !l.bridges(s, h.pos.Next) {
+			if waiting = true; h.pos.Next <= s.pos.Next {
+				continue
+			}
+			k = lackDeltas
 		}
 		if l.g.Now < h.badUntil {
 			waiting = true

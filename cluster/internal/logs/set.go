@@ -21,6 +21,8 @@ type inbox struct {
 	ask    wire.Ask
 	answer wire.RangeReply
 	page   wire.PageReply
+	missed wire.Missed
+	tips   wire.Tips
 }
 
 // NewSet returns a set without logs.
@@ -76,6 +78,14 @@ func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader, deltas *wire.De
 		if err = in.digest.Decode(r); err == nil {
 			l.takeDigest(p, &in.digest)
 		}
+	case wire.KindMissed:
+		if err = in.missed.Decode(r); err == nil {
+			l.takeMissed(p, &in.missed)
+		}
+	case wire.KindTips:
+		if err = in.tips.Decode(r); err == nil {
+			l.takeTips(p, &in.tips)
+		}
 	case wire.KindRangeAsk, wire.KindPageAsk:
 		if err = in.ask.Decode(r); err == nil {
 			l.takeAsk(p, kind, &in.ask)
@@ -96,6 +106,7 @@ func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader, deltas *wire.De
 }
 
 func (l *Log) takeDeltas(p *group.Peer, m *wire.Deltas) {
+	l.of(p).came(m.Number)
 	t := l.table.Load()
 	m.Each(func(i int, g *wire.Group) {
 		s := t.find(g)

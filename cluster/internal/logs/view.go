@@ -92,15 +92,15 @@ type PeerLogView struct {
 	Name    string
 	Sources int    // it knows
 	Reading int    // it reads
-	Behind  uint64 // sequence numbers that it is behind us, over all sources
-	Ahead   uint64 // … ahead of us
+	Behind  uint64 // sources of which it says that it misses something
+	Ahead   uint64 // sequence numbers that it is ahead of us, over all sources
 	Equal   int    // sources with equal digests at the same position
 	Differ  int    // sources with different digests at the same position
 }
 
 // Compare compares what p claimed with what is known here.
 func (l *Log) Compare(p *group.Peer) PeerLogView {
-	v := PeerLogView{Name: l.name}
+	v := PeerLogView{Name: l.name, Behind: l.of(p).lacks}
 	for _, s := range l.order {
 		h := &l.of(p).claims[s.slot]
 		if h.reading {
@@ -122,11 +122,8 @@ func (l *Log) compare(s *source, h *heldClaim, v *PeerLogView) {
 	if h.pos.Inc != s.pos.Inc {
 		return
 	}
-	switch {
-	case h.pos.Next > s.pos.Next:
+	if h.pos.Next > s.pos.Next {
 		v.Ahead += h.pos.Next - s.pos.Next
-	case h.pos.Next < s.pos.Next:
-		v.Behind += s.pos.Next - h.pos.Next
 	}
 	mine, ok := s.digest, h.hasDigest
 	if ok && h.pos.Next != s.pos.Next {

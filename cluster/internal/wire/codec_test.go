@@ -55,7 +55,11 @@ func TestRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &Beat{genU.Draw(t, "seq"), genU.Draw(t, "sent"), genU.Draw(t, "echo"), genU.Draw(t, "hold"), genU.Draw(t, "flags"), genB.Draw(t, "app"), nil}
 		for range rapid.IntRange(0, 3).Draw(t, "states") {
-			b.States = append(b.States, StateInfo{rapid.ByteMax(127).Draw(t, "kind"), genN.Draw(t, "name"), genU.Draw(t, "version"), genU.Draw(t, "ver")})
+			s := StateInfo{Kind: rapid.ByteMax(127).Draw(t, "kind"), Name: genN.Draw(t, "name"), Version: genU.Draw(t, "version"), Ver: genU.Draw(t, "ver")}
+			if s.Kind == StateLog {
+				s.One, s.Lacks = genU.Draw(t, "one"), genU.Draw(t, "lacks")
+			}
+			b.States = append(b.States, s)
 		}
 		roundTrip(t, b, &Beat{})
 
@@ -71,7 +75,15 @@ func TestRoundTrips(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "claims") {
 			d.Claims = append(d.Claims, Claim{genN.Draw(t, "source"), genPos.Draw(t, "pos"), Digest{genU.Draw(t, "count"), genU.Draw(t, "xor")}, rapid.Bool().Draw(t, "reading")})
 		}
+		d.Number = Number{rapid.Uint64Max(1<<60).Draw(t, "number"), rapid.Bool().Draw(t, "one")}
+		d.Covers, d.Stamp = Numbers{genU.Draw(t, "all"), genU.Draw(t, "one")}, genU.Draw(t, "stamp")
 		roundTrip(t, d, &Digests{})
+		roundTrip(t, &Missed{genN.Draw(t, "name"), Numbers{genU.Draw(t, "all"), genU.Draw(t, "one")}}, &Missed{})
+		tips := &Tips{Name: genN.Draw(t, "name"), Version: genU.Draw(t, "version"), Number: d.Number}
+		for range rapid.IntRange(0, 3).Draw(t, "tips") {
+			tips.Tips = append(tips.Tips, Tip{[TipNick]byte{1, 2, 3}, genU.Draw(t, "next")})
+		}
+		roundTrip(t, tips, &Tips{})
 
 		roundTrip(t, &Ask{genN.Draw(t, "name"), genN.Draw(t, "source"), genU.Draw(t, "version"), genU.Draw(t, "id"), genPos.Draw(t, "at"), rapid.Bool().Draw(t, "force"), genPos.Draw(t, "snap"), genU.Draw(t, "page")}, &Ask{})
 		roundTrip(t, &RangeReply{genN.Draw(t, "name"), genU.Draw(t, "version"), genU.Draw(t, "id"), genU.Draw(t, "status"), genPos.Draw(t, "pos"), genGroup.Draw(t, "deltas")}, &RangeReply{})

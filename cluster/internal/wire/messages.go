@@ -22,7 +22,9 @@ type StateInfo struct {
 	Kind    byte
 	Name    []byte
 	Version uint64
-	Ver     uint64 // gauges: version of the content
+	Ver     uint64 // gauges: version of the content; logs: Numbers.All
+	// Logs: Numbers.One, and of how many sources the sender misses something.
+	One, Lacks uint64
 }
 
 // Kinds of state on the wire.
@@ -46,6 +48,10 @@ func (m *Beat) Append(b []byte) []byte {
 		b = putBytes(b, s.Name)
 		b = putUint(b, s.Version)
 		b = putUint(b, s.Ver)
+		if s.Kind == StateLog {
+			b = putUint(b, s.One)
+			b = putUint(b, s.Lacks)
+		}
 		b = endRecord(b, at)
 	}
 	return b
@@ -59,6 +65,9 @@ func (m *Beat) Decode(r Reader) error {
 	for n := r.Count(); n > 0 && !r.bad(); n-- {
 		e := r.record()
 		s := StateInfo{Kind: byte(e.Uint()), Name: e.name(), Version: e.Uint(), Ver: e.Uint()}
+		if s.Kind == StateLog {
+			s.One, s.Lacks = e.added(), e.added()
+		}
 		r.Fail(e.Err)
 		m.States = append(m.States, s)
 	}

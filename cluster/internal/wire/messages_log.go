@@ -54,10 +54,29 @@ func (g *Group) Decode(r *Reader) {
 	}
 }
 
-// Deltas carries groups of live deltas.
+// Number is the place of a frame among those of one log: of those for everybody, or with
+// One of those for this receiver. It is zero in frames of members before MinorNumbers.
+type Number struct {
+	N   uint64
+	One bool
+}
+
+// Append encodes it, at the end of a message.
+func (n Number) Append(b []byte) []byte { return putUint(b, n.N<<1|flag(n.One)) }
+
+func (r *Reader) number() Number {
+	v := r.added()
+	return Number{v >> 1, v&1 != 0}
+}
+
+// Numbers are the last ones of both kinds.
+type Numbers struct{ All, One uint64 }
+
+// Deltas carries groups of live deltas. A Number follows them.
 type Deltas struct {
 	Name    []byte
 	Version uint64
+	Number  Number
 	Done    []bool // by group: merged; for the receiver to note
 	rest    Reader
 	scratch Group
@@ -80,6 +99,7 @@ func (m *Deltas) Decode(r Reader) error {
 			break
 		}
 	}
+	m.Number = r.number()
 	return r.err()
 }
 
@@ -100,12 +120,16 @@ type Claim struct {
 	Reading bool
 }
 
-// Digests carries claims; Full says that there are no others.
+// Digests carries claims; Full says that there are no others. It has a Number, or it makes
+// up for all frames up to Covers.
 type Digests struct {
 	Name    []byte
 	Version uint64
 	Full    bool
 	Claims  []Claim
+	Number  Number
+	Covers  Numbers
+	Stamp   uint64 // grows from message to message of a sender, whoever they are for
 }
 
 // Append encodes it.
@@ -117,7 +141,8 @@ func (m *Digests) Append(b []byte) []byte {
 	for i := range m.Claims {
 		b = m.Claims[i].Append(b)
 	}
-	return b
+	b = m.Number.Append(b)
+	return putUint(putUint(putUint(b, m.Covers.All), m.Covers.One), m.Stamp)
 }
 
 // Append encodes it.
@@ -149,6 +174,64 @@ func (m *Digests) Decode(r Reader) error {
 		}
 		m.Claims = append(m.Claims, c)
 	}
+	m.Number, m.Covers, m.Stamp = r.number(), Numbers{r.added(), r.added()}, r.added()
+	return r.err()
+}
+
+// Missed says up to which frames everything came, and asks for what later ones said.
+type Missed struct {
+	Name []byte
+	Have Numbers
+}
+
+// Append encodes m.
+func (m *Missed) Append(b []byte) []byte {
+	return putUint(putUint(putBytes(b, m.Name), m.Have.All), m.Have.One)
+}
+
+// Decode reads m.
+func (m *Missed) Decode(r Reader) error {
+	m.Name, m.Have = r.name(), Numbers{r.Uint(), r.Uint()}
+	return r.err()
+}
+
+// Tips says how far sources are, to members that read them too.
+type Tips struct {
+	Name    []byte
+	Version uint64
+	Tips    []Tip
+	Number  Number
+}
+
+// Tip is one source, by its nick, and the sequence number that is expected next.
+type Tip struct {
+	Nick [TipNick]byte
+	Next uint64
+}
+
+// TipNick is the length of a nick in a Tip.
+const TipNick = 7
+
+// Append encodes m.
+func (m *Tips) Append(b []byte) []byte {
+	b = putUint(putBytes(b, m.Name), m.Version)
+	b = putUint(b, uint64(len(m.Tips)))
+	for i := range m.Tips {
+		b = putUint(append(b, m.Tips[i].Nick[:]...), m.Tips[i].Next)
+	}
+	return m.Number.Append(b)
+}
+
+// Decode reads m.
+func (m *Tips) Decode(r Reader) error {
+	*m = Tips{Tips: m.Tips[:0], Name: r.name(), Version: r.Uint()}
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		var t Tip
+		copy(t.Nick[:], r.Take(TipNick))
+		t.Next = r.Uint()
+		m.Tips = append(m.Tips, t)
+	}
+	m.Number = r.number()
 	return r.err()
 }
 

@@ -17,10 +17,13 @@ import (
 // zero, and unknown kinds and states are ignored and counted.
 const (
 	Major = 1
-	Minor = 2
+	Minor = 3
 
 	// MinorNicks is since when nicks are understood (Deltas).
 	MinorNicks = 2
+	// MinorNumbers is since when frames that say something of a log are numbered, and
+	// claims are made by exception.
+	MinorNumbers = 3
 
 	// MaxFrame bounds every frame, both ways.
 	MaxFrame = 1 << 20
@@ -42,6 +45,8 @@ const (
 	KindRangeReply = 8  // deltas, or that they are gone
 	KindPageAsk    = 9  // ask for a page of a snapshot
 	KindPageReply  = 10 // a page
+	KindMissed     = 11 // ask for what numbered frames said that did not come
+	KindTips       = 12 // how far sources are that the receiver reads itself
 )
 
 // ErrMalformed says that a frame cannot be decoded.

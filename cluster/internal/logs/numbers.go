@@ -1,0 +1,241 @@
+package logs
+
+import (
+	"slices"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+// Frames that say where sources are (deltas, claims, tips) are numbered per log: those for
+// everybody in one row, those for one peer in a row of its own. Heartbeats carry the last
+// numbers, so that a peer sees within one of them that it missed a frame, and asks for claims of what
+// was in those that it did not see. Nothing has to be repeated on suspicion.
+
+// numbers reports whether p numbers its frames and understands those of others. Of one that
+// was not heard yet it is assumed.
+func numbers(p *group.Peer) bool { return p.Minor >= wire.MinorNumbers || p.Heard == 0 && p.Minor == 0 }
+
+// number returns the number of the next frame, to p or to everybody, which names sources.
+func (l *Log) number(p *group.Peer, named []*source) wire.Number {
+	if p == nil {
+		l.sentAll++
+		for _, s := range named {
+			s.sentAll = l.sentAll
+		}
+		return wire.Number{N: l.sentAll}
+	}
+	pl := l.of(p)
+	pl.sentOne++
+	l.maxOne = max(l.maxOne, pl.sentOne)
+	for _, s := range named {
+		pl.claims[s.slot].sentOne = pl.sentOne
+	}
+	return wire.Number{N: pl.sentOne, One: true}
+}
+
+// row is which of a peer's numbered frames came.
+type row struct {
+	have  uint64 // all up to here
+	above uint64 // bit i: have+2+i came too
+	last  uint64 // the last that there is, as far as known
+}
+
+func (r *row) came(n uint64) {
+	r.last = max(r.last, n)
+	switch d := n - r.have; {
+	case n <= r.have:
+	case d == 1:
+		r.have++
+		r.follow()
+	case d < 66:
+		r.above |= 1 << (d - 2)
+	}
+}
+
+func (r *row) covered(n uint64) {
+	if n <= r.have {
+		return
+	}
+	r.above >>= n - r.have - 1
+	r.have, r.last = n, max(r.last, n)
+	r.follow()
+}
+
+// follow goes on to what came early, after have was moved by one more than above.
+func (r *row) follow() {
+	for ; r.above&1 != 0; r.have++ {
+		r.above >>= 1
+	}
+	r.above >>= 1
+}
+
+func (r *row) lacks() bool { return r.last > r.have }
+
+func (pl *peerLog) came(n wire.Number) {
+	if n.N == 0 {
+		return
+	}
+	if n.One {
+		pl.one.came(n.N)
+	} else {
+		pl.all.came(n.N)
+	}
+}
+
+func (pl *peerLog) covered(n wire.Numbers) {
+	pl.all.covered(n.All)
+	pl.one.covered(n.One)
+}
+
+// SetSent takes what p's heartbeat says of its frames.
+func (l *Log) SetSent(p *group.Peer, n wire.Numbers, lacks uint64) {
+	pl := l.of(p)
+	pl.all.last, pl.one.last = max(pl.all.last, n.All), max(pl.one.last, n.One)
+	pl.lacks = lacks
+}
+
+// Sent returns the last numbers of frames to p, and of how many sources something is
+// missing here.
+func (l *Log) Sent(p *group.Peer) (wire.Numbers, uint64) {
+	return wire.Numbers{All: l.sentAll, One: l.of(p).sentOne}, uint64(len(l.checks))
+}
+
+// missedAt returns when p has to be asked for frames that did not come.
+func (l *Log) missedAt(p *group.Peer) time.Duration {
+	pl := l.of(p)
+	switch {
+	case !p.Up || !pl.full || !(pl.all.lacks() || pl.one.lacks()):
+		pl.missed = 0
+		return group.Never
+	case pl.missed == 0: // it may be on its way
+		pl.missed = max(l.g.Now, 1) + l.g.Opt.GapDelay
+	}
+	return pl.missed
+}
+
+// nextMissed returns when askMissed has something to do.
+func (l *Log) nextMissed() time.Duration {
+	at := group.Never
+	for _, p := range l.g.Peers {
+		at = min(at, l.missedAt(p))
+	}
+	return at
+}
+
+func (l *Log) askMissed() {
+	for _, p := range l.g.Peers {
+		if l.g.Now < l.missedAt(p) {
+			continue
+		}
+		pl := l.of(p)
+		pl.missed = l.g.Now + max(l.g.Opt.AskTimeout/2, min(2*p.RTT, maxAsk))
+		m := wire.Missed{Name: []byte(l.name), Have: wire.Numbers{All: pl.all.have, One: pl.one.have}}
+		l.g.Send(p, group.Live, l.idx, m.Append(l.g.Frame(wire.KindMissed)))
+	}
+}
+
+// takeMissed claims to p what frames said that it did not see.
+func (l *Log) takeMissed(p *group.Peer, m *wire.Missed) {
+	if !p.Link {
+		return
+	}
+	l.flush() // what was named then may have moved on
+	pl := l.of(p)
+	d := wire.Digests{
+		Name: []byte(l.name), Version: l.version, Covers: wire.Numbers{All: l.sentAll, One: pl.sentOne},
+	}
+	for _, s := range l.order {
+		if s.sentAll > m.Have.All || pl.claims[s.slot].sentOne > m.Have.One {
+			s.lock()
+			d.Claims = append(d.Claims, s.claim())
+			s.unlock()
+		}
+	}
+	l.g.Send(p, group.Live, l.idx, l.digestFrame(&d))
+}
+
+// sendTips tells those who read sources themselves how far this member, which publishes
+// them, is: who falls behind fetches what it misses.
+func (l *Log) sendTips() {
+	l.nextTips = group.Never
+	var all []*source
+	per := make([][]*source, len(l.g.Peers))
+	for _, s := range l.order {
+		if !s.tip {
+			continue
+		}
+		s.tip = false
+		readers := 0
+		for _, p := range l.g.Peers {
+			if l.tipped(p, s) {
+				readers++
+			}
+		}
+		if readers == len(l.g.Peers) {
+			all = append(all, s)
+			continue
+		}
+		for i, p := range l.g.Peers {
+			if l.tipped(p, s) {
+				per[i] = append(per[i], s)
+			}
+		}
+	}
+	l.sendTipsOf(all, nil)
+	for i, p := range l.g.Peers {
+		l.sendTipsOf(per[i], p)
+	}
+}
+
+// tipped reports whether p reads s and can be told of it.
+func (l *Log) tipped(p *group.Peer, s *source) bool {
+	return p.Up && numbers(p) && l.of(p).claims[s.slot].reading && l.hasNick(p, s, s.told.Inc)
+}
+
+// tipsInFrame bounds the tips in one frame.
+const tipsInFrame = 4096
+
+func (l *Log) sendTipsOf(sources []*source, p *group.Peer) {
+	for part := range slices.Chunk(sources, tipsInFrame) {
+		m := wire.Tips{Name: []byte(l.name), Version: l.version, Number: l.number(p, part)}
+		for _, s := range part {
+			s.lock()
+			t := wire.Tip{Next: s.pos.Next}
+			copy(t.Nick[:], s.nick(s.pos.Inc)[1:])
+			s.unlock()
+			m.Tips = append(m.Tips, t)
+		}
+		if b := m.Append(l.g.Frame(wire.KindTips)); p == nil {
+			l.g.Broadcast(group.Live, l.idx, b)
+		} else {
+			l.g.Send(p, group.Live, l.idx, b)
+		}
+	}
+}
+
+func (l *Log) takeTips(p *group.Peer, m *wire.Tips) {
+	l.of(p).came(m.Number)
+	t := l.table.Load()
+	for i := range m.Tips {
+		tip := &m.Tips[i]
+		g := wire.Group{Source: append([]byte{0}, tip.Nick[:]...)}
+		if s := t.find(&g); s != nil {
+			l.takeTip(p, s, &g, tip.Next)
+		}
+	}
+}
+
+func (l *Log) takeTip(p *group.Peer, s *source, g *wire.Group, next uint64) {
+	l.enter(s)
+	defer l.leave(s)
+	h := &l.of(p).claims[s.slot]
+	if !s.completes(g) || h.pos.Inc != g.Inc || next <= h.pos.Next {
+		return
+	}
+	h.pos.Next, h.hasDigest = next, false
+	if l.lacks(p, s, h) != lackNothing {
+		l.watchSource(s)
+	}
+}

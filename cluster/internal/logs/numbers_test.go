@@ -1,0 +1,36 @@
+package logs
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Whatever the order in which numbered frames come, and whatever answers make up for, a row
+// knows all up to the first that is missing, as long as they come within 64 of each other.
+func TestRow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r row
+		got, last := map[uint64]bool{}, uint64(0)
+		for range rapid.IntRange(0, 60).Draw(t, "frames") {
+			n := rapid.Uint64Range(1, 60).Draw(t, "n")
+			last = max(last, n)
+			if rapid.IntRange(0, 9).Draw(t, "covers") == 0 {
+				for i := range n {
+					got[i+1] = true
+				}
+				r.covered(n)
+			} else {
+				got[n] = true
+				r.came(n)
+			}
+			want := uint64(0)
+			for got[want+1] {
+				want++
+			}
+			if r.have != want || r.last != last || r.lacks() != (last > want) {
+				t.Fatalf("has %d of %d, want %d of %d", r.have, r.last, want, last)
+			}
+		}
+	})
+}
