@@ -2,7 +2,6 @@ package sim
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
 )
 
@@ -19,9 +18,9 @@ type engine struct {
 	gen   int                // bumped by restarts, to end old timers
 }
 
-func (w *World) newEngine(i int, every time.Duration, ring int, loss float64) *engine {
+func (w *World) newEngine(name string, every time.Duration, ring int, loss float64) *engine {
 	e := &engine{
-		w: w, name: fmt.Sprintf("e%d", i+1), truth: map[uint64][]chain{},
+		w: w, name: name, truth: map[uint64][]chain{},
 		ring: ring, every: every, loss: loss,
 	}
 	e.restart()

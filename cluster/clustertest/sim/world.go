@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -24,6 +25,7 @@ type Plan struct {
 	Fail    float64
 	Options group.Options // Self and Share are set by New
 	Gauges  time.Duration
+	Name    string        // of a source, with a verb for its number; "" means e1, e2, …
 	Pages   int           // of a snapshot, beside the few that there are anyhow
 	Work    time.Duration // each step of making or loading a snapshot takes less
 	// Version, if set, is the version of the log that the nth process of a member
@@ -84,7 +86,7 @@ func New(p Plan) *World {
 		if every > 0 {
 			every = w.between(every/2, 3*every)
 		}
-		e := w.newEngine(i, every, p.Ring, p.Loss)
+		e := w.newEngine(fmt.Sprintf(cmp.Or(p.Name, "e%d"), i+1), every, p.Ring, p.Loss)
 		w.engines = append(w.engines, e)
 		w.bySource[e.name] = e
 		w.names = append(w.names, e.name)

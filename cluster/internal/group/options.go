@@ -22,11 +22,12 @@ type Options struct {
 	// dropped (800 ms): four heartbeats, so that two may be lost.
 	Heartbeat, Lease time.Duration
 	// DeltaDelay and GaugeDelay are how long changes wait for company before
-	// they are sent (2 ms, 10 ms); feeds wait like deltas.
+	// they are sent (2 ms, 10 ms); feeds wait like deltas. With more than two peers, deltas
+	// wait as many times longer, but 50 ms at most: every frame costs each peer some 100 bytes.
 	DeltaDelay, GaugeDelay time.Duration
 	// Digest is the time between claims of what deltas do not show, and between tips for
 	// those who read a source too (300 ms); FullDigest is the time between claims of what a
-	// source that moves holds (5 s), and between claims of everything to members of
+	// source that moves holds, twice that if nothing of it was lost (5 s), and between claims of everything to members of
 	// versions before those that ask for what they missed.
 	Digest, FullDigest time.Duration
 	// GapDelay is how long a missing delta may be late before it is asked for

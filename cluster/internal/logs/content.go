@@ -75,6 +75,15 @@ func (l *Log) remind(now time.Duration, s *source) time.Duration {
 	return now
 }
 
+// maxDelay bounds how long deltas wait for company in a large group.
+const maxDelay = 50 * time.Millisecond
+
+// pushDelay is how long deltas wait to be pushed: the longer, the more peers each frame costs.
+func (l *Log) pushDelay() time.Duration {
+	delay := l.g.Opt.DeltaDelay
+	return max(delay, min(maxDelay, delay*time.Duration(len(l.g.Peers)-1)))
+}
+
 // Fresh reports whether Tick has something to do that Deadline does not know of. It may
 // be called while other methods run.
 func (l *Log) Fresh() bool { return l.fresh.Load() != nil }
@@ -124,7 +133,7 @@ func (l *Log) attend(s *source) {
 			l.pushing = append(l.pushing, s)
 			s.pushing = true
 		}
-		l.flushAt = min(l.flushAt, l.g.Now+l.g.Opt.DeltaDelay)
+		l.flushAt = min(l.flushAt, l.g.Now+l.pushDelay())
 	}
 	if s.todo&todoCheck != 0 {
 		l.watchSource(s)

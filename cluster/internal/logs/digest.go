@@ -9,7 +9,7 @@ import (
 
 // What members tell each other of sources beyond deltas is told by exception. A claim is made
 // when something changed that deltas do not show, and reaches everybody: frames are numbered
-// (numbers.go). Who publishes a source also claims once per Options.FullDigest where it is and
+// (numbers.go). Who publishes a source also claims once per two Options.FullDigest where it is and
 // what it holds, if it moved, so that contents are compared.
 
 // claimsReading reports whether this member may be relied on to read s: it does, and
@@ -31,7 +31,9 @@ func (l *Log) announce(s *source) {
 // exceptions looks whether something of s changed that others would not see in its deltas.
 // s is locked.
 func (l *Log) exceptions(s *source) {
-	if s.pos.Inc != s.told.Inc || s.pos.Lost != s.told.Lost || s.claimsReading() != s.announced {
+	// Whoever follows adopts a new incarnation, and has no need to say so.
+	begun := s.pos.Inc != s.told.Inc && (s.reading || !l.opt.Owned || s.pos.Lost > 0)
+	if begun || (s.pos.Lost != s.told.Lost && s.pos.Inc == s.told.Inc) || s.claimsReading() != s.announced {
 		l.announce(s)
 	}
 }
@@ -49,7 +51,10 @@ func (l *Log) sendDigests() {
 		l.enter(s)
 		was := s.announced
 		if s.announced = s.claimsReading(); s.pos.Known() || s.announced != was {
-			s.told = s.pos
+			if s.told.Inc != s.pos.Inc {
+				s.begunAt = l.g.Now
+			}
+			s.told, s.toldAt = s.pos, l.g.Now
 			m.Claims = append(m.Claims, s.claim())
 			told = append(told, s)
 		}
@@ -61,15 +66,20 @@ func (l *Log) sendDigests() {
 	}
 }
 
-// audit claims the sources that this member publishes and that moved since it did so last.
+// audit claims the sources that this member publishes and that moved since it did so last:
+// those of which something was lost, which may be another thing elsewhere, twice as often.
 func (l *Log) audit() {
 	l.nextAudit = group.Never
 	for _, s := range l.order {
 		s.lock()
-		moved := s.pos != s.told
+		moved, lossy := s.pos != s.told, s.pos.Lost > 0
 		s.unlock()
-		if moved && l.publishes(s) {
+		switch {
+		case !moved || !l.publishes(s):
+		case lossy || l.g.Now-s.toldAt > l.g.Opt.FullDigest*3/2:
 			l.announce(s)
+		default:
+			l.nextAudit = l.g.Now + l.g.Opt.FullDigest
 		}
 	}
 }
@@ -165,7 +175,7 @@ func (l *Log) takeDigest(p *group.Peer, m *wire.Digests) {
 			*h = heldClaim{sentOne: h.sentOne, stamp: m.Stamp}
 		}
 	}
-	pl.full = true
+	pl.full, pl.refresh = true, false
 	if pl.target == nil {
 		pl.target = make([]Position, len(l.slots))
 		for slot := range pl.target {

@@ -138,7 +138,22 @@ func (l *Log) watchLoad(s *source) {
 // fail ends the load of s and leaves its peer alone for a while.
 func (l *Log) fail(s *source, pause time.Duration) {
 	l.of(s.load.p).claims[s.slot].badUntil = l.g.Now + pause
+	l.askAround(s.load.p)
 	l.endLoad(s)
+}
+
+// askAround has everybody but p say what they know: others may have what p did not give, and
+// followers do not say by themselves how far they came.
+func (l *Log) askAround(but *group.Peer) {
+	if l.g.Now < l.askedAround+l.g.Opt.FullDigest && l.askedAround > 0 {
+		return
+	}
+	l.askedAround = max(l.g.Now, 1)
+	for _, p := range l.g.Peers {
+		if p != but && p.Up {
+			l.of(p).refresh = true
+		}
+	}
 }
 
 func (l *Log) endLoad(s *source) {

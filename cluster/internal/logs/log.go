@@ -49,27 +49,28 @@ type Log struct {
 	peers   []peerLog // by slot of the peer
 	mesh    bool
 
-	pushing    []*source
-	flushAt    time.Duration
-	nextDigest time.Duration // when to claim what there is to be told; Never when nothing
-	lastDigest time.Duration
-	nextAudit  time.Duration
-	nextTips   time.Duration
-	sentAll    uint64 // number of the last frame for everybody
-	maxOne     uint64 // the largest number of a frame for one peer; a row of a new peer goes on from there
-	stamp      uint64 // of the last claims
-	checks     []*source
-	nextCheck  time.Duration
-	loads      map[uint64]*source // by the ID of the outstanding ask
-	loading    int
-	draining   bool // deltas that were kept aside are still to be applied
-	snaps      []*snap
-	snapBytes  int
-	making     *snap // being made
-	named      bool  // SetSources was called
-	rolesDirty bool
-	undivided  bool // members or sources changed since divide
-	nextRoles  time.Duration
+	pushing     []*source
+	flushAt     time.Duration
+	nextDigest  time.Duration // when to claim what there is to be told; Never when nothing
+	lastDigest  time.Duration
+	nextAudit   time.Duration
+	nextTips    time.Duration
+	sentAll     uint64 // number of the last frame for everybody
+	maxOne      uint64 // the largest number of a frame for one peer; a row of a new peer goes on from there
+	stamp       uint64 // of the last claims
+	checks      []*source
+	nextCheck   time.Duration
+	askedAround time.Duration
+	loads       map[uint64]*source // by the ID of the outstanding ask
+	loading     int
+	draining    bool // deltas that were kept aside are still to be applied
+	snaps       []*snap
+	snapBytes   int
+	making      *snap // being made
+	named       bool  // SetSources was called
+	rolesDirty  bool
+	undivided   bool // members or sources changed since divide
+	nextRoles   time.Duration
 }
 
 // source is what this member knows of one source.
@@ -92,6 +93,8 @@ type source struct {
 	orphan    time.Duration // since when nobody reachable reads it; 0 when somebody does
 	tell      bool          // to be claimed
 	told      Position      // last claimed to everybody
+	toldAt    time.Duration
+	begunAt   time.Duration // when its incarnation was claimed first
 	announced bool          // the Reading bit last claimed
 	published bool          // at the last flush
 	tip       bool          // moved since readers were told

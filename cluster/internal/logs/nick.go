@@ -3,6 +3,7 @@ package logs
 import (
 	"encoding/binary"
 	"maps"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
@@ -34,9 +35,15 @@ func (l *Log) nameSources() {
 	l.table.Store(t)
 }
 
+// nickAfter is how long after an incarnation was claimed its nick is used to members that
+// said nothing of it. One that has not heard of it yet asks for what it misses.
+const nickAfter = time.Second
+
 // hasNick reports whether p can be told of s, in an incarnation, by its nick.
 func (l *Log) hasNick(p *group.Peer, s *source, inc uint64) bool {
-	return p.Minor >= wire.MinorNicks && l.of(p).claims[s.slot].pos.Inc == inc && l.table.Load().byNick[uint32(s.hash)] == s
+	knows := l.of(p).claims[s.slot].pos.Inc == inc ||
+		(numbers(p) && l.of(p).full && s.told.Inc == inc && l.g.Now-s.begunAt > nickAfter)
+	return p.Minor >= wire.MinorNicks && knows && l.table.Load().byNick[uint32(s.hash)] == s
 }
 
 // deltasFor returns what is to be pushed of s, in the form for p; for all peers when

@@ -9,6 +9,7 @@ import (
 // peerLog is what a peer said of a log's sources.
 type peerLog struct {
 	full      bool   // a full digest came since it was up
+	refresh   bool   // another one is wanted
 	heard     bool   // a heartbeat came
 	version   uint64 // of the log, as its heartbeats say; 0: they do not name it
 	claims    []heldClaim
@@ -109,7 +110,7 @@ func (l *Log) reads(p *group.Peer, payload []byte) bool {
 // WantsDigest reports whether a full digest of p is missed.
 func (l *Log) WantsDigest(p *group.Peer) bool {
 	pl := l.of(p)
-	return pl.version > 0 && !pl.full
+	return pl.version > 0 && (!pl.full || pl.refresh)
 }
 
 // TellAll has p sent a full digest.

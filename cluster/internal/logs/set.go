@@ -106,8 +106,7 @@ func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader, deltas *wire.De
 }
 
 func (l *Log) takeDeltas(p *group.Peer, m *wire.Deltas) {
-	l.of(p).came(m.Number)
-	t := l.table.Load()
+	t, understood := l.table.Load(), true
 	m.Each(func(i int, g *wire.Group) {
 		s := t.find(g)
 		if s == nil || s.gone {
@@ -118,10 +117,14 @@ func (l *Log) takeDeltas(p *group.Peer, m *wire.Deltas) {
 		defer l.leave(s)
 		if !s.completes(g) {
 			l.g.Refuse(group.RefusedSource)
+			understood = false
 			return
 		}
 		l.mergeGroup(p, s, g, m.Done[i])
 	})
+	if understood { // else it is as if the frame had not come
+		l.of(p).came(m.Number)
+	}
 }
 
 func (l *Log) takeAsk(p *group.Peer, kind byte, m *wire.Ask) {

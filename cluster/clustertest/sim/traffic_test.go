@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+)
+
+var wholeTable = flag.Bool("cluster.traffic", false, "simulate the whole table of traffic")
+
+// What a frame takes on the wire beside itself (TCP/IP, TLS, HTTP/2, gRPC), and what a batch
+// of an engine takes there: measured on vLLM's streams with a block or two a batch.
+const (
+	framing   = 100
+	batchWire = 268
+)
+
+// flow is what a group sends in a second.
+type flow struct {
+	deltas, claims, beats float64 // bytes, with framing
+	everybody             float64 // if every replica read every engine
+}
+
+// traffic simulates a group of r replicas that share the streams of n engines, each of which
+// writes a batch every so often, or never.
+func traffic(t *testing.T, r, n int, every time.Duration) flow {
+	t.Helper()
+	var bytes [256]float64
+	p := Plan{
+		Seed: 1, Members: r, Sources: n, Every: every, Share: group.SharePartitioned, Name: "10.20.30.%d:8000/0",
+		Net:   Conditions{Delay: 200 * time.Microsecond},
+		Frame: func(_, _ int, f []byte) []byte { bytes[f[2]] += float64(len(f) + framing); return f },
+	}
+	w := New(p)
+	w.StartAll()
+	w.Run(max(8*time.Second, 4*every)) // until every engine has written, and that was told
+	bytes = [256]float64{}
+	before := w.Stats.Batches
+	const window = 20
+	w.Run(window * time.Second)
+	f := flow{
+		deltas: bytes[wire.KindDelta] / window, claims: (bytes[wire.KindDigest] + bytes[wire.KindTips] + bytes[wire.KindMissed]) / window,
+		beats: bytes[wire.KindBeat] / window, everybody: float64(w.Stats.Batches-before) / window * float64(r) * batchWire,
+	}
+	for kind := range bytes {
+		switch kind {
+		case wire.KindDelta, wire.KindDigest, wire.KindTips, wire.KindMissed, wire.KindBeat:
+		default:
+			if bytes[kind] > 0 {
+				t.Errorf("%d replicas, %d engines: %.0f bytes of kind %d, in a group at rest", r, n, bytes[kind], kind)
+			}
+		}
+	}
+	if fs := w.Failures(); len(fs) > 0 {
+		t.Error(fs)
+	}
+	return f
+}
+
+// TestTraffic holds what docs/clustering.md says of the traffic between replicas: deltas go to
+// every other replica once; claims cost one per source that moved, ten seconds and peer; idle
+// sources cost nothing.
+func TestTraffic(t *testing.T) {
+	type cell struct {
+		r, n  int
+		every time.Duration
+	}
+	cells := []cell{{3, 64, 0}, {3, 64, time.Second}, {9, 128, 500 * time.Millisecond}, {9, 64, 10 * time.Second}, {30, 64, 5 * time.Second}}
+	if *wholeTable {
+		cells = nil
+		for _, r := range []int{3, 9, 30} {
+			for _, n := range []int{64, 512, 2048} {
+				for _, every := range []time.Duration{0, 10 * time.Second, time.Second} {
+					cells = append(cells, cell{r, n, every})
+				}
+			}
+		}
+	}
+	for _, c := range cells {
+		f := traffic(t, c.r, c.n, c.every)
+		rate := 0.0
+		if c.every > 0 {
+			rate = f.everybody / batchWire / float64(c.r) // batches per second
+		}
+		line := fmt.Sprintf("%2d replicas, %4d engines, %6.1f batches/s: deltas %8.1f kB/s, claims %7.1f kB/s, heartbeats %6.1f kB/s; each reads everything %8.1f kB/s",
+			c.r, c.n, rate, f.deltas/1e3, f.claims/1e3, f.beats/1e3, f.everybody/1e3)
+		t.Log(line)
+		others := float64(c.r - 1)
+		if limit := others * rate * (framing + 70); f.deltas > limit {
+			t.Errorf("%s: more than %.0f for deltas", line, limit)
+		}
+		if limit := others * min(rate, float64(c.n)/10) * (2*framing + 70); f.claims > limit {
+			t.Errorf("%s: more than %.0f for claims", line, limit)
+		}
+		if limit := max(f.everybody/2, float64(c.r)*5e3); f.deltas+f.claims > limit {
+			t.Errorf("%s: more than half of that, and more than 5 kB/s for each replica", line)
+		}
+	}
+}
