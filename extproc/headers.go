@@ -53,6 +53,22 @@ func (v headerView) bodyUnread() bool {
 	return false
 }
 
+// local reports whether the headers are those of an answer that Envoy made itself
+// because it could not reach an upstream, or the upstream broke off: plain text,
+// without the time that an upstream took.
+func (v headerView) local() bool {
+	return v.status() >= 500 && v.Get(headerUpstreamTime) == "" && strings.HasPrefix(v.Get(headerContentType), "text/plain")
+}
+
+// attempts returns how often Envoy tried, 0 when it does not say.
+func (v headerView) attempts() int {
+	n, err := strconv.Atoi(v.Get(headerAttempts))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
 // contentLength returns the declared length, -1 when there is none.
 func (v headerView) contentLength() int64 {
 	s := v.Get(headerContentLength)

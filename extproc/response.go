@@ -17,6 +17,7 @@ func (st *stream) responseHeaders(m *inbound) error {
 	st.back.status = view.status()
 	st.back.served = cmp.Or(m.served, served(m.metadata))
 	st.noteServed()
+	st.back.local, st.back.attempts = view.local(), view.attempts()
 	st.kit.scan.Open(view.Get(headerContentType), view.Get(headerContentEncoding))
 	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served})
 	if m.end {
@@ -98,5 +99,6 @@ func (st *stream) observe(e picker.Event) {
 	}
 	e.At = st.p.opts.Now()
 	e.Status, e.Served = st.back.status, st.back.served
+	e.Local, e.Attempts = st.back.local, st.back.attempts
 	st.decision.Observe(e)
 }

@@ -56,6 +56,8 @@ type outState struct {
 	status   int
 	served   string
 	bytes    int
+	local    bool // the proxy answered in the engine's place
+	attempts int  // of the proxy, 0 when it does not say
 }
 
 // kit is the memory that a stream borrows.
@@ -166,6 +168,7 @@ func (st *stream) release(complete bool) {
 		Status:   st.back.status,
 		Served:   st.back.served,
 		Complete: complete,
+		Attempts: st.back.attempts,
 		Usage:    st.kit.scan.Usage(),
 	})
 }

@@ -12,6 +12,8 @@ const (
 	headerContentLength   = "content-length"
 	headerContentEncoding = "content-encoding"
 	headerRequestID       = "x-request-id"
+	headerUpstreamTime    = "x-envoy-upstream-service-time"
+	headerAttempts        = "x-envoy-attempt-count"
 	headerDestination     = request.HeaderDestination
 	headerDropReason      = "x-llm-d-request-dropped-reason"
 	headerConformance     = request.HeaderConformance

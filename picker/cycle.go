@@ -2,12 +2,12 @@ package picker
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -40,7 +40,8 @@ type Cycle struct {
 	Now     time.Time
 	Request *request.Request
 	Pool    *endpoint.Snapshot
-	Session SessionKey // 0 when the request has none
+	Health  *health.Snapshot // nil while nobody tells
+	Session SessionKey       // 0 when the request has none
 	// Peer is the endpoint that a profile handler has chosen before for
 	// another part of the same request; nil for the first.
 	Peer *endpoint.Endpoint
@@ -104,6 +105,7 @@ func (w *TierWeights) Of(r *indexer.Run) float64 {
 func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	c := cycles.Get().(*Cycle)
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyOf(r.Session)
+	c.Health = o.Pool.Health()
 	c.matcher, c.sessions, c.random, c.answers = o.Matcher, o.Sessions, o.Seed, o.Pool.Answers()
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
@@ -124,13 +126,14 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 func (c *Cycle) placeAnywhere() {
 	c.gatherAll()
 	c.unserved = false
+	c.withhold()
 	c.observe()
 	c.showAll()
 }
 
 // Free gives the cycle back. Nothing of it may be used afterwards.
 func (c *Cycle) Free() {
-	c.Request, c.Pool, c.Peer, c.context, c.matcher, c.sessions = nil, nil, nil, nil, nil, nil
+	c.Request, c.Pool, c.Peer, c.context, c.matcher, c.sessions, c.Health = nil, nil, nil, nil, nil, nil, nil
 	clear(c.endpoints)
 	clear(c.views)
 	c.plan.reset()
@@ -138,18 +141,14 @@ func (c *Cycle) Free() {
 }
 
 // gather lists the endpoints that r may go to: of those that the proxy allows,
-// the ones that serve its model. Those that do not answer are left out while
+// the ones that serve its model. Those that are sick are left out while
 // others are there that serve requests, and so are those that cannot serve a
 // whole request, when it is one that no profile handler splits.
 func (c *Cycle) gather(r *request.Request) {
 	c.allow(r)
 	c.gatherModel(r.Target)
-	up := func(ep *endpoint.Endpoint) bool { return !ep.Down() }
+	c.withhold()
 	serves := func(ep *endpoint.Endpoint) bool { return ep.Role&endpoint.RoleDecode != 0 }
-	upServes := func(ep *endpoint.Endpoint) bool { return !ep.Down() && ep.Role&endpoint.RoleDecode != 0 }
-	if slices.ContainsFunc(c.endpoints, upServes) || !slices.ContainsFunc(c.endpoints, serves) {
-		c.endpoints = prefer(c.endpoints, up)
-	}
 	if r.Kind == request.KindOther {
 		c.endpoints = prefer(c.endpoints, serves)
 	}

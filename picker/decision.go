@@ -51,6 +51,11 @@ type Event struct {
 	Status int
 	Served string // ip:port that answered, when the proxy says so
 	Tokens int
+
+	// Local says that the proxy answered in the engine's place, as when it could
+	// not connect; Attempts is how often it tried, 0 when it does not say.
+	Local    bool
+	Attempts int
 }
 
 // Outcome is how a request ended.
@@ -59,6 +64,8 @@ type Outcome struct {
 	Status   int    // response status, 0 when none was seen
 	Served   string // endpoint-served metadata, "" when the proxy does not say
 	Complete bool   // the response ended normally
+	Attempts int    // tries of the proxy, 0 when it does not say
+	Broken   bool   // the engine reported an error inside of its answer
 	Usage    Usage  // zero when the body was not seen
 }
 

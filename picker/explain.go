@@ -30,6 +30,8 @@ type Explanation struct {
 	Omitted     int                  `json:"omitted_candidates,omitempty"`
 	Candidates  []ExplainedCandidate `json:"candidates"`
 	Profiles    []ExplainedProfile   `json:"profiles"`
+	Health      []ExplainedHealth    `json:"health,omitempty"`  // endpoints that were not healthy
+	Refused     string               `json:"refused,omitempty"` // why it was not placed
 	Outcome     *ExplainedOutcome    `json:"outcome,omitempty"`
 }
 
@@ -110,6 +112,8 @@ type ExplainedScore struct {
 type ExplainedOutcome struct {
 	Status       int     `json:"status"`
 	Served       string  `json:"served"`
+	Failed       string  `json:"failed_over,omitempty"` // the endpoint that failed first, and how
+	Against      string  `json:"against,omitempty"`     // what the end says against the endpoint that served
 	TTFT         float64 `json:"ttft_ms,omitempty"`
 	Took         float64 `json:"took_ms"`
 	PromptTokens int     `json:"prompt_tokens,omitempty"`
@@ -187,7 +191,7 @@ func (rec *record) explain() Explanation {
 		}
 		e.Headers[h.Name] = h.Value
 	}
-	e.Stages = rec.explainStages()
+	e.Stages, e.Health, e.Refused = rec.explainStages(), rec.explainHealth(), rec.refused
 	for k := range rec.rows {
 		e.Candidates = append(e.Candidates, rec.rows[k].explain())
 	}
@@ -198,6 +202,7 @@ func (rec *record) explain() Explanation {
 	if o := rec.outcome; o.done {
 		e.Outcome = &ExplainedOutcome{
 			Status: o.status, Served: o.served, TTFT: millis(o.ttft.Seconds()), Took: millis(o.took.Seconds()),
+			Failed: o.failed, Against: against(o.cause),
 			PromptTokens: o.usage.PromptTokens, CachedTokens: o.usage.CachedTokens, OutputTokens: o.usage.OutputTokens,
 		}
 	}

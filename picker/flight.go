@@ -31,6 +31,7 @@ type flight struct {
 	lastAt  time.Time
 	tokens  int
 	learns  lessons
+	vitals  vitals
 }
 
 // helper is an endpoint that does a part of the work.
@@ -86,6 +87,7 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 	for i := range f.helpers {
 		s.blind.watch(&f.helpers[i].Ticket, r.Stream, first)
 	}
+	f.beginVitals(view)
 	f.record = s.records.add(c, f.predicted)
 	f.Observe, f.Release = f.observe, f.release
 	return f
@@ -215,7 +217,8 @@ func (s *Scheduler) wantBody(c *Cycle) bool {
 func (f *flight) observe(e Event) {
 	switch e.Kind {
 	case EventHeaders:
-		f.moveTo(e.Served)
+		f.moveTo(e.Served, e.Attempts, e.At)
+		f.answered(&e)
 		if e.Status >= 400 {
 			f.learns = lessons{}
 		}
@@ -226,18 +229,20 @@ func (f *flight) observe(e Event) {
 			f.firstToken(e.At)
 		}
 	case EventFirstToken:
+		f.moves(e.At)
 		f.firstToken(e.At)
 		f.lastAt = e.At
 	case EventTokens:
 		f.serving.Generated(e.Tokens)
 		f.tokens += e.Tokens
+		f.moves(e.At)
 		f.lastAt = e.At
 	}
 }
 
 // moveTo follows a request that the proxy sent to another endpoint than the
 // first choice.
-func (f *flight) moveTo(served string) {
+func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	if served == "" || served == f.ep.Address || served == f.Endpoints[0] && f.serving == &f.own {
 		return
 	}
@@ -246,11 +251,12 @@ func (f *flight) moveTo(served string) {
 		return
 	}
 	f.s.metrics.moved.Inc()
+	f.failedOver(ep, attempts, now)
 	f.AnswerHeaders = nil // they speak of the first choice
 	f.serving.Release()
 	f.ep, f.held, f.learns, f.serving = ep, Held{}, lessons{}, new(endpoint.Ticket)
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
-	f.s.opts.Sessions.Bind(Binding{Session: KeyOf(f.request.Session), Endpoint: ep.ID, At: f.s.opts.Now()})
+	f.s.opts.Sessions.Bind(Binding{Session: KeyOf(f.request.Session), Endpoint: ep.ID, At: now})
 	f.s.blind.watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
 	if f.s.opts.Matcher != nil {
 		f.s.opts.Matcher.Chosen(f.request, ep)
@@ -273,6 +279,7 @@ func (f *flight) firstToken(at time.Time) {
 	}
 	f.s.blind.saw()
 	ttft := at.Sub(f.queued.At)
+	f.s.patience.first.observe(f.vitals.first, ttft)
 	ep, queued := f.ep, &f.queued
 	if h := f.learns.helper; h != nil {
 		ep, queued = h.Endpoint(), &h.queued
@@ -283,8 +290,9 @@ func (f *flight) firstToken(at time.Time) {
 
 func (f *flight) release(o Outcome) {
 	if o.Served != "" && f.firstAt.IsZero() {
-		f.moveTo(o.Served)
+		f.moveTo(o.Served, o.Attempts, o.At)
 	}
+	f.concludeVitals(&o)
 	f.serving.Release()
 	for i := range f.helpers {
 		f.helpers[i].Release()

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -45,6 +47,9 @@ type record struct {
 	rows      []recordRow
 	rankings  []recordRanking
 	outcome   recordOutcome
+	pool      *endpoint.Snapshot
+	health    *health.Snapshot // nil while nobody tells
+	refused   string           // why it was not placed
 }
 
 type recordRow struct {
@@ -70,9 +75,24 @@ type recordOutcome struct {
 	ttft   time.Duration
 	took   time.Duration
 	usage  Usage
+	failed string       // the endpoint that failed before another one served
+	cause  health.Cause // what the end said against the endpoint that served
 }
 
 func newRecords(n int) *Records { return &Records{slots: make([]record, max(n, 0))} }
+
+// addRefused records that the request of c was not placed.
+func (rs *Records) addRefused(c *Cycle, why error) {
+	ref := rs.add(c, Prediction{})
+	if ref.number == 0 {
+		return
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rec := &rs.slots[(ref.number-1)%uint64(len(rs.slots))]; rec.number == ref.number {
+		rec.refused = why.Error()
+	}
+}
 
 // add records the decision of c.
 func (rs *Records) add(c *Cycle, p Prediction) recordRef {
@@ -97,6 +117,7 @@ func (rec *record) fill(c *Cycle, p Prediction) {
 	rec.headers = append(rec.headers[:0], c.plan.Headers...)
 	rec.stages = append(rec.stages[:0], c.plan.Stages...)
 	rec.predicted, rec.total = p, len(c.endpoints)
+	rec.pool, rec.health, rec.refused = c.Pool, c.Health, ""
 	rec.outcome = recordOutcome{}
 	rec.fillRows(c)
 	rec.rankings = resizeKeep(rec.rankings, c.ranked)
@@ -187,7 +208,7 @@ func (rs *Records) finish(ref recordRef, f *flight, o Outcome) {
 	if rec.number != ref.number {
 		return
 	}
-	rec.outcome = recordOutcome{done: true, status: o.Status, served: f.ep.Address, usage: o.Usage}
+	rec.outcome = recordOutcome{done: true, status: o.Status, served: f.ep.Address, usage: o.Usage, failed: f.vitals.failed, cause: f.vitals.cause}
 	// Else it is a whole answer, or a complaint.
 	if !f.firstAt.IsZero() && rec.stream && o.Status < 400 {
 		rec.outcome.ttft = f.firstAt.Sub(rec.at)

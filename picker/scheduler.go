@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -138,6 +139,9 @@ type Scheduler struct {
 	metrics *metrics
 	turn    atomic.Uint64
 	blind   blindness
+
+	patience patience
+	prompts  health.Prompts
 }
 
 // New returns a scheduler.
@@ -225,6 +229,7 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 	c := s.prepare(ctx, rules, r, start, seed)
 	defer c.Free()
 	if err := s.decide(c, rules); err != nil {
+		s.records.addRefused(c, err)
 		return nil, err
 	}
 	f := s.launch(c)

@@ -95,6 +95,7 @@ var Rows = Table{
 	{"extproc/answer", 5, Product, 0},
 	{"extproc/xds", 5, Product, 0},
 	{"internal/prefix", 5, Product, Hot},
+	{"picker/monitor", 5, Product, 0},
 	{"picker/plugin", 5, Product, 0},
 
 	// The product, level 6.

@@ -82,9 +82,27 @@ func writeDecision(w io.Writer, e *Decision) {
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		wrapped(w, "header", name+": "+e.Headers[name])
 	}
+	for i := range e.Health {
+		wrapped(w, "health", healthText(&e.Health[i]))
+	}
 	if o := e.Outcome; o != nil {
+		if o.Failed != "" {
+			wrapped(w, "moved", "away from "+o.Failed)
+		}
 		wrapped(w, "outcome", outcome(o))
 	}
+}
+
+// healthText says how an endpoint that was not healthy stood at the decision.
+func healthText(h *picker.ExplainedHealth) string {
+	s := fmt.Sprintf("%s was %s for %.1f s: %s", h.Endpoint, h.State, h.Since, h.Evidence)
+	if h.BackBy != "" {
+		s += " · back by " + h.BackBy
+	}
+	if h.Used {
+		return s + " · a candidate nevertheless"
+	}
+	return s + " · passed over"
 }
 
 // stageText says what was decided about a stage, and why.
@@ -133,6 +151,9 @@ func outcome(o *picker.ExplainedOutcome) string {
 		s += fmt.Sprintf(" · first token after %.1f ms", o.TTFT)
 	}
 	s += fmt.Sprintf(" · ended after %.1f ms", o.Took)
+	if o.Against != "" {
+		s += " · counts against the endpoint as " + o.Against
+	}
 	if o.PromptTokens > 0 {
 		s += fmt.Sprintf(" · engine counted %d prompt tokens, %d of them cached, and %d generated", o.PromptTokens, o.CachedTokens, o.OutputTokens)
 	}

@@ -19,7 +19,6 @@ import (
 // at this moment.
 type Explained struct {
 	picker.Explanation
-	Refused string `json:"refused,omitempty"` // what the client would be told instead
 	// Knowledge is how far each endpoint's cache is known (a knowledge.State). Only
 	// exact and partial ones are matched in the prompt's own space.
 	Knowledge map[string]string `json:"knowledge"`

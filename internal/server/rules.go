@@ -254,6 +254,7 @@ func (s *Server) scrapeOptions() scrape.Options {
 	o := scrape.Options{
 		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, Registerer: s.registry, Log: s.o.Log,
 		OnPage: func(ep *endpoint.Endpoint, p scrape.Page) { s.prefixes.Sized(ep, p.Blocks, p.BlockSize) },
+		OnRead: s.onRead,
 	}
 	m := s.config.Load().Metrics
 	o.Scheme, o.Path, o.SkipVerify = m.Scheme, m.Path, m.SkipVerify

@@ -28,6 +28,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/monitor"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 	"github.com/grapevine-epp/grapevine/picker/served"
@@ -64,6 +65,7 @@ type Server struct {
 	hints     *share.Hints
 	share     *share.Index
 	setup     *share.Setup
+	health    *monitor.Monitor
 	xds       *xdsShare
 	readiness *extproc.Readiness
 	processor *extproc.Processor
@@ -310,6 +312,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	if s.served != nil {
 		s.served.Close()
+	}
+	if s.health != nil {
+		s.health.Close()
 	}
 	if s.share != nil {
 		errs = append(errs, s.share.Close())

@@ -117,6 +117,9 @@ func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) error
 	}
 	group := share.Of(s.node)
 	s.setup.Join(group)
+	if err := s.openHealth(group); err != nil {
+		return err
+	}
 	s.share = share.OpenIndex(ctx, share.IndexOptions{
 		Node: s.node, Grouped: s.o.Cluster.enabled(), Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
 		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, Log: s.o.Log, Registry: s.registry,

@@ -64,6 +64,8 @@ type EndpointStatus struct {
 	KVUse     float64  `json:"kv_use"`
 	GaugeAgeS float64  `json:"gauge_age_s"`
 
+	Health HealthStatus `json:"health"`
+
 	Facts *EndpointFacts `json:"facts,omitempty"`
 }
 
@@ -98,6 +100,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
 		Blocks: s.blocks(ep), Facts: s.facts(ep, now),
 	}
+	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
 	e.Readers, e.Reason = s.share.Readers(ep.ID), s.share.Reason(ep.ID)
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
@@ -122,6 +125,8 @@ func (s *Server) state() (state, reason string) {
 		return "starting", "the endpoints file names no endpoint"
 	case !s.settled.Load():
 		return "starting", s.waitsFor(pending)
+	case s.sick() != "":
+		return "degraded", s.sick()
 	case pending > 0:
 		return "degraded", s.waitsFor(pending)
 	}

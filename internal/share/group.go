@@ -43,6 +43,8 @@ const (
 	stateSetup    = "setup"
 	stateIndex    = "index"
 
+	// StateHealth is what each replica has seen of the endpoints' health.
+	StateHealth = "health"
 	// StateReplicas is where each replica's ext_proc service is.
 	StateReplicas = "replicas"
 	// StateVersion is the version of all gauges and feeds.

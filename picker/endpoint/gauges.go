@@ -118,14 +118,3 @@ func fromUnixNano(n int64) time.Time {
 	}
 	return time.Unix(0, n)
 }
-
-// healthCell says whether an endpoint answers.
-type healthCell struct{ down atomic.Bool }
-
-// Down reports whether the endpoint was found not to answer. Such endpoints
-// are passed over while others are left.
-func (c *counters) Down() bool { return c.health.down.Load() }
-
-// SetDown notes whether the endpoint answers. Scraping and the response path
-// tell it.
-func (c *counters) SetDown(down bool) { c.health.down.Store(down) }

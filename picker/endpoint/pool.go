@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
 // defaultGrace is how long the id of a removed endpoint stays unused, so that
@@ -33,6 +34,7 @@ type Pool struct {
 	serving fleetCost // endpoints that answer requests
 	helping fleetCost // those that only prefill
 	answers Answers
+	health  atomic.Pointer[health.Snapshot]
 
 	mu        sync.Mutex
 	next      indexer.EndpointID

@@ -41,6 +41,16 @@ var counted = [...]struct {
 	usual float64
 }{{Failed, .01}, {Broken, .01}, {Cut, .1}, {Late, .02}}
 
+// Counted reports whether the cause comes as counts of requests.
+func (c Cause) Counted() bool {
+	for _, k := range counted {
+		if k.cause == c {
+			return true
+		}
+	}
+	return false
+}
+
 // Never stands for an age of something that has not happened.
 const Never = time.Duration(1<<62 - 1)
 

@@ -43,6 +43,7 @@ const (
 // Limits of conditions.
 const (
 	refusedAfter = time.Second             // without a sign of life, as seen by any replica
+	refusedFor   = 300 * time.Millisecond  // in which other replicas can say that they hear of it
 	silentAfter  = 2500 * time.Millisecond // suspect
 	silentOut    = 4 * time.Second
 	stallAfter   = time.Second // without anything that moves: suspect
@@ -68,6 +69,8 @@ type machine struct {
 	passed  int       // probes in a row
 	probed  time.Time // when a probe last had a result
 
+	refusedAt time.Time // when connections began to be refused; zero: they are not
+
 	// deaf says that the page is no witness: requests moved while it was silent.
 	deaf bool
 }
@@ -87,10 +90,16 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 	} else if e.Moved < e.Answered-deafAfter {
 		m.deaf = true
 	}
+	switch {
+	case !e.Refused:
+		m.refusedAt = time.Time{}
+	case m.refusedAt.IsZero():
+		m.refusedAt = now
+	}
 	if m.flaps > 0 && now.Sub(m.flapped) > flapWindow {
 		m.flaps, m.flapped = m.flaps-1, now
 	}
-	v := m.judge(e)
+	v := m.judge(now, e)
 	was := m.state
 	switch m.state {
 	case Healthy, Suspect:
@@ -134,7 +143,7 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 			}
 		}
 	}
-	if e.Missed > 0 {
+	if e.Missed > 0 && m.state == Returning { // a suspect may be slow to answer for being busy
 		add += float64(e.Missed) * math.Log(sickShare/.01)
 		m.blame(Probe)
 	}
@@ -145,7 +154,7 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 
 // blame names the cause of a score unless a stronger one stands.
 func (m *machine) blame(c Cause) {
-	if m.state == Healthy || m.state == Suspect && c != Probe {
+	if m.state == Healthy || m.state == Suspect || m.state == Returning {
 		m.cause = c
 	}
 }
@@ -173,11 +182,11 @@ func (m *machine) countRequests(e *Evidence) {
 
 // judge says what the evidence of this moment amounts to. The score speaks
 // last: what can be seen directly needs no statistics.
-func (m *machine) judge(e *Evidence) verdict {
+func (m *machine) judge(now time.Time, e *Evidence) verdict {
 	life := min(e.Answered, e.Moved)
 	heard := !m.deaf
 	switch {
-	case e.Refused && life >= refusedAfter && (heard || m.score >= suspectAt):
+	case e.Refused && life >= refusedAfter && now.Sub(m.refusedAt) >= refusedFor && (heard || m.score >= suspectAt):
 		return verdict{Out, Refused}
 	case e.Overdue > 0 && e.Moved >= stallAfter && e.Answered >= stallOut && heard:
 		return verdict{Out, Stalled} // two witnesses: requests and page

@@ -19,6 +19,7 @@ const (
 	whatLoRA
 	whatQueries        // prompt tokens looked up, counter
 	whatHits           // prompt tokens found in the cache, counter
+	whatGenerated      // tokens generated, counter
 	whatStarted        // of the process, seconds since the epoch
 	whatTritonRequests // by label
 	whatTritonBlocks   // by label
@@ -44,6 +45,7 @@ var named = []metric{
 	{"vllm:lora_requests_info", endpoint.EngineVLLM, whatLoRA},
 	{"vllm:prefix_cache_queries_total", endpoint.EngineVLLM, whatQueries},
 	{"vllm:prefix_cache_hits_total", endpoint.EngineVLLM, whatHits},
+	{"vllm:generation_tokens_total", endpoint.EngineVLLM, whatGenerated},
 
 	{"sglang:num_queue_reqs", endpoint.EngineSGLang, whatWaiting},
 	{"sglang:num_running_reqs", endpoint.EngineSGLang, whatRunning},
@@ -51,6 +53,7 @@ var named = []metric{
 	{"sglang:cache_config_info", endpoint.EngineSGLang, whatConfig},
 	{"sglang:prompt_tokens_total", endpoint.EngineSGLang, whatQueries},
 	{"sglang:cached_tokens_total", endpoint.EngineSGLang, whatHits},
+	{"sglang:generation_tokens_total", endpoint.EngineSGLang, whatGenerated},
 
 	{"trtllm_num_requests_waiting", endpoint.EngineTRTLLM, whatWaiting},
 	{"trtllm_num_requests_running", endpoint.EngineTRTLLM, whatRunning},

@@ -44,6 +44,9 @@ type Options struct {
 	// OnPage is told every page that was read, after SetGauges, on the
 	// reading's goroutine; nil: nobody wants to know.
 	OnPage func(*endpoint.Endpoint, Page)
+	// OnRead is told how every reading ended, after OnPage, and then judges whether
+	// the endpoint is down; nil: one that refuses connections twice is.
+	OnRead func(*endpoint.Endpoint, Reading)
 
 	// Dialects say how endpoints' pages are read; it is asked before every
 	// reading and must return at once. nil means the built-in names.
@@ -58,6 +61,14 @@ type Options struct {
 	Log        *slog.Logger          // nil discards
 	Now        func() time.Time      // nil means time.Now
 	Random     func() float64        // in [0, 1), for jitter; nil means math/rand. Safe for concurrent use
+}
+
+// Reading is how one reading ended.
+type Reading struct {
+	At       time.Time
+	Answered bool // with a page, or with anything else over HTTP
+	Refused  bool // the endpoint's own address has refused connections at least twice in a row
+	Page     *Page
 }
 
 // NearSaturation is the demand of an endpoint whose queue is not empty or

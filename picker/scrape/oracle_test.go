@@ -43,6 +43,7 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 		p.Waiting, p.Running, p.KVUse = sum(waiting), sum(running), min(mean(use), 1)
 		o.cache(&p, d)
 		p.QueryTokens, p.HitTokens = sum(o.series(d.queries)), sum(o.series(d.hits))
+		p.Generated = sum(o.series(d.generated))
 		p.LoRA = o.lora(d)
 		return p, true, true
 	}
@@ -52,16 +53,16 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 // dialect is how one engine names things: name, or name with a label value
 // after a slash.
 type dialect struct {
-	engine                               endpoint.EngineType
-	waiting, running, use, queries, hits string
-	config, size, blocks                 string // of labels, or of series when config is ""
+	engine                                          endpoint.EngineType
+	waiting, running, use, queries, hits, generated string
+	config, size, blocks                            string // of labels, or of series when config is ""
 }
 
 var dialects = []dialect{
 	{engine: endpoint.EngineVLLM, waiting: "vllm:num_requests_waiting", running: "vllm:num_requests_running", use: "vllm:kv_cache_usage_perc",
-		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks"},
+		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", generated: "vllm:generation_tokens_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks"},
 	{engine: endpoint.EngineSGLang, waiting: "sglang:num_queue_reqs", running: "sglang:num_running_reqs", use: "sglang:token_usage",
-		queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", config: "sglang:cache_config_info", size: "page_size", blocks: "num_pages"},
+		queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", generated: "sglang:generation_tokens_total", config: "sglang:cache_config_info", size: "page_size", blocks: "num_pages"},
 	{engine: endpoint.EngineTRTLLM, waiting: "trtllm_num_requests_waiting", running: "trtllm_num_requests_running", use: "trtllm_kv_cache_utilization",
 		size: "trtllm_kv_cache_tokens_per_block", blocks: "trtllm_kv_cache_max_blocks"},
 	{engine: endpoint.EngineTriton, waiting: "nv_trt_llm_request_metrics/waiting", running: "nv_trt_llm_request_metrics/scheduled",

@@ -103,12 +103,17 @@ func (p *Poller) finish(t *target, start, at time.Time, o outcome) {
 	waiting := t.waiting
 	t.waiting = nil
 	t.inFlight = false
-	gone := t.ctx.Err() != nil
+	gone, ep := t.ctx.Err() != nil, t.ep
+	var r Reading
 	if !gone {
 		p.note(t, at, end.Sub(start), o)
 		p.plan(t, start, end)
+		r = t.reading(end, o)
 	}
 	p.mu.Unlock()
+	if !gone && p.opts.OnRead != nil {
+		p.opts.OnRead(ep, r)
+	}
 	if gone && o.err != nil {
 		o.err = ErrNotPolled
 	} else {
@@ -137,18 +142,38 @@ func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 		p.opts.Log.Warn("engine metrics cannot be read, load is judged without them",
 			"endpoint", t.ep.Address, "cause", causeOf(o.err), "error", o.err)
 	}
-	switch c := causeOf(o.err); {
-	case c != causeDial && c != causeTimeout: // it answers
+	switch {
+	case answered(o.err):
 		p.mark(t, false)
-	case c == causeDial && s.Failures >= downAfter && t.request.URL.Host == t.ep.Address:
+	case t.refused(o.err):
 		p.mark(t, true)
 	}
+}
+
+// answered reports whether a reading shows that somebody is there.
+func answered(err error) bool {
+	c := causeOf(err)
+	return c != causeDial && c != causeTimeout && c != causeBroken
+}
+
+// refused reports whether the endpoint itself has refused connections again.
+func (t *target) refused(err error) bool {
+	return causeOf(err) == causeDial && t.status.Failures >= downAfter && t.request.URL.Host == t.ep.Address
+}
+
+// reading returns how a reading ended, for OnRead.
+func (t *target) reading(at time.Time, o outcome) Reading {
+	r := Reading{At: at, Answered: answered(o.err), Refused: t.refused(o.err)}
+	if o.err == nil {
+		r.Page = &o.page
+	}
+	return r
 }
 
 // mark tells the pool that an endpoint is down, and takes back only what it
 // told itself.
 func (p *Poller) mark(t *target, down bool) {
-	if down != t.lastDown {
+	if p.opts.OnRead == nil && down != t.lastDown {
 		t.lastDown = down
 		t.ep.SetDown(down)
 	}

@@ -35,6 +35,8 @@ type Page struct {
 	// Prompt tokens since the start: looked up in the prefix cache, and found.
 	// Both 0 when the page does not say.
 	QueryTokens, HitTokens float64
+	// Generated tokens since the start; 0 when the page does not say.
+	Generated float64
 
 	Bytes   int // read
 	Skipped int // lines longer than the buffer, and values that made no sense
@@ -277,6 +279,7 @@ func (s *Scanner) finish(p *Page) error {
 		p.KVUse = min(t.mean(whatUseOld), 1)
 	}
 	p.QueryTokens, p.HitTokens = t.sum[whatQueries], t.sum[whatHits]
+	p.Generated = t.sum[whatGenerated]
 	p.BlockSize, p.Blocks = t.config.size, t.config.blocks
 	if t.count[whatBlockSize] > 0 {
 		p.BlockSize = whole(t.mean(whatBlockSize))

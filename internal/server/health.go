@@ -1,0 +1,114 @@
+package server
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/monitor"
+	"github.com/grapevine-epp/grapevine/picker/scrape"
+)
+
+// openHealth watches the endpoints' health, and shares what is seen of it. The node
+// is opened later.
+func (s *Server) openHealth(group share.Group) (err error) {
+	var tell share.SetFunc
+	o := monitor.Options{
+		Pool: s.pool, Refresh: s.scrape.RefreshNow, Registerer: s.registry, Log: s.o.Log,
+		Probe: monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), nil).Probe,
+	}
+	if s.o.Cluster.enabled() {
+		line := &probeLine{s: s}
+		o.Turn = line.turn
+		o.Tell = func(address string, value []byte) error { return tell(address, value) }
+	}
+	if s.health, err = monitor.Open(o); err != nil {
+		return err
+	}
+	tell = group.Gauge(share.StateHealth, share.StateVersion, s.health)
+	return nil
+}
+
+// onRead tells health how a reading of a metrics page ended.
+func (s *Server) onRead(ep *endpoint.Endpoint, r scrape.Reading) { s.health.Read(ep, r) }
+
+// probeLine says in which order replicas probe an endpoint, by rendezvous hashing of
+// the members that are up. It is safe for concurrent use.
+type probeLine struct {
+	s *Server
+
+	mu      sync.Mutex
+	at      time.Time
+	members []string
+}
+
+// turn returns this replica's place for an endpoint, 0 for the one elected.
+func (l *probeLine) turn(address string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.at) > time.Second {
+		l.at, l.members = now, l.members[:0]
+		for _, p := range l.s.node.Status().Peers {
+			if p.State == "up" && !p.Leaving {
+				l.members = append(l.members, p.ID)
+			}
+		}
+	}
+	own, ahead := xxhash.Sum64String(l.s.node.Self().ID+" "+address), 0
+	for _, id := range l.members {
+		if xxhash.Sum64String(id+" "+address) > own {
+			ahead++
+		}
+	}
+	return ahead
+}
+
+// HealthStatus is how far an endpoint is trusted, and why.
+type HealthStatus struct {
+	State     string  `json:"state"` // healthy, suspect, out, probing, returning
+	SinceS    float64 `json:"since_s"`
+	Share     float64 `json:"share"` // of decisions in which it may be a candidate, 0..1
+	Cause     string  `json:"cause,omitempty"`
+	Evidence  string  `json:"evidence,omitempty"`
+	BackBy    string  `json:"back_by,omitempty"`
+	Overruled bool    `json:"overruled,omitempty"` // soft evidence is ignored: it speaks against most of the pool
+}
+
+func healthStatus(v health.View, now time.Time) HealthStatus {
+	h := HealthStatus{State: v.State.String(), Share: float64(v.Share) / health.Full, Evidence: v.Evidence(), BackBy: v.Remedy(), Overruled: v.Overruled}
+	if v.State != health.Healthy {
+		h.Cause = v.Cause.String()
+	}
+	if !v.Since.IsZero() {
+		h.SinceS = now.Sub(v.Since).Seconds()
+	}
+	return h
+}
+
+// sick returns why the pool as a whole is not well, "" when it is.
+func (s *Server) sick() string {
+	snap := s.pool.Health()
+	if snap == nil {
+		return ""
+	}
+	out, worst := 0, ""
+	for _, ep := range s.pool.Snapshot().Endpoints {
+		v := snap.View(int(ep.ID))
+		if v.State == health.Out || v.State == health.Probing {
+			out++
+			worst = cmp.Or(worst, ep.Address+": "+v.Evidence())
+		}
+	}
+	if len(snap.Overruled) == 0 {
+		return ""
+	}
+	if out == 0 {
+		return "most endpoints are suspect, so all are used"
+	}
+	return "most endpoints look sick, so they are used as they are (" + worst + ")"
+}

@@ -1,0 +1,51 @@
+package endpoint
+
+import (
+	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/picker/health"
+)
+
+// healthCell says how far an endpoint is trusted, and watches its requests.
+type healthCell struct {
+	withheld atomic.Uint32 // of health.Full decisions, those in which it is left out
+	tracker  health.Tracker
+}
+
+// Share returns in how many of health.Full decisions the endpoint may be a
+// candidate.
+func (c *counters) Share() uint32 {
+	return health.Full - min(c.health.withheld.Load(), health.Full)
+}
+
+// Down reports whether the endpoint is out. Such endpoints are passed over while
+// others are left.
+func (c *counters) Down() bool { return c.Share() == 0 }
+
+// SetDown puts the endpoint out, or back. Where health is watched, SetHealth of
+// its Pool tells instead.
+func (c *counters) SetDown(down bool) {
+	if down {
+		c.setShare(0)
+	} else {
+		c.setShare(health.Full)
+	}
+}
+
+func (c *counters) setShare(share uint32) {
+	c.health.withheld.Store(health.Full - min(share, health.Full))
+}
+
+// Tracker watches the endpoint's requests in flight.
+func (c *counters) Tracker() *health.Tracker { return &c.health.tracker }
+
+// Health returns what is known of the endpoints' health, nil while nobody tells.
+func (p *Pool) Health() *health.Snapshot { return p.health.Load() }
+
+// SetHealth tells decisions from now on how far each endpoint is trusted.
+func (p *Pool) SetHealth(h *health.Snapshot) {
+	p.health.Store(h)
+	for _, ep := range p.Snapshot().Endpoints {
+		ep.setShare(h.View(int(ep.ID)).Share)
+	}
+}

@@ -1,0 +1,262 @@
+package monitor
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/scrape"
+)
+
+// Options build a Monitor. Pool is required.
+type Options struct {
+	Pool *endpoint.Pool
+	// Probe asks an endpoint for a short answer; nil probes nobody.
+	Probe func(context.Context, *endpoint.Endpoint) Result
+	// Turn is this replica's place in the line of those that may probe an
+	// endpoint, 0 for the one elected; nil means always 0.
+	Turn func(address string) int
+	// Tell shares this replica's evidence about an endpoint, nil takes it back;
+	// nil shares nothing.
+	Tell func(address string, value []byte) error
+	// Refresh has an endpoint's metrics page read soon; nil: it is read in its turn.
+	Refresh func(*endpoint.Endpoint)
+
+	Health     health.Options
+	Registerer prometheus.Registerer // nil leaves the metrics unregistered
+	Log        *slog.Logger          // nil discards
+	Now        func() time.Time      // nil means time.Now
+}
+
+func (o *Options) complete() {
+	if o.Turn == nil {
+		o.Turn = func(string) int { return 0 }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+}
+
+const (
+	tickEvery    = 100 * time.Millisecond
+	refreshEvery = 250 * time.Millisecond // of pages of endpoints that are not healthy
+)
+
+// Monitor runs the health of one pool.
+type Monitor struct {
+	opts    Options
+	metrics *metrics
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu     sync.Mutex
+	set    *health.Set
+	sights map[string]*sight // by address
+	told   bool              // a snapshot was published
+	out    []word            // for the other replicas, sent without the lock
+}
+
+// word is what is to be told of an endpoint.
+type word struct {
+	address string
+	value   []byte
+}
+
+// Open starts a monitor of the pool's endpoints, present and future.
+func Open(o Options) (*Monitor, error) {
+	m, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	m.wg.Go(m.run)
+	return m, nil
+}
+
+// New returns a monitor that moves only by Tick, for virtual time.
+func New(o Options) (*Monitor, error) {
+	o.complete()
+	m := &Monitor{opts: o, set: health.NewSet(o.Health), sights: map[string]*sight{}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	var err error
+	if m.metrics, err = newMetrics(o.Registerer, m); err != nil {
+		m.cancel()
+		return nil, err
+	}
+	o.Pool.Subscribe(m.apply)
+	return m, nil
+}
+
+// Close stops probes and goroutines and waits for them.
+func (m *Monitor) Close() {
+	m.cancel()
+	m.wg.Wait()
+}
+
+func (m *Monitor) run() {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-tick.C:
+			m.Tick()
+		}
+	}
+}
+
+// apply follows the pool.
+func (m *Monitor) apply(c endpoint.Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.opts.Now()
+	for _, ep := range c.Removed {
+		if s := m.sights[ep.Address]; s != nil && s.ep.ID == ep.ID {
+			m.set.Leave(int(ep.ID))
+			delete(m.sights, ep.Address)
+			m.tell(ep.Address, nil)
+		}
+	}
+	for _, list := range [][]*endpoint.Endpoint{c.Added, c.Changed} {
+		for _, ep := range list {
+			s := m.sights[ep.Address]
+			if s == nil {
+				s = &sight{}
+				m.sights[ep.Address] = s
+			}
+			s.ep = ep
+			m.set.Join(int(ep.ID), groupOf(ep), now)
+			s.share(m, s.evidence(now), now) // where its counts begin
+		}
+	}
+}
+
+// groupOf names the endpoints that can stand in for each other.
+func groupOf(ep *endpoint.Endpoint) string {
+	names := slices.Clone(ep.Models)
+	slices.Sort(names)
+	return strings.Join(names, ",") + "/" + strconv.Itoa(int(ep.Role))
+}
+
+// Read takes how a reading of an endpoint's metrics page ended.
+func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sights[ep.Address]; s != nil {
+		load := m.opts.Pool.Book().Load(ep, r.At)
+		s.read(r, load.Prefill > 0 && ep.Cost().Wait(&load, r.At) > explained)
+	}
+}
+
+// Tick takes the evidence of this moment and moves all states on.
+func (m *Monitor) Tick() {
+	for _, w := range m.step() {
+		if err := m.opts.Tell(w.address, w.value); err != nil {
+			m.opts.Log.Warn("endpoint health not shared", "endpoint", w.address, "error", err)
+		}
+	}
+}
+
+// step is Tick without telling the others.
+func (m *Monitor) step() []word {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.opts.Now()
+	for _, s := range m.sights {
+		e := s.evidence(now)
+		m.set.Hear("", int(s.ep.ID), e, now)
+		m.followUp(s, &e, now)
+	}
+	changes := m.set.Step(now)
+	m.publish(changes)
+	for _, c := range changes {
+		m.log(c)
+	}
+	out := m.out
+	m.out = nil
+	return out
+}
+
+// followUp tells the others, and looks closer, where something is wrong.
+func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
+	id := int(s.ep.ID)
+	sick := m.set.View(id).State != health.Healthy
+	s.mayShare(m, e, sick, now)
+	if !sick && e.Overdue == 0 && !e.Refused {
+		return
+	}
+	if m.opts.Refresh != nil && now.Sub(s.refreshed) >= refreshEvery {
+		s.refreshed = now
+		m.opts.Refresh(s.ep)
+	}
+	if m.opts.Probe != nil && sick && !s.probing && m.set.Probe(id, m.opts.Turn(s.ep.Address), now) {
+		s.probing = true
+		m.wg.Go(func() { m.probe(s, s.ep) })
+	}
+}
+
+func (m *Monitor) publish(changes []health.Change) {
+	busy := len(changes) > 0 || !m.told
+	for _, s := range m.sights {
+		v := m.set.View(int(s.ep.ID))
+		busy = busy || v.State != health.Healthy || s.ep.Share() != v.Share
+	}
+	if busy {
+		m.told = true
+		m.opts.Pool.SetHealth(m.set.Snapshot())
+	}
+}
+
+func (m *Monitor) log(c health.Change) {
+	m.metrics.changed(c)
+	address := strconv.Itoa(c.ID)
+	if ep := m.opts.Pool.Snapshot().ByID(c.ID); ep != nil {
+		address = ep.Address
+	}
+	level := slog.LevelInfo
+	if c.To.State == health.Out && c.From != health.Probing || c.To.State == health.Suspect {
+		level = slog.LevelWarn
+	}
+	m.opts.Log.Log(context.Background(), level, "endpoint health changed", "endpoint", address,
+		"from", c.From.String(), "to", c.To.State.String(), "cause", c.To.Cause.String(),
+		"evidence", c.To.Evidence(), "back_by", c.To.Remedy(), "overruled", c.To.Overruled)
+}
+
+// Merge takes another replica's word on an endpoint. It implements
+// cluster.GaugeSink.
+func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) error {
+	if value == nil {
+		return nil // its endpoint has gone there; what it saw only ages
+	}
+	e, err := readEvidence(value)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sights[address]; s != nil {
+		now := m.opts.Now()
+		s.heard(origin, &e, now)
+		m.set.Hear(origin, int(s.ep.ID), e, now)
+	}
+	return nil
+}
+
+// Drop forgets a replica that is gone. It implements cluster.GaugeSink.
+func (m *Monitor) Drop(origin string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.set.Drop(origin)
+}

@@ -1,0 +1,255 @@
+package monitor
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/scrape"
+)
+
+// rig is some replicas that watch the same endpoints in virtual time.
+type rig struct {
+	t        *testing.T
+	now      time.Time
+	replicas []*rigReplica
+	cut      bool
+}
+
+type rigReplica struct {
+	*Monitor
+	pool *endpoint.Pool
+	reg  *prometheus.Registry
+}
+
+func newRig(t *testing.T, replicas, endpoints int) *rig {
+	r := &rig{t: t, now: time.Unix(1000, 0)}
+	clock := func() time.Time { return r.now }
+	names := []string{"a", "b", "c"}[:replicas]
+	for i, name := range names {
+		p := &rigReplica{pool: endpoint.NewPool(endpoint.PoolOptions{Now: clock}), reg: prometheus.NewRegistry()}
+		var err error
+		p.Monitor, err = New(Options{
+			Pool: p.pool, Now: clock, Registerer: p.reg,
+			Tell: func(address string, value []byte) error {
+				for k, o := range r.replicas {
+					if k != i && !r.cut {
+						if err := o.Merge(name, 1, address, value); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		r.replicas = append(r.replicas, p)
+	}
+	var specs []endpoint.Spec
+	for i := range endpoints {
+		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), uint16(8000+i))})
+	}
+	for _, p := range r.replicas {
+		p.pool.Set(specs)
+	}
+	return r
+}
+
+// pass lets time pass; each tick, every replica reads all pages but those for
+// which dead says otherwise, and does what it is told.
+func (r *rig) pass(d time.Duration, dead func(replica, endpoint int) bool, do func(replica int, ep *endpoint.Endpoint)) {
+	for end := r.now.Add(d); r.now.Before(end); {
+		r.now = r.now.Add(tickEvery)
+		for i, p := range r.replicas {
+			for k, ep := range p.pool.Snapshot().Endpoints {
+				if dead != nil && dead(i, k) {
+					p.Read(ep, scrape.Reading{At: r.now, Refused: true})
+				} else {
+					p.Read(ep, scrape.Reading{At: r.now, Answered: true, Page: &scrape.Page{}})
+				}
+				if do != nil {
+					do(i, ep)
+				}
+			}
+			p.Tick()
+		}
+	}
+}
+
+func (r *rig) states(endpoint int) (out []string) {
+	for _, p := range r.replicas {
+		ep := p.pool.Snapshot().Endpoints[endpoint]
+		out = append(out, p.pool.Health().View(int(ep.ID)).State.String())
+	}
+	return out
+}
+
+// TestSharing: what each of three replicas sees a third of is found by all.
+func TestSharing(t *testing.T) {
+	r := newRig(t, 3, 4)
+	r.pass(2*time.Second, nil, nil)
+	var w health.Watch
+	for i, p := range r.replicas { // two failures each: not enough for one alone
+		ep := p.pool.Snapshot().Endpoints[1]
+		for range 2 {
+			ep.Tracker().Begin(&w, r.now, r.now.Add(time.Second))
+			w.End(r.now, health.Failed)
+		}
+		r.pass(tickEvery, nil, nil)
+		_ = i
+	}
+	r.pass(500*time.Millisecond, nil, nil)
+	if got := r.states(1); !cmp.Equal(got, []string{"out", "out", "out"}) {
+		t.Errorf("two failures at each of three replicas: %v", got)
+	}
+	if got := r.states(0); !cmp.Equal(got, []string{"healthy", "healthy", "healthy"}) {
+		t.Errorf("an endpoint without failures: %v", got)
+	}
+	if !r.replicas[0].pool.Snapshot().Endpoints[1].Down() {
+		t.Error("decisions do not hear of it")
+	}
+}
+
+// TestPartition: an endpoint that one replica alone cannot reach stays in, as long
+// as another tells that it is well.
+func TestPartition(t *testing.T) {
+	r := newRig(t, 3, 4)
+	blind := func(replica, endpoint int) bool { return replica == 0 && endpoint == 2 }
+	r.pass(2*time.Second, nil, nil)
+	r.pass(10*time.Second, blind, nil)
+	if got := r.states(2); !cmp.Equal(got, []string{"healthy", "healthy", "healthy"}) {
+		t.Errorf("while the others reach it: %v", got)
+	}
+	r.cut = true
+	r.pass(10*time.Second, blind, nil)
+	if got := r.states(2); !cmp.Equal(got, []string{"out", "healthy", "healthy"}) {
+		t.Errorf("while nobody tells: %v", got)
+	}
+}
+
+// TestPace: an engine that generates far more slowly than before is suspect, unless
+// prefills explain it.
+func TestPace(t *testing.T) {
+	var p pace
+	now, tokens := time.Unix(1000, 0), 0.
+	see := func(rate float64, busy bool) {
+		now = now.Add(time.Second)
+		tokens += rate * 4
+		p.see(&scrape.Page{Generated: tokens, Running: 4}, now, busy)
+	}
+	for range 20 {
+		see(40, false)
+	}
+	see(4, true)
+	see(4, true)
+	if see(4, false); p.slow {
+		t.Error("one slow second makes an engine slow")
+	}
+	if see(4, false); !p.slow {
+		t.Error("two slow seconds do not make an engine slow")
+	}
+	if see(30, false); p.slow {
+		t.Error("it stays slow at the usual pace")
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	r := newRig(t, 1, 2)
+	p := r.replicas[0]
+	r.pass(3*time.Second, func(_, endpoint int) bool { return endpoint == 1 }, nil)
+	want := `
+# HELP grapevine_health_changes_total Changes of endpoints' health, by the new state and its cause.
+# TYPE grapevine_health_changes_total counter
+grapevine_health_changes_total{cause="refused",state="out"} 1
+# HELP grapevine_health_share Share of decisions in which an endpoint may be a candidate, 0 to 1.
+# TYPE grapevine_health_share gauge
+grapevine_health_share{endpoint="10.0.0.1:8000"} 1
+grapevine_health_share{endpoint="10.0.0.1:8001"} 0
+# HELP grapevine_health_state 1 for the state that an endpoint is in.
+# TYPE grapevine_health_state gauge
+grapevine_health_state{cause="none",endpoint="10.0.0.1:8000",state="healthy"} 1
+grapevine_health_state{cause="refused",endpoint="10.0.0.1:8001",state="out"} 1
+`
+	if err := testutil.GatherAndCompare(p.reg, strings.NewReader(want), "grapevine_health_changes_total", "grapevine_health_share", "grapevine_health_state"); err != nil {
+		t.Error(err)
+	}
+	p.pool.Set(nil)
+	if n, err := testutil.GatherAndCount(p.reg, "grapevine_health_state"); err != nil || n != 0 {
+		t.Errorf("%d series of endpoints that are gone, %v", n, err)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	answer := func(w http.ResponseWriter, _ *http.Request) {}
+	var asked []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		if r.URL.Path == "/v1/models" {
+			_, _ = w.Write([]byte(`{"data":[{"id":"m"}]}`))
+			return
+		}
+		answer(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort(srv.Listener.Addr().String())}})
+	ep := pool.Snapshot().Endpoints[0]
+	p := NewProber("http", nil)
+	probe := func(status int) Result {
+		answer = func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/health" {
+				w.WriteHeader(status)
+			}
+		}
+		return p.Probe(context.Background(), ep)
+	}
+	for status, want := range map[int]Result{200: Passed, 500: Missed, 503: Missed, 429: Unknown, 404: Passed} {
+		if got := probe(status); got != want {
+			t.Errorf("status %d: %v, want %v", status, got, want)
+		}
+	}
+	free := make(chan struct{})
+	defer close(free)
+	answer = func(http.ResponseWriter, *http.Request) { <-free }
+	if got := p.Probe(context.Background(), ep); got != Missed {
+		t.Errorf("an engine that hangs: %v", got)
+	}
+	models := 0
+	for _, path := range asked {
+		if path == "/v1/models" {
+			models++
+		}
+	}
+	if models != 1 {
+		t.Errorf("models were asked for %d times", models)
+	}
+}
+
+// FuzzEvidence: malformed words are refused, and what is written is read back.
+func FuzzEvidence(f *testing.F) {
+	f.Add(appendEvidence(nil, &health.Evidence{Good: 3, Refused: true, Answered: health.Never, Moved: time.Second, Overdue: 2}))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := readEvidence(b)
+		if err != nil {
+			return
+		}
+		again, err := readEvidence(appendEvidence(nil, &e))
+		if err != nil || !cmp.Equal(again, e) {
+			t.Errorf("%+v, %v, want %+v", again, err, e)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package picker
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// vitals are what a request's course says of the health of the endpoint that
+// serves it.
+type vitals struct {
+	watch  health.Watch
+	ended  bool    // it has said what it can
+	seen   bool    // its first token will be seen
+	first  float64 // predicted seconds to the first token
+	answer float64 // and to the end
+	told   time.Time
+	failed string       // the endpoint that failed before another one served, and how
+	cause  health.Cause // what the end said against the endpoint; None, Void: nothing
+}
+
+// answerTokens is what an answer is assumed to have where nothing says more. What
+// it is off by, patience learns.
+const answerTokens = 200
+
+// visibleFrom is the score of blindness from which first tokens are known to be
+// seen.
+const visibleFrom = -8
+
+// begin watches the request at the endpoint that serves it.
+func (f *flight) beginVitals(view *View) {
+	v := &f.vitals
+	v.seen = f.request.Stream && f.s.blind.score.Load() <= visibleFrom
+	tokens := float64(answerTokens)
+	if n := f.request.MaxTokens; n > 0 {
+		tokens = min(tokens, float64(n))
+	}
+	v.first = f.predicted.TTFT()
+	v.answer = v.first + tokens*view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
+	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.patience()))
+}
+
+// patience returns how long the request may take until it moves.
+func (f *flight) patience() time.Duration {
+	v := &f.vitals
+	switch {
+	case f.request.Kind == request.KindOther: // nobody knows what it does
+		return time.Hour
+	case v.seen:
+		return f.s.patience.first.limit(v.first)
+	default:
+		return f.s.patience.whole.limit(v.answer)
+	}
+}
+
+// answered takes the status of the answer.
+func (f *flight) answered(e *Event) {
+	now := e.At
+	switch {
+	case e.Status == http.StatusTooManyRequests, e.Status == http.StatusServiceUnavailable && !e.Local:
+		f.ep.Tracker().SetFull(now.Add(fullFor))
+		f.endVitals(now, health.Void)
+	case e.Local && e.Status >= 500:
+		f.endVitals(now, health.Broken)
+	case e.Status == http.StatusNotImplemented, e.Status == http.StatusHTTPVersionNotSupported:
+		f.endVitals(now, health.Void)
+	case e.Status >= 500:
+		f.endVitals(now, health.Failed)
+	case e.Status >= 400:
+		f.endVitals(now, health.Void)
+	}
+}
+
+// fullFor is how long an endpoint that refused a request for want of room is
+// passed over.
+const fullFor = time.Second
+
+// moves notes text that came. Late ones teach nothing about engines that are
+// well.
+func (f *flight) moves(at time.Time) {
+	v := &f.vitals
+	if v.ended || at.Sub(v.told) < 50*time.Millisecond {
+		return
+	}
+	if v.watch.Late(at) {
+		f.learns = lessons{}
+	}
+	v.told = at
+	v.watch.Moved(at, at.Add(tokenGap+f.s.patience.whole.limit(v.answer)))
+}
+
+// endVitals says how the request ended, once. A failure that follows its prompt
+// from endpoint to endpoint is the prompt's.
+func (f *flight) endVitals(now time.Time, c health.Cause) {
+	v := &f.vitals
+	if v.ended {
+		return
+	}
+	v.ended = true
+	switch c {
+	case health.Failed, health.Broken, health.Cut:
+		if f.s.prompts.Failed(promptKey(f.request), int(f.ep.ID), now) {
+			c = health.Void
+		}
+	case health.None:
+		if !f.s.prompts.Empty() {
+			f.s.prompts.Succeeded(promptKey(f.request))
+		}
+	}
+	v.cause = c
+	v.watch.End(now, c)
+}
+
+// concludeVitals takes the end of the request.
+func (f *flight) concludeVitals(o *Outcome) {
+	v := &f.vitals
+	if v.ended {
+		return
+	}
+	late := v.watch.Late(o.At)
+	switch {
+	case o.Broken:
+		f.endVitals(o.At, health.Failed)
+	case o.Complete && o.Status != 0:
+		f.s.patience.whole.observe(v.answer, o.At.Sub(f.queued.At))
+		if late {
+			f.learns = lessons{}
+		} else {
+			f.learnWhole(o)
+		}
+		f.endVitals(o.At, health.None)
+	case o.Status != 0 && f.ep.Tracker().Cut(client(f.request)):
+		f.endVitals(o.At, health.Cut)
+	default: // the client went away, or we did
+		f.endVitals(o.At, health.Void)
+	}
+}
+
+// failedOver notes that the proxy went on from an endpoint to the next, and
+// watches the request there.
+func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) {
+	v := &f.vitals
+	cause := health.Broken
+	if attempts == 1 { // it never tried: the proxy does not know the endpoint
+		cause = health.Void
+	}
+	f.endVitals(now, cause)
+	v.failed = f.ep.Address + ": it could not be reached, or broke off before its answer"
+	if cause == health.Void {
+		v.failed = f.ep.Address + ": the proxy does not know it"
+	}
+	v.ended, v.cause = false, health.None
+	to.Tracker().Begin(&v.watch, now, now.Add(f.patience()))
+}
+
+// learnWhole teaches the cost model from an answer of which only the whole time
+// and the usage are known: from a long one the time of a step, from a short one
+// the time of the prefill.
+func (f *flight) learnWhole(o *Outcome) {
+	const long, short = 16, 4
+	if f.tokens > 0 || !o.Usage.Seen || o.Usage.OutputTokens < 1 || f.split() {
+		return
+	}
+	took, n := o.At.Sub(f.queued.At).Seconds(), float64(o.Usage.OutputTokens)
+	l := f.s.opts.Pool.Book().Load(f.ep, o.At)
+	sequences, context := float64(max(l.Requests-l.Waiting, 0))+1, float64(l.Context+int64(f.queued.Own.Input))
+	switch {
+	case o.Usage.OutputTokens >= long && f.learns.step:
+		if step := (took - f.predicted.TTFT()) / (n - 1); step > 0 {
+			f.s.opts.Pool.LearnStep(f.ep, sequences, context, step, o.At)
+		}
+	case o.Usage.OutputTokens <= short && f.learns.prefill:
+		if first := took - (n-1)*f.ep.Cost().StepOf(sequences, context); first > 0 {
+			f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, seconds(first))
+		}
+	}
+}
+
+// promptKey names a request's prompt, 0 when it has none.
+func promptKey(r *request.Request) uint64 {
+	body := r.Body
+	if r.Prompt.Main.Found() && r.Prompt.Main[1] <= len(body) {
+		body = r.Prompt.Main.Of(body)
+	}
+	if len(body) == 0 {
+		return 0
+	}
+	return xxhash.Sum64(body)
+}
+
+// client names who asked, as far as the request says.
+func client(r *request.Request) uint64 {
+	for _, name := range [...]string{r.Session, r.User, r.FairnessID} {
+		if name != "" {
+			return xxhash.Sum64String(name)
+		}
+	}
+	return promptKey(r)
+}
