@@ -8,9 +8,9 @@
 //     goroutine dials the engine's PUB socket and reads messages (zmtp).
 //  2. order puts batches in sequence: it finds gaps, asks for replays, fills
 //     their holes, and recognises an engine that has started again.
-//  3. Batch.Decode reads the msgpack batch, in any form that engines have
+//  3. Package decode reads the msgpack batch, in any form that engines have
 //     published, without allocating.
-//  4. Translator.Translate maps engine hashes and token ids to block keys and
+//  4. Package translate maps engine hashes and token ids to block keys and
 //     appends operations to an indexer.Delta.
 //  5. Index.Apply takes the delta; then Options.OnDelta may share it.
 //
@@ -24,5 +24,5 @@
 // everything malformed costs a counter, at worst its own connection.
 //
 // Concurrency: Manager's methods are safe for concurrent use, and Knowledge
-// takes no lock. A Translator and a Batch belong to one goroutine at a time.
+// takes no lock.
 package events

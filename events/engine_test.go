@@ -10,10 +10,39 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
+	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
+
+var testSource = indexer.Source{Endpoint: 3, Rank: 1}
+
+func newIndex() *indexer.Index {
+	return indexer.New(indexer.Options{Hasher: testHasher()})
+}
+
+func testHasher() indexer.Hasher { return indexer.NewHasher(indexer.Seed{1, 2, 3}) }
+
+// rig is a translator with a real index behind it.
+type rig struct {
+	tr    *translate.Translator
+	index *indexer.Index
+}
+
+func newRig() *rig {
+	r := &rig{index: newIndex()}
+	r.tr = translate.New(translate.Options{Source: testSource, Index: r.index, Hasher: testHasher(), Model: "model"})
+	return r
+}
+
+func (r *rig) apply(events ...decode.Event) *indexer.Delta {
+	d := new(indexer.Delta)
+	r.tr.Translate(&decode.Batch{Events: events}, d)
+	r.index.Apply(testSource, d)
+	return d
+}
 
 // fakeEngine is an engine's event side in Go, with faults on demand: it loses
 // live batches and replies, wraps its ring, and restarts on the same ports.
@@ -54,7 +83,7 @@ func (e *fakeEngine) start(pub, router string) {
 	if e.router, err = zmtp.ListenRouter(router, e.replay, zmtp.RouterOptions{}); err != nil {
 		e.tb.Fatal(err)
 	}
-	e.truth, e.ring, e.first, e.hashes = newRig(TranslatorOptions{}), nil, 0, nil
+	e.truth, e.ring, e.first, e.hashes = newRig(), nil, 0, nil
 }
 
 func (e *fakeEngine) stop() {
@@ -114,16 +143,16 @@ func (e *fakeEngine) publish(n int) {
 	}
 }
 
-func (e *fakeEngine) events() []Event {
-	var out []Event
+func (e *fakeEngine) events() []decode.Event {
+	var out []decode.Event
 	for range 1 + e.rng.Intn(3) {
 		if len(e.hashes) > 50 && e.rng.Intn(2) == 0 {
 			i := len(e.hashes) - 1 - e.rng.Intn(10)
-			out = append(out, Event{Kind: BlockRemoved, Group: NoGroup, Hashes: []indexer.EngineHash{e.hashes[i]}})
+			out = append(out, decode.Event{Kind: decode.BlockRemoved, Group: decode.NoGroup, Hashes: []indexer.EngineHash{e.hashes[i]}})
 			e.hashes = append(e.hashes[:i], e.hashes[i+1:]...)
 			continue
 		}
-		s := Event{Kind: BlockStored, Group: NoGroup, BlockSize: uint32(e.page)}
+		s := decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, BlockSize: uint32(e.page)}
 		if len(e.hashes) > 0 && e.rng.Intn(3) > 0 {
 			s.HasParent, s.Parent = true, e.hashes[e.rng.Intn(len(e.hashes))]
 		}
@@ -140,7 +169,7 @@ func (e *fakeEngine) events() []Event {
 	return out
 }
 
-func encodeEvents(events []Event) []byte {
+func encodeEvents(events []decode.Event) []byte {
 	p := msgp.AppendArrayHeader(nil, 3)
 	p = msgp.AppendFloat64(p, float64(time.Now().UnixNano())/1e9)
 	p = msgp.AppendArrayHeader(p, uint32(len(events)))
@@ -152,13 +181,13 @@ func encodeEvents(events []Event) []byte {
 	}
 	for _, e := range events {
 		switch e.Kind {
-		case BlockRemoved:
-			p = msgp.AppendString(msgp.AppendArrayHeader(p, 2), nameRemoved)
+		case decode.BlockRemoved:
+			p = msgp.AppendString(msgp.AppendArrayHeader(p, 2), "BlockRemoved")
 			hashes(e.Hashes)
-		case AllBlocksCleared:
-			p = msgp.AppendString(msgp.AppendArrayHeader(p, 1), nameCleared)
-		case BlockStored:
-			p = msgp.AppendString(msgp.AppendArrayHeader(p, 5), nameStored)
+		case decode.AllBlocksCleared:
+			p = msgp.AppendString(msgp.AppendArrayHeader(p, 1), "AllBlocksCleared")
+		case decode.BlockStored:
+			p = msgp.AppendString(msgp.AppendArrayHeader(p, 5), "BlockStored")
 			hashes(e.Hashes)
 			if e.HasParent {
 				p = msgp.AppendUint64(p, uint64(e.Parent))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/events/eventtest"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 )
 
@@ -22,7 +23,7 @@ type frameVectors struct {
 func frames(tb testing.TB, list []string) [][]byte {
 	var out [][]byte
 	for _, f := range list {
-		out = append(out, unhex(tb, f))
+		out = append(out, eventtest.Unhex(tb, f))
 	}
 	return out
 }
@@ -31,7 +32,7 @@ func frames(tb testing.TB, list []string) [][]byte {
 // the one that engines expect, and both shapes of reply are understood.
 func TestFrameVectors(t *testing.T) {
 	var v frameVectors
-	if err := json.Unmarshal(loadVectors(t).Frames, &v); err != nil {
+	if err := json.Unmarshal(eventtest.Load(t).Frames, &v); err != nil {
 		t.Fatal(err)
 	}
 	asked := make(chan []string, 9)
@@ -59,7 +60,7 @@ func TestFrameVectors(t *testing.T) {
 		if request := <-asked; len(request) != 2 || request[0] != v.Request[0] || request[1] != v.Request[1] {
 			t.Errorf("request %q, want %q", request, v.Request)
 		}
-		if p := s.position(); p.Seq != 6 || p.Sum != sumOf(unhex(t, v.Plain.Batch[2])) || s.tr.Stats().Clears != 1 {
+		if p := s.position(); p.Seq != 6 || p.Sum != sumOf(eventtest.Unhex(t, v.Plain.Batch[2])) || s.tr.Stats().Clears != 1 {
 			t.Errorf("%+v after the replay, %+v", p, s.tr.Stats())
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
@@ -29,7 +30,7 @@ type Manager struct {
 // work is the memory in which one batch is decoded and translated. Streams
 // share a few, so that idle ones hold none.
 type work struct {
-	batch Batch
+	batch decode.Batch
 	delta indexer.Delta
 }
 
@@ -43,6 +44,9 @@ func Open(opt Options) *Manager {
 	m.metrics = newMetrics(m, opt.Registry)
 	return m
 }
+
+// keepItems is how many items of each kind the memory of a delta keeps room for.
+const keepItems = 1 << 14
 
 func (m *Manager) work() *work {
 	w := m.scratch.Get().(*work)

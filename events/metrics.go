@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
+	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
@@ -78,7 +80,7 @@ func (x *metrics) unregister() {
 }
 
 // count adds what one batch has changed; mu is held.
-func (s *subscriber) count(b *Batch, applied indexer.ApplyStats) {
+func (s *subscriber) count(b *decode.Batch, applied indexer.ApplyStats) {
 	x := s.m.metrics
 	if s.replaying {
 		x.replayed.Inc()
@@ -111,7 +113,7 @@ func (s *subscriber) count(b *Batch, applied indexer.ApplyStats) {
 	}
 }
 
-func (s *subscriber) countRare(now *Stats) {
+func (s *subscriber) countRare(now *translate.Stats) {
 	x, was := s.m.metrics, &s.seen
 	for _, c := range []struct {
 		op       string
@@ -131,7 +133,7 @@ func (s *subscriber) countRare(now *Stats) {
 	}
 	for i := range now.Skipped {
 		if n := now.Skipped[i] - was.Skipped[i]; n > 0 {
-			x.skipped.WithLabelValues(Skip(i).String()).Add(float64(n))
+			x.skipped.WithLabelValues(translate.Skip(i).String()).Add(float64(n))
 		}
 	}
 }

@@ -8,13 +8,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
 // Options configure a Manager.
 type Options struct {
-	Index  Index          // required
-	Hasher indexer.Hasher // required, the same for all replicas of a group
+	Index  translate.Index // required
+	Hasher indexer.Hasher  // required, the same for all replicas of a group
 
 	// OnDelta, when set, is told of every delta after the index has it, in
 	// order per source. It must not retain the delta.
@@ -96,8 +97,8 @@ type Update struct {
 // started again when their endpoint gets another *Model.
 type Model struct {
 	Name       string // as in indexer.Scope
-	Vocabulary Vocabulary
-	Canonical  Canonical
+	Vocabulary translate.Vocabulary
+	Canonical  translate.Canonical
 	Adapter    func(name string) string
 	Unit       int
 }
@@ -130,6 +131,13 @@ func PortStreams(host string, port, replayPort, ranks int, topic string) []Strea
 		streams = append(streams, s)
 	}
 	return streams
+}
+
+func defaultInt(v, otherwise int) int {
+	if v > 0 {
+		return v
+	}
+	return otherwise
 }
 
 func tcp(host string, port int) string {

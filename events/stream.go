@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
@@ -32,9 +33,9 @@ type subscriber struct {
 	mu           sync.Mutex
 	closed       bool
 	order        *order
-	tr           *Translator
-	seen         Stats       // of tr, already counted
-	counted      orderCounts // of order, already counted
+	tr           *translate.Translator
+	seen         translate.Stats // of tr, already counted
+	counted      orderCounts     // of order, already counted
 	connectedAt  time.Time
 	conn         *zmtp.Conn // nil while there is none
 	cancelReplay context.CancelFunc
@@ -70,7 +71,7 @@ func newSubscriber(m *Manager, e *EndpointSource, at Stream) *subscriber {
 	src := indexer.Source{Endpoint: e.ID, Rank: at.Rank}
 	s := &subscriber{m: m, src: src, name: e.Name, at: at, model: e.Model, order: newOrder(at.Replay != "")}
 	s.log = m.opt.Log.With("endpoint", e.Name, "rank", at.Rank)
-	s.tr = NewTranslator(TranslatorOptions{
+	s.tr = translate.New(translate.Options{
 		Source: src, Index: m.opt.Index, Hasher: m.opt.Hasher, SharedRemote: m.opt.SharedRemote,
 		Model: e.Model.Name, Vocabulary: e.Model.Vocabulary, Canonical: e.Model.Canonical,
 		Adapter: e.Model.Adapter, Unit: e.Model.Unit,

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
@@ -154,21 +155,8 @@ func TestReconnectsGoOn(t *testing.T) {
 			if c := s.order.counts; c.restarts+c.rebuilds != 0 || s.tr.Stats() != e.truth.tr.Stats() {
 				t.Errorf("%+v, %+v; the engine's own account is %+v", c, s.tr.Stats(), e.truth.tr.Stats())
 			}
-			got, want := kept(s.tr), kept(e.truth.tr)
-			if got != want || page == 1 && got[0] == 0 {
-				t.Errorf("pages, units, parked blocks: %v, without the breaks %v", got, want)
-			}
 		})
 	}
-}
-
-// kept is the size of what a translator remembers.
-func kept(tr *Translator) [3]int {
-	n := [3]int{2: tr.park.blocks}
-	if tr.pages != nil {
-		n[0], n[1] = len(tr.pages.table), len(tr.pages.units)
-	}
-	return n
 }
 
 func TestWrappedRing(t *testing.T) {
@@ -192,9 +180,9 @@ func TestWrappedRing(t *testing.T) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known := newRig(TranslatorOptions{})
+	known := newRig()
 	for _, p := range e.ring {
-		var b Batch
+		var b decode.Batch
 		_ = b.Decode(p)
 		known.apply(b.Events...)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
@@ -68,7 +69,7 @@ func TestTroubleEndsWithWhatWasMissing(t *testing.T) {
 	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(20)
 	waitFor(t, "the trouble", func() bool { return strings.Contains(r.Trouble(testSource.Endpoint), "replay from") })
-	seq, emptied := uint64(20), encodeEvents([]Event{{Kind: AllBlocksCleared}})
+	seq, emptied := uint64(20), encodeEvents([]decode.Event{{Kind: decode.AllBlocksCleared}})
 	waitFor(t, "exact knowledge", func() bool {
 		_ = e.pub.Send(nil, binary.BigEndian.AppendUint64(nil, seq), emptied)
 		seq++

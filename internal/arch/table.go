@@ -75,7 +75,7 @@ var Rows = Table{
 
 	// The product, level 3.
 	{"cluster/internal/group", 3, Product, Pure},
-	{"events", 3, Product, Hot},
+	{"events/decode", 3, Product, Pure | Hot},
 	{"internal/prompt/jinja", 3, Product, 0},
 	{"picker/endpoint", 3, Product, Hot},
 	{"picker/request", 3, Product, Hot},
@@ -83,6 +83,7 @@ var Rows = Table{
 	// The product, level 4.
 	{"cluster/internal/logs", 4, Product, Pure},
 	{"cluster/internal/outbox", 4, Product, 0},
+	{"events/translate", 4, Product, Pure | Hot},
 	{"extproc/envoyconf", 4, Product, 0},
 	{"internal/prompt", 4, Product, 0},
 	{"picker", 4, Product, Hot},
@@ -92,15 +93,16 @@ var Rows = Table{
 
 	// The product, level 5.
 	{"cluster/internal/core", 5, Product, Pure},
+	{"events", 5, Product, Hot},
 	{"extproc/answer", 5, Product, 0},
 	{"extproc/xds", 5, Product, 0},
-	{"internal/prefix", 5, Product, Hot},
 	{"picker/monitor", 5, Product, 0},
 	{"picker/plugin", 5, Product, 0},
 
 	// The product, level 6.
 	{"cluster", 6, Product, 0},
 	{"extproc", 6, Product, Hot},
+	{"internal/prefix", 6, Product, Hot},
 	{"picker/plugins/saturation", 6, Product, 0},
 	{"picker/plugins/settings", 6, Product, 0},
 
@@ -155,6 +157,7 @@ var Rows = Table{
 	{"cmd/grapevine-lab", 11, Lab, 0},
 
 	// Test kits, level 1.
+	{"events/eventtest", 1, Kit, 0},
 	{"internal/arch", 1, Kit, 0},
 	{"internal/e2e", 1, Kit, 0},
 

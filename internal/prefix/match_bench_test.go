@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/events/decode"
+	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
@@ -79,14 +80,14 @@ func storeAll(b *testing.B, index *indexer.Index, h indexer.Hasher, p *prompt.Mo
 	ids := p.EncodeRendered(nil, q.Bytes)
 	for _, ep := range eps {
 		src := indexer.Source{Endpoint: ep.ID}
-		tr := events.NewTranslator(events.TranslatorOptions{Source: src, Index: index, Hasher: h, Model: "m", Vocabulary: p})
+		tr := translate.New(translate.Options{Source: src, Index: index, Hasher: h, Model: "m", Vocabulary: p})
 		n := len(ids) / truthBlock
-		e := events.Event{Kind: events.BlockStored, Tokens: ids[:n*truthBlock], BlockSize: truthBlock}
+		e := decode.Event{Kind: decode.BlockStored, Tokens: ids[:n*truthBlock], BlockSize: truthBlock}
 		for i := range n {
 			e.Hashes = append(e.Hashes, indexer.EngineHash(i+1))
 		}
 		var d indexer.Delta
-		tr.Translate(&events.Batch{Events: []events.Event{e}}, &d)
+		tr.Translate(&decode.Batch{Events: []decode.Event{e}}, &d)
 		index.Apply(src, &d)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
@@ -111,7 +112,7 @@ func (m *Models) eventModelOf(p *prompt.Model) *events.Model {
 
 // canonical judges blocks that may hold generated tokens, nil when the
 // vocabulary cannot encode. What cannot be decided counts as canonical.
-func canonical(p *prompt.Model) events.Canonical {
+func canonical(p *prompt.Model) translate.Canonical {
 	if p.NewChecker() == nil {
 		return nil
 	}

@@ -112,20 +112,20 @@ func (x *Index) find(src indexer.Source) *source { return (*x.bySrc.Load())[src]
 // not applied by them.
 type streamIndex struct{ x *Index }
 
-// Parents implements events.Index.
+// Parents implements translate.Index.
 func (i streamIndex) Parents(src indexer.Source, parents, blocks []indexer.EngineHash, keys []indexer.BlockKey) {
 	i.x.o.Index.Parents(src, parents, blocks, keys)
 }
 
-// Lookup implements events.Index.
+// Lookup implements translate.Index.
 func (i streamIndex) Lookup(src indexer.Source, h indexer.EngineHash) (indexer.BlockKey, bool) {
 	return i.x.o.Index.Lookup(src, h)
 }
 
-// Digest implements events.Index.
+// Digest implements translate.Index.
 func (i streamIndex) Digest(src indexer.Source) (count, xor uint64) { return i.x.o.Index.Digest(src) }
 
-// Apply implements events.Index.
+// Apply implements translate.Index.
 func (i streamIndex) Apply(src indexer.Source, d *indexer.Delta) indexer.ApplyStats {
 	s := i.x.find(src)
 	if s == nil {

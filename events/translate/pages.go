@@ -1,6 +1,10 @@
-package events
+package translate
 
-import "github.com/grapevine-epp/grapevine/indexer"
+import (
+	"github.com/grapevine-epp/grapevine/indexer"
+
+	"github.com/grapevine-epp/grapevine/events/decode"
+)
 
 // Bounds of merging.
 const (
@@ -68,7 +72,7 @@ type cursor struct {
 
 // placePages stores an event of pages; false means that the parent is not
 // known.
-func (t *Translator) placePages(e *Event, tier indexer.Tier, k int) bool {
+func (t *Translator) placePages(e *decode.Event, tier indexer.Tier, k int) bool {
 	if t.pages == nil {
 		t.pages = &pages{
 			k: k, size: e.BlockSize, group: groupOf(e),
@@ -113,7 +117,7 @@ func (p *pages) add(t *Translator, h indexer.EngineHash, pg page, tier indexer.T
 
 // follows reports whether a known page is the one behind at. Where engines
 // leave adapters out of their hashes, one hash can name two pages.
-func (p *pages) follows(t *Translator, e *Event, at cursor, pg page) bool {
+func (p *pages) follows(t *Translator, e *decode.Event, at cursor, pg page) bool {
 	u := &p.units[pg.unit]
 	switch {
 	case at.unit == 0:
@@ -126,7 +130,7 @@ func (p *pages) follows(t *Translator, e *Event, at cursor, pg page) bool {
 }
 
 // extend adds page i of e behind at and returns the place behind it.
-func (p *pages) extend(t *Translator, e *Event, at cursor, i int) cursor {
+func (p *pages) extend(t *Translator, e *decode.Event, at cursor, i int) cursor {
 	switch {
 	case at.unit == 0:
 		id := p.alloc()
@@ -311,6 +315,9 @@ func (p *pages) move(t *Translator, hashes []indexer.EngineHash, tier indexer.Ti
 	return rest
 }
 
+// keepUnits is how many units an empty table of pages keeps room for.
+const keepUnits = 1 << 14
+
 // remove takes one copy of each known page from a tier, and returns the
 // hashes that are no pages, in the memory of hashes.
 func (p *pages) remove(t *Translator, hashes []indexer.EngineHash, tier indexer.Tier) []indexer.EngineHash {
@@ -324,7 +331,10 @@ func (p *pages) remove(t *Translator, hashes []indexer.EngineHash, tier indexer.
 		p.drop(t, h, pg, tier)
 	}
 	if len(p.table) == 0 {
-		p.units, p.free = append(keep(p.units), unit{}), 0
+		if cap(p.units) > keepUnits {
+			p.units = nil
+		}
+		p.units, p.free = append(p.units[:0], unit{}), 0
 	}
 	return rest
 }

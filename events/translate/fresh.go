@@ -1,4 +1,4 @@
-package events
+package translate
 
 import "github.com/grapevine-epp/grapevine/indexer"
 

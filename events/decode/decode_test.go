@@ -1,59 +1,28 @@
-package events
+package decode
 
 import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/grapevine-epp/grapevine/events/eventtest"
 	"github.com/tinylib/msgp/msgp"
 )
-
-type vectors struct {
-	Frames   json.RawMessage `json:"frames"`
-	Payloads []struct {
-		Name    string          `json:"name"`
-		Hex     string          `json:"hex"`
-		Decoded json.RawMessage `json:"decoded"`
-	} `json:"event_payloads"`
-}
-
-func loadVectors(tb testing.TB) vectors {
-	tb.Helper()
-	text, err := os.ReadFile("testdata/vectors.json")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var v vectors
-	if err := json.Unmarshal(text, &v); err != nil {
-		tb.Fatal(err)
-	}
-	return v
-}
-
-func unhex(tb testing.TB, s string) []byte {
-	tb.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return b
-}
 
 // TestVectors holds Decode against every payload of the golden file, read from
 // its "decoded" side by code that shares nothing with the decoder.
 func TestVectors(t *testing.T) {
-	v := loadVectors(t)
+	v := eventtest.Load(t)
 	if len(v.Payloads) != 19 {
 		t.Fatalf("%d payloads", len(v.Payloads))
 	}
 	for _, c := range v.Payloads {
 		t.Run(c.Name, func(t *testing.T) {
 			var b Batch
-			if err := b.Decode(unhex(t, c.Hex)); err != nil {
+			if err := b.Decode(eventtest.Unhex(t, c.Hex)); err != nil {
 				t.Fatal(err)
 			}
 			want := expect(t, c.Decoded)
@@ -258,13 +227,13 @@ func TestHashNormalisation(t *testing.T) {
 		{"c40a00010203040506070809", 0x0203040506070809},
 		{"c420d830de3d42c00f25a2949b5d12d98642664a44872c1614c5b0147556276afc9c", 12687895063098490012},
 	} {
-		h, rest, err := readHash(unhex(t, c.hex))
+		h, rest, err := readHash(eventtest.Unhex(t, c.hex))
 		if err != nil || uint64(h) != c.want || len(rest) != 0 {
 			t.Errorf("%s: %d, %d bytes left, %v; want %d", c.hex, h, len(rest), err, c.want)
 		}
 	}
 	for _, bad := range []string{"", "c0", "a161", "cf00", "c400", "cb0000000000000000", "90"} {
-		if _, _, err := readHash(unhex(t, bad)); err == nil {
+		if _, _, err := readHash(eventtest.Unhex(t, bad)); err == nil {
 			t.Errorf("%q is a hash", bad)
 		}
 	}
@@ -354,8 +323,8 @@ func TestDecodeMemory(t *testing.T) {
 }
 
 func TestDecodeAllocatesNothing(t *testing.T) {
-	for _, c := range loadVectors(t).Payloads {
-		p := unhex(t, c.Hex)
+	for _, c := range eventtest.Load(t).Payloads {
+		p := eventtest.Unhex(t, c.Hex)
 		var b Batch
 		if n := testing.AllocsPerRun(100, func() { _ = b.Decode(p) }); n != 0 {
 			t.Errorf("%s: %v allocations", c.Name, n)
@@ -364,8 +333,8 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, c := range loadVectors(f).Payloads {
-		f.Add(unhex(f, c.Hex))
+	for _, c := range eventtest.Load(f).Payloads {
+		f.Add(eventtest.Unhex(f, c.Hex))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		var b Batch

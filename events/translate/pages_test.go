@@ -1,4 +1,4 @@
-package events
+package translate
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
@@ -23,7 +24,7 @@ func TestPagesLaw(t *testing.T) {
 }
 
 func runPagesLaw(t *testing.T, rng *rand.Rand, size int) {
-	r := newRig(TranslatorOptions{})
+	r := newRig(Options{})
 	tree := newRadix(size)
 	unit := maxUnit / size * size
 	for range 200 {
@@ -97,7 +98,7 @@ func path(tokens []uint32) string { return string(appendIDs(nil, tokens)) }
 
 // insert brings a prompt's whole pages onto the GPU and returns the events:
 // one or two for the part that is not there.
-func (x *radix) insert(prompt []uint32) []Event {
+func (x *radix) insert(prompt []uint32) []decode.Event {
 	known := 0
 	for known+x.size <= len(prompt) {
 		if p := x.pages[path(prompt[:known+x.size])]; p == nil || !p.gpu {
@@ -105,7 +106,7 @@ func (x *radix) insert(prompt []uint32) []Event {
 		}
 		known += x.size
 	}
-	e := Event{Kind: BlockStored, Group: NoGroup, BlockSize: uint32(x.size)}
+	e := decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, BlockSize: uint32(x.size)}
 	if known > 0 {
 		e.HasParent, e.Parent = true, x.pages[path(prompt[:known])].hash
 	}
@@ -117,14 +118,14 @@ func (x *radix) insert(prompt []uint32) []Event {
 	}
 	e.Tokens = prompt[known : known+len(e.Hashes)*x.size]
 	if len(e.Hashes) < 4 {
-		return []Event{e}
+		return []decode.Event{e}
 	}
 	half := len(e.Hashes) / 2
 	tail := e
 	tail.HasParent, tail.Parent = true, e.Hashes[half-1]
 	tail.Hashes, tail.Tokens = e.Hashes[half:], e.Tokens[half*x.size:]
 	e.Hashes, e.Tokens = e.Hashes[:half], e.Tokens[:half*x.size]
-	return []Event{e, tail}
+	return []decode.Event{e, tail}
 }
 
 // load brings one page onto the GPU.
@@ -171,19 +172,19 @@ func (x *radix) leaf(rng *rand.Rand, ok func(*radixPage) bool) *radixPage {
 
 // evict takes pages off the GPU, from the end of one chain on. Some of them
 // are written to the host before they go.
-func (x *radix) evict(rng *rand.Rand, host bool) []Event {
+func (x *radix) evict(rng *rand.Rand, host bool) []decode.Event {
 	onGPU := func(p *radixPage) bool { return p.gpu && p.gpuKids == 0 }
 	p := x.leaf(rng, onGPU)
 	host = host && rng.Intn(2) == 0
-	var out []Event
-	e := Event{Kind: BlockRemoved, Group: NoGroup}
+	var out []decode.Event
+	e := decode.Event{Kind: decode.BlockRemoved, Group: decode.NoGroup}
 	for range 1 + rng.Intn(40) {
 		if p == nil || !onGPU(p) {
 			break
 		}
 		if !p.host && (host || p.kids > 0) { // what is on the host hangs from the host
 			p.host = true
-			out = append(out, Event{Kind: BlockStored, Group: NoGroup, Medium: []byte("CPU_PINNED"), Hashes: []indexer.EngineHash{p.hash}})
+			out = append(out, decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, Medium: []byte("CPU_PINNED"), Hashes: []indexer.EngineHash{p.hash}})
 		}
 		p.gpu = false
 		e.Hashes = append(e.Hashes, p.hash)
@@ -204,10 +205,10 @@ func (x *radix) evict(rng *rand.Rand, host bool) []Event {
 }
 
 // evictHost takes pages off the host, from the end of one chain on.
-func (x *radix) evictHost(rng *rand.Rand) []Event {
+func (x *radix) evictHost(rng *rand.Rand) []decode.Event {
 	onHost := func(p *radixPage) bool { return p.host && (p.gpu || p.kids == 0) }
 	p := x.leaf(rng, onHost)
-	e := Event{Kind: BlockRemoved, Group: NoGroup, Medium: []byte("CPU_PINNED")}
+	e := decode.Event{Kind: decode.BlockRemoved, Group: decode.NoGroup, Medium: []byte("CPU_PINNED")}
 	for range 1 + rng.Intn(40) {
 		if p == nil || !onHost(p) {
 			break
@@ -220,7 +221,7 @@ func (x *radix) evictHost(rng *rand.Rand) []Event {
 	if len(e.Hashes) == 0 {
 		return nil
 	}
-	return []Event{e}
+	return []decode.Event{e}
 }
 
 // drop forgets a page that is nowhere any more.

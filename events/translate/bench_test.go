@@ -1,4 +1,4 @@
-package events
+package translate
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
+	"github.com/grapevine-epp/grapevine/events/eventtest"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
@@ -65,42 +67,6 @@ func (emptyIndex) Apply(indexer.Source, *indexer.Delta) indexer.ApplyStats {
 	return indexer.ApplyStats{}
 }
 
-// storePayload is a batch as vLLM >= 0.24 publishes it: events events in map
-// form, each of blocks blocks of 16 tokens below the event before.
-func storePayload(events, blocks int) []byte {
-	p := msgp.AppendArrayHeader(nil, 3)
-	p = msgp.AppendFloat64(p, 1757500000.25)
-	p = msgp.AppendArrayHeader(p, uint32(events))
-	hash, id := uint64(1)<<63, uint32(0)
-	for range events {
-		parent := hash
-		p = msgp.AppendMapHeader(p, 11)
-		p = msgp.AppendString(msgp.AppendString(p, "type"), "BlockStored")
-		p = msgp.AppendArrayHeader(msgp.AppendString(p, "block_hashes"), uint32(blocks))
-		for range blocks {
-			hash += 0x9e3779b97f4a7c15
-			p = msgp.AppendUint64(p, hash)
-		}
-		p = msgp.AppendUint64(msgp.AppendString(p, "parent_block_hash"), parent)
-		p = msgp.AppendArrayHeader(msgp.AppendString(p, "token_ids"), uint32(16*blocks))
-		for range 16 * blocks {
-			id = (id*1103515245 + 12345) % 150_000
-			p = msgp.AppendUint32(p, id)
-		}
-		p = msgp.AppendInt(msgp.AppendString(p, "block_size"), 16)
-		p = msgp.AppendNil(msgp.AppendString(p, "lora_id"))
-		p = msgp.AppendString(msgp.AppendString(p, "medium"), "GPU")
-		p = msgp.AppendNil(msgp.AppendString(p, "lora_name"))
-		p = msgp.AppendArrayHeader(msgp.AppendString(p, "extra_keys"), uint32(blocks))
-		for range blocks {
-			p = msgp.AppendNil(p)
-		}
-		p = msgp.AppendInt(msgp.AppendString(p, "group_idx"), 0)
-		p = msgp.AppendString(msgp.AppendString(p, "kv_cache_spec_kind"), "full_attention")
-	}
-	return msgp.AppendInt(p, 0)
-}
-
 // cpuTime returns the CPU time that this process has used.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
@@ -130,9 +96,9 @@ func BenchmarkStoredBlock(b *testing.B) {
 		name           string
 		events, blocks int
 	}{{"generated", 64, 1}, {"prompt", 4, 64}} {
-		payload := storePayload(c.events, c.blocks)
+		payload := eventtest.StorePayload(c.events, c.blocks)
 		n := c.events * c.blocks
-		var batch Batch
+		var batch decode.Batch
 		var d indexer.Delta
 		decode := func(b *testing.B) {
 			if err := batch.Decode(payload); err != nil || len(batch.Events) != c.events {
@@ -144,7 +110,7 @@ func BenchmarkStoredBlock(b *testing.B) {
 			name       string
 			vocabulary Vocabulary
 		}{{"tokens", nil}, {"text", vocabulary}} {
-			tr := NewTranslator(TranslatorOptions{
+			tr := New(Options{
 				Index: emptyIndex{}, Hasher: testHasher(), Model: "m", Vocabulary: space.vocabulary,
 			})
 			b.Run(c.name+"/decode+translate/"+space.name, func(b *testing.B) {
@@ -161,8 +127,8 @@ func BenchmarkStoredBlock(b *testing.B) {
 // BenchmarkStoredPage measures units of 16 pages of one token, as SGLang
 // publishes them by default, stored and removed; a block is one unit.
 func BenchmarkStoredPage(b *testing.B) {
-	r := newRig(TranslatorOptions{})
-	store := Event{Kind: BlockStored, Group: NoGroup, BlockSize: 1}
+	r := newRig(Options{})
+	store := decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, BlockSize: 1}
 	for i := range 256 {
 		store.Hashes = append(store.Hashes, indexer.EngineHash(i+1)*0x9e3779b97f4a7c15)
 		store.Tokens = append(store.Tokens, uint32(i))
@@ -172,8 +138,8 @@ func BenchmarkStoredPage(b *testing.B) {
 	var d indexer.Delta
 	perBlock(b, 16, func() {
 		d.Reset()
-		remove := Event{Kind: BlockRemoved, Group: NoGroup, Hashes: append(scratch[:0], hashes...)}
-		r.tr.Translate(&Batch{Events: []Event{store, remove}}, &d)
+		remove := decode.Event{Kind: decode.BlockRemoved, Group: decode.NoGroup, Hashes: append(scratch[:0], hashes...)}
+		r.tr.Translate(&decode.Batch{Events: []decode.Event{store, remove}}, &d)
 	})
 }
 
@@ -181,20 +147,24 @@ func BenchmarkStoredPage(b *testing.B) {
 // index, in text space: stored by one batch and removed by the next, one block
 // to an event or sixteen.
 func BenchmarkStream(b *testing.B) {
-	b.Run("generated", func(b *testing.B) { benchmarkStream(b, storePayload(64, 1)) })
-	b.Run("prompt", func(b *testing.B) { benchmarkStream(b, storePayload(32, 16)) })
+	b.Run("generated", func(b *testing.B) { benchmarkStream(b, eventtest.StorePayload(64, 1)) })
+	b.Run("prompt", func(b *testing.B) { benchmarkStream(b, eventtest.StorePayload(32, 16)) })
 }
 
 func benchmarkStream(b *testing.B, stored []byte) {
-	r := newRig(TranslatorOptions{Vocabulary: newTableVocabulary(150_000)})
-	var batch Batch
+	r := newRig(Options{Vocabulary: newTableVocabulary(150_000)})
+	var batch decode.Batch
 	if err := batch.Decode(stored); err != nil {
 		b.Fatal(err)
 	}
+	var hashes []indexer.EngineHash
+	for i := range batch.Events {
+		hashes = append(hashes, batch.Events[i].Hashes...)
+	}
 	removed := msgp.AppendArrayHeader(nil, 3)
-	removed = msgp.AppendArrayHeader(msgp.AppendFloat64(removed, 1), uint32(len(batch.hashes)))
-	for _, h := range batch.hashes {
-		removed = msgp.AppendString(msgp.AppendArrayHeader(removed, 4), nameRemoved)
+	removed = msgp.AppendArrayHeader(msgp.AppendFloat64(removed, 1), uint32(len(hashes)))
+	for _, h := range hashes {
+		removed = msgp.AppendString(msgp.AppendArrayHeader(removed, 4), "BlockRemoved")
 		removed = msgp.AppendUint64(msgp.AppendArrayHeader(removed, 1), uint64(h))
 		removed = msgp.AppendInt(msgp.AppendString(removed, "GPU"), 0)
 	}
@@ -204,7 +174,7 @@ func benchmarkStream(b *testing.B, stored []byte) {
 	var d indexer.Delta
 	var spent [2]time.Duration
 	rounds := 0
-	perBlock(b, len(batch.hashes), func() {
+	perBlock(b, len(hashes), func() {
 		rounds++
 		for i, payload := range [][]byte{stored, removed} {
 			start := cpuTime(b)
@@ -218,7 +188,7 @@ func benchmarkStream(b *testing.B, stored []byte) {
 		}
 	})
 	for i, name := range []string{"store", "remove"} {
-		b.ReportMetric(float64(spent[i].Nanoseconds())/float64(rounds*len(batch.hashes)), "cpu-ns/"+name)
+		b.ReportMetric(float64(spent[i].Nanoseconds())/float64(rounds*len(hashes)), "cpu-ns/"+name)
 	}
 	if s := r.tr.Stats(); s.Stored != s.Removed || s.Stored < uint64(b.N) {
 		b.Fatalf("%+v", s)
@@ -226,11 +196,11 @@ func benchmarkStream(b *testing.B, stored []byte) {
 }
 
 func TestTranslateAllocatesNothing(t *testing.T) {
-	payload := storePayload(8, 4)
-	tr := NewTranslator(TranslatorOptions{
+	payload := eventtest.StorePayload(8, 4)
+	tr := New(Options{
 		Index: emptyIndex{}, Hasher: testHasher(), Model: "m", Vocabulary: newTableVocabulary(150_000),
 	})
-	var batch Batch
+	var batch decode.Batch
 	var d indexer.Delta
 	got := testing.AllocsPerRun(100, func() {
 		d.Reset()

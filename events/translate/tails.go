@@ -1,6 +1,10 @@
-package events
+package translate
 
-import "github.com/grapevine-epp/grapevine/indexer"
+import (
+	"github.com/grapevine-epp/grapevine/indexer"
+
+	"github.com/grapevine-epp/grapevine/events/decode"
+)
 
 // generatedBlocks is the largest store that may hold generated tokens: a
 // decode step completes one block of a request, two with speculation, while
@@ -41,7 +45,7 @@ func (t *tails) get(h indexer.EngineHash) []byte {
 
 // before returns what is known of the text before the block that starts at
 // t.text[start:].
-func (t *Translator) before(e *Event, root bool, start int) []byte {
+func (t *Translator) before(e *decode.Event, root bool, start int) []byte {
 	switch {
 	case start > 0:
 		return t.text[:start]

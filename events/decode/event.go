@@ -1,4 +1,4 @@
-package events
+package decode
 
 import (
 	"errors"
@@ -66,13 +66,13 @@ type Batch struct {
 	Time      float64 // seconds since the epoch, by the engine's clock
 	Rank      int32   // data-parallel rank, NoRank when not given
 	Events    []Event
-	Malformed int // events that were skipped because they could not be read
-	Unknown   int // events of kinds that are not known
+	Malformed int    // events that were skipped because they could not be read
+	Unknown   int    // events of kinds that are not known
+	Text      []byte // scratch memory of whoever translates the batch
 
 	hashes []indexer.EngineHash
 	tokens []uint32
 	extra  []ExtraKey
-	text   []byte // room for Translate
 
 	at     places   // in the event that is being read
 	shapes [2]shape // the latest store and the latest removal
@@ -96,12 +96,8 @@ const (
 	maxExtra  = 1 << 16
 )
 
-// keepItems is how many items of each kind, and keepText how many bytes of
-// text, scratch memory keeps room for.
-const (
-	keepItems = 1 << 14
-	keepText  = 1 << 20
-)
+// keepItems is how many items of each kind scratch memory keeps room for.
+const keepItems = 1 << 14
 
 func (b *Batch) reset() {
 	b.Time, b.Rank, b.Malformed, b.Unknown = 0, NoRank, 0, 0

@@ -1,9 +1,10 @@
-package events
+package translate
 
 import (
 	"bytes"
 	"slices"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
@@ -20,7 +21,7 @@ type parking struct {
 
 // fragment is a parked event that owns its memory.
 type fragment struct {
-	Event
+	decode.Event
 	tier indexer.Tier
 	gone bool
 }
@@ -30,7 +31,7 @@ func (f *fragment) size() int {
 }
 
 // setAside parks a copy of e.
-func (t *Translator) setAside(e *Event, tier indexer.Tier) {
+func (t *Translator) setAside(e *decode.Event, tier indexer.Tier) {
 	f := &fragment{Event: *e, tier: tier}
 	f.Hashes, f.Tokens, f.Extra = slices.Clone(e.Hashes), slices.Clone(e.Tokens), slices.Clone(e.Extra)
 	for i := range f.Extra {
@@ -124,7 +125,7 @@ func (p *parking) remove(hashes []indexer.EngineHash, tier indexer.Tier) []index
 		if i > 0 {
 			short := &fragment{Event: f.Event, tier: f.tier}
 			short.Hashes, short.Tokens = f.Hashes[:i], f.Tokens[:i*size]
-			short.Extra = slices.DeleteFunc(slices.Clone(f.Extra), func(k ExtraKey) bool { return int(k.Block) >= i })
+			short.Extra = slices.DeleteFunc(slices.Clone(f.Extra), func(k decode.ExtraKey) bool { return int(k.Block) >= i })
 			p.add(short)
 		}
 	}

@@ -1,17 +1,21 @@
-package events
+package translate
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/events/decode"
+)
 
 // warmEvents is how many events are looked at ahead.
 const warmEvents = 64
 
 // lookAhead asks the index for the parents of stores, all at once, and tells which
 // blocks come one to an event; the index itself looks ahead in longer lists.
-func (t *Translator) lookAhead(list []Event) {
+func (t *Translator) lookAhead(list []decode.Event) {
 	t.parents, t.blocks, t.next = t.parents[:0], t.blocks[:0], 0
 	for i := range list {
 		e := &list[i]
-		if e.Kind != BlockStored {
+		if e.Kind != decode.BlockStored {
 			continue
 		}
 		if e.HasParent {

@@ -1,8 +1,10 @@
-package events
+package translate
 
 import (
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
+	"github.com/grapevine-epp/grapevine/events/eventtest"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
@@ -10,18 +12,17 @@ import (
 // index: nothing panics, deltas are well formed, and what a stream can make a
 // translator keep is bounded.
 func FuzzTranslate(f *testing.F) {
-	for _, c := range loadVectors(f).Payloads {
-		f.Add(unhex(f, c.Hex), unhex(f, c.Hex), uint8(16))
+	for _, c := range eventtest.Load(f).Payloads {
+		f.Add(eventtest.Unhex(f, c.Hex), eventtest.Unhex(f, c.Hex), uint8(16))
 	}
-	f.Add(storePayload(3, 2), encodeEvents([]Event{{Kind: AllBlocksCleared}}), uint8(1))
+	f.Add(eventtest.StorePayload(3, 2), []byte("\x93\x01\x91\x91\xb0AllBlocksCleared\x00"), uint8(1))
 	f.Fuzz(func(t *testing.T, first, second []byte, unit uint8) {
-		r := newRig(TranslatorOptions{Vocabulary: letters{}, Canonical: func(_ []byte, ids []uint32, text []byte) bool {
+		r := newRig(Options{Vocabulary: letters{}, Canonical: func(_ []byte, ids []uint32, text []byte) bool {
 			return len(text)%2 == len(ids)%2
 		}, Unit: int(unit % 20), ParkBlocks: 64, ParkBytes: 4096})
-		var b Batch
+		var b decode.Batch
 		for _, payload := range [][]byte{first, second, first} {
 			var d indexer.Delta
-			checkShapes(t, alone(payload))
 			_ = b.Decode(payload) // what was read before an error counts
 			r.tr.Translate(&b, &d)
 			checkDelta(t, &d)
@@ -66,13 +67,13 @@ func checkDelta(t *testing.T, d *indexer.Delta) {
 
 // TestManyGroups: a million cache groups cost a counter.
 func TestManyGroups(t *testing.T) {
-	r := newRig(TranslatorOptions{})
+	r := newRig(Options{})
 	for i := range int32(1_000_000) {
-		e := Event{Kind: BlockStored, Group: i, SpecKind: []byte("full_attention"), BlockSize: 16,
+		e := decode.Event{Kind: decode.BlockStored, Group: i, SpecKind: []byte("full_attention"), BlockSize: 16,
 			Hashes: []indexer.EngineHash{1}, Tokens: make([]uint32, 16)}
 		var d indexer.Delta
 		if i < 300 || i > 999_990 {
-			r.tr.Translate(&Batch{Events: []Event{e}}, &d)
+			r.tr.Translate(&decode.Batch{Events: []decode.Event{e}}, &d)
 		} else {
 			r.tr.admitGroup(&e)
 		}
@@ -85,9 +86,9 @@ func TestManyGroups(t *testing.T) {
 // TestParkIsBounded: a stream of stores whose parents never come keeps the
 // newest and counts the others.
 func TestParkIsBounded(t *testing.T) {
-	r := newRig(TranslatorOptions{Unit: 1, ParkBlocks: 100})
+	r := newRig(Options{Unit: 1, ParkBlocks: 100})
 	for i := range 10_000 {
-		r.apply(Event{Kind: BlockStored, Group: NoGroup, BlockSize: 1, HasParent: true, Parent: indexer.EngineHash(3*i + 1),
+		r.apply(decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, BlockSize: 1, HasParent: true, Parent: indexer.EngineHash(3*i + 1),
 			Hashes: []indexer.EngineHash{indexer.EngineHash(3*i + 2)}, Tokens: []uint32{uint32(i)}})
 	}
 	p, s := &r.tr.park, r.tr.Stats()

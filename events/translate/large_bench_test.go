@@ -1,4 +1,4 @@
-package events
+package translate
 
 import (
 	"math/rand/v2"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
@@ -117,13 +118,13 @@ func BenchmarkEventInLargeIndex(b *testing.B) {
 	blocks := 0
 	for i := range streams {
 		s := &streams[i]
-		s.tr = NewTranslator(TranslatorOptions{
+		s.tr = New(Options{
 			Source: indexer.Source{Endpoint: indexer.EndpointID(i * 5)}, Index: x, Hasher: testHasher(), Model: "m", Vocabulary: vocabulary,
 		})
 		s.batches[0], s.batches[1] = generatedBatches(i*5, 4)
 		blocks += len(s.batches[0]) * 64
 	}
-	var batch Batch
+	var batch decode.Batch
 	var d indexer.Delta
 	var sum, least [2]time.Duration
 	rounds := 0

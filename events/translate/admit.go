@@ -1,6 +1,10 @@
-package events
+package translate
 
-import "github.com/grapevine-epp/grapevine/indexer"
+import (
+	"github.com/grapevine-epp/grapevine/indexer"
+
+	"github.com/grapevine-epp/grapevine/events/decode"
+)
 
 // maxGroups bounds the cache groups of one stream; the index counts groups in
 // a byte.
@@ -29,7 +33,7 @@ func kindOfGroup(kind []byte) group {
 }
 
 // groupOf returns the group under which the index counts an event.
-func groupOf(e *Event) uint8 {
+func groupOf(e *decode.Event) uint8 {
 	if e.Group < 0 {
 		return 0
 	}
@@ -37,7 +41,7 @@ func groupOf(e *Event) uint8 {
 }
 
 // admit decides whether an event concerns the prefix index, and in which tier.
-func (t *Translator) admit(e *Event) (indexer.Tier, bool) {
+func (t *Translator) admit(e *decode.Event) (indexer.Tier, bool) {
 	tier, ok := tierOf(e.Medium)
 	skip := NumSkips
 	switch {
@@ -59,7 +63,7 @@ func (t *Translator) admit(e *Event) (indexer.Tier, bool) {
 
 // admitGroup accepts groups with full attention. Without a kind, group 0 and
 // events without a group are taken for such, unless known better.
-func (t *Translator) admitGroup(e *Event) bool {
+func (t *Translator) admitGroup(e *decode.Event) bool {
 	g := int(max(e.Group, 0))
 	if g >= maxGroups {
 		return false

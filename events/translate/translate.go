@@ -1,8 +1,9 @@
-package events
+package translate
 
 import (
 	"encoding/binary"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
@@ -34,8 +35,8 @@ type Index interface {
 // not nil at the start of a prompt. It must not retain its arguments.
 type Canonical func(prev []byte, ids []uint32, text []byte) bool
 
-// TranslatorOptions configure a Translator.
-type TranslatorOptions struct {
+// Options configure a Translator.
+type Options struct {
 	Source indexer.Source
 	Index  Index
 	Hasher indexer.Hasher
@@ -97,7 +98,7 @@ type Stats struct {
 // between batches: cache groups, fragments whose parent has not come, pages
 // smaller than a unit. It is not safe for concurrent use.
 type Translator struct {
-	opt             TranslatorOptions
+	opt             Options
 	space           indexer.Space
 	groups          []group
 	park            parking
@@ -117,8 +118,8 @@ type Translator struct {
 	wiped   bool           // out holds an OpClear, so that Index lags behind
 }
 
-// NewTranslator returns a translator without history.
-func NewTranslator(opt TranslatorOptions) *Translator {
+// New returns a translator without history.
+func New(opt Options) *Translator {
 	if opt.Unit <= 0 || opt.Unit > maxUnit {
 		opt.Unit = maxUnit
 	}
@@ -138,13 +139,16 @@ func defaultInt(v, otherwise int) int {
 	return otherwise
 }
 
+// keepText is how many bytes of text scratch memory keeps room for.
+const keepText = 1 << 20
+
 // Stats returns the counts so far.
 func (t *Translator) Stats() Stats { return t.stats }
 
 // Translate appends the operations of a batch to d, in order. The caller
 // applies d to the index before it translates the next batch.
-func (t *Translator) Translate(b *Batch, d *indexer.Delta) {
-	t.out, t.cleared, t.wiped, t.text = d, len(d.Blocks), false, b.text[:0]
+func (t *Translator) Translate(b *decode.Batch, d *indexer.Delta) {
+	t.out, t.cleared, t.wiped, t.text = d, len(d.Blocks), false, b.Text[:0]
 	t.fresh.reset(t.cleared)
 	for i := range b.Events {
 		e := &b.Events[i]
@@ -152,18 +156,18 @@ func (t *Translator) Translate(b *Batch, d *indexer.Delta) {
 			t.lookAhead(b.Events[i:min(len(b.Events), i+warmEvents)])
 		}
 		switch e.Kind {
-		case BlockStored:
+		case decode.BlockStored:
 			if t.stored(e); e.HasParent {
 				t.next++
 			}
-		case BlockRemoved:
+		case decode.BlockRemoved:
 			t.removed(e)
-		case AllBlocksCleared:
+		case decode.AllBlocksCleared:
 			t.Clear(d)
 		}
 	}
-	if b.text = t.text; cap(b.text) > keepText {
-		b.text = nil
+	if b.Text = t.text; cap(b.Text) > keepText {
+		b.Text = nil
 	}
 	t.out, t.text = nil, nil
 }
@@ -179,7 +183,7 @@ func (t *Translator) Clear(d *indexer.Delta) {
 }
 
 // stored handles one BlockStored.
-func (t *Translator) stored(e *Event) {
+func (t *Translator) stored(e *decode.Event) {
 	tier, ok := t.admit(e)
 	if !ok || len(e.Hashes) == 0 {
 		return
@@ -203,7 +207,7 @@ func (t *Translator) stored(e *Event) {
 	t.attach(e.Hashes)
 }
 
-func selfParent(e *Event) bool {
+func selfParent(e *decode.Event) bool {
 	if e.HasParent && e.Parent == e.Hashes[0] {
 		return true
 	}
@@ -217,7 +221,7 @@ func selfParent(e *Event) bool {
 
 // place stores an event below its parent; false means that the parent is not
 // known.
-func (t *Translator) place(e *Event, tier indexer.Tier) bool {
+func (t *Translator) place(e *decode.Event, tier indexer.Tier) bool {
 	if k := t.opt.Unit / int(e.BlockSize); k > 1 {
 		return t.placePages(e, tier, k)
 	}
@@ -231,7 +235,7 @@ func (t *Translator) place(e *Event, tier indexer.Tier) bool {
 
 // parent returns the key below which an event belongs. A parent of 0 that
 // nobody announced means none: one publisher writes it so.
-func (t *Translator) parent(e *Event) (from indexer.BlockKey, root, ok bool) {
+func (t *Translator) parent(e *decode.Event) (from indexer.BlockKey, root, ok bool) {
 	if e.HasParent {
 		if key, ok := t.lookup(e.Parent); ok {
 			return key, false, true
@@ -267,7 +271,7 @@ func (t *Translator) indexed(h indexer.EngineHash) indexer.BlockKey {
 }
 
 // store appends the blocks of an event, one index block per engine block.
-func (t *Translator) store(e *Event, tier indexer.Tier, from indexer.BlockKey, root bool) {
+func (t *Translator) store(e *decode.Event, tier indexer.Tier, from indexer.BlockKey, root bool) {
 	d, size := t.out, int(e.BlockSize)
 	d.Ops = append(d.Ops, indexer.Op{
 		Kind: indexer.OpStore, Tier: tier, Group: groupOf(e), Root: root, From: from, Parent: e.Parent,
@@ -338,7 +342,7 @@ func appendIDs(dst []byte, ids []uint32) []byte {
 
 // move handles a store without tokens: blocks that are known already are held
 // in another tier too.
-func (t *Translator) move(e *Event, tier indexer.Tier) {
+func (t *Translator) move(e *decode.Event, tier indexer.Tier) {
 	plain := e.Hashes
 	if t.pages != nil {
 		plain = t.pages.move(t, e.Hashes, tier)
@@ -351,7 +355,7 @@ func (t *Translator) move(e *Event, tier indexer.Tier) {
 }
 
 // removed handles one BlockRemoved.
-func (t *Translator) removed(e *Event) {
+func (t *Translator) removed(e *decode.Event) {
 	tier, ok := t.admit(e)
 	if !ok || len(e.Hashes) == 0 {
 		return

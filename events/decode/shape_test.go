@@ -1,10 +1,11 @@
-package events
+package decode
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/grapevine-epp/grapevine/events/eventtest"
 	"github.com/tinylib/msgp/msgp"
 	"pgregory.net/rapid"
 )
@@ -153,10 +154,10 @@ func drawEvent(t *rapid.T) []byte {
 // TestShapesAreUsed keeps the law from holding because nothing is ever compared.
 func TestShapesAreUsed(t *testing.T) {
 	var b Batch
-	if err := b.Decode(storePayload(3, 2)); err != nil {
+	if err := b.Decode(eventtest.StorePayload(3, 2)); err != nil {
 		t.Fatal(err)
 	}
-	raw := alone(storePayload(3, 2))
+	raw := alone(eventtest.StorePayload(3, 2))
 	if rest, ok := b.alike(new(Event), raw[2], &b.shapes[0]); !ok || len(rest) > 0 || len(raw) != 3 {
 		t.Errorf("an event like the one before was not recognised: %+v", b.shapes)
 	}

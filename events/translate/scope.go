@@ -1,10 +1,11 @@
-package events
+package translate
 
 import (
 	"bytes"
 	"encoding/binary"
 	"strconv"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
@@ -31,7 +32,7 @@ type rootCache struct {
 }
 
 // root returns the root key for a parentless event: model, adapter and salt.
-func (t *Translator) root(e *Event) indexer.BlockKey {
+func (t *Translator) root(e *decode.Event) indexer.BlockKey {
 	salt := saltOf(e)
 	r := &t.roots
 	if r.valid && r.hasID == e.HasLoraID && r.id == e.LoraID && bytes.Equal(r.lora, e.LoraName) && bytes.Equal(r.salt, salt) {
@@ -52,7 +53,7 @@ func (t *Translator) root(e *Event) indexer.BlockKey {
 // adapter returns the adapter of an event as it appears in keys. An engine
 // that tells only a number has its adapters kept apart from the base model
 // and from each other, even when nobody can map the number.
-func (t *Translator) adapter(e *Event) string {
+func (t *Translator) adapter(e *decode.Event) string {
 	switch {
 	case len(e.LoraName) > 0:
 		if t.opt.Adapter != nil {
@@ -72,7 +73,7 @@ func (t *Translator) adapter(e *Event) string {
 
 // saltOf returns the cache salt of a parentless event: SGLang's own field, or
 // the last string of the first block's extra keys that is not the adapter.
-func saltOf(e *Event) []byte {
+func saltOf(e *decode.Event) []byte {
 	if e.CacheSalt != nil {
 		return e.CacheSalt
 	}
@@ -82,13 +83,13 @@ func saltOf(e *Event) []byte {
 	return nil
 }
 
-func saltIndex(e *Event) int {
+func saltIndex(e *decode.Event) int {
 	found := -1
 	for i, k := range e.Extra {
 		if k.Block != 0 {
 			break
 		}
-		if k.Kind == ExtraString && !bytes.Equal(k.Value, e.LoraName) {
+		if k.Kind == decode.ExtraString && !bytes.Equal(k.Value, e.LoraName) {
 			found = i
 		}
 	}
@@ -97,10 +98,10 @@ func saltIndex(e *Event) int {
 
 // mixExtra returns the key of a block that has the extra key k besides its
 // text. The adapter and, on a root block, the salt are in the root already.
-func (t *Translator) mixExtra(key indexer.BlockKey, e *Event, k ExtraKey, root bool) indexer.BlockKey {
+func (t *Translator) mixExtra(key indexer.BlockKey, e *decode.Event, k decode.ExtraKey, root bool) indexer.BlockKey {
 	mark := markOther
 	switch k.Kind {
-	case ExtraString:
+	case decode.ExtraString:
 		if bytes.Equal(k.Value, e.LoraName) {
 			return key
 		}
@@ -108,14 +109,14 @@ func (t *Translator) mixExtra(key indexer.BlockKey, e *Event, k ExtraKey, root b
 			return key
 		}
 		mark = markString
-	case ExtraPair:
+	case decode.ExtraPair:
 		mark = markPair
-	case ExtraBytes:
+	case decode.ExtraBytes:
 		mark = markBytes
 	}
 	at := len(t.text)
 	t.text = append(append(t.text, mark...), k.Value...)
-	if k.Kind == ExtraPair {
+	if k.Kind == decode.ExtraPair {
 		t.text = binary.LittleEndian.AppendUint64(t.text, uint64(k.Offset))
 	}
 	key = t.opt.Hasher.Child(key, t.text[at:])

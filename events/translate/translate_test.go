@@ -1,4 +1,4 @@
-package events
+package translate
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
@@ -40,22 +41,22 @@ func (letters) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) {
 
 // rig is a translator with a real index behind it, and names for keys.
 type rig struct {
-	opt   TranslatorOptions
+	opt   Options
 	tr    *Translator
 	index *indexer.Index
 	names map[indexer.BlockKey]string
 }
 
-func newRig(opt TranslatorOptions) *rig {
+func newRig(opt Options) *rig {
 	r := &rig{index: newIndex(), names: map[indexer.BlockKey]string{}}
 	opt.Source, opt.Index, opt.Hasher, opt.Model = testSource, r.index, testHasher(), "model"
-	r.opt, r.tr = opt, NewTranslator(opt)
+	r.opt, r.tr = opt, New(opt)
 	return r
 }
 
-func (r *rig) apply(events ...Event) *indexer.Delta {
+func (r *rig) apply(events ...decode.Event) *indexer.Delta {
 	d := new(indexer.Delta)
-	r.tr.Translate(&Batch{Events: events}, d)
+	r.tr.Translate(&decode.Batch{Events: events}, d)
 	r.index.Apply(testSource, d)
 	return d
 }
@@ -122,8 +123,8 @@ func TestTranslate(t *testing.T) {
 	})
 }
 
-func scriptOptions(t *testing.T, td *datadriven.TestData) TranslatorOptions {
-	o := TranslatorOptions{Unit: 1}
+func scriptOptions(t *testing.T, td *datadriven.TestData) Options {
+	o := Options{Unit: 1}
 	if td.HasArg("vocabulary") {
 		o.Vocabulary = letters{}
 	}
@@ -148,21 +149,21 @@ func scriptStats(s Stats) string {
 	return out
 }
 
-func scriptEvents(t *testing.T, td *datadriven.TestData) []Event {
-	var out []Event
+func scriptEvents(t *testing.T, td *datadriven.TestData) []decode.Event {
+	var out []decode.Event
 	for _, line := range strings.Split(td.Input, "\n") {
 		words := strings.Fields(line)
 		if len(words) == 0 {
 			continue
 		}
-		e := Event{Group: NoGroup}
+		e := decode.Event{Group: decode.NoGroup}
 		switch words[0] {
 		case "cleared":
-			e.Kind = AllBlocksCleared
+			e.Kind = decode.AllBlocksCleared
 		case "stored":
-			e.Kind = BlockStored
+			e.Kind = decode.BlockStored
 		case "removed":
-			e.Kind = BlockRemoved
+			e.Kind = decode.BlockRemoved
 		default:
 			td.Fatalf(t, "unknown event %q", words[0])
 		}
@@ -174,7 +175,7 @@ func scriptEvents(t *testing.T, td *datadriven.TestData) []Event {
 	return out
 }
 
-func scriptField(e *Event, word string) {
+func scriptField(e *decode.Event, word string) {
 	name, value, named := strings.Cut(word, "=")
 	if !named {
 		for _, n := range scriptNumbers(word) {
@@ -209,9 +210,9 @@ func scriptField(e *Event, word string) {
 	case "extra":
 		block, key, _ := strings.Cut(value, ":")
 		i, _ := strconv.Atoi(block)
-		k := ExtraKey{Block: uint32(i), Value: []byte(key)}
+		k := decode.ExtraKey{Block: uint32(i), Value: []byte(key)}
 		if id, offset, ok := strings.Cut(key, "@"); ok {
-			k.Kind, k.Value = ExtraPair, []byte(id)
+			k.Kind, k.Value = decode.ExtraPair, []byte(id)
 			k.Offset, _ = strconv.ParseInt(offset, 10, 64)
 		}
 		e.Extra = append(e.Extra, k)

@@ -1,0 +1,33 @@
+package indexer_test
+
+import (
+	"fmt"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// An engine holds the first two blocks of a prompt of three.
+func Example() {
+	h := indexer.NewHasher(indexer.Seed{1})
+	x := indexer.New(indexer.Options{Hasher: h})
+	prompt := []byte("You are a helpful assistant. What is a prefix?")
+	root := h.Root(indexer.Scope{Space: indexer.SpaceText, Model: "llama"})
+	first := h.Child(root, prompt[:16])
+	second := h.Child(first, prompt[16:32])
+	x.Apply(indexer.Source{Endpoint: 3}, &indexer.Delta{
+		Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: 2}},
+		Blocks: []indexer.StoredBlock{
+			{Hash: 101, Key: first, Bytes: 16, Tokens: 4},
+			{Hash: 102, Key: second, Bytes: 16, Tokens: 4},
+		},
+	})
+
+	runs := make([]indexer.Run, 2)
+	x.Match(indexer.Query{Root: root, Bytes: prompt}, []indexer.EndpointID{3, 4}, runs)
+	for _, r := range runs {
+		fmt.Println(r.Blocks, "blocks,", r.Total(), "tokens")
+	}
+	// Output:
+	// 2 blocks, 8 tokens
+	// 0 blocks, 0 tokens
+}
