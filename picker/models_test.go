@@ -147,7 +147,7 @@ func TestGate(t *testing.T) {
 		return nil
 	})
 	s := newScheduler(t, Options{Pool: pool, Gate: gate, Prompts: prompts{&rendered},
-		Rules: &Rules{Handler: single{testProfile()}, Objectives: map[string]int{"batch": -1}}})
+		Rules: &Rules{Handler: single{testProfile()}, Names: request.Names{Objectives: map[string]int{"batch": -1}}}})
 	r := chatRequest("r", 10)
 	r.Objective = "batch"
 	if _, err := s.Choose(context.Background(), r); request.ReasonOf(err) != request.ReasonTTLExpired {

@@ -23,9 +23,8 @@ var (
 // Rules are what the user's configuration decides. They are immutable and
 // swapped as a whole.
 type Rules struct {
-	Handler    ProfileHandler
-	Objectives map[string]int     // priority by objective name; unknown ones have 0
-	Rewrites   map[string]Rewrite // by model name as the client wrote it
+	Handler ProfileHandler
+	Names   request.Names // what objectives and models mean
 	// Sessions say where requests carry their session key; the first that is
 	// there wins over what request.Parse found.
 	Sessions []request.SessionSource
@@ -36,33 +35,6 @@ type Rules struct {
 	// Answer returns headers for the answer to a request that was placed at the
 	// candidate chosen, for Cycle.All; nil: none ever.
 	Answer func(c *Cycle, chosen int32) []HeaderSet
-}
-
-// Rewrite replaces a model name by one of several, drawn by weight.
-type Rewrite []WeightedModel
-
-// WeightedModel is one target of a Rewrite.
-type WeightedModel struct {
-	Model  string
-	Weight int
-}
-
-// draw picks a target; random is uniform over all numbers.
-func (w Rewrite) draw(random uint64) string {
-	total := 0
-	for _, m := range w {
-		total += max(m.Weight, 0)
-	}
-	if total == 0 {
-		return ""
-	}
-	at := int(random % uint64(total))
-	for _, m := range w {
-		if at -= max(m.Weight, 0); at < 0 {
-			return m.Model
-		}
-	}
-	return ""
 }
 
 // Options build a Scheduler. Pool and Rules are required.
@@ -242,7 +214,7 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 
 // resolve fills what the configuration says about r.
 func (s *Scheduler) resolve(rules *Rules, r *request.Request, seed uint64) {
-	r.Priority = rules.Objectives[r.Objective]
+	r.Priority = rules.Names.Objectives[r.Objective]
 	r.UseSession(rules.Sessions)
 	s.rewrite(rules, r, seed)
 }
@@ -266,10 +238,10 @@ func (s *Scheduler) release(r *request.Request) {
 
 // rewrite sets the model that the engine will see. The rewrite header takes precedence.
 func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
-	if r.Target != r.Model || len(rules.Rewrites) == 0 {
+	if r.Target != r.Model {
 		return
 	}
-	if target := rules.Rewrites[r.Model].draw(seed >> 7); target != "" {
+	if target := rules.Names.Target(r.Model, seed>>7); target != "" {
 		r.Target = target
 	}
 }

@@ -142,8 +142,10 @@ func TestChooseDown(t *testing.T) {
 
 func TestRewriteAndObjectives(t *testing.T) {
 	rules := &Rules{
-		Handler: single{testProfile()}, Objectives: map[string]int{"gold": 5},
-		Rewrites: map[string]Rewrite{"m": {{"a", 3}, {"b", 1}, {"never", 0}}},
+		Handler: single{testProfile()}, Names: request.Names{
+			Objectives: map[string]int{"gold": 5},
+			Rewrites:   map[string]request.Rewrite{"m": {{Model: "a", Weight: 3}, {Model: "b", Weight: 1}, {Model: "never"}}},
+		},
 	}
 	s := newScheduler(t, Options{Pool: newPool(1), Rules: rules})
 	count := map[string]int{}

@@ -9,10 +9,11 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
-// Options describe one replica. Endpoints is required, unless Config names a
-// file of endpoints.
+// Options describe one replica. Endpoints or Source is required, unless Config
+// names a file of endpoints.
 type Options struct {
 	Name    string // of this replica, in status and logs
 	Version string
@@ -23,8 +24,9 @@ type Options struct {
 	TLS    extproc.TLS
 	XDS    XDSOptions
 
-	Endpoints string // endpoints file; "": the one that the configuration's discovery names
-	Config    string // EndpointPickerConfig; "" for the default profile
+	Endpoints string           // endpoints file; "": the one that the configuration's discovery names
+	Source    discovery.Opener // finds the endpoints, instead of a file
+	Config    string           // EndpointPickerConfig; "" for the default profile
 	Models    []ModelOptions
 
 	ConfigText string // an EndpointPickerConfig itself, instead of Config
@@ -64,7 +66,7 @@ type ModelOptions = prefix.ModelOptions
 var errNoEndpoints = errors.New("server: no endpoints file is given, and no file-discovery in the configuration names one")
 
 func (o *Options) complete() error {
-	if o.Endpoints == "" && o.Config == "" && o.ConfigText == "" {
+	if o.Endpoints == "" && o.Source == nil && o.Config == "" && o.ConfigText == "" {
 		return errNoEndpoints
 	}
 	text := func(s *string, v string) {

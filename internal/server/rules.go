@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -57,6 +58,8 @@ func (s *Server) openConfig() (*config.Config, error) {
 	}
 	s.configFile.saw(data, nil)
 	s.opened = c
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
 	s.use(c)
 	s.reloads = newReloads(s.registry)
 	s.noteReload(c, nil)
@@ -109,12 +112,14 @@ func (s *Server) Reload(context.Context) error {
 	return nil
 }
 
-// discover opens the endpoints file: the one of the options, or else the one
-// that the configuration names.
-func (s *Server) discover(c *config.Config) (*discovery.Source, error) {
-	o := discovery.Options{
-		Path: s.o.Endpoints, OnChange: func(specs []endpoint.Spec) { s.pool.Set(specs) }, Registerer: s.registry, Log: s.o.Log,
+// discover opens what finds the endpoints: the source or the file of the
+// options, or else the file that the configuration names.
+func (s *Server) discover(c *config.Config) (discovery.Source, error) {
+	sink := discovery.Sink{Tell: s.onFound, Registerer: s.registry, Log: s.o.Log}
+	if s.o.Source != nil {
+		return s.o.Source(sink)
 	}
+	o := discovery.FileOptions{Path: s.o.Endpoints, Sink: sink}
 	if d := c.Discovery; o.Path == "" && d != nil {
 		o.Path = d.Path
 		if !d.Watch {
@@ -124,7 +129,33 @@ func (s *Server) discover(c *config.Config) (*discovery.Source, error) {
 	if o.Path == "" {
 		return nil, errNoEndpoints
 	}
-	return discovery.Open(o)
+	f, err := discovery.OpenFile(o)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// onFound takes over what the source found: the endpoints, and what objectives
+// and models mean where the configuration does not say.
+func (s *Server) onFound(f discovery.Found) {
+	s.reloading.Lock()
+	s.found = f.Names
+	c := s.config.Load()
+	if err := s.scheduler.SetRules(s.rules(c)); err != nil {
+		s.o.Log.Error("names of the source refused", "error", err)
+	}
+	s.use(c)
+	s.reloading.Unlock()
+	s.pool.Set(f.Specs)
+}
+
+// rules are those of c, with the names that the source found below its own. The
+// caller holds reloading.
+func (s *Server) rules(c *config.Config) *picker.Rules {
+	r := *c.Rules
+	r.Names = c.Rules.Names.Over(s.found)
+	return &r
 }
 
 // reloadConfig reads the configuration again, and swaps it whole or not at
@@ -139,7 +170,7 @@ func (s *Server) reloadConfig(changed bool) error {
 	}
 	s.configFile.saw(data, err)
 	if err == nil {
-		err = s.scheduler.SetRules(c.Rules)
+		err = s.scheduler.SetRules(s.rules(c))
 	}
 	s.noteReload(c, err)
 	if err != nil {
@@ -166,7 +197,7 @@ func (s *Server) warnOfRestart(c *config.Config) {
 	if c.Discovery != nil {
 		after = *c.Discovery
 	}
-	if s.o.Endpoints == "" && before != after {
+	if s.o.Endpoints == "" && s.o.Source == nil && before != after {
 		s.o.Log.Warn("another endpoints file waits for a restart", "path", after.Path)
 	}
 }
@@ -184,10 +215,11 @@ func (s *Server) noteReload(c *config.Config, err error) {
 	st.Hash, st.Read, st.Notes = c.Hash(), time.Now(), len(c.Notes)
 }
 
-// use makes c the configuration of what does not go through the scheduler.
+// use makes c the configuration of what does not go through the scheduler. The
+// caller holds reloading.
 func (s *Server) use(c *config.Config) {
 	s.config.Store(c)
-	s.gaugePace.Store(int64(gaugePace(c)))
+	s.gaugePace.Store(int64(gaugePace(c.GaugeAge, s.rules(c).Names.Objectives)))
 }
 
 // size gives every endpoint the share of the approximate index that c asks for.
@@ -236,13 +268,13 @@ func (f *configFile) same(data []byte, err error) bool {
 	return bytes.Equal(data, f.data)
 }
 
-// gaugePace is the time between readings of an engine's gauges that the
-// configuration needs whatever the load: when it may refuse requests for
-// saturation, gauges must be as young as its detector wants them. 0: none.
-func gaugePace(c *config.Config) time.Duration {
-	for _, p := range c.Rules.Objectives {
+// gaugePace is the time between readings of an engine's gauges that is needed
+// whatever the load: when requests may be refused for saturation, gauges must be
+// as young as the detector wants them. 0: none.
+func gaugePace(age time.Duration, objectives map[string]int) time.Duration {
+	for _, p := range objectives {
 		if p < 0 {
-			return c.GaugeAge / 2
+			return age / 2
 		}
 	}
 	return 0

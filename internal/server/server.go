@@ -57,7 +57,7 @@ type Server struct {
 	opened    *config.Config // that of the start; some of it holds until the end
 	gaugePace atomic.Int64   // nanoseconds; see gaugePace
 	reloads   *reloads
-	discovery *discovery.Source
+	discovery discovery.Source
 	node      *cluster.Node
 	bus       cluster.Bus
 	load      *share.Load
@@ -78,7 +78,8 @@ type Server struct {
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 
-	reloading    sync.Mutex // guards the next two, and keeps rules and configuration together
+	reloading    sync.Mutex    // guards the next three, and keeps rules and configuration together
+	found        request.Names // what the source says of objectives and models
 	configFile   configFile
 	configStatus ConfigStatus
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -27,6 +28,7 @@ type Status struct {
 	UptimeS   float64              `json:"uptime_s"`
 	Decisions uint64               `json:"decisions"`
 	Config    ConfigStatus         `json:"config"`
+	Discovery discovery.Status     `json:"discovery"` // where the endpoints come from
 	Index     IndexStatus          `json:"index"`
 	Models    []prefix.ModelStatus `json:"models"`
 	NoModel   uint64               `json:"requests_without_model"` // they name a model that is not configured
@@ -83,6 +85,9 @@ func (s *Server) Status() Status {
 	s.reloading.Lock()
 	st.Config = s.configStatus
 	s.reloading.Unlock()
+	if s.discovery != nil {
+		st.Discovery = s.discovery.Status()
+	}
 	x := s.index.Stats()
 	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
 	st.Cluster, st.Members = s.clusterStatus()
@@ -122,15 +127,34 @@ func (s *Server) state() (state, reason string) {
 	case s.draining.Load():
 		return "draining", ""
 	case len(s.pool.Snapshot().Endpoints) == 0:
-		return "starting", "the endpoints file names no endpoint"
+		return "starting", s.unfound()
 	case !s.settled.Load():
 		return "starting", s.waitsFor(pending)
 	case s.sick() != "":
 		return "degraded", s.sick()
 	case pending > 0:
 		return "degraded", s.waitsFor(pending)
+	case s.discovery != nil && !s.discovery.Status().OK():
+		return "degraded", s.unfound()
 	}
 	return "ready", ""
+}
+
+// unfound says what is wrong with the source of endpoints.
+func (s *Server) unfound() string {
+	if s.discovery == nil {
+		return "endpoints are being looked for"
+	}
+	st := s.discovery.Status()
+	switch {
+	case len(st.Problems) > 0:
+		return "the list of endpoints is older than its source: " + st.Problems[0].String()
+	case len(st.Unresolved) > 0:
+		return fmt.Sprintf("%d host names do not resolve", len(st.Unresolved))
+	case st.Read.IsZero():
+		return st.From + " has not been read yet"
+	}
+	return st.From + " names no endpoint"
 }
 
 // waitsFor says what a replica that has not settled waits for.

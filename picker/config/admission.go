@@ -104,7 +104,7 @@ func gaugeAge(used any) time.Duration {
 func (b *builder) readObjectives(n strict.Node) {
 	list, _ := n.List()
 	lines := map[string]strict.Node{}
-	b.out.Rules.Objectives = make(map[string]int, len(list))
+	b.out.Rules.Names.Objectives = make(map[string]int, len(list))
 	for _, e := range list {
 		o := e.Object()
 		name, ok := o.Need("name").Text()
@@ -114,7 +114,7 @@ func (b *builder) readObjectives(n strict.Node) {
 			e.Problem(firstOnLine(old), "two objectives are named %q", name)
 		}
 		lines[name] = e
-		b.out.Rules.Objectives[name] = int(priority)
+		b.out.Rules.Names.Objectives[name] = int(priority)
 		b.out.effective.Objectives = append(b.out.effective.Objectives, effectiveObjective{name, int(priority)})
 	}
 }
@@ -122,24 +122,27 @@ func (b *builder) readObjectives(n strict.Node) {
 func (b *builder) readRewrites(n strict.Node) {
 	list, _ := n.List()
 	lines := map[string]strict.Node{}
-	b.out.Rules.Rewrites = make(map[string]picker.Rewrite, len(list))
+	b.out.Rules.Names.Rewrites = make(map[string]request.Rewrite, len(list))
 	for _, e := range list {
 		o := e.Object()
 		model, ok := o.Need("model").Text()
 		if old, twice := lines[model]; ok && twice {
 			e.Problem(firstOnLine(old), "two rewrites of model %q", model)
 		}
+		if ok && model == request.AnyModel {
+			e.Problem("", "%s: a rewrite of a model without a name", e.Path())
+		}
 		lines[model] = e
 		rewrite := b.readTargets(o.Need("targets"))
 		o.Done()
-		b.out.Rules.Rewrites[model] = rewrite
+		b.out.Rules.Names.Rewrites[model] = rewrite
 		b.out.effective.addRewrite(model, rewrite)
 	}
 }
 
-func (b *builder) readTargets(n strict.Node) picker.Rewrite {
+func (b *builder) readTargets(n strict.Node) request.Rewrite {
 	list, ok := n.List()
-	var out picker.Rewrite
+	var out request.Rewrite
 	total := 0
 	for _, e := range list {
 		o := e.Object()
@@ -150,7 +153,7 @@ func (b *builder) readTargets(n strict.Node) picker.Rewrite {
 			weight = 1
 		}
 		total += int(weight)
-		out = append(out, picker.WeightedModel{Model: model, Weight: int(weight)})
+		out = append(out, request.WeightedModel{Model: model, Weight: int(weight)})
 	}
 	if ok && total == 0 {
 		n.Problem("", "%s: no target has a weight above 0", n.Path())

@@ -169,10 +169,10 @@ modelRewrites:
 	if p.Name != "main" || len(p.Filters) != 1 || p.Scorers[0].Name != "p" || p.Scorers[0].Weight != 2.5 || p.Scorers[1].Weight != 1 {
 		t.Errorf("profile: %+v", p)
 	}
-	if diff := cmp.Diff(map[string]int{"batch": -10, "chat": 0}, c.Rules.Objectives); diff != "" {
+	if diff := cmp.Diff(map[string]int{"batch": -10, "chat": 0}, c.Rules.Names.Objectives); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]picker.Rewrite{"chat": {{Model: "a", Weight: 90}, {Model: "b", Weight: 1}}}, c.Rules.Rewrites); diff != "" {
+	if diff := cmp.Diff(map[string]request.Rewrite{"chat": {{Model: "a", Weight: 90}, {Model: "b", Weight: 1}}}, c.Rules.Names.Rewrites); diff != "" {
 		t.Error(diff)
 	}
 	want := plugin.Producer{BlockTokens: 32, FixedCapacity: true, Sessions: []request.SessionSource{{Header: "x-session"}}}

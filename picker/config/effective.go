@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // effective is the file with everything filled in, in the current generation
@@ -58,7 +58,7 @@ type effectiveTarget struct {
 	Weight int    `json:"weight"`
 }
 
-func (e *effective) addRewrite(model string, targets picker.Rewrite) {
+func (e *effective) addRewrite(model string, targets request.Rewrite) {
 	r := effectiveRewrite{Model: model}
 	for _, t := range targets {
 		r.Targets = append(r.Targets, effectiveTarget(t))

@@ -1,5 +1,7 @@
-// Package discovery finds a pool's endpoints in a file that people or their
-// tools write, for engines outside of Kubernetes.
+// Package discovery finds a pool's endpoints, and what objectives and models
+// mean there. A [Source] tells all that it [Found], each time that this changes.
+// The one in here reads a file that people or their tools write, for engines
+// outside of Kubernetes; other sources have packages of their own.
 //
 // The file is YAML or JSON:
 //
@@ -34,13 +36,13 @@
 //  1. Parse reads a file into Endpoints, strictly: every unknown field, wrong
 //     type, bad address or port and every duplicate is a Problem with line,
 //     column and hint, and all are found at once.
-//  2. Open reads the file, resolves its host names and tells OnChange the specs.
+//  2. OpenFile reads the file, resolves its host names and tells the specs.
 //  3. A change of the file (write, rename, swap of a symbolic link) or of a
 //     name's addresses makes a new list, which is told when it differs.
 //  4. A file that vanishes or has problems leaves the list as it is, and so does
 //     a name that does not resolve; Status, metrics and the log say so.
 //
 // It does not talk to endpoints and does not know whether they live. Parse is
-// pure; a Source is safe for concurrent use, and its callbacks run one at a
-// time, on its own goroutine except for the first, which runs inside of Open.
+// pure; a File is safe for concurrent use, and tells one list at a time, from its own
+// goroutine except for the first, which it tells inside of OpenFile.
 package discovery

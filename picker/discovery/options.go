@@ -8,13 +8,9 @@ import (
 	"net"
 	"net/netip"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// Defaults of Options.
+// Defaults of FileOptions.
 const (
 	defaultPoll           = 10 * time.Second
 	defaultSettle         = 100 * time.Millisecond
@@ -28,13 +24,10 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Options open a Source. Path and OnChange are required.
-type Options struct {
+// FileOptions open a File. Path and Sink.Tell are required.
+type FileOptions struct {
 	Path string
-	// OnChange is told the whole list, each time that it differs from the one
-	// before. Specs are sorted as in the file, a name's addresses ascending,
-	// and no two have one address. The callee owns the slice.
-	OnChange func([]endpoint.Spec)
+	Sink Sink // told specs sorted as in the file, a name's addresses ascending
 
 	Poll           time.Duration // the file is read this often even if nothing says that it changed; 0 means 10 s
 	Settle         time.Duration // quiet time after a change before the file is read; 0 means 100 ms
@@ -43,22 +36,20 @@ type Options struct {
 	Resolver       Resolver      // nil means the system's
 	NoWatch        bool          // poll only, for file systems that tell no changes
 
-	Registerer prometheus.Registerer // nil leaves the metrics unregistered
-	Log        *slog.Logger          // nil discards
-	Now        func() time.Time      // nil means time.Now
+	Now func() time.Time // nil means time.Now
 }
 
 var (
-	errNoPath     = errors.New("discovery: options: a path is required")
-	errNoOnChange = errors.New("discovery: options: OnChange is required")
+	errNoPath = errors.New("discovery: options: a path is required")
+	errNoTell = errors.New("discovery: options: Sink.Tell is required")
 )
 
-func (o *Options) complete() error {
+func (o *FileOptions) complete() error {
 	if o.Path == "" {
 		return errNoPath
 	}
-	if o.OnChange == nil {
-		return errNoOnChange
+	if o.Sink.Tell == nil {
+		return errNoTell
 	}
 	set := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
@@ -72,8 +63,8 @@ func (o *Options) complete() error {
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	if o.Sink.Log == nil {
+		o.Sink.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -1,229 +1,58 @@
 package discovery
 
 import (
-	"bytes"
-	"context"
-	"os"
-	"slices"
-	"sync"
+	"log/slog"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Source keeps an endpoints file and the addresses of its host names in view.
-type Source struct {
-	opts    Options
-	metrics *metrics
-	reload  chan struct{}
-	cancel  context.CancelFunc
-	done    chan struct{}
+// Source finds a pool's endpoints, and what objectives and models mean there.
+// It tells its Sink what it found, whole, each time that this changed, from one
+// goroutine at a time.
+type Source interface {
+	// Close ends the source and waits for a Tell that runs; none comes after.
+	Close()
+	// Status returns what the source knows about itself. It is safe for
+	// concurrent use.
+	Status() Status
+}
 
-	// Owned by the goroutine.
-	names *names
-	list  []Endpoint
-	specs []endpoint.Spec
-	told  bool
-	bytes []byte // as last read, in use or not
-	fresh bool   // bytes says what the file says
+// Opener opens a source that tells sink. A Tell may come before it returns; a
+// source that has to wait for its origin returns, and tells later.
+type Opener func(sink Sink) (Source, error)
 
-	mu     sync.Mutex
-	status Status
+// Sink is what a source works for. Only Tell is required.
+type Sink struct {
+	// Tell is given all that there is. The callee owns it.
+	Tell       func(Found)
+	Registerer prometheus.Registerer // nil leaves the metrics unregistered
+	Log        *slog.Logger          // nil discards
+}
+
+// Found is all that a source found at one time.
+type Found struct {
+	Specs []endpoint.Spec // no two have one address
+	// Names are the objectives and rewrites of the pool; those of the
+	// configuration stand above them.
+	request.Names
 }
 
 // Status is what a Source knows about itself.
 type Status struct {
-	Path       string            `json:"path"`
-	Endpoints  int               `json:"endpoints"`
-	Read       time.Time         `json:"read"`                 // when the list in use was read
-	Problems   []Problem         `json:"problems,omitempty"`   // of the file as it is now; the list in use is older
+	From       string            `json:"from"`                 // what it reads: a path, or a kind and a name
+	Endpoints  int               `json:"endpoints"`            // in the list in use
+	Read       time.Time         `json:"read"`                 // when the list in use was read; zero: none was yet
+	Problems   []Problem         `json:"problems,omitempty"`   // of what there is to read; the list in use is older
 	Unresolved map[string]string `json:"unresolved,omitempty"` // host name -> why
 	Doubled    int               `json:"doubled,omitempty"`    // entries left out since another has their address
 }
 
-// OK reports whether the file as it is now is in use and every name resolves.
-func (s Status) OK() bool { return len(s.Problems) == 0 && len(s.Unresolved) == 0 }
-
-// Open reads the file, resolves its names, calls OnChange and starts the
-// goroutine that keeps both in view until Close. A file that cannot be read or
-// has problems is an error, a strict.Problems; a name that does not resolve is
-// not, its endpoints come when it does.
-func Open(o Options) (*Source, error) {
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
-	s := &Source{
-		opts: o, names: newNames(o.Resolver),
-		reload: make(chan struct{}, 1), done: make(chan struct{}),
-	}
-	data, err := os.ReadFile(o.Path)
-	if err != nil {
-		return nil, strict.Problems{unreadable(o.Path, err)}
-	}
-	list, problems := Parse(o.Path, data)
-	if len(problems) > 0 {
-		return nil, strict.Problems(problems)
-	}
-	if s.metrics, err = newMetrics(o.Registerer); err != nil {
-		return nil, err
-	}
-	var w *watch
-	if !o.NoWatch {
-		w = newWatch(o.Path, s.watching())
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	s.bytes, s.fresh = data, true
-	s.adopt(ctx, list)
-	go s.run(ctx, w)
-	return s, nil
-}
-
-// Close stops the goroutine and waits for it, and for a callback that runs.
-func (s *Source) Close() {
-	s.cancel()
-	<-s.done
-}
-
-// Reload has the file read and the names resolved soon. It does not wait.
-func (s *Source) Reload() { soon(s.reload) }
-
-// Status returns what the source knows about itself.
-func (s *Source) Status() Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status
-}
-
-func (s *Source) watching() WatchOptions {
-	return WatchOptions{Poll: s.opts.Poll, Settle: s.opts.Settle, Log: s.opts.Log}
-}
-
-func (s *Source) run(ctx context.Context, w *watch) {
-	defer close(s.done)
-	resolve := time.NewTicker(s.opts.ResolveEvery)
-	defer resolve.Stop()
-	look := make(chan struct{}, 1)
-	var watcher sync.WaitGroup
-	defer watcher.Wait()
-	watcher.Go(func() { w.run(ctx, s.watching(), func() { soon(look) }) })
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look:
-			s.read(ctx)
-		case <-s.reload:
-			s.read(ctx)
-			s.resolve(ctx)
-		case <-resolve.C:
-			s.resolve(ctx)
-		}
-	}
-}
-
-// soon leaves word in a channel that holds one.
-func soon(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// read looks at the file and adopts it when it changed for something good.
-func (s *Source) read(ctx context.Context) {
-	data, err := os.ReadFile(s.opts.Path)
-	if err != nil {
-		s.refuse(resultMissing, []Problem{unreadable(s.opts.Path, err)})
-		s.fresh = false
-		return
-	}
-	if s.fresh && bytes.Equal(data, s.bytes) {
-		return
-	}
-	s.bytes, s.fresh = data, true
-	list, problems := Parse(s.opts.Path, data)
-	if len(problems) > 0 {
-		s.refuse(resultProblems, problems)
-		return
-	}
-	s.adopt(ctx, list)
-}
-
-// refuse keeps the list in use and says why.
-func (s *Source) refuse(result string, problems []Problem) {
-	s.mu.Lock()
-	same := slices.Equal(s.status.Problems, problems)
-	s.status.Problems = problems
-	s.mu.Unlock()
-	if same {
-		return
-	}
-	s.metrics.reloads.WithLabelValues(result).Inc()
-	s.metrics.ok.Set(0)
-	s.opts.Log.Warn("endpoints file refused, the list in use stays", "path", s.opts.Path,
-		"endpoints", len(s.specs), "problems", len(problems), "first", problems[0].String())
-}
-
-// adopt makes list the one in use.
-func (s *Source) adopt(ctx context.Context, list []Endpoint) {
-	s.list = list
-	if hosts := hostsOf(list); s.names.missing(hosts) {
-		s.lookUp(ctx, hosts)
-	}
-	s.mu.Lock()
-	s.status.Problems = nil
-	s.status.Read = s.opts.Now()
-	s.mu.Unlock()
-	s.metrics.ok.Set(1)
-	s.metrics.lastOK.Set(float64(s.opts.Now().UnixMilli()) / 1e3)
-	result := resultUnchanged
-	if s.tell() {
-		result = resultChanged
-	}
-	s.metrics.reloads.WithLabelValues(result).Inc()
-}
-
-// resolve looks all names up again.
-func (s *Source) resolve(ctx context.Context) {
-	if hosts := hostsOf(s.list); len(hosts) > 0 {
-		s.lookUp(ctx, hosts)
-		s.tell()
-	}
-}
-
-func (s *Source) lookUp(ctx context.Context, hosts []string) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.ResolveTimeout)
-	defer cancel()
-	before := s.names.failed
-	s.names.resolve(ctx, hosts)
-	if ctx.Err() == context.Canceled {
-		return
-	}
-	for host, why := range s.names.failed {
-		if _, old := before[host]; !old {
-			s.opts.Log.Warn("host name does not resolve", "host", host, "error", why, "addresses_kept", len(s.names.known[host]))
-		}
-	}
-}
-
-// tell calls OnChange when the specs differ from those told before, and
-// reports whether it did.
-func (s *Source) tell() bool {
-	specs, doubled := s.names.specs(s.list)
-	changed := !s.told || !slices.EqualFunc(specs, s.specs, endpoint.Spec.Equal)
-	s.specs, s.told = specs, true
-	s.mu.Lock()
-	s.status.Path = s.opts.Path
-	s.status.Endpoints, s.status.Doubled, s.status.Unresolved = len(specs), doubled, s.names.failed
-	s.mu.Unlock()
-	s.metrics.endpoints.Set(float64(len(specs)))
-	s.metrics.unresolved.Set(float64(len(s.names.failed)))
-	if !changed {
-		return false
-	}
-	s.opts.Log.Info("endpoints changed", "path", s.opts.Path, "endpoints", len(specs), "entries", len(s.list), "doubled", doubled)
-	s.opts.OnChange(slices.Clone(specs))
-	return true
+// OK reports whether a list is in use, is what there is to read, and every name
+// resolves.
+func (s Status) OK() bool {
+	return !s.Read.IsZero() && len(s.Problems) == 0 && len(s.Unresolved) == 0
 }

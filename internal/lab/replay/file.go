@@ -62,7 +62,7 @@ func fileNotes(c *config.Config) []string {
 	add(len(p.Sessions) > 0, noteSessions)
 	add(p.BlockTokens > 0 || p.MatchBlocks > 0 || p.BlocksPerEP > 0 || p.FixedCapacity, noteIndex)
 	add(c.Discovery != nil, noteEndpoints)
-	add(len(c.Rules.Objectives) > 0, noteObjectives)
+	add(len(c.Rules.Names.Objectives) > 0, noteObjectives)
 	return out
 }
 

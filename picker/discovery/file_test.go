@@ -19,15 +19,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // lists gathers what a source tells.
 type lists chan []string
 
-func (l lists) change(specs []endpoint.Spec) {
+func (l lists) change(f Found) {
 	var out []string
-	for _, s := range specs {
+	for _, s := range f.Specs {
 		out = append(out, s.Addr.String())
 	}
 	l <- out
@@ -76,14 +75,14 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-func open(t *testing.T, o Options) (*Source, lists) {
+func open(t *testing.T, o FileOptions) (*File, lists) {
 	t.Helper()
 	told := make(lists, 100)
-	o.OnChange = told.change
+	o.Sink.Tell = told.change
 	if o.Settle == 0 {
 		o.Settle = 10 * time.Millisecond
 	}
-	s, err := Open(o)
+	s, err := OpenFile(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +106,7 @@ func TestWatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
 	write(t, path, fileOf("10.0.0.1"))
 	reg := prometheus.NewRegistry()
-	s, told := open(t, Options{Path: path, Poll: time.Hour, Registerer: reg})
+	s, told := open(t, FileOptions{Path: path, Poll: time.Hour, Sink: Sink{Registerer: reg}})
 	told.want(t, "10.0.0.1:8000")
 
 	write(t, path, fileOf("10.0.0.1", "10.0.0.2"))
@@ -162,7 +161,7 @@ func TestWatchLink(t *testing.T) {
 	path := filepath.Join(dir, "endpoints.yaml")
 	link(filepath.Join("..data", "endpoints.yaml"), path)
 
-	_, told := open(t, Options{Path: path, Poll: time.Hour})
+	_, told := open(t, FileOptions{Path: path, Poll: time.Hour})
 	told.want(t, "10.0.0.1:8000")
 	link("..v2", filepath.Join(dir, "..data"))
 	told.want(t, "10.0.0.2:8000")
@@ -175,8 +174,8 @@ func TestWatchLink(t *testing.T) {
 func TestPollAndReload(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
 	write(t, path, fileOf("10.0.0.1"))
-	_, polled := open(t, Options{Path: path, Poll: 5 * time.Millisecond, NoWatch: true})
-	s, reloaded := open(t, Options{Path: path, Poll: time.Hour, NoWatch: true})
+	_, polled := open(t, FileOptions{Path: path, Poll: 5 * time.Millisecond, NoWatch: true})
+	s, reloaded := open(t, FileOptions{Path: path, Poll: time.Hour, NoWatch: true})
 	polled.want(t, "10.0.0.1:8000")
 	reloaded.want(t, "10.0.0.1:8000")
 	write(t, path+".tmp", fileOf("10.0.0.2"))
@@ -190,19 +189,19 @@ func TestPollAndReload(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	told := make(lists, 1)
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
-	_, err := Open(Options{Path: path, OnChange: told.change})
+	_, err := OpenFile(FileOptions{Path: path, Sink: Sink{Tell: told.change}})
 	var problems strict.Problems
 	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].File != path {
 		t.Errorf("absent file: %v", err)
 	}
 	write(t, path, "endpoints:\n- {address: 10.0.0.1, prot: 1}\n")
-	if _, err = Open(Options{Path: path, OnChange: told.change}); !errors.As(err, &problems) || len(problems) != 2 {
+	if _, err = OpenFile(FileOptions{Path: path, Sink: Sink{Tell: told.change}}); !errors.As(err, &problems) || len(problems) != 2 {
 		t.Errorf("bad file: %v", err)
 	}
-	if _, err = Open(Options{OnChange: told.change}); !errors.Is(err, errNoPath) {
+	if _, err = OpenFile(FileOptions{Sink: Sink{Tell: told.change}}); !errors.Is(err, errNoPath) {
 		t.Errorf("no path: %v", err)
 	}
-	if _, err = Open(Options{Path: path}); !errors.Is(err, errNoOnChange) {
+	if _, err = OpenFile(FileOptions{Path: path}); !errors.Is(err, errNoTell) {
 		t.Errorf("no callback: %v", err)
 	}
 	told.none(t)
@@ -250,7 +249,7 @@ func TestNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hosts
 		h.set("fleet", "10.0.1.2", "::ffff:10.0.1.1", "10.0.1.2", "fd00::1")
-		s, told := open(t, Options{Path: path, NoWatch: true, Poll: time.Hour, Resolver: &h})
+		s, told := open(t, FileOptions{Path: path, NoWatch: true, Poll: time.Hour, Resolver: &h})
 		told.want(t, "10.0.1.1:8000", "10.0.1.2:8000", "[fd00::1]:8000", "10.0.0.1:8000")
 		if diff := cmp.Diff(map[string]string{"late": "no such host"}, s.Status().Unresolved); diff != "" {
 			t.Errorf("unresolved (-want +got):\n%s", diff)
@@ -282,7 +281,7 @@ func TestSlowResolverIsBounded(t *testing.T) {
 	write(t, path, fileOf("slow", "10.0.0.1"))
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		s, told := open(t, Options{Path: path, NoWatch: true, Resolver: &hosts{}})
+		s, told := open(t, FileOptions{Path: path, NoWatch: true, Resolver: &hosts{}})
 		told.want(t, "10.0.0.1:8000")
 		if d := time.Since(start); d != defaultResolveTimeout {
 			t.Errorf("opened after %v, want %v", d, defaultResolveTimeout)
@@ -306,7 +305,7 @@ func TestManyNames(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
 	write(t, path, fileOf(names...))
-	s, told := open(t, Options{Path: path, Resolver: &h})
+	s, told := open(t, FileOptions{Path: path, Resolver: &h})
 	if got := <-told; len(got) != 100 || !strings.HasPrefix(got[99], "10.0.3.99:") {
 		t.Errorf("told %d endpoints: %v", len(got), got)
 	}

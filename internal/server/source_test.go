@@ -1,0 +1,97 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// lateSource is a source whose origin answers when the test says so.
+type lateSource struct {
+	sink   discovery.Sink
+	status discovery.Status
+	closed bool
+}
+
+func (l *lateSource) Close()                   { l.closed = true }
+func (l *lateSource) Status() discovery.Status { return l.status }
+
+// TestSourceOfEndpoints: a source that is not the file brings endpoints when it
+// has them, and objectives and rewrites that hold where the configuration says
+// nothing; the replica opens before, and says what it waits for.
+func TestSourceOfEndpoints(t *testing.T) {
+	_, o := options(t, sim.FleetOptions{Engines: 2})
+	list, problems := discovery.Load(o.Endpoints)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	var specs []endpoint.Spec
+	for _, e := range list {
+		a, _ := e.Addr()
+		specs = append(specs, e.Spec(a))
+	}
+	o.Endpoints = ""
+	o.ConfigText = fileHead + "plugins: [{type: queue-scorer}]\nobjectives: [{name: gold, priority: 5}]\n"
+	src := &lateSource{status: discovery.Status{From: "pool default/llama"}}
+	o.Source = func(sink discovery.Sink) (discovery.Source, error) {
+		src.sink = sink
+		return src, nil
+	}
+	s := open(t, o)
+	if st := s.Status(); st.State != "starting" || st.Reason != "pool default/llama has not been read yet" {
+		t.Errorf("before the source knows: %s, %s", st.State, st.Reason)
+	}
+	src.status.Read = time.Now()
+	src.sink.Tell(discovery.Found{Specs: specs, Names: request.Names{
+		Objectives: map[string]int{"gold": 1, "batch": -1},
+		Rewrites:   map[string]request.Rewrite{"chat": {{Model: "a", Weight: 1}}},
+	}})
+	s.reloading.Lock()
+	names := s.rules(s.config.Load()).Names
+	s.reloading.Unlock()
+	if names.Objectives["gold"] != 5 || names.Objectives["batch"] != -1 || names.Target("chat", 0) != "a" {
+		t.Errorf("names in use: %+v", names)
+	}
+	if s.gaugePace.Load() == 0 {
+		t.Error("requests may be refused, and gauges are not read more often")
+	}
+	if st := s.Status(); len(st.Endpoints) != 2 || st.Discovery.From != "pool default/llama" {
+		t.Errorf("status: %d endpoints from %q", len(st.Endpoints), st.Discovery.From)
+	}
+	if err := s.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	if n := s.rules(s.config.Load()).Names; n.Objectives["batch"] != -1 {
+		t.Error("a reload lost what the source said")
+	}
+}
+
+// TestBrokenEndpointsFileIsSaid: a replica that uses an older list than the file
+// has is not simply ready.
+func TestBrokenEndpointsFileIsSaid(t *testing.T) {
+	_, o := options(t, sim.FleetOptions{Engines: 1})
+	text, err := os.ReadFile(o.Endpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Endpoints = filepath.Join(t.TempDir(), "endpoints.yaml")
+	write(t, o.Endpoints, string(text))
+	s := open(t, o)
+	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	write(t, o.Endpoints, "endpoints: 7\n")
+	await(t, "degraded", func() bool {
+		st := s.Status()
+		return st.State == "degraded" && strings.Contains(st.Reason, "older than its source") && len(st.Endpoints) == 1
+	})
+	write(t, o.Endpoints, string(text))
+	await(t, "ready again", func() bool { return s.Status().State == "ready" })
+}
