@@ -18,6 +18,9 @@ func TestBounds(t *testing.T) {
 		long[i] = value.Int(int64(i))
 	}
 	vars := []Var{{"l", value.List(long)}, {"s", value.String("some text that is repeated")}}
+	// Values that are deep, and values that are small and hold others many times.
+	deep := "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}"
+	wide := "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(15) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{% for i in range(99999) %}"
 	for _, src := range []string{
 		"{{ 'a'|center(2000000000) }}", "{{ 'a'.center(2000000000) }}", "{{ 'a'.ljust(9000000000000000000) }}", "{{ '7'.zfill(2000000000) }}",
 		"{% for i in range(99999) %}{% set z = l[::-1] %}{% endfor %}",
@@ -36,6 +39,12 @@ func TestBounds(t *testing.T) {
 		"{% macro m(n) %}{{ m(n+1) }}{% endmacro %}{{ m(0) }}", "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}",
 		"{{ '{0}{0}{0}{0}'.format(s * 500000) }}", "{{ '%s%s%s%s' % (s * 500000, s * 500000, s * 500000, s * 500000) }}",
 		"{% for i in range(99999) %}{{ l|sort|first }}{% endfor %}", "{% for i in range(99999) %}{% set z = l|unique|list %}{% endfor %}",
+		deep + "{{ ns.x }}", deep + "{{ ns.x|tojson }}", deep + "{{ ns.x == ns.y }}", deep + "{{ ns.x < ns.y }}", deep + "{{ ns.x in [ns.y] }}",
+		wide + "{% if ns.x == ns.y %}{% endif %}{% endfor %}", wide + "{% if [ns.x] < [ns.y] %}{% endif %}{% endfor %}", wide + "{% if ns.x in [1, ns.y] %}{% endif %}{% endfor %}",
+		wide + "{% if [ns.x, 1] is eq([ns.y, 2]) %}{% endif %}{% endfor %}", wide + "{% set z = [ns.x, ns.y]|unique|list %}{% endfor %}", wide + "{% set z = [ns.x, ns.y]|sort %}{% endfor %}",
+		wide + "{% set z = [[ns.x, 1], [ns.y, 2]]|max %}{% endfor %}", wide + "{% set z = [0, ns.x].count(ns.y) %}{% endfor %}", wide + "{% set z = loop.changed([ns.x, i]) %}{% endfor %}",
+		"{% for i in range(99999) %}{% set z = [s * 9000, s * 9000]|sort %}{% endfor %}", "{% set b = [s * 9000, s * 9000] %}{% for i in range(99999) %}{% set z = b|max %}{% endfor %}",
+		"{% set b = [s * 9000] * 1000 %}{% set c = [s * 4500 ~ s * 4500] * 1000 %}{% for i in range(99999) %}{% if b == c %}{% endif %}{% endfor %}",
 	} {
 		tmpl, err := Parse(src)
 		if err != nil {

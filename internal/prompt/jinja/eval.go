@@ -27,8 +27,8 @@ func (st *state) eval(e syntax.Expr) value.Value {
 		return st.filter(e, st.eval(e.Of))
 	case *syntax.Test:
 		of, a := st.eval(e.Of), st.args(e.Args)
-		st.work(of.Weight())
-		return value.Bool(st.t.tests[e.ID](of, a) != e.Negate)
+		st.work(1 + of.Weight()/workBytes)
+		return value.Bool(st.t.tests[e.ID](st, of, a) != e.Negate)
 	case *syntax.Not:
 		return value.Bool(!st.eval(e.Of).IsTrue())
 	case *syntax.And:
@@ -95,8 +95,8 @@ func (st *state) compare(e *syntax.Compare) bool {
 	left := st.eval(e.First)
 	for i, op := range e.Ops {
 		right := st.eval(e.Rest[i])
-		st.work(max(left.Weight(), right.Weight()))
-		if !value.Compare(op, left, right) {
+		st.step()
+		if !st.meter.Compare(op, left, right) {
 			return false
 		}
 		left = right

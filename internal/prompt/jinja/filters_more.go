@@ -26,20 +26,14 @@ func filterExtreme(sign int) filterFunc {
 		a.most("min and max", 2, "case_sensitive", "attribute")
 		sensitive := a.flag(0, "case_sensitive")
 		by := a.get(1, "attribute", value.None())
-		key := func(v value.Value) value.Value {
-			if by.Kind() != value.KindNone {
-				v = byPath(v, by)
-			}
-			return sortKey(v, sensitive)
-		}
 		items := st.iterate(in)
 		if len(items) == 0 {
 			return value.Undefined("no aggregated item, sequence was empty")
 		}
-		best := items[0]
-		for _, v := range items[1:] {
-			if st.work(1); value.Order(key(v), key(best))*sign > 0 {
-				best = v
+		best, most := items[0], value.Value{}
+		for i, v := range items {
+			if k := st.sortKey(v, by, sensitive); i == 0 || st.meter.Order(k, most)*sign > 0 {
+				best, most = v, k
 			}
 		}
 		return best
@@ -87,14 +81,14 @@ func filterAttr(_ *state, in value.Value, a args) value.Value {
 
 // testSameAs is Python's "is", where it does not depend on what an interpreter
 // keeps once.
-func testSameAs(in value.Value, a args) bool {
+func testSameAs(st *state, in value.Value, a args) bool {
 	other := a.get(0, "other", value.Value{})
 	if in.Kind() != other.Kind() {
 		return false
 	}
 	switch in.Kind() {
 	case value.KindNone, value.KindBool:
-		return value.Equal(in, other)
+		return st.meter.Equal(in, other)
 	case value.KindString, value.KindList, value.KindTuple, value.KindDict:
 		if in.PartOf(other) && other.PartOf(in) && in.Weight() == other.Weight() && in.Weight() > 0 {
 			return true
@@ -104,7 +98,7 @@ func testSameAs(in value.Value, a args) bool {
 	return false
 }
 
-func testDivisible(in value.Value, a args) bool {
+func testDivisible(_ *state, in value.Value, a args) bool {
 	rest := value.Binary("%", in, a.get(0, "num", value.Value{}))
 	return !rest.IsTrue()
 }

@@ -1,7 +1,7 @@
 package jinja
 
 import (
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,7 +71,7 @@ func filterSelect(st *state, in value.Value, a args, byAttr, keep bool) value.Va
 			value.Raise("select: no test %q", a.pos[0].Str())
 		}
 		rest := args{pos: a.pos[1:]}
-		test = func(v value.Value) bool { return f(v, rest) }
+		test = func(v value.Value) bool { return f(st, v, rest) }
 	}
 	var out []value.Value
 	for _, v := range st.iterate(in) {
@@ -87,37 +87,44 @@ func filterSelect(st *state, in value.Value, a args, byAttr, keep bool) value.Va
 	return value.List(out)
 }
 
-// sortWork is the work that an item counts for when it is sorted among others.
-const sortWork = 20
-
-// sortKey is what sorting compares: case is ignored unless asked for.
-func sortKey(v value.Value, caseSensitive bool) value.Value {
-	if v.Kind() == value.KindString && !caseSensitive {
-		return value.String(lower(v.Str()))
+// sortKey is what sorting compares of a value: case is ignored unless asked for.
+// by is the path of an attribute, or None. The work and the memory of the key are
+// counted.
+func (st *state) sortKey(v, by value.Value, caseSensitive bool) value.Value {
+	if by.Kind() != value.KindNone {
+		v = byPath(v, by)
 	}
-	return v
+	if v.Kind() != value.KindString || caseSensitive {
+		st.step()
+		return v
+	}
+	return st.made(v, value.String(lower(v.Str())))
+}
+
+// sorted is sort and dictsort: items in the order of their keys.
+func (st *state) sorted(items []value.Value, reverse bool, key func(v value.Value) value.Value) value.Value {
+	type keyed struct{ key, v value.Value }
+	list := make([]keyed, len(items))
+	for i, v := range items {
+		list[i] = keyed{key(v), v}
+	}
+	slices.SortStableFunc(list, func(a, b keyed) int {
+		if st.step(); reverse {
+			a, b = b, a
+		}
+		return st.meter.Order(a.key, b.key)
+	})
+	out := make([]value.Value, len(list))
+	for i := range list {
+		out[i] = list[i].v
+	}
+	return value.List(out)
 }
 
 func filterSort(st *state, in value.Value, a args) value.Value {
-	a.most("sort", 3, "reverse", "case_sensitive", "attribute")
-	reverse := a.flag(0, "reverse")
-	sensitive := a.flag(1, "case_sensitive")
-	by := a.get(2, "attribute", value.None())
-	out := append([]value.Value(nil), st.iterate(in)...)
-	st.work(len(out) * sortWork)
-	key := func(v value.Value) value.Value {
-		if by.Kind() != value.KindNone {
-			v = byPath(v, by)
-		}
-		return sortKey(v, sensitive)
-	}
-	sort.SliceStable(out, func(i, j int) bool {
-		if reverse {
-			i, j = j, i
-		}
-		return value.Order(key(out[i]), key(out[j])) < 0
-	})
-	return value.List(out)
+	a.most("slices", 3, "reverse", "case_sensitive", "attribute")
+	sensitive, by := a.flag(1, "case_sensitive"), a.get(2, "attribute", value.None())
+	return st.sorted(st.iterate(in), a.flag(0, "reverse"), func(v value.Value) value.Value { return st.sortKey(v, by, sensitive) })
 }
 
 func filterDictSort(st *state, in value.Value, a args) value.Value {
@@ -130,37 +137,33 @@ func filterDictSort(st *state, in value.Value, a args) value.Value {
 	if a.get(1, "by", value.String("key")).Text() == "value" {
 		at = 1
 	}
-	reverse := a.flag(2, "reverse")
-	items := dictItems(in.Dict()).Items()
-	st.work(len(items) * sortWork)
-	sort.SliceStable(items, func(i, j int) bool {
-		if reverse {
-			i, j = j, i
-		}
-		return value.Order(sortKey(items[i].Items()[at], sensitive), sortKey(items[j].Items()[at], sensitive)) < 0
+	return st.sorted(dictItems(in.Dict()).Items(), a.flag(2, "reverse"), func(v value.Value) value.Value {
+		return st.sortKey(v.Items()[at], value.None(), sensitive)
 	})
-	return value.List(items)
 }
 
 func filterUnique(st *state, in value.Value, a args) value.Value {
 	a.most("unique", 2, "case_sensitive", "attribute")
-	sensitive := a.flag(0, "case_sensitive")
-	by := a.get(1, "attribute", value.None())
+	sensitive, by := a.flag(0, "case_sensitive"), a.get(1, "attribute", value.None())
 	seen := value.NewDict(0)
-	var out []value.Value
+	var others, out []value.Value // keys that are no str
+next:
 	for _, v := range st.iterate(in) {
-		k := v
-		if by.Kind() != value.KindNone {
-			k = byPath(v, by)
+		k := st.sortKey(v, by, sensitive)
+		if k.Kind() == value.KindString {
+			if _, dup := seen.Get(k.Str()); dup {
+				continue
+			}
+			seen.Set(k.Str(), k)
+		} else {
+			for _, o := range others {
+				if st.meter.Equal(o, k) {
+					continue next
+				}
+			}
+			others = append(others, k)
 		}
-		k = sortKey(k, sensitive)
-		if k.Kind() != value.KindString {
-			st.work(seen.Len())
-		}
-		if _, dup := seen.Lookup(k); !dup {
-			seen.Store(k, k)
-			out = append(out, v)
-		}
+		out = append(out, v)
 	}
 	return value.List(out)
 }

@@ -155,7 +155,7 @@ var loopMethods = map[string]method{
 	},
 	"changed": func(st *state, v value.Value, a args) value.Value {
 		l := v.Ref().(*loop)
-		same := l.last != nil && value.Equal(value.Tuple(l.last), value.Tuple(a.pos))
+		same := l.last != nil && st.meter.Equal(value.Tuple(l.last), value.Tuple(a.pos))
 		l.last = append([]value.Value{}, a.pos...)
 		return value.Bool(!same)
 	},

@@ -35,19 +35,19 @@ var dictMethods = map[string]method{
 }
 
 var listMethods = map[string]method{
-	"index": func(_ *state, v value.Value, a args) value.Value {
+	"index": func(st *state, v value.Value, a args) value.Value {
 		for i, it := range v.Items() {
-			if value.Equal(it, a.get(0, "", value.Value{})) {
+			if st.meter.Equal(it, a.get(0, "", value.Value{})) {
 				return value.Int(int64(i))
 			}
 		}
 		value.Raise("value is not in list")
 		return value.Value{}
 	},
-	"count": func(_ *state, v value.Value, a args) value.Value {
+	"count": func(st *state, v value.Value, a args) value.Value {
 		n := int64(0)
 		for _, it := range v.Items() {
-			if value.Equal(it, a.get(0, "", value.Value{})) {
+			if st.meter.Equal(it, a.get(0, "", value.Value{})) {
 				n++
 			}
 		}

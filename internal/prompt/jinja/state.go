@@ -69,6 +69,7 @@ type state struct {
 	checkAt int // work at which the context is looked at again
 	memory  int // bytes of the values made
 	calls   int
+	meter   value.Meter // of comparisons
 }
 
 // step counts a statement, a call or an iteration.

@@ -90,7 +90,7 @@ func (t *Template) Render(ctx context.Context, dst []byte, vars []Var, o Options
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
 	}
-	st := &state{ctx: ctx, t: t, out: dst, base: len(dst), scope: &scope{}, opts: o, filters: filterTable, tests: testTable}
+	st := &state{ctx: ctx, t: t, out: dst, base: len(dst), scope: &scope{}, opts: o, filters: filterTable, tests: testTable, meter: value.Meter{Left: maxWork}}
 	for _, v := range vars {
 		if id, ok := t.ID(v.Name); ok {
 			st.scope.set(id, v.Value)

@@ -80,7 +80,11 @@ func strip(s string, chars value.Value, left, right bool) string {
 	switch chars.Kind() {
 	case value.KindNone:
 	case value.KindString:
-		cut = func(r rune) bool { return strings.ContainsRune(chars.Str(), r) }
+		set := map[rune]bool{}
+		for _, r := range chars.Str() {
+			set[r] = true
+		}
+		cut = func(r rune) bool { return set[r] }
 	default:
 		value.Raise("strip argument is a %s", chars.Kind())
 	}

@@ -5,28 +5,45 @@ import (
 	"strings"
 )
 
-// maxCompared bounds the values that one comparison looks at: a value may hold
-// another many times.
-const maxCompared = 1 << 20
-
-// Equal is Python's ==.
-func Equal(a, b Value) bool {
-	left := maxCompared
-	return equal(a, b, &left)
+// Meter bounds the work of comparisons: a value may hold another many times, so
+// that a small one can be long to compare. When nothing is left, comparisons end
+// with ErrBounds. It is not safe for concurrent use.
+type Meter struct {
+	Left  int // values, or runs of 64 bytes, that may still be looked at
+	depth int
 }
 
-// equal is Equal within a bound.
-func equal(a, b Value, left *int) bool {
-	if *left--; *left < 0 {
-		RaiseAs(ErrBounds, "comparison of %d values", maxCompared)
+// maxCompared bounds one comparison that no Meter is given for.
+const maxCompared = 1 << 20
+
+func meter() *Meter { return &Meter{Left: maxCompared} }
+
+// spend counts a value, and the bytes that it is compared by.
+func (m *Meter) spend(bytes int) {
+	if m.Left -= 1 + bytes/64; m.Left < 0 {
+		RaiseAs(ErrBounds, "too many values are compared")
 	}
+}
+
+func (m *Meter) enter() {
+	if m.depth++; m.depth > maxDepth {
+		RaiseAs(ErrBounds, "values nested too deep are compared")
+	}
+}
+
+func (m *Meter) leave() { m.depth-- }
+
+// Equal is Python's ==.
+func (m *Meter) Equal(a, b Value) bool {
+	m.spend(0)
 	switch {
-	case a.kind == KindString && b.kind == KindString:
+	case a.kind == KindString && b.kind == KindString, a.kind == KindBig && b.kind == KindBig:
+		if a.n == b.n {
+			m.spend(int(a.n))
+		}
 		return a.str() == b.str()
 	case a.kind <= KindNone || b.kind <= KindNone:
 		return a.kind == b.kind
-	case a.kind == KindBig && b.kind == KindBig:
-		return a.str() == b.str()
 	}
 	if x, ok := a.Number(); ok {
 		y, ok := b.Number()
@@ -38,6 +55,8 @@ func equal(a, b Value, left *int) bool {
 	if a.kind != b.kind {
 		return false
 	}
+	m.enter()
+	defer m.leave()
 	switch a.kind {
 	case KindList, KindTuple:
 		x, y := a.Items(), b.Items()
@@ -45,30 +64,30 @@ func equal(a, b Value, left *int) bool {
 			return false
 		}
 		for i := range x {
-			if !equal(x[i], y[i], left) {
+			if !m.Equal(x[i], y[i]) {
 				return false
 			}
 		}
 		return true
 	case KindDict:
-		return a.Dict().equal(b.Dict(), left)
+		return a.Dict().equal(b.Dict(), m)
 	}
 	return a.p == b.p
 }
 
 // Compare applies a comparison operator, "in" or "not in".
-func Compare(op string, a, b Value) bool {
+func (m *Meter) Compare(op string, a, b Value) bool {
 	switch op {
 	case "==":
-		return Equal(a, b)
+		return m.Equal(a, b)
 	case "!=":
-		return !Equal(a, b)
+		return !m.Equal(a, b)
 	case "in":
-		return Contains(b, a)
+		return m.Contains(b, a)
 	case "not in":
-		return !Contains(b, a)
+		return !m.Contains(b, a)
 	}
-	c := Order(a, b)
+	c := m.Order(a, b)
 	switch op {
 	case "<":
 		return c < 0
@@ -81,8 +100,10 @@ func Compare(op string, a, b Value) bool {
 }
 
 // Order compares two values that Python can order.
-func Order(a, b Value) int {
+func (m *Meter) Order(a, b Value) int {
+	m.spend(0)
 	if a.kind == KindString && b.kind == KindString {
+		m.spend(int(min(a.n, b.n)))
 		return strings.Compare(a.str(), b.str())
 	}
 	if x, ok := a.Number(); ok {
@@ -91,10 +112,12 @@ func Order(a, b Value) int {
 		}
 	}
 	if a.kind == b.kind && (a.kind == KindList || a.kind == KindTuple) {
+		m.enter()
+		defer m.leave()
 		x, y := a.Items(), b.Items()
 		for i := range min(len(x), len(y)) {
-			if !Equal(x[i], y[i]) {
-				return Order(x[i], y[i])
+			if !m.Equal(x[i], y[i]) {
+				return m.Order(x[i], y[i])
 			}
 		}
 		return cmp.Compare(len(x), len(y))
@@ -104,7 +127,7 @@ func Order(a, b Value) int {
 }
 
 // Contains is "v in of".
-func Contains(of, v Value) bool {
+func (m *Meter) Contains(of, v Value) bool {
 	switch of.kind {
 	case KindUndefined:
 		return false
@@ -112,10 +135,11 @@ func Contains(of, v Value) bool {
 		if v.kind != KindString {
 			Raise("'in <str>' requires a str, not %s", v.kind)
 		}
+		m.spend(int(of.n))
 		return strings.Contains(of.str(), v.str())
 	case KindList, KindTuple:
 		for _, it := range of.Items() {
-			if Equal(it, v) {
+			if m.Equal(it, v) {
 				return true
 			}
 		}

@@ -141,7 +141,7 @@ func (d *Dict) findAny(k Value) int {
 		return d.find(k.str())
 	}
 	for i := range d.entries {
-		if e := d.entries[i].key; e.kind != KindString && Equal(e, k) {
+		if e := d.entries[i].key; e.kind != KindString && meter().Equal(e, k) {
 			return i
 		}
 	}
@@ -165,12 +165,12 @@ func (d *Dict) Store(k, v Value) {
 	d.append(k, v)
 }
 
-func (d *Dict) equal(o *Dict, left *int) bool {
+func (d *Dict) equal(o *Dict, m *Meter) bool {
 	if d.Len() != o.Len() {
 		return false
 	}
 	for _, e := range d.entries {
-		if v, ok := o.Lookup(e.key); !ok || !equal(e.val, v, left) {
+		if v, ok := o.Lookup(e.key); !ok || !m.Equal(e.val, v) {
 			return false
 		}
 	}

@@ -1,13 +1,15 @@
 package value
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// maxDepth bounds how deep values nest that are written.
-const maxDepth = 200
+// maxDepth bounds how deep values nest that are written or compared. Documents
+// nest less deep.
+const maxDepth = maxJSONDepth + 100
 
 // Style is how json.dumps lays a document out.
 type Style struct {
@@ -93,7 +95,7 @@ func (s *Style) appendDict(dst []byte, d *Dict, depth int) []byte {
 // sorted returns a dict with the keys in their order.
 func sorted(d *Dict) *Dict {
 	keys := d.Keys()
-	slices.SortStableFunc(keys, Order)
+	slices.SortStableFunc(keys, (&Meter{Left: math.MaxInt}).Order)
 	out := NewDict(len(keys))
 	for _, k := range keys {
 		v, _ := d.Lookup(k)

@@ -27,7 +27,12 @@ func (v Value) Text() string {
 }
 
 // AppendRepr appends repr(v).
-func (v Value) AppendRepr(dst []byte) []byte {
+func (v Value) AppendRepr(dst []byte) []byte { return v.appendRepr(dst, 0) }
+
+func (v Value) appendRepr(dst []byte, depth int) []byte {
+	if depth > maxDepth {
+		RaiseAs(ErrBounds, "value nested too deep is printed")
+	}
 	switch v.kind {
 	case KindUndefined:
 		return append(dst, "Undefined"...)
@@ -47,9 +52,9 @@ func (v Value) AppendRepr(dst []byte) []byte {
 	case KindString:
 		return appendReprString(dst, v.str())
 	case KindList:
-		return append(appendReprs(append(dst, '['), v.Items()), ']')
+		return append(appendReprs(append(dst, '['), v.Items(), depth+1), ']')
 	case KindTuple:
-		dst = appendReprs(append(dst, '('), v.Items())
+		dst = appendReprs(append(dst, '('), v.Items(), depth+1)
 		if len(v.Items()) == 1 {
 			dst = append(dst, ',')
 		}
@@ -60,8 +65,8 @@ func (v Value) AppendRepr(dst []byte) []byte {
 			if i > 0 {
 				dst = append(dst, ", "...)
 			}
-			dst = append(e.key.AppendRepr(dst), ": "...)
-			dst = e.val.AppendRepr(dst)
+			dst = append(e.key.appendRepr(dst, depth+1), ": "...)
+			dst = e.val.appendRepr(dst, depth+1)
 			CheckSize(len(dst))
 		}
 		return append(dst, '}')
@@ -70,12 +75,12 @@ func (v Value) AppendRepr(dst []byte) []byte {
 	return dst
 }
 
-func appendReprs(dst []byte, items []Value) []byte {
+func appendReprs(dst []byte, items []Value, depth int) []byte {
 	for i, it := range items {
 		if i > 0 {
 			dst = append(dst, ", "...)
 		}
-		dst = it.AppendRepr(dst)
+		dst = it.appendRepr(dst, depth)
 		CheckSize(len(dst))
 	}
 	return dst
