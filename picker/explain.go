@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -139,7 +140,7 @@ func (rs *Records) last(slots int, id string, n int) []Explanation {
 	var out []Explanation
 	for k := range min(uint64(slots), rs.next) {
 		rec := &rs.slots[(rs.next-1-k)%uint64(slots)]
-		if id != "" && rec.id != id {
+		if id != "" && rec.id != budget.ShortName(id) {
 			continue
 		}
 		if out = append(out, rec.explain()); len(out) >= n {

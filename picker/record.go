@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -110,7 +111,7 @@ func (rs *Records) add(c *Cycle, p Prediction) recordRef {
 
 func (rec *record) fill(c *Cycle, p Prediction) {
 	r := c.Request
-	rec.id, rec.model, rec.target, rec.kind = r.ID, r.Model, r.Target, r.Kind
+	rec.id, rec.model, rec.target, rec.kind = budget.ShortName(r.ID), budget.ShortName(r.Model), budget.ShortName(r.Target), r.Kind
 	rec.at, rec.session, rec.input, rec.priority = c.Now, c.Session, r.InputTokens, r.Priority
 	rec.prompt, rec.stream = explainPrompt(r), r.Stream
 	rec.plan = append(rec.plan[:0], c.plan.Order...)

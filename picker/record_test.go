@@ -3,8 +3,11 @@ package picker
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
 // TestOutcomeOfComplaints: the first byte of a refusal is no first token.
@@ -56,4 +59,29 @@ func TestRunnerUpOfEquals(t *testing.T) {
 			t.Errorf("runner-up %s, next %s", e.RunnerUp, e.Fallbacks[0])
 		}
 	}
+}
+
+// TestRecordsCutNames: names that are kept are short, and a request is found by
+// its whole identifier.
+func TestRecordsCutNames(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(2)})
+	long := strings.Repeat("m", 1<<20)
+	r := chatRequest(long+"1", 100)
+	r.Model, r.Target, r.User, r.CacheSalt = long, long, long, long
+	d, err := s.Choose(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, ok := s.Records().Explain(long + "1")
+	if !ok || e.RequestID != budget.ShortName(long+"1") || e.Model != budget.ShortName(long) || e.Target != e.Model {
+		t.Errorf("found %v with names of %d, %d and %d bytes", ok, len(e.RequestID), len(e.Model), len(e.Target))
+	}
+	if _, ok := s.Records().Explain(long + "2"); ok {
+		t.Error("another identifier finds the same request")
+	}
+	r.Drop()
+	if n := len(r.Model) + len(r.Target) + len(r.User) + len(r.CacheSalt); n > 4*budget.MaxName {
+		t.Errorf("%d bytes of names are kept while the answer lasts", n)
+	}
+	d.Done(Outcome{At: t0, Status: 200})
 }

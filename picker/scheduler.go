@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -250,7 +251,7 @@ func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
 func (s *Scheduler) decide(c *Cycle, rules *Rules) error {
 	if c.unserved {
 		if !s.opts.PlaceUnknown {
-			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", request.ShortName(c.Request.Model))
+			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", budget.ShortName(c.Request.Model))
 		}
 		c.placeAnywhere()
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
 )
 
 func testClock() time.Time { return time.Date(2026, 3, 7, 9, 5, 3, 0, time.UTC) }
@@ -65,7 +67,7 @@ func FuzzTokenizerConfig(f *testing.F) {
 		}
 		for _, src := range c.templates {
 			if tmpl, err := newTemplate(src, ContentAuto); err == nil {
-				tmpl.render(t.Context(), nil, c.special, testClock())
+				tmpl.Render(t.Context(), nil, c.special, jinja.Options{Now: testClock()})
 			}
 		}
 	})

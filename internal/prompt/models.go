@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // Config is one configured model.
@@ -246,12 +245,15 @@ func (e *entry) get() (*Model, Reason) {
 	return nil, ReasonLoading
 }
 
-// What the rendering of a body may take at most, in bytes: a constant, and a
-// multiple of the body's size for its values, its unescaped strings, the
-// template's output and the output in text space.
+// What the rendering of a body may take, in bytes: a constant, and a multiple of
+// the body's size for its values, its unescaped strings, the template's output
+// and the output in text space. Templates that make more of a body than their
+// part take it from the budget.
 const (
-	renderBase   = 256 << 10
-	renderFactor = 12
+	renderBase     = 256 << 10
+	renderFactor   = 12
+	templateBase   = 128 << 10
+	templateFactor = 3
 )
 
 // Render renders a body's prompt for the model of that name and counts what
@@ -262,7 +264,7 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 	if !ok {
 		m.miss[ReasonNoModel].Add(1)
 		if !m.said.Swap(true) {
-			m.opts.Log.Warn("requests name a model that is not configured, their prompts are matched approximately", "model", value.Cut(name))
+			m.opts.Log.Warn("requests name a model that is not configured, their prompts are matched approximately", "model", budget.ShortName(name))
 		}
 		return dst, Info{}, &Error{Reason: ReasonNoModel}
 	}
@@ -272,11 +274,18 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 		m.count(t.entry, ReasonMemory, err)
 		return dst, Info{}, err
 	}
-	defer m.opts.Budget.Give(budget.Work, cost)
+	defer func() { m.opts.Budget.Give(budget.Work, cost) }()
+	more := func(n int) bool {
+		ok := m.opts.Budget.Take(budget.Work, n)
+		if ok {
+			cost += n
+		}
+		return ok
+	}
 	model, reason := t.entry.get()
 	if model == nil {
 		err = &Error{Reason: reason}
-	} else if out, info, err = model.Render(ctx, dst, body, kind); err != nil && m.opts.Engine != nil && engineCanHelp(ReasonOf(err), kind) {
+	} else if out, info, err = model.render(ctx, dst, body, kind, more); err != nil && m.opts.Engine != nil && engineCanHelp(ReasonOf(err), kind) {
 		out, info, err = m.opts.Engine.render(ctx, model, name, dst, body)
 	}
 	if err != nil {

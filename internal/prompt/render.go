@@ -14,11 +14,18 @@ import (
 // the engine's prompt tokens stand for. On an error dst is returned as it was.
 // The body is not retained. A rendering that outlasts ctx ends with its error.
 func (m *Model) Render(ctx context.Context, dst, body []byte, kind Kind) (out []byte, info Info, err error) {
+	return m.render(ctx, dst, body, kind, nil)
+}
+
+// render is Render; more is asked for memory that a template needs beyond what
+// every body may take.
+func (m *Model) render(ctx context.Context, dst, body []byte, kind Kind, more func(n int) bool) (out []byte, info Info, err error) {
 	if ctx.Err() != nil {
 		return dst, Info{}, &Error{ReasonDeadline, ctx.Err()}
 	}
 	s := m.pool.Get().(*scratch)
 	s.ctx = ctx
+	s.limits = jinja.Options{Now: m.opts.Now(), Memory: templateBase + templateFactor*len(body), More: more}
 	defer func() {
 		s.release()
 		m.pool.Put(s)
@@ -83,7 +90,7 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 		out = append(out, m.bos...)
 	}
 	head := len(out)
-	if out, err = t.render(s.ctx, out, m.vars(s, ch, messages), m.opts.Now()); err != nil {
+	if out, err = t.Render(s.ctx, out, m.vars(s, t, ch, messages), s.limits); err != nil {
 		return nil, Info{}, templateError(err)
 	}
 	info := Info{Truncated: conv.media}
@@ -134,11 +141,13 @@ func (m *Model) conversation(t *template, conv *converter, ch *chat) ([]value.Va
 	return messages, nil
 }
 
-// vars returns the template's variables. Later ones win.
-func (m *Model) vars(s *scratch, ch *chat, messages []value.Value) []jinja.Var {
+// vars returns the variables that the template mentions. Later ones win.
+func (m *Model) vars(s *scratch, t *template, ch *chat, messages []value.Value) []jinja.Var {
 	vars := append(s.vars[:0], m.special...)
 	add := func(k string, v value.Value) bool {
-		vars = append(vars, jinja.Var{Name: k, Value: v})
+		if _, ok := t.ID(k); ok {
+			vars = append(vars, jinja.Var{Name: k, Value: v})
+		}
 		return true
 	}
 	thinking := false
@@ -190,7 +199,7 @@ func (m *Model) cutMedia(s *scratch, out []byte, head int, t *template, ch *chat
 	if err != nil {
 		return nil, err
 	}
-	if s.text, err = t.render(s.ctx, s.text[:0], m.vars(s, ch, messages), m.opts.Now()); err != nil {
+	if s.text, err = t.Render(s.ctx, s.text[:0], m.vars(s, t, ch, messages), s.limits); err != nil {
 		return nil, templateError(err)
 	}
 	n := 0

@@ -79,11 +79,12 @@ func parseChat(body *value.Dict, o *Options) (*chat, error) {
 
 // scratch is the reusable memory of one rendering.
 type scratch struct {
-	ctx  context.Context
-	dec  value.Decoder
-	body []byte // the body with invalid UTF-8 replaced
-	text []byte
-	vars []jinja.Var
+	ctx    context.Context
+	limits jinja.Options
+	dec    value.Decoder
+	body   []byte // the body with invalid UTF-8 replaced
+	text   []byte
+	vars   []jinja.Var
 }
 
 // keepScratch is the largest buffer that is kept between renderings, in bytes.
@@ -91,7 +92,7 @@ const keepScratch = 64 << 10
 
 // release lets go of everything that belongs to one request.
 func (s *scratch) release() {
-	s.ctx = nil
+	s.ctx, s.limits = nil, jinja.Options{}
 	s.dec.Release()
 	clear(s.vars)
 	s.vars = s.vars[:0]

@@ -1,9 +1,7 @@
 package prompt
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
 )
@@ -27,11 +25,6 @@ func newTemplate(source string, format ContentFormat) (*template, error) {
 		parts:     format == ContentParts || format == ContentAuto && parsed.IteratesContent(),
 		developer: parsed.Mentions("developer"),
 	}, nil
-}
-
-// render appends the template's output.
-func (t *template) render(ctx context.Context, dst []byte, vars []jinja.Var, now time.Time) ([]byte, error) {
-	return t.Render(ctx, dst, vars, jinja.Options{Now: now})
 }
 
 // renderer names what renders the chats of a model, for status pages.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -101,7 +102,7 @@ func (rc *recorder) watch(rec *recording, d *picker.Decision, r *request.Request
 	d.WantBody = d.WantBody || rec.bodies
 	start, streamed := rc.now(), r.Stream
 	line := TraceLine{
-		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: r.Target, Endpoint: d.Endpoints[0],
+		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: budget.ShortName(r.Target), Endpoint: d.Endpoints[0],
 		ChunkIDs: rc.ids(r), ChunkBytes: indexer.DefaultChunkBytes, PromptBytes: r.ChunkBytes(), Session: rc.session(r.Session),
 	}
 	observe, release := d.Observe, d.Release

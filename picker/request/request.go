@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
 // Kind is the shape of a request's body, which decides how its prompt is read.
@@ -100,10 +101,14 @@ type Request struct {
 }
 
 // Drop lets go of the body and what lies in it, once the request is placed and
-// the body is passed on. ChunkBytes still tells how long the prompt was.
+// the body is passed on, and cuts names that are too long to be kept. ChunkBytes
+// still tells how long the prompt was.
 func (r *Request) Drop() {
 	r.dropped = r.ChunkBytes()
 	r.Body, r.Chunks.Bytes, r.Exact = nil, nil, nil
+	for _, name := range [...]*string{&r.Model, &r.Target, &r.CacheSalt, &r.User} {
+		*name = budget.ShortName(*name)
+	}
 }
 
 // ChunkBytes returns the length of Chunks.Bytes, also after Drop.

@@ -16,8 +16,10 @@ const (
 	maxCallDepth = 100
 	// checkEvery is the work between two looks at the context.
 	checkEvery = 2048
-	// defaultMemory is Options.Memory when that is 0.
-	defaultMemory = 64 << 20
+	// maxMemory bounds the bytes of the output and of the values made.
+	maxMemory = 64 << 20
+	// grant is how many bytes more are asked for at a time.
+	grant = 256 << 10
 )
 
 // binding is a variable of a scope.
@@ -82,12 +84,24 @@ func (st *state) work(n int) {
 		return
 	}
 	st.checkAt = st.done + checkEvery
-	if st.done > maxWork || len(st.out)-st.base > st.opts.MaxOutput || st.memory > st.opts.Memory {
+	if st.done > maxWork || len(st.out)-st.base > st.opts.MaxOutput || !st.afford() {
 		value.RaiseAs(value.ErrBounds, "%d units of work, %d bytes of output, %d bytes of values", st.done, len(st.out)-st.base, st.memory)
 	}
 	if err := st.ctx.Err(); err != nil {
 		value.End(err)
 	}
+}
+
+// afford tells whether there is memory for what has been made so far.
+func (st *state) afford() bool {
+	for need := st.memory + len(st.out) - st.base; need > st.opts.Memory; {
+		n := max(grant, need-st.opts.Memory)
+		if st.opts.More == nil || st.opts.Memory+n > maxMemory || !st.opts.More(n) {
+			return false
+		}
+		st.opts.Memory += n
+	}
+	return true
 }
 
 // made counts an operation on a value and the memory of its result, and returns

@@ -76,7 +76,11 @@ type Var struct {
 type Options struct {
 	Now       time.Time // for strftime_now
 	MaxOutput int       // bytes; 0 = value.MaxSize
-	Memory    int       // bytes of all values made; 0 = 64 MiB
+	// Memory bounds the bytes of the output and of all values made; 0 = 64 MiB.
+	Memory int
+	// More is asked, where it is given, for n bytes beyond Memory, up to 64 MiB
+	// in all; false ends the rendering.
+	More func(n int) bool
 }
 
 // Render appends the rendering of t with the variables to dst. On an error dst
@@ -88,7 +92,7 @@ func (t *Template) Render(ctx context.Context, dst []byte, vars []Var, o Options
 		o.MaxOutput = value.MaxSize
 	}
 	if o.Memory == 0 {
-		o.Memory = defaultMemory
+		o.Memory = maxMemory
 	}
 	st := &state{ctx: ctx, t: t, out: dst, base: len(dst), scope: &scope{}, opts: o, filters: filterTable, tests: testTable, meter: value.Meter{Left: maxWork}}
 	for _, v := range vars {

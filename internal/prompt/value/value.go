@@ -2,10 +2,8 @@ package value
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"unsafe"
 )
 
@@ -230,15 +228,4 @@ func (v Value) PartOf(of Value) bool {
 		return v.p == of.p
 	}
 	return uintptr(v.p) >= uintptr(of.p) && uintptr(v.p) < uintptr(of.p)+uintptr(of.Weight())
-}
-
-// maxName is how many bytes of a name from outside are kept or logged.
-const maxName = 256
-
-// Cut returns a name shortened to what may be kept or logged of it.
-func Cut(name string) string {
-	if len(name) <= maxName {
-		return name
-	}
-	return strings.ToValidUTF8(name[:maxName-24], "") + fmt.Sprintf("…(%d bytes)", len(name))
 }

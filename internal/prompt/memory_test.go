@@ -1,0 +1,110 @@
+package prompt
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
+)
+
+// hostile returns bodies of about size bytes with as many values as fit: all, or
+// those of the names.
+func hostile(size int, names ...string) map[string][]byte {
+	out := map[string][]byte{}
+	wanted := func(name string) bool { return len(names) == 0 || slices.Contains(names, name) }
+	body := func(name, head, unit, tail string) {
+		if !wanted(name) {
+			return
+		}
+		b := append(make([]byte, 0, size+64), head...)
+		b = append(b, bytes.Repeat([]byte(unit+","), (size-len(head)-len(tail))/(len(unit)+1))...)
+		out[name] = append(b[:len(b)-1], tail...)
+	}
+	keys := func(name, head, value, tail string) {
+		if !wanted(name) {
+			return
+		}
+		b := append(make([]byte, 0, size+64), head...)
+		for i := 0; len(b) < size; i++ {
+			b = fmt.Appendf(b, `"%x":%s,`, i, value)
+		}
+		out[name] = append(b[:len(b)-1], tail...)
+	}
+	const user = `{"model":"m","messages":[{"role":"user","content":"a"}],`
+	keys("keys of the body", user, "1", "}")
+	for _, unit := range []string{"{}", "[]", "1", `""`, `"\n"`, "{\"\":0}", "[[]]", "1.5", "null"} {
+		body("documents "+unit, user+`"documents":[`, unit, "]}")
+		body("tools "+unit, user+`"tools":[`, unit, "]}")
+		body("messages "+unit, `{"model":"m","messages":[`, unit, "]}")
+		body("parts "+unit, `{"model":"m","messages":[{"role":"user","content":[`, unit, "]}]}")
+		body("kwargs "+unit, user+`"chat_template_kwargs":{"x":[`, unit, "]}}")
+		keys("keys of kwargs "+unit, user+`"chat_template_kwargs":{`, unit, "}}")
+	}
+	for _, unit := range []string{`{"role":"user","content":"a"}`, `{"role":"user","content":[{"type":"text","text":"a"}]}`, `{"role":"tool","content":""}`,
+		`{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":"[[],[],[],[],[],[],[]]"}}]}`} {
+		body("messages "+unit, `{"model":"m","messages":[`, unit, "]}")
+	}
+	body("tools", user+`"tools":[`, `{"type":"function","function":{"name":"f","parameters":{}}}`, "]}")
+	body("prompts", `{"model":"m","prompt":[`, `"a"`, "]}")
+	return out
+}
+
+// TestMemoryLaw renders bodies that are all values: none may take more than its
+// part of memory, and what a template makes of one is paid for.
+func TestMemoryLaw(t *testing.T) {
+	dir := smallFolder(t, folder(`{% for m in messages %}{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}{% endfor %}`+
+		`{% for d in documents or [] %}{{ d|tojson }}{% endfor %}{% for t in tools or [] %}{{ t|tojson }}{% endfor %}{{ x }}`))
+	bodies := hostile(512 << 10)
+	for name, body := range hostile(8<<20, "documents {}", "tools []", "messages {}", "kwargs {}", "keys of kwargs {}") {
+		bodies["much: "+name] = body
+	}
+	for _, style := range []ToolStyle{ToolsAsWritten, ToolsDumped} {
+		b := budget.New(4 << 30)
+		models := NewModels(ModelsOptions{Budget: b})
+		models.Set([]Config{{Path: dir, Options: Options{Name: "m", Tools: style, Now: testClock}}})
+		if err := models.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, body := range bodies {
+			kind := KindChat
+			if name == "prompts" {
+				kind = KindCompletions
+			}
+			if taken := allocated(func() { models.Render(t.Context(), "m", nil, body, kind) }); taken > renderBase+renderFactor*len(body) {
+				t.Errorf("%s: %.1f bytes for each of %d", name, float64(taken)/float64(len(body)), len(body))
+			}
+			if used := b.Used(budget.Work); used != 0 {
+				t.Fatalf("%s: %d bytes were not given back", name, used)
+			}
+		}
+		models.Close()
+	}
+}
+
+// allocated returns what f allocates, whether it keeps it or not.
+func allocated(f func()) int {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc - before.TotalAlloc)
+}
+
+// TestTemplatesPay renders a template that makes much of little: it asks for
+// memory, and ends where it gets none.
+func TestTemplatesPay(t *testing.T) {
+	m := smallModel(t, folder("{% for i in range(3000) %}{% set x = messages[0].content * 1000 %}{% endfor %}"), Options{Now: testClock})
+	body := []byte(`{"messages":[{"role":"user","content":"abc"}]}`)
+	asked := 0
+	if _, _, err := m.render(context.Background(), nil, body, KindChat, func(n int) bool { asked += n; return true }); err != nil || asked < 8<<20 || asked > 10<<20 {
+		t.Errorf("%d bytes asked for, %v", asked, err)
+	}
+	if _, _, err := m.render(context.Background(), nil, body, KindChat, func(int) bool { return false }); ReasonOf(err) != ReasonBounds {
+		t.Errorf("without memory: %v", err)
+	}
+}
