@@ -12,6 +12,16 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 )
 
+// Link says how far a connection to a source's stream has come.
+type Link uint8
+
+// Links.
+const (
+	LinkDown   Link = iota // lost, or given up
+	LinkUp                 // made; a replay may be under way
+	LinkCaught             // what the engine sent before has been applied, as far as it can be had
+)
+
 // Options configure a Manager.
 type Options struct {
 	Index  translate.Index // required
@@ -27,8 +37,9 @@ type Options struct {
 	// No hook may call the Manager: they run while a stream is locked.
 	OnRestart func(src indexer.Source, wrapped bool)
 	// OnLink, when set, is told when the connection to a source's stream is
-	// made or lost. It must not call the Manager.
-	OnLink func(src indexer.Source, up bool)
+	// made, when all that came before it has been applied, and when it is lost. It
+	// must not call the Manager.
+	OnLink func(src indexer.Source, link Link)
 	// Resume, when set, is asked for the position that the index has reached
 	// for a source, when a stream to it is started. Without a position what
 	// the index knows of the source is cleared.

@@ -38,6 +38,7 @@ type subscriber struct {
 	counted      orderCounts     // of order, already counted
 	connectedAt  time.Time
 	conn         *zmtp.Conn // nil while there is none
+	link         Link       // as told last
 	cancelReplay context.CancelFunc
 	retry        *time.Timer // next order.timeout
 	failed       int         // replays in a row that failed, or left a doubt
@@ -177,7 +178,7 @@ func (s *subscriber) connected(conn *zmtp.Conn) {
 	s.log.Info("event stream connected", "events", s.at.Events)
 	s.trouble.connected()
 	s.view.up.Store(true)
-	s.linked(true)
+	s.linked(LinkUp)
 	s.do(s.order.connected())
 }
 
@@ -193,7 +194,7 @@ func (s *subscriber) lost(err error) {
 		}
 		s.order.disconnected()
 		s.stopReplay()
-		s.linked(false)
+		s.linked(LinkDown)
 	} else if s.ctx.Err() == nil {
 		s.m.metrics.connects.WithLabelValues(resultFailed).Inc()
 		s.notConnected(err)
@@ -211,9 +212,14 @@ func (s *subscriber) notConnected(err error) {
 	note(&s.trouble.link, "event stream "+s.at.Events+" cannot be read", err)
 }
 
-func (s *subscriber) linked(up bool) {
+// linked notes how far the connection has come; s.mu is held.
+func (s *subscriber) linked(link Link) {
+	if s.link == link {
+		return
+	}
+	s.link = link
 	if s.m.opt.OnLink != nil {
-		s.m.opt.OnLink(s.src, up)
+		s.m.opt.OnLink(s.src, link)
 	}
 }
 
@@ -254,6 +260,9 @@ func (s *subscriber) do(actions []action) {
 		case actReplay:
 			s.startReplay(a.attempt, a.seq)
 		}
+	}
+	if s.link == LinkUp && s.order.phase == phaseLive {
+		s.linked(LinkCaught)
 	}
 	s.show()
 	s.schedule()

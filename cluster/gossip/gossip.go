@@ -47,7 +47,7 @@ func New(opt Options) (*Bus, error) {
 	}
 	return &Bus{
 		opt: opt, changed: make(chan struct{}, 1), files: certFiles{cert: opt.CertFile, key: opt.KeyFile, ca: opt.CAFile},
-		mlog: &memberlistLog{log: opt.Logger, refused: map[string]uint64{}},
+		mlog: &memberlistLog{log: opt.Logger, refused: map[string]uint64{}, said: map[string]repeat{}},
 	}, nil
 }
 

@@ -16,7 +16,21 @@ type memberlistLog struct {
 	refused map[string]uint64
 	udpLost time.Time // when it last said that UDP does not get through
 	udpRow  int       // how often it said so, with no pause of udpPause between
+	said    map[string]repeat
 }
+
+// repeat is a warning that was logged, and how often it came again since.
+type repeat struct {
+	at   time.Time
+	more uint64
+}
+
+// A warning that differs from another one in names and numbers only is logged once in
+// repeatPause, with how often it came meanwhile. So many kinds are told apart.
+const (
+	repeatPause = time.Minute
+	repeatKinds = 64
+)
 
 // UDP is called blocked when memberlist says so often and goes on saying it: a
 // slow network that loses packets makes it say so now and then, a blocked one
@@ -58,8 +72,49 @@ func (l *memberlistLog) Write(line []byte) (int, error) {
 	if level == slog.LevelWarn && l.classify(strings.ToLower(s)) {
 		level = slog.LevelDebug // counted; one line per packet would flood
 	}
-	l.log.Log(context.Background(), level, "memberlist", "detail", s)
+	var more uint64
+	if level == slog.LevelWarn {
+		var now bool
+		if now, more = l.again(kindOf(s), time.Now()); !now {
+			level = slog.LevelDebug
+		}
+	}
+	args := []any{"detail", s}
+	if more > 0 {
+		args = append(args, "left_out", more)
+	}
+	l.log.Log(context.Background(), level, "memberlist", args...)
 	return len(line), nil
+}
+
+// again reports whether a warning is to be logged, and how many like it were not since
+// the last one was.
+func (l *memberlistLog) again(kind string, now time.Time) (log bool, more uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.said[kind]; !known && len(l.said) >= repeatKinds {
+		kind = "" // all others
+	}
+	r, known := l.said[kind]
+	if known && now.Sub(r.at) < repeatPause {
+		r.more++
+		l.said[kind] = r
+		return false, 0
+	}
+	l.said[kind] = repeat{at: now}
+	return true, r.more
+}
+
+// kindOf is a line without what names a node, an address or a number.
+func kindOf(s string) string {
+	words := strings.Fields(s)
+	kept := words[:0]
+	for _, w := range words {
+		if !strings.ContainsAny(w, "0123456789'\":=") {
+			kept = append(kept, w)
+		}
+	}
+	return strings.Join(kept, " ")
 }
 
 func (l *memberlistLog) classify(s string) bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
@@ -144,6 +145,17 @@ func inexact(st *server.Status) (n int) {
 		}
 	}
 	return n
+}
+
+// notExact lists them.
+func notExact(st *server.Status) string {
+	var out []string
+	for _, e := range st.Endpoints {
+		if e.Knowledge != "exact" {
+			out = append(out, fmt.Sprintf("%s %s (%s)", e.Address, e.Knowledge, e.Reason))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // passedBy is how many requests went on without a picker.

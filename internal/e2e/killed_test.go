@@ -237,7 +237,7 @@ func (p *party) newcomer(i int) {
 func early(st *server.Status) string {
 	switch n := inexact(st); {
 	case st.State == "ready" && n > 0:
-		return fmt.Sprintf("%s is ready and does not know %d engines exactly", st.Name, n)
+		return fmt.Sprintf("%s is ready and does not know %d engines exactly: %s", st.Name, n, notExact(st))
 	case st.State != "ready" && st.Decisions > 0:
 		return fmt.Sprintf("%s is %s and has decided %d requests", st.Name, st.State, st.Decisions)
 	}

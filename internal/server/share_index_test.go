@@ -21,6 +21,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // group is a fleet of engines and the replicas that follow it. alone is a
@@ -183,10 +184,31 @@ func contents(s *Server) map[string]content {
 	return out
 }
 
+// late says what engines have published and the truth does not have yet.
+func (g *group) late() string {
+	at := map[string]*endpoint.Endpoint{}
+	for _, ep := range g.alone.pool.Snapshot().Endpoints {
+		at[ep.Address] = ep
+	}
+	for _, e := range g.fleet.Engines() {
+		ep, stats := at[e.Addr()], e.Stats()
+		if ep == nil || len(stats) == 0 {
+			continue
+		}
+		if p, _ := g.alone.share.Followed(indexer.Source{Endpoint: ep.ID}); p.Seq < stats[0].Events.NextSeq {
+			return fmt.Sprintf("the truth is at batch %d of %d of %s", p.Seq, stats[0].Events.NextSeq, e.Addr())
+		}
+	}
+	return ""
+}
+
 // agree waits until all replicas know the same as the truth, exactly.
 func (g *group) agree(all ...*Server) {
 	g.t.Helper()
 	g.eventually("agree", func() string {
+		if late := g.late(); late != "" {
+			return late
+		}
 		want := contents(g.alone)
 		for _, s := range all {
 			got := contents(s)

@@ -190,19 +190,20 @@ func (x *Index) onRestart(src indexer.Source, wrapped bool) {
 	x.poke()
 }
 
-// onLink is told when a stream is connected or lost.
-func (x *Index) onLink(src indexer.Source, up bool) {
+// onLink is told when a stream is connected, has caught up, or is lost. Others rely
+// on this replica's reading only once it has caught up.
+func (x *Index) onLink(src indexer.Source, link events.Link) {
 	s := x.find(src)
 	if s == nil || x.log == nil {
 		return
 	}
 	mode, inc := s.identity()
-	reads := up && mode == plan.Shared && !s.held.Load()
+	reads := link == events.LinkCaught && mode == plan.Shared && !s.held.Load()
 	if reads {
 		x.log.Lose(s.name, inc, 0) // an empty cache is known exactly
 	}
 	x.log.Reading(s.name, reads)
-	if up {
+	if link == events.LinkUp {
 		s.in.note(func(r *reports) { r.connected = true })
 	}
 	x.poke()

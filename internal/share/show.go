@@ -37,6 +37,7 @@ func (x *Index) show(all map[string]*source, now time.Duration) (moves bool) {
 		state, why := k.state()
 		s.shown.state.Store(uint32(state))
 		s.shown.full.Store(shared && v.Position.Exact())
+		s.shown.backed.Store(shared && v.Followed)
 		s.shown.behind.Store(v.Lag)
 		s.shown.final.Store(state == knowledge.Approximate && (why == whyDoubt || v.Reason != ""))
 		setText(&s.shown.reader, v.Reader)

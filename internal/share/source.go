@@ -53,6 +53,7 @@ type shown struct {
 	behind atomic.Uint64
 	lag    atomic.Int64 // ns for which the log has stood still while its engine worked
 	full   atomic.Bool  // followed since the cache was empty
+	backed atomic.Bool  // another member reads the stream too
 	final  atomic.Bool  // no member knows more: waiting makes it no better
 	reader atomic.Pointer[string]
 	reason atomic.Pointer[string] // why nothing better is known

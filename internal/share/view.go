@@ -53,10 +53,12 @@ func (x *Index) Final(id indexer.EndpointID) bool {
 // read is what was read of an endpoint, here and by others.
 func (x *Index) read(id indexer.EndpointID) events.Knowledge {
 	k := x.events.Knowledge(id)
-	read, shared, direct := false, false, false
+	read, shared, direct, backed := false, false, false, true
 	log := events.Knowledge{State: knowledge.Exact, Complete: true}
 	for _, s := range (*x.byEndpoint.Load())[id] {
-		read = read || s.shown.reads.Load()
+		if s.shown.reads.Load() {
+			read, backed = true, backed && s.shown.backed.Load()
+		}
 		lag := time.Duration(s.shown.lag.Load())
 		if s.isMode() == plan.Direct {
 			if direct = true; lag > 0 {
@@ -76,16 +78,17 @@ func (x *Index) read(id indexer.EndpointID) events.Knowledge {
 	case !read:
 		return log
 	}
-	k.State, k.Behind, k.Lag = joint(k.State, log.State, direct), max(k.Behind, log.Behind), max(k.Lag, log.Lag)
+	k.State, k.Behind, k.Lag = joint(k.State, log.State, direct, backed), max(k.Behind, log.Behind), max(k.Lag, log.Lag)
 	k.Complete = log.Complete && (k.Complete || !direct)
 	return k
 }
 
 // joint is what is known of an endpoint whose streams are read here for a log. A
 // stream that goes on from the log's position does not know what came before: the
-// log does, unless some stream of the endpoint is read directly.
-func joint(read, log knowledge.State, direct bool) knowledge.State {
-	if read.Followed() && !direct {
+// log does, unless some stream of the endpoint is read directly. A stream that is being
+// opened takes nothing away from what members that read it already tell (backed).
+func joint(read, log knowledge.State, direct, backed bool) knowledge.State {
+	if !direct && (backed || read.Followed()) {
 		return log
 	}
 	return min(read, log)
@@ -150,10 +153,12 @@ func (x *Index) State(id indexer.EndpointID) knowledge.State {
 	if x.o.Index.Overflowed(id) {
 		return knowledge.Approximate
 	}
-	read, shared, direct := false, false, false
+	read, shared, direct, backed := false, false, false, true
 	log, here := knowledge.Exact, knowledge.Exact
 	for _, s := range (*x.byEndpoint.Load())[id] {
-		read = read || s.shown.reads.Load()
+		if s.shown.reads.Load() {
+			read, backed = true, backed && s.shown.backed.Load()
+		}
 		if s.isMode() == plan.Direct {
 			if direct = true; s.shown.lag.Load() > 0 {
 				here = knowledge.CatchingUp
@@ -168,7 +173,7 @@ func (x *Index) State(id indexer.EndpointID) knowledge.State {
 	case !shared:
 		return min(here, x.events.State(id))
 	}
-	return joint(min(here, x.events.State(id)), log, direct)
+	return joint(min(here, x.events.State(id)), log, direct, backed)
 }
 
 // StreamsRead counts the event streams that this replica reads itself, and all.

@@ -14,6 +14,7 @@ type SourceView struct {
 	Role      Role
 	Reading   bool   // this member reads the stream
 	Reader    string // the first of those who do, by ID; "" when nobody is known to
+	Followed  bool   // another member reads it
 	Reason    string // why the knowledge is Approximate
 	Digest    Digest
 	Unclaimed bool // there are other members, and each has said all that it knows, and nothing of this source
@@ -55,6 +56,7 @@ func (l *Log) view(s *source) SourceView {
 		if h.pos.Inc == s.pos.Inc && h.pos.Next > s.pos.Next {
 			v.Lag = max(v.Lag, h.pos.Next-s.pos.Next)
 		}
+		v.Followed = v.Followed || h.reading
 		if h.reading && (v.Reader == "" || (v.Reader == l.g.Opt.Self.ID && l.before(p, s))) {
 			v.Reader = p.ID
 		}

@@ -1,0 +1,58 @@
+package gossip
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Warnings that differ in names and addresses only are one line a minute, however many
+// nodes or strangers cause them.
+func TestMemberlistWarnsOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := &memberlistLog{log: slog.New(slog.NewTextHandler(&out, nil)), refused: map[string]uint64{}, said: map[string]repeat{}}
+		lines := func() int {
+			n := strings.Count(out.String(), "\n")
+			out.Reset()
+			return n
+		}
+		write := func(format string, a ...any) {
+			if _, err := fmt.Fprintf(l, "[WARN] memberlist: "+format+"\n", a...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ping := func() {
+			for i := range 100 {
+				write("Got ping for unexpected node 'replica-%d' from=127.0.0.1:%d", i, 20000+i)
+			}
+		}
+		ping()
+		if n := lines(); n != 1 {
+			t.Errorf("100 alike warnings are %d lines", n)
+		}
+		write("Failed fallback TCP ping: EOF")
+		if n := lines(); n != 1 {
+			t.Errorf("another warning is %d lines", n)
+		}
+		time.Sleep(repeatPause)
+		ping()
+		if got := out.String(); !strings.Contains(got, "left_out=99") || lines() != 1 {
+			t.Errorf("a minute later: %q", got)
+		}
+		for i := range 1000 {
+			write("%s kind of trouble", strings.Repeat("x", i+1))
+		}
+		if n := lines(); n > repeatKinds {
+			t.Errorf("1000 different warnings are %d lines", n)
+		}
+		write("Decrypt packet failed from=10.0.0.1:5")
+		if n := lines(); n != 0 || l.refused[refusedKey] != 1 {
+			t.Errorf("a stranger's packet is %d lines, refused %v", n, l.refused)
+		}
+	})
+}
