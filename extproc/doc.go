@@ -31,7 +31,7 @@
 //     chooser returned, however the stream ends.
 //   - In full duplex the answer is headers, then body, then trailers, and the
 //     concatenated body is the received one unless the decision renames the
-//     model.
+//     model. Of the answer to such a request the model's name alone changes.
 //   - In every other mode there is exactly one answer for each message.
 //   - In observability mode nothing is ever sent.
 //   - No more than Options.MaxBody bytes of a request are held.

@@ -71,34 +71,44 @@ var responseOverrides = func() (t [2][BodyBufferedPartial + 1]*outbound) {
 	for want, body := range [2]BodyMode{BodyNone, BodyStreamed} {
 		for req := range t[want] {
 			t[want][req] = fixed(&extprocv3.ProcessingResponse{
-				Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
-				ModeOverride: &filterv3.ProcessingMode{
-					RequestHeaderMode:   filterv3.ProcessingMode_SEND,
-					ResponseHeaderMode:  filterv3.ProcessingMode_SEND,
-					RequestBodyMode:     BodyMode(req),
-					ResponseBodyMode:    body,
-					RequestTrailerMode:  filterv3.ProcessingMode_SKIP,
-					ResponseTrailerMode: filterv3.ProcessingMode_SEND,
-				},
+				Response:     &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}},
+				ModeOverride: requestMode(BodyMode(req), body),
 			})
 		}
 	}
 	return t
 }()
 
+// bufferRequestBody holds, for each response body mode, the answer to request
+// headers that asks for the whole body, which is then placed by.
+var bufferRequestBody = func() (t [BodyBufferedPartial + 1]*outbound) {
+	for mode := range t {
+		t[mode] = fixed(&extprocv3.ProcessingResponse{
+			Response:     &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
+			ModeOverride: requestMode(BodyBuffered, BodyMode(mode)),
+		})
+	}
+	return t
+}()
+
+// requestMode is a mode override that goes with the answer to request headers.
+func requestMode(request, response BodyMode) *filterv3.ProcessingMode {
+	return &filterv3.ProcessingMode{
+		RequestHeaderMode:   filterv3.ProcessingMode_SEND,
+		ResponseHeaderMode:  filterv3.ProcessingMode_SEND,
+		RequestBodyMode:     request,
+		ResponseBodyMode:    response,
+		RequestTrailerMode:  filterv3.ProcessingMode_SKIP,
+		ResponseTrailerMode: filterv3.ProcessingMode_SEND,
+	}
+}
+
 // withoutRequestBody holds, for each response body mode, an encoded mode
 // override that keeps the request body from us. It goes with the answer to the
 // request headers.
 var withoutRequestBody = func() (t [BodyBufferedPartial + 1][]byte) {
 	for mode := range t {
-		t[mode] = fixed(&extprocv3.ProcessingResponse{ModeOverride: &filterv3.ProcessingMode{
-			RequestHeaderMode:   filterv3.ProcessingMode_SEND,
-			ResponseHeaderMode:  filterv3.ProcessingMode_SEND,
-			RequestBodyMode:     BodyNone,
-			ResponseBodyMode:    BodyMode(mode),
-			RequestTrailerMode:  filterv3.ProcessingMode_SKIP,
-			ResponseTrailerMode: filterv3.ProcessingMode_SEND,
-		}}).whole
+		t[mode] = fixed(&extprocv3.ProcessingResponse{ModeOverride: requestMode(BodyNone, BodyMode(mode))}).whole
 	}
 	return t
 }()

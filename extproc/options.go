@@ -1,9 +1,11 @@
 package extproc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
@@ -34,6 +36,7 @@ const defaultEarlyHold = 256 << 10
 var (
 	errNoChooser = errors.New("extproc: options: a chooser is required")
 	errNoParse   = errors.New("extproc: options: a parse function is required")
+	errAnswers   = errors.New("extproc: options: whose model name answers carry")
 	errGateway   = errors.New("extproc: options: the gateway is not known")
 )
 
@@ -84,6 +87,14 @@ type Options struct {
 	// so that response bodies can be asked for, or left out, one by one.
 	AllowModeOverride bool
 
+	// AnswerModel is whose name of the model answers carry when the decision
+	// changed it; "" means AnswerModelAuto.
+	AnswerModel AnswerModel
+
+	// Rewrites tells whether model names are rewritten by what bodies say, so
+	// that a proxy that keeps bodies back is asked for them. Nil means no.
+	Rewrites func() bool
+
 	// Gateway names the proxy, for what it takes as a destination; "" means
 	// GatewayAuto.
 	Gateway Gateway
@@ -126,6 +137,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Destinations <= 0 {
 		o.Destinations = facts.Destinations
+	}
+	if o.AnswerModel = cmp.Or(o.AnswerModel, AnswerModelAuto); !slices.Contains(AnswerModels(), string(o.AnswerModel)) {
+		return o, fmt.Errorf("%w: %q", errAnswers, o.AnswerModel)
+	}
+	if o.Rewrites == nil {
+		o.Rewrites = func() bool { return false }
 	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = DefaultMaxBody

@@ -62,6 +62,10 @@ func (st *stream) place(extent bodyExtent) error {
 	if (d.ModelTarget != "" || d.BodyExtra != "") && len(body) > 0 {
 		st.in.renamed = splice(r.Body, r.ModelSpan, d)
 	}
+	if st.restores() {
+		// The name is not looked for in answers that are compressed.
+		st.kit.route.removeHeader(headerAcceptEncoding)
+	}
 	return nil
 }
 

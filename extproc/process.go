@@ -25,7 +25,9 @@ type Processor struct {
 	kits    sync.Pool
 	served  servedTally
 	guards  *guards
-	unseen  atomic.Bool // that bodies are not seen was said
+	// What was said once: that bodies are not seen, that rewrites do nothing, that
+	// answers keep the engines' names.
+	unseen, blindRules, fixedNames atomic.Bool
 }
 
 // New returns a Processor. It fails when a required option is missing or the

@@ -40,6 +40,20 @@ func requestBodyReply(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
 		RequestBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: m}}}}
 }
 
+// clearResponseBody drops a piece of an answer.
+var clearResponseBody = fixed(responseBodyReply(&extprocv3.BodyMutation{
+	Mutation: &extprocv3.BodyMutation_ClearBody{ClearBody: true}}))
+
+// replaceResponse answers a piece of an answer with other bytes.
+func replaceResponse(body []byte) *outbound {
+	return fixed(responseBodyReply(&extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}))
+}
+
+func responseBodyReply(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{
+		ResponseBody: &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: m}}}}
+}
+
 // errorBody is the error object of the OpenAI API.
 type errorBody struct {
 	Error struct {

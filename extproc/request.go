@@ -35,6 +35,9 @@ func (st *stream) requestHeaders(m *inbound) error {
 		st.in.ended = true
 		return st.placeHead(bodyAbsent)
 	case st.modes.choosesAtHead():
+		if done, err := st.rewritesUnseen(view); done || err != nil {
+			return err
+		}
 		return st.placeHead(bodyAbsent)
 	case view.bodyUnread():
 		return st.placeUnread()

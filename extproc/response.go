@@ -3,6 +3,8 @@ package extproc
 import (
 	"cmp"
 
+	"google.golang.org/grpc/mem"
+
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -25,6 +27,9 @@ func (st *stream) responseHeaders(m *inbound) error {
 		return st.send(st.answered(continueResponseHeaders))
 	}
 	want := st.decision != nil && st.decision.WantBody
+	if st.restores() && st.kit.rename.Open(view.Get(headerContentType), view.Get(headerContentEncoding), st.request.Model) {
+		want = true
+	}
 	return st.send(st.answered(st.modes.responseHead(want)))
 }
 
@@ -32,10 +37,13 @@ func (st *stream) responseHeaders(m *inbound) error {
 // protocol buffers that follow each other are one: their fields are merged.
 func (st *stream) answered(o *outbound) *outbound {
 	report := st.p.opts.ReportServed
-	if st.decision == nil || len(st.decision.AnswerHeaders) == 0 && !report {
+	if st.decision == nil || len(st.decision.AnswerHeaders) == 0 && !report && !st.kit.rename.On() {
 		return o
 	}
 	var w routeWriter
+	if st.kit.rename.On() {
+		w.removeHeader(headerContentLength)
+	}
 	for _, h := range st.decision.AnswerHeaders {
 		w.setHeader(h.Name, h.Value)
 	}
@@ -72,10 +80,32 @@ func (st *stream) responseBody(m *inbound) error {
 	if m.end {
 		st.endResponse()
 	}
+	if st.kit.rename.On() {
+		return st.renamedBody(m, duplex)
+	}
 	if duplex {
 		return st.passChunk(replyResponseBody, m)
 	}
 	return st.send(continueResponseBody)
+}
+
+// renamedBody answers a piece of an answer in which the model's name may stand.
+func (st *stream) renamedBody(m *inbound, duplex bool) error {
+	p := m.bytes()
+	out := st.kit.rename.Write(p)
+	changed := len(out) != len(p) || len(p) > 0 && &out[0] != &p[0]
+	switch {
+	case !changed && duplex:
+		return st.passChunk(replyResponseBody, m)
+	case !changed:
+		return st.send(continueResponseBody)
+	case duplex:
+		return st.sendChunks(replyResponseBody, mem.SliceBuffer(out), m.end)
+	case len(out) == 0:
+		return st.send(clearResponseBody)
+	default:
+		return st.send(replaceResponse(out))
+	}
 }
 
 func (st *stream) responseTrailers(m *inbound) error {

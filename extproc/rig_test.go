@@ -138,6 +138,10 @@ func engine(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-body-sha", digest(body))
 	w.Header().Set("x-body-length", r.Header.Get("content-length"))
 	n, _ := strconv.Atoi(r.Header.Get("x-answer"))
+	if form := r.Header.Get("x-model"); form != "" {
+		answerModel(w, body, form)
+		return
+	}
 	if r.Header.Get("x-stream") == "" {
 		w.Header().Set("content-type", "application/json")
 		_, _ = w.Write(objectAnswer(n))

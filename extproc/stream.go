@@ -66,6 +66,7 @@ type kit struct {
 	chunk   outbound
 	route   routeWriter
 	scan    answer.Scan
+	rename  answer.Rename
 	strip   []string // routing headers that the client sent
 }
 
@@ -74,6 +75,7 @@ func (k *kit) reset() {
 	k.message.free()
 	k.chunk = outbound{}
 	k.scan.Reset()
+	k.rename.Reset()
 }
 
 // handle takes one message, which stays the caller's. An error ends the

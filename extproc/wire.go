@@ -11,6 +11,7 @@ const (
 	headerContentType     = "content-type"
 	headerContentLength   = "content-length"
 	headerContentEncoding = "content-encoding"
+	headerAcceptEncoding  = "accept-encoding"
 	headerRequestID       = "x-request-id"
 	headerUpstreamTime    = "x-envoy-upstream-service-time"
 	headerAttempts        = "x-envoy-attempt-count"

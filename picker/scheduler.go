@@ -165,6 +165,9 @@ func (s *Scheduler) SetRules(r *Rules) error {
 	return nil
 }
 
+// Rewrites reports whether models are rewritten by the name that bodies carry.
+func (s *Scheduler) Rewrites() bool { return len(s.rules.Load().Names.Rewrites) > 0 }
+
 // Records returns the decisions kept for explain.
 func (s *Scheduler) Records() *Records { return s.records }
 

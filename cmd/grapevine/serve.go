@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -87,6 +88,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.BoolVar(&f.o.AllowModeOverride, "mode-override", true, "ask for single response bodies where the proxy's filter allows it")
 	fl.StringVar((*string)(&f.o.Gateway), "gateway", "auto", "the proxy, for what it takes as a destination: "+strings.Join(extproc.GatewayNames(), ", "))
 	fl.IntVar(&f.o.Destinations, "destinations", 0, "addresses named in one answer (default: 1, or what gateway or proxy say that they take)")
+	fl.StringVar((*string)(&f.o.AnswerModel), "answer-model", "auto", "whose name of the model answers carry when it was rewritten: client (answers then pass through the picker), engine, or auto (the client's in full duplex)")
 	fl.BoolVar(&f.o.IgnoreSubset, "ignore-subset", false, "choose among all endpoints, whatever subset the proxy names")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
 	fl.StringVar(&f.unknownModel, "unknown-model", "reject", "requests for a model that no engine serves: reject (404), once every engine's list proves it, or place")
@@ -177,6 +179,9 @@ func (f *serveFlags) complete() error {
 	}
 	if _, known := extproc.FactsOf(f.o.Gateway); !known {
 		return cli.UsageError{Err: fmt.Errorf("--gateway %q: want %s", f.o.Gateway, strings.Join(extproc.GatewayNames(), ", "))}
+	}
+	if !slices.Contains(extproc.AnswerModels(), string(f.o.AnswerModel)) {
+		return cli.UsageError{Err: fmt.Errorf("--answer-model %q: want %s", f.o.AnswerModel, strings.Join(extproc.AnswerModels(), ", "))}
 	}
 	if f.o.Destinations < 0 {
 		return cli.UsageError{Err: fmt.Errorf("--destinations %d: want 0 or more", f.o.Destinations)}

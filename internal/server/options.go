@@ -42,20 +42,22 @@ type Options struct {
 	WorkTimeout       time.Duration // for the work of a decision, after which load alone decides; default 1 s
 	AllowModeOverride bool
 	Gateway           extproc.Gateway // what the proxy takes as a destination
-	Destinations      int             // addresses named in one answer; 0 leaves it to Gateway
-	IgnoreSubset      bool            // of endpoints that the proxy names
-	FallbackMetadata  bool
-	FullReport        bool          // ask vLLM engines to announce reused blocks again where too little is known
-	PlaceUnknown      bool          // place requests for models that nobody serves; false answers them 404
-	PassModels        bool          // send GET /v1/models to an engine; false answers with the models of all
-	SampleBodies      float64       // share of responses whose body is looked at; default .05, negative none
-	Speculate         time.Duration // how long a decision counts as cached before events confirm it; default 5 s
-	ScrapeSlow        time.Duration // default 1 s
-	ScrapeFast        time.Duration // default 200 ms
-	ReadyTimeout      time.Duration // ready, though degraded, after this; default 15 s
-	Keep              time.Duration // an endpoint that leaves the list comes back within it as it was; default 1 min, negative none
-	Linger            time.Duration // draining, for health checkers to see it; default 2 s, negative none
-	Drain             time.Duration // for streams to end; default 20 s
+	// AnswerModel is whose name of the model answers carry when it was rewritten.
+	AnswerModel      extproc.AnswerModel
+	Destinations     int  // addresses named in one answer; 0 leaves it to Gateway
+	IgnoreSubset     bool // of endpoints that the proxy names
+	FallbackMetadata bool
+	FullReport       bool          // ask vLLM engines to announce reused blocks again where too little is known
+	PlaceUnknown     bool          // place requests for models that nobody serves; false answers them 404
+	PassModels       bool          // send GET /v1/models to an engine; false answers with the models of all
+	SampleBodies     float64       // share of responses whose body is looked at; default .05, negative none
+	Speculate        time.Duration // how long a decision counts as cached before events confirm it; default 5 s
+	ScrapeSlow       time.Duration // default 1 s
+	ScrapeFast       time.Duration // default 200 ms
+	ReadyTimeout     time.Duration // ready, though degraded, after this; default 15 s
+	Keep             time.Duration // an endpoint that leaves the list comes back within it as it was; default 1 min, negative none
+	Linger           time.Duration // draining, for health checkers to see it; default 2 s, negative none
+	Drain            time.Duration // for streams to end; default 20 s
 
 	Log *slog.Logger
 }
