@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // authority signs certificates of proxies.
@@ -143,19 +145,30 @@ func TestTLSSettings(t *testing.T) {
 }
 
 // TestEnvoyClientCertificate: Envoy shows a certificate, and the health checks
-// of its cluster do too.
+// of its cluster do too. The name in it is what the configuration trusts or not.
 func TestEnvoyClientCertificate(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.sign(proxyName, time.Now().Add(time.Hour))
+	var believed atomic.Bool
+	believed.Store(true)
 	r := newRig(t, rigOptions{
 		params: envoyconf.Params{CertFile: cert, KeyFile: key},
 		tls:    extproc.TLS{ClientCA: a.file, ClientNames: []string{proxyName}, Min: "1.3"},
+		options: extproc.Options{Trust: func() *request.Trust {
+			if believed.Load() {
+				return &request.Trust{Proxies: []string{proxyName}}
+			}
+			return &request.Trust{Proxies: []string{proxyName + "/other"}}
+		}},
 	})
-	r.check(call{size: 1000, model: "m", answer: 10})
+	ask := call{size: 1000, model: "m", answer: 10, header: map[string]string{request.HeaderModelRewrite: "n"}}
+	r.check(ask)
+	believed.Store(false)
+	r.check(ask)
 	r.book.settle(t)
 	r.book.set(func(b *book) {
-		if len(b.requests) != 1 {
-			t.Errorf("%d requests were placed", len(b.requests))
+		if len(b.requests) != 2 || b.requests[0].Target != "n" || b.requests[0].Capped || b.requests[1].Target != "m" || !b.requests[1].Capped {
+			t.Errorf("placed: %+v", b.requests)
 		}
 	})
 	r.clean()

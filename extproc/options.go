@@ -87,6 +87,10 @@ type Options struct {
 	// so that response bodies can be asked for, or left out, one by one.
 	AllowModeOverride bool
 
+	// Trust says whose intent headers count; nil, or nil from it, means everybody's.
+	// It is asked for each request.
+	Trust func() *request.Trust
+
 	// AnswerModel is whose name of the model answers carry when the decision
 	// changed it; "" means AnswerModelAuto.
 	AnswerModel AnswerModel
@@ -140,6 +144,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.AnswerModel = cmp.Or(o.AnswerModel, AnswerModelAuto); !slices.Contains(AnswerModels(), string(o.AnswerModel)) {
 		return o, fmt.Errorf("%w: %q", errAnswers, o.AnswerModel)
+	}
+	if o.Trust == nil {
+		o.Trust = func() *request.Trust { return nil }
 	}
 	if o.Rewrites == nil {
 		o.Rewrites = func() bool { return false }

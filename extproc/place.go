@@ -42,6 +42,7 @@ func (st *stream) place(extent bodyExtent) error {
 	if err := st.withoutHandover(extent); err != nil {
 		return st.refuse(asRefusal(err))
 	}
+	strip := st.trust()
 	if r.HasSubset && len(r.Subset) == 0 {
 		return st.refuse(request.Errorf(request.ReasonNoEndpoints, "the proxy allows no endpoint for this request"))
 	}
@@ -55,8 +56,7 @@ func (st *stream) place(extent bodyExtent) error {
 		destination = strings.Join(st.sent, ",")
 	}
 	st.kit.route.begin(d, destination)
-	st.kit.strip = foreign(st.kit.strip[:0], r.Headers.(headerView))
-	for _, name := range st.kit.strip {
+	for _, name := range foreign(strip, r.Headers.(headerView)) {
 		st.kit.route.removeHeader(name)
 	}
 	if (d.ModelTarget != "" || d.BodyExtra != "") && len(body) > 0 {

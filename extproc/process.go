@@ -20,11 +20,12 @@ import (
 // concurrent use.
 type Processor struct {
 	extprocv3.UnimplementedExternalProcessorServer
-	opts    Options
-	metrics *metrics
-	kits    sync.Pool
-	served  servedTally
-	guards  *guards
+	opts     Options
+	metrics  *metrics
+	kits     sync.Pool
+	served   servedTally
+	guards   *guards
+	verified atomic.Bool // proxies show certificates, which were verified
 	// What was said once: that bodies are not seen, that rewrites do nothing, that
 	// answers keep the engines' names.
 	unseen, blindRules, fixedNames atomic.Bool

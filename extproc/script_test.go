@@ -3,6 +3,7 @@ package extproc
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"sort"
@@ -151,6 +152,12 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 		}
 	case "rename":
 		l.decision.ModelTarget = value
+	case "trust":
+		opts.ParsePrefix = request.ParsePrefix
+		opts.Parse = request.Parse
+		opts.Trust = func() *request.Trust {
+			return &request.Trust{TokenHeader: "x-token", Tokens: [][32]byte{sha256.Sum256([]byte(value))}}
+		}
 	case "want-body":
 		l.decision.WantBody = true
 	case "set":

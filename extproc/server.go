@@ -75,6 +75,7 @@ func Open(p *Processor, l Listen) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.verified.Store(l.TLS.ClientCA != "")
 	if cfg != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(cfg)))
 	}

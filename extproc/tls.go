@@ -137,17 +137,20 @@ func (t TLS) admit(leaf *x509.Certificate) error {
 	if len(t.ClientNames) == 0 {
 		return nil
 	}
-	for _, uri := range leaf.URIs {
-		if slices.Contains(t.ClientNames, uri.String()) {
-			return nil
-		}
-	}
-	for _, name := range leaf.DNSNames {
+	for _, name := range certificateNames(leaf) {
 		if slices.Contains(t.ClientNames, name) {
 			return nil
 		}
 	}
 	return errClientName
+}
+
+// certificateNames returns the SPIFFE and DNS names that a certificate carries.
+func certificateNames(leaf *x509.Certificate) (names []string) {
+	for _, uri := range leaf.URIs {
+		names = append(names, uri.String())
+	}
+	return append(names, leaf.DNSNames...)
 }
 
 // watched is a value that is read from files and follows their changes when it

@@ -1,7 +1,11 @@
 package extproc
 
 import (
+	"context"
 	"slices"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -21,4 +25,28 @@ func foreign(dst []string, v headerView) []string {
 		}
 	}
 	return dst
+}
+
+// trust takes from the request what the configuration does not believe, and
+// returns the headers that must not reach the engine.
+func (st *stream) trust() []string {
+	st.kit.strip = st.kit.strip[:0]
+	if t := st.p.opts.Trust(); t != nil {
+		st.kit.strip = t.Apply(st.request, st.p.proxyNames(st.ctx), st.kit.strip)
+	}
+	return st.kit.strip
+}
+
+// proxyNames returns the names in the certificate of the stream's proxy. Without
+// --client-ca nobody has verified it, and it has none.
+func (p *Processor) proxyNames(ctx context.Context) []string {
+	from, ok := peer.FromContext(ctx)
+	if !ok || !p.verified.Load() {
+		return nil
+	}
+	info, ok := from.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return nil
+	}
+	return certificateNames(info.State.PeerCertificates[0])
 }

@@ -154,6 +154,30 @@ func TestEnvoyTrust(t *testing.T) {
 	}
 }
 
+// TestEnvoyStripsIntent: clients of an Envoy that is rendered so cannot choose
+// how they are served.
+func TestEnvoyStripsIntent(t *testing.T) {
+	r := newRig(t, rigOptions{params: envoyconf.Params{Kind: envoyconf.Resilient, StripIntent: true}})
+	asked := map[string]string{"x-echo": "1"}
+	for _, name := range request.IntentHeaders() {
+		asked[name] = "7"
+	}
+	resp, _, err := r.do(t.Context(), call{size: 1000, model: "m", answer: 10, header: asked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range request.IntentHeaders() {
+		if got := resp.Header.Get("seen-" + name); got != "" {
+			t.Errorf("the engine saw %s: %s", name, got)
+		}
+	}
+	r.book.settle(t)
+	if q := r.book.requests[0]; q.Objective != "" || q.FairnessID != "" || q.Target != "m" || q.SLOTTFT != 0 || q.SLOTPOT != 0 {
+		t.Errorf("the picker read %+v", q)
+	}
+	r.clean()
+}
+
 // TestEnvoyRoutingHeaders: the picker takes them away by itself where the proxy
 // does not strip them.
 func TestEnvoyRoutingHeaders(t *testing.T) {

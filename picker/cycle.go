@@ -104,7 +104,7 @@ func (w *TierWeights) Of(r *indexer.Run) float64 {
 // endpoints that r may go to. Give it back by Free.
 func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	c := cycles.Get().(*Cycle)
-	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyOf(r.Session)
+	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyIn(r.Tenant, r.Session)
 	c.Health = o.Pool.Health()
 	c.matcher, c.sessions, c.random, c.answers = o.Matcher, o.Sessions, o.Seed, o.Pool.Answers()
 	if c.context = o.Context; c.context == nil {

@@ -256,7 +256,7 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.serving.Release()
 	f.ep, f.held, f.learns, f.serving = ep, Held{}, lessons{}, new(endpoint.Ticket)
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
-	f.s.opts.Sessions.Bind(Binding{Session: KeyOf(f.request.Session), Endpoint: ep.ID, At: now})
+	f.s.opts.Sessions.Bind(Binding{Session: KeyIn(f.request.Tenant, f.request.Session), Endpoint: ep.ID, At: now})
 	f.s.blind.watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
 	if f.s.opts.Matcher != nil {
 		f.s.opts.Matcher.Chosen(f.request, ep)

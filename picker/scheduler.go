@@ -219,6 +219,9 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 // resolve fills what the configuration says about r.
 func (s *Scheduler) resolve(rules *Rules, r *request.Request, seed uint64) {
 	r.Priority = rules.Names.Objectives[r.Objective]
+	if r.Capped {
+		r.Priority = min(r.Priority, r.MaxPriority)
+	}
 	r.UseSession(rules.Sessions)
 	s.rewrite(rules, r, seed)
 }

@@ -20,6 +20,20 @@ func KeyOf(session string) SessionKey {
 	return SessionKey(xxhash.Sum64String(session) | 1)
 }
 
+// KeyIn returns the key of a tenant's session, 0 for the session "". What one
+// tenant calls a session is none of another's.
+func KeyIn(tenant, session string) SessionKey {
+	if tenant == "" || session == "" {
+		return KeyOf(session)
+	}
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(tenant)
+	_, _ = d.WriteString("\x00")
+	_, _ = d.WriteString(session)
+	return SessionKey(d.Sum64() | 1)
+}
+
 const (
 	sessionShards = 16
 	// DefaultSessions is how many sessions a table remembers at least.

@@ -16,6 +16,9 @@ func TestSessions(t *testing.T) {
 	told := 0
 	s.OnBind(func(Binding) { told++ })
 	a := KeyOf("a")
+	if KeyIn("", "a") != a || KeyIn("x", "") != 0 || KeyIn("x", "a") == a || KeyIn("x", "a") == KeyIn("y", "a") || KeyIn("x", "a") != KeyIn("x", "a") {
+		t.Error("tenants share sessions")
+	}
 	f := func(want indexer.EndpointID, ok bool) {
 		t.Helper()
 		if id, found := s.Lookup(a); id != want || found != ok {

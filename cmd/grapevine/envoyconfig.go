@@ -65,6 +65,7 @@ func newEnvoyConfig() *cobra.Command {
 	f.StringVar(&p.SAN, "san", "", "name that the pickers' certificate must carry")
 	f.StringVar(&p.CertFile, "cert-file", "", "client certificate to show to pickers that run with --client-ca")
 	f.StringVar(&p.KeyFile, "key-file", "", "its key file")
+	f.BoolVar(&p.StripIntent, "strip-intent", false, "take the headers off by which clients choose priority, fairness id, latency targets and another model")
 	f.IntVar(&p.BodyLimit, "body-limit", 64<<20, "largest request body in bytes")
 	f.DurationVar(&p.MessageTimeout, "message-timeout", 5*time.Second, "how long Envoy waits for one answer of a picker")
 	f.IntVar(&p.Retries, "retries", 3, "retries along the list of destinations")

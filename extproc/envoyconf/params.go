@@ -58,6 +58,9 @@ type Params struct {
 	// KeepRoutingHeaders leaves headers that clients may not send to the
 	// pickers, which remove them too, as gateways of others do.
 	KeepRoutingHeaders bool
+	// StripIntent also takes the headers off by which clients say how they want to
+	// be served: priority, fairness id, latency targets, another model.
+	StripIntent bool
 	// Observe lets the pickers watch without a say.
 	Observe bool
 }
@@ -128,6 +131,9 @@ func (v *view) defaults() {
 	}
 	if v.Kind != Plain && !v.KeepRoutingHeaders {
 		v.Strip = request.RoutingHeaders()
+	}
+	if v.Kind != Plain && v.StripIntent {
+		v.Strip = append(v.Strip, request.IntentHeaders()...)
 	}
 	v.DestinationsKey = request.MetadataDestinations
 	v.Destinations = min(max(v.Retries, 0), 2) + 1

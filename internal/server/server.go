@@ -208,6 +208,7 @@ func (s *Server) openExtProc() error {
 		IgnoreSubset: s.o.IgnoreSubset, Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
 		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, WorkTimeout: s.o.WorkTimeout, Handover: s.o.Handover,
 		AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
+		Trust:       func() *request.Trust { return s.config.Load().Trust },
 		AnswerModel: s.o.AnswerModel, Rewrites: s.scheduler.Rewrites,
 		Registerer: s.registry, Log: s.o.Log,
 	})

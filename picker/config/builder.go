@@ -69,6 +69,7 @@ func (b *builder) document(root strict.Node) {
 	b.readParsers(doc)
 	b.readObjectives(doc.Field("objectives"))
 	b.readRewrites(doc.Field("modelRewrites"))
+	b.readTrust(doc.Field("trust"))
 	doc.Done()
 	b.idle()
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Names of the format.
@@ -58,6 +59,9 @@ type Config struct {
 	// ReportServed asks for the header by which conformance tests of gateways
 	// learn who served.
 	ReportServed bool
+
+	// Trust says whose intent headers count; nil means everybody's.
+	Trust *request.Trust
 
 	Producer  plugin.Producer       // what the plugins say about index and sessions, merged
 	Discovery *plugin.FileDiscovery // nil: the file does not say

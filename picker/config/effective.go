@@ -25,6 +25,7 @@ type effective struct {
 	FlowControl  strict.Node // as written, without the detector
 	Objectives   []effectiveObjective
 	Rewrites     []effectiveRewrite
+	Trust        *effectiveTrust
 }
 
 type effectivePlugin struct {
@@ -89,6 +90,7 @@ type document struct {
 	DataLayer     map[string]json.RawMessage `json:"dataLayer,omitempty"`
 	Objectives    []effectiveObjective       `json:"objectives,omitempty"`
 	ModelRewrites []effectiveRewrite         `json:"modelRewrites,omitempty"`
+	Trust         *effectiveTrust            `json:"trust,omitempty"`
 }
 
 // ordered is the flowControl object: the detector, then what the file says.
@@ -135,7 +137,7 @@ func (c *Config) Effective() ([]byte, error) {
 	e := &c.effective
 	doc := document{
 		APIVersion: e.APIVersion, Kind: e.Kind, FeatureGates: e.FeatureGates, Plugins: e.Plugins, Profiles: e.Profiles,
-		FlowControl: &ordered{e.Detector, e.FlowControl}, Objectives: e.Objectives, ModelRewrites: e.Rewrites,
+		FlowControl: &ordered{e.Detector, e.FlowControl}, Objectives: e.Objectives, ModelRewrites: e.Rewrites, Trust: e.Trust,
 	}
 	if e.Discovery != "" {
 		ref, err := json.Marshal(effectiveRef{PluginRef: e.Discovery})

@@ -62,6 +62,7 @@ func readHeaders(r *Request) {
 	}
 	r.Objective = header(r.Headers, HeaderObjective, HeaderObjectiveAlt)
 	r.FairnessID = header(r.Headers, HeaderFairness, HeaderFairnessAlt)
+	r.Tenant = r.FairnessID
 	r.Target = header(r.Headers, HeaderModelRewrite, HeaderModelRewriteAlt)
 	r.Session = header(r.Headers, HeaderSession, HeaderSessionToken)
 	r.SLOTTFT = milliseconds(header(r.Headers, HeaderSLOTTFT, HeaderSLOTTFTAlt))

@@ -69,10 +69,14 @@ type Request struct {
 	Adapter    string // LoRA adapter, when Model names one
 	CacheSalt  string
 	Session    string // session key, empty when none
+	Tenant     string // in whose name Session is one, "" when nobody says
 	User       string // end user as the body names it, empty when none
 	Objective  string
 	FairnessID string
 	Priority   int
+
+	Capped      bool // the priority may not be above MaxPriority
+	MaxPriority int
 
 	Stream       bool
 	IncludeUsage bool // stream_options.include_usage

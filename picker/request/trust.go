@@ -1,0 +1,98 @@
+package request
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"slices"
+)
+
+// IntentHeaders returns the request headers by which clients say how they want
+// to be served. What they say counts within the limits of a Trust.
+func IntentHeaders() []string {
+	return []string{
+		HeaderObjective, HeaderObjectiveAlt, HeaderFairness, HeaderFairnessAlt, HeaderModelRewrite, HeaderModelRewriteAlt,
+		HeaderSLOTTFT, HeaderSLOTTFTAlt, HeaderSLOTPOT, HeaderSLOTPOTAlt,
+	}
+}
+
+// Trust says whose intent headers count in full, and how much those of others
+// do. A nil Trust believes everybody. It is immutable.
+type Trust struct {
+	Proxies     []string   // SPIFFE or DNS names of proxies whose requests are believed
+	TokenHeader string     // lower case; a request with one of Tokens there is believed
+	Tokens      [][32]byte // SHA-256
+	Tenant      string     // header that names the tenant, lower case; "" for the fairness id
+	Others      Limits
+}
+
+// Limits are what is believed of requests that nobody vouches for.
+type Limits struct {
+	MaxPriority int  // objectives above it count as this
+	Rewrite     bool // the model rewrite header counts
+	Fairness    bool // the fairness id counts
+	Latency     bool // latency targets count
+}
+
+// Apply takes from a parsed request what may not count. names are those in the
+// verified certificate of the proxy. It appends the headers that have to be taken
+// off the request to dst: the token, and what was not believed.
+func (t *Trust) Apply(r *Request, names, dst []string) []string {
+	if t == nil || r.Headers == nil {
+		return dst
+	}
+	if t.TokenHeader != "" && r.Headers.Get(t.TokenHeader) != "" {
+		dst = append(dst, t.TokenHeader)
+	}
+	if !t.believes(r, names) {
+		dst = t.limit(r, dst)
+	}
+	r.Tenant = r.FairnessID
+	if t.Tenant != "" {
+		r.Tenant = header(r.Headers, t.Tenant, t.Tenant)
+	}
+	return dst
+}
+
+// believes tells whether somebody vouches for the request.
+func (t *Trust) believes(r *Request, names []string) bool {
+	for _, n := range names {
+		if slices.Contains(t.Proxies, n) {
+			return true
+		}
+	}
+	if t.TokenHeader == "" {
+		return false
+	}
+	sum := sha256.Sum256([]byte(r.Headers.Get(t.TokenHeader)))
+	found := 0
+	for i := range t.Tokens {
+		found |= subtle.ConstantTimeCompare(sum[:], t.Tokens[i][:])
+	}
+	return found == 1
+}
+
+// limit applies the limits for others.
+func (t *Trust) limit(r *Request, dst []string) []string {
+	disown := func(newer, older string) {
+		for _, name := range []string{newer, older} {
+			if r.Headers.Get(name) != "" {
+				dst = append(dst, name)
+			}
+		}
+	}
+	r.Capped, r.MaxPriority = true, t.Others.MaxPriority
+	if !t.Others.Rewrite {
+		disown(HeaderModelRewrite, HeaderModelRewriteAlt)
+		r.Target = r.Model
+	}
+	if !t.Others.Fairness {
+		disown(HeaderFairness, HeaderFairnessAlt)
+		r.FairnessID = ""
+	}
+	if !t.Others.Latency {
+		disown(HeaderSLOTTFT, HeaderSLOTTFTAlt)
+		disown(HeaderSLOTPOT, HeaderSLOTPOTAlt)
+		r.SLOTTFT, r.SLOTPOT = 0, 0
+	}
+	return dst
+}
