@@ -61,9 +61,13 @@ func (e *Engine) putFaults(w *responder, r *http.Request) {
 	f := q.Faults
 	f.Events = q.Events.Faults
 	f.Events.Delay = time.Duration(q.Events.Delay)
-	if f.Hang != HangNone && f.Hang != HangEngine && f.Hang != HangAll {
-		w.fail(badRequest("hang", "hang is %q, want \"\", %q or %q", f.Hang, HangEngine, HangAll))
+	f.Up, f.Down = time.Duration(q.Up), time.Duration(q.Down)
+	if !f.Hang.known() {
+		w.fail(badRequest("hang", "hang is %q, want \"\", %q, %q or %q", f.Hang, HangEngine, HangAll, HangFrozen))
 		return
+	}
+	if q.For > 0 { // the only way out of some
+		time.AfterFunc(time.Duration(q.For), func() { e.SetFaults(Faults{}) })
 	}
 	e.SetFaults(f)
 	w.send(http.StatusOK, e.Faults())
@@ -77,18 +81,12 @@ func (e *Engine) postRestart(w *responder, r *http.Request) {
 	}
 	o := q.RestartOptions
 	o.Down = time.Duration(q.Down)
-	e.mu.Lock()
-	if !e.closed {
-		e.pending.Add(1)
-		go func() {
-			defer e.pending.Done()
-			time.Sleep(20 * time.Millisecond) // the answer leaves first
-			if err := e.Restart(o); err != nil {
-				e.log.Error("restart", "engine", e.Name(), "err", err)
-			}
-		}()
-	}
-	e.mu.Unlock()
+	e.background(func() {
+		time.Sleep(20 * time.Millisecond) // the answer leaves first
+		if err := e.Restart(o); err != nil {
+			e.log.Error("restart", "engine", e.Name(), "err", err)
+		}
+	})
 	w.WriteHeader(http.StatusAccepted)
 }
 
@@ -106,9 +104,14 @@ func (d *duration) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// faultsRequest is Faults with durations that people can write.
+// faultsRequest is Faults with durations that people can write. With For they
+// end by themselves.
 type faultsRequest struct {
 	Faults
+	Up   duration `json:"up"`
+	Down duration `json:"down"`
+	For  duration `json:"for"`
+
 	Events struct {
 		kvstream.Faults
 		Delay duration `json:"delay"`

@@ -64,7 +64,7 @@ func TestHang(t *testing.T) {
 	for _, c := range []struct {
 		hang            Hang
 		healthy, served bool
-	}{{HangEngine, true, false}, {HangAll, false, false}, {HangNone, true, true}} {
+	}{{HangEngine, true, false}, {HangAll, false, false}, {HangFrozen, false, false}, {HangNone, true, true}} {
 		e.Hang(c.hang)
 		if err := answers("GET", "/health", c.healthy); (err == nil) != c.healthy {
 			t.Errorf("hang %q: health %v", c.hang, err)
@@ -74,6 +74,70 @@ func TestHang(t *testing.T) {
 		}
 	}
 	eventually(t, "no request is left", idle(e))
+}
+
+// TestResets: a share of connections is reset, before the answer or after some
+// tokens of it.
+func TestResets(t *testing.T) {
+	e := open(t, fast(Options{Core: smallCore()}))
+	broken := func(n int, body string) (count int, statuses []int) {
+		for range n {
+			r, err := try(context.Background(), e, "POST", "/v1/completions", body)
+			if err != nil {
+				count++
+				continue
+			}
+			statuses = append(statuses, r.status)
+		}
+		return count, statuses
+	}
+	e.SetFaults(Faults{ResetShare: .5})
+	if n, rest := broken(8, `{"prompt":"x","max_tokens":1}`); n != 4 || fmt.Sprint(rest) != "[200 200 200 200]" {
+		t.Errorf("%d of 8 were reset, want 4; the others %v", n, rest)
+	}
+	e.SetFaults(Faults{ResetShare: 1, ResetAfter: 3})
+	if n, rest := broken(2, `{"prompt":"x","max_tokens":9,"ignore_eos":true,"stream":true}`); n != 2 {
+		t.Errorf("%d of 2 streams broke off; the others %v", n, rest)
+	}
+	if n, _ := broken(2, `{"prompt":"x","max_tokens":2,"stream":true}`); n != 0 {
+		t.Errorf("%d streams broke off that end before", n)
+	}
+	if r := do(t, e, "PUT", "/sim/faults", `{"reset_share":1,"for":"1ms"}`); r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	eventually(t, "the fault ends by itself", func() bool { return e.Faults() == Faults{} })
+}
+
+// TestDeaths: an engine dies of a poisonous prompt and comes back, and one that
+// dies again and again does so until it is told not to.
+func TestDeaths(t *testing.T) {
+	e := open(t, fast(Options{Core: smallCore()}))
+	serves := func() bool {
+		r, err := try(context.Background(), e, "POST", "/v1/completions", `{"prompt":"x","max_tokens":1}`)
+		return err == nil && r.status == 200
+	}
+	life := func() float64 {
+		if st := e.current(); st != nil {
+			return float64(st.start.UnixNano())
+		}
+		return 0
+	}
+	first := life()
+	e.SetFaults(Faults{Poison: "arsenic"})
+	if r, err := try(context.Background(), e, "POST", "/v1/completions", `{"prompt":"some arsenic","max_tokens":1}`); err == nil {
+		t.Errorf("poison was answered with %d", r.status)
+	}
+	eventually(t, "another life", func() bool { return life() > first && serves() })
+
+	second := life()
+	if r := do(t, e, "PUT", "/sim/faults", `{"up":"1ms","down":"1ms"}`); r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	eventually(t, "a third life", func() bool { return life() > second })
+	third := life()
+	eventually(t, "a fourth", func() bool { return life() > third })
+	e.SetFaults(Faults{})
+	eventually(t, "an end of it", func() bool { before := life(); return before > 0 && serves() && life() == before })
 }
 
 func TestDisconnectAborts(t *testing.T) {

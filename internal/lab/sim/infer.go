@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"time"
 )
@@ -15,6 +16,8 @@ type call struct {
 	core *core
 	head reply // id, object, created, model
 	chat bool
+
+	cutAfter int // tokens of a sequence, after which a stream breaks off
 }
 
 func (e *Engine) completions(w *responder, r *http.Request) { e.infer(w, r, false) }
@@ -30,6 +33,11 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 		w.fail(&apiError{status, errInternal, "simulated fault", ""})
 		return
 	}
+	after, cut := e.faults.reset()
+	if e.dies(body) || cut && after == 0 {
+		w.abort()
+		return
+	}
 	if time.Now().Before(w.st.ready) {
 		w.fail(&apiError{http.StatusServiceUnavailable, errUnavailable, "the engine is starting", ""})
 		return
@@ -38,6 +46,9 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 	if err != nil {
 		w.fail(asAPIError(err))
 		return
+	}
+	if c.cutAfter = math.MaxInt; cut {
+		c.cutAfter = after
 	}
 	for _, s := range c.seqs {
 		c.core.submit(s.job)

@@ -91,7 +91,7 @@ func (e *Engine) handler(st *incarnation) http.Handler {
 			w.Header().Set(headerRequestID, id)
 		}
 		if !isAdmin(r.URL.Path) {
-			e.faults.stall(r.Context())
+			e.faults.answer.pass(r.Context().Done())
 		}
 		defer func() {
 			st.http.observe(exchange{r.Method, r.URL.Path, w.status, r.ContentLength, w.out, time.Since(begun).Seconds()})

@@ -69,8 +69,6 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{opt: o, words: vocab.New(), addr: o.Addr, log: o.Log, lora: newAdapters(o.Adapters)}
-	e.faults.free = make(chan struct{})
-	close(e.faults.free)
 	e.page = newPage(&e.opt)
 	e.mux = e.routes()
 	if err := e.boot(nil, 0); err != nil {
@@ -112,6 +110,7 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
+	e.SetFaults(Faults{}) // nothing waits for what will not come
 	e.pending.Wait()
 	e.restarting.Lock()
 	defer e.restarting.Unlock()
@@ -161,7 +160,7 @@ func (e *Engine) boot(pubs []*kvstream.Publisher, firstSeq uint64) (err error) {
 		}
 		st.cores = append(st.cores, c)
 	}
-	e.serve(st, ln)
+	e.serve(st, listener{ln, &e.faults.wire})
 	return nil
 }
 

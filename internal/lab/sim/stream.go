@@ -29,6 +29,9 @@ func (c *call) stream(ctx context.Context) bool {
 			if err != nil {
 				return false
 			}
+			if tokens > c.cutAfter {
+				return false
+			}
 			if tokens > sent[i] {
 				if sent[i] == 0 {
 					c.opening(s)
