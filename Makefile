@@ -69,6 +69,10 @@ demo-ha: setup-demo build ## show what clients notice when replicas die, restart
 demo-quality: setup-demo build ## compare hits and times of 1, 3 and 5 replicas, sharing or cut off (3 minutes)
 	@$(LAB) demo --quality
 
+.PHONY: demo-faults
+demo-faults: setup-demo build ## make engines sick one way after the other and count what clients notice (6 minutes)
+	@$(LAB) demo --faults
+
 .PHONY: soak
 soak: setup-demo build ## watch memory and goroutines of three busy replicas for SOAK
 	@$(LAB) bench --soak $(SOAK)

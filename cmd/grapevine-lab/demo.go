@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +16,7 @@ import (
 
 func newDemo() *cobra.Command {
 	var o demo.Options
-	ha, quality := false, false
+	ha, quality, faults, cut, only := false, false, false, false, ""
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: engines, replicas and a real Envoy on this machine",
@@ -37,6 +39,8 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 				return runHA(cmd, o)
 			case quality:
 				return runQuality(cmd, o)
+			case faults:
+				return runFaults(cmd, o, cut, only)
 			}
 			s, err := demo.Run(cmd.Context(), o)
 			if err != nil {
@@ -51,8 +55,11 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 	}
 	cmd.Flags().BoolVar(&ha, "ha", false, "instead: kill, restart, roll and re-key replicas under load and count failed requests")
 	cmd.Flags().BoolVar(&quality, "quality", false, "instead: compare hits and times of 1, 3 and 5 replicas, sharing or not (3 minutes)")
-	cmd.MarkFlagsMutuallyExclusive("ha", "quality")
-	cmd.Flags().Float64Var(&o.Rate, "rate", 0, "of --quality: sessions of four requests per second (default 4)")
+	cmd.Flags().BoolVar(&faults, "faults", false, "instead: make engines sick under load and count what clients notice (6 minutes)")
+	cmd.Flags().StringVar(&only, "only", "", "of --faults: those with this in their name")
+	cmd.Flags().BoolVar(&cut, "cut", false, "of --faults: the replicas do not share")
+	cmd.MarkFlagsMutuallyExclusive("ha", "quality", "faults")
+	cmd.Flags().Float64Var(&o.Rate, "rate", 0, "of --quality: sessions of four requests per second (default 4); of --faults: requests (default 24)")
 	cmd.Flags().StringVar(&o.Share, "share", "auto", "how replicas share the index: mesh, partitioned or auto")
 	cmd.Flags().IntVar(&o.Engines, "engines", 6, "number of simulated engines")
 	cmd.Flags().IntVar(&o.Replicas, "replicas", 3, "number of replicas")
@@ -74,6 +81,24 @@ func runHA(cmd *cobra.Command, o demo.Options) error {
 	}
 	s.Write(o.Out)
 	if !s.OK() {
+		return cli.ExitCode(1)
+	}
+	return nil
+}
+
+// runFaults shows what clients notice of sick engines.
+func runFaults(cmd *cobra.Command, o demo.Options, cut bool, only string) error {
+	sharing := demo.Shared
+	if cut {
+		sharing = demo.Apart
+	}
+	cases := slices.DeleteFunc(slices.Clone(demo.FaultCases), func(c demo.FaultCase) bool { return !strings.Contains(c.Name, only) })
+	s, err := demo.RunFaults(cmd.Context(), o, sharing, cases)
+	if err != nil {
+		return err
+	}
+	s.Write(o.Out)
+	if len(s.Problems()) > 0 {
 		return cli.ExitCode(1)
 	}
 	return nil

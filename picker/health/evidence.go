@@ -60,7 +60,8 @@ type Evidence struct {
 	Good   uint64            // requests that moved or ended in time
 	Bad    [NumCauses]uint64 // requests that did not, by cause
 	Passed uint64            // probes that passed
-	Missed uint64            // probes that failed
+	Missed uint64            // probes that were late
+	Denied uint64            // probes that were answered with an error, or not at all
 
 	Refused  bool          // at least two dials in a row were refused
 	Answered time.Duration // since a page or a probe was last answered; Never
@@ -96,6 +97,7 @@ func (e Evidence) with(o Evidence) Evidence {
 	}
 	e.Passed += o.Passed
 	e.Missed += o.Missed
+	e.Denied += o.Denied
 	e.Refused = e.Refused || o.Refused
 	e.Answered, e.Moved = min(e.Answered, o.Answered), min(e.Moved, o.Moved)
 	e.InFlight += o.InFlight
@@ -112,7 +114,7 @@ func (e Evidence) since(old *Evidence) Evidence {
 	for c := range e.Bad {
 		e.Bad[c] = grown(e.Bad[c], old.Bad[c])
 	}
-	e.Passed, e.Missed = grown(e.Passed, old.Passed), grown(e.Missed, old.Missed)
+	e.Passed, e.Missed, e.Denied = grown(e.Passed, old.Passed), grown(e.Missed, old.Missed), grown(e.Denied, old.Denied)
 	return e
 }
 
@@ -125,7 +127,7 @@ func grown(v, old uint64) uint64 {
 
 // uncounted returns e without its counts.
 func (e Evidence) uncounted() Evidence {
-	e.Good, e.Bad, e.Passed, e.Missed = 0, [NumCauses]uint64{}, 0, 0
+	e.Good, e.Bad, e.Passed, e.Missed, e.Denied = 0, [NumCauses]uint64{}, 0, 0, 0
 	return e
 }
 

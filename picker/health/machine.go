@@ -53,6 +53,8 @@ const (
 	blindReturn  = 10 * time.Second // out of one whose probes nobody can judge
 	flapWindow   = time.Minute      // for which a return that did not last is remembered
 	maxFlaps     = 4
+	luck         = .02 // of an endpoint that fails as before, to pass its probes
+	mostProbes   = 7   // more than usual that this asks for
 )
 
 // machine is the state of one endpoint.
@@ -64,6 +66,7 @@ type machine struct {
 	at    time.Time // of score
 	tally Evidence  // counts since the trouble began, conditions as of now
 
+	failed  float64 // share of requests that failed before it was put out; 0: none was counted
 	flaps   int
 	flapped time.Time // when the last return failed
 	passed  int       // probes in a row
@@ -130,12 +133,16 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	}
 	counts := m.tally.with(*e)
 	m.tally = *e
-	m.tally.Good, m.tally.Bad, m.tally.Passed, m.tally.Missed = counts.Good, counts.Bad, counts.Passed, counts.Missed
+	m.tally.Good, m.tally.Bad = counts.Good, counts.Bad
+	m.tally.Passed, m.tally.Missed, m.tally.Denied = counts.Passed, counts.Missed, counts.Denied
 
 	add, worst := 0., 0.
 	for _, k := range counted {
 		if n := float64(e.Bad[k.cause]); n > 0 {
 			gain := n * base.against(k.cause, k.usual)
+			if k.cause == Cut { // it had begun to answer, which was taken for a good sign
+				gain -= n * base.inFavour()
+			}
 			add += gain
 			if gain > worst {
 				worst = gain
@@ -143,9 +150,15 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 			}
 		}
 	}
-	if e.Missed > 0 && m.state == Returning { // a suspect may be slow to answer for being busy
-		add += float64(e.Missed) * math.Log(sickShare/.01)
-		m.blame(Probe)
+	against := e.Denied
+	if m.state == Returning { // a suspect may be slow to answer for being busy
+		against += e.Missed
+	}
+	if against > 0 && (m.state == Returning || m.state == Suspect) {
+		add += float64(against) * math.Log(sickShare/.01)
+		if m.state == Returning || m.cause == None {
+			m.blame(Probe)
+		}
 	}
 	add += float64(e.Good)*base.inFavour() - float64(e.Passed)*probePass
 	m.score = min(max(m.score+add, 0), maxScore)
@@ -160,10 +173,10 @@ func (m *machine) blame(c Cause) {
 }
 
 func (m *machine) countProbes(now time.Time, e *Evidence) {
-	if e.Passed+e.Missed > 0 {
+	if e.Passed+e.Missed+e.Denied > 0 {
 		m.probed = now
 	}
-	if e.Missed > 0 {
+	if e.Missed+e.Denied > 0 {
 		m.passed = 0
 		return
 	}
@@ -231,7 +244,11 @@ func (m *machine) stepTrusted(now time.Time, v verdict) {
 }
 
 func (m *machine) putOut(now time.Time, c Cause) {
-	m.state, m.cause, m.passed, m.probed = Out, c, 0, now
+	m.state, m.cause, m.passed, m.probed, m.failed = Out, c, 0, now, 0
+	if c.Counted() {
+		n := m.tally.requests()
+		m.failed = (n - float64(m.tally.Good)) / max(n, 1)
+	}
 }
 
 // stepOut waits for probes. Requests that were placed before say nothing of an
@@ -261,8 +278,15 @@ func (m *machine) unprobed(now time.Time, e *Evidence) bool {
 	return now.Sub(m.probed) >= blindReturn<<m.flaps && now.Sub(m.since) >= blindReturn && min(e.Answered, e.Moved) < silentAfter
 }
 
-// need returns how many probes in a row must pass.
-func (m *machine) need(o *Options) int { return o.Probes << m.flaps }
+// need returns how many probes in a row must pass: the fewer of its requests an
+// endpoint failed, the more, so that luck does not bring it back.
+func (m *machine) need(o *Options) int {
+	need := o.Probes
+	if m.failed > 0 && m.failed < 1 {
+		need = min(max(need, int(math.Ceil(math.Log(luck)/math.Log(1-m.failed)))), o.Probes+mostProbes)
+	}
+	return need << m.flaps
+}
 
 func (m *machine) stepReturning(now time.Time, v verdict, o *Options) {
 	switch {

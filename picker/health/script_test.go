@@ -60,6 +60,8 @@ func (s *script) step() (lines []string) {
 				e.Passed++
 			case "missed":
 				e.Missed++
+			case "denied":
+				e.Denied++
 			}
 		}
 		s.set.Hear("", id, *e, s.now)

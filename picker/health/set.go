@@ -17,14 +17,15 @@ type Set struct {
 }
 
 type member struct {
-	id    int
-	group *group
-	m     machine
-	tally tally
-	heard []heard
-	fresh Evidence // counts since the last step
-	view  View
-	asked time.Time // when this replica last probed it
+	id     int
+	group  *group
+	m      machine
+	tally  tally
+	heard  []heard
+	fresh  Evidence // counts since the last step
+	view   View
+	asked  time.Time // when this replica last probed it
+	others time.Time // when another replica was last heard to have probed it
 }
 
 // heard is the last word of one replica on one endpoint.
@@ -113,7 +114,11 @@ func (s *Set) Hear(origin string, id int, e Evidence, now time.Time) {
 	for i := range k.heard {
 		h := &k.heard[i]
 		if h.origin == origin {
-			k.fresh = k.fresh.with(e.since(&h.e))
+			news := e.since(&h.e)
+			k.fresh = k.fresh.with(news)
+			if origin != "" && news.Passed+news.Missed+news.Denied > 0 {
+				k.others = now
+			}
 			h.at, h.e = now, e
 			return
 		}
@@ -205,7 +210,7 @@ func (s *Set) seen(k *member, now time.Time) Evidence {
 	counts := k.fresh
 	k.fresh = Evidence{}
 	return sum.with(Evidence{
-		Good: counts.Good, Bad: counts.Bad, Passed: counts.Passed, Missed: counts.Missed, Answered: Never, Moved: Never,
+		Good: counts.Good, Bad: counts.Bad, Passed: counts.Passed, Missed: counts.Missed, Denied: counts.Denied, Answered: Never, Moved: Never,
 	})
 }
 
@@ -272,21 +277,29 @@ func (s *Set) View(id int) View {
 // Of probes.
 const (
 	probeEvery = 500 * time.Millisecond
-	probeTurn  = time.Second // after which the next replica in line probes too
+	probeAgain = 250 * time.Millisecond // while they pass
+	probeTurn  = time.Second            // after which the next replica in line probes too
 )
 
 // Probe reports whether this replica should probe an endpoint now, and if so
 // counts on it. Everything but healthy is probed, twice a second over all
-// replicas: turn 0 is the replica elected for the endpoint, and each further one
-// steps in when no result has been heard of for a second more.
+// replicas, and four times while probes pass: turn 0 is the replica elected for the endpoint, and each further one
+// steps in when no result of another has been heard of for a second more.
 func (s *Set) Probe(id, turn int, now time.Time) bool {
 	k := s.member(id)
-	if k == nil || k.m.state == Healthy || now.Sub(k.asked) < probeEvery {
+	if k == nil || k.m.state == Healthy {
+		return false
+	}
+	every := probeEvery
+	if k.m.state == Probing {
+		every = probeAgain
+	}
+	if now.Sub(k.asked) < every {
 		return false
 	}
 	quiet := now.Sub(k.m.since)
-	if !k.m.probed.IsZero() {
-		quiet = min(quiet, now.Sub(k.m.probed))
+	if !k.others.IsZero() {
+		quiet = min(quiet, now.Sub(k.others))
 	}
 	if turn > 0 && quiet < time.Duration(turn)*probeTurn {
 		return false

@@ -72,7 +72,7 @@ func (v *View) Evidence() string {
 	case Slow:
 		return "tokens come at less than a quarter of the usual pace"
 	case Probe:
-		return fmt.Sprintf("%d probes failed", s.Missed)
+		return fmt.Sprintf("%d probes failed", s.Missed+s.Denied)
 	default:
 		return ""
 	}

@@ -11,7 +11,7 @@ import (
 type metrics struct {
 	m       *Monitor
 	changes *prometheus.CounterVec
-	probes  [3]prometheus.Counter
+	probes  [numResults]prometheus.Counter
 
 	state, share, bad, good, ignored *prometheus.Desc
 }
@@ -34,7 +34,7 @@ func newMetrics(reg prometheus.Registerer, m *Monitor) (*metrics, error) {
 	probes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_health_probes_total", Help: "Probes of endpoints that are not healthy, by result.",
 	}, []string{"result"})
-	for r, name := range [...]string{Unknown: "unknown", Passed: "passed", Missed: "missed"} {
+	for r, name := range [...]string{Unknown: "unknown", Passed: "passed", Missed: "late", Denied: "denied"} {
 		x.probes[r] = probes.WithLabelValues(name)
 	}
 	if reg == nil {

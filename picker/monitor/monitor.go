@@ -259,4 +259,7 @@ func (m *Monitor) Drop(origin string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.set.Drop(origin)
+	for _, s := range m.sights {
+		delete(s.words, origin)
+	}
 }

@@ -140,6 +140,30 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// TestSlowEndsEverywhere: a probe of one replica ends the slow pace that all of
+// them have seen.
+func TestSlowEndsEverywhere(t *testing.T) {
+	r := newRig(t, 3, 4)
+	r.pass(time.Second, nil, nil)
+	for _, p := range r.replicas {
+		p.sights[p.pool.Snapshot().Endpoints[1].Address].pace.slow = true
+	}
+	r.pass(time.Second, nil, nil)
+	if got := r.states(1); !cmp.Equal(got, []string{"suspect", "suspect", "suspect"}) {
+		t.Fatalf("while it is slow: %v", got)
+	}
+	p := r.replicas[0]
+	p.opts.Probe = func(context.Context, *endpoint.Endpoint) Result { return Passed }
+	s := p.sights[p.pool.Snapshot().Endpoints[1].Address]
+	p.probe(s, s.ep)
+	r.pass(2*time.Second, nil, func(replica int, _ *endpoint.Endpoint) { // no more of them
+		r.replicas[replica].opts.Probe = nil
+	})
+	if got := r.states(1); !cmp.Equal(got, []string{"healthy", "healthy", "healthy"}) {
+		t.Errorf("after a probe of the first passed: %v", got)
+	}
+}
+
 // TestPace: an engine that generates far more slowly than before is suspect, unless
 // prefills explain it.
 func TestPace(t *testing.T) {
@@ -216,7 +240,7 @@ func TestProbe(t *testing.T) {
 		}
 		return p.Probe(context.Background(), ep)
 	}
-	for status, want := range map[int]Result{200: Passed, 500: Missed, 503: Missed, 429: Unknown, 404: Passed} {
+	for status, want := range map[int]Result{200: Passed, 500: Denied, 503: Missed, 429: Unknown, 404: Passed} {
 		if got := probe(status); got != want {
 			t.Errorf("status %d: %v, want %v", status, got, want)
 		}

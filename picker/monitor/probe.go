@@ -20,7 +20,9 @@ type Result uint8
 const (
 	Unknown Result = iota // the endpoint answers no such question
 	Passed
-	Missed
+	Missed // it came late, or the engine has no room
+	Denied // it was answered with an error, or the connection broke
+	numResults
 )
 
 // probe asks an endpoint and notes the result.
@@ -41,6 +43,8 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 		ep.Tracker().Progress(now)
 	case Missed:
 		s.missed++
+	case Denied:
+		s.denied++
 	}
 }
 
@@ -55,7 +59,7 @@ type Prober struct {
 
 // Limits of probes.
 const (
-	probeTokens    = 2
+	probeTokens    = 8
 	probeSlack     = 150 * time.Millisecond
 	probePatience  = 4                // times the time that a probe is predicted to take
 	probeTimeout   = 1 * time.Second  // at least
@@ -85,9 +89,9 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 	defer cancel()
 	model, err := p.model(ctx, ep)
 	if err != nil {
-		return Missed
+		return failed(ctx, 0)
 	}
-	body, err := json.Marshal(map[string]any{"model": model, "prompt": "1 2 3", "max_tokens": probeTokens, "temperature": 0})
+	body, err := json.Marshal(map[string]any{"model": model, "prompt": "1 2 3", "max_tokens": probeTokens, "temperature": 0, "stream": true})
 	if err != nil {
 		return Unknown
 	}
@@ -95,7 +99,7 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 	status, _, err := p.do(ctx, http.MethodPost, ep, "/v1/completions", body)
 	switch {
 	case err != nil, status >= 500:
-		return Missed
+		return failed(ctx, status)
 	case status == http.StatusTooManyRequests:
 		return Unknown
 	case status >= 400: // it answers other questions; what it says of itself must do
@@ -104,6 +108,15 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 		return Missed
 	}
 	return Passed
+}
+
+// failed tells a probe that an engine answered wrongly from one that it had no
+// time or no room for.
+func failed(ctx context.Context, status int) Result {
+	if ctx.Err() != nil || status == http.StatusServiceUnavailable {
+		return Missed
+	}
+	return Denied
 }
 
 // Limit returns how long a probe of ep may take.
@@ -118,7 +131,7 @@ func (p *Prober) ask(ctx context.Context, ep *endpoint.Endpoint) Result {
 	status, _, err := p.do(ctx, http.MethodGet, ep, "/health", nil)
 	switch {
 	case err != nil, status >= 500:
-		return Missed
+		return failed(ctx, status)
 	case status == http.StatusOK:
 		return Passed
 	}

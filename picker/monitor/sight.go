@@ -15,6 +15,7 @@ type sight struct {
 	refused   bool
 	passed    uint64
 	missed    uint64
+	denied    uint64
 	probing   bool
 	refreshed time.Time
 	pace      pace
@@ -22,13 +23,13 @@ type sight struct {
 	sharedAt time.Time
 	shared   health.Evidence
 	alarm    time.Time         // when another replica last saw something wrong
-	words    map[string]uint64 // sums of what others count against it
+	words    map[string]counts // of others
 }
 
 // evidence returns what this replica sees at a time.
 func (s *sight) evidence(now time.Time) health.Evidence {
 	e := s.ep.Tracker().Evidence(now)
-	e.Passed, e.Missed, e.Refused, e.Slow = s.passed, s.missed, s.refused, s.pace.slow
+	e.Passed, e.Missed, e.Denied, e.Refused, e.Slow = s.passed, s.missed, s.denied, s.refused, s.pace.slow
 	if !s.answered.IsZero() {
 		e.Answered = max(now.Sub(s.answered), 0)
 	}
@@ -109,19 +110,27 @@ func (p *pace) judge(rate float64) {
 	p.usual += max(paceFade, 1/float64(p.samples)) * (rate - p.usual)
 }
 
-// heard notes what another replica says, to answer it with what is seen here.
+// counts are sums of what another replica has counted.
+type counts struct{ bad, passed uint64 }
+
+// heard notes what another replica says, to answer it with what is seen here. A
+// probe that passed there ends a slow pace here, as one of this replica does.
 func (s *sight) heard(origin string, e *health.Evidence, now time.Time) {
-	bad := uint64(0)
+	is := counts{passed: e.Passed}
 	for _, n := range e.Bad {
-		bad += n
+		is.bad += n
 	}
 	if s.words == nil {
-		s.words = map[string]uint64{}
+		s.words = map[string]counts{}
 	}
-	if was, known := s.words[origin]; known && bad != was || e.Refused || e.Overdue > 0 || e.Slow {
+	was, known := s.words[origin]
+	if known && is.bad != was.bad || e.Refused || e.Overdue > 0 || e.Slow {
 		s.alarm = now
 	}
-	s.words[origin] = bad
+	if known && is.passed > was.passed {
+		s.pace.slow, s.pace.low = false, 0
+	}
+	s.words[origin] = is
 }
 
 const (

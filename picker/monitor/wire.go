@@ -36,7 +36,7 @@ func appendEvidence(b []byte, e *health.Evidence) []byte {
 			flags |= bit
 		}
 	}
-	for _, v := range [...]uint64{e.Passed, e.Missed, flags, wireAge(e.Answered), wireAge(e.Moved), uint64(e.InFlight), uint64(e.Overdue)} {
+	for _, v := range [...]uint64{e.Passed, e.Missed, flags, wireAge(e.Answered), wireAge(e.Moved), uint64(e.InFlight), uint64(e.Overdue), e.Denied} {
 		b = binary.AppendUvarint(b, v)
 	}
 	return b
@@ -91,6 +91,9 @@ func readEvidence(b []byte) (health.Evidence, error) {
 	e.Refused, e.Twice, e.Slow = flags&flagRefused != 0, flags&flagTwice != 0, flags&flagSlow != 0
 	e.Answered, e.Moved = c.age(), c.age()
 	e.InFlight, e.Overdue = int(min(c.next(), 1<<24)), int(min(c.next(), 1<<24))
+	if len(c.b) > 0 {
+		e.Denied = c.next()
+	}
 	if c.bad {
 		return health.Evidence{}, errWire
 	}

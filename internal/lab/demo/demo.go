@@ -24,13 +24,14 @@ type Options struct {
 	Out      io.Writer
 	TTY      bool          // redraw in place
 	Engines  int           // default 6
+	Slots    int           // sequences that an engine runs at once; default 256
 	KVTokens int           // of each engine's cache; default 64,000
 	Speed    float64       // of engines: model time per real time; default 1
 	Replicas int           // default 3
 	Phase    time.Duration // of each phase; default 32 s
 	Step     time.Duration // of RunHA, default 6 s; of RunQuality, default 24 s; of RunSoak the length
-	Rate     float64       // of RunQuality: sessions per second
-	Warm     time.Duration // of RunQuality: before the measured part; default 10 s
+	Rate     float64       // of RunQuality: sessions per second; of RunFaults: requests
+	Warm     time.Duration // of RunQuality and RunFaults: before the measured part; default 10 s, 15 s
 	Share    string        // who reads an engine's events, as serve's --share; "" shares nothing
 }
 
@@ -132,7 +133,7 @@ func (r *run) engines() (*sim.Fleet, []string, error) {
 		EndpointsFile: filepath.Join(r.dir, "endpoints.yaml"),
 		Engine: sim.Options{
 			Speed:  r.o.Speed,
-			Core:   engine.Config{BlockSize: blockSize, Blocks: tokens / blockSize, Model: engine.Model70B},
+			Core:   engine.Config{BlockSize: blockSize, Blocks: tokens / blockSize, Model: engine.Model70B, MaxSeqs: r.o.Slots},
 			Events: &sim.EventOptions{},
 		},
 	})

@@ -22,7 +22,12 @@ type haStatus struct {
 		Entries int `json:"entries"`
 	} `json:"index"`
 	Endpoints []struct {
+		Address   string `json:"address"`
 		Knowledge string `json:"knowledge"`
+		Health    struct {
+			State string `json:"state"`
+			Cause string `json:"cause"`
+		} `json:"health"`
 	} `json:"endpoints"`
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"sigs.k8s.io/yaml"
@@ -75,9 +76,10 @@ func splitAddr(addr string) (host string, port int) {
 }
 
 // WriteEndpoints writes the endpoints file, replacing one that is there in one
-// step.
-func (f *Fleet) WriteEndpoints(path string) error {
-	raw, err := yaml.Marshal(map[string]any{"endpoints": f.Endpoints()})
+// step. It leaves engines out that are named.
+func (f *Fleet) WriteEndpoints(path string, without ...string) error {
+	list := slices.DeleteFunc(f.Endpoints(), func(e Endpoint) bool { return slices.Contains(without, e.Name) })
+	raw, err := yaml.Marshal(map[string]any{"endpoints": list})
 	if err != nil {
 		return fmt.Errorf("sim: endpoints: %w", err)
 	}

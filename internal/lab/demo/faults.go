@@ -1,0 +1,245 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+)
+
+// FaultCase is one thing that goes wrong with one engine.
+type FaultCase struct {
+	Name   string
+	Faults sim.Faults
+	Poison bool // clients send a prompt of which any engine dies
+}
+
+// FaultCases are those that RunFaults shows.
+var FaultCases = []FaultCase{
+	{Name: "hangs, pages answer", Faults: sim.Faults{Hang: sim.HangEngine}},
+	{Name: "hangs, HTTP is dead", Faults: sim.Faults{Hang: sim.HangAll}},
+	{Name: "frozen, half-open", Faults: sim.Faults{Hang: sim.HangFrozen}},
+	{Name: "500 at once", Faults: sim.Faults{ErrorShare: 1}},
+	{Name: "500 for a third", Faults: sim.Faults{ErrorShare: .34}},
+	{Name: "30 times slower", Faults: sim.Faults{Slow: 30}},
+	{Name: "5 times slower", Faults: sim.Faults{Slow: 5}},
+	{Name: "resets connections", Faults: sim.Faults{ResetShare: 1}},
+	{Name: "resets half-way", Faults: sim.Faults{ResetShare: 1, ResetAfter: 5}},
+	{Name: "restarts for ever", Faults: sim.Faults{Up: 2 * time.Second, Down: time.Second}},
+	{Name: "poisonous prompt", Faults: sim.Faults{Poison: poison, Down: time.Second}, Poison: true},
+}
+
+// Times and load of RunFaults.
+const (
+	faultRate  = 24.0 // requests per second
+	faultSlots = 3    // sequences that an engine runs at once: 60% are busy
+	faultWarm  = 15 * time.Second
+	faultLasts = 12 * time.Second
+	faultGrace = 3 * time.Second // after which requests must not notice
+	faultCalm  = 4 * time.Second // between two cases
+	faultBack  = 30 * time.Second
+)
+
+// FaultsSummary is what RunFaults measured.
+type FaultsSummary struct {
+	Engines, Replicas int
+	Sharing           Sharing
+	Rate              float64
+	All, Fewer        span // without faults: with all engines, and with one taken from the list
+	Rows              []FaultRow
+}
+
+// FaultRow is what one fault did.
+type FaultRow struct {
+	Case     FaultCase
+	Found    time.Duration // until every replica passed the engine over; 0: not while it lasted
+	Cause    string        // that replicas named
+	First    span          // requests sent before faultGrace
+	Rest     span          // requests sent afterwards
+	Answered time.Duration // from the end of the fault to the first answer of the engine
+	Healthy  time.Duration // from the end of the fault until every replica trusts it fully; 0: never
+	Others   int           // healthy engines that a replica passed over meanwhile
+}
+
+// faultsRun is RunFaults under way.
+type faultsRun struct {
+	*group
+	out  *FaultsSummary
+	load *pacedLoad
+}
+
+// RunFaults makes one engine after the other sick under a steady load through
+// Envoy, and measures what clients notice. Everything that it starts has ended
+// when it returns.
+func RunFaults(ctx context.Context, o Options, sharing Sharing, cases []FaultCase) (*FaultsSummary, error) {
+	o.Rate, o.Slots = cmp.Or(o.Rate, faultRate), cmp.Or(o.Slots, faultSlots)
+	if o.Replicas == 1 {
+		sharing = Off
+	}
+	f := &faultsRun{out: &FaultsSummary{Engines: o.Engines, Replicas: o.Replicas, Sharing: sharing, Rate: o.Rate}}
+	err := o.stage(ctx, sharing, func(g *group) error {
+		f.group = g
+		f.load = startPaced(g.url, o.Rate)
+		defer f.load.stop()
+		return f.play(ctx, cases)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, ErrInterrupted
+	case err != nil:
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	return f.out, nil
+}
+
+func (f *faultsRun) play(ctx context.Context, cases []FaultCase) (err error) {
+	fmt.Fprintln(f.o.Out, FaultsHeader())
+	if err := pause(f.warm())(ctx); err != nil {
+		return err
+	}
+	if f.out.All, err = f.calm(ctx); err != nil {
+		return err
+	}
+	last := f.fleet.Engines()[f.o.Engines-1]
+	if err := f.fleet.WriteEndpoints(f.dir+"/endpoints.yaml", last.Name()); err != nil {
+		return err
+	}
+	if err := pause(faultGrace)(ctx); err != nil {
+		return err
+	}
+	if f.out.Fewer, err = f.calm(ctx); err != nil {
+		return err
+	}
+	if err := f.fleet.WriteEndpoints(f.dir + "/endpoints.yaml"); err != nil {
+		return err
+	}
+	for i, c := range cases {
+		if err := pause(faultCalm)(ctx); err != nil {
+			return err
+		}
+		row, err := f.one(ctx, c, f.fleet.Engines()[i%f.o.Engines])
+		if err != nil {
+			return err
+		}
+		f.out.Rows = append(f.out.Rows, *row)
+		fmt.Fprintln(f.o.Out, f.out.line(row))
+	}
+	return nil
+}
+
+func (f *faultsRun) warm() time.Duration { return cmp.Or(f.o.Warm, faultWarm) }
+
+// calm measures for as long as a fault lasts.
+func (f *faultsRun) calm(ctx context.Context) (span, error) {
+	begun := time.Now()
+	err := pause(faultLasts - faultGrace)(ctx)
+	return f.load.between(begun, time.Now()), err
+}
+
+// one makes an engine sick for a while and sees it come back.
+func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*FaultRow, error) {
+	row := &FaultRow{Case: c}
+	sick := []*sim.Engine{e}
+	if c.Poison { // any engine dies of it
+		sick = f.fleet.Engines()
+	}
+	begun := time.Now()
+	for _, e := range sick {
+		e.SetFaults(c.Faults)
+	}
+	watch := func(now time.Time) {
+		if c.Poison {
+			f.load.poison(now)
+		}
+		states := f.states()
+		if n := passedOver(states, e.Addr(), row); n == len(f.list) && row.Found == 0 {
+			row.Found = now.Sub(begun)
+		}
+		if !c.Poison {
+			row.Others = max(row.Others, others(states, e.Addr()))
+		}
+	}
+	err := f.every(ctx, faultLasts, func(now time.Time) bool { watch(now); return false })
+	ended := time.Now()
+	for _, e := range sick {
+		e.SetFaults(sim.Faults{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = f.every(ctx, faultBack, func(now time.Time) bool {
+		if f.trusted() {
+			row.Healthy = now.Sub(ended)
+		}
+		return row.Healthy > 0
+	})
+	row.Answered = f.load.firstFrom(e.Name(), ended)
+	row.First, row.Rest = f.load.between(begun, begun.Add(faultGrace)), f.load.between(begun.Add(faultGrace), ended)
+	return row, err
+}
+
+// every calls do several times a second, for so long or until it says that it
+// is enough.
+func (f *faultsRun) every(ctx context.Context, long time.Duration, do func(now time.Time) (enough bool)) error {
+	for end := time.Now().Add(long); time.Now().Before(end); {
+		if do(time.Now()) {
+			return nil
+		}
+		if err := pause(200 * time.Millisecond)(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// states reads the status of every replica.
+func (f *faultsRun) states() (list []*haStatus) {
+	for _, p := range f.list {
+		if st, err := p.status(); err == nil {
+			list = append(list, st)
+		}
+	}
+	return list
+}
+
+// passedOver counts the replicas that pass the engine over, and notes why.
+func passedOver(states []*haStatus, address string, row *FaultRow) (n int) {
+	for _, st := range states {
+		for _, e := range st.Endpoints {
+			if e.Address == address && e.Health.State != "healthy" && e.Health.State != "returning" {
+				n++
+				row.Cause = e.Health.Cause
+			}
+		}
+	}
+	return n
+}
+
+// others returns how many engines but the one at address some replica passes over.
+func others(states []*haStatus, address string) (most int) {
+	for _, st := range states {
+		n := 0
+		for _, e := range st.Endpoints {
+			if e.Address != address && e.Health.State == "out" {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// trusted reports whether every replica trusts every engine.
+func (f *faultsRun) trusted() bool {
+	states := f.states()
+	for _, st := range states {
+		for _, e := range st.Endpoints {
+			if e.Health.State != "healthy" {
+				return false
+			}
+		}
+	}
+	return len(states) == len(f.list)
+}

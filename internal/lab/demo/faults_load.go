@@ -1,0 +1,198 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+)
+
+const (
+	poison       = "a prompt that kills engines"
+	poisonEvery  = 4 * time.Second
+	pacedTimeout = 10 * time.Second // about twenty times what an answer takes
+	pacedTokens  = 24
+)
+
+// pacedLoad sends small chats at a steady rate, whatever becomes of them; every
+// other one is streamed.
+type pacedLoad struct {
+	url    string
+	client *http.Client
+	cancel context.CancelFunc
+	ctx    context.Context
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	sent     []sentRequest
+	poisoned time.Time
+}
+
+// sentRequest is one request, by the time when it was sent.
+type sentRequest struct {
+	at     time.Time
+	took   time.Duration // 0: it has not ended
+	engine string
+	err    error
+}
+
+func startPaced(url string, rate float64) *pacedLoad {
+	l := &pacedLoad{url: url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.wg.Go(func() {
+		tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-l.ctx.Done():
+				return
+			case <-tick.C:
+				l.wg.Go(func() { l.send(n) })
+			}
+		}
+	})
+	return l
+}
+
+func (l *pacedLoad) stop() {
+	l.cancel()
+	l.wg.Wait()
+	l.client.CloseIdleConnections()
+}
+
+// send sends request n and notes how it ended.
+func (l *pacedLoad) send(n int) {
+	text := fmt.Sprintf("request %d of a load: %s", n, strings.Repeat("some words to compute ", 40))
+	l.mu.Lock()
+	at := len(l.sent)
+	l.sent = append(l.sent, sentRequest{at: time.Now()})
+	l.mu.Unlock()
+	engine, err := l.ask(text, n%2 == 0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &l.sent[at]
+	r.took, r.engine, r.err = time.Since(r.at), engine, err
+}
+
+// ask sends one chat and reads its answer.
+func (l *pacedLoad) ask(text string, stream bool) (engine string, err error) {
+	ctx, cancel := context.WithTimeout(l.ctx, pacedTimeout)
+	defer cancel()
+	body, err := json.Marshal(map[string]any{
+		"model": vocab.Name, "stream": stream, "max_tokens": pacedTokens, "ignore_eos": true,
+		"messages": []map[string]string{{"role": "user", "content": text}},
+	})
+	if err != nil {
+		return "", err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := l.client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	engine = resp.Header.Get(sim.HeaderEngine)
+	answer, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return engine, err
+	case resp.StatusCode != http.StatusOK:
+		return engine, fmt.Errorf("status %d: %.100s", resp.StatusCode, answer)
+	case stream && !bytes.Contains(answer, []byte("[DONE]")):
+		return engine, fmt.Errorf("a stream without its end: %d bytes", len(answer))
+	}
+	return engine, nil
+}
+
+// poison sends the prompt that kills engines, now and then. Nobody counts it.
+func (l *pacedLoad) poison(now time.Time) {
+	if now.Sub(l.poisoned) < poisonEvery {
+		return
+	}
+	l.poisoned = now
+	l.wg.Go(func() { _, _ = l.ask(poison, false) })
+}
+
+// span is what became of the requests of some time.
+type span struct {
+	Requests, Failed int
+	P50, P90         time.Duration // of the whole times of those that were answered
+	Error            error         // of one that failed
+}
+
+// failed is the share of requests that failed.
+func (s *span) failed() float64 {
+	if s.Requests == 0 {
+		return 0
+	}
+	return float64(s.Failed) / float64(s.Requests)
+}
+
+// between waits until the requests sent between two times have ended, and sums
+// up.
+func (l *pacedLoad) between(from, to time.Time) (s span) {
+	var took []time.Duration
+	for i := range l.count() {
+		r := l.ended(i)
+		if r.at.Before(from) || !r.at.Before(to) {
+			continue
+		}
+		s.Requests++
+		if r.err != nil {
+			s.Failed++
+			s.Error = r.err
+			continue
+		}
+		took = append(took, r.took)
+	}
+	if n := len(took); n > 0 {
+		slices.Sort(took)
+		s.P50, s.P90 = took[n/2], took[n*9/10]
+	}
+	return s
+}
+
+func (l *pacedLoad) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.sent)
+}
+
+// ended returns request i once it has ended.
+func (l *pacedLoad) ended(i int) sentRequest {
+	for {
+		l.mu.Lock()
+		r := l.sent[i]
+		l.mu.Unlock()
+		if r.took > 0 {
+			return r
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// firstFrom returns how long after a time the first request was sent that the
+// engine answered; 0: none was.
+func (l *pacedLoad) firstFrom(engine string, after time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.sent {
+		if r := &l.sent[i]; r.engine == engine && r.err == nil && r.at.After(after) {
+			return r.at.Add(r.took).Sub(after)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,81 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Limits of a verdict.
+const (
+	faultFailed  = .01             // of the requests after faultGrace
+	faultSlower  = 1.2             // times the p90 with one engine less
+	faultHealthy = 5 * time.Second // from the end of the fault until requests come again
+)
+
+// FaultsHeader is the line above the rows that RunFaults prints.
+func FaultsHeader() string {
+	return fmt.Sprintf("%-20s %8s %-8s %16s %16s %7s %9s %8s", "one engine", "found", "as", "failed, first 3 s", "failed, rest", "p90", "answers", "trusted")
+}
+
+// line is a row as a table shows it.
+func (s *FaultsSummary) line(r *FaultRow) string {
+	share := func(x *span) string { return fmt.Sprintf("%d/%d %4.1f%%", x.Failed, x.Requests, 100*x.failed()) }
+	return fmt.Sprintf("%-20s %8s %-8s %17s %16s %6.2fx %9s %8s", r.Case.Name, since(r.Found), r.Cause, share(&r.First), share(&r.Rest),
+		s.slower(r), since(r.Answered), since(r.Healthy))
+}
+
+func since(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+// slower compares the p90 during a fault with that of the pool without the
+// engine.
+func (s *FaultsSummary) slower(r *FaultRow) float64 {
+	if s.Fewer.P90 == 0 {
+		return 0
+	}
+	return float64(r.Rest.P90) / float64(s.Fewer.P90)
+}
+
+// Problems says what is not as it must be, in sentences.
+func (s *FaultsSummary) Problems() (list []string) {
+	add := func(r *FaultRow, format string, args ...any) {
+		list = append(list, r.Case.Name+": "+fmt.Sprintf(format, args...))
+	}
+	for i := range s.Rows {
+		r := &s.Rows[i]
+		if x := r.Rest.failed(); x > faultFailed {
+			add(r, "%.1f%% of requests failed from the third second on, the last with: %v", 100*x, r.Rest.Error)
+		}
+		if x := s.slower(r); x > faultSlower {
+			add(r, "p90 was %.2f times that of the other engines alone", x)
+		}
+		if r.Answered == 0 || r.Answered > faultHealthy {
+			add(r, "the engine did not answer again within %v of the end of the fault", faultHealthy)
+		}
+		if r.Others > 0 {
+			add(r, "%d healthy engines were passed over", r.Others)
+		}
+	}
+	return list
+}
+
+// Write prints what the rows are to be compared with, and the verdict.
+func (s *FaultsSummary) Write(w io.Writer) {
+	fmt.Fprintf(w, "\n%s of %d engines, %.0f requests per second, half of them streamed.\n", QualityCase{s.Replicas, s.Sharing}, s.Engines, s.Rate)
+	fmt.Fprintf(w, "Without faults: %d of %d failed, p50 %s, p90 %s; with one engine taken from the list: %d of %d failed, p50 %s, p90 %s.\n",
+		s.All.Failed, s.All.Requests, ms(s.All.P50), ms(s.All.P90), s.Fewer.Failed, s.Fewer.Requests, ms(s.Fewer.P50), ms(s.Fewer.P90))
+	fmt.Fprintf(w, "Each fault lasts %v. p90 is of whole answers to requests sent from its third second on, against that of the pool\n", faultLasts)
+	fmt.Fprintln(w, "without the engine; answers: from its end to the first answer of the engine; trusted: until all replicas trust all engines.")
+	problems := s.Problems()
+	for _, p := range problems {
+		fmt.Fprintln(w, "FAILED:", p)
+	}
+	if len(problems) == 0 {
+		fmt.Fprintln(w, "OK: no fault cost more than 1% of requests from its third second on.")
+	}
+}
