@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
 )
 
 // A node with many children keeps them in a hash table instead of a list. The
@@ -187,39 +189,39 @@ func (b *branch) publish() {
 
 // branchList names branches by small integers.
 type branchList struct {
-	table ptrTable[branch]
+	table lockfree.Table[branch]
 	free  []uint32
-	limbo limbo
+	limbo lockfree.Limbo
 	n     int
 }
 
 func (l *branchList) init() {
-	l.table.init()
-	l.table.add(nil) // index 0: no branch
+	l.table.Init()
+	l.table.Add(nil) // index 0: no branch
 }
 
-func (l *branchList) get(i uint32) *branch { return l.table.get(i) }
+func (l *branchList) get(i uint32) *branch { return l.table.Get(i) }
 
 func (l *branchList) add(b *branch) uint32 {
 	l.n++
 	if k := len(l.free); k > 0 {
 		i := l.free[k-1]
 		l.free = l.free[:k-1]
-		l.table.put(i, b)
+		l.table.Put(i, b)
 		return i
 	}
-	return l.table.add(b)
+	return l.table.Add(b)
 }
 
 // drop retires a branch: readers may still look at it for a while.
-func (l *branchList) drop(e *epochs, i uint32) {
+func (l *branchList) drop(e *lockfree.Epochs, i uint32) {
 	l.n--
-	l.limbo.retire(e, i)
+	l.limbo.Retire(e, i)
 }
 
-func (l *branchList) reclaim(e *epochs) {
-	l.limbo.reclaim(e, func(i uint32) {
-		l.table.put(i, nil)
+func (l *branchList) reclaim(e *lockfree.Epochs) {
+	l.limbo.Reclaim(e, func(i uint32) {
+		l.table.Put(i, nil)
 		l.free = append(l.free, i)
 	})
 }

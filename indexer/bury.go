@@ -1,5 +1,7 @@
 package indexer
 
+import "github.com/grapevine-epp/grapevine/indexer/internal/names"
+
 // What a source held is released in steps, so that no writer waits for the size of
 // another's source: so many entries at once when it goes, and so many more with
 // everything that is written afterwards.
@@ -39,7 +41,7 @@ func (x *Index) inter(s *source) {
 // successor returns the empty source that takes the place of one that was cleared.
 func (x *Index) successor(s *source) *source {
 	if s.staged {
-		return x.newSource(s.name, newAliases(), true)
+		return x.newSource(s.name, names.New(), true)
 	}
 	return x.source(s.name)
 }
@@ -48,23 +50,19 @@ func (x *Index) successor(s *source) *source {
 func (x *Index) bury(budget int) {
 	for budget > 0 && len(x.dying) > 0 {
 		g := x.dying[0]
-		dir := g.s.names.dir
-		if g.at == len(dir) {
-			x.retired.retire(&x.epoch, g.s.slot)
+		slots, n, next := g.s.names.Strip(g.at)
+		if slots == nil {
+			x.retired.Retire(&x.epoch, g.s.slot)
 			x.dying[0] = nil
 			x.dying = x.dying[1:]
 			continue
 		}
-		seg := dir[g.at]
-		for g.at < len(dir) && dir[g.at] == seg {
-			dir[g.at] = nil
-			g.at++
-		}
-		for i := range seg.slots {
-			if e := &seg.slots[i]; e.meta != 0 {
-				x.drop(g.s, x.nodes.at(e.node), e.node, e.tier())
+		g.at = next
+		for i := range slots {
+			if e := &slots[i]; e.Meta != 0 {
+				x.drop(g.s, x.nodes.at(e.Node), e.Node, Tier(e.Tier()))
 			}
 		}
-		budget -= max(seg.n, 1)
+		budget -= max(n, 1)
 	}
 }

@@ -3,6 +3,9 @@ package indexer
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
+	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
 // Options configure an Index. The zero value is usable.
@@ -17,18 +20,18 @@ type Options struct {
 // and RemoveEndpoint are serialised inside; deltas of one source must come in order.
 type Index struct {
 	o     Options
-	epoch epochs
+	epoch lockfree.Epochs
 	nodes arena
-	sets  setTable
+	sets  lockfree.Sets
 	table branchTable
 	lists branchList
 
-	mu      sync.Mutex // writers
-	limbo   limbo      // retired nodes
+	mu      sync.Mutex     // writers
+	limbo   lockfree.Limbo // retired nodes
 	sources map[Source]*source
 	extra   map[uint64]uint32 // references of (node, slot, tier) beyond the first
 	dying   []*grave          // what is hidden and not released yet
-	retired limbo             // retired slots
+	retired lockfree.Limbo    // retired slots
 	freed   []uint32          // slots to be given out again
 	slots   atomic.Pointer[[]slotOwner]
 	over    atomic.Pointer[map[EndpointID]bool] // see Overflowed; nil when nobody is
@@ -45,7 +48,7 @@ type source struct {
 	name   Source
 	slot   uint32
 	cursor uint32
-	names  *aliases
+	names  *names.Table
 	xor    uint64
 	staged bool // not among the sources; see Stage
 	over   bool // blocks were refused by a limit
@@ -90,7 +93,7 @@ func New(o Options) *Index {
 	}
 	x := &Index{o: o, sources: map[Source]*source{}, extra: map[uint64]uint32{}}
 	x.nodes.init()
-	x.sets.init()
+	x.sets.Init()
 	x.table.init()
 	x.lists.init()
 	slots := []slotOwner{}
@@ -129,7 +132,7 @@ func (x *Index) perform(at **source, d *Delta) ApplyStats {
 				x.move(s, h, op, &st)
 			}
 		case OpClear:
-			st.Removed += s.names.n
+			st.Removed += s.names.Len()
 			x.clear(s)
 			s = x.successor(s)
 		}
@@ -153,11 +156,11 @@ func (x *Index) Lookup(name Source, h EngineHash) (BlockKey, bool) {
 	if s == nil {
 		return 0, false
 	}
-	e := s.names.first(h)
+	e := s.names.First(uint64(h))
 	if e == nil {
 		return 0, false
 	}
-	return BlockKey(x.nodes.at(e.node).key.Load()), true
+	return BlockKey(x.nodes.at(e.Node).key.Load()), true
 }
 
 // Reset forgets everything that a source holds.
@@ -189,7 +192,7 @@ func (x *Index) Digest(name Source) (count, xor uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.sources[name]; s != nil {
-		return uint64(s.names.n), s.xor
+		return uint64(s.names.Len()), s.xor
 	}
 	return 0, 0
 }
@@ -199,14 +202,14 @@ func (x *Index) source(name Source) *source {
 	if s := x.sources[name]; s != nil {
 		return s
 	}
-	s := x.newSource(name, newAliases(), false)
+	s := x.newSource(name, names.New(), false)
 	x.sources[name] = s
 	return s
 }
 
 // newSource gives a source a slot, which readers look at if it is not staged.
-func (x *Index) newSource(name Source, names *aliases, staged bool) *source {
-	s := &source{name: name, cursor: noPage, names: names, staged: staged}
+func (x *Index) newSource(name Source, table *names.Table, staged bool) *source {
+	s := &source{name: name, cursor: noPage, names: table, staged: staged}
 	next := append([]slotOwner(nil), *x.slots.Load()...)
 	if n := len(x.freed); n > 0 {
 		s.slot = x.freed[n-1]
@@ -224,11 +227,11 @@ func (x *Index) newSource(name Source, names *aliases, staged bool) *source {
 // waits for it.
 func (x *Index) reclaim() {
 	x.bury(buryNext)
-	if x.limbo.pending()+x.retired.pending()+x.sets.limbo.pending()+x.lists.limbo.pending() == 0 || !x.epoch.advance() {
+	if x.limbo.Pending()+x.retired.Pending()+x.sets.Pending()+x.lists.limbo.Pending() == 0 || !x.epoch.Advance() {
 		return
 	}
-	x.retired.reclaim(&x.epoch, func(slot uint32) { x.freed = append(x.freed, slot) })
-	x.limbo.reclaim(&x.epoch, x.nodes.free)
-	x.sets.reclaim(&x.epoch)
+	x.retired.Reclaim(&x.epoch, func(slot uint32) { x.freed = append(x.freed, slot) })
+	x.limbo.Reclaim(&x.epoch, x.nodes.free)
+	x.sets.Reclaim(&x.epoch)
 	x.lists.reclaim(&x.epoch)
 }

@@ -214,14 +214,12 @@ func (w *world) ambiguous(blocks [][]byte) bool {
 func (w *world) snapshot(t *rapid.T) {
 	s := w.source(t)
 	y := New(Options{Hasher: w.h})
-	limits := SnapshotLimits{Page: rapid.SampledFrom([]int{1, 100, 1000, 1 << 17}).Draw(t, "page"), Total: 1 << 20}
-	pages, err := w.x.Snapshot(s, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := w.x.View(s, 1<<16)
+	defer v.Close()
 	var d Delta
-	for _, p := range pages {
-		if err := DecodeDelta(p, &d); err != nil {
+	for more := true; more; {
+		var err error
+		if more, err = v.Next(&d, rapid.SampledFrom([]int{1, 3, 100}).Draw(t, "most")); err != nil {
 			t.Fatal(err)
 		}
 		if st := y.Apply(s, &d); st.UnknownParent+st.Refused > 0 {

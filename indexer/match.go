@@ -1,5 +1,7 @@
 package indexer
 
+import "github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
+
 // walk is the scratch memory of one Match.
 type walk struct {
 	shard uint32
@@ -34,13 +36,13 @@ func (x *Index) Match(q Query, candidates []EndpointID, dst []Run) {
 		return
 	}
 	w := x.scratch.Get().(*walk)
-	c := x.epoch.enter(w.shard)
+	c := x.epoch.Enter(w.shard)
 	if root := x.table.find(uint64(q.Root)); root != 0 && x.nodes.at(root).key.Load() == uint64(q.Root) {
 		w.prepare(candidates)
 		x.walk(w, root, q, dst)
 		w.forget(candidates)
 	}
-	x.epoch.leave(c)
+	x.epoch.Leave(c)
 	x.scratch.Put(w)
 }
 
@@ -76,9 +78,9 @@ func (x *Index) walk(w *walk, root uint32, q Query, dst []Run) {
 				break
 			}
 			if first {
-				w.begin(x.sets.get(s), slots)
+				w.begin(x.sets.Get(s), slots)
 			} else {
-				w.change(x.sets.get(s), dst)
+				w.change(x.sets.Get(s), dst)
 			}
 			if len(w.alive) == 0 {
 				break
@@ -213,32 +215,32 @@ func (x *Index) branched(h Hasher, parent *node, key BlockKey, rest []byte, f *f
 }
 
 // begin enters the candidates among the holders of the first block.
-func (w *walk) begin(s *holderSet, slots []slotOwner) {
-	for _, m := range s.members {
-		slot := m >> tierBits
+func (w *walk) begin(s *lockfree.Set, slots []slotOwner) {
+	for _, m := range s.Members {
+		slot := m >> lockfree.TierBits
 		if int(slot) >= len(slots) || !slots[slot].live {
 			continue
 		}
 		ep := slots[slot].source.Endpoint
 		if int(ep) < len(w.index) && w.index[ep] != 0 {
-			w.alive = append(w.alive, runner{slot: slot, cand: w.index[ep] - 1, tier: bestTier(m)})
+			w.alive = append(w.alive, runner{slot: slot, cand: w.index[ep] - 1, tier: Tier(lockfree.BestTier(m))})
 		}
 	}
 }
 
 // change goes on with the runners that are in s too. Both lists are sorted by slot.
-func (w *walk) change(s *holderSet, dst []Run) {
+func (w *walk) change(s *lockfree.Set, dst []Run) {
 	kept, j := 0, 0
 	for i := range w.alive {
 		r := &w.alive[i]
-		for j < len(s.members) && s.members[j]>>tierBits < r.slot {
+		for j < len(s.Members) && s.Members[j]>>lockfree.TierBits < r.slot {
 			j++
 		}
-		if j == len(s.members) || s.members[j]>>tierBits != r.slot {
+		if j == len(s.Members) || s.Members[j]>>lockfree.TierBits != r.slot {
 			w.finish(r, dst)
 			continue
 		}
-		if t := bestTier(s.members[j]); t != r.tier {
+		if t := Tier(lockfree.BestTier(s.Members[j])); t != r.tier {
 			r.tokens[r.tier] += w.at.tokens - r.since
 			r.tier, r.since = t, w.at.tokens
 		}
@@ -261,9 +263,9 @@ func (w *walk) finish(r *runner, dst []Run) {
 // Match walks, up to limit bytes. Runs end at such positions.
 func (x *Index) Ends(q Query, limit int32, dst []int32) []int32 {
 	w := x.scratch.Get().(*walk)
-	c := x.epoch.enter(w.shard)
+	c := x.epoch.Enter(w.shard)
 	defer func() {
-		x.epoch.leave(c)
+		x.epoch.Leave(c)
 		x.scratch.Put(w)
 	}()
 	root := x.table.find(uint64(q.Root))

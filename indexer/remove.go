@@ -1,11 +1,13 @@
 package indexer
 
+import "github.com/grapevine-epp/grapevine/indexer/internal/names"
+
 // going holds removals that are done together, so that each step reads memory for
 // all of them at a time.
 type going struct {
 	hashes [window]EngineHash
 	kinds  [window]uint32
-	spent  [window]entry
+	spent  [window]names.Entry
 	n      int
 }
 
@@ -14,7 +16,7 @@ func (x *Index) removals(s *source, d *Delta, ops []Op, st *ApplyStats) int {
 	n, g := 0, &x.going
 	for ; n < len(ops) && ops[n].Kind == OpRemove; n++ {
 		op := &ops[n]
-		kind := entryMeta(op.Tier, op.Group)
+		kind := names.KindOf(uint8(op.Tier), op.Group)
 		for _, h := range d.Hashes[op.First : op.First+op.N] {
 			g.hashes[g.n], g.kinds[g.n] = h, kind
 			if g.n++; g.n == window {
@@ -32,7 +34,7 @@ func (x *Index) removeGoing(s *source, st *ApplyStats) {
 	g.n = 0
 	var r reads
 	x.readNames(&r, s, hashes)
-	if s.names.repeats {
+	if s.names.Repeats {
 		for i, h := range hashes {
 			x.removeAll(s, h, g.kinds[i], st)
 		}
@@ -40,13 +42,13 @@ func (x *Index) removeGoing(s *source, st *ApplyStats) {
 	}
 	n := 0
 	for i, h := range hashes {
-		e, found := s.names.lowerOnly(h, g.kinds[i])
+		e, found := s.names.LowerOnly(uint64(h), g.kinds[i])
 		if !found {
 			st.UnknownRemove++
 			continue
 		}
 		st.Removed++
-		if e.count() == 0 {
+		if e.Count() == 0 {
 			g.spent[n] = e
 			n++
 		}
@@ -61,7 +63,7 @@ func (x *Index) removeGoing(s *source, st *ApplyStats) {
 // the source lets go of the block. One hash can name several nodes (an engine whose
 // hashes leave the adapter out): which of them was meant cannot be known, so all are lowered.
 func (x *Index) removeAll(s *source, h EngineHash, kind uint32, st *ApplyStats) {
-	found, spent := s.names.lower(h, kind)
+	found, spent := s.names.Lower(uint64(h), kind)
 	if !found {
 		st.UnknownRemove++
 		return
@@ -70,9 +72,9 @@ func (x *Index) removeAll(s *source, h EngineHash, kind uint32, st *ApplyStats) 
 	if !spent {
 		return
 	}
-	for e := s.names.spent(h); e != nil; e = s.names.spent(h) {
+	for e := s.names.Spent(uint64(h)); e != nil; e = s.names.Spent(uint64(h)) {
 		gone := *e
-		s.names.remove(gone)
+		s.names.Remove(gone)
 		x.letGo(s, &gone)
 	}
 }

@@ -1,5 +1,7 @@
 package indexer
 
+import "github.com/grapevine-epp/grapevine/indexer/internal/names"
+
 // Stage is a content in the making that takes the place of a source's all at once.
 // Match does not see it before. One goroutine uses it at a time; the index's other
 // writers wait for some thousand blocks at most.
@@ -12,7 +14,7 @@ type Stage struct {
 // made before any lock is taken: a table that does not grow step by step is filled faster.
 // Exactly one of Commit and Discard must follow.
 func (x *Index) Stage(name Source, blocks int) *Stage {
-	names := sized(max(0, min(blocks, x.o.MaxSourceBlocks)))
+	names := names.Sized(max(0, min(blocks, x.o.MaxSourceBlocks)))
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return &Stage{x, x.newSource(name, names, true)}
@@ -46,7 +48,7 @@ func (t *Stage) step(d *Delta) ApplyStats {
 func (t *Stage) Digest() (count, xor uint64) {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
-	return uint64(t.s.names.n), t.s.xor
+	return uint64(t.s.names.Len()), t.s.xor
 }
 
 // Commit replaces what the source holds. A walk sees what was there before, or
@@ -65,7 +67,7 @@ func (t *Stage) Commit() {
 	s.staged = false
 	x.sources[s.name] = s
 	// Where as many are held as may be, others that a snapshot could not tell of may be missing.
-	s.over = s.over || s.names.n >= x.o.MaxSourceBlocks
+	s.over = s.over || s.names.Len() >= x.o.MaxSourceBlocks
 	if s.over || (old != nil && old.over) {
 		x.noteOverflows()
 	}

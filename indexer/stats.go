@@ -15,11 +15,11 @@ type Stats struct {
 func (x *Index) Stats() Stats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	st := Stats{Nodes: x.nodes.live - x.limbo.pending(), Sources: len(x.sources), Sets: x.sets.live() - 1, Branches: x.lists.n, Counts: x.counts}
-	st.Bytes = x.nodes.bytes() + x.sets.bytes() + x.table.size*(16+seenBits/8) + x.lists.n*256 + x.lists.table.bytes() + len(x.extra)*24
+	st := Stats{Nodes: x.nodes.live - x.limbo.Pending(), Sources: len(x.sources), Sets: x.sets.Live() - 1, Branches: x.lists.n, Counts: x.counts}
+	st.Bytes = x.nodes.bytes() + x.sets.Bytes() + x.table.size*(16+seenBits/8) + x.lists.n*256 + x.lists.table.Bytes() + len(x.extra)*24
 	for _, s := range x.sources {
-		st.Entries += s.names.n
-		st.Bytes += s.names.bytes()
+		st.Entries += s.names.Len()
+		st.Bytes += s.names.Bytes()
 	}
 	return st
 }
@@ -29,7 +29,7 @@ func (x *Index) Blocks(name Source) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.sources[name]; s != nil {
-		return s.names.n
+		return s.names.Len()
 	}
 	return 0
 }

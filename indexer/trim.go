@@ -1,5 +1,11 @@
 package indexer
 
+import (
+	"github.com/grapevine-epp/grapevine/indexer/internal/names"
+
+	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
+)
+
 // Trim makes a source let go of the blocks of q that lie beyond keep bytes, as
 // far as it is thought to hold them, and returns the engine hashes that it let
 // go of. It is the answer to an engine that reports fewer cached tokens than
@@ -16,20 +22,18 @@ func (x *Index) Trim(name Source, q Query, keep int) []EngineHash {
 	if len(beyond) == 0 {
 		return nil
 	}
-	var gone []entry
-	s.names.each(func(g *segment) {
-		for i := range g.slots {
-			if e := g.slots[i]; e.meta != 0 && beyond[e.node] {
-				gone = append(gone, e)
-			}
+	var gone []names.Entry
+	s.names.Where(func(e *names.Entry) {
+		if beyond[e.Node] {
+			gone = append(gone, *e)
 		}
 	})
 	hashes := make([]EngineHash, 0, len(gone))
 	for i := range gone {
 		e := &gone[i]
-		s.names.remove(*e)
+		s.names.Remove(*e)
 		x.letGo(s, e)
-		hashes = append(hashes, e.hash)
+		hashes = append(hashes, EngineHash(e.Hash))
 	}
 	x.reclaim()
 	return hashes
@@ -57,8 +61,8 @@ func (x *Index) heldBeyond(s *source, q Query, keep int) map[uint32]bool {
 }
 
 func (x *Index) slotIn(set, slot uint32) bool {
-	for _, m := range x.sets.get(set).members {
-		if m>>tierBits == slot {
+	for _, m := range x.sets.Get(set).Members {
+		if m>>lockfree.TierBits == slot {
 			return true
 		}
 	}

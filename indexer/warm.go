@@ -1,5 +1,7 @@
 package indexer
 
+import "github.com/grapevine-epp/grapevine/indexer/internal/names"
+
 // In a large index every look at a name or a node is a cache miss. Misses that do
 // not wait for each other overlap: so whoever knows what is going to be needed reads
 // it first, a window at a time.
@@ -61,19 +63,18 @@ func (x *Index) Parents(name Source, parents, blocks []EngineHash, keys []BlockK
 // one loop that does nothing else: only then does the processor wait for many at a time.
 // Of each it reads the line where its search begins and the one where it may go on.
 type reads struct {
-	list [window][2]*entry
+	list [window][2]*names.Entry
 	n    int
 }
 
-func (r *reads) add(a *aliases, h EngineHash) {
-	s, i := a.find(h)
-	r.list[r.n&(window-1)] = [2]*entry{&s.slots[i], &s.slots[s.wrap(i+bucket)]}
+func (r *reads) add(a *names.Table, h EngineHash) {
+	r.list[r.n&(window-1)] = a.Lines(uint64(h))
 	r.n++
 }
 
 func (r *reads) run() (sum uint32) {
 	for i := range r.list[:r.n] {
-		sum += r.list[i][0].node + r.list[i][1].node
+		sum += r.list[i][0].Node + r.list[i][1].Node
 	}
 	r.n = 0
 	return sum
@@ -95,9 +96,9 @@ func (x *Index) window(s *source, parents, blocks []EngineHash, keys []BlockKey)
 	var above [window]*node
 	for i, h := range parents {
 		above[i] = x.nodes.at(0)
-		if e := s.names.first(h); e != nil {
-			above[i] = x.nodes.at(e.node)
-			s.ahead.add(h, e.node)
+		if e := s.names.First(uint64(h)); e != nil {
+			above[i] = x.nodes.at(e.Node)
+			s.ahead.add(h, e.Node)
 		}
 	}
 	for i, n := range above[:len(parents)] {
@@ -114,10 +115,10 @@ func (x *Index) warmBlocks(s *source, blocks []StoredBlock) {
 }
 
 // warmNodes reads the nodes of entries, at most a window, and those above.
-func (x *Index) warmNodes(entries []entry) {
+func (x *Index) warmNodes(entries []names.Entry) {
 	var nodes [window]*node
 	for i := range entries {
-		nodes[i] = x.nodes.at(entries[i].node)
+		nodes[i] = x.nodes.at(entries[i].Node)
 	}
 	for i, n := range nodes[:len(entries)] {
 		nodes[i] = x.nodes.at(n.parent)
@@ -135,9 +136,9 @@ func (x *Index) warmOps(s *source, d *Delta, ops []Op) {
 		if op.Kind != OpStore || op.N == 0 {
 			continue
 		}
-		x.sink += s.names.home(d.Blocks[op.First].Hash).node
+		x.sink += s.names.Home(uint64(d.Blocks[op.First].Hash)).Node
 		if !op.Root {
-			x.sink += s.names.home(op.Parent).node
+			x.sink += s.names.Home(uint64(op.Parent)).Node
 		}
 	}
 }

@@ -1,10 +1,14 @@
 package indexer
 
+import (
+	"github.com/grapevine-epp/grapevine/indexer/internal/names"
+
+	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
+)
+
 // FlagHole marks a block of a snapshot that the source does not hold: it only
 // places the blocks below it.
 const FlagHole BlockFlags = 1 << 7
-
-const maxCount = 0xffff
 
 // store chains blocks below the op's parent and enters the source as holder.
 func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
@@ -13,7 +17,7 @@ func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
 		st.UnknownParent += len(blocks)
 		return
 	}
-	kind := entryMeta(op.Tier, op.Group)
+	kind := names.KindOf(uint8(op.Tier), op.Group)
 	for i := range blocks {
 		if i%window == 0 && len(blocks) > 1 {
 			x.warmBlocks(s, blocks[i:min(len(blocks), i+window)])
@@ -22,7 +26,7 @@ func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
 		id := x.place(s, parent, b)
 		fresh := id == 0
 		if fresh {
-			if s.names.n >= x.o.MaxSourceBlocks || x.nodes.live >= x.o.MaxNodes {
+			if s.names.Len() >= x.o.MaxSourceBlocks || x.nodes.live >= x.o.MaxNodes {
 				x.overflow(s)
 				st.Refused += len(blocks) - i
 				break
@@ -56,10 +60,11 @@ func (x *Index) parent(s *source, op *Op) (uint32, bool) {
 	if id := s.ahead.take(op.Parent); id != 0 && x.nodes.at(id).key.Load() == uint64(op.From) {
 		return id, true
 	}
-	g, at := s.names.find(op.Parent)
-	for e, i := g.next(op.Parent, at); e != nil; e, i = g.next(op.Parent, i) {
-		if x.nodes.at(e.node).key.Load() == uint64(op.From) {
-			return e.node, true
+	h := uint64(op.Parent)
+	g, at := s.names.Find(h)
+	for e, i := g.Next(h, at); e != nil; e, i = g.Next(h, i) {
+		if x.nodes.at(e.Node).key.Load() == uint64(op.From) {
+			return e.Node, true
 		}
 	}
 	return 0, false
@@ -74,7 +79,7 @@ func (x *Index) place(s *source, parent uint32, b *StoredBlock) uint32 {
 		return 0
 	}
 	apart := b.Flags&FlagNonCanonical != 0
-	if id := x.child(p, uint64(b.Key), !apart); id != 0 && s.names.has(b.Hash, id) {
+	if id := x.child(p, uint64(b.Key), !apart); id != 0 && s.names.Has(uint64(b.Hash), id) {
 		return id
 	}
 	return x.child(p, uint64(b.Key), apart)
@@ -151,8 +156,8 @@ func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, tier Tier, next 
 	n.meta.init(min(b.Tokens, 1<<24-1)<<8 | uint32(b.Flags&FlagNonCanonical))
 	n.next.init(next)
 	if b.Flags&FlagHole == 0 {
-		set := x.sets.flip(0, s.slot, tier)
-		x.sets.retain(set)
+		set := x.sets.Flip(0, s.slot, uint8(tier))
+		x.sets.Retain(set)
 		n.set.init(set)
 	}
 	return id
@@ -161,12 +166,12 @@ func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, tier Tier, next 
 // name counts one more copy of a block under its engine hash. held tells that
 // the source was entered as holder with the block.
 func (x *Index) name(s *source, b *StoredBlock, id, kind uint32, held bool) {
-	if !s.names.raise(b.Hash, id, kind) {
+	if !s.names.Raise(uint64(b.Hash), id, kind) {
 		return
 	}
 	s.xor ^= imprint(b.Hash, uint64(b.Key), kind)
 	if !held {
-		x.hold(s, id, tierOf(kind))
+		x.hold(s, id, Tier(names.TierOf(kind)))
 	}
 }
 
@@ -195,8 +200,8 @@ func (x *Index) holds(set, slot uint32, tier Tier) bool {
 	if set == 0 {
 		return false
 	}
-	for _, m := range x.sets.get(set).members {
-		if m>>tierBits == slot {
+	for _, m := range x.sets.Get(set).Members {
+		if m>>lockfree.TierBits == slot {
 			return m&(1<<tier) != 0
 		}
 	}
@@ -204,32 +209,32 @@ func (x *Index) holds(set, slot uint32, tier Tier) bool {
 }
 
 func (x *Index) flip(n *node, old, slot uint32, tier Tier) {
-	set := x.sets.flip(old, slot, tier)
-	x.sets.retain(set)
+	set := x.sets.Flip(old, slot, uint8(tier))
+	x.sets.Retain(set)
 	n.set.Store(set)
 	if old != 0 {
-		x.sets.release(&x.epoch, old)
+		x.sets.Release(&x.epoch, old)
 	}
 }
 
 // letGo undoes what an entry stood for that has left the names.
-func (x *Index) letGo(s *source, e *entry) {
+func (x *Index) letGo(s *source, e *names.Entry) {
 	s.ahead.clear()
-	n := x.nodes.at(e.node)
-	s.xor ^= imprint(e.hash, n.key.Load(), e.kind())
-	x.drop(s, n, e.node, e.tier())
+	n := x.nodes.at(e.Node)
+	s.xor ^= imprint(EngineHash(e.Hash), n.key.Load(), e.Kind())
+	x.drop(s, n, e.Node, Tier(e.Tier()))
 }
 
 // move enters known hashes into another tier.
 func (x *Index) move(s *source, h EngineHash, op *Op, st *ApplyStats) {
-	e := s.names.first(h)
+	e := s.names.First(uint64(h))
 	if e == nil {
 		st.UnknownParent++
 		return
 	}
-	id := e.node
+	id := e.Node
 	b := StoredBlock{Hash: h, Key: BlockKey(x.nodes.at(id).key.Load())}
-	x.name(s, &b, id, entryMeta(op.Tier, op.Group), false)
+	x.name(s, &b, id, names.KindOf(uint8(op.Tier), op.Group), false)
 	st.Stored++
 }
 
@@ -246,9 +251,9 @@ func (x *Index) drop(s *source, n *node, id uint32, tier Tier) {
 		}
 	}
 	old := n.set.Load()
-	if set := x.sets.flip(old, s.slot, tier); set == 0 && n.first.Load() == 0 {
+	if set := x.sets.Flip(old, s.slot, uint8(tier)); set == 0 && n.first.Load() == 0 {
 		// Readers that are there may still see the holder; none comes any more.
-		x.sets.release(&x.epoch, old)
+		x.sets.Release(&x.epoch, old)
 		x.prune(x.retire(id))
 		return
 	}
@@ -279,7 +284,7 @@ func (x *Index) retire(id uint32) (parent uint32) {
 	n := x.nodes.at(id)
 	parent = n.parent
 	x.unlink(n, id, parent)
-	x.limbo.retire(&x.epoch, id)
+	x.limbo.Retire(&x.epoch, id)
 	return parent
 }
 

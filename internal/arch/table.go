@@ -53,6 +53,8 @@ func (t Table) row(pkg string) (Row, bool) {
 var Rows = Table{
 	// The product, level 1.
 	{"events/zmtp", 1, Product, 0},
+	{"indexer/internal/lockfree", 1, Product, Pure | Locks | Hot},
+	{"indexer/internal/names", 1, Product, Pure | Locks | Hot},
 	{"internal/admin", 1, Product, 0},
 	{"internal/budget", 1, Product, 0},
 	{"internal/cli", 1, Product, 0},
@@ -76,6 +78,8 @@ var Rows = Table{
 	// The product, level 3.
 	{"cluster/internal/group", 3, Product, Pure},
 	{"events/decode", 3, Product, Pure | Hot},
+	{"indexer/approx", 3, Product, Pure | Locks | Hot},
+	{"indexer/wire", 3, Product, Pure | Locks | Hot},
 	{"internal/prompt/jinja", 3, Product, 0},
 	{"picker/endpoint", 3, Product, Hot},
 	{"picker/request", 3, Product, Hot},

@@ -3,7 +3,7 @@ package prefix
 import (
 	"cmp"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -54,5 +54,5 @@ func (m *Matcher) Sized(ep *endpoint.Endpoint, blocks, blockTokens int) {
 
 func capacityBytes(blocks, tokens int) int {
 	blocks, tokens = min(blocks, maxApproxBytes), min(tokens, maxApproxBytes) // no overflow
-	return min(blocks*tokens*indexer.DefaultBytesPerToken, maxApproxBytes)
+	return min(blocks*tokens*approx.DefaultBytesPerToken, maxApproxBytes)
 }

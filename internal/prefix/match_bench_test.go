@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -28,7 +29,7 @@ func BenchmarkRenderAndMatch(b *testing.B) {
 
 func benchRenderAndMatch(b *testing.B, size int) {
 	h := indexer.NewHasher(indexer.Seed{1})
-	index, approx := indexer.New(indexer.Options{Hasher: h}), indexer.NewApprox(indexer.ApproxOptions{Hasher: h})
+	index, approx := indexer.New(indexer.Options{Hasher: h}), approx.New(approx.Options{Hasher: h})
 	ms, err := OpenModels([]ModelOptions{{Name: "m", Path: parts.Model(b, "qwen3")}}, ModelsOptions{Hasher: h, Approx: approx})
 	if err != nil {
 		b.Fatal(err)

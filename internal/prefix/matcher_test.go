@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -15,7 +16,7 @@ import (
 // A request that fails takes back its own record, not what others left there.
 func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
 	h := indexer.NewHasher(indexer.Seed{1})
-	approx := indexer.NewApprox(indexer.ApproxOptions{Hasher: h})
+	approx := approx.New(approx.Options{Hasher: h})
 	m := New(Options{Index: indexer.New(indexer.Options{Hasher: h}), Approx: approx})
 	ep := &endpoint.Endpoint{ID: 3}
 	shared := bytes.Repeat([]byte("0123456789abcdef"), 256) // 4 KiB: 16 chunks
@@ -52,7 +53,7 @@ func TestMatchTellsBelievedFromSeen(t *testing.T) {
 	h := indexer.NewHasher(indexer.Seed{1})
 	index := indexer.New(indexer.Options{Hasher: h})
 	m := New(Options{
-		Index: index, Approx: indexer.NewApprox(indexer.ApproxOptions{Hasher: h}),
+		Index: index, Approx: approx.New(approx.Options{Hasher: h}),
 		Read: func(ep indexer.EndpointID) knowledge.State {
 			return []knowledge.State{knowledge.Approximate, knowledge.CatchingUp, knowledge.Exact, knowledge.Unknown}[ep]
 		},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -30,7 +31,7 @@ type Index interface {
 // Options configure a Matcher. Index and Approx are required.
 type Options struct {
 	Index  Index
-	Approx *indexer.Approx
+	Approx *approx.Index
 	// Models renders prompts; nil when requests come with Exact and ChunkKeys
 	// filled by the caller.
 	Models *Models
@@ -96,6 +97,6 @@ type ModelOptions struct {
 // ModelsOptions configure Models. Approx is required.
 type ModelsOptions struct {
 	Hasher indexer.Hasher
-	Approx *indexer.Approx // cuts the chunks
+	Approx *approx.Index // cuts the chunks
 	Prompt prompt.ModelsOptions
 }

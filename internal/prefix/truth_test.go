@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -66,7 +67,7 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	f := &follower{t: t, h: h, pool: endpoint.NewPool(endpoint.PoolOptions{})}
 	hasher := indexer.NewHasher(indexer.Seed{2})
 	f.index = indexer.New(indexer.Options{Hasher: hasher})
-	approx := indexer.NewApprox(indexer.ApproxOptions{Hasher: hasher})
+	approx := approx.New(approx.Options{Hasher: hasher})
 	var err error
 	if f.models, err = OpenModels([]ModelOptions{{Name: "m", Path: h.opts.Model}}, ModelsOptions{Hasher: hasher, Approx: approx}); err != nil {
 		t.Fatal(err)

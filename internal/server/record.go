@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -103,7 +104,7 @@ func (rc *recorder) watch(rec *recording, d *picker.Decision, r *request.Request
 	start, streamed := rc.now(), r.Stream
 	line := TraceLine{
 		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: budget.ShortName(r.Target), Endpoint: d.Endpoints[0],
-		ChunkIDs: rc.ids(r), ChunkBytes: indexer.DefaultChunkBytes, PromptBytes: r.ChunkBytes(), Session: rc.session(r.Session),
+		ChunkIDs: rc.ids(r), ChunkBytes: approx.DefaultChunkBytes, PromptBytes: r.ChunkBytes(), Session: rc.session(r.Session),
 	}
 	observe, release := d.Observe, d.Release
 	tokens := 0
@@ -180,7 +181,7 @@ func (rc *recorder) ids(r *request.Request) []uint64 {
 	for _, last = range r.ChunkKeys {
 		out = append(out, short(last))
 	}
-	if covered := len(out) * indexer.DefaultChunkBytes; covered < r.ChunkBytes() {
+	if covered := len(out) * approx.DefaultChunkBytes; covered < r.ChunkBytes() {
 		out = append(out, short(rc.hasher.Child(last, r.Chunks.Bytes[covered:])))
 	}
 	return out

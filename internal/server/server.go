@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
@@ -43,7 +44,7 @@ type Server struct {
 
 	hasher    indexer.Hasher
 	index     *indexer.Index
-	approx    *indexer.Approx
+	approx    *approx.Index
 	models    *prefix.Models
 	prefixes  *prefix.Matcher
 	pool      *endpoint.Pool
@@ -110,7 +111,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.hasher = indexer.NewHasher(seedOf(s.o.Secret))
 	s.index = indexer.New(s.indexOptions())
-	s.approx = indexer.NewApprox(indexer.ApproxOptions{Hasher: s.hasher})
+	s.approx = approx.New(approx.Options{Hasher: s.hasher})
 	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0)})
 	s.finder = share.NewFinder(s.pool, s.o.Trust, s.o.Log)
 	sessions := picker.NewSessions(0)

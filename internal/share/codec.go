@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/wire"
 )
 
 // What is shared of an engine's event batch: a version, the hash of the
@@ -35,7 +36,7 @@ func payloadSum(b []byte) uint64 { return binary.LittleEndian.Uint64(b[1:]) }
 
 // fits reports whether a delta is encoded in one.
 func fits(d *indexer.Delta) bool {
-	return len(d.Ops) <= indexer.MaxDeltaOps && len(d.Blocks) <= indexer.MaxDeltaBlocks && len(d.Hashes) <= indexer.MaxDeltaHashes
+	return len(d.Ops) <= wire.MaxDeltaOps && len(d.Blocks) <= wire.MaxDeltaBlocks && len(d.Hashes) <= wire.MaxDeltaHashes
 }
 
 // appendPayload appends what is shared of one batch, in the form that anybody reads.
@@ -56,7 +57,7 @@ func appendPayload(b []byte, sum uint64, d *indexer.Delta) []byte {
 // appendPart appends one delta with its length before it.
 func appendPart(b []byte, d *indexer.Delta) []byte {
 	at := len(b)
-	b = indexer.AppendDelta(append(b, 0, 0, 0, 0), d)
+	b = wire.AppendDelta(append(b, 0, 0, 0, 0), d)
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 	return b
 }
@@ -64,7 +65,7 @@ func appendPart(b []byte, d *indexer.Delta) []byte {
 // split divides a delta into parts within the limits. A long store goes on
 // below the last block of the part before.
 func split(d *indexer.Delta) (parts []indexer.Delta) {
-	const most = min(indexer.MaxDeltaBlocks, indexer.MaxDeltaHashes)
+	const most = min(wire.MaxDeltaBlocks, wire.MaxDeltaHashes)
 	var cur indexer.Delta
 	flush := func() {
 		parts = append(parts, cur)
@@ -76,7 +77,7 @@ func split(d *indexer.Delta) (parts []indexer.Delta) {
 			left = 0
 		}
 		for again := true; again; again = left > 0 {
-			if len(cur.Ops) == indexer.MaxDeltaOps || len(cur.Blocks) == most || len(cur.Hashes) == most {
+			if len(cur.Ops) == wire.MaxDeltaOps || len(cur.Blocks) == most || len(cur.Hashes) == most {
 				flush()
 			}
 			piece := op
@@ -117,7 +118,7 @@ func readPayload(b []byte) (sum uint64, parts []indexer.Delta, err error) {
 			return 0, nil, errWire
 		}
 		parts = append(parts, indexer.Delta{})
-		if err := indexer.DecodeDelta(b[4:4+n], &parts[len(parts)-1]); err != nil {
+		if err := wire.DecodeDelta(b[4:4+n], &parts[len(parts)-1]); err != nil {
 			return 0, nil, err
 		}
 		b = b[4+n:]

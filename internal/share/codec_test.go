@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
@@ -35,14 +36,14 @@ func digestOf(deltas ...indexer.Delta) [2]uint64 {
 
 // A batch over the limits of one delta comes out the same in parts.
 func TestPayloadSplits(t *testing.T) {
-	for _, n := range []int{1, 100, indexer.MaxDeltaBlocks, indexer.MaxDeltaBlocks + 1, 3*indexer.MaxDeltaBlocks + 7} {
+	for _, n := range []int{1, 100, wire.MaxDeltaBlocks, wire.MaxDeltaBlocks + 1, 3*wire.MaxDeltaBlocks + 7} {
 		d := chainDelta(n)
 		sum, parts, err := readPayload(appendPayload(nil, 42, d))
 		if err != nil || sum != 42 {
 			t.Fatalf("%d blocks: sum %d, %v", n, sum, err)
 		}
 		for _, p := range parts {
-			if len(p.Ops) > indexer.MaxDeltaOps || len(p.Blocks) > indexer.MaxDeltaBlocks || len(p.Hashes) > indexer.MaxDeltaHashes {
+			if len(p.Ops) > wire.MaxDeltaOps || len(p.Blocks) > wire.MaxDeltaBlocks || len(p.Hashes) > wire.MaxDeltaHashes {
 				t.Errorf("%d blocks: a part of %d, %d, %d", n, len(p.Ops), len(p.Blocks), len(p.Hashes))
 			}
 		}
@@ -54,7 +55,7 @@ func TestPayloadSplits(t *testing.T) {
 
 func TestPayloadManyOps(t *testing.T) {
 	d := &indexer.Delta{}
-	for i := range indexer.MaxDeltaOps + 10 {
+	for i := range wire.MaxDeltaOps + 10 {
 		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpStore, Root: true, From: indexer.BlockKey(i%100 + 1), First: uint32(i), N: 1})
 		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(i + 1), Key: indexer.BlockKey(i + 1<<20), Bytes: 64, Tokens: 16})
 	}

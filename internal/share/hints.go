@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/varint"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -107,7 +108,7 @@ func (h *Hints) add(send SendFunc, payload []byte) {
 func (h *Hints) Recorded(ep *endpoint.Endpoint, keys []indexer.BlockKey, at time.Time) {
 	b := appendText(make([]byte, 0, 32+len(ep.Address)+8*len(keys)), ep.Address)
 	b = binary.AppendVarint(b, int64(max(h.o.Now().Sub(at), 0)))
-	h.add(h.chunks, indexer.AppendKeys(b, keys))
+	h.add(h.chunks, wire.AppendKeys(b, keys))
 }
 
 // Deliver implements cluster.FeedSink.
@@ -117,7 +118,7 @@ func (s chunkSink) Deliver(_ string, _ uint64, payload []byte) error {
 	if c.Err != nil {
 		return errWire
 	}
-	keys, _, err := indexer.DecodeKeys(c.B, nil)
+	keys, _, err := wire.DecodeKeys(c.B, nil)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/wire"
 )
 
 // oldStore is the index of the release before short payloads: it reads the long
@@ -58,7 +59,7 @@ func (g *oldStage) Page(p []byte) error {
 		return g.Stage.Page(p)
 	}
 	var d indexer.Delta
-	if err := indexer.DecodeDelta(p, &d); err != nil {
+	if err := wire.DecodeDelta(p, &d); err != nil {
 		return err
 	}
 	if n := g.blocks.Apply(&d); n.Refused+n.UnknownParent > 0 {

@@ -3,6 +3,7 @@ package share
 import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
@@ -16,12 +17,12 @@ func (s *source) encode(u *events.Update, version uint64) (payload []byte, inc u
 	if version < indexVersion || !fits(d) {
 		return appendPayload(make([]byte, 0, 64+20*len(d.Blocks)+9*len(d.Hashes)), u.After.Sum, d), s.inc
 	}
-	var known *indexer.Tails
+	var known *wire.Tails
 	if s.mode == plan.Shared && s.follows(u.First) {
 		known = &s.tails
 	}
 	b := appendPayloadHead(make([]byte, 0, 32+20*len(d.Blocks)+5*len(d.Hashes)), payloadShort, u.After.Sum)
-	return s.x.AppendShort(b, s.src, known, d), s.inc
+	return wire.AppendShort(b, s.x, s.src, known, d), s.inc
 }
 
 // follows reports whether nothing is missing between the content and batch first;
@@ -36,7 +37,7 @@ func (s *source) decode(b []byte, scratch *indexer.Delta) (parts []indexer.Delta
 		_, parts, err = readPayload(b)
 		return parts, false, err
 	}
-	n, err := s.x.DecodeShort(b[payloadHead:], s.src, &s.tails, scratch)
+	n, err := wire.DecodeShort(b[payloadHead:], s.x, s.src, &s.tails, scratch)
 	if err != nil {
 		return nil, false, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
@@ -27,7 +28,7 @@ func (st store) Snapshot(name string, pageSize int) (cluster.Dump, error) {
 	}
 	return &indexDump{
 		st: st, name: name, first: [][]byte{s.head.append(nil), s.tails.AppendPage(nil)},
-		view: s.x.View(s.src, indexer.SnapshotLimits{Page: pageSize, Total: maxSnapshot}),
+		view: wire.OpenSnapshot(s.x, s.src, wire.SnapshotLimits{Page: pageSize, Total: maxSnapshot}),
 	}, nil
 }
 
@@ -37,7 +38,7 @@ type indexDump struct {
 	st    store
 	name  string
 	first [][]byte // before the blocks
-	view  *indexer.View
+	view  *wire.Snapshot
 }
 
 // Next implements cluster.Dump.
@@ -48,7 +49,7 @@ func (d *indexDump) Next() ([]byte, error) {
 		return p, nil
 	}
 	page, err := d.view.Next()
-	if errors.Is(err, indexer.ErrSnapshotSize) {
+	if errors.Is(err, wire.ErrSnapshotSize) {
 		err = fmt.Errorf("%w: %w", cluster.ErrTooLarge, err)
 	}
 	if err != nil {
@@ -67,7 +68,7 @@ func (st store) Stage(name string, bytes uint64) (cluster.Stage, error) {
 	if s == nil {
 		return nil, errNotShared
 	}
-	return &indexStage{s: s, blocks: s.x.Stage(s.src, int(bytes/indexer.SnapshotBlockBytes))}, nil
+	return &indexStage{s: s, blocks: s.x.Stage(s.src, int(bytes/wire.SnapshotBlockBytes))}, nil
 }
 
 // indexStage is what a source is to hold. One decoded page is in memory at a time.
@@ -76,7 +77,7 @@ type indexStage struct {
 	blocks *indexer.Stage
 	page   indexer.Delta
 	head   shareHead
-	tails  indexer.Tails
+	tails  wire.Tails
 	headed bool
 }
 
@@ -87,7 +88,7 @@ func (g *indexStage) Page(p []byte) (err error) {
 		g.head, err = readHead(p)
 		return err
 	}
-	if err := indexer.DecodeDelta(p, &g.page); err != nil {
+	if err := wire.DecodeDelta(p, &g.page); err != nil {
 		return err
 	}
 	if g.tails.Take(&g.page) {

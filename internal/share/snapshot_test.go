@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/wire"
 )
 
 // A source that does not fit a snapshot is told to be too large, so that those who
@@ -19,7 +20,7 @@ func TestSnapshotOverItsLimit(t *testing.T) {
 	}
 	x.Apply(src, &d)
 	share := &Index{o: IndexOptions{Log: slog.New(slog.DiscardHandler)}}
-	dump := &indexDump{st: store{share}, name: "e/0", view: x.View(src, indexer.SnapshotLimits{Page: 1000, Total: 1000})}
+	dump := &indexDump{st: store{share}, name: "e/0", view: wire.OpenSnapshot(x, src, wire.SnapshotLimits{Page: 1000, Total: 1000})}
 	defer dump.Close()
 	if page, err := dump.Next(); !errors.Is(err, cluster.ErrTooLarge) {
 		t.Errorf("%d bytes, %v", len(page), err)

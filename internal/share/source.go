@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -28,7 +29,7 @@ type source struct {
 	mode plan.Mode
 	head shareHead
 	// tails are of the batches up to head.last, as far as they came without a gap.
-	tails indexer.Tails
+	tails wire.Tails
 	inc   uint64 // incarnation that this replica's reader reads
 
 	local atomic.Pointer[localDelta]

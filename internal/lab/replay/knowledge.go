@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -91,7 +92,7 @@ type cacheChange struct {
 // engines published some time ago, and what was decided since.
 type matcher struct {
 	replica *replica
-	approx  *indexer.Approx
+	approx  *approx.Index
 	ids     []indexer.EndpointID
 	since   []int64
 	runs    []indexer.Run
@@ -145,8 +146,8 @@ func (m *matcher) Finished(*request.Request, *endpoint.Endpoint, picker.Held, pi
 // bytesPerToken is what the approximate index is told of the prompts.
 const bytesPerToken = 4
 
-func newApprox(c *Case) *indexer.Approx {
-	return indexer.NewApprox(indexer.ApproxOptions{
+func newApprox(c *Case) *approx.Index {
+	return approx.New(approx.Options{
 		ChunkBytes: c.Trace.BlockSize * bytesPerToken, BytesPerToken: bytesPerToken, MaxEndpoints: c.Endpoints,
 		CapacityBytes: max(int(float64(c.Engine.Blocks)*c.IndexScale), 1) * c.Trace.BlockSize * bytesPerToken,
 	})

@@ -1,4 +1,6 @@
-package indexer
+package wire
+
+import "github.com/grapevine-epp/grapevine/indexer"
 
 // tailReach is how many tails are remembered: enough for a parent to be found
 // among the stores of several hundred sequences that decode side by side.
@@ -10,23 +12,23 @@ const tailReach = 512
 // others on the tails since then. The zero value is empty. It is not safe for
 // concurrent use.
 type Tails struct {
-	hashes []EngineHash // a ring once it is full
-	next   int          // where the next one goes
+	hashes []indexer.EngineHash // a ring once it is full
+	next   int                  // where the next one goes
 }
 
 // Reset forgets everything: a delta is missing between the last one and the next.
 func (t *Tails) Reset() { t.hashes, t.next = t.hashes[:0], 0 }
 
 // Note remembers the tails of a delta that was applied.
-func (t *Tails) Note(d *Delta) {
+func (t *Tails) Note(d *indexer.Delta) {
 	for i := range d.Ops {
-		if op := &d.Ops[i]; op.Kind == OpStore && op.N > 0 {
+		if op := &d.Ops[i]; op.Kind == indexer.OpStore && op.N > 0 {
 			t.push(d.Blocks[op.First+op.N-1].Hash)
 		}
 	}
 }
 
-func (t *Tails) push(h EngineHash) {
+func (t *Tails) push(h indexer.EngineHash) {
 	if len(t.hashes) < tailReach {
 		t.hashes = append(t.hashes, h)
 		return
@@ -38,7 +40,7 @@ func (t *Tails) push(h EngineHash) {
 }
 
 // back returns the tail that is n stores back, from 1.
-func (t *Tails) back(n int) (EngineHash, bool) {
+func (t *Tails) back(n int) (indexer.EngineHash, bool) {
 	if n < 1 || n > len(t.hashes) {
 		return 0, false
 	}
@@ -51,7 +53,7 @@ func (t *Tails) back(n int) (EngineHash, bool) {
 
 // find returns how many stores back a tail is, 0 when it is not among those
 // within reach.
-func (t *Tails) find(h EngineHash, reach int) int {
+func (t *Tails) find(h indexer.EngineHash, reach int) int {
 	for i := t.next - 1; i >= 0; i-- {
 		if t.hashes[i] == h {
 			return within(t.next-i, reach)
@@ -76,14 +78,14 @@ func within(n, reach int) int {
 // first. Applied to a source that holds nothing it changes nothing, so whoever does
 // not know of tails can read it before the blocks of a snapshot.
 func (t *Tails) AppendPage(dst []byte) []byte {
-	d := Delta{Hashes: append(append([]EngineHash{}, t.hashes[t.next:]...), t.hashes[:t.next]...)}
-	d.Ops = []Op{{Kind: OpRemove, N: uint32(len(d.Hashes))}}
+	d := indexer.Delta{Hashes: append(append([]indexer.EngineHash{}, t.hashes[t.next:]...), t.hashes[:t.next]...)}
+	d.Ops = []indexer.Op{{Kind: indexer.OpRemove, N: uint32(len(d.Hashes))}}
 	return AppendDelta(dst, &d)
 }
 
 // Take makes the tails those of a page of AppendPage, and reports whether d is one.
-func (t *Tails) Take(d *Delta) bool {
-	if len(d.Ops) != 1 || d.Ops[0].Kind != OpRemove || len(d.Blocks) > 0 {
+func (t *Tails) Take(d *indexer.Delta) bool {
+	if len(d.Ops) != 1 || d.Ops[0].Kind != indexer.OpRemove || len(d.Blocks) > 0 {
 		return false
 	}
 	t.Reset()

@@ -1,35 +1,39 @@
-package indexer
+package approx
 
-import "sync"
+import (
+	"sync"
 
-// approxShards is the number of independently locked parts, chosen by the low
-// bits of a key.
-const (
-	approxShardBits = 8
-	approxShards    = 1 << approxShardBits
+	"github.com/grapevine-epp/grapevine/indexer"
 )
 
-func (a *Approx) shard(key BlockKey) *approxShard { return &a.shards[key%approxShards] }
+// numShards is the number of independently locked parts, chosen by the low
+// bits of a key.
+const (
+	shardBits = 8
+	numShards = 1 << shardBits
+)
+
+func (a *Index) shard(key indexer.BlockKey) *shard { return &a.shards[key%numShards] }
 
 // holder is an endpoint (32 bits) and the stamp of its last recording (32) in
 // one word, so that sorted holders are sorted by endpoint.
 type holder uint64
 
-func newHolder(ep EndpointID, stamp uint32) holder { return holder(ep)<<32 | holder(stamp) }
+func newHolder(ep indexer.EndpointID, stamp uint32) holder { return holder(ep)<<32 | holder(stamp) }
 
-func (h holder) endpoint() EndpointID { return EndpointID(h >> 32) }
+func (h holder) endpoint() indexer.EndpointID { return indexer.EndpointID(h >> 32) }
 
-// approxShard is a table of chunks under one lock, which every method here
+// shard is a table of chunks under one lock, which every method here
 // takes for its own length.
-type approxShard struct {
+type shard struct {
 	mu sync.RWMutex
-	approxTable
+	table
 	_ [16]byte // to a multiple of the cache line
 }
 
 // match raises to level+1 each want that stands at level and whose endpoint
 // holds key since then, and tells whether there was one.
-func (s *approxShard) match(key BlockKey, level uint32, wants []approxWant) bool {
+func (s *shard) match(key indexer.BlockKey, level uint32, wants []want) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	nd := s.find(key)
@@ -48,7 +52,7 @@ func (s *approxShard) match(key BlockKey, level uint32, wants []approxWant) bool
 	return found
 }
 
-func matchHolder(h holder, level uint32, wants []approxWant) bool {
+func matchHolder(h holder, level uint32, wants []want) bool {
 	w := &wants[h.endpoint()]
 	if w.level != level || uint32(h) < w.since {
 		return false
@@ -59,7 +63,7 @@ func matchHolder(h holder, level uint32, wants []approxWant) bool {
 
 // touch sets the entry of h's endpoint to the later stamp and returns its place
 // in the endpoint's order, if there is one.
-func (s *approxShard) touch(key BlockKey, h holder) (place uint32, held bool) {
+func (s *shard) touch(key indexer.BlockKey, h holder) (place uint32, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, at := s.locate(s.find(key), h.endpoint())
@@ -72,18 +76,18 @@ func (s *approxShard) touch(key BlockKey, h holder) (place uint32, held bool) {
 
 // add enters h, whose endpoint does not hold key, with its place in the
 // endpoint's order.
-func (s *approxShard) add(key BlockKey, h holder, place uint32) {
+func (s *shard) add(key indexer.BlockKey, h holder, place uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if nd := s.find(key); nd != nil {
 		s.insert(nd, h, place)
 		return
 	}
-	s.put(approxNode{key: key, one: h, place: place, n: 1})
+	s.put(node{key: key, one: h, place: place, n: 1})
 }
 
 // remove takes the entry of ep away and returns the place it had.
-func (s *approxShard) remove(key BlockKey, ep EndpointID) (place uint32, held bool) {
+func (s *shard) remove(key indexer.BlockKey, ep indexer.EndpointID) (place uint32, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	nd := s.find(key)

@@ -1,36 +1,39 @@
-package indexer
+package wire
 
 import (
 	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
 // sameName are hashes in pairs of one short name each.
-var sameName = func() (out []EngineHash) {
-	rng, first := rand.New(rand.NewPCG(3, 3)), map[shortName]EngineHash{}
+var sameName = func() (out []indexer.EngineHash) {
+	rng, first := rand.New(rand.NewPCG(3, 3)), map[names.Short]indexer.EngineHash{}
 	for range 1 << 18 {
-		h := EngineHash(rng.Uint64())
-		if other, twice := first[shortOf(mixHash(h))]; twice {
+		h := indexer.EngineHash(rng.Uint64())
+		if other, twice := first[names.ShortOf(uint64(h))]; twice {
 			out = append(out, other, h)
 		}
-		first[shortOf(mixHash(h))] = h
+		first[names.ShortOf(uint64(h))] = h
 	}
 	return out
 }()
 
 // plainDelta is d as AppendShort leaves it: without empty operations, and with
 // one removal for several in a row.
-func plainDelta(d *Delta) *Delta {
-	p := &Delta{}
+func plainDelta(d *indexer.Delta) *indexer.Delta {
+	p := &indexer.Delta{}
 	for _, op := range d.Ops {
 		switch {
-		case op.Kind == OpClear:
-			op = Op{Kind: OpClear, Tier: op.Tier, Group: op.Group}
+		case op.Kind == indexer.OpClear:
+			op = indexer.Op{Kind: indexer.OpClear, Tier: op.Tier, Group: op.Group}
 		case op.N == 0:
 			continue
-		case op.Kind == OpStore:
+		case op.Kind == indexer.OpStore:
 			blocks := d.Blocks[op.First : op.First+op.N]
 			op.First = uint32(len(p.Blocks))
 			p.Blocks = append(p.Blocks, blocks...)
@@ -50,41 +53,41 @@ func plainDelta(d *Delta) *Delta {
 
 // drawChange draws a delta about few blocks, so that parents and removals are
 // often of what is held, stored in the same delta, or not there.
-func drawChange(t *rapid.T) *Delta {
-	d := &Delta{}
-	pick := func(name string) EngineHash {
+func drawChange(t *rapid.T) *indexer.Delta {
+	d := &indexer.Delta{}
+	pick := func(name string) indexer.EngineHash {
 		i := rapid.IntRange(0, 39).Draw(t, name)
 		if i < len(sameName) && i < 6 {
 			return sameName[i]
 		}
-		return EngineHash(i + 1)
+		return indexer.EngineHash(i + 1)
 	}
-	key := func(h EngineHash, name string) BlockKey { // nearly always the one key of a hash
-		return BlockKey(h)*2 + 1 + BlockKey(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 1}).Draw(t, name))
+	key := func(h indexer.EngineHash, name string) indexer.BlockKey { // nearly always the one key of a hash
+		return indexer.BlockKey(h)*2 + 1 + indexer.BlockKey(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 1}).Draw(t, name))
 	}
 	for range rapid.IntRange(0, 6).Draw(t, "ops") {
-		op := Op{Kind: rapid.SampledFrom([]OpKind{OpStore, OpStore, OpStore, OpRemove, OpRemove, OpMove, OpClear}).Draw(t, "kind")}
+		op := indexer.Op{Kind: rapid.SampledFrom([]indexer.OpKind{indexer.OpStore, indexer.OpStore, indexer.OpStore, indexer.OpRemove, indexer.OpRemove, indexer.OpMove, indexer.OpClear}).Draw(t, "kind")}
 		if rapid.IntRange(0, 3).Draw(t, "placed") == 0 {
-			op.Tier, op.Group = Tier(rapid.IntRange(0, int(NumTiers)-1).Draw(t, "tier")), uint8(rapid.IntRange(0, 2).Draw(t, "group"))
+			op.Tier, op.Group = indexer.Tier(rapid.IntRange(0, int(indexer.NumTiers)-1).Draw(t, "tier")), uint8(rapid.IntRange(0, 2).Draw(t, "group"))
 		}
-		if op.Kind != OpClear {
+		if op.Kind != indexer.OpClear {
 			op.N = uint32(rapid.IntRange(0, 3).Draw(t, "n"))
 		}
 		switch op.Kind {
-		case OpStore:
+		case indexer.OpStore:
 			op.First = uint32(len(d.Blocks))
 			if op.Root = rapid.IntRange(0, 3).Draw(t, "root") == 0; op.Root {
-				op.From = BlockKey(rapid.IntRange(900, 902).Draw(t, "from"))
+				op.From = indexer.BlockKey(rapid.IntRange(900, 902).Draw(t, "from"))
 			} else {
 				op.Parent = pick("parent")
 				op.From = key(op.Parent, "parent key")
 			}
 			for range op.N {
 				h := pick("hash")
-				b := StoredBlock{Hash: h, Key: key(h, "key"), Bytes: uint32(rapid.IntRange(50, 120).Draw(t, "bytes")), Tokens: uint32(rapid.SampledFrom([]int{16, 16, 16, 5}).Draw(t, "tokens"))}
+				b := indexer.StoredBlock{Hash: h, Key: key(h, "key"), Bytes: uint32(rapid.IntRange(50, 120).Draw(t, "bytes")), Tokens: uint32(rapid.SampledFrom([]int{16, 16, 16, 5}).Draw(t, "tokens"))}
 				d.Blocks = append(d.Blocks, b)
 			}
-		case OpRemove, OpMove:
+		case indexer.OpRemove, indexer.OpMove:
 			op.First = uint32(len(d.Hashes))
 			for range op.N {
 				d.Hashes = append(d.Hashes, pick("gone"))
@@ -97,34 +100,34 @@ func drawChange(t *rapid.T) *Delta {
 
 // shortPeer is one end of a log of deltas.
 type shortPeer struct {
-	x *Index
+	x *indexer.Index
 	t Tails
 }
 
-func newShortPeer() *shortPeer { return &shortPeer{x: New(Options{})} }
+func newShortPeer() *shortPeer { return &shortPeer{x: indexer.New(indexer.Options{})} }
 
-func (p *shortPeer) apply(d *Delta) {
-	p.x.Apply(Source{}, d)
+func (p *shortPeer) apply(d *indexer.Delta) {
+	p.x.Apply(indexer.Source{}, d)
 	p.t.Note(d)
 }
 
 func (p *shortPeer) digest() [2]uint64 {
-	n, xor := p.x.Digest(Source{})
+	n, xor := p.x.Digest(indexer.Source{})
 	return [2]uint64{n, xor}
 }
 
 // The short form says the same as the delta, to whoever applied what was before it.
 func TestShortRoundTrip(t *testing.T) {
-	var got Delta
+	var got indexer.Delta
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := newShortPeer(), newShortPeer()
 		for range rapid.IntRange(1, 8).Draw(t, "deltas") {
 			d := drawChange(t)
-			enc := a.x.AppendShort([]byte("before"), Source{}, &a.t, d)
+			enc := AppendShort([]byte("before"), a.x, indexer.Source{}, &a.t, d)
 			if string(enc[:6]) != "before" {
 				t.Fatal("what stood before is gone")
 			}
-			if n, err := b.x.DecodeShort(enc[6:], Source{}, &b.t, &got); err != nil || n > 0 {
+			if n, err := DecodeShort(enc[6:], b.x, indexer.Source{}, &b.t, &got); err != nil || n > 0 {
 				t.Fatal(n, err)
 			}
 			want := plainDelta(d)
@@ -143,14 +146,14 @@ func TestShortRoundTrip(t *testing.T) {
 // A form that supposes nothing is read alike by those who know everything and by
 // those who know nothing.
 func TestShortAlone(t *testing.T) {
-	var got Delta
+	var got indexer.Delta
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := newShortPeer(), newShortPeer()
 		a.apply(drawChange(t))
 		d := drawChange(t)
-		enc := a.x.AppendShort(nil, Source{}, nil, d)
+		enc := AppendShort(nil, a.x, indexer.Source{}, nil, d)
 		for _, p := range []*shortPeer{a, b} {
-			if n, err := p.x.DecodeShort(enc, Source{}, &p.t, &got); err != nil || n > 0 {
+			if n, err := DecodeShort(enc, p.x, indexer.Source{}, &p.t, &got); err != nil || n > 0 {
 				t.Fatal(n, err)
 			}
 			if diff := diffDelta(&got, plainDelta(d)); diff != "" {
@@ -164,27 +167,27 @@ func TestShortAlone(t *testing.T) {
 // sequences, and as many removals of the oldest.
 type chains struct {
 	rng  *rand.Rand
-	ends []StoredBlock
-	held []EngineHash
+	ends []indexer.StoredBlock
+	held []indexer.EngineHash
 }
 
-func (c *chains) step(stores, blocks int, full bool) *Delta {
-	d := &Delta{}
+func (c *chains) step(stores, blocks int, full bool) *indexer.Delta {
+	d := &indexer.Delta{}
 	for range stores {
-		op := Op{Kind: OpStore, First: uint32(len(d.Blocks)), N: uint32(blocks), Root: true, From: 77}
+		op := indexer.Op{Kind: indexer.OpStore, First: uint32(len(d.Blocks)), N: uint32(blocks), Root: true, From: 77}
 		i := c.rng.IntN(len(c.ends))
 		if end := c.ends[i]; end.Hash != 0 {
 			op.Root, op.From, op.Parent = false, end.Key, end.Hash
 		}
 		for range blocks {
-			b := StoredBlock{Hash: EngineHash(c.rng.Uint64()), Key: BlockKey(c.rng.Uint64()), Bytes: 64, Tokens: 16}
+			b := indexer.StoredBlock{Hash: indexer.EngineHash(c.rng.Uint64()), Key: indexer.BlockKey(c.rng.Uint64()), Bytes: 64, Tokens: 16}
 			d.Blocks = append(d.Blocks, b)
 			c.held, c.ends[i] = append(c.held, b.Hash), b
 		}
 		d.Ops = append(d.Ops, op)
 	}
 	if n := stores * blocks; full {
-		d.Ops = append(d.Ops, Op{Kind: OpRemove, N: uint32(n)})
+		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: uint32(n)})
 		d.Hashes = append(d.Hashes, c.held[:n]...)
 		c.held = c.held[n:]
 	}
@@ -198,14 +201,14 @@ func TestShortSize(t *testing.T) {
 		stores, blocks int
 		most           float64
 	}{{"steps", 8, 1, 11.8}, {"prompts", 1, 25, 10.8}} {
-		p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]StoredBlock, 64)}
+		p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]indexer.StoredBlock, 64)}
 		for len(w.held) < 20_000 {
 			p.apply(w.step(c.stores, c.blocks, false))
 		}
 		size, long, changes := 0, 0, 0
 		for range 500 {
 			d := w.step(c.stores, c.blocks, true)
-			size += len(p.x.AppendShort(nil, Source{}, &p.t, d))
+			size += len(AppendShort(nil, p.x, indexer.Source{}, &p.t, d))
 			long += len(AppendDelta(nil, d))
 			changes += len(d.Blocks) + len(d.Hashes)
 			p.apply(d)
@@ -220,26 +223,28 @@ func TestShortSize(t *testing.T) {
 
 // Whoever lacks what the form builds on says so, and leaves out what Apply would.
 func TestShortElsewhere(t *testing.T) {
-	block := func(h EngineHash) StoredBlock { return StoredBlock{Hash: h, Key: BlockKey(h), Bytes: 64, Tokens: 16} }
-	store := func(parent EngineHash, h EngineHash) *Delta {
-		op := Op{Kind: OpStore, N: 1, From: BlockKey(parent), Parent: parent, Root: parent == 0}
-		return &Delta{Ops: []Op{op}, Blocks: []StoredBlock{block(h)}}
+	block := func(h indexer.EngineHash) indexer.StoredBlock {
+		return indexer.StoredBlock{Hash: h, Key: indexer.BlockKey(h), Bytes: 64, Tokens: 16}
 	}
-	remove := func(h EngineHash) *Delta {
-		return &Delta{Ops: []Op{{Kind: OpRemove, N: 1}}, Hashes: []EngineHash{h}}
+	store := func(parent indexer.EngineHash, h indexer.EngineHash) *indexer.Delta {
+		op := indexer.Op{Kind: indexer.OpStore, N: 1, From: indexer.BlockKey(parent), Parent: parent, Root: parent == 0}
+		return &indexer.Delta{Ops: []indexer.Op{op}, Blocks: []indexer.StoredBlock{block(h)}}
+	}
+	remove := func(h indexer.EngineHash) *indexer.Delta {
+		return &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpRemove, N: 1}}, Hashes: []indexer.EngineHash{h}}
 	}
 	one, other := sameName[0], sameName[1]
 	for name, c := range map[string]struct {
-		wrote, read []*Delta // before
-		d           *Delta
+		wrote, read []*indexer.Delta // before
+		d           *indexer.Delta
 		unsure      int
-		want        ApplyStats
+		want        indexer.ApplyStats
 	}{
-		"parent beyond the tails": {wrote: []*Delta{store(0, 5)}, d: store(5, 6), unsure: 1, want: ApplyStats{UnknownParent: 1}},
-		"parent is gone":          {wrote: []*Delta{store(0, 5)}, read: []*Delta{store(0, 5), remove(5)}, d: store(5, 6), want: ApplyStats{UnknownParent: 1}},
-		"two of one name":         {wrote: []*Delta{store(0, one)}, read: []*Delta{store(0, one), store(0, other)}, d: remove(one), unsure: 1},
-		"not held":                {wrote: []*Delta{store(0, 5)}, d: remove(5)},
-		"told in full":            {wrote: []*Delta{store(0, one), store(0, other)}, read: []*Delta{store(0, one)}, d: remove(one), want: ApplyStats{Removed: 1}},
+		"parent beyond the tails": {wrote: []*indexer.Delta{store(0, 5)}, d: store(5, 6), unsure: 1, want: indexer.ApplyStats{UnknownParent: 1}},
+		"parent is gone":          {wrote: []*indexer.Delta{store(0, 5)}, read: []*indexer.Delta{store(0, 5), remove(5)}, d: store(5, 6), want: indexer.ApplyStats{UnknownParent: 1}},
+		"two of one name":         {wrote: []*indexer.Delta{store(0, one)}, read: []*indexer.Delta{store(0, one), store(0, other)}, d: remove(one), unsure: 1},
+		"not held":                {wrote: []*indexer.Delta{store(0, 5)}, d: remove(5)},
+		"told in full":            {wrote: []*indexer.Delta{store(0, one), store(0, other)}, read: []*indexer.Delta{store(0, one)}, d: remove(one), want: indexer.ApplyStats{Removed: 1}},
 	} {
 		a, b := newShortPeer(), newShortPeer()
 		for _, d := range c.wrote {
@@ -248,11 +253,11 @@ func TestShortElsewhere(t *testing.T) {
 		for _, d := range c.read {
 			b.apply(d)
 		}
-		var got Delta
-		n, err := b.x.DecodeShort(a.x.AppendShort(nil, Source{}, &a.t, c.d), Source{}, &b.t, &got)
+		var got indexer.Delta
+		n, err := DecodeShort(AppendShort(nil, a.x, indexer.Source{}, &a.t, c.d), b.x, indexer.Source{}, &b.t, &got)
 		if n != c.unsure || err != nil {
 			t.Errorf("%s: %d unsure, %v, want %d", name, n, err, c.unsure)
-		} else if st := b.x.Apply(Source{}, &got); st != c.want {
+		} else if st := b.x.Apply(indexer.Source{}, &got); st != c.want {
 			t.Errorf("%s: %+v, want %+v", name, st, c.want)
 		}
 	}
@@ -263,11 +268,11 @@ func TestShortElsewhere(t *testing.T) {
 func TestTails(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	var all, late Tails
-	delta := func() *Delta {
-		d := &Delta{}
+	delta := func() *indexer.Delta {
+		d := &indexer.Delta{}
 		for range 1 + rng.IntN(40) {
-			d.Ops = append(d.Ops, Op{Kind: OpStore, First: uint32(len(d.Blocks)), N: 1})
-			d.Blocks = append(d.Blocks, StoredBlock{Hash: EngineHash(rng.Uint64())})
+			d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpStore, First: uint32(len(d.Blocks)), N: 1})
+			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(rng.Uint64())})
 		}
 		return d
 	}
@@ -275,11 +280,11 @@ func TestTails(t *testing.T) {
 		d := delta()
 		all.Note(d)
 		if i%30 == 0 {
-			var page Delta
+			var page indexer.Delta
 			if err := DecodeDelta(all.AppendPage(nil), &page); err != nil || !late.Take(&page) {
 				t.Fatalf("page: %v", err)
 			}
-			if st := New(Options{}).Apply(Source{}, &page); st.Stored+st.Removed+st.UnknownParent+st.Refused > 0 {
+			if st := indexer.New(indexer.Options{}).Apply(indexer.Source{}, &page); st.Stored+st.Removed+st.UnknownParent+st.Refused > 0 {
 				t.Fatalf("the page changes a source that holds nothing: %+v", st)
 			}
 		} else {
@@ -298,86 +303,47 @@ func TestTails(t *testing.T) {
 	}
 }
 
-// Short names are found in tables of every size.
-func TestShortNames(t *testing.T) {
-	rng, a := rand.New(rand.NewPCG(2, 1)), newAliases()
-	held := map[EngineHash]bool{}
-	check := func(h EngineHash) {
-		e, is := a.byShort(shortOf(mixHash(h)))
-		if is == foundOne && (e.hash == h) != held[h] || is == foundNone && held[h] {
-			t.Fatalf("%x (held: %v) of %d: %v %+v", h, held[h], a.n, is, e)
-		}
-	}
-	for i := range 60_000 {
-		h := EngineHash(rng.Uint64())
-		if i < len(sameName) {
-			h = sameName[i]
-		}
-		held[h] = a.raise(h, uint32(i+1), entryMeta(0, 0))
-		check(h)
-		check(EngineHash(rng.Uint64()))
-	}
-	many := 0
-	for i, h := range sameName {
-		if _, is := a.byShort(shortOf(mixHash(h))); is == foundMany {
-			many++
-		}
-		if i%2 == 0 {
-			continue
-		}
-		if _, ok := a.lowerOnly(h, entryMeta(0, 0)); ok {
-			delete(held, h)
-		}
-	}
-	if many != len(sameName) {
-		t.Errorf("%d of %d names of two are seen to be such", many, len(sameName))
-	}
-	for h := range held {
-		check(h)
-	}
-}
-
 func TestShortAllocations(t *testing.T) {
-	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]StoredBlock, 64)}
+	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]indexer.StoredBlock, 64)}
 	for range 200 {
 		p.apply(w.step(8, 1, false))
 	}
 	d := w.step(8, 1, true)
-	buf, got := p.x.AppendShort(nil, Source{}, &p.t, d), Delta{}
-	if _, err := p.x.DecodeShort(buf, Source{}, &p.t, &got); err != nil {
+	buf, got := AppendShort(nil, p.x, indexer.Source{}, &p.t, d), indexer.Delta{}
+	if _, err := DecodeShort(buf, p.x, indexer.Source{}, &p.t, &got); err != nil {
 		t.Fatal(err)
 	}
-	if n := testing.AllocsPerRun(100, func() { buf = p.x.AppendShort(buf[:0], Source{}, &p.t, d) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { buf = AppendShort(buf[:0], p.x, indexer.Source{}, &p.t, d) }); n != 0 {
 		t.Errorf("AppendShort: %v allocations", n)
 	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = p.x.DecodeShort(buf, Source{}, &p.t, &got) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = DecodeShort(buf, p.x, indexer.Source{}, &p.t, &got) }); n != 0 {
 		t.Errorf("DecodeShort: %v allocations", n)
 	}
 }
 
 func FuzzDecodeShort(f *testing.F) {
-	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]StoredBlock, 8)}
+	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]indexer.StoredBlock, 8)}
 	f.Add([]byte{})
-	f.Add([]byte{byte(OpRemove), 2, 1, 2, 3})
+	f.Add([]byte{byte(indexer.OpRemove), 2, 1, 2, 3})
 	for range 50 {
 		p.apply(w.step(3, 2, false))
 	}
 	d := w.step(3, 2, true)
-	f.Add(p.x.AppendShort(nil, Source{}, &p.t, d))
-	f.Add(p.x.AppendShort(nil, Source{}, nil, d))
-	f.Add(p.x.AppendShort(nil, Source{}, &p.t, &Delta{
-		Ops:    []Op{{Kind: OpClear, Group: 3}, {Kind: OpMove, Tier: 1, N: 2}, {Kind: OpRemove, N: 1, First: 1}},
-		Hashes: []EngineHash{d.Hashes[0], 9},
+	f.Add(AppendShort(nil, p.x, indexer.Source{}, &p.t, d))
+	f.Add(AppendShort(nil, p.x, indexer.Source{}, nil, d))
+	f.Add(AppendShort(nil, p.x, indexer.Source{}, &p.t, &indexer.Delta{
+		Ops:    []indexer.Op{{Kind: indexer.OpClear, Group: 3}, {Kind: indexer.OpMove, Tier: 1, N: 2}, {Kind: indexer.OpRemove, N: 1, First: 1}},
+		Hashes: []indexer.EngineHash{d.Hashes[0], 9},
 	}))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var d, again Delta
-		if _, err := p.x.DecodeShort(in, Source{}, &p.t, &d); err != nil {
+		var d, again indexer.Delta
+		if _, err := DecodeShort(in, p.x, indexer.Source{}, &p.t, &d); err != nil {
 			return
 		}
 		if len(d.Blocks)*minBlockSize+len(d.Hashes)*shortBytes+len(d.Ops) > len(in) {
 			t.Fatalf("%d bytes made %d ops, %d blocks, %d hashes", len(in), len(d.Ops), len(d.Blocks), len(d.Hashes))
 		}
-		if _, err := p.x.DecodeShort(p.x.AppendShort(nil, Source{}, &p.t, &d), Source{}, &p.t, &again); err != nil {
+		if _, err := DecodeShort(AppendShort(nil, p.x, indexer.Source{}, &p.t, &d), p.x, indexer.Source{}, &p.t, &again); err != nil {
 			t.Fatal(err)
 		}
 		if diff := diffDelta(&again, plainDelta(&d)); diff != "" {

@@ -1,16 +1,19 @@
-package indexer
+package wire
 
-import "github.com/grapevine-epp/grapevine/internal/varint"
+import (
+	"github.com/grapevine-epp/grapevine/internal/varint"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
 
 // shortReader decodes one delta.
 type shortReader struct {
 	varint.Reader
-	x *Index
-	s *source // may be nil: nothing is held
+	n indexer.Named
 	t *Tails
-	d *Delta
+	d *indexer.Delta
 
-	root     BlockKey
+	root     indexer.BlockKey
 	haveRoot bool
 	usual    uint32
 	stores   int
@@ -24,11 +27,10 @@ type shortReader struct {
 // names that cannot be told, because tails are missing or several blocks have them, and
 // unsure says how many: here is not what the writer held. Any input is safe, as for
 // DecodeDelta. After an error d is empty.
-func (x *Index) DecodeShort(b []byte, name Source, t *Tails, d *Delta) (unsure int, err error) {
+func DecodeShort(b []byte, x *indexer.Index, name indexer.Source, t *Tails, d *indexer.Delta) (unsure int, err error) {
 	d.Reset()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	r := shortReader{Reader: varint.Reader{B: b}, x: x, s: x.sources[name], t: t, d: d}
+	r := shortReader{Reader: varint.Reader{B: b}, n: x.Named(name, true), t: t, d: d}
+	defer r.n.Release()
 	for len(r.B) > 0 && r.Err == nil {
 		r.op()
 	}
@@ -41,22 +43,22 @@ func (x *Index) DecodeShort(b []byte, name Source, t *Tails, d *Delta) (unsure i
 
 func (r *shortReader) op() {
 	head := r.Byte()
-	op := Op{Kind: OpKind(head & headKind), N: 1}
+	op := indexer.Op{Kind: indexer.OpKind(head & headKind), N: 1}
 	if head&shortPlace != 0 {
-		op.Tier, op.Group = Tier(r.Byte()), r.Byte()
-		if op.Tier >= NumTiers || op.Tier == 0 && op.Group == 0 {
+		op.Tier, op.Group = indexer.Tier(r.Byte()), r.Byte()
+		if op.Tier >= indexer.NumTiers || op.Tier == 0 && op.Group == 0 {
 			r.Fail(ErrCodecValue)
 		}
 	}
 	rest := head >> shortParentBit
 	switch op.Kind {
-	case OpClear:
+	case indexer.OpClear:
 		if op.N = 0; head&^(headKind|shortPlace) != 0 {
 			r.Fail(ErrCodecValue)
 		}
 		r.add(&op)
 		return
-	case OpStore:
+	case indexer.OpStore:
 		rest = 0
 	}
 	if head&shortOne == 0 {
@@ -67,14 +69,14 @@ func (r *shortReader) op() {
 	switch {
 	case rest > 1:
 		r.Fail(ErrCodecValue)
-	case op.Kind == OpStore:
+	case op.Kind == indexer.OpStore:
 		r.store(&op, head)
 	default:
 		r.list(&op, head&shortWhole != 0)
 	}
 }
 
-func (r *shortReader) store(op *Op, head byte) {
+func (r *shortReader) store(op *indexer.Op, head byte) {
 	r.parent(op, shortParent(head>>shortParentBit&7))
 	if head&shortUsual == 0 {
 		r.usual = r.Uint32()
@@ -87,7 +89,7 @@ func (r *shortReader) store(op *Op, head byte) {
 	r.stores++
 }
 
-func (r *shortReader) add(op *Op) {
+func (r *shortReader) add(op *indexer.Op) {
 	if len(r.d.Ops) == MaxDeltaOps {
 		r.Fail(ErrCodecLimit)
 	}
@@ -96,7 +98,7 @@ func (r *shortReader) add(op *Op) {
 	}
 }
 
-func (r *shortReader) parent(op *Op, p shortParent) {
+func (r *shortReader) parent(op *indexer.Op, p shortParent) {
 	switch p {
 	case parentRootAgain:
 		if !r.haveRoot {
@@ -104,24 +106,24 @@ func (r *shortReader) parent(op *Op, p shortParent) {
 		}
 		op.Root, op.From = true, r.root
 	case parentRoot:
-		r.root, r.haveRoot = BlockKey(r.Fixed64()), true
+		r.root, r.haveRoot = indexer.BlockKey(r.Fixed64()), true
 		op.Root, op.From = true, r.root
 	case parentTail:
 		r.tail(op, r.Uint())
 	case parentName:
-		if e, is := r.byShort(shortName(r.Fixed32())); is == foundOne {
-			op.Parent = e.hash
-			op.From = r.key(e.hash)
+		if h, ok := r.byShort(indexer.ShortName(r.Fixed32())); ok {
+			op.Parent = h
+			op.From = r.key(h)
 		}
 	case parentWhole:
-		op.From, op.Parent = BlockKey(r.Fixed64()), EngineHash(r.Fixed64())
+		op.From, op.Parent = indexer.BlockKey(r.Fixed64()), indexer.EngineHash(r.Fixed64())
 	default:
 		r.Fail(ErrCodecValue)
 	}
 }
 
 // tail makes what was stored n stores ago the parent of op.
-func (r *shortReader) tail(op *Op, n uint64) {
+func (r *shortReader) tail(op *indexer.Op, n uint64) {
 	if n == 0 || n > tailReach {
 		r.Fail(ErrCodecValue)
 		return
@@ -146,26 +148,20 @@ func (r *shortReader) tail(op *Op, n uint64) {
 
 // key returns the key of a block that is held; zero, which is nobody's, when
 // it is not.
-func (r *shortReader) key(h EngineHash) BlockKey {
-	if r.s == nil {
-		return 0
-	}
-	key, _ := r.x.oneKey(r.s, h)
+func (r *shortReader) key(h indexer.EngineHash) indexer.BlockKey {
+	key, _ := r.n.Key(h)
 	return key
 }
 
-func (r *shortReader) byShort(n shortName) (*entry, found) {
-	if r.s == nil {
-		return nil, foundNone
-	}
-	e, is := r.s.names.byShort(n)
-	if is == foundMany {
+func (r *shortReader) byShort(n indexer.ShortName) (indexer.EngineHash, bool) {
+	h, one, many := r.n.ByShort(n)
+	if many {
 		r.unsure++
 	}
-	return e, is
+	return h, one
 }
 
-func (r *shortReader) list(op *Op, whole bool) {
+func (r *shortReader) list(op *indexer.Op, whole bool) {
 	if whole {
 		decodeHashes(&r.Reader, r.d, op)
 	} else if placeHashes(&r.Reader, r.d, op, shortBytes) {
@@ -186,18 +182,16 @@ func (r *shortReader) list(op *Op, whole bool) {
 
 // names reads short names and appends the hashes that are held.
 func (r *shortReader) names(n uint32) {
-	var ahead [window]shortName
+	var ahead [window]indexer.ShortName
 	for n > 0 && r.Err == nil {
 		some := ahead[:min(n, window)]
 		for i := range some {
-			some[i] = shortName(r.Fixed32())
-			if r.s != nil {
-				r.x.sink += r.s.names.touchShort(some[i])
-			}
+			some[i] = indexer.ShortName(r.Fixed32())
+			r.n.AheadShort(some[i])
 		}
 		for _, name := range some {
-			if e, is := r.byShort(name); is == foundOne {
-				r.d.Hashes = append(r.d.Hashes, e.hash)
+			if h, ok := r.byShort(name); ok {
+				r.d.Hashes = append(r.d.Hashes, h)
 			}
 		}
 		n -= uint32(len(some))

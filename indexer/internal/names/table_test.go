@@ -1,4 +1,4 @@
-package indexer
+package names
 
 import (
 	"math/rand/v2"
@@ -6,7 +6,7 @@ import (
 )
 
 // aliasModel is what aliases are a table of.
-type aliasModel map[EngineHash]map[[2]uint32]uint32 // (node, kind) to count
+type aliasModel map[uint64]map[[2]uint32]uint32 // (node, kind) to count
 
 func (m aliasModel) entries() int {
 	n := 0
@@ -18,7 +18,7 @@ func (m aliasModel) entries() int {
 
 // removeBoth removes a copy as the index does and reports whether table and
 // model agree on what happened.
-func removeBoth(a *aliases, m aliasModel, h EngineHash, kind uint32) bool {
+func removeBoth(a *Table, m aliasModel, h uint64, kind uint32) bool {
 	want := false
 	for k := range m[h] {
 		if k[1] != kind {
@@ -30,42 +30,42 @@ func removeBoth(a *aliases, m aliasModel, h EngineHash, kind uint32) bool {
 		}
 	}
 	var found bool
-	if a.repeats {
-		found, _ = a.lower(h, kind)
-		for e := a.spent(h); e != nil; e = a.spent(h) {
-			a.remove(*e)
+	if a.Repeats {
+		found, _ = a.Lower(h, kind)
+		for e := a.Spent(h); e != nil; e = a.Spent(h) {
+			a.Remove(*e)
 		}
 	} else {
-		_, found = a.lowerOnly(h, kind)
+		_, found = a.LowerOnly(h, kind)
 	}
 	return found == want
 }
 
 // exact returns the entry of (hash, node, kind), or nil.
-func (a *aliases) exact(h EngineHash, node, kind uint32) *entry {
-	s, i := a.find(h)
-	for e, i := s.next(h, i); e != nil; e, i = s.next(h, i) {
-		if e.node == node && e.kind() == kind {
+func (a *Table) exact(h uint64, node, kind uint32) *Entry {
+	s, i := a.Find(h)
+	for e, i := s.Next(h, i); e != nil; e, i = s.Next(h, i) {
+		if e.Node == node && e.Kind() == kind {
 			return e
 		}
 	}
 	return nil
 }
 
-func (a *aliases) check(t *testing.T, m aliasModel) {
+func (a *Table) check(t *testing.T, m aliasModel) {
 	t.Helper()
 	if a.n != m.entries() {
 		t.Fatalf("%d entries, want %d", a.n, m.entries())
 	}
 	n := 0
-	a.each(func(s *segment) {
+	a.each(func(s *Segment) {
 		for _, e := range s.slots {
-			if e.meta == 0 {
+			if e.Meta == 0 {
 				continue
 			}
 			n++
-			if m[e.hash][[2]uint32{e.node, e.kind()}] != e.count() || a.exact(e.hash, e.node, e.kind()) == nil {
-				t.Fatalf("%+v, want count %d", e, m[e.hash][[2]uint32{e.node, e.kind()}])
+			if m[e.Hash][[2]uint32{e.Node, e.Kind()}] != e.Count() || a.exact(e.Hash, e.Node, e.Kind()) == nil {
+				t.Fatalf("%+v, want count %d", e, m[e.Hash][[2]uint32{e.Node, e.Kind()}])
 			}
 		}
 	})
@@ -87,24 +87,24 @@ func TestAliasesLaw(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(c.hashes), 1))
-			hashes := make([]EngineHash, c.hashes)
+			hashes := make([]uint64, c.hashes)
 			for i := range hashes {
-				if hashes[i] = EngineHash(r.Uint64()); c.crowd {
+				if hashes[i] = uint64(r.Uint64()); c.crowd {
 					for mixHash(hashes[i])>>58 != 0 {
 						hashes[i]++
 					}
 				}
 			}
 			hashes[0] = 0
-			a, m := newAliases(), aliasModel{}
+			a, m := New(), aliasModel{}
 			for step := range 15 * c.hashes {
 				h := hashes[r.IntN(len(hashes))]
-				k := [2]uint32{uint32(1 + r.IntN(c.nodes)), entryMeta(Tier(r.IntN(c.nodes)), 0)}
+				k := [2]uint32{uint32(1 + r.IntN(c.nodes)), KindOf(uint8(r.IntN(c.nodes)), 0)}
 				if fill := step/c.hashes%5 < 3; fill == (r.IntN(4) > 0) {
 					if m[h] == nil {
 						m[h] = map[[2]uint32]uint32{}
 					}
-					if fresh := a.raise(h, k[0], k[1]); fresh != (m[h][k] == 0) {
+					if fresh := a.Raise(h, k[0], k[1]); fresh != (m[h][k] == 0) {
 						t.Fatalf("step %d: fresh is %v", step, fresh)
 					}
 					m[h][k]++

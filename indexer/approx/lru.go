@@ -1,17 +1,19 @@
-package indexer
+package approx
 
-// approxLRU is the order in which one endpoint's chunks were last recorded: a
+import "github.com/grapevine-epp/grapevine/indexer"
+
+// lru is the order in which one endpoint's chunks were last recorded: a
 // doubly linked circle in one array, without pointers. Place 0 is the circle's
 // anchor; a chunk keeps its place until it is dropped, so its holder in the
 // shard can name it.
-type approxLRU struct {
-	entries []approxEntry
+type lru struct {
+	entries []lruEntry
 	free    uint32 // first free place, chained through older; 0 for none
 	live    int
 }
 
-type approxEntry struct {
-	key          BlockKey
+type lruEntry struct {
+	key          indexer.BlockKey
 	newer, older uint32 // anchor: newer is the oldest chunk, older the newest
 }
 
@@ -19,7 +21,7 @@ const minEntries = 32
 
 // push enters key as the newest and returns its place. The array grows by
 // doubling, to no more than most chunks need.
-func (l *approxLRU) push(key BlockKey, most int) uint32 {
+func (l *lru) push(key indexer.BlockKey, most int) uint32 {
 	place := l.free
 	if place != 0 {
 		l.free = l.entries[place].older
@@ -32,10 +34,10 @@ func (l *approxLRU) push(key BlockKey, most int) uint32 {
 	return place
 }
 
-func (l *approxLRU) extend(most int) uint32 {
+func (l *lru) extend(most int) uint32 {
 	n := len(l.entries)
 	if n == cap(l.entries) {
-		grown := make([]approxEntry, max(n, 1), max(n+1, min(max(2*n, minEntries), most+1), 2))
+		grown := make([]lruEntry, max(n, 1), max(n+1, min(max(2*n, minEntries), most+1), 2))
 		copy(grown, l.entries)
 		l.entries, n = grown, len(grown)
 	}
@@ -44,26 +46,26 @@ func (l *approxLRU) extend(most int) uint32 {
 }
 
 // refresh makes the chunk at place the newest.
-func (l *approxLRU) refresh(place uint32) {
+func (l *lru) refresh(place uint32) {
 	l.unlink(place)
 	l.link(place)
 }
 
 // oldest returns the chunk recorded longest ago; there is one.
-func (l *approxLRU) oldest() (uint32, BlockKey) {
+func (l *lru) oldest() (uint32, indexer.BlockKey) {
 	place := l.entries[0].newer
 	return place, l.entries[place].key
 }
 
 // drop frees a place.
-func (l *approxLRU) drop(place uint32) {
+func (l *lru) drop(place uint32) {
 	l.unlink(place)
-	l.entries[place] = approxEntry{older: l.free}
+	l.entries[place] = lruEntry{older: l.free}
 	l.free = place
 	l.live--
 }
 
-func (l *approxLRU) link(place uint32) {
+func (l *lru) link(place uint32) {
 	anchor := &l.entries[0]
 	e := &l.entries[place]
 	e.newer, e.older = 0, anchor.older
@@ -71,7 +73,7 @@ func (l *approxLRU) link(place uint32) {
 	anchor.older = place
 }
 
-func (l *approxLRU) unlink(place uint32) {
+func (l *lru) unlink(place uint32) {
 	e := l.entries[place]
 	l.entries[e.newer].older = e.older
 	l.entries[e.older].newer = e.newer

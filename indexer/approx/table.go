@@ -1,13 +1,17 @@
-package indexer
+package approx
 
-import "unsafe"
+import (
+	"unsafe"
 
-// approxTable finds the holders of a chunk: a hash table by open addressing
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// table finds the holders of a chunk: a hash table by open addressing
 // with linear probing, and an arena of holder lists. Nothing in it is a
 // pointer, so the garbage collector has nothing to follow. Memory is kept for
 // reuse: lists by class, in powers of two.
-type approxTable struct {
-	nodes  []approxNode // as many as a power of two
+type table struct {
+	nodes  []node // as many as a power of two
 	used   int
 	lists  []holder // arena
 	places []uint32 // parallel to lists: where the holder's endpoint keeps the chunk
@@ -15,28 +19,28 @@ type approxTable struct {
 	_      uint32 // free: start of the first free list + 1, by class; chained through lists
 }
 
-// approxNode is one chunk. A single holder lies in the node; several lie,
+// node is one chunk. A single holder lies in the node; several lie,
 // sorted, in 2^class places of the arena.
-type approxNode struct {
-	key   BlockKey // 0: unused
-	one   holder   // class 0: the holder; otherwise where its list starts
-	place uint32   // class 0: the holder's place
-	n     uint16   // holders
+type node struct {
+	key   indexer.BlockKey // 0: unused
+	one   holder           // class 0: the holder; otherwise where its list starts
+	place uint32           // class 0: the holder's place
+	n     uint16           // holders
 	class uint8
 }
 
 const minNodes = 8
 
-func (t *approxTable) memory() int {
-	return cap(t.nodes)*int(unsafe.Sizeof(approxNode{})) + cap(t.lists)*8 + cap(t.places)*4
+func (t *table) memory() int {
+	return cap(t.nodes)*int(unsafe.Sizeof(node{})) + cap(t.lists)*8 + cap(t.places)*4
 }
 
-func (t *approxTable) home(key BlockKey) int {
-	return int(key>>approxShardBits) & (len(t.nodes) - 1)
+func (t *table) home(key indexer.BlockKey) int {
+	return int(key>>shardBits) & (len(t.nodes) - 1)
 }
 
 // find returns the node of key, nil when no endpoint holds it.
-func (t *approxTable) find(key BlockKey) *approxNode {
+func (t *table) find(key indexer.BlockKey) *node {
 	if len(t.nodes) == 0 || key == 0 {
 		return nil
 	}
@@ -51,10 +55,10 @@ func (t *approxTable) find(key BlockKey) *approxNode {
 }
 
 // list returns the holders of a node of class 1 or more.
-func (t *approxTable) list(nd *approxNode) []holder { return t.lists[nd.one:][:nd.n] }
+func (t *table) list(nd *node) []holder { return t.lists[nd.one:][:nd.n] }
 
 // locate returns the entry of ep at nd, nil when there is none.
-func (t *approxTable) locate(nd *approxNode, ep EndpointID) (h *holder, place *uint32) {
+func (t *table) locate(nd *node, ep indexer.EndpointID) (h *holder, place *uint32) {
 	switch {
 	case nd == nil:
 	case nd.class > 0:
@@ -69,7 +73,7 @@ func (t *approxTable) locate(nd *approxNode, ep EndpointID) (h *holder, place *u
 }
 
 // searchHolder returns the first index whose endpoint is not before ep.
-func searchHolder(list []holder, ep EndpointID) int {
+func searchHolder(list []holder, ep indexer.EndpointID) int {
 	lo, hi := 0, len(list)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
@@ -83,10 +87,10 @@ func searchHolder(list []holder, ep EndpointID) int {
 }
 
 // put enters a new node. The table doubles when three quarters are used.
-func (t *approxTable) put(nd approxNode) {
+func (t *table) put(nd node) {
 	if 4*(t.used+1) > 3*len(t.nodes) {
 		old := t.nodes
-		t.nodes = make([]approxNode, max(minNodes, 2*len(old)))
+		t.nodes = make([]node, max(minNodes, 2*len(old)))
 		for i := range old {
 			if old[i].key != 0 {
 				t.nodes[t.unused(old[i].key)] = old[i]
@@ -98,7 +102,7 @@ func (t *approxTable) put(nd approxNode) {
 }
 
 // unused returns where a key that is not there belongs.
-func (t *approxTable) unused(key BlockKey) int {
+func (t *table) unused(key indexer.BlockKey) int {
 	i := t.home(key)
 	for t.nodes[i].key != 0 {
 		i = (i + 1) & (len(t.nodes) - 1)
@@ -107,7 +111,7 @@ func (t *approxTable) unused(key BlockKey) int {
 }
 
 // take removes a node, and moves those behind it that it kept from their home.
-func (t *approxTable) take(nd *approxNode) {
+func (t *table) take(nd *node) {
 	mask := len(t.nodes) - 1
 	gap := t.home(nd.key)
 	for &t.nodes[gap] != nd {
@@ -120,12 +124,12 @@ func (t *approxTable) take(nd *approxNode) {
 			gap = i
 		}
 	}
-	t.nodes[gap] = approxNode{}
+	t.nodes[gap] = node{}
 	t.used--
 }
 
 // insert adds a second or later holder.
-func (t *approxTable) insert(nd *approxNode, h holder, place uint32) {
+func (t *table) insert(nd *node, h holder, place uint32) {
 	if int(nd.n) == 1<<nd.class {
 		t.resize(nd, nd.class+1)
 	}
@@ -138,7 +142,7 @@ func (t *approxTable) insert(nd *approxNode, h holder, place uint32) {
 }
 
 // cut removes the holder ep, and the node with its last holder.
-func (t *approxTable) cut(nd *approxNode, ep EndpointID) {
+func (t *table) cut(nd *node, ep indexer.EndpointID) {
 	if nd.n == 1 {
 		t.take(nd)
 		return
@@ -157,7 +161,7 @@ func (t *approxTable) cut(nd *approxNode, ep EndpointID) {
 }
 
 // resize moves the holders of nd to a list of another class with room for them.
-func (t *approxTable) resize(nd *approxNode, class uint8) {
+func (t *table) resize(nd *node, class uint8) {
 	was, start, n := nd.class, int(nd.one), int(nd.n)
 	if class == 0 {
 		nd.one, nd.place, nd.class = t.lists[start], t.places[start], 0
@@ -176,7 +180,7 @@ func (t *approxTable) resize(nd *approxNode, class uint8) {
 }
 
 // alloc returns the start of a list of 2^class places.
-func (t *approxTable) alloc(class uint8) int {
+func (t *table) alloc(class uint8) int {
 	if head := t.free[class]; head != 0 {
 		start := int(head - 1)
 		t.free[class] = uint32(t.lists[start])
@@ -188,7 +192,7 @@ func (t *approxTable) alloc(class uint8) int {
 	return start
 }
 
-func (t *approxTable) release(start int, class uint8) {
+func (t *table) release(start int, class uint8) {
 	t.lists[start] = holder(t.free[class])
 	t.free[class] = uint32(start + 1)
 }

@@ -1,6 +1,10 @@
-package indexer
+package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
 
 // The short form of a Delta is for those who hold what the writer held just
 // before it: it names known blocks by shortBytes of their mixed hash, and parents
@@ -14,6 +18,11 @@ import "encoding/binary"
 // After it, in this order: tier and group, N (varint), and for a store the
 // parent (see shortParent), the tokens of a usual block (varint) and the blocks as in the
 // long form; for the others the hashes, 4 or 8 bytes each. A clear has neither.
+const (
+	shortBytes = 4  // of a short name
+	window     = 64 // names that are read ahead at a time
+)
+
 const (
 	shortPlace     = 1 << 2
 	shortOne       = 1 << 3
@@ -36,14 +45,14 @@ const (
 
 // shortWriter encodes one delta.
 type shortWriter struct {
-	x    *Index
-	s    *source // nil: nothing may be taken for known
+	n    indexer.Named
+	some bool // something may be taken for known
 	t    *Tails
-	d    *Delta
+	d    *indexer.Delta
 	dst  []byte
 	warm uint32 // hashes before it were touched
 
-	root     BlockKey
+	root     indexer.BlockKey
 	haveRoot bool
 	usual    uint32
 	stores   int // so far
@@ -53,21 +62,18 @@ type shortWriter struct {
 // applied, with the tails of the deltas before it; with nil tails the form supposes nothing of
 // what its readers know. Operations without blocks or hashes are left out, and d must
 // be within the limits of an encoded Delta.
-func (x *Index) AppendShort(dst []byte, name Source, t *Tails, d *Delta) []byte {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	w := shortWriter{x: x, t: t, d: d, dst: dst}
-	if t != nil {
-		w.s = x.sources[name]
-	} else {
+func AppendShort(dst []byte, x *indexer.Index, name indexer.Source, t *Tails, d *indexer.Delta) []byte {
+	w := shortWriter{n: x.Named(name, t != nil), some: t != nil, t: t, d: d, dst: dst}
+	defer w.n.Release()
+	if t == nil {
 		w.t = &Tails{}
 	}
 	for i := range d.Ops {
 		switch op := &d.Ops[i]; {
-		case op.Kind == OpClear:
+		case op.Kind == indexer.OpClear:
 			w.head(op, 0)
 		case op.N == 0:
-		case op.Kind == OpStore:
+		case op.Kind == indexer.OpStore:
 			w.store(i)
 		default:
 			w.list(op)
@@ -76,20 +82,20 @@ func (x *Index) AppendShort(dst []byte, name Source, t *Tails, d *Delta) []byte 
 	return w.dst
 }
 
-func (w *shortWriter) head(op *Op, more byte) {
+func (w *shortWriter) head(op *indexer.Op, more byte) {
 	h := byte(op.Kind) | more
 	place := op.Tier != 0 || op.Group != 0
 	if place {
 		h |= shortPlace
 	}
-	if op.N == 1 && op.Kind != OpClear {
+	if op.N == 1 && op.Kind != indexer.OpClear {
 		h |= shortOne
 	}
 	w.dst = append(w.dst, h)
 	if place {
 		w.dst = append(w.dst, byte(op.Tier), op.Group)
 	}
-	if op.N != 1 && op.Kind != OpClear {
+	if op.N != 1 && op.Kind != indexer.OpClear {
 		w.dst = binary.AppendUvarint(w.dst, uint64(op.N))
 	}
 }
@@ -128,7 +134,7 @@ func (w *shortWriter) parent(i int, more byte) {
 		w.dst = binary.AppendUvarint(w.dst, uint64(n))
 		return
 	}
-	if name, ok := w.known(op.Parent); ok && w.has(op) {
+	if name, ok := w.n.Short(op.Parent); ok && w.has(op) {
 		as(parentName)
 		w.dst = binary.LittleEndian.AppendUint32(w.dst, uint32(name))
 		return
@@ -157,35 +163,28 @@ func (w *shortWriter) tail(i int) int {
 }
 
 // endOf returns the last block of operation i, if that stores any.
-func endOf(d *Delta, i int) (b *StoredBlock, ok bool) {
+func endOf(d *indexer.Delta, i int) (b *indexer.StoredBlock, ok bool) {
 	op := &d.Ops[i]
-	if op.Kind != OpStore || op.N == 0 {
+	if op.Kind != indexer.OpStore || op.N == 0 {
 		return nil, false
 	}
 	return &d.Blocks[op.First+op.N-1], true
 }
 
 // has reports whether the parent of op is known, and under no other key.
-func (w *shortWriter) has(op *Op) bool {
-	if w.s == nil {
-		return false
-	}
-	key, ok := w.x.oneKey(w.s, op.Parent)
+func (w *shortWriter) has(op *indexer.Op) bool {
+	key, ok := w.n.Key(op.Parent)
 	return ok && key == op.From
 }
 
-// known returns the short name of a hash that is held, if no other has it.
-func (w *shortWriter) known(h EngineHash) (shortName, bool) {
-	if w.s == nil {
-		return 0, false
-	}
-	n := shortOf(mixHash(h))
-	e, is := w.s.names.byShort(n)
-	return n, is == foundOne && e.hash == h
+// short returns the short name of a hash, held or not.
+func (w *shortWriter) short(h indexer.EngineHash) uint32 {
+	name, _ := w.n.Short(h)
+	return uint32(name)
 }
 
 // list writes a removal or move; several where some hashes must be whole.
-func (w *shortWriter) list(op *Op) {
+func (w *shortWriter) list(op *indexer.Op) {
 	for at, end := op.First, op.First+op.N; at < end; {
 		part := *op
 		whole := !w.named(at)
@@ -200,7 +199,7 @@ func (w *shortWriter) list(op *Op) {
 			if whole {
 				w.dst = binary.LittleEndian.AppendUint64(w.dst, uint64(h))
 			} else {
-				w.dst = binary.LittleEndian.AppendUint32(w.dst, uint32(shortOf(mixHash(h))))
+				w.dst = binary.LittleEndian.AppendUint32(w.dst, w.short(h))
 			}
 		}
 		at += part.N
@@ -209,12 +208,10 @@ func (w *shortWriter) list(op *Op) {
 
 // named reports whether hash i of the delta can be told by its short name.
 func (w *shortWriter) named(i uint32) bool {
-	if w.s != nil && i >= w.warm {
+	if w.some && i >= w.warm {
 		w.warm = min(uint32(len(w.d.Hashes)), i+window)
-		for _, h := range w.d.Hashes[i:w.warm] {
-			w.x.sink += w.s.names.home(h).node
-		}
+		w.n.Ahead(w.d.Hashes[i:w.warm])
 	}
-	_, ok := w.known(w.d.Hashes[i])
+	_, ok := w.n.Short(w.d.Hashes[i])
 	return ok
 }

@@ -1,10 +1,11 @@
-package indexer
+package wire
 
 import (
 	"encoding/binary"
 	"errors"
 	"math"
 
+	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
@@ -56,14 +57,14 @@ const minBlockSize = 17
 // deltaChain is what encoder and decoder remember to leave out what follows
 // from earlier operations.
 type deltaChain struct {
-	root, key BlockKey
-	hash      EngineHash
+	root, key indexer.BlockKey
+	hash      indexer.EngineHash
 	haveRoot  bool
 	haveBlock bool
 }
 
 // again tells whether op continues where the chain stands.
-func (c *deltaChain) again(op *Op) bool {
+func (c *deltaChain) again(op *indexer.Op) bool {
 	if op.Root {
 		return c.haveRoot && op.From == c.root
 	}
@@ -71,7 +72,7 @@ func (c *deltaChain) again(op *Op) bool {
 }
 
 // after moves the chain past op and the blocks that it stored.
-func (c *deltaChain) after(op *Op, blocks []StoredBlock) {
+func (c *deltaChain) after(op *indexer.Op, blocks []indexer.StoredBlock) {
 	if op.Root {
 		c.root, c.haveRoot = op.From, true
 	}
@@ -84,18 +85,18 @@ func (c *deltaChain) after(op *Op, blocks []StoredBlock) {
 // order and their blocks and hashes; fields that an operation's kind does not
 // use come back as zero, and First as the running count. It panics when an
 // operation's range lies outside of d.
-func AppendDelta(dst []byte, d *Delta) []byte {
+func AppendDelta(dst []byte, d *indexer.Delta) []byte {
 	dst = append(dst, deltaVersion)
 	var chain deltaChain
 	for i := range d.Ops {
 		op := &d.Ops[i]
-		dst = appendHead(dst, op, op.Kind == OpStore && chain.again(op))
+		dst = appendHead(dst, op, op.Kind == indexer.OpStore && chain.again(op))
 		switch op.Kind {
-		case OpStore:
+		case indexer.OpStore:
 			blocks := d.Blocks[op.First : op.First+op.N]
 			dst = appendBlocks(dst, blocks)
 			chain.after(op, blocks)
-		case OpRemove, OpMove:
+		case indexer.OpRemove, indexer.OpMove:
 			for _, h := range d.Hashes[op.First : op.First+op.N] {
 				dst = binary.LittleEndian.AppendUint64(dst, uint64(h))
 			}
@@ -104,15 +105,15 @@ func AppendDelta(dst []byte, d *Delta) []byte {
 	return dst
 }
 
-func appendHead(dst []byte, op *Op, again bool) []byte {
+func appendHead(dst []byte, op *indexer.Op, again bool) []byte {
 	head := byte(op.Kind)&headKind | byte(op.Tier)<<2&headTier
 	if op.Group != 0 {
 		head |= headGroup
 	}
-	if op.Kind == OpStore && op.Root {
+	if op.Kind == indexer.OpStore && op.Root {
 		head |= headRoot
 	}
-	if op.N == 1 && op.Kind != OpClear {
+	if op.N == 1 && op.Kind != indexer.OpClear {
 		head |= headOne
 	}
 	if again {
@@ -122,13 +123,13 @@ func appendHead(dst []byte, op *Op, again bool) []byte {
 	if head&headGroup != 0 {
 		dst = append(dst, op.Group)
 	}
-	if op.Kind == OpClear {
+	if op.Kind == indexer.OpClear {
 		return dst
 	}
 	if head&headOne == 0 {
 		dst = binary.AppendUvarint(dst, uint64(op.N))
 	}
-	if op.Kind != OpStore || again {
+	if op.Kind != indexer.OpStore || again {
 		return dst
 	}
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(op.From))
@@ -138,7 +139,7 @@ func appendHead(dst []byte, op *Op, again bool) []byte {
 	return dst
 }
 
-func appendBlocks(dst []byte, blocks []StoredBlock) []byte {
+func appendBlocks(dst []byte, blocks []indexer.StoredBlock) []byte {
 	if len(blocks) == 0 {
 		return dst
 	}
@@ -146,7 +147,7 @@ func appendBlocks(dst []byte, blocks []StoredBlock) []byte {
 	return appendBlockList(binary.AppendUvarint(dst, uint64(usual)), blocks, usual)
 }
 
-func appendBlockList(dst []byte, blocks []StoredBlock, usual uint32) []byte {
+func appendBlockList(dst []byte, blocks []indexer.StoredBlock, usual uint32) []byte {
 	length := usualBytes(usual)
 	for i := range blocks {
 		b := &blocks[i]
@@ -173,7 +174,7 @@ func usualBytes(tokens uint32) int64 { return 4 * int64(tokens) }
 // DecodeDelta reads an encoding of AppendDelta into d, whose memory it reuses.
 // Any input is safe: what is allocated is bounded by the length of b and by
 // the Max constants. After an error d is empty.
-func DecodeDelta(b []byte, d *Delta) error {
+func DecodeDelta(b []byte, d *indexer.Delta) error {
 	d.Reset()
 	r := varint.Reader{B: b}
 	if r.Byte() != deltaVersion {
@@ -189,35 +190,35 @@ func DecodeDelta(b []byte, d *Delta) error {
 	return r.Err
 }
 
-func decodeOp(r *varint.Reader, d *Delta, chain *deltaChain) {
+func decodeOp(r *varint.Reader, d *indexer.Delta, chain *deltaChain) {
 	if len(d.Ops) == MaxDeltaOps {
 		r.Fail(ErrCodecLimit)
 		return
 	}
 	head := r.Byte()
-	op := Op{Kind: OpKind(head & headKind), Tier: Tier(head & headTier >> 2)}
+	op := indexer.Op{Kind: indexer.OpKind(head & headKind), Tier: indexer.Tier(head & headTier >> 2)}
 	if head&headGroup != 0 {
 		if op.Group = r.Byte(); op.Group == 0 {
 			r.Fail(ErrCodecValue)
 		}
 	}
-	if op.Kind != OpStore && head&(headRoot|headAgain) != 0 {
+	if op.Kind != indexer.OpStore && head&(headRoot|headAgain) != 0 {
 		r.Fail(ErrCodecValue)
 	}
 	switch {
-	case op.Kind == OpClear && head&headOne != 0:
+	case op.Kind == indexer.OpClear && head&headOne != 0:
 		r.Fail(ErrCodecValue)
 	case head&headOne != 0:
 		op.N = 1
-	case op.Kind != OpClear:
+	case op.Kind != indexer.OpClear:
 		op.N = r.Uint32()
 	}
 	switch op.Kind {
-	case OpStore:
+	case indexer.OpStore:
 		decodeParent(r, &op, head, chain)
 		decodeBlocks(r, d, &op)
 		chain.after(&op, d.Blocks[op.First:])
-	case OpRemove, OpMove:
+	case indexer.OpRemove, indexer.OpMove:
 		decodeHashes(r, d, &op)
 	}
 	if r.Err == nil {
@@ -225,7 +226,7 @@ func decodeOp(r *varint.Reader, d *Delta, chain *deltaChain) {
 	}
 }
 
-func decodeParent(r *varint.Reader, op *Op, head byte, chain *deltaChain) {
+func decodeParent(r *varint.Reader, op *indexer.Op, head byte, chain *deltaChain) {
 	op.Root = head&headRoot != 0
 	again := head&headAgain != 0
 	switch {
@@ -236,14 +237,14 @@ func decodeParent(r *varint.Reader, op *Op, head byte, chain *deltaChain) {
 	case again:
 		r.Fail(ErrCodecValue)
 	case op.Root:
-		op.From = BlockKey(r.Fixed64())
+		op.From = indexer.BlockKey(r.Fixed64())
 	default:
-		op.From = BlockKey(r.Fixed64())
-		op.Parent = EngineHash(r.Fixed64())
+		op.From = indexer.BlockKey(r.Fixed64())
+		op.Parent = indexer.EngineHash(r.Fixed64())
 	}
 }
 
-func decodeBlocks(r *varint.Reader, d *Delta, op *Op) {
+func decodeBlocks(r *varint.Reader, d *indexer.Delta, op *indexer.Op) {
 	op.First = uint32(len(d.Blocks))
 	if op.N > 0 && r.Err == nil {
 		decodeBlockList(r, d, op, r.Uint32())
@@ -251,7 +252,7 @@ func decodeBlocks(r *varint.Reader, d *Delta, op *Op) {
 }
 
 // decodeBlockList reads the blocks of op, whose First is set.
-func decodeBlockList(r *varint.Reader, d *Delta, op *Op, usual uint32) {
+func decodeBlockList(r *varint.Reader, d *indexer.Delta, op *indexer.Op, usual uint32) {
 	if uint64(op.First)+uint64(op.N) > MaxDeltaBlocks {
 		r.Fail(ErrCodecLimit)
 	}
@@ -260,10 +261,10 @@ func decodeBlockList(r *varint.Reader, d *Delta, op *Op, usual uint32) {
 	}
 	length := usualBytes(usual)
 	for range op.N {
-		b := StoredBlock{Hash: EngineHash(r.Fixed64()), Key: BlockKey(r.Fixed64()), Tokens: usual}
+		b := indexer.StoredBlock{Hash: indexer.EngineHash(r.Fixed64()), Key: indexer.BlockKey(r.Fixed64()), Tokens: usual}
 		word := r.Uint()
 		if word&1 != 0 {
-			b.Flags = BlockFlags(r.Byte())
+			b.Flags = indexer.BlockFlags(r.Byte())
 			b.Tokens = r.Uint32()
 		}
 		zig := word >> 1
@@ -281,7 +282,7 @@ func decodeBlockList(r *varint.Reader, d *Delta, op *Op, usual uint32) {
 
 // placeHashes sets op.First, and reports whether the hashes of op are within the limit
 // and all there, in so many bytes each.
-func placeHashes(r *varint.Reader, d *Delta, op *Op, width uint64) bool {
+func placeHashes(r *varint.Reader, d *indexer.Delta, op *indexer.Op, width uint64) bool {
 	op.First = uint32(len(d.Hashes))
 	if uint64(op.First)+uint64(op.N) > MaxDeltaHashes {
 		r.Fail(ErrCodecLimit)
@@ -289,11 +290,11 @@ func placeHashes(r *varint.Reader, d *Delta, op *Op, width uint64) bool {
 	return r.Has(uint64(op.N) * width)
 }
 
-func decodeHashes(r *varint.Reader, d *Delta, op *Op) {
+func decodeHashes(r *varint.Reader, d *indexer.Delta, op *indexer.Op) {
 	if !placeHashes(r, d, op, 8) {
 		return
 	}
 	for range op.N {
-		d.Hashes = append(d.Hashes, EngineHash(r.Fixed64()))
+		d.Hashes = append(d.Hashes, indexer.EngineHash(r.Fixed64()))
 	}
 }

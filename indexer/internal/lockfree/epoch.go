@@ -1,25 +1,26 @@
-package indexer
+package lockfree
 
 import "sync/atomic"
 
 const epochShards = 16
 
-type paddedCounter struct {
+// Counter counts readers, on a cache line of its own.
+type Counter struct {
 	n atomic.Int64
 	_ [56]byte
 }
 
-// epochs lets readers walk without waiting while writers reuse memory. A
+// Epochs lets readers walk without waiting while writers reuse memory. A
 // reader announces itself in the current epoch; what a writer unlinks in epoch
 // e is reused when the epoch has reached e+2, for then no reader that
 // entered at e or before is left.
-type epochs struct {
+type Epochs struct {
 	now     atomic.Uint64
-	readers [2][epochShards]paddedCounter
+	readers [2][epochShards]Counter
 }
 
-// enter announces a reader; the result goes to leave.
-func (e *epochs) enter(shard uint32) *paddedCounter {
+// Enter announces a reader; the result goes to leave.
+func (e *Epochs) Enter(shard uint32) *Counter {
 	for {
 		now := e.now.Load()
 		c := &e.readers[now&1][shard%epochShards]
@@ -31,11 +32,11 @@ func (e *epochs) enter(shard uint32) *paddedCounter {
 	}
 }
 
-func (*epochs) leave(c *paddedCounter) { c.n.Add(-1) }
+func (*Epochs) Leave(c *Counter) { c.n.Add(-1) }
 
-// advance moves on by one epoch unless a reader of the previous one is still
+// Advance moves on by one epoch unless a reader of the previous one is still
 // there. Only the writer calls it.
-func (e *epochs) advance() bool {
+func (e *Epochs) Advance() bool {
 	now := e.now.Load()
 	var n int64
 	for i := range e.readers[(now+1)&1] {
@@ -48,14 +49,14 @@ func (e *epochs) advance() bool {
 	return true
 }
 
-// limbo holds retired identifiers until no reader can see them.
-type limbo struct {
+// Limbo holds retired identifiers until no reader can see them.
+type Limbo struct {
 	ids   [3][]uint32
 	epoch [3]uint64
 }
 
-// retire puts id away in the current epoch.
-func (l *limbo) retire(e *epochs, id uint32) {
+// Retire puts id away in the current epoch.
+func (l *Limbo) Retire(e *Epochs, id uint32) {
 	now := e.now.Load()
 	i := now % 3
 	l.ids[i] = append(l.ids[i], id)
@@ -66,8 +67,8 @@ func (l *limbo) retire(e *epochs, id uint32) {
 // writers wait for it.
 const reclaimMost = 1 << 16
 
-// reclaim calls free for identifiers that are safe to reuse, all but very many.
-func (l *limbo) reclaim(e *epochs, free func(uint32)) {
+// Reclaim calls free for identifiers that are safe to reuse, all but very many.
+func (l *Limbo) Reclaim(e *Epochs, free func(uint32)) {
 	now := e.now.Load()
 	for i, ids := range l.ids {
 		if len(ids) == 0 || now < l.epoch[i]+2 {
@@ -81,4 +82,5 @@ func (l *limbo) reclaim(e *epochs, free func(uint32)) {
 	}
 }
 
-func (l *limbo) pending() int { return len(l.ids[0]) + len(l.ids[1]) + len(l.ids[2]) }
+// Pending is the number of identifiers put away.
+func (l *Limbo) Pending() int { return len(l.ids[0]) + len(l.ids[1]) + len(l.ids[2]) }

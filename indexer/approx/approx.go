@@ -1,27 +1,29 @@
-package indexer
+package approx
 
 import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/indexer"
 )
 
-// Defaults of ApproxOptions.
+// Defaults of Options.
 const (
-	DefaultChunkBytes      = 256
-	DefaultApproxEndpoints = 4096
-	DefaultApproxCapacity  = 8 << 20 // about two million tokens of English text
-	DefaultMaxChunks       = 4096    // 1 MiB of prompt at the default chunk size
-	DefaultBytesPerToken   = 4
+	DefaultChunkBytes    = 256
+	DefaultEndpoints     = 4096
+	DefaultCapacity      = 8 << 20 // about two million tokens of English text
+	DefaultMaxChunks     = 4096    // 1 MiB of prompt at the default chunk size
+	DefaultBytesPerToken = 4
 )
 
-// maxApproxEndpoints bounds MaxEndpoints: a chunk counts its holders in 16 bits.
-const maxApproxEndpoints = math.MaxUint16
+// maxEndpoints bounds MaxEndpoints: a chunk counts its holders in 16 bits.
+const maxEndpoints = math.MaxUint16
 
-// ApproxOptions are the parameters of an Approx. A zero field takes the
+// Options are the parameters of an Index. A zero field takes the
 // default; replicas that share entries must agree on Hasher and ChunkBytes.
-type ApproxOptions struct {
-	Hasher        Hasher
+type Options struct {
+	Hasher        indexer.Hasher
 	ChunkBytes    int // bytes of prompt for each chunk
 	MaxEndpoints  int // EndpointIDs from this on are not tracked; at most 65535
 	CapacityBytes int // bytes of prompt kept for an endpoint until SetCapacity
@@ -29,7 +31,7 @@ type ApproxOptions struct {
 	BytesPerToken int // fills Run.Tokens
 }
 
-// Approx remembers which prompts went to which endpoint, in chunks of a fixed
+// Index remembers which prompts went to which endpoint, in chunks of a fixed
 // number of bytes. It stands in for engine events where there are none, and
 // bridges the time until they arrive: counting only the entries of the last
 // seconds, it is the speculative index.
@@ -38,57 +40,57 @@ type ApproxOptions struct {
 // endpoint's capacity. A chunk is never evicted before those that follow it in
 // a prompt. Equal sequences of calls give equal states. All methods may be
 // called concurrently; Match waits for no more than the change of one chunk.
-type Approx struct {
-	opts      ApproxOptions
-	shards    [approxShards]approxShard
-	endpoints []approxEndpoint
+type Index struct {
+	opts      Options
+	shards    [numShards]shard
+	endpoints []endpoint
 	base      atomic.Int64 // of stamps; 0 until the first Record
-	scratch   sync.Pool    // *approxScratch
+	scratch   sync.Pool    // *scratch
 }
 
-// approxEndpoint is what one endpoint holds. Its lock is taken before a shard's.
-type approxEndpoint struct {
+// endpoint is what one endpoint holds. Its lock is taken before a shard's.
+type endpoint struct {
 	mu  sync.Mutex
 	cap int // chunks
-	lru approxLRU
+	lru lru
 }
 
-// approxScratch is the working memory of one Match.
-type approxScratch struct{ wants []approxWant }
+// scratch is the working memory of one Match.
+type scratch struct{ wants []want }
 
-// approxWant is what a Match asks of one endpoint.
-type approxWant struct {
+// want is what a Match asks of one endpoint.
+type want struct {
 	level uint32 // 0: not a candidate; n+1: holds the first n chunks
 	since uint32 // stamp from which on an entry counts
 }
 
-// NewApprox returns an empty Approx. It starts nothing.
-func NewApprox(o ApproxOptions) *Approx {
+// New returns an empty Index. It starts nothing.
+func New(o Options) *Index {
 	orDefault := func(v *int, d int) {
 		if *v <= 0 {
 			*v = d
 		}
 	}
 	orDefault(&o.ChunkBytes, DefaultChunkBytes)
-	orDefault(&o.MaxEndpoints, DefaultApproxEndpoints)
-	orDefault(&o.CapacityBytes, DefaultApproxCapacity)
+	orDefault(&o.MaxEndpoints, DefaultEndpoints)
+	orDefault(&o.CapacityBytes, DefaultCapacity)
 	orDefault(&o.MaxChunks, DefaultMaxChunks)
 	orDefault(&o.BytesPerToken, DefaultBytesPerToken)
-	o.MaxEndpoints = min(o.MaxEndpoints, maxApproxEndpoints)
-	if o.Hasher == (Hasher{}) {
-		o.Hasher = NewHasher(Seed{}) // the zero Hasher has no secret and hashes zeros to a constant
+	o.MaxEndpoints = min(o.MaxEndpoints, maxEndpoints)
+	if o.Hasher == (indexer.Hasher{}) {
+		o.Hasher = indexer.NewHasher(indexer.Seed{}) // the zero Hasher has no secret and hashes zeros to a constant
 	}
-	a := &Approx{opts: o, endpoints: make([]approxEndpoint, o.MaxEndpoints)}
+	a := &Index{opts: o, endpoints: make([]endpoint, o.MaxEndpoints)}
 	for i := range a.endpoints {
 		a.endpoints[i].cap = o.CapacityBytes / o.ChunkBytes
 	}
-	a.scratch.New = func() any { return &approxScratch{wants: make([]approxWant, o.MaxEndpoints)} }
+	a.scratch.New = func() any { return &scratch{wants: make([]want, o.MaxEndpoints)} }
 	return a
 }
 
 // Keys appends to dst the keys of the full chunks of q, at most MaxChunks. A
 // request computes them once, for Match and for Record.
-func (a *Approx) Keys(q Query, dst []BlockKey) []BlockKey {
+func (a *Index) Keys(q indexer.Query, dst []indexer.BlockKey) []indexer.BlockKey {
 	size, key, b := a.opts.ChunkBytes, q.Root, q.Bytes
 	for range min(len(b)/size, a.opts.MaxChunks) {
 		key = a.opts.Hasher.Child(key, b[:size])
@@ -103,19 +105,19 @@ func (a *Approx) Keys(q Query, dst []BlockKey) []BlockKey {
 // A nil notBefore counts every entry. Candidates are distinct; dst and
 // notBefore are as long as candidates. Run.Tokens[TierGPU] is an estimate by
 // BytesPerToken.
-func (a *Approx) Match(keys []BlockKey, candidates []EndpointID, notBefore []int64, dst []Run) {
+func (a *Index) Match(keys []indexer.BlockKey, candidates []indexer.EndpointID, notBefore []int64, dst []indexer.Run) {
 	clear(dst[:len(candidates)])
 	base := a.base.Load()
 	if base == 0 {
 		return
 	}
-	scratch := a.scratch.Get().(*approxScratch)
+	scratch := a.scratch.Get().(*scratch)
 	wants := scratch.wants
 	for i, ep := range candidates {
 		if int(ep) >= len(wants) {
 			continue
 		}
-		w := approxWant{level: 1}
+		w := want{level: 1}
 		if notBefore != nil {
 			w.since = stampAt(base, notBefore[i])
 		}
@@ -129,20 +131,20 @@ func (a *Approx) Match(keys []BlockKey, candidates []EndpointID, notBefore []int
 	for i, ep := range candidates {
 		if int(ep) < len(wants) {
 			dst[i] = a.run(wants[ep].level)
-			wants[ep] = approxWant{}
+			wants[ep] = want{}
 		}
 	}
 	a.scratch.Put(scratch)
 }
 
 // run makes the Run of a level.
-func (a *Approx) run(level uint32) (r Run) {
+func (a *Index) run(level uint32) (r indexer.Run) {
 	if level <= 1 {
 		return r
 	}
 	r.Blocks = int32(level - 1)
 	r.Bytes = r.Blocks * int32(a.opts.ChunkBytes)
-	r.Tokens[TierGPU] = r.Bytes / int32(a.opts.BytesPerToken)
+	r.Tokens[indexer.TierGPU] = r.Bytes / int32(a.opts.BytesPerToken)
 	return r
 }
 
@@ -151,7 +153,7 @@ func (a *Approx) run(level uint32) (r Run) {
 const stampShift = 26
 
 // stamp returns the stamp of a recorded time, at least 1.
-func (a *Approx) stamp(now int64) uint32 {
+func (a *Index) stamp(now int64) uint32 {
 	if a.base.Load() == 0 {
 		a.base.CompareAndSwap(0, (now>>stampShift-1<<31)|1)
 	}
@@ -163,7 +165,7 @@ func stampAt(base, t int64) uint32 {
 }
 
 // Len returns the number of chunks held for ep.
-func (a *Approx) Len(ep EndpointID) int {
+func (a *Index) Len(ep indexer.EndpointID) int {
 	if int(ep) >= len(a.endpoints) {
 		return 0
 	}
@@ -175,7 +177,7 @@ func (a *Approx) Len(ep EndpointID) int {
 
 // MemoryBytes returns the memory that entries take, free places included. It
 // follows the largest number of entries held at once, at 50 to 80 bytes each.
-func (a *Approx) MemoryBytes() int {
+func (a *Index) MemoryBytes() int {
 	n := 0
 	for i := range a.shards {
 		s := &a.shards[i]

@@ -1,4 +1,4 @@
-package indexer
+package approx
 
 import (
 	"bytes"
@@ -10,67 +10,69 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/grapevine-epp/grapevine/indexer"
 )
 
 const second = int64(time.Second)
 
 // chainOf returns n keys below a root of its own.
-func chainOf(a *Approx, name string, n int) []BlockKey {
+func chainOf(a *Index, name string, n int) []indexer.BlockKey {
 	h := a.opts.Hasher
-	return a.Keys(Query{Root: h.Root(Scope{Space: SpaceChunks, Model: name}), Bytes: make([]byte, n*a.opts.ChunkBytes)}, nil)
+	return a.Keys(indexer.Query{Root: h.Root(indexer.Scope{Space: indexer.SpaceChunks, Model: name}), Bytes: make([]byte, n*a.opts.ChunkBytes)}, nil)
 }
 
-func matchOne(a *Approx, keys []BlockKey, ep EndpointID, notBefore int64) int {
-	var run [1]Run
-	a.Match(keys, []EndpointID{ep}, []int64{notBefore}, run[:])
+func matchOne(a *Index, keys []indexer.BlockKey, ep indexer.EndpointID, notBefore int64) int {
+	var run [1]indexer.Run
+	a.Match(keys, []indexer.EndpointID{ep}, []int64{notBefore}, run[:])
 	return int(run[0].Blocks)
 }
 
-func TestApproxKeys(t *testing.T) {
-	h := NewHasher(Seed{1})
-	a := NewApprox(ApproxOptions{Hasher: h, ChunkBytes: 4, MaxChunks: 3})
-	root := h.Root(Scope{Space: SpaceChunks, Model: "m"})
+func TestKeys(t *testing.T) {
+	h := indexer.NewHasher(indexer.Seed{1})
+	a := New(Options{Hasher: h, ChunkBytes: 4, MaxChunks: 3})
+	root := h.Root(indexer.Scope{Space: indexer.SpaceChunks, Model: "m"})
 	first := h.Child(root, []byte("aaaa"))
 	second := h.Child(first, []byte("bbbb"))
 	third := h.Child(second, []byte("cccc"))
 	for _, c := range []struct {
 		in   string
-		want []BlockKey
+		want []indexer.BlockKey
 	}{
 		{"", nil},
 		{"aaa", nil},
-		{"aaaa", []BlockKey{first}},
-		{"aaaabbbbc", []BlockKey{first, second}},
-		{"aaaabbbbccccdddd", []BlockKey{first, second, third}},
+		{"aaaa", []indexer.BlockKey{first}},
+		{"aaaabbbbc", []indexer.BlockKey{first, second}},
+		{"aaaabbbbccccdddd", []indexer.BlockKey{first, second, third}},
 	} {
-		got := a.Keys(Query{Root: root, Bytes: []byte(c.in)}, []BlockKey{42})
+		got := a.Keys(indexer.Query{Root: root, Bytes: []byte(c.in)}, []indexer.BlockKey{42})
 		if got[0] != 42 || !slices.Equal(got[1:], c.want) {
 			t.Errorf("%q: %x, want %x", c.in, got[1:], c.want)
 		}
 	}
 }
 
-func TestApproxRun(t *testing.T) {
-	a := NewApprox(ApproxOptions{MaxEndpoints: 8})
+func TestRun(t *testing.T) {
+	a := New(Options{MaxEndpoints: 8})
 	keys := chainOf(a, "m", 10)
 	a.Record(2, keys[:6], second)
 	a.Record(5, keys, second)
-	runs := slices.Repeat([]Run{{Blocks: 99}}, 4)
-	a.Match(keys, []EndpointID{5, 1, 2, 1 << 20}, nil, runs)
-	want := []Run{
-		{Blocks: 10, Bytes: 2560, Tokens: [NumTiers]int32{640}},
+	runs := slices.Repeat([]indexer.Run{{Blocks: 99}}, 4)
+	a.Match(keys, []indexer.EndpointID{5, 1, 2, 1 << 20}, nil, runs)
+	want := []indexer.Run{
+		{Blocks: 10, Bytes: 2560, Tokens: [indexer.NumTiers]int32{640}},
 		{},
-		{Blocks: 6, Bytes: 1536, Tokens: [NumTiers]int32{384}},
+		{Blocks: 6, Bytes: 1536, Tokens: [indexer.NumTiers]int32{384}},
 		{},
 	}
 	if !slices.Equal(runs, want) {
 		t.Errorf("%+v, want %+v", runs, want)
 	}
-	a.Record(6, []BlockKey{keys[0], keys[1], 0, keys[2]}, second)
+	a.Record(6, []indexer.BlockKey{keys[0], keys[1], 0, keys[2]}, second)
 	if n := a.Len(6); n != 2 {
 		t.Errorf("%d chunks of a prompt that ends after 2", n)
 	}
-	a.Record(7, []BlockKey{keys[0], keys[1], keys[0]}, second)
+	a.Record(7, []indexer.BlockKey{keys[0], keys[1], keys[0]}, second)
 	if n := a.Len(7); n != 2 {
 		t.Errorf("%d chunks of 2 that come twice", n)
 	}
@@ -84,9 +86,9 @@ func TestApproxRun(t *testing.T) {
 }
 
 // A speculative look counts the entries of the last seconds alone.
-func TestApproxNotBefore(t *testing.T) {
+func TestNotBefore(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
-	a := NewApprox(ApproxOptions{})
+	a := New(Options{})
 	keys := chainOf(a, "m", 8)
 	a.Record(1, keys, start)
 	a.Record(1, keys[:3], start+10*second)
@@ -105,9 +107,9 @@ func TestApproxNotBefore(t *testing.T) {
 }
 
 // Clocks that begin at 0, or lie before the first time recorded, work too.
-func TestApproxClockOrigins(t *testing.T) {
+func TestClockOrigins(t *testing.T) {
 	for _, start := range []int64{0, -5 * second, second, 1 << 57, math.MaxInt64 / 2} {
-		a := NewApprox(ApproxOptions{})
+		a := New(Options{})
 		keys := chainOf(a, "m", 4)
 		a.Record(0, keys, start)
 		a.Record(1, keys, start-100*second)
@@ -123,8 +125,8 @@ func TestApproxClockOrigins(t *testing.T) {
 	}
 }
 
-func TestApproxLongPrompt(t *testing.T) {
-	a := NewApprox(ApproxOptions{ChunkBytes: 16, CapacityBytes: 16 * 10})
+func TestLongPrompt(t *testing.T) {
+	a := New(Options{ChunkBytes: 16, CapacityBytes: 16 * 10})
 	keys := chainOf(a, "m", 30)
 	a.Record(3, keys, second)
 	if n, run := a.Len(3), matchOne(a, keys, 3, 0); n != 10 || run != 10 {
@@ -146,22 +148,22 @@ func TestApproxLongPrompt(t *testing.T) {
 	}
 }
 
-// approxModel is the law: per endpoint a list, least recent first.
-type approxModel struct {
-	cap  map[EndpointID]int
-	held map[EndpointID][]modelEntry
+// model is the law: per endpoint a list, least recent first.
+type model struct {
+	cap  map[indexer.EndpointID]int
+	held map[indexer.EndpointID][]modelEntry
 }
 
 type modelEntry struct {
-	key  BlockKey
+	key  indexer.BlockKey
 	unit int64
 }
 
-func (m *approxModel) index(ep EndpointID, key BlockKey) int {
+func (m *model) index(ep indexer.EndpointID, key indexer.BlockKey) int {
 	return slices.IndexFunc(m.held[ep], func(e modelEntry) bool { return e.key == key })
 }
 
-func (m *approxModel) record(ep EndpointID, keys []BlockKey, now int64) {
+func (m *model) record(ep indexer.EndpointID, keys []indexer.BlockKey, now int64) {
 	keys = keys[:min(len(keys), m.cap[ep])]
 	for _, key := range slices.Backward(keys) {
 		e := modelEntry{key, now >> stampShift}
@@ -174,15 +176,15 @@ func (m *approxModel) record(ep EndpointID, keys []BlockKey, now int64) {
 	m.fit(ep)
 }
 
-func (m *approxModel) fit(ep EndpointID) {
+func (m *model) fit(ep indexer.EndpointID) {
 	m.held[ep] = m.held[ep][max(0, len(m.held[ep])-m.cap[ep]):]
 }
 
-func (m *approxModel) truncate(ep EndpointID, keys []BlockKey) {
+func (m *model) truncate(ep indexer.EndpointID, keys []indexer.BlockKey) {
 	m.held[ep] = slices.DeleteFunc(m.held[ep], func(e modelEntry) bool { return slices.Contains(keys, e.key) })
 }
 
-func (m *approxModel) run(ep EndpointID, keys []BlockKey, notBefore int64) int {
+func (m *model) run(ep indexer.EndpointID, keys []indexer.BlockKey, notBefore int64) int {
 	for i, key := range keys {
 		at := m.index(ep, key)
 		if at < 0 || m.held[ep][at].unit < notBefore>>stampShift {
@@ -192,24 +194,26 @@ func (m *approxModel) run(ep EndpointID, keys []BlockKey, notBefore int64) int {
 	return len(keys)
 }
 
-// Approx is its model, whatever the sequence of calls and however little the
+// Index is its model, whatever the sequence of calls and however little the
 // capacities.
-func TestApproxIsModel(t *testing.T) {
+func TestModel(t *testing.T) {
 	const endpoints, chunk, capacity = 6, 4, 20
 	rapid.Check(t, func(t *rapid.T) {
-		a := NewApprox(ApproxOptions{ChunkBytes: chunk, MaxEndpoints: endpoints, CapacityBytes: capacity * chunk})
-		m := &approxModel{cap: map[EndpointID]int{}, held: map[EndpointID][]modelEntry{}}
-		candidates := make([]EndpointID, endpoints)
+		a := New(Options{ChunkBytes: chunk, MaxEndpoints: endpoints, CapacityBytes: capacity * chunk})
+		m := &model{cap: map[indexer.EndpointID]int{}, held: map[indexer.EndpointID][]modelEntry{}}
+		candidates := make([]indexer.EndpointID, endpoints)
 		for i := range candidates {
-			candidates[i] = EndpointID(i)
-			m.cap[EndpointID(i)] = capacity
+			candidates[i] = indexer.EndpointID(i)
+			m.cap[indexer.EndpointID(i)] = capacity
 		}
 		prompt := rapid.SliceOfN(rapid.SampledFrom([]string{"aaaa", "bbbb"}), 0, 12)
-		draw := func() []BlockKey {
+		draw := func() []indexer.BlockKey {
 			b := bytes.Join(toBytes(prompt.Draw(t, "prompt")), nil)
-			return a.Keys(Query{Root: 1, Bytes: b}, nil)
+			return a.Keys(indexer.Query{Root: 1, Bytes: b}, nil)
 		}
-		endpoint := rapid.Custom(func(t *rapid.T) EndpointID { return EndpointID(rapid.IntRange(0, endpoints-1).Draw(t, "ep")) })
+		endpoint := rapid.Custom(func(t *rapid.T) indexer.EndpointID {
+			return indexer.EndpointID(rapid.IntRange(0, endpoints-1).Draw(t, "ep"))
+		})
 		at := rapid.Int64Range(0, 20*second)
 		t.Repeat(map[string]func(*rapid.T){
 			"record": func(t *rapid.T) {
@@ -235,7 +239,7 @@ func TestApproxIsModel(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				keys := draw()
-				runs, notBefore := make([]Run, endpoints), make([]int64, endpoints)
+				runs, notBefore := make([]indexer.Run, endpoints), make([]int64, endpoints)
 				for i := range notBefore {
 					notBefore[i] = at.Draw(t, "notBefore")
 				}
@@ -263,16 +267,16 @@ func toBytes(parts []string) [][]byte {
 
 // Many endpoints come and go on few chunks, so that holder lists pass through
 // every class, and at the end nothing is left.
-func TestApproxManyHolders(t *testing.T) {
+func TestManyHolders(t *testing.T) {
 	const endpoints = 700
-	a := NewApprox(ApproxOptions{MaxEndpoints: endpoints})
+	a := New(Options{MaxEndpoints: endpoints})
 	keys := chainOf(a, "m", 5)
 	rng := rand.New(rand.NewPCG(6, 6))
 	held := make([]int, endpoints)
 	check := func() {
-		runs := make([]Run, 1)
+		runs := make([]indexer.Run, 1)
 		for ep, want := range held {
-			a.Match(keys, []EndpointID{EndpointID(ep)}, nil, runs)
+			a.Match(keys, []indexer.EndpointID{indexer.EndpointID(ep)}, nil, runs)
 			if int(runs[0].Blocks) != want {
 				t.Fatalf("endpoint %d: run of %d, want %d", ep, runs[0].Blocks, want)
 			}
@@ -280,12 +284,12 @@ func TestApproxManyHolders(t *testing.T) {
 	}
 	for _, ep := range rng.Perm(endpoints) {
 		held[ep] = 1 + rng.IntN(5)
-		a.Record(EndpointID(ep), keys[:held[ep]], second)
+		a.Record(indexer.EndpointID(ep), keys[:held[ep]], second)
 	}
 	check()
 	full := a.MemoryBytes()
 	for i, ep := range rng.Perm(endpoints) {
-		a.Forget(EndpointID(ep))
+		a.Forget(indexer.EndpointID(ep))
 		held[ep] = 0
 		if i%100 == 0 {
 			check()
@@ -298,7 +302,7 @@ func TestApproxManyHolders(t *testing.T) {
 		}
 	}
 	for ep := range held {
-		a.Record(EndpointID(ep), keys, second)
+		a.Record(indexer.EndpointID(ep), keys, second)
 		held[ep] = 5
 	}
 	check()
@@ -309,17 +313,17 @@ func TestApproxManyHolders(t *testing.T) {
 
 // At a capacity that is never enough, what is held is as much as may be, and
 // always whole from the start of a prompt.
-func TestApproxCapacityKeepsPrefixes(t *testing.T) {
+func TestCapacityKeepsPrefixes(t *testing.T) {
 	const capacity = 300
-	a := NewApprox(ApproxOptions{ChunkBytes: 16, CapacityBytes: capacity * 16})
+	a := New(Options{ChunkBytes: 16, CapacityBytes: capacity * 16})
 	rng := rand.New(rand.NewPCG(8, 8))
-	parent := map[BlockKey]BlockKey{}
+	parent := map[indexer.BlockKey]indexer.BlockKey{}
 	buf := make([]byte, 40*16)
 	for i := range 3000 {
 		for c := range 40 {
 			buf[c*16] = byte(rng.IntN(1 + c/4)) // prompts that fork again and again
 		}
-		keys := a.Keys(Query{Root: 1, Bytes: buf[:16*(1+rng.IntN(40))]}, nil)
+		keys := a.Keys(indexer.Query{Root: 1, Bytes: buf[:16*(1+rng.IntN(40))]}, nil)
 		for j := 1; j < len(keys); j++ {
 			parent[keys[j]] = keys[j-1]
 		}
@@ -334,31 +338,31 @@ func TestApproxCapacityKeepsPrefixes(t *testing.T) {
 			continue
 		}
 		for key, above := range parent {
-			if matchOne(a, []BlockKey{key}, 0, 0) == 1 && matchOne(a, []BlockKey{above}, 0, 0) == 0 {
+			if matchOne(a, []indexer.BlockKey{key}, 0, 0) == 1 && matchOne(a, []indexer.BlockKey{above}, 0, 0) == 0 {
 				t.Fatalf("prompt %d: a chunk is held without the one before it", i)
 			}
 		}
 	}
 }
 
-func TestApproxConcurrent(t *testing.T) {
+func TestConcurrent(t *testing.T) {
 	const endpoints = 16
-	a := NewApprox(ApproxOptions{ChunkBytes: 16, MaxEndpoints: endpoints, CapacityBytes: 16 * 200})
-	prompts := make([][]BlockKey, 8)
+	a := New(Options{ChunkBytes: 16, MaxEndpoints: endpoints, CapacityBytes: 16 * 200})
+	prompts := make([][]indexer.BlockKey, 8)
 	for i := range prompts {
 		prompts[i] = chainOf(a, string(rune('a'+i)), 20+10*i)
 	}
-	candidates := make([]EndpointID, endpoints)
+	candidates := make([]indexer.EndpointID, endpoints)
 	for i := range candidates {
-		candidates[i] = EndpointID(i)
+		candidates[i] = indexer.EndpointID(i)
 	}
 	var wg sync.WaitGroup
 	for worker := range 6 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(worker)))
-			runs := make([]Run, endpoints)
+			runs := make([]indexer.Run, endpoints)
 			for i := range 400 {
-				keys, ep := prompts[rng.IntN(len(prompts))], EndpointID(rng.IntN(endpoints))
+				keys, ep := prompts[rng.IntN(len(prompts))], indexer.EndpointID(rng.IntN(endpoints))
 				a.Match(keys, candidates, nil, runs)
 				for _, r := range runs {
 					if r.Blocks < 0 || int(r.Blocks) > len(keys) {
@@ -395,11 +399,11 @@ func TestApproxConcurrent(t *testing.T) {
 }
 
 // The figure that the documentation of MemoryBytes gives.
-func TestApproxMemory(t *testing.T) {
-	a := NewApprox(ApproxOptions{CapacityBytes: 1 << 30})
+func TestMemory(t *testing.T) {
+	a := New(Options{CapacityBytes: 1 << 30})
 	const n = 200_000
 	for i := range n / 100 {
-		a.Record(EndpointID(i%4), chainOf(a, string(rune(0x4e00+i)), 100), second)
+		a.Record(indexer.EndpointID(i%4), chainOf(a, string(rune(0x4e00+i)), 100), second)
 	}
 	per := float64(a.MemoryBytes()) / n
 	t.Logf("%.1f bytes for each entry", per)

@@ -1,6 +1,10 @@
-package indexer
+package approx
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
 
 // Record notes that ep was given, at now (nanoseconds of any clock that all
 // callers share), the prompt whose Keys are keys. Chunks already held are
@@ -8,7 +12,7 @@ import "slices"
 // chunks beyond the endpoint's capacity are evicted; of a prompt longer than
 // the capacity, or than MaxChunks, only the start is kept. A key 0 ends the
 // prompt. An ep from MaxEndpoints on is ignored.
-func (a *Approx) Record(ep EndpointID, keys []BlockKey, now int64) {
+func (a *Index) Record(ep indexer.EndpointID, keys []indexer.BlockKey, now int64) {
 	if int(ep) >= len(a.endpoints) {
 		return
 	}
@@ -39,7 +43,7 @@ func (a *Approx) Record(ep EndpointID, keys []BlockKey, now int64) {
 }
 
 // renew makes key the newest of h's endpoint, if it holds it.
-func (a *Approx) renew(e *approxEndpoint, key BlockKey, h holder) bool {
+func (a *Index) renew(e *endpoint, key indexer.BlockKey, h holder) bool {
 	place, held := a.shard(key).touch(key, h)
 	if held {
 		e.lru.refresh(place)
@@ -48,7 +52,7 @@ func (a *Approx) renew(e *approxEndpoint, key BlockKey, h holder) bool {
 }
 
 // evict removes the least recent chunks of ep until it holds at most most.
-func (a *Approx) evict(ep EndpointID, e *approxEndpoint, most int) {
+func (a *Index) evict(ep indexer.EndpointID, e *endpoint, most int) {
 	for e.lru.live > max(most, 0) {
 		place, key := e.lru.oldest()
 		a.shard(key).remove(key, ep)
@@ -58,7 +62,7 @@ func (a *Approx) evict(ep EndpointID, e *approxEndpoint, most int) {
 
 // SetCapacity bounds what is held for ep, in bytes of prompt, until Forget. It
 // takes effect at once.
-func (a *Approx) SetCapacity(ep EndpointID, bytes int) {
+func (a *Index) SetCapacity(ep indexer.EndpointID, bytes int) {
 	if int(ep) >= len(a.endpoints) {
 		return
 	}
@@ -72,7 +76,7 @@ func (a *Approx) SetCapacity(ep EndpointID, bytes int) {
 // Truncate removes from ep the chunks of keys that do not lie wholly within the
 // first fromBytes of the prompt: the engine reported that it did not have them.
 // Other prompts that share the removed chunks end there too.
-func (a *Approx) Truncate(ep EndpointID, keys []BlockKey, fromBytes int) {
+func (a *Index) Truncate(ep indexer.EndpointID, keys []indexer.BlockKey, fromBytes int) {
 	from := max(fromBytes, 0) / a.opts.ChunkBytes
 	if int(ep) >= len(a.endpoints) || from >= len(keys) {
 		return
@@ -89,7 +93,7 @@ func (a *Approx) Truncate(ep EndpointID, keys []BlockKey, fromBytes int) {
 
 // Forget removes everything of ep, and returns its capacity to the default, for
 // an EndpointID that will name another endpoint.
-func (a *Approx) Forget(ep EndpointID) {
+func (a *Index) Forget(ep indexer.EndpointID) {
 	if int(ep) >= len(a.endpoints) {
 		return
 	}
@@ -97,6 +101,6 @@ func (a *Approx) Forget(ep EndpointID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a.evict(ep, e, 0)
-	e.lru = approxLRU{}
+	e.lru = lru{}
 	e.cap = a.opts.CapacityBytes / a.opts.ChunkBytes
 }

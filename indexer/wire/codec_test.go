@@ -1,4 +1,4 @@
-package indexer
+package wire
 
 import (
 	"encoding/binary"
@@ -10,31 +10,33 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/grapevine-epp/grapevine/indexer"
 )
 
 // drawDelta draws any delta whose unused fields are zero and whose ranges
 // follow each other, which is what encoding keeps.
-func drawDelta(t *rapid.T) *Delta {
-	d := &Delta{}
+func drawDelta(t *rapid.T) *indexer.Delta {
+	d := &indexer.Delta{}
 	key := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
-	var root, lastKey BlockKey
-	var lastHash EngineHash
+	var root, lastKey indexer.BlockKey
+	var lastHash indexer.EngineHash
 	for range rapid.IntRange(0, 12).Draw(t, "ops") {
-		op := Op{
-			Kind:  OpKind(rapid.IntRange(0, 3).Draw(t, "kind")),
-			Tier:  Tier(rapid.IntRange(0, int(NumTiers)-1).Draw(t, "tier")),
+		op := indexer.Op{
+			Kind:  indexer.OpKind(rapid.IntRange(0, 3).Draw(t, "kind")),
+			Tier:  indexer.Tier(rapid.IntRange(0, int(indexer.NumTiers)-1).Draw(t, "tier")),
 			Group: rapid.OneOf(rapid.Just(uint8(0)), rapid.Uint8()).Draw(t, "group"),
 		}
-		if op.Kind != OpClear {
+		if op.Kind != indexer.OpClear {
 			op.N = uint32(rapid.IntRange(0, 5).Draw(t, "n"))
 		}
 		switch op.Kind {
-		case OpRemove, OpMove:
+		case indexer.OpRemove, indexer.OpMove:
 			op.First = uint32(len(d.Hashes))
 			for range op.N {
-				d.Hashes = append(d.Hashes, EngineHash(key("hash")))
+				d.Hashes = append(d.Hashes, indexer.EngineHash(key("hash")))
 			}
-		case OpStore:
+		case indexer.OpStore:
 			op.Root = rapid.Bool().Draw(t, "root")
 			again := rapid.Bool().Draw(t, "again")
 			otherName := rapid.Bool().Draw(t, "other name")
@@ -42,13 +44,13 @@ func drawDelta(t *rapid.T) *Delta {
 			case again && op.Root:
 				op.From = root
 			case again && otherName: // a block that the engine has under two names
-				op.From, op.Parent = lastKey, EngineHash(key("parent"))
+				op.From, op.Parent = lastKey, indexer.EngineHash(key("parent"))
 			case again:
 				op.From, op.Parent = lastKey, lastHash
 			case op.Root:
-				op.From = BlockKey(key("from"))
+				op.From = indexer.BlockKey(key("from"))
 			default:
-				op.From, op.Parent = BlockKey(key("from")), EngineHash(key("parent"))
+				op.From, op.Parent = indexer.BlockKey(key("from")), indexer.EngineHash(key("parent"))
 			}
 			if op.Root {
 				root = op.From
@@ -65,25 +67,25 @@ func drawDelta(t *rapid.T) *Delta {
 	return d
 }
 
-func drawBlock(t *rapid.T) StoredBlock {
-	b := StoredBlock{
-		Hash:   EngineHash(rapid.Uint64().Draw(t, "hash")),
-		Key:    BlockKey(rapid.Uint64().Draw(t, "key")),
+func drawBlock(t *rapid.T) indexer.StoredBlock {
+	b := indexer.StoredBlock{
+		Hash:   indexer.EngineHash(rapid.Uint64().Draw(t, "hash")),
+		Key:    indexer.BlockKey(rapid.Uint64().Draw(t, "key")),
 		Bytes:  rapid.OneOf(rapid.Just(uint32(64)), rapid.Uint32()).Draw(t, "bytes"),
 		Tokens: rapid.OneOf(rapid.Just(uint32(16)), rapid.Uint32()).Draw(t, "tokens"),
 	}
 	if rapid.Bool().Draw(t, "flagged") {
-		b.Flags = BlockFlags(rapid.Uint8().Draw(t, "flags"))
+		b.Flags = indexer.BlockFlags(rapid.Uint8().Draw(t, "flags"))
 	}
 	return b
 }
 
-func diffDelta(got, want *Delta) string {
+func diffDelta(got, want *indexer.Delta) string {
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }
 
 func TestDeltaRoundTrip(t *testing.T) {
-	var got Delta
+	var got indexer.Delta
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawDelta(t)
 		enc := AppendDelta([]byte("before"), want)
@@ -105,7 +107,7 @@ func TestDeltaCutShort(t *testing.T) {
 	d := steadyDelta(rand.New(rand.NewPCG(1, 1)), 1, 4)
 	d.Ops = d.Ops[:1]
 	enc := AppendDelta(nil, d)
-	var got Delta
+	var got indexer.Delta
 	for n := 2; n < len(enc); n++ {
 		if err := DecodeDelta(enc[:n], &got); !errors.Is(err, ErrCodecShort) {
 			t.Errorf("%d of %d bytes: %v", n, len(enc), err)
@@ -117,14 +119,14 @@ func TestDeltaCutShort(t *testing.T) {
 }
 
 func TestDeltaRefused(t *testing.T) {
-	huge := binary.AppendUvarint([]byte{deltaVersion, byte(OpRemove)}, math.MaxUint32)
-	tooBig := binary.AppendUvarint([]byte{deltaVersion, byte(OpRemove)}, 1<<40)
+	huge := binary.AppendUvarint([]byte{deltaVersion, byte(indexer.OpRemove)}, math.MaxUint32)
+	tooBig := binary.AppendUvarint([]byte{deltaVersion, byte(indexer.OpRemove)}, 1<<40)
 	many := []byte{deltaVersion}
 	for range MaxDeltaOps + 1 {
-		many = append(many, byte(OpClear))
+		many = append(many, byte(indexer.OpClear))
 	}
-	short := append(binary.AppendUvarint([]byte{deltaVersion, byte(OpStore) | headRoot}, 1<<17), make([]byte, 64)...)
-	over := []byte{deltaVersion, byte(OpStore) | headRoot | headOne}
+	short := append(binary.AppendUvarint([]byte{deltaVersion, byte(indexer.OpStore) | headRoot}, 1<<17), make([]byte, 64)...)
+	over := []byte{deltaVersion, byte(indexer.OpStore) | headRoot | headOne}
 	over = append(over, make([]byte, 8)...) // From
 	over = append(over, 0)                  // tokens
 	over = append(over, make([]byte, 16)...)
@@ -142,12 +144,12 @@ func TestDeltaRefused(t *testing.T) {
 		{"more blocks than bytes", short, ErrCodecShort},
 		{"nothing to continue", []byte{deltaVersion, headAgain | headOne}, ErrCodecValue},
 		{"no root to repeat", []byte{deltaVersion, headAgain | headRoot | headOne}, ErrCodecValue},
-		{"removal below a root", []byte{deltaVersion, byte(OpRemove) | headRoot}, ErrCodecValue},
-		{"clear of one", []byte{deltaVersion, byte(OpClear) | headOne}, ErrCodecValue},
-		{"group 0 spelled out", []byte{deltaVersion, byte(OpClear) | headGroup, 0}, ErrCodecValue},
+		{"removal below a root", []byte{deltaVersion, byte(indexer.OpRemove) | headRoot}, ErrCodecValue},
+		{"clear of one", []byte{deltaVersion, byte(indexer.OpClear) | headOne}, ErrCodecValue},
+		{"group 0 spelled out", []byte{deltaVersion, byte(indexer.OpClear) | headGroup, 0}, ErrCodecValue},
 		{"negative length", negative, ErrCodecValue},
 	} {
-		var d Delta
+		var d indexer.Delta
 		if err := DecodeDelta(c.in, &d); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
@@ -156,18 +158,18 @@ func TestDeltaRefused(t *testing.T) {
 
 // steadyDelta is what a full cache publishes: stores of several blocks, text
 // lengths around four bytes a token, and as many removals, one by one.
-func steadyDelta(rng *rand.Rand, stores, blocks int) *Delta {
-	d := &Delta{}
+func steadyDelta(rng *rand.Rand, stores, blocks int) *indexer.Delta {
+	d := &indexer.Delta{}
 	for range stores {
-		op := Op{Kind: OpStore, N: uint32(blocks), First: uint32(len(d.Blocks)), From: BlockKey(rng.Uint64()), Parent: EngineHash(rng.Uint64())}
+		op := indexer.Op{Kind: indexer.OpStore, N: uint32(blocks), First: uint32(len(d.Blocks)), From: indexer.BlockKey(rng.Uint64()), Parent: indexer.EngineHash(rng.Uint64())}
 		d.Ops = append(d.Ops, op)
 		for range blocks {
 			length := uint32(min(max(64+rng.NormFloat64()*10, 16), 200))
-			d.Blocks = append(d.Blocks, StoredBlock{Hash: EngineHash(rng.Uint64()), Key: BlockKey(rng.Uint64()), Bytes: length, Tokens: 16})
+			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(rng.Uint64()), Key: indexer.BlockKey(rng.Uint64()), Bytes: length, Tokens: 16})
 		}
 		for range blocks {
-			d.Ops = append(d.Ops, Op{Kind: OpRemove, N: 1, First: uint32(len(d.Hashes))})
-			d.Hashes = append(d.Hashes, EngineHash(rng.Uint64()))
+			d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: 1, First: uint32(len(d.Hashes))})
+			d.Hashes = append(d.Hashes, indexer.EngineHash(rng.Uint64()))
 		}
 	}
 	return d
@@ -190,14 +192,14 @@ func TestDeltaSize(t *testing.T) {
 // A decoding engine stores one block at a time, each below the one before: the
 // parent is not sent again.
 func TestDeltaContinues(t *testing.T) {
-	var d Delta
+	var d indexer.Delta
 	for i := range 4 {
-		op := Op{Kind: OpStore, N: 1, First: uint32(i), Root: i == 0, From: 100, Parent: 0}
+		op := indexer.Op{Kind: indexer.OpStore, N: 1, First: uint32(i), Root: i == 0, From: 100, Parent: 0}
 		if i > 0 {
 			op.From, op.Parent = d.Blocks[i-1].Key, d.Blocks[i-1].Hash
 		}
 		d.Ops = append(d.Ops, op)
-		d.Blocks = append(d.Blocks, StoredBlock{Hash: EngineHash(i + 1), Key: BlockKey(i + 101), Bytes: 64, Tokens: 16})
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(i + 1), Key: indexer.BlockKey(i + 101), Bytes: 64, Tokens: 16})
 	}
 	// Version, root key, then head, tokens, hash, key and length for each.
 	if got, want := len(AppendDelta(nil, &d)), 1+8+4*(1+1+8+8+1); got != want {
@@ -208,7 +210,7 @@ func TestDeltaContinues(t *testing.T) {
 func TestDeltaAllocations(t *testing.T) {
 	d := steadyDelta(rand.New(rand.NewPCG(4, 2)), 16, 16)
 	buf := AppendDelta(nil, d)
-	var got Delta
+	var got indexer.Delta
 	if err := DecodeDelta(buf, &got); err != nil {
 		t.Fatal(err)
 	}
@@ -224,10 +226,10 @@ func FuzzDecodeDelta(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{deltaVersion})
 	f.Add(AppendDelta(nil, steadyDelta(rand.New(rand.NewPCG(1, 1)), 2, 3)))
-	f.Add(AppendDelta(nil, &Delta{Ops: []Op{{Kind: OpClear, Tier: TierCPU, Group: 3}, {Kind: OpMove, N: 2}}, Hashes: []EngineHash{1, 2}}))
-	f.Add(binary.AppendUvarint([]byte{deltaVersion, byte(OpRemove)}, math.MaxUint32))
+	f.Add(AppendDelta(nil, &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpClear, Tier: indexer.TierCPU, Group: 3}, {Kind: indexer.OpMove, N: 2}}, Hashes: []indexer.EngineHash{1, 2}}))
+	f.Add(binary.AppendUvarint([]byte{deltaVersion, byte(indexer.OpRemove)}, math.MaxUint32))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var d, again Delta
+		var d, again indexer.Delta
 		if err := DecodeDelta(in, &d); err != nil {
 			return
 		}

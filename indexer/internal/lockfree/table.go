@@ -1,0 +1,39 @@
+package lockfree
+
+import "sync/atomic"
+
+const tableChunk = 1024
+
+// Table is a growing array of pointers that readers index without locks.
+// One writer.
+type Table[T any] struct {
+	chunks atomic.Pointer[[]*[tableChunk]atomic.Pointer[T]]
+	n      uint32
+}
+
+func (t *Table[T]) Init() {
+	chunks := []*[tableChunk]atomic.Pointer[T]{}
+	t.chunks.Store(&chunks)
+}
+
+func (t *Table[T]) Get(i uint32) *T {
+	return (*t.chunks.Load())[i/tableChunk][i%tableChunk].Load()
+}
+
+func (t *Table[T]) Put(i uint32, v *T) {
+	(*t.chunks.Load())[i/tableChunk][i%tableChunk].Store(v)
+}
+
+// Add appends v and returns its index.
+func (t *Table[T]) Add(v *T) uint32 {
+	i := t.n
+	t.n++
+	if old := *t.chunks.Load(); int(i/tableChunk) == len(old) {
+		chunks := append(old[:len(old):len(old)], new([tableChunk]atomic.Pointer[T]))
+		t.chunks.Store(&chunks)
+	}
+	t.Put(i, v)
+	return i
+}
+
+func (t *Table[T]) Bytes() int { return len(*t.chunks.Load()) * tableChunk * 8 }

@@ -1,0 +1,71 @@
+package names
+
+// Short is the part of a mixed engine hash that short forms carry: it holds
+// what chooses the segment and, but for the last bits, where in it a search begins.
+// So a table of whole hashes can be searched by it.
+type Short uint32
+
+const shortHalf = 16 // bits
+
+// ShortOf is the short name of a hash.
+func ShortOf(h uint64) Short { return shortOf(mixHash(h)) }
+
+func shortOf(m uint64) Short {
+	return Short(m>>(64-shortHalf)<<shortHalf | m>>(32-shortHalf)&(1<<shortHalf-1))
+}
+
+// mixed returns the smallest mixed hash of the name; the largest has all bits of
+// the second half of each word set.
+func (n Short) mixed() uint64 {
+	return uint64(n>>shortHalf)<<(64-shortHalf) | uint64(n&(1<<shortHalf-1))<<(32-shortHalf)
+}
+
+// Found is what a search by short name came to.
+type Found uint8
+
+// Outcomes of a search by short name.
+const (
+	None Found = iota // nothing of the name is held
+	One               // one hash has it
+	Many              // several have it, or the table cannot tell
+)
+
+// ByShort returns the hash that has a short name, if there is exactly one, and
+// one of its entries.
+func (a *Table) ByShort(n Short) (e *Entry, is Found) {
+	if a.depth > shortHalf {
+		return nil, Many
+	}
+	m := n.mixed()
+	s := a.segment(m)
+	i, last := s.home(m), s.home(m|(1<<(32-shortHalf)-1))
+	for passed := false; ; i = s.after(i) {
+		// Entries of the name lie between the first home and the first gap after the last.
+		passed = passed || i == last
+		c := &s.slots[i]
+		if c.Meta == 0 {
+			if passed {
+				return e, is
+			}
+			continue
+		}
+		if shortOf(mixHash(c.Hash)) != n {
+			continue
+		}
+		if is == One && c.Hash != e.Hash {
+			return nil, Many
+		}
+		e, is = c, One
+	}
+}
+
+// TouchShort reads the lines that byShort is going to need.
+func (a *Table) TouchShort(n Short) uint32 {
+	if a.depth > shortHalf {
+		return 0
+	}
+	m := n.mixed()
+	s := a.segment(m)
+	i := s.home(m)
+	return s.slots[i].Node + s.slots[s.wrap(i+bucket)].Node
+}

@@ -1,0 +1,37 @@
+package wire
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// A delta of as many operations as there may be is read in its short form too,
+// where some of them take several.
+func TestShortMostOperations(t *testing.T) {
+	x, name := indexer.New(indexer.Options{}), indexer.Source{Endpoint: 1}
+	x.Apply(name, &indexer.Delta{
+		Ops:    []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 1}},
+		Blocks: []indexer.StoredBlock{{Hash: 7, Key: 70, Bytes: 60, Tokens: 16}},
+	})
+	d := &indexer.Delta{}
+	for i := range MaxDeltaOps - 1 {
+		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, Tier: indexer.Tier(i % 2), First: uint32(len(d.Hashes)), N: 1})
+		d.Hashes = append(d.Hashes, 7)
+	}
+	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpMove, First: uint32(len(d.Hashes)), N: 3})
+	d.Hashes = append(d.Hashes, 7, 8, 7)
+	var tails Tails
+	b := AppendShort(nil, x, name, &tails, d)
+	var got indexer.Delta
+	if unsure, err := DecodeShort(b, x, name, &tails, &got); err != nil || unsure > 0 {
+		t.Fatal(unsure, err)
+	}
+	if !slices.Equal(got.Ops, d.Ops) || !slices.Equal(got.Hashes, d.Hashes) {
+		t.Errorf("read %d operations on %d hashes", len(got.Ops), len(got.Hashes))
+	}
+	if _, err := DecodeShort(AppendShort(b, x, name, &tails, d), x, name, &tails, &got); err == nil {
+		t.Error("twice as many are read")
+	}
+}

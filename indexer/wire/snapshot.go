@@ -1,0 +1,104 @@
+package wire
+
+import (
+	"errors"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+)
+
+// ErrSnapshotSize tells that a source cannot be put into a snapshot of the size allowed.
+var ErrSnapshotSize = errors.New("indexer: snapshot over its limit")
+
+// SnapshotLimits bound a snapshot, in bytes.
+type SnapshotLimits struct {
+	Page  int // of one page; larger only where most of a page of blocks in a row is not held
+	Total int // of all pages
+}
+
+// SnapshotBlockBytes is the least that a block of a snapshot takes, in bytes.
+const SnapshotBlockBytes = minBlockSize
+
+// The longest encodings of an operation's head and of a block.
+const (
+	maxHeadSize  = 1 + 1 + 5 + 16 + 5
+	maxBlockSize = 16 + 5 + 1 + 5
+	pagerBlocks  = 256
+)
+
+// Snapshot puts what a source holds at one moment into pages, each an encoded Delta,
+// while others write. One goroutine uses it at a time.
+type Snapshot struct {
+	view   *indexer.View
+	limits SnapshotLimits
+	most   int // blocks of an operation
+	part   indexer.Delta
+	more   bool
+	chain  deltaChain
+	page   []byte
+	pages  [][]byte
+	total  int
+}
+
+// OpenSnapshot begins a snapshot of a source. It does not take longer for larger
+// sources. Close must follow, soon: until then no memory of removed blocks is used again.
+func OpenSnapshot(x *indexer.Index, name indexer.Source, limits SnapshotLimits) *Snapshot {
+	return &Snapshot{
+		view: x.View(name, limits.Total/minBlockSize), limits: limits, more: true,
+		most: min(max(limits.Page/maxBlockSize/4, 1), pagerBlocks),
+	}
+}
+
+// Next returns the next page; nil after the last.
+func (p *Snapshot) Next() ([]byte, error) {
+	for len(p.pages) == 0 && p.more {
+		var err error
+		if p.more, err = p.view.Next(&p.part, p.most); err != nil {
+			return nil, ErrSnapshotSize
+		}
+		for i := range p.part.Ops {
+			p.add(&p.part.Ops[i])
+		}
+		if p.total > p.limits.Total {
+			return nil, ErrSnapshotSize
+		}
+		if !p.more {
+			p.page = append([]byte(nil), p.page...) // of its own size
+			p.turn()
+		}
+	}
+	if len(p.pages) == 0 {
+		return nil, nil
+	}
+	page := p.pages[0]
+	p.pages = p.pages[1:]
+	return page, nil
+}
+
+// Close ends the snapshot. It may be called twice.
+func (p *Snapshot) Close() {
+	p.view.Close()
+	p.more, p.page, p.pages = false, nil, nil
+}
+
+// add writes an operation.
+func (p *Snapshot) add(op *indexer.Op) {
+	blocks := p.part.Blocks[op.First : op.First+op.N]
+	size := maxHeadSize + len(blocks)*maxBlockSize
+	if len(p.page) == 0 || len(p.page)+size > p.limits.Page {
+		p.turn()
+		p.page = append(make([]byte, 0, max(p.limits.Page, size+1)), deltaVersion)
+		p.chain = deltaChain{}
+	}
+	before := len(p.page)
+	p.page = appendHead(p.page, op, p.chain.again(op))
+	p.page = appendBlocks(p.page, blocks)
+	p.chain.after(op, blocks)
+	p.total += len(p.page) - before
+}
+
+// turn ends the page.
+func (p *Snapshot) turn() {
+	if len(p.page) > 0 {
+		p.pages = append(p.pages, p.page)
+	}
+}
