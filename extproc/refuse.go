@@ -24,6 +24,8 @@ func refusalOf(r request.Reason) refusal {
 		return refusal{404, dropModelNotFound, "invalid_request_error"}
 	case request.ReasonNoEndpoints:
 		return refusal{503, dropNoEndpoints, "server_error"}
+	case request.ReasonNotHeld:
+		return refusal{412, dropNotHeld, "invalid_request_error"}
 	case request.ReasonSaturated:
 		return refusal{429, dropSaturated, "rate_limit_error"}
 	case request.ReasonTTLExpired:

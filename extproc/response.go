@@ -5,7 +5,9 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 func (st *stream) responseHeaders(m *inbound) error {
@@ -21,7 +23,7 @@ func (st *stream) responseHeaders(m *inbound) error {
 	st.noteServed()
 	st.back.local, st.back.attempts = view.local(), view.attempts()
 	st.kit.scan.Open(view.Get(headerContentType), view.Get(headerContentEncoding))
-	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served})
+	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served, HandOver: handover.ParseReport(view.Get(request.HeaderHandOver))})
 	if m.end {
 		st.endResponse()
 		return st.send(st.answered(continueResponseHeaders))

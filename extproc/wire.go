@@ -45,6 +45,7 @@ const (
 const (
 	dropSaturated     = "rejected-saturated"
 	dropNoEndpoints   = "rejected-no-endpoints"
+	dropNotHeld       = "rejected-not-held"
 	dropTTLExpired    = "rejected-ttl-expired"
 	dropCancelled     = "rejected-context-cancelled"
 	dropOverloaded    = "rejected-overloaded"

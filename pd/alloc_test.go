@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -21,9 +22,9 @@ func TestAllocations(t *testing.T) {
 		{Addr: netip.MustParseAddrPort("10.0.0.3:8000"), Labels: map[string]string{endpoint.LabelRole: "prefill"}},
 	})
 	r := &request.Request{Kind: request.KindChat, InputTokens: 1000}
-	f := func(tokens int, want float64) {
+	f := func(name string, d plugin.Decider, want float64) {
 		t.Helper()
-		h, err := New(Options{Decode: profile("decode"), Prefill: profile("prefill"), SplitPrefill: Missing(tokens, 0)})
+		h, err := New(Options{Decode: profile("decode"), Prefill: profile("prefill"), SplitPrefill: d})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,9 +39,59 @@ func TestAllocations(t *testing.T) {
 		}
 		decide()
 		if n := testing.AllocsPerRun(50, decide); n > want {
-			t.Errorf("missing %d: %v allocations, want at most %v", tokens, n, want)
+			t.Errorf("%s: %v allocations, want at most %v", name, n, want)
 		}
 	}
-	f(2000, 0)
-	f(500, 5)
+	dear, cheap := predictedDefaults(), predictedDefaults()
+	cheap.OwnWeight, cheap.HandOverSeconds = 0, 0
+	for _, ep := range pool.Snapshot().Endpoints[:1] {
+		pool.Book().SetRemote(ep, endpoint.Load{Requests: 50})
+	}
+	f("little is missing", Missing(2000, 0), 0)
+	f("split", Missing(500, 0), 3)
+	dear.HandOverSeconds = 10
+	f("dear", judge(t, dear), 0)
+	f("cheap", judge(t, cheap), 3)
+}
+
+func judge(tb testing.TB, p predictedParams) plugin.Decider {
+	tb.Helper()
+	model, err := p.Model()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return (&prices{p, model}).decider()
+}
+
+func BenchmarkPrice(b *testing.B) {
+	var specs []endpoint.Spec
+	for i := range 64 {
+		role := "decode"
+		if i%4 == 0 {
+			role = "prefill"
+		}
+		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000), Labels: map[string]string{endpoint.LabelRole: role}})
+	}
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set(specs)
+	for i, ep := range pool.Snapshot().Endpoints {
+		pool.Book().SetRemote(ep, endpoint.Load{Requests: int64(i % 7)})
+	}
+	j := judge(b, predictedDefaults())
+	r := &request.Request{Kind: request.KindChat, InputTokens: 8000}
+	c := picker.NewCycle(picker.CycleOptions{Pool: pool, Now: t0, Seed: 1}, r)
+	defer c.Free()
+	var among plugin.Among
+	for i := range int32(64) {
+		if i%4 == 0 {
+			among.Help = append(among.Help, i)
+		} else {
+			among.Serve = append(among.Serve, i)
+		}
+	}
+	among.Whole = among.Serve[0]
+	b.ReportAllocs()
+	for b.Loop() {
+		j.Pair(c, among)
+	}
 }

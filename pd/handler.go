@@ -20,6 +20,9 @@ type Options struct {
 	// are endpoints of their own; a header names the rank. 0: ranks are reached
 	// at their own ports.
 	PrimaryPort uint16
+	// NeedPrefill refuses requests that are to be split when no endpoint is left to
+	// prefill, instead of having the one that serves compute the prompt.
+	NeedPrefill bool
 }
 
 var errNoProfile = errors.New("pd: a profile is missing")
@@ -29,7 +32,7 @@ type Handler struct{ o Options }
 
 // New returns a handler.
 func New(o Options) (*Handler, error) {
-	if o.Decode == nil || o.SplitPrefill != nil && o.Prefill == nil || o.SplitEncode != nil && o.Encode == nil {
+	if o.Decode == nil || o.SplitPrefill.Split != nil && o.Prefill == nil || o.SplitEncode.Split != nil && o.Encode == nil {
 		return nil, errNoProfile
 	}
 	return &Handler{o}, nil
@@ -38,10 +41,10 @@ func New(o Options) (*Handler, error) {
 // Profiles returns the profiles that are ever run.
 func (h *Handler) Profiles() []*picker.Profile {
 	list := []*picker.Profile{h.o.Decode}
-	if h.o.SplitPrefill != nil {
+	if h.o.SplitPrefill.Split != nil {
 		list = append(list, h.o.Prefill)
 	}
-	if h.o.SplitEncode != nil {
+	if h.o.SplitEncode.Split != nil {
 		list = append(list, h.o.Encode)
 	}
 	return list
@@ -58,25 +61,30 @@ func (h *Handler) Handle(c *picker.Cycle, plan *picker.Plan) error {
 	if h.o.PrimaryPort != 0 {
 		h.atPort(c, plan, best)
 	}
-	if divisible(c.Request) {
-		c.Peer = c.All(best).Endpoint
-		if h.o.SplitEncode != nil {
-			h.encode(c, plan, best)
-		}
-		if h.o.SplitPrefill != nil {
-			h.prefill(c, plan, best)
-		}
+	if !divisible(c, best) {
+		return nil
+	}
+	c.Peer = c.All(best).Endpoint
+	if h.o.SplitEncode.Split != nil {
+		h.encode(c, plan, best)
+	}
+	switch {
+	case h.o.SplitPrefill.Pair != nil:
+		return h.pair(c, plan, ranking)
+	case h.o.SplitPrefill.Split != nil:
+		return h.prefill(c, plan, best)
 	}
 	return nil
 }
 
-// divisible reports whether a request can be served in parts: it has one prompt
-// and generates.
-func divisible(r *request.Request) bool {
+// divisible reports whether a request can be served in parts: it generates, and one
+// hand-over serves it. Engines that serve no whole requests take all that generate.
+func divisible(c *picker.Cycle, serving int32) bool {
+	r := c.Request
 	if r.Kind == request.KindOther || r.Kind == request.KindEmbeddings {
 		return false
 	}
-	return r.Prompt.Form != request.FormTexts && r.Prompt.Form != request.FormBatches
+	return !r.Whole && r.Prompt.Form != request.FormTexts && r.Prompt.Form != request.FormBatches || consumes(c.All(serving))
 }
 
 // atPort sends the request to the primary port, and names the rank in a header.
@@ -90,16 +98,14 @@ func (h *Handler) atPort(c *picker.Cycle, plan *picker.Plan, best int32) {
 }
 
 // prefill plans the prompt's computation elsewhere, if that pays.
-func (h *Handler) prefill(c *picker.Cycle, plan *picker.Plan, best int32) {
+func (h *Handler) prefill(c *picker.Cycle, plan *picker.Plan, best int32) error {
 	t := stage{picker.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
 	s, order := t.decide(c, best)
 	plan.Stages = append(plan.Stages, s)
-	if s.Outcome != picker.StageSplit {
-		return
+	if s.Outcome == picker.StageSplit {
+		h.feed(c, plan, best, order)
 	}
-	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderPrefiller, Value: addresses(c, order, best)})
-	plan.Also = append(plan.Also, picker.Part{Index: s.Chosen, Work: c.WorkAt(s.Chosen), Holds: true, Leads: true})
-	plan.New = 1 // the prompt's last token is always computed where it is answered
+	return h.refusal(c, s.Outcome, best)
 }
 
 // encode plans the encoding of images and sound elsewhere. The items are dealt
@@ -134,7 +140,7 @@ type stage struct {
 // valid until the cycle's end.
 func (t *stage) decide(c *picker.Cycle, best int32) (s picker.Stage, order []int32) {
 	s = picker.Stage{Kind: t.kind, Outcome: picker.StageSkipped, Chosen: -1, Missing: missing(c, best)}
-	if !t.split(c, best) {
+	if !t.split.Split(c, best) {
 		return s, nil
 	}
 	ranking := t.profile.RunAmong(c, t.able(c))
@@ -154,16 +160,23 @@ func (t *stage) decide(c *picker.Cycle, best int32) (s picker.Stage, order []int
 // when nobody is and the profile's filters choose by something else, those
 // without a label.
 func (t *stage) able(c *picker.Cycle) func(*picker.View) bool {
-	labelled := func(v *picker.View) bool { return v.Role&t.role != 0 }
+	labelled := prefills
+	if t.role == endpoint.RoleEncode {
+		labelled = encodes
+	}
 	for i := range c.Candidates() {
 		if len(t.profile.Filters) == 0 || labelled(c.All(int32(i))) {
 			return labelled
 		}
 	}
-	return func(v *picker.View) bool {
-		_, has := v.Label(endpoint.LabelRole)
-		return !has
-	}
+	return unlabelled
+}
+
+func prefills(v *picker.View) bool { return v.Role&endpoint.RolePrefill != 0 }
+func encodes(v *picker.View) bool  { return v.Role&endpoint.RoleEncode != 0 }
+func unlabelled(v *picker.View) bool {
+	_, has := v.Label(endpoint.LabelRole)
+	return !has
 }
 
 // missing returns how many prompt tokens the candidate at a position does not

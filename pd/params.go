@@ -23,6 +23,9 @@ type disaggParams struct {
 	} `json:"deciders,omitzero"`
 	Threshold   *int `json:"threshold,omitempty"` // missing tokens from which on to split; 0: always
 	PrimaryPort int  `json:"primaryPort,omitempty"`
+	// WithoutPrefill says what becomes of requests that are to be split when nobody is
+	// left to prefill: decode-only (default) or fail.
+	WithoutPrefill string `json:"withoutPrefill,omitempty"`
 
 	DecodeProfile            string `json:"decodeProfile,omitempty"`
 	PrefillProfile           string `json:"prefillProfile,omitempty"`
@@ -36,6 +39,12 @@ type disaggParams struct {
 	PrefixPluginType            string `json:"prefixPluginType,omitempty"`
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
 }
+
+// Values of withoutPrefill.
+const (
+	decodeOnly  = "decode-only"
+	failRequest = "fail"
+)
 
 // newer moves what an older field says to the newer one.
 func newer(field, oldField string, value, old *string) error {
@@ -62,6 +71,7 @@ func (p *disaggParams) upgrade() (uses []plugin.Use, err error) {
 		newer("deciders.prefill", "deciderPluginName", &p.Deciders.Prefill, &p.DeciderPluginName),
 		newer("deciders.encode", "encodeDeciderPluginName", &p.Deciders.Encode, &p.EncodeDeciderPluginName),
 		plugin.Require(p.Threshold == nil || *p.Threshold >= 0, "threshold", "must not be negative"),
+		plugin.Require(p.WithoutPrefill == "" || p.WithoutPrefill == decodeOnly || p.WithoutPrefill == failRequest, "withoutPrefill", "must be decode-only or fail"),
 		plugin.Require(p.PrimaryPort >= 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number"))
 	p.Profiles.Decode = cmp.Or(p.Profiles.Decode, "decode")
 	p.Profiles.Prefill = cmp.Or(p.Profiles.Prefill, "prefill")
@@ -89,8 +99,8 @@ func (p *disaggParams) prefillField() string {
 }
 
 // disagg is the factory of a handler of prefill/decode profiles. Without a
-// decider requests are split from so many missing tokens on, or not at all when
-// threshold is nil.
+// decider requests are split from so many missing tokens on or, when threshold is
+// nil and there is a prefill profile, by price.
 func disagg(threshold *int) func(*plugin.Params) (plugin.Plugin, error) {
 	return func(params *plugin.Params) (plugin.Plugin, error) {
 		p := &disaggParams{}
@@ -105,9 +115,12 @@ func disagg(threshold *int) func(*plugin.Params) (plugin.Plugin, error) {
 
 // handler makes the handler of the profiles and the deciders that it uses.
 func (p *disaggParams) handler(profiles []*picker.Profile, deciders []plugin.Decider) (picker.ProfileHandler, error) {
-	o := Options{PrimaryPort: uint16(p.PrimaryPort)}
-	if p.Threshold != nil {
+	o := Options{PrimaryPort: uint16(p.PrimaryPort), NeedPrefill: p.WithoutPrefill == failRequest}
+	switch {
+	case p.Threshold != nil:
 		o.SplitPrefill = Missing(*p.Threshold, 0)
+	case named(profiles, p.Profiles.Prefill) != nil:
+		o.SplitPrefill = byPrice()
 	}
 	if p.Deciders.Prefill != "" {
 		o.SplitPrefill, deciders = deciders[0], deciders[1:]
@@ -121,8 +134,8 @@ func (p *disaggParams) handler(profiles []*picker.Profile, deciders []plugin.Dec
 		used bool
 	}{
 		{p.Profiles.Decode, &o.Decode, true},
-		{p.Profiles.Prefill, &o.Prefill, o.SplitPrefill != nil},
-		{p.Profiles.Encode, &o.Encode, o.SplitEncode != nil},
+		{p.Profiles.Prefill, &o.Prefill, o.SplitPrefill.Split != nil},
+		{p.Profiles.Encode, &o.Encode, o.SplitEncode.Split != nil},
 	} {
 		if *need.into = named(profiles, need.name); *need.into == nil && need.used {
 			return nil, fmt.Errorf("needs a scheduling profile named %q", need.name)
@@ -139,4 +152,11 @@ func named(profiles []*picker.Profile, name string) *picker.Profile {
 		}
 	}
 	return nil
+}
+
+// byPrice is the predicted-pd-decider with its defaults.
+func byPrice() plugin.Decider {
+	p := predictedDefaults()
+	model, _ := p.Model() // the defaults have no faults
+	return (&prices{p, model}).decider()
 }

@@ -47,7 +47,10 @@ func TestDisaggParameters(t *testing.T) {
 	use := func(field, name string) plugin.Use {
 		return plugin.Use{Field: field, Name: name, Kind: plugin.KindDecider}
 	}
-	f("disagg-profile-handler", "", nil, 0, "runs 1")
+	f("disagg-profile-handler", "", nil, 0, "runs 2") // by price
+	f("disagg-profile-handler", `{"profiles":{"prefill":"none"}}`, nil, 0, "runs 1")
+	f("disagg-profile-handler", `{"withoutPrefill":"fail"}`, nil, 0, "runs 2")
+	f("disagg-profile-handler", `{"withoutPrefill":"never"}`, nil, 0, "parameter withoutPrefill must be decode-only or fail")
 	f("pd-profile-handler", "", nil, 0, "runs 2")
 	f("disagg-profile-handler", `{"threshold":10}`, nil, 0, "runs 2")
 	f("pd-profile-handler", `{"threshold":10,"hashBlockSize":5,"decodeProfile":"d","prefillProfile":"p"}`, nil, 0, "runs 2")
@@ -73,7 +76,7 @@ func TestDeciders(t *testing.T) {
 		}
 		c := picker.NewCycle(picker.CycleOptions{Pool: w.pool, Matcher: w, Now: w.now}, &request.Request{Kind: request.KindChat, InputTokens: tokens})
 		defer c.Free()
-		return fmt.Sprint(p.Decider(c, 0), p.Decider(c, 1))
+		return fmt.Sprint(p.Decider.Split(c, 0), p.Decider.Split(c, 1))
 	}
 	const prefix = "prefix-based-pd-decider"
 	for _, tc := range []struct {

@@ -16,6 +16,8 @@ func rows() plugin.Table {
 			Summary: "Prefill, decode and encode at endpoints of their own.", New: disagg(nil)},
 		{Name: "pd-profile-handler", Kind: plugin.KindHandler,
 			Summary: "Prefill and decode at endpoints of their own; the older name.", New: disagg(new(int))},
+		{Name: "predicted-pd-decider", Kind: plugin.KindDecider,
+			Summary: "Chooses the pair, or one endpoint for all, by what it costs.", New: plugin.WithParams(predictedDefaults(), newPredicted)},
 		{Name: "prefix-based-pd-decider", Kind: plugin.KindDecider,
 			Summary: "Splits requests with many tokens that are not held.", New: plugin.WithParams(prefixDeciderParams{}, newPrefixDecider)},
 		{Name: "always-disagg-pd-decider", Kind: plugin.KindDecider,

@@ -26,7 +26,7 @@ var t0 = time.Unix(1_700_000_000, 0)
 // and what becomes of them. Run with -rewrite to write the answers anew.
 //
 //	fleet: lines "name [role=…] [held=tokens] [busy=requests] [down] [rack=…]"
-//	handler [split=missing:N|always|media|never] [encode=media|always] [port=N] [prefill=near|kind]
+//	handler [split=missing:N|always|media|never|price] [encode=media|always] [port=N] [prefill=near|kind]
 //	request id=… tokens=N [after=seconds] [only=a,b] [kind=other|embeddings] [form=texts] [media=N] [whole]
 //	first id=… [after=seconds] [from=name]
 //	                                the first token comes, from another endpoint than the first choice
@@ -124,7 +124,7 @@ func (w *world) named(s string) string {
 }
 
 func (w *world) handler() string {
-	deciders := map[string]plugin.Decider{"always": Always, "media": Media, "never": Never}
+	deciders := map[string]plugin.Decider{"always": Always, "media": Media, "never": Never, "price": byPrice()}
 	o := Options{Decode: profile("decode"), Prefill: profile("prefill"), Encode: profile("encode")}
 	if f, ok := map[string]picker.Filter{"near": near{}, "kind": ofKind{}}[w.text("prefill")]; ok {
 		o.Prefill.Filters = []picker.ProfileFilter{{Name: w.text("prefill") + "-filter", Filter: f}}

@@ -58,6 +58,7 @@ type Cycle struct {
 	sessions  *Sessions
 
 	answers *endpoint.Answers
+	moves   *endpoint.Transfers
 
 	live     []int32 // what Len and At show
 	rankings []*Ranking
@@ -107,6 +108,7 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyIn(r.Tenant, r.Session)
 	c.Health = o.Pool.Health()
 	c.matcher, c.sessions, c.random, c.answers = o.Matcher, o.Sessions, o.Seed, o.Pool.Answers()
+	c.moves = o.Pool.Transfers()
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
 	}
@@ -225,6 +227,9 @@ func (c *Cycle) Index(k int) int32 { return c.live[k] }
 // Answer returns how many tokens the answer is expected to have.
 func (c *Cycle) Answer() float64 { return c.answers.Expect(c.Request.Target, c.Request.MaxTokens) }
 
+// Transfers returns what is learned of moving KV blocks between endpoints.
+func (c *Cycle) Transfers() *endpoint.Transfers { return c.moves }
+
 // PrefixKey names the leading part of the prompt that is so many chunks long,
 // and reports whether there is one. Equal keys mean equal beginnings.
 func (c *Cycle) PrefixKey(chunks int) (indexer.BlockKey, bool) {
@@ -302,12 +307,15 @@ func (c *Cycle) match() {
 
 // Predict notes what the cost model expects of candidate k, for the decision
 // record and for learning.
-func (c *Cycle) Predict(k int, p Prediction) {
+func (c *Cycle) Predict(k int, p Prediction) { c.PredictAt(c.live[k], p) }
+
+// PredictAt is Predict for a position among all candidates.
+func (c *Cycle) PredictAt(i int32, p Prediction) {
 	if !c.hasPred {
 		clear(c.predicted)
 		c.hasPred = true
 	}
-	c.predicted[c.live[k]] = p
+	c.predicted[i] = p
 }
 
 // Bound returns the candidate that served the session's last request, -1 when

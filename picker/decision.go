@@ -2,8 +2,10 @@ package picker
 
 import (
 	"context"
-	"github.com/grapevine-epp/grapevine/picker/request"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Chooser decides where requests go. Choose may block only for admission; it
@@ -56,6 +58,9 @@ type Event struct {
 	// not connect; Attempts is how often it tried, 0 when it does not say.
 	Local    bool
 	Attempts int
+
+	// HandOver is what a proxy beside a decode engine tells of how the answer was made.
+	HandOver handover.Report
 }
 
 // Outcome is how a request ended.

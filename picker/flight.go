@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -31,6 +32,7 @@ type flight struct {
 	lastAt  time.Time
 	tokens  int
 	learns  lessons
+	report  handover.Report
 	vitals  vitals
 }
 
@@ -73,6 +75,7 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 	f.WantBody = s.wantBody(c)
 
 	f.serving = &f.own
+	f.serving.Fed = plan.leader() != nil
 	s.opts.Pool.Book().Open(f.serving, ep, work, c.Now)
 	f.enlist(c)
 	s.opts.Sessions.Bind(Binding{Session: c.Session, Endpoint: ep.ID, At: c.Now})
@@ -127,16 +130,6 @@ func (f *flight) enlist(c *Cycle) {
 			f.learns.helper = h
 		}
 	}
-}
-
-// split reports whether another endpoint computes the prompt.
-func (f *flight) split() bool {
-	for i := range f.helpers {
-		if f.helpers[i].Leads {
-			return true
-		}
-	}
-	return false
 }
 
 // tellChosen tells the matcher who will hold the prompt, the endpoint that
@@ -218,6 +211,7 @@ func (f *flight) observe(e Event) {
 	switch e.Kind {
 	case EventHeaders:
 		f.moveTo(e.Served, e.Attempts, e.At)
+		f.report = e.HandOver
 		f.answered(&e)
 		if e.Status >= 400 {
 			f.learns = lessons{}
@@ -254,7 +248,7 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.failedOver(ep, attempts, now)
 	f.AnswerHeaders = nil // they speak of the first choice
 	f.serving.Release()
-	f.ep, f.held, f.learns, f.serving = ep, Held{}, lessons{}, new(endpoint.Ticket)
+	f.ep, f.held, f.learns, f.serving = ep, Held{}, lessons{}, &endpoint.Ticket{Fed: f.split()}
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
 	f.s.opts.Sessions.Bind(Binding{Session: KeyIn(f.request.Tenant, f.request.Session), Endpoint: ep.ID, At: now})
 	f.s.blind.watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
@@ -274,18 +268,19 @@ func (f *flight) firstToken(at time.Time) {
 	for i := range f.helpers {
 		f.helpers[i].FirstToken(at)
 	}
+	if f.split() {
+		f.learnSplit(at)
+	}
 	if !f.request.Stream || !f.learns.prefill && f.learns.helper == nil {
 		return
 	}
 	f.s.blind.saw()
 	ttft := at.Sub(f.queued.At)
 	f.s.patience.first.observe(f.vitals.first, ttft)
-	ep, queued := f.ep, &f.queued
-	if h := f.learns.helper; h != nil {
-		ep, queued = h.Endpoint(), &h.queued
-	}
-	f.s.opts.Pool.LearnPrefill(ep, queued, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
+	if f.learns.prefill {
+		f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, ttft)
+	}
 }
 
 func (f *flight) release(o Outcome) {

@@ -53,6 +53,9 @@ type Stage struct {
 	Outcome StageOutcome
 	Chosen  int32 // position among all candidates of the first choice; -1: nobody
 	Missing int   // prompt tokens that the endpoint that serves does not hold
+	// Whole and Split are the prices of serving the request whole and in parts, in
+	// seconds, where they were compared; 0 where not, +Inf for what cannot be.
+	Whole, Split float64
 }
 
 // Part is work that a request brings to an endpoint besides the one that
@@ -65,6 +68,8 @@ type Part struct {
 	// Leads says that the first token waits for this part: what is predicted
 	// for it stands for the request.
 	Leads bool
+	// Moves is how many tokens' blocks go from there to the endpoint that serves.
+	Moves int
 }
 
 // leader returns the part for which the first token waits, nil when that is the
@@ -85,12 +90,15 @@ type ExplainedStage struct {
 	// Endpoint is the first choice for the stage, "" when there is none.
 	Endpoint string `json:"endpoint,omitempty"`
 	Missing  int    `json:"missing_tokens"` // prompt tokens that the endpoint that serves does not hold
+	// Whole and Split are the prices that were compared, in milliseconds.
+	Whole float64 `json:"whole_ms,omitempty"`
+	Split float64 `json:"split_ms,omitempty"`
 }
 
 func (rec *record) explainStages() []ExplainedStage {
 	var out []ExplainedStage
 	for _, s := range rec.stages {
-		e := ExplainedStage{Stage: s.Kind.String(), Outcome: s.Outcome.String(), Missing: s.Missing}
+		e := ExplainedStage{Stage: s.Kind.String(), Outcome: s.Outcome.String(), Missing: s.Missing, Whole: millis(s.Whole), Split: millis(s.Split)}
 		if s.Chosen >= 0 {
 			e.Endpoint = rec.address(s.Chosen)
 		}

@@ -11,6 +11,8 @@ import (
 	"net/http/httptrace"
 	"sync/atomic"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // leg is one request to the decode engine.
@@ -23,6 +25,7 @@ type leg struct {
 	again bool
 	// dropped ends the leg before its first content.
 	dropped <-chan struct{}
+	start   time.Time
 }
 
 // fault is why a decode leg was not answered to its end.
@@ -44,6 +47,7 @@ var (
 // decode has the engine answer a leg and passes the answer on. It returns nil when
 // the client has been answered, by whatever the engine said.
 func (x *exchange) decode(d leg) *fault {
+	d.start = time.Now()
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
 	head := time.AfterFunc(x.s.o.Head, func() { cancel(errHead) })
@@ -89,7 +93,7 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	case resp.StatusCode < 300 && kind == "application/json":
 		return x.passJSON(resp, d)
 	}
-	x.begin(resp, resp.ContentLength)
+	x.begin(resp, d, resp.ContentLength)
 	_, err := io.Copy(x.w, resp.Body)
 	return x.ended(resp, err)
 }
@@ -106,14 +110,15 @@ func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
 	if bytes.Contains(text, []byte("_transfer_params")) {
 		text = x.api.withoutHandOver(text, false)
 	}
-	x.begin(resp, int64(len(text)))
+	x.begin(resp, d, int64(len(text)))
 	_, err = x.w.Write(text)
 	return x.ended(resp, err)
 }
 
 // begin writes the head of an answer. A negative length is unknown.
-func (x *exchange) begin(resp *http.Response, length int64) {
+func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 	h := x.w.Header()
+	resp.Header.Del(request.HeaderHandOver) // engines do not report
 	for name, values := range resp.Header {
 		h[name] = values
 	}
@@ -124,6 +129,12 @@ func (x *exchange) begin(resp *http.Response, length int64) {
 	}
 	for name := range resp.Trailer {
 		h.Add("Trailer", name)
+	}
+	if len(x.targets) > 0 && resp.StatusCode < 300 {
+		if length < 0 { // of a whole answer nobody knows when it began
+			x.report.Decode = time.Since(d.start)
+		}
+		h.Set(request.HeaderHandOver, x.report.Text())
 	}
 	x.w.WriteHeader(resp.StatusCode)
 }

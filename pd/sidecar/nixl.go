@@ -64,6 +64,7 @@ func (x *exchange) byNIXL() {
 	}
 	if x.s.o.Now().Sub(p.at) > x.s.o.Lease*2/3 {
 		x.s.m.retries.WithLabelValues("expired").Inc()
+		x.report.Target = -1
 		x.finish(x.decode(whole))
 		return
 	}
@@ -79,6 +80,7 @@ func (x *exchange) byNIXL() {
 	if fault != nil && fault.before && x.r.Context().Err() == nil {
 		x.s.m.retries.WithLabelValues("transfer").Inc()
 		x.s.o.Log.Debug("decode failed before its first content; the engine computes the prompt itself", "error", fault)
+		x.report.Target = -1
 		fault = x.decode(whole)
 	}
 	x.finish(fault)

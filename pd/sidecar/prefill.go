@@ -22,7 +22,8 @@ type prefilled struct {
 	text   []byte          // the answer
 	answer jsonedit.Object // of a status of 2xx
 	at     time.Time       // when the answer began: the lease may run from then on
-	fault  string          // why there is no answer to use; "" = there is one
+	took   time.Duration
+	fault  string // why there is no answer to use; "" = there is one
 }
 
 // rejected reports whether the engine found the request itself wrong: the decode
@@ -49,7 +50,8 @@ func (x *exchange) prefill(ctx context.Context, target string, body []byte, set 
 	label := p.fault
 	if label == "" {
 		label = "ok"
-		x.s.m.seconds.Observe(time.Since(start).Seconds())
+		p.took = time.Since(start)
+		x.s.m.seconds.Observe(p.took.Seconds())
 	}
 	x.s.m.prefills.WithLabelValues(label).Inc()
 	if p.fault != "" {
@@ -108,13 +110,15 @@ func faultOf(err error) string {
 // serially tries the targets in order until one answers or finds the request wrong.
 // It returns nil when none does, or the client has left.
 func (x *exchange) serially(body []byte) *prefilled {
-	for _, target := range x.targets[:min(maxAttempts, len(x.targets))] {
+	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
 		if x.r.Context().Err() != nil {
 			return nil
 		}
 		if p := x.prefill(x.r.Context(), target, body, nil); p.fault == "" || p.rejected() {
+			x.report.Target, x.report.Prefill = i, p.took
 			return p
 		}
+		x.report.Failed++
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 	}()
 	open := !d.again
 	if open {
-		x.begin(resp, -1)
+		x.begin(resp, d, -1)
 		x.flush()
 		head.Stop()
 	}
@@ -53,7 +53,7 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 			}
 			head.Stop()
 			open = true
-			x.begin(resp, -1)
+			x.begin(resp, d, -1)
 			held += len(event)
 			event = e.take(held)
 			held = 0

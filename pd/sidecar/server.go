@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // Server is an http.Handler in front of one decode engine.
@@ -67,7 +68,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.pass.ServeHTTP(w, r)
 		return
 	}
-	x := &exchange{s: s, w: w, r: r, api: a}
+	x := &exchange{s: s, w: w, r: r, api: a, report: handover.Report{Target: -1}}
 	if !x.read() {
 		s.m.requests.WithLabelValues("refused").Inc()
 		return
@@ -89,6 +90,7 @@ type exchange struct {
 	api     *api
 	body    jsonedit.Object // without members that only proxies set
 	targets []string
+	report  handover.Report // to the picker
 }
 
 func (x *exchange) splits() bool {
@@ -141,7 +143,10 @@ func (x *exchange) read() bool {
 }
 
 // local has the decode engine serve the whole request.
-func (x *exchange) local() { x.finish(x.decode(leg{body: x.body.Text(), cached: -1})) }
+func (x *exchange) local() {
+	x.report.Target = -1
+	x.finish(x.decode(leg{body: x.body.Text(), cached: -1}))
+}
 
 // request makes the request of a leg to base.
 func (x *exchange) request(ctx context.Context, base *url.URL, body []byte) *http.Request {

@@ -16,7 +16,8 @@ const firstRoom = 1 << 20
 // byRoom serves a request by two legs at once.
 func (x *exchange) byRoom() {
 	var last *prefilled
-	for _, target := range x.targets[:min(maxAttempts, len(x.targets))] {
+	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
+		x.report.Target, x.report.Failed = i, i
 		p, f := x.pair(target)
 		if f == nil || !f.before {
 			x.finish(f)

@@ -177,7 +177,7 @@ func (b *builder) deciders(handler *instance) (list []plugin.Decider, ok bool) {
 		switch {
 		case in == nil:
 			ok = false
-		case in.plugin.Decider == nil:
+		case in.plugin.Decider.Split == nil:
 			at.Problem("", "%s is %s, not %s", in.name, article(in.typ.Kind), article(use.Kind))
 			ok = false
 		default:

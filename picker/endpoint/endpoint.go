@@ -136,6 +136,8 @@ type Endpoint struct {
 	Engine  EngineType // as labelled; Gauges.Engine has what was seen
 
 	labels []label // sorted by name
+	place  uint64  // of the address, for tables
+	levels [len(Levels)]uint64
 	*counters
 }
 
@@ -154,6 +156,7 @@ func newEndpoint(spec Spec, id indexer.EndpointID, c *counters) *Endpoint {
 	ep := &Endpoint{
 		Spec: spec, ID: id, Address: spec.Addr.String(),
 		Role: RoleOf(spec.Labels[LabelRole]), Engine: EngineOf(cmp.Or(spec.Labels[LabelEngine], spec.Labels[LabelEngineAlt])), counters: c,
+		place: placeOf(spec.Addr.String()), levels: levelsOf(spec.Labels),
 	}
 	for k, v := range spec.Labels {
 		ep.labels = append(ep.labels, label{k, v})

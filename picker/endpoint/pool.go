@@ -34,6 +34,7 @@ type Pool struct {
 	serving fleetCost // endpoints that answer requests
 	helping fleetCost // those that only prefill
 	answers Answers
+	moves   Transfers
 	health  atomic.Pointer[health.Snapshot]
 
 	mu        sync.Mutex
@@ -81,6 +82,9 @@ func (p *Pool) Snapshot() *Snapshot { return p.current.Load() }
 
 // Answers returns what is learned of the lengths of answers.
 func (p *Pool) Answers() *Answers { return &p.answers }
+
+// Transfers returns what is learned of moving KV blocks between endpoints.
+func (p *Pool) Transfers() *Transfers { return &p.moves }
 
 // Book returns the in-flight book of the pool's endpoints.
 func (p *Pool) Book() *Book { return &p.book }

@@ -27,6 +27,9 @@ type Ticket struct {
 	// Helps says that the endpoint's work is done when the first token is
 	// there. It is set before Open.
 	Helps bool
+	// Fed says that another endpoint computes the prompt: the request has its place
+	// here, and waits for nothing of this endpoint. It is set before Open.
+	Fed bool
 
 	mu    sync.Mutex
 	state ticketState
@@ -47,12 +50,14 @@ func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 	w.Input, w.New = max(w.Input, 0), min(max(w.New, 0), max(w.Input, 0))
 	t.book, t.ep, t.work, t.state = b, ep, w, ticketWaiting
 	c := &ep.book.local
-	if c.waiting.Add(1) == 1 && ep.book.remote.waiting.Load() <= 0 {
-		c.lastFirst.Store(now.UnixNano()) // nobody's request waited there: the queue begins here
+	if !t.Fed {
+		if c.waiting.Add(1) == 1 && ep.book.remote.waiting.Load() <= 0 {
+			c.lastFirst.Store(now.UnixNano()) // nobody's request waited there: the queue begins here
+		}
+		c.prefill.Add(int64(w.New))
+		c.pairs.Add(int64(w.Pairs()))
 	}
 	c.requests.Add(1)
-	c.prefill.Add(int64(w.New))
-	c.pairs.Add(int64(w.Pairs()))
 	c.tokens.Add(int64(w.Input))
 	ep.book.dispatched(now, ep.Cost().Idle*PriorCost.Prefill(w))
 	b.changed(ep)
@@ -83,6 +88,9 @@ func (t *Ticket) FirstToken(now time.Time) bool {
 }
 
 func (t *Ticket) leaveQueue(c *loadCell) {
+	if t.Fed {
+		return
+	}
 	c.waiting.Add(-1)
 	c.prefill.Add(-int64(t.work.New))
 	c.pairs.Add(-int64(t.work.Pairs()))

@@ -64,10 +64,35 @@ type Use struct {
 	Kind  Kind   // that it must play
 }
 
-// Decider tells whether a stage of a request that would be served by the
-// candidate at a position among all is worth doing elsewhere. It is safe for
-// concurrent use.
-type Decider func(c *picker.Cycle, serving int32) bool
+// Decider tells whether a stage of a request is worth doing elsewhere. It is safe
+// for concurrent use. The zero Decider is none.
+type Decider struct {
+	// Split judges the stage of a request that would be served by the candidate at a
+	// position among all.
+	Split func(c *picker.Cycle, serving int32) bool
+	// Pair, which may be nil, chooses both endpoints at once: it returns the cheapest
+	// way among the candidates that could serve and help, whose whole is the one that
+	// would serve the request whole. It needs no memory.
+	Pair func(c *picker.Cycle, among Among) Way
+}
+
+// Among are the candidates of a pair, by positions among all.
+type Among struct {
+	Serve []int32
+	Help  []int32
+	Whole int32
+}
+
+// Way is how a request is served: by Serve alone when Helps is 0, else with the prompt
+// computed at the first of Help, the others standing by. Prices are in seconds, of
+// serving whole and of the cheapest pair; what there is not costs +Inf.
+type Way struct {
+	Serve        int32
+	Help         [3]int32
+	Helps        int
+	Whole, Split float64
+	Predicted    picker.Prediction // of the pair
+}
 
 // HandlerFunc makes a profile handler of the configured profiles, in the order
 // of the file, and of the deciders that the plugin's Uses name.

@@ -34,42 +34,13 @@ func TestTransferCost(t *testing.T) {
 	}
 	c.Peer = f.pool.Snapshot().Endpoints[0]
 	s.Score(c, got)
-	if want := []float64{0, -.001, -.004, -.01, -.1, -.2, -.01, -.2, -.1}; !near(got, want) {
+	if want := []float64{0, -.021, -.024, -.03, -.12, -.22, -.03, -.22, -.12}; !near(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	for _, params := range []string{`{"kvBytesPerToken":0}`, `{"gigabytesPerSecond":{"rack":0}}`} {
 		if _, err := try("transfer-cost-scorer", params); err == nil {
 			t.Errorf("%s is accepted", params)
 		}
-	}
-}
-
-// TestPredictedDecider: 1 ms per token, 10 ms base. 1,000 tokens take 13.1 ms to
-// another endpoint of the same zone.
-func TestPredictedDecider(t *testing.T) {
-	f := func(held int32, decoding, queue int64, params string, want bool) {
-		t.Helper()
-		prefill := one{cost: &simple, labels: map[string]string{endpoint.LabelRole: "prefill"}}
-		if queue > 0 {
-			prefill.load = endpoint.Load{Requests: 1, Waiting: 1, Prefill: queue}
-		}
-		fl := newFleet(one{cost: &simple, held: held, load: endpoint.Load{Requests: decoding}}, prefill, one{cost: &simple})
-		c := fl.cycle(ask(1000))
-		defer c.Free()
-		if got := build(t, "predicted-pd-decider", params).Decider(c, 0); got != want {
-			t.Errorf("%d held, %d decode there, %d tokens wait at the prefill endpoint, %s: %v", held, decoding, queue, params, got)
-		}
-	}
-	f(900, 10, 0, "", false)                          // 0.17 s here, 1.023 s there
-	f(0, 10, 0, "", true)                             // 1.61 s here
-	f(0, 10, 580, "", true)                           // 1.603 s there
-	f(0, 10, 600, "", false)                          // 1.623 s there
-	f(0, 0, 0, "", false)                             // 1.01 s here, and no transfer
-	f(0, 10, 0, `{"stallWeight":0}`, false)           // 1.01 s here
-	f(0, 10, 0, `{"kvBytesPerToken":7000000}`, false) // 1.71 s there
-	f(0, 10, 580, `{"kvBytesPerToken":100000}`, true) // 1.6 s there
-	if _, err := try("predicted-pd-decider", `{"stallWeight":-1}`); err == nil {
-		t.Error("a negative weight is accepted")
 	}
 }
 

@@ -76,7 +76,7 @@ func scorerTypes() plugin.Table {
 		{Name: "context-length-aware", Aliases: []string{"context-length-aware-scorer"}, Kind: plugin.KindScorer,
 			Summary: "Endpoints labelled for inputs of this length.", New: plugin.WithParams(contextParams{Label: labelContext}, newContextLength)},
 		{Name: "transfer-cost-scorer", Kind: plugin.KindScorer,
-			Summary: "Time that a prompt's blocks take to the endpoint chosen before, in seconds.", New: plugin.WithParams(transferDefaults(), newTransfer)},
+			Summary: "Time that a prompt's blocks take to the endpoint chosen before, in seconds.", New: plugin.WithParams(TransferDefaults(), newTransfer)},
 		{Name: "latency-scorer", Kind: plugin.KindScorer,
 			Summary: "Headroom under the request's latency targets.",
 			New: plugin.WithParams(latencyParams{TTFTWeight: .8, TPOTWeight: .2, HeadroomSelectionStrategy: "least",
@@ -120,8 +120,6 @@ func handlerTypes() plugin.Table {
 			Summary: "One profile over ranks that are reached at one port.", New: plugin.WithParams(dataParallelParams{PrimaryPort: 8000}, newDataParallel)},
 		{Name: "header-profile-handler", Kind: plugin.KindHandler, Summary: "The profile that a request header names.",
 			New: plugin.WithParams(headerProfileParams{"EPP-Profile", "decode"}, newHeaderProfile)},
-		{Name: "predicted-pd-decider", Kind: plugin.KindDecider, Summary: "Splits requests whose first token is then expected earlier.",
-			New: plugin.WithParams(predictedDeciderParams{transferDefaults(), .06}, newPredictedDecider)},
 	}
 }
 

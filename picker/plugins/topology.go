@@ -8,15 +8,6 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// topologyLevels are the levels of closeness, tightest first, and the labels
-// that tell them.
-var topologyLevels = [...]struct{ name, label string }{
-	{"host", "kubernetes.io/hostname"},
-	{"rack", "topology.kubernetes.io/rack"},
-	{"zone", "topology.kubernetes.io/zone"},
-	{"region", "topology.kubernetes.io/region"},
-}
-
 type topologyParams struct {
 	MinAffinity              string `json:"minAffinity"`
 	LoadAllowance            *int64 `json:"loadAllowance,omitempty"`
@@ -39,13 +30,13 @@ func newTopology(p topologyParams) (plugin.Plugin, error) {
 		f.allowance = *p.LoadAllowance
 	}
 	last := -1
-	for i, level := range topologyLevels {
-		if level.name == p.MinAffinity {
+	for i, level := range endpoint.Levels {
+		if level.Name == p.MinAffinity {
 			last = i
 		}
 	}
-	for _, level := range topologyLevels[:last+1] {
-		f.labels = append(f.labels, level.label)
+	for _, level := range endpoint.Levels[:last+1] {
+		f.labels = append(f.labels, level.Label)
 	}
 	if p.HostLabel != "" && len(f.labels) > 0 {
 		f.labels[0] = p.HostLabel

@@ -22,6 +22,7 @@ const (
 	ReasonCancelled            // 499
 	ReasonShuttingDown         // 503
 	ReasonOverloaded           // 503: no memory left
+	ReasonNotHeld              // 412: wanted only where the prompt is held
 	numReasons          = iota
 )
 
@@ -36,6 +37,7 @@ var reasonNames = [numReasons]string{
 	ReasonCancelled:     "cancelled",
 	ReasonShuttingDown:  "shutting_down",
 	ReasonOverloaded:    "overloaded",
+	ReasonNotHeld:       "not_held",
 }
 
 // String returns the reason's name on the wire, "internal" for a value outside

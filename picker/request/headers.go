@@ -2,6 +2,7 @@ package request
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -18,6 +19,7 @@ const (
 	HeaderSLOTTFTAlt      = "x-slo-ttft-ms"
 	HeaderSLOTPOT         = "x-llm-d-slo-tpot-ms"
 	HeaderSLOTPOTAlt      = "x-slo-tpot-ms"
+	HeaderPrefer          = "prefer"
 	HeaderSession         = "x-session-id"
 	HeaderSessionToken    = "x-session-token"
 	HeaderTestSelection   = "test-epp-endpoint-selection"
@@ -38,7 +40,13 @@ const (
 	HeaderKVSource    = "x-kv-cache-source-host-port"
 	HeaderConformance = "x-conformance-test-served-endpoint"
 	HeaderSignature   = "x-grapevine-targets-signature"
+	// HeaderHandOver is on answers: the sidecar's report (package handover).
+	HeaderHandOver = "x-grapevine-hand-over"
 )
+
+// preferAvailable is the value of HeaderPrefer by which a request asks for an endpoint
+// that holds its prompt.
+const preferAvailable = "if-available"
 
 // MetadataDestinations is the initial metadata of an ext_proc stream in which a
 // proxy announces how many addresses it takes in one answer.
@@ -66,6 +74,7 @@ func readHeaders(r *Request) {
 	r.Target = header(r.Headers, HeaderModelRewrite, HeaderModelRewriteAlt)
 	r.Session = header(r.Headers, HeaderSession, HeaderSessionToken)
 	r.SLOTTFT = milliseconds(header(r.Headers, HeaderSLOTTFT, HeaderSLOTTFTAlt))
+	r.IfAvailable = strings.Contains(r.Headers.Get(HeaderPrefer), preferAvailable)
 	r.SLOTPOT = milliseconds(header(r.Headers, HeaderSLOTPOT, HeaderSLOTPOTAlt))
 }
 

@@ -84,7 +84,7 @@ func scanBody(r *Request) (at int, ok bool) {
 		return i, false
 	}
 	m := s.members(i)
-	r.Members, r.Handover = 0, false
+	r.Members, r.Handover, r.Whole = 0, false, false
 	for m.next() {
 		r.Members++
 		takeMember(r, s, m.Key, m.Val)
@@ -166,6 +166,13 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		r.IncludeUsage = string(memberOf(s, val, "include_usage")) == "true"
 	case "max_tokens", "max_completion_tokens", "max_output_tokens":
 		r.MaxTokens = count(v)
+		r.Whole = r.Whole || r.MaxTokens == 1
+	case "n", "best_of":
+		r.Whole = r.Whole || count(v) > 1
+	case "prompt_logprobs", "previous_response_id":
+		r.Whole = r.Whole || string(v) != "null"
+	case "echo", "background":
+		r.Whole = r.Whole || string(v) == "true"
 	case "sampling_params":
 		takeSampling(r, s, val)
 		r.Handover = r.Handover || memberOf(s, val, "extra_args") != nil
@@ -204,8 +211,11 @@ func takeSampling(r *Request, s *scanner, val Span) {
 	for _, name := range [...]string{"max_tokens", "max_new_tokens"} {
 		if v := memberOf(s, val, name); v != nil {
 			r.MaxTokens = count(v)
+			r.Whole = r.Whole || r.MaxTokens == 1
 		}
 	}
+	logprobs := memberOf(s, val, "prompt_logprobs")
+	r.Whole = r.Whole || count(memberOf(s, val, "n")) > 1 || logprobs != nil && string(logprobs) != "null"
 }
 
 // takeSession takes a session key from the body unless a header gave one.

@@ -85,6 +85,13 @@ type Request struct {
 	Prompt   PromptSpans // where the prompt stands in Body
 	Members  int         // of the body's object
 	Handover bool        // some member may be one that only proxies may set
+	// Whole says that engines cannot serve the request in parts: it asks for several
+	// answers, for the prompt's log-probabilities, for one token, or for what one
+	// engine keeps to itself.
+	Whole bool
+	// IfAvailable says that the request is to be placed only where its prompt is
+	// (header prefer: if-available).
+	IfAvailable bool
 
 	// What the prompt is matched by. Parse fills Chunks.Bytes and
 	// InputTokens, the prompt producer the rest.

@@ -1,0 +1,80 @@
+package pd
+
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// pair plans the request by the price of pairs. The decode profile has ranked the
+// endpoints that serve: the best of them serves requests that stay whole.
+func (h *Handler) pair(c *picker.Cycle, plan *picker.Plan, ranking *picker.Ranking) error {
+	t := stage{picker.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
+	helping := h.o.Prefill.RunAmong(c, t.able(c))
+	among := plugin.Among{Serve: ranking.Live, Help: helping.Live, Whole: ranking.Best()}
+	way := t.split.Pair(c, among)
+	if peer := c.All(way.Serve).Endpoint; way.Helps > 0 && peer != c.Peer { // the profile's filters may look at it
+		c.Peer = peer
+		helping = h.o.Prefill.RunAmong(c, t.able(c))
+		at := slices.Index(ranking.Live, way.Serve)
+		among.Serve, among.Help = ranking.Live[at:at+1], helping.Live
+		way = t.split.Pair(c, among)
+	}
+	s := picker.Stage{Kind: t.kind, Outcome: picker.StageSkipped, Chosen: -1, Missing: missing(c, way.Serve), Whole: way.Whole, Split: way.Split}
+	switch {
+	case way.Helps > 0:
+		s.Outcome, s.Chosen = picker.StageSplit, way.Help[0]
+	case len(among.Help) == 0:
+		s.Outcome = picker.StageNobody
+	}
+	plan.Stages = append(plan.Stages, s)
+	if s.Outcome == picker.StageSplit {
+		h.serveBy(c, plan, way.Serve)
+		c.PredictAt(s.Chosen, way.Predicted)
+		h.feed(c, plan, way.Serve, way.Help[:way.Helps])
+	}
+	return h.refusal(c, s.Outcome, way.Serve)
+}
+
+// serveBy makes a candidate the first of the plan's.
+func (h *Handler) serveBy(c *picker.Cycle, plan *picker.Plan, serve int32) {
+	if plan.Order[0] == serve {
+		return
+	}
+	if plan.Port != 0 { // the plan speaks of one endpoint alone
+		plan.Order, plan.Port, plan.Headers = append(plan.Order[:0], serve), 0, plan.Headers[:0]
+		h.atPort(c, plan, serve)
+		return
+	}
+	at := slices.Index(plan.Order, serve)
+	if at < 0 {
+		at = len(plan.Order) - 1
+	}
+	copy(plan.Order[1:at+1], plan.Order[:at])
+	plan.Order[0] = serve
+}
+
+// feed has endpoints compute the prompt for the one that serves; the first is asked
+// first.
+func (h *Handler) feed(c *picker.Cycle, plan *picker.Plan, serve int32, order []int32) {
+	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderPrefiller, Value: addresses(c, order, serve)})
+	plan.Also = append(plan.Also, picker.Part{
+		Index: order[0], Work: c.WorkAt(order[0]), Holds: true, Leads: true, Moves: missing(c, serve),
+	})
+	plan.New = 1 // the prompt's last token is always computed where it is answered
+}
+
+// refusal returns why a request must not be served in the way that was found: it
+// asks for a prompt that is there already, or there is nobody to compute it.
+func (h *Handler) refusal(c *picker.Cycle, o picker.StageOutcome, serving int32) error {
+	switch {
+	case o != picker.StageSkipped && c.Request.IfAvailable:
+		return request.Errorf(request.ReasonNotHeld, "no endpoint holds enough of the prompt")
+	case o == picker.StageNobody && (h.o.NeedPrefill || consumes(c.All(serving))):
+		return request.Errorf(request.ReasonNoEndpoints, "no prefill endpoint is left for this request")
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package pd
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/plugins"
+)
+
+// predictedParams are those of the predicted-pd-decider. The weights mean what they
+// mean to the predicted-ttft-scorer.
+type predictedParams struct {
+	plugins.TransferParams
+	OwnWeight    float64 `json:"ownWeight"`    // work itself
+	StallWeight  float64 `json:"stallWeight"`  // stall of each decoding request
+	QueueWeight  float64 `json:"queueWeight"`  // delay of each request that waits
+	DecodeWeight float64 `json:"decodeWeight"` // a second of decoding, of the request itself and of the others
+	ChunkTokens  int     `json:"chunkTokens"`  // tokens that an engine prefills in a step
+}
+
+func predictedDefaults() predictedParams {
+	return predictedParams{TransferParams: plugins.TransferDefaults(), OwnWeight: .5, StallWeight: .1, QueueWeight: 1, DecodeWeight: .1, ChunkTokens: 8192}
+}
+
+// prices judge plans for one request by what they cost, in seconds:
+//
+//	whole(d)    = wait(d) + own(d) + chunks × base + harm(d, own) + stay(d)
+//	pair(p, d)  = wait(p) + own(p) + chunks × base + harm(p, own)
+//	            + transfer(p, d, tokens that d lacks) + what is left of wait(d) + step(d) + stay(d)
+//	harm(e, x)  = x × (OwnWeight + StallWeight × decoding(e) + QueueWeight × waiting(e))
+//	stay(d)     = DecodeWeight × answer × (step with the request in it + decoding × what it adds to a step)
+//
+// own is the prefill of what the endpoint does not hold. Waits, prefills and steps
+// are those of the default policy (picker.View.Wait, endpoint.Cost), loads those of
+// the shared book, by role: a prompt that is computed elsewhere waits there. The
+// transfer is endpoint.Transfers'.
+type prices struct {
+	predictedParams
+	model endpoint.TransferModel
+}
+
+func newPredicted(p predictedParams) (plugin.Plugin, error) {
+	m, err := p.Model()
+	j := &prices{p, m}
+	errs := []error{err, plugin.Require(p.ChunkTokens > 0 && p.ChunkTokens <= 1<<20, "chunkTokens", "must be from 1 to 1048576")}
+	for _, w := range []struct {
+		name  string
+		value float64
+	}{{"ownWeight", p.OwnWeight}, {"stallWeight", p.StallWeight}, {"queueWeight", p.QueueWeight}, {"decodeWeight", p.DecodeWeight}} {
+		errs = append(errs, plugin.Require(w.value >= 0, w.name, "must not be negative"))
+	}
+	return plugin.Plugin{Decider: j.decider()}, plugin.Faults(errs...)
+}
+
+func (j *prices) decider() plugin.Decider { return plugin.Decider{Split: j.split, Pair: j.pair} }
+
+// split reports whether some prefill endpoint makes a request cheaper that an
+// endpoint is to serve.
+func (j *prices) split(c *picker.Cycle, serving int32) bool {
+	return j.pair(c, plugin.Among{Serve: []int32{serving}, Help: helpers(c), Whole: serving}).Helps > 0
+}
+
+// helpers returns the candidates that are labelled for prefill.
+func helpers(c *picker.Cycle) (list []int32) {
+	for i := range int32(c.Candidates()) {
+		if c.All(i).Role&endpoint.RolePrefill != 0 {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// offer is a candidate for the prefill, and the part of its price that is the same
+// for every peer.
+type offer struct {
+	at      int32
+	ep      *endpoint.Endpoint
+	seconds float64 // until the prompt is computed
+	price   float64 // with what that costs others
+}
+
+var offers = sync.Pool{New: func() any { return new([]offer) }}
+
+// pair implements plugin.Decider.Pair. Pairs are looked at in order of what they
+// cost at least, so that few of them are.
+func (j *prices) pair(c *picker.Cycle, among plugin.Among) plugin.Way {
+	way := plugin.Way{Serve: among.Whole, Whole: j.whole(c, among.Whole), Split: math.Inf(1)}
+	pooled := offers.Get().(*[]offer)
+	list := (*pooled)[:0]
+	for _, p := range among.Help {
+		list = append(list, j.offer(c, p))
+	}
+	slices.SortFunc(list, cheaper)
+	for _, i := range among.Serve {
+		d := j.demand(c, i)
+		for k := range list {
+			if list[k].price+d.price >= way.Split {
+				break
+			}
+			if price := list[k].price + d.price + j.handOver(c, &list[k], &d); price < way.Split && list[k].at != i {
+				way.Serve, way.Split = i, price
+			}
+		}
+	}
+	if way.Split < way.Whole {
+		j.order(c, list, &way)
+	} else {
+		way.Serve = among.Whole
+	}
+	clear(list) // endpoints are not kept alive by it
+	*pooled = list
+	offers.Put(pooled)
+	return way
+}
+
+func cheaper(a, b offer) int {
+	return cmp.Or(cmp.Compare(a.price, b.price), cmp.Compare(a.at, b.at))
+}
+
+// order fills in who computes the prompt for way.Serve, the cheapest first, and what
+// is expected of it.
+func (j *prices) order(c *picker.Cycle, list []offer, way *plugin.Way) {
+	var price [len(way.Help)]float64
+	d := j.demand(c, way.Serve)
+	for k := range list {
+		o := &list[k]
+		if o.at == way.Serve {
+			continue
+		}
+		if way.Helps == len(price) && o.price >= price[way.Helps-1] {
+			break
+		}
+		hand := j.handOver(c, o, &d)
+		at := way.Helps
+		for at > 0 && o.price+hand < price[at-1] {
+			at--
+		}
+		if at == len(price) {
+			continue
+		}
+		way.Helps = min(way.Helps+1, len(price))
+		copy(price[at+1:way.Helps], price[at:])
+		copy(way.Help[at+1:way.Helps], way.Help[at:])
+		price[at], way.Help[at] = o.price+hand, o.at
+		if at == 0 {
+			own := c.All(o.at).Cost.Prefill(c.WorkAt(o.at))
+			way.Predicted = picker.Prediction{Wait: max(o.seconds-own, 0), Own: own, Base: hand + d.step, Others: o.price - o.seconds + d.price - d.step}
+		}
+	}
+}
+
+// whole returns the price of a request that candidate d serves alone, +Inf where
+// it cannot.
+func (j *prices) whole(c *picker.Cycle, d int32) float64 {
+	if consumes(c.All(d)) {
+		return math.Inf(1)
+	}
+	return j.offer(c, d).price + j.stay(c, d)
+}
+
+// offer prices the prompt's computation at a candidate.
+func (j *prices) offer(c *picker.Cycle, i int32) offer {
+	v, w := c.All(i), c.WorkAt(i)
+	own := v.Cost.Prefill(w)
+	chunks := float64((w.New + j.ChunkTokens - 1) / j.ChunkTokens)
+	seconds := v.Wait(c.Now, float64(w.New), c.Answer()) + own + chunks*v.Cost.Base
+	harm := own * (j.OwnWeight + j.StallWeight*decoding(v) + j.QueueWeight*float64(max(v.Load.Waiting, 0)))
+	return offer{i, v.Endpoint, seconds, seconds + harm}
+}
+
+// demand is a candidate that would answer, and the part of its price that is the
+// same for every peer.
+type demand struct {
+	ep    *endpoint.Endpoint
+	lacks int     // tokens
+	wait  float64 // until there is room for the request
+	step  float64
+	price float64
+	level [endpoint.NumLevels]float64 // seconds of a transfer
+}
+
+func (j *prices) demand(c *picker.Cycle, i int32) demand {
+	v := c.All(i)
+	d := demand{ep: v.Endpoint, lacks: missing(c, i), step: v.Cost.StepOf(decoding(v)+1, float64(v.Load.Context))}
+	d.wait = v.Wait(c.Now, float64(c.Request.InputTokens), c.Answer())
+	d.price = d.step + j.stay(c, i)
+	for level := range d.level {
+		d.level[level] = c.Transfers().OfLevel(&j.model, endpoint.Level(level), d.lacks)
+	}
+	return d
+}
+
+// handOver returns the seconds from the end of a prefill until d has what it lacks.
+func (j *prices) handOver(c *picker.Cycle, o *offer, d *demand) float64 {
+	return max(d.wait-o.seconds, 0) + d.level[endpoint.Shared(o.ep, d.ep)]*c.Transfers().OfPair(o.ep, d.ep)
+}
+
+// stay prices the answer at d.
+func (j *prices) stay(c *picker.Cycle, d int32) float64 {
+	v, input := c.All(d), float64(c.Request.InputTokens)
+	running := decoding(v)
+	step := v.Cost.StepOf(running+1, float64(v.Load.Context)+input)
+	return j.DecodeWeight * c.Answer() * (step + running*(v.Cost.PerSeq+v.Cost.PerContext*input))
+}
+
+func decoding(v *picker.View) float64 { return float64(max(v.Load.Requests-v.Load.Waiting, 0)) }
+
+// consumes reports whether an engine serves no request whose prompt nobody else has
+// computed: SGLang's in the decode role refuse them.
+func consumes(v *picker.View) bool {
+	if v.Role&endpoint.RolePrefill != 0 {
+		return false
+	}
+	if v.Engine != endpoint.EngineSGLang && v.Gauges().Engine != endpoint.EngineSGLang {
+		return false
+	}
+	role, _ := v.Label(endpoint.LabelRole)
+	return role == "decode"
+}

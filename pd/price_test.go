@@ -1,0 +1,200 @@
+package pd
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// even1ms prefills a token in a millisecond and decodes a step in ten.
+var even1ms = endpoint.Cost{Base: .01, PerToken: .001, Step: .01}
+
+type candidate struct {
+	role string
+	held int32
+	load endpoint.Load
+	rack string
+	slow float64
+}
+
+// market is a scripted pool for the judge.
+type market struct {
+	pool *endpoint.Pool
+	list []candidate
+}
+
+func newMarket(list ...candidate) *market {
+	m := &market{endpoint.NewPool(endpoint.PoolOptions{}), list}
+	var specs []endpoint.Spec
+	for i, c := range list {
+		labels := map[string]string{}
+		if c.role != "" {
+			labels[endpoint.LabelRole] = c.role
+		}
+		if c.rack != "" {
+			labels["topology.kubernetes.io/rack"] = c.rack
+		}
+		specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000), Labels: labels})
+	}
+	m.pool.Set(specs)
+	for i, ep := range m.pool.Snapshot().Endpoints {
+		m.pool.Book().SetRemote(ep, list[i].load)
+		cost := even1ms
+		if list[i].slow > 0 {
+			cost.PerToken *= list[i].slow
+		}
+		ep.SetPriorCost(cost)
+	}
+	return m
+}
+
+func (m *market) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
+	for k, ep := range eps {
+		held[k].Run.Tokens[indexer.TierGPU] = m.list[ep.ID].held
+	}
+}
+func (m *market) Chosen(*request.Request, *endpoint.Endpoint)                                {}
+func (m *market) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
+
+func (m *market) place(tb testing.TB, r *request.Request, options ...func(*Options)) (string, *picker.Plan) {
+	tb.Helper()
+	o := Options{Decode: profile("decode"), Prefill: profile("prefill"), SplitPrefill: byPrice()}
+	for _, f := range options {
+		f(&o)
+	}
+	h, err := New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := picker.NewCycle(picker.CycleOptions{Pool: m.pool, Matcher: m, Now: t0, Seed: 1}, r)
+	defer c.Free()
+	plan := &picker.Plan{}
+	if err := h.Handle(c, plan); err != nil {
+		return err.Error(), plan
+	}
+	out := fmt.Sprint(plan.Order[0])
+	for i := range plan.Also {
+		out += fmt.Sprint(" fed by ", plan.Also[i].Index)
+	}
+	return out, plan
+}
+
+func prompt(tokens int) *request.Request {
+	return &request.Request{Kind: request.KindChat, Model: "m", Target: "m", InputTokens: tokens}
+}
+
+// TestPrices holds where requests go by the price of plans: 1 ms a token, 10 ms a
+// step, 20 ms and 13 µs a token for a hand-over within a zone.
+func TestPrices(t *testing.T) {
+	busy := func(decoding int64) endpoint.Load { return endpoint.Load{Requests: decoding} }
+	queue := func(tokens int64) endpoint.Load { return endpoint.Load{Requests: 1, Waiting: 1, Prefill: tokens} }
+	f := func(name string, tokens int, want string, list ...candidate) {
+		t.Helper()
+		if got, plan := newMarket(list...).place(t, prompt(tokens)); got != want {
+			t.Errorf("%s: %s, want %s (%+v)", name, got, want, plan.Stages)
+		}
+	}
+	f("nobody is disturbed: no transfer", 1000, "0", candidate{role: "decode"}, candidate{role: "prefill"})
+	f("a prefill would stall many", 4000, "0 fed by 1", candidate{role: "decode", load: busy(20)}, candidate{role: "prefill"})
+	f("what is held need not be computed", 4000, "0", candidate{role: "decode", held: 3990, load: busy(20)}, candidate{role: "prefill"})
+	f("the prefill endpoint has a queue", 2000, "0", candidate{role: "decode", load: busy(5)}, candidate{role: "prefill", load: queue(5000)})
+	f("the shorter queue", 4000, "0 fed by 2", candidate{role: "decode", load: busy(20)},
+		candidate{role: "prefill", load: queue(3000)}, candidate{role: "prefill", load: queue(1000)})
+	f("what the prefill endpoint holds counts", 4000, "0 fed by 1", candidate{role: "decode", load: busy(20)},
+		candidate{role: "prefill", held: 3500, load: queue(1000)}, candidate{role: "prefill"})
+	f("the slower engine", 4000, "0 fed by 2", candidate{role: "decode", load: busy(20)},
+		candidate{role: "prefill", slow: 2}, candidate{role: "prefill"})
+	f("a cache that serves takes it whole, far from the pool's queue", 4000, "1",
+		candidate{role: "decode", load: queue(9000)}, candidate{role: "decode", held: 3900}, candidate{role: "prefill"})
+	f("nobody to prefill", 4000, "0", candidate{role: "decode", load: busy(20)})
+	f("an endpoint is not its own helper", 4000, "0", candidate{role: "both", load: busy(20)})
+}
+
+// TestPairIsJudgedTogether: the decode profile prefers the idle endpoint, but both
+// prefill endpoints are beside the other one, and far is dear.
+func TestPairIsJudgedTogether(t *testing.T) {
+	m := newMarket(
+		candidate{role: "decode", load: endpoint.Load{Requests: 20}, rack: "a"}, candidate{role: "decode", load: endpoint.Load{Requests: 21}, rack: "b"},
+		candidate{role: "prefill", rack: "b"}, candidate{role: "prefill", rack: "b"})
+	dear := predictedDefaults()
+	dear.GigabytesPerSecond.Elsewhere = .01
+	model, err := dear.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, plan := m.place(t, prompt(4000), func(o *Options) { o.SplitPrefill = (&prices{dear, model}).decider() })
+	if got != "1 fed by 2" || fmt.Sprint(plan.Order) != "[1 0]" || plan.Headers[0].Value != "10.0.0.2:8000,10.0.0.3:8000" {
+		t.Errorf("%s, order %v, %v", got, plan.Order, plan.Headers)
+	}
+}
+
+// TestWarmFirstTouchStaysLocal: most of the prompt is cached everywhere, and the rest
+// is cheap: it is not sent away, under usual loads.
+func TestWarmFirstTouchStaysLocal(t *testing.T) {
+	for decoding := int64(0); decoding <= 8; decoding++ {
+		m := newMarket(candidate{role: "decode", held: 300, load: endpoint.Load{Requests: decoding}}, candidate{role: "prefill", held: 300})
+		for i, ep := range m.pool.Snapshot().Endpoints {
+			ep.SetPriorCost(endpoint.PriorCost)
+			_ = i
+		}
+		if got, plan := m.place(t, prompt(400)); got != "0" {
+			t.Errorf("%d decode there: %s, %+v", decoding, got, plan.Stages)
+		}
+	}
+}
+
+// TestLearnedTransfers: what transfers were seen to take counts, pair by pair.
+func TestLearnedTransfers(t *testing.T) {
+	m := newMarket(candidate{role: "decode", load: endpoint.Load{Requests: 20}}, candidate{role: "prefill"}, candidate{role: "prefill"})
+	eps := m.pool.Snapshot().Endpoints
+	if got, _ := m.place(t, prompt(4000)); got != "0 fed by 1" {
+		t.Fatalf("at first: %s", got)
+	}
+	for range 20 {
+		m.pool.Transfers().Learn(eps[1], eps[0], 4000, 3, 1)
+		m.pool.Transfers().Learn(eps[2], eps[0], 4000, .1, 1)
+	}
+	if got, _ := m.place(t, prompt(4000)); got != "0 fed by 2" {
+		t.Errorf("with a slow pair: %s", got)
+	}
+	for range 40 {
+		m.pool.Transfers().Learn(eps[1], eps[0], 4000, 60, 1)
+		m.pool.Transfers().Learn(eps[2], eps[0], 4000, 60, 1)
+	}
+	if got, _ := m.place(t, prompt(4000)); got != "0" {
+		t.Errorf("where transfers are dear: %s", got)
+	}
+}
+
+// TestRefusals: who may be refused, and who is not.
+func TestRefusals(t *testing.T) {
+	need := func(o *Options) { o.NeedPrefill = true }
+	alone := newMarket(candidate{role: "decode"})
+	if got, _ := alone.place(t, prompt(4000), need); got != "no prefill endpoint is left for this request" {
+		t.Error(got)
+	}
+	if got, _ := alone.place(t, prompt(4000)); got != "0" {
+		t.Error(got)
+	}
+	both := newMarket(candidate{role: "decode", load: endpoint.Load{Requests: 20}}, candidate{role: "prefill"})
+	asks := prompt(4000)
+	asks.IfAvailable = true
+	if got, _ := both.place(t, asks); got != "no endpoint holds enough of the prompt" {
+		t.Error(got)
+	}
+	held := newMarket(candidate{role: "decode", held: 3999}, candidate{role: "prefill"})
+	if got, _ := held.place(t, asks); got != "0" {
+		t.Error(got)
+	}
+	whole := prompt(4000)
+	whole.Whole = true
+	if got, _ := both.place(t, whole, need); got != "0" {
+		t.Error(got)
+	}
+}
