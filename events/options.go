@@ -19,7 +19,8 @@ type Link uint8
 const (
 	LinkDown   Link = iota // lost, or given up
 	LinkUp                 // made; a replay may be under way
-	LinkCaught             // what the engine sent before has been applied, as far as it can be had
+	LinkBlind              // batches are applied as they come, and what came before could not be had
+	LinkCaught             // what the engine sent before has been applied
 )
 
 // Options configure a Manager.
@@ -102,6 +103,10 @@ type Update struct {
 	// After is the position once the delta is applied.
 	After Position
 	Delta *indexer.Delta // valid until the hook returns
+	// Paged tells that blocks were merged from pages smaller than a unit, by what
+	// this reader remembers of them. Missed tells that some found no place because
+	// the engine stored what is before them before the first batch that was read.
+	Paged, Missed bool
 }
 
 // Model is what reading streams needs to know of a base model. Streams are

@@ -261,8 +261,12 @@ func (s *subscriber) do(actions []action) {
 			s.startReplay(a.attempt, a.seq)
 		}
 	}
-	if s.link == LinkUp && s.order.phase == phaseLive {
-		s.linked(LinkCaught)
+	if (s.link == LinkUp || s.link == LinkBlind) && s.order.phase == phaseLive {
+		link := LinkCaught
+		if s.order.doubt {
+			link = LinkBlind
+		}
+		s.linked(link)
 	}
 	s.show()
 	s.schedule()
@@ -296,8 +300,13 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 		s.order.distrust(seq)
 	}
 	s.batchTime, s.fresh = w.batch.Time, true
+	parked := s.seen.Parked
 	s.count(&w.batch, stats)
-	s.tell(Update{First: seq, Last: seq, Delta: &w.delta, After: Position{Seq: seq + 1, Sum: sumOf(payload)}})
+	paged := s.tr.Paged()
+	s.tell(Update{
+		First: seq, Last: seq, Delta: &w.delta, After: Position{Seq: seq + 1, Sum: sumOf(payload)},
+		Paged: paged, Missed: paged && s.order.base > 0 && s.seen.Parked > parked,
+	})
 }
 
 // clear forgets the source.

@@ -132,6 +132,9 @@ func New(opt Options) *Translator {
 	return t
 }
 
+// Paged reports whether the engine's blocks are smaller than a unit.
+func (t *Translator) Paged() bool { return t.pages != nil }
+
 func defaultInt(v, otherwise int) int {
 	if v > 0 {
 		return v

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -36,6 +37,8 @@ type group struct {
 	share    string
 	nats     []string   // servers; none for gossip
 	xds      XDSOptions // of the replicas
+	page     int        // tokens of a block; 16 when 0
+	unnamed  bool       // the engines do not say when they started
 	change   func(*Options)
 	rng      *rand.Rand
 	prompts  []string
@@ -56,11 +59,13 @@ func newGroupWith(t *testing.T, n, ring int, with group) *group {
 	t.Helper()
 	g := &with
 	g.t, g.dir, g.rng = t, t.TempDir(), rand.New(rand.NewPCG(1, 2))
+	g.page = cmp.Or(g.page, 16)
 	var err error
 	if g.fleet, err = sim.OpenFleet(sim.FleetOptions{
 		Engines: groupEngines, EndpointsFile: filepath.Join(g.dir, "endpoints.yaml"),
 		Engine: sim.Options{
-			Core: engine.Config{BlockSize: 16, Blocks: groupBlocks}, Speed: math.Inf(1), Events: &sim.EventOptions{Ring: ring},
+			Core: engine.Config{BlockSize: g.page, Blocks: groupBlocks * 16 / g.page}, Speed: math.Inf(1), Events: &sim.EventOptions{Ring: ring},
+			NoProcessMetrics: g.unnamed,
 		},
 	}); err != nil {
 		t.Fatal(err)

@@ -17,11 +17,15 @@ const (
 	payloadVersion = 1
 	payloadShort   = 2
 	payloadHead    = 9
+
+	// payloadMissed in the version says that the reader could not place all that the
+	// engine stored: it had not seen what comes before.
+	payloadMissed = 0x80
 )
 
 // payloadNeeds is cluster.LogOptions.Needs.
 func payloadNeeds(b []byte) uint64 {
-	if len(b) > 0 && b[0] == payloadShort {
+	if len(b) > 0 && b[0]&^payloadMissed == payloadShort {
 		return indexVersion
 	}
 	return 1
@@ -105,7 +109,7 @@ func split(d *indexer.Delta) (parts []indexer.Delta) {
 // readPayload decodes a payload that anybody can read, completely before anything
 // of it is used.
 func readPayload(b []byte) (sum uint64, parts []indexer.Delta, err error) {
-	if len(b) < payloadHead || b[0] != payloadVersion {
+	if len(b) < payloadHead || b[0]&^payloadMissed != payloadVersion {
 		return 0, nil, errWire
 	}
 	sum = payloadSum(b)

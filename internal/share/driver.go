@@ -194,7 +194,7 @@ func (x *Index) facts(f plan.Facts, s *source, v cluster.SourceView, wall time.T
 		role := cluster.Role(s.role.Load())
 		f.Log = plan.Log{
 			Inc: at.Inc, Next: at.Next, Unclaimed: v.Unclaimed,
-			Reader: role == cluster.RoleReader, Standby: role == cluster.RoleStandby,
+			Reader: role == cluster.RoleReader, Standby: role == cluster.RoleStandby, Kept: v.Kept,
 		}
 	}
 	f.Conflict = f.Ready && x.log != nil && x.o.Conflict(s.ep) != ""

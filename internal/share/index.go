@@ -149,7 +149,18 @@ func (x *Index) onDelta(u events.Update) {
 	if s == nil || u.Reset || x.log == nil || s.held.Load() || s.isMode() != plan.Shared {
 		return
 	}
+	if !s.continues(&u) {
+		x.another(s)
+		return
+	}
 	payload, inc := s.encode(&u, x.common.Load())
+	if u.Missed {
+		payload[0] |= payloadMissed
+	}
+	if u.Paged && !s.paged.Swap(true) {
+		s.in.note(func(r *reports) { r.paged = true })
+		x.poke()
+	}
 	d := cluster.Delta{Source: s.name, Inc: inc, First: u.First, Last: u.Last, Payload: payload}
 	s.local.Store(&localDelta{inc, u.First, u.Delta})
 	v := x.log.Append(d)
@@ -163,6 +174,14 @@ func (x *Index) onDelta(u events.Update) {
 		s.in.note(func(r *reports) { r.overtaken = at.Inc })
 		x.poke()
 	}
+}
+
+// another says that the engine is not the one that the content is of.
+func (x *Index) another(s *source) {
+	s.held.Store(true)
+	s.in.note(func(r *reports) { r.restarted, r.wiped = true, true })
+	x.log.Reading(s.name, false)
+	x.poke()
 }
 
 // lose goes on behind batches that the stream does not have. At the beginning
@@ -198,7 +217,11 @@ func (x *Index) onLink(src indexer.Source, link events.Link) {
 		return
 	}
 	mode, inc := s.identity()
-	reads := link == events.LinkCaught && mode == plan.Shared && !s.held.Load()
+	if link == events.LinkCaught && mode == plan.Shared && !s.held.Load() && !s.reached() {
+		x.another(s)
+		return
+	}
+	reads := link >= events.LinkBlind && mode == plan.Shared && !s.held.Load()
 	if reads {
 		x.log.Lose(s.name, inc, 0) // an empty cache is known exactly
 	}
@@ -212,13 +235,18 @@ func (x *Index) onLink(src indexer.Source, link events.Link) {
 // resume tells a stream from where to go on: from the last batch in the content.
 func (x *Index) resume(src indexer.Source) (events.Position, bool) {
 	s := x.find(src)
-	if s == nil || x.log == nil || s.isMode() != plan.Shared || s.cold.Load() {
+	if s == nil || x.log == nil || s.isMode() != plan.Shared {
 		return events.Position{}, false
 	}
 	at := x.log.Position(s.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.opened, s.came = shareHead{}, shareHead{}
 	if !s.head.have || at.Inc != s.inc {
+		return events.Position{}, false
+	}
+	if s.cold.Load() {
+		s.opened = s.head
 		return events.Position{}, false
 	}
 	return events.Position{Incarnation: s.inc, Seq: s.head.last + 1, Sum: s.head.sum}, true

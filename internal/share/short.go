@@ -33,7 +33,7 @@ func (s *source) follows(first uint64) bool { return s.head.have && s.head.last+
 // What it returns may be changed by the next decode with the same scratch. unsure tells
 // that the payload builds on what the content does not hold.
 func (s *source) decode(b []byte, scratch *indexer.Delta) (parts []indexer.Delta, unsure bool, err error) {
-	if len(b) < payloadHead || b[0] != payloadShort {
+	if len(b) < payloadHead || b[0]&^payloadMissed != payloadShort {
 		_, parts, err = readPayload(b)
 		return parts, false, err
 	}

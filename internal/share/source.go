@@ -32,9 +32,14 @@ type source struct {
 	tails wire.Tails
 	inc   uint64 // incarnation that this replica's reader reads
 
+	// opened is how far the content was when the stream was opened from its beginning, and
+	// came how far it has come since: in one life of the engine it comes as far.
+	opened, came shareHead
+
 	local atomic.Pointer[localDelta]
 	role  atomic.Uint32 // cluster.Role
 	cold  atomic.Bool   // the stream is read from its beginning, not from the log's position
+	paged atomic.Bool   // its reader merges pages that are smaller than a block
 	held  atomic.Bool   // what the stream brings is dropped, until it is known which life of the engine it is of
 	shown shown
 	in    inbox
@@ -78,9 +83,9 @@ type inbox struct {
 
 // reports are inputs of a plan.
 type reports struct {
-	connected, restarted, wiped, distrusted bool
-	overtaken                               uint64 // incarnation
-	answer                                  *plan.Answer
+	connected, restarted, wiped, distrusted, paged bool
+	overtaken                                      uint64 // incarnation
+	answer                                         *plan.Answer
 }
 
 func (b *inbox) note(f func(*reports)) {
@@ -103,6 +108,9 @@ func (s *source) tell(now time.Duration, f plan.Facts) {
 	default:
 		if r.overtaken > 0 {
 			s.plan.Overtaken(r.overtaken)
+		}
+		if r.paged {
+			s.plan.Paged()
 		}
 		if r.restarted {
 			s.plan.Restarted(r.wiped)
@@ -129,6 +137,26 @@ func (s *source) become(m plan.Mode, inc uint64) {
 	s.shown.state.Store(uint32(knowledge.Approximate))
 	s.shown.full.Store(false)
 	s.x.Reset(s.src)
+}
+
+// continues reports whether a batch that was read from a stream's beginning can be of the
+// engine that the content is of: it has the same payload as the one that was known by its number.
+func (s *source) continues(u *events.Update) bool {
+	if !s.cold.Load() {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.came = shareHead{have: true, last: u.Last}
+	return !(s.opened.have && u.Last == s.opened.last && u.After.Sum != s.opened.sum)
+}
+
+// reached reports whether a stream that was read from its beginning has come as far as the
+// content was.
+func (s *source) reached() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.opened.have || s.came.have && s.came.last >= s.opened.last
 }
 
 // identity returns the mode and the incarnation that this replica's reader reads.

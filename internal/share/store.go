@@ -31,7 +31,7 @@ func (st store) Apply(d cluster.Delta) error {
 	if !s.follows(d.First) {
 		s.tails.Reset()
 	}
-	unsure := false
+	unsure, missed := false, len(d.Payload) > 0 && d.Payload[0]&payloadMissed != 0
 	if l := s.local.Load(); l != nil && d.Local && l.inc == d.Inc && l.first == d.First {
 		s.apply(l.delta)
 		if !fits(l.delta) {
@@ -60,6 +60,8 @@ func (st store) Apply(d cluster.Delta) error {
 	s.head.have, s.head.last, s.head.sum = true, d.Last, payloadSum(d.Payload)
 	if unsure {
 		s.head.doubt = true
+	}
+	if unsure || missed {
 		return cluster.ErrUnsure
 	}
 	return nil

@@ -15,6 +15,7 @@ type SourceView struct {
 	Reading   bool   // this member reads the stream
 	Reader    string // the first of those who do, by ID; "" when nobody is known to
 	Followed  bool   // another member reads it
+	Kept      bool   // one of those does not leave
 	Reason    string // why the knowledge is Approximate
 	Digest    Digest
 	Unclaimed bool // there are other members, and each has said all that it knows, and nothing of this source
@@ -57,6 +58,7 @@ func (l *Log) view(s *source) SourceView {
 			v.Lag = max(v.Lag, h.pos.Next-s.pos.Next)
 		}
 		v.Followed = v.Followed || h.reading
+		v.Kept = v.Kept || h.reading && !p.Leaving
 		if h.reading && (v.Reader == "" || (v.Reader == l.g.Opt.Self.ID && l.before(p, s))) {
 			v.Reader = p.ID
 		}

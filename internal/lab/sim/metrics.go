@@ -11,7 +11,9 @@ import (
 // a real one.
 func newPage(o *Options) *page {
 	p := &page{}
-	p.python()
+	if !o.NoProcessMetrics {
+		p.python()
+	}
 	ranks := make([]string, o.Ranks)
 	for r := range ranks {
 		ranks[r] = fmt.Sprintf(`{engine="%d",model_name=%q}`, r, o.Model)

@@ -60,6 +60,10 @@ type Options struct {
 	// tokenizer would give to their text, as models now and then generate them.
 	NonCanonical float64
 
+	// NoProcessMetrics leaves process_start_time_seconds out of the metrics page, as engines
+	// with several API processes do.
+	NoProcessMetrics bool
+
 	StreamInterval int           // tokens per streamed chunk; default 1
 	StartDelay     time.Duration // not ready (503) for so long after Open and every restart
 	Created        int64         // "created" of answers, for reproducible bodies; 0: the time

@@ -61,9 +61,7 @@ func (p *Plan) Answer(now time.Duration, a Answer, f Facts) {
 		return
 	}
 	if a.Block > 0 && a.Block < smallBlocks {
-		p.final = true
-		p.direct(whyPages)
-		return
+		p.Paged()
 	}
 	p.learn(now, a.Started, f)
 	p.begun, p.wiped = false, false
@@ -131,6 +129,9 @@ func (p *Plan) wanted(now time.Duration, f Facts) bool {
 	if !f.Log.Reader && now >= p.own {
 		return false
 	}
+	if p.paged && !p.reads && f.Log.Kept && now >= p.own {
+		return false
+	}
 	// A stream that is opened goes on from what peers know.
 	return p.reads || f.Settled && (f.Log.Next > 0 || f.Log.Unclaimed || now-p.shared >= joinPause)
 }
@@ -148,9 +149,9 @@ func (p *Plan) open(f Facts) {
 			p.act(Action{Kind: Name, Inc: inc})
 		}
 	}
-	p.reads = true
-	p.act(Action{Kind: Open, Cold: p.cold})
-	p.cold = false
+	cold := p.cold || p.paged
+	p.reads, p.warm, p.cold = true, !cold, false
+	p.act(Action{Kind: Open, Cold: cold})
 }
 
 // watch suspects a log that stands still while its engine works. Whoever reads the

@@ -18,7 +18,7 @@ const (
 	ownPause    = 5 * time.Second        // content that was found wrong is read here, whoever reads it usually
 	sameLife    = 1000                   // incarnations that one life of an engine may use up
 	unnamed     = 1                      // incarnation of an engine that nobody has seen starting
-	smallBlocks = 16                     // tokens: smaller pages need the reader's memory of them
+	smallBlocks = 16                     // tokens: smaller pages are merged by what their reader remembers
 )
 
 // Never is the deadline of a plan that waits for an input.
@@ -43,7 +43,6 @@ func (m Mode) String() string { return modeNames[m] }
 const (
 	whyConflict = "another replica has other files for its model"
 	whyReplay   = "it has no replay port"
-	whyPages    = "its pages are smaller than 16 tokens"
 )
 
 // Answer is what an engine's metrics page said.
@@ -59,6 +58,7 @@ type Log struct {
 	Unclaimed bool // all other members have said that they know nothing of it
 	Reader    bool // the log wants this replica to read the stream
 	Standby   bool // it is the next in line
+	Kept      bool // another member reads it, and goes on doing so
 }
 
 // Facts hold at the moment of an Advance.
@@ -115,6 +115,8 @@ type Plan struct {
 
 	reads  bool
 	cold   bool
+	warm   bool // it was opened at the content's position
+	paged  bool // pages are merged by what the reader remembers of them
 	listed bool
 	parts  time.Duration // not listed after; 0: it does not part
 	shared time.Duration // since when
@@ -154,6 +156,19 @@ func (p *Plan) Suspect() time.Duration { return p.doubted }
 
 // Connected says that the stream was connected: the engine may be another.
 func (p *Plan) Connected() { p.verify = true }
+
+// Paged says that the engine's pages are small: a reader that goes on where another one
+// was does not know what the pages before belong to. So it reads what the engine can replay,
+// and readers change only when one is gone.
+func (p *Plan) Paged() {
+	if p.paged {
+		return
+	}
+	p.paged = true
+	if p.reads && p.warm && p.mode == Shared {
+		p.shut()
+	}
+}
 
 // Restarted says that the stream's engine turned out to be another one (wiped), or
 // to have dropped what follows the content's position from its replay ring.

@@ -20,11 +20,11 @@ type session struct {
 // TestPlan runs the scripts of testdata: what happens to one event stream.
 //
 //	new [no-replay]     a plan
-//	facts WORD ...      what holds from now on: ready, settled, conflict, reader, standby,
+//	facts WORD ...      what holds from now on: ready, settled, conflict, reader, standby, kept,
 //	                    unclaimed, inc=N, next=N, wall=N, stalled=DURATION; what is not named does not
 //	at TIME             the clock; Advance
 //	answer WORD ...     the engine's page: started=N, block=N, failed; then Advance
-//	connected | restarted [wiped] | overtaken inc=N | distrusted
+//	connected | paged | restarted [wiped] | overtaken inc=N | distrusted
 //
 // The output lists actions, then the state and when it is due again.
 func TestPlan(t *testing.T) {
@@ -51,7 +51,7 @@ func (s *session) step(t *testing.T, cmd string, words map[string]string, td *da
 		s.facts = Facts{
 			Ready: has("ready"), Settled: has("settled"), Conflict: has("conflict"), Wall: number(t, words["wall"]),
 			Log: Log{
-				Reader: has("reader"), Standby: has("standby"), Unclaimed: has("unclaimed"),
+				Reader: has("reader"), Standby: has("standby"), Unclaimed: has("unclaimed"), Kept: has("kept"),
 				Inc: number(t, words["inc"]), Next: number(t, words["next"]),
 			},
 		}
@@ -65,6 +65,8 @@ func (s *session) step(t *testing.T, cmd string, words map[string]string, td *da
 		s.plan.Answer(s.now, Answer{Started: number(t, words["started"]), Block: int(number(t, words["block"])), Failed: has("failed")}, s.facts)
 	case "connected":
 		s.plan.Connected()
+	case "paged":
+		s.plan.Paged()
 	case "restarted":
 		s.plan.Restarted(has("wiped"))
 	case "overtaken":

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+)
+
+// Engines that do not say when they started, and engines whose pages are smaller than a
+// block of the index, as SGLang's are, are shared like any other: a newcomer learns what no
+// engine can replay any more, a reader that dies is followed by another one, and an engine
+// that starts again is known to be empty.
+func TestEveryKindOfEngineIsShared(t *testing.T) {
+	for _, kind := range []group{{unnamed: true}, {page: 4}, {page: 1, unnamed: true}} {
+		for _, share := range []string{"mesh", "partitioned"} {
+			t.Run(fmt.Sprintf("page %d, unnamed %v, %s", kind.page, kind.unnamed, share), func(t *testing.T) {
+				kind := kind
+				kind.share = share
+				g := newGroupWith(t, 2, 40, kind)
+				g.churn(160)
+				g.agree(g.replicas...)
+				late := g.add()
+				g.ready(late)
+				g.agree(late)
+				for _, s := range g.replicas {
+					if n := count(s, "shared"); n != groupEngines {
+						t.Errorf("%s shares %d of %d: %s", s.o.Name, n, groupEngines, describe(s))
+					}
+				}
+				g.stop(g.replicas[0])
+				g.replicas = g.replicas[1:]
+				g.eventually("all is followed", func() string {
+					for _, s := range g.replicas {
+						for _, ep := range s.pool.Snapshot().Endpoints {
+							if k := s.share.Knowledge(ep.ID).State; k != knowledge.Exact {
+								return fmt.Sprintf("%s: %s is %v; %s", s.o.Name, ep.Address, k, describe(s))
+							}
+						}
+					}
+					return ""
+				})
+				g.churn(30)
+				if kind.page == 0 {
+					g.agree(g.replicas...)
+				}
+				g.same()
+				e := g.fleet.Engines()[0]
+				if err := e.Restart(sim.RestartOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				g.eventually("the cache is known to be empty", func() string {
+					for _, s := range append(g.replicas, g.alone) {
+						if c := contents(s)[e.Addr()]; c.count > 0 {
+							return fmt.Sprintf("%s: %v; %s", s.o.Name, c, describe(s))
+						}
+					}
+					return ""
+				})
+				g.churn(30)
+				g.same()
+				g.eventually("the new life is known as it is", func() string {
+					want := contents(g.alone)[e.Addr()]
+					for _, s := range g.replicas {
+						if c := contents(s)[e.Addr()]; c != want {
+							return fmt.Sprintf("%s: %v, want %v; %s", s.o.Name, c, want, describe(s))
+						}
+					}
+					return ""
+				})
+			})
+		}
+	}
+}
+
+// same waits until the replicas know the same of each engine as each other, and nothing that
+// the truth does not know.
+func (g *group) same() {
+	g.t.Helper()
+	g.eventually("know the same", func() string {
+		if late := g.late(); late != "" {
+			return late
+		}
+		want, first := contents(g.alone), contents(g.replicas[0])
+		for _, s := range g.replicas {
+			for at, c := range contents(s) {
+				if c != first[at] || c.count > want[at].count {
+					return fmt.Sprintf("%s: %s: %v, want %v, truth %v; %s", s.o.Name, at, c, first[at], want[at], describe(s))
+				}
+			}
+		}
+		return ""
+	})
+}
