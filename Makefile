@@ -87,7 +87,7 @@ test: setup build ## run all tests
 	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)
 
 # What the protocol demands of a proxy, and what the shipped configurations promise.
-ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$
+ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyAnswerModel|EnvoyRewriteUnseen|EnvoyStripsIntent|EnvoyStreams|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$
 
 .PHONY: test-envoys
 test-envoys: setup ## run the protocol tests on every supported version of Envoy

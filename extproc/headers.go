@@ -34,9 +34,10 @@ func (v headerView) status() int {
 	return n
 }
 
-// unreadTypes are the beginnings of content types in which no prompt is looked
-// for: calls that may stream for ever, and uploads.
-var unreadTypes = [...]string{"application/grpc", "multipart/", "audio/", "video/", "image/", "application/octet-stream"}
+// readTypes are the beginnings of content types in which a prompt is looked for:
+// JSON, and what clients send it as that say nothing of it. Everything else may
+// be a call that streams for ever, or an upload.
+var readTypes = [...]string{"application/json", "text/json", "text/plain", "application/x-www-form-urlencoded"}
 
 // bodyUnread tells whether the request is placed without its body: a WebSocket
 // or tunnel, whose body has no end, or one of a type that is not looked at.
@@ -44,13 +45,16 @@ func (v headerView) bodyUnread() bool {
 	if v.Get(headerUpgrade) != "" || v.Get(headerMethod) == "CONNECT" {
 		return true
 	}
-	t := v.Get(headerContentType)
-	for _, prefix := range unreadTypes {
-		if len(t) >= len(prefix) && strings.EqualFold(t[:len(prefix)], prefix) {
-			return true
+	t, _, _ := strings.Cut(v.Get(headerContentType), ";")
+	if t = strings.TrimSpace(t); t == "" || len(t) > 5 && strings.EqualFold(t[len(t)-5:], "+json") {
+		return false
+	}
+	for _, read := range readTypes {
+		if strings.EqualFold(t, read) {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // local reports whether the headers are those of an answer that Envoy made itself

@@ -59,6 +59,9 @@ func (st *stream) placeUnread() error {
 	}
 	answer := st.kit.route.finish(replyRequestHeaders, nil)
 	if st.modes.override && !st.modes.early {
+		if st.modes.Response != BodyStreamed { // nor must an answer without an end be held
+			st.modes.Response = BodyNone
+		}
 		answer = append(answer, withoutRequestBody[st.modes.Response]...)
 		st.modes.Request = BodyNone
 	}

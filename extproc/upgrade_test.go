@@ -3,6 +3,7 @@ package extproc_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -27,41 +28,165 @@ func echo(w http.ResponseWriter) {
 	_, _ = io.Copy(conn, rw)
 }
 
-// TestEnvoyUpgrade: a WebSocket is placed at once in both configurations, and
-// what is sent comes back while it is open.
+// TestEnvoyUpgrade: a WebSocket is placed at once, and what is sent comes back
+// while it is open: in every mode but those in which Envoy itself waits for the
+// end of a body (BUFFERED and BUFFERED_PARTIAL without mode_override).
 func TestEnvoyUpgrade(t *testing.T) {
+	list := shapes()
+	for _, m := range []string{"BUFFERED", "BUFFERED_PARTIAL"} {
+		list = append(list, shape{name: m + " both, override", params: envoyconf.Params{RequestBody: m, ResponseBody: m}, override: true})
+	}
+	for _, s := range list {
+		held := strings.Contains(s.params.RequestBody+s.params.ResponseBody, "BUFFERED") && !s.override || s.name == "resilient without override"
+		if held || s.params.RequestBody == "STREAMED" {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) { checkUpgrade(t, s) })
+	}
+}
+
+// TestEnvoyUpgradeStreamed: the same where request bodies are STREAMED, which Envoy
+// 1.39 lets wait for ever.
+func TestEnvoyUpgradeStreamed(t *testing.T) {
+	for _, s := range shapes() {
+		if s.params.RequestBody != "STREAMED" || strings.Contains(s.params.ResponseBody, "BUFFERED") {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) { checkUpgrade(t, s) })
+	}
+}
+
+func checkUpgrade(t *testing.T, s shape) {
+	t.Helper()
+	r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
+	conn := r.dialRealtime()
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("answer %v, %v", resp, err)
+	}
+	for _, word := range []string{"first", "second", strings.Repeat("long", 20_000)} {
+		go func() { _, _ = io.WriteString(conn, word) }()
+		got := make([]byte, len(word))
+		if _, err := io.ReadFull(in, got); err != nil || string(got) != word {
+			t.Fatalf("got %.20q, %v", got, err)
+		}
+	}
+	r.book.set(func(b *book) {
+		if b.inFlight != 1 {
+			t.Errorf("%d requests are in flight while the WebSocket is open", b.inFlight)
+		}
+	})
+	conn.Close()
+	r.book.settle(t)
+	r.clean()
+}
+
+// dialRealtime asks for a WebSocket.
+func (r *rig) dialRealtime() net.Conn {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", r.envoy.Addr("inference"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	fmt.Fprint(conn, "GET /v1/realtime HTTP/1.1\r\nhost: engines\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"+
+		"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	return conn
+}
+
+// TestEnvoyManyStreams: more requests at once than the 1,024 that a cluster of
+// Envoy's allows by default.
+func TestEnvoyManyStreams(t *testing.T) {
+	const many = 1200
+	r := newRig(t, rigOptions{params: envoyconf.Params{Kind: envoyconf.Gateway}})
+	for range many {
+		r.dialRealtime()
+	}
+	eventually(t, "all in flight", func() bool {
+		r.book.mu.Lock()
+		defer r.book.mu.Unlock()
+		return r.book.inFlight == many
+	})
+	for name, n := range r.envoy.Stats(t, "cluster.pickers.") {
+		if strings.HasSuffix(name, "overflow") && n != 0 {
+			t.Errorf("envoy: %s = %d", name, n)
+		}
+	}
+	r.clean()
+}
+
+// TestEnvoyStreams: calls without an end, which send and receive by turns over
+// HTTP/2, are placed at once: gRPC, lines of JSON, and a WebSocket as HTTP/2 has
+// it.
+func TestEnvoyStreams(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
-			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
-			conn, err := net.Dial("tcp", r.envoy.Addr("inference"))
+			s.params.EngineHTTP2 = true
+			var protocols http.Protocols
+			protocols.SetUnencryptedHTTP2(true)
+			r := &rig{t: t, client: &http.Client{Transport: &http.Transport{Protocols: &protocols}}}
+			t.Cleanup(r.client.CloseIdleConnections)
+			server := &http.Server{Handler: http.HandlerFunc(echoLines), Protocols: &protocols}
+			lis, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-			fmt.Fprint(conn, "GET /v1/realtime HTTP/1.1\r\nhost: engines\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"+
-				"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-			in := bufio.NewReader(conn)
-			resp, err := http.ReadResponse(in, nil)
-			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-				t.Fatalf("answer %v, %v", resp, err)
+			go func() { _ = server.Serve(lis) }()
+			t.Cleanup(func() { server.Close() })
+			r.book = &book{endpoints: []string{lis.Addr().String()}}
+			o := rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}, tls: extproc.TLS{Plaintext: true}}
+			r.picker, r.ready = openPicker(t, r.book, o)
+			s.params.ExtProc, s.params.Endpoints, s.params.Plaintext = []string{r.picker.Addr().String()}, r.book.endpoints, true
+			r.startEnvoy(s.params)
+			for _, contentType := range []string{"application/grpc", "application/grpc+proto", "application/x-ndjson", "application/octet-stream"} {
+				r.talk(contentType)
 			}
-			for _, word := range []string{"first", "second", strings.Repeat("long", 20_000)} {
-				go func() { _, _ = io.WriteString(conn, word) }()
-				got := make([]byte, len(word))
-				if _, err := io.ReadFull(in, got); err != nil || string(got) != word {
-					t.Fatalf("got %.20q, %v", got, err)
-				}
-			}
-			r.book.set(func(b *book) {
-				if b.inFlight != 1 {
-					t.Errorf("%d requests are in flight while the WebSocket is open", b.inFlight)
-				}
-			})
-			conn.Close()
 			r.book.settle(t)
 			r.clean()
 		})
+	}
+}
+
+// echoLines answers each line of a request when it comes.
+func echoLines(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("content-type", r.Header.Get("content-type"))
+	w.(http.Flusher).Flush()
+	for in := bufio.NewScanner(r.Body); in.Scan(); {
+		fmt.Fprintln(w, "echo", in.Text())
+		w.(http.Flusher).Flush()
+	}
+}
+
+// talk sends lines and wants the answer to each before the next.
+func (r *rig) talk(contentType string) {
+	r.t.Helper()
+	body, out := io.Pipe()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+r.envoy.Addr("inference")+"/inference.Service/Stream", body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("content-type", contentType)
+	req.Header.Set("te", "trailers")
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Errorf("%s: %v", contentType, err)
+		return
+	}
+	defer resp.Body.Close()
+	in := bufio.NewScanner(resp.Body)
+	for i := range 3 {
+		fmt.Fprintln(out, "line", i)
+		if want := fmt.Sprint("echo line ", i); !in.Scan() || in.Text() != want {
+			r.t.Errorf("%s: status %d, got %q, want %q: %v", contentType, resp.StatusCode, in.Text(), want, in.Err())
+			break
+		}
+	}
+	out.Close()
+	for in.Scan() {
 	}
 }
 

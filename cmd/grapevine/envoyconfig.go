@@ -65,6 +65,7 @@ func newEnvoyConfig() *cobra.Command {
 	f.StringVar(&p.SAN, "san", "", "name that the pickers' certificate must carry")
 	f.StringVar(&p.CertFile, "cert-file", "", "client certificate to show to pickers that run with --client-ca")
 	f.StringVar(&p.KeyFile, "key-file", "", "its key file")
+	f.BoolVar(&p.EngineHTTP2, "engine-http2", false, "speak HTTP/2 to the engines, as gRPC servers need it")
 	f.BoolVar(&p.StripIntent, "strip-intent", false, "take the headers off by which clients choose priority, fairness id, latency targets and another model")
 	f.IntVar(&p.BodyLimit, "body-limit", 64<<20, "largest request body in bytes")
 	f.DurationVar(&p.MessageTimeout, "message-timeout", 5*time.Second, "how long Envoy waits for one answer of a picker")

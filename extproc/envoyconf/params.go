@@ -58,6 +58,9 @@ type Params struct {
 	// KeepRoutingHeaders leaves headers that clients may not send to the
 	// pickers, which remove them too, as gateways of others do.
 	KeepRoutingHeaders bool
+	// EngineHTTP2 speaks HTTP/2 to the engines, as gRPC servers need it, instead
+	// of HTTP/1.1.
+	EngineHTTP2 bool
 	// StripIntent also takes the headers off by which clients say how they want to
 	// be served: priority, fairness id, latency targets, another model.
 	StripIntent bool
