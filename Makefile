@@ -104,6 +104,18 @@ test-envoys: setup ## run the protocol tests on every supported version of Envoy
 		done; \
 	done; exit $$failed
 
+# A real API server: its parts take minutes to build once, so that they have a
+# target of their own. The tests fail where the parts are missing.
+.PHONY: setup-kube
+setup-kube: ## build a Kubernetes API server and what tests do with it
+	@$(dir $(SETUP))kube.sh >/dev/null
+
+KUBE_PACKAGES := ./picker/discovery/kube ./deploy/...
+
+.PHONY: test-kube
+test-kube: setup-kube setup build ## run the tests on a real Kubernetes API server
+	KUBE_PARTS=$$($(dir $(SETUP))kube.sh --where) go test -count=1 -timeout $(TEST_TIMEOUT) -tags kube $(KUBE_PACKAGES)
+
 .PHONY: race
 race: setup ## run the tests of the concurrent packages with the race detector
 	CGO_ENABLED=1 go test -race -timeout $(RACE_TIMEOUT) $(RACE_PACKAGES)

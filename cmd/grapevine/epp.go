@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -109,7 +110,10 @@ func translate(args []string) (t translation, err error) {
 	}
 	said := map[string]bool{}
 	fl.Visit(func(f *pflag.Flag) {
-		if own[f.Name] && f.Name != "help" {
+		switch {
+		case slices.Contains(kubeNames, f.Name) && fl.Changed("endpoints"):
+			t.notes = append(t.notes, "--"+f.Name+": --endpoints names the engines")
+		case own[f.Name] && f.Name != "help":
 			said[f.Name] = true
 			t.args = append(t.args, ownArgs(f)...)
 		}
@@ -147,8 +151,7 @@ func (t *translation) take(f *foreignFlag, value string, said map[string]bool) e
 			}
 		}
 	}
-	named := f.note == notWatched && said["endpoints"]
-	if f.note != "" && !named && (f.quiet == nil || !f.quiet(value)) {
+	if f.note != "" && (f.quiet == nil || !f.quiet(value)) {
 		t.notes = append(t.notes, "--"+f.name+": "+f.note)
 	}
 	return nil

@@ -39,11 +39,6 @@ var foreignFlags = []foreignFlag{
 	{name: "grpc-health-port", to: listenAt("health")},
 	{name: "metrics-port", to: listenAt("admin")},
 	{name: "health-checking", value: boolValue},
-	{name: "pool-name", note: notWatched},
-	{name: "pool-namespace", note: notWatched},
-	{name: "pool-group", note: notWatched},
-	{name: "endpoint-selector", note: notWatched},
-	{name: "endpoint-target-ports", note: notWatched},
 	{name: "config-file", to: same("config")},
 	{name: "config-text", to: same("config-text")},
 	{name: "secure-serving", value: boolValue, to: inverted("plaintext")},
@@ -86,7 +81,6 @@ var foreignFlags = []foreignFlag{
 }
 
 const (
-	notWatched  = "pools and pods are not watched: name the engines with --endpoints FILE"
 	namedGauge  = "name it in a core-metrics-extractor of the configuration"
 	metricsPage = "say it in a metrics-data-source of the configuration, or in the endpoints file"
 )

@@ -26,6 +26,7 @@ import (
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	o          server.Options
+	kube       kubeFlags
 	models     []string
 	aliases    []string
 	adapters   []string
@@ -57,7 +58,8 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl := cmd.Flags()
 	f.given = fl.Changed
 	fl.StringVar(&f.o.Name, "name", hostname(), "name of this replica")
-	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file, read again when it changes (required, unless --config names one in dataLayer.discovery)")
+	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file, read again when it changes (required, unless --config names one in dataLayer.discovery, or a flag a pool)")
+	f.kube.add(fl)
 	fl.StringVar(&f.o.Config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
 	fl.StringVar(&f.o.ConfigText, "config-text", "", "the text of an EndpointPickerConfig, instead of --config")
 	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a base model's tokenizer files (repeatable)")
@@ -171,8 +173,12 @@ func (f *serveFlags) complete() error {
 	if f.o.Config != "" && f.o.ConfigText != "" {
 		return cli.UsageError{Err: errors.New("--config and --config-text exclude each other")}
 	}
-	if f.o.Endpoints == "" && f.o.Config == "" && f.o.ConfigText == "" {
-		return cli.UsageError{Err: errors.New("--endpoints is required, or a --config whose dataLayer.discovery names a file")}
+	var err error
+	if f.o.Source, err = f.kube.source(f.given, f.o.Endpoints); err != nil {
+		return cli.UsageError{Err: err}
+	}
+	if f.o.Endpoints == "" && f.o.Source == nil && f.o.Config == "" && f.o.ConfigText == "" {
+		return cli.UsageError{Err: errors.New("--endpoints is required, or --pool-name, or a --config whose dataLayer.discovery names a file")}
 	}
 	if (f.o.TLS.CertFile == "") != (f.o.TLS.KeyFile == "") {
 		return cli.UsageError{Err: errors.New("--tls-cert and --tls-key go together")}
@@ -233,7 +239,6 @@ func (f *serveFlags) complete() error {
 		}
 		f.o.TargetsKey = keys[0]
 	}
-	var err error
 	if f.o.Cluster.Keys, err = f.readKeys(); err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ var Rows = Table{
 	{"internal/cli", 1, Product, 0},
 	{"internal/jsonedit", 1, Product, 0},
 	{"internal/knowledge", 1, Product, 0},
+	{"internal/kubeapi", 1, Product, 0},
 	{"internal/parts", 1, Product, 0},
 	{"internal/prompt/value", 1, Product, 0},
 	{"internal/prompt/vocab/split", 1, Product, 0},
@@ -73,6 +74,7 @@ var Rows = Table{
 	{"indexer", 2, Product, Pure | Locks | Hot},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
+	{"internal/testkit/kubekit", 2, Product, 0},
 	{"pd/handover", 2, Product, 0},
 
 	// The product, level 3.
@@ -100,6 +102,7 @@ var Rows = Table{
 	{"events", 5, Product, Hot},
 	{"extproc/answer", 5, Product, 0},
 	{"extproc/xds", 5, Product, 0},
+	{"picker/discovery/kube", 5, Product, 0},
 	{"picker/monitor", 5, Product, 0},
 	{"picker/plugin", 5, Product, 0},
 

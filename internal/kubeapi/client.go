@@ -1,0 +1,243 @@
+package kubeapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds.
+const (
+	maxAnswer   = 16 << 20 // of one object or error
+	dialTimeout = 5 * time.Second
+	callTimeout = 30 * time.Second
+	tokenAge    = time.Minute
+	pingAfter   = 15 * time.Second // of silence on a connection
+)
+
+// Resource is a kind of objects.
+type Resource struct {
+	Group   string // "" for the core one
+	Version string
+	Plural  string
+}
+
+// Path returns where objects of the kind are: all of a namespace, or one.
+func (r Resource) Path(namespace, name string) string {
+	p := "/apis/" + r.Group + "/" + r.Version
+	if r.Group == "" {
+		p = "/api/" + r.Version
+	}
+	if namespace != "" {
+		p += "/namespaces/" + namespace
+	}
+	p += "/" + r.Plural
+	if name != "" {
+		p += "/" + name
+	}
+	return p
+}
+
+// String returns the kind as users write it, such as pods or
+// inferencepools.inference.networking.k8s.io.
+func (r Resource) String() string {
+	if r.Group == "" {
+		return r.Plural
+	}
+	return r.Plural + "." + r.Group
+}
+
+// Client talks to one API server.
+type Client struct {
+	config Config
+	http   *http.Client
+	agent  string
+
+	mu      sync.Mutex
+	token   string
+	tokenAt time.Time
+}
+
+// NewClient returns a client; agent names us in the server's logs.
+func NewClient(c Config, agent string) (*Client, error) {
+	t := &tls.Config{InsecureSkipVerify: c.SkipVerify, ServerName: c.ServerName, MinVersion: tls.VersionTLS12} //nolint:gosec // where the user's file says so
+	if len(c.CA) > 0 {
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(c.CA) {
+			return nil, errors.New("kubeapi: the server's CA is no PEM certificate")
+		}
+	}
+	if len(c.Cert) > 0 {
+		pair, err := tls.X509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("kubeapi: client certificate: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	if u, err := url.Parse(c.Server); err != nil || u.Host == "" {
+		return nil, fmt.Errorf("kubeapi: %q is no URL of a server", c.Server)
+	}
+	dial := &net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: t, TLSHandshakeTimeout: dialTimeout,
+		ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second,
+		// A server that went without a word is noticed, also by a watch that waits.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
+	}
+	return &Client{config: c, agent: agent, http: &http.Client{Transport: transport}}, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Server returns the server's URL.
+func (c *Client) Server() string { return c.config.Server }
+
+// call is one request.
+type call struct {
+	verb        string // of the rights: get, list, watch, create, patch, update
+	method      string
+	resource    Resource
+	sub         string // subresource, "" for none
+	namespace   string
+	name        string
+	query       url.Values
+	body        any
+	contentType string
+}
+
+func (k call) rule() Rule {
+	r := Rule{Group: k.resource.Group, Resource: k.resource.Plural, Verbs: []string{k.verb}, Namespace: k.namespace, Name: k.name}
+	if k.sub != "" {
+		r.Resource += "/" + k.sub
+	}
+	if k.verb == "create" {
+		r.Name = "" // creation cannot be limited to a name
+	}
+	return r
+}
+
+// open sends a request and returns the body of its success. An answer that is
+// none is an *Error.
+func (c *Client) open(ctx context.Context, k call) (io.ReadCloser, error) {
+	var body io.Reader
+	if k.body != nil {
+		data, err := json.Marshal(k.body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(data)
+	}
+	path := k.resource.Path(k.namespace, k.name)
+	if k.sub != "" {
+		path += "/" + k.sub
+	}
+	req, err := http.NewRequestWithContext(ctx, k.method, c.config.Server+path+"?"+k.query.Encode(), body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", c.agent)
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", k.contentType)
+	}
+	if token, err := c.bearer(); err != nil {
+		return nil, err
+	} else if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the URL says nothing to a user that the resource does not
+		}
+		return nil, fmt.Errorf("%s %s: %w", k.verb, k.resource, err)
+	}
+	if res.StatusCode >= 200 && res.StatusCode < 300 {
+		return res.Body, nil
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusUnauthorized {
+		c.forget()
+	}
+	data, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return nil, k.answered(errorOf(res.StatusCode, data))
+}
+
+// answered adds to an error of the server what was asked of it.
+func (k call) answered(e *Error) *Error {
+	e.Verb, e.Rule = k.verb, k.rule()
+	return e
+}
+
+// do sends a request and reads the answer into out, unless that is nil.
+func (c *Client) do(ctx context.Context, k call, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	body, err := c.open(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, maxAnswer))
+	if err != nil || out == nil {
+		return err
+	}
+	return json.Unmarshal(data, out)
+}
+
+// Get reads an object.
+func (c *Client) Get(ctx context.Context, r Resource, namespace, name string, out any) error {
+	return c.do(ctx, call{verb: "get", method: http.MethodGet, resource: r, namespace: namespace, name: name}, out)
+}
+
+// Create writes a new object.
+func (c *Client) Create(ctx context.Context, r Resource, namespace string, object any) error {
+	return c.do(ctx, call{verb: "create", method: http.MethodPost, resource: r, namespace: namespace, body: object, contentType: "application/json"}, nil)
+}
+
+// Patch merges patch into an object, or into its subresource sub.
+func (c *Client) Patch(ctx context.Context, r Resource, namespace, name, sub string, patch any) error {
+	return c.do(ctx, call{
+		verb: "patch", method: http.MethodPatch, resource: r, namespace: namespace, name: name, sub: sub,
+		body: patch, contentType: "application/merge-patch+json",
+	}, nil)
+}
+
+// bearer returns the token to show, "" for none.
+func (c *Client) bearer() (string, error) {
+	if c.config.TokenFile == "" {
+		return c.config.Token, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.tokenAt) < tokenAge {
+		return c.token, nil
+	}
+	data, err := os.ReadFile(c.config.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("kubeapi: token: %w", err)
+	}
+	c.token, c.tokenAt = strings.TrimSpace(string(data)), time.Now()
+	return c.token, nil
+}
+
+// forget has the token read again.
+func (c *Client) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokenAt = time.Time{}
+}

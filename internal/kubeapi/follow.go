@@ -1,0 +1,311 @@
+package kubeapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// Back-off between tries: doubled from the first to the longest, with a third
+// of chance on top.
+const (
+	firstRetry = 200 * time.Millisecond
+	longRetry  = 7 * time.Second  // the server is away
+	quietRetry = 20 * time.Second // a kind is not installed, or a right is missing
+	calmAfter  = 30 * time.Second // a watch that lasted this long starts the back-off anew
+)
+
+// Kind says how objects of a kind are read.
+type Kind[T any] struct {
+	Resource Resource
+	// Read reduces an object to what is kept.
+	Read func(raw []byte) (T, error)
+	// Key returns the object's name and version.
+	Key func(*T) (name, version string)
+	// Same reports whether two readings of an object make no difference.
+	Same func(a, b *T) bool
+}
+
+// View selects objects of a kind.
+type View struct {
+	Namespace string
+	Labels    string // label selector, "" for all
+	Name      string // the one object, "" for all
+}
+
+// State is what a Follower knows of its own reading.
+type State struct {
+	Listed bool      // all objects were read at least once
+	Read   time.Time // when the server last said something; zero: never
+	Err    error     // why nothing is read at present, nil when something is
+	Since  time.Time // of Err
+	Broken int       // objects that cannot be read, of those in view
+}
+
+// Absent reports whether the server does not have the kind.
+func (s State) Absent() bool { return IsAbsent(s.Err) }
+
+// Follower keeps the objects of one kind in view.
+type Follower[T any] struct {
+	client  *Client
+	kind    Kind[T]
+	call    call
+	log     *slog.Logger
+	changed func()
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	version string // where a watch continues, "" when all is to be listed; of the goroutine
+
+	mu     sync.Mutex
+	items  map[string]*T
+	broken map[string]bool
+	state  State
+}
+
+// Follow starts to keep objects in view. changed is called, on the follower's
+// goroutine, after every change of them and of whether they can be read.
+func Follow[T any](c *Client, k Kind[T], v View, log *slog.Logger, changed func()) *Follower[T] {
+	f := &Follower[T]{
+		client: c, kind: k, changed: changed, done: make(chan struct{}), items: map[string]*T{}, broken: map[string]bool{},
+		call: call{resource: k.Resource, namespace: v.Namespace, query: url.Values{}},
+	}
+	f.log = log.With("kind", k.Resource.String(), "namespace", v.Namespace)
+	if v.Labels != "" {
+		f.call.query.Set("labelSelector", v.Labels)
+	}
+	if v.Name != "" {
+		f.call.query.Set("fieldSelector", "metadata.name="+v.Name)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	go f.run(ctx)
+	return f
+}
+
+// Close stops following and waits for a call of changed that runs.
+func (f *Follower[T]) Close() {
+	f.cancel()
+	<-f.done
+}
+
+// Items returns the objects in view, in no order. They are not changed
+// afterwards, and must not be by the caller.
+func (f *Follower[T]) Items() []*T {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]*T, 0, len(f.items))
+	for _, x := range f.items {
+		out = append(out, x)
+	}
+	return out
+}
+
+// State returns how the reading goes.
+func (f *Follower[T]) State() State {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.state
+	s.Broken = len(f.broken)
+	return s
+}
+
+func (f *Follower[T]) run(ctx context.Context) {
+	defer close(f.done)
+	wait := firstRetry
+	for ctx.Err() == nil {
+		start := time.Now()
+		err := f.round(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		switch {
+		case errors.Is(err, errEnded) && time.Since(start) > time.Second:
+			wait = firstRetry
+			continue
+		case errors.Is(err, errEnded):
+			// A server that ends every watch at once is not asked without pause.
+		case stale(err) && f.version != "":
+			f.log.Info("the watch cannot be resumed, all objects are listed again", "error", err)
+			f.version = ""
+			continue
+		default:
+			if stale(err) {
+				f.version = ""
+			}
+			f.failed(err)
+		}
+		if time.Since(start) > calmAfter {
+			wait = firstRetry
+		}
+		if !pause(ctx, wait+rand.N(wait/3)) {
+			return
+		}
+		wait = min(2*wait, longest(err))
+	}
+}
+
+// longest returns how long to wait at most after err.
+func longest(err error) time.Duration {
+	if IsAbsent(err) || IsForbidden(err) {
+		return quietRetry
+	}
+	return longRetry
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// round lists, unless a watch can be resumed, and watches until that ends.
+func (f *Follower[T]) round(ctx context.Context) error {
+	if f.version == "" {
+		if err := f.list(ctx); err != nil {
+			return err
+		}
+	}
+	return f.client.watch(ctx, f.call, f.version, f.well, f.take)
+}
+
+func (f *Follower[T]) list(ctx context.Context) error {
+	fresh, broken := map[string]*T{}, map[string]bool{}
+	version, err := f.client.list(ctx, f.call, func(raw json.RawMessage) error {
+		if x, name, ok := f.read(raw); ok {
+			fresh[name] = x
+		} else if name != "" {
+			broken[name] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	changed := !f.state.Listed || len(fresh) != len(f.items)
+	for name, x := range fresh {
+		old, ok := f.items[name]
+		changed = changed || !ok || !f.kind.Same(old, x)
+	}
+	// What cannot be read stays as it was last understood.
+	for name := range broken {
+		if old, ok := f.items[name]; ok {
+			fresh[name] = old
+		}
+	}
+	f.items, f.broken = fresh, broken
+	f.state.Listed = true
+	f.mu.Unlock()
+	f.version = version
+	f.well()
+	if changed {
+		f.changed()
+	}
+	return nil
+}
+
+// read reduces an object. The name is that of the object also where the rest of
+// it cannot be read.
+func (f *Follower[T]) read(raw json.RawMessage) (*T, string, bool) {
+	x, err := f.kind.Read(raw)
+	if err == nil {
+		name, _ := f.kind.Key(&x)
+		return &x, name, name != ""
+	}
+	var m struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	_ = json.Unmarshal(raw, &m) // a name is wanted, no more
+	f.log.Warn("an object cannot be read", "name", m.Metadata.Name, "error", err)
+	return nil, m.Metadata.Name, false
+}
+
+// take applies one event.
+func (f *Follower[T]) take(e event) error {
+	if e.Type == "BOOKMARK" {
+		var m struct {
+			Metadata listMeta `json:"metadata"`
+		}
+		if err := json.Unmarshal(e.Object, &m); err != nil {
+			return err
+		}
+		f.version = m.Metadata.ResourceVersion
+		f.well()
+		return nil
+	}
+	x, name, ok := f.read(e.Object)
+	if !ok {
+		f.mu.Lock()
+		if e.Type == "DELETED" {
+			delete(f.items, name)
+			delete(f.broken, name)
+		} else if name != "" {
+			f.broken[name] = true
+		}
+		f.mu.Unlock()
+		f.well()
+		f.changed()
+		return nil
+	}
+	_, f.version = f.kind.Key(x)
+	f.mu.Lock()
+	old, known := f.items[name]
+	changed := e.Type == "DELETED" && known || e.Type != "DELETED" && (!known || !f.kind.Same(old, x))
+	if e.Type == "DELETED" {
+		delete(f.items, name)
+	} else {
+		f.items[name] = x
+	}
+	delete(f.broken, name)
+	f.mu.Unlock()
+	f.well()
+	if changed {
+		f.changed()
+	}
+	return nil
+}
+
+// well notes that the server spoke.
+func (f *Follower[T]) well() {
+	f.mu.Lock()
+	was := f.state.Err
+	f.state.Read, f.state.Err, f.state.Since = time.Now(), nil, time.Time{}
+	f.mu.Unlock()
+	if was != nil {
+		f.log.Info("objects are read again", "after", was)
+		f.changed()
+	}
+}
+
+// failed notes that nothing can be read, and says so once for each reason.
+func (f *Follower[T]) failed(err error) {
+	f.mu.Lock()
+	was := f.state.Err
+	if was == nil {
+		f.state.Since = time.Now()
+	}
+	f.state.Err = err
+	f.mu.Unlock()
+	if was != nil && was.Error() == err.Error() {
+		return
+	}
+	if IsAbsent(err) {
+		f.log.Info("the kind is not installed, it is waited for")
+	} else {
+		f.log.Warn("objects cannot be read, what is known of them stays", "error", err)
+	}
+	f.changed()
+}

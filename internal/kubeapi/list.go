@@ -1,0 +1,203 @@
+package kubeapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Bounds of reading.
+const (
+	pageSize  = 500
+	maxObject = 8 << 20 // etcd keeps at most 1.5 MiB unless told otherwise
+	maxPage   = 1 << 30 // of all objects of a page together
+	maxItems  = 100_000 // of one kind
+	minWatch  = 5 * time.Minute
+)
+
+// Meta is what every object says of itself.
+type Meta struct {
+	Name            string            `json:"name"`
+	Namespace       string            `json:"namespace"`
+	UID             string            `json:"uid"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Generation      int64             `json:"generation"`
+	Created         time.Time         `json:"creationTimestamp"`
+	Deleted         *time.Time        `json:"deletionTimestamp"`
+	Labels          map[string]string `json:"labels"`
+	Annotations     map[string]string `json:"annotations"`
+}
+
+// listMeta is what a list says of itself.
+type listMeta struct {
+	ResourceVersion string `json:"resourceVersion"`
+	Continue        string `json:"continue"`
+}
+
+var (
+	errTooMany = errors.New("kubeapi: more objects than are kept in view")
+	errEnded   = errors.New("kubeapi: the watch ended")
+)
+
+// list reads all objects that the query selects, page by page, gives each to
+// add and returns where a watch continues.
+func (c *Client) list(ctx context.Context, k call, add func(json.RawMessage) error) (version string, err error) {
+	k.verb, k.method = "list", http.MethodGet
+	query := k.query
+	for next, count := "", 0; ; {
+		k.query = url.Values{"limit": {strconv.Itoa(pageSize)}}
+		for name, v := range query {
+			k.query[name] = v
+		}
+		if next != "" {
+			k.query.Set("continue", next)
+		}
+		m, err := c.page(ctx, k, func(raw json.RawMessage) error {
+			if count++; count > maxItems {
+				return errTooMany
+			}
+			return add(raw)
+		})
+		if err != nil {
+			return "", err
+		}
+		if m.Continue == "" {
+			return m.ResourceVersion, nil
+		}
+		next = m.Continue
+	}
+}
+
+func (c *Client) page(ctx context.Context, k call, add func(json.RawMessage) error) (m listMeta, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	body, err := c.open(ctx, k)
+	if err != nil {
+		return m, err
+	}
+	defer body.Close()
+	if m, err = readList(body, add); err != nil {
+		return m, fmt.Errorf("%s %s: %w", k.verb, k.resource, err)
+	}
+	return m, nil
+}
+
+// readList reads a list object by object.
+func readList(r io.Reader, add func(json.RawMessage) error) (m listMeta, err error) {
+	d := json.NewDecoder(io.LimitReader(r, maxPage))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return m, errors.Join(errors.New("the answer is no list"), err)
+	}
+	for d.More() {
+		field, err := d.Token()
+		if err != nil {
+			return m, err
+		}
+		switch field {
+		case "metadata":
+			err = d.Decode(&m)
+		case "items":
+			err = readItems(d, add)
+		default:
+			var skip json.RawMessage
+			err = d.Decode(&skip)
+		}
+		if err != nil {
+			return m, err
+		}
+	}
+	_, err = d.Token() // the closing brace: without it the list is not whole
+	return m, err
+}
+
+func readItems(d *json.Decoder, add func(json.RawMessage) error) error {
+	t, err := d.Token()
+	if err != nil || t == nil { // null is an empty list
+		return err
+	}
+	if t != json.Delim('[') {
+		return errors.New("the items are no list")
+	}
+	for d.More() {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return err
+		}
+		if err := add(raw); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+// event is one line of a watch.
+type event struct {
+	Type   string          `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// watch reads events from a version on and gives each to take until the watch
+// ends, which is always an error: errEnded for the end that every watch has.
+// opened is called once the server has accepted the watch.
+func (c *Client) watch(ctx context.Context, k call, version string, opened func(), take func(event) error) error {
+	k.verb, k.method = "watch", http.MethodGet
+	length := minWatch + rand.N(minWatch)
+	query := url.Values{
+		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {version},
+		"timeoutSeconds": {strconv.Itoa(int(length.Seconds()))},
+	}
+	for name, v := range k.query {
+		query[name] = v
+	}
+	k.query = query
+	ctx, cancel := context.WithTimeout(ctx, length+callTimeout)
+	defer cancel()
+	body, err := c.open(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	opened()
+	err = readWatch(body, func(e event) error {
+		if e.Type == "ERROR" {
+			return k.answered(errorOf(0, e.Object))
+		}
+		return take(e)
+	})
+	if errors.Is(err, io.EOF) {
+		return errEnded
+	}
+	return err
+}
+
+// readWatch reads the lines of a watch; it ends with an error, io.EOF at the
+// end.
+func readWatch(r io.Reader, take func(event) error) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 16<<10), maxObject)
+	for lines.Scan() {
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return fmt.Errorf("an event of the watch: %w", err)
+		}
+		if err := take(e); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return io.EOF
+}

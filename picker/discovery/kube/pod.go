@@ -1,0 +1,134 @@
+package kube
+
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+)
+
+// pod is what is kept of a Pod: a few hundred bytes of several thousand.
+type pod struct {
+	meta
+	namespace string
+	addr      netip.Addr // invalid: the pod has none yet
+	ready     bool       // and not terminating
+	labels    map[string]string
+	notes     map[string]string // the annotations that are looked at; nil when there are none
+	starts    []start
+}
+
+// start says how often the container that serves a port was started again.
+type start struct {
+	port  uint16 // 0: any port that no container names
+	count int
+}
+
+// readPod reduces a Pod.
+func readPod(raw []byte) (pod, error) {
+	var o struct {
+		Metadata kubeapi.Meta `json:"metadata"`
+		Spec     struct {
+			Containers []struct {
+				Name  string `json:"name"`
+				Ports []struct {
+					Port uint16 `json:"containerPort"`
+				} `json:"ports"`
+			} `json:"containers"`
+		} `json:"spec"`
+		Status struct {
+			IP         string `json:"podIP"`
+			Conditions []struct {
+				Type   string `json:"type"`
+				Status string `json:"status"`
+			} `json:"conditions"`
+			Containers []struct {
+				Name     string `json:"name"`
+				Restarts int    `json:"restartCount"`
+			} `json:"containerStatuses"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return pod{}, err
+	}
+	m := &o.Metadata
+	p := pod{meta: metaOf(*m), namespace: m.Namespace, labels: m.Labels}
+	p.addr, _ = netip.ParseAddr(o.Status.IP) // invalid while it has none
+	p.addr = p.addr.Unmap()
+	for _, c := range o.Status.Conditions {
+		p.ready = p.ready || c.Type == "Ready" && c.Status == "True" && m.Deleted == nil
+	}
+	for _, name := range kept {
+		if v, ok := m.Annotations[name]; ok {
+			if p.notes == nil {
+				p.notes = map[string]string{}
+			}
+			p.notes[name] = v
+		}
+	}
+	restarts, all := map[string]int{}, 0
+	for _, c := range o.Status.Containers {
+		restarts[c.Name] = c.Restarts
+		all += c.Restarts
+	}
+	p.starts = append(p.starts, start{count: all})
+	for _, c := range o.Spec.Containers {
+		for _, port := range c.Ports {
+			p.starts = append(p.starts, start{port: port.Port, count: restarts[c.Name]})
+		}
+	}
+	return p, nil
+}
+
+// samePod reports whether two readings of a pod make the same endpoints.
+func samePod(a, b *pod) bool {
+	if a.uid != b.uid || a.addr != b.addr || a.ready != b.ready || len(a.starts) != len(b.starts) {
+		return false
+	}
+	for i := range a.starts {
+		if a.starts[i] != b.starts[i] {
+			return false
+		}
+	}
+	return maps.Equal(a.labels, b.labels) && maps.Equal(a.notes, b.notes)
+}
+
+// life tells one engine at a port from the next: the pod, and how often the
+// container that serves the port was started again. Where no container names
+// the port, all of them count.
+func (p *pod) life(port uint16) string {
+	count := p.starts[0].count
+	for _, s := range p.starts[1:] {
+		if s.port == port {
+			count = s.count
+			break
+		}
+	}
+	return p.uid + "/" + strconv.Itoa(count)
+}
+
+// note returns an annotation of our own or else the label of that name.
+func (p *pod) note(name string) (string, bool) {
+	v, ok := p.notes[name]
+	if !ok {
+		v, ok = p.labels[name]
+	}
+	return strings.TrimSpace(v), ok
+}
+
+// number returns a note that is a number within bounds; the problem is "" when
+// it is absent or good.
+func (p *pod) number(name string, low, high, absent int) (n int, problem string) {
+	v, ok := p.note(name)
+	if !ok {
+		return absent, ""
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < low || n > high {
+		return absent, "pod " + p.name + ": " + name + " must be a number between " + strconv.Itoa(low) + " and " + strconv.Itoa(high) + ", not " + strconv.Quote(v)
+	}
+	return n, ""
+}

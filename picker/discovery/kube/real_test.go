@@ -1,0 +1,374 @@
+//go:build kube
+
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// TestRealServer runs everything on one real API server; what ends or takes
+// parts of it comes last.
+func TestRealServer(t *testing.T) {
+	c := kubekit.Start(t, "inference")
+	defs, err := os.ReadFile("../../../deploy/crds/llm-d.ai.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name string
+		run  func(*testing.T, *kubekit.Cluster)
+	}{
+		{"Pool", testPool}, {"Ports", testPorts}, {"Selector", testSelector}, {"Lives", testLives}, {"Standalone", testStandalone},
+		{"Rights", testRights}, {"RandomChanges", testRandom}, {"DeletedPool", testDeletedPool},
+		{"Names", func(t *testing.T, c *kubekit.Cluster) { testNames(t, c, string(defs)) }},
+		{"OlderPool", testOlderPool}, {"Outage", testOutage}, {"UninstalledKind", testUninstalled},
+	} {
+		t.Run(x.name, func(t *testing.T) { x.run(t, c) })
+	}
+}
+
+// view is a source and what it told last.
+type view struct {
+	t *testing.T
+	c *kubekit.Cluster
+	*Source
+
+	mu    sync.Mutex
+	last  discovery.Found
+	times int
+}
+
+func open(t *testing.T, c *kubekit.Cluster, o Options) *view {
+	t.Helper()
+	v := &view{t: t, c: c}
+	if o.Config.Server == "" {
+		o.Config = c.Config()
+	}
+	o.Settle = cmp.Or(o.Settle, time.Millisecond)
+	o.Sink = discovery.Sink{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Tell: func(f discovery.Found) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.last, v.times = f, v.times+1
+	}}
+	var err error
+	if v.Source, err = Open(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	return v
+}
+
+func (v *view) found() discovery.Found {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.last
+}
+
+// addrs are the endpoints told last.
+func (v *view) addrs() string {
+	var out []string
+	for _, s := range v.found().Specs {
+		out = append(out, s.Addr.String())
+	}
+	return strings.Join(out, " ")
+}
+
+func (v *view) want(addrs string) {
+	v.t.Helper()
+	v.c.Until("endpoints "+addrs, func() bool { return v.addrs() == addrs })
+}
+
+// wantProblem waits until the status has a problem with that text.
+func (v *view) wantProblem(text string) {
+	v.t.Helper()
+	v.c.Until("problem "+text, func() bool {
+		return slices.ContainsFunc(v.Status().Problems, func(p discovery.Problem) bool { return strings.Contains(p.String(), text) })
+	})
+	if v.Status().OK() {
+		v.t.Error("the status is good with problems")
+	}
+}
+
+// wantGood waits until the status is good.
+func (v *view) wantGood() {
+	v.t.Helper()
+	v.c.Until("good status", func() bool { return v.Status().OK() })
+}
+
+func poolJSON(name, labels string, ports ...int) string {
+	var list []string
+	for _, p := range ports {
+		list = append(list, fmt.Sprintf(`{"number":%d}`, p))
+	}
+	return fmt.Sprintf(`{"apiVersion":"inference.networking.k8s.io/v1","kind":"InferencePool","metadata":{"name":%q},
+		"spec":{"selector":{"matchLabels":%s},"targetPorts":[%s]}}`, name, labels, strings.Join(list, ","))
+}
+
+const vllm = `{"app":"vllm"}`
+
+// testPool follows pods through their lives.
+func testPool(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("pool")
+	v := open(t, c, Options{Pool: "p", Namespace: "pool"})
+	v.wantProblem("there is no such pool")
+	c.Create(poolsV1, "pool", poolJSON("p", vllm, 8000))
+	c.Until("an empty list", func() bool { return v.Status().OK() })
+	c.Pod("pool", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: `{"app":"vllm","llm-d.ai/role":"prefill"}`})
+	c.Pod("pool", kubekit.Pod{Name: "b", IP: "fd00::2", Labels: vllm})
+	c.Pod("pool", kubekit.Pod{Name: "stranger", IP: "10.0.0.3", Labels: `{"app":"web"}`})
+	v.want("10.0.0.1:8000 [fd00::2]:8000")
+	if s := v.found().Specs[0]; s.Name != "a" || s.Namespace != "pool" || endpoint.RoleOf(s.Labels[endpoint.LabelRole]) != endpoint.RolePrefill {
+		t.Errorf("endpoint %+v", s)
+	}
+	c.Ready("pool", "a", "10.0.0.1", false)
+	v.want("[fd00::2]:8000")
+	c.Ready("pool", "a", "10.0.0.1", true)
+	c.Pod("pool", kubekit.Pod{Name: "c", IP: "10.0.0.4", Labels: vllm, Finalizer: true})
+	v.want("10.0.0.1:8000 10.0.0.4:8000 [fd00::2]:8000")
+	c.Delete(kubekit.Pods, "pool", "c") // it stays, terminating
+	v.want("10.0.0.1:8000 [fd00::2]:8000")
+	c.Patch(kubekit.Pods, "pool", "c", `{"metadata":{"finalizers":null}}`)
+	c.Patch(kubekit.Pods, "pool", "b", `{"metadata":{"labels":{"app":"web"}}}`)
+	v.want("10.0.0.1:8000")
+	v.wantGood()
+	if st := v.Status(); st.From != "InferencePool pool/p" || st.Endpoints != 1 || time.Since(st.Read) > time.Minute {
+		t.Errorf("status %+v", st)
+	}
+}
+
+// testPorts gives pods several endpoints.
+func testPorts(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("ports")
+	c.Create(poolsV1, "ports", poolJSON("p", vllm, 8000, 8001))
+	v := open(t, c, Options{Pool: "p", Namespace: "ports", Events: endpoint.Events{Port: 5557, Ranks: 1}})
+	c.Pod("ports", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	c.Pod("ports", kubekit.Pod{Name: "b", IP: "10.0.0.2", Labels: vllm, Annotations: `{"llm-d.ai/active-ports":"8001","grapevine-epp.github.io/models":"m"}`})
+	v.want("10.0.0.1:8000 10.0.0.1:8001 10.0.0.2:8001")
+	if s := v.found().Specs; s[1].Events.Port != 5558 || s[1].Rank != 1 || !slices.Equal(s[2].Models, []string{"m"}) || s[2].Name != "b-rank-1" {
+		t.Errorf("endpoints %+v", s)
+	}
+	c.Patch(poolsV1, "ports", "p", `{"spec":{"targetPorts":[{"number":9000}]}}`)
+	v.want("10.0.0.1:9000")
+	v.wantProblem("names none of the pool's target ports")
+}
+
+// testSelector exchanges a pool's selector, also for one that cannot be.
+func testSelector(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("selector")
+	c.Create(poolsV1, "selector", poolJSON("p", vllm, 8000))
+	v := open(t, c, Options{Pool: "p", Namespace: "selector"})
+	c.Pod("selector", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	c.Pod("selector", kubekit.Pod{Name: "b", IP: "10.0.0.2", Labels: `{"app":"sglang"}`})
+	v.want("10.0.0.1:8000")
+	c.Patch(poolsV1, "selector", "p", `{"spec":{"selector":{"matchLabels":{"app":null,"bad key!":"1"}}}}`)
+	v.wantProblem(`"bad key!"`)
+	v.want("10.0.0.1:8000")
+	before := v.times
+	c.Patch(poolsV1, "selector", "p", `{"spec":{"selector":{"matchLabels":{"app":"sglang","bad key!":null}},"targetPorts":[{"number":9000}]}}`)
+	v.want("10.0.0.2:9000")
+	if v.times != before+1 {
+		t.Errorf("the exchange was told in %d steps, want one", v.times-before)
+	}
+	v.wantGood()
+}
+
+// testLives gives an address to another pod, and starts a container again.
+func testLives(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("lives")
+	c.Create(poolsV1, "lives", poolJSON("p", vllm, 8000))
+	v := open(t, c, Options{Pool: "p", Namespace: "lives"})
+	life := func() string {
+		if s := v.found().Specs; len(s) == 1 {
+			return s[0].Life
+		}
+		return ""
+	}
+	seen := map[string]bool{}
+	another := func(what string) {
+		t.Helper()
+		c.Until(what, func() bool { l := life(); return l != "" && !seen[l] })
+		seen[life()] = true
+	}
+	c.Pod("lives", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	another("the first life")
+	c.Restarts("lives", "a", 1)
+	another("a restart is another life")
+	c.Delete(kubekit.Pods, "lives", "a")
+	v.want("")
+	c.Pod("lives", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	another("a pod of the same name and address is another life")
+	c.Pod("lives", kubekit.Pod{Name: "b", IP: "10.0.0.1", Labels: vllm})
+	c.Until("two pods at one address", func() bool { return v.Status().Doubled == 1 })
+}
+
+// testStandalone takes pods without any pool.
+func testStandalone(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("alone")
+	c.Grant("alone", "alone", "epp", "get,list,watch core pods")
+	v := open(t, c, Options{Config: c.As("epp"), Selector: "app in (vllm, sglang),!canary", Ports: []uint16{8000}, Namespace: "alone"})
+	c.Pod("alone", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	c.Pod("alone", kubekit.Pod{Name: "b", IP: "10.0.0.2", Labels: `{"app":"sglang","canary":"1"}`})
+	v.want("10.0.0.1:8000")
+	v.wantGood()
+	bad := open(t, c, Options{Selector: "app in vllm", Ports: []uint16{8000}, Namespace: "alone"})
+	bad.wantProblem("unable to parse")
+}
+
+// testRights names what is missing, and keeps what is known when rights are taken.
+func testRights(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("rights")
+	c.Create(poolsV1, "rights", poolJSON("p", vllm, 8000))
+	c.Pod("rights", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	v := open(t, c, Options{Config: c.As("epp"), Pool: "p", Namespace: "rights"})
+	v.wantProblem(`missing right: apiGroups ["inference.networking.k8s.io"] resources ["inferencepools"] verbs ["list"] in a Role of namespace rights`)
+	c.Grant("rights", "pool", "epp", "get,list,watch inference.networking.k8s.io inferencepools")
+	v.wantProblem(`missing right: apiGroups [""] resources ["pods"] verbs ["list"] in a Role of namespace rights`)
+	c.Grant("rights", "pods", "epp", "list,watch core pods")
+	v.want("10.0.0.1:8000")
+	v.wantGood() // what is optional is not missed
+	c.Grant("rights", "pods", "epp", "get core services")
+	c.StopServer() // open watches outlive the right; the next one does not
+	c.StartServer()
+	v.wantProblem(`resources ["pods"] verbs ["watch"]`)
+	v.want("10.0.0.1:8000")
+	c.Grant("rights", "pods", "epp", "list,watch core pods")
+	v.wantGood()
+}
+
+// testDeletedPool gives endpoints up once the deletion is confirmed.
+func testDeletedPool(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("deleted")
+	c.Create(poolsV1, "deleted", poolJSON("p", vllm, 8000))
+	c.Pod("deleted", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	v := open(t, c, Options{Pool: "p", Namespace: "deleted", Grace: 2 * time.Second})
+	v.want("10.0.0.1:8000")
+	c.Delete(poolsV1, "deleted", "p")
+	deleted := time.Now()
+	v.want("")
+	if d := time.Since(deleted); d < 2*time.Second {
+		t.Errorf("the endpoints went after %v", d)
+	}
+	v.wantProblem("there is no such pool")
+	c.Create(poolsV1, "deleted", poolJSON("p", vllm, 8000))
+	v.want("10.0.0.1:8000")
+}
+
+// testNames reads objectives and rewrites of the older group, and of the newer
+// one from when that is installed.
+func testNames(t *testing.T, c *kubekit.Cluster, definitions string) {
+	c.Namespace("names")
+	c.Create(poolsV1, "names", poolJSON("p", vllm, 8000))
+	v := open(t, c, Options{Pool: "p", Namespace: "names"})
+	v.wantGood()
+	want := func(what string, n request.Names) {
+		t.Helper()
+		c.Until(what, func() bool { return gocmp.Equal(v.found().Names, n) })
+	}
+	c.Kubectl("apply", "--server-side", "-f", kubekit.Parts(t)+"/crds/inference-old/inference.networking.x-k8s.io_inferenceobjectives.yaml")
+	c.Kubectl("wait", "--for=condition=Established", "crd/inferenceobjectives.inference.networking.x-k8s.io", "--timeout=60s")
+	object := func(group, kind, name, spec string) {
+		t.Helper()
+		c.Until(kind+" "+name, func() bool {
+			_, err := c.Command("kubectl", fmt.Sprintf(`{"apiVersion":"%s/v1alpha2","kind":%q,"metadata":{"name":%q,"namespace":"names"},"spec":%s}`, group, kind, name, spec), "apply", "-f", "-")
+			return err == nil
+		})
+	}
+	object(GroupPoolOld, "InferenceObjective", "old", `{"priority":5,"poolRef":{"name":"p"}}`)
+	want("the older group", request.Names{Objectives: map[string]int{"old": 5}})
+	c.Apply(definitions)
+	object(GroupNames, "InferenceObjective", "new", `{"priority":-7,"poolRef":{"name":"p"}}`)
+	object(GroupNames, "InferenceObjective", "foreign", `{"priority":1,"poolRef":{"name":"q"}}`)
+	want("the newer group alone", request.Names{Objectives: map[string]int{"new": -7}})
+	object(GroupNames, "InferenceModelRewrite", "w", `{"poolRef":{"name":"p"},"rules":[{"matches":[{"model":{"value":"m"}}],"targets":[{"modelRewrite":"a","weight":9},{"modelRewrite":"b","weight":1}]},{}]}`)
+	want("a rewrite", request.Names{
+		Objectives: map[string]int{"new": -7},
+		Rewrites:   map[string]request.Rewrite{"m": {{Model: "a", Weight: 9}, {Model: "b", Weight: 1}}, request.AnyModel: nil},
+	})
+	c.Kubectl("delete", "inferencemodelrewrites.llm-d.ai", "w", "-n", "names")
+	want("the rewrite is gone", request.Names{Objectives: map[string]int{"new": -7}})
+}
+
+// testOlderPool follows a pool of the older version.
+func testOlderPool(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("older")
+	c.Pod("older", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	v := open(t, c, Options{Pool: "p", Namespace: "older"})
+	only := open(t, c, Options{Pool: "p", Namespace: "older", Group: GroupPoolOld})
+	only.wantProblem("the kind is not installed")
+	c.Kubectl("apply", "--server-side", "-f", kubekit.Parts(t)+"/crds/inference-old/inference.networking.x-k8s.io_inferencepools.yaml")
+	c.Kubectl("wait", "--for=condition=Established", "crd/inferencepools.inference.networking.x-k8s.io", "--timeout=60s")
+	c.Until("an older pool", func() bool {
+		_, err := c.Command("kubectl", `{"apiVersion":"inference.networking.x-k8s.io/v1alpha2","kind":"InferencePool","metadata":{"name":"p","namespace":"older"},
+			"spec":{"selector":{"app":"vllm"},"targetPortNumber":8000,"extensionRef":{"name":"epp"}}}`, "apply", "-f", "-")
+		return err == nil
+	})
+	v.want("10.0.0.1:8000")
+	only.want("10.0.0.1:8000")
+	c.Create(poolsV1, "older", poolJSON("p", vllm, 9000))
+	v.want("10.0.0.1:9000")
+	only.want("10.0.0.1:8000")
+}
+
+// testOutage kills the API server: endpoints stay, the status says so, and what
+// changed in between is seen once another one is there.
+func testOutage(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("outage")
+	c.Create(poolsV1, "outage", poolJSON("p", vllm, 8000))
+	c.Pod("outage", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	c.Pod("outage", kubekit.Pod{Name: "b", IP: "10.0.0.2", Labels: vllm})
+	v := open(t, c, Options{Pool: "p", Namespace: "outage"})
+	v.want("10.0.0.1:8000 10.0.0.2:8000")
+	read := v.Status().Read
+	for range 3 {
+		times := v.times
+		c.StopServer()
+		v.wantProblem("not readable for")
+		if st := v.Status(); st.Endpoints != 2 || v.times != times {
+			t.Errorf("%d endpoints, told %d times while the server is away", st.Endpoints, v.times-times)
+		}
+		c.StartServer()
+		v.wantGood()
+	}
+	c.StopServer()
+	v.wantProblem("not readable for")
+	c.StartServer()
+	// Before the watches are open again, all of this is written.
+	c.Delete(kubekit.Pods, "outage", "a")
+	c.Pod("outage", kubekit.Pod{Name: "c", IP: "10.0.0.3", Labels: vllm})
+	v.want("10.0.0.2:8000 10.0.0.3:8000")
+	v.wantGood()
+	if !v.Status().Read.After(read) {
+		t.Error("the status is as old as before the outage")
+	}
+}
+
+// testUninstalled deletes the definition of pools: that is no deletion of the
+// pool, whose endpoints stay.
+func testUninstalled(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("uninstalled")
+	c.Create(poolsV1, "uninstalled", poolJSON("p", vllm, 8000))
+	c.Pod("uninstalled", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
+	v := open(t, c, Options{Pool: "p", Namespace: "uninstalled", Grace: 5 * time.Second})
+	v.want("10.0.0.1:8000")
+	c.Kubectl("delete", "crd", "inferencepools.inference.networking.k8s.io")
+	v.wantProblem("the kind is not installed")
+	end := time.Now().Add(7 * time.Second) // beyond the grace time
+	c.Until("the grace time is over", func() bool { return time.Now().After(end) })
+	c.Pod("uninstalled", kubekit.Pod{Name: "b", IP: "10.0.0.2", Labels: vllm})
+	v.want("10.0.0.1:8000 10.0.0.2:8000")
+}

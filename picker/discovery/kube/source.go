@@ -1,0 +1,301 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// Source is the discovery.Source that reads a Kubernetes API server.
+type Source struct {
+	o      Options
+	client *kubeapi.Client
+	wake   chan struct{}
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	// Newer kind first; nil where it is not followed.
+	pools      [2]*kubeapi.Follower[pool]
+	objectives [2]*kubeapi.Follower[objective]
+	rewrites   [2]*kubeapi.Follower[rewrite]
+
+	// Owned by the goroutine.
+	next   *podView  // another selector's, until it is read
+	gone   time.Time // since when the pool seems to be deleted; zero: it does not
+	told   bool
+	before discovery.Found
+
+	mu    sync.Mutex
+	pool  *pool    // the one that holds, also while it cannot be read; nil: none was found
+	group string   // of pool
+	pods  *podView // nil before a pool is known
+	last  found    // of the latest telling
+}
+
+// podView are the pods that one selector selects.
+type podView struct {
+	selector string
+	ports    []uint16 // of the pool when it had this selector
+	*kubeapi.Follower[pod]
+}
+
+// Open starts to follow a pool, or the pods of a selector, until Close. It does
+// not wait for the server: what can be read is told as it comes.
+func Open(o Options) (*Source, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	client, err := kubeapi.NewClient(o.Config, o.Agent)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{o: o, client: client, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := s.register(o.Sink.Registerer); err != nil {
+		return nil, err
+	}
+	if o.Pool != "" {
+		s.followPool()
+	} else {
+		s.pool = &pool{selector: o.Selector, ports: o.Ports}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.woken()
+	go s.run(ctx)
+	return s, nil
+}
+
+// followPool follows the pool and what names it.
+func (s *Source) followPool() {
+	one := kubeapi.View{Namespace: s.o.Namespace, Name: s.o.Pool}
+	all := kubeapi.View{Namespace: s.o.Namespace}
+	if s.o.Group != GroupPoolOld {
+		s.pools[0] = follow(s, poolsV1, one, readPool, (*pool).key, samePool)
+	}
+	s.pools[1] = follow(s, poolsOld, one, readPoolOld, (*pool).key, samePool)
+	same := func(a, b *objective) bool { return a.same(&b.meta) }
+	s.objectives[0] = follow(s, objectives, all, readObjective, (*objective).key, same)
+	s.objectives[1] = follow(s, objectivesOld, all, readObjective, (*objective).key, same)
+	sameRewrite := func(a, b *rewrite) bool { return a.same(&b.meta) }
+	s.rewrites[0] = follow(s, rewrites, all, readRewrite, (*rewrite).key, sameRewrite)
+	s.rewrites[1] = follow(s, rewritesOld, all, readRewrite, (*rewrite).key, sameRewrite)
+}
+
+func samePool(a, b *pool) bool { return a.same(&b.meta) }
+
+func follow[T any](s *Source, r kubeapi.Resource, v kubeapi.View, read func([]byte) (T, error), key func(*T) (string, string), same func(a, b *T) bool) *kubeapi.Follower[T] {
+	return kubeapi.Follow(s.client, kubeapi.Kind[T]{Resource: r, Read: read, Key: key, Same: same}, v, s.o.Sink.Log, s.woken)
+}
+
+// Close implements discovery.Source.
+func (s *Source) Close() {
+	s.cancel()
+	<-s.done
+	closeAll(s.pools[:])
+	closeAll(s.objectives[:])
+	closeAll(s.rewrites[:])
+	for _, v := range []*podView{s.pods, s.next} {
+		if v != nil {
+			v.Close()
+		}
+	}
+	s.client.Close()
+}
+
+func closeAll[T any](list []*kubeapi.Follower[T]) {
+	for _, f := range list {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// woken has the goroutine look at everything soon.
+func (s *Source) woken() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Source) run(ctx context.Context) {
+	defer close(s.done)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-s.later():
+		}
+		s.update(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.o.Settle):
+		}
+	}
+}
+
+// later returns when to look again although nothing changed.
+func (s *Source) later() <-chan time.Time {
+	if s.gone.IsZero() {
+		return nil
+	}
+	return time.After(max(time.Until(s.gone.Add(s.o.Grace)), time.Second))
+}
+
+// update looks at everything and tells what differs.
+func (s *Source) update(ctx context.Context) {
+	if s.o.Pool != "" {
+		s.lookAtPool(ctx)
+	}
+	if s.pool == nil {
+		if s.told { // the pool was deleted
+			s.tell(found{}, request.Names{})
+		}
+		return
+	}
+	if s.lookAtPods(); s.pods == nil || !s.pods.State().Listed {
+		return
+	}
+	f := specs(s.pods.Items(), s.pods.ports, s.o.Events)
+	s.tell(f, namesOf(s.group, s.o.Pool, itemsOf(s.objectives), itemsOf(s.rewrites)))
+}
+
+// itemsOf returns the objects of the newer kind where that is installed, or
+// else those of the older one.
+func itemsOf[T any](list [2]*kubeapi.Follower[T]) []*T {
+	for _, f := range list {
+		if f != nil && f.State().Listed && !f.State().Absent() {
+			return f.Items()
+		}
+	}
+	return nil
+}
+
+// lookAtPool takes the pool as it is, and gives it up when it was deleted.
+func (s *Source) lookAtPool(ctx context.Context) {
+	groups := [2]string{GroupPool, GroupPoolOld}
+	for i, f := range s.pools {
+		if f == nil {
+			continue
+		}
+		if items := f.Items(); len(items) > 0 {
+			s.gone = time.Time{}
+			s.hold(items[0], groups[i])
+			return
+		}
+		if s.group == groups[i] && s.pool != nil {
+			break // the older one does not take its place while it seems deleted
+		}
+	}
+	if s.pool == nil || !s.deleted(ctx) {
+		return
+	}
+	s.o.Sink.Log.Warn("the pool was deleted, its endpoints go", "pool", s.o.from())
+	s.hold(nil, "")
+	s.gone = time.Time{}
+	if s.pods != nil {
+		s.swap(nil)
+	}
+}
+
+func (s *Source) hold(p *pool, group string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pool, s.group = p, group
+}
+
+// deleted reports whether the pool that holds was deleted: it is not in view, and
+// the server says so again after the grace time. A kind that was uninstalled, or
+// a server that is away, confirms nothing.
+func (s *Source) deleted(ctx context.Context) bool {
+	if s.gone.IsZero() {
+		s.gone = time.Now()
+	}
+	if time.Since(s.gone) < s.o.Grace {
+		return false
+	}
+	r := poolsV1
+	if s.group == GroupPoolOld {
+		r = poolsOld
+	}
+	err := s.client.Get(ctx, r, s.o.Namespace, s.o.Pool, nil)
+	if kubeapi.IsGone(err) {
+		return true
+	}
+	s.gone = time.Now() // ask again
+	return false
+}
+
+// lookAtPods follows what the pool selects. Another selector's pods take the
+// place of the old ones once they are read.
+func (s *Source) lookAtPods() {
+	want := s.pool.selector
+	if want == "" { // nothing that could be asked for: what is known stays
+		return
+	}
+	if s.pods != nil && s.pods.selector == want {
+		s.pods.ports = s.pool.ports
+		s.drop()
+		return
+	}
+	if s.next == nil || s.next.selector != want {
+		s.drop()
+		view := kubeapi.View{Namespace: s.o.Namespace, Labels: want}
+		s.next = &podView{selector: want, ports: s.pool.ports, Follower: follow(s, pods, view, readPod, (*pod).key, samePod)}
+	}
+	s.next.ports = s.pool.ports
+	if s.pods == nil || s.next.State().Listed {
+		next := s.next
+		s.next = nil
+		s.swap(next)
+	}
+}
+
+// drop gives up a selector that is not wanted any more.
+func (s *Source) drop() {
+	if s.next != nil {
+		s.next.Close()
+		s.next = nil
+	}
+}
+
+// swap puts v in the place of the pods in view.
+func (s *Source) swap(v *podView) {
+	s.mu.Lock()
+	old := s.pods
+	s.pods = v
+	s.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+}
+
+// tell tells what was found, if that differs.
+func (s *Source) tell(f found, names request.Names) {
+	s.mu.Lock()
+	s.last = f
+	s.mu.Unlock()
+	now := discovery.Found{Specs: f.specs, Names: names}
+	if s.told && sameFound(&s.before, &now) {
+		return
+	}
+	s.told, s.before = true, now
+	s.o.Sink.Log.Info("endpoints changed", "from", s.o.from(), "endpoints", len(f.specs), "pods", f.ready, "pods_not_ready", f.unready,
+		"objectives", len(names.Objectives), "rewrites", len(names.Rewrites))
+	now.Specs = slices.Clone(now.Specs)
+	s.o.Sink.Tell(now)
+}
+
+func sameFound(a, b *discovery.Found) bool {
+	return slices.EqualFunc(a.Specs, b.Specs, endpoint.Spec.Equal) && maps.Equal(a.Objectives, b.Objectives) &&
+		maps.EqualFunc(a.Rewrites, b.Rewrites, func(x, y request.Rewrite) bool { return slices.Equal(x, y) })
+}

@@ -1,0 +1,153 @@
+package kube
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// maxRanks bounds the ranks behind one port.
+const maxRanks = 256
+
+// found are the endpoints of a pool's pods.
+type found struct {
+	specs    []endpoint.Spec // sorted by address
+	ready    int             // pods that have endpoints
+	unready  int             // pods that have none: not ready, terminating, or without an address
+	doubled  int             // endpoints left out since a newer pod has their address
+	problems []string        // what pods say of themselves and cannot be
+}
+
+// specs returns the endpoints that pods are with these target ports. Where a
+// pod does not say where its events are, events holds, for the pod's first port;
+// each further port is another rank, one socket further.
+func specs(pods []*pod, ports []uint16, events endpoint.Events) (f found) {
+	// The newest pod at an address is the one that is there.
+	slices.SortFunc(pods, func(a, b *pod) int {
+		if c := a.created.Compare(b.created); c != 0 {
+			return -c
+		}
+		return strings.Compare(a.uid, b.uid)
+	})
+	taken := make(map[netip.AddrPort]bool, len(pods)*len(ports))
+	for _, p := range pods {
+		if !p.ready || !p.addr.IsValid() {
+			f.unready++
+			continue
+		}
+		f.ready++
+		f.add(p, ports, events, taken)
+	}
+	slices.SortFunc(f.specs, func(a, b endpoint.Spec) int { return a.Addr.Compare(b.Addr) })
+	slices.Sort(f.problems)
+	return f
+}
+
+// add adds the endpoints of one pod.
+func (f *found) add(p *pod, ports []uint16, events endpoint.Events, taken map[netip.AddrPort]bool) {
+	base := endpoint.Spec{Namespace: p.namespace, Host: p.addr.String(), Labels: p.labels, Models: p.models()}
+	events = f.events(p, events)
+	metricsPort, problem := p.number(noteMetricsPort, 1, 65535, 0)
+	f.complain(problem)
+	path, _ := p.note(noteMetricsPath)
+	active := p.active(ports)
+	if len(active) == 0 {
+		f.complain("pod " + p.name + ": " + activePorts + " names none of the pool's target ports, so that it has no endpoint")
+	}
+	for rank, port := range ports {
+		at := netip.AddrPortFrom(p.addr, port)
+		switch {
+		case !slices.Contains(active, port):
+			continue
+		case taken[at]:
+			f.doubled++
+			continue
+		}
+		taken[at] = true
+		s := base
+		s.Name, s.Addr, s.Rank, s.Life, s.Events = p.name, at, rank, p.life(port), events
+		if len(ports) > 1 {
+			s.Name += "-rank-" + strconv.Itoa(rank)
+		}
+		if metricsPort > 0 || path != "" {
+			s.Metrics = metricsAt(p.addr, port, metricsPort, path)
+		}
+		if s.Events.Port > 0 {
+			s.Events.Port += rank * s.Events.Ranks
+			if s.Events.ReplayPort > 0 {
+				s.Events.ReplayPort += rank * s.Events.Ranks
+			}
+		}
+		f.specs = append(f.specs, s)
+	}
+}
+
+func metricsAt(a netip.Addr, port uint16, other int, path string) string {
+	at := int(port)
+	if other > 0 {
+		at = other
+	}
+	if path == "" {
+		path = "metrics"
+	}
+	return "http://" + net.JoinHostPort(a.String(), strconv.Itoa(at)) + "/" + strings.TrimPrefix(path, "/")
+}
+
+// events returns where the pod's first port publishes.
+func (f *found) events(p *pod, e endpoint.Events) endpoint.Events {
+	read := func(into *int, name string, low, high int) {
+		n, problem := p.number(name, low, high, *into)
+		f.complain(problem)
+		*into = n
+	}
+	read(&e.Port, noteEventsPort, 0, 65535)
+	read(&e.ReplayPort, noteReplayPort, 0, 65535)
+	read(&e.Ranks, noteEventsRanks, 1, maxRanks)
+	if topic, ok := p.note(noteEventsTopic); ok {
+		e.Topic = topic
+	}
+	if e.Port == 0 {
+		return endpoint.Events{}
+	}
+	e.Ranks = max(e.Ranks, 1)
+	return e
+}
+
+func (f *found) complain(problem string) {
+	if problem != "" {
+		f.problems = append(f.problems, problem)
+	}
+}
+
+func (p *pod) models() (out []string) {
+	v, _ := p.note(noteModels)
+	for m := range strings.SplitSeq(v, ",") {
+		if m = strings.TrimSpace(m); m != "" {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// active returns the target ports that the pod serves: all, unless it says so.
+func (p *pod) active(ports []uint16) []uint16 {
+	v, said := p.notes[activePorts]
+	if !said {
+		v, said = p.notes[activePortsOld]
+	}
+	if !said {
+		return ports
+	}
+	var out []uint16
+	for s := range strings.SplitSeq(v, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 16)
+		if err == nil && slices.Contains(ports, uint16(n)) {
+			out = append(out, uint16(n))
+		}
+	}
+	return out
+}

@@ -1,0 +1,133 @@
+package kube
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+)
+
+const (
+	// A server that is well says something about once a minute.
+	silence = 3 * time.Minute
+	// Problems of single pods that are told one by one.
+	maxPodProblems = 10
+)
+
+// Status implements discovery.Source. Read is when the server last said
+// something about pool and pods, whichever was earlier.
+func (s *Source) Status() discovery.Status {
+	s.mu.Lock()
+	pool, group, pods, f := s.pool, s.group, s.pods, s.last
+	s.mu.Unlock()
+	st := discovery.Status{From: s.o.from(), Endpoints: len(f.specs), Doubled: f.doubled}
+	complain := func(about, hint, format string, args ...any) {
+		st.Problems = append(st.Problems, discovery.Problem{File: about, Message: fmt.Sprintf(format, args...), Hint: hint})
+	}
+	if s.o.Pool != "" {
+		ps := s.poolState(group)
+		s.complainOfPool(complain, pool, ps)
+		st.Read = ps.Read
+	}
+	switch {
+	case pods == nil:
+		st.Read = time.Time{}
+		return st
+	case !pods.State().Listed:
+		st.Read = time.Time{}
+	case s.o.Pool == "" || pods.State().Read.Before(st.Read):
+		st.Read = pods.State().Read
+	}
+	podState := pods.State()
+	trouble(complain, "pods "+pods.selector, podState)
+	if podState.Broken > 0 {
+		complain("pods "+pods.selector, "", "%d cannot be read, see the log", podState.Broken)
+	}
+	for i, p := range f.problems {
+		if i == maxPodProblems {
+			complain("pods", "", "%d further problems", len(f.problems)-i)
+			break
+		}
+		complain("pods", "", "%s", p)
+	}
+	return st
+}
+
+// complainer takes one problem.
+type complainer func(about, hint, format string, args ...any)
+
+// poolState is how the reading of the pool that holds goes, or else that of the
+// kind that would be read first.
+func (s *Source) poolState(group string) kubeapi.State {
+	newer, older := s.pools[0], s.pools[1]
+	switch {
+	case newer == nil || group == GroupPoolOld:
+		return older.State()
+	case group == "" && newer.State().Absent() && !older.State().Absent():
+		return older.State()
+	}
+	return newer.State()
+}
+
+func (s *Source) complainOfPool(complain complainer, p *pool, st kubeapi.State) {
+	trouble(complain, s.o.from(), st)
+	switch {
+	case st.Err == nil && st.Listed && p == nil:
+		complain(s.o.from(), "create it, or give its name and namespace as they are", "there is no such pool")
+	case p == nil:
+	case p.problem != "":
+		complain(s.o.from(), "the endpoints of the last good selector stay", "%s", p.problem)
+	case len(p.ports) == 0:
+		complain(s.o.from(), "", "the pool has no target port")
+	}
+}
+
+// trouble tells why nothing can be read.
+func trouble(complain complainer, about string, st kubeapi.State) {
+	since := func(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
+	switch {
+	case st.Absent():
+		complain(about, "install the definitions of the Gateway API inference extension", "the kind is not installed")
+	case kubeapi.IsForbidden(st.Err):
+		complain(about, "grant it to the service account", "%v", st.Err)
+	case st.Err != nil && st.Listed:
+		complain(about, "what is known stays in use", "not readable for %v: %v", since(st.Since), st.Err)
+	case st.Err != nil:
+		complain(about, "", "%v", st.Err)
+	case st.Listed && time.Since(st.Read) > silence:
+		complain(about, "what is known stays in use", "the server has said nothing for %v", since(st.Read))
+	}
+}
+
+// register enters the source's metrics.
+func (s *Source) register(reg prometheus.Registerer) error {
+	if reg == nil {
+		return nil
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "grapevine", Subsystem: "discovery", Name: name, Help: help}, value)
+	}
+	for _, c := range []prometheus.Collector{
+		gauge("endpoints", "Endpoints in the list in use.", func() float64 { return float64(s.Status().Endpoints) }),
+		gauge("ok", "1 when pool and pods are read as they are, 0 when an older reading is in use or none.", func() float64 {
+			if s.Status().OK() {
+				return 1
+			}
+			return 0
+		}),
+		gauge("last_success_timestamp_seconds", "When the API server last said something about pool and pods.", func() float64 {
+			if at := s.Status().Read; !at.IsZero() {
+				return float64(at.UnixMilli()) / 1e3
+			}
+			return 0
+		}),
+	} {
+		if err := reg.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
