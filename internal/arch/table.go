@@ -74,7 +74,6 @@ var Rows = Table{
 	{"indexer", 2, Product, Pure | Locks | Hot},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
-	{"internal/testkit/kubekit", 2, Product, 0},
 	{"pd/handover", 2, Product, 0},
 
 	// The product, level 3.
@@ -170,6 +169,7 @@ var Rows = Table{
 
 	// Test kits, level 2.
 	{"internal/testkit", 2, Kit, 0},
+	{"internal/testkit/kubekit", 2, Kit, 0},
 
 	// Test kits, level 6.
 	{"cluster/clustertest/sim", 6, Kit, 0},
