@@ -124,14 +124,12 @@ var Rows = Table{
 	{"picker/config", 8, Product, 0},
 
 	// The product, level 9.
+	{"internal/explain", 9, Product, 0},
 	{"internal/server", 9, Product, 0},
 	{"pd/sidecar", 9, Product, 0},
 
 	// The product, level 10.
-	{"internal/explain", 10, Product, 0},
-
-	// The product, level 11.
-	{"cmd/grapevine", 11, Product, 0},
+	{"cmd/grapevine", 10, Product, 0},
 
 	// The laboratory, level 1.
 	{"cluster/natsbus/embedded", 1, Lab, 0},

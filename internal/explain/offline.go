@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -24,7 +23,7 @@ var ErrNoEndpoint = errors.New("the fleet has no such endpoint")
 // Offline describes a decision without a replica.
 type Offline struct {
 	Config string         // EndpointPickerConfig file; "": the built-in profile
-	Fleet  string         // file with a server.Status as JSON
+	Fleet  string         // file with the output of grapevine status -o json
 	Tokens int            // prompt tokens, instead of an estimate by the body
 	Model  string         // of a request without a body; "": any
 	Held   map[string]int // tokens of the prompt that endpoints (ip:port) hold
@@ -107,12 +106,17 @@ func (o *Offline) parse(r *request.Request) (err error) {
 	return request.Parse(r)
 }
 
-func readFleet(path string) (*server.Status, error) {
+// fleet is the part of a replica's status that a decision needs.
+type fleet struct {
+	Endpoints []endpoint.Saved `json:"endpoints"`
+}
+
+func readFleet(path string) (*fleet, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var st server.Status
+	var st fleet
 	if err := json.Unmarshal(b, &st); err != nil {
 		return nil, fmt.Errorf("%s: not the output of grapevine status -o json: %w", path, err)
 	}
@@ -123,7 +127,7 @@ func readFleet(path string) (*server.Status, error) {
 }
 
 // restore makes a pool of the saved fleet, as if it were saved at now.
-func restore(st *server.Status, now time.Time) (*endpoint.Pool, error) {
+func restore(st *fleet, now time.Time) (*endpoint.Pool, error) {
 	p := endpoint.NewPool(endpoint.PoolOptions{Now: func() time.Time { return now }})
 	var specs []endpoint.Spec
 	for i := range st.Endpoints {
@@ -152,7 +156,7 @@ func (o *Offline) Fill(_ context.Context, r *request.Request) {
 	}
 }
 
-func (o *Offline) notes(st *server.Status, r *request.Request) []string {
+func (o *Offline) notes(st *fleet, r *request.Request) []string {
 	notes := []string{noteNoHits}
 	if len(o.Held) > 0 {
 		notes[0] = noteHeld

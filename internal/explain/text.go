@@ -7,14 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
 // Decision is one decision, with what has to be said about how it was made.
 type Decision struct {
-	server.Explained
-	Notes []string `json:"notes,omitempty"`
+	picker.Explanation
+	// Knowledge is how far each endpoint's cache is known; see knowledge.State.
+	Knowledge map[string]string `json:"knowledge"`
+	Notes     []string          `json:"notes,omitempty"`
 }
 
 // WriteText prints one decision for people.

@@ -235,7 +235,7 @@ func TestFactsRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var e EndpointStatus
+	var e endpoint.Saved
 	if err := json.Unmarshal(b, &e); err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ type EndpointStatus struct {
 
 	Health HealthStatus `json:"health"`
 
-	Facts *EndpointFacts `json:"facts,omitempty"`
+	Facts *endpoint.Facts `json:"facts,omitempty"`
 }
 
 // Status returns the state of the replica.
@@ -103,7 +103,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
 		LagMS: float64(k.Lag.Microseconds()) / 1000, Behind: k.Behind, InFlight: s.pool.Book().Load(ep, now).Requests,
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
-		Blocks: s.blocks(ep), Facts: s.facts(ep, now),
+		Blocks: s.blocks(ep), Facts: s.pool.Facts(ep, now),
 	}
 	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
 	e.Readers, e.Reason = s.share.Readers(ep.ID), s.share.Reason(ep.ID)

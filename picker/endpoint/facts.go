@@ -1,0 +1,108 @@
+package endpoint
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Facts are what a decision knows of an endpoint beside its gauges, so
+// that a saved status can be decided about elsewhere. Times are in seconds.
+type Facts struct {
+	Namespace string            `json:"namespace,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Load      LoadFacts         `json:"load"`
+	Cost      Cost              `json:"cost"`
+	BlockSize int               `json:"block_size,omitempty"`
+	KVBlocks  int               `json:"kv_blocks,omitempty"`
+	Adapters  *AdapterFacts     `json:"adapters,omitempty"`
+}
+
+// AdapterFacts is what the engine says about its LoRA adapters (LoRA).
+type AdapterFacts struct {
+	Max     int      `json:"max"`
+	Running []string `json:"running,omitempty"`
+	Waiting []string `json:"waiting,omitempty"`
+}
+
+// LoadFacts is the in-flight book of all replicas for one
+type LoadFacts struct {
+	Requests      int64   `json:"requests"`
+	Waiting       int64   `json:"waiting"`
+	PrefillTokens int64   `json:"prefill_tokens"`
+	Pairs         float64 `json:"prefill_pairs"`
+	Tokens        int64   `json:"tokens"`
+	Context       int64   `json:"context_tokens"`
+	Rate          float64 `json:"dispatch_rate"`
+	Busy          float64 `json:"prefill_share"`       // of the last minutes' time
+	SinceFirstS   float64 `json:"since_first_token_s"` // -1: never
+}
+
+// Facts returns what a decision at now would know of ep.
+func (p *Pool) Facts(ep *Endpoint, now time.Time) *Facts {
+	l, g := p.Book().Load(ep, now), ep.Gauges()
+	f := &Facts{
+		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), BlockSize: g.BlockSize, KVBlocks: g.Blocks,
+		Load: LoadFacts{
+			Requests: l.Requests, Waiting: l.Waiting, PrefillTokens: l.Prefill, Pairs: l.Pairs, Tokens: l.Tokens, Context: l.Context,
+			Rate: l.Rate, Busy: l.Busy, SinceFirstS: -1,
+		},
+	}
+	if a := ep.LoRA(); a != nil {
+		f.Adapters = (*AdapterFacts)(a)
+	}
+	if l.LastFirst != 0 {
+		f.Load.SinceFirstS = time.Duration(now.UnixNano() - l.LastFirst).Seconds()
+	}
+	return f
+}
+
+// Saved is the part of an endpoint's status that a decision needs, as it is written by
+// grapevine status -o json.
+type Saved struct {
+	Address   string  `json:"address"`
+	Name      string  `json:"name"`
+	Up        bool    `json:"up"`
+	InFlight  int64   `json:"in_flight"`
+	Waiting   int     `json:"engine_waiting"`
+	Running   int     `json:"engine_running"`
+	KVUse     float64 `json:"kv_use"`
+	GaugeAgeS float64 `json:"gauge_age_s"` // -1: never read
+	Facts     *Facts  `json:"facts,omitempty"`
+}
+
+// Spec returns the endpoint as discovery would describe it; false when the
+// address is none.
+func (e *Saved) Spec() (Spec, bool) {
+	addr, err := netip.ParseAddrPort(e.Address)
+	spec := Spec{Name: e.Name, Host: addr.Addr().String(), Addr: addr}
+	if e.Facts != nil {
+		spec.Namespace, spec.Labels = e.Facts.Namespace, e.Facts.Labels
+	}
+	return spec, err == nil
+}
+
+// Restore gives ep of the pool the state that e describes, as of now. Without
+// facts, all requests in flight count as decoding and of unknown length.
+func (e *Saved) Restore(p *Pool, ep *Endpoint, now time.Time) {
+	ep.SetDown(!e.Up)
+	g := Gauges{Waiting: e.Waiting, Running: e.Running, KVUse: e.KVUse}
+	load := Load{Requests: e.InFlight}
+	if f := e.Facts; f != nil {
+		g.BlockSize, g.Blocks, g.LoRA = f.BlockSize, f.KVBlocks, (*LoRA)(f.Adapters)
+		load = Load{
+			Requests: f.Load.Requests, Waiting: f.Load.Waiting, Prefill: f.Load.PrefillTokens, Pairs: f.Load.Pairs,
+			Tokens: f.Load.Tokens, Context: f.Load.Context, Rate: f.Load.Rate, Busy: f.Load.Busy,
+		}
+		if f.Load.SinceFirstS >= 0 {
+			load.LastFirst = now.Add(-ofSeconds(f.Load.SinceFirstS)).UnixNano()
+		}
+		ep.SetPriorCost(f.Cost)
+	}
+	if e.GaugeAgeS >= 0 {
+		g.At = now.Add(-ofSeconds(e.GaugeAgeS))
+		ep.SetGauges(g)
+	}
+	p.Book().SetRemote(ep, load)
+}
+
+func ofSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
