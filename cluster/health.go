@@ -35,7 +35,7 @@ type missing struct {
 func findMissing(s *Status) missing {
 	m := missing{last: remember}
 	for _, p := range s.Peers {
-		if p.State == "up" || p.For < grace {
+		if p.State == "up" || p.For < grace || p.Replaced {
 			continue
 		}
 		m.names = append(m.names, fmt.Sprintf("%s (%s for %s)", p.Name, p.State, p.For.Round(time.Second)))
@@ -47,8 +47,19 @@ func findMissing(s *Status) missing {
 		m.last = min(m.last, l.For)
 		m.cut = m.cut || l.Heard
 	}
-	m.cut = m.cut || 2*len(m.names) > len(s.Peers)+len(s.Lost)
+	m.cut = m.cut || 2*len(m.names) > membership(s)
 	return m
+}
+
+// membership is how many other members there are, were it not for those that died.
+func membership(s *Status) int {
+	n := len(s.Peers) + len(s.Lost)
+	for _, p := range s.Peers {
+		if p.Replaced {
+			n--
+		}
+	}
+	return n
 }
 
 // health finds the most important thing to say.
@@ -80,7 +91,7 @@ func health(s *Status) Health {
 	case s.Bus.Problem != "":
 		return bad("misconfigured", "%s", s.Bus.Problem)
 	case away.cut && len(away.names) > 0:
-		return bad("partitioned", "%d of %d other members cannot be reached: %s", len(away.names), len(s.Peers)+len(s.Lost), strings.Join(away.names, ", "))
+		return bad("partitioned", "%d of %d other members cannot be reached: %s", len(away.names), membership(s), strings.Join(away.names, ", "))
 	case s.trouble != "":
 		return bad("misconfigured", "%s", s.trouble)
 	case len(s.Peers) == 0 && s.Phase == Settling.String():
@@ -94,7 +105,7 @@ func health(s *Status) Health {
 	case s.Phase == Degraded.String():
 		return bad("degraded", "went on without catching up with %s", others(len(s.Peers)))
 	}
-	line := fmt.Sprintf("joined: %s, all reachable", others(len(s.Peers)))
+	line := fmt.Sprintf("joined: %s, all reachable", others(membership(s)))
 	if len(away.names) > 0 {
 		line = fmt.Sprintf("joined: %s reachable", others(up))
 	}
@@ -107,6 +118,9 @@ func health(s *Status) Health {
 		line += fmt.Sprintf(", digests equal; %d sources known in part: what their engines cached before is missing", partial)
 	default:
 		line += ", digests equal"
+	}
+	if s.aside != "" {
+		line += "; " + s.aside
 	}
 	if len(away.names) > 0 {
 		line += "; " + away.line()

@@ -53,12 +53,14 @@ func TestTroubleOfTheGroup(t *testing.T) {
 	f := func(s Status, state, line string) {
 		t.Helper()
 		s.Bus.Kind, s.Phase = "gossip", Settled.String()
-		if h := health(&s); h.State != state || h.Line != line {
+		if h := health(&s); h.State != state || h.Line != line || h.OK != (state == "joined" || state == "leaving" || state == "alone" && !s.Bus.Joining) {
 			t.Errorf("%+v, want %s with %q", h, state, line)
 		}
 	}
 	peers := []Peer{{Member: Member{Name: "b"}, State: "up", Met: true}}
 	f(Status{Peers: peers, trouble: "b has another secret"}, "misconfigured", "misconfigured: b has another secret")
+	f(Status{Peers: peers, aside: "1 event stream is not shared: e1/0 because it has no replay port"}, "joined",
+		"joined: 1 other member, all reachable, digests equal; 1 event stream is not shared: e1/0 because it has no replay port")
 	f(Status{Peers: peers, Bus: BusStatus{Problem: "b says: context canceled"}, Leaving: true}, "leaving", "leaving: the others are told")
 	f(Status{Bus: BusStatus{Joining: true, JoinError: "b: EOF"}}, "alone",
 		"alone: no other member found; last try: b: EOF (its label or its key may be another)")

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/core"
 )
 
 // A member that went without a word is spoken of for this long, unless its
@@ -69,9 +71,30 @@ func (n *Node) noteLost(members []Member, now time.Duration) {
 	for ; fresh > 0 && len(n.lost) > 0; fresh-- {
 		delete(n.lost, n.longestLost())
 	}
+	n.replace(peers, fresh)
 	for _, p := range peers {
-		if !listed[p.Member.ID] && !p.Leaving && p.Met && len(n.lost) < maxLost && !named(members, p.Member.Name) {
+		if listed[p.Member.ID] {
+			continue
+		}
+		replaced := n.replaced[p.Member.ID]
+		delete(n.replaced, p.Member.ID)
+		if !replaced && !p.Leaving && p.Met && len(n.lost) < maxLost && !named(members, p.Member.Name) {
 			n.lost[p.Member.Name] = lostAt{Member: p.Member, at: now}
+		}
+	}
+}
+
+// replace takes members that come for replacements of those that are down and not given
+// up yet: replicas that are started again under new names may die faster than membership
+// gives them up.
+func (n *Node) replace(peers []core.PeerView, fresh int) {
+	for _, p := range peers {
+		switch id := p.Member.ID; {
+		case peerState(p) != "down":
+			delete(n.replaced, id) // it is back
+		case fresh > 0 && p.Met && !n.replaced[id]:
+			n.replaced[id] = true
+			fresh--
 		}
 	}
 }

@@ -28,7 +28,9 @@ type Node struct {
 	rate rates
 	seen map[string]bool   // peers that were up at the last look, for the log
 	lost map[string]lostAt // by name
-	was  Phase
+	// replaced are members, by ID, that are down and in whose place others came.
+	replaced map[string]bool
+	was      Phase
 
 	deltas sync.Pool // of *core.Deltas
 }
@@ -38,7 +40,7 @@ func New(opt Options) *Node {
 	opt = opt.withDefaults()
 	return &Node{
 		opt: opt, log: opt.Logger, core: core.New(opt.Tuning),
-		wake: make(chan struct{}, 1), work: newWork(), seen: map[string]bool{}, lost: map[string]lostAt{},
+		wake: make(chan struct{}, 1), work: newWork(), seen: map[string]bool{}, lost: map[string]lostAt{}, replaced: map[string]bool{},
 		deltas: sync.Pool{New: func() any { return &core.Deltas{} }},
 	}
 }

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -242,5 +243,55 @@ func TestReplaced(t *testing.T) {
 		}
 		start("f") // one more is one more
 		health(a, "4 other members, all reachable")
+	})
+}
+
+// TestCrashLoop: a replica that dies and comes back under another name, again and again, and
+// faster than membership gives up the names before, is no partition of a group whose members
+// reach each other.
+func TestCrashLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := clustertest.NewHub()
+		start := func(name string) *clustertest.Replica {
+			r := newReplica(name, h, cluster.ShareAuto)
+			r.Start(t, "e1")
+			return r
+		}
+		a, b := start("a"), start("b")
+		defer func() { clustertest.Stop(t, a, b) }()
+		var dead []*clustertest.Replica
+		giveUp := func(n int) {
+			clustertest.Stop(t, dead[:n]...)
+			dead = dead[n:]
+		}
+		for i := range 25 {
+			name := fmt.Sprintf("c-%02d", i)
+			c := start(name)
+			time.Sleep(500 * time.Millisecond)
+			h.Cut("a", name, true)
+			h.Cut("b", name, true)
+			dead = append(dead, c)
+			time.Sleep(3 * time.Second)
+			if len(dead) > 8 {
+				giveUp(1)
+			}
+			for _, r := range []*clustertest.Replica{a, b} {
+				if got := r.Status().Health; got.State != "joined" {
+					t.Fatalf("after %d deaths %s says %+v", i+1, r.Self().ID, got)
+				}
+			}
+		}
+		for i := range 25 {
+			h.Cut("d", fmt.Sprintf("c-%02d", i), true)
+		}
+		last := start("d")
+		defer func() { clustertest.Stop(t, last) }()
+		giveUp(len(dead))
+		time.Sleep(3 * time.Second)
+		for _, r := range []*clustertest.Replica{a, b, last} {
+			if got := r.Status().Health; got.State != "joined" || !strings.HasPrefix(got.Line, "joined: 2 other members, all reachable") {
+				t.Errorf("%s says %+v", r.Self().ID, got)
+			}
+		}
 	})
 }

@@ -17,6 +17,8 @@ type Options struct {
 	// follows from it; "" when all fit. It is called with the Node's lock held, as
 	// sinks are; nil means that none is looked for.
 	Trouble func() (id, what string)
+	// Aside names what is not shared, and why; "" when all is. It is called as Trouble is.
+	Aside func() string
 	// Tuning holds the state machine's periods and limits. Its Self, Share
 	// and Alone are ignored.
 	Tuning Tuning
@@ -31,6 +33,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Trouble == nil {
 		o.Trouble = func() (string, string) { return "", "" }
+	}
+	if o.Aside == nil {
+		o.Aside = func() string { return "" }
 	}
 	if o.Now == nil {
 		start := time.Now()

@@ -23,6 +23,7 @@ type Status struct {
 	Uptime  time.Duration
 	Leaving bool   `json:"leaving"`
 	trouble string // what does not fit between members
+	aside   string // what is not shared, and why
 }
 
 // Peer is another member as this replica sees it.
@@ -39,6 +40,8 @@ type Peer struct {
 	Logs     []logs.PeerLogView
 	QueueLen int    `json:"queue_frames"`
 	Dropped  uint64 `json:"dropped_frames"`
+	// Replaced says that it is down, and that another one came in its place.
+	Replaced bool `json:"replaced,omitempty"`
 }
 
 // StateFlow is the traffic of one state with one peer. State is "heartbeat"
@@ -81,7 +84,7 @@ func (n *Node) Status() Status {
 	for _, l := range n.core.Logs() {
 		s.Logs = append(s.Logs, logState(l))
 	}
-	s.trouble = n.trouble()
+	s.trouble, s.aside = n.trouble(), n.opt.Aside()
 	s.Health = health(&s)
 	return s
 }
@@ -102,6 +105,7 @@ func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
 		Member: p.Member, State: peerState(p), For: p.For, Met: p.Met, Phase: p.Phase.String(), Leaving: p.Leaving,
 		RTT: p.RTT, Unknown: p.Strangers, Logs: p.Logs,
 	}
+	out.Replaced = out.State == "down" && n.replaced[p.Member.ID]
 	for i, t := range p.Traffic {
 		f := StateFlow{State: stateName(n.core.States()[i]), Traffic: t}
 		f.InPerSec, f.OutPerSec = n.rate.of(p.Member.ID, i)

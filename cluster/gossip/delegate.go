@@ -59,6 +59,14 @@ func (d delegate) NotifyAlive(n *memberlist.Node) error {
 	return nil
 }
 
+// AckPayload adds nothing to answers of probes.
+func (delegate) AckPayload() []byte { return nil }
+
+// NotifyPingComplete is told that a member answered by UDP.
+func (d delegate) NotifyPingComplete(n *memberlist.Node, _ time.Duration, _ []byte) {
+	d.b.mlog.probed(n.Name)
+}
+
 // NotifyConflict is told of two members with one ID, which NewMember makes
 // impossible; an ID set by hand is not.
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {

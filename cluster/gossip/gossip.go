@@ -47,7 +47,7 @@ func New(opt Options) (*Bus, error) {
 	}
 	return &Bus{
 		opt: opt, changed: make(chan struct{}, 1), files: certFiles{cert: opt.CertFile, key: opt.KeyFile, ca: opt.CAFile},
-		mlog: &memberlistLog{log: opt.Logger, refused: map[string]uint64{}, said: map[string]repeat{}},
+		mlog: newMemberlistLog(opt.Logger),
 	}, nil
 }
 
@@ -118,7 +118,7 @@ func (b *Bus) config() (*memberlist.Config, error) {
 	c.TCPTimeout = 2 * time.Second
 	c.EnableCompression = false
 	d := delegate{b}
-	c.Delegate, c.Events, c.Alive, c.Conflict = d, d, d, d
+	c.Delegate, c.Events, c.Alive, c.Conflict, c.Ping = d, d, d, d, d
 	if len(b.opt.Keys) > 0 {
 		ring, err := memberlist.NewKeyring(b.opt.Keys, b.opt.Keys[0])
 		if err != nil {

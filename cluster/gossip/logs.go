@@ -14,8 +14,7 @@ type memberlistLog struct {
 	log     *slog.Logger
 	mu      sync.Mutex
 	refused map[string]uint64
-	udpLost time.Time // when it last said that UDP does not get through
-	udpRow  int       // how often it said so, with no pause of udpPause between
+	udp     map[string]udpLoss // by member to which UDP does not get through
 	said    map[string]repeat
 }
 
@@ -32,12 +31,19 @@ const (
 	repeatKinds = 64
 )
 
-// UDP is called blocked when memberlist says so often and goes on saying it: a
-// slow network that loses packets makes it say so now and then, a blocked one
-// with every probe, some times a second.
+// udpLoss is how often in a row memberlist reached a member by TCP and not by UDP.
+type udpLoss struct {
+	row  int
+	last time.Time
+}
+
+// UDP is called blocked when none of so many probes in a row of one member got through: a
+// slow network that loses packets lets one through now and then, a blocked one none. Who was
+// not probed for udpPause is not counted.
 const (
-	udpPause = 10 * time.Second
-	udpOften = 8
+	udpPause   = time.Minute
+	udpOften   = 6
+	udpMembers = 1024
 )
 
 // Reasons for refusals, beyond those of package stream.
@@ -54,6 +60,10 @@ var refusals = []struct{ part, reason string }{
 	{"no installed keys", refusedKey},
 	{"decrypt", refusedKey},
 	{"label", refusedLabel},
+}
+
+func newMemberlistLog(log *slog.Logger) *memberlistLog {
+	return &memberlistLog{log: log, refused: map[string]uint64{}, udp: map[string]udpLoss{}, said: map[string]repeat{}}
 }
 
 // Write takes one line.
@@ -120,13 +130,8 @@ func kindOf(s string) string {
 func (l *memberlistLog) classify(s string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if strings.Contains(s, "udp probes failed") {
-		if time.Since(l.udpLost) > udpPause {
-			l.udpRow = 0
-		}
-		l.udpLost = time.Now()
-		l.udpRow++
-		return l.udpRow > 1
+	if name, ok := strings.CutSuffix(s, " over tcp but udp probes failed, network may be misconfigured"); ok {
+		return l.lostUDP(name[strings.LastIndexByte(name, ' ')+1:])
 	}
 	for _, r := range refusals {
 		if strings.Contains(s, r.part) {
@@ -137,13 +142,35 @@ func (l *memberlistLog) classify(s string) bool {
 	return false
 }
 
+// lostUDP notes that a probe of a member came through by TCP alone. mu is held. It reports
+// whether that was said of it before.
+func (l *memberlistLog) lostUDP(member string) (again bool) {
+	u := l.udp[member]
+	if time.Since(u.last) > udpPause {
+		u.row = 0
+	}
+	if u.row == 0 && len(l.udp) >= udpMembers {
+		clear(l.udp)
+	}
+	u.row, u.last = u.row+1, time.Now()
+	l.udp[member] = u
+	return u.row > 1
+}
+
+// probed notes that UDP gets through to a member.
+func (l *memberlistLog) probed(member string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.udp, strings.ToLower(member))
+}
+
 func (l *memberlistLog) count(reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refused[reason]++
 }
 
-// state returns the refusals so far, and whether UDP was lost lately.
+// state returns the refusals so far, and whether UDP does not get through to a member.
 func (l *memberlistLog) state() (map[string]uint64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,5 +178,10 @@ func (l *memberlistLog) state() (map[string]uint64, bool) {
 	for k, v := range l.refused {
 		out[k] = v
 	}
-	return out, l.udpRow >= udpOften && time.Since(l.udpLost) < udpPause
+	for _, u := range l.udp {
+		if u.row >= udpOften && time.Since(u.last) < udpPause {
+			return out, true
+		}
+	}
+	return out, false
 }

@@ -15,7 +15,7 @@ import (
 func TestMemberlistWarnsOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := &memberlistLog{log: slog.New(slog.NewTextHandler(&out, nil)), refused: map[string]uint64{}, said: map[string]repeat{}}
+		l := newMemberlistLog(slog.New(slog.NewTextHandler(&out, nil)))
 		lines := func() int {
 			n := strings.Count(out.String(), "\n")
 			out.Reset()
@@ -55,4 +55,35 @@ func TestMemberlistWarnsOnceAMinute(t *testing.T) {
 			t.Errorf("a stranger's packet is %d lines, refused %v", n, l.refused)
 		}
 	})
+}
+
+// A network that loses packets is not one that lets no UDP through.
+func TestUDPIsBlockedOrLossy(t *testing.T) {
+	l := newMemberlistLog(slog.New(slog.DiscardHandler))
+	lose := func(member string) {
+		_, _ = fmt.Fprintf(l, "[WARN] memberlist: Was able to connect to %s over TCP but UDP probes failed, network may be misconfigured\n", member)
+	}
+	blocked := func(want bool, what string) {
+		t.Helper()
+		if _, got := l.state(); got != want {
+			t.Errorf("%s: blocked %v", what, got)
+		}
+	}
+	for i := range 500 { // 20% loss: some probes fail in a row, none for long
+		for range i % udpOften {
+			lose("Pod-a")
+		}
+		l.probed("Pod-a")
+		blocked(false, "one of some probes gets through")
+	}
+	for range udpOften - 1 {
+		lose("Pod-a")
+		lose("pod-b")
+	}
+	blocked(false, "some probes of each")
+	l.probed("pod-b")
+	lose("Pod-a")
+	blocked(true, "none of many")
+	l.probed("Pod-a")
+	blocked(false, "it gets through again")
 }

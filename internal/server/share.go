@@ -104,6 +104,12 @@ func (s *Server) openNode(setup *share.Setup) (err error) {
 	}
 	s.node = cluster.New(cluster.Options{
 		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Tuning: share.Tuning(), Trouble: setup.Trouble,
+		Aside: func() string {
+			if s.share == nil {
+				return ""
+			}
+			return s.share.Aside()
+		},
 	})
 	return s.registry.Register(s.node)
 }

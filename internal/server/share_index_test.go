@@ -39,6 +39,7 @@ type group struct {
 	xds      XDSOptions // of the replicas
 	page     int        // tokens of a block; 16 when 0
 	unnamed  bool       // the engines do not say when they started
+	replay   string     // where they replay; "" for any free port
 	change   func(*Options)
 	rng      *rand.Rand
 	prompts  []string
@@ -64,7 +65,7 @@ func newGroupWith(t *testing.T, n, ring int, with group) *group {
 	if g.fleet, err = sim.OpenFleet(sim.FleetOptions{
 		Engines: groupEngines, EndpointsFile: filepath.Join(g.dir, "endpoints.yaml"),
 		Engine: sim.Options{
-			Core: engine.Config{BlockSize: g.page, Blocks: groupBlocks * 16 / g.page}, Speed: math.Inf(1), Events: &sim.EventOptions{Ring: ring},
+			Core: engine.Config{BlockSize: g.page, Blocks: groupBlocks * 16 / g.page}, Speed: math.Inf(1), Events: &sim.EventOptions{Ring: ring, Replay: g.replay},
 			NoProcessMetrics: g.unnamed,
 		},
 	}); err != nil {
@@ -78,7 +79,9 @@ func newGroupWith(t *testing.T, n, ring int, with group) *group {
 	for range n {
 		g.add()
 	}
-	g.ready(append(g.replicas, g.alone)...)
+	if g.replay != sim.ReplayOff { // without it nothing is known for sure
+		g.ready(append(g.replicas, g.alone)...)
+	}
 	return g
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
@@ -92,4 +93,21 @@ func (g *group) same() {
 		}
 		return ""
 	})
+}
+
+// What a group does not share is named where it says that all is equal.
+func TestWhatIsNotSharedIsNamed(t *testing.T) {
+	g := newGroupWith(t, 0, 10000, group{share: "mesh", replay: sim.ReplayOff})
+	g.add()
+	g.add()
+	want := fmt.Sprintf("joined: 1 other member, all reachable, digests equal; %d event streams are not shared: ", groupEngines)
+	for _, s := range g.replicas {
+		g.eventually("what is not shared is named", func() string {
+			line := s.node.Status().Health.Line
+			if !strings.HasPrefix(line, want) || !strings.HasSuffix(line, "/0 because it has no replay port, ...") {
+				return line
+			}
+			return ""
+		})
+	}
 }

@@ -26,6 +26,7 @@ func (x *Index) show(all map[string]*source, now time.Duration) (moves bool) {
 			lag = s.stall.standing(x.began.Add(now))
 		}
 		s.shown.lag.Store(int64(lag))
+		setText(&s.shown.aside, s.plan.Why())
 		if x.log == nil || s.isMode() == plan.Direct {
 			continue
 		}

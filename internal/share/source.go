@@ -63,6 +63,7 @@ type shown struct {
 	final  atomic.Bool  // no member knows more: waiting makes it no better
 	reader atomic.Pointer[string]
 	reason atomic.Pointer[string] // why nothing better is known
+	aside  atomic.Pointer[string] // why it is not shared
 }
 
 func (s *source) isMode() plan.Mode { return plan.Mode(s.shown.mode.Load()) }

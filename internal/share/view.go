@@ -176,6 +176,27 @@ func (x *Index) State(id indexer.EndpointID) knowledge.State {
 	return joint(min(here, x.events.State(id)), log, direct, backed)
 }
 
+// Aside says which event streams are not shared with the group, and why; "" when all are.
+func (x *Index) Aside() string {
+	var why string
+	n := 0
+	for name, s := range *x.byName.Load() {
+		if r := s.shown.aside.Load(); x.log != nil && s.isMode() == plan.Direct && r != nil {
+			n++
+			if text := name + " because " + *r; why == "" || text < why {
+				why = text
+			}
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "1 event stream is not shared: " + why
+	}
+	return fmt.Sprintf("%d event streams are not shared: %s, ...", n, why)
+}
+
 // StreamsRead counts the event streams that this replica reads itself, and all.
 func (x *Index) StreamsRead() (read, all int) {
 	for _, s := range *x.byName.Load() {
