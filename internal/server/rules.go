@@ -2,9 +2,13 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"math"
+	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -147,7 +151,28 @@ func (s *Server) onFound(f discovery.Found) {
 	}
 	s.use(c)
 	s.reloading.Unlock()
-	s.pool.Set(f.Specs)
+	s.pool.Set(completed(f.Specs, c))
+}
+
+// completed fills in what the configuration says of endpoints for which the source
+// says nothing: where events and metrics are.
+func completed(specs []endpoint.Spec, c *config.Config) []endpoint.Spec {
+	m := c.Metrics
+	if c.Producer.Events == (endpoint.Events{}) && m.Port == 0 {
+		return specs
+	}
+	out := slices.Clone(specs)
+	for i := range out {
+		e := &out[i]
+		if e.Events == (endpoint.Events{}) {
+			e.Events = c.Producer.Events
+		}
+		if e.Metrics == "" && m.Port > 0 {
+			at := netip.AddrPortFrom(e.Addr.Addr(), uint16(m.Port))
+			e.Metrics = cmp.Or(m.Scheme, "http") + "://" + at.String() + "/" + strings.TrimPrefix(cmp.Or(m.Path, "metrics"), "/")
+		}
+	}
+	return out
 }
 
 // rules are those of c, with the names that the source found below its own. The

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
@@ -59,6 +61,7 @@ func (b *builder) document(root strict.Node) {
 	}
 	b.gates(doc.Field("featureGates"))
 	b.readPlugins(doc.Field("plugins"))
+	b.bindProducers()
 	b.readMetrics()
 	b.readProfiles(doc.Field("schedulingProfiles"))
 	b.handler(root)
@@ -109,11 +112,12 @@ func (b *builder) gates(n strict.Node) {
 			continue
 		}
 		name, value, set := strings.Cut(s, "=")
-		if set && value != "true" && value != "false" {
+		on, err := strconv.ParseBool(strings.ToLower(strings.TrimSpace(value)))
+		if set && err != nil {
 			e.Problem("name, name=true or name=false", "%s: %q is no feature gate", e.Path(), s)
 			continue
 		}
-		b.out.Gates[name] = value != "false"
+		b.out.Gates[name] = on || !set
 		if meaning, known := knownGates[name]; !known {
 			b.note(e, strict.DidYouMean(name, gateNames()), "feature gate %s is not known and changes nothing", name)
 		} else if meaning != "" {
@@ -205,6 +209,9 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 	}
 	out := &b.out.Producer
 	out.Precise = out.Precise || p.Precise
+	if p.Events != (endpoint.Events{}) {
+		out.Events = p.Events
+	}
 	out.FixedCapacity = out.FixedCapacity || p.FixedCapacity
 	out.BlockTokens = cmp.Or(p.BlockTokens, out.BlockTokens)
 	out.MatchBlocks = cmp.Or(p.MatchBlocks, out.MatchBlocks)
@@ -223,7 +230,7 @@ func (b *builder) config() *Config {
 		c.Rules.Answer = plugins.HandOut(h)
 	}
 	for _, p := range b.plugins {
-		c.ReportServed = c.ReportServed || p.typ.Name == "header-based-testing-filter"
+		c.ReportServed = c.ReportServed || p.typ.Name == "header-based-testing-filter" || p.typ.Name == "destination-endpoint-served-verifier"
 	}
 	c.Notes = b.notes.Problems()
 	c.effective.fill(b)

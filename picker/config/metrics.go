@@ -13,6 +13,7 @@ type Metrics struct {
 	Dialects     *scrape.Dialects // nil: by the built-in names
 	Scheme, Path string           // of endpoints that do not say; "" for the defaults
 	SkipVerify   bool             // accept any certificate
+	Port         int              // 0: the endpoint's own
 }
 
 // readMetrics collects what the plugins say about metrics pages.
@@ -28,6 +29,7 @@ func (b *builder) readMetrics() {
 			}
 			source = in
 			b.out.Metrics.Scheme, b.out.Metrics.Path, b.out.Metrics.SkipVerify = m.Scheme, m.Path, m.SkipVerify
+			b.out.Metrics.Port = m.Port
 		case names != nil:
 			in.node.Problem(firstOnLine(names.node), "two plugins say how metrics are read, %s and %s", names.name, in.name)
 		default:

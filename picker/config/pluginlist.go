@@ -61,6 +61,12 @@ func (b *builder) build(p *instance, typeName string, at strict.Node) {
 		return
 	}
 	p.plugin, p.used, p.broken = plugin, params.Used, false
+	for _, d := range plugin.Differs {
+		b.note(p.node, "", "plugin %s: %s", p.name, d)
+	}
+	if params.Unread && p.params.Found() && !p.params.IsNull() {
+		b.note(p.params, "", "plugin %s: type %s has no parameters, and these mean nothing", p.name, typ.Name)
+	}
 	if typ.Note != "" {
 		b.note(p.node, "", "plugin %s: %s", p.name, typ.Note)
 	}

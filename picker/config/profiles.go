@@ -73,7 +73,7 @@ func (b *builder) readRef(p *profile, n strict.Node) {
 // idleRef deals with a reference to a plugin that has no part in profiles.
 func (b *builder) idleRef(in *instance, ref strict.Node) {
 	if in.typ.Kind == plugin.KindHandler {
-		ref.Problem("handlers are listed under plugins only", "%s is a profile handler, which profiles do not name", in.name)
+		b.note(ref, "handlers are listed under plugins only", "%s is a profile handler, and has no part in profiles", in.name)
 		return
 	}
 	b.note(ref, "", "%s, %s, has no part in profiles", in.name, article(in.typ.Kind))
@@ -98,10 +98,22 @@ func (b *builder) join(p *profile, in *instance, weight float64) {
 // close puts in what a profile lacks.
 func (b *builder) close(p *profile) {
 	if p.Picker == nil {
-		b.join(p, b.ensure(defaultPicker), 1)
+		b.join(p, b.listedPicker(), 1)
 	}
 	b.out.Profiles = append(b.out.Profiles, p.Profile)
 	b.out.effective.Profiles = append(b.out.effective.Profiles, effectiveProfile{p.Name, p.refs})
+}
+
+// listedPicker is the picker of profiles that name none: one that is listed, as in
+// other pickers, or the default.
+func (b *builder) listedPicker() *instance {
+	for _, in := range b.plugins {
+		if in.typ.Kind == plugin.KindPicker && !in.broken {
+			in.refs++
+			return in
+		}
+	}
+	return b.ensure(defaultPicker)
 }
 
 // implicitProfile makes the profile of a file that has none: all plugins that

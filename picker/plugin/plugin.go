@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // Kind is the main role of a plugin type.
@@ -55,6 +56,23 @@ type Plugin struct {
 	File     *FileDiscovery
 	Metrics  *EngineMetrics
 	Uses     []Use // other plugins that this one refers to
+	// Differs says where these parameters do something else than in other
+	// pickers, though not what is chosen.
+	Differs []string
+
+	// Holdings is what a producer of its own knows of endpoints; Bind makes this
+	// plugin anew for the producer that its parameter names.
+	Holdings *Holdings
+	Bind     func(*Holdings) Plugin
+}
+
+// Holdings are what one producer of the configuration knows that endpoints hold,
+// where a configuration has several that differ.
+type Holdings struct {
+	// Fill sets held[k] to the tokens of the prompt that c.At(k) holds.
+	Fill func(c *picker.Cycle, held []float64)
+	// Chosen notes that the request goes to ep.
+	Chosen func(c *picker.Cycle, ep *endpoint.Endpoint)
 }
 
 // Use is a parameter that names another plugin.
@@ -110,6 +128,8 @@ type Params struct {
 	Decode func(into any) error
 	// Used is the struct that was filled, defaults included.
 	Used any
+	// Unread says that the type has no parameters, and none were looked at.
+	Unread bool
 }
 
 // Read fills into, which holds the defaults, and keeps it as Used. A nil Params
@@ -162,9 +182,15 @@ func Faults(errs ...error) error {
 // none is for types without parameters.
 type none struct{}
 
-// Fixed is the factory of a type without parameters.
+// Fixed is the factory of a type without parameters. Whatever is written there
+// is left alone, as in other pickers.
 func Fixed(p Plugin) func(*Params) (Plugin, error) {
-	return func(params *Params) (Plugin, error) { return p, params.Read(&none{}) }
+	return func(params *Params) (Plugin, error) {
+		if params != nil {
+			params.Used, params.Unread = &none{}, true
+		}
+		return p, nil
+	}
 }
 
 // WithParams is the factory of a type with parameters T. build tells everything that

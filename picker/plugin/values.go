@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -20,6 +21,7 @@ type Producer struct {
 	BlocksPerEP   int                 // blocks remembered per endpoint where its own figures are not known
 	FixedCapacity bool                // do not size the index by the endpoint's own figures
 	Tiers         *picker.TierWeights // nil means the usual ones
+	Events        endpoint.Events     // of endpoints for which nothing is said; zero: the engines are asked
 	Sessions      []request.SessionSource
 	SessionTable  int    // bindings remembered
 	TokenHeader   string // in which answers hand out the endpoint's token; "": none is handed out
@@ -40,6 +42,7 @@ type EngineMetrics struct {
 
 	Scheme, Path string
 	SkipVerify   bool
+	Port         int // 0: the endpoint's own
 }
 
 // EngineNames are the gauges of one engine: name, or name{label=value}; "" for
@@ -51,6 +54,13 @@ type EngineNames struct {
 	KVUsage         string `json:"kvUsageSpec,omitempty"`
 	LoRA            string `json:"loraSpec,omitempty"`
 	CacheInfo       string `json:"cacheInfoSpec,omitempty"`
+
+	// Not read; see core-metrics-extractor.
+	CacheBlockSizeLabelName string `json:"cacheBlockSizeLabelName,omitempty"`
+	CacheNumBlocksLabelName string `json:"cacheNumBlocksLabelName,omitempty"`
+	CacheBlockSizeSpec      string `json:"cacheBlockSizeSpec,omitempty"`
+	CacheNumBlocksSpec      string `json:"cacheNumBlocksSpec,omitempty"`
+	CustomMetrics           Loose  `json:"customMetrics,omitempty"`
 }
 
 // FlowPolicy names a policy of flow control, which orders requests that wait.

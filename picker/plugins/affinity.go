@@ -6,34 +6,58 @@ import (
 )
 
 type affinityParams struct {
-	AffinityThreshold           float64 `json:"affinityThreshold"`
-	ExplorationProbability      float64 `json:"explorationProbability"`
-	MaxTTFTPenaltyMs            float64 `json:"maxTTFTPenaltyMs"`
-	PeakPrefillThroughput       float64 `json:"peakPrefillThroughput,omitempty"` // learned here
-	PrefixMatchInfoProducerName string  `json:"prefixMatchInfoProducerName,omitempty"`
+	AffinityThreshold         float64 `json:"affinityThreshold"`
+	ExplorationProbability    float64 `json:"explorationProbability"`
+	MaxTTFTPenaltyMs          float64 `json:"maxTTFTPenaltyMs"`
+	TTFTSource                string  `json:"ttftSource"`
+	PeakPrefillThroughput     float64 `json:"peakPrefillThroughput"` // tokens a second
+	PrefixProducer            string  `json:"prefixMatchInfoProducerName,omitempty"`
+	InFlightLoadProducerName  string  `json:"inFlightLoadProducerName,omitempty"`
+	LatencyPredictionProducer string  `json:"latencyPredictionInfoProducerName,omitempty"`
 }
+
+// Sources of the first-token time that prefix-cache-affinity-filter compares.
+const (
+	byThroughput = "prefillThroughput"
+	byPredictor  = "latencyPredictor"
+)
+
+var affinityDefaults = affinityParams{AffinityThreshold: .8, MaxTTFTPenaltyMs: 18000, TTFTSource: byThroughput, PeakPrefillThroughput: 15928}
 
 // prefixAffinity keeps the endpoints that hold at least the threshold of the
 // prompt. It keeps everybody when there is none, when the best of them is
 // expected to answer too much later than the best of the others, and now and
-// then, so that prefixes spread.
-type prefixAffinity struct{ affinityParams }
+// then, so that prefixes spread. When an endpoint answers is what is to be
+// computed there over the peak throughput, or what has been learned.
+type prefixAffinity struct {
+	affinityParams
+	holds *plugin.Holdings
+}
 
 func newPrefixAffinity(p affinityParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Filter: prefixAffinity{p}}, plugin.Faults(
-		plugin.Require(p.AffinityThreshold >= 0 && p.AffinityThreshold <= 1, "affinityThreshold", "must be between 0 and 1"),
+	bind := func(h *plugin.Holdings) plugin.Plugin { return plugin.Plugin{Filter: prefixAffinity{p, h}} }
+	out := bind(nil)
+	out.Bind = bind
+	return out, plugin.Faults(
+		plugin.Require(p.AffinityThreshold <= 1, "affinityThreshold", "must be at most 1"),
 		plugin.Require(p.ExplorationProbability >= 0 && p.ExplorationProbability <= 1, "explorationProbability", "must be between 0 and 1"),
-		plugin.Require(p.MaxTTFTPenaltyMs >= 0, "maxTTFTPenaltyMs", "must not be negative"))
+		plugin.Require(p.MaxTTFTPenaltyMs >= 0, "maxTTFTPenaltyMs", "must not be negative"),
+		plugin.Require(p.TTFTSource == byThroughput || p.TTFTSource == byPredictor, "ttftSource", "must be "+byThroughput+" or "+byPredictor),
+		plugin.Require(p.PeakPrefillThroughput > 0 || p.TTFTSource == byPredictor, "peakPrefillThroughput", "must be positive"))
 }
 
 // Filter implements picker.Filter.
 func (f prefixAffinity) Filter(c *picker.Cycle, keep []bool) {
+	if len(keep) < 2 || f.AffinityThreshold <= 0 {
+		return
+	}
+	held := holdings(c, f.holds, c.Scratch(len(keep)))
 	in := float64(max(c.Request.InputTokens, 1))
 	sticky, rest := far, far // best expected first tokens
 	n := 0
 	for k := range keep {
-		keep[k] = c.Held(k)/in >= f.AffinityThreshold
-		ttft := expected(c, k).TTFT()
+		keep[k] = held[k]/in >= f.AffinityThreshold
+		ttft := f.ttft(c, k)
 		if keep[k] {
 			sticky, n = min(sticky, ttft), n+1
 		} else {
@@ -46,6 +70,15 @@ func (f prefixAffinity) Filter(c *picker.Cycle, keep []bool) {
 			keep[k] = true
 		}
 	}
+}
+
+// ttft is when candidate k would answer, in seconds, the request itself left out
+// where it is by throughput.
+func (f prefixAffinity) ttft(c *picker.Cycle, k int) float64 {
+	if f.TTFTSource == byPredictor {
+		return expected(c, k).TTFT()
+	}
+	return float64(c.At(k).Load.Prefill) / f.PeakPrefillThroughput
 }
 
 // far is later than any prediction.

@@ -16,7 +16,8 @@ func TestAllocations(t *testing.T) {
 	fl := bigFleet(64)
 	params := map[string]string{
 		"label-selector-filter": `{"matchLabels":{"zone":"a"}}`, "by-label": `{"label":"zone","validValues":["a"]}`,
-		"utilization-filter": `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
+		"header-label-affinity-scorer": `{"headerName":"x-zone","labelKey":"zone"}`,
+		"utilization-filter":           `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
 	}
 	r := ask(5000)
 	r.Session, r.Adapter = "s", "a"

@@ -52,7 +52,7 @@ func TestLabelFilters(t *testing.T) {
 func TestPrefixAffinity(t *testing.T) {
 	late := endpoint.Load{Requests: 5, Waiting: 5, Prefill: 6000}
 	f := newFleet(one{held: 900, cost: &simple}, one{held: 800, cost: &simple}, one{held: 799, cost: &simple}, one{cost: &simple})
-	params := `{"explorationProbability":0}`
+	params := `{}`
 	check := func(params, want string) {
 		t.Helper()
 		if got := f.kept(t, ask(1000), "prefix-cache-affinity-filter", params); got != want {
@@ -65,9 +65,15 @@ func TestPrefixAffinity(t *testing.T) {
 	for i := range 2 {
 		f.pool.Book().SetRemote(f.pool.Snapshot().Endpoints[i], late)
 	}
-	check(params, "0123") // 6.1 s against 0.2 s: more than 5 s later
-	check(`{"explorationProbability":0,"maxTTFTPenaltyMs":7000}`, "01")
-	check(`{"explorationProbability":0,"maxTTFTPenaltyMs":0}`, "01")
+	check(params, "01") // 6000 tokens at 15928 a second: 377 ms later
+	check(`{"maxTTFTPenaltyMs":376}`, "0123")
+	check(`{"maxTTFTPenaltyMs":377}`, "01")
+	check(`{"maxTTFTPenaltyMs":1000,"peakPrefillThroughput":5999}`, "0123")
+	check(`{"maxTTFTPenaltyMs":0}`, "01")
+	// As learned: 6.1 s against 0.2 s.
+	check(`{"ttftSource":"latencyPredictor","maxTTFTPenaltyMs":5000}`, "0123")
+	check(`{"ttftSource":"latencyPredictor","maxTTFTPenaltyMs":7000}`, "01")
+	check(`{"affinityThreshold":0}`, "0123")
 }
 
 func TestSLOTier(t *testing.T) {

@@ -15,6 +15,8 @@ type latencyParams struct {
 	CompositeKVWeight         float64 `json:"compositeKVWeight"` // for pickers whose predictor can be absent
 	CompositeQueueWeight      float64 `json:"compositeQueueWeight"`
 	CompositePrefixWeight     float64 `json:"compositePrefixWeight"`
+	PrefixProducer            string  `json:"prefixMatchInfoProducerName,omitempty"`
+	LatencyProducer           string  `json:"latencyPredictionInfoProducerName,omitempty"`
 }
 
 // latencyScorer scores the headroom between latency targets and expectation.
@@ -29,12 +31,12 @@ type latencyScorer struct {
 }
 
 func newLatency(p latencyParams) (plugin.Plugin, error) {
+	if p.TTFTWeight+p.TPOTWeight <= 0 {
+		p.TTFTWeight, p.TPOTWeight = 1, 0
+	}
 	return plugin.Plugin{Scorer: latencyScorer{p, p.HeadroomSelectionStrategy == "most"}}, plugin.Faults(
 		plugin.Require(p.TTFTWeight >= 0, "ttftWeight", "must not be negative"),
-		plugin.Require(p.TPOTWeight >= 0, "tpotWeight", "must not be negative"),
-		plugin.Require(p.TTFTWeight+p.TPOTWeight > 0, "ttftWeight", "and tpotWeight must not both be 0"),
-		plugin.Require(p.HeadroomSelectionStrategy == "least" || p.HeadroomSelectionStrategy == "most",
-			"headroomSelectionStrategy", "must be least or most"))
+		plugin.Require(p.TPOTWeight >= 0, "tpotWeight", "must not be negative"))
 }
 
 // Groups of candidates, best first.

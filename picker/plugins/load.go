@@ -21,18 +21,24 @@ type tokenLoadParams struct {
 	InFlightLoadProducerName string `json:"inFlightLoadProducerName,omitempty"`
 }
 
-// tokenLoadScorer scores 1 − in-flight tokens / threshold.
+const defaultQueueTokens = 4194304
+
+// tokenLoadScorer scores 1 − tokens / threshold: the tokens that an endpoint has to
+// compute before first tokens, with those of the request that it does not hold.
 type tokenLoadScorer struct{ threshold float64 }
 
 func newTokenLoad(p tokenLoadParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Scorer: tokenLoadScorer{float64(p.QueueThresholdTokens)}},
-		plugin.Require(p.QueueThresholdTokens > 0, "queueThresholdTokens", "must be positive")
+	if p.QueueThresholdTokens <= 0 {
+		p.QueueThresholdTokens = defaultQueueTokens
+	}
+	return plugin.Plugin{Scorer: tokenLoadScorer{float64(p.QueueThresholdTokens)}}, nil
 }
 
 // Score implements picker.Scorer.
 func (s tokenLoadScorer) Score(c *picker.Cycle, scores []float64) {
 	for k := range scores {
-		scores[k] = 1 - min(float64(c.At(k).Load.Tokens)/s.threshold, 1)
+		tokens := float64(c.At(k).Load.Prefill) + newPrefill(c, k)
+		scores[k] = 1 - min(tokens/s.threshold, 1)
 	}
 }
 
@@ -40,11 +46,16 @@ type loadAwareParams struct {
 	Threshold int `json:"threshold"`
 }
 
+const defaultLoadThreshold = 128
+
 // loadAwareScorer scores 0.5 for an empty queue, falling to 0 at the threshold.
 type loadAwareScorer struct{ threshold float64 }
 
 func newLoadAware(p loadAwareParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Scorer: loadAwareScorer{float64(p.Threshold)}}, plugin.Require(p.Threshold > 0, "threshold", "must be positive")
+	if p.Threshold <= 0 {
+		p.Threshold = defaultLoadThreshold
+	}
+	return plugin.Plugin{Scorer: loadAwareScorer{float64(p.Threshold)}}, nil
 }
 
 // Score implements picker.Scorer.
@@ -69,10 +80,10 @@ type activeScorer struct {
 }
 
 func newActive(p activeParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Scorer: activeScorer{p.IdleThreshold, p.MaxBusyScore}}, plugin.Faults(
-		plugin.Require(p.IdleThreshold >= 0, "idleThreshold", "must not be negative"),
-		plugin.Require(p.MaxBusyScore >= 0 && p.MaxBusyScore <= 1, "maxBusyScore", "must be between 0 and 1"),
-		plugin.Duration("requestTimeout", p.RequestTimeout))
+	if p.MaxBusyScore < 0 || p.MaxBusyScore > 1 {
+		p.MaxBusyScore = 1
+	}
+	return plugin.Plugin{Scorer: activeScorer{max(p.IdleThreshold, 0), p.MaxBusyScore}}, plugin.Duration("requestTimeout", p.RequestTimeout)
 }
 
 // Score implements picker.Scorer.

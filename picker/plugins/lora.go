@@ -9,7 +9,7 @@ import (
 
 // loraScorer prefers endpoints that have the request's adapter at hand: 1 when
 // it runs there, 0.8 when there is room for another, 0.6 when it waits there,
-// else 0. An endpoint that reports no adapters has room.
+// else 0. An endpoint that reports no adapters scores 0.
 type loraScorer struct{}
 
 // Score implements picker.Scorer.
@@ -26,7 +26,7 @@ func (loraScorer) Score(c *picker.Cycle, scores []float64) {
 func loraScore(l *endpoint.LoRA, adapter string) float64 {
 	switch {
 	case l == nil:
-		return .8
+		return 0
 	case slices.Contains(l.Running, adapter):
 		return 1
 	case len(l.Running)+len(l.Waiting) < l.Max:

@@ -17,11 +17,14 @@ type noHitParams struct {
 	PrefixMatchInfo  string `json:"prefixMatchInfoProducerName,omitempty"`
 }
 
+const defaultNoHit = 1024
+
 // noHitScorer spreads cold requests (nobody holds any of their prompt): those
 // endpoints score best that got a cold one longest ago, or never. Everybody
 // gets 0.5 when the request is not cold.
 type noHitScorer struct {
-	size int
+	size  int
+	holds *plugin.Holdings
 
 	mu    sync.Mutex
 	order []indexer.EndpointID // the one that got a cold request longest ago first
@@ -29,11 +32,22 @@ type noHitScorer struct {
 }
 
 func newNoHit(p noHitParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Scorer: &noHitScorer{size: p.LRUSize}}, plugin.Require(p.LRUSize > 0, "lruSize", "must be positive")
+	if p.LRUSize <= 0 {
+		p.LRUSize = defaultNoHit
+	}
+	bind := func(h *plugin.Holdings) plugin.Plugin {
+		return plugin.Plugin{Scorer: &noHitScorer{size: p.LRUSize, holds: h}}
+	}
+	out := bind(nil)
+	out.Bind = bind
+	return out, nil
 }
 
 // cold reports whether no candidate holds any of the prompt.
-func cold(c *picker.Cycle) bool {
+func (s *noHitScorer) cold(c *picker.Cycle) bool {
+	if s.holds != nil {
+		return slices.Max(holdings(c, s.holds, c.Scratch(c.Len()))) == 0
+	}
 	for k := range c.Len() {
 		if c.Run(k).Blocks > 0 || c.Run(k).Total() > 0 {
 			return false
@@ -45,7 +59,7 @@ func cold(c *picker.Cycle) bool {
 // Score implements picker.Scorer.
 func (s *noHitScorer) Score(c *picker.Cycle, scores []float64) {
 	n := len(scores)
-	if !cold(c) {
+	if !s.cold(c) {
 		for k := range scores {
 			scores[k] = .5
 		}
@@ -87,7 +101,10 @@ func (s *noHitScorer) rank(n int) {
 
 // Chosen implements picker.Observer.
 func (s *noHitScorer) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
-	if !cold(c) {
+	if s.holds != nil {
+		defer s.holds.Chosen(c, ep)
+	}
+	if !s.cold(c) {
 		return
 	}
 	s.mu.Lock()

@@ -16,15 +16,14 @@ type pickerParams struct {
 	MaxNumOfEndpoints int `json:"maxNumOfEndpoints"`
 }
 
-func (p pickerParams) check() error {
-	return plugin.Require(p.MaxNumOfEndpoints > 0, "maxNumOfEndpoints", "must be positive")
-}
+// count is how many endpoints are named: one where the number makes no sense.
+func (p pickerParams) count() int { return max(p.MaxNumOfEndpoints, 1) }
 
 // maxScore picks the best totals, ties at random.
 type maxScore int
 
 func newMaxScore(p pickerParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Picker: maxScore(p.MaxNumOfEndpoints)}, p.check()
+	return plugin.Plugin{Picker: maxScore(p.count())}, nil
 }
 
 // Pick implements picker.Picker.
@@ -76,7 +75,7 @@ func (n firstScore) Pick(_ *picker.Cycle, totals []float64, order []int32) []int
 type randomPicker int
 
 func newRandom(p pickerParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Picker: randomPicker(p.MaxNumOfEndpoints)}, p.check()
+	return plugin.Plugin{Picker: randomPicker(p.count())}, nil
 }
 
 // Pick implements picker.Picker.
@@ -103,7 +102,7 @@ func (n randomPicker) Pick(c *picker.Cycle, totals []float64, order []int32) []i
 type weightedRandom int
 
 func newWeightedRandom(p pickerParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Picker: weightedRandom(p.MaxNumOfEndpoints)}, p.check()
+	return plugin.Plugin{Picker: weightedRandom(p.count())}, nil
 }
 
 // Pick implements picker.Picker.

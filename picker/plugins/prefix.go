@@ -1,7 +1,11 @@
 package plugins
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -9,7 +13,9 @@ import (
 // concerns the building of an index is taken by the producer of this program.
 type prefixParams struct {
 	IndexParams
-	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
+	PrefixMatchInfoProducerName string  `json:"prefixMatchInfoProducerName,omitempty"`
+	MatchLengthWeight           float64 `json:"matchLengthWeight,omitempty"`
+	MatchLengthScaleTokens      float64 `json:"matchLengthScaleTokens,omitempty"`
 
 	// Of the generation in which this scorer had an index of its own.
 	Mode           string       `json:"mode,omitempty"`
@@ -18,19 +24,59 @@ type prefixParams struct {
 }
 
 // prefixScorer scores the part of the prompt that an endpoint holds, tiers
-// weighed: 1 means all of it.
-type prefixScorer struct{}
+// weighed: 1 means all of it. With a weight the length that is held counts too,
+// by its square against a scale.
+type prefixScorer struct {
+	weight, scale float64
+	holds         *plugin.Holdings
+}
+
+const defaultMatchScale = 8192
 
 func newPrefixScorer(p prefixParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Scorer: prefixScorer{}, Producer: p.producer(false)}, p.check()
+	if p.MatchLengthScaleTokens == 0 {
+		p.MatchLengthScaleTokens = defaultMatchScale
+	}
+	bind := func(h *plugin.Holdings) plugin.Plugin {
+		return plugin.Plugin{Scorer: prefixScorer{p.MatchLengthWeight, p.MatchLengthScaleTokens, h}}
+	}
+	out := bind(nil)
+	out.Bind, out.Producer = bind, p.producer(false)
+	return out, plugin.Faults(p.check(),
+		plugin.Require(p.MatchLengthWeight >= 0 && p.MatchLengthWeight <= 1, "matchLengthWeight", "must be between 0 and 1"),
+		plugin.Require(p.MatchLengthScaleTokens > 0, "matchLengthScaleTokens", "must be positive"))
 }
 
 // Score implements picker.Scorer.
-func (prefixScorer) Score(c *picker.Cycle, scores []float64) {
+func (s prefixScorer) Score(c *picker.Cycle, scores []float64) {
 	in := float64(max(c.Request.InputTokens, 1))
-	for k := range scores {
-		scores[k] = min(c.Held(k)/in, 1)
+	for k, held := range holdings(c, s.holds, scores) {
+		scores[k] = min(held/in, 1)
+		if s.weight > 0 {
+			long := min(held/s.scale, 1)
+			scores[k] = s.weight*long*long + (1-s.weight)*scores[k]
+		}
 	}
+}
+
+// Chosen implements picker.Observer.
+func (s prefixScorer) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
+	if s.holds != nil {
+		s.holds.Chosen(c, ep)
+	}
+}
+
+// holdings fills held with what the candidates hold: by the producer that is
+// meant, or by all that is known.
+func holdings(c *picker.Cycle, from *plugin.Holdings, held []float64) []float64 {
+	if from != nil {
+		from.Fill(c, held)
+		return held
+	}
+	for k := range held {
+		held[k] = c.Held(k)
+	}
+	return held
 }
 
 // preciseParams are those of precise-prefix-cache-scorer. Its index, event and
@@ -42,22 +88,18 @@ type preciseParams struct {
 		BlockSize       int    `json:"blockSize,omitempty"`
 		BlockSizeTokens int    `json:"blockSizeTokens,omitempty"`
 		HashSeed        string `json:"hashSeed,omitempty"`
+		HashAlgorithm   string `json:"hashAlgorithm,omitempty"`
 		ModelName       string `json:"modelName,omitempty"`
 	} `json:"tokenProcessorConfig,omitempty"`
 	IndexerConfig       plugin.Loose `json:"indexerConfig,omitempty"`
-	KVEventsConfig      plugin.Loose `json:"kvEventsConfig,omitempty"`
+	KVEventsConfig      *kvEvents    `json:"kvEventsConfig,omitempty"`
 	SpeculativeIndexing bool         `json:"speculativeIndexing,omitempty"`
 	SpeculativeTTL      string       `json:"speculativeTTL,omitempty"`
 }
 
-// preciseScorer scores matched tokens relative to the other holders: the best
-// gets 1, the least of those that hold anything 0, and so do those that hold
-// nothing. Holders of equal amounts all get 1.
-type preciseScorer struct{}
-
 func newPreciseScorer(p preciseParams) (plugin.Plugin, error) {
 	producer, err := p.producer()
-	return plugin.Plugin{Scorer: preciseScorer{}, Producer: producer}, plugin.Faults(err,
+	return plugin.Plugin{Scorer: prefixScorer{}, Producer: producer, Differs: p.differs()}, plugin.Faults(err, p.KVEventsConfig.check(),
 		plugin.Require(p.TokenProcessorConfig.BlockSize >= 0, "tokenProcessorConfig.blockSize", "must not be negative"),
 		plugin.Duration("speculativeTTL", p.SpeculativeTTL))
 }
@@ -66,27 +108,66 @@ func (p preciseParams) producer() (*plugin.Producer, error) {
 	tiers, err := p.tiers()
 	return &plugin.Producer{
 		Precise: true, BlockTokens: max(p.TokenProcessorConfig.BlockSize, p.TokenProcessorConfig.BlockSizeTokens), Tiers: tiers,
+		Events: p.KVEventsConfig.ports(),
 	}, err
 }
 
-// Score implements picker.Scorer.
-func (preciseScorer) Score(c *picker.Cycle, scores []float64) {
-	low, high := 0.0, 0.0
-	for k := range scores {
-		held := c.Held(k)
-		scores[k] = held
-		if held > 0 && (low == 0 || held < low) {
-			low = held
-		}
-		high = max(high, held)
+// kvEvents say where events come from.
+type kvEvents struct {
+	ZMQEndpoint        string `json:"zmqEndpoint,omitempty"`
+	TopicFilter        string `json:"topicFilter,omitempty"`
+	Concurrency        int    `json:"concurrency,omitempty"`
+	EngineType         string `json:"engineType,omitempty"`
+	DiscoverPods       *bool  `json:"discoverPods,omitempty"`
+	PodDiscoveryConfig struct {
+		SocketPort       int    `json:"socketPort,omitempty"`
+		ReplaySocketPort int    `json:"replaySocketPort,omitempty"`
+		PodLabelSelector string `json:"podLabelSelector,omitempty"`
+		PodNamespace     string `json:"podNamespace,omitempty"`
+	} `json:"podDiscoveryConfig,omitempty"`
+}
+
+// defaultEventPort is where engines publish that are said to publish, and not
+// where.
+const defaultEventPort = 5557
+
+// ports are those of endpoints that the endpoints file says nothing about.
+func (k *kvEvents) ports() endpoint.Events {
+	if k == nil || k.DiscoverPods != nil && !*k.DiscoverPods {
+		return endpoint.Events{}
 	}
-	for k, held := range scores {
-		switch {
-		case held == 0:
-		case high == low:
-			scores[k] = 1
-		default:
-			scores[k] = (held - low) / (high - low)
+	p := k.PodDiscoveryConfig
+	return endpoint.Events{Port: cmp.Or(p.SocketPort, defaultEventPort), ReplayPort: max(p.ReplaySocketPort, 0), Topic: k.TopicFilter, Ranks: 1}
+}
+
+func (k *kvEvents) check() error {
+	if k == nil {
+		return nil
+	}
+	const port = 1<<16 - 1
+	p := k.PodDiscoveryConfig
+	return plugin.Faults(
+		plugin.Require(k.ZMQEndpoint == "" || k.DiscoverPods == nil || *k.DiscoverPods, "kvEventsConfig.zmqEndpoint",
+			"is where engines would have to connect to: engines are connected to here, let them bind and give podDiscoveryConfig.socketPort"),
+		plugin.Require(p.SocketPort >= 0 && p.SocketPort <= port, "kvEventsConfig.podDiscoveryConfig.socketPort", "must be a port"),
+		plugin.Require(p.ReplaySocketPort <= port, "kvEventsConfig.podDiscoveryConfig.replaySocketPort", "must be a port"))
+}
+
+// differs says what of the settings is done otherwise.
+func (p preciseParams) differs() (list []string) {
+	if k := p.KVEventsConfig; k != nil {
+		if e := k.ports(); e.Port > 0 {
+			list = append(list, fmt.Sprintf("events are read from port %d of each endpoint for which the endpoints file says nothing else", e.Port))
+		}
+		if k.ZMQEndpoint != "" {
+			list = append(list, "nobody listens at kvEventsConfig.zmqEndpoint: engines that connect there must publish on a port of their own")
 		}
 	}
+	if len(p.IndexerConfig) > 0 {
+		list = append(list, "of indexerConfig the tier weights count; the index is sized by itself, shared by all replicas and measured as grapevine_index_*")
+	}
+	if p.SpeculativeTTL != "" || p.SpeculativeIndexing {
+		list = append(list, "decisions always count as cached until events confirm them, for --speculate")
+	}
+	return list
 }

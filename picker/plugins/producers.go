@@ -37,7 +37,11 @@ func (p IndexParams) producer(precise bool) *plugin.Producer {
 }
 
 func newApproxProducer(p IndexParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Producer: p.producer(false)}, p.check()
+	out := plugin.Plugin{Producer: p.producer(false)}
+	if p.AutoTune != nil && !*p.AutoTune { // else it is sized by the engines' figures, as the built-in index is
+		out.Holdings = newApproxIndex(p)
+	}
+	return out, p.check()
 }
 
 func newPreciseProducer(p preciseParams) (plugin.Plugin, error) {

@@ -38,14 +38,15 @@ func TestScorers(t *testing.T) {
 
 	held := newFleet(one{held: 1000}, one{held: 250}, one{}, one{held: 500})
 	f("prefix-cache-scorer", held, "", 1, .25, 0, .5)
-	f("precise-prefix-cache-scorer", held, "", 1, 0, 0, 1./3)
-	f("precise-prefix-cache-scorer", newFleet(one{held: 16}, one{}, one{held: 16}), "", 1, 0, 1)
+	f("precise-prefix-cache-scorer", held, "", 1, .25, 0, .5)
+	f("prefix-cache-scorer", held, `{"matchLengthWeight":0.5,"matchLengthScaleTokens":500}`, 1, .25, 0, .75)
 	f("prefix-cache", newFleet(one{tiers: &[indexer.NumTiers]int32{100, 100, 100, 100}}), "", .28)
 	f("prefix-cache-scorer", newFleet(one{held: 4000}), "", 1)
 
-	tokens := newFleet(one{load: endpoint.Load{Tokens: 1 << 20}}, one{}, one{load: endpoint.Load{Tokens: 1 << 30}})
-	f("token-load-scorer", tokens, "", .75, 1, 0)
-	f("token-load-scorer", tokens, `{"queueThresholdTokens":2097152}`, .5, 1, 0)
+	// Tokens before first tokens count, and what the request of 1,000 adds to them.
+	tokens := newFleet(one{load: endpoint.Load{Prefill: 1000, Tokens: 1 << 20}}, one{held: 1000}, one{held: 500}, one{load: endpoint.Load{Prefill: 1 << 30}})
+	f("token-load-scorer", tokens, `{"queueThresholdTokens":4000}`, .5, 1, .875, 0)
+	f("token-load-scorer", tokens, `{"queueThresholdTokens":0}`, 1-2000./4194304, 1, 1-500./4194304, 0)
 
 	busy := func(n int64) one { return one{load: endpoint.Load{Requests: n}} }
 	active := newFleet(busy(0), busy(1), busy(4))
@@ -65,7 +66,7 @@ func TestLoRAScorer(t *testing.T) {
 	)
 	r := ask(10)
 	r.Adapter = "a"
-	if got := f.scores(t, r, "lora-affinity-scorer", ""); !near(got, []float64{1, .8, .6, 0, .8}) {
+	if got := f.scores(t, r, "lora-affinity-scorer", ""); !near(got, []float64{1, .8, .6, 0, 0}) {
 		t.Error(got)
 	}
 	r.Adapter, r.Target = "", "x"

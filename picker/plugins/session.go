@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"fmt"
+	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
@@ -23,14 +25,23 @@ type sessionParams struct {
 	SweepSeconds  float64 `json:"evictionSweepSeconds,omitempty"`
 	MissThreshold int     `json:"missThreshold,omitempty"`
 
+	EncodedEndpointHeaderConfig struct {
+		Header string `json:"header,omitempty"`
+	} `json:"encodedEndpointHeaderConfig,omitempty"`
 	SessionIDConfig struct {
-		Sources []sessionSource `json:"sources,omitempty"`
+		Sources      []sessionSource `json:"sources,omitempty"`
+		TTLSeconds   float64         `json:"evictionTtlSeconds,omitempty"`
+		SweepSeconds float64         `json:"evictionSweepSeconds,omitempty"`
 	} `json:"sessionIdConfig,omitempty"`
 }
 
+// sessionSource is a header, a cookie, or what a producer of the configuration has
+// found (a session-id-producer, whose word counts by itself).
 type sessionSource struct {
-	Header string `json:"header,omitempty"`
-	Cookie string `json:"cookie,omitempty"`
+	Header    string `json:"header,omitempty"`
+	Cookie    string `json:"cookie,omitempty"`
+	Attribute string `json:"attribute,omitempty"`
+	Producer  string `json:"producer,omitempty"`
 }
 
 // The algorithms of other pickers: clients name their sessions, or are handed
@@ -38,11 +49,41 @@ type sessionSource struct {
 const (
 	bySessionID = "session_id_header"
 	byToken     = "encoded_endpoint_header"
+	byName      = "session_id" // as strategy
 )
 
 func (p sessionParams) check() error {
-	return plugin.Require(p.Algorithm == "" || p.Algorithm == bySessionID || p.Algorithm == byToken,
-		"algorithm", "must be "+byToken+" or "+bySessionID)
+	errs := []error{
+		plugin.Require(p.Algorithm == "" || p.Algorithm == bySessionID || p.Algorithm == byToken,
+			"algorithm", "must be "+byToken+" or "+bySessionID),
+		plugin.Require(p.Strategy == "" || p.Strategy == byName || p.Strategy == byToken, "strategy", "must be "+byToken+" or "+byName),
+	}
+	for i, s := range p.SessionIDConfig.Sources {
+		n := 0
+		for _, v := range []string{s.Header, s.Cookie, s.Attribute} {
+			if v != "" {
+				n++
+			}
+		}
+		errs = append(errs, plugin.Require(n == 1, fmt.Sprintf("sessionIdConfig.sources[%d]", i), "must name one of header, cookie and attribute"))
+	}
+	return plugin.Faults(errs...)
+}
+
+// differs says what of the settings is done otherwise.
+func (p sessionParams) differs() (list []string) {
+	if p.SessionIDConfig.TTLSeconds > 0 || p.SessionIDConfig.SweepSeconds > 0 || p.TTLSeconds > 0 || p.SweepSeconds > 0 {
+		list = append(list, "sessions are forgotten when the table is full, those first that were not used for longest, not after a time")
+	}
+	if p.ProfileName != "" {
+		list = append(list, "a session is bound to the endpoint that answers, whatever profileName says")
+	}
+	for _, s := range p.SessionIDConfig.Sources {
+		if s.Attribute != "" && s.Producer == "" {
+			list = append(list, "attribute "+s.Attribute+" is not known: give the header in which clients send it")
+		}
+	}
+	return list
 }
 
 // producer tells where sessions are, and in which header clients without one
@@ -52,10 +93,16 @@ func (p sessionParams) producer() *plugin.Producer {
 	if p.HeaderName != "" {
 		out.Sessions = append(out.Sessions, request.SessionSource{Header: lower(p.HeaderName)})
 	}
-	if p.Algorithm != bySessionID && len(p.SessionIDConfig.Sources) == 0 {
-		out.TokenHeader = cmp.Or(lower(p.HeaderName), request.HeaderSessionToken)
+	if p.Algorithm != bySessionID && p.Strategy != byName && len(p.SessionIDConfig.Sources) == 0 {
+		out.TokenHeader = cmp.Or(lower(strings.TrimSpace(p.EncodedEndpointHeaderConfig.Header)), lower(p.HeaderName), request.HeaderSessionToken)
+		if own := lower(strings.TrimSpace(p.EncodedEndpointHeaderConfig.Header)); own != "" {
+			out.Sessions = append(out.Sessions, request.SessionSource{Header: own})
+		}
 	}
 	for _, s := range p.SessionIDConfig.Sources {
+		if s.Attribute != "" {
+			continue
+		}
 		out.Sessions = append(out.Sessions, request.SessionSource{Header: lower(s.Header), Cookie: s.Cookie})
 	}
 	if len(out.Sessions) == 0 && out.TokenHeader == "" {
@@ -135,7 +182,7 @@ func HandOut(header string) func(c *picker.Cycle, chosen int32) []picker.HeaderS
 type sessionScorer struct{}
 
 func newSessionScorer(p sessionParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Scorer: sessionScorer{}, Producer: p.producer()}, p.check()
+	return plugin.Plugin{Scorer: sessionScorer{}, Producer: p.producer(), Differs: p.differs()}, p.check()
 }
 
 // Score implements picker.Scorer.
@@ -150,7 +197,7 @@ func (sessionScorer) Score(c *picker.Cycle, scores []float64) {
 type sessionFilter struct{}
 
 func newSessionFilter(p sessionParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Filter: sessionFilter{}, Producer: p.producer()}, p.check()
+	return plugin.Plugin{Filter: sessionFilter{}, Producer: p.producer(), Differs: p.differs()}, p.check()
 }
 
 // Filter implements picker.Filter.

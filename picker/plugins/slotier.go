@@ -8,6 +8,7 @@ import (
 
 type sloTierParams struct {
 	EpsilonExploreNeg float64 `json:"epsilonExploreNeg"`
+	LatencyProducer   string  `json:"latencyPredictionInfoProducerName,omitempty"`
 }
 
 // sloTier keeps the endpoints that are expected to meet the request's latency

@@ -43,8 +43,21 @@ func TestParameters(t *testing.T) {
 			t.Errorf("%s %s: %v, want %q", typ, params, err, want)
 		}
 	}
-	f("max-score-picker", `{"maxNumOfEndpoints":0}`, "maxNumOfEndpoints must be positive")
-	f("token-load-scorer", `{"queueThresholdTokens":-1}`, "queueThresholdTokens")
+	// Numbers for which other pickers take their defaults.
+	for typ, params := range map[string]string{
+		"max-score-picker": `{"maxNumOfEndpoints":0}`, "token-load-scorer": `{"queueThresholdTokens":-1}`, "load-aware-scorer": `{"threshold":0}`,
+		"no-hit-lru-scorer": `{"lruSize":-1}`, "active-request-scorer": `{"idleThreshold":-1,"maxBusyScore":7}`, "latency-scorer": `{"ttftWeight":0,"tpotWeight":0}`,
+	} {
+		f(typ, params, "<nil>")
+	}
+	f("prefix-cache-affinity-filter", `{"ttftSource":"guess"}`, "ttftSource must be prefillThroughput or latencyPredictor")
+	f("prefix-cache-affinity-filter", `{"peakPrefillThroughput":-1}`, "peakPrefillThroughput")
+	f("prefix-cache-scorer", `{"matchLengthWeight":2}`, "matchLengthWeight")
+	f("session-affinity-scorer", `{"strategy":"guess"}`, "strategy")
+	f("session-affinity-scorer", `{"sessionIdConfig":{"sources":[{"header":"a","attribute":"b"}]}}`, "sessionIdConfig.sources[0]")
+	f("precise-prefix-cache-producer", `{"kvEventsConfig":{"zmqEndpoint":"tcp://*:5557","discoverPods":false}}`, "kvEventsConfig.zmqEndpoint is where engines would have to connect to")
+	f("metrics-data-source", `{"port":70000}`, "port")
+	f("metrics-data-source", `{"clientCertPath":"x"}`, "clientCertPath is not read")
 	f("by-label", `{}`, "label is needed")
 	f("label-selector-filter", `{"matchExpressions":[{"key":"a","operator":"Is"}]}`, "matchExpressions[0].operator")
 	f("label-selector-filter", `{"matchExpressions":[{"key":"a","operator":"In"}]}`, "matchExpressions[0].values")
@@ -52,8 +65,6 @@ func TestParameters(t *testing.T) {
 	f("utilization-filter", `{"conditions":[{"metric":"x","maxValue":1}]}`, "conditions[0].metric")
 	f("utilization-filter", `{"conditions":[{"metric":"kv-cache-utilization","maxValue":2}]}`, "conditions[0].maxValue")
 	f("topology-affinity-filter", `{"minAffinity":"shelf"}`, "minAffinity")
-	f("latency-scorer", `{"headroomSelectionStrategy":"some"}`, "headroomSelectionStrategy")
-	f("latency-scorer", `{"ttftWeight":0,"tpotWeight":0}`, "ttftWeight")
 	f("unified-policy", `{"loadFactor":0}`, "loadFactor")
 	f("data-parallel-profile-handler", `{"primaryPort":70000}`, "primaryPort")
 	f("data-parallel-profile-handler", `{"targetPort":-1}`, "targetPort")

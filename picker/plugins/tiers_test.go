@@ -28,7 +28,7 @@ func TestTiersWeigh(t *testing.T) {
 		}
 	}
 	scores("prefix-cache-scorer", "", .6, .8, .5, .5, .2)
-	scores("precise-prefix-cache-scorer", "", 400./600, 1, 300./600, 300./600, 0)
+	scores("precise-prefix-cache-scorer", "", .6, .8, .5, .5, .2)
 	scores("lmetric-policy", "", -400, -200, -500, -500, -800)
 	scores("cache-aware-policy", `{"cacheThreshold":0.3}`, .6, .8, .5, .5, .2)
 	// Prefill blocks that are left, and (0 + 1000)/10 that would be active.

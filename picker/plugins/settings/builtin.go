@@ -8,6 +8,8 @@ const (
 	noteTokens   = "prompts are matched as text; no tokenizer is called"
 	noteLoad     = "load is the in-flight book of all replicas, always kept"
 	noteLatency  = "latencies are learned from the response path, always on"
+	noteAdmit    = "requests of a negative priority whose latency target nobody meets are always refused, with 429"
+	noteServed   = "answers name the endpoint that served"
 	noteDefaults = "part of what is always there"
 	noteHeaders  = "the profile handler sets the headers"
 )
@@ -38,9 +40,11 @@ func Types() plugin.Table {
 		done(plugin.KindProducer, "token-producer", noteTokens, "tokenizer"),
 		done(plugin.KindProducer, "inflight-load-producer", noteLoad),
 		done(plugin.KindProducer, "predicted-latency-producer", noteLatency),
+		done(plugin.KindProducer, "latency-slo-admitter", noteAdmit),
+		done(plugin.KindProducer, "destination-endpoint-served-verifier", noteServed),
 		done(plugin.KindProducer, "disagg-headers-handler", noteHeaders, "prefill-header-handler"),
 		{Name: "metrics-data-source", Kind: plugin.KindSource, Summary: "Where engines' metrics pages are.",
-			New: plugin.WithParams(metricsSourceParams{"http", "/metrics", true}, newMetricsSource)},
+			New: plugin.WithParams(metricsSourceParams{Scheme: "http", Path: "/metrics", InsecureSkipVerify: true}, newMetricsSource)},
 		{Name: "core-metrics-extractor", Aliases: []string{"model-server-protocol-metrics"}, Kind: plugin.KindSource,
 			Summary: "How engines' metrics pages are read.", New: plugin.WithParams(extractorParams{}, newExtractor)},
 		done(plugin.KindSource, "models-data-source", noteDefaults),
@@ -50,7 +54,7 @@ func Types() plugin.Table {
 		done(plugin.KindParser, "openai-parser", noteParser),
 		done(plugin.KindParser, "anthropic-parser", noteParser),
 		done(plugin.KindParser, "vllmhttp-parser", noteParser, "vllm-http-parser"),
-		done(plugin.KindParser, "sglang-parser", noteParser),
+		done(plugin.KindParser, "sglang-parser", noteParser, "sglanghttp-parser"),
 		done(plugin.KindParser, "passthrough-parser", noteParser),
 		{Name: "file-discovery", Aliases: []string{"file-discovery-plugin"}, Kind: plugin.KindDiscovery,
 			Summary: "Endpoints from a file.", New: plugin.WithParams(fileDiscoveryParams{WatchFile: true}, newFileDiscovery)},

@@ -20,6 +20,16 @@ type extractorParams struct {
 	KVUsage         string               `json:"kvUsageSpec,omitempty"`
 	LoRA            string               `json:"loraSpec,omitempty"`
 	CacheInfo       string               `json:"cacheInfoSpec,omitempty"`
+	CacheFields
+}
+
+// CacheFields say in which labels or gauges the size of the cache stands. It is
+// read from the known ones of each engine.
+type CacheFields struct {
+	CacheBlockSizeLabelName string `json:"cacheBlockSizeLabelName,omitempty"`
+	CacheNumBlocksLabelName string `json:"cacheNumBlocksLabelName,omitempty"`
+	CacheBlockSizeSpec      string `json:"cacheBlockSizeSpec,omitempty"`
+	CacheNumBlocksSpec      string `json:"cacheNumBlocksSpec,omitempty"`
 }
 
 // topEngine names the gauges that stand at the top of the oldest generation.
@@ -31,7 +41,7 @@ func newExtractor(p extractorParams) (plugin.Plugin, error) {
 		Name: topEngine, QueuedRequests: p.QueuedRequests, RunningRequests: p.RunningRequests,
 		KVUsage: p.KVUsage, LoRA: p.LoRA, CacheInfo: p.CacheInfo,
 	}
-	if top != (plugin.EngineNames{Name: topEngine}) {
+	if top.QueuedRequests+top.RunningRequests+top.KVUsage+top.LoRA+top.CacheInfo != "" {
 		top.QueuedRequests = cmp.Or(top.QueuedRequests, "vllm:num_requests_waiting")
 		top.RunningRequests = cmp.Or(top.RunningRequests, "vllm:num_requests_running")
 		top.KVUsage = cmp.Or(top.KVUsage, "vllm:kv_cache_usage_perc")
@@ -49,7 +59,19 @@ func newExtractor(p extractorParams) (plugin.Plugin, error) {
 	}
 	errs = append(errs, plugin.Require(p.DefaultEngine == "" || seen[p.DefaultEngine] || known(p.DefaultEngine),
 		"defaultEngine", "must be one of engineConfigs, or "+strings.Join(engineNames, ", ")))
-	return plugin.Plugin{Metrics: m}, plugin.Faults(errs...)
+	var differs []string
+	cache, custom := p.CacheFields != CacheFields{}, false
+	for _, e := range p.EngineConfigs {
+		cache = cache || e.CacheBlockSizeLabelName+e.CacheNumBlocksLabelName+e.CacheBlockSizeSpec+e.CacheNumBlocksSpec != ""
+		custom = custom || len(e.CustomMetrics) > 0
+	}
+	if cache {
+		differs = append(differs, "the size of the cache is read where known engines say it; give approx-prefix-cache-producer a capacity for others")
+	}
+	if custom {
+		differs = append(differs, "customMetrics are not read: nothing here reads endpoint attributes")
+	}
+	return plugin.Plugin{Metrics: m, Differs: differs}, plugin.Faults(errs...)
 }
 
 // engineNames are the engines whose gauges are known.
@@ -63,10 +85,25 @@ type metricsSourceParams struct {
 	Scheme             string `json:"scheme"`
 	Path               string `json:"path"`
 	InsecureSkipVerify bool   `json:"insecureSkipVerify"`
+	Port               int    `json:"port,omitempty"`
+	Interval           string `json:"interval,omitempty"`
+	CACertPath         string `json:"caCertPath,omitempty"`
+	ClientCertPath     string `json:"clientCertPath,omitempty"`
+	ClientKeyPath      string `json:"clientKeyPath,omitempty"`
 }
 
 func newMetricsSource(p metricsSourceParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Metrics: &plugin.EngineMetrics{Scheme: p.Scheme, Path: p.Path, SkipVerify: p.InsecureSkipVerify}}, plugin.Faults(
+	m := &plugin.EngineMetrics{Scheme: p.Scheme, Path: p.Path, SkipVerify: p.InsecureSkipVerify, Port: p.Port}
+	var differs []string
+	if p.Interval != "" {
+		differs = append(differs, "load is counted, not scraped: pages are read every --scrape-slow, near saturation every --scrape-fast")
+	}
+	const noCertificates = "is not read: pages over TLS are read with the system's authorities or, by insecureSkipVerify, unverified"
+	return plugin.Plugin{Metrics: m, Differs: differs}, plugin.Faults(
+		plugin.Require(p.Port >= 0 && p.Port < 1<<16, "port", "must be a port"), plugin.Duration("interval", p.Interval),
+		plugin.Require(p.CACertPath == "" || p.InsecureSkipVerify, "caCertPath", noCertificates),
+		plugin.Require(p.ClientCertPath == "", "clientCertPath", noCertificates),
+		plugin.Require(p.ClientKeyPath == "", "clientKeyPath", noCertificates),
 		plugin.Require(p.Scheme == "http" || p.Scheme == "https", "scheme", "must be http or https"),
 		plugin.Require(p.Path != "", "path", "must not be empty"))
 }

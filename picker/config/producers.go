@@ -1,0 +1,69 @@
+package config
+
+import (
+	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
+
+// Types that make what others are bound to, by the parameter that names one.
+var producersOf = map[string][]string{
+	"prefixMatchInfoProducerName": {"approx-prefix-cache-producer", "precise-prefix-cache-producer", "precise-prefix-cache-scorer",
+		"prefix-cache-scorer", "burst-prefix-cache-producer"},
+	"inFlightLoadProducerName":          {"inflight-load-producer"},
+	"latencyPredictionInfoProducerName": {"predicted-latency-producer"},
+}
+
+// bindProducers follows the parameters that name a producer. Where a file has
+// several that know different things of prompts, each consumer is bound to its
+// own; with one there is nothing to choose, and all that is known counts.
+func (b *builder) bindProducers() {
+	several := b.several()
+	for _, in := range b.plugins {
+		for field, types := range producersOf {
+			at := in.params.At(field)
+			if !at.IsText() || in.broken {
+				continue
+			}
+			name, _ := at.Text()
+			from := b.producer(at, name, types)
+			if from == nil || in.plugin.Bind == nil || !several {
+				continue
+			}
+			if h := from.plugin.Holdings; h != nil {
+				bound := in.plugin.Bind(h)
+				bound.Producer, bound.Differs, bound.Bind = in.plugin.Producer, in.plugin.Differs, in.plugin.Bind
+				in.plugin = bound
+			}
+		}
+	}
+}
+
+// several tells whether the file has more than one prefix producer that is
+// configured apart.
+func (b *builder) several() bool {
+	n := 0
+	for _, in := range b.plugins {
+		if in.typ.Kind == plugin.KindProducer && in.plugin.Producer != nil && (in.plugin.Holdings != nil || in.plugin.Producer.Precise || in.typ.Name == "approx-prefix-cache-producer") {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// producer finds the plugin that a parameter names: one of the file, or the
+// default of its type, which need not be listed.
+func (b *builder) producer(at strict.Node, name string, types []string) *instance {
+	if name == "" {
+		return nil
+	}
+	if in := b.byName[name]; in != nil {
+		return in
+	}
+	for _, t := range types {
+		if t == name {
+			return nil
+		}
+	}
+	at.Problem(b.reference(name), "%s: there is no producer named %q", at.Path(), name)
+	return nil
+}

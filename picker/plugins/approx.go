@@ -1,0 +1,139 @@
+package plugins
+
+import (
+	"sync"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
+
+// approxIndex is what one approx-prefix-cache-producer of several knows: which
+// prompts this replica has sent where, each endpoint's as many blocks as fit. It
+// counts in the chunks in which prompts are compared, of 64 tokens as a rule, and
+// knows nothing of engines' events nor of other replicas. Configurations have
+// several to stand for caches of different sizes.
+type approxIndex struct {
+	capacity  int // chunks of one endpoint
+	most      int // chunks of a prompt that are looked at
+	chunk     int // tokens
+	mu        sync.Mutex
+	endpoints map[indexer.EndpointID]*chunkLRU
+	counts    []int
+}
+
+// minBlock is the least block in tokens, as in other pickers.
+const minBlock = 64
+
+func newApproxIndex(p IndexParams) *plugin.Holdings {
+	x := &approxIndex{capacity: p.LRUCapacityPerServer, chunk: max(p.BlockSizeTokens, minBlock), endpoints: map[indexer.EndpointID]*chunkLRU{}}
+	if x.capacity <= 0 {
+		x.capacity = defaultLRU
+	}
+	tokens := p.MaxPrefixTokensToMatch
+	if tokens <= 0 && p.MaxPrefixBlocksToMatch <= 0 {
+		tokens = defaultMatchTokens
+	}
+	if x.most = tokens / x.chunk; tokens <= 0 {
+		x.most = p.MaxPrefixBlocksToMatch
+	}
+	return &plugin.Holdings{Fill: x.fill, Chosen: x.chosen}
+}
+
+const (
+	defaultLRU         = 31250
+	defaultMatchTokens = 131072
+)
+
+// chunks is how many of the request's are looked at.
+func (x *approxIndex) chunks(c *picker.Cycle) int { return min(c.Chunks(), x.most) }
+
+// fill counts, chunk by chunk until nobody has one, how many each candidate has.
+func (x *approxIndex) fill(c *picker.Cycle, held []float64) {
+	clear(held)
+	n := x.chunks(c)
+	if n == 0 {
+		return
+	}
+	in := float64(c.Request.InputTokens) / float64(c.Chunks())
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := 1; i <= n; i++ {
+		key, ok := c.PrefixKey(i)
+		if !ok {
+			return
+		}
+		some := false
+		for k := range held {
+			if l := x.endpoints[c.At(k).ID]; l != nil && l.has(key) {
+				held[k] += in
+				some = true
+			}
+		}
+		if !some {
+			return
+		}
+	}
+}
+
+// chosen adds the request's chunks to those of ep.
+func (x *approxIndex) chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.endpoints[ep.ID]
+	if l == nil {
+		l = &chunkLRU{at: map[indexer.BlockKey]int32{}}
+		x.endpoints[ep.ID] = l
+	}
+	for i := 1; i <= x.chunks(c); i++ {
+		if key, ok := c.PrefixKey(i); ok {
+			l.add(key, x.capacity)
+		}
+	}
+}
+
+// chunkLRU is a set of keys of which the one that was used longest ago goes when
+// it is full. Slots are a ring of links in one slice.
+type chunkLRU struct {
+	at    map[indexer.BlockKey]int32
+	slots []chunkSlot // slot 0 is the head: its next is the newest
+}
+
+type chunkSlot struct {
+	key        indexer.BlockKey
+	prev, next int32
+}
+
+func (l *chunkLRU) has(key indexer.BlockKey) bool {
+	_, ok := l.at[key]
+	return ok
+}
+
+func (l *chunkLRU) add(key indexer.BlockKey, capacity int) {
+	if len(l.slots) == 0 {
+		l.slots = append(l.slots, chunkSlot{})
+	}
+	i, known := l.at[key]
+	switch {
+	case known:
+		l.unlink(i)
+	case len(l.slots) <= capacity:
+		i = int32(len(l.slots))
+		l.slots = append(l.slots, chunkSlot{key: key})
+	default:
+		i = l.slots[0].prev
+		l.unlink(i)
+		delete(l.at, l.slots[i].key)
+		l.slots[i].key = key
+	}
+	l.at[key] = i
+	first := l.slots[0].next
+	l.slots[i].prev, l.slots[i].next = 0, first
+	l.slots[first].prev, l.slots[0].next = i, i
+}
+
+func (l *chunkLRU) unlink(i int32) {
+	s := l.slots[i]
+	l.slots[s.prev].next, l.slots[s.next].prev = s.next, s.prev
+}
