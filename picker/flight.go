@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/tally"
 )
 
 // flight is one placed request until its end. One allocation holds the
@@ -301,6 +302,18 @@ func (f *flight) release(o Outcome) {
 	f.s.metrics.finished(f, o)
 	f.s.records.finish(f.record, f, o)
 	f.request = nil
+}
+
+// end sums up the request for those who count.
+func (f *flight) end(o *Outcome) *tally.End {
+	e := &tally.End{
+		Endpoint: f.ep, Model: f.request.Target, Status: o.Status, Complete: o.Complete, Broken: o.Broken,
+		Cause: f.vitals.cause, Whole: o.At.Sub(f.queued.At),
+	}
+	if f.request.Stream && !f.firstAt.IsZero() {
+		e.First = f.firstAt.Sub(f.queued.At)
+	}
+	return e
 }
 
 // learnAnswer teaches the length of a whole answer.

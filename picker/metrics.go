@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/tally"
 )
 
 // metrics are what a scheduler counts. No label takes values from requests.
@@ -19,6 +20,7 @@ type metrics struct {
 	candidates prometheus.Histogram
 	moved      prometheus.Counter
 	ended      [2]prometheus.Counter // failed, complete
+	tally      *tally.Tally
 	ttft       prometheus.Histogram
 	ttftError  prometheus.Histogram
 	predictedT prometheus.Counter
@@ -72,8 +74,9 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Requests) }),
 		poolGauge(pool, "inflight_prefill_tokens", "Uncached prompt tokens of this replica's requests without a first token.",
 			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Prefill) }))
-	if reg == nil {
-		return m, nil
+	var err error
+	if m.tally, err = tally.New(pool, reg); err != nil || reg == nil {
+		return m, err
 	}
 	for _, c := range all {
 		if err := reg.Register(c); err != nil {
@@ -102,7 +105,11 @@ func poolGauge(pool *endpoint.Pool, name, help string, f func(*endpoint.Endpoint
 	})
 }
 
-func (m *metrics) refused(err error) { m.refusals[request.ReasonOf(err)].Inc() }
+func (m *metrics) refused(r *request.Request, err error) {
+	why := request.ReasonOf(err)
+	m.refusals[why].Inc()
+	m.tally.Refused(r.Target, why)
+}
 
 func (m *metrics) placed(took time.Duration, c *Cycle) {
 	m.decisions.Inc()
@@ -126,6 +133,7 @@ func (m *metrics) finished(f *flight, o Outcome) {
 		complete = 1
 	}
 	m.ended[complete].Inc()
+	m.tally.Ended(f.end(&o))
 	if o.Usage.CachedSeen && !f.split() { // what came by transfer is no news of the cache
 		m.predictedT.Add(float64(f.held.Run.Total()))
 		m.cachedT.Add(float64(max(o.Usage.CachedTokens, 0)))

@@ -181,7 +181,7 @@ func (s *Scheduler) Sessions() *Sessions { return s.opts.Sessions }
 func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*Decision, error) {
 	d, err := s.choose(ctx, r)
 	if err != nil {
-		s.metrics.refused(err)
+		s.metrics.refused(r, err)
 		return nil, err
 	}
 	return d, nil

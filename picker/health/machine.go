@@ -53,8 +53,8 @@ const (
 	blindReturn  = 10 * time.Second // out of one whose probes nobody can judge
 	flapWindow   = time.Minute      // for which a return that did not last is remembered
 	maxFlaps     = 4
-	luck         = .02 // of an endpoint that fails as before, to pass its probes
-	mostProbes   = 7   // more than usual that this asks for
+	luck         = .01 // of an endpoint that fails as before, to pass its probes
+	mostProbes   = 9   // more than usual that this asks for
 )
 
 // machine is the state of one endpoint.
@@ -247,7 +247,7 @@ func (m *machine) putOut(now time.Time, c Cause) {
 	m.state, m.cause, m.passed, m.probed, m.failed = Out, c, 0, now, 0
 	if c.Counted() {
 		n := m.tally.requests()
-		m.failed = (n - float64(m.tally.Good)) / max(n, 1)
+		m.failed = (n - float64(m.tally.Good)) / (n + 2) // few say little
 	}
 }
 

@@ -170,12 +170,12 @@ func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*Fault
 		return nil, err
 	}
 	err = f.every(ctx, faultBack, func(now time.Time) bool {
-		if f.trusted() {
+		if row.Healthy == 0 && f.trusted() {
 			row.Healthy = now.Sub(ended)
 		}
-		return row.Healthy > 0
+		row.Answered = f.load.firstFrom(e.Name(), ended)
+		return row.Healthy > 0 && row.Answered > 0
 	})
-	row.Answered = f.load.firstFrom(e.Name(), ended)
 	row.First, row.Rest = f.load.between(begun, begun.Add(faultGrace)), f.load.between(begun.Add(faultGrace), ended)
 	return row, err
 }

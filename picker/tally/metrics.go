@@ -1,0 +1,96 @@
+package tally
+
+import (
+	"sort"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Upper bounds of histograms, in seconds.
+var (
+	firstBounds = []float64{.01, .03, .1, .2, .5, 1, 2, 5, 10, 30, 100}
+	wholeBounds = []float64{.1, .3, 1, 2, 5, 10, 30, 100, 300, 1000}
+)
+
+// histogram counts durations. Its row's lock guards it.
+type histogram struct {
+	bounds []float64
+	counts [12]uint64 // by bucket, the last one above all bounds
+	sum    float64
+}
+
+func (h *histogram) observe(d time.Duration) {
+	h.counts[sort.SearchFloat64s(h.bounds, d.Seconds())]++
+	h.sum += d.Seconds()
+}
+
+func (h *histogram) metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
+	total, buckets := uint64(0), make(map[float64]uint64, len(h.bounds))
+	for i, b := range h.bounds {
+		total += h.counts[i]
+		buckets[b] = total
+	}
+	total += h.counts[len(h.bounds)]
+	return prometheus.MustNewConstHistogram(desc, total, h.sum, buckets, labels...)
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	descRequests   = desc("grapevine_requests_total", "Placed requests that ended, by the endpoint that served last, the model and the class of the status; none: no status was seen.", "endpoint", "model", "class")
+	descFirst      = desc("grapevine_request_first_token_seconds", "Time from decision to first token of answers that were streamed and seen, by endpoint.", "endpoint")
+	descWhole      = desc("grapevine_request_seconds", "Time from decision to the end of complete answers, by endpoint.", "endpoint")
+	descUsers      = desc("grapevine_user_requests_total", "Requests of users, placed or not, by model.", "model")
+	descErrors     = desc("grapevine_user_errors_total", "Requests that users saw fail for no fault of their own, by model and cause.", "model", "cause")
+	descUnfinished = desc("grapevine_user_unfinished_total", "Answers that ended in the middle or never came, by model: engines broke off, or clients went away.", "model")
+)
+
+// Describe implements prometheus.Collector.
+func (t *Tally) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descRequests, descFirst, descWhole, descUsers, descErrors, descUnfinished} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (t *Tally) Collect(ch chan<- prometheus.Metric) {
+	for _, ep := range t.pool.Snapshot().Endpoints {
+		t.mu.Lock()
+		r := t.rows[ep.ID]
+		t.mu.Unlock()
+		if r != nil {
+			r.collect(ch)
+		}
+	}
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dropUnserved()
+	for name, u := range t.users {
+		count(descUsers, u.requests, name)
+		count(descUnfinished, u.unfinished, name)
+		for i, cause := range userCauses {
+			count(descErrors, u.errors[i], name, cause)
+		}
+	}
+}
+
+func (r *row) collect(ch chan<- prometheus.Metric) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.models {
+		m := &r.models[i]
+		for class, n := range m.classes {
+			if n > 0 || class == 2 || class == 5 {
+				ch <- prometheus.MustNewConstMetric(descRequests, prometheus.CounterValue, float64(n), r.address, m.name, classes[class])
+			}
+		}
+	}
+	ch <- r.first.metric(descFirst, r.address)
+	ch <- r.whole.metric(descWhole, r.address)
+}

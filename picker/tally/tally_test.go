@@ -1,0 +1,131 @@
+package tally
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+func specs(models []string, ports ...uint16) (list []endpoint.Spec) {
+	for _, p := range ports {
+		list = append(list, endpoint.Spec{Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), p), Models: models})
+	}
+	return list
+}
+
+func rig(t *testing.T, models []string, ports ...uint16) (*endpoint.Pool, *Tally, *prometheus.Registry) {
+	t.Helper()
+	pool, reg := endpoint.NewPool(endpoint.PoolOptions{}), prometheus.NewRegistry()
+	x, err := New(pool, reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.Set(specs(models, ports...))
+	return pool, x, reg
+}
+
+// TestUserErrors: what users saw fail is told from what clients did, what engines
+// refused for want of room, and what nobody can tell.
+func TestUserErrors(t *testing.T) {
+	pool, x, reg := rig(t, []string{"m"}, 8000)
+	ep := pool.Snapshot().Endpoints[0]
+	for _, e := range []End{
+		{Status: 200, Complete: true},
+		{Status: 200, Complete: true, Cause: health.Late},
+		{Status: 404, Complete: true, Cause: health.Void},
+		{Status: 429, Complete: true, Cause: health.Void},
+		{Status: 503, Complete: true, Cause: health.Void},
+		{Status: 503, Complete: true, Cause: health.Broken}, // the proxy's answer
+		{Status: 500, Complete: true, Cause: health.Failed},
+		{Status: 200, Complete: true, Broken: true, Cause: health.Failed},
+		{Status: 200, Cause: health.Cut},
+		{Status: 0, Cause: health.Void},
+	} {
+		e.Endpoint, e.Model = ep, "m"
+		x.Ended(&e)
+	}
+	x.Refused("m", request.ReasonSaturated)
+	x.Refused("m", request.ReasonBadRequest)
+	x.Refused("m", request.ReasonCancelled)
+	x.Refused("nobody's", request.ReasonModelNotFound)
+	want := `
+# HELP grapevine_user_errors_total Requests that users saw fail for no fault of their own, by model and cause.
+# TYPE grapevine_user_errors_total counter
+grapevine_user_errors_total{cause="engine",model="m"} 1
+grapevine_user_errors_total{cause="full",model="m"} 2
+grapevine_user_errors_total{cause="in_answer",model="m"} 1
+grapevine_user_errors_total{cause="no_answer",model="m"} 1
+grapevine_user_errors_total{cause="refused",model="m"} 1
+grapevine_user_errors_total{cause="engine",model="other"} 0
+grapevine_user_errors_total{cause="full",model="other"} 0
+grapevine_user_errors_total{cause="in_answer",model="other"} 0
+grapevine_user_errors_total{cause="no_answer",model="other"} 0
+grapevine_user_errors_total{cause="refused",model="other"} 0
+# HELP grapevine_user_requests_total Requests of users, placed or not, by model.
+# TYPE grapevine_user_requests_total counter
+grapevine_user_requests_total{model="m"} 13
+grapevine_user_requests_total{model="other"} 1
+# HELP grapevine_user_unfinished_total Answers that ended in the middle or never came, by model: engines broke off, or clients went away.
+# TYPE grapevine_user_unfinished_total counter
+grapevine_user_unfinished_total{model="m"} 2
+grapevine_user_unfinished_total{model="other"} 0
+# HELP grapevine_requests_total Placed requests that ended, by the endpoint that served last, the model and the class of the status; none: no status was seen.
+# TYPE grapevine_requests_total counter
+grapevine_requests_total{class="none",endpoint="10.0.0.1:8000",model="m"} 1
+grapevine_requests_total{class="2xx",endpoint="10.0.0.1:8000",model="m"} 4
+grapevine_requests_total{class="4xx",endpoint="10.0.0.1:8000",model="m"} 2
+grapevine_requests_total{class="5xx",endpoint="10.0.0.1:8000",model="m"} 3
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "grapevine_user_errors_total", "grapevine_user_requests_total", "grapevine_user_unfinished_total", "grapevine_requests_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSeriesAreBounded: names that nobody serves get no series of their own, an
+// endpoint has only so many, and series go with their endpoint and their model.
+func TestSeriesAreBounded(t *testing.T) {
+	var names []string
+	for i := range 2 * maxModels {
+		names = append(names, fmt.Sprintf("model-%03d", i))
+	}
+	pool, x, reg := rig(t, names, 8000, 8001)
+	count := func(name string) int {
+		n, err := testutil.GatherAndCount(reg, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	eps := pool.Snapshot().Endpoints
+	for _, name := range append(names, "made up", "and another") {
+		for _, ep := range eps {
+			x.Ended(&End{Endpoint: ep, Model: name, Status: 200, Complete: true, First: time.Second, Whole: 2 * time.Second})
+		}
+	}
+	if n := count("grapevine_requests_total"); n != 2*2*(modelsOfOne+1) {
+		t.Errorf("%d series of requests, want those of %d models and the rest at 2 endpoints in 2 classes", n, modelsOfOne)
+	}
+	if n := count("grapevine_user_requests_total"); n != maxModels+1 {
+		t.Errorf("%d series of users, want %d", n, maxModels+1)
+	}
+	pool.Set(specs(names[:3], 8001))
+	if n := count("grapevine_request_seconds"); n != 1 {
+		t.Errorf("%d series of times, want those of the endpoint that is left", n)
+	}
+	if n := count("grapevine_user_requests_total"); n != 4 {
+		t.Errorf("%d series of users after all but 3 models went", n)
+	}
+	x.Ended(&End{Endpoint: eps[0], Model: names[0], Status: 200, Complete: true}) // it ends after its endpoint went
+	if n := count("grapevine_request_seconds"); n != 1 || len(x.rows) != 1 {
+		t.Errorf("a request that ended late made %d series, %d endpoints", n, len(x.rows))
+	}
+}
