@@ -204,7 +204,8 @@ func (s *Scheduler) wantBody(c *Cycle) bool {
 			seen = min(seen, v.Cost.PrefillSeen)
 		}
 	}
-	return seen < enoughSamples || c.held[c.plan.Order[0]].WantUsage || c.Float64() < s.opts.SampleBodies
+	return seen < enoughSamples || c.held[c.plan.Order[0]].WantUsage || c.Float64() < s.opts.SampleBodies ||
+		c.endpoints[c.plan.Order[0]].Tracker().Look(c.Now)
 }
 
 // observe takes a moment of the response path. One goroutine calls it.

@@ -18,7 +18,22 @@ type Tracker struct {
 	cuts     [4]uint64 // clients of the last answers that ended in the middle
 	nextCut  int
 
-	full atomic.Int64 // Unix nanoseconds until which its queue counts as full
+	full   atomic.Int64 // Unix nanoseconds until which its queue counts as full
+	wary   atomic.Int64 // Unix nanoseconds until which every answer is to be seen
+	looked atomic.Int64 // Unix nanoseconds when one was last to be seen
+}
+
+const (
+	lookEvery = time.Second
+	wariness  = 5 * time.Second
+)
+
+// Look reports whether the next answer is to be seen to its end: one a second,
+// since an answer that breaks off looks well from its beginning, and all of them
+// for a while after one spoke against the endpoint.
+func (t *Tracker) Look(now time.Time) bool {
+	n, last := now.UnixNano(), t.looked.Load()
+	return n < t.wary.Load() || n-last >= int64(lookEvery) && t.looked.CompareAndSwap(last, n)
 }
 
 // Watch is one request in flight. It is not safe for concurrent use, except that
@@ -92,6 +107,9 @@ func (w *Watch) End(now time.Time, c Cause) {
 	}
 	if c != Void {
 		w.judge(c)
+	}
+	if c != Void && c != None {
+		t.wary.Store(now.Add(wariness).UnixNano())
 	}
 	if c == None || c == Late || c == Failed || c == Void { // somebody answered
 		t.moved = now

@@ -111,3 +111,35 @@ func TestHear(t *testing.T) {
 		t.Errorf("word of a replica that left: %s", got)
 	}
 }
+
+// TestLook: one answer a second is seen to its end, and every one for a while
+// after one was bad.
+func TestLook(t *testing.T) {
+	var tr Tracker
+	var w Watch
+	now := time.Unix(1000, 0)
+	looks := func(d time.Duration) (n int) {
+		for end := now.Add(d); now.Before(end); now = now.Add(100 * time.Millisecond) {
+			if tr.Look(now) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := looks(5 * time.Second); n != 5 {
+		t.Errorf("%d of 50 answers in 5 s are seen, want one a second", n)
+	}
+	tr.Begin(&w, now, now.Add(time.Second))
+	w.End(now, Void)
+	if n := looks(time.Second); n != 1 {
+		t.Errorf("%d of 10 after one that said nothing", n)
+	}
+	tr.Begin(&w, now, now.Add(time.Second))
+	w.End(now, Cut)
+	if n := looks(wariness); n != 50 {
+		t.Errorf("%d of 50 after one that broke off, want all", n)
+	}
+	if n := looks(2 * time.Second); n > 2 {
+		t.Errorf("%d of 20 once that is over", n)
+	}
+}
