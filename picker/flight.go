@@ -8,7 +8,6 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"github.com/grapevine-epp/grapevine/picker/tally"
 )
 
 // flight is one placed request until its end. One allocation holds the
@@ -306,8 +305,8 @@ func (f *flight) release(o Outcome) {
 }
 
 // end sums up the request for those who count.
-func (f *flight) end(o *Outcome) *tally.End {
-	e := &tally.End{
+func (f *flight) end(o *Outcome) *endpoint.End {
+	e := &endpoint.End{
 		Endpoint: f.ep, Model: f.request.Target, Status: o.Status, Complete: o.Complete, Broken: o.Broken,
 		Cause: f.vitals.cause, Whole: o.At.Sub(f.queued.At),
 	}

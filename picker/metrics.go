@@ -8,7 +8,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"github.com/grapevine-epp/grapevine/picker/tally"
 )
 
 // metrics are what a scheduler counts. No label takes values from requests.
@@ -20,7 +19,7 @@ type metrics struct {
 	candidates prometheus.Histogram
 	moved      prometheus.Counter
 	ended      [2]prometheus.Counter // failed, complete
-	tally      *tally.Tally
+	tally      *endpoint.Tally
 	ttft       prometheus.Histogram
 	ttftError  prometheus.Histogram
 	predictedT prometheus.Counter
@@ -75,7 +74,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		poolGauge(pool, "inflight_prefill_tokens", "Uncached prompt tokens of this replica's requests without a first token.",
 			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Prefill) }))
 	var err error
-	if m.tally, err = tally.New(pool, reg); err != nil || reg == nil {
+	if m.tally, err = endpoint.NewTally(pool, reg); err != nil || reg == nil {
 		return m, err
 	}
 	for _, c := range all {
@@ -108,7 +107,7 @@ func poolGauge(pool *endpoint.Pool, name, help string, f func(*endpoint.Endpoint
 func (m *metrics) refused(r *request.Request, err error) {
 	why := request.ReasonOf(err)
 	m.refusals[why].Inc()
-	m.tally.Refused(r.Target, why)
+	m.tally.Refused(r.Target, why.OfClient())
 }
 
 func (m *metrics) placed(took time.Duration, c *Cycle) {

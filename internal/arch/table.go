@@ -91,48 +91,45 @@ var Rows = Table{
 	{"events/translate", 4, Product, Pure | Hot},
 	{"extproc/envoyconf", 4, Product, 0},
 	{"internal/prompt", 4, Product, 0},
+	{"picker", 4, Product, Hot},
 	{"picker/discovery", 4, Product, 0},
 	{"picker/scrape", 4, Product, 0},
 	{"picker/served", 4, Product, 0},
-	{"picker/tally", 4, Product, 0},
 
 	// The product, level 5.
 	{"cluster/internal/core", 5, Product, Pure},
 	{"events", 5, Product, Hot},
+	{"extproc/answer", 5, Product, 0},
 	{"extproc/xds", 5, Product, 0},
-	{"picker", 5, Product, Hot},
 	{"picker/discovery/kube", 5, Product, 0},
 	{"picker/monitor", 5, Product, 0},
+	{"picker/plugin", 5, Product, 0},
 
 	// The product, level 6.
 	{"cluster", 6, Product, 0},
-	{"extproc/answer", 6, Product, 0},
+	{"extproc", 6, Product, Hot},
 	{"internal/prefix", 6, Product, Hot},
-	{"picker/plugin", 6, Product, 0},
+	{"picker/plugins/saturation", 6, Product, 0},
+	{"picker/plugins/settings", 6, Product, 0},
 
 	// The product, level 7.
 	{"cluster/internal/stream", 7, Product, 0},
 	{"cluster/natsbus", 7, Product, 0},
-	{"extproc", 7, Product, Hot},
 	{"internal/share", 7, Product, 0},
-	{"picker/plugins/saturation", 7, Product, 0},
-	{"picker/plugins/settings", 7, Product, 0},
+	{"picker/plugins", 7, Product, Hot},
 
 	// The product, level 8.
 	{"cluster/gossip", 8, Product, 0},
-	{"picker/plugins", 8, Product, Hot},
+	{"pd", 8, Product, Hot},
+	{"picker/config", 8, Product, 0},
 
 	// The product, level 9.
-	{"pd", 9, Product, Hot},
-	{"picker/config", 9, Product, 0},
+	{"internal/explain", 9, Product, 0},
+	{"internal/server", 9, Product, 0},
+	{"pd/sidecar", 9, Product, 0},
 
 	// The product, level 10.
-	{"internal/explain", 10, Product, 0},
-	{"internal/server", 10, Product, 0},
-	{"pd/sidecar", 10, Product, 0},
-
-	// The product, level 11.
-	{"cmd/grapevine", 11, Product, 0},
+	{"cmd/grapevine", 10, Product, 0},
 
 	// The laboratory, level 1.
 	{"cluster/natsbus/embedded", 1, Lab, 0},
@@ -154,14 +151,14 @@ var Rows = Table{
 	// The laboratory, level 5.
 	{"internal/lab/demo", 5, Lab, 0},
 
+	// The laboratory, level 9.
+	{"internal/lab/replay", 9, Lab, 0},
+
 	// The laboratory, level 10.
-	{"internal/lab/replay", 10, Lab, 0},
+	{"internal/lab/record", 10, Lab, 0},
 
 	// The laboratory, level 11.
-	{"internal/lab/record", 11, Lab, 0},
-
-	// The laboratory, level 12.
-	{"cmd/grapevine-lab", 12, Lab, 0},
+	{"cmd/grapevine-lab", 11, Lab, 0},
 
 	// Test kits, level 1.
 	{"events/eventtest", 1, Kit, 0},

@@ -49,6 +49,15 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
+// OfClient reports whether the client did something wrong, or gave up.
+func (r Reason) OfClient() bool {
+	switch r {
+	case ReasonBadRequest, ReasonTooLarge, ReasonModelNotFound, ReasonCancelled:
+		return true
+	}
+	return false
+}
+
 // ReasonOf returns the reason of an *Error, ReasonInternal for any other error.
 func ReasonOf(err error) Reason {
 	var e *Error

@@ -1,4 +1,4 @@
-package tally
+package endpoint
 
 import (
 	"fmt"
@@ -10,33 +10,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
-	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-func specs(models []string, ports ...uint16) (list []endpoint.Spec) {
+func tallySpecs(models []string, ports ...uint16) (list []Spec) {
 	for _, p := range ports {
-		list = append(list, endpoint.Spec{Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), p), Models: models})
+		list = append(list, Spec{Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), p), Models: models})
 	}
 	return list
 }
 
-func rig(t *testing.T, models []string, ports ...uint16) (*endpoint.Pool, *Tally, *prometheus.Registry) {
+func tallyRig(t *testing.T, models []string, ports ...uint16) (*Pool, *Tally, *prometheus.Registry) {
 	t.Helper()
-	pool, reg := endpoint.NewPool(endpoint.PoolOptions{}), prometheus.NewRegistry()
-	x, err := New(pool, reg)
+	pool, reg := NewPool(PoolOptions{}), prometheus.NewRegistry()
+	x, err := NewTally(pool, reg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool.Set(specs(models, ports...))
+	pool.Set(tallySpecs(models, ports...))
 	return pool, x, reg
 }
 
 // TestUserErrors: what users saw fail is told from what clients did, what engines
 // refused for want of room, and what nobody can tell.
 func TestUserErrors(t *testing.T) {
-	pool, x, reg := rig(t, []string{"m"}, 8000)
+	pool, x, reg := tallyRig(t, []string{"m"}, 8000)
 	ep := pool.Snapshot().Endpoints[0]
 	for _, e := range []End{
 		{Status: 200, Complete: true},
@@ -53,10 +51,10 @@ func TestUserErrors(t *testing.T) {
 		e.Endpoint, e.Model = ep, "m"
 		x.Ended(&e)
 	}
-	x.Refused("m", request.ReasonSaturated)
-	x.Refused("m", request.ReasonBadRequest)
-	x.Refused("m", request.ReasonCancelled)
-	x.Refused("nobody's", request.ReasonModelNotFound)
+	x.Refused("m", false)
+	x.Refused("m", true)
+	x.Refused("m", true)
+	x.Refused("nobody's", true)
 	want := `
 # HELP grapevine_user_errors_total Requests that users saw fail for no fault of their own, by model and cause.
 # TYPE grapevine_user_errors_total counter
@@ -97,7 +95,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	for i := range 2 * maxModels {
 		names = append(names, fmt.Sprintf("model-%03d", i))
 	}
-	pool, x, reg := rig(t, names, 8000, 8001)
+	pool, x, reg := tallyRig(t, names, 8000, 8001)
 	count := func(name string) int {
 		n, err := testutil.GatherAndCount(reg, name)
 		if err != nil {
@@ -117,7 +115,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	if n := count("grapevine_user_requests_total"); n != maxModels+1 {
 		t.Errorf("%d series of users, want %d", n, maxModels+1)
 	}
-	pool.Set(specs(names[:3], 8001))
+	pool.Set(tallySpecs(names[:3], 8001))
 	if n := count("grapevine_request_seconds"); n != 1 {
 		t.Errorf("%d series of times, want those of the endpoint that is left", n)
 	}

@@ -1,4 +1,4 @@
-package tally
+package endpoint
 
 import (
 	"sort"
@@ -80,7 +80,7 @@ func (t *Tally) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (r *row) collect(ch chan<- prometheus.Metric) {
+func (r *tallyRow) collect(ch chan<- prometheus.Metric) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.models {

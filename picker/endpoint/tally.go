@@ -1,4 +1,4 @@
-package tally
+package endpoint
 
 import (
 	"slices"
@@ -8,12 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/indexer"
-	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
-	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-// Bounds of labels.
+// Of series.
 const (
 	maxModels     = 200 // of the pool
 	modelsOfOne   = 32  // of one endpoint
@@ -34,51 +32,58 @@ var classes = [numClasses]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // End is how a placed request ended.
 type End struct {
-	Endpoint *endpoint.Endpoint // that served it last
-	Model    string             // as the engine saw it
-	Status   int                // 0: none was seen
-	Complete bool               // the answer ended normally
-	Broken   bool               // the engine reported an error inside of its answer
+	Endpoint *Endpoint // that served it last
+	Model    string    // as the engine saw it
+	Status   int       // 0: none was seen
+	Complete bool      // the answer ended normally
+	Broken   bool      // the engine reported an error inside of its answer
 	// Cause is what the end said against the endpoint; None, Void: nothing.
 	Cause health.Cause
 	First time.Duration // to the first token; 0: it was not seen
 	Whole time.Duration // to the end
 }
 
-// Tally counts.
+// Tally counts how requests ended, for metrics that people look at and alert on.
+// What users saw is counted apart from what endpoints did: a request that one
+// endpoint failed and the next one answered is no error of a user. An answer that
+// ended in the middle may be the client's doing, and is an error of neither.
+//
+// Labels are bounded: a model has a name when some endpoint is known to serve it,
+// and at most so many have; all others are "other". Series of an endpoint are
+// there as long as it is in the pool. A Tally is safe for concurrent use.
 type Tally struct {
-	pool *endpoint.Pool
+	pool *Pool
 
 	mu    sync.Mutex // guards the fields below, and what users holds
-	rows  map[indexer.EndpointID]*row
-	users map[string]*user
+	rows  map[indexer.EndpointID]*tallyRow
+	users map[string]*tallyUser
 }
 
-// row is what one endpoint did.
-type row struct {
+// tallyRow is what one endpoint did.
+type tallyRow struct {
 	mu      sync.Mutex
 	address string
-	models  []modelRow
+	models  []tallyModel
 	first   histogram
 	whole   histogram
 }
 
-type modelRow struct {
+type tallyModel struct {
 	name    string
 	classes [numClasses]uint64
 }
 
-// user is what users of one model saw.
-type user struct {
+// tallyUser is what users of one model saw.
+type tallyUser struct {
 	requests   uint64
 	errors     [len(userCauses)]uint64
 	unfinished uint64
 }
 
-// New returns a tally of the pool's endpoints, registered with reg unless that is
+// NewTally returns a tally of the pool's endpoints, registered with reg unless that is
 // nil.
-func New(pool *endpoint.Pool, reg prometheus.Registerer) (*Tally, error) {
-	t := &Tally{pool: pool, rows: map[indexer.EndpointID]*row{}, users: map[string]*user{}}
+func NewTally(pool *Pool, reg prometheus.Registerer) (*Tally, error) {
+	t := &Tally{pool: pool, rows: map[indexer.EndpointID]*tallyRow{}, users: map[string]*tallyUser{}}
 	pool.Subscribe(t.changed)
 	if reg == nil {
 		return t, nil
@@ -87,7 +92,7 @@ func New(pool *endpoint.Pool, reg prometheus.Registerer) (*Tally, error) {
 }
 
 // changed drops what is known of endpoints that will not come back.
-func (t *Tally) changed(c endpoint.Change) {
+func (t *Tally) changed(c Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, ep := range c.Forgotten {
@@ -130,27 +135,25 @@ func (e *End) users() string {
 
 // Refused counts a request that was not placed. Those that their client did wrong,
 // or gave up, are no errors.
-func (t *Tally) Refused(model string, why request.Reason) {
+func (t *Tally) Refused(model string, ofClient bool) {
 	name := t.label(model)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	u := t.user(name)
 	u.requests++
-	switch why {
-	case request.ReasonBadRequest, request.ReasonTooLarge, request.ReasonModelNotFound, request.ReasonCancelled:
-	default:
+	if !ofClient {
 		u.errors[slices.Index(userCauses[:], causeRefused)]++
 	}
 }
 
 // row returns the counts of an endpoint that is in the pool, or was a moment ago;
 // nil for all others.
-func (t *Tally) row(ep *endpoint.Endpoint) *row {
+func (t *Tally) row(ep *Endpoint) *tallyRow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.rows[ep.ID]
 	if r == nil && t.pool.Snapshot().Lookup(ep.Address) != nil {
-		r = &row{address: ep.Address, first: histogram{bounds: firstBounds}, whole: histogram{bounds: wholeBounds}}
+		r = &tallyRow{address: ep.Address, first: histogram{bounds: firstBounds}, whole: histogram{bounds: wholeBounds}}
 		t.rows[ep.ID] = r
 	}
 	if r == nil || r.address != ep.Address {
@@ -159,7 +162,7 @@ func (t *Tally) row(ep *endpoint.Endpoint) *row {
 	return r
 }
 
-func (r *row) ended(model string, e *End) {
+func (r *tallyRow) ended(model string, e *End) {
 	class := classNone
 	if e.Status >= firstStatus {
 		class = min(e.Status/firstStatus, numClasses-1)
@@ -176,9 +179,9 @@ func (r *row) ended(model string, e *End) {
 }
 
 // model returns the place of a model, or of all others when there is no more room.
-func (r *row) model(name string) int {
+func (r *tallyRow) model(name string) int {
 	at := func(name string) int {
-		return slices.IndexFunc(r.models, func(m modelRow) bool { return m.name == name })
+		return slices.IndexFunc(r.models, func(m tallyModel) bool { return m.name == name })
 	}
 	i := at(name)
 	if i < 0 && len(r.models) >= modelsOfOne {
@@ -186,7 +189,7 @@ func (r *row) model(name string) int {
 		i = at(name)
 	}
 	if i < 0 {
-		r.models = append(r.models, modelRow{name: name})
+		r.models = append(r.models, tallyModel{name: name})
 		i = len(r.models) - 1
 	}
 	return i
@@ -201,7 +204,7 @@ func (t *Tally) label(model string) string {
 }
 
 // user returns what users of a model saw. The caller holds mu.
-func (t *Tally) user(model string) *user {
+func (t *Tally) user(model string) *tallyUser {
 	u := t.users[model]
 	if u == nil && len(t.users) >= maxModels {
 		t.dropUnserved()
@@ -211,7 +214,7 @@ func (t *Tally) user(model string) *user {
 		}
 	}
 	if u == nil {
-		u = &user{}
+		u = &tallyUser{}
 		t.users[model] = u
 	}
 	return u
