@@ -91,6 +91,9 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 		s.blind.watch(&f.helpers[i].Ticket, r.Stream, first)
 	}
 	f.beginVitals(view)
+	if s.prompts.Suspected(f.vitals.prompt, c.Now) {
+		f.Endpoints = f.Endpoints[:1]
+	}
 	f.record = s.records.add(c, f.predicted)
 	f.Observe, f.Release = f.observe, f.release
 	return f

@@ -55,6 +55,10 @@ type Options struct {
 	// PlaceUnknown places requests for models that nobody serves; false refuses
 	// them with request.ReasonModelNotFound.
 	PlaceUnknown bool
+	// RefuseKillers refuses prompts that failed at more than one endpoint and were
+	// answered by none since, for two minutes. Such prompts get no second try in
+	// any case.
+	RefuseKillers bool
 	// Sessions remembers where sessions went; nil makes a table of its own.
 	Sessions *Sessions
 
@@ -263,6 +267,9 @@ func (s *Scheduler) decide(c *Cycle, rules *Rules) error {
 	}
 	if len(c.endpoints) == 0 {
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready")
+	}
+	if s.opts.RefuseKillers && !s.prompts.Empty() && s.prompts.Suspected(promptKey(c.Request), c.Now) {
+		return request.Errorf(request.ReasonBadRequest, "this prompt failed at several engines a short time ago")
 	}
 	if rules.Admit != nil {
 		if err := rules.Admit(c); err != nil {

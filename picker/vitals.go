@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"math/bits"
 	"net/http"
 	"time"
 
@@ -19,6 +20,8 @@ type vitals struct {
 	seen   bool    // its first token will be seen
 	first  float64 // predicted seconds to the first token
 	answer float64 // and to the end
+	prompt uint64  // names the prompt, once its body is gone
+	client uint64  // who asked, as far as the request says
 	told   time.Time
 	failed string       // the endpoint that failed before another one served, and how
 	cause  health.Cause // what the end said against the endpoint; None, Void: nothing
@@ -40,6 +43,8 @@ func (f *flight) beginVitals(view *View) {
 	if n := f.request.MaxTokens; n > 0 {
 		tokens = min(tokens, float64(n))
 	}
+	v.prompt = promptKey(f.request)
+	v.client = client(f.request, v.prompt)
 	v.first = f.predicted.TTFT()
 	v.answer = v.first + tokens*view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
 	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.patience()))
@@ -104,13 +109,11 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 	v.ended = true
 	switch c {
 	case health.Failed, health.Broken, health.Cut:
-		if f.s.prompts.Failed(promptKey(f.request), int(f.ep.ID), now) {
+		if f.s.prompts.Failed(v.prompt, int(f.ep.ID), now) {
 			c = health.Void
 		}
 	case health.None:
-		if !f.s.prompts.Empty() {
-			f.s.prompts.Succeeded(promptKey(f.request))
-		}
+		f.s.prompts.Succeeded(v.prompt)
 	}
 	v.cause = c
 	v.watch.End(now, c)
@@ -134,7 +137,7 @@ func (f *flight) concludeVitals(o *Outcome) {
 			f.learnWhole(o)
 		}
 		f.endVitals(o.At, health.None)
-	case o.Status != 0 && f.ep.Tracker().Cut(client(f.request)):
+	case o.Status != 0 && f.ep.Tracker().Cut(v.client):
 		f.endVitals(o.At, health.Cut)
 	default: // the client went away, or we did
 		f.endVitals(o.At, health.Void)
@@ -181,24 +184,32 @@ func (f *flight) learnWhole(o *Outcome) {
 	}
 }
 
-// promptKey names a request's prompt, 0 when it has none.
+// namedBytes is how much of each end of a prompt makes its name.
+const namedBytes = 4096
+
+// promptKey names a request's prompt by its ends and its length, 0 when it has
+// none.
 func promptKey(r *request.Request) uint64 {
 	body := r.Body
 	if r.Prompt.Main.Found() && r.Prompt.Main[1] <= len(body) {
 		body = r.Prompt.Main.Of(body)
 	}
-	if len(body) == 0 {
+	n := len(body)
+	switch {
+	case n == 0:
 		return 0
+	case n <= 2*namedBytes:
+		return xxhash.Sum64(body)
 	}
-	return xxhash.Sum64(body)
+	return xxhash.Sum64(body[:namedBytes]) ^ bits.RotateLeft64(xxhash.Sum64(body[n-namedBytes:]), 1) ^ uint64(n)
 }
 
-// client names who asked, as far as the request says.
-func client(r *request.Request) uint64 {
+// client names who asked, by the prompt when nothing else does.
+func client(r *request.Request, prompt uint64) uint64 {
 	for _, name := range [...]string{r.Session, r.User, r.FairnessID} {
 		if name != "" {
 			return xxhash.Sum64String(name)
 		}
 	}
-	return promptKey(r)
+	return prompt
 }

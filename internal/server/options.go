@@ -49,6 +49,7 @@ type Options struct {
 	FallbackMetadata bool
 	FullReport       bool          // ask vLLM engines to announce reused blocks again where too little is known
 	PlaceUnknown     bool          // place requests for models that nobody serves; false answers them 404
+	RefuseKillers    bool          // refuse prompts that failed at several engines and were answered by none since
 	PassModels       bool          // send GET /v1/models to an engine; false answers with the models of all
 	SampleBodies     float64       // share of responses whose body is looked at; default .05, negative none
 	Speculate        time.Duration // how long a decision counts as cached before events confirm it; default 5 s

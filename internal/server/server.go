@@ -196,7 +196,7 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 	c := s.config.Load()
 	s.size(c)
 	s.scheduler, err = picker.New(picker.Options{
-		Pool: s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown,
+		Pool: s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers,
 		SampleBodies: s.o.SampleBodies, Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
