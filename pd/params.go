@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
@@ -23,6 +24,8 @@ type disaggParams struct {
 	} `json:"deciders,omitzero"`
 	Threshold   *int `json:"threshold,omitempty"` // missing tokens from which on to split; 0: always
 	PrimaryPort int  `json:"primaryPort,omitempty"`
+	// StageOrder is decode-first, in other spellings too.
+	StageOrder string `json:"stageOrder,omitempty"`
 	// WithoutPrefill says what becomes of requests that are to be split when nobody is
 	// left to prefill: decode-only (default) or fail.
 	WithoutPrefill string `json:"withoutPrefill,omitempty"`
@@ -45,6 +48,15 @@ const (
 	decodeOnly  = "decode-only"
 	failRequest = "fail"
 )
+
+// decodeFirst reports whether an order of stages begins with decode: so does none.
+func decodeFirst(order string) bool {
+	switch strings.ReplaceAll(strings.ToLower(order), "_", "-") {
+	case "", "decode", "decode-first":
+		return true
+	}
+	return false
+}
 
 // newer moves what an older field says to the newer one.
 func newer(field, oldField string, value, old *string) error {
@@ -72,6 +84,7 @@ func (p *disaggParams) upgrade() (uses []plugin.Use, err error) {
 		newer("deciders.encode", "encodeDeciderPluginName", &p.Deciders.Encode, &p.EncodeDeciderPluginName),
 		plugin.Require(p.Threshold == nil || *p.Threshold >= 0, "threshold", "must not be negative"),
 		plugin.Require(p.WithoutPrefill == "" || p.WithoutPrefill == decodeOnly || p.WithoutPrefill == failRequest, "withoutPrefill", "must be decode-only or fail"),
+		plugin.Require(decodeFirst(p.StageOrder), "stageOrder", "must be decode-first: prefill endpoints are chosen for a decode endpoint, not the other way round"),
 		plugin.Require(p.PrimaryPort >= 0 && p.PrimaryPort < 1<<16, "primaryPort", "must be a port number"))
 	p.Profiles.Decode = cmp.Or(p.Profiles.Decode, "decode")
 	p.Profiles.Prefill = cmp.Or(p.Profiles.Prefill, "prefill")

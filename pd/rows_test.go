@@ -12,7 +12,7 @@ import (
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	needs := map[string]bool{
-		"label-selector-filter": true, "by-label": true, "utilization-filter": true, "file-discovery": true,
+		"label-selector-filter": true, "by-label": true, "utilization-filter": true, "file-discovery": true, "header-label-affinity-scorer": true,
 	}
 	for _, row := range Table() {
 		for _, name := range append([]string{row.Name}, row.Aliases...) {

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var rewriteFlags = flag.Bool("rewrite", false, "write the flag table of docs/configuration.md anew")
+// rewriting reports whether files are to be written anew: datadriven has the flag.
+func rewriting() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 const (
 	flagsFrom = "<!-- flags: written by go test ./cmd/grapevine -run TestFlagTable -rewrite -->\n"
@@ -30,7 +31,7 @@ func TestFlagTable(t *testing.T) {
 		t.Fatalf("%s has no marks around its flag table", path)
 	}
 	want := before + flagsFrom + flagTable() + flagsTo + after
-	if *rewriteFlags {
+	if rewriting() {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}

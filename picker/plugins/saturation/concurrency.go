@@ -11,35 +11,51 @@ type concurrencyParams struct {
 	MaxTokenConcurrency int64   `json:"maxTokenConcurrency"`
 	Headroom            float64 `json:"headroom"`
 	CapacityPerEndpoint int64   `json:"capacityPerEndpoint,omitempty"`
+	InFlightProducer    string  `json:"inFlightLoadProducerName,omitempty"`
 }
 
 // concurrency judges endpoints by the book of all replicas: what is in flight
-// over what may be.
+// over what may be. With both limits the one that is nearer counts.
 type concurrency struct {
-	tokens          bool
-	limit, headroom float64
+	requests, tokens float64 // limits; 0: none
+	headroom         float64
 }
 
+// Modes of concurrency-detector.
+const (
+	byRequests = "requests"
+	byTokens   = "tokens"
+	byBoth     = "hybrid"
+)
+
 func newConcurrency(p concurrencyParams) (plugin.Plugin, error) {
-	u := concurrency{p.ConcurrencyMode == "tokens", float64(p.MaxConcurrency), p.Headroom}
+	u := concurrency{requests: float64(p.MaxConcurrency), tokens: float64(p.MaxTokenConcurrency), headroom: p.Headroom}
 	if p.CapacityPerEndpoint > 0 {
-		u.limit = float64(p.CapacityPerEndpoint)
+		u.requests = float64(p.CapacityPerEndpoint)
 	}
-	if u.tokens {
-		u.limit = float64(p.MaxTokenConcurrency)
+	switch p.ConcurrencyMode {
+	case byRequests:
+		u.tokens = 0
+	case byTokens:
+		u.requests = 0
 	}
 	return plugin.Plugin{Filter: u, Detector: u.saturation}, plugin.Faults(
-		plugin.Require(p.ConcurrencyMode == "requests" || u.tokens, "concurrencyMode", "must be requests or tokens"),
+		plugin.Require(p.ConcurrencyMode == byRequests || p.ConcurrencyMode == byTokens || p.ConcurrencyMode == byBoth, "concurrencyMode", "must be requests, tokens or hybrid"),
 		plugin.Require(p.MaxConcurrency > 0, "maxConcurrency", "must be positive"),
 		plugin.Require(p.MaxTokenConcurrency > 0, "maxTokenConcurrency", "must be positive"),
 		plugin.Require(p.Headroom >= 0, "headroom", "must not be negative"))
 }
 
+// load is what is in flight over what may be.
 func (u concurrency) load(v *picker.View) float64 {
-	if u.tokens {
-		return float64(v.Load.Tokens)
+	full := 0.0
+	if u.requests > 0 {
+		full = float64(v.Load.Requests) / u.requests
 	}
-	return float64(v.Load.Requests)
+	if u.tokens > 0 {
+		full = max(full, float64(v.Load.Tokens)/u.tokens)
+	}
+	return full
 }
 
 func (u concurrency) saturation(c *picker.Cycle) float64 {
@@ -47,13 +63,13 @@ func (u concurrency) saturation(c *picker.Cycle) float64 {
 	for k := range n {
 		sum += u.load(c.At(k))
 	}
-	return sum / (u.limit * float64(max(n, 1)))
+	return sum / float64(max(n, 1))
 }
 
 // Filter implements picker.Filter.
 func (u concurrency) Filter(c *picker.Cycle, keep []bool) {
 	for k := range keep {
-		keep[k] = u.load(c.At(k)) <= u.limit*(1+u.headroom)
+		keep[k] = u.load(c.At(k)) <= 1+u.headroom
 	}
 	picker.KeepAllIfNone(keep)
 }
