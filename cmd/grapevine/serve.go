@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -21,6 +22,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
 // serveFlags are the flags of serve.
@@ -113,7 +115,7 @@ func (f *serveFlags) clusterFlags(fl *pflag.FlagSet) {
 	c := &f.o.Cluster
 	fl.StringVar(&c.Mode, "cluster", "none", "how replicas share: none, gossip or nats")
 	fl.StringVar(&c.Share, "share", "auto", "who reads an engine's events: mesh (every replica), partitioned (one owner each) or auto (mesh up to 32 streams)")
-	fl.StringArrayVar(&f.keys, "cluster-key-file", nil, "file with base64 keys of 16, 24 or 32 bytes, one a line; the first encrypts, all decrypt; read again on SIGHUP (repeatable)")
+	fl.StringArrayVar(&f.keys, "cluster-key-file", nil, "file with base64 keys of 16, 24 or 32 bytes, one a line; the first encrypts, all decrypt; read again when it changes and on SIGHUP (repeatable)")
 	fl.StringVar(&c.Label, "cluster-label", "grapevine", "name of the group; others are refused")
 	fl.StringSliceVar(&c.Join, "cluster-join", nil, "gossip: members to join, host:port; a name stands for all its addresses (repeatable)")
 	fl.StringVar(&c.Bind, "cluster-bind", "", "gossip: listener (default 0.0.0.0:7946)")
@@ -149,6 +151,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.watchKeys(ctx, s, log)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -308,6 +311,20 @@ func readBase64(file string) (keys [][]byte, err error) {
 		keys = append(keys, key)
 	}
 	return keys, nil
+}
+
+// watchKeys reads the group's keys again when their files change, until ctx ends:
+// where a Secret is mounted, a rotation needs nobody.
+func (f *serveFlags) watchKeys(ctx context.Context, s *server.Server, log *slog.Logger) {
+	for _, file := range f.keys {
+		before, _ := os.ReadFile(file) // one that cannot be read has been refused
+		go discovery.Watch(ctx, file, discovery.WatchOptions{Log: log}, func() {
+			if b, err := os.ReadFile(file); err != nil || !bytes.Equal(b, before) {
+				before = b
+				f.rekey(s, log)
+			}
+		})
+	}
 }
 
 // rekey gives a running replica the keys that the files hold at present.

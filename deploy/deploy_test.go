@@ -1,0 +1,291 @@
+//go:build kube
+
+// Package deploy_test holds charts, bases and examples to a real API server.
+package deploy_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the base of kustomize anew")
+
+const chart = "helm/grapevine"
+
+// values are the ways of installing that are rendered and applied.
+var values = map[string][]string{
+	"default":    nil,
+	"pool":       {"--set", "pool.create=true,pool.matchLabels.app=vllm,pool.older=true"},
+	"standalone": {"--set", "standalone.enabled=true,standalone.selector=app=vllm"},
+	"plain":      {"--set", "standalone.enabled=true,standalone.selector=app=vllm,tls.mode=none,cluster.mode=none,replicas=1"},
+	"all": {"--set", "pool.create=true,pool.matchLabels.app=vllm,tls.mode=cert-manager,tls.issuerRef.name=ca,networkPolicy.enabled=true,istio.destinationRule=true," +
+		"monitoring.serviceMonitor.enabled=true,monitoring.alerts.enabled=true,monitoring.dashboard.enabled=true,events.port=5557,events.replayPort=5558,drainSeconds=60",
+		"--set-json", `models=[{"name":"m","path":"/models/m"}],volumes=[{"name":"models","image":{"reference":"registry/tokenizers:1"}}],volumeMounts=[{"name":"models","mountPath":"/models"}],networkPolicy.proxies=[{"namespaceSelector":{}}]`,
+		"--set-string", "config=apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"},
+	"nats": {"--set", "cluster.mode=nats,cluster.nats.urls={nats://nats:4222},cluster.nats.credentialsSecret=creds,cluster.existingSecret=mine,tls.mode=secret,tls.secretName=cert"},
+}
+
+// stubs define kinds of others that manifests use.
+func stubs() string {
+	var b strings.Builder
+	for _, k := range []struct{ group, version, kind, plural string }{
+		{"monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"}, {"monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"},
+		{"cert-manager.io", "v1", "Certificate", "certificates"}, {"networking.istio.io", "v1", "DestinationRule", "destinationrules"},
+	} {
+		fmt.Fprintf(&b, `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[4]s.%[1]s}
+spec:
+  group: %[1]s
+  scope: Namespaced
+  names: {kind: %[3]s, plural: %[4]s}
+  versions: [{name: %[2]s, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`, k.group, k.version, k.kind, k.plural)
+	}
+	return b.String()
+}
+
+func TestDeploy(t *testing.T) {
+	c := kubekit.Start(t, "gateway", "inference")
+	c.Apply(stubs())
+	c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	c.Namespace("prod")
+	t.Run("Chart", func(t *testing.T) { testChart(t, c) })
+	t.Run("Schema", func(t *testing.T) { testSchema(t, c) })
+	t.Run("Base", func(t *testing.T) { testBase(t, c) })
+	t.Run("Examples", func(t *testing.T) { testExamples(t, c) })
+	t.Run("Install", func(t *testing.T) { testInstall(t, c) })
+	t.Run("Start", func(t *testing.T) { testStart(t, c) })
+}
+
+func helm(t *testing.T, c *kubekit.Cluster, args ...string) string {
+	t.Helper()
+	out, err := c.Command("helm", "", args...)
+	if err != nil {
+		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// dryRun has the API server look at manifests without keeping them.
+func dryRun(t *testing.T, c *kubekit.Cluster, manifests string) {
+	t.Helper()
+	out, err := c.Command("kubectl", manifests, "apply", "--server-side", "--dry-run=server", "-n", "prod", "-f", "-")
+	if err != nil || strings.Contains(out, "Warning") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// testChart renders every way of installing for the last three minor versions.
+func testChart(t *testing.T, c *kubekit.Cluster) {
+	helm(t, c, "lint", "--strict", chart)
+	for name, set := range values {
+		t.Run(name, func(t *testing.T) {
+			for _, version := range []string{"1.34.0", "1.35.0", "1.36.0"} {
+				args := append([]string{"template", "llama", chart, "-n", "prod", "--kube-version", version}, set...)
+				dryRun(t, c, helm(t, c, args...))
+			}
+		})
+	}
+}
+
+// testSchema gives values that cannot be.
+func testSchema(t *testing.T, c *kubekit.Cluster) {
+	for _, set := range []string{
+		"replica=3", "replicas=0", "pool.failureMode=Open", "tls.mode=mtls", "cluster.mode=raft", "pool.targetPorts={0}", "pool.targetPorts={1,2,3,4,5,6,7,8,9}",
+		"standalone.enabled=true", "pool.create=true", "cluster.mode=nats", "tls.mode=secret", "tls.mode=cert-manager", "image.digest=latest",
+	} {
+		if out, err := c.Command("helm", "", "template", "x", chart, "--set", set); err == nil {
+			t.Errorf("--set %s is taken:\n%.300s", set, out)
+		}
+	}
+}
+
+// testBase holds the base of kustomize to what the chart renders.
+func testBase(t *testing.T, c *kubekit.Cluster) {
+	const path = "kustomize/base/grapevine.yaml"
+	out := helm(t, c, "template", "llama", chart, "--set", "cluster.existingSecret=llama-epp-group", "--skip-tests")
+	out = regexp.MustCompile(`(?m)^ *(# Source: .*|namespace: default|app.kubernetes.io/managed-by: .*|helm.sh/chart: .*)\n`).ReplaceAllString(out, "")
+	out = strings.NewReplacer("--pool-namespace=default", "--pool-namespace=$(NAMESPACE)", "--cluster-label=default/", "--cluster-label=$(NAMESPACE)/",
+		"-peers.default.svc", "-peers.$(NAMESPACE).svc", ", namespace: default}", "}",
+		"          env:\n", "          env:\n            - name: NAMESPACE\n              valueFrom: {fieldRef: {fieldPath: metadata.namespace}}\n").Replace(out)
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(path)
+	if err != nil || string(have) != out {
+		t.Errorf("%s is not what the chart renders: go test -tags kube ./deploy -run TestDeploy/Base -rewrite", path)
+	}
+	dryRun(t, c, c.Kubectl("kustomize", "kustomize/base"))
+}
+
+func testExamples(t *testing.T, c *kubekit.Cluster) {
+	files, err := filepath.Glob("examples/*.yaml")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	for _, f := range append(files, "crds/llm-d.ai.yaml") {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(filepath.Base(f), func(t *testing.T) { dryRun(t, c, string(b)) })
+	}
+}
+
+// testInstall installs, upgrades, rolls back and removes: the group's key stays.
+func testInstall(t *testing.T, c *kubekit.Cluster) {
+	key := func() string {
+		return c.Kubectl("get", "secret", "llama-epp-group", "-n", "prod", "-o", "jsonpath={.data}")
+	}
+	replicas := func() string {
+		return c.Kubectl("get", "deployment", "llama-epp", "-n", "prod", "-o", "jsonpath={.spec.replicas}")
+	}
+	helm(t, c, "install", "llama", chart, "-n", "prod", "--set", "pool.create=true,pool.matchLabels.app=vllm")
+	first := key()
+	helm(t, c, "upgrade", "llama", chart, "-n", "prod", "--reuse-values", "--set", "replicas=5,pool.targetPorts={8000,8001}")
+	if key() != first || replicas() != "5" {
+		t.Errorf("after the upgrade: %s replicas, same key: %t", replicas(), key() == first)
+	}
+	helm(t, c, "rollback", "llama", "1", "-n", "prod")
+	if key() != first || replicas() != "3" {
+		t.Errorf("after rolling back: %s replicas, same key: %t", replicas(), key() == first)
+	}
+	helm(t, c, "uninstall", "llama", "-n", "prod")
+	if key() != first {
+		t.Error("the key went with the release")
+	}
+	helm(t, c, "install", "llama", chart, "-n", "prod", "--take-ownership", "--set", "pool.create=true,pool.matchLabels.app=vllm")
+	if key() != first {
+		t.Error("another installation made another key")
+	}
+}
+
+// testStart runs the container of the installed chart as a kubelet would: the
+// real binary, its arguments, its Secret, and a token of its service account,
+// which has the rights that the chart grants and no others.
+func testStart(t *testing.T, c *kubekit.Cluster) {
+	c.Pod("prod", kubekit.Pod{Name: "engine", IP: "127.0.0.1", Labels: `{"app":"vllm"}`})
+	binary := filepath.Join(t.TempDir(), "grapevine")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/grapevine").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	admin, args := container(t, c)
+	token := strings.TrimSpace(c.Kubectl("create", "token", "llama-epp", "-n", "prod"))
+	config := strings.Replace(readFile(t, c.Kubeconfig("admin")), "token: admin", "token: "+token, 1)
+	kubeconfig := filepath.Join(filepath.Dir(c.Kubeconfig("admin")), "account.kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, append(args, "--kubeconfig", kubeconfig)...)
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	c.Until("the pool's one endpoint in the status", func() bool {
+		out, err := exec.Command(binary, "status", "--admin", admin, "-o", "json").CombinedOutput()
+		return err == nil && strings.Contains(string(out), `"127.0.0.1:8000"`) && strings.Contains(string(out), `InferencePool prod/llama`)
+	})
+	res, err := http.Get("http://" + admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	page, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testNamesOfMetrics(t, string(page))
+}
+
+// container returns the arguments of the chart's container, with ports that are
+// free here and files of the Secret in a folder, and where its status is.
+func container(t *testing.T, c *kubekit.Cluster) (admin string, args []string) {
+	t.Helper()
+	var d struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []struct {
+						Args []string `json:"args"`
+					} `json:"containers"`
+				} `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal([]byte(c.Kubectl("get", "deployment", "llama-epp", "-n", "prod", "-o", "json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"key", "secret"} {
+		data := c.Kubectl("get", "secret", "llama-epp-group", "-n", "prod", "-o", "go-template={{.data."+name+"|base64decode}}")
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range d.Spec.Template.Spec.Containers[0].Args {
+		a = strings.NewReplacer("/etc/grapevine/group", dir, "$(POD_NAME)", "pod-0", "$(POD_IP)", "127.0.0.1").Replace(a)
+		if strings.HasPrefix(a, "--cluster-join=") { // there is no DNS
+			a = "--cluster-join=127.0.0.1:1"
+		}
+		args = append(args, a)
+	}
+	admin = free(t)
+	return admin, append(args, "--listen="+free(t), "--health="+free(t), "--admin="+admin, "--cluster-bind="+free(t), "--cluster-stream-bind="+free(t))
+}
+
+// testNamesOfMetrics holds alerts and dashboard to the metrics that there are.
+func testNamesOfMetrics(t *testing.T, page string) {
+	t.Helper()
+	var unknown []string
+	for _, file := range []string{chart + "/files/alerts.yaml", chart + "/files/dashboard.json"} {
+		for _, name := range regexp.MustCompile(`grapevine_[a-z_]+`).FindAllString(readFile(t, file), -1) {
+			if !strings.Contains(page, "# TYPE "+strings.TrimSuffix(name, "_bucket")+" ") {
+				unknown = append(unknown, name)
+			}
+		}
+	}
+	slices.Sort(unknown)
+	if unknown = slices.Compact(unknown); len(unknown) > 0 {
+		t.Errorf("no such metrics: %v", unknown)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

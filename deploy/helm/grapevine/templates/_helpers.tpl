@@ -1,0 +1,52 @@
+{{- define "gv.name" -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}-epp
+{{- end }}
+
+{{- define "gv.pool" -}}
+{{ .Values.pool.name | default .Release.Name }}
+{{- end }}
+
+{{- define "gv.account" -}}
+{{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "gv.name" .) }}
+{{- else }}{{ .Values.serviceAccount.name | default "default" }}{{ end }}
+{{- end }}
+
+{{- define "gv.secret" -}}
+{{ .Values.cluster.existingSecret | default (printf "%s-group" (include "gv.name" .)) }}
+{{- end }}
+
+{{- define "gv.certificate" -}}
+{{- if eq .Values.tls.mode "secret" }}{{ required "tls.mode secret wants tls.secretName" .Values.tls.secretName }}
+{{- else if eq .Values.tls.mode "cert-manager" }}{{ .Values.tls.secretName | default (printf "%s-tls" (include "gv.name" .)) }}{{ end }}
+{{- end }}
+
+{{- define "gv.selector" -}}
+app.kubernetes.io/name: grapevine
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: picker
+{{- end }}
+
+{{- define "gv.labels" -}}
+{{ include "gv.selector" . }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "gv.image" -}}
+{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "gv.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "gv.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
