@@ -4,6 +4,7 @@
 package deploy_test
 
 import (
+	"encoding/base64"
 	"flag"
 	"fmt"
 	"io"
@@ -188,7 +189,7 @@ func testStart(t *testing.T, c *kubekit.Cluster) {
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/grapevine").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	admin, args := container(t, c)
+	admin, group, args := container(t, c)
 	token := strings.TrimSpace(c.Kubectl("create", "token", "llama-epp", "-n", "prod"))
 	config := strings.Replace(readFile(t, c.Kubeconfig("admin")), "token: admin", "token: "+token, 1)
 	kubeconfig := filepath.Join(filepath.Dir(c.Kubeconfig("admin")), "account.kubeconfig")
@@ -196,7 +197,12 @@ func testStart(t *testing.T, c *kubekit.Cluster) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(binary, append(args, "--kubeconfig", kubeconfig)...)
-	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -216,11 +222,21 @@ func testStart(t *testing.T, c *kubekit.Cluster) {
 		t.Fatal(err)
 	}
 	testNamesOfMetrics(t, string(page))
+
+	// A rotated Secret is read without a restart or a signal.
+	key := filepath.Join(group, "key")
+	if err := os.WriteFile(key, []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n"+readFile(t, key)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Until("two keys are read", func() bool {
+		text := readFile(t, log.Name())
+		return strings.Contains(text, "keys of the group read") && strings.Contains(text, `"keys":2`)
+	})
 }
 
 // container returns the arguments of the chart's container, with ports that are
-// free here and files of the Secret in a folder, and where its status is.
-func container(t *testing.T, c *kubekit.Cluster) (admin string, args []string) {
+// free here, where its status is, and the folder with the files of the Secret.
+func container(t *testing.T, c *kubekit.Cluster) (admin, group string, args []string) {
 	t.Helper()
 	var d struct {
 		Spec struct {
@@ -251,7 +267,7 @@ func container(t *testing.T, c *kubekit.Cluster) (admin string, args []string) {
 		args = append(args, a)
 	}
 	admin = free(t)
-	return admin, append(args, "--listen="+free(t), "--health="+free(t), "--admin="+admin, "--cluster-bind="+free(t), "--cluster-stream-bind="+free(t))
+	return admin, dir, append(args, "--listen="+free(t), "--health="+free(t), "--admin="+admin, "--cluster-bind="+free(t), "--cluster-stream-bind="+free(t))
 }
 
 // testNamesOfMetrics holds alerts and dashboard to the metrics that there are.
