@@ -62,6 +62,7 @@ type scratch struct{ wants []want }
 type want struct {
 	level uint32 // 0: not a candidate; n+1: holds the first n chunks
 	since uint32 // stamp from which on an entry counts
+	any   uint32 // level by entries of any age; 0: nobody asks
 }
 
 // New returns an empty Index. It starts nothing.
@@ -106,7 +107,14 @@ func (a *Index) Keys(q indexer.Query, dst []indexer.BlockKey) []indexer.BlockKey
 // notBefore are as long as candidates. Run.Tokens[TierGPU] is an estimate by
 // BytesPerToken.
 func (a *Index) Match(keys []indexer.BlockKey, candidates []indexer.EndpointID, notBefore []int64, dst []indexer.Run) {
+	a.MatchBoth(keys, candidates, notBefore, dst, nil)
+}
+
+// MatchBoth is Match, and sets all[i], unless all is nil, to the run by entries of any
+// age, in the same walk.
+func (a *Index) MatchBoth(keys []indexer.BlockKey, candidates []indexer.EndpointID, notBefore []int64, dst, all []indexer.Run) {
 	clear(dst[:len(candidates)])
+	clear(all)
 	base := a.base.Load()
 	if base == 0 {
 		return
@@ -121,6 +129,9 @@ func (a *Index) Match(keys []indexer.BlockKey, candidates []indexer.EndpointID, 
 		if notBefore != nil {
 			w.since = stampAt(base, notBefore[i])
 		}
+		if all != nil {
+			w.any = 1
+		}
 		wants[ep] = w
 	}
 	for i, key := range keys[:min(len(keys), a.opts.MaxChunks)] {
@@ -129,10 +140,14 @@ func (a *Index) Match(keys []indexer.BlockKey, candidates []indexer.EndpointID, 
 		}
 	}
 	for i, ep := range candidates {
-		if int(ep) < len(wants) {
-			dst[i] = a.run(wants[ep].level)
-			wants[ep] = want{}
+		if int(ep) >= len(wants) {
+			continue
 		}
+		dst[i] = a.run(wants[ep].level)
+		if all != nil {
+			all[i] = a.run(wants[ep].any)
+		}
+		wants[ep] = want{}
 	}
 	a.scratch.Put(scratch)
 }

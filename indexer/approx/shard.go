@@ -52,13 +52,15 @@ func (s *shard) match(key indexer.BlockKey, level uint32, wants []want) bool {
 	return found
 }
 
-func matchHolder(h holder, level uint32, wants []want) bool {
+func matchHolder(h holder, level uint32, wants []want) (found bool) {
 	w := &wants[h.endpoint()]
-	if w.level != level || uint32(h) < w.since {
-		return false
+	if w.level == level && uint32(h) >= w.since {
+		w.level, found = level+1, true
 	}
-	w.level = level + 1
-	return true
+	if w.any == level {
+		w.any, found = level+1, true
+	}
+	return found
 }
 
 // touch sets the entry of h's endpoint to the later stamp and returns its place

@@ -16,17 +16,6 @@ type audit struct {
 	reports prometheus.Counter
 }
 
-// verdict is the outcome of one comparison.
-type verdict struct {
-	over   bool    // the engine had less than was predicted, beyond the slack
-	under  bool    // it had more
-	cached float64 // share of the prompt that it had
-}
-
-// slack is how many tokens a prediction may be off without a consequence: a
-// block of the usual sizes, and the last token, which is always computed.
-const slack = 33
-
 func newAudit(reg prometheus.Registerer) *audit {
 	a := &audit{
 		diff: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -36,7 +25,7 @@ func newAudit(reg prometheus.Registerer) *audit {
 		}, []string{"knowledge"}),
 		over: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_audit_overpredictions_total",
-			Help: "Requests for which the engine had less cached than was predicted, beyond the slack of two blocks.",
+			Help: "Requests for which the engine had less cached than was predicted, beyond the slack of a block.",
 		}, []string{"knowledge"}),
 	}
 	a.reports = prometheus.NewCounter(prometheus.CounterOpts{
@@ -52,30 +41,75 @@ func newAudit(reg prometheus.Registerer) *audit {
 // check compares what was predicted with the cached tokens that an engine
 // reports, and forgets what was not there.
 func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held, u picker.Usage) {
-	exact := h.Precise >= 0 && m.Believed(ep.ID)
+	records := m.auditsOf(r)
+	if r.SkipsCache() {
+		records.with(ep.ID, func(rec *record) { rec.skipped++ })
+		return
+	}
+	block := ep.Gauges().BlockSize
+	m.checkGuess(r, ep, h, u, records, block)
+	if h.Precise < 0 {
+		return
+	}
+	c := comparison{
+		prompt: u.PromptTokens, cached: u.CachedTokens, block: block, guess: -1,
+		precise: min(int(h.Precise), (u.PromptTokens-1)/blockOf(block)*blockOf(block)),
+	}
+	if h.Approximate >= 0 {
+		c.guess = min(int(h.Approximate), u.PromptTokens-1)
+	}
+	var out consequence
+	var said Verdict
+	records.with(ep.ID, func(rec *record) {
+		rec.asked++
+		if out = rec.add(c, m.o.Now()); out.changed {
+			said = m.verdict(records.model, ep, rec)
+		}
+	})
+	m.follow(r, ep, &c, out)
+	switch {
+	case out.changed && said.Reason != "":
+		m.o.Log.Warn("predictions do not come true", "endpoint", ep.Address, "model", records.model, "reason", said.Reason, "do", said.Do)
+	case out.changed:
+		m.o.Log.Info("predictions come true", "endpoint", ep.Address, "model", records.model)
+	}
+}
+
+// checkGuess counts how the run that the decision went by compares with the report,
+// and forgets records of what was not there.
+func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h picker.Held, u picker.Usage, records *audits, block int) {
 	kind := "approximate"
-	if exact {
+	if h.Precise >= 0 && m.Believed(ep.ID) && records.of(ep.ID)&flagGuess == 0 {
 		kind = "exact"
 	}
 	want := min(int(h.Run.Total()), u.PromptTokens-1)
 	m.audit.diff.WithLabelValues(kind).Observe(float64(want - u.CachedTokens))
-	v := verdictOf(want, u)
-	if v.over {
+	if want-u.CachedTokens > max(blockOf(block), usualSlack)+1 {
 		m.audit.over.WithLabelValues(kind).Inc()
-		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(v.cached*float64(r.ChunkBytes())))
-	}
-	switch {
-	case exact:
-		m.judged(r, ep, v)
-	case h.Precise >= 0:
-		m.judged(r, ep, verdictOf(min(int(h.Precise), u.PromptTokens-1), u))
+		m.o.Approx.Truncate(ep.ID, r.ChunkKeys, int(shareOf(u)*float64(r.ChunkBytes())))
 	}
 }
 
-// verdictOf compares a prediction with what the engine reported.
-func verdictOf(want int, u picker.Usage) verdict {
-	return verdict{
-		over: want-u.CachedTokens > slack, under: u.CachedTokens-want > slack,
-		cached: float64(u.CachedTokens) / float64(u.PromptTokens),
+// shareOf is the share of a prompt that the engine had.
+func shareOf(u picker.Usage) float64 { return float64(u.CachedTokens) / float64(u.PromptTokens) }
+
+// follow draws the consequences of a comparison for an endpoint's knowledge: blocks
+// that the engine did not have are forgotten where no replay could correct the index; a
+// record of over-predictions makes the stream be verified or read anew; a record of
+// right predictions ends a doubt.
+func (m *Matcher) follow(r *request.Request, ep *endpoint.Endpoint, c *comparison, out consequence) {
+	streams := m.o.Streams(ep)
+	if len(streams) == 0 {
+		return
+	}
+	if out.outcome == over && streams[0].Replay == "" {
+		m.trim(r, ep, float64(c.cached)/float64(c.prompt))
+	}
+	switch {
+	case out.distrust:
+		m.o.Log.Warn("engine had less cached than its events said", "endpoint", ep.Address)
+		m.o.Distrust(ep)
+	case out.vouch:
+		m.o.Vouch(ep)
 	}
 }

@@ -19,7 +19,7 @@ import (
 type Matcher struct {
 	o       Options
 	audit   *audit
-	judge   judge
+	audits  sync.Map // of *audits, by name of the model
 	sizing  atomic.Pointer[Sizing]
 	scratch sync.Pool
 }
@@ -38,6 +38,8 @@ type scratch struct {
 	ids   []indexer.EndpointID
 	since []int64
 	runs  []indexer.Run
+	all   []indexer.Run
+	flags []flags
 	ends  []int32
 
 	checked []checkedEnd
@@ -45,6 +47,7 @@ type scratch struct {
 
 func (s *scratch) reset() {
 	s.ids, s.since, s.runs = s.ids[:0], s.since[:0], s.runs[:0]
+	s.all, s.flags = s.all[:0], s.flags[:0]
 }
 
 // always makes every record of the approximate index count.
@@ -55,14 +58,15 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	s := m.scratch.Get().(*scratch)
 	defer m.scratch.Put(s)
 	s.reset()
-	now := m.o.Now()
+	now, records := m.o.Now(), m.auditsOf(r)
 	for i, ep := range eps {
-		since := int64(always)
-		if len(r.Exact) > 0 && m.Believed(ep.ID) {
+		since, f := int64(always), records.of(ep.ID)
+		if len(r.Exact) > 0 && f&flagGuess == 0 && m.Believed(ep.ID) {
 			since = m.young(ep, now)
 		}
 		s.ids, s.runs, s.since = append(s.ids, ep.ID), append(s.runs, indexer.Run{}), append(s.since, since)
-		held[i] = picker.Held{Precise: -1, Approximate: -1, Looked: true}
+		s.all, s.flags = append(s.all, indexer.Run{}), append(s.flags, f)
+		held[i] = picker.Held{Precise: -1, Approximate: -1, Looked: true, WantUsage: f&flagWatch != 0 && len(r.Exact) > 0}
 	}
 	m.matchPrecise(r, s, held)
 	m.matchChunks(r, s, held)
@@ -85,23 +89,27 @@ func (m *Matcher) matchPrecise(r *request.Request, s *scratch, held []picker.Hel
 	}
 }
 
-// matchChunks replaces the runs for which the approximate index sees more.
+// matchChunks replaces the runs for which the approximate index sees more, or which
+// have been wrong where it was right.
 func (m *Matcher) matchChunks(r *request.Request, s *scratch, held []picker.Held) {
 	if len(r.ChunkKeys) == 0 {
 		return
 	}
-	m.o.Approx.Match(r.ChunkKeys, s.ids, s.since, s.runs)
+	m.o.Approx.MatchBoth(r.ChunkKeys, s.ids, s.since, s.runs, s.all)
 	for k := range held {
-		// Chunks are bytes of the raw prompt: tokens in proportion.
+		held[k].Approximate = inTokens(r, &s.all[k])
 		guess := s.runs[k]
-		guess.Tokens = [indexer.NumTiers]int32{int32(float64(guess.Bytes) / float64(r.ChunkBytes()) * float64(r.InputTokens))}
-		if s.since[k] == always {
-			held[k].Approximate = guess.Total()
-		}
-		if guess.Total() > held[k].Run.Total() {
+		guess.Tokens = [indexer.NumTiers]int32{inTokens(r, &guess)}
+		if s.flags[k]&flagGuess != 0 || guess.Total() > held[k].Run.Total() {
 			held[k].Run = guess
 		}
 	}
+}
+
+// inTokens is the length of a run of chunks in tokens: chunks are bytes of the raw
+// prompt, tokens are in proportion.
+func inTokens(r *request.Request, run *indexer.Run) int32 {
+	return int32(float64(run.Bytes) / float64(r.ChunkBytes()) * float64(r.InputTokens))
 }
 
 // maxQueued bounds for how long a queue makes a decision count.
@@ -151,6 +159,9 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h picker.H
 	if o.Usage.Seen && r.PromptBytes > 0 && m.o.Models != nil {
 		m.o.Models.learn(r.Target, r.PromptBytes, o.Usage.PromptTokens)
 	}
+	if h.Looked && r.Kind != request.KindOther {
+		m.auditsOf(r).with(ep.ID, func(rec *record) { rec.ended(h.Precise < 0) })
+	}
 	if h.Looked && o.Usage.CachedSeen && o.Usage.PromptTokens > 0 {
 		m.check(r, ep, h, o.Usage)
 	}
@@ -160,6 +171,9 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h picker.H
 func (m *Matcher) Left(eps []*endpoint.Endpoint) {
 	for _, ep := range eps {
 		m.o.Approx.Forget(ep.ID)
-		m.judge.forget(ep.ID)
+		m.audits.Range(func(_, a any) bool {
+			a.(*audits).forget(ep.ID)
+			return true
+		})
 	}
 }

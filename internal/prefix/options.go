@@ -41,6 +41,8 @@ type Options struct {
 	Read func(indexer.EndpointID) knowledge.State
 	// Streams lists where an endpoint publishes its events; nil: nowhere known.
 	Streams func(*endpoint.Endpoint) []events.Stream
+	// Seen says what else is known of an endpoint's stream; nil: that blocks have come.
+	Seen func(*endpoint.Endpoint) Seen
 	// Distrust is told that an endpoint's events do not describe its cache, Vouch
 	// that they do. Either may be nil.
 	Distrust func(*endpoint.Endpoint)
@@ -73,6 +75,9 @@ func (o *Options) complete() {
 	}
 	if o.Streams == nil {
 		o.Streams = func(*endpoint.Endpoint) []events.Stream { return nil }
+	}
+	if o.Seen == nil {
+		o.Seen = func(*endpoint.Endpoint) Seen { return Seen{Blocks: 1, Heard: true} }
 	}
 	if o.Distrust == nil {
 		o.Distrust = func(*endpoint.Endpoint) {}

@@ -49,7 +49,8 @@ func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 	}
 	for _, c := range out.Candidates {
 		if ep := s.pool.Snapshot().Lookup(c.Endpoint); ep != nil {
-			out.Knowledge[c.Endpoint] = s.share.Knowledge(ep.ID).State.String()
+			state, _ := s.prefixes.Standing(ep, s.share.Knowledge(ep.ID).State)
+			out.Knowledge[c.Endpoint] = state.String()
 		}
 	}
 	return out, nil

@@ -181,6 +181,9 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 	o := prefix.Options{
 		Index: s.index, Approx: s.approx, Models: s.models, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
 		Read: s.share.State, Streams: s.finder.Streams,
+		Seen: func(ep *endpoint.Endpoint) prefix.Seen {
+			return prefix.Seen{Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0}
+		},
 		Distrust: func(ep *endpoint.Endpoint) { s.share.Distrust(ep.ID) },
 		Vouch:    func(ep *endpoint.Endpoint) { s.share.Vouch(ep.ID) },
 		Wait: func(ep *endpoint.Endpoint, now time.Time) time.Duration {
@@ -193,6 +196,9 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 		o.Recorded = s.hints.Recorded
 	}
 	s.prefixes = prefix.New(o)
+	if err := s.prefixes.Collect(s.registry, func() []*endpoint.Endpoint { return s.pool.Snapshot().Endpoints }); err != nil {
+		return err
+	}
 	c := s.config.Load()
 	s.size(c)
 	s.scheduler, err = picker.New(picker.Options{

@@ -68,6 +68,9 @@ type EndpointStatus struct {
 
 	Health HealthStatus `json:"health"`
 
+	// Audit is how predictions of cached tokens came true, by model.
+	Audit []prefix.Verdict `json:"audit,omitempty"`
+
 	Facts *endpoint.Facts `json:"facts,omitempty"`
 }
 
@@ -107,6 +110,10 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 	}
 	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
 	e.Readers, e.Reason = s.share.Readers(ep.ID), s.share.Reason(ep.ID)
+	e.Audit = s.prefixes.Verdicts(ep)
+	if state, reason := s.prefixes.Standing(ep, k.State); reason != "" {
+		e.Knowledge, e.Reason = state.String(), reason
+	}
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
 	}
@@ -137,7 +144,28 @@ func (s *Server) state() (state, reason string) {
 	case s.discovery != nil && !s.discovery.Status().OK():
 		return "degraded", s.unfound()
 	}
+	if why := s.untrue(); why != "" {
+		return "degraded", why
+	}
 	return "ready", ""
+}
+
+// untrue says whether what is read of endpoints has turned out not to be what prompts
+// find there.
+func (s *Server) untrue() string {
+	n, first := 0, ""
+	eps := s.pool.Snapshot().Endpoints
+	for _, ep := range eps {
+		if state, reason := s.prefixes.Standing(ep, s.share.State(ep.ID)); state == knowledge.Mismatched {
+			if n++; first == "" {
+				first = reason
+			}
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("predictions for %d of %d endpoints do not come true: %s", n, len(eps), first)
 }
 
 // unfound says what is wrong with the source of endpoints.
@@ -192,6 +220,8 @@ func (s *Server) checks() []admin.Check {
 	}
 	if p := s.pending(); p > 0 {
 		c[3].Reason = fmt.Sprintf("%d of %d endpoints are not known exactly", p, n)
+	} else if why := s.untrue(); why != "" {
+		c[3].Reason = why
 	}
 	return c
 }
@@ -286,7 +316,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, ep := range c.s.pool.Snapshot().Endpoints {
 		k := c.s.share.Knowledge(ep.ID)
-		gauge(c.state, 1, ep.Address, k.State.String())
+		state, _ := c.s.prefixes.Standing(ep, k.State)
+		gauge(c.state, 1, ep.Address, state.String())
 		gauge(c.lag, k.Lag.Seconds(), ep.Address)
 		gauge(c.behind, float64(k.Behind), ep.Address)
 		gauge(c.blocks, float64(c.s.blocks(ep)), ep.Address)

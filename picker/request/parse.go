@@ -84,7 +84,7 @@ func scanBody(r *Request) (at int, ok bool) {
 		return i, false
 	}
 	m := s.members(i)
-	r.Members, r.Handover, r.Whole = 0, false, false
+	r.Members, r.Handover, r.Whole, r.reads = 0, false, false, reads{}
 	for m.next() {
 		r.Members++
 		takeMember(r, s, m.Key, m.Val)
@@ -169,9 +169,17 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		r.Whole = r.Whole || r.MaxTokens == 1
 	case "n", "best_of":
 		r.Whole = r.Whole || count(v) > 1
-	case "prompt_logprobs", "previous_response_id":
+	case "prompt_logprobs":
+		r.reads.promptLogprobs = string(v) != "null"
+		r.Whole = r.Whole || r.reads.promptLogprobs
+	case "logprobs":
+		r.reads.logprobs = string(v) != "null"
+	case "previous_response_id":
 		r.Whole = r.Whole || string(v) != "null"
-	case "echo", "background":
+	case "echo":
+		r.reads.echo = string(v) == "true"
+		r.Whole = r.Whole || r.reads.echo
+	case "background":
 		r.Whole = r.Whole || string(v) == "true"
 	case "sampling_params":
 		takeSampling(r, s, val)
@@ -215,7 +223,11 @@ func takeSampling(r *Request, s *scanner, val Span) {
 		}
 	}
 	logprobs := memberOf(s, val, "prompt_logprobs")
-	r.Whole = r.Whole || count(memberOf(s, val, "n")) > 1 || logprobs != nil && string(logprobs) != "null"
+	r.reads.promptLogprobs = logprobs != nil && string(logprobs) != "null"
+	r.Whole = r.Whole || count(memberOf(s, val, "n")) > 1 || r.reads.promptLogprobs
+	if skip := memberOf(s, val, "skip_reading_prefix_cache"); skip != nil && string(skip) != "null" {
+		r.reads.skip, r.reads.told = string(skip) == "true", true
+	}
 }
 
 // takeSession takes a session key from the body unless a header gave one.

@@ -109,6 +109,29 @@ type Request struct {
 	HasSubset bool
 
 	dropped int // length of Chunks.Bytes before Drop
+	reads   reads
+}
+
+// reads is what in a body makes engines look at their prefix cache or not.
+type reads struct {
+	promptLogprobs, echo, logprobs bool
+	skip, told                     bool // skip_reading_prefix_cache, and that it is there
+}
+
+// SkipsCache reports whether engines compute the whole prompt of the request,
+// whatever they hold of it: the prompt's log-probabilities are asked for, or the body
+// says so.
+func (r *Request) SkipsCache() bool {
+	switch v := &r.reads; {
+	case v.told:
+		return v.skip
+	case v.promptLogprobs:
+		return true
+	case r.Kind == KindChat:
+		return v.echo
+	default:
+		return v.echo && v.logprobs
+	}
 }
 
 // Drop lets go of the body and what lies in it, once the request is placed and

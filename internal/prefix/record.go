@@ -1,0 +1,200 @@
+package prefix
+
+import (
+	"time"
+)
+
+// How comparisons are weighed: one wrong prediction alone is ordinary, since a full
+// cache evicts between decision and prefill.
+const (
+	memory  = 16  // comparisons that count
+	enough  = 8   // before anything is concluded
+	doubt   = .5  // share of wrong ones that makes a verdict
+	relief  = .25 // share of wrong ones at which it ends
+	trust   = 8   // right ones in a row
+	watched = 64  // answers that are asked for while there is no verdict
+)
+
+// usualSlack is how many tokens a prediction may be off where the size of blocks is
+// not known: that of the larger ones.
+const usualSlack = 64
+
+// comparison is what was predicted of one request, and what its engine reports.
+type comparison struct {
+	prompt  int // tokens
+	cached  int // tokens that the engine had
+	precise int // by the events
+	guess   int // by what was sent there; -1: nobody looked
+	block   int // tokens of a block, 0 when not known
+}
+
+// outcome is how a prediction turned out, beyond the slack.
+type outcome uint8
+
+const (
+	nothing outcome = iota // neither predicted nor there
+	right
+	over  // the engine had less
+	under // it had more
+)
+
+// record is what is known of the predictions for one endpoint and one model. It is a
+// function of the comparisons, in their order, and of nothing else.
+type record struct {
+	total    [under + 1]uint64
+	skipped  uint64 // answers to requests that read no cache
+	n        int    // comparisons that count, at most memory
+	over     float64
+	under    float64
+	errors   [2]float64 // of events and of guesses, as shares of the prompt
+	inRow    int        // right ones
+	head     float64    // tokens predicted, where the engine had more
+	step     int        // greatest common divisor of reported tokens
+	equal    int        // predictions that were met to the token
+	oneLess  int        // predictions of which the engine had all but one block
+	wrong    outcome    // over, under, or nothing: the present verdict
+	short    bool       // the engine had more than was known, and has not been asked for it
+	doubted  int        // times that the events were doubted since they were right
+	since    time.Time  // of the verdict
+	asked    int        // answers that were asked for
+	requests int        // requests that ended
+	plain    float64    // share of those that were not matched in their own space
+}
+
+// slack is how many tokens a prediction may be off: a block, which is also what engines
+// that speculate (EAGLE, MTP) leave out, and the last token, which is always computed.
+func (r *record) slack(block int) int {
+	switch {
+	case block > 0:
+	case r.n >= enough/2 && r.step > 1:
+		block = r.step
+	default:
+		block = usualSlack
+	}
+	return max(block, blockOf(0)) + 1
+}
+
+// blockOf is the size of a block for lack of better.
+func blockOf(known int) int {
+	if known > 0 {
+		return known
+	}
+	return usualBlockTokens
+}
+
+// judge tells how a prediction turned out.
+func (r *record) judge(predicted, cached, slack int) outcome {
+	switch {
+	case predicted-cached > slack:
+		return over
+	case cached-predicted > slack:
+		return under
+	case max(predicted, cached) <= slack:
+		return nothing
+	}
+	return right
+}
+
+// consequence is what follows from a comparison.
+type consequence struct {
+	outcome
+	distrust bool // the events do not describe the cache: read them anew
+	vouch    bool // they do
+	changed  bool // the verdict is another
+}
+
+// add enters one comparison.
+func (r *record) add(c comparison, now time.Time) (out consequence) {
+	out.outcome = r.judge(c.precise, c.cached, r.slack(c.block))
+	r.step = gcd(r.step, c.cached)
+	r.total[out.outcome]++
+	if out.outcome == nothing {
+		return out
+	}
+	r.n = min(r.n+1, memory)
+	near(&r.over, share(out.outcome == over), r.n)
+	near(&r.under, share(out.outcome == under), r.n)
+	near(&r.errors[0], errorOf(c.precise, &c), r.n)
+	if c.guess >= 0 {
+		near(&r.errors[1], errorOf(c.guess, &c), r.n)
+	}
+	switch {
+	case out.outcome == under:
+		near(&r.head, float64(c.precise), r.n)
+		r.short = true
+	case c.precise == c.cached:
+		r.equal++
+	case c.precise-c.cached == blockOf(c.block):
+		r.oneLess++
+	}
+	if r.inRow++; out.outcome != right {
+		r.inRow = 0
+	}
+	out.vouch = r.inRow >= trust
+	r.conclude(&out, now)
+	return out
+}
+
+// conclude draws the verdict.
+func (r *record) conclude(out *consequence, now time.Time) {
+	was := r.wrong
+	switch {
+	case r.n < enough:
+	case r.under >= doubt:
+		r.wrong = under
+	case r.over >= doubt:
+		if r.doubted++; r.doubted == 1 {
+			out.distrust = true
+			r.n, r.over, r.under, r.inRow = 0, 0, 0, 0
+			return
+		}
+		r.wrong = over
+	case r.over+r.under <= relief:
+		r.wrong, r.doubted = nothing, 0
+	}
+	if out.changed = r.wrong != was; out.changed {
+		r.since = now
+	}
+}
+
+// guessing reports whether what was sent to the endpoint has told more of its cache
+// than its events.
+func (r *record) guessing() bool { return r.wrong != nothing && r.errors[1] < r.errors[0] }
+
+// watching reports whether answers should be asked for.
+func (r *record) watching() bool {
+	return r.asked < watched && (r.n < enough || r.over+r.under > relief)
+}
+
+// dropsBlock reports whether the engine leaves out the last block of what it holds.
+func (r *record) dropsBlock() bool {
+	return r.oneLess >= enough && r.oneLess >= 19*(r.equal+1)
+}
+
+// ended notes that a request has ended, matched in its own space or not.
+func (r *record) ended(plain bool) {
+	r.requests = min(r.requests+1, memory)
+	near(&r.plain, share(plain), r.requests)
+}
+
+// near moves a mean of n values towards the newest.
+func near(mean *float64, v float64, n int) { *mean += (v - *mean) / float64(n) }
+
+func share(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// errorOf is how far a prediction was off, as a share of the prompt.
+func errorOf(predicted int, c *comparison) float64 {
+	return float64(max(predicted-c.cached, c.cached-predicted)) / float64(max(c.prompt, 1))
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,228 @@
+package prefix
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// Verdict is what comparisons with engines' reports say of the predictions for one
+// model at one endpoint.
+type Verdict struct {
+	Model   string    `json:"model,omitempty"` // "": one that is not configured
+	State   string    `json:"state"`           // a knowledge.State
+	Right   uint64    `json:"right"`           // within a block of what was reported
+	Over    uint64    `json:"over"`            // the engine had less
+	Under   uint64    `json:"under"`           // it had more
+	Skipped uint64    `json:"skipped,omitempty"`
+	Uses    string    `json:"uses"`             // what decisions go by: events, or sent
+	Reason  string    `json:"reason,omitempty"` // why predictions are wrong
+	Do      string    `json:"do,omitempty"`     // what to do about it
+	Note    string    `json:"note,omitempty"`   // what is as it should be, and good to know
+	Since   time.Time `json:"since,omitzero"`
+
+	state knowledge.State
+}
+
+// What decisions go by.
+const (
+	usesEvents = "events"
+	usesSent   = "sent" // what was sent there
+)
+
+// Seen is what is known of an endpoint's stream besides its state.
+type Seen struct {
+	Blocks int  // of its cache
+	Heard  bool // some message has come
+}
+
+// audits keep the records of one model.
+type audits struct {
+	model string
+
+	mu      sync.Mutex
+	records map[indexer.EndpointID]*record
+	flags   atomic.Pointer[[]flags] // by endpoint
+}
+
+// flags are what a decision needs of a record.
+type flags uint8
+
+const (
+	flagGuess flags = 1 << iota // go by what was sent there
+	flagWatch                   // ask for the answer
+)
+
+// of returns the flags of an endpoint. It takes no lock.
+func (a *audits) of(id indexer.EndpointID) flags {
+	if f := *a.flags.Load(); int(id) < len(f) {
+		return f[id]
+	}
+	return flagWatch
+}
+
+// with calls f with the record of an endpoint, and makes its flags visible.
+func (a *audits) with(id indexer.EndpointID, f func(*record)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.records[id]
+	if r == nil {
+		r = &record{}
+		a.records[id] = r
+	}
+	f(r)
+	a.show(id, r)
+}
+
+// show publishes the flags of a record that have changed; mu is held.
+func (a *audits) show(id indexer.EndpointID, r *record) {
+	now := flags(0)
+	if r.guessing() {
+		now |= flagGuess
+	}
+	if r.watching() {
+		now |= flagWatch
+	}
+	if a.of(id) == now {
+		return
+	}
+	next := slices.Clone(*a.flags.Load())
+	for int(id) >= len(next) {
+		next = append(next, flagWatch)
+	}
+	next[id] = now
+	a.flags.Store(&next)
+}
+
+func (a *audits) forget(id indexer.EndpointID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.records[id] != nil {
+		delete(a.records, id)
+		a.show(id, &record{})
+	}
+}
+
+// auditsOf returns the records of the model that a request asks for.
+func (m *Matcher) auditsOf(r *request.Request) *audits {
+	name := ""
+	if m.o.Models != nil {
+		if p := m.o.Models.Model(r.Target); p != nil {
+			name = p.Name()
+		}
+	}
+	if a, ok := m.audits.Load(name); ok {
+		return a.(*audits)
+	}
+	fresh := &audits{model: name, records: map[indexer.EndpointID]*record{}}
+	fresh.flags.Store(new([]flags))
+	a, _ := m.audits.LoadOrStore(name, fresh)
+	return a.(*audits)
+}
+
+// Verdicts returns what is concluded of the predictions for an endpoint, by model.
+func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
+	m.audits.Range(func(_, v any) bool {
+		a := v.(*audits)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if r := a.records[ep.ID]; r != nil {
+			out = append(out, m.verdict(a.model, ep, r))
+		}
+		return true
+	})
+	slices.SortFunc(out, func(a, b Verdict) int { return cmp.Compare(a.Model, b.Model) })
+	return out
+}
+
+// Standing is how far what is known of an endpoint can be trusted, where its stream
+// alone says read: what is followed and does not match is not exact. reason is "" where
+// the stream's state stands.
+func (m *Matcher) Standing(ep *endpoint.Endpoint, read knowledge.State) (state knowledge.State, reason string) {
+	state = read
+	if !read.Followed() {
+		return state, ""
+	}
+	for _, v := range m.Verdicts(ep) {
+		if v.Reason == "" || reason != "" && v.state >= state {
+			continue
+		}
+		if v.state <= state {
+			state, reason = v.state, v.Reason
+			if v.Do != "" {
+				reason += ": " + v.Do
+			}
+		}
+	}
+	return state, reason
+}
+
+// verdict puts a record into words.
+func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdict {
+	v := Verdict{
+		Model: model, Right: r.total[right], Over: r.total[over], Under: r.total[under], Skipped: r.skipped, Uses: usesEvents,
+		Since: r.since, state: m.o.Read(ep.ID),
+	}
+	if r.guessing() || !m.Believed(ep.ID) {
+		v.Uses = usesSent
+	}
+	switch {
+	case !v.state.Followed():
+	case r.requests >= enough && r.plain >= doubt:
+		v.state, v.Uses = knowledge.Approximate, usesSent
+		v.Reason, v.Do = m.unrendered(model)
+	case r.wrong == under && v.state == knowledge.Partial:
+		v.Reason = "its events are known from the middle of its life on, and it reuses more than that"
+	case r.wrong == under:
+		v.state = knowledge.Mismatched
+		v.Reason, v.Do = m.missing(model, ep, r)
+	case r.wrong == over:
+		v.state = knowledge.Mismatched
+		v.Reason = "it reuses less than its events say"
+		v.Do = "see whether another server publishes on its event port, or its model has windows or states (hybrid) that its events do not describe"
+	case r.dropsBlock():
+		v.Note = "it leaves out the last block of what it holds, as engines that speculate do (EAGLE, MTP)"
+	}
+	v.State = v.state.String()
+	return v
+}
+
+// unrendered says why prompts of a model are not matched in their own space.
+func (m *Matcher) unrendered(model string) (reason, do string) {
+	if model == "" {
+		return "its prompts are matched by what was sent there, since their model is not configured", "name the model's folder with --model"
+	}
+	return fmt.Sprintf("prompts of %s are matched by what was sent there, since they cannot be rendered", model), "see models in the status for the reasons"
+}
+
+// missing says why an engine may hold more of prompts than its events tell.
+func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reason, do string) {
+	seen := m.o.Seen(ep)
+	named := model
+	if m.o.Models != nil {
+		named = m.o.Models.EventModel(ep.Models).Name
+	}
+	switch {
+	case named != model:
+		return fmt.Sprintf("its events are read as those of model %q, and requests ask for %q", named, model),
+			"set the endpoint's model, or add the name as an alias of the model"
+	case seen.Blocks == 0 && !seen.Heard:
+		return "no event has come, while its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
+	case seen.Blocks == 0:
+		return "its events name no block that a prompt could begin with, while its answers report cached tokens",
+			"compare the topic with the engine's; models of sliding windows or states alone are known by what was sent there"
+	case r.head < usualBlockTokens:
+		return "its prompts begin otherwise than they are rendered here",
+			"compare the chat template, its arguments and the model's folder with those of the engine (--chat-template, --default-chat-template-kwargs)"
+	}
+	return fmt.Sprintf("its prompts agree with those rendered here for about %.0f tokens, and differ then", r.head),
+		"compare what the template prints there: the date (time zone of the engine), tools, images, or answers in the history"
+}

@@ -1,0 +1,243 @@
+package prefix
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// fault is what is wrong between engines and picker.
+type fault struct {
+	name    string
+	render  func(text string) string // by the engine; nil: as here
+	model   string                   // of the events; "": that of the requests
+	silent  bool                     // no events come
+	plain   bool                     // prompts are not rendered here
+	less    int                      // blocks that engines leave out of what they hold
+	skips   bool                     // every other request reads no cache
+	state   knowledge.State          // wanted in the end
+	says    string                   // wanted in the reason
+	partial bool                     // streams are known from the middle on
+}
+
+// engines are simulated engines of which each remembers the latest blocks.
+type engines struct {
+	f      fault
+	h      indexer.Hasher
+	index  *indexer.Index
+	held   []map[indexer.BlockKey]int // by engine, block to the time of use
+	now    int
+	blocks int
+}
+
+const bytesOfBlock = 64 // 16 tokens of four bytes
+
+func (e *engines) chain(text string) (keys []indexer.BlockKey) {
+	model := e.f.model
+	if model == "" {
+		model = "m"
+	}
+	key := e.h.Root(indexer.Scope{Space: indexer.SpaceText, Model: model})
+	for ; len(text) >= bytesOfBlock; text = text[bytesOfBlock:] {
+		key = e.h.Child(key, []byte(text[:bytesOfBlock]))
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// serve returns the tokens that the engine had of a prompt, and has it from then on.
+func (e *engines) serve(i int, text string, skip bool) (prompt, cached int) {
+	if e.f.render != nil {
+		text = e.f.render(text)
+	}
+	e.now++
+	keys, held, hit := e.chain(text), e.held[i], 0
+	for hit < len(keys) && hit*bytesOfBlock < len(text)-4 && held[keys[hit]] > 0 {
+		hit++
+	}
+	root := e.h.Root(indexer.Scope{Space: indexer.SpaceText, Model: "m"})
+	if e.f.model != "" {
+		root = e.h.Root(indexer.Scope{Space: indexer.SpaceText, Model: e.f.model})
+	}
+	d := indexer.Delta{}
+	for k, key := range keys {
+		if held[key] == 0 && !e.f.silent {
+			op := indexer.Op{Kind: indexer.OpStore, Root: k == 0, From: root, N: 1, First: uint32(len(d.Blocks))}
+			if k > 0 {
+				op.From, op.Parent = keys[k-1], indexer.EngineHash(keys[k-1])
+			}
+			d.Ops = append(d.Ops, op)
+			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(key), Key: key, Bytes: bytesOfBlock, Tokens: 16})
+		}
+		held[key] = e.now
+	}
+	for len(held) > e.blocks {
+		oldest := indexer.BlockKey(0)
+		for key, at := range held {
+			if oldest == 0 || at < held[oldest] || at == held[oldest] && key < oldest {
+				oldest = key
+			}
+		}
+		delete(held, oldest)
+		if !e.f.silent {
+			d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: 1, First: uint32(len(d.Hashes))})
+			d.Hashes = append(d.Hashes, indexer.EngineHash(oldest))
+		}
+	}
+	e.index.Apply(indexer.Source{Endpoint: indexer.EndpointID(i)}, &d)
+	if hit = max(hit-e.f.less, 0); skip {
+		hit = 0
+	}
+	return len(text) / 4, hit * 16
+}
+
+// played is how a fleet with a fault fared.
+type played struct {
+	hits, prompts int
+	named         int // the request after which a reason was shown; 0: never
+	distrusts     int
+	state         knowledge.State
+	reason        string
+	verdicts      []Verdict
+}
+
+// play has two engines answer n requests of multi-turn chats, each placed where most of
+// it is held.
+func play(t *testing.T, f fault, n int) (out played) {
+	t.Helper()
+	h := indexer.NewHasher(indexer.Seed{1})
+	e := &engines{f: f, h: h, index: indexer.New(indexer.Options{Hasher: h}), blocks: 2000}
+	guess := approx.New(approx.Options{Hasher: h, ChunkBytes: 64, CapacityBytes: 2000 * bytesOfBlock})
+	clock := time.Unix(1_800_000_000, 0)
+	read := knowledge.Exact
+	if f.partial {
+		read = knowledge.Partial
+	}
+	m := New(Options{
+		Index: e.index, Approx: guess, Now: func() time.Time { return clock }, Speculate: time.Second,
+		Read: func(indexer.EndpointID) knowledge.State { return read },
+		Seen: func(ep *endpoint.Endpoint) Seen {
+			n := e.index.Blocks(indexer.Source{Endpoint: ep.ID})
+			return Seen{Blocks: n, Heard: n > 0}
+		},
+		Distrust: func(*endpoint.Endpoint) { out.distrusts++ },
+		Streams:  nil,
+	})
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set(fleetOf(2))
+	eps := pool.Snapshot().Endpoints
+	for range eps {
+		e.held = append(e.held, map[indexer.BlockKey]int{})
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	chats := make([]string, 12)
+	root := h.Root(indexer.Scope{Space: indexer.SpaceText, Model: "m"})
+	for i := range n {
+		clock = clock.Add(2 * time.Second)
+		c := rng.IntN(len(chats))
+		if len(chats[c]) > 6000 {
+			chats[c] = ""
+		}
+		if chats[c] == "" {
+			chats[c] = strings.Repeat(fmt.Sprintf("system %d says what to do and how. ", c%3), 20)
+		}
+		chats[c] += strings.Repeat(fmt.Sprintf("turn %d of chat %d: %d. ", i, c, rng.Int()), 10)
+		text := []byte(chats[c])
+		r := &request.Request{Kind: request.KindChat, InputTokens: len(text) / 4, Target: "m", Chunks: indexer.Query{Root: 7, Bytes: text}}
+		r.ChunkKeys = guess.Keys(r.Chunks, nil)
+		if !f.plain {
+			r.Exact, r.PromptBytes = []indexer.Query{{Root: root, Bytes: text}}, len(text)
+		}
+		held := make([]picker.Held, len(eps))
+		m.Match(t.Context(), r, eps, held)
+		best := c % 2
+		for k := range held {
+			if held[k].Run.Total() > held[best].Run.Total() {
+				best = k
+			}
+		}
+		m.Chosen(r, eps[best])
+		skip := f.skips && i%2 == 1
+		prompt, cached := e.serve(int(eps[best].ID), chats[c], skip)
+		if skip {
+			r.Body, r.Path = []byte(`{"model":"m","messages":[],"prompt_logprobs":1}`), "/v1/chat/completions"
+			chunks := r.Chunks
+			if err := request.Parse(r); err != nil {
+				t.Fatal(err)
+			}
+			r.Chunks = chunks
+		} else {
+			out.hits, out.prompts = out.hits+cached, out.prompts+prompt
+		}
+		seen := held[best].WantUsage || rng.Float64() < .05
+		m.Finished(r, eps[best], held[best], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
+			Seen: seen, CachedSeen: seen, PromptTokens: prompt, CachedTokens: cached,
+		}})
+		for _, ep := range eps {
+			if state, reason := m.Standing(ep, read); reason != "" {
+				if out.state, out.reason = state, reason; out.named == 0 {
+					out.named = i + 1
+				}
+			}
+		}
+	}
+	if out.named == 0 {
+		out.state, out.reason = m.Standing(eps[0], read)
+	}
+	out.verdicts = m.Verdicts(eps[0])
+	return out
+}
+
+// What makes predictions wrong is named within 50 requests, and costs no more than
+// not to have read any events.
+func TestVerdicts(t *testing.T) {
+	sent := play(t, fault{plain: true}, 600)
+	ratio := func(p played) float64 { return float64(p.hits) / float64(p.prompts) }
+	for _, f := range []fault{
+		{name: "nothing", state: knowledge.Exact},
+		{name: "another template", render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "begin otherwise"},
+		{name: "another date", render: func(s string) string { return s[:200] + "23 Nov 2026" + s[200:] }, state: knowledge.Mismatched, says: "for about"},
+		{name: "another topic", silent: true, state: knowledge.Mismatched, says: "no event has come"},
+		{name: "another model", model: "other", state: knowledge.Mismatched, says: "begin otherwise"},
+		{name: "no model", plain: true, state: knowledge.Approximate, says: "--model"},
+		{name: "EAGLE", less: 1, state: knowledge.Exact},
+		{name: "three blocks less", less: 3, state: knowledge.Mismatched, says: "less than its events"},
+		{name: "half read no cache", skips: true, state: knowledge.Exact},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			p := play(t, f, 600)
+			t.Logf("hit ratio %.3f, by what was sent alone %.3f; named after %d requests: %v %q; %+v", ratio(p), ratio(sent), p.named, p.state, p.reason, p.verdicts)
+			if p.state != f.state || !strings.Contains(p.reason, f.says) || f.says == "" && p.reason != "" {
+				t.Errorf("%v %q, want %v with %q", p.state, p.reason, f.state, f.says)
+			}
+			if f.says != "" && (p.named == 0 || p.named > 50) {
+				t.Errorf("named after %d requests", p.named)
+			}
+			if f.less == 0 && !f.skips && ratio(p) < ratio(sent)-.03 {
+				t.Errorf("hit ratio %.3f, by what was sent alone %.3f", ratio(p), ratio(sent))
+			}
+			if p.distrusts > 0 {
+				t.Errorf("distrusted %d times without a stream", p.distrusts)
+			}
+		})
+	}
+}
+
+func fleetOf(n int) (out []endpoint.Spec) {
+	for i := range n {
+		out = append(out, endpoint.Spec{
+			Name: fmt.Sprint("e", i), Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000), Models: []string{"m"},
+		})
+	}
+	return out
+}

@@ -1,0 +1,29 @@
+package request
+
+import "testing"
+
+// Engines read no prefix cache for these, and read it for those that look alike.
+func TestSkipsCache(t *testing.T) {
+	f := func(path, body string, want bool) {
+		t.Helper()
+		r := &Request{Path: path, Body: []byte(body)}
+		if err := Parse(r); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.SkipsCache(); got != want {
+			t.Errorf("%s %s: %v", path, body, got)
+		}
+	}
+	const chat, completions, generate = "/v1/chat/completions", "/v1/completions", "/inference/v1/generate"
+	f(completions, `{"model":"m","prompt":"x","prompt_logprobs":0}`, true)
+	f(completions, `{"model":"m","prompt":"x","prompt_logprobs":null}`, false)
+	f(completions, `{"model":"m","prompt":"x","echo":true}`, false)
+	f(completions, `{"model":"m","prompt":"x","echo":true,"logprobs":0}`, true)
+	f(completions, `{"model":"m","prompt":"x","logprobs":5}`, false)
+	f(chat, `{"model":"m","messages":[],"echo":true}`, true)
+	f(chat, `{"model":"m","messages":[],"logprobs":true}`, false)
+	f(chat, `{"model":"m","messages":[],"prompt_logprobs":2}`, true)
+	f(generate, `{"token_ids":[1],"sampling_params":{"prompt_logprobs":1}}`, true)
+	f(generate, `{"token_ids":[1],"sampling_params":{"skip_reading_prefix_cache":true}}`, true)
+	f(generate, `{"token_ids":[1],"sampling_params":{"prompt_logprobs":1,"skip_reading_prefix_cache":false}}`, false)
+}
