@@ -26,8 +26,8 @@
 // Blocks are named by the caller (Request.Blocks): the core neither hashes
 // nor looks at tokens. Names are chained: equal names mean equal prefixes.
 //
-// What the package does not do: sliding windows, speculative decoding, KV
-// transfer, priorities.
+// What the package does not do: sliding windows, speculative decoding,
+// priorities, the time that a transfer of blocks takes.
 //
 // Concurrency: none. One goroutine owns an Engine. Slices in a Result are
 // valid until the next call.

@@ -16,6 +16,7 @@ type Engine struct {
 	rng  *rand.Rand // of noise; nil: none
 
 	running []*seq // in order of admission
+	kept    map[uint64]*seq
 	waiting queue
 	spare   []*seq // ended sequences, for reuse
 
@@ -257,8 +258,12 @@ func (e *Engine) retire() {
 			kept = append(kept, s)
 			continue
 		}
-		e.giveBack(s)
 		e.stats.Finished++
+		if s.Hold {
+			e.hold(s)
+			continue
+		}
+		e.giveBack(s)
 		e.recycle(s)
 	}
 	clear(e.running[len(kept):])

@@ -22,8 +22,13 @@ type Request struct {
 	Tokens []uint32
 
 	Adapter uint32 // adapter number, 0 for the base model
-	Report  bool   // announce the hit prefix when first scheduled ("full" report mode)
-	Tag     *Tag   // handed through to stored events
+	// Hold keeps the blocks when the request has ended, until Release. Remote says that
+	// the prompt's blocks come from elsewhere when it is admitted: only what is behind
+	// the last full one is computed.
+	Hold, Remote bool
+
+	Report bool // announce the hit prefix when first scheduled ("full" report mode)
+	Tag    *Tag // handed through to stored events
 }
 
 // Tag is what a stored event says about a block beside its tokens.

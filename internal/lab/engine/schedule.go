@@ -60,7 +60,9 @@ func (e *Engine) scheduleWaiting(budget *int) {
 		e.waiting.remove(i)
 		e.admit(s, held)
 		e.plan(s, n)
-		e.load.addLoad(&e.cfg.Host.Load, loaded*e.cfg.BlockSize)
+		if !s.Remote {
+			e.load.addLoad(&e.cfg.Host.Load, loaded*e.cfg.BlockSize)
+		}
 		*budget -= n
 	}
 	e.blocked = *budget > 0
@@ -119,6 +121,9 @@ func (e *Engine) lookup(s *seq) (hits []int32, loaded int) {
 			break
 		}
 		e.hits = append(e.hits, b)
+	}
+	if s.Remote {
+		return e.hits, most - len(e.hits)
 	}
 	if e.host == nil {
 		return e.hits, 0
@@ -253,6 +258,7 @@ func (e *Engine) plan(s *seq, n int) {
 func (e *Engine) preempt(s *seq) {
 	e.giveBack(s)
 	s.preempted++
+	s.Remote = false // what came from elsewhere is computed anew
 	e.stats.Preemptions++
 	e.waiting.pushFront(s)
 }

@@ -25,6 +25,10 @@ type core struct {
 	closed bool
 	load   int // jobs posted and not ended
 
+	pd        *PDOptions
+	leases    map[string]*lease // owned by the goroutine
+	transfers transfers
+
 	wake chan struct{} // something was posted, or the pace changed
 	done chan struct{}
 
@@ -51,6 +55,10 @@ func newCore(rank int, o *Options, pub *kvstream.Publisher, names func(uint32) s
 		rank: rank, eng: eng, pub: pub, every: max(1, o.StreamInterval),
 		meter: newMeter(eng.Config()), pace: pace{speed: o.Speed, slow: 1},
 		wake: make(chan struct{}, 1), done: make(chan struct{}), jobs: map[uint64]*job{},
+		leases: map[string]*lease{}, pd: o.PD,
+	}
+	if c.pd == nil {
+		c.pd = PDOptions{}.withDefaults()
 	}
 	if o.Events != nil {
 		c.format = o.Events.Format
@@ -95,6 +103,12 @@ func (c *core) setPace(change func(*pace)) {
 	change(&c.pace)
 	c.mu.Unlock()
 	c.poke()
+}
+
+func (c *core) speed() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pace.speed
 }
 
 // inFlight is the number of jobs submitted and not ended.
@@ -246,6 +260,9 @@ func (c *core) deliver(r *engine.Result) {
 		last := m.Generated >= j.req.Output
 		j.progress(m, last || m.Generated == 1 || m.Generated%c.every == 0)
 		if last {
+			if j.req.Hold {
+				c.hold(j)
+			}
 			c.meter.done(j, now)
 			c.finish(j, nil)
 		}
@@ -254,6 +271,7 @@ func (c *core) deliver(r *engine.Result) {
 
 // fail ends every job when the core stops.
 func (c *core) fail() {
+	c.drop()
 	for _, j := range c.jobs {
 		c.finish(j, errStopped)
 	}

@@ -38,6 +38,7 @@ type Faults struct {
 	ErrorStatus int     `json:"error_status"` // with this status; default 500
 	Slow        float64 `json:"slow"`         // steps take so many times longer; 0: once
 	Hang        Hang    `json:"hang"`
+	Garbage     bool    `json:"garbage"`     // inference requests are answered with 200 and no JSON
 	ResetShare  float64 `json:"reset_share"` // share of inference requests whose connection is reset
 	ResetAfter  int     `json:"reset_after"` // tokens of a stream before that; 0: before the answer
 
@@ -136,6 +137,12 @@ func (e *Engine) applyFaults(st *incarnation) {
 	for _, p := range st.pubs {
 		p.SetFaults(f.Events)
 	}
+}
+
+func (s *faultState) garbage() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.f.Garbage
 }
 
 // refuse returns the status with which the next inference request is to be

@@ -17,6 +17,9 @@ type call struct {
 	head reply // id, object, created, model
 	chat bool
 
+	engine  *Engine
+	prompts []prompt
+
 	cutAfter int // tokens of a sequence, after which a stream breaks off
 }
 
@@ -42,9 +45,20 @@ func (e *Engine) infer(w *responder, r *http.Request, chat bool) {
 		w.fail(&apiError{http.StatusServiceUnavailable, errUnavailable, "the engine is starting", ""})
 		return
 	}
+	if e.faults.garbage() {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte("<html>simulated"))
+		return
+	}
 	c, err := e.begin(w, r, body, chat)
 	if err != nil {
+		if c != nil {
+			c.notify() // of what is refused nobody reads the blocks
+		}
 		w.fail(asAPIError(err))
+		return
+	}
+	if e.opt.PD != nil && !c.handOver(r.Context()) {
 		return
 	}
 	if c.cutAfter = math.MaxInt; cut {
@@ -74,12 +88,15 @@ func (e *Engine) begin(w *responder, r *http.Request, body []byte, chat bool) (*
 	if err != nil {
 		return nil, err
 	}
-	c := &call{w: w, p: p, chat: chat}
+	c := &call{w: w, p: p, chat: chat, engine: e, prompts: prompts}
+	if e.opt.PD == nil {
+		p.KV = nil
+	}
 	if c.seqs, err = e.plan(p, prompts, chat); err != nil {
-		return nil, err
+		return c, err
 	}
 	if c.core, err = w.st.pick(r.Header.Get(headerRank)); err != nil {
-		return nil, err
+		return c, err
 	}
 	id := r.Header.Get(headerRequestID)
 	if id == "" {
@@ -119,6 +136,9 @@ func (c *call) usage() *usage {
 			u.Details.CachedTokens += cached
 		}
 	}
+	if h := c.p.KV; h.pulls() && h.Cached != nil {
+		u.Details.CachedTokens = *h.Cached
+	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	return u
 }
@@ -149,6 +169,9 @@ func (c *call) whole(ctx context.Context) bool {
 	}
 	if c.chat && c.p.ReturnTokenIDs {
 		r.PromptTokenIDs = c.seqs[0].prompt.tokens
+	}
+	if c.p.KV.prefills() {
+		r.KV = c.offer()
 	}
 	c.w.send(http.StatusOK, r)
 	return true

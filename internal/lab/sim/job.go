@@ -18,7 +18,9 @@ var (
 type job struct {
 	req     engine.Request
 	arrived time.Time
-	stop    bool // the answer ends by itself, not by a limit
+	lease   string // name of the lease of its blocks, with req.Hold
+	stamp   uint64 // of its prompt
+	stop    bool   // the answer ends by itself, not by a limit
 
 	begun, first, latest time.Time // owned by the core's goroutine
 

@@ -52,6 +52,7 @@ type Options struct {
 	Tokenizer Tokenizer       // default: the built-in vocabulary
 	Namer     blockhash.Namer // default: sha256_cbor with vLLM's default seed
 	Events    *EventOptions   // nil: no KV events
+	PD        *PDOptions      // nil: no part in prefill/decode
 	// Sources is the body of GET /kv_event_sources: "list", "sources" (a list
 	// under that key), "ranks" (an object keyed by rank), or "" for 404.
 	Sources string
@@ -125,6 +126,9 @@ func (o Options) withDefaults() (Options, error) {
 	case "", sourcesList, sourcesKey, sourcesRanks:
 	default:
 		return o, fmt.Errorf("%w: sources %q", ErrOptions, o.Sources)
+	}
+	if o.PD != nil {
+		o.PD = o.PD.withDefaults()
 	}
 	if o.Events != nil {
 		ev := *o.Events

@@ -28,6 +28,8 @@ type reply struct {
 	Usage   *usage   `json:"usage,omitempty"`
 
 	PromptTokenIDs []uint32 `json:"prompt_token_ids,omitempty"`
+
+	KV *handOver `json:"kv_transfer_params,omitempty"`
 }
 
 // choice has text in completions, a message in chats and a delta in their

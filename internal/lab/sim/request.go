@@ -28,8 +28,9 @@ type params struct {
 		IncludeUsage         bool `json:"include_usage"`
 		ContinuousUsageStats bool `json:"continuous_usage_stats"`
 	} `json:"stream_options"`
-	CacheSalt      string `json:"cache_salt"`
-	ReturnTokenIDs bool   `json:"return_token_ids"`
+	CacheSalt      string    `json:"cache_salt"`
+	KV             *handOver `json:"kv_transfer_params"`
+	ReturnTokenIDs bool      `json:"return_token_ids"`
 	XArgs          struct {
 		Report string `json:"kv_cache_report_mode"`
 	} `json:"vllm_xargs"`

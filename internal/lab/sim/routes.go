@@ -32,6 +32,8 @@ func (e *Engine) routes() http.Handler {
 		"POST /v1/load_lora_adapter":       e.loadLoRA,
 		"POST /v1/unload_lora_adapter":     e.unloadLoRA,
 		"POST /reset_prefix_cache":         e.resetPrefixCache,
+		"POST " + pathRead:                 e.readBlocks,
+		"POST " + pathDone:                 e.doneBlocks,
 		"GET /sim/faults":                  e.getFaults,
 		"PUT /sim/faults":                  e.putFaults,
 		"POST /sim/restart":                e.postRestart,

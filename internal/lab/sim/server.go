@@ -37,6 +37,8 @@ type Engine struct {
 
 // incarnation is what a restart replaces.
 type incarnation struct {
+	id      string // the engine's, for hand-overs
+	addr    string
 	cores   []*core
 	pubs    []*kvstream.Publisher // by rank; empty without events
 	start   time.Time
@@ -45,6 +47,8 @@ type incarnation struct {
 	server  *http.Server
 	serving chan struct{} // closed when the server's goroutine has returned
 	cancel  context.CancelFunc
+
+	spoiled sync.Map // names of first blocks whose content is not what it should be
 
 	mu      sync.Mutex
 	stopped bool
@@ -140,6 +144,7 @@ func (e *Engine) boot(pubs []*kvstream.Publisher, firstSeq uint64) (err error) {
 	if bound := ln.Addr().String(); bound != e.addr { // only at the first boot
 		e.addr = bound
 	}
+	st.addr, st.id = e.addr, fmt.Sprintf("engine-%s-%d", e.addr, st.start.UnixNano())
 	if e.opt.Events != nil && pubs == nil {
 		if st.pubs, err = openPublishers(&e.opt, e.addr, firstSeq); err != nil {
 			_ = ln.Close()

@@ -1,0 +1,51 @@
+package engine
+
+// This file is what a core does for prompts that one engine computes and another
+// answers: blocks that outlive their request, and prompts whose blocks come from
+// elsewhere.
+
+// hold keeps the blocks of an ended sequence.
+func (e *Engine) hold(s *seq) {
+	if e.kept == nil {
+		e.kept = map[uint64]*seq{}
+	}
+	e.kept[s.ID] = s
+}
+
+// Kept returns the physical blocks that are kept for an ended request, nil when none
+// are.
+func (e *Engine) Kept(id uint64) []int32 {
+	if s := e.kept[id]; s != nil {
+		return s.blocks
+	}
+	return nil
+}
+
+// Release gives up the blocks of an ended request that was submitted with Hold. It
+// returns false when none are kept.
+func (e *Engine) Release(id uint64) bool {
+	s := e.kept[id]
+	if s == nil {
+		return false
+	}
+	e.settle()
+	delete(e.kept, id)
+	e.giveBack(s)
+	e.recycle(s)
+	e.blocked = false
+	return true
+}
+
+// Cached returns how many leading blocks of a chain of names are in the prefix cache.
+func (e *Engine) Cached(names []Hash) (n int) {
+	if e.cfg.NoPrefixCache {
+		return 0
+	}
+	for n < len(names) {
+		if _, ok := e.pool.lookup(names[n]); !ok {
+			break
+		}
+		n++
+	}
+	return n
+}

@@ -1,0 +1,51 @@
+package engine
+
+import "testing"
+
+// TestHold: blocks of a request that is read elsewhere stay until they are released.
+func TestHold(t *testing.T) {
+	e, err := New(Config{Blocks: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]Hash, 10)
+	for i := range names {
+		names[i] = Hash(i + 1)
+	}
+	if err := e.Submit(Request{ID: 1, Prompt: 150, Output: 1, Blocks: names[:9], Hold: true}); err != nil {
+		t.Fatal(err)
+	}
+	for !e.Idle() {
+		e.Step()
+	}
+	if got := e.Stats(); got.UsedBlocks != 10 || got.Finished != 1 || len(e.Kept(1)) != 10 {
+		t.Fatalf("after the request: %+v, %d kept", got, len(e.Kept(1)))
+	}
+	if !e.Release(1) || e.Release(1) || e.Stats().UsedBlocks != 0 {
+		t.Errorf("after the release: %+v", e.Stats())
+	}
+	if got := e.Cached(names); got != 9 {
+		t.Errorf("%d blocks are cached, want 9", got)
+	}
+}
+
+// TestRemote: a prompt whose blocks come from elsewhere is not computed, but for its
+// last block, and its blocks are announced.
+func TestRemote(t *testing.T) {
+	e, err := New(Config{Blocks: 20, Events: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []Hash{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	if err := e.Submit(Request{ID: 1, Prompt: 150, Output: 3, Blocks: names, Remote: true}); err != nil {
+		t.Fatal(err)
+	}
+	r := e.Step()
+	stored := 0
+	for _, ev := range r.Events {
+		stored += len(ev.Hashes)
+	}
+	if r.Prefill != 6 || stored != 9 || len(r.First) != 1 || r.First[0].Cached != 144 {
+		t.Errorf("%d tokens computed, %d blocks announced, %+v", r.Prefill, stored, r.First)
+	}
+}

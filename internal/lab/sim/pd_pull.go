@@ -1,0 +1,207 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
+)
+
+type counter = atomic.Int64
+
+// transfers are what a core counts of hand-overs.
+type transfers struct {
+	held    counter // leases at this moment
+	read    counter // leases that were read
+	expired counter
+	late    counter // notifications of leases that there were not
+	failed  counter // pulls that failed
+	wrong   counter // pulls of blocks that belong to another
+}
+
+var leaseNumber atomic.Uint64
+
+// TransferStats are the figures of an engine's hand-overs.
+type TransferStats struct {
+	Held    int64 `json:"held"`
+	Read    int64 `json:"read"`
+	Expired int64 `json:"expired"`
+	Late    int64 `json:"late"`
+	Failed  int64 `json:"failed"`
+	Wrong   int64 `json:"wrong"`
+}
+
+func (t *transfers) stats() TransferStats {
+	return TransferStats{t.held.Load(), t.read.Load(), t.expired.Load(), t.late.Load(), t.failed.Load(), t.wrong.Load()}
+}
+
+// Paths of the side channel between engines. Theirs is a socket of its own, which
+// also carries the blocks.
+const (
+	pathRead = "/side/read"
+	pathDone = "/side/done"
+)
+
+// sideMessage names a lease.
+type sideMessage struct {
+	Engine  string `json:"engine_id"`
+	Request string `json:"request_id"`
+}
+
+// readBlocks answers what the blocks of a hand-over hold. Like a remote memory read it
+// succeeds for any block of the engine, whoever has it.
+func (e *Engine) readBlocks(w *responder, r *http.Request) {
+	var m sideMessage
+	if !w.decode(r, &m) {
+		return
+	}
+	if m.Engine != w.st.id {
+		w.fail(&apiError{http.StatusConflict, errInternal, "handshake mismatch", ""})
+		return
+	}
+	for _, c := range w.st.cores {
+		stamp, _ := ask(c, func() uint64 {
+			if l := c.leases[m.Request]; l != nil {
+				l.timer.Reset(c.pd.Lease * 2 / 3) // the reader's heartbeat
+				return l.stamp
+			}
+			return 0
+		})
+		if stamp != 0 {
+			w.send(http.StatusOK, map[string]uint64{"stamp": stamp})
+			return
+		}
+	}
+	w.send(http.StatusOK, map[string]uint64{"stamp": 0})
+}
+
+// doneBlocks ends a lease.
+func (e *Engine) doneBlocks(w *responder, r *http.Request) {
+	var m sideMessage
+	if !w.decode(r, &m) {
+		return
+	}
+	found := false
+	for _, c := range w.st.cores {
+		gave, _ := ask(c, func() bool { return c.give(m.Request, &c.transfers.read) })
+		found = found || gave
+	}
+	if !found {
+		w.st.cores[0].transfers.late.Add(1)
+	}
+	w.send(http.StatusOK, struct{}{})
+}
+
+var (
+	errLoad   = errors.New("sim: the prompt's blocks did not come")
+	errKilled = errors.New("sim: assertion failed: remote_block_ids is None")
+)
+
+// sideChannel is the client of other engines' side channels.
+var sideChannel = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Second}}
+
+// pull fetches the blocks of a prompt that another engine has computed. It returns
+// whether they are that prompt's.
+func (c *call) pull(ctx context.Context, p *prompt, salt blockhash.Extra) (right bool, err error) {
+	h, o := c.p.KV, c.engine.opt.PD
+	if len(h.BlockIDs) == 0 || string(h.BlockIDs) == "null" {
+		return false, errKilled
+	}
+	if h.RequestID == nil || h.EngineID == nil || h.Host == nil || h.Port == nil {
+		<-ctx.Done() // the request waits for ever
+		return false, ctx.Err()
+	}
+	defer c.notify()
+	shake, cancel := context.WithTimeout(ctx, o.Handshake)
+	defer cancel()
+	body, err := side(shake, h, pathRead)
+	if err != nil {
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		c.core.transfers.failed.Add(1)
+		return false, fmt.Errorf("%w: %w", errLoad, err)
+	}
+	var read struct {
+		Stamp uint64 `json:"stamp"`
+	}
+	if err := json.Unmarshal(body, &read); err != nil {
+		return false, fmt.Errorf("%w: %w", errLoad, err)
+	}
+	size := c.engine.opt.Core.BlockSize
+	names := hashes(c.engine.opt.Namer.Append(nil, p.tokens, size, salt))
+	held, _ := ask(c.core, func() int { return c.core.eng.Cached(names) })
+	move := time.NewTimer(o.moves(len(p.tokens)-held*size, c.core.speed()))
+	defer move.Stop()
+	select {
+	case <-move.C:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	right = read.Stamp == stampOf(p.tokens)
+	if !right {
+		c.core.transfers.wrong.Add(1)
+	}
+	return right, nil
+}
+
+// notify tells the engine that computed the prompt that its blocks are not needed any
+// more.
+func (c *call) notify() {
+	h := c.p.KV
+	if !h.pulls() || h.RequestID == nil || h.EngineID == nil || h.Host == nil || h.Port == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.engine.opt.PD.Handshake)
+	defer cancel()
+	_, _ = side(ctx, h, pathDone) // it may be gone
+}
+
+// side asks another engine over the side channel.
+func side(ctx context.Context, h *handOver, path string) ([]byte, error) {
+	body, _ := json.Marshal(sideMessage{*h.EngineID, *h.RequestID}) // text always encodes
+	url := "http://" + net.JoinHostPort(*h.Host, strconv.Itoa(*h.Port)) + path
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := sideChannel.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var out bytes.Buffer
+	if _, err := out.ReadFrom(resp.Body); err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return out.Bytes(), nil
+}
+
+// Transfers returns the figures of the engine's hand-overs; none while it is down.
+func (e *Engine) Transfers() (sum TransferStats) {
+	st := e.current()
+	if st == nil {
+		return sum
+	}
+	for _, c := range st.cores {
+		s := c.transfers.stats()
+		sum.Held += s.Held
+		sum.Read += s.Read
+		sum.Expired += s.Expired
+		sum.Late += s.Late
+		sum.Failed += s.Failed
+		sum.Wrong += s.Wrong
+	}
+	return sum
+}

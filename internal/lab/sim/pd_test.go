@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/answer"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+)
+
+const wantHandOver = `,"max_tokens":1,"min_tokens":1,"kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
+
+// disagg is a pair of engines for prefill and decode.
+type disagg struct {
+	t    *testing.T
+	p, d *Engine
+	text string
+}
+
+func newDisagg(t *testing.T, lease time.Duration, recompute bool) *disagg {
+	o := func() Options {
+		return fast(Options{PD: &PDOptions{Lease: lease, Recompute: recompute, Handshake: time.Second}})
+	}
+	return &disagg{t, open(t, o()), open(t, o()), strings.Repeat("a long prompt that two engines share. ", 40)}
+}
+
+// prefill returns the hand-over of the prompt.
+func (d *disagg) prefill() string {
+	d.t.Helper()
+	var b struct {
+		KV json.RawMessage `json:"kv_transfer_params"`
+	}
+	do(d.t, d.p, "POST", "/v1/chat/completions", chatBody(d.text, wantHandOver)).decoded(d.t, 200, &b)
+	if len(b.KV) == 0 {
+		d.t.Fatal("no hand-over")
+	}
+	return string(b.KV)
+}
+
+func (d *disagg) decode(kv, more string) response {
+	d.t.Helper()
+	if kv != "" {
+		more += `,"kv_transfer_params":` + kv
+	}
+	return do(d.t, d.d, "POST", "/v1/chat/completions", chatBody(d.text, `,"max_tokens":20,"ignore_eos":true`+more))
+}
+
+// right reports whether an answer's text is the prompt's.
+func (d *disagg) right(r response) (b body, right bool) {
+	d.t.Helper()
+	r.decoded(d.t, 200, &b)
+	seed := answer.OfChat([]vocab.Message{{Role: "user", Content: vocab.Content(d.text)}})
+	return b, answer.Check(d.d.words, seed, b.Choices[0].Message.Content) == nil
+}
+
+// figures waits until an engine's figures are as wanted.
+func figures(t *testing.T, e *Engine, ok func(TransferStats) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(e.Transfers()); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", e.Transfers())
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+func none(s TransferStats) bool { return s.Held == 0 }
+
+func TestHandOver(t *testing.T) {
+	d := newDisagg(t, time.Minute, false)
+	kv := d.prefill()
+	if got := d.p.Transfers(); got.Held != 1 || d.p.Stats()[0].Engine.UsedBlocks == 0 {
+		t.Fatalf("after prefill: %+v", got)
+	}
+	b, right := d.right(d.decode(kv, ""))
+	if !right || b.Usage.Details.CachedTokens != 0 {
+		t.Errorf("right %v, usage %+v", right, b.Usage)
+	}
+	figures(t, d.p, none)
+	if s := d.d.Stats()[0].Engine; s.PrefillTokens > 16 || s.HitTokens == 0 {
+		t.Errorf("the decode engine computed %d tokens", s.PrefillTokens)
+	}
+	if _, right := d.right(d.decode("", "")); !right {
+		t.Error("the pulled blocks are wrong")
+	}
+}
+
+// TestLateRead: a read after the lease succeeds, its text is wrong, and so are later
+// answers from these blocks.
+func TestLateRead(t *testing.T) {
+	d := newDisagg(t, 5*time.Millisecond, false)
+	kv := d.prefill()
+	figures(t, d.p, func(s TransferStats) bool { return s.Expired == 1 && s.Held == 0 })
+	if _, right := d.right(d.decode(kv, "")); right {
+		t.Error("a late read gave the right text")
+	}
+	if _, right := d.right(d.decode("", "")); right {
+		t.Error("the wrong blocks are not used again")
+	}
+	if got := d.p.Transfers(); got.Late != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestLoadFails(t *testing.T) {
+	for _, recompute := range []bool{false, true} {
+		d := newDisagg(t, time.Minute, recompute)
+		kv := d.prefill()
+		if err := d.p.Restart(RestartOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r := d.decode(kv, "")
+		if recompute {
+			if _, right := d.right(r); !right {
+				t.Error("not computed anew")
+			}
+			continue
+		}
+		if r.status != http.StatusInternalServerError {
+			t.Errorf("status %d: %s", r.status, r.body)
+		}
+		if r = d.decode(kv, `,"stream":true`); r.status != 200 || !strings.Contains(string(r.body), `"error":{`) || !strings.Contains(string(r.body), `"role":"assistant"`) {
+			t.Errorf("stream: %d %s", r.status, r.body)
+		}
+	}
+}
+
+// TestRelease: whatever ends the decode leg, the prefill engine is told.
+func TestRelease(t *testing.T) {
+	d := newDisagg(t, time.Minute, false)
+	if r := d.decode(d.prefill(), `,"max_completion_tokens":0`); r.status != 400 {
+		t.Errorf("status %d", r.status)
+	}
+	figures(t, d.p, none)
+	kv := d.prefill()
+	d.d.Hang(HangEngine)
+	ctx, leave := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer leave()
+	if _, err := try(ctx, d.d, "POST", "/v1/chat/completions", chatBody(d.text, `,"kv_transfer_params":`+kv)); err == nil {
+		t.Error("answered")
+	}
+	figures(t, d.p, none)
+	d.p.Hang(HangEngine)
+	ctx, leave2 := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer leave2()
+	if _, err := try(ctx, d.p, "POST", "/v1/chat/completions", chatBody(d.text, wantHandOver)); err == nil {
+		t.Error("answered")
+	}
+	d.p.Hang(HangNone)
+	if got := d.p.Transfers(); got.Held != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestHostileHandOver: what a client could do with the members itself.
+func TestHostileHandOver(t *testing.T) {
+	d := newDisagg(t, time.Minute, false)
+	ctx, leave := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer leave()
+	if _, err := try(ctx, d.d, "POST", "/v1/chat/completions", chatBody(d.text, `,"kv_transfer_params":{"do_remote_prefill":true,"remote_block_ids":[[1]],"remote_engine_id":"x","remote_host":"127.0.0.1","remote_port":1}`)); err == nil {
+		t.Error("a hand-over without a request id is answered")
+	}
+	_, _ = try(context.Background(), d.d, "POST", "/v1/chat/completions", chatBody(d.text, `,"kv_transfer_params":{"do_remote_prefill":true,"remote_block_ids":null}`))
+	for deadline := time.Now().Add(10 * time.Second); d.d.current() != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the engine lives")
+		}
+		<-time.After(time.Millisecond)
+	}
+}
