@@ -159,8 +159,9 @@ func (x *exchange) finish(f *fault) {
 		panic(http.ErrAbortHandler)
 	case errors.Is(f.err, errHead):
 		x.fail(http.StatusGatewayTimeout, "the engine has not answered in time")
-	case errors.Is(f.err, errEngine5), errors.Is(f.err, errBroken):
-		x.fail(http.StatusBadGateway, "the engine failed before it had answered")
+	case errors.Is(f.err, errEngine5), errors.Is(f.err, errBroken): // another decode engine may serve it
+		x.s.m.unreachable.Inc()
+		x.fail(http.StatusServiceUnavailable, "the engine failed before it had answered")
 	default:
 		x.s.unreachable(x.w, f.err)
 	}
