@@ -65,6 +65,10 @@ demo: setup-demo build ## show the main job: engines, replicas and a real Envoy 
 demo-ha: setup-demo build ## show what clients notice when replicas die, restart and roll
 	@$(LAB) demo --ha
 
+.PHONY: demo-pd
+demo-pd: setup-demo build ## show prefill and decode apart against the same engines together (80 s)
+	@$(LAB) demo --pd
+
 .PHONY: demo-quality
 demo-quality: setup-demo build ## compare hits and times of 1, 3 and 5 replicas, sharing or cut off (3 minutes)
 	@$(LAB) demo --quality

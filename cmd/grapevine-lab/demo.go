@@ -16,7 +16,7 @@ import (
 
 func newDemo() *cobra.Command {
 	var o demo.Options
-	ha, quality, faults, cut, only := false, false, false, false, ""
+	ha, quality, faults, cut, apart, only := false, false, false, false, false, ""
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: engines, replicas and a real Envoy on this machine",
@@ -37,6 +37,8 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 			switch {
 			case ha:
 				return runHA(cmd, o)
+			case apart:
+				return runPD(cmd, o)
 			case quality:
 				return runQuality(cmd, o)
 			case faults:
@@ -58,13 +60,30 @@ It ends by itself within 90 seconds; the exit code is 1 if any request failed.`,
 	cmd.Flags().BoolVar(&faults, "faults", false, "instead: make engines sick under load and count what clients notice (6 minutes)")
 	cmd.Flags().StringVar(&only, "only", "", "of --faults: those with this in their name")
 	cmd.Flags().BoolVar(&cut, "cut", false, "of --faults: the replicas do not share")
-	cmd.MarkFlagsMutuallyExclusive("ha", "quality", "faults")
+	cmd.Flags().BoolVar(&apart, "pd", false, "instead: prefill and decode apart, against the same engines together (80 s)")
+	cmd.MarkFlagsMutuallyExclusive("ha", "quality", "faults", "pd")
 	cmd.Flags().Float64Var(&o.Rate, "rate", 0, "of --quality: sessions of four requests per second (default 4); of --faults: requests (default 24)")
 	cmd.Flags().StringVar(&o.Share, "share", "auto", "how replicas share the index: mesh, partitioned or auto")
 	cmd.Flags().IntVar(&o.Engines, "engines", 6, "number of simulated engines")
 	cmd.Flags().IntVar(&o.Replicas, "replicas", 3, "number of replicas")
 	cmd.Flags().DurationVar(&o.Phase, "phase", 32*time.Second, "length of each of the two phases")
 	return cmd
+}
+
+// runPD shows what it brings to compute prompts elsewhere.
+func runPD(cmd *cobra.Command, o demo.Options) error {
+	if !cmd.Flags().Changed("phase") {
+		o.Phase = 0
+	}
+	s, err := demo.RunPD(cmd.Context(), o)
+	if err != nil {
+		return err
+	}
+	s.Write(o.Out)
+	if !s.OK() {
+		return cli.ExitCode(1)
+	}
+	return nil
 }
 
 // runHA shows what clients notice when replicas come and go.

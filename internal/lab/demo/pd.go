@@ -1,0 +1,296 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
+	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// pdClass is a part of the load of RunPD.
+type pdClass struct {
+	name string
+	rate float64
+	kind workload.Kind
+}
+
+// pdClasses mix prompts of all lengths; the last one's is three quarters cached
+// everywhere, once it was seen.
+var pdClasses = []pdClass{
+	{"200 tokens", 5, workload.Kind{Turns: 1, UserTokens: 200, Spread: .2, Answer: 120}},
+	{"2,000 tokens", 1.5, workload.Kind{Turns: 1, UserTokens: 2000, Spread: .2, Answer: 120}},
+	{"8,000 tokens", 1, workload.Kind{Turns: 1, UserTokens: 8000, Spread: .2, Answer: 120}},
+	{"2,000, 75% cached", 1, workload.Kind{Shared: 1, SharedTokens: 1500, Turns: 1, UserTokens: 500, Spread: .2, Answer: 120}},
+}
+
+// The pair of pools that RunPD shows.
+const (
+	pdPrefill = 2
+	pdDecode  = 4
+	pdSpeed   = 20e9   // bytes per second between engines
+	pdBytes   = 327680 // of KV cache per token: 70B in 16 bits
+)
+
+// PDSummary is what RunPD measured: the same load on the same engines, each serving
+// whole requests, and with prefill and decode apart.
+type PDSummary struct {
+	Together, Apart []PDRow // by class
+	Killed          string
+	LastError       error
+}
+
+// PDRow is one class of prompts.
+type PDRow struct {
+	Name             string
+	Requests, Failed uint64
+	TTFT, TPOT       [2]time.Duration // p50, p90
+	Remote           float64          // share whose prompt another engine computed
+}
+
+// OK reports whether nothing failed and both ways were taken.
+func (s *PDSummary) OK() bool {
+	split := false
+	for _, rows := range [][]PDRow{s.Together, s.Apart} {
+		for i := range rows {
+			if rows[i].Failed > 0 || rows[i].Requests == 0 {
+				return false
+			}
+			split = split || rows[i].Remote > 0
+		}
+	}
+	return split
+}
+
+// RunPD measures prefill and decode apart against the same engines together. One
+// prefill engine dies on the way and comes back.
+func RunPD(ctx context.Context, o Options) (*PDSummary, error) {
+	o.Engines, o.Replicas = pdPrefill+pdDecode, 1
+	if o.Phase == 0 {
+		o.Phase = 25 * time.Second
+	}
+	s := &PDSummary{}
+	fmt.Fprintf(o.Out, "%d engines (simulated: 70B on four GPUs), a real Envoy, prompts of 200 to 8,000 tokens.\n", o.Engines)
+	var err error
+	if s.Together, err = o.pdPhase(ctx, s, false); err == nil {
+		s.Apart, err = o.pdPhase(ctx, s, true)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ErrInterrupted
+	case err != nil:
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	return s, nil
+}
+
+// pdPhase plays the load against one arrangement of the engines.
+func (o Options) pdPhase(ctx context.Context, s *PDSummary, apart bool) (rows []PDRow, err error) {
+	dir, err := os.MkdirTemp("", "grapevine-pd-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	r := &run{o: o, dir: dir, model: filepath.Join(dir, "model"), start: time.Now()}
+	if err := vocab.New().WriteModel(r.model); err != nil {
+		return nil, err
+	}
+	fleet, err := sim.OpenFleet(sim.FleetOptions{
+		Engines: o.Engines, EndpointsFile: filepath.Join(dir, "endpoints.yaml"),
+		Engine: sim.Options{
+			Core: engine.Config{BlockSize: blockSize, Blocks: 200_000 / blockSize, Model: engine.Model70B}, Events: &sim.EventOptions{},
+			PD: &sim.PDOptions{BytesPerToken: pdBytes, BytesPerSecond: pdSpeed, Latency: 20 * time.Millisecond},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer fleet.Close()
+	var addrs []string
+	for _, e := range fleet.Engines() {
+		addrs = append(addrs, e.Addr())
+	}
+	flags := []string{}
+	if apart {
+		var sidecars []*process
+		sidecars, addrs, flags, err = r.sidecars(ctx, fleet)
+		defer func() {
+			for _, p := range sidecars {
+				p.stop(3 * time.Second)
+			}
+		}()
+		if err != nil {
+			return nil, err
+		}
+	}
+	replicas, err := r.replicas(ctx, func(int) []string { return flags })
+	defer func() { stopReplicas(ctx, replicas) }()
+	if err != nil {
+		return nil, err
+	}
+	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers(replicas)})
+	if err != nil {
+		return nil, err
+	}
+	defer e.stop(3 * time.Second)
+	return r.pdLoad(ctx, s, fleet, url, apart)
+}
+
+// pdConfig is the configuration of the pickers: the pair is chosen by its price.
+const pdConfig = `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: disagg-profile-handler
+- {type: predicted-ttft-scorer}
+schedulingProfiles:
+- name: prefill
+  plugins: [{pluginRef: predicted-ttft-scorer}]
+- name: decode
+  plugins: [{pluginRef: predicted-ttft-scorer}]
+`
+
+// sidecars gives the engines roles and puts a sidecar before each that decodes. It
+// returns where requests enter, and the flags of pickers that know of it.
+func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*process, addrs, flags []string, err error) {
+	seed := make([]byte, 32)
+	if _, err := rand.Read(seed); err != nil {
+		return nil, nil, nil, err
+	}
+	signer, err := pd.NewSigner(seed, time.Now)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	config, key, public := filepath.Join(r.dir, "config.yaml"), filepath.Join(r.dir, "targets.key"), filepath.Join(r.dir, "targets.pub")
+	for path, text := range map[string]string{
+		config: pdConfig, key: base64.StdEncoding.EncodeToString(seed), public: base64.StdEncoding.EncodeToString(signer.Public()),
+	} {
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	ports, err := freePorts(2 * pdDecode)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	eps := fleet.Endpoints()
+	for i := range eps {
+		if i < pdPrefill {
+			eps[i].Labels[endpoint.LabelRole] = "prefill"
+			continue
+		}
+		k := i - pdPrefill
+		at, metrics := ports[2*k], fmt.Sprintf("127.0.0.1:%d", ports[2*k+1])
+		p, err := startProcess(r.dir, fmt.Sprintf("sidecar-%d", k+1), r.o.Self, "sidecar", "--host", "127.0.0.1", "--port", strconv.Itoa(at),
+			"--model-server-port", strconv.Itoa(eps[i].Port), "--secure-proxy=false", "--metrics", metrics, "--verify-key-file", public, "--prefill-timeout", "20s")
+		if err != nil {
+			return list, nil, nil, err
+		}
+		list = append(list, p)
+		if err := p.waitHTTP(ctx, "http://"+metrics+"/metrics"); err != nil {
+			return list, nil, nil, err
+		}
+		eps[i].Labels[endpoint.LabelRole], eps[i].Port = "decode", at
+		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(at)))
+	}
+	raw, err := yaml.Marshal(map[string]any{"endpoints": eps})
+	if err != nil {
+		return list, nil, nil, err
+	}
+	return list, addrs, []string{"--config", config, "--targets-key-file", key}, os.WriteFile(filepath.Join(r.dir, "endpoints.yaml"), raw, 0o600)
+}
+
+// remoteCounter counts the answers whose prompt another engine has computed.
+type remoteCounter struct {
+	http.RoundTripper
+	all, remote atomic.Int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *remoteCounter) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		c.all.Add(1)
+		if report := handover.ParseReport(resp.Header.Get(request.HeaderHandOver)); report.Known && report.Target >= 0 {
+			c.remote.Add(1)
+		}
+	}
+	return resp, err
+}
+
+// pdLoad plays all classes at once. What comes in the first quarter is not counted.
+func (r *run) pdLoad(ctx context.Context, s *PDSummary, fleet *sim.Fleet, url string, apart bool) ([]PDRow, error) {
+	runners, counters := make([]*workload.Runner, len(pdClasses)), make([]*remoteCounter, len(pdClasses))
+	for i, c := range pdClasses {
+		client := workload.NewClient(url, 64)
+		client.Rewritten = apart
+		counters[i] = &remoteCounter{RoundTripper: client.HTTP.Transport}
+		client.HTTP.Transport = counters[i]
+		w, err := workload.Start(workload.Options{
+			Source: workload.NewSource(c.kind, uint64(i+1), vocab.Name, 0), Client: client, Rate: c.rate, Seed: uint64(i + 1), Timeout: 60 * time.Second,
+		})
+		if err != nil {
+			return nil, err
+		}
+		runners[i] = w
+		defer stopLoad(ctx, w)
+	}
+	what := "all engines serve whole requests"
+	if apart {
+		what = fmt.Sprintf("%d engines prefill, %d decode behind sidecars", pdPrefill, pdDecode)
+	}
+	fmt.Fprintf(r.o.Out, "%s: %v\n", what, r.o.Phase)
+	if err := pause(r.o.Phase / 4)(ctx); err != nil {
+		return nil, err
+	}
+	before := make([]workload.Tally, len(runners))
+	for i, w := range runners {
+		before[i] = w.Tally()
+		counters[i].all.Store(0)
+		counters[i].remote.Store(0)
+	}
+	if apart {
+		victim := fleet.Engines()[0]
+		time.AfterFunc(r.o.Phase/4, func() {
+			fmt.Fprintf(r.o.Out, "%s, a prefill engine, dies for %v\n", victim.Name(), r.o.Phase/5)
+			_ = victim.Restart(sim.RestartOptions{Down: r.o.Phase / 5}) // it is closed with the others at the end
+		})
+		s.Killed = victim.Name()
+	}
+	if err := pause(r.o.Phase * 3 / 4)(ctx); err != nil {
+		return nil, err
+	}
+	var rows []PDRow
+	for i, w := range runners {
+		stopLoad(ctx, w)
+		t := w.Tally().Minus(&before[i])
+		row := PDRow{Name: pdClasses[i].name, Requests: t.Requests, Failed: failures(&t)}
+		row.TTFT = [2]time.Duration{t.TTFT.Quantile(.5), t.TTFT.Quantile(.9)}
+		row.TPOT = [2]time.Duration{t.TPOT.Quantile(.5), t.TPOT.Quantile(.9)}
+		if all := counters[i].all.Load(); all > 0 {
+			row.Remote = float64(counters[i].remote.Load()) / float64(all)
+		}
+		if row.Failed > 0 {
+			s.LastError = w.LastError()
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
