@@ -133,7 +133,7 @@ func (p *disaggParams) handler(profiles []*picker.Profile, deciders []plugin.Dec
 	case p.Threshold != nil:
 		o.SplitPrefill = Missing(*p.Threshold, 0)
 	case named(profiles, p.Profiles.Prefill) != nil:
-		o.SplitPrefill = byPrice()
+		o.SplitPrefill = ByPrice()
 	}
 	if p.Deciders.Prefill != "" {
 		o.SplitPrefill, deciders = deciders[0], deciders[1:]
@@ -167,8 +167,8 @@ func named(profiles []*picker.Profile, name string) *picker.Profile {
 	return nil
 }
 
-// byPrice is the predicted-pd-decider with its defaults.
-func byPrice() plugin.Decider {
+// ByPrice returns the predicted-pd-decider with its defaults.
+func ByPrice() plugin.Decider {
 	p := predictedDefaults()
 	model, _ := p.Model() // the defaults have no faults
 	return (&prices{p, model}).decider()

@@ -64,7 +64,7 @@ func (m *market) Finished(*request.Request, *endpoint.Endpoint, picker.Held, pic
 
 func (m *market) place(tb testing.TB, r *request.Request, options ...func(*Options)) (string, *picker.Plan) {
 	tb.Helper()
-	o := Options{Decode: profile("decode"), Prefill: profile("prefill"), SplitPrefill: byPrice()}
+	o := Options{Decode: profile("decode"), Prefill: profile("prefill"), SplitPrefill: ByPrice()}
 	for _, f := range options {
 		f(&o)
 	}

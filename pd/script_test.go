@@ -124,7 +124,7 @@ func (w *world) named(s string) string {
 }
 
 func (w *world) handler() string {
-	deciders := map[string]plugin.Decider{"always": Always, "media": Media, "never": Never, "price": byPrice()}
+	deciders := map[string]plugin.Decider{"always": Always, "media": Media, "never": Never, "price": ByPrice()}
 	o := Options{Decode: profile("decode"), Prefill: profile("prefill"), Encode: profile("encode")}
 	if f, ok := map[string]picker.Filter{"near": near{}, "kind": ofKind{}}[w.text("prefill")]; ok {
 		o.Prefill.Filters = []picker.ProfileFilter{{Name: w.text("prefill") + "-filter", Filter: f}}

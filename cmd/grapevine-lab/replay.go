@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -84,6 +85,9 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if err := f.findMissing(ctx, &g, &about); err != nil {
 		return err
 	}
+	if f.suggestRoles {
+		return f.suggest(ctx, g, out)
+	}
 	bar := newProgress(errOut, f.quiet)
 	rows, err := replay.Sweep(ctx, g, f.workers, bar.show)
 	bar.end()
@@ -116,6 +120,26 @@ func (f *replayFlags) findMissing(ctx context.Context, g *replay.Grid, about *ab
 		}
 		s.Saturation = rate
 		about.lines = append(about.lines, fmt.Sprintf("%s saturates at %.3f requests per second for each engine", s.Name, rate))
+	}
+	return nil
+}
+
+// suggest prints how many engines should prefill.
+func (f *replayFlags) suggest(ctx context.Context, g replay.Grid, out io.Writer) error {
+	for _, s := range g.Sources {
+		c := g.Base
+		g.Fleets[0].Apply(&c)
+		rate := s.Own
+		if rate == 0 {
+			rate = g.Loads[0] * s.Saturation * g.Fleets[0].Capacity()
+		}
+		c.Trace, c.Seed, c.Engine.Blocks, c.Replicas, c.Share = s.Make(rate, g.Seeds[0]), g.Seeds[0], g.Blocks[0], g.Replicas[0], g.Share[0]
+		c.Warmup = time.Duration(g.Warmup * float64(c.Trace.Length))
+		all, best, err := replay.SuggestRoles(ctx, c)
+		if err != nil {
+			return err
+		}
+		replay.WriteRoles(out, s.Name, all, best)
 	}
 	return nil
 }

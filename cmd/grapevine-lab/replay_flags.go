@@ -32,6 +32,9 @@ type replayFlags struct {
 	blockSize, requests         int
 	maxSeqs, batchTokens        int
 	hostBlocks                  int
+	bandwidth                   float64
+	handOver                    time.Duration
+	suggestRoles                bool
 	bodies                      float64
 
 	csv, json, html, plots, format string
@@ -83,6 +86,9 @@ func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 	fl.StringVar(&f.model, "model", "70b", "machine whose step times, memory and transfers the engines have: "+machineNames())
 	fl.IntSliceVar(&f.blocks, "blocks", nil, "blocks of KV cache in the GPU memory of each engine (default: what fits the machine)")
 	fl.IntVar(&f.hostBlocks, "host-blocks", 0, "blocks of a second tier of the cache in each engine's host memory, loaded over PCIe")
+	fl.Float64Var(&f.bandwidth, "bandwidth", 25, "of engines with roles (--engines 2xprefill+6xdecode, policies pd, pd-always, pd-never, pd-N): 10⁹ bytes per second out of each")
+	fl.DurationVar(&f.handOver, "hand-over", 30*time.Millisecond, "of engines with roles: fixed part of each hand-over")
+	fl.BoolVar(&f.suggestRoles, "suggest-roles", false, "only say how many of the --engines should prefill, for each workload at the first --load")
 	fl.IntVar(&f.maxSeqs, "max-num-seqs", 1024, "requests that an engine runs at once")
 	fl.IntVar(&f.batchTokens, "max-num-batched-tokens", 8192, "tokens of an engine's step")
 	fl.IntVar(&f.longPrefill, "long-prefill-token-threshold", 0, "largest piece of one prompt in an engine's step, 0 for none")
@@ -116,6 +122,7 @@ func (f *replayFlags) checkValues() error {
 	need(f.longPrefill >= 0, "--long-prefill-token-threshold %d is negative", f.longPrefill)
 	need(f.requests >= 0 && f.requests <= 10_000_000, "--requests %d: want 0 to 10 million", f.requests)
 	need(f.hostBlocks >= 0, "--host-blocks %d is negative", f.hostBlocks)
+	need(f.bandwidth > 0 && f.handOver >= 0, "--bandwidth %g, --hand-over %s: want more than 0, at least 0", f.bandwidth, f.handOver)
 	need(f.maxSeqs > 0, "--max-num-seqs %d: want 1 or more", f.maxSeqs)
 	need(f.batchTokens > 0, "--max-num-batched-tokens %d: want 1 or more", f.batchTokens)
 	need(f.workers > 0, "--workers %d: want 1 or more", f.workers)

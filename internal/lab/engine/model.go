@@ -58,6 +58,7 @@ type Machine struct {
 	Model    Model
 	KVTokens int // in GPU memory, at a utilisation of 0.92 with a BF16 cache
 	Load     Load
+	KVBytes  float64 // of KV cache per token, all layers
 }
 
 // Load is the time to bring blocks from host memory back to the GPU.
@@ -68,13 +69,13 @@ type Load struct {
 
 // Machines are the presets.
 var Machines = []Machine{
-	{"70b", "Llama 70B bf16, four H100", Model{A: 15, B: 68, E: 1.37, C: 45, D: 27, A0: 7.8}, 465_000, Load{2, 1.6}},
-	{"8b", "Llama 8B bf16, one H100", Model{A: 6.3, B: 16.6, E: 1.2, C: 9, D: 42, A0: 3.1}, 450_000, Load{2, 2.6}},
-	{"235b", "Qwen3 235B-A22B fp8 (mixture of experts), eight H100", Model{A: 16.5, B: 21, E: .86, C: 55, D: 17, A0: 36, W: 12.9, Share: 8. / 128}, 850_000, Load{2, .9}},
-	{"gpt-oss", "gpt-oss 120B mxfp4 (mixture of experts), two H100", Model{A: 3.3, B: 10, E: .42, C: 20, D: 6, A0: 14, W: 9.4, Share: 4. / 128}, 1_030_000, Load{2, 1}},
-	{"70b-spec", "Llama 70B bf16, four H100, speculative decoding", Model{A: 15, B: 68, E: 1.37, C: 45, D: 27, A0: 7.8, Draft: 2, Yield: 1.9}, 440_000, Load{2, 1.6}},
-	{"roofline-70b", "70B on four H100, roofline estimate with one sum of all terms", Model70B, KVTokens70B, Load{2, 1.6}},
-	{"roofline-8b", "8B on one H100, roofline estimate with one sum of all terms", Model8B, KVTokens8B, Load{2, 2.6}},
+	{"70b", "Llama 70B bf16, four H100", Model{A: 15, B: 68, E: 1.37, C: 45, D: 27, A0: 7.8}, 465_000, Load{2, 1.6}, 327_680},
+	{"8b", "Llama 8B bf16, one H100", Model{A: 6.3, B: 16.6, E: 1.2, C: 9, D: 42, A0: 3.1}, 450_000, Load{2, 2.6}, 131_072},
+	{"235b", "Qwen3 235B-A22B fp8 (mixture of experts), eight H100", Model{A: 16.5, B: 21, E: .86, C: 55, D: 17, A0: 36, W: 12.9, Share: 8. / 128}, 850_000, Load{2, .9}, 192_512},
+	{"gpt-oss", "gpt-oss 120B mxfp4 (mixture of experts), two H100", Model{A: 3.3, B: 10, E: .42, C: 20, D: 6, A0: 14, W: 9.4, Share: 4. / 128}, 1_030_000, Load{2, 1}, 36_864},
+	{"70b-spec", "Llama 70B bf16, four H100, speculative decoding", Model{A: 15, B: 68, E: 1.37, C: 45, D: 27, A0: 7.8, Draft: 2, Yield: 1.9}, 440_000, Load{2, 1.6}, 327_680},
+	{"roofline-70b", "70B on four H100, roofline estimate with one sum of all terms", Model70B, KVTokens70B, Load{2, 1.6}, 327_680},
+	{"roofline-8b", "8B on one H100, roofline estimate with one sum of all terms", Model8B, KVTokens8B, Load{2, 2.6}, 131_072},
 }
 
 // MachineByName returns a preset.

@@ -43,6 +43,8 @@ type Case struct {
 	Engine    engine.Config  // Blocks defaults to 4,000; the block size is the trace's
 	Models    []engine.Model // by engine; missing and zero: Engine.Model
 	Slow      []float64      // by engine: factor on its times; missing and 0 mean 1
+	Roles     []string       // by engine: prefill or decode; missing and "": whole requests
+	Network   Network        // between engines with roles
 	Prior     endpoint.Cost  // what replicas assume of engines at first; default picker.PriorCost
 
 	Replicas   int           // default 1; arrivals are spread over them at random

@@ -17,6 +17,7 @@ type station struct {
 	steps int            // ended, and those skipped over
 	busy  time.Duration
 	slow  float64
+	link  time.Duration // until which its blocks are being sent
 
 	decoding []*journey // with a first token and not ended
 }

@@ -12,6 +12,7 @@ import (
 type Kind struct {
 	Model engine.Model // zero: the Case's
 	Speed float64      // of its times, against its model's; 0 means 1
+	Role  string       // prefill or decode; "": whole requests
 }
 
 // Fleet is a list of engines with a name for reports.
@@ -36,9 +37,11 @@ func ParseFleet(s string) (Fleet, error) {
 		var k Kind
 		if machine, known := engine.MachineByName(what); known {
 			k.Model = machine.Model
+		} else if what == rolePrefill || what == roleDecode {
+			k.Role = what
 		} else if special {
 			if k.Speed, err = strconv.ParseFloat(what, 64); err != nil || !(k.Speed >= .01 && k.Speed <= 100) {
-				return f, fmt.Errorf("%w: %q: x%s is neither a speed, from 0.01 to 100, nor a model", ErrCase, s, what)
+				return f, fmt.Errorf("%w: %q: x%s is neither a speed, from 0.01 to 100, nor a model, prefill or decode", ErrCase, s, what)
 			}
 		}
 		for range n {
@@ -70,9 +73,10 @@ func (f *Fleet) Capacity() float64 {
 
 // Apply makes c a case of the fleet's engines.
 func (f *Fleet) Apply(c *Case) {
-	c.Endpoints, c.Models, c.Slow = len(f.Kinds), nil, nil
+	c.Endpoints, c.Models, c.Slow, c.Roles = len(f.Kinds), nil, nil, nil
 	for _, k := range f.Kinds {
 		setDefault(&k.Speed, 1)
 		c.Models, c.Slow = append(c.Models, k.Model), append(c.Slow, 1/k.Speed)
+		c.Roles = append(c.Roles, k.Role)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -94,8 +95,11 @@ func Policies() []Policy {
 // policy's plugin: "default:ownWeight=1;stallWeight=0".
 func PolicyByName(name string) (Policy, error) {
 	base, list, tuned := strings.Cut(name, ":")
+	if p, ok := apartByName(name); ok {
+		return p, nil
+	}
 	var names []string
-	for _, p := range Policies() {
+	for _, p := range slices.Concat(Policies(), apartPolicies()) {
 		if p.Name == base && !tuned {
 			return p, nil
 		}

@@ -103,6 +103,9 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	for i := range specs {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
 		specs[i] = endpoint.Spec{Name: fmt.Sprintf("engine-%d", i), Addr: addr}
+		if i < len(s.Roles) && s.Roles[i] != "" {
+			specs[i].Labels = map[string]string{endpoint.LabelRole: s.Roles[i]}
+		}
 	}
 	r.pool.Set(specs)
 	r.endpoints = r.pool.Snapshot().Endpoints // in order of address: that of stations

@@ -11,6 +11,7 @@ type Outcome struct {
 	First, End time.Duration // first token and end, from the start of the run
 	Cached     int           // prompt tokens found in the cache
 	Preempted  int
+	Remote     bool   // another engine computed the prompt
 	Error      string // not answered; the rest is zero
 }
 
@@ -38,6 +39,7 @@ type Result struct {
 	Tokens     float64        `json:"tokens_per_s"`   // generated
 	Completed  float64        `json:"completed"`      // answers that ended by the time of the last arrival / arrivals
 	Preempted  int            `json:"preempted"`
+	Remote     float64        `json:"remote,omitempty"` // share of prompts that were computed elsewhere
 
 	Outcomes []Outcome `json:"-"` // of all requests, in the trace's order
 }
@@ -47,6 +49,7 @@ func (s *simulation) result() *Result {
 	var ttft, tpot, e2e []float64
 	var input, cached, generated, inTime int
 	var from, to time.Duration = never, 0
+	remote := 0
 	for i := range s.outcomes {
 		r, o := &s.Trace.Requests[i], &s.outcomes[i]
 		if o.Error == "" && o.End >= s.Warmup && o.End <= s.Trace.Length {
@@ -68,8 +71,12 @@ func (s *simulation) result() *Result {
 		}
 		input, cached, generated = input+r.Input, cached+o.Cached, generated+r.Output
 		out.Preempted += o.Preempted
+		if o.Remote {
+			remote++
+		}
 	}
 	out.TTFT, out.TPOT, out.E2E = summarise(ttft), summarise(tpot), summarise(e2e)
+	out.Remote = ratio(float64(remote), float64(out.Requests))
 	out.HitRatio = ratio(float64(cached), float64(input))
 	if len(ttft) > 0 {
 		span := (to - from).Seconds()

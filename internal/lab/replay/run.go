@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -33,6 +34,10 @@ type journey struct {
 	seen     bool // its tokens are shown to the replica
 	told     int  // tokens told to the replica
 	atStep   int  // station.steps at the last telling
+
+	remote int           // station that computes the prompt
+	sent   time.Duration // when the leg under way began
+	report handover.Report
 }
 
 // simulation is one run under way.
@@ -47,6 +52,8 @@ type simulation struct {
 	flying   map[uint64]*journey
 	spare    []*journey
 	sampled  int64 // gauge samples taken
+	moving   moves
+	begun    int // moves
 	told     time.Duration
 	outcomes []Outcome
 }
@@ -99,13 +106,21 @@ func (s *simulation) play(ctx context.Context) error {
 		if next < len(requests) {
 			arrival = requests[next].At
 		}
-		if at == never && arrival == never {
+		come := s.moving.next()
+		if at == never && arrival == never && come == never {
 			return s.settled()
 		}
-		s.sample(min(at, arrival))
-		if at <= arrival {
+		s.sample(min(at, arrival, come))
+		if at <= min(arrival, come) {
 			s.now = at
-			s.stepEnded(i, arrival)
+			s.stepEnded(i, min(arrival, come))
+			continue
+		}
+		if come <= arrival {
+			s.now = come
+			if err := s.moved(); err != nil {
+				return err
+			}
 			continue
 		}
 		s.now = arrival
@@ -172,16 +187,14 @@ func (s *simulation) arrive(number int) error {
 	}
 	j.decision, j.station = d, j.replica.index(d.Endpoints[0])
 	s.outcomes[number] = Outcome{Endpoint: j.station}
-	st := &s.stations[j.station]
-	err = st.core.Submit(engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names})
+	if p := s.prefiller(j); p >= 0 {
+		err = s.prefill(j, p)
+	} else if err = s.submit(j.station, engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names}); err == nil {
+		s.flying[uint64(number)+1] = j
+	}
 	if err != nil {
 		d.Done(picker.Outcome{At: s.clock(), Status: 400})
 		s.outcomes[number].Error = complaint(err)
-		return nil
-	}
-	s.flying[uint64(number)+1] = j
-	if st.step == nil && st.end == never {
-		st.begin(s.now)
 	}
 	return nil
 }
@@ -231,10 +244,16 @@ func (s *simulation) stepEnded(i int, until time.Duration) {
 	if step := st.step; step != nil {
 		s.shared.cacheChanged(i, s.now, step.Events)
 		for _, m := range step.First {
-			s.firstToken(st, m)
+			if m.ID&remoteLeg == 0 {
+				s.firstToken(st, m)
+			}
 		}
 		for _, m := range step.Finished {
-			s.finished(st, m)
+			if m.ID&remoteLeg == 0 {
+				s.finished(st, m)
+			} else {
+				s.prefilled(m)
+			}
 		}
 		st.step = nil
 		if end := st.skip(s.now, until); end > s.now {
@@ -248,7 +267,10 @@ func (s *simulation) stepEnded(i int, until time.Duration) {
 func (s *simulation) firstToken(st *station, m engine.Mark) {
 	j := s.flying[m.ID]
 	o := &s.outcomes[j.number]
-	o.First, o.Cached = s.now, m.Cached
+	if o.First = s.now; !o.Remote {
+		o.Cached = m.Cached
+	}
+	s.tellHandOver(j)
 	j.told, j.atStep = 1, st.steps
 	st.decoding = append(st.decoding, j)
 	if j.seen {

@@ -1,0 +1,139 @@
+package replay
+
+import (
+	"container/heap"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// Network is what moving KV blocks between engines takes. The zero value moves
+// nothing: prompts are computed where they are answered.
+type Network struct {
+	BytesPerToken  float64
+	BytesPerSecond float64       // out of one engine; transfers of an engine follow each other
+	Latency        time.Duration // of each hand-over besides
+}
+
+// move is a prompt's blocks on their way.
+type move struct {
+	at   time.Duration // when they have come
+	turn int           // of equal times the first begun comes first
+	j    *journey
+}
+
+// moves is a heap of them by time.
+type moves []move
+
+// Len implements heap.Interface.
+func (m moves) Len() int { return len(m) }
+
+// Less implements heap.Interface.
+func (m moves) Less(a, b int) bool {
+	return m[a].at < m[b].at || m[a].at == m[b].at && m[a].turn < m[b].turn
+}
+
+// Swap implements heap.Interface.
+func (m moves) Swap(a, b int) { m[a], m[b] = m[b], m[a] }
+
+// Push implements heap.Interface.
+func (m *moves) Push(x any) { *m = append(*m, x.(move)) }
+
+// Pop implements heap.Interface.
+func (m *moves) Pop() any {
+	last := len(*m) - 1
+	x := (*m)[last]
+	(*m)[last] = move{}
+	*m = (*m)[:last]
+	return x
+}
+
+// next returns when the first move ends.
+func (m moves) next() time.Duration {
+	if len(m) == 0 {
+		return never
+	}
+	return m[0].at
+}
+
+// remoteLeg marks the ids of prefill legs.
+const remoteLeg = 1 << 40
+
+// prefiller returns the station that is to compute the journey's prompt, -1 when that
+// is the one that answers.
+func (s *simulation) prefiller(j *journey) int {
+	if s.Network.BytesPerSecond == 0 {
+		return -1
+	}
+	for _, h := range j.decision.SetHeaders {
+		if h.Name == request.HeaderPrefiller {
+			first, _, _ := strings.Cut(h.Value, ",")
+			return j.replica.index(first)
+		}
+	}
+	return -1
+}
+
+// prefill sends the journey's prompt to another station than the one that answers.
+func (s *simulation) prefill(j *journey, at int) error {
+	j.remote, j.sent = at, s.now
+	r := &s.Trace.Requests[j.number]
+	err := s.submit(at, engine.Request{ID: (uint64(j.number) + 1) | remoteLeg, Prompt: r.Input, Output: 1, Blocks: j.names, Hold: true})
+	if err == nil {
+		s.flying[(uint64(j.number)+1)|remoteLeg] = j
+	}
+	return err
+}
+
+// prefilled begins the transfer of a prompt's blocks. Those that the station which
+// answers has are not moved.
+func (s *simulation) prefilled(m engine.Mark) {
+	j := s.flying[m.ID]
+	delete(s.flying, m.ID)
+	from, to := &s.stations[j.remote], &s.stations[j.station]
+	s.outcomes[j.number].Cached, s.outcomes[j.number].Remote = m.Cached, true
+	r := &s.Trace.Requests[j.number]
+	tokens := max(r.Input-to.core.Cached(j.names)*s.Trace.BlockSize, 0)
+	n := &s.Network
+	took := time.Duration(n.BytesPerToken * float64(tokens) / n.BytesPerSecond * float64(time.Second))
+	from.link = max(from.link, s.now) + took
+	j.report = handover.Report{Known: true, Prefill: s.now - j.sent}
+	j.sent = s.now
+	s.begun++
+	heap.Push(&s.moving, move{from.link + n.Latency, s.begun, j})
+}
+
+// moved hands the first prompt whose blocks have come to the station that answers.
+func (s *simulation) moved() error {
+	j := heap.Pop(&s.moving).(move).j
+	s.stations[j.remote].core.Release((uint64(j.number) + 1) | remoteLeg)
+	r := &s.Trace.Requests[j.number]
+	s.flying[uint64(j.number)+1] = j
+	return s.submit(j.station, engine.Request{ID: uint64(j.number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names, Remote: true})
+}
+
+// submit gives a station a request.
+func (s *simulation) submit(at int, r engine.Request) error {
+	st := &s.stations[at]
+	if err := st.core.Submit(r); err != nil {
+		return err
+	}
+	if st.step == nil && st.end == never {
+		st.begin(s.now)
+	}
+	return nil
+}
+
+// tellHandOver shows the replica how the first token came about, as the proxy beside
+// the engine does.
+func (s *simulation) tellHandOver(j *journey) {
+	if !j.report.Known || !j.seen {
+		return
+	}
+	j.report.Decode = s.now - j.sent
+	j.decision.Observe(picker.Event{Kind: picker.EventHeaders, At: s.clock(), Status: 200, Served: j.decision.Endpoints[0], HandOver: j.report})
+}

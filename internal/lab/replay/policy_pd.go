@@ -1,0 +1,58 @@
+package replay
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+)
+
+// apart names the policies that compute prompts elsewhere, for fleets with roles.
+const apart = "pd"
+
+// apartPolicies returns the built-in ones; pd-N, which splits from N missing tokens
+// on, is made when it is asked for.
+func apartPolicies() []Policy {
+	return []Policy{
+		pair(apart, "prefill and decode apart, the pair by its price", pd.ByPrice()),
+		pair(apart+"-always", "every prompt is computed elsewhere", pd.Always),
+		pair(apart+"-never", "no prompt is computed elsewhere", pd.Never),
+	}
+}
+
+// apartByName returns a policy for fleets with roles.
+func apartByName(name string) (Policy, bool) {
+	for _, p := range apartPolicies() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	text, ok := strings.CutPrefix(name, apart+"-")
+	tokens, err := strconv.Atoi(text)
+	if !ok || err != nil || tokens < 1 {
+		return Policy{}, false
+	}
+	return pair(name, fmt.Sprintf("prompts of which %d tokens are missing are computed elsewhere", tokens), pd.Missing(tokens, 0)), true
+}
+
+// pair returns the policy that runs the default one for both roles.
+func pair(name, about string, d plugin.Decider) Policy {
+	return Policy{Name: name, About: about, Rules: func() (*picker.Rules, error) {
+		profiles := [2]*picker.Profile{{Name: "decode"}, {Name: "prefill"}}
+		for _, profile := range profiles {
+			for _, p := range []part{{name: "max-score-picker"}, {name: "predicted-ttft-scorer", weight: 1}} {
+				if err := p.addTo(profile); err != nil {
+					return nil, fmt.Errorf("replay: policy %s: %w", name, err)
+				}
+			}
+		}
+		h, err := pd.New(pd.Options{Decode: profiles[0], Prefill: profiles[1], SplitPrefill: d})
+		if err != nil {
+			return nil, fmt.Errorf("replay: policy %s: %w", name, err)
+		}
+		return &picker.Rules{Handler: h}, nil
+	}}
+}
