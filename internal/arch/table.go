@@ -148,10 +148,8 @@ var Rows = Table{
 	// The laboratory, level 4.
 	{"internal/lab/workload", 4, Lab, 0},
 
-	// The laboratory, level 5.
-	{"internal/lab/demo", 5, Lab, 0},
-
 	// The laboratory, level 9.
+	{"internal/lab/demo", 9, Lab, 0},
 	{"internal/lab/replay", 9, Lab, 0},
 
 	// The laboratory, level 10.
