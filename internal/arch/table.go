@@ -135,6 +135,7 @@ var Rows = Table{
 	{"cluster/natsbus/embedded", 1, Lab, 0},
 	{"internal/lab/bench", 1, Lab, 0},
 	{"internal/lab/blockhash", 1, Lab, 0},
+	{"internal/lab/conformance", 1, Lab, 0},
 	{"internal/lab/engine", 1, Lab, 0},
 	{"internal/lab/vocab", 1, Lab, 0},
 
