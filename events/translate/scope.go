@@ -83,15 +83,22 @@ func saltOf(e *decode.Event) []byte {
 	return nil
 }
 
+// saltIndex finds the salt. The adapter comes before it, so that of two equal strings
+// the second is the salt.
 func saltIndex(e *decode.Event) int {
-	found := -1
+	found, adapter := -1, false
 	for i, k := range e.Extra {
 		if k.Block != 0 {
 			break
 		}
-		if k.Kind == decode.ExtraString && !bytes.Equal(k.Value, e.LoraName) {
-			found = i
+		if k.Kind != decode.ExtraString {
+			continue
 		}
+		if !adapter && bytes.Equal(k.Value, e.LoraName) {
+			adapter = true
+			continue
+		}
+		found = i
 	}
 	return found
 }

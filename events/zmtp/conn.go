@@ -75,6 +75,11 @@ func newConn(nc net.Conn, opt Options) (*Conn, error) {
 	}
 	c.r.src = c
 	c.peer, c.onCommand = peer, c.command
+	if c.r.minor < versionMinor {
+		// It knows no PING, and may close the connection for one: only TCP's keep-alive
+		// tells that it is gone.
+		c.opt.Heartbeat = -1
+	}
 	return c, nil
 }
 

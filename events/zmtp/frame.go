@@ -18,6 +18,7 @@ type reader struct {
 	limits Limits
 	full   int      // fills in a row that used the whole buffer
 	msg    *Message // being read
+	minor  byte     // of the peer's version
 }
 
 // errIdle is what a source returns, with no bytes, when it has fallen silent

@@ -56,6 +56,7 @@ func readGreeting(r *reader) error {
 	}
 	g = r.buf[r.r : r.r+greetingSize]
 	r.r += greetingSize
+	r.minor = g[signatureSize+1]
 	mechanism := bytes.TrimRight(g[mechanismAt:mechanismAt+mechanismSize], "\x00")
 	if string(mechanism) != mechanismNull {
 		return fmt.Errorf("%w: peer wants mechanism %q", ErrProtocol, mechanism)

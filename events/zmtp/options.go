@@ -34,7 +34,8 @@ type Options struct {
 	// Handshake bounds connecting, greeting and READY together; default 3 s.
 	Handshake time.Duration
 	// Heartbeat is the silence after which a PING is sent; two unanswered
-	// ones end the connection. Default 10 s; negative turns it off.
+	// ones end the connection. Default 10 s; negative turns it off. Peers of ZMTP 3.0
+	// are never sent one.
 	Heartbeat time.Duration
 	// Write bounds one Send, and with it a peer that does not read; default 5 s.
 	Write time.Duration

@@ -58,6 +58,7 @@ const (
 	mechanismSize = 20
 	mechanismNull = "NULL"
 	versionMajor  = 3
+	versionMinor  = 1 // the first with PING and SUBSCRIBE
 )
 
 // Command names and the one property that matters here.
@@ -87,7 +88,7 @@ const (
 // greeting returns the 64 bytes that open a NULL connection.
 func greeting() [greetingSize]byte {
 	var g [greetingSize]byte
-	g[0], g[9], g[10] = 0xff, 0x7f, versionMajor
+	g[0], g[9], g[10], g[11] = 0xff, 0x7f, versionMajor, versionMinor
 	copy(g[mechanismAt:], mechanismNull)
 	return g
 }

@@ -98,7 +98,7 @@ func TestPubSub(t *testing.T) {
 
 func TestGreetingAndReadyBytes(t *testing.T) {
 	g := greeting()
-	const wantGreeting = "ff00000000000000007f03004e554c4c" + "00000000000000000000000000000000" +
+	const wantGreeting = "ff00000000000000007f03014e554c4c" + "00000000000000000000000000000000" +
 		"00000000000000000000000000000000" + "00000000000000000000000000000000"
 	if got := hex.EncodeToString(g[:]); got != wantGreeting {
 		t.Errorf("greeting %s", got)
@@ -253,6 +253,39 @@ func TestHeartbeatFindsHalfOpenPeer(t *testing.T) {
 	}
 	if d := time.Since(start); d < 80*time.Millisecond {
 		t.Errorf("gave up after %v, before two pings had time", d)
+	}
+}
+
+// A publisher of ZMTP 3.0 knows no PING: it is sent none, and may be silent.
+func TestNoHeartbeatFor30(t *testing.T) {
+	sent := make(chan byte, 1)
+	peer := listenTCP(t, func(nc net.Conn) {
+		g := greeting()
+		g[signatureSize+1] = 0
+		_, _ = nc.Write(g[:])
+		_, _ = nc.Write(appendReady(nil, PUB))
+		r := newReader(nc, Limits{}.withDefaults())
+		if readGreeting(r) != nil {
+			return
+		}
+		if _, err := readReady(r); err != nil {
+			return
+		}
+		_ = nc.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		if err := r.need(1); err == nil {
+			sent <- r.buf[r.r]
+		}
+		_, _ = nc.Write(appendMessage(nil, [][]byte{[]byte("late")}))
+		_, _ = io.Copy(io.Discard, nc)
+	})
+	c := dial(t, peer, Options{Heartbeat: 20 * time.Millisecond})
+	if got := recv(t, c); got[0] != "late" {
+		t.Errorf("got %q", got)
+	}
+	select {
+	case b := <-sent:
+		t.Errorf("sent it something that begins with %#x", b)
+	default:
 	}
 }
 

@@ -40,6 +40,8 @@ type tokenizerConfig struct {
 	class     string
 	addBOS    *bool
 	modelType string
+
+	architectures []string
 }
 
 // specialNames are the special tokens that templates see as variables.
@@ -71,6 +73,12 @@ func readConfig(dir string) (*tokenizerConfig, error) {
 		return nil, err
 	}
 	c.modelType = text(model, "model_type")
+	if model != nil {
+		list, _ := model.Get("architectures")
+		for _, v := range list.Items() {
+			c.architectures = append(c.architectures, v.Text())
+		}
+	}
 	return c, nil
 }
 

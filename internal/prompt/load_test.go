@@ -80,6 +80,18 @@ func TestEngineOnly(t *testing.T) {
 	checkRenderings(t, m, KindCompletions, []rendering{{name: "text", body: `{"prompt":"x","add_special_tokens":false}`, want: "x"}})
 }
 
+// Architectures tell it too, and the notes say so.
+func TestEngineOnlyByArchitecture(t *testing.T) {
+	m := smallModel(t, map[string]string{"config.json": `{"model_type":"x","architectures":["KimiK3ForConditionalGeneration"]}`, "chat_template.jinja": "x"}, Options{})
+	checkRenderings(t, m, KindChat, []rendering{{name: "chat", body: `{"messages":[]}`, reason: ReasonNoTemplate}})
+	if n := m.notes; len(n) == 0 || !strings.Contains(n[len(n)-1], "KimiK3") {
+		t.Errorf("notes %q", n)
+	}
+	if m := smallModel(t, map[string]string{"config.json": `{"architectures":["LlamaForCausalLM"]}`, "chat_template.jinja": "x"}, Options{}); m.EngineOnly() {
+		t.Error("a model of another architecture")
+	}
+}
+
 // TestDummyPrefix renders for a SentencePiece vocabulary: the output is spelled
 // as its tokens are.
 func TestDummyPrefix(t *testing.T) {

@@ -3,6 +3,8 @@ package prompt
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -30,8 +32,17 @@ type Model struct {
 	print   print
 }
 
-// engineOnlyTypes are model types whose prompts engines build in code.
-var engineOnlyTypes = map[string]bool{"gpt_oss": true, "deepseek_v32": true, "deepseek_v4": true}
+// fileTekken is the vocabulary file of Mistral's own repositories.
+const fileTekken = "tekken.json"
+
+// engineOnlyTypes are model types, and architectures of models, whose prompts engines
+// build in code.
+var engineOnlyTypes = map[string]bool{
+	"gpt_oss": true, "deepseek_v32": true, "deepseek_v4": true, "deepseek_v41": true, "kimi_k3": true, "inkling": true,
+	"KimiK3ForConditionalGeneration": true, "DeepseekV32ForCausalLM": true, "DeepseekV4ForCausalLM": true,
+	"DeepseekV4ForConditionalGeneration": true, "DeepseekV41ForCausalLM": true,
+	"InklingForCausalLM": true, "InklingForConditionalGeneration": true,
+}
 
 // Load reads a model's folder: vocabulary, chat templates, special tokens. It
 // takes a second for the largest models and about 50 MB while it runs.
@@ -61,8 +72,15 @@ func Load(dir string, o Options) (*Model, error) {
 		}
 		m.kwargs = v.Dict()
 	}
-	if engineOnlyTypes[conf.modelType] {
-		m.opts.EngineOnly = true
+	for _, name := range append(conf.architectures, conf.modelType) {
+		if engineOnlyTypes[name] {
+			m.opts.EngineOnly = true
+			m.notes = append(m.notes, "engines build prompts of "+name+" in code: chats are matched approximately unless an engine renders them")
+			break
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, fileTekken)); err == nil && conf.templates[templateDefault] != "" {
+		m.notes = append(m.notes, "vLLM renders chats of folders with "+fileTekken+" by mistral_common, not by their template: some may differ")
 	}
 	m.surround(conf)
 	return m, m.loadTemplates(conf)
