@@ -25,7 +25,7 @@ var (
 	descPeerUp     = desc("peer_up", "1 when frames go both ways.", "peer")
 	descPeerRTT    = desc("peer_rtt_seconds", "Round trip of heartbeats.", "peer")
 	descBytes      = desc("peer_bytes_total", "Bytes of frames.", "peer", "state", "direction")
-	descFrames     = desc("peer_frames_total", "Frames.", "peer", "state", "direction")
+	descFrames     = desc("peer_frames_total", "Frames sent to a peer and received from it, by the shared state that they carry.", "peer", "state", "direction")
 	descBehind     = desc("peer_behind_sources", "Sources of which a peer says that it misses something.", "peer", "state")
 	descDiffer     = desc("peer_digests_differ", "Sources for which a peer has other content at the same position.", "peer", "state")
 	descQueueBytes = desc("queue_bytes", "Bytes that wait to be sent.", "peer")

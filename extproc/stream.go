@@ -172,6 +172,8 @@ func (st *stream) release(complete bool) {
 		Complete: complete,
 		Attempts: st.back.attempts,
 		Usage:    st.kit.scan.Usage(),
+
+		ResponseID: st.kit.scan.ResponseID(),
 	})
 }
 

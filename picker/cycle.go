@@ -69,6 +69,9 @@ type Cycle struct {
 	allowed  []bool // by position in the pool; empty: all are
 	unserved bool   // every endpoint that the request may go to is sure to refuse its model
 	keep     []bool
+
+	pinned       bool // to the engine that keeps what the request goes on with
+	conversation ConversationUse
 }
 
 var cycles = sync.Pool{New: func() any { return new(Cycle) }}
@@ -112,7 +115,7 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
 	}
-	c.matched, c.hasPred, c.ranked = false, false, 0
+	c.matched, c.hasPred, c.ranked, c.pinned = false, false, 0, false
 	c.tiers = DefaultTiers
 	if o.Tiers != nil {
 		c.tiers = *o.Tiers
@@ -149,7 +152,9 @@ func (c *Cycle) Free() {
 func (c *Cycle) gather(r *request.Request) {
 	c.allow(r)
 	c.gatherModel(r.Target)
-	c.withhold()
+	if c.pin(); !c.pinned {
+		c.withhold()
+	}
 	serves := func(ep *endpoint.Endpoint) bool { return ep.Role&endpoint.RoleDecode != 0 }
 	if r.Kind == request.KindOther {
 		c.endpoints = prefer(c.endpoints, serves)

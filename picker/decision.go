@@ -72,6 +72,8 @@ type Outcome struct {
 	Attempts int    // tries of the proxy, 0 when it does not say
 	Broken   bool   // the engine reported an error inside of its answer
 	Usage    Usage  // zero when the body was not seen
+
+	ResponseID string // of a response that the engine stored, "" when none was seen
 }
 
 // Usage is what the engine reported about a request. Seen is false when no

@@ -206,7 +206,7 @@ func (s *Scheduler) wantBody(c *Cycle) bool {
 			seen = min(seen, v.Cost.PrefillSeen)
 		}
 	}
-	return seen < enoughSamples || c.held[c.plan.Order[0]].WantUsage || c.Float64() < s.opts.SampleBodies ||
+	return c.Request.Kind == request.KindResponses || seen < enoughSamples || c.held[c.plan.Order[0]].WantUsage || c.Float64() < s.opts.SampleBodies ||
 		c.endpoints[c.plan.Order[0]].Tracker().Look(c.Now)
 }
 
@@ -301,6 +301,7 @@ func (f *flight) release(o Outcome) {
 	if f.request.Stream && o.Status < 400 && o.Complete {
 		f.s.blind.ended(!f.firstAt.IsZero())
 	}
+	f.keeps(&o)
 	f.tellFinished(o)
 	f.s.metrics.finished(f, o)
 	f.s.records.finish(f.record, f, o)

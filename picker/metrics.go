@@ -18,6 +18,7 @@ type metrics struct {
 	took       prometheus.Histogram
 	candidates prometheus.Histogram
 	moved      prometheus.Counter
+	goesOn     [numConversationUses]prometheus.Counter
 	ended      [2]prometheus.Counter // failed, complete
 	tally      *endpoint.Tally
 	ttft       prometheus.Histogram
@@ -57,11 +58,17 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			m.stages[k][o] = stages.WithLabelValues(StageKind(k).String(), label)
 		}
 	}
+	goesOn := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "grapevine_picker_conversations_total", Help: "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.",
+	}, []string{"result"})
+	for u := range m.goesOn {
+		m.goesOn[u] = goesOn.WithLabelValues(ConversationUse(u).String())
+	}
 	ended := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_picker_ended_total", Help: "Placed requests that ended, by whether the answer was complete.",
 	}, []string{"complete"})
 	m.ended = [2]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true")}
-	all = append(all, refusals, stages, ended, poolGauge(pool, "endpoints", "Endpoints in the pool.",
+	all = append(all, refusals, stages, ended, goesOn, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*endpoint.Endpoint) float64 { return 1 }),
 		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *endpoint.Endpoint) float64 {
 			if ep.Down() {
@@ -114,6 +121,9 @@ func (m *metrics) placed(took time.Duration, c *Cycle) {
 	m.decisions.Inc()
 	m.took.Observe(took.Seconds())
 	m.candidates.Observe(float64(len(c.endpoints)))
+	if c.Request.Previous != "" {
+		m.goesOn[c.conversation].Inc()
+	}
 	for _, s := range c.plan.Stages {
 		m.stages[s.Kind][s.Outcome].Inc()
 	}

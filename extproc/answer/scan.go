@@ -17,6 +17,7 @@ type Scan struct {
 	usage    usageScanner
 	counter  eventCounter
 	text     textFinder
+	id       idFinder
 }
 
 // Open prepares for a body by its headers content-type and content-encoding.
@@ -39,6 +40,7 @@ func (s *Scan) Write(p []byte) (tokens int, first bool) {
 		return 0, first
 	}
 	s.usage.write(p)
+	s.id.write(p)
 	if s.events {
 		first = s.text.write(p)
 		tokens = s.counter.write(p)
@@ -49,10 +51,14 @@ func (s *Scan) Write(p []byte) (tokens int, first bool) {
 // Reset makes the scan fit for another response and keeps its memory.
 func (s *Scan) Reset() {
 	s.usage.reset()
+	s.id.reset()
 	s.readable, s.events, s.begun = false, false, false
 	s.counter = eventCounter{}
 	s.text = textFinder{head: s.text.head[:0]}
 }
+
+// ResponseID returns the id of a stored response, "" for answers that have none.
+func (s *Scan) ResponseID() string { return s.id.id }
 
 // Usage returns the usage that was reported.
 func (s *Scan) Usage() picker.Usage { return s.usage.result() }

@@ -38,6 +38,7 @@ const (
 	clearBelow = 1.
 	scoreHalf  = 4 * time.Second // half-life of the score without news
 	probePass  = 2.              // that a probe that passes takes off the score
+	probeSome  = .7              // the same of a suspect that fails some of its requests and not others
 )
 
 // Limits of conditions.
@@ -160,7 +161,11 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 			m.blame(Probe)
 		}
 	}
-	add += float64(e.Good)*base.inFavour() - float64(e.Passed)*probePass
+	pass := probePass
+	if m.state == Suspect && (m.cause == Failed || m.cause == Broken || m.cause == Cut) {
+		pass = probeSome
+	}
+	add += float64(e.Good)*base.inFavour() - float64(e.Passed)*pass
 	m.score = min(max(m.score+add, 0), maxScore)
 	m.countProbes(now, e)
 }
@@ -281,11 +286,12 @@ func (m *machine) unprobed(now time.Time, e *Evidence) bool {
 // need returns how many probes in a row must pass: the fewer of its requests an
 // endpoint failed, the more, so that luck does not bring it back.
 func (m *machine) need(o *Options) int {
-	need := o.Probes
+	need := o.Probes << m.flaps
 	if m.failed > 0 && m.failed < 1 {
-		need = min(max(need, int(math.Ceil(math.Log(luck)/math.Log(1-m.failed)))), o.Probes+mostProbes)
+		unlikely := int(math.Ceil(math.Log(luck) / math.Log(1-m.failed)))
+		need = max(need, min(unlikely, o.Probes+mostProbes))
 	}
-	return need << m.flaps
+	return need
 }
 
 func (m *machine) stepReturning(now time.Time, v verdict, o *Options) {

@@ -77,6 +77,7 @@ func ParsePrefix(r *Request) {
 func scanBody(r *Request) (at int, ok bool) {
 	s := scanners.Get().(*scanner)
 	defer scanners.Put(s)
+	r.Previous = previousOf(r.Path)
 	s.b = r.Body
 	defer func() { s.b = nil }()
 	i := s.space(bom(s.b))
@@ -175,6 +176,7 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 	case "logprobs":
 		r.reads.logprobs = string(v) != "null"
 	case "previous_response_id":
+		r.Previous = previous(text(v))
 		r.Whole = r.Whole || string(v) != "null"
 	case "echo":
 		r.reads.echo = string(v) == "true"
@@ -199,6 +201,25 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 	default:
 		r.Handover = r.Handover || handover.Suspect(string(name))
 	}
+}
+
+// maxPrevious bounds the id of a stored response.
+const maxPrevious = 256
+
+func previous(id string) string {
+	if len(id) > maxPrevious {
+		return ""
+	}
+	return id
+}
+
+// previousOf returns the id of the stored response that a path names, as in
+// /v1/responses/ID and /v1/responses/ID/cancel.
+func previousOf(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	_, rest, _ := strings.Cut(path, "/v1/responses/")
+	id, _, _ := strings.Cut(rest, "/")
+	return previous(id)
 }
 
 // takePrompt notes where the prompt is and how it is written.

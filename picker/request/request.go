@@ -78,6 +78,8 @@ type Request struct {
 	Capped      bool // the priority may not be above MaxPriority
 	MaxPriority int
 
+	Previous string // id of the stored response that it goes on with, reads or cancels; "" when none
+
 	Stream       bool
 	IncludeUsage bool // stream_options.include_usage
 	MaxTokens    int  // 0 when unset

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+)
+
+var rewriteMetrics = flag.Bool("rewrite", false, "write the tables of docs/metrics.md anew")
+
+const (
+	metricsPage = "../../docs/metrics.md"
+	metricsFrom = "<!-- families: written by go test ./internal/server -run TestMetricsPage -rewrite -->\n"
+	metricsTo   = "<!-- end of families -->\n"
+)
+
+// family is one metric as the page has it.
+type family struct {
+	name, kind, help string
+	labels           []string
+}
+
+// TestMetricsPage holds the manual's page of metrics to what a replica that is in
+// a group registers, and every family to having an explanation.
+func TestMetricsPage(t *testing.T) {
+	list := families(t)
+	var b strings.Builder
+	group := ""
+	for _, f := range list {
+		if len(f.help) < 10 || !strings.HasSuffix(f.help, ".") {
+			t.Errorf("%s is not explained: %q", f.name, f.help)
+		}
+		if g := strings.SplitN(f.name, "_", 3)[1]; g != group {
+			group = g
+			fmt.Fprintf(&b, "\n## %s\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n", g)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.name, f.kind, strings.Join(f.labels, ", "), strings.ReplaceAll(f.help, "|", "\\|"))
+	}
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(page), metricsFrom)
+	_, after, closed := strings.Cut(rest, metricsTo)
+	if !found || !closed {
+		t.Fatalf("%s has no marks around its tables", metricsPage)
+	}
+	want := before + metricsFrom + b.String() + "\n" + metricsTo + after
+	if *rewriteMetrics {
+		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if string(page) != want {
+		t.Errorf("%s does not have the metrics of a replica: go test ./internal/server -run TestMetricsPage -rewrite", metricsPage)
+	}
+	for _, name := range regexp.MustCompile(`grapevine_[a-z_]+`).FindAllString(before+after, -1) {
+		if !slices.ContainsFunc(list, func(f family) bool { return f.name == name }) {
+			t.Errorf("%s: there is no metric %s", metricsPage, name)
+		}
+	}
+}
+
+// families lists what a replica in a group registers, by name.
+func families(t *testing.T) (list []family) {
+	_, o := options(t, sim.FleetOptions{Engines: 1})
+	o.Cluster = ClusterOptions{Mode: "gossip", Label: "test", Bind: "127.0.0.1:0", StreamBind: "127.0.0.1:0", Keys: [][]byte{make([]byte, 32)}, Share: "mesh"}
+	s := open(t, o)
+	gathered, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]string{}
+	for _, f := range gathered {
+		kinds[f.GetName()] = strings.ToLower(f.GetType().String())
+	}
+	descs := make(chan *prometheus.Desc, 1024)
+	s.registry.Describe(descs)
+	close(descs)
+	form := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), (?:unit: "[^"]*", )?constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
+	for d := range descs {
+		m := form.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("a metric describes itself in another form: %s", d)
+		}
+		help, err := strconv.Unquote(m[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(m[1], "grapevine_") {
+			continue // those of the process and its runtime
+		}
+		f := family{name: m[1], kind: kinds[m[1]], help: help}
+		if m[3] != "" {
+			f.labels = strings.Split(m[3], ",")
+		}
+		if f.kind == "" {
+			f.kind = kindOf(f.name)
+		}
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b family) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+// kindOf tells the kind of a family that has no series yet by its name.
+func kindOf(name string) string {
+	switch {
+	case strings.HasSuffix(name, "_total"):
+		return "counter"
+	case name == "grapevine_request_seconds", name == "grapevine_request_first_token_seconds":
+		return "histogram"
+	}
+	return "gauge"
+}

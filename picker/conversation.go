@@ -1,0 +1,54 @@
+package picker
+
+import (
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// ConversationUse says what became of a request that goes on with a response that
+// one engine keeps.
+type ConversationUse uint8
+
+// Uses.
+const (
+	ConversationFound   ConversationUse = iota // it goes to that engine
+	ConversationUnknown                        // nobody knows where it is
+	ConversationGone                           // its engine is not among the candidates
+	numConversationUses
+)
+
+var conversationUses = [numConversationUses]string{"found", "unknown", "gone"}
+
+// String returns the use as it is in metrics.
+func (u ConversationUse) String() string { return conversationUses[u] }
+
+// conversationKey names a stored response among the sessions. "" has none.
+func conversationKey(id string) SessionKey { return KeyIn("\x00response", id) }
+
+// pin leaves the engine alone that keeps what the request goes on with: no other
+// can answer it, however busy or sick that one is.
+func (c *Cycle) pin() {
+	id := c.Request.Previous
+	if id == "" || c.sessions == nil {
+		return
+	}
+	c.conversation = ConversationUnknown
+	at, known := c.sessions.Lookup(conversationKey(id))
+	if !known {
+		return
+	}
+	c.conversation = ConversationGone
+	for _, ep := range c.endpoints {
+		if ep.ID == at {
+			c.endpoints = append(c.endpoints[:0], ep)
+			c.pinned, c.conversation = true, ConversationFound
+			return
+		}
+	}
+}
+
+// keeps binds a response that the engine stored to it.
+func (f *flight) keeps(o *Outcome) {
+	if o.ResponseID != "" && f.request.Kind == request.KindResponses {
+		f.s.opts.Sessions.Bind(Binding{Session: conversationKey(o.ResponseID), Endpoint: f.ep.ID, At: o.At})
+	}
+}
