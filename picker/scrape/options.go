@@ -122,7 +122,7 @@ func (o *Options) fast() time.Duration {
 	return o.Fast
 }
 
-// newTransport keeps one connection per endpoint. Engines are asked for plain
+// newTransport keeps one connection to one endpoint. Engines are asked for plain
 // text: compressing a page costs them more than sending it.
 func newTransport(o *Options) *http.Transport {
 	t := &http.Transport{

@@ -21,15 +21,14 @@ const restFactor = 4
 
 // Poller keeps the gauges of a pool's endpoints fresh.
 type Poller struct {
-	opts      Options
-	transport http.RoundTripper
-	metrics   *metrics
-	scanners  scanners
-	ctx       context.Context
-	cancel    context.CancelFunc
-	wake      chan struct{}
-	done      chan struct{}
-	readings  sync.WaitGroup
+	opts     Options
+	metrics  *metrics
+	scanners scanners
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wake     chan struct{}
+	done     chan struct{}
+	readings sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
@@ -38,20 +37,24 @@ type Poller struct {
 }
 
 // target is one endpoint as the poller sees it. mu of the Poller guards it;
-// while inFlight is set, the reading's goroutine may read request and ctx.
+// while inFlight is set, the reading's goroutine may read request, transport
+// and ctx.
 type target struct {
-	ep       *endpoint.Endpoint
-	request  *http.Request
-	ctx      context.Context // ends with the endpoint
-	cancel   context.CancelFunc
-	due      time.Time // when it is read without further cause
-	fastDue  time.Time // when it is read if there is demand
-	inFlight bool
-	again    bool // read at once, whatever is due
-	asked    []chan<- outcome
-	waiting  []chan<- outcome // to be told of the reading in flight
-	status   EndpointStatus
-	lastDown bool // we have marked it as down
+	ep      *endpoint.Endpoint
+	request *http.Request
+	// transport is the endpoint's own: one for all keeps something of every address
+	// that it was ever asked for.
+	transport http.RoundTripper
+	ctx       context.Context // ends with the endpoint
+	cancel    context.CancelFunc
+	due       time.Time // when it is read without further cause
+	fastDue   time.Time // when it is read if there is demand
+	inFlight  bool
+	again     bool // read at once, whatever is due
+	asked     []chan<- outcome
+	waiting   []chan<- outcome // to be told of the reading in flight
+	status    EndpointStatus
+	lastDown  bool // we have marked it as down
 }
 
 // outcome is what became of one reading.
@@ -68,12 +71,9 @@ func Open(o Options) (*Poller, error) {
 		return nil, err
 	}
 	p := &Poller{
-		opts: o, transport: o.Transport, metrics: m,
+		opts: o, metrics: m,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		byID: map[indexer.EndpointID]*target{},
-	}
-	if p.transport == nil {
-		p.transport = newTransport(&p.opts)
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if err := m.watch(o.Registerer, p); err != nil {
@@ -98,9 +98,6 @@ func (p *Poller) Close() {
 	}
 	p.targets = nil
 	p.mu.Unlock()
-	if t, ok := p.transport.(*http.Transport); ok {
-		t.CloseIdleConnections()
-	}
 }
 
 // Apply follows a change of the pool. It does not wait for anything; hand it
@@ -136,6 +133,9 @@ func (p *Poller) add(ep *endpoint.Endpoint) {
 	}
 	t = &target{ep: ep}
 	t.ctx, t.cancel = context.WithCancel(p.ctx)
+	if t.transport = p.opts.Transport; t.transport == nil {
+		t.transport = newTransport(&p.opts)
+	}
 	t.status = EndpointStatus{Address: ep.Address, State: StatePending}
 	var err error
 	if t.request, err = p.opts.newRequest(ep); err != nil {
@@ -172,6 +172,9 @@ func (p *Poller) remove(t *target) {
 // drop ends a target that is in no list any more.
 func (p *Poller) drop(t *target) {
 	t.cancel()
+	if own, ok := t.transport.(*http.Transport); ok && p.opts.Transport == nil {
+		own.CloseIdleConnections()
+	}
 	for _, ch := range t.asked {
 		ch <- outcome{err: ErrNotPolled}
 	}

@@ -48,7 +48,7 @@ func (o *Options) newRequest(ep *endpoint.Endpoint) (*http.Request, error) {
 func (p *Poller) read(t *target, ep *endpoint.Endpoint, start time.Time) {
 	defer p.readings.Done()
 	ctx, cancel := context.WithTimeout(t.ctx, p.opts.Timeout)
-	page, at, err := p.fetch(ctx, t.request, ep)
+	page, at, err := p.fetch(ctx, t, ep)
 	cancel()
 	if err == nil {
 		g := page.Gauges(at)
@@ -64,8 +64,8 @@ func (p *Poller) read(t *target, ep *endpoint.Endpoint, start time.Time) {
 }
 
 // fetch gets and scans a page. at is when the answer began.
-func (p *Poller) fetch(ctx context.Context, r *http.Request, ep *endpoint.Endpoint) (page Page, at time.Time, err error) {
-	resp, err := p.transport.RoundTrip(r.WithContext(ctx))
+func (p *Poller) fetch(ctx context.Context, t *target, ep *endpoint.Endpoint) (page Page, at time.Time, err error) {
+	resp, err := t.transport.RoundTrip(t.request.WithContext(ctx))
 	if err != nil {
 		return page, at, err
 	}
