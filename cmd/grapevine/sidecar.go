@@ -50,6 +50,7 @@ type sidecarFlags struct {
 	logFormat    string
 	logLevel     string
 
+	more  sidecarMore
 	given func(flag string) bool
 	log   *slog.Logger
 }
@@ -71,7 +72,12 @@ are accepted under their names.`,
 		Example: `  grapevine sidecar --port 8000 --model-server-port 8200 --verify-key-file targets.pub
   grapevine sidecar --kv-connector sglang --allow 10.0.1.5:8000,10.0.1.6:8000 --secure-proxy=false`,
 		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.more.read(cmd.Flags()); err != nil {
+				return err
+			}
+			return f.run(cmd.Context())
+		},
 	}
 	fl := cmd.Flags()
 	f.given = fl.Changed
@@ -81,7 +87,7 @@ are accepted under their names.`,
 	fl.IntVar(&f.enginePort, "model-server-port", 8200, "port of the decode engine; rank r on port + r")
 	fl.IntVar(&f.oldPort, "vllm-port", 0, "older name of --model-server-port")
 	fl.IntVar(&f.ranks, "data-parallel-size", 1, "data-parallel ranks of the engine, each with a port of its own")
-	fl.StringVar(&f.connector, "kv-connector", "nixlv2", "how KV caches travel: nixlv2, shared-storage (also lmcache) or sglang")
+	fl.StringVar(&f.connector, "kv-connector", "nixlv2", "how KV caches travel: nixlv2, shared-storage (also lmcache), sglang, mooncake or offloading")
 	fl.IntVar(&f.o.BootstrapPort, "bootstrap-port", 8998, "sglang: bootstrap port of prefill engines (default also from SGLANG_BOOTSTRAP_PORT)")
 	fl.BoolVar(&f.o.CacheHitThreshold, "cache-hit-threshold", false, "shared-storage: send cache_hit_threshold, for engines that know it")
 	fl.StringSliceVar(&f.allow, "allow", nil, "host:port of engines that may be called (repeatable)")
@@ -96,16 +102,18 @@ are accepted under their names.`,
 	fl.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes")
 	fl.BoolVar(&f.secure, "secure-proxy", true, "serve TLS")
 	fl.StringVar(&f.certs, "cert-path", "", "folder with tls.crt and tls.key (default: self-signed)")
-	fl.StringSliceVar(&f.tlsStages, "enable-tls", nil, "legs over TLS: prefiller, decoder (repeatable)")
+	fl.StringSliceVar(&f.tlsStages, "enable-tls", nil, "legs over TLS: prefiller, decoder, encoder (repeatable)")
 	fl.StringVar(&f.metrics, "metrics", "127.0.0.1:9091", "listener of /metrics; - for none")
 	fl.DurationVar(&f.drain, "drain", 60*time.Second, "for open requests to end after SIGTERM")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.more.register(fl, &f.o)
 	return cmd
 }
 
 var connectors = map[string]sidecar.Connector{
 	"nixlv2": sidecar.NIXL, "shared-storage": sidecar.Storage, "lmcache": sidecar.Storage, "sglang": sidecar.SGLang,
+	"mooncake": sidecar.Mooncake, "offloading": sidecar.Offloading,
 }
 
 func (f *sidecarFlags) complete() (err error) {
@@ -115,7 +123,7 @@ func (f *sidecarFlags) complete() (err error) {
 	f.o.Log = f.log
 	var known bool
 	if f.o.Connector, known = connectors[f.connector]; !known {
-		return cli.UsageError{Err: fmt.Errorf("--kv-connector %q: want nixlv2, shared-storage, lmcache or sglang", f.connector)}
+		return cli.UsageError{Err: fmt.Errorf("--kv-connector %q: want nixlv2, shared-storage, lmcache, sglang, mooncake or offloading", f.connector)}
 	}
 	switch f.handOver {
 	case "strip":
@@ -141,10 +149,13 @@ func (f *sidecarFlags) complete() (err error) {
 		}
 	}
 	for _, stage := range f.tlsStages {
-		if stage != "prefiller" && stage != "decoder" {
-			return cli.UsageError{Err: fmt.Errorf("--enable-tls %q: want prefiller or decoder", stage)}
+		if stage != "prefiller" && stage != "decoder" && stage != "encoder" {
+			return cli.UsageError{Err: fmt.Errorf("--enable-tls %q: want prefiller, decoder or encoder", stage)}
 		}
-		f.o.PrefillTLS = f.o.PrefillTLS || stage == "prefiller"
+		f.o.PrefillTLS, f.o.EncodeTLS = f.o.PrefillTLS || stage == "prefiller", f.o.EncodeTLS || stage == "encoder"
+	}
+	if err := f.more.complete(f); err != nil {
+		return err
 	}
 	f.o.Targets, err = f.targets()
 	return err

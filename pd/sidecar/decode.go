@@ -26,6 +26,18 @@ type leg struct {
 	// dropped ends the leg before its first content.
 	dropped <-chan struct{}
 	start   time.Time
+	// gate, which may be nil, holds the answer until it is closed. late, which may be
+	// nil, tells the cached tokens when decode's usage has come.
+	gate <-chan struct{}
+	late func() int
+}
+
+// cachedTokens returns the cached tokens to be reported, -1 for decode's own.
+func (d *leg) cachedTokens() int {
+	if d.cached < 0 && d.late != nil {
+		d.cached, d.late = d.late(), nil
+	}
+	return d.cached
 }
 
 // fault is why a decode leg was not answered to its end.
@@ -78,6 +90,22 @@ func (x *exchange) decode(d leg) *fault {
 		return &fault{err: err, before: true, unsent: !sent.Load()}
 	}
 	defer resp.Body.Close()
+	if d.gate != nil {
+		select {
+		case <-d.gate:
+		case <-ctx.Done():
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return &fault{err: cause, before: true}
+		}
+		if d.dropped != nil {
+			select {
+			case <-d.dropped:
+				return &fault{err: errDropped, before: true}
+			default:
+			}
+		}
+	}
 	return x.pass(resp, &d, head)
 }
 
@@ -104,8 +132,8 @@ func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
 	if err != nil {
 		return &fault{err: err, before: true}
 	}
-	if d.cached >= 0 {
-		text = x.api.setCached(text, d.cached, false)
+	if n := d.cachedTokens(); n >= 0 {
+		text = x.api.setCached(text, n, false)
 	}
 	if bytes.Contains(text, []byte("_transfer_params")) {
 		text = x.api.withoutHandOver(text, false)

@@ -8,6 +8,7 @@ type metrics struct {
 	retries     *prometheus.CounterVec // second decode legs, by reason
 	releases    *prometheus.CounterVec // requests that free blocks of clients that left
 	seconds     prometheus.Histogram   // of prefill legs that succeeded
+	encodes     *prometheus.CounterVec // outcome of each encode leg
 	stripped    prometheus.Counter
 	denied      prometheus.Counter
 	unreachable prometheus.Counter
@@ -24,6 +25,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		prefills: counter("prefills_total", "Prefill legs by outcome.", "outcome"),
 		retries:  counter("decode_retries_total", "Second decode legs, which compute the prompt locally, by reason.", "reason"),
 		releases: counter("releases_total", "Requests that free blocks which a client that left will not read.", "outcome"),
+		encodes:  counter("encodes_total", "Encode legs by outcome.", "outcome"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "grapevine", Subsystem: "sidecar", Name: "prefill_seconds", Help: "Duration of prefill legs that succeeded.",
 			Buckets: prometheus.ExponentialBuckets(.005, 2, 15),

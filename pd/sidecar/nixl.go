@@ -22,6 +22,12 @@ const (
 	// SGLang sends both legs at once; the engines meet in a room whose number the
 	// proxy draws, at the prefill engine's bootstrap server.
 	SGLang
+	// Mooncake is vLLM's MooncakeConnector: both legs at once, known to each other by an
+	// id; a bootstrap server beside the prefill engine tells its ranks.
+	Mooncake
+	// Offloading is vLLM's peer-to-peer tier: both legs at once; decode fetches what it
+	// finds and computes the rest.
+	Offloading
 )
 
 // serve answers a request that is to be split.
@@ -31,6 +37,10 @@ func (c Connector) serve(x *exchange) {
 		x.byStorage()
 	case SGLang:
 		x.byRoom()
+	case Mooncake:
+		x.byMooncake()
+	case Offloading:
+		x.byOffloading()
 	default:
 		x.byNIXL()
 	}
@@ -42,7 +52,11 @@ const askHandOver = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_
 const keyHandOver = "kv_transfer_params"
 
 func (x *exchange) byNIXL() {
-	p := x.serially(x.api.prefillBody(&x.body, jsonedit.Edit{Key: keyHandOver, Value: []byte(askHandOver)}))
+	if w := x.s.o.Write; w != nil && w.Parallel {
+		x.byWrite()
+		return
+	}
+	p := x.serially(x.api.prefillBody(&x.body, jsonedit.Edit{Key: keyHandOver, Value: x.askHandOver()}))
 	if p == nil {
 		x.fallBack()
 		return
@@ -84,6 +98,23 @@ func (x *exchange) byNIXL() {
 		fault = x.decode(whole)
 	}
 	x.finish(fault)
+}
+
+// askHandOver returns the hand-over member of the prefill leg.
+func (x *exchange) askHandOver() []byte {
+	asked := []byte(askHandOver)
+	if x.s.o.Write != nil {
+		asked = x.s.o.Write.asked(quote("tx" + x.s.o.UUID()))
+	}
+	if !x.s.o.P2PPull {
+		return asked
+	}
+	source := x.source(x.targets[0])
+	o, err := jsonedit.Parse(asked)
+	if source == nil || err != nil {
+		return asked
+	}
+	return o.With(jsonedit.Edit{Key: "remote_kv_source", Value: source})
 }
 
 // releaseTime bounds the request that frees blocks.

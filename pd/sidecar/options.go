@@ -19,11 +19,26 @@ type Options struct {
 	Connector Connector // how KV caches travel
 	// PrefillTLS has prefill legs use https.
 	PrefillTLS bool
+	// EncodeTLS has encode legs use https.
+	EncodeTLS bool
+	// Encoder says how encoded images and sound travel, where the picker names
+	// encoders.
+	Encoder Encoder
+	// Write is the write mode of NIXL's sister MoRI-IO; nil: engines pull.
+	Write *Write
+	// Sample begins at a random one of the targets that the picker names.
+	Sample bool
+	// P2PPull has prefill legs of NIXL, and requests that stay whole, fetch what the
+	// picker says that another engine holds. P2PPort is the port of engines'
+	// peer-to-peer tiers, 7777, + the rank; BasePort and Ranks tell ranks by ports.
+	P2PPull         bool
+	P2PPort         int
+	BasePort, Ranks int
 	// Targets decides which addresses may be called; nil allows all.
 	Targets Targets
 	// HandOver says what is done about hand-over members in clients' bodies.
 	HandOver handover.Policy
-	// BootstrapPort is where SGLang's prefill engines meet their peers: 8998.
+	// BootstrapPort is where prefill engines of SGLang and Mooncake meet their peers: 8998.
 	BootstrapPort int
 	// CacheHitThreshold has shared-storage legs carry cache_hit_threshold, for
 	// engines that know it.
@@ -49,9 +64,19 @@ type Options struct {
 	Now func() time.Time
 	// Random returns random bits for rooms; nil uses crypto/rand.
 	Random func() uint64
+	// UUID returns a new name for a transfer; nil makes random ones.
+	UUID func() string
 }
 
 var errEngine = errors.New("sidecar: the engine must be a URL such as http://127.0.0.1:8200")
+
+var errLocal = errors.New("sidecar: the write mode needs the address of the decode engine's pod")
+
+// uuid returns a random UUID of version 4.
+func uuid(a, b uint64) string {
+	a, b = a&^0xf000|0x4000, b&^(3<<62)|2<<62
+	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", a>>32, a>>16&0xffff, a&0xffff, b>>48, b&0xffffffffffff)
+}
 
 func (o *Options) complete() (*url.URL, error) {
 	engine, err := url.Parse(o.Engine)
@@ -75,7 +100,18 @@ func (o *Options) complete() (*url.URL, error) {
 	if o.Random == nil {
 		o.Random = random
 	}
+	if o.UUID == nil {
+		random := o.Random
+		o.UUID = func() string { return uuid(random(), random()) }
+	}
+	if o.Write != nil {
+		if o.Write.Local == "" {
+			return nil, errLocal
+		}
+		o.Write.complete()
+	}
 	def(&o.BootstrapPort, 8998)
+	def(&o.P2PPort, 7777)
 	def(&o.Lease, 30*time.Second)
 	def(&o.Prefill, 120*time.Second)
 	def(&o.Head, 120*time.Second)

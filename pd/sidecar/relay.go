@@ -97,7 +97,7 @@ var (
 // write passes events on. Only those that hold usage which is not the prefill leg's,
 // or a hand-over, are decoded.
 func (x *exchange) write(event []byte, d *leg) error {
-	usage := d.cached >= 0 && bytes.Contains(event, wordUsage)
+	usage := (d.cached >= 0 || d.late != nil) && bytes.Contains(event, wordUsage) && d.cachedTokens() >= 0
 	if !usage && !bytes.Contains(event, wordHandOver) {
 		_, err := x.w.Write(event)
 		return err

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/jsonedit"
@@ -23,6 +24,7 @@ type Server struct {
 	engine *url.URL
 	pass   *httputil.ReverseProxy
 	m      *metrics
+	boots  bootstraps
 }
 
 // New returns a server. It starts nothing.
@@ -73,8 +75,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.m.requests.WithLabelValues("refused").Inc()
 		return
 	}
+	if s.o.Encoder != NoEncoder && a == chat {
+		x.encode()
+	}
 	if len(x.targets) == 0 || !x.splits() {
 		s.m.requests.WithLabelValues("whole").Inc()
+		if s.o.Connector == Offloading || s.o.P2PPull {
+			x.localWithSource()
+			return
+		}
 		x.local()
 		return
 	}
@@ -138,6 +147,10 @@ func (x *exchange) read() bool {
 		x.s.o.Log.Warn("prefill targets refused: neither signed by a picker nor listed", "targets", len(all))
 		x.fail(http.StatusForbidden, "the named prefill endpoint is not allowed")
 		return false
+	}
+	if n := uint64(len(x.targets)); x.s.o.Sample && n > 1 {
+		k := int(x.s.o.Random() % n)
+		x.targets = append(slices.Clone(x.targets[k:]), x.targets[:k]...)
 	}
 	return true
 }

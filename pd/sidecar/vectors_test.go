@@ -29,9 +29,15 @@ type exchangeCase struct {
 	Connector string            `json:"connector"`
 	Picker    map[string]string `json:"headers_of_picker"`
 	Random    struct {
-		Room  json.Number   `json:"bootstrap_room"`
-		Rooms []json.Number `json:"bootstrap_rooms"`
+		Room       json.Number   `json:"bootstrap_room"`
+		Rooms      []json.Number `json:"bootstrap_rooms"`
+		UUID, Rank json.RawMessage
+		RequestID  string `json:"request_id"`
+		Source     string `json:"uuid_source"`
 	} `json:"random"`
+	Config struct {
+		Pod string `json:"decode_pod_ip"`
+	} `json:"config"`
 	Client struct {
 		Method, Path string
 		Headers      map[string]string
@@ -140,6 +146,12 @@ func (e *engines) check(l *legCase, r *http.Request, body []byte) {
 			e.t.Errorf("%s leg: header %s reaches the engine", l.Leg, name)
 		}
 	}
+	if l.Leg == "query" || strings.HasPrefix(l.Leg, "encode") { // headers of the client stay here
+		if r.Header.Get("Authorization") != "" {
+			e.t.Errorf("%s leg: the client's authorization goes to %s", l.Leg, l.To)
+		}
+		return
+	}
 	if r.Header.Get("Authorization") == "" || r.Header.Get("X-Request-Id") == "" || r.Header.Get("Traceparent") == "" {
 		e.t.Errorf("%s leg: headers of the client are lost: %v", l.Leg, r.Header)
 	}
@@ -177,19 +189,45 @@ func TestExchanges(t *testing.T) {
 func (c *exchangeCase) options(e *engines) Options {
 	o := Options{
 		Engine: "http://127.0.0.1:8200", Transport: e, Prefill: 300 * time.Millisecond, HandOver: handover.Policy{Action: handover.Strip},
-		Targets: Listed{"10.0.1.5:8000": true, "10.0.1.6:8000": true, "10.0.1.7:8000": true},
+		Targets: Listed{"10.0.1.5:8000": true, "10.0.1.6:8000": true, "10.0.1.7:8000": true, "10.0.2.7:8000": true, "10.0.2.8:8000": true},
 	}
 	switch {
 	case strings.HasPrefix(c.Connector, "sglang"):
 		o.Connector = SGLang
 	case strings.Contains(c.Connector, "without cache_hit_threshold"):
 		o.Connector = Storage
+	case c.Connector == "mooncake":
+		o.Connector = Mooncake
+	case c.Connector == "offloading":
+		o.Connector = Offloading
+	case strings.Contains(c.Connector, "write mode"):
+		o.Write = &Write{Parallel: strings.Contains(c.Connector, "parallel"), Local: c.Config.Pod}
+		o.NoFallback = strings.HasPrefix(c.ID, "fail/")
+	case strings.Contains(c.Connector, "p2p pull"):
+		o.P2PPull = true
+	case strings.HasPrefix(c.Connector, "ec-nixl"):
+		o.Encoder = EncodeNIXL
+	case c.Connector == "ec-example":
+		o.Encoder = EncodeStorage
+	}
+	names := c.names()
+	o.UUID = func() string {
+		name := names[0]
+		names = names[1:]
+		return name
 	}
 	rooms := c.Random.Rooms
 	if c.Random.Room != "" {
 		rooms = append(rooms, c.Random.Room)
 	}
+	if rank := string(c.Random.Rank); rank != "" {
+		rooms = append(rooms, json.Number(rank))
+	}
 	o.Random = func() uint64 {
+		if c.Connector == "mooncake" { // the rank itself
+			n, _ := rooms[0].Int64()
+			return uint64(n)
+		}
 		n, err := rooms[0].Int64()
 		if err != nil {
 			e.t.Error(err)
@@ -198,6 +236,18 @@ func (c *exchangeCase) options(e *engines) Options {
 		return uint64(n) << 1
 	}
 	return o
+}
+
+// names are the UUIDs that the exchange draws, in order.
+func (c *exchangeCase) names() (list []string) {
+	var uuid string
+	_ = json.Unmarshal(c.Random.UUID, &uuid) // absent in most
+	for _, name := range []string{uuid, c.Random.RequestID, c.Random.Source} {
+		if name != "" {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 func (c *exchangeCase) play(t *testing.T) {

@@ -1,0 +1,136 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+
+	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+)
+
+// Encoder is a way in which encoded images and sound travel.
+type Encoder uint8
+
+// Encoders.
+const (
+	NoEncoder     Encoder = iota
+	EncodeStorage         // engines share a store: answers are dropped
+	EncodeNIXL            // answers hold what the next engine fetches
+)
+
+// maxItems bounds the items of one request that are encoded elsewhere.
+const maxItems = 256
+
+const keyEncoded = "ec_transfer_params"
+
+// mediaTypes are the types of the parts of messages that are encoded.
+var mediaTypes = map[string]bool{"image_url": true, "audio_url": true, "video_url": true, "input_audio": true}
+
+// items returns the parts of a chat's messages that are to be encoded, equal ones
+// once.
+func items(body *jsonedit.Object) (list [][]byte) {
+	messages, _ := jsonedit.Elements(body.Get("messages"))
+	seen := map[string]bool{}
+	for _, m := range messages {
+		o, err := jsonedit.Parse(m)
+		if err != nil {
+			continue
+		}
+		parts, _ := jsonedit.Elements(o.Get("content"))
+		for _, p := range parts {
+			part, err := jsonedit.Parse(p)
+			if err != nil || !mediaTypes[text(part.Get("type"))] || seen[string(p)] || len(list) == maxItems {
+				continue
+			}
+			seen[string(p)] = true
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// traces are the headers that encode legs carry on: those that say who follows them.
+var traces = []string{"Traceparent", "Tracestate", "Baggage"}
+
+// encode has the request's images and sound encoded, all at once, dealt out over the
+// encoders, and notes in the body what came of it. What fails the next engine encodes
+// by itself.
+func (x *exchange) encode() {
+	encoders, list := targets(x.r.Header, headerEncoders), items(&x.body)
+	if len(encoders) == 0 || len(list) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), x.s.o.Prefill)
+	defer cancel()
+	id := x.s.o.UUID()
+	answers := make([][]byte, len(list))
+	var wg sync.WaitGroup
+	for i, item := range list {
+		wg.Go(func() { answers[i] = x.encodeItem(ctx, encoders[i%len(encoders)], id+"-enc-"+strconv.Itoa(i), item) })
+	}
+	wg.Wait()
+	if x.s.o.Encoder != EncodeNIXL {
+		return
+	}
+	var edits []jsonedit.Edit
+	for _, a := range answers {
+		o, err := jsonedit.Parse(jsonedit.Find(a, keyEncoded))
+		if err != nil {
+			continue
+		}
+		for _, key := range o.Keys() {
+			edits = append(edits, jsonedit.Edit{Key: key, Value: o.Get(key)})
+		}
+	}
+	if edits == nil {
+		return
+	}
+	if body, err := jsonedit.Parse(x.body.With(jsonedit.Edit{Key: keyEncoded, Value: empty.With(edits...)})); err == nil {
+		x.body = body
+	}
+}
+
+// encodeItem returns an encoder's answer, nil when it failed.
+func (x *exchange) encodeItem(ctx context.Context, target, id string, item []byte) []byte {
+	one := []byte("1")
+	edits := []jsonedit.Edit{
+		{Key: "messages", Value: []byte(`[{"role":"user","content":[` + string(item) + `]}]`)},
+		{Key: "max_tokens", Value: one}, {Key: "stream", Value: []byte("false")}, {Key: "stream_options"},
+	}
+	for _, key := range []string{"max_completion_tokens", "min_tokens"} {
+		if x.body.Get(key) != nil {
+			edits = append(edits, jsonedit.Edit{Key: key, Value: one})
+		}
+	}
+	body := x.body.With(edits...)
+	u := &url.URL{Scheme: "http", Host: target, Path: "/v1/chat/completions"}
+	if x.s.o.EncodeTLS {
+		u.Scheme = "https"
+	}
+	r := (&http.Request{
+		Method: http.MethodPost, URL: u, Host: target, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+		Header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {id}},
+	}).WithContext(ctx)
+	for _, name := range traces {
+		if v := x.r.Header.Values(name); v != nil {
+			r.Header[name] = v
+		}
+	}
+	resp, err := x.s.o.Transport.RoundTrip(r)
+	if err != nil {
+		x.s.m.encodes.WithLabelValues(faultOf(err)).Inc()
+		return nil
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		x.s.m.encodes.WithLabelValues(faultStatus).Inc()
+		return nil
+	}
+	x.s.m.encodes.WithLabelValues("ok").Inc()
+	return answer
+}

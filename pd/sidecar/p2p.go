@@ -1,0 +1,83 @@
+package sidecar
+
+import (
+	"net"
+	"strconv"
+
+	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// byOffloading serves a request by two legs at once: decode fetches from prefill's
+// peer-to-peer tier what it finds there, and computes the rest.
+func (x *exchange) byOffloading() {
+	x.inTurn(func(target string) (legs, error) {
+		id := quote(x.s.o.UUID())
+		peer, err := x.peer(id, target)
+		if err != nil {
+			return legs{}, err
+		}
+		asked := []any{"remote_decoder", object("kv_request_id", id)}
+		if source := x.source(target); source != nil {
+			asked = append(asked, "remote_kv_source", source)
+		}
+		return legs{
+			target:  target,
+			prefill: x.api.prefillBody(&x.body, jsonedit.Edit{Key: keyHandOver, Value: object(asked...)}),
+			set:     object("remote_prefiller", peer),
+		}, nil
+	})
+}
+
+// peer names the peer-to-peer tier of an engine.
+func (x *exchange) peer(id []byte, target string) ([]byte, error) {
+	host, text, err := net.SplitHostPort(target)
+	if err != nil {
+		return nil, err
+	}
+	port, rank := x.s.o.P2PPort, 0
+	if n, err := strconv.Atoi(text); err == nil && n >= x.s.o.BasePort && n < x.s.o.BasePort+max(x.s.o.Ranks, 1) {
+		rank = n - x.s.o.BasePort
+	}
+	return object("kv_request_id", id, "remote_host", quote(host), "remote_port", []byte(strconv.Itoa(port+rank))), nil
+}
+
+// source names the engine that holds more of the prompt than the one the leg goes to,
+// nil where the picker names none that may be asked.
+func (x *exchange) source(target string) []byte {
+	list := targets(x.r.Header, request.HeaderKVSource)
+	if len(list) != 1 || list[0] == target || list[0] == x.engineAddress() {
+		return nil
+	}
+	if allowed := x.s.o.Targets; allowed != nil {
+		listed, ok := allowed.(Listed)
+		if !ok || !listed[list[0]] { // signatures do not cover it
+			return nil
+		}
+	}
+	peer, err := x.peer(quote(x.s.o.UUID()), list[0])
+	if err != nil {
+		return nil
+	}
+	return peer
+}
+
+func (x *exchange) engineAddress() string { return x.s.engine.Host }
+
+// localWithSource has the decode engine serve the whole request, with what another
+// engine's peer-to-peer tier holds of it.
+func (x *exchange) localWithSource() {
+	source := x.source("")
+	if source == nil {
+		x.local()
+		return
+	}
+	whole := leg{body: x.body.Text(), cached: -1}
+	d := leg{body: x.body.With(jsonedit.Edit{Key: keyHandOver, Value: object("remote_kv_source", source)}), cached: -1, again: true}
+	f := x.decode(d)
+	if f != nil && f.before && x.r.Context().Err() == nil {
+		x.s.m.retries.WithLabelValues("source").Inc()
+		f = x.decode(whole)
+	}
+	x.finish(f)
+}

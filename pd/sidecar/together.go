@@ -1,0 +1,94 @@
+package sidecar
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+)
+
+// legs are the two legs of a request that are sent at once.
+type legs struct {
+	target         string
+	prefill, set   []byte // body of the prefill leg; set is the hand-over of the decode leg
+	prefillHeader  http.Header
+	decodeHeader   http.Header
+	needs          bool // decode waits for ever for a prefill that failed: it is dropped then
+	waits          bool // decode's answer is held until prefill has answered
+	reportsCached  bool // prefill's cached tokens replace decode's
+	afterPrefillOf func(*prefilled)
+}
+
+// lateAnswer bounds the time by which prefill's answer may come after decode's.
+const lateAnswer = time.Second
+
+// together makes both legs at once and returns what they came to.
+func (x *exchange) together(l legs) (*prefilled, *fault) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(x.r.Context()))
+	dropped, ended := make(chan struct{}), make(chan struct{})
+	var p *prefilled
+	go func() {
+		defer close(ended)
+		p = x.prefill(ctx, l.target, l.prefill, l.prefillHeader)
+		if l.afterPrefillOf != nil {
+			l.afterPrefillOf(p)
+		}
+		if p.fault != "" && l.needs {
+			close(dropped)
+		}
+	}()
+	d := leg{body: x.body.With(jsonedit.Edit{Key: keyHandOver, Value: l.set}), header: l.decodeHeader, cached: -1, again: true, dropped: dropped}
+	if l.waits {
+		d.gate = ended
+	}
+	if l.reportsCached {
+		d.late = func() int {
+			select {
+			case <-ended:
+				return x.api.cached(p.text)
+			case <-time.After(lateAnswer):
+				return -1
+			}
+		}
+	}
+	f := x.decode(d)
+	cancel() // decode is closed: prefill has nothing to wait for
+	<-ended
+	return p, f
+}
+
+// inTurn serves a request by pairs of legs at once, one prefill endpoint after the
+// other, and then by the decode engine alone.
+func (x *exchange) inTurn(make func(target string) (legs, error)) {
+	var last *prefilled
+	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
+		x.report.Target, x.report.Failed = i, i
+		l, err := make(target)
+		if err != nil {
+			x.s.m.prefills.WithLabelValues(faultRefused).Inc()
+			x.s.o.Log.Debug("prefill endpoint", "target", target, "error", err)
+			continue
+		}
+		p, f := x.together(l)
+		if f == nil || !f.before || x.r.Context().Err() != nil {
+			x.finish(f)
+			return
+		}
+		if last = p; p.fault == "" || p.rejected() {
+			break // it is not the prefill that failed
+		}
+	}
+	if last != nil && last.fault == "" {
+		x.s.m.retries.WithLabelValues("transfer").Inc()
+		x.local()
+		return
+	}
+	if last != nil && x.s.o.NoFallback && last.text != nil {
+		x.w.Header().Set("Content-Type", last.header.Get("Content-Type"))
+		x.w.WriteHeader(last.status)
+		_, _ = x.w.Write(last.text) // the client may have left
+		return
+	}
+	x.fallBack()
+}
