@@ -7,5 +7,8 @@
 //     roles that it can play.
 //  3. [Plugin.Join] gives those roles to a profile.
 //
-// The types themselves are in picker/plugins and pd.
+// The types that choose among endpoints are in picker/plugins and pd. Here are those
+// that do not: detectors, which say when a pool is full ([DetectorTypes]), and
+// settings ([SettingTypes]). A detector returns 1 or more when the candidates are
+// saturated; the same limits, with a headroom, serve as a filter.
 package plugin

@@ -6,13 +6,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
-	"github.com/grapevine-epp/grapevine/picker/plugins/saturation"
-	"github.com/grapevine-epp/grapevine/picker/plugins/settings"
+	"github.com/grapevine-epp/grapevine/picker/plugins/predicted"
 )
 
 // Builtin is the table of this package. Package pd has more rows.
 func Builtin() plugin.Table {
-	return slices.Concat(filterTypes(), scorerTypes(), policyTypes(), pickerTypes(), handlerTypes(), producerTypes(), settings.Types(), saturation.Types())
+	return slices.Concat(filterTypes(), scorerTypes(), policyTypes(), pickerTypes(), handlerTypes(), producerTypes(), plugin.SettingTypes(), plugin.DetectorTypes())
 }
 
 func filterTypes() plugin.Table {
@@ -50,7 +49,7 @@ func scorerTypes() plugin.Table {
 	return plugin.Table{
 		{Name: "predicted-ttft-scorer", Kind: plugin.KindScorer,
 			Summary: "Predicted time to first token and what the request costs others, in seconds. The default.",
-			New:     plugin.WithParams(predictedDefaults, newPredicted)},
+			New:     plugin.WithParams(predicted.Defaults, newPredicted)},
 		{Name: "prefix-cache-scorer", Aliases: []string{"prefix-cache"}, Kind: plugin.KindScorer,
 			Summary: "The part of the prompt that the endpoint holds.", New: plugin.WithParams(prefixParams{}, newPrefixScorer)},
 		{Name: "precise-prefix-cache-scorer", Kind: plugin.KindScorer,

@@ -1,4 +1,4 @@
-package settings
+package plugin
 
 import (
 	"cmp"
@@ -6,20 +6,19 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // extractorParams are those of core-metrics-extractor in its generations. The
 // oldest names the gauges of all endpoints at the top.
 type extractorParams struct {
-	EngineLabelKey  string               `json:"engineLabelKey,omitempty"`
-	DefaultEngine   string               `json:"defaultEngine,omitempty"`
-	EngineConfigs   []plugin.EngineNames `json:"engineConfigs,omitempty"`
-	QueuedRequests  string               `json:"queuedRequestsSpec,omitempty"`
-	RunningRequests string               `json:"runningRequestsSpec,omitempty"`
-	KVUsage         string               `json:"kvUsageSpec,omitempty"`
-	LoRA            string               `json:"loraSpec,omitempty"`
-	CacheInfo       string               `json:"cacheInfoSpec,omitempty"`
+	EngineLabelKey  string        `json:"engineLabelKey,omitempty"`
+	DefaultEngine   string        `json:"defaultEngine,omitempty"`
+	EngineConfigs   []EngineNames `json:"engineConfigs,omitempty"`
+	QueuedRequests  string        `json:"queuedRequestsSpec,omitempty"`
+	RunningRequests string        `json:"runningRequestsSpec,omitempty"`
+	KVUsage         string        `json:"kvUsageSpec,omitempty"`
+	LoRA            string        `json:"loraSpec,omitempty"`
+	CacheInfo       string        `json:"cacheInfoSpec,omitempty"`
 	CacheFields
 }
 
@@ -35,9 +34,9 @@ type CacheFields struct {
 // topEngine names the gauges that stand at the top of the oldest generation.
 const topEngine = "as-configured"
 
-func newExtractor(p extractorParams) (plugin.Plugin, error) {
-	m := &plugin.EngineMetrics{Label: p.EngineLabelKey, Default: p.DefaultEngine, Engines: p.EngineConfigs}
-	top := plugin.EngineNames{
+func newExtractor(p extractorParams) (Plugin, error) {
+	m := &EngineMetrics{Label: p.EngineLabelKey, Default: p.DefaultEngine, Engines: p.EngineConfigs}
+	top := EngineNames{
 		Name: topEngine, QueuedRequests: p.QueuedRequests, RunningRequests: p.RunningRequests,
 		KVUsage: p.KVUsage, LoRA: p.LoRA, CacheInfo: p.CacheInfo,
 	}
@@ -53,11 +52,11 @@ func newExtractor(p extractorParams) (plugin.Plugin, error) {
 	var errs []error
 	for i, e := range m.Engines {
 		at := fmt.Sprintf("engineConfigs[%d].name", i)
-		errs = append(errs, plugin.Require(e.Name != "", at, "is needed"), plugin.Require(!seen[e.Name], at, "stands there twice: "+e.Name),
-			plugin.Require(e.QueuedRequests+e.RunningRequests+e.KVUsage != "", fmt.Sprintf("engineConfigs[%d]", i), "must name at least one gauge"))
+		errs = append(errs, Require(e.Name != "", at, "is needed"), Require(!seen[e.Name], at, "stands there twice: "+e.Name),
+			Require(e.QueuedRequests+e.RunningRequests+e.KVUsage != "", fmt.Sprintf("engineConfigs[%d]", i), "must name at least one gauge"))
 		seen[e.Name] = true
 	}
-	errs = append(errs, plugin.Require(p.DefaultEngine == "" || seen[p.DefaultEngine] || known(p.DefaultEngine),
+	errs = append(errs, Require(p.DefaultEngine == "" || seen[p.DefaultEngine] || known(p.DefaultEngine),
 		"defaultEngine", "must be one of engineConfigs, or "+strings.Join(engineNames, ", ")))
 	var differs []string
 	cache, custom := p.CacheFields != CacheFields{}, false
@@ -71,7 +70,7 @@ func newExtractor(p extractorParams) (plugin.Plugin, error) {
 	if custom {
 		differs = append(differs, "customMetrics are not read: nothing here reads endpoint attributes")
 	}
-	return plugin.Plugin{Metrics: m, Differs: differs}, plugin.Faults(errs...)
+	return Plugin{Metrics: m, Differs: differs}, Faults(errs...)
 }
 
 // engineNames are the engines whose gauges are known.
@@ -92,18 +91,18 @@ type metricsSourceParams struct {
 	ClientKeyPath      string `json:"clientKeyPath,omitempty"`
 }
 
-func newMetricsSource(p metricsSourceParams) (plugin.Plugin, error) {
-	m := &plugin.EngineMetrics{Scheme: p.Scheme, Path: p.Path, SkipVerify: p.InsecureSkipVerify, Port: p.Port}
+func newMetricsSource(p metricsSourceParams) (Plugin, error) {
+	m := &EngineMetrics{Scheme: p.Scheme, Path: p.Path, SkipVerify: p.InsecureSkipVerify, Port: p.Port}
 	var differs []string
 	if p.Interval != "" {
 		differs = append(differs, "load is counted, not scraped: pages are read every --scrape-slow, near saturation every --scrape-fast")
 	}
 	const noCertificates = "is not read: pages over TLS are read with the system's authorities or, by insecureSkipVerify, unverified"
-	return plugin.Plugin{Metrics: m, Differs: differs}, plugin.Faults(
-		plugin.Require(p.Port >= 0 && p.Port < 1<<16, "port", "must be a port"), plugin.Duration("interval", p.Interval),
-		plugin.Require(p.CACertPath == "" || p.InsecureSkipVerify, "caCertPath", noCertificates),
-		plugin.Require(p.ClientCertPath == "", "clientCertPath", noCertificates),
-		plugin.Require(p.ClientKeyPath == "", "clientKeyPath", noCertificates),
-		plugin.Require(p.Scheme == "http" || p.Scheme == "https", "scheme", "must be http or https"),
-		plugin.Require(p.Path != "", "path", "must not be empty"))
+	return Plugin{Metrics: m, Differs: differs}, Faults(
+		Require(p.Port >= 0 && p.Port < 1<<16, "port", "must be a port"), Duration("interval", p.Interval),
+		Require(p.CACertPath == "" || p.InsecureSkipVerify, "caCertPath", noCertificates),
+		Require(p.ClientCertPath == "", "clientCertPath", noCertificates),
+		Require(p.ClientKeyPath == "", "clientKeyPath", noCertificates),
+		Require(p.Scheme == "http" || p.Scheme == "https", "scheme", "must be http or https"),
+		Require(p.Path != "", "path", "must not be empty"))
 }

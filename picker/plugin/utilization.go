@@ -1,10 +1,9 @@
-package saturation
+package plugin
 
 import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 type utilizationParams struct {
@@ -24,18 +23,18 @@ type utilization struct {
 	ignoreStale            bool
 }
 
-func newUtilization(p utilizationParams) (plugin.Plugin, error) {
+func newUtilization(p utilizationParams) (Plugin, error) {
 	stale, _ := time.ParseDuration(p.MetricsStalenessThreshold)
 	u := utilization{
 		float64(p.QueueDepthThreshold), p.KVCacheUtilThreshold, p.Headroom, stale, p.StalenessPolicy == "ignore",
 	}
-	return plugin.Plugin{Filter: u, Detector: u.saturation}, plugin.Faults(
-		plugin.Require(p.QueueDepthThreshold > 0, "queueDepthThreshold", "must be positive"),
-		plugin.Require(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1, "kvCacheUtilThreshold", "must be above 0 and at most 1"),
-		plugin.Require(p.Headroom >= 0, "headroom", "must not be negative"),
-		plugin.Duration("metricsStalenessThreshold", p.MetricsStalenessThreshold),
-		plugin.Require(stale > 0, "metricsStalenessThreshold", "must be positive"),
-		plugin.Require(p.StalenessPolicy == "" || p.StalenessPolicy == "ignore" || p.StalenessPolicy == "saturated",
+	return Plugin{Filter: u, Detector: u.saturation}, Faults(
+		Require(p.QueueDepthThreshold > 0, "queueDepthThreshold", "must be positive"),
+		Require(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1, "kvCacheUtilThreshold", "must be above 0 and at most 1"),
+		Require(p.Headroom >= 0, "headroom", "must not be negative"),
+		Duration("metricsStalenessThreshold", p.MetricsStalenessThreshold),
+		Require(stale > 0, "metricsStalenessThreshold", "must be positive"),
+		Require(p.StalenessPolicy == "" || p.StalenessPolicy == "ignore" || p.StalenessPolicy == "saturated",
 			"stalenessPolicy", "must be saturated or ignore"))
 }
 

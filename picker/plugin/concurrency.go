@@ -1,8 +1,7 @@
-package saturation
+package plugin
 
 import (
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 type concurrencyParams struct {
@@ -28,7 +27,7 @@ const (
 	byBoth     = "hybrid"
 )
 
-func newConcurrency(p concurrencyParams) (plugin.Plugin, error) {
+func newConcurrency(p concurrencyParams) (Plugin, error) {
 	u := concurrency{requests: float64(p.MaxConcurrency), tokens: float64(p.MaxTokenConcurrency), headroom: p.Headroom}
 	if p.CapacityPerEndpoint > 0 {
 		u.requests = float64(p.CapacityPerEndpoint)
@@ -39,11 +38,11 @@ func newConcurrency(p concurrencyParams) (plugin.Plugin, error) {
 	case byTokens:
 		u.requests = 0
 	}
-	return plugin.Plugin{Filter: u, Detector: u.saturation}, plugin.Faults(
-		plugin.Require(p.ConcurrencyMode == byRequests || p.ConcurrencyMode == byTokens || p.ConcurrencyMode == byBoth, "concurrencyMode", "must be requests, tokens or hybrid"),
-		plugin.Require(p.MaxConcurrency > 0, "maxConcurrency", "must be positive"),
-		plugin.Require(p.MaxTokenConcurrency > 0, "maxTokenConcurrency", "must be positive"),
-		plugin.Require(p.Headroom >= 0, "headroom", "must not be negative"))
+	return Plugin{Filter: u, Detector: u.saturation}, Faults(
+		Require(p.ConcurrencyMode == byRequests || p.ConcurrencyMode == byTokens || p.ConcurrencyMode == byBoth, "concurrencyMode", "must be requests, tokens or hybrid"),
+		Require(p.MaxConcurrency > 0, "maxConcurrency", "must be positive"),
+		Require(p.MaxTokenConcurrency > 0, "maxTokenConcurrency", "must be positive"),
+		Require(p.Headroom >= 0, "headroom", "must not be negative"))
 }
 
 // load is what is in flight over what may be.

@@ -1,8 +1,10 @@
-package plugins
+package predicted
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -15,8 +17,8 @@ import (
 // times what a copy costs there, copying would have paid, and the next request
 // that has little else to compute goes to that candidate and makes the copy.
 //
-// A prefix that few ask for never comes to it, since accounts fade; one that many
-// ask for is copied after some requests, before its holder has a queue.
+// A prefix that few ask for never comes to it, since accounts fade, and the faster
+// the sooner a copy would be displaced; one that many ask for is copied after some requests, before its holder has a queue.
 //
 // Prefixes nest, so rent counts for each beginning of the prompt that the holder
 // has and the other lacks, at a grid of lengths: what siblings share is asked for
@@ -26,6 +28,31 @@ import (
 // displace each other, and of two changes at the same moment one may be lost.
 type copies struct {
 	slots [copySlots]copySlot
+	churn churn
+}
+
+// churn is how fast caches turn over: the tokens that requests brought to them,
+// faded. A copy stays for no longer than its engine's memory takes to be filled
+// anew, so rents that are older bought nothing.
+type churn struct {
+	mu    sync.Mutex
+	sum   float64 // tokens, faded
+	whole float64 // seconds, faded alike: the time that sum is of
+	at    time.Time
+}
+
+// add counts tokens, and returns how many come in a second.
+func (c *churn) add(now time.Time, tokens float64) float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if passed := now.Sub(c.at); c.at.IsZero() {
+		c.at = now
+	} else if passed > 0 {
+		faded := math.Exp(-float64(passed.Milliseconds()) / copyLife)
+		c.at, c.sum, c.whole = now, c.sum*faded, c.whole*faded+passed.Seconds()
+	}
+	c.sum += tokens
+	return c.sum / max(c.whole, 1)
 }
 
 type copySlot struct {
@@ -35,7 +62,7 @@ type copySlot struct {
 
 const (
 	copySlots = 1 << 13
-	copyLife  = 60e3 // milliseconds in which an account fades to 1/e
+	copyLife  = 60e3 // most milliseconds in which an account fades to 1/e
 	copyGuard = 1.25 // most work of a request that makes a copy, in prices of it
 	gridRatio = 1.2  // from one length to the next
 )
@@ -44,15 +71,16 @@ func (t *copies) slot(key indexer.BlockKey) *copySlot {
 	return &t.slots[(uint64(key)^uint64(key)>>29)%copySlots]
 }
 
-// add adds rent to the account of a prefix and returns what is in it.
-func (t *copies) add(key indexer.BlockKey, rent float64, ms uint32) float64 {
+// add adds rent to the account of a prefix, which fades to 1/e in life
+// milliseconds, and returns what is in it.
+func (t *copies) add(key indexer.BlockKey, rent, life float64, ms uint32) float64 {
 	s := t.slot(key)
 	sum := 0.0
 	if s.key.Load() == uint64(key) {
 		word := s.account.Load()
 		age := ms - uint32(word)
 		if age < 1<<31 {
-			sum = float64(math.Float32frombits(uint32(word>>32))) * math.Exp(-float64(age)/copyLife)
+			sum = float64(math.Float32frombits(uint32(word>>32))) * math.Exp(-float64(age)/life)
 		}
 	} else {
 		s.key.Store(uint64(key))
@@ -70,9 +98,10 @@ func (t *copies) empty(key indexer.BlockKey, ms uint32) {
 
 // spread moves the request to a candidate that lacks its prefix when the
 // accounts say that a copy there pays.
-func (s *predicted) spread(d *decision) {
+func (s *scorer) spread(d *decision) {
 	h := greatest(d.scores)
 	held := d.Work(h)
+	fills := s.copies.churn.add(d.Now, float64(held.New)+d.answer) * d.seen / float64(len(d.scores))
 	l, there := h, -d.scores[h]
 	for k := range d.scores {
 		w := d.Work(k)
@@ -87,14 +116,18 @@ func (s *predicted) spread(d *decision) {
 	if l == h || rent <= 0 {
 		return
 	}
-	if s.pay(d, l, held, rent) {
+	life := copyLife
+	if room := d.At(l).Capacity; room > 0 && fills > 0 {
+		life = min(life, 1e3*room/fills)
+	}
+	if s.pay(d, l, held, rent, life) {
 		d.scores[l] = d.scores[h] + 1e-6
 	}
 }
 
 // pay adds the rent to the accounts of the prefixes that the holder has and
 // candidate l lacks, and reports whether one of them buys the copy there.
-func (s *predicted) pay(d *decision, l int, held endpoint.Work, rent float64) bool {
+func (s *scorer) pay(d *decision, l int, held endpoint.Work, rent, life float64) bool {
 	missing := d.Work(l)
 	chunk := float64(max(d.Request.InputTokens, 1)) / float64(max(d.Chunks(), 1))
 	from, to := float64(missing.Input-missing.New), float64(held.Input-held.New)
@@ -110,7 +143,7 @@ func (s *predicted) pay(d *decision, l int, held endpoint.Work, rent float64) bo
 		share := (tokens - from) / float64(missing.New-held.New)
 		price := (whole - without) * share
 		work := endpoint.Work{Input: int(tokens), New: int(tokens - from)}
-		if s.copies.add(key, rent, ms) >= s.CopyThreshold*price && own <= copyGuard*d.At(l).Cost.Prefill(work) {
+		if s.copies.add(key, rent, life, ms) >= s.CopyThreshold*price && own <= copyGuard*d.At(l).Cost.Prefill(work) {
 			buys = true
 		}
 	}
@@ -121,7 +154,7 @@ func (s *predicted) pay(d *decision, l int, held endpoint.Work, rent float64) bo
 }
 
 // spend empties the accounts of the prefixes that a copy brings.
-func (s *predicted) spend(d *decision, from, to float64, ms uint32) {
+func (s *scorer) spend(d *decision, from, to float64, ms uint32) {
 	for at := 1.0; at <= to; at = max(math.Floor(at*gridRatio), at+1) {
 		if key, ok := d.PrefixKey(int(at)); ok && at > from {
 			s.copies.empty(key, ms)

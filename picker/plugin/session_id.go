@@ -1,9 +1,8 @@
-package settings
+package plugin
 
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -14,13 +13,13 @@ type sessionIDParams struct {
 	TTL        string `json:"ttl,omitempty"`
 }
 
-func newSessionID(p sessionIDParams) (plugin.Plugin, error) {
-	out := &plugin.Producer{SessionTable: p.LRUSize}
+func newSessionID(p sessionIDParams) (Plugin, error) {
+	out := &Producer{SessionTable: p.LRUSize}
 	if p.HeaderName != "" || p.CookieName != "" {
 		out.Sessions = []request.SessionSource{{Header: strings.ToLower(p.HeaderName), Cookie: p.CookieName}}
 	}
-	return plugin.Plugin{Producer: out}, plugin.Faults(
-		plugin.Require(p.HeaderName == "" || p.CookieName == "", "cookieName", "and headerName exclude each other"),
-		plugin.Require(p.LRUSize >= 0, "lruSize", "must not be negative"),
-		plugin.Duration("ttl", p.TTL))
+	return Plugin{Producer: out}, Faults(
+		Require(p.HeaderName == "" || p.CookieName == "", "cookieName", "and headerName exclude each other"),
+		Require(p.LRUSize >= 0, "lruSize", "must not be negative"),
+		Duration("ttl", p.TTL))
 }

@@ -1,0 +1,63 @@
+package plugin
+
+// Notes of types whose work is built in.
+const (
+	noteParser   = "request forms are recognised by their path"
+	noteTokens   = "prompts are matched as text; no tokenizer is called"
+	noteLoad     = "load is the in-flight book of all replicas, always kept"
+	noteLatency  = "latencies are learned from the response path, always on"
+	noteAdmit    = "requests of a negative priority whose latency target nobody meets are always refused, with 429"
+	noteServed   = "answers name the endpoint that served"
+	noteDefaults = "part of what is always there"
+	noteHeaders  = "the profile handler sets the headers"
+)
+
+// builtIn is the factory of types whose work this program does anyway: any
+// parameters are accepted.
+func builtIn(p *Params) (Plugin, error) {
+	return Plugin{}, p.Read(&map[string]Loose{})
+}
+
+type fileDiscoveryParams struct {
+	Path      string `json:"path"`
+	WatchFile bool   `json:"watchFile"`
+}
+
+func newFileDiscovery(p fileDiscoveryParams) (Plugin, error) {
+	return Plugin{File: &FileDiscovery{Path: p.Path, Watch: p.WatchFile}}, Require(p.Path != "", "path", "is needed")
+}
+
+// SettingTypes returns the types that choose nobody, in the order of the manual:
+// what they say reaches the rest of the program through [Plugin]. Types of other
+// endpoint pickers whose work is built in are accepted, and their note says what
+// does the work.
+func SettingTypes() Table {
+	done := func(kind Kind, name, note string, aliases ...string) Type {
+		return Type{Name: name, Aliases: aliases, Kind: kind, Summary: "Built in.", Note: note, New: builtIn}
+	}
+	return Table{
+		{Name: "session-id-producer", Kind: KindProducer, Summary: "Where requests carry their session key.",
+			New: WithParams(sessionIDParams{}, newSessionID)},
+		done(KindProducer, "token-producer", noteTokens, "tokenizer"),
+		done(KindProducer, "inflight-load-producer", noteLoad),
+		done(KindProducer, "predicted-latency-producer", noteLatency),
+		done(KindProducer, "latency-slo-admitter", noteAdmit),
+		done(KindProducer, "destination-endpoint-served-verifier", noteServed),
+		done(KindProducer, "disagg-headers-handler", noteHeaders, "prefill-header-handler"),
+		{Name: "metrics-data-source", Kind: KindSource, Summary: "Where engines' metrics pages are.",
+			New: WithParams(metricsSourceParams{Scheme: "http", Path: "/metrics", InsecureSkipVerify: true}, newMetricsSource)},
+		{Name: "core-metrics-extractor", Aliases: []string{"model-server-protocol-metrics"}, Kind: KindSource,
+			Summary: "How engines' metrics pages are read.", New: WithParams(extractorParams{}, newExtractor)},
+		done(KindSource, "models-data-source", noteDefaults),
+		done(KindSource, "models-data-extractor", noteDefaults),
+		done(KindSource, "endpoint-notification-source", noteDefaults),
+		done(KindSource, "topology-extractor", noteDefaults),
+		done(KindParser, "openai-parser", noteParser),
+		done(KindParser, "anthropic-parser", noteParser),
+		done(KindParser, "vllmhttp-parser", noteParser, "vllm-http-parser"),
+		done(KindParser, "sglang-parser", noteParser, "sglanghttp-parser"),
+		done(KindParser, "passthrough-parser", noteParser),
+		{Name: "file-discovery", Aliases: []string{"file-discovery-plugin"}, Kind: KindDiscovery,
+			Summary: "Endpoints from a file.", New: WithParams(fileDiscoveryParams{WatchFile: true}, newFileDiscovery)},
+	}
+}

@@ -1,0 +1,253 @@
+package predicted
+
+import (
+	"math"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// Params are the scorer's parameters. They weigh what a request costs others against its own time to
+// first token; all are dimensionless unless they say otherwise.
+type Params struct {
+	OwnWeight     float64 `json:"ownWeight"`     // work itself: what it evicts, and the fleet's time
+	StallWeight   float64 `json:"stallWeight"`   // stall of each decoding request
+	QueueWeight   float64 `json:"queueWeight"`   // delay of each request that waits
+	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
+	DecodeWeight  float64 `json:"decodeWeight"`  // a second of decoding, of the request itself and of the others
+	BusyWeight    float64 `json:"busyWeight"`    // square of the time's share that prefill took there of late, in full steps of an idle engine
+	CopyThreshold float64 `json:"copyThreshold"` // savings that buy a copy of a prefix, in prices of a copy; 0: none are bought
+	MaxShare      float64 `json:"maxShare"`      // share of all requests in flight that one endpoint may have; 0: any
+	TargetWeight  float64 `json:"targetWeight"`  // time beyond an SLO's first token
+	Alike         float64 `json:"alike"`         // share of the least cost by which others may be above it and count as equal
+	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
+}
+
+// Defaults are the values of parameters that nobody gives.
+var Defaults = Params{
+	OwnWeight: .5, StallWeight: .1, QueueWeight: 1, ArrivalWeight: .5, DecodeWeight: .1, BusyWeight: 30,
+	CopyThreshold: 3, TargetWeight: 4, Alike: .02, ChunkTokens: 8192,
+}
+
+// scorer is the default policy: the predicted time to first token of each
+// candidate, plus what the request costs others there. Its score is the negative
+// sum, in seconds.
+//
+//	cost = wait + own + chunks × base
+//	     + OwnWeight × own
+//	     + own × (StallWeight × decoding + QueueWeight × waiting)
+//	     + ArrivalWeight × own × arrival rate × (wait + own/2) / (1 − busy)
+//	     + DecodeWeight × answer × (step with the request in it)
+//	     + DecodeWeight × answer × decoding × (what the request adds to a step)
+//	     + BusyWeight × full step of an idle engine × (told × busy)²
+//
+// own = B × new + E × new × (input − new/2); wait is the greatest of the bounds
+// that are known (picker.View.Wait). B, E, base and the decode step are learned
+// per endpoint (endpoint.Cost), the length of the answer per model
+// (endpoint.Answers).
+//
+// busy is the share of the last minutes' time that prefill took there: work that
+// is even over minutes makes caches equally old. told is the share of the engines'
+// requests that the book tells of: a replica that sees a part of the work cannot
+// even it out.
+//
+// Every term is the marginal one at that candidate alone. A mean over candidates
+// is nobody's price: one hot engine raises it for idle ones too, leaving the hot
+// one becomes dear, and it gets hotter.
+//
+// Unknown terms are 0: with nothing held and nothing learned the cost grows with
+// the requests in flight alone.
+//
+// Two rules stand beside the cost. No candidate is chosen where the first token
+// would come later than if the prompt were built anew elsewhere (limit). And a
+// prefix that is asked for often is copied to another candidate before its holder
+// is overloaded (copies).
+type scorer struct {
+	Params
+	copies *copies // nil: none are bought
+	cold   *coldFleet
+}
+
+// New returns the scorer.
+func New(p Params) picker.Scorer {
+	s := scorer{Params: p, cold: new(coldFleet)}
+	if p.CopyThreshold > 0 {
+		s.copies = new(copies)
+	}
+	return s
+}
+
+// Score implements picker.Scorer.
+func (s scorer) Score(c *picker.Cycle, scores []float64) {
+	if len(scores) == 0 {
+		return
+	}
+	d := decision{
+		Cycle: c, scores: scores, waits: c.Scratch(len(scores)),
+		answer: c.Answer(), told: told(c), target: c.Request.SLOTTFT.Seconds(),
+	}
+	for k := range scores {
+		w := c.Work(k)
+		d.waits[k] = c.At(k).Wait(c.Now, float64(w.New), d.answer)
+		p := s.predict(&d, k, w)
+		c.Predict(k, p)
+		scores[k] = -s.cost(&d, p)
+	}
+	s.limit(&d)
+	even(c, scores, s.Alike)
+	if s.copies != nil {
+		s.spread(&d)
+	}
+}
+
+// decision is what the parts of a decision share.
+type decision struct {
+	*picker.Cycle
+	scores []float64 // negative costs
+	waits  []float64 // seconds, by candidate
+	answer float64   // expected tokens
+	told   float64
+	target float64 // seconds to first token, 0: none
+	limit  float64 // most seconds of wait and own work
+	seen   float64 // requests that the engines have for one of this replica's
+	most   float64 // most requests of one candidate
+}
+
+func (s *scorer) cost(d *decision, p picker.Prediction) float64 {
+	cost := p.TTFT() + p.Others
+	if d.target > 0 {
+		cost += s.TargetWeight * max(p.TTFT()-d.target, 0)
+	}
+	return cost
+}
+
+// predict returns what the request would meet at candidate k if its work there
+// were w, and what it would cost others.
+func (s *scorer) predict(d *decision, k int, w endpoint.Work) picker.Prediction {
+	v := d.At(k)
+	cost, l := v.Cost, &v.Load
+	own, wait, running := cost.Prefill(w), d.waits[k], decoding(l)
+	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
+	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
+	step := cost.StepOf(running+1, float64(l.Context+int64(w.Input)))
+	adds := cost.PerSeq + cost.PerContext*float64(w.Input)
+	longer := 1 / (1 - min(max(l.Busy, 0), mostBusy))
+	p.Others = own*(s.OwnWeight+s.delays(l)) +
+		s.ArrivalWeight*own*l.Rate*(wait+own/2)*longer +
+		s.DecodeWeight*d.answer*(step+running*adds) +
+		s.BusyWeight*d.told*d.told*s.busy(v)
+	return p
+}
+
+// delays returns what a second of work costs those that are there, in seconds.
+func (s *scorer) delays(l *endpoint.Load) float64 {
+	return s.StallWeight*decoding(l) + s.QueueWeight*float64(max(l.Waiting, 0))
+}
+
+// far is later than any prediction.
+const far = 1e18
+
+// mostBusy bounds the share of time that counts as taken by prefill.
+const mostBusy = .9
+
+// limit puts the candidates that must not be chosen behind all others: those
+// that would have more than their share of what is in flight, and those where the
+// first token would come too late.
+//
+// The bound is the least of wait + whole prompt over the candidates, the prompt's
+// delay of those who are there included: where all decode or have queues, moving a
+// request for its own sake repeats prefill that everybody waits for. But those who
+// wait count no further than a fleet without caches would be late itself: with
+// equal engines, exact waits and first come first served no request has its first
+// token later than without caches, whatever the costs prefer (docs/adr/0017).
+func (s *scorer) limit(d *decision) {
+	whole := endpoint.Work{Input: max(d.Request.InputTokens, 1), New: max(d.Request.InputTokens, 1)}
+	least, soft, quickest := far, far, far
+	lowest, rate, all := 0.0, 0.0, int64(0)
+	for k, x := range d.scores {
+		v := d.At(k)
+		own, stall := v.Cost.Prefill(whole), 1+s.StallWeight*decoding(&v.Load)
+		quickest, least = min(quickest, own*stall), min(least, d.waits[k]+own*stall)
+		soft = min(soft, d.waits[k]+own*(1+s.delays(&v.Load)))
+		lowest, rate, all = min(lowest, x), rate+v.Load.Rate, all+max(v.Load.Requests, 0)
+	}
+	cold, seen := s.cold.add(d.Now, len(d.scores), s.quickest(d, whole), rate)
+	d.seen, d.limit = seen, max(least, min(soft, cold+quickest))
+	d.most = s.most(all, len(d.scores))
+	for k := range d.scores {
+		if beyond := s.beyond(d, k); beyond > 0 {
+			d.scores[k] = 3*lowest - beyond // no doubt makes it equal to others
+		}
+	}
+}
+
+// quickest returns the seconds of w at the candidate that is quickest at it.
+func (s *scorer) quickest(d *decision, w endpoint.Work) float64 {
+	out := far
+	for k := range d.scores {
+		out = min(out, d.At(k).Cost.Prefill(w))
+	}
+	return out
+}
+
+// beyond returns by how much candidate k is beyond what may be chosen, 0 or less
+// when it may be. What is within a step of the limit is not beyond it.
+func (s *scorer) beyond(d *decision, k int) float64 {
+	v := d.At(k)
+	late := d.waits[k] + v.Cost.Prefill(d.Work(k)) - d.limit - v.Cost.Step
+	return max(late, float64(v.Load.Requests+1)-d.most)
+}
+
+// most returns how many requests one of n endpoints may have while all are in
+// flight. With few in flight chance alone makes shares uneven.
+func (s *scorer) most(all int64, n int) float64 {
+	if s.MaxShare <= 0 {
+		return far
+	}
+	mean := float64(all+1) / float64(n)
+	return max(s.MaxShare*float64(all+1), mean) + 2*math.Sqrt(mean) + 2
+}
+
+// even makes the scores of candidates that hold as much of the prompt as the
+// best, and are nearly as good or worse by less than what is known of both,
+// equal to its score, but for the requests in flight: the fewest decide among
+// equals, then chance, not the last digit of what was learned. Nothing is known
+// to less than a step, which a request may come just before or just after.
+func even(c *picker.Cycle, scores []float64, alike float64) {
+	best := greatest(scores)
+	top, missing, v := scores[best], c.Work(best).New, c.At(best)
+	doubt, step := v.Cost.Doubt, v.Cost.Step
+	for k, x := range scores {
+		slack := max(-top*max(alike, doubt, c.At(k).Cost.Doubt), step)
+		if x > top-slack && c.Work(k).New == missing {
+			scores[k] = top - evenRequest*float64(max(c.At(k).Load.Requests, 0))
+		}
+	}
+}
+
+// evenRequest is by how much a request in flight counts among equals.
+const evenRequest = 1e-12
+
+func decoding(l *endpoint.Load) float64 { return float64(max(l.Requests-l.Waiting, 0)) }
+
+// busy returns the square of the busy share at v times a full step of an idle
+// engine.
+func (s *scorer) busy(v *picker.View) float64 {
+	return v.Cost.Idle * endpoint.PriorCost.PerToken * float64(s.ChunkTokens) * v.Load.Busy * v.Load.Busy
+}
+
+// told returns the share of the requests at the candidates' engines that the
+// book tells of, 0..1. It is less than 1 when other replicas are cut off.
+func told(c *picker.Cycle) float64 {
+	var book, engines int64
+	for k := range c.Len() {
+		if v := c.At(k); v.Sampled {
+			book += max(v.Load.Requests, 0)
+			engines += int64(v.Waiting + v.Running)
+		}
+	}
+	if book >= engines {
+		return 1
+	}
+	return float64(book) / float64(engines)
+}
