@@ -171,6 +171,7 @@ func (st *stream) release(complete bool) {
 		Served:   st.back.served,
 		Complete: complete,
 		Attempts: st.back.attempts,
+		Bytes:    st.back.bytes,
 		Usage:    st.kit.scan.Usage(),
 
 		ResponseID: st.kit.scan.ResponseID(),

@@ -71,6 +71,7 @@ type Outcome struct {
 	Complete bool   // the response ended normally
 	Attempts int    // tries of the proxy, 0 when it does not say
 	Broken   bool   // the engine reported an error inside of its answer
+	Bytes    int    // of the answer's body, as far as it was seen
 	Usage    Usage  // zero when the body was not seen
 
 	ResponseID string // of a response that the engine stored, "" when none was seen

@@ -123,6 +123,9 @@ func translate(args []string) (t translation, err error) {
 			err = t.take(&foreignFlags[i], f.Value.String(), said)
 		}
 	}
+	if !said["metrics-compat"] {
+		t.args = append(t.args, "--metrics-compat=true") // dashboards and alerts go on
+	}
 	return t, err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -76,6 +77,8 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar(&f.o.XDS.Advertise, "advertise", "", "ip:port under which Envoy reaches this replica's ext_proc listener (default: its own address)")
 	fl.StringVar(&f.o.Health, "health", "0.0.0.0:9003", "gRPC health listener; - for none")
 	fl.StringVar(&f.o.Admin, "admin", "0.0.0.0:9090", "metrics and status listener")
+	fl.BoolVar(&f.o.MetricsCompat, "metrics-compat", false, "also serve the metrics of other endpoint pickers, by their names and labels")
+	fl.StringVar(&f.o.MetricsPool, "metrics-pool", "", "the pool's name in the labels of those metrics (default: --pool-name, or grapevine)")
 	fl.BoolVar(&f.o.TLS.Plaintext, "plaintext", false, "no TLS on the ext_proc listener")
 	fl.StringVar(&f.o.TLS.CertFile, "tls-cert", "", "certificate file, read again when it changes (default: self-signed)")
 	fl.StringVar(&f.o.TLS.KeyFile, "tls-key", "", "key file")
@@ -193,6 +196,7 @@ func (f *serveFlags) complete() error {
 	if !slices.Contains(extproc.AnswerModels(), string(f.o.AnswerModel)) {
 		return cli.UsageError{Err: fmt.Errorf("--answer-model %q: want %s", f.o.AnswerModel, strings.Join(extproc.AnswerModels(), ", "))}
 	}
+	f.o.MetricsPool = cmp.Or(f.o.MetricsPool, f.kube.o.Pool, "grapevine")
 	if f.o.Destinations < 0 {
 		return cli.UsageError{Err: fmt.Errorf("--destinations %d: want 0 or more", f.o.Destinations)}
 	}

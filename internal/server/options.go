@@ -42,6 +42,9 @@ type Options struct {
 	WorkTimeout       time.Duration // for the work of a decision, after which load alone decides; default 1 s
 	AllowModeOverride bool
 	Gateway           extproc.Gateway // what the proxy takes as a destination
+	// MetricsCompat also serves the metrics of other pickers, of a pool of that name.
+	MetricsCompat bool
+	MetricsPool   string
 	// AnswerModel is whose name of the model answers carry when it was rewritten.
 	AnswerModel      extproc.AnswerModel
 	Destinations     int  // addresses named in one answer; 0 leaves it to Gateway

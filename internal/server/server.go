@@ -20,6 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/admin"
+	"github.com/grapevine-epp/grapevine/internal/compat"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
@@ -70,6 +71,7 @@ type Server struct {
 	xds       *xdsShare
 	readiness *extproc.Readiness
 	processor *extproc.Processor
+	compat    *compat.Metrics // nil: none are served
 	extproc   *extproc.Server
 	admin     *admin.Server
 
@@ -146,7 +148,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	if s.admin, err = admin.Open(admin.Options{
-		Bind: s.o.Admin, Gatherer: s.registry, Ready: s.checks, Status: func() any { return s.Status() },
+		Bind: s.o.Admin, Gatherer: s.gatherer(), Ready: s.checks, Status: func() any { return s.Status() },
 		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, Log: s.o.Log,
 	}); err != nil {
 		return err
@@ -227,6 +229,22 @@ func (s *Server) openExtProc() error {
 	return err
 }
 
+// gatherer is what the metrics page shows.
+func (s *Server) gatherer() prometheus.Gatherer {
+	if !s.o.MetricsCompat {
+		return s.registry
+	}
+	reg := prometheus.NewRegistry()
+	var err error
+	s.compat, err = compat.New(compat.Options{Pool: s.pool, PoolName: s.o.MetricsPool, Version: s.o.Version, Own: s.registry, Now: time.Now}, reg)
+	if err != nil {
+		s.o.Log.Error("metrics of other pickers are not served", "error", err)
+		s.compat = nil
+		return s.registry
+	}
+	return prometheus.Gatherers{s.registry, reg}
+}
+
 // answer answers requests for the list of models, unless engines are to.
 func (s *Server) answer(method, path string) (status int, body []byte, ok bool) {
 	if s.o.PassModels {
@@ -240,11 +258,19 @@ type chooser struct{ s *Server }
 
 // Choose implements picker.Chooser.
 func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decision, error) {
+	start := time.Now()
 	d, err := c.s.scheduler.Choose(ctx, r)
+	if err != nil && c.s.compat != nil {
+		c.s.compat.Refused(r, err, time.Since(start))
+	}
 	if err == nil {
 		c.s.decided.Add(1)
-		if ep := c.s.pool.Snapshot().Lookup(d.Endpoints[0]); ep != nil {
+		ep := c.s.pool.Snapshot().Lookup(d.Endpoints[0])
+		if ep != nil {
 			d.BodyExtra += c.s.prefixes.Report(r, ep)
+		}
+		if c.s.compat != nil {
+			c.s.compat.Watch(r, d, ep, start)
 		}
 		d.SetHeaders = c.s.signer.Append(d.SetHeaders)
 		c.s.recorder.attach(d, r)
