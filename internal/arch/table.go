@@ -101,6 +101,7 @@ var Rows = Table{
 	{"events", 5, Product, Hot},
 	{"extproc/answer", 5, Product, 0},
 	{"extproc/xds", 5, Product, 0},
+	{"internal/compat", 5, Product, 0},
 	{"picker/discovery/kube", 5, Product, 0},
 	{"picker/monitor", 5, Product, 0},
 	{"picker/plugin", 5, Product, 0},

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/server"
+)
+
+// foundEngine is an engine and what it says of itself.
+type foundEngine struct {
+	address string // ip:port
+	models  []foundModel
+}
+
+// foundModel is one model of an engine; root is where its weights come from: a
+// folder, or the name of a repository.
+type foundModel struct{ name, root, parent string }
+
+// maxModelList bounds what is read of an engine's list of models.
+const maxModelList = 4 << 20
+
+// askEngines asks all engines at the same time which models they serve.
+func askEngines(ctx context.Context, urls []string) ([]foundEngine, error) {
+	found, errs := make([]foundEngine, len(urls)), make([]error, len(urls))
+	var wg sync.WaitGroup
+	for i, u := range urls {
+		wg.Go(func() { found[i], errs[i] = askEngine(ctx, u) })
+	}
+	wg.Wait()
+	seen := map[string]bool{}
+	for _, e := range found {
+		if e.address != "" && seen[e.address] {
+			errs = append(errs, cli.UsageError{Err: fmt.Errorf("--engine %s is given twice", e.address)})
+		}
+		seen[e.address] = true
+	}
+	return found, errors.Join(errs...)
+}
+
+func askEngine(ctx context.Context, raw string) (foundEngine, error) {
+	if !strings.Contains(raw, "://") {
+		raw = "http://" + raw
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "http" || u.Host == "" {
+		return foundEngine{}, cli.UsageError{Err: fmt.Errorf("--engine %q: want http://HOST:PORT", raw)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, upAsk)
+	defer cancel()
+	address, err := resolve(ctx, u)
+	if err != nil {
+		return foundEngine{}, fmt.Errorf("engine %s: %w", raw, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/models", nil)
+	if err != nil {
+		return foundEngine{}, err
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return foundEngine{}, fmt.Errorf("engine %s does not answer: %w", raw, err)
+	}
+	defer resp.Body.Close()
+	var list struct {
+		Data []struct{ ID, Root, Parent string }
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxModelList)).Decode(&list); err != nil || resp.StatusCode != http.StatusOK || len(list.Data) == 0 {
+		return foundEngine{}, fmt.Errorf("engine %s: /v1/models is no list of models (%s)", raw, resp.Status)
+	}
+	e := foundEngine{address: address}
+	for _, m := range list.Data {
+		e.models = append(e.models, foundModel{m.ID, m.Root, m.Parent})
+	}
+	return e, nil
+}
+
+// resolve returns ip:port of a URL.
+func resolve(ctx context.Context, u *url.URL) (string, error) {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	if err != nil {
+		return "", err
+	}
+	for i := range addrs {
+		addrs[i] = addrs[i].Unmap()
+	}
+	if i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return a.Is4() }); i > 0 {
+		addrs[0] = addrs[i]
+	}
+	return net.JoinHostPort(addrs[0].String(), port), nil
+}
+
+// endpointsOf is the endpoints file for them. JSON is YAML.
+func endpointsOf(found []foundEngine) []byte {
+	type entry struct {
+		Name    string   `json:"name"`
+		Address string   `json:"address"`
+		Port    string   `json:"port"`
+		Model   []string `json:"model"`
+	}
+	var file struct {
+		Endpoints []entry `json:"endpoints"`
+	}
+	for i, e := range found {
+		host, port, _ := net.SplitHostPort(e.address)
+		one := entry{Name: fmt.Sprint("engine-", i+1), Address: host, Port: port}
+		for _, m := range e.models {
+			if m.parent == "" { // adapters are listed by the engine itself
+				one.Model = append(one.Model, m.name)
+			}
+		}
+		file.Endpoints = append(file.Endpoints, one)
+	}
+	out, err := json.Marshal(file)
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return out
+}
+
+// tokenizers are the models whose tokenizer files are given or found.
+func (f *upFlags) tokenizers(found []foundEngine) (list []server.ModelOptions, err error) {
+	given := map[string]bool{}
+	for _, m := range f.models {
+		name, path, ok := strings.Cut(m, "=")
+		if !ok || name == "" || path == "" {
+			return nil, cli.UsageError{Err: fmt.Errorf("--model %q: want NAME=FOLDER", m)}
+		}
+		given[name] = true
+		list = append(list, server.ModelOptions{Name: name, Path: path})
+	}
+	for _, e := range found {
+		for _, m := range e.models {
+			if given[m.name] || m.parent != "" {
+				continue
+			}
+			given[m.name] = true
+			if path := tokenizerOf(m.root, m.name); path != "" {
+				list = append(list, server.ModelOptions{Name: m.name, Path: path})
+			}
+		}
+	}
+	return list, nil
+}
+
+// tokenizerOf looks for a folder with tokenizer files: the one that the engine
+// names, or the newest of that name in the cache of the hub's client.
+func tokenizerOf(names ...string) string {
+	home, _ := os.UserHomeDir()
+	cache := os.Getenv("HF_HUB_CACHE")
+	if cache == "" {
+		base := os.Getenv("HF_HOME")
+		if base == "" {
+			base = filepath.Join(home, ".cache", "huggingface")
+		}
+		cache = filepath.Join(base, "hub")
+	}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		folders := []string{}
+		if filepath.IsAbs(name) {
+			folders = append(folders, name)
+		} else {
+			snapshots, _ := filepath.Glob(filepath.Join(cache, "models--"+strings.ReplaceAll(name, "/", "--"), "snapshots", "*"))
+			slices.SortFunc(snapshots, func(a, b string) int { return modified(b).Compare(modified(a)) })
+			folders = append(folders, snapshots...)
+		}
+		for _, dir := range folders {
+			if _, err := os.Stat(filepath.Join(dir, "tokenizer.json")); err == nil {
+				return dir
+			}
+		}
+	}
+	return ""
+}
+
+// modified returns when a file was changed, the zero time where it is not there.
+func modified(path string) time.Time {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
