@@ -57,6 +57,10 @@ build: ## build the static binaries build/grapevine and build/grapevine-lab
 	@mkdir -p $(BUILD)
 	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BUILD)/ ./cmd/grapevine ./cmd/grapevine-lab
 
+.PHONY: release
+release: ## build archives, wheels and images of linux amd64 and arm64 with sums and bills of materials, into build/release
+	@python3 deploy/release/release.py --version $(VERSION) --out $(BUILD)/release
+
 .PHONY: demo
 demo: setup-demo build ## show the main job: engines, replicas and a real Envoy (90 s)
 	@$(LAB) demo

@@ -21,7 +21,6 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/internal/compat"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/share"
@@ -71,7 +70,7 @@ type Server struct {
 	xds       *xdsShare
 	readiness *extproc.Readiness
 	processor *extproc.Processor
-	compat    *compat.Metrics // nil: none are served
+	compat    *admin.Compat // nil: none are served
 	extproc   *extproc.Server
 	admin     *admin.Server
 
@@ -236,7 +235,7 @@ func (s *Server) gatherer() prometheus.Gatherer {
 	}
 	reg := prometheus.NewRegistry()
 	var err error
-	s.compat, err = compat.New(compat.Options{Pool: s.pool, PoolName: s.o.MetricsPool, Version: s.o.Version, Own: s.registry, Now: time.Now}, reg)
+	s.compat, err = admin.NewCompat(admin.CompatOptions{Pool: s.pool, PoolName: s.o.MetricsPool, Version: s.o.Version, Own: s.registry, Now: time.Now}, reg)
 	if err != nil {
 		s.o.Log.Error("metrics of other pickers are not served", "error", err)
 		s.compat = nil

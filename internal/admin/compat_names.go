@@ -1,4 +1,4 @@
-package compat
+package admin
 
 import "github.com/prometheus/client_golang/prometheus"
 

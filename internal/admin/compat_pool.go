@@ -1,4 +1,4 @@
-package compat
+package admin
 
 import (
 	"math"
@@ -10,7 +10,7 @@ import (
 
 // poolCollector reads gauges of the pool, and what follows from this program's own
 // metrics, when somebody asks.
-type poolCollector struct{ o Options }
+type poolCollector struct{ o CompatOptions }
 
 // Describe implements prometheus.Collector: what is collected depends on the pool.
 func (*poolCollector) Describe(chan<- *prometheus.Desc) {}

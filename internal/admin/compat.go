@@ -1,4 +1,4 @@
-package compat
+package admin
 
 import (
 	"strconv"
@@ -16,8 +16,8 @@ import (
 // maxValues bounds the values of a label that come from requests.
 const maxValues = 1000
 
-// Options of New. All are required but Stale.
-type Options struct {
+// CompatOptions are those of NewCompat. All are required but Stale.
+type CompatOptions struct {
 	Pool     *endpoint.Pool
 	PoolName string        // label "name" and "inference_pool"
 	Stale    time.Duration // age from which an endpoint's gauges do not count; 0: two seconds
@@ -26,9 +26,13 @@ type Options struct {
 	Now      func() time.Time
 }
 
-// Metrics are the series of other pickers.
-type Metrics struct {
-	o Options
+// Compat serves the metrics of other endpoint pickers, by their names and labels, so
+// that their dashboards, alerts and autoscalers go on working when the image is
+// exchanged: those of llm-d's router, each with its older twin of the Gateway API
+// inference extension. What this program has no figure for is not served. Safe for
+// concurrent use.
+type Compat struct {
+	o CompatOptions
 
 	requests, errors             twin[*prometheus.CounterVec]
 	duration, asked, answered    twin[*prometheus.HistogramVec]
@@ -42,12 +46,12 @@ type Metrics struct {
 	models, targets, flows values
 }
 
-// New registers the series with reg.
-func New(o Options, reg prometheus.Registerer) (*Metrics, error) {
+// NewCompat registers the series with reg.
+func NewCompat(o CompatOptions, reg prometheus.Registerer) (*Compat, error) {
 	if o.Stale <= 0 {
 		o.Stale = 2 * time.Second
 	}
-	m := &Metrics{
+	m := &Compat{
 		o:        o,
 		requests: counters("request_total", requestLabels, objective+"request_total", []string{"model_name", "target_model_name", "priority"}, "Requests."),
 		errors: counters("request_error_total", append(requestLabels[:4:4], "error_code"), objective+"request_error_total",
@@ -109,7 +113,7 @@ func (l *values) of(v string) string {
 // labels are the values of requestLabels.
 type labels [4]string
 
-func (m *Metrics) labels(r *request.Request) labels {
+func (m *Compat) labels(r *request.Request) labels {
 	fairness := r.FairnessID
 	if fairness == "" {
 		fairness = "default-flow"
@@ -118,7 +122,7 @@ func (m *Metrics) labels(r *request.Request) labels {
 }
 
 // Refused counts a request that was not placed.
-func (m *Metrics) Refused(r *request.Request, err error, took time.Duration) {
+func (m *Compat) Refused(r *request.Request, err error, took time.Duration) {
 	l := m.labels(r)
 	m.requests.newer.WithLabelValues(l[:]...).Inc()
 	m.requests.older.WithLabelValues(l[0], l[1], l[3]).Inc()
@@ -126,12 +130,12 @@ func (m *Metrics) Refused(r *request.Request, err error, took time.Duration) {
 	m.decided("failure", l, endpoint.Spec{}, took)
 }
 
-func (m *Metrics) failed(l labels, code string) {
+func (m *Compat) failed(l labels, code string) {
 	m.errors.newer.WithLabelValues(append(l[:], code)...).Inc()
 	m.errors.older.WithLabelValues(l[0], l[1], code).Inc()
 }
 
-func (m *Metrics) decided(status string, l labels, at endpoint.Spec, took time.Duration) {
+func (m *Compat) decided(status string, l labels, at endpoint.Spec, took time.Duration) {
 	port := ""
 	if at.Addr.IsValid() {
 		port = strconv.Itoa(int(at.Addr.Port()))
@@ -145,7 +149,7 @@ func (m *Metrics) decided(status string, l labels, at endpoint.Spec, took time.D
 
 // Watch counts a request that goes to ep, and follows d to its end. start is when
 // its decision began.
-func (m *Metrics) Watch(r *request.Request, d *picker.Decision, ep *endpoint.Endpoint, start time.Time) {
+func (m *Compat) Watch(r *request.Request, d *picker.Decision, ep *endpoint.Endpoint, start time.Time) {
 	l := m.labels(r)
 	m.requests.newer.WithLabelValues(l[:]...).Inc()
 	m.requests.older.WithLabelValues(l[0], l[1], l[3]).Inc()
@@ -180,7 +184,7 @@ func (m *Metrics) Watch(r *request.Request, d *picker.Decision, ep *endpoint.End
 }
 
 // ended notes how a request ended.
-func (m *Metrics) ended(l labels, o picker.Outcome, took float64) {
+func (m *Compat) ended(l labels, o picker.Outcome, took float64) {
 	note := func(t twin[*prometheus.HistogramVec], v float64) {
 		t.newer.WithLabelValues(l[:]...).Observe(v)
 		t.older.WithLabelValues(l[0], l[1]).Observe(v)

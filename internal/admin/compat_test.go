@@ -1,4 +1,4 @@
-package compat
+package admin
 
 import (
 	"net/netip"
@@ -38,7 +38,7 @@ func served(t *testing.T) *prometheus.Registry {
 	open := prometheus.NewGauge(prometheus.GaugeOpts{Name: "grapevine_extproc_streams"})
 	own.MustRegister(streams, open)
 	reg := prometheus.NewRegistry()
-	m, err := New(Options{Pool: pool, PoolName: "llama", Own: own, Version: "v1", Now: func() time.Time { return t0 }}, reg)
+	m, err := NewCompat(CompatOptions{Pool: pool, PoolName: "llama", Own: own, Version: "v1", Now: func() time.Time { return t0 }}, reg)
 	if err != nil {
 		t.Fatal(err)
 	}

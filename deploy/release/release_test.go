@@ -1,0 +1,227 @@
+// Package release_test builds a release of this machine's architecture from the
+// working tree and tries what users would do with it.
+package release_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const version = "v0.1.2-3-gabc"
+
+// build makes a release.
+func build(t *testing.T) string {
+	t.Helper()
+	out := t.TempDir()
+	run(t, exec.Command("python3", "release.py", "--version", version, "--out", out, "--arch", runtime.GOARCH))
+	return out
+}
+
+func run(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	b, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, b)
+	}
+	return string(b)
+}
+
+// TestRelease: archive, wheel and image hold programs that run, and the sums and
+// the bill of materials are those of the files.
+func TestRelease(t *testing.T) {
+	out := build(t)
+	name := "grapevine-" + version + "-linux-" + runtime.GOARCH
+	checkSums(t, out)
+
+	dir := t.TempDir()
+	untar(t, gunzip(t, filepath.Join(out, name+".tar.gz")), dir)
+	if got := run(t, exec.Command(filepath.Join(dir, name, "grapevine"), "version")); !strings.Contains(got, version) {
+		t.Errorf("the archive's program says %q", got)
+	}
+
+	wheels, err := filepath.Glob(filepath.Join(out, "grapevine_epp-0.1.2+3.gabc-py3-none-*.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatalf("wheels %v, %v", wheels, err)
+	}
+	prefix := t.TempDir()
+	run(t, exec.Command("python3", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--prefix", prefix, wheels[0]))
+	if got := run(t, exec.Command(filepath.Join(prefix, "bin", "grapevine"), "version")); !strings.Contains(got, version) {
+		t.Errorf("the wheel's program says %q", got)
+	}
+
+	checkImage(t, filepath.Join(out, name+".oci.tar"))
+	checkMaterials(t, filepath.Join(out, name+".cdx.json"))
+}
+
+// checkSums compares SHA256SUMS with the files beside it.
+func checkSums(t *testing.T, dir string) {
+	t.Helper()
+	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(sums)) {
+		want, file, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		b, err := os.ReadFile(filepath.Join(dir, file))
+		if sum := sha256.Sum256(b); err != nil || hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s: another sum, %v", file, err)
+		}
+		n++
+	}
+	if n != 5 {
+		t.Errorf("%d sums, want 5", n)
+	}
+}
+
+type descriptor struct{ Digest string }
+
+// checkImage unpacks the image as a runtime does and, where that is allowed, runs
+// it as its user with nothing else in its root.
+func checkImage(t *testing.T, path string) {
+	t.Helper()
+	layout := t.TempDir()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	untar(t, b, layout)
+	blob := func(d descriptor) []byte {
+		t.Helper()
+		sum := strings.TrimPrefix(d.Digest, "sha256:")
+		data, err := os.ReadFile(filepath.Join(layout, "blobs", "sha256", sum))
+		if got := sha256.Sum256(data); err != nil || hex.EncodeToString(got[:]) != sum {
+			t.Fatalf("blob %s: %v", d.Digest, err)
+		}
+		return data
+	}
+	var index struct{ Manifests []descriptor }
+	var manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	var config struct {
+		Config struct {
+			User       string
+			Entrypoint []string
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(layout, "index.json"))
+	decode(t, raw, err, &index)
+	decode(t, blob(index.Manifests[0]), nil, &manifest)
+	decode(t, blob(manifest.Config), nil, &config)
+	if config.Config.User != "65532:65532" || len(manifest.Layers) != 1 || len(config.Config.Entrypoint) != 1 {
+		t.Fatalf("config %+v, %d layers", config, len(manifest.Layers))
+	}
+	root := t.TempDir()
+	z, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	untar(t, layer, root)
+	cmd := exec.Command(config.Config.Entrypoint[0], "version")
+	if os.Getuid() == 0 {
+		for dir := root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+			_ = os.Chmod(dir, 0o755) // so that nobody may enter
+		}
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+	} else {
+		cmd = exec.Command(filepath.Join(root, "grapevine"), "version")
+	}
+	if got := run(t, cmd); !strings.Contains(got, version) {
+		t.Errorf("the image's program says %q", got)
+	}
+}
+
+func checkMaterials(t *testing.T, path string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	var bill struct {
+		BOMFormat  string
+		Components []struct{ Name, Version, Purl string }
+	}
+	decode(t, raw, err, &bill)
+	found := map[string]bool{}
+	for _, c := range bill.Components {
+		found[c.Name] = c.Version != "" && strings.HasPrefix(c.Purl, "pkg:golang/")
+	}
+	for _, name := range []string{"google.golang.org/grpc", "github.com/hashicorp/memberlist", "stdlib"} {
+		if !found[name] {
+			t.Errorf("%s is not in the bill of materials", name)
+		}
+	}
+}
+
+func decode(t *testing.T, raw []byte, err error, into any) {
+	t.Helper()
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func gunzip(t *testing.T, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// untar unpacks the files of an archive below dir.
+func untar(t *testing.T, data []byte, dir string) {
+	t.Helper()
+	for r := tar.NewReader(bytes.NewReader(data)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil || !filepath.IsLocal(h.Name) {
+			t.Fatalf("%v, %v", h, err)
+		}
+		path := filepath.Join(dir, h.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, os.FileMode(h.Mode))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(f, r); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
