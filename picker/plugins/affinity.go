@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -69,6 +70,13 @@ func (f prefixAffinity) Filter(c *picker.Cycle, keep []bool) {
 		for k := range keep {
 			keep[k] = true
 		}
+	}
+}
+
+// Chosen implements picker.Observer.
+func (f prefixAffinity) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
+	if f.holds != nil {
+		f.holds.Chosen(c, ep)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -51,6 +52,32 @@ func TestApproxProducersApart(t *testing.T) {
 	check(prompt(0, 100), 0, 1)
 	check(prompt(0, 200), 0, .5)
 	check(prompt(7, 0), 0, 0)
+}
+
+// TestBoundPluginsLearn: whoever is bound to a producer tells it where requests go,
+// so that it learns even when nobody else does.
+func TestBoundPluginsLearn(t *testing.T) {
+	f := newFleet(one{}, one{})
+	for _, typ := range []string{"prefix-cache-scorer", "prefix-cache-affinity-filter", "no-hit-lru-scorer"} {
+		h := build(t, "approx-prefix-cache-producer", `{"autoTune":false}`).Holdings
+		p := build(t, typ, "").Bind(h)
+		learner, ok := any(p.Scorer).(picker.Observer)
+		if p.Filter != nil {
+			learner, ok = p.Filter.(picker.Observer)
+		}
+		if !ok {
+			t.Errorf("%s is told nothing", typ)
+			continue
+		}
+		c := f.cycle(prompt(1, 10))
+		learner.Chosen(c, f.pool.Snapshot().Endpoints[1])
+		held := make([]float64, 2)
+		h.Fill(c, held)
+		c.Free()
+		if !near(held, []float64{0, 10 * minBlock}) {
+			t.Errorf("%s: held %v", typ, held)
+		}
+	}
 }
 
 // TestChunkLRU: of a full set what was used longest ago goes.

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/picker/config"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// TestCompleted: where events and metrics are is what the endpoint says, else what
+// the configuration says.
+func TestCompleted(t *testing.T) {
+	c, problems := config.Parse("f", []byte(`apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: precise-prefix-cache-producer, parameters: {kvEventsConfig: {topicFilter: "kv@", podDiscoveryConfig: {socketPort: 5556, replaySocketPort: 5558}}}}
+- {type: metrics-data-source, parameters: {port: 9400, path: /gauges}}
+`), config.Options{Table: pd.Table()})
+	if c == nil {
+		t.Fatal(problems)
+	}
+	own := endpoint.Events{Port: 1, Ranks: 2}
+	specs := []endpoint.Spec{
+		{Addr: netip.MustParseAddrPort("10.0.0.1:8000")},
+		{Addr: netip.MustParseAddrPort("[fd00::2]:8000"), Events: own, Metrics: "http://elsewhere/metrics"},
+	}
+	got := completed(specs, c)
+	if want := (endpoint.Events{Port: 5556, ReplayPort: 5558, Topic: "kv@", Ranks: 1}); got[0].Events != want || got[1].Events != own {
+		t.Errorf("events %+v and %+v", got[0].Events, got[1].Events)
+	}
+	if got[0].Metrics != "http://10.0.0.1:9400/gauges" || got[1].Metrics != "http://elsewhere/metrics" {
+		t.Errorf("metrics %q and %q", got[0].Metrics, got[1].Metrics)
+	}
+	if specs[0].Metrics != "" {
+		t.Error("the source's own list was changed")
+	}
+	if plain := completed(specs, config.Default(config.Options{})); &plain[0] != &specs[0] {
+		t.Error("a configuration that says nothing changes nothing")
+	}
+}
