@@ -67,6 +67,9 @@ func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery
 		return nil, err
 	}
 	k.o.Namespace = cmp.Or(k.o.Namespace, os.Getenv("NAMESPACE"))
+	if pod := os.Getenv("POD_NAME"); pod != "" {
+		k.o.Self = kube.Reference{APIVersion: "v1", Kind: "Pod", Name: pod, Namespace: cmp.Or(k.o.Config.Namespace, k.o.Namespace), UID: os.Getenv("POD_UID")}
+	}
 	k.o.Agent = "grapevine/" + version
 	o := k.o
 	return func(sink discovery.Sink) (discovery.Source, error) {

@@ -209,11 +209,12 @@ func (c *Client) Create(ctx context.Context, r Resource, namespace string, objec
 	return c.do(ctx, call{verb: "create", method: http.MethodPost, resource: r, namespace: namespace, body: object, contentType: "application/json"}, nil)
 }
 
-// Patch merges patch into an object, or into its subresource sub.
-func (c *Client) Patch(ctx context.Context, r Resource, namespace, name, sub string, patch any) error {
+// Apply writes the fields that the object has, and only these, as manager; sub
+// is the subresource, "" for none.
+func (c *Client) Apply(ctx context.Context, r Resource, namespace, name, sub, manager string, object any) error {
 	return c.do(ctx, call{
-		verb: "patch", method: http.MethodPatch, resource: r, namespace: namespace, name: name, sub: sub,
-		body: patch, contentType: "application/merge-patch+json",
+		verb: "patch", method: http.MethodPatch, resource: r, namespace: namespace, name: name, sub: sub, body: object,
+		contentType: "application/apply-patch+yaml", query: url.Values{"fieldManager": {manager}, "force": {"true"}},
 	}, nil)
 }
 

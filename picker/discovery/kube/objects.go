@@ -145,6 +145,7 @@ type objective struct {
 	meta
 	pool     poolRef
 	priority int
+	accepted condition
 }
 
 func readObjective(raw []byte) (objective, error) {
@@ -156,14 +157,15 @@ func readObjective(raw []byte) (objective, error) {
 		} `json:"spec"`
 	}
 	err := json.Unmarshal(raw, &o)
-	return objective{meta: metaOf(o.Metadata), pool: o.Spec.PoolRef, priority: int(o.Spec.Priority)}, err
+	return objective{meta: metaOf(o.Metadata), pool: o.Spec.PoolRef, priority: int(o.Spec.Priority), accepted: acceptedOf(raw)}, err
 }
 
 // rewrite is what is kept of an InferenceModelRewrite.
 type rewrite struct {
 	meta
-	pool  poolRef
-	rules []rule
+	pool     poolRef
+	rules    []rule
+	accepted condition
 }
 
 // rule replaces the models that it names by one of its targets.
@@ -194,7 +196,7 @@ func readRewrite(raw []byte) (rewrite, error) {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return rewrite{}, err
 	}
-	w := rewrite{meta: metaOf(o.Metadata), pool: o.Spec.PoolRef}
+	w := rewrite{meta: metaOf(o.Metadata), pool: o.Spec.PoolRef, accepted: acceptedOf(raw)}
 	for _, r := range o.Spec.Rules {
 		var out rule
 		weighted := false

@@ -37,7 +37,8 @@ type Options struct {
 
 	Events endpoint.Events // where pods publish that do not say
 	Sink   discovery.Sink
-	Agent  string // names us in the server's logs
+	Self   Reference // the pod that this process is; zero: unknown
+	Agent  string    // names us in the server's logs
 
 	Settle time.Duration // between two tellings; 0 means 100 ms
 	Grace  time.Duration // before a deleted pool's endpoints go; 0 means 10 s

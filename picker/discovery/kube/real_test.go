@@ -34,7 +34,7 @@ func TestRealServer(t *testing.T) {
 		run  func(*testing.T, *kubekit.Cluster)
 	}{
 		{"Pool", testPool}, {"Ports", testPorts}, {"Selector", testSelector}, {"Lives", testLives}, {"Standalone", testStandalone},
-		{"Rights", testRights}, {"RandomChanges", testRandom}, {"DeletedPool", testDeletedPool},
+		{"Rights", testRights}, {"Events", testEvents}, {"RandomChanges", testRandom}, {"DeletedPool", testDeletedPool},
 		{"Names", func(t *testing.T, c *kubekit.Cluster) { testNames(t, c, string(defs)) }},
 		{"OlderPool", testOlderPool}, {"Outage", testOutage}, {"UninstalledKind", testUninstalled},
 	} {
@@ -250,6 +250,33 @@ func testRights(t *testing.T, c *kubekit.Cluster) {
 	v.wantGood()
 }
 
+// testEvents reads what kubectl describes.
+func testEvents(t *testing.T, c *kubekit.Cluster) {
+	c.Namespace("events")
+	c.Pod("events", kubekit.Pod{Name: "epp-0", IP: "10.0.0.9"})
+	uid := c.Kubectl("get", "pod", "epp-0", "-n", "events", "-o", "jsonpath={.metadata.uid}")
+	c.Grant("events", "epp", "epp", "get,list,watch inference.networking.k8s.io inferencepools", "list,watch core pods", "create events.k8s.io events")
+	v := open(t, c, Options{
+		Config: c.As("epp"), Pool: "p", Namespace: "events",
+		Self: Reference{APIVersion: "v1", Kind: "Pod", Name: "epp-0", Namespace: "events", UID: uid},
+	})
+	described := func(what, text string) {
+		t.Helper()
+		c.Until(text, func() bool {
+			out, err := c.Command("kubectl", "", "describe", what, "-n", "events")
+			return err == nil && strings.Contains(out, text)
+		})
+	}
+	described("pod/epp-0", "there is no InferencePool events/p")
+	c.Create(poolsV1, "events", poolJSON("p", vllm, 8000))
+	described("inferencepools.inference.networking.k8s.io/p", "the selector app=vllm matches no pod")
+	c.Pod("events", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm, Annotations: `{"llm-d.ai/active-ports":"1"}`})
+	described("inferencepools.inference.networking.k8s.io/p", "names none of the pool's target ports")
+	c.Patch(poolsV1, "events", "p", `{"spec":{"selector":{"matchLabels":{"bad key!":"1"}}}}`)
+	described("inferencepools.inference.networking.k8s.io/p", "InvalidSelector")
+	v.want("")
+}
+
 // testDeletedPool gives endpoints up once the deletion is confirmed.
 func testDeletedPool(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("deleted")
@@ -299,6 +326,19 @@ func testNames(t *testing.T, c *kubekit.Cluster, definitions string) {
 		Objectives: map[string]int{"new": -7},
 		Rewrites:   map[string]request.Rewrite{"m": {{Model: "a", Weight: 9}, {Model: "b", Weight: 1}}, request.AnyModel: nil},
 	})
+	object(GroupNames, "InferenceObjective", "mismatch", `{"poolRef":{"group":"inference.networking.x-k8s.io","name":"p"}}`)
+	for name, want := range map[string]string{
+		"inferenceobjectives.llm-d.ai/new": "True/Accepted", "inferencemodelrewrites.llm-d.ai/w": "True/Accepted",
+		"inferenceobjectives.llm-d.ai/mismatch": "False/PoolGroupMismatch",
+	} {
+		c.Until("condition of "+name, func() bool {
+			out, _ := c.Command("kubectl", "", "get", name, "-n", "names", "-o", `jsonpath={range .status.conditions[?(@.type=="Accepted")]}{.status}/{.reason}{end}`)
+			return out == want
+		})
+	}
+	if out := c.Kubectl("get", "inferenceobjectives.llm-d.ai/foreign", "-n", "names", "-o", "jsonpath={.status.conditions}"); strings.Contains(out, "grapevine") || strings.Contains(out, "Accepted") {
+		t.Errorf("another pool's objective was judged: %s", out)
+	}
 	c.Kubectl("delete", "inferencemodelrewrites.llm-d.ai", "w", "-n", "names")
 	want("the rewrite is gone", request.Names{Objectives: map[string]int{"new": -7}})
 }

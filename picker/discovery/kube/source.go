@@ -20,6 +20,7 @@ type Source struct {
 	wake   chan struct{}
 	cancel context.CancelFunc
 	done   chan struct{}
+	report chan struct{} // what there is to report may have changed
 
 	// Newer kind first; nil where it is not followed.
 	pools      [2]*kubeapi.Follower[pool]
@@ -56,7 +57,7 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{o: o, client: client, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Source{o: o, client: client, wake: make(chan struct{}, 1), report: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := s.register(o.Sink.Registerer); err != nil {
 		return nil, err
 	}
@@ -118,15 +119,21 @@ func closeAll[T any](list []*kubeapi.Follower[T]) {
 }
 
 // woken has the goroutine look at everything soon.
-func (s *Source) woken() {
+func (s *Source) woken() { soon(s.wake) }
+
+// soon leaves word in a channel that holds one.
+func soon(c chan<- struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
 func (s *Source) run(ctx context.Context) {
 	defer close(s.done)
+	var reporting sync.WaitGroup
+	defer reporting.Wait()
+	reporting.Go(func() { (&reports{s: s, said: map[string]time.Time{}}).run(ctx, s.report) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -135,6 +142,7 @@ func (s *Source) run(ctx context.Context) {
 		case <-s.later():
 		}
 		s.update(ctx)
+		soon(s.report)
 		select {
 		case <-ctx.Done():
 			return

@@ -1,0 +1,211 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+)
+
+// Pace of what is written.
+const (
+	reportSettle = 2 * time.Second  // what passes by itself is not reported
+	reportAgain  = 10 * time.Minute // an event of one reason, and a right that was missing
+	maxNote      = 1000             // bytes; the server takes 1024
+)
+
+const (
+	reporter     = "grapevine-epp.github.io/picker"
+	condAccepted = "Accepted"
+)
+
+var events = kubeapi.Resource{Group: "events.k8s.io", Version: "v1", Plural: "events"}
+
+// Reference names the object that an event is about.
+type Reference struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	Namespace  string `json:"namespace"`
+	UID        string `json:"uid,omitempty"`
+}
+
+// remark is a fault that whoever describes an object should see.
+type remark struct {
+	about        Reference
+	reason, note string
+}
+
+// reports writes remarks as events, and whether objectives and rewrites hold as
+// their conditions. What may not be written is not: serving needs none of it.
+type reports struct {
+	s    *Source
+	said map[string]time.Time // by reason and object, and by kind where a right is missing
+}
+
+// run reports after changes, until ctx ends.
+func (r *reports) run(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reportSettle):
+		}
+		for _, m := range r.s.remarks() {
+			r.event(ctx, m)
+		}
+		r.conditions(ctx)
+	}
+}
+
+// remarks are the faults that there are.
+func (s *Source) remarks() (out []remark) {
+	s.mu.Lock()
+	p, group, view, f := s.pool, s.group, s.pods, s.last
+	s.mu.Unlock()
+	if s.o.Pool == "" {
+		return nil
+	}
+	if p == nil {
+		if st := s.poolState(group); st.Listed && st.Err == nil && s.o.Self.Name != "" {
+			out = append(out, remark{s.o.Self, "PoolNotFound", "there is no " + s.o.from()})
+		}
+		return out
+	}
+	version := poolsV1.Version
+	if group == GroupPoolOld {
+		version = poolsOld.Version
+	}
+	about := Reference{APIVersion: group + "/" + version, Kind: kindPool, Name: p.name, Namespace: s.o.Namespace, UID: p.uid}
+	add := func(reason, format string, args ...any) {
+		out = append(out, remark{about, reason, fmt.Sprintf(format, args...)})
+	}
+	if p.problem != "" {
+		add("InvalidSelector", "%s; the endpoints of the last good selector stay", p.problem)
+	}
+	if len(p.ports) == 0 {
+		add("NoTargetPort", "the pool has no target port")
+	}
+	if view != nil && view.State().Listed && f.ready+f.unready == 0 {
+		add("NoPods", "the selector %s matches no pod", view.selector)
+	}
+	if len(f.problems) > 0 {
+		add("InvalidPod", "%d problems; the first: %s", len(f.problems), f.problems[0])
+	}
+	if f.doubled > 0 {
+		add("DuplicateAddress", "%d endpoints are left out since a newer pod has their address", f.doubled)
+	}
+	return out
+}
+
+// due reports whether something may be said again, and notes that it is.
+func (r *reports) due(what string) bool {
+	if time.Since(r.said[what]) < reportAgain {
+		return false
+	}
+	r.said[what] = time.Now()
+	return true
+}
+
+// event writes a remark, once in ten minutes.
+func (r *reports) event(ctx context.Context, m remark) {
+	if !r.due(m.reason + "/" + m.about.Name + "/" + m.note) {
+		return
+	}
+	err := r.s.client.Create(ctx, events, m.about.Namespace, map[string]any{
+		"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": map[string]any{"generateName": m.about.Name + "-"},
+		"eventTime": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"), "reportingController": reporter,
+		"reportingInstance": r.s.o.Agent, "action": "Discover", "type": "Warning", "reason": m.reason, "note": m.note[:min(len(m.note), maxNote)], "regarding": m.about,
+	})
+	r.failed(events, err)
+}
+
+func (r *reports) failed(what kubeapi.Resource, err error) {
+	if err != nil && r.due("failed/"+what.String()) {
+		r.s.o.Sink.Log.Info("cannot be reported in objects", "kind", what.String(), "error", err)
+	}
+}
+
+// condition is the one of type Accepted, as it stands in an object.
+type condition struct {
+	Type       string `json:"type"`
+	Status     string `json:"status"`
+	Reason     string `json:"reason"`
+	Generation int64  `json:"observedGeneration"`
+}
+
+// acceptedOf reads the condition out of an object, zero when it has none.
+func acceptedOf(raw []byte) (c condition) {
+	var o struct {
+		Status struct {
+			Conditions []condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if json.Unmarshal(raw, &o) != nil {
+		return c
+	}
+	for _, x := range o.Status.Conditions {
+		if x.Type == condAccepted {
+			return x
+		}
+	}
+	return c
+}
+
+// verdict says whether an object that names a pool is in use, "" when that is
+// for others to say.
+func (s *Source) verdict(group string, ref *poolRef) (status, reason, message string) {
+	switch {
+	case ref.Name != s.o.Pool || ref.Kind != "" && ref.Kind != kindPool:
+		return "", "", ""
+	case ref.names(group, s.o.Pool):
+		return "True", "Accepted", "in use for " + s.o.from()
+	}
+	return "False", "PoolGroupMismatch", "the pool is of group " + group
+}
+
+// conditions writes whether objectives and rewrites hold.
+func (r *reports) conditions(ctx context.Context) {
+	s := r.s
+	s.mu.Lock()
+	group := s.group
+	s.mu.Unlock()
+	if s.o.Pool == "" || group == "" {
+		return
+	}
+	for i, kind := range []kubeapi.Resource{objectives, objectivesOld} {
+		for _, o := range s.objectives[i].Items() {
+			r.accept(ctx, kind, "InferenceObjective", &o.meta, o.accepted, group, &o.pool)
+		}
+	}
+	for i, kind := range []kubeapi.Resource{rewrites, rewritesOld} {
+		for _, w := range s.rewrites[i].Items() {
+			r.accept(ctx, kind, "InferenceModelRewrite", &w.meta, w.accepted, group, &w.pool)
+		}
+	}
+}
+
+// accept writes the condition of one object, if it does not say so already.
+func (r *reports) accept(ctx context.Context, k kubeapi.Resource, kind string, m *meta, have condition, group string, ref *poolRef) {
+	status, reason, message := r.s.verdict(group, ref)
+	if status == "" || have == (condition{Type: condAccepted, Status: status, Reason: reason, Generation: m.generation}) {
+		return
+	}
+	if at, ok := r.said["failed/"+k.String()]; ok && time.Since(at) < reportAgain {
+		return
+	}
+	r.failed(k, r.s.client.Apply(ctx, k, r.s.o.Namespace, m.name, "status", reporter, map[string]any{
+		"apiVersion": k.Group + "/" + k.Version, "kind": kind, "metadata": map[string]any{"name": m.name, "namespace": r.s.o.Namespace},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": condAccepted, "status": status, "reason": reason, "message": message, "observedGeneration": m.generation,
+			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+		}}},
+	}))
+}
