@@ -73,13 +73,14 @@ func immediate(e *request.Error) *outbound {
 	if err != nil { // strings and a nil pointer always marshal
 		body = nil
 	}
+	headers := []*corev3.HeaderValueOption{setHeader(headerContentType, contentTypeJSON), setHeader(headerDropReason, ref.drop)}
+	if e.Reason == request.ReasonNoEndpoints { // engines may be starting, from none at all
+		headers = append(headers, setHeader(headerRetryAfter, "5"))
+	}
 	return fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 		ImmediateResponse: &extprocv3.ImmediateResponse{
-			Status: &typev3.HttpStatus{Code: typev3.StatusCode(ref.status)},
-			Headers: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-				setHeader(headerContentType, contentTypeJSON),
-				setHeader(headerDropReason, ref.drop),
-			}},
+			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(ref.status)},
+			Headers: &extprocv3.HeaderMutation{SetHeaders: headers},
 			Body:    body,
 			Details: "grapevine_" + e.Reason.String(),
 		},

@@ -111,7 +111,7 @@ func (r *rig) refused(c call, status int, drop string) {
 		r.t.Errorf("%+v: body %s is not an error object: %v", c, body, err)
 	}
 	if resp.StatusCode != status || resp.Header.Get("x-llm-d-request-dropped-reason") != drop ||
-		resp.Header.Get("content-type") != "application/json" {
+		resp.Header.Get("content-type") != "application/json" || (resp.Header.Get("retry-after") != "") != (drop == "rejected-no-endpoints") {
 		r.t.Errorf("%+v: status %d, %v, want %d and %s", c, resp.StatusCode, resp.Header, status, drop)
 	}
 }

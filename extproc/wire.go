@@ -9,6 +9,7 @@ const (
 	headerStatus          = ":status"
 	headerUpgrade         = "upgrade"
 	headerContentType     = "content-type"
+	headerRetryAfter      = "retry-after"
 	headerContentLength   = "content-length"
 	headerContentEncoding = "content-encoding"
 	headerAcceptEncoding  = "accept-encoding"
