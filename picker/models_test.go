@@ -171,9 +171,9 @@ type gateFunc func(context.Context, *request.Request) error
 func (f gateFunc) Wait(ctx context.Context, r *request.Request) error { return f(ctx, r) }
 
 // BenchmarkModels places requests in a pool of 400 endpoints that serve one model
-// all, or a hundred models of four endpoints each.
+// all, or several models that have as many endpoints each.
 func BenchmarkModels(b *testing.B) {
-	for _, models := range []int{1, 100} {
+	for _, models := range []int{1, 2, 20, 100} {
 		b.Run(fmt.Sprintf("models=%d", models), func(b *testing.B) {
 			lists := make([][]string, 400)
 			for i := range lists {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"fmt"
 	"sync"
 	"time"
 
@@ -105,6 +106,9 @@ func (s *Server) sick() string {
 		}
 	}
 	if len(snap.Overruled) == 0 {
+		if snap.Failing > 0 {
+			return fmt.Sprintf("engines fail %.0f%% of the requests, most of them alike, so they are used as they are", 100*snap.Failing)
+		}
 		return ""
 	}
 	if out == 0 {

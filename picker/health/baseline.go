@@ -18,9 +18,9 @@ type tally struct {
 	at       time.Time
 }
 
-func (t *tally) add(now time.Time, e *Evidence) {
+func (t *tally) add(now time.Time, e *Evidence, half time.Duration) {
 	if !t.at.IsZero() && now.After(t.at) {
-		f := math.Exp2(-float64(now.Sub(t.at)) / float64(baselineHalf))
+		f := math.Exp2(-float64(now.Sub(t.at)) / float64(half))
 		t.requests *= f
 		for c := range t.bad {
 			t.bad[c] *= f
@@ -31,6 +31,21 @@ func (t *tally) add(now time.Time, e *Evidence) {
 	for c := range t.bad {
 		t.bad[c] += float64(e.Bad[c])
 	}
+}
+
+// recentHalf is the half-life of what says whether a whole group fails, and few
+// how many requests of an endpoint say nothing yet.
+const (
+	recentHalf = 5 * time.Second
+	few        = 2
+)
+
+// failing returns the share of requests that engines failed.
+func (t *tally) failing() float64 {
+	if t.requests < few {
+		return 0
+	}
+	return min((t.bad[Failed]+t.bad[Broken])/t.requests, 1)
 }
 
 // baseline is what the other endpoints of a group show.

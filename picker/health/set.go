@@ -21,6 +21,7 @@ type member struct {
 	group  *group
 	m      machine
 	tally  tally
+	recent tally // the same of the last seconds
 	heard  []heard
 	fresh  Evidence // counts since the last step
 	view   View
@@ -41,6 +42,30 @@ type group struct {
 	members []*member
 	mercy   mercy
 	calm    time.Time // since when there has been less reason for it
+
+	fails float64 // share of requests that fail, while most members fail them; else 0
+}
+
+// judge decides whether the group as a whole fails: where all do, none is sick by
+// the standard of the others.
+func (g *group) judge(threshold float64) {
+	from := sickShare
+	if g.fails > 0 {
+		from /= 3
+	}
+	var all tally
+	sick := 0
+	for _, k := range g.members {
+		if k.recent.failing() >= from {
+			sick++
+		}
+		all.requests += k.recent.requests
+		all.bad[Failed] += k.recent.bad[Failed] + k.recent.bad[Broken]
+	}
+	g.fails = 0
+	if float64(sick) > threshold*float64(len(g.members)) {
+		g.fails = all.failing()
+	}
 }
 
 // Of Step.
@@ -168,12 +193,14 @@ func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
 	seen := make([]Evidence, len(g.members))
 	for i, k := range g.members {
 		seen[i] = s.seen(k, now)
-		k.tally.add(now, &seen[i])
+		k.tally.add(now, &seen[i], baselineHalf)
+		k.recent.add(now, &seen[i], recentHalf)
 		if k.m.state == Out || k.m.state == Probing { // what it shows is no standard for the others
-			k.tally = tally{}
+			k.tally, k.recent = tally{}, tally{}
 		}
 		all.add(&k.tally)
 	}
+	g.judge(s.opts.Threshold)
 	moved := make([]bool, len(g.members))
 	from := make([]State, len(g.members))
 	for i, k := range g.members {
@@ -313,11 +340,22 @@ type Snapshot struct {
 	At        time.Time
 	views     []View
 	Overruled []string // groups whose soft evidence is ignored, sorted
+	// Failing is the share of recent requests that fail in a group of which most
+	// endpoints fail them, in the worst one; 0: there is none.
+	Failing float64
+}
+
+// Failing returns what a Snapshot would say of groups that fail.
+func (s *Set) Failing() (share float64) {
+	for _, g := range s.groups {
+		share = max(share, g.fails)
+	}
+	return share
 }
 
 // Snapshot returns the state of all endpoints as of the last Step.
 func (s *Set) Snapshot() *Snapshot {
-	snap := &Snapshot{At: s.last, views: make([]View, len(s.members))}
+	snap := &Snapshot{At: s.last, views: make([]View, len(s.members)), Failing: s.Failing()}
 	for id := range s.members {
 		snap.views[id] = s.View(id)
 	}

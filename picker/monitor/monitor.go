@@ -213,9 +213,19 @@ func (m *Monitor) publish(changes []health.Change) {
 		v := m.set.View(int(s.ep.ID))
 		busy = busy || v.State != health.Healthy || s.ep.Share() != v.Share
 	}
-	if busy {
+	fails, was := m.set.Failing(), 0.
+	if old := m.opts.Pool.Health(); old != nil {
+		was = old.Failing
+	}
+	if busy || fails != was {
 		m.told = true
 		m.opts.Pool.SetHealth(m.set.Snapshot())
+	}
+	switch {
+	case was == 0 && fails > 0:
+		m.opts.Log.Warn("engines fail requests as a group; they are used as they are", "share", fails)
+	case was > 0 && fails == 0:
+		m.opts.Log.Info("engines no longer fail requests as a group")
 	}
 }
 

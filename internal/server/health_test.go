@@ -1,0 +1,111 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// failing opens a replica before engines of which the first few answer 500, and
+// returns what places a request and plays its answer: the engine that took it.
+func failing(t *testing.T, engines, sick int) (*Server, *sim.Fleet, func() string) {
+	t.Helper()
+	fleet, o := options(t, sim.FleetOptions{Engines: engines})
+	bad := map[string]*sim.Engine{}
+	for _, e := range fleet.Engines()[:sick] {
+		e.SetFaults(sim.Faults{ErrorShare: 1})
+		bad[e.Addr()] = e
+	}
+	s := open(t, o)
+	await(t, "all endpoints", func() bool { return len(s.Status().Endpoints) == engines })
+	n := 0
+	return s, fleet, func() string {
+		n++
+		r := &request.Request{ID: fmt.Sprint("request-", n), Path: "/v1/completions", Headers: none{}, Body: fmt.Appendf(nil, `{"model":%q,"prompt":"request %d"}`, vocab.Name, n)}
+		if err := request.Parse(r); err != nil {
+			t.Fatal(err)
+		}
+		d, err := s.scheduler.Choose(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := 200
+		if e := bad[d.Endpoints[0]]; e != nil && e.Faults().ErrorShare > 0 {
+			status = 500
+		}
+		now := time.Now()
+		d.Observe(picker.Event{Kind: picker.EventHeaders, At: now, Status: status, Served: d.Endpoints[0]})
+		d.Done(picker.Outcome{At: now, Status: status, Complete: true})
+		return d.Endpoints[0]
+	}
+}
+
+type none struct{}
+
+func (none) Get(string) string { return "" }
+
+// TestSickEngine: an engine that answers 500 is out within a few requests, status,
+// metrics and explain say why, and it comes back when it is well.
+func TestSickEngine(t *testing.T) {
+	s, fleet, place := failing(t, 4, 1)
+	sick := fleet.Engines()[0].Addr()
+	shown := func() HealthStatus {
+		for _, e := range s.Status().Endpoints {
+			if e.Address == sick {
+				return e.Health
+			}
+		}
+		return HealthStatus{}
+	}
+	await(t, "the sick engine out", func() bool { place(); return shown().State == "out" })
+	if h := shown(); h.Cause != "failed" && h.Cause != "probe" || !strings.Contains(h.Evidence, "answers with status 500") || !strings.Contains(h.BackBy, "probes") || h.Share != 0 {
+		t.Errorf("what status says: %+v", h)
+	}
+	if st := s.Status(); st.State != "ready" {
+		t.Errorf("one of four engines is sick, and the replica is %s: %s", st.State, st.Reason)
+	}
+	for range 50 {
+		if at := place(); at == sick {
+			t.Fatal("a request went to an engine that is out")
+		}
+	}
+	ex, ok := s.scheduler.Records().Last(1)[0], true
+	if !ok || len(ex.Health) != 1 || ex.Health[0].Endpoint != sick || ex.Health[0].State != "out" || ex.Health[0].Used {
+		t.Errorf("what explain says: %+v", ex)
+	}
+	fleet.Engines()[0].SetFaults(sim.Faults{})
+	await(t, "the engine back", func() bool { place(); return shown().State == "healthy" })
+}
+
+// TestAllSick: when most engines look sick, all are used as they are, and the
+// replica says so; when they are well it is ready again.
+func TestAllSick(t *testing.T) {
+	s, fleet, place := failing(t, 4, 4)
+	await(t, "the replica says so", func() bool {
+		place()
+		st := s.Status()
+		return st.State == "degraded" && strings.Contains(st.Reason, "engines fail 100% of the requests")
+	})
+	used := map[string]bool{}
+	await(t, "every engine used", func() bool { used[place()] = true; return len(used) == 4 })
+	for _, e := range fleet.Engines() {
+		e.SetFaults(sim.Faults{})
+	}
+	await(t, "ready again", func() bool {
+		place()
+		for _, ep := range s.pool.Snapshot().Endpoints {
+			if s.pool.Health().View(int(ep.ID)).State != health.Healthy {
+				return false
+			}
+		}
+		return s.sick() == ""
+	})
+}
