@@ -184,7 +184,7 @@ func (r *rig) bookWhileHanging(t *testing.T) {
 	}
 	eventually(t, "two requests at decode endpoints", func() bool { return sum("engine-0", "engine-1").Requests == 2 })
 	decode, prefill := sum("engine-0", "engine-1"), sum("engine-2", "engine-3")
-	if decode.PrefillTokens != 2 || prefill.Requests != 2 || prefill.PrefillTokens < 2000 || prefill.Tokens != decode.Tokens {
+	if decode.PrefillTokens != 0 || prefill.Requests != 2 || prefill.PrefillTokens < 2000 || prefill.Tokens != decode.Tokens {
 		t.Errorf("decode endpoints have %+v, prefill endpoints %+v", decode, prefill)
 	}
 	for _, e := range r.fleet.Engines() {
@@ -234,7 +234,7 @@ func TestEngineDialect(t *testing.T) {
 		e.Hang(sim.HangEngine)
 	}
 	var wg sync.WaitGroup
-	for range 4 {
+	for range 16 { // at one engine alone they are never
 		wg.Go(func() { r.stream("hello") })
 	}
 	eventually(t, "both pages are read", func() bool {

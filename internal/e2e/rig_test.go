@@ -45,16 +45,13 @@ type rig struct {
 	client  *workload.Client
 	begin   int // goroutines before anything was opened
 	extproc []string
+	front   []string // addresses that stand for the engines'
 	closed  bool
 }
 
 func open(t *testing.T, o rigOptions) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), log: &complaints{}, begin: runtime.NumGoroutine()}
-	r.list, r.model = filepath.Join(r.dir, "endpoints.yaml"), filepath.Join(r.dir, "model")
-	if err := vocab.New().WriteModel(r.model); err != nil {
-		t.Fatal(err)
-	}
+	r := begin(t)
 	r.openFleet(o)
 	for range max(o.replicas, 1) {
 		switch {
@@ -67,6 +64,17 @@ func open(t *testing.T, o rigOptions) *rig {
 	}
 	r.openEnvoy(o)
 	t.Cleanup(r.close)
+	return r
+}
+
+// begin returns a rig with nothing opened.
+func begin(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), log: &complaints{}, begin: runtime.NumGoroutine()}
+	r.list, r.model = filepath.Join(r.dir, "endpoints.yaml"), filepath.Join(r.dir, "model")
+	if err := vocab.New().WriteModel(r.model); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
@@ -122,8 +130,11 @@ func (r *rig) openEnvoy(o rigOptions) {
 	r.client = workload.NewClient("http://"+r.envoy.Addr("inference"), 64)
 }
 
-// addrs lists the engines' addresses.
+// addrs lists where requests go: to the engines, unless something is in front of them.
 func (r *rig) addrs() (list []string) {
+	if r.front != nil {
+		return r.front
+	}
 	for _, e := range r.fleet.Engines() {
 		list = append(list, e.Addr())
 	}

@@ -184,6 +184,7 @@ func (x *exchange) finish(f *fault) {
 	switch {
 	case f == nil || x.r.Context().Err() != nil:
 	case !f.before:
+		x.flush() // so that it is seen to have begun
 		panic(http.ErrAbortHandler)
 	case errors.Is(f.err, errHead):
 		x.fail(http.StatusGatewayTimeout, "the engine has not answered in time")

@@ -31,11 +31,9 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 			buffers.Put(pooled)
 		}
 	}()
-	open := !d.again
-	if open {
-		x.begin(resp, d, -1)
-		x.flush()
-		head.Stop()
+	open := false
+	if !d.again {
+		head.Stop() // the engine may take its time
 	}
 	held := 0 // bytes at the start of the buffer that wait for the first content
 	for {
@@ -45,7 +43,7 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 		}
 		if event != nil && !open {
 			switch state := x.api.classify(event); {
-			case state == failed:
+			case state == failed && d.again:
 				return &fault{err: errEngine5, before: true}
 			case state == pending && held+len(event) < maxHead:
 				held += len(event)

@@ -1,0 +1,377 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/answer"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+var (
+	pdRequests = flag.Int("pd.requests", 300, "requests of TestPDChaos")
+	pdSeed     = flag.Uint64("pd.seed", 1, "of the faults and requests of TestPDChaos")
+)
+
+// pdRig is a rig whose first engines prefill and whose others decode, each of these
+// behind a sidecar.
+type pdRig struct {
+	*rig
+	prefill, decode []*sim.Engine
+	sidecars        []*http.Server
+	counts          *prometheus.Registry // of all sidecars
+	serving         sync.WaitGroup
+}
+
+const pdLease = 3 * time.Second
+
+// splitsAll has every prompt of some length computed elsewhere.
+const splitsAll = `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: disagg-profile-handler
+  parameters: {threshold: 64}
+- {type: predicted-ttft-scorer}
+schedulingProfiles:
+- name: prefill
+  plugins: [{pluginRef: predicted-ttft-scorer}]
+- name: decode
+  plugins: [{pluginRef: predicted-ttft-scorer}]
+`
+
+func openPD(t *testing.T, prefill, decode int) *pdRig {
+	t.Helper()
+	r := &pdRig{rig: begin(t), counts: prometheus.NewRegistry()}
+	t.Cleanup(r.closePD)
+	r.openFleet(rigOptions{engines: prefill + decode, engine: sim.Options{Speed: 5, PD: &sim.PDOptions{Lease: pdLease, Handshake: 300 * time.Millisecond}}})
+	all := r.fleet.Engines()
+	r.prefill, r.decode = all[:prefill], all[prefill:]
+	list := r.fleet.Endpoints()
+	allowed := sidecar.Listed{}
+	for i, e := range r.prefill {
+		list[i].Labels[endpoint.LabelRole] = "prefill"
+		allowed[e.Addr()] = true
+	}
+	for i, e := range r.decode {
+		at := &list[prefill+i]
+		at.Labels[endpoint.LabelRole] = "decode"
+		front := r.openSidecar(e, allowed)
+		r.front = append(r.front, front)
+		_, port, err := net.SplitHostPort(front)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at.Port, err = strconv.Atoi(port); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.write(list)
+	r.openReplica(config(t, splitsAll))
+	r.openEnvoy(rigOptions{})
+	return r
+}
+
+// openSidecar runs the proxy of a decode engine and returns where.
+func (r *pdRig) openSidecar(e *sim.Engine, allowed sidecar.Listed) string {
+	r.t.Helper()
+	h, err := sidecar.New(sidecar.Options{
+		Engine: "http://" + e.Addr(), Targets: allowed, HandOver: handover.Policy{Action: handover.Strip},
+		Lease: pdLease, Prefill: 500 * time.Millisecond, Head: 3 * time.Second,
+		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"engine": e.Name()}, r.counts),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	r.sidecars = append(r.sidecars, s)
+	r.serving.Go(func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			r.t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func (r *pdRig) closePD() {
+	if r.closed {
+		return
+	}
+	if r.client != nil {
+		r.client.Close()
+		r.envoy.Stop()
+	}
+	for _, s := range r.sidecars {
+		_ = s.Close() // what is open then is the clients' fault
+	}
+	r.serving.Wait()
+	r.close()
+}
+
+// TestPDChaos: whatever becomes of prefill engines, decode engines and clients, every
+// answer is right, none is lost that could be served, and nothing is left behind.
+func TestPDChaos(t *testing.T) {
+	r := openPD(t, 3, 3)
+	c := &chaosClient{r: r, words: vocab.New()}
+	stop := make(chan struct{})
+	var faults, clients sync.WaitGroup
+	faults.Go(func() { r.trouble(rand.New(rand.NewPCG(*pdSeed, 1)), c, stop) })
+	const workers = 8
+	var next atomic.Int64
+	for w := range workers {
+		rng := rand.New(rand.NewPCG(*pdSeed, uint64(w)+2))
+		clients.Go(func() {
+			for n := next.Add(1); n <= int64(*pdRequests); n = next.Add(1) {
+				c.send(rng, int(n))
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	faults.Wait()
+	legs := r.legs()
+	t.Logf("prefill legs: %v", legs)
+	if legs["ok"] == 0 || len(legs) < 3 {
+		t.Error("that is not what was to be seen")
+	}
+	t.Logf("%d right, %d given up by their clients, %d broken off under a restart; prefill engines: %s", c.right.Load(), c.left.Load(), c.broken.Load(), r.figures())
+	if c.right.Load() < int64(*pdRequests)/2 {
+		t.Errorf("only %d of %d requests were answered", c.right.Load(), *pdRequests)
+	}
+	r.settle()
+	eventually(t, "no blocks are kept for anybody", func() bool {
+		held := int64(0)
+		for _, e := range r.fleet.Engines() {
+			held += e.Transfers().Held
+		}
+		return held == 0
+	})
+	read := int64(0)
+	for _, e := range r.prefill {
+		read += e.Transfers().Read
+	}
+	if read == 0 {
+		t.Error("no prompt was handed over after the last restart")
+	}
+	for _, e := range r.decode {
+		if n := e.Transfers().Wrong; n > 0 {
+			t.Errorf("%d reads of freed blocks", n)
+		}
+	}
+}
+
+// legs counts prefill legs by outcome.
+func (r *pdRig) legs() map[string]int {
+	r.t.Helper()
+	families, err := r.counts.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, f := range families {
+		if f.GetName() != "grapevine_sidecar_prefills_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "outcome" {
+					out[l.GetValue()] += int(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (r *pdRig) figures() string {
+	var out []string
+	for _, e := range r.prefill {
+		out = append(out, fmt.Sprintf("%+v", e.Transfers()))
+	}
+	return strings.Join(out, " ")
+}
+
+// trouble makes one engine after the other sick, and well again, until stop.
+func (r *pdRig) trouble(rng *rand.Rand, c *chaosClient, stop chan struct{}) {
+	rest := func(d time.Duration) bool {
+		select {
+		case <-stop:
+			return false
+		case <-time.After(d):
+			return true
+		}
+	}
+	for rest(time.Duration(5+rng.IntN(30)) * time.Millisecond) {
+		e, length := r.prefill[rng.IntN(len(r.prefill))], time.Duration(50+rng.IntN(250))*time.Millisecond
+		switch rng.IntN(7) {
+		case 0:
+			e.SetFaults(sim.Faults{Hang: sim.HangAll})
+		case 1:
+			e.SetFaults(sim.Faults{ErrorShare: 1, ErrorStatus: 500 + rng.IntN(4)})
+		case 2:
+			e.SetFaults(sim.Faults{Garbage: true})
+		case 3:
+			e.SetFaults(sim.Faults{Slow: 1000})
+		case 4:
+			e.SetFaults(sim.Faults{ResetShare: .5})
+		case 5:
+			r.restart(e, length)
+		case 6:
+			c.shaken.Add(1)
+			r.restart(r.decode[rng.IntN(len(r.decode))], length/2)
+			c.shaken.Add(1)
+		}
+		rest(length)
+		e.SetFaults(sim.Faults{})
+	}
+}
+
+func (r *pdRig) restart(e *sim.Engine, down time.Duration) {
+	if err := e.Restart(sim.RestartOptions{Down: down}); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// chaosClient sends requests and checks every answer.
+type chaosClient struct {
+	r     *pdRig
+	words *vocab.Vocabulary
+
+	right, left, broken atomic.Int64
+	shaken              atomic.Int64 // decode restarts that began and that ended: odd while one is under way
+}
+
+// send sends one request: short or long, streamed or not, and now and then given up
+// on the way.
+func (c *chaosClient) send(rng *rand.Rand, n int) {
+	text := fmt.Sprintf("request %d: ", n) + strings.Repeat("tell me more about it ", rng.IntN(120))
+	stream, tokens := rng.IntN(3) > 0, 5+rng.IntN(30)
+	members := map[string]any{
+		"model": vocab.Name, "messages": []vocab.Message{{Role: "user", Content: vocab.Content(text)}},
+		"max_tokens": tokens, "ignore_eos": true, "stream": stream,
+	}
+	if stream {
+		members["stream_options"] = map[string]bool{"include_usage": true}
+	}
+	body, err := json.Marshal(members)
+	if err != nil {
+		c.r.t.Error(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	leaves := rng.IntN(8) == 0
+	if leaves {
+		ctx, cancel = context.WithTimeout(context.Background(), time.Duration(rng.IntN(150))*time.Millisecond)
+		defer cancel()
+	}
+	before := c.shaken.Load()
+	got, status, begun, err := c.ask(ctx, body, stream)
+	shaken := before%2 == 1 || c.shaken.Load() != before
+	switch {
+	case err == nil && status == http.StatusOK:
+		seed := answer.OfChat([]vocab.Message{{Role: "user", Content: vocab.Content(text)}})
+		if err := answer.Check(c.words, seed, got.text); err != nil || got.tokens != tokens {
+			c.r.t.Errorf("request %d: %d tokens of %d, %v", n, got.tokens, tokens, err)
+			return
+		}
+		c.right.Add(1)
+	case leaves && ctx.Err() != nil:
+		c.left.Add(1)
+	case shaken && (begun || status == http.StatusBadGateway && strings.Contains(got.text, brokenOff)):
+		c.broken.Add(1) // nobody can go on with an answer that has begun
+	default:
+		c.r.t.Errorf("request %d (stream %v, begun %v, a decode engine restarted %v): status %d, %v, %.200s", n, stream, begun, shaken, status, err, got.text)
+	}
+}
+
+// brokenOff is what Envoy says when the first part of an answer and its breaking off
+// reach it together.
+const brokenOff = "disconnect/reset before headers"
+
+type chaosAnswer struct {
+	text   string
+	tokens int
+}
+
+var errTruncated = errors.New("the answer has no end")
+
+// ask reads an answer to its end; begun says that some of it came.
+func (c *chaosClient) ask(ctx context.Context, body []byte, stream bool) (got chaosAnswer, status int, begun bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.r.client.URL+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return got, 0, false, err
+	}
+	resp, err := c.r.client.HTTP.Do(req)
+	if err != nil {
+		return got, 0, false, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
+		return chaosAnswer{text: string(text)}, resp.StatusCode, false, nil
+	}
+	if !stream {
+		var whole struct {
+			Choices []struct{ Message struct{ Content string } }
+			Usage   struct {
+				Completion int `json:"completion_tokens"`
+			}
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&whole); err != nil {
+			return got, 200, true, err
+		}
+		return chaosAnswer{whole.Choices[0].Message.Content, whole.Usage.Completion}, 200, true, nil
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		begun = true
+		if data == "[DONE]" {
+			return got, 200, begun, nil
+		}
+		var chunk struct {
+			Error   json.RawMessage
+			Choices []struct{ Delta struct{ Content string } }
+			Usage   struct {
+				Completion int `json:"completion_tokens"`
+			}
+		}
+		if err := json.Unmarshal([]byte(data), &chunk); err != nil || chunk.Error != nil {
+			return got, 200, begun, fmt.Errorf("event %s: %w", data, err)
+		}
+		for _, choice := range chunk.Choices {
+			got.text += choice.Delta.Content
+		}
+		got.tokens = max(got.tokens, chunk.Usage.Completion)
+	}
+	return got, 200, begun, errors.Join(errTruncated, lines.Err())
+}
