@@ -1,0 +1,101 @@
+package replay
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+)
+
+// pools is a case of 2 engines for prefill and 2 for decode.
+func pools(t *testing.T, policy string, bytesPerSecond float64) Case {
+	t.Helper()
+	w, err := WorkloadByName("chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := PolicyByName(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := ParseFleet("2xprefill+2xdecode")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Case{
+		Trace: w.Generate(GenerateOptions{Rate: 1, Length: 4 * time.Minute, BlockSize: DefaultBlockSize}), Policy: p, Seed: 1,
+		Network: Network{BytesPerToken: 327680, BytesPerSecond: bytesPerSecond, Latency: 30 * time.Millisecond},
+	}
+	fleet.Apply(&c)
+	c.Engine.Model = engine.Model70B
+	return c
+}
+
+// TestPools: prompts go to engines for prefill and their blocks to those for decode;
+// every request is answered and no blocks are left behind.
+func TestPools(t *testing.T) {
+	for _, policy := range []string{"pd", "pd-always", "pd-2000", "pd-never"} {
+		c, err := pools(t, policy, 20e9).check()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := prepare(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.play(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := s.result()
+		if r.Errors > 0 || r.Remote > 0 != (policy != "pd-never") || policy == "pd-always" && r.Remote < 1 {
+			t.Errorf("%s: %d errors, %.2f of the prompts computed elsewhere", policy, r.Errors, r.Remote)
+		}
+		for i := range s.stations {
+			if st := s.stations[i].core.Stats(); st.UsedBlocks != 0 {
+				t.Errorf("%s: engine %d has %d blocks in use at the end", policy, i, st.UsedBlocks)
+			}
+			if i >= 2 && policy == "pd-always" {
+				if st := s.stations[i].core.Stats(); st.PrefillTokens > uint64(c.Trace.BlockSize)*st.Finished {
+					t.Errorf("%s: engine %d, which decodes, has computed %d prompt tokens", policy, i, st.PrefillTokens)
+				}
+			}
+		}
+	}
+}
+
+// TestDearTransfers: where moving blocks is dear, prompts stay where they are answered.
+func TestDearTransfers(t *testing.T) {
+	share := map[float64]float64{}
+	for _, speed := range []float64{20e9, .1e9} {
+		r, err := Run(t.Context(), pools(t, "pd", speed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		share[speed] = r.Remote
+	}
+	if share[.1e9] > .1 || share[20e9] < 2*share[.1e9] {
+		t.Errorf("shares computed elsewhere, by bytes per second: %v", share)
+	}
+}
+
+func TestSuggestRoles(t *testing.T) {
+	c := pools(t, "pd", 20e9)
+	all, best, err := SuggestRoles(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 3 || all[0].Prefill != 0 || all[2].Decode != 2 || all[1].Result.Remote == 0 || all[0].Result.Remote != 0 {
+		t.Errorf("%+v", all)
+	}
+	for i := range all {
+		if all[i].score < all[best].score {
+			t.Errorf("%d is suggested, %d is better", best, i)
+		}
+	}
+	var b strings.Builder
+	WriteRoles(&b, "chat", all, best)
+	if strings.Count(b.String(), "<- suggested") != 1 {
+		t.Error(b.String())
+	}
+}
