@@ -237,6 +237,19 @@ func (m *Manager) Renew(src indexer.Source) {
 	}
 }
 
+// Expect tells that a request was sent to an endpoint whose engine will announce the
+// blocks that it reuses of the prompt q: they are no further copies. It reports whether
+// the endpoint's streams are read here, so that somebody knows.
+func (m *Manager) Expect(id indexer.EndpointID, q indexer.Query) bool {
+	ranks := m.of(id)
+	for _, s := range ranks {
+		s.mu.Lock()
+		s.tr.Expect(q)
+		s.mu.Unlock()
+	}
+	return len(ranks) > 0
+}
+
 // Distrust says that the index was found wrong about an endpoint: it becomes
 // approximate, and is rebuilt where a replay can be had.
 func (m *Manager) Distrust(id indexer.EndpointID) {

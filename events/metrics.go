@@ -126,6 +126,7 @@ func (s *subscriber) countRare(now *translate.Stats) {
 		{"lost", now.Lost, was.Lost},
 		{"non_canonical", now.NonCanonical, was.NonCanonical},
 		{"unrendered", now.Unrendered, was.Unrendered},
+		{"reported_again", now.Reports, was.Reports},
 	} {
 		if c.now != c.was {
 			x.blocks.WithLabelValues(c.op).Add(float64(c.now - c.was))

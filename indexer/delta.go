@@ -43,6 +43,9 @@ const (
 	// would make of the same text: it ends the walk of a text query, and keeps
 	// its place in the chain.
 	FlagNonCanonical BlockFlags = 1 << iota
+	// FlagAgain marks a block that the engine announces because it was asked what it
+	// holds: it is entered where it is not known, and is no further copy where it is.
+	FlagAgain
 )
 
 // Delta is an ordered list of operations on the blocks of one source, with

@@ -166,7 +166,7 @@ func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, tier Tier, next 
 // name counts one more copy of a block under its engine hash. held tells that
 // the source was entered as holder with the block.
 func (x *Index) name(s *source, b *StoredBlock, id, kind uint32, held bool) {
-	if !s.names.Raise(uint64(b.Hash), id, kind) {
+	if !s.names.Raise(uint64(b.Hash), id, kind, b.Flags&FlagAgain != 0) {
 		return
 	}
 	s.xor ^= imprint(b.Hash, uint64(b.Key), kind)

@@ -90,6 +90,7 @@ type Stats struct {
 	Skipped                [NumSkips]uint64 // events
 	Parked, Attached, Lost uint64           // blocks without a known parent: set aside, found a place, given up
 	NonCanonical           uint64           // blocks
+	Reports                uint64           // stores that were asked for
 	Unrendered             uint64           // blocks with token ids that the vocabulary does not have
 }
 
@@ -111,6 +112,8 @@ type Translator struct {
 	keys            []indexer.BlockKey   // of parents
 	next            int                  // the parent in turn, of parents
 	stats           Stats
+	expected        []expected
+	batches         uint64 // translated
 
 	out     *indexer.Delta // of the Translate under way
 	fresh   fresh          // names of its blocks
@@ -169,6 +172,7 @@ func (t *Translator) Translate(b *decode.Batch, d *indexer.Delta) {
 			t.Clear(d)
 		}
 	}
+	t.settleExpected()
 	if b.Text = t.text; cap(b.Text) > keepText {
 		b.Text = nil
 	}
@@ -281,7 +285,10 @@ func (t *Translator) store(e *decode.Event, tier indexer.Tier, from indexer.Bloc
 		First: uint32(len(d.Blocks)), N: uint32(len(e.Hashes)),
 	})
 	judge := t.judges && len(e.Hashes) <= generatedBlocks
-	extra, key := e.Extra, from
+	extra, key, held := e.Extra, from, false
+	if t.awaits(root) {
+		_, held = t.lookup(e.Hashes[0])
+	}
 	t.text = t.text[:0]
 	for i, h := range e.Hashes {
 		ids := e.Tokens[i*size : (i+1)*size]
@@ -299,6 +306,12 @@ func (t *Translator) store(e *decode.Event, tier indexer.Tier, from indexer.Bloc
 		}
 		b.Key = key
 		d.Blocks = append(d.Blocks, b)
+	}
+	if t.awaits(root) && t.again(e, from, held) {
+		for i := len(d.Blocks) - len(e.Hashes); i < len(d.Blocks); i++ {
+			d.Blocks[i].Flags |= indexer.FlagAgain
+		}
+		t.stats.Reports++
 	}
 	t.stats.Stored += uint64(len(e.Hashes))
 	if t.judges {

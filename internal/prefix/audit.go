@@ -14,6 +14,9 @@ type audit struct {
 	over *prometheus.CounterVec
 	// reports counts requests that asked their engine for a full report.
 	reports prometheus.Counter
+	// unheard counts requests whose clients asked for one that nobody here can tell from
+	// further copies.
+	unheard prometheus.Counter
 }
 
 func newAudit(reg prometheus.Registerer) *audit {
@@ -32,8 +35,12 @@ func newAudit(reg prometheus.Registerer) *audit {
 		Name: "grapevine_audit_full_reports_total",
 		Help: "Requests that asked their engine to announce the blocks that they reuse.",
 	})
+	a.unheard = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "grapevine_audit_foreign_reports_total",
+		Help: "Requests whose clients asked for a full report that the reader of the engine's events cannot be told of: its blocks are counted twice.",
+	})
 	if reg != nil {
-		reg.MustRegister(a.diff, a.over, a.reports)
+		reg.MustRegister(a.diff, a.over, a.reports, a.unheard)
 	}
 	return a
 }

@@ -21,6 +21,8 @@ type Matcher struct {
 	audit   *audit
 	audits  sync.Map // of *audits, by name of the model
 	sizing  atomic.Pointer[Sizing]
+	sent    atomic.Uint64 // requests that Report was asked about
+	asked   atomic.Uint64 // of them, those that were made to report
 	scratch sync.Pool
 }
 

@@ -56,6 +56,10 @@ type Options struct {
 	// Recorded is told of every entry of the approximate index that a decision made;
 	// nil: nobody is.
 	Recorded func(ep *endpoint.Endpoint, keys []indexer.BlockKey, at time.Time)
+	// Expect is told that a request makes its engine announce the blocks that it reuses
+	// of a prompt, and reports whether whoever reads the endpoint's events knows. nil:
+	// nobody does.
+	Expect func(*endpoint.Endpoint, indexer.Query) bool
 	// FullReport lets vLLM engines be asked to announce the blocks that a request
 	// reuses, where too little is known of them.
 	FullReport bool
@@ -75,6 +79,9 @@ func (o *Options) complete() {
 	}
 	if o.Streams == nil {
 		o.Streams = func(*endpoint.Endpoint) []events.Stream { return nil }
+	}
+	if o.Expect == nil {
+		o.Expect = func(*endpoint.Endpoint, indexer.Query) bool { return false }
 	}
 	if o.Seen == nil {
 		o.Seen = func(*endpoint.Endpoint) Seen { return Seen{Blocks: 1, Heard: true} }

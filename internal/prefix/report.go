@@ -36,20 +36,55 @@ func (m *Matcher) trim(r *request.Request, ep *endpoint.Endpoint, cached float64
 // reuses: its events then say what was missed.
 const fullReport = `,"vllm_xargs":{"kv_cache_report_mode":"full"}`
 
+// reportShare is the largest share of requests that are made to report.
+const reportShare = 50 // one in so many
+
 // Report returns what to add to the body of a request that goes to an engine of
-// which too little is known, so that it makes a full report; "" for nothing.
+// which too little is known, so that it makes a full report; "" for nothing. Whoever
+// reads the engine's events is told, also where the client has asked for a report.
 func (m *Matcher) Report(r *request.Request, ep *endpoint.Endpoint) string {
-	if !m.o.FullReport || (r.Kind != request.KindChat && r.Kind != request.KindCompletions) || r.ModelSpan[1] == 0 {
+	total := m.sent.Add(1)
+	if r.Kind != request.KindChat && r.Kind != request.KindCompletions || r.ModelSpan[1] == 0 {
 		return ""
 	}
-	if len(m.o.Streams(ep)) == 0 || (ep.Engine != endpoint.EngineVLLM && ep.Gauges().Engine != endpoint.EngineVLLM) {
+	if r.Reports {
+		if !m.expect(r, ep) {
+			m.audit.unheard.Inc()
+		}
 		return ""
 	}
-	if bytes.Contains(r.Body, []byte(`"vllm_xargs"`)) || !m.wantsReport(r, ep) {
+	if !m.o.FullReport || len(m.o.Streams(ep)) == 0 || (ep.Engine != endpoint.EngineVLLM && ep.Gauges().Engine != endpoint.EngineVLLM) {
 		return ""
 	}
+	if m.asked.Load()*reportShare >= total || bytes.Contains(r.Body, []byte(`"vllm_xargs"`)) || !m.wantsReport(r, ep) || !m.expect(r, ep) {
+		return ""
+	}
+	m.asked.Add(1)
 	m.audit.reports.Inc()
 	return fullReport
+}
+
+// expect tells the reader of an endpoint's events of a report to come, and reports
+// whether it could.
+func (m *Matcher) expect(r *request.Request, ep *endpoint.Endpoint) bool {
+	if r.SkipsCache() {
+		return true // it reuses nothing
+	}
+	if m.o.Models == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), trimTimeout)
+	defer cancel()
+	text, info := m.o.Models.render(ctx, r)
+	if text == nil {
+		return false
+	}
+	defer m.o.Models.giveBack(text)
+	known := true
+	for _, q := range queries(nil, m.o.Models.root(r), text, info.Ends) {
+		known = m.o.Expect(ep, q) && known
+	}
+	return known
 }
 
 // wantsReport reports, once for each finding, that an engine was found to have more

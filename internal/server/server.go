@@ -185,6 +185,7 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 		Seen: func(ep *endpoint.Endpoint) prefix.Seen {
 			return prefix.Seen{Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0}
 		},
+		Expect:   func(ep *endpoint.Endpoint, q indexer.Query) bool { return s.share.Expect(ep.ID, q) },
 		Distrust: func(ep *endpoint.Endpoint) { s.share.Distrust(ep.ID) },
 		Vouch:    func(ep *endpoint.Endpoint) { s.share.Vouch(ep.ID) },
 		Wait: func(ep *endpoint.Endpoint, now time.Time) time.Duration {

@@ -143,6 +143,10 @@ func (x *Index) Distrust(id indexer.EndpointID) {
 
 func SourceName(address string, rank uint16) string { return fmt.Sprintf("%s/%d", address, rank) }
 
+// Expect tells the reader of an endpoint's streams that an engine will announce what it
+// reuses of a prompt, and reports whether that is this replica.
+func (x *Index) Expect(id indexer.EndpointID, q indexer.Query) bool { return x.events.Expect(id, q) }
+
 // Vouch ends the doubt about an endpoint's entries: what the index says of it was
 // found right.
 func (x *Index) Vouch(id indexer.EndpointID) { x.events.Vouch(id) }

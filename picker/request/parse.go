@@ -85,7 +85,7 @@ func scanBody(r *Request) (at int, ok bool) {
 		return i, false
 	}
 	m := s.members(i)
-	r.Members, r.Handover, r.Whole, r.reads = 0, false, false, reads{}
+	r.Members, r.Handover, r.Whole, r.Reports, r.reads = 0, false, false, false, reads{}
 	for m.next() {
 		r.Members++
 		takeMember(r, s, m.Key, m.Val)
@@ -186,6 +186,8 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 	case "sampling_params":
 		takeSampling(r, s, val)
 		r.Handover = r.Handover || memberOf(s, val, "extra_args") != nil
+	case "vllm_xargs":
+		r.Reports = bytes.Contains(v, []byte("kv_cache_report_mode"))
 	case "cache_salt":
 		r.CacheSalt = text(v)
 	case "user":

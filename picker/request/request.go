@@ -91,6 +91,8 @@ type Request struct {
 	// answers, for the prompt's log-probabilities, for one token, or for what one
 	// engine keeps to itself.
 	Whole bool
+	// Reports says that the body asks the engine to announce what it reuses.
+	Reports bool
 	// IfAvailable says that the request is to be placed only where its prompt is
 	// (header prefer: if-available).
 	IfAvailable bool

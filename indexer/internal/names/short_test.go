@@ -33,7 +33,7 @@ func TestShortNames(t *testing.T) {
 		if i < len(sameName) {
 			h = sameName[i]
 		}
-		held[h] = a.Raise(h, uint32(i+1), KindOf(0, 0))
+		held[h] = a.Raise(h, uint32(i+1), KindOf(0, 0), false)
 		check(h)
 		check(rng.Uint64())
 	}
@@ -64,7 +64,7 @@ func TestSizedTables(t *testing.T) {
 		a := Sized(n)
 		slots := a.slots
 		for i := range n {
-			a.Raise(r.Uint64(), uint32(i+1), taken)
+			a.Raise(r.Uint64(), uint32(i+1), taken, false)
 		}
 		if a.n != n || a.slots > slots+slots/50 || n > 1000 && slots*3 > 5*n {
 			t.Errorf("%d entries: %d slots, then %d", n, slots, a.slots)

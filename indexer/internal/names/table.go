@@ -250,8 +250,8 @@ func (a *Table) LowerOnly(h uint64, kind uint32) (e Entry, found bool) {
 }
 
 // Raise counts one more copy of node under (hash, kind), and reports whether it
-// is the first.
-func (a *Table) Raise(h uint64, node, kind uint32) bool {
+// is the first. again tells that it is no further copy where there is one.
+func (a *Table) Raise(h uint64, node, kind uint32, again bool) bool {
 	m := mixHash(h)
 	s := a.segment(m)
 	a.own(s)
@@ -265,7 +265,7 @@ func (a *Table) Raise(h uint64, node, kind uint32) bool {
 			continue
 		}
 		if e.Node == node && e.Kind() == kind {
-			if e.Count() < MaxCount {
+			if !again && e.Count() < MaxCount {
 				e.Meta += one
 			}
 			return false

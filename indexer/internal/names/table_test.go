@@ -104,7 +104,7 @@ func TestAliasesLaw(t *testing.T) {
 					if m[h] == nil {
 						m[h] = map[[2]uint32]uint32{}
 					}
-					if fresh := a.Raise(h, k[0], k[1]); fresh != (m[h][k] == 0) {
+					if fresh := a.Raise(h, k[0], k[1], false); fresh != (m[h][k] == 0) {
 						t.Fatalf("step %d: fresh is %v", step, fresh)
 					}
 					m[h][k]++
