@@ -237,6 +237,18 @@ func (m *Manager) Renew(src indexer.Source) {
 	}
 }
 
+// Sparse reports whether the events of an endpoint tell of cache groups without full
+// attention (windows, states), which the index does not hold: prompts may find less
+// there than it says. It takes no lock.
+func (m *Manager) Sparse(id indexer.EndpointID) bool {
+	for _, s := range m.of(id) {
+		if s.view.sparse.Load() {
+			return true
+		}
+	}
+	return false
+}
+
 // Expect tells that a request was sent to an endpoint whose engine will announce the
 // blocks that it reuses of the prompt q: they are no further copies. It reports whether
 // the endpoint's streams are read here, so that somebody knows.

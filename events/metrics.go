@@ -132,6 +132,9 @@ func (s *subscriber) countRare(now *translate.Stats) {
 			x.blocks.WithLabelValues(c.op).Add(float64(c.now - c.was))
 		}
 	}
+	if now.Skipped[translate.SkipGroup] > 0 {
+		s.view.sparse.Store(true)
+	}
 	for i := range now.Skipped {
 		if n := now.Skipped[i] - was.Skipped[i]; n > 0 {
 			x.skipped.WithLabelValues(translate.Skip(i).String()).Add(float64(n))

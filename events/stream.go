@@ -63,6 +63,7 @@ type view struct {
 	behind   atomic.Uint64
 	complete atomic.Bool
 	up       atomic.Bool
+	sparse   atomic.Bool // some cache group has no full attention
 }
 
 // endMarker is the sequence number that ends a replay.

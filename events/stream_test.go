@@ -484,3 +484,28 @@ func waitFor(tb testing.TB, what string, cond func() bool) {
 		}
 	}
 }
+
+// A stream that tells of windows says so; one of full attention alone does not.
+func TestSparseGroups(t *testing.T) {
+	e := newFakeEngine(t, 31)
+	r := openReader(t, testOptions())
+	r.follow(e.stream())
+	e.publish(5)
+	r.agrees(t, e)
+	if r.Sparse(testSource.Endpoint) {
+		t.Error("full attention alone")
+	}
+	s := r.streams[testSource]
+	s.mu.Lock()
+	w := s.m.work()
+	w.batch.Events = append(w.batch.Events[:0], decode.Event{
+		Kind: decode.BlockStored, Group: 1, SpecKind: []byte("sliding_window"), BlockSize: 16,
+		Hashes: []indexer.EngineHash{5}, Tokens: make([]uint32, 16),
+	})
+	s.tr.Translate(&w.batch, &w.delta)
+	s.count(&w.batch, indexer.ApplyStats{})
+	s.mu.Unlock()
+	if !r.Sparse(testSource.Endpoint) {
+		t.Error("a sliding window is not told")
+	}
+}

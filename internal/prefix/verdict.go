@@ -42,6 +42,7 @@ const (
 type Seen struct {
 	Blocks int  // of its cache
 	Heard  bool // some message has come
+	Sparse bool // some cache groups have windows or states, which are not followed
 }
 
 // audits keep the records of one model.
@@ -174,6 +175,10 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 	if r.guessing() || !m.Believed(ep.ID) {
 		v.Uses = usesSent
 	}
+	sparse := m.o.Seen(ep).Sparse
+	if sparse {
+		v.Note = "its model has windows or states besides full attention (hybrid), which are not followed: it may reuse less than its events say"
+	}
 	switch {
 	case !v.state.Followed():
 	case r.requests >= enough && r.plain >= doubt:
@@ -187,7 +192,9 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 	case r.wrong == over:
 		v.state = knowledge.Mismatched
 		v.Reason = "it reuses less than its events say"
-		v.Do = "see whether another server publishes on its event port, or its model has windows or states (hybrid) that its events do not describe"
+		if v.Do = "see whether another server publishes on its event port, or takes its requests"; sparse {
+			v.Do = "its model has windows or states besides full attention (hybrid), which are not followed: nothing is wrong with the engine"
+		}
 	case r.dropsBlock():
 		v.Note = "it leaves out the last block of what it holds, as engines that speculate do (EAGLE, MTP)"
 	}
@@ -216,9 +223,11 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 			"set the endpoint's model, or add the name as an alias of the model"
 	case seen.Blocks == 0 && !seen.Heard:
 		return "no event has come, while its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
+	case seen.Blocks == 0 && seen.Sparse:
+		return "its model has sliding windows or states alone, which are not followed", "nothing: it is known by what was sent there"
 	case seen.Blocks == 0:
 		return "its events name no block that a prompt could begin with, while its answers report cached tokens",
-			"compare the topic with the engine's; models of sliding windows or states alone are known by what was sent there"
+			"compare the topic with the engine's"
 	case r.head < usualBlockTokens:
 		return "its prompts begin otherwise than they are rendered here",
 			"compare the chat template, its arguments and the model's folder with those of the engine (--chat-template, --default-chat-template-kwargs)"

@@ -22,6 +22,7 @@ type fault struct {
 	render  func(text string) string // by the engine; nil: as here
 	model   string                   // of the events; "": that of the requests
 	silent  bool                     // no events come
+	sparse  bool                     // events tell of windows or states
 	plain   bool                     // prompts are not rendered here
 	less    int                      // blocks that engines leave out of what they hold
 	skips   bool                     // every other request reads no cache
@@ -128,7 +129,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		Read: func(indexer.EndpointID) knowledge.State { return read },
 		Seen: func(ep *endpoint.Endpoint) Seen {
 			n := e.index.Blocks(indexer.Source{Endpoint: ep.ID})
-			return Seen{Blocks: n, Heard: n > 0}
+			return Seen{Blocks: n, Heard: n > 0 || f.sparse, Sparse: f.sparse}
 		},
 		Distrust: func(*endpoint.Endpoint) { out.distrusts++ },
 		Streams:  nil,
@@ -212,6 +213,8 @@ func TestVerdicts(t *testing.T) {
 		{name: "no model", plain: true, state: knowledge.Approximate, says: "--model"},
 		{name: "EAGLE", less: 1, state: knowledge.Exact},
 		{name: "three blocks less", less: 3, state: knowledge.Mismatched, says: "less than its events"},
+		{name: "windows alone", silent: true, sparse: true, state: knowledge.Mismatched, says: "windows or states alone"},
+		{name: "hybrid", sparse: true, less: 3, state: knowledge.Mismatched, says: "besides full attention"},
 		{name: "half read no cache", skips: true, state: knowledge.Exact},
 	} {
 		t.Run(f.name, func(t *testing.T) {

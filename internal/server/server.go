@@ -183,7 +183,7 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 		Index: s.index, Approx: s.approx, Models: s.models, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
 		Read: s.share.State, Streams: s.finder.Streams,
 		Seen: func(ep *endpoint.Endpoint) prefix.Seen {
-			return prefix.Seen{Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0}
+			return prefix.Seen{Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0, Sparse: s.share.Sparse(ep.ID)}
 		},
 		Expect:   func(ep *endpoint.Endpoint, q indexer.Query) bool { return s.share.Expect(ep.ID, q) },
 		Distrust: func(ep *endpoint.Endpoint) { s.share.Distrust(ep.ID) },

@@ -143,6 +143,10 @@ func (x *Index) Distrust(id indexer.EndpointID) {
 
 func SourceName(address string, rank uint16) string { return fmt.Sprintf("%s/%d", address, rank) }
 
+// Sparse reports whether an endpoint's events, as far as they are read here, tell of cache
+// groups that the index does not hold.
+func (x *Index) Sparse(id indexer.EndpointID) bool { return x.events.Sparse(id) }
+
 // Expect tells the reader of an endpoint's streams that an engine will announce what it
 // reuses of a prompt, and reports whether that is this replica.
 func (x *Index) Expect(id indexer.EndpointID, q indexer.Query) bool { return x.events.Expect(id, q) }
