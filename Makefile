@@ -94,6 +94,14 @@ check: ## run unit tests and lint: no network, no Envoy, a minute once built
 test: setup build ## run all tests
 	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)
 
+.PHONY: test-oracle
+test-oracle: setup ## compare what replicas say of caches with what engines made of libzmq say, under faults
+	go test -tags oracle -timeout 10m -count 1 -v -run '^TestOracle$$' ./internal/e2e
+
+.PHONY: test-mutants
+test-mutants: ## make small changes to what replicas share, one at a time: tests must notice each
+	go run ./internal/testkit/mutants
+
 # What the protocol demands of a proxy, and what the shipped configurations promise.
 ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyAnswerModel|EnvoyRewriteUnseen|EnvoyStripsIntent|EnvoyStreams|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$
 

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -43,13 +45,18 @@ func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 		return nil, err
 	}
 	out := Explained{Knowledge: map[string]string{}}
+	before := map[indexer.EndpointID]knowledge.State{}
+	for _, ep := range s.pool.Snapshot().Endpoints {
+		before[ep.ID] = s.share.State(ep.ID)
+	}
 	out.Explanation, err = s.scheduler.Explain(ctx, r)
 	if err != nil {
 		out.Refused = err.Error()
 	}
 	for _, c := range out.Candidates {
 		if ep := s.pool.Snapshot().Lookup(c.Endpoint); ep != nil {
-			state, _ := s.prefixes.Standing(ep, s.share.Knowledge(ep.ID).State)
+			// What was matched is no better known than it was before, whatever has come since.
+			state, _ := s.prefixes.Standing(ep, min(before[ep.ID], s.share.State(ep.ID)))
 			out.Knowledge[c.Endpoint] = state.String()
 		}
 	}

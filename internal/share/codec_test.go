@@ -227,3 +227,25 @@ func TestStoreKeepsOut(t *testing.T) {
 		t.Error("the content changed")
 	}
 }
+
+// What a reader could place of a batch is applied, and the batch counts as not known in full:
+// something is missing, nothing is listed that is gone.
+func TestStoreMarksWhatWasMissed(t *testing.T) {
+	for _, missed := range []bool{false, true} {
+		st, s := testStore(plan.Shared)
+		payload := appendPayload(nil, 9, chainDelta(10))
+		if missed {
+			payload[0] |= payloadMissed
+		}
+		err := st.Apply(cluster.Delta{Source: "a/0", Payload: payload})
+		if errors.Is(err, cluster.ErrUnsure) != missed || !missed && err != nil {
+			t.Errorf("missed %v: %v", missed, err)
+		}
+		if n, _ := s.x.Digest(s.src); n != 6 || s.head.doubt || s.head.sum != 9 {
+			t.Errorf("missed %v: %d blocks, %+v", missed, n, s.head)
+		}
+		if payloadNeeds(payload) != 1 {
+			t.Errorf("missed %v: needs version %d", missed, payloadNeeds(payload))
+		}
+	}
+}

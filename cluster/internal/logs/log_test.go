@@ -163,3 +163,42 @@ func TestPushOfANewLife(t *testing.T) {
 		t.Error("the next is not pushed")
 	}
 }
+
+// Deltas of an older life are not handed out as those of a new one that begins with the same
+// sequence numbers.
+func TestNewLifeForgetsDeltas(t *testing.T) {
+	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
+	l.SetSources([]string{"s"})
+	s := l.sources["s"]
+	at := func(inc, seq uint64) Delta {
+		return Delta{Source: "s", Inc: inc, First: seq, Last: seq, Payload: []byte{1}}
+	}
+	for seq := range uint64(3) {
+		if v := l.take(s, at(1, seq)); v != Applied {
+			t.Fatal(v)
+		}
+	}
+	if _, ok := s.ring.from(0); !ok {
+		t.Fatal("what was applied is not held")
+	}
+	if v := l.take(s, at(2, 5)); v != Gap {
+		t.Fatal(v)
+	}
+	if _, ok := s.ring.from(0); ok {
+		t.Error("deltas of the older life are held")
+	}
+}
+
+// The digest at a position is that of the delta that ends there, and of no other.
+func TestDigestAtAPosition(t *testing.T) {
+	var r ring
+	for _, e := range []struct{ first, last uint64 }{{0, 0}, {1, 4}, {5, 5}} {
+		r.push(ringEntry{Entry: wire.Entry{First: e.first, Last: e.last}, digest: Digest{Count: e.last}}, 1<<20, 10)
+	}
+	for next, want := range map[uint64]bool{0: false, 1: true, 2: false, 4: false, 5: true, 6: true, 7: false} {
+		d, ok := r.digestAt(next)
+		if ok != want || ok && d.Count != next-1 {
+			t.Errorf("%d: %+v, %v", next, d, ok)
+		}
+	}
+}

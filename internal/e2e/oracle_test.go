@@ -1,0 +1,403 @@
+//go:build oracle
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/server"
+)
+
+// The oracle compares what replicas say of engines' caches with what engines say themselves:
+// engines made of libzmq log every change of what they hold, replicas are asked at any time
+// what they would match, and each answer is the truth at the moment of asking, or was true so long
+// ago, or never. A switch between replicas and engines lets nothing through without a word.
+const (
+	oracleReplicas, oracleEngines = 3, 6
+	oracleProbes, oracleBlocks    = 4, 24
+)
+
+// oracle is engines, their truth and the replicas.
+type oracle struct {
+	t        *testing.T
+	dir      string
+	script   *parts.Script
+	engines  []struct{ HTTP, Events, Replay int }
+	replicas []*server.Server
+	links    []*link // by replica
+	join     []string
+	made     int
+
+	mu    sync.Mutex
+	truth map[[2]int][]change // by engine and probe
+}
+
+// change is what an engine holds from a time on.
+type change struct {
+	blocks int
+	at     time.Time
+}
+
+// link is one replica's way to the event ports of all engines.
+type link struct {
+	silent    atomic.Bool
+	listeners []net.Listener
+	path      string // of the replica's list of endpoints
+}
+
+// through returns a port that leads to another one, until the link is silent: then nothing
+// passes, and nobody is told.
+func (l *link) through(t *testing.T, port int) int {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.listeners = append(l.listeners, ln)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go l.carry(c, port)
+		}
+	}()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+func (l *link) carry(c net.Conn, port int) {
+	defer c.Close()
+	if l.silent.Load() {
+		for l.silent.Load() { // a connection that is never answered
+			time.Sleep(20 * time.Millisecond)
+		}
+		return
+	}
+	to, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{c, to}, {to, c}} {
+		both.Go(func() {
+			b, lost := make([]byte, 64<<10), false
+			for {
+				n, err := way[0].Read(b)
+				if lost = lost || l.silent.Load(); lost {
+					if err != nil || !l.silent.Load() {
+						break // what was lost cannot be made up for
+					}
+					continue
+				}
+				if _, werr := way[1].Write(b[:n]); err != nil || werr != nil {
+					break
+				}
+			}
+			_ = c.Close()
+			_ = to.Close()
+		})
+	}
+	both.Wait()
+}
+
+func openOracle(t *testing.T) *oracle {
+	o := &oracle{t: t, dir: t.TempDir(), truth: map[[2]int][]change{}}
+	if err := vocab.New().WriteModel(filepath.Join(o.dir, "model")); err != nil {
+		t.Fatal(err)
+	}
+	o.script = parts.Start(t, "testdata/engines.py", fmt.Sprint(oracleEngines))
+	if err := json.Unmarshal([]byte(o.script.Line()), &o.engines); err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		o.listen()
+	}()
+	t.Cleanup(func() {
+		o.script.Tell("end")
+		<-heard
+	})
+	for range oracleReplicas {
+		o.add()
+	}
+	t.Cleanup(func() {
+		for _, s := range o.replicas {
+			o.stop(s)
+		}
+	})
+	return o
+}
+
+// listen takes in the truth.
+func (o *oracle) listen() {
+	for {
+		var e, p, n int
+		var at float64
+		if _, err := fmt.Sscan(o.script.Line(), &e, &p, &n, &at); err != nil {
+			return
+		}
+		o.mu.Lock()
+		k := [2]int{e, p}
+		o.truth[k] = append(o.truth[k], change{n, time.UnixMicro(int64(at * 1e6))})
+		o.mu.Unlock()
+	}
+}
+
+// endpoints writes a replica's list: all engines, their streams through its link.
+func (o *oracle) endpoints(l *link, all bool) {
+	text := "endpoints:\n"
+	if !all {
+		text = "endpoints: []\n"
+	}
+	for i, e := range o.engines {
+		if !all {
+			break
+		}
+		text += fmt.Sprintf("- address: 127.0.0.1\n  port: %d\n  name: engine-%d\n  events: {port: %d, replayPort: %d}\n",
+			e.HTTP, i, l.listeners[2*i].Addr().(*net.TCPAddr).Port, l.listeners[2*i+1].Addr().(*net.TCPAddr).Port)
+	}
+	if err := os.WriteFile(l.path, []byte(text), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *oracle) add() {
+	o.t.Helper()
+	l := &link{}
+	for _, e := range o.engines {
+		l.through(o.t, e.Events)
+		l.through(o.t, e.Replay)
+	}
+	o.made++
+	l.path = filepath.Join(o.dir, fmt.Sprintf("endpoints-%d.yaml", o.made))
+	o.endpoints(l, true)
+	at := parts.FreeAddress(o.t)
+	s, err := server.Open(server.Options{
+		Name: fmt.Sprintf("replica-%d", o.made), Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: l.path, PlaceUnknown: true,
+		Models: []server.ModelOptions{{Name: vocab.Name, Path: filepath.Join(o.dir, "model")}},
+		Cluster: server.ClusterOptions{
+			Mode: "gossip", Share: "partitioned", Keys: [][]byte{bytes.Repeat([]byte{9}, 32)}, Bind: at, StreamBind: "127.0.0.1:0", Join: o.join,
+		},
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.join, o.links, o.replicas = append(o.join, at), append(o.links, l), append(o.replicas, s)
+}
+
+func (o *oracle) stop(s *server.Server) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = s.Stop(ctx)
+}
+
+// answers is what came of asking during one scenario.
+type answers struct {
+	all, now, never, behind int             // behind: said exact and older than a second
+	ages                    []time.Duration // of answers that were true before
+	worst                   time.Duration   // of those said exact
+}
+
+// ask asks every replica of every probe, again and again, until the time is over.
+func (o *oracle) ask(d time.Duration) *answers {
+	a := &answers{}
+	var asked []told
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		for _, s := range o.replicas {
+			for probe := range oracleProbes {
+				asked = append(asked, o.once(s, probe)...)
+			}
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // for the truth to be written
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range asked {
+		o.judge(a, r)
+	}
+	return a
+}
+
+// told is what a replica said of one engine.
+type told struct {
+	engine, probe, blocks int
+	known                 string
+	from, to              time.Time
+}
+
+func (o *oracle) once(s *server.Server, probe int) (out []told) {
+	ids := make([]int, 0, oracleBlocks*16+1)
+	for b := range oracleBlocks {
+		for j := range 16 {
+			ids = append(ids, 32+(probe*31+b*7+j*(probe+3))%90)
+		}
+	}
+	body, _ := json.Marshal(map[string]any{"model": vocab.Name, "prompt": append(ids, 1), "max_tokens": 1})
+	from := time.Now()
+	resp, err := http.Post("http://"+s.AdminAddr().String()+"/debug/explain?path=/v1/completions", "application/json", bytes.NewReader(body))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	to := time.Now()
+	var e server.Explained
+	if err := json.Unmarshal(text, &e); err != nil {
+		o.t.Fatalf("%v: %s", err, text)
+	}
+	for _, c := range e.Candidates {
+		for i := range o.engines {
+			if strings.HasSuffix(c.Endpoint, fmt.Sprint(":", o.engines[i].HTTP)) {
+				out = append(out, told{i, probe, c.Blocks, e.Knowledge[c.Endpoint], from, to})
+			}
+		}
+	}
+	return out
+}
+
+// judge finds out when a told was true.
+func (o *oracle) judge(a *answers, r told) {
+	h := o.truth[[2]int{r.engine, r.probe}]
+	h = append([]change{{0, time.Time{}}}, h...)
+	a.all++
+	age := time.Duration(-1)
+	for i := range h {
+		if h[i].blocks != r.blocks || h[i].at.After(r.to) {
+			continue
+		}
+		if i+1 == len(h) || !h[i+1].at.Before(r.from) {
+			a.now++
+			return
+		}
+		age = r.from.Sub(h[i+1].at)
+	}
+	if age < 0 {
+		a.never++
+		return
+	}
+	a.ages = append(a.ages, age)
+	if r.known == "exact" {
+		a.worst = max(a.worst, age)
+		if age > time.Second {
+			a.behind++
+		}
+	}
+}
+
+func (a *answers) String() string {
+	sort.Slice(a.ages, func(i, j int) bool { return a.ages[i] < a.ages[j] })
+	at := func(q float64) time.Duration {
+		i := int(q*float64(a.all)) - (a.all - len(a.ages))
+		if i < 0 || len(a.ages) == 0 {
+			return 0
+		}
+		return a.ages[min(i, len(a.ages)-1)].Round(time.Millisecond)
+	}
+	return fmt.Sprintf("| %d | %.2f%% | %v | %v | %v | %d | %d |",
+		a.all, 100*float64(a.now)/float64(max(a.all, 1)), at(.99), at(.999), a.worst.Round(time.Millisecond), a.behind, a.never)
+}
+
+// known waits until all replicas say that they know every engine.
+func (o *oracle) known() {
+	o.t.Helper()
+	last := ""
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		last = ""
+		for _, s := range o.replicas {
+			st := s.Status()
+			if len(st.Endpoints) != oracleEngines || inexact(&st) > 0 {
+				last = st.Name + ": " + notExact(&st) + st.Cluster.Line
+			}
+		}
+		if last == "" {
+			return
+		}
+	}
+	o.t.Fatal(last)
+}
+
+// TestOracle prints how old what replicas say is, during each fault and after it.
+func TestOracle(t *testing.T) {
+	o := openOracle(t)
+	o.known()
+	show := func(name string, limit time.Duration, a *answers) {
+		t.Helper()
+		t.Logf("| %s %s", name, a)
+		if a.all == 0 || a.never > 0 || a.worst > limit {
+			t.Errorf("%s: said exact and %v old (limit %v), %d never true, of %d", name, a.worst, limit, a.never, a.all)
+		}
+	}
+	const soon, silent = time.Second, 3500 * time.Millisecond // a machine that is busy is half a second late
+	t.Log("| scenario | answers | true now | p99 age | p99.9 age | oldest said exact | said exact, older than 1 s | never true |")
+	show("nothing happens", soon, o.ask(5*time.Second))
+	for _, s := range o.replicas {
+		if err := s.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show("all reload", soon, o.ask(3*time.Second))
+	o.flap()
+	show("all endpoints leave the lists for two seconds: after that", soon, o.ask(3*time.Second))
+	o.links[0].silent.Store(true)
+	show("the way of one replica to all event ports lets nothing through", silent, o.ask(15*time.Second))
+	o.links[0].silent.Store(false)
+	show("and it heals", silent, o.ask(8*time.Second))
+	o.stop(o.replicas[0])
+	o.replicas, o.links = o.replicas[1:], o.links[1:]
+	show("one replica dies", silent, o.ask(6*time.Second))
+	o.add()
+	o.known()
+	show("another comes", soon, o.ask(3*time.Second))
+	for e := range o.engines[:2] {
+		o.script.Tell(fmt.Sprint("restart ", e))
+	}
+	show("two engines start again", silent, o.ask(5*time.Second))
+	o.script.Tell("rest")
+	time.Sleep(2 * time.Second)
+	at := o.ask(2 * time.Second)
+	show("at rest", 0, at)
+	if at.now != at.all {
+		t.Errorf("at rest %d of %d answers are not true", at.all-at.now, at.all)
+	}
+}
+
+// flap takes all endpoints out of the lists of all replicas for two seconds.
+func (o *oracle) flap() {
+	set := func(all bool) {
+		for _, l := range o.links {
+			o.endpoints(l, all)
+		}
+		n := 0
+		if all {
+			n = oracleEngines
+		}
+		for _, s := range o.replicas {
+			for end := time.Now().Add(patience); len(s.Status().Endpoints) != n; time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(end) {
+					o.t.Fatalf("%d endpoints, want %d", len(s.Status().Endpoints), n)
+				}
+			}
+		}
+	}
+	set(false)
+	time.Sleep(2 * time.Second)
+	set(true)
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	defaultList = "internal/testkit/mutants/list.txt"
+	limit       = 5 * time.Minute // for one change
+)
+
+func main() {
+	only := flag.String("only", "", "changes whose name has this in it")
+	flag.Parse()
+	list := defaultList
+	if flag.NArg() > 0 {
+		list = flag.Arg(0)
+	}
+	if err := run(list, *only); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// mutant is one change.
+type mutant struct {
+	name, file, old, new string
+	tests                []string
+}
+
+func run(list, only string) error {
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return err
+	}
+	all, err := parse(string(text))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	tried, alive := 0, 0
+	for _, m := range all {
+		if !strings.Contains(m.name, only) {
+			continue
+		}
+		tried++
+		began := time.Now()
+		verdict, err := m.try(dir)
+		if err != nil {
+			verdict = "ERROR"
+			fmt.Fprintln(os.Stderr, err)
+		}
+		if verdict != noticed {
+			alive++
+		}
+		fmt.Printf("%-9s %5.1fs  %s\n", verdict, time.Since(began).Seconds(), m.name)
+	}
+	fmt.Printf("%d of %d changes were noticed\n", tried-alive, tried)
+	if alive > 0 {
+		return errors.New("some were not, or are not possible any more")
+	}
+	return nil
+}
+
+// parse reads a list.
+func parse(text string) (all []mutant, err error) {
+	for block := range strings.SplitSeq("\n"+text, "\n== ") {
+		lines := strings.Split(strings.TrimSpace(block), "\n")
+		if len(lines) < 5 {
+			continue // what stands before the first
+		}
+		m := mutant{name: lines[0], file: lines[1], tests: strings.Fields(lines[2])}
+		for _, l := range lines[3:] {
+			switch {
+			case strings.HasPrefix(l, "- "):
+				m.old += l[2:] + "\n"
+			case strings.HasPrefix(l, "+ "):
+				m.new += l[2:] + "\n"
+			case l == "+":
+			default:
+				return nil, fmt.Errorf("%s: what is %q?", m.name, l)
+			}
+		}
+		m.old, m.new = strings.TrimSuffix(m.old, "\n"), strings.TrimSuffix(m.new, "\n")
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+const (
+	noticed  = "noticed"
+	survived = "SURVIVED"
+)
+
+// try runs the tests of m with its change made.
+func (m *mutant) try(dir string) (verdict string, err error) {
+	source, err := os.ReadFile(m.file)
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(source), m.old); n != 1 {
+		return "", fmt.Errorf("%s has %q %d times", m.file, m.old, n)
+	}
+	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
+		return "", err
+	}
+	path, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(overlay, b, 0o600); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "go", append([]string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-timeout", "4m"}, m.tests...)...).CombinedOutput()
+	switch {
+	case err == nil:
+		return survived, nil
+	case strings.Contains(string(out), "[build failed]"):
+		return "", fmt.Errorf("does not compile: %s", out)
+	}
+	return noticed, nil
+}
