@@ -65,6 +65,7 @@ var Rows = Table{
 	{"internal/prompt/vocab/split", 1, Product, 0},
 	{"internal/share/plan", 1, Product, Pure},
 	{"internal/strict", 1, Product, 0},
+	{"internal/testkit/mutants", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
 	{"picker/health", 1, Product, Pure | Locks | Hot},
 
