@@ -96,7 +96,7 @@ test: setup build ## run all tests
 
 .PHONY: test-oracle
 test-oracle: setup ## compare what replicas say of caches with what engines made of libzmq say, under faults
-	go test -tags oracle -timeout 10m -count 1 -v -run '^TestOracle$$' ./internal/e2e
+	go test -tags oracle -timeout 10m -count 1 -v -run '^TestOracle$$' ./internal/server
 
 .PHONY: test-mutants
 test-mutants: ## make small changes to what replicas share, one at a time: tests must notice each

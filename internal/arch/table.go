@@ -65,7 +65,6 @@ var Rows = Table{
 	{"internal/prompt/vocab/split", 1, Product, 0},
 	{"internal/share/plan", 1, Product, Pure},
 	{"internal/strict", 1, Product, 0},
-	{"internal/testkit/mutants", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
 	{"picker/health", 1, Product, Pure | Locks | Hot},
 
@@ -162,6 +161,7 @@ var Rows = Table{
 	// Test kits, level 1.
 	{"events/eventtest", 1, Kit, 0},
 	{"internal/arch", 1, Kit, 0},
+	{"internal/testkit/mutants", 1, Kit, 0},
 	{"internal/e2e", 1, Kit, 0},
 
 	// Test kits, level 2.

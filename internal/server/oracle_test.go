@@ -1,6 +1,6 @@
 //go:build oracle
 
-package e2e
+package server
 
 import (
 	"bytes"
@@ -21,7 +21,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
 // The oracle compares what replicas say of engines' caches with what engines say themselves:
@@ -39,7 +38,7 @@ type oracle struct {
 	dir      string
 	script   *parts.Script
 	engines  []struct{ HTTP, Events, Replay int }
-	replicas []*server.Server
+	replicas []*Server
 	links    []*link // by replica
 	join     []string
 	made     int
@@ -190,10 +189,10 @@ func (o *oracle) add() {
 	l.path = filepath.Join(o.dir, fmt.Sprintf("endpoints-%d.yaml", o.made))
 	o.endpoints(l, true)
 	at := parts.FreeAddress(o.t)
-	s, err := server.Open(server.Options{
+	s, err := Open(Options{
 		Name: fmt.Sprintf("replica-%d", o.made), Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: l.path, PlaceUnknown: true,
-		Models: []server.ModelOptions{{Name: vocab.Name, Path: filepath.Join(o.dir, "model")}},
-		Cluster: server.ClusterOptions{
+		Models: []ModelOptions{{Name: vocab.Name, Path: filepath.Join(o.dir, "model")}},
+		Cluster: ClusterOptions{
 			Mode: "gossip", Share: "partitioned", Keys: [][]byte{bytes.Repeat([]byte{9}, 32)}, Bind: at, StreamBind: "127.0.0.1:0", Join: o.join,
 		},
 	})
@@ -203,7 +202,7 @@ func (o *oracle) add() {
 	o.join, o.links, o.replicas = append(o.join, at), append(o.links, l), append(o.replicas, s)
 }
 
-func (o *oracle) stop(s *server.Server) {
+func (o *oracle) stop(s *Server) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = s.Stop(ctx)
@@ -243,7 +242,7 @@ type told struct {
 	from, to              time.Time
 }
 
-func (o *oracle) once(s *server.Server, probe int) (out []told) {
+func (o *oracle) once(s *Server, probe int) (out []told) {
 	ids := make([]int, 0, oracleBlocks*16+1)
 	for b := range oracleBlocks {
 		for j := range 16 {
@@ -259,7 +258,7 @@ func (o *oracle) once(s *server.Server, probe int) (out []told) {
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
 	to := time.Now()
-	var e server.Explained
+	var e Explained
 	if err := json.Unmarshal(text, &e); err != nil {
 		o.t.Fatalf("%v: %s", err, text)
 	}
@@ -323,8 +322,13 @@ func (o *oracle) known() {
 		last = ""
 		for _, s := range o.replicas {
 			st := s.Status()
-			if len(st.Endpoints) != oracleEngines || inexact(&st) > 0 {
-				last = st.Name + ": " + notExact(&st) + st.Cluster.Line
+			if len(st.Endpoints) != oracleEngines {
+				last = fmt.Sprintf("%s has %d endpoints", st.Name, len(st.Endpoints))
+			}
+			for _, e := range st.Endpoints {
+				if e.Knowledge != "exact" {
+					last = fmt.Sprintf("%s: %s is %s (%s); %s", st.Name, e.Address, e.Knowledge, e.Reason, st.Cluster.Line)
+				}
 			}
 		}
 		if last == "" {
@@ -390,7 +394,7 @@ func (o *oracle) flap() {
 			n = oracleEngines
 		}
 		for _, s := range o.replicas {
-			for end := time.Now().Add(patience); len(s.Status().Endpoints) != n; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(time.Minute); len(s.Status().Endpoints) != n; time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(end) {
 					o.t.Fatalf("%d endpoints, want %d", len(s.Status().Endpoints), n)
 				}
