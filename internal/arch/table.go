@@ -161,8 +161,8 @@ var Rows = Table{
 	// Test kits, level 1.
 	{"events/eventtest", 1, Kit, 0},
 	{"internal/arch", 1, Kit, 0},
-	{"internal/testkit/mutants", 1, Kit, 0},
 	{"internal/e2e", 1, Kit, 0},
+	{"internal/testkit/mutants", 1, Kit, 0},
 
 	// Test kits, level 2.
 	{"internal/testkit", 2, Kit, 0},
