@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
 // FaultCase is one thing that goes wrong with one engine.
@@ -28,7 +29,7 @@ var FaultCases = []FaultCase{
 	{Name: "resets connections", Faults: sim.Faults{ResetShare: 1}},
 	{Name: "resets half-way", Faults: sim.Faults{ResetShare: 1, ResetAfter: 5}},
 	{Name: "restarts for ever", Faults: sim.Faults{Up: 2 * time.Second, Down: time.Second}},
-	{Name: "poisonous prompt", Faults: sim.Faults{Poison: poison, Down: time.Second}, Poison: true},
+	{Name: "poisonous prompt", Faults: sim.Faults{Poison: workload.PoisonText, Down: time.Second}, Poison: true},
 }
 
 // Times and load of RunFaults.
@@ -47,7 +48,7 @@ type FaultsSummary struct {
 	Engines, Replicas int
 	Sharing           Sharing
 	Rate              float64
-	All, Fewer        span // without faults: with all engines, and with one taken from the list
+	All, Fewer        workload.Span // without faults: with all engines, and with one taken from the list
 	Rows              []FaultRow
 }
 
@@ -56,8 +57,8 @@ type FaultRow struct {
 	Case     FaultCase
 	Found    time.Duration // until every replica passed the engine over; 0: not while it lasted
 	Cause    string        // that replicas named
-	First    span          // requests sent before faultGrace
-	Rest     span          // requests sent afterwards
+	First    workload.Span // requests sent before faultGrace
+	Rest     workload.Span // requests sent afterwards
 	Answered time.Duration // from the end of the fault to the first answer of the engine
 	Healthy  time.Duration // from the end of the fault until every replica trusts it fully; 0: never
 	Others   int           // healthy engines that a replica passed over meanwhile
@@ -67,7 +68,7 @@ type FaultRow struct {
 type faultsRun struct {
 	*group
 	out  *FaultsSummary
-	load *pacedLoad
+	load *workload.Paced
 }
 
 // RunFaults makes one engine after the other sick under a steady load through
@@ -81,8 +82,8 @@ func RunFaults(ctx context.Context, o Options, sharing Sharing, cases []FaultCas
 	f := &faultsRun{out: &FaultsSummary{Engines: o.Engines, Replicas: o.Replicas, Sharing: sharing, Rate: o.Rate}}
 	err := o.stage(ctx, sharing, func(g *group) error {
 		f.group = g
-		f.load = startPaced(g.url, o.Rate)
-		defer f.load.stop()
+		f.load = workload.StartPaced(g.url, o.Rate)
+		defer f.load.Stop()
 		return f.play(ctx, cases)
 	})
 	switch {
@@ -132,10 +133,10 @@ func (f *faultsRun) play(ctx context.Context, cases []FaultCase) (err error) {
 func (f *faultsRun) warm() time.Duration { return cmp.Or(f.o.Warm, faultWarm) }
 
 // calm measures for as long as a fault lasts.
-func (f *faultsRun) calm(ctx context.Context) (span, error) {
+func (f *faultsRun) calm(ctx context.Context) (workload.Span, error) {
 	begun := time.Now()
 	err := pause(faultLasts - faultGrace)(ctx)
-	return f.load.between(begun, time.Now()), err
+	return f.load.Between(begun, time.Now()), err
 }
 
 // one makes an engine sick for a while and sees it come back.
@@ -151,7 +152,7 @@ func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*Fault
 	}
 	watch := func(now time.Time) {
 		if c.Poison {
-			f.load.poison(now)
+			f.load.Poison(now)
 		}
 		states := f.states()
 		if n := passedOver(states, e.Addr(), row); n == len(f.list) && row.Found == 0 {
@@ -173,10 +174,10 @@ func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*Fault
 		if row.Healthy == 0 && f.trusted() {
 			row.Healthy = now.Sub(ended)
 		}
-		row.Answered = f.load.firstFrom(e.Name(), ended)
+		row.Answered = f.load.FirstFrom(e.Name(), ended)
 		return row.Healthy > 0 && row.Answered > 0
 	})
-	row.First, row.Rest = f.load.between(begun, begun.Add(faultGrace)), f.load.between(begun.Add(faultGrace), ended)
+	row.First, row.Rest = f.load.Between(begun, begun.Add(faultGrace)), f.load.Between(begun.Add(faultGrace), ended)
 	return row, err
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
 // Limits of a verdict.
@@ -20,7 +22,9 @@ func FaultsHeader() string {
 
 // line is a row as a table shows it.
 func (s *FaultsSummary) line(r *FaultRow) string {
-	share := func(x *span) string { return fmt.Sprintf("%d/%d %4.1f%%", x.Failed, x.Requests, 100*x.failed()) }
+	share := func(x *workload.Span) string {
+		return fmt.Sprintf("%d/%d %4.1f%%", x.Failed, x.Requests, 100*x.FailedShare())
+	}
 	return fmt.Sprintf("%-20s %8s %-8s %17s %16s %6.2fx %9s %8s", r.Case.Name, since(r.Found), r.Cause, share(&r.First), share(&r.Rest),
 		s.slower(r), since(r.Answered), since(r.Healthy))
 }
@@ -48,7 +52,7 @@ func (s *FaultsSummary) Problems() (list []string) {
 	}
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		if x := r.Rest.failed(); x > faultFailed {
+		if x := r.Rest.FailedShare(); x > faultFailed {
 			add(r, "%.1f%% of requests failed from the third second on, the last with: %v", 100*x, r.Rest.Error)
 		}
 		if x := s.slower(r); x > faultSlower {

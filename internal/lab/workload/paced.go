@@ -1,4 +1,4 @@
-package demo
+package workload
 
 import (
 	"bytes"
@@ -16,16 +16,17 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
+// PoisonText is the prompt of Poison.
 const (
-	poison       = "a prompt that kills engines"
+	PoisonText   = "a prompt that kills engines"
 	poisonEvery  = 4 * time.Second
 	pacedTimeout = 10 * time.Second // about twenty times what an answer takes
 	pacedTokens  = 24
 )
 
-// pacedLoad sends small chats at a steady rate, whatever becomes of them; every
+// Paced sends small chats at a steady rate, whatever becomes of them; every
 // other one is streamed.
-type pacedLoad struct {
+type Paced struct {
 	url    string
 	client *http.Client
 	cancel context.CancelFunc
@@ -33,20 +34,21 @@ type pacedLoad struct {
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
-	sent     []sentRequest
+	sent     []pacedRequest
 	poisoned time.Time
 }
 
-// sentRequest is one request, by the time when it was sent.
-type sentRequest struct {
+// pacedRequest is one request, by the time when it was sent.
+type pacedRequest struct {
 	at     time.Time
 	took   time.Duration // 0: it has not ended
 	engine string
 	err    error
 }
 
-func startPaced(url string, rate float64) *pacedLoad {
-	l := &pacedLoad{url: url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}}
+// StartPaced sends requests per second to url until Stop.
+func StartPaced(url string, rate float64) *Paced {
+	l := &Paced{url: url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.wg.Go(func() {
 		tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
@@ -63,18 +65,19 @@ func startPaced(url string, rate float64) *pacedLoad {
 	return l
 }
 
-func (l *pacedLoad) stop() {
+// Stop ends the load and waits for its requests.
+func (l *Paced) Stop() {
 	l.cancel()
 	l.wg.Wait()
 	l.client.CloseIdleConnections()
 }
 
 // send sends request n and notes how it ended.
-func (l *pacedLoad) send(n int) {
+func (l *Paced) send(n int) {
 	text := fmt.Sprintf("request %d of a load: %s", n, strings.Repeat("some words to compute ", 40))
 	l.mu.Lock()
 	at := len(l.sent)
-	l.sent = append(l.sent, sentRequest{at: time.Now()})
+	l.sent = append(l.sent, pacedRequest{at: time.Now()})
 	l.mu.Unlock()
 	engine, err := l.ask(text, n%2 == 0)
 	l.mu.Lock()
@@ -84,7 +87,7 @@ func (l *pacedLoad) send(n int) {
 }
 
 // ask sends one chat and reads its answer.
-func (l *pacedLoad) ask(text string, stream bool) (engine string, err error) {
+func (l *Paced) ask(text string, stream bool) (engine string, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, pacedTimeout)
 	defer cancel()
 	body, err := json.Marshal(map[string]any{
@@ -117,33 +120,33 @@ func (l *pacedLoad) ask(text string, stream bool) (engine string, err error) {
 	return engine, nil
 }
 
-// poison sends the prompt that kills engines, now and then. Nobody counts it.
-func (l *pacedLoad) poison(now time.Time) {
+// Poison sends the prompt that kills engines, now and then. Nobody counts it.
+func (l *Paced) Poison(now time.Time) {
 	if now.Sub(l.poisoned) < poisonEvery {
 		return
 	}
 	l.poisoned = now
-	l.wg.Go(func() { _, _ = l.ask(poison, false) })
+	l.wg.Go(func() { _, _ = l.ask(PoisonText, false) })
 }
 
-// span is what became of the requests of some time.
-type span struct {
+// Span is what became of the requests of some time.
+type Span struct {
 	Requests, Failed int
 	P50, P90         time.Duration // of the whole times of those that were answered
 	Error            error         // of one that failed
 }
 
-// failed is the share of requests that failed.
-func (s *span) failed() float64 {
+// FailedShare is the share of requests that failed.
+func (s *Span) FailedShare() float64 {
 	if s.Requests == 0 {
 		return 0
 	}
 	return float64(s.Failed) / float64(s.Requests)
 }
 
-// between waits until the requests sent between two times have ended, and sums
+// Between waits until the requests sent between two times have ended, and sums
 // up.
-func (l *pacedLoad) between(from, to time.Time) (s span) {
+func (l *Paced) Between(from, to time.Time) (s Span) {
 	var took []time.Duration
 	for i := range l.count() {
 		r := l.ended(i)
@@ -165,14 +168,14 @@ func (l *pacedLoad) between(from, to time.Time) (s span) {
 	return s
 }
 
-func (l *pacedLoad) count() int {
+func (l *Paced) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.sent)
 }
 
 // ended returns request i once it has ended.
-func (l *pacedLoad) ended(i int) sentRequest {
+func (l *Paced) ended(i int) pacedRequest {
 	for {
 		l.mu.Lock()
 		r := l.sent[i]
@@ -184,9 +187,9 @@ func (l *pacedLoad) ended(i int) sentRequest {
 	}
 }
 
-// firstFrom returns how long after a time the first request was sent that the
+// FirstFrom returns how long after a time the first request was sent that the
 // engine answered; 0: none was.
-func (l *pacedLoad) firstFrom(engine string, after time.Time) time.Duration {
+func (l *Paced) FirstFrom(engine string, after time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.sent {
