@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
 // adminFlags are the flags of commands that ask a running replica.
@@ -117,6 +118,22 @@ func servedLine(s *extproc.ServedStatus) string {
 	return line
 }
 
+// writeDiscovery says where the endpoints come from, how old that is, and what is
+// wrong with it.
+func writeDiscovery(w io.Writer, d *discovery.Status, now time.Time) {
+	switch {
+	case d.From == "":
+		return
+	case d.Read.IsZero():
+		fmt.Fprintf(w, "endpoints: %s, not read yet\n", d.From)
+	default:
+		fmt.Fprintf(w, "endpoints: %d from %s, read %s ago\n", d.Endpoints, d.From, now.Sub(d.Read).Round(time.Second))
+	}
+	for _, p := range d.Problems {
+		fmt.Fprintf(w, "  %s\n", p)
+	}
+}
+
 func writeStatus(w io.Writer, st *server.Status, group bool) {
 	state := st.State
 	if st.Reason != "" {
@@ -124,6 +141,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	}
 	fmt.Fprintf(w, "%s %s: %s, up %s, %d decisions\n", st.Name, st.Version, state, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
 	fmt.Fprintln(w, configLine(&st.Config))
+	writeDiscovery(w, &st.Discovery, time.Now())
 	fmt.Fprintf(w, "cluster: %s (%s)\n", st.Cluster.Line, st.Cluster.State)
 	fmt.Fprintln(w, servedLine(&st.Served))
 	if st.Cluster.Fallback != "" {

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
 // What status --wait prints is the last answer alone.
@@ -45,6 +47,21 @@ func TestStatusWait(t *testing.T) {
 	if n := asked.Load(); n != 2 {
 		t.Errorf("asked %d times", n)
 	}
+}
+
+func TestDiscoveryLines(t *testing.T) {
+	now := time.Unix(1000, 0)
+	f := func(d discovery.Status, want string) {
+		t.Helper()
+		var b strings.Builder
+		if writeDiscovery(&b, &d, now); b.String() != want {
+			t.Errorf("%q, want %q", b.String(), want)
+		}
+	}
+	f(discovery.Status{}, "")
+	f(discovery.Status{From: "InferencePool a/b", Problems: []discovery.Problem{{File: "InferencePool a/b", Message: "there is no such pool"}}},
+		"endpoints: InferencePool a/b, not read yet\n  InferencePool a/b: there is no such pool\n")
+	f(discovery.Status{From: "InferencePool a/b", Endpoints: 3, Read: now.Add(-time.Hour)}, "endpoints: 3 from InferencePool a/b, read 1h0m0s ago\n")
 }
 
 func TestModelLine(t *testing.T) {
