@@ -126,7 +126,7 @@ test-envoys: setup ## run the protocol tests on every supported version of Envoy
 setup-kube: ## build a Kubernetes API server and what tests do with it
 	@$(dir $(SETUP))kube.sh >/dev/null
 
-KUBE_PACKAGES := ./picker/discovery/kube ./deploy/...
+KUBE_PACKAGES := ./picker/discovery/kube ./deploy
 
 .PHONY: test-kube
 test-kube: setup-kube setup build ## run the tests on a real Kubernetes API server
