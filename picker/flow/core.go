@@ -1,0 +1,461 @@
+package flow
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// never is a time that does not come.
+const never = int64(math.MaxInt64)
+
+// Core is the queue of one pool at one replica. Times are nanoseconds of any clock
+// that does not go back.
+type Core struct {
+	o Options
+
+	slab    []waiter
+	free    int32 // first free slot, linked by next
+	seq     uint64
+	ends    heap
+	waiting int   // requests
+	bytes   int64 // of them
+	own     int64 // places in flight
+
+	bands  []*band // highest priority first
+	flows  map[flowKey]*flow
+	idle   flowList
+	served uint64
+
+	capacity Capacity
+	changed  int64 // when the pool became empty or stopped being so
+	now      int64
+	sharedAt int64 // when shares were computed last
+	stale    bool  // something that shares depend on has changed since
+
+	fleet fleet
+	out   []Event
+
+	priorities []int // scratch of usage limits
+	ceilings   []float64
+	counts     [outcomes]uint64
+}
+
+type flowKey struct {
+	id       string
+	priority int
+}
+
+// New returns a Core without capacity: until SetCapacity everything waits.
+func New(o Options) *Core {
+	if o.Limit == nil {
+		o.Limit = StaticLimit{}
+	}
+	c := &Core{o: o, free: none, flows: map[flowKey]*flow{}, ends: heap{by: byEnd}}
+	c.fleet.init()
+	for _, b := range o.Bands {
+		c.addBand(b)
+	}
+	c.band(0)
+	return c
+}
+
+// Offer asks for a place. Dispatched: go. Queued: an Event tells the outcome later.
+// All other outcomes are refusals, and the handle is zero.
+func (c *Core) Offer(now int64, a Ask) (Handle, Outcome) {
+	c.now = now
+	a.Places = max(a.Places, 1)
+	b := c.band(a.Priority)
+	f := c.flow(b, a.Flow)
+	if !c.aheadOf(b) && c.fits(b, f, a.Places, c.ceiling(b)) {
+		i := c.take(f, a)
+		c.dispatch(i)
+		return c.handle(i), Dispatched
+	}
+	if out := c.admit(b, f, a); out != Queued {
+		c.counts[out]++
+		c.settle(f)
+		return 0, out
+	}
+	i := c.take(f, a)
+	c.enqueue(i, a)
+	h := c.handle(i)
+	c.pump()
+	if w := &c.slab[i]; w.gen == h.gen() && w.state == Dispatched {
+		c.out = slices.DeleteFunc(c.out, func(e Event) bool { return e.Handle == h })
+		return h, Dispatched
+	}
+	return h, Queued
+}
+
+// Cancel takes a request out that waits: its client has left. It reports false when
+// the request does not wait; if it was dispatched, Release is still due.
+func (c *Core) Cancel(now int64, h Handle) bool {
+	c.now = now
+	i := c.slot(h)
+	if i == none || c.slab[i].state != Queued {
+		return false
+	}
+	c.leave(i, Cancelled)
+	return true
+}
+
+// Release gives back the places of a dispatched request. service is what it took of
+// an engine in seconds, below 0 when that is unknown. Unknown handles are ignored.
+func (c *Core) Release(now int64, h Handle, service float64) {
+	c.now = now
+	i := c.slot(h)
+	if i == none || c.slab[i].state != Dispatched {
+		return
+	}
+	w := &c.slab[i]
+	f := w.flow
+	c.own -= w.places
+	f.own -= w.places
+	f.band.own -= w.places
+	if service >= 0 {
+		f.serve(now, service-w.work, f.band.Service.HalfLife)
+	}
+	c.fleet.ended(now - w.dispatched)
+	c.freeSlot(i)
+	c.stale = true
+	c.settle(f)
+	c.pump()
+}
+
+// SetCapacity says what the pool can take from now on.
+func (c *Core) SetCapacity(now int64, p Capacity) {
+	c.now = now
+	empty, was := p.Endpoints == 0, c.capacity.Endpoints == 0
+	if p == c.capacity {
+		return
+	}
+	c.capacity, c.stale = p, true
+	c.allow()
+	if empty != was {
+		c.changed = now
+		for _, i := range c.ends.items {
+			c.slab[i].key[byEnd] = c.end(&c.slab[i])
+		}
+		c.ends.fix(c.slab)
+	}
+	c.pump()
+}
+
+// Advance ends what has waited as long as it may, and returns when that happens
+// next: call it again then. never means not before something else is called.
+func (c *Core) Advance(now int64) int64 {
+	c.now = now
+	for len(c.ends.items) > 0 {
+		i := c.ends.items[0]
+		if c.slab[i].key[byEnd] > now {
+			break
+		}
+		c.leave(i, c.whenEmpty(Expired, ExpiredEmpty))
+	}
+	c.expireFlows()
+	c.watch()
+	c.pump()
+	next := c.fleet.next(now)
+	if len(c.ends.items) > 0 {
+		next = min(next, c.slab[c.ends.items[0]].key[byEnd])
+	}
+	return next
+}
+
+// Close ends everything that waits: the picker stops.
+func (c *Core) Close(now int64) {
+	c.now = now
+	for len(c.ends.items) > 0 {
+		c.leave(c.ends.items[0], Closed)
+	}
+}
+
+// Events appends the outcomes since the last call to dst.
+func (c *Core) Events(dst []Event) []Event {
+	dst = append(dst, c.out...)
+	c.out = c.out[:0]
+	return dst
+}
+
+// whenEmpty returns full while there are endpoints, else empty.
+func (c *Core) whenEmpty(full, empty Outcome) Outcome {
+	if c.capacity.Endpoints == 0 {
+		return empty
+	}
+	return full
+}
+
+// end returns when w may wait no longer. The time counts from its arrival, or from
+// when the pool last became empty or stopped being so.
+func (c *Core) end(w *waiter) int64 {
+	ttl, other := int64(c.o.TTL), int64(c.o.EmptyTTL)
+	if c.capacity.Endpoints == 0 {
+		ttl, other = other, ttl
+	}
+	end := never
+	if ttl > 0 {
+		end = max(w.arrival, c.changed) + ttl
+		if other > 0 {
+			end = min(end, w.arrival+max(ttl, other)+int64(2*time.Second))
+		}
+	}
+	if w.ttl > 0 {
+		end = min(end, w.arrival+w.ttl)
+	}
+	return end
+}
+
+// admit says whether the request may join the queue. Where the bound of its band is
+// reached, the flow that waits for most makes way; where that of all bands is, lower
+// bands do.
+func (c *Core) admit(b *band, f *flow, a Ask) Outcome {
+	full := c.whenEmpty(RefusedFull, RefusedEmpty)
+	for c.bandFull(b, 1, a.Bytes) {
+		if over := c.makeWay(b, f); over == refuse {
+			return full
+		} else if over == accept {
+			break
+		}
+	}
+	all := c.fleet.all
+	for exceeds(int64(c.waiting)+all.requests, 1, c.o.MaxRequests) || exceeds(c.bytes+all.bytes, a.Bytes, c.o.MaxBytes) {
+		last := c.lastBelow(b.Priority)
+		if last != none {
+			c.leave(last, Displaced)
+			continue
+		}
+		if over := c.makeWay(b, f); over == refuse {
+			return full
+		} else if over == accept {
+			break
+		}
+	}
+	return Queued
+}
+
+// bandFull reports whether so much more would exceed the band's limits.
+func (c *Core) bandFull(b *band, requests, bytes int64) bool {
+	return exceeds(int64(b.waiting)+b.others.requests, requests, b.MaxRequests) || exceeds(b.bytes+b.others.bytes, bytes, b.MaxBytes)
+}
+
+func exceeds(have, more, limit int64) bool { return limit > 0 && have+more > limit }
+
+// lastBelow returns the newest request of the lowest band below the priority.
+func (c *Core) lastBelow(priority int) int32 {
+	for i := len(c.bands) - 1; i >= 0 && c.bands[i].Priority < priority; i-- {
+		if c.bands[i].last != none {
+			return c.bands[i].last
+		}
+	}
+	return none
+}
+
+// aheadOf reports whether somebody waits whom a newcomer of b may not pass.
+func (c *Core) aheadOf(b *band) bool {
+	for _, higher := range c.bands {
+		if higher.waiting > 0 {
+			return true
+		}
+		if higher == b {
+			return false
+		}
+	}
+	return false
+}
+
+// take fills a slot.
+func (c *Core) take(f *flow, a Ask) int32 {
+	i := c.free
+	if i == none {
+		i = int32(len(c.slab))
+		c.slab = append(c.slab, waiter{gen: 1})
+	} else {
+		c.free = c.slab[i].next
+	}
+	w := &c.slab[i]
+	c.seq++
+	*w = waiter{
+		gen: w.gen, seq: c.seq, flow: f, arrival: c.now, ttl: int64(a.TTL), bytes: max(a.Bytes, 0),
+		places: a.Places, work: max(a.Work, 0), prev: none, next: none,
+	}
+	return i
+}
+
+func (c *Core) freeSlot(i int32) {
+	w := &c.slab[i]
+	*w = waiter{gen: w.gen + 1, next: c.free, state: Closed}
+	c.free = i
+}
+
+func (c *Core) handle(i int32) Handle { return Handle(c.slab[i].gen)<<32 | Handle(i) }
+
+func (h Handle) gen() uint32 { return uint32(h >> 32) }
+
+// slot returns the slot of h, none when its request has ended.
+func (c *Core) slot(h Handle) int32 {
+	i := uint32(h)
+	if h == 0 || int(i) >= len(c.slab) || c.slab[i].gen != h.gen() {
+		return none
+	}
+	return int32(i)
+}
+
+func (c *Core) enqueue(i int32, a Ask) {
+	w := &c.slab[i]
+	f, b := w.flow, w.flow.band
+	w.state = Queued
+	w.key[byEnd] = c.end(w)
+	w.key[byOrder] = orderKey(b.Ordering, w, a)
+	f.heap.push(c.slab, i)
+	c.ends.push(c.slab, i)
+	f.waiting += w.places
+	f.bytes += w.bytes
+	b.join(c.slab, i)
+	c.waiting++
+	c.bytes += w.bytes
+	if len(f.heap.items) == 1 {
+		c.busy(f)
+	}
+	c.stale = true
+}
+
+// orderKey is by what w is sorted in its flow.
+func orderKey(o Ordering, w *waiter, a Ask) int64 {
+	switch o {
+	case Deadline:
+		return w.key[byEnd]
+	case LatencyTarget:
+		if a.Target <= 0 || int64(a.Target) > never-w.arrival {
+			return never
+		}
+		return w.arrival + int64(a.Target)
+	case ShortestFirst:
+		return w.arrival + int64(Ageing*min(w.work, 1e6)*1e9)
+	default:
+		return 0
+	}
+}
+
+// unlink takes a waiting request out of all lists.
+func (c *Core) unlink(i int32) {
+	w := &c.slab[i]
+	f := w.flow
+	f.heap.remove(c.slab, i)
+	c.ends.remove(c.slab, i)
+	f.band.part(c.slab, i)
+	f.waiting -= w.places
+	f.bytes -= w.bytes
+	c.waiting--
+	c.bytes -= w.bytes
+	if len(f.heap.items) == 0 {
+		f.band.unbusy(f)
+	}
+	c.stale = true
+}
+
+// leave ends a waiting request without a place.
+func (c *Core) leave(i int32, out Outcome) {
+	f := c.slab[i].flow
+	c.unlink(i)
+	c.out = append(c.out, Event{c.handle(i), out})
+	c.counts[out]++
+	c.freeSlot(i)
+	c.settle(f)
+}
+
+// dispatch gives places to a request that does not wait, or no longer.
+func (c *Core) dispatch(i int32) {
+	w := &c.slab[i]
+	f := w.flow
+	c.awake(f)
+	w.state, w.dispatched = Dispatched, c.now
+	c.own += w.places
+	f.own += w.places
+	f.band.own += w.places
+	f.use(c.now)
+	f.serve(c.now, w.work, f.band.Service.HalfLife)
+	c.served++
+	f.servedAt = c.served
+	c.counts[Dispatched]++
+	c.stale = true
+}
+
+// pump lets requests go while there is room, highest band first. A band that waits
+// for room keeps lower ones waiting.
+func (c *Core) pump() {
+	if c.waiting == 0 || c.capacity.Endpoints == 0 {
+		return
+	}
+	for _, b := range c.bands {
+		for b.waiting > 0 {
+			f := c.choose(b, c.ceiling(b))
+			if f == nil {
+				return
+			}
+			i := f.heap.items[0]
+			c.unlink(i)
+			c.dispatch(i)
+			c.out = append(c.out, Event{c.handle(i), Dispatched})
+		}
+	}
+}
+
+// heldBack is how long the head of a flow is passed by smaller requests of other
+// flows before places are kept free for it.
+const heldBack = int64(time.Second)
+
+// choose returns the flow whose head goes next, nil when none may.
+func (c *Core) choose(b *band, ceiling float64) *flow {
+	c.refresh()
+	b.normalize(c.slab, c.now)
+	var best *flow
+	bestScore := 0.0
+	for _, f := range b.busy {
+		w := &c.slab[f.heap.items[0]]
+		score := b.score(f, w)
+		if best != nil && (score > bestScore || score == bestScore && !before(b, f, best, c.slab)) {
+			continue
+		}
+		if c.fits(b, f, w.places, ceiling) {
+			best, bestScore = f, score
+		} else if c.now-w.arrival > heldBack && (best == nil || score < bestScore) && c.lacksRoom(w.places, ceiling) {
+			return nil
+		}
+	}
+	return best
+}
+
+// before breaks ties between flows: by their heads in one queue for all, else by turns.
+func before(b *band, f, g *flow, s []waiter) bool {
+	if b.Fairness == Strict {
+		return f.heap.less(s, f.heap.items[0], g.heap.items[0])
+	}
+	return cmp.Compare(f.servedAt, g.servedAt) < 0
+}
+
+// ceiling returns the share of the capacity that b may use.
+func (c *Core) ceiling(b *band) float64 {
+	if _, static := c.o.Limit.(StaticLimit); static {
+		return 1
+	}
+	at := 0
+	c.priorities = c.priorities[:0]
+	for _, other := range c.bands {
+		if other == b {
+			at = len(c.priorities)
+		}
+		if other == b || other.used(c.now) {
+			c.priorities = append(c.priorities, other.Priority)
+		}
+	}
+	c.ceilings = slices.Grow(c.ceilings[:0], len(c.priorities))[:len(c.priorities)]
+	saturation := 1.0
+	if c.capacity.Places > 0 {
+		saturation = float64(c.inFlight()) / float64(c.capacity.Places)
+	}
+	c.o.Limit.Ceilings(saturation, c.priorities, c.ceilings)
+	b.ceiling = c.ceilings[at]
+	return b.ceiling
+}

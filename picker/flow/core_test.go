@@ -1,0 +1,367 @@
+package flow
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const ms = int64(time.Millisecond)
+
+// offer asks and fails the test unless the outcome is as wanted.
+func offer(t *testing.T, c *Core, now int64, a Ask, want Outcome) Handle {
+	t.Helper()
+	h, got := c.Offer(now, a)
+	if got != want {
+		t.Fatalf("offer %+v: %v, want %v", a, got, want)
+	}
+	return h
+}
+
+// dispatched returns the handles that were let go since the last call, in order.
+func dispatched(c *Core) (list []Handle) {
+	for _, e := range c.Events(nil) {
+		if e.Outcome == Dispatched {
+			list = append(list, e.Handle)
+		}
+	}
+	return list
+}
+
+func TestOrderings(t *testing.T) {
+	asks := []Ask{
+		{TTL: 5 * time.Second, Target: 900 * time.Millisecond, Work: 3},
+		{TTL: 3 * time.Second, Work: 1},
+		{TTL: 4 * time.Second, Target: 100 * time.Millisecond, Work: 1},
+		{TTL: 9 * time.Second, Target: math.MaxInt64, Work: .1},
+	}
+	for ordering, want := range map[Ordering][]int{
+		Arrival: {0, 1, 2, 3}, Deadline: {1, 2, 0, 3}, LatencyTarget: {2, 0, 1, 3}, ShortestFirst: {3, 1, 2, 0},
+	} {
+		c := New(Options{Default: Band{Ordering: ordering}})
+		c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
+		holder := offer(t, c, 2, Ask{}, Dispatched)
+		at := map[Handle]int{}
+		for i, a := range asks {
+			at[offer(t, c, 3+int64(i), a, Queued)] = i
+		}
+		var got []int
+		for range asks {
+			c.Release(100, holder, -1)
+			next := dispatched(c)
+			if len(next) != 1 {
+				t.Fatalf("ordering %d: one place let %d requests go", ordering, len(next))
+			}
+			holder, got = next[0], append(got, at[next[0]])
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("ordering %d (-want +got):\n%s", ordering, diff)
+		}
+	}
+}
+
+// TestAgeing: nobody is passed by requests that came more than Ageing times its own
+// predicted work later.
+func TestAgeing(t *testing.T) {
+	c := New(Options{Default: Band{Ordering: ShortestFirst}})
+	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
+	holder := offer(t, c, 2, Ask{}, Dispatched)
+	long := offer(t, c, 3, Ask{Work: 2}, Queued)
+	for now := int64(time.Second); now < 60*int64(time.Second); now += int64(time.Second) {
+		offer(t, c, now, Ask{Work: .01}, Queued)
+		c.Release(now, holder, -1)
+		holder = dispatched(c)[0]
+		if holder == long {
+			if now > 8*int64(time.Second) {
+				t.Errorf("waited %v", time.Duration(now))
+			}
+			return
+		}
+	}
+	t.Error("the long request starved")
+}
+
+func TestLimits(t *testing.T) {
+	c := New(Options{MaxRequests: 4, MaxBytes: 1000, Bands: []Band{{Priority: 1, MaxRequests: 3}, {Priority: -1, MaxBytes: 100}}})
+	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
+	holder := offer(t, c, 2, Ask{}, Dispatched)
+	offer(t, c, 3, Ask{Priority: -1, Bytes: 60}, Queued)
+	offer(t, c, 4, Ask{Priority: -1, Bytes: 60}, RefusedFull)
+	low := offer(t, c, 5, Ask{Priority: -1, Bytes: 40}, Queued)
+	for range 3 {
+		offer(t, c, 6, Ask{Priority: 1}, Queued)
+	}
+	offer(t, c, 7, Ask{Priority: 1}, RefusedFull)
+	if diff := cmp.Diff([]Event{{low, Displaced}}, c.Events(nil)); diff != "" {
+		t.Errorf("the newest of the lowest band makes way (-want +got):\n%s", diff)
+	}
+	offer(t, c, 8, Ask{Priority: 0, Bytes: 2000}, RefusedFull)
+	c.Release(9, holder, -1)
+	if c.waiting != 2 || c.bytes != 0 {
+		t.Errorf("%d requests of %d bytes wait, want 2 of 0", c.waiting, c.bytes)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	s := int64(time.Second)
+	c := New(Options{TTL: 10 * time.Second, EmptyTTL: 3 * time.Second})
+	offer(t, c, s, Ask{}, Queued) // no endpoint yet
+	if next := c.Advance(2 * s); next != 4*s {
+		t.Errorf("next %v, want 4s", time.Duration(next))
+	}
+	c.SetCapacity(3*s, Capacity{Endpoints: 1}) // all are full: ten seconds from here
+	short := offer(t, c, 3*s, Ask{TTL: time.Second}, Queued)
+	c.Advance(4*s - 1)
+	if e := c.Events(nil); len(e) != 0 {
+		t.Errorf("ended early: %v", e)
+	}
+	c.Advance(4 * s)
+	if diff := cmp.Diff([]Event{{short, Expired}}, c.Events(nil)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if next := c.Advance(5 * s); next != 13*s {
+		t.Errorf("next %v, want 13s", time.Duration(next))
+	}
+	c.SetCapacity(12*s, Capacity{})
+	if next := c.Advance(12 * s); next != 13*s { // arrival + the longer of both + 2 s
+		t.Errorf("next %v, want 13s", time.Duration(next))
+	}
+	c.Advance(13 * s)
+	if e := c.Events(nil); len(e) != 1 || e[0].Outcome != ExpiredEmpty {
+		t.Errorf("events %v", e)
+	}
+}
+
+func TestUsageLimits(t *testing.T) {
+	ceilings := func(l UsageLimit, s float64, priorities ...int) []float64 {
+		out := make([]float64, len(priorities))
+		l.Ceilings(s, priorities, out)
+		for i := range out {
+			out[i] = math.Round(out[i]*1000) / 1000
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		got, want []float64
+	}{
+		{ceilings(Holdback{Min: .7, Max: 1}, 0, 10, 0, -1), []float64{1, .85, .7}},
+		{ceilings(Holdback{Min: .7, Max: 1, ByValue: true}, 0, 10, 0, -1), []float64{1, .727, .7}},
+		{ceilings(Holdback{Min: .7, Max: 1}, 0, 5), []float64{1}},
+		{ceilings(&Reflective{}, .5, 2, 1, 0), []float64{1, 1, 1}},
+		{ceilings(&Reflective{}, .6, 2, 1, 0), []float64{1, 1, 1}},
+		{ceilings(&Reflective{}, 1, 2, 1, 0), []float64{1, 0, 0}},
+	} {
+		if diff := cmp.Diff(tc.want, tc.got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	for s, period := range map[float64]int{.7: 2, .9: 9} {
+		l, open := &Reflective{}, 0
+		for range 90 {
+			open += int(ceilings(l, s, 2, 1, 0)[2])
+		}
+		if open != 90/period {
+			t.Errorf("saturation %g: open on %d of 90 chances, want one in %d", s, open, period)
+		}
+	}
+}
+
+// TestHoldback: a lower band leaves places to a higher one.
+func TestHoldback(t *testing.T) {
+	c := New(Options{Limit: Holdback{Min: .5, Max: 1}, Bands: []Band{{Priority: 1}, {Priority: 0}}})
+	c.SetCapacity(1, Capacity{Places: 10, Endpoints: 1})
+	offer(t, c, 2, Ask{Priority: 1}, Dispatched)
+	for range 4 {
+		offer(t, c, 3, Ask{}, Dispatched)
+	}
+	offer(t, c, 4, Ask{}, Queued)
+	for range 5 {
+		offer(t, c, 5, Ask{Priority: 1}, Dispatched)
+	}
+	offer(t, c, 6, Ask{Priority: 1}, Queued)
+}
+
+func TestWaterfill(t *testing.T) {
+	for _, tc := range []struct {
+		places               float64
+		demand, weight, want []float64
+	}{
+		{10, []float64{1, 4, 20}, []float64{1, 1, 1}, []float64{1, 4, 5}},
+		{10, []float64{1, 4, 20}, []float64{1, 2, 7}, []float64{1, 2, 7}},
+		{256, []float64{50, 400, 4000}, []float64{1, 10, 100}, []float64{2.306, 23.063, 230.631}},
+		{256, []float64{1, 400, 4000}, []float64{1, 10, 100}, []float64{1, 23.182, 231.818}},
+		{256, []float64{100, 100, 40}, []float64{1, 1, 1}, []float64{100, 100, 40}},
+	} {
+		var flows []*flow
+		for i, d := range tc.demand {
+			flows = append(flows, &flow{id: fmt.Sprint(i), waiting: int64(d), weight: tc.weight[i]})
+		}
+		sorted := slices.Clone(flows)
+		byDemand(sorted, natural)
+		waterfill(sorted, tc.places, natural, func(f *flow, v float64) { f.fair = v })
+		for i, f := range flows {
+			if math.Abs(f.fair-tc.want[i]) > .001 {
+				t.Errorf("%v of %g by %v: flow %d gets %g, want %g", tc.demand, tc.places, tc.weight, i, f.fair, tc.want[i])
+			}
+		}
+	}
+}
+
+// TestFairness: whatever the demand, flows that wait get places by weight, and by
+// work where that is asked for.
+func TestFairness(t *testing.T) {
+	for _, tc := range []struct {
+		fairness Fairness
+		weights  map[string]float64
+		work     map[string]float64
+		want     map[string]float64 // share of requests
+	}{
+		{Places, nil, nil, map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}},
+		{Places, map[string]float64{"a": 2}, nil, map[string]float64{"a": .5, "b": .25, "c": .25}},
+		{Work, nil, map[string]float64{"a": 1, "b": 2, "c": 4}, map[string]float64{"a": 4. / 7, "b": 2. / 7, "c": 1. / 7}},
+		{LeastService, nil, map[string]float64{"a": 1, "b": 2, "c": 4}, map[string]float64{"a": 4. / 7, "b": 2. / 7, "c": 1. / 7}},
+	} {
+		c := New(Options{Default: Band{Fairness: tc.fairness, Weights: tc.weights, Service: Service{WeightService: 1}}})
+		c.SetCapacity(1, Capacity{Places: 24, Endpoints: 1})
+		random := rand.New(rand.NewPCG(1, 2))
+		ask := func(now int64) {
+			id := "a"
+			if n := random.IntN(10); n < 2 {
+				id = string(rune('b' + n))
+			}
+			work := tc.work[id]
+			if work == 0 {
+				work = 1
+			}
+			c.Offer(now, Ask{Flow: id, Work: work})
+		}
+		now := int64(2)
+		for range 4000 {
+			ask(now)
+		}
+		var running []Handle
+		got, total := map[string]float64{}, 0.
+		for len(running) < 24 {
+			running = append(running, 0)
+		}
+		for i := range c.slab {
+			if c.slab[i].state == Dispatched && c.slab[i].flow != nil {
+				running = append(running, c.handle(int32(i)))
+			}
+		}
+		running = running[24:]
+		for range 500 {
+			now += 10 * ms
+			at := random.IntN(len(running))
+			c.Release(now, running[at], -1)
+			for _, h := range dispatched(c) {
+				running[at] = h
+				got[c.slab[c.slot(h)].flow.id]++
+				total++
+			}
+		}
+		for id, share := range tc.want {
+			if math.Abs(got[id]/total-share) > .06 {
+				t.Errorf("fairness %d, flow %s: %.2f of requests, want %.2f", tc.fairness, id, got[id]/total, share)
+			}
+		}
+	}
+}
+
+// TestStrictPriority: a lower band gets nothing while a higher one waits.
+func TestStrictPriority(t *testing.T) {
+	c := New(Options{})
+	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
+	holder := offer(t, c, 2, Ask{}, Dispatched)
+	low := offer(t, c, 3, Ask{Priority: -5}, Queued)
+	high := offer(t, c, 4, Ask{Priority: 5}, Queued)
+	c.Release(5, holder, -1)
+	c.Release(6, high, -1)
+	if diff := cmp.Diff([]Handle{high, low}, dispatched(c)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestLargeRequest: one that takes many places is passed by small ones of other flows
+// for a while, and then gets them.
+func TestLargeRequest(t *testing.T) {
+	c := New(Options{Default: Band{Fairness: Places}})
+	c.SetCapacity(1, Capacity{Places: 10, Endpoints: 1})
+	var running []Handle
+	for range 10 {
+		running = append(running, offer(t, c, 2, Ask{Flow: "small"}, Dispatched))
+	}
+	large := offer(t, c, 3, Ask{Flow: "large", Places: 8}, Queued)
+	for now := int64(3); now < int64(3*time.Second); now += 10 * ms {
+		c.Offer(now, Ask{Flow: "small"})
+		c.Release(now, running[0], -1)
+		running = append(running[1:], dispatched(c)...)
+		if slices.Contains(running, large) {
+			return
+		}
+		if len(running) == 0 {
+			break
+		}
+	}
+	t.Error("the large request starved")
+}
+
+func TestHandles(t *testing.T) {
+	c := New(Options{})
+	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
+	h := offer(t, c, 2, Ask{}, Dispatched)
+	w := offer(t, c, 3, Ask{}, Queued)
+	if c.Cancel(4, h) {
+		t.Error("a request that holds a place was cancelled")
+	}
+	if !c.Cancel(4, w) || c.Cancel(4, w) {
+		t.Error("a request that waits is cancelled once")
+	}
+	c.Release(5, w, -1)
+	c.Release(5, h, -1)
+	c.Release(5, h, -1)
+	c.Release(5, Handle(99)<<32|7, -1)
+	if c.own != 0 || c.waiting != 0 {
+		t.Errorf("%d places in flight, %d requests wait", c.own, c.waiting)
+	}
+}
+
+// TestManyFlows: ids that clients make up take bounded memory.
+func TestManyFlows(t *testing.T) {
+	c := New(Options{TTL: time.Second, Default: Band{Fairness: Places}})
+	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
+	holder := offer(t, c, 2, Ask{}, Dispatched)
+	for i := range maxFlows + 1000 {
+		offer(t, c, 3, Ask{Flow: fmt.Sprint("flow ", i)}, Queued)
+	}
+	if n := len(c.flows); n > maxFlows+sharedFlows {
+		t.Errorf("%d flows kept", n)
+	}
+	c.Advance(2 * int64(time.Second))
+	c.Release(2*int64(time.Second), holder, -1)
+	if c.waiting != 0 || c.own != 0 {
+		t.Fatalf("%d wait, %d in flight", c.waiting, c.own)
+	}
+	c.Advance(int64(time.Hour))
+	if len(c.flows) != 0 {
+		t.Errorf("%d flows kept an hour later", len(c.flows))
+	}
+}
+
+func TestOfferAllocates(t *testing.T) {
+	c := New(Options{Default: Band{Fairness: Places}})
+	c.SetCapacity(1, Capacity{Places: 100, Endpoints: 1})
+	now := int64(2)
+	if n := testing.AllocsPerRun(1000, func() {
+		now += 1000
+		h, _ := c.Offer(now, Ask{Flow: "a"})
+		c.Release(now, h, 1)
+	}); n != 0 {
+		t.Errorf("%g allocations for a request that need not wait", n)
+	}
+}

@@ -1,0 +1,320 @@
+package flow
+
+import (
+	"math"
+	"time"
+)
+
+// Of the other replicas.
+const (
+	silentAfter = int64(800 * time.Millisecond)
+	learning    = int64(time.Second) // a replica that starts is careful until it heard all, at most this long
+	witnessAge  = int64(2 * time.Second)
+	strayShare  = .02 // of the capacity
+)
+
+// queued sums what waits.
+type queued struct{ requests, bytes int64 }
+
+func (q *queued) add(g Gauge) { q.requests, q.bytes = q.requests+g.Requests, q.bytes+g.Bytes }
+
+// fleet is what a Core knows of the other replicas.
+type fleet struct {
+	peers    map[string]*peer
+	inFlight int64   // places of living others
+	ghost    float64 // places of silent ones, whose requests run on in the engines
+	stray    float64 // places that engines run and nobody accounts for
+	seen     float64 // the same and those of silent members, at the last reading
+	readings int
+	all      queued // by others
+
+	bound     float64 // places that we may hold while somebody is silent
+	allowance float64 // places that we may hold until others are heard again
+	started   int64   // when the first peer was named; 0: alone
+	service   float64 // mean seconds of a request, 0 when unknown
+	witnessed int64   // when engines were read last
+	fadedAt   int64   // when silent members' places faded last
+	busyFlows int
+}
+
+// peer is one other replica.
+type peer struct {
+	gauges  []Gauge
+	heardAt int64
+	heard   bool // its gauges have come at least once
+	silent  bool
+}
+
+func (t *fleet) init() { t.peers, t.bound = map[string]*peer{}, math.Inf(1) }
+
+// shared reports whether places are shared with others.
+func (t *fleet) shared() bool { return len(t.peers) > 0 || t.ghost > 0 }
+
+// ended learns how long requests take.
+func (t *fleet) ended(took int64) { t.service += (float64(took)/1e9 - t.service) * .05 }
+
+// size returns the number of living replicas, this one included.
+func (t *fleet) size() int {
+	n := 1
+	for _, p := range t.peers {
+		if !p.silent {
+			n++
+		}
+	}
+	return n
+}
+
+// settled reports whether every member was heard, or has had the time for it.
+func (t *fleet) settled(now int64) bool {
+	if now-t.started > learning {
+		return true
+	}
+	for _, p := range t.peers {
+		if !p.heard {
+			return false
+		}
+	}
+	return true
+}
+
+// next returns when Advance is due for the fleet's sake.
+func (t *fleet) next(now int64) int64 {
+	next := never
+	for _, p := range t.peers {
+		if !p.silent {
+			next = min(next, p.heardAt+silentAfter)
+		}
+	}
+	if t.ghost > 0 {
+		next = min(next, now+int64(250*time.Millisecond))
+	}
+	return next
+}
+
+// SetMembers names the other replicas. One that is new counts as heard for the time
+// in which a silent one is noticed; one that is gone is silent from now on.
+func (c *Core) SetMembers(now int64, names []string) {
+	c.now = now
+	gone := map[string]bool{}
+	for name := range c.fleet.peers {
+		gone[name] = true
+	}
+	for _, name := range names {
+		delete(gone, name)
+		if c.fleet.peers[name] == nil {
+			c.join()
+			c.fleet.peers[name] = &peer{heardAt: now}
+		}
+	}
+	for name := range gone {
+		c.fall(c.fleet.peers[name])
+		delete(c.fleet.peers, name)
+	}
+	c.sum()
+	c.pump()
+}
+
+// join is called when the first other member is named. What runs in the engines may
+// belong to replicas that are gone: until engines were read this replica takes one
+// place.
+func (c *Core) join() {
+	if c.fleet.started == 0 {
+		c.fleet.started = c.now
+		c.fleet.bound = float64(max(c.own, 1))
+	}
+}
+
+// Hear takes what another replica tells: all its flows that hold or wait for
+// something, also none. A replica that was not named counts as a member.
+func (c *Core) Hear(now int64, origin string, gauges []Gauge) {
+	c.now = now
+	p := c.fleet.peers[origin]
+	if p == nil {
+		c.join()
+		p = &peer{}
+		c.fleet.peers[origin] = p
+	}
+	p.gauges = append(p.gauges[:0], gauges...)
+	p.heard, p.heardAt, p.silent = true, now, false
+	c.sum()
+	c.trim()
+	c.pump()
+}
+
+// Witness says how many places engines were seen to be running and queueing, by their
+// own readings. What no living replica accounts for belongs to silent ones.
+func (c *Core) Witness(now, running int64) {
+	c.now, c.fleet.witnessed = now, now
+	t := &c.fleet
+	seen := max(float64(running-c.own-t.inFlight), 0)
+	unexplained := seen
+	if t.silent() == 0 && t.ghost == 0 && t.readings > 0 {
+		// Gauges on their way explain a few places.
+		unexplained = max(min(seen, t.seen)-float64(t.size())-strayShare*float64(c.capacity.Places), 0)
+	}
+	t.seen = seen
+	t.readings++
+	if t.ghost > 0 && unexplained < .5 {
+		c.scaleGhost(0)
+	} else if t.ghost > 0 {
+		c.scaleGhost(min(unexplained, t.ghost))
+	}
+	t.stray = unexplained - t.ghost
+	c.anchor()
+	c.pump()
+}
+
+// anchor bounds how far this replica may grow until engines are read again. Places
+// that come free are handed over in equal parts, so that both sides of a cut do not
+// take the same ones.
+func (c *Core) anchor() {
+	c.stale = true
+	t := &c.fleet
+	silent := t.silent()
+	if t.ghost+t.stray <= 0 && silent == 0 && (c.now-t.started > learning || t.witnessed > t.started) {
+		t.bound = math.Inf(1)
+		return
+	}
+	free := float64(c.capacity.Places-c.own-t.inFlight) - t.ghost - t.stray
+	t.bound = float64(c.own) + max(free, 0)/float64(t.size()+max(silent, 1))
+}
+
+// silent counts the members that fell silent.
+func (t *fleet) silent() int {
+	n := 0
+	for _, p := range t.peers {
+		if p.silent {
+			n++
+		}
+	}
+	return n
+}
+
+// watch notices members that fell silent, and lets the places of such members fade
+// where no engine tells whether they are still held.
+func (c *Core) watch() {
+	fell := false
+	for _, p := range c.fleet.peers {
+		if !p.silent && c.now-p.heardAt > silentAfter {
+			c.fall(p)
+			fell = true
+		}
+	}
+	if fell {
+		c.sum()
+	}
+	if c.now-max(c.fleet.witnessed, c.fleet.started) > witnessAge && c.fleet.ghost == 0 && !math.IsInf(c.fleet.bound, 1) {
+		c.fleet.bound = math.Inf(1) // engines do not tell
+	}
+	if c.fleet.stray > 0 && c.now-c.fleet.witnessed > witnessAge {
+		c.fleet.stray = 0
+		c.anchor()
+	}
+	if c.fleet.ghost > 0 && c.now-c.fleet.witnessed > witnessAge {
+		mean := max(c.fleet.service, .1)
+		c.scaleGhost(c.fleet.ghost * math.Exp(-float64(c.now-c.fleet.fadedAt)/1e9/mean))
+		c.anchor()
+	}
+	c.fleet.fadedAt = c.now
+}
+
+// fall turns what a member holds into places that nobody accounts for, and drops
+// what waits there.
+func (c *Core) fall(p *peer) {
+	if p.silent {
+		return
+	}
+	for _, g := range p.gauges {
+		if g.InFlight > 0 {
+			f := c.flow(c.band(g.Priority), g.Flow)
+			c.awake(f)
+			f.ghost += float64(g.InFlight)
+			c.fleet.ghost += float64(g.InFlight)
+		}
+	}
+	c.fleet.bound = float64(c.own) // until engines were read
+	p.silent, p.gauges = true, p.gauges[:0]
+}
+
+// scaleGhost makes the places of silent members so many, all flows in proportion.
+func (c *Core) scaleGhost(to float64) {
+	if to < .5 {
+		to = 0
+	}
+	k := 0.0
+	if c.fleet.ghost > 0 {
+		k = to / c.fleet.ghost
+	}
+	for _, f := range c.flows {
+		if f.ghost > 0 {
+			f.ghost *= k
+			c.settle(f)
+		}
+	}
+	c.fleet.ghost = to
+}
+
+// sum adds up what the living members tell.
+func (c *Core) sum() {
+	t := &c.fleet
+	t.inFlight, t.all = 0, queued{}
+	for _, b := range c.bands {
+		b.others = queued{}
+	}
+	was := make([]*flow, 0, 16)
+	for _, f := range c.flows {
+		if f.others != (Gauge{}) {
+			f.others = Gauge{}
+			was = append(was, f)
+		}
+	}
+	for _, p := range t.peers {
+		for _, g := range p.gauges {
+			f := c.flow(c.band(g.Priority), g.Flow)
+			c.awake(f)
+			f.others.InFlight += g.InFlight
+			f.others.Waiting += g.Waiting
+			f.others.Requests += g.Requests
+			t.inFlight += g.InFlight
+			t.all.add(g)
+			f.band.others.add(g)
+		}
+	}
+	for _, f := range was {
+		c.settle(f)
+	}
+	c.stale = true
+	c.allow()
+}
+
+// allow bounds how far this replica may grow until it hears of others again: by its
+// part of what is free. Those who wait have it in proportion, else all have the same.
+func (c *Core) allow() {
+	t := &c.fleet
+	own, others := 0.0, 0.0
+	for _, b := range c.bands {
+		for _, f := range b.live {
+			own += float64(f.waiting)
+			others += float64(f.others.Waiting)
+		}
+	}
+	part := 1 / float64(t.size())
+	if own+others > 0 {
+		part = own / (own + others)
+	}
+	free := max(float64(c.capacity.Places)-float64(c.inFlight()), 0)
+	t.allowance = float64(c.own) + 1 + free*part
+}
+
+// Gauges appends what this replica tells the others.
+func (c *Core) Gauges(dst []Gauge) []Gauge {
+	for _, f := range c.flows {
+		if f.own > 0 || f.waiting > 0 {
+			dst = append(dst, Gauge{
+				Flow: f.id, Priority: f.band.Priority,
+				Requests: int64(len(f.heap.items)), Waiting: f.waiting, InFlight: f.own, Bytes: f.bytes,
+			})
+		}
+	}
+	return dst
+}

@@ -1,0 +1,448 @@
+package flow
+
+import (
+	stdheap "container/heap"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+var fleetSeeds = flag.Int("flow.seeds", 60, "seeds of TestFleetSeeds")
+
+// world simulates replicas in front of one pool in virtual time: requests arrive at
+// replicas, run in the engines for a random time, and gauges travel with a delay.
+type world struct {
+	rng    *rand.Rand
+	now    int64
+	events eventHeap
+	serial int
+
+	capacity int64
+	mean     float64 // of a request, seconds
+	delay    int64   // of gauges
+	loss     float64
+	sick     bool // engines cannot be read
+
+	replicas []*replica
+	running  int64 // places that engines run, of dead replicas too
+	most     int64
+	byFlow   map[string]*tally
+
+	waitingIdle float64 // place-seconds that were free while somebody waited
+	waitingAll  float64 // place-seconds while somebody waited
+	failures    []string
+}
+
+type tally struct {
+	running  int64
+	area     float64 // place-seconds
+	offered  int
+	served   int
+	refused  int
+	lost     int // waited at a replica that died
+	lastSeen int64
+}
+
+// replica is one Core with its connections.
+type replica struct {
+	name    string
+	core    *Core
+	alive   bool
+	cut     bool
+	queued  map[Handle]string // flow of what waits here
+	flights map[Handle]bool
+	due     int64 // of Advance
+	life    int
+}
+
+type event struct {
+	at  int64
+	n   int
+	run func()
+}
+
+type eventHeap []event
+
+func (h eventHeap) Len() int { return len(h) }
+func (h eventHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].n < h[j].n
+}
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
+func (h *eventHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+func newWorld(seed uint64, replicas int, capacity int64, mean float64, o Options) *world {
+	w := &world{
+		rng: rand.New(rand.NewPCG(seed, 7)), now: 1, capacity: capacity, mean: mean,
+		delay: 20 * ms, byFlow: map[string]*tally{},
+	}
+	for i := range replicas {
+		w.replicas = append(w.replicas, &replica{name: fmt.Sprint("r", i+1)})
+	}
+	for _, r := range w.replicas {
+		w.start(r, o)
+	}
+	return w
+}
+
+func (w *world) after(d int64, run func()) {
+	w.serial++
+	stdheap.Push(&w.events, event{w.now + d, w.serial, run})
+}
+
+func (w *world) flow(id string) *tally {
+	if w.byFlow[id] == nil {
+		w.byFlow[id] = &tally{}
+	}
+	return w.byFlow[id]
+}
+
+func (w *world) start(r *replica, o Options) {
+	r.name = fmt.Sprintf("%s'", r.name) // another life is another member
+	r.core, r.alive, r.queued, r.flights = New(o), true, map[Handle]string{}, map[Handle]bool{}
+	r.life++
+	life := r.life
+	w.members()
+	r.core.SetCapacity(w.now, Capacity{Places: w.capacity, Endpoints: 8})
+	w.drain(r)
+	var gauges, witness func()
+	gauges = func() {
+		if r.life != life || !r.alive {
+			return
+		}
+		w.tell(r)
+		w.after(20*ms, gauges)
+	}
+	witness = func() {
+		if r.life != life || !r.alive {
+			return
+		}
+		if !w.sick {
+			r.core.Witness(w.now, w.running)
+			w.drain(r)
+		}
+		w.after(500*ms, witness)
+	}
+	w.after(w.rng.Int64N(20*ms), gauges)
+	w.after(w.rng.Int64N(500*ms), witness)
+}
+
+// members tells everybody who is there.
+func (w *world) members() {
+	for _, r := range w.replicas {
+		if !r.alive {
+			continue
+		}
+		var names []string
+		for _, p := range w.replicas {
+			if p != r && p.alive {
+				names = append(names, p.name)
+			}
+		}
+		r.core.SetMembers(w.now, names)
+		w.drain(r)
+	}
+}
+
+// tell sends r's gauges to the others.
+func (w *world) tell(r *replica) {
+	g, name := r.core.Gauges(nil), r.name
+	for _, p := range w.replicas {
+		if p == r || p.cut != r.cut || w.rng.Float64() < w.loss {
+			continue
+		}
+		w.after(w.delay/2+w.rng.Int64N(w.delay+1), func() {
+			if p.alive && p.cut == r.cut {
+				p.core.Hear(w.now, name, g)
+				w.drain(p)
+			}
+		})
+	}
+}
+
+// offer lets a request arrive at r.
+func (w *world) offer(r *replica, a Ask) {
+	if !r.alive {
+		return
+	}
+	w.flow(a.Flow).offered++
+	h, out := r.core.Offer(w.now, a)
+	switch out {
+	case Dispatched:
+		w.run(r, h, a.Flow, max(a.Places, 1))
+	case Queued:
+		r.queued[h] = a.Flow
+	default:
+		w.flow(a.Flow).refused++
+	}
+	w.drain(r)
+}
+
+// run lets an engine work on a request of r.
+func (w *world) run(r *replica, h Handle, id string, places int64) {
+	if r.flights[h] {
+		w.failures = append(w.failures, "a request was let go twice")
+	}
+	r.flights[h] = true
+	w.running += places
+	w.most = max(w.most, w.running)
+	f, life := w.flow(id), r.life
+	f.running += places
+	f.served++
+	took := w.mean * math.Exp(w.rng.NormFloat64()*.8-.32)
+	w.after(int64(took*1e9), func() {
+		w.running -= places
+		f.running -= places
+		if r.alive && r.life == life {
+			delete(r.flights, h)
+			r.core.Release(w.now, h, -1)
+			w.drain(r)
+		}
+	})
+}
+
+func (w *world) drain(r *replica) {
+	for _, e := range r.core.Events(nil) {
+		id, ok := r.queued[e.Handle]
+		if !ok {
+			w.failures = append(w.failures, "an outcome of a request that does not wait")
+		}
+		delete(r.queued, e.Handle)
+		if e.Outcome == Dispatched {
+			w.run(r, e.Handle, id, r.core.slab[r.core.slot(e.Handle)].places)
+		} else {
+			w.flow(id).refused++
+		}
+	}
+	if next := r.core.Advance(w.now); next != never && (next < r.due || r.due <= w.now) {
+		r.due = next
+		life := r.life
+		w.after(max(next-w.now, ms), func() {
+			if r.alive && r.life == life {
+				w.drain(r)
+			}
+		})
+	}
+}
+
+func (w *world) kill(r *replica) {
+	r.alive = false
+	w.after(int64(time.Second), func() { w.members() })
+	for _, id := range r.queued {
+		w.flow(id).lost++
+	}
+}
+
+// until runs the world to the time.
+func (w *world) until(t int64) {
+	for len(w.events) > 0 && w.events[0].at <= t {
+		e := stdheap.Pop(&w.events).(event)
+		w.account(e.at)
+		e.run()
+	}
+	w.account(t)
+}
+
+func (w *world) account(at int64) {
+	dt := float64(at-w.now) / 1e9
+	w.now = at
+	waiting := false
+	for _, r := range w.replicas {
+		waiting = waiting || r.alive && len(r.queued) > 0
+	}
+	for _, f := range w.byFlow {
+		f.area += float64(f.running) * dt
+	}
+	if waiting {
+		w.waitingAll += float64(w.capacity) * dt
+		w.waitingIdle += float64(max(w.capacity-w.running, 0)) * dt
+	}
+}
+
+// stream lets requests of a flow arrive at rate per second, at replicas by share.
+func (w *world) stream(id string, rate float64, share []float64) {
+	var next func()
+	next = func() {
+		at := w.rng.Float64()
+		for i, s := range share {
+			if at -= s; at < 0 || i == len(share)-1 {
+				w.offer(w.replicas[i], Ask{Flow: id})
+				break
+			}
+		}
+		w.after(int64(w.rng.ExpFloat64()/rate*1e9), next)
+	}
+	w.after(int64(w.rng.ExpFloat64()/rate*1e9), next)
+}
+
+// window returns the place-seconds that each flow got from now to t, as shares.
+func (w *world) window(t int64) map[string]float64 {
+	before, total := map[string]float64{}, 0.
+	for id, f := range w.byFlow {
+		before[id] = f.area
+	}
+	w.until(t)
+	got := map[string]float64{}
+	for id, f := range w.byFlow {
+		got[id] = f.area - before[id]
+		total += got[id]
+	}
+	for id := range got {
+		got[id] /= total
+	}
+	return got
+}
+
+func (w *world) check(t *testing.T) {
+	t.Helper()
+	for _, f := range w.failures {
+		t.Error(f)
+	}
+	for id, f := range w.byFlow {
+		waiting := 0
+		for _, r := range w.replicas {
+			if r.alive {
+				for _, q := range r.queued {
+					if q == id {
+						waiting++
+					}
+				}
+			}
+		}
+		if f.offered != f.served+f.refused+f.lost+waiting {
+			t.Errorf("flow %s: %d offered, %d served, %d refused, %d lost with a replica, %d wait", id, f.offered, f.served, f.refused, f.lost, waiting)
+		}
+	}
+}
+
+var tenants = Options{Default: Band{Fairness: Places}, TTL: time.Minute, MaxRequests: 4000}
+
+// TestFleetIsFair: three tenants whose demands are as 1 to 10 to 100, unevenly spread
+// over three replicas, get what they ask for or equal parts, in each ten seconds,
+// while a replica is unheard and comes back as well.
+func TestFleetIsFair(t *testing.T) {
+	s := int64(time.Second)
+	w := newWorld(1, 3, 256, 2, tenants)
+	w.stream("small", 20, []float64{1, 0, 0})
+	w.stream("middle", 100, []float64{.8, .1, .1})
+	w.stream("large", 1000, []float64{.05, .15, .8})
+	w.until(20 * s)
+	check := func(what string, got map[string]float64, tolerance float64) {
+		t.Helper()
+		// The small one holds what it asks for; the others share the rest.
+		small := 20 * w.mean / 256
+		want := map[string]float64{"small": small, "middle": (1 - small) / 2, "large": (1 - small) / 2}
+		for id, share := range want {
+			if math.Abs(got[id]-share) > tolerance*share {
+				t.Errorf("%s: %s has %.3f of the places, want %.3f", what, id, got[id], share)
+			}
+		}
+	}
+	for range 3 {
+		check("all live", w.window(w.now+10*s), .15)
+	}
+	w.kill(w.replicas[2])
+	w.until(w.now + 2*s)
+	w.window(w.now + 10*s)
+	w.start(w.replicas[2], tenants)
+	w.until(w.now + 3*s)
+	check("back", w.window(w.now+10*s), .15)
+	if over := float64(w.most)/256 - 1; over > .10 {
+		t.Errorf("%.1f%% more places in flight than there are", 100*over)
+	}
+	if idle := w.waitingIdle / w.waitingAll; idle > .03 {
+		t.Errorf("%.1f%% of the places were free while somebody waited", 100*idle)
+	}
+	w.check(t)
+}
+
+// TestFleetSeeds: whatever fails, no request is let go twice or lost, places stay
+// within the capacity, and places do not stay free while somebody waits.
+func TestFleetSeeds(t *testing.T) {
+	for seed := range uint64(*fleetSeeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			s := int64(time.Second)
+			replicas := 1 + rng.IntN(4)
+			mean := .5 + 2*rng.Float64()
+			o := tenants
+			o.Default.Fairness = []Fairness{Strict, Places, Work, LeastService}[rng.IntN(4)]
+			o.Default.Ordering = Ordering(rng.IntN(4))
+			o.TTL = time.Duration(1+rng.IntN(20)) * time.Second
+			capacity := int64(16 + rng.IntN(200))
+			w := newWorld(seed, replicas, capacity, mean, o)
+			w.delay = min(int64(rng.Float64()*.05*mean*1e9), 100*ms)
+			w.loss = []float64{0, 0, .2}[rng.IntN(3)]
+			w.sick = rng.IntN(5) == 0
+			for f := range 1 + rng.IntN(4) {
+				share := make([]float64, replicas)
+				for i, v := range rng.Perm(replicas) {
+					share[i] = float64(v+1) * 2 / float64(replicas*(replicas+1))
+				}
+				w.stream(fmt.Sprint("f", f), float64(capacity)/mean*(.1+rng.Float64()), share)
+			}
+			unheard := false
+			t.Log("replicas", replicas, "mean", mean, "capacity", capacity, "delay", time.Duration(w.delay), "loss", w.loss, "sick", w.sick, o.Default.Fairness)
+			for range rng.IntN(4) {
+				w.until(w.now + s + rng.Int64N(3*s))
+				r := w.replicas[rng.IntN(replicas)]
+				t.Log(time.Duration(w.now), r.name, "alive", r.alive, "cut", r.cut, "running", w.running, "most", w.most)
+				switch rng.IntN(3) {
+				case 0:
+					if r.alive && replicas > 1 {
+						w.kill(r)
+						unheard = true
+					}
+				case 1:
+					r.cut, unheard = !r.cut, true
+				case 2:
+					if !r.alive {
+						w.start(r, o)
+					}
+				}
+			}
+			for _, r := range w.replicas {
+				if r.cut = false; !r.alive {
+					w.start(r, o)
+				}
+			}
+			w.until(w.now + 5*s)
+			limit := 1.1
+			if w.sick && unheard { // nobody can see what the others hold
+				limit = 2
+			}
+			if w.most > int64(math.Ceil(float64(capacity)*limit))+int64(replicas) {
+				t.Errorf("%d places in flight of %d", w.most, capacity)
+			}
+			for _, r := range w.replicas {
+				f := &r.core.fleet
+				t.Log(r.name, "own", r.core.own, "in flight", f.inFlight, "ghost", f.ghost, "stray", f.stray, "bound", f.bound, "silent", f.silent(), "size", f.size(), "waits", r.core.waiting)
+			}
+			w.waitingIdle, w.waitingAll = 0, 0
+			w.until(w.now + 5*s)
+			if idle := w.waitingIdle / max(w.waitingAll, 1e-9); w.waitingAll > float64(capacity) && idle > .10+2*float64(replicas)/float64(capacity) {
+				t.Errorf("%.1f%% of %d places were free while somebody waited, after all faults", 100*idle, capacity)
+			}
+			w.check(t)
+		})
+	}
+}
+
+// TestAloneIsExact: one replica holds neither more nor fewer places than there are
+// while somebody waits.
+func TestAloneIsExact(t *testing.T) {
+	w := newWorld(3, 1, 50, 1, tenants)
+	w.stream("a", 200, []float64{1})
+	w.until(20 * int64(time.Second))
+	if w.most != 50 || w.waitingIdle > 0 {
+		t.Errorf("%d places in flight, %g place-seconds free while somebody waited", w.most, w.waitingIdle)
+	}
+	w.check(t)
+}

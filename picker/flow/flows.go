@@ -1,0 +1,103 @@
+package flow
+
+import (
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// flow returns the flow of an id in a band. The ids come from clients: beyond
+// maxFlows, the flow that was idle longest gives its place, and where none is idle
+// the newcomers share sharedFlows flows.
+//
+// A band that is strict has one flow.
+func (c *Core) flow(b *band, id string) *flow {
+	if b.Fairness == Strict {
+		id = ""
+	}
+	key := flowKey{id, b.Priority}
+	if f := c.flows[key]; f != nil {
+		return f
+	}
+	if len(c.flows) >= maxFlows {
+		if c.idle.first != nil {
+			c.forget(c.idle.first)
+		} else {
+			key.id = "(shared " + strconv.FormatUint(xxhash.Sum64String(id)%sharedFlows, 10) + ")"
+			if f := c.flows[key]; f != nil {
+				return f
+			}
+		}
+	}
+	f := &flow{id: key.id, band: b, at: -1, weight: 1, lastUse: c.now}
+	if w := b.Weights[id]; w > 0 {
+		f.weight = w
+	}
+	c.flows[key] = f
+	c.idle.append(f)
+	return f
+}
+
+// settle puts a flow that holds and waits for nothing among the idle ones.
+func (c *Core) settle(f *flow) {
+	if f.own > 0 || len(f.heap.items) > 0 || f.others != (Gauge{}) || f.ghost > 0 || f.idle {
+		return
+	}
+	live := f.band.live
+	last := len(live) - 1
+	live[f.liveAt] = live[last]
+	live[f.liveAt].liveAt = f.liveAt
+	live[last] = nil
+	f.band.live = live[:last]
+	f.fair, f.target, f.deficit = 0, 0, 0
+	c.idle.append(f)
+}
+
+// awake takes a flow out of the idle ones.
+func (c *Core) awake(f *flow) {
+	if !f.idle {
+		return
+	}
+	c.idle.remove(f)
+	f.liveAt = len(f.band.live)
+	f.band.live = append(f.band.live, f)
+}
+
+// expireFlows forgets flows that were idle for long.
+func (c *Core) expireFlows() {
+	for f := c.idle.first; f != nil && c.now-f.lastUse > int64(idleFlow); f = c.idle.first {
+		c.forget(f)
+	}
+}
+
+func (c *Core) forget(f *flow) {
+	c.idle.remove(f)
+	delete(c.flows, flowKey{f.id, f.band.Priority})
+}
+
+// flowList is a list of idle flows, the one idle longest first.
+type flowList struct{ first, last *flow }
+
+func (l *flowList) append(f *flow) {
+	f.prev, f.next, f.idle = l.last, nil, true
+	if l.last != nil {
+		l.last.next = f
+	} else {
+		l.first = f
+	}
+	l.last = f
+}
+
+func (l *flowList) remove(f *flow) {
+	if f.prev != nil {
+		f.prev.next = f.next
+	} else {
+		l.first = f.next
+	}
+	if f.next != nil {
+		f.next.prev = f.prev
+	} else {
+		l.last = f.prev
+	}
+	f.prev, f.next, f.idle = nil, nil, false
+}

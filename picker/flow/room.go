@@ -1,0 +1,151 @@
+package flow
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// Of shares.
+const (
+	shareEvery  = int64(5 * time.Millisecond) // shares of many flows are not computed more often
+	fewFlows    = 8                           // those of so few at each change
+	catchUp     = 2.0                         // seconds in which a deficit is made good
+	maxCatchUp  = 8.0                         // a share is raised or lowered at most by this factor
+	deficitHalf = float64(time.Minute)
+	maxDeficit  = 5.0 // seconds of the fair share
+	slack       = 1e-9
+)
+
+// inFlight returns the places in flight, everywhere.
+func (c *Core) inFlight() int64 {
+	return c.own + c.fleet.inFlight + int64(math.Ceil(c.fleet.ghost+c.fleet.stray-slack))
+}
+
+// lacksRoom reports whether so many places are not free.
+func (c *Core) lacksRoom(places int64, ceiling float64) bool {
+	held := c.inFlight()
+	return held > 0 && float64(held+places) > float64(c.capacity.Places)*ceiling+slack
+}
+
+// fits reports whether a request of f may go: there is room for it, and this replica
+// has not yet taken its part of it.
+func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
+	if c.capacity.Endpoints == 0 || c.capacity.Places <= 0 || ceiling <= 0 || c.lacksRoom(places, ceiling) {
+		return false
+	}
+	if !c.fleet.shared() {
+		return true
+	}
+	if held := float64(c.own + places); held > c.fleet.bound+slack || (c.own > 0 && held > c.fleet.allowance+slack) {
+		return false
+	}
+	if c.fleet.all.requests == 0 && c.fleet.settled(c.now) {
+		return true
+	}
+	c.refresh()
+	return float64(b.own+places) <= max(c.entitlement(b, f, places, ceiling), 1)+slack
+}
+
+// entitlement returns the places that this replica may hold for a band: of each
+// flow's share the part that its demand here is of its demand everywhere. asking is
+// counted as waiting when nothing of it is.
+func (c *Core) entitlement(b *band, asking *flow, places int64, ceiling float64) float64 {
+	sum := 0.0
+	for _, f := range b.active {
+		own, demand, target := float64(f.own+f.waiting), f.demand(), f.target
+		if f == asking && f.waiting == 0 {
+			own, demand = own+float64(places), demand+float64(places)
+			target = min(target+float64(places), demand)
+		}
+		if demand > 0 {
+			sum += target * own / demand
+		}
+	}
+	if !c.fleet.settled(c.now) {
+		return min(sum, float64(c.capacity.Places)*ceiling/float64(c.fleet.size()))
+	}
+	return math.Floor(sum + .5)
+}
+
+// refresh computes all shares anew where something changed, not too often.
+func (c *Core) refresh() {
+	if !c.stale || (c.now-c.sharedAt < shareEvery && c.fleet.busyFlows > fewFlows && c.sharedAt > 0) {
+		return
+	}
+	dt := float64(c.now-c.sharedAt) / 1e9
+	if c.sharedAt == 0 || dt < 0 {
+		dt = 0
+	}
+	c.sharedAt, c.stale = c.now, false
+	left := float64(c.capacity.Places)
+	c.fleet.busyFlows = 0
+	for _, b := range c.bands {
+		flows := c.gather(b)
+		c.fleet.busyFlows += len(flows)
+		c.share(b, flows, max(left*b.ceiling, 0), min(dt, 1))
+		for _, f := range flows {
+			left -= f.held()
+		}
+	}
+}
+
+// gather returns the flows of a band that hold or wait for something, by demand per
+// weight.
+func (c *Core) gather(b *band) []*flow {
+	b.active = append(b.active[:0], b.live...)
+	byDemand(b.active, natural)
+	return b.active
+}
+
+func natural(f *flow) float64 { return f.weight }
+
+// raised is the weight of a flow that makes its deficit good.
+func raised(f *flow) float64 {
+	return f.weight * min(max(1+f.deficit/(catchUp*max(f.fair, slack)), 1/maxCatchUp), maxCatchUp)
+}
+
+func byDemand(flows []*flow, weight func(*flow) float64) {
+	slices.SortFunc(flows, func(f, g *flow) int {
+		return cmp.Or(cmp.Compare(f.demand()/weight(f), g.demand()/weight(g)), cmp.Compare(f.id, g.id))
+	})
+}
+
+// share divides places among the flows of a band, sorted by demand per weight. A flow
+// that got less than its share for a while gets more, until that is made good.
+func (c *Core) share(b *band, flows []*flow, places, dt float64) {
+	waterfill(flows, places, natural, func(f *flow, v float64) { f.fair = v })
+	for _, f := range flows {
+		if f.demand() > f.held()+slack {
+			f.deficit += (f.fair - f.held()) * dt
+		}
+		f.deficit *= math.Exp2(-dt * 1e9 / deficitHalf)
+		most := maxDeficit * max(f.fair, 1)
+		f.deficit = min(max(f.deficit, -most), most)
+	}
+	if b.Fairness == Strict || len(flows) < 2 {
+		for _, f := range flows {
+			f.target = f.fair
+		}
+		return
+	}
+	byDemand(flows, raised)
+	waterfill(flows, places, raised, func(f *flow, v float64) { f.target = v })
+}
+
+// waterfill divides places max-min fairly by weight: no flow gets more than its
+// demand, and none could get more without one of a smaller share per weight getting
+// less. flows are sorted by demand per weight.
+func waterfill(flows []*flow, places float64, weight func(*flow) float64, set func(*flow, float64)) {
+	sum := 0.0
+	for _, f := range flows {
+		sum += weight(f)
+	}
+	for _, f := range flows {
+		w := weight(f)
+		v := min(f.demand(), places*w/sum)
+		set(f, v)
+		places, sum = places-v, sum-w
+	}
+}
