@@ -20,8 +20,8 @@ const DefaultMaxBody = 64 << 20
 
 // Defaults of Options.
 const (
-	DefaultBodyTimeout = time.Minute
-	DefaultWorkTimeout = time.Second
+	DefaultBodyTimeout    = time.Minute
+	DefaultMessageTimeout = 5 * time.Second
 )
 
 // defaultEarlyHold bounds how much of a STREAMED body is held for the decision
@@ -71,9 +71,14 @@ type Options struct {
 	// DefaultBodyTimeout.
 	BodyTimeout time.Duration
 
-	// WorkTimeout bounds the work of a decision: after it, load alone decides. It
-	// must be shorter than the proxy's timer. Zero means DefaultWorkTimeout.
-	WorkTimeout time.Duration
+	// MessageTimeout is the proxy's message_timeout, which bounds how long a request
+	// may wait for capacity, but in full duplex, where it does not run. Zero means
+	// DefaultMessageTimeout.
+	MessageTimeout time.Duration
+
+	// MaxMessageTimeout is the proxy's max_message_timeout: when it is longer, the
+	// proxy is asked for that much when a request begins to wait.
+	MaxMessageTimeout time.Duration
 
 	// Handover is what happens to members of bodies by which proxies hand caches
 	// from engine to engine. The zero value refuses requests that have some.
@@ -157,11 +162,11 @@ func (o Options) withDefaults() (Options, error) {
 	if share := o.Budget.Share(budget.Bodies); share > 0 {
 		o.MaxBody = int(min(int64(o.MaxBody), share/2))
 	}
+	if o.MessageTimeout <= 0 {
+		o.MessageTimeout = DefaultMessageTimeout
+	}
 	if o.BodyTimeout <= 0 {
 		o.BodyTimeout = DefaultBodyTimeout
-	}
-	if o.WorkTimeout <= 0 {
-		o.WorkTimeout = DefaultWorkTimeout
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -1,7 +1,6 @@
 package extproc
 
 import (
-	"context"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -91,9 +90,8 @@ func (st *stream) parse(extent bodyExtent) error {
 // choose asks the chooser and keeps the decision.
 func (st *stream) choose() error {
 	start := st.p.opts.Now()
-	ctx, cancel := context.WithTimeout(st.ctx, st.p.opts.WorkTimeout)
-	defer cancel()
-	d, err := st.p.opts.Chooser.Choose(ctx, st.request)
+	st.boundWait()
+	d, err := st.p.opts.Chooser.Choose(st.ctx, st.request)
 	st.p.metrics.choose.Observe(st.p.opts.Now().Sub(start).Seconds())
 	if err != nil {
 		return st.refuse(asRefusal(err))

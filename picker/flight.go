@@ -28,6 +28,7 @@ type flight struct {
 	held      Held // by ep
 	record    recordRef
 
+	place   Place
 	firstAt time.Time
 	lastAt  time.Time
 	tokens  int
@@ -302,6 +303,7 @@ func (f *flight) release(o Outcome) {
 		f.s.blind.ended(!f.firstAt.IsZero())
 	}
 	f.keeps(&o)
+	f.s.opts.Gate.Leave(f.place, f.service(o.At))
 	f.tellFinished(o)
 	f.s.metrics.finished(f, o)
 	f.s.records.finish(f.record, f, o)
@@ -318,6 +320,17 @@ func (f *flight) end(o *Outcome) *endpoint.End {
 		e.First = f.firstAt.Sub(f.queued.At)
 	}
 	return e
+}
+
+// service returns the seconds that an engine worked for the request alone: its
+// prefill, and a part of the steps that it shared.
+func (f *flight) service(end time.Time) float64 {
+	const shared = .1
+	s := f.predicted.Own
+	if !f.firstAt.IsZero() && end.After(f.firstAt) {
+		s += shared * end.Sub(f.firstAt).Seconds()
+	}
+	return s
 }
 
 // learnAnswer teaches the length of a whole answer.

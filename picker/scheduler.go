@@ -50,6 +50,10 @@ type Options struct {
 	Prompts Prompts
 	// Gate is where requests wait for capacity; nil admits all at once.
 	Gate Gate
+	// WorkTimeout bounds the work of a decision, waits for the Gate apart: after it,
+	// load alone decides. It must be shorter than the proxy's timer. 0 means
+	// DefaultWorkTimeout.
+	WorkTimeout time.Duration
 	// Lists reads engines' lists of models again; nil: they stay as they are.
 	Lists Lists
 	// PlaceUnknown places requests for models that nobody serves; false refuses
@@ -81,16 +85,29 @@ type Options struct {
 // before the pool is looked at: a request that waits holds nothing but itself,
 // and decides by what is true afterwards.
 type Gate interface {
-	// Wait returns when the request may go on. The error is a *request.Error that
-	// says why it may not. It is called on the request's goroutine and returns
-	// soon after ctx ends.
-	Wait(ctx context.Context, r *request.Request) error
+	// Wait returns when the request may go on; the place that it then holds is due
+	// to Leave, exactly once. The error is a *request.Error that says why it may
+	// not. It is called on the request's goroutine and returns soon after ctx ends.
+	Wait(ctx context.Context, r *request.Request) (Place, error)
+	// Leave gives a place back: the answer has ended, or none was tried. service is
+	// the seconds that an engine worked for it, below 0 when that is unknown.
+	Leave(p Place, service float64)
+}
+
+// Place names what a request holds of a pool's capacity. The zero Place is none.
+type Place struct {
+	Queue  uint32
+	Handle uint64
 }
 
 // openGate is the Gate that admits all at once.
 type openGate struct{}
 
-func (openGate) Wait(context.Context, *request.Request) error { return nil }
+// Wait implements Gate.
+func (openGate) Wait(context.Context, *request.Request) (Place, error) { return Place{}, nil }
+
+// Leave implements Gate.
+func (openGate) Leave(Place, float64) {}
 
 // Lists keeps the pool informed of which models engines serve.
 type Lists interface {
@@ -100,6 +117,9 @@ type Lists interface {
 	// Doubt is told that an endpoint refused a model that it was known to serve.
 	Doubt(id indexer.EndpointID)
 }
+
+// DefaultWorkTimeout bounds the work of a decision.
+const DefaultWorkTimeout = time.Second
 
 const (
 	defaultSample  = 0.05
@@ -143,6 +163,9 @@ func New(o Options) (*Scheduler, error) {
 	}
 	if o.Gate == nil {
 		o.Gate = openGate{}
+	}
+	if o.WorkTimeout <= 0 {
+		o.WorkTimeout = DefaultWorkTimeout
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -197,9 +220,23 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 	if s.opts.Lists != nil && !s.opts.Pool.Snapshot().MayServe(r.Target) {
 		s.opts.Lists.Confirm(ctx, r.Target)
 	}
-	if err := s.opts.Gate.Wait(ctx, r); err != nil {
+	place, err := s.opts.Gate.Wait(ctx, r)
+	if err != nil {
 		return nil, err
 	}
+	d, err := s.place(ctx, rules, r, seed)
+	if err != nil {
+		s.opts.Gate.Leave(place, -1)
+		return nil, err
+	}
+	d.place = place
+	return &d.Decision, nil
+}
+
+// place decides for a request that need not wait, or no longer. Its work is bounded.
+func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request, seed uint64) (*flight, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.WorkTimeout)
+	defer cancel()
 	if ctx.Err() != nil {
 		return nil, request.Errorf(request.ReasonCancelled, "the client went away")
 	}
@@ -217,7 +254,7 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 		f.AnswerHeaders = rules.Answer(c, c.plan.Order[0])
 	}
 	s.metrics.placed(s.opts.Now().Sub(start), c)
-	return &f.Decision, nil
+	return f, nil
 }
 
 // resolve fills what the configuration says about r.

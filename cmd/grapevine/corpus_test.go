@@ -59,7 +59,7 @@ func TestCorpus(t *testing.T) {
 func shapeOutcome(t *testing.T, text, fleet string) string {
 	t.Helper()
 	var out strings.Builder
-	c, problems := config.Parse("f", []byte(text), config.Options{Table: pd.Table(), Queues: true})
+	c, problems := config.Parse("f", []byte(text), config.Options{Table: pd.Table()})
 	for _, p := range problems {
 		fmt.Fprintln(&out, "error", p)
 	}

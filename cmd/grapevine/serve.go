@@ -23,6 +23,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
@@ -87,7 +88,9 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.DurationVar(&f.o.BodyTimeout, "body-timeout", extproc.DefaultBodyTimeout, "for the rest of a request body of which a part is held")
 	fl.StringVar(&f.handover, "handover-members", "refuse", "what happens to requests whose bodies hold members that hand caches from engine to engine: refuse (400) or strip")
 	fl.StringSliceVar(&f.o.Handover.Allow, "handover-allow", nil, "such members that clients may send (repeatable)")
-	fl.DurationVar(&f.o.WorkTimeout, "work-timeout", extproc.DefaultWorkTimeout, "for the work of a decision, after which load alone decides; less than the proxy's message timeout")
+	fl.DurationVar(&f.o.MessageTimeout, "message-timeout", extproc.DefaultMessageTimeout, "the proxy's message_timeout: where it keeps bodies back, requests wait for capacity less long than this")
+	fl.DurationVar(&f.o.MaxMessageTimeout, "max-message-timeout", 0, "the proxy's max_message_timeout: it is asked for this much when a request begins to wait (0: it allows no more than message_timeout)")
+	fl.DurationVar(&f.o.WorkTimeout, "work-timeout", picker.DefaultWorkTimeout, "for the work of a decision, after which load alone decides; less than the proxy's message timeout")
 	fl.StringVar(&f.o.TLS.ClientCA, "client-ca", "", "file of those who sign proxies' certificates, read again when it changes; others are refused on the ext_proc and xDS listeners (default: any proxy)")
 	fl.StringSliceVar(&f.o.TLS.ClientNames, "client-name", nil, "SPIFFE or DNS name that a proxy's certificate must carry, with --client-ca (repeatable)")
 	fl.StringVar(&f.o.TLS.Min, "tls-min", "1.2", "oldest TLS version on these listeners: 1.2 or 1.3")
@@ -227,7 +230,7 @@ func (f *serveFlags) complete() error {
 		return cli.UsageError{Err: err}
 	}
 	for name, d := range map[string]time.Duration{
-		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--body-timeout": f.o.BodyTimeout, "--work-timeout": f.o.WorkTimeout, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast,
+		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--body-timeout": f.o.BodyTimeout, "--work-timeout": f.o.WorkTimeout, "--message-timeout": f.o.MessageTimeout, "--max-message-timeout": f.o.MaxMessageTimeout, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast,
 	} {
 		if d <= 0 {
 			return cli.UsageError{Err: fmt.Errorf("%s %s: want more than 0", name, d)}

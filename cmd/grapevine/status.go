@@ -154,6 +154,9 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	if st.NoModel > 0 {
 		fmt.Fprintf(w, "models not configured: %d requests\n", st.NoModel)
 	}
+	for _, q := range st.Queues {
+		fmt.Fprintln(w, queueLine(&q))
+	}
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE")
 	for _, e := range st.Endpoints {

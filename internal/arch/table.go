@@ -66,6 +66,7 @@ var Rows = Table{
 	{"internal/share/plan", 1, Product, Pure},
 	{"internal/strict", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
+	{"picker/flow", 1, Product, 0},
 	{"picker/health", 1, Product, Pure | Locks | Hot},
 
 	// The product, level 2.
@@ -102,30 +103,31 @@ var Rows = Table{
 	{"extproc/xds", 5, Product, 0},
 	{"internal/admin", 5, Product, 0},
 	{"picker/discovery/kube", 5, Product, 0},
+	{"picker/flow/gate", 5, Product, 0},
 	{"picker/monitor", 5, Product, 0},
-	{"picker/plugin", 5, Product, 0},
 	{"picker/plugins/predicted", 5, Product, Hot},
 
 	// The product, level 6.
 	{"cluster", 6, Product, 0},
 	{"extproc", 6, Product, Hot},
 	{"internal/prefix", 6, Product, Hot},
-	{"picker/plugins", 6, Product, Hot},
+	{"picker/plugin", 6, Product, 0},
 
 	// The product, level 7.
 	{"cluster/internal/stream", 7, Product, 0},
 	{"cluster/natsbus", 7, Product, 0},
 	{"internal/share", 7, Product, 0},
-	{"pd", 7, Product, Hot},
-	{"picker/config", 7, Product, 0},
+	{"picker/plugins", 7, Product, Hot},
 
 	// The product, level 8.
 	{"cluster/gossip", 8, Product, 0},
-	{"internal/explain", 8, Product, 0},
-	{"pd/sidecar", 8, Product, 0},
+	{"pd", 8, Product, Hot},
+	{"picker/config", 8, Product, 0},
 
 	// The product, level 9.
+	{"internal/explain", 9, Product, 0},
 	{"internal/server", 9, Product, 0},
+	{"pd/sidecar", 9, Product, 0},
 
 	// The product, level 10.
 	{"cmd/grapevine", 10, Product, 0},
@@ -148,9 +150,9 @@ var Rows = Table{
 	// The laboratory, level 4.
 	{"internal/lab/workload", 4, Lab, 0},
 
-	// The laboratory, level 8.
-	{"internal/lab/demo", 8, Lab, 0},
-	{"internal/lab/replay", 8, Lab, 0},
+	// The laboratory, level 9.
+	{"internal/lab/demo", 9, Lab, 0},
+	{"internal/lab/replay", 9, Lab, 0},
 
 	// The laboratory, level 10.
 	{"internal/lab/record", 10, Lab, 0},

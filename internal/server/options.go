@@ -39,6 +39,8 @@ type Options struct {
 	BodyTimeout       time.Duration // for the rest of a body that is held; default 1 min
 	Handover          handover.Policy
 	Trust             events.Trust  // of engines
+	MessageTimeout    time.Duration // the proxy's message_timeout, which bounds waits for capacity where it runs; default 5 s
+	MaxMessageTimeout time.Duration // the proxy's max_message_timeout; 0: message_timeout cannot be prolonged
 	WorkTimeout       time.Duration // for the work of a decision, after which load alone decides; default 1 s
 	AllowModeOverride bool
 	Gateway           extproc.Gateway // what the proxy takes as a destination

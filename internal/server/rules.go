@@ -20,6 +20,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -202,6 +204,7 @@ func (s *Server) reloadConfig(changed bool) error {
 		return err
 	}
 	s.warnOfRestart(c)
+	s.queue(s.config.Load(), c)
 	s.use(c)
 	s.size(c)
 	s.refresh()
@@ -245,6 +248,32 @@ func (s *Server) noteReload(c *config.Config, err error) {
 func (s *Server) use(c *config.Config) {
 	s.config.Store(c)
 	s.gaugePace.Store(int64(gaugePace(c.GaugeAge, s.rules(c).Names.Objectives)))
+}
+
+// queue has requests wait as c says. What waits stays where it is while flow control
+// means the same.
+func (s *Server) queue(old, c *config.Config) {
+	if old == nil || old.Hash() != c.Hash() {
+		s.gate.Configure(s.waitRules(c))
+	}
+}
+
+// waitRules says how requests wait. The bodies of those that do take at most a
+// quarter of the process's memory.
+func (s *Server) waitRules(c *config.Config) *gate.Config {
+	g := c.Flow.Gate()
+	if g == nil || s.budget.Limit() <= 0 {
+		return g
+	}
+	queue, most := g.Queue, s.budget.Limit()/4
+	g.Queue = func() flow.Options {
+		o := queue()
+		if o.MaxBytes == 0 || o.MaxBytes > most {
+			o.MaxBytes = most
+		}
+		return o
+	}
+	return g
 }
 
 // size gives every endpoint the share of the approximate index that c asks for.

@@ -29,6 +29,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/monitor"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
@@ -62,6 +63,8 @@ type Server struct {
 	node      *cluster.Node
 	bus       cluster.Bus
 	load      *share.Load
+	gate      *gate.Gate
+	queues    *share.Queues
 	costs     *share.Costs
 	hints     *share.Hints
 	share     *share.Index
@@ -166,6 +169,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.o.Config != "" {
 		s.wg.Go(func() { s.watchConfig(ctx) })
 	}
+	s.wg.Go(func() { s.gate.Run(ctx) })
 	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
 	return nil
 }
@@ -203,9 +207,10 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 	}
 	c := s.config.Load()
 	s.size(c)
+	s.gate.Configure(s.waitRules(c))
 	s.scheduler, err = picker.New(picker.Options{
 		Pool: s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers,
-		SampleBodies: s.o.SampleBodies, Registerer: s.registry, Log: s.o.Log,
+		SampleBodies: s.o.SampleBodies, Gate: s.gate, WorkTimeout: s.o.WorkTimeout, Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
 }
@@ -215,7 +220,7 @@ func (s *Server) openExtProc() error {
 		Chooser: chooser{s}, Parse: request.Parse, ParsePrefix: request.ParsePrefix,
 		Answer:       s.answer,
 		IgnoreSubset: s.o.IgnoreSubset, Gateway: s.o.Gateway, Destinations: s.o.Destinations, ReportServed: s.opened.ReportServed,
-		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, WorkTimeout: s.o.WorkTimeout, Handover: s.o.Handover,
+		MaxBody: s.o.MaxBody, Budget: s.budget, BodyTimeout: s.o.BodyTimeout, MessageTimeout: s.o.MessageTimeout, MaxMessageTimeout: s.o.MaxMessageTimeout, Handover: s.o.Handover,
 		AllowModeOverride: s.o.AllowModeOverride, FallbackMetadata: s.o.FallbackMetadata,
 		Trust:       func() *request.Trust { return s.config.Load().Trust },
 		AnswerModel: s.o.AnswerModel, Rewrites: s.scheduler.Rewrites,

@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 )
 
 // ClusterOptions say how this replica finds the others and shares with them.
@@ -116,7 +117,7 @@ func (s *Server) openNode(setup *share.Setup) (err error) {
 
 // openShare registers what this replica shares with its group. Alone, the same parts
 // run and tell nobody.
-func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) error {
+func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) (err error) {
 	s.setup = share.NewSetup(share.SetupOptions{Secret: uint64(s.hasher.Root(indexer.Scope{})), Models: s.modelsInUse, Log: s.o.Log})
 	if err := s.openNode(s.setup); err != nil {
 		return err
@@ -132,6 +133,10 @@ func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) error
 	})
 	s.xds = newXDSShare(s, group)
 	s.load = share.NewLoad(share.LoadOptions{Group: group, Pool: s.pool, Now: time.Now, Log: s.o.Log})
+	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
+		return err
+	}
+	s.queues = share.NewQueues(group, s.gate, s.o.Log)
 	s.costs = share.NewCosts(share.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
 	s.hints = share.NewHints(share.HintOptions{
 		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Now: time.Now, Registry: s.registry,
@@ -152,6 +157,7 @@ func (s *Server) joinGroup(ctx context.Context, sessions *picker.Sessions) error
 	if s.o.Cluster.enabled() {
 		s.setup.Tell()
 		s.wg.Go(func() { s.load.Run(ctx) })
+		s.wg.Go(func() { s.queues.Run(ctx) })
 		s.wg.Go(func() { s.costs.Run(ctx) })
 		s.wg.Go(func() { s.hints.Run(ctx) })
 	}

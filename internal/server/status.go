@@ -17,6 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
 // Status is what /status shows.
@@ -35,6 +36,8 @@ type Status struct {
 	Cluster   ClusterStatus        `json:"cluster"`
 	Members   []MemberStatus       `json:"members,omitempty"`
 	Endpoints []EndpointStatus     `json:"endpoints"`
+
+	Queues []flow.Status `json:"queues,omitempty"` // where requests wait for capacity
 
 	Served extproc.ServedStatus `json:"served"` // whether the proxies go where the picker says
 }
@@ -94,6 +97,7 @@ func (s *Server) Status() Status {
 	x := s.index.Stats()
 	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
 	st.Cluster, st.Members = s.clusterStatus()
+	st.Queues = s.gate.Status()
 	for _, ep := range s.pool.Snapshot().Endpoints {
 		st.Endpoints = append(st.Endpoints, s.endpointStatus(ep, now))
 	}

@@ -42,6 +42,7 @@ const (
 	stateSessions = "sessions"
 	stateSetup    = "setup"
 	stateIndex    = "index"
+	stateQueues   = "queues"
 
 	// StateHealth is what each replica has seen of the endpoints' health.
 	StateHealth = "health"

@@ -42,7 +42,10 @@ func (b *builder) readDetector(top, flow strict.Node) {
 	}
 	b.out.Detector, b.out.DetectorName = in.plugin.Detector, in.name
 	b.out.GaugeAge = gaugeAge(in.used)
-	b.out.Rules.Admit = admit(in.plugin.Detector)
+	b.out.Rules.Admit = admit(in.plugin.Detector, b.out.Flow != nil)
+	if b.out.Flow != nil && in.plugin.Sizing != nil {
+		b.out.Flow.Sizing = *in.plugin.Sizing
+	}
 }
 
 func (b *builder) topDetector(n strict.Node) *instance {
@@ -68,14 +71,14 @@ func (b *builder) topDetector(n strict.Node) *instance {
 	return in
 }
 
-// admit refuses sheddable requests while the pool is saturated, and those whose
-// latency targets nobody is expected to meet.
-func admit(saturation plugin.Detector) func(*picker.Cycle) error {
+// admit refuses sheddable requests while the pool is saturated, unless they wait for
+// it, and those whose latency targets nobody is expected to meet.
+func admit(saturation plugin.Detector, wait bool) func(*picker.Cycle) error {
 	return func(c *picker.Cycle) error {
 		if c.Request.Priority >= 0 {
 			return nil
 		}
-		if s := saturation(c); s >= 1 {
+		if !wait && saturation(c) >= 1 {
 			return request.Errorf(request.ReasonSaturated, "the pool is saturated, and requests of priority %d may be refused", c.Request.Priority)
 		}
 		if plugins.BeyondTargets(c) {

@@ -35,9 +35,6 @@ type Options struct {
 	// Table holds the plugin types; nil means plugins.Builtin(), which has no
 	// prefill/decode handlers (pd.Table has).
 	Table plugin.Table
-	// Queues says that whoever uses the Config queues requests (Config.Flow).
-	// If not, a file that asks for it gets a note.
-	Queues bool
 }
 
 // Config is one file, checked and built.

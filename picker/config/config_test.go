@@ -16,20 +16,18 @@ import (
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/flow"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestLoad runs the files in testdata/load: a configuration, then what becomes of
-// it. "load queues" has a daemon that queues. Run with -rewrite to write the
+// it. Run with -rewrite to write the
 // answers anew.
 func TestLoad(t *testing.T) {
 	datadriven.Walk(t, "testdata/load", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			o := Options{Table: pd.Table()}
-			for _, arg := range d.CmdArgs {
-				o.Queues = o.Queues || arg.Key == "queues"
-			}
 			if d.Cmd != "load" {
 				d.Fatalf(t, "unknown command %s", d.Cmd)
 			}
@@ -55,7 +53,17 @@ func outcome(t *testing.T, input string, o Options) string {
 		fmt.Fprintf(&b, "note %s\n", n)
 	}
 	if c.Flow != nil {
-		fmt.Fprintf(&b, "flow %+v\n", *c.Flow)
+		q, s := c.Flow.Queue, c.Flow.Sizing
+		fmt.Fprintf(&b, "flow requests %d bytes %d ttl %v empty %v limit %T capacity %d %d %d %d\n",
+			q.MaxRequests, q.MaxBytes, q.TTL, q.EmptyTTL, c.Flow.Limit(), s.Unit, s.Requests, s.Tokens, s.Queue)
+		for i, band := range append([]flow.Band{q.Default, q.Negative}, q.Bands...) {
+			name := [...]string{"default", "negative"}[min(i, 1)]
+			if i > 1 {
+				name = fmt.Sprint(band.Priority)
+			}
+			fmt.Fprintf(&b, "band %s requests %d bytes %d fairness %d %v %v order %d\n",
+				name, band.MaxRequests, band.MaxBytes, band.Fairness, band.Weights, band.Service, band.Ordering)
+		}
 	}
 	if c.Discovery != nil {
 		fmt.Fprintf(&b, "discovery %+v\n", *c.Discovery)
@@ -274,7 +282,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, input string) {
-		c, problems := Parse("f", []byte(input), Options{Queues: true, Table: pd.Table()})
+		c, problems := Parse("f", []byte(input), Options{Table: pd.Table()})
 		if (c == nil) != (len(problems) > 0) {
 			t.Fatalf("config %v and problems %v", c, problems)
 		}
@@ -285,7 +293,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, problems := Parse("effective", text, Options{Queues: true, Table: pd.Table()}); len(problems) > 0 {
+		if _, problems := Parse("effective", text, Options{Table: pd.Table()}); len(problems) > 0 {
 			t.Fatalf("effective configuration: %v\n%s", problems, text)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -19,23 +21,21 @@ const (
 
 // Flow says how requests wait while the pool is saturated.
 type Flow struct {
-	MaxBytes             int64         // of all that wait; 0: no bound
-	MaxRequests          int64         // 0: no bound
-	DefaultRequestTTL    time.Duration // 0: no bound
-	NoEndpointRequestTTL time.Duration // while there is no endpoint; 0: no bound
-	DefaultBand          Band          // for priorities without a band
-	NegativeBand         Band          // for those below 0
-	Bands                []Band
-	Eviction             bool // requests of low priority may be ended for others
+	Queue  flow.Options
+	Limit  func() flow.UsageLimit
+	Sizing gate.Sizing
 }
 
-// Band is the queue of one priority.
-type Band struct {
-	Priority    int
-	MaxBytes    int64
-	MaxRequests int64
-	Fairness    string // policy type, canonical name
-	Ordering    string
+// Gate returns what the gate is configured with, nil when nobody is to wait.
+func (f *Flow) Gate() *gate.Config {
+	if f == nil {
+		return nil
+	}
+	return &gate.Config{Sizing: f.Sizing, Queue: func() flow.Options {
+		o := f.Queue
+		o.Limit = f.Limit()
+		return o
+	}}
 }
 
 func (b *builder) readFlow(n strict.Node) {
@@ -44,14 +44,12 @@ func (b *builder) readFlow(n strict.Node) {
 		return
 	}
 	o := n.Object()
-	base := Band{MaxBytes: defaultBandBytes, MaxRequests: defaultBandRequests, Fairness: defaultFairness, Ordering: defaultOrdering}
-	f := &Flow{
-		MaxBytes: quantity(o.Field("maxBytes"), 0), MaxRequests: quantity(o.Field("maxRequests"), 0),
-		DefaultRequestTTL:    duration(o.Field("defaultRequestTTL"), defaultRequestTTL),
-		NoEndpointRequestTTL: duration(o.Field("noEndpointRequestTTL"), defaultRequestTTL),
-	}
-	f.DefaultBand = b.readBand(o.Field("defaultPriorityBand"), base, false)
-	f.NegativeBand = b.readBand(o.Field("defaultNegativePriorityBand"), f.DefaultBand, false)
+	base := flow.Band{MaxBytes: defaultBandBytes, MaxRequests: defaultBandRequests}
+	q := flow.Options{MaxBytes: quantity(o.Field("maxBytes"), 0), MaxRequests: quantity(o.Field("maxRequests"), 0)}
+	q.TTL = duration(o.Field("defaultRequestTTL"), defaultRequestTTL)
+	q.EmptyTTL = duration(o.Field("noEndpointRequestTTL"), q.TTL)
+	q.Default = b.readBand(o.Field("defaultPriorityBand"), base, false)
+	q.Negative = b.readBand(o.Field("defaultNegativePriorityBand"), q.Default, false)
 	bands, _ := o.Field("priorityBands").List()
 	lines := map[int]strict.Node{}
 	for _, e := range bands {
@@ -60,12 +58,18 @@ func (b *builder) readFlow(n strict.Node) {
 			e.Problem(firstOnLine(old), "two bands of priority %d", band.Priority)
 		}
 		lines[band.Priority] = e
-		f.Bands = append(f.Bands, band)
+		q.Bands = append(q.Bands, band)
 	}
-	f.Eviction, _ = o.Field("enableEviction").Bool()
+	f := &Flow{Queue: q, Limit: func() flow.UsageLimit { return flow.StaticLimit{} }}
+	if eviction := o.Field("enableEviction"); eviction.Found() {
+		if on, _ := eviction.Bool(); on {
+			b.note(eviction, "requests that wait make way for others; those in flight run to their end", "requests in flight are not ended for others")
+		}
+	}
 	if ref := o.Field("usageLimitPolicyPluginRef"); ref.Found() {
-		b.find(ref)
-		b.note(ref, "", "there is one usage limit, that of the saturation detector")
+		if in := b.policyOf(ref, plugin.KindUsage); in != nil {
+			f.Limit = in.Limit
+		}
 	}
 	o.Field("saturationDetector") // read with the other places of it
 	o.Done()
@@ -77,15 +81,12 @@ func (b *builder) readFlow(n strict.Node) {
 		b.note(n, "list flowControl under featureGates", "flowControl is read but not in force: its feature gate is off")
 	case !on:
 		b.note(n, "", "flowControl is read but not in force: its feature gate is off")
-	case !b.opts.Queues:
-		b.note(n, "sheddable requests (priority below 0) are refused while saturated", "flowControl is read, but requests do not wait here: they are placed at once or refused")
-		b.out.Flow = f
 	default:
 		b.out.Flow = f
 	}
 }
 
-func (b *builder) readBand(n strict.Node, base Band, explicit bool) Band {
+func (b *builder) readBand(n strict.Node, base flow.Band, explicit bool) flow.Band {
 	o := n.Object()
 	band := base
 	priority := o.Field("priority")
@@ -96,35 +97,52 @@ func (b *builder) readBand(n strict.Node, base Band, explicit bool) Band {
 	band.Priority = int(v)
 	band.MaxBytes = quantity(o.Field("maxBytes"), base.MaxBytes)
 	band.MaxRequests = quantity(o.Field("maxRequests"), base.MaxRequests)
-	band.Fairness = b.policy(o, "fairnessPolicy", band.Fairness, plugin.KindFairness)
-	band.Ordering = b.policy(o, "orderingPolicy", band.Ordering, plugin.KindOrdering)
+	if p := b.policy(o, "fairnessPolicy", plugin.KindFairness); p != nil {
+		band.Fairness, band.Weights, band.Service = p.Fairness, p.Weights, p.Service
+	}
+	if p := b.policy(o, "orderingPolicy", plugin.KindOrdering); p != nil {
+		band.Ordering = p.Ordering
+	}
 	o.Done()
 	return band
 }
 
-// policy reads a reference to a queueing policy, in the spelling with Ref or
-// the shorter one. The built-in policies need not be listed under plugins.
-func (b *builder) policy(o *strict.Object, field, fallback string, kind plugin.Kind) string {
+// policy reads a reference to a queueing policy, in the spelling with Ref or the
+// shorter one; nil when there is none.
+func (b *builder) policy(o *strict.Object, field string, kind plugin.Kind) *plugin.FlowPolicy {
 	ref := o.Field(field + "Ref")
 	if !ref.Found() {
 		ref = o.Field(field)
 	}
 	if !ref.Found() {
-		return fallback
+		return nil
 	}
+	return b.policyOf(ref, kind)
+}
+
+// policyOf returns the policy that ref names. The built-in ones need not be listed
+// under plugins.
+func (b *builder) policyOf(ref strict.Node, kind plugin.Kind) *plugin.FlowPolicy {
 	name, _ := ref.Text()
 	typ, known := b.opts.Table.Find(name)
+	var built plugin.Plugin
 	if in := b.byName[name]; in != nil || !known {
 		if in = b.find(ref); in == nil {
-			return fallback
+			return nil
 		}
-		typ = in.typ
+		typ, built = in.typ, in.plugin
+	} else if typ.Kind == kind {
+		var err error
+		if built, err = typ.New(nil); err != nil {
+			ref.Problem("list it under plugins, with its parameters", "%s: %s cannot be used as it is: %v", ref.Path(), name, err)
+			return nil
+		}
 	}
 	if typ.Kind != kind {
 		ref.Problem("", "%s: %s is %s, not %s", ref.Path(), name, article(typ.Kind), article(kind))
-		return fallback
+		return nil
 	}
-	return typ.Name
+	return built.Flow
 }
 
 func duration(n strict.Node, fallback time.Duration) time.Duration {

@@ -54,13 +54,11 @@ var elsewhere = map[string]string{
 	"models-responder":                          "leave it out: GET /v1/models is sent to an endpoint",
 	"agent-identity":                            "leave it out: session-id-producer says where the session key is",
 	"thunder-agent":                             "use predicted-ttft-scorer: requests do not wait here",
-	"program-aware-fairness":                    "use round-robin-fairness-policy",
 	"k8s-notification-source":                   "leave it out: endpoints come from the endpoints file",
 	"request-attribute-reporter":                "leave it out: see grapevine-lab record",
 	"max-saturation-detector":                   "use utilization-detector or concurrency-detector",
 	"vllmgrpc-parser":                           "leave it out: what is not understood is placed by load alone",
 	"vertexai-parser":                           "leave it out: what is not understood is placed by load alone",
-	"static-usage-limit-policy":                 "leave it out: there is one limit, the detector's",
 	"multicluster-session-affinity-filter":      federated,
 	"multicluster-queue-scorer":                 federated,
 	"multicluster-kv-cache-utilization-scorer":  federated,
@@ -71,14 +69,12 @@ var elsewhere = map[string]string{
 	"multicluster-metrics-extractor":            federated,
 	"p2p-source-producer":                       "leave it out: the header by which an engine pulls blocks from another is not set here",
 	"disaggregatedset-rollout-screener":         "use label-selector-filter and objectives: revisions are not gated",
-	"soft-reflective-ceiling-policy":            "leave it out: there is one limit, the detector's",
 	"sheddable-eviction-filter":                 "leave it out: requests that run are never ended for others",
 	"eviction-sheddable-filter":                 "leave it out: requests that run are never ended for others",
 	"priority-then-time-eviction-order-policy":  "leave it out: requests that run are never ended for others",
 	"eviction-priority-then-time-ordering":      "leave it out: requests that run are never ended for others",
 	"lmetric-scorer":                            "use lmetric-policy, which is that rule",
 	"models-source":                             "leave it out: the lists of models are always read",
-	"priority-holdback-policy":                  "leave it out: there is one limit, the detector's",
 }
 
 // federated is the hint for endpoints that are clusters.

@@ -33,6 +33,7 @@ type Core struct {
 	now      int64
 	sharedAt int64 // when shares were computed last
 	stale    bool  // something that shares depend on has changed since
+	urgent   bool  // a flow has no share yet
 
 	fleet fleet
 	out   []Event

@@ -34,14 +34,12 @@ type fleet struct {
 	service   float64 // mean seconds of a request, 0 when unknown
 	witnessed int64   // when engines were read last
 	fadedAt   int64   // when silent members' places faded last
-	busyFlows int
 }
 
 // peer is one other replica.
 type peer struct {
 	gauges  []Gauge
 	heardAt int64
-	heard   bool // its gauges have come at least once
 	silent  bool
 }
 
@@ -64,24 +62,14 @@ func (t *fleet) size() int {
 	return n
 }
 
-// settled reports whether every member was heard, or has had the time for it.
-func (t *fleet) settled(now int64) bool {
-	if now-t.started > learning {
-		return true
-	}
-	for _, p := range t.peers {
-		if !p.heard {
-			return false
-		}
-	}
-	return true
-}
+// settled reports whether every member has had the time to be heard.
+func (t *fleet) settled(now int64) bool { return now-t.started > learning }
 
 // next returns when Advance is due for the fleet's sake.
 func (t *fleet) next(now int64) int64 {
 	next := never
 	for _, p := range t.peers {
-		if !p.silent {
+		if !p.silent && len(p.gauges) > 0 {
 			next = min(next, p.heardAt+silentAfter)
 		}
 	}
@@ -91,30 +79,21 @@ func (t *fleet) next(now int64) int64 {
 	return next
 }
 
-// SetMembers names the other replicas. One that is new counts as heard for the time
-// in which a silent one is noticed; one that is gone is silent from now on.
-func (c *Core) SetMembers(now int64, names []string) {
+// Gone is told that a replica has left the group: what waits there is lost, what it
+// held runs on in the engines.
+func (c *Core) Gone(now int64, origin string) {
 	c.now = now
-	gone := map[string]bool{}
-	for name := range c.fleet.peers {
-		gone[name] = true
+	p := c.fleet.peers[origin]
+	if p == nil {
+		return
 	}
-	for _, name := range names {
-		delete(gone, name)
-		if c.fleet.peers[name] == nil {
-			c.join()
-			c.fleet.peers[name] = &peer{heardAt: now}
-		}
-	}
-	for name := range gone {
-		c.fall(c.fleet.peers[name])
-		delete(c.fleet.peers, name)
-	}
+	c.fall(p)
+	delete(c.fleet.peers, origin)
 	c.sum()
 	c.pump()
 }
 
-// join is called when the first other member is named. What runs in the engines may
+// join is called when the first other member is heard. What runs in the engines may
 // belong to replicas that are gone: until engines were read this replica takes one
 // place.
 func (c *Core) join() {
@@ -125,7 +104,7 @@ func (c *Core) join() {
 }
 
 // Hear takes what another replica tells: all its flows that hold or wait for
-// something, also none. A replica that was not named counts as a member.
+// something, also none. From then on it is a member until Gone.
 func (c *Core) Hear(now int64, origin string, gauges []Gauge) {
 	c.now = now
 	p := c.fleet.peers[origin]
@@ -135,7 +114,7 @@ func (c *Core) Hear(now int64, origin string, gauges []Gauge) {
 		c.fleet.peers[origin] = p
 	}
 	p.gauges = append(p.gauges[:0], gauges...)
-	p.heard, p.heardAt, p.silent = true, now, false
+	p.heardAt, p.silent = now, false
 	c.sum()
 	c.trim()
 	c.pump()
@@ -195,7 +174,8 @@ func (t *fleet) silent() int {
 func (c *Core) watch() {
 	fell := false
 	for _, p := range c.fleet.peers {
-		if !p.silent && c.now-p.heardAt > silentAfter {
+		// Those that hold nothing have nothing to tell.
+		if !p.silent && len(p.gauges) > 0 && c.now-p.heardAt > silentAfter {
 			c.fall(p)
 			fell = true
 		}

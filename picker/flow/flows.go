@@ -60,6 +60,7 @@ func (c *Core) awake(f *flow) {
 	}
 	c.idle.remove(f)
 	f.liveAt = len(f.band.live)
+	c.stale, c.urgent = true, c.urgent || f.liveAt < fewFlows
 	f.band.live = append(f.band.live, f)
 }
 

@@ -9,8 +9,8 @@ import (
 
 // Of shares.
 const (
-	shareEvery  = int64(5 * time.Millisecond) // shares of many flows are not computed more often
-	fewFlows    = 8                           // those of so few at each change
+	shareEvery  = int64(5 * time.Millisecond) // shares are not computed more often,
+	fewFlows    = 64                          // but where few flows get one that has none
 	catchUp     = 2.0                         // seconds in which a deficit is made good
 	maxCatchUp  = 8.0                         // a share is raised or lowered at most by this factor
 	deficitHalf = float64(time.Minute)
@@ -71,19 +71,17 @@ func (c *Core) entitlement(b *band, asking *flow, places int64, ceiling float64)
 
 // refresh computes all shares anew where something changed, not too often.
 func (c *Core) refresh() {
-	if !c.stale || (c.now-c.sharedAt < shareEvery && c.fleet.busyFlows > fewFlows && c.sharedAt > 0) {
+	if !c.stale || (c.now-c.sharedAt < shareEvery && !c.urgent && c.sharedAt > 0) {
 		return
 	}
 	dt := float64(c.now-c.sharedAt) / 1e9
 	if c.sharedAt == 0 || dt < 0 {
 		dt = 0
 	}
-	c.sharedAt, c.stale = c.now, false
+	c.sharedAt, c.stale, c.urgent = c.now, false, false
 	left := float64(c.capacity.Places)
-	c.fleet.busyFlows = 0
 	for _, b := range c.bands {
 		flows := c.gather(b)
-		c.fleet.busyFlows += len(flows)
 		c.share(b, flows, max(left*b.ceiling, 0), min(dt, 1))
 		for _, f := range flows {
 			left -= f.held()

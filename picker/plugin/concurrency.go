@@ -2,6 +2,14 @@ package plugin
 
 import (
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+)
+
+// Modes of concurrency.
+const (
+	modeRequests = "requests"
+	modeTokens   = "tokens"
+	modeHybrid   = "hybrid"
 )
 
 type concurrencyParams struct {
@@ -14,53 +22,45 @@ type concurrencyParams struct {
 }
 
 // concurrency judges endpoints by the book of all replicas: what is in flight
-// over what may be. With both limits the one that is nearer counts.
-type concurrency struct {
-	requests, tokens float64 // limits; 0: none
-	headroom         float64
-}
-
-// Modes of concurrency-detector.
-const (
-	byRequests = "requests"
-	byTokens   = "tokens"
-	byBoth     = "hybrid"
-)
+// over what may be. A limit of 0 does not count.
+type concurrency struct{ requests, tokens, headroom float64 }
 
 func newConcurrency(p concurrencyParams) (Plugin, error) {
-	u := concurrency{requests: float64(p.MaxConcurrency), tokens: float64(p.MaxTokenConcurrency), headroom: p.Headroom}
 	if p.CapacityPerEndpoint > 0 {
-		u.requests = float64(p.CapacityPerEndpoint)
+		p.MaxConcurrency = p.CapacityPerEndpoint
 	}
+	u := concurrency{float64(p.MaxConcurrency), float64(p.MaxTokenConcurrency), p.Headroom}
+	sizing := &gate.Sizing{Unit: gate.Larger, Requests: p.MaxConcurrency, Tokens: p.MaxTokenConcurrency}
 	switch p.ConcurrencyMode {
-	case byRequests:
-		u.tokens = 0
-	case byTokens:
-		u.requests = 0
+	case modeRequests:
+		u.tokens, sizing.Unit = 0, gate.Requests
+	case modeTokens:
+		u.requests, sizing.Unit = 0, gate.Tokens
 	}
-	return Plugin{Filter: u, Detector: u.saturation}, Faults(
-		Require(p.ConcurrencyMode == byRequests || p.ConcurrencyMode == byTokens || p.ConcurrencyMode == byBoth, "concurrencyMode", "must be requests, tokens or hybrid"),
+	return Plugin{Filter: u, Detector: u.saturation, Sizing: sizing}, Faults(
+		Require(p.ConcurrencyMode == modeRequests || p.ConcurrencyMode == modeTokens || p.ConcurrencyMode == modeHybrid,
+			"concurrencyMode", "must be requests, tokens or hybrid"),
 		Require(p.MaxConcurrency > 0, "maxConcurrency", "must be positive"),
 		Require(p.MaxTokenConcurrency > 0, "maxTokenConcurrency", "must be positive"),
 		Require(p.Headroom >= 0, "headroom", "must not be negative"))
 }
 
-// load is what is in flight over what may be.
-func (u concurrency) load(v *picker.View) float64 {
-	full := 0.0
+// use returns the larger of the shares of both limits that are in flight.
+func (u concurrency) use(v *picker.View) float64 {
+	share := 0.0
 	if u.requests > 0 {
-		full = float64(v.Load.Requests) / u.requests
+		share = float64(v.Load.Requests) / u.requests
 	}
 	if u.tokens > 0 {
-		full = max(full, float64(v.Load.Tokens)/u.tokens)
+		share = max(share, float64(v.Load.Tokens)/u.tokens)
 	}
-	return full
+	return share
 }
 
 func (u concurrency) saturation(c *picker.Cycle) float64 {
 	sum, n := 0.0, c.Len()
 	for k := range n {
-		sum += u.load(c.At(k))
+		sum += u.use(c.At(k))
 	}
 	return sum / float64(max(n, 1))
 }
@@ -68,7 +68,7 @@ func (u concurrency) saturation(c *picker.Cycle) float64 {
 // Filter implements picker.Filter.
 func (u concurrency) Filter(c *picker.Cycle, keep []bool) {
 	for k := range keep {
-		keep[k] = u.load(c.At(k)) <= 1+u.headroom
+		keep[k] = u.use(c.At(k)) <= 1+u.headroom
 	}
 	picker.KeepAllIfNone(keep)
 }

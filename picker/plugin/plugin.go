@@ -3,6 +3,7 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -23,6 +24,7 @@ const (
 	KindDetector  Kind = "saturation detector"
 	KindFairness  Kind = "fairness policy"
 	KindOrdering  Kind = "ordering policy"
+	KindUsage     Kind = "usage limit policy"
 	KindParser    Kind = "parser"
 	KindSource    Kind = "data source"
 	KindDiscovery Kind = "discovery"
@@ -51,6 +53,7 @@ type Plugin struct {
 	Handler  HandlerFunc
 	Decider  Decider
 	Detector Detector
+	Sizing   *gate.Sizing // what a detector takes for the capacity of the pool
 	Producer *Producer
 	Flow     *FlowPolicy
 	File     *FileDiscovery

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 )
 
 type utilizationParams struct {
@@ -28,7 +29,8 @@ func newUtilization(p utilizationParams) (Plugin, error) {
 	u := utilization{
 		float64(p.QueueDepthThreshold), p.KVCacheUtilThreshold, p.Headroom, stale, p.StalenessPolicy == "ignore",
 	}
-	return Plugin{Filter: u, Detector: u.saturation}, Faults(
+	sizing := &gate.Sizing{Unit: gate.Learned, Queue: int64(p.QueueDepthThreshold)}
+	return Plugin{Filter: u, Detector: u.saturation, Sizing: sizing}, Faults(
 		Require(p.QueueDepthThreshold > 0, "queueDepthThreshold", "must be positive"),
 		Require(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1, "kvCacheUtilThreshold", "must be above 0 and at most 1"),
 		Require(p.Headroom >= 0, "headroom", "must not be negative"),

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"encoding/json"
+	"github.com/grapevine-epp/grapevine/picker/flow"
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -63,8 +64,13 @@ type EngineNames struct {
 	CustomMetrics           Loose  `json:"customMetrics,omitempty"`
 }
 
-// FlowPolicy names a policy of flow control, which orders requests that wait.
+// FlowPolicy is a policy of flow control: what it says depends on the kind of its
+// type.
 type FlowPolicy struct {
-	Fairness string // of flows within a priority band
-	Ordering string // of requests within a flow
+	Fairness flow.Fairness      // of flows within a priority band
+	Service  flow.Service       // with flow.LeastService
+	Weights  map[string]float64 // of flows, by fairness id
+	Ordering flow.Ordering      // of requests within a flow
+	// Limit makes the limit of how much of the capacity each band may use.
+	Limit func() flow.UsageLimit
 }

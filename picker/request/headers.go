@@ -20,6 +20,7 @@ const (
 	HeaderSLOTPOT         = "x-llm-d-slo-tpot-ms"
 	HeaderSLOTPOTAlt      = "x-slo-tpot-ms"
 	HeaderPrefer          = "prefer"
+	HeaderQueueTTL        = "x-grapevine-queue-ttl-ms"
 	HeaderSession         = "x-session-id"
 	HeaderSessionToken    = "x-session-token"
 	HeaderTestSelection   = "test-epp-endpoint-selection"
@@ -73,6 +74,7 @@ func readHeaders(r *Request) {
 	r.Tenant = r.FairnessID
 	r.Target = header(r.Headers, HeaderModelRewrite, HeaderModelRewriteAlt)
 	r.Session = header(r.Headers, HeaderSession, HeaderSessionToken)
+	r.QueueTTL = milliseconds(r.Headers.Get(HeaderQueueTTL))
 	r.SLOTTFT = milliseconds(header(r.Headers, HeaderSLOTTFT, HeaderSLOTTFTAlt))
 	r.IfAvailable = strings.Contains(r.Headers.Get(HeaderPrefer), preferAvailable)
 	r.SLOTPOT = milliseconds(header(r.Headers, HeaderSLOTPOT, HeaderSLOTPOTAlt))

@@ -108,6 +108,10 @@ type Request struct {
 	SLOTTFT time.Duration // x-slo-ttft-ms, 0 when absent
 	SLOTPOT time.Duration // x-slo-tpot-ms, 0 when absent
 
+	QueueTTL time.Duration // x-grapevine-queue-ttl-ms: how long it may wait for capacity at most, 0 when absent
+	MaxWait  time.Duration // as long as the proxy lets it wait, 0: as long as it likes
+	Waits    func()        // is told that the request waits for capacity; nil: nobody is
+
 	// Subset the proxy allows. HasSubset with an empty Subset admits nobody.
 	Subset    []string // ip:port
 	HasSubset bool

@@ -1,0 +1,347 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// pool returns a pool of endpoints.
+func pool(n int) *endpoint.Pool {
+	p := endpoint.NewPool(endpoint.PoolOptions{})
+	specs := make([]endpoint.Spec, n)
+	for i := range specs {
+		specs[i] = endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000), Models: []string{"m"}}
+	}
+	p.Set(specs)
+	return p
+}
+
+// open returns a gate of n endpoints that take each requests at once, which runs
+// until the test ends.
+func open(t testing.TB, p *endpoint.Pool, each int64, o flow.Options) *Gate {
+	t.Helper()
+	g, err := New(Options{Pool: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Configure(&Config{Sizing: Sizing{Unit: Requests, Requests: each}, Queue: func() flow.Options { return o }})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); g.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	return g
+}
+
+func asks(id string) *request.Request {
+	return &request.Request{Target: "m", Model: "m", FairnessID: id}
+}
+
+// waiting waits until so many requests wait.
+func waiting(t *testing.T, g *Gate, n int) {
+	t.Helper()
+	for range 2000 {
+		got := 0
+		for _, s := range g.Status() {
+			got += s.Waiting
+		}
+		if got == n {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("there are not %d requests that wait", n)
+}
+
+func TestPlacesAreHandedOn(t *testing.T) {
+	g := open(t, pool(2), 3, flow.Options{})
+	ctx := context.Background()
+	var held []picker.Place
+	for range 6 {
+		p, err := g.Wait(ctx, asks("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, p)
+	}
+	told := false
+	got := make(chan picker.Place)
+	go func() {
+		r := asks("a")
+		r.Waits = func() { told = true }
+		p, err := g.Wait(ctx, r)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- p
+	}()
+	waiting(t, g, 1)
+	g.Leave(held[0], 1)
+	g.Leave(held[0], 1) // twice is once
+	if p := <-got; p == (picker.Place{}) || !told {
+		t.Errorf("place %v, told of the wait: %v", p, told)
+	}
+	if s := g.Status()[0]; s.InFlight != 6 || s.Places != 6 || s.Waiting != 0 {
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestEndsOfWaits(t *testing.T) {
+	p := pool(1)
+	g := open(t, p, 1, flow.Options{MaxRequests: 1, TTL: time.Minute})
+	place, err := g.Wait(context.Background(), asks("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { _, err := g.Wait(ctx, asks("a")); ended <- err }()
+	waiting(t, g, 1)
+	if _, err := g.Wait(context.Background(), asks("a")); request.ReasonOf(err) != request.ReasonSaturated {
+		t.Errorf("over the limit: %v", err)
+	}
+	leave()
+	if err := <-ended; request.ReasonOf(err) != request.ReasonCancelled {
+		t.Errorf("a client that left: %v", err)
+	}
+	waiting(t, g, 0)
+	for _, limit := range []func(*request.Request){
+		func(r *request.Request) { r.QueueTTL = time.Millisecond },
+		func(r *request.Request) { r.MaxWait = time.Millisecond },
+	} {
+		r := asks("a")
+		limit(r)
+		if _, err := g.Wait(context.Background(), r); request.ReasonOf(err) != request.ReasonTTLExpired {
+			t.Errorf("a wait that is over: %v", err)
+		}
+	}
+	g.Leave(place, -1)
+	if s := g.Status()[0]; s.InFlight != 0 || s.Waiting != 0 {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// TestEmptyPool: requests wait for the first endpoint, and end by what they then find.
+func TestEmptyPool(t *testing.T) {
+	p := pool(0)
+	g := open(t, p, 1, flow.Options{EmptyTTL: time.Minute, TTL: time.Minute})
+	ended := make(chan error)
+	go func() { _, err := g.Wait(context.Background(), asks("a")); ended <- err }()
+	waiting(t, g, 1)
+	p.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
+	if err := <-ended; err != nil {
+		t.Errorf("the first endpoint came: %v", err)
+	}
+	p.Set(nil)
+	r := asks("a")
+	r.QueueTTL = time.Millisecond
+	if _, err := g.Wait(context.Background(), r); request.ReasonOf(err) != request.ReasonNoEndpoints {
+		t.Errorf("no endpoint came: %v", err)
+	}
+}
+
+// TestReconfigure: requests that wait are let go when the rules change or end.
+func TestReconfigure(t *testing.T) {
+	g := open(t, pool(1), 1, flow.Options{})
+	old, _ := g.Wait(context.Background(), asks("a"))
+	ended := make(chan error)
+	go func() { _, err := g.Wait(context.Background(), asks("a")); ended <- err }()
+	waiting(t, g, 1)
+	g.Configure(nil)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if p, err := g.Wait(context.Background(), asks("a")); err != nil || p != (picker.Place{}) {
+		t.Errorf("a gate that is off gave %v, %v", p, err)
+	}
+	g.Leave(old, -1) // of a queue that is gone
+}
+
+// TestCrowd: many clients that come, leave in the middle and end never hold more
+// places than there are, and none is forgotten.
+func TestCrowd(t *testing.T) {
+	g := open(t, pool(2), 4, flow.Options{Default: flow.Band{Fairness: flow.Places}})
+	var held, most atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 400 {
+		wg.Go(func() {
+			ctx, leave := context.WithCancel(context.Background())
+			defer leave()
+			if i%3 == 0 {
+				time.AfterFunc(time.Duration(i%50)*time.Millisecond/10, leave)
+			}
+			p, err := g.Wait(ctx, asks(fmt.Sprint(i%7)))
+			if err != nil {
+				var e *request.Error
+				if !errors.As(err, &e) || e.Reason != request.ReasonCancelled {
+					t.Error(err)
+				}
+				return
+			}
+			for n := held.Add(1); n > most.Load(); n = held.Load() {
+				most.Store(n)
+			}
+			held.Add(-1)
+			g.Leave(p, -1)
+		})
+	}
+	wg.Wait()
+	if most.Load() > 8 {
+		t.Errorf("%d places held of 8", most.Load())
+	}
+	if s := g.Status()[0]; s.InFlight != 0 || s.Waiting != 0 {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// TestLearnedLimit: what an engine runs while requests wait in it is its limit, and
+// one that takes all that it may is tried with more.
+func TestLearnedLimit(t *testing.T) {
+	var l limit
+	now := time.Unix(1000, 0)
+	for _, step := range []struct {
+		running, waiting int
+		inFlight         int64
+		age              time.Duration
+		after            time.Duration
+		want             int64
+	}{
+		{running: 3, want: firstGuess},
+		{running: 40, waiting: 9, inFlight: 49, want: 40},
+		{running: 40, inFlight: 40, after: 5 * time.Second, want: 40}, // the queue is not full
+		{running: 40, inFlight: 45, after: 5 * time.Second, want: 42},
+		{running: 40, inFlight: 47, want: 42}, // too soon
+		{running: 30, waiting: 1, inFlight: 47, want: 30},
+		{running: 9, waiting: 1, inFlight: 9, age: time.Minute, want: 30}, // gauges say nothing
+	} {
+		now = now.Add(step.after)
+		l.learn(endpoint.Reading{Sampled: true, Age: step.age, Running: step.running, Waiting: step.waiting}, step.inFlight, 5, now)
+		if l.places != step.want {
+			t.Errorf("%+v: %d places", step, l.places)
+		}
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for _, tc := range []struct {
+		s      Sizing
+		tokens int
+		want   int64
+	}{
+		{Sizing{Unit: Learned}, 5000, 1},
+		{Sizing{Unit: Requests, Requests: 10}, 5000, 1},
+		{Sizing{Unit: Tokens, Tokens: 10000}, 5000, 5000},
+		{Sizing{Unit: Tokens, Tokens: 10000}, 0, 1},
+		{Sizing{Unit: Larger, Requests: 100, Tokens: 100000}, 5000, 50000},
+		{Sizing{Unit: Larger, Requests: 100, Tokens: 100000}, 10, 10000},
+	} {
+		if got := tc.s.places(tc.tokens); got != tc.want {
+			t.Errorf("%+v, %d tokens: %d places, want %d", tc.s, tc.tokens, got, tc.want)
+		}
+	}
+}
+
+func TestNoWaitAllocates(t *testing.T) {
+	g := open(t, pool(2), 4, flow.Options{})
+	ctx, r := context.Background(), asks("a")
+	if n := testing.AllocsPerRun(200, func() {
+		p, _ := g.Wait(ctx, r)
+		g.Leave(p, -1)
+	}); n != 0 {
+		t.Errorf("%g allocations for a request that need not wait", n)
+	}
+}
+
+// BenchmarkNoWait is what a request pays when there is room.
+func BenchmarkNoWait(b *testing.B) {
+	g := open(b, pool(8), 64, flow.Options{})
+	ctx, r := context.Background(), asks("a")
+	b.ReportAllocs()
+	for b.Loop() {
+		p, _ := g.Wait(ctx, r)
+		g.Leave(p, -1)
+	}
+}
+
+// BenchmarkHandOn hands places from request to request while others wait, against a
+// line that knows neither priorities nor flows.
+func BenchmarkHandOn(b *testing.B) {
+	for _, n := range []int{10, 5000, 50000} {
+		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
+			g := open(b, pool(1), 1, flow.Options{Default: flow.Band{Fairness: flow.Places}})
+			crowd(b, n, func() func() {
+				p, _ := g.Wait(context.Background(), asks("a"))
+				return func() { g.Leave(p, -1) }
+			})
+		})
+		b.Run(fmt.Sprintf("baseline/waiters=%d", n), func(b *testing.B) {
+			var l line
+			crowd(b, n, func() func() {
+				l.take()
+				return l.giveBack
+			})
+		})
+	}
+}
+
+// line is the least that hands a place on in order: a mutex and a channel for each
+// goroutine that waits.
+type line struct {
+	mu    sync.Mutex
+	taken bool
+	queue []chan struct{}
+}
+
+var channels = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
+
+func (l *line) take() {
+	l.mu.Lock()
+	if !l.taken {
+		l.taken = true
+		l.mu.Unlock()
+		return
+	}
+	ch := channels.Get().(chan struct{})
+	l.queue = append(l.queue, ch)
+	l.mu.Unlock()
+	<-ch
+	channels.Put(ch)
+}
+
+func (l *line) giveBack() {
+	l.mu.Lock()
+	if len(l.queue) == 0 {
+		l.taken = false
+	} else {
+		l.queue[0] <- struct{}{}
+		l.queue = l.queue[1:]
+	}
+	l.mu.Unlock()
+}
+
+// crowd has n goroutines take a place and give it back, b.N times in all.
+func crowd(b *testing.B, n int, take func() func()) {
+	var left atomic.Int64
+	var wg sync.WaitGroup
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range n {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				take()()
+			}
+		})
+	}
+	wg.Wait()
+}

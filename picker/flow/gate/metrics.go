@@ -1,0 +1,80 @@
+package gate
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/picker/flow"
+)
+
+// metrics counts waits as they end, and describes queues when they are collected.
+type metrics struct {
+	g       *Gate
+	seconds *prometheus.HistogramVec
+
+	requests, bytes, inFlight, capacity, outcomes *prometheus.Desc
+}
+
+func newMetrics(g *Gate) *metrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("grapevine_flow_"+name, help, labels, nil)
+	}
+	return &metrics{
+		g: g,
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "grapevine_flow_wait_seconds", Help: "How long requests waited for capacity that had to wait, by priority and outcome.",
+			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"priority", "outcome"}),
+		requests: desc("waiting_requests", "Requests that wait for capacity at this replica, by model and priority.", "model", "priority"),
+		bytes:    desc("waiting_bytes", "Bytes of the requests that wait, by model and priority.", "model", "priority"),
+		inFlight: desc("places_in_flight", "Places that requests hold, at all replicas, by model.", "model"),
+		capacity: desc("places", "Places of the pool, by model.", "model"),
+		outcomes: desc("outcomes_total", "Requests by model and outcome: dispatched, or why not.", "model", "outcome"),
+	}
+}
+
+func (m *metrics) waited(priority int, out flow.Outcome, d time.Duration) {
+	m.seconds.WithLabelValues(strconv.Itoa(min(max(priority, -100), 100)), out.String()).Observe(d.Seconds())
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.seconds.Describe(ch)
+	for _, d := range []*prometheus.Desc{m.requests, m.bytes, m.inFlight, m.capacity, m.outcomes} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	m.seconds.Collect(ch)
+	for _, s := range m.g.Status() {
+		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+		}
+		gauge(m.capacity, float64(s.Places), s.Model)
+		gauge(m.inFlight, float64(s.InFlight), s.Model)
+		for _, b := range s.Bands {
+			gauge(m.requests, float64(b.Waiting), s.Model, strconv.Itoa(b.Priority))
+			gauge(m.bytes, float64(b.Bytes), s.Model, strconv.Itoa(b.Priority))
+		}
+		for out, n := range s.Outcomes {
+			ch <- prometheus.MustNewConstMetric(m.outcomes, prometheus.CounterValue, float64(n), s.Model, out)
+		}
+	}
+}
+
+// Status describes every queue, in the order in which pools were first asked for.
+func (g *Gate) Status() []flow.Status {
+	var list []flow.Status
+	for _, grp := range g.all() {
+		grp.mu.Lock()
+		s := grp.core.Status(g.now(), 20)
+		grp.mu.Unlock()
+		s.Model = grp.model
+		list = append(list, s)
+	}
+	return list
+}

@@ -1,0 +1,102 @@
+package gate
+
+import (
+	"context"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow"
+)
+
+// Pace of Run.
+const (
+	busyPace = 50 * time.Millisecond // while something waits or is in flight
+	idlePace = time.Second
+)
+
+// Run keeps capacities up to date and ends waits whose time is over, until ctx ends.
+// Then all that waits is let go: engines can take it, or refuse.
+func (g *Gate) Run(ctx context.Context) {
+	timer := time.NewTimer(idlePace)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			g.Configure(nil)
+			return
+		case <-g.wake:
+		case <-timer.C:
+		}
+		pace := idlePace
+		for _, grp := range g.all() {
+			grp.mu.Lock()
+			g.resize(grp)
+			grp.active = grp.core.Busy()
+			if grp.active {
+				pace = busyPace
+			}
+			grp.deliver()
+			grp.mu.Unlock()
+		}
+		timer.Reset(pace)
+	}
+}
+
+// poke ends a long pause of Run.
+func (g *Gate) poke() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// resize measures a group's capacity. grp.mu is held, or grp is not shared yet.
+func (g *Gate) resize(grp *group) {
+	c, running, known := g.measure(grp, g.o.Pool.Snapshot(), g.o.Now())
+	now := g.now()
+	grp.core.SetCapacity(now, c)
+	if known {
+		grp.core.Witness(now, running)
+	}
+	grp.core.Advance(now)
+}
+
+// Gone is told that a replica has left the group.
+func (g *Gate) Gone(origin string) {
+	for _, grp := range g.all() {
+		grp.mu.Lock()
+		grp.core.Gone(g.now(), origin)
+		grp.deliver()
+		grp.mu.Unlock()
+	}
+}
+
+// Hear takes what another replica tells of a model's pool.
+func (g *Gate) Hear(origin, model string, gauges []flow.Gauge) {
+	c := g.config.Load()
+	if c == nil {
+		return
+	}
+	grp := g.group(c, model)
+	grp.mu.Lock()
+	grp.core.Hear(g.now(), origin, gauges)
+	grp.deliver()
+	grp.mu.Unlock()
+}
+
+// Changes calls tell with the gauges of every pool that has changed since the last
+// call; with all, of every pool that holds something. The slice is tell's to keep.
+func (g *Gate) Changes(all bool, tell func(model string, gauges []flow.Gauge)) {
+	for _, grp := range g.all() {
+		grp.mu.Lock()
+		due := grp.changed || all && grp.core.Busy()
+		grp.changed = false
+		var gauges []flow.Gauge
+		if due {
+			gauges = grp.core.Gauges(nil)
+		}
+		grp.mu.Unlock()
+		if due {
+			tell(grp.model, gauges)
+		}
+	}
+}

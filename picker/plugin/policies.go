@@ -1,0 +1,94 @@
+package plugin
+
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow"
+)
+
+// policies returns the rows of the policies by which requests wait.
+func policies() Table {
+	ordering := func(name, summary string, o flow.Ordering) Type {
+		return Type{Name: name, Kind: KindOrdering, Summary: summary, New: Fixed(Plugin{Flow: &FlowPolicy{Ordering: o}})}
+	}
+	return Table{
+		{Name: "global-strict-fairness-policy", Kind: KindFairness, Summary: "One queue for all flows of a band.",
+			New: Fixed(Plugin{Flow: &FlowPolicy{Fairness: flow.Strict}})},
+		{Name: "round-robin-fairness-policy", Kind: KindFairness, Summary: "Every flow that waits holds as many requests in engines as the others.",
+			New: WithParams(weightParams{}, fairness(flow.Places))},
+		{Name: "weighted-work-fairness-policy", Kind: KindFairness, Summary: "Every flow that waits gets as much predicted work done as the others.",
+			New: WithParams(weightParams{}, fairness(flow.Work))},
+		{Name: "program-aware-fairness", Kind: KindFairness, Summary: "Flows that were served little of late, and have waited long, go first.",
+			New: WithParams(serviceParams{Strategy: "las", EvictionTTLSeconds: 3600, EvictionSweepSeconds: 300,
+				WeightService: .8, WeightHeadWait: .2, HalfLifeSeconds: 60}, newService)},
+		ordering("fcfs-ordering-policy", "First come, first served.", flow.Arrival),
+		ordering("edf-ordering-policy", "Earliest end of the time to wait first.", flow.Deadline),
+		ordering("slo-deadline-ordering-policy", "Earliest latency target first.", flow.LatencyTarget),
+		ordering("shortest-first-ordering-policy", "Least predicted work first, with ageing.", flow.ShortestFirst),
+		{Name: "static-usage-limit-policy", Kind: KindUsage, Summary: "Every band may use the whole pool.",
+			New: Fixed(limit(func() flow.UsageLimit { return flow.StaticLimit{} }))},
+		{Name: "priority-holdback-policy", Kind: KindUsage, Summary: "Places are held back from lower bands.",
+			New: WithParams(holdbackParams{MinCeiling: -1, MaxCeiling: 1, Shape: "linear", Domain: "rank"}, newHoldback)},
+		{Name: "soft-reflective-ceiling-policy", Kind: KindUsage, Summary: "Lower bands are closed little by little as the pool fills.",
+			New: Fixed(limit(func() flow.UsageLimit { return &flow.Reflective{} }))},
+	}
+}
+
+func limit(f func() flow.UsageLimit) Plugin {
+	return Plugin{Flow: &FlowPolicy{Limit: f}}
+}
+
+type weightParams struct {
+	Weights map[string]float64 `json:"weights,omitempty"`
+}
+
+func fairness(f flow.Fairness) func(weightParams) (Plugin, error) {
+	return func(p weightParams) (Plugin, error) {
+		positive := true
+		for _, w := range p.Weights {
+			positive = positive && w > 0
+		}
+		return Plugin{Flow: &FlowPolicy{Fairness: f, Weights: p.Weights}},
+			Faults(Require(positive, "weights", "must be positive"))
+	}
+}
+
+type serviceParams struct {
+	Strategy             string  `json:"strategy"`
+	EvictionTTLSeconds   float64 `json:"evictionTtlSeconds"`
+	EvictionSweepSeconds float64 `json:"evictionSweepSeconds"`
+	WeightService        float64 `json:"lasWeightService"`
+	WeightHeadWait       float64 `json:"lasWeightHeadWait"`
+	HalfLifeSeconds      float64 `json:"lasHalfLifeSeconds"`
+}
+
+func newService(p serviceParams) (Plugin, error) {
+	s := flow.Service{
+		WeightService: p.WeightService, WeightHeadWait: p.WeightHeadWait,
+		HalfLife: time.Duration(p.HalfLifeSeconds * float64(time.Second)),
+	}
+	return Plugin{Flow: &FlowPolicy{Fairness: flow.LeastService, Service: s}}, Faults(
+		Require(p.Strategy == "las", "strategy", "must be las"),
+		Require(p.WeightService >= 0, "lasWeightService", "must not be negative"),
+		Require(p.WeightHeadWait >= 0, "lasWeightHeadWait", "must not be negative"),
+		Require(p.HalfLifeSeconds >= 0 && p.HalfLifeSeconds < 1e6, "lasHalfLifeSeconds", "must be between 0 and 1000000"),
+		Require(p.EvictionTTLSeconds >= 0, "evictionTtlSeconds", "must not be negative"),
+		Require(p.EvictionSweepSeconds > 0, "evictionSweepSeconds", "must be positive"))
+}
+
+type holdbackParams struct {
+	MinCeiling float64 `json:"minCeiling"`
+	MaxCeiling float64 `json:"maxCeiling"`
+	Shape      string  `json:"shape"`
+	Domain     string  `json:"domain"`
+}
+
+func newHoldback(p holdbackParams) (Plugin, error) {
+	h := flow.Holdback{Min: p.MinCeiling, Max: p.MaxCeiling, ByValue: p.Domain == "value"}
+	return limit(func() flow.UsageLimit { return h }), Faults(
+		Require(p.MinCeiling >= 0 && p.MinCeiling < 1, "minCeiling", "must be given: from 0 to below 1"),
+		Require(p.MaxCeiling > 0 && p.MaxCeiling <= 1, "maxCeiling", "must be above 0 and at most 1"),
+		Require(p.MinCeiling < p.MaxCeiling, "minCeiling", "must be below maxCeiling"),
+		Require(p.Shape == "linear", "shape", "must be linear"),
+		Require(p.Domain == "rank" || p.Domain == "value", "domain", "must be rank or value"))
+}
