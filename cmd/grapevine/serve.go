@@ -230,7 +230,7 @@ func (f *serveFlags) complete() error {
 		return cli.UsageError{Err: err}
 	}
 	for name, d := range map[string]time.Duration{
-		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--body-timeout": f.o.BodyTimeout, "--work-timeout": f.o.WorkTimeout, "--message-timeout": f.o.MessageTimeout, "--max-message-timeout": f.o.MaxMessageTimeout, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast,
+		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--body-timeout": f.o.BodyTimeout, "--work-timeout": f.o.WorkTimeout, "--message-timeout": f.o.MessageTimeout, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast,
 	} {
 		if d <= 0 {
 			return cli.UsageError{Err: fmt.Errorf("%s %s: want more than 0", name, d)}

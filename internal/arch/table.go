@@ -66,7 +66,7 @@ var Rows = Table{
 	{"internal/share/plan", 1, Product, Pure},
 	{"internal/strict", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
-	{"picker/flow", 1, Product, 0},
+	{"picker/flow", 1, Product, Pure | Hot},
 	{"picker/health", 1, Product, Pure | Locks | Hot},
 
 	// The product, level 2.
