@@ -136,7 +136,7 @@ func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) (err 
 	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
 		return err
 	}
-	s.queues = share.NewQueues(group, s.gate, s.o.Log)
+	s.queues = share.NewQueues(group, share.Queue{Changes: s.gate.Changes, Hear: s.gate.Hear, Gone: s.gate.Gone}, s.o.Log)
 	s.costs = share.NewCosts(share.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
 	s.hints = share.NewHints(share.HintOptions{
 		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Now: time.Now, Registry: s.registry,

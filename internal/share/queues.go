@@ -23,11 +23,12 @@ const (
 	maxFlowName   = 1024
 )
 
-// Queue is whose waiting requests are shared; picker/flow/gate.Gate is one.
-type Queue interface {
-	Changes(all bool, tell func(model string, gauges []flow.Gauge))
-	Hear(origin, model string, gauges []flow.Gauge)
-	Gone(origin string)
+// Queue is what Queues asks and tells of requests that wait: methods of
+// picker/flow/gate.Gate.
+type Queue struct {
+	Changes func(all bool, tell func(model string, gauges []flow.Gauge))
+	Hear    func(origin, model string, gauges []flow.Gauge)
+	Gone    func(origin string)
 }
 
 // Queues shares what waits for capacity and what is in flight, by flow: absolute

@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
-// queue is a Queue that holds what it is told.
+// queue holds what it is told.
 type queue struct {
 	own   map[string][]flow.Gauge
 	heard map[string][]flow.Gauge // by origin and model
@@ -27,17 +27,19 @@ func (q *queue) Hear(origin, model string, g []flow.Gauge) { q.heard[origin+" "+
 
 func (q *queue) Gone(origin string) { delete(q.heard, origin+" m") }
 
+func (q *queue) methods() Queue { return Queue{q.Changes, q.Hear, q.Gone} }
+
 // TestQueues: what one replica tells of its queues, another one hears.
 func TestQueues(t *testing.T) {
 	a, b := &queue{own: map[string][]flow.Gauge{}}, &queue{heard: map[string][]flow.Gauge{}}
 	told := 0
-	receiver := &Queues{queue: b}
+	receiver := &Queues{queue: b.methods()}
 	sender := NewQueues(Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc {
 		return func(key string, value []byte) error {
 			told++
 			return receiver.Merge("a", 1, key, value)
 		}
-	}}, a, slog.New(slog.DiscardHandler))
+	}}, a.methods(), slog.New(slog.DiscardHandler))
 	a.own["m"] = nil
 	sender.Flush(true)
 	if told != 0 {
