@@ -188,6 +188,7 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		r.Handover = r.Handover || memberOf(s, val, "extra_args") != nil
 	case "vllm_xargs":
 		r.Reports = bytes.Contains(v, []byte("kv_cache_report_mode"))
+		r.Handover = r.Handover || handover.Suspect(string(name))
 	case "cache_salt":
 		r.CacheSalt = text(v)
 	case "user":
