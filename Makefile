@@ -42,7 +42,10 @@ help: ## list the targets
 		FUZZTIME 'duration of each fuzz target ($(FUZZTIME))' \
 		BENCH 'pattern of the benchmarks that bench runs ($(BENCH))' \
 		BENCHTIME 'duration of each benchmark ($(BENCHTIME))' \
-		SOAK 'duration of soak ($(SOAK))'
+		SOAK 'duration of soak ($(SOAK))' \
+		STRUCTURES 'structures of test-long in the FIFO model ($(STRUCTURES))' \
+		SEARCH 'structures of test-long in the engine model ($(SEARCH))' \
+		SEARCH_SEED 'seed of that search ($(SEARCH_SEED))'
 
 .PHONY: setup
 setup: ## install what tests and demo need into the cache folder
@@ -101,6 +104,16 @@ test-oracle: setup ## compare what replicas say of caches with what engines made
 .PHONY: test-mutants
 test-mutants: ## make small changes to what replicas share, one at a time: tests must notice each
 	go run ./internal/testkit/mutants
+
+# How many structures the long tests of the routing rule try, and from which seed.
+STRUCTURES ?= 200000
+SEARCH ?= 400
+SEARCH_SEED ?= 1
+
+.PHONY: test-long
+test-long: ## look longer for loads that break the default policy (STRUCTURES, SEARCH, SEARCH_SEED)
+	go test -timeout 4h ./picker/plugins -run 'TestLimitExact|TestCopiesSum' -structures $(STRUCTURES)
+	go test -timeout 4h -v ./internal/lab/replay -run 'TestSearch' -search $(SEARCH) -search-seed $(SEARCH_SEED)
 
 # What the protocol demands of a proxy, and what the shipped configurations promise.
 ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyAnswerModel|EnvoyRewriteUnseen|EnvoyStripsIntent|EnvoyStreams|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$

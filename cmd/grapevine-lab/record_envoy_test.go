@@ -12,8 +12,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
-	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/report"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/parts"
@@ -148,7 +149,7 @@ func (s *site) await(what string, ok func() bool) {
 }
 
 // replayed plays a recorded trace as it was, on such engines as it came from.
-func (s *site) replayed(path string) (tr *replay.Trace, hits map[string]float64, notes string) {
+func (s *site) replayed(path string) (tr *trace.Trace, hits map[string]float64, notes string) {
 	s.t.Helper()
 	cmd := exec.Command("grapevine-lab", "replay", "--trace", path, "--own-load", "--warmup", "0", "--engines", "4x20",
 		"--blocks", "625", "--policy", "default,load_only", "--json", "-")
@@ -158,7 +159,7 @@ func (s *site) replayed(path string) (tr *replay.Trace, hits map[string]float64,
 	if err != nil {
 		s.t.Fatalf("replay: %v: %s", err, errs.String())
 	}
-	var report replay.Report
+	var report report.Report
 	if err := json.Unmarshal(raw, &report); err != nil {
 		s.t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func (s *site) replayed(path string) (tr *replay.Trace, hits map[string]float64,
 	for i := range report.Rows {
 		hits[report.Rows[i].Policy] = report.Rows[i].Runs[0].HitRatio
 	}
-	if tr, err = replay.OpenTrace(path, replay.ReadOptions{}); err != nil {
+	if tr, err = trace.Open(path, trace.ReadOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 	return tr, hits, errs.String()
@@ -203,7 +204,7 @@ func TestRecordReplay(t *testing.T) {
 	s.close(hits, seen.HitRatio())
 }
 
-func totals(tr *replay.Trace) (prompt, answers int) {
+func totals(tr *trace.Trace) (prompt, answers int) {
 	for _, r := range tr.Requests {
 		prompt, answers = prompt+r.Input, answers+r.Output
 	}

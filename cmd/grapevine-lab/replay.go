@@ -12,6 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/report"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 )
 
@@ -65,6 +66,9 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if err := f.check(); err != nil {
 		return cli.UsageError{Err: err}
 	}
+	if f.matrix != "" {
+		return f.playMatrix(ctx, out)
+	}
 	g, about, err := f.grid()
 	var problems strict.Problems
 	if errors.As(err, &problems) {
@@ -97,7 +101,7 @@ func (f *replayFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	for _, n := range complaints(rows) {
 		fmt.Fprintln(errOut, "note:", n)
 	}
-	return f.write(replay.Report{Rows: rows, Seeds: g.Seeds, About: about.lines}, out)
+	return f.write(report.Report{Rows: rows, Seeds: g.Seeds, About: about.lines}, out)
 }
 
 // findMissing searches for the saturation of sources of which the command line

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
 // replayFlags are the command line of replay.
@@ -38,6 +38,7 @@ type replayFlags struct {
 	bodies                      float64
 
 	csv, json, html, plots, format string
+	matrix                         string
 	quiet                          bool
 
 	given func(flag string) bool // on the command line
@@ -57,6 +58,7 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.html, "html", "", "write one self-contained page to this `FILE`, - for standard output")
 	fl.StringVar(&f.plots, "plots", "", "write plots to this `FOLDER`")
 	fl.StringVar(&f.format, "plot-format", "svg", "with --plots: svg or png")
+	fl.StringVar(&f.matrix, "matrix", "", "play the fixed matrix of loads, engines, replicas and seeds, with the traces given, into this `FILE` of CSV lines; go on from what it has, and compare the default policy with the others")
 	fl.IntVar(&f.workers, "workers", runtime.NumCPU(), "runs at a time")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress bar (there is none anyway where no terminal is)")
 	fl.Lookup("load").DefValue, fl.Lookup("rate").DefValue = "", "" // said in words
@@ -64,7 +66,7 @@ func (f *replayFlags) register(cmd *cobra.Command) {
 
 func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.traces, "trace", nil, "trace `FILE`, as PATH or NAME=PATH; may be repeated")
-	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: "+strings.Join(replay.WorkloadNames(), ", ")+"; may be repeated")
+	fl.StringSliceVar(&f.workloads, "workload", nil, "generated workload `NAME`: "+strings.Join(trace.Names(), ", ")+"; may be repeated")
 	fl.StringSliceVar(&f.policies, "policy", nil, "policies to compare, by `NAME`, or files as PATH or NAME=PATH (default: all built-in ones)")
 	fl.Float64SliceVar(&f.loads, "load", nil, "loads, as `SHARES` of saturation (default 0.85)")
 	fl.Float64SliceVar(&f.rates, "rate", nil, "instead of --load: `RATES`, requests per second for each engine")
@@ -78,7 +80,7 @@ func (f *replayFlags) registerLoad(fl *pflag.FlagSet) {
 	fl.Float64Var(&f.speed, "speed", 1, "factor by which the clocks of users run faster; with --own-load the load rises, else there are fewer users")
 	fl.StringVar(&f.transform, "transform", "", "capped: keep the first 8 turns of each session; capped=N: the first N; the rate falls in proportion")
 	fl.DurationVar(&f.spread, "spread", 0, "tick over which rounded arrivals of traces are spread (default: found out; negative: none)")
-	fl.IntVar(&f.blockSize, "block-size", replay.DefaultBlockSize, "prompt tokens for each hash id, which are the blocks of engines too")
+	fl.IntVar(&f.blockSize, "block-size", trace.DefaultBlockSize, "prompt tokens for each hash id, which are the blocks of engines too")
 }
 
 func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
@@ -102,7 +104,30 @@ func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 
 // check finds values that make no sense, and flags that would say nothing.
 func (f *replayFlags) check() error {
+	f.defaultMatrix()
 	return errors.Join(f.checkValues(), f.checkTwice(), f.checkIdle())
+}
+
+// defaultMatrix fills in what a matrix plays where flags do not say.
+func (f *replayFlags) defaultMatrix() {
+	if f.matrix == "" {
+		return
+	}
+	if len(f.workloads) == 0 {
+		f.workloads = trace.Names()
+	}
+	if len(f.loads) == 0 {
+		f.loads = matrixLoads
+	}
+	if len(f.policies) == 0 {
+		f.policies = matrixPolicies
+	}
+	if !f.given("replicas") {
+		f.replicas = matrixReplicas
+	}
+	if !f.given("seeds") {
+		f.seeds = matrixSeeds
+	}
 }
 
 func (f *replayFlags) checkValues() error {
@@ -203,6 +228,13 @@ func (f *replayFlags) idleRules() []idle {
 	}
 	for _, flag := range []string{"load", "rate", "own-load", "saturation", "warmup", "workers", "quiet", "csv", "json", "html", "plots", "plot-format"} {
 		rules = append(rules, idle{flag, f.findSaturation, finding})
+	}
+	for _, flag := range []string{
+		"rate", "own-load", "saturation", "find-saturation", "length", "requests", "warmup", "speed", "transform", "spread", "block-size",
+		"engines", "model", "blocks", "host-blocks", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "share",
+		"index", "index-delay", "speculate", "bodies", "csv", "json", "html", "plots", "quiet",
+	} {
+		rules = append(rules, idle{flag, f.matrix != "", "a matrix is fixed but for loads, workloads, traces, replicas, seeds and policies"})
 	}
 	return rules
 }

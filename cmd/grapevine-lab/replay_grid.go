@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
 // aboutGrid is what users should know about what is played.
@@ -54,16 +55,16 @@ func (f *replayFlags) addSources(g *replay.Grid, about *aboutGrid) error {
 		return cli.UsageError{Err: err}
 	}
 	for _, name := range f.workloads {
-		w, err := replay.WorkloadByName(name)
+		w, err := trace.Named(name)
 		if err != nil {
 			return cli.UsageError{Err: err}
 		}
-		g.Sources = append(g.Sources, replay.WorkloadSource(w, capped, replay.GenerateOptions{Length: f.length, Requests: f.requests, Speed: f.speed, BlockSize: f.blockSize}))
+		g.Sources = append(g.Sources, replay.WorkloadSource(w, capped, trace.GenerateOptions{Length: f.length, Requests: f.requests, Speed: f.speed, BlockSize: f.blockSize}))
 	}
-	o := replay.ScaleOptions{Speed: f.speed, Duration: f.length}
+	o := trace.ScaleOptions{Speed: f.speed, Duration: f.length}
 	for _, spec := range f.traces {
 		name, path := named(spec)
-		t, err := replay.OpenTrace(path, replay.ReadOptions{Name: name, Spread: f.spread, BlockSize: f.blockSize})
+		t, err := trace.Open(path, trace.ReadOptions{Name: name, Spread: f.spread, BlockSize: f.blockSize})
 		if err != nil {
 			return err
 		}

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/report"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
 // trace says what a trace holds.
-func (a *aboutGrid) trace(t *replay.Trace) {
+func (a *aboutGrid) trace(t *trace.Trace) {
 	n := len(t.Requests)
 	input, output := 0, 0
 	for i := range t.Requests {
@@ -64,7 +66,7 @@ func complaints(rows []replay.Row) []string {
 	return out
 }
 
-func (f *replayFlags) write(r replay.Report, out io.Writer) error {
+func (f *replayFlags) write(r report.Report, out io.Writer) error {
 	files := []struct {
 		path  string
 		write func(io.Writer) error
@@ -84,16 +86,16 @@ func (f *replayFlags) write(r replay.Report, out io.Writer) error {
 }
 
 // draw writes one file for each plot.
-func (f *replayFlags) draw(r *replay.Report) error {
+func (f *replayFlags) draw(r *report.Report) error {
 	if f.plots == "" {
 		return nil
 	}
 	if err := os.MkdirAll(f.plots, 0o755); err != nil {
 		return err
 	}
-	for _, key := range replay.PlotFigures {
-		figure, _ := replay.FigureByKey(key)
-		plots, err := replay.Plots(r.Rows, figure)
+	for _, key := range report.PlotFigures {
+		figure, _ := report.FigureByKey(key)
+		plots, err := report.Plots(r.Rows, figure)
 		if err != nil {
 			return err
 		}

@@ -138,6 +138,7 @@ var Rows = Table{
 	{"internal/lab/blockhash", 1, Lab, 0},
 	{"internal/lab/conformance", 1, Lab, 0},
 	{"internal/lab/engine", 1, Lab, 0},
+	{"internal/lab/trace", 1, Lab, 0},
 	{"internal/lab/vocab", 1, Lab, 0},
 
 	// The laboratory, level 2.
@@ -153,6 +154,9 @@ var Rows = Table{
 	// The laboratory, level 9.
 	{"internal/lab/demo", 9, Lab, 0},
 	{"internal/lab/replay", 9, Lab, 0},
+
+	// The laboratory, level 9.
+	{"internal/lab/report", 9, Lab, 0},
 
 	// The laboratory, level 10.
 	{"internal/lab/record", 10, Lab, 0},

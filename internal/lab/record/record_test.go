@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
@@ -66,7 +66,7 @@ func TestRecordedTraceReplays(t *testing.T) {
 			t.Errorf("no %q in %s", part, out)
 		}
 	}
-	tr, err := replay.OpenTrace(path, replay.ReadOptions{})
+	tr, err := trace.Open(path, trace.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestRecordedLengths(t *testing.T) {
 	if err != nil || !strings.Contains(out, "the length of 1 prompts is estimated") {
 		t.Fatalf("%v: %s", err, out)
 	}
-	tr, err := replay.OpenTrace(path, replay.ReadOptions{})
+	tr, err := trace.Open(path, trace.ReadOptions{})
 	if err != nil || tr.Requests[0].Input != 700 || tr.Requests[1].Input != 1024 {
 		t.Errorf("%v: %+v", err, tr.Requests)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
@@ -153,7 +153,7 @@ func (t *tracer) write(l server.TraceLine, ratio float64) error {
 // prompts of one model that begin alike have the same first ids. A prompt with
 // more tokens than its bytes let expect gets further ids of its own.
 func hashIDs(l *server.TraceLine, ratio float64) []uint64 {
-	const block = replay.DefaultBlockSize
+	const block = trace.DefaultBlockSize
 	ids := make([]uint64, 0, (l.Input+block-1)/block)
 	chunks := l.ChunkIDs
 	for len(ids) < cap(ids) {

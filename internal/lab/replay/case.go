@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -36,8 +37,8 @@ const Cut time.Duration = -1
 // Case is one run: a load, a fleet and what its replicas know. The zero value
 // of an optional field means the default.
 type Case struct {
-	Trace  *Trace // scaled; required
-	Policy Policy // required
+	Trace  *trace.Trace // scaled; required
+	Policy Policy       // required
 
 	Endpoints int            // engines; default 8
 	Engine    engine.Config  // Blocks defaults to 4,000; the block size is the trace's

@@ -2,7 +2,7 @@
 // traces through the picker's own code against simulated engines in virtual
 // time.
 //
-//  1. ReadTrace reads a trace in the public block-hash format, or a Workload
+//  1. trace.Read reads a trace in the public block-hash format, or a Workload
 //     makes one. Blocks become small dense numbers; sessions are derived from
 //     the chains where the trace names none, and lengths of answers that a
 //     recording did not see are drawn from those that it saw.
@@ -12,7 +12,8 @@
 //     virtual clock and a picker.Matcher over what that replica would know, and
 //     from there to an engine.Engine. Steps end, first tokens and ends are told
 //     to the scheduler, and what replicas share arrives after its delay.
-//  4. Sweep plays a grid of cases on several cores; Report tabulates and plots.
+//  4. Sweep plays a grid of cases on several cores; internal/lab/report tabulates
+//     and plots.
 //
 // It does not tokenize, speak any protocol or wait for anything: an hour of
 // eight engines takes about a second.

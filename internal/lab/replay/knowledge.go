@@ -7,6 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -15,7 +16,7 @@ import (
 // blockKeys are blocks as the approximate index knows them.
 type blockKeys []indexer.BlockKey
 
-func (k blockKeys) of(blocks []Block) blockKeys {
+func (k blockKeys) of(blocks []trace.Block) blockKeys {
 	for _, b := range blocks {
 		x := uint64(b) + 0x9e3779b97f4a7c15
 		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -62,7 +63,7 @@ func b2i(b bool) uint8 {
 
 // run returns how many leading blocks of a chain an engine holds in GPU
 // memory, and how many behind them in either tier.
-func (r *residency) run(chain []Block, engine int) (gpu, host int) {
+func (r *residency) run(chain []trace.Block, engine int) (gpu, host int) {
 	for gpu < len(chain) && r.copies[int(chain[gpu])*r.engines+engine] > 0 {
 		gpu++
 	}
@@ -82,7 +83,7 @@ func (r *residency) run(chain []Block, engine int) (gpu, host int) {
 // cacheChange is one block that came to an engine or left it.
 type cacheChange struct {
 	at     time.Duration
-	block  Block
+	block  trace.Block
 	engine int16
 	stored bool
 	host   bool
@@ -172,6 +173,6 @@ func (sh *shared) change(c cacheChange, h engine.Hash) {
 	if h == 0 || uint64(h) > uint64(sh.blocks) {
 		return // a generated block that no later prompt shows
 	}
-	c.block = Block(h - 1)
+	c.block = trace.Block(h - 1)
 	sh.changes = append(sh.changes, c)
 }

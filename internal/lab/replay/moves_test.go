@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
 // pools is a case of 2 engines for prefill and 2 for decode.
 func pools(t *testing.T, policy string, bytesPerSecond float64) Case {
 	t.Helper()
-	w, err := WorkloadByName("chat")
+	w, err := trace.Named("chat")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,7 @@ func pools(t *testing.T, policy string, bytesPerSecond float64) Case {
 		t.Fatal(err)
 	}
 	c := Case{
-		Trace: w.Generate(GenerateOptions{Rate: 1, Length: 4 * time.Minute, BlockSize: DefaultBlockSize}), Policy: p, Seed: 1,
+		Trace: w.Generate(trace.GenerateOptions{Rate: 1, Length: 4 * time.Minute, BlockSize: trace.DefaultBlockSize}), Policy: p, Seed: 1,
 		Network: Network{BytesPerToken: 327680, BytesPerSecond: bytesPerSecond, Latency: 30 * time.Millisecond},
 	}
 	fleet.Apply(&c)

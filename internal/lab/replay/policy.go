@@ -59,6 +59,9 @@ func (p part) addTo(profile *picker.Profile) error {
 	if err != nil {
 		return err
 	}
+	if built.Filter != nil {
+		profile.Filters = append(profile.Filters, picker.ProfileFilter{Name: p.name, Filter: built.Filter})
+	}
 	if built.Scorer != nil {
 		profile.Scorers = append(profile.Scorers, picker.ProfileScorer{Name: p.name, Weight: p.weight, Scorer: built.Scorer})
 	}
@@ -81,10 +84,12 @@ func Policies() []Policy {
 		of("lmetric", "(pending + new prefill) × requests", one("lmetric-policy", "")),
 		of("sticky", "a session stays where it began", one("sticky-policy", "")),
 		of("load_only", "fewest requests", one("load-only-policy", "")),
-		of("epp", "prefix 3 + queue 2 + KV use 2", part{"prefix-cache-scorer", 3, ""}, part{"queue-scorer", 2, ""},
+		of("epp", "prefix 3 + queue 2 + KV use 2, as other endpoint pickers did by default until 2026", part{"prefix-cache-scorer", 3, ""}, part{"queue-scorer", 2, ""},
 			part{"kv-cache-utilization-scorer", 2, ""}, best),
 		of("epp-precise", "precise prefix 3 + queue 2 + KV use 2", part{"precise-prefix-cache-scorer", 3, ""}, part{"queue-scorer", 2, ""},
 			part{"kv-cache-utilization-scorer", 2, ""}, best),
+		of("affinity", "prefix-cache affinity filter + token load, as other endpoint pickers do by default",
+			part{name: "prefix-cache-affinity-filter", params: `{"ttftSource": "prefillThroughput"}`}, one("token-load-scorer", ""), best),
 		of("dynamo", "Dynamo's cost, overlap weight 1", one("dynamo-cost-policy", "")),
 		of("dynamo-8", "Dynamo's cost, overlap weight 8", one("dynamo-cost-policy", `{"overlapScoreWeight": 8}`)),
 		of("cache-aware", "longest match while loads are balanced", one("cache-aware-policy", "")),

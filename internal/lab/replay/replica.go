@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -88,7 +89,7 @@ type replica struct {
 	match     *matcher
 	endpoints []*endpoint.Endpoint // by station
 	stationOf []int                // by dense id
-	chain     []Block              // of the request being placed
+	chain     []trace.Block        // of the request being placed
 
 	heard  int               // messages of the log that were taken in
 	remote [][]endpoint.Load // by station and origin

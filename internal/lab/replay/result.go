@@ -40,6 +40,12 @@ type Result struct {
 	Completed  float64        `json:"completed"`      // answers that ended by the time of the last arrival / arrivals
 	Preempted  int            `json:"preempted"`
 	Remote     float64        `json:"remote,omitempty"` // share of prompts that were computed elsewhere
+	// Goodput is the share of requests with a first token within 3 s and 100 ms
+	// per token after it.
+	Goodput float64 `json:"goodput"`
+	// Blast is the share of the requests in flight that are at the fullest engine:
+	// what its death would cost. Mean over the run, by requests in flight.
+	Blast float64 `json:"blast_radius"`
 
 	Outcomes []Outcome `json:"-"` // of all requests, in the trace's order
 }
@@ -50,6 +56,7 @@ func (s *simulation) result() *Result {
 	var input, cached, generated, inTime int
 	var from, to time.Duration = never, 0
 	remote := 0
+	good := 0
 	for i := range s.outcomes {
 		r, o := &s.Trace.Requests[i], &s.outcomes[i]
 		if o.Error == "" && o.End >= s.Warmup && o.End <= s.Trace.Length {
@@ -69,6 +76,9 @@ func (s *simulation) result() *Result {
 		if r.Output > 1 {
 			tpot = append(tpot, (o.End-o.First).Seconds()/float64(r.Output-1))
 		}
+		if o.First-r.At <= goodFirst && o.End-o.First <= goodToken*time.Duration(max(r.Output-1, 0)) {
+			good++
+		}
 		input, cached, generated = input+r.Input, cached+o.Cached, generated+r.Output
 		out.Preempted += o.Preempted
 		if o.Remote {
@@ -84,7 +94,26 @@ func (s *simulation) result() *Result {
 	}
 	out.Completed = ratio(float64(inTime), float64(out.Requests))
 	out.Imbalance = s.imbalance()
+	out.Goodput = ratio(float64(good), float64(out.Requests))
+	out.Blast = ratio(s.fullest, s.inFlight)
 	return out
+}
+
+// Limits of requests that count in Result.Goodput.
+const (
+	goodFirst = 3 * time.Second
+	goodToken = 100 * time.Millisecond
+)
+
+// lookAtFlight adds up what is in flight, and what of it the fullest engine has.
+func (s *simulation) lookAtFlight() {
+	all, most := 0, 0
+	for i := range s.stations {
+		st := s.stations[i].core.Stats()
+		n := st.Running + st.Waiting
+		all, most = all+n, max(most, n)
+	}
+	s.inFlight, s.fullest = s.inFlight+float64(all), s.fullest+float64(most)
 }
 
 func (r *Result) refuse(reason string) {

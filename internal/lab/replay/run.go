@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -29,7 +30,7 @@ type journey struct {
 	replica  *replica
 	station  int
 	names    []engine.Hash
-	blocks   []Block // full blocks of the prompt
+	blocks   []trace.Block // full blocks of the prompt
 	keys     blockKeys
 	seen     bool // its tokens are shown to the replica
 	told     int  // tokens told to the replica
@@ -56,6 +57,8 @@ type simulation struct {
 	begun    int // moves
 	told     time.Duration
 	outcomes []Outcome
+
+	inFlight, fullest float64 // summed over arrivals after the warm-up: requests in flight, and those at the fullest engine
 }
 
 // Run plays one case to the end of its last request. It stops early only when
@@ -172,6 +175,9 @@ func (s *simulation) sample(at time.Duration) {
 // arrive places one request.
 func (s *simulation) arrive(number int) error {
 	r := &s.Trace.Requests[number]
+	if r.At >= s.Warmup {
+		s.lookAtFlight()
+	}
 	s.tellProgress()
 	j := s.journey(number, r)
 	j.replica.catchUp(s.now)
@@ -209,7 +215,7 @@ func complaint(err error) string {
 	return err.Error()
 }
 
-func (s *simulation) journey(number int, r *Request) *journey {
+func (s *simulation) journey(number int, r *trace.Request) *journey {
 	var j *journey
 	if n := len(s.spare); n > 0 {
 		j, s.spare = s.spare[n-1], s.spare[:n-1]
@@ -222,7 +228,7 @@ func (s *simulation) journey(number int, r *Request) *journey {
 		j.replica = s.replicas[s.rng.IntN(n)]
 	}
 	j.seen = s.Bodies >= 1 || s.rng.Float64() < s.Bodies
-	j.blocks = r.Blocks[:r.full(s.Trace.BlockSize)]
+	j.blocks = r.Blocks[:r.Full(s.Trace.BlockSize)]
 	for _, b := range j.blocks {
 		j.names = append(j.names, engine.Hash(b)+1)
 	}

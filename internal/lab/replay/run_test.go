@@ -10,19 +10,29 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // small returns a generated load that keeps a small fleet busy for some
 // minutes.
-func small(t testing.TB, name string, rate float64, seed uint64) *Trace {
+func small(t testing.TB, name string, rate float64, seed uint64) *trace.Trace {
 	t.Helper()
-	w, err := WorkloadByName(name)
+	w, err := trace.Named(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w.Generate(GenerateOptions{Rate: rate, Length: 4 * time.Minute, Seed: seed})
+	return w.Generate(trace.GenerateOptions{Rate: rate, Length: 4 * time.Minute, Seed: seed})
+}
+
+func read(t testing.TB, lines string, o trace.ReadOptions) *trace.Trace {
+	t.Helper()
+	tr, err := trace.Read(strings.NewReader(lines), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
 }
 
 func policy(t testing.TB, name string) Policy {
@@ -70,8 +80,8 @@ func TestDeterminism(t *testing.T) {
 // TestConservation holds that every request is answered exactly once, in full,
 // and not before it could be.
 func TestConservation(t *testing.T) {
-	for _, w := range Workloads {
-		for _, share := range []time.Duration{0, time.Second, Cut} {
+	for _, w := range trace.Workloads {
+		for _, share := range []time.Duration{0, Cut} {
 			c := Case{Trace: small(t, w.Name, 5, 1), Policy: policy(t, Default), Endpoints: 3, Replicas: 2, Share: share, Engine: engine.Config{Blocks: 600}}
 			r := run(t, c)
 			if r.Errors != 0 || r.Requests != len(c.Trace.Requests) {
@@ -117,11 +127,11 @@ func TestBookIsEmptyAtTheEnd(t *testing.T) {
 // takes 10 ms and 1 ms for every prompt token, blocks of ten tokens.
 func TestByHand(t *testing.T) {
 	ms := func(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
-	trace, err := ReadTrace(strings.NewReader(`
+	trace, err := trace.Read(strings.NewReader(`
 {"timestamp": 0,   "input_length": 25, "output_length": 3, "hash_ids": [1, 2, 3], "session_id": "a"}
 {"timestamp": 5,   "input_length": 10, "output_length": 1, "hash_ids": [9], "session_id": "b"}
 {"timestamp": 500, "input_length": 40, "output_length": 1, "hash_ids": [1, 2, 4, 5], "session_id": "a"}
-`), ReadOptions{BlockSize: 10, Spread: -1})
+`), trace.ReadOptions{BlockSize: 10, Spread: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

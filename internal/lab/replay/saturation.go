@@ -3,61 +3,97 @@ package replay
 import (
 	"context"
 	"fmt"
+	"math"
 )
 
 // FindSaturation returns the greater of the rates per engine that c's fleet
-// sustains under load_only and under unified: what policies are measured at must
+// sustains under unified and under load_only: what policies are measured at must
 // not depend on the one that is measured.
 func FindSaturation(ctx context.Context, c Case, s Source) (float64, error) {
-	best := 0.0
-	for _, name := range []string{"load_only", "unified"} {
-		p, err := PolicyByName(name)
-		if err != nil {
-			return 0, err
-		}
-		c.Policy = p
-		rate, err := Saturation(ctx, c, s)
-		if err != nil {
-			return 0, err
-		}
-		best = max(best, rate)
+	var err error
+	if c.Policy, err = PolicyByName("unified"); err != nil {
+		return 0, err
 	}
-	return best, nil
+	best, err := Saturation(ctx, c, s)
+	if err != nil {
+		return 0, err
+	}
+	if c.Policy, err = PolicyByName("load_only"); err != nil {
+		return 0, err
+	}
+	t, err := newTrial(ctx, c, s)
+	if err != nil {
+		return 0, err
+	}
+	more, err := t.holds(best * saturationStep)
+	if err != nil || !more {
+		return best, err
+	}
+	return t.search(best * saturationStep)
 }
 
-// Saturation returns the highest rate per engine, within 2%, at which c's
+// saturationStep is how close a saturation is found.
+const saturationStep = 1.04
+
+// Saturation returns the highest rate per engine, within 4%, at which c's
 // fleet completes requests at 95% of the rate of their arrival and the median
 // time to first token stays below a second or five times that of
 // an idle fleet, whichever is more. c.Trace is not used.
 func Saturation(ctx context.Context, c Case, s Source) (float64, error) {
-	setDefault(&c.Endpoints, 8)
-	capacity := c.capacity()
-	run := func(perEngine float64) (*Result, error) {
-		one := c
-		one.Trace = s.sample(perEngine*capacity, c.Seed)
-		one.Warmup = one.Trace.Length / 5
-		return Run(ctx, one)
-	}
-	const idle = .02
-	r, err := run(idle)
+	t, err := newTrial(ctx, c, s)
 	if err != nil {
 		return 0, err
 	}
-	limit := max(1, 5*r.TTFT.P50)
-	holds := func(rate float64) (bool, error) {
-		r, err := run(rate)
-		return err == nil && r.Completed >= .95 && r.TTFT.P50 < limit, err
+	return t.search(idleRate)
+}
+
+// idleRate is a rate per engine at which any engine has little to do.
+const idleRate = .02
+
+// trial tries rates on a fleet.
+type trial struct {
+	ctx      context.Context
+	fleet    Case
+	source   Source
+	capacity float64
+	limit    float64 // seconds, of the median time to first token
+}
+
+func newTrial(ctx context.Context, c Case, s Source) (*trial, error) {
+	setDefault(&c.Endpoints, 8)
+	t := &trial{ctx: ctx, fleet: c, source: s, capacity: c.capacity()}
+	r, err := t.run(idleRate)
+	if err != nil {
+		return nil, err
 	}
-	low, high := idle, 0.
-	for high == 0 || high/low > 1.02 {
+	t.limit = max(1, 5*r.TTFT.P50)
+	return t, nil
+}
+
+func (t *trial) run(perEngine float64) (*Result, error) {
+	one := t.fleet
+	one.Trace = t.source.sample(perEngine*t.capacity, t.fleet.Seed)
+	one.Warmup = one.Trace.Length / 5
+	return Run(t.ctx, one)
+}
+
+func (t *trial) holds(rate float64) (bool, error) {
+	r, err := t.run(rate)
+	return err == nil && r.Completed >= .95 && r.TTFT.P50 < t.limit, err
+}
+
+// search returns the highest rate that holds, from one that does.
+func (t *trial) search(low float64) (float64, error) {
+	high := 0.
+	for high == 0 || high/low > saturationStep {
 		try := low * 2
 		if high > 0 {
-			try = (low + high) / 2
+			try = math.Sqrt(low * high)
 		}
 		if try > 1000 {
 			return 0, fmt.Errorf("%w: no saturation below %v per engine", ErrCase, try)
 		}
-		ok, err := holds(try)
+		ok, err := t.holds(try)
 		switch {
 		case err != nil:
 			return 0, err

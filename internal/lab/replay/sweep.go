@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
 // Source makes a load for a rate and a seed.
@@ -19,13 +21,13 @@ type Source struct {
 	// Own is the rate of a trace that plays as it is, whatever the load. 0:
 	// loads decide.
 	Own  float64
-	Make func(rate float64, seed uint64) *Trace
+	Make func(rate float64, seed uint64) *trace.Trace
 	// Sample makes a shorter load of the same kind, long enough to find the
 	// saturation; nil: Make does.
-	Sample func(rate float64, seed uint64) *Trace
+	Sample func(rate float64, seed uint64) *trace.Trace
 }
 
-func (s *Source) sample(rate float64, seed uint64) *Trace {
+func (s *Source) sample(rate float64, seed uint64) *trace.Trace {
 	if s.Sample != nil {
 		return s.Sample(rate, seed)
 	}
@@ -34,33 +36,36 @@ func (s *Source) sample(rate float64, seed uint64) *Trace {
 
 // TraceSource scales a trace. With capped above 0 each session keeps so many
 // of its first turns, and the rate falls in proportion.
-func TraceSource(t *Trace, saturation float64, capped int, o ScaleOptions) Source {
+func TraceSource(t *trace.Trace, saturation float64, capped int, o trace.ScaleOptions) Source {
 	from, kept := t, 1.0
 	if capped > 0 {
 		from = t.Capped(capped)
 		kept = float64(len(from.Requests)) / float64(len(t.Requests))
 	}
-	return Source{Name: t.Name, Saturation: saturation, Kept: kept, Make: func(rate float64, seed uint64) *Trace {
-		o := o
-		o.Rate, o.Seed = rate*kept, seed
-		return from.Scale(o)
-	}}
+	maker := func(o trace.ScaleOptions) func(float64, uint64) *trace.Trace {
+		return func(rate float64, seed uint64) *trace.Trace {
+			o := o
+			o.Rate, o.Seed = rate*kept, seed
+			return from.Scale(o)
+		}
+	}
+	return Source{Name: t.Name, Saturation: saturation, Kept: kept, Make: maker(o)}
 }
 
 // OwnSource plays a trace as it is: every request once, at its own time.
-func OwnSource(t *Trace, capped int, o ScaleOptions) Source {
+func OwnSource(t *trace.Trace, capped int, o trace.ScaleOptions) Source {
 	if capped > 0 {
 		t = t.Capped(capped)
 	}
-	own := t.own(o)
-	return Source{Name: t.Name, Own: own.Rate(), Make: func(float64, uint64) *Trace { return own }}
+	own := t.AsRecorded(o)
+	return Source{Name: t.Name, Own: own.Rate(), Make: func(float64, uint64) *trace.Trace { return own }}
 }
 
 // WorkloadSource generates a workload. With capped above 0 each session keeps
 // so many of its first turns, and the rate falls in proportion.
-func WorkloadSource(w Workload, capped int, o GenerateOptions) Source {
-	maker := func(o GenerateOptions) func(rate float64, seed uint64) *Trace {
-		return func(rate float64, seed uint64) *Trace {
+func WorkloadSource(w trace.Workload, capped int, o trace.GenerateOptions) Source {
+	maker := func(o trace.GenerateOptions) func(rate float64, seed uint64) *trace.Trace {
+		return func(rate float64, seed uint64) *trace.Trace {
 			o.Rate, o.Seed = rate, seed
 			t := w.Generate(o)
 			if capped > 0 {
@@ -70,19 +75,19 @@ func WorkloadSource(w Workload, capped int, o GenerateOptions) Source {
 		}
 	}
 	short := o
-	if short.Requests == 0 {
+	if short.Requests == 0 || short.Requests > sampleRequests {
 		short.Length, short.Requests = 0, sampleRequests
 	}
 	s := Source{Name: w.Name, Kept: 1, Make: maker(o), Sample: maker(short)}
 	if capped > 0 {
-		sample := w.Generate(GenerateOptions{Rate: 4, Speed: o.Speed, BlockSize: o.BlockSize})
+		sample := w.Generate(trace.GenerateOptions{Rate: 4, Speed: o.Speed, BlockSize: o.BlockSize})
 		s.Kept = float64(len(sample.Capped(capped).Requests)) / float64(len(sample.Requests))
 	}
 	return s
 }
 
 // sampleRequests is how many requests a load has by which saturation is found.
-const sampleRequests = 2500
+const sampleRequests = 1200
 
 // Grid is a set of cases: all combinations of its lists. An empty list stands
 // for the value of Base.
@@ -145,8 +150,10 @@ func orBase(list *[]int, base, def int) {
 	}
 }
 
-// cells lists the combinations, the policy varying fastest.
-func (g *Grid) cells() []Cell {
+// Cells lists the combinations, the policy varying fastest. It fills in
+// defaults.
+func (g *Grid) Cells() []Cell {
+	g.defaults()
 	var out []Cell
 	for s := range g.Sources {
 		for _, load := range g.loadsOf(&g.Sources[s]) {
@@ -208,7 +215,6 @@ func (g *Grid) fleets() []Cell {
 // progress, which may be nil, is told how many runs are done, parts of runs
 // included, by one goroutine at a time. The first failure stops the sweep.
 func Sweep(ctx context.Context, g Grid, workers int, progress func(done float64, all int)) ([]Row, error) {
-	g.defaults()
 	for i := range g.Sources {
 		if g.Sources[i].Own == 0 && len(g.Loads) == 0 {
 			return nil, fmt.Errorf("%w: no load", ErrCase)
@@ -217,7 +223,7 @@ func Sweep(ctx context.Context, g Grid, workers int, progress func(done float64,
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	rows := make([]Row, 0)
-	for _, c := range g.cells() {
+	for _, c := range g.Cells() {
 		rows = append(rows, Row{Cell: c, Runs: make([]*Result, len(g.Seeds))})
 	}
 	all := len(rows) * len(g.Seeds)

@@ -1,4 +1,4 @@
-package replay
+package report
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
 // Plot is one drawing of a report.
@@ -66,35 +68,35 @@ func (p *Plot) svg() (string, error) {
 // axis is a dimension of a grid along which a plot can run.
 type axis struct {
 	label string
-	name  func(*Cell) string                   // of a place on the axis
-	part  func(*Cell) string                   // in the title of a drawing that runs along another axis, "" when dull
-	at    func(c *Cell, place int) (x float64) // of the place's mark
+	name  func(*replay.Cell) string                   // of a place on the axis
+	part  func(*replay.Cell) string                   // in the title of a drawing that runs along another axis, "" when dull
+	at    func(c *replay.Cell, place int) (x float64) // of the place's mark
 }
 
-func inOrder(_ *Cell, place int) float64 { return float64(place) }
+func inOrder(_ *replay.Cell, place int) float64 { return float64(place) }
 
 var axes = []axis{
 	{
-		"load (share of saturation)", (*Cell).loadText, func(c *Cell) string { return "load " + c.loadText() },
-		func(c *Cell, _ int) float64 { return c.Load },
+		"load (share of saturation)", loadText, func(c *replay.Cell) string { return "load " + loadText(c) },
+		func(c *replay.Cell, _ int) float64 { return c.Load },
 	},
-	{"engines", func(c *Cell) string { return c.Fleet }, func(c *Cell) string { return c.Fleet + " engines" }, inOrder},
+	{"engines", func(c *replay.Cell) string { return c.Fleet }, func(c *replay.Cell) string { return c.Fleet + " engines" }, inOrder},
 	{
-		"KV blocks in each engine", func(c *Cell) string { return strconv.Itoa(c.Blocks) },
-		func(c *Cell) string { return strconv.Itoa(c.Blocks) + " blocks" }, inOrder,
+		"KV blocks in each engine", func(c *replay.Cell) string { return strconv.Itoa(c.Blocks) },
+		func(c *replay.Cell) string { return strconv.Itoa(c.Blocks) + " blocks" }, inOrder,
 	},
-	{"picker replicas, sharing delay", (*Cell).groupText, (*Cell).groupTitle, inOrder},
+	{"picker replicas, sharing delay", groupText, groupTitle, inOrder},
 }
 
 // groupText is how the replicas and what they share are written.
-func (c *Cell) groupText() string {
+func groupText(c *replay.Cell) string {
 	if c.Replicas == 1 {
 		return "1 replica"
 	}
 	return strconv.Itoa(c.Replicas) + " replicas, " + shareText(c.Replicas, c.Share)
 }
 
-func (c *Cell) groupTitle() string {
+func groupTitle(c *replay.Cell) string {
 	switch {
 	case c.Replicas == 1:
 		return "1 replica"
@@ -107,16 +109,16 @@ func (c *Cell) groupTitle() string {
 // Plots draws a figure: for each workload, lines of all policies along each
 // dimension that varies, one drawing for each combination of the others; bars
 // when nothing varies.
-func Plots(rows []Row, f Figure) ([]Plot, error) {
+func Plots(rows []replay.Row, f Figure) ([]Plot, error) {
 	var out []Plot
-	for _, source := range grouped(rows, func(r *Row) string { return r.Source }) {
+	for _, source := range grouped(rows, func(r *replay.Row) string { return r.Source }) {
 		runsAlong := false
 		for along := range axes {
-			if len(grouped(source, func(r *Row) string { return axes[along].name(&r.Cell) })) < 2 {
+			if len(grouped(source, func(r *replay.Row) string { return axes[along].name(&r.Cell) })) < 2 {
 				continue
 			}
 			runsAlong = true
-			for _, group := range grouped(source, func(r *Row) string { return title(&r.Cell, along, nil) }) {
+			for _, group := range grouped(source, func(r *replay.Row) string { return title(&r.Cell, along, nil) }) {
 				p, err := lines(group, f, along, title(&group[0].Cell, along, source))
 				if err != nil {
 					return nil, err
@@ -138,8 +140,8 @@ func Plots(rows []Row, f Figure) ([]Plot, error) {
 
 // grouped returns rows by what key says of them, in the order in which keys
 // come.
-func grouped(rows []Row, key func(*Row) string) [][]Row {
-	var out [][]Row
+func grouped(rows []replay.Row, key func(*replay.Row) string) [][]replay.Row {
+	var out [][]replay.Row
 	place := map[string]int{}
 	for i := range rows {
 		k := key(&rows[i])
@@ -156,12 +158,12 @@ func grouped(rows []Row, key func(*Row) string) [][]Row {
 
 // title names a drawing: everything but the policy and the axis. With among it
 // leaves out what is usual and equal in all of those rows.
-func title(c *Cell, along int, among []Row) string {
-	usual := Cell{Blocks: 4000, Replicas: 1}
+func title(c *replay.Cell, along int, among []replay.Row) string {
+	usual := replay.Cell{Blocks: 4000, Replicas: 1}
 	parts := []string{c.Source}
 	for a := range axes {
 		text := axes[a].part(c)
-		dull := a > 1 && text == axes[a].part(&usual) && len(grouped(among, func(r *Row) string { return axes[a].name(&r.Cell) })) == 1
+		dull := a > 1 && text == axes[a].part(&usual) && len(grouped(among, func(r *replay.Row) string { return axes[a].name(&r.Cell) })) == 1
 		if a != along && !dull {
 			parts = append(parts, text)
 		}

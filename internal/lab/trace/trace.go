@@ -1,4 +1,4 @@
-package replay
+package trace
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 )
 
 // ErrTrace is wrapped by every complaint about a trace's content.
-var ErrTrace = errors.New("replay: bad trace")
+var ErrTrace = errors.New("trace: bad trace")
 
 // Block names a KV block and all before it, densely from 0 within one Trace.
 type Block uint32
@@ -27,8 +27,8 @@ type Request struct {
 	Answer []Block
 }
 
-// full returns the number of full blocks of the prompt.
-func (r *Request) full(blockSize int) int { return min(r.Input/blockSize, len(r.Blocks)) }
+// Full returns the number of full blocks of the prompt.
+func (r *Request) Full(blockSize int) int { return min(r.Input/blockSize, len(r.Blocks)) }
 
 // Trace is a list of requests in order of arrival. It is read-only once made.
 type Trace struct {
@@ -86,4 +86,18 @@ func (t *Trace) fromFirst() {
 	for i := range t.Requests {
 		t.Requests[i].At -= begin
 	}
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
 }

@@ -1,4 +1,4 @@
-package replay
+package trace
 
 import (
 	"math/rand/v2"
@@ -54,7 +54,7 @@ func (t *Trace) deriveSessions() {
 	last := make([]int32, t.Blocks) // session + 1 whose last prompt ends here
 	for i := range t.Requests {
 		r := &t.Requests[i]
-		full := r.full(t.BlockSize)
+		full := r.Full(t.BlockSize)
 		if r.Session < 0 {
 			r.Session = longest(r.Blocks[:full], last, shared) - 1
 		}
@@ -118,7 +118,7 @@ func (t *Trace) nameAnswers() {
 // answer returns the blocks of follow behind the full ones of r that r's own
 // answer fills, if follow begins with r's prompt.
 func answer(r, follow *Request, blockSize int) []Block {
-	from, to := r.full(blockSize), min((r.Input+r.Output)/blockSize, follow.full(blockSize))
+	from, to := r.Full(blockSize), min((r.Input+r.Output)/blockSize, follow.Full(blockSize))
 	if to <= from || !slices.Equal(r.Blocks[:from], follow.Blocks[:from]) {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (t *Trace) drawAnswers() {
 // room returns the tokens between the prompt of r and the end of follow's, if
 // that goes on from it.
 func room(r, follow *Request, blockSize int) int {
-	if full := r.full(blockSize); follow.Input > r.Input && full <= len(follow.Blocks) && slices.Equal(r.Blocks[:full], follow.Blocks[:full]) {
+	if full := r.Full(blockSize); follow.Input > r.Input && full <= len(follow.Blocks) && slices.Equal(r.Blocks[:full], follow.Blocks[:full]) {
 		return follow.Input - r.Input
 	}
 	return maxTokens

@@ -1,4 +1,4 @@
-package replay
+package trace
 
 import (
 	"fmt"
@@ -49,8 +49,8 @@ type Workload struct {
 	Compact   Spread  // tokens of the summary that takes the place of all but the preamble; zero: sessions end
 }
 
-// WorkloadNames returns the names of the built-in workloads.
-func WorkloadNames() []string {
+// Names returns the names of the built-in workloads.
+func Names() []string {
 	names := make([]string, len(Workloads))
 	for i := range Workloads {
 		names[i] = Workloads[i].Name
@@ -58,13 +58,13 @@ func WorkloadNames() []string {
 	return names
 }
 
-// WorkloadByName returns a built-in workload.
-func WorkloadByName(name string) (Workload, error) {
-	names := WorkloadNames()
+// Named returns a built-in workload.
+func Named(name string) (Workload, error) {
+	names := Names()
 	if i := slices.Index(names, name); i >= 0 {
 		return Workloads[i], nil
 	}
-	return Workload{}, fmt.Errorf("replay: workload %q: there are %s", name, strings.Join(names, ", "))
+	return Workload{}, fmt.Errorf("trace: workload %q: there are %s", name, strings.Join(names, ", "))
 }
 
 // GenerateOptions say how much of a workload is wanted.

@@ -1,4 +1,4 @@
-package replay
+package report
 
 import (
 	"strings"
@@ -7,21 +7,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/plot"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
 // TestPlotsAlongEachAxis: one drawing along each dimension that varies, for
 // each combination of the others; replicas and what they share are one.
 func TestPlotsAlongEachAxis(t *testing.T) {
-	var g Grid
-	g.Sources = []Source{{Name: "a"}}
+	var g replay.Grid
+	g.Sources = []replay.Source{{Name: "a"}}
 	g.Loads = []float64{.5, 1}
-	g.Replicas, g.Share = []int{1, 3}, []time.Duration{50 * time.Millisecond, Cut}
-	g.Fleets = []Fleet{Engines(2)}
-	g.Policies = []Policy{{Name: Default}, {Name: "other"}}
-	g.defaults()
-	var rows []Row
-	for i, c := range g.cells() {
-		rows = append(rows, Row{Cell: c, Runs: []*Result{{TTFT: Summary{P90: float64(i + 1)}}}})
+	g.Replicas, g.Share = []int{1, 3}, []time.Duration{50 * time.Millisecond, replay.Cut}
+	g.Fleets = []replay.Fleet{replay.Engines(2)}
+	g.Policies = []replay.Policy{{Name: replay.Default}, {Name: "other"}}
+	var rows []replay.Row
+	for i, c := range g.Cells() {
+		rows = append(rows, replay.Row{Cell: c, Runs: []*replay.Result{{TTFT: replay.Summary{P90: float64(i + 1)}}}})
 	}
 	f, _ := FigureByKey("ttft_p90_s")
 	plots, err := Plots(rows, f)

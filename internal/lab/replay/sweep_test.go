@@ -3,25 +3,23 @@ package replay
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 )
 
 func smallGrid(t testing.TB) Grid {
 	t.Helper()
-	w, err := WorkloadByName("chat")
+	w, err := trace.Named("chat")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Grid{
-		Sources:  []Source{WorkloadSource(w, 0, GenerateOptions{Length: 2 * time.Minute})},
+		Sources:  []Source{WorkloadSource(w, 0, trace.GenerateOptions{Length: 2 * time.Minute})},
 		Policies: []Policy{policy(t, Default), policy(t, "unified"), policy(t, "load_only")},
 		Loads:    []float64{.5, 1}, Fleets: []Fleet{Engines(2)}, Seeds: []uint64{1, 2}, Warmup: .2,
 	}
@@ -62,9 +60,8 @@ func TestSweepIsTheSameOnManyWorkers(t *testing.T) {
 func TestGridCells(t *testing.T) {
 	g := smallGrid(t)
 	g.Blocks, g.Replicas, g.Share = []int{100, 200}, []int{1, 3}, []time.Duration{0, Cut}
-	g.defaults()
 	// 2 loads × 2 sizes × (1 replica + 3 replicas × 2 delays) × 3 policies.
-	if n := len(g.cells()); n != 2*2*3*3 {
+	if n := len(g.Cells()); n != 2*2*3*3 {
 		t.Errorf("%d cells", n)
 	}
 	g.Loads = nil
@@ -75,65 +72,6 @@ func TestGridCells(t *testing.T) {
 	g.Policies = append(g.Policies, Policy{Name: "none"})
 	if _, err := Sweep(context.Background(), g, 2, nil); !errors.Is(err, ErrCase) {
 		t.Error(err)
-	}
-}
-
-func TestReports(t *testing.T) {
-	g := smallGrid(t)
-	rows := sweep(t, g, 2)
-	report := Report{Rows: rows, Seeds: g.Seeds, About: []string{"what was played"}}
-	var table, lines, object, html bytes.Buffer
-	for _, err := range []error{
-		report.WriteTable(&table), report.WriteCSV(&lines), report.WriteJSON(&object), report.WriteHTML(&html),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	records, err := csv.NewReader(&lines).ReadAll()
-	if err != nil || len(records) != 1+len(rows)*len(g.Seeds) || len(records[0]) != len(cellColumns)+2+len(Figures) {
-		t.Errorf("%d records, %v", len(records), err)
-	}
-	var back struct{ Rows []Row }
-	if err := json.Unmarshal(object.Bytes(), &back); err != nil || len(back.Rows) != len(rows) || !cmp.Equal(back.Rows[3].Runs, rows[3].Runs) {
-		t.Errorf("JSON does not say the same: %v", err)
-	}
-	for _, want := range []string{"load_only", "unified", "p90"} {
-		if !strings.Contains(table.String(), want) {
-			t.Errorf("no %q in\n%s", want, table.String())
-		}
-	}
-	page := html.String()
-	if n := strings.Count(page, "<svg"); n != len(PlotFigures) {
-		t.Errorf("%d drawings", n)
-	}
-	for _, foreign := range []string{"<script", "<link", "src="} {
-		if strings.Contains(page, foreign) {
-			t.Errorf("the page has %s", foreign)
-		}
-	}
-}
-
-func TestPlotFormats(t *testing.T) {
-	g := smallGrid(t)
-	for _, loads := range [][]float64{{.5}, {.5, 1}} {
-		g.Loads = loads
-		for _, key := range PlotFigures {
-			f, ok := FigureByKey(key)
-			if !ok {
-				t.Fatal(key)
-			}
-			plots, err := Plots(sweep(t, g, 2), f)
-			if err != nil || len(plots) != 1 {
-				t.Fatalf("%d plots, %v", len(plots), err)
-			}
-			for format, magic := range map[string]string{"svg": "<svg", "png": "\x89PNG"} {
-				var b bytes.Buffer
-				if err := plots[0].Write(&b, format); err != nil || !strings.Contains(b.String(), magic) {
-					t.Errorf("%s: %v", format, err)
-				}
-			}
-		}
 	}
 }
 
@@ -151,11 +89,11 @@ func TestSummary(t *testing.T) {
 }
 
 func TestSaturation(t *testing.T) {
-	w, err := WorkloadByName("mixed")
+	w, err := trace.Named("mixed")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rate, err := Saturation(context.Background(), Case{Policy: policy(t, "unified"), Endpoints: 2, Seed: 1}, WorkloadSource(w, 0, GenerateOptions{Length: 15 * time.Minute}))
+	rate, err := Saturation(context.Background(), Case{Policy: policy(t, "unified"), Endpoints: 2, Seed: 1}, WorkloadSource(w, 0, trace.GenerateOptions{Length: 15 * time.Minute}))
 	if err != nil || rate < .5 || rate > 1.5 {
 		t.Errorf("%v, %v", rate, err)
 	}

@@ -1,4 +1,4 @@
-package replay
+package report
 
 import (
 	"encoding/csv"
@@ -10,43 +10,47 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
 // Figure is one quantity of a report.
 type Figure struct {
 	Key   string // in CSV
 	Label string // in tables and plots
-	Of    func(*Result) float64
+	Of    func(*replay.Result) float64
 	Digit int // decimals in tables
 }
 
 // Figures are the quantities of reports, in order.
 var Figures = []Figure{
-	{"ttft_mean_s", "TTFT mean", func(r *Result) float64 { return r.TTFT.Mean }, 2},
-	{"ttft_p50_s", "p50", func(r *Result) float64 { return r.TTFT.P50 }, 2},
-	{"ttft_p90_s", "p90", func(r *Result) float64 { return r.TTFT.P90 }, 2},
-	{"ttft_p99_s", "p99", func(r *Result) float64 { return r.TTFT.P99 }, 2},
-	{"tpot_mean_ms", "TPOT ms", func(r *Result) float64 { return r.TPOT.Mean * 1e3 }, 1},
-	{"tpot_p50_ms", "p50", func(r *Result) float64 { return r.TPOT.P50 * 1e3 }, 1},
-	{"tpot_p90_ms", "p90", func(r *Result) float64 { return r.TPOT.P90 * 1e3 }, 1},
-	{"tpot_p99_ms", "p99", func(r *Result) float64 { return r.TPOT.P99 * 1e3 }, 1},
-	{"e2e_mean_s", "E2E mean", func(r *Result) float64 { return r.E2E.Mean }, 1},
-	{"e2e_p50_s", "p50", func(r *Result) float64 { return r.E2E.P50 }, 1},
-	{"e2e_p90_s", "p90", func(r *Result) float64 { return r.E2E.P90 }, 1},
-	{"e2e_p99_s", "p99", func(r *Result) float64 { return r.E2E.P99 }, 1},
-	{"hit_ratio", "hit", func(r *Result) float64 { return r.HitRatio }, 3},
-	{"imbalance", "imbalance", func(r *Result) float64 { return r.Imbalance }, 2},
-	{"requests_per_s", "req/s", func(r *Result) float64 { return r.Throughput }, 2},
-	{"tokens_per_s", "tok/s", func(r *Result) float64 { return r.Tokens }, 0},
-	{"completed", "in time", func(r *Result) float64 { return r.Completed }, 3},
-	{"preempted", "preempted", func(r *Result) float64 { return float64(r.Preempted) }, 0},
-	{"errors", "errors", func(r *Result) float64 { return float64(r.Errors) }, 0},
+	{"ttft_mean_s", "TTFT mean", func(r *replay.Result) float64 { return r.TTFT.Mean }, 2},
+	{"ttft_p50_s", "p50", func(r *replay.Result) float64 { return r.TTFT.P50 }, 2},
+	{"ttft_p90_s", "p90", func(r *replay.Result) float64 { return r.TTFT.P90 }, 2},
+	{"ttft_p99_s", "p99", func(r *replay.Result) float64 { return r.TTFT.P99 }, 2},
+	{"tpot_mean_ms", "TPOT ms", func(r *replay.Result) float64 { return r.TPOT.Mean * 1e3 }, 1},
+	{"tpot_p50_ms", "p50", func(r *replay.Result) float64 { return r.TPOT.P50 * 1e3 }, 1},
+	{"tpot_p90_ms", "p90", func(r *replay.Result) float64 { return r.TPOT.P90 * 1e3 }, 1},
+	{"tpot_p99_ms", "p99", func(r *replay.Result) float64 { return r.TPOT.P99 * 1e3 }, 1},
+	{"e2e_mean_s", "E2E mean", func(r *replay.Result) float64 { return r.E2E.Mean }, 1},
+	{"e2e_p50_s", "p50", func(r *replay.Result) float64 { return r.E2E.P50 }, 1},
+	{"e2e_p90_s", "p90", func(r *replay.Result) float64 { return r.E2E.P90 }, 1},
+	{"e2e_p99_s", "p99", func(r *replay.Result) float64 { return r.E2E.P99 }, 1},
+	{"hit_ratio", "hit", func(r *replay.Result) float64 { return r.HitRatio }, 3},
+	{"imbalance", "imbalance", func(r *replay.Result) float64 { return r.Imbalance }, 2},
+	{"requests_per_s", "req/s", func(r *replay.Result) float64 { return r.Throughput }, 2},
+	{"tokens_per_s", "tok/s", func(r *replay.Result) float64 { return r.Tokens }, 0},
+	{"completed", "in time", func(r *replay.Result) float64 { return r.Completed }, 3},
+	{"preempted", "preempted", func(r *replay.Result) float64 { return float64(r.Preempted) }, 0},
+	{"goodput", "goodput", func(r *replay.Result) float64 { return r.Goodput }, 3},
+	{"blast_radius", "blast", func(r *replay.Result) float64 { return r.Blast }, 2},
+	{"errors", "errors", func(r *replay.Result) float64 { return float64(r.Errors) }, 0},
 }
 
 // better reports whether a is better than b: more of some things, less of others.
 func (f Figure) better(a, b float64) bool {
 	switch f.Key {
-	case "hit_ratio", "requests_per_s", "tokens_per_s", "completed":
+	case "hit_ratio", "requests_per_s", "tokens_per_s", "completed", "goodput":
 		return a > b
 	}
 	return a < b
@@ -64,7 +68,7 @@ func FigureByKey(key string) (Figure, bool) {
 
 // Mean returns the mean of a figure over the row's seeds, NaN when it has no
 // runs.
-func (r *Row) Mean(f Figure) float64 {
+func mean(r *replay.Row, f Figure) float64 {
 	sum, n := 0.0, 0
 	for _, run := range r.Runs {
 		if run != nil {
@@ -90,16 +94,16 @@ func shareText(replicas int, d time.Duration) string {
 }
 
 // loadText is how a load is written.
-func (c *Cell) loadText() string {
+func loadText(c *replay.Cell) string {
 	if c.Load == 0 {
 		return "own"
 	}
 	return strconv.FormatFloat(c.Load, 'g', 4, 64)
 }
 
-func (c *Cell) columns() []string {
+func columns(c *replay.Cell) []string {
 	return []string{
-		c.Source, c.loadText(), strconv.FormatFloat(c.Rate, 'f', 2, 64), c.Fleet,
+		c.Source, loadText(c), strconv.FormatFloat(c.Rate, 'f', 2, 64), c.Fleet,
 		strconv.Itoa(c.Blocks), strconv.Itoa(c.Replicas), shareText(c.Replicas, c.Share), c.Policy,
 	}
 }
@@ -109,12 +113,12 @@ var cellColumns = []string{"workload", "load", "rate", "engines", "blocks", "rep
 // tableFigures are those that a table on a terminal has room for.
 var tableFigures = []string{
 	"ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "tpot_mean_ms", "tpot_p90_ms", "e2e_mean_s", "e2e_p90_s",
-	"hit_ratio", "imbalance", "requests_per_s", "tokens_per_s", "errors",
+	"goodput", "hit_ratio", "blast_radius", "imbalance", "requests_per_s", "tokens_per_s", "errors",
 }
 
 // Report is what a sweep came to.
 type Report struct {
-	Rows  []Row
+	Rows  []replay.Row
 	Seeds []uint64
 	About []string // what was played, a line each
 }
@@ -128,7 +132,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return writeTable(w, r.Rows)
 }
 
-func writeTable(w io.Writer, rows []Row) error {
+func writeTable(w io.Writer, rows []replay.Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := strings.Join(cellColumns, "\t")
 	for _, key := range tableFigures {
@@ -141,33 +145,45 @@ func writeTable(w io.Writer, rows []Row) error {
 		if i > 0 && (rows[i-1].Source != r.Source || rows[i-1].Load != r.Load) {
 			fmt.Fprintln(t, strings.Repeat("\t", len(cellColumns)+len(tableFigures)))
 		}
-		line := strings.Join(r.columns(), "\t")
+		line := strings.Join(columns(&r.Cell), "\t")
 		for _, key := range tableFigures {
 			f, _ := FigureByKey(key)
-			line += "\t" + strconv.FormatFloat(r.Mean(f), 'f', f.Digit, 64)
+			line += "\t" + strconv.FormatFloat(mean(r, f), 'f', f.Digit, 64)
 		}
 		fmt.Fprintln(t, line+"\t")
 	}
 	return t.Flush()
 }
 
-// WriteCSV writes one line for every run, with all figures.
-func (r *Report) WriteCSV(w io.Writer) error {
-	rows, seeds := r.Rows, r.Seeds
-	c := csv.NewWriter(w)
+// CSVHeader returns the names of the columns of WriteCSV.
+func CSVHeader() []string {
 	head := append(append([]string(nil), cellColumns...), "seed", "requests")
 	for _, f := range Figures {
 		head = append(head, f.Key)
 	}
-	if err := c.Write(head); err != nil {
+	return head
+}
+
+// WriteCSV writes the header and one line for every run, with all figures.
+func (r *Report) WriteCSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	if err := c.Write(CSVHeader()); err != nil {
 		return err
 	}
+	c.Flush()
+	return r.AppendCSV(w)
+}
+
+// AppendCSV is WriteCSV without the header.
+func (r *Report) AppendCSV(w io.Writer) error {
+	rows, seeds := r.Rows, r.Seeds
+	c := csv.NewWriter(w)
 	for i := range rows {
 		for k, run := range rows[i].Runs {
 			if run == nil {
 				continue
 			}
-			line := append(rows[i].columns(), strconv.FormatUint(seeds[k], 10), strconv.Itoa(run.Requests))
+			line := append(columns(&rows[i].Cell), strconv.FormatUint(seeds[k], 10), strconv.Itoa(run.Requests))
 			for _, f := range Figures {
 				line = append(line, strconv.FormatFloat(f.Of(run), 'g', 6, 64))
 			}
@@ -185,8 +201,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(struct {
-		About []string `json:"about,omitempty"`
-		Seeds []uint64 `json:"seeds"`
-		Rows  []Row    `json:"rows"`
+		About []string     `json:"about,omitempty"`
+		Seeds []uint64     `json:"seeds"`
+		Rows  []replay.Row `json:"rows"`
 	}{r.About, r.Seeds, r.Rows})
 }

@@ -1,4 +1,4 @@
-package replay
+package trace
 
 import (
 	"math/rand/v2"
@@ -38,8 +38,8 @@ func (t *Trace) Scale(o ScaleOptions) *Trace {
 	return out
 }
 
-// own returns the trace with its own users at their own times.
-func (t *Trace) own(o ScaleOptions) *Trace {
+// AsRecorded returns the trace with its own users at their own times.
+func (t *Trace) AsRecorded(o ScaleOptions) *Trace {
 	out := *t
 	out.Requests = slices.Clone(t.Requests)
 	setDefault(&o.Speed, 1)

@@ -1,4 +1,4 @@
-package replay
+package report
 
 import (
 	"cmp"
@@ -14,6 +14,8 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
 // frame returns an empty drawing of a figure.
@@ -52,15 +54,15 @@ type track struct {
 }
 
 // lines draws a line for each policy along an axis.
-func lines(rows []Row, f Figure, along int, title string) (Plot, error) {
+func lines(rows []replay.Row, f Figure, along int, title string) (Plot, error) {
 	out := frame(f, title)
 	p, ticks, tracks := out.plot, []plot.Tick(nil), []track(nil)
 	var all []float64
-	for place, group := range grouped(rows, func(r *Row) string { return axes[along].name(&r.Cell) }) {
+	for place, group := range grouped(rows, func(r *replay.Row) string { return axes[along].name(&r.Cell) }) {
 		x := axes[along].at(&group[0].Cell, place)
 		ticks = append(ticks, plot.Tick{Value: x, Label: axes[along].name(&group[0].Cell)})
 		for i := range group {
-			y := group[i].Mean(f)
+			y := mean(&group[i], f)
 			if math.IsNaN(y) {
 				continue
 			}
@@ -92,7 +94,7 @@ func (p *Plot) track(i int, t track) error {
 	}
 	line.Color, marks.Color = shade(i), shade(i)
 	line.Width = vg.Points(1.2)
-	if t.policy == Default {
+	if t.policy == replay.Default {
 		line.Width = vg.Points(2.6)
 	}
 	marks.Shape, marks.Radius = plotutil.Shape(i), vg.Points(2.5)
@@ -129,14 +131,14 @@ func (p *Plot) bound(f Figure, all []float64) {
 }
 
 // bars draws a bar for each policy, with its value above.
-func bars(rows []Row, f Figure, title string) (Plot, error) {
+func bars(rows []replay.Row, f Figure, title string) (Plot, error) {
 	out := frame(f, title)
 	p := out.plot
 	var labels plotter.XYLabels
 	var ticks []plot.Tick
 	var all []float64
 	for i := range rows {
-		y := rows[i].Mean(f)
+		y := mean(&rows[i], f)
 		labels.XYs = append(labels.XYs, plotter.XY{X: float64(i), Y: y})
 		labels.Labels = append(labels.Labels, strconv.FormatFloat(y, 'f', f.Digit, 64))
 		ticks, all = append(ticks, plot.Tick{Value: float64(i)}), append(all, y)

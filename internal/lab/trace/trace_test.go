@@ -1,4 +1,4 @@
-package replay
+package trace
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 func read(t testing.TB, lines string, o ReadOptions) *Trace {
 	t.Helper()
-	tr, err := ReadTrace(strings.NewReader(lines), o)
+	tr, err := Read(strings.NewReader(lines), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func read(t testing.TB, lines string, o ReadOptions) *Trace {
 func TestReadErrors(t *testing.T) {
 	f := func(lines, want string) {
 		t.Helper()
-		_, err := ReadTrace(strings.NewReader(lines), ReadOptions{BlockSize: 10})
+		_, err := Read(strings.NewReader(lines), ReadOptions{BlockSize: 10})
 		if !errors.Is(err, ErrTrace) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", lines, err)
 		}
@@ -177,15 +177,25 @@ func TestWorkloads(t *testing.T) {
 			if r.Input > w.Limit+w.Preamble.tokensMax() || len(r.Blocks) != (r.Input+tr.BlockSize-1)/tr.BlockSize {
 				t.Fatalf("%s: %d tokens in %d blocks", w.Name, r.Input, len(r.Blocks))
 			}
-			if p := last[r.Session]; p != nil && p.Input <= r.Input && p.full(tr.BlockSize) > 0 && r.Blocks[0] != p.Blocks[0] {
+			if p := last[r.Session]; p != nil && p.Input <= r.Input && p.Full(tr.BlockSize) > 0 && r.Blocks[0] != p.Blocks[0] {
 				t.Fatalf("%s: a turn does not begin as the one before", w.Name)
 			}
 			last[r.Session] = r
 		}
 	}
-	if _, err := WorkloadByName("x"); err == nil || !strings.Contains(err.Error(), "agentic") {
+	if _, err := Named("x"); err == nil || !strings.Contains(err.Error(), "agentic") {
 		t.Error(err)
 	}
 }
 
 func (s Spread) tokensMax() int { return int(s.Max) }
+
+// small returns a generated load of some minutes.
+func small(t testing.TB, name string, rate float64, seed uint64) *Trace {
+	t.Helper()
+	w, err := Named(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Generate(GenerateOptions{Rate: rate, Length: 4 * time.Minute, Seed: seed})
+}

@@ -1,4 +1,4 @@
-package replay
+package trace
 
 import (
 	"bufio"
@@ -32,27 +32,27 @@ const (
 	maxSpan   = 31 * 24 * time.Hour
 )
 
-// TraceName returns the name that a trace file gives its trace.
-func TraceName(path string) string {
+// NameOf returns the name that a trace file gives its trace.
+func NameOf(path string) string {
 	name := strings.TrimSuffix(filepath.Base(path), ".gz")
 	return strings.TrimSuffix(strings.TrimSuffix(name, filepath.Ext(name)), "_trace")
 }
 
-// OpenTrace reads a trace file, compressed by gzip or not.
-func OpenTrace(path string, o ReadOptions) (*Trace, error) {
+// Open reads a trace file, compressed by gzip or not.
+func Open(path string, o ReadOptions) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	if o.Name == "" {
-		o.Name = TraceName(path)
+		o.Name = NameOf(path)
 	}
 	r, err := unzipped(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	t, err := ReadTrace(r, o)
+	t, err := Read(r, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -68,13 +68,13 @@ func unzipped(r io.Reader) (io.Reader, error) {
 	return gzip.NewReader(b)
 }
 
-// ReadTrace reads a trace in the public block-hash format: one JSON object in
+// Read reads a trace in the public block-hash format: one JSON object in
 // each line, with timestamp (milliseconds), input_length, output_length (0: not
 // seen), hash_ids (one for each block; an id stands for the whole prefix up to
 // its block) and, optionally, session_id. Lines need no order. Of what
 // recordings add, status and cached_tokens count; other fields are ignored.
 // Errors wrap ErrTrace and name the line.
-func ReadTrace(r io.Reader, o ReadOptions) (*Trace, error) {
+func Read(r io.Reader, o ReadOptions) (*Trace, error) {
 	if o.BlockSize <= 0 {
 		o.BlockSize = DefaultBlockSize
 	}

@@ -1,4 +1,4 @@
-package replay
+package report
 
 import (
 	_ "embed"
@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
 //go:embed page/page.html
@@ -56,7 +58,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for _, f := range Figures {
 		data.Figures = append(data.Figures, caption(f))
 	}
-	for _, group := range grouped(rows, func(r *Row) string { return title(&r.Cell, -1, nil) }) {
+	for _, group := range grouped(rows, func(r *replay.Row) string { return title(&r.Cell, -1, nil) }) {
 		data.Rows = append(data.Rows, pageGroup(group)...)
 	}
 	return page.Execute(w, data)
@@ -64,19 +66,19 @@ func (r *Report) WriteHTML(w io.Writer) error {
 
 // pageGroup returns the rows of one load on one fleet, the best of each figure
 // marked.
-func pageGroup(rows []Row) []pageRow {
+func pageGroup(rows []replay.Row) []pageRow {
 	out := make([]pageRow, len(rows))
 	for i := range rows {
-		out[i].Cell = rows[i].columns()
-		if rows[i].Policy == Default {
+		out[i].Cell = columns(&rows[i].Cell)
+		if rows[i].Policy == replay.Default {
 			out[i].Class = "default"
 		}
 	}
 	out[0].Class = strings.TrimSpace("first " + out[0].Class)
 	for _, f := range Figures {
-		best := rows[0].Mean(f)
+		best := mean(&rows[0], f)
 		for i := range rows {
-			v := rows[i].Mean(f)
+			v := mean(&rows[i], f)
 			if f.better(v, best) {
 				best = v
 			}
@@ -90,7 +92,7 @@ func pageGroup(rows []Row) []pageRow {
 	return out
 }
 
-func drawSection(rows []Row, key string) (pageSection, error) {
+func drawSection(rows []replay.Row, key string) (pageSection, error) {
 	f, _ := FigureByKey(key)
 	out := pageSection{Title: caption(f)}
 	plots, err := Plots(rows, f)

@@ -1,4 +1,4 @@
-package replay
+package trace
 
 import (
 	"math"
@@ -46,7 +46,7 @@ func (g *generator) burst() {
 	}
 	start := make([]time.Duration, t.Sessions)
 	for i := range start {
-		start[i] = never
+		start[i] = t.Length
 	}
 	for i := range t.Requests {
 		s := t.Requests[i].Session
