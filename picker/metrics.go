@@ -79,7 +79,11 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		poolGauge(pool, "inflight_requests", "Requests of this replica in flight.",
 			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Requests) }),
 		poolGauge(pool, "inflight_prefill_tokens", "Uncached prompt tokens of this replica's requests without a first token.",
-			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Prefill) }))
+			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Prefill) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "grapevine_picker_fullest_endpoint_share",
+			Help: "Share of the requests in flight, of all replicas, that are at the endpoint with the most: what its loss would cost. 0 while none are.",
+		}, func() float64 { return fullestShare(pool, time.Now()) }))
 	var err error
 	if m.tally, err = endpoint.NewTally(pool, reg); err != nil || reg == nil {
 		return m, err
@@ -98,6 +102,17 @@ func counter(name, help string) prometheus.Counter {
 
 func histogram(name, help string, buckets []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "grapevine_picker_" + name, Help: help, Buckets: buckets})
+}
+
+// fullestShare returns the share of the requests in flight that are at the
+// endpoint with the most of them.
+func fullestShare(pool *endpoint.Pool, now time.Time) float64 {
+	all, most := int64(0), int64(0)
+	for _, ep := range pool.Snapshot().Endpoints {
+		n := max(pool.Book().Load(ep, now).Requests, 0)
+		all, most = all+n, max(most, n)
+	}
+	return float64(most) / float64(max(all, 1))
 }
 
 // poolGauge sums f over the pool when it is collected.
