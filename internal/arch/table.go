@@ -155,11 +155,9 @@ var Rows = Table{
 	{"internal/lab/demo", 9, Lab, 0},
 	{"internal/lab/replay", 9, Lab, 0},
 
-	// The laboratory, level 9.
-	{"internal/lab/report", 9, Lab, 0},
-
 	// The laboratory, level 10.
 	{"internal/lab/record", 10, Lab, 0},
+	{"internal/lab/report", 10, Lab, 0},
 
 	// The laboratory, level 11.
 	{"cmd/grapevine-lab", 11, Lab, 0},
