@@ -41,6 +41,17 @@ func refusalOf(r request.Reason) refusal {
 	}
 }
 
+// HeaderDropReason is the header of refusals that names their reason.
+const HeaderDropReason = headerDropReason
+
+// Refusal returns what a client is told of an error of a Chooser or of parsing: an
+// HTTP status, the drop reason, and a body in JSON.
+func Refusal(err error) (status int, drop string, body []byte) {
+	e := asRefusal(err)
+	ref := refusalOf(e.Reason)
+	return ref.status, ref.drop, errorDocument(e)
+}
+
 // asRefusal returns err as the error meant for the client. The text of any
 // other error stays inside.
 func asRefusal(err error) *request.Error {

@@ -64,15 +64,20 @@ type errorBody struct {
 	} `json:"error"`
 }
 
-// immediate builds the answer that ends the request.
-func immediate(e *request.Error) *outbound {
-	ref := refusalOf(e.Reason)
+// errorDocument is the body of a refusal.
+func errorDocument(e *request.Error) []byte {
 	var b errorBody
-	b.Error.Message, b.Error.Type, b.Error.Code = e.Message, ref.kind, e.Reason.String()
+	b.Error.Message, b.Error.Type, b.Error.Code = e.Message, refusalOf(e.Reason).kind, e.Reason.String()
 	body, err := json.Marshal(b)
 	if err != nil { // strings and a nil pointer always marshal
-		body = nil
+		return nil
 	}
+	return body
+}
+
+// immediate builds the answer that ends the request.
+func immediate(e *request.Error) *outbound {
+	ref, body := refusalOf(e.Reason), errorDocument(e)
 	headers := []*corev3.HeaderValueOption{setHeader(headerContentType, contentTypeJSON), setHeader(headerDropReason, ref.drop)}
 	if e.Reason == request.ReasonNoEndpoints { // engines may be starting, from none at all
 		headers = append(headers, setHeader(headerRetryAfter, "5"))

@@ -35,6 +35,7 @@ type serveFlags struct {
 	aliases    []string
 	adapters   []string
 	secret     string
+	pickToken  string
 	targetsKey string
 	memory     string
 	handover   string
@@ -78,6 +79,9 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar(&f.o.XDS.Advertise, "advertise", "", "ip:port under which Envoy reaches this replica's ext_proc listener (default: its own address)")
 	fl.StringVar(&f.o.Health, "health", "0.0.0.0:9003", "gRPC health listener; - for none")
 	fl.StringVar(&f.o.Admin, "admin", "0.0.0.0:9090", "metrics and status listener")
+	fl.StringVar(&f.o.PickListen, "pick-listen", "", "listener that answers proxies which do not speak external processing, over HTTP; beyond loopback with --pick-token-file (default: none)")
+	fl.StringVar(&f.pickToken, "pick-token-file", "", "file with the token that such proxies show")
+	fl.DurationVar(&f.o.PickExpiry, "pick-expiry", 10*time.Minute, "from which a pick that nobody ended counts as ended")
 	fl.BoolVar(&f.o.MetricsCompat, "metrics-compat", false, "also serve the metrics of other endpoint pickers, by their names and labels")
 	fl.StringVar(&f.o.MetricsPool, "metrics-pool", "", "the pool's name in the labels of those metrics (default: --pool-name, or grapevine)")
 	fl.BoolVar(&f.o.TLS.Plaintext, "plaintext", false, "no TLS on the ext_proc listener")
@@ -230,7 +234,7 @@ func (f *serveFlags) complete() error {
 		return cli.UsageError{Err: err}
 	}
 	for name, d := range map[string]time.Duration{
-		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--body-timeout": f.o.BodyTimeout, "--work-timeout": f.o.WorkTimeout, "--message-timeout": f.o.MessageTimeout, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast,
+		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--body-timeout": f.o.BodyTimeout, "--work-timeout": f.o.WorkTimeout, "--message-timeout": f.o.MessageTimeout, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast, "--pick-expiry": f.o.PickExpiry,
 	} {
 		if d <= 0 {
 			return cli.UsageError{Err: fmt.Errorf("%s %s: want more than 0", name, d)}
@@ -242,6 +246,15 @@ func (f *serveFlags) complete() error {
 			return fmt.Errorf("--secret-file: %w", err)
 		}
 		f.o.Secret = strings.TrimSpace(string(b))
+	}
+	if f.pickToken != "" {
+		b, err := os.ReadFile(f.pickToken)
+		if err != nil {
+			return fmt.Errorf("--pick-token-file: %w", err)
+		}
+		if f.o.PickToken = strings.TrimSpace(string(b)); f.o.PickToken == "" {
+			return fmt.Errorf("--pick-token-file: %s is empty", f.pickToken)
+		}
 	}
 	if f.targetsKey != "" {
 		keys, err := readBase64(f.targetsKey)

@@ -44,6 +44,10 @@ type Options struct {
 	WorkTimeout       time.Duration // for the work of a decision, after which load alone decides; default 1 s
 	AllowModeOverride bool
 	Gateway           extproc.Gateway // what the proxy takes as a destination
+	// PickListen answers proxies that do not speak external processing; "" for none.
+	// Beyond loopback PickToken is required.
+	PickListen, PickToken string
+	PickExpiry            time.Duration
 	// MetricsCompat also serves the metrics of other pickers, of a pool of that name.
 	MetricsCompat bool
 	MetricsPool   string

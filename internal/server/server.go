@@ -76,6 +76,7 @@ type Server struct {
 	compat    *admin.Compat // nil: none are served
 	extproc   *extproc.Server
 	admin     *admin.Server
+	pick      *admin.Pick // nil: none
 
 	decided  atomic.Uint64
 	draining atomic.Bool
@@ -156,6 +157,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err := s.openExtProc(); err != nil {
+		return err
+	}
+	if err := s.openPick(); err != nil {
 		return err
 	}
 	s.wg.Go(func() { s.finder.Run(ctx, s.share.Set) })
@@ -248,6 +252,21 @@ func (s *Server) gatherer() prometheus.Gatherer {
 		return s.registry
 	}
 	return prometheus.Gatherers{s.registry, reg}
+}
+
+// openPick listens for proxies that do not speak external processing.
+func (s *Server) openPick() (err error) {
+	if s.o.PickListen == "" {
+		return nil
+	}
+	s.pick, err = admin.OpenPick(admin.PickOptions{
+		Bind: s.o.PickListen, Token: s.o.PickToken, Expiry: s.o.PickExpiry, Chooser: chooser{s}, Handover: s.o.Handover,
+		Trust: func() *request.Trust { return s.config.Load().Trust }, Registerer: s.registry, Log: s.o.Log,
+	})
+	if err == nil {
+		s.o.Log.Info("picks for other proxies", "address", s.pick.Addr().String())
+	}
+	return err
 }
 
 // answer answers requests for the list of models, unless engines are to.
@@ -362,6 +381,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	if s.node != nil {
 		errs = append(errs, s.node.Close())
+	}
+	if s.pick != nil {
+		errs = append(errs, s.pick.Close())
 	}
 	if s.admin != nil {
 		errs = append(errs, s.admin.Close(ctx))

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+)
+
+// TestPickAndMetricsOfOthers: a proxy without external processing asks, sends and
+// ends; what it asked for is in flight meanwhile, and the series of other pickers
+// count it.
+func TestPickAndMetricsOfOthers(t *testing.T) {
+	_, o := options(t, sim.FleetOptions{Engines: 2})
+	o.PickListen, o.MetricsCompat, o.MetricsPool, o.PlaceUnknown = "127.0.0.1:0", true, "llama", true
+	s := open(t, o)
+	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	post := func(path, body string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+s.pick.Addr().String()+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Original-URI", "/v1/completions")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
+	}
+	inFlight := func() (n int64) {
+		for _, e := range s.Status().Endpoints {
+			n += e.InFlight
+		}
+		return n
+	}
+	resp := post("/v1/pick", `{"model":"m","prompt":"hello"}`)
+	at := resp.Header.Get("x-gateway-destination-endpoint")
+	if resp.StatusCode != http.StatusOK || s.pool.Snapshot().Lookup(at) == nil {
+		t.Fatalf("%s, destination %q", resp.Status, at)
+	}
+	if n := inFlight(); n != 1 {
+		t.Errorf("%d in flight", n)
+	}
+	if resp := post("/v1/pick/"+resp.Header.Get("x-pick-id")+"/end?status=200", ""); resp.StatusCode != http.StatusNoContent {
+		t.Errorf("end: %s", resp.Status)
+	}
+	if n := inFlight(); n != 0 {
+		t.Errorf("%d in flight after the end", n)
+	}
+	page, err := http.Get("http://" + s.AdminAddr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Body.Close()
+	text, err := io.ReadAll(page.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`llm_d_epp_request_total{fairness_id="default-flow",model_name="m",priority="0",target_model_name="m"} 1`,
+		`llm_d_epp_ready_endpoints{name="llama"} 2`, `inference_pool_ready_pods{name="llama"} 2`, `grapevine_pick_total{result="picked"} 1`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the metrics page lacks %s", want)
+		}
+	}
+}
