@@ -101,7 +101,6 @@ var Rows = Table{
 	{"events", 5, Product, Hot},
 	{"extproc/answer", 5, Product, 0},
 	{"extproc/xds", 5, Product, 0},
-	{"internal/admin", 5, Product, 0},
 	{"picker/discovery/kube", 5, Product, 0},
 	{"picker/flow/gate", 5, Product, 0},
 	{"picker/monitor", 5, Product, 0},
@@ -116,6 +115,7 @@ var Rows = Table{
 	// The product, level 7.
 	{"cluster/internal/stream", 7, Product, 0},
 	{"cluster/natsbus", 7, Product, 0},
+	{"internal/admin", 7, Product, 0},
 	{"internal/share", 7, Product, 0},
 	{"picker/plugins", 7, Product, Hot},
 
