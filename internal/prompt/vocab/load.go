@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 )
 
@@ -49,6 +50,7 @@ func isFile(p string) bool {
 
 // Load reads a vocabulary file; its name tells the format.
 func Load(path string, o Options) (*Vocab, error) {
+	defer debug.FreeOSMemory() // of what reading took; vocabularies are seldom read
 	data, err := readBounded(path)
 	if err != nil {
 		return nil, err
@@ -74,14 +76,16 @@ func readBounded(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > maxFileBytes {
+	if st.Size() > maxFileBytes {
 		return nil, fmt.Errorf("%w: %s has more than %d bytes", ErrTooLarge, path, maxFileBytes)
 	}
-	return data, nil
+	data := make([]byte, st.Size()) // as much as there is, not what doubling makes of it
+	_, err = io.ReadFull(f, data)
+	return data, err
 }
 
 // addMissing registers the options' added tokens that the file does not

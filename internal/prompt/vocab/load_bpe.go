@@ -7,12 +7,13 @@ import (
 
 	"github.com/valyala/fastjson"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
 )
 
 // encoder builds the byte-pair encoder, or notes why there is none.
 func (l *jsonLoader) encoder() error {
-	merges := field(l.model, "merges")
+	merges := l.large["merges"]
 	if typ := str(l.model, "type"); typ != "BPE" && (typ != "" || merges == nil) {
 		l.note("model %s: no encoding", typ)
 		return nil
@@ -89,40 +90,47 @@ func (l *jsonLoader) byteTokens(b *bpe) {
 }
 
 // merges reads model.merges: "left right" strings or pairs, best first.
-func (l *jsonLoader) merges(v *fastjson.Value) (*pairTable, error) {
-	if v == nil || v.Type() != fastjson.TypeArray {
-		return nil, fmt.Errorf("%w: no model.merges", ErrFormat)
+func (l *jsonLoader) merges(list []byte) (*pairTable, error) {
+	n := 0
+	if err := value.Elements(list, func([]byte) error { n++; return nil }); err != nil {
+		return nil, fmt.Errorf("%w: model.merges: %w", ErrFormat, err)
 	}
-	list := v.GetArray()
-	if len(list) > maxMerges {
-		return nil, fmt.Errorf("%w: %d merges", ErrTooLarge, len(list))
+	if n > maxMerges {
+		return nil, fmt.Errorf("%w: %d merges", ErrTooLarge, n)
 	}
-	t := newPairTable(len(list))
-	for rank, m := range list {
+	t, rank := newPairTable(n), 0
+	err := value.Elements(list, func(m []byte) error {
 		left, right, ok := mergePair(m)
 		if !ok {
-			return nil, fmt.Errorf("%w: model.merges[%d] is not a pair", ErrFormat, rank)
+			return fmt.Errorf("%w: model.merges[%d] is not a pair", ErrFormat, rank)
 		}
 		a, ok1 := l.byStr[left]
 		b, ok2 := l.byStr[right]
 		c, ok3 := l.byStr[left+right]
 		if !ok1 || !ok2 || !ok3 {
-			return nil, fmt.Errorf("%w: model.merges[%d] (%.40q, %.40q) names a token that is not in the vocabulary", ErrFormat, rank, left, right)
+			return fmt.Errorf("%w: model.merges[%d] (%.40q, %.40q) names a token that is not in the vocabulary", ErrFormat, rank, left, right)
 		}
 		t.put(a, b, uint32(rank), c)
-	}
-	return t, nil
+		rank++
+		return nil
+	})
+	return t, err
 }
 
-func mergePair(m *fastjson.Value) (left, right string, ok bool) {
-	if m.Type() == fastjson.TypeString {
-		return strings.Cut(string(m.GetStringBytes()), " ")
+func mergePair(m []byte) (left, right string, ok bool) {
+	if s, err := value.Text(m); err == nil {
+		return strings.Cut(s, " ")
 	}
-	pair := m.GetArray()
-	if len(pair) != 2 || pair[0].Type() != fastjson.TypeString || pair[1].Type() != fastjson.TypeString {
-		return "", "", false
-	}
-	return string(pair[0].GetStringBytes()), string(pair[1].GetStringBytes()), true
+	n := 0
+	err := value.Elements(m, func(e []byte) (err error) {
+		if n++; n == 1 {
+			left, err = value.Text(e)
+		} else {
+			right, err = value.Text(e)
+		}
+		return err
+	})
+	return left, right, err == nil && n == 2
 }
 
 // maxExcept is how many tokens may hold a space after something else before

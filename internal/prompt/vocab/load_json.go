@@ -1,25 +1,30 @@
 package vocab
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/valyala/fastjson"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
 )
 
-// ParseJSON reads a Hugging Face tokenizer.json.
+// ParseJSON reads a Hugging Face tokenizer.json. Its tokens and merges, which are
+// nearly all of it, are read where they stand; the rest becomes a tree.
 func ParseJSON(data []byte, o Options) (*Vocab, error) {
-	root, err := fastjson.ParseBytes(data)
+	root, parts, err := parseAround(data, "model")
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		return nil, err
 	}
-	if root.Type() != fastjson.TypeObject {
-		return nil, fmt.Errorf("%w: not a JSON object", ErrFormat)
-	}
-	l := &jsonLoader{v: &Vocab{}, model: field(root, "model")}
-	if l.model == nil || l.model.Type() != fastjson.TypeObject {
+	if parts["model"] == nil {
 		return nil, fmt.Errorf("%w: no model", ErrFormat)
+	}
+	l := &jsonLoader{v: &Vocab{}}
+	if l.model, l.large, err = parseAround(parts["model"], "vocab", "merges"); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
 	}
 	l.pipeline(root)
 	if err := l.vocab(); err != nil {
@@ -41,13 +46,28 @@ func ParseJSON(data []byte, o Options) (*Vocab, error) {
 	return l.v, nil
 }
 
+// parseAround parses an object without some of its members, whose values it
+// returns as they are written.
+func parseAround(doc []byte, large ...string) (*fastjson.Value, map[string][]byte, error) {
+	rest, parts, err := value.Split(doc, large...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	v, err := fastjson.ParseBytes(rest)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return v, parts, nil
+}
+
 // jsonLoader gathers what the parts of the file say about each other.
 type jsonLoader struct {
 	v            *Vocab
 	b            builder
-	model        *fastjson.Value
+	model        *fastjson.Value   // without what is large
+	large        map[string][]byte // vocab and merges as written
 	isByte       map[uint32]bool   // SentencePiece byte tokens
-	byStr        map[string]uint32 // token strings of the base vocabulary, as written
+	byStr        map[string]uint32 // token strings of the base vocabulary; parts of the file
 	split        *split.Pattern
 	splitUnknown bool // the file splits in a way that we do not know
 }
@@ -87,39 +107,48 @@ func (l *jsonLoader) note(format string, args ...any) {
 
 // vocab reads model.vocab: an object of ids, or Unigram's list of pieces.
 func (l *jsonLoader) vocab() error {
-	l.byStr, l.isByte = map[string]uint32{}, map[uint32]bool{}
-	vocab := field(l.model, "vocab")
+	vocab, i := l.large["vocab"], int64(-1)
 	if vocab == nil {
 		return fmt.Errorf("%w: no model.vocab", ErrFormat)
 	}
-	if vocab.Type() == fastjson.TypeArray {
-		for i, e := range vocab.GetArray() {
-			piece := e.GetArray()
-			if len(piece) == 0 || piece[0].Type() != fastjson.TypeString {
+	n := min(bytes.Count(vocab, []byte{','}), maxTokens) // about, so that nothing has to grow
+	l.byStr, l.isByte = make(map[string]uint32, n), map[uint32]bool{}
+	l.b.toks = make([][]byte, 0, n)
+	var err error
+	if vocab[0] == '[' {
+		err = value.Elements(vocab, func(piece []byte) error {
+			i++
+			s, ok := firstText(piece)
+			if !ok {
 				return fmt.Errorf("%w: model.vocab[%d] is not a piece and its score", ErrFormat, i)
 			}
-			if err := l.token(string(piece[0].GetStringBytes()), int64(i)); err != nil {
-				return err
+			return l.token(s, i)
+		})
+	} else {
+		err = value.Members(vocab, func(s string, val []byte) error {
+			id, err := strconv.ParseInt(string(val), 10, 64)
+			if err != nil {
+				return fmt.Errorf("%w: id of token %.40q: %w", ErrFormat, s, err)
 			}
-		}
-		return nil
+			return l.token(s, id)
+		})
 	}
-	obj, err := vocab.Object()
-	if err != nil {
+	if errors.Is(err, value.ErrJSON) {
 		return fmt.Errorf("%w: model.vocab: %w", ErrFormat, err)
 	}
-	obj.Visit(func(k []byte, val *fastjson.Value) {
-		if err != nil {
-			return
-		}
-		id, e := val.Int64()
-		if e != nil {
-			err = fmt.Errorf("%w: id of token %.40q: %w", ErrFormat, k, e)
-			return
-		}
-		err = l.token(string(k), id)
-	})
 	return err
+}
+
+// firstText returns the first of a list's elements when that is a string.
+func firstText(list []byte) (first string, ok bool) {
+	n := 0
+	err := value.Elements(list, func(e []byte) (err error) {
+		if n++; n == 1 {
+			first, err = value.Text(e)
+		}
+		return err
+	})
+	return first, err == nil && n > 0
 }
 
 // token defines one token of the base vocabulary.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/valyala/fastjson"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
 )
 
@@ -134,9 +135,9 @@ var tekkenSpecials = []string{
 // ParseTekken reads a tekken.json. Its control tokens come first and are never
 // matched in text.
 func ParseTekken(data []byte, o Options) (*Vocab, error) {
-	root, err := fastjson.ParseBytes(data)
+	root, parts, err := parseAround(data, "vocab")
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		return nil, err
 	}
 	config := field(root, "config")
 	specials := config.GetInt("default_num_special_tokens")
@@ -149,18 +150,24 @@ func ParseTekken(data []byte, o Options) (*Vocab, error) {
 	if err := tekkenControls(&b, field(root, "special_tokens"), specials); err != nil {
 		return nil, err
 	}
-	for i, e := range field(root, "vocab").GetArray() {
+	var p fastjson.Parser
+	err = value.Elements(parts["vocab"], func(entry []byte) error {
+		e, err := p.ParseBytes(entry)
+		if err != nil {
+			return err
+		}
 		rank := e.GetInt("rank")
 		if rank < 0 || rank >= size-specials {
-			continue // the file may hold more than the model uses
+			return nil // the file may hold more than the model uses
 		}
 		tok, err := decodeBase64(e.GetStringBytes("token_bytes"))
-		if err == nil {
-			err = b.set(int64(specials+rank), tok, false)
-		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: vocab[%d]: %w", ErrFormat, i, err)
+			return fmt.Errorf("rank %d: %w", rank, err)
 		}
+		return b.set(int64(specials+rank), tok, false)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: vocab: %w", ErrFormat, err)
 	}
 	if o.Pattern == "" {
 		o.Pattern = str(config, "pattern")
