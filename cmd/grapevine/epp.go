@@ -12,6 +12,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
+// eppAdmin is where other pickers serve metrics and health unless told otherwise:
+// their charts probe the pod's address.
+const eppAdmin = "--admin=0.0.0.0:9090"
+
 func newEPP() *cobra.Command {
 	serve := newServe()
 	cmd := &cobra.Command{
@@ -37,7 +41,7 @@ A command line that begins with a flag means epp.`,
 			for _, n := range t.notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "grapevine: note:", n)
 			}
-			serve.SetArgs(append([]string{}, t.args...)) // nil would mean those of the process
+			serve.SetArgs(append([]string{eppAdmin}, t.args...))
 			serve.SilenceErrors, serve.SilenceUsage = true, true
 			serve.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 			return serve.ExecuteContext(cmd.Context())

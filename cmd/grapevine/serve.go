@@ -37,11 +37,13 @@ type serveFlags struct {
 	secret     string
 	pickToken  string
 	targetsKey string
-	memory     string
-	handover   string
-	keys       []string
-	logFormat  string
-	logLevel   string
+	// controlToken is the file of the control listener's token.
+	controlToken string
+	memory       string
+	handover     string
+	keys         []string
+	logFormat    string
+	logLevel     string
 	// unknownModel is what becomes of requests for a model that nobody serves.
 	unknownModel string
 	given        func(flag string) bool
@@ -78,7 +80,9 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar(&f.o.XDS.Listener, "xds-listener", "", "ip:port on which such an Envoy listens for clients: gives it listener and clusters too")
 	fl.StringVar(&f.o.XDS.Advertise, "advertise", "", "ip:port under which Envoy reaches this replica's ext_proc listener (default: its own address)")
 	fl.StringVar(&f.o.Health, "health", "0.0.0.0:9003", "gRPC health listener; - for none")
-	fl.StringVar(&f.o.Admin, "admin", "0.0.0.0:9090", "metrics and status listener")
+	fl.StringVar(&f.o.Admin, "admin", "127.0.0.1:9090", "metrics, health and status listener; what acts or tells of requests is for this machine alone there")
+	fl.StringVar(&f.o.Control, "control", "", "listener of reload, explain, record, decisions and profiles for clients elsewhere: unix:PATH, or host:port, which beyond loopback wants TLS and --control-token-file or --client-ca (default: none)")
+	fl.StringVar(&f.controlToken, "control-token-file", "", "file with the token that lets clients in at --control")
 	fl.StringVar(&f.o.PickListen, "pick-listen", "", "listener that answers proxies which do not speak external processing, over HTTP; beyond loopback with --pick-token-file (default: none)")
 	fl.StringVar(&f.pickToken, "pick-token-file", "", "file with the token that such proxies show")
 	fl.DurationVar(&f.o.PickExpiry, "pick-expiry", 10*time.Minute, "from which a pick that nobody ended counts as ended")
@@ -254,6 +258,15 @@ func (f *serveFlags) complete() error {
 		}
 		if f.o.PickToken = strings.TrimSpace(string(b)); f.o.PickToken == "" {
 			return fmt.Errorf("--pick-token-file: %s is empty", f.pickToken)
+		}
+	}
+	if f.controlToken != "" {
+		b, err := os.ReadFile(f.controlToken)
+		if err != nil {
+			return fmt.Errorf("--control-token-file: %w", err)
+		}
+		if f.o.ControlToken = strings.TrimSpace(string(b)); len(f.o.ControlToken) < 16 {
+			return cli.UsageError{Err: errors.New("--control-token-file: want a token of 16 bytes or more")}
 		}
 	}
 	if f.targetsKey != "" {

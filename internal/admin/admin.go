@@ -2,16 +2,21 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
 // Check is one line of the readiness answer.
@@ -23,87 +28,188 @@ type Check struct {
 
 // Options say what a Server shows. Nil functions leave their page out.
 type Options struct {
-	Bind      string // host:port; port 0 picks a free one
-	Gatherer  prometheus.Gatherer
-	Ready     func() []Check
-	Status    func() any                 // JSON value of /status
-	Decisions func(id string, n int) any // JSON value of /debug/decisions
-	Explain   func(ctx context.Context, r *http.Request) (any, error)
-	Record    http.Handler                // GET /debug/record; it must end when the replica stops
-	Reload    func(context.Context) error // POST /-/reload
-	Log       *slog.Logger
+	// Bind is the host:port of metrics, health and status; port 0 picks a free one.
+	// Its guarded pages are for clients on this machine.
+	Bind string
+	// Control is a further listener with every page: host:port, or unix:PATH; ""
+	// opens none. Beyond loopback it needs TLS, and Token or client certificates.
+	Control string
+	Token   string      // that lets clients in at Control; "" lets none in by it
+	TLS     *tls.Config // of Control, where it is no socket file; nil: none
+
+	Gatherer   prometheus.Gatherer
+	Registerer prometheus.Registerer // takes the package's own metrics; nil leaves them out
+	Ready      func() []Check
+	Status     func() any                 // JSON value of /status
+	Decisions  func(id string, n int) any // JSON value of /debug/decisions
+	Explain    func(ctx context.Context, r *http.Request) (any, error)
+	Record     http.Handler                // GET /debug/record; it must end when the replica stops
+	Reload     func(context.Context) error // POST /-/reload
+	Budget     *budget.Budget              // of memory, for bodies; nil = without limit
+	Log        *slog.Logger
 }
 
-// Server is a running administration port.
+// Bounds of the listeners.
+const (
+	maxConnections = 256
+	firstByte      = 10 * time.Second
+	readTimeout    = 30 * time.Second // of a request with its body
+	writeTimeout   = time.Minute      // of an answer that is no stream
+	idleTimeout    = time.Minute
+	maxHeader      = 32 << 10
+	maxSmallBody   = 64 << 10 // of every page but explain
+)
+
+// ErrControl is wrapped when the control listener would let strangers in.
+var ErrControl = errors.New("admin: a control listener beyond this machine needs TLS, and a token or client certificates")
+
+// Server is a running administration port, with its control listener if there is
+// one.
 type Server struct {
-	http *http.Server
-	lis  net.Listener
-	done chan struct{}
+	http, control *http.Server
+	lis           net.Listener
+	ends          []chan struct{}
 }
 
-// Open listens on o.Bind and serves until Close.
+// Open listens on o.Bind and o.Control and serves until Close.
 func Open(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	m := newMetrics(o.Registerer)
 	lis, err := net.Listen("tcp", o.Bind)
 	if err != nil {
 		return nil, fmt.Errorf("admin: listen on %s: %w", o.Bind, err)
 	}
-	s := &Server{lis: lis, done: make(chan struct{})}
-	s.http = &http.Server{Handler: Handler(o), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 64 << 10}
-	go func() {
-		defer close(s.done)
-		if err := s.http.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
-			o.Log.Error("admin port stopped", "err", err)
+	s := &Server{lis: lis}
+	if o.Control != "" {
+		control, g, err := o.listenControl(m)
+		if err != nil {
+			return nil, errors.Join(err, lis.Close())
 		}
-	}()
+		s.control = s.serve(control, handler(o, g, m), o.Log)
+		o.Log.Info("control listening", "address", o.Control)
+	}
+	s.http = s.serve(m.limit(lis), handler(o, guard{metrics: m}, m), o.Log)
 	return s, nil
 }
 
-// Addr returns the address that the server listens on.
+// listenControl opens the control listener. Its guard says who is let in.
+func (o *Options) listenControl(m *metrics) (net.Listener, guard, error) {
+	if path, ok := strings.CutPrefix(o.Control, "unix:"); ok {
+		lis, err := listenUnix(path)
+		if err != nil {
+			return nil, guard{}, fmt.Errorf("admin: listen on %s: %w", o.Control, err)
+		}
+		return m.limit(lis), guard{socket: true, metrics: m}, nil
+	}
+	g := guard{token: o.Token, certificates: o.TLS != nil && o.TLS.ClientAuth >= tls.RequireAnyClientCert, metrics: m}
+	lis, err := net.Listen("tcp", o.Control)
+	if err != nil {
+		return nil, g, fmt.Errorf("admin: listen on %s: %w", o.Control, err)
+	}
+	if addr, ok := lis.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() {
+		if o.TLS == nil || o.Token == "" && !g.certificates {
+			return nil, g, errors.Join(fmt.Errorf("%w: %s", ErrControl, o.Control), lis.Close())
+		}
+	}
+	if lis = m.limit(lis); o.TLS != nil {
+		conf := o.TLS.Clone()
+		conf.NextProtos = []string{"http/1.1"}
+		lis = tls.NewListener(lis, conf)
+	}
+	return lis, g, nil
+}
+
+// listenUnix listens on a socket file that nobody but this user may open. A file
+// that a dead process left is replaced.
+func listenUnix(path string) (net.Listener, error) {
+	if c, err := net.Dial("unix", path); err == nil {
+		return nil, errors.Join(errors.New("another process listens there"), c.Close())
+	}
+	if st, err := os.Lstat(path); err == nil && st.Mode()&os.ModeSocket != 0 {
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	lis, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, lis.Close())
+	}
+	return lis, nil
+}
+
+// serve serves pages on a listener until Close.
+func (s *Server) serve(lis net.Listener, h http.Handler, log *slog.Logger) *http.Server {
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: firstByte, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan struct{})
+	s.ends = append(s.ends, done)
+	go func() {
+		defer close(done)
+		if err := srv.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("admin port stopped", "error", err)
+		}
+	}()
+	return srv
+}
+
+// Addr returns the address of metrics, health and status.
 func (s *Server) Addr() net.Addr { return s.lis.Addr() }
 
 // Close stops the server and waits until its requests have ended or ctx is done.
 func (s *Server) Close(ctx context.Context) error {
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, s.http.Close())
+	var errs []error
+	for _, srv := range []*http.Server{s.http, s.control} {
+		if srv == nil {
+			continue
+		}
+		if err := srv.Shutdown(ctx); err != nil {
+			errs = append(errs, err, srv.Close())
+		}
 	}
-	<-s.done
-	return err
+	for _, done := range s.ends {
+		<-done
+	}
+	return errors.Join(errs...)
 }
 
-// Handler returns the pages as one handler.
-func Handler(o Options) http.Handler {
+// handler returns the pages as one handler; g guards those that act, or tell of
+// requests or memory.
+func handler(o Options, g guard, m *metrics) http.Handler {
 	mux := http.NewServeMux()
+	open := func(pattern string, h http.Handler) { mux.Handle(pattern, http.MaxBytesHandler(h, maxSmallBody)) }
+	guarded := func(pattern string, h http.Handler) { open(pattern, g.protect(h)) }
 	if o.Gatherer != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+		open("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 	}
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	open("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
 	if o.Ready != nil {
-		mux.HandleFunc("GET /readyz", readyz(o.Ready))
+		open("GET /readyz", readyz(o.Ready))
 	}
 	if o.Status != nil {
-		mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, o.Status()) })
-		mux.HandleFunc("GET /{$}", page(o.Status))
+		open("GET /status", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, o.Status()) }))
+		open("GET /{$}", page(o.Status))
 	}
 	if o.Decisions != nil {
-		mux.HandleFunc("GET /debug/decisions", decisions(o.Decisions))
+		guarded("GET /debug/decisions", decisions(o.Decisions))
 	}
 	if o.Explain != nil {
-		mux.HandleFunc("POST /debug/explain", explain(o.Explain))
+		mux.Handle("POST /debug/explain", g.protect(m.charged(o.Budget, explain(o.Explain))))
 	}
 	if o.Record != nil {
-		mux.Handle("GET /debug/record", o.Record)
+		guarded("GET /debug/record", unhurried(o.Record))
 	}
 	if o.Reload != nil {
-		mux.HandleFunc("POST /-/reload", reload(o.Reload))
+		guarded("POST /-/reload", reload(o.Reload))
 	}
-	mux.HandleFunc("GET /debug/pprof/", loopbackOnly(pprof.Index))
-	mux.HandleFunc("GET /debug/pprof/profile", loopbackOnly(pprof.Profile))
-	mux.HandleFunc("GET /debug/pprof/symbol", loopbackOnly(pprof.Symbol))
-	mux.HandleFunc("GET /debug/pprof/trace", loopbackOnly(pprof.Trace))
-	mux.HandleFunc("GET /debug/pprof/cmdline", loopbackOnly(pprof.Cmdline))
-	return mux
+	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace, "cmdline": pprof.Cmdline} {
+		guarded("GET /debug/pprof/"+path, unhurried(h))
+	}
+	return hardened(mux)
 }

@@ -3,11 +3,16 @@ package admin
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"strings"
 )
 
 // ErrAddress is wrapped when an address cannot be one.
@@ -16,20 +21,61 @@ var ErrAddress = errors.New("admin: no address")
 // maxAnswer bounds what is quoted of a refusal.
 const maxAnswer = 4 << 10
 
-// Client asks the administration port of a replica, by its host:port.
+// Variables of the environment that clients read: the control listener's token,
+// and a file of those who sign its certificate.
+const (
+	EnvToken = "GRAPEVINE_ADMIN_TOKEN"
+	EnvCA    = "GRAPEVINE_ADMIN_CA"
+)
+
+// Client asks a replica: by the host:port of its administration port, or by
+// https://host:port or unix:PATH of its control listener.
 type Client string
+
+// transport returns how to reach the replica, and the beginning of its URLs.
+func (c Client) transport() (*http.Transport, string, error) {
+	t := &http.Transport{DisableKeepAlives: true}
+	if path, ok := strings.CutPrefix(string(c), "unix:"); ok {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+		return t, "http://localhost", nil
+	}
+	if !strings.HasPrefix(string(c), "https://") {
+		return t, "http://" + string(c), nil
+	}
+	if file := os.Getenv(EnvCA); file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, "", fmt.Errorf("%s: %w", EnvCA, err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, "", fmt.Errorf("%s: %s holds no certificate", EnvCA, file)
+		}
+		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return t, string(c), nil
+}
 
 // Do asks for a path with its query. The caller closes the answer's body; any
 // status but 200 is an error, which quotes the answer.
 func (c Client) Do(ctx context.Context, method, path string, h http.Header, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+string(c)+path, body)
+	t, base, err := c.transport()
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAddress, err)
 	}
 	if h != nil {
 		req.Header = h
 	}
-	resp, err := http.DefaultClient.Do(req)
+	if token := os.Getenv(EnvToken); token != "" && base != "http://"+string(c) {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := (&http.Client{Transport: t}).Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("no replica answers at %s: %w", c, err)
 	}

@@ -20,9 +20,12 @@ type Options struct {
 
 	Listen string // ext_proc; default 0.0.0.0:9002
 	Health string // gRPC health; default 0.0.0.0:9003, "-" for none
-	Admin  string // metrics and status; default 0.0.0.0:9090
-	TLS    extproc.TLS
-	XDS    XDSOptions
+	Admin  string // metrics, health and status; default 127.0.0.1:9090
+	// Control is a listener of what acts or tells of requests, for clients that are
+	// not on this machine; "" opens none.
+	Control, ControlToken string
+	TLS                   extproc.TLS
+	XDS                   XDSOptions
 
 	Endpoints string           // endpoints file; "": the one that the configuration's discovery names
 	Source    discovery.Opener // finds the endpoints, instead of a file
@@ -88,7 +91,7 @@ func (o *Options) complete() error {
 	}
 	text(&o.Listen, "0.0.0.0:9002")
 	text(&o.Health, "0.0.0.0:9003")
-	text(&o.Admin, "0.0.0.0:9090")
+	text(&o.Admin, "127.0.0.1:9090")
 	text(&o.Name, "grapevine")
 	text(&o.Version, "dev")
 	if o.Health == "-" {

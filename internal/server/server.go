@@ -150,10 +150,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.discovery, err = s.discover(c); err != nil {
 		return err
 	}
-	if s.admin, err = admin.Open(admin.Options{
-		Bind: s.o.Admin, Gatherer: s.gatherer(), Ready: s.checks, Status: func() any { return s.Status() },
-		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, Log: s.o.Log,
-	}); err != nil {
+	if err := s.openAdmin(); err != nil {
 		return err
 	}
 	if err := s.openExtProc(); err != nil {
@@ -215,6 +212,20 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 	s.scheduler, err = picker.New(picker.Options{
 		Pool: s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers,
 		SampleBodies: s.o.SampleBodies, Gate: s.gate, WorkTimeout: s.o.WorkTimeout, Registerer: s.registry, Log: s.o.Log,
+	})
+	return err
+}
+
+// openAdmin serves metrics, health and status, and what operators ask for.
+func (s *Server) openAdmin() error {
+	secure, err := s.o.TLS.Config(s.o.Log)
+	if err != nil {
+		return err
+	}
+	s.admin, err = admin.Open(admin.Options{
+		Bind: s.o.Admin, Control: s.o.Control, Token: s.o.ControlToken, TLS: secure,
+		Gatherer: s.gatherer(), Registerer: s.registry, Ready: s.checks, Status: func() any { return s.Status() },
+		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, Budget: s.budget, Log: s.o.Log,
 	})
 	return err
 }
