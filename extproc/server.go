@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/experimental"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
 const (
@@ -29,6 +31,9 @@ const (
 	// window update; connWindow is shared by the streams of one connection.
 	streamWindow = 1 << 20
 	connWindow   = 16 << 20
+	// What the health listener takes: a name, and a watch for each checker.
+	maxHealthMessage = 16 << 10
+	maxHealthStreams = 128
 )
 
 // Listen says where a Server listens and how.
@@ -44,6 +49,9 @@ type Listen struct {
 	// said that they are unwelcome: as long as the proxies' health checks need
 	// to see it, or requests that they send meanwhile are refused.
 	Linger time.Duration
+
+	// Listeners bound the connections; nil means without limit.
+	Listeners *budget.Listeners
 
 	// Readiness feeds the health service; required.
 	Readiness *Readiness
@@ -89,8 +97,8 @@ func Open(p *Processor, l Listen) (*Server, error) {
 		stop()
 		return nil, fmt.Errorf("extproc: listen: %w", err)
 	}
-	s.mainAddr = lis.Addr()
-	if err := s.openHealth(l.HealthAddress); err != nil {
+	s.mainAddr, lis = lis.Addr(), l.Listeners.Limit("ext_proc", 2, lis)
+	if err := s.openHealth(l); err != nil {
 		stop()
 		lis.Close()
 		return nil, err
@@ -101,15 +109,16 @@ func Open(p *Processor, l Listen) (*Server, error) {
 }
 
 // openHealth serves the health service on its own address, if asked to.
-func (s *Server) openHealth(address string) error {
-	if address == "" {
+func (s *Server) openHealth(l Listen) error {
+	if l.HealthAddress == "" {
 		return nil
 	}
-	lis, err := net.Listen("tcp", address)
+	lis, err := net.Listen("tcp", l.HealthAddress)
 	if err != nil {
 		return fmt.Errorf("extproc: listen for health: %w", err)
 	}
-	s.health, s.healthAddr = grpc.NewServer(), lis.Addr()
+	s.health = grpc.NewServer(grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxRecvMsgSize(maxHealthMessage), grpc.MaxConcurrentStreams(maxHealthStreams), keepAlive, keepAliveAsked)
+	s.healthAddr, lis = lis.Addr(), l.Listeners.Limit("health", 16, lis)
 	healthpb.RegisterHealthServer(s.health, s.checks)
 	s.group.Go(func() error { return unlessStopped(s.health.Serve(lis)) })
 	return nil
@@ -133,11 +142,15 @@ func serverOptions(p *Processor) []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
-		// A proxy that vanished without a word must not hold requests in flight.
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		keepAlive, keepAliveAsked,
 	}
 }
+
+// A proxy that vanished without a word must not hold requests in flight.
+var (
+	keepAlive      = grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second})
+	keepAliveAsked = grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})
+)
 
 // Addr is where the ext_proc service listens.
 func (s *Server) Addr() net.Addr { return s.mainAddr }

@@ -46,18 +46,18 @@ type Options struct {
 	Record     http.Handler                // GET /debug/record; it must end when the replica stops
 	Reload     func(context.Context) error // POST /-/reload
 	Budget     *budget.Budget              // of memory, for bodies; nil = without limit
+	Listeners  *budget.Listeners           // bounds connections; nil = without limit
 	Log        *slog.Logger
 }
 
 // Bounds of the listeners.
 const (
-	maxConnections = 256
-	firstByte      = 10 * time.Second
-	readTimeout    = 30 * time.Second // of a request with its body
-	writeTimeout   = time.Minute      // of an answer that is no stream
-	idleTimeout    = time.Minute
-	maxHeader      = 32 << 10
-	maxSmallBody   = 64 << 10 // of every page but explain
+	headerTimeout = 10 * time.Second
+	readTimeout   = 30 * time.Second // of a request with its body
+	writeTimeout  = time.Minute      // of an answer that is no stream
+	idleTimeout   = time.Minute
+	maxHeader     = 32 << 10
+	maxSmallBody  = 64 << 10 // of every page but explain
 )
 
 // ErrControl is wrapped when the control listener would let strangers in.
@@ -90,7 +90,7 @@ func Open(o Options) (*Server, error) {
 		s.control = s.serve(control, handler(o, g, m), o.Log)
 		o.Log.Info("control listening", "address", o.Control)
 	}
-	s.http = s.serve(m.limit(lis), handler(o, guard{metrics: m}, m), o.Log)
+	s.http = s.serve(o.Listeners.Limit("admin", 16, lis), handler(o, guard{metrics: m}, m), o.Log)
 	return s, nil
 }
 
@@ -101,7 +101,7 @@ func (o *Options) listenControl(m *metrics) (net.Listener, guard, error) {
 		if err != nil {
 			return nil, guard{}, fmt.Errorf("admin: listen on %s: %w", o.Control, err)
 		}
-		return m.limit(lis), guard{socket: true, metrics: m}, nil
+		return o.Listeners.Limit("control", 16, lis), guard{socket: true, metrics: m}, nil
 	}
 	g := guard{token: o.Token, certificates: o.TLS != nil && o.TLS.ClientAuth >= tls.RequireAnyClientCert, metrics: m}
 	lis, err := net.Listen("tcp", o.Control)
@@ -113,7 +113,7 @@ func (o *Options) listenControl(m *metrics) (net.Listener, guard, error) {
 			return nil, g, errors.Join(fmt.Errorf("%w: %s", ErrControl, o.Control), lis.Close())
 		}
 	}
-	if lis = m.limit(lis); o.TLS != nil {
+	if lis = o.Listeners.Limit("control", 16, lis); o.TLS != nil {
 		conf := o.TLS.Clone()
 		conf.NextProtos = []string{"http/1.1"}
 		lis = tls.NewListener(lis, conf)
@@ -145,7 +145,7 @@ func listenUnix(path string) (net.Listener, error) {
 // serve serves pages on a listener until Close.
 func (s *Server) serve(lis net.Listener, h http.Handler, log *slog.Logger) *http.Server {
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: firstByte, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	done := make(chan struct{})

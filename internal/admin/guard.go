@@ -144,18 +144,14 @@ func (b *bounded) Write(p []byte) (int, error) {
 func (b *bounded) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 // metrics count who is not served.
-type metrics struct {
-	refused     *prometheus.CounterVec
-	connections *prometheus.CounterVec
-}
+type metrics struct{ refused *prometheus.CounterVec }
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
-		refused:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "grapevine_admin_refused_total", Help: "Requests to the administration listeners that were refused."}, []string{"reason"}),
-		connections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "grapevine_admin_connections_closed_total", Help: "Connections to the administration listener that were closed for being too many or saying nothing."}, []string{"reason"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "grapevine_admin_refused_total", Help: "Requests to the administration listeners that were refused."}, []string{"reason"}),
 	}
 	if r != nil {
-		r.MustRegister(m.refused, m.connections)
+		r.MustRegister(m.refused)
 	}
 	return m
 }
@@ -164,14 +160,6 @@ func (m *metrics) count(reason string) {
 	if m != nil {
 		m.refused.WithLabelValues(reason).Inc()
 	}
-}
-
-// limit bounds the connections of a listener.
-func (m *metrics) limit(l net.Listener) net.Listener {
-	return budget.Limit(l, budget.ListenOptions{
-		Connections: maxConnections, FirstByte: firstByte,
-		Refused: m.connections.WithLabelValues("many").Inc, Silent: m.connections.WithLabelValues("silent").Inc,
-	})
 }
 
 // charged takes the memory of a request's body from the budget: 411 without a

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // reservedFiles are the file descriptors that no listener's connections take:
@@ -20,6 +22,41 @@ func Files() int {
 		return 1 << 20
 	}
 	return max(int(r.Cur)-reservedFiles, 8)
+}
+
+// firstByte bounds the wait for the first byte of a connection.
+const firstByte = 10 * time.Second
+
+// Listeners bound the connections of all listeners of the process by its file
+// descriptors, and count those that were closed. A nil *Listeners bounds nothing.
+type Listeners struct {
+	files  int
+	closed *prometheus.CounterVec
+}
+
+// NewListeners returns Listeners for the process's limit of files. r takes the
+// metric; nil leaves it unregistered.
+func NewListeners(r prometheus.Registerer) *Listeners {
+	ls := &Listeners{files: Files(), closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "grapevine_connections_closed_total",
+		Help: "Connections that a listener closed for being too many or saying nothing.",
+	}, []string{"listener", "reason"})}
+	if r != nil {
+		r.MustRegister(ls.closed)
+	}
+	return ls
+}
+
+// Limit bounds a listener to one part in parts of the connections that the process
+// can hold. Who connects and says nothing is cut off.
+func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener {
+	if ls == nil {
+		return l
+	}
+	return Limit(l, ListenOptions{
+		Connections: max(ls.files/parts, 4), FirstByte: firstByte,
+		Refused: ls.closed.WithLabelValues(name, "many").Inc, Silent: ls.closed.WithLabelValues(name, "silent").Inc,
+	})
 }
 
 const never = time.Duration(1<<63 - 1)

@@ -14,6 +14,7 @@ func (s *Server) openBudget() {
 	s.budget = budget.New(limit)
 	s.budget.Apply()
 	s.registry.MustRegister(s.budget)
+	s.listeners = budget.NewListeners(s.registry)
 	s.o.Log.Info("memory budget", "bytes", s.budget.Limit(), "source", source)
 }
 

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -38,10 +37,11 @@ import (
 
 // Server is one running replica.
 type Server struct {
-	o        Options
-	registry *prometheus.Registry
-	budget   *budget.Budget
-	started  time.Time
+	o         Options
+	registry  *prometheus.Registry
+	budget    *budget.Budget
+	listeners *budget.Listeners
+	started   time.Time
 
 	hasher    indexer.Hasher
 	index     *indexer.Index
@@ -114,7 +114,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		}
 		s.o.Log.Info("prefill targets are signed", "public_key", base64.StdEncoding.EncodeToString(s.signer.Public()))
 	}
-	s.hasher = indexer.NewHasher(seedOf(s.o.Secret))
+	s.hasher = indexer.NewHasher(s.seed())
 	s.index = indexer.New(s.indexOptions())
 	s.approx = approx.New(approx.Options{Hasher: s.hasher})
 	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0)})
@@ -175,13 +175,6 @@ func (s *Server) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// seedOf turns the group's secret into the seed of block keys.
-func seedOf(secret string) (seed indexer.Seed) {
-	sum := sha256.Sum256([]byte("grapevine block keys\x00" + secret))
-	copy(seed[:], sum[:])
-	return seed
-}
-
 // openPicker builds what knows which endpoint holds which prefix, and the scheduler.
 func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 	o := prefix.Options{
@@ -222,10 +215,11 @@ func (s *Server) openAdmin() error {
 	if err != nil {
 		return err
 	}
+	s.watchCertificate(secure)
 	s.admin, err = admin.Open(admin.Options{
 		Bind: s.o.Admin, Control: s.o.Control, Token: s.o.ControlToken, TLS: secure,
 		Gatherer: s.gatherer(), Registerer: s.registry, Ready: s.checks, Status: func() any { return s.Status() },
-		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, Budget: s.budget, Log: s.o.Log,
+		Decisions: s.decisions, Explain: s.explain, Record: s.recorder, Reload: s.Reload, Budget: s.budget, Listeners: s.listeners, Log: s.o.Log,
 	})
 	return err
 }
@@ -245,7 +239,7 @@ func (s *Server) openExtProc() error {
 		return err
 	}
 	s.processor = p
-	s.extproc, err = extproc.Open(p, extproc.Listen{Address: s.o.Listen, TLS: s.o.TLS, HealthAddress: s.o.Health, Linger: max(s.o.Linger, 0), Readiness: s.readiness})
+	s.extproc, err = extproc.Open(p, extproc.Listen{Address: s.o.Listen, TLS: s.o.TLS, HealthAddress: s.o.Health, Linger: max(s.o.Linger, 0), Readiness: s.readiness, Listeners: s.listeners})
 	return err
 }
 

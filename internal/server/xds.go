@@ -98,6 +98,7 @@ func (x *xdsShare) listen(o XDSOptions) error {
 		return fmt.Errorf("server: xds: %w", err)
 	}
 	x.srv, x.grpc, x.addr = xds.New(), grpc.NewServer(opts...), lis.Addr()
+	lis = x.s.listeners.Limit("xds", 8, lis)
 	x.srv.Register(x.grpc)
 	x.wg.Go(func() {
 		if err := x.grpc.Serve(lis); err != nil {
