@@ -91,6 +91,9 @@ func (l *jsonLoader) byteTokens(b *bpe) {
 
 // merges reads model.merges: "left right" strings or pairs, best first.
 func (l *jsonLoader) merges(list []byte) (*pairTable, error) {
+	if len(list) == 0 || list[0] != '[' {
+		return nil, fmt.Errorf("%w: no model.merges", ErrFormat)
+	}
 	n := 0
 	if err := value.Elements(list, func([]byte) error { n++; return nil }); err != nil {
 		return nil, fmt.Errorf("%w: model.merges: %w", ErrFormat, err)

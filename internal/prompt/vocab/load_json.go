@@ -49,6 +49,9 @@ func ParseJSON(data []byte, o Options) (*Vocab, error) {
 // parseAround parses an object without some of its members, whose values it
 // returns as they are written.
 func parseAround(doc []byte, large ...string) (*fastjson.Value, map[string][]byte, error) {
+	if b := bytes.TrimLeft(doc, " \t\r\n"); len(b) == 0 || b[0] != '{' {
+		return nil, nil, fmt.Errorf("%w: not a JSON object", ErrFormat)
+	}
 	rest, parts, err := value.Split(doc, large...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrFormat, err)
