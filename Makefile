@@ -153,6 +153,10 @@ race: setup ## run the tests of the concurrent packages with the race detector
 fuzz: setup ## run every fuzz target for FUZZTIME
 	@internal/setup/fuzz.sh $(FUZZTIME) $(PACKAGES)
 
+.PHONY: test-hostile
+test-hostile: setup ## attack the program within 512 MiB, beside honest requests; print a table (3 minutes)
+	go test ./internal/e2e/hostile -count=1 -timeout 12m -v -run TestHostile -hostile
+
 .PHONY: bench
 bench: setup build ## run benchmarks and load, print a table, write build/bench.json
 	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m $(PACKAGES) >$(BUILD)/bench.txt \

@@ -1,0 +1,181 @@
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
+)
+
+// limit is the memory that the program may use.
+const limit = 512 << 20
+
+// cage is the program in a process that cannot take more than limit.
+type cage struct {
+	cmd     *exec.Cmd
+	log     parts.Output
+	exited  chan struct{}
+	kind    string // what holds the limit
+	peak    atomic.Int64
+	admin   string
+	extproc string
+}
+
+// newGroup makes a memory cgroup and returns the file that processes join it by, ""
+// where that is not possible.
+func newGroup(t *testing.T) string {
+	name := fmt.Sprintf("grapevine-hostile-%d", os.Getpid())
+	for _, c := range []struct{ dir, limit, swap string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"},
+		{"/sys/fs/cgroup", "memory.max", "memory.swap.max"},
+	} {
+		dir := filepath.Join(c.dir, name)
+		if os.Mkdir(dir, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() { within(func() bool { return os.Remove(dir) == nil }) })
+		if os.WriteFile(filepath.Join(dir, c.limit), []byte(strconv.Itoa(limit)), 0o600) == nil {
+			return filepath.Join(dir, "cgroup.procs")
+		}
+	}
+	return ""
+}
+
+// lockUp starts the program with arguments and waits until it is ready.
+func lockUp(t *testing.T, program string, args ...string) *cage {
+	t.Helper()
+	c := &cage{exited: make(chan struct{}), admin: parts.FreeAddress(t), extproc: parts.FreeAddress(t), kind: "memory cgroup"}
+	args = append([]string{"serve", "--listen", c.extproc, "--admin", c.admin, "--health", "-"}, args...)
+	if group := newGroup(t); group != "" {
+		c.cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, group, program}, args...)...)
+	} else {
+		c.kind = "resident memory, sampled each 5 ms"
+		c.cmd = exec.Command(program, append(args, "--memory", strconv.Itoa(limit))...)
+	}
+	c.cmd.Stdout, c.cmd.Stderr = &c.log, &c.log
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = c.cmd.Wait() // how it ended does not matter: it must not
+		close(c.exited)
+	}()
+	t.Cleanup(func() { c.end(t) })
+	go c.sample()
+	if !within(func() bool { return c.get("/readyz") == http.StatusOK }) {
+		t.Fatalf("not ready; log:\n%s", c.log.String())
+	}
+	return c
+}
+
+// sample follows the memory that the program resides in, and ends it when that is
+// more than it may be.
+func (c *cage) sample() {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.exited:
+			return
+		case <-tick.C:
+		}
+		n := c.resident()
+		if n > c.peak.Load() {
+			c.peak.Store(n)
+		}
+		if n > limit {
+			_ = c.cmd.Process.Kill()
+		}
+	}
+}
+
+// resident returns the program's resident memory in bytes.
+func (c *cage) resident() int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", c.cmd.Process.Pid))
+	f := strings.Fields(string(b))
+	if err != nil || len(f) < 2 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(f[1], 10, 64)
+	return n * int64(os.Getpagesize())
+}
+
+// files returns how many files the program has open.
+func (c *cage) files() int {
+	list, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.cmd.Process.Pid))
+	return len(list)
+}
+
+func (c *cage) alive() bool {
+	select {
+	case <-c.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+func (c *cage) end(t *testing.T) {
+	if !c.alive() {
+		return
+	}
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.exited:
+	case <-time.After(30 * time.Second):
+		t.Error("the program does not end")
+		_ = c.cmd.Process.Kill()
+		<-c.exited
+	}
+}
+
+var impatient = http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// get returns the status of a page, 0 without an answer.
+func (c *cage) get(path string) int {
+	resp, err := impatient.Get("http://" + c.admin + path)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+// counters returns the program's counters by their names and labels.
+func (c *cage) counters() map[string]float64 {
+	resp, err := impatient.Get("http://" + c.admin + "/metrics")
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	out := map[string]float64{}
+	for line := range strings.Lines(string(b)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "#" {
+			out[name], _ = strconv.ParseFloat(value, 64)
+		}
+	}
+	return out
+}
+
+// within waits for a condition, for a minute at most.
+func within(ok func() bool) bool {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if ok() {
+			return true
+		}
+	}
+	return ok()
+}

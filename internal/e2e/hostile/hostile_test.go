@@ -1,0 +1,131 @@
+package hostile
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"sort"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+var run = flag.Bool("hostile", false, "attack the program; takes minutes")
+
+// row is what came of one attack.
+type row struct {
+	name    string
+	result  string
+	peak    int64
+	p99     time.Duration
+	failed  int
+	asked   int
+	refused string
+}
+
+// TestHostile runs each attack beside honest requests: the program must stay alive
+// within its memory, serve those, and count what it refused.
+func TestHostile(t *testing.T) {
+	if !*run {
+		t.Skip("make test-hostile attacks the program")
+	}
+	r := openRig(t)
+	calm := r.beside(func() string { time.Sleep(4 * time.Second); return "" })
+	calm.name = "(none)"
+	rows := []row{calm}
+	for _, a := range attacks {
+		before := r.cage.counters()
+		got := r.beside(func() string { return a.run(r) })
+		got.name, got.refused = a.name, changes(before, r.cage.counters())
+		rows = append(rows, got)
+		if !r.cage.alive() {
+			t.Errorf("%s: the program is dead; its log ends with\n%s", a.name, tail(r.cage.log.String()))
+			break
+		}
+		if status := r.cage.get("/healthz"); status != http.StatusOK {
+			t.Errorf("%s: /healthz answers %d", a.name, status)
+		}
+		if got.failed > 0 {
+			t.Errorf("%s: %d of %d honest requests were not served", a.name, got.failed, got.asked)
+		}
+		if got.result != "" {
+			t.Errorf("%s: %s", a.name, got.result)
+		}
+		if a.counted != "" && !strings.Contains(got.refused, a.counted) {
+			t.Errorf("%s: nothing counts it: %s, want %s", a.name, got.refused, a.counted)
+		}
+	}
+	if n := r.canary.asked.Load(); n > 0 {
+		t.Errorf("%d requests were led to a foreign host", n)
+	}
+	if n := r.liar.smuggled.Load(); n > 0 {
+		t.Errorf("%d requests reached an engine with headers that only pickers may set", n)
+	}
+	t.Logf("512 MiB, held by: %s\n%s", r.cage.kind, table(rows))
+	r.withoutPicker()
+}
+
+// beside runs an attack while honest requests are asked.
+func (r *rig) beside(attack func() string) row {
+	r.cage.peak.Store(0)
+	stop, done := make(chan struct{}), make(chan row)
+	go func() {
+		times, failed := r.honest(stop)
+		done <- row{p99: slowest(times), failed: failed, asked: len(times)}
+	}()
+	began := time.Now()
+	result := attack()
+	if left := 2*time.Second - time.Since(began); left > 0 {
+		time.Sleep(left)
+	}
+	close(stop)
+	got := <-done
+	got.result, got.peak = result, r.cage.peak.Load()
+	return got
+}
+
+// withoutPicker ends the program: Envoy then places requests itself, and must not
+// let clients say where.
+func (r *rig) withoutPicker() {
+	r.cage.end(r.t)
+	for range 8 {
+		r.post("/v1/completions", []byte(`{"model":"x","prompt":"a"}`), "x-gateway-destination-endpoint", r.addr(r.canary.URL))
+	}
+	if n := r.canary.asked.Load(); n > 0 {
+		r.t.Errorf("without a picker, a client's header led %d requests to a host of its choice", n)
+	}
+}
+
+// interesting are the counters that tell what was refused.
+var interesting = []string{
+	"grapevine_extproc_requests_total", "grapevine_extproc_shed_total", "grapevine_memory_budget_refused_total", "grapevine_connections_closed_total",
+	"grapevine_admin_refused_total", "grapevine_extproc_streams_total", "grapevine_prompts_missed_total", "grapevine_extproc_stripped",
+}
+
+// changes lists the counters that grew and are not about requests that were placed.
+func changes(before, after map[string]float64) string {
+	var out []string
+	for name, n := range after {
+		for _, want := range interesting {
+			if strings.HasPrefix(name, want) && n > before[name] && !strings.Contains(name, `"placed"`) && !strings.Contains(name, `"complete"`) {
+				out = append(out, fmt.Sprintf("%s +%g", strings.TrimPrefix(name, "grapevine_"), n-before[name]))
+			}
+		}
+	}
+	sort.Strings(out)
+	return strings.Join(out, ", ")
+}
+
+func table(rows []row) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tcounted")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.refused)
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+func tail(s string) string { return s[max(0, len(s)-4000):] }
