@@ -91,7 +91,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.BoolVar(&f.o.TLS.Plaintext, "plaintext", false, "no TLS on the ext_proc listener")
 	fl.StringVar(&f.o.TLS.CertFile, "tls-cert", "", "certificate file, read again when it changes (default: self-signed)")
 	fl.StringVar(&f.o.TLS.KeyFile, "tls-key", "", "key file")
-	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes, at most an eighth of --memory; more is answered with 413")
+	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes, at most a tenth of --memory; more is answered with 413")
 	fl.StringVar(&f.memory, "memory", "", "memory that the process may use, such as 1GiB (default: the limit of its cgroup, or the machine's memory)")
 	fl.DurationVar(&f.o.BodyTimeout, "body-timeout", extproc.DefaultBodyTimeout, "for the rest of a request body of which a part is held")
 	fl.StringVar(&f.handover, "handover-members", "refuse", "what happens to requests whose bodies hold members that hand caches from engine to engine: refuse (400) or strip")

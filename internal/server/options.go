@@ -38,7 +38,7 @@ type Options struct {
 	Cluster    ClusterOptions
 
 	Memory            int64         // bytes that the process may use; 0: what cgroup or machine allow, negative: without limit
-	MaxBody           int           // bytes; default 64 MiB, at most an eighth of Memory
+	MaxBody           int           // bytes; default 64 MiB, at most a tenth of Memory
 	BodyTimeout       time.Duration // for the rest of a body that is held; default 1 min
 	Handover          handover.Policy
 	Trust             events.Trust  // of engines
