@@ -44,21 +44,19 @@ type probeLine struct {
 	s *Server
 
 	mu      sync.Mutex
-	at      time.Time
+	at      time.Time // of the last question
 	members []string
 }
 
-// turn returns this replica's place for an endpoint, 0 for the one elected.
+// turn returns this replica's place for an endpoint, 0 for the one elected. It is
+// called with the monitor locked, which the group waits for when a member leaves:
+// the group is asked aside, and what it said last counts.
 func (l *probeLine) turn(address string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := time.Now(); now.Sub(l.at) > time.Second {
-		l.at, l.members = now, l.members[:0]
-		for _, p := range l.s.node.Status().Peers {
-			if p.State == "up" && !p.Leaving {
-				l.members = append(l.members, p.ID)
-			}
-		}
+		l.at = now
+		l.s.wg.Go(l.ask)
 	}
 	own, ahead := xxhash.Sum64String(l.s.node.Self().ID+" "+address), 0
 	for _, id := range l.members {
@@ -67,6 +65,19 @@ func (l *probeLine) turn(address string) int {
 		}
 	}
 	return ahead
+}
+
+// ask asks the group who is up.
+func (l *probeLine) ask() {
+	var members []string
+	for _, p := range l.s.node.Status().Peers {
+		if p.State == "up" && !p.Leaving {
+			members = append(members, p.ID)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.members = members
 }
 
 // HealthStatus is how far an endpoint is trusted, and why.

@@ -93,7 +93,7 @@ func (g *group) open(name string, c ClusterOptions) *Server {
 	}
 	o := Options{
 		Name: name, XDS: g.xds, Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: filepath.Join(g.dir, "endpoints.yaml"),
-		Models: []ModelOptions{{Name: vocab.Name, Path: filepath.Join(g.dir, "model")}}, Cluster: c, Log: log,
+		Models: []ModelOptions{{Name: vocab.Name, Path: filepath.Join(g.dir, "model")}}, Cluster: c, Log: log, Secret: "s",
 	}
 	if g.change != nil {
 		g.change(&o)
