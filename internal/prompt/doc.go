@@ -20,8 +20,7 @@
 // Bodies are read as Python's values (package value), which templates compute
 // with.
 //
-// Prompts that no template makes are rendered by an engine (engine.go), within
-// a budget, behind a circuit breaker and a cache.
+// Prompts that no template makes are rendered by an engine (package remote).
 //
 // What it does not do: hash, match, or keep prompts. It never logs prompt
 // text.

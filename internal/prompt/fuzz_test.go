@@ -72,15 +72,3 @@ func FuzzTokenizerConfig(f *testing.F) {
 		}
 	})
 }
-
-// FuzzEngineAnswer reads any answer of an engine.
-func FuzzEngineAnswer(f *testing.F) {
-	f.Add([]byte(`{"token_ids":[1,2],"features":{"mm_placeholders":{"image":[{"offset":1}]}}}`))
-	f.Add([]byte(`[[1],[{"prompt_token_ids":[3]}]]`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		ids, info, err := renderedIDs(data)
-		if err == nil && len(ids) != info.Tokens {
-			t.Fatalf("%d ids, %d tokens", len(ids), info.Tokens)
-		}
-	})
-}

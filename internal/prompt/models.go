@@ -22,11 +22,16 @@ type Config struct {
 type ModelsOptions struct {
 	Log    *slog.Logger     // nil discards
 	Now    func() time.Time // nil = time.Now
-	Engine *EngineRenderer  // nil = prompts that only an engine can render are missed
+	Engine EngineRenderer   // nil = prompts that only an engine can render are missed
 	Budget *budget.Budget   // of memory for what is being rendered; nil = without limit
 	// load replaces Load in tests.
 	load func(dir string, o Options) (*Model, error)
 }
+
+// EngineRenderer renders a chat body for the model of that name by an engine, in
+// text space. On an error, an *Error, dst is left alone. It must be safe for
+// concurrent use.
+type EngineRenderer func(ctx context.Context, m *Model, name string, dst, body []byte) ([]byte, Info, error)
 
 // Models is the registry of the configured models by name, alias and adapter.
 // Reading a model happens in the background; what is in use changes in one
@@ -286,7 +291,7 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 	if model == nil {
 		err = &Error{Reason: reason}
 	} else if out, info, err = model.render(ctx, dst, body, kind, more); err != nil && m.opts.Engine != nil && engineCanHelp(ReasonOf(err), kind) {
-		out, info, err = m.opts.Engine.render(ctx, model, name, dst, body)
+		out, info, err = m.opts.Engine(ctx, model, name, dst, body)
 	}
 	if err != nil {
 		m.count(t.entry, ReasonOf(err), err)

@@ -22,6 +22,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -121,7 +122,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.finder = share.NewFinder(s.pool, s.o.Trust, s.o.Log)
 	sessions := picker.NewSessions(0)
 	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Prompt: prompt.ModelsOptions{
-		Log: s.o.Log, Budget: s.budget, Engine: prompt.NewEngineRenderer(prompt.EngineOptions{Endpoints: s.renderers}),
+		Log: s.o.Log, Budget: s.budget, Engine: remote.New(remote.Options{Endpoints: s.renderers}).Render,
 	}}); err != nil {
 		return err
 	}

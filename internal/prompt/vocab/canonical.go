@@ -3,6 +3,8 @@ package vocab
 import (
 	"bytes"
 	"unicode/utf8"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/forms"
 )
 
 // Verdict is what a Checker found.
@@ -236,10 +238,10 @@ func (v *Vocab) unsettled(s []byte) int {
 		}
 	}
 	for _, st := range v.norm.steps {
-		if st.kind != stepForm || nfcInert(s) {
+		if st.kind != stepForm || forms.Inert(s) {
 			continue
 		}
-		form := normalForm(st.form, s)
+		form := forms.Normal(st.form, s)
 		if bytes.Equal(form, s) {
 			continue
 		}

@@ -51,14 +51,14 @@ func members(v *fastjson.Value) []*fastjson.Value {
 	return nil
 }
 
-var forms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
+var normalForms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
 
 func (l *jsonLoader) normalizer(v *fastjson.Value, depth int) {
 	if v == nil || depth > maxNesting {
 		return
 	}
 	typ := str(v, "type")
-	if form, ok := forms[typ]; ok {
+	if form, ok := normalForms[typ]; ok {
 		l.step(step{kind: stepForm, form: form})
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/forms"
 )
 
 // step is one normalisation step.
@@ -61,7 +63,7 @@ func (n *normalizer) settled(text []byte) bool {
 			return false
 		}
 	}
-	return len(n.steps) == 0 || nfcInert(text)
+	return len(n.steps) == 0 || forms.Inert(text)
 }
 
 // apply returns text after the steps; the result aliases text or buf.
@@ -90,10 +92,10 @@ func (n *normalizer) needsPrefix(piece []byte, first bool) bool {
 func (s *step) apply(text []byte) []byte {
 	switch s.kind {
 	case stepForm:
-		if s.form == norm.NFC && nfcInert(text) || isASCII(text) {
+		if s.form == norm.NFC && forms.Inert(text) || forms.ASCII(text) {
 			return text
 		}
-		return normalForm(s.form, text)
+		return forms.Normal(s.form, text)
 	case stepPrepend:
 		if len(text) == 0 {
 			return text

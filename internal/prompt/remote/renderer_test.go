@@ -1,4 +1,4 @@
-package prompt
+package remote
 
 import (
 	"context"
@@ -7,9 +7,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt"
 )
 
 // fakeEngine answers renderings.
@@ -45,22 +49,27 @@ func newFakeEngine(t *testing.T, answer string) *fakeEngine {
 }
 
 // engineModels returns a registry with one model that only engines render.
-func engineModels(t *testing.T, o EngineOptions) *Models {
-	l := &loader{model: smallModel(t, nil, Options{})}
-	m := NewModels(ModelsOptions{load: l.load, Engine: NewEngineRenderer(o)})
+func engineModels(t *testing.T, o Options) (*prompt.Models, *Renderer) {
+	dir := t.TempDir()
+	vocab := `{"model":{"type":"BPE","vocab":{"A":32,"B":33,"C":34},"merges":[]}}`
+	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte(vocab), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := New(o)
+	m := prompt.NewModels(prompt.ModelsOptions{Engine: r.Render})
 	t.Cleanup(m.Close)
-	m.Set([]Config{named("a", nil, nil)})
+	m.Set([]prompt.Config{{Path: dir, Options: prompt.Options{Name: "a"}}})
 	if err := m.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return m, r
 }
 
 func TestEngineRender(t *testing.T) {
 	f := newFakeEngine(t, `{"token_ids":[32,33]}`)
-	m := engineModels(t, EngineOptions{Endpoints: func(string) []string { return []string{f.URL} }, Timeout: 5 * time.Second})
-	render := func(body string) (string, Info, error) {
-		out, info, err := m.Render(t.Context(), "a", []byte("~"), []byte(body), KindChat)
+	m, asker := engineModels(t, Options{Endpoints: func(string) []string { return []string{f.URL} }, Timeout: 5 * time.Second})
+	render := func(body string) (string, prompt.Info, error) {
+		out, info, err := m.Render(t.Context(), "a", []byte("~"), []byte(body), prompt.KindChat)
 		return string(out), info, err
 	}
 	for range 2 {
@@ -86,12 +95,12 @@ func TestEngineRender(t *testing.T) {
 	}
 	for i, answer := range []string{`{}`, `[]`, `{"token_ids":"x"}`, `{"token_ids":[1.5]}`, `{"token_ids":[-1]}`, `x`, `{"token_ids":[99999]}`} {
 		f.answer.Store(&answer)
-		m.opts.Engine.breaker.report(time.Now(), true)
+		asker.breaker.report(time.Now(), true)
 		if out, _, err := render(fmt.Sprintf(`{"messages":["%d"]}`, i)); err == nil || out != "~" {
 			t.Errorf("%s: got %q, no error", answer, out)
 		}
 	}
-	if st := m.Status()[0]; st.Renderer != "engine" || st.Missed[ReasonEngine] != 6 || st.Missed[ReasonUnknownToken] != 1 {
+	if st := m.Status()[0]; st.Renderer != "engine" || st.Missed[prompt.ReasonEngine] != 6 || st.Missed[prompt.ReasonUnknownToken] != 1 {
 		t.Errorf("status %+v", st)
 	}
 }
@@ -100,32 +109,32 @@ func TestEngineBreaker(t *testing.T) {
 	now := time.Unix(1000, 0)
 	f := newFakeEngine(t, `{"token_ids":[32]}`)
 	f.status.Store(http.StatusInternalServerError)
-	m := engineModels(t, EngineOptions{
+	m, _ := engineModels(t, Options{
 		Endpoints: func(string) []string { return []string{f.URL} }, Timeout: 5 * time.Second,
 		Failures: 2, OpenFor: time.Minute, Now: func() time.Time { return now },
 	})
 	n := 0
-	reason := func() Reason {
+	reason := func() prompt.Reason {
 		n++
-		_, _, err := m.Render(t.Context(), "a", nil, fmt.Appendf(nil, `{"messages":[%d]}`, n), KindChat)
-		return ReasonOf(err)
+		_, _, err := m.Render(t.Context(), "a", nil, fmt.Appendf(nil, `{"messages":[%d]}`, n), prompt.KindChat)
+		return prompt.ReasonOf(err)
 	}
-	for i, want := range []Reason{ReasonEngine, ReasonEngine, ReasonBudget, ReasonBudget} {
+	for i, want := range []prompt.Reason{prompt.ReasonEngine, prompt.ReasonEngine, prompt.ReasonBudget, prompt.ReasonBudget} {
 		if got := reason(); got != want {
 			t.Errorf("attempt %d: %s, want %s", i, got, want)
 		}
 	}
 	now = now.Add(time.Minute)
-	if got := reason(); got != ReasonEngine || f.asked.Load() != 3 {
+	if got := reason(); got != prompt.ReasonEngine || f.asked.Load() != 3 {
 		t.Errorf("after the pause: %s, asked %d times", got, f.asked.Load())
 	}
-	if got := reason(); got != ReasonBudget {
+	if got := reason(); got != prompt.ReasonBudget {
 		t.Errorf("after the failed probe: %s", got)
 	}
 	now = now.Add(time.Minute)
 	f.status.Store(http.StatusOK)
 	for range 3 {
-		if got := reason(); got != ReasonNone {
+		if got := reason(); got != prompt.ReasonNone {
 			t.Errorf("after the engine is back: %s", got)
 		}
 	}
@@ -134,29 +143,29 @@ func TestEngineBreaker(t *testing.T) {
 func TestEngineBudget(t *testing.T) {
 	f := newFakeEngine(t, `{"token_ids":[32]}`)
 	f.hold = make(chan struct{})
-	m := engineModels(t, EngineOptions{Endpoints: func(string) []string { return []string{f.URL} }, Timeout: 10 * time.Second, Concurrent: 1})
+	m, asker := engineModels(t, Options{Endpoints: func(string) []string { return []string{f.URL} }, Timeout: 10 * time.Second, Concurrent: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		_, _, err := m.Render(ctx, "a", nil, []byte(`{"messages":[1]}`), KindChat)
+		_, _, err := m.Render(ctx, "a", nil, []byte(`{"messages":[1]}`), prompt.KindChat)
 		done <- err
 	}()
 	for f.asked.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if _, _, err := m.Render(t.Context(), "a", nil, []byte(`{"messages":[2]}`), KindChat); ReasonOf(err) != ReasonBudget {
+	if _, _, err := m.Render(t.Context(), "a", nil, []byte(`{"messages":[2]}`), prompt.KindChat); prompt.ReasonOf(err) != prompt.ReasonBudget {
 		t.Errorf("a second rendering at a time: %v", err)
 	}
 	cancel()
-	if err := <-done; ReasonOf(err) != ReasonEngine || !errors.Is(err, context.Canceled) {
+	if err := <-done; prompt.ReasonOf(err) != prompt.ReasonEngine || !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that went away: %v", err)
 	}
-	if m.opts.Engine.breaker.failures != 0 {
+	if asker.breaker.failures != 0 {
 		t.Error("a client that went away counts against the engine")
 	}
 	close(f.hold)
-	none := engineModels(t, EngineOptions{})
-	if _, _, err := none.Render(t.Context(), "a", nil, []byte(`{"messages":[]}`), KindChat); ReasonOf(err) != ReasonBudget {
+	none, _ := engineModels(t, Options{})
+	if _, _, err := none.Render(t.Context(), "a", nil, []byte(`{"messages":[]}`), prompt.KindChat); prompt.ReasonOf(err) != prompt.ReasonBudget {
 		t.Errorf("without endpoints: %v", err)
 	}
 }
@@ -165,11 +174,11 @@ func TestEngineTimeout(t *testing.T) {
 	f := newFakeEngine(t, `{"token_ids":[32]}`)
 	f.hold = make(chan struct{})
 	defer close(f.hold)
-	m := engineModels(t, EngineOptions{Endpoints: func(string) []string { return []string{f.URL} }, Timeout: 10 * time.Millisecond})
-	if _, _, err := m.Render(t.Context(), "a", nil, []byte(`{"messages":[]}`), KindChat); ReasonOf(err) != ReasonEngine || !errors.Is(err, context.DeadlineExceeded) {
+	m, asker := engineModels(t, Options{Endpoints: func(string) []string { return []string{f.URL} }, Timeout: 10 * time.Millisecond})
+	if _, _, err := m.Render(t.Context(), "a", nil, []byte(`{"messages":[]}`), prompt.KindChat); prompt.ReasonOf(err) != prompt.ReasonEngine || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a slow engine: %v", err)
 	}
-	if m.opts.Engine.breaker.failures != 1 {
+	if asker.breaker.failures != 1 {
 		t.Error("a slow engine does not count as a failure")
 	}
 }
@@ -178,17 +187,17 @@ func TestRenderCache(t *testing.T) {
 	c := renderCache{limit: 3 * (10 + entryOverhead), index: map[cacheKey]*cacheEntry{}}
 	key := func(i int) cacheKey { return cacheKey{uint64(i), 1} }
 	for i := range 3 {
-		c.put(key(i), []byte("0123456789"), Info{Tokens: i})
+		c.put(key(i), []byte("0123456789"), prompt.Info{Tokens: i})
 	}
 	c.get(nil, key(0)) // the oldest is now 1
-	c.put(key(3), []byte("0123456789"), Info{})
-	c.put(key(9), make([]byte, 10_000), Info{})
+	c.put(key(3), []byte("0123456789"), prompt.Info{})
+	c.put(key(9), make([]byte, 10_000), prompt.Info{})
 	for i, want := range []bool{true, false, true, true} {
 		if _, info, ok := c.get(nil, key(i)); ok != want || ok && i < 3 && info.Tokens != i {
 			t.Errorf("entry %d is there: %v", i, ok)
 		}
 	}
-	c.put(key(0), []byte("x"), Info{})
+	c.put(key(0), []byte("x"), prompt.Info{})
 	if out, _, _ := c.get([]byte("~"), key(0)); string(out) != "~x" || len(c.index) != 3 || c.bytes != 21+3*entryOverhead {
 		t.Errorf("got %q, %d entries, %d bytes", out, len(c.index), c.bytes)
 	}

@@ -1,4 +1,4 @@
-package vocab
+package forms
 
 import (
 	"bytes"
@@ -27,8 +27,8 @@ var lateMarks = &unicode.RangeTable{
 	},
 }
 
-// normalForm returns text in the form, as a normaliser of Unicode 9 gives it.
-func normalForm(form norm.Form, text []byte) []byte {
+// Normal returns text in the form, as a normaliser of Unicode 9 gives it.
+func Normal(form norm.Form, text []byte) []byte {
 	var out []byte
 	for {
 		i := bytes.IndexFunc(text, func(r rune) bool { return r >= 0x07fd && unicode.Is(lateMarks, r) })
@@ -42,7 +42,8 @@ func normalForm(form norm.Form, text []byte) []byte {
 	}
 }
 
-func isASCII(s []byte) bool { return asciiPrefix(s) == len(s) }
+// ASCII tells that s holds nothing else.
+func ASCII(s []byte) bool { return asciiPrefix(s) == len(s) }
 
 // asciiPrefix returns the length of the leading run of ASCII.
 func asciiPrefix(s []byte) int {
@@ -63,10 +64,10 @@ func asciiPrefix(s []byte) int {
 // plane and the first supplementary one.
 const flatRunes = 0x20000
 
-// nfcInert tells that s is in NFC because each of its characters is stable and
+// Inert tells that s is in NFC because each of its characters is stable and
 // starts a new composition. Text of scripts with combining marks may be in NFC
 // without being inert.
-func nfcInert(s []byte) bool {
+func Inert(s []byte) bool {
 	var table *[flatRunes / 64]uint64
 	for {
 		s = s[asciiPrefix(s):]
@@ -86,7 +87,7 @@ func nfcInert(s []byte) bool {
 	}
 }
 
-// inertTable marks the characters that nfcInert accepts.
+// inertTable marks the characters that Inert accepts.
 var inertTable = sync.OnceValue(func() *[flatRunes / 64]uint64 {
 	t := new([flatRunes / 64]uint64)
 	var buf, out []byte

@@ -1,4 +1,4 @@
-package prompt
+package remote
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -19,9 +20,9 @@ const pathRender = "/v1/chat/completions/render"
 // maxRenderAnswer bounds an engine's answer: a million ids of ten digits.
 const maxRenderAnswer = 12 << 20
 
-// EngineOptions configure an EngineRenderer. Zero values take the defaults in
+// Options configure an Renderer. Zero values take the defaults in
 // parentheses.
-type EngineOptions struct {
+type Options struct {
 	Client *http.Client // (one that follows no redirect and uses no proxy)
 	// Endpoints returns the base URLs of engines that serve a model, such as
 	// http://10.0.0.7:8000. It is called on the request path.
@@ -34,10 +35,10 @@ type EngineOptions struct {
 	Now        func() time.Time
 }
 
-// EngineRenderer asks engines to render prompts that no template makes. It is
+// Renderer asks engines to render prompts that no template makes. It is
 // safe for concurrent use.
-type EngineRenderer struct {
-	opts    EngineOptions
+type Renderer struct {
+	opts    Options
 	seed    maphash.Seed
 	slots   chan struct{}
 	next    atomic.Uint32 // endpoint to ask, in turn
@@ -45,8 +46,8 @@ type EngineRenderer struct {
 	cache   renderCache
 }
 
-// NewEngineRenderer returns an EngineRenderer.
-func NewEngineRenderer(o EngineOptions) *EngineRenderer {
+// New returns an Renderer.
+func New(o Options) *Renderer {
 	if o.Client == nil {
 		o.Client = ownClient()
 	}
@@ -68,7 +69,7 @@ func NewEngineRenderer(o EngineOptions) *EngineRenderer {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	e := &EngineRenderer{opts: o, seed: maphash.MakeSeed(), slots: make(chan struct{}, o.Concurrent)}
+	e := &Renderer{opts: o, seed: maphash.MakeSeed(), slots: make(chan struct{}, o.Concurrent)}
 	e.breaker = breaker{limit: o.Failures, openFor: o.OpenFor}
 	e.cache = renderCache{limit: o.CacheBytes, index: map[cacheKey]*cacheEntry{}}
 	return e
@@ -83,25 +84,30 @@ func ownClient() *http.Client {
 	}
 }
 
-// render renders a chat body by an engine and brings it into text space.
-func (e *EngineRenderer) render(ctx context.Context, m *Model, name string, dst, body []byte) ([]byte, Info, error) {
+// Render renders a chat body by an engine and brings it into text space. It
+// implements [prompt.EngineRenderer].
+func (e *Renderer) Render(ctx context.Context, m *prompt.Model, name string, dst, body []byte) ([]byte, prompt.Info, error) {
 	key := e.key(name, body)
 	if out, info, ok := e.cache.get(dst, key); ok {
 		return out, info, nil
 	}
 	ids, info, err := e.ask(ctx, name, body)
 	if err != nil {
-		return nil, Info{}, err
+		return nil, prompt.Info{}, err
 	}
-	out, ok := m.vocab.AppendTokens(dst, ids)
+	out, ok := m.AppendTokens(dst, ids)
 	if !ok {
-		return nil, Info{}, failure(ReasonUnknownToken, "an engine's rendering of %d ids", len(ids))
+		return nil, prompt.Info{}, failed(prompt.ReasonUnknownToken, "an engine's rendering of %d ids", len(ids))
 	}
 	e.cache.put(key, out[len(dst):], info)
 	return out, info, nil
 }
 
-func (e *EngineRenderer) key(name string, body []byte) cacheKey {
+func failed(r prompt.Reason, format string, args ...any) error {
+	return &prompt.Error{Reason: r, Err: fmt.Errorf(format, args...)}
+}
+
+func (e *Renderer) key(name string, body []byte) cacheKey {
 	var h maphash.Hash
 	h.SetSeed(e.seed)
 	h.WriteString(name)
@@ -111,57 +117,57 @@ func (e *EngineRenderer) key(name string, body []byte) cacheKey {
 }
 
 // ask sends the body to an engine within the budget.
-func (e *EngineRenderer) ask(ctx context.Context, name string, body []byte) ([]uint32, Info, error) {
+func (e *Renderer) ask(ctx context.Context, name string, body []byte) ([]uint32, prompt.Info, error) {
 	var urls []string
 	if e.opts.Endpoints != nil {
 		urls = e.opts.Endpoints(name)
 	}
 	if len(urls) == 0 {
-		return nil, Info{}, failure(ReasonBudget, "no engine to ask")
+		return nil, prompt.Info{}, failed(prompt.ReasonBudget, "no engine to ask")
 	}
 	select {
 	case e.slots <- struct{}{}:
 		defer func() { <-e.slots }()
 	default:
-		return nil, Info{}, failure(ReasonBudget, "%d renderings under way", cap(e.slots))
+		return nil, prompt.Info{}, failed(prompt.ReasonBudget, "%d renderings under way", cap(e.slots))
 	}
 	if !e.breaker.allow(e.opts.Now()) {
-		return nil, Info{}, failure(ReasonBudget, "the breaker is open")
+		return nil, prompt.Info{}, failed(prompt.ReasonBudget, "the breaker is open")
 	}
 	url := urls[int(e.next.Add(1))%len(urls)]
 	ids, info, err := e.post(ctx, url+pathRender, body)
 	if err != nil && ctx.Err() != nil {
 		e.breaker.withdraw() // the client went away; that says nothing of the engine
-		return nil, Info{}, &Error{ReasonEngine, ctx.Err()}
+		return nil, prompt.Info{}, &prompt.Error{Reason: prompt.ReasonEngine, Err: ctx.Err()}
 	}
 	e.breaker.report(e.opts.Now(), err == nil)
 	if err != nil {
-		return nil, Info{}, &Error{ReasonEngine, err}
+		return nil, prompt.Info{}, &prompt.Error{Reason: prompt.ReasonEngine, Err: err}
 	}
 	return ids, info, nil
 }
 
-func (e *EngineRenderer) post(ctx context.Context, url string, body []byte) ([]uint32, Info, error) {
+func (e *Renderer) post(ctx context.Context, url string, body []byte) ([]uint32, prompt.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return nil, Info{}, err
+		return nil, prompt.Info{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := e.opts.Client.Do(req)
 	if err != nil {
-		return nil, Info{}, err
+		return nil, prompt.Info{}, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxRenderAnswer+1))
 	switch {
 	case err != nil:
-		return nil, Info{}, err
+		return nil, prompt.Info{}, err
 	case resp.StatusCode != http.StatusOK:
-		return nil, Info{}, fmt.Errorf("engine answered %d", resp.StatusCode)
+		return nil, prompt.Info{}, fmt.Errorf("engine answered %d", resp.StatusCode)
 	case len(data) > maxRenderAnswer:
-		return nil, Info{}, fmt.Errorf("engine answered more than %d bytes", maxRenderAnswer)
+		return nil, prompt.Info{}, fmt.Errorf("engine answered more than %d bytes", maxRenderAnswer)
 	}
 	return renderedIDs(data)
 }
@@ -169,17 +175,17 @@ func (e *EngineRenderer) post(ctx context.Context, url string, body []byte) ([]u
 // renderedIDs finds the token ids in an engine's answer: under token_ids or
 // prompt_token_ids, at the top or in a list. Where the prompt holds media, the
 // ids end before the first of its placeholders.
-func renderedIDs(data []byte) ([]uint32, Info, error) {
+func renderedIDs(data []byte) ([]uint32, prompt.Info, error) {
 	dec := value.Decoder{PackIDs: true}
 	v, err := dec.Decode(data)
 	if err != nil {
-		return nil, Info{}, err
+		return nil, prompt.Info{}, err
 	}
 	d, ids := findIDs(v, 0)
 	if ids == nil {
-		return nil, Info{}, fmt.Errorf("engine's answer holds no token ids")
+		return nil, prompt.Info{}, fmt.Errorf("engine's answer holds no token ids")
 	}
-	info := Info{Engine: true}
+	info := prompt.Info{Engine: true}
 	if at := firstPlaceholder(d); at >= 0 && at < len(ids) {
 		ids, info.Truncated = ids[:at], true
 	}

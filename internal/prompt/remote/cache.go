@@ -1,8 +1,10 @@
-package prompt
+package remote
 
 import (
 	"sync"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt"
 )
 
 // breaker stops asking after consecutive failures, and lets one attempt
@@ -62,7 +64,7 @@ type cacheKey struct {
 type cacheEntry struct {
 	key        cacheKey
 	text       []byte
-	info       Info
+	info       prompt.Info
 	prev, next *cacheEntry
 }
 
@@ -79,19 +81,19 @@ type renderCache struct {
 	root  cacheEntry // root.next is the newest, root.prev the oldest
 }
 
-func (c *renderCache) get(dst []byte, key cacheKey) ([]byte, Info, bool) {
+func (c *renderCache) get(dst []byte, key cacheKey) ([]byte, prompt.Info, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.index[key]
 	if !ok {
-		return nil, Info{}, false
+		return nil, prompt.Info{}, false
 	}
 	c.unlink(e)
 	c.push(e)
 	return append(dst, e.text...), e.info, true
 }
 
-func (c *renderCache) put(key cacheKey, text []byte, info Info) {
+func (c *renderCache) put(key cacheKey, text []byte, info prompt.Info) {
 	if len(text)+entryOverhead > c.limit {
 		return
 	}
