@@ -110,7 +110,10 @@ func (r *rig) openLiar() {
 
 // writeEndpoints writes the endpoints file: the engines, and more addresses.
 func (r *rig) writeEndpoints(more ...string) string {
-	list := r.fleet.Endpoints()
+	var list []sim.Endpoint
+	if r.fleet != nil {
+		list = r.fleet.Endpoints()
+	}
 	for i, at := range more {
 		host, port, err := net.SplitHostPort(at)
 		if err != nil {
