@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"unicode/utf8"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/forms"
+	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
 )
 
 // Verdict is what a Checker found.
@@ -238,10 +238,10 @@ func (v *Vocab) unsettled(s []byte) int {
 		}
 	}
 	for _, st := range v.norm.steps {
-		if st.kind != stepForm || forms.Inert(s) {
+		if st.kind != stepForm || split.Inert(s) {
 			continue
 		}
-		form := forms.Normal(st.form, s)
+		form := split.Normal(st.form, s)
 		if bytes.Equal(form, s) {
 			continue
 		}

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/forms"
+	"github.com/grapevine-epp/grapevine/internal/prompt/vocab/split"
 )
 
 // step is one normalisation step.
@@ -63,7 +63,7 @@ func (n *normalizer) settled(text []byte) bool {
 			return false
 		}
 	}
-	return len(n.steps) == 0 || forms.Inert(text)
+	return len(n.steps) == 0 || split.Inert(text)
 }
 
 // apply returns text after the steps; the result aliases text or buf.
@@ -92,10 +92,10 @@ func (n *normalizer) needsPrefix(piece []byte, first bool) bool {
 func (s *step) apply(text []byte) []byte {
 	switch s.kind {
 	case stepForm:
-		if s.form == norm.NFC && forms.Inert(text) || forms.ASCII(text) {
+		if s.form == norm.NFC && split.Inert(text) || split.ASCII(text) {
 			return text
 		}
-		return forms.Normal(s.form, text)
+		return split.Normal(s.form, text)
 	case stepPrepend:
 		if len(text) == 0 {
 			return text

@@ -9,6 +9,10 @@
 //  3. Pattern.Boundary tells of a place alone whether pieces always end there,
 //     so that nobody needs to start at a text's beginning (boundary.go).
 //
+// It also brings text into Unicode's normal forms as those tokenizers do, whose
+// normaliser is of Unicode 9, and tells quickly where there is nothing to do
+// (forms.go).
+//
 // Characters have the classes of Unicode 16 (classes.go, assigned.go).
 //
 // Patterns are immutable and safe for concurrent use; a Splitter is not

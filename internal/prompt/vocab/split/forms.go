@@ -1,4 +1,4 @@
-package forms
+package split
 
 import (
 	"bytes"
@@ -60,15 +60,15 @@ func asciiPrefix(s []byte) int {
 	return i
 }
 
-// flatRunes is how many characters inertTable knows: the basic multilingual
+// formRunes is how many characters inertTable knows: the basic multilingual
 // plane and the first supplementary one.
-const flatRunes = 0x20000
+const formRunes = 0x20000
 
 // Inert tells that s is in NFC because each of its characters is stable and
 // starts a new composition. Text of scripts with combining marks may be in NFC
 // without being inert.
 func Inert(s []byte) bool {
-	var table *[flatRunes / 64]uint64
+	var table *[formRunes / 64]uint64
 	for {
 		s = s[asciiPrefix(s):]
 		if len(s) == 0 {
@@ -79,7 +79,7 @@ func Inert(s []byte) bool {
 		}
 		for len(s) > 0 && s[0] >= utf8.RuneSelf {
 			r, n := utf8.DecodeRune(s)
-			if r == utf8.RuneError && n == 1 || r >= flatRunes || table[r>>6]&(1<<(r&63)) == 0 {
+			if r == utf8.RuneError && n == 1 || r >= formRunes || table[r>>6]&(1<<(r&63)) == 0 {
 				return false
 			}
 			s = s[n:]
@@ -88,10 +88,10 @@ func Inert(s []byte) bool {
 }
 
 // inertTable marks the characters that Inert accepts.
-var inertTable = sync.OnceValue(func() *[flatRunes / 64]uint64 {
-	t := new([flatRunes / 64]uint64)
+var inertTable = sync.OnceValue(func() *[formRunes / 64]uint64 {
+	t := new([formRunes / 64]uint64)
 	var buf, out []byte
-	for r := rune(0); r < flatRunes; r++ {
+	for r := rune(0); r < formRunes; r++ {
 		if r >= 0xd800 && r < 0xe000 {
 			continue
 		}

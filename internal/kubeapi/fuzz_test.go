@@ -1,0 +1,16 @@
+package kubeapi
+
+import "testing"
+
+// FuzzKubeconfig reads any file as a kubeconfig.
+func FuzzKubeconfig(f *testing.F) {
+	f.Add([]byte("current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u, namespace: n}}]\nclusters: [{name: k, cluster: {server: \"https://k:6443\"}}]\nusers: [{name: u, user: {token: t}}]\n"))
+	f.Add([]byte("{"))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir() // files that it names are read from there
+		if _, err := parseKubeconfig(data, dir); err == nil && len(data) == 0 {
+			t.Fatal("nothing is a kubeconfig")
+		}
+	})
+}
