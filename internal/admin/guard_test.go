@@ -49,10 +49,13 @@ func TestWhoIsLetIn(t *testing.T) {
 		host   string
 		header map[string]string
 		tls    *tls.ConnectionState
+		to     net.IP // address that was connected to
 		want   string // reason
 	}{
 		{name: "this machine", from: "127.0.0.1:1", host: "localhost:9090"},
 		{name: "this machine by IPv6", from: "[::1]:1", host: "[::1]:9090"},
+		{name: "this machine to its own address", from: "127.0.0.1:1", host: "localhost:9090", to: net.IPv4(127, 0, 0, 1)},
+		{name: "another machine by a proxy beside us", from: "127.0.0.6:1", host: "localhost:9090", to: net.IPv4(10, 1, 2, 4), want: refusedClient},
 		{name: "another machine", from: "10.1.2.3:1", host: "10.1.2.4:9090", want: refusedClient},
 		{name: "another machine that says localhost", from: "10.1.2.3:1", host: "localhost", want: refusedClient},
 		{name: "another machine that says where it comes from", from: "10.1.2.3:1", host: "localhost", header: map[string]string{"X-Forwarded-For": "127.0.0.1", "Forwarded": "for=127.0.0.1"}, want: refusedClient},
@@ -80,6 +83,9 @@ func TestWhoIsLetIn(t *testing.T) {
 			method, path, _ := strings.Cut(page, " ")
 			r := httptest.NewRequest(method, "http://"+c.host+path, nil)
 			r.RemoteAddr, r.TLS = c.from, c.tls
+			if c.to != nil {
+				r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: c.to}))
+			}
 			for k, v := range c.header {
 				r.Header.Set(k, v)
 			}

@@ -17,15 +17,17 @@ func (m *Model) Render(ctx context.Context, dst, body []byte, kind Kind) (out []
 	return m.render(ctx, dst, body, kind, nil)
 }
 
-// render is Render; more is asked for memory that a template needs beyond what
-// every body may take.
+// render is Render; more, if there is one, is asked for memory that a template
+// needs beyond what every body may take.
 func (m *Model) render(ctx context.Context, dst, body []byte, kind Kind, more func(n int) bool) (out []byte, info Info, err error) {
 	if ctx.Err() != nil {
 		return dst, Info{}, &Error{ReasonDeadline, ctx.Err()}
 	}
 	s := m.pool.Get().(*scratch)
 	s.ctx = ctx
-	s.limits = jinja.Options{Now: m.opts.Now(), Memory: templateBase + templateFactor*len(body), More: more}
+	if s.limits = (jinja.Options{Now: m.opts.Now()}); more != nil {
+		s.limits.Memory, s.limits.More = templateBase+templateFactor*len(body), more
+	}
 	defer func() {
 		s.release()
 		m.pool.Put(s)
