@@ -9,9 +9,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// FuzzGauges reads any value of a peer as a load, a cost and a setup: what is
+// FuzzSoftState reads any value of a peer as a load, a cost and a setup: what is
 // accepted has numbers that can be computed with, and takes memory by its size.
-func FuzzGauges(f *testing.F) {
+func FuzzSoftState(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	f.Add(appendLoad(nil, endpoint.Load{Requests: 3, Prefill: 1000, Rate: 2.5, Busy: 1, LastFirst: now.Add(-time.Second).UnixNano()}, now))
 	f.Add(appendCost(nil, &endpoint.Cost{}))
