@@ -101,6 +101,7 @@ var Rows = Table{
 	{"events", 5, Product, Hot},
 	{"extproc/answer", 5, Product, 0},
 	{"extproc/xds", 5, Product, 0},
+	{"internal/prompt/remote", 5, Product, 0},
 	{"picker/discovery/kube", 5, Product, 0},
 	{"picker/flow/gate", 5, Product, 0},
 	{"picker/monitor", 5, Product, 0},
@@ -166,6 +167,7 @@ var Rows = Table{
 	{"events/eventtest", 1, Kit, 0},
 	{"internal/arch", 1, Kit, 0},
 	{"internal/e2e", 1, Kit, 0},
+	{"internal/e2e/hostile", 1, Kit, 0},
 	{"internal/testkit/mutants", 1, Kit, 0},
 
 	// Test kits, level 2.
