@@ -41,7 +41,7 @@ replicas ask the proxy for all of them while the recording runs; without it only
 seen that are seen anyway. Ends after --duration and the end of the requests then open, or
 with Ctrl-C.`,
 		Example: `  grapevine-lab record --output trace.jsonl --duration 10m
-  grapevine-lab record --admin 10.0.1.7:9090 --admin 10.0.1.8:9090 --output trace.jsonl --duration 1h
+  grapevine-lab record --admin https://10.0.1.7:9091 --admin https://10.0.1.8:9091 --output trace.jsonl --duration 1h
   grapevine-lab replay --trace trace.jsonl --rate 2 --policy default --policy unified`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
