@@ -10,7 +10,7 @@ import (
 )
 
 // decoderName matches functions that read what others wrote.
-var decoderName = regexp.MustCompile(`^([dD]ecode|[pP]arse|[rR]ead|[uU]nmarshal|[mM]erge|ReadTrace)($|[A-Z])`)
+var decoderName = regexp.MustCompile(`^([dD]ecode|[pP]arse|[rR]ead|[uU]nmarshal|[mM]erge)($|[A-Z])`)
 
 // elsewhere are decoders that fuzz targets of other packages reach.
 var elsewhere = map[string]string{
