@@ -196,10 +196,6 @@ func (w *world) request() string {
 	return out + w.told()
 }
 
-type headers map[string]string
-
-func (h headers) Get(name string) string { return h[name] }
-
 func (w *world) told() string {
 	if len(w.log) == 0 {
 		return ""

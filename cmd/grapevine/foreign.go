@@ -85,16 +85,6 @@ const (
 	metricsPage = "say it in a metrics-data-source of the configuration, or in the endpoints file"
 )
 
-// findForeign returns the flag of that name.
-func findForeign(name string) *foreignFlag {
-	for i := range foreignFlags {
-		if foreignFlags[i].name == name {
-			return &foreignFlags[i]
-		}
-	}
-	return nil
-}
-
 func same(name string) func(string) ([]serveFlag, error) {
 	return func(v string) ([]serveFlag, error) { return []serveFlag{{name, v}}, nil }
 }

@@ -186,17 +186,24 @@ func (f *serveFlags) run(ctx context.Context) error {
 	}
 }
 
-// complete turns flags into options.
-func (f *serveFlags) complete() error {
+// sources checks where configuration and endpoints come from.
+func (f *serveFlags) sources() (err error) {
 	if f.o.Config != "" && f.o.ConfigText != "" {
-		return cli.UsageError{Err: errors.New("--config and --config-text exclude each other")}
+		return errors.New("--config and --config-text exclude each other")
 	}
-	var err error
 	if f.o.Source, err = f.kube.source(f.given, f.o.Endpoints); err != nil {
-		return cli.UsageError{Err: err}
+		return err
 	}
 	if f.o.Endpoints == "" && f.o.Source == nil && f.o.Config == "" && f.o.ConfigText == "" {
-		return cli.UsageError{Err: errors.New("--endpoints is required, or --pool-name, or a --config whose dataLayer.discovery names a file")}
+		return errors.New("--endpoints is required, or --pool-name, or a --config whose dataLayer.discovery names a file")
+	}
+	return nil
+}
+
+// complete turns flags into options.
+func (f *serveFlags) complete() error {
+	if err := f.sources(); err != nil {
+		return cli.UsageError{Err: err}
 	}
 	if (f.o.TLS.CertFile == "") != (f.o.TLS.KeyFile == "") {
 		return cli.UsageError{Err: errors.New("--tls-cert and --tls-key go together")}
@@ -276,6 +283,7 @@ func (f *serveFlags) complete() error {
 		}
 		f.o.TargetsKey = keys[0]
 	}
+	var err error
 	if f.o.Cluster.Keys, err = f.readKeys(); err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	case err := <-ended:
 		return fmt.Errorf("envoy ended: %w", err)
 	case <-ctx.Done():
-		<-ended
+		_ = <-ended // it was asked to end
 		return nil
 	}
 }

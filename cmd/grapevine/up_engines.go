@@ -43,9 +43,9 @@ func askEngines(ctx context.Context, urls []string) ([]foundEngine, error) {
 	}
 	wg.Wait()
 	seen := map[string]bool{}
-	for _, e := range found {
+	for i, e := range found {
 		if e.address != "" && seen[e.address] {
-			errs = append(errs, cli.UsageError{Err: fmt.Errorf("--engine %s is given twice", e.address)})
+			errs[i] = errors.Join(errs[i], cli.UsageError{Err: fmt.Errorf("--engine %s is given twice", e.address)})
 		}
 		seen[e.address] = true
 	}

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -157,7 +158,7 @@ func TestLimit(t *testing.T) {
 	if _, err := served.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dial().Read(make([]byte, 1)); err != io.EOF {
+	if _, err := dial().Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a second connection: %v", err)
 	}
 	<-refused

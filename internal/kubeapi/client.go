@@ -209,12 +209,20 @@ func (c *Client) Create(ctx context.Context, r Resource, namespace string, objec
 	return c.do(ctx, call{verb: "create", method: http.MethodPost, resource: r, namespace: namespace, body: object, contentType: "application/json"}, nil)
 }
 
-// Apply writes the fields that the object has, and only these, as manager; sub
-// is the subresource, "" for none.
-func (c *Client) Apply(ctx context.Context, r Resource, namespace, name, sub, manager string, object any) error {
+// Patch names what Apply writes.
+type Patch struct {
+	Resource  Resource
+	Namespace string
+	Name      string
+	Sub       string // the subresource, "" for none
+	Manager   string // who owns the fields
+}
+
+// Apply writes the fields that the object has, and only these.
+func (c *Client) Apply(ctx context.Context, p Patch, object any) error {
 	return c.do(ctx, call{
-		verb: "patch", method: http.MethodPatch, resource: r, namespace: namespace, name: name, sub: sub, body: object,
-		contentType: "application/apply-patch+yaml", query: url.Values{"fieldManager": {manager}, "force": {"true"}},
+		verb: "patch", method: http.MethodPatch, resource: p.Resource, namespace: p.Namespace, name: p.Name, sub: p.Sub, body: object,
+		contentType: "application/apply-patch+yaml", query: url.Values{"fieldManager": {p.Manager}, "force": {"true"}},
 	}, nil)
 }
 

@@ -2,6 +2,7 @@ package kubeapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -154,7 +155,8 @@ func TestFollowThroughOutage(t *testing.T) {
 	more <- step{want: "resourceVersion=10", code: 403, answer: `{"kind":"Status","code":403,"reason":"Forbidden","message":"things is forbidden"}`}
 	until(t, changed, "missing right", func() bool { return IsForbidden(f.State().Err) })
 	want := Rule{Group: "example.org", Resource: "things", Verbs: []string{"watch"}, Namespace: "ns"}
-	if e := f.State().Err.(*Error); !cmp.Equal(e.Rule, want) || !strings.Contains(e.Error(), `apiGroups ["example.org"] resources ["things"] verbs ["watch"] in a Role of namespace ns`) {
+	var e *Error
+	if !errors.As(f.State().Err, &e) || !cmp.Equal(e.Rule, want) || !strings.Contains(e.Error(), `apiGroups ["example.org"] resources ["things"] verbs ["watch"] in a Role of namespace ns`) {
 		t.Errorf("missing right: %v", e)
 	}
 	if s := f.State(); s.Since != first.Since {

@@ -54,7 +54,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 		return
 	}
 	block := ep.Gauges().BlockSize
-	m.checkGuess(r, ep, h, u, records, block)
+	m.checkGuess(r, ep, h, u, guess{records.of(ep.ID), block})
 	if h.Precise < 0 {
 		return
 	}
@@ -82,11 +82,17 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 	}
 }
 
+// guess is what is known of the endpoint that a run was guessed for.
+type guess struct {
+	flags flags
+	block int // tokens
+}
+
 // checkGuess counts how the run that the decision went by compares with the report,
 // and forgets records of what was not there.
-func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h picker.Held, u picker.Usage, records *audits, block int) {
-	kind := "approximate"
-	if h.Precise >= 0 && m.Believed(ep.ID) && records.of(ep.ID)&flagGuess == 0 {
+func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h picker.Held, u picker.Usage, g guess) {
+	kind, block := "approximate", g.block
+	if h.Precise >= 0 && m.Believed(ep.ID) && g.flags&flagGuess == 0 {
 		kind = "exact"
 	}
 	want := min(int(h.Run.Total()), u.PromptTokens-1)

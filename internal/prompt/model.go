@@ -29,7 +29,7 @@ type Model struct {
 	notes   []string
 	pool    sync.Pool // of *scratch
 	check   sync.Pool // of *vocab.Checker
-	print   print
+	print   fingerprint
 }
 
 // fileTekken is the vocabulary file of Mistral's own repositories.

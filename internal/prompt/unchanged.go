@@ -49,8 +49,8 @@ func addFile(w io.Writer, path string) error {
 	return err
 }
 
-// print is computed once, when it is first asked for.
-type print struct {
+// fingerprint is computed once, when it is first asked for.
+type fingerprint struct {
 	once sync.Once
 	sum  uint64
 }

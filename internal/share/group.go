@@ -15,9 +15,11 @@ type Group struct {
 	Feed func(name string, version uint64, sink cluster.FeedSink) (send SendFunc)
 }
 
-// SetFunc is cluster.Gauge.Set, SendFunc is cluster.Feed.Send.
+// How states are changed.
 type (
-	SetFunc  func(key string, value []byte) error
+	// SetFunc is cluster.Gauge.Set.
+	SetFunc func(key string, value []byte) error
+	// SendFunc is cluster.Feed.Send.
 	SendFunc func(payload []byte) bool
 )
 

@@ -48,7 +48,6 @@ type source struct {
 	ep    *endpoint.Endpoint
 	plan  *plan.Plan
 	stall stall
-	why   string // why it is Direct, as logged last
 }
 
 // shown is what others may read of a source at any time.
@@ -104,27 +103,24 @@ func (b *inbox) take() (r reports) {
 
 // tell hands the reports to the source's plan.
 func (s *source) tell(now time.Duration, f plan.Facts) {
-	switch r := s.in.take(); {
-	case r == reports{}:
-	default:
-		if r.overtaken > 0 {
-			s.plan.Overtaken(r.overtaken)
-		}
-		if r.paged {
-			s.plan.Paged()
-		}
-		if r.restarted {
-			s.plan.Restarted(r.wiped)
-		}
-		if r.distrusted {
-			s.plan.Distrusted(now, f.Log)
-		}
-		if r.connected {
-			s.plan.Connected()
-		}
-		if r.answer != nil {
-			s.plan.Answer(now, *r.answer, f)
-		}
+	r := s.in.take()
+	if r.overtaken > 0 {
+		s.plan.Overtaken(r.overtaken)
+	}
+	if r.paged {
+		s.plan.Paged()
+	}
+	if r.restarted {
+		s.plan.Restarted(r.wiped)
+	}
+	if r.distrusted {
+		s.plan.Distrusted(now, f.Log)
+	}
+	if r.connected {
+		s.plan.Connected()
+	}
+	if r.answer != nil {
+		s.plan.Answer(now, *r.answer, f)
 	}
 }
 
@@ -149,7 +145,7 @@ func (s *source) continues(u *events.Update) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.came = shareHead{have: true, last: u.Last}
-	return !(s.opened.have && u.Last == s.opened.last && u.After.Sum != s.opened.sum)
+	return !s.opened.have || u.Last != s.opened.last || u.After.Sum == s.opened.sum
 }
 
 // reached reports whether a stream that was read from its beginning has come as far as the

@@ -141,6 +141,7 @@ func (x *Index) Distrust(id indexer.EndpointID) {
 	x.poke()
 }
 
+// SourceName is the name of a rank's event stream in the group.
 func SourceName(address string, rank uint16) string { return fmt.Sprintf("%s/%d", address, rank) }
 
 // Sparse reports whether an endpoint's events, as far as they are read here, tell of cache

@@ -60,11 +60,11 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 
 // inTurn serves a request by pairs of legs at once, one prefill endpoint after the
 // other, and then by the decode engine alone.
-func (x *exchange) inTurn(make func(target string) (legs, error)) {
+func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 	var last *prefilled
 	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
 		x.report.Target, x.report.Failed = i, i
-		l, err := make(target)
+		l, err := pair(target)
 		if err != nil {
 			x.s.m.prefills.WithLabelValues(faultRefused).Inc()
 			x.s.o.Log.Debug("prefill endpoint", "target", target, "error", err)

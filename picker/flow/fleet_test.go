@@ -37,13 +37,12 @@ type world struct {
 }
 
 type tally struct {
-	running  int64
-	area     float64 // place-seconds
-	offered  int
-	served   int
-	refused  int
-	lost     int // waited at a replica that died
-	lastSeen int64
+	running int64
+	area    float64 // place-seconds
+	offered int
+	served  int
+	refused int
+	lost    int // waited at a replica that died
 }
 
 // replica is one Core with its connections.

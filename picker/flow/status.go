@@ -22,17 +22,17 @@ type Status struct {
 
 // BandStatus is one priority.
 type BandStatus struct {
-	Priority int          `json:"priority"`
-	Waiting  int          `json:"waiting"` // requests here
-	Bytes    int64        `json:"bytes"`
-	Others   int64        `json:"waiting_elsewhere"` // requests at other replicas
-	InFlight int64        `json:"own_in_flight"`     // places
-	OldestS  float64      `json:"oldest_s"`
-	Flows    []FlowStatus `json:"flows"` // those with most waiting
+	Priority int      `json:"priority"`
+	Waiting  int      `json:"waiting"` // requests here
+	Bytes    int64    `json:"bytes"`
+	Others   int64    `json:"waiting_elsewhere"` // requests at other replicas
+	InFlight int64    `json:"own_in_flight"`     // places
+	OldestS  float64  `json:"oldest_s"`
+	Flows    []Tenant `json:"flows"` // those with most waiting
 }
 
-// FlowStatus is one tenant.
-type FlowStatus struct {
+// Tenant is one tenant.
+type Tenant struct {
 	Flow     string  `json:"flow"`
 	Waiting  int64   `json:"waiting"`   // requests, at all replicas
 	InFlight float64 `json:"in_flight"` // places, at all replicas
@@ -61,7 +61,7 @@ func (c *Core) Status(now int64, flows int) Status {
 		live := slices.Clone(b.live)
 		slices.SortFunc(live, func(f, g *flow) int { return cmp.Or(cmp.Compare(g.queued(), f.queued()), cmp.Compare(f.id, g.id)) })
 		for _, f := range live[:min(flows, len(live))] {
-			bs.Flows = append(bs.Flows, FlowStatus{Flow: f.id, Waiting: f.queued(), InFlight: f.held(), Share: f.fair})
+			bs.Flows = append(bs.Flows, Tenant{Flow: f.id, Waiting: f.queued(), InFlight: f.held(), Share: f.fair})
 		}
 		s.Bands = append(s.Bands, bs)
 	}

@@ -231,7 +231,7 @@ func (w *world) check() string {
 			switch {
 			case f.kind == "" && (v.State == Out || v.State == Probing):
 				return fmt.Sprintf("replica %s: endpoint %d is %s (%s: %s) without a fault", r.name, id, v.State, v.Cause, v.Evidence())
-			case w.fault(id) != "" && w.fault(id) != "some" && r.met[id] > 0 && at > r.met[id]+4*time.Second && v.Share > 100 && !(v.Overruled && w.troubled(r) > simEndpoints/2):
+			case w.fault(id) != "" && w.fault(id) != "some" && r.met[id] > 0 && at > r.met[id]+4*time.Second && v.Share > 100 && (!v.Overruled || w.troubled(r) <= simEndpoints/2):
 				return fmt.Sprintf("replica %s: endpoint %d (%s) has share %d after 4 s", r.name, id, f.kind, v.Share)
 			case f.kind != "" && at > f.end+10*time.Second && v.State != Healthy && v.State != Returning && v.State != Suspect:
 				return fmt.Sprintf("replica %s: endpoint %d (%s) is %s 10 s after the end", r.name, id, f.kind, v.State)

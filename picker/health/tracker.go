@@ -127,7 +127,7 @@ func (w *Watch) judge(c Cause) {
 	switch {
 	case c == None && !w.judged:
 		t.good++
-	case c != None && c < NumCauses && !(w.judged && c == Late):
+	case c != None && c < NumCauses && (!w.judged || c != Late):
 		t.bad[c]++
 	}
 	w.judged = true

@@ -46,7 +46,6 @@ type longRequest struct {
 	sent   time.Time
 	first  time.Time
 	end    time.Time
-	tokens int
 	seen   bool
 }
 

@@ -17,6 +17,7 @@ func TestAllocations(t *testing.T) {
 	params := map[string]string{
 		"label-selector-filter": `{"matchLabels":{"zone":"a"}}`, "by-label": `{"label":"zone","validValues":["a"]}`,
 		"header-label-affinity-scorer": `{"headerName":"x-zone","labelKey":"zone"}`,
+		"priority-holdback-policy":     `{"minCeiling":0.5}`,
 		"utilization-filter":           `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
 	}
 	r := ask(5000)

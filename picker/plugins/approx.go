@@ -20,7 +20,6 @@ type approxIndex struct {
 	chunk     int // tokens
 	mu        sync.Mutex
 	endpoints map[indexer.EndpointID]*chunkLRU
-	counts    []int
 }
 
 // minBlock is the least block in tokens, as in other pickers.

@@ -26,14 +26,7 @@ func TestNothingStaysOfTheGone(t *testing.T) {
 	if _, err := p.Refresh(t.Context(), eps[0]); err != nil {
 		t.Fatal(err)
 	}
-	p.mu.Lock()
-	own, ok := p.targets[0].transport.(*http.Transport)
-	p.mu.Unlock()
-	if !ok {
-		t.Fatal("the endpoint has no transport of its own")
-	}
-	kept := weak.Make(own)
-	own = nil
+	kept := weakTransport(t, p)
 	pool.Set(nil)
 	for end := time.Now().Add(30 * time.Second); kept.Value() != nil; runtime.GC() {
 		if time.Now().After(end) {
@@ -41,4 +34,16 @@ func TestNothingStaysOfTheGone(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
+}
+
+// weakTransport returns what tells whether the first endpoint's transport is held.
+func weakTransport(t *testing.T, p *Poller) weak.Pointer[http.Transport] {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own, ok := p.targets[0].transport.(*http.Transport)
+	if !ok {
+		t.Fatal("the endpoint has no transport of its own")
+	}
+	return weak.Make(own)
 }

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -280,5 +279,3 @@ func deltaFrame(boot uint64, source string, inc uint64, seqs ...uint64) []byte {
 	}
 	return frameOf(wire.KindDelta, boot, g.Append(wire.DeltasHead(nil, "index", 1, 1)))
 }
-
-func u64(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }

@@ -106,7 +106,7 @@ func (l *Log) Sent(p *group.Peer) (wire.Numbers, uint64) {
 func (l *Log) missedAt(p *group.Peer) time.Duration {
 	pl := l.of(p)
 	switch {
-	case !p.Up || !pl.full || !(pl.all.lacks() || pl.one.lacks()):
+	case !p.Up || !pl.full || (!pl.all.lacks() && !pl.one.lacks()):
 		pl.missed = 0
 		return group.Never
 	case pl.missed == 0: // it may be on its way

@@ -114,8 +114,10 @@ type Stage interface {
 	Discard()
 }
 
-// Position and Digest are what members tell each other of sources.
+// What members tell each other of sources.
 type (
+	// Position is how far a source is known.
 	Position = wire.Position
-	Digest   = wire.Digest
+	// Digest sums up its content.
+	Digest = wire.Digest
 )

@@ -32,6 +32,7 @@ func (e *Epochs) Enter(shard uint32) *Counter {
 	}
 }
 
+// Leave ends what Enter began.
 func (*Epochs) Leave(c *Counter) { c.n.Add(-1) }
 
 // Advance moves on by one epoch unless a reader of the previous one is still

@@ -11,15 +11,18 @@ type Table[T any] struct {
 	n      uint32
 }
 
+// Init empties the table. It is called before anything else.
 func (t *Table[T]) Init() {
 	chunks := []*[tableChunk]atomic.Pointer[T]{}
 	t.chunks.Store(&chunks)
 }
 
+// Get returns what stands at an index that Add returned. Any goroutine may call it.
 func (t *Table[T]) Get(i uint32) *T {
 	return (*t.chunks.Load())[i/tableChunk][i%tableChunk].Load()
 }
 
+// Put replaces what stands at an index that Add returned.
 func (t *Table[T]) Put(i uint32, v *T) {
 	(*t.chunks.Load())[i/tableChunk][i%tableChunk].Store(v)
 }
@@ -36,4 +39,5 @@ func (t *Table[T]) Add(v *T) uint32 {
 	return i
 }
 
+// Bytes returns the memory of the table, that of its values apart.
 func (t *Table[T]) Bytes() int { return len(*t.chunks.Load()) * tableChunk * 8 }

@@ -89,7 +89,7 @@ func TestAliasesLaw(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(c.hashes), 1))
 			hashes := make([]uint64, c.hashes)
 			for i := range hashes {
-				if hashes[i] = uint64(r.Uint64()); c.crowd {
+				if hashes[i] = r.Uint64(); c.crowd {
 					for mixHash(hashes[i])>>58 != 0 {
 						hashes[i]++
 					}

@@ -182,26 +182,36 @@ func (r *reports) conditions(ctx context.Context) {
 	}
 	for i, kind := range []kubeapi.Resource{objectives, objectivesOld} {
 		for _, o := range s.objectives[i].Items() {
-			r.accept(ctx, kind, "InferenceObjective", &o.meta, o.accepted, group, &o.pool)
+			r.accept(ctx, verdictOn{kind, "InferenceObjective", &o.meta, o.accepted, &o.pool}, group)
 		}
 	}
 	for i, kind := range []kubeapi.Resource{rewrites, rewritesOld} {
 		for _, w := range s.rewrites[i].Items() {
-			r.accept(ctx, kind, "InferenceModelRewrite", &w.meta, w.accepted, group, &w.pool)
+			r.accept(ctx, verdictOn{kind, "InferenceModelRewrite", &w.meta, w.accepted, &w.pool}, group)
 		}
 	}
 }
 
+// verdictOn is an object whose condition is ours to write.
+type verdictOn struct {
+	resource kubeapi.Resource
+	kind     string
+	*meta
+	have condition
+	pool *poolRef
+}
+
 // accept writes the condition of one object, if it does not say so already.
-func (r *reports) accept(ctx context.Context, k kubeapi.Resource, kind string, m *meta, have condition, group string, ref *poolRef) {
-	status, reason, message := r.s.verdict(group, ref)
-	if status == "" || have == (condition{Type: condAccepted, Status: status, Reason: reason, Generation: m.generation}) {
+func (r *reports) accept(ctx context.Context, on verdictOn, group string) {
+	k, kind, m := on.resource, on.kind, on.meta
+	status, reason, message := r.s.verdict(group, on.pool)
+	if status == "" || on.have == (condition{Type: condAccepted, Status: status, Reason: reason, Generation: m.generation}) {
 		return
 	}
 	if at, ok := r.said["failed/"+k.String()]; ok && time.Since(at) < reportAgain {
 		return
 	}
-	r.failed(k, r.s.client.Apply(ctx, k, r.s.o.Namespace, m.name, "status", reporter, map[string]any{
+	r.failed(k, r.s.client.Apply(ctx, kubeapi.Patch{Resource: k, Namespace: r.s.o.Namespace, Name: m.name, Sub: "status", Manager: reporter}, map[string]any{
 		"apiVersion": k.Group + "/" + k.Version, "kind": kind, "metadata": map[string]any{"name": m.name, "namespace": r.s.o.Namespace},
 		"status": map[string]any{"conditions": []any{map[string]any{
 			"type": condAccepted, "status": status, "reason": reason, "message": message, "observedGeneration": m.generation,

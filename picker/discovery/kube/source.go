@@ -78,21 +78,21 @@ func (s *Source) followPool() {
 	one := kubeapi.View{Namespace: s.o.Namespace, Name: s.o.Pool}
 	all := kubeapi.View{Namespace: s.o.Namespace}
 	if s.o.Group != GroupPoolOld {
-		s.pools[0] = follow(s, poolsV1, one, readPool, (*pool).key, samePool)
+		s.pools[0] = follow(s, one, kubeapi.Kind[pool]{Resource: poolsV1, Read: readPool, Key: (*pool).key, Same: samePool})
 	}
-	s.pools[1] = follow(s, poolsOld, one, readPoolOld, (*pool).key, samePool)
+	s.pools[1] = follow(s, one, kubeapi.Kind[pool]{Resource: poolsOld, Read: readPoolOld, Key: (*pool).key, Same: samePool})
 	same := func(a, b *objective) bool { return a.same(&b.meta) }
-	s.objectives[0] = follow(s, objectives, all, readObjective, (*objective).key, same)
-	s.objectives[1] = follow(s, objectivesOld, all, readObjective, (*objective).key, same)
+	s.objectives[0] = follow(s, all, kubeapi.Kind[objective]{Resource: objectives, Read: readObjective, Key: (*objective).key, Same: same})
+	s.objectives[1] = follow(s, all, kubeapi.Kind[objective]{Resource: objectivesOld, Read: readObjective, Key: (*objective).key, Same: same})
 	sameRewrite := func(a, b *rewrite) bool { return a.same(&b.meta) }
-	s.rewrites[0] = follow(s, rewrites, all, readRewrite, (*rewrite).key, sameRewrite)
-	s.rewrites[1] = follow(s, rewritesOld, all, readRewrite, (*rewrite).key, sameRewrite)
+	s.rewrites[0] = follow(s, all, kubeapi.Kind[rewrite]{Resource: rewrites, Read: readRewrite, Key: (*rewrite).key, Same: sameRewrite})
+	s.rewrites[1] = follow(s, all, kubeapi.Kind[rewrite]{Resource: rewritesOld, Read: readRewrite, Key: (*rewrite).key, Same: sameRewrite})
 }
 
 func samePool(a, b *pool) bool { return a.same(&b.meta) }
 
-func follow[T any](s *Source, r kubeapi.Resource, v kubeapi.View, read func([]byte) (T, error), key func(*T) (string, string), same func(a, b *T) bool) *kubeapi.Follower[T] {
-	return kubeapi.Follow(s.client, kubeapi.Kind[T]{Resource: r, Read: read, Key: key, Same: same}, v, s.o.Sink.Log, s.woken)
+func follow[T any](s *Source, v kubeapi.View, k kubeapi.Kind[T]) *kubeapi.Follower[T] {
+	return kubeapi.Follow(s.client, k, v, s.o.Sink.Log, s.woken)
 }
 
 // Close implements discovery.Source.
@@ -258,7 +258,7 @@ func (s *Source) lookAtPods() {
 	if s.next == nil || s.next.selector != want {
 		s.drop()
 		view := kubeapi.View{Namespace: s.o.Namespace, Labels: want}
-		s.next = &podView{selector: want, ports: s.pool.ports, Follower: follow(s, pods, view, readPod, (*pod).key, samePod)}
+		s.next = &podView{selector: want, ports: s.pool.ports, Follower: follow(s, view, kubeapi.Kind[pod]{Resource: pods, Read: readPod, Key: (*pod).key, Same: samePod})}
 	}
 	s.next.ports = s.pool.ports
 	if s.pods == nil || s.next.State().Listed {
