@@ -155,7 +155,7 @@ fuzz: setup ## run every fuzz target for FUZZTIME
 
 .PHONY: test-hostile
 test-hostile: setup ## attack the program within 512 MiB, beside honest requests; print a table (6 minutes)
-	go test ./internal/e2e/hostile -count=1 -timeout 12m -v -hostile
+	go test -tags hostile ./internal/e2e/hostile -count=1 -timeout 12m -v
 
 .PHONY: bench
 bench: setup build ## run benchmarks and load, print a table, write build/bench.json
@@ -169,6 +169,7 @@ lint: ## check format, vet, lint and architecture
 	@unformatted=$$(gofmt -l .); \
 		if [[ -n $$unformatted ]]; then printf 'not formatted (gofmt -w):\n%s\n' "$$unformatted"; exit 1; fi
 	go vet ./...
+	go vet -tags hostile,kube,oracle ./internal/e2e/hostile ./internal/server ./picker/discovery/kube ./deploy
 	$(CACHE)/bin/golangci-lint run --allow-parallel-runners ./...
 	go test ./internal/arch
 

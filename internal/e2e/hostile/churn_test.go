@@ -1,3 +1,5 @@
+//go:build hostile
+
 package hostile
 
 import (
@@ -18,9 +20,6 @@ const (
 // TestChurn lets 20,000 addresses come and go: when they have been forgotten, the
 // program holds what it held before.
 func TestChurn(t *testing.T) {
-	if !*run {
-		t.Skip("make test-hostile runs it")
-	}
 	r := &rig{t: t, dir: t.TempDir()}
 	program := filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
 	round := func(n int) (list []string) {

@@ -1,7 +1,8 @@
+//go:build hostile
+
 package hostile
 
 import (
-	"flag"
 	"fmt"
 	"net/http"
 	"sort"
@@ -10,8 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 )
-
-var run = flag.Bool("hostile", false, "attack the program; takes minutes")
 
 // row is what came of one attack.
 type row struct {
@@ -27,9 +26,6 @@ type row struct {
 // TestHostile runs each attack beside honest requests: the program must stay alive
 // within its memory, serve those, and count what it refused.
 func TestHostile(t *testing.T) {
-	if !*run {
-		t.Skip("make test-hostile attacks the program")
-	}
 	r := openRig(t)
 	calm := r.beside(func() string { time.Sleep(4 * time.Second); return "" })
 	calm.name = "(none)"

@@ -37,7 +37,8 @@ type Gate struct {
 	metrics *metrics
 
 	mu      sync.RWMutex
-	groups  []*group // by number, from 1
+	groups  []*group // by number, from first on
+	first   uint32   // numbers of earlier configurations are not used again
 	byModel map[string]*group
 	wake    chan struct{}
 }
@@ -73,7 +74,7 @@ func New(o Options) (*Gate, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{o: o, started: o.Now(), byModel: map[string]*group{}, wake: make(chan struct{}, 1)}
+	g := &Gate{o: o, started: o.Now(), first: 1, byModel: map[string]*group{}, wake: make(chan struct{}, 1)}
 	g.metrics = newMetrics(g)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(g.metrics); err != nil {
@@ -89,6 +90,7 @@ func (g *Gate) Configure(c *Config) {
 	g.mu.Lock()
 	old := g.groups
 	g.config.Store(c)
+	g.first += uint32(len(g.groups))
 	g.groups, g.byModel = nil, map[string]*group{}
 	g.mu.Unlock()
 	for _, grp := range old {
@@ -103,11 +105,10 @@ func (g *Gate) now() int64 { return int64(g.o.Now().Sub(g.started)) + 1 }
 
 // Wait implements picker.Gate.
 func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Place, error) {
-	c := g.config.Load()
-	if c == nil {
+	grp := g.group(r.Target)
+	if grp == nil {
 		return picker.Place{}, nil
 	}
-	grp := g.group(c, r.Target)
 	ask := g.ask(ctx, grp, r)
 	now := g.now()
 	grp.mu.Lock()
@@ -159,7 +160,7 @@ func (g *Gate) Leave(p picker.Place, service float64) {
 	}
 	g.mu.RLock()
 	var grp *group
-	if at := int(p.Queue) - 1; at >= 0 && at < len(g.groups) {
+	if at := int64(p.Queue) - int64(g.first); at >= 0 && at < int64(len(g.groups)) {
 		grp = g.groups[at]
 	}
 	g.mu.RUnlock()
@@ -226,8 +227,11 @@ func refusal(out flow.Outcome, r *request.Request) error {
 	}
 }
 
-// group returns the queue of the pool that serves a model.
-func (g *Gate) group(c *Config, target string) *group {
+// group returns the queue of the pool that serves a model, nil when nobody waits.
+func (g *Gate) group(target string) *group {
+	if g.config.Load() == nil {
+		return nil
+	}
 	snap, model := g.o.Pool.Snapshot(), ""
 	if list := snap.Serving(target); len(list) > 0 {
 		model = snap.Endpoints[list[0]].Base()
@@ -240,11 +244,15 @@ func (g *Gate) group(c *Config, target string) *group {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	c := g.config.Load()
+	if c == nil {
+		return nil
+	}
 	if g.byModel[model] == nil {
 		if len(g.groups) >= maxGroups {
 			return g.groups[0]
 		}
-		grp := &group{model: model, number: uint32(len(g.groups) + 1), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}}
+		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}}
 		g.resize(grp)
 		g.groups = append(g.groups, grp)
 		g.byModel[model] = grp

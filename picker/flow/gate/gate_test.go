@@ -164,7 +164,16 @@ func TestReconfigure(t *testing.T) {
 	if p, err := g.Wait(context.Background(), asks("a")); err != nil || p != (picker.Place{}) {
 		t.Errorf("a gate that is off gave %v, %v", p, err)
 	}
-	g.Leave(old, -1) // of a queue that is gone
+	g.Configure(&Config{Sizing: Sizing{Unit: Requests, Requests: 1}, Queue: func() flow.Options { return flow.Options{} }})
+	held, err := g.Wait(context.Background(), asks("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Leave(old, -1) // of a queue that is gone: nobody else's place is given back
+	if s := g.Status()[0]; s.InFlight != 1 {
+		t.Errorf("%d places in flight, want 1", s.InFlight)
+	}
+	g.Leave(held, -1)
 }
 
 // TestCrowd: many clients that come, leave in the middle and end never hold more

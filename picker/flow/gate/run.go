@@ -72,11 +72,10 @@ func (g *Gate) Gone(origin string) {
 
 // Hear takes what another replica tells of a model's pool.
 func (g *Gate) Hear(origin, model string, gauges []flow.Gauge) {
-	c := g.config.Load()
-	if c == nil {
+	grp := g.group(model)
+	if grp == nil {
 		return
 	}
-	grp := g.group(c, model)
 	grp.mu.Lock()
 	grp.core.Hear(g.now(), origin, gauges)
 	grp.deliver()
