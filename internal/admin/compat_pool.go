@@ -76,22 +76,59 @@ var streamCodes = map[string]string{
 	"complete": "OK", "closed": "OK", "answered": "OK", "cancelled": "Canceled", "starved": "ResourceExhausted", "failed": "Unknown", "panicked": "Internal",
 }
 
-// derive serves figures that this program has under another name. Queues that it
-// does not have are empty, so that sums over them exist.
-func (p *poolCollector) derive(c out) {
-	flow := []string{"fairness_id", "priority", "inference_pool", "model_name", "target_model_name"}
+// queues are what waits for capacity. One that is empty is served where there is none,
+// so that sums over them exist.
+type queues struct {
+	seen         bool
+	held, places float64
+}
+
+func (q *queues) waiting(c out, p *poolCollector, name, model, priority string, v float64) {
+	labels := []string{"fairness_id", "priority", "inference_pool", "model_name", "target_model_name"}
 	for _, prefix := range []string{ours, extension} {
-		c.gauge(prefix+"flow_control_queue_size", flow, 0, "", "0", p.o.PoolName, "", "")
-		c.gauge(prefix+"flow_control_queue_bytes", flow, 0, "", "0", p.o.PoolName, "", "")
+		c.gauge(prefix+name, labels, v, "", priority, p.o.PoolName, model, model)
 	}
+	q.seen = true
+}
+
+func (q *queues) end(c out, p *poolCollector) {
+	if !q.seen {
+		q.waiting(c, p, flowSize, "", "0", 0)
+		q.waiting(c, p, flowBytes, "", "0", 0)
+	}
+	if q.places == 0 {
+		return // flow control is off, or nobody asked for a place yet: how full the pool is is not known
+	}
+	for _, prefix := range []string{ours, extension} {
+		c.gauge(prefix+"flow_control_pool_saturation", []string{"inference_pool", "stage"}, q.held/q.places, p.o.PoolName, "effective")
+	}
+}
+
+// Names of queues at other pickers.
+const (
+	flowSize  = "flow_control_queue_size"
+	flowBytes = "flow_control_queue_bytes"
+)
+
+// derive serves figures that this program has under another name.
+func (p *poolCollector) derive(c out) {
 	families, err := p.o.Own.Gather()
 	if err != nil && len(families) == 0 {
 		return
 	}
+	var q queues
 	polls, skipped, streams := 0.0, 0.0, map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			switch f.GetName() {
+			case "grapevine_flow_waiting_requests":
+				q.waiting(c, p, flowSize, label(m, "model"), label(m, "priority"), m.GetGauge().GetValue())
+			case "grapevine_flow_waiting_bytes":
+				q.waiting(c, p, flowBytes, label(m, "model"), label(m, "priority"), m.GetGauge().GetValue())
+			case "grapevine_flow_places_in_flight":
+				q.held += m.GetGauge().GetValue()
+			case "grapevine_flow_places":
+				q.places += m.GetGauge().GetValue()
 			case "grapevine_extproc_streams":
 				c.gauge(ours+"extproc_streams_inflight", nil, m.GetGauge().GetValue())
 			case "grapevine_extproc_streams_total":
@@ -105,6 +142,7 @@ func (p *poolCollector) derive(c out) {
 			}
 		}
 	}
+	q.end(c, p)
 	for code, n := range streams {
 		c.send(prometheus.CounterValue, ours+"extproc_streams_total", []string{"code"}, n, strings.TrimSpace(code))
 	}

@@ -36,6 +36,15 @@ func served(t *testing.T) *prometheus.Registry {
 	streams.WithLabelValues("complete").Add(3)
 	streams.WithLabelValues("cancelled").Add(2)
 	open := prometheus.NewGauge(prometheus.GaugeOpts{Name: "grapevine_extproc_streams"})
+	queue := func(name string, v float64, labels ...string) {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "grapevine_flow_" + name}, []string{"model", "priority"}[:len(labels)])
+		g.WithLabelValues(labels...).Set(v)
+		own.MustRegister(g)
+	}
+	queue("waiting_requests", 7, "base", "3")
+	queue("waiting_bytes", 700, "base", "3")
+	queue("places_in_flight", 30, "base")
+	queue("places", 40, "base")
 	own.MustRegister(streams, open)
 	reg := prometheus.NewRegistry()
 	m, err := NewCompat(CompatOptions{Pool: pool, PoolName: "llama", Own: own, Version: "v1", Now: func() time.Time { return t0 }}, reg)
@@ -71,6 +80,12 @@ llm_d_epp_average_kv_cache_utilization{name="llama"} 0.5
 # TYPE llm_d_epp_extproc_streams_total counter
 llm_d_epp_extproc_streams_total{code="Canceled"} 2
 llm_d_epp_extproc_streams_total{code="OK"} 3
+# HELP llm_d_epp_flow_control_pool_saturation As other endpoint pickers serve it.
+# TYPE llm_d_epp_flow_control_pool_saturation gauge
+llm_d_epp_flow_control_pool_saturation{inference_pool="llama",stage="effective"} 0.75
+# HELP llm_d_epp_flow_control_queue_size As other endpoint pickers serve it.
+# TYPE llm_d_epp_flow_control_queue_size gauge
+llm_d_epp_flow_control_queue_size{fairness_id="",inference_pool="llama",model_name="base",priority="3",target_model_name="base"} 7
 # HELP llm_d_epp_ready_endpoints As other endpoint pickers serve it.
 # TYPE llm_d_epp_ready_endpoints gauge
 llm_d_epp_ready_endpoints{name="llama"} 2
