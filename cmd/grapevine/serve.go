@@ -251,6 +251,24 @@ func (f *serveFlags) complete() error {
 			return cli.UsageError{Err: fmt.Errorf("%s %s: want more than 0", name, d)}
 		}
 	}
+	if err := f.secrets(); err != nil {
+		return err
+	}
+	for _, m := range f.models {
+		name, path, ok := strings.Cut(m, "=")
+		if !ok || name == "" || path == "" {
+			return cli.UsageError{Err: fmt.Errorf("--model %q: want NAME=FOLDER", m)}
+		}
+		f.o.Models = append(f.o.Models, server.ModelOptions{Name: name, Path: path})
+	}
+	if err := f.names(f.aliases, "--model-alias", func(m *server.ModelOptions, n string) { m.Aliases = append(m.Aliases, n) }); err != nil {
+		return err
+	}
+	return f.names(f.adapters, "--model-adapter", func(m *server.ModelOptions, n string) { m.Adapters = append(m.Adapters, n) })
+}
+
+// secrets reads the files that hold keys and tokens.
+func (f *serveFlags) secrets() (err error) {
 	if f.secret != "" {
 		b, err := os.ReadFile(f.secret)
 		if err != nil {
@@ -283,21 +301,8 @@ func (f *serveFlags) complete() error {
 		}
 		f.o.TargetsKey = keys[0]
 	}
-	var err error
-	if f.o.Cluster.Keys, err = f.readKeys(); err != nil {
-		return err
-	}
-	for _, m := range f.models {
-		name, path, ok := strings.Cut(m, "=")
-		if !ok || name == "" || path == "" {
-			return cli.UsageError{Err: fmt.Errorf("--model %q: want NAME=FOLDER", m)}
-		}
-		f.o.Models = append(f.o.Models, server.ModelOptions{Name: name, Path: path})
-	}
-	if err := f.names(f.aliases, "--model-alias", func(m *server.ModelOptions, n string) { m.Aliases = append(m.Aliases, n) }); err != nil {
-		return err
-	}
-	return f.names(f.adapters, "--model-adapter", func(m *server.ModelOptions, n string) { m.Adapters = append(m.Adapters, n) })
+	f.o.Cluster.Keys, err = f.readKeys()
+	return err
 }
 
 // group checks the flags of the replica group: one that does nothing in the

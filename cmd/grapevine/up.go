@@ -132,7 +132,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	case err := <-ended:
 		return fmt.Errorf("envoy ended: %w", err)
 	case <-ctx.Done():
-		_ = <-ended // it was asked to end
+		<-ended //nolint:errcheck // it was asked to end: how it did says nothing
 		return nil
 	}
 }

@@ -83,18 +83,21 @@ type queues struct {
 	held, places float64
 }
 
-func (q *queues) waiting(c out, p *poolCollector, name, model, priority string, v float64) {
+// queueOf names a queue.
+type queueOf struct{ model, priority string }
+
+func (q *queues) waiting(c out, p *poolCollector, name string, of queueOf, v float64) {
 	labels := []string{"fairness_id", "priority", "inference_pool", "model_name", "target_model_name"}
 	for _, prefix := range []string{ours, extension} {
-		c.gauge(prefix+name, labels, v, "", priority, p.o.PoolName, model, model)
+		c.gauge(prefix+name, labels, v, "", of.priority, p.o.PoolName, of.model, of.model)
 	}
 	q.seen = true
 }
 
 func (q *queues) end(c out, p *poolCollector) {
 	if !q.seen {
-		q.waiting(c, p, flowSize, "", "0", 0)
-		q.waiting(c, p, flowBytes, "", "0", 0)
+		q.waiting(c, p, flowSize, queueOf{priority: "0"}, 0)
+		q.waiting(c, p, flowBytes, queueOf{priority: "0"}, 0)
 	}
 	if q.places == 0 {
 		return // flow control is off, or nobody asked for a place yet: how full the pool is is not known
@@ -122,9 +125,9 @@ func (p *poolCollector) derive(c out) {
 		for _, m := range f.GetMetric() {
 			switch f.GetName() {
 			case "grapevine_flow_waiting_requests":
-				q.waiting(c, p, flowSize, label(m, "model"), label(m, "priority"), m.GetGauge().GetValue())
+				q.waiting(c, p, flowSize, queueOf{label(m, "model"), label(m, "priority")}, m.GetGauge().GetValue())
 			case "grapevine_flow_waiting_bytes":
-				q.waiting(c, p, flowBytes, label(m, "model"), label(m, "priority"), m.GetGauge().GetValue())
+				q.waiting(c, p, flowBytes, queueOf{label(m, "model"), label(m, "priority")}, m.GetGauge().GetValue())
 			case "grapevine_flow_places_in_flight":
 				q.held += m.GetGauge().GetValue()
 			case "grapevine_flow_places":
