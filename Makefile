@@ -116,7 +116,9 @@ test-long: ## look longer for loads that break the default policy (STRUCTURES, S
 	go test -timeout 4h -v ./internal/lab/replay -run 'TestSearch' -search $(SEARCH) -search-seed $(SEARCH_SEED)
 
 # What the protocol demands of a proxy, and what the shipped configurations promise.
-ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyAnswerModel|EnvoyRewriteUnseen|EnvoyStripsIntent|EnvoyStreams|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$
+# Not TestEnvoyStreams: Envoy 1.39.3 does not pass on streams without an end in full
+# duplex (deploy/envoy/README.md).
+ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyAnswerModel|EnvoyRewriteUnseen|EnvoyStripsIntent|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$
 
 .PHONY: test-envoys
 test-envoys: setup ## run the protocol tests on every supported version of Envoy
