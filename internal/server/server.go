@@ -317,7 +317,9 @@ func (s *Server) onChange(c endpoint.Change) {
 	s.share.Set()
 	s.load.Joined(c.Added)
 	s.costs.Joined(c.Added)
-	s.load.Forgotten(c.Forgotten)
+	if s.o.Cluster.enabled() { // alone, nobody would ever take note of them
+		s.load.Forgotten(c.Forgotten)
+	}
 	for _, ep := range c.Forgotten {
 		s.index.RemoveEndpoint(ep.ID)
 	}
