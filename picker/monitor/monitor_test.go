@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -218,9 +219,12 @@ grapevine_health_state{cause="refused",endpoint="10.0.0.1:8001",state="out"} 1
 
 func TestProbe(t *testing.T) {
 	answer := func(w http.ResponseWriter, _ *http.Request) {}
-	var asked []string
+	var mu sync.Mutex
+	var asked []string // one handler is still there when they are counted
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		asked = append(asked, r.URL.Path)
+		mu.Unlock()
 		if r.URL.Path == "/v1/models" {
 			_, _ = w.Write([]byte(`{"data":[{"id":"m"}]}`))
 			return
@@ -251,6 +255,8 @@ func TestProbe(t *testing.T) {
 	if got := p.Probe(context.Background(), ep); got != Missed {
 		t.Errorf("an engine that hangs: %v", got)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	models := 0
 	for _, path := range asked {
 		if path == "/v1/models" {
