@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +19,15 @@ import (
 // fixedChooser places everything at two endpoints, but models that it refuses.
 type fixedChooser struct {
 	asked []request.Request
-	ended []picker.Outcome
+
+	mu   sync.Mutex
+	over []picker.Outcome
+}
+
+func (c *fixedChooser) ended() []picker.Outcome {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.over)
 }
 
 func (c *fixedChooser) Choose(_ context.Context, r *request.Request) (*picker.Decision, error) {
@@ -28,7 +38,11 @@ func (c *fixedChooser) Choose(_ context.Context, r *request.Request) (*picker.De
 	kept.Body = nil
 	c.asked = append(c.asked, kept)
 	d := &picker.Decision{Endpoints: []string{"10.0.0.1:80", "10.0.0.2:80"}, SetHeaders: []picker.HeaderSet{{Name: "x-prefiller-host-port", Value: "10.0.0.3:80"}}}
-	d.Release = func(o picker.Outcome) { c.ended = append(c.ended, o) }
+	d.Release = func(o picker.Outcome) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.over = append(c.over, o)
+	}
 	return d, nil
 }
 
@@ -80,8 +94,8 @@ func TestPick(t *testing.T) {
 	if w := call(h, "POST", "/v1/pick/"+answer.ID+"/end", ""); w.Code != http.StatusNotFound {
 		t.Errorf("second end: %d", w.Code)
 	}
-	if len(c.ended) != 1 || c.ended[0].Status != 200 || !c.ended[0].Complete || c.ended[0].Served != "10.0.0.2:80" {
-		t.Errorf("ended %+v", c.ended)
+	if len(c.ended()) != 1 || c.ended()[0].Status != 200 || !c.ended()[0].Complete || c.ended()[0].Served != "10.0.0.2:80" {
+		t.Errorf("ended %+v", c.ended())
 	}
 }
 
@@ -132,13 +146,13 @@ func TestPickExpires(t *testing.T) {
 		id := call(h, "POST", "/v1/pick", completion).Header().Get(headerPickID)
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if len(c.ended) != 0 {
+		if len(c.ended()) != 0 {
 			t.Error("expired too early")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if len(c.ended) != 1 || c.ended[0].Complete || len(p.open) != 0 || len(p.each) != 0 {
-			t.Errorf("ended %+v, open %d, callers %d", c.ended, len(p.open), len(p.each))
+		if len(c.ended()) != 1 || c.ended()[0].Complete || len(p.open) != 0 || len(p.each) != 0 {
+			t.Errorf("ended %+v, open %d, callers %d", c.ended(), len(p.open), len(p.each))
 		}
 		if w := call(h, "POST", "/v1/pick/"+id+"/end", ""); w.Code != http.StatusNotFound {
 			t.Errorf("end after expiry: %d", w.Code)
