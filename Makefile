@@ -26,8 +26,9 @@ FUZZTIME ?= 10s
 BENCH ?= .
 BENCHTIME ?= 1s
 SOAK ?= 10m
-# Folders whose packages start goroutines.
-CONCURRENT := cluster events extproc picker pd internal/admin internal/lab internal/server
+# Folders whose packages start goroutines; replay runs policies in virtual time, which the race
+# detector slows down ten times.
+CONCURRENT := cluster events extproc picker pd internal/admin internal/lab/bench internal/lab/conformance internal/lab/demo internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/server
 RACE_PACKAGES ?= $(patsubst %,./%/...,$(wildcard $(CONCURRENT)))
 
 .PHONY: help
