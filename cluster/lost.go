@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/core"
 )
 
-// A member that went without a word is spoken of for this long, unless its
+// A member that vanished without leaving is named for this long, unless its
 // name comes back before, or a new one comes, which is taken for its replacement:
 // where replicas get new names when they are started again, one that died never comes
 // back. A partition that lasts longer looks like a smaller group.
@@ -37,9 +37,9 @@ type Lost struct {
 
 func (l *Lost) fate() string {
 	if l.Heard {
-		return fmt.Sprintf("given up %s ago and still heard, cut off", l.For.Round(time.Second))
+		return fmt.Sprintf("given up %s ago and still heard: cut off", l.For.Round(time.Second))
 	}
-	return fmt.Sprintf("went without a word %s ago, dead or cut off", l.For.Round(time.Second))
+	return fmt.Sprintf("vanished %s ago without leaving: dead or cut off", l.For.Round(time.Second))
 }
 
 // lostAt is a lost member and when membership gave it up.

@@ -66,7 +66,7 @@ func (n *Node) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close stops at once, without a word to the others. See Drain.
+// Close stops at once and tells nobody. See Drain.
 func (n *Node) Close() error {
 	if n.done == nil {
 		return nil
@@ -92,7 +92,7 @@ func (n *Node) Drain(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			n.log.Warn("leaving before sources are handed over", "error", ctx.Err())
+			n.log.Warn("leaving before all sources are handed over", "error", ctx.Err())
 			handed = true
 		case <-t.C:
 		}
@@ -219,7 +219,7 @@ func (h handler) Receive(from string, frame []byte) {
 }
 
 // gone logs that a member is not reached any more: a line of interest when it
-// left, or this one does, and a warning when it went without a word.
+// left, or this one does, and a warning when it vanished without leaving.
 func (n *Node) gone(id string, listed bool) {
 	died := listed
 	for _, l := range n.lost {

@@ -131,7 +131,7 @@ func TestDeathDropsGauges(t *testing.T) {
 	})
 }
 
-// TestLost: a member that went without a word is named for ten minutes, unless
+// TestLost: a member that vanished without leaving is named for ten minutes, unless
 // its name comes back, and one that said goodbye is not.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestLost(t *testing.T) {
 		clustertest.Stop(t, c)
 		health("joined", "1 other member")
 		clustertest.Stop(t, b)
-		health("partitioned", "1 of 1 other members cannot be reached: b (went without a word 1s ago, dead or cut off)")
+		health("partitioned", "1 of 1 other members cannot be reached: b (vanished 1s ago without leaving: dead or cut off)")
 		b = newReplica("b", h, cluster.ShareAuto)
 		b.Start(t, "e1")
 		health("joined", "1 other member")

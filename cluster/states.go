@@ -70,6 +70,12 @@ func (l *Log) SetSources(names []string) (left int) {
 	return left
 }
 
+// SetZones says in which zones sources are, by name. It keeps zones. Where all members
+// say theirs, those of a source's zone own it before others do; see logs.Log.SetZones.
+func (l *Log) SetZones(zones map[string]string) {
+	l.n.do(func() { l.l.SetZones(zones) })
+}
+
 // Position returns how far source is known. It waits for nothing but a write of source.
 func (l *Log) Position(source string) Position { return l.l.Position(source) }
 

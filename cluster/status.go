@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/core"
@@ -16,7 +17,7 @@ type Status struct {
 	Health  Health      `json:"health"`
 	Bus     BusStatus   `json:"bus"`
 	Peers   []Peer      `json:"peers"`
-	Lost    []Lost      `json:"lost"` // members that went without a word
+	Lost    []Lost      `json:"lost"` // members that vanished without leaving
 	Logs    []LogState  `json:"logs"`
 	Stats   group.Stats `json:"-"`
 	Held    group.Held  `json:"held"`
@@ -29,7 +30,7 @@ type Status struct {
 // Peer is another member as this replica sees it.
 type Peer struct {
 	Member
-	State    string        `json:"state"` // up, silent, unlinked, down
+	State    string        `json:"state"` // up, foreign, silent, unlinked, down
 	For      time.Duration `json:"for"`
 	Met      bool          `json:"met"` // it was up once
 	Phase    string        `json:"phase"`
@@ -40,7 +41,10 @@ type Peer struct {
 	Logs     []logs.PeerLogView
 	QueueLen int    `json:"queue_frames"`
 	Dropped  uint64 `json:"dropped_frames"`
-	// Replaced says that it is down, and that another one came in its place.
+	// Protocol is the version of the protocol that a foreign member speaks; 0 for others.
+	Protocol byte `json:"protocol,omitempty"`
+	// Replaced says that it is down, and that another one came in its place, or it itself
+	// as another process.
 	Replaced bool `json:"replaced,omitempty"`
 }
 
@@ -81,6 +85,7 @@ func (n *Node) Status() Status {
 	for _, p := range n.core.Peers() {
 		s.Peers = append(s.Peers, n.peer(p, bus.Queues))
 	}
+	noteNamesakes(s.Peers)
 	for _, l := range n.core.Logs() {
 		s.Logs = append(s.Logs, logState(l))
 	}
@@ -103,7 +108,7 @@ func (n *Node) trouble() string {
 func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
 	out := Peer{
 		Member: p.Member, State: peerState(p), For: p.For, Met: p.Met, Phase: p.Phase.String(), Leaving: p.Leaving,
-		RTT: p.RTT, Unknown: p.Strangers, Logs: p.Logs,
+		RTT: p.RTT, Unknown: p.Strangers, Logs: p.Logs, Protocol: p.Foreign,
 	}
 	out.Replaced = out.State == "down" && n.replaced[p.Member.ID]
 	for i, t := range p.Traffic {
@@ -119,6 +124,16 @@ func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
 	return out
 }
 
+// noteNamesakes marks those that are down and whose names others have that are up: they were
+// started again, and membership has not given up the processes before.
+func noteNamesakes(peers []Peer) {
+	for i := range peers {
+		if p := &peers[i]; p.State == "down" {
+			p.Replaced = p.Replaced || slices.ContainsFunc(peers, func(o Peer) bool { return o.State == "up" && o.Name == p.Name })
+		}
+	}
+}
+
 func stateName(s string) string {
 	if s == "" {
 		return "heartbeat"
@@ -131,6 +146,8 @@ func peerState(p core.PeerView) string {
 	switch {
 	case p.Up:
 		return "up"
+	case p.Foreign != 0:
+		return "foreign" // it lives and speaks another version of the protocol
 	case p.Alive:
 		return "unlinked" // heard, but nothing can be sent to it
 	case p.Link:
@@ -185,9 +202,13 @@ func (r *rates) sample(now time.Duration, peers []core.PeerView) {
 	for _, p := range peers {
 		id := p.Member.ID
 		last[id] = p.Traffic
-		if was := r.last[id]; was != nil && dt > 0 {
-			per[id] = make([][2]float64, len(p.Traffic))
-			for i, t := range p.Traffic {
+		was := r.last[id]
+		if was == nil || dt <= 0 {
+			continue
+		}
+		per[id] = make([][2]float64, len(p.Traffic))
+		for i, t := range p.Traffic {
+			if t.BytesIn >= was[i].BytesIn && t.BytesOut >= was[i].BytesOut { // else it was away, and counts anew
 				per[id][i] = [2]float64{float64(t.BytesIn-was[i].BytesIn) / dt, float64(t.BytesOut-was[i].BytesOut) / dt}
 			}
 		}

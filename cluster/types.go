@@ -33,6 +33,7 @@ type (
 	Tuning     = group.Options
 	Envelope   = group.Envelope
 	Traffic    = group.Traffic
+	Queue      = group.Queue
 )
 
 // Values of the types above.

@@ -38,7 +38,10 @@ var values = map[string][]string{
 		"monitoring.serviceMonitor.enabled=true,monitoring.alerts.enabled=true,monitoring.dashboard.enabled=true,events.port=5557,events.replayPort=5558,drainSeconds=60",
 		"--set-json", `models=[{"name":"m","path":"/models/m"}],volumes=[{"name":"models","image":{"reference":"registry/tokenizers:1"}}],volumeMounts=[{"name":"models","mountPath":"/models"}],networkPolicy.proxies=[{"namespaceSelector":{}}]`,
 		"--set-string", "config=apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"},
-	"nats": {"--set", "cluster.mode=nats,cluster.nats.urls={nats://nats:4222},cluster.nats.credentialsSecret=creds,cluster.existingSecret=mine,tls.mode=secret,tls.secretName=cert"},
+	"slices":      {"--set", "cluster.peers=endpointslices"},
+	"federation":  {"--set", "federation.enabled=true,federation.config=cluster: a,federation.existingSecret=certs,networkPolicy.enabled=true,federation.annotations.x=y"},
+	"federation2": {"--set", "federation.enabled=true,federation.config=cluster: a,federation.allNamespaces=true,federation.port=0"},
+	"nats":        {"--set", "cluster.mode=nats,cluster.nats.urls={nats://nats:4222},cluster.nats.credentialsSecret=creds,cluster.existingSecret=mine,tls.mode=secret,tls.secretName=cert"},
 }
 
 // stubs define kinds of others that manifests use.
@@ -47,6 +50,7 @@ func stubs() string {
 	for _, k := range []struct{ group, version, kind, plural string }{
 		{"monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"}, {"monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"},
 		{"cert-manager.io", "v1", "Certificate", "certificates"}, {"networking.istio.io", "v1", "DestinationRule", "destinationrules"},
+		{"keda.sh", "v1alpha1", "ScaledObject", "scaledobjects"},
 	} {
 		fmt.Fprintf(&b, `---
 apiVersion: apiextensions.k8s.io/v1
@@ -56,7 +60,9 @@ spec:
   group: %[1]s
   scope: Namespaced
   names: {kind: %[3]s, plural: %[4]s}
-  versions: [{name: %[2]s, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+  versions:
+  - {name: %[2]s, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `, k.group, k.version, k.kind, k.plural)
 	}
 	return b.String()
@@ -72,7 +78,16 @@ func TestDeploy(t *testing.T) {
 	t.Run("Base", func(t *testing.T) { testBase(t, c) })
 	t.Run("Examples", func(t *testing.T) { testExamples(t, c) })
 	t.Run("Install", func(t *testing.T) { testInstall(t, c) })
-	t.Run("Start", func(t *testing.T) { testStart(t, c) })
+	binary := filepath.Join(t.TempDir(), "grapevine")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/grapevine").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Run("Page", func(t *testing.T) { testPage(t, c, binary) })
+	t.Run("Start", func(t *testing.T) { testStart(t, c, binary) })
+	t.Run("ForeignCharts", func(t *testing.T) { testForeignCharts(t, c, binary) })
+	t.Run("PublishedCharts", func(t *testing.T) { testPublished(t, c, binary) })
+	t.Run("Peers", func(t *testing.T) { testPeers(t, c, binary) })
+	t.Run("Federation", func(t *testing.T) { testFederation(t, c, binary) })
 }
 
 func helm(t *testing.T, c *kubekit.Cluster, args ...string) string {
@@ -109,8 +124,9 @@ func testChart(t *testing.T, c *kubekit.Cluster) {
 // testSchema gives values that cannot be.
 func testSchema(t *testing.T, c *kubekit.Cluster) {
 	for _, set := range []string{
-		"replica=3", "replicas=0", "pool.failureMode=Open", "tls.mode=mtls", "cluster.mode=raft", "pool.targetPorts={0}", "pool.targetPorts={1,2,3,4,5,6,7,8,9}",
-		"standalone.enabled=true", "pool.create=true", "cluster.mode=nats", "tls.mode=secret", "tls.mode=cert-manager", "image.digest=latest",
+		"replica=3", "replicas=0", "pool.failureMode=Open", "tls.mode=mtls", "cluster.mode=raft", "cluster.peers=mdns", "pool.targetPorts={0}", "pool.targetPorts={1,2,3,4,5,6,7,8,9}",
+		"standalone.enabled=true", "pool.create=true", "cluster.mode=nats", "tls.mode=secret", "tls.mode=cert-manager", "image.digest=latest", "federation.enabled=true",
+		"federation.enabled=true,federation.config=x,standalone.enabled=true,standalone.selector=app=vllm", "federation.port=70000",
 	} {
 		if out, err := c.Command("helm", "", "template", "x", chart, "--set", set); err == nil {
 			t.Errorf("--set %s is taken:\n%.300s", set, out)
@@ -183,31 +199,10 @@ func testInstall(t *testing.T, c *kubekit.Cluster) {
 // testStart runs the container of the installed chart as a kubelet would: the
 // real binary, its arguments, its Secret, and a token of its service account,
 // which has the rights that the chart grants and no others.
-func testStart(t *testing.T, c *kubekit.Cluster) {
+func testStart(t *testing.T, c *kubekit.Cluster, binary string) {
 	c.Pod("prod", kubekit.Pod{Name: "engine", IP: "127.0.0.1", Labels: `{"app":"vllm"}`})
-	binary := filepath.Join(t.TempDir(), "grapevine")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/grapevine").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	admin, group, args := container(t, c)
-	token := strings.TrimSpace(c.Kubectl("create", "token", "llama-epp", "-n", "prod"))
-	config := strings.Replace(readFile(t, c.Kubeconfig("admin")), "token: admin", "token: "+token, 1)
-	kubeconfig := filepath.Join(filepath.Dir(c.Kubeconfig("admin")), "account.kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, append(args, "--kubeconfig", kubeconfig)...)
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	admin, group, args := container(t, c, "llama-epp")
+	output := run(t, c, binary, "llama-epp", args)
 	c.Until("the pool's one endpoint in the status", func() bool {
 		out, err := exec.Command(binary, "status", "--admin", admin, "-o", "json").CombinedOutput()
 		return err == nil && strings.Contains(string(out), `"127.0.0.1:8000"`) && strings.Contains(string(out), `InferencePool prod/llama`)
@@ -229,14 +224,47 @@ func testStart(t *testing.T, c *kubekit.Cluster) {
 		t.Fatal(err)
 	}
 	c.Until("two keys are read", func() bool {
-		text := readFile(t, log.Name())
+		text := readFile(t, output)
 		return strings.Contains(text, "keys of the group read") && strings.Contains(text, `"keys":2`)
 	})
 }
 
-// container returns the arguments of the chart's container, with ports that are
+// run runs the binary until the end of the test, with a token of a chart's service
+// account, and returns the file with its log.
+func run(t *testing.T, c *kubekit.Cluster, binary, account string, args []string, env ...string) (output string) {
+	t.Helper()
+	cmd := exec.Command(binary, append(args, "--kubeconfig", accountConfig(t, c, account, "prod"))...)
+	cmd.Env = append(os.Environ(), env...)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return log.Name()
+}
+
+// accountConfig writes the configuration of a service account and returns its path.
+func accountConfig(t *testing.T, c *kubekit.Cluster, account, namespace string) string {
+	t.Helper()
+	admin := c.Kubeconfig("admin")
+	token := strings.TrimSpace(c.Kubectl("create", "token", account, "-n", namespace))
+	config := strings.Replace(readFile(t, admin), "token: admin", "token: "+token, 1)
+	path := filepath.Join(filepath.Dir(admin), namespace+"-"+account+".kubeconfig")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// container returns the arguments of a chart's container, with ports that are
 // free here, where its status is, and the folder with the files of the Secret.
-func container(t *testing.T, c *kubekit.Cluster) (admin, group string, args []string) {
+func container(t *testing.T, c *kubekit.Cluster, name string) (admin, group string, args []string) {
 	t.Helper()
 	var d struct {
 		Spec struct {
@@ -249,13 +277,13 @@ func container(t *testing.T, c *kubekit.Cluster) (admin, group string, args []st
 			} `json:"template"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(c.Kubectl("get", "deployment", "llama-epp", "-n", "prod", "-o", "json")), &d); err != nil {
+	if err := yaml.Unmarshal([]byte(c.Kubectl("get", "deployment", name, "-n", "prod", "-o", "json")), &d); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"key", "secret"} {
-		data := c.Kubectl("get", "secret", "llama-epp-group", "-n", "prod", "-o", "go-template={{.data."+name+"|base64decode}}")
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+	for _, entry := range []string{"key", "secret"} {
+		data := c.Kubectl("get", "secret", name+"-group", "-n", "prod", "-o", "go-template={{.data."+entry+"|base64decode}}")
+		if err := os.WriteFile(filepath.Join(dir, entry), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -133,5 +133,5 @@ func over(t *testing.T, c *kubekit.Cluster, pid int, d time.Duration, change fun
 	n := 0
 	c.Until("the time is over", func() bool { change(n); n++; return time.Since(start) > d })
 	after := usage(t, pid)
-	return load{cores: (after.CPU - before.CPU).Seconds() / time.Since(start).Seconds(), rss: int64(after.RSS), changes: n}
+	return load{cores: (after.CPU - before.CPU).Seconds() / time.Since(start).Seconds(), rss: after.RSS, changes: n}
 }

@@ -28,6 +28,7 @@ const (
 const (
 	maxDiscovery = 256 << 10 // bytes of an answer
 	maxRanks     = 64        // streams of one engine
+	maxSources   = 8192      // entries that name them
 	minPort      = 1024
 )
 
@@ -163,7 +164,8 @@ type source struct {
 func ParseSources(body []byte, host string) ([]Stream, error) {
 	var list []source
 	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '[' {
-		if err := json.Unmarshal(body, &list); err != nil {
+		list, err := sourcesOf(body)
+		if err != nil {
 			return nil, fmt.Errorf("events: sources: %w", err)
 		}
 		return streamsOf(list, host)
@@ -190,6 +192,32 @@ func ParseSources(body []byte, host string) ([]Stream, error) {
 		list = append(list, s)
 	}
 	return streamsOf(list, host)
+}
+
+// sourcesOf reads a list of sources, and so many at most that empty ones take no more than
+// some times the bytes of the answer. It ends with the first that is none.
+func sourcesOf(body []byte) (list []source, err error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	for d.More() {
+		if len(list) == maxSources {
+			return nil, fmt.Errorf("more than %d", maxSources)
+		}
+		var s source
+		if err := d.Decode(&s); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("more than one value")
+	}
+	return list, nil
 }
 
 func streamsOf(list []source, host string) ([]Stream, error) {

@@ -14,16 +14,17 @@ import (
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-var testSource = indexer.Source{Endpoint: 3, Rank: 1}
+var testSource = block.Source{Endpoint: 3, Rank: 1}
 
 func newIndex() *indexer.Index {
 	return indexer.New(indexer.Options{Hasher: testHasher()})
 }
 
-func testHasher() indexer.Hasher { return indexer.NewHasher(indexer.Seed{1, 2, 3}) }
+func testHasher() block.Hasher { return block.NewHasher(block.Seed{1, 2, 3}) }
 
 // rig is a translator with a real index behind it.
 type rig struct {
@@ -58,7 +59,7 @@ type fakeEngine struct {
 	maxRing   int
 	page      int  // tokens of a block
 	truth     *rig // what all batches of this life amount to
-	hashes    []indexer.EngineHash
+	hashes    []block.EngineHash
 	nextHash  uint64
 	dropLive  int // percent
 	dropReply int // percent
@@ -148,7 +149,7 @@ func (e *fakeEngine) events() []decode.Event {
 	for range 1 + e.rng.Intn(3) {
 		if len(e.hashes) > 50 && e.rng.Intn(2) == 0 {
 			i := len(e.hashes) - 1 - e.rng.Intn(10)
-			out = append(out, decode.Event{Kind: decode.BlockRemoved, Group: decode.NoGroup, Hashes: []indexer.EngineHash{e.hashes[i]}})
+			out = append(out, decode.Event{Kind: decode.BlockRemoved, Group: decode.NoGroup, Hashes: []block.EngineHash{e.hashes[i]}})
 			e.hashes = append(e.hashes[:i], e.hashes[i+1:]...)
 			continue
 		}
@@ -158,7 +159,7 @@ func (e *fakeEngine) events() []decode.Event {
 		}
 		for range 1 + e.rng.Intn(3)*16/e.page {
 			e.nextHash++
-			h := indexer.EngineHash(e.nextHash * 0x9e3779b97f4a7c15)
+			h := block.EngineHash(e.nextHash * 0x9e3779b97f4a7c15)
 			s.Hashes, e.hashes = append(s.Hashes, h), append(e.hashes, h)
 			for range e.page {
 				s.Tokens = append(s.Tokens, uint32(e.rng.Intn(1000)))
@@ -173,7 +174,7 @@ func encodeEvents(events []decode.Event) []byte {
 	p := msgp.AppendArrayHeader(nil, 3)
 	p = msgp.AppendFloat64(p, float64(time.Now().UnixNano())/1e9)
 	p = msgp.AppendArrayHeader(p, uint32(len(events)))
-	hashes := func(list []indexer.EngineHash) {
+	hashes := func(list []block.EngineHash) {
 		p = msgp.AppendArrayHeader(p, uint32(len(list)))
 		for _, h := range list {
 			p = msgp.AppendUint64(p, uint64(h))

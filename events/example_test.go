@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // An engine says that it stores a block of four tokens, and the index knows.
@@ -19,11 +20,11 @@ func Example() {
 	}
 	defer engine.Close()
 
-	hasher := indexer.NewHasher(indexer.Seed{1})
+	hasher := block.NewHasher(block.Seed{1})
 	index := indexer.New(indexer.Options{Hasher: hasher})
 	manager := events.Open(events.Options{Index: index, Hasher: hasher})
 	defer manager.Close()
-	src := indexer.Source{Endpoint: 1}
+	src := block.Source{Endpoint: 1}
 	manager.Set([]events.EndpointSource{{
 		ID: src.Endpoint, Name: "10.0.0.1:8000", Model: &events.Model{Name: "llama", Unit: 4},
 		Streams: []events.Stream{{Events: "tcp://" + engine.Addr().String()}},
@@ -44,9 +45,9 @@ func Example() {
 	}
 
 	prompt := []byte{1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0}
-	root := hasher.Root(indexer.Scope{Space: indexer.SpaceTokens, Model: "llama"})
-	runs := make([]indexer.Run, 1)
-	index.Match(indexer.Query{Root: root, Bytes: prompt}, []indexer.EndpointID{src.Endpoint}, runs)
+	root := hasher.Root(block.Scope{Space: block.SpaceTokens, Model: "llama"})
+	runs := make([]block.Run, 1)
+	index.Match(block.Query{Root: root, Bytes: prompt}, []block.EndpointID{src.Endpoint}, runs)
 	fmt.Println(manager.State(src.Endpoint), runs[0].Total(), "tokens")
 	// Output: exact 4 tokens
 }

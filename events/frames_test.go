@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/eventtest"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 type reply struct{ Batch, End []string }
@@ -76,7 +77,7 @@ func TestFrameVectors(t *testing.T) {
 	}
 	defer conn.Close()
 	_ = conn.Subscribe("kv@")
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	_ = pub.Send(frames(t, v.Pub)...)
 	var m zmtp.Message
 	conn.SetRecvDeadline(time.Now().Add(patience))

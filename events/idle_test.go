@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // TestIdlePublishers follows two thousand publishers (connections to libzmq in
@@ -24,15 +25,15 @@ func TestIdlePublishers(t *testing.T) {
 	var list []EndpointSource
 	for i := range n {
 		list = append(list, EndpointSource{
-			ID: indexer.EndpointID(i), Name: fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256), Model: testModel,
+			ID: block.EndpointID(i), Name: fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256), Model: testModel,
 			Streams: []Stream{{Events: endpoints[i%len(endpoints)]}},
 		})
 	}
 	start := time.Now()
 	r.Set(list)
-	waitFor(t, "all connections", func() bool {
+	testkit.Await(t, "all connections", func() bool {
 		for i := range n {
-			if !r.of(indexer.EndpointID(i))[0].view.up.Load() {
+			if !r.of(block.EndpointID(i))[0].view.up.Load() {
 				return false
 			}
 		}

@@ -29,7 +29,7 @@ type Knowledge struct {
 	Complete bool
 	// Behind is the number of batches known to exist and not applied.
 	Behind uint64
-	// Lag is the age of the newest applied batch when it arrived, by the
+	// Lag is the age of the newest batch of the live stream when it was applied, by the
 	// engine's clock and ours; while batches are missing it keeps growing.
 	Lag time.Duration
 	// Silent is the time since anything came from the engine.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
@@ -57,7 +57,7 @@ func BenchmarkKnowledge(b *testing.B) {
 	m := still(100)
 	b.Run("state", func(b *testing.B) {
 		for b.Loop() {
-			for id := range indexer.EndpointID(100) {
+			for id := range block.EndpointID(100) {
 				if m.State(id) != knowledge.Exact {
 					b.Fatal(id)
 				}
@@ -66,7 +66,7 @@ func BenchmarkKnowledge(b *testing.B) {
 	})
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
-			for id := range indexer.EndpointID(100) {
+			for id := range block.EndpointID(100) {
 				if m.Knowledge(id).State != knowledge.Exact {
 					b.Fatal(id)
 				}

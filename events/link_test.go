@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // A stream is called caught up once what the engine sent before it was connected has been
@@ -23,7 +23,7 @@ func TestCaughtUpOnceReplayed(t *testing.T) {
 		defer mu.Unlock()
 		applied = u.Last + 1
 	}
-	opt.OnLink = func(_ indexer.Source, l Link) {
+	opt.OnLink = func(_ block.Source, l Link) {
 		mu.Lock()
 		defer mu.Unlock()
 		links = append(links, l)

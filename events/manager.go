@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
@@ -23,7 +24,8 @@ type Manager struct {
 
 	mu      sync.Mutex // of Set and Close
 	closed  bool
-	streams map[indexer.Source]*subscriber
+	streams map[block.Source]*subscriber
+	inbound *inbound                        // publishers that dial in
 	view    atomic.Pointer[[][]*subscriber] // by endpoint
 }
 
@@ -37,11 +39,12 @@ type work struct {
 // Open returns a manager without streams.
 func Open(opt Options) *Manager {
 	opt = opt.withDefaults()
-	m := &Manager{opt: opt, slots: make(chan struct{}, opt.Replays), streams: map[indexer.Source]*subscriber{}}
+	m := &Manager{opt: opt, slots: make(chan struct{}, opt.Replays), streams: map[block.Source]*subscriber{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.scratch.New = func() any { return new(work) }
 	m.view.Store(new([][]*subscriber))
 	m.metrics = newMetrics(m, opt.Registry)
+	m.inbound = &inbound{m: m, subs: map[block.Source]*subscriber{}, by: map[block.Source]*guest{}}
 	return m
 }
 
@@ -71,17 +74,17 @@ func (m *Manager) Set(endpoints []EndpointSource) {
 	if m.closed {
 		return
 	}
-	wanted := map[indexer.Source]*EndpointSource{}
-	at := map[indexer.Source]Stream{}
+	wanted := map[block.Source]*EndpointSource{}
+	at := map[block.Source]Stream{}
 	for i := range endpoints {
 		for _, s := range endpoints[i].Streams {
-			src := indexer.Source{Endpoint: endpoints[i].ID, Rank: s.Rank}
+			src := block.Source{Endpoint: endpoints[i].ID, Rank: s.Rank}
 			wanted[src], at[src] = &endpoints[i], s
 		}
 	}
 	var leaving []*subscriber
 	for src, s := range m.streams {
-		if e := wanted[src]; e == nil || e.Model != s.model || e.Name != s.name || at[src] != s.at {
+		if e := wanted[src]; e == nil || e.Model != s.model || e.Name != s.name || e.Pod != s.pod || at[src] != s.at {
 			leaving = append(leaving, s)
 			delete(m.streams, src)
 		}
@@ -92,8 +95,12 @@ func (m *Manager) Set(endpoints []EndpointSource) {
 			s := newSubscriber(m, e, at[src])
 			m.streams[src] = s
 			s.start()
+			if _, ok := s.at.dialsIn(); ok {
+				m.inbound.expect(s)
+			}
 		}
 	}
+	m.inbound.seat()
 	m.index()
 }
 
@@ -128,6 +135,7 @@ func (m *Manager) Close() error {
 	defer m.mu.Unlock()
 	m.closed = true
 	m.cancel()
+	m.inbound.close()
 	var all []*subscriber
 	for _, s := range m.streams {
 		all = append(all, s)
@@ -140,7 +148,7 @@ func (m *Manager) Close() error {
 }
 
 // of returns the streams of an endpoint.
-func (m *Manager) of(id indexer.EndpointID) []*subscriber {
+func (m *Manager) of(id block.EndpointID) []*subscriber {
 	view := *m.view.Load()
 	if int(id) >= len(view) {
 		return nil
@@ -150,7 +158,7 @@ func (m *Manager) of(id indexer.EndpointID) []*subscriber {
 
 // Knowledge returns how far the index can be trusted about an endpoint. An
 // endpoint without streams is Approximate. It takes no lock.
-func (m *Manager) Knowledge(id indexer.EndpointID) Knowledge {
+func (m *Manager) Knowledge(id block.EndpointID) Knowledge {
 	ranks := m.of(id)
 	if len(ranks) == 0 {
 		return Knowledge{State: knowledge.Approximate}
@@ -165,7 +173,7 @@ func (m *Manager) Knowledge(id indexer.EndpointID) Knowledge {
 
 // State is the State of Knowledge, at a fraction of its cost: every decision
 // asks for that of each endpoint. It takes no lock.
-func (m *Manager) State(id indexer.EndpointID) knowledge.State {
+func (m *Manager) State(id block.EndpointID) knowledge.State {
 	ranks := m.of(id)
 	if len(ranks) == 0 {
 		return knowledge.Approximate
@@ -178,7 +186,7 @@ func (m *Manager) State(id indexer.EndpointID) knowledge.State {
 }
 
 // Position returns how far a source has been followed.
-func (m *Manager) Position(src indexer.Source) (Position, bool) {
+func (m *Manager) Position(src block.Source) (Position, bool) {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
 			return s.position(), true
@@ -190,7 +198,7 @@ func (m *Manager) Position(src indexer.Source) (Position, bool) {
 // SetIncarnation names the present life of a source's engine. It is part of
 // the positions reported from then on; the caller sets it from what every
 // replica sees alike.
-func (m *Manager) SetIncarnation(src indexer.Source, incarnation uint64) {
+func (m *Manager) SetIncarnation(src block.Source, incarnation uint64) {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
 			s.mu.Lock()
@@ -202,7 +210,7 @@ func (m *Manager) SetIncarnation(src indexer.Source, incarnation uint64) {
 
 // Vouch ends the doubt about an endpoint's entries: others have found that
 // what the index says of it is right, such as an audit of cached tokens.
-func (m *Manager) Vouch(id indexer.EndpointID) {
+func (m *Manager) Vouch(id block.EndpointID) {
 	for _, s := range m.of(id) {
 		s.mu.Lock()
 		s.order.vouch()
@@ -213,7 +221,7 @@ func (m *Manager) Vouch(id indexer.EndpointID) {
 
 // Heard returns when the last message of a source's stream came, in Unix
 // nanoseconds; 0: none yet. It takes no lock.
-func (m *Manager) Heard(src indexer.Source) uint64 {
+func (m *Manager) Heard(src block.Source) uint64 {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
 			return uint64(s.view.heardAt.Load())
@@ -224,7 +232,7 @@ func (m *Manager) Heard(src indexer.Source) uint64 {
 
 // Renew makes the connection to a source's stream anew: one that was cut without a
 // word looks alive. What was applied stays, and what was missed is replayed.
-func (m *Manager) Renew(src indexer.Source) {
+func (m *Manager) Renew(src block.Source) {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
 			s.mu.Lock()
@@ -240,7 +248,7 @@ func (m *Manager) Renew(src indexer.Source) {
 // Sparse reports whether the events of an endpoint tell of cache groups without full
 // attention (windows, states), which the index does not hold: prompts may find less
 // there than it says. It takes no lock.
-func (m *Manager) Sparse(id indexer.EndpointID) bool {
+func (m *Manager) Sparse(id block.EndpointID) bool {
 	for _, s := range m.of(id) {
 		if s.view.sparse.Load() {
 			return true
@@ -252,19 +260,28 @@ func (m *Manager) Sparse(id indexer.EndpointID) bool {
 // Expect tells that a request was sent to an endpoint whose engine will announce the
 // blocks that it reuses of the prompt q: they are no further copies. It reports whether
 // the endpoint's streams are read here, so that somebody knows.
-func (m *Manager) Expect(id indexer.EndpointID, q indexer.Query) bool {
+func (m *Manager) Expect(id block.EndpointID, q block.Query) bool {
 	ranks := m.of(id)
 	for _, s := range ranks {
 		s.mu.Lock()
-		s.tr.Expect(q)
+		s.tr.Expect(q, s.order.base > 0)
 		s.mu.Unlock()
 	}
 	return len(ranks) > 0
 }
 
+// Answered is how many requests for a full report, told by Expect, the engine of an
+// endpoint has answered. It takes no lock.
+func (m *Manager) Answered(id block.EndpointID) (n uint64) {
+	for _, s := range m.of(id) {
+		n += s.view.answered.Load()
+	}
+	return n
+}
+
 // Distrust says that the index was found wrong about an endpoint: it becomes
 // approximate, and is rebuilt where a replay can be had.
-func (m *Manager) Distrust(id indexer.EndpointID) {
+func (m *Manager) Distrust(id block.EndpointID) {
 	for _, s := range m.of(id) {
 		s.mu.Lock()
 		s.order.distrust(s.order.next())

@@ -33,6 +33,7 @@ type metrics struct {
 	connects  *prometheus.CounterVec
 	replays   *prometheus.CounterVec
 	trouble   *prometheus.CounterVec
+	refused   *prometheus.CounterVec
 	unknown   prometheus.Counter
 	replaying prometheus.Gauge
 	live      prometheus.Counter
@@ -55,6 +56,7 @@ func newMetrics(m *Manager, registry prometheus.Registerer) *metrics {
 	x.connects = vec("connects_total", "Attempts to connect to an event stream.", "result")
 	x.replays = vec("replays_total", "Replays of past batches.", "result")
 	x.trouble = vec("trouble_total", "Gaps, batches given up, engines restarted, rebuilds, duplicates.", "kind")
+	x.refused = vec("inbound_refused_total", "Connections, and messages on them, that publishers which dial in were not believed, by reason.", "reason")
 	x.unknown = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "grapevine", Subsystem: "events", Name: "unknown_total", Help: "Events of kinds that are not known.",
 	})
@@ -132,6 +134,7 @@ func (s *subscriber) countRare(now *translate.Stats) {
 			x.blocks.WithLabelValues(c.op).Add(float64(c.now - c.was))
 		}
 	}
+	s.view.answered.Store(now.Answered)
 	if now.Skipped[translate.SkipGroup] > 0 {
 		s.view.sparse.Store(true)
 	}

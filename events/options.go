@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Link says how far a connection to a source's stream has come.
@@ -26,7 +27,7 @@ const (
 // Options configure a Manager.
 type Options struct {
 	Index  translate.Index // required
-	Hasher indexer.Hasher  // required, the same for all replicas of a group
+	Hasher block.Hasher    // required, the same for all replicas of a group
 
 	// OnDelta, when set, is told of every delta after the index has it, in
 	// order per source. It must not retain the delta.
@@ -36,15 +37,15 @@ type Options struct {
 	// is unknown from then on, until SetIncarnation. wrapped tells that the engine
 	// may be the same, and only its replay ring has wrapped past what was applied.
 	// No hook may call the Manager: they run while a stream is locked.
-	OnRestart func(src indexer.Source, wrapped bool)
+	OnRestart func(src block.Source, wrapped bool)
 	// OnLink, when set, is told when the connection to a source's stream is
 	// made, when all that came before it has been applied, and when it is lost. It
 	// must not call the Manager.
-	OnLink func(src indexer.Source, link Link)
+	OnLink func(src block.Source, link Link)
 	// Resume, when set, is asked for the position that the index has reached
 	// for a source, when a stream to it is started. Without a position what
 	// the index knows of the source is cleared.
-	Resume func(src indexer.Source) (Position, bool)
+	Resume func(src block.Source) (Position, bool)
 
 	Log      *slog.Logger          // default: discards
 	Registry prometheus.Registerer // default: none
@@ -55,7 +56,7 @@ type Options struct {
 	ReplayTotal  time.Duration // longest replay; default 60 s
 	CoolDown     time.Duration // pause after a failed replay, doubled up to eight times; default 1 s, so 1 s … 4 min
 	Settle       time.Duration // from subscription to replay; default 20 ms
-	Heartbeat    time.Duration // silence before a ping; default 10 s
+	Heartbeat    time.Duration // silence before a ping; default 2 s
 	Handshake    time.Duration // bound of each connection attempt; default 3 s
 	BackoffMin   time.Duration // first pause between connection attempts; default 50 ms
 	BackoffMax   time.Duration // longest pause; default 2 s
@@ -79,7 +80,7 @@ func (o Options) withDefaults() Options {
 		{&o.ReplayTotal, time.Minute},
 		{&o.CoolDown, time.Second},
 		{&o.Settle, 20 * time.Millisecond},
-		{&o.Heartbeat, 10 * time.Second},
+		{&o.Heartbeat, 2 * time.Second},
 		{&o.Handshake, 3 * time.Second},
 		{&o.BackoffMin, 50 * time.Millisecond},
 		{&o.BackoffMax, 2 * time.Second},
@@ -94,7 +95,7 @@ func (o Options) withDefaults() Options {
 
 // Update is a delta on its way to others who want to know.
 type Update struct {
-	Source indexer.Source
+	Source block.Source
 	// Reset tells that the source starts from scratch: Delta is a single
 	// OpClear, and First and Last mean nothing.
 	Reset bool
@@ -121,16 +122,17 @@ type Model struct {
 
 // EndpointSource says where one endpoint publishes its events.
 type EndpointSource struct {
-	ID      indexer.EndpointID
+	ID      block.EndpointID
 	Name    string // ip:port, for logs and metrics
 	Model   *Model
 	Streams []Stream // one for each data-parallel rank
+	Pod     string   // name by which its publishers may call themselves, "" for none
 }
 
 // Stream is the event stream of one rank.
 type Stream struct {
 	Rank   uint16
-	Events string // PUB endpoint, tcp://host:port
+	Events string // PUB endpoint, tcp://host:port, or of InboundFrom
 	Replay string // ROUTER endpoint; "" when there is none
 	Topic  string // prefix to subscribe to; "" takes all
 }

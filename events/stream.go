@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
@@ -21,9 +22,10 @@ import (
 // are applied one at a time and in order.
 type subscriber struct {
 	m      *Manager
-	src    indexer.Source
+	src    block.Source
 	name   string
 	at     Stream
+	pod    string
 	model  *Model
 	log    *slog.Logger
 	ctx    context.Context // ends with stop
@@ -63,15 +65,16 @@ type view struct {
 	behind   atomic.Uint64
 	complete atomic.Bool
 	up       atomic.Bool
-	sparse   atomic.Bool // some cache group has no full attention
+	sparse   atomic.Bool   // some cache group has no full attention
+	answered atomic.Uint64 // requests for a full report whose report has come
 }
 
 // endMarker is the sequence number that ends a replay.
 const endMarker = ^uint64(0)
 
 func newSubscriber(m *Manager, e *EndpointSource, at Stream) *subscriber {
-	src := indexer.Source{Endpoint: e.ID, Rank: at.Rank}
-	s := &subscriber{m: m, src: src, name: e.Name, at: at, model: e.Model, order: newOrder(at.Replay != "")}
+	src := block.Source{Endpoint: e.ID, Rank: at.Rank}
+	s := &subscriber{m: m, src: src, name: e.Name, at: at, pod: e.Pod, model: e.Model, order: newOrder(at.Replay != "")}
 	s.log = m.opt.Log.With("endpoint", e.Name, "rank", at.Rank)
 	s.tr = translate.New(translate.Options{
 		Source: src, Index: m.opt.Index, Hasher: m.opt.Hasher, SharedRemote: m.opt.SharedRemote,
@@ -101,6 +104,9 @@ func (s *subscriber) start() {
 		s.m.opt.Index.Apply(s.src, &w.delta)
 		s.m.done(w)
 	}
+	if _, ok := s.at.dialsIn(); ok {
+		return
+	}
 	s.wg.Add(1)
 	go s.run()
 }
@@ -108,6 +114,7 @@ func (s *subscriber) start() {
 // stop ends the stream and waits until nothing of it runs any more.
 func (s *subscriber) stop() {
 	s.cancel()
+	s.m.inbound.forget(s)
 	s.mu.Lock()
 	s.closed = true
 	if s.retry != nil && s.retry.Stop() {
@@ -181,6 +188,13 @@ func (s *subscriber) connected(conn *zmtp.Conn) {
 	s.view.up.Store(true)
 	s.linked(LinkUp)
 	s.do(s.order.connected())
+}
+
+// waits says that the engine has not dialled in.
+func (s *subscriber) waits() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notConnected(errNobody)
 }
 
 // lost notes the end of a connection, or of an attempt at one.
@@ -300,7 +314,9 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 	if err != nil || w.batch.Malformed > 0 {
 		s.order.distrust(seq)
 	}
-	s.batchTime, s.fresh = w.batch.Time, true
+	if !s.replaying { // those are old, and what is known is not
+		s.batchTime, s.fresh = w.batch.Time, true
+	}
 	parked := s.seen.Parked
 	s.count(&w.batch, stats)
 	paged := s.tr.Paged()
@@ -344,6 +360,7 @@ func (s *subscriber) show() {
 	if state.Followed() {
 		s.trouble.replay.Store(nil) // nothing is missing
 	}
+	s.trouble.history.Store(!s.order.hasReplay && s.order.phase == phaseLive && s.order.doubt)
 	switch {
 	case s.order.phase != phaseDown:
 		v.downAt.Store(0)

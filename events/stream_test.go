@@ -16,8 +16,10 @@ import (
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // reader is a manager with its own index.
@@ -29,7 +31,7 @@ type reader struct {
 
 // patience is how long a test waits for what must come, on a machine that has
 // other things to do.
-const patience = 30 * time.Second
+const patience = testkit.Patience
 
 func testOptions() Options {
 	return Options{
@@ -119,7 +121,7 @@ func TestRestarts(t *testing.T) {
 			e := newFakeEngine(t, 3)
 			r := openReader(t, testOptions())
 			r.follow(e.stream())
-			waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
+			testkit.Await(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 			e.publish(100)
 			r.agrees(t, e)
 			e.restart(before)
@@ -197,14 +199,14 @@ func TestWithoutReplay(t *testing.T) {
 	at := e.stream()
 	at.Replay = ""
 	r.follow(at)
-	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(60)
 	r.agrees(t, e)
 	e.mute = true
 	e.publish(3)
 	e.mute = false
 	e.publish(1)
-	waitFor(t, "doubt", func() bool { return r.Knowledge(testSource.Endpoint).State == knowledge.Approximate })
+	testkit.Await(t, "doubt", func() bool { return r.Knowledge(testSource.Endpoint).State == knowledge.Approximate })
 	if n := testutil.ToFloat64(r.metrics.trouble.WithLabelValues("lost_batch")); n != 3 {
 		t.Errorf("%v lost batches counted", n)
 	}
@@ -220,9 +222,9 @@ func TestReplayOutOfReach(t *testing.T) {
 	at.Replay = "tcp://" + parts.FreeAddress(t)
 	r := openReader(t, testOptions())
 	r.follow(at)
-	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(20)
-	waitFor(t, "batches without replay", func() bool { return digestOf(r.index) == e.digest() })
+	testkit.Await(t, "batches without replay", func() bool { return digestOf(r.index) == e.digest() })
 	if k := r.Knowledge(testSource.Endpoint); k.State != knowledge.Approximate || r.State(testSource.Endpoint) != k.State {
 		t.Errorf("%+v", k)
 	}
@@ -250,7 +252,7 @@ func TestPeers(t *testing.T) {
 		last = u
 	}
 	restarted := make(chan struct{}, 9)
-	opt.OnRestart = func(indexer.Source, bool) { restarted <- struct{}{} }
+	opt.OnRestart = func(block.Source, bool) { restarted <- struct{}{} }
 	r := openReader(t, opt)
 	r.follow(e.stream())
 	e.dropLive = 3
@@ -281,7 +283,7 @@ func TestPeers(t *testing.T) {
 	// Another replica takes over with the peer's index.
 	opt = testOptions()
 	opt.Index = peer
-	opt.Resume = func(indexer.Source) (Position, bool) { return last.After, true }
+	opt.Resume = func(block.Source) (Position, bool) { return last.After, true }
 	e.publish(10)
 	replays := e.asked()
 	m := Open(opt)
@@ -318,7 +320,7 @@ func TestHostileEngine(t *testing.T) {
 		{ID: 9, Name: "bad", Model: testModel, Streams: []Stream{{
 			Events: "tcp://" + pub.Addr().String(), Replay: "tcp://" + router.Addr().String()}}},
 	})
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	rng := rand.New(rand.NewSource(8))
 	junk := make([]byte, 300)
 	for i := range 2000 {
@@ -337,7 +339,7 @@ func TestHostileEngine(t *testing.T) {
 	}
 	e.publish(100)
 	r.agrees(t, e)
-	waitFor(t, "malformed messages", func() bool {
+	testkit.Await(t, "malformed messages", func() bool {
 		return testutil.ToFloat64(r.metrics.malformed.WithLabelValues(whatMessage)) > 0
 	})
 }
@@ -369,7 +371,7 @@ func TestSet(t *testing.T) {
 	at := e.stream()
 	at.Rank = testSource.Rank
 	r.Set([]EndpointSource{{ID: testSource.Endpoint, Name: "10.0.0.3:8000", Model: &Model{Name: "other"}, Streams: []Stream{at}}})
-	waitFor(t, "the other model", func() bool {
+	testkit.Await(t, "the other model", func() bool {
 		n, _ := r.index.Digest(testSource)
 		want, _ := e.truth.index.Digest(testSource)
 		return n == want && digestOf(r.index) != e.digest() && r.Knowledge(testSource.Endpoint).State.Followed()
@@ -392,7 +394,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.stop()
-	waitFor(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+	testkit.Await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 	m.Set([]EndpointSource{{ID: 1, Model: testModel, Streams: []Stream{e.stream()}}})
 	if runtime.NumGoroutine() > before {
 		t.Error("a closed manager starts streams")
@@ -428,14 +430,14 @@ func TestReplaysAreLimited(t *testing.T) {
 	var endpoints []EndpointSource
 	for i := range 40 {
 		endpoints = append(endpoints, EndpointSource{
-			ID: indexer.EndpointID(i), Name: fmt.Sprint(i), Model: testModel,
+			ID: block.EndpointID(i), Name: fmt.Sprint(i), Model: testModel,
 			Streams: []Stream{{Events: "tcp://" + pub.Addr().String(), Replay: "tcp://" + router.Addr().String()}},
 		})
 	}
 	r.Set(endpoints)
-	waitFor(t, "all endpoints", func() bool {
+	testkit.Await(t, "all endpoints", func() bool {
 		for i := range endpoints {
-			if r.Knowledge(indexer.EndpointID(i)).State != knowledge.Exact {
+			if r.Knowledge(block.EndpointID(i)).State != knowledge.Exact {
 				return false
 			}
 		}
@@ -475,17 +477,7 @@ func TestPortStreams(t *testing.T) {
 	}
 }
 
-// waitFor polls cond until it holds.
-func waitFor(tb testing.TB, what string, cond func() bool) {
-	tb.Helper()
-	for end := time.Now().Add(2 * patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Fatalf("waited %v for %s", 2*patience, what)
-		}
-	}
-}
-
-// A stream that tells of windows says so; one of full attention alone does not.
+// A stream that tells of groups of an unknown kind says so; one of full attention alone does not.
 func TestSparseGroups(t *testing.T) {
 	e := newFakeEngine(t, 31)
 	r := openReader(t, testOptions())
@@ -499,13 +491,13 @@ func TestSparseGroups(t *testing.T) {
 	s.mu.Lock()
 	w := s.m.work()
 	w.batch.Events = append(w.batch.Events[:0], decode.Event{
-		Kind: decode.BlockStored, Group: 1, SpecKind: []byte("sliding_window"), BlockSize: 16,
-		Hashes: []indexer.EngineHash{5}, Tokens: make([]uint32, 16),
+		Kind: decode.BlockStored, Group: 1, SpecKind: []byte("of tomorrow"), BlockSize: 16,
+		Hashes: []block.EngineHash{5}, Tokens: make([]uint32, 16),
 	})
 	s.tr.Translate(&w.batch, &w.delta)
 	s.count(&w.batch, indexer.ApplyStats{})
 	s.mu.Unlock()
 	if !r.Sparse(testSource.Endpoint) {
-		t.Error("a sliding window is not told")
+		t.Error("an unknown kind is not told")
 	}
 }

@@ -3,7 +3,7 @@ package events
 import (
 	"sync/atomic"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // tellAfter is how many attempts in a row fail before a log line says so: an
@@ -15,6 +15,7 @@ const tellAfter = 3
 type trouble struct {
 	link      atomic.Pointer[string] // why there is no connection
 	replay    atomic.Pointer[string] // why the last replay failed
+	history   atomic.Bool            // what came before is missing, and there is no replay to ask
 	dials     int                    // attempts to connect in a row that failed
 	malformed bool                   // said once
 }
@@ -26,6 +27,9 @@ func (t *trouble) text() string {
 	}
 	if why := t.replay.Load(); why != nil {
 		return *why
+	}
+	if t.history.Load() {
+		return "what it published before it was heard is not known, and no replay port is"
 	}
 	return ""
 }
@@ -43,7 +47,7 @@ func note(at *atomic.Pointer[string], what string, err error) {
 // Trouble says why an endpoint's streams cannot be followed as they should be:
 // no connection, no replay. It is "" when nothing is wrong or there are no
 // streams, and takes no lock.
-func (m *Manager) Trouble(id indexer.EndpointID) string {
+func (m *Manager) Trouble(id block.EndpointID) string {
 	for _, s := range m.of(id) {
 		if text := s.trouble.text(); text != "" {
 			return text

@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // A stream that cannot be read, and a replay that fails, are said once in the log
@@ -33,27 +34,27 @@ func TestTroubleIsSaid(t *testing.T) {
 	nowhere := "tcp://" + parts.FreeAddress(t)
 	r.follow(Stream{Events: nowhere})
 	const line = "event stream not connected, its endpoint is known approximately"
-	waitFor(t, "a warning", func() bool { return strings.Count(log.String(), line) == 1 })
-	waitFor(t, "the trouble", trouble("event stream "+nowhere+" cannot be read", "refused"))
+	testkit.Await(t, "a warning", func() bool { return strings.Count(log.String(), line) == 1 })
+	testkit.Await(t, "the trouble", trouble("event stream "+nowhere+" cannot be read", "refused"))
 	_, failed := connects(r)
-	waitFor(t, "more attempts", func() bool { _, n := connects(r); return n > failed+tellAfter })
+	testkit.Await(t, "more attempts", func() bool { _, n := connects(r); return n > failed+tellAfter })
 	if n := strings.Count(log.String(), line); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 	at := e.stream()
 	at.Replay = nowhere
 	r.follow(at)
-	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(20)
-	waitFor(t, "the next trouble", trouble("replay from "+nowhere+" failed"))
-	waitFor(t, "a warning", func() bool { return strings.Count(log.String(), "replay failed") == 1 })
+	testkit.Await(t, "the next trouble", trouble("replay from "+nowhere+" failed"))
+	testkit.Await(t, "a warning", func() bool { return strings.Count(log.String(), "replay failed") == 1 })
 	router, err := zmtp.ListenRouter(nowhere, e.replay, zmtp.RouterOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer router.Close()
 	r.agrees(t, e)
-	waitFor(t, "no trouble", trouble())
+	testkit.Await(t, "no trouble", trouble())
 	if n := strings.Count(log.String(), "replay failed"); n != 1 {
 		t.Errorf("a failed replay is said %d times", n)
 	}
@@ -66,16 +67,16 @@ func TestTroubleEndsWithWhatWasMissing(t *testing.T) {
 	at := e.stream()
 	at.Replay = "tcp://" + parts.FreeAddress(t)
 	r.follow(at)
-	waitFor(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return e.pub.Subscribers() == 1 })
 	e.publish(20)
-	waitFor(t, "the trouble", func() bool { return strings.Contains(r.Trouble(testSource.Endpoint), "replay from") })
+	testkit.Await(t, "the trouble", func() bool { return strings.Contains(r.Trouble(testSource.Endpoint), "replay from") })
 	seq, emptied := uint64(20), encodeEvents([]decode.Event{{Kind: decode.AllBlocksCleared}})
-	waitFor(t, "exact knowledge", func() bool {
+	testkit.Await(t, "exact knowledge", func() bool {
 		_ = e.pub.Send(nil, binary.BigEndian.AppendUint64(nil, seq), emptied)
 		seq++
 		return r.Knowledge(testSource.Endpoint).State.Followed()
 	})
-	waitFor(t, "no trouble", func() bool { return r.Trouble(testSource.Endpoint) == "" })
+	testkit.Await(t, "no trouble", func() bool { return r.Trouble(testSource.Endpoint) == "" })
 }
 
 // connects counts the attempts to connect.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -62,7 +62,7 @@ func (v *vllm) truth(r *reader) time.Duration {
 	}
 	for _, h := range want.Hashes {
 		n, _ := strconv.ParseUint(h, 10, 64)
-		if _, ok := r.index.Lookup(testSource, indexer.EngineHash(n)); !ok {
+		if _, ok := r.index.Lookup(testSource, block.EngineHash(n)); !ok {
 			v.tb.Fatalf("block %s is not in the index", h)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -21,13 +22,13 @@ type heldBody struct {
 }
 
 // add appends the body of a message.
-func (b *heldBody) add(m *inbound) {
-	p := m.bytes()
+func (b *heldBody) add(m *wire.Inbound) {
+	p := m.Bytes()
 	switch {
 	case len(p) == 0:
 	case len(b.data) == 0:
-		m.body.Ref()
-		b.buffer, b.data = m.body, p
+		m.Body.Ref()
+		b.buffer, b.data = m.Body, p
 	default:
 		b.grow(len(b.data) + len(p))
 		b.data = append(b.data, p...)
@@ -43,7 +44,7 @@ func (b *heldBody) grow(n int) {
 	if b.lent != nil {
 		size = max(size, 2*cap(b.data))
 	}
-	lent := buffers.Get(size)
+	lent := wire.Buffers.Get(size)
 	data := append((*lent)[:0], b.data...)
 	b.release()
 	b.lent, b.data = lent, data
@@ -54,7 +55,7 @@ func (b *heldBody) grow(n int) {
 func (b *heldBody) seal() mem.Buffer {
 	if b.lent != nil {
 		*b.lent = b.data
-		b.buffer, b.lent = mem.NewBuffer(b.lent, &buffers), nil
+		b.buffer, b.lent = mem.NewBuffer(b.lent, &wire.Buffers), nil
 	}
 	return b.buffer
 }
@@ -62,7 +63,7 @@ func (b *heldBody) seal() mem.Buffer {
 // release gives the memory back once nothing sent refers to it.
 func (b *heldBody) release() {
 	if b.lent != nil {
-		buffers.Put(b.lent)
+		wire.Buffers.Put(b.lent)
 	}
 	if b.buffer != nil {
 		b.buffer.Free()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -59,8 +60,8 @@ func serveChild(endpoints []string) error {
 	if err != nil {
 		return err
 	}
-	ready := extproc.NewReadiness()
-	s, err := extproc.Open(p, extproc.Listen{Address: "127.0.0.1:0", TLS: extproc.TLS{Plaintext: true}, Readiness: ready})
+	ready := listen.NewReadiness()
+	s, err := extproc.Open(p, extproc.Listen{Address: "127.0.0.1:0", TLS: listen.TLS{Plaintext: true}, Readiness: ready})
 	if err != nil {
 		return err
 	}

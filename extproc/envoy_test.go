@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -50,7 +51,7 @@ func TestEnvoyModes(t *testing.T) {
 			r := newRig(t, rigOptions{
 				params:  s.params,
 				options: extproc.Options{AllowModeOverride: s.override},
-				tls:     extproc.TLS{Plaintext: i%2 == 0},
+				tls:     listen.TLS{Plaintext: i%2 == 0},
 			})
 			sent := r.checkSizes(usualSizes, i < 6)
 			r.book.settle(t)

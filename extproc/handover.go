@@ -1,13 +1,9 @@
 package extproc
 
 import (
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
-
-// maxMembers bounds the members of a body that is looked at for hand-over
-// members. Requests have some dozens.
-const maxMembers = 4096
 
 // withoutHandover applies the policy about members that only proxies may set to a
 // request that was parsed. What is removed is removed from r.Body, which is then
@@ -17,10 +13,10 @@ func (st *stream) withoutHandover(extent bodyExtent) error {
 	if !r.Handover {
 		return nil
 	}
-	if extent != bodyWhole || r.Members > maxMembers {
+	if extent != bodyWhole || r.Members > handover.MaxMembers {
 		return request.Errorf(request.ReasonBadRequest, "request body may hold members that only proxies may set, and cannot be looked through")
 	}
-	o, err := jsonedit.Parse(r.Body)
+	o, err := handover.Parse(r.Body)
 	if err != nil {
 		return request.Errorf(request.ReasonBadRequest, "request body is not a valid JSON object")
 	}

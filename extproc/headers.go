@@ -3,17 +3,19 @@ package extproc
 import (
 	"strconv"
 	"strings"
+
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 )
 
 // headerView reads the headers of one message. Names are lower case on the
 // wire.
-type headerView struct{ list []header }
+type headerView struct{ list []wire.Header }
 
 // Get returns the first value of the header, "" when it is absent.
 func (v headerView) Get(name string) string {
 	for i := range v.list {
-		if v.list[i].name == name {
-			return v.list[i].value
+		if v.list[i].Name == name {
+			return v.list[i].Value
 		}
 	}
 	return ""
@@ -21,13 +23,13 @@ func (v headerView) Get(name string) string {
 
 // path returns :path without the query.
 func (v headerView) path() string {
-	p, _, _ := strings.Cut(v.Get(headerPath), "?")
+	p, _, _ := strings.Cut(v.Get(wire.HeaderPath), "?")
 	return p
 }
 
 // status returns :status, 0 when it is absent or not a number.
 func (v headerView) status() int {
-	n, err := strconv.Atoi(v.Get(headerStatus))
+	n, err := strconv.Atoi(v.Get(wire.HeaderStatus))
 	if err != nil || n < 0 || n > 999 {
 		return 0
 	}
@@ -42,10 +44,10 @@ var readTypes = [...]string{"application/json", "text/json", "text/plain", "appl
 // bodyUnread tells whether the request is placed without its body: a WebSocket
 // or tunnel, whose body has no end, or one of a type that is not looked at.
 func (v headerView) bodyUnread() bool {
-	if v.Get(headerUpgrade) != "" || v.Get(headerMethod) == "CONNECT" {
+	if v.Get(wire.HeaderUpgrade) != "" || v.Get(wire.HeaderMethod) == "CONNECT" {
 		return true
 	}
-	t, _, _ := strings.Cut(v.Get(headerContentType), ";")
+	t, _, _ := strings.Cut(v.Get(wire.HeaderContentType), ";")
 	if t = strings.TrimSpace(t); t == "" || len(t) > 5 && strings.EqualFold(t[len(t)-5:], "+json") {
 		return false
 	}
@@ -61,12 +63,12 @@ func (v headerView) bodyUnread() bool {
 // because it could not reach an upstream, or the upstream broke off: plain text,
 // without the time that an upstream took.
 func (v headerView) local() bool {
-	return v.status() >= 500 && v.Get(headerUpstreamTime) == "" && strings.HasPrefix(v.Get(headerContentType), "text/plain")
+	return v.status() >= 500 && v.Get(wire.HeaderUpstreamTime) == "" && strings.HasPrefix(v.Get(wire.HeaderContentType), "text/plain")
 }
 
 // attempts returns how often Envoy tried, 0 when it does not say.
 func (v headerView) attempts() int {
-	n, err := strconv.Atoi(v.Get(headerAttempts))
+	n, err := strconv.Atoi(v.Get(wire.HeaderAttempts))
 	if err != nil || n < 0 {
 		return 0
 	}
@@ -75,7 +77,7 @@ func (v headerView) attempts() int {
 
 // contentLength returns the declared length, -1 when there is none.
 func (v headerView) contentLength() int64 {
-	s := v.Get(headerContentLength)
+	s := v.Get(wire.HeaderContentLength)
 	if s == "" {
 		return -1
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"pgregory.net/rapid"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -59,7 +60,7 @@ func headersOf(kv ...string) *extprocv3.HttpHeaders {
 
 // messages returns what the proxy sends for the exchange.
 func (e exchange) messages() (list []*extprocv3.ProcessingRequest) {
-	head := headersOf(headerPath, "/v1/completions")
+	head := headersOf(wire.HeaderPath, "/v1/completions")
 	head.EndOfStream = len(e.in) == 0 && !e.inTrailers
 	list = append(list, &extprocv3.ProcessingRequest{
 		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: head},
@@ -74,7 +75,7 @@ func (e exchange) messages() (list []*extprocv3.ProcessingRequest) {
 		list = append(list, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{
 			RequestTrailers: &extprocv3.HttpTrailers{}}})
 	}
-	answer := headersOf(headerStatus, "200", headerContentType, "text/event-stream")
+	answer := headersOf(wire.HeaderStatus, "200", wire.HeaderContentType, "text/event-stream")
 	answer.EndOfStream = len(e.out) == 0 && !e.outTrailer
 	list = append(list, &extprocv3.ProcessingRequest{
 		Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: answer}})
@@ -163,7 +164,7 @@ func checkDirection(t *rapid.T, out []*extprocv3.ProcessingResponse, mode BodyMo
 		}
 		if chunk != nil {
 			body = append(body, chunk.Body...)
-			if len(chunk.Body) > maxChunk {
+			if len(chunk.Body) > wire.MaxChunk {
 				t.Errorf("a chunk of %d bytes", len(chunk.Body))
 			}
 			if chunk.EndOfStream {
@@ -254,7 +255,7 @@ func anyMessage(t *rapid.T) *extprocv3.ProcessingRequest {
 	m := &extprocv3.ProcessingRequest{}
 	end := rapid.Bool().Draw(t, "end")
 	body := &extprocv3.HttpBody{Body: rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "body"), EndOfStream: end}
-	head := headersOf(headerPath, "/", headerStatus, "200", headerContentType, "text/event-stream")
+	head := headersOf(wire.HeaderPath, "/", wire.HeaderStatus, "200", wire.HeaderContentType, "text/event-stream")
 	head.EndOfStream = end
 	switch rapid.IntRange(0, 6).Draw(t, "part") {
 	case 0:
@@ -334,6 +335,19 @@ func TestSlowLink(t *testing.T) {
 	for i, link := range links {
 		if err := link.flush(); err != nil {
 			t.Error(fmt.Errorf("stream %d: %w", i, err))
+		}
+	}
+}
+
+// TestUnknownModes: a proxy that names body modes that there are not is served as one that
+// names none, and no table is read beyond its end.
+func TestUnknownModes(t *testing.T) {
+	o := Options{Assume: &Modes{BodyBuffered, BodyStreamed}, AllowModeOverride: true}
+	for _, mode := range []BodyMode{-1 << 31, -1, BodyFullDuplex + 1, 1<<31 - 1} {
+		var m wire.Inbound
+		m.Config.Present, m.Config.Request, m.Config.Response = true, mode, mode
+		if got := modesOf(&m, &o); got.Modes != *o.Assume {
+			t.Errorf("mode %d: %+v", mode, got)
 		}
 	}
 }

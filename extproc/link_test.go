@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -27,21 +29,6 @@ type scriptedLink struct {
 	bytes [][]byte
 }
 
-// poison is a pool that overwrites what it gets back.
-type poison struct{}
-
-func (poison) Get(n int) *[]byte {
-	b := make([]byte, n, max(n, 4096))
-	return &b
-}
-
-func (poison) Put(b *[]byte) {
-	all := (*b)[:cap(*b)]
-	for i := range all {
-		all[i] = 0xDD
-	}
-}
-
 func (l *scriptedLink) RecvMsg(m any) error {
 	if len(l.in) == 0 {
 		return l.end
@@ -51,27 +38,13 @@ func (l *scriptedLink) RecvMsg(m any) error {
 		return err
 	}
 	l.in = l.in[1:]
-	data := pieces(raw, l.cut)
+	data := testkit.Pieces(raw, l.cut)
 	defer data.Free()
-	return newCodec().Unmarshal(data, m)
-}
-
-// pieces cuts raw into poisoned buffers.
-func pieces(raw []byte, cut int) (data mem.BufferSlice) {
-	if cut <= 0 {
-		cut = len(raw)
-	}
-	for first := true; first || len(raw) > 0; first = false {
-		n := min(cut, len(raw))
-		b := poison{}.Get(n)
-		copy(*b, raw)
-		data, raw = append(data, mem.NewBuffer(b, poison{})), raw[n:]
-	}
-	return data
+	return wire.NewCodec().Unmarshal(data, m)
 }
 
 func (l *scriptedLink) SendMsg(m any) error {
-	data, err := newCodec().Marshal(m)
+	data, err := wire.NewCodec().Marshal(m)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ const (
 
 	endComplete  = "complete"  // the response was seen to its end
 	endAnswered  = "answered"  // we answered in the engine's place
+	endEvicted   = "evicted"   // we ended the request while it was served, for others
 	endClosed    = "closed"    // the proxy closed the stream in good order
 	endCancelled = "cancelled" // the proxy reset it, which is how many end a request
 	endFailed    = "failed"    // transport or protocol error
@@ -42,7 +43,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "grapevine_extproc_choose_duration_seconds", Help: "Time from a complete request to its decision.",
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 11)}),
 		lifetime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "grapevine_extproc_stream_duration_seconds", Help: "Life time of ext_proc streams.",
+			Name: "grapevine_extproc_stream_duration_seconds", Help: "Lifetime of ext_proc streams.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 11)}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_extproc_body_bytes_total", Help: "Body bytes that passed through, by direction."}, []string{"direction"}),
@@ -50,7 +51,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "grapevine_extproc_served_total", Help: "Answers by the endpoint that gave them: chosen first, next of those named, elsewhere, unknown where the proxy does not say."}, []string{"by"}),
 	}
 	m.shed = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "grapevine_extproc_shed_total", Help: "Streams that waited for their bodies and were ended because memory was short."})
+		Name: "grapevine_extproc_shed_total", Help: "Streams that were ended while they waited for their bodies because memory was short."})
 	m.stripped = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "grapevine_extproc_stripped_members_total", Help: "Members that only proxies may set, removed from request bodies."})
 	if reg == nil {

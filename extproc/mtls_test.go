@@ -20,6 +20,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/listen"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -85,7 +87,7 @@ const proxyName = "spiffe://example.org/ns/llm/sa/envoy"
 // with a name that is let in, are served.
 func TestClientCertificates(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
-	s, ready := opened(t, extproc.Options{}, extproc.Listen{TLS: extproc.TLS{ClientCA: ours.file, ClientNames: []string{proxyName}, Min: "1.3"}})
+	s, ready := opened(t, extproc.Options{}, extproc.Listen{TLS: listen.TLS{ClientCA: ours.file, ClientNames: []string{proxyName}, Min: "1.3"}})
 	ready.Set(true)
 	hour := time.Now().Add(time.Hour)
 	check := func(a *authority, name string, until time.Time, oldest uint16) error {
@@ -123,7 +125,7 @@ func TestClientCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = os.Chtimes(ours.file, hour, hour)
-	eventually(t, "the new authority", func() bool { return check(theirs, proxyName, hour, 0) == nil })
+	testkit.Await(t, "the new authority", func() bool { return check(theirs, proxyName, hour, 0) == nil })
 	if check(ours, proxyName, hour, 0) == nil {
 		t.Error("the old authority still counts")
 	}
@@ -134,7 +136,7 @@ func TestTLSSettings(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, bad := range map[string]extproc.TLS{
+	for name, bad := range map[string]listen.TLS{
 		"version": {Min: "1.1"}, "plaintext": {Plaintext: true, ClientCA: "x"}, "names alone": {ClientNames: []string{"x"}},
 		"no file": {ClientCA: "/nonexistent"}, "empty file": {ClientCA: empty},
 	} {
@@ -153,7 +155,7 @@ func TestEnvoyClientCertificate(t *testing.T) {
 	believed.Store(true)
 	r := newRig(t, rigOptions{
 		params: envoyconf.Params{CertFile: cert, KeyFile: key},
-		tls:    extproc.TLS{ClientCA: a.file, ClientNames: []string{proxyName}, Min: "1.3"},
+		tls:    listen.TLS{ClientCA: a.file, ClientNames: []string{proxyName}, Min: "1.3"},
 		options: extproc.Options{Trust: func() *request.Trust {
 			if believed.Load() {
 				return &request.Trust{Proxies: []string{proxyName}}

@@ -3,6 +3,7 @@ package extproc
 import (
 	"strings"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -20,14 +21,18 @@ func (st *stream) placeHead(extent bodyExtent) error {
 	if err := st.place(extent); err != nil {
 		return err
 	}
-	return st.sendRoute(replyRequestHeaders, nil)
+	answer := st.kit.route.Finish(wire.ReplyRequestHeaders, nil)
+	if st.modes.unbuffers() {
+		answer = append(answer, streamResponse[st.modes.Request].override...)
+	}
+	return st.send(&wire.Outbound{Whole: answer})
 }
 
 // place parses the request, asks the chooser, and prepares the answer: the
 // route, and the body when the decision renames the model.
 func (st *stream) place(extent bodyExtent) error {
 	st.in.settled = true
-	st.guard.settle()
+	st.guard.Settle()
 	r := st.request
 	body := st.in.body.data
 	if len(body) == 0 {
@@ -36,9 +41,6 @@ func (st *stream) place(extent bodyExtent) error {
 		r.Body = body
 	}
 	if err := st.parse(extent); err != nil {
-		return st.refuse(asRefusal(err))
-	}
-	if err := st.withoutHandover(extent); err != nil {
 		return st.refuse(asRefusal(err))
 	}
 	strip := st.trust()
@@ -54,16 +56,16 @@ func (st *stream) place(extent bodyExtent) error {
 	if len(st.sent) > 1 {
 		destination = strings.Join(st.sent, ",")
 	}
-	st.kit.route.begin(d, destination)
+	st.kit.route.Begin(d, destination)
 	for _, name := range foreign(strip, r.Headers.(headerView)) {
-		st.kit.route.removeHeader(name)
+		st.kit.route.RemoveHeader(name)
 	}
 	if (d.ModelTarget != "" || d.BodyExtra != "") && len(body) > 0 {
 		st.in.renamed = splice(r.Body, r.ModelSpan, d)
 	}
 	if st.restores() {
 		// The name is not looked for in answers that are compressed.
-		st.kit.route.removeHeader(headerAcceptEncoding)
+		st.kit.route.RemoveHeader(wire.HeaderAcceptEncoding)
 	}
 	return nil
 }
@@ -76,8 +78,22 @@ func (st *stream) destinations() int {
 	return announced(st.ctx)
 }
 
-// parse reads the request as far as its body is known.
+// parse reads the request and looks for members that hand caches over, when it is the turn
+// of so large a body.
 func (st *stream) parse(extent bodyExtent) error {
+	end, ok := st.p.opts.Budget.Turn(st.ctx, len(st.request.Body))
+	if !ok {
+		return request.Errorf(request.ReasonCancelled, "the client went away")
+	}
+	defer end()
+	if err := st.parseBody(extent); err != nil {
+		return err
+	}
+	return st.withoutHandover(extent)
+}
+
+// parseBody reads the request as far as its body is known.
+func (st *stream) parseBody(extent bodyExtent) error {
 	if extent == bodyWhole {
 		return st.p.opts.Parse(st.request)
 	}
@@ -91,6 +107,7 @@ func (st *stream) parse(extent bodyExtent) error {
 func (st *stream) choose() error {
 	start := st.p.opts.Now()
 	st.boundWait()
+	st.allowEviction()
 	d, err := st.p.opts.Chooser.Choose(st.ctx, st.request)
 	st.p.metrics.choose.Observe(st.p.opts.Now().Sub(start).Seconds())
 	if err != nil {
@@ -98,7 +115,7 @@ func (st *stream) choose() error {
 	}
 	st.decision = d
 	if len(d.Endpoints) == 0 {
-		st.release(false)
+		st.release(false, false)
 		return st.refuse(request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready"))
 	}
 	st.p.metrics.requests.WithLabelValues(resultPlaced).Inc()

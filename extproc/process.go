@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 )
 
 // Processor is the ExternalProcessor service. It starts no goroutine. It works
@@ -24,7 +26,7 @@ type Processor struct {
 	metrics  *metrics
 	kits     sync.Pool
 	served   servedTally
-	guards   *guards
+	guards   *wire.Guards
 	verified atomic.Bool // proxies show certificates, which were verified
 	// What was said once: that bodies are not seen, that rewrites do nothing, that
 	// answers keep the engines' names.
@@ -42,12 +44,16 @@ func New(opts Options) (*Processor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("extproc: metrics: %w", err)
 	}
-	p := &Processor{opts: opts, metrics: m, guards: &guards{budget: opts.Budget, timeout: opts.BodyTimeout}}
-	p.guards.shed = func(n int) {
+	p := &Processor{opts: opts, metrics: m, guards: &wire.Guards{Budget: opts.Budget, Timeout: opts.BodyTimeout}}
+	p.guards.Shed = func(n int) {
 		m.shed.Add(float64(n))
 		opts.Log.Warn("memory is short: streams that waited for their bodies were ended", "streams", n)
 	}
-	p.kits.New = func() any { return &kit{route: routeWriter{fallback: opts.FallbackMetadata}} }
+	p.kits.New = func() any {
+		k := &kit{route: wire.RouteWriter{Fallback: opts.FallbackMetadata}}
+		k.evict = func() { k.owner.evict() }
+		return k
+	}
 	return p, nil
 }
 
@@ -65,7 +71,9 @@ type transport interface {
 }
 
 func (p *Processor) process(ctx context.Context, t transport) (err error) {
-	st := &stream{p: p, ctx: ctx, link: t, kit: p.kits.Get().(*kit), began: p.opts.Now(), guard: guardOf(ctx)}
+	st := &stream{p: p, ctx: ctx, link: t, kit: p.kits.Get().(*kit), began: p.opts.Now(), guard: wire.GuardOf(ctx)}
+	st.kit.owner = st
+	st.guard.Run()
 	p.metrics.active.Inc()
 	end := endPanicked
 	defer func() {
@@ -77,7 +85,8 @@ func (p *Processor) process(ctx context.Context, t transport) (err error) {
 	}()
 	defer func() {
 		st.close()
-		st.guard.end()
+		st.guard.End()
+		st.eviction.wait()
 		p.metrics.active.Dec()
 		p.metrics.streams.WithLabelValues(end).Inc()
 		p.metrics.lifetime.Observe(p.opts.Now().Sub(st.began).Seconds())
@@ -95,14 +104,16 @@ func (p *Processor) process(ctx context.Context, t transport) (err error) {
 func (st *stream) run() (end string, err error) {
 	m := &st.kit.message
 	for err == nil {
-		m.free()
+		m.Free()
 		if err = st.link.RecvMsg(m); err == nil {
 			err = st.handle(m)
 		}
 	}
 	switch {
-	case errors.Is(context.Cause(st.ctx), errStarved):
-		return endStarved, status.Error(codes.ResourceExhausted, errStarved.Error())
+	case st.eviction.happened():
+		return endEvicted, nil
+	case errors.Is(context.Cause(st.ctx), wire.ErrStarved):
+		return endStarved, status.Error(codes.ResourceExhausted, wire.ErrStarved.Error())
 	case errors.Is(err, errAnswered):
 		return endAnswered, nil
 	case st.back.ended && (errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled):

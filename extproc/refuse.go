@@ -3,6 +3,7 @@ package extproc
 import (
 	"errors"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -17,32 +18,34 @@ type refusal struct {
 func refusalOf(r request.Reason) refusal {
 	switch r {
 	case request.ReasonBadRequest:
-		return refusal{400, dropBadRequest, "invalid_request_error"}
+		return refusal{400, wire.DropBadRequest, "invalid_request_error"}
 	case request.ReasonTooLarge:
-		return refusal{413, dropTooLarge, "invalid_request_error"}
+		return refusal{413, wire.DropTooLarge, "invalid_request_error"}
 	case request.ReasonModelNotFound:
-		return refusal{404, dropModelNotFound, "invalid_request_error"}
+		return refusal{404, wire.DropModelNotFound, "invalid_request_error"}
 	case request.ReasonNoEndpoints:
-		return refusal{503, dropNoEndpoints, "server_error"}
+		return refusal{503, wire.DropNoEndpoints, "server_error"}
 	case request.ReasonNotHeld:
-		return refusal{412, dropNotHeld, "invalid_request_error"}
+		return refusal{412, wire.DropNotHeld, "invalid_request_error"}
 	case request.ReasonSaturated:
-		return refusal{429, dropSaturated, "rate_limit_error"}
+		return refusal{429, wire.DropSaturated, "rate_limit_error"}
+	case request.ReasonEvicted:
+		return refusal{429, wire.DropEvicted, "rate_limit_error"}
 	case request.ReasonTTLExpired:
-		return refusal{503, dropTTLExpired, "server_error"}
+		return refusal{429, wire.DropTTLExpired, "rate_limit_error"}
 	case request.ReasonCancelled:
-		return refusal{499, dropCancelled, "server_error"}
+		return refusal{499, wire.DropCancelled, "server_error"}
 	case request.ReasonOverloaded:
-		return refusal{503, dropOverloaded, "server_error"}
+		return refusal{503, wire.DropOverloaded, "server_error"}
 	case request.ReasonShuttingDown:
-		return refusal{503, dropShuttingDown, "server_error"}
+		return refusal{503, wire.DropShuttingDown, "server_error"}
 	default:
-		return refusal{500, dropInternal, "server_error"}
+		return refusal{500, wire.DropInternal, "server_error"}
 	}
 }
 
 // HeaderDropReason is the header of refusals that names their reason.
-const HeaderDropReason = headerDropReason
+const HeaderDropReason = wire.HeaderDropReason
 
 // Refusal returns what a client is told of an error of a Chooser or of parsing: an
 // HTTP status, the drop reason, and a body in JSON.

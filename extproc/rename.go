@@ -58,6 +58,7 @@ func (st *stream) rewritesUnseen(view headerView) (done bool, err error) {
 	}
 	if st.modes.override && !st.modes.early {
 		st.modes.Request = BodyBuffered
+		st.modes.unbuffers()
 		return true, st.send(bufferRequestBody[st.modes.Response])
 	}
 	if asked {
@@ -65,7 +66,7 @@ func (st *stream) rewritesUnseen(view headerView) (done bool, err error) {
 			"the model cannot be rewritten: the proxy's request_body_mode %s keeps the body from the endpoint picker", st.modes.Request))
 	}
 	if !st.p.blindRules.Swap(true) {
-		st.p.opts.Log.Error("model rewrites are configured and do nothing: the proxy keeps request bodies back; "+
+		st.p.opts.Log.Error("model rewrites are configured but have no effect: the proxy withholds request bodies; "+
 			"its request_body_mode must be BUFFERED or FULL_DUPLEX_STREAMED, or allow_mode_override on", "request_body_mode", st.modes.Request.String())
 	}
 	return false, nil

@@ -7,32 +7,33 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Answers that change nothing. They are shared by all streams and read only.
 var (
-	continueRequestHeaders = fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+	continueRequestHeaders = wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
 		RequestHeaders: &extprocv3.HeadersResponse{}}})
-	continueRequestBody = fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+	continueRequestBody = wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
 		RequestBody: &extprocv3.BodyResponse{}}})
-	continueRequestTrailers = fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{
+	continueRequestTrailers = wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{
 		RequestTrailers: &extprocv3.TrailersResponse{}}})
-	continueResponseHeaders = fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
+	continueResponseHeaders = wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
 		ResponseHeaders: &extprocv3.HeadersResponse{}}})
-	continueResponseBody = fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{
+	continueResponseBody = wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{
 		ResponseBody: &extprocv3.BodyResponse{}}})
-	continueResponseTrailers = fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{
+	continueResponseTrailers = wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{
 		ResponseTrailers: &extprocv3.TrailersResponse{}}})
 )
 
 // clearRequestBody drops a held chunk whose bytes were sent with the first one.
-var clearRequestBody = fixed(requestBodyReply(&extprocv3.BodyMutation{
+var clearRequestBody = wire.Fixed(requestBodyReply(&extprocv3.BodyMutation{
 	Mutation: &extprocv3.BodyMutation_ClearBody{ClearBody: true}}))
 
 // replaceChunk answers a STREAMED chunk with other bytes.
-func replaceChunk(body []byte) *outbound {
-	return fixed(requestBodyReply(&extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}))
+func replaceChunk(body []byte) *wire.Outbound {
+	return wire.Fixed(requestBodyReply(&extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}))
 }
 
 func requestBodyReply(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
@@ -41,12 +42,12 @@ func requestBodyReply(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
 }
 
 // clearResponseBody drops a piece of an answer.
-var clearResponseBody = fixed(responseBodyReply(&extprocv3.BodyMutation{
+var clearResponseBody = wire.Fixed(responseBodyReply(&extprocv3.BodyMutation{
 	Mutation: &extprocv3.BodyMutation_ClearBody{ClearBody: true}}))
 
 // replaceResponse answers a piece of an answer with other bytes.
-func replaceResponse(body []byte) *outbound {
-	return fixed(responseBodyReply(&extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}))
+func replaceResponse(body []byte) *wire.Outbound {
+	return wire.Fixed(responseBodyReply(&extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_Body{Body: body}}))
 }
 
 func responseBodyReply(m *extprocv3.BodyMutation) *extprocv3.ProcessingResponse {
@@ -76,13 +77,13 @@ func errorDocument(e *request.Error) []byte {
 }
 
 // immediate builds the answer that ends the request.
-func immediate(e *request.Error) *outbound {
+func immediate(e *request.Error) *wire.Outbound {
 	ref, body := refusalOf(e.Reason), errorDocument(e)
-	headers := []*corev3.HeaderValueOption{setHeader(headerContentType, contentTypeJSON), setHeader(headerDropReason, ref.drop)}
+	headers := []*corev3.HeaderValueOption{setHeader(wire.HeaderContentType, wire.ContentTypeJSON), setHeader(wire.HeaderDropReason, ref.drop)}
 	if e.Reason == request.ReasonNoEndpoints { // engines may be starting, from none at all
-		headers = append(headers, setHeader(headerRetryAfter, "5"))
+		headers = append(headers, setHeader(wire.HeaderRetryAfter, "5"))
 	}
-	return fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
+	return wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 		ImmediateResponse: &extprocv3.ImmediateResponse{
 			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(ref.status)},
 			Headers: &extprocv3.HeaderMutation{SetHeaders: headers},
@@ -93,11 +94,11 @@ func immediate(e *request.Error) *outbound {
 }
 
 // document builds an answer in the engine's place that is no refusal.
-func document(status int, body []byte) *outbound {
-	return fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
+func document(status int, body []byte) *wire.Outbound {
+	return wire.Fixed(&extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 		ImmediateResponse: &extprocv3.ImmediateResponse{
 			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)},
-			Headers: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{setHeader(headerContentType, contentTypeJSON)}},
+			Headers: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{setHeader(wire.HeaderContentType, wire.ContentTypeJSON)}},
 			Body:    body,
 			Details: "grapevine_answered",
 		},

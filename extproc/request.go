@@ -6,8 +6,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	grpcmeta "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -15,23 +17,23 @@ import (
 // errLateHead ends a stream whose request was opened before.
 var errLateHead = status.Error(codes.InvalidArgument, "extproc: request headers are not the first part of the request")
 
-func (st *stream) requestHeaders(m *inbound) error {
+func (st *stream) requestHeaders(m *wire.Inbound) error {
 	if st.request != nil {
 		return errLateHead
 	}
-	view := headerView{m.headers}
-	st.open(view, m.metadata)
+	view := headerView{m.Headers}
+	st.open(view, m.Metadata)
 	length := view.contentLength()
 	if length > int64(st.p.opts.MaxBody) {
 		return st.refuse(st.tooLarge())
 	}
-	if m.end && st.p.opts.Answer != nil {
-		if status, body, ok := st.p.opts.Answer(view.Get(headerMethod), st.request.Path); ok {
+	if m.End && st.p.opts.Answer != nil {
+		if status, body, ok := st.p.opts.Answer(view.Get(wire.HeaderMethod), st.request.Path); ok {
 			return st.answerFor(status, body)
 		}
 	}
 	switch {
-	case m.end:
+	case m.End:
 		st.in.ended = true
 		return st.placeHead(bodyAbsent)
 	case st.modes.choosesAtHead():
@@ -45,6 +47,8 @@ func (st *stream) requestHeaders(m *inbound) error {
 		st.in.headHeld = true
 		st.in.body.expect = int(max(length, 0))
 		return nil
+	case st.modes.unbuffers():
+		return st.send(streamResponse[st.modes.Request].alone)
 	default:
 		return st.send(continueRequestHeaders)
 	}
@@ -57,7 +61,7 @@ func (st *stream) placeUnread() error {
 	if err := st.place(bodyAbsent); err != nil {
 		return err
 	}
-	answer := st.kit.route.finish(replyRequestHeaders, nil)
+	answer := st.kit.route.Finish(wire.ReplyRequestHeaders, nil)
 	if st.modes.override && !st.modes.early {
 		if st.modes.Response != BodyStreamed { // nor must an answer without an end be held
 			st.modes.Response = BodyNone
@@ -65,27 +69,30 @@ func (st *stream) placeUnread() error {
 		answer = append(answer, withoutRequestBody[st.modes.Response]...)
 		st.modes.Request = BodyNone
 	}
-	return st.send(&outbound{whole: answer})
+	return st.send(&wire.Outbound{Whole: answer})
 }
 
 // open begins the request from its headers; view is empty when the proxy sent
 // none.
 func (st *stream) open(view headerView, metadata []byte) {
-	r := &request.Request{ID: view.Get(headerRequestID), Path: view.path(), Headers: view}
+	r := &request.Request{ID: view.Get(wire.HeaderRequestID), Path: view.path(), Headers: view}
 	if r.ID == "" {
 		r.ID = strconv.FormatUint(rand.Uint64(), 16)
 	}
 	if !st.p.opts.IgnoreSubset {
-		r.Subset, r.HasSubset = subset(metadata)
+		r.Subset, r.HasSubset = wire.Subset(metadata)
+	}
+	if v := grpcmeta.ValueFromIncomingContext(st.ctx, request.MetadataImport); len(v) > 0 {
+		r.Import = v[0]
 	}
 	st.request = r
 }
 
-func (st *stream) requestBody(m *inbound) error {
+func (st *stream) requestBody(m *wire.Inbound) error {
 	if st.request == nil { // request headers are not sent to us
 		st.open(headerView{}, nil)
 	}
-	st.in.bytes += len(m.bytes())
+	st.in.bytes += len(m.Bytes())
 	switch st.modes.Request {
 	case BodyBuffered, BodyBufferedPartial:
 		return st.bufferedBody(m)
@@ -99,18 +106,18 @@ func (st *stream) requestBody(m *inbound) error {
 // duplexBody holds everything until the body is complete. What follows the end
 // is dropped: some Envoy releases send a second end for large bodies
 // (envoy #46237).
-func (st *stream) duplexBody(m *inbound) error {
+func (st *stream) duplexBody(m *wire.Inbound) error {
 	if st.in.ended {
 		return nil
 	}
 	if st.in.settled { // placed at header time: pass it on
-		st.in.ended = m.end
-		return st.passChunk(replyRequestBody, m)
+		st.in.ended = m.End
+		return st.passChunk(wire.ReplyRequestBody, m)
 	}
 	if err := st.hold(m); err != nil {
 		return err
 	}
-	if !m.end {
+	if !m.End {
 		return nil
 	}
 	st.in.ended = true
@@ -130,23 +137,23 @@ func (st *stream) flushDuplex(end bool) error {
 	if st.in.renamed != nil {
 		body = mem.SliceBuffer(st.in.renamed)
 	}
-	err := st.sendChunks(replyRequestBody, body, end)
+	err := st.sendChunks(wire.ReplyRequestBody, body, end)
 	st.dropBody()
 	return err
 }
 
 // bufferedBody answers the one message that carries the body, or its
 // beginning.
-func (st *stream) bufferedBody(m *inbound) error {
+func (st *stream) bufferedBody(m *wire.Inbound) error {
 	if st.in.settled {
 		return st.send(continueRequestBody)
 	}
 	if err := st.hold(m); err != nil {
 		return err
 	}
-	st.in.ended = m.end
+	st.in.ended = m.End
 	extent := bodyWhole
-	if st.modes.Request == BodyBufferedPartial && !m.end {
+	if st.modes.Request == BodyBufferedPartial && !m.End {
 		extent = bodyPrefix
 	}
 	if err := st.place(extent); err != nil {
@@ -155,17 +162,17 @@ func (st *stream) bufferedBody(m *inbound) error {
 	if st.in.renamed != nil && st.modes.Request == BodyBuffered {
 		// Envoy refuses a new body whose length is not the declared one. In
 		// BUFFERED_PARTIAL it drops the header, as the rest is yet to come.
-		st.kit.route.setHeader(headerContentLength, strconv.Itoa(len(st.in.renamed)))
+		st.kit.route.SetHeader(wire.HeaderContentLength, strconv.Itoa(len(st.in.renamed)))
 	}
-	err := st.sendRoute(replyRequestBody, st.in.renamed)
+	err := st.sendRoute(wire.ReplyRequestBody, st.in.renamed)
 	st.dropBody()
 	return err
 }
 
 // streamedBody answers chunk by chunk, or holds the chunks while the headers
 // are held.
-func (st *stream) streamedBody(m *inbound) error {
-	st.in.ended = st.in.ended || m.end
+func (st *stream) streamedBody(m *wire.Inbound) error {
+	st.in.ended = st.in.ended || m.End
 	if st.in.settled || !st.modes.holdsHead() {
 		return st.send(continueRequestBody)
 	}
@@ -174,7 +181,7 @@ func (st *stream) streamedBody(m *inbound) error {
 	}
 	st.in.chunks++
 	switch {
-	case m.end:
+	case m.End:
 		return st.flushStreamed(bodyWhole)
 	case len(st.in.body.data) >= defaultEarlyHold && !st.modes.observe:
 		return st.flushStreamed(bodyPrefix)
@@ -234,7 +241,7 @@ func (st *stream) requestTrailers() error {
 		if err := st.place(bodyAbsent); err != nil {
 			return err
 		}
-		return st.sendRoute(replyRequestTrailers, nil)
+		return st.sendRoute(wire.ReplyRequestTrailers, nil)
 	}
 }
 
@@ -244,22 +251,22 @@ func (st *stream) answerHead() error {
 		return nil
 	}
 	st.in.headHeld = false
-	return st.sendRoute(replyRequestHeaders, nil)
+	return st.sendRoute(wire.ReplyRequestHeaders, nil)
 }
 
 // hold keeps a chunk of the request body, up to the limit.
-func (st *stream) hold(m *inbound) error {
-	if len(st.in.body.data)+len(m.bytes()) > st.p.opts.MaxBody {
+func (st *stream) hold(m *wire.Inbound) error {
+	if len(st.in.body.data)+len(m.Bytes()) > st.p.opts.MaxBody {
 		return st.refuse(st.tooLarge())
 	}
-	if n := len(m.bytes()); !st.p.opts.Budget.Take(budget.Bodies, n) {
+	if n := len(m.Bytes()); !st.p.opts.Budget.Take(budget.Bodies, n) {
 		return st.refuse(request.Errorf(request.ReasonOverloaded, "the endpoint picker has no memory left for this request's body; try again"))
 	} else {
 		st.in.taken += n
 	}
 	st.in.body.add(m)
-	if !m.end {
-		st.guard.hold(st.p.opts.BodyTimeout, max(st.in.body.expect, len(st.in.body.data)))
+	if !m.End {
+		st.guard.Hold(st.p.opts.BodyTimeout, max(st.in.body.expect, len(st.in.body.data)))
 	}
 	return nil
 }

@@ -5,31 +5,37 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-func (st *stream) responseHeaders(m *inbound) error {
+func (st *stream) responseHeaders(m *wire.Inbound) error {
 	if st.modes.observe && !st.in.settled && st.request != nil {
 		if err := st.place(bodyPrefix); err != nil {
 			return err
 		}
 	}
-	view := headerView{m.headers}
+	view := headerView{m.Headers}
 	st.back.headSeen = true
 	st.back.status = view.status()
-	st.back.served = cmp.Or(m.served, served(m.metadata))
+	st.back.served = cmp.Or(m.Served, wire.Served(m.Metadata))
 	st.noteServed()
 	st.back.local, st.back.attempts = view.local(), view.attempts()
-	st.kit.scan.Open(view.Get(headerContentType), view.Get(headerContentEncoding))
-	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served, HandOver: handover.ParseReport(view.Get(request.HeaderHandOver))})
-	if m.end {
+	st.kit.scan.Open(view.Get(wire.HeaderContentType), view.Get(wire.HeaderContentEncoding))
+	report := handover.ParseReport(view.Get(request.HeaderHandOver))
+	if faults := view.Get(request.HeaderFaults); faults != "" {
+		report.Faults, st.back.faults = handover.ParseFaults(faults), true
+	}
+	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served, HandOver: report})
+	if m.End {
+		st.back.bare = st.modes.Response != BodyNone
 		st.endResponse()
 		return st.send(st.answered(continueResponseHeaders))
 	}
 	want := st.decision != nil && st.decision.WantBody
-	if st.restores() && st.kit.rename.Open(view.Get(headerContentType), view.Get(headerContentEncoding), st.request.Model) {
+	if st.restores() && st.kit.rename.Open(view.Get(wire.HeaderContentType), view.Get(wire.HeaderContentEncoding), st.request.Model) {
 		want = true
 	}
 	return st.send(st.answered(st.modes.responseHead(want)))
@@ -37,24 +43,27 @@ func (st *stream) responseHeaders(m *inbound) error {
 
 // answered adds the headers that the decision wants on the answer. Messages of
 // protocol buffers that follow each other are one: their fields are merged.
-func (st *stream) answered(o *outbound) *outbound {
+func (st *stream) answered(o *wire.Outbound) *wire.Outbound {
 	report := st.p.opts.ReportServed
-	if st.decision == nil || len(st.decision.AnswerHeaders) == 0 && !report && !st.kit.rename.On() {
+	if st.decision == nil || len(st.decision.AnswerHeaders) == 0 && !report && !st.kit.rename.On() && !st.back.faults {
 		return o
 	}
-	var w routeWriter
+	var w wire.RouteWriter
 	if st.kit.rename.On() {
-		w.removeHeader(headerContentLength)
+		w.RemoveHeader(wire.HeaderContentLength)
+	}
+	if st.back.faults {
+		w.RemoveHeader(request.HeaderFaults)
 	}
 	for _, h := range st.decision.AnswerHeaders {
-		w.setHeader(h.Name, h.Value)
+		w.SetHeader(h.Name, h.Value)
 	}
 	if report {
-		w.setHeader(headerConformance, cmp.Or(st.back.served, servedMissing))
+		w.SetHeader(wire.HeaderConformance, cmp.Or(st.back.served, servedMissing))
 	}
-	w.common = appendBytes(nil, commonHeaderMutation, w.mutation)
-	w.reply = appendBytes(nil, 1, w.common)
-	return &outbound{whole: appendBytes(append([]byte(nil), o.whole...), replyResponseHeaders, w.reply)}
+	w.Common = wire.AppendBytes(nil, wire.CommonHeaderMutation, w.Mutation)
+	w.Reply = wire.AppendBytes(nil, 1, w.Common)
+	return &wire.Outbound{Whole: wire.AppendBytes(append([]byte(nil), o.Whole...), wire.ReplyResponseHeaders, w.Reply)}
 }
 
 // servedMissing is what conformance tests are told when the proxy does not say
@@ -62,7 +71,7 @@ func (st *stream) answered(o *outbound) *outbound {
 const servedMissing = "fail: missing destination endpoint served metadata"
 
 // responseBody passes a piece of the answer on and reads it on the way.
-func (st *stream) responseBody(m *inbound) error {
+func (st *stream) responseBody(m *wire.Inbound) error {
 	duplex := st.modes.Response == BodyFullDuplex
 	if st.back.ended {
 		if duplex {
@@ -70,7 +79,7 @@ func (st *stream) responseBody(m *inbound) error {
 		}
 		return st.send(continueResponseBody)
 	}
-	p := m.bytes()
+	p := m.Bytes()
 	st.back.bytes += len(p)
 	tokens, first := st.kit.scan.Write(p)
 	if first {
@@ -79,30 +88,30 @@ func (st *stream) responseBody(m *inbound) error {
 	if tokens > 0 {
 		st.observe(picker.Event{Kind: picker.EventTokens, Tokens: tokens})
 	}
-	if m.end {
+	if m.End {
 		st.endResponse()
 	}
 	if st.kit.rename.On() {
 		return st.renamedBody(m, duplex)
 	}
 	if duplex {
-		return st.passChunk(replyResponseBody, m)
+		return st.passChunk(wire.ReplyResponseBody, m)
 	}
 	return st.send(continueResponseBody)
 }
 
 // renamedBody answers a piece of an answer in which the model's name may stand.
-func (st *stream) renamedBody(m *inbound, duplex bool) error {
-	p := m.bytes()
+func (st *stream) renamedBody(m *wire.Inbound, duplex bool) error {
+	p := m.Bytes()
 	out := st.kit.rename.Write(p)
 	changed := len(out) != len(p) || len(p) > 0 && &out[0] != &p[0]
 	switch {
 	case !changed && duplex:
-		return st.passChunk(replyResponseBody, m)
+		return st.passChunk(wire.ReplyResponseBody, m)
 	case !changed:
 		return st.send(continueResponseBody)
 	case duplex:
-		return st.sendChunks(replyResponseBody, mem.SliceBuffer(out), m.end)
+		return st.sendChunks(wire.ReplyResponseBody, mem.SliceBuffer(out), m.End)
 	case len(out) == 0:
 		return st.send(clearResponseBody)
 	default:
@@ -110,9 +119,9 @@ func (st *stream) renamedBody(m *inbound, duplex bool) error {
 	}
 }
 
-func (st *stream) responseTrailers(m *inbound) error {
+func (st *stream) responseTrailers(m *wire.Inbound) error {
 	if st.back.served == "" {
-		st.back.served = served(m.metadata)
+		st.back.served = wire.Served(m.Metadata)
 	}
 	st.endResponse()
 	return st.send(continueResponseTrailers)
@@ -121,7 +130,8 @@ func (st *stream) responseTrailers(m *inbound) error {
 // endResponse marks the normal end of the answer.
 func (st *stream) endResponse() {
 	st.back.ended = true
-	st.release(true)
+	st.eviction.rule()
+	st.release(true, false)
 }
 
 // observe tells the picker about a moment on the response path.

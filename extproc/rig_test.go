@@ -14,11 +14,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -94,7 +96,7 @@ func (b *book) set(change func(*book)) {
 // settle waits until nothing is in flight.
 func (b *book) settle(t *testing.T) {
 	t.Helper()
-	eventually(t, "in-flight book back to zero", func() bool {
+	testkit.Await(t, "in-flight book back to zero", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.inFlight == 0
@@ -104,17 +106,6 @@ func (b *book) settle(t *testing.T) {
 			t.Errorf("%d requests were released more than once", b.twice)
 		}
 	})
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		if ok() {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("%s: not within 30 s", what)
 }
 
 // engine answers like an inference engine: with a stream of events, or with
@@ -194,9 +185,10 @@ type rig struct {
 	t      *testing.T
 	book   *book
 	picker *extproc.Server
-	ready  *extproc.Readiness // of picker
+	ready  *listen.Readiness // of picker
 	envoy  *testkit.Envoy
 	engine *httptest.Server
+	asked  atomic.Bool // the engine got a request
 	client *http.Client
 }
 
@@ -205,7 +197,7 @@ type rig struct {
 type rigOptions struct {
 	params  envoyconf.Params
 	options extproc.Options
-	tls     extproc.TLS
+	tls     listen.TLS
 	linger  time.Duration
 }
 
@@ -224,8 +216,13 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	return r
 }
 
-func (r *rig) startEngine() {
-	r.engine = httptest.NewServer(http.HandlerFunc(engine))
+func (r *rig) startEngine() { r.serve(http.HandlerFunc(engine)) }
+
+func (r *rig) serve(engine http.Handler) {
+	r.engine = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
+		r.asked.Store(true)
+		engine.ServeHTTP(w, hr)
+	}))
 	r.t.Cleanup(r.engine.Close)
 }
 
@@ -246,14 +243,14 @@ func (r *rig) startEnvoy(p envoyconf.Params) {
 	r.envoy = testkit.StartEnvoy(r.t, config)
 }
 
-func openPicker(t *testing.T, b *book, o rigOptions) (*extproc.Server, *extproc.Readiness) {
+func openPicker(t *testing.T, b *book, o rigOptions) (*extproc.Server, *listen.Readiness) {
 	t.Helper()
 	o.options.Chooser, o.options.Parse, o.options.ParsePrefix = b, request.Parse, request.ParsePrefix
 	p, err := extproc.New(o.options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready := extproc.NewReadiness()
+	ready := listen.NewReadiness()
 	s, err := extproc.Open(p, extproc.Listen{Address: "127.0.0.1:0", TLS: o.tls, Readiness: ready, Linger: o.linger})
 	if err != nil {
 		t.Fatal(err)

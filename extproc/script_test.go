@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -49,6 +50,7 @@ var reasons = map[string]request.Reason{
 
 // scriptParse reads the model of bodies that begin with {"model":"…".
 func scriptParse(r *request.Request) error {
+	r.Kind, _ = request.KindOf(r.Path)
 	const open = `{"model":`
 	if !bytes.HasPrefix(r.Body, []byte(open)) {
 		return request.Errorf(request.ReasonBadRequest, "the body has no model")
@@ -212,7 +214,7 @@ func scriptHeaders(m *extprocv3.ProcessingRequest, text string, end bool) *extpr
 		name, value, _ := strings.Cut(pair, "=")
 		switch name {
 		case "subset":
-			setMetadata(m, namespaceSubset, keySubset, structpb.NewStringValue(value))
+			setMetadata(m, wire.NamespaceSubset, wire.KeySubset, structpb.NewStringValue(value))
 		case "subset-list":
 			list := &structpb.ListValue{}
 			for _, e := range strings.Split(value, ",") {
@@ -220,11 +222,11 @@ func scriptHeaders(m *extprocv3.ProcessingRequest, text string, end bool) *extpr
 					list.Values = append(list.Values, structpb.NewStringValue(e))
 				}
 			}
-			setMetadata(m, namespaceSubset, keySubset, structpb.NewListValue(list))
+			setMetadata(m, wire.NamespaceSubset, wire.KeySubset, structpb.NewListValue(list))
 		case "upstream":
-			m.Attributes = map[string]*structpb.Struct{attributesKey: {Fields: map[string]*structpb.Value{attributeServed: structpb.NewStringValue(value)}}}
+			m.Attributes = map[string]*structpb.Struct{wire.AttributesKey: {Fields: map[string]*structpb.Value{wire.AttributeServed: structpb.NewStringValue(value)}}}
 		case "served":
-			setMetadata(m, namespaceLB, keyServed, structpb.NewStringValue(value))
+			setMetadata(m, wire.NamespaceLB, wire.KeyServed, structpb.NewStringValue(value))
 		default:
 			hv := &corev3.HeaderValue{Key: name, RawValue: []byte(value)}
 			if plain, ok := strings.CutPrefix(name, "value:"); ok {
@@ -282,7 +284,12 @@ func scriptReport(link *scriptedLink, l *ledger, end error) string {
 		fmt.Fprintf(&out, "event: %s status=%d served=%q tokens=%d\n", names[e.Kind], e.Status, e.Served, e.Tokens)
 	}
 	for _, o := range l.done {
-		fmt.Fprintf(&out, "done: status=%d served=%q complete=%t", o.Status, o.Served, o.Complete)
+		fmt.Fprintf(&out, "done: status=%d served=%q complete=%s", o.Status, o.Served, map[bool]string{true: "unseen", false: fmt.Sprint(o.Complete)}[o.Unseen])
+		for word, is := range map[string]bool{" broken": o.Broken, " unclosed": o.Unclosed} {
+			if is {
+				out.WriteString(word)
+			}
+		}
 		if u := o.Usage; u.Seen {
 			fmt.Fprintf(&out, " prompt=%d output=%d cached=%d/%t", u.PromptTokens, u.OutputTokens, u.CachedTokens, u.CachedSeen)
 		}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 )
 
 // Values of the label "by" of the served metric.
@@ -99,7 +101,7 @@ func (t *servedTally) problem() string {
 			"or know the endpoints under other addresses"
 	default:
 		return "the proxy does not go where the picker says: its cluster must take the destination from header or metadata " +
-			headerDestination + ", and know the endpoints by the same ip:port"
+			wire.HeaderDestination + ", and know the endpoints by the same ip:port"
 	}
 }
 

@@ -16,7 +16,9 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 )
 
 const (
@@ -31,15 +33,18 @@ const (
 	// window update; connWindow is shared by the streams of one connection.
 	streamWindow = 1 << 20
 	connWindow   = 16 << 20
+	// maxMetadata is what the headers of a stream may take, as gRPC counts them; those of
+	// the request are in its messages.
+	maxMetadata = 64 << 10
 	// What the health listener takes: a name, and a watch for each checker.
 	maxHealthMessage = 16 << 10
-	maxHealthStreams = 128
+	maxHealthStreams = 32
 )
 
 // Listen says where a Server listens and how.
 type Listen struct {
 	Address string // host:port; port 0 takes a free one
-	TLS     TLS
+	TLS     listen.TLS
 
 	// HealthAddress is a second, plaintext listener with nothing but the
 	// health service; "" opens none. The health service is always on Address.
@@ -54,7 +59,7 @@ type Listen struct {
 	Listeners *budget.Listeners
 
 	// Readiness feeds the health service; required.
-	Readiness *Readiness
+	Readiness *listen.Readiness
 }
 
 // Server serves a Processor and the health service until Stop.
@@ -62,9 +67,9 @@ type Server struct {
 	main, health         *grpc.Server
 	mainAddr, healthAddr net.Addr
 	stopped              atomic.Bool
-	ready                *Readiness
+	ready                *listen.Readiness
 	linger               time.Duration
-	checks               healthService
+	checks               healthpb.HealthServer
 	stopWatches          context.CancelFunc
 	group                errgroup.Group
 }
@@ -79,7 +84,7 @@ func Open(p *Processor, l Listen) (*Server, error) {
 		return nil, errNoReadiness
 	}
 	opts := serverOptions(p)
-	cfg, err := l.TLS.config(p.opts.Log, time.Now)
+	cfg, err := l.TLS.Config(p.opts.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +94,7 @@ func Open(p *Processor, l Listen) (*Server, error) {
 	}
 	s := &Server{main: grpc.NewServer(opts...), ready: l.Readiness, linger: l.Linger}
 	stopping, stop := context.WithCancel(context.Background())
-	s.checks, s.stopWatches = healthService{l.Readiness.health, l.Readiness, stopping}, stop
+	s.checks, s.stopWatches = l.Readiness.Service(stopping), stop
 	extprocv3.RegisterExternalProcessorServer(s.main, p)
 	healthpb.RegisterHealthServer(s.main, s.checks)
 	lis, err := net.Listen("tcp", l.Address)
@@ -117,7 +122,7 @@ func (s *Server) openHealth(l Listen) error {
 	if err != nil {
 		return fmt.Errorf("extproc: listen for health: %w", err)
 	}
-	s.health = grpc.NewServer(grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxRecvMsgSize(maxHealthMessage), grpc.MaxConcurrentStreams(maxHealthStreams), keepAlive, keepAliveAsked)
+	s.health = grpc.NewServer(grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxRecvMsgSize(maxHealthMessage), grpc.MaxConcurrentStreams(maxHealthStreams), grpc.MaxHeaderListSize(maxHealthMessage), keepAlive, keepAliveAsked)
 	s.healthAddr, lis = lis.Addr(), l.Listeners.Limit("health", 16, lis)
 	healthpb.RegisterHealthServer(s.health, s.checks)
 	s.group.Go(func() error { return unlessStopped(s.health.Serve(lis)) })
@@ -134,19 +139,20 @@ func unlessStopped(err error) error {
 
 func serverOptions(p *Processor) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(wire.NewCodec()),
 		grpc.MaxRecvMsgSize(p.opts.MaxBody + messageSlack),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.InTapHandle(p.guards.tap),
-		experimental.BufferPool(receivePool{&buffers, p.guards}),
+		grpc.InTapHandle(p.guards.Tap),
+		experimental.BufferPool(p.guards.Pool()),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
 		keepAlive, keepAliveAsked,
 	}
 }
 
-// A proxy that vanished without a word must not hold requests in flight.
+// A proxy that vanished silently must not hold requests in flight.
 var (
 	keepAlive      = grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second})
 	keepAliveAsked = grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})

@@ -21,14 +21,17 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // opened is a server for tests of what surrounds the protocol.
-func opened(t *testing.T, o extproc.Options, l extproc.Listen) (*extproc.Server, *extproc.Readiness) {
+func opened(t *testing.T, o extproc.Options, l extproc.Listen) (*extproc.Server, *listen.Readiness) {
 	t.Helper()
 	if o.Chooser == nil {
 		o.Chooser = &book{endpoints: []string{"10.0.0.1:80"}}
@@ -38,7 +41,7 @@ func opened(t *testing.T, o extproc.Options, l extproc.Listen) (*extproc.Server,
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Readiness = extproc.NewReadiness()
+	l.Readiness = listen.NewReadiness()
 	if l.Address == "" {
 		l.Address = "127.0.0.1:0"
 	}
@@ -61,12 +64,12 @@ func dial(t *testing.T, addr net.Addr, creds credentials.TransportCredentials) *
 }
 
 func TestHealth(t *testing.T) {
-	s, ready := opened(t, extproc.Options{}, extproc.Listen{TLS: extproc.TLS{Plaintext: true}, HealthAddress: "127.0.0.1:0"})
+	s, ready := opened(t, extproc.Options{}, extproc.Listen{TLS: listen.TLS{Plaintext: true}, HealthAddress: "127.0.0.1:0"})
 	for _, addr := range []net.Addr{s.Addr(), s.HealthAddr()} {
 		client := healthpb.NewHealthClient(dial(t, addr, insecure.NewCredentials()))
 		for _, up := range []bool{false, true, false} {
 			ready.Set(up)
-			for name, alive := range map[string]bool{"": up, extproc.ServiceReadiness: up, extproc.ServiceExtProc: up, extproc.ServiceLiveness: true, "inference-extension": up} {
+			for name, alive := range map[string]bool{"": up, listen.ServiceReadiness: up, listen.ServiceExtProc: up, listen.ServiceLiveness: true, "inference-extension": up} {
 				got, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
 				if err != nil || (got.Status == healthpb.HealthCheckResponse_SERVING) != alive {
 					t.Errorf("%v, ready=%t, service %q: %v, %v", addr, up, name, got, err)
@@ -77,9 +80,9 @@ func TestHealth(t *testing.T) {
 }
 
 func TestHealthWatch(t *testing.T) {
-	s, ready := opened(t, extproc.Options{}, extproc.Listen{TLS: extproc.TLS{Plaintext: true}})
+	s, ready := opened(t, extproc.Options{}, extproc.Listen{TLS: listen.TLS{Plaintext: true}})
 	client := healthpb.NewHealthClient(dial(t, s.Addr(), insecure.NewCredentials()))
-	watch, err := client.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: extproc.ServiceExtProc})
+	watch, err := client.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: listen.ServiceExtProc})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +98,7 @@ func TestHealthWatch(t *testing.T) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil || ctx.Err() != nil {
 		t.Errorf("a watch held up the stop: %v, %v", err, ctx.Err())
@@ -106,7 +109,7 @@ func TestHealthWatch(t *testing.T) {
 // and their decisions are released.
 func TestStopCuts(t *testing.T) {
 	b := &book{endpoints: []string{"10.0.0.1:80"}}
-	s, _ := opened(t, extproc.Options{Chooser: b}, extproc.Listen{TLS: extproc.TLS{Plaintext: true}})
+	s, _ := opened(t, extproc.Options{Chooser: b}, extproc.Listen{TLS: listen.TLS{Plaintext: true}})
 	stream, err := extprocv3.NewExternalProcessorClient(dial(t, s.Addr(), insecure.NewCredentials())).Process(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +149,7 @@ func peer(t *testing.T, addr net.Addr) *x509.Certificate {
 // writePair writes a fresh certificate and its key.
 func writePair(t *testing.T, certFile, keyFile string) {
 	t.Helper()
-	cert, err := extproc.SelfSignedForTest(time.Now())
+	cert, err := listen.SelfSigned(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,15 +194,15 @@ func TestCertificateReload(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	writePair(t, certFile, keyFile)
 	var log parts.Output
-	s, _ := opened(t, extproc.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, extproc.Listen{TLS: extproc.TLS{CertFile: certFile, KeyFile: keyFile}})
+	s, _ := opened(t, extproc.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, extproc.Listen{TLS: listen.TLS{CertFile: certFile, KeyFile: keyFile}})
 	first := peer(t, s.Addr())
 	writePair(t, certFile, keyFile)
-	eventually(t, "the new certificate", func() bool { return !peer(t, s.Addr()).Equal(first) })
+	testkit.Await(t, "the new certificate", func() bool { return !peer(t, s.Addr()).Equal(first) })
 	second := peer(t, s.Addr())
 	if err := os.WriteFile(certFile, []byte("broken"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the broken file was looked at", func() bool {
+	testkit.Await(t, "the broken file was looked at", func() bool {
 		if !peer(t, s.Addr()).Equal(second) {
 			t.Fatal("a broken file replaced the certificate")
 		}
@@ -222,12 +225,12 @@ func TestOpenFails(t *testing.T) {
 	if _, err := extproc.New(extproc.Options{Chooser: &book{}, Parse: request.Parse, Registerer: reg}); err == nil {
 		t.Error("New with metrics that exist")
 	}
-	ready := extproc.NewReadiness()
+	ready := listen.NewReadiness()
 	for name, l := range map[string]extproc.Listen{
 		"no readiness":       {Address: "127.0.0.1:0"},
 		"bad address":        {Address: "nowhere", Readiness: ready},
 		"bad health address": {Address: "127.0.0.1:0", HealthAddress: "nowhere", Readiness: ready},
-		"no such files":      {Address: "127.0.0.1:0", Readiness: ready, TLS: extproc.TLS{CertFile: "/nonexistent", KeyFile: "/nonexistent"}},
+		"no such files":      {Address: "127.0.0.1:0", Readiness: ready, TLS: listen.TLS{CertFile: "/nonexistent", KeyFile: "/nonexistent"}},
 	} {
 		if s, err := extproc.Open(p, l); err == nil {
 			stopPicker(t, s)
@@ -240,12 +243,12 @@ func TestOpenFails(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	b := &book{endpoints: []string{"10.0.0.1:80"}, refuse: map[string]request.Reason{"busy": request.ReasonSaturated}}
-	s, _ := opened(t, extproc.Options{Chooser: b, Registerer: reg}, extproc.Listen{TLS: extproc.TLS{Plaintext: true}})
+	s, _ := opened(t, extproc.Options{Chooser: b, Registerer: reg}, extproc.Listen{TLS: listen.TLS{Plaintext: true}})
 	client := extprocv3.NewExternalProcessorClient(dial(t, s.Addr(), insecure.NewCredentials()))
 	if err := oneStream(client, duplexMessages(1000), 1000); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream's end in the metrics", func() bool {
+	testkit.Await(t, "the stream's end in the metrics", func() bool {
 		n, err := testutil.GatherAndCount(reg, "grapevine_extproc_streams_total")
 		return err == nil && n == 1
 	})
@@ -268,5 +271,21 @@ grapevine_extproc_streams_total{end="complete"} 1
 	names := []string{"grapevine_extproc_body_bytes_total", "grapevine_extproc_requests_total", "grapevine_extproc_streams", "grapevine_extproc_streams_total"}
 	if err := testutil.GatherAndCompare(reg, want, names...); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLongMetadata sends headers of a stream that are longer than any proxy's: on both
+// listeners the server says that it does not take them.
+func TestLongMetadata(t *testing.T) {
+	s, _ := opened(t, extproc.Options{}, extproc.Listen{TLS: listen.TLS{Plaintext: true}, HealthAddress: "127.0.0.1:0"})
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-long", strings.Repeat("v", 128<<10))
+	for _, addr := range []net.Addr{s.Addr(), s.HealthAddr()} {
+		client := healthpb.NewHealthClient(dial(t, addr, insecure.NewCredentials()))
+		if _, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+			t.Error(err)
+		}
+		if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); err == nil {
+			t.Errorf("%v takes 128 KiB of metadata", addr)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/kinds"
 )
 
 // gatewayShape is the Envoy configuration that a gateway's control plane
@@ -19,6 +20,7 @@ type gatewayShape struct {
 	name                           string
 	filters, route, perRoute, pool string
 	held                           bool   // the gateway holds bodies, of less than 1 MiB by default
+	rigid                          bool   // and lets nobody change that: upgrades hang within Envoy
 	stats                          string // counter that stays 0 while the picker is followed
 }
 
@@ -53,8 +55,9 @@ func gatewayShapes() []gatewayShape {
 			filters: `          - name: envoy.filters.http.ext_proc
             typed_config: {` + typed + `ExternalProcessor, message_timeout: 5s, grpc_service: {envoy_grpc: {cluster_name: epp, authority: "epp.ns.svc:9002"}, timeout: 10s},
               processing_mode: {request_header_mode: SEND, request_body_mode: BUFFERED, response_header_mode: SKIP}}`,
-			pool: oneOnly,
-			held: true,
+			pool:  oneOnly,
+			held:  true,
+			rigid: true,
 		},
 		{
 			name: "kgateway 2.1",
@@ -115,7 +118,7 @@ func (s *gatewayShape) render(t *testing.T, picker string, engines []string) []b
 func TestGatewayShapes(t *testing.T) {
 	for _, s := range gatewayShapes() {
 		t.Run(s.name, func(t *testing.T) {
-			r := newShapeRig(t, &s)
+			r := newShapeRig(t, &s, http.HandlerFunc(engine))
 			sizes := usualSizes
 			if s.held {
 				sizes = sizes[:len(sizes)-1]
@@ -141,12 +144,38 @@ func TestGatewayShapes(t *testing.T) {
 	}
 }
 
+// TestGatewayKinds: behind each gateway every kind of request is answered as by the
+// engine itself, by the picker's word. Envoy refuses HTTP/1.0 unless told to take it;
+// bodies that are not the JSON that they claim to be are refused by the picker, with
+// the status that engines give.
+func TestGatewayKinds(t *testing.T) {
+	for _, s := range gatewayShapes() {
+		t.Run(s.name, func(t *testing.T) {
+			r := newShapeRig(t, &s, kinds.Engine("first"))
+			but := []string{"HTTP/1.0", "broken JSON", "packed body"}
+			if s.held {
+				but = append(but, "chat of 5 MB") // more than the gateway holds
+			}
+			if s.rigid {
+				but = append(but, "upgrade")
+			}
+			n := kinds.Compare(t, r.envoy.Addr("inference"), r.engine.Listener.Addr().String(), but...)
+			r.book.settle(t)
+			r.book.set(func(b *book) {
+				if n < 20 || len(b.requests) != n {
+					t.Errorf("%d kinds, %d requests were placed", n, len(b.requests))
+				}
+			})
+		})
+	}
+}
+
 // newShapeRig is a rig whose Envoy is configured as the gateway does it. A second
 // engine serves nothing, or the test fails.
-func newShapeRig(t *testing.T, s *gatewayShape) *rig {
+func newShapeRig(t *testing.T, s *gatewayShape, engine http.Handler) *rig {
 	t.Helper()
 	r := &rig{t: t}
-	r.startEngine()
+	r.serve(engine)
 	r.client = r.engine.Client()
 	other := httptest.NewServer(unwelcome(t))
 	t.Cleanup(other.Close)

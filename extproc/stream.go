@@ -3,12 +3,14 @@ package extproc
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/grapevine-epp/grapevine/extproc/answer"
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -28,13 +30,14 @@ type stream struct {
 	modes streamModes
 	known bool // modes were read
 
-	guard    *guard // nil where streams are not guarded
+	guard    *wire.Guard // nil where streams are not guarded
 	request  *request.Request
 	decision *picker.Decision
 	sent     []string // destinations that the proxy was told, best first
 	in       inState
 	back     outState
 	released bool // the decision's accounting has ended
+	eviction eviction
 }
 
 // inState is how far the request has come.
@@ -52,52 +55,57 @@ type inState struct {
 // outState is how far the response has come.
 type outState struct {
 	headSeen bool
+	faults   bool // a header of it is for the picker alone
 	ended    bool
 	status   int
 	served   string
 	bytes    int
+	bare     bool // it has no body
 	local    bool // the proxy answered in the engine's place
 	attempts int  // of the proxy, 0 when it does not say
 }
 
 // kit is the memory that a stream borrows.
 type kit struct {
-	message inbound
-	chunk   outbound
-	route   routeWriter
+	message wire.Inbound
+	chunk   wire.Outbound
+	route   wire.RouteWriter
 	scan    answer.Scan
 	rename  answer.Rename
 	strip   []string // routing headers that the client sent
+
+	owner *stream // that borrows the kit
+	evict func()  // ends the owner's request
 }
 
 // reset drops what belongs to the last request.
 func (k *kit) reset() {
-	k.message.free()
-	k.chunk = outbound{}
+	k.message.Free()
+	k.chunk = wire.Outbound{}
 	k.scan.Reset()
 	k.rename.Reset()
 }
 
 // handle takes one message, which stays the caller's. An error ends the
 // stream.
-func (st *stream) handle(m *inbound) error {
+func (st *stream) handle(m *wire.Inbound) error {
 	if !st.known {
 		st.known = true
 		st.modes = modesOf(m, &st.p.opts)
 		st.p.warnUnseen(&st.modes)
 	}
-	switch m.part {
-	case fieldRequestHeaders:
+	switch m.Part {
+	case wire.FieldRequestHeaders:
 		return st.requestHeaders(m)
-	case fieldRequestBody:
+	case wire.FieldRequestBody:
 		return st.requestBody(m)
-	case fieldRequestTrailers:
+	case wire.FieldRequestTrailers:
 		return st.requestTrailers()
-	case fieldResponseHeaders:
+	case wire.FieldResponseHeaders:
 		return st.responseHeaders(m)
-	case fieldResponseBody:
+	case wire.FieldResponseBody:
 		return st.responseBody(m)
-	case fieldResponseTrailers:
+	case wire.FieldResponseTrailers:
 		return st.responseTrailers(m)
 	default:
 		// Messages without a part, such as flow control updates, want no answer.
@@ -106,17 +114,17 @@ func (st *stream) handle(m *inbound) error {
 }
 
 // send answers, unless the proxy only lets us watch.
-func (st *stream) send(m *outbound) error {
+func (st *stream) send(m *wire.Outbound) error {
 	if st.modes.observe {
 		return nil
 	}
-	return st.link.SendMsg(m)
+	return st.transmit(m)
 }
 
 // sendRoute answers with the destination: to the headers, to the body, which
 // body may replace, or to the trailers.
 func (st *stream) sendRoute(kind protowire.Number, body []byte) error {
-	return st.send(&outbound{whole: st.kit.route.finish(kind, body)})
+	return st.send(&wire.Outbound{Whole: st.kit.route.Finish(kind, body)})
 }
 
 // sendChunks sends a body in full duplex; end marks its last chunk. An empty
@@ -133,13 +141,13 @@ func (st *stream) sendChunks(reply protowire.Number, body mem.Buffer, end bool) 
 		return nil
 	}
 	m := &st.kit.chunk
-	for at := 0; ; at += maxChunk {
-		to := min(at+maxChunk, size)
-		*m = outbound{reply: reply, end: end && to == size}
+	for at := 0; ; at += wire.MaxChunk {
+		to := min(at+wire.MaxChunk, size)
+		*m = wire.Outbound{Reply: reply, End: end && to == size}
 		if to > at {
-			m.body = body.Slice(at, to)
+			m.Body = body.Slice(at, to)
 		}
-		if err := st.link.SendMsg(m); err != nil {
+		if err := st.transmit(m); err != nil {
 			return err
 		}
 		if to == size {
@@ -150,27 +158,33 @@ func (st *stream) sendChunks(reply protowire.Number, body mem.Buffer, end bool) 
 
 // passChunk sends a received chunk back in full duplex. So it does with an empty
 // one, by which Envoy opens a WebSocket: 1.39 goes on only once it comes back.
-func (st *stream) passChunk(reply protowire.Number, m *inbound) error {
-	if len(m.bytes()) > 0 || m.end {
-		return st.sendChunks(reply, m.body, m.end)
+func (st *stream) passChunk(reply protowire.Number, m *wire.Inbound) error {
+	if len(m.Bytes()) > 0 || m.End {
+		return st.sendChunks(reply, m.Body, m.End)
 	}
-	st.kit.chunk = outbound{reply: reply}
+	st.kit.chunk = wire.Outbound{Reply: reply}
 	return st.send(&st.kit.chunk)
 }
 
 // release ends the accounting of the decision. Calls after the first do
 // nothing.
-func (st *stream) release(complete bool) {
+func (st *stream) release(complete, unseen bool) {
 	if st.released || st.decision == nil {
 		return
 	}
 	st.released = true
+	fault := st.fault(complete && !unseen)
 	st.decision.Done(picker.Outcome{
 		At:       st.p.opts.Now(),
 		Status:   st.back.status,
 		Served:   st.back.served,
 		Complete: complete,
+		Unseen:   unseen,
 		Attempts: st.back.attempts,
+		Broken:   fault == answer.Broken,
+		Unclosed: fault == answer.Unclosed,
+		Closed:   st.kit.scan.Closed(),
+		Evicted:  st.eviction.happened(),
 		Bytes:    st.back.bytes,
 		Usage:    st.kit.scan.Usage(),
 
@@ -178,12 +192,31 @@ func (st *stream) release(complete bool) {
 	})
 }
 
+// fault returns what is wrong with an answer that was seen to its end. One without a body
+// is none, unless the proxy keeps bodies back.
+func (st *stream) fault(whole bool) answer.Fault {
+	seen := st.back.bytes > 0 || st.back.bare
+	if !whole || !seen || st.back.status != http.StatusOK || st.request == nil || st.request.Model == "" {
+		return answer.Sound
+	}
+	fault := st.kit.scan.Fault()
+	switch st.request.Kind {
+	case request.KindChat, request.KindCompletions:
+		return fault
+	case request.KindResponses, request.KindMessages: // they close their streams in other ways
+		if fault != answer.Unclosed {
+			return fault
+		}
+	}
+	return answer.Sound
+}
+
 // close ends the stream's own accounting, after the last message.
 func (st *stream) close() {
-	// An end that was kept from us cannot be told from an abort: the request
-	// then counts as complete once its response headers came.
-	hidden := st.modes.Response == BodyNone && st.back.bytes == 0
-	st.release(st.back.ended || st.back.headSeen && hidden)
+	// An end that was kept from us cannot be told from an abort, and the picker is
+	// told so.
+	unseen := st.back.headSeen && !st.back.ended && !st.eviction.happened() && st.modes.Response == BodyNone && st.back.bytes == 0
+	st.release(st.back.ended || unseen, unseen)
 	st.dropBody()
 	m := st.p.metrics
 	m.bytes.WithLabelValues(directionRequest).Add(float64(st.in.bytes))

@@ -18,7 +18,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -56,7 +58,7 @@ func TestEnvoyAborts(t *testing.T) {
 			stopPicker(t, r.picker)
 			r.engine.Close()
 			r.client.CloseIdleConnections()
-			eventually(t, "goroutines back to the start value", func() bool { return runtime.NumGoroutine() <= before })
+			testkit.Await(t, "goroutines back to the start value", func() bool { return runtime.NumGoroutine() <= before })
 			t.Logf("%d aborted", aborted.Load())
 		})
 	}
@@ -197,7 +199,7 @@ func TestEnvoyObserve(t *testing.T) {
 	for range 5 {
 		r.check(call{size: 50_000, model: "m", answer: 10, stream: true})
 	}
-	eventually(t, "five outcomes", func() (ok bool) {
+	testkit.Await(t, "five outcomes", func() (ok bool) {
 		r.book.set(func(b *book) { ok = len(b.outcomes) == 5 })
 		return ok
 	})
@@ -250,7 +252,7 @@ func (c *crowd) answered(n int64) {
 	c.t.Helper()
 	for until := c.ok.Load() + n; c.ok.Load() < until; {
 		before := c.ok.Load()
-		eventually(c.t, "an answer", func() bool { return c.ok.Load() > before })
+		testkit.Await(c.t, "an answer", func() bool { return c.ok.Load() > before })
 	}
 }
 
@@ -301,7 +303,7 @@ func TestEnvoyPickerHangs(t *testing.T) {
 	load.answered(20)
 	t.Cleanup(r.children[0].kill) // a stopped process does not end by itself
 	_ = r.children[0].cmd.Process.Signal(syscall.SIGSTOP)
-	eventually(t, "requests wait in vain", func() bool { return faults(r)["message_timeouts"] > 0 })
+	testkit.Await(t, "requests wait in vain", func() bool { return faults(r)["message_timeouts"] > 0 })
 	load.answered(20)
 	if failed := load.end(); failed > 0 {
 		t.Errorf("%d failed, stats %v", failed, faults(r))
@@ -347,16 +349,16 @@ func TestEnvoyPickerStops(t *testing.T) {
 	for _, s := range shapes()[:2] {
 		t.Run(s.name, func(t *testing.T) {
 			second := &book{}
-			other, _ := openPicker(t, second, rigOptions{tls: extproc.TLS{Plaintext: true}})
+			other, _ := openPicker(t, second, rigOptions{tls: listen.TLS{Plaintext: true}})
 			s.params.ExtProc = []string{other.Addr().String()}
-			r := newRig(t, rigOptions{params: s.params, tls: extproc.TLS{Plaintext: true}, linger: 100 * time.Millisecond})
+			r := newRig(t, rigOptions{params: s.params, tls: listen.TLS{Plaintext: true}, linger: 100 * time.Millisecond})
 			second.set(func(b *book) { b.endpoints = r.book.endpoints })
 			load := r.crowd()
 			load.answered(20)
 			// What Linger is for, however long a health check takes here.
 			r.ready.Set(false)
 			const stat = "cluster.pickers.membership_healthy"
-			eventually(t, "Envoy knows", func() bool { return r.envoy.Stats(t, stat)[stat] == 1 })
+			testkit.Await(t, "Envoy knows", func() bool { return r.envoy.Stats(t, stat)[stat] == 1 })
 			stopPicker(t, r.picker)
 			load.answered(20)
 			if failed := load.end(); failed > 0 {

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -19,8 +21,8 @@ var routingHeaders = request.RoutingHeaders()
 // destination is always set anew, so it needs no removal.
 func foreign(dst []string, v headerView) []string {
 	for i := range v.list {
-		name := v.list[i].name
-		if len(name) > 2 && name[1] == '-' && name != headerDestination && slices.Contains(routingHeaders, name) && !slices.Contains(dst, name) {
+		name := v.list[i].Name
+		if len(name) > 2 && name[1] == '-' && name != wire.HeaderDestination && slices.Contains(routingHeaders, name) && !slices.Contains(dst, name) {
 			dst = append(dst, name)
 		}
 	}
@@ -48,5 +50,5 @@ func (p *Processor) proxyNames(ctx context.Context) []string {
 	if !ok || len(info.State.PeerCertificates) == 0 {
 		return nil
 	}
-	return certificateNames(info.State.PeerCertificates[0])
+	return listen.CertificateNames(info.State.PeerCertificates[0])
 }

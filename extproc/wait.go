@@ -5,6 +5,8 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 )
 
 // beforeTimer is how long before the proxy's timer a request is refused that waits:
@@ -23,7 +25,7 @@ func (st *stream) boundWait() {
 		timer = o.MaxMessageTimeout
 		st.request.Waits = func() {
 			// A stream that is broken ends the wait by its context.
-			_ = st.send(fixed(&extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(timer)}))
+			_ = st.send(wire.Fixed(&extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(timer)}))
 		}
 	}
 	st.request.MaxWait = max(timer-beforeTimer, timer/2)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // BenchmarkMatchManyLengths asks at a root with ten thousand first blocks of
@@ -11,8 +13,8 @@ import (
 // there and for one that is not.
 func BenchmarkMatchManyLengths(b *testing.B) {
 	for _, distinct := range []int{16, 64, maxForms} {
-		h := NewHasher(Seed{1})
-		x, root := New(Options{Hasher: h}), h.Root(Scope{})
+		h := block.NewHasher(block.Seed{1})
+		x, root := New(Options{Hasher: h}), h.Root(block.Scope{})
 		r := rand.New(rand.NewPCG(1, 2))
 		var texts [][]byte
 		for i := range 10_000 {
@@ -22,21 +24,21 @@ func BenchmarkMatchManyLengths(b *testing.B) {
 			}
 			// Lengths as a triangle around their middle, as sums of token lengths are.
 			length := 20 + (r.IntN(distinct)+r.IntN(distinct))/2
-			x.Apply(Source{}, &Delta{
+			x.Apply(block.Source{}, &Delta{
 				Ops:    []Op{{Kind: OpStore, Root: true, From: root, N: 1}},
-				Blocks: []StoredBlock{{Hash: EngineHash(i), Key: h.Child(root, text[:length]), Bytes: uint32(length), Tokens: 16}},
+				Blocks: []StoredBlock{{Hash: block.EngineHash(i), Key: h.Child(root, text[:length]), Bytes: uint32(length), Tokens: 16}},
 			})
 			texts = append(texts, text)
 		}
 		r.Shuffle(len(texts), func(i, j int) { texts[i], texts[j] = texts[j], texts[i] })
 		for name, miss := range map[string]byte{"hit": 0, "miss": 1} {
 			b.Run(fmt.Sprintf("%d lengths/%s", distinct, name), func(b *testing.B) {
-				dst, i := make([]Run, 1), 0
+				dst, i := make([]block.Run, 1), 0
 				start := cpuTime(b)
 				for b.Loop() {
 					text := texts[i%len(texts)]
 					text[0] += miss
-					x.Match(Query{Root: root, Bytes: text}, []EndpointID{0}, dst)
+					x.Match(block.Query{Root: root, Bytes: text}, []block.EndpointID{0}, dst)
 					text[0] -= miss
 					if (dst[0].Blocks == 1) == (miss == 1) {
 						b.Fatal("not what was asked for")

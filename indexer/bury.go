@@ -1,6 +1,9 @@
 package indexer
 
-import "github.com/grapevine-epp/grapevine/indexer/internal/names"
+import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/indexer/internal/names"
+)
 
 // What a source held is released in steps, so that no writer waits for the size of
 // another's source: so many entries at once when it goes, and so many more with
@@ -21,7 +24,7 @@ type grave struct {
 func (x *Index) clear(s *source) {
 	next := append([]slotOwner(nil), *x.slots.Load()...)
 	next[s.slot].live = false
-	x.slots.Store(&next)
+	x.showSlots(next)
 	if !s.staged {
 		delete(x.sources, s.name)
 		if s.over {
@@ -39,11 +42,17 @@ func (x *Index) inter(s *source) {
 }
 
 // successor returns the empty source that takes the place of one that was cleared.
-func (x *Index) successor(s *source) *source {
+// Its groups have the rules that they had.
+func (x *Index) successor(s *source) (next *source) {
 	if s.staged {
-		return x.newSource(s.name, names.New(), true)
+		next = x.newSource(s.name, names.New(), true)
+	} else {
+		next = x.source(s.name)
 	}
-	return x.source(s.name)
+	for i := range s.rules {
+		x.enterRule(next, s.rules[i].Rule)
+	}
+	return next
 }
 
 // bury releases about so many entries of what is dying, by whole segments.
@@ -53,6 +62,9 @@ func (x *Index) bury(budget int) {
 		slots, n, next := g.s.names.Strip(g.at)
 		if slots == nil {
 			x.retired.Retire(&x.epoch, g.s.slot)
+			for i := range g.s.rules {
+				x.retired.Retire(&x.epoch, g.s.rules[i].slot)
+			}
 			x.dying[0] = nil
 			x.dying = x.dying[1:]
 			continue
@@ -60,7 +72,7 @@ func (x *Index) bury(budget int) {
 		g.at = next
 		for i := range slots {
 			if e := &slots[i]; e.Meta != 0 {
-				x.drop(g.s, x.nodes.at(e.Node), e.Node, Tier(e.Tier()))
+				x.drop(g.s.slotOfKind(e.Kind()), x.nodes.at(e.Node), e.Node, block.Tier(e.Tier()))
 			}
 		}
 		budget -= max(n, 1)

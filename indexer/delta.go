@@ -1,5 +1,7 @@
 package indexer
 
+import "github.com/grapevine-epp/grapevine/indexer/block"
+
 // OpKind is what one operation of a Delta does.
 type OpKind uint8
 
@@ -15,20 +17,20 @@ const (
 // same hash can share a batch.
 type Op struct {
 	Kind  OpKind
-	Tier  Tier
-	Group uint8    // the engine's KV-cache group, counted separately
-	Root  bool     // OpStore: Parent is a root key, not a block's
-	N     uint32   // number of blocks or hashes
-	First uint32   // index of the first of them
-	From  BlockKey // OpStore: key of the parent block, or the root key
+	Tier  block.Tier
+	Group uint8     // the engine's KV-cache group, counted separately
+	Root  bool      // OpStore: Parent is a root key, not a block's
+	N     uint32    // number of blocks or hashes
+	First uint32    // index of the first of them
+	From  block.Key // OpStore: key of the parent block, or the root key
 	// Parent is the engine's name of the parent block; unused when Root.
-	Parent EngineHash
+	Parent block.EngineHash
 }
 
 // StoredBlock is one block of an OpStore.
 type StoredBlock struct {
-	Hash   EngineHash
-	Key    BlockKey
+	Hash   block.EngineHash
+	Key    block.Key
 	Bytes  uint32 // length of the block in the chain's space
 	Tokens uint32 // tokens it covers
 	Flags  BlockFlags
@@ -56,7 +58,7 @@ const (
 type Delta struct {
 	Ops    []Op
 	Blocks []StoredBlock
-	Hashes []EngineHash
+	Hashes []block.EngineHash
 }
 
 // Reset empties d and keeps its memory.

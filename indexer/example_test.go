@@ -4,17 +4,18 @@ import (
 	"fmt"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // An engine holds the first two blocks of a prompt of three.
 func Example() {
-	h := indexer.NewHasher(indexer.Seed{1})
+	h := block.NewHasher(block.Seed{1})
 	x := indexer.New(indexer.Options{Hasher: h})
 	prompt := []byte("You are a helpful assistant. What is a prefix?")
-	root := h.Root(indexer.Scope{Space: indexer.SpaceText, Model: "llama"})
+	root := h.Root(block.Scope{Space: block.SpaceText, Model: "llama"})
 	first := h.Child(root, prompt[:16])
 	second := h.Child(first, prompt[16:32])
-	x.Apply(indexer.Source{Endpoint: 3}, &indexer.Delta{
+	x.Apply(block.Source{Endpoint: 3}, &indexer.Delta{
 		Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: 2}},
 		Blocks: []indexer.StoredBlock{
 			{Hash: 101, Key: first, Bytes: 16, Tokens: 4},
@@ -22,8 +23,8 @@ func Example() {
 		},
 	})
 
-	runs := make([]indexer.Run, 2)
-	x.Match(indexer.Query{Root: root, Bytes: prompt}, []indexer.EndpointID{3, 4}, runs)
+	runs := make([]block.Run, 2)
+	x.Match(block.Query{Root: root, Bytes: prompt}, []block.EndpointID{3, 4}, runs)
 	for _, r := range runs {
 		fmt.Println(r.Blocks, "blocks,", r.Total(), "tokens")
 	}

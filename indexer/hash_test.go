@@ -8,21 +8,23 @@ import (
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Keys travel between replicas of different versions: these values are fixed
 // for ever.
 func TestHasherGolden(t *testing.T) {
-	h := NewHasher(Seed{1, 2, 3})
-	root := h.Root(Scope{Model: "m", Salt: "s"})
-	other := NewHasher(Seed{}).Root(Scope{})
+	h := block.NewHasher(block.Seed{1, 2, 3})
+	root := h.Root(block.Scope{Model: "m", Salt: "s"})
+	other := block.NewHasher(block.Seed{}).Root(block.Scope{})
 	for _, c := range []struct {
 		name      string
-		got, want BlockKey
+		got, want block.Key
 	}{
 		{"root", root, 0x7936e747907616f1},
 		{"root of nothing, zero seed", other, 0x5684493b91bd53ef},
-		{"root of an adapter in token space", h.Root(Scope{Space: SpaceTokens, Model: "m", Adapter: "a"}), 0x7c4e79558cddd17f},
+		{"root of an adapter in token space", h.Root(block.Scope{Space: block.SpaceTokens, Model: "m", Adapter: "a"}), 0x7c4e79558cddd17f},
 		{"empty block", h.Child(root, nil), 0xee8f325aa5b22169},
 		{"1 byte", h.Child(root, []byte("a")), 0xa084c2c4cd429b8e},
 		{"3 bytes", h.Child(root, []byte("abc")), 0xc0bd09a3b025edbc},
@@ -41,9 +43,9 @@ func TestHasherGolden(t *testing.T) {
 }
 
 func TestHasherSeparates(t *testing.T) {
-	h := NewHasher(Seed{7})
-	seen := map[BlockKey]string{}
-	add := func(name string, k BlockKey) {
+	h := block.NewHasher(block.Seed{7})
+	seen := map[block.Key]string{}
+	add := func(name string, k block.Key) {
 		if k == 0 {
 			t.Errorf("%s: key 0", name)
 		}
@@ -52,31 +54,31 @@ func TestHasherSeparates(t *testing.T) {
 		}
 		seen[k] = name
 	}
-	add("scope m", h.Root(Scope{Model: "m"}))
-	add("scope m in tokens", h.Root(Scope{Space: SpaceTokens, Model: "m"}))
-	add("scope m in chunks", h.Root(Scope{Space: SpaceChunks, Model: "m"}))
-	add("adapter m", h.Root(Scope{Adapter: "m"}))
-	add("salt m", h.Root(Scope{Salt: "m"}))
-	add("model ma", h.Root(Scope{Model: "ma"}))
-	add("model m, adapter a", h.Root(Scope{Model: "m", Adapter: "a"}))
-	add("other seed", NewHasher(Seed{8}).Root(Scope{Model: "m"}))
-	root := h.Root(Scope{Model: "m"})
-	add("child of other seed", NewHasher(Seed{8}).Child(root, []byte("x")))
+	add("scope m", h.Root(block.Scope{Model: "m"}))
+	add("scope m in tokens", h.Root(block.Scope{Space: block.SpaceTokens, Model: "m"}))
+	add("scope m in chunks", h.Root(block.Scope{Space: block.SpaceChunks, Model: "m"}))
+	add("adapter m", h.Root(block.Scope{Adapter: "m"}))
+	add("salt m", h.Root(block.Scope{Salt: "m"}))
+	add("model ma", h.Root(block.Scope{Model: "ma"}))
+	add("model m, adapter a", h.Root(block.Scope{Model: "m", Adapter: "a"}))
+	add("other seed", block.NewHasher(block.Seed{8}).Root(block.Scope{Model: "m"}))
+	root := h.Root(block.Scope{Model: "m"})
+	add("child of other seed", block.NewHasher(block.Seed{8}).Child(root, []byte("x")))
 	add("child of other parent", h.Child(root+1, []byte("x")))
 	add("child", h.Child(root, []byte("x")))
 }
 
 // Every length has its own tail path, and zero bytes are content.
 func TestLadderIsChild(t *testing.T) {
-	h := NewHasher(Seed{3})
+	h := block.NewHasher(block.Seed{3})
 	text := make([]byte, 200)
 	for i := range text {
 		text[i] = byte(i * 7)
 	}
 	for step := 1; step < 70; step++ {
-		l := h.ladder(99, text)
+		l := h.Words().Ladder(99, text)
 		for n := step - 1; n <= len(text); n += step {
-			if got, want := l.child(n), h.Child(99, text[:n]); got != want {
+			if got, want := l.Child(n), h.Child(99, text[:n]); got != want {
 				t.Fatalf("%d bytes in steps of %d: %x, want %x", n, step, got, want)
 			}
 		}
@@ -84,9 +86,9 @@ func TestLadderIsChild(t *testing.T) {
 }
 
 func TestHasherLengths(t *testing.T) {
-	h := NewHasher(Seed{5})
-	root := h.Root(Scope{Model: "m"})
-	seen := map[BlockKey]int{}
+	h := block.NewHasher(block.Seed{5})
+	root := h.Root(block.Scope{Model: "m"})
+	seen := map[block.Key]int{}
 	for _, fill := range []byte{0, 0xff, 'x'} {
 		buf := bytes.Repeat([]byte{fill}, 100)
 		for n := range 101 {
@@ -112,8 +114,8 @@ func TestHasherLengths(t *testing.T) {
 // Each input byte, at each position of each length, reaches the key; each
 // flipped bit changes about half of the 63 free bits.
 func TestHasherAvalanche(t *testing.T) {
-	h := NewHasher(Seed{9, 9})
-	root := h.Root(Scope{Model: "m"})
+	h := block.NewHasher(block.Seed{9, 9})
+	root := h.Root(block.Scope{Model: "m"})
 	rng := rand.New(rand.NewPCG(1, 2))
 	var perBit [63]int
 	flips := 0
@@ -146,11 +148,11 @@ func TestHasherAvalanche(t *testing.T) {
 // Keys of near-equal blocks spread evenly over the low and the high bits, which
 // tables use as positions, and do not collide.
 func TestHasherDistribution(t *testing.T) {
-	h := NewHasher(Seed{3})
-	root := h.Root(Scope{Model: "m"})
+	h := block.NewHasher(block.Seed{3})
+	root := h.Root(block.Scope{Model: "m"})
 	const n, buckets = 1 << 18, 1 << 8
 	var low, high [buckets]int
-	seen := make(map[BlockKey]struct{}, n)
+	seen := make(map[block.Key]struct{}, n)
 	buf := make([]byte, 64)
 	for i := range n {
 		buf[0], buf[17], buf[40] = byte(i), byte(i>>8), byte(i>>16)
@@ -178,8 +180,8 @@ func TestHasherDistribution(t *testing.T) {
 func BenchmarkChild64(b *testing.B) {
 	buf := []byte(strings.Repeat("0123456789abcdef", 4))
 	b.Run("folded", func(b *testing.B) {
-		h := NewHasher(Seed{1})
-		var k BlockKey
+		h := block.NewHasher(block.Seed{1})
+		var k block.Key
 		for b.Loop() {
 			k = h.Child(k, buf)
 		}

@@ -4,13 +4,14 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
 // Options configure an Index. The zero value is usable.
 type Options struct {
-	Hasher          Hasher
+	Hasher          block.Hasher
 	MaxNodes        int // blocks in the trie; 0 means 64 million. Stores beyond it are refused and counted.
 	MaxSourceBlocks int // blocks of one source; 0 means 16 million. Stores beyond it are refused and counted.
 }
@@ -28,13 +29,14 @@ type Index struct {
 
 	mu      sync.Mutex     // writers
 	limbo   lockfree.Limbo // retired nodes
-	sources map[Source]*source
+	sources map[block.Source]*source
 	extra   map[uint64]uint32 // references of (node, slot, tier) beyond the first
 	dying   []*grave          // what is hidden and not released yet
 	retired lockfree.Limbo    // retired slots
 	freed   []uint32          // slots to be given out again
 	slots   atomic.Pointer[[]slotOwner]
-	over    atomic.Pointer[map[EndpointID]bool] // see Overflowed; nil when nobody is
+	ranks   atomic.Pointer[[]uint16]                  // by endpoint: sources that walks follow
+	over    atomic.Pointer[map[block.EndpointID]bool] // see Overflowed; nil when nobody is
 	counts  Counts
 	sink    uint32 // keeps reads ahead alive
 	going   going
@@ -45,20 +47,22 @@ type Index struct {
 
 // source is what the index keeps of one event stream. Writers only.
 type source struct {
-	name   Source
+	name   block.Source
 	slot   uint32
 	cursor uint32
 	names  *names.Table
 	xor    uint64
 	staged bool // not among the sources; see Stage
+	rules  []condition
 	over   bool // blocks were refused by a limit
 	ahead  ahead
 }
 
 // slotOwner tells readers whose a slot is.
 type slotOwner struct {
-	source Source
-	live   bool
+	source block.Source
+	live   bool // walks follow it; never that of a group with a rule
+	rules  []condition
 }
 
 // Counts are totals since the index was made.
@@ -91,13 +95,13 @@ func New(o Options) *Index {
 	if o.MaxSourceBlocks == 0 {
 		o.MaxSourceBlocks = 16 << 20
 	}
-	x := &Index{o: o, sources: map[Source]*source{}, extra: map[uint64]uint32{}}
+	x := &Index{o: o, sources: map[block.Source]*source{}, extra: map[uint64]uint32{}}
 	x.nodes.init()
 	x.sets.Init()
 	x.table.init()
 	x.lists.init()
 	slots := []slotOwner{}
-	x.slots.Store(&slots)
+	x.showSlots(slots)
 	x.scratch.New = func() any { return &walk{shard: x.shards.Add(1)} }
 	return x
 }
@@ -105,7 +109,7 @@ func New(o Options) *Index {
 // Apply performs the operations of d in order. The same deltas in the same
 // order give the same state everywhere. What does not fit (an unknown parent,
 // a removal of something unknown, a limit) is counted and left out.
-func (x *Index) Apply(name Source, d *Delta) ApplyStats {
+func (x *Index) Apply(name block.Source, d *Delta) ApplyStats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.source(name)
@@ -128,6 +132,10 @@ func (x *Index) perform(at **source, d *Delta) ApplyStats {
 		case OpRemove:
 			i += x.removals(s, d, d.Ops[i:], &st) - 1
 		case OpMove:
+			if op.Group == GroupRules {
+				x.enterRules(s, d.Hashes[op.First:op.First+op.N])
+				break
+			}
 			for _, h := range d.Hashes[op.First : op.First+op.N] {
 				x.move(s, h, op, &st)
 			}
@@ -149,7 +157,7 @@ func (x *Index) perform(at **source, d *Delta) ApplyStats {
 }
 
 // Lookup returns the block key that a source knows under an engine hash.
-func (x *Index) Lookup(name Source, h EngineHash) (BlockKey, bool) {
+func (x *Index) Lookup(name block.Source, h block.EngineHash) (block.Key, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.sources[name]
@@ -160,11 +168,11 @@ func (x *Index) Lookup(name Source, h EngineHash) (BlockKey, bool) {
 	if e == nil {
 		return 0, false
 	}
-	return BlockKey(x.nodes.at(e.Node).key.Load()), true
+	return block.Key(x.nodes.at(e.Node).key.Load()), true
 }
 
 // Reset forgets everything that a source holds.
-func (x *Index) Reset(name Source) {
+func (x *Index) Reset(name block.Source) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.sources[name]; s != nil {
@@ -175,7 +183,7 @@ func (x *Index) Reset(name Source) {
 
 // RemoveEndpoint forgets all sources of an endpoint. Match stops seeing them at
 // once.
-func (x *Index) RemoveEndpoint(ep EndpointID) {
+func (x *Index) RemoveEndpoint(ep block.EndpointID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for name, s := range x.sources {
@@ -188,7 +196,7 @@ func (x *Index) RemoveEndpoint(ep EndpointID) {
 
 // Digest returns the number of entries of a source and an order-free hash of
 // them: equal states have equal digests.
-func (x *Index) Digest(name Source) (count, xor uint64) {
+func (x *Index) Digest(name block.Source) (count, xor uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.sources[name]; s != nil {
@@ -198,7 +206,7 @@ func (x *Index) Digest(name Source) (count, xor uint64) {
 }
 
 // source returns the state of a source, made on first use.
-func (x *Index) source(name Source) *source {
+func (x *Index) source(name block.Source) *source {
 	if s := x.sources[name]; s != nil {
 		return s
 	}
@@ -208,19 +216,42 @@ func (x *Index) source(name Source) *source {
 }
 
 // newSource gives a source a slot, which readers look at if it is not staged.
-func (x *Index) newSource(name Source, table *names.Table, staged bool) *source {
+func (x *Index) newSource(name block.Source, table *names.Table, staged bool) *source {
 	s := &source{name: name, cursor: noPage, names: table, staged: staged}
+	s.slot = x.newSlot(slotOwner{source: name, live: !staged})
+	return s
+}
+
+// newSlot gives out a slot.
+func (x *Index) newSlot(owner slotOwner) (slot uint32) {
 	next := append([]slotOwner(nil), *x.slots.Load()...)
 	if n := len(x.freed); n > 0 {
-		s.slot = x.freed[n-1]
+		slot = x.freed[n-1]
 		x.freed = x.freed[:n-1]
-		next[s.slot] = slotOwner{name, !staged}
+		next[slot] = owner
 	} else {
-		s.slot = uint32(len(next))
-		next = append(next, slotOwner{name, !staged})
+		slot = uint32(len(next))
+		next = append(next, owner)
+	}
+	x.showSlots(next)
+	return slot
+}
+
+// showSlots has walks go by the owners of slots.
+func (x *Index) showSlots(next []slotOwner) {
+	var ranks []uint16
+	for i := range next {
+		if !next[i].live {
+			continue
+		}
+		ep := int(next[i].source.Endpoint)
+		for ep >= len(ranks) {
+			ranks = append(ranks, 0)
+		}
+		ranks[ep]++
 	}
 	x.slots.Store(&next)
-	return s
+	x.ranks.Store(&ranks)
 }
 
 // reclaim goes on releasing what is hidden, and moves the epoch on when something

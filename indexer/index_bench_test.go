@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // The benchmarks share one index: ten million (block, source) entries on a
@@ -23,8 +25,8 @@ const (
 
 type benchIndex struct {
 	x    *Index
-	h    Hasher
-	root BlockKey
+	h    block.Hasher
+	root block.Key
 	rss  float64 // bytes per entry, by the runtime's own account
 }
 
@@ -34,21 +36,21 @@ var benchOnce = sync.OnceValue(func() *benchIndex {
 		entries, _ = strconv.Atoi(s)
 	}
 	before := heap()
-	h := NewHasher(Seed{1})
-	b := &benchIndex{x: New(Options{Hasher: h}), h: h, root: h.Root(Scope{Model: "m"})}
+	h := block.NewHasher(block.Seed{1})
+	b := &benchIndex{x: New(Options{Hasher: h}), h: h, root: h.Root(block.Scope{Model: "m"})}
 	per := entries / benchEndpoints / benchChain
 	for i := range per {
 		for ep := range benchEndpoints {
 			_, d := storedChain(h, b.root, uint64(ep*1_000_000+i+1), benchChain, benchBlock)
-			b.x.Apply(Source{Endpoint: EndpointID(ep)}, &d)
+			b.x.Apply(block.Source{Endpoint: block.EndpointID(ep)}, &d)
 		}
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for range per * benchEndpoints / 10 {
 		ep := r.IntN(benchEndpoints)
 		_, d := storedChain(h, b.root, uint64(ep*1_000_000+r.IntN(per)+1), benchChain, benchBlock)
-		b.x.Apply(Source{Endpoint: EndpointID(ep)}, removal(&d))
-		b.x.Apply(Source{Endpoint: EndpointID(ep)}, &d)
+		b.x.Apply(block.Source{Endpoint: block.EndpointID(ep)}, removal(&d))
+		b.x.Apply(block.Source{Endpoint: block.EndpointID(ep)}, &d)
 	}
 	b.rss = float64(heap()-before) / float64(b.x.Stats().Entries)
 	return b
@@ -98,7 +100,7 @@ func BenchmarkStoreAndRemove(b *testing.B) {
 		for phase, deltas := range [][]*Delta{add, rm} {
 			start := cpuTime(b)
 			for i, d := range deltas {
-				bi.x.Apply(Source{Endpoint: EndpointID(i % benchEndpoints)}, d)
+				bi.x.Apply(block.Source{Endpoint: block.EndpointID(i % benchEndpoints)}, d)
 			}
 			took := cpuTime(b) - start
 			if sum[phase] += took; rounds == 0 || took < least[phase] {
@@ -118,8 +120,8 @@ func BenchmarkStoreAndRemove(b *testing.B) {
 func benchIndexMatch(b *testing.B, blocks, holders int) {
 	bi := benchOnce()
 	text, d := storedChain(bi.h, bi.root, uint64(800_000_000+blocks), blocks, benchBlock)
-	var eps []EndpointID
-	for ep := range EndpointID(benchEndpoints) {
+	var eps []block.EndpointID
+	for ep := range block.EndpointID(benchEndpoints) {
 		eps = append(eps, ep)
 		if int(ep) < holders {
 			// As an engine would: in pieces, while others store too.
@@ -128,14 +130,14 @@ func benchIndexMatch(b *testing.B, blocks, holders int) {
 				if i > 0 {
 					part.Ops[0] = Op{Kind: OpStore, From: d.Blocks[i-1].Key, Parent: d.Blocks[i-1].Hash, N: part.Ops[0].N}
 				}
-				bi.x.Apply(Source{Endpoint: ep}, &part)
+				bi.x.Apply(block.Source{Endpoint: ep}, &part)
 				_, other := storedChain(bi.h, bi.root, uint64(700_000_000+blocks*1000+i)+uint64(ep)*100_000, 7, benchBlock)
-				bi.x.Apply(Source{Endpoint: ep}, &other)
+				bi.x.Apply(block.Source{Endpoint: ep}, &other)
 			}
 		}
 	}
-	dst := make([]Run, len(eps))
-	q := Query{Root: bi.root, Bytes: text}
+	dst := make([]block.Run, len(eps))
+	q := block.Query{Root: bi.root, Bytes: text}
 	b.ReportAllocs()
 	start := cpuTime(b)
 	for b.Loop() {
@@ -160,13 +162,13 @@ func BenchmarkMatchRandomChain128Blocks(b *testing.B) {
 		text, _ := storedChain(bi.h, bi.root, uint64(r.IntN(benchEndpoints)*1_000_000+r.IntN(per*9/10)+1), benchChain, benchBlock)
 		texts = append(texts, text)
 	}
-	eps, dst := make([]EndpointID, benchEndpoints), make([]Run, benchEndpoints)
+	eps, dst := make([]block.EndpointID, benchEndpoints), make([]block.Run, benchEndpoints)
 	for i := range eps {
-		eps[i] = EndpointID(i)
+		eps[i] = block.EndpointID(i)
 	}
 	i := 0
 	for b.Loop() {
-		bi.x.Match(Query{Root: bi.root, Bytes: texts[i%len(texts)]}, eps, dst)
+		bi.x.Match(block.Query{Root: bi.root, Bytes: texts[i%len(texts)]}, eps, dst)
 		i++
 	}
 }
@@ -174,15 +176,15 @@ func BenchmarkMatchRandomChain128Blocks(b *testing.B) {
 func BenchmarkMatchMiss(b *testing.B) {
 	bi := benchOnce()
 	text, _ := storedChain(bi.h, bi.root, 600_000_000, 640, benchBlock)
-	eps, dst := make([]EndpointID, benchEndpoints), make([]Run, benchEndpoints)
+	eps, dst := make([]block.EndpointID, benchEndpoints), make([]block.Run, benchEndpoints)
 	for i := range eps {
-		eps[i] = EndpointID(i)
+		eps[i] = block.EndpointID(i)
 	}
 	n := uint64(0)
 	for b.Loop() {
 		n++
 		text[0], text[1], text[2] = byte(n), byte(n>>8), byte(n>>16)
-		bi.x.Match(Query{Root: bi.root, Bytes: text}, eps, dst)
+		bi.x.Match(block.Query{Root: bi.root, Bytes: text}, eps, dst)
 	}
 }
 
@@ -191,13 +193,13 @@ func BenchmarkMatchMiss(b *testing.B) {
 func BenchmarkMatchDuringChurn(b *testing.B) {
 	bi := benchOnce()
 	text, d := storedChain(bi.h, bi.root, 500_000_000, 640, benchBlock)
-	var eps []EndpointID
-	for ep := range EndpointID(40) {
-		bi.x.Apply(Source{Endpoint: ep}, &d)
+	var eps []block.EndpointID
+	for ep := range block.EndpointID(40) {
+		bi.x.Apply(block.Source{Endpoint: ep}, &d)
 		eps = append(eps, ep)
 	}
-	dst := make([]Run, len(eps))
-	q := Query{Root: bi.root, Bytes: text}
+	dst := make([]block.Run, len(eps))
+	q := block.Query{Root: bi.root, Bytes: text}
 	idle := tail(func() { bi.x.Match(q, eps, dst) })
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -242,7 +244,7 @@ func churn(bi *benchIndex, stop chan struct{}) {
 		case <-tick.C:
 		}
 		for range 12 { // 12 × 2 × 128 changes in 10 ms
-			s := Source{Endpoint: EndpointID(50 + n%40)}
+			s := block.Source{Endpoint: block.EndpointID(50 + n%40)}
 			bi.x.Apply(s, add[n%64])
 			bi.x.Apply(s, rm[n%64])
 			n++

@@ -7,53 +7,70 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // naiveIndex is the index as one would write it first: maps of strings.
 type naiveIndex struct {
-	held map[Source]map[heldEntry]int
+	held map[block.Source]map[heldEntry]int
 }
 
 type heldEntry struct {
 	path string // the bytes from the root, with block boundaries
-	hash EngineHash
-	tier Tier
+	hash block.EngineHash
+	tier block.Tier
 	grp  uint8
 }
 
-func (m *naiveIndex) set(s Source) map[heldEntry]int {
+func (m *naiveIndex) set(s block.Source) map[heldEntry]int {
 	if m.held[s] == nil {
 		m.held[s] = map[heldEntry]int{}
 	}
 	return m.held[s]
 }
 
-// run returns the longest run of an endpoint over the blocks, as (blocks, tokens by tier).
-func (m *naiveIndex) run(ep EndpointID, root BlockKey, blocks [][]byte) Run {
-	var best Run
+// run returns the longest run of an endpoint over the blocks, as (blocks, tokens by tier), and what its
+// ranks hold less on average.
+func (m *naiveIndex) run(ep block.EndpointID, ranks int32, root block.Key, blocks [][]byte) block.Run {
+	var best block.Run
+	var sum, counted, least int32
 	for s, held := range m.held {
 		if s.Endpoint != ep {
 			continue
 		}
-		var r Run
+		var r block.Run
 		path := fmt.Sprint(root)
 		for _, b := range blocks {
 			path += "|" + string(b)
-			tier := NumTiers
+			tier := block.NumTiers
 			for e := range held {
 				if e.path == path && e.tier < tier {
 					tier = e.tier
 				}
 			}
-			if tier == NumTiers {
+			if tier == block.NumTiers {
 				break
 			}
 			r.Blocks++
 			r.Bytes += int32(len(b))
 			r.Tokens[tier] += int32(len(b))
 		}
+		sum += r.Total()
+		if r.Blocks > 0 {
+			if counted == 0 || r.Total() < least {
+				least = r.Total()
+			}
+			counted++
+		}
 		if r.Bytes > best.Bytes || (r.Bytes == best.Bytes && slices.Compare(r.Tokens[:], best.Tokens[:]) > 0) {
 			best = r
+		}
+	}
+	if ranks > 1 {
+		best.Missing, best.Worst = best.Total()-sum/ranks, best.Total()
+		if counted == ranks {
+			best.Worst -= least
 		}
 	}
 	return best
@@ -63,8 +80,8 @@ func (m *naiveIndex) run(ep EndpointID, root BlockKey, blocks [][]byte) Run {
 type world struct {
 	x    *Index
 	m    *naiveIndex
-	h    Hasher
-	root BlockKey
+	h    block.Hasher
+	root block.Key
 }
 
 func (w *world) block(t *rapid.T, label string) []byte {
@@ -72,13 +89,13 @@ func (w *world) block(t *rapid.T, label string) []byte {
 	return bytes.Repeat([]byte{byte('a' + rapid.IntRange(0, 11).Draw(t, label+" byte"))}, n)
 }
 
-func (w *world) source(t *rapid.T) Source {
-	return Source{Endpoint: EndpointID(rapid.IntRange(0, 3).Draw(t, "endpoint")), Rank: uint16(rapid.IntRange(0, 1).Draw(t, "rank"))}
+func (w *world) source(t *rapid.T) block.Source {
+	return block.Source{Endpoint: block.EndpointID(rapid.IntRange(0, 3).Draw(t, "endpoint")), Rank: uint16(rapid.IntRange(0, 1).Draw(t, "rank"))}
 }
 
 // next is the path below path of a block as a source holds it: some sources
 // judge some blocks to be non-canonical, and no query passes those.
-func (w *world) next(s Source, path string, b []byte) (string, BlockFlags) {
+func (w *world) next(s block.Source, path string, b []byte) (string, BlockFlags) {
 	path += "|" + string(b)
 	if (int(b[0])+int(s.Endpoint))%5 == 0 {
 		return path + "!", FlagNonCanonical
@@ -87,17 +104,17 @@ func (w *world) next(s Source, path string, b []byte) (string, BlockFlags) {
 }
 
 // hashOf gives a block the engine hash that a source would: of its path, in a small space so that hashes are shared.
-func hashOf(path string) EngineHash {
+func hashOf(path string) block.EngineHash {
 	h := uint64(14695981039346656037)
 	for i := range len(path) {
 		h = (h ^ uint64(path[i])) * 1099511628211
 	}
-	return EngineHash(h)
+	return block.EngineHash(h)
 }
 
 func (w *world) store(t *rapid.T) {
 	s := w.source(t)
-	tier, grp := Tier(rapid.IntRange(0, 2).Draw(t, "tier")), uint8(rapid.IntRange(0, 1).Draw(t, "group"))
+	tier, grp := block.Tier(rapid.IntRange(0, 2).Draw(t, "tier")), uint8(rapid.IntRange(0, 1).Draw(t, "group"))
 	held := w.m.set(s)
 	op := Op{Kind: OpStore, Root: true, From: w.root, Tier: tier, Group: grp}
 	path, key := fmt.Sprint(w.root), w.root
@@ -145,7 +162,7 @@ func (w *world) remove(t *rapid.T) {
 	if held[e]--; held[e] == 0 {
 		delete(held, e)
 	}
-	w.x.Apply(s, &Delta{Ops: []Op{{Kind: OpRemove, N: 1, Tier: e.tier, Group: e.grp}}, Hashes: []EngineHash{e.hash}})
+	w.x.Apply(s, &Delta{Ops: []Op{{Kind: OpRemove, N: 1, Tier: e.tier, Group: e.grp}}, Hashes: []block.EngineHash{e.hash}})
 }
 
 func (w *world) wipe(t *rapid.T) {
@@ -159,8 +176,8 @@ func (w *world) wipe(t *rapid.T) {
 		delete(w.m.held, s)
 	case 2:
 		w.x.RemoveEndpoint(s.Endpoint)
-		delete(w.m.held, Source{s.Endpoint, 0})
-		delete(w.m.held, Source{s.Endpoint, 1})
+		delete(w.m.held, block.Source{Endpoint: s.Endpoint, Rank: 0})
+		delete(w.m.held, block.Source{Endpoint: s.Endpoint, Rank: 1})
 	}
 }
 
@@ -182,15 +199,29 @@ func (w *world) check(t *rapid.T) {
 	if w.ambiguous(blocks) {
 		return
 	}
-	eps := []EndpointID{2, 0, 3, 1}
-	dst := make([]Run, len(eps))
-	w.x.Match(Query{Root: w.root, Bytes: text}, eps, dst)
+	eps := []block.EndpointID{2, 0, 3, 1}
+	dst := make([]block.Run, len(eps))
+	w.x.Match(block.Query{Root: w.root, Bytes: text}, eps, dst)
 	for i, ep := range eps {
 		dst[i].Cut = false // depends on what the others hold
-		if want := w.m.run(ep, w.root, blocks); dst[i] != want {
+		if want := w.m.run(ep, w.ranks(t, ep), w.root, blocks); dst[i] != want {
 			t.Fatalf("endpoint %d, %q: got %+v, want %+v", ep, blocks, dst[i], want)
 		}
 	}
+}
+
+// ranks is how many ranks of an endpoint the index knows, all that hold something among
+// them.
+func (w *world) ranks(t *rapid.T, ep block.EndpointID) (n int32) {
+	if all := *w.x.ranks.Load(); int(ep) < len(all) {
+		n = int32(all[ep])
+	}
+	for s, held := range w.m.held {
+		if s.Endpoint == ep && len(held) > 0 && n == 0 {
+			t.Fatalf("%v holds something and is no rank", s)
+		}
+	}
+	return n
 }
 
 // ambiguous reports whether some source stores the text of blocks cut differently.
@@ -236,9 +267,9 @@ func (w *world) snapshot(t *rapid.T) {
 // The index is the naive model, under any sequence of operations.
 func TestIndexLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := NewHasher(Seed{7})
-		w := &world{x: New(Options{Hasher: h}), m: &naiveIndex{held: map[Source]map[heldEntry]int{}}, h: h}
-		w.root = h.Root(Scope{Model: "m"})
+		h := block.NewHasher(block.Seed{7})
+		w := &world{x: New(Options{Hasher: h}), m: &naiveIndex{held: map[block.Source]map[heldEntry]int{}}, h: h}
+		w.root = h.Root(block.Scope{Model: "m"})
 		t.Repeat(map[string]func(*rapid.T){
 			"store": w.store, "store again": w.store, "remove": w.remove, "remove again": w.remove,
 			"wipe": w.wipe, "match": w.check, "match again": w.check, "snapshot": w.snapshot,
@@ -247,7 +278,7 @@ func TestIndexLaw(t *testing.T) {
 			w.x.Reset(s)
 		}
 		for range 3 {
-			w.x.Reset(Source{})
+			w.x.Reset(block.Source{})
 		}
 		if st := w.x.Stats(); st.Nodes != 0 || st.Entries != 0 || st.Sets != 0 || st.Branches != 0 {
 			t.Fatalf("something is left: %+v", st)

@@ -7,10 +7,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // storedChain makes n blocks of size bytes below root, and the delta that stores them.
-func storedChain(h Hasher, root BlockKey, seed uint64, n, size int) ([]byte, Delta) {
+func storedChain(h block.Hasher, root block.Key, seed uint64, n, size int) ([]byte, Delta) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	text := make([]byte, n*size)
 	for i := 0; i+8 <= len(text); i += 8 {
@@ -20,23 +22,23 @@ func storedChain(h Hasher, root BlockKey, seed uint64, n, size int) ([]byte, Del
 	key := root
 	for i := range n {
 		key = h.Child(key, text[i*size:(i+1)*size])
-		d.Blocks = append(d.Blocks, StoredBlock{Hash: EngineHash(seed<<20 + uint64(i)), Key: key, Bytes: uint32(size), Tokens: 16})
+		d.Blocks = append(d.Blocks, StoredBlock{Hash: block.EngineHash(seed<<20 + uint64(i)), Key: key, Bytes: uint32(size), Tokens: 16})
 	}
 	return text, d
 }
 
 func TestNonCanonicalBlockEndsTheWalk(t *testing.T) {
-	h := NewHasher(Seed{1})
-	x, root := New(Options{Hasher: h}), h.Root(Scope{})
+	h := block.NewHasher(block.Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(block.Scope{})
 	text, d := storedChain(h, root, 1, 5, 8)
 	d.Blocks[3].Flags = FlagNonCanonical
-	x.Apply(Source{}, &d)
-	dst := make([]Run, 1)
-	x.Match(Query{Root: root, Bytes: text}, []EndpointID{0}, dst)
+	x.Apply(block.Source{}, &d)
+	dst := make([]block.Run, 1)
+	x.Match(block.Query{Root: root, Bytes: text}, []block.EndpointID{0}, dst)
 	if dst[0].Blocks != 3 {
 		t.Errorf("got %d blocks, want 3", dst[0].Blocks)
 	}
-	if key, ok := x.Lookup(Source{}, d.Blocks[4].Hash); !ok || key != d.Blocks[4].Key {
+	if key, ok := x.Lookup(block.Source{}, d.Blocks[4].Hash); !ok || key != d.Blocks[4].Key {
 		t.Error("the block below a non-canonical one is lost")
 	}
 }
@@ -44,30 +46,30 @@ func TestNonCanonicalBlockEndsTheWalk(t *testing.T) {
 // Sources that tokenized one text differently do not judge for each other, in
 // whatever order they store, in a list of children and at a branch point.
 func TestJudgementsAreKeptApart(t *testing.T) {
-	h := NewHasher(Seed{1})
-	root := h.Root(Scope{})
+	h := block.NewHasher(block.Seed{1})
+	root := h.Root(block.Scope{})
 	text, plain := storedChain(h, root, 1, 6, 8)
 	_, judged := storedChain(h, root, 1, 6, 8)
 	judged.Blocks[3].Flags = FlagNonCanonical
 	for _, siblings := range []int{0, 2 * branchAt} {
-		for _, first := range []EndpointID{0, 1} {
+		for _, first := range []block.EndpointID{0, 1} {
 			x := New(Options{Hasher: h})
 			for i := range siblings {
 				_, d := storedChain(h, plain.Blocks[2].Key, uint64(100+i), 2, 8)
 				d.Ops[0] = Op{Kind: OpStore, From: plain.Blocks[2].Key, Parent: plain.Blocks[2].Hash, N: 2}
-				x.Apply(Source{}, &Delta{Ops: []Op{{Kind: OpStore, Root: true, From: root, N: 3}}, Blocks: plain.Blocks[:3]})
-				x.Apply(Source{}, &d)
+				x.Apply(block.Source{}, &Delta{Ops: []Op{{Kind: OpStore, Root: true, From: root, N: 3}}, Blocks: plain.Blocks[:3]})
+				x.Apply(block.Source{}, &d)
 			}
 			deltas := [...]*Delta{&plain, &judged}
-			x.Apply(Source{Endpoint: first}, deltas[first])
-			x.Apply(Source{Endpoint: 1 - first}, deltas[1-first])
-			dst := make([]Run, 2)
-			q := Query{Root: root, Bytes: text}
-			if x.Match(q, []EndpointID{0, 1}, dst); dst[0].Blocks != 6 || dst[1].Blocks != 3 || dst[0].Cut || !dst[1].Cut {
+			x.Apply(block.Source{Endpoint: first}, deltas[first])
+			x.Apply(block.Source{Endpoint: 1 - first}, deltas[1-first])
+			dst := make([]block.Run, 2)
+			q := block.Query{Root: root, Bytes: text}
+			if x.Match(q, []block.EndpointID{0, 1}, dst); dst[0].Blocks != 6 || dst[1].Blocks != 3 || dst[0].Cut || !dst[1].Cut {
 				t.Errorf("%d siblings, endpoint %d first: got %+v", siblings, first, dst)
 			}
 			x.RemoveEndpoint(0)
-			if x.Match(q, []EndpointID{0, 1}, dst); dst[1].Blocks != 3 || !dst[1].Cut {
+			if x.Match(q, []block.EndpointID{0, 1}, dst); dst[1].Blocks != 3 || !dst[1].Cut {
 				t.Errorf("%d siblings, the judged alone: got %+v", siblings, dst[1])
 			}
 			x.RemoveEndpoint(1)
@@ -81,9 +83,9 @@ func TestJudgementsAreKeptApart(t *testing.T) {
 // Below a block and its non-canonical twin, the same keys are different blocks,
 // at branch points too.
 func TestBranchesBelowTwins(t *testing.T) {
-	h := NewHasher(Seed{1})
-	root := h.Root(Scope{})
-	for _, first := range []EndpointID{0, 1} {
+	h := block.NewHasher(block.Seed{1})
+	root := h.Root(block.Scope{})
+	for _, first := range []block.EndpointID{0, 1} {
 		x := New(Options{Hasher: h})
 		var texts [][]byte
 		for i := range 2 * branchAt {
@@ -91,10 +93,10 @@ func TestBranchesBelowTwins(t *testing.T) {
 			tail, d := storedChain(h, top.Blocks[0].Key, uint64(100+i), 2, 8)
 			texts = append(texts, append(text, tail...))
 			d.Ops[0].Root, d.Ops[0].Parent = false, top.Blocks[0].Hash
-			for _, ep := range []EndpointID{first, 1 - first} {
+			for _, ep := range []block.EndpointID{first, 1 - first} {
 				top.Blocks[0].Flags = BlockFlags(ep) * FlagNonCanonical
-				x.Apply(Source{Endpoint: ep}, &top)
-				if st := x.Apply(Source{Endpoint: ep}, &d); st.Stored != 2 {
+				x.Apply(block.Source{Endpoint: ep}, &top)
+				if st := x.Apply(block.Source{Endpoint: ep}, &d); st.Stored != 2 {
 					t.Fatalf("got %+v", st)
 				}
 			}
@@ -102,10 +104,10 @@ func TestBranchesBelowTwins(t *testing.T) {
 		if n := x.Stats().Nodes; n != 1+2*(1+2*len(texts)) {
 			t.Errorf("%d nodes", n)
 		}
-		for _, gone := range []EndpointID{1, 0} {
-			dst := make([]Run, 2)
+		for _, gone := range []block.EndpointID{1, 0} {
+			dst := make([]block.Run, 2)
 			for i, text := range texts {
-				if x.Match(Query{Root: root, Bytes: text}, []EndpointID{0, 1}, dst); dst[0].Blocks != 3 || dst[1].Blocks != 0 {
+				if x.Match(block.Query{Root: root, Bytes: text}, []block.EndpointID{0, 1}, dst); dst[0].Blocks != 3 || dst[1].Blocks != 0 {
 					t.Errorf("text %d: got %+v", i, dst)
 				}
 			}
@@ -120,42 +122,42 @@ func TestBranchesBelowTwins(t *testing.T) {
 // A second copy of a block counts with the first, however it is judged: a
 // removal of one must leave the other.
 func TestFirstJudgementStands(t *testing.T) {
-	h := NewHasher(Seed{1})
-	x, root := New(Options{Hasher: h}), h.Root(Scope{})
+	h := block.NewHasher(block.Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(block.Scope{})
 	text, d := storedChain(h, root, 1, 3, 8)
 	_, judged := storedChain(h, root, 1, 3, 8)
 	judged.Blocks[1].Flags = FlagNonCanonical
-	x.Apply(Source{}, &d)
-	x.Apply(Source{}, &judged)
-	x.Apply(Source{}, removal(&d))
-	dst := make([]Run, 1)
-	if x.Match(Query{Root: root, Bytes: text}, []EndpointID{0}, dst); dst[0].Blocks != 3 {
+	x.Apply(block.Source{}, &d)
+	x.Apply(block.Source{}, &judged)
+	x.Apply(block.Source{}, removal(&d))
+	dst := make([]block.Run, 1)
+	if x.Match(block.Query{Root: root, Bytes: text}, []block.EndpointID{0}, dst); dst[0].Blocks != 3 {
 		t.Errorf("got %+v", dst[0])
 	}
-	if x.Apply(Source{}, removal(&d)); x.Stats().Nodes != 0 {
+	if x.Apply(block.Source{}, removal(&d)); x.Stats().Nodes != 0 {
 		t.Errorf("left: %+v", x.Stats())
 	}
 }
 
 func TestLimitsRefuseAndCount(t *testing.T) {
-	h := NewHasher(Seed{1})
-	x, root := New(Options{Hasher: h, MaxSourceBlocks: 10}), h.Root(Scope{})
+	h := block.NewHasher(block.Seed{1})
+	x, root := New(Options{Hasher: h, MaxSourceBlocks: 10}), h.Root(block.Scope{})
 	_, d := storedChain(h, root, 1, 25, 8)
-	if st := x.Apply(Source{}, &d); st.Stored != 10 || st.Refused != 15 {
+	if st := x.Apply(block.Source{}, &d); st.Stored != 10 || st.Refused != 15 {
 		t.Errorf("got %+v", st)
 	}
 	orphan := Delta{Ops: []Op{{Kind: OpStore, Parent: 99, From: 5, N: 1}}, Blocks: d.Blocks[:1]}
-	if st := x.Apply(Source{}, &orphan); st.UnknownParent != 1 {
+	if st := x.Apply(block.Source{}, &orphan); st.UnknownParent != 1 {
 		t.Errorf("got %+v", st)
 	}
 }
 
 // Readers must see a chain that is never changed, whole, while the rest of the index churns.
 func TestReadersDuringChurn(t *testing.T) {
-	h := NewHasher(Seed{1})
-	x, root := New(Options{Hasher: h}), h.Root(Scope{Model: "m"})
+	h := block.NewHasher(block.Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(block.Scope{Model: "m"})
 	text, d := storedChain(h, root, 1, 64, 64)
-	stable := Source{Endpoint: 3}
+	stable := block.Source{Endpoint: 3}
 	x.Apply(stable, &d)
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -163,7 +165,7 @@ func TestReadersDuringChurn(t *testing.T) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(w), 9))
 			for !stop.Load() {
-				s := Source{Endpoint: EndpointID(4 + r.IntN(3)), Rank: uint16(w)}
+				s := block.Source{Endpoint: block.EndpointID(4 + r.IntN(3)), Rank: uint16(w)}
 				_, c := storedChain(h, root, 2+r.Uint64N(50), 1+r.IntN(60), 64)
 				x.Apply(s, &c)
 				x.Apply(s, &d)
@@ -178,10 +180,10 @@ func TestReadersDuringChurn(t *testing.T) {
 			}
 		})
 	}
-	eps, dst := []EndpointID{3, 4, 5, 6}, make([]Run, 4)
+	eps, dst := []block.EndpointID{3, 4, 5, 6}, make([]block.Run, 4)
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
-		x.Match(Query{Root: root, Bytes: text}, eps, dst)
-		if dst[0].Blocks != 64 || dst[0].Tokens[TierGPU] != 1024 {
+		x.Match(block.Query{Root: root, Bytes: text}, eps, dst)
+		if dst[0].Blocks != 64 || dst[0].Tokens[block.TierGPU] != 1024 {
 			t.Errorf("a reader saw %+v", dst[0])
 			break
 		}
@@ -197,38 +199,18 @@ func TestReadersDuringChurn(t *testing.T) {
 
 // Many entries under one engine hash must cost memory in proportion, not a directory that doubles.
 func TestOneHashForEverything(t *testing.T) {
-	h := NewHasher(Seed{1})
-	x, root := New(Options{Hasher: h}), h.Root(Scope{})
+	h := block.NewHasher(block.Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(block.Scope{})
 	_, d := storedChain(h, root, 1, 3000, 8)
 	for i := range d.Blocks {
 		d.Blocks[i].Hash = 42
 	}
-	x.Apply(Source{}, &d)
+	x.Apply(block.Source{}, &d)
 	if st := x.Stats(); st.Entries != 3000 || st.Bytes > 4<<20 {
 		t.Errorf("got %+v", st)
 	}
-	x.Apply(Source{}, &Delta{Ops: []Op{{Kind: OpRemove, N: 1}}, Hashes: []EngineHash{42}})
+	x.Apply(block.Source{}, &Delta{Ops: []Op{{Kind: OpRemove, N: 1}}, Hashes: []block.EngineHash{42}})
 	if st := x.Stats(); st.Entries != 0 || st.Nodes != 0 {
 		t.Errorf("after the removal: %+v", st)
-	}
-}
-
-func TestTrimLetsGoOfWhatTheEngineDoesNotHave(t *testing.T) {
-	h := NewHasher(Seed{1})
-	x, root := New(Options{Hasher: h}), h.Root(Scope{})
-	text, d := storedChain(h, root, 1, 20, 8)
-	x.Apply(Source{Endpoint: 1}, &d)
-	x.Apply(Source{Endpoint: 2}, &d)
-	q := Query{Root: root, Bytes: text}
-	if gone := x.Trim(Source{Endpoint: 1}, q, 5*8); len(gone) != 15 {
-		t.Errorf("let go of %d blocks, want 15", len(gone))
-	}
-	dst := make([]Run, 2)
-	x.Match(q, []EndpointID{1, 2}, dst)
-	if dst[0].Blocks != 5 || dst[1].Blocks != 20 {
-		t.Errorf("got %d and %d blocks", dst[0].Blocks, dst[1].Blocks)
-	}
-	if gone := x.Trim(Source{Endpoint: 3}, q, 0); gone != nil {
-		t.Errorf("an unknown source let go of %d", len(gone))
 	}
 }

@@ -1,6 +1,9 @@
 package indexer
 
-import "github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
+import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
+)
 
 // walk is the scratch memory of one Match.
 type walk struct {
@@ -8,15 +11,22 @@ type walk struct {
 	index []int32 // by EndpointID: candidate number + 1
 	alive []runner
 	at    progress
+	rules []grip  // of the runners whose source has rules
+	ranks []ranks // by candidate; empty when no candidate has several
 }
+
+// ranks are those of a candidate: how many there are, how many runs have ended, the
+// tokens of all of these and of the shortest.
+type ranks struct{ n, ended, sum, least int32 }
 
 // runner is a source whose run is not over.
 type runner struct {
 	slot   uint32
 	cand   int32
-	tier   Tier
+	tier   block.Tier
 	since  int32 // tokens walked when tier began
-	tokens [NumTiers]int32
+	rules  int32 // place in walk.rules + 1, 0 for none
+	tokens [block.NumTiers]int32
 }
 
 // progress is how far the walk has come.
@@ -27,10 +37,11 @@ type progress struct {
 
 // Match fills dst[i] with the leading run of q that candidates[i] holds: its
 // longest prefix of consecutive blocks, each counted in the best tier that
-// holds it. An endpoint with several ranks gets the run of its best rank. dst
+// holds it. An endpoint with several ranks gets the run of its best rank, and by how much
+// less is to be expected of any of them. dst
 // must be as long as candidates. Match does not allocate, never waits for
 // writers, and may be called concurrently.
-func (x *Index) Match(q Query, candidates []EndpointID, dst []Run) {
+func (x *Index) Match(q block.Query, candidates []block.EndpointID, dst []block.Run) {
 	clear(dst)
 	if len(q.Bytes) == 0 || len(candidates) == 0 {
 		return
@@ -38,33 +49,59 @@ func (x *Index) Match(q Query, candidates []EndpointID, dst []Run) {
 	w := x.scratch.Get().(*walk)
 	c := x.epoch.Enter(w.shard)
 	if root := x.table.find(uint64(q.Root)); root != 0 && x.nodes.at(root).key.Load() == uint64(q.Root) {
-		w.prepare(candidates)
+		w.prepare(candidates, *x.ranks.Load())
 		x.walk(w, root, q, dst)
+		w.expect(dst)
 		w.forget(candidates)
 	}
 	x.epoch.Leave(c)
 	x.scratch.Put(w)
 }
 
-func (w *walk) prepare(candidates []EndpointID) {
-	w.alive, w.at = w.alive[:0], progress{}
+func (w *walk) prepare(candidates []block.EndpointID, counts []uint16) {
+	w.alive, w.at, w.rules = w.alive[:0], progress{}, w.rules[:0]
+	w.ranks = w.ranks[:0]
 	for i, ep := range candidates {
 		for int(ep) >= len(w.index) {
 			w.index = append(w.index, make([]int32, int(ep)+1-len(w.index))...)
 		}
 		w.index[ep] = int32(i) + 1
+		if int(ep) < len(counts) && counts[ep] > 1 {
+			w.several(i, len(candidates), int32(counts[ep]))
+		}
 	}
 }
 
-func (w *walk) forget(candidates []EndpointID) {
+// several notes that candidate i has n ranks.
+func (w *walk) several(i, of int, n int32) {
+	for len(w.ranks) < of {
+		w.ranks = append(w.ranks, ranks{n: 1})
+	}
+	w.ranks[i].n = n
+}
+
+// expect says of candidates with several ranks what is to be expected of any of them.
+func (w *walk) expect(dst []block.Run) {
+	for i := range w.ranks {
+		r, best := &w.ranks[i], dst[i].Total()
+		if r.n < 2 {
+			continue
+		}
+		if dst[i].Missing, dst[i].Worst = best-r.sum/r.n, best; r.ended == r.n {
+			dst[i].Worst -= r.least
+		}
+	}
+}
+
+func (w *walk) forget(candidates []block.EndpointID) {
 	for _, ep := range candidates {
 		w.index[ep] = 0
 	}
 }
 
 // walk follows q down from root until no candidate holds the next block.
-func (x *Index) walk(w *walk, root uint32, q Query, dst []Run) {
-	h, rest, key := x.o.Hasher, q.Bytes, q.Root
+func (x *Index) walk(w *walk, root uint32, q block.Query, dst []block.Run) {
+	h, rest, key := x.o.Hasher.Words(), q.Bytes, q.Root
 	slots := *x.slots.Load()
 	parent, set := x.nodes.at(root), uint32(0)
 	for first := true; ; first = false {
@@ -82,6 +119,9 @@ func (x *Index) walk(w *walk, root uint32, q Query, dst []Run) {
 			} else {
 				w.change(x.sets.Get(s), dst)
 			}
+			if len(w.rules) > 0 {
+				w.grasp(x.sets.Get(s), int32(n.tokens()))
+			}
 			if len(w.alive) == 0 {
 				break
 			}
@@ -94,6 +134,7 @@ func (x *Index) walk(w *walk, root uint32, q Query, dst []Run) {
 		w.at.tokens += int32(n.tokens())
 		parent = n
 	}
+	w.toEnd(q, parent)
 	for i := range w.alive {
 		w.finish(&w.alive[i], dst)
 	}
@@ -106,7 +147,7 @@ type fork struct {
 	n    int
 	cut  bool // a child is non-canonical
 	node [maxFork]*node
-	key  [maxFork]BlockKey
+	key  [maxFork]block.Key
 }
 
 const (
@@ -114,7 +155,7 @@ const (
 	lookahead = 32 // blocks by which cuttings are compared
 )
 
-func (f *fork) add(n *node, key BlockKey) {
+func (f *fork) add(n *node, key block.Key) {
 	if f.n < maxFork {
 		f.node[f.n], f.key[f.n] = n, key
 		f.n++
@@ -124,7 +165,7 @@ func (f *fork) add(n *node, key BlockKey) {
 
 // step returns the child of parent that begins rest, and moves key to it. It
 // reports whether a child that begins rest is non-canonical.
-func (x *Index) step(h Hasher, parent *node, key *BlockKey, rest []byte) (n *node, cut bool) {
+func (x *Index) step(h block.Words, parent *node, key *block.Key, rest []byte) (n *node, cut bool) {
 	var f fork
 	x.children(h, parent, *key, rest, &f)
 	best := 0
@@ -140,7 +181,7 @@ func (x *Index) step(h Hasher, parent *node, key *BlockKey, rest []byte) (n *nod
 
 // choose prefers a cutting that is the text's own tokenization, as far as is
 // known, then the one that goes on for longest.
-func (x *Index) choose(h Hasher, f *fork, rest []byte) int {
+func (x *Index) choose(h block.Words, f *fork, rest []byte) int {
 	best, most := 0, -1
 	for i := range f.n {
 		depth := 0
@@ -155,7 +196,7 @@ func (x *Index) choose(h Hasher, f *fork, rest []byte) int {
 }
 
 // depth follows the first cutting of each block that is not non-canonical.
-func (x *Index) depth(h Hasher, n *node, key BlockKey, rest []byte) int {
+func (x *Index) depth(h block.Words, n *node, key block.Key, rest []byte) int {
 	for depth := range lookahead {
 		var f fork
 		x.children(h, n, key, rest, &f)
@@ -173,13 +214,13 @@ func (x *Index) depth(h Hasher, n *node, key BlockKey, rest []byte) int {
 }
 
 // children finds the children of parent that begin rest.
-func (x *Index) children(h Hasher, parent *node, key BlockKey, rest []byte, f *fork) {
+func (x *Index) children(h block.Words, parent *node, key block.Key, rest []byte, f *fork) {
 	first := parent.first.Load()
 	if first&branchBit != 0 {
 		x.branched(h, parent, key, rest, f)
 		return
 	}
-	last, k := ^uint32(0), BlockKey(0)
+	last, k := ^uint32(0), block.Key(0)
 	for id := first; id != 0; {
 		n := x.nodes.at(id)
 		if length := n.length.Load(); int(length) <= len(rest) {
@@ -194,18 +235,18 @@ func (x *Index) children(h Hasher, parent *node, key BlockKey, rest []byte, f *f
 	}
 }
 
-func (x *Index) branched(h Hasher, parent *node, key BlockKey, rest []byte, f *fork) {
+func (x *Index) branched(h block.Words, parent *node, key block.Key, rest []byte, f *fork) {
 	forms := x.lists.get(parent.first.Load() &^ branchBit).forms.Load()
 	if forms == nil {
 		return
 	}
-	keys := h.ladder(key, rest)
+	keys := h.Ladder(key, rest)
 	for _, form := range *forms {
 		length, apart := form.length(), form.apart()
 		if int(length) > len(rest) {
 			return
 		}
-		k := keys.child(int(length))
+		k := keys.Child(int(length))
 		if id := x.branchChild(parent, uint64(k), apart); id != 0 {
 			if n := x.nodes.at(id); n.length.Load() == length {
 				f.add(n, k)
@@ -223,13 +264,19 @@ func (w *walk) begin(s *lockfree.Set, slots []slotOwner) {
 		}
 		ep := slots[slot].source.Endpoint
 		if int(ep) < len(w.index) && w.index[ep] != 0 {
-			w.alive = append(w.alive, runner{slot: slot, cand: w.index[ep] - 1, tier: Tier(lockfree.BestTier(m))})
+			w.alive = append(w.alive, runner{slot: slot, cand: w.index[ep] - 1, tier: block.Tier(lockfree.BestTier(m))})
+			if rules := slots[slot].rules; len(rules) > 0 {
+				w.follow(rules)
+			}
 		}
 	}
 }
 
 // change goes on with the runners that are in s too. Both lists are sorted by slot.
-func (w *walk) change(s *lockfree.Set, dst []Run) {
+func (w *walk) change(s *lockfree.Set, dst []block.Run) {
+	if len(w.rules) > 0 {
+		w.settle(w.at)
+	}
 	kept, j := 0, 0
 	for i := range w.alive {
 		r := &w.alive[i]
@@ -240,7 +287,7 @@ func (w *walk) change(s *lockfree.Set, dst []Run) {
 			w.finish(r, dst)
 			continue
 		}
-		if t := Tier(lockfree.BestTier(s.Members[j])); t != r.tier {
+		if t := block.Tier(lockfree.BestTier(s.Members[j])); t != r.tier {
 			r.tokens[r.tier] += w.at.tokens - r.since
 			r.tier, r.since = t, w.at.tokens
 		}
@@ -251,17 +298,32 @@ func (w *walk) change(s *lockfree.Set, dst []Run) {
 }
 
 // finish reports a run that ends here.
-func (w *walk) finish(r *runner, dst []Run) {
+func (w *walk) finish(r *runner, dst []block.Run) {
 	r.tokens[r.tier] += w.at.tokens - r.since
-	run := Run{Blocks: w.at.blocks, Bytes: w.at.bytes, Tokens: r.tokens, Cut: w.at.cut}
-	if d := &dst[r.cand]; run.better(d) {
+	run := block.Run{Blocks: w.at.blocks, Bytes: w.at.bytes, Tokens: r.tokens, Cut: w.at.cut}
+	if r.rules != 0 {
+		run = w.rules[r.rules-1].best
+	}
+	if len(w.ranks) > 0 {
+		w.ranks[r.cand].add(run.Total())
+	}
+	if d := &dst[r.cand]; run.Better(d) {
 		*d = run
 	}
 }
 
+// add enters the run of one rank.
+func (r *ranks) add(tokens int32) {
+	if r.ended == 0 || tokens < r.least {
+		r.least = tokens
+	}
+	r.ended++
+	r.sum += tokens
+}
+
 // Ends appends to dst the byte positions at which the blocks of q end that
 // Match walks, up to limit bytes. Runs end at such positions.
-func (x *Index) Ends(q Query, limit int32, dst []int32) []int32 {
+func (x *Index) Ends(q block.Query, limit int32, dst []int32) []int32 {
 	w := x.scratch.Get().(*walk)
 	c := x.epoch.Enter(w.shard)
 	defer func() {
@@ -274,7 +336,7 @@ func (x *Index) Ends(q Query, limit int32, dst []int32) []int32 {
 	}
 	parent, rest, key, at := x.nodes.at(root), q.Bytes, q.Root, int32(0)
 	for at < limit {
-		n, _ := x.step(x.o.Hasher, parent, &key, rest)
+		n, _ := x.step(x.o.Hasher.Words(), parent, &key, rest)
 		if n == nil || n.length.Load() == 0 {
 			break
 		}

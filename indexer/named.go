@@ -1,6 +1,9 @@
 package indexer
 
-import "github.com/grapevine-epp/grapevine/indexer/internal/names"
+import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/indexer/internal/names"
+)
 
 // Named looks up the blocks of one source by their names, while writers wait. It is
 // what encodings need that leave out what their readers hold too (package wire).
@@ -11,7 +14,7 @@ type Named struct {
 
 // Named begins look-ups. Release must follow, and nothing else of the index but Match
 // may be called before. known false begins look-ups that find nothing.
-func (x *Index) Named(name Source, known bool) Named {
+func (x *Index) Named(name block.Source, known bool) Named {
 	x.mu.Lock()
 	n := Named{x: x}
 	if known {
@@ -25,13 +28,13 @@ func (n Named) Release() { n.x.mu.Unlock() }
 
 // Key returns the key of the blocks of a name; false when there is none, or when they
 // have several keys.
-func (n Named) Key(h EngineHash) (key BlockKey, ok bool) {
+func (n Named) Key(h block.EngineHash) (key block.Key, ok bool) {
 	if n.s == nil {
 		return 0, false
 	}
 	g, at := n.s.names.Find(uint64(h))
 	for e, i := g.Next(uint64(h), at); e != nil; e, i = g.Next(uint64(h), i) {
-		k := BlockKey(n.x.nodes.at(e.Node).key.Load())
+		k := block.Key(n.x.nodes.at(e.Node).key.Load())
 		if ok && k != key {
 			return 0, false
 		}
@@ -45,7 +48,7 @@ type ShortName uint32
 
 // Short returns the short name of a hash, and whether it is held and no other that is
 // held has the same.
-func (n Named) Short(h EngineHash) (ShortName, bool) {
+func (n Named) Short(h block.EngineHash) (ShortName, bool) {
 	short := names.ShortOf(uint64(h))
 	if n.s == nil {
 		return ShortName(short), false
@@ -56,19 +59,19 @@ func (n Named) Short(h EngineHash) (ShortName, bool) {
 
 // ByShort returns the hash that has a short name, if there is exactly one. many tells
 // that several have it, or that the table cannot tell.
-func (n Named) ByShort(short ShortName) (h EngineHash, one, many bool) {
+func (n Named) ByShort(short ShortName) (h block.EngineHash, one, many bool) {
 	if n.s == nil {
 		return 0, false, false
 	}
 	e, is := n.s.names.ByShort(names.Short(short))
 	if is == names.One {
-		return EngineHash(e.Hash), true, false
+		return block.EngineHash(e.Hash), true, false
 	}
 	return 0, false, is == names.Many
 }
 
 // Ahead reads what Short is going to need for hashes.
-func (n Named) Ahead(hashes []EngineHash) {
+func (n Named) Ahead(hashes []block.EngineHash) {
 	if n.s == nil {
 		return
 	}

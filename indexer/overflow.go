@@ -1,9 +1,11 @@
 package indexer
 
+import "github.com/grapevine-epp/grapevine/indexer/block"
+
 // Overflowed reports whether blocks of an endpoint were refused, since its source was
 // empty, because one source or all of them held as many as they may: what is known of
 // it is not all that there is. It takes no lock.
-func (x *Index) Overflowed(ep EndpointID) bool {
+func (x *Index) Overflowed(ep block.EndpointID) bool {
 	m := x.over.Load()
 	return m != nil && (*m)[ep]
 }
@@ -20,7 +22,7 @@ func (x *Index) overflow(s *source) {
 }
 
 func (x *Index) noteOverflows() {
-	m := map[EndpointID]bool{}
+	m := map[block.EndpointID]bool{}
 	for name, s := range x.sources {
 		if s.over {
 			m[name.Endpoint] = true

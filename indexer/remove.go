@@ -1,11 +1,14 @@
 package indexer
 
-import "github.com/grapevine-epp/grapevine/indexer/internal/names"
+import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/indexer/internal/names"
+)
 
 // going holds removals that are done together, so that each step reads memory for
 // all of them at a time.
 type going struct {
-	hashes [window]EngineHash
+	hashes [window]block.EngineHash
 	kinds  [window]uint32
 	spent  [window]names.Entry
 	n      int
@@ -62,7 +65,7 @@ func (x *Index) removeGoing(s *source, st *ApplyStats) {
 // removeAll counts one copy less of every node that a hash names; where none is left,
 // the source lets go of the block. One hash can name several nodes (an engine whose
 // hashes leave the adapter out): which of them was meant cannot be known, so all are lowered.
-func (x *Index) removeAll(s *source, h EngineHash, kind uint32, st *ApplyStats) {
+func (x *Index) removeAll(s *source, h block.EngineHash, kind uint32, st *ApplyStats) {
 	found, spent := s.names.Lower(uint64(h), kind)
 	if !found {
 		st.UnknownRemove++

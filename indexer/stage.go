@@ -1,6 +1,9 @@
 package indexer
 
-import "github.com/grapevine-epp/grapevine/indexer/internal/names"
+import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/indexer/internal/names"
+)
 
 // Stage is a content in the making that takes the place of a source's all at once.
 // Match does not see it before. One goroutine uses it at a time; the index's other
@@ -13,7 +16,7 @@ type Stage struct {
 // Stage begins a content for a source, with room for about so many blocks, which is
 // made before any lock is taken: a table that does not grow step by step is filled faster.
 // Exactly one of Commit and Discard must follow.
-func (x *Index) Stage(name Source, blocks int) *Stage {
+func (x *Index) Stage(name block.Source, blocks int) *Stage {
 	names := names.Sized(max(0, min(blocks, x.o.MaxSourceBlocks)))
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -63,7 +66,7 @@ func (t *Stage) Commit() {
 		next[old.slot].live = false
 	}
 	next[s.slot].live = true
-	x.slots.Store(&next)
+	x.showSlots(next)
 	s.staged = false
 	x.sources[s.name] = s
 	// Where as many are held as may be, others that a snapshot could not tell of may be missing.

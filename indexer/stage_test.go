@@ -3,6 +3,8 @@ package indexer
 import (
 	"sync"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // drained returns what is left of a view.
@@ -21,7 +23,7 @@ func drained(t *testing.T, v *View) (parts []Delta) {
 }
 
 // restored is an index with the parts of a view.
-func restored(t *testing.T, h Hasher, name Source, parts []Delta) *Index {
+func restored(t *testing.T, h block.Hasher, name block.Source, parts []Delta) *Index {
 	t.Helper()
 	y, blocks := New(Options{Hasher: h}), 0
 	for i := range parts {
@@ -38,8 +40,8 @@ func restored(t *testing.T, h Hasher, name Source, parts []Delta) *Index {
 }
 
 // grown fills a source with chains, and returns what was stored.
-func grown(x *Index, h Hasher, name Source, chains, blocks int) (all []Delta) {
-	root := h.Root(Scope{Model: "m"})
+func grown(x *Index, h block.Hasher, name block.Source, chains, blocks int) (all []Delta) {
+	root := h.Root(block.Scope{Model: "m"})
 	for seed := range uint64(chains) {
 		_, d := storedChain(h, root, seed+1, blocks, 8)
 		x.Apply(name, &d)
@@ -51,10 +53,10 @@ func grown(x *Index, h Hasher, name Source, chains, blocks int) (all []Delta) {
 // bury writes nothing until all that goes is released, and returns how often.
 func bury(x *Index) (steps int) {
 	for ; len(x.dying) > 0; steps++ {
-		x.Reset(Source{Endpoint: 99})
+		x.Reset(block.Source{Endpoint: 99})
 	}
 	for range 4 { // for the epochs
-		x.Reset(Source{Endpoint: 99})
+		x.Reset(block.Source{Endpoint: 99})
 	}
 	return steps
 }
@@ -62,7 +64,7 @@ func bury(x *Index) (steps int) {
 // A view is what the source held when it was taken, whatever is written while its pages
 // are made: removals of all of it, blocks in the memory of those, a new beginning.
 func TestViewStaysAsItWas(t *testing.T) {
-	h, name, other := NewHasher(Seed{1}), Source{Endpoint: 3}, Source{Endpoint: 4}
+	h, name, other := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}, block.Source{Endpoint: 4}
 	x := New(Options{Hasher: h})
 	all := grown(x, h, name, 100, 200)
 	n, xor := x.Digest(name)
@@ -73,7 +75,7 @@ func TestViewStaysAsItWas(t *testing.T) {
 	}
 	for i := range all {
 		x.Apply(name, removal(&all[i]))
-		_, d := storedChain(h, h.Root(Scope{Model: "m"}), 1000+uint64(i), 250, 8)
+		_, d := storedChain(h, h.Root(block.Scope{Model: "m"}), 1000+uint64(i), 250, 8)
 		x.Apply(other, &d)
 		if i == 50 {
 			views = append(views, x.View(name, 1<<20))
@@ -105,7 +107,7 @@ func TestViewStaysAsItWas(t *testing.T) {
 
 // Pages are made while others write and match.
 func TestViewBesideWriters(t *testing.T) {
-	h, name := NewHasher(Seed{1}), Source{Endpoint: 3}
+	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
 	x := New(Options{Hasher: h})
 	all := grown(x, h, name, 50, 100)
 	var wg sync.WaitGroup
@@ -134,15 +136,15 @@ func TestViewBesideWriters(t *testing.T) {
 
 // A stage is not seen before it takes the place of what was there, all at once.
 func TestStageReplacesAtOnce(t *testing.T) {
-	h, name, root := NewHasher(Seed{1}), Source{Endpoint: 3}, BlockKey(0)
+	h, name, root := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}, block.Key(0)
 	x := New(Options{Hasher: h, MaxSourceBlocks: 100})
-	root = h.Root(Scope{})
+	root = h.Root(block.Scope{})
 	text, d := storedChain(h, root, 1, 10, 8)
 	oldText, old := storedChain(h, root, 2, 10, 8)
 	x.Apply(name, &old)
 	run := func(text []byte) int32 {
-		dst := make([]Run, 1)
-		x.Match(Query{Root: root, Bytes: text}, []EndpointID{3}, dst)
+		dst := make([]block.Run, 1)
+		x.Match(block.Query{Root: root, Bytes: text}, []block.EndpointID{3}, dst)
 		return dst[0].Blocks
 	}
 	kept, given := x.Stage(name, 10), x.Stage(name, 10)
@@ -177,7 +179,7 @@ func TestStageReplacesAtOnce(t *testing.T) {
 // A large source goes at once for readers, and bit by bit for its memory, while
 // others write.
 func TestLargeSourceIsReleasedInSteps(t *testing.T) {
-	h, name := NewHasher(Seed{1}), Source{Endpoint: 3}
+	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
 	x := New(Options{Hasher: h})
 	all := grown(x, h, name, 300, 200)
 	x.Reset(name)
@@ -199,7 +201,7 @@ func TestLargeSourceIsReleasedInSteps(t *testing.T) {
 // A source that has more than it may is said to be known in part, until it is empty; so
 // is one whose snapshot is as large as may be.
 func TestOverflowed(t *testing.T) {
-	h, name := NewHasher(Seed{1}), Source{Endpoint: 3}
+	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
 	x := New(Options{Hasher: h, MaxSourceBlocks: 100})
 	grown(x, h, name, 1, 90)
 	if x.Overflowed(3) {
@@ -226,14 +228,14 @@ func TestOverflowed(t *testing.T) {
 
 // Requests are matched while a snapshot, or any writer, holds the index.
 func TestMatchPassesWriters(t *testing.T) {
-	h := NewHasher(Seed{1})
-	x, root := New(Options{Hasher: h}), h.Root(Scope{})
+	h := block.NewHasher(block.Seed{1})
+	x, root := New(Options{Hasher: h}), h.Root(block.Scope{})
 	text, d := storedChain(h, root, 1, 10, 8)
-	x.Apply(Source{}, &d)
+	x.Apply(block.Source{}, &d)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	dst := make([]Run, 1)
-	if x.Match(Query{Root: root, Bytes: text}, []EndpointID{0}, dst); dst[0].Blocks != 10 {
+	dst := make([]block.Run, 1)
+	if x.Match(block.Query{Root: root, Bytes: text}, []block.EndpointID{0}, dst); dst[0].Blocks != 10 {
 		t.Errorf("got %+v", dst[0])
 	}
 }

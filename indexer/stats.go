@@ -1,5 +1,7 @@
 package indexer
 
+import "github.com/grapevine-epp/grapevine/indexer/block"
+
 // Stats describe the size of an Index.
 type Stats struct {
 	Nodes    int // blocks in the trie, however many hold them
@@ -25,7 +27,7 @@ func (x *Index) Stats() Stats {
 }
 
 // Blocks returns the number of blocks that a source holds.
-func (x *Index) Blocks(name Source) int {
+func (x *Index) Blocks(name block.Source) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.sources[name]; s != nil {

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
@@ -16,6 +17,7 @@ type View struct {
 	x     *Index
 	names *names.Table // frozen; nil when that is over
 	slots [][]names.Entry
+	rules []condition
 	inner *lockfree.Counter // keeps nodes from being used again; nil when closed
 	pages int               // of the arena
 	dump  *dump
@@ -32,12 +34,12 @@ var ErrViewSize = errors.New("indexer: view over its limit")
 // blocks: those that the source does not hold, and that lie between those that it
 // holds, count each time that they are passed. Close must follow, soon: until then no
 // memory of removed blocks is used again.
-func (x *Index) View(name Source, blocks int) *View {
+func (x *Index) View(name block.Source, blocks int) *View {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	v := &View{x: x, pages: len(x.nodes.pages), left: blocks}
 	if s := x.sources[name]; s != nil && s.names.Len() > 0 {
-		v.names, v.slots = s.names, s.names.Freeze()
+		v.names, v.slots, v.rules = s.names, s.names.Freeze(), s.rules
 	}
 	v.inner = x.epoch.Enter(0)
 	return v
@@ -54,6 +56,7 @@ const viewBlocks = 1 << 12
 func (v *View) Next(d *Delta, most int) (more bool, err error) {
 	d.Reset()
 	if v.dump == nil && v.slots != nil {
+		v.appendRules(d)
 		v.dump = &dump{x: v.x}
 		v.dump.collect(v.slots, v.pages)
 		v.thaw()
@@ -80,6 +83,17 @@ func (v *View) Next(d *Delta, most int) (more bool, err error) {
 	return int(v.node>>pageShift) < len(u.rank), nil
 }
 
+// appendRules begins a snapshot with the rules of the source's groups.
+func (v *View) appendRules(d *Delta) {
+	if len(v.rules) == 0 {
+		return
+	}
+	for i := range v.rules {
+		d.Hashes = append(d.Hashes, v.rules[i].Word())
+	}
+	d.Ops = append(d.Ops, Op{Kind: OpMove, Group: GroupRules, N: uint32(len(v.rules))})
+}
+
 // thaw lets writers change segments in place again.
 func (v *View) thaw() {
 	if v.names == nil {
@@ -88,7 +102,7 @@ func (v *View) thaw() {
 	v.x.mu.Lock()
 	v.names.Thaw()
 	v.x.mu.Unlock()
-	v.names, v.slots = nil, nil
+	v.names, v.slots, v.rules = nil, nil, nil
 }
 
 // Close ends the view. It may be called twice.
@@ -127,7 +141,7 @@ type pageRank struct {
 
 // heldBlock is an entry of a node; moreEntries in meta says that it has others.
 type heldBlock struct {
-	hash EngineHash
+	hash block.EngineHash
 	meta uint32
 }
 
@@ -174,7 +188,7 @@ func (d *dump) enter(e *names.Entry) {
 	at, _ := d.find(e.Node)
 	h := &d.held[at]
 	if h.meta == 0 {
-		*h = heldBlock{EngineHash(e.Hash), e.Meta}
+		*h = heldBlock{block.EngineHash(e.Hash), e.Meta}
 		return
 	}
 	h.meta |= moreEntries
@@ -201,7 +215,7 @@ func (d *dump) chain(id uint32) {
 		n := d.x.nodes.at(id)
 		at, sent := d.wasSent(id)
 		if sent || n.parent == 0 {
-			d.above = Op{From: BlockKey(n.key.Load()), Root: !sent}
+			d.above = Op{From: block.Key(n.key.Load()), Root: !sent}
 			if sent {
 				d.above.Parent = d.held[at].hash
 			}
@@ -227,12 +241,12 @@ func (d *dump) block(id uint32) {
 	if h.meta&moreEntries != 0 {
 		i, _ := slices.BinarySearchFunc(d.more, id, func(e names.Entry, id uint32) int { return cmp.Compare(e.Node, id) })
 		for ; i < len(d.more) && d.more[i].Node == id; i++ {
-			d.copies(id, EngineHash(d.more[i].Hash), d.more[i].Meta)
+			d.copies(id, block.EngineHash(d.more[i].Hash), d.more[i].Meta)
 		}
 		last = false
 	}
 	d.sent[at>>6] |= 1 << (at & 63)
-	d.above = Op{From: BlockKey(d.x.nodes.at(id).key.Load()), Parent: h.hash}
+	d.above = Op{From: block.Key(d.x.nodes.at(id).key.Load()), Parent: h.hash}
 	d.tail, d.holes = 0, d.holes[:0]
 	if last {
 		d.tail = id
@@ -240,9 +254,9 @@ func (d *dump) block(id uint32) {
 }
 
 // copies sends a block as often as it was announced under one name.
-func (d *dump) copies(id uint32, h EngineHash, meta uint32) {
+func (d *dump) copies(id uint32, h block.EngineHash, meta uint32) {
 	op := d.above
-	op.Tier, op.Group = Tier(names.TierOf(meta)), uint8(meta>>8)
+	op.Tier, op.Group = block.Tier(names.TierOf(meta)), uint8(meta>>8)
 	for range meta >> 16 {
 		if d.room -= 1 + len(d.holes); d.room < 0 {
 			return
@@ -270,9 +284,9 @@ func (d *dump) add(b StoredBlock) {
 	d.out.Ops[len(d.out.Ops)-1].N++
 }
 
-func (d *dump) stored(id uint32, h EngineHash, flags BlockFlags) StoredBlock {
+func (d *dump) stored(id uint32, h block.EngineHash, flags BlockFlags) StoredBlock {
 	n := d.x.nodes.at(id)
 	return StoredBlock{
-		Hash: h, Key: BlockKey(n.key.Load()), Bytes: n.length.Load(), Tokens: n.tokens(), Flags: n.flags() | flags,
+		Hash: h, Key: block.Key(n.key.Load()), Bytes: n.length.Load(), Tokens: n.tokens(), Flags: n.flags() | flags,
 	}
 }

@@ -1,6 +1,9 @@
 package indexer
 
-import "github.com/grapevine-epp/grapevine/indexer/internal/names"
+import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/indexer/internal/names"
+)
 
 // In a large index every look at a name or a node is a cache miss. Misses that do
 // not wait for each other overlap: so whoever knows what is going to be needed reads
@@ -15,7 +18,7 @@ type ahead struct {
 }
 
 type parentNode struct {
-	hash EngineHash
+	hash block.EngineHash
 	node uint32
 }
 
@@ -25,14 +28,14 @@ func (a *ahead) empty() bool { return a.next == len(a.parents) }
 
 func (a *ahead) clear() { a.parents, a.next = a.parents[:0], 0 }
 
-func (a *ahead) add(h EngineHash, node uint32) {
+func (a *ahead) add(h block.EngineHash, node uint32) {
 	if len(a.parents) < maxAhead {
 		a.parents = append(a.parents, parentNode{h, node})
 	}
 }
 
 // take returns the node of h if it is the next parent, else 0.
-func (a *ahead) take(h EngineHash) uint32 {
+func (a *ahead) take(h block.EngineHash) uint32 {
 	if a.next == len(a.parents) || a.parents[a.next].hash != h {
 		return 0
 	}
@@ -44,7 +47,7 @@ func (a *ahead) take(h EngineHash) uint32 {
 // hash parents[i], or to 0, and reads what Apply is going to need for stores below
 // these parents, in this order, and for blocks that are going to be stored. keys must
 // be as long as parents. Many at once cost less than a Lookup for each.
-func (x *Index) Parents(name Source, parents, blocks []EngineHash, keys []BlockKey) {
+func (x *Index) Parents(name block.Source, parents, blocks []block.EngineHash, keys []block.Key) {
 	clear(keys)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -67,7 +70,7 @@ type reads struct {
 	n    int
 }
 
-func (r *reads) add(a *names.Table, h EngineHash) {
+func (r *reads) add(a *names.Table, h block.EngineHash) {
 	r.list[r.n&(window-1)] = a.Lines(uint64(h))
 	r.n++
 }
@@ -81,7 +84,7 @@ func (r *reads) run() (sum uint32) {
 }
 
 // readNames reads the names of hashes, at most a window.
-func (x *Index) readNames(r *reads, s *source, hashes []EngineHash) {
+func (x *Index) readNames(r *reads, s *source, hashes []block.EngineHash) {
 	for _, h := range hashes {
 		r.add(s.names, h)
 	}
@@ -89,7 +92,7 @@ func (x *Index) readNames(r *reads, s *source, hashes []EngineHash) {
 }
 
 // window reads what stores of blocks need, and finds the keys of parents.
-func (x *Index) window(s *source, parents, blocks []EngineHash, keys []BlockKey) {
+func (x *Index) window(s *source, parents, blocks []block.EngineHash, keys []block.Key) {
 	var r reads
 	x.readNames(&r, s, parents)
 	x.readNames(&r, s, blocks)
@@ -102,7 +105,7 @@ func (x *Index) window(s *source, parents, blocks []EngineHash, keys []BlockKey)
 		}
 	}
 	for i, n := range above[:len(parents)] {
-		keys[i] = BlockKey(n.key.Load())
+		keys[i] = block.Key(n.key.Load())
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // TestParentsLaw applies the same deltas to two indexes, of which one is asked for
@@ -11,38 +13,38 @@ import (
 // gone meanwhile. Asking changes nothing but the time that Apply takes.
 func TestParentsLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := NewHasher(Seed{3})
+		h := block.NewHasher(block.Seed{3})
 		asked, plain := New(Options{Hasher: h}), New(Options{Hasher: h})
-		keys := map[EngineHash]BlockKey{}
-		root := h.Root(Scope{Model: "m"})
+		keys := map[block.EngineHash]block.Key{}
+		root := h.Root(block.Scope{Model: "m"})
 		names := rapid.Uint64Range(1, 12)
 		for range rapid.IntRange(1, 20).Draw(t, "deltas") {
 			d := drawSteps(t, h, root, keys)
-			var parents []EngineHash
+			var parents []block.EngineHash
 			for range rapid.IntRange(0, 6).Draw(t, "parents") {
-				parents = append(parents, EngineHash(names.Draw(t, "parent")))
+				parents = append(parents, block.EngineHash(names.Draw(t, "parent")))
 			}
 			for i := range d.Ops {
 				if op := &d.Ops[i]; op.Kind == OpStore && !op.Root && rapid.IntRange(0, 4).Draw(t, "ask") > 0 {
 					parents = append(parents, op.Parent)
 				}
 			}
-			got := make([]BlockKey, len(parents))
-			asked.Parents(Source{}, parents, nil, got)
+			got := make([]block.Key, len(parents))
+			asked.Parents(block.Source{}, parents, nil, got)
 			for i, p := range parents {
-				if want, _ := plain.Lookup(Source{}, p); got[i] != want {
+				if want, _ := plain.Lookup(block.Source{}, p); got[i] != want {
 					t.Fatalf("parent %d: key %x, want %x", p, got[i], want)
 				}
 			}
 			if rapid.IntRange(0, 9).Draw(t, "reset") == 0 {
-				asked.Reset(Source{})
-				plain.Reset(Source{})
+				asked.Reset(block.Source{})
+				plain.Reset(block.Source{})
 			}
-			if a, b := asked.Apply(Source{}, d), plain.Apply(Source{}, d); a != b {
+			if a, b := asked.Apply(block.Source{}, d), plain.Apply(block.Source{}, d); a != b {
 				t.Fatalf("%+v, want %+v", a, b)
 			}
-			an, ax := asked.Digest(Source{})
-			if bn, bx := plain.Digest(Source{}); an != bn || ax != bx {
+			an, ax := asked.Digest(block.Source{})
+			if bn, bx := plain.Digest(block.Source{}); an != bn || ax != bx {
 				t.Fatalf("digest (%d, %x), want (%d, %x)", an, ax, bn, bx)
 			}
 		}
@@ -51,20 +53,20 @@ func TestParentsLaw(t *testing.T) {
 
 // drawSteps stores and removes blocks of a few names, most of them below the key
 // that their parent had last.
-func drawSteps(t *rapid.T, h Hasher, root BlockKey, keys map[EngineHash]BlockKey) *Delta {
+func drawSteps(t *rapid.T, h block.Hasher, root block.Key, keys map[block.EngineHash]block.Key) *Delta {
 	d, name := &Delta{}, rapid.Uint64Range(1, 12)
 	for range rapid.IntRange(1, 6).Draw(t, "ops") {
 		if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
 			d.Ops = append(d.Ops, Op{Kind: OpRemove, First: uint32(len(d.Hashes)), N: 1})
-			d.Hashes = append(d.Hashes, EngineHash(name.Draw(t, "removed")))
+			d.Hashes = append(d.Hashes, block.EngineHash(name.Draw(t, "removed")))
 			continue
 		}
 		op := Op{Kind: OpStore, Root: true, From: root, First: uint32(len(d.Blocks)), N: 1}
-		if p := EngineHash(name.Draw(t, "below")); keys[p] != 0 {
+		if p := block.EngineHash(name.Draw(t, "below")); keys[p] != 0 {
 			op.Root, op.From, op.Parent = false, keys[p], p
 		}
 		b := []byte{byte(name.Draw(t, "text") % 3)}
-		stored := StoredBlock{Hash: EngineHash(name.Draw(t, "stored")), Key: h.Child(op.From, b), Bytes: 1, Tokens: 1}
+		stored := StoredBlock{Hash: block.EngineHash(name.Draw(t, "stored")), Key: h.Child(op.From, b), Bytes: 1, Tokens: 1}
 		keys[stored.Hash] = stored.Key
 		d.Ops, d.Blocks = append(d.Ops, op), append(d.Blocks, stored)
 	}
@@ -74,13 +76,13 @@ func drawSteps(t *rapid.T, h Hasher, root BlockKey, keys map[EngineHash]BlockKey
 // TestRemovalsTogether removes more blocks in one delta than are looked at together,
 // some of them twice, in one operation or in one for each, and finds nothing left.
 func TestRemovalsTogether(t *testing.T) {
-	h := NewHasher(Seed{5})
-	root := h.Root(Scope{Model: "m"})
+	h := block.NewHasher(block.Seed{5})
+	root := h.Root(block.Scope{Model: "m"})
 	const blocks = 2*window + 3
 	for _, each := range []bool{false, true} {
 		x := New(Options{Hasher: h})
 		_, d := storedChain(h, root, 1, blocks, 16)
-		x.Apply(Source{}, &d)
+		x.Apply(block.Source{}, &d)
 		rm := removal(&d)
 		again := rm.Hashes[window-2 : window+2]
 		rm.Hashes = append(rm.Hashes, again...)
@@ -91,7 +93,7 @@ func TestRemovalsTogether(t *testing.T) {
 		} else {
 			rm.Ops = []Op{{Kind: OpRemove, N: uint32(len(rm.Hashes))}}
 		}
-		st := x.Apply(Source{}, rm)
+		st := x.Apply(block.Source{}, rm)
 		if st.Removed != blocks || st.UnknownRemove != len(again) {
 			t.Errorf("%+v", st)
 		}

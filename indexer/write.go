@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 
 	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
@@ -31,7 +32,7 @@ func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
 				st.Refused += len(blocks) - i
 				break
 			}
-			if id = x.newNode(s, parent, b, op.Tier); id == 0 {
+			if id = x.newNode(s, parent, b, kind); id == 0 {
 				st.Refused += len(blocks) - i
 				break
 			}
@@ -115,16 +116,16 @@ func (x *Index) branchChild(p *node, key uint64, apart bool) uint32 {
 	return 0
 }
 
-// newNode puts a block below parent, held by the source in a tier unless it is
+// newNode puts a block below parent, held by the source in a tier and group unless it is
 // a hole; 0 when the branch has too many lengths.
-func (x *Index) newNode(s *source, parent uint32, b *StoredBlock, tier Tier) uint32 {
+func (x *Index) newNode(s *source, parent uint32, b *StoredBlock, kind uint32) uint32 {
 	p := x.nodes.at(parent)
 	first := p.first.Load()
 	if first&branchBit != 0 {
 		if !x.lists.get(first &^ branchBit).add(formOf(b.Bytes, b.Flags)) {
 			return 0
 		}
-		id := x.alloc(s, parent, b, tier, 0)
+		id := x.alloc(s, parent, b, kind, 0)
 		x.table.insert(uint64(b.Key), id)
 		return id
 	}
@@ -132,7 +133,7 @@ func (x *Index) newNode(s *source, parent uint32, b *StoredBlock, tier Tier) uin
 	for id := first; id != 0; id = x.nodes.at(id).next.Load() {
 		children++
 	}
-	id := x.alloc(s, parent, b, tier, first)
+	id := x.alloc(s, parent, b, kind, first)
 	if children+1 < branchAt {
 		p.first.Store(id)
 		return id
@@ -148,7 +149,7 @@ func (x *Index) newNode(s *source, parent uint32, b *StoredBlock, tier Tier) uin
 }
 
 // alloc fills a node that no reader can see yet.
-func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, tier Tier, next uint32) uint32 {
+func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, kind, next uint32) uint32 {
 	id := x.nodes.alloc(&s.cursor)
 	n := x.nodes.at(id)
 	n.reset(uint64(b.Key), parent)
@@ -156,7 +157,7 @@ func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, tier Tier, next 
 	n.meta.init(min(b.Tokens, 1<<24-1)<<8 | uint32(b.Flags&FlagNonCanonical))
 	n.next.init(next)
 	if b.Flags&FlagHole == 0 {
-		set := x.sets.Flip(0, s.slot, uint8(tier))
+		set := x.sets.Flip(0, s.slotOfKind(kind), names.TierOf(kind))
 		x.sets.Retain(set)
 		n.set.init(set)
 	}
@@ -171,32 +172,32 @@ func (x *Index) name(s *source, b *StoredBlock, id, kind uint32, held bool) {
 	}
 	s.xor ^= imprint(b.Hash, uint64(b.Key), kind)
 	if !held {
-		x.hold(s, id, Tier(names.TierOf(kind)))
+		x.hold(s.slotOfKind(kind), id, block.Tier(names.TierOf(kind)))
 	}
 }
 
 // imprint is an entry's share of the digest. It must not depend on node numbers.
-func imprint(h EngineHash, key uint64, kind uint32) uint64 {
-	return fold(uint64(h)^0x589965cc75374cc3, key^uint64(kind))
+func imprint(h block.EngineHash, key uint64, kind uint32) uint64 {
+	return block.Fold(uint64(h)^0x589965cc75374cc3, key^uint64(kind))
 }
 
-// hold enters a source's slot into a node's holder set.
-func (x *Index) hold(s *source, id uint32, tier Tier) {
+// hold enters a slot into a node's holder set.
+func (x *Index) hold(slot, id uint32, tier block.Tier) {
 	n := x.nodes.at(id)
 	old := n.set.Load()
-	if x.holds(old, s.slot, tier) {
-		x.extra[extraKey(id, s.slot, tier)]++
+	if x.holds(old, slot, tier) {
+		x.extra[extraKey(id, slot, tier)]++
 		n.meta.Store(n.meta.Load() | uint32(flagExtra))
 		return
 	}
-	x.flip(n, old, s.slot, tier)
+	x.flip(n, old, slot, tier)
 }
 
-func extraKey(id, slot uint32, tier Tier) uint64 {
+func extraKey(id, slot uint32, tier block.Tier) uint64 {
 	return uint64(id)<<32 | uint64(slot)<<2 | uint64(tier)
 }
 
-func (x *Index) holds(set, slot uint32, tier Tier) bool {
+func (x *Index) holds(set, slot uint32, tier block.Tier) bool {
 	if set == 0 {
 		return false
 	}
@@ -208,7 +209,7 @@ func (x *Index) holds(set, slot uint32, tier Tier) bool {
 	return false
 }
 
-func (x *Index) flip(n *node, old, slot uint32, tier Tier) {
+func (x *Index) flip(n *node, old, slot uint32, tier block.Tier) {
 	set := x.sets.Flip(old, slot, uint8(tier))
 	x.sets.Retain(set)
 	n.set.Store(set)
@@ -221,27 +222,27 @@ func (x *Index) flip(n *node, old, slot uint32, tier Tier) {
 func (x *Index) letGo(s *source, e *names.Entry) {
 	s.ahead.clear()
 	n := x.nodes.at(e.Node)
-	s.xor ^= imprint(EngineHash(e.Hash), n.key.Load(), e.Kind())
-	x.drop(s, n, e.Node, Tier(e.Tier()))
+	s.xor ^= imprint(block.EngineHash(e.Hash), n.key.Load(), e.Kind())
+	x.drop(s.slotOfKind(e.Kind()), n, e.Node, block.Tier(e.Tier()))
 }
 
 // move enters known hashes into another tier.
-func (x *Index) move(s *source, h EngineHash, op *Op, st *ApplyStats) {
+func (x *Index) move(s *source, h block.EngineHash, op *Op, st *ApplyStats) {
 	e := s.names.First(uint64(h))
 	if e == nil {
 		st.UnknownParent++
 		return
 	}
 	id := e.Node
-	b := StoredBlock{Hash: h, Key: BlockKey(x.nodes.at(id).key.Load())}
+	b := StoredBlock{Hash: h, Key: block.Key(x.nodes.at(id).key.Load())}
 	x.name(s, &b, id, names.KindOf(uint8(op.Tier), op.Group), false)
 	st.Stored++
 }
 
 // drop takes a slot out of a node's holder set and frees what nobody needs.
-func (x *Index) drop(s *source, n *node, id uint32, tier Tier) {
+func (x *Index) drop(slot uint32, n *node, id uint32, tier block.Tier) {
 	if BlockFlags(n.meta.Load())&flagExtra != 0 {
-		k := extraKey(id, s.slot, tier)
+		k := extraKey(id, slot, tier)
 		if c := x.extra[k]; c > 1 {
 			x.extra[k] = c - 1
 			return
@@ -251,13 +252,13 @@ func (x *Index) drop(s *source, n *node, id uint32, tier Tier) {
 		}
 	}
 	old := n.set.Load()
-	if set := x.sets.Flip(old, s.slot, uint8(tier)); set == 0 && n.first.Load() == 0 {
+	if set := x.sets.Flip(old, slot, uint8(tier)); set == 0 && n.first.Load() == 0 {
 		// Readers that are there may still see the holder; none comes any more.
 		x.sets.Release(&x.epoch, old)
 		x.prune(x.retire(id))
 		return
 	}
-	x.flip(n, old, s.slot, tier)
+	x.flip(n, old, slot, tier)
 	x.prune(id)
 }
 

@@ -16,24 +16,32 @@ import (
 // mean to the predicted-ttft-scorer.
 type predictedParams struct {
 	plugins.TransferParams
-	OwnWeight    float64 `json:"ownWeight"`    // work itself
-	StallWeight  float64 `json:"stallWeight"`  // stall of each decoding request
-	QueueWeight  float64 `json:"queueWeight"`  // delay of each request that waits
-	DecodeWeight float64 `json:"decodeWeight"` // a second of decoding, of the request itself and of the others
-	ChunkTokens  int     `json:"chunkTokens"`  // tokens that an engine prefills in a step
+	OwnWeight     float64 `json:"ownWeight"`     // work itself
+	StallWeight   float64 `json:"stallWeight"`   // stall of each decoding request
+	QueueWeight   float64 `json:"queueWeight"`   // delay of each request that waits
+	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
+	DecodeWeight  float64 `json:"decodeWeight"`  // a second of decoding, of the request itself and of the others
+	MemoryWeight  float64 `json:"memoryWeight"`  // delay of those who come while memory is full, by what is held of it for longer
+	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
 }
 
 func predictedDefaults() predictedParams {
-	return predictedParams{TransferParams: plugins.TransferDefaults(), OwnWeight: .5, StallWeight: .1, QueueWeight: 1, DecodeWeight: .1, ChunkTokens: 8192}
+	return predictedParams{TransferParams: plugins.TransferDefaults(), OwnWeight: .5, StallWeight: .1, QueueWeight: 1, ArrivalWeight: .5, DecodeWeight: .1, MemoryWeight: 1, ChunkTokens: 8192}
 }
 
 // prices judge plans for one request by what they cost, in seconds:
 //
-//	whole(d)    = wait(d) + own(d) + chunks × base + harm(d, own) + stay(d)
+//	whole(d)    = wait(d) + own(d) + chunks × base + harm(d, own) + stay(d) + memory(d, own)
 //	pair(p, d)  = wait(p) + own(p) + chunks × base + harm(p, own)
-//	            + transfer(p, d, tokens that d lacks) + what is left of wait(d) + step(d) + stay(d)
-//	harm(e, x)  = x × (OwnWeight + StallWeight × decoding(e) + QueueWeight × waiting(e))
+//	            + transfer(p, d, tokens that d lacks) + what is left of wait(d) + step(d) + stay(d) + memory(d, 0)
+//	harm(e, x)  = x × (OwnWeight + StallWeight × decoding(e) + QueueWeight × waiting(e)
+//	            + ArrivalWeight × arrival rate(e) × (wait(e) + x/2) / (1 − busy(e)))
 //	stay(d)     = DecodeWeight × answer × (step with the request in it + decoding × what it adds to a step)
+//	memory(d, x) = MemoryWeight × P(memory full) × hold × arrival rate × (wait for memory + hold/2)
+//	hold         = share of the request × (x + answer × step) + share in use × x
+//
+// A prompt that is computed where others decode has all of them keep their memory for
+// longer: where memory is what requests wait for, that is dearer than the stall.
 //
 // own is the prefill of what the endpoint does not hold. Waits, prefills and steps
 // are those of the default policy (picker.View.Wait, endpoint.Cost), loads those of
@@ -51,7 +59,7 @@ func newPredicted(p predictedParams) (plugin.Plugin, error) {
 	for _, w := range []struct {
 		name  string
 		value float64
-	}{{"ownWeight", p.OwnWeight}, {"stallWeight", p.StallWeight}, {"queueWeight", p.QueueWeight}, {"decodeWeight", p.DecodeWeight}} {
+	}{{"ownWeight", p.OwnWeight}, {"stallWeight", p.StallWeight}, {"queueWeight", p.QueueWeight}, {"arrivalWeight", p.ArrivalWeight}, {"decodeWeight", p.DecodeWeight}, {"memoryWeight", p.MemoryWeight}} {
 		errs = append(errs, plugin.Require(w.value >= 0, w.name, "must not be negative"))
 	}
 	return plugin.Plugin{Decider: j.decider()}, plugin.Faults(errs...)
@@ -160,7 +168,7 @@ func (j *prices) whole(c *picker.Cycle, d int32) float64 {
 	if consumes(c.All(d)) {
 		return math.Inf(1)
 	}
-	return j.offer(c, d).price + j.stay(c, d)
+	return j.offer(c, d).price + j.stay(c, d) + j.memory(c, d, c.All(d).Cost.Prefill(c.WorkAt(d)))
 }
 
 // offer prices the prompt's computation at a candidate.
@@ -168,8 +176,10 @@ func (j *prices) offer(c *picker.Cycle, i int32) offer {
 	v, w := c.All(i), c.WorkAt(i)
 	own := v.Cost.Prefill(w)
 	chunks := float64((w.New + j.ChunkTokens - 1) / j.ChunkTokens)
-	seconds := v.Wait(c.Now, float64(w.New), c.Answer()) + own + chunks*v.Cost.Base
-	harm := own * (j.OwnWeight + j.StallWeight*decoding(v) + j.QueueWeight*float64(max(v.Load.Waiting, 0)))
+	wait := v.Wait(c.Now, float64(w.New), c.Answer())
+	seconds := wait + own + chunks*v.Cost.Base
+	arrivals := j.ArrivalWeight * v.Load.Rate * (wait + own/2) / (1 - min(max(v.Load.Busy, 0), mostBusy))
+	harm := own * (j.OwnWeight + j.StallWeight*decoding(v) + j.QueueWeight*float64(max(v.Load.Waiting, 0)) + arrivals)
 	return offer{i, v.Endpoint, seconds, seconds + harm}
 }
 
@@ -188,7 +198,7 @@ func (j *prices) demand(c *picker.Cycle, i int32) demand {
 	v := c.All(i)
 	d := demand{ep: v.Endpoint, lacks: missing(c, i), step: v.Cost.StepOf(decoding(v)+1, float64(v.Load.Context))}
 	d.wait = v.Wait(c.Now, float64(c.Request.InputTokens), c.Answer())
-	d.price = d.step + j.stay(c, i)
+	d.price = d.step + j.stay(c, i) + j.memory(c, i, 0)
 	for level := range d.level {
 		d.level[level] = c.Transfers().OfLevel(&j.model, endpoint.Level(level), d.lacks)
 	}
@@ -207,6 +217,30 @@ func (j *prices) stay(c *picker.Cycle, d int32) float64 {
 	step := v.Cost.StepOf(running+1, float64(v.Load.Context)+input)
 	return j.DecodeWeight * c.Answer() * (step + running*(v.Cost.PerSeq+v.Cost.PerContext*input))
 }
+
+// memory prices what others wait for because memory at d is kept for longer, when d
+// prefills for so many seconds.
+func (j *prices) memory(c *picker.Cycle, d int32, prefill float64) float64 {
+	v := c.All(d)
+	if !v.Fresh() || v.Capacity <= 0 {
+		return 0
+	}
+	use := min(v.KVUse+float64(missing(c, d))/v.Capacity, 1)
+	if use < littleUsed {
+		return 0
+	}
+	input := float64(c.Request.InputTokens)
+	step := v.Cost.StepOf(decoding(v)+1, float64(v.Load.Context)+input)
+	hold := min((input+c.Answer())/v.Capacity, 1)*(prefill+c.Answer()*step) + min(v.KVUse, 1)*prefill
+	full := math.Pow(use, float64(max(v.Running, 1)))
+	return j.MemoryWeight * full * hold * v.Load.Rate * (v.WaitOfMemory(float64(missing(c, d)), c.Answer()) + hold/2)
+}
+
+// mostBusy bounds the share of time that counts as taken by prefill.
+const mostBusy = .9
+
+// littleUsed is the share of memory below which nobody waits for it.
+const littleUsed = .5
 
 func decoding(v *picker.View) float64 { return float64(max(v.Load.Requests-v.Load.Waiting, 0)) }
 

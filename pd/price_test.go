@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -56,7 +56,7 @@ func newMarket(list ...candidate) *market {
 
 func (m *market) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	for k, ep := range eps {
-		held[k].Run.Tokens[indexer.TierGPU] = m.list[ep.ID].held
+		held[k].Run.Tokens[block.TierGPU] = m.list[ep.ID].held
 	}
 }
 func (m *market) Chosen(*request.Request, *endpoint.Endpoint)                                {}
@@ -114,6 +114,27 @@ func TestPrices(t *testing.T) {
 		candidate{role: "decode", load: queue(9000)}, candidate{role: "decode", held: 3900}, candidate{role: "prefill"})
 	f("nobody to prefill", 4000, "0", candidate{role: "decode", load: busy(20)})
 	f("an endpoint is not its own helper", 4000, "0", candidate{role: "both", load: busy(20)})
+}
+
+// TestMemoryAndArrivals: a prompt that a decode endpoint would compute as soon keeps the
+// memory of all who decode there for longer, and has those wait who come meanwhile. Where
+// memory is full, or many come, it is handed over.
+func TestMemoryAndArrivals(t *testing.T) {
+	place := func(use, rate float64) string {
+		m := newMarket(candidate{role: "decode", load: endpoint.Load{Requests: 8, Tokens: 40_000, Context: 40_000, Rate: rate}},
+			candidate{role: "prefill", load: endpoint.Load{Requests: 1, Waiting: 1, Prefill: 1400}})
+		m.pool.Snapshot().Endpoints[0].SetGauges(endpoint.Gauges{At: t0, Running: 8, KVUse: use, BlockSize: 16, Blocks: 3000})
+		got, _ := m.place(t, prompt(1500))
+		return got
+	}
+	for _, c := range []struct {
+		use, rate float64
+		want      string
+	}{{.3, .1, "0"}, {.99, .1, "0"}, {.3, 1, "0"}, {.99, 1, "0 fed by 1"}, {.3, 4, "0 fed by 1"}} {
+		if got := place(c.use, c.rate); got != c.want {
+			t.Errorf("%.0f%% of memory in use, %v requests a second: %s, want %s", 100*c.use, c.rate, got, c.want)
+		}
+	}
 }
 
 // TestPairIsJudgedTogether: the decode profile prefers the idle endpoint, but both

@@ -13,9 +13,11 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -27,9 +29,12 @@ var t0 = time.Unix(1_700_000_000, 0)
 //
 //	fleet: lines "name [role=…] [held=tokens] [busy=requests] [down] [rack=…]"
 //	handler [split=missing:N|always|media|never|price] [encode=media|always] [port=N] [prefill=near|kind]
-//	request id=… tokens=N [after=seconds] [only=a,b] [kind=other|embeddings] [form=texts] [media=N] [whole]
+//	request id=… tokens=N [after=seconds] [only=a,b] [kind=other|embeddings] [form=texts] [media=N] [whole] [prompt=TEXT]
 //	first id=… [after=seconds] [from=name]
 //	                                the first token comes, from another endpoint than the first choice
+//	answer id=… [status=N] [report=TEXT] [faults=TEXT] [local] [from=name]
+//	                                the answer's head comes, with the sidecar's headers
+//	health                          what speaks for and against the endpoints so far
 //	done id=… [status=N] [cached=N] the request ends
 //	book                            who has what in flight
 //	explain id=…                    what was decided about stages
@@ -41,7 +46,7 @@ func TestScripts(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			w.d = d
 			run, ok := map[string]func() string{
-				"fleet": w.fleet, "handler": w.handler, "request": w.request, "first": w.first, "done": w.done,
+				"fleet": w.fleet, "handler": w.handler, "request": w.request, "first": w.first, "done": w.done, "answer": w.answer, "health": w.health,
 				"book": w.book, "explain": w.explain, "learned": w.learned, "count": w.count,
 			}[d.Cmd]
 			if !ok {
@@ -162,6 +167,7 @@ func (w *world) request() string {
 	id := w.text("id")
 	r := &request.Request{
 		ID: id, Kind: request.KindChat, Model: "m", Target: "m", InputTokens: w.number("tokens", 0), Stream: !w.has("whole"),
+		Body: []byte(w.text("prompt")),
 	}
 	switch w.text("kind") {
 	case "other":
@@ -213,6 +219,37 @@ func (w *world) first() string {
 	}
 	d.Observe(picker.Event{Kind: picker.EventFirstToken, At: w.now})
 	return w.book()
+}
+
+func (w *world) answer() string {
+	e := picker.Event{Kind: picker.EventHeaders, At: w.now, Status: w.number("status", 200), Local: w.has("local")}
+	for address, name := range w.names {
+		if name == w.text("from") {
+			e.Served = address
+		}
+	}
+	e.HandOver = handover.ParseReport(w.text("report"))
+	e.HandOver.Faults = handover.ParseFaults(strings.NewReplacer("+", ",", ":", "=").Replace(w.text("faults")))
+	w.decisions[w.text("id")].Observe(e)
+	return w.health()
+}
+
+func (w *world) health() string {
+	var out []string
+	for _, ep := range w.pool.Snapshot().Endpoints {
+		e := ep.Tracker().Evidence(w.now)
+		line := fmt.Sprintf("%s: %d good", ep.Name, e.Good)
+		for c, n := range e.Bad {
+			if n > 0 {
+				line += fmt.Sprintf(", %d %s", n, health.Cause(c))
+			}
+		}
+		if ep.Tracker().FullAt(w.now.UnixNano()) {
+			line += ", full"
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
 }
 
 func (w *world) done() string {
@@ -293,7 +330,7 @@ func (w *world) count() string {
 // Match, Chosen and Finished make the world a picker.Matcher.
 func (w *world) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	for k, ep := range eps {
-		held[k].Run.Tokens[indexer.TierGPU] = w.held[ep.Address]
+		held[k].Run.Tokens[block.TierGPU] = w.held[ep.Address]
 	}
 }
 

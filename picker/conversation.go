@@ -36,6 +36,10 @@ func (c *Cycle) pin() {
 	if !known {
 		return
 	}
+	if at >= farIDs {
+		c.far.keeper = at
+		return
+	}
 	c.conversation = ConversationGone
 	for _, ep := range c.endpoints {
 		if ep.ID == at {
@@ -49,6 +53,10 @@ func (c *Cycle) pin() {
 // keeps binds a response that the engine stored to it.
 func (f *flight) keeps(o *Outcome) {
 	if o.ResponseID != "" && f.request.Kind == request.KindResponses {
-		f.s.opts.Sessions.Bind(Binding{Session: conversationKey(o.ResponseID), Endpoint: f.ep.ID, At: o.At})
+		id := f.ep.ID
+		if far(f.ep) {
+			id = farID(f.ep.Cluster)
+		}
+		f.s.opts.Sessions.Bind(Binding{Session: conversationKey(o.ResponseID), Endpoint: id, At: o.At})
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -69,8 +69,11 @@ type Cycle struct {
 	allowed  []bool // by position in the pool; empty: all are
 	unserved bool   // every endpoint that the request may go to is sure to refuse its model
 	keep     []bool
+	reserve  []*endpoint.Endpoint // left out for being under suspicion, returning or full
 
-	pinned       bool // to the engine that keeps what the request goes on with
+	far          farScratch
+	queued       float64 // seconds
+	pinned       bool    // to the engine that keeps what the request goes on with
 	conversation ConversationUse
 }
 
@@ -86,17 +89,18 @@ type CycleOptions struct {
 	Now      time.Time
 	Seed     uint64       // of the cycle's random numbers
 	Tiers    *TierWeights // nil means DefaultTiers
+	Harmful  bool         // the engine may die of it: it goes where the least would be lost
 }
 
 // TierWeights say how much of the work on a token it saves to hold it in each
 // tier, 0..1.
-type TierWeights [indexer.NumTiers]float64
+type TierWeights [block.NumTiers]float64
 
 // DefaultTiers are the weights unless configured otherwise.
-var DefaultTiers = TierWeights{indexer.TierGPU: 1, indexer.TierCPU: .8, indexer.TierDisk: .5, indexer.TierRemote: .5}
+var DefaultTiers = TierWeights{block.TierGPU: 1, block.TierCPU: .8, block.TierDisk: .5, block.TierRemote: .5}
 
 // Of returns the weighted tokens of a run.
-func (w *TierWeights) Of(r *indexer.Run) float64 {
+func (w *TierWeights) Of(r *block.Run) float64 {
 	sum := 0.0
 	for t, n := range r.Tokens {
 		sum += w[t] * float64(n)
@@ -115,14 +119,19 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
 	}
-	c.matched, c.hasPred, c.ranked, c.pinned = false, false, 0, false
+	c.matched, c.hasPred, c.ranked, c.pinned, c.queued = false, false, 0, false, 0
 	c.tiers = DefaultTiers
 	if o.Tiers != nil {
 		c.tiers = *o.Tiers
 	}
 	c.plan.reset()
+	c.far.terms, c.far.keeper, c.far.ended = c.far.terms[:0], 0, nil
 	c.gather(r)
 	c.observe()
+	c.seat()
+	if o.Harmful {
+		c.isolate()
+	}
 	c.showAll()
 	return c
 }
@@ -140,7 +149,10 @@ func (c *Cycle) placeAnywhere() {
 func (c *Cycle) Free() {
 	c.Request, c.Pool, c.Peer, c.context, c.matcher, c.sessions, c.Health = nil, nil, nil, nil, nil, nil, nil
 	clear(c.endpoints)
+	clear(c.reserve)
 	clear(c.views)
+	clear(c.far.terms)
+	c.far.ended = nil
 	c.plan.reset()
 	cycles.Put(c)
 }
@@ -151,6 +163,7 @@ func (c *Cycle) Free() {
 // whole request, when it is one that no profile handler splits.
 func (c *Cycle) gather(r *request.Request) {
 	c.allow(r)
+	c.reserve = c.reserve[:0]
 	c.gatherModel(r.Target)
 	if c.pin(); !c.pinned {
 		c.withhold()
@@ -185,7 +198,6 @@ func prefer(list []*endpoint.Endpoint, good func(*endpoint.Endpoint) bool) []*en
 func (c *Cycle) observe() {
 	n := len(c.endpoints)
 	c.views = resize(c.views, n)
-	c.predicted = resize(c.predicted, n)
 	now := c.Now.UnixNano()
 	for i, ep := range c.endpoints {
 		v := &c.views[i]
@@ -197,6 +209,7 @@ func (c *Cycle) observe() {
 }
 
 func (c *Cycle) showAll() {
+	c.predicted = resize(c.predicted, len(c.endpoints))
 	c.live = resize(c.live, len(c.endpoints))
 	for i := range c.live {
 		c.live[i] = int32(i)
@@ -237,7 +250,7 @@ func (c *Cycle) Transfers() *endpoint.Transfers { return c.moves }
 
 // PrefixKey names the leading part of the prompt that is so many chunks long,
 // and reports whether there is one. Equal keys mean equal beginnings.
-func (c *Cycle) PrefixKey(chunks int) (indexer.BlockKey, bool) {
+func (c *Cycle) PrefixKey(chunks int) (block.Key, bool) {
 	if chunks < 1 || chunks > len(c.Request.ChunkKeys) {
 		return 0, false
 	}
@@ -249,7 +262,7 @@ func (c *Cycle) Chunks() int { return len(c.Request.ChunkKeys) }
 
 // Position returns where among those left the endpoint with the id stands, -1
 // when it is not among them.
-func (c *Cycle) Position(id indexer.EndpointID) int {
+func (c *Cycle) Position(id block.EndpointID) int {
 	for k, i := range c.live {
 		if c.endpoints[i].ID == id {
 			return k
@@ -260,7 +273,7 @@ func (c *Cycle) Position(id indexer.EndpointID) int {
 
 // Run returns the leading part of the prompt that candidate k holds. The first
 // call of a cycle asks the matcher.
-func (c *Cycle) Run(k int) *indexer.Run {
+func (c *Cycle) Run(k int) *block.Run {
 	if !c.matched {
 		c.match()
 	}
@@ -268,7 +281,7 @@ func (c *Cycle) Run(k int) *indexer.Run {
 }
 
 // RunAt is Run for a position among all candidates.
-func (c *Cycle) RunAt(i int32) *indexer.Run {
+func (c *Cycle) RunAt(i int32) *block.Run {
 	if !c.matched {
 		c.match()
 	}

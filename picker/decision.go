@@ -69,8 +69,12 @@ type Outcome struct {
 	Status   int    // response status, 0 when none was seen
 	Served   string // endpoint-served metadata, "" when the proxy does not say
 	Complete bool   // the response ended normally
+	Unseen   bool   // it began, and the proxy kept its end from us: Complete is a guess
 	Attempts int    // tries of the proxy, 0 when it does not say
-	Broken   bool   // the engine reported an error inside of its answer
+	Broken   bool   // in the place of an answer came an error of the engine, or nothing
+	Closed   bool   // the stream had its closing event
+	Unclosed bool   // the stream ended without the closing event that its protocol has
+	Evicted  bool   // we ended it, for others
 	Bytes    int    // of the answer's body, as far as it was seen
 	Usage    Usage  // zero when the body was not seen
 

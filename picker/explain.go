@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -31,8 +31,9 @@ type Explanation struct {
 	Omitted     int                  `json:"omitted_candidates,omitempty"`
 	Candidates  []ExplainedCandidate `json:"candidates"`
 	Profiles    []ExplainedProfile   `json:"profiles"`
-	Health      []ExplainedHealth    `json:"health,omitempty"`  // endpoints that were not healthy
-	Refused     string               `json:"refused,omitempty"` // why it was not placed
+	Health      []ExplainedHealth    `json:"health,omitempty"`   // endpoints that were not healthy
+	Clusters    []ExplainedCluster   `json:"clusters,omitempty"` // this one and others, where others were asked
+	Refused     string               `json:"refused,omitempty"`  // why it was not placed
 	Outcome     *ExplainedOutcome    `json:"outcome,omitempty"`
 }
 
@@ -170,7 +171,7 @@ func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (Explanatio
 	s.resolve(rules, r, s.opts.Seed)
 	c := s.prepare(ctx, rules, r, s.opts.Now(), s.opts.Seed)
 	defer c.Free()
-	err := s.decide(c, rules)
+	err := s.decide(c, rules, standing{})
 	return s.explainCycle(c), err
 }
 
@@ -192,6 +193,7 @@ func (rec *record) explain() Explanation {
 		}
 		e.Headers[h.Name] = h.Value
 	}
+	e.Clusters = explainClusters(rec.clusters)
 	e.Stages, e.Health, e.Refused = rec.explainStages(), rec.explainHealth(), rec.refused
 	for k := range rec.rows {
 		e.Candidates = append(e.Candidates, rec.rows[k].explain())
@@ -262,6 +264,9 @@ func (rec *record) explainRanking(rr *recordRanking) ExplainedProfile {
 	}
 	scorers := rr.profile.Scorers
 	for k := range rec.rows {
+		if rr.verdict[k] == verdictFar {
+			continue
+		}
 		row := ExplainedRow{Endpoint: rec.rows[k].view.Address, Total: finite(rr.total[k])}
 		if f := rr.verdict[k]; f == verdictUnable || f > 0 && int(f) <= len(rr.profile.Filters) {
 			row.Dropped = "role"
@@ -295,7 +300,7 @@ func (row *recordRow) explain() ExplainedCandidate {
 	}
 	for tier, n := range row.run.Tokens {
 		if n > 0 {
-			c.Matched[indexer.Tier(tier).String()] = int(n)
+			c.Matched[block.Tier(tier).String()] = int(n)
 		}
 	}
 	if row.pred != (Prediction{}) { // else no scorer looked at it

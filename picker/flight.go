@@ -35,6 +35,7 @@ type flight struct {
 	learns  lessons
 	report  handover.Report
 	vitals  vitals
+	ended   func(status int) // tells the other cluster's picker; nil: it was not asked
 }
 
 // helper is an endpoint that does a part of the work.
@@ -77,14 +78,13 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 
 	f.serving = &f.own
 	f.serving.Fed = plan.leader() != nil
-	s.opts.Pool.Book().Open(f.serving, ep, work, c.Now)
-	f.enlist(c)
-	s.opts.Sessions.Bind(Binding{Session: c.Session, Endpoint: ep.ID, At: c.Now})
-	f.tellChosen()
-	for _, ranking := range c.rankings[:c.ranked] {
-		if i := ranking.Best(); i >= 0 {
-			ranking.Profile.observed(c, c.endpoints[i])
-		}
+	if far(ep) {
+		f.ended = c.far.ended
+		s.farBook.Open(f.serving, ep, work, c.Now)
+		f.sentFar(c.Now)
+	} else {
+		s.opts.Pool.Book().Open(f.serving, ep, work, c.Now)
+		f.settle(c)
 	}
 	first := c.Now.Add(seconds(f.predicted.TTFT()))
 	s.blind.watch(f.serving, r.Stream, first)
@@ -100,6 +100,21 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 	return f
 }
 
+// settle notes everywhere that the request is served here.
+func (f *flight) settle(c *Cycle) {
+	f.enlist(c)
+	if f.s.opts.Elsewhere != nil {
+		f.s.opts.Elsewhere.Stayed(f.request)
+	}
+	f.s.opts.Sessions.Bind(Binding{Session: c.Session, Endpoint: f.ep.ID, At: c.Now})
+	f.tellChosen()
+	for _, ranking := range c.rankings[:c.ranked] {
+		if i := ranking.Best(); i >= 0 {
+			ranking.Profile.observed(c, c.endpoints[i])
+		}
+	}
+}
+
 // destinations appends the addresses of the plan. Where the first one is
 // reached at another port there are no fallbacks, since the headers of the plan
 // speak of it alone.
@@ -113,7 +128,7 @@ func (c *Cycle) destinations(list []string) []string {
 	for _, i := range c.plan.Order {
 		list = append(list, c.endpoints[i].Address)
 	}
-	return list
+	return c.appendReserve(list)
 }
 
 // enlist books the parts of the plan at the endpoints that help.
@@ -154,7 +169,7 @@ func (f *flight) tellChosen() {
 // tellFinished tells the matcher how the request ended, wherever its prompt is.
 func (f *flight) tellFinished(o Outcome) {
 	m := f.s.opts.Matcher
-	if m == nil {
+	if m == nil || far(f.ep) {
 		return
 	}
 	bare := o
@@ -216,12 +231,12 @@ func (f *flight) observe(e Event) {
 	switch e.Kind {
 	case EventHeaders:
 		f.moveTo(e.Served, e.Attempts, e.At)
-		f.report = e.HandOver
 		f.answered(&e)
+		f.reported(&e)
 		if e.Status >= 400 {
 			f.learns = lessons{}
 		}
-		if e.Status == 404 && f.s.opts.Lists != nil && f.request.Kind != request.KindOther {
+		if e.Status == 404 && f.s.opts.Lists != nil && !far(f.ep) && f.request.Kind != request.KindOther {
 			f.s.opts.Lists.Doubt(f.ep.ID)
 		}
 		if !f.request.Stream {
@@ -251,6 +266,7 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	}
 	f.s.metrics.moved.Inc()
 	f.failedOver(ep, attempts, now)
+	f.endAsked(0)
 	f.AnswerHeaders = nil // they speak of the first choice
 	f.serving.Release()
 	f.ep, f.held, f.learns, f.serving = ep, Held{}, lessons{}, &endpoint.Ticket{Fed: f.split()}
@@ -293,6 +309,10 @@ func (f *flight) release(o Outcome) {
 		f.moveTo(o.Served, o.Attempts, o.At)
 	}
 	f.concludeVitals(&o)
+	if o.Complete {
+		f.endAsked(o.Status)
+	}
+	f.endAsked(0)
 	f.serving.Release()
 	for i := range f.helpers {
 		f.helpers[i].Release()
@@ -316,6 +336,9 @@ func (f *flight) end(o *Outcome) *endpoint.End {
 		Endpoint: f.ep, Model: f.request.Target, Status: o.Status, Complete: o.Complete, Broken: o.Broken,
 		Cause: f.vitals.cause, Whole: o.At.Sub(f.queued.At),
 	}
+	if o.Unseen && f.request.Stream {
+		e.Whole = 0
+	}
 	if f.request.Stream && !f.firstAt.IsZero() {
 		e.First = f.firstAt.Sub(f.queued.At)
 	}
@@ -335,7 +358,7 @@ func (f *flight) service(end time.Time) float64 {
 
 // learnAnswer teaches the length of a whole answer.
 func (f *flight) learnAnswer(o *Outcome) {
-	if o.Status >= 400 || !o.Complete || f.request.Kind == request.KindOther {
+	if o.Status >= 400 || !o.Complete || o.Broken || o.Unclosed || f.request.Kind == request.KindOther {
 		return
 	}
 	tokens := f.tokens + 1

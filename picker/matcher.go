@@ -3,7 +3,7 @@ package picker
 import (
 	"context"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -23,9 +23,9 @@ type Prompts interface {
 type Held struct {
 	// Run is what the decision goes by: precise knowledge where it is believed,
 	// else approximate, and speculative entries.
-	Run indexer.Run
+	Run block.Run
 	// Precise and Approximate are the tokens that each index sees there, believed
-	// or not; -1 when that index was not asked.
+	// or not; -1 when that index was not asked. Of several ranks Precise is the best one's.
 	Precise     int32
 	Approximate int32
 	// Looked is set by matchers that fill Precise and Approximate. Without it

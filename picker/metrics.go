@@ -19,7 +19,7 @@ type metrics struct {
 	candidates prometheus.Histogram
 	moved      prometheus.Counter
 	goesOn     [numConversationUses]prometheus.Counter
-	ended      [2]prometheus.Counter // failed, complete
+	ended      [3]prometheus.Counter // failed, complete, nobody knows
 	tally      *endpoint.Tally
 	ttft       prometheus.Histogram
 	ttftError  prometheus.Histogram
@@ -65,9 +65,9 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		m.goesOn[u] = goesOn.WithLabelValues(ConversationUse(u).String())
 	}
 	ended := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "grapevine_picker_ended_total", Help: "Placed requests that ended, by whether the answer was complete.",
+		Name: "grapevine_picker_ended_total", Help: "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.",
 	}, []string{"complete"})
-	m.ended = [2]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true")}
+	m.ended = [3]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true"), ended.WithLabelValues("unknown")}
 	all = append(all, refusals, stages, ended, goesOn, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*endpoint.Endpoint) float64 { return 1 }),
 		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *endpoint.Endpoint) float64 {
@@ -153,7 +153,10 @@ func (m *metrics) predicted(want float64, got time.Duration) {
 
 func (m *metrics) finished(f *flight, o Outcome) {
 	complete := 0
-	if o.Complete {
+	switch {
+	case o.Unseen:
+		complete = 2
+	case o.Complete:
 		complete = 1
 	}
 	m.ended[complete].Inc()

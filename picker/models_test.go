@@ -3,11 +3,13 @@ package picker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -41,7 +43,7 @@ func (f *fakeLists) Confirm(context.Context, string) {
 	}
 }
 
-func (f *fakeLists) Doubt(indexer.EndpointID) { f.doubted++ }
+func (f *fakeLists) Doubt(block.EndpointID) { f.doubted++ }
 
 func TestPlacedByModel(t *testing.T) {
 	llama, qwen := []string{"llama", "poet"}, []string{"qwen"}
@@ -195,5 +197,56 @@ func BenchmarkModels(b *testing.B) {
 				d.Done(Outcome{At: t0, Complete: true, Status: 200})
 			}
 		})
+	}
+}
+
+// TestManyModels: with two, twenty and a hundred models in one pool, of which some endpoints
+// are sick, whole models even, no request and no second try goes to an engine of another model.
+func TestManyModels(t *testing.T) {
+	for _, models := range []int{2, 20, 100} {
+		lists := make([][]string, 400)
+		for i := range lists {
+			lists[i] = []string{fmt.Sprint("model-", i%models), fmt.Sprint("adapter-", i%models)}
+		}
+		pool := listing(len(lists), true, lists...)
+		set := health.NewSet(health.Options{})
+		for i, ep := range pool.Snapshot().Endpoints {
+			set.Join(int(ep.ID), lists[i][0], t0)
+			seen := health.Evidence{Good: 200, Answered: health.Never, Moved: health.Never}
+			if i%7 == 0 || i%models == 1 { // all of the second model
+				seen.Good, seen.Bad[health.Failed] = 0, 8
+			}
+			set.Hear("", int(ep.ID), seen, t0)
+		}
+		set.Step(t0)
+		pool.SetHealth(set.Snapshot())
+		s := newScheduler(t, Options{Pool: pool})
+		if !slices.ContainsFunc(pool.Snapshot().Endpoints, (*endpoint.Endpoint).Down) {
+			t.Fatal("no endpoint is out")
+		}
+		placed, out := 0, 0
+		for i := range 1000 {
+			r := chatRequest(fmt.Sprint("r", i), 100)
+			r.Model = lists[i*17%len(lists)][i%2]
+			r.Target = r.Model
+			d, err := s.Choose(context.Background(), r)
+			if err != nil {
+				t.Fatalf("%d models: %s: %v", models, r.Model, err)
+			}
+			for _, at := range d.Endpoints {
+				placed++
+				ep := pool.Snapshot().Index(at)
+				if !slices.Contains(lists[ep], r.Model) {
+					t.Fatalf("%d models: a request for %s may go to an engine of %v", models, r.Model, lists[ep])
+				}
+				if pool.Snapshot().Endpoints[ep].Down() {
+					out++
+				}
+			}
+			d.Done(Outcome{Complete: true, Status: 200})
+		}
+		if placed < 1000 || out > 0 {
+			t.Errorf("%d models: %d destinations, %d of them are out", models, placed, out)
+		}
 	}
 }

@@ -83,6 +83,9 @@ type Ranking struct {
 // the profile is run for.
 const verdictUnable = math.MaxUint8
 
+// verdictFar is that on endpoints of other clusters, which no profile sees.
+const verdictFar = verdictUnable - 1
+
 // Best returns the position of the first choice among all candidates, -1 when
 // there is nobody.
 func (r *Ranking) Best() int32 {
@@ -150,7 +153,7 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 		if c.keep[k] {
 			kept = append(kept, i)
 		} else {
-			r.verdicts[i] = uint8(min(f+1, verdictUnable-1))
+			r.verdicts[i] = uint8(min(f+1, verdictFar-1))
 		}
 	}
 	c.live = kept

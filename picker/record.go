@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -51,12 +51,13 @@ type record struct {
 	pool      *endpoint.Snapshot
 	health    *health.Snapshot // nil while nobody tells
 	refused   string           // why it was not placed
+	clusters  []FarTerms
 }
 
 type recordRow struct {
 	index int32 // among all candidates of the request
 	view  View
-	run   indexer.Run
+	run   block.Run
 	held  float64 // tokens of run, weighed by tier
 	pred  Prediction
 }
@@ -120,6 +121,7 @@ func (rec *record) fill(c *Cycle, p Prediction) {
 	rec.predicted, rec.total = p, len(c.endpoints)
 	rec.pool, rec.health, rec.refused = c.Pool, c.Health, ""
 	rec.outcome = recordOutcome{}
+	rec.clusters = append(rec.clusters[:0], c.far.terms...)
 	rec.fillRows(c)
 	rec.rankings = resizeKeep(rec.rankings, c.ranked)
 	for k, ranking := range c.rankings[:c.ranked] {
@@ -182,6 +184,13 @@ func (rr *recordRanking) fill(r *Ranking, rows []recordRow) {
 	for _, row := range rows {
 		for k < n && r.Live[k] < row.index {
 			k++
+		}
+		if int(row.index) >= len(r.verdicts) { // of another cluster: it was not there yet
+			rr.verdict, rr.total = append(rr.verdict, verdictFar), append(rr.total, 0)
+			for range scorers {
+				rr.raw = append(rr.raw, 0)
+			}
+			continue
 		}
 		rr.verdict = append(rr.verdict, r.verdicts[row.index])
 		if k == n || r.Live[k] != row.index {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -40,7 +40,7 @@ type fakeMatcher struct {
 func (m *fakeMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []Held) {
 	for k, ep := range eps {
 		if int(ep.ID) < len(m.tokens) {
-			held[k].Run.Tokens[indexer.TierGPU] = m.tokens[ep.ID]
+			held[k].Run.Tokens[block.TierGPU] = m.tokens[ep.ID]
 			held[k].Run.Blocks = m.tokens[ep.ID] / 16
 		}
 	}

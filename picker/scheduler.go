@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -50,6 +50,8 @@ type Options struct {
 	Prompts Prompts
 	// Gate is where requests wait for capacity; nil admits all at once.
 	Gate Gate
+	// Elsewhere knows other clusters; nil: there are none.
+	Elsewhere *Elsewhere
 	// WorkTimeout bounds the work of a decision, waits for the Gate apart: after it,
 	// load alone decides. It must be shorter than the proxy's timer. 0 means
 	// DefaultWorkTimeout.
@@ -60,9 +62,11 @@ type Options struct {
 	// them with request.ReasonModelNotFound.
 	PlaceUnknown bool
 	// RefuseKillers refuses prompts that failed at more than one endpoint and were
-	// answered by none since, for two minutes. Such prompts get no second try in
-	// any case.
+	// answered by none since, for two minutes. In any case such prompts get no second
+	// try, and go where the fewest answers have begun.
 	RefuseKillers bool
+	// Blame remembers prompts that fail; nil makes a memory of its own.
+	Blame *health.Prompts
 	// Sessions remembers where sessions went; nil makes a table of its own.
 	Sessions *Sessions
 
@@ -115,7 +119,7 @@ type Lists interface {
 	// nobody serves the model, or when that cannot be had in time.
 	Confirm(ctx context.Context, model string)
 	// Doubt is told that an endpoint refused a model that it was known to serve.
-	Doubt(id indexer.EndpointID)
+	Doubt(id block.EndpointID)
 }
 
 // DefaultWorkTimeout bounds the work of a decision.
@@ -136,9 +140,10 @@ type Scheduler struct {
 	metrics *metrics
 	turn    atomic.Uint64
 	blind   blindness
+	farBook endpoint.Book // of requests sent to other clusters
 
 	patience patience
-	prompts  health.Prompts
+	prompts  *health.Prompts
 }
 
 // New returns a scheduler.
@@ -148,6 +153,9 @@ func New(o Options) (*Scheduler, error) {
 	}
 	if o.Rules == nil || o.Rules.Handler == nil {
 		return nil, errNoRules
+	}
+	if o.Blame == nil {
+		o.Blame = new(health.Prompts)
 	}
 	if o.Sessions == nil {
 		o.Sessions = NewSessions(0)
@@ -173,7 +181,7 @@ func New(o Options) (*Scheduler, error) {
 	if o.Seed == 0 {
 		o.Seed = uint64(o.Now().UnixNano())
 	}
-	s := &Scheduler{opts: o, records: newRecords(o.Records)}
+	s := &Scheduler{opts: o, records: newRecords(o.Records), prompts: o.Blame}
 	var err error
 	if s.metrics, err = newMetrics(o.Registerer, o.Pool); err != nil {
 		return nil, err
@@ -220,11 +228,15 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 	if s.opts.Lists != nil && !s.opts.Pool.Snapshot().MayServe(r.Target) {
 		s.opts.Lists.Confirm(ctx, r.Target)
 	}
+	gone := s.mayLeave(ctx, rules, r, seed)
 	place, err := s.opts.Gate.Wait(ctx, r)
+	if f := gone(err); f != nil {
+		return &f.Decision, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.place(ctx, rules, r, seed)
+	d, err := s.place(ctx, rules, r, seed, standing{})
 	if err != nil {
 		s.opts.Gate.Leave(place, -1)
 		return nil, err
@@ -233,8 +245,9 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 	return &d.Decision, nil
 }
 
-// place decides for a request that need not wait, or no longer. Its work is bounded.
-func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request, seed uint64) (*flight, error) {
+// place decides for a request that need not wait, or no longer, or that may leave. Its work
+// is bounded.
+func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request, seed uint64, st standing) (*flight, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.WorkTimeout)
 	defer cancel()
 	if ctx.Err() != nil {
@@ -245,12 +258,15 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 	defer s.release(r)
 	c := s.prepare(ctx, rules, r, start, seed)
 	defer c.Free()
-	if err := s.decide(c, rules); err != nil {
-		s.records.addRefused(c, err)
+	if err := s.decide(c, rules, st); err != nil {
+		if st == (standing{}) {
+			s.records.addRefused(c, err)
+		}
 		return nil, err
 	}
+	s.askFar(ctx, c)
 	f := s.launch(c)
-	if rules.Answer != nil {
+	if rules.Answer != nil && !far(f.ep) {
 		f.AnswerHeaders = rules.Answer(c, c.plan.Order[0])
 	}
 	s.metrics.placed(s.opts.Now().Sub(start), c)
@@ -274,7 +290,13 @@ func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Reques
 	}
 	return NewCycle(CycleOptions{
 		Context: ctx, Pool: s.opts.Pool, Matcher: s.opts.Matcher, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,
+		Harmful: s.suspects(r, now),
 	}, r)
+}
+
+// suspects reports whether engines failed r's prompt, one after the other.
+func (s *Scheduler) suspects(r *request.Request, now time.Time) bool {
+	return !s.prompts.Empty() && s.prompts.Suspected(promptKey(r), now)
 }
 
 // release gives back what prepare borrowed for r.
@@ -295,7 +317,20 @@ func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
 }
 
 // decide fills the cycle's plan.
-func (s *Scheduler) decide(c *Cycle, rules *Rules) error {
+func (s *Scheduler) decide(c *Cycle, rules *Rules, st standing) error {
+	err := st.refused
+	if err == nil {
+		err = s.decideHere(c, rules)
+	}
+	c.queued = st.wait
+	if err = s.offer(c, err); err == nil && st.wait > 0 && !far(c.endpoints[c.plan.Order[0]]) {
+		return errStays
+	}
+	return err
+}
+
+// decideHere fills it with this cluster's endpoints.
+func (s *Scheduler) decideHere(c *Cycle, rules *Rules) error {
 	if c.unserved {
 		if !s.opts.PlaceUnknown {
 			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", budget.ShortName(c.Request.Model))
@@ -305,7 +340,7 @@ func (s *Scheduler) decide(c *Cycle, rules *Rules) error {
 	if len(c.endpoints) == 0 {
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready")
 	}
-	if s.opts.RefuseKillers && !s.prompts.Empty() && s.prompts.Suspected(promptKey(c.Request), c.Now) {
+	if s.opts.RefuseKillers && s.suspects(c.Request, c.Now) {
 		return request.Errorf(request.ReasonBadRequest, "this prompt failed at several engines a short time ago")
 	}
 	if rules.Admit != nil {

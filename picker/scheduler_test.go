@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,53 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
+
+// stuckPrompts render for as long as they may.
+type stuckPrompts struct{ asked time.Time }
+
+func (p *stuckPrompts) Fill(ctx context.Context, _ *request.Request) {
+	p.asked = time.Now()
+	<-ctx.Done()
+}
+
+func (*stuckPrompts) Release(*request.Request) {}
+
+// slowGate lets requests in a minute later.
+type slowGate struct{}
+
+func (slowGate) Wait(context.Context, *request.Request) (Place, error) {
+	time.Sleep(time.Minute)
+	return Place{}, nil
+}
+
+func (slowGate) Leave(Place, float64) {}
+
+// TestWorkTimeout: the work of a decision ends in time, and then load decides; waiting for
+// capacity is no work.
+func TestWorkTimeout(t *testing.T) {
+	f := func(name string, gate Gate, waits time.Duration) {
+		const works = 300 * time.Millisecond
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				prompts := &stuckPrompts{}
+				s := newScheduler(t, Options{
+					Pool: newPool(3), Matcher: &fakeMatcher{tokens: []int32{0, 0, 0}}, Prompts: prompts, Gate: gate, WorkTimeout: works,
+				})
+				began := time.Now()
+				d, err := s.Choose(t.Context(), chatRequest("r", 1000))
+				if err != nil || len(d.Endpoints) != 3 {
+					t.Fatalf("%+v, %v", d, err)
+				}
+				if waited, worked := prompts.asked.Sub(began), time.Since(prompts.asked); waited != waits || worked != works {
+					t.Errorf("waited for %v and worked for %v, want %v and %v", waited, worked, waits, works)
+				}
+				d.Done(Outcome{At: t0})
+			})
+		})
+	}
+	f("work", nil, 0)
+	f("work after a wait", slowGate{}, time.Minute)
+}
 
 func TestChoose(t *testing.T) {
 	pool, m := newPool(3), &fakeMatcher{tokens: []int32{0, 960, 480}}

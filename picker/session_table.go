@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // sessionTable is a hash table of sessions by open addressing, 16 bytes a slot and
@@ -17,7 +17,7 @@ type sessionTable struct {
 
 type sessionSlot struct {
 	key SessionKey // 0: free
-	id  indexer.EndpointID
+	id  block.EndpointID
 	at  sessionTime
 }
 

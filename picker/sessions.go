@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/grapevine-epp/grapevine/indexer"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // SessionKey names a session without keeping its text.
@@ -52,7 +53,7 @@ type Sessions struct {
 // Binding is one session's endpoint.
 type Binding struct {
 	Session  SessionKey
-	Endpoint indexer.EndpointID
+	Endpoint block.EndpointID
 	At       time.Time // the later one wins; of two within 17 ms the one that comes last
 }
 
@@ -102,7 +103,7 @@ func (s *Sessions) Merge(b Binding) {
 }
 
 // Lookup returns the endpoint of a session's last request.
-func (s *Sessions) Lookup(k SessionKey) (indexer.EndpointID, bool) {
+func (s *Sessions) Lookup(k SessionKey) (block.EndpointID, bool) {
 	if k == 0 {
 		return 0, false
 	}

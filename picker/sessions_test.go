@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 func TestSessions(t *testing.T) {
@@ -19,7 +19,7 @@ func TestSessions(t *testing.T) {
 	if KeyIn("", "a") != a || KeyIn("x", "") != 0 || KeyIn("x", "a") == a || KeyIn("x", "a") == KeyIn("y", "a") {
 		t.Error("tenants share sessions")
 	}
-	f := func(want indexer.EndpointID, ok bool) {
+	f := func(want block.EndpointID, ok bool) {
 		t.Helper()
 		if id, found := s.Lookup(a); id != want || found != ok {
 			t.Errorf("%d %v, want %d %v", id, found, want, ok)
@@ -84,7 +84,7 @@ func TestSessionTable(t *testing.T) {
 			return SessionKey(rapid.SampledFrom([]uint64{1, 1 << 59, 0xfff << 50, rapid.Uint64().Draw(t, "any")}).Draw(t, "base")+rapid.Uint64Range(0, 40).Draw(t, "near")) | 1
 		})
 		for range rapid.IntRange(0, 300).Draw(t, "steps") {
-			e := sessionSlot{key.Draw(t, "key"), indexer.EndpointID(rapid.Uint32().Draw(t, "id")), sessionTime(rapid.Uint32().Draw(t, "at"))}
+			e := sessionSlot{key.Draw(t, "key"), block.EndpointID(rapid.Uint32().Draw(t, "id")), sessionTime(rapid.Uint32().Draw(t, "at"))}
 			if rapid.IntRange(0, 200).Draw(t, "clear") == 0 {
 				table.clear()
 				clear(want)

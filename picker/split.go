@@ -1,9 +1,13 @@
 package picker
 
 import (
+	"strings"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // split reports whether another endpoint computes the prompt.
@@ -15,6 +19,83 @@ func (f *flight) leads() *helper {
 	for i := range f.helpers {
 		if f.helpers[i].Leads {
 			return &f.helpers[i]
+		}
+	}
+	return nil
+}
+
+// faultCauses are what prefill legs that were asked in vain say of their endpoints.
+var faultCauses = map[handover.Fault]health.Cause{
+	handover.Refused: health.Broken, handover.Broken: health.Broken, handover.Timeout: health.Late,
+	handover.Failed: health.Failed, handover.Garbage: health.Failed,
+}
+
+// reported takes, once, what the proxy beside the decode engine says of the prefill legs. It
+// is believed about the endpoints that this request named to it, and about each once.
+func (f *flight) reported(e *Event) {
+	if f.report != (handover.Report{}) || e.Local || far(f.ep) {
+		return
+	}
+	f.report = e.HandOver
+	if !f.split() || f.report == (handover.Report{}) {
+		return
+	}
+	for _, leg := range f.report.Faults {
+		if leg.Fault == handover.NoFault {
+			break
+		}
+		f.helperFailed(leg, e.At)
+	}
+	if r := &f.report; r.Known && r.Target >= 0 && e.Status < 400 {
+		if ep := f.named(r.Target); ep != nil {
+			ep.Tracker().Told(e.At, health.None)
+		}
+	}
+	if f.report.Faults[0].Fault != handover.NoFault && e.Status < 400 { // the answer is late for it
+		f.learns = lessons{}
+		f.vitals.watch.Moved(e.At, e.At.Add(f.patience()))
+	}
+}
+
+// helperFailed counts a prefill leg that was asked in vain against its endpoint, unless the
+// same prompt failed elsewhere too.
+func (f *flight) helperFailed(leg handover.Leg, now time.Time) {
+	ep := f.named(leg.Target)
+	switch {
+	case ep == nil:
+		return
+	case leg.Fault == handover.Busy:
+		ep.Tracker().SetFull(now.Add(fullFor))
+		return
+	}
+	// Only a broken connection may be the death of an engine: where prefill endpoints answer
+	// with errors, the prompt is not under suspicion, since decode goes on to answer it.
+	prompts, prompt := f.s.prompts, f.vitals.prompt
+	switch leg.Fault {
+	case handover.Broken:
+		if prompts.Failed(prompt, int(ep.ID), now) {
+			return
+		}
+	case handover.Failed, handover.Garbage:
+		if prompts.Suspected(prompt, now) {
+			return
+		}
+	}
+	ep.Tracker().Told(now, faultCauses[leg.Fault])
+}
+
+// named returns the endpoint at a place in the list of those that may compute the prompt,
+// nil where there is none.
+func (f *flight) named(place int) *endpoint.Endpoint {
+	for _, h := range f.SetHeaders {
+		if h.Name != request.HeaderPrefiller {
+			continue
+		}
+		for address := range strings.SplitSeq(h.Value, ",") {
+			if place == 0 {
+				return f.s.opts.Pool.Snapshot().Lookup(address)
+			}
+			place--
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -15,7 +15,7 @@ import (
 // tierMatcher holds its tokens of every prompt at every endpoint.
 type tierMatcher struct {
 	fakeMatcher
-	held [][indexer.NumTiers]int32
+	held [][block.NumTiers]int32
 }
 
 func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []Held) {
@@ -34,7 +34,7 @@ func TestTierWeightsDecide(t *testing.T) {
 		{&TierWeights{1, .6, .5, .75}, []string{"10.0.0.3:8000", "700", "600", "500", "750"}},
 		{&TierWeights{1, 0, 0, 0}, []string{"10.0.0.0:8000", "700", "0", "0", "0"}},
 	} {
-		m := &tierMatcher{held: [][indexer.NumTiers]int32{{700, 0, 0, 0}, {0, 1000, 0, 0}, {0, 0, 1000, 0}, {0, 0, 0, 1000}}}
+		m := &tierMatcher{held: [][block.NumTiers]int32{{700, 0, 0, 0}, {0, 1000, 0, 0}, {0, 0, 1000, 0}, {0, 0, 0, 1000}}}
 		pool := newPool(4)
 		s := newScheduler(t, Options{Pool: pool, Matcher: m, Rules: &Rules{Handler: single{testProfile()}, Tiers: c.tiers}})
 		d, err := s.Choose(t.Context(), chatRequest("r", 1000))
@@ -62,7 +62,7 @@ func TestTierWeightsDecide(t *testing.T) {
 
 // Work leaves out what is held, by its weight, and at least one token is computed.
 func TestWorkWeighsTiers(t *testing.T) {
-	m := &tierMatcher{held: [][indexer.NumTiers]int32{{100, 200, 300, 0}, {1000, 0, 0, 0}, {}}}
+	m := &tierMatcher{held: [][block.NumTiers]int32{{100, 200, 300, 0}, {1000, 0, 0, 0}, {}}}
 	c := NewCycle(CycleOptions{Pool: newPool(3), Matcher: m, Now: t0, Tiers: &TierWeights{1, .5, .25, .1}}, chatRequest("r", 1000))
 	defer c.Free()
 	for k, want := range []endpoint.Work{{Input: 1000, New: 725}, {Input: 1000, New: 1}, {Input: 1000, New: 1000}} {

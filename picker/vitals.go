@@ -17,6 +17,7 @@ import (
 type vitals struct {
 	watch  health.Watch
 	ended  bool    // it has said what it can
+	full   bool    // the endpoint had no room for it
 	seen   bool    // its first token will be seen
 	first  float64 // predicted seconds to the first token
 	answer float64 // and to the end
@@ -25,6 +26,7 @@ type vitals struct {
 	told   time.Time
 	failed string       // the endpoint that failed before another one served, and how
 	cause  health.Cause // what the end said against the endpoint; None, Void: nothing
+	usage  Usage        // that the end told
 }
 
 // answerTokens is what an answer is assumed to have where nothing says more. What
@@ -67,7 +69,10 @@ func (f *flight) patience() time.Duration {
 func (f *flight) answered(e *Event) {
 	now := e.At
 	switch {
+	case e.Status == http.StatusServiceUnavailable && !e.Local && f.idles(now):
+		f.endVitals(now, health.Failed)
 	case e.Status == http.StatusTooManyRequests, e.Status == http.StatusServiceUnavailable && !e.Local:
+		f.vitals.full = true
 		f.ep.Tracker().SetFull(now.Add(fullFor))
 		f.endVitals(now, health.Void)
 	case e.Local && e.Status >= 500:
@@ -79,6 +84,17 @@ func (f *flight) answered(e *Event) {
 	case e.Status >= 400:
 		f.endVitals(now, health.Void)
 	}
+}
+
+// idles reports whether the endpoint has nothing to do by its own word and by ours: one
+// that has no room then is not full, but sick.
+func (f *flight) idles(now time.Time) bool {
+	const fresh, ours = 10 * time.Second, 2
+	if far(f.ep) {
+		return false
+	}
+	r := f.ep.Reading(now.UnixNano())
+	return r.Sampled && r.Age < fresh && r.Waiting+r.Running == 0 && f.s.opts.Pool.Book().Load(f.ep, now).Requests <= ours
 }
 
 // fullFor is how long an endpoint that refused a request for want of room is
@@ -109,14 +125,21 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 	v.ended = true
 	switch c {
 	case health.Failed, health.Broken, health.Cut:
-		if f.s.prompts.Failed(v.prompt, int(f.ep.ID), now) {
+		id := int(f.ep.ID)
+		if far(f.ep) {
+			id = ^id // numbers of other clusters' endpoints are of their own
+		}
+		if f.s.prompts.Failed(v.prompt, id, now) {
 			c = health.Void
 		}
 	case health.None:
-		f.s.prompts.Succeeded(v.prompt)
+		f.s.prompts.Succeeded(v.prompt, now)
 	}
 	v.cause = c
 	v.watch.End(now, c)
+	if far(f.ep) {
+		f.endFar(now, c, v.full, c == health.None)
+	}
 }
 
 // concludeVitals takes the end of the request.
@@ -125,10 +148,18 @@ func (f *flight) concludeVitals(o *Outcome) {
 	if v.ended {
 		return
 	}
+	v.usage = o.Usage
 	late := v.watch.Late(o.At)
 	switch {
 	case o.Broken:
+		f.learns = lessons{}
 		f.endVitals(o.At, health.Failed)
+	case o.Unclosed && f.ep.Tracker().Closes(): // no client did that
+		f.learns = lessons{}
+		f.endVitals(o.At, health.Cut)
+	case o.Unseen && f.request.Stream: // it may have broken off, so that its prompt is not acquitted, and its time is not a whole one
+		v.ended, v.cause = true, health.None
+		v.watch.End(o.At, health.None)
 	case o.Complete && o.Status != 0:
 		f.s.patience.whole.observe(v.answer, o.At.Sub(f.queued.At))
 		if late {
@@ -136,8 +167,11 @@ func (f *flight) concludeVitals(o *Outcome) {
 		} else {
 			f.learnWhole(o)
 		}
+		if o.Closed {
+			f.ep.Tracker().SetCloses()
+		}
 		f.endVitals(o.At, health.None)
-	case o.Status != 0 && f.ep.Tracker().Cut(v.client):
+	case !o.Evicted && o.Status != 0 && f.ep.Tracker().Cut(v.client, o.At):
 		f.endVitals(o.At, health.Cut)
 	default: // the client went away, or we did
 		f.endVitals(o.At, health.Void)
@@ -149,7 +183,7 @@ func (f *flight) concludeVitals(o *Outcome) {
 func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) {
 	v := &f.vitals
 	cause := health.Broken
-	if attempts == 1 { // it never tried: the proxy does not know the endpoint
+	if attempts == 1 && !far(f.ep) { // it never tried: the proxy does not know the endpoint
 		cause = health.Void
 	}
 	f.endVitals(now, cause)
@@ -157,7 +191,7 @@ func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) 
 	if cause == health.Void {
 		v.failed = f.ep.Address + ": the proxy does not know it"
 	}
-	v.ended, v.cause = false, health.None
+	v.ended, v.full, v.cause = false, false, health.None
 	to.Tracker().Begin(&v.watch, now, now.Add(f.patience()))
 }
 

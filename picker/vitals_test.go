@@ -1,11 +1,14 @@
 package picker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -28,7 +31,7 @@ func course(t *testing.T, s *Scheduler, prompt string, events []Event, o Outcome
 		e.At = t0.Add(50 * time.Millisecond)
 		d.Observe(e)
 	}
-	o.At = t0.Add(100 * time.Millisecond)
+	o.At = cmp.Or(o.At, t0.Add(100*time.Millisecond))
 	d.Done(o)
 	return ep
 }
@@ -49,6 +52,7 @@ func TestVitals(t *testing.T) {
 		{"another full queue", headers(429), Outcome{Status: 429, Complete: true}, health.Void},
 		{"a client's error", headers(400), Outcome{Status: 400, Complete: true}, health.Void},
 		{"an error inside", headers(200), Outcome{Status: 200, Complete: true, Broken: true}, health.Failed},
+		{"an end that nobody saw", headers(200), Outcome{Status: 200, Complete: true, Unseen: true}, health.None},
 		{"an end in the middle", headers(200), Outcome{Status: 200}, health.Cut},
 		{"no answer", nil, Outcome{}, health.Void},
 	} {
@@ -94,11 +98,32 @@ func TestPoisonIsBlamed(t *testing.T) {
 	if d, err := s.Choose(context.Background(), r); err != nil || len(d.Endpoints) != 1 {
 		t.Errorf("a suspected prompt may go on to others: %+v, %v", d, err)
 	}
+	idle := s.opts.Pool.Snapshot().Endpoints[3]
+	for _, ep := range s.opts.Pool.Snapshot().Endpoints {
+		var tickets [2]endpoint.Ticket
+		s.opts.Pool.Book().Open(&tickets[0], ep, endpoint.Work{Input: 10, New: 10}, t0)
+		if ep != idle { // which has more in flight, and no answer that has begun
+			tickets[0].FirstToken(t0)
+			continue
+		}
+		s.opts.Pool.Book().Open(&tickets[1], ep, endpoint.Work{Input: 10, New: 10}, t0)
+	}
+	for range 3 { // which is given back each time
+		d, err := s.Choose(context.Background(), r)
+		if err != nil || d.Endpoints[0] != idle.Address {
+			t.Errorf("a suspected prompt goes where others are in flight: %+v, %v", d, err)
+		}
+		d.Done(Outcome{At: t0})
+	}
 	s.opts.RefuseKillers = true
 	if _, err := s.Choose(context.Background(), r); request.ReasonOf(err) != request.ReasonBadRequest {
 		t.Errorf("a suspected prompt is placed: %v", err)
 	}
 	s.opts.RefuseKillers = false
+	course(t, s, "poison", []Event{{Kind: EventHeaders, Status: 200}}, Outcome{Status: 200, Complete: true, Unseen: true})
+	if _, bad := fail("poison"); bad != 0 {
+		t.Error("an answer whose end nobody saw acquits a prompt")
+	}
 	course(t, s, "poison", []Event{{Kind: EventHeaders, Status: 200}}, Outcome{Status: 200, Complete: true})
 	if _, bad := fail("poison"); bad != 1 {
 		t.Errorf("a failure of a prompt that was answered since counts %d times", bad)
@@ -106,21 +131,70 @@ func TestPoisonIsBlamed(t *testing.T) {
 }
 
 // TestCutsOfOneClient: a client that goes away again and again says nothing of an
-// endpoint; many do.
+// endpoint, and neither do many that go away at once; many one after the other do.
 func TestCutsOfOneClient(t *testing.T) {
-	cuts := func(name func(int) string) uint64 {
+	cuts := func(gap time.Duration, name func(int) string) uint64 {
 		s := newScheduler(t, Options{Pool: newPool(1)})
 		var ep *endpoint.Endpoint
 		for i := range 8 {
-			ep = course(t, s, name(i), []Event{{Kind: EventHeaders, Status: 200}}, Outcome{Status: 200})
+			ep = course(t, s, name(i), []Event{{Kind: EventHeaders, Status: 200}}, Outcome{Status: 200, At: t0.Add(time.Duration(i+1) * gap)})
 		}
 		return ep.Tracker().Evidence(t0).Bad[health.Cut]
 	}
-	if n := cuts(func(int) string { return "the same" }); n != 1 {
+	if n := cuts(time.Second, func(int) string { return "the same" }); n != 1 {
 		t.Errorf("%d cuts of one client count, want 1", n)
 	}
-	if n := cuts(func(i int) string { return fmt.Sprint("client ", i) }); n != 8 {
+	if n := cuts(time.Second, func(i int) string { return fmt.Sprint("client ", i) }); n != 8 {
 		t.Errorf("%d cuts of 8 clients count", n)
+	}
+	if n := cuts(time.Millisecond, func(i int) string { return fmt.Sprint("client ", i) }); n != 1 {
+		t.Errorf("%d cuts of one moment count, want 1", n)
+	}
+}
+
+// TestNoRoomAndNothingToDo: an engine that refuses requests for want of room, and by its
+// gauges and ours has nothing to do, is not full.
+func TestNoRoomAndNothingToDo(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		gauges endpoint.Gauges
+		placed int
+		failed uint64
+	}{
+		{"idle", endpoint.Gauges{At: t0}, 0, 1},
+		{"busy by its gauges", endpoint.Gauges{At: t0, Running: 3}, 0, 0},
+		{"a queue by its gauges", endpoint.Gauges{At: t0, Waiting: 1}, 0, 0},
+		{"busy by our book", endpoint.Gauges{At: t0}, 4, 0},
+		{"gauges of long ago", endpoint.Gauges{At: t0.Add(-time.Minute)}, 0, 0},
+	} {
+		s := newScheduler(t, Options{Pool: newPool(1)})
+		ep := s.opts.Pool.Snapshot().Endpoints[0]
+		ep.SetGauges(c.gauges)
+		for range c.placed {
+			s.opts.Pool.Book().Open(new(endpoint.Ticket), ep, endpoint.Work{Input: 10, New: 10}, t0)
+		}
+		e := course(t, s, c.name, []Event{{Kind: EventHeaders, Status: 503}}, Outcome{Status: 503, Complete: true}).Tracker().Evidence(t0)
+		if e.Bad[health.Failed] != c.failed {
+			t.Errorf("%s: %d failures, want %d", c.name, e.Bad[health.Failed], c.failed)
+		}
+	}
+}
+
+// TestUnclosed: a stream without its closing event has broken off, of an endpoint whose
+// streams have one; how often one client meets that is no matter.
+func TestUnclosed(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(1)})
+	end := func(o Outcome) health.Evidence {
+		o.Status, o.Complete = 200, true
+		return course(t, s, "a prompt", []Event{{Kind: EventHeaders, Status: 200}}, o).Tracker().Evidence(t0)
+	}
+	if e := end(Outcome{Unclosed: true}); e.Bad[health.Cut] != 0 || e.Good != 1 {
+		t.Errorf("an engine that closes no stream is blamed for it: %+v", e)
+	}
+	end(Outcome{Closed: true})
+	end(Outcome{Unclosed: true})
+	if e := end(Outcome{Unclosed: true}); e.Bad[health.Cut] != 2 {
+		t.Errorf("%d of 2 streams that broke off count", e.Bad[health.Cut])
 	}
 }
 
@@ -139,5 +213,22 @@ func TestPromptKey(t *testing.T) {
 	}
 	if name(nil) != 0 || name(append([]byte{}, long...)) != base {
 		t.Error("a name depends on more than the prompt")
+	}
+}
+
+// TestUnseenEnds: an answer whose end the proxy kept from us may have broken off:
+// it counts as neither complete nor failed, and its time as no whole answer's.
+func TestUnseenEnds(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(1)})
+	for range 20 {
+		course(t, s, "p", []Event{{Kind: EventHeaders, Status: 200}}, Outcome{Status: 200, Complete: true, Unseen: true})
+	}
+	for i, want := range []float64{0, 0, 20} {
+		if got := testutil.ToFloat64(s.metrics.ended[i]); got != want {
+			t.Errorf("%v ended as %d, want %v", got, i, want)
+		}
+	}
+	if n := s.patience.whole.n; n != 0 {
+		t.Errorf("%v answers of unknown length teach how long answers take", n)
 	}
 }

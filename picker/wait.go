@@ -8,11 +8,15 @@ import "time"
 // requests that others have placed, the limit of sequences, and memory.
 func (v *View) Wait(now time.Time, tokens, answer float64) float64 {
 	wait := v.Cost.Wait(&v.Load, now)
-	if !v.Sampled || v.Age > gaugesCount {
+	if !v.Fresh() {
 		return wait
 	}
-	return max(wait, v.waitOfQueue(answer, wait), v.waitOfMemory(tokens, answer))
+	return max(wait, v.waitOfQueue(answer, wait), v.WaitOfMemory(tokens, answer))
 }
+
+// Fresh reports whether the engine's gauges are there and young enough to say
+// anything of a wait.
+func (v *View) Fresh() bool { return v.Sampled && v.Age <= gaugesCount }
 
 // gaugesCount is how old gauges may be to bound a wait.
 const gaugesCount = 5 * time.Second
@@ -47,10 +51,11 @@ func (v *View) waitOfQueue(answer, wait float64) float64 {
 // smallQueue is the number of tokens that any engine prefills in a step or two.
 const smallQueue = 4096
 
-// waitOfMemory bounds the wait by memory: what is used there becomes free in
-// the time that the running answers take.
-func (v *View) waitOfMemory(tokens, answer float64) float64 {
-	if v.Capacity <= 0 || v.KVUse <= 0 {
+// WaitOfMemory returns the seconds until v has KV memory for so many new tokens: what
+// is used there becomes free in the time that the running answers take. 0 when its
+// memory is not known, or was too long ago.
+func (v *View) WaitOfMemory(tokens, answer float64) float64 {
+	if !v.Fresh() || v.Capacity <= 0 || v.KVUse <= 0 {
 		return 0
 	}
 	used := v.KVUse * v.Capacity

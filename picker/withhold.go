@@ -1,6 +1,8 @@
 package picker
 
 import (
+	"slices"
+
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
@@ -19,6 +21,9 @@ func (c *Cycle) withhold() {
 	for i, ep := range c.endpoints {
 		share := ep.Share()
 		c.keep[i] = share == health.Full || share > 0 && uint32(c.IntN(health.Full)) < share
+		if share > 0 && ep.Role&endpoint.RoleDecode != 0 && (!c.keep[i] || ep.Tracker().FullAt(now)) {
+			c.reserve = append(c.reserve, ep)
+		}
 	}
 	if !c.serves() { // the lot fell on nobody: whoever is not out
 		for i, ep := range c.endpoints {
@@ -30,6 +35,22 @@ func (c *Cycle) withhold() {
 	}
 	c.endpoints = kept(c.endpoints, c.keep)
 	c.endpoints = prefer(c.endpoints, func(ep *endpoint.Endpoint) bool { return !ep.Tracker().FullAt(now) })
+}
+
+// appendReserve appends the addresses of endpoints that were left out, but not for being
+// out, where an only destination would have nobody behind it. They are asked when that one
+// fails. A profile that filters might have left them out too, so that it gets none.
+func (c *Cycle) appendReserve(list []string) []string {
+	const enough = 2
+	if len(c.reserve) == 0 || len(list) != 1 || c.ranked == 0 || len(c.rankings[0].Profile.Filters) > 0 || far(c.endpoints[c.plan.Order[0]]) {
+		return list
+	}
+	for _, ep := range c.reserve {
+		if len(list) <= enough && ep.Address != list[0] && !ep.Down() {
+			list = append(list, ep.Address)
+		}
+	}
+	return list
 }
 
 // serves reports whether an endpoint that is kept serves requests, or none of
@@ -62,4 +83,64 @@ func kept(list []*endpoint.Endpoint, keep []bool) []*endpoint.Endpoint {
 		}
 	}
 	return left
+}
+
+// seat leaves out the candidates that have as many requests as they are to have, while
+// others of their role have room: what waits in an engine's own queue waits in the order
+// in which it came, and cannot be moved.
+func (c *Cycle) seat() {
+	full := false
+	for i := range c.views {
+		full = full || c.views[i].full()
+	}
+	if !full || c.pinned {
+		return
+	}
+	c.keep = resize(c.keep, len(c.views))
+	for i := range c.views {
+		v := &c.views[i]
+		c.keep[i] = !v.full()
+		for k := 0; k < len(c.views) && !c.keep[i]; k++ {
+			if c.views[k].Role == v.Role && !c.views[k].full() {
+				break
+			} else if k == len(c.views)-1 {
+				c.keep[i] = true // nobody of the role has room
+			}
+		}
+	}
+	c.keepViews()
+}
+
+// isolate leaves, of each role, the candidates alone where the least is lost if the engine
+// dies: answers that have begun cannot be tried elsewhere, others can.
+func (c *Cycle) isolate() {
+	less := func(a, b *endpoint.Load) bool {
+		begunA, begunB := a.Requests-a.Waiting, b.Requests-b.Waiting
+		return begunA < begunB || begunA == begunB && a.Requests < b.Requests
+	}
+	c.keep = resize(c.keep, len(c.views))
+	for i := range c.views {
+		v := &c.views[i]
+		c.keep[i] = !slices.ContainsFunc(c.views, func(o View) bool { return o.Role == v.Role && less(&o.Load, &v.Load) })
+	}
+	c.keepViews()
+}
+
+// keepViews leaves out the candidates, and what was seen of them, that are not kept.
+func (c *Cycle) keepViews() {
+	c.endpoints = kept(c.endpoints, c.keep)
+	n := 0
+	for i := range c.keep {
+		if c.keep[i] {
+			c.views[n] = c.views[i]
+			n++
+		}
+	}
+	c.views = c.views[:n]
+}
+
+// full reports whether the endpoint has as many requests as it is to have.
+func (v *View) full() bool {
+	places := v.Places()
+	return places > 0 && v.Load.Requests >= places
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 )
@@ -178,22 +177,6 @@ func Stop(t testing.TB, rs ...*Replica) {
 	}
 }
 
-// Eventually polls until ok returns "", or fails with what it returned last.
-func Eventually(t testing.TB, limit time.Duration, ok func() string) time.Duration {
-	t.Helper()
-	start := time.Now()
-	for {
-		why := ok()
-		if why == "" {
-			return time.Since(start)
-		}
-		if time.Since(start) > limit {
-			t.Fatalf("not within %v: %s", limit, why)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
 // Joined returns what keeps every replica from seeing all others up.
 func Joined(rs ...*Replica) string {
 	for _, r := range rs {
@@ -205,6 +188,38 @@ func Joined(rs ...*Replica) string {
 			if p.State != "up" {
 				return fmt.Sprintf("%s sees %s %s", r.Self().Name, p.Name, p.State)
 			}
+		}
+	}
+	return ""
+}
+
+// ReadAll lets the readers of sources append numbers up to seq and returns what keeps
+// all replicas from having all of them.
+func ReadAll(sources []string, seq uint64, rs ...*Replica) string {
+	for _, r := range rs {
+		for _, s := range sources {
+			read := r.Sums.Role(s) == cluster.RoleReader
+			r.Index.Reading(s, read)
+			for i := r.Index.Position(s).Next; read && i <= seq; i++ {
+				r.Append(s, i)
+			}
+		}
+	}
+	for _, r := range rs {
+		for _, s := range sources {
+			if got, want := r.Sums.Get(s), (seq+1)*(seq+2)/2; got != want {
+				return fmt.Sprintf("%s: sum of %s is %d, not %d", r.Self().Name, s, got, want)
+			}
+		}
+	}
+	return ""
+}
+
+// Believe returns what keeps every other replica from believing that the load of r is v.
+func (r *Replica) Believe(v string, others ...*Replica) string {
+	for _, o := range others {
+		if got := o.Loads.Get(r.Self().ID, "k"); o != r && got != v {
+			return fmt.Sprintf("%s believes %q of %s, not %q", o.Self().Name, got, r.Self().Name, v)
 		}
 	}
 	return ""

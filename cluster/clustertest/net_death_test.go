@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // TestDeath kills a process: the machine lives and ends its connections, so the
@@ -25,25 +27,25 @@ func (r *rig) dies(how func(*handle)) {
 	t := r.t
 	victim, rest := r.members[2], r.members[:2]
 	victim.tell(t, order{Do: "load", Value: "7"})
-	r.eventually(30*time.Second, func() string { return r.load(victim, "7") })
+	testkit.Eventually(r.t, func() string { return r.load(victim, "7") })
 	if victim.state(t).Reading == 0 {
 		t.Fatal("the victim reads nothing: its death would show nothing")
 	}
 	r.churn(500 * time.Millisecond)
 	how(victim)
 	r.write(10)
-	t.Logf("its load is gone after %v", r.eventually(30*time.Second, func() string { return r.load(victim, "") }))
-	t.Logf("what it read is read by others, and exact, %v after that", r.eventually(30*time.Second, func() string { return r.knows(rest...) }))
-	t.Logf("the others say so %v after that", r.eventually(30*time.Second, func() string { return r.lost(rest, victim) }))
+	t.Logf("its load is gone after %v", testkit.Eventually(r.t, func() string { return r.load(victim, "") }))
+	t.Logf("what it read is read by others, and exact, %v after that", testkit.Eventually(r.t, func() string { return r.knows(rest...) }))
+	t.Logf("the others say so %v after that", testkit.Eventually(r.t, func() string { return r.lost(rest, victim) }))
 	r.churn(500 * time.Millisecond)
 
 	again := r.start("c", 3)
-	took := r.eventually(30*time.Second, func() string { return r.agree(rest[0], rest[1], again) })
+	took := testkit.Eventually(r.t, func() string { return r.agree(rest[0], rest[1], again) })
 	t.Logf("another process under its name joined and equal after %v", took)
 	if p := again.state(t).Phase; p != "settled" {
 		t.Errorf("the newcomer is %s", p)
 	}
-	r.eventually(30*time.Second, func() string { return r.knows(rest...) })
+	testkit.Eventually(r.t, func() string { return r.knows(rest...) })
 }
 
 // lost returns what keeps members from saying that one of them is lost and that the
@@ -66,7 +68,7 @@ func TestLeave(t *testing.T) {
 	c, rest := r.members[2], r.members[:2]
 	c.tell(t, order{Do: "drain"})
 	c.kill()
-	t.Logf("the others are a group of two after %v", r.eventually(30*time.Second, func() string { return r.agree(rest...) }))
+	t.Logf("the others are a group of two after %v", testkit.Eventually(r.t, func() string { return r.agree(rest...) }))
 	r.churn(2 * time.Second)
-	r.eventually(30*time.Second, func() string { return r.agree(rest...) })
+	testkit.Eventually(r.t, func() string { return r.agree(rest...) })
 }

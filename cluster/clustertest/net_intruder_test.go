@@ -9,6 +9,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // attack sends what no member would to both ports of each address: garbage in
@@ -72,7 +74,7 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("members lose each other whenever garbage comes: %s", r.givenUp())
 	}
 	r.write(10)
-	r.eventually(30*time.Second, func() string {
+	testkit.Eventually(r.t, func() string {
 		for _, h := range r.members {
 			if s := h.state(t); s.Refused["label"] == 0 || s.Refused["plaintext"] == 0 {
 				return fmt.Sprintf("%s refused %v", h.name, s.Refused)
@@ -104,12 +106,12 @@ func TestReplay(t *testing.T) {
 	}
 	replay()
 	r.write(10)
-	r.eventually(30*time.Second, func() string { return r.agree(r.members...) + r.load(c, "7") })
+	testkit.Eventually(r.t, func() string { return r.agree(r.members...) + r.load(c, "7") })
 
 	r.unplug(c.addr)
 	c.kill()
 	r.write(10)
-	r.eventually(30*time.Second, func() string { return r.lost(rest, c) })
+	testkit.Eventually(r.t, func() string { return r.lost(rest, c) })
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		replay()
 		for _, h := range rest {
@@ -118,11 +120,72 @@ func TestReplay(t *testing.T) {
 			}
 		}
 	}
-	r.eventually(30*time.Second, func() string { return r.lost(rest, c) })
+	testkit.Eventually(r.t, func() string { return r.lost(rest, c) })
 	r.write(10)
-	r.eventually(30*time.Second, func() string { return r.knows(rest...) })
+	testkit.Eventually(r.t, func() string { return r.knows(rest...) })
 	if packets < 100 {
 		t.Errorf("%d packets were replayed: too few to show anything", packets)
 	}
 	t.Logf("%d packets replayed", packets)
+}
+
+// TestReplayToNewcomer sends recorded gossip packets to a process that was not there when
+// they were recorded, at an address that was: it remembers nobody's end. Nobody who is
+// dead becomes a member, and a replica that is cut off goes on saying so.
+func TestReplayToNewcomer(t *testing.T) {
+	r := newRig(t)
+	stop := r.record(func(way flow) bool { return way.udp })
+	r.form(3)
+	a, b, c := r.members[0], r.members[1], r.members[2]
+	r.churn(2 * time.Second)
+	old := stop()
+	for _, h := range []*handle{b, c} {
+		r.unplug(h.addr)
+		h.kill()
+	}
+	r.members = []*handle{a}
+	testkit.Eventually(r.t, func() string { // or it tells a newcomer of them
+		if s := a.state(t); len(s.Peers) > 0 {
+			return fmt.Sprintf("%s says %q", a.name, s.Health.Line)
+		}
+		return ""
+	})
+	d := r.start("d", 2)
+	r.write(10)
+	testkit.Eventually(r.t, func() string {
+		for _, pair := range [][2]*handle{{a, d}, {d, a}} {
+			if s := pair[0].state(t); len(s.Peers) != 1 || s.Peers[pair[1].name] != "up" {
+				return fmt.Sprintf("%s says %q", pair[0].name, s.Health.Line)
+			}
+		}
+		return r.knows(a, d)
+	})
+	// replayed checks both while packets come again.
+	replayed := func(check func(h *handle, s state)) {
+		t.Helper()
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			for way, list := range old {
+				for _, p := range list {
+					r.wire.carry(way, bytes.Clone(p))
+				}
+			}
+			for _, h := range []*handle{a, d} {
+				check(h, h.state(t))
+			}
+		}
+	}
+	replayed(func(h *handle, s state) {
+		for _, dead := range []*handle{b, c} { // the living may miss each other on a busy machine
+			if s.Peers[dead.name] != "" {
+				t.Fatalf("%s takes the dead for members: %v", h.name, s.Peers)
+			}
+		}
+	})
+	r.obey(both(between([]*handle{a}, []*handle{d}, severed), between([]*handle{d}, []*handle{a}, severed)))
+	testkit.Eventually(r.t, func() string { return r.cutOff([]*handle{d}, []*handle{a}) })
+	replayed(func(h *handle, s state) {
+		if h == d && s.Health.State != "partitioned" {
+			t.Fatalf("%s is cut off and says %q, peers %v", h.name, s.Health.Line, s.Peers)
+		}
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // between is the rule that puts f on all packets from one side to the other.
@@ -64,12 +66,12 @@ func TestHalves(t *testing.T) {
 	left, right := r.members[:2], r.members[2:]
 	r.obey(both(between(left, right, severed), between(right, left, severed)))
 	r.churn(time.Second)
-	t.Logf("both halves say so after %v more", r.eventually(30*time.Second, func() string {
+	t.Logf("both halves say so after %v more", testkit.Eventually(r.t, func() string {
 		return r.cutOff(left, right) + r.cutOff(right, left)
 	}))
 	r.churn(3 * time.Second) // by then memberlist holds the others for dead
-	t.Logf("both halves exact after %v", r.eventually(30*time.Second, func() string { return r.knows(r.members...) }))
-	r.eventually(30*time.Second, func() string { // nobody is forgotten
+	t.Logf("both halves exact after %v", testkit.Eventually(r.t, func() string { return r.knows(r.members...) }))
+	testkit.Eventually(r.t, func() string { // nobody is forgotten
 		return r.cutOff(left, right) + r.cutOff(right, left)
 	})
 	for _, half := range [][]*handle{left, right} {
@@ -77,8 +79,8 @@ func TestHalves(t *testing.T) {
 	}
 	r.obey(healthy)
 	r.write(10)
-	t.Logf("joined and equal %v after that", r.eventually(30*time.Second, func() string { return r.agree(r.members...) }))
-	r.eventually(30*time.Second, func() string { return r.load(left[0], "changed apart") + r.load(right[0], "changed apart") })
+	t.Logf("joined and equal %v after that", testkit.Eventually(r.t, func() string { return r.agree(r.members...) }))
+	testkit.Eventually(r.t, func() string { return r.load(left[0], "changed apart") + r.load(right[0], "changed apart") })
 }
 
 // load returns what keeps all others that live from knowing h's load.
@@ -102,12 +104,12 @@ func TestOneWayLoss(t *testing.T) {
 	a, b, c := r.members[0], r.members[1], r.members[2]
 	r.obey(between([]*handle{a}, []*handle{b}, severed))
 	r.churn(time.Second)
-	t.Logf("both say so after %v more", r.eventually(30*time.Second, func() string {
+	t.Logf("both say so after %v more", testkit.Eventually(r.t, func() string {
 		return r.cutOff([]*handle{a}, []*handle{b}) + r.cutOff([]*handle{b}, []*handle{a})
 	}))
 	r.churn(3 * time.Second)
-	t.Logf("all exact after %v", r.eventually(30*time.Second, func() string { return r.knows(a, b, c) }))
+	t.Logf("all exact after %v", testkit.Eventually(r.t, func() string { return r.knows(a, b, c) }))
 	r.obey(healthy)
 	r.write(10)
-	t.Logf("joined and equal %v after that", r.eventually(30*time.Second, func() string { return r.agree(a, b, c) }))
+	t.Logf("joined and equal %v after that", testkit.Eventually(r.t, func() string { return r.agree(a, b, c) }))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 var keys = [][]byte{bytes.Repeat([]byte{7}, 32)}
@@ -66,7 +67,7 @@ func (r *rig) form(n int) time.Duration {
 		r.start(string(rune('a'+i)), i+1)
 	}
 	r.write(200)
-	return r.eventually(30*time.Second, func() string { return r.agree(r.members...) })
+	return testkit.Eventually(r.t, func() string { return r.agree(r.members...) })
 }
 
 func addrOf(host int) netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, byte(host)}) }
@@ -100,7 +101,7 @@ func (r *rig) launch(name string, host int) *handle {
 	defer ours.Close()
 	defer theirs.Close()
 	var out io.ReadCloser
-	h.cmd, err = apart(func() *exec.Cmd {
+	h.cmd, err = testkit.Apart(func() *exec.Cmd {
 		c := exec.Command(os.Args[0])
 		c.Env = append(os.Environ(), memberEnv+"="+h.addr.String())
 		c.ExtraFiles, c.Stderr = []*os.File{theirs}, os.Stderr
@@ -211,10 +212,4 @@ func (r *rig) agree(members ...*handle) string {
 		}
 	}
 	return r.knows(members...)
-}
-
-// eventually polls until ok returns "", and returns how long that took.
-func (r *rig) eventually(limit time.Duration, ok func() string) time.Duration {
-	r.t.Helper()
-	return clustertest.Eventually(r.t, limit, ok)
 }

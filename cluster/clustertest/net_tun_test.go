@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -86,26 +84,4 @@ func taken(conn *net.UnixConn) (*os.File, error) {
 	}
 	unix.CloseOnExec(fds[0])
 	return os.NewFile(uintptr(fds[0]), "tun"), nil
-}
-
-// apart starts cmd in a network namespace of its own: as root of a user
-// namespace of its own where the kernel lets everybody have one, else as root.
-func apart(cmd func() *exec.Cmd) (*exec.Cmd, error) {
-	c := cmd()
-	c.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-	}
-	user := c.Start()
-	if user == nil {
-		return c, nil
-	}
-	c = cmd()
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if err := c.Start(); err != nil {
-		return nil, fmt.Errorf("this test needs network namespaces: with a user namespace: %w; without: %w "+
-			"(sysctl kernel.unprivileged_userns_clone=1, or root with CAP_SYS_ADMIN)", user, err)
-	}
-	return c, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // everywhere puts f on every packet.
@@ -32,10 +34,10 @@ func TestWeather(t *testing.T) {
 			took := r.form(3)
 			t.Logf("joined and equal after %v", took)
 			r.churn(4 * time.Second)
-			t.Logf("all exact %v after the last batch", r.eventually(30*time.Second, func() string { return r.knows(r.members...) }))
+			t.Logf("all exact %v after the last batch", testkit.Eventually(r.t, func() string { return r.knows(r.members...) }))
 			r.members[0].tell(t, order{Do: "load", Value: "7"})
-			t.Logf("load known after %v", r.eventually(30*time.Second, func() string { return r.load(r.members[0], "7") }))
-			t.Logf("all joined %v after that", r.eventually(30*time.Second, func() string { return r.agree(r.members...) }))
+			t.Logf("load known after %v", testkit.Eventually(r.t, func() string { return r.load(r.members[0], "7") }))
+			t.Logf("all joined %v after that", testkit.Eventually(r.t, func() string { return r.agree(r.members...) }))
 			passed, lost := r.counts()
 			t.Logf("%d packets carried, %d lost; members given up: %v", passed, lost, r.givenUp())
 			if tc.fault.loss > 0 && lost == 0 || passed == 0 {
@@ -64,7 +66,7 @@ func TestNoUDP(t *testing.T) {
 		}
 		return fault{}
 	})
-	t.Logf("all say so after %v", r.eventually(30*time.Second, func() string {
+	t.Logf("all say so after %v", testkit.Eventually(r.t, func() string {
 		for _, h := range r.members {
 			if s := h.state(t); s.Health.State != "misconfigured" || !strings.Contains(s.Health.Line, "UDP") {
 				return fmt.Sprintf("%s says %q", h.name, s.Health.Line)
@@ -73,7 +75,7 @@ func TestNoUDP(t *testing.T) {
 		return ""
 	}))
 	r.churn(time.Second)
-	r.eventually(30*time.Second, func() string { return r.knows(r.members...) })
+	testkit.Eventually(r.t, func() string { return r.knows(r.members...) })
 	r.obey(healthy)
-	t.Logf("well again after %v", r.eventually(30*time.Second, func() string { return r.agree(r.members...) }))
+	t.Logf("well again after %v", testkit.Eventually(r.t, func() string { return r.agree(r.members...) }))
 }

@@ -63,7 +63,7 @@ func (r *Reader) Begin(ctx context.Context, sources []string) error {
 	return nil
 }
 
-// End stops reading and closes the replica, without a word to the others.
+// End stops reading and closes the replica without telling the others.
 func (r *Reader) End() error {
 	if r.stop == nil {
 		return nil

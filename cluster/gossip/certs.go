@@ -86,7 +86,7 @@ func (b *Bus) recertify(ctx context.Context) {
 		m.Fingerprint = b.streams.Fingerprint()
 		b.meta.Store(&m)
 		if err := b.list.UpdateNode(2 * time.Second); err != nil {
-			b.opt.Logger.Warn("telling the others of a new certificate", "error", err)
+			b.opt.Logger.Warn("could not announce a new certificate", "error", err)
 		}
 		b.opt.Logger.Info("certificate reloaded", "cert_file", b.opt.CertFile, "not_after", cert.Leaf.NotAfter)
 	}

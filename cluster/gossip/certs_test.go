@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // authority signs certificates.
@@ -116,13 +116,13 @@ func TestCertificateReload(t *testing.T) {
 		n.Start(t, "e1", "e2", "e3")
 		t.Cleanup(func() { _ = n.Close() })
 	}
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+	testkit.Eventually(t, func() string { return joined(a, b) })
 	readAll(t, 9, a, b)
 
 	second := ca.issue(t, dirA, "second")
 	wait := func(n *node, want *x509.Certificate) {
 		t.Helper()
-		clustertest.Eventually(t, 30*time.Second, func() string {
+		testkit.Eventually(t, func() string {
 			if got := n.shown(); got == nil || !got.Equal(want) {
 				return "another certificate is shown"
 			}
@@ -133,7 +133,7 @@ func TestCertificateReload(t *testing.T) {
 	c := newNode(t, "c", []string{a.addr, b.addr}, certified(dirC, ca.file))
 	c.Start(t, "e1", "e2", "e3")
 	t.Cleanup(func() { _ = c.Close() })
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b, c) })
+	testkit.Eventually(t, func() string { return joined(a, b, c) })
 	readAll(t, 19, a, b, c)
 
 	newAuthority(t).issue(t, dirA, "of strangers")
@@ -145,7 +145,7 @@ func TestCertificateReload(t *testing.T) {
 	wait(a, third)
 	readAll(t, 39, a, b, c)
 	for _, n := range []*node{a, b, c} {
-		clustertest.Eventually(t, 30*time.Second, func() string {
+		testkit.Eventually(t, func() string {
 			if h := n.Status().Health; h.State != "joined" {
 				return h.Line
 			}

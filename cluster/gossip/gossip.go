@@ -30,6 +30,8 @@ type Bus struct {
 	changed chan struct{}
 	nodes   roster
 	gone    departed
+	proofs  proofs
+	telling sync.Mutex // one word about members at a time
 	leaving atomic.Bool
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
@@ -55,7 +57,7 @@ func New(opt Options) (*Bus, error) {
 // fails when ports cannot be bound or nobody can reach the advertised address.
 func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	b.handler = h
-	if err := b.start(h); err != nil {
+	if err := b.start(); err != nil {
 		return err
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -78,19 +80,19 @@ func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 }
 
 // start binds both ports and starts memberlist.
-func (b *Bus) start(h cluster.Handler) (err error) {
+func (b *Bus) start() (err error) {
 	cert, roots, _, err := b.files.read()
 	if err != nil {
 		return err
 	}
 	b.streams, err = stream.New(stream.Options{
 		Self: b.opt.Self, Label: b.opt.Label, Bind: b.opt.StreamBind, Certificate: cert,
-		Roots: roots, QueueBytes: b.opt.QueueBytes, Logger: b.opt.Logger,
+		Roots: roots, QueueBytes: b.opt.QueueBytes, Limit: b.opt.Limit, Logger: b.opt.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	b.streams.Open(h)
+	b.streams.Open(prover{b})
 	conf, err := b.config()
 	if err == nil {
 		b.list, err = memberlist.Create(conf)
@@ -142,23 +144,38 @@ func (b *Bus) config() (*memberlist.Config, error) {
 	if err := b.fillMeta(); err != nil {
 		return nil, err
 	}
-	if b.opt.TCPOnly {
-		t, err := newTCPTransport(net.JoinHostPort(host, strconv.Itoa(port)))
+	return c, b.transport(c)
+}
+
+// transport binds the gossip port.
+func (b *Bus) transport(c *memberlist.Config) error {
+	many := func() { b.mlog.count(refusedMany) }
+	if !b.opt.TCPOnly {
+		t, err := newNetTransport(c.BindAddr, c.BindPort, c.Logger, many)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		c.Transport = t
-		if b.opt.Advertise == "" {
-			c.AdvertisePort = t.port()
+		c.Transport, c.BindPort = t, t.GetAutoBindPort()
+		if c.AdvertisePort == 0 {
+			c.AdvertisePort = c.BindPort
 		}
-		c.DisableTcpPings = true
+		return nil
 	}
-	return c, nil
+	t, err := newTCPTransport(net.JoinHostPort(c.BindAddr, strconv.Itoa(c.BindPort)), many)
+	if err != nil {
+		return err
+	}
+	c.Transport = t
+	if b.opt.Advertise == "" {
+		c.AdvertisePort = t.port()
+	}
+	c.DisableTcpPings = true
+	return nil
 }
 
 // fillMeta makes this member's metadata; streams are bound by then.
 func (b *Bus) fillMeta() error {
-	m := meta{Boot: b.opt.Self.Boot, Fingerprint: b.streams.Fingerprint(), Name: b.opt.Self.Name, Version: b.opt.Self.Version}
+	m := meta{Boot: b.opt.Self.Boot, Fingerprint: b.streams.Fingerprint(), Name: b.opt.Self.Name, Version: b.opt.Self.Version, Zone: b.opt.Self.Zone}
 	m.StreamPort = uint16(b.streams.Addr().(*net.TCPAddr).Port)
 	if b.opt.StreamAdvertise != "" {
 		host, port, err := hostPort(b.opt.StreamAdvertise, int(m.StreamPort))
@@ -196,20 +213,6 @@ func (b *Bus) mark() {
 	}
 }
 
-// follow hands membership on when it changed.
-func (b *Bus) follow(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.changed:
-			members, peers := b.view()
-			b.handler.Members(members)
-			b.streams.SetPeers(peers)
-		}
-	}
-}
-
 // view returns the members that memberlist does not hold for dead.
 func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
 	for _, n := range b.nodes.all() {
@@ -222,7 +225,7 @@ func (b *Bus) view() (members []cluster.Member, peers []stream.Peer) {
 			host = n.Addr.String()
 		}
 		addr := net.JoinHostPort(host, strconv.Itoa(int(m.StreamPort)))
-		members = append(members, cluster.Member{ID: n.Name, Name: m.Name, Boot: m.Boot, Addr: addr, Version: m.Version})
+		members = append(members, cluster.Member{ID: n.Name, Name: m.Name, Boot: m.Boot, Addr: addr, Version: m.Version, Zone: m.Zone})
 		peers = append(peers, stream.Peer{ID: n.Name, Boot: m.Boot, Addr: addr, Fingerprint: m.Fingerprint})
 	}
 	return members, peers

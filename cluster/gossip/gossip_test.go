@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 var (
@@ -58,51 +59,27 @@ func three(t *testing.T, change func(*gossip.Options)) []*node {
 		nodes = append(nodes, n)
 		join = append(join, n.addr)
 	}
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	testkit.Eventually(t, func() string { return joined(nodes...) })
 	return nodes
 }
 
-func joined(nodes ...*node) string {
-	var rs []*clustertest.Replica
+func replicas(nodes []*node) (rs []*clustertest.Replica) {
 	for _, n := range nodes {
 		rs = append(rs, n.Replica)
 	}
-	return clustertest.Joined(rs...)
+	return rs
 }
 
+func joined(nodes ...*node) string { return clustertest.Joined(replicas(nodes)...) }
+
 // believes returns what keeps every other from believing n's load to be v.
-func believes(n *node, v string, others ...*node) string {
-	for _, o := range others {
-		if got := o.Loads.Get(n.Self().ID, "k"); o != n && got != v {
-			return fmt.Sprintf("%s believes %q of %s, not %q", o.Self().Name, got, n.Self().Name, v)
-		}
-	}
-	return ""
-}
+func believes(n *node, v string, others ...*node) string { return n.Believe(v, replicas(others)...) }
 
 // readAll lets the readers of all sources append numbers up to seq and waits
 // until everybody has them.
-func readAll(t *testing.T, seq uint64, nodes ...*node) {
+func readAll(t *testing.T, seq uint64, nodes ...*node) time.Duration {
 	t.Helper()
-	clustertest.Eventually(t, 30*time.Second, func() string {
-		for _, n := range nodes {
-			for _, s := range []string{"e1", "e2", "e3"} {
-				read := n.Sums.Role(s) == cluster.RoleReader
-				n.Index.Reading(s, read)
-				for i := n.Index.Position(s).Next; read && i <= seq; i++ {
-					n.Append(s, i)
-				}
-			}
-		}
-		for _, n := range nodes {
-			for _, s := range []string{"e1", "e2", "e3"} {
-				if got, want := n.Sums.Get(s), (seq+1)*(seq+2)/2; got != want {
-					return fmt.Sprintf("%s: sum of %s is %d, not %d", n.Self().Name, s, got, want)
-				}
-			}
-		}
-		return ""
-	})
+	return testkit.Eventually(t, func() string { return clustertest.ReadAll([]string{"e1", "e2", "e3"}, seq, replicas(nodes)...) })
 }
 
 func TestShare(t *testing.T) {
@@ -110,9 +87,9 @@ func TestShare(t *testing.T) {
 		t.Run(fmt.Sprintf("tcp=%v", tcp), func(t *testing.T) {
 			nodes := three(t, func(o *gossip.Options) { o.TCPOnly = tcp })
 			_ = nodes[0].Load.Set("k", []byte("7"))
-			clustertest.Eventually(t, 30*time.Second, func() string { return believes(nodes[0], "7", nodes...) })
+			testkit.Eventually(t, func() string { return believes(nodes[0], "7", nodes...) })
 			readAll(t, 99, nodes...)
-			clustertest.Eventually(t, 30*time.Second, func() string {
+			testkit.Eventually(t, func() string {
 				for _, n := range nodes {
 					if s := n.Status(); !s.Health.OK || s.Health.State != "joined" || s.Logs[0].Exact != 3 {
 						return fmt.Sprintf("%+v %+v", s.Health, s.Logs)
@@ -124,23 +101,23 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestSuddenDeath kills a member without a word: its share vanishes, it is
+// TestSuddenDeath kills a member without notice: its share vanishes, it is
 // removed, its sources are taken over, and it comes back as another process.
 func TestSuddenDeath(t *testing.T) {
 	nodes := three(t, nil)
 	readAll(t, 9, nodes...)
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	_ = c.Load.Set("k", []byte("7"))
-	clustertest.Eventually(t, 30*time.Second, func() string { return believes(c, "7", a, b) })
+	testkit.Eventually(t, func() string { return believes(c, "7", a, b) })
 	_ = c.Close()
-	t.Logf("share vanished after %v", clustertest.Eventually(t, 30*time.Second, func() string { return believes(c, "", a, b) }))
-	t.Logf("removed after %v", clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) }))
+	t.Logf("share vanished after %v", testkit.Eventually(t, func() string { return believes(c, "", a, b) }))
+	t.Logf("removed after %v", testkit.Eventually(t, func() string { return joined(a, b) }))
 	readAll(t, 19, a, b)
 
 	again := newNode(t, "c", []string{a.addr, b.addr}, nil)
 	again.Start(t, "e1", "e2", "e3")
 	t.Cleanup(func() { _ = again.Close() })
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b, again) })
+	testkit.Eventually(t, func() string { return joined(a, b, again) })
 	if p, err := again.WaitSettled(t.Context()); p != cluster.Settled || err != nil {
 		t.Errorf("phase %v, %v", p, err)
 	}
@@ -153,7 +130,7 @@ func TestLeave(t *testing.T) {
 	nodes := three(t, nil)
 	readAll(t, 9, nodes...)
 	a, b, c := nodes[0], nodes[1], nodes[2]
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	go func() { // the others begin to read when they are told to
 		for ctx.Err() == nil {
@@ -169,7 +146,7 @@ func TestLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	took := clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+	took := testkit.Eventually(t, func() string { return joined(a, b) })
 	t.Logf("gone %v after leaving", took)
 }
 
@@ -187,19 +164,19 @@ func TestKeyRotation(t *testing.T) {
 	late.Start(t, "e1", "e2", "e3")
 	t.Cleanup(func() { _ = late.Close() })
 	all := append(nodes, late)
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(all...) })
+	testkit.Eventually(t, func() string { return joined(all...) })
 	readAll(t, 9, all...)
 
 	old := newNode(t, "old", []string{nodes[0].addr}, nil)
 	old.Start(t, "e1")
 	t.Cleanup(func() { _ = old.Close() })
-	clustertest.Eventually(t, 30*time.Second, func() string {
+	testkit.Eventually(t, func() string {
 		if h := old.Status().Health; h.State != "alone" || h.OK {
 			return fmt.Sprintf("%+v", h)
 		}
 		return ""
 	})
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(all...) })
+	testkit.Eventually(t, func() string { return joined(all...) })
 	if s := nodes[0].Status(); s.Bus.Refused["key"] == 0 {
 		t.Errorf("refused: %v", s.Bus.Refused)
 	}
@@ -217,7 +194,7 @@ func TestStrangers(t *testing.T) {
 		s := newNode(t, "stranger", []string{nodes[0].addr}, change)
 		s.Start(t, "e1")
 		_ = s.Load.Set("k", []byte("666"))
-		clustertest.Eventually(t, 30*time.Second, func() string {
+		testkit.Eventually(t, func() string {
 			if st := nodes[0].Status(); st.Bus.Refused[reason] == 0 {
 				return fmt.Sprintf("refused: %v", st.Bus.Refused)
 			}
@@ -233,12 +210,13 @@ func TestStrangers(t *testing.T) {
 		}
 		_ = s.Close()
 	}
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	testkit.Eventually(t, func() string { return joined(nodes...) })
 }
 
 // TestWrongAdvertisedAddress refuses a member that the others cannot dial; where
 // probes do not reach it either, it is taken for dead before it knows.
 func TestWrongAdvertisedAddress(t *testing.T) {
+	parts.Full(t)
 	closed, nowhere := parts.FreeAddress(t), "127.0.0.99"
 	for wrong, change := range map[string]func(*gossip.Options){
 		closed:  func(o *gossip.Options) { o.StreamAdvertise = closed },
@@ -257,7 +235,7 @@ func TestWrongAdvertisedAddress(t *testing.T) {
 			if !strings.Contains(err.Error(), gossip.ErrUnreachable.Error()) || !strings.Contains(err.Error(), wrong) {
 				t.Errorf("error does not name the address: %v", err)
 			}
-			clustertest.Eventually(t, 30*time.Second, func() string { return joined(a) })
+			testkit.Eventually(t, func() string { return joined(a) })
 		})
 	}
 }
@@ -296,5 +274,35 @@ func TestNameIsResolvedAgain(t *testing.T) {
 	}
 	<-dns
 	dns <- []string{"127.0.0.3", "127.0.0.4"}
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	testkit.Eventually(t, func() string { return joined(nodes...) })
+}
+
+// TestFoundMembersAreJoined joins members that something else than a name tells of, as
+// soon as it does: beside another member, names would be looked at again in an hour.
+func TestFoundMembersAreJoined(t *testing.T) {
+	told := make(chan []string, 1)
+	moved := make(chan struct{}, 1)
+	var nodes []*node
+	for _, name := range []string{"a", "b", "c"} {
+		n := newNode(t, name, nil, func(o *gossip.Options) {
+			o.TCPOnly, o.Rejoin = true, time.Hour
+			if name == "c" {
+				o.Moved, o.Found = moved, func(context.Context) ([]string, error) {
+					addrs := <-told
+					told <- addrs
+					return addrs, nil
+				}
+			}
+		})
+		if nodes = append(nodes, n); name == "c" {
+			told <- []string{nodes[0].addr, n.addr} // its own too
+		}
+		n.Start(t, "e1")
+		t.Cleanup(func() { _ = n.Close() })
+	}
+	testkit.Eventually(t, func() string { return joined(nodes[0], nodes[2]) })
+	<-told
+	told <- []string{nodes[0].addr, nodes[1].addr}
+	moved <- struct{}{}
+	testkit.Eventually(t, func() string { return joined(nodes...) })
 }

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -49,8 +50,8 @@ func (b *Bus) ask(ctx context.Context, addrs []string) (joined int, last error) 
 	return joined, last
 }
 
-// resolve returns the addresses behind Options.Join, and the last error of a
-// name that has none.
+// resolve returns the addresses behind Options.Join and those of Options.Found, and
+// the last error of either.
 func (b *Bus) resolve(ctx context.Context) (addrs []string, last error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -71,6 +72,11 @@ func (b *Bus) resolve(ctx context.Context) (addrs []string, last error) {
 			addrs = append(addrs, net.JoinHostPort(ip, strconv.Itoa(port)))
 		}
 	}
+	if b.opt.Found != nil {
+		found, err := b.opt.Found(ctx)
+		addrs = append(addrs, found...)
+		last = cmp.Or(err, last)
+	}
 	slices.Sort(addrs)
 	return slices.Compact(addrs), last
 }
@@ -84,6 +90,8 @@ func (b *Bus) rejoin(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(min(b.opt.Rejoin, time.Second)):
+		case <-b.opt.Moved:
+			last = time.Time{}
 		}
 		if b.leaving.Load() {
 			return
@@ -92,7 +100,7 @@ func (b *Bus) rejoin(ctx context.Context) {
 		if _, err := b.ask(ctx, b.gone.due(now, b.opt.Rejoin)); err != nil {
 			b.opt.Logger.Debug("a member that went does not answer", "error", err)
 		}
-		if len(b.opt.Join) > 0 && (b.list.NumMembers() <= 1 || now.Sub(last) >= b.opt.Rejoin) {
+		if (len(b.opt.Join) > 0 || b.opt.Found != nil) && (b.list.NumMembers() <= 1 || now.Sub(last) >= b.opt.Rejoin) {
 			last = now
 			b.join(ctx)
 		}

@@ -52,6 +52,7 @@ const (
 	refusedLabel     = "label"
 	refusedPlaintext = "plaintext"
 	refusedIdentity  = "identity"
+	refusedMany      = "many" // more connections to the gossip port than members make
 )
 
 var refusals = []struct{ part, reason string }{

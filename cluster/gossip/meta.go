@@ -24,6 +24,7 @@ type meta struct {
 	Fingerprint stream.Fingerprint
 	Name        string
 	Version     string
+	Zone        string
 }
 
 func (m meta) append(b []byte) []byte {
@@ -31,7 +32,7 @@ func (m meta) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, m.Boot)
 	b = binary.LittleEndian.AppendUint16(b, m.StreamPort)
 	b = append(b, m.Fingerprint[:]...)
-	for _, s := range [...]string{m.StreamHost, m.Name, m.Version} {
+	for _, s := range [...]string{m.StreamHost, m.Name, m.Version, m.Zone} {
 		s = s[:min(len(s), 128)]
 		b = append(b, byte(len(s)))
 		b = append(b, s...)
@@ -54,6 +55,9 @@ func parseMeta(b []byte) (m meta, err error) {
 		}
 		n := 1 + int(b[0])
 		*s, b = string(b[1:n]), b[n:]
+	}
+	if len(b) > 0 && len(b) >= 1+int(b[0]) { // older members do not say
+		m.Zone = string(b[1 : 1+int(b[0])])
 	}
 	if m.StreamPort == 0 {
 		return m, errMeta

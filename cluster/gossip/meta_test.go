@@ -10,20 +10,29 @@ import (
 )
 
 func FuzzMeta(f *testing.F) {
-	f.Add(meta{Boot: 1, StreamPort: 2, StreamHost: "h", Fingerprint: stream.Fingerprint{3}, Name: "n", Version: "v"}.append(nil))
+	f.Add(meta{Boot: 1, StreamPort: 2, StreamHost: "h", Fingerprint: stream.Fingerprint{3}, Name: "n", Version: "v", Zone: "z"}.append(nil))
 	f.Add([]byte{1, 2, 3})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := parseMeta(b)
 		if err != nil {
 			return
 		}
-		if len(m.StreamHost) > 128 || len(m.Name) > 128 || len(m.Version) > 128 {
+		if len(m.StreamHost) > 128 || len(m.Name) > 128 || len(m.Version) > 128 || len(m.Zone) > 128 {
 			return // longer than this version writes
 		}
 		if again, err := parseMeta(append(m.append(nil), "added later"...)); err != nil || again != m {
 			t.Errorf("%+v reads as %+v (%v)", m, again, err)
 		}
 	})
+}
+
+// A member whose release knows of no zones is in none.
+func TestMetaWithoutZone(t *testing.T) {
+	m := meta{Boot: 1, StreamPort: 2, StreamHost: "h", Name: "n", Version: "v"}
+	b := m.append(nil)
+	if got, err := parseMeta(b[:len(b)-1]); err != nil || got != m {
+		t.Errorf("%+v reads as %+v (%v)", m, got, err)
+	}
 }
 
 // TestDeparted: who went is asked again less and less often, a few at a time, and

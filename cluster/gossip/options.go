@@ -40,6 +40,11 @@ type Options struct {
 	// Join names members: host:port, IPv6 in brackets, port 7946 when absent.
 	// A name stands for all its addresses (a headless service, for example).
 	Join []string
+	// Found returns the addresses of further members, host:port, and what keeps it
+	// from knowing them; Moved says that it has something new to tell. Nil where
+	// nothing but Join names members.
+	Found func(context.Context) ([]string, error)
+	Moved <-chan struct{}
 	// Rejoin is how often names are resolved anew and unknown addresses
 	// joined (15 s); while alone, every second.
 	Rejoin time.Duration
@@ -52,6 +57,8 @@ type Options struct {
 	CertFile, KeyFile, CAFile string
 	CertCheck                 time.Duration
 	QueueBytes                int
+	// Limit bounds the connections of the listener for streams; nil means no bound.
+	Limit func(net.Listener) net.Listener
 
 	Resolver Resolver // nil means the system's
 	Logger   *slog.Logger

@@ -73,7 +73,7 @@ func (b *Bus) advertised() string {
 
 // Status says how the bus is.
 func (b *Bus) Status() cluster.BusStatus {
-	s := cluster.BusStatus{Kind: "gossip", Encrypted: len(b.opt.Keys) > 0, Joining: len(b.opt.Join) > 0}
+	s := cluster.BusStatus{Kind: "gossip", Encrypted: len(b.opt.Keys) > 0, Joining: len(b.opt.Join) > 0 || b.opt.Found != nil}
 	if b.list == nil {
 		return s
 	}

@@ -22,6 +22,7 @@ type tcpTransport struct {
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	done    chan struct{}
+	refused func() // counts connections that were one too many
 	wg      sync.WaitGroup
 
 	mu     sync.Mutex
@@ -29,6 +30,10 @@ type tcpTransport struct {
 	ins    map[net.Conn]bool
 	closed bool
 }
+
+// packetConns bounds what is accepted at a time: a connection for packets from each
+// member, and streams.
+const packetConns = 512
 
 const (
 	packetMark = 'P'
@@ -42,14 +47,14 @@ const (
 // packetConn sends packets to one address. One goroutine owns the connection.
 type packetConn struct{ queue chan []byte }
 
-func newTCPTransport(bind string) (*tcpTransport, error) {
+func newTCPTransport(bind string, refused func()) (*tcpTransport, error) {
 	lis, err := net.Listen("tcp", bind)
 	if err != nil {
 		return nil, err
 	}
 	t := &tcpTransport{
 		lis: lis, packets: make(chan *memberlist.Packet, 256), streams: make(chan net.Conn),
-		done: make(chan struct{}), outs: map[string]*packetConn{}, ins: map[net.Conn]bool{},
+		done: make(chan struct{}), refused: refused, outs: map[string]*packetConn{}, ins: map[net.Conn]bool{},
 	}
 	t.wg.Go(t.accept)
 	return t, nil
@@ -151,17 +156,21 @@ func (t *tcpTransport) accept() {
 			}
 		}
 		if !t.track(conn) {
-			return
+			continue
 		}
 		t.wg.Go(func() { t.serve(conn) })
 	}
 }
 
-// track notes an incoming connection, so that Shutdown can end it.
+// track notes an incoming connection, so that Shutdown can end it. One too many is
+// closed.
 func (t *tcpTransport) track(conn net.Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
+	if t.closed || len(t.ins) >= packetConns {
+		if !t.closed {
+			t.refused()
+		}
 		_ = conn.Close()
 		return false
 	}
@@ -177,8 +186,13 @@ func (t *tcpTransport) untrack(conn net.Conn) {
 
 // serve reads packets from an incoming connection, or hands it on as a stream.
 func (t *tcpTransport) serve(conn net.Conn) {
-	defer t.untrack(conn)
-	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	handed := false
+	defer func() {
+		if !handed {
+			t.untrack(conn)
+		}
+	}()
+	_ = conn.SetReadDeadline(time.Now().Add(silentFor))
 	var mark [1]byte
 	if _, err := io.ReadFull(conn, mark[:]); err != nil {
 		_ = conn.Close()
@@ -188,7 +202,8 @@ func (t *tcpTransport) serve(conn net.Conn) {
 	case streamMark:
 		_ = conn.SetReadDeadline(time.Time{})
 		select {
-		case t.streams <- conn:
+		case t.streams <- &boundedConn{Conn: conn, left: maxStreamBytes, closed: func() { t.untrack(conn) }}:
+			handed = true
 		case <-t.done:
 			_ = conn.Close()
 		}
@@ -199,23 +214,35 @@ func (t *tcpTransport) serve(conn net.Conn) {
 	}
 }
 
+// receive takes packets from a connection until it ends or falls silent.
 func (t *tcpTransport) receive(conn net.Conn) {
 	defer conn.Close()
+	_ = readPackets(conn, func() { _ = conn.SetReadDeadline(time.Now().Add(2 * packetIdle)) }, func(b []byte) bool {
+		select {
+		case t.packets <- &memberlist.Packet{Buf: b, From: conn.RemoteAddr(), Timestamp: time.Now()}:
+			return true
+		case <-t.done:
+			return false
+		}
+	})
+}
+
+// readPackets hands the packets of a connection to take until it says false or the
+// connection ends. before is called before each.
+func readPackets(conn io.Reader, before func(), take func([]byte) bool) error {
 	r := bufio.NewReader(conn)
 	var size [2]byte
 	for {
-		_ = conn.SetReadDeadline(time.Now().Add(2 * packetIdle))
+		before()
 		if _, err := io.ReadFull(r, size[:]); err != nil {
-			return
+			return err
 		}
 		b := make([]byte, binary.BigEndian.Uint16(size[:]))
 		if _, err := io.ReadFull(r, b); err != nil {
-			return
+			return err
 		}
-		select {
-		case t.packets <- &memberlist.Packet{Buf: b, From: conn.RemoteAddr(), Timestamp: time.Now()}:
-		case <-t.done:
-			return
+		if !take(b) {
+			return nil
 		}
 	}
 }
@@ -248,7 +275,7 @@ func (t *tcpTransport) Shutdown() error {
 		return nil
 	}
 	t.closed = true
-	for conn := range t.ins {
+	for conn := range t.ins { // those of memberlist, too
 		_ = conn.Close()
 	}
 	t.mu.Unlock()

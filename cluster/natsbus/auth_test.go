@@ -17,8 +17,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
-	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // serve starts a nats-server with options that the embedded one has not.
@@ -154,12 +154,12 @@ func TestAuth(t *testing.T) {
 			a, b := newNode(t, "a", []string{url}, tc.good), newNode(t, "b", []string{url}, tc.good)
 			a.Start(t, "e1")
 			b.Start(t, "e1")
-			clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+			testkit.Eventually(t, func() string { return joined(a, b) })
 			for says, bad := range tc.bad {
 				n := newNode(t, "x", []string{url}, bad)
 				err := n.Open(t.Context())
 				if err == nil { // a server that was slow to say no says so later
-					clustertest.Eventually(t, 30*time.Second, func() string {
+					testkit.Eventually(t, func() string {
 						if h := n.Status().Health; h.OK || !strings.Contains(strings.ToLower(h.Line), says) {
 							return says + ": " + h.Line
 						}
@@ -180,7 +180,7 @@ func TestAuth(t *testing.T) {
 func TestSmallPayload(t *testing.T) {
 	n := newNode(t, "a", []string{serve(t, server.Options{MaxPayload: 64 << 10}).ClientURL()}, nil)
 	n.Start(t, "e1")
-	clustertest.Eventually(t, 30*time.Second, func() string {
+	testkit.Eventually(t, func() string {
 		if h := n.Status().Health; h.State != "misconfigured" || !strings.Contains(h.Line, "max_payload") {
 			return fmt.Sprintf("%+v", h)
 		}

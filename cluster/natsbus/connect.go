@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
 // needPayload is what a server has to take: half of a frame, see
 // cluster.Tuning.GaugeBytes, and what is put around it. NATS takes 1 MiB by default.
-const needPayload = wire.MaxFrame/2 + 64<<10
+const needPayload = group.MaxFrame/2 + 64<<10
 
 // connect connects once; when no server can be reached, in the background.
 func (b *Bus) connect() (*nats.Conn, error) {
@@ -27,7 +28,7 @@ func (b *Bus) connect() (*nats.Conn, error) {
 	if !outOfReach(err) {
 		return nil, fmt.Errorf("natsbus: %s: %w", redacted(b.opt.URLs), err)
 	}
-	b.opt.Logger.Warn("nats is out of reach, still trying", "urls", redacted(b.opt.URLs), "error", err)
+	b.opt.Logger.Warn("nats is unreachable, still trying", "urls", redacted(b.opt.URLs), "error", err)
 	conn, err = nats.Connect(urls, append(b.connOptions(), nats.RetryOnFailedConnect(true))...)
 	if err != nil {
 		return nil, fmt.Errorf("natsbus: %s: %w", redacted(b.opt.URLs), err)
@@ -136,11 +137,20 @@ func (b *Bus) announce(conn *nats.Conn) {
 	b.mu.Lock()
 	members := b.roster.list()
 	b.mu.Unlock()
-	up := conn.IsConnected()
+	was, up := b.linked, conn.IsConnected()
+	b.linked = nil
+	for _, m := range members {
+		b.linked = append(b.linked, m.ID)
+	}
 	b.deliver(func() {
 		b.handler.Members(members)
-		for _, m := range members {
-			b.handler.Link(m.ID, up)
+		for _, id := range was {
+			if !slices.Contains(b.linked, id) {
+				b.handler.Link(id, false)
+			}
+		}
+		for _, id := range b.linked {
+			b.handler.Link(id, up)
 		}
 	})
 }

@@ -10,7 +10,9 @@
 //     That carries live deltas as well as requests and replies for ranges and
 //     snapshots: core subjects all, so frames may be lost, and the state
 //     machine above notices by sequence numbers.
-//  3. With Options.Keys every message is sealed with AES-GCM under a key of
+//  3. A sender that was not heard before is asked whether it lives, and heard once it
+//     has sealed the nonce of whoever asks: messages of the dead may have been recorded.
+//  4. With Options.Keys every message is sealed with AES-GCM under a key of
 //     its sender, derived from the group's; what cannot be opened is refused
 //     and counted. Without keys the members trust everybody whom NATS lets
 //     publish on their subjects.
@@ -20,5 +22,6 @@
 // Send never waits.
 //
 // Subjects, below Options.Prefix and Options.Group: hb (heartbeats), all
-// (frames for everybody), to.ID (frames for one member, ID in URL-safe base64).
+// (frames for everybody), to.ID (frames for one member, ID in URL-safe base64), ask.ID
+// (questions and answers whether it lives).
 package natsbus

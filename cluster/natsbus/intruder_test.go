@@ -12,8 +12,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // intruder has valid credentials of the NATS account, and not the group's key.
@@ -24,9 +25,9 @@ type intruder struct {
 	msgs []*nats.Msg
 }
 
-func intrude(t *testing.T, url, creds string) *intruder {
+func intrude(t *testing.T, url string, opts ...nats.Option) *intruder {
 	t.Helper()
-	conn, err := nats.Connect(url, nats.UserCredentials(creds))
+	conn, err := nats.Connect(url, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestIntruder(t *testing.T) {
 		t.Cleanup(func() { _ = r.End() })
 		return r
 	}
-	in := intrude(t, url, ours.creds(t))
+	in := intrude(t, url, nats.UserCredentials(ours.creds(t)))
 	a, b, c := reader(cluster.NewMember("a", "test"), keyA), reader(cluster.NewMember("b", "test"), keyA), reader(cluster.NewMember("c", "test"), keyA)
 	for _, r := range []*clustertest.Reader{a, b, c} {
 		if err := r.Begin(t.Context(), sources); err != nil {
@@ -91,7 +92,7 @@ func TestIntruder(t *testing.T) {
 			r.Write(n)
 			_ = r.Load.Set("k", []byte(load))
 		}
-		clustertest.Eventually(t, 30*time.Second, func() string { return same(n, load, rs...) })
+		testkit.Eventually(t, func() string { return same(n, load, rs...) })
 	}
 	write(100, "7", a, b, c)
 	write(200, "8", a, b, c)
@@ -99,7 +100,7 @@ func TestIntruder(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.End()
-	clustertest.Eventually(t, 30*time.Second, func() string {
+	testkit.Eventually(t, func() string {
 		if n := len(a.Status().Peers) + len(b.Status().Peers); n != 2 {
 			return fmt.Sprintf("%d peers", n)
 		}
@@ -111,8 +112,8 @@ func TestIntruder(t *testing.T) {
 	for what, try := range map[string]func(){
 		"garbage and oversized messages": func() {
 			in.say(old[:3], func(s string, _ []byte) (string, []byte) { return s, nil })
-			in.say(old[:3], func(s string, _ []byte) (string, []byte) { return s, bytes.Repeat([]byte{0xff}, 2*wire.MaxFrame) })
-			in.say(old[:3], func(s string, b []byte) (string, []byte) { return s, append(b, make([]byte, wire.MaxFrame)...) })
+			in.say(old[:3], func(s string, _ []byte) (string, []byte) { return s, bytes.Repeat([]byte{0xff}, 2*group.MaxFrame) })
+			in.say(old[:3], func(s string, b []byte) (string, []byte) { return s, append(b, make([]byte, group.MaxFrame)...) })
 		},
 		"changed bits": func() {
 			in.say(old, func(s string, b []byte) (string, []byte) { b[len(b)/2] ^= 1; return s, b })
@@ -141,14 +142,14 @@ func TestIntruder(t *testing.T) {
 	} {
 		try()
 		time.Sleep(100 * time.Millisecond)
-		clustertest.Eventually(t, 30*time.Second, func() string {
+		testkit.Eventually(t, func() string {
 			if why := same(300, "9", a, b); why != "" {
 				return "after " + what + ": " + why
 			}
 			return ""
 		})
 	}
-	clustertest.Eventually(t, 30*time.Second, func() string {
+	testkit.Eventually(t, func() string {
 		for _, r := range []*clustertest.Reader{a, b} {
 			for _, reason := range []string{"key", "plaintext", "frame", "replay"} {
 				if n := r.Status().Bus.Refused; n[reason] == 0 {

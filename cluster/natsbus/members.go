@@ -16,7 +16,14 @@ type heartbeat struct {
 	Bye           bool
 	Name, Version string
 	Addr          string // the server that it is connected to
+	Answers       bool   // it answers when asked whether it lives
+	Zone          string
 }
+
+const (
+	flagBye     = 1 << iota // it goes
+	flagAnswers             // Answers
+)
 
 var errHeartbeat = errors.New("natsbus: malformed heartbeat")
 
@@ -24,10 +31,13 @@ func (h heartbeat) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, h.Seq)
 	flags := byte(0)
 	if h.Bye {
-		flags = 1
+		flags |= flagBye
+	}
+	if h.Answers {
+		flags |= flagAnswers
 	}
 	b = append(b, flags)
-	for _, s := range [...]string{h.Name, h.Version, h.Addr} {
+	for _, s := range [...]string{h.Name, h.Version, h.Addr, h.Zone} {
 		s = s[:min(len(s), maxField)]
 		b = append(b, byte(len(s)))
 		b = append(b, s...)
@@ -39,7 +49,7 @@ func parseHeartbeat(b []byte) (h heartbeat, err error) {
 	if len(b) < 9 {
 		return h, errHeartbeat
 	}
-	h.Seq, h.Bye = binary.LittleEndian.Uint64(b), b[8]&1 != 0
+	h.Seq, h.Bye, h.Answers = binary.LittleEndian.Uint64(b), b[8]&flagBye != 0, b[8]&flagAnswers != 0
 	b = b[9:]
 	for _, s := range [...]*string{&h.Name, &h.Version, &h.Addr} {
 		if len(b) == 0 || len(b) < 1+int(b[0]) {
@@ -47,6 +57,9 @@ func parseHeartbeat(b []byte) (h heartbeat, err error) {
 		}
 		n := 1 + int(b[0])
 		*s, b = string(b[1:n]), b[n:]
+	}
+	if len(b) > 0 && len(b) >= 1+int(b[0]) { // older members do not say
+		h.Zone = string(b[1 : 1+int(b[0])])
 	}
 	return h, nil
 }
@@ -104,8 +117,8 @@ func (r *roster) hear(from string, boot uint64, h heartbeat, now time.Time) (cha
 		r.members[from] = m
 		changed = true
 	}
-	changed = changed || m.Name != h.Name || m.Version != h.Version || m.Addr != h.Addr
-	m.Name, m.Version, m.Addr, m.seq, m.at = h.Name, h.Version, h.Addr, h.Seq, now
+	changed = changed || m.Name != h.Name || m.Version != h.Version || m.Addr != h.Addr || m.Zone != h.Zone
+	m.Name, m.Version, m.Addr, m.Zone, m.seq, m.at = h.Name, h.Version, h.Addr, h.Zone, h.Seq, now
 	return changed
 }
 

@@ -30,7 +30,8 @@ type Bus struct {
 	// gate is held for reading by deliveries, for writing by Close.
 	gate   sync.RWMutex
 	closed bool
-	view   sync.Mutex // one announcement at a time
+	view   sync.Mutex // one announcement at a time; guards linked
+	linked []string   // members of the last one, by ID
 	order  sync.Mutex // one message at a time
 
 	mu      sync.Mutex
@@ -41,6 +42,8 @@ type Bus struct {
 	slow    uint64 // messages that the client dropped because we were slow
 	unsent  uint64 // messages that the client did not take
 	leaving bool
+	waiting map[process]time.Time // since when those who have not answered yet are heard
+	old     oldRelease
 }
 
 // outgoing is a message to be published.
@@ -61,7 +64,7 @@ func New(opt Options) (*Bus, error) {
 	}
 	return &Bus{
 		opt: opt, sealer: s, queue: outbox.New[outgoing](opt.QueueBytes), roster: newRoster(opt.Self.ID),
-		refused: map[string]uint64{}, beatNow: make(chan struct{}, 1),
+		refused: map[string]uint64{}, waiting: map[process]time.Time{}, beatNow: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -70,6 +73,7 @@ const (
 	subjectBeat = "hb"
 	subjectAll  = "all"
 	subjectTo   = "to"
+	subjectAsk  = "ask"
 )
 
 func (b *Bus) subject(parts ...string) string {
@@ -78,6 +82,10 @@ func (b *Bus) subject(parts ...string) string {
 
 func (b *Bus) inbox(id string) string {
 	return b.subject(subjectTo, base64.RawURLEncoding.EncodeToString([]byte(id)))
+}
+
+func (b *Bus) proofSubject(id string) string {
+	return b.subject(subjectAsk, base64.RawURLEncoding.EncodeToString([]byte(id)))
 }
 
 // Open connects and joins. A server that cannot be reached is tried for as
@@ -91,9 +99,10 @@ func (b *Bus) Open(ctx context.Context, h cluster.Handler) error {
 	}
 	b.conn = conn
 	for subject, fn := range map[string]nats.MsgHandler{
-		b.subject(subjectBeat): b.onBeat,
-		b.subject(subjectAll):  b.onFrame,
-		b.inbox(b.opt.Self.ID): b.onFrame,
+		b.subject(subjectBeat):        b.onBeat,
+		b.subject(subjectAll):         b.onFrame,
+		b.inbox(b.opt.Self.ID):        b.onFrame,
+		b.proofSubject(b.opt.Self.ID): b.onProof,
 	} {
 		sub, err := conn.Subscribe(subject, fn)
 		if err == nil {
@@ -165,6 +174,10 @@ func (b *Bus) onFrame(msg *nats.Msg) {
 	if !ok || m.From == b.opt.Self.ID {
 		return
 	}
+	if m.Unproven {
+		b.unproven(process{m.From, m.Boot})
+		return
+	}
 	b.mu.Lock()
 	from := b.roster.members[m.From]
 	known := from != nil && from.Boot == m.Boot
@@ -188,6 +201,8 @@ func (b *Bus) opened(msg *nats.Msg) (message, bool) {
 		b.count("frame")
 	case errors.Is(err, errReplay):
 		b.count("replay")
+	case errors.Is(err, errEarly): // on its way meanwhile, or recorded
+		b.unproven(process{m.From, m.Boot})
 	default:
 		b.count("key")
 	}

@@ -3,6 +3,7 @@ package natsbus_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 var (
@@ -54,13 +56,17 @@ func newNode(t testing.TB, name string, urls []string, change func(*natsbus.Opti
 	return n
 }
 
-func joined(nodes ...*node) string {
-	var rs []*clustertest.Replica
+func replicas(nodes []*node) (rs []*clustertest.Replica) {
 	for _, n := range nodes {
 		rs = append(rs, n.Replica)
 	}
-	return clustertest.Joined(rs...)
+	return rs
 }
+
+func joined(nodes ...*node) string { return clustertest.Joined(replicas(nodes)...) }
+
+// believes returns what keeps every other from believing n's load to be v.
+func believes(n *node, v string, others ...*node) string { return n.Believe(v, replicas(others)...) }
 
 func three(t *testing.T, urls ...[]string) []*node {
 	t.Helper()
@@ -70,7 +76,7 @@ func three(t *testing.T, urls ...[]string) []*node {
 		n.Start(t, "e1", "e2", "e3")
 		nodes = append(nodes, n)
 	}
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	testkit.Eventually(t, func() string { return joined(nodes...) })
 	return nodes
 }
 
@@ -78,34 +84,7 @@ func three(t *testing.T, urls ...[]string) []*node {
 // until everybody has them.
 func readAll(t *testing.T, seq uint64, nodes ...*node) time.Duration {
 	t.Helper()
-	return clustertest.Eventually(t, 30*time.Second, func() string {
-		for _, n := range nodes {
-			for _, s := range []string{"e1", "e2", "e3"} {
-				read := n.Sums.Role(s) == cluster.RoleReader
-				n.Index.Reading(s, read)
-				for i := n.Index.Position(s).Next; read && i <= seq; i++ {
-					n.Append(s, i)
-				}
-			}
-		}
-		for _, n := range nodes {
-			for _, s := range []string{"e1", "e2", "e3"} {
-				if got, want := n.Sums.Get(s), (seq+1)*(seq+2)/2; got != want {
-					return fmt.Sprintf("%s: sum of %s is %d, not %d", n.Self().Name, s, got, want)
-				}
-			}
-		}
-		return ""
-	})
-}
-
-func believes(n *node, v string, others ...*node) string {
-	for _, o := range others {
-		if got := o.Loads.Get(n.Self().ID, "k"); o != n && got != v {
-			return fmt.Sprintf("%s believes %q of %s, not %q", o.Self().Name, got, n.Self().Name, v)
-		}
-	}
-	return ""
+	return testkit.Eventually(t, func() string { return clustertest.ReadAll([]string{"e1", "e2", "e3"}, seq, replicas(nodes)...) })
 }
 
 func TestShare(t *testing.T) {
@@ -117,11 +96,11 @@ func TestShare(t *testing.T) {
 		n.Start(t, "e1", "e2", "e3")
 		nodes = append(nodes, n)
 	}
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	testkit.Eventually(t, func() string { return joined(nodes...) })
 	_ = nodes[0].Load.Set("k", []byte("7"))
-	clustertest.Eventually(t, 30*time.Second, func() string { return believes(nodes[0], "7", nodes...) })
+	testkit.Eventually(t, func() string { return believes(nodes[0], "7", nodes...) })
 	readAll(t, 999, nodes...)
-	clustertest.Eventually(t, 30*time.Second, func() string {
+	testkit.Eventually(t, func() string {
 		for _, n := range nodes {
 			if st := n.Status(); st.Health.State != "joined" || st.Logs[0].Exact != 3 {
 				return fmt.Sprintf("%+v %+v", st.Health, st.Logs)
@@ -131,10 +110,10 @@ func TestShare(t *testing.T) {
 	})
 	c := nodes[2]
 	_ = c.Load.Set("k", []byte("7"))
-	clustertest.Eventually(t, 30*time.Second, func() string { return believes(c, "7", nodes[:2]...) })
+	testkit.Eventually(t, func() string { return believes(c, "7", nodes[:2]...) })
 	_ = c.Close()
-	t.Logf("share vanished after %v", clustertest.Eventually(t, 30*time.Second, func() string { return believes(c, "", nodes[:2]...) }))
-	t.Logf("removed after %v", clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes[:2]...) }))
+	t.Logf("share vanished after %v", testkit.Eventually(t, func() string { return believes(c, "", nodes[:2]...) }))
+	t.Logf("removed after %v", testkit.Eventually(t, func() string { return joined(nodes[:2]...) }))
 	readAll(t, 1999, nodes[:2]...)
 }
 
@@ -146,13 +125,13 @@ func TestServerGone(t *testing.T) {
 	nodes := three(t, []string{s.URL()})
 	readAll(t, 9, nodes...)
 	s.Stop()
-	clustertest.Eventually(t, 30*time.Second, func() string {
+	testkit.Eventually(t, func() string {
 		if h := nodes[0].Status().Health; h.State != "partitioned" || h.OK {
 			return fmt.Sprintf("%+v", h)
 		}
 		return ""
 	})
-	clustertest.Eventually(t, 30*time.Second, func() string {
+	testkit.Eventually(t, func() string {
 		for _, n := range nodes {
 			if r := n.Sums.Role("e1"); r != cluster.RoleReader {
 				return fmt.Sprintf("%s is %v", n.Self().Name, r)
@@ -161,7 +140,7 @@ func TestServerGone(t *testing.T) {
 		return ""
 	})
 	startServer(t, embedded.Options{Bind: bind})
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	testkit.Eventually(t, func() string { return joined(nodes...) })
 	readAll(t, 19, nodes...)
 }
 
@@ -175,7 +154,7 @@ func TestRefusedForAWhile(t *testing.T) {
 	b.Start(t, "e1")
 	says := func(what string) {
 		t.Helper()
-		clustertest.Eventually(t, 30*time.Second, func() string {
+		testkit.Eventually(t, func() string {
 			if h := a.Status().Health; h.OK || h.State != "partitioned" || !strings.Contains(strings.ToLower(h.Line), what) {
 				return h.Line
 			}
@@ -184,14 +163,14 @@ func TestRefusedForAWhile(t *testing.T) {
 	}
 	says("not connected to nats")
 	s := startServer(t, embedded.Options{Bind: bind, User: "u", Password: "p"})
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+	testkit.Eventually(t, func() string { return joined(a, b) })
 	s.Stop()
 	s = startServer(t, embedded.Options{Bind: bind, User: "u", Password: "another"})
 	says("authorization")
 	time.Sleep(500 * time.Millisecond) // some more tries
 	s.Stop()
 	startServer(t, embedded.Options{Bind: bind, User: "u", Password: "p"})
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+	testkit.Eventually(t, func() string { return joined(a, b) })
 }
 
 func TestLeave(t *testing.T) {
@@ -200,15 +179,15 @@ func TestLeave(t *testing.T) {
 	if err := nodes[2].Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	took := clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes[:2]...) })
+	took := testkit.Eventually(t, func() string { return joined(nodes[:2]...) })
 	t.Logf("gone %v after leaving", took)
 	for _, n := range nodes[:2] { // it was not given up: it said so
-		if s := n.Status(); len(s.Lost) > 0 {
+		if s := n.Status(); slices.ContainsFunc(s.Lost, func(l cluster.Lost) bool { return l.Name == nodes[2].Self().Name }) {
 			t.Errorf("%s takes it for dead: %+v", n.Self().Name, s.Lost)
 		}
 	}
 	time.Sleep(400 * time.Millisecond)
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes[:2]...) })
+	testkit.Eventually(t, func() string { return joined(nodes[:2]...) })
 }
 
 // TestStrangers lets those publish who do not know the key.
@@ -235,14 +214,14 @@ func TestStrangers(t *testing.T) {
 		msg.Data[len(msg.Data)-1] ^= 1
 		_ = conn.Publish("grapevine.test.hb", msg.Data)
 	}
-	clustertest.Eventually(t, 30*time.Second, func() string {
+	testkit.Eventually(t, func() string {
 		r := nodes[0].Status().Bus.Refused
 		if r["key"] == 0 || r["plaintext"] == 0 || r["frame"] == 0 {
 			return fmt.Sprintf("refused: %v", r)
 		}
 		return ""
 	})
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	testkit.Eventually(t, func() string { return joined(nodes...) })
 }
 
 func TestKeyRotation(t *testing.T) {
@@ -256,7 +235,7 @@ func TestKeyRotation(t *testing.T) {
 		}
 		readAll(t, uint64(100*(i+1)), nodes...)
 	}
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(nodes...) })
+	testkit.Eventually(t, func() string { return joined(nodes...) })
 	for _, n := range nodes {
 		if r := n.Status().Bus.Refused; r["key"] > 0 {
 			t.Errorf("refused on the way: %v", r)

@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // nodes is a NATS cluster of three servers with TLS and JWT authentication.
@@ -54,7 +55,7 @@ func threeNodes(t *testing.T) *nodes {
 // routed waits until servers have routes to each other.
 func (n *nodes) routed(servers ...int) {
 	n.t.Helper()
-	clustertest.Eventually(n.t, 30*time.Second, func() string {
+	testkit.Eventually(n.t, func() string {
 		for _, i := range servers {
 			if got := n.servers[i].NumRoutes(); got < len(servers)-1 {
 				return fmt.Sprintf("server %d has %d routes", i, got)
@@ -139,7 +140,7 @@ func TestChurn(t *testing.T) {
 	}
 	settle := func(what, load string) {
 		t.Helper()
-		t.Logf("%s: equal after %v", what, clustertest.Eventually(t, 2*time.Minute, func() string { return same(written, load, readers...) }))
+		t.Logf("%s: equal after %v", what, testkit.Eventually(t, func() string { return same(written, load, readers...) }))
 	}
 	churn(3000, "1", func() {})
 	settle("3000 batches of 40 sources", "1")

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -31,7 +30,12 @@ var (
 	errClear   = errors.New("natsbus: not sealed")
 	errSeal    = errors.New("natsbus: seal is broken")
 	errReplay  = errors.New("natsbus: message was taken before")
+	errEarly   = errors.New("natsbus: message was sealed before its sender showed that it lives")
 )
+
+// Whether a sender lives is asked of it, once: what it sealed may have been recorded.
+// The proof is the answer to a nonce of the one who asks, sealed. What the sender said
+// before that answer is refused from then on, and every number of a subject twice.
 
 // message is an opened message.
 type message struct {
@@ -39,6 +43,9 @@ type message struct {
 	Boot    uint64
 	Number  uint64
 	Content []byte
+	// Unproven says that the sender has not shown yet that it lives: the message may be
+	// a recorded one.
+	Unproven bool
 }
 
 // sealer seals what this member sends and opens what others sent.
@@ -49,15 +56,17 @@ type sealer struct {
 	mu     sync.Mutex
 	number uint64
 	keys   []groupKey
-	own    cipher.AEAD        // nil without keys
-	others map[string]*sender // by key ID, sender and boot, once proven
+	own    cipher.AEAD         // nil without keys
+	proofs proofs              // nonces for others
+	others map[process]*sender // those that have shown that they live
 }
 
-// sender is a process whose messages could be opened. NATS keeps the order of
+// sender is a process that lives, or did when it was asked. NATS keeps the order of
 // what one connection publishes on one subject, so numbers only grow there.
 type sender struct {
-	aead cipher.AEAD
-	last map[string]uint64 // number of the last message, by subject
+	aeads map[[4]byte]cipher.AEAD // by key
+	floor uint64                  // number of the message that was the proof
+	last  map[string]uint64       // number of the last message, by subject
 }
 
 type groupKey struct {
@@ -65,11 +74,12 @@ type groupKey struct {
 	key []byte
 }
 
-// maxOthers bounds the senders whose keys are kept.
+// maxOthers bounds the senders that are remembered; when there are more, all are asked
+// again.
 const maxOthers = 1024
 
 func newSealer(id string, boot uint64, keys [][]byte) (*sealer, error) {
-	s := &sealer{id: id, boot: boot, others: map[string]*sender{}}
+	s := &sealer{id: id, boot: boot, proofs: newProofs(), others: map[process]*sender{}}
 	return s, s.setKeys(keys)
 }
 
@@ -90,9 +100,11 @@ func (s *sealer) setKeys(keys [][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys, s.own = list, own
-	maps.DeleteFunc(s.others, func(name string, _ *sender) bool {
-		return !slices.ContainsFunc(list, func(k groupKey) bool { return strings.HasPrefix(name, fmt.Sprintf("%x ", k.id)) })
-	})
+	for _, from := range s.others {
+		maps.DeleteFunc(from.aeads, func(id [4]byte, _ cipher.AEAD) bool {
+			return !slices.ContainsFunc(list, func(k groupKey) bool { return k.id == id })
+		})
+	}
 	return nil
 }
 
@@ -172,33 +184,35 @@ func (s *sealer) open(subject string, b []byte) (m message, err error) {
 
 // unseal opens m's content. Calls hold s.mu.
 func (s *sealer) unseal(m *message, keyID [4]byte, subject string, aad []byte) error {
-	name := fmt.Sprintf("%x %x %s", keyID, m.Boot, m.From)
-	from := s.others[name]
-	if from == nil {
-		for _, k := range s.keys {
-			if k.id == keyID {
-				aead, err := derive(k.key, m.From, m.Boot)
-				if err != nil {
-					return err
-				}
-				from = &sender{aead, map[string]uint64{}}
-			}
+	from := s.others[process{m.From, m.Boot}]
+	var aead cipher.AEAD
+	if from != nil {
+		aead = from.aeads[keyID]
+	}
+	if aead == nil {
+		i := slices.IndexFunc(s.keys, func(k groupKey) bool { return k.id == keyID })
+		if i < 0 {
+			return errKey
+		}
+		var err error
+		if aead, err = derive(s.keys[i].key, m.From, m.Boot); err != nil {
+			return err
 		}
 	}
-	if from == nil {
-		return errKey
-	}
-	content, err := from.aead.Open(nil, nonce(m.Number), m.Content, aad)
+	content, err := aead.Open(nil, nonce(m.Number), m.Content, aad)
 	if err != nil {
 		return errSeal
 	}
-	m.Content = content
-	if len(s.others) >= maxOthers && s.others[name] == nil {
-		clear(s.others)
+	m.Content, m.Unproven = content, from == nil
+	if from == nil {
+		return nil
 	}
-	s.others[name] = from
-	if m.Number <= from.last[subject] {
+	from.aeads[keyID] = aead
+	switch last, heard := from.last[subject]; {
+	case heard && m.Number <= last:
 		return errReplay
+	case m.Number <= from.floor:
+		return errEarly
 	}
 	from.last[subject] = m.Number
 	return nil

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
@@ -49,7 +49,7 @@ func TestTLS(t *testing.T) {
 	a, b := newNode(t, "a", []string{s.URL()}, good), newNode(t, "b", []string{s.URL()}, good)
 	a.Start(t, "e1")
 	b.Start(t, "e1")
-	clustertest.Eventually(t, 30*time.Second, func() string { return joined(a, b) })
+	testkit.Eventually(t, func() string { return joined(a, b) })
 
 	for what, change := range map[string]func(*natsbus.Options){
 		"certificate":   func(o *natsbus.Options) { o.TLS, o.Token = &tls.Config{}, "secret" },
@@ -62,7 +62,7 @@ func TestTLS(t *testing.T) {
 			}
 			continue
 		}
-		clustertest.Eventually(t, 30*time.Second, func() string {
+		testkit.Eventually(t, func() string {
 			h := n.Status().Health
 			if h.OK || !strings.Contains(strings.ToLower(h.Line), what) {
 				return what + ": " + h.Line

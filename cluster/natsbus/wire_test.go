@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/grapevine-epp/grapevine/cluster"
 )
 
@@ -69,7 +71,7 @@ func FuzzOpen(f *testing.F) {
 }
 
 func FuzzHeartbeat(f *testing.F) {
-	f.Add(heartbeat{1, true, "n", "v", "a"}.append(nil))
+	f.Add(heartbeat{1, true, "n", "v", "a", true, "z"}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := parseHeartbeat(b)
 		if err != nil {
@@ -79,6 +81,15 @@ func FuzzHeartbeat(f *testing.F) {
 			t.Errorf("%+v reads as %+v (%v)", h, again, err)
 		}
 	})
+}
+
+// A member whose release knows of no zones is in none.
+func TestHeartbeatWithoutZone(t *testing.T) {
+	h := heartbeat{Seq: 1, Name: "n", Version: "v", Addr: "a", Answers: true}
+	b := h.append(nil)
+	if got, err := parseHeartbeat(b[:len(b)-1]); err != nil || got != h {
+		t.Errorf("%+v reads as %+v (%v)", h, got, err)
+	}
 }
 
 func TestRoster(t *testing.T) {
@@ -128,5 +139,87 @@ func TestOptions(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("took %+v", o)
 		}
+	}
+}
+
+// TestProof: a sender's messages count once it has answered a nonce, from that answer on;
+// an answer is worth nothing to another process, and nothing after all were forgotten.
+func TestProof(t *testing.T) {
+	a, b, late := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 8, key1), newTestSealer(t, "b", 9, key1)
+	who := process{"a", 7}
+	before := a.seal("s", []byte("before"))
+	open := func(s *sealer, sealed []byte) message {
+		t.Helper()
+		m, err := s.open("s", sealed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	ask, ok := b.ask(who)
+	if m := open(b, before); !ok || !m.Unproven {
+		t.Fatalf("%v: %+v is believed", ok, m)
+	}
+	answer := a.seal("s", ask[:])
+	if open(late, answer); late.prove(open(late, answer), ask) {
+		t.Error("an answer to another process counts")
+	}
+	if m := open(b, answer); b.prove(m, challenge{}) || b.prove(m, challenge{1}) || !b.prove(m, ask) || b.prove(m, ask) {
+		t.Error("an answer is not taken as it should be")
+	}
+	if _, err := b.open("elsewhere", a.seal("elsewhere", nil)); err != nil {
+		t.Error(err)
+	}
+	for _, old := range [][]byte{before, answer} {
+		if _, err := b.open("s", old); !errors.Is(err, errEarly) {
+			t.Errorf("what came before the proof: %v", err)
+		}
+	}
+	if err := a.setKeys([][]byte{key2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.setKeys([][]byte{key2, key1}); err != nil {
+		t.Fatal(err)
+	}
+	if m := open(b, a.seal("s", nil)); m.Unproven {
+		t.Error("another key needs another proof")
+	}
+	if _, err := b.open("s", before); !errors.Is(err, errReplay) {
+		t.Errorf("after a change of keys: %v", err)
+	}
+	for i := range uint64(maxOthers) {
+		other := process{"x", i}
+		if c, ok := b.ask(other); !ok || !b.prove(message{From: other.id, Boot: i, Number: 1}, c) {
+			t.Fatal("not proven")
+		}
+	}
+	if m := open(b, answer); !m.Unproven || b.prove(m, ask) {
+		t.Error("a recorded answer counts after all were forgotten")
+	}
+}
+
+func FuzzProof(f *testing.F) {
+	f.Add((&proof{Ask: challenge{1}, Answer: challenge{2}, Beat: heartbeat{1, false, "n", "v", "a", true, "z"}}).append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := parseProof(b)
+		if err != nil {
+			return
+		}
+		if again, err := parseProof(p.append(nil)); err != nil || again != p {
+			t.Errorf("%+v reads as %+v (%v)", p, again, err)
+		}
+	})
+}
+
+// TestOldRelease: who cannot show that it lives is no member, and that is counted.
+func TestOldRelease(t *testing.T) {
+	b, err := New(Options{Self: cluster.NewMember("a", "v"), URLs: []string{"x"}, Keys: [][]byte{key2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, old := b.subject(subjectBeat), newTestSealer(t, "old", 7, key2)
+	b.onBeat(&nats.Msg{Subject: subject, Data: old.seal(subject, heartbeat{Seq: 1, Name: "old"}.append(nil))})
+	if b.refused[refusedRelease] != 1 || len(b.roster.members) != 0 {
+		t.Errorf("refused %v, members %v", b.refused, b.roster.members)
 	}
 }

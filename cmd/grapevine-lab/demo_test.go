@@ -64,22 +64,19 @@ func (d *demoRun) processes() (list []string) {
 // says waits for a text in the output.
 func (d *demoRun) says(text string) {
 	d.t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if strings.Contains(d.out.String(), text) {
-			return
-		}
+	if !testkit.Comes(func() bool { return strings.Contains(d.out.String(), text) }) {
+		d.t.Fatalf("the demo does not say %q:\n%s", text, d.out.String())
 	}
-	d.t.Fatalf("the demo does not say %q after 90 s:\n%s", text, d.out.String())
 }
 
 // ended waits for the end and returns how it came.
-func (d *demoRun) ended(limit time.Duration) error {
+func (d *demoRun) ended() error {
 	d.t.Helper()
 	select {
 	case err := <-d.done:
 		return err
-	case <-time.After(limit):
-		d.t.Fatalf("the demo runs %v on:\n%s", limit, d.out.String())
+	case <-time.After(testkit.Patience):
+		d.t.Fatalf("the demo runs %v on:\n%s", testkit.Patience, d.out.String())
 		return nil
 	}
 }
@@ -88,12 +85,7 @@ func (d *demoRun) ended(limit time.Duration) error {
 func (d *demoRun) nothingLeft(files bool) {
 	d.t.Helper()
 	var list []string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if list = d.processes(); len(list) == 0 {
-			break
-		}
-	}
-	if len(list) > 0 {
+	if !testkit.Comes(func() bool { list = d.processes(); return len(list) == 0 }) {
 		d.t.Errorf("still running:\n%s", strings.Join(list, "\n"))
 	}
 	for _, entry := range d.cmd.Env {
@@ -116,14 +108,11 @@ func TestDemo(t *testing.T) {
 	d.says("grapevine: Envoy asks any of the replicas")
 	// The demo, an Envoy and three replicas, until one is killed and when it is
 	// back.
-	list := d.processes()
-	for deadline := time.Now().Add(time.Minute); len(list) != 5 && time.Now().Before(deadline); list = d.processes() {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if len(list) != 5 {
+	var list []string
+	if !testkit.Comes(func() bool { list = d.processes(); return len(list) == 5 }) {
 		t.Errorf("%d processes run:\n%s", len(list), strings.Join(list, "\n"))
 	}
-	if err := d.ended(3 * time.Minute); err != nil {
+	if err := d.ended(); err != nil {
 		t.Errorf("%v", err)
 	}
 	out := d.out.String()
@@ -148,7 +137,7 @@ func TestDemoInterrupted(t *testing.T) {
 			if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.ended(time.Minute); fmt.Sprint(err) != "exit status 1" || !strings.HasSuffix(d.out.String(), "has ended\n") {
+			if err := d.ended(); fmt.Sprint(err) != "exit status 1" || !strings.HasSuffix(d.out.String(), "has ended\n") {
 				t.Errorf("%v:\n%s", err, d.out.String())
 			}
 			d.nothingLeft(true)
@@ -164,6 +153,6 @@ func TestDemoKilled(t *testing.T) {
 	if err := d.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = d.ended(time.Minute)
+	_ = d.ended()
 	d.nothingLeft(false)
 }

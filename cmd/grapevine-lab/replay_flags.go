@@ -98,7 +98,7 @@ func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 	fl.StringSliceVar(&f.share, "share", []string{"50ms"}, "with more than one replica: `DELAY` of what they tell each other, or cut")
 	fl.StringVar(&f.index, "index", "precise", "what replicas know of caches: precise or approximate")
 	fl.DurationVar(&f.indexDelay, "index-delay", 10*time.Millisecond, "age of cache events when they are known; precise index only")
-	fl.DurationVar(&f.speculate, "speculate", time.Minute, "how long a decision counts as cached before events could have confirmed it, 0 for not at all; precise index only")
+	fl.DurationVar(&f.speculate, "speculate", 5*time.Second, "how long a decision counts as cached, beyond the wait at its engine, before events confirm it, 0 for not at all; precise index only")
 	fl.Float64Var(&f.bodies, "bodies", 1, "share of responses whose tokens the replicas see and learn from")
 }
 

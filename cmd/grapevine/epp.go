@@ -2,14 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/migrate"
 )
 
 // eppAdmin is where other pickers serve metrics and health unless told otherwise:
@@ -31,17 +28,17 @@ A command line that begins with a flag means epp.`,
   grapevine --zap-encoder=json --v=4 --config-file epp.yaml --endpoints endpoints.yaml`,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := translate(args)
+			t, err := migrate.Translate(newServe().Flags(), kubeNames, args)
 			if err != nil {
 				return err
 			}
-			if t.help {
+			if t.Help {
 				return cmd.Help()
 			}
-			for _, n := range t.notes {
+			for _, n := range t.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "grapevine: note:", n)
 			}
-			serve.SetArgs(append([]string{eppAdmin}, t.args...))
+			serve.SetArgs(append([]string{eppAdmin}, t.Args...))
 			serve.SilenceErrors, serve.SilenceUsage = true, true
 			serve.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 			return serve.ExecuteContext(cmd.Context())
@@ -66,134 +63,15 @@ endpoint picker do, and every difference as a comment. A container's args can be
 					rest = append(rest, a)
 				}
 			}
-			t, err := translate(rest)
+			t, err := migrate.Translate(newServe().Flags(), kubeNames, rest)
 			if err != nil {
 				return err
 			}
-			if t.help || len(rest) == 0 {
+			if t.Help || len(rest) == 0 {
 				return cmd.Help()
 			}
-			t.print(cmd.OutOrStdout())
+			t.Print(cmd.OutOrStdout())
 			return nil
 		},
 	}
-}
-
-// translation is a command line of serve and what differs.
-type translation struct {
-	args  []string
-	notes []string // "--flag: text"
-	help  bool
-}
-
-// translate reads the arguments of another picker, in which flags of serve may
-// stand too.
-func translate(args []string) (t translation, err error) {
-	fl := newServe().Flags()
-	fl.Init("epp", pflag.ContinueOnError)
-	fl.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName { return pflag.NormalizedName(kebab(name)) })
-	fl.BoolVarP(&t.help, "help", "h", false, "")
-	own := map[string]bool{}
-	fl.VisitAll(func(f *pflag.Flag) { own[f.Name] = true })
-	for _, f := range foreignFlags {
-		switch {
-		case own[f.name]: // the same here
-		case f.value == boolValue:
-			fl.Bool(f.name, false, "")
-		case f.name == "v":
-			fl.StringP("v", "v", "", "")
-		default:
-			fl.String(f.name, "", "")
-		}
-	}
-	if err := fl.Parse(doubleDashes(fl, args)); err != nil {
-		return t, cli.UsageError{Err: err}
-	}
-	if fl.NArg() > 0 {
-		return t, cli.UsageError{Err: fmt.Errorf("unexpected argument %q", fl.Arg(0))}
-	}
-	said := map[string]bool{}
-	fl.Visit(func(f *pflag.Flag) {
-		switch {
-		case slices.Contains(kubeNames, f.Name) && fl.Changed("endpoints"):
-			t.notes = append(t.notes, "--"+f.Name+": --endpoints names the engines")
-		case own[f.Name] && f.Name != "help":
-			said[f.Name] = true
-			t.args = append(t.args, ownArgs(f)...)
-		}
-	})
-	for i := range foreignFlags {
-		if f := fl.Lookup(foreignFlags[i].name); f.Changed && !own[f.Name] && err == nil {
-			err = t.take(&foreignFlags[i], f.Value.String(), said)
-		}
-	}
-	if !said["metrics-compat"] {
-		t.args = append(t.args, "--metrics-compat=true") // dashboards and alerts go on
-	}
-	return t, err
-}
-
-// ownArgs writes a flag of serve as it was given.
-func ownArgs(f *pflag.Flag) (args []string) {
-	if list, ok := f.Value.(pflag.SliceValue); ok {
-		for _, v := range list.GetSlice() {
-			args = append(args, "--"+f.Name+"="+v)
-		}
-		return args
-	}
-	return []string{"--" + f.Name + "=" + f.Value.String()}
-}
-
-// take translates one flag. What said names was given as a flag of serve.
-func (t *translation) take(f *foreignFlag, value string, said map[string]bool) error {
-	if f.to != nil {
-		flags, err := f.to(value)
-		if err != nil {
-			return cli.UsageError{Err: fmt.Errorf("--%s: %w", f.name, err)}
-		}
-		for _, s := range flags {
-			if !said[s.name] {
-				said[s.name] = true
-				t.args = append(t.args, "--"+s.name+"="+s.value)
-			}
-		}
-	}
-	if f.note != "" && (f.quiet == nil || !f.quiet(value)) {
-		t.notes = append(t.notes, "--"+f.name+": "+f.note)
-	}
-	return nil
-}
-
-// doubleDashes writes -name as --name, which programs with Go's own flag
-// package take.
-func doubleDashes(fl *pflag.FlagSet, args []string) []string {
-	out := make([]string, 0, len(args))
-	for _, a := range args {
-		name, _, _ := strings.Cut(strings.TrimPrefix(a, "-"), "=")
-		if strings.HasPrefix(a, "-") && len(name) > 1 && !strings.HasPrefix(name, "-") && fl.Lookup(name) != nil {
-			a = "-" + a
-		}
-		out = append(out, a)
-	}
-	return out
-}
-
-// print writes the command line, and the notes as comments.
-func (t *translation) print(w io.Writer) {
-	fmt.Fprint(w, "grapevine serve")
-	for _, a := range t.args {
-		fmt.Fprintf(w, " \\\n  %s", quoted(a))
-	}
-	fmt.Fprintln(w)
-	for _, n := range t.notes {
-		fmt.Fprintln(w, "#", n)
-	}
-}
-
-// quoted writes an argument for a shell.
-func quoted(a string) string {
-	if strings.ContainsAny(a, " \t\n'\"$`\\|&;<>(){}*?!#~[]") {
-		return "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-	}
-	return a
 }

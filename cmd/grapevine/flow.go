@@ -78,6 +78,12 @@ func queueLine(q *flow.Status) string {
 		model = "(model not known)"
 	}
 	line := fmt.Sprintf("queue %s: %d of %d places of %d endpoints held, %d requests wait here", model, q.InFlight, q.Places, q.Endpoints, q.Waiting)
+	if q.Backlog != nil && *q.Backlog > 0 {
+		line += fmt.Sprintf("; what waits at all replicas is %.1f s of the pool", *q.Backlog)
+	}
+	if q.Evicting > 0 {
+		line += fmt.Sprintf("; %d in flight are making way", q.Evicting)
+	}
 	if q.Endpoints == 0 {
 		line += "; no endpoint is ready"
 	}

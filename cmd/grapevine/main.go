@@ -45,5 +45,5 @@ Simulated engines, demos, benchmarks and the replay of traces are in grapevine-l
 
 Exit codes: 0 success, 1 failure, 2 wrong command line.`,
 		Args: cli.Elsewhere("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
-	}, newServe(), newUp(), newEPP(), newSidecar(), newMigrate(), newCheck(), newExplain(), newEnvoyConfig(), newStatus(), newFlow(), newMembers(), cli.NewVersion("grapevine", version))
+	}, newServe(), newUp(), newEPP(), newSidecar(), newMigrate(), newCheck(), newExplain(), newEnvoyConfig(), newStatus(), newFlow(), newMembers(), newFederation(), cli.NewVersion("grapevine", version))
 }

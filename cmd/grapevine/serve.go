@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"slices"
@@ -31,6 +32,7 @@ import (
 type serveFlags struct {
 	o          server.Options
 	kube       kubeFlags
+	federation federationFlags
 	models     []string
 	aliases    []string
 	adapters   []string
@@ -44,6 +46,7 @@ type serveFlags struct {
 	keys         []string
 	logFormat    string
 	logLevel     string
+	eventsAllow  []string
 	// unknownModel is what becomes of requests for a model that nobody serves.
 	unknownModel string
 	given        func(flag string) bool
@@ -65,8 +68,10 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl := cmd.Flags()
 	f.given = fl.Changed
 	fl.StringVar(&f.o.Name, "name", hostname(), "name of this replica")
+	fl.StringVar(&f.o.Zone, "zone", "", "zone that this replica runs in, as endpoints' labels topology.kubernetes.io/zone name theirs (default: $ZONE)")
 	fl.StringVar(&f.o.Endpoints, "endpoints", "", "endpoints file, read again when it changes (required, unless --config names one in dataLayer.discovery, or a flag a pool)")
 	f.kube.add(fl)
+	f.federation.add(fl)
 	fl.StringVar(&f.o.Config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
 	fl.StringVar(&f.o.ConfigText, "config-text", "", "the text of an EndpointPickerConfig, instead of --config")
 	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a base model's tokenizer files (repeatable)")
@@ -80,12 +85,13 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar(&f.o.XDS.Listener, "xds-listener", "", "ip:port on which such an Envoy listens for clients: gives it listener and clusters too")
 	fl.StringVar(&f.o.XDS.Advertise, "advertise", "", "ip:port under which Envoy reaches this replica's ext_proc listener (default: its own address)")
 	fl.StringVar(&f.o.Health, "health", "0.0.0.0:9003", "gRPC health listener; - for none")
-	fl.StringVar(&f.o.Admin, "admin", "127.0.0.1:9090", "metrics, health and status listener; what acts or tells of requests is for this machine alone there")
+	fl.StringVar(&f.o.Admin, "admin", "127.0.0.1:9090", "metrics, health and status listener; whatever acts or reveals requests is served there to this machine alone")
 	fl.StringVar(&f.o.Control, "control", "", "listener of reload, explain, record, decisions and profiles for clients elsewhere: unix:PATH, or host:port, which beyond loopback wants TLS and --control-token-file or --client-ca (default: none)")
 	fl.StringVar(&f.controlToken, "control-token-file", "", "file with the token that lets clients in at --control")
 	fl.StringVar(&f.o.PickListen, "pick-listen", "", "listener that answers proxies which do not speak external processing, over HTTP; beyond loopback with --pick-token-file (default: none)")
+	fl.StringVar(&f.o.PickEnds, "pick-ends", "", "datagram listener, host:port or unix:PATH, for lines of such proxies' access logs, which say that picks have ended (default: none)")
 	fl.StringVar(&f.pickToken, "pick-token-file", "", "file with the token that such proxies show")
-	fl.DurationVar(&f.o.PickExpiry, "pick-expiry", 10*time.Minute, "from which a pick that nobody ended counts as ended")
+	fl.DurationVar(&f.o.PickExpiry, "pick-expiry", 10*time.Minute, "age at which a pick whose end was not reported counts as ended")
 	fl.BoolVar(&f.o.MetricsCompat, "metrics-compat", false, "also serve the metrics of other endpoint pickers, by their names and labels")
 	fl.StringVar(&f.o.MetricsPool, "metrics-pool", "", "the pool's name in the labels of those metrics (default: --pool-name, or grapevine)")
 	fl.BoolVar(&f.o.TLS.Plaintext, "plaintext", false, "no TLS on the ext_proc listener")
@@ -93,32 +99,35 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar(&f.o.TLS.KeyFile, "tls-key", "", "key file")
 	fl.IntVar(&f.o.MaxBody, "max-body", 64<<20, "largest request body in bytes, at most a tenth of --memory; more is answered with 413")
 	fl.StringVar(&f.memory, "memory", "", "memory that the process may use, such as 1GiB (default: the limit of its cgroup, or the machine's memory)")
-	fl.DurationVar(&f.o.BodyTimeout, "body-timeout", extproc.DefaultBodyTimeout, "for the rest of a request body of which a part is held")
-	fl.StringVar(&f.handover, "handover-members", "refuse", "what happens to requests whose bodies hold members that hand caches from engine to engine: refuse (400) or strip")
+	fl.DurationVar(&f.o.BodyTimeout, "body-timeout", extproc.DefaultBodyTimeout, "how long the rest of a request body may take once a part of it is held")
+	fl.StringVar(&f.handover, "handover-members", "refuse", "what happens to requests whose bodies hold members that hand over caches between engines: refuse (400) or strip")
 	fl.StringSliceVar(&f.o.Handover.Allow, "handover-allow", nil, "such members that clients may send (repeatable)")
 	fl.DurationVar(&f.o.MessageTimeout, "message-timeout", extproc.DefaultMessageTimeout, "the proxy's message_timeout: where it keeps bodies back, requests wait for capacity less long than this")
 	fl.DurationVar(&f.o.MaxMessageTimeout, "max-message-timeout", 0, "the proxy's max_message_timeout: it is asked for this much when a request begins to wait (0: it allows no more than message_timeout)")
-	fl.DurationVar(&f.o.WorkTimeout, "work-timeout", picker.DefaultWorkTimeout, "for the work of a decision, after which load alone decides; less than the proxy's message timeout")
-	fl.StringVar(&f.o.TLS.ClientCA, "client-ca", "", "file of those who sign proxies' certificates, read again when it changes; others are refused on the ext_proc and xDS listeners (default: any proxy)")
+	fl.DurationVar(&f.o.WorkTimeout, "work-timeout", picker.DefaultWorkTimeout, "time limit for a decision's work, after which load alone decides; less than the proxy's message timeout")
+	fl.StringVar(&f.o.TLS.ClientCA, "client-ca", "", "certificate authorities that sign proxies' certificates, read again when the file changes; other proxies are refused on the ext_proc and xDS listeners (default: any proxy)")
 	fl.StringSliceVar(&f.o.TLS.ClientNames, "client-name", nil, "SPIFFE or DNS name that a proxy's certificate must carry, with --client-ca (repeatable)")
 	fl.StringVar(&f.o.TLS.Min, "tls-min", "1.2", "oldest TLS version on these listeners: 1.2 or 1.3")
 	fl.BoolVar(&f.o.Trust.AnyHost, "discover-any-host", false, "let engines name event streams on other hosts than their own")
+	fl.StringSliceVar(&f.o.EventsListen, "events-listen", nil, "tcp://host:port at which engines that publish by connecting dial in, the r-th for those of rank r (repeatable; default: kvEventsConfig.zmqEndpoint of the configuration, else none)")
+	fl.StringSliceVar(&f.eventsAllow, "events-allow", nil, "address or CIDR, besides endpoints, that may dial in there and publish for the endpoints that its topics name (repeatable)")
 	fl.BoolVar(&f.o.AllowModeOverride, "mode-override", true, "ask for single response bodies where the proxy's filter allows it")
 	fl.StringVar((*string)(&f.o.Gateway), "gateway", "auto", "the proxy, for what it takes as a destination: "+strings.Join(extproc.GatewayNames(), ", "))
-	fl.IntVar(&f.o.Destinations, "destinations", 0, "addresses named in one answer (default: 1, or what gateway or proxy say that they take)")
+	fl.IntVar(&f.o.Destinations, "destinations", 0, "addresses named in one answer (default: 1, or as many as the gateway or proxy says it takes)")
 	fl.StringVar((*string)(&f.o.AnswerModel), "answer-model", "auto", "whose name of the model answers carry when it was rewritten: client (answers then pass through the picker), engine, or auto (the client's in full duplex)")
 	fl.BoolVar(&f.o.IgnoreSubset, "ignore-subset", false, "choose among all endpoints, whatever subset the proxy names")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
 	fl.BoolVar(&f.o.RefuseKillers, "refuse-killers", false, "refuse prompts that failed at several engines in the last two minutes and were answered by none")
 	fl.StringVar(&f.unknownModel, "unknown-model", "reject", "requests for a model that no engine serves: reject (404), once every engine's list proves it, or place")
 	fl.BoolVar(&f.o.PassModels, "pass-models", false, "send GET /v1/models to an engine instead of answering with the models of all")
-	fl.BoolVar(&f.o.FullReport, "full-report", false, "let single requests ask vLLM engines to announce reused blocks again, where too little is known")
+	fl.BoolVar(&f.o.FullReport, "full-report", true, "let single requests (one in 50) have vLLM engines announce what they reuse, where too little is known of them")
 	fl.Float64Var(&f.o.SampleBodies, "sample-bodies", .05, "share of responses whose body is looked at; negative for none")
 	fl.DurationVar(&f.o.Speculate, "speculate", 5*time.Second, "how long a decision counts as cached before events confirm it")
-	fl.DurationVar(&f.o.ScrapeSlow, "scrape-slow", time.Second, "between readings of an engine's metrics")
+	fl.DurationVar(&f.o.ScrapeSlow, "scrape-slow", time.Second, "interval between readings of an engine's metrics")
 	fl.DurationVar(&f.o.ScrapeFast, "scrape-fast", 200*time.Millisecond, "the same while an engine is near saturation")
-	fl.DurationVar(&f.o.ReadyTimeout, "ready-timeout", 15*time.Second, "ready without full knowledge after this")
-	fl.DurationVar(&f.o.Drain, "drain", 20*time.Second, "for open requests to end after SIGTERM")
+	fl.DurationVar(&f.o.ReadyTimeout, "ready-timeout", 15*time.Second, "how long to wait for full knowledge before reporting ready without it")
+	fl.DurationVar(&f.o.Drain, "drain", 20*time.Second, "how long open requests may take to end after SIGTERM")
+	fl.DurationVar(&f.o.Linger, "linger", 2*time.Second, "part of --drain during which proxies learn that this replica is going and new requests are still taken")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -132,6 +141,7 @@ func (f *serveFlags) clusterFlags(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.keys, "cluster-key-file", nil, "file with base64 keys of 16, 24 or 32 bytes, one a line; the first encrypts, all decrypt; read again when it changes and on SIGHUP (repeatable)")
 	fl.StringVar(&c.Label, "cluster-label", "grapevine", "name of the group; others are refused")
 	fl.StringSliceVar(&c.Join, "cluster-join", nil, "gossip: members to join, host:port; a name stands for all its addresses (repeatable)")
+	fl.StringVar(&f.kube.peers, "cluster-peers-service", "", "gossip: Kubernetes Service, NAME or NAMESPACE/NAME, whose EndpointSlices name members to join")
 	fl.StringVar(&c.Bind, "cluster-bind", "", "gossip: listener (default 0.0.0.0:7946)")
 	fl.StringVar(&c.StreamBind, "cluster-stream-bind", "", "gossip: listener of the streams (default port 7947)")
 	fl.StringVar(&c.Advertise, "cluster-advertise", "", "gossip: host or host:port under which others reach this replica")
@@ -141,7 +151,7 @@ func (f *serveFlags) clusterFlags(fl *pflag.FlagSet) {
 	fl.StringVar(&c.NKey, "nats-nkey", "", "nats: nkey seed file")
 	fl.StringVar(&c.CertFile, "cluster-cert", "", "certificate file, read again when it changes; gossip: of the streams (default: made at start), nats: shown to the servers")
 	fl.StringVar(&c.KeyFile, "cluster-cert-key", "", "its key file")
-	fl.StringVar(&c.CAFile, "cluster-ca", "", "file of those who sign the other replicas' certificates (gossip) or the servers' (nats)")
+	fl.StringVar(&c.CAFile, "cluster-ca", "", "file with the certificate authorities that sign the other replicas' certificates (gossip) or the servers' (nats)")
 }
 
 func hostname() string {
@@ -161,6 +171,11 @@ func (f *serveFlags) run(ctx context.Context) error {
 	if err := f.complete(); err != nil {
 		return err
 	}
+	end, err := f.kube.findPeers(&f.o.Cluster, log)
+	if err != nil {
+		return err
+	}
+	defer end()
 	s, err := server.Open(f.o)
 	if err != nil {
 		return err
@@ -173,7 +188,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 		select {
 		case <-hup:
 			if err := s.Reload(ctx); err != nil {
-				log.Error("reload refused; the old configuration stays", "error", err)
+				log.Error("reload refused; keeping the old configuration", "error", err)
 			}
 			f.rekey(s, log)
 			continue
@@ -200,9 +215,27 @@ func (f *serveFlags) sources() (err error) {
 	return nil
 }
 
+// prefixOf reads an address or a CIDR.
+func prefixOf(v string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(v); err == nil {
+		return a.Prefix(a.BitLen())
+	}
+	return netip.ParsePrefix(v)
+}
+
 // complete turns flags into options.
 func (f *serveFlags) complete() error {
 	if err := f.sources(); err != nil {
+		return cli.UsageError{Err: err}
+	}
+	for _, v := range f.eventsAllow {
+		p, err := prefixOf(v)
+		if err != nil {
+			return cli.UsageError{Err: fmt.Errorf("--events-allow %q: want an address or a CIDR", v)}
+		}
+		f.o.EventsAllow = append(f.o.EventsAllow, p)
+	}
+	if err := f.federation.complete(&f.o.Federation, &f.kube); err != nil {
 		return cli.UsageError{Err: err}
 	}
 	if (f.o.TLS.CertFile == "") != (f.o.TLS.KeyFile == "") {
@@ -214,6 +247,7 @@ func (f *serveFlags) complete() error {
 	if !slices.Contains(extproc.AnswerModels(), string(f.o.AnswerModel)) {
 		return cli.UsageError{Err: fmt.Errorf("--answer-model %q: want %s", f.o.AnswerModel, strings.Join(extproc.AnswerModels(), ", "))}
 	}
+	f.o.Zone = cmp.Or(f.o.Zone, os.Getenv("ZONE"))
 	f.o.MetricsPool = cmp.Or(f.o.MetricsPool, f.kube.o.Pool, "grapevine")
 	if f.o.Destinations < 0 {
 		return cli.UsageError{Err: fmt.Errorf("--destinations %d: want 0 or more", f.o.Destinations)}
@@ -245,7 +279,7 @@ func (f *serveFlags) complete() error {
 		return cli.UsageError{Err: err}
 	}
 	for name, d := range map[string]time.Duration{
-		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--speculate": f.o.Speculate, "--body-timeout": f.o.BodyTimeout, "--work-timeout": f.o.WorkTimeout, "--message-timeout": f.o.MessageTimeout, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast, "--pick-expiry": f.o.PickExpiry,
+		"--ready-timeout": f.o.ReadyTimeout, "--drain": f.o.Drain, "--linger": f.o.Linger, "--speculate": f.o.Speculate, "--body-timeout": f.o.BodyTimeout, "--work-timeout": f.o.WorkTimeout, "--message-timeout": f.o.MessageTimeout, "--scrape-slow": f.o.ScrapeSlow, "--scrape-fast": f.o.ScrapeFast, "--pick-expiry": f.o.PickExpiry,
 	} {
 		if d <= 0 {
 			return cli.UsageError{Err: fmt.Errorf("%s %s: want more than 0", name, d)}
@@ -310,7 +344,7 @@ func (f *serveFlags) secrets() (err error) {
 func (f *serveFlags) group() error {
 	mode := f.o.Cluster.Mode
 	for _, c := range []struct{ mode, flags string }{
-		{"gossip", "cluster-join cluster-bind cluster-stream-bind cluster-advertise cluster-tcp-only"},
+		{"gossip", "cluster-join cluster-peers-service cluster-bind cluster-stream-bind cluster-advertise cluster-tcp-only"},
 		{"nats", "nats nats-creds nats-nkey"},
 		{"gossip or nats", "cluster-key-file cluster-label cluster-cert cluster-ca share"},
 	} {
@@ -383,7 +417,7 @@ func (f *serveFlags) rekey(s *server.Server, log *slog.Logger) {
 		err = s.SetKeys(keys)
 	}
 	if err != nil {
-		log.Error("keys of the group refused; the old ones stay", "error", err)
+		log.Error("keys of the group refused; keeping the old ones", "error", err)
 		return
 	}
 	log.Info("keys of the group read", "keys", len(keys))

@@ -3,11 +3,19 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/grapevine-epp/grapevine/cluster/gossip"
+	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/discovery/kube"
 )
@@ -17,6 +25,7 @@ type kubeFlags struct {
 	o          kube.Options
 	kubeconfig string
 	ports      []string
+	peers      string // Service of the replicas, NAME or NAMESPACE/NAME
 }
 
 // kubeNames are the flags that name a pool.
@@ -80,4 +89,33 @@ func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery
 		}
 		return s, nil
 	}, nil
+}
+
+// findPeers has the group's members found in the EndpointSlices of a Service, if a flag
+// says so, until what it returns is called.
+func (k *kubeFlags) findPeers(c *server.ClusterOptions, log *slog.Logger) (end func(), err error) {
+	if k.peers == "" {
+		return func() {}, nil
+	}
+	o := kubeapi.MembersOptions{
+		Service: k.peers, PortName: "gossip", Port: gossip.DefaultPort, Self: os.Getenv("POD_NAME"), Agent: "grapevine/" + version, Log: log,
+	}
+	if namespace, name, both := strings.Cut(k.peers, "/"); both {
+		o.Namespace, o.Service = namespace, name
+	}
+	host := c.Advertise
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	o.Like, _ = netip.ParseAddr(host) // a name says nothing of the family
+	config, err := kubeapi.Find(k.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	members, err := kubeapi.FollowMembers(config, o)
+	if err != nil {
+		return nil, cli.UsageError{Err: fmt.Errorf("--cluster-peers-service: %w", err)}
+	}
+	c.Found, c.Moved = members.Addresses, members.Changed()
+	return members.Close, nil
 }

@@ -25,6 +25,7 @@ func TestServeRefusesFlags(t *testing.T) {
 	}
 	f("--cluster mesh", `--cluster "mesh": want none, gossip or nats`)
 	f("--cluster-join a:1", "--cluster-join does nothing with --cluster none: want --cluster gossip")
+	f("--cluster-peers-service a", "--cluster-peers-service does nothing with --cluster none: want --cluster gossip")
 	f("--cluster nats --cluster-bind :1 --nats a", "--cluster-bind does nothing with --cluster nats")
 	f("--cluster gossip --nats a", "--nats does nothing with --cluster gossip: want --cluster nats")
 	f("--cluster gossip --nats-nkey x", "--nats-nkey does nothing")

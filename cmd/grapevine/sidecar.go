@@ -19,8 +19,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
-	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/pd/handover"
@@ -46,6 +47,7 @@ type sidecarFlags struct {
 	certs        string
 	tlsStages    []string
 	metrics      string
+	linger       time.Duration
 	drain        time.Duration
 	logFormat    string
 	logLevel     string
@@ -103,8 +105,9 @@ are accepted under their names.`,
 	fl.BoolVar(&f.secure, "secure-proxy", true, "serve TLS")
 	fl.StringVar(&f.certs, "cert-path", "", "folder with tls.crt and tls.key (default: self-signed)")
 	fl.StringSliceVar(&f.tlsStages, "enable-tls", nil, "legs over TLS: prefiller, decoder, encoder (repeatable)")
-	fl.StringVar(&f.metrics, "metrics", "127.0.0.1:9091", "listener of /metrics; - for none")
-	fl.DurationVar(&f.drain, "drain", 60*time.Second, "for open requests to end after SIGTERM")
+	fl.StringVar(&f.metrics, "metrics", "127.0.0.1:9091", "listener of /metrics, /readyz and /healthz; - for none")
+	fl.DurationVar(&f.linger, "linger", 3*time.Second, "how long to go on serving after SIGTERM, so that others see /readyz fail")
+	fl.DurationVar(&f.drain, "drain", 60*time.Second, "how long open requests may take to end after SIGTERM")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.more.register(fl, &f.o)
@@ -122,6 +125,9 @@ func (f *sidecarFlags) complete() (err error) {
 	}
 	f.o.Log = f.log
 	var known bool
+	if strings.HasPrefix(f.connector, "trt") || strings.HasPrefix(f.connector, "tensorrt") {
+		return cli.UsageError{Err: fmt.Errorf("--kv-connector %s: TensorRT-LLM (disaggregated_params) is not supported", f.connector)}
+	}
 	if f.o.Connector, known = connectors[f.connector]; !known {
 		return cli.UsageError{Err: fmt.Errorf("--kv-connector %q: want nixlv2, shared-storage, lmcache, sglang, mooncake or offloading", f.connector)}
 	}
@@ -202,10 +208,14 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	limit, _ := budget.Memory()
+	f.o.Budget = budget.New(limit)
+	f.o.Budget.Apply()
 	reg := prometheus.NewRegistry()
-	var servers []*http.Server
+	var servers, side []*http.Server
+	var proxies []*sidecar.Server
 	ended := make(chan error, f.ranks+1)
-	start := func(address string, h http.Handler, cfg *tls.Config) error {
+	start := func(to *[]*http.Server, address string, h http.Handler, cfg *tls.Config) error {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			return err
@@ -214,13 +224,13 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 			l = tls.NewListener(l, cfg)
 		}
 		s := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug)}
-		servers = append(servers, s)
+		*to = append(*to, s)
 		f.log.Info("listening", "address", l.Addr().String())
 		go func() { ended <- s.Serve(l) }()
 		return nil
 	}
 	defer func() {
-		for _, s := range servers {
+		for _, s := range append(servers, side...) {
 			s.Close()
 		}
 	}()
@@ -229,14 +239,20 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := start(net.JoinHostPort(f.host, strconv.Itoa(f.port+rank)), h, secure); err != nil {
+		proxies = append(proxies, h)
+		if err := start(&servers, net.JoinHostPort(f.host, strconv.Itoa(f.port+rank)), h, secure); err != nil {
 			return err
 		}
 	}
 	if f.metrics != "-" && f.metrics != "" {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
-		if err := start(f.metrics, mux, nil); err != nil {
+		mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+		mux.HandleFunc("GET /readyz", proxies[0].Ready)
+		for rank, p := range proxies {
+			mux.HandleFunc(fmt.Sprintf("GET /readyz/%d", rank), p.Ready)
+		}
+		if err := start(&side, f.metrics, mux, nil); err != nil {
 			return err
 		}
 	}
@@ -245,12 +261,17 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	return f.stop(servers)
+	return f.stop(proxies, servers)
 }
 
-// stop lets open requests end.
-func (f *sidecarFlags) stop(servers []*http.Server) error {
+// stop says that no more requests are welcome, lets others see it, and lets open requests
+// end.
+func (f *sidecarFlags) stop(proxies []*sidecar.Server, servers []*http.Server) error {
 	f.log.Info("draining")
+	for _, p := range proxies {
+		p.Drain()
+	}
+	<-time.After(f.linger)
 	ctx, cancel := context.WithTimeout(context.Background(), f.drain)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -262,7 +283,7 @@ func (f *sidecarFlags) stop(servers []*http.Server) error {
 }
 
 // rank returns the proxy of one data-parallel rank.
-func (f *sidecarFlags) rank(rank int, reg prometheus.Registerer) (http.Handler, error) {
+func (f *sidecarFlags) rank(rank int, reg prometheus.Registerer) (*sidecar.Server, error) {
 	o := f.o
 	o.Registerer = reg
 	if o.Engine == "" {
@@ -277,7 +298,7 @@ func (f *sidecarFlags) rank(rank int, reg prometheus.Registerer) (http.Handler, 
 
 // tls returns the listeners' TLS settings, nil for plaintext.
 func (f *sidecarFlags) tls() (*tls.Config, error) {
-	o := extproc.TLS{Plaintext: !f.secure}
+	o := listen.TLS{Plaintext: !f.secure}
 	if f.certs != "" {
 		o.CertFile, o.KeyFile = filepath.Join(f.certs, "tls.crt"), filepath.Join(f.certs, "tls.key")
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -152,7 +151,7 @@ func (m *sidecarMore) complete(f *sidecarFlags) error {
 
 // transport makes the one that all legs share.
 func (m *sidecarMore) transport(f *sidecarFlags) error {
-	t := &http.Transport{MaxIdleConnsPerHost: m.idleConns, IdleConnTimeout: 90 * time.Second, DisableCompression: true}
+	t := sidecar.NewTransport(m.idleConns)
 	if len(m.noVerify) > 0 {
 		for _, stage := range f.tlsStages {
 			if !slices.Contains(m.noVerify, stage) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -132,6 +133,9 @@ func writeDiscovery(w io.Writer, d *discovery.Status, now time.Time) {
 	for _, p := range d.Problems {
 		fmt.Fprintf(w, "  %s\n", p)
 	}
+	for _, p := range d.Notes {
+		fmt.Fprintf(w, "  note: %s\n", p)
+	}
 }
 
 func writeStatus(w io.Writer, st *server.Status, group bool) {
@@ -143,6 +147,12 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	fmt.Fprintln(w, configLine(&st.Config))
 	writeDiscovery(w, &st.Discovery, time.Now())
 	fmt.Fprintf(w, "cluster: %s (%s)\n", st.Cluster.Line, st.Cluster.State)
+	if st.Federation != nil {
+		fmt.Fprintf(w, "federation: %s\n", st.Federation.Line)
+	}
+	for i := range st.Elsewhere {
+		fmt.Fprintf(w, "elsewhere: %s %s\n", st.Elsewhere[i].Cluster, usedAs(&st.Elsewhere[i]))
+	}
 	fmt.Fprintln(w, servedLine(&st.Served))
 	if st.Cluster.Fallback != "" {
 		fmt.Fprintf(w, "meanwhile: %s\n", st.Cluster.Fallback)
@@ -164,7 +174,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 		if !e.Up {
 			up = " (down)"
 		}
-		fmt.Fprintf(tab, "%s%s\t%s\t%s\t%.1f ms\t%d\t%d\t%d\t%d\t%.0f%%\n", e.Address, up, e.Name, e.Knowledge, e.LagMS, e.Blocks, e.InFlight, e.Waiting, e.Running, 100*e.KVUse)
+		fmt.Fprintf(tab, "%s%s\t%s\t%s\t%.1f ms\t%d\t%d\t%d\t%d\t%.0f%%\n", e.Address, up, e.Name, known(&e), e.LagMS, e.Blocks, e.InFlight, e.Waiting, e.Running, 100*e.KVUse)
 	}
 	tab.Flush()
 	for _, e := range st.Endpoints {
@@ -176,6 +186,14 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 		fmt.Fprintln(w)
 		writeMembers(w, st)
 	}
+}
+
+// known says how far an endpoint is known, and how old that may be.
+func known(e *server.EndpointStatus) string {
+	if e.AgeMS == 0 {
+		return e.Knowledge
+	}
+	return fmt.Sprintf("%s, up to %.1f s behind", e.Knowledge, e.AgeMS/1000)
 }
 
 // modelLine says how prompts of a model are matched.
@@ -221,10 +239,10 @@ func newMembers() *cobra.Command {
 
 func writeMembers(w io.Writer, st *server.Status) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "MEMBER\tADDRESS\tVERSION\tSTATE\tPHASE\tRTT\tIN\tOUT\tREADS\tBEHIND\tDIFFER\tDROPPED")
+	fmt.Fprintln(tab, "MEMBER\tADDRESS\tZONE\tVERSION\tSTATE\tPHASE\tRTT\tIN\tOUT\tREADS\tBEHIND\tDIFFER\tDROPPED")
 	for _, m := range st.Members {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%.1f ms\t%.0f B/s\t%.0f B/s\t%d\t%d\t%d\t%d\n",
-			m.Name, m.Addr, m.Version, m.State, m.Phase, m.RTTMS, m.InBPS, m.OutBPS, m.Reading, m.Behind, m.Differ, m.Dropped)
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\t%.1f ms\t%.0f B/s\t%.0f B/s\t%d\t%d\t%d\t%d\n",
+			m.Name, m.Addr, cmp.Or(m.Zone, "-"), m.Version, m.State, m.Phase, m.RTTMS, m.InBPS, m.OutBPS, m.Reading, m.Behind, m.Differ, m.Dropped)
 	}
 	tab.Flush()
 }

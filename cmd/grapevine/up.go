@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
 )
@@ -97,7 +98,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 		return err
 	}
 	s, err := server.Open(server.Options{
-		Version: version, Listen: "127.0.0.1:0", Health: "-", Admin: f.admin, TLS: extproc.TLS{Plaintext: true}, Endpoints: list, Config: f.config, Models: models,
+		Version: version, Listen: "127.0.0.1:0", Health: "-", Admin: f.admin, TLS: listen.TLS{Plaintext: true}, Endpoints: list, Config: f.config, Models: models,
 		AllowModeOverride: true, Gateway: extproc.GatewayEnvoy, Linger: -1, Drain: upStop, Log: log,
 	})
 	if err != nil {

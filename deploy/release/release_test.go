@@ -18,6 +18,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 const version = "v0.1.2-3-gabc"
@@ -42,6 +46,7 @@ func run(t *testing.T, cmd *exec.Cmd) string {
 // TestRelease: archive, wheel and image hold programs that run, and the sums and
 // the bill of materials are those of the files.
 func TestRelease(t *testing.T) {
+	parts.Full(t)
 	out := build(t)
 	name := "grapevine-" + version + "-linux-" + runtime.GOARCH
 	checkSums(t, out)
@@ -136,18 +141,67 @@ func checkImage(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	untar(t, layer, root)
-	cmd := exec.Command(config.Config.Entrypoint[0], "version")
-	if os.Getuid() == 0 {
-		for dir := root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
-			_ = os.Chmod(dir, 0o755) // so that nobody may enter
-		}
-		cmd.Dir = "/"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
-	} else {
-		cmd = exec.Command(filepath.Join(root, "grapevine"), "version")
+	for dir := root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+		_ = os.Chmod(dir, 0o755) // so that nobody may enter
 	}
-	if got := run(t, cmd); !strings.Contains(got, version) {
+	c := container{root: root, entrypoint: config.Config.Entrypoint[0]}
+	if got := run(t, c.command("version")); !strings.Contains(got, version) {
 		t.Errorf("the image's program says %q", got)
+	}
+	c.serve(t)
+}
+
+// container is an unpacked image.
+type container struct{ root, entrypoint string }
+
+// command runs the entry point as the image's user with nothing but the image in its
+// root; or, where only root may do that, as it is.
+func (c *container) command(args ...string) *exec.Cmd {
+	if os.Getuid() != 0 {
+		return exec.Command(filepath.Join(c.root, c.entrypoint), args...)
+	}
+	cmd := exec.Command(c.entrypoint, args...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: c.root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// serve starts the image as a chart of another picker would, without a subcommand, and
+// wants it to become ready and to end when it is told to.
+func (c *container) serve(t *testing.T) {
+	t.Helper()
+	addresses := make([]string, 3)
+	for i := range addresses {
+		addresses[i] = parts.FreeAddress(t)
+	}
+	path := filepath.Join(c.root, "endpoints.yaml") // as a volume would be
+	if err := os.WriteFile(path, []byte("endpoints: [{address: 127.0.0.1, port: 1}]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() == 0 {
+		path = "/endpoints.yaml"
+	}
+	var log parts.Output
+	cmd := c.command("--zap-encoder=json", "--endpoints="+path, "--listen="+addresses[0], "--health="+addresses[1], "--admin="+addresses[2], "--drain-timeout=1s")
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	testkit.Await(t, "the endpoint in the status of the image's replica", func() bool {
+		got, err := c.command("status", "--admin="+addresses[2]).CombinedOutput()
+		return err == nil && strings.Contains(string(got), "127.0.0.1:1")
+	})
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("told to end: %v\n%s", err, log.String())
+		}
+	case <-time.After(2 * time.Minute):
+		_ = cmd.Process.Kill()
+		t.Errorf("it does not end:\n%s", log.String())
 	}
 }
 

@@ -2,11 +2,12 @@ package decode
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/tinylib/msgp/msgp"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Names on the wire: event kinds, and the fields of batches and events in
@@ -37,6 +38,8 @@ const (
 	fieldExtraKeys
 	fieldGroup
 	fieldSpecKind
+	fieldWindow
+	fieldLookahead
 	fieldLocality
 	fieldOwnership
 	fieldCacheSalt
@@ -47,7 +50,7 @@ const (
 var (
 	storedFields = [...]field{
 		fieldUnknown, fieldHashes, fieldParent, fieldTokens, fieldBlockSize, fieldLoraID,
-		fieldMedium, fieldLoraName, fieldExtraKeys, fieldGroup, fieldSpecKind,
+		fieldMedium, fieldLoraName, fieldExtraKeys, fieldGroup, fieldSpecKind, fieldWindow,
 	}
 	removedFields = [...]field{fieldUnknown, fieldHashes, fieldMedium, fieldGroup}
 )
@@ -74,6 +77,10 @@ func fieldOf(key []byte) field {
 		return fieldGroup
 	case "kv_cache_spec_kind":
 		return fieldSpecKind
+	case "kv_cache_spec_sliding_window":
+		return fieldWindow
+	case "lookahead_token_ids":
+		return fieldLookahead
 	case "locality":
 		return fieldLocality
 	case "ownership":
@@ -381,6 +388,12 @@ func (b *Batch) field(e *Event, f field, p []byte) (rest []byte, err error) {
 		if ok {
 			e.Group = int32(v)
 		}
+	case fieldWindow:
+		if v, _, rest, err = readInt(p); err == nil {
+			e.Window = uint32(max(0, min(v, math.MaxInt32)))
+		}
+	case fieldLookahead:
+		return b.lookahead(e, p)
 	case fieldLoraID:
 		e.LoraID, e.HasLoraID, rest, err = readInt(p)
 	case fieldMedium:
@@ -401,6 +414,23 @@ func (b *Batch) field(e *Event, f field, p []byte) (rest []byte, err error) {
 	return rest, err
 }
 
+// lookahead reads a list with one entry per hash: the tokens behind its block that are
+// part of its hash.
+func (b *Batch) lookahead(e *Event, p []byte) ([]byte, error) {
+	n, p, err := arrayHeader(p)
+	if err != nil {
+		return p, err
+	}
+	start := len(b.ahead)
+	for ; n > 0; n-- {
+		if b.ahead, p, err = appendTokens(b.ahead, p); err != nil {
+			return p, err
+		}
+	}
+	e.Lookahead = b.ahead[start:len(b.ahead):len(b.ahead)]
+	return p, nil
+}
+
 func (b *Batch) hashList(e *Event, p []byte) ([]byte, error) {
 	n, p, err := arrayHeader(p)
 	if err != nil {
@@ -411,7 +441,7 @@ func (b *Batch) hashList(e *Event, p []byte) ([]byte, error) {
 	}
 	start := len(b.hashes)
 	for ; n > 0; n-- {
-		var h indexer.EngineHash
+		var h block.EngineHash
 		if h, p, err = readHash(p); err != nil {
 			return p, err
 		}

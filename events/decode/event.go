@@ -3,7 +3,7 @@ package decode
 import (
 	"errors"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // EventKind is what an engine's event says.
@@ -23,8 +23,8 @@ type Event struct {
 	Kind      EventKind
 	HasParent bool
 	HasLoraID bool
-	Parent    indexer.EngineHash
-	Hashes    []indexer.EngineHash
+	Parent    block.EngineHash
+	Hashes    []block.EngineHash
 	Tokens    []uint32 // token ids; empty in placeholders of offload tiers
 	BlockSize uint32   // tokens per block of this event; 0 in placeholders
 	Group     int32    // KV-cache group, NoGroup when unknown
@@ -34,6 +34,8 @@ type Event struct {
 	LoraName  []byte
 	CacheSalt []byte // SGLang only; vLLM's salt is among Extra
 	SpecKind  []byte
+	Window    uint32   // tokens of a sliding window, 0 for none
+	Lookahead []uint32 // tokens behind each block that its hash covers too, as many for each
 	Locality  []byte
 	Ownership []byte
 }
@@ -70,8 +72,9 @@ type Batch struct {
 	Unknown   int    // events of kinds that are not known
 	Text      []byte // scratch memory of whoever translates the batch
 
-	hashes []indexer.EngineHash
+	hashes []block.EngineHash
 	tokens []uint32
+	ahead  []uint32
 	extra  []ExtraKey
 
 	at     places   // in the event that is being read
@@ -102,7 +105,7 @@ const keepItems = 1 << 14
 func (b *Batch) reset() {
 	b.Time, b.Rank, b.Malformed, b.Unknown = 0, NoRank, 0, 0
 	b.Events = keep(b.Events)
-	b.hashes, b.tokens, b.extra = keep(b.hashes), keep(b.tokens), keep(b.extra)
+	b.hashes, b.tokens, b.ahead, b.extra = keep(b.hashes), keep(b.tokens), keep(b.ahead), keep(b.extra)
 	b.shapes = [2]shape{}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Lead bytes that the readers below look at themselves.
@@ -89,17 +89,17 @@ func readInt(p []byte) (v int64, ok bool, rest []byte, err error) {
 
 // readHash reads an engine hash and normalises it to 64 bits: unsigned as it
 // is, signed by its bit pattern, bytes by their last eight, big-endian.
-func readHash(p []byte) (indexer.EngineHash, []byte, error) {
+func readHash(p []byte) (block.EngineHash, []byte, error) {
 	if len(p) >= 9 && (p[0] == mpUint64 || p[0] == mpInt64) {
-		return indexer.EngineHash(binary.BigEndian.Uint64(p[1:])), p[9:], nil
+		return block.EngineHash(binary.BigEndian.Uint64(p[1:])), p[9:], nil
 	}
 	switch t := msgp.NextType(p); t {
 	case msgp.UintType:
 		v, rest, err := msgp.ReadUint64Bytes(p)
-		return indexer.EngineHash(v), rest, err
+		return block.EngineHash(v), rest, err
 	case msgp.IntType:
 		v, rest, err := msgp.ReadInt64Bytes(p)
-		return indexer.EngineHash(v), rest, err
+		return block.EngineHash(v), rest, err
 	case msgp.BinType:
 		v, rest, err := msgp.ReadBytesZC(p)
 		if err == nil && len(v) == 0 {
@@ -111,7 +111,7 @@ func readHash(p []byte) (indexer.EngineHash, []byte, error) {
 	}
 }
 
-func hashOfBytes(v []byte) indexer.EngineHash {
+func hashOfBytes(v []byte) block.EngineHash {
 	if len(v) > 8 {
 		v = v[len(v)-8:]
 	}
@@ -119,7 +119,7 @@ func hashOfBytes(v []byte) indexer.EngineHash {
 	for _, c := range v {
 		h = h<<8 | uint64(c)
 	}
-	return indexer.EngineHash(h)
+	return block.EngineHash(h)
 }
 
 // appendTokens reads an array of token ids, or of EAGLE pairs of which the

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // shape is an event that was read, as the bytes around its hashes, parent and
@@ -109,9 +109,9 @@ func (b *Batch) alike(e *Event, p []byte, s *shape) (rest []byte, ok bool) {
 }
 
 // plainHash reads a hash that is a 64-bit integer.
-func plainHash(p []byte) (indexer.EngineHash, []byte, bool) {
+func plainHash(p []byte) (block.EngineHash, []byte, bool) {
 	if len(p) < hashSize || p[0] != mpUint64 && p[0] != mpInt64 {
 		return 0, p, false
 	}
-	return indexer.EngineHash(binary.BigEndian.Uint64(p[1:])), p[hashSize:], true
+	return block.EngineHash(binary.BigEndian.Uint64(p[1:])), p[hashSize:], true
 }

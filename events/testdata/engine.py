@@ -2,7 +2,9 @@
 pool with hash chains and LRU eviction, msgspec event structs, a PUB socket, a
 bounded ring of past batches and a replay ROUTER with libzmq's defaults.
 
-    engine.py PUB_ENDPOINT REPLAY_ENDPOINT array|map STEPS_BEFORE SEED
+    engine.py PUB_ENDPOINT REPLAY_ENDPOINT array|map STEPS_BEFORE SEED [TOPIC]
+
+PUB_ENDPOINT "dial ENDPOINT" connects to a subscriber that is bound.
 
 Commands on stdin, one per line; each answers with one line on stdout:
 
@@ -24,6 +26,7 @@ import msgspec
 import zmq
 
 pub_endpoint, replay_endpoint, form, steps_before, seed = sys.argv[1:6]
+topic = sys.argv[6].encode() if len(sys.argv) > 6 else b""
 AS_MAP = form == "map"
 BLOCK = 16
 CAPACITY = 600
@@ -119,7 +122,10 @@ def step():
 ctx = zmq.Context()
 pub = ctx.socket(zmq.PUB)
 pub.set_hwm(100_000)
-pub.bind(pub_endpoint)
+if pub_endpoint.startswith("dial "):
+    pub.connect(pub_endpoint.removeprefix("dial "))
+else:
+    pub.bind(pub_endpoint)
 replay = ctx.socket(zmq.ROUTER)
 replay.bind(replay_endpoint)
 buffer = deque(maxlen=BUFFER_STEPS)
@@ -132,7 +138,7 @@ def publish(events, lost=False):
     payload = pack(Batch(time.time(), events, 0))
     buffer.append((seq, payload))
     if not lost:
-        pub.send_multipart((b"", seq.to_bytes(8, "big"), payload))
+        pub.send_multipart((topic, seq.to_bytes(8, "big"), payload))
     seq += 1
 
 

@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/events/eventtest"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // tableVocabulary is a vocabulary as real ones are laid out and read: one blob
@@ -56,14 +57,14 @@ func (v *tableVocabulary) AppendTokens(dst []byte, ids []uint32) ([]byte, bool) 
 // decoding and translating alone.
 type emptyIndex struct{}
 
-func (emptyIndex) Lookup(indexer.Source, indexer.EngineHash) (indexer.BlockKey, bool) { return 7, true }
-func (emptyIndex) Parents(_ indexer.Source, _, _ []indexer.EngineHash, keys []indexer.BlockKey) {
+func (emptyIndex) Lookup(block.Source, block.EngineHash) (block.Key, bool) { return 7, true }
+func (emptyIndex) Parents(_ block.Source, _, _ []block.EngineHash, keys []block.Key) {
 	for i := range keys {
 		keys[i] = 7
 	}
 }
-func (emptyIndex) Digest(indexer.Source) (count, xor uint64) { return 0, 0 }
-func (emptyIndex) Apply(indexer.Source, *indexer.Delta) indexer.ApplyStats {
+func (emptyIndex) Digest(block.Source) (count, xor uint64) { return 0, 0 }
+func (emptyIndex) Apply(block.Source, *indexer.Delta) indexer.ApplyStats {
 	return indexer.ApplyStats{}
 }
 
@@ -130,11 +131,11 @@ func BenchmarkStoredPage(b *testing.B) {
 	r := newRig(Options{})
 	store := decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, BlockSize: 1}
 	for i := range 256 {
-		store.Hashes = append(store.Hashes, indexer.EngineHash(i+1)*0x9e3779b97f4a7c15)
+		store.Hashes = append(store.Hashes, block.EngineHash(i+1)*0x9e3779b97f4a7c15)
 		store.Tokens = append(store.Tokens, uint32(i))
 	}
-	hashes := append([]indexer.EngineHash(nil), store.Hashes...)
-	scratch := make([]indexer.EngineHash, 0, 256) // Translate may reorder what it removes
+	hashes := append([]block.EngineHash(nil), store.Hashes...)
+	scratch := make([]block.EngineHash, 0, 256) // Translate may reorder what it removes
 	var d indexer.Delta
 	perBlock(b, 16, func() {
 		d.Reset()
@@ -157,7 +158,7 @@ func benchmarkStream(b *testing.B, stored []byte) {
 	if err := batch.Decode(stored); err != nil {
 		b.Fatal(err)
 	}
-	var hashes []indexer.EngineHash
+	var hashes []block.EngineHash
 	for i := range batch.Events {
 		hashes = append(hashes, batch.Events[i].Hashes...)
 	}

@@ -8,7 +8,9 @@
 //  3. Stores whose parent is not known wait for it (park.go); pages smaller than a
 //     unit are merged (pages.go); blocks that may hold generated tokens are judged
 //     by what is remembered of the text before them (tails.go).
-//  4. The operations are appended to an indexer.Delta, which the caller applies
+//  4. Cache groups besides the one with full attention are marks on its chains, with a
+//     rule each (groups.go).
+//  5. The operations are appended to an indexer.Delta, which the caller applies
 //     before the next batch.
 //
 // It reads the index for parents and never writes to it.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Bounds of the reports that are expected.
@@ -19,22 +19,24 @@ const (
 // such a report is that of a second copy, which counts: only who sent the request knows
 // one from the other.
 type expected struct {
-	root   indexer.BlockKey
+	root   block.Key
 	prompt []byte // the begin of it
 	length int    // all of it
 	batch  uint64
 	groups [maxGroups / 64]uint64 // whose report has come, in the batch under way
 	come   bool
+	late   bool
 }
 
 // Expect tells that a request has been sent whose engine will announce the blocks that
-// it reuses of the prompt q, beginning with the first.
-func (t *Translator) Expect(q indexer.Query) {
+// it reuses of the prompt q, beginning with the first. late says that the engine may hold
+// blocks that were never announced here.
+func (t *Translator) Expect(q block.Query, late bool) {
 	if len(t.expected) == maxExpected {
 		t.expected = slices.Delete(t.expected, 0, 1)
 	}
 	t.expected = append(t.expected, expected{
-		root: q.Root, prompt: bytes.Clone(q.Bytes[:min(len(q.Bytes), expectBytes)]), length: len(q.Bytes), batch: t.batches,
+		root: q.Root, prompt: bytes.Clone(q.Bytes[:min(len(q.Bytes), expectBytes)]), length: len(q.Bytes), batch: t.batches, late: late,
 	})
 }
 
@@ -45,7 +47,7 @@ func (t *Translator) awaits(root bool) bool { return root && len(t.expected) > 0
 // is expected: it begins with a block that is held, and is what a prompt begins with,
 // not all of it, since some of each prompt is computed. That holds once for each cache
 // group of one batch. A prompt of which nothing is held is stored instead.
-func (t *Translator) again(e *decode.Event, root indexer.BlockKey, held bool) bool {
+func (t *Translator) again(e *decode.Event, root block.Key, held bool) bool {
 	g := groupOf(e)
 	for i := range t.expected {
 		x := &t.expected[i]
@@ -58,7 +60,9 @@ func (t *Translator) again(e *decode.Event, root indexer.BlockKey, held bool) bo
 			continue // a copy
 		}
 		*word, x.come = *word|bit, true
-		return held
+		// Of what is known in part each block counts once at most: then a removal is
+		// never outlived.
+		return held || x.late
 	}
 	return false
 }
@@ -67,6 +71,11 @@ func (t *Translator) again(e *decode.Event, root indexer.BlockKey, held bool) bo
 func (t *Translator) settleExpected() {
 	t.batches++
 	if len(t.expected) > 0 {
-		t.expected = slices.DeleteFunc(t.expected, func(x expected) bool { return x.come || t.batches-x.batch > expectBatches })
+		t.expected = slices.DeleteFunc(t.expected, func(x expected) bool {
+			if x.come {
+				t.stats.Answered++
+			}
+			return x.come || t.batches-x.batch > expectBatches
+		})
 	}
 }

@@ -1,6 +1,9 @@
 package translate
 
-import "github.com/grapevine-epp/grapevine/indexer"
+import (
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+)
 
 // keepFresh is the number of names beyond which a fresh gives its table back.
 const keepFresh = 1 << 12
@@ -9,7 +12,7 @@ const keepFresh = 1 << 12
 // the first is looked for, so that a batch costs at most one entry for each,
 // in whatever order its events name their parents.
 type fresh struct {
-	at   map[indexer.EngineHash]int
+	at   map[block.EngineHash]int
 	next int // first block that is not entered
 }
 
@@ -22,9 +25,9 @@ func (f *fresh) reset(next int) {
 }
 
 // find returns the key of the latest block named h.
-func (f *fresh) find(blocks []indexer.StoredBlock, h indexer.EngineHash) (indexer.BlockKey, bool) {
+func (f *fresh) find(blocks []indexer.StoredBlock, h block.EngineHash) (block.Key, bool) {
 	if f.at == nil && f.next < len(blocks) {
-		f.at = make(map[indexer.EngineHash]int)
+		f.at = make(map[block.EngineHash]int)
 	}
 	for ; f.next < len(blocks); f.next++ {
 		f.at[blocks[f.next].Hash] = f.next

@@ -6,6 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/events/eventtest"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // FuzzTranslate takes arbitrary batches through decoder, translator and
@@ -32,8 +33,8 @@ func FuzzTranslate(f *testing.F) {
 		if p.blocks > 64 || p.bytes > 4096 || p.blocks < 0 || p.bytes < 0 || len(p.byHash) > 64 {
 			t.Fatalf("%d blocks, %d bytes parked", p.blocks, p.bytes)
 		}
-		if len(r.tr.groups) > maxGroups {
-			t.Fatalf("%d groups", len(r.tr.groups))
+		if len(r.tr.groups.list) > maxGroups {
+			t.Fatalf("%d groups", len(r.tr.groups.list))
 		}
 		var d indexer.Delta
 		r.tr.Clear(&d)
@@ -54,7 +55,7 @@ func checkDelta(t *testing.T, d *indexer.Delta) {
 		if op.Kind != indexer.OpClear && (op.N == 0 || int(op.First)+int(op.N) > n) {
 			t.Fatalf("operation %+v on %d items", op, n)
 		}
-		if op.Tier >= indexer.NumTiers {
+		if op.Tier >= block.NumTiers {
 			t.Fatalf("tier %d", op.Tier)
 		}
 	}
@@ -70,16 +71,16 @@ func TestManyGroups(t *testing.T) {
 	r := newRig(Options{})
 	for i := range int32(1_000_000) {
 		e := decode.Event{Kind: decode.BlockStored, Group: i, SpecKind: []byte("full_attention"), BlockSize: 16,
-			Hashes: []indexer.EngineHash{1}, Tokens: make([]uint32, 16)}
+			Hashes: []block.EngineHash{1}, Tokens: make([]uint32, 16)}
 		var d indexer.Delta
 		if i < 300 || i > 999_990 {
 			r.tr.Translate(&decode.Batch{Events: []decode.Event{e}}, &d)
 		} else {
-			r.tr.admitGroup(&e)
+			r.tr.groups.of(&e)
 		}
 	}
-	if len(r.tr.groups) != maxGroups {
-		t.Errorf("%d groups", len(r.tr.groups))
+	if len(r.tr.groups.list) != maxGroups {
+		t.Errorf("%d groups", len(r.tr.groups.list))
 	}
 }
 
@@ -88,8 +89,8 @@ func TestManyGroups(t *testing.T) {
 func TestParkIsBounded(t *testing.T) {
 	r := newRig(Options{Unit: 1, ParkBlocks: 100})
 	for i := range 10_000 {
-		r.apply(decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, BlockSize: 1, HasParent: true, Parent: indexer.EngineHash(3*i + 1),
-			Hashes: []indexer.EngineHash{indexer.EngineHash(3*i + 2)}, Tokens: []uint32{uint32(i)}})
+		r.apply(decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, BlockSize: 1, HasParent: true, Parent: block.EngineHash(3*i + 1),
+			Hashes: []block.EngineHash{block.EngineHash(3*i + 2)}, Tokens: []uint32{uint32(i)}})
 	}
 	p, s := &r.tr.park, r.tr.Stats()
 	if p.blocks != 100 || len(p.byHash) != 100 || len(p.byParent) != 100 || len(p.oldest) > 300 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // largeIndex holds ten million entries of a hundred endpoints in chains of 128
@@ -24,7 +25,7 @@ var largeIndex = sync.OnceValue(func() *indexer.Index {
 	x := indexer.New(indexer.Options{Hasher: testHasher()})
 	for i := range largeChains {
 		for ep := range largeEndpoints {
-			x.Apply(indexer.Source{Endpoint: indexer.EndpointID(ep)}, largeDelta(ep, i))
+			x.Apply(block.Source{Endpoint: block.EndpointID(ep)}, largeDelta(ep, i))
 		}
 	}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -35,24 +36,24 @@ var largeIndex = sync.OnceValue(func() *indexer.Index {
 		for i := range d.Blocks {
 			rm.Hashes = append(rm.Hashes, d.Blocks[largeChain-1-i].Hash)
 		}
-		x.Apply(indexer.Source{Endpoint: indexer.EndpointID(ep)}, &rm)
-		x.Apply(indexer.Source{Endpoint: indexer.EndpointID(ep)}, d)
+		x.Apply(block.Source{Endpoint: block.EndpointID(ep)}, &rm)
+		x.Apply(block.Source{Endpoint: block.EndpointID(ep)}, d)
 	}
 	return x
 })
 
 // largeHash is the engine's name of a block of the large index.
-func largeHash(ep, chain, block int) indexer.EngineHash {
-	n := uint64(ep*largeChains+chain)*largeChain + uint64(block)
-	return indexer.EngineHash((n+1)*0x9e3779b97f4a7c15 ^ n<<40)
+func largeHash(ep, chain, n int) block.EngineHash {
+	id := uint64(ep*largeChains+chain)*largeChain + uint64(n)
+	return block.EngineHash((id+1)*0x9e3779b97f4a7c15 ^ id<<40)
 }
 
 func largeDelta(ep, chain int) *indexer.Delta {
-	root := testHasher().Root(indexer.Scope{Model: "m"})
+	root := testHasher().Root(block.Scope{Model: "m"})
 	d := &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: largeChain}}}
 	for i := range largeChain {
 		h := largeHash(ep, chain, i)
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: h, Key: indexer.BlockKey(h*0xd1b54a32d192ed03) | 1<<63, Bytes: 64, Tokens: 16})
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: h, Key: block.Key(h*0xd1b54a32d192ed03) | 1<<63, Bytes: 64, Tokens: 16})
 	}
 	return d
 }
@@ -66,7 +67,7 @@ func generatedBatches(ep, rounds int) (stored, removed [][]byte) {
 	r := rand.New(rand.NewPCG(uint64(ep), 3))
 	var hash, id uint64
 	for round := range rounds {
-		parents := make([]indexer.EngineHash, requests)
+		parents := make([]block.EngineHash, requests)
 		for i := range parents {
 			parents[i] = largeHash(ep, r.IntN(largeChains), largeChain-1)
 		}
@@ -97,7 +98,7 @@ func generatedBatches(ep, rounds int) (stored, removed [][]byte) {
 				q = msgp.AppendUint64(msgp.AppendArrayHeader(msgp.AppendString(q, "block_hashes"), 1), h)
 				q = msgp.AppendString(msgp.AppendString(q, "medium"), "GPU")
 				q = msgp.AppendInt(msgp.AppendString(q, "group_idx"), 0)
-				parents[i] = indexer.EngineHash(h)
+				parents[i] = block.EngineHash(h)
 			}
 			stored, removed = append(stored, msgp.AppendInt(p, 0)), append(removed, msgp.AppendInt(q, 0))
 		}
@@ -119,7 +120,7 @@ func BenchmarkEventInLargeIndex(b *testing.B) {
 	for i := range streams {
 		s := &streams[i]
 		s.tr = New(Options{
-			Source: indexer.Source{Endpoint: indexer.EndpointID(i * 5)}, Index: x, Hasher: testHasher(), Model: "m", Vocabulary: vocabulary,
+			Source: block.Source{Endpoint: block.EndpointID(i * 5)}, Index: x, Hasher: testHasher(), Model: "m", Vocabulary: vocabulary,
 		})
 		s.batches[0], s.batches[1] = generatedBatches(i*5, 4)
 		blocks += len(s.batches[0]) * 64

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
 )
@@ -21,7 +22,7 @@ type pages struct {
 	group uint8
 	units []unit // 0 stands for the start of a chain
 	free  uint32 // first of the unused units, linked by nextFork
-	table map[indexer.EngineHash]page
+	table map[block.EngineHash]page
 }
 
 // page says where a page is: bits 0-3 are its place in the unit, and from bit
@@ -35,9 +36,9 @@ const copiesMask = 0x7f
 
 func (p page) off() int { return int(p.bits & 15) }
 
-func (p page) copies(t indexer.Tier) uint32 { return p.bits >> (4 + 7*t) & copiesMask }
+func (p page) copies(t block.Tier) uint32 { return p.bits >> (4 + 7*t) & copiesMask }
 
-func (p page) with(t indexer.Tier, copies uint32) page {
+func (p page) with(t block.Tier, copies uint32) page {
 	p.bits = p.bits&^(copiesMask<<(4+7*t)) | min(copies, copiesMask)<<(4+7*t)
 	return p
 }
@@ -45,18 +46,18 @@ func (p page) with(t indexer.Tier, copies uint32) page {
 // unit is k pages in a row. Pages below baseOff belong to the unit base, from
 // which this one branches off.
 type unit struct {
-	from     indexer.BlockKey         // key above: of the unit before, or of the root
-	parent   indexer.EngineHash       // name of the unit before
-	key      indexer.BlockKey         // once complete
-	name     indexer.EngineHash       // hash of the last page, once complete
-	mix      indexer.BlockKey         // of extra keys of its pages, 0 for none
-	prev     uint32                   // unit before; a hint, since it may be gone
-	base     uint32                   // unit that owns the page before baseOff, 0 for none
-	forks    uint32                   // first of the units that branch off this one
-	nextFork uint32                   // next of base's forks, or next unused unit
-	bytes    uint32                   // length of the text, once complete
-	mask     [indexer.NumTiers]uint16 // pages present, by tier
-	own      uint8                    // own pages that are in the table
+	from     block.Key              // key above: of the unit before, or of the root
+	parent   block.EngineHash       // name of the unit before
+	key      block.Key              // once complete
+	name     block.EngineHash       // hash of the last page, once complete
+	mix      block.Key              // of extra keys of its pages, 0 for none
+	prev     uint32                 // unit before; a hint, since it may be gone
+	base     uint32                 // unit that owns the page before baseOff, 0 for none
+	forks    uint32                 // first of the units that branch off this one
+	nextFork uint32                 // next of base's forks, or next unused unit
+	bytes    uint32                 // length of the text, once complete
+	mask     [block.NumTiers]uint16 // pages present, by tier
+	own      uint8                  // own pages that are in the table
 	filled   uint8
 	baseOff  uint8
 	root     bool
@@ -72,11 +73,11 @@ type cursor struct {
 
 // placePages stores an event of pages; false means that the parent is not
 // known.
-func (t *Translator) placePages(e *decode.Event, tier indexer.Tier, k int) bool {
+func (t *Translator) placePages(e *decode.Event, tier block.Tier, k int) bool {
 	if t.pages == nil {
 		t.pages = &pages{
 			k: k, size: e.BlockSize, group: groupOf(e),
-			units: make([]unit, 1), table: make(map[indexer.EngineHash]page),
+			units: make([]unit, 1), table: make(map[block.EngineHash]page),
 		}
 	}
 	p := t.pages
@@ -107,7 +108,7 @@ func (t *Translator) placePages(e *decode.Event, tier indexer.Tier, k int) bool 
 }
 
 // add counts one more copy of a page in a tier.
-func (p *pages) add(t *Translator, h indexer.EngineHash, pg page, tier indexer.Tier) {
+func (p *pages) add(t *Translator, h block.EngineHash, pg page, tier block.Tier) {
 	n := pg.copies(tier)
 	p.table[h] = pg.with(tier, n+1)
 	if n == 0 {
@@ -162,7 +163,7 @@ func (p *pages) extend(t *Translator, e *decode.Event, at cursor, i int) cursor 
 }
 
 // complete gives a full unit its name and key.
-func (p *pages) complete(t *Translator, u *unit, name indexer.EngineHash) {
+func (p *pages) complete(t *Translator, u *unit, name block.EngineHash) {
 	before := p.textBefore(t, u)
 	start := len(t.text)
 	ids := u.tokens[:p.k*int(p.size)]
@@ -244,7 +245,7 @@ func (p *pages) held(u *unit) uint8 {
 
 // set notes that a page has come to a tier or left it, for its unit and for
 // those that branch off behind it, and stores and removes units accordingly.
-func (p *pages) set(t *Translator, id uint32, off int, tier indexer.Tier, on bool) {
+func (p *pages) set(t *Translator, id uint32, off int, tier block.Tier, on bool) {
 	u := &p.units[id]
 	was := p.held(u)
 	if on {
@@ -265,22 +266,22 @@ func (p *pages) set(t *Translator, id uint32, off int, tier indexer.Tier, on boo
 // update stores a unit in some tiers and removes it from others, in this
 // order, so that a unit that moves is never gone.
 func (p *pages) update(t *Translator, u *unit, stored, removed uint8) {
-	for tier := range indexer.NumTiers {
+	for tier := range block.NumTiers {
 		if stored&(1<<tier) != 0 {
 			p.emit(t, u, tier)
 		}
 	}
-	for tier := range indexer.NumTiers {
+	for tier := range block.NumTiers {
 		if removed&(1<<tier) != 0 {
 			t.stats.Removed++
-			t.list(indexer.OpRemove, tier, p.group, []indexer.EngineHash{u.name})
+			t.list(indexer.OpRemove, tier, p.group, []block.EngineHash{u.name})
 		}
 	}
 }
 
 // emit stores a whole unit, together with the one before where they follow
 // each other.
-func (p *pages) emit(t *Translator, u *unit, tier indexer.Tier) {
+func (p *pages) emit(t *Translator, u *unit, tier block.Tier) {
 	d := t.out
 	t.stats.Stored++
 	n, blocks := len(d.Ops), len(d.Blocks)
@@ -303,7 +304,7 @@ func (p *pages) emit(t *Translator, u *unit, tier indexer.Tier) {
 
 // move counts copies of known pages in a tier, and returns the hashes that
 // are no pages, in the memory of hashes.
-func (p *pages) move(t *Translator, hashes []indexer.EngineHash, tier indexer.Tier) []indexer.EngineHash {
+func (p *pages) move(t *Translator, hashes []block.EngineHash, tier block.Tier) []block.EngineHash {
 	rest := hashes[:0]
 	for _, h := range hashes {
 		if pg, ok := p.table[h]; ok {
@@ -320,7 +321,7 @@ const keepUnits = 1 << 14
 
 // remove takes one copy of each known page from a tier, and returns the
 // hashes that are no pages, in the memory of hashes.
-func (p *pages) remove(t *Translator, hashes []indexer.EngineHash, tier indexer.Tier) []indexer.EngineHash {
+func (p *pages) remove(t *Translator, hashes []block.EngineHash, tier block.Tier) []block.EngineHash {
 	rest := hashes[:0]
 	for _, h := range hashes {
 		pg, ok := p.table[h]
@@ -339,7 +340,7 @@ func (p *pages) remove(t *Translator, hashes []indexer.EngineHash, tier indexer.
 	return rest
 }
 
-func (p *pages) drop(t *Translator, h indexer.EngineHash, pg page, tier indexer.Tier) {
+func (p *pages) drop(t *Translator, h block.EngineHash, pg page, tier block.Tier) {
 	n := pg.copies(tier)
 	if n == 0 {
 		return

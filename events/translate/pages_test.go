@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // TestPagesLaw drives a radix tree of small pages with SGLang's rules (stores
@@ -57,22 +57,22 @@ func runPagesLaw(t *testing.T, rng *rand.Rand, size int) {
 // finds.
 func (r *rig) match(prompt []uint32) int {
 	h := testHasher()
-	root := h.Root(indexer.Scope{Space: indexer.SpaceTokens, Model: "model"})
-	var runs [1]indexer.Run
-	r.index.Match(indexer.Query{Root: root, Bytes: appendIDs(nil, prompt)}, []indexer.EndpointID{testSource.Endpoint}, runs[:])
+	root := h.Root(block.Scope{Space: block.SpaceTokens, Model: "model"})
+	var runs [1]block.Run
+	r.index.Match(block.Query{Root: root, Bytes: appendIDs(nil, prompt)}, []block.EndpointID{testSource.Endpoint}, runs[:])
 	return int(runs[0].Total())
 }
 
 // radix is a tree of pages, each named by a hash of everything before it.
 type radix struct {
 	size     int
-	next     indexer.EngineHash
+	next     block.EngineHash
 	keepHost bool
 	pages    map[string]*radixPage // by the tokens from the start of the chain
 }
 
 type radixPage struct {
-	hash           indexer.EngineHash
+	hash           block.EngineHash
 	gpu, host      bool
 	gpuKids, kids  int // pages that follow, on the GPU and anywhere
 	parent, tokens string
@@ -129,7 +129,7 @@ func (x *radix) insert(prompt []uint32) []decode.Event {
 }
 
 // load brings one page onto the GPU.
-func (x *radix) load(at, parent string) indexer.EngineHash {
+func (x *radix) load(at, parent string) block.EngineHash {
 	p := x.pages[at]
 	if p == nil {
 		p = &radixPage{hash: x.next, parent: parent, tokens: at}
@@ -184,7 +184,7 @@ func (x *radix) evict(rng *rand.Rand, host bool) []decode.Event {
 		}
 		if !p.host && (host || p.kids > 0) { // what is on the host hangs from the host
 			p.host = true
-			out = append(out, decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, Medium: []byte("CPU_PINNED"), Hashes: []indexer.EngineHash{p.hash}})
+			out = append(out, decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, Medium: []byte("CPU_PINNED"), Hashes: []block.EngineHash{p.hash}})
 		}
 		p.gpu = false
 		e.Hashes = append(e.Hashes, p.hash)

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // parking keeps stores whose parent is not known, until the parent comes, a
@@ -15,14 +15,14 @@ type parking struct {
 	blocks, bytes       int
 	live                int         // fragments
 	oldest              []*fragment // in the order of arrival, with gone ones among them
-	byParent            map[indexer.EngineHash][]*fragment
-	byHash              map[indexer.EngineHash]*fragment // newest fragment with that block
+	byParent            map[block.EngineHash][]*fragment
+	byHash              map[block.EngineHash]*fragment // newest fragment with that block
 }
 
 // fragment is a parked event that owns its memory.
 type fragment struct {
 	decode.Event
-	tier indexer.Tier
+	tier block.Tier
 	gone bool
 }
 
@@ -30,10 +30,20 @@ func (f *fragment) size() int {
 	return 256 + 16*len(f.Hashes) + 4*len(f.Tokens) + 48*len(f.Extra)
 }
 
-// setAside parks a copy of e.
-func (t *Translator) setAside(e *decode.Event, tier indexer.Tier) {
+// setAside parks a copy of e, without blocks that are parked already: a removal finds
+// one of them only, and must not be outlived by the other.
+func (t *Translator) setAside(e *decode.Event, tier block.Tier) {
+	from, to := t.park.unparked(e.Hashes)
+	if from == to {
+		return
+	}
 	f := &fragment{Event: *e, tier: tier}
+	if from > 0 || to < len(e.Hashes) {
+		f.cut(from, to)
+		e = &f.Event
+	}
 	f.Hashes, f.Tokens, f.Extra = slices.Clone(e.Hashes), slices.Clone(e.Tokens), slices.Clone(e.Extra)
+	f.Lookahead = slices.Clone(e.Lookahead)
 	for i := range f.Extra {
 		f.Extra[i].Value = bytes.Clone(f.Extra[i].Value)
 	}
@@ -51,10 +61,39 @@ func (t *Translator) setAside(e *decode.Event, tier indexer.Tier) {
 	p.add(f)
 }
 
+// unparked returns the first stretch of hashes that are not parked.
+func (p *parking) unparked(hashes []block.EngineHash) (from, to int) {
+	for from < len(hashes) && p.byHash[hashes[from]] != nil {
+		from++
+	}
+	for to = from; to < len(hashes) && p.byHash[hashes[to]] == nil; to++ {
+	}
+	return from, to
+}
+
+// cut leaves the blocks from up to to.
+func (f *fragment) cut(from, to int) {
+	n, size := len(f.Hashes), int(f.BlockSize)
+	if from > 0 {
+		f.HasParent, f.Parent = true, f.Hashes[from-1]
+	}
+	ahead := len(f.Lookahead) / n
+	f.Lookahead = f.Lookahead[ahead*from : ahead*to]
+	f.Hashes, f.Tokens = f.Hashes[from:to], f.Tokens[from*size:to*size]
+	var extra []decode.ExtraKey
+	for _, k := range f.Extra {
+		if b := int(k.Block); b >= from && b < to {
+			k.Block -= uint32(from)
+			extra = append(extra, k)
+		}
+	}
+	f.Extra = extra
+}
+
 func (p *parking) add(f *fragment) {
 	if p.byParent == nil {
-		p.byParent = make(map[indexer.EngineHash][]*fragment)
-		p.byHash = make(map[indexer.EngineHash]*fragment)
+		p.byParent = make(map[block.EngineHash][]*fragment)
+		p.byHash = make(map[block.EngineHash]*fragment)
 	}
 	if p.live++; len(p.oldest) > 2*p.live+64 {
 		p.oldest = slices.DeleteFunc(p.oldest, func(f *fragment) bool { return f.gone })
@@ -111,7 +150,7 @@ func (p *parking) clear() {
 // remove takes hashes that are parked out of the parking, with what hangs
 // below them in the same fragment, and returns the others. The result may
 // share memory with hashes.
-func (p *parking) remove(hashes []indexer.EngineHash, tier indexer.Tier) []indexer.EngineHash {
+func (p *parking) remove(hashes []block.EngineHash, tier block.Tier) []block.EngineHash {
 	rest := hashes[:0]
 	for _, h := range hashes {
 		f := p.byHash[h]
@@ -120,27 +159,49 @@ func (p *parking) remove(hashes []indexer.EngineHash, tier indexer.Tier) []index
 			continue
 		}
 		i := slices.Index(f.Hashes, h)
-		size := int(f.BlockSize)
 		p.unlink(f)
 		if i > 0 {
 			short := &fragment{Event: f.Event, tier: f.tier}
-			short.Hashes, short.Tokens = f.Hashes[:i], f.Tokens[:i*size]
-			short.Extra = slices.DeleteFunc(slices.Clone(f.Extra), func(k decode.ExtraKey) bool { return int(k.Block) >= i })
+			short.cut(0, i)
 			p.add(short)
 		}
 	}
 	return rest
 }
 
+// told takes blocks out of the parking that a report has told of: they are known by it,
+// and are no second copies. What hangs below the last of them waits for it.
+func (p *parking) told(hashes []block.EngineHash) {
+	for i := 0; i < len(hashes) && p.blocks > 0; i++ {
+		f := p.byHash[hashes[i]]
+		if f == nil {
+			continue
+		}
+		from := slices.Index(f.Hashes, hashes[i])
+		to := from + 1
+		for to < len(f.Hashes) && i+1 < len(hashes) && f.Hashes[to] == hashes[i+1] {
+			to, i = to+1, i+1
+		}
+		p.unlink(f)
+		for _, rest := range [][2]int{{0, from}, {to, len(f.Hashes)}} {
+			if rest[0] < rest[1] {
+				part := &fragment{Event: f.Event, tier: f.tier}
+				part.cut(rest[0], rest[1])
+				p.add(part)
+			}
+		}
+	}
+}
+
 // attach stores every parked fragment whose parent is among hashes, and those
 // below them in turn.
-func (t *Translator) attach(hashes []indexer.EngineHash) {
+func (t *Translator) attach(hashes []block.EngineHash) {
 	p := &t.park
 	if p.blocks == 0 {
 		return
 	}
 	var ready []*fragment
-	collect := func(hashes []indexer.EngineHash) {
+	collect := func(hashes []block.EngineHash) {
 		for _, h := range hashes {
 			for p.blocks > 0 && len(p.byParent[h]) > 0 {
 				f := p.byParent[h][0]

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Marks that are hashed below a block's own key, so that what the block holds
@@ -25,14 +25,14 @@ type rootCache struct {
 	valid       bool
 	lora        []byte
 	salt        []byte
-	key         indexer.BlockKey
+	key         block.Key
 	hasID       bool
 	id          int64
 	adapterName string
 }
 
 // root returns the root key for a parentless event: model, adapter and salt.
-func (t *Translator) root(e *decode.Event) indexer.BlockKey {
+func (t *Translator) root(e *decode.Event) block.Key {
 	salt := saltOf(e)
 	r := &t.roots
 	if r.valid && r.hasID == e.HasLoraID && r.id == e.LoraID && bytes.Equal(r.lora, e.LoraName) && bytes.Equal(r.salt, salt) {
@@ -43,7 +43,7 @@ func (t *Translator) root(e *decode.Event) indexer.BlockKey {
 	}
 	r.lora, r.salt = append(r.lora[:0], e.LoraName...), append(r.salt[:0], salt...)
 	r.hasID, r.id = e.HasLoraID, e.LoraID
-	r.key = t.opt.Hasher.Root(indexer.Scope{
+	r.key = t.opt.Hasher.Root(block.Scope{
 		Space: t.space, Model: t.opt.Model, Adapter: r.adapterName, Salt: string(salt),
 	})
 	r.valid = true
@@ -105,7 +105,7 @@ func saltIndex(e *decode.Event) int {
 
 // mixExtra returns the key of a block that has the extra key k besides its
 // text. The adapter and, on a root block, the salt are in the root already.
-func (t *Translator) mixExtra(key indexer.BlockKey, e *decode.Event, k decode.ExtraKey, root bool) indexer.BlockKey {
+func (t *Translator) mixExtra(key block.Key, e *decode.Event, k decode.ExtraKey, root bool) block.Key {
 	mark := markOther
 	switch k.Kind {
 	case decode.ExtraString:

@@ -1,7 +1,7 @@
 package translate
 
 import (
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
 )
@@ -21,12 +21,12 @@ const (
 // that the first word of their children can be judged. It is a direct-mapped
 // cache: what is forgotten counts as unknown.
 type tails [tailSlots]struct {
-	hash indexer.EngineHash
+	hash block.EngineHash
 	n    uint8
 	text [tailBytes]byte
 }
 
-func (t *tails) put(h indexer.EngineHash, text []byte) {
+func (t *tails) put(h block.EngineHash, text []byte) {
 	s := &t[uint64(h)%tailSlots]
 	s.hash = h
 	if len(text) > tailBytes {
@@ -35,7 +35,7 @@ func (t *tails) put(h indexer.EngineHash, text []byte) {
 	s.n = uint8(copy(s.text[:], text))
 }
 
-func (t *tails) get(h indexer.EngineHash) []byte {
+func (t *tails) get(h block.EngineHash) []byte {
 	s := &t[uint64(h)%tailSlots]
 	if s.hash != h || s.n == 0 {
 		return nil

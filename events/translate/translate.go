@@ -5,6 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Vocabulary turns token ids into the bytes that they stand for.
@@ -19,14 +20,14 @@ type Vocabulary interface {
 type Index interface {
 	// Lookup returns the key of a block that the source has announced and that
 	// it still holds in some tier.
-	Lookup(src indexer.Source, h indexer.EngineHash) (indexer.BlockKey, bool)
+	Lookup(src block.Source, h block.EngineHash) (block.Key, bool)
 	// Parents is Lookup for many hashes: it sets keys, which are as many, to 0 where
 	// there is no such block. It is also told which blocks are going to be stored.
-	Parents(src indexer.Source, parents, blocks []indexer.EngineHash, keys []indexer.BlockKey)
+	Parents(src block.Source, parents, blocks []block.EngineHash, keys []block.Key)
 	// Digest returns the number of entries of a source, and a hash of them.
-	Digest(src indexer.Source) (count, xor uint64)
+	Digest(src block.Source) (count, xor uint64)
 	// Apply applies a delta. It does not retain it.
-	Apply(src indexer.Source, d *indexer.Delta) indexer.ApplyStats
+	Apply(src block.Source, d *indexer.Delta) indexer.ApplyStats
 }
 
 // Canonical reports whether ids are the tokens that the engine's tokenizer
@@ -37,9 +38,9 @@ type Canonical func(prev []byte, ids []uint32, text []byte) bool
 
 // Options configure a Translator.
 type Options struct {
-	Source indexer.Source
+	Source block.Source
 	Index  Index
-	Hasher indexer.Hasher
+	Hasher block.Hasher
 	Model  string // base model name, the same for every endpoint that serves it
 
 	// Vocabulary puts keys into text space; nil means token space.
@@ -67,7 +68,7 @@ type Skip uint8
 
 // Reasons to skip an event.
 const (
-	SkipGroup      Skip = iota // cache group without full attention
+	SkipGroup      Skip = iota // cache group of which nothing is certain
 	SkipMisaligned             // tokens and hashes do not line up
 	SkipSelfParent             // a block that is its own parent
 	SkipMedium                 // unknown storage medium
@@ -91,6 +92,7 @@ type Stats struct {
 	Parked, Attached, Lost uint64           // blocks without a known parent: set aside, found a place, given up
 	NonCanonical           uint64           // blocks
 	Reports                uint64           // stores that were asked for
+	Answered               uint64           // requests for a report that were answered
 	Unrendered             uint64           // blocks with token ids that the vocabulary does not have
 }
 
@@ -100,17 +102,19 @@ type Stats struct {
 // smaller than a unit. It is not safe for concurrent use.
 type Translator struct {
 	opt             Options
-	space           indexer.Space
-	groups          []group
+	space           block.Space
+	groups          groups
+	known           []block.EngineHash // scratch, of an event under way
+	ids             []uint32           // scratch, of a block
 	park            parking
 	pages           *pages
 	judges          bool   // Canonical is asked
 	tails           *tails // made when first needed
 	roots           rootCache
-	text            []byte               // scratch, of the batch under way
-	parents, blocks []indexer.EngineHash // of the events looked at ahead
-	keys            []indexer.BlockKey   // of parents
-	next            int                  // the parent in turn, of parents
+	text            []byte             // scratch, of the batch under way
+	parents, blocks []block.EngineHash // of the events looked at ahead
+	keys            []block.Key        // of parents
+	next            int                // the parent in turn, of parents
 	stats           Stats
 	expected        []expected
 	batches         uint64 // translated
@@ -126,10 +130,10 @@ func New(opt Options) *Translator {
 	if opt.Unit <= 0 || opt.Unit > maxUnit {
 		opt.Unit = maxUnit
 	}
-	t := &Translator{opt: opt, space: indexer.SpaceTokens}
+	t := &Translator{opt: opt, space: block.SpaceTokens, groups: groups{base: -1}}
 	t.park.maxBlocks, t.park.maxBytes = defaultInt(opt.ParkBlocks, 8192), defaultInt(opt.ParkBytes, 1<<20)
 	if opt.Vocabulary != nil {
-		t.space = indexer.SpaceText
+		t.space = block.SpaceText
 		t.judges = opt.Canonical != nil
 	}
 	return t
@@ -156,21 +160,34 @@ func (t *Translator) Stats() Stats { return t.stats }
 func (t *Translator) Translate(b *decode.Batch, d *indexer.Delta) {
 	t.out, t.cleared, t.wiped, t.text = d, len(d.Blocks), false, b.Text[:0]
 	t.fresh.reset(t.cleared)
+	if t.groups.base < 0 || t.groups.sparse {
+		t.groups.choose(b.Events)
+	}
+	from, ruled := 0, false // events since the last clear, and whether any are of groups with rules
 	for i := range b.Events {
 		e := &b.Events[i]
 		if i%warmEvents == 0 {
 			t.lookAhead(b.Events[i:min(len(b.Events), i+warmEvents)])
 		}
-		switch e.Kind {
-		case decode.BlockStored:
-			if t.stored(e); e.HasParent {
-				t.next++
-			}
-		case decode.BlockRemoved:
-			t.removed(e)
-		case decode.AllBlocksCleared:
+		if e.Kind == decode.AllBlocksCleared {
 			t.Clear(d)
+			from, ruled = i+1, false
+			continue
 		}
+		switch t.groups.of(e) {
+		case roleBase:
+			t.base(e)
+		case roleRuled:
+			ruled = true
+		default:
+			t.stats.Skipped[SkipGroup]++
+		}
+		if e.Kind == decode.BlockStored && e.HasParent {
+			t.next++
+		}
+	}
+	if ruled {
+		t.ruled(b.Events[from:])
 	}
 	t.settleExpected()
 	if b.Text = t.text; cap(b.Text) > keepText {
@@ -189,6 +206,15 @@ func (t *Translator) Clear(d *indexer.Delta) {
 	t.fresh.reset(t.cleared)
 }
 
+// base handles an event of the group that makes the chains.
+func (t *Translator) base(e *decode.Event) {
+	if e.Kind == decode.BlockStored {
+		t.stored(e)
+	} else {
+		t.removed(e)
+	}
+}
+
 // stored handles one BlockStored.
 func (t *Translator) stored(e *decode.Event) {
 	tier, ok := t.admit(e)
@@ -200,6 +226,10 @@ func (t *Translator) stored(e *decode.Event) {
 		return
 	}
 	if uint64(len(e.Tokens)) != uint64(len(e.Hashes))*uint64(e.BlockSize) {
+		t.stats.Skipped[SkipMisaligned]++
+		return
+	}
+	if n := len(e.Lookahead); n > 0 && (n >= len(e.Tokens) || n%len(e.Hashes) != 0) {
 		t.stats.Skipped[SkipMisaligned]++
 		return
 	}
@@ -228,7 +258,7 @@ func selfParent(e *decode.Event) bool {
 
 // place stores an event below its parent; false means that the parent is not
 // known.
-func (t *Translator) place(e *decode.Event, tier indexer.Tier) bool {
+func (t *Translator) place(e *decode.Event, tier block.Tier) bool {
 	if k := t.opt.Unit / int(e.BlockSize); k > 1 {
 		return t.placePages(e, tier, k)
 	}
@@ -242,7 +272,7 @@ func (t *Translator) place(e *decode.Event, tier indexer.Tier) bool {
 
 // parent returns the key below which an event belongs. A parent of 0 that
 // nobody announced means none: one publisher writes it so.
-func (t *Translator) parent(e *decode.Event) (from indexer.BlockKey, root, ok bool) {
+func (t *Translator) parent(e *decode.Event) (from block.Key, root, ok bool) {
 	if e.HasParent {
 		if key, ok := t.lookup(e.Parent); ok {
 			return key, false, true
@@ -256,7 +286,7 @@ func (t *Translator) parent(e *decode.Event) (from indexer.BlockKey, root, ok bo
 
 // lookup finds the key of an announced block, in the index or in the delta
 // under way.
-func (t *Translator) lookup(h indexer.EngineHash) (indexer.BlockKey, bool) {
+func (t *Translator) lookup(h block.EngineHash) (block.Key, bool) {
 	if n := len(t.out.Blocks); n > t.cleared && t.out.Blocks[n-1].Hash == h { // the next piece of one prompt
 		return t.out.Blocks[n-1].Key, true
 	}
@@ -269,7 +299,7 @@ func (t *Translator) lookup(h indexer.EngineHash) (indexer.BlockKey, bool) {
 }
 
 // indexed finds the key of a block that the index knows, or 0.
-func (t *Translator) indexed(h indexer.EngineHash) indexer.BlockKey {
+func (t *Translator) indexed(h block.EngineHash) block.Key {
 	if t.next < len(t.parents) && t.parents[t.next] == h {
 		return t.keys[t.next]
 	}
@@ -278,7 +308,7 @@ func (t *Translator) indexed(h indexer.EngineHash) indexer.BlockKey {
 }
 
 // store appends the blocks of an event, one index block per engine block.
-func (t *Translator) store(e *decode.Event, tier indexer.Tier, from indexer.BlockKey, root bool) {
+func (t *Translator) store(e *decode.Event, tier block.Tier, from block.Key, root bool) {
 	d, size := t.out, int(e.BlockSize)
 	d.Ops = append(d.Ops, indexer.Op{
 		Kind: indexer.OpStore, Tier: tier, Group: groupOf(e), Root: root, From: from, Parent: e.Parent,
@@ -292,6 +322,9 @@ func (t *Translator) store(e *decode.Event, tier indexer.Tier, from indexer.Bloc
 	t.text = t.text[:0]
 	for i, h := range e.Hashes {
 		ids := e.Tokens[i*size : (i+1)*size]
+		if len(e.Lookahead) > 0 {
+			ids = t.shifted(e, i, root)
+		}
 		start := len(t.text)
 		var known bool
 		key, known = t.child(key, ids)
@@ -311,6 +344,7 @@ func (t *Translator) store(e *decode.Event, tier indexer.Tier, from indexer.Bloc
 		for i := len(d.Blocks) - len(e.Hashes); i < len(d.Blocks); i++ {
 			d.Blocks[i].Flags |= indexer.FlagAgain
 		}
+		t.park.told(e.Hashes)
 		t.stats.Reports++
 	}
 	t.stats.Stored += uint64(len(e.Hashes))
@@ -322,10 +356,23 @@ func (t *Translator) store(e *decode.Event, tier indexer.Tier, from indexer.Bloc
 	}
 }
 
+// shifted returns the tokens of block i of an event whose hashes cover some tokens behind
+// their blocks. The index cuts the text behind these: it then finds a block exactly where
+// the engine does, in prompts that go on with the same tokens.
+func (t *Translator) shifted(e *decode.Event, i int, root bool) []uint32 {
+	size, n := int(e.BlockSize), len(e.Lookahead)/len(e.Hashes)
+	start := i * size
+	if i > 0 || !root {
+		start += n
+	}
+	t.ids = append(append(t.ids[:0], e.Tokens[start:(i+1)*size]...), e.Lookahead[i*n:(i+1)*n]...)
+	return t.ids
+}
+
 // child appends the bytes of ids to t.text and returns the key of a block of
 // them below parent. known is false when the vocabulary lacks one of them, or
 // all of them are empty: such a block gets a key that no text has.
-func (t *Translator) child(parent indexer.BlockKey, ids []uint32) (key indexer.BlockKey, known bool) {
+func (t *Translator) child(parent block.Key, ids []uint32) (key block.Key, known bool) {
 	start := len(t.text)
 	if t.opt.Vocabulary == nil {
 		t.text = appendIDs(t.text, ids)
@@ -340,7 +387,7 @@ func (t *Translator) child(parent indexer.BlockKey, ids []uint32) (key indexer.B
 
 // unrendered returns the key of a block that no text is known of, and gives it
 // one byte of t.text: a block is never empty.
-func (t *Translator) unrendered(parent indexer.BlockKey, ids []uint32) indexer.BlockKey {
+func (t *Translator) unrendered(parent block.Key, ids []uint32) block.Key {
 	start := len(t.text)
 	t.text = appendIDs(t.text, ids)
 	key := t.opt.Hasher.Child(parent, t.text[start:])
@@ -358,7 +405,7 @@ func appendIDs(dst []byte, ids []uint32) []byte {
 
 // move handles a store without tokens: blocks that are known already are held
 // in another tier too.
-func (t *Translator) move(e *decode.Event, tier indexer.Tier) {
+func (t *Translator) move(e *decode.Event, tier block.Tier) {
 	plain := e.Hashes
 	if t.pages != nil {
 		plain = t.pages.move(t, e.Hashes, tier)
@@ -392,7 +439,7 @@ func (t *Translator) removed(e *decode.Event) {
 
 // list appends an operation on hashes; one of the same kind just before takes
 // them in.
-func (t *Translator) list(kind indexer.OpKind, tier indexer.Tier, g uint8, hashes []indexer.EngineHash) {
+func (t *Translator) list(kind indexer.OpKind, tier block.Tier, g uint8, hashes []block.EngineHash) {
 	d := t.out
 	first := uint32(len(d.Hashes))
 	d.Hashes = append(d.Hashes, hashes...)

@@ -10,15 +10,16 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-var testSource = indexer.Source{Endpoint: 3, Rank: 1}
+var testSource = block.Source{Endpoint: 3, Rank: 1}
 
 func newIndex() *indexer.Index {
 	return indexer.New(indexer.Options{Hasher: testHasher()})
 }
 
-func testHasher() indexer.Hasher { return indexer.NewHasher(indexer.Seed{1, 2, 3}) }
+func testHasher() block.Hasher { return block.NewHasher(block.Seed{1, 2, 3}) }
 
 // letters is a vocabulary in which token n spells n in letters, so that tokens
 // have several lengths; ids from 1000 on are unknown, 999 is empty.
@@ -44,11 +45,11 @@ type rig struct {
 	opt   Options
 	tr    *Translator
 	index *indexer.Index
-	names map[indexer.BlockKey]string
+	names map[block.Key]string
 }
 
 func newRig(opt Options) *rig {
-	r := &rig{index: newIndex(), names: map[indexer.BlockKey]string{}}
+	r := &rig{index: newIndex(), names: map[block.Key]string{}}
 	opt.Source, opt.Index, opt.Hasher, opt.Model = testSource, r.index, testHasher(), "model"
 	r.opt, r.tr = opt, New(opt)
 	return r
@@ -61,7 +62,7 @@ func (r *rig) apply(events ...decode.Event) *indexer.Delta {
 	return d
 }
 
-func (r *rig) key(k indexer.BlockKey) string {
+func (r *rig) key(k block.Key) string {
 	if r.names[k] == "" {
 		r.names[k] = fmt.Sprintf("k%d", len(r.names)+1)
 	}
@@ -179,14 +180,14 @@ func scriptField(e *decode.Event, word string) {
 	name, value, named := strings.Cut(word, "=")
 	if !named {
 		for _, n := range scriptNumbers(word) {
-			e.Hashes = append(e.Hashes, indexer.EngineHash(n))
+			e.Hashes = append(e.Hashes, block.EngineHash(n))
 		}
 		return
 	}
 	n, _ := strconv.ParseUint(value, 10, 64)
 	switch name {
 	case "parent":
-		e.HasParent, e.Parent = true, indexer.EngineHash(n)
+		e.HasParent, e.Parent = true, block.EngineHash(n)
 	case "tokens":
 		e.Tokens = scriptNumbers(value)
 	case "size":

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // endless repeats b.
@@ -44,7 +46,7 @@ func BenchmarkPubSub(b *testing.B) {
 	if err := c.Subscribe(""); err != nil {
 		b.Fatal(err)
 	}
-	waitFor(b, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(b, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	payload := make([]byte, 1024)
 	b.SetBytes(1024)
 	b.ReportAllocs()

@@ -67,20 +67,25 @@ func Dial(ctx context.Context, endpoint string, opt Options) (*Conn, error) {
 }
 
 func newConn(nc net.Conn, opt Options) (*Conn, error) {
-	c := &Conn{opt: opt, nc: nc}
-	c.r = newReader(nc, opt.Limits)
-	peer, err := handshake(nc, c.r, opt.Socket, opt.Handshake)
+	r := newReader(nc, opt.Limits)
+	peer, err := handshake(nc, r, opt.Socket, opt.Handshake)
 	if err != nil {
 		return nil, err
 	}
+	return adopt(nc, r, peer, opt), nil
+}
+
+// adopt makes a Conn of a connection past its handshake.
+func adopt(nc net.Conn, r *reader, peer SocketType, opt Options) *Conn {
+	c := &Conn{opt: opt, nc: nc, r: r, peer: peer}
 	c.r.src = c
-	c.peer, c.onCommand = peer, c.command
+	c.onCommand = c.command
 	if c.r.minor < versionMinor {
 		// It knows no PING, and may close the connection for one: only TCP's keep-alive
 		// tells that it is gone.
 		c.opt.Heartbeat = -1
 	}
-	return c, nil
+	return c
 }
 
 // Peer returns the socket type that the peer announced.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // listenTCP serves each connection with f until the test ends and returns the
@@ -169,7 +171,7 @@ func TestServersSurviveGarbage(t *testing.T) {
 	}
 	sub := dial(t, pub.Addr().String(), Options{})
 	_ = sub.Subscribe("")
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	_ = pub.Send([]byte("alive"))
 	if got := recv(t, sub); got[0] != "alive" {
 		t.Errorf("got %q", got)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zeromq/zmq4"
 
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // startPeer runs peer.py, a libzmq socket, and returns it with the first line
@@ -88,7 +89,7 @@ func TestLibzmqSubFromPub(t *testing.T) {
 	const n = 2000
 	pub := listenPub(t, PubOptions{})
 	p, _ := startPeer(t, "SUB", "connect", "tcp://"+pub.Addr().String(), fmt.Sprint(n/2))
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	time.Sleep(3500 * time.Millisecond) // the peer would have gone if its heartbeats were not answered
 	for i := range n {
 		topic := []string{"kv@10.0.0.1@m", "kv@10.0.0.11@m"}[i%2]
@@ -172,7 +173,7 @@ func TestGoZeromqBothWays(t *testing.T) {
 	if err := sub.SetOption(zmq4.OptionSubscribe, "top"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "go-zeromq's subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "go-zeromq's subscription", func() bool { return pub.Subscribers() == 1 })
 	_ = pub.Send([]byte("other"), []byte("no"))
 	_ = pub.Send([]byte("topic"), []byte("yes"))
 	if m, err := sub.Recv(); err != nil || strings.Join([]string{string(m.Frames[0]), string(m.Frames[1])}, " ") != "topic yes" {

@@ -15,6 +15,8 @@ type listener struct {
 	handshake time.Duration
 	limits    Limits
 	maxConns  int
+	admit     func(net.Addr) bool          // nil: everybody
+	left      func(net.Addr)               // of each that was admitted; nil when admit is
 	serve     func(nc net.Conn, r *reader) // returns when the connection is done
 
 	mu     sync.Mutex
@@ -53,8 +55,12 @@ func (l *listener) accept() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		if !l.add(nc) {
+		if l.admit != nil && !l.admit(nc.RemoteAddr()) {
 			_ = nc.Close()
+			continue
+		}
+		if !l.add(nc) {
+			l.gone(nc)
 			continue
 		}
 		go l.run(nc)
@@ -76,10 +82,10 @@ func (l *listener) add(nc net.Conn) bool {
 func (l *listener) run(nc net.Conn) {
 	defer l.wg.Done()
 	defer func() {
-		_ = nc.Close()
 		l.mu.Lock()
 		delete(l.conns, nc)
 		l.mu.Unlock()
+		l.gone(nc)
 	}()
 	if tcp, ok := nc.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(keepAlive)
@@ -89,6 +95,15 @@ func (l *listener) run(nc net.Conn) {
 		return
 	}
 	l.serve(nc, r)
+}
+
+// gone closes a connection that was admitted.
+func (l *listener) gone(nc net.Conn) {
+	from := nc.RemoteAddr()
+	_ = nc.Close()
+	if l.left != nil {
+		l.left(from)
+	}
 }
 
 // close stops accepting, closes every connection and waits for their

@@ -53,7 +53,7 @@ func (o Options) withDefaults() Options {
 		o.Handshake = 3 * time.Second
 	}
 	if o.Heartbeat == 0 {
-		o.Heartbeat = 10 * time.Second
+		o.Heartbeat = 2 * time.Second
 	}
 	if o.Write <= 0 {
 		o.Write = 5 * time.Second
@@ -63,7 +63,7 @@ func (o Options) withDefaults() Options {
 
 // keepAlive finds dead peers below ZMTP, also while a handshake or a write
 // is under way.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 // splitEndpoint turns "tcp://host:port", "ipc://path" or "host:port" into
 // arguments of net.Dial and net.Listen. "*" as a host means every interface.

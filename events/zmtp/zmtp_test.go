@@ -13,11 +13,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // patience is how long a test waits for what must come, on a machine that has
 // other things to do.
-const patience = 30 * time.Second
+const patience = testkit.Patience
 
 // dial connects to addr for the length of the test.
 func dial(tb testing.TB, addr string, opt Options) *Conn {
@@ -46,16 +48,6 @@ func listenPub(tb testing.TB, opt PubOptions) *Pub {
 	return p
 }
 
-// waitFor polls cond until it holds.
-func waitFor(tb testing.TB, what string, cond func() bool) {
-	tb.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Fatalf("waited %v for %s", patience, what)
-		}
-	}
-}
-
 // recv reads one message and returns copies of its frames.
 func recv(tb testing.TB, c *Conn) []string {
 	tb.Helper()
@@ -77,7 +69,7 @@ func TestPubSub(t *testing.T) {
 	if err := c.Subscribe("kv@10.0.0.1@"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	big := string(bytes.Repeat([]byte("x"), 300_000))
 	for _, m := range [][]string{{"kv@10.0.0.11@m", "no"}, {"kv@10.0.0.1@m", "", "yes"}, {"kv@10.0.0.1@m", big}} {
 		var frames [][]byte
@@ -154,7 +146,7 @@ func TestIPCAndIPv6(t *testing.T) {
 		if err := c.Subscribe(""); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+		testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 		_ = pub.Send([]byte("hello"))
 		if got := recv(t, c); got[0] != "hello" {
 			t.Errorf("%s: %q", addr, got)
@@ -184,7 +176,7 @@ func TestHighWaterMarkDrops(t *testing.T) {
 	if err := c.Subscribe(""); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	const sent = 2000
 	payload := make([]byte, 16<<10)
 	for i := range sent {
@@ -213,7 +205,7 @@ func TestLingerDrains(t *testing.T) {
 	pub := listenPub(t, PubOptions{Linger: patience})
 	c := dial(t, pub.Addr().String(), Options{})
 	_ = c.Subscribe("")
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	for range 1000 {
 		_ = pub.Send(make([]byte, 1000))
 	}
@@ -236,11 +228,11 @@ func TestUnsubscribe(t *testing.T) {
 	pub := listenPub(t, PubOptions{})
 	c := dial(t, pub.Addr().String(), Options{})
 	_ = c.Subscribe("a")
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	if err := c.Send([]byte("\x00a")); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the cancellation", func() bool { return pub.Subscribers() == 0 })
+	testkit.Await(t, "the cancellation", func() bool { return pub.Subscribers() == 0 })
 }
 
 func TestHeartbeatFindsHalfOpenPeer(t *testing.T) {
@@ -301,7 +293,7 @@ func TestHeartbeatKeepsIdlePeer(t *testing.T) {
 	pub := listenPub(t, PubOptions{})
 	c := dial(t, pub.Addr().String(), Options{Heartbeat: slowBeat})
 	_ = c.Subscribe("")
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	time.AfterFunc(silence, func() { _ = pub.Send([]byte("late")) })
 	if got := recv(t, c); got[0] != "late" {
 		t.Errorf("got %q", got)
@@ -355,12 +347,12 @@ func TestRecvAllocatesNothing(t *testing.T) {
 	pub := listenPub(t, PubOptions{})
 	c := dial(t, pub.Addr().String(), Options{})
 	_ = c.Subscribe("")
-	waitFor(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
+	testkit.Await(t, "the subscription", func() bool { return pub.Subscribers() == 1 })
 	const n = 2000
 	for range n {
 		_ = pub.Send([]byte("topic"), make([]byte, 8), make([]byte, 1000))
 	}
-	waitFor(t, "the publisher to have written", func() bool { return !pub.queued() })
+	testkit.Await(t, "the publisher to have written", func() bool { return !pub.queued() })
 	var m Message
 	for range n / 2 {
 		if err := c.Recv(&m); err != nil {

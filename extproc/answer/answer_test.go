@@ -122,7 +122,8 @@ func TestEventCount(t *testing.T) {
 	} {
 		for cut := range len(body) + 1 {
 			var c eventCounter
-			if got := c.write([]byte(body[:cut])) + c.write([]byte(body[cut:])); got != want {
+			var f faultFinder
+			if got := c.write([]byte(body[:cut]), &f) + c.write([]byte(body[cut:]), &f); got != want {
 				t.Errorf("%q cut at %d: %d events, want %d", body, cut, got, want)
 			}
 		}

@@ -14,10 +14,13 @@ type Scan struct {
 	readable bool
 	events   bool // server-sent events
 	begun    bool
+	opened   bool // the body's first byte that is no blank was seen
+	json     bool // and begins a value of JSON
 	usage    usageScanner
 	counter  eventCounter
 	text     textFinder
 	id       idFinder
+	fault    faultFinder
 }
 
 // Open prepares for a body by its headers content-type and content-encoding.
@@ -43,16 +46,33 @@ func (s *Scan) Write(p []byte) (tokens int, first bool) {
 	s.id.write(p)
 	if s.events {
 		first = s.text.write(p)
-		tokens = s.counter.write(p)
+		tokens = s.counter.write(p, &s.fault)
+	} else {
+		s.readWhole(p)
 	}
 	return tokens, first
+}
+
+// readWhole looks at the beginning of a body that is not streamed.
+func (s *Scan) readWhole(p []byte) {
+	for i := 0; i < len(p) && !s.opened; i++ {
+		if !isBlank(p[i]) {
+			s.opened, s.json = true, p[i] == '{' || p[i] == '['
+			s.fault.begin()
+			p, i = p[i:], -1
+		}
+	}
+	if s.opened {
+		s.fault.write(p)
+	}
 }
 
 // Reset makes the scan fit for another response and keeps its memory.
 func (s *Scan) Reset() {
 	s.usage.reset()
 	s.id.reset()
-	s.readable, s.events, s.begun = false, false, false
+	s.fault.reset()
+	s.readable, s.events, s.begun, s.opened, s.json = false, false, false, false, false
 	s.counter = eventCounter{}
 	s.text = textFinder{head: s.text.head[:0]}
 }

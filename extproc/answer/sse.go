@@ -10,27 +10,34 @@ const eventPrefix = "data:"
 type eventCounter struct {
 	off     bool // not at the start of a line
 	matched int  // bytes of eventPrefix read on this line; all of them: the value is next
+	events  int  // data events that began
+	closed  bool // [DONE] was there
 }
 
-// write returns how many data events began in p.
-func (c *eventCounter) write(p []byte) int {
-	n := 0
+// write returns how many data events began in p, of which f reads the values.
+func (c *eventCounter) write(p []byte, f *faultFinder) int {
+	before := c.events
 	for len(p) > 0 {
 		if c.off {
 			i := bytes.IndexByte(p, '\n')
 			if i < 0 {
-				return n
+				f.write(p)
+				break
 			}
+			f.write(p[:i])
+			f.end()
 			p = p[i+1:]
 			c.off, c.matched = false, 0
 			continue
 		}
 		if c.step(p[0]) {
-			n++
+			c.events++
+			f.begin()
+			f.write(p[:1])
 		}
 		p = p[1:]
 	}
-	return n
+	return c.events - before
 }
 
 // step reads one byte at the start of a line and tells whether it is the first
@@ -47,6 +54,7 @@ func (c *eventCounter) step(b byte) bool {
 		c.off = true
 	case b != ' ' && b != '\r':
 		c.off = true
+		c.closed = c.closed || b == '['
 		return b != '['
 	}
 	return false

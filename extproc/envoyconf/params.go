@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,6 +32,12 @@ type Params struct {
 
 	ExtProc   []string // host:port of every picker replica
 	Endpoints []string // ip:port of every engine; host names are resolved by Envoy
+
+	// Gateways are those of other clusters of the federation, ip:port, to which pickers may
+	// send requests. With GatewaySNI they are spoken to by TLS; GatewayCA verifies them, ""
+	// accepts any.
+	Gateways              []string
+	GatewaySNI, GatewayCA string
 
 	Plaintext bool   // no TLS towards the pickers
 	CAFile    string // verifies the pickers' certificate; "" accepts any
@@ -64,6 +71,9 @@ type Params struct {
 	// StripIntent also takes the headers off by which clients say how they want to
 	// be served: priority, fairness id, latency targets, another model.
 	StripIntent bool
+	// FailClosed answers 500 where a resilient Envoy would place a request by itself:
+	// while no picker lives, and for requests that wait at one that dies.
+	FailClosed bool
 	// Observe lets the pickers watch without a say.
 	Observe bool
 }
@@ -76,6 +86,7 @@ type view struct {
 	Params
 	ListenAt, AdminAt           address
 	ExtProcAt, EndpointsAt      []address
+	GatewaysAt                  []address
 	ExtProcType, EndpointsType  string
 	MessageSeconds, KeepSeconds string
 	RequestTrailers             string
@@ -110,6 +121,9 @@ func (p Params) normalize() (view, error) {
 	if (v.CertFile == "") != (v.KeyFile == "") || v.CertFile != "" && v.Plaintext {
 		return v, fmt.Errorf("%w: a client certificate needs its key, and TLS", ErrParams)
 	}
+	if v.GatewayCA != "" && v.GatewaySNI == "" {
+		return v, fmt.Errorf("%w: a CA file for gateways needs their server name", ErrParams)
+	}
 	return v, v.addresses()
 }
 
@@ -133,7 +147,9 @@ func (v *view) defaults() {
 		v.KeepAlive = 4 * time.Second
 	}
 	if v.Kind != Plain && !v.KeepRoutingHeaders {
-		v.Strip = request.RoutingHeaders()
+		// What another cluster's picker signed comes as the client's headers do; the
+		// pickers verify it, and take it off.
+		v.Strip = slices.DeleteFunc(request.RoutingHeaders(), func(name string) bool { return name == request.HeaderHop })
 	}
 	if v.Kind != Plain && v.StripIntent {
 		v.Strip = append(v.Strip, request.IntentHeaders()...)
@@ -165,7 +181,7 @@ func (v *view) modes() error {
 		}
 	}
 	duplex := v.RequestBody == fullDuplex || v.ResponseBody == fullDuplex
-	v.FailOpen = v.Kind == Resilient
+	v.FailOpen = v.Kind == Resilient && !v.FailClosed
 	v.ModeOverride = v.Kind == Resilient && !duplex && !v.EarlyBody && !v.Observe
 	v.RequestTrailers, v.ResponseTrailers = "SKIP", "SEND"
 	if duplex {
@@ -186,7 +202,13 @@ func (v *view) addresses() (err error) {
 			return err
 		}
 	}
-	v.EndpointsAt, v.EndpointsType, err = parseList("endpoints", v.Endpoints)
+	if v.EndpointsAt, v.EndpointsType, err = parseList("endpoints", v.Endpoints); err != nil || len(v.Gateways) == 0 {
+		return err
+	}
+	var kind string
+	if v.GatewaysAt, kind, err = parseList("gateways", v.Gateways); err == nil && (kind != "STATIC" || v.Kind == Plain) {
+		return fmt.Errorf("%w: gateways: ip:port, and a picker that chooses them, are required", ErrParams)
+	}
 	return err
 }
 

@@ -75,6 +75,10 @@ func TestBadParams(t *testing.T) {
 		"port":         func(p *Params) { p.Listen = "10.0.0.1:70000" },
 		"admin":        func(p *Params) { p.Admin = "x" },
 		"mode":         func(p *Params) { p.RequestBody = "SOMETIMES" },
+		"gateway name": func(p *Params) { p.Gateways = []string{"b.example.org:80"} },
+		"gateway":      func(p *Params) { p.Gateways = []string{"192.0.2.1"} },
+		"gateway CA":   func(p *Params) { p.GatewayCA = "ca.pem" },
+		"no picker":    func(p *Params) { p.Kind, p.Gateways = Plain, []string{"192.0.2.1:80"} },
 		"tls":          func(p *Params) { p.Plaintext, p.CAFile = true, "ca.pem" },
 	} {
 		p := good

@@ -18,6 +18,8 @@ func TestEnvoyAccepts(t *testing.T) {
 		{Plaintext: true, ExtProc: []string{"localhost:9002"}, Endpoints: []string{"localhost:8000"}},
 		{RequestBody: "STREAMED", ResponseBody: "BUFFERED_PARTIAL", EarlyBody: true, Retries: -1},
 		{RequestBody: "STREAMED", Observe: true},
+		{Gateways: []string{"192.0.2.1:80", "[2001:db8::1]:80"}},
+		{Kind: Gateway, Gateways: []string{"192.0.2.1:443"}, GatewaySNI: "b.example.org"},
 	}
 	for i, p := range list {
 		if p.ExtProc == nil {

@@ -91,11 +91,11 @@ func TestEnvoyFollows(t *testing.T) {
 	}
 	envoy := testkit.StartEnvoy(t, conf)
 	url := "http://" + envoy.Addr("inference") + "/"
-	eventually(t, func() bool { return slices.Equal(answers(url), []string{"one"}) })
+	testkit.Await(t, "Envoy sends to the first endpoint", func() bool { return slices.Equal(answers(url), []string{"one"}) })
 	if err := s.Set(t.Context(), State{Endpoints: []string{two}, Listener: listen}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return slices.Equal(answers(url), []string{"two"}) })
+	testkit.Await(t, "Envoy sends to the second endpoint", func() bool { return slices.Equal(answers(url), []string{"two"}) })
 	stop()
 	for range 5 {
 		if got := answers(url); !slices.Equal(got, []string{"two"}) {
@@ -124,14 +124,4 @@ func answers(url string) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatal("it did not happen within a minute")
 }

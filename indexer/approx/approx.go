@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Defaults of Options.
@@ -23,7 +23,7 @@ const maxEndpoints = math.MaxUint16
 // Options are the parameters of an Index. A zero field takes the
 // default; replicas that share entries must agree on Hasher and ChunkBytes.
 type Options struct {
-	Hasher        indexer.Hasher
+	Hasher        block.Hasher
 	ChunkBytes    int // bytes of prompt for each chunk
 	MaxEndpoints  int // EndpointIDs from this on are not tracked; at most 65535
 	CapacityBytes int // bytes of prompt kept for an endpoint until SetCapacity
@@ -78,8 +78,8 @@ func New(o Options) *Index {
 	orDefault(&o.MaxChunks, DefaultMaxChunks)
 	orDefault(&o.BytesPerToken, DefaultBytesPerToken)
 	o.MaxEndpoints = min(o.MaxEndpoints, maxEndpoints)
-	if o.Hasher == (indexer.Hasher{}) {
-		o.Hasher = indexer.NewHasher(indexer.Seed{}) // the zero Hasher has no secret and hashes zeros to a constant
+	if o.Hasher == (block.Hasher{}) {
+		o.Hasher = block.NewHasher(block.Seed{}) // the zero Hasher has no secret and hashes zeros to a constant
 	}
 	a := &Index{opts: o, endpoints: make([]endpoint, o.MaxEndpoints)}
 	for i := range a.endpoints {
@@ -91,7 +91,7 @@ func New(o Options) *Index {
 
 // Keys appends to dst the keys of the full chunks of q, at most MaxChunks. A
 // request computes them once, for Match and for Record.
-func (a *Index) Keys(q indexer.Query, dst []indexer.BlockKey) []indexer.BlockKey {
+func (a *Index) Keys(q block.Query, dst []block.Key) []block.Key {
 	size, key, b := a.opts.ChunkBytes, q.Root, q.Bytes
 	for range min(len(b)/size, a.opts.MaxChunks) {
 		key = a.opts.Hasher.Child(key, b[:size])
@@ -106,13 +106,13 @@ func (a *Index) Keys(q indexer.Query, dst []indexer.BlockKey) []indexer.BlockKey
 // A nil notBefore counts every entry. Candidates are distinct; dst and
 // notBefore are as long as candidates. Run.Tokens[TierGPU] is an estimate by
 // BytesPerToken.
-func (a *Index) Match(keys []indexer.BlockKey, candidates []indexer.EndpointID, notBefore []int64, dst []indexer.Run) {
+func (a *Index) Match(keys []block.Key, candidates []block.EndpointID, notBefore []int64, dst []block.Run) {
 	a.MatchBoth(keys, candidates, notBefore, dst, nil)
 }
 
 // MatchBoth is Match, and sets all[i], unless all is nil, to the run by entries of any
 // age, in the same walk.
-func (a *Index) MatchBoth(keys []indexer.BlockKey, candidates []indexer.EndpointID, notBefore []int64, dst, all []indexer.Run) {
+func (a *Index) MatchBoth(keys []block.Key, candidates []block.EndpointID, notBefore []int64, dst, all []block.Run) {
 	clear(dst[:len(candidates)])
 	clear(all)
 	base := a.base.Load()
@@ -153,13 +153,13 @@ func (a *Index) MatchBoth(keys []indexer.BlockKey, candidates []indexer.Endpoint
 }
 
 // run makes the Run of a level.
-func (a *Index) run(level uint32) (r indexer.Run) {
+func (a *Index) run(level uint32) (r block.Run) {
 	if level <= 1 {
 		return r
 	}
 	r.Blocks = int32(level - 1)
 	r.Bytes = r.Blocks * int32(a.opts.ChunkBytes)
-	r.Tokens[indexer.TierGPU] = r.Bytes / int32(a.opts.BytesPerToken)
+	r.Tokens[block.TierGPU] = r.Bytes / int32(a.opts.BytesPerToken)
 	return r
 }
 
@@ -180,7 +180,7 @@ func stampAt(base, t int64) uint32 {
 }
 
 // Len returns the number of chunks held for ep.
-func (a *Index) Len(ep indexer.EndpointID) int {
+func (a *Index) Len(ep block.EndpointID) int {
 	if int(ep) >= len(a.endpoints) {
 		return 0
 	}

@@ -11,41 +11,41 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 const second = int64(time.Second)
 
 // chainOf returns n keys below a root of its own.
-func chainOf(a *Index, name string, n int) []indexer.BlockKey {
+func chainOf(a *Index, name string, n int) []block.Key {
 	h := a.opts.Hasher
-	return a.Keys(indexer.Query{Root: h.Root(indexer.Scope{Space: indexer.SpaceChunks, Model: name}), Bytes: make([]byte, n*a.opts.ChunkBytes)}, nil)
+	return a.Keys(block.Query{Root: h.Root(block.Scope{Space: block.SpaceChunks, Model: name}), Bytes: make([]byte, n*a.opts.ChunkBytes)}, nil)
 }
 
-func matchOne(a *Index, keys []indexer.BlockKey, ep indexer.EndpointID, notBefore int64) int {
-	var run [1]indexer.Run
-	a.Match(keys, []indexer.EndpointID{ep}, []int64{notBefore}, run[:])
+func matchOne(a *Index, keys []block.Key, ep block.EndpointID, notBefore int64) int {
+	var run [1]block.Run
+	a.Match(keys, []block.EndpointID{ep}, []int64{notBefore}, run[:])
 	return int(run[0].Blocks)
 }
 
 func TestKeys(t *testing.T) {
-	h := indexer.NewHasher(indexer.Seed{1})
+	h := block.NewHasher(block.Seed{1})
 	a := New(Options{Hasher: h, ChunkBytes: 4, MaxChunks: 3})
-	root := h.Root(indexer.Scope{Space: indexer.SpaceChunks, Model: "m"})
+	root := h.Root(block.Scope{Space: block.SpaceChunks, Model: "m"})
 	first := h.Child(root, []byte("aaaa"))
 	second := h.Child(first, []byte("bbbb"))
 	third := h.Child(second, []byte("cccc"))
 	for _, c := range []struct {
 		in   string
-		want []indexer.BlockKey
+		want []block.Key
 	}{
 		{"", nil},
 		{"aaa", nil},
-		{"aaaa", []indexer.BlockKey{first}},
-		{"aaaabbbbc", []indexer.BlockKey{first, second}},
-		{"aaaabbbbccccdddd", []indexer.BlockKey{first, second, third}},
+		{"aaaa", []block.Key{first}},
+		{"aaaabbbbc", []block.Key{first, second}},
+		{"aaaabbbbccccdddd", []block.Key{first, second, third}},
 	} {
-		got := a.Keys(indexer.Query{Root: root, Bytes: []byte(c.in)}, []indexer.BlockKey{42})
+		got := a.Keys(block.Query{Root: root, Bytes: []byte(c.in)}, []block.Key{42})
 		if got[0] != 42 || !slices.Equal(got[1:], c.want) {
 			t.Errorf("%q: %x, want %x", c.in, got[1:], c.want)
 		}
@@ -57,22 +57,22 @@ func TestRun(t *testing.T) {
 	keys := chainOf(a, "m", 10)
 	a.Record(2, keys[:6], second)
 	a.Record(5, keys, second)
-	runs := slices.Repeat([]indexer.Run{{Blocks: 99}}, 4)
-	a.Match(keys, []indexer.EndpointID{5, 1, 2, 1 << 20}, nil, runs)
-	want := []indexer.Run{
-		{Blocks: 10, Bytes: 2560, Tokens: [indexer.NumTiers]int32{640}},
+	runs := slices.Repeat([]block.Run{{Blocks: 99}}, 4)
+	a.Match(keys, []block.EndpointID{5, 1, 2, 1 << 20}, nil, runs)
+	want := []block.Run{
+		{Blocks: 10, Bytes: 2560, Tokens: [block.NumTiers]int32{640}},
 		{},
-		{Blocks: 6, Bytes: 1536, Tokens: [indexer.NumTiers]int32{384}},
+		{Blocks: 6, Bytes: 1536, Tokens: [block.NumTiers]int32{384}},
 		{},
 	}
 	if !slices.Equal(runs, want) {
 		t.Errorf("%+v, want %+v", runs, want)
 	}
-	a.Record(6, []indexer.BlockKey{keys[0], keys[1], 0, keys[2]}, second)
+	a.Record(6, []block.Key{keys[0], keys[1], 0, keys[2]}, second)
 	if n := a.Len(6); n != 2 {
 		t.Errorf("%d chunks of a prompt that ends after 2", n)
 	}
-	a.Record(7, []indexer.BlockKey{keys[0], keys[1], keys[0]}, second)
+	a.Record(7, []block.Key{keys[0], keys[1], keys[0]}, second)
 	if n := a.Len(7); n != 2 {
 		t.Errorf("%d chunks of 2 that come twice", n)
 	}
@@ -150,20 +150,20 @@ func TestLongPrompt(t *testing.T) {
 
 // model is the law: per endpoint a list, least recent first.
 type model struct {
-	cap  map[indexer.EndpointID]int
-	held map[indexer.EndpointID][]modelEntry
+	cap  map[block.EndpointID]int
+	held map[block.EndpointID][]modelEntry
 }
 
 type modelEntry struct {
-	key  indexer.BlockKey
+	key  block.Key
 	unit int64
 }
 
-func (m *model) index(ep indexer.EndpointID, key indexer.BlockKey) int {
+func (m *model) index(ep block.EndpointID, key block.Key) int {
 	return slices.IndexFunc(m.held[ep], func(e modelEntry) bool { return e.key == key })
 }
 
-func (m *model) record(ep indexer.EndpointID, keys []indexer.BlockKey, now int64) {
+func (m *model) record(ep block.EndpointID, keys []block.Key, now int64) {
 	keys = keys[:min(len(keys), m.cap[ep])]
 	for _, key := range slices.Backward(keys) {
 		e := modelEntry{key, now >> stampShift}
@@ -176,15 +176,15 @@ func (m *model) record(ep indexer.EndpointID, keys []indexer.BlockKey, now int64
 	m.fit(ep)
 }
 
-func (m *model) fit(ep indexer.EndpointID) {
+func (m *model) fit(ep block.EndpointID) {
 	m.held[ep] = m.held[ep][max(0, len(m.held[ep])-m.cap[ep]):]
 }
 
-func (m *model) truncate(ep indexer.EndpointID, keys []indexer.BlockKey) {
+func (m *model) truncate(ep block.EndpointID, keys []block.Key) {
 	m.held[ep] = slices.DeleteFunc(m.held[ep], func(e modelEntry) bool { return slices.Contains(keys, e.key) })
 }
 
-func (m *model) run(ep indexer.EndpointID, keys []indexer.BlockKey, notBefore int64) int {
+func (m *model) run(ep block.EndpointID, keys []block.Key, notBefore int64) int {
 	for i, key := range keys {
 		at := m.index(ep, key)
 		if at < 0 || m.held[ep][at].unit < notBefore>>stampShift {
@@ -200,19 +200,19 @@ func TestModel(t *testing.T) {
 	const endpoints, chunk, capacity = 6, 4, 20
 	rapid.Check(t, func(t *rapid.T) {
 		a := New(Options{ChunkBytes: chunk, MaxEndpoints: endpoints, CapacityBytes: capacity * chunk})
-		m := &model{cap: map[indexer.EndpointID]int{}, held: map[indexer.EndpointID][]modelEntry{}}
-		candidates := make([]indexer.EndpointID, endpoints)
+		m := &model{cap: map[block.EndpointID]int{}, held: map[block.EndpointID][]modelEntry{}}
+		candidates := make([]block.EndpointID, endpoints)
 		for i := range candidates {
-			candidates[i] = indexer.EndpointID(i)
-			m.cap[indexer.EndpointID(i)] = capacity
+			candidates[i] = block.EndpointID(i)
+			m.cap[block.EndpointID(i)] = capacity
 		}
 		prompt := rapid.SliceOfN(rapid.SampledFrom([]string{"aaaa", "bbbb"}), 0, 12)
-		draw := func() []indexer.BlockKey {
+		draw := func() []block.Key {
 			b := bytes.Join(toBytes(prompt.Draw(t, "prompt")), nil)
-			return a.Keys(indexer.Query{Root: 1, Bytes: b}, nil)
+			return a.Keys(block.Query{Root: 1, Bytes: b}, nil)
 		}
-		endpoint := rapid.Custom(func(t *rapid.T) indexer.EndpointID {
-			return indexer.EndpointID(rapid.IntRange(0, endpoints-1).Draw(t, "ep"))
+		endpoint := rapid.Custom(func(t *rapid.T) block.EndpointID {
+			return block.EndpointID(rapid.IntRange(0, endpoints-1).Draw(t, "ep"))
 		})
 		at := rapid.Int64Range(0, 20*second)
 		t.Repeat(map[string]func(*rapid.T){
@@ -239,7 +239,7 @@ func TestModel(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				keys := draw()
-				runs, notBefore := make([]indexer.Run, endpoints), make([]int64, endpoints)
+				runs, notBefore := make([]block.Run, endpoints), make([]int64, endpoints)
 				for i := range notBefore {
 					notBefore[i] = at.Draw(t, "notBefore")
 				}
@@ -274,9 +274,9 @@ func TestManyHolders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	held := make([]int, endpoints)
 	check := func() {
-		runs := make([]indexer.Run, 1)
+		runs := make([]block.Run, 1)
 		for ep, want := range held {
-			a.Match(keys, []indexer.EndpointID{indexer.EndpointID(ep)}, nil, runs)
+			a.Match(keys, []block.EndpointID{block.EndpointID(ep)}, nil, runs)
 			if int(runs[0].Blocks) != want {
 				t.Fatalf("endpoint %d: run of %d, want %d", ep, runs[0].Blocks, want)
 			}
@@ -284,12 +284,12 @@ func TestManyHolders(t *testing.T) {
 	}
 	for _, ep := range rng.Perm(endpoints) {
 		held[ep] = 1 + rng.IntN(5)
-		a.Record(indexer.EndpointID(ep), keys[:held[ep]], second)
+		a.Record(block.EndpointID(ep), keys[:held[ep]], second)
 	}
 	check()
 	full := a.MemoryBytes()
 	for i, ep := range rng.Perm(endpoints) {
-		a.Forget(indexer.EndpointID(ep))
+		a.Forget(block.EndpointID(ep))
 		held[ep] = 0
 		if i%100 == 0 {
 			check()
@@ -302,7 +302,7 @@ func TestManyHolders(t *testing.T) {
 		}
 	}
 	for ep := range held {
-		a.Record(indexer.EndpointID(ep), keys, second)
+		a.Record(block.EndpointID(ep), keys, second)
 		held[ep] = 5
 	}
 	check()
@@ -317,13 +317,13 @@ func TestCapacityKeepsPrefixes(t *testing.T) {
 	const capacity = 300
 	a := New(Options{ChunkBytes: 16, CapacityBytes: capacity * 16})
 	rng := rand.New(rand.NewPCG(8, 8))
-	parent := map[indexer.BlockKey]indexer.BlockKey{}
+	parent := map[block.Key]block.Key{}
 	buf := make([]byte, 40*16)
 	for i := range 3000 {
 		for c := range 40 {
 			buf[c*16] = byte(rng.IntN(1 + c/4)) // prompts that fork again and again
 		}
-		keys := a.Keys(indexer.Query{Root: 1, Bytes: buf[:16*(1+rng.IntN(40))]}, nil)
+		keys := a.Keys(block.Query{Root: 1, Bytes: buf[:16*(1+rng.IntN(40))]}, nil)
 		for j := 1; j < len(keys); j++ {
 			parent[keys[j]] = keys[j-1]
 		}
@@ -338,7 +338,7 @@ func TestCapacityKeepsPrefixes(t *testing.T) {
 			continue
 		}
 		for key, above := range parent {
-			if matchOne(a, []indexer.BlockKey{key}, 0, 0) == 1 && matchOne(a, []indexer.BlockKey{above}, 0, 0) == 0 {
+			if matchOne(a, []block.Key{key}, 0, 0) == 1 && matchOne(a, []block.Key{above}, 0, 0) == 0 {
 				t.Fatalf("prompt %d: a chunk is held without the one before it", i)
 			}
 		}
@@ -348,21 +348,21 @@ func TestCapacityKeepsPrefixes(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	const endpoints = 16
 	a := New(Options{ChunkBytes: 16, MaxEndpoints: endpoints, CapacityBytes: 16 * 200})
-	prompts := make([][]indexer.BlockKey, 8)
+	prompts := make([][]block.Key, 8)
 	for i := range prompts {
 		prompts[i] = chainOf(a, string(rune('a'+i)), 20+10*i)
 	}
-	candidates := make([]indexer.EndpointID, endpoints)
+	candidates := make([]block.EndpointID, endpoints)
 	for i := range candidates {
-		candidates[i] = indexer.EndpointID(i)
+		candidates[i] = block.EndpointID(i)
 	}
 	var wg sync.WaitGroup
 	for worker := range 6 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(worker)))
-			runs := make([]indexer.Run, endpoints)
+			runs := make([]block.Run, endpoints)
 			for i := range 400 {
-				keys, ep := prompts[rng.IntN(len(prompts))], indexer.EndpointID(rng.IntN(endpoints))
+				keys, ep := prompts[rng.IntN(len(prompts))], block.EndpointID(rng.IntN(endpoints))
 				a.Match(keys, candidates, nil, runs)
 				for _, r := range runs {
 					if r.Blocks < 0 || int(r.Blocks) > len(keys) {
@@ -403,7 +403,7 @@ func TestMemory(t *testing.T) {
 	a := New(Options{CapacityBytes: 1 << 30})
 	const n = 200_000
 	for i := range n / 100 {
-		a.Record(indexer.EndpointID(i%4), chainOf(a, string(rune(0x4e00+i)), 100), second)
+		a.Record(block.EndpointID(i%4), chainOf(a, string(rune(0x4e00+i)), 100), second)
 	}
 	per := float64(a.MemoryBytes()) / n
 	t.Logf("%.1f bytes for each entry", per)

@@ -5,21 +5,21 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // benchIndex is filled as a busy pool fills it: every endpoint holds prompts
 // of its own.
 func benchIndex(endpoints int) *Index {
-	a := New(Options{Hasher: indexer.NewHasher(indexer.Seed{1}), CapacityBytes: 2 << 20})
+	a := New(Options{Hasher: block.NewHasher(block.Seed{1}), CapacityBytes: 2 << 20})
 	buf := make([]byte, 64<<10)
 	rng := rand.New(rand.NewPCG(2, 2))
-	var keys []indexer.BlockKey
+	var keys []block.Key
 	for ep := range endpoints {
 		for range 32 {
 			buf[0], buf[1], buf[2] = byte(rng.Uint32()), byte(rng.Uint32()), byte(rng.Uint32())
-			keys = a.Keys(indexer.Query{Root: 1, Bytes: buf}, keys[:0])
-			a.Record(indexer.EndpointID(ep), keys, second)
+			keys = a.Keys(block.Query{Root: 1, Bytes: buf}, keys[:0])
+			a.Record(block.EndpointID(ep), keys, second)
 		}
 	}
 	return a
@@ -41,10 +41,10 @@ func BenchmarkMatch(b *testing.B) {
 
 func benchMatch(b *testing.B, size, endpoints int, held string) {
 	a := benchIndex(endpoints)
-	keys := a.Keys(indexer.Query{Root: 2, Bytes: make([]byte, size)}, nil)
-	candidates, notBefore, runs := make([]indexer.EndpointID, endpoints), make([]int64, endpoints), make([]indexer.Run, endpoints)
+	keys := a.Keys(block.Query{Root: 2, Bytes: make([]byte, size)}, nil)
+	candidates, notBefore, runs := make([]block.EndpointID, endpoints), make([]int64, endpoints), make([]block.Run, endpoints)
 	for i := range candidates {
-		candidates[i], notBefore[i] = indexer.EndpointID(i), second
+		candidates[i], notBefore[i] = block.EndpointID(i), second
 		n := len(keys)
 		switch {
 		case held == "parts":
@@ -52,7 +52,7 @@ func benchMatch(b *testing.B, size, endpoints int, held string) {
 		case held == "tenth" && i > 0:
 			n /= 10
 		}
-		a.Record(indexer.EndpointID(i), keys[:n], second)
+		a.Record(block.EndpointID(i), keys[:n], second)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -67,7 +67,7 @@ func BenchmarkRecord(b *testing.B) {
 	for _, size := range []int{40 << 10, 400 << 10} {
 		b.Run(fmt.Sprintf("%dKB/refresh", size>>10), func(b *testing.B) {
 			a := benchIndex(100)
-			keys := a.Keys(indexer.Query{Root: 2, Bytes: make([]byte, size)}, nil)
+			keys := a.Keys(block.Query{Root: 2, Bytes: make([]byte, size)}, nil)
 			b.ReportAllocs()
 			for now := second; b.Loop(); now++ {
 				a.Record(7, keys, now)
@@ -75,9 +75,9 @@ func BenchmarkRecord(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("%dKB/evict", size>>10), func(b *testing.B) {
 			a := benchIndex(100)
-			prompts := make([][]indexer.BlockKey, 64)
+			prompts := make([][]block.Key, 64)
 			for i := range prompts {
-				prompts[i] = a.Keys(indexer.Query{Root: indexer.BlockKey(2 + i), Bytes: make([]byte, size)}, nil)
+				prompts[i] = a.Keys(block.Query{Root: block.Key(2 + i), Bytes: make([]byte, size)}, nil)
 			}
 			a.SetCapacity(7, 4*size)
 			b.ReportAllocs()
@@ -89,12 +89,12 @@ func BenchmarkRecord(b *testing.B) {
 }
 
 func BenchmarkKeys(b *testing.B) {
-	a := New(Options{Hasher: indexer.NewHasher(indexer.Seed{1})})
+	a := New(Options{Hasher: block.NewHasher(block.Seed{1})})
 	buf := make([]byte, 40<<10)
-	var keys []indexer.BlockKey
+	var keys []block.Key
 	b.SetBytes(int64(len(buf)))
 	for b.Loop() {
-		keys = a.Keys(indexer.Query{Root: 2, Bytes: buf}, keys[:0])
+		keys = a.Keys(block.Query{Root: 2, Bytes: buf}, keys[:0])
 	}
 }
 
@@ -102,18 +102,18 @@ func BenchmarkKeys(b *testing.B) {
 func BenchmarkParallel(b *testing.B) {
 	const endpoints = 100
 	a := benchIndex(endpoints)
-	keys := a.Keys(indexer.Query{Root: 2, Bytes: make([]byte, 40<<10)}, nil)
-	candidates := make([]indexer.EndpointID, endpoints)
+	keys := a.Keys(block.Query{Root: 2, Bytes: make([]byte, 40<<10)}, nil)
+	candidates := make([]block.EndpointID, endpoints)
 	for i := range candidates {
-		candidates[i] = indexer.EndpointID(i)
-		a.Record(indexer.EndpointID(i), keys[:len(keys)*(i+1)/endpoints], second)
+		candidates[i] = block.EndpointID(i)
+		a.Record(block.EndpointID(i), keys[:len(keys)*(i+1)/endpoints], second)
 	}
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		runs := make([]indexer.Run, endpoints)
+		runs := make([]block.Run, endpoints)
 		for i := 0; pb.Next(); i++ {
 			a.Match(keys, candidates, nil, runs)
-			a.Record(indexer.EndpointID(i%endpoints), keys[:len(keys)*(i%endpoints+1)/endpoints], second)
+			a.Record(block.EndpointID(i%endpoints), keys[:len(keys)*(i%endpoints+1)/endpoints], second)
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package approx
 
-import "github.com/grapevine-epp/grapevine/indexer"
+import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
+)
 
 // lru is the order in which one endpoint's chunks were last recorded: a
 // doubly linked circle in one array, without pointers. Place 0 is the circle's
@@ -13,7 +15,7 @@ type lru struct {
 }
 
 type lruEntry struct {
-	key          indexer.BlockKey
+	key          block.Key
 	newer, older uint32 // anchor: newer is the oldest chunk, older the newest
 }
 
@@ -21,7 +23,7 @@ const minEntries = 32
 
 // push enters key as the newest and returns its place. The array grows by
 // doubling, to no more than most chunks need.
-func (l *lru) push(key indexer.BlockKey, most int) uint32 {
+func (l *lru) push(key block.Key, most int) uint32 {
 	place := l.free
 	if place != 0 {
 		l.free = l.entries[place].older
@@ -52,7 +54,7 @@ func (l *lru) refresh(place uint32) {
 }
 
 // oldest returns the chunk recorded longest ago; there is one.
-func (l *lru) oldest() (uint32, indexer.BlockKey) {
+func (l *lru) oldest() (uint32, block.Key) {
 	place := l.entries[0].newer
 	return place, l.entries[place].key
 }

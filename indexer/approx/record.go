@@ -3,7 +3,7 @@ package approx
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Record notes that ep was given, at now (nanoseconds of any clock that all
@@ -12,7 +12,7 @@ import (
 // chunks beyond the endpoint's capacity are evicted; of a prompt longer than
 // the capacity, or than MaxChunks, only the start is kept. A key 0 ends the
 // prompt. An ep from MaxEndpoints on is ignored.
-func (a *Index) Record(ep indexer.EndpointID, keys []indexer.BlockKey, now int64) {
+func (a *Index) Record(ep block.EndpointID, keys []block.Key, now int64) {
 	if int(ep) >= len(a.endpoints) {
 		return
 	}
@@ -43,7 +43,7 @@ func (a *Index) Record(ep indexer.EndpointID, keys []indexer.BlockKey, now int64
 }
 
 // renew makes key the newest of h's endpoint, if it holds it.
-func (a *Index) renew(e *endpoint, key indexer.BlockKey, h holder) bool {
+func (a *Index) renew(e *endpoint, key block.Key, h holder) bool {
 	place, held := a.shard(key).touch(key, h)
 	if held {
 		e.lru.refresh(place)
@@ -52,7 +52,7 @@ func (a *Index) renew(e *endpoint, key indexer.BlockKey, h holder) bool {
 }
 
 // evict removes the least recent chunks of ep until it holds at most most.
-func (a *Index) evict(ep indexer.EndpointID, e *endpoint, most int) {
+func (a *Index) evict(ep block.EndpointID, e *endpoint, most int) {
 	for e.lru.live > max(most, 0) {
 		place, key := e.lru.oldest()
 		a.shard(key).remove(key, ep)
@@ -62,7 +62,7 @@ func (a *Index) evict(ep indexer.EndpointID, e *endpoint, most int) {
 
 // SetCapacity bounds what is held for ep, in bytes of prompt, until Forget. It
 // takes effect at once.
-func (a *Index) SetCapacity(ep indexer.EndpointID, bytes int) {
+func (a *Index) SetCapacity(ep block.EndpointID, bytes int) {
 	if int(ep) >= len(a.endpoints) {
 		return
 	}
@@ -76,7 +76,7 @@ func (a *Index) SetCapacity(ep indexer.EndpointID, bytes int) {
 // Truncate removes from ep the chunks of keys that do not lie wholly within the
 // first fromBytes of the prompt: the engine reported that it did not have them.
 // Other prompts that share the removed chunks end there too.
-func (a *Index) Truncate(ep indexer.EndpointID, keys []indexer.BlockKey, fromBytes int) {
+func (a *Index) Truncate(ep block.EndpointID, keys []block.Key, fromBytes int) {
 	from := max(fromBytes, 0) / a.opts.ChunkBytes
 	if int(ep) >= len(a.endpoints) || from >= len(keys) {
 		return
@@ -93,7 +93,7 @@ func (a *Index) Truncate(ep indexer.EndpointID, keys []indexer.BlockKey, fromByt
 
 // Forget removes everything of ep, and returns its capacity to the default, for
 // an EndpointID that will name another endpoint.
-func (a *Index) Forget(ep indexer.EndpointID) {
+func (a *Index) Forget(ep block.EndpointID) {
 	if int(ep) >= len(a.endpoints) {
 		return
 	}

@@ -3,7 +3,7 @@ package approx
 import (
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // numShards is the number of independently locked parts, chosen by the low
@@ -13,15 +13,15 @@ const (
 	numShards = 1 << shardBits
 )
 
-func (a *Index) shard(key indexer.BlockKey) *shard { return &a.shards[key%numShards] }
+func (a *Index) shard(key block.Key) *shard { return &a.shards[key%numShards] }
 
 // holder is an endpoint (32 bits) and the stamp of its last recording (32) in
 // one word, so that sorted holders are sorted by endpoint.
 type holder uint64
 
-func newHolder(ep indexer.EndpointID, stamp uint32) holder { return holder(ep)<<32 | holder(stamp) }
+func newHolder(ep block.EndpointID, stamp uint32) holder { return holder(ep)<<32 | holder(stamp) }
 
-func (h holder) endpoint() indexer.EndpointID { return indexer.EndpointID(h >> 32) }
+func (h holder) endpoint() block.EndpointID { return block.EndpointID(h >> 32) }
 
 // shard is a table of chunks under one lock, which every method here
 // takes for its own length.
@@ -33,7 +33,7 @@ type shard struct {
 
 // match raises to level+1 each want that stands at level and whose endpoint
 // holds key since then, and tells whether there was one.
-func (s *shard) match(key indexer.BlockKey, level uint32, wants []want) bool {
+func (s *shard) match(key block.Key, level uint32, wants []want) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	nd := s.find(key)
@@ -65,7 +65,7 @@ func matchHolder(h holder, level uint32, wants []want) (found bool) {
 
 // touch sets the entry of h's endpoint to the later stamp and returns its place
 // in the endpoint's order, if there is one.
-func (s *shard) touch(key indexer.BlockKey, h holder) (place uint32, held bool) {
+func (s *shard) touch(key block.Key, h holder) (place uint32, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, at := s.locate(s.find(key), h.endpoint())
@@ -78,7 +78,7 @@ func (s *shard) touch(key indexer.BlockKey, h holder) (place uint32, held bool) 
 
 // add enters h, whose endpoint does not hold key, with its place in the
 // endpoint's order.
-func (s *shard) add(key indexer.BlockKey, h holder, place uint32) {
+func (s *shard) add(key block.Key, h holder, place uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if nd := s.find(key); nd != nil {
@@ -89,7 +89,7 @@ func (s *shard) add(key indexer.BlockKey, h holder, place uint32) {
 }
 
 // remove takes the entry of ep away and returns the place it had.
-func (s *shard) remove(key indexer.BlockKey, ep indexer.EndpointID) (place uint32, held bool) {
+func (s *shard) remove(key block.Key, ep block.EndpointID) (place uint32, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	nd := s.find(key)

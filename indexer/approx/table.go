@@ -3,7 +3,7 @@ package approx
 import (
 	"unsafe"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // table finds the holders of a chunk: a hash table by open addressing
@@ -22,10 +22,10 @@ type table struct {
 // node is one chunk. A single holder lies in the node; several lie,
 // sorted, in 2^class places of the arena.
 type node struct {
-	key   indexer.BlockKey // 0: unused
-	one   holder           // class 0: the holder; otherwise where its list starts
-	place uint32           // class 0: the holder's place
-	n     uint16           // holders
+	key   block.Key // 0: unused
+	one   holder    // class 0: the holder; otherwise where its list starts
+	place uint32    // class 0: the holder's place
+	n     uint16    // holders
 	class uint8
 }
 
@@ -35,12 +35,12 @@ func (t *table) memory() int {
 	return cap(t.nodes)*int(unsafe.Sizeof(node{})) + cap(t.lists)*8 + cap(t.places)*4
 }
 
-func (t *table) home(key indexer.BlockKey) int {
+func (t *table) home(key block.Key) int {
 	return int(key>>shardBits) & (len(t.nodes) - 1)
 }
 
 // find returns the node of key, nil when no endpoint holds it.
-func (t *table) find(key indexer.BlockKey) *node {
+func (t *table) find(key block.Key) *node {
 	if len(t.nodes) == 0 || key == 0 {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (t *table) find(key indexer.BlockKey) *node {
 func (t *table) list(nd *node) []holder { return t.lists[nd.one:][:nd.n] }
 
 // locate returns the entry of ep at nd, nil when there is none.
-func (t *table) locate(nd *node, ep indexer.EndpointID) (h *holder, place *uint32) {
+func (t *table) locate(nd *node, ep block.EndpointID) (h *holder, place *uint32) {
 	switch {
 	case nd == nil:
 	case nd.class > 0:
@@ -73,7 +73,7 @@ func (t *table) locate(nd *node, ep indexer.EndpointID) (h *holder, place *uint3
 }
 
 // searchHolder returns the first index whose endpoint is not before ep.
-func searchHolder(list []holder, ep indexer.EndpointID) int {
+func searchHolder(list []holder, ep block.EndpointID) int {
 	lo, hi := 0, len(list)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
@@ -102,7 +102,7 @@ func (t *table) put(nd node) {
 }
 
 // unused returns where a key that is not there belongs.
-func (t *table) unused(key indexer.BlockKey) int {
+func (t *table) unused(key block.Key) int {
 	i := t.home(key)
 	for t.nodes[i].key != 0 {
 		i = (i + 1) & (len(t.nodes) - 1)
@@ -142,7 +142,7 @@ func (t *table) insert(nd *node, h holder, place uint32) {
 }
 
 // cut removes the holder ep, and the node with its last holder.
-func (t *table) cut(nd *node, ep indexer.EndpointID) {
+func (t *table) cut(nd *node, ep block.EndpointID) {
 	if nd.n == 1 {
 		t.take(nd)
 		return

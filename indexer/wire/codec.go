@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
@@ -57,8 +58,8 @@ const minBlockSize = 17
 // deltaChain is what encoder and decoder remember to leave out what follows
 // from earlier operations.
 type deltaChain struct {
-	root, key indexer.BlockKey
-	hash      indexer.EngineHash
+	root, key block.Key
+	hash      block.EngineHash
 	haveRoot  bool
 	haveBlock bool
 }
@@ -97,10 +98,15 @@ func AppendDelta(dst []byte, d *indexer.Delta) []byte {
 			dst = appendBlocks(dst, blocks)
 			chain.after(op, blocks)
 		case indexer.OpRemove, indexer.OpMove:
-			for _, h := range d.Hashes[op.First : op.First+op.N] {
-				dst = binary.LittleEndian.AppendUint64(dst, uint64(h))
-			}
+			dst = appendHashes(dst, d.Hashes[op.First:op.First+op.N])
 		}
+	}
+	return dst
+}
+
+func appendHashes(dst []byte, hashes []block.EngineHash) []byte {
+	for _, h := range hashes {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(h))
 	}
 	return dst
 }
@@ -196,7 +202,7 @@ func decodeOp(r *varint.Reader, d *indexer.Delta, chain *deltaChain) {
 		return
 	}
 	head := r.Byte()
-	op := indexer.Op{Kind: indexer.OpKind(head & headKind), Tier: indexer.Tier(head & headTier >> 2)}
+	op := indexer.Op{Kind: indexer.OpKind(head & headKind), Tier: block.Tier(head & headTier >> 2)}
 	if head&headGroup != 0 {
 		if op.Group = r.Byte(); op.Group == 0 {
 			r.Fail(ErrCodecValue)
@@ -237,10 +243,10 @@ func decodeParent(r *varint.Reader, op *indexer.Op, head byte, chain *deltaChain
 	case again:
 		r.Fail(ErrCodecValue)
 	case op.Root:
-		op.From = indexer.BlockKey(r.Fixed64())
+		op.From = block.Key(r.Fixed64())
 	default:
-		op.From = indexer.BlockKey(r.Fixed64())
-		op.Parent = indexer.EngineHash(r.Fixed64())
+		op.From = block.Key(r.Fixed64())
+		op.Parent = block.EngineHash(r.Fixed64())
 	}
 }
 
@@ -261,7 +267,7 @@ func decodeBlockList(r *varint.Reader, d *indexer.Delta, op *indexer.Op, usual u
 	}
 	length := usualBytes(usual)
 	for range op.N {
-		b := indexer.StoredBlock{Hash: indexer.EngineHash(r.Fixed64()), Key: indexer.BlockKey(r.Fixed64()), Tokens: usual}
+		b := indexer.StoredBlock{Hash: block.EngineHash(r.Fixed64()), Key: block.Key(r.Fixed64()), Tokens: usual}
 		word := r.Uint()
 		if word&1 != 0 {
 			b.Flags = indexer.BlockFlags(r.Byte())
@@ -295,6 +301,6 @@ func decodeHashes(r *varint.Reader, d *indexer.Delta, op *indexer.Op) {
 		return
 	}
 	for range op.N {
-		d.Hashes = append(d.Hashes, indexer.EngineHash(r.Fixed64()))
+		d.Hashes = append(d.Hashes, block.EngineHash(r.Fixed64()))
 	}
 }

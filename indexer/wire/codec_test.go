@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // drawDelta draws any delta whose unused fields are zero and whose ranges
@@ -19,12 +20,12 @@ import (
 func drawDelta(t *rapid.T) *indexer.Delta {
 	d := &indexer.Delta{}
 	key := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
-	var root, lastKey indexer.BlockKey
-	var lastHash indexer.EngineHash
+	var root, lastKey block.Key
+	var lastHash block.EngineHash
 	for range rapid.IntRange(0, 12).Draw(t, "ops") {
 		op := indexer.Op{
 			Kind:  indexer.OpKind(rapid.IntRange(0, 3).Draw(t, "kind")),
-			Tier:  indexer.Tier(rapid.IntRange(0, int(indexer.NumTiers)-1).Draw(t, "tier")),
+			Tier:  block.Tier(rapid.IntRange(0, int(block.NumTiers)-1).Draw(t, "tier")),
 			Group: rapid.OneOf(rapid.Just(uint8(0)), rapid.Uint8()).Draw(t, "group"),
 		}
 		if op.Kind != indexer.OpClear {
@@ -34,7 +35,7 @@ func drawDelta(t *rapid.T) *indexer.Delta {
 		case indexer.OpRemove, indexer.OpMove:
 			op.First = uint32(len(d.Hashes))
 			for range op.N {
-				d.Hashes = append(d.Hashes, indexer.EngineHash(key("hash")))
+				d.Hashes = append(d.Hashes, block.EngineHash(key("hash")))
 			}
 		case indexer.OpStore:
 			op.Root = rapid.Bool().Draw(t, "root")
@@ -44,13 +45,13 @@ func drawDelta(t *rapid.T) *indexer.Delta {
 			case again && op.Root:
 				op.From = root
 			case again && otherName: // a block that the engine has under two names
-				op.From, op.Parent = lastKey, indexer.EngineHash(key("parent"))
+				op.From, op.Parent = lastKey, block.EngineHash(key("parent"))
 			case again:
 				op.From, op.Parent = lastKey, lastHash
 			case op.Root:
-				op.From = indexer.BlockKey(key("from"))
+				op.From = block.Key(key("from"))
 			default:
-				op.From, op.Parent = indexer.BlockKey(key("from")), indexer.EngineHash(key("parent"))
+				op.From, op.Parent = block.Key(key("from")), block.EngineHash(key("parent"))
 			}
 			if op.Root {
 				root = op.From
@@ -69,8 +70,8 @@ func drawDelta(t *rapid.T) *indexer.Delta {
 
 func drawBlock(t *rapid.T) indexer.StoredBlock {
 	b := indexer.StoredBlock{
-		Hash:   indexer.EngineHash(rapid.Uint64().Draw(t, "hash")),
-		Key:    indexer.BlockKey(rapid.Uint64().Draw(t, "key")),
+		Hash:   block.EngineHash(rapid.Uint64().Draw(t, "hash")),
+		Key:    block.Key(rapid.Uint64().Draw(t, "key")),
 		Bytes:  rapid.OneOf(rapid.Just(uint32(64)), rapid.Uint32()).Draw(t, "bytes"),
 		Tokens: rapid.OneOf(rapid.Just(uint32(16)), rapid.Uint32()).Draw(t, "tokens"),
 	}
@@ -161,15 +162,15 @@ func TestDeltaRefused(t *testing.T) {
 func steadyDelta(rng *rand.Rand, stores, blocks int) *indexer.Delta {
 	d := &indexer.Delta{}
 	for range stores {
-		op := indexer.Op{Kind: indexer.OpStore, N: uint32(blocks), First: uint32(len(d.Blocks)), From: indexer.BlockKey(rng.Uint64()), Parent: indexer.EngineHash(rng.Uint64())}
+		op := indexer.Op{Kind: indexer.OpStore, N: uint32(blocks), First: uint32(len(d.Blocks)), From: block.Key(rng.Uint64()), Parent: block.EngineHash(rng.Uint64())}
 		d.Ops = append(d.Ops, op)
 		for range blocks {
 			length := uint32(min(max(64+rng.NormFloat64()*10, 16), 200))
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(rng.Uint64()), Key: indexer.BlockKey(rng.Uint64()), Bytes: length, Tokens: 16})
+			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(rng.Uint64()), Key: block.Key(rng.Uint64()), Bytes: length, Tokens: 16})
 		}
 		for range blocks {
 			d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: 1, First: uint32(len(d.Hashes))})
-			d.Hashes = append(d.Hashes, indexer.EngineHash(rng.Uint64()))
+			d.Hashes = append(d.Hashes, block.EngineHash(rng.Uint64()))
 		}
 	}
 	return d
@@ -199,7 +200,7 @@ func TestDeltaContinues(t *testing.T) {
 			op.From, op.Parent = d.Blocks[i-1].Key, d.Blocks[i-1].Hash
 		}
 		d.Ops = append(d.Ops, op)
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(i + 1), Key: indexer.BlockKey(i + 101), Bytes: 64, Tokens: 16})
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: block.Key(i + 101), Bytes: 64, Tokens: 16})
 	}
 	// Version, root key, then head, tokens, hash, key and length for each.
 	if got, want := len(AppendDelta(nil, &d)), 1+8+4*(1+1+8+8+1); got != want {
@@ -226,7 +227,7 @@ func FuzzDecodeDelta(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{deltaVersion})
 	f.Add(AppendDelta(nil, steadyDelta(rand.New(rand.NewPCG(1, 1)), 2, 3)))
-	f.Add(AppendDelta(nil, &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpClear, Tier: indexer.TierCPU, Group: 3}, {Kind: indexer.OpMove, N: 2}}, Hashes: []indexer.EngineHash{1, 2}}))
+	f.Add(AppendDelta(nil, &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpClear, Tier: block.TierCPU, Group: 3}, {Kind: indexer.OpMove, N: 2}}, Hashes: []block.EngineHash{1, 2}}))
 	f.Add(binary.AppendUvarint([]byte{deltaVersion, byte(indexer.OpRemove)}, math.MaxUint32))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var d, again indexer.Delta

@@ -3,7 +3,7 @@ package wire
 import (
 	"encoding/binary"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
@@ -13,7 +13,7 @@ const MaxKeys = 1 << 16
 // AppendKeys appends a list of keys to dst: their count (varint) and 8 bytes
 // for each. Replicas send it with the endpoint's name and the time of a
 // decision, and the receiver calls Approx.Record.
-func AppendKeys(dst []byte, keys []indexer.BlockKey) []byte {
+func AppendKeys(dst []byte, keys []block.Key) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(keys)))
 	for _, k := range keys {
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(k))
@@ -25,7 +25,7 @@ func AppendKeys(dst []byte, keys []indexer.BlockKey) []byte {
 // keys to dst and returns the bytes behind the list. Any input is safe: a count
 // over MaxKeys, or beyond what b holds, is an error before anything is
 // allocated, and dst then comes back as it was.
-func DecodeKeys(b []byte, dst []indexer.BlockKey) (keys []indexer.BlockKey, rest []byte, err error) {
+func DecodeKeys(b []byte, dst []block.Key) (keys []block.Key, rest []byte, err error) {
 	r := varint.Reader{B: b}
 	n := r.Uint()
 	if n > MaxKeys {
@@ -35,7 +35,7 @@ func DecodeKeys(b []byte, dst []indexer.BlockKey) (keys []indexer.BlockKey, rest
 		return dst, nil, r.Err
 	}
 	for range n {
-		dst = append(dst, indexer.BlockKey(r.Fixed64()))
+		dst = append(dst, block.Key(r.Fixed64()))
 	}
 	return dst, r.B, nil
 }

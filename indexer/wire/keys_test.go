@@ -8,15 +8,15 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 func TestKeysRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		keys := rapid.SliceOf(rapid.Map(rapid.Uint64(), func(v uint64) indexer.BlockKey { return indexer.BlockKey(v) })).Draw(t, "keys")
+		keys := rapid.SliceOf(rapid.Map(rapid.Uint64(), func(v uint64) block.Key { return block.Key(v) })).Draw(t, "keys")
 		tail := rapid.SliceOf(rapid.Byte()).Draw(t, "tail")
 		enc := append(AppendKeys(nil, keys), tail...)
-		got, rest, err := DecodeKeys(enc, []indexer.BlockKey{7})
+		got, rest, err := DecodeKeys(enc, []block.Key{7})
 		if err != nil || got[0] != 7 || !slices.Equal(got[1:], keys) || !slices.Equal(rest, tail) {
 			t.Fatalf("got %v, rest %v, error %v", got, rest, err)
 		}
@@ -32,7 +32,7 @@ func TestKeysRefused(t *testing.T) {
 		{"empty", nil, ErrCodecShort},
 		{"cut count", []byte{0x80}, ErrCodecShort},
 		{"endless count", slices.Repeat([]byte{0xff}, 12), ErrCodecValue},
-		{"cut key", AppendKeys(nil, []indexer.BlockKey{1, 2})[:16], ErrCodecShort},
+		{"cut key", AppendKeys(nil, []block.Key{1, 2})[:16], ErrCodecShort},
 		{"over the limit", binary.AppendUvarint(nil, MaxKeys+1), ErrCodecLimit},
 		{"far over the limit", binary.AppendUvarint(nil, 1<<61+1), ErrCodecLimit},
 	} {
@@ -44,8 +44,8 @@ func TestKeysRefused(t *testing.T) {
 }
 
 func TestKeysAllocations(t *testing.T) {
-	keys := make([]indexer.BlockKey, 160)
-	buf, dst := AppendKeys(nil, keys), make([]indexer.BlockKey, 0, 160)
+	keys := make([]block.Key, 160)
+	buf, dst := AppendKeys(nil, keys), make([]block.Key, 0, 160)
 	n := testing.AllocsPerRun(100, func() {
 		buf = AppendKeys(buf[:0], keys)
 		_, _, _ = DecodeKeys(buf, dst)
@@ -57,7 +57,7 @@ func TestKeysAllocations(t *testing.T) {
 
 func FuzzDecodeKeys(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(AppendKeys(nil, []indexer.BlockKey{1, 2, 3}))
+	f.Add(AppendKeys(nil, []block.Key{1, 2, 3}))
 	f.Add(binary.AppendUvarint(nil, MaxKeys))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		keys, rest, err := DecodeKeys(in, nil)

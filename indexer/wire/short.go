@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // The short form of a Delta is for those who hold what the writer held just
@@ -52,7 +53,7 @@ type shortWriter struct {
 	dst  []byte
 	warm uint32 // hashes before it were touched
 
-	root     indexer.BlockKey
+	root     block.Key
 	haveRoot bool
 	usual    uint32
 	stores   int // so far
@@ -62,7 +63,7 @@ type shortWriter struct {
 // applied, with the tails of the deltas before it; with nil tails the form supposes nothing of
 // what its readers know. Operations without blocks or hashes are left out, and d must
 // be within the limits of an encoded Delta.
-func AppendShort(dst []byte, x *indexer.Index, name indexer.Source, t *Tails, d *indexer.Delta) []byte {
+func AppendShort(dst []byte, x *indexer.Index, name block.Source, t *Tails, d *indexer.Delta) []byte {
 	w := shortWriter{n: x.Named(name, t != nil), some: t != nil, t: t, d: d, dst: dst}
 	defer w.n.Release()
 	if t == nil {
@@ -178,7 +179,7 @@ func (w *shortWriter) has(op *indexer.Op) bool {
 }
 
 // short returns the short name of a hash, held or not.
-func (w *shortWriter) short(h indexer.EngineHash) uint32 {
+func (w *shortWriter) short(h block.EngineHash) uint32 {
 	name, _ := w.n.Short(h)
 	return uint32(name)
 }

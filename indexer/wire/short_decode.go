@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/varint"
 
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -13,7 +14,7 @@ type shortReader struct {
 	t *Tails
 	d *indexer.Delta
 
-	root     indexer.BlockKey
+	root     block.Key
 	haveRoot bool
 	usual    uint32
 	stores   int
@@ -27,7 +28,7 @@ type shortReader struct {
 // names that cannot be told, because tails are missing or several blocks have them, and
 // unsure says how many: here is not what the writer held. Any input is safe, as for
 // DecodeDelta. After an error d is empty.
-func DecodeShort(b []byte, x *indexer.Index, name indexer.Source, t *Tails, d *indexer.Delta) (unsure int, err error) {
+func DecodeShort(b []byte, x *indexer.Index, name block.Source, t *Tails, d *indexer.Delta) (unsure int, err error) {
 	d.Reset()
 	r := shortReader{Reader: varint.Reader{B: b}, n: x.Named(name, true), t: t, d: d}
 	defer r.n.Release()
@@ -45,8 +46,8 @@ func (r *shortReader) op() {
 	head := r.Byte()
 	op := indexer.Op{Kind: indexer.OpKind(head & headKind), N: 1}
 	if head&shortPlace != 0 {
-		op.Tier, op.Group = indexer.Tier(r.Byte()), r.Byte()
-		if op.Tier >= indexer.NumTiers || op.Tier == 0 && op.Group == 0 {
+		op.Tier, op.Group = block.Tier(r.Byte()), r.Byte()
+		if op.Tier >= block.NumTiers || op.Tier == 0 && op.Group == 0 {
 			r.Fail(ErrCodecValue)
 		}
 	}
@@ -106,7 +107,7 @@ func (r *shortReader) parent(op *indexer.Op, p shortParent) {
 		}
 		op.Root, op.From = true, r.root
 	case parentRoot:
-		r.root, r.haveRoot = indexer.BlockKey(r.Fixed64()), true
+		r.root, r.haveRoot = block.Key(r.Fixed64()), true
 		op.Root, op.From = true, r.root
 	case parentTail:
 		r.tail(op, r.Uint())
@@ -116,7 +117,7 @@ func (r *shortReader) parent(op *indexer.Op, p shortParent) {
 			op.From = r.key(h)
 		}
 	case parentWhole:
-		op.From, op.Parent = indexer.BlockKey(r.Fixed64()), indexer.EngineHash(r.Fixed64())
+		op.From, op.Parent = block.Key(r.Fixed64()), block.EngineHash(r.Fixed64())
 	default:
 		r.Fail(ErrCodecValue)
 	}
@@ -148,12 +149,12 @@ func (r *shortReader) tail(op *indexer.Op, n uint64) {
 
 // key returns the key of a block that is held; zero, which is nobody's, when
 // it is not.
-func (r *shortReader) key(h indexer.EngineHash) indexer.BlockKey {
+func (r *shortReader) key(h block.EngineHash) block.Key {
 	key, _ := r.n.Key(h)
 	return key
 }
 
-func (r *shortReader) byShort(n indexer.ShortName) (indexer.EngineHash, bool) {
+func (r *shortReader) byShort(n indexer.ShortName) (block.EngineHash, bool) {
 	h, one, many := r.n.ByShort(n)
 	if many {
 		r.unsure++

@@ -5,19 +5,20 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // A delta of as many operations as there may be is read in its short form too,
 // where some of them take several.
 func TestShortMostOperations(t *testing.T) {
-	x, name := indexer.New(indexer.Options{}), indexer.Source{Endpoint: 1}
+	x, name := indexer.New(indexer.Options{}), block.Source{Endpoint: 1}
 	x.Apply(name, &indexer.Delta{
 		Ops:    []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 1}},
 		Blocks: []indexer.StoredBlock{{Hash: 7, Key: 70, Bytes: 60, Tokens: 16}},
 	})
 	d := &indexer.Delta{}
 	for i := range MaxDeltaOps - 1 {
-		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, Tier: indexer.Tier(i % 2), First: uint32(len(d.Hashes)), N: 1})
+		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, Tier: block.Tier(i % 2), First: uint32(len(d.Hashes)), N: 1})
 		d.Hashes = append(d.Hashes, 7)
 	}
 	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpMove, First: uint32(len(d.Hashes)), N: 3})

@@ -7,14 +7,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
 // sameName are hashes in pairs of one short name each.
-var sameName = func() (out []indexer.EngineHash) {
-	rng, first := rand.New(rand.NewPCG(3, 3)), map[names.Short]indexer.EngineHash{}
+var sameName = func() (out []block.EngineHash) {
+	rng, first := rand.New(rand.NewPCG(3, 3)), map[names.Short]block.EngineHash{}
 	for range 1 << 18 {
-		h := indexer.EngineHash(rng.Uint64())
+		h := block.EngineHash(rng.Uint64())
 		if other, twice := first[names.ShortOf(uint64(h))]; twice {
 			out = append(out, other, h)
 		}
@@ -55,20 +56,20 @@ func plainDelta(d *indexer.Delta) *indexer.Delta {
 // often of what is held, stored in the same delta, or not there.
 func drawChange(t *rapid.T) *indexer.Delta {
 	d := &indexer.Delta{}
-	pick := func(name string) indexer.EngineHash {
+	pick := func(name string) block.EngineHash {
 		i := rapid.IntRange(0, 39).Draw(t, name)
 		if i < len(sameName) && i < 6 {
 			return sameName[i]
 		}
-		return indexer.EngineHash(i + 1)
+		return block.EngineHash(i + 1)
 	}
-	key := func(h indexer.EngineHash, name string) indexer.BlockKey { // nearly always the one key of a hash
-		return indexer.BlockKey(h)*2 + 1 + indexer.BlockKey(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 1}).Draw(t, name))
+	key := func(h block.EngineHash, name string) block.Key { // nearly always the one key of a hash
+		return block.Key(h)*2 + 1 + block.Key(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 1}).Draw(t, name))
 	}
 	for range rapid.IntRange(0, 6).Draw(t, "ops") {
 		op := indexer.Op{Kind: rapid.SampledFrom([]indexer.OpKind{indexer.OpStore, indexer.OpStore, indexer.OpStore, indexer.OpRemove, indexer.OpRemove, indexer.OpMove, indexer.OpClear}).Draw(t, "kind")}
 		if rapid.IntRange(0, 3).Draw(t, "placed") == 0 {
-			op.Tier, op.Group = indexer.Tier(rapid.IntRange(0, int(indexer.NumTiers)-1).Draw(t, "tier")), uint8(rapid.IntRange(0, 2).Draw(t, "group"))
+			op.Tier, op.Group = block.Tier(rapid.IntRange(0, int(block.NumTiers)-1).Draw(t, "tier")), uint8(rapid.IntRange(0, 2).Draw(t, "group"))
 		}
 		if op.Kind != indexer.OpClear {
 			op.N = uint32(rapid.IntRange(0, 3).Draw(t, "n"))
@@ -77,7 +78,7 @@ func drawChange(t *rapid.T) *indexer.Delta {
 		case indexer.OpStore:
 			op.First = uint32(len(d.Blocks))
 			if op.Root = rapid.IntRange(0, 3).Draw(t, "root") == 0; op.Root {
-				op.From = indexer.BlockKey(rapid.IntRange(900, 902).Draw(t, "from"))
+				op.From = block.Key(rapid.IntRange(900, 902).Draw(t, "from"))
 			} else {
 				op.Parent = pick("parent")
 				op.From = key(op.Parent, "parent key")
@@ -107,12 +108,12 @@ type shortPeer struct {
 func newShortPeer() *shortPeer { return &shortPeer{x: indexer.New(indexer.Options{})} }
 
 func (p *shortPeer) apply(d *indexer.Delta) {
-	p.x.Apply(indexer.Source{}, d)
+	p.x.Apply(block.Source{}, d)
 	p.t.Note(d)
 }
 
 func (p *shortPeer) digest() [2]uint64 {
-	n, xor := p.x.Digest(indexer.Source{})
+	n, xor := p.x.Digest(block.Source{})
 	return [2]uint64{n, xor}
 }
 
@@ -123,11 +124,11 @@ func TestShortRoundTrip(t *testing.T) {
 		a, b := newShortPeer(), newShortPeer()
 		for range rapid.IntRange(1, 8).Draw(t, "deltas") {
 			d := drawChange(t)
-			enc := AppendShort([]byte("before"), a.x, indexer.Source{}, &a.t, d)
+			enc := AppendShort([]byte("before"), a.x, block.Source{}, &a.t, d)
 			if string(enc[:6]) != "before" {
 				t.Fatal("what stood before is gone")
 			}
-			if n, err := DecodeShort(enc[6:], b.x, indexer.Source{}, &b.t, &got); err != nil || n > 0 {
+			if n, err := DecodeShort(enc[6:], b.x, block.Source{}, &b.t, &got); err != nil || n > 0 {
 				t.Fatal(n, err)
 			}
 			want := plainDelta(d)
@@ -151,9 +152,9 @@ func TestShortAlone(t *testing.T) {
 		a, b := newShortPeer(), newShortPeer()
 		a.apply(drawChange(t))
 		d := drawChange(t)
-		enc := AppendShort(nil, a.x, indexer.Source{}, nil, d)
+		enc := AppendShort(nil, a.x, block.Source{}, nil, d)
 		for _, p := range []*shortPeer{a, b} {
-			if n, err := DecodeShort(enc, p.x, indexer.Source{}, &p.t, &got); err != nil || n > 0 {
+			if n, err := DecodeShort(enc, p.x, block.Source{}, &p.t, &got); err != nil || n > 0 {
 				t.Fatal(n, err)
 			}
 			if diff := diffDelta(&got, plainDelta(d)); diff != "" {
@@ -168,7 +169,7 @@ func TestShortAlone(t *testing.T) {
 type chains struct {
 	rng  *rand.Rand
 	ends []indexer.StoredBlock
-	held []indexer.EngineHash
+	held []block.EngineHash
 }
 
 func (c *chains) step(stores, blocks int, full bool) *indexer.Delta {
@@ -180,7 +181,7 @@ func (c *chains) step(stores, blocks int, full bool) *indexer.Delta {
 			op.Root, op.From, op.Parent = false, end.Key, end.Hash
 		}
 		for range blocks {
-			b := indexer.StoredBlock{Hash: indexer.EngineHash(c.rng.Uint64()), Key: indexer.BlockKey(c.rng.Uint64()), Bytes: 64, Tokens: 16}
+			b := indexer.StoredBlock{Hash: block.EngineHash(c.rng.Uint64()), Key: block.Key(c.rng.Uint64()), Bytes: 64, Tokens: 16}
 			d.Blocks = append(d.Blocks, b)
 			c.held, c.ends[i] = append(c.held, b.Hash), b
 		}
@@ -208,7 +209,7 @@ func TestShortSize(t *testing.T) {
 		size, long, changes := 0, 0, 0
 		for range 500 {
 			d := w.step(c.stores, c.blocks, true)
-			size += len(AppendShort(nil, p.x, indexer.Source{}, &p.t, d))
+			size += len(AppendShort(nil, p.x, block.Source{}, &p.t, d))
 			long += len(AppendDelta(nil, d))
 			changes += len(d.Blocks) + len(d.Hashes)
 			p.apply(d)
@@ -223,15 +224,15 @@ func TestShortSize(t *testing.T) {
 
 // Whoever lacks what the form builds on says so, and leaves out what Apply would.
 func TestShortElsewhere(t *testing.T) {
-	block := func(h indexer.EngineHash) indexer.StoredBlock {
-		return indexer.StoredBlock{Hash: h, Key: indexer.BlockKey(h), Bytes: 64, Tokens: 16}
+	stored := func(h block.EngineHash) indexer.StoredBlock {
+		return indexer.StoredBlock{Hash: h, Key: block.Key(h), Bytes: 64, Tokens: 16}
 	}
-	store := func(parent indexer.EngineHash, h indexer.EngineHash) *indexer.Delta {
-		op := indexer.Op{Kind: indexer.OpStore, N: 1, From: indexer.BlockKey(parent), Parent: parent, Root: parent == 0}
-		return &indexer.Delta{Ops: []indexer.Op{op}, Blocks: []indexer.StoredBlock{block(h)}}
+	store := func(parent block.EngineHash, h block.EngineHash) *indexer.Delta {
+		op := indexer.Op{Kind: indexer.OpStore, N: 1, From: block.Key(parent), Parent: parent, Root: parent == 0}
+		return &indexer.Delta{Ops: []indexer.Op{op}, Blocks: []indexer.StoredBlock{stored(h)}}
 	}
-	remove := func(h indexer.EngineHash) *indexer.Delta {
-		return &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpRemove, N: 1}}, Hashes: []indexer.EngineHash{h}}
+	remove := func(h block.EngineHash) *indexer.Delta {
+		return &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpRemove, N: 1}}, Hashes: []block.EngineHash{h}}
 	}
 	one, other := sameName[0], sameName[1]
 	for name, c := range map[string]struct {
@@ -254,10 +255,10 @@ func TestShortElsewhere(t *testing.T) {
 			b.apply(d)
 		}
 		var got indexer.Delta
-		n, err := DecodeShort(AppendShort(nil, a.x, indexer.Source{}, &a.t, c.d), b.x, indexer.Source{}, &b.t, &got)
+		n, err := DecodeShort(AppendShort(nil, a.x, block.Source{}, &a.t, c.d), b.x, block.Source{}, &b.t, &got)
 		if n != c.unsure || err != nil {
 			t.Errorf("%s: %d unsure, %v, want %d", name, n, err, c.unsure)
-		} else if st := b.x.Apply(indexer.Source{}, &got); st != c.want {
+		} else if st := b.x.Apply(block.Source{}, &got); st != c.want {
 			t.Errorf("%s: %+v, want %+v", name, st, c.want)
 		}
 	}
@@ -272,7 +273,7 @@ func TestTails(t *testing.T) {
 		d := &indexer.Delta{}
 		for range 1 + rng.IntN(40) {
 			d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpStore, First: uint32(len(d.Blocks)), N: 1})
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(rng.Uint64())})
+			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(rng.Uint64())})
 		}
 		return d
 	}
@@ -284,7 +285,7 @@ func TestTails(t *testing.T) {
 			if err := DecodeDelta(all.AppendPage(nil), &page); err != nil || !late.Take(&page) {
 				t.Fatalf("page: %v", err)
 			}
-			if st := indexer.New(indexer.Options{}).Apply(indexer.Source{}, &page); st.Stored+st.Removed+st.UnknownParent+st.Refused > 0 {
+			if st := indexer.New(indexer.Options{}).Apply(block.Source{}, &page); st.Stored+st.Removed+st.UnknownParent+st.Refused > 0 {
 				t.Fatalf("the page changes a source that holds nothing: %+v", st)
 			}
 		} else {
@@ -309,14 +310,14 @@ func TestShortAllocations(t *testing.T) {
 		p.apply(w.step(8, 1, false))
 	}
 	d := w.step(8, 1, true)
-	buf, got := AppendShort(nil, p.x, indexer.Source{}, &p.t, d), indexer.Delta{}
-	if _, err := DecodeShort(buf, p.x, indexer.Source{}, &p.t, &got); err != nil {
+	buf, got := AppendShort(nil, p.x, block.Source{}, &p.t, d), indexer.Delta{}
+	if _, err := DecodeShort(buf, p.x, block.Source{}, &p.t, &got); err != nil {
 		t.Fatal(err)
 	}
-	if n := testing.AllocsPerRun(100, func() { buf = AppendShort(buf[:0], p.x, indexer.Source{}, &p.t, d) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { buf = AppendShort(buf[:0], p.x, block.Source{}, &p.t, d) }); n != 0 {
 		t.Errorf("AppendShort: %v allocations", n)
 	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = DecodeShort(buf, p.x, indexer.Source{}, &p.t, &got) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = DecodeShort(buf, p.x, block.Source{}, &p.t, &got) }); n != 0 {
 		t.Errorf("DecodeShort: %v allocations", n)
 	}
 }
@@ -329,21 +330,21 @@ func FuzzDecodeShort(f *testing.F) {
 		p.apply(w.step(3, 2, false))
 	}
 	d := w.step(3, 2, true)
-	f.Add(AppendShort(nil, p.x, indexer.Source{}, &p.t, d))
-	f.Add(AppendShort(nil, p.x, indexer.Source{}, nil, d))
-	f.Add(AppendShort(nil, p.x, indexer.Source{}, &p.t, &indexer.Delta{
+	f.Add(AppendShort(nil, p.x, block.Source{}, &p.t, d))
+	f.Add(AppendShort(nil, p.x, block.Source{}, nil, d))
+	f.Add(AppendShort(nil, p.x, block.Source{}, &p.t, &indexer.Delta{
 		Ops:    []indexer.Op{{Kind: indexer.OpClear, Group: 3}, {Kind: indexer.OpMove, Tier: 1, N: 2}, {Kind: indexer.OpRemove, N: 1, First: 1}},
-		Hashes: []indexer.EngineHash{d.Hashes[0], 9},
+		Hashes: []block.EngineHash{d.Hashes[0], 9},
 	}))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var d, again indexer.Delta
-		if _, err := DecodeShort(in, p.x, indexer.Source{}, &p.t, &d); err != nil {
+		if _, err := DecodeShort(in, p.x, block.Source{}, &p.t, &d); err != nil {
 			return
 		}
 		if len(d.Blocks)*minBlockSize+len(d.Hashes)*shortBytes+len(d.Ops) > len(in) {
 			t.Fatalf("%d bytes made %d ops, %d blocks, %d hashes", len(in), len(d.Ops), len(d.Blocks), len(d.Hashes))
 		}
-		if _, err := DecodeShort(AppendShort(nil, p.x, indexer.Source{}, &p.t, &d), p.x, indexer.Source{}, &p.t, &again); err != nil {
+		if _, err := DecodeShort(AppendShort(nil, p.x, block.Source{}, &p.t, &d), p.x, block.Source{}, &p.t, &again); err != nil {
 			t.Fatal(err)
 		}
 		if diff := diffDelta(&again, plainDelta(&d)); diff != "" {

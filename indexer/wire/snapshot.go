@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // ErrSnapshotSize tells that a source cannot be put into a snapshot of the size allowed.
@@ -41,7 +42,7 @@ type Snapshot struct {
 
 // OpenSnapshot begins a snapshot of a source. It does not take longer for larger
 // sources. Close must follow, soon: until then no memory of removed blocks is used again.
-func OpenSnapshot(x *indexer.Index, name indexer.Source, limits SnapshotLimits) *Snapshot {
+func OpenSnapshot(x *indexer.Index, name block.Source, limits SnapshotLimits) *Snapshot {
 	return &Snapshot{
 		view: x.View(name, limits.Total/minBlockSize), limits: limits, more: true,
 		most: min(max(limits.Page/maxBlockSize/4, 1), pagerBlocks),
@@ -82,17 +83,27 @@ func (p *Snapshot) Close() {
 
 // add writes an operation.
 func (p *Snapshot) add(op *indexer.Op) {
-	blocks := p.part.Blocks[op.First : op.First+op.N]
-	size := maxHeadSize + len(blocks)*maxBlockSize
+	var blocks []indexer.StoredBlock
+	var hashes []block.EngineHash
+	if op.Kind == indexer.OpStore {
+		blocks = p.part.Blocks[op.First : op.First+op.N]
+	} else {
+		hashes = p.part.Hashes[op.First : op.First+op.N]
+	}
+	size := maxHeadSize + len(blocks)*maxBlockSize + len(hashes)*8
 	if len(p.page) == 0 || len(p.page)+size > p.limits.Page {
 		p.turn()
 		p.page = append(make([]byte, 0, max(p.limits.Page, size+1)), deltaVersion)
 		p.chain = deltaChain{}
 	}
 	before := len(p.page)
-	p.page = appendHead(p.page, op, p.chain.again(op))
-	p.page = appendBlocks(p.page, blocks)
-	p.chain.after(op, blocks)
+	if op.Kind == indexer.OpStore {
+		p.page = appendHead(p.page, op, p.chain.again(op))
+		p.page = appendBlocks(p.page, blocks)
+		p.chain.after(op, blocks)
+	} else {
+		p.page = appendHashes(appendHead(p.page, op, false), hashes)
+	}
 	p.total += len(p.page) - before
 }
 

@@ -9,24 +9,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // spotty fills a source with what snapshots have to cope with: chains that
 // another source stored first, branches, copies, two names and two tiers of one
 // block, blocks that are not canonical, and holes in the middle.
-func spotty(x *indexer.Index, h indexer.Hasher, name indexer.Source) (queries []indexer.Query) {
-	root := h.Root(indexer.Scope{Model: "m"})
+func spotty(x *indexer.Index, h block.Hasher, name block.Source) (queries []block.Query) {
+	root := h.Root(block.Scope{Model: "m"})
 	for seed := range uint64(40) {
 		text, d := storedChain(h, root, seed+1, 60, 32)
-		queries = append(queries, indexer.Query{Root: root, Bytes: text})
+		queries = append(queries, block.Query{Root: root, Bytes: text})
 		if seed%3 == 0 {
-			x.Apply(indexer.Source{Endpoint: 99}, &d)
+			x.Apply(block.Source{Endpoint: 99}, &d)
 		}
 		if seed%5 == 0 {
 			d.Blocks[40].Flags = indexer.FlagNonCanonical
 		}
 		x.Apply(name, &d)
-		d.Ops[0].Tier, d.Ops[0].Group, d.Ops[0].N = indexer.TierCPU, uint8(seed%2), 20
+		d.Ops[0].Tier, d.Ops[0].Group, d.Ops[0].N = block.TierCPU, uint8(seed%2), 20
 		x.Apply(name, &d)
 		if seed%4 == 0 {
 			x.Apply(name, &d)
@@ -36,15 +37,15 @@ func spotty(x *indexer.Index, h indexer.Hasher, name indexer.Source) (queries []
 			x.Apply(name, &d)
 		}
 		_, below := storedChain(h, d.Blocks[30].Key, 1000+seed, 12, 32)
-		below.Ops[0].Root, below.Ops[0].Parent = false, indexer.EngineHash((seed+1)<<20+30)
+		below.Ops[0].Root, below.Ops[0].Parent = false, block.EngineHash((seed+1)<<20+30)
 		x.Apply(name, &below)
-		rm := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpRemove, N: 2}}, Hashes: []indexer.EngineHash{indexer.EngineHash((seed+1)<<20 + 25), indexer.EngineHash((seed+1)<<20 + 30)}}
+		rm := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpRemove, N: 2}}, Hashes: []block.EngineHash{block.EngineHash((seed+1)<<20 + 25), block.EngineHash((seed+1)<<20 + 30)}}
 		x.Apply(name, &rm)
 	}
 	return queries
 }
 
-func restored(t *testing.T, h indexer.Hasher, name indexer.Source, pages [][]byte) *indexer.Index {
+func restored(t *testing.T, h block.Hasher, name block.Source, pages [][]byte) *indexer.Index {
 	t.Helper()
 	y, d := indexer.New(indexer.Options{Hasher: h}), indexer.Delta{}
 	blocks := 0
@@ -69,7 +70,7 @@ func restored(t *testing.T, h indexer.Hasher, name indexer.Source, pages [][]byt
 
 // Pages keep to their size, and together they are the source, whatever the size.
 func TestSnapshotPages(t *testing.T) {
-	h, name := indexer.NewHasher(indexer.Seed{1}), indexer.Source{Endpoint: 3}
+	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
 	x := indexer.New(indexer.Options{Hasher: h})
 	queries := spotty(x, h, name)
 	n, xor := x.Digest(name)
@@ -91,10 +92,10 @@ func TestSnapshotPages(t *testing.T) {
 		if yn, yxor := y.Digest(name); yn != n || yxor != xor {
 			t.Fatalf("pages of %d bytes: digest %d %x, want %d %x", size, yn, yxor, n, xor)
 		}
-		got, want := make([]indexer.Run, 1), make([]indexer.Run, 1)
+		got, want := make([]block.Run, 1), make([]block.Run, 1)
 		for _, q := range queries {
-			x.Match(q, []indexer.EndpointID{3}, want)
-			y.Match(q, []indexer.EndpointID{3}, got)
+			x.Match(q, []block.EndpointID{3}, want)
+			y.Match(q, []block.EndpointID{3}, got)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatal(diff)
 			}
@@ -105,8 +106,8 @@ func TestSnapshotPages(t *testing.T) {
 // What would need more than the limit is refused: a large source, and one whose
 // blocks all lie below the same long gap, which is repeated for each.
 func TestSnapshotLimit(t *testing.T) {
-	h, name := indexer.NewHasher(indexer.Seed{1}), indexer.Source{Endpoint: 3}
-	x, root := indexer.New(indexer.Options{Hasher: h}), h.Root(indexer.Scope{})
+	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
+	x, root := indexer.New(indexer.Options{Hasher: h}), h.Root(block.Scope{})
 	_, d := storedChain(h, root, 1, 1000, 8)
 	x.Apply(name, &d)
 	for i := range 500 {
@@ -138,8 +139,8 @@ func TestSnapshotLimit(t *testing.T) {
 // BenchmarkSnapshot reports how many entries of a source are put into pages, and
 // taken from them, per second.
 func BenchmarkSnapshot(b *testing.B) {
-	name, h := indexer.Source{Endpoint: 7}, indexer.NewHasher(indexer.Seed{1})
-	x, root := indexer.New(indexer.Options{Hasher: h}), h.Root(indexer.Scope{Model: "m"})
+	name, h := block.Source{Endpoint: 7}, block.NewHasher(block.Seed{1})
+	x, root := indexer.New(indexer.Options{Hasher: h}), h.Root(block.Scope{Model: "m"})
 	for seed := range uint64(1000) {
 		_, d := storedChain(h, root, seed+1, 100, 64)
 		x.Apply(name, &d)
@@ -171,7 +172,7 @@ func BenchmarkSnapshot(b *testing.B) {
 }
 
 // allPages returns all pages of a source.
-func allPages(x *indexer.Index, name indexer.Source, limits SnapshotLimits) (pages [][]byte, err error) {
+func allPages(x *indexer.Index, name block.Source, limits SnapshotLimits) (pages [][]byte, err error) {
 	s := OpenSnapshot(x, name, limits)
 	defer s.Close()
 	for {
@@ -193,7 +194,7 @@ func removal(d *indexer.Delta) *indexer.Delta {
 }
 
 // storedChain returns a random text of n blocks and what stores it.
-func storedChain(h indexer.Hasher, root indexer.BlockKey, seed uint64, n, size int) ([]byte, indexer.Delta) {
+func storedChain(h block.Hasher, root block.Key, seed uint64, n, size int) ([]byte, indexer.Delta) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	text := make([]byte, n*size)
 	for i := 0; i+8 <= len(text); i += 8 {
@@ -203,7 +204,7 @@ func storedChain(h indexer.Hasher, root indexer.BlockKey, seed uint64, n, size i
 	key := root
 	for i := range n {
 		key = h.Child(key, text[i*size:(i+1)*size])
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(seed<<20 + uint64(i)), Key: key, Bytes: uint32(size), Tokens: 16})
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(seed<<20 + uint64(i)), Key: key, Bytes: uint32(size), Tokens: 16})
 	}
 	return text, d
 }

@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/grapevine-epp/grapevine/indexer"
+import (
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+)
 
 // tailReach is how many tails are remembered: enough for a parent to be found
 // among the stores of several hundred sequences that decode side by side.
@@ -12,8 +15,8 @@ const tailReach = 512
 // others on the tails since then. The zero value is empty. It is not safe for
 // concurrent use.
 type Tails struct {
-	hashes []indexer.EngineHash // a ring once it is full
-	next   int                  // where the next one goes
+	hashes []block.EngineHash // a ring once it is full
+	next   int                // where the next one goes
 }
 
 // Reset forgets everything: a delta is missing between the last one and the next.
@@ -28,7 +31,7 @@ func (t *Tails) Note(d *indexer.Delta) {
 	}
 }
 
-func (t *Tails) push(h indexer.EngineHash) {
+func (t *Tails) push(h block.EngineHash) {
 	if len(t.hashes) < tailReach {
 		t.hashes = append(t.hashes, h)
 		return
@@ -40,7 +43,7 @@ func (t *Tails) push(h indexer.EngineHash) {
 }
 
 // back returns the tail that is n stores back, from 1.
-func (t *Tails) back(n int) (indexer.EngineHash, bool) {
+func (t *Tails) back(n int) (block.EngineHash, bool) {
 	if n < 1 || n > len(t.hashes) {
 		return 0, false
 	}
@@ -53,7 +56,7 @@ func (t *Tails) back(n int) (indexer.EngineHash, bool) {
 
 // find returns how many stores back a tail is, 0 when it is not among those
 // within reach.
-func (t *Tails) find(h indexer.EngineHash, reach int) int {
+func (t *Tails) find(h block.EngineHash, reach int) int {
 	for i := t.next - 1; i >= 0; i-- {
 		if t.hashes[i] == h {
 			return within(t.next-i, reach)
@@ -78,7 +81,7 @@ func within(n, reach int) int {
 // first. Applied to a source that holds nothing it changes nothing, so whoever does
 // not know of tails can read it before the blocks of a snapshot.
 func (t *Tails) AppendPage(dst []byte) []byte {
-	d := indexer.Delta{Hashes: append(append([]indexer.EngineHash{}, t.hashes[t.next:]...), t.hashes[:t.next]...)}
+	d := indexer.Delta{Hashes: append(append([]block.EngineHash{}, t.hashes[t.next:]...), t.hashes[:t.next]...)}
 	d.Ops = []indexer.Op{{Kind: indexer.OpRemove, N: uint32(len(d.Hashes))}}
 	return AppendDelta(dst, &d)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/extproc"
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -32,11 +32,14 @@ const (
 	headerPickID    = "X-Pick-Id"
 	headerPickModel = "X-Pick-Model" // the name that the engine knows the model by
 	headerNext      = request.HeaderFallback
+
+	pickIDLen = 24 // hexadecimal digits of a pick's identifier
 )
 
 // PickOptions build a Pick. Chooser is required.
 type PickOptions struct {
 	Bind       string // host:port; beyond loopback only with Token
+	Ends       string // host:port or unix:PATH: datagrams, lines of access logs that end picks; "" for none
 	Chooser    picker.Chooser
 	Token      string                // callers show it as a bearer token; "" asks for none
 	Trust      func() *request.Trust // whose intent headers count; nil: everybody's
@@ -45,19 +48,22 @@ type PickOptions struct {
 	MaxOpen    int                   // picks of one caller that have not ended; 0: 4096
 	Expiry     time.Duration         // from which a pick counts as ended; 0: 10 min
 	Timeout    time.Duration         // for a body to come; 0: 10 s
+	Budget     *budget.Budget        // of memory, for bodies; nil: without limit
+	Listeners  *budget.Listeners     // bounds connections; nil: without limit
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
 	Now        func() time.Time
 }
 
 // Pick answers proxies that do not speak external processing: POST /v1/pick with the
-// client's request says where it goes, POST /v1/pick/ID/end that it has ended. A pick
-// that nobody ends expires. Safe for concurrent use.
+// client's request says where it goes, POST /v1/pick/ID/end or a line of the proxy's
+// access log that it has ended. A pick that nobody ends expires. Safe for concurrent use.
 type Pick struct {
 	o    PickOptions
 	http *http.Server
 	lis  net.Listener
-	done chan struct{}
+	ends net.PacketConn // nil: none
+	done sync.WaitGroup
 
 	mu   sync.Mutex
 	open map[string]*openPick
@@ -87,14 +93,20 @@ func OpenPick(o PickOptions) (*Pick, error) {
 		p.lis.Close()
 		return nil, errPickToken
 	}
+	if o.Ends != "" {
+		if p.ends, err = listenEnds(o.Ends); err != nil {
+			p.lis.Close()
+			return nil, err
+		}
+		p.done.Go(p.readEnds)
+	}
+	lis := o.Listeners.Limit("pick", 8, p.lis)
 	p.http = &http.Server{Handler: p.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: p.o.Timeout, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug)}
-	p.done = make(chan struct{})
-	go func() {
-		defer close(p.done)
-		if err := p.http.Serve(p.lis); !errors.Is(err, http.ErrServerClosed) {
+	p.done.Go(func() {
+		if err := p.http.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
 			p.o.Log.Error("pick listener stopped", "error", err)
 		}
-	}()
+	})
 	return p, nil
 }
 
@@ -131,10 +143,21 @@ func newPick(o PickOptions) (*Pick, error) {
 // Addr returns the address that is listened on.
 func (p *Pick) Addr() net.Addr { return p.lis.Addr() }
 
-// Close stops the listener and ends all picks.
+// EndsAddr returns where lines of access logs are read, nil where they are not.
+func (p *Pick) EndsAddr() net.Addr {
+	if p.ends == nil {
+		return nil
+	}
+	return p.ends.LocalAddr()
+}
+
+// Close stops the listeners and ends all picks.
 func (p *Pick) Close() error {
 	err := p.http.Close()
-	<-p.done
+	if p.ends != nil {
+		err = errors.Join(err, p.ends.Close())
+	}
+	p.done.Wait()
 	p.mu.Lock()
 	ids := make([]string, 0, len(p.open))
 	for id := range p.open {
@@ -217,7 +240,15 @@ func (p *Pick) choose(r *http.Request) (*picker.Decision, error) {
 		uri = r.Header.Get("X-Forwarded-Uri")
 	}
 	path, _, _ := strings.Cut(uri, "?")
-	body, err := io.ReadAll(io.LimitReader(r.Body, int64(p.o.MaxBody)))
+	most := p.o.MaxBody
+	if n := r.ContentLength; n >= 0 {
+		most = int(min(n, int64(most)))
+	}
+	if !p.o.Budget.Take(budget.Bodies, most) {
+		return nil, request.Errorf(request.ReasonOverloaded, "no memory left for the request's body")
+	}
+	defer p.o.Budget.Give(budget.Bodies, most)
+	body, err := readBody(r, most)
 	if err != nil {
 		return nil, request.Errorf(request.ReasonBadRequest, "the request's body did not come")
 	}
@@ -246,11 +277,21 @@ func (p *Pick) choose(r *http.Request) (*picker.Decision, error) {
 	return d, err
 }
 
+// readBody reads most bytes of a body at most; where its length is known, into as many.
+func readBody(r *http.Request, most int) ([]byte, error) {
+	if r.ContentLength < 0 {
+		return io.ReadAll(io.LimitReader(r.Body, int64(most)))
+	}
+	body := make([]byte, most)
+	_, err := io.ReadFull(r.Body, body)
+	return body, err
+}
+
 // handedOver refuses bodies with members that only proxies may set: the proxy sends
 // the body on as it is.
 func (p *Pick) handedOver(body []byte, whole bool) error {
 	wrong := request.Errorf(request.ReasonBadRequest, "request body may hold members that only proxies may set")
-	o, err := jsonedit.Parse(body)
+	o, err := handover.Parse(body)
 	if !whole || err != nil {
 		return wrong
 	}
@@ -300,7 +341,7 @@ func (p *Pick) unreserve(caller netip.Addr) {
 
 // keep remembers a pick until it ends.
 func (p *Pick) keep(d *picker.Decision, caller netip.Addr) string {
-	var raw [12]byte
+	var raw [pickIDLen / 2]byte
 	_, _ = rand.Read(raw[:]) // it never fails
 	id := hex.EncodeToString(raw[:])
 	p.mu.Lock()

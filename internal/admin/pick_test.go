@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -158,4 +159,29 @@ func TestPickExpires(t *testing.T) {
 			t.Errorf("end after expiry: %d", w.Code)
 		}
 	})
+}
+
+// TestPickBodiesTakeMemory asks with bodies that there is no memory for: refused, and what
+// was taken for others is given back.
+func TestPickBodiesTakeMemory(t *testing.T) {
+	b := budget.New(5 << 10)
+	p, _ := pickOf(t, PickOptions{Budget: b})
+	h := p.Handler()
+	if w := call(h, "POST", "/v1/pick", completion); w.Code != http.StatusOK {
+		t.Errorf("a small body: %d %s", w.Code, w.Body)
+	}
+	large := `{"model":"m","prompt":"` + strings.Repeat("x", int(b.Share(budget.Bodies))) + `"}`
+	if w := call(h, "POST", "/v1/pick", large); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("a body beyond the memory: %d %s", w.Code, w.Body)
+	}
+	r := httptest.NewRequest("POST", "/v1/pick", strings.NewReader(completion))
+	r.ContentLength = -1 // as long as any
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("a body of unknown length: %d %s", w.Code, w.Body)
+	}
+	if used := b.Used(budget.Bodies); used != 0 {
+		t.Errorf("%d bytes are still taken", used)
+	}
 }

@@ -16,7 +16,7 @@ var decoderName = regexp.MustCompile(`^([dD]ecode|[pP]arse|[rR]ead|[uU]nmarshal|
 var elsewhere = map[string]string{
 	"internal/server.parseConfig": "picker/config FuzzParse",
 	"internal/server.Merge":       "cluster/internal/core FuzzReceive; the value is an address, which is checked as a whole",
-	"internal/share.Merge":        "internal/share FuzzSoftState, of the value",
+	"internal/share/facts.Merge":  "internal/share/facts FuzzSoftState, of the value",
 	"picker/monitor.Merge":        "picker/monitor FuzzEvidence, of the value",
 }
 

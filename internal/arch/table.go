@@ -53,85 +53,93 @@ func (t Table) row(pkg string) (Row, bool) {
 var Rows = Table{
 	// The product, level 1.
 	{"events/zmtp", 1, Product, 0},
+	{"indexer/block", 1, Product, Pure | Locks | Hot},
 	{"indexer/internal/lockfree", 1, Product, Pure | Locks | Hot},
 	{"indexer/internal/names", 1, Product, Pure | Locks | Hot},
 	{"internal/budget", 1, Product, 0},
 	{"internal/cli", 1, Product, 0},
-	{"internal/jsonedit", 1, Product, 0},
 	{"internal/knowledge", 1, Product, 0},
 	{"internal/kubeapi", 1, Product, 0},
+	{"internal/listen", 1, Product, 0},
 	{"internal/parts", 1, Product, 0},
 	{"internal/prompt/value", 1, Product, 0},
 	{"internal/prompt/vocab/split", 1, Product, 0},
 	{"internal/share/plan", 1, Product, Pure},
 	{"internal/strict", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
+	{"pd/handover", 1, Product, 0},
+	{"picker/endpoint/fit", 1, Product, Pure | Hot},
 	{"picker/flow", 1, Product, Pure | Hot},
 	{"picker/health", 1, Product, Pure | Locks | Hot},
 
 	// The product, level 2.
-	{"cluster/internal/wire", 2, Product, Pure},
+	{"cluster/federation/filter", 2, Product, Pure | Locks | Hot},
+	{"cluster/internal/group", 2, Product, Pure},
+	{"events/decode", 2, Product, Pure | Hot},
 	{"indexer", 2, Product, Pure | Locks | Hot},
+	{"indexer/approx", 2, Product, Pure | Locks | Hot},
+	{"internal/migrate", 2, Product, 0},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
-	{"pd/handover", 2, Product, 0},
+	{"picker/endpoint", 2, Product, Hot},
+	{"picker/request", 2, Product, Hot},
 
 	// The product, level 3.
-	{"cluster/internal/group", 3, Product, Pure},
-	{"events/decode", 3, Product, Pure | Hot},
-	{"indexer/approx", 3, Product, Pure | Locks | Hot},
+	{"cluster/federation", 3, Product, Pure | Locks | Hot},
+	{"cluster/internal/logs", 3, Product, Pure},
+	{"cluster/internal/outbox", 3, Product, 0},
+	{"events/translate", 3, Product, Pure | Hot},
+	{"extproc/envoyconf", 3, Product, 0},
 	{"indexer/wire", 3, Product, Pure | Locks | Hot},
 	{"internal/prompt/jinja", 3, Product, 0},
-	{"picker/endpoint", 3, Product, Hot},
-	{"picker/request", 3, Product, Hot},
+	{"picker", 3, Product, Hot},
+	{"picker/discovery", 3, Product, 0},
+	{"picker/scrape", 3, Product, 0},
+	{"picker/served", 3, Product, 0},
 
 	// The product, level 4.
-	{"cluster/internal/logs", 4, Product, Pure},
-	{"cluster/internal/outbox", 4, Product, 0},
-	{"events/translate", 4, Product, Pure | Hot},
-	{"extproc/envoyconf", 4, Product, 0},
-	{"internal/prompt", 4, Product, 0},
-	{"picker", 4, Product, Hot},
-	{"picker/discovery", 4, Product, 0},
-	{"picker/scrape", 4, Product, 0},
-	{"picker/served", 4, Product, 0},
+	{"cluster/federation/kube", 4, Product, 0},
+	{"cluster/federation/link", 4, Product, 0},
+	{"cluster/internal/core", 4, Product, Pure},
+	{"cluster/internal/stream", 4, Product, 0},
+	{"events", 4, Product, Hot},
+	{"extproc/answer", 4, Product, 0},
+	{"extproc/internal/wire", 4, Product, Hot},
+	{"extproc/xds", 4, Product, 0},
+	{"internal/prompt/folder", 4, Product, 0},
+	{"internal/server/recording", 4, Product, 0},
+	{"picker/discovery/kube", 4, Product, 0},
+	{"picker/flow/gate", 4, Product, 0},
+	{"picker/monitor", 4, Product, 0},
+	{"picker/plugin", 4, Product, 0},
+	{"picker/plugins/predicted", 4, Product, Hot},
 
 	// The product, level 5.
-	{"cluster/internal/core", 5, Product, Pure},
-	{"events", 5, Product, Hot},
-	{"extproc/answer", 5, Product, 0},
-	{"extproc/xds", 5, Product, 0},
-	{"internal/prompt/remote", 5, Product, 0},
-	{"picker/discovery/kube", 5, Product, 0},
-	{"picker/flow/gate", 5, Product, 0},
-	{"picker/monitor", 5, Product, 0},
-	{"picker/plugins/predicted", 5, Product, Hot},
+	{"cluster", 5, Product, 0},
+	{"extproc", 5, Product, Hot},
+	{"internal/prompt", 5, Product, 0},
+	{"picker/elsewhere", 5, Product, Pure | Locks | Hot},
+	{"picker/plugins", 5, Product, Hot},
 
 	// The product, level 6.
-	{"cluster", 6, Product, 0},
-	{"extproc", 6, Product, Hot},
+	{"cluster/gossip", 6, Product, 0},
+	{"cluster/natsbus", 6, Product, 0},
+	{"internal/abroad", 6, Product, 0},
+	{"internal/admin", 6, Product, 0},
 	{"internal/prefix", 6, Product, Hot},
-	{"picker/plugin", 6, Product, 0},
+	{"internal/prompt/remote", 6, Product, 0},
+	{"internal/share", 6, Product, 0},
+	{"internal/share/facts", 6, Product, 0},
+	{"pd", 6, Product, Hot},
+	{"picker/config", 6, Product, 0},
 
 	// The product, level 7.
-	{"cluster/internal/stream", 7, Product, 0},
-	{"cluster/natsbus", 7, Product, 0},
-	{"internal/admin", 7, Product, 0},
-	{"internal/share", 7, Product, 0},
-	{"picker/plugins", 7, Product, Hot},
+	{"internal/explain", 7, Product, 0},
+	{"internal/server", 7, Product, 0},
+	{"pd/sidecar", 7, Product, 0},
 
 	// The product, level 8.
-	{"cluster/gossip", 8, Product, 0},
-	{"pd", 8, Product, Hot},
-	{"picker/config", 8, Product, 0},
-
-	// The product, level 9.
-	{"internal/explain", 9, Product, 0},
-	{"internal/server", 9, Product, 0},
-	{"pd/sidecar", 9, Product, 0},
-
-	// The product, level 10.
-	{"cmd/grapevine", 10, Product, 0},
+	{"cmd/grapevine", 8, Product, 0},
 
 	// The laboratory, level 1.
 	{"cluster/natsbus/embedded", 1, Lab, 0},
@@ -141,6 +149,7 @@ var Rows = Table{
 	{"internal/lab/engine", 1, Lab, 0},
 	{"internal/lab/trace", 1, Lab, 0},
 	{"internal/lab/vocab", 1, Lab, 0},
+	{"internal/lab/wan", 1, Lab, 0},
 
 	// The laboratory, level 2.
 	{"internal/lab/answer", 2, Lab, 0},
@@ -152,31 +161,42 @@ var Rows = Table{
 	// The laboratory, level 4.
 	{"internal/lab/workload", 4, Lab, 0},
 
+	// The laboratory, level 6.
+	{"internal/lab/clusters", 6, Lab, 0},
+
+	// The laboratory, level 7.
+	{"internal/lab/demo", 7, Lab, 0},
+	{"internal/lab/record", 7, Lab, 0},
+	{"internal/lab/replay", 7, Lab, 0},
+
+	// The laboratory, level 8.
+	{"internal/lab/demo/sites", 8, Lab, 0},
+	{"internal/lab/report", 8, Lab, 0},
+
 	// The laboratory, level 9.
-	{"internal/lab/demo", 9, Lab, 0},
-	{"internal/lab/replay", 9, Lab, 0},
-
-	// The laboratory, level 10.
-	{"internal/lab/record", 10, Lab, 0},
-	{"internal/lab/report", 10, Lab, 0},
-
-	// The laboratory, level 11.
-	{"cmd/grapevine-lab", 11, Lab, 0},
+	{"cmd/grapevine-lab", 9, Lab, 0},
 
 	// Test kits, level 1.
 	{"events/eventtest", 1, Kit, 0},
 	{"internal/arch", 1, Kit, 0},
 	{"internal/e2e", 1, Kit, 0},
+	{"internal/e2e/engines", 1, Kit, 0},
 	{"internal/e2e/hostile", 1, Kit, 0},
+	{"internal/e2e/kube", 1, Kit, 0},
+	{"internal/e2e/proxies", 1, Kit, 0},
+	{"internal/testkit/kinds", 1, Kit, 0},
 	{"internal/testkit/mutants", 1, Kit, 0},
 
 	// Test kits, level 2.
 	{"internal/testkit", 2, Kit, 0},
 	{"internal/testkit/kubekit", 2, Kit, 0},
 
-	// Test kits, level 6.
-	{"cluster/clustertest/sim", 6, Kit, 0},
+	// Test kits, level 3.
+	{"events/eventtest/pool", 3, Kit, 0},
 
-	// Test kits, level 7.
-	{"cluster/clustertest", 7, Kit, 0},
+	// Test kits, level 5.
+	{"cluster/clustertest/sim", 5, Kit, 0},
+
+	// Test kits, level 6.
+	{"cluster/clustertest", 6, Kit, 0},
 }

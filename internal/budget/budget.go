@@ -18,10 +18,11 @@ const (
 	Index              // what engines hold
 	Peers              // messages from and to other replicas
 	Admin              // requests to the administration listeners
+	Streams            // open streams of proxies and of health checks
 	NumUses
 )
 
-var useNames = [NumUses]string{"bodies", "work", "records", "index", "peers", "admin"}
+var useNames = [NumUses]string{"bodies", "work", "records", "index", "peers", "admin", "streams"}
 
 // String returns the use as it appears in metrics.
 func (u Use) String() string {
@@ -34,7 +35,7 @@ func (u Use) String() string {
 // shares are the uses' parts of the limit, in percent. The rest is for the
 // program itself: vocabularies, connections, goroutines, and garbage that has
 // not been collected yet.
-var shares = [NumUses]int64{Bodies: 20, Work: 13, Records: 2, Index: 28, Peers: 6, Admin: 2}
+var shares = [NumUses]int64{Bodies: 20, Work: 13, Records: 2, Index: 28, Peers: 6, Admin: 2, Streams: 20}
 
 // collectPercent is the part of the limit at which the garbage collector works as
 // hard as it must.
@@ -45,6 +46,7 @@ type Budget struct {
 	limit int64
 	uses  [NumUses]account
 	live  pressure
+	turns turns
 }
 
 type account struct {
@@ -59,7 +61,7 @@ func New(limit int64) *Budget {
 	if limit <= 0 {
 		return nil
 	}
-	b := &Budget{limit: limit}
+	b := &Budget{limit: limit, turns: newTurns()}
 	for u := range b.uses {
 		b.uses[u].limit = limit / 100 * shares[u]
 	}

@@ -175,3 +175,13 @@ func TestLimit(t *testing.T) {
 		t.Error("accepts after Close")
 	}
 }
+
+// TestConnectionsTakeMemory has less memory than files: connections are bounded by it.
+func TestConnectionsTakeMemory(t *testing.T) {
+	if n := NewListeners(New(10*connMemory*connParts), nil).most; n != min(10, Files()) {
+		t.Errorf("%d connections in the memory of 10", n)
+	}
+	if n := NewListeners(nil, nil).most; n != Files() {
+		t.Errorf("%d connections without a limit of memory", n)
+	}
+}

@@ -27,19 +27,31 @@ func Files() int {
 // firstByte bounds the wait for the first byte of a connection.
 const firstByte = 10 * time.Second
 
+// connMemory is what a connection may take that says nothing after its handshake, and
+// connParts the part of the memory, one in so many, that all of them may take.
+const (
+	connMemory = 64 << 10
+	connParts  = 4
+)
+
 // Listeners bound the connections of all listeners of the process by its file
-// descriptors, and count those that were closed. A nil *Listeners bounds nothing.
+// descriptors and its memory, and count those that were closed. A nil *Listeners
+// bounds nothing.
 type Listeners struct {
-	files  int
+	most   int
 	closed *prometheus.CounterVec
 }
 
-// NewListeners returns Listeners for the process's limit of files. r takes the
-// metric; nil leaves it unregistered.
-func NewListeners(r prometheus.Registerer) *Listeners {
-	ls := &Listeners{files: Files(), closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewListeners returns Listeners for the process's limits of files and, unless b is
+// nil, of memory. r takes the metric; nil leaves it unregistered.
+func NewListeners(b *Budget, r prometheus.Registerer) *Listeners {
+	most := Files()
+	if limit := b.Limit(); limit > 0 {
+		most = int(min(int64(most), limit/connParts/connMemory))
+	}
+	ls := &Listeners{most: most, closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_connections_closed_total",
-		Help: "Connections that a listener closed for being too many or saying nothing.",
+		Help: "Connections that a listener closed because there were too many or because they stayed silent.",
 	}, []string{"listener", "reason"})}
 	if r != nil {
 		r.MustRegister(ls.closed)
@@ -54,7 +66,7 @@ func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener 
 		return l
 	}
 	return Limit(l, ListenOptions{
-		Connections: max(ls.files/parts, 4), FirstByte: firstByte,
+		Connections: max(ls.most/parts, 4), FirstByte: firstByte,
 		Refused: ls.closed.WithLabelValues(name, "many").Inc, Silent: ls.closed.WithLabelValues(name, "silent").Inc,
 	})
 }

@@ -140,6 +140,7 @@ func metricNames(t *testing.T) map[string]bool {
 	known := map[string]bool{}
 	literal := regexp.MustCompile(`"(grapevine_[a-z_]+)"`)
 	ofGroup := regexp.MustCompile(`\bdesc[A-Z][A-Za-z]+ += desc\("([a-z_]+)"`) // package cluster puts its prefix before each
+	ofKube := regexp.MustCompile(`\bgauge\("([a-z_]+)", "`)                    // so does the source of endpoints in Kubernetes
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
 			return err
@@ -150,6 +151,9 @@ func metricNames(t *testing.T) map[string]bool {
 		}
 		for _, m := range ofGroup.FindAllSubmatch(b, -1) {
 			known["grapevine_cluster_"+string(m[1])] = true
+		}
+		for _, m := range ofKube.FindAllSubmatch(b, -1) {
+			known["grapevine_discovery_"+string(m[1])] = true
 		}
 		return err
 	})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // envChild makes this program a replica; its value is a childOptions.
@@ -63,7 +64,7 @@ func replica(o childOptions) error {
 	if err != nil {
 		return err
 	}
-	within(patience, func() bool { return s.Status().State == "ready" })
+	testkit.Comes(func() bool { return s.Status().State == "ready" })
 	fmt.Println(s.ExtProcAddr())
 	<-ctx.Done()
 	end, cancel := context.WithTimeout(context.Background(), patience)

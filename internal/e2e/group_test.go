@@ -87,7 +87,7 @@ func openParty(t *testing.T, with partyOptions) *party {
 func (p *party) everyReplica() {
 	p.t.Helper()
 	const stat = "cluster.pickers.membership_healthy"
-	eventually(p.t, "every replica is healthy to Envoy", func() bool { return p.envoy.Stats(p.t, stat)[stat] == partyReplicas })
+	testkit.Await(p.t, "every replica is healthy to Envoy", func() bool { return p.envoy.Stats(p.t, stat)[stat] == partyReplicas })
 }
 
 // revive starts replicas, with the addresses that they had, at the same time, and
@@ -119,7 +119,7 @@ func (p *party) status(i int) (*server.Status, error) {
 func (p *party) joined() {
 	p.t.Helper()
 	last := ""
-	ok := within(patience, func() bool {
+	ok := testkit.Comes(func() bool {
 		for i := range p.with {
 			st, err := p.status(i)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // once sends n requests one after the other and counts them by status, 0 for no
@@ -78,10 +79,10 @@ func TestFullDuplexKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "requests are under way", func() bool { return w.Tally().Requests > 2*users })
+	testkit.Await(t, "requests are under way", func() bool { return w.Tally().Requests > 2*users })
 	before := w.Tally()
 	p.childs[0].kill()
-	eventually(t, "requests go on", func() bool { return w.Tally().Requests > before.Requests+3*users })
+	testkit.Await(t, "requests go on", func() bool { return w.Tally().Requests > before.Requests+3*users })
 	w.Stop(t.Context())
 	tally := w.Tally()
 	if tally.Errors > users || tally.Wrong+tally.Aborted > 0 || before.Errors > 0 {
@@ -97,7 +98,7 @@ func TestFullDuplexKilled(t *testing.T) {
 		t.Errorf("nobody lives: answers %v, want 10 times 500", got)
 	}
 	p.revive(1)
-	eventually(t, "Envoy asks the one that is back", func() bool { return p.once(1)[http.StatusOK] == 1 })
+	testkit.Await(t, "Envoy asks the one that is back", func() bool { return p.once(1)[http.StatusOK] == 1 })
 	p.answered("one is back", 40, 0)
 }
 
@@ -150,7 +151,7 @@ func TestHitsApart(t *testing.T) {
 	p.warm()
 	for i := range p.childs {
 		last := ""
-		if !within(patience, func() bool {
+		if !testkit.Comes(func() bool {
 			st, err := p.status(i)
 			if err != nil {
 				last = err.Error()

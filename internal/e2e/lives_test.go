@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // steady plays short sessions until during is over, which may wait for so many
@@ -26,7 +27,7 @@ func (r *rig) steady(during func(more func(n uint64))) workload.Tally {
 	during(func(n uint64) {
 		for until := w.Tally().Requests + n; w.Tally().Requests < until; {
 			before := w.Tally().Requests
-			eventually(r.t, "an answer", func() bool { return w.Tally().Requests > before })
+			testkit.Await(r.t, "an answer", func() bool { return w.Tally().Requests > before })
 		}
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -79,14 +80,14 @@ func TestEndpointsReload(t *testing.T) {
 	uses := func(want ...string) {
 		t.Helper()
 		r.listOnly(want)
-		eventually(t, "the file is read", func() bool { return len(s.Status().Endpoints) == len(want) && s.Status().State == "ready" })
+		testkit.Await(t, "the file is read", func() bool { return len(s.Status().Endpoints) == len(want) && s.Status().State == "ready" })
 		seed++ // nothing of it is cached anywhere
 		r.hang(sim.HangEngine)
 		done := make(chan workload.Tally)
 		go func() {
 			done <- r.run(workload.Options{Source: workload.NewSource(talk, seed, vocab.Name, .5), Users: 8, Requests: 80})
 		}()
-		eventually(t, "every user waits for an engine", func() bool { return r.inFlight(0) == 8 })
+		testkit.Await(t, "every user waits for an engine", func() bool { return r.inFlight(0) == 8 })
 		r.hang(sim.HangNone)
 		tally := <-done
 		var got []string

@@ -16,7 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
-	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -57,7 +57,7 @@ func (r *rig) label(roles ...string) {
 		list[i].Labels[endpoint.LabelRole] = role
 	}
 	r.write(list)
-	eventually(r.t, "the roles are read", func() bool {
+	testkit.Await(r.t, "the roles are read", func() bool {
 		st := r.servers[0].Status()
 		read := st.State == "ready"
 		for _, e := range st.Endpoints {
@@ -120,14 +120,14 @@ func (r *rig) stream(prompt string, more ...string) (out reply) {
 func long(name string) string { return strings.Repeat(name+" went to the market and came back. ", 300) }
 
 // load is what the first replica counts at an engine.
-func (r *rig) load(engine string) server.LoadFacts {
+func (r *rig) load(engine string) endpoint.LoadFacts {
 	for _, e := range r.servers[0].Status().Endpoints {
 		if e.Name == engine {
 			return e.Facts.Load
 		}
 	}
 	r.t.Fatalf("no engine %s", engine)
-	return server.LoadFacts{}
+	return endpoint.LoadFacts{}
 }
 
 // TestPrefillApart: a long prompt goes to a decode endpoint with the header that
@@ -173,7 +173,7 @@ func (r *rig) bookWhileHanging(t *testing.T) {
 			}
 		})
 	}
-	sum := func(engines ...string) (l server.LoadFacts) {
+	sum := func(engines ...string) (l endpoint.LoadFacts) {
 		for _, name := range engines {
 			e := r.load(name)
 			l.Requests += e.Requests
@@ -182,7 +182,7 @@ func (r *rig) bookWhileHanging(t *testing.T) {
 		}
 		return l
 	}
-	eventually(t, "two requests at decode endpoints", func() bool { return sum("engine-0", "engine-1").Requests == 2 })
+	testkit.Await(t, "two requests at decode endpoints", func() bool { return sum("engine-0", "engine-1").Requests == 2 })
 	decode, prefill := sum("engine-0", "engine-1"), sum("engine-2", "engine-3")
 	if decode.PrefillTokens != 0 || prefill.Requests != 2 || prefill.PrefillTokens < 2000 || prefill.Tokens != decode.Tokens {
 		t.Errorf("decode endpoints have %+v, prefill endpoints %+v", decode, prefill)
@@ -237,7 +237,7 @@ func TestEngineDialect(t *testing.T) {
 	for range 16 { // at one engine alone they are never
 		wg.Go(func() { r.stream("hello") })
 	}
-	eventually(t, "both pages are read", func() bool {
+	testkit.Await(t, "both pages are read", func() bool {
 		seen := map[string]string{}
 		for _, e := range r.servers[0].Status().Endpoints {
 			seen[e.Name] = fmt.Sprint(e.Waiting > 0, e.Running > 0)

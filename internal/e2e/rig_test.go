@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -26,6 +27,7 @@ type rigOptions struct {
 	engines  int
 	engine   sim.Options
 	replicas int
+	params   func(*envoyconf.Params)
 	children bool // replicas are processes of their own
 	server   func(*server.Options)
 	config   func(yaml string) string // changes Envoy's configuration
@@ -70,6 +72,7 @@ func open(t *testing.T, o rigOptions) *rig {
 // begin returns a rig with nothing opened.
 func begin(t *testing.T) *rig {
 	t.Helper()
+	parts.Full(t)
 	r := &rig{t: t, dir: t.TempDir(), log: &complaints{}, begin: runtime.NumGoroutine()}
 	r.list, r.model = filepath.Join(r.dir, "endpoints.yaml"), filepath.Join(r.dir, "model")
 	if err := vocab.New().WriteModel(r.model); err != nil {
@@ -111,13 +114,16 @@ func (r *rig) openReplica(change func(*server.Options)) *server.Server {
 		r.t.Fatal(err)
 	}
 	r.servers, r.extproc = append(r.servers, s), append(r.extproc, s.ExtProcAddr().String())
-	eventually(r.t, "the replica is ready", func() bool { return s.Status().State == "ready" })
+	testkit.Await(r.t, "the replica is ready", func() bool { return s.Status().State == "ready" })
 	return s
 }
 
 func (r *rig) openEnvoy(o rigOptions) {
 	r.t.Helper()
 	p := envoyconf.Params{Kind: o.kind, MessageTimeout: patience, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: r.extproc, Endpoints: r.addrs()}
+	if o.params != nil {
+		o.params(&p)
+	}
 	conf, err := envoyconf.Render(p)
 	if err != nil {
 		r.t.Fatal(err)
@@ -165,7 +171,7 @@ func (r *rig) run(o workload.Options) workload.Tally {
 func (r *rig) settle() {
 	r.t.Helper()
 	for i := range r.servers {
-		eventually(r.t, "in-flight book back to zero", func() bool { return r.inFlight(i) == 0 })
+		testkit.Await(r.t, "in-flight book back to zero", func() bool { return r.inFlight(i) == 0 })
 	}
 }
 
@@ -230,7 +236,7 @@ func (r *rig) close() {
 	if err := r.fleet.Close(); err != nil {
 		r.t.Errorf("engines: %v", err)
 	}
-	ok := within(patience, func() bool { return runtime.NumGoroutine() <= r.begin })
+	ok := testkit.Comes(func() bool { return runtime.NumGoroutine() <= r.begin })
 	if !ok && !r.t.Failed() {
 		buf := make([]byte, 1<<20)
 		r.t.Errorf("%d goroutines, %d at the start:\n%s", runtime.NumGoroutine(), r.begin, buf[:runtime.Stack(buf, true)])
@@ -240,22 +246,6 @@ func (r *rig) close() {
 // patience is how long a test waits for what must come, on a machine that has
 // other things to do.
 const patience = time.Minute
-
-func within(limit time.Duration, ok func() bool) bool {
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return true
-		}
-	}
-	return ok()
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	if !within(patience, ok) {
-		t.Fatalf("%s: not within %v", what, patience)
-	}
-}
 
 // complaints is a log handler that keeps warnings and errors.
 type complaints struct {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // metric returns the value of a metric without labels of a replica.
@@ -35,6 +37,6 @@ func (r *rig) metric(replica int, name string) float64 {
 func streams(r *rig) {
 	r.t.Helper()
 	for i := range r.servers {
-		eventually(r.t, "no open stream", func() bool { return r.metric(i, "grapevine_extproc_streams") == 0 })
+		testkit.Await(r.t, "no open stream", func() bool { return r.metric(i, "grapevine_extproc_streams") == 0 })
 	}
 }

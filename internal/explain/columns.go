@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -17,7 +17,7 @@ func candidateColumns(e *Decision) []column {
 		c := &e.Candidates[i]
 		endpoint.add("%s", c.Endpoint)
 		name.add("%s", cut(c.Name, 16))
-		known.add("%s", e.Knowledge[c.Endpoint])
+		known.add("%s", knownText(e, c.Endpoint))
 		held.add("%s", heldText(c))
 		blocks.add("%d", c.Blocks)
 		l := &c.Load
@@ -45,12 +45,20 @@ func candidateColumns(e *Decision) []column {
 	return append(columns, held, blocks, requests, waiting, prefill, tokens, rate, queue, running, use, age)
 }
 
+// knownText says how far an endpoint is known, and how old that may be.
+func knownText(e *Decision, address string) string {
+	if age := e.AgeMS[address]; age > 0 {
+		return fmt.Sprintf("%s, up to %.1f s behind", e.Knowledge[address], age/1000)
+	}
+	return e.Knowledge[address]
+}
+
 // heldText lists the matched tokens by tier, best tier first, and what they
 // count for where tiers are weighed.
 func heldText(c *picker.ExplainedCandidate) string {
 	var parts []string
 	sum := 0
-	for t := range indexer.NumTiers {
+	for t := range block.NumTiers {
 		if n := c.Matched[t.String()]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", t, n))
 			sum += n

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -177,7 +177,7 @@ func (o *Offline) notes(st *fleet, r *request.Request) []string {
 }
 
 // holders is a picker.Matcher: tokens by endpoint.
-type holders map[indexer.EndpointID]int
+type holders map[block.EndpointID]int
 
 func (o *Offline) holders(p *endpoint.Pool) (holders, error) {
 	out := holders{}
@@ -194,7 +194,7 @@ func (o *Offline) holders(p *endpoint.Pool) (holders, error) {
 // Match implements picker.Matcher.
 func (h holders) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	for i, ep := range eps {
-		held[i].Run.Tokens[indexer.TierGPU] = int32(min(h[ep.ID], r.InputTokens))
+		held[i].Run.Tokens[block.TierGPU] = int32(min(h[ep.ID], r.InputTokens))
 	}
 }
 

@@ -15,7 +15,9 @@ type Decision struct {
 	picker.Explanation
 	// Knowledge is how far each endpoint's cache is known; see knowledge.State.
 	Knowledge map[string]string `json:"knowledge"`
-	Notes     []string          `json:"notes,omitempty"`
+	// AgeMS is how far that may be behind.
+	AgeMS map[string]float64 `json:"age_ms"`
+	Notes []string           `json:"notes,omitempty"`
 }
 
 // WriteText prints one decision for people.

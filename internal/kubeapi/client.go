@@ -93,7 +93,7 @@ func NewClient(c Config, agent string) (*Client, error) {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: t, TLSHandshakeTimeout: dialTimeout,
 		ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second,
-		// A server that went without a word is noticed, also by a watch that waits.
+		// A server that vanished silently is noticed, also by a watch that waits.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
 	}
 	return &Client{config: c, agent: agent, http: &http.Client{Transport: transport}}, nil
@@ -107,7 +107,7 @@ func (c *Client) Server() string { return c.config.Server }
 
 // call is one request.
 type call struct {
-	verb        string // of the rights: get, list, watch, create, patch, update
+	verb        string // of the rights: get, list, watch, create, patch, delete
 	method      string
 	resource    Resource
 	sub         string // subresource, "" for none
@@ -223,6 +223,24 @@ func (c *Client) Apply(ctx context.Context, p Patch, object any) error {
 	return c.do(ctx, call{
 		verb: "patch", method: http.MethodPatch, resource: p.Resource, namespace: p.Namespace, name: p.Name, sub: p.Sub, body: object,
 		contentType: "application/apply-patch+yaml", query: url.Values{"fieldManager": {p.Manager}, "force": {"true"}},
+	}, nil)
+}
+
+// Merge merges an object into one that exists. Where the object has a
+// metadata.resourceVersion the server refuses it with 409 once that has moved.
+func (c *Client) Merge(ctx context.Context, p Patch, object any) error {
+	return c.do(ctx, call{
+		verb: "patch", method: http.MethodPatch, resource: p.Resource, namespace: p.Namespace, name: p.Name, sub: p.Sub, body: object,
+		contentType: "application/merge-patch+json", query: url.Values{"fieldManager": {p.Manager}},
+	}, nil)
+}
+
+// Delete deletes an object if it is still the one of that life and version; 409
+// says that it is not.
+func (c *Client) Delete(ctx context.Context, p Patch, uid, version string) error {
+	return c.do(ctx, call{
+		verb: "delete", method: http.MethodDelete, resource: p.Resource, namespace: p.Namespace, name: p.Name, contentType: "application/json",
+		body: map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]string{"uid": uid, "resourceVersion": version}},
 	}, nil)
 }
 

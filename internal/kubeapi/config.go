@@ -55,7 +55,7 @@ func inCluster(env func(string) string, folder string) (Config, error) {
 		return c, fmt.Errorf("kubeapi: the pod has no service account token: %w", err)
 	}
 	var err error
-	if c.CA, err = os.ReadFile(filepath.Join(folder, "ca.crt")); err != nil {
+	if c.CA, err = readFull(filepath.Join(folder, "ca.crt")); err != nil {
 		return c, fmt.Errorf("kubeapi: the pod's service account: %w", err)
 	}
 	if ns, err := os.ReadFile(filepath.Join(folder, "namespace")); err == nil {
@@ -175,9 +175,19 @@ func dataOrFile(data, file, dir string) ([]byte, error) {
 	case data != "":
 		return base64.StdEncoding.DecodeString(data)
 	case file != "":
-		return os.ReadFile(within(dir, file))
+		return readFull(within(dir, file))
 	}
 	return nil, nil
+}
+
+// readFull reads a file that has to say something: without its authority a server would be
+// held against those of the system.
+func readFull(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) == 0 {
+		err = fmt.Errorf("kubeapi: %s is empty", path)
+	}
+	return b, err
 }
 
 func within(dir, file string) string {

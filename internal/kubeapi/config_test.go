@@ -62,3 +62,15 @@ func TestInCluster(t *testing.T) {
 		t.Errorf("in a pod: %+v, %v", c, err)
 	}
 }
+
+// TestEmptyAuthority: a file of authorities that is empty, as while it is written, is an
+// error, and not a reason to ask the system's.
+func TestEmptyAuthority(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ca, err := dataOrFile("", path, ""); err == nil {
+		t.Errorf("an authority of %d bytes is taken", len(ca))
+	}
+}

@@ -18,7 +18,8 @@
 // A kind that is not installed and a right that is missing are states, not
 // failures: they are waited for, and a missing right names the rule.
 //
-// It knows no kinds, keeps no cache of what nobody follows and reads no
+// Members are the addresses behind a Service, followed in its EndpointSlices. Beside
+// these it knows no kinds; it keeps no cache of what nobody follows and reads no
 // OpenAPI. A Client and a Follower are safe for concurrent use; a Follower's
 // Changed runs on its own goroutine, one call at a time.
 package kubeapi

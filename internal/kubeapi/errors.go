@@ -15,13 +15,17 @@ type Error struct {
 	Message string
 	Kind    string // the resource that the answer is about, "" when it does not say
 	Name    string // the object that the answer is about, "" when it does not say
-	Verb    string // what was asked: get, list, watch, create, patch
+	Verb    string // what was asked: get, list, watch, create, patch, delete
 	Rule    Rule   // the right that the request took
+	cause   string // of the server's own, closer than Reason
 }
 
 // Error implements error.
 func (e *Error) Error() string {
-	if e.Code == http.StatusForbidden {
+	switch {
+	case e.terminating():
+		return "namespace " + e.Rule.Namespace + " is being deleted"
+	case e.Code == http.StatusForbidden:
 		return "missing right: " + e.Rule.String()
 	}
 	return fmt.Sprintf("%s %s: %d %s", e.Verb, e.Rule.Resource, e.Code, strings.TrimSpace(e.Message))
@@ -78,7 +82,7 @@ func errorOf(code int, body []byte) *Error {
 	}
 	e := &Error{Code: code, Reason: s.Reason, Message: s.Message, Name: s.Details.Name, Kind: s.Details.Kind}
 	for _, c := range s.Details.Causes {
-		if c.Reason == "ResourceVersionTooLarge" {
+		if e.cause = c.Reason; c.Reason == "ResourceVersionTooLarge" {
 			e.Reason = c.Reason
 		}
 	}
@@ -108,7 +112,18 @@ func IsGone(err error) bool {
 }
 
 // IsForbidden reports whether a right is missing.
-func IsForbidden(err error) bool { return CodeOf(err) == http.StatusForbidden }
+func IsForbidden(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == http.StatusForbidden && !e.terminating()
+}
+
+// terminating reports whether nothing may be made in the namespace because it is being
+// deleted, which the server words as a right that is missing.
+func (e *Error) terminating() bool { return e.cause == "NamespaceTerminating" }
+
+// IsConflict reports whether an object is there already, or is no more of the
+// version that was asked for.
+func IsConflict(err error) bool { return CodeOf(err) == http.StatusConflict }
 
 // stale reports whether the place that a watch or a list asked for is not
 // known to the server, so that all has to be listed again.

@@ -36,6 +36,7 @@ type View struct {
 	Namespace string
 	Labels    string // label selector, "" for all
 	Name      string // the one object, "" for all
+	Optional  bool   // a right to read them that is missing is no fault
 }
 
 // State is what a Follower knows of its own reading.
@@ -60,7 +61,8 @@ type Follower[T any] struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 
-	version string // where a watch continues, "" when all is to be listed; of the goroutine
+	optional bool
+	version  string // where a watch continues, "" when all is to be listed; of the goroutine
 
 	mu     sync.Mutex
 	items  map[string]*T
@@ -75,6 +77,7 @@ func Follow[T any](c *Client, k Kind[T], v View, log *slog.Logger, changed func(
 		client: c, kind: k, changed: changed, done: make(chan struct{}), items: map[string]*T{}, broken: map[string]bool{},
 		call: call{resource: k.Resource, namespace: v.Namespace, query: url.Values{}},
 	}
+	f.optional = v.Optional
 	f.log = log.With("kind", k.Resource.String(), "namespace", v.Namespace)
 	if v.Labels != "" {
 		f.call.query.Set("labelSelector", v.Labels)
@@ -119,7 +122,7 @@ func (f *Follower[T]) run(ctx context.Context) {
 	defer close(f.done)
 	wait := firstRetry
 	for ctx.Err() == nil {
-		start := time.Now()
+		start, resumed := time.Now(), f.version != ""
 		err := f.round(ctx)
 		if ctx.Err() != nil {
 			return
@@ -130,8 +133,8 @@ func (f *Follower[T]) run(ctx context.Context) {
 			continue
 		case errors.Is(err, errEnded):
 			// A server that ends every watch at once is not asked without pause.
-		case stale(err) && f.version != "":
-			f.log.Info("the watch cannot be resumed, all objects are listed again", "error", err)
+		case stale(err) && resumed: // a place that was just listed and is unknown is no reason to hurry
+			f.log.Info("the watch cannot be resumed, listing all objects again", "error", err)
 			f.version = ""
 			continue
 		default:
@@ -302,10 +305,13 @@ func (f *Follower[T]) failed(err error) {
 	if was != nil && was.Error() == err.Error() {
 		return
 	}
-	if IsAbsent(err) {
-		f.log.Info("the kind is not installed, it is waited for")
-	} else {
-		f.log.Warn("objects cannot be read, what is known of them stays", "error", err)
+	switch {
+	case IsAbsent(err):
+		f.log.Info("the kind is not installed, waiting for it")
+	case f.optional && IsForbidden(err):
+		f.log.Info("objects are not used: no permission to read them", "error", err)
+	default:
+		f.log.Warn("objects cannot be read, keeping what is known of them", "error", err)
 	}
 	f.changed()
 }

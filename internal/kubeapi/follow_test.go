@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // thing is what the tests keep of an object.
@@ -99,12 +101,12 @@ func begin(t *testing.T, v View, steps ...step) (*Follower[thing], chan struct{}
 // until waits for changes that bring a condition about.
 func until(t *testing.T, changed <-chan struct{}, what string, ok func() bool) {
 	t.Helper()
-	end := time.After(30 * time.Second)
+	end := time.After(testkit.Patience)
 	for !ok() {
 		select {
 		case <-changed:
 		case <-end:
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within %v: %s", testkit.Patience, what)
 		}
 	}
 }

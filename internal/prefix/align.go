@@ -3,7 +3,7 @@ package prefix
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -22,7 +22,7 @@ type checkedEnd struct{ at, drop int32 }
 // trimUnsafe takes off the last blocks of runs that the engine, which tokenizes
 // the whole prompt, will not find: blocks that end inside a token of the request,
 // or hold generated tokens other than those that their text encodes to.
-func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q indexer.Query) {
+func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 	if m.o.Models == nil {
 		return
 	}
@@ -45,13 +45,19 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q indexer.Query) {
 			at = len(s.checked)
 			s.checked = append(s.checked, checkedEnd{run.Bytes, m.misaligned(p, s, q, run)})
 		}
-		shorten(run, s.checked[at].drop, s.ends)
+		drop := s.checked[at].drop
+		if end := int(run.Blocks - drop); drop > 0 && run.Ruled && end < len(s.ends) {
+			// One byte more, since a run ends before its prompt does.
+			m.o.Index.Match(block.Query{Root: q.Root, Bytes: q.Bytes[:s.ends[end]+1]}, s.ids[k:k+1], s.runs[k:k+1])
+			continue
+		}
+		shorten(run, drop, s.ends)
 	}
 }
 
 // misaligned returns how many of the last blocks of a run are not made of the
 // prompt's own tokens.
-func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q indexer.Query, run *indexer.Run) int32 {
+func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q block.Query, run *block.Run) int32 {
 	n := int(run.Blocks)
 	if len(s.ends) < n+1 {
 		s.ends = m.o.Index.Ends(q, run.Bytes, append(s.ends[:0], 0))
@@ -64,7 +70,7 @@ func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q indexer.Query, run *
 }
 
 // shorten takes drop blocks off the end of a run.
-func shorten(run *indexer.Run, drop int32, ends []int32) {
+func shorten(run *block.Run, drop int32, ends []int32) {
 	if drop <= 0 || int(run.Blocks) >= len(ends) {
 		return
 	}

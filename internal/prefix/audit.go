@@ -62,6 +62,9 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 		prompt: u.PromptTokens, cached: u.CachedTokens, block: block, guess: -1,
 		precise: min(int(h.Precise), (u.PromptTokens-1)/blockOf(block)*blockOf(block)),
 	}
+	if c.precise > u.CachedTokens { // of one of several ranks: the best may hold more
+		c.precise = max(u.CachedTokens, c.precise-int(h.Run.Worst))
+	}
 	if h.Approximate >= 0 {
 		c.guess = min(int(h.Approximate), u.PromptTokens-1)
 	}
@@ -73,7 +76,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 			said = m.verdict(records.model, ep, rec)
 		}
 	})
-	m.follow(r, ep, &c, out)
+	m.follow(ep, out)
 	switch {
 	case out.changed && said.Reason != "":
 		m.o.Log.Warn("predictions do not come true", "endpoint", ep.Address, "model", records.model, "reason", said.Reason, "do", said.Do)
@@ -106,17 +109,12 @@ func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h picker
 // shareOf is the share of a prompt that the engine had.
 func shareOf(u picker.Usage) float64 { return float64(u.CachedTokens) / float64(u.PromptTokens) }
 
-// follow draws the consequences of a comparison for an endpoint's knowledge: blocks
-// that the engine did not have are forgotten where no replay could correct the index; a
-// record of over-predictions makes the stream be verified or read anew; a record of
-// right predictions ends a doubt.
-func (m *Matcher) follow(r *request.Request, ep *endpoint.Endpoint, c *comparison, out consequence) {
-	streams := m.o.Streams(ep)
-	if len(streams) == 0 {
+// follow draws the consequences of a comparison for an endpoint's knowledge: a record of
+// over-predictions makes the stream be verified or read anew; a record of right
+// predictions ends a doubt.
+func (m *Matcher) follow(ep *endpoint.Endpoint, out consequence) {
+	if len(m.o.Streams(ep)) == 0 {
 		return
-	}
-	if out.outcome == over && streams[0].Replay == "" {
-		m.trim(r, ep, float64(c.cached)/float64(c.prompt))
 	}
 	switch {
 	case out.distrust:

@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -28,7 +29,7 @@ func BenchmarkRenderAndMatch(b *testing.B) {
 }
 
 func benchRenderAndMatch(b *testing.B, size int) {
-	h := indexer.NewHasher(indexer.Seed{1})
+	h := block.NewHasher(block.Seed{1})
 	index, approx := indexer.New(indexer.Options{Hasher: h}), approx.New(approx.Options{Hasher: h})
 	ms, err := OpenModels([]ModelOptions{{Name: "m", Path: parts.Model(b, "qwen3")}}, ModelsOptions{Hasher: h, Approx: approx})
 	if err != nil {
@@ -76,16 +77,16 @@ func benchRenderAndMatch(b *testing.B, size int) {
 }
 
 // storeAll enters the blocks of a prompt for every endpoint, as its events would.
-func storeAll(b *testing.B, index *indexer.Index, h indexer.Hasher, p *prompt.Model, q indexer.Query, eps []*endpoint.Endpoint) {
+func storeAll(b *testing.B, index *indexer.Index, h block.Hasher, p *prompt.Model, q block.Query, eps []*endpoint.Endpoint) {
 	b.Helper()
 	ids := p.EncodeRendered(nil, q.Bytes)
 	for _, ep := range eps {
-		src := indexer.Source{Endpoint: ep.ID}
+		src := block.Source{Endpoint: ep.ID}
 		tr := translate.New(translate.Options{Source: src, Index: index, Hasher: h, Model: "m", Vocabulary: p})
 		n := len(ids) / truthBlock
 		e := decode.Event{Kind: decode.BlockStored, Tokens: ids[:n*truthBlock], BlockSize: truthBlock}
 		for i := range n {
-			e.Hashes = append(e.Hashes, indexer.EngineHash(i+1))
+			e.Hashes = append(e.Hashes, block.EngineHash(i+1))
 		}
 		var d indexer.Delta
 		tr.Translate(&decode.Batch{Events: []decode.Event{e}}, &d)

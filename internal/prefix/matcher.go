@@ -2,11 +2,12 @@ package prefix
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -21,8 +22,7 @@ type Matcher struct {
 	audit   *audit
 	audits  sync.Map // of *audits, by name of the model
 	sizing  atomic.Pointer[Sizing]
-	sent    atomic.Uint64 // requests that Report was asked about
-	asked   atomic.Uint64 // of them, those that were made to report
+	budget  reports
 	scratch sync.Pool
 }
 
@@ -37,10 +37,10 @@ func New(o Options) *Matcher {
 
 // scratch holds the slices of one Match.
 type scratch struct {
-	ids   []indexer.EndpointID
+	ids   []block.EndpointID
 	since []int64
-	runs  []indexer.Run
-	all   []indexer.Run
+	runs  []block.Run
+	all   []block.Run
 	flags []flags
 	ends  []int32
 
@@ -60,22 +60,26 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	s := m.scratch.Get().(*scratch)
 	defer m.scratch.Put(s)
 	s.reset()
-	now, records := m.o.Now(), m.auditsOf(r)
+	now, records, none := m.o.Now(), m.auditsOf(r), int32(0)
+	if len(r.Exact) == 0 {
+		none = -1
+	}
 	for i, ep := range eps {
 		since, f := int64(always), records.of(ep.ID)
 		if len(r.Exact) > 0 && f&flagGuess == 0 && m.Believed(ep.ID) {
 			since = m.young(ep, now)
 		}
-		s.ids, s.runs, s.since = append(s.ids, ep.ID), append(s.runs, indexer.Run{}), append(s.since, since)
-		s.all, s.flags = append(s.all, indexer.Run{}), append(s.flags, f)
-		held[i] = picker.Held{Precise: -1, Approximate: -1, Looked: true, WantUsage: f&flagWatch != 0 && len(r.Exact) > 0}
+		s.ids, s.runs, s.since = append(s.ids, ep.ID), append(s.runs, block.Run{}), append(s.since, since)
+		s.all, s.flags = append(s.all, block.Run{}), append(s.flags, f)
+		held[i] = picker.Held{Precise: none, Approximate: -1, Looked: true, WantUsage: f&flagWatch != 0 && len(r.Exact) > 0}
 	}
-	m.matchPrecise(r, s, held)
-	m.matchChunks(r, s, held)
+	m.matchPrecise(r, s, eps, held)
+	m.matchChunks(r, s, eps, held)
 }
 
-// matchPrecise fills held with the runs that the precise index sees.
-func (m *Matcher) matchPrecise(r *request.Request, s *scratch, held []picker.Held) {
+// matchPrecise fills held with the runs that the precise index sees. Of a prompt that is
+// held whole an engine reuses a block less: it computes the last token anew, to answer it.
+func (m *Matcher) matchPrecise(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []picker.Held) {
 	if len(r.Exact) == 0 {
 		return
 	}
@@ -83,35 +87,58 @@ func (m *Matcher) matchPrecise(r *request.Request, s *scratch, held []picker.Hel
 		m.o.Index.Match(r.Exact[i], s.ids, s.runs)
 		m.trimUnsafe(r, s, r.Exact[i])
 		for k := range held {
-			add(&held[k].Run, &s.runs[k])
+			run := &s.runs[k]
+			held[k].Precise += run.Total()
+			if int(run.Bytes) == len(r.Exact[i].Bytes) && !run.Ruled { // rules have it taken off
+				takeOff(run, int32(blockOf(eps[k].BlockSize())))
+			}
+			add(&held[k].Run, run)
 		}
 	}
 	for k := range held {
-		held[k].Precise = held[k].Run.Total()
+		expect(&held[k].Run)
 	}
 }
 
 // matchChunks replaces the runs for which the approximate index sees more, or which
 // have been wrong where it was right.
-func (m *Matcher) matchChunks(r *request.Request, s *scratch, held []picker.Held) {
+func (m *Matcher) matchChunks(r *request.Request, s *scratch, eps []*endpoint.Endpoint, held []picker.Held) {
 	if len(r.ChunkKeys) == 0 {
 		return
 	}
 	m.o.Approx.MatchBoth(r.ChunkKeys, s.ids, s.since, s.runs, s.all)
 	for k := range held {
-		held[k].Approximate = inTokens(r, &s.all[k])
+		size := int32(blockOf(eps[k].BlockSize()))
+		held[k].Approximate = inTokens(&s.all[k], r.ChunkBytes(), float64(r.InputTokens), size)
 		guess := s.runs[k]
-		guess.Tokens = [indexer.NumTiers]int32{inTokens(r, &guess)}
-		if s.flags[k]&flagGuess != 0 || guess.Total() > held[k].Run.Total() {
+		guess.Tokens = [block.NumTiers]int32{inTokens(&guess, r.ChunkBytes(), lengthOf(r, &held[k]), size)}
+		seen := held[k].Run.Total()
+		if seen > 0 {
+			seen += size // of what the events tell, a block more is the guess's own error
+		}
+		if s.flags[k]&flagGuess != 0 || guess.Total() > seen {
 			held[k].Run = guess
 		}
 	}
 }
 
-// inTokens is the length of a run of chunks in tokens: chunks are bytes of the raw
-// prompt, tokens are in proportion.
-func inTokens(r *request.Request, run *indexer.Run) int32 {
-	return int32(float64(run.Bytes) / float64(r.ChunkBytes()) * float64(r.InputTokens))
+// inTokens is the length of a run of chunks in tokens, of so many bytes and tokens of the
+// prompt: chunks are bytes of the raw prompt, tokens are in proportion. Engines reuse whole
+// blocks, and compute the last token of a prompt whatever they hold.
+func inTokens(run *block.Run, bytes int, tokens float64, size int32) int32 {
+	n := int32(float64(run.Bytes) / float64(bytes) * tokens)
+	n = max(min(n, int32(tokens)-1), 0)
+	return n - n%size
+}
+
+// lengthOf is the length of the prompt in tokens. Where the precise index sees most of it,
+// that says how many bytes a token of this prompt has, which is an estimate otherwise: on a
+// long prompt it is wrong by several blocks.
+func lengthOf(r *request.Request, h *picker.Held) float64 {
+	if seen := int(h.Run.Bytes); seen > 0 && 2*seen >= r.PromptBytes && r.PromptBytes > 0 {
+		return math.Round(float64(h.Precise) * float64(r.PromptBytes) / float64(seen))
+	}
+	return float64(r.InputTokens)
 }
 
 // maxQueued bounds for how long a queue makes a decision count.
@@ -125,11 +152,27 @@ func (m *Matcher) young(ep *endpoint.Endpoint, now time.Time) int64 {
 
 // Believed reports whether the precise index is believed about an endpoint.
 // Every decision asks this for each endpoint.
-func (m *Matcher) Believed(id indexer.EndpointID) bool {
+func (m *Matcher) Believed(id block.EndpointID) bool {
 	return m.o.Read(id).Followed() && !m.o.Index.Overflowed(id)
 }
 
-func add(a, b *indexer.Run) {
+// expect makes the run of the best of several ranks what is to be expected of any of
+// them.
+func expect(run *block.Run) { takeOff(run, run.Missing) }
+
+// takeOff makes a run shorter by that many tokens, those first that are slowest to read.
+func takeOff(run *block.Run, missing int32) {
+	missing = min(missing, run.Total())
+	for t := len(run.Tokens) - 1; t >= 0 && missing > 0; t-- {
+		n := min(missing, run.Tokens[t])
+		run.Tokens[t] -= n
+		missing -= n
+	}
+}
+
+func add(a, b *block.Run) {
+	a.Missing += b.Missing
+	a.Worst += b.Worst
 	a.Blocks += b.Blocks
 	a.Bytes += b.Bytes
 	for t := range a.Tokens {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -15,13 +16,13 @@ import (
 
 // A request that fails takes back its own record, not what others left there.
 func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
-	h := indexer.NewHasher(indexer.Seed{1})
+	h := block.NewHasher(block.Seed{1})
 	approx := approx.New(approx.Options{Hasher: h})
 	m := New(Options{Index: indexer.New(indexer.Options{Hasher: h}), Approx: approx})
 	ep := &endpoint.Endpoint{ID: 3}
 	shared := bytes.Repeat([]byte("0123456789abcdef"), 256) // 4 KiB: 16 chunks
 	ask := func(text []byte) *request.Request {
-		r := &request.Request{InputTokens: len(text) / 4, Chunks: indexer.Query{Root: 1, Bytes: text}}
+		r := &request.Request{InputTokens: len(text) / 4, Chunks: block.Query{Root: 1, Bytes: text}}
 		r.ChunkKeys = approx.Keys(r.Chunks, nil)
 		return r
 	}
@@ -29,12 +30,12 @@ func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
 	approx.Record(ep.ID, first.ChunkKeys, time.Now().UnixNano())
 	second := ask(append(bytes.Clone(shared), bytes.Repeat([]byte("x"), 4096)...))
 	held := func() int32 {
-		dst := make([]indexer.Run, 1)
-		approx.Match(second.ChunkKeys, []indexer.EndpointID{ep.ID}, nil, dst)
+		dst := make([]block.Run, 1)
+		approx.Match(second.ChunkKeys, []block.EndpointID{ep.ID}, nil, dst)
 		return dst[0].Blocks
 	}
 	var before picker.Held
-	before.Run.Tokens[indexer.TierGPU] = int32(first.InputTokens)
+	before.Run.Tokens[block.TierGPU] = int32(first.InputTokens)
 	for _, o := range []picker.Outcome{{Status: 503}, {Status: 400}, {Status: 422, Complete: true}, {}} {
 		approx.Record(ep.ID, second.ChunkKeys, time.Now().UnixNano())
 		if held() != 32 {
@@ -47,30 +48,83 @@ func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
 	}
 }
 
+// A guess from what was sent there counts whole blocks without the last token, and
+// where the events tell of a prompt's last whole block it adds nothing to them.
+func TestGuessKnowsBlocks(t *testing.T) {
+	h := block.NewHasher(block.Seed{1})
+	sent, index := approx.New(approx.Options{Hasher: h}), indexer.New(indexer.Options{Hasher: h})
+	now := time.Now()
+	m := New(Options{
+		Index: index, Approx: sent, Now: func() time.Time { return now }, Speculate: time.Minute,
+		Wait: func(*endpoint.Endpoint, time.Time) time.Duration { return 0 },
+		Read: func(block.EndpointID) knowledge.State { return knowledge.Exact },
+	})
+	text := bytes.Repeat([]byte("0123456789abcdef"), 64) // 1,024 bytes, of which the engine makes 250 tokens
+	root := h.Root(block.Scope{Model: "m"})
+	ask := func(tokens int) *request.Request {
+		r := &request.Request{InputTokens: tokens, PromptBytes: len(text), Chunks: block.Query{Root: 1, Bytes: text}, Exact: []block.Query{{Root: root, Bytes: text}}}
+		r.ChunkKeys = sent.Keys(r.Chunks, nil)
+		return r
+	}
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set(fleetOf(1))
+	eps := pool.Snapshot().Endpoints
+	eps[0].SetGauges(endpoint.Gauges{At: now, Engine: endpoint.EngineVLLM, BlockSize: 16})
+	sent.Record(eps[0].ID, ask(250).ChunkKeys, now.UnixNano())
+	total := func(tokens int) int32 {
+		held := make([]picker.Held, 1)
+		m.Match(t.Context(), ask(tokens), eps, held)
+		return held[0].Run.Total()
+	}
+	for _, c := range [][2]int{{250, 240}, {256, 240}, {257, 256}, {16, 0}} {
+		if got := total(c[0]); got != int32(c[1]) {
+			t.Errorf("nothing is told yet: %d of %d tokens, want %d", got, c[0], c[1])
+		}
+	}
+	d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: 15}}}
+	key := root
+	for i := range 15 { // 16 tokens each
+		key = h.Child(key, text[i*65:(i+1)*65])
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: key, Bytes: 65, Tokens: 16})
+	}
+	index.Apply(block.Source{Endpoint: eps[0].ID}, &d)
+	for _, estimate := range []int{245, 250, 257, 300, 1000} {
+		if got := total(estimate); got != 240 {
+			t.Errorf("the events tell of 240 tokens: %d of an estimated %d", got, estimate)
+		}
+	}
+	text = text[:15*65] // its last token ends its last block, which is computed anew
+	for _, estimate := range []int{230, 240, 300} {
+		if got := total(estimate); got != 224 {
+			t.Errorf("all 240 tokens of a prompt are held: %d of an estimated %d, want 224", got, estimate)
+		}
+	}
+}
+
 // Match says what the precise index sees of every endpoint, whether it is
 // believed or not, and counts what it sees where it is believed.
 func TestMatchTellsBelievedFromSeen(t *testing.T) {
-	h := indexer.NewHasher(indexer.Seed{1})
+	h := block.NewHasher(block.Seed{1})
 	index := indexer.New(indexer.Options{Hasher: h})
 	m := New(Options{
 		Index: index, Approx: approx.New(approx.Options{Hasher: h}),
-		Read: func(ep indexer.EndpointID) knowledge.State {
+		Read: func(ep block.EndpointID) knowledge.State {
 			return []knowledge.State{knowledge.Approximate, knowledge.CatchingUp, knowledge.Exact, knowledge.Unknown}[ep]
 		},
 	})
-	root, text := h.Root(indexer.Scope{Model: "m"}), bytes.Repeat([]byte("0123456789abcdef"), 8)
+	root, text := h.Root(block.Scope{Model: "m"}), bytes.Repeat([]byte("0123456789abcdef"), 8)
 	var eps []*endpoint.Endpoint
-	for ep := range indexer.EndpointID(4) {
+	for ep := range block.EndpointID(4) {
 		eps = append(eps, &endpoint.Endpoint{ID: ep})
 		d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: uint32(ep) + 1}}}
 		key := root
 		for i := range int(ep) + 1 {
 			key = h.Child(key, text[i*16:(i+1)*16])
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(i + 1), Key: key, Bytes: 16, Tokens: 4})
+			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: key, Bytes: 16, Tokens: 4})
 		}
-		index.Apply(indexer.Source{Endpoint: ep}, &d)
+		index.Apply(block.Source{Endpoint: ep}, &d)
 	}
-	r := &request.Request{InputTokens: 32, Exact: []indexer.Query{{Root: root, Bytes: text}}}
+	r := &request.Request{InputTokens: 32, Exact: []block.Query{{Root: root, Bytes: text}}}
 	for range 2 { // a request may be matched again
 		held := make([]picker.Held, len(eps))
 		m.Match(t.Context(), r, eps, held)
@@ -81,7 +135,7 @@ func TestMatchTellsBelievedFromSeen(t *testing.T) {
 		}
 	}
 	for ep, want := range []bool{false, false, true, false} {
-		if got := m.Believed(indexer.EndpointID(ep)); got != want {
+		if got := m.Believed(block.EndpointID(ep)); got != want {
 			t.Errorf("endpoint %d believed: %v", ep, got)
 		}
 	}

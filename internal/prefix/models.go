@@ -8,7 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/events/translate"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -146,7 +146,7 @@ func (m *Models) Fill(ctx context.Context, r *request.Request) {
 	if p != nil {
 		base, r.Adapter = p.Name(), adapter
 	}
-	scope := indexer.Scope{Space: indexer.SpaceChunks, Model: base, Adapter: r.Adapter, Salt: r.CacheSalt}
+	scope := block.Scope{Space: block.SpaceChunks, Model: base, Adapter: r.Adapter, Salt: r.CacheSalt}
 	r.Chunks.Root = m.opts.Hasher.Root(scope)
 	r.ChunkKeys = m.opts.Approx.Keys(r.Chunks, r.ChunkKeys[:0])
 	r.Exact, r.PromptBytes = r.Exact[:0], 0
@@ -189,8 +189,8 @@ func (m *Models) giveBack(text []byte) {
 }
 
 // root returns where the chains of r's rendered prompt begin.
-func (m *Models) root(r *request.Request) indexer.BlockKey {
-	scope := indexer.Scope{Space: indexer.SpaceText, Adapter: r.Adapter, Salt: r.CacheSalt}
+func (m *Models) root(r *request.Request) block.Key {
+	scope := block.Scope{Space: block.SpaceText, Adapter: r.Adapter, Salt: r.CacheSalt}
 	if p := m.Model(r.Target); p != nil {
 		scope.Model = p.Name()
 	}
@@ -199,14 +199,14 @@ func (m *Models) root(r *request.Request) indexer.BlockKey {
 
 // queries appends one query per prompt in text: ends says where each one ends,
 // none that there is one prompt.
-func queries(dst []indexer.Query, root indexer.BlockKey, text []byte, ends []int) []indexer.Query {
+func queries(dst []block.Query, root block.Key, text []byte, ends []int) []block.Query {
 	start := 0
 	for _, end := range ends {
-		dst = append(dst, indexer.Query{Root: root, Bytes: text[start:end]})
+		dst = append(dst, block.Query{Root: root, Bytes: text[start:end]})
 		start = end
 	}
 	if len(ends) == 0 {
-		dst = append(dst, indexer.Query{Root: root, Bytes: text})
+		dst = append(dst, block.Query{Root: root, Bytes: text})
 	}
 	return dst
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/events"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -19,13 +19,11 @@ import (
 // one in a simulation.
 type Index interface {
 	// Match fills dst with the leading run of q that each endpoint holds.
-	Match(q indexer.Query, endpoints []indexer.EndpointID, dst []indexer.Run)
+	Match(q block.Query, endpoints []block.EndpointID, dst []block.Run)
 	// Ends appends where the blocks of the first n bytes of q end.
-	Ends(q indexer.Query, n int32, dst []int32) []int32
-	// Trim forgets what src holds of q behind its first n bytes.
-	Trim(src indexer.Source, q indexer.Query, n int) []indexer.EngineHash
+	Ends(q block.Query, n int32, dst []int32) []int32
 	// Overflowed reports whether blocks of an endpoint were left out for want of room.
-	Overflowed(id indexer.EndpointID) bool
+	Overflowed(id block.EndpointID) bool
 }
 
 // Options configure a Matcher. Index and Approx are required.
@@ -38,7 +36,7 @@ type Options struct {
 
 	// Read says how far an endpoint's events are followed, by this replica or a
 	// peer; nil: those of every endpoint are, since its cache was empty.
-	Read func(indexer.EndpointID) knowledge.State
+	Read func(block.EndpointID) knowledge.State
 	// Streams lists where an endpoint publishes its events; nil: nowhere known.
 	Streams func(*endpoint.Endpoint) []events.Stream
 	// Seen says what else is known of an endpoint's stream; nil: that blocks have come.
@@ -55,11 +53,11 @@ type Options struct {
 	Wait func(ep *endpoint.Endpoint, now time.Time) time.Duration
 	// Recorded is told of every entry of the approximate index that a decision made;
 	// nil: nobody is.
-	Recorded func(ep *endpoint.Endpoint, keys []indexer.BlockKey, at time.Time)
+	Recorded func(ep *endpoint.Endpoint, keys []block.Key, at time.Time)
 	// Expect is told that a request makes its engine announce the blocks that it reuses
 	// of a prompt, and reports whether whoever reads the endpoint's events knows. nil:
 	// nobody does.
-	Expect func(*endpoint.Endpoint, indexer.Query) bool
+	Expect func(*endpoint.Endpoint, block.Query) bool
 	// FullReport lets vLLM engines be asked to announce the blocks that a request
 	// reuses, where too little is known of them.
 	FullReport bool
@@ -75,13 +73,13 @@ func (o *Options) complete() {
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Read == nil {
-		o.Read = func(indexer.EndpointID) knowledge.State { return knowledge.Exact }
+		o.Read = func(block.EndpointID) knowledge.State { return knowledge.Exact }
 	}
 	if o.Streams == nil {
 		o.Streams = func(*endpoint.Endpoint) []events.Stream { return nil }
 	}
 	if o.Expect == nil {
-		o.Expect = func(*endpoint.Endpoint, indexer.Query) bool { return false }
+		o.Expect = func(*endpoint.Endpoint, block.Query) bool { return false }
 	}
 	if o.Seen == nil {
 		o.Seen = func(*endpoint.Endpoint) Seen { return Seen{Blocks: 1, Heard: true} }
@@ -108,7 +106,7 @@ type ModelOptions struct {
 
 // ModelsOptions configure Models. Approx is required.
 type ModelsOptions struct {
-	Hasher indexer.Hasher
+	Hasher block.Hasher
 	Approx *approx.Index // cuts the chunks
 	Prompt prompt.ModelsOptions
 }

@@ -59,6 +59,7 @@ type record struct {
 	asked    int        // answers that were asked for
 	requests int        // requests that ended
 	plain    float64    // share of those that were not matched in their own space
+	reports  asking     // of full reports
 }
 
 // slack is how many tokens a prediction may be off: a block, which is also what engines
@@ -108,6 +109,7 @@ func (r *record) add(c comparison, now time.Time) (out consequence) {
 	out.outcome = r.judge(c.precise, c.cached, r.slack(c.block))
 	r.step = gcd(r.step, c.cached)
 	r.total[out.outcome]++
+	r.reports.compared(&c, out.outcome)
 	if out.outcome == nothing {
 		return out
 	}

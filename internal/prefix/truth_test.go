@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -65,7 +66,7 @@ type follower struct {
 func follow(t *testing.T, h *harness, replay bool) *follower {
 	t.Helper()
 	f := &follower{t: t, h: h, pool: endpoint.NewPool(endpoint.PoolOptions{})}
-	hasher := indexer.NewHasher(indexer.Seed{2})
+	hasher := block.NewHasher(block.Seed{2})
 	f.index = indexer.New(indexer.Options{Hasher: hasher})
 	approx := approx.New(approx.Options{Hasher: hasher})
 	var err error
@@ -99,7 +100,7 @@ func follow(t *testing.T, h *harness, replay bool) *follower {
 	}
 	f.matcher = New(Options{
 		Index: f.index, Approx: approx, Models: f.models, Streams: streams,
-		Read:     func(ep indexer.EndpointID) knowledge.State { return f.events.State(ep) },
+		Read:     func(ep block.EndpointID) knowledge.State { return f.events.State(ep) },
 		Distrust: func(ep *endpoint.Endpoint) { f.events.Distrust(ep.ID) },
 		Vouch:    func(ep *endpoint.Endpoint) { f.events.Vouch(ep.ID) },
 	})
@@ -117,7 +118,7 @@ func (f *follower) settled(seq []int64, within time.Duration) bool {
 	for end := time.Now().Add(within); ; time.Sleep(200 * time.Microsecond) {
 		done := true
 		for i, ep := range f.eps {
-			p, _ := f.events.Position(indexer.Source{Endpoint: ep.ID})
+			p, _ := f.events.Position(block.Source{Endpoint: ep.ID})
 			if int64(p.Seq) < seq[i]+1 || f.events.Knowledge(ep.ID).State < knowledge.Partial {
 				done = false
 			}
@@ -299,7 +300,7 @@ func TestHealing(t *testing.T) {
 		last := f.chats(12, rng, &s) // a lost batch shows with the next one
 		if !f.settled(last.Seq, patience) {
 			for _, ep := range f.eps {
-				p, _ := f.events.Position(indexer.Source{Endpoint: ep.ID})
+				p, _ := f.events.Position(block.Source{Endpoint: ep.ID})
 				t.Logf("%s: %v at %d", ep.Name, f.events.Knowledge(ep.ID), p.Seq)
 			}
 			t.Fatalf("%s: not healed within a minute, published %v", step.name, last.Seq)

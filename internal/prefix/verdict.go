@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -42,7 +42,9 @@ const (
 type Seen struct {
 	Blocks int  // of its cache
 	Heard  bool // some message has come
-	Sparse bool // some cache groups have windows or states, which are not followed
+	Sparse bool // some cache groups are of kinds that are not followed
+	// Reports is how many full reports have come that were asked for.
+	Reports uint64
 }
 
 // audits keep the records of one model.
@@ -50,7 +52,7 @@ type audits struct {
 	model string
 
 	mu      sync.Mutex
-	records map[indexer.EndpointID]*record
+	records map[block.EndpointID]*record
 	flags   atomic.Pointer[[]flags] // by endpoint
 }
 
@@ -63,7 +65,7 @@ const (
 )
 
 // of returns the flags of an endpoint. It takes no lock.
-func (a *audits) of(id indexer.EndpointID) flags {
+func (a *audits) of(id block.EndpointID) flags {
 	if f := *a.flags.Load(); int(id) < len(f) {
 		return f[id]
 	}
@@ -71,7 +73,7 @@ func (a *audits) of(id indexer.EndpointID) flags {
 }
 
 // with calls f with the record of an endpoint, and makes its flags visible.
-func (a *audits) with(id indexer.EndpointID, f func(*record)) {
+func (a *audits) with(id block.EndpointID, f func(*record)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.records[id]
@@ -84,7 +86,7 @@ func (a *audits) with(id indexer.EndpointID, f func(*record)) {
 }
 
 // show publishes the flags of a record that have changed; mu is held.
-func (a *audits) show(id indexer.EndpointID, r *record) {
+func (a *audits) show(id block.EndpointID, r *record) {
 	now := flags(0)
 	if r.guessing() {
 		now |= flagGuess
@@ -103,7 +105,7 @@ func (a *audits) show(id indexer.EndpointID, r *record) {
 	a.flags.Store(&next)
 }
 
-func (a *audits) forget(id indexer.EndpointID) {
+func (a *audits) forget(id block.EndpointID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.records[id] != nil {
@@ -123,7 +125,7 @@ func (m *Matcher) auditsOf(r *request.Request) *audits {
 	if a, ok := m.audits.Load(name); ok {
 		return a.(*audits)
 	}
-	fresh := &audits{model: name, records: map[indexer.EndpointID]*record{}}
+	fresh := &audits{model: name, records: map[block.EndpointID]*record{}}
 	fresh.flags.Store(new([]flags))
 	a, _ := m.audits.LoadOrStore(name, fresh)
 	return a.(*audits)
@@ -177,15 +179,15 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 	}
 	sparse := m.o.Seen(ep).Sparse
 	if sparse {
-		v.Note = "its model has windows or states besides full attention (hybrid), which are not followed: it may reuse less than its events say"
+		v.Note = "some cache groups of its model are of a kind or block size that is not followed: little is certain of it by its events"
 	}
 	switch {
 	case !v.state.Followed():
 	case r.requests >= enough && r.plain >= doubt:
 		v.state, v.Uses = knowledge.Approximate, usesSent
 		v.Reason, v.Do = m.unrendered(model)
-	case r.wrong == under && v.state == knowledge.Partial:
-		v.Reason = "its events are known from the middle of its life on, and it reuses more than that"
+	case v.state == knowledge.Partial:
+		v.Reason, v.Do = m.joinedLate(r, m.o.Seen(ep).Reports)
 	case r.wrong == under:
 		v.state = knowledge.Mismatched
 		v.Reason, v.Do = m.missing(model, ep, r)
@@ -193,13 +195,34 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 		v.state = knowledge.Mismatched
 		v.Reason = "it reuses less than its events say"
 		if v.Do = "see whether another server publishes on its event port, or takes its requests"; sparse {
-			v.Do = "its model has windows or states besides full attention (hybrid), which are not followed: nothing is wrong with the engine"
+			v.Do = "some cache groups of its model are of a kind or block size that is not followed: nothing is wrong with the engine"
 		}
 	case r.dropsBlock():
 		v.Note = "it leaves out the last block of what it holds, as engines that speculate do (EAGLE, MTP)"
 	}
 	v.State = v.state.String()
 	return v
+}
+
+// joinedLate says what is missing of an endpoint whose stream was joined in the middle,
+// and how that heals.
+func (m *Matcher) joinedLate(r *record, come uint64) (reason, do string) {
+	const late = "its events are known from the middle of its life on"
+	switch {
+	case r.wrong == nothing && r.n >= enough && r.under <= relief/4:
+		reason = late + fmt.Sprintf("; of the last %d predictions %.0f%% were right", r.n, 100*(1-r.under-r.over))
+	case r.reports.deaf(come):
+		return late + fmt.Sprintf(", it reuses more than that, and none of %d requests made it tell what", r.reports.asked),
+			"nothing: it is known once its cache has turned over (engines before vLLM 0.32 do not tell; a larger buffer_steps in --kv-events-config keeps more for newcomers)"
+	case r.wrong == under:
+		reason = late + ", and it reuses more than that"
+	default:
+		reason = late
+	}
+	if m.o.FullReport {
+		return reason, fmt.Sprintf("nothing: single requests have it tell what it reuses (%d asked, %d told)", r.reports.asked, come)
+	}
+	return reason, "allow single requests to have it tell what it reuses (--full-report)"
 }
 
 // unrendered says why prompts of a model are not matched in their own space.
@@ -223,8 +246,8 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 			"set the endpoint's model, or add the name as an alias of the model"
 	case seen.Blocks == 0 && !seen.Heard:
 		return "no event has come, while its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
-	case seen.Blocks == 0 && seen.Sparse:
-		return "its model has sliding windows or states alone, which are not followed", "nothing: it is known by what was sent there"
+	case seen.Sparse:
+		return "some cache groups of its model are of a kind or block size that is not followed", "nothing: it is known by what was sent there"
 	case seen.Blocks == 0:
 		return "its events name no block that a prompt could begin with, while its answers report cached tokens",
 			"compare the topic with the engine's"

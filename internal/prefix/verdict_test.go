@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -22,7 +23,7 @@ type fault struct {
 	render  func(text string) string // by the engine; nil: as here
 	model   string                   // of the events; "": that of the requests
 	silent  bool                     // no events come
-	sparse  bool                     // events tell of windows or states
+	sparse  bool                     // events tell of groups that are not followed
 	plain   bool                     // prompts are not rendered here
 	less    int                      // blocks that engines leave out of what they hold
 	skips   bool                     // every other request reads no cache
@@ -34,21 +35,21 @@ type fault struct {
 // engines are simulated engines of which each remembers the latest blocks.
 type engines struct {
 	f      fault
-	h      indexer.Hasher
+	h      block.Hasher
 	index  *indexer.Index
-	held   []map[indexer.BlockKey]int // by engine, block to the time of use
+	held   []map[block.Key]int // by engine, block to the time of use
 	now    int
 	blocks int
 }
 
 const bytesOfBlock = 64 // 16 tokens of four bytes
 
-func (e *engines) chain(text string) (keys []indexer.BlockKey) {
+func (e *engines) chain(text string) (keys []block.Key) {
 	model := e.f.model
 	if model == "" {
 		model = "m"
 	}
-	key := e.h.Root(indexer.Scope{Space: indexer.SpaceText, Model: model})
+	key := e.h.Root(block.Scope{Space: block.SpaceText, Model: model})
 	for ; len(text) >= bytesOfBlock; text = text[bytesOfBlock:] {
 		key = e.h.Child(key, []byte(text[:bytesOfBlock]))
 		keys = append(keys, key)
@@ -66,24 +67,24 @@ func (e *engines) serve(i int, text string, skip bool) (prompt, cached int) {
 	for hit < len(keys) && hit*bytesOfBlock < len(text)-4 && held[keys[hit]] > 0 {
 		hit++
 	}
-	root := e.h.Root(indexer.Scope{Space: indexer.SpaceText, Model: "m"})
+	root := e.h.Root(block.Scope{Space: block.SpaceText, Model: "m"})
 	if e.f.model != "" {
-		root = e.h.Root(indexer.Scope{Space: indexer.SpaceText, Model: e.f.model})
+		root = e.h.Root(block.Scope{Space: block.SpaceText, Model: e.f.model})
 	}
 	d := indexer.Delta{}
 	for k, key := range keys {
 		if held[key] == 0 && !e.f.silent {
 			op := indexer.Op{Kind: indexer.OpStore, Root: k == 0, From: root, N: 1, First: uint32(len(d.Blocks))}
 			if k > 0 {
-				op.From, op.Parent = keys[k-1], indexer.EngineHash(keys[k-1])
+				op.From, op.Parent = keys[k-1], block.EngineHash(keys[k-1])
 			}
 			d.Ops = append(d.Ops, op)
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(key), Key: key, Bytes: bytesOfBlock, Tokens: 16})
+			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(key), Key: key, Bytes: bytesOfBlock, Tokens: 16})
 		}
 		held[key] = e.now
 	}
 	for len(held) > e.blocks {
-		oldest := indexer.BlockKey(0)
+		oldest := block.Key(0)
 		for key, at := range held {
 			if oldest == 0 || at < held[oldest] || at == held[oldest] && key < oldest {
 				oldest = key
@@ -92,10 +93,10 @@ func (e *engines) serve(i int, text string, skip bool) (prompt, cached int) {
 		delete(held, oldest)
 		if !e.f.silent {
 			d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: 1, First: uint32(len(d.Hashes))})
-			d.Hashes = append(d.Hashes, indexer.EngineHash(oldest))
+			d.Hashes = append(d.Hashes, block.EngineHash(oldest))
 		}
 	}
-	e.index.Apply(indexer.Source{Endpoint: indexer.EndpointID(i)}, &d)
+	e.index.Apply(block.Source{Endpoint: block.EndpointID(i)}, &d)
 	if hit = max(hit-e.f.less, 0); skip {
 		hit = 0
 	}
@@ -116,7 +117,7 @@ type played struct {
 // it is held.
 func play(t *testing.T, f fault, n int) (out played) {
 	t.Helper()
-	h := indexer.NewHasher(indexer.Seed{1})
+	h := block.NewHasher(block.Seed{1})
 	e := &engines{f: f, h: h, index: indexer.New(indexer.Options{Hasher: h}), blocks: 2000}
 	guess := approx.New(approx.Options{Hasher: h, ChunkBytes: 64, CapacityBytes: 2000 * bytesOfBlock})
 	clock := time.Unix(1_800_000_000, 0)
@@ -126,9 +127,9 @@ func play(t *testing.T, f fault, n int) (out played) {
 	}
 	m := New(Options{
 		Index: e.index, Approx: guess, Now: func() time.Time { return clock }, Speculate: time.Second,
-		Read: func(indexer.EndpointID) knowledge.State { return read },
+		Read: func(block.EndpointID) knowledge.State { return read },
 		Seen: func(ep *endpoint.Endpoint) Seen {
-			n := e.index.Blocks(indexer.Source{Endpoint: ep.ID})
+			n := e.index.Blocks(block.Source{Endpoint: ep.ID})
 			return Seen{Blocks: n, Heard: n > 0 || f.sparse, Sparse: f.sparse}
 		},
 		Distrust: func(*endpoint.Endpoint) { out.distrusts++ },
@@ -138,11 +139,11 @@ func play(t *testing.T, f fault, n int) (out played) {
 	pool.Set(fleetOf(2))
 	eps := pool.Snapshot().Endpoints
 	for range eps {
-		e.held = append(e.held, map[indexer.BlockKey]int{})
+		e.held = append(e.held, map[block.Key]int{})
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	chats := make([]string, 12)
-	root := h.Root(indexer.Scope{Space: indexer.SpaceText, Model: "m"})
+	root := h.Root(block.Scope{Space: block.SpaceText, Model: "m"})
 	for i := range n {
 		clock = clock.Add(2 * time.Second)
 		c := rng.IntN(len(chats))
@@ -154,10 +155,10 @@ func play(t *testing.T, f fault, n int) (out played) {
 		}
 		chats[c] += strings.Repeat(fmt.Sprintf("turn %d of chat %d: %d. ", i, c, rng.Int()), 10)
 		text := []byte(chats[c])
-		r := &request.Request{Kind: request.KindChat, InputTokens: len(text) / 4, Target: "m", Chunks: indexer.Query{Root: 7, Bytes: text}}
+		r := &request.Request{Kind: request.KindChat, InputTokens: len(text) / 4, Target: "m", Chunks: block.Query{Root: 7, Bytes: text}}
 		r.ChunkKeys = guess.Keys(r.Chunks, nil)
 		if !f.plain {
-			r.Exact, r.PromptBytes = []indexer.Query{{Root: root, Bytes: text}}, len(text)
+			r.Exact, r.PromptBytes = []block.Query{{Root: root, Bytes: text}}, len(text)
 		}
 		held := make([]picker.Held, len(eps))
 		m.Match(t.Context(), r, eps, held)
@@ -213,8 +214,8 @@ func TestVerdicts(t *testing.T) {
 		{name: "no model", plain: true, state: knowledge.Approximate, says: "--model"},
 		{name: "EAGLE", less: 1, state: knowledge.Exact},
 		{name: "three blocks less", less: 3, state: knowledge.Mismatched, says: "less than its events"},
-		{name: "windows alone", silent: true, sparse: true, state: knowledge.Mismatched, says: "windows or states alone"},
-		{name: "hybrid", sparse: true, less: 3, state: knowledge.Mismatched, says: "besides full attention"},
+		{name: "unknown groups", silent: true, sparse: true, state: knowledge.Mismatched, says: "not followed"},
+		{name: "hybrid", sparse: true, less: 3, state: knowledge.Mismatched, says: "not followed"},
 		{name: "half read no cache", skips: true, state: knowledge.Exact},
 	} {
 		t.Run(f.name, func(t *testing.T) {

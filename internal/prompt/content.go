@@ -104,7 +104,7 @@ func (c *converter) part(v value.Value) (value.Value, partKind, bool) {
 		c.bad = "a content part is a " + v.Kind().String()
 		return v, partNone, false
 	}
-	typ := text(d, "type")
+	typ := d.Text("type")
 	switch typ {
 	case "text", "input_text", "output_text", "refusal", "thinking":
 		key := "text"

@@ -12,7 +12,7 @@ import (
 func foldDevelopers(conv []value.Value) []value.Value {
 	found := false
 	for i, v := range conv {
-		if text(v.Dict(), "role") != "developer" {
+		if v.Dict().Text("role") != "developer" {
 			continue
 		}
 		found = true
@@ -33,7 +33,7 @@ func foldDevelopers(conv []value.Value) []value.Value {
 	var rest []value.Value
 	scattered := false
 	for i, v := range conv {
-		if text(v.Dict(), "role") != "system" {
+		if v.Dict().Text("role") != "system" {
 			rest = append(rest, v)
 			continue
 		}

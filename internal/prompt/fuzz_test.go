@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
 )
 
 func testClock() time.Time { return time.Date(2026, 3, 7, 9, 5, 3, 0, time.UTC) }
@@ -30,9 +28,9 @@ func FuzzRender(f *testing.F) {
 		}
 	}
 	models := []*Model{
-		smallModel(f, folder(plainTemplate), Options{Now: testClock}),
-		smallModel(f, folder(partsTemplate), Options{Now: testClock, Tools: ToolsAsWritten}),
-		smallModel(f, folder(dumpTemplate), Options{Now: testClock}),
+		smallModel(f, folderOf(plainTemplate), Options{Now: testClock}),
+		smallModel(f, folderOf(partsTemplate), Options{Now: testClock, Tools: ToolsAsWritten}),
+		smallModel(f, folderOf(dumpTemplate), Options{Now: testClock}),
 	}
 	f.Fuzz(func(t *testing.T, body []byte, kind uint8) {
 		for _, m := range models {
@@ -47,27 +45,6 @@ func FuzzRender(f *testing.F) {
 				if end < 0 || end > len(out)-1 {
 					t.Fatalf("end %d of %d bytes", end, len(out)-1)
 				}
-			}
-		}
-	})
-}
-
-// FuzzTokenizerConfig loads any tokenizer_config.json.
-func FuzzTokenizerConfig(f *testing.F) {
-	for _, s := range []string{
-		`{"chat_template":"{{ messages }}","bos_token":{"content":"<s>"},"added_tokens_decoder":{"98":{"content":"<x>","lstrip":true}}}`,
-		`{"chat_template":[{"name":"default","template":"x"},{"name":"tool_use","template":"{% for m in messages %}{{ m }}{% endfor %}"}],"additional_special_tokens":["a"]}`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, conf []byte) {
-		c := &tokenizerConfig{templates: map[string]string{}}
-		if err := c.parse(conf); err != nil {
-			return
-		}
-		for _, src := range c.templates {
-			if tmpl, err := newTemplate(src, ContentAuto); err == nil {
-				tmpl.Render(t.Context(), nil, c.special, jinja.Options{Now: testClock()})
 			}
 		}
 	})

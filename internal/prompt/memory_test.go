@@ -56,7 +56,7 @@ func hostile(size int, names ...string) map[string][]byte {
 // TestMemoryLaw renders bodies that are all values: none may take more than its
 // part of memory, and what a template makes of one is paid for.
 func TestMemoryLaw(t *testing.T) {
-	dir := smallFolder(t, folder(`{% for m in messages %}{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}{% endfor %}`+
+	dir := smallFolder(t, folderOf(`{% for m in messages %}{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}{% endfor %}`+
 		`{% for d in documents or [] %}{{ d|tojson }}{% endfor %}{% for t in tools or [] %}{{ t|tojson }}{% endfor %}{{ x }}`))
 	bodies := hostile(512 << 10)
 	for name, body := range hostile(8<<20, "documents {}", "tools []", "messages {}", "kwargs {}", "keys of kwargs {}") {
@@ -98,7 +98,7 @@ func allocated(f func()) int {
 // TestTemplatesPay renders a template that makes much of little: it asks for
 // memory, and ends where it gets none.
 func TestTemplatesPay(t *testing.T) {
-	m := smallModel(t, folder("{% for i in range(3000) %}{% set x = messages[0].content * 1000 %}{% endfor %}"), Options{Now: testClock})
+	m := smallModel(t, folderOf("{% for i in range(3000) %}{% set x = messages[0].content * 1000 %}{% endfor %}"), Options{Now: testClock})
 	body := []byte(`{"messages":[{"role":"user","content":"abc"}]}`)
 	asked := 0
 	if _, _, err := m.render(context.Background(), nil, body, KindChat, func(n int) bool { asked += n; return true }); err != nil || asked < 8<<20 || asked > 10<<20 {

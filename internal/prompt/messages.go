@@ -13,15 +13,19 @@ var messagesKeys = keySet("messages", "system", "tools", "tool_choice", "chat_te
 // engines leave out.
 const billingHeader = "x-anthropic-billing-header"
 
-// messagesChat maps an Anthropic Messages body to a chat, as vLLM does.
-func messagesChat(body *value.Dict) (*chat, error) {
+// messagesChat maps an Anthropic Messages body to a chat, as vLLM does from 0.32 on.
+func messagesChat(body *value.Dict, h habits) (*chat, error) {
 	ch := newChat(body)
 	list, _ := body.Get("messages")
 	if list.Kind() != value.KindList {
 		return nil, failure(ReasonBody, "messages is a %s", list.Kind())
 	}
-	a := &anthropic{}
-	if s := systemParts(body, list.Items()); s != "" {
+	a := &anthropic{inline: h.inlineSystem}
+	var merged []value.Value
+	if !a.inline {
+		merged = list.Items()
+	}
+	if s := systemParts(body, merged); s != "" {
 		a.add("system", value.String(s))
 	}
 	for _, m := range list.Items() {
@@ -33,36 +37,54 @@ func messagesChat(body *value.Dict) (*chat, error) {
 	if oc, _ := body.Get("output_config"); oc.Dict() != nil {
 		ch.effort, _ = oc.Dict().Get("effort")
 	}
+	if thinking, _ := body.Get("thinking"); thinking.Dict().Text("type") == "disabled" {
+		ch.effort = value.String(h.noThinking)
+	}
 	ch.tools = anthropicTools(body)
 	choice, _ := body.Get("tool_choice")
-	ch.noTools = choice.Dict() != nil && text(choice.Dict(), "type") == "none"
+	ch.noTools = choice.Dict() != nil && choice.Dict().Text("type") == "none"
 	return ch, nil
 }
 
-// systemParts joins the texts of the system field and of system messages.
+// systemParts joins the texts of the system field and of the system messages among
+// messages.
 func systemParts(body *value.Dict, messages []value.Value) string {
 	var b strings.Builder
-	add := func(v value.Value) {
-		b.WriteString(v.Str())
-		for _, it := range v.Items() {
-			if t := text(it.Dict(), "text"); text(it.Dict(), "type") == "text" && !strings.HasPrefix(t, billingHeader) {
-				b.WriteString(t)
-			}
-		}
-	}
 	system, _ := body.Get("system")
-	add(system)
+	b.WriteString(system.Str())
+	addTexts(&b, system)
 	for _, m := range messages {
-		if text(m.Dict(), "role") == "system" {
+		if m.Dict().Text("role") == "system" {
 			content, _ := m.Dict().Get("content")
-			add(content)
+			b.WriteString(inlineText(content))
 		}
 	}
 	return b.String()
 }
 
+func addTexts(b *strings.Builder, v value.Value) {
+	for _, it := range v.Items() {
+		if t := it.Dict().Text("text"); it.Dict().Text("type") == "text" && !strings.HasPrefix(t, billingHeader) {
+			b.WriteString(t)
+		}
+	}
+}
+
+// inlineText is the text of a system message among others.
+func inlineText(content value.Value) string {
+	var b strings.Builder
+	if !strings.HasPrefix(content.Str(), billingHeader) {
+		b.WriteString(content.Str())
+	}
+	addTexts(&b, content)
+	return b.String()
+}
+
 // anthropic gathers chat messages.
-type anthropic struct{ messages []value.Value }
+type anthropic struct {
+	messages []value.Value
+	inline   bool // system messages stay where they are
+}
 
 func (a *anthropic) add(role string, content value.Value) *value.Dict {
 	d := value.NewDict(4)
@@ -75,14 +97,17 @@ func (a *anthropic) add(role string, content value.Value) *value.Dict {
 }
 
 func (a *anthropic) message(m *value.Dict) error {
-	role := text(m, "role")
+	role := m.Text("role")
 	if role == "" {
 		return failure(ReasonBody, "a message has no role")
 	}
+	content, _ := m.Get("content")
 	if role == "system" {
+		if s := inlineText(content); a.inline && s != "" {
+			a.add("system", value.String(s))
+		}
 		return nil
 	}
-	content, _ := m.Get("content")
 	if content.Kind() == value.KindString {
 		a.add(role, content)
 		return nil
@@ -92,9 +117,9 @@ func (a *anthropic) message(m *value.Dict) error {
 	thought := false
 	for _, it := range content.Items() {
 		b := it.Dict()
-		switch text(b, "type") {
+		switch b.Text("type") {
 		case "text":
-			if text(b, "text") != "" {
+			if b.Text("text") != "" {
 				t, _ := b.Get("text")
 				parts = append(parts, textPart(t))
 			}
@@ -102,7 +127,7 @@ func (a *anthropic) message(m *value.Dict) error {
 			parts = append(parts, imagePart())
 		case "thinking":
 			thought = true
-			thinking.WriteString(text(b, "thinking"))
+			thinking.WriteString(b.Text("thinking"))
 		case "tool_use":
 			calls = append(calls, toolUse(b))
 		case "tool_result":
@@ -126,7 +151,7 @@ func (a *anthropic) message(m *value.Dict) error {
 		d.Set("tool_calls", value.List(calls))
 	}
 	switch {
-	case len(parts) == 1 && text(parts[0].Dict(), "type") == "text":
+	case len(parts) == 1 && parts[0].Dict().Text("type") == "text":
 		t, _ := parts[0].Dict().Get("text")
 		d.Set("content", t)
 	case len(parts) > 0:
@@ -143,14 +168,14 @@ func imagePart() value.Value {
 
 func toolUse(b *value.Dict) value.Value {
 	fn := value.NewDict(2)
-	fn.Set("name", value.String(text(b, "name")))
+	fn.Set("name", value.String(b.Text("name")))
 	in, _ := b.Get("input")
 	if !in.IsTrue() {
 		in = value.FromDict(value.NewDict(0))
 	}
 	fn.Set("arguments", in)
 	d := value.NewDict(3)
-	d.Set("id", value.String(text(b, "id")))
+	d.Set("id", value.String(b.Text("id")))
 	d.Set("type", value.String("function"))
 	d.Set("function", value.FromDict(fn))
 	return value.FromDict(d)
@@ -165,23 +190,23 @@ func (a *anthropic) toolResult(b *value.Dict) {
 		texts = append(texts, content)
 	}
 	for _, it := range content.Items() {
-		switch d := it.Dict(); text(d, "type") {
+		switch d := it.Dict(); d.Text("type") {
 		case "text":
-			texts = append(texts, value.String(text(d, "text")))
+			texts = append(texts, value.String(d.Text("text")))
 		case "image":
 			images = append(images, imagePart())
 		case "tool_reference":
 			ref := value.NewDict(2)
 			ref.Set("type", value.String("tool_reference"))
-			name := text(d, "tool_name")
+			name := d.Text("tool_name")
 			if name == "" {
-				name = text(d, "name")
+				name = d.Text("name")
 			}
 			ref.Set("name", value.String(name))
 			refs = append(refs, value.FromDict(ref))
 		}
 	}
-	id := value.String(text(b, "tool_use_id"))
+	id := value.String(b.Text("tool_use_id"))
 	a.add("tool", value.String(joinTexts(texts))).Set("tool_call_id", id)
 	if len(images) > 0 {
 		a.add("user", value.List(images))

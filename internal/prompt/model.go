@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt/folder"
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
@@ -30,6 +31,7 @@ type Model struct {
 	pool    sync.Pool // of *scratch
 	check   sync.Pool // of *vocab.Checker
 	print   fingerprint
+	habits  func() habits
 }
 
 // fileTekken is the vocabulary file of Mistral's own repositories.
@@ -47,7 +49,7 @@ var engineOnlyTypes = map[string]bool{
 // Load reads a model's folder: vocabulary, chat templates, special tokens. It
 // takes a second for the largest models and about 50 MB while it runs.
 func Load(dir string, o Options) (*Model, error) {
-	conf, err := readConfig(dir)
+	conf, err := folder.Read(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +58,12 @@ func Load(dir string, o Options) (*Model, error) {
 			return nil, err
 		}
 	}
-	m := &Model{opts: o, special: conf.special}
+	m := &Model{opts: o, special: conf.Special}
 	m.pool.New = func() any { return new(scratch) }
 	if m.opts.Now == nil {
 		m.opts.Now = time.Now
 	}
-	if m.vocab, err = vocab.Load(o.Vocabulary, vocab.Options{Added: conf.added, Pattern: o.Pattern}); err != nil {
+	if m.vocab, err = vocab.Load(o.Vocabulary, vocab.Options{Added: conf.Added, Pattern: o.Pattern}); err != nil {
 		return nil, err
 	}
 	m.notes = append(m.notes, m.vocab.Notes()...)
@@ -72,30 +74,31 @@ func Load(dir string, o Options) (*Model, error) {
 		}
 		m.kwargs = v.Dict()
 	}
-	for _, name := range append(conf.architectures, conf.modelType) {
+	for _, name := range append(conf.Architectures, conf.ModelType) {
 		if engineOnlyTypes[name] {
 			m.opts.EngineOnly = true
 			m.notes = append(m.notes, "engines build prompts of "+name+" in code: chats are matched approximately unless an engine renders them")
 			break
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, fileTekken)); err == nil && conf.templates[templateDefault] != "" {
+	if _, err := os.Stat(filepath.Join(dir, fileTekken)); err == nil && conf.Templates[folder.TemplateDefault] != "" {
 		m.notes = append(m.notes, "vLLM renders chats of folders with "+fileTekken+" by mistral_common, not by their template: some may differ")
 	}
 	m.surround(conf)
+	m.habits = sync.OnceValue(m.probeHabits)
 	return m, m.loadTemplates(conf)
 }
 
 // loadTemplates parses the model's chat templates.
-func (m *Model) loadTemplates(conf *tokenizerConfig) error {
+func (m *Model) loadTemplates(conf *folder.Config) error {
 	if m.opts.Template != "" {
-		src, err := readFile(m.opts.Template)
+		src, err := folder.ReadFile(m.opts.Template)
 		if err != nil {
 			return err
 		}
-		conf.templates = map[string]string{templateDefault: string(src)}
+		conf.Templates = map[string]string{folder.TemplateDefault: string(src)}
 	}
-	src, ok := conf.templates[templateDefault]
+	src, ok := conf.Templates[folder.TemplateDefault]
 	if !ok {
 		if !m.opts.EngineOnly {
 			m.notes = append(m.notes, "no chat template")
@@ -104,7 +107,7 @@ func (m *Model) loadTemplates(conf *tokenizerConfig) error {
 	}
 	var err error
 	if m.chat, err = newTemplate(src, m.opts.Content); err == nil {
-		if src, ok := conf.templates[templateTools]; ok {
+		if src, ok := conf.Templates[folder.TemplateTools]; ok {
 			m.tools, err = newTemplate(src, m.opts.Content)
 		}
 	}
@@ -120,16 +123,16 @@ func (m *Model) loadTemplates(conf *tokenizerConfig) error {
 // surround works out what the tokenizer puts around a text when special tokens
 // are asked for. Llama and Gemma classes follow add_bos_token rather than the
 // file's post-processor.
-func (m *Model) surround(conf *tokenizerConfig) {
+func (m *Model) surround(conf *folder.Config) {
 	m.bos, _ = m.vocab.AppendTokens(nil, m.vocab.BOS())
 	m.eos, _ = m.vocab.AppendTokens(nil, m.vocab.EOS())
-	if conf.addBOS == nil || !strings.HasPrefix(conf.class, "Llama") && !strings.HasPrefix(conf.class, "Gemma") &&
-		!strings.HasPrefix(conf.class, "CodeLlama") {
+	if conf.AddBOS == nil || !strings.HasPrefix(conf.Class, "Llama") && !strings.HasPrefix(conf.Class, "Gemma") &&
+		!strings.HasPrefix(conf.Class, "CodeLlama") {
 		return
 	}
 	m.bos = nil
-	if *conf.addBOS {
-		for _, s := range conf.special {
+	if *conf.AddBOS {
+		for _, s := range conf.Special {
 			if s.Name == "bos_token" {
 				m.bos = []byte(s.Value.Str())
 			}

@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -287,10 +288,22 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 		}
 		return ok
 	}
+	here := func(model *Model) ([]byte, Info, error) {
+		end, ok := m.opts.Budget.Turn(ctx, len(body))
+		switch {
+		case ok:
+		case errors.Is(ctx.Err(), context.Canceled):
+			return dst, Info{}, &Error{ReasonDeadline, ctx.Err()}
+		default:
+			return dst, Info{}, failure(ReasonDeadline, "other large bodies were rendered for all of its time")
+		}
+		defer end()
+		return model.render(ctx, dst, body, kind, more)
+	}
 	model, reason := t.entry.get()
 	if model == nil {
 		err = &Error{Reason: reason}
-	} else if out, info, err = model.render(ctx, dst, body, kind, more); err != nil && m.opts.Engine != nil && engineCanHelp(ReasonOf(err), kind) {
+	} else if out, info, err = here(model); err != nil && m.opts.Engine != nil && engineCanHelp(ReasonOf(err), kind) {
 		out, info, err = m.opts.Engine(ctx, model, name, dst, body)
 	}
 	if err != nil {
@@ -309,10 +322,11 @@ func engineCanHelp(r Reason, kind Kind) bool {
 	return kind == KindChat && (r == ReasonNoTemplate || r == ReasonUnsupported)
 }
 
-// count counts a miss; the first of a kind is logged.
+// count counts a miss; the first of a kind is logged, unless nothing but the request is
+// to blame, or its client went away.
 func (m *Models) count(e *entry, r Reason, err error) {
 	e.missed[r].Add(1)
-	if r != ReasonBody && r != ReasonLoading && !e.said[r].Swap(true) {
+	if r != ReasonBody && r != ReasonLoading && !errors.Is(err, context.Canceled) && !e.said[r].Swap(true) {
 		m.opts.Log.Warn("prompts of this model are matched approximately", "model", e.conf.Options.Name, "reason", r.String(), "error", err)
 	}
 }

@@ -51,7 +51,7 @@ func named(name string, aliases, adapters []string) Config {
 }
 
 func TestModelsLifecycle(t *testing.T) {
-	small := smallModel(t, folder(plainTemplate), Options{})
+	small := smallModel(t, folderOf(plainTemplate), Options{})
 	synctest.Test(t, func(t *testing.T) {
 		l := &loader{}
 		hold := make(chan struct{})
@@ -117,7 +117,7 @@ func TestModelsLifecycle(t *testing.T) {
 
 // TestModelsStaleLoad checks that an old load that ends late changes nothing.
 func TestModelsStaleLoad(t *testing.T) {
-	small := smallModel(t, folder(plainTemplate), Options{})
+	small := smallModel(t, folderOf(plainTemplate), Options{})
 	synctest.Test(t, func(t *testing.T) {
 		l := &loader{}
 		hold := make(chan struct{})
@@ -155,7 +155,7 @@ func TestModelsStaleLoad(t *testing.T) {
 
 func TestModelsRenderCounts(t *testing.T) {
 	var logs bytes.Buffer
-	small := smallModel(t, folder(plainTemplate), Options{})
+	small := smallModel(t, folderOf(plainTemplate), Options{})
 	l := &loader{model: small}
 	m := NewModels(ModelsOptions{load: l.load, Log: slog.New(slog.NewTextHandler(&logs, nil))})
 	defer m.Close()
@@ -185,6 +185,11 @@ func TestModelsRenderCounts(t *testing.T) {
 	}
 	if _, err := render("zz", `{}`); ReasonOf(err) != ReasonNoModel {
 		t.Errorf("unknown model again: %v", err)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, _, err := m.Render(gone, "a", nil, []byte(`{"messages":[{"role":"user","content":"hi"}]}`), KindChat); ReasonOf(err) != ReasonDeadline {
+		t.Errorf("a client that left: %v", err)
 	}
 	if n := strings.Count(logs.String(), "requests name a model that is not configured"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, logs.String())

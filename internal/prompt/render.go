@@ -38,7 +38,7 @@ func (m *Model) render(ctx context.Context, dst, body []byte, kind Kind, more fu
 	case KindResponses:
 		out, info, err = m.renderChatBody(s, dst, body, responsesKeys, responsesChat)
 	case KindMessages:
-		out, info, err = m.renderChatBody(s, dst, body, messagesKeys, messagesChat)
+		out, info, err = m.renderChatBody(s, dst, body, messagesKeys, func(obj *value.Dict) (*chat, error) { return messagesChat(obj, m.habits()) })
 	case KindCompletions, KindEmbeddings, KindGenerate:
 		out, info, err = m.renderText(s, dst, body, kind)
 	default:

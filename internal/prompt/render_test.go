@@ -69,7 +69,7 @@ const plainTemplate = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% 
 
 const partsTemplate = "{% for m in messages %}[{{ m.role }}]{% for p in m.content %}{% if p.type == 'image' %}<img>{% else %}{{ p.text }}|{% endif %}{% endfor %}{{ '\n' }}{% endfor %}"
 
-func folder(template string) map[string]string {
+func folderOf(template string) map[string]string {
 	data, err := json.Marshal(object{"chat_template": template, "bos_token": "<s>", "eos_token": object{"content": "</s>"}})
 	if err != nil {
 		panic(err)
@@ -101,7 +101,7 @@ func checkRenderings(t *testing.T, m *Model, kind Kind, cases []rendering) {
 }
 
 func TestRenderChat(t *testing.T) {
-	m := smallModel(t, folder(plainTemplate), Options{})
+	m := smallModel(t, folderOf(plainTemplate), Options{})
 	checkRenderings(t, m, KindChat, []rendering{
 		{name: "plain", body: `{"messages":[{"role":"user","content":"hi"}]}`, want: "[user]hi\n[assistant]"},
 		{name: "parts", body: `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},"b",{"type":"refusal","refusal":"c"},{"type":"text"}]}]}`, want: "[user]a\nb\nc\n[assistant]"},
@@ -132,14 +132,14 @@ func TestRenderChat(t *testing.T) {
 }
 
 func TestRenderParts(t *testing.T) {
-	m := smallModel(t, folder(partsTemplate), Options{})
+	m := smallModel(t, folderOf(partsTemplate), Options{})
 	checkRenderings(t, m, KindChat, []rendering{
 		{name: "string", body: `{"messages":[{"role":"user","content":"hi"}]}`, want: "[user]hi|\n"},
 		{name: "parts", body: `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}`, want: "[user]a|b|\n"},
 		{name: "image in the middle", body: `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"u"}},{"type":"text","text":"b"}]}]}`, want: "[user]a|", truncated: true},
 		{name: "null", body: `{"messages":[{"role":"assistant"}]}`, want: "[assistant]\n"},
 	})
-	m = smallModel(t, folder(partsTemplate), Options{Content: ContentString})
+	m = smallModel(t, folderOf(partsTemplate), Options{Content: ContentString})
 	checkRenderings(t, m, KindChat, []rendering{
 		{name: "forced to a string", body: `{"messages":[{"role":"user","content":"hi"}]}`, want: "[user]||\n"},
 	})
@@ -150,7 +150,7 @@ func TestRenderParts(t *testing.T) {
 func TestMediaChangesEarlierText(t *testing.T) {
 	src := "{% for m in messages %}{% for p in m.content %}{% if p.type == 'image' %}{% set ns.seen = true %}{% endif %}{% endfor %}{% endfor %}"
 	src = "{% set ns = namespace(seen=false) %}" + src + "A{% if ns.seen %}image{% else %}none{% endif %}" + partsTemplate
-	m := smallModel(t, folder(src), Options{})
+	m := smallModel(t, folderOf(src), Options{})
 	checkRenderings(t, m, KindChat, []rendering{
 		{name: "image", body: `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url"}]}]}`, want: "A", truncated: true},
 	})
@@ -164,11 +164,11 @@ func TestRenderTools(t *testing.T) {
 	dumped := `[{"type": "function", "function": {"name": "f", "description": null, "parameters": {"z": 1, "a": 2}}}]`
 	written := `[{"function": {"parameters": {"z": 1, "a": 2}, "name": "f", "x": 1}, "type": "function", "y": 2}]`
 	with := func(extra string) string { return strings.Replace(body, "%s", extra, 1) }
-	checkRenderings(t, smallModel(t, folder(src), Options{}), KindChat, []rendering{
+	checkRenderings(t, smallModel(t, folderOf(src), Options{}), KindChat, []rendering{
 		{name: "dumped", body: with(""), want: dumped + calls},
 		{name: "choice none keeps them", body: with(`,"tool_choice":"none"`), want: dumped + calls},
 	})
-	checkRenderings(t, smallModel(t, folder(src), Options{Tools: ToolsAsWritten, HideTools: true}), KindChat, []rendering{
+	checkRenderings(t, smallModel(t, folderOf(src), Options{Tools: ToolsAsWritten, HideTools: true}), KindChat, []rendering{
 		{name: "as written", body: with(""), want: written + calls},
 		{name: "choice none hides them", body: with(`,"tool_choice":"none"`), want: "null" + calls},
 	})
@@ -176,20 +176,20 @@ func TestRenderTools(t *testing.T) {
 
 func TestRenderKwargs(t *testing.T) {
 	src := "{{ bos_token }}{{ eos_token }}{{ pad_token is defined }} {{ enable_thinking }} {{ reasoning_effort }} {{ x }} {{ documents is none }}"
-	m := smallModel(t, folder(src), Options{Kwargs: `{"x":1,"enable_thinking":"server"}`})
+	m := smallModel(t, folderOf(src), Options{Kwargs: `{"x":1,"enable_thinking":"server"}`})
 	checkRenderings(t, m, KindChat, []rendering{
 		{name: "defaults", body: `{"messages":[]}`, want: "<s></s>False server  1 True"},
 		{name: "from the body", body: `{"messages":[],"chat_template_kwargs":{"x":[2],"enable_thinking":false}}`, want: "<s></s>False False  [2] True"},
 		{name: "effort", body: `{"messages":[],"reasoning_effort":"low"}`, want: "<s></s>False server low 1 True"},
 	})
-	m = smallModel(t, folder(src), Options{})
+	m = smallModel(t, folderOf(src), Options{})
 	checkRenderings(t, m, KindChat, []rendering{
 		{name: "effort sets thinking", body: `{"messages":[],"reasoning_effort":"none","documents":[{"a":"b"}]}`, want: "<s></s>False False none  False"},
 	})
 }
 
 func TestTemplateErrors(t *testing.T) {
-	m := smallModel(t, folder("{{ raise_exception('secret ' + messages[0].content) }}"), Options{})
+	m := smallModel(t, folderOf("{{ raise_exception('secret ' + messages[0].content) }}"), Options{})
 	_, _, err := m.Render(t.Context(), nil, []byte(`{"messages":[{"role":"user","content":"hi"}]}`), KindChat)
 	if ReasonOf(err) != ReasonTemplate || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)

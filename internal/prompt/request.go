@@ -63,7 +63,7 @@ func parseChat(body *value.Dict, o *Options) (*chat, error) {
 	if ch.addGeneration && ch.continueFinal {
 		return nil, failure(ReasonBody, "continue_final_message with add_generation_prompt")
 	}
-	ch.noTools = text(body, "tool_choice") == "none"
+	ch.noTools = body.Text("tool_choice") == "none"
 	tools, ok := body.Get("tools")
 	if !ok {
 		tools = value.None()

@@ -14,7 +14,7 @@ func responsesChat(body *value.Dict) (*chat, error) {
 		}
 	}
 	r := &responses{}
-	if s := text(body, "instructions"); s != "" {
+	if s := body.Text("instructions"); s != "" {
 		r.add("system", value.String(s))
 	}
 	input, _ := body.Get("input")
@@ -42,9 +42,7 @@ func responsesChat(body *value.Dict) (*chat, error) {
 		return nil, err
 	}
 	ch.tools = tools
-	if text(body, "tool_choice") == "none" {
-		ch.tools = value.None()
-	}
+	ch.noTools = body.Text("tool_choice") == "none"
 	return ch, nil
 }
 
@@ -65,7 +63,7 @@ func (r *responses) add(role string, content value.Value) *value.Dict {
 // else a new one.
 func (r *responses) assistant(key string) *value.Dict {
 	if n := len(r.messages); n > 0 {
-		if d := r.messages[n-1].Dict(); text(d, "role") == "assistant" {
+		if d := r.messages[n-1].Dict(); d.Text("role") == "assistant" {
 			if _, ok := d.Get(key); !ok {
 				return d
 			}
@@ -80,9 +78,9 @@ func (r *responses) item(v value.Value) error {
 	if d == nil {
 		return failure(ReasonBody, "an input item is a %s", v.Kind())
 	}
-	switch typ := text(d, "type"); typ {
+	switch typ := d.Text("type"); typ {
 	case "function_call":
-		if ns := text(d, "namespace"); ns != "" {
+		if ns := d.Text("namespace"); ns != "" {
 			return failure(ReasonUnsupported, "a namespaced tool call")
 		}
 		args, _ := d.Get("arguments")
@@ -118,7 +116,7 @@ func (r *responses) toolCall(d *value.Dict, args value.Value) {
 	call.Set("type", value.String("function"))
 
 	var m *value.Dict
-	if n := len(r.messages); n > 0 && text(r.messages[n-1].Dict(), "role") == "assistant" {
+	if n := len(r.messages); n > 0 && r.messages[n-1].Dict().Text("role") == "assistant" {
 		m = r.messages[n-1].Dict()
 	} else {
 		m = r.add("assistant", value.Value{})
@@ -143,7 +141,7 @@ func (r *responses) reasoning(d *value.Dict) error {
 }
 
 func (r *responses) message(d *value.Dict) error {
-	role := text(d, "role")
+	role := d.Text("role")
 	content, _ := d.Get("content")
 	if role != "assistant" {
 		r.messages = append(r.messages, value.FromDict(d))
@@ -167,10 +165,10 @@ func partialItem(items []value.Value) bool {
 		return false
 	}
 	d := items[len(items)-1].Dict()
-	if typ := text(d, "type"); typ != "" && typ != "message" && typ != "reasoning" {
+	if typ := d.Text("type"); typ != "" && typ != "message" && typ != "reasoning" {
 		return false
 	}
-	status := text(d, "status")
+	status := d.Text("status")
 	return status == "in_progress" || status == "incomplete"
 }
 
@@ -182,13 +180,10 @@ func responsesTools(body *value.Dict) (value.Value, error) {
 	}
 	var out []value.Value
 	for _, it := range v.Items() {
-		if text(it.Dict(), "type") != "function" {
+		if it.Dict().Text("type") != "function" {
 			return v, failure(ReasonUnsupported, "a built-in tool")
 		}
-		tool := value.NewDict(2)
-		tool.Set("type", value.String("function"))
-		tool.Set("function", value.FromDict(pick(it.Dict(), "name", "parameters", "strict", "type", "description")))
-		out = append(out, value.FromDict(tool))
+		out = append(out, functionTool(pick(it.Dict(), "name", "description", "parameters"), it.Dict()))
 	}
 	return value.List(out), nil
 }

@@ -7,10 +7,12 @@ import (
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/folder"
 )
 
 // modelFiles match the files of a model's folder that Load may read.
-var modelFiles = []string{"*.json", "*.jinja", "*.model", "*.tiktoken", "*.txt", dirTemplates + "/*.jinja"}
+var modelFiles = []string{"*.json", "*.jinja", "*.model", "*.tiktoken", "*.txt", folder.DirTemplates + "/*.jinja"}
 
 // contentSum sums up what Load would read; 0 when some of it cannot be read, or there is
 // nothing.

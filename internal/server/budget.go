@@ -14,7 +14,7 @@ func (s *Server) openBudget() {
 	s.budget = budget.New(limit)
 	s.budget.Apply()
 	s.registry.MustRegister(s.budget)
-	s.listeners = budget.NewListeners(s.registry)
+	s.listeners = budget.NewListeners(s.budget, s.registry)
 	s.o.Log.Info("memory budget", "bytes", s.budget.Limit(), "source", source)
 }
 

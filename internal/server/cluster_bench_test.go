@@ -27,6 +27,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // What BenchmarkCluster plays.
@@ -172,7 +173,7 @@ func (r *clusterRig) open(replicas int, file, model string) {
 		join = append(join, at)
 		r.servers = append(r.servers, s)
 	}
-	r.wait("replicas are ready", func() bool {
+	testkit.Await(r.b, "replicas are ready", func() bool {
 		for _, s := range r.servers {
 			if !s.settled.Load() || s.pending() > 0 {
 				return false
@@ -189,15 +190,6 @@ func (r *clusterRig) open(replicas int, file, model string) {
 	runtime.GC()
 }
 
-func (r *clusterRig) wait(what string, ok func() bool) {
-	r.b.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.b.Fatalf("%s: not within 30 s", what)
-		}
-	}
-}
-
 // has reports whether every replica has applied a stream up to seq.
 func (r *clusterRig) has(x *benchStream, seq uint64) bool {
 	for _, s := range r.servers {
@@ -210,7 +202,7 @@ func (r *clusterRig) has(x *benchStream, seq uint64) bool {
 
 func (r *clusterRig) caughtUp() {
 	r.b.Helper()
-	r.wait("every replica has every event", func() bool {
+	testkit.Await(r.b, "every replica has every event", func() bool {
 		return !slices.ContainsFunc(r.streams, func(x *benchStream) bool { return !r.has(x, x.seq) })
 	})
 }

@@ -8,10 +8,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -22,6 +21,9 @@ type Explained struct {
 	// Knowledge is how far each endpoint's cache is known (a knowledge.State). Only
 	// exact and partial ones are matched in the prompt's own space.
 	Knowledge map[string]string `json:"knowledge"`
+	// AgeMS is how far that may be behind engines that work and of which nothing has come
+	// for longer than usual.
+	AgeMS map[string]float64 `json:"age_ms,omitempty"`
 }
 
 // explain answers POST /debug/explain: the body is the request's, its headers
@@ -44,8 +46,8 @@ func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 	if err := request.Parse(r); err != nil {
 		return nil, err
 	}
-	out := Explained{Knowledge: map[string]string{}}
-	before := map[indexer.EndpointID]knowledge.State{}
+	out := Explained{Knowledge: map[string]string{}, AgeMS: map[string]float64{}}
+	before := map[block.EndpointID]knowledge.State{}
 	for _, ep := range s.pool.Snapshot().Endpoints {
 		before[ep.ID] = s.share.State(ep.ID)
 	}
@@ -58,6 +60,9 @@ func (s *Server) explain(ctx context.Context, hr *http.Request) (any, error) {
 			// What was matched is no better known than it was before, whatever has come since.
 			state, _ := s.prefixes.Standing(ep, min(before[ep.ID], s.share.State(ep.ID)))
 			out.Knowledge[c.Endpoint] = state.String()
+			if age := s.share.Age(ep.ID); age > 0 {
+				out.AgeMS[c.Endpoint] = millis(age)
+			}
 		}
 	}
 	return out, nil
@@ -71,6 +76,3 @@ func (s *Server) maxBody() int {
 	}
 	return usual
 }
-
-// LoadFacts is the in-flight book of all replicas for one endpoint, as Status shows it.
-type LoadFacts = endpoint.LoadFacts

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/monitor"
@@ -17,8 +17,8 @@ import (
 
 // openHealth watches the endpoints' health, and shares what is seen of it. The node
 // is opened later.
-func (s *Server) openHealth(group share.Group) (err error) {
-	var tell share.SetFunc
+func (s *Server) openHealth(group facts.Group) (err error) {
+	var tell facts.SetFunc
 	o := monitor.Options{
 		Pool: s.pool, Refresh: s.scrape.RefreshNow, Registerer: s.registry, Log: s.o.Log,
 		Probe: monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), nil).Probe,
@@ -31,7 +31,7 @@ func (s *Server) openHealth(group share.Group) (err error) {
 	if s.health, err = monitor.Open(o); err != nil {
 		return err
 	}
-	tell = group.Gauge(share.StateHealth, share.StateVersion, s.health)
+	tell = group.Gauge(facts.StateHealth, facts.StateVersion, s.health)
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -25,7 +27,7 @@ func failing(t *testing.T, engines, sick int) (*Server, *sim.Fleet, func() strin
 		bad[e.Addr()] = e
 	}
 	s := open(t, o)
-	await(t, "all endpoints", func() bool { return len(s.Status().Endpoints) == engines })
+	testkit.Await(t, "all endpoints", func() bool { return len(s.Status().Endpoints) == engines })
 	n := 0
 	return s, fleet, func() string {
 		n++
@@ -55,6 +57,7 @@ func (none) Get(string) string { return "" }
 // TestSickEngine: an engine that answers 500 is out within a few requests, status,
 // metrics and explain say why, and it comes back when it is well.
 func TestSickEngine(t *testing.T) {
+	parts.Full(t)
 	s, fleet, place := failing(t, 4, 1)
 	sick := fleet.Engines()[0].Addr()
 	shown := func() HealthStatus {
@@ -65,7 +68,7 @@ func TestSickEngine(t *testing.T) {
 		}
 		return HealthStatus{}
 	}
-	await(t, "the sick engine out", func() bool { place(); return shown().State == "out" })
+	testkit.Await(t, "the sick engine out", func() bool { place(); return shown().State == "out" })
 	if h := shown(); h.Cause != "failed" && h.Cause != "probe" || !strings.Contains(h.Evidence, "answers with status 500") || !strings.Contains(h.BackBy, "probes") || h.Share != 0 {
 		t.Errorf("what status says: %+v", h)
 	}
@@ -82,24 +85,25 @@ func TestSickEngine(t *testing.T) {
 		t.Errorf("what explain says: %+v", ex)
 	}
 	fleet.Engines()[0].SetFaults(sim.Faults{})
-	await(t, "the engine back", func() bool { place(); return shown().State == "healthy" })
+	testkit.Await(t, "the engine back", func() bool { place(); return shown().State == "healthy" })
 }
 
 // TestAllSick: when most engines look sick, all are used as they are, and the
 // replica says so; when they are well it is ready again.
 func TestAllSick(t *testing.T) {
+	parts.Full(t)
 	s, fleet, place := failing(t, 4, 4)
-	await(t, "the replica says so", func() bool {
+	testkit.Await(t, "the replica says so", func() bool {
 		place()
 		st := s.Status()
 		return st.State == "degraded" && strings.Contains(st.Reason, "engines fail 100% of the requests")
 	})
 	used := map[string]bool{}
-	await(t, "every engine used", func() bool { used[place()] = true; return len(used) == 4 })
+	testkit.Await(t, "every engine used", func() bool { used[place()] = true; return len(used) == 4 })
 	for _, e := range fleet.Engines() {
 		e.SetFaults(sim.Faults{})
 	}
-	await(t, "ready again", func() bool {
+	testkit.Await(t, "ready again", func() bool {
 		place()
 		for _, ep := range s.pool.Snapshot().Endpoints {
 			if s.pool.Health().View(int(ep.ID)).State != health.Healthy {

@@ -12,25 +12,50 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
 )
 
-// seed returns the seed of block keys: of the group's secret where there is one,
-// else one that only this process knows. Replicas of a group without a secret
-// share one that anybody can compute.
-func (s *Server) seed() (seed indexer.Seed) {
-	if s.o.Secret == "" && !s.o.Cluster.enabled() {
-		_, _ = rand.Read(seed[:]) // never fails
-		return seed
+// seed returns the seed of block keys that this process begins with: of the secret of
+// the options where there is one, else one that only this process knows, until it takes
+// over its group's.
+func (s *Server) seed() (seed block.Seed) {
+	if s.o.Secret != "" {
+		return seedOf(s.o.Secret)
 	}
+	_, _ = rand.Read(seed[:]) // never fails
+	return seed
+}
+
+// secret is what is compared with other replicas of how block keys are seeded.
+func (s *Server) secret() uint64 {
 	if s.o.Secret == "" {
-		s.o.Log.Warn("the group has no secret: anybody can compute which prompts have equal block keys; give every replica the same --secret-file")
+		return facts.GroupSecret
 	}
-	return seedOf(s.o.Secret)
+	return uint64(s.hasher.Root(block.Scope{}))
+}
+
+// openSeeds has this replica and its group agree on a seed, unless a secret says it.
+func (s *Server) openSeeds(own block.Seed, group facts.Group) {
+	if s.o.Secret != "" || !s.o.Cluster.enabled() {
+		return
+	}
+	s.seeds = facts.NewSeeds(facts.SeedOptions{
+		Own: own, Now: time.Now, Log: s.o.Log, Registry: s.registry,
+		Settled: func() bool { return s.node.Phase() != cluster.Settling },
+		Use: func(seed block.Seed) {
+			s.share.Rekey(func() uint64 {
+				s.hasher.Reseed(seed)
+				return uint64(s.hasher.Root(block.Scope{}))
+			})
+		},
+	})
+	s.seeds.Join(group)
 }
 
 // seedOf turns the group's secret into the seed of block keys.
-func seedOf(secret string) (seed indexer.Seed) {
+func seedOf(secret string) (seed block.Seed) {
 	sum := sha256.Sum256([]byte("grapevine block keys\x00" + secret))
 	copy(seed[:], sum[:])
 	return seed
@@ -50,7 +75,7 @@ type expiry struct {
 	said string // what was warned of
 }
 
-var expiryDesc = prometheus.NewDesc("grapevine_certificate_expiry_timestamp_seconds", "When the certificate of the ext_proc and xDS listeners ends.", nil, nil)
+var expiryDesc = prometheus.NewDesc("grapevine_certificate_expiry_timestamp_seconds", "When the certificate of the ext_proc and xDS listeners expires.", nil, nil)
 
 // watchCertificate follows the certificate of the listeners; nil means plaintext.
 func (s *Server) watchCertificate(conf *tls.Config) {

@@ -14,31 +14,18 @@ import (
 	"time"
 )
 
-// TestSeeds: a replica alone has a seed of its own; those of a group have that of
-// their secret, and are warned where there is none.
-func TestSeeds(t *testing.T) {
-	var log bytes.Buffer
-	seed := func(secret, cluster string) string {
-		s := &Server{o: Options{Secret: secret, Cluster: ClusterOptions{Mode: cluster}, Log: slog.New(slog.NewTextHandler(&log, nil))}}
+// TestSeedOfSecret: who has a secret has its seed; else each process begins with its own.
+func TestSeedOfSecret(t *testing.T) {
+	seed := func(secret string) string {
+		s := &Server{o: Options{Secret: secret}}
 		sum := s.seed()
 		return string(sum[:])
 	}
-	for _, mode := range []string{"", "none"} {
-		if one, other := seed("", mode), seed("", mode); one == other {
-			t.Error("two processes have one seed")
-		}
+	if one, other := seed(""), seed(""); one == other {
+		t.Error("two processes have one seed")
 	}
-	if log.Len() > 0 {
-		t.Errorf("a replica alone is warned: %s", log.String())
-	}
-	if seed("a", "gossip") != seed("a", "nats") || seed("a", "gossip") == seed("b", "gossip") || seed("a", "none") != seed("a", "gossip") {
+	if a, again, b := seed("a"), seed("a"), seed("b"); a != again || a == b {
 		t.Error("the seed does not follow the secret")
-	}
-	if log.Len() > 0 {
-		t.Errorf("a group with a secret is warned: %s", log.String())
-	}
-	if one, other := seed("", "gossip"), seed("", "gossip"); one != other || strings.Count(log.String(), "level=WARN") != 2 {
-		t.Errorf("a group without a secret: %s", log.String())
 	}
 }
 

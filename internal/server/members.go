@@ -26,6 +26,7 @@ type MemberStatus struct {
 	ID       string  `json:"id"`
 	Addr     string  `json:"addr"`
 	Version  string  `json:"version"`
+	Zone     string  `json:"zone,omitempty"`
 	State    string  `json:"state"` // self, up, silent, unlinked, down
 	Phase    string  `json:"phase"`
 	RTTMS    float64 `json:"rtt_ms"`
@@ -51,7 +52,7 @@ func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 		return c, nil
 	}
 	self := MemberStatus{
-		Name: st.Self.Name, ID: st.Self.ID, Addr: st.Self.Addr, Version: st.Self.Version, State: "self",
+		Name: st.Self.Name, ID: st.Self.ID, Addr: st.Self.Addr, Version: st.Self.Version, Zone: st.Self.Zone, State: "self",
 		Phase: st.Phase, Leaving: st.Leaving, ForS: st.Uptime.Seconds(),
 	}
 	for _, l := range st.Logs {
@@ -63,6 +64,24 @@ func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 		members = append(members, memberStatus(&p))
 	}
 	return c, members
+}
+
+// Turn returns this replica's place, from 0 on, among the members of the group that
+// are up, by name: what one of them should do for all, the first does. Who leaves is
+// last. Replicas that do not reach each other may be first at the same time.
+func (s *Server) Turn() int {
+	st := s.node.Status()
+	return turnOf(st.Self.Name, st.Leaving, st.Peers)
+}
+
+func turnOf(name string, leaving bool, peers []cluster.Peer) (turn int) {
+	for i := range peers {
+		p := &peers[i]
+		if p.State == "up" && (leaving || !p.Leaving && p.Name < name) {
+			turn++
+		}
+	}
+	return turn
 }
 
 // fallback says how this replica routes in a state of the group in which others
@@ -82,7 +101,7 @@ func (s *Server) fallback(state string) string {
 
 func memberStatus(p *cluster.Peer) MemberStatus {
 	m := MemberStatus{
-		Name: p.Name, ID: p.ID, Addr: p.Addr, Version: p.Version, State: p.State, Phase: p.Phase, Leaving: p.Leaving,
+		Name: p.Name, ID: p.ID, Addr: p.Addr, Version: p.Version, Zone: p.Zone, State: p.State, Phase: p.Phase, Leaving: p.Leaving,
 		RTTMS: float64(p.RTT) / float64(time.Millisecond), Dropped: p.Dropped, ForS: p.For.Seconds(), Unshared: p.Unknown,
 	}
 	for _, f := range p.Traffic {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 )
 
@@ -71,10 +72,16 @@ func TestMetricsPage(t *testing.T) {
 	}
 }
 
-// families lists what a replica in a group registers, by name.
+// families lists what a replica in a group and a federation registers, by name.
 func families(t *testing.T) (list []family) {
 	_, o := options(t, sim.FleetOptions{Engines: 1})
 	o.Cluster = ClusterOptions{Mode: "gossip", Label: "test", Bind: "127.0.0.1:0", StreamBind: "127.0.0.1:0", Keys: [][]byte{make([]byte, 32)}, Share: "mesh"}
+	nats, err := embedded.Start(embedded.Options{Name: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nats.Stop)
+	federated(t, &o, nats.URL(), "a", "b")
 	s := open(t, o)
 	gathered, err := s.registry.Gather()
 	if err != nil {

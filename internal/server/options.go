@@ -3,10 +3,13 @@ package server
 import (
 	"errors"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/abroad"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -16,6 +19,7 @@ import (
 // names a file of endpoints.
 type Options struct {
 	Name    string // of this replica, in status and logs
+	Zone    string // where it runs; endpoints of another zone are a little dearer, and read by others first
 	Version string
 
 	Listen string // ext_proc; default 0.0.0.0:9002
@@ -24,7 +28,7 @@ type Options struct {
 	// Control is a listener of what acts or tells of requests, for clients that are
 	// not on this machine; "" opens none.
 	Control, ControlToken string
-	TLS                   extproc.TLS
+	TLS                   listen.TLS
 	XDS                   XDSOptions
 
 	Endpoints string           // endpoints file; "": the one that the configuration's discovery names
@@ -36,12 +40,17 @@ type Options struct {
 	Secret     string // of the replica group: seeds block keys
 	TargetsKey []byte // 32 bytes; signs prefill and encode targets for sidecars; nil: unsigned
 	Cluster    ClusterOptions
+	Federation abroad.Options
 
-	Memory            int64         // bytes that the process may use; 0: what cgroup or machine allow, negative: without limit
-	MaxBody           int           // bytes; default 64 MiB, at most a tenth of Memory
-	BodyTimeout       time.Duration // for the rest of a body that is held; default 1 min
-	Handover          handover.Policy
-	Trust             events.Trust  // of engines
+	Memory      int64         // bytes that the process may use; 0: what cgroup or machine allow, negative: without limit
+	MaxBody     int           // bytes; default 64 MiB, at most a tenth of Memory
+	BodyTimeout time.Duration // for the rest of a body that is held; default 1 min
+	Handover    handover.Policy
+	Trust       events.Trust // of engines
+	// EventsListen is where publishers of events dial in, tcp://host:port, the r-th for
+	// those of rank r; none: what the configuration says. EventsAllow may publish besides endpoints.
+	EventsListen      []string
+	EventsAllow       []netip.Prefix
 	MessageTimeout    time.Duration // the proxy's message_timeout, which bounds waits for capacity where it runs; default 5 s
 	MaxMessageTimeout time.Duration // the proxy's max_message_timeout; 0: message_timeout cannot be prolonged
 	WorkTimeout       time.Duration // for the work of a decision, after which load alone decides; default 1 s
@@ -50,6 +59,7 @@ type Options struct {
 	// PickListen answers proxies that do not speak external processing; "" for none.
 	// Beyond loopback PickToken is required.
 	PickListen, PickToken string
+	PickEnds              string // host:port or unix:PATH: lines of such proxies' access logs, which end picks; "" for none
 	PickExpiry            time.Duration
 	// MetricsCompat also serves the metrics of other pickers, of a pool of that name.
 	MetricsCompat bool

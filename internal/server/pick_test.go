@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // TestPickAndMetricsOfOthers: a proxy without external processing asks, sends and
@@ -15,9 +17,10 @@ import (
 // count it.
 func TestPickAndMetricsOfOthers(t *testing.T) {
 	_, o := options(t, sim.FleetOptions{Engines: 2})
-	o.PickListen, o.MetricsCompat, o.MetricsPool, o.PlaceUnknown = "127.0.0.1:0", true, "llama", true
+	o.PickListen, o.PickEnds = "127.0.0.1:0", "127.0.0.1:0"
+	o.MetricsCompat, o.MetricsPool, o.PlaceUnknown = true, "llama", true
 	s := open(t, o)
-	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
 	post := func(path, body string) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+s.pick.Addr().String()+path, strings.NewReader(body))
@@ -52,6 +55,16 @@ func TestPickAndMetricsOfOthers(t *testing.T) {
 	if n := inFlight(); n != 0 {
 		t.Errorf("%d in flight after the end", n)
 	}
+	id := post("/v1/pick", `{"model":"m","prompt":"hello"}`).Header.Get("x-pick-id")
+	log, err := (&net.Dialer{}).DialContext(t.Context(), "udp", s.pick.EndsAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if _, err := log.Write([]byte("pick=" + id + " status=200 served=" + at + " end=OK")); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Await(t, "the pick that a line of a log names is no longer in flight", func() bool { return inFlight() == 0 })
 	page, err := http.Get("http://" + s.AdminAddr().String() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +75,8 @@ func TestPickAndMetricsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`llm_d_epp_request_total{fairness_id="default-flow",model_name="m",priority="0",target_model_name="m"} 1`,
-		`llm_d_epp_ready_endpoints{name="llama"} 2`, `inference_pool_ready_pods{name="llama"} 2`, `grapevine_pick_total{result="picked"} 1`,
+		`llm_d_epp_request_total{fairness_id="default-flow",model_name="m",priority="0",target_model_name="m"} 2`,
+		`llm_d_epp_ready_endpoints{name="llama"} 2`, `inference_pool_ready_pods{name="llama"} 2`, `grapevine_pick_total{result="picked"} 2`,
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the metrics page lacks %s", want)

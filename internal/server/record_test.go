@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/server/recording"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -28,7 +30,7 @@ func openQuiet(t *testing.T) *Server {
 		t.Fatal(err)
 	}
 	s := open(t, Options{Endpoints: path, Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Linger: -1, Secret: "s"})
-	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
 	return s
 }
 
@@ -67,7 +69,7 @@ func TestRecord(t *testing.T) {
 	s := openQuiet(t)
 	turn(t, s, "before", "not recorded", picker.Outcome{Status: 200, Complete: true})
 	resp := record(t, s, "")
-	if resp.Header.Get(RecordingSince) == "" {
+	if resp.Header.Get(recording.Since) == "" {
 		t.Error("the answer does not say when it began")
 	}
 	text := strings.Repeat("All work and no play. ", 400) // 8,800 bytes: 4 full blocks and a rest
@@ -77,13 +79,13 @@ func TestRecord(t *testing.T) {
 		Usage: picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 3000, OutputTokens: 11, CachedTokens: 2048},
 	})
 	turn(t, s, "", strings.Repeat("Something else. ", 300), picker.Outcome{Status: 503})
-	var lines []TraceLine
+	var lines []recording.Line
 	in := bufio.NewScanner(resp.Body)
 	for len(lines) < 3 && in.Scan() {
 		if strings.Contains(in.Text(), "work") || strings.Contains(in.Text(), "alice") {
 			t.Errorf("the recording shows text: %s", in.Text())
 		}
-		var l TraceLine
+		var l recording.Line
 		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
 			t.Fatal(err)
 		}
@@ -128,8 +130,7 @@ func TestRecordBounds(t *testing.T) {
 	if b, err := io.ReadAll(record(t, s, "?duration=50ms").Body); err != nil || len(b) > 0 {
 		t.Errorf("a recording of nothing: %q, %v", b, err)
 	}
-	await(t, "the end of the recording", func() bool { return s.recorder.active.Load() == nil })
-	for range maxRecordings {
+	for range 4 {
 		record(t, s, "")
 	}
 	if resp := record(t, s, ""); resp.StatusCode != http.StatusTooManyRequests {
@@ -139,32 +140,6 @@ func TestRecordBounds(t *testing.T) {
 		if resp := record(t, s, q); resp.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", q, resp.Status)
 		}
-	}
-	rec := &recording{ring: make(chan TraceLine, 1)}
-	rec.pending.Add(2)
-	rec.put(TraceLine{}, s.recorder.dropped)
-	rec.put(TraceLine{}, s.recorder.dropped)
-	if n := len(rec.ring); n != 1 || rec.pending.Load() != 0 || rec.seq.Load() != 2 {
-		t.Errorf("%d lines wait, %d pending, %d numbered", n, rec.pending.Load(), rec.seq.Load())
-	}
-}
-
-func TestRecordBodies(t *testing.T) {
-	s := openQuiet(t)
-	rec := &recording{ring: make(chan TraceLine, 1), bodies: true}
-	s.recorder.open(rec)
-	d := &picker.Decision{Endpoints: []string{"127.0.0.1:9"}}
-	s.recorder.attach(d, &request.Request{InputTokens: 3000})
-	if !d.WantBody {
-		t.Error("bodies are not asked for")
-	}
-	d.Done(picker.Outcome{Status: 200})
-	if l := <-rec.ring; l.Output != 0 || l.Input != 3000 {
-		t.Errorf("%+v", l)
-	}
-	s.recorder.close(rec)
-	if s.recorder.active.Load() != nil {
-		t.Error("the recording is still there")
 	}
 }
 

@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,9 +13,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker/config"
+	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 const fileHead = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n"
@@ -63,11 +69,11 @@ func TestConfigIsWatched(t *testing.T) {
 	first := hash()
 
 	swap(t, mount, "..2", fileHead+"plugins: [{type: load-only-policy}]\n")
-	await(t, "the swapped file in use", func() bool { return hash() != first })
+	testkit.Await(t, "the swapped file in use", func() bool { return hash() != first })
 	second := hash()
 
 	write(t, filepath.Join(mount, "..2", "epp.yaml"), fileHead+"plugins: [{type: laod-only-policy}]\n")
-	await(t, "the broken file refused", func() bool {
+	testkit.Await(t, "the broken file refused", func() bool {
 		return strings.HasSuffix(s.Status().Config.Problem, `epp.yaml:3:18: there is no plugin type "laod-only-policy" (did you mean "load-only-policy"?)`)
 	})
 	if h := hash(); h != second {
@@ -78,7 +84,7 @@ func TestConfigIsWatched(t *testing.T) {
 	}
 
 	swap(t, mount, "..3", fileHead+"plugins: [{type: queue-scorer}]\n")
-	await(t, "the mended file in use", func() bool { return s.Status().Config.Problem == "" && hash() == first })
+	testkit.Await(t, "the mended file in use", func() bool { return s.Status().Config.Problem == "" && hash() == first })
 	if ok := testutil.ToFloat64(s.reloads.ok); ok != 1 {
 		t.Errorf("last reload successful: %v", ok)
 	}
@@ -89,12 +95,12 @@ func TestConfigIsWatched(t *testing.T) {
 	if err := os.Remove(filepath.Join(mount, "epp.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the missing file told", func() bool { return strings.Contains(s.Status().Config.Problem, "no such file") })
+	testkit.Await(t, "the missing file told", func() bool { return strings.Contains(s.Status().Config.Problem, "no such file") })
 	if hash() != first {
 		t.Error("a configuration without a file went out of use")
 	}
 	write(t, filepath.Join(mount, "epp.yaml"), fileHead+"plugins: [{type: queue-scorer}]\n")
-	await(t, "the same file again", func() bool { return s.Status().Config.Problem == "" })
+	testkit.Await(t, "the same file again", func() bool { return s.Status().Config.Problem == "" })
 }
 
 // TestReloadSetsThePace: gauges become as young as the saturation detector
@@ -106,8 +112,8 @@ func TestReloadSetsThePace(t *testing.T) {
 		t.Errorf("pace %v without priorities below 0", time.Duration(pace))
 	}
 	swap(t, mount, "..2", fileHead+"plugins: [{type: queue-scorer}]\nobjectives: [{name: batch, priority: -1}]\n")
-	await(t, "a pace", func() bool { return s.gaugePace.Load() == int64(100*time.Millisecond) })
-	await(t, "fast readings of an idle fleet", func() bool {
+	testkit.Await(t, "a pace", func() bool { return s.gaugePace.Load() == int64(100*time.Millisecond) })
+	testkit.Await(t, "fast readings of an idle fleet", func() bool {
 		fast := 0
 		for _, e := range s.scrape.Status() {
 			if e.Fast {
@@ -117,7 +123,45 @@ func TestReloadSetsThePace(t *testing.T) {
 		return fast == 2
 	})
 	swap(t, mount, "..3", fileHead+"plugins: [{type: queue-scorer}]\n")
-	await(t, "slow readings again", func() bool { return s.gaugePace.Load() == 0 && !s.scrape.Status()[0].Fast })
+	testkit.Await(t, "slow readings again", func() bool { return s.gaugePace.Load() == 0 && !s.scrape.Status()[0].Fast })
+}
+
+// TestReloadMovesPorts: where events and metrics of endpoints are that say nothing
+// themselves follows the file.
+func TestReloadMovesPorts(t *testing.T) {
+	_, o := options(t, sim.FleetOptions{Engines: 1})
+	at := netip.MustParseAddrPort("127.0.0.1:1")
+	o.Endpoints = ""
+	src := &lateSource{status: discovery.Status{From: "test", Read: time.Now()}}
+	o.Source = func(sink discovery.Sink) (discovery.Source, error) {
+		src.sink = sink
+		return src, nil
+	}
+	o.Config = filepath.Join(t.TempDir(), "epp.yaml")
+	say := func(events, metrics int) {
+		write(t, o.Config, fmt.Sprintf("%splugins:\n- {type: precise-prefix-cache-producer, parameters: {kvEventsConfig: {podDiscoveryConfig: {socketPort: %d}}}}\n"+
+			"- {type: metrics-data-source, parameters: {port: %d}}\n", fileHead, events, metrics))
+	}
+	say(5556, 9400)
+	s := open(t, o)
+	src.sink.Tell(discovery.Found{Specs: []endpoint.Spec{{Addr: at}}})
+	f := func(events int, metrics string) {
+		t.Helper()
+		if ep := s.pool.Snapshot().Endpoints[0]; ep.Events.Port != events || ep.Metrics != metrics {
+			t.Errorf("events at %d, metrics at %s", ep.Events.Port, ep.Metrics)
+		}
+	}
+	f(5556, "http://127.0.0.1:9400/metrics")
+	say(5600, 9500)
+	if err := s.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f(5600, "http://127.0.0.1:9500/metrics")
+	write(t, o.Config, fileHead)
+	if err := s.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f(0, "")
 }
 
 // TestEndpointsOfConfig: without the flag the configuration says where the
@@ -158,7 +202,7 @@ func TestWarnsOfRestart(t *testing.T) {
 	f := func(metricsPath, list string, want int) {
 		t.Helper()
 		said.Reset()
-		if s.warnOfRestart(parse(metricsPath, list)); strings.Count(said.String(), "waits for a restart") != want {
+		if s.warnOfRestart(parse(metricsPath, list)); strings.Count(said.String(), "takes effect after a restart") != want {
 			t.Errorf("%s, %s: want %d warnings:\n%s", metricsPath, list, want, said.String())
 		}
 	}
@@ -167,4 +211,21 @@ func TestWarnsOfRestart(t *testing.T) {
 	f("/other", "b.yaml", 2)
 	f("/metrics", "b.yaml", 1)
 	f("/metrics", "a.yaml", 0)
+}
+
+// What may wait is less than what bodies may take: while the queue is full, requests arrive
+// and are told so.
+func TestQueueLeavesMemoryForArrivals(t *testing.T) {
+	for _, asked := range []string{"0", "1Gi", "4Mi"} {
+		_, o := options(t, sim.FleetOptions{Engines: 1})
+		o.Memory = 8 << 30
+		o.Config = filepath.Join(t.TempDir(), "epp.yaml")
+		write(t, o.Config, fileHead+"featureGates: [flowControl]\nflowControl: {maxBytes: "+asked+"}\n")
+		s := open(t, o)
+		bodies := s.budget.Share(budget.Bodies)
+		got := s.waitRules(s.config.Load()).Queue().MaxBytes
+		if want := map[string]int64{"0": bodies / 4 * 3, "1Gi": 1 << 30, "4Mi": 4 << 20}[asked]; got != want || got >= bodies {
+			t.Errorf("maxBytes %s: %d bytes may wait, want %d; bodies may take %d", asked, got, want, bodies)
+		}
+	}
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -15,9 +17,12 @@ func TestFullReportIsAskedForOnce(t *testing.T) {
 	_, o := options(t, sim.FleetOptions{Engines: 1, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	o.FullReport = true
 	s := open(t, o)
-	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	testkit.Await(t, "ready, and the engine's kind is known", func() bool {
+		eps := s.pool.Snapshot().Endpoints
+		return s.Status().State == "ready" && len(eps) == 1 && eps[0].Gauges().Engine == endpoint.EngineVLLM
+	})
 	ask := func(prompt string) *picker.Decision {
-		r := &request.Request{Path: "/v1/completions", Headers: noHeaders{}, Body: []byte(`{"model":"` + vocab.Name + `","prompt":"` + prompt + `"}`)}
+		r := &request.Request{Path: "/v1/completions", Headers: noHeaders{}, Body: []byte(`{"model":"` + vocab.Name + `","prompt":"` + strings.Repeat(prompt+" ", 200) + `"}`)}
 		if err := request.Parse(r); err != nil {
 			t.Fatal(err)
 		}

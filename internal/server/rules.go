@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/pd"
@@ -146,14 +147,14 @@ func (s *Server) discover(c *config.Config) (discovery.Source, error) {
 // and models mean where the configuration does not say.
 func (s *Server) onFound(f discovery.Found) {
 	s.reloading.Lock()
-	s.found = f.Names
+	defer s.reloading.Unlock()
+	s.found, s.specs = f.Names, f.Specs
 	c := s.config.Load()
 	if err := s.scheduler.SetRules(s.rules(c)); err != nil {
 		s.o.Log.Error("names of the source refused", "error", err)
 	}
 	s.use(c)
-	s.reloading.Unlock()
-	s.pool.Set(completed(f.Specs, c))
+	s.pool.Set(completed(s.specs, c))
 }
 
 // completed fills in what the configuration says of endpoints for which the source
@@ -206,6 +207,7 @@ func (s *Server) reloadConfig(changed bool) error {
 	s.warnOfRestart(c)
 	s.queue(s.config.Load(), c)
 	s.use(c)
+	s.pool.Set(completed(s.specs, c))
 	s.size(c)
 	s.refresh()
 	s.o.Log.Info("configuration read", "hash", c.Hash(), "notes", len(c.Notes))
@@ -215,8 +217,8 @@ func (s *Server) reloadConfig(changed bool) error {
 // warnOfRestart names what c says and a reload does not change.
 func (s *Server) warnOfRestart(c *config.Config) {
 	old := s.opened
-	if o, n := old.Metrics, c.Metrics; o.Scheme != n.Scheme || o.Path != n.Path || o.SkipVerify != n.SkipVerify {
-		s.o.Log.Warn("where metrics pages are waits for a restart", "scheme", n.Scheme, "path", n.Path)
+	if o, n := old.Metrics, c.Metrics; o.Scheme != n.Scheme || o.Path != n.Path || o.TLS != n.TLS {
+		s.o.Log.Warn("another scheme or path of metrics pages takes effect after a restart", "scheme", n.Scheme, "path", n.Path)
 	}
 	var before, after plugin.FileDiscovery
 	if old.Discovery != nil {
@@ -226,7 +228,7 @@ func (s *Server) warnOfRestart(c *config.Config) {
 		after = *c.Discovery
 	}
 	if s.o.Endpoints == "" && s.o.Source == nil && before != after {
-		s.o.Log.Warn("another endpoints file waits for a restart", "path", after.Path)
+		s.o.Log.Warn("a different endpoints file takes effect after a restart", "path", after.Path)
 	}
 }
 
@@ -258,14 +260,15 @@ func (s *Server) queue(old, c *config.Config) {
 	}
 }
 
-// waitRules says how requests wait. The bodies of those that do take at most a
-// quarter of the process's memory.
+// waitRules says how requests wait. The bodies of those that do take at most three
+// quarters of what bodies may take: those that arrive need room too, or a full queue
+// would look like a process without memory.
 func (s *Server) waitRules(c *config.Config) *gate.Config {
 	g := c.Flow.Gate()
 	if g == nil || s.budget.Limit() <= 0 {
 		return g
 	}
-	queue, most := g.Queue, s.budget.Limit()/4
+	queue, most := g.Queue, s.budget.Share(budget.Bodies)/4*3
 	g.Queue = func() flow.Options {
 		o := queue()
 		if o.MaxBytes == 0 || o.MaxBytes > most {
@@ -296,7 +299,7 @@ func (s *Server) refresh() {
 func (s *Server) watchConfig(ctx context.Context) {
 	discovery.Watch(ctx, s.o.Config, discovery.WatchOptions{Log: s.o.Log}, func() {
 		if err := s.reloadConfig(true); err != nil {
-			s.o.Log.Error("configuration refused; the old one stays", "error", err)
+			s.o.Log.Error("configuration refused; keeping the old one", "error", err)
 		}
 	})
 }
@@ -336,16 +339,20 @@ func gaugePace(age time.Duration, objectives map[string]int) time.Duration {
 
 // scrapeOptions make gauges young enough for what the configuration does with
 // them at any time.
-func (s *Server) scrapeOptions() scrape.Options {
+func (s *Server) scrapeOptions() (scrape.Options, error) {
 	o := scrape.Options{
 		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, Registerer: s.registry, Log: s.o.Log,
 		OnPage: func(ep *endpoint.Endpoint, p scrape.Page) { s.prefixes.Sized(ep, p.Blocks, p.BlockSize) },
-		OnRead: s.onRead,
+		OnRead: s.onRead, OnRestart: s.pool.Renew,
 	}
 	m := s.config.Load().Metrics
-	o.Scheme, o.Path, o.SkipVerify = m.Scheme, m.Path, m.SkipVerify
+	o.Scheme, o.Path = m.Scheme, m.Path
+	var err error
+	if o.TLS, err = m.TLS.Config(); err != nil {
+		return o, err
+	}
 	o.Dialects = func() *scrape.Dialects { return s.config.Load().Metrics.Dialects }
 	o.Pace = func() time.Duration { return time.Duration(s.gaugePace.Load()) }
 	o.Demand = func(ep *endpoint.Endpoint) bool { return s.gaugePace.Load() > 0 || scrape.NearSaturation(ep) }
-	return o
+	return o, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,18 +19,24 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/abroad"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
+	"github.com/grapevine-epp/grapevine/internal/server/recording"
 	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/monitor"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
@@ -44,7 +51,7 @@ type Server struct {
 	listeners *budget.Listeners
 	started   time.Time
 
-	hasher    indexer.Hasher
+	hasher    block.Hasher
 	index     *indexer.Index
 	approx    *approx.Index
 	models    *prefix.Models
@@ -53,7 +60,7 @@ type Server struct {
 	scrape    *scrape.Poller
 	served    *served.Reader // what engines say they serve
 	scheduler *picker.Scheduler
-	recorder  *recorder
+	recorder  *recording.Recorder
 	signer    *pd.Signer // nil: targets are not signed
 	finder    *share.Finder
 	config    atomic.Pointer[config.Config]
@@ -63,16 +70,21 @@ type Server struct {
 	discovery discovery.Source
 	node      *cluster.Node
 	bus       cluster.Bus
-	load      *share.Load
+	load      *facts.Load
 	gate      *gate.Gate
-	queues    *share.Queues
-	costs     *share.Costs
-	hints     *share.Hints
+	stopQueue context.CancelFunc // lets all go that waits; nil before anybody can
+	queues    *facts.Queues
+	costs     *facts.Costs
+	hints     *facts.Hints
+	blame     health.Prompts
 	share     *share.Index
-	setup     *share.Setup
+	setup     *facts.Setup
+	ownSeed   block.Seed
+	seeds     *facts.Seeds // nil: the seed is of a secret, or nobody else's
 	health    *monitor.Monitor
 	xds       *xdsShare
-	readiness *extproc.Readiness
+	abroad    *abroad.Part // nil: there is no federation
+	readiness *listen.Readiness
 	processor *extproc.Processor
 	compat    *admin.Compat // nil: none are served
 	extproc   *extproc.Server
@@ -85,8 +97,9 @@ type Server struct {
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 
-	reloading    sync.Mutex    // guards the next three, and keeps rules and configuration together
-	found        request.Names // what the source says of objectives and models
+	reloading    sync.Mutex      // guards the next four, and keeps rules, endpoints and configuration together
+	found        request.Names   // what the source says of objectives and models
+	specs        []endpoint.Spec // the endpoints as the source says
 	configFile   configFile
 	configStatus ConfigStatus
 }
@@ -96,7 +109,7 @@ func Open(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, registry: prometheus.NewRegistry(), started: time.Now(), readiness: extproc.NewReadiness()}
+	s := &Server{o: o, registry: prometheus.NewRegistry(), started: time.Now(), readiness: listen.NewReadiness()}
 	s.openBudget()
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // what the sawtooth of the heap stands on
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -115,10 +128,11 @@ func (s *Server) open(ctx context.Context) (err error) {
 		}
 		s.o.Log.Info("prefill targets are signed", "public_key", base64.StdEncoding.EncodeToString(s.signer.Public()))
 	}
-	s.hasher = indexer.NewHasher(s.seed())
+	s.ownSeed = s.seed()
+	s.hasher = block.NewHasher(s.ownSeed)
 	s.index = indexer.New(s.indexOptions())
 	s.approx = approx.New(approx.Options{Hasher: s.hasher})
-	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0)})
+	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0), Zone: s.o.Zone})
 	s.finder = share.NewFinder(s.pool, s.o.Trust, s.o.Log)
 	sessions := picker.NewSessions(0)
 	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Prompt: prompt.ModelsOptions{
@@ -130,14 +144,21 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.scrape, err = scrape.Open(s.scrapeOptions()); err != nil {
+	pages, err := s.scrapeOptions()
+	if err != nil {
+		return err
+	}
+	if s.scrape, err = scrape.Open(pages); err != nil {
 		return err
 	}
 	if s.served, err = served.Open(served.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
 		return err
 	}
-	s.recorder = newRecorder(s.hasher, ctx.Done(), s.registry)
+	s.recorder = recording.New(s.hasher, ctx.Done(), s.registry)
 	if err := s.openShare(ctx, sessions); err != nil {
+		return err
+	}
+	if err := s.listenForEvents(c); err != nil {
 		return err
 	}
 	if err := s.openPicker(sessions); err != nil {
@@ -171,7 +192,13 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.o.Config != "" {
 		s.wg.Go(func() { s.watchConfig(ctx) })
 	}
-	s.wg.Go(func() { s.gate.Run(ctx) })
+	queue, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopQueue = stop
+	s.wg.Go(func() { s.gate.Run(queue) })
+	if s.abroad != nil {
+		s.wg.Go(func() { s.abroad.Run(ctx) })
+		s.wg.Go(func() { s.abroad.Remember(ctx) })
+	}
 	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
 	return nil
 }
@@ -182,9 +209,9 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 		Index: s.index, Approx: s.approx, Models: s.models, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
 		Read: s.share.State, Streams: s.finder.Streams,
 		Seen: func(ep *endpoint.Endpoint) prefix.Seen {
-			return prefix.Seen{Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0, Sparse: s.share.Sparse(ep.ID)}
+			return prefix.Seen{Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0, Sparse: s.share.Sparse(ep.ID), Reports: s.share.Answered(ep.ID)}
 		},
-		Expect:   func(ep *endpoint.Endpoint, q indexer.Query) bool { return s.share.Expect(ep.ID, q) },
+		Expect:   func(ep *endpoint.Endpoint, q block.Query) bool { return s.share.Expect(ep.ID, q) },
 		Distrust: func(ep *endpoint.Endpoint) { s.share.Distrust(ep.ID) },
 		Vouch:    func(ep *endpoint.Endpoint) { s.share.Vouch(ep.ID) },
 		Wait: func(ep *endpoint.Endpoint, now time.Time) time.Duration {
@@ -203,8 +230,12 @@ func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
 	c := s.config.Load()
 	s.size(c)
 	s.gate.Configure(s.waitRules(c))
+	if err := s.openFederation(); err != nil {
+		return err
+	}
 	s.scheduler, err = picker.New(picker.Options{
-		Pool: s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers,
+		Elsewhere: s.abroad.Elsewhere(),
+		Pool:      s.pool, Rules: c.Rules, Matcher: s.prefixes, Prompts: s.models, Sessions: sessions, Lists: s.served, PlaceUnknown: s.o.PlaceUnknown, RefuseKillers: s.o.RefuseKillers, Blame: &s.blame,
 		SampleBodies: s.o.SampleBodies, Gate: s.gate, WorkTimeout: s.o.WorkTimeout, Registerer: s.registry, Log: s.o.Log,
 	})
 	return err
@@ -263,11 +294,15 @@ func (s *Server) gatherer() prometheus.Gatherer {
 // openPick listens for proxies that do not speak external processing.
 func (s *Server) openPick() (err error) {
 	if s.o.PickListen == "" {
+		if s.o.PickEnds != "" {
+			return errors.New("--pick-ends without --pick-listen")
+		}
 		return nil
 	}
 	s.pick, err = admin.OpenPick(admin.PickOptions{
-		Bind: s.o.PickListen, Token: s.o.PickToken, Expiry: s.o.PickExpiry, Chooser: chooser{s}, Handover: s.o.Handover,
+		Bind: s.o.PickListen, Ends: s.o.PickEnds, Token: s.o.PickToken, Expiry: s.o.PickExpiry, Chooser: chooser{s}, Handover: s.o.Handover,
 		Trust: func() *request.Trust { return s.config.Load().Trust }, Registerer: s.registry, Log: s.o.Log,
+		Budget: s.budget, Listeners: s.listeners,
 	})
 	if err == nil {
 		s.o.Log.Info("picks for other proxies", "address", s.pick.Addr().String())
@@ -303,7 +338,7 @@ func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decisi
 			c.s.compat.Watch(r, d, ep, start)
 		}
 		d.SetHeaders = c.s.signer.Append(d.SetHeaders)
-		c.s.recorder.attach(d, r)
+		c.s.recorder.Attach(d, r)
 	}
 	return d, err
 }
@@ -315,16 +350,17 @@ func (s *Server) onChange(c endpoint.Change) {
 	s.served.Changed(c)
 	s.finder.Changed(c)
 	s.share.Set()
-	s.load.Joined(c.Added)
+	s.share.Reborn(c.Reborn)
+	s.load.Joined(slices.Concat(c.Added, c.Reborn))
 	s.costs.Joined(c.Added)
 	if s.o.Cluster.enabled() { // alone, nobody would ever take note of them
-		s.load.Forgotten(c.Forgotten)
+		s.load.Forgotten(slices.Concat(c.Forgotten, c.Reborn))
 	}
 	for _, ep := range c.Forgotten {
 		s.index.RemoveEndpoint(ep.ID)
 	}
-	s.prefixes.Left(c.Forgotten)
-	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Forgotten))
+	s.prefixes.Left(slices.Concat(c.Forgotten, c.Reborn))
+	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Forgotten), "reborn", len(c.Reborn))
 }
 
 // renderers are the engines that may be asked to render a prompt of a model.
@@ -340,7 +376,7 @@ func (s *Server) renderers(model string) []string {
 
 // source says where an endpoint's events come from.
 func (s *Server) source(ep *endpoint.Endpoint) events.EndpointSource {
-	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.EventModel(ep.Models), Streams: s.finder.Streams(ep)}
+	return events.EndpointSource{ID: ep.ID, Name: ep.Address, Model: s.models.EventModel(ep.Models), Streams: s.finder.Streams(ep), Pod: ep.Name}
 }
 
 // Wait blocks until the listeners have ended.
@@ -354,6 +390,7 @@ func (s *Server) Drain(ctx context.Context) {
 	}
 	s.readiness.Set(false)
 	s.o.Log.Info("draining")
+	s.abroad.Leave()
 	if s.o.Cluster.enabled() {
 		if err := s.node.Drain(ctx); err != nil {
 			s.o.Log.Warn("could not announce leave", "error", err)
@@ -361,17 +398,25 @@ func (s *Server) Drain(ctx context.Context) {
 	}
 }
 
-// Stop ends everything and waits. Open requests have until ctx ends.
+// Stop ends everything and waits. Open requests have until ctx ends: those that wait for
+// capacity go on in their order, and what still waits shortly before goes all at once, since
+// it would be lost.
 func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
 	s.stop()
 	var errs []error
 	if s.extproc != nil {
+		late := s.releaseBefore(ctx)
 		errs = append(errs, s.extproc.Stop(ctx))
+		late.Stop()
+	}
+	if s.stopQueue != nil {
+		s.stopQueue()
 	}
 	if s.xds != nil {
 		s.xds.close()
 	}
+	errs = append(errs, s.abroad.Close())
 	if s.discovery != nil {
 		s.discovery.Close()
 	}

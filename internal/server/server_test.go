@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // options returns those of a replica on free ports in front of a fleet.
@@ -38,28 +40,21 @@ func open(t *testing.T, o Options) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Stop(t.Context()); err != nil {
+		// The test's own context has ended by now: with it, whatever is still open
+		// would be cut, and Stop would say so.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
 			t.Error(err)
 		}
 	})
 	return s
 }
 
-// await fails the test unless ok becomes true within thirty seconds.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("%s: not within 30 s", what)
-}
-
 func TestBecomesReadyWithExactKnowledge(t *testing.T) {
 	_, o := options(t, sim.FleetOptions{Engines: 3, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	s := open(t, o)
-	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
 	for _, e := range s.Status().Endpoints {
 		if e.Knowledge != "exact" || !e.Up {
 			t.Errorf("%+v", e)
@@ -74,7 +69,7 @@ func TestFindsEventSources(t *testing.T) {
 	stripEvents(t, o.Endpoints, list)
 	o.Endpoints = list
 	s := open(t, o)
-	await(t, "exact knowledge of both", func() bool {
+	testkit.Await(t, "exact knowledge of both", func() bool {
 		st := s.Status()
 		return len(st.Endpoints) == 2 && st.Endpoints[0].Knowledge == "exact" && st.Endpoints[1].Knowledge == "exact"
 	})
@@ -82,6 +77,12 @@ func TestFindsEventSources(t *testing.T) {
 
 // stripEvents copies an endpoints file without its events.
 func stripEvents(t *testing.T, from, to string) {
+	t.Helper()
+	changeEvents(t, from, to, func(e map[string]any) { delete(e, "events") })
+}
+
+// changeEvents copies an endpoints file and changes each endpoint.
+func changeEvents(t *testing.T, from, to string, change func(endpoint map[string]any)) {
 	t.Helper()
 	b, err := os.ReadFile(from)
 	if err != nil {
@@ -94,7 +95,7 @@ func stripEvents(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	for _, e := range list.Endpoints {
-		delete(e, "events")
+		change(e)
 	}
 	if b, err = yaml.Marshal(list); err != nil {
 		t.Fatal(err)

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/picker/config"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 )
@@ -28,8 +31,12 @@ type ClusterOptions struct {
 	Bind, StreamBind           string   // gossip
 	Advertise, StreamAdvertise string   // gossip
 	Join                       []string // gossip: host:port, or names that stand for several
-	Label                      string   // gossip: of the group; nats: the group's name
-	TCPOnly                    bool     // gossip
+	// gossip: the addresses of further members, as something else than Join knows
+	// them, and a word when they change; nil for none.
+	Found   func(context.Context) ([]string, error) `json:"-"`
+	Moved   <-chan struct{}                         `json:"-"`
+	Label   string                                  // gossip: of the group; nats: the group's name
+	TCPOnly bool                                    // gossip
 
 	NATS        []string // nats: URLs
 	Credentials string   // nats: .creds file
@@ -58,16 +65,16 @@ var errShare = errors.New("server: share must be auto, mesh or partitioned")
 
 var errMode = errors.New("server: cluster mode must be none, gossip or nats")
 
-// bus builds the way to the other replicas.
-func (c *ClusterOptions) bus(self cluster.Member, log *slog.Logger) (cluster.Bus, error) {
+// bus builds the way to the other replicas. limit bounds the connections of a listener.
+func (c *ClusterOptions) bus(self cluster.Member, limit func(net.Listener) net.Listener, log *slog.Logger) (cluster.Bus, error) {
 	switch c.Mode {
 	case "", "none":
 		return cluster.None{}, nil
 	case "gossip":
 		return gossip.New(gossip.Options{
 			Self: self, Label: c.Label, Keys: c.Keys, Bind: c.Bind, StreamBind: c.StreamBind, Advertise: c.Advertise,
-			StreamAdvertise: c.StreamAdvertise, Join: c.Join, TCPOnly: c.TCPOnly,
-			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Logger: log,
+			StreamAdvertise: c.StreamAdvertise, Join: c.Join, Found: c.Found, Moved: c.Moved, TCPOnly: c.TCPOnly,
+			CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.CAFile, Limit: limit, Logger: log,
 		})
 	case "nats":
 		return natsbus.New(natsbus.Options{
@@ -93,14 +100,16 @@ func (s *Server) SetKeys(keys [][]byte) error {
 
 // openNode makes this replica a member of the group that the options name. The node
 // is opened once all shared states are registered with it.
-func (s *Server) openNode(setup *share.Setup) (err error) {
+func (s *Server) openNode(setup *facts.Setup) (err error) {
 	c := &s.o.Cluster
 	mode, err := c.share()
 	if err != nil {
 		return err
 	}
 	self := cluster.NewMember(s.o.Name, s.o.Version)
-	if s.bus, err = c.bus(self, s.o.Log); err != nil {
+	self.Zone = s.o.Zone
+	limit := func(l net.Listener) net.Listener { return s.listeners.Limit("replicas", 8, l) }
+	if s.bus, err = c.bus(self, limit, s.o.Log); err != nil {
 		return err
 	}
 	s.node = cluster.New(cluster.Options{
@@ -118,28 +127,29 @@ func (s *Server) openNode(setup *share.Setup) (err error) {
 // openShare registers what this replica shares with its group. Alone, the same parts
 // run and tell nobody.
 func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) (err error) {
-	s.setup = share.NewSetup(share.SetupOptions{Secret: uint64(s.hasher.Root(indexer.Scope{})), Models: s.modelsInUse, Log: s.o.Log})
+	s.setup = facts.NewSetup(facts.SetupOptions{Secret: s.secret(), Models: s.modelsInUse, Log: s.o.Log})
 	if err := s.openNode(s.setup); err != nil {
 		return err
 	}
-	group := share.Of(s.node)
+	group := facts.Of(s.node)
 	s.setup.Join(group)
+	s.openSeeds(s.ownSeed, group)
 	if err := s.openHealth(group); err != nil {
 		return err
 	}
 	s.share = share.OpenIndex(ctx, share.IndexOptions{
-		Node: s.node, Grouped: s.o.Cluster.enabled(), Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
-		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, Log: s.o.Log, Registry: s.registry,
+		Node: s.node, Grouped: s.o.Cluster.enabled(), Secret: s.seeds == nil, Seeded: func() bool { return s.seeds == nil || s.seeds.Has() }, Hasher: s.hasher, Index: s.index, Pool: s.pool, Source: s.source,
+		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, Reborn: s.pool.Renew, Log: s.o.Log, Registry: s.registry,
 	})
 	s.xds = newXDSShare(s, group)
-	s.load = share.NewLoad(share.LoadOptions{Group: group, Pool: s.pool, Now: time.Now, Log: s.o.Log})
+	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: time.Now, Log: s.o.Log})
 	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
 		return err
 	}
-	s.queues = share.NewQueues(group, share.Queue{Changes: s.gate.Changes, Hear: s.gate.Hear, Gone: s.gate.Gone}, s.o.Log)
-	s.costs = share.NewCosts(share.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
-	s.hints = share.NewHints(share.HintOptions{
-		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Now: time.Now, Registry: s.registry,
+	s.queues = facts.NewQueues(group, facts.Queue{Changes: s.gate.Changes, Hear: s.gate.Hear, Gone: s.gate.Gone}, s.o.Log)
+	s.costs = facts.NewCosts(facts.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
+	s.hints = facts.NewHints(facts.HintOptions{
+		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Blame: &s.blame, Now: time.Now, Registry: s.registry,
 	})
 	return nil
 }
@@ -149,6 +159,7 @@ func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) (err 
 func (s *Server) joinGroup(ctx context.Context, sessions *picker.Sessions) error {
 	if s.o.Cluster.enabled() { // alone, no request need wake what would tell the others
 		sessions.OnBind(s.hints.Bound)
+		s.blame.OnVerdict(s.hints.Judged)
 		s.pool.Book().OnChange(s.load.Changed)
 	}
 	if err := s.node.Open(ctx); err != nil {
@@ -156,6 +167,9 @@ func (s *Server) joinGroup(ctx context.Context, sessions *picker.Sessions) error
 	}
 	if s.o.Cluster.enabled() {
 		s.setup.Tell()
+		if s.seeds != nil {
+			s.wg.Go(func() { s.seeds.Run(ctx) })
+		}
 		s.wg.Go(func() { s.load.Run(ctx) })
 		s.wg.Go(func() { s.queues.Run(ctx) })
 		s.wg.Go(func() { s.costs.Run(ctx) })
@@ -165,10 +179,10 @@ func (s *Server) joinGroup(ctx context.Context, sessions *picker.Sessions) error
 }
 
 // modelsInUse lists what every model name stands for.
-func (s *Server) modelsInUse() (list []share.ModelInUse) {
-	of := map[string]share.ModelInUse{}
+func (s *Server) modelsInUse() (list []facts.ModelInUse) {
+	of := map[string]facts.ModelInUse{}
 	for _, st := range s.models.Registry().Status() {
-		of[st.Name] = share.ModelInUse{Name: st.Name, Model: s.models.Model(st.Name), Loading: st.State == prompt.StateLoading}
+		of[st.Name] = facts.ModelInUse{Name: st.Name, Model: s.models.Model(st.Name), Loading: st.State == prompt.StateLoading}
 	}
 	for name, base := range s.models.Registry().Names() {
 		u := of[base]
@@ -176,4 +190,20 @@ func (s *Server) modelsInUse() (list []share.ModelInUse) {
 		list = append(list, u)
 	}
 	return list
+}
+
+// listenForEvents listens where publishers of events dial in, if flags or configuration
+// say so.
+func (s *Server) listenForEvents(c *config.Config) error {
+	in := events.Inbound{Listen: s.o.EventsListen, Allow: s.o.EventsAllow}
+	if at := c.Producer.EventsListen; at != "" && len(in.Listen) == 0 {
+		in.Listen, in.Topic = []string{at}, c.Producer.Events.Topic
+	}
+	if s.finder.Inbound = len(in.Listen); s.finder.Inbound == 0 {
+		return nil
+	}
+	if s.o.Cluster.enabled() {
+		s.o.Log.Warn("publishers dial in here, and a replica knows only what dials in to it: have engines bind where there are several replicas")
+	}
+	return s.share.Listen(in)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -27,7 +28,7 @@ func TestGoneEndpointsAreForgotten(t *testing.T) {
 			return ""
 		}
 	}
-	g.eventually("constants told", constants(groupEngines))
+	testkit.Eventually(g.t, constants(groupEngines))
 	one, err := sim.OpenFleet(sim.FleetOptions{Engines: 1, Engine: sim.Options{Speed: math.Inf(1), Events: &sim.EventOptions{}}})
 	if err != nil {
 		t.Fatal(err)
@@ -36,5 +37,5 @@ func TestGoneEndpointsAreForgotten(t *testing.T) {
 	if err := one.WriteEndpoints(filepath.Join(g.dir, "endpoints.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	g.eventually("constants withdrawn", constants(0))
+	testkit.Eventually(g.t, constants(0))
 }

@@ -14,14 +14,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -130,7 +130,7 @@ func (g *group) add() *Server {
 
 func (g *group) ready(all ...*Server) {
 	g.t.Helper()
-	g.eventually("ready", func() string {
+	testkit.Eventually(g.t, func() string {
 		for _, s := range all {
 			if !s.settled.Load() || s.pending() > 0 {
 				return describe(s)
@@ -138,17 +138,6 @@ func (g *group) ready(all ...*Server) {
 		}
 		return ""
 	})
-}
-
-func (g *group) eventually(what string, problem func() string) {
-	g.t.Helper()
-	last := ""
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if last = problem(); last == "" {
-			return
-		}
-	}
-	g.t.Fatalf("%s: not within a minute: %s", what, last)
 }
 
 // churn sends n prompts to the engines: half of them known ones, so that blocks
@@ -186,13 +175,14 @@ type content struct{ count, xor uint64 }
 func contents(s *Server) map[string]content {
 	out := map[string]content{}
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		n, xor := s.index.Digest(indexer.Source{Endpoint: ep.ID})
+		n, xor := s.index.Digest(block.Source{Endpoint: ep.ID})
 		out[ep.Address] = content{n, xor}
 	}
 	return out
 }
 
-// late says what engines have published and the truth does not have yet.
+// late says which engines the truth is not where they are: behind them, or in a life of theirs
+// before this one.
 func (g *group) late() string {
 	at := map[string]*endpoint.Endpoint{}
 	for _, ep := range g.alone.pool.Snapshot().Endpoints {
@@ -203,7 +193,7 @@ func (g *group) late() string {
 		if ep == nil || len(stats) == 0 {
 			continue
 		}
-		if p, _ := g.alone.share.Followed(indexer.Source{Endpoint: ep.ID}); p.Seq < stats[0].Events.NextSeq {
+		if p, _ := g.alone.share.Followed(block.Source{Endpoint: ep.ID}); p.Seq != stats[0].Events.NextSeq {
 			return fmt.Sprintf("the truth is at batch %d of %d of %s", p.Seq, stats[0].Events.NextSeq, e.Addr())
 		}
 	}
@@ -213,7 +203,7 @@ func (g *group) late() string {
 // agree waits until all replicas know the same as the truth, exactly.
 func (g *group) agree(all ...*Server) {
 	g.t.Helper()
-	g.eventually("agree", func() string {
+	testkit.Eventually(g.t, func() string {
 		if late := g.late(); late != "" {
 			return late
 		}
@@ -261,7 +251,7 @@ func TestMeshAgrees(t *testing.T) {
 	g.churn(150)
 	g.agree(g.replicas...)
 	for _, s := range g.replicas {
-		g.eventually("all streams are read, and digests are equal", func() string {
+		testkit.Eventually(g.t, func() string {
 			if n := reading(s); n != groupEngines {
 				return fmt.Sprintf("%s reads %d streams", s.o.Name, n)
 			}
@@ -303,7 +293,7 @@ func TestNewcomerKnows(t *testing.T) {
 func TestOwnerDies(t *testing.T) {
 	g := newGroup(t, 3, 10000, "partitioned")
 	victim := g.replicas[0]
-	g.eventually("each stream is read once", func() string {
+	testkit.Eventually(g.t, func() string {
 		total := 0
 		for _, s := range g.replicas {
 			total += reading(s)
@@ -318,7 +308,7 @@ func TestOwnerDies(t *testing.T) {
 	})
 	g.churn(60)
 	g.agree(g.replicas...)
-	g.stop(victim) // without a word to the others
+	g.stop(victim) // which tells nobody
 	var rest []*Server
 	for _, s := range g.replicas {
 		if s != victim {
@@ -327,7 +317,7 @@ func TestOwnerDies(t *testing.T) {
 	}
 	g.churn(60)
 	g.agree(rest...)
-	g.eventually("nothing is lost", func() string {
+	testkit.Eventually(g.t, func() string {
 		for _, s := range rest {
 			if st := s.node.Status(); st.Logs[0].Approximate > 0 {
 				return fmt.Sprintf("%s lost something: %+v", s.o.Name, st.Logs)
@@ -347,7 +337,7 @@ func TestEngineRestarts(t *testing.T) {
 			if err := e.Restart(sim.RestartOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			g.eventually("the cache is known to be empty", func() string {
+			testkit.Eventually(g.t, func() string {
 				for _, s := range append(g.replicas, g.alone) {
 					if c := contents(s)[e.Addr()]; c.count > 0 {
 						return fmt.Sprintf("%s: %v", s.o.Name, c)
@@ -377,7 +367,7 @@ func TestDistrusted(t *testing.T) {
 			for _, ep := range s.pool.Snapshot().Endpoints {
 				s.share.Distrust(ep.ID)
 			}
-			g.eventually("all have begun anew", func() string {
+			testkit.Eventually(g.t, func() string {
 				for _, s := range g.replicas {
 					for _, src := range s.share.Sources() {
 						if src.Log.Position.Inc <= before[src.Name] || src.Mode != "shared" {
@@ -418,12 +408,12 @@ func TestEndpointsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer one.Close()
-	g.eventually("another endpoint", have(1))
+	testkit.Eventually(g.t, have(1))
 	g.agree(g.replicas...)
 	if err := os.WriteFile(path, all, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g.eventually("the old endpoints", have(groupEngines))
+	testkit.Eventually(g.t, have(groupEngines))
 	g.churn(20)
 	g.agree(g.replicas...)
 }

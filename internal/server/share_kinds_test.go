@@ -7,6 +7,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // Engines that do not say when they started, and engines whose pages are smaller than a
@@ -14,6 +16,7 @@ import (
 // engine can replay any more, a reader that dies is followed by another one, and an engine
 // that starts again is known to be empty.
 func TestEveryKindOfEngineIsShared(t *testing.T) {
+	parts.Full(t)
 	for _, kind := range []group{{unnamed: true}, {page: 4}, {page: 1, unnamed: true}} {
 		for _, share := range []string{"mesh", "partitioned"} {
 			t.Run(fmt.Sprintf("page %d, unnamed %v, %s", kind.page, kind.unnamed, share), func(t *testing.T) {
@@ -32,7 +35,7 @@ func TestEveryKindOfEngineIsShared(t *testing.T) {
 				}
 				g.stop(g.replicas[0])
 				g.replicas = g.replicas[1:]
-				g.eventually("all is followed", func() string {
+				testkit.Eventually(g.t, func() string {
 					for _, s := range g.replicas {
 						for _, ep := range s.pool.Snapshot().Endpoints {
 							if k := s.share.Knowledge(ep.ID).State; k != knowledge.Exact {
@@ -51,7 +54,7 @@ func TestEveryKindOfEngineIsShared(t *testing.T) {
 				if err := e.Restart(sim.RestartOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				g.eventually("the cache is known to be empty", func() string {
+				testkit.Eventually(g.t, func() string {
 					for _, s := range append(g.replicas, g.alone) {
 						if c := contents(s)[e.Addr()]; c.count > 0 {
 							return fmt.Sprintf("%s: %v; %s", s.o.Name, c, describe(s))
@@ -61,7 +64,7 @@ func TestEveryKindOfEngineIsShared(t *testing.T) {
 				})
 				g.churn(30)
 				g.same()
-				g.eventually("the new life is known as it is", func() string {
+				testkit.Eventually(g.t, func() string {
 					want := contents(g.alone)[e.Addr()]
 					for _, s := range g.replicas {
 						if c := contents(s)[e.Addr()]; c != want {
@@ -79,7 +82,7 @@ func TestEveryKindOfEngineIsShared(t *testing.T) {
 // the truth does not know.
 func (g *group) same() {
 	g.t.Helper()
-	g.eventually("know the same", func() string {
+	testkit.Eventually(g.t, func() string {
 		if late := g.late(); late != "" {
 			return late
 		}
@@ -102,7 +105,7 @@ func TestWhatIsNotSharedIsNamed(t *testing.T) {
 	g.add()
 	want := fmt.Sprintf("joined: 1 other member, all reachable, digests equal; %d event streams are not shared: ", groupEngines)
 	for _, s := range g.replicas {
-		g.eventually("what is not shared is named", func() string {
+		testkit.Eventually(g.t, func() string {
 			line := s.node.Status().Health.Line
 			if !strings.HasPrefix(line, want) || !strings.HasSuffix(line, "/0 because it has no replay port, ...") {
 				return line

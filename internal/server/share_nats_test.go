@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // routedNATS starts three nats-servers with routes to each other.
@@ -44,7 +45,7 @@ func TestNATSAgrees(t *testing.T) {
 			servers[1].Stop()
 			g.churn(60)
 			g.agree(g.replicas...)
-			g.eventually("joined", func() string {
+			testkit.Eventually(g.t, func() string {
 				for _, s := range g.replicas {
 					if st := s.node.Status(); st.Health.State != "joined" || st.Logs[0].Approximate+st.Logs[0].Partial > 0 {
 						return fmt.Sprintf("%s: %s, %+v", s.o.Name, st.Health.Line, st.Logs)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // Replicas that start when the engines' replay rings have wrapped know a part of
@@ -18,7 +19,7 @@ func TestGroupAndEndpointsAgreeOnWhatIsKnown(t *testing.T) {
 	g.add()
 	g.ready(g.replicas...)
 	for _, s := range g.replicas {
-		g.eventually("one word for what is known", func() string {
+		testkit.Eventually(g.t, func() string {
 			partial := 0
 			st := s.Status()
 			for _, e := range st.Endpoints {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // misfit starts a replica of another setup in the group.
@@ -21,7 +23,7 @@ func (g *group) misfit(change func(*Options)) *Server {
 // says waits until a replica's line names a trouble.
 func (g *group) says(s *Server, state, part string) {
 	g.t.Helper()
-	g.eventually(fmt.Sprintf("%s says %q", s.o.Name, part), func() string {
+	testkit.Eventually(g.t, func() string {
 		if h := s.node.Status().Health; h.State != state || !strings.Contains(h.Line, part) {
 			return h.Line
 		}
@@ -33,6 +35,7 @@ func (g *group) says(s *Server, state, part string) {
 // no prompt matches. They read its engines by themselves, say so, and share again
 // once their files are the same.
 func TestOtherModelFiles(t *testing.T) {
+	parts.Full(t)
 	g := newGroup(t, 1, 10000, "partitioned")
 	g.churn(20)
 	models := filepath.Join(g.dir, "late")
@@ -43,7 +46,7 @@ func TestOtherModelFiles(t *testing.T) {
 	g.says(first, "misconfigured", "replica-1 has other files, or none, for "+vocab.Name)
 	g.says(odd, "misconfigured", "replica-0 has other files")
 	for _, s := range []*Server{first, odd} {
-		g.eventually("each reads for itself", func() string {
+		testkit.Eventually(g.t, func() string {
 			if n := count(s, "direct"); n != groupEngines {
 				return fmt.Sprint(s.o.Name, n)
 			}
@@ -60,7 +63,7 @@ func TestOtherModelFiles(t *testing.T) {
 	}
 	g.says(first, "joined", "")
 	g.says(odd, "joined", "")
-	g.eventually("shared again", func() string {
+	testkit.Eventually(g.t, func() string {
 		if a, b := count(first, "shared"), count(odd, "shared"); a+b != 2*groupEngines {
 			return fmt.Sprint(a, b)
 		}
@@ -72,12 +75,13 @@ func TestOtherModelFiles(t *testing.T) {
 
 // Replicas of another secret share no index, and say so.
 func TestOtherSecret(t *testing.T) {
+	parts.Full(t)
 	g := newGroup(t, 1, 10000, "mesh")
 	odd := g.misfit(func(o *Options) { o.Secret = "another" })
 	g.says(g.replicas[0], "misconfigured", "replica-1 has another --secret-file")
 	g.says(odd, "misconfigured", "replica-0 has another --secret-file")
 	g.stop(odd)
-	g.says(g.replicas[0], "partitioned", "replica-1") // one of two went without a word
+	g.says(g.replicas[0], "partitioned", "replica-1") // one of two vanished
 }
 
 // A newcomer of the release before says nothing of its setup, and is believed.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -86,12 +87,12 @@ func TestBrokenEndpointsFileIsSaid(t *testing.T) {
 	o.Endpoints = filepath.Join(t.TempDir(), "endpoints.yaml")
 	write(t, o.Endpoints, string(text))
 	s := open(t, o)
-	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
 	write(t, o.Endpoints, "endpoints: 7\n")
-	await(t, "degraded", func() bool {
+	testkit.Await(t, "degraded", func() bool {
 		st := s.Status()
 		return st.State == "degraded" && strings.Contains(st.Reason, "older than its source") && len(st.Endpoints) == 1
 	})
 	write(t, o.Endpoints, string(text))
-	await(t, "ready again", func() bool { return s.Status().State == "ready" })
+	testkit.Await(t, "ready again", func() bool { return s.Status().State == "ready" })
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/extproc"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/abroad"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
@@ -39,6 +40,8 @@ type Status struct {
 
 	Queues []flow.Status `json:"queues,omitempty"` // where requests wait for capacity
 
+	abroad.Status // of other clusters
+
 	Served extproc.ServedStatus `json:"served"` // whether the proxies go where the picker says
 }
 
@@ -60,6 +63,7 @@ type EndpointStatus struct {
 	Reason    string   `json:"reason,omitempty"` // why it is not known better, where that lasts
 	Complete  bool     `json:"complete"`         // followed since the cache was empty
 	LagMS     float64  `json:"lag_ms"`
+	AgeMS     float64  `json:"age_ms,omitempty"` // it works, and nothing has come of it for so long
 	Behind    uint64   `json:"behind_batches"`
 	Readers   []string `json:"readers,omitempty"` // members that read its events for this replica
 	Blocks    int      `json:"blocks"`
@@ -98,6 +102,7 @@ func (s *Server) Status() Status {
 	st.Index = IndexStatus{Blocks: x.Nodes, Entries: x.Entries, HolderSets: x.Sets, Bytes: x.Bytes, ApproxBytes: s.approx.MemoryBytes()}
 	st.Cluster, st.Members = s.clusterStatus()
 	st.Queues = s.gate.Status()
+	st.Status = s.abroad.Status(now)
 	for _, ep := range s.pool.Snapshot().Endpoints {
 		st.Endpoints = append(st.Endpoints, s.endpointStatus(ep, now))
 	}
@@ -108,7 +113,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 	k, g := s.share.Knowledge(ep.ID), ep.Gauges()
 	e := EndpointStatus{
 		Address: ep.Address, Name: ep.Name, Up: !ep.Down(), Knowledge: k.State.String(), Complete: k.Complete,
-		LagMS: float64(k.Lag.Microseconds()) / 1000, Behind: k.Behind, InFlight: s.pool.Book().Load(ep, now).Requests,
+		LagMS: millis(k.Lag), AgeMS: millis(s.share.Age(ep.ID)), Behind: k.Behind, InFlight: s.pool.Book().Load(ep, now).Requests,
 		Waiting: g.Waiting, Running: g.Running, KVUse: g.KVUse, GaugeAgeS: -1,
 		Blocks: s.blocks(ep), Facts: s.pool.Facts(ep, now),
 	}
@@ -124,10 +129,12 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 	return e
 }
 
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
 // blocks counts the blocks that an endpoint is known to hold, over all ranks.
 func (s *Server) blocks(ep *endpoint.Endpoint) (n int) {
 	for r := range max(ep.Events.Ranks, 1) {
-		n += s.index.Blocks(indexer.Source{Endpoint: ep.ID, Rank: uint16(r)})
+		n += s.index.Blocks(block.Source{Endpoint: ep.ID, Rank: uint16(r)})
 	}
 	return n
 }
@@ -235,6 +242,16 @@ func (s *Server) ready() bool {
 	return s.settled.Load() && !s.draining.Load() && len(s.pool.Snapshot().Endpoints) > 0
 }
 
+// empty reports whether there is nothing to be ready for: the list of endpoints was
+// read as it is, and names none.
+func (s *Server) empty() bool {
+	if s.discovery == nil || s.draining.Load() {
+		return false
+	}
+	st := s.discovery.Status()
+	return st.OK() && !st.Read.IsZero() && st.Endpoints == 0
+}
+
 // watchReadiness sets the gRPC health state: ready once what can be known is
 // known, or the time for it is over.
 func (s *Server) watchReadiness(ctx context.Context) {
@@ -287,7 +304,7 @@ func (s *Server) decisions(id string, n int) any {
 type collector struct {
 	s                                     *Server
 	state, lag, behind, blocks, size, all *prometheus.Desc
-	rendered, missed                      *prometheus.Desc
+	rendered, missed, drift               *prometheus.Desc
 }
 
 func newCollector(s *Server) *collector {
@@ -295,11 +312,13 @@ func newCollector(s *Server) *collector {
 	return &collector{
 		s:      s,
 		state:  prometheus.NewDesc("grapevine_knowledge_state", "1 for the state of knowledge that an endpoint is in.", []string{"endpoint", "state"}, nil),
-		lag:    prometheus.NewDesc("grapevine_knowledge_lag_seconds", "Age of the newest applied event batch when it arrived.", ep, nil),
+		lag:    prometheus.NewDesc("grapevine_knowledge_lag_seconds", "Age of the newest event batch when it was applied; or, if that is more, how far what is known may be behind an engine that works and of which nothing comes.", ep, nil),
 		behind: prometheus.NewDesc("grapevine_knowledge_behind_batches", "Batches known to exist and not applied.", ep, nil),
 		blocks: prometheus.NewDesc("grapevine_index_endpoint_blocks", "Blocks that an endpoint is known to hold.", ep, nil),
 		size:   prometheus.NewDesc("grapevine_index_bytes", "Memory of the index by part.", []string{"part"}, nil),
 		all:    prometheus.NewDesc("grapevine_index_blocks", "Blocks in the index, however many endpoints hold them.", nil, nil),
+
+		drift: prometheus.NewDesc("grapevine_share_in_flight_drift", "Requests that the replicas count as in flight at an endpoint, minus those that its engine reports as running or queued.", ep, nil),
 
 		rendered: prometheus.NewDesc("grapevine_prompts_rendered_total", "Prompts rendered as the engine does it, by configured model.", []string{"model"}, nil),
 		missed:   prometheus.NewDesc("grapevine_prompts_missed_total", "Prompts matched approximately or in part, by configured model, none for others, and by reason.", []string{"model", "reason"}, nil),
@@ -308,7 +327,7 @@ func newCollector(s *Server) *collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.state, c.lag, c.behind, c.blocks, c.size, c.all, c.rendered, c.missed} {
+	for _, d := range []*prometheus.Desc{c.state, c.lag, c.behind, c.blocks, c.size, c.all, c.rendered, c.missed, c.drift} {
 		ch <- d
 	}
 }
@@ -318,6 +337,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	now := time.Now()
 	for _, ep := range c.s.pool.Snapshot().Endpoints {
 		k := c.s.share.Knowledge(ep.ID)
 		state, _ := c.s.prefixes.Standing(ep, k.State)
@@ -325,6 +345,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.lag, k.Lag.Seconds(), ep.Address)
 		gauge(c.behind, float64(k.Behind), ep.Address)
 		gauge(c.blocks, float64(c.s.blocks(ep)), ep.Address)
+		if g := ep.Gauges(); !g.At.IsZero() {
+			gauge(c.drift, float64(c.s.pool.Book().Load(ep, now).Requests)-float64(g.Running+g.Waiting), ep.Address)
+		}
 	}
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)

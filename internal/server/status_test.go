@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // TestMetricsAgreeWithStatus compares the metrics of endpoints and index, which
@@ -17,7 +18,7 @@ import (
 func TestMetricsAgreeWithStatus(t *testing.T) {
 	_, o := options(t, sim.FleetOptions{Engines: 3, Engine: sim.Options{Events: &sim.EventOptions{}}})
 	s := open(t, o)
-	await(t, "ready", func() bool { return s.Status().State == "ready" })
+	testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
 	st := s.Status()
 	var state, blocks strings.Builder
 	state.WriteString("# HELP grapevine_knowledge_state 1 for the state of knowledge that an endpoint is in.\n# TYPE grapevine_knowledge_state gauge\n")
@@ -41,7 +42,7 @@ func TestMetricsAgreeWithStatus(t *testing.T) {
 func TestPromptMetrics(t *testing.T) {
 	_, o := options(t, sim.FleetOptions{Engines: 1})
 	s := open(t, o)
-	await(t, "models", s.models.Ready)
+	testkit.Await(t, "models", s.models.Ready)
 	body := []byte(`{"model":"unheard-of","prompt":"hello"}`)
 	if _, _, err := s.models.Registry().Render(t.Context(), "unheard-of", nil, body, prompt.KindCompletions); err == nil {
 		t.Fatal("rendered for a model that is not configured")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
-	"github.com/grapevine-epp/grapevine/internal/share"
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -42,19 +42,19 @@ const (
 // as its gauges are dropped. It is safe for concurrent use.
 type xdsShare struct {
 	s     *Server
-	share share.SetFunc
+	share facts.SetFunc
 	srv   *xds.Server
 	grpc  *grpc.Server
 	addr  net.Addr
 	wg    sync.WaitGroup
 
 	mu     sync.Mutex
-	remote share.Origins[string] // ext_proc addresses, under keyExtProc
+	remote facts.Origins[string] // ext_proc addresses, under keyExtProc
 }
 
-func newXDSShare(s *Server, group share.Group) *xdsShare {
+func newXDSShare(s *Server, group facts.Group) *xdsShare {
 	x := &xdsShare{s: s}
-	x.share = group.Gauge(share.StateReplicas, share.StateVersion, x)
+	x.share = group.Gauge(facts.StateReplicas, facts.StateVersion, x)
 	return x
 }
 
@@ -83,6 +83,7 @@ func (x *xdsShare) listen(o XDSOptions) error {
 		}
 	}
 	opts := []grpc.ServerOption{
+		grpc.MaxHeaderListSize(64 << 10),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}

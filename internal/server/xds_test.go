@@ -46,7 +46,7 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 			return ""
 		}
 	}
-	g.eventually("replicas know each other", pickers(g.replicas...))
+	testkit.Eventually(g.t, pickers(g.replicas...))
 	url := "http://" + e.Addr("inference")
 	decided := func() (n uint64) {
 		for _, s := range g.replicas {
@@ -54,7 +54,7 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 		}
 		return n
 	}
-	g.eventually("Envoy asks replicas", func() string {
+	testkit.Eventually(g.t, func() string {
 		if code := post(t, url); code != http.StatusOK || decided() == 0 {
 			return fmt.Sprint(code)
 		}
@@ -68,7 +68,7 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 			}
 		}
 	}
-	g.eventually("replicas decide everything", func() string {
+	testkit.Eventually(g.t, func() string {
 		before := decided()
 		steady(20)
 		if n := decided() - before; n != 20 {
@@ -79,8 +79,8 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 	dead := g.replicas[0]
 	g.stop(dead)
 	steady(20)
-	g.eventually("the dead one is left out", pickers(g.replicas[1]))
-	g.eventually("the other one decides everything", func() string {
+	testkit.Eventually(g.t, pickers(g.replicas[1]))
+	testkit.Eventually(g.t, func() string {
 		before := g.replicas[1].decided.Load()
 		steady(20)
 		if n := g.replicas[1].decided.Load() - before; n != 20 {
@@ -90,8 +90,8 @@ func TestEnvoyFollowsReplicas(t *testing.T) {
 	})
 	late := g.add()
 	g.ready(late)
-	g.eventually("the newcomer is told of", pickers(g.replicas[1], late))
-	g.eventually("Envoy asks the newcomer", func() string {
+	testkit.Eventually(g.t, pickers(g.replicas[1], late))
+	testkit.Eventually(g.t, func() string {
 		steady(4)
 		if late.decided.Load() == 0 {
 			return "not yet"

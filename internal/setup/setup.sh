@@ -3,7 +3,7 @@
 # folder outside of the checkout. Idempotent, and safe to run several times at
 # once: one run works, the others wait for it.
 #
-#   setup.sh [PART...]    parts: envoy envoys python models lint
+#   setup.sh [PART...]    parts: envoy envoys proxies python models lint
 #                         without arguments: envoy python models
 #
 # Environment:
@@ -103,6 +103,34 @@ install_envoys() {
 	stamp "${ENVOY_VERSIONS[*]}"
 }
 
+# install_proxies unpacks nginx with its JavaScript module, HAProxy and Caddy of this
+# Debian release, without installing anything.
+install_proxies() {
+	local want apt=(apt-get -qq) name
+	need apt-get "these proxies are taken from Debian's packages; elsewhere: make test runs without them"
+	need dpkg "it comes with apt-get"
+	want="$(. /etc/os-release && echo "$ID ${VERSION_ID:-}") ${PROXY_PACKAGES[*]}"
+	stamped "$want" "$cache"/proxies/bin/{nginx,haproxy,caddy} && return
+	say "proxies: unpacking ${PROXY_PACKAGES[*]} (12 MB)"
+	mkdir -p "$tmp/lists/partial" "$tmp/apt/archives/partial" "$tmp/deb" "$tmp/proxies/root" "$tmp/proxies/bin"
+	# Lists of our own: those of the machine may be absent, or older than its mirror.
+	apt+=(-o "Dir::State::lists=$tmp/lists" -o "Dir::Cache=$tmp/apt" -o APT::Sandbox::User=root)
+	run "${apt[@]}" update
+	(cd "$tmp/deb" && run "${apt[@]}" download "${PROXY_PACKAGES[@]}")
+	for name in "$tmp"/deb/*.deb; do run dpkg-deb -x "$name" "$tmp/proxies/root"; done
+	for name in sbin/nginx sbin/haproxy bin/caddy; do
+		# Programs look for the libraries and modules that were unpacked with them.
+		printf '#!/bin/sh\nroot=%q\nLD_LIBRARY_PATH=$(echo "$root"/usr/lib/*-linux-gnu*) exec "$root/usr/%s" "$@"\n' \
+			"$cache/proxies/root" "$name" >"$tmp/proxies/bin/${name#*/}"
+		chmod 755 "$tmp/proxies/bin/${name#*/}"
+	done
+	replace "$tmp/proxies" "$cache/proxies"
+	run "$cache/proxies/bin/nginx" -v
+	run "$cache/proxies/bin/haproxy" -v
+	run "$cache/proxies/bin/caddy" version
+	stamp "$want"
+}
+
 install_python() {
 	local want="${PYTHON_PACKAGES[*]}" new=$tmp/venv
 	stamped "$want" "$cache/venv/pyvenv.cfg" "$cache/venv/bin/python" && return
@@ -181,7 +209,7 @@ main() {
 	# Beside the parts, so that moving one into place is a rename.
 	rm -rf "$cache"/.tmp.*
 	for part in "${wanted[@]}"; do
-		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys python models lint"
+		declare -F "install_$part" >/dev/null || die "unknown part" "parts: envoy envoys proxies python models lint"
 		tmp=$cache/.tmp.$part
 		mkdir "$tmp"
 		# Not inside a condition: bash would ignore errors within the function.

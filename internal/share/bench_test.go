@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
@@ -29,11 +30,11 @@ type benchMember struct {
 
 // testIndex is an Index whose sources are all shared and whose streams nobody reads.
 func testIndex(sources []string) (*Index, *indexer.Index) {
-	index := indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})})
+	index := indexer.New(indexer.Options{Hasher: block.NewHasher(block.Seed{})})
 	x, all := &Index{wake: make(chan struct{}, 1)}, map[string]*source{}
 	x.o.Log = slog.New(slog.DiscardHandler)
 	for i, n := range sources {
-		all[n] = &source{name: n, src: indexer.Source{Endpoint: indexer.EndpointID(i)}, x: index, mode: plan.Shared, inc: 1}
+		all[n] = &source{name: n, src: block.Source{Endpoint: block.EndpointID(i)}, x: index, mode: plan.Shared, inc: 1}
 	}
 	x.byName.Store(&all)
 	return x, index

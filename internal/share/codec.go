@@ -2,10 +2,14 @@ package share
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 )
+
+// errWire says that a peer sent a batch that cannot be decoded.
+var errWire = errors.New("share: malformed batch from a peer")
 
 // What is shared of an engine's event batch: a version, the hash of the
 // batch's payload (8 bytes, by which whoever goes on reading finds out whether the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
@@ -16,9 +17,9 @@ import (
 func chainDelta(n int) *indexer.Delta {
 	d := &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpClear}, {Kind: indexer.OpStore, Root: true, From: 5, N: uint32(n)}}}
 	for i := range n {
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(i + 1), Key: indexer.BlockKey(i + 1000), Bytes: 64, Tokens: 16})
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: block.Key(i + 1000), Bytes: 64, Tokens: 16})
 		if i%3 == 0 {
-			d.Hashes = append(d.Hashes, indexer.EngineHash(i+1))
+			d.Hashes = append(d.Hashes, block.EngineHash(i+1))
 		}
 	}
 	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: uint32(len(d.Hashes))})
@@ -26,11 +27,11 @@ func chainDelta(n int) *indexer.Delta {
 }
 
 func digestOf(deltas ...indexer.Delta) [2]uint64 {
-	x := indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})})
+	x := indexer.New(indexer.Options{Hasher: block.NewHasher(block.Seed{})})
 	for i := range deltas {
-		x.Apply(indexer.Source{}, &deltas[i])
+		x.Apply(block.Source{}, &deltas[i])
 	}
-	n, xor := x.Digest(indexer.Source{})
+	n, xor := x.Digest(block.Source{})
 	return [2]uint64{n, xor}
 }
 
@@ -56,8 +57,8 @@ func TestPayloadSplits(t *testing.T) {
 func TestPayloadManyOps(t *testing.T) {
 	d := &indexer.Delta{}
 	for i := range wire.MaxDeltaOps + 10 {
-		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpStore, Root: true, From: indexer.BlockKey(i%100 + 1), First: uint32(i), N: 1})
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(i + 1), Key: indexer.BlockKey(i + 1<<20), Bytes: 64, Tokens: 16})
+		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpStore, Root: true, From: block.Key(i%100 + 1), First: uint32(i), N: 1})
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: block.Key(i + 1<<20), Bytes: 64, Tokens: 16})
 	}
 	_, parts, err := readPayload(appendPayload(nil, 1, d))
 	if err != nil {
@@ -83,7 +84,7 @@ func FuzzPayload(f *testing.F) {
 // testStore is a store with one shared source.
 func testStore(mode plan.Mode) (store, *source) {
 	x := &Index{wake: make(chan struct{}, 1)}
-	s := &source{name: "a/0", x: indexer.New(indexer.Options{Hasher: indexer.NewHasher(indexer.Seed{})}), mode: mode}
+	s := &source{name: "a/0", x: indexer.New(indexer.Options{Hasher: block.NewHasher(block.Seed{})}), mode: mode}
 	x.byName.Store(&map[string]*source{s.name: s})
 	return store{x}, s
 }
@@ -180,8 +181,8 @@ func TestStorePagesFitFrames(t *testing.T) {
 		d := chainDelta(1000)
 		d.Ops = d.Ops[1:]
 		for k := range d.Blocks {
-			d.Blocks[k].Hash += indexer.EngineHash(i << 32)
-			d.Blocks[k].Key += indexer.BlockKey(i << 32)
+			d.Blocks[k].Hash += block.EngineHash(i << 32)
+			d.Blocks[k].Key += block.Key(i << 32)
 		}
 		d.Ops[1].N = 0
 		if n := s.x.Apply(s.src, d); n.Stored != 1000 {

@@ -1,7 +1,7 @@
-// Package share is what the replicas of a group tell each other: what engines
-// hold (Index), what is in flight (Load), how fast engines were found to be (Costs),
-// where requests and sessions went (Hints), and which models each replica uses
-// (Setup). The cluster package carries the bytes; this one knows what they mean.
+// Package share is what the replicas of a group tell each other of what engines hold:
+// one prefix index, read from the engines' streams by whoever is nearest and known to
+// all. Package facts below it has what replicas tell of themselves. The cluster package
+// carries the bytes; this one knows what they mean.
 //
 // The way of one event batch:
 //
@@ -11,7 +11,7 @@
 //     prefix index.
 //
 // Which streams this replica reads, and whether what it reads is shared, is decided
-// per stream (plan.go).
+// per stream (package plan).
 //
 // What it does not do: it does not find members or carry frames (cluster), decode
 // engines' events (events), or choose endpoints (picker).

@@ -9,7 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -29,15 +29,20 @@ const (
 func (x *Index) Set() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.set()
+}
+
+// set is Set; mu is held.
+func (x *Index) set() {
 	p := x.o.Pool.Snapshot() // under the lock: of two calls at a time the later one may come first
 	x.pool = p
 	old := *x.byName.Load()
-	byName, bySrc := map[string]*source{}, map[indexer.Source]*source{}
-	byEndpoint := map[indexer.EndpointID][]*source{}
+	byName, bySrc := map[string]*source{}, map[block.Source]*source{}
+	byEndpoint := map[block.EndpointID][]*source{}
 	for _, ep := range followed(p) {
 		e := x.o.Source(ep)
 		for _, at := range e.Streams {
-			name, src := SourceName(ep.Address, at.Rank), indexer.Source{Endpoint: ep.ID, Rank: at.Rank}
+			name, src := SourceName(ep.Address, at.Rank), block.Source{Endpoint: ep.ID, Rank: at.Rank}
 			s := old[name]
 			if s == nil || s.src != src || s.of != e.Model || s.at != at {
 				s = x.newSource(name, src, at, e.Model)
@@ -61,8 +66,21 @@ func followed(p *endpoint.Snapshot) []*endpoint.Endpoint {
 	return append(slices.Clip(p.Endpoints), p.Kept...)
 }
 
-func (x *Index) newSource(name string, src indexer.Source, at events.Stream, of *events.Model) *source {
-	s := &source{name: name, src: src, of: of, at: at, x: x.o.Index, plan: plan.New(at.Replay != "")}
+// Reborn says that the engines of endpoints have started again. What their streams have
+// brought is given up once their pages have said so too.
+func (x *Index) Reborn(eps []*endpoint.Endpoint) {
+	for _, ep := range eps {
+		for _, s := range (*x.byEndpoint.Load())[ep.ID] {
+			s.in.note(func(r *reports) { r.connected = true })
+		}
+	}
+	if len(eps) > 0 {
+		x.poke()
+	}
+}
+
+func (x *Index) newSource(name string, src block.Source, at events.Stream, of *events.Model) *source {
+	s := &source{name: name + x.suffix, src: src, of: of, at: at, x: x.o.Index, plan: plan.New(at.Replay != "")}
 	if x.log == nil {
 		s.plan = plan.NewAlone()
 		s.mode = plan.Direct
@@ -77,7 +95,7 @@ func (x *Index) leave(old, kept map[string]*source) {
 	gone := map[string]bool{}
 	for name, s := range old {
 		if kept[name] != s {
-			gone[name] = true
+			gone[s.name] = true
 			s.shown.reads.Store(false)
 		}
 	}
@@ -92,14 +110,30 @@ func (x *Index) leave(old, kept map[string]*source) {
 		x.names = slices.DeleteFunc(slices.Clone(x.names), func(n string) bool { return gone[n] })
 		x.log.SetSources(x.names)
 	}
-	for name := range gone {
-		old[name].become(plan.Asking, 0)
+	for name, s := range old {
+		if kept[name] != s {
+			s.become(plan.Asking, 0)
+		}
 	}
+}
+
+// Rekey gives up all that is known, has change replace the hasher's seed, and begins
+// anew under names that tell the seed's blocks from others': members of another seed share
+// nothing with this one. Requests are matched with nothing meanwhile.
+func (x *Index) Rekey(change func() (mark uint64)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.leave(*x.byName.Load(), nil)
+	x.byName.Store(&map[string]*source{})
+	x.bySrc.Store(&map[block.Source]*source{})
+	x.byEndpoint.Store(&map[block.EndpointID][]*source{})
+	x.suffix = suffix(change())
+	x.set()
 }
 
 // setStreams opens and closes event streams so that those of all that are read are open.
 func (x *Index) setStreams(all map[string]*source) {
-	read := map[indexer.Source]bool{}
+	read := map[block.Source]bool{}
 	for _, s := range all {
 		if s.shown.reads.Load() {
 			read[s.src] = true
@@ -113,7 +147,7 @@ func (x *Index) setStreams(all map[string]*source) {
 	for _, ep := range followed(x.pool) {
 		e := x.o.Source(ep)
 		e.Streams = slices.DeleteFunc(slices.Clone(e.Streams), func(s events.Stream) bool {
-			return !read[indexer.Source{Endpoint: e.ID, Rank: s.Rank}]
+			return !read[block.Source{Endpoint: e.ID, Rank: s.Rank}]
 		})
 		out = append(out, e)
 	}
@@ -160,16 +194,22 @@ func (x *Index) step() time.Duration {
 	f := plan.Facts{Wall: uint64(wall.UnixMilli()), Ready: x.o.Ready(), Settled: x.log == nil || x.o.Node.Phase() != cluster.Settling}
 	c := change{become: map[*source]plan.Action{}, name: map[*source]uint64{}}
 	due, asking := now+lookLater, false
-	for name, s := range all {
-		f := x.facts(f, s, views[name], wall)
-		s.tell(now, f)
+	for _, s := range all {
+		s.stall.look(wall, x.at(s, views[s.name]), workOf(x.o.Pool.Book(), s.ep, wall))
+	}
+	for _, s := range all {
+		f := x.facts(f, s, views[s.name])
+		if s.tell(now, f) && x.o.Reborn != nil && s.ep.Gauges().Started.IsZero() {
+			ep := s.ep
+			x.waiting.Go(func() { x.o.Reborn(ep) }) // it changes the pool, which sets the sources
+		}
 		do, next := s.plan.Advance(now, f)
 		due = min(due, next)
 		asking = asking || s.plan.Mode() == plan.Asking
 		c.add(s, do)
 	}
 	x.perform(&c, all, asking)
-	if x.show(all, now) {
+	if x.show(all) {
 		due = min(due, now+lookSoon)
 	}
 	return max(due-time.Since(x.began), time.Millisecond)
@@ -186,19 +226,25 @@ func (x *Index) views() map[string]cluster.SourceView {
 	return views
 }
 
-func (x *Index) facts(f plan.Facts, s *source, v cluster.SourceView, wall time.Time) plan.Facts {
+// at returns how far a source has come, by the log or by what is read here alone.
+func (x *Index) at(s *source, v cluster.SourceView) cluster.Position {
 	at := v.Position
 	if x.log == nil || s.plan.Mode() == plan.Direct {
 		at.Next = x.events.Heard(s.src)
-	} else {
+	}
+	return at
+}
+
+func (x *Index) facts(f plan.Facts, s *source, v cluster.SourceView) plan.Facts {
+	if x.log != nil && s.plan.Mode() != plan.Direct {
 		role := cluster.Role(s.role.Load())
 		f.Log = plan.Log{
-			Inc: at.Inc, Next: at.Next, Unclaimed: v.Unclaimed,
+			Inc: v.Position.Inc, Next: v.Position.Next, Unclaimed: v.Unclaimed,
 			Reader: role == cluster.RoleReader, Standby: role == cluster.RoleStandby, Kept: v.Kept,
 		}
 	}
 	f.Conflict = f.Ready && x.log != nil && x.o.Conflict(s.ep) != ""
-	f.Stalled = s.stall.look(wall, at, s.ep.Gauges())
+	f.Stalled = stalled((*x.byEndpoint.Load())[s.src.Endpoint])
 	return f
 }
 
@@ -265,7 +311,7 @@ func (x *Index) perform(c *change, all map[string]*source, asking bool) {
 		x.setStreams(all)
 	}
 	for _, s := range c.renew {
-		x.o.Log.Warn("event stream brings nothing while its engine works; connecting again", "source", s.name)
+		x.o.Log.Warn("event stream is silent while its engine works; reconnecting", "source", s.name)
 		x.events.Renew(s.src)
 	}
 	for _, s := range c.ask {
@@ -276,14 +322,24 @@ func (x *Index) perform(c *change, all map[string]*source, asking bool) {
 // list names the shared sources to the log. The group takes a replica for settled that
 // knows all of its sources, so the first list is a complete one.
 func (x *Index) list(all map[string]*source, asking bool) {
-	if x.log == nil || x.names == nil && asking {
+	if x.log == nil || x.names == nil && (asking || !x.o.Seeded()) {
 		return
 	}
-	names := []string{}
-	for name, s := range all {
+	names, zones := []string{}, map[string]string(nil)
+	for _, s := range all {
 		if s.plan.Listed() {
-			names = append(names, name)
+			names = append(names, s.name)
+			if zone := s.ep.Zone(); zone != "" {
+				if zones == nil {
+					zones = map[string]string{}
+				}
+				zones[s.name] = zone
+			}
 		}
+	}
+	if !maps.Equal(zones, x.zones) {
+		x.zones = zones
+		x.log.SetZones(zones)
 	}
 	slices.Sort(names)
 	if x.names == nil || !slices.Equal(names, x.names) {

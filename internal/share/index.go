@@ -2,6 +2,8 @@ package share
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -13,25 +15,50 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
 
-// indexVersion is the version of the log since which payloads may be short.
-const indexVersion = 2
+const (
+	stateIndex   = "index" // name of the shared log
+	indexVersion = 2       // of the log, since which payloads may be short
+	// suffixMark begins what is behind the name of a source whose blocks have keys of a
+	// seed that the group made.
+	suffixMark = "~"
+)
+
+// printOf is what may be told of a hasher's seed.
+func printOf(h block.Hasher) uint64 { return uint64(h.Root(block.Scope{})) }
+
+// suffix is what is behind the names of such sources, for the seed of a mark.
+func suffix(mark uint64) string {
+	return suffixMark + base64.RawURLEncoding.EncodeToString(binary.LittleEndian.AppendUint64(nil, mark))
+}
+
+// Tuning suits sources of 100,000 blocks and more: a snapshot of one takes its time,
+// so few are asked for at once, and not again before it can have been made.
+func Tuning() cluster.Tuning { return cluster.Tuning{Loads: 4, AskTimeout: time.Second} }
 
 // IndexOptions build an Index. Node and Grouped apart, all fields are required.
 type IndexOptions struct {
-	Node     *cluster.Node // not open yet
-	Grouped  bool          // false: nothing is shared, and every stream is read here
-	Hasher   indexer.Hasher
+	Node    *cluster.Node // not open yet
+	Grouped bool          // false: nothing is shared, and every stream is read here
+	// Secret says that the seed of block keys is of a file, and is never replaced. Else the
+	// group makes one, and Seeded reports whether this replica has it; see Seeds.
+	Secret   bool
+	Seeded   func() bool
+	Hasher   block.Hasher
 	Index    *indexer.Index
 	Pool     *endpoint.Pool
 	Source   func(*endpoint.Endpoint) events.EndpointSource // where an endpoint's streams are, and how they are read
 	Page     func(context.Context, *endpoint.Endpoint) (scrape.Page, error)
 	Conflict func(*endpoint.Endpoint) string // names a member that reads an endpoint in another way; "" for none
 	Ready    func() bool                     // models have been read
+	// Reborn is told, on a goroutine of its own, that a stream shows another engine than
+	// before where the page does not say when it started; nil: nobody wants to know.
+	Reborn   func(*endpoint.Endpoint)
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Events   events.Options // periods and limits of reading; the rest of it is set by OpenIndex
@@ -56,15 +83,17 @@ type Index struct {
 	common  atomic.Uint64  // version of the log that every member states
 	scratch sync.Pool      // of *indexer.Delta, for store.Apply
 	byName  atomic.Pointer[map[string]*source]
-	bySrc   atomic.Pointer[map[indexer.Source]*source]
+	bySrc   atomic.Pointer[map[block.Source]*source]
 
-	byEndpoint atomic.Pointer[map[indexer.EndpointID][]*source]
+	byEndpoint atomic.Pointer[map[block.EndpointID][]*source]
 
 	mu      sync.Mutex
 	ctx     context.Context
 	pool    *endpoint.Snapshot
-	names   []string                // given to the log
-	reading map[indexer.Source]bool // as the streams were set last
+	names   []string              // given to the log
+	zones   map[string]string     // of those names; given to the log
+	suffix  string                // of the names in the log
+	reading map[block.Source]bool // as the streams were set last
 	losses  prometheus.Counter
 }
 
@@ -73,8 +102,8 @@ type Index struct {
 func OpenIndex(ctx context.Context, o IndexOptions) *Index {
 	x := &Index{o: o, ctx: ctx, wake: make(chan struct{}, 1), began: time.Now(), pool: &endpoint.Snapshot{}}
 	x.byName.Store(&map[string]*source{})
-	x.bySrc.Store(&map[indexer.Source]*source{})
-	x.byEndpoint.Store(&map[indexer.EndpointID][]*source{})
+	x.bySrc.Store(&map[block.Source]*source{})
+	x.byEndpoint.Store(&map[block.EndpointID][]*source{})
 	x.losses = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "grapevine_share_index_lost_total", Help: "Times that batches of a shared stream were missing and nobody was asked before going on.",
 	})
@@ -86,7 +115,12 @@ func OpenIndex(ctx context.Context, o IndexOptions) *Index {
 	}
 	if o.Grouped {
 		// Block keys of another secret mean nothing here: such replicas do not share the index.
-		name := fmt.Sprintf("%s-%016x", stateIndex, uint64(o.Hasher.Root(indexer.Scope{})))
+		name, mark := stateIndex+"-group", printOf(o.Hasher)
+		if o.Secret {
+			name = fmt.Sprintf("%s-%016x", stateIndex, mark)
+		} else {
+			x.suffix = suffix(mark)
+		}
 		x.log = o.Node.Log(name, indexVersion, store{x}, cluster.LogOptions{Owned: true, Needs: payloadNeeds})
 	}
 	e := o.Events
@@ -106,27 +140,27 @@ func (x *Index) poke() {
 	}
 }
 
-func (x *Index) find(src indexer.Source) *source { return (*x.bySrc.Load())[src] }
+func (x *Index) find(src block.Source) *source { return (*x.bySrc.Load())[src] }
 
 // streamIndex is the index as the streams see it: what belongs to the log is
 // not applied by them.
 type streamIndex struct{ x *Index }
 
 // Parents implements translate.Index.
-func (i streamIndex) Parents(src indexer.Source, parents, blocks []indexer.EngineHash, keys []indexer.BlockKey) {
+func (i streamIndex) Parents(src block.Source, parents, blocks []block.EngineHash, keys []block.Key) {
 	i.x.o.Index.Parents(src, parents, blocks, keys)
 }
 
 // Lookup implements translate.Index.
-func (i streamIndex) Lookup(src indexer.Source, h indexer.EngineHash) (indexer.BlockKey, bool) {
+func (i streamIndex) Lookup(src block.Source, h block.EngineHash) (block.Key, bool) {
 	return i.x.o.Index.Lookup(src, h)
 }
 
 // Digest implements translate.Index.
-func (i streamIndex) Digest(src indexer.Source) (count, xor uint64) { return i.x.o.Index.Digest(src) }
+func (i streamIndex) Digest(src block.Source) (count, xor uint64) { return i.x.o.Index.Digest(src) }
 
 // Apply implements translate.Index.
-func (i streamIndex) Apply(src indexer.Source, d *indexer.Delta) indexer.ApplyStats {
+func (i streamIndex) Apply(src block.Source, d *indexer.Delta) indexer.ApplyStats {
 	s := i.x.find(src)
 	if s == nil {
 		return i.x.o.Index.Apply(src, d)
@@ -179,7 +213,7 @@ func (x *Index) onDelta(u events.Update) {
 // another says that the engine is not the one that the content is of.
 func (x *Index) another(s *source) {
 	s.held.Store(true)
-	s.in.note(func(r *reports) { r.restarted, r.wiped = true, true })
+	s.in.note(func(r *reports) { r.restarted, r.wiped, r.another = true, true, true })
 	x.log.Reading(s.name, false)
 	x.poke()
 }
@@ -198,9 +232,14 @@ func (x *Index) lose(s *source, inc, next uint64) {
 }
 
 // onRestart is told that an engine is another one, or has lost its history.
-func (x *Index) onRestart(src indexer.Source, wrapped bool) {
+func (x *Index) onRestart(src block.Source, wrapped bool) {
 	s := x.find(src)
-	if s == nil || x.log == nil || s.isMode() != plan.Shared {
+	if s == nil {
+		return
+	}
+	s.in.note(func(r *reports) { r.another = r.another || !wrapped })
+	if x.log == nil || s.isMode() != plan.Shared {
+		x.poke()
 		return
 	}
 	s.held.Store(true)
@@ -211,7 +250,7 @@ func (x *Index) onRestart(src indexer.Source, wrapped bool) {
 
 // onLink is told when a stream is connected, has caught up, or is lost. Others rely
 // on this replica's reading only once it has caught up.
-func (x *Index) onLink(src indexer.Source, link events.Link) {
+func (x *Index) onLink(src block.Source, link events.Link) {
 	s := x.find(src)
 	if s == nil || x.log == nil {
 		return
@@ -233,7 +272,7 @@ func (x *Index) onLink(src indexer.Source, link events.Link) {
 }
 
 // resume tells a stream from where to go on: from the last batch in the content.
-func (x *Index) resume(src indexer.Source) (events.Position, bool) {
+func (x *Index) resume(src block.Source) (events.Position, bool) {
 	s := x.find(src)
 	if s == nil || x.log == nil || s.isMode() != plan.Shared {
 		return events.Position{}, false

@@ -8,6 +8,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // BenchmarkLargeSource has a newcomer load one source of millions of entries, and
@@ -76,9 +78,9 @@ func TestLargeSourceIsLoadedWhileWritten(t *testing.T) {
 			return ""
 		}
 	}
-	eventually(t, "the second has it", equal(b))
+	testkit.Eventually(t, equal(b))
 	n := newBenchMember(t, "n", sources, a.at, b.at)
-	eventually(t, "the third loads it", func() string {
+	testkit.Eventually(t, func() string {
 		if st := n.node.Status(); st.Held.Loads == 0 && st.Stats.SnapshotsLoaded == 0 {
 			return "no page came"
 		}
@@ -89,28 +91,16 @@ func TestLargeSourceIsLoadedWhileWritten(t *testing.T) {
 		t.Error(err)
 	}
 	a.extend(t, source, 0, batches+more/2, batches+more)
-	eventually(t, "the third has it", equal(n))
+	testkit.Eventually(t, equal(n))
 	if p := n.log.Position(source); !p.Exact() || p.Next != batches+more {
 		t.Errorf("at %+v", p)
 	}
-	eventually(t, "nothing is left", func() string {
+	testkit.Eventually(t, func() string {
 		if h := n.node.Status().Held; h.Loads+h.Pending > 0 {
 			return fmt.Sprintf("%+v", h)
 		}
 		return ""
 	})
-}
-
-// eventually waits until what returns nothing that is amiss.
-func eventually(t *testing.T, what string, amiss func() string) {
-	t.Helper()
-	why := ""
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if why = amiss(); why == "" {
-			return
-		}
-	}
-	t.Fatalf("not within 60 s: %s: %s", what, why)
 }
 
 // fill appends entries to a source, as its engine's reader would.
@@ -127,7 +117,7 @@ func (m *benchMember) extend(b testing.TB, source string, engine, from, to int) 
 		for k := range 256 {
 			id := uint64(engine+1)<<32 + uint64(seq*256+k+1)
 			d.Blocks = append(d.Blocks, indexer.StoredBlock{
-				Hash: indexer.EngineHash(id * 0x9e3779b97f4a7c15), Key: indexer.BlockKey(id * 0xd1b54a32d192ed03), Bytes: 61, Tokens: 16,
+				Hash: block.EngineHash(id * 0x9e3779b97f4a7c15), Key: block.Key(id * 0xd1b54a32d192ed03), Bytes: 61, Tokens: 16,
 			})
 		}
 		v := m.log.Append(cluster.Delta{Source: source, Inc: 1, First: uint64(seq), Last: uint64(seq), Payload: appendPayload(nil, 1, &d)})
@@ -142,7 +132,7 @@ func (m *benchMember) extend(b testing.TB, source string, engine, from, to int) 
 func watch(m *benchMember) func() (group, index float64) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	var longest [2]time.Duration
-	look := []func(){func() { m.node.Phase() }, func() { m.index.Lookup(indexer.Source{}, 1) }}
+	look := []func(){func() { m.node.Phase() }, func() { m.index.Lookup(block.Source{}, 1) }}
 	go func() {
 		defer close(done)
 		for {

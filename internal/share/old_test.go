@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // oldStore is the index of the release before short payloads: it reads the long
@@ -99,7 +100,7 @@ func TestOlderMember(t *testing.T) {
 	engines := []*decoding{newDecoding(1), newDecoding(2)}
 	common := func(version uint64) {
 		t.Helper()
-		eventually(t, "the oldest member's version is known", func() string {
+		testkit.Eventually(t, func() string {
 			for _, m := range []*benchMember{a, b} {
 				if v := m.log.Common(); v != version {
 					return fmt.Sprintf("%d, want %d", v, version)
@@ -128,12 +129,12 @@ func TestOlderMember(t *testing.T) {
 	}
 	common(indexVersion)
 	churn(80)
-	eventually(t, "the second has caught up", follows(b.store))
+	testkit.Eventually(t, follows(b.store))
 	old, node := addOld(t, sources, a.at, b.at)
 	common(1)
-	eventually(t, "the old member has caught up", follows(old))
+	testkit.Eventually(t, follows(old))
 	churn(40)
-	eventually(t, "the old member follows", follows(old))
+	testkit.Eventually(t, follows(old))
 	if old.applied.Load() == 0 || old.unreadable.Load() > 0 {
 		t.Errorf("the old member read %d payloads, and could not read %d", old.applied.Load(), old.unreadable.Load())
 	}
@@ -142,5 +143,5 @@ func TestOlderMember(t *testing.T) {
 	}
 	common(indexVersion)
 	churn(40)
-	eventually(t, "the second follows", follows(b.store))
+	testkit.Eventually(t, follows(b.store))
 }

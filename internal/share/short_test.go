@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
@@ -17,7 +18,7 @@ import (
 type decoding struct {
 	rng  *rand.Rand
 	ends [24]indexer.StoredBlock
-	held []indexer.EngineHash
+	held []block.EngineHash
 	seq  uint64
 }
 
@@ -35,7 +36,7 @@ func (e *decoding) batch(stores, blocks, most int) *events.Update {
 		}
 		for range blocks {
 			*end = indexer.StoredBlock{
-				Hash: indexer.EngineHash(e.rng.Uint64()), Key: indexer.BlockKey(e.rng.Uint64()), Bytes: 56 + e.rng.Uint32N(16), Tokens: 16,
+				Hash: block.EngineHash(e.rng.Uint64()), Key: block.Key(e.rng.Uint64()), Bytes: 56 + e.rng.Uint32N(16), Tokens: 16,
 			}
 			d.Blocks, e.held = append(d.Blocks, *end), append(e.held, end.Hash)
 		}

@@ -2,7 +2,6 @@ package share
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
@@ -18,23 +17,21 @@ const (
 
 // show notes what is known of every source, for those who ask often. It reports
 // whether something is under way that should be looked at again soon.
-func (x *Index) show(all map[string]*source, now time.Duration) (moves bool) {
+func (x *Index) show(all map[string]*source) (moves bool) {
 	views := x.views()
-	for name, s := range all {
-		lag := time.Duration(0)
-		if since := s.plan.Suspect(); since > 0 {
-			lag = s.stall.standing(x.began.Add(now))
-		}
-		s.shown.lag.Store(int64(lag))
+	for _, s := range all {
+		suspect := s.plan.Suspect() > 0
+		s.shown.doubt.Store(suspect)
+		s.age((*x.byEndpoint.Load())[s.src.Endpoint])
 		setText(&s.shown.aside, s.plan.Why())
 		if x.log == nil || s.isMode() == plan.Direct {
 			continue
 		}
-		v, ok := views[name]
+		v, ok := views[s.name]
 		s.mu.Lock()
 		shared, doubt := s.mode == plan.Shared && ok, s.head.doubt
 		s.mu.Unlock()
-		k := standing{view: v, shared: shared, doubt: doubt && v.Position.Lost > 0, read: s.shown.reads.Load(), suspect: lag > 0}
+		k := standing{view: v, shared: shared, doubt: doubt && v.Position.Lost > 0, read: s.shown.reads.Load(), suspect: suspect}
 		state, why := k.state()
 		s.shown.state.Store(uint32(state))
 		s.shown.full.Store(shared && v.Position.Exact())

@@ -53,7 +53,7 @@ func (d *indexDump) Next() ([]byte, error) {
 		err = fmt.Errorf("%w: %w", cluster.ErrTooLarge, err)
 	}
 	if err != nil {
-		d.st.share.o.Log.Warn("no snapshot of a source: a replica that lacks it goes without until its engine holds less or starts again", "source", d.name, "error", err)
+		d.st.share.o.Log.Warn("no snapshot of a source: a replica that lacks it does without until its engine holds less or restarts", "source", d.name, "error", err)
 	}
 	return page, err
 }

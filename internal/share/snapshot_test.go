@@ -7,16 +7,17 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 )
 
 // A source that does not fit a snapshot is told to be too large, so that those who
 // lack it can say so.
 func TestSnapshotOverItsLimit(t *testing.T) {
-	x, src := indexer.New(indexer.Options{}), indexer.Source{Endpoint: 1}
+	x, src := indexer.New(indexer.Options{}), block.Source{Endpoint: 1}
 	d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 100}}}
 	for k := range 100 {
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: indexer.EngineHash(k + 1), Key: indexer.BlockKey(k + 1), Bytes: 60, Tokens: 16})
+		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(k + 1), Key: block.Key(k + 1), Bytes: 60, Tokens: 16})
 	}
 	x.Apply(src, &d)
 	share := &Index{o: IndexOptions{Log: slog.New(slog.DiscardHandler)}}

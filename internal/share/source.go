@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
@@ -19,8 +19,8 @@ import (
 // taken below the lock that the group
 // has for the source.
 type source struct {
-	name string
-	src  indexer.Source
+	name string // in the group's log: as shown, and whose block keys it is of
+	src  block.Source
 	at   events.Stream
 	of   *events.Model
 	x    *indexer.Index
@@ -56,7 +56,9 @@ type shown struct {
 	reads  atomic.Bool   // the stream is open, or is being opened
 	state  atomic.Uint32 // knowledge.State of what the log knows
 	behind atomic.Uint64
-	lag    atomic.Int64 // ns for which the log has stood still while its engine worked
+	doubt  atomic.Bool  // the log stands still while its engine works
+	quiet  atomic.Int64 // Unix ns up to which nothing can be missing of an engine that works; 0: it rests
+	usual  atomic.Int64 // ns for which the log of such an engine may stand still
 	full   atomic.Bool  // followed since the cache was empty
 	backed atomic.Bool  // another member reads the stream too
 	final  atomic.Bool  // no member knows more: waiting makes it no better
@@ -84,6 +86,7 @@ type inbox struct {
 // reports are inputs of a plan.
 type reports struct {
 	connected, restarted, wiped, distrusted, paged bool
+	another                                        bool   // life of the engine, as the stream shows
 	overtaken                                      uint64 // incarnation
 	answer                                         *plan.Answer
 }
@@ -101,8 +104,9 @@ func (b *inbox) take() (r reports) {
 	return r
 }
 
-// tell hands the reports to the source's plan.
-func (s *source) tell(now time.Duration, f plan.Facts) {
+// tell hands the reports to the source's plan. It returns whether its engine has
+// turned out to be another one.
+func (s *source) tell(now time.Duration, f plan.Facts) (another bool) {
 	r := s.in.take()
 	if r.overtaken > 0 {
 		s.plan.Overtaken(r.overtaken)
@@ -122,6 +126,7 @@ func (s *source) tell(now time.Duration, f plan.Facts) {
 	if r.answer != nil {
 		s.plan.Answer(now, *r.answer, f)
 	}
+	return r.another
 }
 
 // become changes the mode and empties the content.
@@ -169,38 +174,3 @@ func (s *source) rename(inc uint64) {
 	defer s.mu.Unlock()
 	s.inc = inc
 }
-
-// stall finds out for how long a log has stood still while its engine worked.
-type stall struct {
-	at    cluster.Position
-	moved time.Time // when at was reached
-	busy  time.Time // since when every reading of the gauges shows requests running; zero: the last shows none
-}
-
-// usualBlock is how many tokens a block has where two seconds are long for one.
-const usualBlock = 32
-
-// look takes in the log's position and the engine's gauges. Engines of large blocks
-// write to their log more seldom: their time counts for less.
-func (st *stall) look(now time.Time, at cluster.Position, g endpoint.Gauges) time.Duration {
-	if at != st.at || st.moved.IsZero() {
-		st.at, st.moved, st.busy = at, now, time.Time{}
-	}
-	switch {
-	case g.Running == 0:
-		st.busy = time.Time{}
-	case st.busy.IsZero() && g.At.After(st.moved):
-		st.busy = g.At
-	}
-	if st.busy.IsZero() {
-		return 0
-	}
-	d := max(g.At.Sub(st.busy), 0)
-	if g.BlockSize > usualBlock {
-		d = d * usualBlock / time.Duration(g.BlockSize)
-	}
-	return d
-}
-
-// standing returns for how long the log has stood still while the engine worked.
-func (st *stall) standing(now time.Time) time.Duration { return max(now.Sub(st.busy), 0) }

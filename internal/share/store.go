@@ -2,6 +2,7 @@ package share
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -15,7 +16,13 @@ var (
 // store is the LogStore over the precise index.
 type store struct{ share *Index }
 
-func (st store) find(name string) *source { return (*st.share.byName.Load())[name] }
+func (st store) find(name string) *source {
+	shown, _, _ := strings.Cut(name, suffixMark)
+	if s := (*st.share.byName.Load())[shown]; s != nil && s.name == name {
+		return s
+	}
+	return nil
+}
 
 // Apply implements cluster.LogStore.
 func (st store) Apply(d cluster.Delta) error {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/events"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -25,20 +25,27 @@ type Finder struct {
 	pool  *endpoint.Pool
 	log   *slog.Logger
 	trust events.Trust
-	mu    sync.Mutex
-	at    map[indexer.EndpointID][]events.Stream
-	wake  chan struct{}
+	// Inbound is at how many ports engines of which no stream is known may dial in, one
+	// for each rank. Set it before Run.
+	Inbound int
+	mu      sync.Mutex
+	at      map[block.EndpointID][]events.Stream
+	wake    chan struct{}
 }
 
 // NewFinder returns a Finder that knows what the endpoints of pool say. See Run.
 func NewFinder(pool *endpoint.Pool, trust events.Trust, log *slog.Logger) *Finder {
-	return &Finder{pool: pool, trust: trust, log: log, at: map[indexer.EndpointID][]events.Stream{}, wake: make(chan struct{}, 1)}
+	return &Finder{pool: pool, trust: trust, log: log, at: map[block.EndpointID][]events.Stream{}, wake: make(chan struct{}, 1)}
 }
 
 // Streams returns where an endpoint publishes: what the file says, else what the
 // engine said.
 func (f *Finder) Streams(ep *endpoint.Endpoint) []events.Stream {
-	if e := ep.Events; e.Port > 0 {
+	e := ep.Events
+	if e.Inbound {
+		return f.dialIn(ep)
+	}
+	if e.Port > 0 {
 		host := e.Host
 		if host == "" {
 			host = ep.Addr.Addr().String()
@@ -47,7 +54,20 @@ func (f *Finder) Streams(ep *endpoint.Endpoint) []events.Stream {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.at[ep.ID]
+	if at := f.at[ep.ID]; len(at) > 0 || f.Inbound == 0 {
+		return at
+	}
+	return f.dialIn(ep)
+}
+
+// dialIn are the streams of an engine that dials in.
+func (f *Finder) dialIn(ep *endpoint.Endpoint) []events.Stream {
+	e, host := ep.Events, ep.Addr.Addr().String()
+	out := events.PortStreams(host, 0, e.ReplayPort, max(f.Inbound, 1), e.Topic)
+	for i := range out {
+		out[i].Events = events.InboundFrom(host)
+	}
+	return out
 }
 
 // Publishes reports whether an endpoint is known to have an event stream.
@@ -91,7 +111,7 @@ func (f *Finder) ask(ctx context.Context, client *http.Client) bool {
 	var mu sync.Mutex
 	news := false
 	for _, ep := range f.pool.Snapshot().Endpoints {
-		if ep.Events.Port > 0 || ep.Down() || ctx.Err() != nil {
+		if ep.Events.Port > 0 || ep.Events.Inbound || ep.Down() || ctx.Err() != nil {
 			continue
 		}
 		slots <- struct{}{}

@@ -2,29 +2,41 @@ package share
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
 
 // Knowledge returns how far the index can be trusted about an endpoint, from
 // what is read here and what the log says. It takes no lock.
-func (x *Index) Knowledge(id indexer.EndpointID) events.Knowledge {
+func (x *Index) Knowledge(id block.EndpointID) events.Knowledge {
 	k := x.read(id)
+	k.Lag = max(k.Lag, x.Age(id))
 	if x.o.Index.Overflowed(id) {
 		k.State, k.Complete = knowledge.Approximate, false
 	}
 	return k
 }
 
+// Age is how far what is known of an endpoint may be behind an engine that works and of which
+// nothing has come for longer than usual; 0: no more than Knowledge says. It takes no lock.
+func (x *Index) Age(id block.EndpointID) (age time.Duration) {
+	now := time.Now()
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		age = max(age, s.shown.behindBy(now))
+	}
+	return age
+}
+
 // Reason says why an endpoint is not known better, if that lasts; "" if not.
-func (x *Index) Reason(id indexer.EndpointID) string {
+func (x *Index) Reason(id block.EndpointID) string {
 	if x.o.Index.Overflowed(id) {
 		return fmt.Sprintf("it holds more blocks than are kept of one (%d), or all endpoints do", x.o.Index.MaxSourceBlocks())
 	}
@@ -41,7 +53,7 @@ func (x *Index) Reason(id indexer.EndpointID) string {
 
 // Final reports whether an endpoint that is not known exactly will not be known
 // better by waiting: batches were lost that no member has.
-func (x *Index) Final(id indexer.EndpointID) bool {
+func (x *Index) Final(id block.EndpointID) bool {
 	all := (*x.byEndpoint.Load())[id]
 	final := len(all) > 0
 	for _, s := range all {
@@ -51,7 +63,7 @@ func (x *Index) Final(id indexer.EndpointID) bool {
 }
 
 // read is what was read of an endpoint, here and by others.
-func (x *Index) read(id indexer.EndpointID) events.Knowledge {
+func (x *Index) read(id block.EndpointID) events.Knowledge {
 	k := x.events.Knowledge(id)
 	read, shared, direct, backed := false, false, false, true
 	log := events.Knowledge{State: knowledge.Exact, Complete: true}
@@ -59,10 +71,9 @@ func (x *Index) read(id indexer.EndpointID) events.Knowledge {
 		if s.shown.reads.Load() {
 			read, backed = true, backed && s.shown.backed.Load()
 		}
-		lag := time.Duration(s.shown.lag.Load())
 		if s.isMode() == plan.Direct {
-			if direct = true; lag > 0 {
-				k.State, k.Lag = min(k.State, knowledge.CatchingUp), max(k.Lag, lag)
+			if direct = true; s.shown.doubt.Load() {
+				k.State = min(k.State, knowledge.CatchingUp)
 			}
 			continue
 		}
@@ -70,7 +81,6 @@ func (x *Index) read(id indexer.EndpointID) events.Knowledge {
 		log.State = min(log.State, knowledge.State(s.shown.state.Load()))
 		log.Behind += s.shown.behind.Load()
 		log.Complete = log.Complete && s.shown.full.Load()
-		log.Lag = max(log.Lag, lag)
 	}
 	switch {
 	case !shared:
@@ -106,7 +116,7 @@ func (x *Index) count(m plan.Mode) (n float64) {
 
 // Readers names who reads the streams of an endpoint for this replica: members,
 // or the replica itself where it shares nothing.
-func (x *Index) Readers(id indexer.EndpointID) (names []string) {
+func (x *Index) Readers(id block.EndpointID) (names []string) {
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		name := ""
 		switch r := s.shown.reader.Load(); {
@@ -126,7 +136,7 @@ func (x *Index) Readers(id indexer.EndpointID) (names []string) {
 
 // Distrust says that the index was found wrong about an endpoint: it is read again
 // from the beginning, for the whole group where the stream is shared.
-func (x *Index) Distrust(id indexer.EndpointID) {
+func (x *Index) Distrust(id block.EndpointID) {
 	alone := false
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		if s.isMode() == plan.Direct {
@@ -146,19 +156,28 @@ func SourceName(address string, rank uint16) string { return fmt.Sprintf("%s/%d"
 
 // Sparse reports whether an endpoint's events, as far as they are read here, tell of cache
 // groups that the index does not hold.
-func (x *Index) Sparse(id indexer.EndpointID) bool { return x.events.Sparse(id) }
+func (x *Index) Sparse(id block.EndpointID) bool { return x.events.Sparse(id) }
 
 // Expect tells the reader of an endpoint's streams that an engine will announce what it
 // reuses of a prompt, and reports whether that is this replica.
-func (x *Index) Expect(id indexer.EndpointID, q indexer.Query) bool { return x.events.Expect(id, q) }
+func (x *Index) Expect(id block.EndpointID, q block.Query) bool { return x.events.Expect(id, q) }
+
+// Answered is how many full reports have come that Expect was told of.
+func (x *Index) Answered(id block.EndpointID) uint64 { return x.events.Answered(id) }
+
+// Listen has publishers dial in.
+func (x *Index) Listen(o events.Inbound) error { return x.events.Listen(o) }
+
+// Inbound returns where they may.
+func (x *Index) Inbound() []net.Addr { return x.events.Inbound() }
 
 // Vouch ends the doubt about an endpoint's entries: what the index says of it was
 // found right.
-func (x *Index) Vouch(id indexer.EndpointID) { x.events.Vouch(id) }
+func (x *Index) Vouch(id block.EndpointID) { x.events.Vouch(id) }
 
 // State is the State of Knowledge, at a fraction of its cost: every decision asks
 // for that of each endpoint.
-func (x *Index) State(id indexer.EndpointID) knowledge.State {
+func (x *Index) State(id block.EndpointID) knowledge.State {
 	if x.o.Index.Overflowed(id) {
 		return knowledge.Approximate
 	}
@@ -169,7 +188,7 @@ func (x *Index) State(id indexer.EndpointID) knowledge.State {
 			read, backed = true, backed && s.shown.backed.Load()
 		}
 		if s.isMode() == plan.Direct {
-			if direct = true; s.shown.lag.Load() > 0 {
+			if direct = true; s.shown.doubt.Load() {
 				here = knowledge.CatchingUp
 			}
 			continue
@@ -185,8 +204,38 @@ func (x *Index) State(id indexer.EndpointID) knowledge.State {
 	return joint(min(here, x.events.State(id)), log, direct, backed)
 }
 
-// Aside says which event streams are not shared with the group, and why; "" when all are.
+// Aside says which event streams are not shared with the group, and why, and which stand
+// still while their engines work; "" when none does.
 func (x *Index) Aside() string {
+	apart, still := x.apart(), x.still()
+	if apart != "" && still != "" {
+		return apart + "; " + still
+	}
+	return apart + still
+}
+
+// still names the event streams that bring nothing while their engines work.
+func (x *Index) still() string {
+	n, longest, which, now := 0, time.Duration(0), "", time.Now()
+	for name, s := range *x.byName.Load() {
+		if age := s.shown.behindBy(now); age > 0 && s.shown.doubt.Load() {
+			n++
+			if age > longest || age == longest && name < which {
+				longest, which = age, name
+			}
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("1 event stream brings nothing while its engine works: %s, up to %.1f s behind", which, longest.Seconds())
+	}
+	return fmt.Sprintf("%d event streams bring nothing while their engines work, up to %.1f s behind: %s, ...", n, longest.Seconds(), which)
+}
+
+// apart says which event streams are not shared.
+func (x *Index) apart() string {
 	var why string
 	n := 0
 	for name, s := range *x.byName.Load() {
@@ -232,7 +281,7 @@ func (x *Index) Sources() (out []SourceStatus) {
 	}
 	for name, s := range *x.byName.Load() {
 		st := SourceStatus{Name: name, Mode: s.isMode().String(), Read: s.shown.reads.Load()}
-		st.Log, _ = x.log.Source(name)
+		st.Log, _ = x.log.Source(s.name)
 		out = append(out, st)
 	}
 	slices.SortFunc(out, func(a, b SourceStatus) int { return strings.Compare(a.Name, b.Name) })
@@ -240,7 +289,12 @@ func (x *Index) Sources() (out []SourceStatus) {
 }
 
 // Position returns how far a source is known to the group's log.
-func (x *Index) Position(source string) cluster.Position { return x.log.Position(source) }
+func (x *Index) Position(source string) cluster.Position {
+	if s := (*x.byName.Load())[source]; s != nil {
+		source = s.name
+	}
+	return x.log.Position(source)
+}
 
 // Followed returns how far this replica itself has read a source's stream.
-func (x *Index) Followed(src indexer.Source) (events.Position, bool) { return x.events.Position(src) }
+func (x *Index) Followed(src block.Source) (events.Position, bool) { return x.events.Position(src) }

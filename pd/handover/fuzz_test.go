@@ -2,8 +2,6 @@ package handover
 
 import (
 	"testing"
-
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
 )
 
 // FuzzApply applies a policy to any body: what is passed on after stripping has
@@ -17,7 +15,7 @@ func FuzzApply(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		o, err := jsonedit.Parse(body)
+		o, err := Parse(body)
 		if err != nil {
 			return
 		}
@@ -31,7 +29,7 @@ func FuzzApply(f *testing.F) {
 			}
 			return
 		}
-		again, err := jsonedit.Parse(out)
+		again, err := Parse(out)
 		if err != nil {
 			t.Fatalf("%q became %q: %v", body, out, err)
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
 )
 
 // fields are the members of a body that a client has no business to send.
@@ -50,8 +48,8 @@ type Policy struct {
 // were removed; nested ones have dotted names. A member that repeats is refused
 // whatever the policy, since parsers disagree about which counts. Where there is
 // nothing to remove, the body is the one that o was parsed from.
-func (p Policy) Apply(o *jsonedit.Object) (body []byte, removed []string, err error) {
-	var edits []jsonedit.Edit
+func (p Policy) Apply(o *Object) (body []byte, removed []string, err error) {
+	var edits []Edit
 	for _, name := range fields {
 		n := o.Count(name)
 		if n == 0 {
@@ -61,7 +59,7 @@ func (p Policy) Apply(o *jsonedit.Object) (body []byte, removed []string, err er
 			return nil, nil, fmt.Errorf("%w: %s is there %d times", ErrField, name, n)
 		}
 		if !slices.Contains(p.Allow, name) {
-			removed, edits = append(removed, name), append(edits, jsonedit.Edit{Key: name})
+			removed, edits = append(removed, name), append(edits, Edit{Key: name})
 		}
 	}
 	for _, path := range nested {
@@ -80,8 +78,8 @@ func (p Policy) Apply(o *jsonedit.Object) (body []byte, removed []string, err er
 
 // without returns the edit that removes hand-over members below a path, and their
 // names; nil names where there are none.
-func without(o *jsonedit.Object, path []string) (e jsonedit.Edit, names []string) {
-	inner, err := jsonedit.Parse(o.Get(path[0]))
+func without(o *Object, path []string) (e Edit, names []string) {
+	inner, err := Parse(o.Get(path[0]))
 	if err != nil {
 		return e, nil
 	}
@@ -90,16 +88,16 @@ func without(o *jsonedit.Object, path []string) (e jsonedit.Edit, names []string
 		for _, name := range found {
 			names = append(names, path[0]+"."+name)
 		}
-		return jsonedit.Edit{Key: path[0], Value: inner.With(below)}, names
+		return Edit{Key: path[0], Value: inner.With(below)}, names
 	}
-	var edits []jsonedit.Edit
+	var edits []Edit
 	for _, name := range nestedFields {
 		if inner.Count(name) > 0 {
-			names, edits = append(names, path[0]+"."+name), append(edits, jsonedit.Edit{Key: name})
+			names, edits = append(names, path[0]+"."+name), append(edits, Edit{Key: name})
 		}
 	}
 	if names == nil {
 		return e, nil
 	}
-	return jsonedit.Edit{Key: path[0], Value: inner.With(edits...)}, names
+	return Edit{Key: path[0], Value: inner.With(edits...)}, names
 }

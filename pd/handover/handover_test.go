@@ -3,8 +3,6 @@ package handover
 import (
 	"errors"
 	"testing"
-
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
 )
 
 func TestApply(t *testing.T) {
@@ -26,7 +24,7 @@ func TestApply(t *testing.T) {
 		{"twice", `{"kv_transfer_params":1,"kv_transfer_params":2}`, strip, ""},
 		{"allowed twice", `{"cache_hit_threshold":0,"cache_hit_threshold":1}`, Policy{Allow: []string{"cache_hit_threshold"}}, ""},
 	} {
-		o, err := jsonedit.Parse([]byte(c.body))
+		o, err := Parse([]byte(c.body))
 		if err != nil {
 			t.Fatal(c.name, err)
 		}

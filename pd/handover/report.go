@@ -17,6 +17,8 @@ type Report struct {
 	// Prefill is how long the prefill leg took, Decode the time from the decode leg's
 	// beginning to its first content.
 	Prefill, Decode time.Duration
+	// Faults are in a header of their own (ParseFaults).
+	Faults Faults
 }
 
 // Text returns the header's value.

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
-var empty, _ = jsonedit.Parse([]byte("{}"))
+var empty, _ = handover.Parse([]byte("{}"))
 
 // api is what differs between the request formats of engines.
 type api struct {
@@ -47,49 +47,49 @@ var apis = map[string]*api{
 
 // prefillBody returns the body of the prefill leg: one token, not streamed, with
 // more edits.
-func (a *api) prefillBody(o *jsonedit.Object, more ...jsonedit.Edit) []byte {
+func (a *api) prefillBody(o *handover.Object, more ...handover.Edit) []byte {
 	one, no := []byte("1"), []byte("false")
-	edits := append([]jsonedit.Edit{{Key: "stream", Value: no}, {Key: "stream_options"}}, more...)
+	edits := append([]handover.Edit{{Key: "stream", Value: no}, {Key: "stream_options"}}, more...)
 	for _, key := range a.off {
 		if o.Get(key) != nil {
-			edits = append(edits, jsonedit.Edit{Key: key, Value: no})
+			edits = append(edits, handover.Edit{Key: key, Value: no})
 		}
 	}
-	var limits []jsonedit.Edit
+	var limits []handover.Edit
 	for _, key := range a.limits {
-		limits = append(limits, jsonedit.Edit{Key: key, Value: one})
+		limits = append(limits, handover.Edit{Key: key, Value: one})
 	}
 	if a.nested == "" {
 		return o.With(append(edits, limits...)...)
 	}
-	params, err := jsonedit.Parse(o.Get(a.nested))
+	params, err := handover.Parse(o.Get(a.nested))
 	if err != nil {
 		params = empty
 	}
-	return o.With(append(edits, jsonedit.Edit{Key: a.nested, Value: params.With(limits...)})...)
+	return o.With(append(edits, handover.Edit{Key: a.nested, Value: params.With(limits...)})...)
 }
 
 // divisible reports whether one hand-over can serve the request. Engines answer
 // with one hand-over per response, so several samples or prompts are not split;
 // nor is what an engine would compute anew (log-probabilities of the prompt) or
 // keeps to itself (stored conversations).
-func (a *api) divisible(o *jsonedit.Object) bool {
+func (a *api) divisible(o *handover.Object) bool {
 	params := o
 	if a.nested != "" {
-		if p, err := jsonedit.Parse(o.Get(a.nested)); err == nil {
+		if p, err := handover.Parse(o.Get(a.nested)); err == nil {
 			params = &p
 		}
 	}
 	switch {
 	case number(params.Get("n")) > 1, number(o.Get("best_of")) > 1, prompts(o.Get("prompt")) > 1:
 		return false
-	case !jsonedit.IsNull(params.Get("prompt_logprobs")), string(o.Get("echo")) == "true" && !jsonedit.IsNull(o.Get("logprobs")):
+	case !handover.IsNull(params.Get("prompt_logprobs")), string(o.Get("echo")) == "true" && !handover.IsNull(o.Get("logprobs")):
 		return false
-	case string(o.Get("background")) == "true", !jsonedit.IsNull(o.Get("previous_response_id")):
+	case string(o.Get("background")) == "true", !handover.IsNull(o.Get("previous_response_id")):
 		return false
 	}
 	for _, key := range a.limits {
-		if v := params.Get(key); key != "min_tokens" && !jsonedit.IsNull(v) && number(v) <= 1 {
+		if v := params.Get(key); key != "min_tokens" && !handover.IsNull(v) && number(v) <= 1 {
 			return false
 		}
 	}
@@ -108,7 +108,7 @@ func number(value []byte) int {
 // prompts returns how many prompts the member prompt holds: a list of texts or of
 // token lists, one text, or one list of tokens.
 func prompts(value []byte) int {
-	list, ok := jsonedit.Elements(value)
+	list, ok := handover.Elements(value)
 	if !ok || len(list) == 0 {
 		return 1
 	}
@@ -125,7 +125,7 @@ func (a *api) cached(answer []byte) int {
 		return -1
 	}
 	for i := 1; i <= len(a.usage); i++ {
-		switch v := jsonedit.Find(answer, a.usage[:i]...); {
+		switch v := handover.Find(answer, a.usage[:i]...); {
 		case v == nil:
 			return -1
 		case string(v) == "null" && i > 1:
@@ -153,7 +153,7 @@ func (a *api) setUsage(text []byte, n int) []byte {
 		return text
 	}
 	return inside(text, a.usage[0], func(usage []byte) []byte {
-		o, err := jsonedit.Parse(usage)
+		o, err := handover.Parse(usage)
 		if err != nil {
 			return usage
 		}
@@ -163,27 +163,27 @@ func (a *api) setUsage(text []byte, n int) []byte {
 				return usage
 			}
 			input := number(o.Get("input_tokens")) + number(o.Get(a.usage[1])) - n
-			return o.With(jsonedit.Edit{Key: a.usage[1], Value: value}, jsonedit.Edit{Key: "input_tokens", Value: strconv.AppendInt(nil, int64(max(input, 0)), 10)})
+			return o.With(handover.Edit{Key: a.usage[1], Value: value}, handover.Edit{Key: "input_tokens", Value: strconv.AppendInt(nil, int64(max(input, 0)), 10)})
 		}
-		details, err := jsonedit.Parse(o.Get(a.usage[1]))
+		details, err := handover.Parse(o.Get(a.usage[1]))
 		if err != nil {
 			details = empty
 		}
-		return o.With(jsonedit.Edit{Key: a.usage[1], Value: details.With(jsonedit.Edit{Key: a.usage[2], Value: value})})
+		return o.With(handover.Edit{Key: a.usage[1], Value: details.With(handover.Edit{Key: a.usage[2], Value: value})})
 	})
 }
 
 // inside replaces the object that is a member of text by what change makes of it.
 func inside(text []byte, key string, change func([]byte) []byte) []byte {
-	o, err := jsonedit.Parse(text)
+	o, err := handover.Parse(text)
 	if err != nil {
 		return text
 	}
 	value := o.Get(key)
-	if jsonedit.IsNull(value) || value[0] != '{' {
+	if handover.IsNull(value) || value[0] != '{' {
 		return text
 	}
-	return o.With(jsonedit.Edit{Key: key, Value: change(value)})
+	return o.With(handover.Edit{Key: key, Value: change(value)})
 }
 
 // handed names the members of answers that hold internal addresses.
@@ -199,14 +199,14 @@ func (a *api) withoutHandOver(text []byte, event bool) []byte {
 }
 
 func removeHanded(text []byte) []byte {
-	o, err := jsonedit.Parse(text)
+	o, err := handover.Parse(text)
 	if err != nil {
 		return text
 	}
-	var edits []jsonedit.Edit
+	var edits []handover.Edit
 	for _, key := range handed {
-		if !jsonedit.IsNull(o.Get(key)) {
-			edits = append(edits, jsonedit.Edit{Key: key, Value: nil})
+		if !handover.IsNull(o.Get(key)) {
+			edits = append(edits, handover.Edit{Key: key, Value: nil})
 		}
 	}
 	if edits == nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // repeating yields one event n times, each in a read of its own, as engines send
@@ -65,11 +65,11 @@ func BenchmarkPrefillBody(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		o, err := jsonedit.Parse(text)
+		o, err := handover.Parse(text)
 		if err != nil {
 			b.Fatal(err)
 		}
-		chat.prefillBody(&o, jsonedit.Edit{Key: keyHandOver, Value: []byte(askHandOver)})
+		chat.prefillBody(&o, handover.Edit{Key: keyHandOver, Value: []byte(askHandOver)})
 	}
 }
 

@@ -113,6 +113,9 @@ func (x *exchange) decode(d leg) *fault {
 func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
+	case resp.StatusCode < 300 && compressed(resp.Header): // it may hold what no client may see
+		x.fail(http.StatusBadGateway, "the engine's answer is compressed, which it was asked not to be")
+		return nil
 	case resp.StatusCode >= 500 && d.again:
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
 		return &fault{err: errEngine5, before: true}
@@ -122,20 +125,43 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 		return x.passJSON(resp, d)
 	}
 	x.begin(resp, d, resp.ContentLength)
-	_, err := io.Copy(x.w, resp.Body)
+	_, err := io.Copy(x.prompt(resp), resp.Body)
 	return x.ended(resp, err)
+}
+
+// flushing passes on what comes when it comes.
+type flushing struct{ x *exchange }
+
+// Write implements io.Writer.
+func (f flushing) Write(p []byte) (int, error) {
+	n, err := f.x.w.Write(p)
+	f.x.flush()
+	return n, err
+}
+
+// prompt returns the client's writer; answers of unknown length are not held in buffers.
+func (x *exchange) prompt(resp *http.Response) io.Writer {
+	if resp.ContentLength >= 0 {
+		return x.w
+	}
+	return flushing{x}
 }
 
 // passJSON passes an answer in one piece, with the cached tokens of the prefill leg.
 func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
-	text, err := io.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody))
-	if err != nil {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody+1))
+	switch {
+	case err != nil:
 		return &fault{err: err, before: true}
+	case int64(len(text)) > x.s.o.MaxBody: // a part is never taken for the whole
+		x.fail(http.StatusBadGateway, "the engine's answer is too large")
+		return nil
 	}
 	if n := d.cachedTokens(); n >= 0 {
 		text = x.api.setCached(text, n, false)
 	}
-	if bytes.Contains(text, []byte("_transfer_params")) {
+	if bytes.Contains(text, wordHandOver) {
+		x.noteKept(text)
 		text = x.api.withoutHandOver(text, false)
 	}
 	x.begin(resp, d, int64(len(text)))
@@ -146,11 +172,11 @@ func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
 // begin writes the head of an answer. A negative length is unknown.
 func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 	h := x.w.Header()
-	resp.Header.Del(request.HeaderHandOver) // engines do not report
+	unreported(resp.Header) // engines do not report
+	dropHops(resp.Header)
 	for name, values := range resp.Header {
 		h[name] = values
 	}
-	dropHops(h)
 	h.Del("Content-Length")
 	if length >= 0 && len(resp.Trailer) == 0 {
 		h["Content-Length"] = []string{itoa(length)}
@@ -164,6 +190,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 		}
 		h.Set(request.HeaderHandOver, x.report.Text())
 	}
+	x.tellFaults()
 	x.w.WriteHeader(resp.StatusCode)
 }
 
@@ -184,6 +211,7 @@ func (x *exchange) finish(f *fault) {
 	switch {
 	case f == nil || x.r.Context().Err() != nil:
 	case !f.before:
+		x.s.m.broken.Inc()
 		x.flush() // so that it is seen to have begun
 		panic(http.ErrAbortHandler)
 	case errors.Is(f.err, errHead):
@@ -192,6 +220,7 @@ func (x *exchange) finish(f *fault) {
 		x.s.m.unreachable.Inc()
 		x.fail(http.StatusServiceUnavailable, "the engine failed before it had answered")
 	default:
+		x.tellFaults()
 		x.s.unreachable(x.w, f.err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // Encoder is a way in which encoded images and sound travel.
@@ -32,17 +32,17 @@ var mediaTypes = map[string]bool{"image_url": true, "audio_url": true, "video_ur
 
 // items returns the parts of a chat's messages that are to be encoded, equal ones
 // once.
-func items(body *jsonedit.Object) (list [][]byte) {
-	messages, _ := jsonedit.Elements(body.Get("messages"))
+func items(body *handover.Object) (list [][]byte) {
+	messages, _ := handover.Elements(body.Get("messages"))
 	seen := map[string]bool{}
 	for _, m := range messages {
-		o, err := jsonedit.Parse(m)
+		o, err := handover.Parse(m)
 		if err != nil {
 			continue
 		}
-		parts, _ := jsonedit.Elements(o.Get("content"))
+		parts, _ := handover.Elements(o.Get("content"))
 		for _, p := range parts {
-			part, err := jsonedit.Parse(p)
+			part, err := handover.Parse(p)
 			if err != nil || !mediaTypes[text(part.Get("type"))] || seen[string(p)] || len(list) == maxItems {
 				continue
 			}
@@ -76,20 +76,20 @@ func (x *exchange) encode() {
 	if x.s.o.Encoder != EncodeNIXL {
 		return
 	}
-	var edits []jsonedit.Edit
+	var edits []handover.Edit
 	for _, a := range answers {
-		o, err := jsonedit.Parse(jsonedit.Find(a, keyEncoded))
+		o, err := handover.Parse(handover.Find(a, keyEncoded))
 		if err != nil {
 			continue
 		}
 		for _, key := range o.Keys() {
-			edits = append(edits, jsonedit.Edit{Key: key, Value: o.Get(key)})
+			edits = append(edits, handover.Edit{Key: key, Value: o.Get(key)})
 		}
 	}
 	if edits == nil {
 		return
 	}
-	if body, err := jsonedit.Parse(x.body.With(jsonedit.Edit{Key: keyEncoded, Value: empty.With(edits...)})); err == nil {
+	if body, err := handover.Parse(x.body.With(handover.Edit{Key: keyEncoded, Value: empty.With(edits...)})); err == nil {
 		x.body = body
 	}
 }
@@ -97,13 +97,13 @@ func (x *exchange) encode() {
 // encodeItem returns an encoder's answer, nil when it failed.
 func (x *exchange) encodeItem(ctx context.Context, target, id string, item []byte) []byte {
 	one := []byte("1")
-	edits := []jsonedit.Edit{
+	edits := []handover.Edit{
 		{Key: "messages", Value: []byte(`[{"role":"user","content":[` + string(item) + `]}]`)},
 		{Key: "max_tokens", Value: one}, {Key: "stream", Value: []byte("false")}, {Key: "stream_options"},
 	}
 	for _, key := range []string{"max_completion_tokens", "min_tokens"} {
 		if x.body.Get(key) != nil {
-			edits = append(edits, jsonedit.Edit{Key: key, Value: one})
+			edits = append(edits, handover.Edit{Key: key, Value: one})
 		}
 	}
 	body := x.body.With(edits...)
@@ -122,13 +122,13 @@ func (x *exchange) encodeItem(ctx context.Context, target, id string, item []byt
 	}
 	resp, err := x.s.o.Transport.RoundTrip(r)
 	if err != nil {
-		x.s.m.encodes.WithLabelValues(faultOf(err)).Inc()
+		x.s.m.encodes.WithLabelValues(faultOf(err).String()).Inc()
 		return nil
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody))
 	if err != nil || resp.StatusCode != http.StatusOK {
-		x.s.m.encodes.WithLabelValues(faultStatus).Inc()
+		x.s.m.encodes.WithLabelValues(handover.Failed.String()).Inc()
 		return nil
 	}
 	x.s.m.encodes.WithLabelValues("ok").Inc()

@@ -12,6 +12,8 @@ type metrics struct {
 	stripped    prometheus.Counter
 	denied      prometheus.Counter
 	unreachable prometheus.Counter
+	unbudgeted  prometheus.Counter
+	broken      prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -34,6 +36,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		denied:      counter("targets_denied_total", "Requests whose prefill endpoint was neither signed nor listed.").WithLabelValues(),
 		unreachable: counter("engine_unreachable_total", "Requests that the decode engine could not be asked.").WithLabelValues(),
 	}
+	m.broken = counter("broken_total", "Answers broken off after their first content had been sent, since the decode engine failed.").WithLabelValues()
+	m.unbudgeted = counter("retries_denied_total", "Second prefill legs that were left out because too many were needed of late.").WithLabelValues()
 	r.MustRegister(m.seconds)
 	return m
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // Connector is a way in which KV caches travel between engines.
@@ -56,17 +56,17 @@ func (x *exchange) byNIXL() {
 		x.byWrite()
 		return
 	}
-	p := x.serially(x.api.prefillBody(&x.body, jsonedit.Edit{Key: keyHandOver, Value: x.askHandOver()}))
+	p := x.serially(x.api.prefillBody(&x.body, handover.Edit{Key: keyHandOver, Value: x.askHandOver()}))
 	if p == nil {
 		x.fallBack()
 		return
 	}
 	object := p.answer.Get(keyHandOver)
 	switch {
-	case p.rejected():
+	case p.rejected:
 		x.local()
 		return
-	case jsonedit.IsNull(object) || object[0] != '{':
+	case handover.IsNull(object) || object[0] != '{':
 		x.s.m.retries.WithLabelValues("no_hand_over").Inc()
 		x.local()
 		return
@@ -82,8 +82,8 @@ func (x *exchange) byNIXL() {
 		x.finish(x.decode(whole))
 		return
 	}
-	d := leg{body: x.body.With(jsonedit.Edit{Key: keyHandOver, Value: object}), cached: x.api.cached(p.text), again: true}
-	if !jsonedit.IsNull(jsonedit.Find(object, "remote_prefill_cached_tokens")) {
+	d := leg{body: x.body.With(handover.Edit{Key: keyHandOver, Value: object}), cached: x.api.cached(p.text), again: true}
+	if !handover.IsNull(handover.Find(object, "remote_prefill_cached_tokens")) {
 		d.cached = -1 // decode reports it by itself
 	}
 	fault := x.decode(d)
@@ -110,11 +110,11 @@ func (x *exchange) askHandOver() []byte {
 		return asked
 	}
 	source := x.source(x.targets[0])
-	o, err := jsonedit.Parse(asked)
+	o, err := handover.Parse(asked)
 	if source == nil || err != nil {
 		return asked
 	}
-	return o.With(jsonedit.Edit{Key: "remote_kv_source", Value: source})
+	return o.With(handover.Edit{Key: "remote_kv_source", Value: source})
 }
 
 // releaseTime bounds the request that frees blocks.
@@ -127,13 +127,13 @@ func (x *exchange) release(object []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), releaseTime)
 	defer cancel()
 	body := []byte(`{"prompt":".","max_tokens":0}`)
-	o, err := jsonedit.Parse(body)
+	o, err := handover.Parse(body)
 	if err != nil {
 		return // not with this body
 	}
-	edits := []jsonedit.Edit{{Key: keyHandOver, Value: object}}
+	edits := []handover.Edit{{Key: keyHandOver, Value: object}}
 	if model := x.body.Get("model"); model != nil {
-		edits = append(edits, jsonedit.Edit{Key: "model", Value: model})
+		edits = append(edits, handover.Edit{Key: "model", Value: model})
 	}
 	r := x.request(ctx, x.s.engine, o.With(edits...))
 	r.URL.Path, r.URL.RawPath, r.URL.RawQuery = "/v1/completions", "", ""

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	memory "github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
@@ -55,6 +57,9 @@ type Options struct {
 	// MaxBody bounds request bodies (64 MiB); JSON answers that are changed are
 	// bounded by it too.
 	MaxBody int64
+	// Budget is of the memory of bodies, which are kept until their requests end; nil
+	// is without limit.
+	Budget *memory.Budget
 
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -90,9 +95,7 @@ func (o *Options) complete() (*url.URL, error) {
 		o.Registerer = prometheus.NewRegistry()
 	}
 	if o.Transport == nil {
-		o.Transport = &http.Transport{
-			MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second, DisableCompression: true, ForceAttemptHTTP2: false,
-		}
+		o.Transport = NewTransport(1024)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -117,6 +120,17 @@ func (o *Options) complete() (*url.URL, error) {
 	def(&o.Head, 120*time.Second)
 	def(&o.MaxBody, 64<<20)
 	return engine, nil
+}
+
+// NewTransport returns a transport for all legs that keeps so many idle connections to each
+// engine. It speaks HTTP/1.1, as engines do, and gives up on hosts that take no connection
+// after five seconds, whatever the leg's time.
+func NewTransport(idle int) *http.Transport {
+	d := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		DialContext: d.DialContext, TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: idle, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
+	}
 }
 
 func def[T int | int64 | time.Duration](at *T, value T) {

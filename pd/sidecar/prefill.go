@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // maxAttempts bounds the prefill legs of one request.
@@ -20,42 +20,39 @@ type prefilled struct {
 	status int
 	header http.Header
 	text   []byte          // the answer
-	answer jsonedit.Object // of a status of 2xx
+	answer handover.Object // of a status of 2xx
 	at     time.Time       // when the answer began: the lease may run from then on
 	took   time.Duration
-	fault  string // why there is no answer to use; "" = there is one
+	fault  handover.Fault // why there is no answer to use
+	// rejected: the engine found the request itself wrong; decode would say the same of it.
+	rejected bool
+	ours     bool // the leg was given up here, or by the client: it says nothing of the engine
 }
 
-// rejected reports whether the engine found the request itself wrong: the decode
-// engine would say the same of it.
-func (p *prefilled) rejected() bool { return p.fault == faultRejected }
-
-// Faults of prefill legs, as labels.
-const (
-	faultRefused  = "refused"
-	faultTimeout  = "timeout"
-	faultBroken   = "broken"
-	faultStatus   = "status_5xx"
-	faultBusy     = "busy"
-	faultRejected = "rejected"
-	faultGarbage  = "garbage"
-)
+// good reports whether there is an answer to use.
+func (p *prefilled) good() bool { return p.fault == handover.NoFault && !p.rejected }
 
 // prefill has target compute the prompt of body.
 func (x *exchange) prefill(ctx context.Context, target string, body []byte, set http.Header) *prefilled {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, x.s.o.Prefill)
+	limited, cancel := context.WithTimeout(ctx, x.s.o.Prefill)
 	defer cancel()
-	p := x.askPrefill(ctx, target, body, set)
-	label := p.fault
-	if label == "" {
+	p := x.askPrefill(limited, target, body, set)
+	p.ours = p.fault != handover.NoFault && ctx.Err() != nil
+	label := p.fault.String()
+	switch {
+	case p.good():
 		label = "ok"
 		p.took = time.Since(start)
 		x.s.m.seconds.Observe(p.took.Seconds())
+	case p.rejected:
+		label = "rejected"
+	case p.ours:
+		label = "cancelled"
 	}
 	x.s.m.prefills.WithLabelValues(label).Inc()
-	if p.fault != "" {
-		x.s.o.Log.Debug("prefill leg", "target", target, "status", p.status, "fault", p.fault)
+	if !p.good() {
+		x.s.o.Log.Debug("prefill leg", "target", target, "status", p.status, "outcome", label)
 	}
 	return p
 }
@@ -80,31 +77,31 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body []byte, s
 	switch {
 	case err != nil:
 		p.fault = faultOf(err)
-	case p.status == http.StatusTooManyRequests || p.status == http.StatusRequestTimeout:
-		p.fault = faultBusy
+	case p.status == http.StatusTooManyRequests || p.status == http.StatusRequestTimeout || p.status == http.StatusServiceUnavailable:
+		p.fault = handover.Busy
 	case p.status >= 500:
-		p.fault = faultStatus
+		p.fault = handover.Failed
 	case p.status < 200 || p.status > 299:
-		p.fault = faultRejected
+		p.rejected = true
 	default:
-		if p.answer, err = jsonedit.Parse(p.text); err != nil {
-			p.fault = faultGarbage
+		if p.answer, err = handover.Parse(p.text); err != nil {
+			p.fault = handover.Garbage
 		}
 	}
 	return p
 }
 
 // faultOf names why a leg broke.
-func faultOf(err error) string {
+func faultOf(err error) handover.Fault {
 	var dial *net.OpError
 	var timeout net.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return faultTimeout
+		return handover.Timeout
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return faultRefused
+		return handover.Refused
 	}
-	return faultBroken
+	return handover.Broken
 }
 
 // serially tries the targets in order until one answers or finds the request wrong.
@@ -114,11 +111,27 @@ func (x *exchange) serially(body []byte) *prefilled {
 		if x.r.Context().Err() != nil {
 			return nil
 		}
-		if p := x.prefill(x.r.Context(), target, body, nil); p.fault == "" || p.rejected() {
-			x.report.Target, x.report.Prefill = i, p.took
+		if i > 0 && !x.s.o.NoFallback && !x.s.budget.take() { // the decode engine can do without
+			x.s.m.unbudgeted.Inc()
+			return nil
+		}
+		p := x.prefill(x.r.Context(), target, body, nil)
+		if p.fault == handover.NoFault {
+			x.report.Target, x.report.Prefill = x.place(i), p.took
 			return p
 		}
 		x.report.Failed++
+		x.blame(i, p)
 	}
 	return nil
 }
+
+// blame notes a leg to the target at a place that was asked in vain, for the picker.
+func (x *exchange) blame(i int, p *prefilled) {
+	if p.fault != handover.NoFault && !p.ours {
+		x.report.Faults.Add(x.place(i), p.fault)
+	}
+}
+
+// place returns where the target at a place was in the list that the request named.
+func (x *exchange) place(i int) int { return (i + x.first) % len(x.targets) }

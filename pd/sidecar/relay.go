@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // Bounds of a stream: what is held before the first content, and the largest event
@@ -111,12 +111,24 @@ func (x *exchange) write(event []byte, d *leg) error {
 	return nil
 }
 
+// noteKept says, once, that decode keeps the blocks of answers for a next turn's prefill:
+// nobody fetches them.
+func (x *exchange) noteKept(answer []byte) {
+	if string(handover.Find(answer, keyHandOver, "do_remote_decode")) != "true" {
+		return
+	}
+	x.s.kept.Do(func() {
+		x.s.o.Log.Warn("the decode engine keeps the blocks of its answers for the next turn, which is not supported: set bidirectional_kv_xfer to false there")
+	})
+}
+
 func (x *exchange) rewrite(line []byte, d *leg, usage bool) []byte {
 	text := bytes.TrimSpace(line[len(wordData):])
 	out := text
 	if usage {
 		out = x.api.setCached(out, d.cached, true)
 	}
+	x.noteKept(text)
 	out = x.api.withoutHandOver(out, true)
 	if bytes.Equal(out, text) {
 		return line
@@ -236,11 +248,11 @@ func (a *api) classify(event []byte) headState {
 	if data == nil {
 		return pending
 	}
-	o, err := jsonedit.Parse(data)
+	o, err := handover.Parse(data)
 	if err != nil {
 		return content // [DONE], or what is not known here
 	}
-	if !jsonedit.IsNull(o.Get("error")) {
+	if !handover.IsNull(o.Get("error")) {
 		return failed
 	}
 	if kind := text(o.Get("type")); kind != "" {
@@ -252,7 +264,7 @@ func (a *api) classify(event []byte) headState {
 		}
 		return content
 	}
-	choices, ok := jsonedit.Elements(o.Get("choices"))
+	choices, ok := handover.Elements(o.Get("choices"))
 	if !ok {
 		return content
 	}
@@ -266,7 +278,7 @@ func (a *api) classify(event []byte) headState {
 
 // spoken reports whether a choice of a chunk holds anything of the answer.
 func spoken(choice []byte) bool {
-	o, err := jsonedit.Parse(choice)
+	o, err := handover.Parse(choice)
 	if err != nil {
 		return true
 	}
@@ -274,7 +286,7 @@ func spoken(choice []byte) bool {
 		return true
 	}
 	delta := o.Get("delta")
-	d, err := jsonedit.Parse(delta)
+	d, err := handover.Parse(delta)
 	if delta == nil || err != nil {
 		return false
 	}
@@ -288,7 +300,7 @@ func spoken(choice []byte) bool {
 
 // said reports whether a value is more than null, "", [] or {}.
 func said(value []byte) bool {
-	return !jsonedit.IsNull(value) && len(value) > 2
+	return !handover.IsNull(value) && len(value) > 2
 }
 
 // text returns a short string value without escapes, or "".

@@ -13,9 +13,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Server is an http.Handler in front of one decode engine.
@@ -25,6 +26,9 @@ type Server struct {
 	pass   *httputil.ReverseProxy
 	m      *metrics
 	boots  bootstraps
+	budget *budget
+	health health
+	kept   sync.Once // of noteKept
 }
 
 // New returns a server. It starts nothing.
@@ -33,14 +37,15 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer)}
+	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer), budget: newBudget()}
 	s.pass = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(engine)
 			r.Out.Host = r.In.Host
 			clean(r.Out.Header)
 		},
-		Transport: o.Transport, FlushInterval: -1,
+		ModifyResponse: func(r *http.Response) error { unreported(r.Header); return nil },
+		Transport:      o.Transport, FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { s.unreachable(w, err) },
 	}
 	return s, nil
@@ -64,13 +69,22 @@ func clean(h http.Header) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.health.draining.Load() {
+		w.Header().Set("Connection", "close") // the next request is to go elsewhere
+	}
+	in := &intake{w: w, r: r, budget: s.o.Budget}
+	defer in.end()
 	a := apis[r.URL.Path]
 	if a == nil || r.Method != http.MethodPost {
+		if !s.inspect(in) {
+			s.m.requests.WithLabelValues("refused").Inc()
+			return
+		}
 		s.m.requests.WithLabelValues("passed").Inc()
 		s.pass.ServeHTTP(w, r)
 		return
 	}
-	x := &exchange{s: s, w: w, r: r, api: a, report: handover.Report{Target: -1}}
+	x := &exchange{s: s, w: w, r: r, in: in, api: a, report: handover.Report{Target: -1}}
 	if !x.read() {
 		s.m.requests.WithLabelValues("refused").Inc()
 		return
@@ -88,6 +102,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.m.requests.WithLabelValues("split").Inc()
+	s.budget.asked()
 	s.o.Connector.serve(x)
 }
 
@@ -96,9 +111,11 @@ type exchange struct {
 	s       *Server
 	w       http.ResponseWriter
 	r       *http.Request
+	in      *intake
 	api     *api
-	body    jsonedit.Object // without members that only proxies set
+	body    handover.Object // without members that only proxies set
 	targets []string
+	first   int             // where targets begin in the list that the request named
 	report  handover.Report // to the picker
 }
 
@@ -112,36 +129,15 @@ func (x *exchange) splits() bool {
 // read takes body and targets in. It answers the client and returns false where
 // they cannot be served.
 func (x *exchange) read() bool {
-	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+	if compressed(x.r.Header) {
 		x.fail(http.StatusUnsupportedMediaType, "compressed request bodies are not supported")
 		return false
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, x.s.o.MaxBody))
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		x.fail(http.StatusRequestEntityTooLarge, "the request body is too large")
-		return false
-	} else if err != nil {
-		x.fail(http.StatusBadRequest, "the request body broke off")
+	var ok bool
+	if x.body, ok = x.s.readBody(x.in, x.r.Body); !ok {
 		return false
 	}
-	o, err := jsonedit.Parse(text)
-	if err != nil {
-		x.fail(http.StatusBadRequest, "the request body is not a JSON object")
-		return false
-	}
-	body, removed, err := x.s.o.HandOver.Apply(&o)
-	if err != nil {
-		x.fail(http.StatusBadRequest, err.Error())
-		return false
-	}
-	if removed != nil {
-		x.s.m.stripped.Inc()
-		if o, err = jsonedit.Parse(body); err != nil {
-			x.fail(http.StatusBadRequest, err.Error())
-			return false
-		}
-	}
-	x.body, x.targets = o, targets(x.r.Header, headerPrefiller)
+	x.targets = targets(x.r.Header, headerPrefiller)
 	if all := append(targets(x.r.Header, headerEncoders), x.targets...); len(all) > 0 && x.s.o.Targets != nil && !x.s.o.Targets.Allowed(x.r.Header, all) {
 		x.s.m.denied.Inc()
 		x.s.o.Log.Warn("prefill targets refused: neither signed by a picker nor listed", "targets", len(all))
@@ -150,7 +146,7 @@ func (x *exchange) read() bool {
 	}
 	if n := uint64(len(x.targets)); x.s.o.Sample && n > 1 {
 		k := int(x.s.o.Random() % n)
-		x.targets = append(slices.Clone(x.targets[k:]), x.targets[:k]...)
+		x.targets, x.first = append(slices.Clone(x.targets[k:]), x.targets[:k]...), k
 	}
 	return true
 }
@@ -173,6 +169,7 @@ func (x *exchange) request(ctx context.Context, base *url.URL, body []byte) *htt
 	dropHops(r.Header)
 	r.Header.Del("Content-Length")
 	r.Header.Del("Expect")
+	r.Header.Set("Accept-Encoding", "identity") // answers are looked into
 	return r
 }
 
@@ -191,7 +188,23 @@ func dropHops(h http.Header) {
 }
 
 // fail answers with an error in the form of engines.
-func (x *exchange) fail(status int, message string) { writeError(x.w, status, message) }
+func (x *exchange) fail(status int, message string) {
+	x.tellFaults()
+	writeError(x.w, status, message)
+}
+
+// tellFaults has the head of the answer say which prefill legs were asked in vain.
+func (x *exchange) tellFaults() {
+	if text := x.report.Faults.Text(); text != "" {
+		x.w.Header().Set(request.HeaderFaults, text)
+	}
+}
+
+// unreported removes what only this proxy says in answers.
+func unreported(h http.Header) {
+	h.Del(request.HeaderHandOver)
+	h.Del(request.HeaderFaults)
+}
 
 func writeError(w http.ResponseWriter, status int, message string) {
 	kind := "InternalServerError"

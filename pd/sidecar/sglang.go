@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // firstRoom is the lowest room: engines use small numbers themselves.
@@ -17,19 +17,20 @@ const firstRoom = 1 << 20
 func (x *exchange) byRoom() {
 	var last *prefilled
 	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
-		x.report.Target, x.report.Failed = i, i
+		x.report.Target, x.report.Failed = x.place(i), i
 		p, f := x.pair(target)
 		if f == nil || !f.before {
 			x.finish(f)
 			return
 		}
-		if last = p; p.rejected() {
+		if last = p; p.rejected {
 			break
 		}
+		x.blame(i, p)
 	}
 	switch {
 	case last == nil || x.r.Context().Err() != nil:
-	case last.rejected(): // of both legs, this one says why
+	case last.rejected: // of both legs, this one says why
 		x.w.Header().Set("Content-Type", last.header.Get("Content-Type"))
 		x.w.WriteHeader(last.status)
 		_, _ = x.w.Write(last.text) // the client may have left
@@ -46,7 +47,7 @@ func (x *exchange) pair(target string) (*prefilled, *fault) {
 	var p *prefilled
 	go func() {
 		defer close(ended)
-		if p = x.prefill(ctx, target, body, nil); p.fault != "" {
+		if p = x.prefill(ctx, target, body, nil); !p.good() {
 			close(dropped)
 		}
 	}()
@@ -58,7 +59,7 @@ func (x *exchange) pair(target string) (*prefilled, *fault) {
 
 // room returns the members by which both engines meet: one room, or one for each
 // prompt of a batch and each sample.
-func (x *exchange) room(target string) []jsonedit.Edit {
+func (x *exchange) room(target string) []handover.Edit {
 	host, _, err := net.SplitHostPort(target)
 	if err != nil {
 		host = target
@@ -69,13 +70,13 @@ func (x *exchange) room(target string) []jsonedit.Edit {
 		return strconv.AppendUint(nil, max(x.s.o.Random()>>1, firstRoom), 10)
 	}
 	if n == 1 {
-		return []jsonedit.Edit{{Key: "bootstrap_host", Value: h}, {Key: "bootstrap_port", Value: port}, {Key: "bootstrap_room", Value: draw()}}
+		return []handover.Edit{{Key: "bootstrap_host", Value: h}, {Key: "bootstrap_port", Value: port}, {Key: "bootstrap_room", Value: draw()}}
 	}
 	rooms := make([][]byte, n)
 	for i := range rooms {
 		rooms[i] = draw()
 	}
-	return []jsonedit.Edit{
+	return []handover.Edit{
 		{Key: "bootstrap_host", Value: list(slices.Repeat([][]byte{h}, n))}, {Key: "bootstrap_port", Value: list(slices.Repeat([][]byte{port}, n))},
 		{Key: "bootstrap_room", Value: list(rooms)},
 	}

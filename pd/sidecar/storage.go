@@ -1,12 +1,12 @@
 package sidecar
 
-import "github.com/grapevine-epp/grapevine/internal/jsonedit"
+import "github.com/grapevine-epp/grapevine/pd/handover"
 
 // byStorage serves a request through a shared store.
 func (x *exchange) byStorage() {
-	var edits []jsonedit.Edit
+	var edits []handover.Edit
 	if x.s.o.CacheHitThreshold {
-		edits = append(edits, jsonedit.Edit{Key: "cache_hit_threshold", Value: []byte("0")})
+		edits = append(edits, handover.Edit{Key: "cache_hit_threshold", Value: []byte("0")})
 	}
 	p := x.serially(x.api.prefillBody(&x.body, edits...))
 	if p == nil {
@@ -14,7 +14,7 @@ func (x *exchange) byStorage() {
 		return
 	}
 	d := leg{body: x.body.With(edits...), cached: -1}
-	if p.fault == "" {
+	if p.good() {
 		d.cached = x.api.cached(p.text)
 	}
 	x.finish(x.decode(d))

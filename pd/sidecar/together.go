@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/jsonedit"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // legs are the two legs of a request that are sent at once.
@@ -34,11 +34,11 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 		if l.afterPrefillOf != nil {
 			l.afterPrefillOf(p)
 		}
-		if p.fault != "" && l.needs {
+		if !p.good() && l.needs {
 			close(dropped)
 		}
 	}()
-	d := leg{body: x.body.With(jsonedit.Edit{Key: keyHandOver, Value: l.set}), header: l.decodeHeader, cached: -1, again: true, dropped: dropped}
+	d := leg{body: x.body.With(handover.Edit{Key: keyHandOver, Value: l.set}), header: l.decodeHeader, cached: -1, again: true, dropped: dropped}
 	if l.waits {
 		d.gate = ended
 	}
@@ -63,10 +63,15 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 	var last *prefilled
 	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
-		x.report.Target, x.report.Failed = i, i
+		if i > 0 && !x.s.o.NoFallback && !x.s.budget.take() { // the decode engine can do without
+			x.s.m.unbudgeted.Inc()
+			break
+		}
+		x.report.Target, x.report.Failed = x.place(i), i
 		l, err := pair(target)
 		if err != nil {
-			x.s.m.prefills.WithLabelValues(faultRefused).Inc()
+			x.s.m.prefills.WithLabelValues(handover.Refused.String()).Inc()
+			x.blame(i, &prefilled{fault: handover.Refused, ours: x.r.Context().Err() != nil})
 			x.s.o.Log.Debug("prefill endpoint", "target", target, "error", err)
 			continue
 		}
@@ -75,11 +80,12 @@ func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 			x.finish(f)
 			return
 		}
-		if last = p; p.fault == "" || p.rejected() {
+		if last = p; p.fault == handover.NoFault {
 			break // it is not the prefill that failed
 		}
+		x.blame(i, p)
 	}
-	if last != nil && last.fault == "" {
+	if last != nil && last.good() {
 		x.s.m.retries.WithLabelValues("transfer").Inc()
 		x.local()
 		return

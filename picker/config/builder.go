@@ -37,6 +37,7 @@ type instance struct {
 	used   any // parameters with defaults
 	plugin plugin.Plugin
 	broken bool // reported; says nothing about what refers to it
+	apart  bool // a producer whose settings are not those of the built-in index
 	refs   int
 }
 
@@ -199,7 +200,16 @@ func (b *builder) ensure(typeName string) *instance {
 func (b *builder) add(p *instance) {
 	b.plugins = append(b.plugins, p)
 	b.byName[p.name] = p
-	b.mergeProducer(p.plugin.Producer)
+}
+
+// mergeProducers puts together what the plugins say about index and sessions, but
+// for estimates that scorers are bound to apart, or that nobody is bound to.
+func (b *builder) mergeProducers() {
+	for _, p := range b.plugins {
+		if !p.apart {
+			b.mergeProducer(p.plugin.Producer)
+		}
+	}
 }
 
 // mergeProducer lets later plugins add to what earlier ones say.
@@ -212,6 +222,7 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 	if p.Events != (endpoint.Events{}) {
 		out.Events = p.Events
 	}
+	out.EventsListen = cmp.Or(p.EventsListen, out.EventsListen)
 	out.FixedCapacity = out.FixedCapacity || p.FixedCapacity
 	out.BlockTokens = cmp.Or(p.BlockTokens, out.BlockTokens)
 	out.MatchBlocks = cmp.Or(p.MatchBlocks, out.MatchBlocks)
@@ -224,6 +235,7 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 
 // config returns what was built. There were no problems.
 func (b *builder) config() *Config {
+	b.mergeProducers()
 	c := b.out
 	c.Rules.Sessions, c.Rules.Tiers = c.Producer.Sessions, c.Producer.Tiers
 	if h := c.Producer.TokenHeader; h != "" {

@@ -54,8 +54,8 @@ func outcome(t *testing.T, input string, o Options) string {
 	}
 	if c.Flow != nil {
 		q, s := c.Flow.Queue, c.Flow.Sizing
-		fmt.Fprintf(&b, "flow requests %d bytes %d ttl %v empty %v limit %T capacity %d %d %d %d\n",
-			q.MaxRequests, q.MaxBytes, q.TTL, q.EmptyTTL, c.Flow.Limit(), s.Unit, s.Requests, s.Tokens, s.Queue)
+		fmt.Fprintf(&b, "flow requests %d bytes %d ttl %v empty %v limit %T evict %v capacity %d %d %d %d\n",
+			q.MaxRequests, q.MaxBytes, q.TTL, q.EmptyTTL, c.Flow.Limit(), q.Evict, s.Unit, s.Requests, s.Tokens, s.Queue)
 		for i, band := range append([]flow.Band{q.Default, q.Negative}, q.Bands...) {
 			name := [...]string{"default", "negative"}[min(i, 1)]
 			if i > 1 {

@@ -23,7 +23,7 @@ const (
 type Flow struct {
 	Queue  flow.Options
 	Limit  func() flow.UsageLimit
-	Sizing gate.Sizing
+	Sizing flow.Sizing
 }
 
 // Gate returns what the gate is configured with, nil when nobody is to wait.
@@ -60,12 +60,8 @@ func (b *builder) readFlow(n strict.Node) {
 		lines[band.Priority] = e
 		q.Bands = append(q.Bands, band)
 	}
+	q.Evict, _ = o.Field("enableEviction").Bool()
 	f := &Flow{Queue: q, Limit: func() flow.UsageLimit { return flow.StaticLimit{} }}
-	if eviction := o.Field("enableEviction"); eviction.Found() {
-		if on, _ := eviction.Bool(); on {
-			b.note(eviction, "requests that wait make way for others; those in flight run to their end", "requests in flight are not ended for others")
-		}
-	}
 	if ref := o.Field("usageLimitPolicyPluginRef"); ref.Found() {
 		if in := b.policyOf(ref, plugin.KindUsage); in != nil {
 			f.Limit = in.Limit

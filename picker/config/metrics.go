@@ -12,8 +12,8 @@ import (
 type Metrics struct {
 	Dialects     *scrape.Dialects // nil: by the built-in names
 	Scheme, Path string           // of endpoints that do not say; "" for the defaults
-	SkipVerify   bool             // accept any certificate
-	Port         int              // 0: the endpoint's own
+	TLS          plugin.PageTLS
+	Port         int // 0: the endpoint's own
 }
 
 // readMetrics collects what the plugins say about metrics pages.
@@ -28,7 +28,7 @@ func (b *builder) readMetrics() {
 				b.note(in.node, "", "metrics pages are where %s says; %s changes nothing", in.name, source.name)
 			}
 			source = in
-			b.out.Metrics.Scheme, b.out.Metrics.Path, b.out.Metrics.SkipVerify = m.Scheme, m.Path, m.SkipVerify
+			b.out.Metrics.Scheme, b.out.Metrics.Path, b.out.Metrics.TLS = m.Scheme, m.Path, m.TLS
 			b.out.Metrics.Port = m.Port
 		case names != nil:
 			in.node.Problem(firstOnLine(names.node), "two plugins say how metrics are read, %s and %s", names.name, in.name)

@@ -5,9 +5,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
+const (
+	prefixProducer = "prefixMatchInfoProducerName"
+	estimate       = "approx-prefix-cache-producer"
+)
+
 // Types that make what others are bound to, by the parameter that names one.
 var producersOf = map[string][]string{
-	"prefixMatchInfoProducerName": {"approx-prefix-cache-producer", "precise-prefix-cache-producer", "precise-prefix-cache-scorer",
+	prefixProducer: {estimate, "precise-prefix-cache-producer", "precise-prefix-cache-scorer",
 		"prefix-cache-scorer", "burst-prefix-cache-producer"},
 	"inFlightLoadProducerName":          {"inflight-load-producer"},
 	"latencyPredictionInfoProducerName": {"predicted-latency-producer"},
@@ -18,6 +23,7 @@ var producersOf = map[string][]string{
 // own; with one there is nothing to choose, and all that is known counts.
 func (b *builder) bindProducers() {
 	several := b.several()
+	used := map[string]bool{}
 	for _, in := range b.plugins {
 		for field, types := range producersOf {
 			at := in.params.At(field)
@@ -26,14 +32,36 @@ func (b *builder) bindProducers() {
 			}
 			name, _ := at.Text()
 			from := b.producer(at, name, types)
+			used[name] = true
 			if from == nil || in.plugin.Bind == nil || !several {
 				continue
 			}
 			if h := from.plugin.Holdings; h != nil {
+				from.apart = true
 				bound := in.plugin.Bind(h)
 				bound.Producer, bound.Differs, bound.Bind = in.plugin.Producer, in.plugin.Differs, in.plugin.Bind
 				in.plugin = bound
 			}
+		}
+	}
+	b.tellUnbound(used)
+}
+
+// tellUnbound notes where scorers without a producer of their own read something else
+// than in other pickers: there it is the estimate of the default producer, here all
+// that is known. An estimate under another name that nobody names is nobody's.
+func (b *builder) tellUnbound(used map[string]bool) {
+	precise := false
+	for _, in := range b.plugins {
+		precise = precise || in.typ.Name == "precise-prefix-cache-producer"
+		if in.typ.Name == estimate && in.name != estimate && !used[in.name] && !in.broken {
+			in.apart = true
+			b.note(in.node, "give it to a scorer as prefixMatchInfoProducerName, or leave its name out", "nobody is bound to producer %s, and its settings say nothing", in.name)
+		}
+	}
+	for _, in := range b.plugins {
+		if precise && in.plugin.Bind != nil && !in.params.At(prefixProducer).IsText() && !in.broken {
+			b.note(in.node, "", "%s is bound to no producer: it goes by all that is known, events of engines too; elsewhere by an estimate", in.name)
 		}
 	}
 }
@@ -43,7 +71,7 @@ func (b *builder) bindProducers() {
 func (b *builder) several() bool {
 	n := 0
 	for _, in := range b.plugins {
-		if in.typ.Kind == plugin.KindProducer && in.plugin.Producer != nil && (in.plugin.Holdings != nil || in.plugin.Producer.Precise || in.typ.Name == "approx-prefix-cache-producer") {
+		if in.typ.Kind == plugin.KindProducer && in.plugin.Producer != nil && (in.plugin.Holdings != nil || in.plugin.Producer.Precise || in.typ.Name == estimate) {
 			n++
 		}
 	}

@@ -23,6 +23,7 @@ type effectiveOthers struct {
 	Rewrite     bool `json:"rewrite"`
 	Fairness    bool `json:"fairness"`
 	Latency     bool `json:"latency"`
+	Clusters    bool `json:"clusters"`
 }
 
 const defaultTokenHeader = "x-grapevine-token"
@@ -33,7 +34,7 @@ func (b *builder) readTrust(n strict.Node) {
 		return
 	}
 	o := n.Object()
-	t := &request.Trust{Others: request.Limits{Fairness: true, Latency: true}}
+	t := &request.Trust{Others: request.Limits{Fairness: true, Latency: true, Clusters: true}}
 	e := &effectiveTrust{}
 	t.Proxies = texts(o.Field("proxies"))
 	header := o.Field("tokenHeader")
@@ -78,7 +79,7 @@ func readLimits(n strict.Node, l *request.Limits) {
 	if v, ok := o.Field("maxPriority").Int(-1<<31, 1<<31-1); ok {
 		l.MaxPriority = int(v)
 	}
-	for name, into := range map[string]*bool{"rewrite": &l.Rewrite, "fairness": &l.Fairness, "latency": &l.Latency} {
+	for name, into := range map[string]*bool{"rewrite": &l.Rewrite, "fairness": &l.Fairness, "latency": &l.Latency, "clusters": &l.Clusters} {
 		if v, ok := o.Field(name).Bool(); ok {
 			*into = v
 		}
@@ -117,7 +118,7 @@ func (c *Config) TrustMode() string {
 	for _, may := range []struct {
 		on   bool
 		what string
-	}{{l.Fairness, "fairness id"}, {l.Latency, "latency targets"}, {l.Rewrite, "rewrite"}} {
+	}{{l.Fairness, "fairness id"}, {l.Latency, "latency targets"}, {l.Rewrite, "rewrite"}, {l.Clusters, "clusters"}} {
 		if may.on {
 			others = append(others, may.what)
 		}

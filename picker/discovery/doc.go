@@ -16,6 +16,7 @@
 //	    replayPort: 5558      # ZMQ ROUTER socket for replays; absent: none
 //	    topic: kv-events      # subscription prefix; absent: everything
 //	    ranks: 1              # data-parallel ranks that publish
+//	    dialsIn: true         # in place of port: its publisher connects to the picker
 //	endpoints:
 //	  - name: vllm-0          # optional; absent: address:port
 //	    namespace: prod       # optional

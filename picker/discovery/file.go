@@ -149,7 +149,7 @@ func (s *File) refuse(result string, problems []Problem) {
 	}
 	s.metrics.reloads.WithLabelValues(result).Inc()
 	s.metrics.ok.Set(0)
-	s.opts.Sink.Log.Warn("endpoints file refused, the list in use stays", "path", s.opts.Path,
+	s.opts.Sink.Log.Warn("endpoints file refused, keeping the list in use", "path", s.opts.Path,
 		"endpoints", len(s.specs), "problems", len(problems), "first", problems[0].String())
 }
 

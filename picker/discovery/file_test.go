@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // lists gathers what a source tells.
@@ -39,7 +40,7 @@ func (l lists) want(t *testing.T, want ...string) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("endpoints (-want +got):\n%s", diff)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("no change was told, want %v", want)
 	}
 }
@@ -90,16 +91,6 @@ func open(t *testing.T, o FileOptions) (*File, lists) {
 	return s, told
 }
 
-// until waits for a condition that the source's goroutine brings about.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 // TestWatch changes a real file in the ways that editors, shells and mounts
 // do. Polling is out of the way.
 func TestWatch(t *testing.T) {
@@ -117,9 +108,9 @@ func TestWatch(t *testing.T) {
 	told.want(t, "10.0.0.3:8000")
 
 	write(t, path, "endpoints: [")
-	until(t, "broken file noticed", func() bool { return len(s.Status().Problems) > 0 })
+	testkit.Await(t, "broken file noticed", func() bool { return len(s.Status().Problems) > 0 })
 	rename(t, path, path+".away")
-	until(t, "absence noticed", func() bool {
+	testkit.Await(t, "absence noticed", func() bool {
 		p := s.Status().Problems
 		return len(p) == 1 && p[0].Message == "no such file or directory"
 	})
@@ -132,7 +123,7 @@ func TestWatch(t *testing.T) {
 	}
 
 	write(t, path, fileOf("10.0.0.3"))
-	until(t, "return noticed", func() bool { return s.Status().OK() })
+	testkit.Await(t, "return noticed", func() bool { return s.Status().OK() })
 	told.none(t)
 	if got := testutil.ToFloat64(s.metrics.ok); got != 1 {
 		t.Errorf("grapevine_discovery_file_ok = %v after the file's return", got)

@@ -23,13 +23,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_discovery_reloads_total", Help: "Readings of the endpoints file whose bytes had changed, by result."}, []string{"result"}),
 		ok: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "grapevine_discovery_file_ok", Help: "1 when the endpoints file as it is now is in use, 0 when an older reading is."}),
+			Name: "grapevine_discovery_file_ok", Help: "1 when the current endpoints file is in use, 0 when an older reading of it is."}),
 		lastOK: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "grapevine_discovery_last_success_timestamp_seconds", Help: "When the list of endpoints in use was read."}),
 		endpoints: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "grapevine_discovery_endpoints", Help: "Endpoints in the list in use."}),
 		unresolved: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "grapevine_discovery_unresolved_hosts", Help: "Host names whose last look-up failed."}),
+			Name: "grapevine_discovery_unresolved_hosts", Help: "Host names whose last lookup failed."}),
 	}
 	if reg == nil {
 		return m, nil

@@ -157,7 +157,14 @@ func (p *parser) events(o *strict.Object, e *Endpoint) {
 	before := n.Problems()
 	ev := n.Object()
 	if port, ok := portOf(ev.Field("port")); ok {
-		e.Events.Port = int(port)
+		e.Events.Port, e.Events.Inbound = int(port), false
+	}
+	if in, ok := ev.Field("dialsIn").Bool(); ok {
+		if e.Events.Inbound = in; in && ev.Field("port").Found() {
+			n.Problem("an engine that connects has no port to connect to", "%s has both port and dialsIn", n.Path())
+		} else if in {
+			e.Events.Port = 0
+		}
 	}
 	if port, ok := portOf(ev.Field("replayPort")); ok {
 		e.Events.ReplayPort = int(port)
@@ -169,10 +176,10 @@ func (p *parser) events(o *strict.Object, e *Endpoint) {
 		e.Events.Ranks = int(r)
 	}
 	ev.Done()
-	if e.Events.Port == 0 && n.Problems() == before {
-		n.Problem("the port of the engine's event publisher, often 5557", "%s.port is missing", n.Path())
+	if e.Events.Port == 0 && !e.Events.Inbound && n.Problems() == before {
+		n.Problem("the port of the engine's event publisher, often 5557; dialsIn: true where it connects to the picker", "%s.port is missing", n.Path())
 	}
-	if e.Events.Port == 0 {
+	if e.Events.Port == 0 && !e.Events.Inbound {
 		e.Events = endpoint.Events{}
 		return
 	}

@@ -47,6 +47,7 @@ type Status struct {
 	Endpoints  int               `json:"endpoints"`            // in the list in use
 	Read       time.Time         `json:"read"`                 // when the list in use was read; zero: none was yet
 	Problems   []Problem         `json:"problems,omitempty"`   // of what there is to read; the list in use is older
+	Notes      []Problem         `json:"notes,omitempty"`      // of what is not in use and need not be
 	Unresolved map[string]string `json:"unresolved,omitempty"` // host name -> why
 	Doubled    int               `json:"doubled,omitempty"`    // entries left out since another has their address
 }

@@ -112,7 +112,7 @@ func (f *watch) run(ctx context.Context, o WatchOptions, look func()) {
 		case <-ctx.Done():
 			return
 		case err := <-faults: // an overflow, for example: changes may have been lost
-			o.Log.Warn("watching a file", "path", f.path, "error", err)
+			o.Log.Warn("could not watch a file", "path", f.path, "error", err)
 			settle.Reset(o.Settle)
 		case <-changes:
 			if put < maxSettle {

@@ -123,7 +123,8 @@ func (c *loadCell) store(l Load) {
 
 // Book is the in-flight book of a pool. It is safe for concurrent use.
 type Book struct {
-	hook atomic.Pointer[func(*Endpoint)]
+	hook  atomic.Pointer[func(*Endpoint)]
+	watch atomic.Pointer[func(*Endpoint)]
 }
 
 // OnChange sets what is called after every change of an endpoint's local
@@ -137,8 +138,14 @@ func (b *Book) OnChange(f func(*Endpoint)) {
 	b.hook.Store(&f)
 }
 
+// Watch sets a second one to be called, under the same terms.
+func (b *Book) Watch(f func(*Endpoint)) { b.watch.Store(&f) }
+
 func (b *Book) changed(ep *Endpoint) {
 	if f := b.hook.Load(); f != nil {
+		(*f)(ep)
+	}
+	if f := b.watch.Load(); f != nil {
 		(*f)(ep)
 	}
 }
@@ -152,7 +159,7 @@ func (b *Book) Load(ep *Endpoint, now time.Time) Load {
 
 // AddLoad adds what is in flight at the endpoint over all replicas to l. now is
 // in Unix nanoseconds.
-func (c *counters) AddLoad(l *Load, now int64) { c.book.sum(l, now) }
+func (c *life) AddLoad(l *Load, now int64) { c.book.sum(l, now) }
 
 // sum adds both parts to l.
 func (c *bookCell) sum(l *Load, now int64) {

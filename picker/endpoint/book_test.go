@@ -48,6 +48,50 @@ func TestTicket(t *testing.T) {
 	}
 }
 
+// TestRenew: another life of an engine has nothing in flight, whatever the one before still
+// ends; what was learned of the engine and its gauges stay.
+func TestRenew(t *testing.T) {
+	now := t0
+	p := NewPool(PoolOptions{Now: func() time.Time { return now }})
+	p.Set(specs(2))
+	var told []Change
+	p.Subscribe(func(c Change) { told = append(told, c) })
+	ep, b := p.Snapshot().Endpoints[1], p.Book()
+	ep.SetGauges(Gauges{At: t0, Waiting: 3})
+	ep.SetDown(true)
+	var old, fresh Ticket
+	b.Open(&old, ep, Work{Input: 10, New: 10}, t0)
+	b.SetRemote(ep, Load{Requests: 5})
+	p.Renew(ep)
+	next := p.Snapshot().Endpoints[1]
+	if next == ep || next.ID != ep.ID || next.Down() || next.Gauges().Waiting != 3 || next.counters != ep.counters {
+		t.Fatalf("%+v after %+v", next, ep)
+	}
+	if c := told[len(told)-1]; len(c.Reborn) != 1 || c.Reborn[0] != next || c.Changed[0] != next || c.Snapshot != p.Snapshot() || len(c.Removed) > 0 {
+		t.Errorf("told %+v", c)
+	}
+	b.Open(&fresh, next, Work{Input: 20, New: 20}, t0)
+	old.FirstToken(t0)
+	old.Release()
+	if l := b.Load(next, t0); l.Requests != 1 || l.Prefill != 20 {
+		t.Errorf("in flight: %+v", l)
+	}
+	p.Renew(ep) // a second witness of the same restart
+	if p.Snapshot().Endpoints[1] != next {
+		t.Error("one restart made two lives")
+	}
+	now = now.Add(renewAfter)
+	p.Renew(ep)
+	if l := b.Load(p.Snapshot().Endpoints[1], t0); l.Requests != 0 {
+		t.Errorf("in flight after the next restart: %+v", l)
+	}
+	p.Set(specs(1))
+	p.Renew(ep) // it has left
+	if len(p.Snapshot().Endpoints) != 1 {
+		t.Error("an endpoint that left is back")
+	}
+}
+
 func TestRemoteLoad(t *testing.T) {
 	p := newPool(1)
 	ep, b := p.Snapshot().Endpoints[0], p.Book()

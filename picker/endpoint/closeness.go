@@ -43,6 +43,20 @@ func Shared(a, b *Endpoint) Level {
 // noName stands for a level's label that is there and empty, 0 for none.
 const noName = 1
 
+// Zone returns the zone that the endpoint is in, "" when discovery does not say.
+func (e *Endpoint) Zone() string {
+	zone, _ := e.Label(Levels[LevelZone].Label)
+	return zone
+}
+
+// zoneOf returns the number of a zone's name, 0 for none.
+func zoneOf(name string) uint64 {
+	if name == "" {
+		return 0
+	}
+	return levelsOf(map[string]string{Levels[LevelZone].Label: name})[LevelZone]
+}
+
 // levelsOf names the places that labels tell by numbers.
 func levelsOf(labels map[string]string) (places [len(Levels)]uint64) {
 	for i := range Levels {

@@ -2,10 +2,13 @@ package endpoint
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 )
 
 // Cost are the constants of an endpoint's engine, in seconds. A prefill of n
@@ -92,8 +95,8 @@ func (c *Cost) longest(l *Load) float64 {
 // costCell learns the constants of one endpoint. Reads do not block.
 type costCell struct {
 	mu      sync.Mutex
-	prefill fit
-	decode  fit
+	prefill fit.Linear
+	decode  fit.Linear
 	prior   Cost          // what factors of 1 mean
 	fleet   [2][3]float64 // the pool's constants of both, in seconds; zero: not known
 	own     [2]float64    // how much the endpoint's own count against them, 0..1
@@ -142,7 +145,7 @@ func (c *counters) SetPriorCost(prior Cost) {
 
 func (c *costCell) reset(prior Cost) {
 	prior.PrefillSeen, prior.DecodeSeen = 0, 0
-	c.prior, c.prefill, c.decode = prior, newFit(), newFit()
+	c.prior, c.prefill, c.decode = prior, fit.New(), fit.New()
 	c.fleet, c.own, c.bias, c.doubt, c.idle = [2][3]float64{}, [2]float64{}, [2]bias{}, 0, prior.Idle
 }
 
@@ -152,12 +155,12 @@ func (c *costCell) restart(half int) {
 	c.bias[half] = bias{}
 	pool := c.fleet[half]
 	if half == 0 {
-		if c.prefill = newFit(); pool[0] != 0 {
+		if c.prefill = fit.New(); pool[0] != 0 {
 			c.prior.Base, c.prior.PerToken, c.prior.PerPair = pool[0], pool[1], pool[2]
 		}
 		return
 	}
-	if c.decode = newFit(); pool[0] != 0 {
+	if c.decode = fit.New(); pool[0] != 0 {
 		c.prior.Step, c.prior.PerSeq, c.prior.PerContext = pool[0], pool[1], pool[2]
 	}
 }
@@ -177,7 +180,7 @@ func (c *counters) ObservePrefill(q *Queued, ttft time.Duration) {
 	defer cell.mu.Unlock()
 	cell.begin()
 	x, y, trust := prefillSample(&cell.prior, q, ttft)
-	cell.prefill.observe(x, y, trust)
+	cell.prefill.Observe(x, y, trust)
 	cell.publish()
 }
 
@@ -209,7 +212,7 @@ func (c *counters) ObserveStep(sequences, context, seconds float64) {
 	cell.mu.Lock()
 	defer cell.mu.Unlock()
 	cell.begin()
-	cell.decode.observe(stepSample(&cell.prior, sequences, context), seconds, 1)
+	cell.decode.Observe(stepSample(&cell.prior, sequences, context), seconds, 1)
 	cell.publish()
 }
 
@@ -222,10 +225,10 @@ func stepSample(p *Cost, sequences, context float64) [3]float64 {
 // constants by the number of samples.
 func (c *costCell) publish() {
 	c.begin()
-	a, d := c.lean(0, c.prior.prefill(c.prefill.a)), c.lean(1, c.prior.decode(c.decode.a))
+	a, d := c.lean(0, c.prior.prefill(c.prefill.A)), c.lean(1, c.prior.decode(c.decode.A))
 	local := Cost{
-		Base: a[0], PerToken: a[1], PerPair: a[2], PrefillSeen: c.prefill.n,
-		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.n, Doubt: c.doubt,
+		Base: a[0], PerToken: a[1], PerPair: a[2], PrefillSeen: c.prefill.N,
+		Step: d[0], PerSeq: d[1], PerContext: d[2], DecodeSeen: c.decode.N, Doubt: c.doubt,
 		Idle: cmp.Or(c.idle, 1),
 	}
 	c.local.Store(&local)
@@ -270,4 +273,22 @@ func mix(v *float64, other, weight, otherWeight float64) {
 		return
 	}
 	*v = (*v*weight + other*otherWeight) / (weight + otherWeight)
+}
+
+// MeanCost weighs constants by the samples behind them, prefill and decode apart.
+func MeanCost(costs iter.Seq[Cost]) Cost {
+	var out Cost
+	for c := range costs {
+		p, d := c.PrefillSeen, c.DecodeSeen
+		out.Base, out.PerToken, out.PerPair = out.Base+p*c.Base, out.PerToken+p*c.PerToken, out.PerPair+p*c.PerPair
+		out.Step, out.PerSeq, out.PerContext = out.Step+d*c.Step, out.PerSeq+d*c.PerSeq, out.PerContext+d*c.PerContext
+		out.PrefillSeen, out.DecodeSeen = out.PrefillSeen+p, out.DecodeSeen+d
+	}
+	if p := out.PrefillSeen; p > 0 {
+		out.Base, out.PerToken, out.PerPair = out.Base/p, out.PerToken/p, out.PerPair/p
+	}
+	if d := out.DecodeSeen; d > 0 {
+		out.Step, out.PerSeq, out.PerContext = out.Step/d, out.PerSeq/d, out.PerContext/d
+	}
+	return out
 }

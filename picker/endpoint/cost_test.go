@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 )
 
 // engine is the truth that the learner has to find.
@@ -195,13 +197,13 @@ func FuzzFit(f *testing.F) {
 	f.Add(1.0, 2.0, 3.0, 4.0, 0.0)
 	f.Add(1e-300, 1e300, 0.0, 1.0, 1e308)
 	f.Fuzz(func(t *testing.T, a, b, c, y, z float64) {
-		fit := newFit()
+		m := fit.New()
 		for _, s := range [][4]float64{{a, b, c, y}, {1, 1, 1, 3}, {c, a, b, z}, {1, 0, 0, y}} {
-			fit.observe([3]float64{math.Abs(s[0]), math.Abs(s[1]), math.Abs(s[2])}, s[3], 1)
+			m.Observe([3]float64{math.Abs(s[0]), math.Abs(s[1]), math.Abs(s[2])}, s[3], 1)
 		}
-		for _, v := range fit.a {
+		for _, v := range m.A {
 			if !(v > 0) || math.IsInf(v, 0) {
-				t.Fatalf("factors %v", fit.a)
+				t.Fatalf("factors %v", m.A)
 			}
 		}
 	})

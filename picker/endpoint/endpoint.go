@@ -5,9 +5,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // Role is the set of phases that an endpoint serves.
@@ -88,6 +89,7 @@ func (e EngineType) String() string {
 type Spec struct {
 	Name      string
 	Namespace string
+	Cluster   string         // of another cluster: its name; "" for this one's
 	Host      string         // as configured: name or IP address
 	Addr      netip.AddrPort // resolved
 	Labels    map[string]string
@@ -108,11 +110,12 @@ type Events struct {
 	Topic      string // subscription prefix, "" for all
 	Ranks      int    // data-parallel ranks that publish, at least 1 when Port is set
 	Host       string // "" means the endpoint's own address
+	Inbound    bool   // its engine connects to the picker: Port and Host mean nothing
 }
 
 // Equal reports whether two specs say the same.
 func (s Spec) Equal(o Spec) bool {
-	if s.Name != o.Name || s.Namespace != o.Namespace || s.Host != o.Host || s.Addr != o.Addr ||
+	if s.Name != o.Name || s.Namespace != o.Namespace || s.Cluster != o.Cluster || s.Host != o.Host || s.Addr != o.Addr ||
 		s.Rank != o.Rank || s.Life != o.Life || s.Events != o.Events || s.Metrics != o.Metrics || len(s.Labels) != len(o.Labels) {
 		return false
 	}
@@ -127,18 +130,21 @@ func (s Spec) Equal(o Spec) bool {
 // Endpoint is one ip:port that serves requests. What discovery says is
 // immutable; gauges, book and learned constants change underneath and are
 // safe for concurrent use. When discovery changes a label, a new Endpoint with
-// the same ID and the same counters takes its place.
+// the same ID and the same counters takes its place; when the engine starts again, one
+// with the same ID and an empty book takes it: see Pool.Renew.
 type Endpoint struct {
 	Spec
-	ID      indexer.EndpointID
+	ID      block.EndpointID
 	Address string // ip:port, IPv6 in brackets
 	Role    Role
 	Engine  EngineType // as labelled; Gauges.Engine has what was seen
+	Away    bool       // in another zone than this replica, as far as both say where they are
 
 	labels []label // sorted by name
 	place  uint64  // of the address, for tables
 	levels [len(Levels)]uint64
 	*counters
+	*life
 }
 
 type label struct{ name, value string }
@@ -146,22 +152,30 @@ type label struct{ name, value string }
 // counters are what changes about an endpoint while it lives.
 type counters struct {
 	gauges gaugeCell
-	book   bookCell
 	cost   costCell
-	health healthCell
+	places atomic.Int64 // requests that it may have at once; 0: nobody says
 	models modelCell
 }
 
-func newEndpoint(spec Spec, id indexer.EndpointID, c *counters) *Endpoint {
+// life is what is known of the requests of one life of its engine.
+type life struct {
+	began  time.Time // zero: before the endpoint was listed
+	book   bookCell
+	health healthCell
+}
+
+func (p *Pool) makeEndpoint(spec Spec, id block.EndpointID, c *counters, l *life) *Endpoint {
 	ep := &Endpoint{
 		Spec: spec, ID: id, Address: spec.Addr.String(),
-		Role: RoleOf(spec.Labels[LabelRole]), Engine: EngineOf(cmp.Or(spec.Labels[LabelEngine], spec.Labels[LabelEngineAlt])), counters: c,
+		Role: RoleOf(spec.Labels[LabelRole]), Engine: EngineOf(cmp.Or(spec.Labels[LabelEngine], spec.Labels[LabelEngineAlt])), counters: c, life: l,
 		place: placeOf(spec.Addr.String()), levels: levelsOf(spec.Labels),
 	}
 	for k, v := range spec.Labels {
 		ep.labels = append(ep.labels, label{k, v})
 	}
 	slices.SortFunc(ep.labels, func(a, b label) int { return strings.Compare(a.name, b.name) })
+	at := ep.levels[LevelZone]
+	ep.Away = p.zone > noName && at > noName && at != p.zone
 	return ep
 }
 
@@ -179,6 +193,9 @@ func (e *Endpoint) Label(name string) (string, bool) {
 // Gauges returns the last sample of the engine's own metrics; At is zero when
 // there is none.
 func (e *Endpoint) Gauges() Gauges { return e.gauges.load() }
+
+// BlockSize returns the tokens of a KV block, 0 when unknown.
+func (e *Endpoint) BlockSize() int { return e.gauges.blockSize() }
 
 // SetGauges stores a sample.
 func (e *Endpoint) SetGauges(g Gauges) { e.gauges.store(g) }

@@ -97,6 +97,9 @@ func (e *Saved) Restore(p *Pool, ep *Endpoint, now time.Time) {
 			load.LastFirst = now.Add(-ofSeconds(f.Load.SinceFirstS)).UnixNano()
 		}
 		ep.SetPriorCost(f.Cost)
+		if f.Cost.PrefillSeen+f.Cost.DecodeSeen > 0 {
+			ep.SetRemoteCost(f.Cost) // it was learned, not assumed
+		}
 	}
 	if e.GaugeAgeS >= 0 {
 		g.At = now.Add(-ofSeconds(e.GaugeAgeS))

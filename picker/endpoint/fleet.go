@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 )
 
 // fleetCost learns the constants of engines as if they were one, how much single
@@ -22,8 +24,8 @@ import (
 // some samples, and one that has not been seen for minutes gets another chance.
 type fleetCost struct {
 	mu      sync.Mutex
-	prefill fit // in units of PoolOptions.Prior
-	decode  fit
+	prefill fit.Linear // in units of PoolOptions.Prior
+	decode  fit.Linear
 	noise   [2]variance // of a sample against its endpoint's mean, in logarithms
 	spread  [2]float64  // variance between endpoints beyond what noise explains
 	turn    [2]uint64
@@ -125,17 +127,17 @@ func (p *Pool) learn(half int, ep *Endpoint, s sample) {
 	f := p.fleetOf(ep)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fit := f.fit(half)
-	fit.begin()
-	f.differ(half, ep, &s, fit.a)
-	fit.observe(s.x, s.y, s.trust)
+	m := f.fit(half)
+	m.Begin()
+	f.differ(half, ep, &s, m.A)
+	m.Observe(s.x, s.y, s.trust)
 	if n := len(p.Snapshot().Endpoints); f.turn[half]%uint64(1+n/teachAlways) == 0 { // big pools need not hear every word
 		p.teach(f, half, s.at)
 	}
 	f.turn[half]++
 }
 
-func (f *fleetCost) fit(half int) *fit {
+func (f *fleetCost) fit(half int) *fit.Linear {
 	if half == 0 {
 		return &f.prefill
 	}
@@ -144,11 +146,11 @@ func (f *fleetCost) fit(half int) *fit {
 
 // differ notes by how much a sample is not what the pool's constants predict.
 func (f *fleetCost) differ(half int, ep *Endpoint, s *sample, a [3]float64) {
-	x := math.Log(s.y / dot(a, s.x))
+	x := math.Log(s.y / fit.Dot(a, s.x))
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return
 	}
-	limit := math.Log(fitClip)
+	limit := math.Log(fit.Clip)
 	c := &ep.cost
 	c.mu.Lock()
 	first := c.bias[half].samples(s.at) == 0
@@ -166,9 +168,9 @@ func (f *fleetCost) differ(half int, ep *Endpoint, s *sample, a [3]float64) {
 // count. f.mu is held.
 func (p *Pool) teach(f *fleetCost, half int, now time.Time) {
 	noise := f.noise[half].value()
-	constants := p.opts.Prior.prefill(f.prefill.a)
+	constants := p.opts.Prior.prefill(f.prefill.A)
 	if half == 1 {
-		constants = p.opts.Prior.decode(f.decode.a)
+		constants = p.opts.Prior.decode(f.decode.A)
 	}
 	var n, sum, square, luck float64
 	spread := f.spread[half]

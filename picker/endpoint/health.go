@@ -14,17 +14,17 @@ type healthCell struct {
 
 // Share returns in how many of health.Full decisions the endpoint may be a
 // candidate.
-func (c *counters) Share() uint32 {
+func (c *life) Share() uint32 {
 	return health.Full - min(c.health.withheld.Load(), health.Full)
 }
 
 // Down reports whether the endpoint is out. Such endpoints are passed over while
 // others are left.
-func (c *counters) Down() bool { return c.Share() == 0 }
+func (c *life) Down() bool { return c.Share() == 0 }
 
 // SetDown puts the endpoint out, or back. Where health is watched, SetHealth of
 // its Pool tells instead.
-func (c *counters) SetDown(down bool) {
+func (c *life) SetDown(down bool) {
 	if down {
 		c.setShare(0)
 	} else {
@@ -32,12 +32,12 @@ func (c *counters) SetDown(down bool) {
 	}
 }
 
-func (c *counters) setShare(share uint32) {
+func (c *life) setShare(share uint32) {
 	c.health.withheld.Store(health.Full - min(share, health.Full))
 }
 
 // Tracker watches the endpoint's requests in flight.
-func (c *counters) Tracker() *health.Tracker { return &c.health.tracker }
+func (c *life) Tracker() *health.Tracker { return &c.health.tracker }
 
 // Health returns what is known of the endpoints' health, nil while nobody tells.
 func (p *Pool) Health() *health.Snapshot { return p.health.Load() }
@@ -49,3 +49,10 @@ func (p *Pool) SetHealth(h *health.Snapshot) {
 		ep.setShare(h.View(int(ep.ID)).Share)
 	}
 }
+
+// SetPlaces says how many requests the engine is to have at once, its own queue included;
+// 0: nobody says.
+func (c *counters) SetPlaces(n int64) { c.places.Store(n) }
+
+// Places returns what SetPlaces said last.
+func (c *counters) Places() int64 { return c.places.Load() }

@@ -92,7 +92,7 @@ func (p *Pool) back(spec Spec) (ep *Endpoint, forgotten []*Endpoint) {
 	}
 	p.kept = slices.Delete(p.kept, i, i+1)
 	if !ep.Equal(spec) {
-		ep = newEndpoint(spec, ep.ID, ep.counters)
+		ep = p.makeEndpoint(spec, ep.ID, ep.counters, ep.life)
 	}
 	return ep, nil
 }

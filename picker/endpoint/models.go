@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // ModelsFresh is how long an engine's list of models is proof that it does not
@@ -145,7 +145,7 @@ func (s *Snapshot) Models() []Model { return s.models.names }
 
 // SetModels stores the list that an endpoint's engine gave at a time, and reports
 // whether it differs from the one before. The models of list need not be sorted.
-func (p *Pool) SetModels(id indexer.EndpointID, list ModelList, at time.Time) bool {
+func (p *Pool) SetModels(id block.EndpointID, list ModelList, at time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := p.current.Load()

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -23,12 +23,14 @@ type PoolOptions struct {
 	Keep  time.Duration
 	Now   func() time.Time // nil means time.Now
 	Prior Cost             // assumed of the pool's engines at first; zero means PriorCost
+	Zone  string           // where this replica is; "" when nobody says, and then nothing is away
 }
 
 // Pool is the set of endpoints. Snapshot never blocks; Set and Subscribe
 // exclude each other.
 type Pool struct {
 	opts    PoolOptions
+	zone    uint64 // as Endpoint.levels; 0: nobody says
 	current atomic.Pointer[Snapshot]
 	book    Book
 	serving fleetCost // endpoints that answer requests
@@ -38,14 +40,14 @@ type Pool struct {
 	health  atomic.Pointer[health.Snapshot]
 
 	mu        sync.Mutex
-	next      indexer.EndpointID
+	next      block.EndpointID
 	kept      []kept   // oldest first
 	free      []freeID // oldest first
 	listeners []func(Change)
 }
 
 type freeID struct {
-	id indexer.EndpointID
+	id block.EndpointID
 	at time.Time
 }
 
@@ -59,6 +61,9 @@ type Change struct {
 	Removed  []*Endpoint
 
 	Forgotten []*Endpoint
+
+	// Reborn are those among Changed whose engine has started again.
+	Reborn []*Endpoint
 }
 
 // NewPool returns an empty pool.
@@ -72,7 +77,7 @@ func NewPool(o PoolOptions) *Pool {
 	if o.Prior == (Cost{}) {
 		o.Prior = PriorCost
 	}
-	p := &Pool{opts: o}
+	p := &Pool{opts: o, zone: zoneOf(o.Zone)}
 	p.current.Store(newSnapshot(nil, 0))
 	return p
 }
@@ -121,13 +126,13 @@ func (p *Pool) Set(specs []Spec) Change {
 			ep, gone := p.back(spec)
 			c.Forgotten = append(c.Forgotten, gone...)
 			if ep == nil {
-				ep = newEndpoint(spec, p.takeID(), new(counters))
+				ep = p.makeEndpoint(spec, p.takeID(), new(counters), new(life))
 			}
 			c.Added, list = append(c.Added, ep), append(list, ep)
 		case old.Endpoints[i].Equal(spec):
 			stays[i], list = true, append(list, old.Endpoints[i])
 		default:
-			ep := newEndpoint(spec, old.Endpoints[i].ID, old.Endpoints[i].counters)
+			ep := p.makeEndpoint(spec, old.Endpoints[i].ID, old.Endpoints[i].counters, old.Endpoints[i].life)
 			stays[i], list = true, append(list, ep)
 			c.Changed = append(c.Changed, ep)
 		}
@@ -147,6 +152,29 @@ func (p *Pool) Set(specs []Spec) Change {
 	return c
 }
 
+// renewAfter is how long a life of an engine lasts at least: several witnesses tell of the
+// same restart.
+const renewAfter = 2 * time.Second
+
+// Renew says that the engine of ep has started again: what it held, what was in flight there
+// and how far it was trusted is of its former life. Requests of that life, which may end
+// late or never, count no more. It does nothing where ep has left, or began a moment ago.
+func (p *Pool) Renew(ep *Endpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old, now := p.current.Load(), p.opts.Now()
+	ep, was := old.ByID(int(ep.ID)), ep
+	if ep == nil || ep.counters != was.counters || now.Sub(ep.began) < renewAfter {
+		return
+	}
+	next := p.makeEndpoint(ep.Spec, ep.ID, ep.counters, &life{began: now})
+	list := slices.Clone(old.Endpoints)
+	list[old.byID[ep.ID]-1] = next
+	c := Change{Snapshot: newSnapshot(list, old.Version+1), Changed: []*Endpoint{next}}
+	c.Reborn, c.Snapshot.Kept = c.Changed, old.Kept
+	p.publish(c)
+}
+
 func (p *Pool) publish(c Change) {
 	p.current.Store(c.Snapshot)
 	for _, f := range p.listeners {
@@ -154,12 +182,21 @@ func (p *Pool) publish(c Change) {
 	}
 }
 
-// takeID returns the id that has been free for longest, once its grace has
-// passed, or a new one.
-func (p *Pool) takeID() indexer.EndpointID {
-	if len(p.free) > 0 && p.opts.Now().Sub(p.free[0].at) >= p.opts.Grace {
-		id := p.free[0].id
-		p.free = p.free[1:]
+// takeID returns the least id whose grace has passed, or a new one: tables by id grow with
+// the greatest.
+func (p *Pool) takeID() block.EndpointID {
+	least := -1
+	for i, f := range p.free {
+		if p.opts.Now().Sub(f.at) < p.opts.Grace {
+			break
+		}
+		if least < 0 || f.id < p.free[least].id {
+			least = i
+		}
+	}
+	if least >= 0 {
+		id := p.free[least].id
+		p.free = slices.Delete(p.free, least, least+1)
 		return id
 	}
 	p.next++

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 func TestPoolIDs(t *testing.T) {
@@ -109,7 +109,7 @@ func TestPoolLaw(t *testing.T) {
 			}
 			p.Set(list)
 			s := p.Snapshot()
-			ids := map[indexer.EndpointID]bool{}
+			ids := map[block.EndpointID]bool{}
 			next := map[string]*counters{}
 			for _, ep := range s.Endpoints {
 				if ids[ep.ID] || int(ep.ID) >= 64 || s.ByID(int(ep.ID)) != ep {

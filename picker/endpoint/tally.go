@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -40,7 +40,7 @@ type End struct {
 	// Cause is what the end said against the endpoint; None, Void: nothing.
 	Cause health.Cause
 	First time.Duration // to the first token; 0: it was not seen
-	Whole time.Duration // to the end
+	Whole time.Duration // to the end; 0: nobody saw it
 }
 
 // Tally counts how requests ended, for metrics that people look at and alert on.
@@ -55,7 +55,7 @@ type Tally struct {
 	pool *Pool
 
 	mu    sync.Mutex // guards the fields below, and what users holds
-	rows  map[indexer.EndpointID]*tallyRow
+	rows  map[block.EndpointID]*tallyRow
 	users map[string]*tallyUser
 }
 
@@ -83,7 +83,7 @@ type tallyUser struct {
 // NewTally returns a tally of the pool's endpoints, registered with reg unless that is
 // nil.
 func NewTally(pool *Pool, reg prometheus.Registerer) (*Tally, error) {
-	t := &Tally{pool: pool, rows: map[indexer.EndpointID]*tallyRow{}, users: map[string]*tallyUser{}}
+	t := &Tally{pool: pool, rows: map[block.EndpointID]*tallyRow{}, users: map[string]*tallyUser{}}
 	pool.Subscribe(t.changed)
 	if reg == nil {
 		return t, nil
@@ -173,7 +173,7 @@ func (r *tallyRow) ended(model string, e *End) {
 	if class == 2 && e.First > 0 {
 		r.first.observe(e.First)
 	}
-	if class == 2 && e.Complete {
+	if class == 2 && e.Complete && e.Whole > 0 {
 		r.whole.observe(e.Whole)
 	}
 }

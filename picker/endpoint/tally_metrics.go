@@ -45,12 +45,13 @@ var (
 	descWhole      = desc("grapevine_request_seconds", "Time from decision to the end of complete answers, by endpoint.", "endpoint")
 	descUsers      = desc("grapevine_user_requests_total", "Requests of users, placed or not, by model.", "model")
 	descErrors     = desc("grapevine_user_errors_total", "Requests that users saw fail for no fault of their own, by model and cause.", "model", "cause")
+	descSaturation = desc("grapevine_model_saturation", "How full the engines of a base model are: the mean, over its endpoints whose gauges are fresh, of what is more: waiting requests over 5, or use of the KV memory over 0.8. At 1 they count as full. Without a name: endpoints of which no model is known.", "model")
 	descUnfinished = desc("grapevine_user_unfinished_total", "Answers that ended in the middle or never came, by model: engines broke off, or clients went away.", "model")
 )
 
 // Describe implements prometheus.Collector.
 func (t *Tally) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descFirst, descWhole, descUsers, descErrors, descUnfinished} {
+	for _, d := range []*prometheus.Desc{descRequests, descFirst, descWhole, descUsers, descErrors, descUnfinished, descSaturation} {
 		ch <- d
 	}
 }
@@ -65,6 +66,9 @@ func (t *Tally) Collect(ch chan<- prometheus.Metric) {
 			r.collect(ch)
 		}
 	}
+	for name, full := range saturation(t.pool.Snapshot().Endpoints, time.Now()) {
+		ch <- prometheus.MustNewConstMetric(descSaturation, prometheus.GaugeValue, full, name)
+	}
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
@@ -78,6 +82,35 @@ func (t *Tally) Collect(ch chan<- prometheus.Metric) {
 			count(descErrors, u.errors[i], name, cause)
 		}
 	}
+}
+
+// An engine counts as full with so many waiting requests, or so much of its KV
+// memory in use; gauges older than freshGauges say nothing.
+const (
+	fullQueue   = 5.
+	fullMemory  = .8
+	freshGauges = 5 * time.Second
+)
+
+// saturation returns how full the engines of each base model are, of maxModels
+// models at most.
+func saturation(endpoints []*Endpoint, now time.Time) map[string]float64 {
+	type sum struct{ full, engines float64 }
+	sums := map[string]sum{}
+	for _, ep := range endpoints {
+		g := ep.Reading(now.UnixNano())
+		name := ep.Base()
+		s, known := sums[name]
+		if !g.Sampled || g.Age > freshGauges || !known && len(sums) >= maxModels {
+			continue
+		}
+		sums[name] = sum{s.full + max(float64(g.Waiting)/fullQueue, g.KVUse/fullMemory), s.engines + 1}
+	}
+	out := make(map[string]float64, len(sums))
+	for name, s := range sums {
+		out[name] = s.full / s.engines
+	}
+	return out
 }
 
 func (r *tallyRow) collect(ch chan<- prometheus.Metric) {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 )
 
 // TransferModel is what is assumed of moving a prompt's KV blocks before any
@@ -32,7 +34,7 @@ func (m *TransferModel) Seconds(level Level, tokens int) float64 {
 // is safe for concurrent use; reads do not block.
 type Transfers struct {
 	mu     sync.Mutex
-	fits   [NumLevels]fit
+	fits   [NumLevels]fit.Linear
 	levels [NumLevels]atomic.Pointer[levelCost]
 	pairs  [transferPairs]meanCell // natural logarithms of seen over the level's
 }
@@ -88,10 +90,10 @@ func (t *Transfers) Learn(from, to *Endpoint, tokens int, seconds, trust float64
 	defer t.mu.Unlock()
 	was := t.OfLevel(&DefaultTransfer, level, tokens)
 	f := &t.fits[level]
-	f.begin()
+	f.Begin()
 	perToken := DefaultTransfer.BytesPerToken / DefaultTransfer.Speed[level]
-	f.observe([3]float64{DefaultTransfer.Fixed, perToken * float64(tokens), 0}, seconds, trust)
-	t.levels[level].Store(&levelCost{fixed: f.a[0] * DefaultTransfer.Fixed, perToken: f.a[1] * perToken, seen: f.n})
+	f.Observe([3]float64{DefaultTransfer.Fixed, perToken * float64(tokens), 0}, seconds, trust)
+	t.levels[level].Store(&levelCost{fixed: f.A[0] * DefaultTransfer.Fixed, perToken: f.A[1] * perToken, seen: f.N})
 	if off := math.Log(max(seconds, 1e-6) / was); off == off {
 		t.pairs[pairOf(from, to)].add(min(max(off, -pairMost), pairMost))
 	}

@@ -9,13 +9,14 @@ import (
 // band is the queue of one priority.
 type band struct {
 	Band
-	busy        []*flow // flows that wait
-	waiting     int     // requests
-	bytes       int64
-	own         int64 // places in flight
-	first, last int32 // requests by arrival
-	lastUse     int64
-	virtual     float64 // of Work: the start tag of the flow served last
+	busy     []*flow // flows that wait
+	waiting  int     // requests
+	bytes    int64
+	own      int64 // places in flight
+	arrivals line  // requests that wait
+	flight   line
+	lastUse  int64
+	virtual  float64 // of Work: the start tag of the flow served last
 
 	others  queued  // waiting at other replicas
 	live    []*flow // that hold or wait for something, anywhere
@@ -128,32 +129,15 @@ func (s span) norm(v float64) float64 {
 
 // join appends a request to the band's list by arrival.
 func (b *band) join(s []waiter, i int32) {
-	s[i].prev, s[i].next = b.last, none
-	if b.last != none {
-		s[b.last].next = i
-	} else {
-		b.first = i
-	}
-	b.last = i
+	b.arrivals.append(s, i)
 	b.waiting++
 	b.bytes += s[i].bytes
 }
 
 func (b *band) part(s []waiter, i int32) {
-	w := &s[i]
-	if w.prev != none {
-		s[w.prev].next = w.next
-	} else {
-		b.first = w.next
-	}
-	if w.next != none {
-		s[w.next].prev = w.prev
-	} else {
-		b.last = w.prev
-	}
-	w.prev, w.next = none, none
+	b.arrivals.remove(s, i)
 	b.waiting--
-	b.bytes -= w.bytes
+	b.bytes -= s[i].bytes
 }
 
 // unbusy takes a flow out of those that wait.
@@ -204,7 +188,7 @@ func byPriority(a, b int) int {
 }
 
 func (c *Core) addBand(spec Band) *band {
-	b := &band{Band: spec, first: none, last: none, ceiling: 1}
+	b := &band{Band: spec, arrivals: line{none, none}, flight: line{none, none}, ceiling: 1}
 	at, found := slices.BinarySearchFunc(c.bands, spec.Priority, func(b *band, p int) int { return byPriority(b.Priority, p) })
 	if !found {
 		c.bands = slices.Insert(c.bands, at, b)

@@ -29,14 +29,16 @@ type Core struct {
 	served uint64
 
 	capacity Capacity
+	entry    entry
 	changed  int64 // when the pool became empty or stopped being so
 	now      int64
 	sharedAt int64 // when shares were computed last
 	stale    bool  // something that shares depend on has changed since
 	urgent   bool  // a flow has no share yet
 
-	fleet fleet
-	out   []Event
+	fleet   fleet
+	revoked []revocation
+	out     []Event
 
 	priorities []int // scratch of usage limits
 	ceilings   []float64
@@ -50,16 +52,22 @@ type flowKey struct {
 
 // New returns a Core without capacity: until SetCapacity everything waits.
 func New(o Options) *Core {
+	c := &Core{free: none, ends: heap{by: byEnd}}
+	c.fleet.init()
+	c.begin(o)
+	return c
+}
+
+// begin makes o the rules of a core in which nothing waits.
+func (c *Core) begin(o Options) {
 	if o.Limit == nil {
 		o.Limit = StaticLimit{}
 	}
-	c := &Core{o: o, free: none, flows: map[flowKey]*flow{}, ends: heap{by: byEnd}}
-	c.fleet.init()
+	c.o, c.bands, c.flows, c.idle = o, nil, map[flowKey]*flow{}, flowList{}
 	for _, b := range o.Bands {
 		c.addBand(b)
 	}
 	c.band(0)
-	return c
 }
 
 // Offer asks for a place. Dispatched: go. Queued: an Event tells the outcome later.
@@ -80,7 +88,7 @@ func (c *Core) Offer(now int64, a Ask) (Handle, Outcome) {
 		return 0, out
 	}
 	i := c.take(f, a)
-	c.enqueue(i, a)
+	c.enqueue(i)
 	h := c.handle(i)
 	c.pump()
 	if w := &c.slab[i]; w.gen == h.gen() && w.state == Dispatched {
@@ -92,24 +100,31 @@ func (c *Core) Offer(now int64, a Ask) (Handle, Outcome) {
 
 // Cancel takes a request out that waits: its client has left. It reports false when
 // the request does not wait; if it was dispatched, Release is still due.
-func (c *Core) Cancel(now int64, h Handle) bool {
+func (c *Core) Cancel(now int64, h Handle) bool { return c.quit(now, h, Cancelled) }
+
+// Depart is Cancel for a request that goes to another cluster.
+func (c *Core) Depart(now int64, h Handle) bool { return c.quit(now, h, Departed) }
+
+func (c *Core) quit(now int64, h Handle, out Outcome) bool {
 	c.now = now
 	i := c.slot(h)
 	if i == none || c.slab[i].state != Queued {
 		return false
 	}
-	c.leave(i, Cancelled)
+	c.leave(i, out)
 	return true
 }
 
 // Release gives back the places of a dispatched request. service is what it took of
-// an engine in seconds, below 0 when that is unknown. Unknown handles are ignored.
-func (c *Core) Release(now int64, h Handle, service float64) {
+// an engine in seconds, below 0 when that is unknown. It reports false for handles that
+// are not known.
+func (c *Core) Release(now int64, h Handle, service float64) bool {
 	c.now = now
 	i := c.slot(h)
 	if i == none || c.slab[i].state != Dispatched {
-		return
+		return false
 	}
+	c.endFlight(i)
 	w := &c.slab[i]
 	f := w.flow
 	c.own -= w.places
@@ -123,13 +138,15 @@ func (c *Core) Release(now int64, h Handle, service float64) {
 	c.stale = true
 	c.settle(f)
 	c.pump()
+	return true
 }
 
 // SetCapacity says what the pool can take from now on.
 func (c *Core) SetCapacity(now int64, p Capacity) {
 	c.now = now
 	empty, was := p.Endpoints == 0, c.capacity.Endpoints == 0
-	if p == c.capacity {
+	more := c.entry.set(now, p.Staged, p.Entry, max(c.fleet.size(), 1))
+	if p == c.capacity && !more {
 		return
 	}
 	c.capacity, c.stale = p, true
@@ -156,8 +173,13 @@ func (c *Core) Advance(now int64) int64 {
 		c.leave(i, c.whenEmpty(Expired, ExpiredEmpty))
 	}
 	c.expireFlows()
+	c.expireRevocations()
 	c.watch()
+	if c.waiting > 0 && c.fleet.inFlight == 0 && c.fleet.all.requests == 0 {
+		c.allow() // nobody else holds anything, so that nobody will tell anything
+	}
 	c.pump()
+	c.helpOthers()
 	next := c.fleet.next(now)
 	if len(c.ends.items) > 0 {
 		next = min(next, c.slab[c.ends.items[0]].key[byEnd])
@@ -222,7 +244,7 @@ func (c *Core) admit(b *band, f *flow, a Ask) Outcome {
 	}
 	all := c.fleet.all
 	for exceeds(int64(c.waiting)+all.requests, 1, c.o.MaxRequests) || exceeds(c.bytes+all.bytes, a.Bytes, c.o.MaxBytes) {
-		last := c.lastBelow(b.Priority)
+		last := c.lastBelow(int64(b.Priority))
 		if last != none {
 			c.leave(last, Displaced)
 			continue
@@ -244,10 +266,10 @@ func (c *Core) bandFull(b *band, requests, bytes int64) bool {
 func exceeds(have, more, limit int64) bool { return limit > 0 && have+more > limit }
 
 // lastBelow returns the newest request of the lowest band below the priority.
-func (c *Core) lastBelow(priority int) int32 {
-	for i := len(c.bands) - 1; i >= 0 && c.bands[i].Priority < priority; i-- {
-		if c.bands[i].last != none {
-			return c.bands[i].last
+func (c *Core) lastBelow(priority int64) int32 {
+	for i := len(c.bands) - 1; i >= 0 && int64(c.bands[i].Priority) < priority; i-- {
+		if c.bands[i].arrivals.last != none {
+			return c.bands[i].arrivals.last
 		}
 	}
 	return none
@@ -278,8 +300,9 @@ func (c *Core) take(f *flow, a Ask) int32 {
 	w := &c.slab[i]
 	c.seq++
 	*w = waiter{
-		gen: w.gen, seq: c.seq, flow: f, arrival: c.now, ttl: int64(a.TTL), bytes: max(a.Bytes, 0),
-		places: a.Places, work: max(a.Work, 0), prev: none, next: none,
+		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now, ttl: int64(a.TTL), target: int64(a.Target),
+		bytes: max(a.Bytes, 0), places: a.Places, tokens: a.Tokens, work: max(a.Work, 0), prev: none, next: none,
+		endable: a.Endable && f.band.Priority < 0,
 	}
 	return i
 }
@@ -303,12 +326,12 @@ func (c *Core) slot(h Handle) int32 {
 	return int32(i)
 }
 
-func (c *Core) enqueue(i int32, a Ask) {
+func (c *Core) enqueue(i int32) {
 	w := &c.slab[i]
 	f, b := w.flow, w.flow.band
 	w.state = Queued
 	w.key[byEnd] = c.end(w)
-	w.key[byOrder] = orderKey(b.Ordering, w, a)
+	w.key[byOrder] = orderKey(b.Ordering, w)
 	f.heap.push(c.slab, i)
 	c.ends.push(c.slab, i)
 	f.waiting += w.places
@@ -323,15 +346,15 @@ func (c *Core) enqueue(i int32, a Ask) {
 }
 
 // orderKey is by what w is sorted in its flow.
-func orderKey(o Ordering, w *waiter, a Ask) int64 {
+func orderKey(o Ordering, w *waiter) int64 {
 	switch o {
 	case Deadline:
 		return w.key[byEnd]
 	case LatencyTarget:
-		if a.Target <= 0 || int64(a.Target) > never-w.arrival {
+		if w.target <= 0 || w.target > never-w.arrival {
 			return never
 		}
-		return w.arrival + int64(a.Target)
+		return w.arrival + w.target
 	case ShortestFirst:
 		return w.arrival + int64(Ageing*min(w.work, 1e6)*1e9)
 	default:
@@ -370,16 +393,27 @@ func (c *Core) leave(i int32, out Outcome) {
 func (c *Core) dispatch(i int32) {
 	w := &c.slab[i]
 	f := w.flow
-	c.awake(f)
 	w.state, w.dispatched = Dispatched, c.now
-	c.own += w.places
-	f.own += w.places
-	f.band.own += w.places
-	f.use(c.now)
+	c.fly(i)
+	c.entry.take(c.now, w.places)
 	f.serve(c.now, w.work, f.band.Service.HalfLife)
 	c.served++
 	f.servedAt = c.served
 	c.counts[Dispatched]++
+}
+
+// fly counts a request as in flight.
+func (c *Core) fly(i int32) {
+	w := &c.slab[i]
+	f := w.flow
+	c.awake(f)
+	if w.endable = w.endable && f.band.Priority < 0; w.endable {
+		f.band.flight.append(c.slab, i)
+	}
+	c.own += w.places
+	f.own += w.places
+	f.band.own += w.places
+	f.use(c.now)
 	c.stale = true
 }
 
@@ -393,6 +427,7 @@ func (c *Core) pump() {
 		for b.waiting > 0 {
 			f := c.choose(b, c.ceiling(b))
 			if f == nil {
+				c.makeRoom(b)
 				return
 			}
 			i := f.heap.items[0]

@@ -2,11 +2,14 @@ package flow
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -353,6 +356,20 @@ func TestManyFlows(t *testing.T) {
 	}
 }
 
+// TestFlowsKeepNoHeaders: a flow's name is all that is kept of the request that brought it.
+func TestFlowsKeepNoHeaders(t *testing.T) {
+	headers := strings.Repeat("x", 60_000) + "tenant"
+	id := headers[60_000:]
+	c := New(Options{Default: Band{Fairness: Places}})
+	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
+	c.Release(3, offer(t, c, 2, Ask{Flow: id}, Dispatched), -1)
+	for key, f := range c.flows {
+		if unsafe.StringData(key.id) == unsafe.StringData(id) || unsafe.StringData(f.id) == unsafe.StringData(id) {
+			t.Error("the name lies in the request's headers")
+		}
+	}
+}
+
 func TestOfferAllocates(t *testing.T) {
 	c := New(Options{Default: Band{Fairness: Places}})
 	c.SetCapacity(1, Capacity{Places: 100, Endpoints: 1})
@@ -364,4 +381,177 @@ func TestOfferAllocates(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%g allocations for a request that need not wait", n)
 	}
+}
+
+// TestEvict: for a request of a higher priority that finds no room, the newest of the
+// lowest priority in flight is ended, two at a time at most, and only those that may be.
+func TestEvict(t *testing.T) {
+	s := int64(time.Second)
+	c := New(Options{Evict: true})
+	c.SetCapacity(1, Capacity{Places: 5, Endpoints: 1})
+	fixed := offer(t, c, 2, Ask{Priority: -5}, Dispatched)
+	lowest := offer(t, c, 3, Ask{Priority: -3, Endable: true}, Dispatched)
+	old := offer(t, c, 4, Ask{Priority: -1, Endable: true}, Dispatched)
+	young := offer(t, c, 5, Ask{Priority: -1, Endable: true}, Dispatched)
+	usual := offer(t, c, 6, Ask{Endable: true}, Dispatched)
+	events := func(want ...Event) {
+		t.Helper()
+		if diff := cmp.Diff(want, c.Events(nil)); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	}
+	offer(t, c, 7, Ask{Priority: -3, Endable: true}, Queued)
+	events() // nobody makes way for the same priority
+	first := offer(t, c, 8, Ask{}, Queued)
+	events(Event{lowest, Evicted})
+	offer(t, c, 9, Ask{}, Queued)
+	events(Event{young, Evicted})
+	third := offer(t, c, 10, Ask{}, Queued)
+	events() // two at a time
+	c.Release(11, lowest, -1)
+	events(Event{first, Dispatched}, Event{old, Evicted})
+	c.Cancel(12, third)
+	c.Release(13, young, -1)
+	if got := dispatched(c); len(got) != 1 {
+		t.Fatalf("let go: %v", got)
+	}
+	c.Advance(14 * s) // old does not end
+	if st := c.Status(14*s, 1); st.Evicting != 0 || st.Outcomes["evicted"] != 3 || st.Outcomes["evicted_late"] != 1 {
+		t.Errorf("status %+v", st)
+	}
+	offer(t, c, 15*s, Ask{}, Queued)
+	events() // nobody is left who may be ended: not one that was told, nor of priority 0, nor one that cannot be
+	c.Release(16*s, old, -1)
+	if got := dispatched(c); len(got) != 1 {
+		t.Errorf("let go: %v", got)
+	}
+	c.Release(17*s, fixed, -1)
+	c.Release(17*s, usual, -1)
+	if got := dispatched(c); len(got) != 1 { // the one of priority -3
+		t.Errorf("let go: %v", got)
+	}
+}
+
+// TestEvictSeeds: whatever comes and ends in whatever order, only requests of priorities
+// below 0 in flight are ended, each once, while a higher one waits; none without need.
+func TestEvictSeeds(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		c := New(Options{Evict: true, MaxRequests: 20})
+		places := int64(3 + rng.IntN(6))
+		c.SetCapacity(1, Capacity{Places: places, Endpoints: 1})
+		priority, inFlight, waiting, told := map[Handle]int{}, map[Handle]bool{}, map[Handle]bool{}, map[Handle]bool{}
+		now := int64(1)
+		take := func() {
+			for _, e := range c.Events(nil) {
+				switch e.Outcome {
+				case Dispatched:
+					inFlight[e.Handle] = true
+				case Evicted:
+					higher := false
+					for h := range waiting {
+						higher = higher || priority[h] > priority[e.Handle]
+					}
+					if !inFlight[e.Handle] || told[e.Handle] || priority[e.Handle] >= 0 || !higher {
+						t.Fatalf("seed %d: %v of priority %d was ended; in flight %v, told %v", seed, e.Handle, priority[e.Handle], inFlight[e.Handle], told[e.Handle])
+					}
+					told[e.Handle] = true
+					continue
+				}
+				delete(waiting, e.Handle)
+			}
+			if len(inFlight) > int(places) {
+				t.Fatalf("seed %d: %d in flight in %d places", seed, len(inFlight), places)
+			}
+		}
+		for range 400 {
+			now += rng.Int64N(20 * ms)
+			switch {
+			case rng.IntN(2) == 0:
+				a := Ask{Priority: rng.IntN(5) - 2, Endable: rng.IntN(4) > 0, Flow: fmt.Sprint(rng.IntN(3))}
+				h, out := c.Offer(now, a)
+				if priority[h] = a.Priority; out == Queued {
+					waiting[h] = true
+				} else if out == Dispatched {
+					inFlight[h] = true
+				}
+			default:
+				for _, h := range slices.Sorted(maps.Keys(inFlight)) {
+					if rng.IntN(2) == 0 {
+						continue
+					}
+					if len(told) > 0 && !told[h] && rng.IntN(3) > 0 {
+						continue
+					}
+					delete(inFlight, h)
+					delete(told, h)
+					c.Release(now, h, -1)
+					break
+				}
+			}
+			take()
+			if n := c.Status(now, 0).Evicting; n > mostRevoked || n != len(told) {
+				t.Fatalf("seed %d: %d are being ended, %d were told", seed, n, len(told))
+			}
+		}
+	}
+}
+
+// TestBacklog: what waits everywhere, in seconds of the pool; nothing is said before
+// anything is known.
+func TestBacklog(t *testing.T) {
+	s := int64(time.Second)
+	c := New(Options{})
+	c.SetCapacity(1, Capacity{Places: 4, Endpoints: 1})
+	f := func(want float64) {
+		t.Helper()
+		got := c.Status(3*s, 0).Backlog
+		if want < 0 != (got == nil) || got != nil && math.Abs(*got-want) > 1e-6 {
+			t.Errorf("backlog %v, want %v", deref(got), want)
+		}
+	}
+	f(0)
+	holder := offer(t, c, 1, Ask{Places: 4}, Dispatched)
+	offer(t, c, 2, Ask{}, Queued)
+	f(-1)
+	c.Hear(2, "other", []Gauge{{Flow: "", Requests: 3, Waiting: 3}})
+	offer(t, c, 2, Ask{Places: 4}, Queued)
+	c.Release(2+2*s, holder, -1) // it took 2 s; one place is taken by who waited first
+	f(2 * (3. + 4.) / 4)
+	c.SetCapacity(3*s, Capacity{})
+	f(2 * (3. + 4.) / 1)
+}
+
+func deref(v *float64) float64 {
+	if v == nil {
+		return -1
+	}
+	return *v
+}
+
+// TestExpected: a newcomer waits for what is before it: all of higher bands, and in its own
+// what its flow waits for, times the flows that share.
+func TestExpected(t *testing.T) {
+	s := int64(time.Second)
+	c := New(Options{Bands: []Band{{Priority: 5}, {Priority: 0, Fairness: Places}}})
+	c.SetCapacity(1, Capacity{Places: 2, Endpoints: 1})
+	f := func(h Handle, want float64) {
+		t.Helper()
+		got, known := c.Expected(h)
+		if known != (want >= 0) || known && math.Abs(got-want) > 1e-6 {
+			t.Errorf("expected to wait %v s (known: %v), want %v", got, known, want)
+		}
+	}
+	first := offer(t, c, 1, Ask{Flow: "a", Places: 2}, Dispatched)
+	f(first, -1) // it does not wait
+	waits := offer(t, c, 1, Ask{Flow: "a", Places: 2}, Queued)
+	f(waits, -1)                // nothing has ended yet
+	c.Release(1+4*s, first, -1) // it took 4 s, and waits goes
+	f(offer(t, c, 5*s, Ask{Flow: "a"}, Queued), 4*1./2)
+	f(offer(t, c, 5*s, Ask{Flow: "a", Places: 2}, Queued), 4*3./2)
+	f(offer(t, c, 5*s, Ask{Flow: "b"}, Queued), 4*2./2)              // it shares with the other flow
+	f(offer(t, c, 5*s, Ask{Flow: "x", Priority: 5}, Queued), 4*1./2) // it passes all
+	f(offer(t, c, 5*s, Ask{Flow: "c"}, Queued), 4*(1+3.)/2)          // behind the high one, with three flows
+	c.Hear(5*s, "other", []Gauge{{Flow: "c", Requests: 9, Waiting: 9}})
+	f(offer(t, c, 5*s, Ask{Flow: "c"}, Queued), 4*(1+15.)/2) // never longer than for all that wait
 }

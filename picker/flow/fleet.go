@@ -2,6 +2,7 @@ package flow
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -41,6 +42,8 @@ type peer struct {
 	gauges  []Gauge
 	heardAt int64
 	silent  bool
+
+	waitsSince int64 // since when something has been waiting there
 }
 
 func (t *fleet) init() { t.peers, t.bound = map[string]*peer{}, math.Inf(1) }
@@ -49,7 +52,12 @@ func (t *fleet) init() { t.peers, t.bound = map[string]*peer{}, math.Inf(1) }
 func (t *fleet) shared() bool { return len(t.peers) > 0 || t.ghost > 0 }
 
 // ended learns how long requests take.
-func (t *fleet) ended(took int64) { t.service += (float64(took)/1e9 - t.service) * .05 }
+func (t *fleet) ended(took int64) {
+	if t.service == 0 {
+		t.service = float64(took) / 1e9
+	}
+	t.service += (float64(took)/1e9 - t.service) * .05
+}
 
 // size returns the number of living replicas, this one included.
 func (t *fleet) size() int {
@@ -113,11 +121,15 @@ func (c *Core) Hear(now int64, origin string, gauges []Gauge) {
 		p = &peer{}
 		c.fleet.peers[origin] = p
 	}
+	if !slices.ContainsFunc(p.gauges, Gauge.waits) {
+		p.waitsSince = now
+	}
 	p.gauges = append(p.gauges[:0], gauges...)
 	p.heardAt, p.silent = now, false
 	c.sum()
 	c.trim()
 	c.pump()
+	c.helpOthers()
 }
 
 // Witness says how many places engines were seen to be running and queueing, by their

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -29,6 +30,7 @@ func (c *Core) flow(b *band, id string) *flow {
 			}
 		}
 	}
+	key.id = strings.Clone(key.id) // it lies in a request's headers, and outlives them
 	f := &flow{id: key.id, band: b, at: -1, weight: 1, lastUse: c.now}
 	if w := b.Weights[id]; w > 0 {
 		f.weight = w

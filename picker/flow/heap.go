@@ -18,14 +18,22 @@ type waiter struct {
 	seq  uint64
 	flow *flow
 
+	// As asked for: what Reconfigure sorts it by.
+	id       string
+	priority int
+	ttl      int64 // 0: as the options say
+	target   int64
+	tokens   int64
+
 	arrival, dispatched int64
-	ttl                 int64 // asked for; 0: as the options say
 	bytes, places       int64
 	work                float64
 
-	prev, next int32 // in the band, by arrival; next also links free slots
+	prev, next int32 // in the band, by arrival, or in flight by dispatch; next also links free slots
 	gen        uint32
 	state      Outcome
+	endable    bool // it may be ended in flight
+	revoked    bool // it is to be ended
 }
 
 // heap is a 4-ary heap of slots, least key first, ties by arrival. Waiters know

@@ -60,6 +60,7 @@ type Options struct {
 	Default     Band          // template for priorities that are not listed
 	Negative    Band          // template for those below 0
 	Limit       UsageLimit    // nil: every band may use all places
+	Evict       bool          // requests in flight of priorities below 0 make way for higher ones
 }
 
 // Bounds of what clients can make a Core keep.
@@ -81,14 +82,17 @@ const (
 	RefusedEmpty // the same while there is no endpoint
 	Expired      // waited as long as it may
 	ExpiredEmpty // the same while there is no endpoint
-	Displaced    // made way for a request of higher priority
+	Displaced    // made way for another request, or for a limit that became lower
 	Cancelled    // the client left
 	Closed       // the picker stops
+	Evicted      // in flight, it is to be ended for one of higher priority; Release is still due
+	EvictedLate  // it was, and has not ended in time: its place counts as held
+	Departed     // it goes to another cluster
 	outcomes     = iota
 )
 
 var outcomeNames = [outcomes]string{
-	"queued", "dispatched", "refused_full", "refused_no_endpoints", "expired", "expired_no_endpoints", "displaced", "cancelled", "closed",
+	"queued", "dispatched", "refused_full", "refused_no_endpoints", "expired", "expired_no_endpoints", "displaced", "cancelled", "closed", "evicted", "evicted_late", "departed",
 }
 
 // String returns the outcome as metrics and status spell it.
@@ -100,16 +104,19 @@ type Ask struct {
 	Priority int
 	Bytes    int64         // held while it waits
 	Places   int64         // of the capacity that it will hold; below 1 counts as 1
+	Tokens   int64         // of its prompt: what Reconfigure counts its places from
 	TTL      time.Duration // at most this long; 0: as the options say
 	Target   time.Duration // first-token target; 0: none
 	Work     float64       // predicted seconds of an engine
+	Endable  bool          // it can be ended in flight
 }
 
 // Handle names a request from Offer to its final outcome, or to Release when that
 // is Dispatched. The zero Handle names none.
 type Handle uint64
 
-// Event is the final outcome of a request that was queued.
+// Event is the final outcome of a request that was queued, or says that one in flight
+// is to be ended.
 type Event struct {
 	Handle  Handle
 	Outcome Outcome
@@ -125,8 +132,14 @@ type Gauge struct {
 	InFlight int64 // places
 }
 
+func (g Gauge) waits() bool { return g.Waiting > 0 }
+
 // Capacity is what the pool can take.
 type Capacity struct {
-	Places    int64 // in all endpoints together
+	Places    int64 // in all endpoints together, as far as answers are made there
 	Endpoints int   // 0: requests wait for the first one, within EmptyTTL
+	// Staged pools have endpoints of their own for prompts: nobody is let go while
+	// those have no room, which is Entry, in places.
+	Staged bool
+	Entry  int64
 }

@@ -26,7 +26,7 @@ func (c *Core) inFlight() int64 {
 // lacksRoom reports whether so many places are not free.
 func (c *Core) lacksRoom(places int64, ceiling float64) bool {
 	held := c.inFlight()
-	return held > 0 && float64(held+places) > float64(c.capacity.Places)*ceiling+slack
+	return held > 0 && !c.entry.fits(places) || held > 0 && float64(held+places) > float64(c.capacity.Places)*ceiling+slack
 }
 
 // fits reports whether a request of f may go: there is room for it, and this replica
@@ -83,8 +83,8 @@ func (c *Core) refresh() {
 	for _, b := range c.bands {
 		flows := c.gather(b)
 		c.share(b, flows, max(left*b.ceiling, 0), min(dt, 1))
-		for _, f := range flows {
-			left -= f.held()
+		for _, f := range flows { // what waits for them anywhere is not for lower bands
+			left -= max(f.held(), f.fair)
 		}
 	}
 }

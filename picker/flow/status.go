@@ -15,7 +15,9 @@ type Status struct {
 	Replicas  int               `json:"replicas"`      // that are heard, this one included
 	Silent    int               `json:"silent_replicas"`
 	Lost      int64             `json:"unaccounted_places"` // that engines run and no replica that is heard knows of
+	Evicting  int               `json:"evicting"`           // requests of this replica that were told to end and have not yet
 	Waiting   int               `json:"waiting"`
+	Backlog   *float64          `json:"backlog_s,omitempty"` // seconds that the pool needs for what waits at all replicas; nil: not known yet
 	Bands     []BandStatus      `json:"bands"`
 	Outcomes  map[string]uint64 `json:"outcomes"`
 }
@@ -44,19 +46,22 @@ func (c *Core) Status(now int64, flows int) Status {
 	c.now = now
 	s := Status{
 		Places: c.capacity.Places, Endpoints: c.capacity.Endpoints, Own: c.own, InFlight: c.inFlight(), Waiting: c.waiting,
-		Replicas: c.fleet.size(), Silent: c.fleet.silent(), Lost: int64(c.fleet.ghost + c.fleet.stray), Outcomes: map[string]uint64{},
+		Replicas: c.fleet.size(), Silent: c.fleet.silent(), Lost: int64(c.fleet.ghost + c.fleet.stray), Evicting: len(c.revoked), Outcomes: map[string]uint64{},
 	}
 	for out, n := range c.counts {
 		if Outcome(out) != Queued {
 			s.Outcomes[Outcome(out).String()] = n
 		}
 	}
+	if seconds, known := c.backlog(); known {
+		s.Backlog = &seconds
+	}
 	c.stale, c.urgent = true, true
 	c.refresh()
 	for _, b := range c.bands {
 		bs := BandStatus{Priority: b.Priority, Waiting: b.waiting, Bytes: b.bytes, Others: b.others.requests, InFlight: b.own}
-		if b.first != none {
-			bs.OldestS = float64(now-c.slab[b.first].arrival) / 1e9
+		if b.arrivals.first != none {
+			bs.OldestS = float64(now-c.slab[b.arrivals.first].arrival) / 1e9
 		}
 		live := slices.Clone(b.live)
 		slices.SortFunc(live, func(f, g *flow) int { return cmp.Or(cmp.Compare(g.queued(), f.queued()), cmp.Compare(f.id, g.id)) })
@@ -66,6 +71,22 @@ func (c *Core) Status(now int64, flows int) Status {
 		s.Bands = append(s.Bands, bs)
 	}
 	return s
+}
+
+// backlog returns how long the pool needs for what waits at all replicas, in seconds: the
+// places that are waited for, at the pace of those held of late. False: no request has ended yet
+// of whose time it could be told.
+func (c *Core) backlog() (seconds float64, known bool) {
+	places := int64(0)
+	for _, b := range c.bands {
+		for _, f := range b.live {
+			places += f.waiting + f.others.Waiting
+		}
+	}
+	if places == 0 {
+		return 0, true
+	}
+	return c.seconds(float64(places)), c.fleet.service > 0
 }
 
 // Busy reports whether something waits or holds places here.

@@ -79,8 +79,24 @@ func (b *baseline) rate(c Cause, usual float64) float64 {
 
 // against returns how much a bad request adds to the score.
 func (b *baseline) against(c Cause, usual float64) float64 {
-	return max(math.Log(sickShare/b.rate(c, usual)), 0)
+	rate := b.rate(c, usual)
+	if c == Cut {
+		rate = b.cuts(usual)
+	}
+	return max(math.Log(sickShare/rate), 0)
 }
+
+// cuts is rate for answers that end in the middle: how many clients leave is learned from
+// the others, as far as ends are seen.
+func (b *baseline) cuts(usual float64) float64 {
+	return min(max((2*b.bad[Cut]+usual*baselinePrior)/(b.requests/endsSeen+baselinePrior), leastCuts), 1)
+}
+
+// Of answers that end in the middle.
+const (
+	endsSeen  = 5   // of so many answers one is seen to its end, at least
+	leastCuts = .02 // of answers, that clients leave
+)
 
 // inFavour returns how much a good request adds to the score, a negative number.
 func (b *baseline) inFavour() float64 {

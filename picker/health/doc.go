@@ -15,8 +15,8 @@
 // because of a fault that all endpoints share. Refused connections keep an
 // endpoint out as long as any endpoint of the group is left.
 //
-// A full queue (429, or 503 by the engine) is not evidence: Tracker.Full notes
-// it apart. What clients do wrong is none either, and a failure that follows one
+// A full queue (429, or 503 by an engine that has work) is not evidence:
+// Tracker.SetFull notes it apart. What clients do wrong is none either, and a failure that follows one
 // prompt from endpoint to endpoint is counted against the prompt (Prompts).
 //
 // Nothing here reads a clock, starts a goroutine, logs or does I/O: time is an

@@ -9,7 +9,8 @@ import (
 type Options struct {
 	// Threshold is the share of a group beyond which soft evidence is ignored: 0.5.
 	Threshold float64
-	// SlowStart is how long a returning endpoint takes to its full share: 3 s.
+	// SlowStart is how long a returning endpoint takes to its full share: 3 s. From
+	// the third on, each return that did not last doubles it, up to 16 times.
 	SlowStart time.Duration
 	// Probes is how many probes in a row must pass before an endpoint returns: 3.
 	// Each return that did not last doubles it, up to 16 times.
@@ -52,8 +53,10 @@ const (
 	deafAfter    = 1500 * time.Millisecond
 	restless     = time.Second      // a state lasts at least so long
 	blindReturn  = 10 * time.Second // out of one whose probes nobody can judge
-	flapWindow   = time.Minute      // for which a return that did not last is remembered
-	maxFlaps     = 4
+	steady       = 2 * time.Minute  // of trust, after which a return has lasted, and one that had not is forgotten
+	maxFlaps     = 6
+	doublings    = 4   // at most, of what a return takes
+	eagerFlaps   = 2   // that do not slow down the growth of the share
 	luck         = .01 // of an endpoint that fails as before, to pass its probes
 	mostProbes   = 9   // more than usual that this asks for
 )
@@ -67,9 +70,11 @@ type machine struct {
 	at    time.Time // of score
 	tally Evidence  // counts since the trouble began, conditions as of now
 
-	failed  float64 // share of requests that failed before it was put out; 0: none was counted
-	flaps   int
-	flapped time.Time // when the last return failed
+	failed  float64   // share of requests that failed before it was put out; 0: none was counted
+	flaps   int       // returns that did not last
+	back    time.Time // when it last returned; zero: it was never out
+	trusted time.Time // since when it is fully trusted, or one of flaps was last forgotten
+	reborn  bool      // out since a former life of its engine
 	passed  int       // probes in a row
 	probed  time.Time // when a probe last had a result
 
@@ -100,8 +105,8 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 	case m.refusedAt.IsZero():
 		m.refusedAt = now
 	}
-	if m.flaps > 0 && now.Sub(m.flapped) > flapWindow {
-		m.flaps, m.flapped = m.flaps-1, now
+	if m.flaps > 0 && m.state == Healthy && now.Sub(m.trusted) >= steady {
+		m.flaps, m.trusted = m.flaps-1, now
 	}
 	v := m.judge(now, e)
 	was := m.state
@@ -237,19 +242,60 @@ func (m *machine) scored() Cause {
 func (m *machine) stepTrusted(now time.Time, v verdict) {
 	switch {
 	case v.state == Out:
+		m.relapse(now, v.cause)
 		m.putOut(now, v.cause)
 	case v.state == Suspect:
 		m.state, m.cause = Suspect, v.cause
 	case m.state == Suspect && m.score < clearBelow && now.Sub(m.since) >= restless:
-		m.state, m.cause = Healthy, None
+		m.state, m.cause, m.trusted = Healthy, None, now
 	}
 	if m.state == Healthy && m.score < clearBelow {
 		m.cause = None
 	}
 }
 
+// relapse notes that a return did not last: requests were lost again before it had
+// been steady. An engine that is stopped and loses none may be one that is rolled.
+func (m *machine) relapse(now time.Time, c Cause) {
+	if m.lost(c) && !m.back.IsZero() && now.Sub(m.back) < steady {
+		m.flap()
+	}
+}
+
+// lost reports whether trouble of a cause has cost requests.
+func (m *machine) lost(c Cause) bool {
+	return m.tally.requests() > float64(m.tally.Good) || c != None && c != Refused && c != Silent
+}
+
+// Past is what is remembered of an endpoint that has left.
+type Past struct {
+	flaps int
+	cause Cause
+	lost  bool // requests, in the trouble in which it left
+}
+
+// Empty reports whether there is nothing to remember.
+func (p Past) Empty() bool { return p.flaps == 0 && !p.lost }
+
+func (m *machine) leave(now time.Time) Past {
+	if m.state != Out && m.state != Probing {
+		m.relapse(now, m.cause)
+	}
+	return Past{m.flaps, m.cause, m.lost(m.cause)}
+}
+
+func (m *machine) resume(now time.Time, p Past) {
+	m.flaps, m.trusted = p.flaps, now
+	if p.lost {
+		m.putOut(now, p.cause)
+		m.reborn, m.since = true, now
+	}
+}
+
+func (m *machine) flap() { m.flaps = min(m.flaps+1, maxFlaps) }
+
 func (m *machine) putOut(now time.Time, c Cause) {
-	m.state, m.cause, m.passed, m.probed, m.failed = Out, c, 0, now, 0
+	m.state, m.cause, m.passed, m.probed, m.failed, m.reborn = Out, c, 0, now, 0, false
 	if c.Counted() {
 		n := m.tally.requests()
 		m.failed = (n - float64(m.tally.Good)) / (n + 2) // few say little
@@ -269,7 +315,7 @@ func (m *machine) stepOut(now time.Time, e *Evidence, v verdict, o *Options) {
 		m.passed = 0
 		m.state = Out
 	case m.passed >= m.need(o), m.unprobed(now, e):
-		m.state, m.score = Returning, 0
+		m.state, m.score, m.back = Returning, 0, now
 	case m.passed > 0:
 		m.state = Probing
 	default:
@@ -280,13 +326,13 @@ func (m *machine) stepOut(now time.Time, e *Evidence, v verdict, o *Options) {
 // unprobed reports whether probes have had no result for so long that requests
 // must find out.
 func (m *machine) unprobed(now time.Time, e *Evidence) bool {
-	return now.Sub(m.probed) >= blindReturn<<m.flaps && now.Sub(m.since) >= blindReturn && min(e.Answered, e.Moved) < silentAfter
+	return now.Sub(m.probed) >= blindReturn<<min(m.flaps, doublings) && now.Sub(m.since) >= blindReturn && min(e.Answered, e.Moved) < silentAfter
 }
 
 // need returns how many probes in a row must pass: the fewer of its requests an
 // endpoint failed, the more, so that luck does not bring it back.
 func (m *machine) need(o *Options) int {
-	need := o.Probes << m.flaps
+	need := o.Probes << min(m.flaps, doublings)
 	if m.failed > 0 && m.failed < 1 {
 		unlikely := int(math.Ceil(math.Log(luck) / math.Log(1-m.failed)))
 		need = max(need, min(unlikely, o.Probes+mostProbes))
@@ -294,17 +340,22 @@ func (m *machine) need(o *Options) int {
 	return need
 }
 
+// start returns how long its share takes to grow back.
+func (m *machine) start(o *Options) time.Duration {
+	return o.SlowStart << max(m.flaps-eagerFlaps, 0)
+}
+
 func (m *machine) stepReturning(now time.Time, v verdict, o *Options) {
 	switch {
 	case v.state == Out, m.score >= suspectAt:
-		m.flaps, m.flapped = min(m.flaps+1, maxFlaps), now
+		m.flap()
 		cause := v.cause
 		if cause == None || m.score >= suspectAt && !cause.Hard() {
 			cause = m.scored()
 		}
 		m.putOut(now, cause)
-	case now.Sub(m.since) >= o.SlowStart:
-		m.state, m.cause = Healthy, None
+	case now.Sub(m.since) >= m.start(o):
+		m.state, m.cause, m.trusted = Healthy, None, now
 	}
 }
 
@@ -318,7 +369,7 @@ func (m *machine) share(now time.Time, n int, o *Options) uint32 {
 	case Out, Probing:
 		return 0
 	case Returning:
-		grown := float64(now.Sub(m.since)) / float64(o.SlowStart)
+		grown := float64(now.Sub(m.since)) / float64(m.start(o))
 		return min(max(uint32(Full*grown), trickle), Full)
 	default:
 		return Full
@@ -327,7 +378,10 @@ func (m *machine) share(now time.Time, n int, o *Options) uint32 {
 
 // view returns the state as people see it.
 func (m *machine) view(o *Options) View {
-	v := View{State: m.state, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.tally}
+	v := View{
+		State: m.state, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.tally,
+		Flaps: m.flaps, Start: m.start(o), Reborn: m.reborn && (m.state == Out || m.state == Probing),
+	}
 	if m.state != Healthy {
 		v.Cause = m.cause
 	}

@@ -11,6 +11,7 @@ import (
 // value is ready.
 type Prompts struct {
 	used atomic.Int32
+	told atomic.Pointer[func(Verdict)]
 	mu   sync.Mutex
 	last [maxPrompts]failure
 	next int
@@ -24,6 +25,14 @@ type failure struct {
 	at       time.Time
 }
 
+// Verdict is what became of a request with a prompt.
+type Verdict struct {
+	Prompt   uint64
+	Endpoint int // where it failed; of no meaning when it was answered
+	Answered bool
+	At       time.Time
+}
+
 const (
 	maxPrompts = 256
 	promptLife = 2 * time.Minute
@@ -32,6 +41,28 @@ const (
 // Empty reports whether no prompt is remembered, so that none need be named.
 func (p *Prompts) Empty() bool { return p.used.Load() == 0 }
 
+// OnVerdict sets what is called with every failure, and with every answer to a
+// prompt that had failed before, to tell other replicas. f must be quick.
+func (p *Prompts) OnVerdict(f func(Verdict)) { p.told.Store(&f) }
+
+func (p *Prompts) tell(v Verdict) {
+	if f := p.told.Load(); f != nil {
+		(*f)(v)
+	}
+}
+
+// Merge takes a verdict of another replica. An answer speaks for a prompt whose
+// last failure was before it, and not for one that failed since.
+func (p *Prompts) Merge(v Verdict) {
+	switch {
+	case v.Prompt == 0:
+	case v.Answered:
+		p.acquit(v.Prompt, v.At)
+	default:
+		p.fail(v)
+	}
+}
+
 // Failed notes that a prompt failed at an endpoint and reports whether the
 // prompt, rather than the endpoint, is to blame: it failed elsewhere before, and
 // has succeeded nowhere since. Prompt 0 is one that has no name.
@@ -39,19 +70,28 @@ func (p *Prompts) Failed(prompt uint64, endpoint int, now time.Time) (guilty boo
 	if prompt == 0 {
 		return false
 	}
+	v := Verdict{Prompt: prompt, Endpoint: endpoint, At: now}
+	guilty = p.fail(v)
+	p.tell(v)
+	return guilty
+}
+
+func (p *Prompts) fail(v Verdict) (guilty bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.last {
 		f := &p.last[i]
-		if f.prompt != prompt {
+		if f.prompt != v.Prompt {
 			continue
 		}
-		if now.Sub(f.at) > promptLife {
-			*f = failure{prompt: prompt, endpoint: endpoint, at: now}
+		if v.At.Sub(f.at) > promptLife {
+			*f = failure{prompt: v.Prompt, endpoint: v.Endpoint, at: v.At}
 			return false
 		}
-		f.at = now
-		f.many = f.many || f.endpoint != endpoint
+		if v.At.After(f.at) {
+			f.at = v.At
+		}
+		f.many = f.many || f.endpoint != v.Endpoint
 		return f.many
 	}
 	f := &p.last[p.next%maxPrompts]
@@ -59,7 +99,7 @@ func (p *Prompts) Failed(prompt uint64, endpoint int, now time.Time) (guilty boo
 	if f.prompt == 0 {
 		p.used.Add(1)
 	}
-	*f = failure{prompt: prompt, endpoint: endpoint, at: now}
+	*f = failure{prompt: v.Prompt, endpoint: v.Endpoint, at: v.At}
 	return false
 }
 
@@ -79,17 +119,26 @@ func (p *Prompts) Suspected(prompt uint64, now time.Time) bool {
 }
 
 // Succeeded notes that a prompt was answered: it is innocent.
-func (p *Prompts) Succeeded(prompt uint64) {
+func (p *Prompts) Succeeded(prompt uint64, now time.Time) {
 	if prompt == 0 || p.Empty() {
 		return
 	}
+	if p.acquit(prompt, now) {
+		p.tell(Verdict{Prompt: prompt, Answered: true, At: now})
+	}
+}
+
+// acquit forgets a prompt unless it failed after at, and reports whether it was
+// remembered.
+func (p *Prompts) acquit(prompt uint64, at time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.last {
-		if p.last[i].prompt == prompt {
-			p.last[i] = failure{}
+		if f := &p.last[i]; f.prompt == prompt && !f.at.After(at) {
+			*f = failure{}
 			p.used.Add(-1)
-			return
+			return true
 		}
 	}
+	return false
 }

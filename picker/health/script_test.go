@@ -96,6 +96,12 @@ func (s *script) cmd(t *testing.T, d *datadriven.TestData) string {
 			lines = append(lines, s.step()...)
 		}
 		return strings.Join(append(lines, ""), "\n")
+	case "renew":
+		var id int
+		d.ScanArgs(t, "ep", &id)
+		s.eps[id] = &Evidence{}
+		s.set.Renew(id, s.now)
+		return ""
 	case "pause":
 		s.now = s.now.Add(5 * time.Second)
 		for _, e := range s.eps {

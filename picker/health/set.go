@@ -114,12 +114,41 @@ func (s *Set) ungroup(k *member) {
 	}
 }
 
-// Leave forgets an endpoint.
-func (s *Set) Leave(id int) {
-	if k := s.member(id); k != nil {
-		s.ungroup(k)
-		s.members[id] = nil
+// Leave forgets an endpoint. What it returns is for Resume, should the endpoint join again.
+func (s *Set) Leave(id int, now time.Time) Past {
+	k := s.member(id)
+	if k == nil {
+		return Past{}
 	}
+	s.ungroup(k)
+	s.members[id] = nil
+	return k.m.leave(now)
+}
+
+// Resume says that an endpoint that has joined had left before: one that had lost requests
+// comes back by probes, and what it needs for that is as if it had not left.
+func (s *Set) Resume(id int, p Past, now time.Time) {
+	if k := s.member(id); k != nil {
+		k.m.resume(now, p)
+		s.show(k, now)
+	}
+}
+
+// Renew says that the engine of an endpoint has started again. One that was out comes back
+// by probes, against which nothing of its former life counts. What speaks against one that
+// is trusted goes on to count: engines that start again and again fail a few requests in
+// each life. Requests that hang in a former life are the book's to forget.
+func (s *Set) Renew(id int, now time.Time) {
+	k := s.member(id)
+	if k == nil || k.m.state != Out && k.m.state != Probing {
+		return
+	}
+	was := k.m
+	*k = member{id: id, group: k.group, asked: k.asked, others: k.others}
+	k.m.flaps, k.m.back, k.m.since = was.flaps, was.back, now
+	k.m.putOut(now, was.cause)
+	k.m.reborn = true
+	s.show(k, now)
 }
 
 func (s *Set) member(id int) *member {
@@ -335,14 +364,23 @@ func (s *Set) Probe(id, turn int, now time.Time) bool {
 	return true
 }
 
-// Snapshot is the health of a pool at one moment, by id. It is immutable.
+// Snapshot is the health of a pool at one moment, by id. It is immutable. Many are kept,
+// each with a decision, so that healthy endpoints take little of it.
 type Snapshot struct {
 	At        time.Time
-	views     []View
+	known     []known  // by id
+	views     []View   // of those that are not healthy
 	Overruled []string // groups whose soft evidence is ignored, sorted
 	// Failing is the share of recent requests that fail in a group of which most
 	// endpoints fail them, in the worst one; 0: there is none.
 	Failing float64
+}
+
+// known is an endpoint in a Snapshot.
+type known struct {
+	id    int
+	view  int       // in views; -1: healthy
+	since time.Time // of a healthy one
 }
 
 // Failing returns what a Snapshot would say of groups that fail.
@@ -355,10 +393,18 @@ func (s *Set) Failing() (share float64) {
 
 // Snapshot returns the state of all endpoints as of the last Step.
 func (s *Set) Snapshot() *Snapshot {
-	snap := &Snapshot{At: s.last, views: make([]View, len(s.members)), Failing: s.Failing()}
-	for id := range s.members {
-		snap.views[id] = s.View(id)
+	snap := &Snapshot{At: s.last, Failing: s.Failing()}
+	for _, g := range s.groups {
+		for _, k := range g.members {
+			if k.view.State == Healthy {
+				snap.known = append(snap.known, known{k.id, -1, k.view.Since})
+				continue
+			}
+			snap.known = append(snap.known, known{id: k.id, view: len(snap.views)})
+			snap.views = append(snap.views, k.view)
+		}
 	}
+	slices.SortFunc(snap.known, func(a, b known) int { return cmp.Compare(a.id, b.id) })
 	for _, g := range s.sorted() {
 		if g.mercy != mercyNone {
 			snap.Overruled = append(snap.Overruled, g.name)
@@ -367,11 +413,18 @@ func (s *Set) Snapshot() *Snapshot {
 	return snap
 }
 
-// View returns the health of an endpoint; one that is not known is healthy. A
-// nil Snapshot knows nobody.
+// View returns the health of an endpoint, of a healthy one no more than since when it
+// is; one that is not known is healthy. A nil Snapshot knows nobody.
 func (s *Snapshot) View(id int) View {
-	if s == nil || id < 0 || id >= len(s.views) {
+	if s == nil {
 		return View{Share: Full}
 	}
-	return s.views[id]
+	i, ok := slices.BinarySearchFunc(s.known, id, func(k known, id int) int { return cmp.Compare(k.id, id) })
+	switch {
+	case !ok:
+		return View{Share: Full}
+	case s.known[i].view < 0:
+		return View{Share: Full, Since: s.known[i].since}
+	}
+	return s.views[s.known[i].view]
 }

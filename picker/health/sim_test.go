@@ -16,8 +16,9 @@ type world struct {
 	rng      *rand.Rand
 	now      time.Time
 	replicas []*simReplica
-	faults   []simFault // by endpoint
-	cut      bool       // the replicas do not share
+	faults   []simFault  // by endpoint
+	cut      bool        // the replicas do not share
+	cuts     []time.Time // when the requests were sent whose answers broke off
 	log      []string
 	rate     float64 // requests per tick at each replica
 }
@@ -46,6 +47,8 @@ type simRequest struct {
 	ends   time.Time // zero: never, the client gives up
 	gives  time.Time
 	result Cause
+	cut    bool // for the client
+	sent   time.Time
 }
 
 const (
@@ -102,7 +105,7 @@ func (w *world) place(r *simReplica) {
 	if len(may) == 0 {
 		may = []int{0, 1, 2, 3, 4}
 	}
-	q := &simRequest{ep: may[w.rng.IntN(len(may))], gives: w.now.Add(8 * time.Second)}
+	q := &simRequest{ep: may[w.rng.IntN(len(may))], sent: w.now, gives: w.now.Add(8 * time.Second)}
 	took := time.Duration((.5 + w.rng.Float64()) * float64(simPredicted)) // what is predicted is true on average
 	q.ends = w.now.Add(took)
 	if w.fault(q.ep) != "" && r.met[q.ep] == 0 {
@@ -120,6 +123,13 @@ func (w *world) place(r *simReplica) {
 	case "some":
 		if w.rng.IntN(2) == 0 {
 			q.ends, q.result = w.now.Add(tick), Failed
+		}
+	case "cut": // half of the answers are streamed, and break off in the middle
+		if q.cut = w.rng.IntN(2) == 0; q.cut {
+			q.ends = w.now.Add(tick)
+			if r.trackers[q.ep].Look(w.now) {
+				q.result = Cut
+			}
 		}
 	case "":
 		if w.rng.IntN(400) == 0 {
@@ -145,7 +155,13 @@ func (w *world) land(r *simReplica) {
 		}
 		switch {
 		case !q.ends.IsZero() && !q.ends.After(w.now):
+			if q.result == Cut && !r.trackers[q.ep].Cut(w.rng.Uint64(), w.now) {
+				q.result = Void
+			}
 			q.End(w.now, q.result)
+			if q.cut {
+				w.cuts = append(w.cuts, q.sent)
+			}
 		case !q.gives.After(w.now):
 			q.End(w.now, Void)
 		default:
@@ -173,7 +189,7 @@ func (w *world) look(i int, r *simReplica) {
 				r.page[id] = w.now
 			} else {
 				late := 1
-				if fault == "fail" || fault == "some" || fault == "refuse" || fault == "reset" {
+				if fault == "fail" || fault == "some" || fault == "refuse" || fault == "reset" || fault == "cut" {
 					late = 2
 				}
 				r.probes[id][late]++

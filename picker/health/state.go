@@ -34,14 +34,17 @@ type View struct {
 	Cause Cause     // of the state; None while healthy
 	Since time.Time // when the state began
 	// Share is in how many of 1,000 decisions the endpoint may be a candidate.
-	Share uint32
+	Share  uint32
+	Reborn bool // its engine has started again while it was out
 	// Overruled says that soft evidence is ignored, since it speaks against
 	// most of the group: the endpoint is used although its state is bad.
 	Overruled bool
 
-	Score  float64 // log-likelihood that it is sick, from answers
-	Need   int     // probes in a row that must pass before it returns
-	Passed int     // of them, those that have
+	Score  float64       // log-likelihood that it is sick, from answers
+	Need   int           // probes in a row that must pass before it returns
+	Passed int           // of them, those that have
+	Flaps  int           // returns that did not last, of which each makes the next one slower
+	Start  time.Duration // that its share takes to grow back
 	Seen   Evidence
 }
 
@@ -51,8 +54,11 @@ const Full = 1000
 // Evidence says in words what the state rests on, "" while healthy.
 func (v *View) Evidence() string {
 	s := v.Seen
-	if v.State == Returning {
+	switch {
+	case v.State == Returning:
 		return "was out: " + v.Cause.String()
+	case v.Reborn:
+		return "its engine has started again; the one before was out: " + v.Cause.String()
 	}
 	switch v.Cause {
 	case Refused:
@@ -62,7 +68,7 @@ func (v *View) Evidence() string {
 	case Stalled:
 		return fmt.Sprintf("%d of %d requests in flight are past their time, nothing has moved for %s", s.Overdue, s.InFlight, round(s.Moved))
 	case Failed:
-		return fmt.Sprintf("%d answers with status 500 or above", s.Bad[Failed])
+		return fmt.Sprintf("%d answers with status 500 or above, or with an error in them", s.Bad[Failed])
 	case Broken:
 		return fmt.Sprintf("%d connections broke before the answer", s.Bad[Broken])
 	case Cut:
@@ -84,16 +90,29 @@ func (v *View) Remedy() string {
 	case Suspect:
 		return "answers in time, or probes that pass"
 	case Out:
+		probes := fmt.Sprintf("%d probes in a row that pass", v.Need)
 		if v.Cause == Refused {
-			return fmt.Sprintf("accepted connections, then %d probes in a row that pass", v.Need)
+			probes = "accepted connections, then " + probes
 		}
-		return fmt.Sprintf("%d probes in a row that pass", v.Need)
+		return probes + v.history()
 	case Probing:
-		return fmt.Sprintf("%d more probes in a row that pass", max(v.Need-v.Passed, 0))
+		return fmt.Sprintf("%d more probes in a row that pass", max(v.Need-v.Passed, 0)) + v.history()
 	case Returning:
-		return "answers in time while its share grows"
+		return fmt.Sprintf("answers in time while its share grows for %v", v.Start) + v.history()
 	default:
 		return ""
+	}
+}
+
+// history says why a return takes longer than another's.
+func (v *View) history() string {
+	switch v.Flaps {
+	case 0:
+		return ""
+	case 1:
+		return "; its last return did not last"
+	default:
+		return fmt.Sprintf("; its last %d returns did not last", v.Flaps)
 	}
 }
 

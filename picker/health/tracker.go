@@ -17,13 +17,16 @@ type Tracker struct {
 	moved    time.Time
 	cuts     [4]uint64 // clients of the last answers that ended in the middle
 	nextCut  int
+	lastCut  time.Time
 
 	full   atomic.Int64 // Unix nanoseconds until which its queue counts as full
 	wary   atomic.Int64 // Unix nanoseconds until which every answer is to be seen
 	looked atomic.Int64 // Unix nanoseconds when one was last to be seen
+	closes atomic.Bool  // its streams end with a closing event
 }
 
 const (
+	oneMoment = 50 * time.Millisecond
 	lookEvery = time.Second
 	wariness  = 5 * time.Second
 )
@@ -35,6 +38,9 @@ func (t *Tracker) Look(now time.Time) bool {
 	n, last := now.UnixNano(), t.looked.Load()
 	return n < t.wary.Load() || n-last >= int64(lookEvery) && t.looked.CompareAndSwap(last, n)
 }
+
+// Beware has all answers seen for a while, as where another replica saw one break off.
+func (t *Tracker) Beware(now time.Time) { t.wary.Store(now.Add(wariness).UnixNano()) }
 
 // Watch is one request in flight. It is not safe for concurrent use, except that
 // its Tracker may look at it at any time. Begin it once.
@@ -73,6 +79,22 @@ func (w *Watch) Moved(now, due time.Time) {
 	w.begun, w.due = now, due
 }
 
+// Told counts a request whose end somebody else saw: None says that it ended well.
+func (t *Tracker) Told(now time.Time, c Cause) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case c == None:
+		t.good++
+	case c < NumCauses:
+		t.bad[c]++
+		t.wary.Store(now.Add(wariness).UnixNano())
+	}
+	if c == None || c == Failed { // somebody answered
+		t.moved = now
+	}
+}
+
 // Late reports whether the request was found to be past its time.
 func (w *Watch) Late(now time.Time) bool {
 	if w.t == nil {
@@ -109,7 +131,7 @@ func (w *Watch) End(now time.Time, c Cause) {
 		w.judge(c)
 	}
 	if c != Void && c != None {
-		t.wary.Store(now.Add(wariness).UnixNano())
+		t.Beware(now)
 	}
 	if c == None || c == Late || c == Failed || c == Void { // somebody answered
 		t.moved = now
@@ -143,11 +165,15 @@ func (t *Tracker) Progress(now time.Time) {
 	}
 }
 
-// Cut reports whether an answer to a client that ended in the middle may count:
-// of one client's, one among the last four.
-func (t *Tracker) Cut(client uint64) bool {
+// Cut reports whether an answer to a client that ended in the middle may count: of one
+// client's, one among the last four, and one of those that end at the same moment, as
+// the requests of a program do that dies.
+func (t *Tracker) Cut(client uint64, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if now.Sub(t.lastCut) < oneMoment {
+		return false
+	}
 	for _, c := range t.cuts {
 		if c == client {
 			return false
@@ -155,8 +181,20 @@ func (t *Tracker) Cut(client uint64) bool {
 	}
 	t.cuts[t.nextCut%len(t.cuts)] = client
 	t.nextCut++
+	t.lastCut = now
 	return true
 }
+
+// SetCloses notes that a stream of the endpoint's ended with its closing event.
+func (t *Tracker) SetCloses() {
+	if !t.closes.Load() {
+		t.closes.Store(true)
+	}
+}
+
+// Closes reports whether streams of the endpoint's are known to end with a closing event,
+// so that one without it has broken off.
+func (t *Tracker) Closes() bool { return t.closes.Load() }
 
 // SetFull notes that the engine refused a request because its queue is full.
 func (t *Tracker) SetFull(until time.Time) { t.full.Store(until.UnixNano()) }

@@ -31,7 +31,8 @@ func TestTracker(t *testing.T) {
 	if tr.Evidence(at(8)).Bad[Failed] != 0 {
 		t.Error("a request ended twice")
 	}
-	if !tr.Cut(7) || tr.Cut(7) || !tr.Cut(8) {
+	moment := func(n int) time.Time { return at(8).Add(time.Duration(n) * oneMoment) }
+	if !tr.Cut(7, moment(0)) || tr.Cut(7, moment(1)) || tr.Cut(8, moment(1).Add(-1)) || !tr.Cut(8, moment(1)) {
 		t.Error("one client's cut answers count more than once")
 	}
 	tr.SetFull(at(9))
@@ -62,7 +63,7 @@ func TestPrompts(t *testing.T) {
 	if !p.Failed(1, 1, now) || !p.Suspected(1, now) || p.Suspected(1, now.Add(time.Hour)) {
 		t.Error("a prompt is innocent that failed at two endpoints")
 	}
-	p.Succeeded(1)
+	p.Succeeded(1, now)
 	if p.Suspected(1, now) || !p.Empty() || p.Failed(1, 2, now) {
 		t.Error("a prompt that was answered is still remembered")
 	}
@@ -97,7 +98,7 @@ func TestHear(t *testing.T) {
 	if got := say(110); got != Out {
 		t.Errorf("ten failures: %s", got)
 	}
-	s.Leave(0)
+	s.Leave(0, now)
 	s.Join(0, "b", now)
 	if got := s.View(0).State; got != Healthy {
 		t.Errorf("another endpoint under the id: %s", got)

@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +65,7 @@ type Monitor struct {
 	mu     sync.Mutex
 	set    *health.Set
 	sights map[string]*sight // by address
+	past   map[string]past   // of endpoints that left, by address
 	told   bool              // a snapshot was published
 	out    []word            // for the other replicas, sent without the lock
 }
@@ -87,7 +89,7 @@ func Open(o Options) (*Monitor, error) {
 // New returns a monitor that moves only by Tick, for virtual time.
 func New(o Options) (*Monitor, error) {
 	o.complete()
-	m := &Monitor{opts: o, set: health.NewSet(o.Health), sights: map[string]*sight{}}
+	m := &Monitor{opts: o, set: health.NewSet(o.Health), sights: map[string]*sight{}, past: map[string]past{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	var err error
 	if m.metrics, err = newMetrics(o.Registerer, m); err != nil {
@@ -124,22 +126,59 @@ func (m *Monitor) apply(c endpoint.Change) {
 	now := m.opts.Now()
 	for _, ep := range c.Removed {
 		if s := m.sights[ep.Address]; s != nil && s.ep.ID == ep.ID {
-			m.set.Leave(int(ep.ID))
+			m.remember(ep, m.set.Leave(int(ep.ID), now), now)
 			delete(m.sights, ep.Address)
 			m.tell(ep.Address, nil)
 		}
 	}
+	for _, ep := range c.Reborn {
+		if s := m.sights[ep.Address]; s != nil {
+			*s = sight{answered: s.answered, probing: s.probing}
+			m.set.Renew(int(ep.ID), now)
+		}
+	}
 	for _, list := range [][]*endpoint.Endpoint{c.Added, c.Changed} {
 		for _, ep := range list {
-			s := m.sights[ep.Address]
+			s, joins := m.sights[ep.Address], false
 			if s == nil {
-				s = &sight{}
+				s, joins = &sight{}, true
 				m.sights[ep.Address] = s
 			}
 			s.ep = ep
 			m.set.Join(int(ep.ID), groupOf(ep), now)
+			if p, ok := m.past[ep.Address]; ok && joins {
+				delete(m.past, ep.Address)
+				if p.name == ep.Name && now.Sub(p.at) < pastFor {
+					m.set.Resume(int(ep.ID), p.Past, now)
+				}
+			}
 			s.share(m, s.evidence(now), now) // where its counts begin
 		}
+	}
+}
+
+// past is what is remembered of the endpoint of a name that was at an address: a discovery
+// that takes an engine from its list each time that it dies must not give it a clean start.
+type past struct {
+	health.Past
+	name string
+	at   time.Time
+}
+
+const (
+	pastFor = 15 * time.Minute
+	maxPast = 1024
+)
+
+func (m *Monitor) remember(ep *endpoint.Endpoint, p health.Past, now time.Time) {
+	if p.Empty() {
+		return
+	}
+	if len(m.past) >= maxPast {
+		maps.DeleteFunc(m.past, func(_ string, p past) bool { return now.Sub(p.at) >= pastFor })
+	}
+	if len(m.past) < maxPast {
+		m.past[ep.Address] = past{p, ep.Name, now}
 	}
 }
 
@@ -194,6 +233,9 @@ func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 	id := int(s.ep.ID)
 	sick := m.set.View(id).State != health.Healthy
 	s.mayShare(m, e, sick, now)
+	if sick || now.Sub(s.alarm) < tickEvery*2 {
+		s.ep.Tracker().Beware(now)
+	}
 	if !sick && e.Overdue == 0 && !e.Refused {
 		return
 	}
@@ -223,9 +265,9 @@ func (m *Monitor) publish(changes []health.Change) {
 	}
 	switch {
 	case was == 0 && fails > 0:
-		m.opts.Log.Warn("engines fail requests as a group; they are used as they are", "share", fails)
+		m.opts.Log.Warn("engines fail requests together; their health is ignored", "share", fails)
 	case was > 0 && fails == 0:
-		m.opts.Log.Info("engines no longer fail requests as a group")
+		m.opts.Log.Info("engines no longer fail requests together")
 	}
 }
 

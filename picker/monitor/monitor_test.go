@@ -2,9 +2,11 @@ package monitor
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,6 +125,59 @@ func TestSharing(t *testing.T) {
 		t.Error("decisions do not hear of it")
 	}
 }
+
+// TestTakenFromTheList: an engine that dies soon after each start is known again although
+// its endpoint is taken from the list meanwhile; another one at its address is not it.
+func TestTakenFromTheList(t *testing.T) {
+	r := newRig(t, 1, 4)
+	p := r.replicas[0]
+	specs := make([]endpoint.Spec, 4)
+	for i, ep := range p.pool.Snapshot().Endpoints {
+		specs[i] = ep.Spec
+		specs[i].Name = fmt.Sprint("engine-", i)
+	}
+	sick := func() *endpoint.Endpoint { return p.pool.Snapshot().Endpoints[1] }
+	view := func() health.View { return p.pool.Health().View(int(sick().ID)) }
+	life := func(n int) {
+		specs[1].Life = fmt.Sprint(n)
+		p.pool.Set(specs)
+		r.pass(time.Second, nil, nil)
+	}
+	dies := func() {
+		var w health.Watch
+		for range 4 {
+			sick().Tracker().Begin(&w, r.now, r.now.Add(time.Second))
+			w.End(r.now, health.Broken)
+		}
+		r.pass(200*time.Millisecond, nil, nil)
+	}
+	p.pool.Set(specs)
+	r.pass(2*time.Second, nil, nil)
+	for n := range 3 {
+		dies()
+		if n == 1 { // gone from the list for a while, and not only renewed in it
+			p.pool.Set(append(slices.Clone(specs[:1]), specs[2:]...))
+			r.pass(3*time.Minute, nil, nil)
+		}
+		life(n)
+		if v := view(); v.State != health.Out || v.Flaps != n {
+			t.Fatalf("after start %d: %s, %d returns did not last", n, v.State, v.Flaps)
+		}
+		r.pass(blind<<n+20*time.Second, nil, nil)
+		if v := view(); v.State != health.Healthy {
+			t.Fatalf("some time after start %d: %s", n, v.State)
+		}
+	}
+	dies()
+	specs[1].Name = "engine-5"
+	life(9)
+	if v := view(); v.State != health.Healthy || v.Flaps != 0 {
+		t.Errorf("another engine at the address: %s, %d returns did not last", v.State, v.Flaps)
+	}
+}
+
+// blind is after how long an engine whose probes nobody can judge returns.
+const blind = 10 * time.Second
 
 // TestPartition: an endpoint that one replica alone cannot reach stays in, as long
 // as another tells that it is well.
@@ -282,4 +337,30 @@ func FuzzEvidence(f *testing.F) {
 			t.Errorf("%+v, %v, want %+v", again, err, e)
 		}
 	})
+}
+
+// TestAllLookCloser: where one replica saw an answer break off, the others see theirs to
+// the end too.
+func TestAllLookCloser(t *testing.T) {
+	r := newRig(t, 2, 4)
+	r.pass(2*time.Second, nil, nil)
+	looks := func() (n int) {
+		tracker := r.replicas[1].pool.Snapshot().Endpoints[1].Tracker()
+		for range 4 {
+			if tracker.Look(r.now) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := looks(); n != 1 {
+		t.Fatalf("%d of 4 answers are seen to their end while all is well, want 1", n)
+	}
+	var w health.Watch
+	r.replicas[0].pool.Snapshot().Endpoints[1].Tracker().Begin(&w, r.now, r.now.Add(time.Second))
+	w.End(r.now, health.Cut)
+	r.pass(time.Second, nil, nil)
+	if n := looks(); n != 4 {
+		t.Errorf("%d of 4 answers are seen to their end after another replica saw one break off", n)
+	}
 }

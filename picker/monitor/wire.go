@@ -70,7 +70,7 @@ func (c *cursor) age() time.Duration {
 	if v == 0 {
 		return health.Never
 	}
-	return min(time.Duration(v-1)*time.Millisecond, maxAge)
+	return time.Duration(min(v-1, uint64(maxAge/time.Millisecond))) * time.Millisecond
 }
 
 func readEvidence(b []byte) (health.Evidence, error) {

@@ -1,5 +1,12 @@
 package plugin
 
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+)
+
 // Notes of types whose work is built in.
 const (
 	noteParser   = "request forms are recognised by their path"
@@ -7,6 +14,7 @@ const (
 	noteLoad     = "load is the in-flight book of all replicas, always kept"
 	noteLatency  = "latencies are learned from the response path, always on"
 	noteAdmit    = "requests of a negative priority whose latency target nobody meets are always refused, with 429"
+	noteEvict    = "with flowControl.enableEviction requests of negative priority make way, of the lowest the newest first"
 	noteServed   = "answers name the endpoint that served"
 	noteDefaults = "part of what is always there"
 	noteHeaders  = "the profile handler sets the headers"
@@ -25,6 +33,21 @@ type fileDiscoveryParams struct {
 
 func newFileDiscovery(p fileDiscoveryParams) (Plugin, error) {
 	return Plugin{File: &FileDiscovery{Path: p.Path, Watch: p.WatchFile}}, Require(p.Path != "", "path", "is needed")
+}
+
+// topologyLabels are the labels by which endpoints say where they are; there are no others.
+var topologyLabels = []string{"kubernetes.io/hostname", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
+
+// newTopologyExtractor refuses names of other labels: endpoints would count as in no
+// place that can be compared, and another one would be chosen.
+func newTopologyExtractor(p *Params) (Plugin, error) {
+	names := map[string]string{}
+	err := p.Read(&names)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		err = errors.Join(err, Require(names[name] == "" || slices.Contains(topologyLabels, names[name]), name,
+			"cannot be another label: endpoints say where they are by "+strings.Join(topologyLabels, ", ")))
+	}
+	return Plugin{}, err
 }
 
 // SettingTypes returns the types that choose nobody, in the order of the manual:
@@ -51,7 +74,9 @@ func SettingTypes() Table {
 		done(KindSource, "models-data-source", noteDefaults),
 		done(KindSource, "models-data-extractor", noteDefaults),
 		done(KindSource, "endpoint-notification-source", noteDefaults),
-		done(KindSource, "topology-extractor", noteDefaults),
+		{Name: "topology-extractor", Kind: KindSource, Summary: "Built in.", Note: noteDefaults, New: newTopologyExtractor},
+		done(KindProducer, "sheddable-eviction-filter", noteEvict, "eviction-sheddable-filter"),
+		done(KindProducer, "priority-then-time-eviction-order-policy", noteEvict, "eviction-priority-then-time-ordering"),
 		done(KindParser, "openai-parser", noteParser),
 		done(KindParser, "anthropic-parser", noteParser),
 		done(KindParser, "vllmhttp-parser", noteParser, "vllm-http-parser"),

@@ -2,7 +2,7 @@ package plugin
 
 import (
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
 // Modes of concurrency.
@@ -22,7 +22,8 @@ type concurrencyParams struct {
 }
 
 // concurrency judges endpoints by the book of all replicas: what is in flight
-// over what may be. A limit of 0 does not count.
+// over what may be. Tokens are those that are still to be computed before first
+// tokens. A limit of 0 does not count.
 type concurrency struct{ requests, tokens, headroom float64 }
 
 func newConcurrency(p concurrencyParams) (Plugin, error) {
@@ -30,12 +31,12 @@ func newConcurrency(p concurrencyParams) (Plugin, error) {
 		p.MaxConcurrency = p.CapacityPerEndpoint
 	}
 	u := concurrency{float64(p.MaxConcurrency), float64(p.MaxTokenConcurrency), p.Headroom}
-	sizing := &gate.Sizing{Unit: gate.Larger, Requests: p.MaxConcurrency, Tokens: p.MaxTokenConcurrency}
+	sizing := &flow.Sizing{Unit: flow.Larger, Requests: p.MaxConcurrency, Tokens: p.MaxTokenConcurrency}
 	switch p.ConcurrencyMode {
 	case modeRequests:
-		u.tokens, sizing.Unit = 0, gate.Requests
+		u.tokens, sizing.Unit = 0, flow.Requests
 	case modeTokens:
-		u.requests, sizing.Unit = 0, gate.Tokens
+		u.requests, sizing.Unit = 0, flow.Tokens
 	}
 	return Plugin{Filter: u, Detector: u.saturation, Sizing: sizing}, Faults(
 		Require(p.ConcurrencyMode == modeRequests || p.ConcurrencyMode == modeTokens || p.ConcurrencyMode == modeHybrid,
@@ -52,7 +53,7 @@ func (u concurrency) use(v *picker.View) float64 {
 		share = float64(v.Load.Requests) / u.requests
 	}
 	if u.tokens > 0 {
-		share = max(share, float64(v.Load.Tokens)/u.tokens)
+		share = max(share, float64(v.Load.Prefill)/u.tokens)
 	}
 	return share
 }
@@ -65,10 +66,16 @@ func (u concurrency) saturation(c *picker.Cycle) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// Filter implements picker.Filter.
+// Filter implements picker.Filter. It keeps those under the limits: a request is
+// refused when nobody is.
 func (u concurrency) Filter(c *picker.Cycle, keep []bool) {
 	for k := range keep {
-		keep[k] = u.use(c.At(k)) <= 1+u.headroom
+		l := &c.At(k).Load
+		keep[k] = under(l.Requests, u.requests, u.headroom) && under(l.Prefill, u.tokens, u.headroom)
 	}
-	picker.KeepAllIfNone(keep)
+}
+
+// under reports whether n is below a limit of which 0 says nothing, in whole numbers.
+func under(n int64, limit, headroom float64) bool {
+	return limit == 0 || n < int64(limit*(1+headroom))
 }

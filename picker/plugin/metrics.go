@@ -92,17 +92,14 @@ type metricsSourceParams struct {
 }
 
 func newMetricsSource(p metricsSourceParams) (Plugin, error) {
-	m := &EngineMetrics{Scheme: p.Scheme, Path: p.Path, SkipVerify: p.InsecureSkipVerify, Port: p.Port}
+	m := &EngineMetrics{Scheme: p.Scheme, Path: p.Path, TLS: PageTLS{p.InsecureSkipVerify, p.CACertPath, p.ClientCertPath, p.ClientKeyPath}, Port: p.Port}
 	var differs []string
 	if p.Interval != "" {
 		differs = append(differs, "load is counted, not scraped: pages are read every --scrape-slow, near saturation every --scrape-fast")
 	}
-	const noCertificates = "is not read: pages over TLS are read with the system's authorities or, by insecureSkipVerify, unverified"
 	return Plugin{Metrics: m, Differs: differs}, Faults(
 		Require(p.Port >= 0 && p.Port < 1<<16, "port", "must be a port"), Duration("interval", p.Interval),
-		Require(p.CACertPath == "" || p.InsecureSkipVerify, "caCertPath", noCertificates),
-		Require(p.ClientCertPath == "", "clientCertPath", noCertificates),
-		Require(p.ClientKeyPath == "", "clientKeyPath", noCertificates),
+		Require((p.ClientCertPath == "") == (p.ClientKeyPath == ""), "clientCertPath", "and clientKeyPath belong together"),
 		Require(p.Scheme == "http" || p.Scheme == "https", "scheme", "must be http or https"),
 		Require(p.Path != "", "path", "must not be empty"))
 }

@@ -3,7 +3,7 @@ package plugin
 import (
 	"errors"
 	"fmt"
-	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/flow"
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -53,7 +53,7 @@ type Plugin struct {
 	Handler  HandlerFunc
 	Decider  Decider
 	Detector Detector
-	Sizing   *gate.Sizing // what a detector takes for the capacity of the pool
+	Sizing   *flow.Sizing // what a detector takes for the capacity of the pool
 	Producer *Producer
 	Flow     *FlowPolicy
 	File     *FileDiscovery

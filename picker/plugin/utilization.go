@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
 type utilizationParams struct {
@@ -29,7 +29,7 @@ func newUtilization(p utilizationParams) (Plugin, error) {
 	u := utilization{
 		float64(p.QueueDepthThreshold), p.KVCacheUtilThreshold, p.Headroom, stale, p.StalenessPolicy == "ignore",
 	}
-	sizing := &gate.Sizing{Unit: gate.Learned, Queue: int64(p.QueueDepthThreshold)}
+	sizing := &flow.Sizing{Unit: flow.Learned, Queue: int64(p.QueueDepthThreshold)}
 	return Plugin{Filter: u, Detector: u.saturation, Sizing: sizing}, Faults(
 		Require(p.QueueDepthThreshold > 0, "queueDepthThreshold", "must be positive"),
 		Require(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1, "kvCacheUtilThreshold", "must be above 0 and at most 1"),
@@ -56,13 +56,13 @@ func (u utilization) saturation(c *picker.Cycle) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// Filter implements picker.Filter. It keeps everybody when nobody is within
-// the limits.
+// Filter implements picker.Filter. It keeps those under the limits, and everybody
+// when nobody is.
 func (u utilization) Filter(c *picker.Cycle, keep []bool) {
-	queue, kvUse := u.queue*(1+u.headroom), min(u.kvUse*(1+u.headroom), 1)
+	queue, kvUse := u.queue*(1+u.headroom), u.kvUse*(1+u.headroom)
 	for k := range keep {
 		v := c.At(k)
-		keep[k] = (u.ignoreStale || !u.isStale(v)) && float64(v.Waiting) <= queue && v.KVUse <= kvUse
+		keep[k] = (u.ignoreStale || !u.isStale(v)) && float64(v.Waiting) < queue && v.KVUse < kvUse
 	}
 	picker.KeepAllIfNone(keep)
 }

@@ -23,6 +23,7 @@ type Producer struct {
 	FixedCapacity bool                // do not size the index by the endpoint's own figures
 	Tiers         *picker.TierWeights // nil means the usual ones
 	Events        endpoint.Events     // of endpoints for which nothing is said; zero: the engines are asked
+	EventsListen  string              // where engines that dial in publish to; "" for nowhere
 	Sessions      []request.SessionSource
 	SessionTable  int    // bindings remembered
 	TokenHeader   string // in which answers hand out the endpoint's token; "": none is handed out
@@ -42,7 +43,7 @@ type EngineMetrics struct {
 	Engines []EngineNames // names of the user's
 
 	Scheme, Path string
-	SkipVerify   bool
+	TLS          PageTLS
 	Port         int // 0: the endpoint's own
 }
 

@@ -65,7 +65,8 @@ func (f prefixAffinity) Filter(c *picker.Cycle, keep []bool) {
 			rest = min(rest, ttft)
 		}
 	}
-	tooLate := f.MaxTTFTPenaltyMs > 0 && n < len(keep) && sticky-rest > f.MaxTTFTPenaltyMs/1e3
+	known := f.TTFTSource == byThroughput || learned(c)
+	tooLate := known && f.MaxTTFTPenaltyMs > 0 && n < len(keep) && sticky-rest > f.MaxTTFTPenaltyMs/1e3
 	if n == 0 || tooLate || c.Float64() < f.ExplorationProbability {
 		for k := range keep {
 			keep[k] = true

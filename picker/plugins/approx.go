@@ -3,7 +3,7 @@ package plugins
 import (
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
@@ -19,14 +19,14 @@ type approxIndex struct {
 	most      int // chunks of a prompt that are looked at
 	chunk     int // tokens
 	mu        sync.Mutex
-	endpoints map[indexer.EndpointID]*chunkLRU
+	endpoints map[block.EndpointID]*chunkLRU
 }
 
 // minBlock is the least block in tokens, as in other pickers.
 const minBlock = 64
 
 func newApproxIndex(p IndexParams) *plugin.Holdings {
-	x := &approxIndex{capacity: p.LRUCapacityPerServer, chunk: max(p.BlockSizeTokens, minBlock), endpoints: map[indexer.EndpointID]*chunkLRU{}}
+	x := &approxIndex{capacity: p.LRUCapacityPerServer, chunk: max(p.BlockSizeTokens, minBlock), endpoints: map[block.EndpointID]*chunkLRU{}}
 	if x.capacity <= 0 {
 		x.capacity = defaultLRU
 	}
@@ -82,7 +82,7 @@ func (x *approxIndex) chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
 	defer x.mu.Unlock()
 	l := x.endpoints[ep.ID]
 	if l == nil {
-		l = &chunkLRU{at: map[indexer.BlockKey]int32{}}
+		l = &chunkLRU{at: map[block.Key]int32{}}
 		x.endpoints[ep.ID] = l
 	}
 	for i := 1; i <= x.chunks(c); i++ {
@@ -95,21 +95,21 @@ func (x *approxIndex) chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
 // chunkLRU is a set of keys of which the one that was used longest ago goes when
 // it is full. Slots are a ring of links in one slice.
 type chunkLRU struct {
-	at    map[indexer.BlockKey]int32
+	at    map[block.Key]int32
 	slots []chunkSlot // slot 0 is the head: its next is the newest
 }
 
 type chunkSlot struct {
-	key        indexer.BlockKey
+	key        block.Key
 	prev, next int32
 }
 
-func (l *chunkLRU) has(key indexer.BlockKey) bool {
+func (l *chunkLRU) has(key block.Key) bool {
 	_, ok := l.at[key]
 	return ok
 }
 
-func (l *chunkLRU) add(key indexer.BlockKey, capacity int) {
+func (l *chunkLRU) add(key block.Key, capacity int) {
 	if len(l.slots) == 0 {
 		l.slots = append(l.slots, chunkSlot{})
 	}

@@ -3,7 +3,7 @@ package plugins
 import (
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -12,7 +12,7 @@ import (
 func prompt(id, chunks int) *request.Request {
 	r := ask(chunks * minBlock)
 	for i := range chunks {
-		r.ChunkKeys = append(r.ChunkKeys, indexer.BlockKey(id<<20+i+1))
+		r.ChunkKeys = append(r.ChunkKeys, block.Key(id<<20+i+1))
 	}
 	return r
 }
@@ -82,11 +82,11 @@ func TestBoundPluginsLearn(t *testing.T) {
 
 // TestChunkLRU: of a full set what was used longest ago goes.
 func TestChunkLRU(t *testing.T) {
-	l := &chunkLRU{at: map[indexer.BlockKey]int32{}}
-	for _, key := range []indexer.BlockKey{1, 2, 3, 1, 4, 5} {
+	l := &chunkLRU{at: map[block.Key]int32{}}
+	for _, key := range []block.Key{1, 2, 3, 1, 4, 5} {
 		l.add(key, 3)
 	}
-	for key, want := range map[indexer.BlockKey]bool{1: true, 2: false, 3: false, 4: true, 5: true} {
+	for key, want := range map[block.Key]bool{1: true, 2: false, 3: false, 4: true, 5: true} {
 		if l.has(key) != want {
 			t.Errorf("has %d: %t", key, !want)
 		}

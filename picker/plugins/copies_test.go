@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -18,16 +19,21 @@ func hotPrefix(name uint64, chunks, all int, tail uint64) *request.Request {
 		if i >= chunks {
 			key = tail<<40 + uint64(i)
 		}
-		r.ChunkKeys = append(r.ChunkKeys, indexer.BlockKey(key*0x9e3779b97f4a7c15))
+		r.ChunkKeys = append(r.ChunkKeys, block.Key(key*0x9e3779b97f4a7c15))
 	}
 	return r
 }
 
 // asked sends the same prefix every gap until a request leaves the holder, and
-// returns how many stayed.
-func asked(t *testing.T, gap time.Duration, most int) int {
+// returns how many stayed. The other endpoint's memory has so many blocks of 16
+// tokens; 0: it does not say.
+func asked(t *testing.T, gap time.Duration, blocks, most int) int {
 	t.Helper()
-	f := newFleet(one{cost: &simple, load: load(6, 0), held: 9_000}, one{cost: &simple})
+	other := one{cost: &simple}
+	if blocks > 0 {
+		other.gauges = &endpoint.Gauges{BlockSize: 16, Blocks: blocks}
+	}
+	f := newFleet(one{cost: &simple, load: load(6, 0), held: 9_000}, other)
 	p := build(t, "predicted-ttft-scorer", "")
 	at := t0
 	for n := range most {
@@ -46,9 +52,16 @@ func asked(t *testing.T, gap time.Duration, most int) int {
 // TestCopies holds that a prefix which is asked for often is copied after some
 // requests, and one that is asked for seldom is not.
 func TestCopies(t *testing.T) {
-	often := asked(t, 100*time.Millisecond, 1000)
-	seldom := asked(t, 10*time.Minute, 1000)
+	often := asked(t, 100*time.Millisecond, 0, 1000)
+	seldom := asked(t, 10*time.Minute, 0, 1000)
 	t.Logf("asked ten times a second: copied after %d requests", often)
+	now := 2 * time.Minute / time.Duration(often) // too seldom for a minute, and often enough for ten
+	if large, small := asked(t, now, 1<<20, 1000), asked(t, now, 64, 1000); large == 1000 || small != 1000 {
+		t.Errorf("asked every %v: copied after %d requests to a large memory, %d to one that is filled in no time", now, large, small)
+	}
+	if unknown := asked(t, now, 0, 1000); unknown != 1000 {
+		t.Errorf("asked every %v: copied after %d requests to a memory of unknown size", now, unknown)
+	}
 	if often < 2 || often > 200 || seldom != 1000 {
 		t.Errorf("copied after %d requests when asked often, %d when asked seldom", often, seldom)
 	}

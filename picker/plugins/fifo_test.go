@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -112,7 +113,7 @@ func (f *fifo) arrive() {
 		if (at+1)*fifoChunk > length {
 			key = f.rng.Uint64()
 		}
-		f.asks.ChunkKeys = append(f.asks.ChunkKeys, indexer.BlockKey(key*0x9e3779b97f4a7c15))
+		f.asks.ChunkKeys = append(f.asks.ChunkKeys, block.Key(key*0x9e3779b97f4a7c15))
 	}
 	if f.rng.Float64() < f.forgets {
 		f.cached[f.rng.IntN(f.engines)] = nil
@@ -149,7 +150,7 @@ func (f *fifo) held(e int) int {
 // Match implements picker.Matcher.
 func (f *fifo) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	for k, ep := range eps {
-		held[k].Run.Tokens[indexer.TierGPU] = int32(f.held(int(ep.ID)))
+		held[k].Run.Tokens[block.TierGPU] = int32(f.held(int(ep.ID)))
 	}
 }
 
@@ -242,6 +243,7 @@ func (s structure) play(seed uint64, scorer picker.Scorer) played {
 // first token is never later than under least-loaded placement without caches,
 // whatever the weights prefer (docs/adr/0017).
 func TestLimitExact(t *testing.T) {
+	parts.Full(t)
 	weights := []string{
 		"", `{"copyThreshold":0}`, `{"ownWeight":100,"copyThreshold":0}`, `{"ownWeight":0,"queueWeight":0,"arrivalWeight":0,"busyWeight":0}`,
 		`{"queueWeight":50,"arrivalWeight":20}`, `{"copyThreshold":0.1}`,

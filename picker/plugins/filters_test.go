@@ -51,7 +51,7 @@ func TestLabelFilters(t *testing.T) {
 
 func TestPrefixAffinity(t *testing.T) {
 	late := endpoint.Load{Requests: 5, Waiting: 5, Prefill: 6000}
-	f := newFleet(one{held: 900, cost: &simple}, one{held: 800, cost: &simple}, one{held: 799, cost: &simple}, one{cost: &simple})
+	f := newFleet(one{held: 900, cost: taught()}, one{held: 800, cost: taught()}, one{held: 799, cost: taught()}, one{cost: taught()})
 	params := `{}`
 	check := func(params, want string) {
 		t.Helper()
@@ -74,10 +74,12 @@ func TestPrefixAffinity(t *testing.T) {
 	check(`{"ttftSource":"latencyPredictor","maxTTFTPenaltyMs":5000}`, "0123")
 	check(`{"ttftSource":"latencyPredictor","maxTTFTPenaltyMs":7000}`, "01")
 	check(`{"affinityThreshold":0}`, "0123")
+	f = newFleet(one{held: 900, cost: &simple, load: late}, one{cost: &simple})
+	check(`{"ttftSource":"latencyPredictor","maxTTFTPenaltyMs":1}`, "0") // nothing was learned
 }
 
 func TestSLOTier(t *testing.T) {
-	f := newFleet(one{cost: &simple}, one{cost: &simple, load: endpoint.Load{Requests: 1, Waiting: 1, Prefill: 500}})
+	f := newFleet(one{cost: taught()}, one{cost: taught(), load: endpoint.Load{Requests: 1, Waiting: 1, Prefill: 500}})
 	check := func(ttft time.Duration, epsilon, want string) {
 		t.Helper()
 		r := ask(100)
@@ -96,6 +98,8 @@ func TestSLOTier(t *testing.T) {
 	if got := f.kept(t, r, "slo-headroom-tier-filter", ""); got != "01" {
 		t.Error(got)
 	}
+	f = newFleet(one{cost: &simple}, one{cost: &simple, load: endpoint.Load{Requests: 1, Waiting: 1, Prefill: 500}})
+	check(200*time.Millisecond, "0", "01") // nothing was learned
 }
 
 // TestBeyondTargets: expected first tokens of 100 tokens after .110 and .610 s,
@@ -233,19 +237,27 @@ func TestDetectors(t *testing.T) {
 	if got := f.kept(t, ask(1), "utilization-detector", ""); got != "01" {
 		t.Error(got)
 	}
-	if got := f.kept(t, ask(1), "utilization-detector", `{"queueDepthThreshold":1}`); got != "1" {
+	if got := f.kept(t, ask(1), "utilization-detector", `{"queueDepthThreshold":2}`); got != "1" {
+		t.Error("at the limit is out:", got)
+	}
+	if got := f.kept(t, ask(1), "utilization-detector", `{"queueDepthThreshold":2,"headroom":1}`); got != "01" {
 		t.Error(got)
 	}
-	if got := f.kept(t, ask(1), "utilization-detector", `{"queueDepthThreshold":1,"headroom":1}`); got != "01" {
-		t.Error(got)
+	if got := f.kept(t, ask(1), "utilization-detector", `{"queueDepthThreshold":1}`); got != "0123" {
+		t.Error("nobody is under the limit:", got)
 	}
-	f = newFleet(one{load: endpoint.Load{Requests: 150, Tokens: 1_000_000}}, one{load: endpoint.Load{Requests: 10}})
+	f = newFleet(one{load: endpoint.Load{Requests: 150, Tokens: 5_000_000, Prefill: 1_000_000}}, one{load: endpoint.Load{Requests: 10}})
 	check(saturation("concurrency-detector", ""), .8)
 	check(saturation("concurrency-detector", `{"concurrencyMode":"tokens"}`), .5)
 	if got := f.kept(t, ask(1), "concurrency-detector", ""); got != "1" {
 		t.Error(got)
 	}
-	if got := f.kept(t, ask(1), "concurrency-detector", `{"headroom":0.5}`); got != "01" {
-		t.Error(got)
+	for params, want := range map[string]string{
+		`{"headroom":0.5}`: "1", `{"headroom":0.51}`: "01", `{"maxConcurrency":10}`: "",
+		`{"concurrencyMode":"tokens"}`: "1", `{"concurrencyMode":"tokens","headroom":0.1}`: "01", `{"concurrencyMode":"hybrid","headroom":0.1}`: "1",
+	} {
+		if got := f.kept(t, ask(1), "concurrency-detector", params); got != want {
+			t.Errorf("%s: %q, want %q", params, got, want)
+		}
 	}
 }

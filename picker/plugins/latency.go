@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -12,7 +13,7 @@ type latencyParams struct {
 	TTFTWeight                float64 `json:"ttftWeight"`
 	TPOTWeight                float64 `json:"tpotWeight"`
 	HeadroomSelectionStrategy string  `json:"headroomSelectionStrategy"`
-	CompositeKVWeight         float64 `json:"compositeKVWeight"` // for pickers whose predictor can be absent
+	CompositeKVWeight         float64 `json:"compositeKVWeight"` // while nothing has been learned
 	CompositeQueueWeight      float64 `json:"compositeQueueWeight"`
 	CompositePrefixWeight     float64 `json:"compositePrefixWeight"`
 	PrefixProducer            string  `json:"prefixMatchInfoProducerName,omitempty"`
@@ -24,19 +25,30 @@ type latencyParams struct {
 // (least) or the emptiest (most) best; a time without a target beside one with
 // a target counts as met. When nobody does, idle endpoints score
 // alone if there are any, else those that miss the least important target, the
-// smaller miss better.
+// smaller miss better. Until something has been learned of a candidate, free cache,
+// short queues and held prefixes score.
 type latencyScorer struct {
 	latencyParams
-	most bool
+	most  bool
+	holds *plugin.Holdings
 }
 
 func newLatency(p latencyParams) (plugin.Plugin, error) {
 	if p.TTFTWeight+p.TPOTWeight <= 0 {
 		p.TTFTWeight, p.TPOTWeight = 1, 0
 	}
-	return plugin.Plugin{Scorer: latencyScorer{p, p.HeadroomSelectionStrategy == "most"}}, plugin.Faults(
+	if p.CompositeKVWeight+p.CompositeQueueWeight+p.CompositePrefixWeight <= 0 {
+		p.CompositeKVWeight, p.CompositeQueueWeight, p.CompositePrefixWeight = 1, 0, 0
+	}
+	bind := func(h *plugin.Holdings) plugin.Plugin {
+		return plugin.Plugin{Scorer: latencyScorer{p, p.HeadroomSelectionStrategy == "most", h}}
+	}
+	out := bind(nil)
+	out.Bind, out.Differs = bind, []string{oneTarget}
+	return out, plugin.Faults(
 		plugin.Require(p.TTFTWeight >= 0, "ttftWeight", "must not be negative"),
-		plugin.Require(p.TPOTWeight >= 0, "tpotWeight", "must not be negative"))
+		plugin.Require(p.TPOTWeight >= 0, "tpotWeight", "must not be negative"),
+		plugin.Require(min(p.CompositeKVWeight, p.CompositeQueueWeight, p.CompositePrefixWeight) >= 0, "compositeKVWeight", "and its like must not be negative"))
 }
 
 // Groups of candidates, best first.
@@ -88,6 +100,10 @@ func (s *spread) place(v float64) float64 {
 
 // Score implements picker.Scorer.
 func (s latencyScorer) Score(c *picker.Cycle, scores []float64) {
+	if !learned(c) {
+		s.composite(c, scores)
+		return
+	}
 	best := numGroups
 	for k := range scores {
 		best = min(best, latencyGroup(c, k))
@@ -118,14 +134,54 @@ func (s latencyScorer) Score(c *picker.Cycle, scores []float64) {
 }
 
 func (s latencyScorer) score(c *picker.Cycle, k int, spreads [2]spread, weights [2]float64, met bool) float64 {
-	sum := weights[0] + weights[1]
-	if sum == 0 {
-		return 1
+	v := .5
+	if sum := weights[0] + weights[1]; sum > 0 {
+		ttft, tpot := headroom(c, k)
+		v = (weights[0]*spreads[0].place(math.Abs(ttft)) + weights[1]*spreads[1].place(math.Abs(tpot))) / sum
 	}
-	ttft, tpot := headroom(c, k)
-	v := (weights[0]*spreads[0].place(math.Abs(ttft)) + weights[1]*spreads[1].place(math.Abs(tpot))) / sum
-	if met && s.most {
-		return v
+	if !met || !s.most {
+		v = 1 - v
 	}
-	return 1 - v
+	// In hundredths, and never nothing: that is for those of other groups.
+	return min((math.Floor(v*100+rounding)+1)/100, 1)
+}
+
+// rounding keeps what is a whole number but for the last bits from being one less.
+const rounding = 1e-9
+
+// composite scores free cache, short queues and held prefixes, in hundredths.
+func (s latencyScorer) composite(c *picker.Cycle, scores []float64) {
+	most := 0.0
+	for k := range scores {
+		most = max(most, waiting(c.At(k)))
+	}
+	in := float64(max(c.Request.InputTokens, 1))
+	sum := s.CompositeKVWeight + s.CompositeQueueWeight + s.CompositePrefixWeight
+	for k, held := range holdings(c, s.holds, scores) {
+		v := c.At(k)
+		queue := 1.0
+		if most > 0 {
+			queue = 1 - waiting(v)/most
+		}
+		total := s.CompositeKVWeight*(1-min(max(v.KVUse, 0), 1)) + s.CompositeQueueWeight*queue + s.CompositePrefixWeight*min(held/in, 1)
+		scores[k] = math.Round(total/sum*100) / 100
+	}
+}
+
+// Chosen implements picker.Observer.
+func (s latencyScorer) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
+	if s.holds != nil {
+		s.holds.Chosen(c, ep)
+	}
+}
+
+// learned reports whether answers have taught when some candidate gives its first
+// token; before that expectations are guesses.
+func learned(c *picker.Cycle) bool {
+	for k := range c.Len() {
+		if c.At(k).Cost.PrefillSeen > 0 {
+			return true
+		}
+	}
+	return false
 }

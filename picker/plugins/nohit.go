@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
@@ -27,8 +27,8 @@ type noHitScorer struct {
 	holds *plugin.Holdings
 
 	mu    sync.Mutex
-	order []indexer.EndpointID // the one that got a cold request longest ago first
-	place []int                // scratch of Score: place in order by id, -1: never
+	order []block.EndpointID // the one that got a cold request longest ago first
+	place []int              // scratch of Score: place in order by id, -1: never
 }
 
 func newNoHit(p noHitParams) (plugin.Plugin, error) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -259,9 +259,9 @@ func TestPredictedBusy(t *testing.T) {
 // TestPredictedTiers holds that a slower tier saves less.
 func TestPredictedTiers(t *testing.T) {
 	f := newFleet(
-		one{cost: &simple, tiers: &[indexer.NumTiers]int32{0, 0, 1000, 0}},
-		one{cost: &simple, tiers: &[indexer.NumTiers]int32{0, 1000, 0, 0}},
-		one{cost: &simple, tiers: &[indexer.NumTiers]int32{700, 0, 0, 0}})
+		one{cost: &simple, tiers: &[block.NumTiers]int32{0, 0, 1000, 0}},
+		one{cost: &simple, tiers: &[block.NumTiers]int32{0, 1000, 0, 0}},
+		one{cost: &simple, tiers: &[block.NumTiers]int32{700, 0, 0, 0}})
 	got := f.scores(t, ask(1000), "predicted-ttft-scorer", `{"decodeWeight":0,"ownWeight":0}`)
 	for i, want := range []float64{.51, .21, .31} {
 		if math.Abs(-got[i]-want) > 1e-5 {

@@ -3,6 +3,10 @@ package plugins
 import (
 	"cmp"
 	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -108,7 +112,7 @@ func (p preciseParams) producer() (*plugin.Producer, error) {
 	tiers, err := p.tiers()
 	return &plugin.Producer{
 		Precise: true, BlockTokens: max(p.TokenProcessorConfig.BlockSize, p.TokenProcessorConfig.BlockSizeTokens), Tiers: tiers,
-		Events: p.KVEventsConfig.ports(),
+		Events: p.KVEventsConfig.ports(), EventsListen: p.KVEventsConfig.listen(),
 	}, err
 }
 
@@ -131,13 +135,39 @@ type kvEvents struct {
 // where.
 const defaultEventPort = 5557
 
+// usualTopics is what files mean that name no topics.
+const usualTopics = "kv@"
+
+// listen is where engines dial in: where the file says so, and not also that they are
+// dialled.
+func (k *kvEvents) listen() string {
+	if k == nil || k.PodDiscoveryConfig.SocketPort > 0 || k.DiscoverPods != nil && *k.DiscoverPods {
+		return ""
+	}
+	return k.ZMQEndpoint
+}
+
 // ports are those of endpoints that the endpoints file says nothing about.
 func (k *kvEvents) ports() endpoint.Events {
+	if k.listen() != "" {
+		return endpoint.Events{Inbound: true, ReplayPort: max(k.PodDiscoveryConfig.ReplaySocketPort, 0), Topic: cmp.Or(k.TopicFilter, usualTopics), Ranks: 1}
+	}
 	if k == nil || k.DiscoverPods != nil && !*k.DiscoverPods {
 		return endpoint.Events{}
 	}
 	p := k.PodDiscoveryConfig
 	return endpoint.Events{Port: cmp.Or(p.SocketPort, defaultEventPort), ReplayPort: max(p.ReplaySocketPort, 0), Topic: k.TopicFilter, Ranks: 1}
+}
+
+// binds reports whether an endpoint is one to listen at.
+func binds(at string) bool {
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(at, "tcp://"))
+	n, bad := strconv.Atoi(port)
+	if err != nil || bad != nil || n < 1 || n > 1<<16-1 || !strings.HasPrefix(at, "tcp://") {
+		return false
+	}
+	_, err = netip.ParseAddr(host)
+	return host == "*" || host == "" || err == nil
 }
 
 func (k *kvEvents) check() error {
@@ -147,8 +177,7 @@ func (k *kvEvents) check() error {
 	const port = 1<<16 - 1
 	p := k.PodDiscoveryConfig
 	return plugin.Faults(
-		plugin.Require(k.ZMQEndpoint == "" || k.DiscoverPods == nil || *k.DiscoverPods, "kvEventsConfig.zmqEndpoint",
-			"is where engines would have to connect to: engines are connected to here, let them bind and give podDiscoveryConfig.socketPort"),
+		plugin.Require(k.ZMQEndpoint == "" || binds(k.ZMQEndpoint), "kvEventsConfig.zmqEndpoint", "must be tcp://, an address of this machine or *, and a port"),
 		plugin.Require(p.SocketPort >= 0 && p.SocketPort <= port, "kvEventsConfig.podDiscoveryConfig.socketPort", "must be a port"),
 		plugin.Require(p.ReplaySocketPort <= port, "kvEventsConfig.podDiscoveryConfig.replaySocketPort", "must be a port"))
 }
@@ -159,8 +188,11 @@ func (p preciseParams) differs() (list []string) {
 		if e := k.ports(); e.Port > 0 {
 			list = append(list, fmt.Sprintf("events are read from port %d of each endpoint for which the endpoints file says nothing else", e.Port))
 		}
-		if k.ZMQEndpoint != "" {
-			list = append(list, "nobody listens at kvEventsConfig.zmqEndpoint: engines that connect there must publish on a port of their own")
+		switch at := k.listen(); {
+		case at != "":
+			list = append(list, fmt.Sprintf("publishers dial in at %s: their address must be an endpoint's and their topic, if kv@ENDPOINT@MODEL, name it (--events-allow for others)", at))
+		case k.ZMQEndpoint != "":
+			list = append(list, "nobody listens at kvEventsConfig.zmqEndpoint, since engines are dialled (discoverPods, socketPort)")
 		}
 	}
 	if len(p.IndexerConfig) > 0 {

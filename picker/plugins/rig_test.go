@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
@@ -23,9 +23,9 @@ type one struct {
 	load   endpoint.Load
 	gauges *endpoint.Gauges // At zero means now
 	held   int32            // tokens of every prompt, on the device
-	tiers  *[indexer.NumTiers]int32
+	tiers  *[block.NumTiers]int32
 	labels map[string]string
-	cost   *endpoint.Cost
+	cost   *endpoint.Cost // learned, or assumed if nothing was seen
 }
 
 // fleet is a scripted pool that matches by script.
@@ -52,8 +52,10 @@ func newFleet(list ...one) *fleet {
 			}
 			ep.SetGauges(*g)
 		}
-		if list[i].cost != nil {
-			ep.SetPriorCost(*list[i].cost)
+		if c := list[i].cost; c != nil && c.PrefillSeen > 0 {
+			ep.SetRemoteCost(*c)
+		} else if c != nil {
+			ep.SetPriorCost(*c)
 		}
 	}
 	return f
@@ -62,7 +64,7 @@ func newFleet(list ...one) *fleet {
 func (f *fleet) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	for k, ep := range eps {
 		e := f.list[ep.ID]
-		held[k].Run.Tokens[indexer.TierGPU] = e.held
+		held[k].Run.Tokens[block.TierGPU] = e.held
 		if e.tiers != nil {
 			held[k].Run.Tokens = *e.tiers
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -40,7 +40,7 @@ func TestScorers(t *testing.T) {
 	f("prefix-cache-scorer", held, "", 1, .25, 0, .5)
 	f("precise-prefix-cache-scorer", held, "", 1, .25, 0, .5)
 	f("prefix-cache-scorer", held, `{"matchLengthWeight":0.5,"matchLengthScaleTokens":500}`, 1, .25, 0, .75)
-	f("prefix-cache", newFleet(one{tiers: &[indexer.NumTiers]int32{100, 100, 100, 100}}), "", .28)
+	f("prefix-cache", newFleet(one{tiers: &[block.NumTiers]int32{100, 100, 100, 100}}), "", .28)
 	f("prefix-cache-scorer", newFleet(one{held: 4000}), "", 1)
 
 	// Tokens before first tokens count, and what the request of 1,000 adds to them.
@@ -165,13 +165,20 @@ func TestContextLength(t *testing.T) {
 // decode steps of 10 ms plus 1 ms per sequence.
 var simple = endpoint.Cost{Base: .01, PerToken: 1e-3, PerPair: 1e-12, Step: .01, PerSeq: 1e-3, PerContext: 1e-12}
 
+// taught is the same, learned from answers.
+func taught() *endpoint.Cost {
+	c := simple
+	c.PrefillSeen, c.DecodeSeen = trustedSamples, trustedSamples
+	return &c
+}
+
 func TestLatencyScorer(t *testing.T) {
 	e := func(prefill, requests int64) one {
 		waiting := int64(0)
 		if prefill > 0 {
 			waiting = 1
 		}
-		return one{load: endpoint.Load{Requests: requests, Waiting: waiting, Prefill: prefill}, cost: &simple}
+		return one{load: endpoint.Load{Requests: requests, Waiting: waiting, Prefill: prefill}, cost: taught()}
 	}
 	// Expected first tokens of a request of 100 tokens: .110, .210, .310 s;
 	// steps of 12, 12 and 13 ms.
@@ -192,20 +199,31 @@ func TestLatencyScorer(t *testing.T) {
 		}
 	}
 	all := time.Second
-	check("all meet it: the fullest", score(all, all, ""), 0, .4, 1)
-	check("all meet it: the emptiest", score(all, all, `{"headroomSelectionStrategy":"most"}`), 1, .6, 0)
-	check("one meets it", score(150*time.Millisecond, all, ""), 1, 0, 0)
-	check("no target: the earliest", score(0, 0, ""), 1, .6, 0)
-	check("one target, the other time does not count: the fullest", score(all, 0, ""), 0, .5, 1)
-	check("the emptiest", score(all, 0, `{"headroomSelectionStrategy":"most"}`), 1, .5, 0)
-	check("one meets the only target", score(150*time.Millisecond, 0, ""), 1, 0, 0)
-	check("two meet the other only target", score(0, 12500*time.Microsecond, ""), 1, 1, 0)
-	check("tokens slow at two, both slow at one", score(250*time.Millisecond, time.Millisecond, ""), 0, 1, 0)
+	check("all meet it: the fullest", score(all, all, ""), .01, .41, 1)
+	check("all meet it: the emptiest", score(all, all, `{"headroomSelectionStrategy":"most"}`), 1, .61, .01)
+	check("one meets it", score(150*time.Millisecond, all, ""), .51, 0, 0)
+	check("no target: the earliest", score(0, 0, ""), 1, .61, .01)
+	check("one target, the other time does not count: the fullest", score(all, 0, ""), .01, .51, 1)
+	check("the emptiest", score(all, 0, `{"headroomSelectionStrategy":"most"}`), 1, .51, .01)
+	check("one meets the only target", score(150*time.Millisecond, 0, ""), .51, 0, 0)
+	check("two meet the other only target", score(0, 12500*time.Microsecond, ""), .51, .51, 0)
+	check("tokens slow at two, both slow at one", score(250*time.Millisecond, time.Millisecond, ""), .01, 1, 0)
 	idle := newFleet(e(200, 3), e(0, 0))
 	r := ask(100)
 	r.SLOTTFT = time.Millisecond
-	if got := idle.scores(t, r, "latency-scorer", ""); !near(got, []float64{0, 1}) {
+	if got := idle.scores(t, r, "latency-scorer", ""); !near(got, []float64{0, .51}) {
 		t.Error("idle endpoints first:", got)
+	}
+	// Nothing was learned: half of the cache free and a queue of 1 of 4; a quarter, the
+	// longest queue and half of the prompt; all, none, nothing.
+	young := newFleet(one{gauges: &endpoint.Gauges{Waiting: 1, KVUse: .5}}, one{gauges: &endpoint.Gauges{Waiting: 4, KVUse: .75}, held: 50}, one{gauges: &endpoint.Gauges{}})
+	for params, want := range map[string][]float64{
+		``: {.42, .25, .67}, `{"compositeKVWeight":0,"compositePrefixWeight":3}`: {.19, .38, .25},
+		`{"compositeKVWeight":0,"compositeQueueWeight":0,"compositePrefixWeight":0}`: {.5, .25, 1},
+	} {
+		if got := young.scores(t, ask(100), "latency-scorer", params); !near(got, want) {
+			t.Errorf("nothing learned, %s: %v, want %v", params, got, want)
+		}
 	}
 }
 

@@ -14,13 +14,17 @@ type sloTierParams struct {
 // sloTier keeps the endpoints that are expected to meet the request's latency
 // targets. When there are both kinds it keeps the others with a small
 // probability, so that they are looked at again. Without a target, and when
-// nobody or everybody meets it, everybody stays.
+// nobody or everybody meets it, and until something was learned, everybody stays.
 type sloTier struct{ epsilon float64 }
 
 func newSLOTier(p sloTierParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Filter: sloTier{p.EpsilonExploreNeg}},
+	return plugin.Plugin{Filter: sloTier{p.EpsilonExploreNeg}, Differs: []string{oneTarget}},
 		plugin.Require(p.EpsilonExploreNeg >= 0 && p.EpsilonExploreNeg <= 1, "epsilonExploreNeg", "must be between 0 and 1")
 }
+
+// oneTarget is where headroom is judged otherwise than by pickers for which a time
+// without a target is missed.
+const oneTarget = "of a request that names one latency target, the time without a target counts as met; elsewhere as missed"
 
 // headroom returns target minus expectation, in seconds, for first token and
 // time per token. Without a target the target is 0.
@@ -31,7 +35,7 @@ func headroom(c *picker.Cycle, k int) (ttft, tpot float64) {
 // Filter implements picker.Filter.
 func (f sloTier) Filter(c *picker.Cycle, keep []bool) {
 	r := c.Request
-	if r.SLOTTFT == 0 && r.SLOTPOT == 0 {
+	if r.SLOTTFT == 0 && r.SLOTPOT == 0 || !learned(c) {
 		return
 	}
 	met := 0

@@ -41,7 +41,7 @@ func filterTypes() plugin.Table {
 			Summary: "Keeps endpoints near the peer chosen before.", New: plugin.WithParams(topologyParams{MinAffinity: "host"}, newTopology)},
 		{Name: "header-based-testing-filter", Kind: plugin.KindFilter,
 			Summary: "Keeps the endpoints that a test header names.",
-			New:     plugin.Fixed(plugin.Plugin{Filter: headerTesting{}, Scorer: headerTesting{}})},
+			New:     plugin.Fixed(plugin.Plugin{Filter: plugin.HeaderTesting{}, Scorer: plugin.HeaderTesting{}})},
 	}
 }
 

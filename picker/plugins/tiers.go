@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -18,12 +18,12 @@ type tierParams struct {
 }
 
 var usualPrecise = preciseParams{TierWeights: tierParams{
-	GPU: picker.DefaultTiers[indexer.TierGPU], CPU: picker.DefaultTiers[indexer.TierCPU],
-	Disk: picker.DefaultTiers[indexer.TierDisk], Remote: picker.DefaultTiers[indexer.TierRemote],
+	GPU: picker.DefaultTiers[block.TierGPU], CPU: picker.DefaultTiers[block.TierCPU],
+	Disk: picker.DefaultTiers[block.TierDisk], Remote: picker.DefaultTiers[block.TierRemote],
 }}
 
 func (p *tierParams) weights() picker.TierWeights {
-	return picker.TierWeights{indexer.TierGPU: p.GPU, indexer.TierCPU: p.CPU, indexer.TierDisk: p.Disk, indexer.TierRemote: p.Remote}
+	return picker.TierWeights{block.TierGPU: p.GPU, block.TierCPU: p.CPU, block.TierDisk: p.Disk, block.TierRemote: p.Remote}
 }
 
 // backends are tier weights as other pickers' files have them. Whatever else
@@ -38,7 +38,7 @@ type backends struct {
 // enter overwrites the weights of the tiers that are named.
 func (b *backends) enter(w *picker.TierWeights) {
 	for _, e := range b.List {
-		for t := range indexer.NumTiers {
+		for t := range block.NumTiers {
 			if strings.EqualFold(e.Name, t.String()) {
 				w[t] = e.Weight
 			}

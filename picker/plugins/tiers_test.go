@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-type tiers = [indexer.NumTiers]int32
+type tiers = [block.NumTiers]int32
 
 // Every rule that knows an endpoint by what it holds weighs the tiers.
 func TestTiersWeigh(t *testing.T) {

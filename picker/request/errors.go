@@ -18,11 +18,12 @@ const (
 	ReasonModelNotFound        // 404
 	ReasonNoEndpoints          // 503
 	ReasonSaturated            // 429
-	ReasonTTLExpired           // 503
+	ReasonTTLExpired           // 429: it waited for capacity as long as it may
 	ReasonCancelled            // 499
 	ReasonShuttingDown         // 503
 	ReasonOverloaded           // 503: no memory left
 	ReasonNotHeld              // 412: wanted only where the prompt is held
+	ReasonEvicted              // 429: it was served, and made way for others
 	numReasons          = iota
 )
 
@@ -38,6 +39,7 @@ var reasonNames = [numReasons]string{
 	ReasonShuttingDown:  "shutting_down",
 	ReasonOverloaded:    "overloaded",
 	ReasonNotHeld:       "not_held",
+	ReasonEvicted:       "evicted",
 }
 
 // String returns the reason's name on the wire, "internal" for a value outside

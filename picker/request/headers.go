@@ -21,6 +21,7 @@ const (
 	HeaderSLOTPOTAlt      = "x-slo-tpot-ms"
 	HeaderPrefer          = "prefer"
 	HeaderQueueTTL        = "x-grapevine-queue-ttl-ms"
+	HeaderClusters        = "x-grapevine-clusters"
 	HeaderSession         = "x-session-id"
 	HeaderSessionToken    = "x-session-token"
 	HeaderTestSelection   = "test-epp-endpoint-selection"
@@ -43,11 +44,22 @@ const (
 	HeaderSignature   = "x-grapevine-targets-signature"
 	// HeaderHandOver is on answers: the sidecar's report (package handover).
 	HeaderHandOver = "x-grapevine-hand-over"
+	// HeaderFaults is on answers: which prefill legs were asked in vain, and why. The picker
+	// takes it off.
+	HeaderFaults = "x-grapevine-prefill-faults"
+	// HeaderHop is the token of a request that another cluster of the federation sent. It
+	// is signed, and comes through the gateway as the client's headers do: proxies leave it
+	// to the picker, which believes what it can verify.
+	HeaderHop = "x-grapevine-hop"
 )
 
 // preferAvailable is the value of HeaderPrefer by which a request asks for an endpoint
 // that holds its prompt.
 const preferAvailable = "if-available"
+
+// MetadataImport is the initial metadata of an ext_proc stream by which a route names
+// the import that its requests are for: namespace/name.
+const MetadataImport = "x-grapevine-import"
 
 // MetadataDestinations is the initial metadata of an ext_proc stream in which a
 // proxy announces how many addresses it takes in one answer.
@@ -60,7 +72,7 @@ const MetadataDestinations = "x-grapevine-destinations"
 func RoutingHeaders() []string {
 	return []string{
 		HeaderDestination, HeaderServed, HeaderSubset, HeaderFallback, HeaderScores,
-		HeaderPrefiller, HeaderEncoders, HeaderDataParallel, HeaderKVSource, HeaderConformance, HeaderSignature,
+		HeaderPrefiller, HeaderEncoders, HeaderDataParallel, HeaderKVSource, HeaderConformance, HeaderSignature, HeaderHop,
 	}
 }
 
@@ -76,6 +88,7 @@ func readHeaders(r *Request) {
 	r.Session = header(r.Headers, HeaderSession, HeaderSessionToken)
 	r.QueueTTL = milliseconds(r.Headers.Get(HeaderQueueTTL))
 	r.SLOTTFT = milliseconds(header(r.Headers, HeaderSLOTTFT, HeaderSLOTTFTAlt))
+	r.Clusters = header(r.Headers, HeaderClusters, HeaderClusters)
 	r.IfAvailable = strings.Contains(r.Headers.Get(HeaderPrefer), preferAvailable)
 	r.SLOTPOT = milliseconds(header(r.Headers, HeaderSLOTPOT, HeaderSLOTPOTAlt))
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
@@ -27,18 +27,25 @@ var kinds = [...]struct {
 }
 
 // KindOf returns the kind of a request path, which may carry a query. A prefix
-// before the known path is accepted, as gateways route by one.
-func KindOf(path string) Kind {
+// before the known path is accepted, as gateways route by one. It may stand for the
+// version, which the gateway puts in on the way to the engine: such a path is likely
+// of the kind, and not surely, because other calls end in the same word.
+func KindOf(path string) (kind Kind, sure bool) {
 	path, _, _ = strings.Cut(path, "?")
 	if path == "/generate" { // a suffix elsewhere: other engines use the word too
-		return KindGenerate
+		return KindGenerate, true
 	}
 	for _, k := range kinds {
 		if strings.HasSuffix(path, k.path) {
-			return k.kind
+			return k.kind, true
 		}
 	}
-	return KindOther
+	for _, k := range kinds {
+		if short, ok := strings.CutPrefix(k.path, "/v1"); ok && strings.HasSuffix(path, short) {
+			return k.kind, false
+		}
+	}
+	return KindOther, true
 }
 
 var scanners = sync.Pool{New: func() any { return new(scanner) }}
@@ -50,8 +57,12 @@ var scanners = sync.Pool{New: func() any { return new(scanner) }}
 // happens to be JSON. Of duplicate keys the last one counts, as engines do.
 func Parse(r *Request) error {
 	readHeaders(r)
-	r.Kind = KindOf(r.Path)
+	var sure bool
+	r.Kind, sure = KindOf(r.Path)
 	at, ok := scanBody(r)
+	if !sure && (!ok || r.Model == "" || !r.Prompt.Main.Found()) {
+		r.Kind = KindOther
+	}
 	if r.Kind != KindOther && !ok {
 		return Errorf(ReasonBadRequest, "request body is not valid JSON (at byte %d)", at)
 	}
@@ -67,8 +78,11 @@ func Parse(r *Request) error {
 // stays unknown.
 func ParsePrefix(r *Request) {
 	readHeaders(r)
-	r.Kind = KindOf(r.Path)
-	scanBody(r)
+	var sure bool
+	r.Kind, sure = KindOf(r.Path)
+	if scanBody(r); !sure && !r.Prompt.Main.Found() {
+		r.Kind = KindOther
+	}
 	finishRequest(r)
 }
 
@@ -217,10 +231,10 @@ func previous(id string) string {
 }
 
 // previousOf returns the id of the stored response that a path names, as in
-// /v1/responses/ID and /v1/responses/ID/cancel.
+// /v1/responses/ID and /v1/responses/ID/cancel, whatever stands for the version.
 func previousOf(path string) string {
 	path, _, _ = strings.Cut(path, "?")
-	_, rest, _ := strings.Cut(path, "/v1/responses/")
+	_, rest, _ := strings.Cut(path, "/responses/")
 	id, _, _ := strings.Cut(rest, "/")
 	return previous(id)
 }
@@ -332,8 +346,8 @@ func chunkBytes(body []byte, p PromptSpans) []byte {
 // ChunkRoot returns the key above the first chunk of r's prompt: the root of
 // the scope, and below it the tools, which templates render before everything
 // else.
-func (r *Request) ChunkRoot(h indexer.Hasher, scope indexer.Scope) indexer.BlockKey {
-	scope.Space = indexer.SpaceChunks
+func (r *Request) ChunkRoot(h block.Hasher, scope block.Scope) block.Key {
+	scope.Space = block.SpaceChunks
 	root := h.Root(scope)
 	if !r.Prompt.Tools.Found() {
 		return root

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/grapevine-epp/grapevine/indexer"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 type headerMap map[string]string
@@ -35,6 +36,16 @@ func TestParse(t *testing.T) {
 	f(chat, `{"mod\u0065l":"a\/b"}`, model, `a/b|"a\/b"`)
 	f(chat, "\t{\"x\":{\"model\":\"no\"},\"model\":\"a\\\\\"}", model, `a\|"a\\"`)
 	f("/openai/v1/completions?x=1", `{"model":"m"}`, func(r *Request) any { return r.Kind }, KindCompletions)
+	// Without the version it is one where the body is that of one, else another call.
+	kind := func(r *Request) any { return r.Kind }
+	f("/openai/deployments/m/chat/completions?api-version=1", `{"model":"m","messages":[{}]}`, kind, KindChat)
+	f("/llm/completions", `{"model":"m","prompt":"x"}`, kind, KindCompletions)
+	f("/llm/responses", `{"model":"m","input":"x"}`, kind, KindResponses)
+	f("/v1/threads/t/messages", `{"role":"user","content":"x"}`, kind, KindOther)
+	f("/api/messages", `not JSON`, kind, KindOther)
+	f("/api/embeddings", `{"input":"x"}`, kind, KindOther)
+	f("/my-completions", `{"model":"m","prompt":"x"}`, kind, KindOther)
+	f("/llm/responses/resp_1/cancel", ``, func(r *Request) any { return r.Previous }, "resp_1")
 
 	stream := func(r *Request) any { return fmt.Sprint(r.Stream, r.IncludeUsage, r.MaxTokens) }
 	f(chat, `{"model":"a","stream":true,"stream_options":{"include_usage":true},"max_tokens":7}`, stream, "true true 7")
@@ -153,13 +164,13 @@ func TestParsePrefix(t *testing.T) {
 }
 
 func TestChunkRoot(t *testing.T) {
-	h := indexer.NewHasher(indexer.Seed{1})
-	root := func(body string) indexer.BlockKey {
+	h := block.NewHasher(block.Seed{1})
+	root := func(body string) block.Key {
 		r := &Request{Path: "/v1/chat/completions", Body: []byte(body)}
 		if err := Parse(r); err != nil {
 			t.Fatal(err)
 		}
-		return r.ChunkRoot(h, indexer.Scope{Model: r.Model})
+		return r.ChunkRoot(h, block.Scope{Model: r.Model})
 	}
 	plain := root(`{"model":"m","messages":[{}]}`)
 	if empty := root(`{"model":"m","messages":[{}],"tools":[]}`); empty != plain {

@@ -3,7 +3,7 @@ package request
 import (
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
@@ -75,6 +75,9 @@ type Request struct {
 	FairnessID string
 	Priority   int
 
+	Import   string // namespace/name of the import that its route names, "" for none
+	Clusters string // clusters in which it may be served, as the request says: a comma list, "" for all
+
 	Capped      bool // the priority may not be above MaxPriority
 	MaxPriority int
 
@@ -99,11 +102,11 @@ type Request struct {
 
 	// What the prompt is matched by. Parse fills Chunks.Bytes and
 	// InputTokens, the prompt producer the rest.
-	Exact       []indexer.Query    // precise spaces to be matched, usually one; empty when the prompt could not be rendered
-	Chunks      indexer.Query      // approximate space
-	ChunkKeys   []indexer.BlockKey // chain of Chunks, by the prompt producer
-	PromptBytes int                // length of the rendered prompt, 0 when it could not be rendered
-	InputTokens int                // exact for token ids, else estimated from bytes
+	Exact       []block.Query // precise spaces to be matched, usually one; empty when the prompt could not be rendered
+	Chunks      block.Query   // approximate space
+	ChunkKeys   []block.Key   // chain of Chunks, by the prompt producer
+	PromptBytes int           // length of the rendered prompt, 0 when it could not be rendered
+	InputTokens int           // exact for token ids, else estimated from bytes
 
 	SLOTTFT time.Duration // x-slo-ttft-ms, 0 when absent
 	SLOTPOT time.Duration // x-slo-tpot-ms, 0 when absent
@@ -111,6 +114,10 @@ type Request struct {
 	QueueTTL time.Duration // x-grapevine-queue-ttl-ms: how long it may wait for capacity at most, 0 when absent
 	MaxWait  time.Duration // as long as the proxy lets it wait, 0: as long as it likes
 	Waits    func()        // is told that the request waits for capacity; nil: nobody is
+	// Leaves is asked while the request waits for capacity, with the seconds for which it is
+	// expected to go on; true: it has gone to another cluster. nil: it stays.
+	Leaves func(wait float64) bool
+	Evict  func() // ends the request while it is served and returns at once, nil where that cannot be done; any goroutine may call it
 
 	// Subset the proxy allows. HasSubset with an empty Subset admits nobody.
 	Subset    []string // ip:port

@@ -11,7 +11,7 @@ import (
 func IntentHeaders() []string {
 	return []string{
 		HeaderObjective, HeaderObjectiveAlt, HeaderFairness, HeaderFairnessAlt, HeaderModelRewrite, HeaderModelRewriteAlt,
-		HeaderSLOTTFT, HeaderSLOTTFTAlt, HeaderSLOTPOT, HeaderSLOTPOTAlt,
+		HeaderSLOTTFT, HeaderSLOTTFTAlt, HeaderSLOTPOT, HeaderSLOTPOTAlt, HeaderClusters,
 	}
 }
 
@@ -31,6 +31,7 @@ type Limits struct {
 	Rewrite     bool // the model rewrite header counts
 	Fairness    bool // the fairness id counts
 	Latency     bool // latency targets count
+	Clusters    bool // the list of clusters in which it may be served counts
 }
 
 // Apply takes from a parsed request what may not count. names are those in the
@@ -93,6 +94,9 @@ func (t *Trust) limit(r *Request, dst []string) []string {
 		disown(HeaderSLOTTFT, HeaderSLOTTFTAlt)
 		disown(HeaderSLOTPOT, HeaderSLOTPOTAlt)
 		r.SLOTTFT, r.SLOTPOT = 0, 0
+	}
+	if !t.Others.Clusters && r.Headers.Get(HeaderClusters) != "" {
+		dst, r.Clusters = append(dst, HeaderClusters), ""
 	}
 	return dst
 }

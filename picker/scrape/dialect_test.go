@@ -1,6 +1,7 @@
 package scrape
 
 import (
+	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -145,7 +147,7 @@ func TestPollDialect(t *testing.T) {
 		return d
 	}
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
-	p, err := Open(Options{Slow: time.Millisecond, Fast: time.Millisecond, Scheme: "https", Path: "stats", SkipVerify: true, Dialects: current})
+	p, err := Open(Options{Slow: time.Millisecond, Fast: time.Millisecond, Scheme: "https", Path: "stats", TLS: &tls.Config{InsecureSkipVerify: true}, Dialects: current})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +157,7 @@ func TestPollDialect(t *testing.T) {
 	ep := pool.Snapshot().Endpoints[0]
 	sees := func(want int) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); ep.Gauges().Waiting != want; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testkit.Patience); ep.Gauges().Waiting != want; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("gauges %+v, want %d waiting", ep.Gauges(), want)
 			}

@@ -29,12 +29,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		readings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_scrape_readings_total", Help: "Readings of engine metrics by result."}, []string{"result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "grapevine_scrape_duration_seconds", Help: "Time from the request to the end of the page, of readings that succeeded.",
+			Name: "grapevine_scrape_duration_seconds", Help: "Duration of successful readings, from the request to the end of the page.",
 			Buckets: prometheus.ExponentialBuckets(250e-6, 4, 8)}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "grapevine_scrape_bytes_total", Help: "Bytes of engine metrics read."}),
 		skipped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "grapevine_scrape_skipped_total", Help: "Lines too long and values that are no number, in pages that were read."}),
+			Name: "grapevine_scrape_skipped_total", Help: "Lines that were too long and values that were not numbers, in pages that were read."}),
 	}
 	if reg == nil {
 		return m, nil

@@ -41,6 +41,9 @@ type Options struct {
 	// are. It is asked up to once per Fast for each endpoint, must return at
 	// once and must not call the Poller. nil means NearSaturation.
 	Demand func(*endpoint.Endpoint) bool
+	// OnRestart is told that the process behind a page is another one than that of the page
+	// before, between SetGauges and OnPage; nil: nobody wants to know.
+	OnRestart func(*endpoint.Endpoint)
 	// OnPage is told every page that was read, after SetGauges, on the
 	// reading's goroutine; nil: nobody wants to know.
 	OnPage func(*endpoint.Endpoint, Page)
@@ -52,9 +55,9 @@ type Options struct {
 	// reading and must return at once. nil means the built-in names.
 	Dialects func() *Dialects
 	// Scheme and Path of pages whose endpoint does not say; "" means http and
-	// /metrics. SkipVerify accepts any certificate.
+	// /metrics.
 	Scheme, Path string
-	SkipVerify   bool
+	TLS          *tls.Config // of https; nil: certificates are verified, none is shown
 
 	Transport  http.RoundTripper     // nil means one with a kept connection per address and no compression
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
@@ -135,9 +138,7 @@ func newTransport(o *Options) *http.Transport {
 		ReadBufferSize:         4 << 10,
 		WriteBufferSize:        1 << 10,
 	}
-	if o.SkipVerify {
-		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
-	}
+	t.TLSClientConfig = o.TLS
 	return t
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -33,7 +33,7 @@ type Poller struct {
 	mu      sync.Mutex
 	closed  bool
 	targets []*target
-	byID    map[indexer.EndpointID]*target
+	byID    map[block.EndpointID]*target
 }
 
 // target is one endpoint as the poller sees it. mu of the Poller guards it;
@@ -55,6 +55,7 @@ type target struct {
 	waiting   []chan<- outcome // to be told of the reading in flight
 	status    EndpointStatus
 	lastDown  bool // we have marked it as down
+	unheard   int  // readings in a row that nobody answered
 }
 
 // outcome is what became of one reading.
@@ -73,7 +74,7 @@ func Open(o Options) (*Poller, error) {
 	p := &Poller{
 		opts: o, metrics: m,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
-		byID: map[indexer.EndpointID]*target{},
+		byID: map[block.EndpointID]*target{},
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if err := m.watch(o.Registerer, p); err != nil {
@@ -140,7 +141,7 @@ func (p *Poller) add(ep *endpoint.Endpoint) {
 	var err error
 	if t.request, err = p.opts.newRequest(ep); err != nil {
 		t.status.State, t.status.Error = StateFailing, err.Error()
-		p.opts.Log.Error("metrics address is unusable", "endpoint", ep.Address, "error", err)
+		p.opts.Log.Error("metrics address cannot be used", "endpoint", ep.Address, "error", err)
 	}
 	now := p.opts.Now()
 	t.due = now.Add(time.Duration(p.opts.Random() * float64(p.spread())))
@@ -290,7 +291,9 @@ func (p *Poller) due(t *target, now time.Time) bool {
 // plan sets when a target is read next, after a reading that began at start.
 func (p *Poller) plan(t *target, start, end time.Time) {
 	wait := p.opts.Slow
-	for n := 1; n < t.status.Failures && wait < p.opts.MaxBackoff; n++ {
+	// An engine whose page cannot be read, or that has none, still shows by its answers
+	// that it lives: only for one that does not answer may the next look wait.
+	for n := 1; n < t.unheard && wait < p.opts.MaxBackoff; n++ {
 		wait *= 2
 	}
 	wait = min(wait, max(p.opts.MaxBackoff, p.opts.Slow))

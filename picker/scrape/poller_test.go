@@ -264,6 +264,17 @@ func TestAnswersMeanAlive(t *testing.T) {
 	})
 }
 
+// TestUselessPagesAreReadOn: that an endpoint lives is known from its answers alone where
+// it has no page of metrics, so the next look must not wait longer and longer.
+func TestUselessPagesAreReadOn(t *testing.T) {
+	fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
+		e.set(hostA, func(g *engine) { g.status = http.StatusNotFound })
+		e.taken(hostA)
+		time.Sleep(30 * time.Second)
+		gaps(t, e.taken(hostA), 900*time.Millisecond, 1130*time.Millisecond)
+	})
+}
+
 // TestNeverTwoInFlight: neither demand nor refreshes pile requests up on an
 // engine that hangs, and a slow one gets its rest.
 func TestNeverTwoInFlight(t *testing.T) {
@@ -311,6 +322,28 @@ func TestRefreshBeginsAfterTheCall(t *testing.T) {
 		defer cancel()
 		if _, err := p.Refresh(ctx, ep); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("impatient caller: %v", err)
+		}
+	})
+}
+
+// TestRestart: a later start time on the page is another process; an earlier one is a
+// neighbour of the same.
+func TestRestart(t *testing.T) {
+	restarts := 0
+	o := Options{OnRestart: func(*endpoint.Endpoint) { restarts++ }}
+	fake(t, o, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
+		for i, started := range []string{"100", "100", "101", "100.5", "101.2", "99", ""} {
+			page := "vllm:num_requests_waiting 0\n"
+			if started != "" {
+				page += "process_start_time_seconds " + started + "\n"
+			}
+			e.set(hostA, func(g *engine) { g.page = page })
+			if _, err := p.Refresh(t.Context(), pool.Snapshot().Endpoints[0]); err != nil {
+				t.Fatal(err)
+			}
+			if want := min(i/2, 1); restarts != want {
+				t.Errorf("after %q: %d restarts, want %d", started, restarts, want)
+			}
 		}
 	})
 }

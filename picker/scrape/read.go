@@ -52,15 +52,25 @@ func (p *Poller) read(t *target, ep *endpoint.Endpoint, start time.Time) {
 	cancel()
 	if err == nil {
 		g := page.Gauges(at)
-		if old := ep.Gauges(); old.LoRA.Equal(g.LoRA) {
+		old := ep.Gauges()
+		if old.LoRA.Equal(g.LoRA) {
 			g.LoRA = old.LoRA
 		}
 		ep.SetGauges(g)
+		if p.opts.OnRestart != nil && restarted(old.Started, g.Started) {
+			p.opts.OnRestart(ep)
+		}
 		if p.opts.OnPage != nil {
 			p.opts.OnPage(ep, page)
 		}
 	}
 	p.finish(t, start, at, outcome{page, err})
+}
+
+// restarted reports whether a process started after another one. Only a later start
+// counts: behind one address there may be several processes, each with its page.
+func restarted(before, after time.Time) bool {
+	return !before.IsZero() && after.Sub(before) >= time.Second
 }
 
 // fetch gets and scans a page. at is when the answer began.
@@ -128,6 +138,9 @@ func (p *Poller) finish(t *target, start, at time.Time, o outcome) {
 func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 	s := &t.status
 	s.Took = took
+	if t.unheard++; answered(o.err) {
+		t.unheard = 0
+	}
 	if o.err == nil {
 		if s.Failures > 0 {
 			p.opts.Log.Info("engine metrics read again", "endpoint", t.ep.Address, "failures", s.Failures)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -66,7 +66,7 @@ func (r *Reader) doubt(model string) []<-chan struct{} {
 
 // readAgain returns what is closed when a reading ends that begins now or later.
 // The caller holds mu.
-func (r *Reader) readAgain(id indexer.EndpointID, e *engine, now time.Time) <-chan struct{} {
+func (r *Reader) readAgain(id block.EndpointID, e *engine, now time.Time) <-chan struct{} {
 	if e.reading == nil && now.Sub(e.tried) >= pause {
 		r.begin(id, e, now)
 		return e.reading

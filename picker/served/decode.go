@@ -1,6 +1,7 @@
 package served
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 
@@ -19,7 +20,30 @@ var errNoList = errors.New("served: the answer is not a list of models")
 // page is the answer to GET /v1/models, as far as it is read.
 type page struct {
 	Object string `json:"object"`
-	Data   []card `json:"data"`
+	Data   cards  `json:"data"`
+}
+
+// cards are the models of a page, one more than the bound at most: an element of two
+// bytes takes seventy times as many.
+type cards []card
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *cards) UnmarshalJSON(text []byte) error {
+	if *c = nil; string(text) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return errNoList
+	}
+	for *c = (cards{}); d.More() && len(*c) <= maxModels; {
+		var one card
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		*c = append(*c, one)
+	}
+	return nil
 }
 
 type card struct {

@@ -19,13 +19,13 @@ func newMetrics(reg prometheus.Registerer, o *Options) (*metrics, error) {
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "grapevine_models_reads_total", Help: "Readings of engines' lists of models, by result: same, changed or failed."}, []string{"result"}),
 		confirms: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "grapevine_models_confirms_total", Help: "Requests that waited for lists to be read again, since nobody was known to serve their model."}),
+			Name: "grapevine_models_confirms_total", Help: "Requests that waited while lists of models were read again, because no endpoint was known to serve theirs."}),
 	}
 	served := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "grapevine_models_served", Help: "Names of models that some endpoint is known to serve."},
+		Name: "grapevine_models_served", Help: "Names of models that at least one endpoint is known to serve."},
 		func() float64 { return float64(len(o.Pool.Snapshot().Models())) })
 	unknown := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "grapevine_models_unknown_endpoints", Help: "Endpoints of which nobody knows what they serve."},
+		Name: "grapevine_models_unknown_endpoints", Help: "Endpoints whose models are not known."},
 		func() float64 { return float64(len(o.Pool.Snapshot().Open())) })
 	for _, result := range []string{resultSame, resultChanged, resultFailed} {
 		m.reads.WithLabelValues(result)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -23,7 +23,7 @@ type Reader struct {
 	done    sync.WaitGroup
 
 	mu        sync.Mutex
-	engines   map[indexer.EndpointID]*engine
+	engines   map[block.EndpointID]*engine
 	confirmed map[string]time.Time // names, and when their lists were read for them
 }
 
@@ -44,7 +44,7 @@ func Open(o Options) (*Reader, error) {
 	}
 	r := &Reader{
 		opts: o, slots: make(chan struct{}, atOnce), wake: make(chan struct{}, 1),
-		engines: map[indexer.EndpointID]*engine{}, confirmed: map[string]time.Time{},
+		engines: map[block.EndpointID]*engine{}, confirmed: map[string]time.Time{},
 	}
 	var err error
 	if r.metrics, err = newMetrics(o.Registerer, &r.opts); err != nil {
@@ -79,7 +79,7 @@ func (r *Reader) Changed(c endpoint.Change) {
 
 // Doubt has the endpoint's list read again soon: it refused a model that it was
 // known to serve.
-func (r *Reader) Doubt(id indexer.EndpointID) {
+func (r *Reader) Doubt(id block.EndpointID) {
 	r.mu.Lock()
 	if e := r.engines[id]; e != nil {
 		e.next = e.tried.Add(pause)
@@ -129,7 +129,7 @@ func (r *Reader) readDue() time.Duration {
 }
 
 // begin starts one reading. The caller holds mu.
-func (r *Reader) begin(id indexer.EndpointID, e *engine, now time.Time) {
+func (r *Reader) begin(id block.EndpointID, e *engine, now time.Time) {
 	if r.ctx.Err() != nil {
 		return
 	}
@@ -141,7 +141,7 @@ func (r *Reader) begin(id indexer.EndpointID, e *engine, now time.Time) {
 }
 
 // read asks one engine and tells the pool.
-func (r *Reader) read(id indexer.EndpointID, e *engine) {
+func (r *Reader) read(id block.EndpointID, e *engine) {
 	result := resultFailed
 	select {
 	case r.slots <- struct{}{}:
@@ -167,7 +167,7 @@ func (r *Reader) read(id indexer.EndpointID, e *engine) {
 }
 
 // ask reads one engine's list.
-func (r *Reader) ask(id indexer.EndpointID, address string) (endpoint.ModelList, error) {
+func (r *Reader) ask(id block.EndpointID, address string) (endpoint.ModelList, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.opts.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.opts.Scheme+"://"+address+"/v1/models", nil)

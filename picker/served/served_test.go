@@ -253,6 +253,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(vllm("a", "b")))
 	f.Add([]byte(`{"data":[{"id":"a","parent":"a"},{"id":"a"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		var c cards
+		if c.UnmarshalJSON(data) == nil && len(c) > maxModels+1 {
+			t.Errorf("%d models are read", len(c))
+		}
 		list, err := Decode(data, endpoint.EngineUnknown)
 		if err != nil {
 			return

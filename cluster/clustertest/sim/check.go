@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
 type coreMember = group.Member
@@ -129,6 +130,39 @@ func (w *World) checkMemory(limit int) {
 		w.Stats.HeldPeak = max(w.Stats.HeldPeak, held.Total())
 		if held.Total() > limit {
 			w.failf("%s holds %+v, more than %d bytes", m.name, held, limit)
+		}
+	}
+}
+
+// stale is how old what a member says to know exactly may be while things fail: a lease
+// until a reader that is gone is not relied on any more, and what a slow network holds up.
+const stale = 2500 * time.Millisecond
+
+// runWatched is Run, and looks all the time how old what members say to know exactly is:
+// those that nothing but its own pause keeps from saying so. A connection that broke
+// tells; one that is silent is for the engines' gauges to find out, which are not here.
+func (w *World) runWatched(d time.Duration) {
+	const look = 50 * time.Millisecond
+	for end := w.now + d; w.now < end; {
+		w.Run(min(look, end-w.now))
+		for _, m := range w.members {
+			if !m.up || m.paused > w.now || m.core.Phase() == group.Settling {
+				continue
+			}
+			for _, v := range m.log.Sources(nil) {
+				if v.Knowledge != knowledge.Exact || v.Reason != "" || v.Reader == "" {
+					continue // or it says that it is behind, or that nobody reads
+				}
+				age := w.bySource[v.Name].age(v.Position)
+				w.Stats.Watched++
+				if age > 0 {
+					w.Stats.Behind++
+				}
+				w.Stats.Oldest = max(w.Stats.Oldest, age)
+				if age > stale {
+					w.failf("%s says that it knows %s exactly and is %v behind; read by %s (here %v), role %v, lag %d", m.name, v.Name, age, v.Reader, v.Reading, v.Role, v.Lag)
+				}
+			}
 		}
 	}
 }

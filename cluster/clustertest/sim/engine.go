@@ -3,6 +3,8 @@ package sim
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
 )
 
 // engine is one source: the only writer of its log, and the truth.
@@ -11,6 +13,7 @@ type engine struct {
 	name  string
 	inc   uint64
 	batch []uint64           // what the current incarnation wrote, by sequence number
+	wrote []time.Duration    // when, and before that when it began
 	truth map[uint64][]chain // by incarnation: content after n batches
 	ring  int                // batches that a replay can reach back
 	every time.Duration      // mean time between batches
@@ -31,7 +34,7 @@ func (w *World) newEngine(name string, every time.Duration, ring int, loss float
 func (e *engine) restart() {
 	e.inc += 1 + e.w.rng.Uint64N(3)
 	e.gen++
-	e.batch = e.batch[:0]
+	e.batch, e.wrote = e.batch[:0], append(e.wrote[:0], e.w.now)
 	e.truth[e.inc] = []chain{{}}
 	for _, m := range e.w.members {
 		if r := m.readers[e.name]; m.up && r != nil {
@@ -61,7 +64,7 @@ func (e *engine) schedule() {
 func (e *engine) emit() {
 	v := e.w.rng.Uint64()
 	seq, inc := uint64(len(e.batch)), e.inc
-	e.batch = append(e.batch, v)
+	e.batch, e.wrote = append(e.batch, v), append(e.wrote, e.w.now)
 	t := e.truth[inc]
 	e.truth[inc] = append(t, t[len(t)-1].apply(v))
 	e.w.Stats.Batches++
@@ -95,4 +98,15 @@ func (e *engine) truthAt(inc, next uint64) (chain, bool) {
 		return chain{}, false
 	}
 	return t[next], true
+}
+
+// age returns for how long a position has not been the latest one.
+func (e *engine) age(at logs.Position) time.Duration {
+	switch {
+	case at.Inc != e.inc:
+		return e.w.now - e.wrote[0]
+	case at.Next >= uint64(len(e.batch)):
+		return 0
+	}
+	return e.w.now - e.wrote[at.Next+1]
 }

@@ -19,7 +19,7 @@ func (w *World) StartAll() {
 	}
 }
 
-// Kill ends a member's process without a word.
+// Kill ends a member's process without notice.
 func (w *World) Kill(i int) {
 	m := w.members[i]
 	if !m.up {

@@ -98,7 +98,7 @@ func RunPlan(p Plan) Result {
 	w.Run(w.between(100*time.Millisecond, time.Second))
 	for range 1 + w.rng.IntN(10) {
 		r.Trace = append(r.Trace, fmt.Sprintf("%v %s", w.now, w.randomFault()))
-		w.Run(w.between(50*time.Millisecond, 700*time.Millisecond))
+		w.runWatched(w.between(50*time.Millisecond, 700*time.Millisecond))
 		w.checkMemory(p.memoryLimit())
 	}
 	w.Heal()

@@ -47,7 +47,6 @@ func (r *reader) connect() {
 			return
 		}
 		r.connected = true
-		r.m.log.Reading(r.e.name, true)
 		r.replay()
 	})
 }
@@ -106,5 +105,6 @@ func (r *reader) replay() {
 		for i, v := range batches {
 			r.append(inc, first+uint64(i), v)
 		}
+		r.m.log.Reading(r.e.name, true) // others rely on who has caught up, not on who is connected
 	})
 }

@@ -3,14 +3,21 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
-var wholeTable = flag.Bool("cluster.traffic", false, "simulate the whole table of traffic")
+var (
+	wholeTable = flag.Bool("cluster.traffic", false, "simulate the whole table of traffic")
+	oneCell    = flag.String("cluster.cell", "", "simulate one cell of it: replicas, engines, time between an engine's batches (0: idle), such as 100,512,10s")
+)
 
 // What a frame takes on the wire beside itself (TCP/IP, TLS, HTTP/2, gRPC), and what a batch
 // of an engine takes there: measured on vLLM's streams with a block or two a batch.
@@ -23,6 +30,24 @@ const (
 type flow struct {
 	deltas, claims, beats float64 // bytes, with framing
 	everybody             float64 // if every replica read every engine
+	// What a replica takes, with its part of the simulated network: CPU seconds in a second,
+	// and bytes that are live.
+	cpu, live float64
+}
+
+// spent returns the CPU time of this process.
+func spent() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// live returns the bytes of the heap that are in use.
+func live() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
 }
 
 // traffic simulates a group of r replicas that share the streams of n engines, each of which
@@ -30,6 +55,7 @@ type flow struct {
 func traffic(t *testing.T, r, n int, every time.Duration) flow {
 	t.Helper()
 	var bytes [256]float64
+	empty := live()
 	p := Plan{
 		Seed: 1, Members: r, Sources: n, Every: every, Share: group.SharePartitioned, Name: "10.20.30.%d:8000/0",
 		Net:   Conditions{Delay: 200 * time.Microsecond},
@@ -41,14 +67,16 @@ func traffic(t *testing.T, r, n int, every time.Duration) flow {
 	bytes = [256]float64{}
 	before := w.Stats.Batches
 	const window = 20
+	begun := spent()
 	w.Run(window * time.Second)
 	f := flow{
-		deltas: bytes[wire.KindDelta] / window, claims: (bytes[wire.KindDigest] + bytes[wire.KindTips] + bytes[wire.KindMissed]) / window,
-		beats: bytes[wire.KindBeat] / window, everybody: float64(w.Stats.Batches-before) / window * float64(r) * batchWire,
+		cpu: (spent() - begun).Seconds() / window / float64(r), live: (live() - empty) / float64(r),
+		deltas: bytes[group.KindDelta] / window, claims: (bytes[group.KindDigest] + bytes[group.KindTips] + bytes[group.KindMissed]) / window,
+		beats: bytes[group.KindBeat] / window, everybody: float64(w.Stats.Batches-before) / window * float64(r) * batchWire,
 	}
 	for kind := range bytes {
 		switch kind {
-		case wire.KindDelta, wire.KindDigest, wire.KindTips, wire.KindMissed, wire.KindBeat:
+		case group.KindDelta, group.KindDigest, group.KindTips, group.KindMissed, group.KindBeat:
 		default:
 			if bytes[kind] > 0 {
 				t.Errorf("%d replicas, %d engines: %.0f bytes of kind %d, in a group at rest", r, n, bytes[kind], kind)
@@ -65,6 +93,7 @@ func traffic(t *testing.T, r, n int, every time.Duration) flow {
 // every other replica once; claims cost one per source that moved, ten seconds and peer; idle
 // sources cost nothing.
 func TestTraffic(t *testing.T) {
+	parts.Full(t)
 	type cell struct {
 		r, n  int
 		every time.Duration
@@ -80,14 +109,25 @@ func TestTraffic(t *testing.T) {
 			}
 		}
 	}
+	if *oneCell != "" {
+		c, wait := cell{}, ""
+		if _, err := fmt.Sscanf(strings.ReplaceAll(*oneCell, ",", " "), "%d %d %s", &c.r, &c.n, &wait); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if c.every, err = time.ParseDuration(wait); err != nil {
+			t.Fatal(err)
+		}
+		cells = []cell{c}
+	}
 	for _, c := range cells {
 		f := traffic(t, c.r, c.n, c.every)
 		rate := 0.0
 		if c.every > 0 {
 			rate = f.everybody / batchWire / float64(c.r) // batches per second
 		}
-		line := fmt.Sprintf("%2d replicas, %4d engines, %6.1f batches/s: deltas %8.1f kB/s, claims %7.1f kB/s, heartbeats %6.1f kB/s; each reads everything %8.1f kB/s",
-			c.r, c.n, rate, f.deltas/1e3, f.claims/1e3, f.beats/1e3, f.everybody/1e3)
+		line := fmt.Sprintf("%2d replicas, %4d engines, %6.1f batches/s: deltas %8.1f kB/s, claims %7.1f kB/s, heartbeats %6.1f kB/s; each reads everything %8.1f kB/s; %.4f cores and %.1f MB a replica",
+			c.r, c.n, rate, f.deltas/1e3, f.claims/1e3, f.beats/1e3, f.everybody/1e3, f.cpu, f.live/1e6)
 		t.Log(line)
 		others := float64(c.r - 1)
 		if limit := others * rate * (framing + 70); f.deltas > limit {

@@ -44,6 +44,8 @@ type Stats struct {
 	Snapshots, Stages, Discarded         int
 	Short, Unsure                        int           // payloads that build on others; and on such as were not known
 	Converged                            time.Duration // after the last fault
+	Watched, Behind                      int           // looks at what is said to be known exactly, and how often it was not the latest
+	Oldest                               time.Duration // the oldest of these
 }
 
 func (p *Plan) version(m *member) uint64 {

@@ -9,7 +9,6 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/clustertest/sim"
 	"github.com/grapevine-epp/grapevine/cluster/internal/core"
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // TestOlderMembers mixes members of this version with members that speak Minor
@@ -38,7 +37,7 @@ func TestNicksNeedMinor2(t *testing.T) {
 		}
 		if from%2 == 0 {
 			frame = bytes.Clone(frame)
-			frame[1] = wire.MinorNicks - 1
+			frame[1] = group.MinorNicks - 1
 		}
 		return frame
 	})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // Core is the state machine of one member. See the package comment.
@@ -18,6 +17,7 @@ type Core struct {
 	startAt time.Duration
 	peers   []*peer // by ID
 	byID    map[string]*peer
+	links   map[string]bool                   // who can be sent to, member or not yet
 	past    []pastPeer                        // the last ones removed
 	boots   atomic.Pointer[map[string]uint64] // of the members, by ID, for Deliver
 
@@ -33,17 +33,17 @@ type Core struct {
 
 // inbox holds decoded messages, reused from frame to frame.
 type inbox struct {
-	beat  wire.Beat
-	gauge wire.Gauge
-	ask   wire.GaugeAsk
-	feed  wire.Feed
+	beat  group.Beat
+	gauge group.Gauge
+	ask   group.GaugeAsk
+	feed  group.Feed
 }
 
 // New returns a Core without peers and states. Its clock starts with the first
 // Advance.
 func New(opt group.Options) *Core {
 	g := group.New(opt)
-	c := &Core{g: g, byID: map[string]*peer{}, logs: logs.NewSet(g)}
+	c := &Core{g: g, byID: map[string]*peer{}, links: map[string]bool{}, logs: logs.NewSet(g)}
 	c.boots.Store(&map[string]uint64{})
 	return c
 }
@@ -153,7 +153,7 @@ func (c *Core) SetMembers(members []group.Member) {
 		seen[m.ID] = true
 		p := c.byID[m.ID]
 		if p != nil && p.Boot == m.Boot {
-			if p.Name != m.Name {
+			if p.Name != m.Name || p.Zone != m.Zone {
 				c.membersChanged()
 			}
 			p.Member, p.Hash = m, group.Hash(m.Name)
@@ -189,6 +189,9 @@ func (c *Core) add(m group.Member) {
 		return strings.Compare(p.ID, id)
 	})
 	c.peers = slices.Insert(c.peers, i, p)
+	if c.links[m.ID] {
+		c.link(p, true)
+	}
 }
 
 func (c *Core) remove(p *peer) {
@@ -206,13 +209,21 @@ func (c *Core) remove(p *peer) {
 	}
 }
 
-// SetLink says whether frames can be sent to a peer. A link that goes down is
-// taken as evidence that the peer is gone, before membership says so.
+// SetLink says whether frames can be sent to a peer; that may be known before it is a
+// member, and stays so while it is none. A link that goes down is taken as evidence that
+// the peer is gone, before membership says so.
 func (c *Core) SetLink(id string, up bool) {
-	p := c.byID[id]
-	if p == nil || p.Link == up {
-		return
+	if up {
+		c.links[id] = true
+	} else {
+		delete(c.links, id)
 	}
+	if p := c.byID[id]; p != nil && p.Link != up {
+		c.link(p, up)
+	}
+}
+
+func (c *Core) link(p *peer, up bool) {
 	p.Link = up
 	if up {
 		c.sendBeat(p)
@@ -223,7 +234,7 @@ func (c *Core) SetLink(id string, up bool) {
 }
 
 // Deltas is a frame of live deltas on its way from Deliver to Receive.
-type Deltas = wire.Deltas
+type Deltas = group.Deltas
 
 // Deliver merges what a frame of live deltas holds as far as that needs no more than the
 // locks of the sources. It may be called while other methods run. ReceiveDelivered has
@@ -232,10 +243,10 @@ type Deltas = wire.Deltas
 func (c *Core) Deliver(now time.Duration, from string, frame []byte, m *Deltas) (due time.Duration, ok bool) {
 	boot, member := (*c.boots.Load())[from]
 	switch {
-	case !member, len(frame) > wire.MaxFrame, len(frame) < wire.HeaderLen:
-	case frame[0] != wire.Major, frame[2] != wire.KindDelta, wire.Boot(frame) != boot:
+	case !member, len(frame) > group.MaxFrame, len(frame) < group.HeaderLen:
+	case frame[0] != group.Major, frame[2] != group.KindDelta, group.Boot(frame) != boot:
 	default:
-		return c.logs.Deliver(now, wire.Body(frame), m)
+		return c.logs.Deliver(now, group.Body(frame), m)
 	}
 	return group.Never, false
 }
@@ -261,13 +272,14 @@ func (c *Core) ReceiveDelivered(from string, frame []byte, m *Deltas) {
 	switch {
 	case p == nil:
 		c.g.Refuse(group.RefusedMember)
-	case len(frame) > wire.MaxFrame:
+	case len(frame) > group.MaxFrame:
 		c.g.Refuse(group.RefusedOversized)
-	case len(frame) < wire.HeaderLen:
+	case len(frame) < group.HeaderLen:
 		c.g.Refuse(group.RefusedMalformed)
-	case frame[0] != wire.Major:
+	case frame[0] != group.Major:
+		p.major, p.majorAt = frame[0], max(c.g.Now, 1)
 		c.g.Refuse(group.RefusedVersion)
-	case wire.Boot(frame) != p.Boot:
+	case group.Boot(frame) != p.Boot:
 		c.g.Refuse(group.RefusedBoot)
 	default:
 		c.receive(p, frame, m)
@@ -275,7 +287,7 @@ func (c *Core) ReceiveDelivered(from string, frame []byte, m *Deltas) {
 }
 
 func (c *Core) receive(p *peer, frame []byte, m *Deltas) {
-	state, err := c.dispatch(p, frame[2], wire.Body(frame), m)
+	state, err := c.dispatch(p, frame[2], group.Body(frame), m)
 	if err != nil {
 		c.g.Refuse(group.RefusedMalformed)
 		return
@@ -287,18 +299,18 @@ func (c *Core) receive(p *peer, frame []byte, m *Deltas) {
 }
 
 // dispatch decodes and handles one frame, and returns the index of its state.
-func (c *Core) dispatch(p *peer, kind byte, r wire.Reader, m *Deltas) (int, error) {
+func (c *Core) dispatch(p *peer, kind byte, r group.Reader, m *Deltas) (int, error) {
 	switch kind {
-	case wire.KindBeat:
+	case group.KindBeat:
 		return 0, c.onBeat(p, r)
-	case wire.KindGauge:
+	case group.KindGauge:
 		return c.onGauge(p, r)
-	case wire.KindGaugeAsk:
+	case group.KindGaugeAsk:
 		return c.onGaugeAsk(p, r)
-	case wire.KindFeed:
+	case group.KindFeed:
 		return c.onFeed(p, r)
-	case wire.KindDelta, wire.KindDigest, wire.KindRangeAsk, wire.KindPageAsk, wire.KindRangeReply, wire.KindPageReply,
-		wire.KindMissed, wire.KindTips:
+	case group.KindDelta, group.KindDigest, group.KindRangeAsk, group.KindPageAsk, group.KindRangeReply, group.KindPageReply,
+		group.KindMissed, group.KindTips:
 		return c.logs.Receive(p.Peer, kind, r, m)
 	}
 	c.g.Refuse(group.RefusedKind)

@@ -3,32 +3,32 @@ package core
 import (
 	"encoding/binary"
 
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
 // ToOlder makes a frame what a member of Minor 0 would make of it: fields that
 // came with Minor 1 are not there, and kinds that it does not know are
 // swallowed (nil). Feeds stand for a kind that came later.
 func ToOlder(frame []byte) []byte {
-	out := append([]byte(nil), frame[:wire.HeaderLen]...)
+	out := append([]byte(nil), frame[:group.HeaderLen]...)
 	out[1] = 0
 	switch frame[2] {
-	case wire.KindFeed:
+	case group.KindFeed:
 		return nil
-	case wire.KindDigest:
-		var m wire.Digests
-		if m.Decode(wire.Body(frame)) != nil {
+	case group.KindDigest:
+		var m group.Digests
+		if m.Decode(group.Body(frame)) != nil {
 			return nil
 		}
 		return appendOldDigests(out, &m)
-	case wire.KindBeat:
-		var m wire.Beat
-		if m.Decode(wire.Body(frame)) != nil {
+	case group.KindBeat:
+		var m group.Beat
+		if m.Decode(group.Body(frame)) != nil {
 			return nil
 		}
-		var states []wire.StateInfo
+		var states []group.StateInfo
 		for _, s := range m.States {
-			if s.Kind != wire.StateFeed {
+			if s.Kind != group.StateFeed {
 				states = append(states, s)
 			}
 		}
@@ -41,47 +41,47 @@ func ToOlder(frame []byte) []byte {
 // plainBusy returns the body of a frame. A page reply that says when to come back
 // does so no more: older members have it from nobody, and make nothing of it.
 func plainBusy(frame []byte) []byte {
-	var m wire.PageReply
-	if frame[2] != wire.KindPageReply || m.Decode(wire.Body(frame)) != nil || m.Status != wire.StatusBusy {
-		return frame[wire.HeaderLen:]
+	var m group.PageReply
+	if frame[2] != group.KindPageReply || m.Decode(group.Body(frame)) != nil || m.Status != group.StatusBusy {
+		return frame[group.HeaderLen:]
 	}
-	m.Snap = wire.Position{}
+	m.Snap = group.Position{}
 	return m.Append(nil)
 }
 
 // ToNewer makes a frame what a member of a later Minor might: fields are added
 // at the ends of messages, and there are states nobody knows.
 func ToNewer(frame []byte) []byte {
-	out := append([]byte(nil), frame[:wire.HeaderLen]...)
-	out[1] = wire.Minor + 1
-	var m wire.Beat
-	if frame[2] == wire.KindBeat && m.Decode(wire.Body(frame)) == nil {
+	out := append([]byte(nil), frame[:group.HeaderLen]...)
+	out[1] = group.Minor + 1
+	var m group.Beat
+	if frame[2] == group.KindBeat && m.Decode(group.Body(frame)) == nil {
 		m.States = append(m.States,
-			wire.StateInfo{Kind: wire.StateGauge, Name: []byte("tomorrow"), Version: 3, Ver: 4},
-			wire.StateInfo{Kind: 9, Name: []byte("unheard-of"), Version: 1, Ver: 1})
+			group.StateInfo{Kind: group.StateGauge, Name: []byte("tomorrow"), Version: 3, Ver: 4},
+			group.StateInfo{Kind: 9, Name: []byte("unheard-of"), Version: 1, Ver: 1})
 		return append(m.Append(out), 1, 2, 3)
 	}
-	return append(append(out, frame[wire.HeaderLen:]...), 1, 2, 3)
+	return append(append(out, frame[group.HeaderLen:]...), 1, 2, 3)
 }
 
 // Nicked reports whether a frame names a source by its nick.
 func Nicked(frame []byte) (is bool) {
-	var m wire.Deltas
-	if frame[2] == wire.KindDelta && m.Decode(wire.Body(frame)) == nil {
-		m.Each(func(_ int, g *wire.Group) { is = is || g.Inc == 0 })
+	var m group.Deltas
+	if frame[2] == group.KindDelta && m.Decode(group.Body(frame)) == nil {
+		m.Each(func(_ int, g *group.DeltaRun) { is = is || g.Inc == 0 })
 	}
 	return is
 }
 
 // Strange returns a frame of a kind that does not exist yet.
 func Strange(frame []byte) []byte {
-	out := append([]byte(nil), frame[:wire.HeaderLen]...)
-	out[1], out[2] = wire.Minor+1, 77
+	out := append([]byte(nil), frame[:group.HeaderLen]...)
+	out[1], out[2] = group.Minor+1, 77
 	return append(out, "what is this"...)
 }
 
 // appendOldDigests encodes m without the positions' losses.
-func appendOldDigests(b []byte, m *wire.Digests) []byte {
+func appendOldDigests(b []byte, m *group.Digests) []byte {
 	b = binary.AppendUvarint(b, uint64(len(m.Name)))
 	b = append(b, m.Name...)
 	b = binary.AppendUvarint(b, m.Version)

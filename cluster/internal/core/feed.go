@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // Feed is a state of hints: delivered at most once, in the origin's order, and
@@ -56,9 +55,9 @@ func (f *Feed) tick() {
 		return
 	}
 	f.flushAt = group.Never
-	m := wire.Feed{Name: []byte(f.name), Version: f.version, Seq: f.next, Payloads: f.queue}
+	m := group.Feed{Name: []byte(f.name), Version: f.version, Seq: f.next, Payloads: f.queue}
 	f.next += uint64(len(f.queue))
-	f.c.g.Broadcast(group.Live, f.idx, m.Append(f.c.g.Frame(wire.KindFeed)))
+	f.c.g.Broadcast(group.Live, f.idx, m.Append(f.c.g.Frame(group.KindFeed)))
 	clear(f.queue)
 	f.queue, f.bytes = f.queue[:0], 0
 }
@@ -72,7 +71,7 @@ func (c *Core) feed(name []byte) *Feed {
 	return nil
 }
 
-func (c *Core) onFeed(p *peer, r wire.Reader) (int, error) {
+func (c *Core) onFeed(p *peer, r group.Reader) (int, error) {
 	m := &c.in.feed
 	if err := m.Decode(r); err != nil {
 		return 0, err

@@ -6,7 +6,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // FuzzReceive: no frame makes a Core panic, moves a position back, or makes it
@@ -23,8 +22,8 @@ func FuzzReceive(f *testing.F) {
 		c.log.SetSources([]string{"s1"})
 		c.Receive("b", deltaFrame(2, "s1", 9, 0, 1))
 		was := c.log.Position("s1")
-		if len(b) >= wire.HeaderLen {
-			copy(b, wire.Header(nil, b[2], 2)) // else nearly nothing gets past the header
+		if len(b) >= group.HeaderLen {
+			copy(b, group.Header(nil, b[2], 2)) // else nearly nothing gets past the header
 		}
 		for range 2 {
 			c.Receive("b", bytes.Clone(b))
@@ -46,31 +45,31 @@ func FuzzReceive(f *testing.F) {
 func seedFrames() [][]byte {
 	name, src, load := []byte("index"), []byte("s1"), []byte("load")
 	at := func(inc, next uint64) logs.Position { return logs.Position{Inc: inc, Next: next} }
-	g := wire.Group{Source: src, Inc: 9, Entries: []wire.Entry{
+	g := group.DeltaRun{Source: src, Inc: 9, Entries: []group.Entry{
 		{First: 2, Last: 2, Payload: []byte("x")}, {First: 3, Last: 5, Payload: []byte("y")}, {First: 9, Last: 9},
 	}}
-	beat := wire.Beat{Seq: 1, Sent: 2, Flags: 15, App: []byte("v"), States: []wire.StateInfo{
-		{Kind: wire.StateGauge, Name: load, Version: 1, Ver: 3}, {Kind: wire.StateLog, Name: name, Version: 1}, {Kind: 7, Name: []byte("new")},
+	beat := group.Beat{Seq: 1, Sent: 2, Flags: 15, App: []byte("v"), States: []group.StateInfo{
+		{Kind: group.StateGauge, Name: load, Version: 1, Ver: 3}, {Kind: group.StateLog, Name: name, Version: 1}, {Kind: 7, Name: []byte("new")},
 	}}
-	gauge := wire.Gauge{Name: load, Version: 1, Ver: 1, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("v")}}}
-	digests := wire.Digests{Name: name, Version: 1, Full: true, Claims: []wire.Claim{
+	gauge := group.Gauge{Name: load, Version: 1, Ver: 1, Entries: []group.GaugeEntry{{Key: []byte("k"), Value: []byte("v")}}}
+	digests := group.Digests{Name: name, Version: 1, Full: true, Claims: []group.Claim{
 		{Source: src, Pos: at(9, 7), Digest: logs.Digest{Count: 1, Xor: 2}, Reading: true}, {Source: src, Pos: at(10, 0)},
 	}}
-	page := wire.PageReply{Name: name, Source: src, Version: 1, ID: 1, Snap: at(9, 9), Pages: 1, Bytes: 2, Payload: []byte("pp")}
+	page := group.PageReply{Name: name, Source: src, Version: 1, ID: 1, Snap: at(9, 9), Pages: 1, Bytes: 2, Payload: []byte("pp")}
 	return [][]byte{
-		frameOf(wire.KindBeat, 2, beat.Append(nil)),
-		frameOf(wire.KindGauge, 2, gauge.Append(nil)),
-		frameOf(wire.KindGaugeAsk, 2, (&wire.GaugeAsk{Name: load}).Append(nil)),
-		frameOf(wire.KindFeed, 2, (&wire.Feed{Name: []byte("hints"), Version: 1, Seq: 1, Payloads: [][]byte{{'h'}}}).Append(nil)),
-		frameOf(wire.KindDelta, 2, g.Append(wire.DeltasHead(nil, "index", 1, 1))),
-		frameOf(wire.KindDelta, 2, (&wire.Group{Source: []byte("\x00abcdefg"), Entries: g.Entries}).Append(wire.DeltasHead(nil, "index", 1, 1))),
-		frameOf(wire.KindDigest, 2, digests.Append(nil)),
-		frameOf(wire.KindRangeAsk, 2, (&wire.Ask{Name: name, Source: src, Version: 1, ID: 1, At: at(9, 0)}).Append(nil)),
-		frameOf(wire.KindRangeReply, 2, (&wire.RangeReply{Name: name, Version: 1, ID: 1, Pos: at(9, 9), Deltas: g}).Append(nil)),
-		frameOf(wire.KindPageAsk, 2, (&wire.Ask{Name: name, Source: src, Version: 1, ID: 1}).Append(nil)),
-		frameOf(wire.KindPageReply, 2, page.Append(nil)),
-		frameOf(wire.KindMissed, 2, (&wire.Missed{Name: name, Have: wire.Numbers{All: 1, One: 2}}).Append(nil)),
-		frameOf(wire.KindTips, 2, (&wire.Tips{Name: name, Version: 1, Tips: []wire.Tip{{Next: 3}}, Number: wire.Number{N: 4}}).Append(nil)),
+		frameOf(group.KindBeat, 2, beat.Append(nil)),
+		frameOf(group.KindGauge, 2, gauge.Append(nil)),
+		frameOf(group.KindGaugeAsk, 2, (&group.GaugeAsk{Name: load}).Append(nil)),
+		frameOf(group.KindFeed, 2, (&group.Feed{Name: []byte("hints"), Version: 1, Seq: 1, Payloads: [][]byte{{'h'}}}).Append(nil)),
+		frameOf(group.KindDelta, 2, g.Append(group.DeltasHead(nil, "index", 1, 1))),
+		frameOf(group.KindDelta, 2, (&group.DeltaRun{Source: []byte("\x00abcdefg"), Entries: g.Entries}).Append(group.DeltasHead(nil, "index", 1, 1))),
+		frameOf(group.KindDigest, 2, digests.Append(nil)),
+		frameOf(group.KindRangeAsk, 2, (&group.Ask{Name: name, Source: src, Version: 1, ID: 1, At: at(9, 0)}).Append(nil)),
+		frameOf(group.KindRangeReply, 2, (&group.RangeReply{Name: name, Version: 1, ID: 1, Pos: at(9, 9), Deltas: g}).Append(nil)),
+		frameOf(group.KindPageAsk, 2, (&group.Ask{Name: name, Source: src, Version: 1, ID: 1}).Append(nil)),
+		frameOf(group.KindPageReply, 2, page.Append(nil)),
+		frameOf(group.KindMissed, 2, (&group.Missed{Name: name, Have: group.Numbers{All: 1, One: 2}}).Append(nil)),
+		frameOf(group.KindTips, 2, (&group.Tips{Name: name, Version: 1, Tips: []group.Tip{{Next: 3}}, Number: group.Number{N: 4}}).Append(nil)),
 		frameOf(99, 2, []byte("a kind that does not exist yet")),
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // ErrGaugeFull says that a gauge's keys and values exceed Options.GaugeBytes.
@@ -63,7 +62,7 @@ func (g *Gauge) Set(key string, value []byte) error {
 	if value != nil {
 		size += entrySize(key, value)
 	}
-	if size > g.c.g.Opt.GaugeBytes || len(key) > wire.MaxName {
+	if size > g.c.g.Opt.GaugeBytes || len(key) > group.MaxName {
 		return ErrGaugeFull
 	}
 	g.bytes = size
@@ -89,31 +88,31 @@ func (g *Gauge) tick() {
 		return
 	}
 	g.flushAt = group.Never
-	m := wire.Gauge{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1}
+	m := group.Gauge{Name: []byte(g.name), Version: g.version, From: g.ver, Ver: g.ver + 1}
 	for _, k := range g.dirty {
 		v, ok := g.own[k]
-		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte(k), Value: v, Removed: !ok})
+		m.Entries = append(m.Entries, group.GaugeEntry{Key: []byte(k), Value: v, Removed: !ok})
 	}
 	g.ver++
 	g.dirty = g.dirty[:0]
 	clear(g.isDirty)
-	g.c.g.Broadcast(group.Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
+	g.c.g.Broadcast(group.Live, g.idx, m.Append(g.c.g.Frame(group.KindGauge)))
 }
 
 // sendAll answers a GaugeAsk. Changes not flushed yet are left for the next
 // update: the content is the one of g.ver, or newer for keys that the update
 // will name again.
 func (g *Gauge) sendAll(p *peer) {
-	m := wire.Gauge{Name: []byte(g.name), Version: g.version, Full: true, Ver: g.ver}
+	m := group.Gauge{Name: []byte(g.name), Version: g.version, Full: true, Ver: g.ver}
 	keys := make([]string, 0, len(g.own))
 	for k := range g.own {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte(k), Value: g.own[k]})
+		m.Entries = append(m.Entries, group.GaugeEntry{Key: []byte(k), Value: g.own[k]})
 	}
-	g.c.g.Send(p.Peer, group.Live, g.idx, m.Append(g.c.g.Frame(wire.KindGauge)))
+	g.c.g.Send(p.Peer, group.Live, g.idx, m.Append(g.c.g.Frame(group.KindGauge)))
 }
 
 // compare asks p for its gauge when it is at ver and what is known is not.
@@ -132,8 +131,8 @@ func (g *Gauge) ask(p *peer) {
 		return
 	}
 	t.asked = max(g.c.g.Now, 1)
-	m := wire.GaugeAsk{Name: []byte(g.name)}
-	g.c.g.Send(p.Peer, group.Live, g.idx, m.Append(g.c.g.Frame(wire.KindGaugeAsk)))
+	m := group.GaugeAsk{Name: []byte(g.name)}
+	g.c.g.Send(p.Peer, group.Live, g.idx, m.Append(g.c.g.Frame(group.KindGaugeAsk)))
 }
 
 func (c *Core) gauge(name []byte) *Gauge {
@@ -145,7 +144,7 @@ func (c *Core) gauge(name []byte) *Gauge {
 	return nil
 }
 
-func (c *Core) onGaugeAsk(p *peer, r wire.Reader) (int, error) {
+func (c *Core) onGaugeAsk(p *peer, r group.Reader) (int, error) {
 	if err := c.in.ask.Decode(r); err != nil {
 		return 0, err
 	}
@@ -157,7 +156,7 @@ func (c *Core) onGaugeAsk(p *peer, r wire.Reader) (int, error) {
 	return g.idx, nil
 }
 
-func (c *Core) onGauge(p *peer, r wire.Reader) (int, error) {
+func (c *Core) onGauge(p *peer, r group.Reader) (int, error) {
 	m := &c.in.gauge
 	if err := m.Decode(r); err != nil {
 		return 0, err
@@ -173,7 +172,7 @@ func (c *Core) onGauge(p *peer, r wire.Reader) (int, error) {
 // merge applies an update or a full list of p's. Entries of a version beyond
 // the known one are newer than what is known, whatever came between; if
 // something did, all entries are asked for.
-func (g *Gauge) merge(p *peer, m *wire.Gauge) {
+func (g *Gauge) merge(p *peer, m *group.Gauge) {
 	t := &p.gauges[g.id]
 	if m.Ver < t.ver || (m.Ver == t.ver && (t.complete || !m.Full)) {
 		g.c.g.Stats.GaugesOld++
@@ -195,7 +194,7 @@ func (g *Gauge) merge(p *peer, m *wire.Gauge) {
 	}
 }
 
-func (g *Gauge) set(p *peer, t *gaugeTable, version uint64, e wire.GaugeEntry) {
+func (g *Gauge) set(p *peer, t *gaugeTable, version uint64, e group.GaugeEntry) {
 	key := string(e.Key)
 	t.bytes -= t.keys[key]
 	delete(t.keys, key)
@@ -217,7 +216,7 @@ func (g *Gauge) set(p *peer, t *gaugeTable, version uint64, e wire.GaugeEntry) {
 }
 
 // dropOthers removes the keys that a full list does not name.
-func (g *Gauge) dropOthers(p *peer, t *gaugeTable, entries []wire.GaugeEntry) {
+func (g *Gauge) dropOthers(p *peer, t *gaugeTable, entries []group.GaugeEntry) {
 	if len(t.keys) == 0 {
 		return
 	}
@@ -233,6 +232,6 @@ func (g *Gauge) dropOthers(p *peer, t *gaugeTable, entries []wire.GaugeEntry) {
 	}
 	slices.Sort(gone)
 	for _, k := range gone {
-		g.set(p, t, 0, wire.GaugeEntry{Key: []byte(k), Removed: true})
+		g.set(p, t, 0, group.GaugeEntry{Key: []byte(k), Removed: true})
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // memStore is a LogStore whose content is the list of payloads applied.
@@ -269,13 +268,13 @@ func (c *one) expect(t testing.TB, source string, pos logs.Position, want string
 
 // frameOf builds a frame of a core, with any boot.
 func frameOf(kind byte, boot uint64, body []byte) []byte {
-	return append(wire.Header(nil, kind, boot), body...)
+	return append(group.Header(nil, kind, boot), body...)
 }
 
 func deltaFrame(boot uint64, source string, inc uint64, seqs ...uint64) []byte {
-	g := wire.Group{Source: []byte(source), Inc: inc}
+	g := group.DeltaRun{Source: []byte(source), Inc: inc}
 	for _, s := range seqs {
-		g.Entries = append(g.Entries, wire.Entry{First: s, Last: s, Payload: text(inc, s)})
+		g.Entries = append(g.Entries, group.Entry{First: s, Last: s, Payload: text(inc, s)})
 	}
-	return frameOf(wire.KindDelta, boot, g.Append(wire.DeltasHead(nil, "index", 1, 1)))
+	return frameOf(group.KindDelta, boot, g.Append(group.DeltasHead(nil, "index", 1, 1)))
 }

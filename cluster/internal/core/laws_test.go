@@ -7,7 +7,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 	"pgregory.net/rapid"
 )
 
@@ -52,26 +51,26 @@ func TestGaugeLaws(t *testing.T) {
 		var frames [][]byte
 		ver := uint64(0)
 		for range rapid.IntRange(1, 10).Draw(rt, "updates") {
-			m := wire.Gauge{Name: []byte("load"), Version: 1, From: ver, Ver: ver + 1}
+			m := group.Gauge{Name: []byte("load"), Version: 1, From: ver, Ver: ver + 1}
 			ver++
 			k := rapid.SampledFrom([]string{"x", "y", "z"}).Draw(rt, "key")
 			v := rapid.StringN(0, 3, 9).Draw(rt, "value")
-			e := wire.GaugeEntry{Key: []byte(k), Value: []byte(v), Removed: rapid.Bool().Draw(rt, "removed")}
+			e := group.GaugeEntry{Key: []byte(k), Value: []byte(v), Removed: rapid.Bool().Draw(rt, "removed")}
 			if e.Removed {
 				delete(want, k)
 			} else {
 				want[k] = v
 			}
 			m.Entries = append(m.Entries, e)
-			frames = append(frames, frameOf(wire.KindGauge, 2, m.Append(nil)))
+			frames = append(frames, frameOf(group.KindGauge, 2, m.Append(nil)))
 		}
-		full := wire.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: ver}
+		full := group.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: ver}
 		for k, v := range want {
-			full.Entries = append(full.Entries, wire.GaugeEntry{Key: []byte(k), Value: []byte(v)})
+			full.Entries = append(full.Entries, group.GaugeEntry{Key: []byte(k), Value: []byte(v)})
 		}
 		rng := rand.New(rand.NewSource(rapid.Int64().Draw(rt, "order")))
 		rng.Shuffle(len(frames), func(i, j int) { frames[i], frames[j] = frames[j], frames[i] })
-		frames = append(frames, frameOf(wire.KindGauge, 2, full.Append(nil)))
+		frames = append(frames, frameOf(group.KindGauge, 2, full.Append(nil)))
 
 		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
 		c.SetMembers([]group.Member{{ID: "b", Boot: 2}})

@@ -7,7 +7,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
@@ -41,7 +40,7 @@ func TestLostPushIsFetched(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	tb.appendAt("a", 1, 0)
 	tb.run(5 * time.Millisecond)
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDelta }
 	tb.appendAt("a", 1, 1, 2)
 	tb.run(5 * time.Millisecond)
 	tb.hold = nil
@@ -65,7 +64,7 @@ func TestLostPushIsFetched(t *testing.T) {
 // TestSilentLoss loses the last delta before a silence: digests show it.
 func TestSilentLoss(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDelta }
 	tb.appendAt("a", 1, 0, 1)
 	tb.run(5 * time.Millisecond)
 	tb.hold = nil
@@ -113,14 +112,14 @@ func TestRangeGone(t *testing.T) {
 	opt := partitioned
 	opt.RingDeltas, opt.PageBytes = 2, 10
 	tb := newTable(t, opt, "a", "b")
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta || f[2] == wire.KindDigest }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDelta || f[2] == group.KindDigest }
 	for s := range uint64(50) {
 		tb.appendAt("a", 1, s)
 	}
 	tb.run(10 * time.Millisecond)
 	pages := 0
 	tb.hold = func(_, _ string, f []byte) bool {
-		if f[2] == wire.KindPageReply {
+		if f[2] == group.KindPageReply {
 			pages++
 			if pages == 5 {
 				tb.appendAt("a", 1, 50, 51, 52) // while the snapshot is on its way
@@ -145,7 +144,7 @@ func TestSnapshotOfDeadIncarnation(t *testing.T) {
 	opt := partitioned
 	opt.RingDeltas, opt.PageBytes = 2, 10
 	tb := newTable(t, opt, "a", "b")
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta || f[2] == wire.KindDigest }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDelta || f[2] == group.KindDigest }
 	for s := range uint64(20) {
 		tb.appendAt("a", 1, s)
 	}
@@ -153,7 +152,7 @@ func TestSnapshotOfDeadIncarnation(t *testing.T) {
 	b := tb.get("b")
 	var late [][]byte
 	tb.hold = func(_, to string, f []byte) bool {
-		if f[2] == wire.KindPageReply && len(late) < 3 {
+		if f[2] == group.KindPageReply && len(late) < 3 {
 			late = append(late, f)
 			return true
 		}
@@ -224,11 +223,11 @@ func TestDigestsDiffer(t *testing.T) {
 	other := tb.get(map[string]string{"a": "b", "b": "a"}[first.ID])
 	tb.appendAt(first.ID, 1, 0)
 	tb.run(5 * time.Millisecond)
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDelta }
 	tb.appendAt(first.ID, 1, 1)
-	g := wire.Group{Source: []byte("s1"), Inc: 1, Entries: []wire.Entry{{First: 1, Last: 1, Payload: []byte("rotten")}}}
+	g := group.DeltaRun{Source: []byte("s1"), Inc: 1, Entries: []group.Entry{{First: 1, Last: 1, Payload: []byte("rotten")}}}
 	boot := tb.get(first.ID).Self().Boot
-	other.Receive(first.ID, frameOf(wire.KindDelta, boot, g.Append(wire.DeltasHead(nil, "index", 1, 1))))
+	other.Receive(first.ID, frameOf(group.KindDelta, boot, g.Append(group.DeltasHead(nil, "index", 1, 1))))
 	other.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 1)+"rotten")
 	tb.run(2 * time.Second)
 	other.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
@@ -246,7 +245,7 @@ func TestCorruptSnapshot(t *testing.T) {
 	tb := newTable(t, opt, "a", "b")
 	b := tb.get("b")
 	b.store.corrupt = true
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDelta }
 	tb.appendAt("a", 1, 0, 1, 2)
 	tb.run(2 * time.Second)
 	tb.hold = nil
@@ -270,7 +269,7 @@ func TestSnapshotTooLarge(t *testing.T) {
 	tb := newTable(t, opt, "a", "b")
 	a, b := tb.get("a"), tb.get("b")
 	a.store.large = true
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindDelta }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDelta }
 	tb.appendAt("a", 1, 0, 1, 2)
 	tb.run(2 * time.Second)
 	tb.hold = nil
@@ -355,4 +354,40 @@ func TestForgetSource(t *testing.T) {
 	b.log.SetSources([]string{"s2", "s1"})
 	tb.run(time.Second)
 	b.expect(t, "s1", logs.Position{Inc: 1, Next: 2}, content(1, 2))
+}
+
+// TestLaggingIsNotExact: who knows that another is ahead says so, also before anything has
+// come, and also while what comes is too little.
+func TestLaggingIsNotExact(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	b := tb.get("b")
+	says := func(what string, want knowledge.State, lag uint64) {
+		t.Helper()
+		if v, _ := b.log.Source("s1"); v.Knowledge != want || v.Lag != lag {
+			t.Errorf("%s: seen as %v, %d behind, want %v and %d", what, v.Knowledge, v.Lag, want, lag)
+		}
+	}
+	content := func(_, to string, f []byte) bool {
+		return to == "b" && (f[2] == group.KindDelta || f[2] == group.KindRangeReply || f[2] == group.KindPageReply)
+	}
+	tb.hold = content
+	tb.appendAt("a", 1, 0, 1, 2, 3, 4)
+	tb.run(time.Second)    // claims come
+	b.log.Lose("s1", 1, 0) // a newcomer's reader has found the beginning
+	says("nothing came yet", knowledge.CatchingUp, 5)
+	tb.hold = nil
+	tb.run(2 * time.Second)
+	says("all came", knowledge.Exact, 0)
+	tb.hold = content
+	var more []uint64
+	for seq := uint64(5); seq < 40; seq++ {
+		more = append(more, seq)
+	}
+	tb.appendAt("a", 1, more...)
+	tb.run(time.Second)
+	for seq := uint64(5); seq < 30; seq++ {
+		b.log.Append(delta("s1", 1, seq))
+		tb.run(20 * time.Millisecond)
+		says("too little comes", knowledge.CatchingUp, 39-seq)
+	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // rankedFor returns the table's cores in the order of their ranks for s1.
@@ -164,6 +163,42 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
+// TestOvertakenClaim: what a member said before counts no more when it comes after what it
+// said later.
+func TestOvertakenClaim(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	r := tb.rankedFor("s1")
+	reads := func() string {
+		v, _ := r[1].log.Source("s1")
+		return v.Reader
+	}
+	say := func(reading bool) {
+		r[0].log.Reading("s1", reading)
+		tb.run(500 * time.Millisecond)
+	}
+	if say(true); reads() != r[0].id {
+		t.Fatalf("read by %q", reads())
+	}
+	var held [][]byte
+	tb.hold = func(from, _ string, f []byte) bool {
+		if from == r[0].id && f[2] == group.KindDigest {
+			held = append(held, slices.Clone(f))
+		}
+		return from == r[0].id && f[2] == group.KindDigest
+	}
+	say(false)
+	tb.hold = nil
+	if say(true); reads() != r[0].id || len(held) == 0 {
+		t.Fatalf("read by %q, %d claims held back", reads(), len(held))
+	}
+	for _, f := range held {
+		r[1].Receive(r[0].id, f)
+	}
+	if got := reads(); got != r[0].id {
+		t.Errorf("read by %q after an older claim came", got)
+	}
+}
+
 func TestShareAuto(t *testing.T) {
 	l := newOne(group.Options{Self: group.Member{ID: "a"}, MeshSources: 4}).log
 	for _, tc := range []struct {
@@ -199,7 +234,7 @@ func TestMeshSendsNoDeltas(t *testing.T) {
 	tb.run(time.Second)
 	deltas := 0
 	tb.hold = func(_, to string, f []byte) bool {
-		if f[2] == wire.KindDelta {
+		if f[2] == group.KindDelta {
 			deltas++
 			if to != "c" {
 				t.Errorf("sent to %s", to)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // peer is what this member knows of another, but for logs.
@@ -18,8 +17,17 @@ type peer struct {
 	met        bool // it was up once
 	told       bool // it heard that this member leaves
 
+	major   byte          // of its last frame that was of another major version
+	majorAt time.Duration // when that came; 0 when none did
+
 	gauges []gaugeTable
 	feeds  []uint64 // next sequence number expected
+}
+
+// foreign reports whether p lives and speaks another major version: nothing is shared
+// with it.
+func (c *Core) foreign(p *peer) bool {
+	return !p.Alive && p.majorAt > 0 && c.g.Now-p.majorAt <= c.g.Opt.Lease
 }
 
 // pastPeer is what is kept of a peer that was removed.
@@ -85,24 +93,24 @@ func (c *Core) sendBeat(p *peer) {
 	if !p.Link {
 		return
 	}
-	m := wire.Beat{Seq: c.beatSeq, Sent: micros(c.g.Now), Flags: c.flags(p), App: []byte(c.g.Opt.Self.Version)}
+	m := group.Beat{Seq: c.beatSeq, Sent: micros(c.g.Now), Flags: c.flags(p), App: []byte(c.g.Opt.Self.Version)}
 	c.beatSeq++
 	if p.lastSentAt > 0 {
 		m.Echo, m.Hold = p.lastSent, micros(c.g.Now-p.lastSentAt)
 	}
 	for _, g := range c.gauges {
-		m.States = append(m.States, wire.StateInfo{Kind: wire.StateGauge, Name: []byte(g.name), Version: g.version, Ver: g.ver})
+		m.States = append(m.States, group.StateInfo{Kind: group.StateGauge, Name: []byte(g.name), Version: g.version, Ver: g.ver})
 	}
 	for _, f := range c.feeds {
-		m.States = append(m.States, wire.StateInfo{Kind: wire.StateFeed, Name: []byte(f.name), Version: f.version, Ver: f.next})
+		m.States = append(m.States, group.StateInfo{Kind: group.StateFeed, Name: []byte(f.name), Version: f.version, Ver: f.next})
 	}
 	for _, l := range c.logs.List {
 		sent, lacks := l.Sent(p.Peer)
-		m.States = append(m.States, wire.StateInfo{
-			Kind: wire.StateLog, Name: []byte(l.Name()), Version: l.Version(), Ver: sent.All, One: sent.One, Lacks: lacks,
+		m.States = append(m.States, group.StateInfo{
+			Kind: group.StateLog, Name: []byte(l.Name()), Version: l.Version(), Ver: sent.All, One: sent.One, Lacks: lacks,
 		})
 	}
-	c.g.Send(p.Peer, group.Live, 0, m.Append(c.g.Frame(wire.KindBeat)))
+	c.g.Send(p.Peer, group.Live, 0, m.Append(c.g.Frame(group.KindBeat)))
 }
 
 func micros(d time.Duration) uint64 { return uint64(d / time.Microsecond) }
@@ -110,23 +118,23 @@ func micros(d time.Duration) uint64 { return uint64(d / time.Microsecond) }
 func (c *Core) flags(p *peer) uint64 {
 	var f uint64
 	if c.g.Leaving {
-		f |= wire.FlagLeaving
+		f |= group.FlagLeaving
 	}
 	switch c.g.Phase {
 	case group.Settled:
-		f |= wire.FlagSettled
+		f |= group.FlagSettled
 	case group.Degraded:
-		f |= wire.FlagDegraded
+		f |= group.FlagDegraded
 	}
 	for _, l := range c.logs.List {
 		if l.WantsDigest(p.Peer) {
-			f |= wire.FlagWantDigest
+			f |= group.FlagWantDigest
 		}
 	}
 	return f
 }
 
-func (c *Core) onBeat(p *peer, r wire.Reader) error {
+func (c *Core) onBeat(p *peer, r group.Reader) error {
 	m := &c.in.beat
 	if err := m.Decode(r); err != nil {
 		return err
@@ -143,19 +151,19 @@ func (c *Core) onBeat(p *peer, r wire.Reader) error {
 	if string(m.App) != p.app {
 		p.app = string(m.App)
 	}
-	if leaving := m.Flags&wire.FlagLeaving != 0; leaving != p.Leaving {
+	if leaving := m.Flags&group.FlagLeaving != 0; leaving != p.Leaving {
 		p.Leaving = leaving
 		c.membersChanged()
 	}
 	switch {
-	case m.Flags&wire.FlagSettled != 0:
+	case m.Flags&group.FlagSettled != 0:
 		p.Phase = group.Settled
-	case m.Flags&wire.FlagDegraded != 0:
+	case m.Flags&group.FlagDegraded != 0:
 		p.Phase = group.Degraded
 	default:
 		p.Phase = group.Settling
 	}
-	if m.Flags&wire.FlagWantDigest != 0 {
+	if m.Flags&group.FlagWantDigest != 0 {
 		for _, l := range c.logs.List {
 			l.TellAll(p.Peer)
 		}
@@ -179,24 +187,24 @@ func (c *Core) measure(p *peer, echo, hold time.Duration) {
 }
 
 // compareStates asks for gauges that this member has not completely.
-func (c *Core) compareStates(p *peer, states []wire.StateInfo) {
+func (c *Core) compareStates(p *peer, states []group.StateInfo) {
 	p.strangers = 0
 	stated := make([]uint64, len(c.logs.List))
 	for _, s := range states {
 		known := false
 		switch s.Kind {
-		case wire.StateGauge:
+		case group.StateGauge:
 			if g := c.gauge(s.Name); g != nil {
 				known = true
 				g.compare(p, s.Ver)
 			}
-		case wire.StateFeed:
+		case group.StateFeed:
 			known = c.feed(s.Name) != nil
-		case wire.StateLog:
+		case group.StateLog:
 			for i, l := range c.logs.List {
 				if l.Name() == string(s.Name) {
 					known, stated[i] = true, max(1, s.Version)
-					l.SetSent(p.Peer, wire.Numbers{All: s.Ver, One: s.One}, s.Lacks)
+					l.SetSent(p.Peer, group.Numbers{All: s.Ver, One: s.One}, s.Lacks)
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"testing"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // snapshotOf is everything that frames could change.
@@ -31,12 +31,12 @@ func TestRefused(t *testing.T) {
 		return b
 	}
 	gauge := func(boot uint64) []byte {
-		m := wire.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
-		return frameOf(wire.KindGauge, boot, m.Append(nil))
+		m := group.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []group.GaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
+		return frameOf(group.KindGauge, boot, m.Append(nil))
 	}
-	page := wire.PageReply{Name: []byte("index"), Source: []byte("s1"), ID: 77, Snap: logs.Position{Inc: 6, Next: 1}, Pages: 1, Bytes: 1, Payload: []byte("x")}
-	strange := wire.Group{Source: []byte("nobody"), Inc: 5, Entries: []wire.Entry{{}}}
-	other := wire.Gauge{Name: []byte("none")}
+	page := group.PageReply{Name: []byte("index"), Source: []byte("s1"), ID: 77, Snap: logs.Position{Inc: 6, Next: 1}, Pages: 1, Bytes: 1, Payload: []byte("x")}
+	strange := group.DeltaRun{Source: []byte("nobody"), Inc: 5, Entries: []group.Entry{{}}}
+	other := group.Gauge{Name: []byte("none")}
 	for _, tc := range []struct {
 		what, from string
 		frame      []byte
@@ -49,10 +49,10 @@ func TestRefused(t *testing.T) {
 		{"another major version", "b", mangled(func(b []byte) { b[0] = 2 }), group.RefusedVersion},
 		{"nothing", "b", nil, group.RefusedMalformed},
 		{"half a frame", "b", good[:len(good)-3], group.RefusedMalformed},
-		{"too large", "b", make([]byte, wire.MaxFrame+1), group.RefusedOversized},
+		{"too large", "b", make([]byte, group.MaxFrame+1), group.RefusedOversized},
 		{"an unknown kind", "b", frameOf(200, 2, nil), group.RefusedKind},
-		{"an unknown state", "b", frameOf(wire.KindGauge, 2, other.Append(nil)), group.RefusedState},
-		{"an unknown source", "b", frameOf(wire.KindDelta, 2, strange.Append(wire.DeltasHead(nil, "index", 1, 1))), group.RefusedSource},
+		{"an unknown state", "b", frameOf(group.KindGauge, 2, other.Append(nil)), group.RefusedState},
+		{"an unknown source", "b", frameOf(group.KindDelta, 2, strange.Append(group.DeltasHead(nil, "index", 1, 1))), group.RefusedSource},
 	} {
 		was := a.Stats().Refused[tc.want]
 		a.Receive(tc.from, slices.Clone(tc.frame))
@@ -64,7 +64,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	late := a.Stats().LateAnswers
-	a.Receive("b", frameOf(wire.KindPageReply, 2, page.Append(nil))) // nobody asked
+	a.Receive("b", frameOf(group.KindPageReply, 2, page.Append(nil))) // nobody asked
 	if a.snapshotOf() != before || a.Stats().LateAnswers != late+1 {
 		t.Error("an answer that nobody asked for changed something")
 	}
@@ -76,9 +76,9 @@ func TestForgedOrigin(t *testing.T) {
 	_ = tb.get("b").gauge.Set("k", []byte("1"))
 	tb.run(20 * time.Millisecond)
 	a := tb.get("a")
-	m := wire.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []wire.GaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
-	a.Receive("c", frameOf(wire.KindGauge, 2, m.Append(nil))) // with b's boot
-	a.Receive("c", frameOf(wire.KindGauge, 3, m.Append(nil)))
+	m := group.Gauge{Name: []byte("load"), Version: 1, Full: true, Ver: 99, Entries: []group.GaugeEntry{{Key: []byte("k"), Value: []byte("666")}}}
+	a.Receive("c", frameOf(group.KindGauge, 2, m.Append(nil))) // with b's boot
+	a.Receive("c", frameOf(group.KindGauge, 3, m.Append(nil)))
 	if got := a.sink.of["b"]["k"]; got != "1" {
 		t.Errorf("b's gauge is %q", got)
 	}
@@ -94,7 +94,7 @@ func TestGaugeLossIsRepaired(t *testing.T) {
 	_ = a.gauge.Set("k", []byte("1"))
 	_ = a.gauge.Set("gone", []byte("1"))
 	tb.run(20 * time.Millisecond)
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindGauge }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindGauge }
 	_ = a.gauge.Set("k", []byte("2"))
 	tb.run(20 * time.Millisecond)
 	_ = a.gauge.Set("gone", nil)
@@ -116,11 +116,11 @@ func TestGaugeIsBounded(t *testing.T) {
 	if err := a.gauge.Set("l", make([]byte, 60)); !errors.Is(err, ErrGaugeFull) {
 		t.Errorf("second set: %v", err)
 	}
-	m := wire.Gauge{Name: []byte("load"), Version: 1, Ver: 1}
+	m := group.Gauge{Name: []byte("load"), Version: 1, Ver: 1}
 	for i := range 10 {
-		m.Entries = append(m.Entries, wire.GaugeEntry{Key: []byte{byte(i)}, Value: make([]byte, 50)})
+		m.Entries = append(m.Entries, group.GaugeEntry{Key: []byte{byte(i)}, Value: make([]byte, 50)})
 	}
-	b.Receive("a", frameOf(wire.KindGauge, 1, m.Append(nil)))
+	b.Receive("a", frameOf(group.KindGauge, 1, m.Append(nil)))
 	if n := len(b.sink.of["a"]); n != 1 {
 		t.Errorf("%d entries of 58 bytes fit 100", n)
 	}
@@ -150,13 +150,39 @@ func TestSilenceDropsGauges(t *testing.T) {
 	}
 }
 
+// TestLinkOutlivesMembership: a bus may say that a process can be reached before it says
+// that it is a member, and says it once.
+func TestLinkOutlivesMembership(t *testing.T) {
+	c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}})
+	b := group.Member{ID: "b", Boot: 2}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"linked, then a member", func() { c.SetLink("b", true); c.SetMembers([]group.Member{b}) }, true},
+		{"a member again", func() { c.SetMembers(nil); c.SetMembers([]group.Member{b}) }, true},
+		{"broken while no member", func() { c.SetMembers(nil); c.SetLink("b", false); c.SetMembers([]group.Member{b}) }, false},
+		{"linked as a member", func() { c.SetLink("b", true) }, true},
+	} {
+		step.do()
+		if got := c.Peers()[0].Link; got != step.want {
+			t.Errorf("%s: link is %v", step.what, got)
+		}
+	}
+	c.SetLink("b", false)
+	if len(c.links) != 0 {
+		t.Errorf("%d links are kept", len(c.links))
+	}
+}
+
 func TestFeed(t *testing.T) {
 	tb := newTable(t, group.Options{FeedBytes: 40}, "a", "b")
 	a, b := tb.get("a"), tb.get("b")
 	a.feed.Send([]byte("one"))
 	a.feed.Send([]byte("two"))
 	tb.run(5 * time.Millisecond)
-	tb.hold = func(_, _ string, f []byte) bool { return f[2] == wire.KindFeed }
+	tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindFeed }
 	a.feed.Send([]byte("lost"))
 	tb.run(5 * time.Millisecond)
 	tb.hold = nil
@@ -220,7 +246,7 @@ func TestSettle(t *testing.T) {
 	late.log.SetSources([]string{"s1"})
 	tb.cores = append(tb.cores, late)
 	tb.hold = func(_, to string, f []byte) bool {
-		return to == "c" && f[2] != wire.KindBeat && f[2] != wire.KindDigest
+		return to == "c" && f[2] != group.KindBeat && f[2] != group.KindDigest
 	}
 	tb.meet()
 	tb.run(500 * time.Millisecond)
@@ -244,7 +270,7 @@ func TestReplayedBeat(t *testing.T) {
 	tb := newTable(t, partitioned, "a", "b")
 	var old []byte
 	tb.hold = func(from, _ string, f []byte) bool {
-		if from == "b" && f[2] == wire.KindBeat {
+		if from == "b" && f[2] == group.KindBeat {
 			old = f
 		}
 		return false
@@ -260,5 +286,35 @@ func TestReplayedBeat(t *testing.T) {
 	}
 	if rtt := a.Peers()[0].RTT; rtt != was {
 		t.Errorf("round trip went from %v to %v", was, rtt)
+	}
+}
+
+// TestGaugeOvertaken: an update that comes behind a later one changes nothing, not even
+// until the gauge is repaired.
+func TestGaugeOvertaken(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b")
+	a, b := tb.get("a"), tb.get("b")
+	var updates [][]byte
+	_ = a.gauge.Set("k", []byte("1"))
+	tb.run(20 * time.Millisecond)
+	tb.hold = func(_, to string, f []byte) bool {
+		if to == "b" && f[2] == group.KindGauge {
+			updates = append(updates, bytes.Clone(f))
+			return true
+		}
+		return false
+	}
+	for _, v := range []string{"2", "3"} {
+		_ = a.gauge.Set("k", []byte(v))
+		tb.run(20 * time.Millisecond)
+	}
+	if len(updates) != 2 {
+		t.Fatalf("%d updates", len(updates))
+	}
+	for _, i := range []int{1, 0, 1, 0} {
+		b.Receive("a", updates[i])
+		if got := b.sink.of["a"]["k"]; got != "3" {
+			t.Errorf("b believes %q", got)
+		}
 	}
 }

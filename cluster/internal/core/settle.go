@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
@@ -25,7 +26,7 @@ func (c *Core) settle() {
 	switch {
 	case c.g.Opt.Alone && c.named(), c.caughtUp():
 		c.g.Phase = group.Settled
-	case len(c.peers) == 0 && age >= c.g.Opt.LonelyTimeout, age >= c.g.Opt.SettleTimeout:
+	case !slices.ContainsFunc(c.peers, func(p *peer) bool { return !c.foreign(p) }) && age >= c.g.Opt.LonelyTimeout, age >= c.g.Opt.SettleTimeout:
 		c.g.Phase = group.Degraded
 	}
 }
@@ -43,15 +44,19 @@ func (c *Core) named() bool {
 // caughtUp reports whether this member has reached what a peer knew that had
 // settled itself, or, in a group that starts, what every peer knows.
 func (c *Core) caughtUp() bool {
-	fresh := len(c.peers) > 0
+	met, fresh := false, true
 	for _, p := range c.peers {
+		if c.foreign(p) {
+			continue // it could not be asked
+		}
+		met = true
 		ok := c.caughtUpWith(p)
 		if ok && p.Phase != group.Settling {
 			return true
 		}
 		fresh = fresh && ok && p.Phase == group.Settling
 	}
-	return fresh
+	return met && fresh
 }
 
 func (c *Core) caughtUpWith(p *peer) bool {

@@ -1,12 +1,12 @@
 package core
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
 
@@ -19,7 +19,7 @@ func lacking(t *testing.T, opt group.Options, ids ...string) (tb *table, last *o
 	tb = newTable(t, opt, ids...)
 	late := ids[len(ids)-1]
 	tb.hold = func(_, to string, f []byte) bool {
-		return to == late && (f[2] == wire.KindDelta || f[2] == wire.KindDigest)
+		return to == late && (f[2] == group.KindDelta || f[2] == group.KindDigest)
 	}
 	for s := range uint64(50) {
 		tb.appendAt(ids[0], 1, s)
@@ -57,9 +57,9 @@ func TestPagesAreFlowControlled(t *testing.T) {
 	asked, answered := 0, 0
 	tb.hold = func(_, _ string, f []byte) bool {
 		switch f[2] {
-		case wire.KindPageAsk:
+		case group.KindPageAsk:
 			asked++
-		case wire.KindPageReply:
+		case group.KindPageReply:
 			answered++
 		}
 		return false
@@ -85,17 +85,17 @@ func TestSenderDiesHalfWay(t *testing.T) {
 	tb, c := lacking(t, smallPages, "a", "b", "c")
 	from, pages := "", 0
 	tb.hold = func(sender, _ string, f []byte) bool {
-		if f[2] == wire.KindPageReply {
+		if f[2] == group.KindPageReply {
 			from = sender
 			pages++
 		}
-		return f[2] == wire.KindPageReply && pages > 15
+		return f[2] == group.KindPageReply && pages > 15
 	}
 	tb.runUntil("half of it came", func() bool { return pages > 15 })
 	c.expectStages(t, 1)
 	dead := from
 	tb.hold = func(sender, to string, f []byte) bool {
-		if f[2] == wire.KindPageReply && sender != dead {
+		if f[2] == group.KindPageReply && sender != dead {
 			from = sender
 		}
 		return sender == dead || to == dead
@@ -212,4 +212,38 @@ func TestManyPendingDeltas(t *testing.T) {
 	if n := b.Held().Pending; n != 0 {
 		t.Errorf("%d bytes are still kept aside", n)
 	}
+}
+
+// A peer may answer with a snapshot of an engine's life before this one: what is known of this
+// one is never given up for it.
+func TestSnapshotOfAnEarlierLife(t *testing.T) {
+	tb := newTable(t, group.Options{Share: group.SharePartitioned, RingDeltas: 2}, "a", "b")
+	tb.hold = func(_, to string, f []byte) bool {
+		return to == "b" && (f[2] == group.KindDelta || f[2] == group.KindDigest)
+	}
+	for s := range uint64(50) {
+		tb.appendAt("a", 2, s)
+	}
+	tb.run(10 * time.Millisecond)
+	b := tb.get("b")
+	earlier := true
+	tb.hold = func(from, to string, f []byte) bool {
+		var m group.PageReply
+		if !earlier || to != "b" || f[2] != group.KindPageReply || m.Decode(group.Body(f)) != nil || m.Status != group.StatusOK {
+			return false
+		}
+		m.Snap.Inc = 1
+		b.Receive(from, m.Append(slices.Clone(f[:group.HeaderLen])))
+		return true
+	}
+	tb.runUntil("the snapshot is refused", func() bool {
+		if inc := b.log.Position("s1").Inc; inc == 1 {
+			t.Fatal("it went back to the life before")
+		}
+		return b.Stats().SnapshotsFenced > 0
+	})
+	b.expect(t, "s1", logs.Position{Inc: 2}, "")
+	earlier = false
+	tb.runUntil("the right one is taken", func() bool { return b.log.Position("s1").Next == 50 })
+	b.expect(t, "s1", logs.Position{Inc: 2, Next: 50}, content(2, 50))
 }

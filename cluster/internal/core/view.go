@@ -18,6 +18,9 @@ type PeerView struct {
 	Leaving bool
 	Phase   group.Phase
 	RTT     time.Duration // 0 until measured
+	// Foreign is the major version of the protocol that it speaks, if that is another one
+	// than this member's; else 0.
+	Foreign byte
 	// Strangers counts states that the peer has and this member has not.
 	Strangers int
 	Traffic   []group.Traffic // by state, as in States
@@ -32,6 +35,9 @@ func (c *Core) Peers() []PeerView {
 			Member: p.Member, Link: p.Link, Alive: p.Alive, Up: p.Up, Met: p.met, For: c.g.Now - p.Since,
 			Leaving: p.Leaving, Phase: p.Phase, RTT: p.RTT, Strangers: p.strangers,
 			Traffic: append([]group.Traffic(nil), p.Traffic...),
+		}
+		if c.foreign(p) {
+			v.Foreign = p.major
 		}
 		if p.app != "" {
 			v.Member.Version = p.app

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // Group is one member's view of the group.
@@ -59,7 +57,7 @@ func Hash(s string) uint64 { return xxhash.Sum64String(s) }
 // cannot be used: that is a mistake of the program.
 func (g *Group) Register(name string) int {
 	switch {
-	case name == "" || len(name) > wire.MaxName:
+	case name == "" || len(name) > MaxName:
 		panic("cluster: bad state name " + name)
 	case slices.Contains(g.names, name):
 		panic("cluster: state " + name + " registered twice")
@@ -111,7 +109,7 @@ func (g *Group) Reachable() (up, known int) {
 
 // Frame starts a frame of this member.
 func (g *Group) Frame(kind byte) []byte {
-	return wire.Header(make([]byte, 0, 256), kind, g.Opt.Self.Boot)
+	return Header(make([]byte, 0, 256), kind, g.Opt.Self.Boot)
 }
 
 // NextAsk returns a number for an ask.

@@ -2,8 +2,6 @@ package group
 
 import (
 	"time"
-
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // Options configure a Core. The zero value of every duration and limit means
@@ -98,7 +96,7 @@ func (o Options) WithDefaults() Options {
 	def(&o.FeedBytes, 256<<10)
 	// What is sent in one frame has to fit one.
 	for _, v := range []*int{&o.PendingBytes, &o.GaugeBytes, &o.FeedBytes, &o.PageBytes} {
-		*v = min(*v, wire.MaxFrame/2)
+		*v = min(*v, MaxFrame/2)
 	}
 	return o
 }

@@ -69,3 +69,10 @@ type Held struct {
 
 // Total returns the sum.
 func (h Held) Total() int { return h.Rings + h.Pending + h.Pushes + h.Snapshots + h.Loads }
+
+// Queue is what waits for one peer.
+type Queue struct {
+	Peer          string
+	Frames, Bytes int
+	Dropped       uint64 // frames, since the start
+}

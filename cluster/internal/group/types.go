@@ -9,6 +9,7 @@ type Member struct {
 	Boot    uint64 // distinguishes processes that reuse an ID; frames carry it
 	Addr    string // where its streams are reached, for people
 	Version string // build version, for people
+	Zone    string // where it runs; "" when nobody says. Sources of its zone are its first
 }
 
 // Class is how urgent a frame is.

@@ -5,15 +5,14 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
-func (l *Log) takeRange(p *group.Peer, s *source, m *wire.RangeReply) {
+func (l *Log) takeRange(p *group.Peer, s *source, m *group.RangeReply) {
 	switch m.Status {
-	case wire.StatusBusy:
+	case group.StatusBusy:
 		l.fail(s, 100*time.Millisecond)
 		return
-	case wire.StatusGone:
+	case group.StatusGone:
 		l.of(p).claims[s.slot].gone = s.pos.Next + 1
 		l.endLoad(s)
 		return
@@ -38,13 +37,13 @@ func (l *Log) takeRange(p *group.Peer, s *source, m *wire.RangeReply) {
 // maxPages bounds the pages of a snapshot.
 const maxPages = 1 << 16
 
-func (l *Log) takePage(s *source, m *wire.PageReply) {
+func (l *Log) takePage(s *source, m *group.PageReply) {
 	ld := s.load
 	switch m.Status {
-	case wire.StatusBusy:
+	case group.StatusBusy:
 		l.takeBusy(s, m)
 		return
-	case wire.StatusGone:
+	case group.StatusGone:
 		l.restart(s)
 		return
 	}
@@ -74,7 +73,7 @@ func (l *Log) takePage(s *source, m *wire.PageReply) {
 }
 
 // takeBusy goes elsewhere, or waits for a snapshot that is being made.
-func (l *Log) takeBusy(s *source, m *wire.PageReply) {
+func (l *Log) takeBusy(s *source, m *group.PageReply) {
 	ld := s.load
 	if ld.snap.Known() || !m.Snap.Known() || l.g.Now-ld.begun > maxWait {
 		s.denied++
@@ -89,7 +88,7 @@ func (l *Log) takeBusy(s *source, m *wire.PageReply) {
 }
 
 // firstPage starts a snapshot from its first page.
-func (l *Log) firstPage(s *source, m *wire.PageReply) bool {
+func (l *Log) firstPage(s *source, m *group.PageReply) bool {
 	if m.Bytes > uint64(l.g.Opt.SnapshotBytes) {
 		s.denied++
 		s.tooLarge = m.Bytes

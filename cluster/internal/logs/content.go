@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // content is what the deltas of a source lead to: all that merging one reads and writes.
@@ -16,8 +15,8 @@ type content struct {
 	digest  Digest
 	ring    ring
 	pend    pending
-	room    int          // for pend, if more than Options.PendingBytes
-	push    []wire.Entry // applied, to be sent to peers
+	room    int           // for pend, if more than Options.PendingBytes
+	push    []group.Entry // applied, to be sent to peers
 	pushInc uint64
 	pushLen int
 	tally   tally

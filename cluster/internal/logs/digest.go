@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // What members tell each other of sources beyond deltas is told by exception. A claim is made
@@ -18,8 +17,8 @@ func (s *source) claimsReading() bool {
 	return s.reading && s.pend.len() == 0 && s.load == nil
 }
 
-func (s *source) claim() wire.Claim {
-	return wire.Claim{Source: []byte(s.name), Pos: s.pos, Digest: s.digest, Reading: s.announced}
+func (s *source) claim() group.Claim {
+	return group.Claim{Source: []byte(s.name), Pos: s.pos, Digest: s.digest, Reading: s.announced}
 }
 
 // announce has everybody told of s, together with what else there is to tell.
@@ -41,7 +40,7 @@ func (l *Log) exceptions(s *source) {
 // sendDigests tells everybody what there is to tell.
 func (l *Log) sendDigests() {
 	l.lastDigest, l.nextDigest = l.g.Now, group.Never
-	m := wire.Digests{Name: []byte(l.name), Version: l.version}
+	m := group.Digests{Name: []byte(l.name), Version: l.version}
 	var told []*source
 	for _, s := range l.order {
 		if !s.tell {
@@ -90,7 +89,7 @@ func (l *Log) sendFullDigests() {
 	if len(l.pushing) > 0 && l.g.Now >= l.nextFull() {
 		l.flush()
 	}
-	var m *wire.Digests
+	var m *group.Digests
 	for _, p := range l.g.Peers {
 		pl := l.of(p)
 		if !p.Up || l.g.Now < l.fullAt(p) {
@@ -100,20 +99,20 @@ func (l *Log) sendFullDigests() {
 			m = l.fullDigest()
 		}
 		pl.sentFull, pl.wantsFull = max(l.g.Now, 1), false
-		m.Covers = wire.Numbers{All: l.sentAll, One: pl.sentOne}
+		m.Covers = group.Numbers{All: l.sentAll, One: pl.sentOne}
 		l.g.Send(p, group.Live, l.idx, l.digestFrame(m))
 	}
 }
 
 // digestFrame encodes claims of this moment.
-func (l *Log) digestFrame(m *wire.Digests) []byte {
+func (l *Log) digestFrame(m *group.Digests) []byte {
 	l.stamp++
 	m.Stamp = l.stamp
-	return m.Append(l.g.Frame(wire.KindDigest))
+	return m.Append(l.g.Frame(group.KindDigest))
 }
 
-func (l *Log) fullDigest() *wire.Digests {
-	m := &wire.Digests{Name: []byte(l.name), Version: l.version, Full: true}
+func (l *Log) fullDigest() *group.Digests {
+	m := &group.Digests{Name: []byte(l.name), Version: l.version, Full: true}
 	for _, s := range l.order {
 		s.lock()
 		if s.pos.Known() || s.announced {
@@ -150,7 +149,7 @@ func (l *Log) nextFull() time.Duration {
 }
 
 // takeDigest takes what p says of all or some sources.
-func (l *Log) takeDigest(p *group.Peer, m *wire.Digests) {
+func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 	pl := l.of(p)
 	named := make([]bool, len(l.slots))
 	for k := range m.Claims {
@@ -185,7 +184,7 @@ func (l *Log) takeDigest(p *group.Peer, m *wire.Digests) {
 }
 
 // hear takes p's claim about s.
-func (l *Log) hear(p *group.Peer, s *source, cl *wire.Claim, stamp uint64) {
+func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 	h := &l.of(p).claims[s.slot]
 	if stamp < h.stamp {
 		return // overtaken

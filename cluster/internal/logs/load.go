@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // load is a range or a snapshot being fetched from a peer. Pages of a snapshot are
@@ -65,13 +64,13 @@ func (l *Log) ask(s *source) {
 	delete(l.loads, ld.id)
 	ld.id = l.g.NextAsk()
 	l.loads[ld.id] = s
-	m := wire.Ask{
+	m := group.Ask{
 		Name: []byte(l.name), Version: l.version, Source: []byte(s.name),
 		ID: ld.id, At: s.pos, Force: ld.force, Snap: ld.snap,
 	}
-	kind := byte(wire.KindRangeAsk)
+	kind := byte(group.KindRangeAsk)
 	if ld.snapshot {
-		kind = wire.KindPageAsk
+		kind = group.KindPageAsk
 	}
 	l.g.Send(ld.p, group.Live, l.idx, m.Append(l.g.Frame(kind)))
 }
@@ -95,11 +94,11 @@ func (l *Log) askPages(s *source, again int) {
 		if ld.pages[i] != nil || (i < ld.asked && i >= again) {
 			continue
 		}
-		m := wire.Ask{
+		m := group.Ask{
 			Name: []byte(l.name), Version: l.version, Source: []byte(s.name),
 			ID: ld.id, At: s.pos, Snap: ld.snap, Page: uint64(i),
 		}
-		l.g.Send(ld.p, group.Live, l.idx, m.Append(l.g.Frame(wire.KindPageAsk)))
+		l.g.Send(ld.p, group.Live, l.idx, m.Append(l.g.Frame(group.KindPageAsk)))
 		ld.asked = max(ld.asked, i+1)
 	}
 }

@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // MaxPayload bounds the payload of a delta that is sent as such. A larger one
 // is applied and reaches peers by snapshot.
-const MaxPayload = wire.MaxFrame / 2
+const MaxPayload = group.MaxFrame / 2
 
 // LogOptions configure a Log.
 type LogOptions struct {
@@ -43,6 +42,7 @@ type Log struct {
 	table atomic.Pointer[table]  // for whoever merges deltas
 	fresh atomic.Pointer[source] // sources with something to do, linked by nextFresh
 
+	zones   map[string]string // of sources, by name; as SetZones was told
 	sources map[string]*source
 	order   []*source // by name
 	slots   []*source // by slot; nil where free
@@ -70,12 +70,14 @@ type Log struct {
 	named       bool  // SetSources was called
 	rolesDirty  bool
 	undivided   bool // members or sources changed since divide
+	zoned       bool // as of divide: all members that can own sources say where they are
 	nextRoles   time.Duration
 }
 
 // source is what this member knows of one source.
 type source struct {
 	name string
+	zone string // "" when nobody says
 	hash uint64
 	slot int
 
@@ -101,7 +103,8 @@ type source struct {
 	sentAll   uint64        // number of the last frame for everybody that named it
 
 	inCheck bool
-	behind  time.Duration // since when a peer is known to be ahead; 0 when none is
+	behind  time.Duration // since when a peer is known to be ahead and nothing came; 0 when none is
+	ahead   time.Duration // when something came last before that began, whatever came since; 0 when none is
 	differs uint          // snapshots loaded in a row because digests differed
 	healAt  time.Duration // not loaded for that reason before
 	load    *load
@@ -142,7 +145,7 @@ const maxClaim = 60
 
 // SetSources replaces the set of sources that are shared. What is known of
 // others is forgotten; peers' word on them is ignored. It returns how many are
-// left out: names longer than wire.MaxName, empty ones, and those beyond what fits
+// left out: names longer than group.MaxName, empty ones, and those beyond what fits
 // a digest (some ten thousand).
 func (l *Log) SetSources(names []string) (left int) {
 	first := !l.named
@@ -153,7 +156,7 @@ func (l *Log) SetSources(names []string) (left int) {
 		if want[n] {
 			continue
 		}
-		if n == "" || len(n) > wire.MaxName || size+len(n)+maxClaim > wire.MaxFrame-1024 {
+		if n == "" || len(n) > group.MaxName || size+len(n)+maxClaim > group.MaxFrame-1024 {
 			left++
 			continue
 		}
@@ -178,7 +181,7 @@ func (l *Log) SetSources(names []string) (left int) {
 }
 
 func (l *Log) learn(name string) {
-	s := &source{name: name, hash: group.Hash(name), slot: slices.Index(l.slots, nil)}
+	s := &source{name: name, zone: l.zones[name], hash: group.Hash(name), slot: slices.Index(l.slots, nil)}
 	s.lock, s.unlock = l.opt.Guard()
 	if s.slot < 0 {
 		s.slot = len(l.slots)

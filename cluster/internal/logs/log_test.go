@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // nothing is a LogStore that holds nothing.
@@ -35,7 +34,7 @@ func TestSourcesAreBounded(t *testing.T) {
 		s.pos = Position{Inc: 1 << 63, Next: 1 << 63, Lost: 1 << 62}
 		s.digest = Digest{Count: 1 << 63, Xor: 1 << 63}
 	}
-	if n := len(l.fullDigest().Append(l.g.Frame(wire.KindDigest))); left == 0 || n > wire.MaxFrame {
+	if n := len(l.fullDigest().Append(l.g.Frame(group.KindDigest))); left == 0 || n > group.MaxFrame {
 		t.Errorf("%d left out; a digest takes %d bytes", left, n)
 	}
 }
@@ -193,7 +192,7 @@ func TestNewLifeForgetsDeltas(t *testing.T) {
 func TestDigestAtAPosition(t *testing.T) {
 	var r ring
 	for _, e := range []struct{ first, last uint64 }{{0, 0}, {1, 4}, {5, 5}} {
-		r.push(ringEntry{Entry: wire.Entry{First: e.first, Last: e.last}, digest: Digest{Count: e.last}}, 1<<20, 10)
+		r.push(ringEntry{Entry: group.Entry{First: e.first, Last: e.last}, digest: Digest{Count: e.last}}, 1<<20, 10)
 	}
 	for next, want := range map[uint64]bool{0: false, 1: true, 2: false, 4: false, 5: true, 6: true, 7: false} {
 		d, ok := r.digestAt(next)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // take merges one delta into what is known of s, of whatever incarnation it is.
@@ -73,7 +72,7 @@ func (l *Log) retain(s *source, d Delta) {
 		return
 	}
 	// A payload from a peer lies in a frame with many others: kept as it is, it would keep all of them.
-	e := wire.Entry{First: d.First, Last: d.Last, Payload: bytes.Clone(d.Payload)}
+	e := group.Entry{First: d.First, Last: d.Last, Payload: bytes.Clone(d.Payload)}
 	s.ring.push(ringEntry{Entry: e, digest: s.digest}, l.ringRoom(s), l.g.Opt.RingDeltas)
 	if !d.Local || l.g.Opt.Alone {
 		return
@@ -154,9 +153,9 @@ func (l *Log) drainPending(now time.Duration, s *source) {
 
 // Deliver merges the deltas that need nothing but the locks of their sources, and notes
 // in m which groups those were. It may be called while other methods run.
-func (l *Log) Deliver(now time.Duration, m *wire.Deltas) (due time.Duration) {
+func (l *Log) Deliver(now time.Duration, m *group.Deltas) (due time.Duration) {
 	due = group.Never
-	m.Each(func(i int, g *wire.Group) {
+	m.Each(func(i int, g *group.DeltaRun) {
 		s := l.table.Load().find(g)
 		if s == nil {
 			return
@@ -173,7 +172,7 @@ func (l *Log) Deliver(now time.Duration, m *wire.Deltas) (due time.Duration) {
 	return due
 }
 
-func (l *Log) ingestGroup(now time.Duration, s *source, g *wire.Group) {
+func (l *Log) ingestGroup(now time.Duration, s *source, g *group.DeltaRun) {
 	for _, e := range g.Entries {
 		s.tally.merged[l.ingest(now, s, Delta{
 			Source: s.name, Inc: g.Inc, First: e.First, Last: e.Last, Payload: e.Payload,
@@ -182,7 +181,7 @@ func (l *Log) ingestGroup(now time.Duration, s *source, g *wire.Group) {
 }
 
 // mergeGroup merges deltas that p sent, unless that is done, and notes that p has them.
-func (l *Log) mergeGroup(p *group.Peer, s *source, g *wire.Group, done bool) {
+func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool) {
 	if !done {
 		if g.Inc > s.pos.Inc && len(g.Entries) > 0 {
 			l.adopt(s, g.Inc)
@@ -264,7 +263,7 @@ func (l *Log) followedByAll(s *source) bool {
 	return true
 }
 
-func (l *Log) readsAll(p *group.Peer, entries []wire.Entry) bool {
+func (l *Log) readsAll(p *group.Peer, entries []group.Entry) bool {
 	for i := range entries {
 		if !l.reads(p, entries[i].Payload) {
 			return false
@@ -275,7 +274,7 @@ func (l *Log) readsAll(p *group.Peer, entries []wire.Entry) bool {
 
 // outgoing is deltas of a source to be sent.
 type outgoing struct {
-	wire.Group
+	group.DeltaRun
 	s *source
 }
 
@@ -290,7 +289,7 @@ func (l *Log) sendGroups(groups []outgoing, p *group.Peer) {
 			named = append(named, groups[n].s)
 			n++
 		}
-		b := append(wire.DeltasHead(l.g.Frame(wire.KindDelta), l.name, l.version, n), body...)
+		b := append(group.DeltasHead(l.g.Frame(group.KindDelta), l.name, l.version, n), body...)
 		b = l.number(p, named).Append(b)
 		if p == nil {
 			l.g.Broadcast(group.Live, l.idx, b)

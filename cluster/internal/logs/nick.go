@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // A nick stands for a source and its incarnation in live deltas, to members that
@@ -43,13 +42,13 @@ const nickAfter = time.Second
 func (l *Log) hasNick(p *group.Peer, s *source, inc uint64) bool {
 	knows := l.of(p).claims[s.slot].pos.Inc == inc ||
 		(numbers(p) && l.of(p).full && s.told.Inc == inc && l.g.Now-s.begunAt > nickAfter)
-	return p.Minor >= wire.MinorNicks && knows && l.table.Load().byNick[uint32(s.hash)] == s
+	return p.Minor >= group.MinorNicks && knows && l.table.Load().byNick[uint32(s.hash)] == s
 }
 
 // deltasFor returns what is to be pushed of s, in the form for p; for all peers when
 // p is nil.
 func (l *Log) deltasFor(p *group.Peer, s *source) outgoing {
-	g := wire.Group{Source: []byte(s.name), Inc: s.pushInc, Entries: s.push}
+	g := group.DeltaRun{Source: []byte(s.name), Inc: s.pushInc, Entries: s.push}
 	for _, q := range l.g.Peers {
 		if (p == nil || p == q) && !l.hasNick(q, s, s.pushInc) {
 			return outgoing{g, s}
@@ -61,7 +60,7 @@ func (l *Log) deltasFor(p *group.Peer, s *source) outgoing {
 
 // find returns the source that a group of live deltas is of, perhaps; nil when it names
 // none that is known here. completes tells.
-func (t *table) find(g *wire.Group) *source {
+func (t *table) find(g *group.DeltaRun) *source {
 	if g.Inc != 0 {
 		return t.byName[string(g.Source)]
 	}
@@ -73,7 +72,7 @@ func (t *table) find(g *wire.Group) *source {
 
 // completes gives a group that names s by its nick its incarnation; false when the
 // nick is of another one. The caller holds the lock of s.
-func (s *source) completes(g *wire.Group) bool {
+func (s *source) completes(g *group.DeltaRun) bool {
 	if g.Inc != 0 {
 		return true
 	}

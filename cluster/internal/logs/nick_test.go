@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // alike returns two names of sources that would have the same nick.
@@ -27,15 +26,15 @@ func alike(t *testing.T) (a, b string) {
 func TestNicks(t *testing.T) {
 	g := group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})
 	l := NewSet(g).New("index", 1, nothing{}, LogOptions{})
-	p := &group.Peer{Member: group.Member{ID: "b", Boot: 2}, Minor: wire.MinorNicks}
+	p := &group.Peer{Member: group.Member{ID: "b", Boot: 2}, Minor: group.MinorNicks}
 	a, b := alike(t)
 	l.SetSources([]string{"one", a, b})
 	l.AddPeer(p)
 	g.Peers = append(g.Peers, p)
-	push := func(name string, inc uint64) wire.Group {
+	push := func(name string, inc uint64) group.DeltaRun {
 		s := l.sources[name]
 		s.pushInc = inc
-		return l.deltasFor(nil, s).Group
+		return l.deltasFor(nil, s).DeltaRun
 	}
 	claim := func(name string, inc uint64) { l.of(p).claims[l.sources[name].slot].pos.Inc = inc }
 	if g := push("one", 5); g.Inc != 5 || string(g.Source) != "one" {
@@ -61,17 +60,17 @@ func TestNicks(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		inc  uint64 // where this member stands
-		in   wire.Group
+		in   group.DeltaRun
 		want bool
 	}{
 		"nick":                   {5, nicked, true},
 		"of another incarnation": {6, nicked, false},
 		"of nothing known":       {0, nicked, false},
-		"unlike any":             {5, wire.Group{Source: []byte("\x00abcdefg")}, false},
-		"of two":                 {5, wire.Group{Source: l.sources[a].nick(5)}, false},
-		"too short":              {5, wire.Group{Source: nicked.Source[:7]}, false},
-		"name":                   {5, wire.Group{Source: []byte("one"), Inc: 7}, true},
-		"name without one":       {5, wire.Group{Source: []byte("one")}, false},
+		"unlike any":             {5, group.DeltaRun{Source: []byte("\x00abcdefg")}, false},
+		"of two":                 {5, group.DeltaRun{Source: l.sources[a].nick(5)}, false},
+		"too short":              {5, group.DeltaRun{Source: nicked.Source[:7]}, false},
+		"name":                   {5, group.DeltaRun{Source: []byte("one"), Inc: 7}, true},
+		"name without one":       {5, group.DeltaRun{Source: []byte("one")}, false},
 	} {
 		for _, s := range l.order {
 			s.pos.Inc = c.inc

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // Frames that say where sources are (deltas, claims, tips) are numbered per log: those for
@@ -15,16 +14,18 @@ import (
 
 // numbers reports whether p numbers its frames and understands those of others. Of one that
 // was not heard yet it is assumed.
-func numbers(p *group.Peer) bool { return p.Minor >= wire.MinorNumbers || p.Heard == 0 && p.Minor == 0 }
+func numbers(p *group.Peer) bool {
+	return p.Minor >= group.MinorNumbers || p.Heard == 0 && p.Minor == 0
+}
 
 // number returns the number of the next frame, to p or to everybody, which names sources.
-func (l *Log) number(p *group.Peer, named []*source) wire.Number {
+func (l *Log) number(p *group.Peer, named []*source) group.Number {
 	if p == nil {
 		l.sentAll++
 		for _, s := range named {
 			s.sentAll = l.sentAll
 		}
-		return wire.Number{N: l.sentAll}
+		return group.Number{N: l.sentAll}
 	}
 	pl := l.of(p)
 	pl.sentOne++
@@ -32,7 +33,7 @@ func (l *Log) number(p *group.Peer, named []*source) wire.Number {
 	for _, s := range named {
 		pl.claims[s.slot].sentOne = pl.sentOne
 	}
-	return wire.Number{N: pl.sentOne, One: true}
+	return group.Number{N: pl.sentOne, One: true}
 }
 
 // row is which of a peer's numbered frames came.
@@ -73,7 +74,7 @@ func (r *row) follow() {
 
 func (r *row) lacks() bool { return r.last > r.have }
 
-func (pl *peerLog) came(n wire.Number) {
+func (pl *peerLog) came(n group.Number) {
 	if n.N == 0 {
 		return
 	}
@@ -84,13 +85,13 @@ func (pl *peerLog) came(n wire.Number) {
 	}
 }
 
-func (pl *peerLog) covered(n wire.Numbers) {
+func (pl *peerLog) covered(n group.Numbers) {
 	pl.all.covered(n.All)
 	pl.one.covered(n.One)
 }
 
 // SetSent takes what p's heartbeat says of its frames.
-func (l *Log) SetSent(p *group.Peer, n wire.Numbers, lacks uint64) {
+func (l *Log) SetSent(p *group.Peer, n group.Numbers, lacks uint64) {
 	pl := l.of(p)
 	pl.all.last, pl.one.last = max(pl.all.last, n.All), max(pl.one.last, n.One)
 	pl.lacks = lacks
@@ -98,8 +99,8 @@ func (l *Log) SetSent(p *group.Peer, n wire.Numbers, lacks uint64) {
 
 // Sent returns the last numbers of frames to p, and of how many sources something is
 // missing here.
-func (l *Log) Sent(p *group.Peer) (wire.Numbers, uint64) {
-	return wire.Numbers{All: l.sentAll, One: l.of(p).sentOne}, uint64(len(l.checks))
+func (l *Log) Sent(p *group.Peer) (group.Numbers, uint64) {
+	return group.Numbers{All: l.sentAll, One: l.of(p).sentOne}, uint64(len(l.checks))
 }
 
 // missedAt returns when p has to be asked for frames that did not come.
@@ -131,20 +132,20 @@ func (l *Log) askMissed() {
 		}
 		pl := l.of(p)
 		pl.missed = l.g.Now + max(l.g.Opt.AskTimeout/2, min(2*p.RTT, maxAsk))
-		m := wire.Missed{Name: []byte(l.name), Have: wire.Numbers{All: pl.all.have, One: pl.one.have}}
-		l.g.Send(p, group.Live, l.idx, m.Append(l.g.Frame(wire.KindMissed)))
+		m := group.Missed{Name: []byte(l.name), Have: group.Numbers{All: pl.all.have, One: pl.one.have}}
+		l.g.Send(p, group.Live, l.idx, m.Append(l.g.Frame(group.KindMissed)))
 	}
 }
 
 // takeMissed claims to p what frames said that it did not see.
-func (l *Log) takeMissed(p *group.Peer, m *wire.Missed) {
+func (l *Log) takeMissed(p *group.Peer, m *group.Missed) {
 	if !p.Link {
 		return
 	}
 	l.flush() // what was named then may have moved on
 	pl := l.of(p)
-	d := wire.Digests{
-		Name: []byte(l.name), Version: l.version, Covers: wire.Numbers{All: l.sentAll, One: pl.sentOne},
+	d := group.Digests{
+		Name: []byte(l.name), Version: l.version, Covers: group.Numbers{All: l.sentAll, One: pl.sentOne},
 	}
 	for _, s := range l.order {
 		if s.sentAll > m.Have.All || pl.claims[s.slot].sentOne > m.Have.One {
@@ -199,15 +200,15 @@ const tipsInFrame = 4096
 
 func (l *Log) sendTipsOf(sources []*source, p *group.Peer) {
 	for part := range slices.Chunk(sources, tipsInFrame) {
-		m := wire.Tips{Name: []byte(l.name), Version: l.version, Number: l.number(p, part)}
+		m := group.Tips{Name: []byte(l.name), Version: l.version, Number: l.number(p, part)}
 		for _, s := range part {
 			s.lock()
-			t := wire.Tip{Next: s.pos.Next}
+			t := group.Tip{Next: s.pos.Next}
 			copy(t.Nick[:], s.nick(s.pos.Inc)[1:])
 			s.unlock()
 			m.Tips = append(m.Tips, t)
 		}
-		if b := m.Append(l.g.Frame(wire.KindTips)); p == nil {
+		if b := m.Append(l.g.Frame(group.KindTips)); p == nil {
 			l.g.Broadcast(group.Live, l.idx, b)
 		} else {
 			l.g.Send(p, group.Live, l.idx, b)
@@ -215,19 +216,19 @@ func (l *Log) sendTipsOf(sources []*source, p *group.Peer) {
 	}
 }
 
-func (l *Log) takeTips(p *group.Peer, m *wire.Tips) {
+func (l *Log) takeTips(p *group.Peer, m *group.Tips) {
 	l.of(p).came(m.Number)
 	t := l.table.Load()
 	for i := range m.Tips {
 		tip := &m.Tips[i]
-		g := wire.Group{Source: append([]byte{0}, tip.Nick[:]...)}
+		g := group.DeltaRun{Source: append([]byte{0}, tip.Nick[:]...)}
 		if s := t.find(&g); s != nil {
 			l.takeTip(p, s, &g, tip.Next)
 		}
 	}
 }
 
-func (l *Log) takeTip(p *group.Peer, s *source, g *wire.Group, next uint64) {
+func (l *Log) takeTip(p *group.Peer, s *source, g *group.DeltaRun, next uint64) {
 	l.enter(s)
 	defer l.leave(s)
 	h := &l.of(p).claims[s.slot]

@@ -35,7 +35,7 @@ func outranks(a uint64, aID string, b uint64, bID string, src uint64) bool {
 const spare = 20
 
 // divide gives every source an owner among the members that can own it: the one it ranks
-// first that has room. So members own about as many each, and one that comes or goes moves few
+// first that has room, those of its zone before all others. So members own about as many each, and one that comes or goes moves few
 // sources beside its own. Members that know of the same members and sources divide alike.
 func (l *Log) divide() {
 	l.undivided = false
@@ -51,6 +51,7 @@ func (l *Log) divide() {
 	if len(owners) == 0 {
 		owners = append(owners, nil)
 	}
+	l.zoned = !slices.ContainsFunc(owners, func(p *group.Peer) bool { return l.zoneOf(p) == "" })
 	n := len(owners) * spare
 	room := (len(l.order)*(spare+1) + n - 1) / n
 	owned := make([]int, len(owners))
@@ -70,8 +71,11 @@ func (l *Log) divide() {
 	}
 }
 
-// heavier reports whether a comes before b for s by weight alone; nil is this member.
+// heavier reports whether a comes before b for s by zone and weight alone; nil is this member.
 func (l *Log) heavier(a, b *group.Peer, s *source) bool {
+	if na, nb := l.near(a, s), l.near(b, s); na != nb {
+		return na
+	}
 	ha, ida, hb, idb := l.g.SelfHash, l.g.Opt.Self.ID, l.g.SelfHash, l.g.Opt.Self.ID
 	if a != nil {
 		ha, ida = a.Hash, a.ID
@@ -80,6 +84,32 @@ func (l *Log) heavier(a, b *group.Peer, s *source) bool {
 		hb, idb = b.Hash, b.ID
 	}
 	return outranks(ha, ida, hb, idb, s.hash)
+}
+
+// zoneOf returns the zone of a member; nil is this one.
+func (l *Log) zoneOf(p *group.Peer) string {
+	if p == nil {
+		return l.g.Opt.Self.Zone
+	}
+	return p.Zone
+}
+
+// near reports whether a member is in the zone of s; nil is this member. Where nobody says
+// where s is, or not all members say where they are, zones make no difference: members that
+// do not know of zones divide without them, and all should come to the same.
+func (l *Log) near(p *group.Peer, s *source) bool {
+	return l.zoned && s.zone != "" && l.zoneOf(p) == s.zone
+}
+
+// SetZones says in which zones sources are. Where all members say theirs, those of a
+// source's zone read it before others do. It holds for sources that are named later, too; names that are not among
+// zones are in none.
+func (l *Log) SetZones(zones map[string]string) {
+	l.zones = zones
+	for _, s := range l.order {
+		s.zone = zones[s.name]
+	}
+	l.redivide()
 }
 
 // setMesh decides between mesh and partitioned, with hysteresis after the
@@ -124,7 +154,7 @@ func (l *Log) assignRoles() {
 }
 
 // before reports whether p comes before this member in the line for s: its owner, then by
-// weight. Those who leave come last.
+// zone and weight. Those who leave come last.
 func (l *Log) before(p *group.Peer, s *source) bool {
 	switch {
 	case p.Leaving != l.g.Leaving:

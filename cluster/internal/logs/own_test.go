@@ -9,9 +9,11 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
-// ownedBy returns what each member of a group owns as one of them, self, divides it.
-func ownedBy(self string, members []string, sources int) map[string][]string {
+// ownedBy returns what each member of a group owns as one of them, self, divides it while
+// another one, or it itself, leaves.
+func ownedBy(self string, members []string, sources int, leaves string) map[string][]string {
 	g := group.New(group.Options{Self: group.Member{ID: self, Boot: 1}})
+	g.Leaving = self == leaves
 	l := NewSet(g).New("index", 1, nothing{}, LogOptions{Owned: true})
 	for _, m := range members {
 		if m == self {
@@ -19,7 +21,7 @@ func ownedBy(self string, members []string, sources int) map[string][]string {
 		}
 		p := g.Add(group.Member{ID: m, Name: m, Boot: 2})
 		l.AddPeer(p)
-		p.Up = true
+		p.Up, p.Leaving = true, m == leaves
 		l.SetStated(p, 1)
 	}
 	var names []string
@@ -40,16 +42,36 @@ func ownedBy(self string, members []string, sources int) map[string][]string {
 	return owned
 }
 
+// Who leaves owns nothing from then on, as every member sees it, so that what it read moves once:
+// the others own what they will when it is gone.
+func TestLeaverOwnsNothing(t *testing.T) {
+	members := []string{"a", "b", "c", "d"}
+	for _, sources := range []int{4, 64, 512} {
+		gone := ownedBy("a", members[:3], sources, "")
+		for _, self := range members {
+			got := ownedBy(self, members, sources, "d")
+			if n := len(got["d"]); n > 0 {
+				t.Errorf("%d sources: %s leaves and owns %d, says %s", sources, "d", n, self)
+			}
+			for _, m := range members[:3] {
+				if !slices.Equal(got[m], gone[m]) {
+					t.Errorf("%d sources: %s says that %s owns others than when d is gone", sources, self, m)
+				}
+			}
+		}
+	}
+}
+
 // Whoever divides the sources, and in whatever order it learnt of them, comes to the same;
 // nobody owns more than 5% more than the mean, and a member that goes moves few sources
 // beside its own.
 func TestDivide(t *testing.T) {
 	members := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
 	for _, sources := range []int{1, 9, 64, 128, 512, 2048} {
-		first := ownedBy("a", members, sources)
-		second := ownedBy("e", members, sources)
+		first := ownedBy("a", members, sources, "")
+		second := ownedBy("e", members, sources, "")
 		limit, moved := (sources*21+20*len(members)-1)/(20*len(members)), 0
-		rest := ownedBy("a", members[:8], sources)
+		rest := ownedBy("a", members[:8], sources, "")
 		for _, m := range members {
 			if !slices.Equal(first[m], second[m]) {
 				t.Errorf("%d sources: what %s owns depends on who divides", sources, m)

@@ -15,6 +15,9 @@ const forceAfter = 500 * time.Millisecond
 
 // watchSource has s looked at by runChecks.
 func (l *Log) watchSource(s *source) {
+	if s.ahead == 0 {
+		s.ahead = max(s.moved, 1)
+	}
 	if s.inCheck {
 		return
 	}
@@ -38,7 +41,7 @@ func (l *Log) runChecks() {
 			kept++
 		} else {
 			s.inCheck = false
-			s.behind = 0
+			s.behind, s.ahead = 0, 0
 		}
 	}
 	clear(list[kept:])

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"sort"
 
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
 // ringEntry is a delta that was applied, and the digest after it.
 type ringEntry struct {
-	wire.Entry
+	group.Entry
 	digest Digest
 }
 

@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // answerRange sends the deltas asked for; or a snapshot, when they are not
 // held and it is worth more than what the asker has; or that it cannot.
-func (l *Log) answerRange(p *group.Peer, s *source, m *wire.Ask) {
-	reply := wire.RangeReply{Name: m.Name, Version: l.version, ID: m.ID, Status: wire.StatusGone}
+func (l *Log) answerRange(p *group.Peer, s *source, m *group.Ask) {
+	reply := group.RangeReply{Name: m.Name, Version: l.version, ID: m.ID, Status: group.StatusGone}
 	reply.Deltas.Source = m.Source
 	if s == nil || !s.pos.Known() || m.At.Inc > s.pos.Inc {
 		l.sendRange(p, &reply)
@@ -26,9 +25,9 @@ func (l *Log) answerRange(p *group.Peer, s *source, m *wire.Ask) {
 	ok = ok && l.reads(p, entries[0].Payload)
 	switch {
 	case at.Next == s.pos.Next:
-		reply.Status = wire.StatusOK
+		reply.Status = group.StatusOK
 	case ok:
-		reply.Status = wire.StatusOK
+		reply.Status = group.StatusOK
 		size := 0
 		for _, e := range entries {
 			if size > 0 && (size+len(e.Payload) > l.g.Opt.PageBytes || !l.reads(p, e.Payload)) {
@@ -45,8 +44,8 @@ func (l *Log) answerRange(p *group.Peer, s *source, m *wire.Ask) {
 	l.sendRange(p, &reply)
 }
 
-func (l *Log) sendRange(p *group.Peer, m *wire.RangeReply) {
-	l.g.Send(p, group.Bulk, l.idx, m.Append(l.g.Frame(wire.KindRangeReply)))
+func (l *Log) sendRange(p *group.Peer, m *group.RangeReply) {
+	l.g.Send(p, group.Bulk, l.idx, m.Append(l.g.Frame(group.KindRangeReply)))
 }
 
 // asker waits for the first page of a snapshot that is being made.
@@ -58,9 +57,9 @@ type asker struct {
 
 // answerPage sends one page of a snapshot; without one in the ask, the first
 // page of a recent one or, as soon as it is made, of a new one.
-func (l *Log) answerPage(p *group.Peer, s *source, m *wire.Ask) {
+func (l *Log) answerPage(p *group.Peer, s *source, m *group.Ask) {
 	var sn *snap
-	status := uint64(wire.StatusGone)
+	status := uint64(group.StatusGone)
 	switch {
 	case s == nil || !s.pos.Known():
 	case m.Snap.Known():
@@ -69,12 +68,12 @@ func (l *Log) answerPage(p *group.Peer, s *source, m *wire.Ask) {
 		// The asker has lost less: it may not know yet that it would lose by it.
 	default:
 		if sn = l.recentSnap(s); sn == nil {
-			status = wire.StatusBusy
+			status = group.StatusBusy
 		}
 	}
 	switch {
 	case sn == nil:
-		l.sendPage(p, &wire.PageReply{Name: m.Name, Source: m.Source, ID: m.ID, Status: status, Snap: m.Snap, Page: m.Page, Bytes: s.overSize()})
+		l.sendPage(p, &group.PageReply{Name: m.Name, Source: m.Source, ID: m.ID, Status: status, Snap: m.Snap, Page: m.Page, Bytes: s.overSize()})
 	case sn.made == 0:
 		sn.askers = slices.DeleteFunc(sn.askers, func(a asker) bool { return a.p == p })
 		sn.askers = append(sn.askers, asker{p, m.ID, l.g.Now + l.g.Opt.AskTimeout*3/4})
@@ -93,9 +92,9 @@ func (s *source) overSize() uint64 {
 
 func (l *Log) servePage(p *group.Peer, sn *snap, id, page uint64) {
 	sn.used = l.g.Now
-	reply := wire.PageReply{
+	reply := group.PageReply{
 		Name: []byte(l.name), Source: []byte(sn.s.name), ID: id, Snap: sn.pos, Digest: sn.digest,
-		Page: page, Pages: uint64(len(sn.pages)), Bytes: uint64(sn.bytes), Status: wire.StatusOK,
+		Page: page, Pages: uint64(len(sn.pages)), Bytes: uint64(sn.bytes), Status: group.StatusOK,
 	}
 	switch {
 	case page < reply.Pages:
@@ -103,7 +102,7 @@ func (l *Log) servePage(p *group.Peer, sn *snap, id, page uint64) {
 		l.g.Stats.PagesServed++
 		sn.taken = page+1 == reply.Pages
 	case page > 0:
-		reply.Status = wire.StatusGone
+		reply.Status = group.StatusGone
 	}
 	l.sendPage(p, &reply)
 }
@@ -112,12 +111,12 @@ func (l *Log) servePage(p *group.Peer, sn *snap, id, page uint64) {
 // soon. The position in it says that; members that know no better take it for a
 // plain busy.
 func (l *Log) sendWait(a asker, sn *snap, at Position) {
-	l.sendPage(a.p, &wire.PageReply{
-		Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: wire.StatusBusy, Snap: at,
+	l.sendPage(a.p, &group.PageReply{
+		Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: group.StatusBusy, Snap: at,
 	})
 }
 
-func (l *Log) sendPage(p *group.Peer, m *wire.PageReply) {
+func (l *Log) sendPage(p *group.Peer, m *group.PageReply) {
 	m.Version = l.version
-	l.g.Send(p, group.Bulk, l.idx, m.Append(l.g.Frame(wire.KindPageReply)))
+	l.g.Send(p, group.Bulk, l.idx, m.Append(l.g.Frame(group.KindPageReply)))
 }

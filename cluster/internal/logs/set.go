@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // Set is the logs of one member.
@@ -16,13 +15,13 @@ type Set struct {
 
 // inbox holds decoded messages, reused from frame to frame.
 type inbox struct {
-	deltas wire.Deltas
-	digest wire.Digests
-	ask    wire.Ask
-	answer wire.RangeReply
-	page   wire.PageReply
-	missed wire.Missed
-	tips   wire.Tips
+	deltas group.Deltas
+	digest group.Digests
+	ask    group.Ask
+	answer group.RangeReply
+	page   group.PageReply
+	missed group.Missed
+	tips   group.Tips
 }
 
 // NewSet returns a set without logs.
@@ -41,7 +40,7 @@ func (set *Set) Find(name []byte) *Log {
 // Deliver decodes a frame of live deltas into m, and merges those that need nothing but
 // the locks of their sources. It may be called while other methods run, but with Receive
 // and the same m after it. It returns when Tick has something to do because of it.
-func (set *Set) Deliver(now time.Duration, r wire.Reader, m *wire.Deltas) (due time.Duration, ok bool) {
+func (set *Set) Deliver(now time.Duration, r group.Reader, m *group.Deltas) (due time.Duration, ok bool) {
 	if m.Decode(r) != nil {
 		return group.Never, false
 	}
@@ -54,7 +53,7 @@ func (set *Set) Deliver(now time.Duration, r wire.Reader, m *wire.Deltas) (due t
 
 // Receive handles a frame of the kinds that concern logs, and returns the
 // index of the state that it belongs to. deltas is what Deliver made of it, or nil.
-func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader, deltas *wire.Deltas) (state int, err error) {
+func (set *Set) Receive(p *group.Peer, kind byte, r group.Reader, deltas *group.Deltas) (state int, err error) {
 	name, err := r.Name()
 	if err != nil {
 		return 0, err
@@ -65,7 +64,7 @@ func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader, deltas *wire.De
 	}
 	in := &set.in
 	switch kind {
-	case wire.KindDelta:
+	case group.KindDelta:
 		if deltas == nil { // nobody delivered them before
 			if deltas, err = &in.deltas, in.deltas.Decode(r); err == nil {
 				l.Deliver(l.g.Now, deltas)
@@ -74,27 +73,27 @@ func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader, deltas *wire.De
 		if err == nil {
 			l.takeDeltas(p, deltas)
 		}
-	case wire.KindDigest:
+	case group.KindDigest:
 		if err = in.digest.Decode(r); err == nil {
 			l.takeDigest(p, &in.digest)
 		}
-	case wire.KindMissed:
+	case group.KindMissed:
 		if err = in.missed.Decode(r); err == nil {
 			l.takeMissed(p, &in.missed)
 		}
-	case wire.KindTips:
+	case group.KindTips:
 		if err = in.tips.Decode(r); err == nil {
 			l.takeTips(p, &in.tips)
 		}
-	case wire.KindRangeAsk, wire.KindPageAsk:
+	case group.KindRangeAsk, group.KindPageAsk:
 		if err = in.ask.Decode(r); err == nil {
 			l.takeAsk(p, kind, &in.ask)
 		}
-	case wire.KindRangeReply:
+	case group.KindRangeReply:
 		if err = in.answer.Decode(r); err == nil {
 			l.takeRangeReply(p, &in.answer)
 		}
-	case wire.KindPageReply:
+	case group.KindPageReply:
 		if err = in.page.Decode(r); err == nil {
 			l.takePageReply(p, &in.page)
 		}
@@ -105,9 +104,9 @@ func (set *Set) Receive(p *group.Peer, kind byte, r wire.Reader, deltas *wire.De
 	return l.idx, nil
 }
 
-func (l *Log) takeDeltas(p *group.Peer, m *wire.Deltas) {
+func (l *Log) takeDeltas(p *group.Peer, m *group.Deltas) {
 	t, understood := l.table.Load(), true
-	m.Each(func(i int, g *wire.Group) {
+	m.Each(func(i int, g *group.DeltaRun) {
 		s := t.find(g)
 		if s == nil || s.gone {
 			l.g.Refuse(group.RefusedSource)
@@ -127,7 +126,7 @@ func (l *Log) takeDeltas(p *group.Peer, m *wire.Deltas) {
 	}
 }
 
-func (l *Log) takeAsk(p *group.Peer, kind byte, m *wire.Ask) {
+func (l *Log) takeAsk(p *group.Peer, kind byte, m *group.Ask) {
 	s := l.sources[string(m.Source)]
 	if s == nil {
 		l.g.Refuse(group.RefusedSource)
@@ -137,14 +136,14 @@ func (l *Log) takeAsk(p *group.Peer, kind byte, m *wire.Ask) {
 	}
 	switch {
 	case !p.Link:
-	case kind == wire.KindRangeAsk:
+	case kind == group.KindRangeAsk:
 		l.answerRange(p, s, m)
 	default:
 		l.answerPage(p, s, m)
 	}
 }
 
-func (l *Log) takeRangeReply(p *group.Peer, m *wire.RangeReply) {
+func (l *Log) takeRangeReply(p *group.Peer, m *group.RangeReply) {
 	switch s := l.answered(p, m.ID); {
 	case s == nil:
 	case s.load.snapshot || string(m.Deltas.Source) != s.name:
@@ -156,7 +155,7 @@ func (l *Log) takeRangeReply(p *group.Peer, m *wire.RangeReply) {
 	}
 }
 
-func (l *Log) takePageReply(p *group.Peer, m *wire.PageReply) {
+func (l *Log) takePageReply(p *group.Peer, m *group.PageReply) {
 	switch s := l.answered(p, m.ID); {
 	case s == nil:
 	case string(m.Source) != s.name:

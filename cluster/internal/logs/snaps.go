@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
 )
 
 // snap is a snapshot held for those who ask for its pages. Its content is that of
@@ -125,7 +124,7 @@ func (sn *snap) fill(stop func() bool, limit int) {
 		}
 		sn.pages = append(sn.pages, page)
 		sn.bytes += len(page)
-		if sn.bytes > limit || len(page) > wire.MaxFrame-4096 || len(sn.pages) > maxPages {
+		if sn.bytes > limit || len(page) > group.MaxFrame-4096 || len(sn.pages) > maxPages {
 			sn.err = ErrTooLarge
 		}
 	}
@@ -187,7 +186,7 @@ func (l *Log) dropSnap(sn *snap) {
 	}
 	for _, a := range sn.askers {
 		if a.p.Link {
-			l.sendPage(a.p, &wire.PageReply{Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: wire.StatusBusy, Bytes: uint64(sn.s.snapSize)})
+			l.sendPage(a.p, &group.PageReply{Name: []byte(l.name), Source: []byte(sn.s.name), ID: a.id, Status: group.StatusBusy, Bytes: uint64(sn.s.snapSize)})
 		}
 	}
 	sn.dropped, sn.askers = true, nil

@@ -3,7 +3,7 @@ package logs
 import (
 	"errors"
 
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
 // Delta is what the sequence numbers First to Last, both included, of one
@@ -117,7 +117,7 @@ type Stage interface {
 // What members tell each other of sources.
 type (
 	// Position is how far a source is known.
-	Position = wire.Position
+	Position = group.Position
 	// Digest sums up its content.
-	Digest = wire.Digest
+	Digest = group.Digest
 )

@@ -73,12 +73,19 @@ func (l *Log) view(s *source) SourceView {
 		if s.tooLarge > 0 {
 			v.Reason = "its snapshot is over the limit of what one may take"
 		}
-	case s.pend.len() > 0 || s.load != nil || (v.Lag > 0 && s.behind > 0 && l.g.Now-s.behind > l.g.Opt.GapDelay):
+	case s.pend.len() > 0 || s.load != nil || v.Lag > 0 && l.late(s):
 		v.Knowledge = knowledge.CatchingUp
 	default:
 		v.Knowledge = knowledge.Exact
 	}
 	return v
+}
+
+// late reports whether what a peer is ahead is more than what is on its way: nothing is
+// before the beginning is known, and later for longer than that takes nothing came or it was
+// not enough.
+func (l *Log) late(s *source) bool {
+	return s.pos.Next == 0 || s.ahead > 0 && l.g.Now-s.ahead > l.g.Opt.Digest || s.behind > 0 && l.g.Now-s.behind > l.g.Opt.GapDelay
 }
 
 // Version returns the version of the log's encoding.

@@ -74,6 +74,9 @@ func (s *Streams) welcome(st grpc.ServerStream) (*peer, error) {
 		s.refuse(RefusedLabel)
 		return nil, status.Error(codes.PermissionDenied, "another group")
 	}
+	if h.To != "" && (h.To != s.opt.Self.ID || h.ToBoot != s.opt.Self.Boot) {
+		return nil, status.Error(codes.FailedPrecondition, "another process has this address")
+	}
 	p := s.peer(h.ID)
 	if p == nil || p.Boot != h.Boot {
 		return nil, status.Error(codes.NotFound, "not a member yet")

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
 // Names and limits of the wire.
@@ -16,8 +16,8 @@ const (
 	methodName  = "Link"
 	fullMethod  = "/" + serviceName + "/" + methodName
 
-	batchBytes = 256 << 10                      // a message is closed beyond this
-	maxMessage = batchBytes + wire.MaxFrame + 4 // so that any frame fits
+	batchBytes = 256 << 10                       // a message is closed beyond this
+	maxMessage = batchBytes + group.MaxFrame + 4 // so that any frame fits
 	maxField   = 255
 )
 
@@ -76,7 +76,7 @@ func frameLen(b []byte) (int, error) {
 		return 0, errBatch
 	}
 	n := binary.LittleEndian.Uint32(b)
-	if n == 0 || n > wire.MaxFrame || int(n) > len(b)-4 {
+	if n == 0 || n > group.MaxFrame || int(n) > len(b)-4 {
 		return 0, errBatch
 	}
 	return int(n), nil
@@ -87,6 +87,10 @@ type hello struct {
 	Label string
 	ID    string
 	Boot  uint64
+	// To and ToBoot name the process that is meant: another one may have its address,
+	// and its certificate where that comes from a file. "" of releases before.
+	To     string
+	ToBoot uint64
 }
 
 const helloMagic = "GVS1"
@@ -97,7 +101,9 @@ func (h hello) append(b []byte) []byte {
 	b = append(b, h.Label...)
 	b = append(b, byte(len(h.ID)))
 	b = append(b, h.ID...)
-	return binary.LittleEndian.AppendUint64(b, h.Boot)
+	b = binary.LittleEndian.AppendUint64(b, h.Boot)
+	b = append(append(b, byte(len(h.To))), h.To...)
+	return binary.LittleEndian.AppendUint64(b, h.ToBoot)
 }
 
 // parseHello reads a hello; what follows its fields is left to later versions.
@@ -113,6 +119,13 @@ func parseHello(b []byte) (h hello, ok bool) {
 		return h, false
 	}
 	h.Boot = binary.LittleEndian.Uint64(b)
+	if b = b[8:]; len(b) == 0 {
+		return h, true
+	}
+	if h.To, b, ok = field(b); !ok || len(b) < 8 {
+		return h, false
+	}
+	h.ToBoot = binary.LittleEndian.Uint64(b)
 	return h, true
 }
 

@@ -5,9 +5,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
+	"net"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
 // Fingerprint is the SHA-256 of a certificate in DER.
@@ -15,7 +16,7 @@ type Fingerprint [sha256.Size]byte
 
 // Options configure Streams. Self and Bind are required.
 type Options struct {
-	Self  cluster.Member
+	Self  group.Member
 	Label string // the group's; ends with different labels refuse each other
 	Bind  string // host:port to listen on
 	// Certificate is used instead of one made for this process; Roots must
@@ -25,6 +26,8 @@ type Options struct {
 	Roots       *x509.CertPool
 	// QueueBytes bounds what waits for one peer (8 MiB), of each class.
 	QueueBytes int
+	// Limit bounds the listener's connections; nil means no bound.
+	Limit func(net.Listener) net.Listener
 	// DeadAfter is how long sent data may go unacknowledged before a
 	// connection counts as broken (2 s).
 	DeadAfter time.Duration

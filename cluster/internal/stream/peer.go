@@ -41,6 +41,13 @@ const (
 	backoffMost  = time.Second
 )
 
+// Bounds of an incoming connection. A member makes one stream.
+const (
+	handshakeTimeout = 5 * time.Second
+	peerStreams      = 4
+	maxHeaders       = 8 << 10
+)
+
 // startPeer begins to dial. Calls hold s.mu.
 func (s *Streams) startPeer(p Peer) *peer {
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -104,7 +111,9 @@ func (p *peer) session(ctx context.Context) (linked bool, err error) {
 	if err != nil {
 		return false, cause(ctx, err)
 	}
-	b := hello{Label: p.s.opt.Label, ID: p.s.opt.Self.ID, Boot: p.s.opt.Self.Boot}.append(nil)
+	b := hello{
+		Label: p.s.opt.Label, ID: p.s.opt.Self.ID, Boot: p.s.opt.Self.Boot, To: p.ID, ToBoot: p.Boot,
+	}.append(nil)
 	if err := st.SendMsg(&b); err != nil {
 		return false, cause(ctx, st.RecvMsg(&b))
 	}

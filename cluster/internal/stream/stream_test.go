@@ -8,8 +8,10 @@ import (
 	"crypto/x509"
 	"fmt"
 	"math/big"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,8 +23,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
-	"github.com/grapevine-epp/grapevine/cluster/internal/wire"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // end is one member's streams, and what they reported.
@@ -94,21 +97,12 @@ func (e *end) peer() Peer {
 
 func (e *end) certificate() *tls.Certificate { return e.identity.Load().cert }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 // introduce makes two ends each other's peers.
 func introduce(t testing.TB, a, b *end) {
 	t.Helper()
 	a.SetPeers([]Peer{b.peer()})
 	b.SetPeers([]Peer{a.peer()})
-	eventually(t, "linked", func() bool { return a.linked(b.opt.Self.ID) && b.linked(a.opt.Self.ID) })
+	testkit.Await(t, "linked", func() bool { return a.linked(b.opt.Self.ID) && b.linked(a.opt.Self.ID) })
 }
 
 func TestFrames(t *testing.T) {
@@ -120,15 +114,15 @@ func TestFrames(t *testing.T) {
 		want = append(want, f)
 		a.Send(group.Envelope{To: []string{"b"}, Frame: []byte(f)})
 	}
-	big := make([]byte, wire.MaxFrame)
+	big := make([]byte, group.MaxFrame)
 	b.Send(group.Envelope{Class: group.Bulk, Frame: big})
-	eventually(t, "all frames", func() bool { return len(b.got("a")) == len(want) && len(a.got("b")) == 1 })
+	testkit.Await(t, "all frames", func() bool { return len(b.got("a")) == len(want) && len(a.got("b")) == 1 })
 	for i, f := range b.got("a") {
 		if f != want[i] {
 			t.Fatalf("frame %d is %q", i, f)
 		}
 	}
-	eventually(t, "told that they reach each other", func() bool {
+	testkit.Await(t, "told that they reach each other", func() bool {
 		why, n := a.Unreachable()
 		return len(why) == 0 && n == 1
 	})
@@ -138,7 +132,7 @@ func TestBreakIsSeenAtOnce(t *testing.T) {
 	a, b := newEnd(t, "a", nil), newEnd(t, "b", nil)
 	introduce(t, a, b)
 	b.Close() // silence would be noticed after DeadAfter only
-	eventually(t, "link down", func() bool { return !a.linked("b") })
+	testkit.Await(t, "link down", func() bool { return !a.linked("b") })
 	a.Send(group.Envelope{Frame: []byte("nobody hears this")})
 	if q := a.Queues(); q[0].Frames != 0 || q[0].Dropped == 0 {
 		t.Errorf("kept for nobody: %+v", q)
@@ -154,11 +148,11 @@ func TestSlowPeer(t *testing.T) {
 	a.SetPeers([]Peer{slow.peer(), fast.peer()})
 	slow.SetPeers([]Peer{a.peer()})
 	fast.SetPeers([]Peer{a.peer()})
-	eventually(t, "linked", func() bool { return a.linked("slow") && a.linked("fast") })
+	testkit.Await(t, "linked", func() bool { return a.linked("slow") && a.linked("fast") })
 	frame := make([]byte, 64<<10)
 	for i := range 400 { // 25 MB, more than windows and queues hold
 		a.Send(group.Envelope{Frame: frame})
-		eventually(t, "the fast peer has it", func() bool { return len(fast.got("a")) == i+1 })
+		testkit.Await(t, "the fast peer has it", func() bool { return len(fast.got("a")) == i+1 })
 	}
 	for _, q := range a.Queues() {
 		if q.Bytes > 1<<20 || (q.Peer == "slow") != (q.Dropped > 0) {
@@ -167,7 +161,7 @@ func TestSlowPeer(t *testing.T) {
 	}
 	before := len(slow.got("a"))
 	close(slow.stall)
-	eventually(t, "the slow peer goes on", func() bool { return len(slow.got("a")) > before })
+	testkit.Await(t, "the slow peer goes on", func() bool { return len(slow.got("a")) > before })
 }
 
 // dialAs opens a stream to s with a certificate, and says hello.
@@ -182,7 +176,7 @@ func dialAs(t *testing.T, s *end, cert *tls.Certificate, h []byte) (grpc.ClientS
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	t.Cleanup(cancel)
 	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, fullMethod, grpc.ForceCodecV2(rawCodec{}))
 	if err != nil {
@@ -203,7 +197,12 @@ func TestStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	helloOf := func(label, id string, boot uint64) []byte { return hello{label, id, boot}.append(nil) }
+	helloOf := func(label, id string, boot uint64) []byte {
+		return hello{Label: label, ID: id, Boot: boot}.append(nil)[:4+1+len(label)+1+len(id)+8] // as of the release before
+	}
+	meant := func(to string, boot uint64) []byte {
+		return hello{Label: "test", ID: "b", Boot: 1, To: to, ToBoot: boot}.append(nil)
+	}
 	for _, tc := range []struct {
 		what   string
 		cert   *tls.Certificate
@@ -217,6 +216,8 @@ func TestStrangers(t *testing.T) {
 		{"another group", b.certificate(), helloOf("other", "b", 1), codes.PermissionDenied, RefusedLabel},
 		{"an earlier process", b.certificate(), helloOf("test", "b", 7), codes.NotFound, ""},
 		{"no member", b.certificate(), helloOf("test", "x", 1), codes.NotFound, ""},
+		{"meant for another member", b.certificate(), meant("c", 1), codes.FailedPrecondition, ""},
+		{"meant for an earlier process", b.certificate(), meant("a", 7), codes.FailedPrecondition, ""},
 		{"garbage", b.certificate(), []byte("GET / HTTP/1.1"), codes.InvalidArgument, RefusedFrame},
 		{"silence", b.certificate(), nil, codes.DeadlineExceeded, RefusedFrame},
 	} {
@@ -226,12 +227,12 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%s: %v", tc.what, err)
 		}
 		if tc.reason != "" {
-			eventually(t, tc.what+" is counted", func() bool { return a.Refused()[tc.reason] > was })
+			testkit.Await(t, tc.what+" is counted", func() bool { return a.Refused()[tc.reason] > was })
 		}
 	}
 	// With the right hello, what is no sequence of frames ends the stream, and
 	// nothing of it is delivered.
-	oversized := appendFrame(appendFrame(nil, []byte("good")), make([]byte, wire.MaxFrame+1))
+	oversized := appendFrame(appendFrame(nil, []byte("good")), make([]byte, group.MaxFrame+1))
 	for what, batch := range map[string][]byte{
 		"garbage":           append(appendFrame(nil, []byte("good")), 0xff, 0xff, 0xff, 0x7f, 'x'),
 		"a frame too large": oversized,
@@ -250,7 +251,7 @@ func TestStrangers(t *testing.T) {
 		if c := status.Code(err); c != codes.InvalidArgument && c != codes.ResourceExhausted || len(a.got("b")) != 0 {
 			t.Errorf("%s: %v, %v", what, err, a.got("b"))
 		}
-		eventually(t, what+" is counted", func() bool { return a.Refused()[RefusedFrame] == was+1 })
+		testkit.Await(t, what+" is counted", func() bool { return a.Refused()[RefusedFrame] == was+1 })
 	}
 }
 
@@ -261,7 +262,7 @@ func TestImpostor(t *testing.T) {
 	p := b.peer()
 	p.Addr = imp.Addr().String()
 	a.SetPeers([]Peer{p})
-	eventually(t, "refused", func() bool { return a.Refused()[RefusedIdentity] > 0 })
+	testkit.Await(t, "refused", func() bool { return a.Refused()[RefusedIdentity] > 0 })
 	if a.linked("b") {
 		t.Error("linked to an impostor")
 	}
@@ -274,12 +275,12 @@ func TestWrongAddress(t *testing.T) {
 	wrong.Addr = parts.FreeAddress(t) // nobody listens there
 	a.SetPeers([]Peer{wrong})
 	b.SetPeers([]Peer{a.peer()})
-	eventually(t, "told", func() bool {
+	testkit.Await(t, "told", func() bool {
 		why, n := b.Unreachable()
 		return n == 0 && why["a"] != ""
 	})
 	a.SetPeers([]Peer{b.peer()})
-	eventually(t, "told that it works", func() bool {
+	testkit.Await(t, "told that it works", func() bool {
 		why, n := b.Unreachable()
 		return n == 1 && len(why) == 0
 	})
@@ -322,7 +323,7 @@ func TestGivenCertificates(t *testing.T) {
 	stranger := newEnd(t, "c", nil)
 	stranger.SetPeers([]Peer{a.peer()})
 	a.SetPeers([]Peer{b.peer(), stranger.peer()})
-	eventually(t, "a says why", func() bool {
+	testkit.Await(t, "a says why", func() bool {
 		_, _, err := a.peers["c"].state()
 		return err != nil && strings.Contains(err.Error(), "unknown authority")
 	})
@@ -345,20 +346,21 @@ func TestNewCertificate(t *testing.T) {
 	b.SetPeers([]Peer{a.peer()})
 	a.Send(group.Envelope{Frame: []byte("to b")})
 	b.Send(group.Envelope{Frame: []byte("to a")})
-	eventually(t, "streams go on", func() bool { return len(b.got("a")) == 1 && len(a.got("b")) == 1 })
+	testkit.Await(t, "streams go on", func() bool { return len(b.got("a")) == 1 && len(a.got("b")) == 1 })
 	if n := a.breaks() + b.breaks(); n > 0 {
 		t.Errorf("links broke %d times", n)
 	}
-	if _, err := dialAs(t, b, next, hello{"test", "a", 1}.append(nil)); err != nil {
+	if _, err := dialAs(t, b, next, hello{Label: "test", ID: "a", Boot: 1}.append(nil)); err != nil {
 		t.Errorf("the new certificate: %v", err)
 	}
-	if _, err := dialAs(t, b, old, hello{"test", "a", 1}.append(nil)); status.Code(err) != codes.Unavailable {
+	if _, err := dialAs(t, b, old, hello{Label: "test", ID: "a", Boot: 1}.append(nil)); status.Code(err) != codes.Unavailable {
 		t.Errorf("the old certificate: %v", err)
 	}
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(hello{"test", "a", 7}.append(nil))
+	f.Add(hello{Label: "test", ID: "a", Boot: 7, To: "b", ToBoot: 8}.append(nil))
+	f.Add(hello{Label: "test", ID: "a", Boot: 7}.append(nil)[:4+5+2+8])
 	f.Add([]byte("GVS1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, ok := parseHello(b)
@@ -388,4 +390,26 @@ func FuzzBatch(f *testing.F) {
 			t.Errorf("%x reads as %x", b, again)
 		}
 	})
+}
+
+// TestManyStrangers: connections beyond the bound are closed, and members still get in
+// when the strangers, who say nothing, have been cut off.
+func TestManyStrangers(t *testing.T) {
+	var many, silent atomic.Int64
+	limit := func(l net.Listener) net.Listener {
+		return budget.Limit(l, budget.ListenOptions{
+			Connections: 8, FirstByte: 50 * time.Millisecond,
+			Refused: func() { many.Add(1) }, Silent: func() { silent.Add(1) },
+		})
+	}
+	a, b := newEnd(t, "a", func(o *Options) { o.Limit = limit }), newEnd(t, "b", nil)
+	for range 40 {
+		c, err := net.Dial("tcp", a.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	testkit.Await(t, "strangers are refused and cut off", func() bool { return many.Load() > 0 && many.Load()+silent.Load() == 40 })
+	introduce(t, a, b)
 }

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
 )
 
@@ -31,6 +30,8 @@ type Streams struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
+
+	setting sync.Mutex // one SetPeers at a time
 
 	mu      sync.Mutex
 	peers   map[string]*peer
@@ -60,6 +61,9 @@ func New(opt Options) (*Streams, error) {
 		return nil, fmt.Errorf("stream: %w", err)
 	}
 	s.lis = lis
+	if opt.Limit != nil {
+		s.lis = opt.Limit(lis)
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -79,6 +83,7 @@ func (s *Streams) Open(h Handler) {
 		grpc.Creds(countingCreds{credentials.NewTLS(s.serverTLS()), s}),
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true),
+		grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxConcurrentStreams(peerStreams), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.opt.DeadAfter, Timeout: s.opt.DeadAfter}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 1, PermitWithoutStream: true}),
@@ -94,37 +99,47 @@ func (s *Streams) Open(h Handler) {
 
 // SetPeers replaces the members that are dialled and listened to. A peer that
 // changed is dialled anew, but not for another fingerprint: the process on its
-// streams is the same, and shows the new certificate next time.
+// streams is the same, and shows the new certificate next time. Its old stream has ended,
+// and its end is reported, before the new one begins.
 func (s *Streams) SetPeers(list []Peer) {
-	s.mu.Lock()
+	s.setting.Lock()
+	defer s.setting.Unlock()
 	want := map[string]Peer{}
 	for _, p := range list {
 		if p.ID != s.opt.Self.ID && p.ID != "" {
 			want[p.ID] = p
 		}
 	}
-	var gone []*peer
+	for _, p := range s.part(want) {
+		p.stop()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		if s.peers[id] == nil {
+			s.peers[id] = s.startPeer(want[id])
+		}
+	}
+}
+
+// part removes and returns the peers that are not wanted as they are.
+func (s *Streams) part(want map[string]Peer) (gone []*peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for id, p := range s.peers {
 		w := want[id]
 		if w.Boot == p.Boot && w.Addr == p.Addr {
 			p.pin.Store(&w.Fingerprint)
-		} else {
-			gone = append(gone, p)
-			delete(s.peers, id)
-			delete(s.said, id)
+			continue
 		}
+		gone = append(gone, p)
+		delete(s.peers, id)
+		delete(s.said, id)
 	}
-	if !s.closed {
-		for _, id := range slices.Sorted(maps.Keys(want)) {
-			if s.peers[id] == nil {
-				s.peers[id] = s.startPeer(want[id])
-			}
-		}
-	}
-	s.mu.Unlock()
-	for _, p := range gone {
-		p.stop()
-	}
+	return gone
 }
 
 // Send queues a frame.
@@ -164,16 +179,16 @@ func (s *Streams) Close() {
 }
 
 // Queues returns what waits for whom, by ID.
-func (s *Streams) Queues() []cluster.Queue {
+func (s *Streams) Queues() []group.Queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []cluster.Queue
+	var out []group.Queue
 	for id, p := range s.peers {
-		q := cluster.Queue{Peer: id}
+		q := group.Queue{Peer: id}
 		q.Frames, q.Bytes, q.Dropped = p.queue.Stats()
 		out = append(out, q)
 	}
-	slices.SortFunc(out, func(a, b cluster.Queue) int { return strings.Compare(a.Peer, b.Peer) })
+	slices.SortFunc(out, func(a, b group.Queue) int { return strings.Compare(a.Peer, b.Peer) })
 	return out
 }
 

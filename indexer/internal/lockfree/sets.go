@@ -24,6 +24,19 @@ func fold(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
+// Has reports whether a slot is among the members.
+func (s *Set) Has(slot uint32) bool {
+	low, high := 0, len(s.Members)
+	for low < high {
+		if mid := (low + high) / 2; s.Members[mid]>>TierBits < slot {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low < len(s.Members) && s.Members[low]>>TierBits == slot
+}
+
 const transitionSlots = 1 << 13
 
 // Sets are all holder sets in use. Id 0 is nobody. One writer; Get may be called by any

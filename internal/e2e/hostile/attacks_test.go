@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 const chat = "/v1/chat/completions"
@@ -183,6 +184,7 @@ func (r *rig) names() string {
 }
 
 func (r *rig) ranks() string {
+	defer r.liar.says.Store("/kv_event_sources", func(w http.ResponseWriter) { http.Error(w, "none", http.StatusNotFound) })
 	before := r.cage.files()
 	many := func(n int, at func(i int) string) func(w http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
@@ -204,8 +206,9 @@ func (r *rig) ranks() string {
 		many(30_000, func(i int) string { return fmt.Sprintf("127.0.%d.%d:9000", i>>8, i&255) }),
 		many(200, func(int) string { return "127.0.0.1:9000" }), redirect,
 	} {
-		r.liar.sources.Store(&say)
-		time.Sleep(3 * time.Second) // it asks again and again
+		r.liar.says.Store("/kv_event_sources", say)
+		r.stir()
+		time.Sleep(3 * time.Second)
 	}
 	if n := r.cage.files(); n > before+300 {
 		return fmt.Sprintf("%d files are open, %d before", n, before)
@@ -308,7 +311,7 @@ func (r *rig) silent() string {
 		held = append(held, c)
 	}
 	lines := strings.Count(r.cage.log.String(), "\n")
-	if !within(func() bool { return r.cage.files() < 1000 }) {
+	if !testkit.Comes(func() bool { return r.cage.files() < 1000 }) {
 		return fmt.Sprintf("%d files are open a minute later", r.cage.files())
 	}
 	if n := strings.Count(r.cage.log.String(), "\n") - lines; n > 50 {

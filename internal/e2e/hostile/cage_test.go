@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // limit is the memory that the program may use.
@@ -45,7 +46,7 @@ func newGroup(t *testing.T) string {
 		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
-		t.Cleanup(func() { within(func() bool { return os.Remove(dir) == nil }) })
+		t.Cleanup(func() { testkit.Comes(func() bool { return os.Remove(dir) == nil }) })
 		if os.WriteFile(filepath.Join(dir, c.limit), []byte(strconv.Itoa(limit)), 0o600) == nil {
 			return filepath.Join(dir, "cgroup.procs")
 		}
@@ -75,7 +76,7 @@ func lockUp(t *testing.T, program string, args ...string) *cage {
 	}()
 	t.Cleanup(func() { c.end(t) })
 	go c.sample()
-	if !within(func() bool { return c.get("/readyz") == http.StatusOK }) {
+	if !testkit.Comes(func() bool { return c.get("/readyz") == http.StatusOK }) {
 		t.Fatalf("not ready; log:\n%s", c.log.String())
 	}
 	return c
@@ -170,14 +171,4 @@ func (c *cage) counters() map[string]float64 {
 		}
 	}
 	return out
-}
-
-// within waits for a condition, for a minute at most.
-func within(ok func() bool) bool {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if ok() {
-			return true
-		}
-	}
-	return ok()
 }

@@ -3,22 +3,35 @@
 package hostile
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"flag"
 	"fmt"
+	"io"
+	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 const (
 	churnRounds = 40
 	churnEach   = 500 // addresses of one round, all of them new
-	churnLeft   = 8 << 20
+	churnLooks  = 2   // so often, in equal parts, all are taken away and memory is looked at
+	// churnLeft is what 10,000 more addresses may leave behind: 50 bytes for each.
+	churnLeft = 512 << 10
+	// churnForget is after when an address that left the list is forgotten, and a moment.
+	churnForget = 65 * time.Second
 )
 
-// TestChurn lets 20,000 addresses come and go: when they have been forgotten, the
-// program holds what it held before.
+// TestChurn lets 20,000 addresses come and go, beside strangers and new certificates: when
+// they have been forgotten, the program holds what it held when fewer had come. Half of
+// the addresses come before the first look that counts, so that tables have their size.
 func TestChurn(t *testing.T) {
 	r := &rig{t: t, dir: t.TempDir()}
 	program := filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
@@ -29,32 +42,110 @@ func TestChurn(t *testing.T) {
 		}
 		return list
 	}
-	c := lockUp(t, program, "--endpoints", r.writeEndpoints(round(0)...))
-	live := func() float64 {
-		if c.get("/debug/pprof/heap?gc=1") == 0 {
-			t.Fatal("no answer")
-		}
-		return c.counters()["go_gc_heap_live_bytes"]
-	}
-	before, files := live(), c.files()
+	cert, key := r.certify()
+	c := lockUp(t, program, "--endpoints", r.writeEndpoints(round(0)...), "--tls-cert", cert, "--tls-key", key)
+	files := c.files()
+	live := []float64{c.rested(t, 0)}
 	for n := 1; n <= churnRounds; n++ {
 		r.writeEndpoints(round(n)...)
+		r.certify()
+		r.strangers(c.extproc)
 		time.Sleep(1500 * time.Millisecond)
 		if !c.alive() {
 			t.Fatalf("the program is dead after %d addresses; its log ends with\n%s", n*churnEach, tail(c.log.String()))
 		}
-	}
-	top := c.peak.Load()
-	r.writeEndpoints(round(0)...)
-	after := 0.0
-	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Second) {
-		if after = live(); after < before+churnLeft && c.files() < files+50 {
-			break
+		if n%(churnRounds/churnLooks) == 0 {
+			r.writeEndpoints(round(0)...)
+			live = append(live, c.rested(t, len(live)))
 		}
 	}
-	t.Logf("512 MiB, held by: %s; %d addresses: live heap %.1f MiB before and %.1f after, peak of the process %d MiB, files %d and %d",
-		c.kind, churnRounds*churnEach, before/(1<<20), after/(1<<20), top>>20, files, c.files())
-	if after >= before+churnLeft {
-		t.Errorf("%.1f MiB are held for addresses that are gone", (after-before)/(1<<20))
+	text := ""
+	for _, n := range live {
+		text += fmt.Sprintf(" %.2f", n/(1<<20))
 	}
+	t.Logf("512 MiB, held by: %s; %d addresses: live heap after each %d%s MiB, peak of the process %d MiB, files %d and %d",
+		c.kind, churnRounds*churnEach, churnRounds/churnLooks*churnEach, text, c.peak.Load()>>20, files, c.files())
+	if grown := live[churnLooks] - live[churnLooks-1]; grown > churnLeft {
+		t.Errorf("%.2f MiB are held for the last %d addresses, which are gone", grown/(1<<20), churnRounds/churnLooks*churnEach)
+	}
+	if !testkit.Comes(func() bool { return c.files() < files+50 }) {
+		t.Errorf("%d files are open, %d at first", c.files(), files)
+	}
+}
+
+// strangers connects to the port of the proxies and goes away: at once, in the middle
+// of a handshake, and after it.
+func (r *rig) strangers(at string) {
+	for i := range 30 {
+		c, err := net.DialTimeout("tcp", at, time.Second)
+		if err != nil {
+			r.t.Error(err)
+			return
+		}
+		switch i % 3 {
+		case 1:
+			_, _ = c.Write([]byte{22, 3, 1, 2, 0, 1})
+		case 2:
+			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+			_ = tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}).Handshake() // whatever comes of it
+		}
+		_ = c.Close()
+	}
+}
+
+// profiles is where profiles go: of the heap at each look, of the processor in each attack.
+var profiles = flag.String("hostile.profiles", "", "folder for profiles (with GODEBUG=memprofilerate=16384 those of the heap say all)")
+
+// rested waits until endpoints that left are forgotten, and returns the live heap.
+func (c *cage) rested(t *testing.T, look int) float64 {
+	t.Helper()
+	time.Sleep(churnForget)
+	path := os.DevNull
+	if *profiles != "" {
+		path = filepath.Join(*profiles, fmt.Sprintf("heap-%d", look))
+	}
+	for range 2 { // what a first collection frees, a second one finds gone from pools
+		if err := c.save("/debug/pprof/heap?gc=1", path); err != nil {
+			t.Fatalf("%v; the log ends with\n%s", err, tail(c.log.String()))
+		}
+	}
+	return c.counters()["go_gc_heap_live_bytes"]
+}
+
+// save writes a page to a file.
+func (c *cage) save(page, path string) error {
+	resp, err := impatient.Get("http://" + c.admin + page)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(f, resp.Body)
+	return err
+}
+
+// certify writes a new certificate and its key.
+func (r *rig) certify() (certFile, keyFile string) {
+	cert, err := listen.SelfSigned(time.Now())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for name, b := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: cert.Certificate[0]}, "tls.key": {Type: "PRIVATE KEY", Bytes: key}} {
+		path := filepath.Join(r.dir, name)
+		if err := os.WriteFile(path+".new", pem.EncodeToMemory(b), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return filepath.Join(r.dir, "tls.crt"), filepath.Join(r.dir, "tls.key")
 }

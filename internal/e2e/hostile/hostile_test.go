@@ -3,8 +3,11 @@
 package hostile
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 	"testing"
@@ -18,10 +21,14 @@ type row struct {
 	result  string
 	peak    int64
 	p99     time.Duration
+	own     time.Duration // of the program alone, without proxy and engines
 	failed  int
 	asked   int
 	refused string
 }
+
+// only chooses among the attacks.
+var only = flag.String("hostile.only", "", "regular expression: the attacks of TestHostile that are run")
 
 // TestHostile runs each attack beside honest requests: the program must stay alive
 // within its memory, serve those, and count what it refused.
@@ -30,7 +37,11 @@ func TestHostile(t *testing.T) {
 	calm := r.beside(func() string { time.Sleep(4 * time.Second); return "" })
 	calm.name = "(none)"
 	rows := []row{calm}
-	for _, a := range attacks {
+	chosen := regexp.MustCompile(*only)
+	for _, a := range append(attacks, strange...) {
+		if !chosen.MatchString(a.name) {
+			continue
+		}
 		before := r.cage.counters()
 		got := r.beside(func() string { return a.run(r) })
 		got.name, got.refused = a.name, changes(before, r.cage.counters())
@@ -65,11 +76,16 @@ func TestHostile(t *testing.T) {
 // beside runs an attack while honest requests are asked.
 func (r *rig) beside(attack func() string) row {
 	r.cage.peak.Store(0)
-	stop, done := make(chan struct{}), make(chan row)
+	stop, done, own := make(chan struct{}), make(chan row), make(chan time.Duration)
 	go func() {
 		times, failed := r.honest(stop)
 		done <- row{p99: slowest(times), failed: failed, asked: len(times)}
 	}()
+	go func() { own <- slowest(r.proxy(stop)) }()
+	if *profiles != "" {
+		at := filepath.Join(*profiles, fmt.Sprintf("cpu-%d", time.Now().Unix()))
+		go func() { _ = r.cage.save("/debug/pprof/profile?seconds=2", at) }() // what there is of it
+	}
 	began := time.Now()
 	result := attack()
 	if left := 2*time.Second - time.Since(began); left > 0 {
@@ -77,6 +93,7 @@ func (r *rig) beside(attack func() string) row {
 	}
 	close(stop)
 	got := <-done
+	got.own = <-own
 	got.result, got.peak = result, r.cage.peak.Load()
 	return got
 }
@@ -116,9 +133,9 @@ func changes(before, after map[string]float64) string {
 func table(rows []row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tcounted")
+	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tits own, ms\tcounted")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.refused)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.own.Milliseconds(), r.refused)
 	}
 	_ = w.Flush()
 	return b.String()

@@ -4,6 +4,7 @@ package hostile
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -26,6 +27,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
@@ -38,6 +40,8 @@ type rig struct {
 	program string
 	dir     string
 	fleet   *sim.Fleet
+	stirred int // times that the list of endpoints was changed
+	pick    string
 	liar    *liar
 	canary  *canary
 	cage    *cage
@@ -48,7 +52,7 @@ type rig struct {
 // liar is an engine that serves requests and says what it likes of its streams.
 type liar struct {
 	*httptest.Server
-	sources  atomic.Pointer[func(w http.ResponseWriter)]
+	says     sync.Map     // func(http.ResponseWriter) by the end of a path
 	smuggled atomic.Int64 // requests with headers that only pickers may set
 }
 
@@ -64,7 +68,10 @@ func openRig(t *testing.T) *rig {
 	r.canary.Server = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { r.canary.asked.Add(1) }))
 	t.Cleanup(r.canary.Close)
 	var err error
-	if r.fleet, err = sim.OpenFleet(sim.FleetOptions{Engines: 3, Engine: sim.Options{Speed: 1e6, Events: &sim.EventOptions{}}}); err != nil {
+	if r.fleet, err = sim.OpenFleet(sim.FleetOptions{Engines: 3, Engine: sim.Options{
+		Speed: 1e6, Events: &sim.EventOptions{},
+		MaxBody: 1 << 20, // they share the machine with what is attacked: reading 8 MB of values would be their time, not its
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.fleet.Close() })
@@ -80,7 +87,8 @@ func openRig(t *testing.T) *rig {
 	if err := os.WriteFile(filepath.Join(bad, "chat_template.jinja"), []byte(template), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.cage = lockUp(t, r.program, "--endpoints", list, "--model", vocab.Name+"="+model, "--model", poison+"="+bad, "--unknown-model", "place")
+	r.pick = parts.FreeAddress(t)
+	r.cage = lockUp(t, r.program, "--endpoints", list, "--model", vocab.Name+"="+model, "--model", poison+"="+bad, "--unknown-model", "place", "--pick-listen", r.pick)
 	r.openEnvoy()
 	return r
 }
@@ -93,11 +101,10 @@ func (r *rig) openLiar() {
 	}
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.FlushInterval = -1
-	honest := func(w http.ResponseWriter) { http.Error(w, "none", http.StatusNotFound) }
-	r.liar.sources.Store(&honest)
+	r.liar.says.Store("/kv_event_sources", func(w http.ResponseWriter) { http.Error(w, "none", http.StatusNotFound) })
 	r.liar.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if strings.HasSuffix(q.URL.Path, "/kv_event_sources") {
-			(*r.liar.sources.Load())(w)
+		if say, ok := r.liar.says.Load(q.URL.Path); ok {
+			say.(func(http.ResponseWriter))(w)
 			return
 		}
 		for _, name := range smuggled {
@@ -108,6 +115,12 @@ func (r *rig) openLiar() {
 		proxy.ServeHTTP(w, q)
 	}))
 	r.t.Cleanup(r.liar.Close)
+}
+
+// stir changes the list of endpoints, without a change of addresses: engines are asked anew.
+func (r *rig) stir() {
+	r.stirred++
+	r.writeEndpoints(r.addr(r.liar.URL))
 }
 
 // writeEndpoints writes the endpoints file: the engines, and more addresses.
@@ -122,7 +135,7 @@ func (r *rig) writeEndpoints(more ...string) string {
 			r.t.Fatal(err)
 		}
 		n, _ := strconv.Atoi(port)
-		list = append(list, sim.Endpoint{Name: fmt.Sprint("more-", i), Namespace: "default", Address: host, Port: n, Model: vocab.Name})
+		list = append(list, sim.Endpoint{Name: fmt.Sprintf("more-%d-%d", r.stirred, i), Namespace: "default", Address: host, Port: n, Model: vocab.Name})
 	}
 	b, err := yaml.Marshal(map[string]any{"endpoints": list})
 	if err != nil {
@@ -198,6 +211,29 @@ func (r *rig) honest(stop <-chan struct{}) (times []time.Duration, failed int) {
 	}
 	wg.Wait()
 	return times, failed
+}
+
+// proxy asks as an honest proxy does, until stop is closed, and tells how long each answer took.
+func (r *rig) proxy(stop <-chan struct{}) (times []time.Duration) {
+	conn, c := r.dial()
+	defer conn.Close()
+	for {
+		select {
+		case <-stop:
+			return times
+		case <-time.After(20 * time.Millisecond):
+		}
+		ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+		began := time.Now()
+		if s, err := c.Process(ctx); err == nil && s.Send(headersOf("GET", true)) == nil {
+			if _, err := s.Recv(); err == nil {
+				times = append(times, time.Since(began))
+			}
+			_ = s.CloseSend()
+			_, _ = s.Recv() // its end
+		}
+		cancel()
+	}
 }
 
 // slowest returns the time within which 99 of 100 requests were served.

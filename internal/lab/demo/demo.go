@@ -24,6 +24,7 @@ type Options struct {
 	Out      io.Writer
 	TTY      bool          // redraw in place
 	Engines  int           // default 6
+	Prefix   string        // of their names
 	Slots    int           // sequences that an engine runs at once; default 256
 	KVTokens int           // of each engine's cache; default 64,000
 	Speed    float64       // of engines: model time per real time; default 1
@@ -33,6 +34,13 @@ type Options struct {
 	Rate     float64       // of RunQuality: sessions per second; of RunFaults: requests
 	Warm     time.Duration // of RunQuality and RunFaults: before the measured part; default 10 s, 15 s
 	Share    string        // who reads an engine's events, as serve's --share; "" shares nothing
+	FailOpen bool          // of RunFlow: Envoy places requests by itself that wait at a replica that dies
+
+	config     string   // of the replicas, "" for the default
+	flags      []string // more of them
+	failClosed bool     // of Envoy
+	tenants    []tenant // of RunFlow
+	answers    uint64   // of RunFlow and RunQuality: each step lasts for so many, whatever time that takes
 }
 
 // Summary is what a run measured.
@@ -136,6 +144,7 @@ func (r *run) engines() (*sim.Fleet, []string, error) {
 			Core:   engine.Config{BlockSize: blockSize, Blocks: tokens / blockSize, Model: engine.Model70B, MaxSeqs: r.o.Slots},
 			Events: &sim.EventOptions{},
 		},
+		Customize: func(_ int, o *sim.Options) { o.Name = r.o.Prefix + o.Name },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -153,6 +162,7 @@ func (r *run) envoy(ctx context.Context, name string, p envoyconf.Params) (*proc
 	if err != nil {
 		return nil, "", err
 	}
+	p.FailClosed = r.o.failClosed
 	p.Listen, p.Admin = fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
 	conf, err := envoyconf.Render(p)
 	if err != nil {
@@ -166,7 +176,7 @@ func (r *run) envoy(ctx context.Context, name string, p envoyconf.Params) (*proc
 	if err != nil {
 		return nil, "", err
 	}
-	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	wait, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if err := e.waitHTTP(wait, "http://"+p.Admin+"/ready"); err != nil {
 		e.kill()

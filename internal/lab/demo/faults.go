@@ -80,7 +80,7 @@ func RunFaults(ctx context.Context, o Options, sharing Sharing, cases []FaultCas
 		sharing = Off
 	}
 	f := &faultsRun{out: &FaultsSummary{Engines: o.Engines, Replicas: o.Replicas, Sharing: sharing, Rate: o.Rate}}
-	err := o.stage(ctx, sharing, func(g *group) error {
+	err := o.stage(ctx, QualityCase{Sharing: sharing}, func(g *group) error {
 		f.group = g
 		f.load = workload.StartPaced(g.url, o.Rate)
 		defer f.load.Stop()

@@ -15,18 +15,26 @@ const (
 	faultHealthy = 5 * time.Second // from the end of the fault until requests come again
 )
 
-// FaultsHeader is the line above the rows that RunFaults prints.
+// faultsRow is a row of the table, in Markdown as in docs/health.md.
+const faultsRow = "| %-19s | %11s | %-9s | %19s | %12s | %5s | %7s | %7s |"
+
+// FaultsHeader is what stands above the rows that RunFaults prints.
 func FaultsHeader() string {
-	return fmt.Sprintf("%-20s %8s %-8s %16s %16s %7s %9s %8s", "one engine", "found", "as", "failed, first 3 s", "failed, rest", "p90", "answers", "trusted")
+	return fmt.Sprintf(faultsRow, "fault of one engine", "found after", "as", "failed, first 3 s", "failed, rest", "p90", "answers", "trusted") +
+		"\n|---|---|---|---|---|---|---|---|"
 }
 
-// line is a row as a table shows it.
+// line is a row as the table shows it.
 func (s *FaultsSummary) line(r *FaultRow) string {
 	share := func(x *workload.Span) string {
-		return fmt.Sprintf("%d/%d %4.1f%%", x.Failed, x.Requests, 100*x.FailedShare())
+		return fmt.Sprintf("%d/%d (%.1f%%)", x.Failed, x.Requests, 100*x.FailedShare())
 	}
-	return fmt.Sprintf("%-20s %8s %-8s %17s %16s %6.2fx %9s %8s", r.Case.Name, since(r.Found), r.Cause, share(&r.First), share(&r.Rest),
-		s.slower(r), since(r.Answered), since(r.Healthy))
+	cause := ""
+	if r.Cause != "" {
+		cause = "`" + r.Cause + "`"
+	}
+	return fmt.Sprintf(faultsRow, r.Case.Name, since(r.Found), cause, share(&r.First), share(&r.Rest),
+		fmt.Sprintf("%.2f×", s.slower(r)), since(r.Answered), since(r.Healthy))
 }
 
 func since(d time.Duration) string {
@@ -70,7 +78,7 @@ func (s *FaultsSummary) Problems() (list []string) {
 
 // Write prints what the rows are to be compared with, and the verdict.
 func (s *FaultsSummary) Write(w io.Writer) {
-	fmt.Fprintf(w, "\n%s of %d engines, %.0f requests per second, half of them streamed.\n", QualityCase{s.Replicas, s.Sharing}, s.Engines, s.Rate)
+	fmt.Fprintf(w, "\n%s of %d engines, %.0f requests per second, half of them streamed.\n", QualityCase{Replicas: s.Replicas, Sharing: s.Sharing}, s.Engines, s.Rate)
 	fmt.Fprintf(w, "Without faults: %d of %d failed, p50 %s, p90 %s; with one engine taken from the list: %d of %d failed, p50 %s, p90 %s.\n",
 		s.All.Failed, s.All.Requests, ms(s.All.P50), ms(s.All.P90), s.Fewer.Failed, s.Fewer.Requests, ms(s.Fewer.P50), ms(s.Fewer.P90))
 	fmt.Fprintf(w, "Each fault lasts %v. p90 is of whole answers to requests sent from its third second on, against that of the pool\n", faultLasts)

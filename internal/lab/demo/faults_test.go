@@ -34,3 +34,16 @@ func TestFaultsVerdict(t *testing.T) {
 		}
 	}
 }
+
+// TestFaultsTable: the rows are those of a table in Markdown.
+func TestFaultsTable(t *testing.T) {
+	s := &FaultsSummary{Fewer: workload.Span{P90: 500 * time.Millisecond}}
+	r := FaultRow{
+		Case: FaultCase{Name: "hangs"}, Found: 1800 * time.Millisecond, Cause: "stalled", First: workload.Span{Requests: 72, Failed: 1},
+		Rest: workload.Span{Requests: 200, P90: 530 * time.Millisecond}, Answered: time.Second,
+	}
+	want := "| hangs | 1.8 s | `stalled` | 1/72 (1.4%) | 0/200 (0.0%) | 1.06× | 1.0 s | - |"
+	if got := strings.Join(strings.Fields(s.line(&r)), " "); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}

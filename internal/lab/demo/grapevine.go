@@ -3,6 +3,8 @@ package demo
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -103,6 +105,14 @@ func stopReplicas(ctx context.Context, replicas []*replica) {
 // are ready.
 func (r *run) replicas(ctx context.Context, flags func(i int) []string) ([]*replica, error) {
 	var all []*replica
+	more := r.o.flags
+	if r.o.config != "" {
+		path := filepath.Join(r.dir, "config.yaml")
+		if err := os.WriteFile(path, []byte(r.o.config), 0o600); err != nil {
+			return nil, err
+		}
+		more = append([]string{"--config", path}, more...)
+	}
 	for i := range r.o.Replicas {
 		ports, err := freePorts(3)
 		if err != nil {
@@ -113,13 +123,13 @@ func (r *run) replicas(ctx context.Context, flags func(i int) []string) ([]*repl
 			"serve", "--listen", at(0), "--health", at(1), "--admin", at(2),
 			"--endpoints", r.dir + "/endpoints.yaml", "--model", vocab.Name + "=" + r.model,
 			"--name", fmt.Sprintf("replica-%d", i+1),
-		}, flags(i)...)}
+		}, append(flags(i), more...)...)}
 		if p.process, err = startProcess(r.dir, fmt.Sprintf("replica-%d", i+1), r.o.Self, p.args...); err != nil {
 			return all, err
 		}
 		all = append(all, p)
 	}
-	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	wait, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	for _, p := range all {
 		if err := p.waitHTTP(wait, "http://"+p.admin+"/readyz"); err != nil {
@@ -134,7 +144,7 @@ func (r *run) revive(ctx context.Context, p *replica) (err error) {
 		return err
 	}
 	p.killed = false
-	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	wait, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	return p.waitHTTP(wait, "http://"+p.admin+"/readyz")
 }

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -231,9 +230,15 @@ func (h *haRun) newcomer(ctx context.Context, i int) error {
 		return err
 	}
 	p := h.replicas[i]
-	err := h.await(ctx, p.name+" does not know all engines exactly", func() bool {
+	err := h.await(ctx, func() string {
 		st, err := p.status()
-		return err == nil && st.exact() == h.o.Engines && st.Cluster.State == "joined"
+		switch {
+		case err != nil:
+			return fmt.Sprintf("%s: %v", p.name, err)
+		case st.exact() != h.o.Engines || st.Cluster.State != "joined":
+			return fmt.Sprintf("%s: %s", p.name, st)
+		}
+		return ""
 	})
 	h.out.Newcomer = time.Since(begun)
 	if err != nil {
@@ -307,31 +312,36 @@ func (h *haRun) killAll(ctx context.Context) error {
 
 // joined waits until every replica is ready and says that it has joined all others.
 func (h *haRun) joined(ctx context.Context) error {
-	return h.await(ctx, "the replicas have not joined each other", func() bool {
+	return h.await(ctx, func() string {
 		for _, p := range h.replicas {
-			st, err := p.status()
-			if err != nil || st.State != "ready" || st.Cluster.State != "joined" || len(st.Members) != len(h.replicas) || st.exact() != h.o.Engines {
-				return false
+			switch st, err := p.status(); {
+			case err != nil:
+				return fmt.Sprintf("%s: %v", p.name, err)
+			case st.State != "ready" || st.Cluster.State != "joined" || len(st.Members) != len(h.replicas) || st.exact() != h.o.Engines:
+				return fmt.Sprintf("%s: %s", p.name, st)
 			}
 		}
-		return true
+		return ""
 	})
 }
 
-var errHA = errors.New("not within a minute")
+var errHA = fmt.Errorf("not within %v: all joined, and all engines known", startLimit)
 
-func (h *haRun) await(ctx context.Context, what string, ok func() bool) error {
-	for end := time.Now().Add(time.Minute); !ok(); {
+// await waits until nothing is amiss.
+func (h *haRun) await(ctx context.Context, amiss func() string) error {
+	for end := time.Now().Add(startLimit); ; {
+		why := amiss()
+		if why == "" {
+			return nil
+		}
 		if time.Now().After(end) {
-			tails := ""
 			for _, p := range h.replicas {
-				tails += "\n" + p.name + ":\n" + p.tail(8)
+				why += "\n" + p.name + ":\n" + p.tail(8)
 			}
-			return fmt.Errorf("%s: %w%s", what, errHA, tails)
+			return fmt.Errorf("%w; %s", errHA, why)
 		}
 		if err := pause(20 * time.Millisecond)(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
 }

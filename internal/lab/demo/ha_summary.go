@@ -31,6 +31,11 @@ type haStatus struct {
 	} `json:"endpoints"`
 }
 
+// String says what joining waits for.
+func (s *haStatus) String() string {
+	return fmt.Sprintf("%s, %s with %d members (%s), %d engines known exactly", s.State, s.Cluster.State, len(s.Members), s.Cluster.Line, s.exact())
+}
+
 // exact counts the engines that are known exactly.
 func (s *haStatus) exact() (n int) {
 	for _, e := range s.Endpoints {
@@ -42,15 +47,20 @@ func (s *haStatus) exact() (n int) {
 }
 
 func (p *replica) status() (*haStatus, error) {
+	var st haStatus
+	return &st, p.read(&st)
+}
+
+// read fills the part of the replica's status that to describes.
+func (p *replica) read(to any) error {
 	client := &http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + p.admin + "/status")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
-	var st haStatus
-	return &st, json.NewDecoder(resp.Body).Decode(&st)
+	return json.NewDecoder(resp.Body).Decode(to)
 }
 
 // Write prints the summary as a person reads it.

@@ -199,7 +199,7 @@ func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*process, 
 		k := i - pdPrefill
 		at, metrics := ports[2*k], fmt.Sprintf("127.0.0.1:%d", ports[2*k+1])
 		p, err := startProcess(r.dir, fmt.Sprintf("sidecar-%d", k+1), r.o.Self, "sidecar", "--host", "127.0.0.1", "--port", strconv.Itoa(at),
-			"--model-server-port", strconv.Itoa(eps[i].Port), "--secure-proxy=false", "--metrics", metrics, "--verify-key-file", public, "--prefill-timeout", "20s")
+			"--model-server-port", strconv.Itoa(eps[i].Port), "--secure-proxy=false", "--metrics", metrics, "--verify-key-file", public, "--prefill-timeout", "20s", "--linger", "0s")
 		if err != nil {
 			return list, nil, nil, err
 		}

@@ -15,6 +15,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
+// startLimit is when what starts, or joins, has hung.
+const startLimit = 3 * time.Minute
+
 // process is a child of the demo with its output in a file.
 type process struct {
 	name string
@@ -89,7 +92,7 @@ func (p *process) tail(lines int) string {
 
 // waitHTTP polls url until it answers 200, the child ends, or ctx is done.
 func (p *process) waitHTTP(ctx context.Context, url string) error {
-	client := &http.Client{Timeout: time.Second}
+	client := &http.Client{Timeout: 10 * time.Second}
 	for {
 		resp, err := client.Get(url)
 		if err == nil {

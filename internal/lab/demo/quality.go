@@ -1,8 +1,11 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,17 +24,29 @@ const (
 	Off    Sharing = "off"    // --cluster none
 )
 
-// QualityCase is one way to run the pickers.
+// QualityCase is one way to run the pickers, and what is sent.
 type QualityCase struct {
 	Replicas int
 	Sharing  Sharing
+	Crowd    bool   // chats of one application, on eight engines
+	Policy   string // its plugin; "": the default policy
 }
 
-// QualityCases are those that RunQuality compares, the measure of all first.
-var QualityCases = []QualityCase{{1, Off}, {3, Shared}, {5, Shared}, {3, Apart}}
+// QualityCases are those that RunQuality compares, the measure of all first; those
+// of one application follow, the measure of them first.
+var QualityCases = []QualityCase{
+	{Replicas: 1, Sharing: Off}, {Replicas: 3, Sharing: Shared}, {Replicas: 5, Sharing: Shared}, {Replicas: 3, Sharing: Apart},
+	{Replicas: 3, Sharing: Shared, Crowd: true, Policy: fewest}, {Replicas: 3, Sharing: Shared, Crowd: true},
+}
+
+// fewest is the policy that looks at no cache.
+const fewest = "load-only-policy"
 
 // String names the case as tables do.
 func (c QualityCase) String() string {
+	if c.Crowd {
+		return "one application, " + cmp.Or(strings.TrimSuffix(c.Policy, "-policy"), "default")
+	}
 	if c.Replicas == 1 {
 		return "1 replica"
 	}
@@ -45,6 +60,8 @@ type QualityRow struct {
 	Decisions []int    // by replica, from its start
 	Status    []string // by replica: what it says of the group, and its fallback
 	Cores     float64  // of all replicas together, in the measured part
+	Used      int      // engines that answered in the measured part
+	Fullest   float64  // share of the requests that the engine with the most answered
 }
 
 // QualitySummary is what RunQuality measured.
@@ -59,6 +76,22 @@ type QualitySummary struct {
 var talk = workload.Kind{
 	Name: "talk", Shared: 40, Zipf: 1, SharedTokens: 6000, Turns: 4, UserTokens: 80, Spread: .8, Answer: 40, Think: time.Second,
 }
+
+// crowd is the workload of the cases of one application: all chats have one system
+// prompt, which every engine's cache can hold beside them.
+var crowd = workload.Kind{
+	Name: "crowd", Shared: 1, SharedTokens: 16_000, Turns: 1, UserTokens: 200, Spread: .8, Answer: 100,
+}
+
+// The fleet of these cases, and their load: a third of what it can do. Its warm-up
+// is at the full rate.
+const (
+	crowdEngines  = 8
+	crowdKVTokens = 64_000
+	crowdSpeed    = 1.0
+	crowdPace     = 5.0 // of the rate: these sessions have one request
+	crowdWarm     = 2   // times that of the others
+)
 
 // Times and load of a case. At a rate of 5 the engines of the default fleet fall
 // behind now and then, with one replica too.
@@ -106,15 +139,51 @@ func RunQuality(ctx context.Context, o Options, cases []QualityCase) (*QualitySu
 	return s, nil
 }
 
+// slower is by how much the rate is lower at first.
+func (c QualityCase) slower() float64 {
+	if c.Crowd {
+		return 1
+	}
+	return 3
+}
+
+func (c QualityCase) kind() workload.Kind {
+	if c.Crowd {
+		return crowd
+	}
+	return talk
+}
+
 // qualityCase measures one case with engines, replicas and an Envoy of its own.
 func qualityCase(ctx context.Context, o Options, c QualityCase) (*QualityRow, error) {
 	o.Replicas = c.Replicas
+	if c.Crowd {
+		o.Engines, o.KVTokens, o.Speed, o.Rate, o.Warm = crowdEngines, crowdKVTokens, crowdSpeed, crowdPace*o.Rate, crowdWarm*o.Warm
+	}
 	var row *QualityRow
-	err := o.stage(ctx, c.Sharing, func(g *group) (err error) {
+	err := o.stage(ctx, c, func(g *group) (err error) {
 		row, err = g.judge(ctx, c, g.url, g.list)
 		return err
 	})
 	return row, err
+}
+
+// plugins returns the flags that set the policy.
+func (r *run) plugins(policy string) ([]string, error) {
+	if policy == "" {
+		return nil, nil
+	}
+	path := filepath.Join(r.dir, "policy.yaml")
+	text := fmt.Sprintf(`apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: %s
+schedulingProfiles:
+- name: default
+  plugins:
+  - pluginRef: %[1]s
+`, policy)
+	return []string{"--config", path}, os.WriteFile(path, []byte(text), 0o600)
 }
 
 // connect returns the flags by which replicas share, or do not.
@@ -142,9 +211,9 @@ func (r *run) connect(s Sharing) (func(i int) []string, error) {
 // judge plays the workload and reads what came of it.
 func (r *run) judge(ctx context.Context, c QualityCase, url string, replicas []*replica) (*QualityRow, error) {
 	o := workload.Options{
-		Source: workload.NewSource(talk, 1, vocab.Name, 0), Client: workload.NewClient(url, 4*users),
+		Source: workload.NewSource(c.kind(), 1, vocab.Name, 0), Client: workload.NewClient(url, 4*users),
 		Ideal: workload.NewIdeal(vocab.New(), blockSize),
-		Rate:  r.o.Rate / 3, First: 1 << 20, Seed: 1, Timeout: 60 * time.Second,
+		Rate:  r.o.Rate / c.slower(), First: 1 << 20, Seed: 1, Timeout: 60 * time.Second,
 	}
 	first, err := workload.Start(o)
 	if err != nil {
@@ -165,7 +234,7 @@ func (r *run) judge(ctx context.Context, c QualityCase, url string, replicas []*
 		return nil, err
 	}
 	warm, used := w.Tally(), cpuOf(replicas)
-	if err := pause(r.o.Step)(ctx); err != nil {
+	if err := r.last(ctx, r.o.Step, w); err != nil {
 		return nil, err
 	}
 	row := &QualityRow{Case: c, Cores: (cpuOf(replicas) - used).Seconds() / time.Since(warm.At).Seconds()}
@@ -190,6 +259,13 @@ func (q *QualityRow) read(w *workload.Runner, warm *workload.Tally) {
 		PerSecond: float64(t.Requests) / now.At.Sub(warm.At).Seconds(),
 		TTFT50:    t.TTFT.Quantile(.5), TTFT90: t.TTFT.Quantile(.9), LastError: w.LastError(),
 	}
+	most := uint64(0)
+	for _, e := range t.Engines {
+		if e.Requests > 0 {
+			q.Used, most = q.Used+1, max(most, e.Requests)
+		}
+	}
+	q.Fullest = float64(most) / float64(max(t.Requests, 1))
 }
 
 // cpuOf adds up the processor time that replicas have used.

@@ -5,34 +5,44 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 )
 
 // line is the row as a table shows it.
 func (q *QualityRow) line() string {
 	r := &q.Result
-	return fmt.Sprintf("%-25s %9d %7d %7.1f%% %7.1f%% %8s %8s %7.2f", q.Case, r.Requests, r.Failed, 100*r.HitRatio, 100*r.Ideal,
-		ms(r.TTFT50), ms(r.TTFT90), q.Cores)
+	return fmt.Sprintf("%-33s %9d %7d %7.1f%% %7.1f%% %8s %8s %7.2f %5d/%.2f", q.Case, r.Requests, r.Failed, 100*r.HitRatio, 100*r.Ideal,
+		ms(r.TTFT50), ms(r.TTFT90), q.Cores, q.Used, q.Fullest)
 }
 
-// QualityHeader is the line above the rows that RunQuality prints.
+// QualityHeader is the line above the rows that RunQuality prints. Used are the
+// engines that answered, most is the share of the one that answered the most.
 func QualityHeader() string {
-	return fmt.Sprintf("%-25s %9s %7s %8s %8s %8s %8s %7s", "", "requests", "failed", "hits", "ideal", "p50", "p90", "cores")
+	return fmt.Sprintf("%-33s %9s %7s %8s %8s %8s %8s %7s %10s", "", "requests", "failed", "hits", "ideal", "p50", "p90", "cores", "used/most")
 }
 
 // Shares that the verdict allows.
 const (
 	sharedWithin = .15 // of one replica's hit ratio may be lost
 	apartAtLeast = .5  // of one replica's hit ratio: less is a collapse
+	crowdWithin  = 1.1 // times load-only's p90 of one application, with crowdSlack on both sides
+	crowdSlack   = 5 * time.Millisecond
 )
 
 // Problems says what is not as it must be, in sentences: a request failed,
 // replicas that share lost more than 15% of one replica's hit ratio, replicas that
-// do not share lost more than half of it, or one of these does not name its fallback.
+// do not share lost more than half of it, one of these does not name its fallback,
+// or one application's requests did not use all engines or waited longer than where
+// caches are not looked at.
 func (s *QualitySummary) Problems() (list []string) {
 	one := s.Rows[0].Result.HitRatio
 	for _, q := range s.Rows {
 		if q.Result.Failed > 0 {
 			list = append(list, fmt.Sprintf("%s: %d requests failed, the last: %v", q.Case, q.Result.Failed, q.Result.LastError))
+		}
+		if q.Case.Crowd {
+			list = append(list, s.crowdProblems(&q)...)
+			continue
 		}
 		least := one * (1 - sharedWithin)
 		if q.Case.Sharing != Shared {
@@ -52,6 +62,32 @@ func (s *QualitySummary) Problems() (list []string) {
 	return list
 }
 
+// crowdProblems are those of one application's row.
+func (s *QualitySummary) crowdProblems(q *QualityRow) (list []string) {
+	if q.Used < crowdEngines {
+		list = append(list, fmt.Sprintf("%s: %d of %d engines were used", q.Case, q.Used, crowdEngines))
+	}
+	base := s.fewest()
+	if base == nil || q.Case.Policy == fewest {
+		return list
+	}
+	if got, most := q.Result.TTFT90+crowdSlack, base.Result.TTFT90+crowdSlack; float64(got) > crowdWithin*float64(most) {
+		list = append(list, fmt.Sprintf("%s: p90 is %s, %s where caches are not looked at", q.Case, ms(q.Result.TTFT90), ms(base.Result.TTFT90)))
+	}
+	return list
+}
+
+// fewest returns the row of one application that others are measured by, nil when
+// it was not played.
+func (s *QualitySummary) fewest() *QualityRow {
+	for i := range s.Rows {
+		if c := s.Rows[i].Case; c.Crowd && c.Policy == fewest {
+			return &s.Rows[i]
+		}
+	}
+	return nil
+}
+
 // Write prints what the replicas said, and the verdict.
 func (s *QualitySummary) Write(w io.Writer) {
 	fmt.Fprintln(w, "\nWhat the replicas say of themselves (grapevine status):")
@@ -66,6 +102,10 @@ func (s *QualitySummary) Write(w io.Writer) {
 	one := &s.Rows[0].Result
 	for _, q := range s.Rows[1:] {
 		r := &q.Result
+		if base := s.fewest(); q.Case.Crowd && base != nil {
+			fmt.Fprintf(w, "%s: p90 %.2f times, %d engines used, the fullest had %.0f%%.\n", q.Case, float64(r.TTFT90)/float64(base.Result.TTFT90), q.Used, 100*q.Fullest)
+			continue
+		}
 		fmt.Fprintf(w, "%s: hits %+.1f%% against one replica, p90 %.2f times.\n", q.Case, 100*(r.HitRatio/one.HitRatio-1), float64(r.TTFT90)/float64(one.TTFT90))
 	}
 	problems := s.Problems()
@@ -73,6 +113,6 @@ func (s *QualitySummary) Write(w io.Writer) {
 		fmt.Fprintln(w, "FAILED:", p)
 	}
 	if len(problems) == 0 {
-		fmt.Fprintln(w, "OK: sharing keeps the hits of one replica, its loss does not end them, and no request failed.")
+		fmt.Fprintln(w, "OK: sharing keeps the hits of one replica, its loss does not end them, one application uses all engines, and no request failed.")
 	}
 }

@@ -11,7 +11,10 @@ import (
 
 func TestQualityVerdict(t *testing.T) {
 	row := func(n int, s Sharing, hits float64, failed uint64, status string) QualityRow {
-		return QualityRow{Case: QualityCase{n, s}, Result: Result{HitRatio: hits, Failed: failed}, Status: []string{status, status}}
+		return QualityRow{Case: QualityCase{Replicas: n, Sharing: s}, Result: Result{HitRatio: hits, Failed: failed}, Status: []string{status, status}}
+	}
+	app := func(policy string, p90 time.Duration, used int) QualityRow {
+		return QualityRow{Case: QualityCase{3, Shared, true, policy}, Result: Result{TTFT90: p90}, Used: used}
 	}
 	const joined, alone = "joined: 2 other members", "alone; reads 6 of 6 event streams itself"
 	for name, c := range map[string]struct {
@@ -23,6 +26,9 @@ func TestQualityVerdict(t *testing.T) {
 		"collapse":       {[]QualityRow{row(1, Off, .9, 0, alone), row(3, Apart, .4, 0, alone)}, "40.0% hits, at least 45.0%"},
 		"says nothing":   {[]QualityRow{row(1, Off, .9, 0, alone), row(3, Apart, .9, 0, "alone")}, "does not say how it goes on"},
 		"did not join":   {[]QualityRow{row(1, Off, .9, 0, alone), row(3, Shared, .9, 0, alone)}, "is on its own"},
+		"a crowd":        {[]QualityRow{row(1, Off, .9, 0, alone), app(fewest, 100*time.Millisecond, 8), app("", 109*time.Millisecond, 8)}, ""},
+		"crowd waits":    {[]QualityRow{row(1, Off, .9, 0, alone), app(fewest, 100*time.Millisecond, 8), app("", 120*time.Millisecond, 8)}, "p90 is 120 ms, 100 ms where"},
+		"crowd on one":   {[]QualityRow{row(1, Off, .9, 0, alone), app(fewest, 100*time.Millisecond, 8), app("", 100*time.Millisecond, 1)}, "1 of 8 engines were used"},
 		"failed":         {[]QualityRow{row(1, Off, .9, 2, alone)}, "2 requests failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,13 +46,13 @@ func TestQualityVerdict(t *testing.T) {
 	}
 }
 
-// The real thing, for a few seconds. It is too short for hits to say anything;
+// The real thing, for a few answers. It is too short for hits to say anything;
 // package e2e counts those.
 func TestQuality(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	o := Options{Envoy: parts.Envoy(t), Self: program(t), Out: &out, Engines: 3, Speed: 2, KVTokens: 400_000, Rate: 5, Warm: time.Second, Step: 5 * time.Second}
-	s, err := RunQuality(t.Context(), o, []QualityCase{{1, Off}, {3, Apart}})
+	o := Options{Envoy: parts.Envoy(t), Self: program(t), Out: &out, Engines: 3, Speed: 2, KVTokens: 400_000, Rate: 5, Warm: time.Second, answers: 30}
+	s, err := RunQuality(t.Context(), o, []QualityCase{{Replicas: 1, Sharing: Off}, {Replicas: 3, Sharing: Apart}})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}

@@ -26,7 +26,7 @@ func StartReplica(ctx context.Context, dir, self string, args ...string) (*Repli
 	if r.p, err = startProcess(dir, "replica-"+fmt.Sprint(ports[0]), self, args...); err != nil {
 		return nil, err
 	}
-	wait, cancel := context.WithTimeout(ctx, 30*time.Second)
+	wait, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if err := r.p.waitHTTP(wait, "http://"+r.Admin+"/readyz"); err != nil {
 		r.p.kill()

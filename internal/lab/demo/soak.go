@@ -61,7 +61,7 @@ var strangers = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spr
 func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 	o.KVTokens, o.Speed = soakKVTokens, 20
 	var s *SoakSummary
-	err := o.stage(ctx, Shared, func(g *group) (err error) {
+	err := o.stage(ctx, QualityCase{Sharing: Shared}, func(g *group) (err error) {
 		s, err = g.soak(ctx)
 		return err
 	})
@@ -75,15 +75,15 @@ func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 }
 
 // soak plays the load.
-func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
+func (g *group) soak(ctx context.Context) (*SoakSummary, error) {
 	var filled errgroup.Group
-	for i, e := range r.fleet.Engines() {
+	for i, e := range g.fleet.Engines() {
 		filled.Go(func() error { return fill(ctx, e, uint64(i)) })
 	}
 	if err := filled.Wait(); err != nil {
 		return nil, err
 	}
-	client := workload.NewClient(r.url, soakUsers)
+	client := workload.NewClient(g.url, soakUsers)
 	client.SessionHeader = request.HeaderSession
 	w, err := workload.Start(workload.Options{
 		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: client,
@@ -93,7 +93,7 @@ func (r *group) soak(ctx context.Context) (*SoakSummary, error) {
 		return nil, err
 	}
 	defer stopLoad(ctx, w)
-	return r.soaking(ctx, r.fleet, r.list, w)
+	return g.soaking(ctx, g.fleet, g.list, w)
 }
 
 // fill sends an engine prompts that nobody else sends, past the replicas, as many as

@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 func open(t *testing.T, opt Options) *Publisher {
@@ -35,12 +36,12 @@ func open(t *testing.T, opt Options) *Publisher {
 
 func dial(t *testing.T, addr string, kind zmtp.SocketType) *zmtp.Conn {
 	t.Helper()
-	c, err := zmtp.Dial(context.Background(), "tcp://"+addr, zmtp.Options{Socket: kind, Handshake: 30 * time.Second})
+	c, err := zmtp.Dial(context.Background(), "tcp://"+addr, zmtp.Options{Socket: kind, Handshake: testkit.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	c.SetRecvDeadline(time.Now().Add(30 * time.Second))
+	c.SetRecvDeadline(time.Now().Add(testkit.Patience))
 	return c
 }
 
@@ -51,7 +52,7 @@ func subscribe(t *testing.T, p *Publisher) *zmtp.Conn {
 	if err := c.Subscribe(""); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); p.Stats().Subscribers == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); p.Stats().Subscribers == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the subscription never arrived")
 		}
@@ -202,7 +203,7 @@ func TestLibzmq(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(30 * time.Second); p.Stats().Subscribers == 0 && time.Now().Before(end); {
+			for end := time.Now().Add(testkit.Patience); p.Stats().Subscribers == 0 && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
 			events := []engine.Event{

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/server/recording"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 var errDisk = errors.New("disk full")
@@ -22,7 +23,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errDisk }
 func idle(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(server.RecordingSince, strconv.Itoa(1))
+		w.Header().Set(recording.Since, strconv.Itoa(1))
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}))
@@ -45,12 +46,12 @@ func TestFailureEndsAll(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", what, err, want)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Errorf("%s: the recording does not end", what)
 		}
 	}
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set(server.RecordingSince, strconv.Itoa(1))
+		w.Header().Set(recording.Since, strconv.Itoa(1))
 		w.(http.Flusher).Flush()
 		_, _ = w.Write([]byte("{\"seq\":"))
 		panic(http.ErrAbortHandler)
@@ -58,9 +59,9 @@ func TestFailureEndsAll(t *testing.T) {
 	t.Cleanup(broken.Close)
 	f("broken", "broke off", Options{Admins: []string{idle(t), strings.TrimPrefix(broken.URL, "http://")}, Out: new(strings.Builder)})
 
-	lines := make([]server.TraceLine, 60)
+	lines := make([]recording.Line, 60)
 	for i := range lines {
-		lines[i] = server.TraceLine{Model: strings.Repeat("m", 200), Seq: uint64(i + 1), Input: 1, PromptBytes: 4, Status: 200}
+		lines[i] = recording.Line{Model: strings.Repeat("m", 200), Seq: uint64(i + 1), Input: 1, PromptBytes: 4, Status: 200}
 	}
 	f("full disk", errDisk.Error(), Options{Admins: []string{idle(t), fakeReplica(t, 1, lines...)}, Bodies: true, BytesPerToken: 4, Out: fullDisk{}})
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/grapevine-epp/grapevine/internal/admin"
-	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/server/recording"
 )
 
 // Options configure Run.
@@ -69,7 +69,7 @@ func (t *tracer) follow(ctx context.Context, o *Options) error {
 		o.Begun()
 	}
 	// One goroutine reads each stream; the tracer is handed lines by a channel.
-	lines := make(chan server.TraceLine)
+	lines := make(chan recording.Line)
 	for i, s := range streams {
 		group.Go(func() error { return read(ctx, o.Admins[i], s, lines, &t.dropped) })
 	}
@@ -95,7 +95,7 @@ func open(ctx context.Context, addr string, query url.Values) (io.ReadCloser, in
 	if err != nil {
 		return nil, 0, err
 	}
-	since, err := strconv.ParseInt(resp.Header.Get(server.RecordingSince), 10, 64)
+	since, err := strconv.ParseInt(resp.Header.Get(recording.Since), 10, 64)
 	if err != nil {
 		return nil, 0, errors.Join(fmt.Errorf("%s does not say when its recording began", addr), resp.Body.Close())
 	}
@@ -104,12 +104,12 @@ func open(ctx context.Context, addr string, query url.Values) (io.ReadCloser, in
 
 // read passes the lines of one replica on, and counts those that it
 // numbered and did not send. An interrupt is the normal end.
-func read(ctx context.Context, addr string, body io.Reader, lines chan<- server.TraceLine, dropped *atomic.Uint64) error {
+func read(ctx context.Context, addr string, body io.Reader, lines chan<- recording.Line, dropped *atomic.Uint64) error {
 	in := json.NewDecoder(body)
 	var read, last uint64
 	defer func() { dropped.Add(last - read) }()
 	for {
-		var l server.TraceLine
+		var l recording.Line
 		err := in.Decode(&l)
 		switch {
 		case err == io.EOF, ctx.Err() != nil:

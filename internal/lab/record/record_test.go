@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
-	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/server/recording"
 )
 
 // fakeReplica answers /debug/record with lines, the clock of its recording at since.
-func fakeReplica(t *testing.T, since int64, lines ...server.TraceLine) string {
+func fakeReplica(t *testing.T, since int64, lines ...recording.Line) string {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/record", func(w http.ResponseWriter, r *http.Request) {
@@ -24,7 +24,7 @@ func fakeReplica(t *testing.T, since int64, lines ...server.TraceLine) string {
 			http.Error(w, r.URL.RawQuery, http.StatusBadRequest)
 			return
 		}
-		w.Header().Set(server.RecordingSince, strconv.FormatInt(since, 10))
+		w.Header().Set(recording.Since, strconv.FormatInt(since, 10))
 		for _, l := range lines {
 			_ = json.NewEncoder(w).Encode(l)
 		}
@@ -53,10 +53,10 @@ func write(t *testing.T, o Options) (path, summary string, err error) {
 func TestRecordedTraceReplays(t *testing.T) {
 	const since = 1_800_000_000_000
 	a := fakeReplica(t, since,
-		server.TraceLine{Model: "m", Seq: 1, Timestamp: since + 250, Session: "aa", Input: 1100, Output: 20, Counted: true, PromptBytes: 2200, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 15, 16, 17, 2, 3}, Endpoint: "10.0.0.1:8000", Status: 200},
-		server.TraceLine{Model: "m", Seq: 4, Timestamp: since + 750, Session: "aa", Input: 1700, Output: 0, PromptBytes: 3400, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 15, 16, 17, 2, 24, 25, 26, 4, 5, 6}, Endpoint: "10.0.0.1:8000", Status: 200})
+		recording.Line{Model: "m", Seq: 1, Timestamp: since + 250, Session: "aa", Input: 1100, Output: 20, Counted: true, PromptBytes: 2200, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 15, 16, 17, 2, 3}, Endpoint: "10.0.0.1:8000", Status: 200},
+		recording.Line{Model: "m", Seq: 4, Timestamp: since + 750, Session: "aa", Input: 1700, Output: 0, PromptBytes: 3400, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 15, 16, 17, 2, 24, 25, 26, 4, 5, 6}, Endpoint: "10.0.0.1:8000", Status: 200})
 	b := fakeReplica(t, since+100,
-		server.TraceLine{Model: "m", Seq: 1, Timestamp: since + 501, Session: "bb", Input: 1024, Output: 3, Counted: true, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 35, 36, 37, 9}, Endpoint: "10.0.0.2:8000", Status: 200})
+		recording.Line{Model: "m", Seq: 1, Timestamp: since + 501, Session: "bb", Tenant: "cc", Priority: -4, Input: 1024, Output: 3, Counted: true, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: []uint64{11, 12, 13, 1, 35, 36, 37, 9}, Endpoint: "10.0.0.2:8000", Status: 200})
 	path, out, err := write(t, Options{Admins: []string{a, b}, Bodies: true})
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -77,6 +77,9 @@ func TestRecordedTraceReplays(t *testing.T) {
 	if want := "250 1100 20 3\n501 1024 3 2\n750 1700 3 4\n"; got != want {
 		t.Errorf("read back:\n%swant\n%s", got, want)
 	}
+	if whose := tr.Requests[1]; tr.TenantName(whose.Tenant) != "cc" || whose.Priority != -4 {
+		t.Errorf("a request of tenant cc and priority -4: %+v", whose)
+	}
 	if tr.Sessions != 2 || tr.Blocks != 6 {
 		t.Errorf("%d sessions, %d blocks", tr.Sessions, tr.Blocks)
 	}
@@ -91,8 +94,8 @@ func TestRecordedLengths(t *testing.T) {
 	const since = 1_800_000_000_000
 	ids := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
 	a := fakeReplica(t, since,
-		server.TraceLine{Model: "m", Seq: 1, Timestamp: since, Input: 700, Counted: true, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200},
-		server.TraceLine{Model: "m", Seq: 2, Timestamp: since, Input: 512, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200})
+		recording.Line{Model: "m", Seq: 1, Timestamp: since, Input: 700, Counted: true, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200},
+		recording.Line{Model: "m", Seq: 2, Timestamp: since, Input: 512, Output: 1, PromptBytes: 2048, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200})
 	path, out, err := write(t, Options{Admins: []string{a}, BytesPerToken: 2, Bodies: true})
 	if err != nil || !strings.Contains(out, "the length of 1 prompts is estimated") {
 		t.Fatalf("%v: %s", err, out)
@@ -108,12 +111,12 @@ func TestRecordedLengths(t *testing.T) {
 // as many as their lengths let expect.
 func TestRecordedWithoutCounts(t *testing.T) {
 	const since = 1_800_000_000_000
-	turn := func(seq uint64, chunks int) server.TraceLine {
+	turn := func(seq uint64, chunks int) recording.Line {
 		ids := make([]uint64, chunks)
 		for i := range ids {
 			ids[i] = uint64(i + 1)
 		}
-		return server.TraceLine{Model: "m", Seq: seq, Timestamp: since, Session: "s", Input: 256 * chunks, Output: 1,
+		return recording.Line{Model: "m", Seq: seq, Timestamp: since, Session: "s", Input: 256 * chunks, Output: 1,
 			PromptBytes: 256 * chunks, ChunkBytes: 256, ChunkIDs: ids, Endpoint: "e", Status: 200}
 	}
 	a := fakeReplica(t, since, turn(1, 8), turn(2, 16))

@@ -14,7 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
-	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/server/recording"
 )
 
 const (
@@ -30,6 +30,8 @@ const (
 type traceLine struct {
 	Timestamp int64    `json:"timestamp"` // milliseconds from the start
 	Session   string   `json:"session_id,omitempty"`
+	Tenant    string   `json:"tenant,omitempty"`
+	Priority  int      `json:"priority,omitempty"`
 	Input     int      `json:"input_length"`
 	Output    int      `json:"output_length"`
 	HashIDs   []uint64 `json:"hash_ids"`
@@ -62,7 +64,7 @@ type modelTrace struct {
 	ratio         float64                     // bytes for each token; 0: not known yet
 	bytes, tokens int                         // of prompts that engines counted
 	guessed       struct{ bytes, tokens int } // of all others
-	waiting       []server.TraceLine
+	waiting       []recording.Line
 }
 
 func newTracer(out io.Writer, ratio float64) *tracer {
@@ -70,7 +72,7 @@ func newTracer(out io.Writer, ratio float64) *tracer {
 }
 
 // add takes a line. It is written once the ratio of its model is known.
-func (t *tracer) add(l server.TraceLine) error {
+func (t *tracer) add(l recording.Line) error {
 	m := t.models[l.Model]
 	if m == nil {
 		m = &modelTrace{ratio: t.ratio}
@@ -122,7 +124,7 @@ func (t *tracer) close() error {
 	return errors.Join(append(errs, t.out.Flush())...)
 }
 
-func (t *tracer) write(l server.TraceLine, ratio float64) error {
+func (t *tracer) write(l recording.Line, ratio float64) error {
 	if t.ratio > 0 && !l.Counted && l.PromptBytes > 0 {
 		l.Input = max(int(float64(l.PromptBytes)/t.ratio), 1)
 	}
@@ -140,7 +142,7 @@ func (t *tracer) write(l server.TraceLine, ratio float64) error {
 		t.unknown++
 	}
 	b, err := json.Marshal(traceLine{
-		max(l.Timestamp-t.since, 0), l.Session, l.Input, l.Output, ids, l.Model, l.Endpoint, l.Status, l.TTFT, l.Took, l.Cached,
+		max(l.Timestamp-t.since, 0), l.Session, l.Tenant, l.Priority, l.Input, l.Output, ids, l.Model, l.Endpoint, l.Status, l.TTFT, l.Took, l.Cached,
 	})
 	if err != nil {
 		return err
@@ -152,7 +154,7 @@ func (t *tracer) write(l server.TraceLine, ratio float64) error {
 // hashIDs names the prompt's blocks of tokens by the chunks in which they end:
 // prompts of one model that begin alike have the same first ids. A prompt with
 // more tokens than its bytes let expect gets further ids of its own.
-func hashIDs(l *server.TraceLine, ratio float64) []uint64 {
+func hashIDs(l *recording.Line, ratio float64) []uint64 {
 	const block = trace.DefaultBlockSize
 	ids := make([]uint64, 0, (l.Input+block-1)/block)
 	chunks := l.ChunkIDs

@@ -53,7 +53,7 @@ type Case struct {
 	Index      Index
 	IndexDelay time.Duration // of cache events; default 10 ms, negative 0
 	IndexScale float64       // size of the approximate index relative to the cache; default 1
-	Speculate  time.Duration // how long a decision counts as cached; default 1 min, negative 0
+	Speculate  time.Duration // how long a decision counts as cached once the queue is done; default 5 s, negative 0
 	Gauges     time.Duration // sampling period of the engines' metrics; default 50 ms, negative: none
 	Bodies     float64       // share of responses whose tokens a replica sees; default 1
 
@@ -76,7 +76,7 @@ func (c Case) check() (Case, error) {
 	setDefault(&c.Replicas, 1)
 	setDefault(&c.IndexDelay, 10*time.Millisecond)
 	setDefault(&c.IndexScale, 1)
-	setDefault(&c.Speculate, time.Minute)
+	setDefault(&c.Speculate, 5*time.Second)
 	setDefault(&c.Gauges, 50*time.Millisecond)
 	setDefault(&c.Bodies, 1)
 	setDefault(&c.Engine.Blocks, 4000)

@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 )
 
 // Notes of configurations: what a trace or a simulated engine does not have.
@@ -18,7 +19,7 @@ const (
 	noteSessions   = "sessions are those of the trace, not of a header or cookie"
 	noteIndex      = "what is known of caches is simulated; sizes and block lengths of the index in this file do not count"
 	noteEndpoints  = "engines are simulated; the endpoints of this file do not count"
-	noteObjectives = "traces name no objectives: every request has priority 0"
+	noteObjectives = "priorities are those of the trace's lines; the objectives of this file do not count"
 )
 
 // FilePolicy returns the policy of an EndpointPickerConfig file, built as the
@@ -44,6 +45,13 @@ func FilePolicy(path string) (Policy, error) {
 				return nil, err
 			}
 			return c.Rules, nil
+		},
+		Queue: func() (*gate.Config, error) {
+			c, err := load()
+			if err != nil {
+				return nil, err
+			}
+			return c.Flow.Gate(), nil
 		},
 	}, nil
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -14,14 +14,14 @@ import (
 )
 
 // blockKeys are blocks as the approximate index knows them.
-type blockKeys []indexer.BlockKey
+type blockKeys []block.Key
 
 func (k blockKeys) of(blocks []trace.Block) blockKeys {
 	for _, b := range blocks {
 		x := uint64(b) + 0x9e3779b97f4a7c15
 		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 		x = (x ^ x>>27) * 0x94d049bb133111eb
-		k = append(k, indexer.BlockKey(x^x>>31))
+		k = append(k, block.Key(x^x>>31))
 	}
 	return k
 }
@@ -94,25 +94,30 @@ type cacheChange struct {
 type matcher struct {
 	replica *replica
 	approx  *approx.Index
-	ids     []indexer.EndpointID
+	ids     []block.EndpointID
 	since   []int64
-	runs    []indexer.Run
+	runs    []block.Run
 }
 
 const always = -1 << 63
+
+// maxQueued bounds for how long a queue makes a decision count, as in the daemon.
+const maxQueued = 2 * time.Minute
 
 // Match implements picker.Matcher.
 func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
 	s := m.replica.sim
 	m.ids, m.since = m.ids[:0], m.since[:0]
-	m.runs = append(m.runs[:0], make([]indexer.Run, len(eps))...)
-	since := int64(always)
-	if s.Index == Precise {
-		since = epoch.Add(s.now - s.Speculate).UnixNano()
-	}
+	m.runs = append(m.runs[:0], make([]block.Run, len(eps))...)
+	now := s.clock()
 	for _, ep := range eps {
-		m.ids = append(m.ids, ep.ID)
-		m.since = append(m.since, since)
+		since := int64(always)
+		if s.Index == Precise {
+			l := m.replica.pool.Book().Load(ep, now)
+			wait := time.Duration(ep.Cost().Wait(&l, now) * float64(time.Second))
+			since = now.Add(-s.Speculate - min(wait, maxQueued)).UnixNano()
+		}
+		m.ids, m.since = append(m.ids, ep.ID), append(m.since, since)
 	}
 	if s.Index == Approximate || s.Speculate > 0 {
 		m.approx.Match(r.ChunkKeys, m.ids, m.since, m.runs)
@@ -127,9 +132,9 @@ func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	for k, ep := range eps {
 		gpu, host := s.shared.known.run(chain, m.replica.stationOf[ep.ID])
 		if tokens := int32((gpu + host) * s.Trace.BlockSize); tokens > held[k].Run.Total() {
-			held[k].Run = indexer.Run{Blocks: int32(gpu + host), Bytes: tokens * bytesPerToken}
-			held[k].Run.Tokens[indexer.TierGPU] = int32(gpu * s.Trace.BlockSize)
-			held[k].Run.Tokens[indexer.TierCPU] = int32(host * s.Trace.BlockSize)
+			held[k].Run = block.Run{Blocks: int32(gpu + host), Bytes: tokens * bytesPerToken}
+			held[k].Run.Tokens[block.TierGPU] = int32(gpu * s.Trace.BlockSize)
+			held[k].Run.Tokens[block.TierCPU] = int32(host * s.Trace.BlockSize)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -86,6 +87,7 @@ func (l *learning) notWorse(t *testing.T, what string, than *learning) {
 // TestWrongStart holds, over whole runs, that constants three times off cost
 // little until they are learned.
 func TestWrongStart(t *testing.T) {
+	parts.Full(t)
 	for _, name := range []string{"chat"} {
 		var right learning
 		right.play(t, name, Case{Prior: known(engine.Model70B, 1)}, 0, nil)
@@ -100,6 +102,7 @@ func TestWrongStart(t *testing.T) {
 // TestEngineSlows holds, over whole runs, that an engine that slows to half is
 // noticed soon enough.
 func TestEngineSlows(t *testing.T) {
+	parts.Full(t)
 	slow := func(s *simulation) { s.stations[0].core.SetModel(engine.Model70B.Slowed(2)) }
 	tell := func(s *simulation) {
 		slow(s)

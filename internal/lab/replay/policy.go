@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 )
@@ -19,7 +20,8 @@ type Policy struct {
 	Name  string
 	About string // one line
 	Rules func() (*picker.Rules, error)
-	Notes []string // what of a file works differently here
+	Queue func() (*gate.Config, error) // how requests wait; nil, and a nil Config: they do not
+	Notes []string                     // what of a file works differently here
 }
 
 // part is a plugin of a policy: its type, weight and parameters in JSON.

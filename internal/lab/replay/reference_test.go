@@ -3,7 +3,7 @@ package replay
 import (
 	"math"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 )
 
@@ -12,7 +12,7 @@ import (
 
 type plain struct {
 	choose func(p *plain, c *picker.Cycle) int
-	bound  map[picker.SessionKey]indexer.EndpointID
+	bound  map[picker.SessionKey]block.EndpointID
 	turn   int
 }
 
@@ -25,7 +25,7 @@ func (p *plain) Handle(c *picker.Cycle, plan *picker.Plan) error {
 
 func reference(name string, choose func(p *plain, c *picker.Cycle) int) Policy {
 	return Policy{Name: name, Rules: func() (*picker.Rules, error) {
-		return &picker.Rules{Handler: &plain{choose: choose, bound: map[picker.SessionKey]indexer.EndpointID{}}}, nil
+		return &picker.Rules{Handler: &plain{choose: choose, bound: map[picker.SessionKey]block.EndpointID{}}}, nil
 	}}
 }
 

@@ -3,12 +3,14 @@ package replay
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
 // costEvery is how often replicas tell each other what they learned.
@@ -64,6 +66,7 @@ const (
 	saidRecord
 	saidSession
 	saidCost
+	saidQueue
 )
 
 // message is what one replica tells the others.
@@ -76,6 +79,8 @@ type message struct {
 	cost     endpoint.Cost
 	keys     blockKeys
 	session  picker.Binding
+	model    string
+	gauges   []flow.Gauge
 }
 
 // replica is one endpoint picker: its own pool, book, sessions and learned
@@ -87,6 +92,7 @@ type replica struct {
 	scheduler *picker.Scheduler
 	sessions  *picker.Sessions
 	match     *matcher
+	queue     *queue               // nil: requests do not wait
 	endpoints []*endpoint.Endpoint // by station
 	stationOf []int                // by dense id
 	chain     []trace.Block        // of the request being placed
@@ -125,11 +131,39 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.scheduler, err = picker.New(picker.Options{
+	rules.Names.Objectives = priorities(s.Trace)
+	o := picker.Options{
 		Pool: r.pool, Rules: rules, Matcher: r.match, Sessions: r.sessions,
 		SampleBodies: -1, Records: -1, Seed: s.Seed<<8 + uint64(number) + 1, Now: s.clock,
-	})
+	}
+	if r.queue, err = newQueue(s, r.pool); err != nil {
+		return nil, err
+	}
+	if r.queue != nil {
+		o.Gate = r.queue
+	}
+	r.scheduler, err = picker.New(o)
 	return r, err
+}
+
+// priorities returns objectives for all priorities of a trace, by the names that requests
+// call them.
+func priorities(t *trace.Trace) map[string]int {
+	out := map[string]int{}
+	for i := range t.Requests {
+		if p := t.Requests[i].Priority; p != 0 {
+			out[objective(p)] = int(p)
+		}
+	}
+	return out
+}
+
+// objective is the name of a priority.
+func objective(priority int32) string {
+	if priority == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(priority))
 }
 
 func perOrigin[T any](s *simulation) [][]T {
@@ -187,10 +221,12 @@ func (r *replica) hear(m *message) {
 		r.match.approx.Record(r.own(m.endpoint).ID, m.keys, epoch.Add(m.at).UnixNano())
 	case saidSession:
 		r.sessions.Merge(m.session)
+	case saidQueue:
+		r.queue.Hear(strconv.Itoa(m.from), m.model, m.gauges)
 	case saidCost:
 		i := r.station(m.endpoint)
 		r.costs[i][m.from] = m.cost
-		r.endpoints[i].SetRemoteCost(mean(r.costs[i]))
+		r.endpoints[i].SetRemoteCost(endpoint.MeanCost(slices.Values(r.costs[i])))
 	}
 }
 
@@ -211,22 +247,4 @@ func (r *replica) teach(now time.Duration) {
 			r.say(message{kind: saidCost, endpoint: ep, cost: c})
 		}
 	}
-}
-
-// mean returns the mean of constants by the samples behind them.
-func mean(costs []endpoint.Cost) endpoint.Cost {
-	var out endpoint.Cost
-	for _, c := range costs {
-		p, d := c.PrefillSeen, c.DecodeSeen
-		out.Base, out.PerToken, out.PerPair = out.Base+p*c.Base, out.PerToken+p*c.PerToken, out.PerPair+p*c.PerPair
-		out.Step, out.PerSeq, out.PerContext = out.Step+d*c.Step, out.PerSeq+d*c.PerSeq, out.PerContext+d*c.PerContext
-		out.PrefillSeen, out.DecodeSeen = out.PrefillSeen+p, out.DecodeSeen+d
-	}
-	if p := out.PrefillSeen; p > 0 {
-		out.Base, out.PerToken, out.PerPair = out.Base/p, out.PerToken/p, out.PerPair/p
-	}
-	if d := out.DecodeSeen; d > 0 {
-		out.Step, out.PerSeq, out.PerContext = out.Step/d, out.PerSeq/d, out.PerContext/d
-	}
-	return out
 }

@@ -9,6 +9,7 @@ import (
 type Outcome struct {
 	Endpoint   int           // number of the engine; -1: refused
 	First, End time.Duration // first token and end, from the start of the run
+	Queued     time.Duration // how long it waited at the replica
 	Cached     int           // prompt tokens found in the cache
 	Preempted  int
 	Remote     bool   // another engine computed the prompt
@@ -33,6 +34,7 @@ type Result struct {
 	TTFT       Summary        `json:"ttft_s"`
 	TPOT       Summary        `json:"tpot_s"`
 	E2E        Summary        `json:"e2e_s"`
+	Queue      Summary        `json:"queue_s"`        // how long answered requests waited at the picker
 	HitRatio   float64        `json:"hit_ratio"`      // cached prompt tokens / prompt tokens
 	Imbalance  float64        `json:"imbalance"`      // busiest engine's busy time / mean
 	Throughput float64        `json:"requests_per_s"` // answered / time from first arrival to last end
@@ -47,12 +49,16 @@ type Result struct {
 	// what its death would cost. Mean over the run, by requests in flight.
 	Blast float64 `json:"blast_radius"`
 
+	// Tenants are who shared the engines, by priority, highest first, then by requests:
+	// where requests wait at the picker, or the trace says whose they are.
+	Tenants []Tenant `json:"tenants,omitempty"`
+
 	Outcomes []Outcome `json:"-"` // of all requests, in the trace's order
 }
 
 func (s *simulation) result() *Result {
 	out := &Result{Outcomes: s.outcomes}
-	var ttft, tpot, e2e []float64
+	var ttft, tpot, e2e, queued []float64
 	var input, cached, generated, inTime int
 	var from, to time.Duration = never, 0
 	remote := 0
@@ -73,6 +79,7 @@ func (s *simulation) result() *Result {
 		from, to = min(from, r.At), max(to, o.End)
 		ttft = append(ttft, (o.First - r.At).Seconds())
 		e2e = append(e2e, (o.End - r.At).Seconds())
+		queued = append(queued, o.Queued.Seconds())
 		if r.Output > 1 {
 			tpot = append(tpot, (o.End-o.First).Seconds()/float64(r.Output-1))
 		}
@@ -85,7 +92,8 @@ func (s *simulation) result() *Result {
 			remote++
 		}
 	}
-	out.TTFT, out.TPOT, out.E2E = summarise(ttft), summarise(tpot), summarise(e2e)
+	out.TTFT, out.TPOT, out.E2E, out.Queue = summarise(ttft), summarise(tpot), summarise(e2e), summarise(queued)
+	out.Tenants = s.tenants()
 	out.Remote = ratio(float64(remote), float64(out.Requests))
 	out.HitRatio = ratio(float64(cached), float64(input))
 	if len(ttft) > 0 {

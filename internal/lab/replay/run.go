@@ -35,6 +35,7 @@ type journey struct {
 	seen     bool // its tokens are shown to the replica
 	told     int  // tokens told to the replica
 	atStep   int  // station.steps at the last telling
+	place    picker.Place
 
 	remote int           // station that computes the prompt
 	sent   time.Duration // when the leg under way began
@@ -58,6 +59,13 @@ type simulation struct {
 	told     time.Duration
 	outcomes []Outcome
 
+	tick      time.Duration // when queues are looked at next
+	ticks     int
+	forgotten int // ticks for which nothing was in flight
+	waiting   int // requests
+	turns     []turn
+	evicted   []*journey
+
 	inFlight, fullest float64 // summed over arrivals after the warm-up: requests in flight, and those at the fullest engine
 }
 
@@ -80,7 +88,7 @@ func Run(ctx context.Context, c Case) (*Result, error) {
 
 // prepare builds the fleet and the replicas of a checked case.
 func prepare(c Case) (*simulation, error) {
-	s := &simulation{Case: c, flying: map[uint64]*journey{}, rng: rand.New(rand.NewPCG(c.Seed, 0xa441))}
+	s := &simulation{Case: c, flying: map[uint64]*journey{}, tick: never, rng: rand.New(rand.NewPCG(c.Seed, 0xa441))}
 	var err error
 	if s.stations, err = newStations(&c); err != nil {
 		return nil, err
@@ -109,7 +117,7 @@ func (s *simulation) play(ctx context.Context) error {
 		if next < len(requests) {
 			arrival = requests[next].At
 		}
-		come := s.moving.next()
+		come := min(s.moving.next(), s.tick)
 		if at == never && arrival == never && come == never {
 			return s.settled()
 		}
@@ -117,34 +125,50 @@ func (s *simulation) play(ctx context.Context) error {
 		if at <= min(arrival, come) {
 			s.now = at
 			s.stepEnded(i, min(arrival, come))
-			continue
-		}
-		if come <= arrival {
+		} else if come <= arrival {
 			s.now = come
-			if err := s.moved(); err != nil {
+			if err := s.came(); err != nil {
 				return err
 			}
-			continue
-		}
-		s.now = arrival
-		if next%256 == 0 {
-			if ctx.Err() != nil {
-				return ctx.Err()
+		} else {
+			s.now = arrival
+			if err := s.progress(ctx, next); err != nil {
+				return err
 			}
-			if s.Progress != nil {
-				s.Progress(float64(next) / float64(len(requests)))
+			if err := s.arrive(next); err != nil {
+				return err
 			}
+			next++
 		}
-		if err := s.arrive(next); err != nil {
+		if err := s.takeTurns(); err != nil {
 			return err
 		}
-		next++
 	}
 }
 
+// came handles what is due besides steps and arrivals.
+func (s *simulation) came() error {
+	if s.moving.next() <= s.now {
+		return s.moved()
+	}
+	s.ticked()
+	return nil
+}
+
+// progress looks now and then whether the run is to go on, and tells how far it is.
+func (s *simulation) progress(ctx context.Context, next int) error {
+	if next%256 != 0 {
+		return nil
+	}
+	if s.Progress != nil {
+		s.Progress(float64(next) / float64(len(s.Trace.Requests)))
+	}
+	return ctx.Err()
+}
+
 func (s *simulation) settled() error {
-	if len(s.flying) > 0 {
-		return fmt.Errorf("replay: %d requests were never answered", len(s.flying))
+	if n := len(s.flying) + s.waiting; n > 0 {
+		return fmt.Errorf("replay: %d requests were never answered", n)
 	}
 	return nil
 }
@@ -181,18 +205,35 @@ func (s *simulation) arrive(number int) error {
 	s.tellProgress()
 	j := s.journey(number, r)
 	j.replica.catchUp(s.now)
+	if j.replica.queue != nil {
+		return s.enqueue(j)
+	}
+	return s.place(j)
+}
+
+// refused notes that a request is not served.
+func (s *simulation) refused(j *journey, err error) error {
+	var refusal *request.Error
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	s.outcomes[j.number] = Outcome{Endpoint: -1, Error: refusal.Message}
+	return nil
+}
+
+// place sends a request to an engine.
+func (s *simulation) place(j *journey) error {
+	number, r := j.number, &s.Trace.Requests[j.number]
 	j.replica.chain = j.blocks
+	if q := j.replica.queue; q != nil {
+		q.place = j.place
+	}
 	d, err := j.replica.scheduler.Choose(context.Background(), &j.request)
 	if err != nil {
-		var refusal *request.Error
-		if !errors.As(err, &refusal) {
-			return err
-		}
-		s.outcomes[number] = Outcome{Endpoint: -1, Error: refusal.Message}
-		return nil
+		return s.refused(j, err)
 	}
 	j.decision, j.station = d, j.replica.index(d.Endpoints[0])
-	s.outcomes[number] = Outcome{Endpoint: j.station}
+	s.outcomes[number] = Outcome{Endpoint: j.station, Queued: s.now - r.At}
 	if p := s.prefiller(j); p >= 0 {
 		err = s.prefill(j, p)
 	} else if err = s.submit(j.station, engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names}); err == nil {
@@ -237,7 +278,7 @@ func (s *simulation) journey(number int, r *trace.Request) *journey {
 	}
 	j.keys = j.keys.of(j.blocks)
 	j.request = request.Request{
-		ID: "r", Path: "/v1/completions", Kind: request.KindCompletions, Model: "m", Target: "m",
+		ID: "r", Path: "/v1/completions", Kind: request.KindCompletions, Model: "m", Target: "m", Objective: objective(r.Priority),
 		Session: s.shared.sessionName(r.Session), InputTokens: r.Input, Stream: true, ChunkKeys: j.keys,
 	}
 	return j
@@ -272,6 +313,9 @@ func (s *simulation) stepEnded(i int, until time.Duration) {
 
 func (s *simulation) firstToken(st *station, m engine.Mark) {
 	j := s.flying[m.ID]
+	if j == nil {
+		return // it was ended during the step
+	}
 	o := &s.outcomes[j.number]
 	if o.First = s.now; !o.Remote {
 		o.Cached = m.Cached
@@ -286,15 +330,11 @@ func (s *simulation) firstToken(st *station, m engine.Mark) {
 
 func (s *simulation) finished(st *station, m engine.Mark) {
 	j := s.flying[m.ID]
-	delete(s.flying, m.ID)
-	for k, other := range st.decoding {
-		if other == j {
-			last := len(st.decoding) - 1
-			st.decoding[k], st.decoding[last] = st.decoding[last], nil
-			st.decoding = st.decoding[:last]
-			break
-		}
+	if j == nil {
+		return // it was ended during the step
 	}
+	delete(s.flying, m.ID)
+	st.forget(j)
 	o := &s.outcomes[j.number]
 	o.End, o.Preempted = s.now, m.Preemptions
 	j.tell(s.Trace.Requests[j.number].Output, s.clock())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -80,6 +81,7 @@ func TestDeterminism(t *testing.T) {
 // TestConservation holds that every request is answered exactly once, in full,
 // and not before it could be.
 func TestConservation(t *testing.T) {
+	parts.Full(t)
 	for _, w := range trace.Workloads {
 		for _, share := range []time.Duration{0, Cut} {
 			c := Case{Trace: small(t, w.Name, 5, 1), Policy: policy(t, Default), Endpoints: 3, Replicas: 2, Share: share, Engine: engine.Config{Blocks: 600}}
@@ -158,10 +160,11 @@ func TestByHand(t *testing.T) {
 }
 
 // TestOneReplicaIsSharingAtOnce holds that replicas that tell each other
-// everything at once decide as one does.
+// everything at once decide as one does. What they learned of engines they tell each
+// other once a second, so decisions count for so long that a wait does not matter.
 func TestOneReplicaIsSharingAtOnce(t *testing.T) {
 	for _, name := range []string{"lmetric", "load_only", "sticky", "unified"} {
-		c := Case{Trace: small(t, "chat", 6, 2), Policy: policy(t, name), Endpoints: 4}
+		c := Case{Trace: small(t, "chat", 6, 2), Policy: policy(t, name), Endpoints: 4, Speculate: time.Hour}
 		one := encoded(t, c)
 		c.Replicas, c.Share = 3, 0
 		three := encoded(t, c)

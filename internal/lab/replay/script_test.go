@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -26,7 +26,7 @@ type stage struct {
 // Match implements picker.Matcher.
 func (s *stage) Match(_ context.Context, _ *request.Request, _ []*endpoint.Endpoint, held []picker.Held) {
 	for k := range held {
-		held[k].Run.Tokens[indexer.TierGPU] = s.held[k]
+		held[k].Run.Tokens[block.TierGPU] = s.held[k]
 	}
 }
 

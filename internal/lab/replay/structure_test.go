@@ -15,12 +15,13 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
+	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 var (
 	search       = flag.Int("search", 0, "random structures of TestSearch; the worst of them are then changed knob by knob")
 	searchSeed   = flag.Uint64("search-seed", 1, "of TestSearch")
-	rewriteKnown = flag.Bool("rewrite-structures", false, "find the rates and baselines of testdata/structures.jsonl anew")
+	rewriteKnown = flag.Bool("rewrite-structures", false, "find the baselines of testdata/structures.jsonl anew, and the rates of lines that have none")
 )
 
 // knobs make a load and a fleet to try policies on: few numbers, so that a
@@ -178,10 +179,19 @@ func (k knobs) saturation(tb testing.TB) float64 {
 // measure finds the rate, the baseline and the ratios of k.
 func (k knobs) measure(tb testing.TB) found {
 	tb.Helper()
-	f := found{knobs: k, Rate: k.Level * k.saturation(tb)}
-	f.Best = k.best(tb, f.Rate, k.Seed)
-	f.Ratio = ratios(k.play(tb, Default, f.Rate, k.Seed), f.Best)
+	f := found{knobs: k}
+	f.compare(tb)
 	return f
+}
+
+// compare finds the baseline and the ratios, and the rate where there is none.
+func (f *found) compare(tb testing.TB) {
+	tb.Helper()
+	if f.Rate == 0 {
+		f.Rate = f.Level * f.saturation(tb)
+	}
+	f.Best = f.knobs.best(tb, f.Rate, f.Seed)
+	f.Ratio = ratios(f.play(tb, Default, f.Rate, f.Seed), f.Best)
 }
 
 // confirmed returns the ratios of the default policy as medians of three seeds.
@@ -200,8 +210,8 @@ func (f *found) confirmed(tb testing.TB) [2]float64 {
 // Most that the default policy may take of the better baseline's times.
 const mostP90, mostP99 = 1.5, 3.0
 
-func (f *found) limits() (p90, p99 float64) {
-	return max(mostP90, f.Allow[0]), max(mostP99, f.Allow[1])
+func (f *found) within(r [2]float64) bool {
+	return r[0] <= max(mostP90, f.Allow[0]) && r[1] <= max(mostP99, f.Allow[1])
 }
 
 func readStructures(tb testing.TB, name string) []found {
@@ -243,17 +253,17 @@ var structureFiles = []string{"structures.jsonl", "worst.jsonl"}
 
 // TestStructures holds that on 200 random structures, and on the worst that
 // searches found, the default policy takes no more than 1.5 times the p90 and
-// three times the p99 of the better of load_only and unified. The baselines are
-// those of the file; every 25th is played again.
+// three times the p99 of the better of load_only and unified; where one seed takes
+// more, as medians of three. The baselines are those of the file; every 25th is
+// played again.
 func TestStructures(t *testing.T) {
+	parts.Full(t)
 	for _, name := range structureFiles {
 		list := readStructures(t, name)
 		for i := range list {
 			f := &list[i]
 			if *rewriteKnown {
-				allow := f.Allow
-				*f = f.knobs.measure(t)
-				f.Allow = allow
+				f.compare(t)
 				continue
 			}
 			if i%25 == 0 {
@@ -262,7 +272,10 @@ func TestStructures(t *testing.T) {
 				}
 			}
 			r := ratios(f.play(t, Default, f.Rate, f.Seed), f.Best)
-			if p90, p99 := f.limits(); r[0] > p90 || r[1] > p99 {
+			if !f.within(r) {
+				r = f.confirmed(t) // a p99 is six requests: what one seed shows, three must
+			}
+			if !f.within(r) {
 				t.Errorf("%s:%d: p90 %.2f times, p99 %.2f times that of the better baseline: %+v", name, i+1, r[0], r[1], f.knobs)
 			}
 		}

@@ -75,3 +75,20 @@ func TestCaptions(t *testing.T) {
 		}
 	}
 }
+
+// TestQuantiles: every curve is drawn and named; a wide range is logarithmic.
+func TestQuantiles(t *testing.T) {
+	p, err := Quantiles("ttft_s", "interactive requests", []Curve{{"alone", []float64{.3, .1, .2}}, {"beside batch", []float64{9, 5}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg, err := p.svg()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"alone", "beside batch", "percent of requests", "TTFT (s), logarithmic: interactive requests"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("no %q in the drawing", want)
+		}
+	}
+}

@@ -124,12 +124,15 @@ type Report struct {
 }
 
 // WriteTable writes rows for people: what was played, then means over seeds,
-// times in seconds, one paragraph for each load.
+// times in seconds, one paragraph for each load, and who shared the engines.
 func (r *Report) WriteTable(w io.Writer) error {
 	for _, line := range r.About {
 		fmt.Fprintln(w, line)
 	}
-	return writeTable(w, r.Rows)
+	if err := writeTable(w, r.Rows); err != nil {
+		return err
+	}
+	return writeTenants(w, r.Rows)
 }
 
 func writeTable(w io.Writer, rows []replay.Row) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // stored is a BlockStored event as a reader sees it.
@@ -40,7 +41,7 @@ func ints(v any) (out []uint64) {
 func stores(t *testing.T, e *Engine, of int, provoke func(), n int) (list []stored, rank any) {
 	t.Helper()
 	pubs, _ := e.EventAddrs()
-	c, err := zmtp.Dial(context.Background(), "tcp://"+pubs[of], zmtp.Options{Handshake: 30 * time.Second})
+	c, err := zmtp.Dial(context.Background(), "tcp://"+pubs[of], zmtp.Options{Handshake: testkit.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +49,9 @@ func stores(t *testing.T, e *Engine, of int, provoke func(), n int) (list []stor
 	if err := c.Subscribe("kv"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "subscribed", func() bool { return e.Stats()[of].Events.Subscribers > 0 })
+	testkit.Await(t, "subscribed", func() bool { return e.Stats()[of].Events.Subscribers > 0 })
 	provoke()
-	c.SetRecvDeadline(time.Now().Add(30 * time.Second))
+	c.SetRecvDeadline(time.Now().Add(testkit.Patience))
 	var m zmtp.Message
 	for len(list) < n {
 		if err := c.Recv(&m); err != nil {

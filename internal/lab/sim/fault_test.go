@@ -10,6 +10,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 func TestRefusals(t *testing.T) {
@@ -54,7 +55,7 @@ func TestHang(t *testing.T) {
 	answers := func(method, path string, want bool) error {
 		wait := 50 * time.Millisecond // for what will not come
 		if want {
-			wait = 30 * time.Second
+			wait = testkit.Patience
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
@@ -73,7 +74,7 @@ func TestHang(t *testing.T) {
 			t.Errorf("hang %q: completion %v", c.hang, err)
 		}
 	}
-	eventually(t, "no request is left", idle(e))
+	testkit.Await(t, "no request is left", idle(e))
 }
 
 // TestResets: a share of connections is reset, before the answer or after some
@@ -105,7 +106,7 @@ func TestResets(t *testing.T) {
 	if r := do(t, e, "PUT", "/sim/faults", `{"reset_share":1,"for":"1ms"}`); r.status != 200 {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
-	eventually(t, "the fault ends by itself", func() bool { return e.Faults() == Faults{} })
+	testkit.Await(t, "the fault ends by itself", func() bool { return e.Faults() == Faults{} })
 }
 
 // TestDeaths: an engine dies of a poisonous prompt and comes back, and one that
@@ -127,17 +128,17 @@ func TestDeaths(t *testing.T) {
 	if r, err := try(context.Background(), e, "POST", "/v1/completions", `{"prompt":"some arsenic","max_tokens":1}`); err == nil {
 		t.Errorf("poison was answered with %d", r.status)
 	}
-	eventually(t, "another life", func() bool { return life() > first && serves() })
+	testkit.Await(t, "another life", func() bool { return life() > first && serves() })
 
 	second := life()
 	if r := do(t, e, "PUT", "/sim/faults", `{"up":"1ms","down":"1ms"}`); r.status != 200 {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
-	eventually(t, "a third life", func() bool { return life() > second })
+	testkit.Await(t, "a third life", func() bool { return life() > second })
 	third := life()
-	eventually(t, "a fourth", func() bool { return life() > third })
+	testkit.Await(t, "a fourth", func() bool { return life() > third })
 	e.SetFaults(Faults{})
-	eventually(t, "an end of it", func() bool { before := life(); return before > 0 && serves() && life() == before })
+	testkit.Await(t, "an end of it", func() bool { before := life(); return before > 0 && serves() && life() == before })
 }
 
 func TestDisconnectAborts(t *testing.T) {
@@ -148,12 +149,12 @@ func TestDisconnectAborts(t *testing.T) {
 		_, err := try(ctx, e, "POST", "/v1/completions", `{"prompt":"x","max_tokens":1000,"ignore_eos":true,"stream":true}`)
 		gone <- err
 	}()
-	eventually(t, "the request runs", func() bool { return e.Stats()[0].Engine.Running == 1 })
+	testkit.Await(t, "the request runs", func() bool { return e.Stats()[0].Engine.Running == 1 })
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	eventually(t, "the request is aborted", idle(e))
+	testkit.Await(t, "the request is aborted", idle(e))
 	if s := e.Stats()[0].Engine; s.Aborted != 1 || s.Finished != 0 {
 		t.Errorf("stats %+v", s)
 	}
@@ -170,7 +171,7 @@ func TestStartDelay(t *testing.T) {
 	if ready() {
 		t.Error("ready at once")
 	}
-	eventually(t, "ready", ready)
+	testkit.Await(t, "ready", ready)
 }
 
 func TestSlow(t *testing.T) {
@@ -190,7 +191,7 @@ func TestSlow(t *testing.T) {
 func live(t *testing.T, e *Engine) (next func() (seq uint64, err error)) {
 	t.Helper()
 	pub, _ := e.EventAddrs()
-	c, err := zmtp.Dial(context.Background(), "tcp://"+pub[0], zmtp.Options{Handshake: 30 * time.Second})
+	c, err := zmtp.Dial(context.Background(), "tcp://"+pub[0], zmtp.Options{Handshake: testkit.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,8 +199,8 @@ func live(t *testing.T, e *Engine) (next func() (seq uint64, err error)) {
 	if err := c.Subscribe(""); err != nil {
 		t.Fatal(err)
 	}
-	c.SetRecvDeadline(time.Now().Add(30 * time.Second))
-	eventually(t, "subscribed", func() bool { return e.Stats()[0].Events.Subscribers > 0 })
+	c.SetRecvDeadline(time.Now().Add(testkit.Patience))
+	testkit.Await(t, "subscribed", func() bool { return e.Stats()[0].Events.Subscribers > 0 })
 	var m zmtp.Message
 	return func() (uint64, error) {
 		if err := c.Recv(&m); err != nil {
@@ -267,14 +268,14 @@ func TestRestartBreaksRequests(t *testing.T) {
 		_, err := try(context.Background(), e, "POST", "/v1/completions", `{"prompt":"x","max_tokens":1000,"ignore_eos":true,"stream":true}`)
 		broken <- err
 	}()
-	eventually(t, "the request runs", func() bool { return e.Stats()[0].Engine.Running == 1 })
+	testkit.Await(t, "the request runs", func() bool { return e.Stats()[0].Engine.Running == 1 })
 	if r := do(t, e, "POST", "/sim/restart", `{"down":"20ms"}`); r.status != 202 {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
 	if err := <-broken; err == nil {
 		t.Error("the request survived the restart")
 	}
-	eventually(t, "back", func() bool {
+	testkit.Await(t, "back", func() bool {
 		r, err := try(context.Background(), e, "GET", "/health", "")
 		return err == nil && r.status == 200
 	})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // FuzzRequest: whatever a body holds, it is answered or refused, and what is
@@ -45,7 +47,7 @@ func FuzzRequest(f *testing.F) {
 			for over := false; !over; {
 				select {
 				case <-s.job.notify:
-				case <-time.After(30 * time.Second):
+				case <-time.After(testkit.Patience):
 					t.Fatalf("no end of %q", body)
 				}
 				if _, _, over, err = s.job.state(); err != nil {
@@ -72,7 +74,7 @@ func TestNothingIsLeft(t *testing.T) {
 				ended <- struct{}{}
 			}()
 		}
-		eventually(t, "all run", func() bool {
+		testkit.Await(t, "all run", func() bool {
 			n := 0
 			for _, e := range f.Engines() {
 				for _, s := range e.Stats() {
@@ -90,7 +92,7 @@ func TestNothingIsLeft(t *testing.T) {
 			<-ended
 		}
 	}
-	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	testkit.Await(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	buf := make([]byte, 1<<16)
 	if s := string(buf[:runtime.Stack(buf, true)]); strings.Contains(s, "sim.(*core)") {
 		t.Errorf("a core lives on:\n%s", s)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // reading is the sum over the series of a family that have the label value,
@@ -44,7 +46,7 @@ func TestMetrics(t *testing.T) {
 		do(t, e, "POST", "/v1/completions", fmt.Sprintf(`{"prompt":%q,"max_tokens":5,"ignore_eos":true}`, prompt), headerRank, "1")
 	}
 	do(t, e, "POST", "/v1/completions", `{"prompt":"x","model":"ad"}`, headerRank, "0")
-	eventually(t, "gauges settle", idle(e))
+	testkit.Await(t, "gauges settle", idle(e))
 	f := scrape(t, e)
 	for _, c := range []struct {
 		name, label string
@@ -94,7 +96,7 @@ func TestGauges(t *testing.T) {
 			_, _ = try(t.Context(), e, "POST", "/v1/completions", `{"prompt":"x","max_tokens":1000,"ignore_eos":true}`)
 		}()
 	}
-	eventually(t, "one runs, two wait", func() bool {
+	testkit.Await(t, "one runs, two wait", func() bool {
 		f := scrape(t, e)
 		return f("vllm:num_requests_running", "") == 1 && f("vllm:num_requests_waiting", "") == 2 && f("vllm:kv_cache_usage_perc", "") >= 0.01
 	})

@@ -64,6 +64,7 @@ type Options struct {
 	// NoProcessMetrics leaves process_start_time_seconds out of the metrics page, as engines
 	// with several API processes do.
 	NoProcessMetrics bool
+	MaxBody          int64 // larger requests are refused with 413, unread; 0: 256 MiB
 
 	StreamInterval int           // tokens per streamed chunk; default 1
 	StartDelay     time.Duration // not ready (503) for so long after Open and every restart

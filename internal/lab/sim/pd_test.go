@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/answer"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 const wantHandOver = `,"max_tokens":1,"min_tokens":1,"kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
@@ -60,12 +62,12 @@ func (d *disagg) right(r response) (b body, right bool) {
 // figures waits until an engine's figures are as wanted.
 func figures(t *testing.T, e *Engine, ok func(TransferStats) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(e.Transfers()); {
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v", e.Transfers())
+	testkit.Eventually(t, func() string {
+		if s := e.Transfers(); !ok(s) {
+			return fmt.Sprintf("%+v", s)
 		}
-		<-time.After(time.Millisecond)
-	}
+		return ""
+	})
 }
 
 func none(s TransferStats) bool { return s.Held == 0 }
@@ -138,21 +140,28 @@ func TestRelease(t *testing.T) {
 	figures(t, d.p, none)
 	kv := d.prefill()
 	d.d.Hang(HangEngine)
-	ctx, leave := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer leave()
-	if _, err := try(ctx, d.d, "POST", "/v1/chat/completions", chatBody(d.text, `,"kv_transfer_params":`+kv)); err == nil {
-		t.Error("answered")
-	}
-	figures(t, d.p, none)
+	wait := 50 * time.Millisecond // until the decode engine has it, which takes longer on a busy machine
+	testkit.Await(t, "the prefill engine is told", func() bool {
+		d.left(d.d, chatBody(d.text, `,"kv_transfer_params":`+kv), wait)
+		wait *= 2
+		return none(d.p.Transfers())
+	})
 	d.p.Hang(HangEngine)
-	ctx, leave2 := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer leave2()
-	if _, err := try(ctx, d.p, "POST", "/v1/chat/completions", chatBody(d.text, wantHandOver)); err == nil {
-		t.Error("answered")
-	}
+	d.left(d.p, chatBody(d.text, wantHandOver), wait)
+	testkit.Await(t, "the prefill engine sees the client leave", idle(d.p))
 	d.p.Hang(HangNone)
 	if got := d.p.Transfers(); got.Held != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// left sends a request to an engine that hangs, and leaves after a while.
+func (d *disagg) left(e *Engine, body string, wait time.Duration) {
+	d.t.Helper()
+	ctx, leave := context.WithTimeout(d.t.Context(), wait)
+	defer leave()
+	if _, err := try(ctx, e, "POST", "/v1/chat/completions", body); err == nil {
+		d.t.Error("answered")
 	}
 }
 
@@ -165,10 +174,5 @@ func TestHostileHandOver(t *testing.T) {
 		t.Error("a hand-over without a request id is answered")
 	}
 	_, _ = try(context.Background(), d.d, "POST", "/v1/chat/completions", chatBody(d.text, `,"kv_transfer_params":{"do_remote_prefill":true,"remote_block_ids":null}`))
-	for deadline := time.Now().Add(10 * time.Second); d.d.current() != nil; {
-		if time.Now().After(deadline) {
-			t.Fatal("the engine lives")
-		}
-		<-time.After(time.Millisecond)
-	}
+	testkit.Await(t, "the engine has died", func() bool { return d.d.current() == nil })
 }

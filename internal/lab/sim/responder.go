@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,7 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// maxBody bounds a request body.
+// maxBody bounds a request body, where Options do not.
 const maxBody = 256 << 20
 
 // responder is a ResponseWriter that counts and, when asked, sums what passes.
@@ -18,6 +20,7 @@ type responder struct {
 	st     *incarnation
 	status int
 	out    int64
+	most   int64 // of the request's body
 	verify bool
 	sum    *xxhash.Digest // of the response body, when verifying
 }
@@ -56,19 +59,22 @@ func (w *responder) body(r *http.Request) ([]byte, *apiError) {
 		w.Header().Set(HeaderRequestSum, sumText(checksum(nil)))
 	}
 	var b []byte
-	if r.ContentLength > 0 && r.ContentLength <= maxBody {
+	switch {
+	case r.ContentLength > w.most:
+		return nil, &apiError{http.StatusRequestEntityTooLarge, errTooLarge, "The request body is too large.", ""}
+	case r.ContentLength > 0:
 		b = make([]byte, r.ContentLength)
 		if _, err := io.ReadFull(r.Body, b); err != nil {
 			return nil, badRequest("", "The request body ended early: %v", err)
 		}
-	} else {
+	default:
 		var err error
-		if b, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		if b, err = io.ReadAll(http.MaxBytesReader(w, r.Body, w.most)); err != nil {
 			return nil, &apiError{http.StatusRequestEntityTooLarge, errTooLarge, err.Error(), ""}
 		}
 	}
 	if w.verify {
-		w.Header().Set(HeaderRequestSum, sumText(checksum(b)))
+		w.Header().Set(HeaderRequestSum, sumText(checksum(bytes.Replace(b, askedReport, nil, 1))))
 	}
 	return b, nil
 }
@@ -81,7 +87,7 @@ func (e *Engine) handler(st *incarnation) http.Handler {
 		}
 		defer st.active.Done()
 		begun := time.Now()
-		w := &responder{ResponseWriter: rw, st: st}
+		w := &responder{ResponseWriter: rw, st: st, most: cmp.Or(e.opt.MaxBody, maxBody)}
 		if w.verify = r.Header.Get(HeaderVerify) != ""; w.verify {
 			w.sum = xxhash.New()
 		}

@@ -82,16 +82,6 @@ func (r response) decoded(t *testing.T, status int, v any) {
 	}
 }
 
-// eventually waits for a condition that another goroutine brings about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func idle(e *Engine) func() bool {
 	return func() bool {
 		s := e.Stats()

@@ -11,8 +11,8 @@ const (
 	// bodies that are sent whole; a stream carries it in a comment line before
 	// its last event.
 	HeaderVerify = "X-Sim-Verify"
-	// HeaderRequestSum is the XXH64 of the request body as the engine read it,
-	// in 16 hexadecimal digits.
+	// HeaderRequestSum is the XXH64 of the request body as the engine read it, in 16
+	// hexadecimal digits, but for askedReport.
 	HeaderRequestSum = "X-Sim-Request-Sum"
 	// HeaderResponseSum is the XXH64 of the response body.
 	HeaderResponseSum = "X-Sim-Response-Sum"
@@ -43,3 +43,6 @@ const (
 
 // LabelEngineType is the label of the engine's type in the endpoints file.
 const LabelEngineType = "inference.networking.k8s.io/engine-type"
+
+// askedReport is what a picker may add to a request's body.
+var askedReport = []byte(`,"vllm_xargs":{"kv_cache_report_mode":"full"}`)

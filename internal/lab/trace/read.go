@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,14 +72,14 @@ func unzipped(r io.Reader) (io.Reader, error) {
 // Read reads a trace in the public block-hash format: one JSON object in
 // each line, with timestamp (milliseconds), input_length, output_length (0: not
 // seen), hash_ids (one for each block; an id stands for the whole prefix up to
-// its block) and, optionally, session_id. Lines need no order. Of what
-// recordings add, status and cached_tokens count; other fields are ignored.
+// its block) and, optionally, session_id, tenant and priority. Lines need no order.
+// Of what recordings add, status and cached_tokens count; other fields are ignored.
 // Errors wrap ErrTrace and name the line.
 func Read(r io.Reader, o ReadOptions) (*Trace, error) {
 	if o.BlockSize <= 0 {
 		o.BlockSize = DefaultBlockSize
 	}
-	in := reader{blockSize: o.BlockSize, blocks: map[uint64]Block{}, sessions: map[string]int32{}}
+	in := reader{blockSize: o.BlockSize, blocks: map[uint64]Block{}, sessions: map[string]int32{}, tenants: map[string]int32{"": 0}, names: []string{""}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 1<<20), maxLine)
 	n := 1
@@ -97,7 +98,7 @@ func Read(r io.Reader, o ReadOptions) (*Trace, error) {
 		return nil, fmt.Errorf("%w: no request", ErrTrace)
 	}
 	t := &Trace{
-		Name: o.Name, BlockSize: o.BlockSize, Requests: in.requests, Blocks: len(in.blocks), Sessions: len(in.sessions), Recorded: in.recorded,
+		Name: o.Name, BlockSize: o.BlockSize, Requests: in.requests, Blocks: len(in.blocks), Sessions: len(in.sessions), Tenants: in.names, Recorded: in.recorded,
 	}
 	t.finish(o.Spread, in.unnamed)
 	if t.Length > maxSpan {
@@ -112,7 +113,9 @@ type reader struct {
 	requests  []Request
 	blocks    map[uint64]Block
 	sessions  map[string]int32
-	unnamed   bool // at least one line has no session
+	tenants   map[string]int32
+	names     []string // of tenants
+	unnamed   bool     // at least one line has no session
 	recorded  Recorded
 }
 
@@ -144,7 +147,10 @@ func (in *reader) add(line []byte) error {
 	if r.Blocks, err = in.chain(v, r.Input); err != nil {
 		return err
 	}
-	r.Session = in.session(v)
+	if r.Priority, err = priority(v); err != nil {
+		return err
+	}
+	r.Session, r.Tenant = in.session(v), in.tenant(v)
 	in.count(v, &r)
 	in.requests = append(in.requests, r)
 	return nil
@@ -207,6 +213,37 @@ func (in *reader) session(v *fastjson.Value) int32 {
 		in.sessions[name] = n
 	}
 	return n
+}
+
+// tenant returns the number of the tenant that a line names, 0 where it names none.
+func (in *reader) tenant(v *fastjson.Value) int32 {
+	f := v.Get("tenant")
+	if f == nil || f.Type() == fastjson.TypeNull {
+		return 0
+	}
+	name := string(f.GetStringBytes())
+	if f.Type() != fastjson.TypeString {
+		name = f.String()
+	}
+	n, ok := in.tenants[name]
+	if !ok {
+		n = int32(len(in.names))
+		in.tenants[name], in.names = n, append(in.names, name)
+	}
+	return n
+}
+
+// priority returns a line's, 0 where it has none.
+func priority(v *fastjson.Value) (int32, error) {
+	f := v.Get("priority")
+	if f == nil || f.Type() == fastjson.TypeNull {
+		return 0, nil
+	}
+	n, err := f.Int()
+	if err != nil || n < math.MinInt32 || n > math.MaxInt32 {
+		return 0, fmt.Errorf("priority %s: want an integer of 32 bits", f)
+	}
+	return int32(n), nil
 }
 
 func (in *reader) count(v *fastjson.Value, r *Request) {

@@ -102,3 +102,34 @@ func TestReadAbsurdCounts(t *testing.T) {
 		t.Errorf("%+v, hit ratio %v", r, r.HitRatio())
 	}
 }
+
+// TestTenants: lines say whose they are and how urgent; most say neither.
+func TestTenants(t *testing.T) {
+	const rest = `, "input_length": 5, "output_length": 1, "hash_ids": []}`
+	text := `{"timestamp": 0, "tenant": "gold", "priority": 10` + rest + `
+{"timestamp": 1` + rest + `
+{"timestamp": 2, "tenant": 7, "priority": -3` + rest + `
+{"timestamp": 3, "tenant": null, "priority": null` + rest + `
+{"timestamp": 4, "tenant": "gold", "priority": 0` + rest
+	tr, err := Read(strings.NewReader(text), ReadOptions{Spread: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []*Trace{tr, tr.AsRecorded(ScaleOptions{}), tr.Capped(9)} {
+		var got []string
+		for _, r := range made.Requests {
+			got = append(got, fmt.Sprint(made.TenantName(r.Tenant), " ", r.Priority))
+		}
+		if want := "[gold 10  0 7 -3  0 gold 0]"; fmt.Sprint(got) != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
+	}
+	if scaled := tr.Scale(ScaleOptions{Rate: 1e4, Seed: 1}); scaled.TenantName(1) != "gold" || tr.TenantName(9) != "9" {
+		t.Errorf("names %q after scaling", scaled.Tenants)
+	}
+	for _, bad := range []string{`"high"`, "1.5", "1e12"} {
+		if _, err := Read(strings.NewReader(`{"timestamp": 0, "priority": `+bad+rest), ReadOptions{}); err == nil {
+			t.Errorf("priority %s was taken", bad)
+		}
+	}
+}

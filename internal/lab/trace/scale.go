@@ -20,7 +20,7 @@ type ScaleOptions struct {
 // users are a random choice of sessions.
 func (t *Trace) Scale(o ScaleOptions) *Trace {
 	rng := rand.New(rand.NewPCG(o.Seed, 0x5ca1e))
-	out := &Trace{Name: t.Name, BlockSize: t.BlockSize, Blocks: t.Blocks, Length: t.Length}
+	out := &Trace{Name: t.Name, BlockSize: t.BlockSize, Blocks: t.Blocks, Length: t.Length, Tenants: t.Tenants}
 	if o.Speed <= 0 {
 		o.Speed = 1
 	}

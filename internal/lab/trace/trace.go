@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -19,7 +20,9 @@ type Request struct {
 	Input   int           // prompt tokens
 	Output  int           // generated tokens
 	Session int32         // dense from 0
-	Tenant  int32         // whose request it is; 0 where nobody says
+	Tenant  int32         // whose request it is: of Trace.Tenants; 0 where nobody says
+
+	Priority int32
 	// Blocks names the prompt's blocks, the last of them possibly partial.
 	Blocks []Block
 	// Answer names the blocks behind the full ones of the prompt, as far as a
@@ -37,6 +40,7 @@ type Trace struct {
 	Requests  []Request
 	Blocks    int // distinct blocks
 	Sessions  int
+	Tenants   []string      // names by number; missing ones go by their number
 	Length    time.Duration // the span that arrivals cover
 	Recorded  Recorded      // as read; scaled traces have none
 }
@@ -52,6 +56,14 @@ type Recorded struct {
 
 // HitRatio returns the part of prompt tokens that engines counted as cached.
 func (r *Recorded) HitRatio() float64 { return ratio(float64(r.Cached), float64(r.Input)) }
+
+// TenantName returns the name of a request's tenant.
+func (t *Trace) TenantName(tenant int32) string {
+	if tenant >= 0 && int(tenant) < len(t.Tenants) {
+		return t.Tenants[tenant]
+	}
+	return strconv.Itoa(int(tenant))
+}
 
 // Rate returns the mean arrivals per second.
 func (t *Trace) Rate() float64 {

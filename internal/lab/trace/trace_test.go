@@ -167,7 +167,7 @@ func TestScale(t *testing.T) {
 func TestWorkloads(t *testing.T) {
 	for _, w := range Workloads {
 		tr := w.Generate(GenerateOptions{Rate: 3, Length: 20 * time.Minute, Seed: 1})
-		crowd := w.Flash.Factor * 3 / 20 // requests of a minute
+		crowd := w.Flash.Factor * 3 * min(w.Flash.Length, tr.Length/10).Minutes() / 20
 		if got := tr.Rate(); got < 2 || got > 3.05+crowd*1.05 {
 			t.Errorf("%s: rate %v", w.Name, got)
 		}

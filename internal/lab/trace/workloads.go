@@ -85,4 +85,24 @@ var Workloads = []Workload{
 		Name: "tenants", Preambles: 30, Skew: 1.4, Tenants: true, Preamble: Spread{4_000, .8, 16_000}, First: Spread{600, 1, 8_000}, Turns: Spread{3, .7, 20},
 		Question: Spread{300, 1, 4_000}, Answer: Spread{160, .8, 1_500}, Gap: Spread{15, .9, 200}, Limit: 64_000, Burst: 2,
 	},
+	{ // a few instructions of some thousand tokens, answers of a word or two
+		Name: "classify", Preambles: 4, Skew: 1, Preamble: Spread{6_000, .3, 12_000}, First: Spread{400, .8, 4_000}, Turns: Spread{1, 0, 1},
+		Answer: Spread{3, .3, 8}, Limit: 64_000,
+	},
+	{ // one system prompt; most questions are short, some very long
+		Name: "bimodal", Preambles: 1, Preamble: Spread{8_000, 0, 0}, First: Spread{300, 2.2, 60_000}, Turns: Spread{1.5, .6, 8},
+		Question: Spread{200, 1, 4_000}, Answer: Spread{200, .8, 1_500}, Gap: Spread{15, .9, 200}, Limit: 120_000,
+	},
+	{ // more tenants with prompts of their own than all caches hold
+		Name: "manytenants", Preambles: 600, Skew: .4, Tenants: true, Preamble: Spread{12_000, .4, 24_000}, First: Spread{500, .9, 6_000},
+		Turns: Spread{2, .6, 10}, Question: Spread{200, 1, 2_000}, Answer: Spread{150, .8, 1_500}, Gap: Spread{15, .9, 200}, Limit: 64_000,
+	},
+	{ // long quiet times and crowds of sessions that begin together
+		Name: "surges", Preambles: 6, Skew: 1, Preamble: Spread{6_000, .4, 12_000}, First: Spread{2_000, 1.2, 30_000}, Turns: Spread{3, .7, 20},
+		Question: Spread{400, 1, 8_000}, Answer: Spread{250, .8, 2_000}, Gap: Spread{20, 1, 300}, Limit: 100_000, Burst: 6,
+	},
+	{ // for a tenth of the time every other request begins with a new long text
+		Name: "newtext", Preambles: 30, Skew: 1, Preamble: Spread{3_000, .8, 16_000}, First: Spread{500, 1, 8_000}, Turns: Spread{1, 0, 1},
+		Answer: Spread{100, .8, 1_500}, Limit: 128_000, Flash: Flash{Factor: 1, Tokens: 12_000, Length: time.Hour},
+	},
 }

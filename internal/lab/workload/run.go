@@ -36,6 +36,9 @@ type Options struct {
 	AbortShare float64
 	AbortAfter time.Duration
 	Seed       uint64 // of arrivals and aborts
+
+	Backoff time.Duration                  // of a user whose request failed; 0: none
+	Ended   func(at time.Time, o *Outcome) // told of every request's end, by several goroutines; nil: nobody
 }
 
 // Runner is a run under way. Its Recorder may be read at any time.
@@ -73,7 +76,9 @@ func Start(o Options) (*Runner, error) {
 		r.wg.Go(func() {
 			rng := rand.New(rand.NewPCG(o.Seed, uint64(u)))
 			for i, ok := r.claim(); ok && playing.Err() == nil; i, ok = r.claim() {
-				r.play(playing, asking, i, rng)
+				if !r.play(playing, asking, i, rng) {
+					sleep(playing, r.opt.Backoff)
+				}
 			}
 		})
 	}
@@ -126,23 +131,24 @@ func (r *Runner) spent() bool {
 	return r.opt.Requests > 0 && r.sent.Load() >= int64(r.opt.Requests)
 }
 
-// play runs session i to its end; a failed or aborted turn ends it.
-func (r *Runner) play(playing, asking context.Context, i int, rng *rand.Rand) {
+// play runs session i to its end; a failed or aborted turn ends it, and is reported.
+func (r *Runner) play(playing, asking context.Context, i int, rng *rand.Rand) (ok bool) {
 	s := r.opt.Source.Session(i)
 	for t, more := s.Next(""); more; {
 		if n := r.sent.Add(1); playing.Err() != nil || r.opt.Requests > 0 && n > int64(r.opt.Requests) {
 			r.stop()
-			return
+			return true
 		}
 		o := r.ask(asking, t, rng)
 		if o.Err != nil {
-			return
+			return false
 		}
 		think := t.Think
 		if t, more = s.Next(o.Text); more && !sleep(playing, time.Duration(float64(think)*r.opt.ThinkScale)) {
-			return
+			return true
 		}
 	}
+	return true
 }
 
 // ask sends one turn and records what came of it.
@@ -167,6 +173,9 @@ func (r *Runner) ask(ctx context.Context, t *Turn, rng *rand.Rand) *Outcome {
 	cohort := r.begin()
 	o := r.opt.Client.Do(ctx, t)
 	r.end(o, cohort, asked, hits)
+	if r.opt.Ended != nil {
+		r.opt.Ended(time.Now(), o)
+	}
 	if r.opt.Ideal != nil && o.Err == nil {
 		r.opt.Ideal.Learn(prompt, o.Text)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 func engines(t *testing.T, n int) *sim.Fleet {
@@ -97,7 +98,7 @@ func TestOpenLoopWithAborts(t *testing.T) {
 	if got := r.Tally(); got.Errors+got.Wrong > 0 || got.Aborted == 0 || got.Requests == 0 || got.Active != 0 {
 		t.Errorf("%d requests, %d aborted, %d errors, %d wrong: %v", got.Requests, got.Aborted, got.Errors, got.Wrong, r.LastError())
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(time.Millisecond) {
 		s := f.Engines()[0].Stats()[0].Engine
 		if s.Running+s.Waiting == 0 {
 			break

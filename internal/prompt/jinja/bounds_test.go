@@ -7,12 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // TestBounds renders templates that would work or grow without end. Each must
 // end early with an error, and take little memory.
 func TestBounds(t *testing.T) {
+	parts.Full(t)
 	long := make([]value.Value, 100_000)
 	for i := range long {
 		long[i] = value.Int(int64(i))

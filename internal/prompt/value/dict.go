@@ -52,6 +52,15 @@ func (d *Dict) Get(key string) (Value, bool) {
 	return Value{}, false
 }
 
+// Text returns the string of a key, "" when it is absent or something else, and of nil.
+func (d *Dict) Text(key string) string {
+	if d == nil {
+		return ""
+	}
+	v, _ := d.Get(key)
+	return v.Str()
+}
+
 // Set gives key a value; a known key keeps its place. The key's bytes must
 // stay unchanged.
 func (d *Dict) Set(key string, v Value) {

@@ -5,9 +5,10 @@ their caches on standard output.
 
 First line: JSON, a list of {"http", "events", "replay"} ports. Then one line for each change:
 
-    ENGINE PROBE BLOCKS TIME
+    ENGINE PROBE BLOCKS LIFE NEXT TIME
 
-BLOCKS is how much of that probe's prompt the engine holds from TIME (Unix seconds) on. Lines
+BLOCKS is how much of that probe's prompt the engine holds from TIME (Unix seconds) on, when NEXT
+is the number that its next batch will have. LIFE is when it began, in Unix milliseconds. Lines
 on standard input: "restart ENGINE", "rest" (nothing changes any more),
 "work", "end".
 """
@@ -109,7 +110,7 @@ class Engine:
         self.tell(probe, now)
 
     def tell(self, probe, now):
-        print(self.n, probe, self.held[probe], repr(now), flush=True)
+        print(self.n, probe, self.held[probe], round(self.began * 1000), self.seq, repr(now), flush=True)
 
     def restart(self):
         """As a process that dies does: its connections break."""
@@ -143,6 +144,9 @@ class Engine:
 ctx = zmq.Context()
 engines = [Engine(n, ctx) for n in range(int(sys.argv[1]))]
 print(json.dumps([{"http": e.http, "events": e.events, "replay": e.replay} for e in engines]), flush=True)
+for e in engines:
+    for probe in range(PROBES):
+        e.tell(probe, e.began)
 commands = open(0, "rb", buffering=0)  # nothing is read ahead of what the poller sees
 poller = zmq.Poller()
 poller.register(0, zmq.POLLIN)

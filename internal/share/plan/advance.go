@@ -155,7 +155,7 @@ func (p *Plan) open(f Facts) {
 }
 
 // watch suspects a log that stands still while its engine works. Whoever reads the
-// stream renews its connection: one that was cut without a word looks alive. Each
+// stream renews its connection: one that was cut silently looks alive. Each
 // suspicion that brings nothing makes the next one come later.
 func (p *Plan) watch(now time.Duration, f Facts) {
 	switch {

@@ -171,10 +171,15 @@ func (p *Plan) Paged() {
 }
 
 // Restarted says that the stream's engine turned out to be another one (wiped), or
-// to have dropped what follows the content's position from its replay ring.
+// to have dropped what follows the content's position from its replay ring. Nothing is
+// taken from that stream any more: it is opened anew once the page has been read, which may
+// be at once.
 func (p *Plan) Restarted(wiped bool) {
 	p.begun, p.wiped, p.verify = true, p.wiped || wiped, true
 	p.askAt = 0
+	if p.mode == Shared {
+		p.shut()
+	}
 }
 
 // Overtaken says that the log is at an incarnation later than this replica's reader.

@@ -79,6 +79,48 @@ func (s *session) step(t *testing.T, cmd string, words map[string]string, td *da
 	return s.advance()
 }
 
+// TestAnswerComesWithRestart: a page that was asked for before may be answered in the moment in
+// which the stream shows that something is missing. The stream, from which nothing is taken
+// any more, is opened anew all the same.
+func TestAnswerComesWithRestart(t *testing.T) {
+	const started = 1_700_000_000_000
+	for _, wiped := range []bool{false, true} {
+		s := session{plan: New(true), facts: Facts{Ready: true, Settled: true, Log: Log{Reader: true, Inc: started, Next: 500}}}
+		s.advance()
+		s.plan.Answer(0, Answer{Started: started}, s.facts)
+		s.advance()
+		s.now = time.Second
+		if s.advance(); !s.plan.Reads() {
+			t.Fatal("it is not read")
+		}
+		s.plan.Connected()
+		s.now = 10 * time.Second
+		s.advance()
+		s.plan.Restarted(wiped)
+		s.plan.Answer(s.now, Answer{Started: started}, s.facts)
+		var did []string
+		for range 3 {
+			do, _ := s.plan.Advance(s.now, s.facts)
+			for _, a := range do {
+				did = append(did, show(a))
+			}
+			s.now += time.Second
+		}
+		shut, open := -1, -1
+		for i, a := range did {
+			switch {
+			case a == "shut":
+				shut = i
+			case strings.HasPrefix(a, "open"):
+				open = i
+			}
+		}
+		if shut < 0 || open < shut {
+			t.Errorf("wiped %v: %q", wiped, did)
+		}
+	}
+}
+
 func (s *session) advance() string {
 	var out strings.Builder
 	do, next := s.plan.Advance(s.now, s.facts)

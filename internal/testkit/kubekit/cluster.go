@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -153,7 +154,10 @@ func (c *Cluster) must(err error) {
 
 func (c *Cluster) write(name string, data []byte) string {
 	path := filepath.Join(c.dir, name)
-	c.must(os.WriteFile(path, data, 0o600))
+	f, err := os.CreateTemp(c.dir, name)
+	c.must(err)
+	_, err = f.Write(data)
+	c.must(errors.Join(err, f.Close(), os.Rename(f.Name(), path))) // others read it meanwhile
 	return path
 }
 

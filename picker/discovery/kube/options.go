@@ -42,6 +42,9 @@ type Options struct {
 
 	Settle time.Duration // between two tellings; 0 means 100 ms
 	Grace  time.Duration // before a deleted pool's endpoints go; 0 means 10 s
+	// LookAgain is between two looks at a pool that objectives name and that is not
+	// there; 0 means 1 min.
+	LookAgain time.Duration
 }
 
 var (
@@ -65,6 +68,7 @@ func (o *Options) complete() error {
 	o.Namespace = cmp.Or(o.Namespace, o.Config.Namespace, "default")
 	o.Settle = cmp.Or(o.Settle, defaultSettle)
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
+	o.LookAgain = cmp.Or(o.LookAgain, time.Minute)
 	o.Agent = cmp.Or(o.Agent, "grapevine")
 	if o.Sink.Log == nil {
 		o.Sink.Log = slog.New(slog.DiscardHandler)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ type pod struct {
 	namespace string
 	addr      netip.Addr // invalid: the pod has none yet
 	ready     bool       // and not terminating
+	host      bool       // its address is its node's, which other pods have too
 	labels    map[string]string
 	notes     map[string]string // the annotations that are looked at; nil when there are none
 	starts    []start
@@ -32,7 +34,8 @@ func readPod(raw []byte) (pod, error) {
 	var o struct {
 		Metadata kubeapi.Meta `json:"metadata"`
 		Spec     struct {
-			Containers []struct {
+			HostNetwork bool `json:"hostNetwork"`
+			Containers  []struct {
 				Name  string `json:"name"`
 				Ports []struct {
 					Port uint16 `json:"containerPort"`
@@ -55,7 +58,7 @@ func readPod(raw []byte) (pod, error) {
 		return pod{}, err
 	}
 	m := &o.Metadata
-	p := pod{meta: metaOf(*m), namespace: m.Namespace, labels: m.Labels}
+	p := pod{meta: metaOf(*m), namespace: m.Namespace, labels: m.Labels, host: o.Spec.HostNetwork}
 	p.addr, _ = netip.ParseAddr(o.Status.IP) // invalid while it has none
 	p.addr = p.addr.Unmap()
 	for _, c := range o.Status.Conditions {
@@ -108,6 +111,11 @@ func (p *pod) life(port uint16) string {
 		}
 	}
 	return p.uid + "/" + strconv.Itoa(count)
+}
+
+// declares reports whether a container names the port.
+func (p *pod) declares(port uint16) bool {
+	return slices.ContainsFunc(p.starts[1:], func(s start) bool { return s.port == port })
 }
 
 // note returns an annotation of our own or else the label of that name.

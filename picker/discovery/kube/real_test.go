@@ -36,7 +36,7 @@ func TestRealServer(t *testing.T) {
 		{"Pool", testPool}, {"Ports", testPorts}, {"Selector", testSelector}, {"Lives", testLives}, {"Standalone", testStandalone},
 		{"Rights", testRights}, {"Events", testEvents}, {"RandomChanges", testRandom}, {"DeletedPool", testDeletedPool},
 		{"Names", func(t *testing.T, c *kubekit.Cluster) { testNames(t, c, string(defs)) }},
-		{"OlderPool", testOlderPool}, {"Outage", testOutage}, {"UninstalledKind", testUninstalled},
+		{"Writers", testWriters}, {"Elsewhere", testElsewhere}, {"Recreated", testRecreated}, {"OlderPool", testOlderPool}, {"Outage", testOutage}, {"UninstalledKind", testUninstalled},
 	} {
 		t.Run(x.name, func(t *testing.T) { x.run(t, c) })
 	}
@@ -77,6 +77,13 @@ func (v *view) found() discovery.Found {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.last
+}
+
+// count is how often something was told.
+func (v *view) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.times
 }
 
 // addrs are the endpoints told last.
@@ -240,7 +247,11 @@ func testRights(t *testing.T, c *kubekit.Cluster) {
 	v.wantProblem(`missing right: apiGroups [""] resources ["pods"] verbs ["list"] in a Role of namespace rights`)
 	c.Grant("rights", "pods", "epp", "list,watch core pods")
 	v.want("10.0.0.1:8000")
-	v.wantGood() // what is optional is not missed
+	v.wantGood() // what is optional is not missed, and named
+	c.Until("notes of what is not in use", func() bool {
+		notes := v.Status().Notes
+		return len(notes) == 2 && notes[0].File == "objectives" && notes[1].File == "rewrites" && strings.Contains(notes[1].Message, `resources ["inferencemodelrewrites"] verbs ["list"]`)
+	})
 	c.Grant("rights", "pods", "epp", "get core services")
 	c.StopServer() // open watches outlive the right; the next one does not
 	c.StartServer()
@@ -284,8 +295,8 @@ func testDeletedPool(t *testing.T, c *kubekit.Cluster) {
 	c.Pod("deleted", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
 	v := open(t, c, Options{Pool: "p", Namespace: "deleted", Grace: 2 * time.Second})
 	v.want("10.0.0.1:8000")
+	deleted := time.Now() // before it is: the source may hear of it before we do
 	c.Delete(poolsV1, "deleted", "p")
-	deleted := time.Now()
 	v.want("")
 	if d := time.Since(deleted); d < 2*time.Second {
 		t.Errorf("the endpoints went after %v", d)
@@ -300,7 +311,8 @@ func testDeletedPool(t *testing.T, c *kubekit.Cluster) {
 func testNames(t *testing.T, c *kubekit.Cluster, definitions string) {
 	c.Namespace("names")
 	c.Create(poolsV1, "names", poolJSON("p", vllm, 8000))
-	v := open(t, c, Options{Pool: "p", Namespace: "names"})
+	c.Create(poolsV1, "names", poolJSON("other", vllm, 8000))
+	v := open(t, c, Options{Pool: "p", Namespace: "names", LookAgain: time.Second})
 	v.wantGood()
 	want := func(what string, n request.Names) {
 		t.Helper()
@@ -319,7 +331,8 @@ func testNames(t *testing.T, c *kubekit.Cluster, definitions string) {
 	want("the older group", request.Names{Objectives: map[string]int{"old": 5}})
 	c.Apply(definitions)
 	object(GroupNames, "InferenceObjective", "new", `{"priority":-7,"poolRef":{"name":"p"}}`)
-	object(GroupNames, "InferenceObjective", "foreign", `{"priority":1,"poolRef":{"name":"q"}}`)
+	object(GroupNames, "InferenceObjective", "foreign", `{"priority":1,"poolRef":{"name":"other"}}`)
+	object(GroupNames, "InferenceObjective", "lost", `{"priority":1,"poolRef":{"name":"late"}}`)
 	want("the newer group alone", request.Names{Objectives: map[string]int{"new": -7}})
 	object(GroupNames, "InferenceModelRewrite", "w", `{"poolRef":{"name":"p"},"rules":[{"matches":[{"model":{"value":"m"}}],"targets":[{"modelRewrite":"a","weight":9},{"modelRewrite":"b","weight":1}]},{}]}`)
 	want("a rewrite", request.Names{
@@ -327,15 +340,19 @@ func testNames(t *testing.T, c *kubekit.Cluster, definitions string) {
 		Rewrites:   map[string]request.Rewrite{"m": {{Model: "a", Weight: 9}, {Model: "b", Weight: 1}}, request.AnyModel: nil},
 	})
 	object(GroupNames, "InferenceObjective", "mismatch", `{"poolRef":{"group":"inference.networking.x-k8s.io","name":"p"}}`)
-	for name, want := range map[string]string{
-		"inferenceobjectives.llm-d.ai/new": "True/Accepted", "inferencemodelrewrites.llm-d.ai/w": "True/Accepted",
-		"inferenceobjectives.llm-d.ai/mismatch": "False/PoolGroupMismatch",
-	} {
+	condition := func(name, want string) {
+		t.Helper()
 		c.Until("condition of "+name, func() bool {
 			out, _ := c.Command("kubectl", "", "get", name, "-n", "names", "-o", `jsonpath={range .status.conditions[?(@.type=="Accepted")]}{.status}/{.reason}{end}`)
 			return out == want
 		})
 	}
+	condition("inferenceobjectives.llm-d.ai/new", "True/Accepted")
+	condition("inferencemodelrewrites.llm-d.ai/w", "True/Accepted")
+	condition("inferenceobjectives.llm-d.ai/mismatch", "False/PoolGroupMismatch")
+	condition("inferenceobjectives.llm-d.ai/lost", "False/PoolNotFound")
+	c.Create(poolsV1, "names", poolJSON("late", vllm, 8000))
+	condition("inferenceobjectives.llm-d.ai/lost", "Unknown/Pending") // its picker has the word
 	if out := c.Kubectl("get", "inferenceobjectives.llm-d.ai/foreign", "-n", "names", "-o", "jsonpath={.status.conditions}"); strings.Contains(out, "grapevine") || strings.Contains(out, "Accepted") {
 		t.Errorf("another pool's objective was judged: %s", out)
 	}
@@ -347,7 +364,7 @@ func testNames(t *testing.T, c *kubekit.Cluster, definitions string) {
 func testOlderPool(t *testing.T, c *kubekit.Cluster) {
 	c.Namespace("older")
 	c.Pod("older", kubekit.Pod{Name: "a", IP: "10.0.0.1", Labels: vllm})
-	v := open(t, c, Options{Pool: "p", Namespace: "older"})
+	v := open(t, c, Options{Pool: "p", Namespace: "older", Grace: 2 * time.Second})
 	only := open(t, c, Options{Pool: "p", Namespace: "older", Group: GroupPoolOld})
 	only.wantProblem("the kind is not installed")
 	c.Kubectl("apply", "--server-side", "-f", kubekit.Parts(t)+"/crds/inference-old/inference.networking.x-k8s.io_inferencepools.yaml")
@@ -362,6 +379,14 @@ func testOlderPool(t *testing.T, c *kubekit.Cluster) {
 	c.Create(poolsV1, "older", poolJSON("p", vllm, 9000))
 	v.want("10.0.0.1:9000")
 	only.want("10.0.0.1:8000")
+	both := open(t, c, Options{Pool: "p", Namespace: "older"})
+	c.Until("the newer pool first", func() bool { return both.addrs() != "" })
+	if both.addrs() != "10.0.0.1:9000" || both.count() != 1 {
+		t.Errorf("with pools of both versions %s was told, in %d steps", both.addrs(), both.count())
+	}
+	c.Delete(poolsV1, "older", "p")
+	v.want("10.0.0.1:8000") // the older one, which has been there all along
+	v.wantGood()
 }
 
 // testOutage kills the API server: endpoints stay, the status says so, and what

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/kubeapi"
@@ -14,6 +15,7 @@ const (
 	reportSettle = 2 * time.Second  // what passes by itself is not reported
 	reportAgain  = 10 * time.Minute // an event of one reason, and a right that was missing
 	maxNote      = 1000             // bytes; the server takes 1024
+	maxSaid      = 1000             // of what was reported and when, before what is old is forgotten
 )
 
 const (
@@ -43,21 +45,31 @@ type remark struct {
 type reports struct {
 	s    *Source
 	said map[string]time.Time // by reason and object, and by kind where a right is missing
+
+	pools map[string]lookup // that objects name, by group and name
+	again bool              // something is to be looked at again although nobody tells when
 }
 
 // run reports after changes, until ctx ends.
 func (r *reports) run(ctx context.Context, changed <-chan struct{}) {
 	for {
+		var again <-chan time.Time
+		if r.again {
+			again = time.After(r.s.o.LookAgain)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-again:
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(reportSettle):
 		}
+		r.again = false
+		r.forget()
 		for _, m := range r.s.remarks() {
 			r.event(ctx, m)
 		}
@@ -74,7 +86,7 @@ func (s *Source) remarks() (out []remark) {
 		return nil
 	}
 	if p == nil {
-		if st := s.poolState(group); st.Listed && st.Err == nil && s.o.Self.Name != "" {
+		if st := s.poolState(group); st.Listed && st.Err == nil && st.Broken == 0 && s.o.Self.Name != "" {
 			out = append(out, remark{s.o.Self, "PoolNotFound", "there is no " + s.o.from()})
 		}
 		return out
@@ -114,9 +126,29 @@ func (r *reports) due(what string) bool {
 	return true
 }
 
-// event writes a remark, once in ten minutes.
+// forget drops what was said so long ago that it may be said again.
+func (r *reports) forget() {
+	if len(r.said) > maxSaid {
+		maps.DeleteFunc(r.said, func(_ string, at time.Time) bool { return time.Since(at) >= reportAgain })
+	}
+}
+
+// soonAgain reports whether something was reported within LookAgain, and has it looked at
+// once more after that; otherwise it notes that it is.
+func (r *reports) soonAgain(what string) bool {
+	if time.Since(r.said[what]) < r.s.o.LookAgain {
+		r.again = true
+		return true
+	}
+	r.said[what] = time.Now()
+	return false
+}
+
+// event writes a remark: the same one once in ten minutes, others of its reason once in
+// LookAgain.
 func (r *reports) event(ctx context.Context, m remark) {
-	if !r.due(m.reason + "/" + m.about.Name + "/" + m.note) {
+	about := m.reason + "/" + m.about.Name
+	if time.Since(r.said[about+"/"+m.note]) < reportAgain || r.soonAgain(about) || !r.due(about+"/"+m.note) {
 		return
 	}
 	err := r.s.client.Create(ctx, events, m.about.Namespace, map[string]any{
@@ -163,12 +195,58 @@ func acceptedOf(raw []byte) (c condition) {
 // for others to say.
 func (s *Source) verdict(group string, ref *poolRef) (status, reason, message string) {
 	switch {
-	case ref.Name != s.o.Pool || ref.Kind != "" && ref.Kind != kindPool:
+	case group == "" || ref.Name != s.o.Pool || ref.Kind != "" && ref.Kind != kindPool:
 		return "", "", ""
 	case ref.names(group, s.o.Pool):
 		return "True", "Accepted", "in use for " + s.o.from()
 	}
 	return "False", "PoolGroupMismatch", "the pool is of group " + group
+}
+
+const (
+	maxLookups  = 1000 // pools of which it is known whether they are there
+	noSuchPool  = "PoolNotFound"
+	poolIsThere = "Pending"
+)
+
+// lookup is whether a pool was there.
+type lookup struct {
+	at    time.Time
+	there bool
+}
+
+// verdictElsewhere says of an object that names another pool that there is no such
+// pool, and takes it back when there is. All else is for that pool's picker to say.
+func (r *reports) verdictElsewhere(ctx context.Context, on verdictOn) (status, reason, message string) {
+	group := GroupPool
+	if on.pool.Group != nil {
+		group = *on.pool.Group
+	}
+	kind, known := map[string]kubeapi.Resource{GroupPool: poolsV1, GroupPoolOld: poolsOld}[group]
+	if !known || on.pool.Name == "" || on.pool.Kind != "" && on.pool.Kind != kindPool {
+		return "", "", ""
+	}
+	id := group + "/" + on.pool.Name
+	l, ok := r.pools[id]
+	if !ok || time.Since(l.at) >= r.s.o.LookAgain {
+		err := r.s.client.Get(ctx, kind, r.s.o.Namespace, on.pool.Name, &struct{}{})
+		if err != nil && !kubeapi.IsGone(err) {
+			return "", "", "" // nobody can say
+		}
+		if len(r.pools) >= maxLookups {
+			clear(r.pools)
+		}
+		l = lookup{time.Now(), err == nil}
+		r.pools[id] = l
+	}
+	switch {
+	case !l.there:
+		r.again = true
+		return "False", noSuchPool, "there is no " + kindPool + " " + r.s.o.Namespace + "/" + on.pool.Name + " of group " + group
+	case on.have.Reason == noSuchPool:
+		return "Unknown", poolIsThere, "the pool is there, and its picker has not said anything yet"
+	}
+	return "", "", ""
 }
 
 // conditions writes whether objectives and rewrites hold.
@@ -177,7 +255,7 @@ func (r *reports) conditions(ctx context.Context) {
 	s.mu.Lock()
 	group := s.group
 	s.mu.Unlock()
-	if s.o.Pool == "" || group == "" {
+	if s.o.Pool == "" {
 		return
 	}
 	for i, kind := range []kubeapi.Resource{objectives, objectivesOld} {
@@ -205,10 +283,18 @@ type verdictOn struct {
 func (r *reports) accept(ctx context.Context, on verdictOn, group string) {
 	k, kind, m := on.resource, on.kind, on.meta
 	status, reason, message := r.s.verdict(group, on.pool)
+	if status == "" {
+		status, reason, message = r.verdictElsewhere(ctx, on)
+	}
 	if status == "" || on.have == (condition{Type: condAccepted, Status: status, Reason: reason, Generation: m.generation}) {
 		return
 	}
 	if at, ok := r.said["failed/"+k.String()]; ok && time.Since(at) < reportAgain {
+		r.again = true
+		return
+	}
+	// Whoever else writes this condition is not answered write for write.
+	if r.soonAgain(fmt.Sprintf("accepted/%s/%s/%d/%s", kind, m.uid, m.generation, reason)) {
 		return
 	}
 	r.failed(k, r.s.client.Apply(ctx, kubeapi.Patch{Resource: k, Namespace: r.s.o.Namespace, Name: m.name, Sub: "status", Manager: reporter}, map[string]any{

@@ -76,15 +76,17 @@ func Open(o Options) (*Source, error) {
 // followPool follows the pool and what names it.
 func (s *Source) followPool() {
 	one := kubeapi.View{Namespace: s.o.Namespace, Name: s.o.Pool}
-	all := kubeapi.View{Namespace: s.o.Namespace}
+	all := kubeapi.View{Namespace: s.o.Namespace, Optional: true}
 	if s.o.Group != GroupPoolOld {
 		s.pools[0] = follow(s, one, kubeapi.Kind[pool]{Resource: poolsV1, Read: readPool, Key: (*pool).key, Same: samePool})
 	}
+	one.Optional = s.o.Group != GroupPoolOld
 	s.pools[1] = follow(s, one, kubeapi.Kind[pool]{Resource: poolsOld, Read: readPoolOld, Key: (*pool).key, Same: samePool})
-	same := func(a, b *objective) bool { return a.same(&b.meta) }
+	// What others write into a condition of ours is looked at again.
+	same := func(a, b *objective) bool { return a.same(&b.meta) && a.accepted == b.accepted }
 	s.objectives[0] = follow(s, all, kubeapi.Kind[objective]{Resource: objectives, Read: readObjective, Key: (*objective).key, Same: same})
 	s.objectives[1] = follow(s, all, kubeapi.Kind[objective]{Resource: objectivesOld, Read: readObjective, Key: (*objective).key, Same: same})
-	sameRewrite := func(a, b *rewrite) bool { return a.same(&b.meta) }
+	sameRewrite := func(a, b *rewrite) bool { return a.same(&b.meta) && a.accepted == b.accepted }
 	s.rewrites[0] = follow(s, all, kubeapi.Kind[rewrite]{Resource: rewrites, Read: readRewrite, Key: (*rewrite).key, Same: sameRewrite})
 	s.rewrites[1] = follow(s, all, kubeapi.Kind[rewrite]{Resource: rewritesOld, Read: readRewrite, Key: (*rewrite).key, Same: sameRewrite})
 }
@@ -133,7 +135,7 @@ func (s *Source) run(ctx context.Context) {
 	defer close(s.done)
 	var reporting sync.WaitGroup
 	defer reporting.Wait()
-	reporting.Go(func() { (&reports{s: s, said: map[string]time.Time{}}).run(ctx, s.report) })
+	reporting.Go(func() { (&reports{s: s, said: map[string]time.Time{}, pools: map[string]lookup{}}).run(ctx, s.report) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -203,16 +205,20 @@ func (s *Source) lookAtPool(ctx context.Context) {
 		if s.group == groups[i] && s.pool != nil {
 			break // the older one does not take its place while it seems deleted
 		}
+		if st := f.State(); i == 0 && s.pool == nil && !st.Listed && st.Err == nil {
+			return // the newer one may be there
+		}
 	}
 	if s.pool == nil || !s.deleted(ctx) {
 		return
 	}
-	s.o.Sink.Log.Warn("the pool was deleted, its endpoints go", "pool", s.o.from())
+	s.o.Sink.Log.Warn("the pool was deleted, removing its endpoints", "pool", s.o.from())
 	s.hold(nil, "")
 	s.gone = time.Time{}
 	if s.pods != nil {
 		s.swap(nil)
 	}
+	s.woken() // one of the older group may have been there all along
 }
 
 func (s *Source) hold(p *pool, group string) {

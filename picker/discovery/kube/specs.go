@@ -34,21 +34,39 @@ func specs(pods []*pod, ports []uint16, events endpoint.Events) (f found) {
 		return strings.Compare(a.uid, b.uid)
 	})
 	taken := make(map[netip.AddrPort]bool, len(pods)*len(ports))
+	claims := claimed(pods, ports)
 	for _, p := range pods {
 		if !p.ready || !p.addr.IsValid() {
 			f.unready++
 			continue
 		}
 		f.ready++
-		f.add(p, ports, events, taken)
+		f.add(p, ports, events, taken, claims)
 	}
 	slices.SortFunc(f.specs, func(a, b endpoint.Spec) int { return a.Addr.Compare(b.Addr) })
 	slices.Sort(f.problems)
 	return f
 }
 
+// claimed returns whose the ports of nodes are, of pods that have their node's address:
+// several of them share one, and a port is of the pod that names it.
+func claimed(pods []*pod, ports []uint16) map[netip.AddrPort]*pod {
+	var out map[netip.AddrPort]*pod
+	for _, p := range pods {
+		for _, port := range ports {
+			if at := netip.AddrPortFrom(p.addr, port); p.host && p.ready && out[at] == nil && p.declares(port) {
+				if out == nil {
+					out = map[netip.AddrPort]*pod{}
+				}
+				out[at] = p
+			}
+		}
+	}
+	return out
+}
+
 // add adds the endpoints of one pod.
-func (f *found) add(p *pod, ports []uint16, events endpoint.Events, taken map[netip.AddrPort]bool) {
+func (f *found) add(p *pod, ports []uint16, events endpoint.Events, taken map[netip.AddrPort]bool, claims map[netip.AddrPort]*pod) {
 	base := endpoint.Spec{Namespace: p.namespace, Host: p.addr.String(), Labels: p.labels, Models: p.models()}
 	events = f.events(p, events)
 	metricsPort, problem := p.number(noteMetricsPort, 1, 65535, 0)
@@ -63,6 +81,8 @@ func (f *found) add(p *pod, ports []uint16, events endpoint.Events, taken map[ne
 		switch {
 		case !slices.Contains(active, port):
 			continue
+		case p.host && claims[at] != nil && claims[at] != p && !p.declares(port):
+			continue // of another pod on the node
 		case taken[at]:
 			f.doubled++
 			continue

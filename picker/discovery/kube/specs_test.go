@@ -30,6 +30,19 @@ func podOf(t *testing.T, name, ip, metadata, rest string) *pod {
 	return &p
 }
 
+// onHost reads a pod that has its node's address and names one port.
+func onHost(t *testing.T, name, ip string, port int) *pod {
+	t.Helper()
+	p, err := readPod(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"prod","uid":"uid-%s","creationTimestamp":"2026-01-01T00:00:00Z"},
+		"spec":{"hostNetwork":true,"containers":[{"name":"engine","ports":[{"containerPort":%d,"hostPort":%d}]}]},
+		"status":{"podIP":%q,"podIPs":[{"ip":%q},{"ip":"fd00::1"}],"containerStatuses":[{"name":"engine","restartCount":1}],"conditions":[{"type":"Ready","status":"True"}]}}`,
+		name, name, port, port, ip, ip))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
+
 func TestSpecs(t *testing.T) {
 	pods := func(list ...*pod) []*pod { return list }
 	events := endpoint.Events{Port: 5557, ReplayPort: 5600, Ranks: 1}
@@ -105,6 +118,18 @@ func TestSpecs(t *testing.T) {
 			name: "the newest at an address", ports: []uint16{8000},
 			pods: pods(podOf(t, "old", "10.0.0.1", "", ""), podOf(t, "new", "10.0.0.1", `,"creationTimestamp":"2026-01-02T00:00:00Z"`, "")),
 			want: found{ready: 2, doubled: 1, specs: []endpoint.Spec{spec("new", "10.0.0.1:8000", "uid-new/2")}},
+		},
+		{
+			name: "pods of one node, each with its own port", ports: []uint16{8000, 8001, 8002},
+			pods: pods(onHost(t, "a", "10.0.0.1", 8000), onHost(t, "b", "10.0.0.1", 8001), podOf(t, "c", "10.0.0.2", "", "")),
+			want: found{ready: 3, doubled: 1, specs: []endpoint.Spec{
+				spec("a-rank-0", "10.0.0.1:8000", "uid-a/1"),
+				with(spec("b-rank-1", "10.0.0.1:8001", "uid-b/1"), func(s *endpoint.Spec) { s.Rank = 1 }),
+				with(spec("a-rank-2", "10.0.0.1:8002", "uid-a/1"), func(s *endpoint.Spec) { s.Rank = 2 }), // nobody names it
+				spec("c-rank-0", "10.0.0.2:8000", "uid-c/2"),
+				with(spec("c-rank-1", "10.0.0.2:8001", "uid-c/7"), func(s *endpoint.Spec) { s.Rank = 1 }),
+				with(spec("c-rank-2", "10.0.0.2:8002", "uid-c/7"), func(s *endpoint.Spec) { s.Rank = 2 }),
+			}},
 		},
 	} {
 		got := specs(c.pods, c.ports, c.events)

@@ -31,6 +31,7 @@ func (s *Source) Status() discovery.Status {
 		ps := s.poolState(group)
 		s.complainOfPool(complain, pool, ps)
 		st.Read = ps.Read
+		st.Notes = append(unread("objectives", s.objectives), unread("rewrites", s.rewrites)...)
 	}
 	switch {
 	case pods == nil:
@@ -56,6 +57,22 @@ func (s *Source) Status() discovery.Status {
 	return st
 }
 
+// unread notes that objects are not in use because the right to read them is missing,
+// which nobody needs to have. of are the followers of the newer group, which alone
+// counts where it is installed, and the older one.
+func unread[T any](what string, of [2]*kubeapi.Follower[T]) []discovery.Problem {
+	for _, f := range of {
+		st := f.State()
+		if kubeapi.IsForbidden(st.Err) && !st.Listed {
+			return []discovery.Problem{{File: what, Message: "not in use, which is well if nobody writes any: " + st.Err.Error()}}
+		}
+		if !st.Absent() {
+			break
+		}
+	}
+	return nil
+}
+
 // complainer takes one problem.
 type complainer func(about, hint, format string, args ...any)
 
@@ -75,6 +92,8 @@ func (s *Source) poolState(group string) kubeapi.State {
 func (s *Source) complainOfPool(complain complainer, p *pool, st kubeapi.State) {
 	trouble(complain, s.o.from(), st)
 	switch {
+	case st.Broken > 0:
+		complain(s.o.from(), "what was understood of it last stays in use", "the pool cannot be read, see the log")
 	case st.Err == nil && st.Listed && p == nil:
 		complain(s.o.from(), "create it, or give its name and namespace as they are", "there is no such pool")
 	case p == nil:

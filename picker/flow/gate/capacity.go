@@ -3,53 +3,17 @@ package gate
 import (
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 )
-
-// Unit says what a place is.
-type Unit uint8
-
-// Units of capacity.
-const (
-	// Learned places are requests; engines' limits are found by watching them.
-	Learned Unit = iota
-	// Requests are counted against a limit per endpoint.
-	Requests
-	// Tokens of prompts are counted against a limit per endpoint.
-	Tokens
-	// Larger of the shares of both limits.
-	Larger
-)
-
-// Sizing says how large the pool is.
-type Sizing struct {
-	Unit     Unit
-	Requests int64 // limit per endpoint, of Requests and Larger
-	Tokens   int64 // of Tokens and Larger
-	Queue    int64 // of Learned: requests that may wait in an engine
-}
 
 const (
 	fresh       = 2 * time.Second // gauges older than this say nothing
 	firstGuess  = 256             // requests that an engine runs, until it shows a limit
 	probeEvery  = time.Second     // a full engine in which nothing waits is tried with one more, so often
-	wholeShare  = int64(1_000_000)
 	leastPlaces = 1
 )
-
-// places returns how many places a request takes.
-func (s Sizing) places(tokens int) int64 {
-	switch s.Unit {
-	case Tokens:
-		return max(int64(tokens), 1)
-	case Larger:
-		return max(wholeShare/s.Requests, int64(tokens)*wholeShare/s.Tokens, 1)
-	default:
-		return 1
-	}
-}
 
 // limit is what one engine was seen to run at once.
 type limit struct {
@@ -75,7 +39,8 @@ func (l *limit) learn(r endpoint.Reading, inFlight int64, queue int64, now time.
 // measure returns the capacity of the endpoints of a group, and how many requests
 // they run; known is false when that cannot be said of all of them.
 func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c flow.Capacity, running int64, known bool) {
-	known = grp.sizing.Unit == Learned || grp.sizing.Unit == Requests
+	var first entrance
+	known = grp.sizing.Unit == flow.Learned || grp.sizing.Unit == flow.Requests
 	for _, ep := range snap.Endpoints {
 		if base := ep.Base(); base != grp.model && base != "" || ep.Down() {
 			continue
@@ -86,13 +51,18 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c fl
 			known = false
 		}
 		running += int64(r.Running + r.Waiting)
+		room := &c.Places
+		if ep.Role&endpoint.RoleDecode == 0 {
+			room = first.add(ep, grp.sizing, g.o.Pool.Book().Load(ep, now))
+		}
 		switch grp.sizing.Unit {
-		case Requests:
-			c.Places += grp.sizing.Requests
-		case Tokens:
-			c.Places += grp.sizing.Tokens
-		case Larger:
-			c.Places += wholeShare
+		case flow.Requests:
+			*room += grp.sizing.Requests
+			ep.SetPlaces(grp.sizing.Requests)
+		case flow.Tokens:
+			*room += grp.sizing.Tokens
+		case flow.Larger:
+			*room += flow.WholeShare
 		default:
 			l := grp.limits[ep.ID]
 			if l == nil {
@@ -100,11 +70,50 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c fl
 				grp.limits[ep.ID] = l
 			}
 			l.learn(r, g.o.Pool.Book().Load(ep, now).Requests, grp.sizing.Queue, now)
-			c.Places += l.places + grp.sizing.Queue
+			*room += l.places + grp.sizing.Queue
+			ep.SetPlaces(l.places + grp.sizing.Queue)
 		}
 	}
+	first.limit(&c)
 	grp.forget(snap)
 	return c, running, known
+}
+
+// entrance is what a pool's endpoints for prompts can take, and hold.
+type entrance struct {
+	endpoints    int
+	places, held int64
+	ignored      int64 // of endpoints that are for neither prompts nor answers
+}
+
+// add counts what an endpoint that makes no answers holds, and returns where its places
+// are counted.
+func (e *entrance) add(ep *endpoint.Endpoint, s flow.Sizing, l endpoint.Load) *int64 {
+	if ep.Role&endpoint.RolePrefill == 0 {
+		return &e.ignored
+	}
+	e.endpoints++
+	switch requests := max(l.Requests, 0); s.Unit {
+	case flow.Tokens:
+		e.held += max(l.Tokens, requests)
+	case flow.Larger:
+		e.held += max(requests*flow.WholeShare/s.Requests, l.Tokens*flow.WholeShare/s.Tokens)
+	default:
+		e.held += requests
+	}
+	return &e.places
+}
+
+// limit makes the entrance a stage of its own. A pool that has nothing else is one of
+// whole requests.
+func (e *entrance) limit(c *flow.Capacity) {
+	switch {
+	case e.endpoints == 0:
+	case c.Places == 0:
+		c.Places = e.places
+	default:
+		c.Staged, c.Entry = true, max(e.places-e.held, 0)
+	}
 }
 
 // forget drops the limits of endpoints that are gone.
@@ -119,4 +128,4 @@ func (grp *group) forget(snap *endpoint.Snapshot) {
 	}
 }
 
-type limits map[indexer.EndpointID]*limit
+type limits map[block.EndpointID]*limit

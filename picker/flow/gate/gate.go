@@ -18,7 +18,7 @@ import (
 // Config is what a configuration says of waiting.
 type Config struct {
 	Queue  func() flow.Options // new options for each pool
-	Sizing Sizing
+	Sizing flow.Sizing
 }
 
 // Options build a Gate. Pool is required.
@@ -35,6 +35,10 @@ type Gate struct {
 	started time.Time
 	config  atomic.Pointer[Config] // nil: nobody waits
 	metrics *metrics
+	look    time.Duration // firstLook
+	waiters sync.Pool     // of *waiter
+
+	configuring sync.Mutex
 
 	mu      sync.RWMutex
 	groups  []*group // by number, from first on
@@ -47,21 +51,23 @@ type Gate struct {
 type group struct {
 	model  string
 	number uint32
-	sizing Sizing
 
 	mu      sync.Mutex
+	sizing  flow.Sizing
 	core    *flow.Core
 	waiters []*waiter // by slot of the core
+	enders  []func()  // the same, of requests that can be ended in flight
 	limits  limits
 	events  []flow.Event
 	changed bool // gauges differ from those told last
 	active  bool // something waits or is in flight
 }
 
-// waiter is a goroutine that waits.
-type waiter struct{ outcome chan flow.Outcome }
-
-var waiters = sync.Pool{New: func() any { return &waiter{make(chan flow.Outcome, 1)} }}
+// waiter is a goroutine that waits, or who is told instead.
+type waiter struct {
+	outcome chan flow.Outcome
+	tell    func(flow.Outcome) // nil: by the channel
+}
 
 // maxGroups bounds the pools that are told apart.
 const maxGroups = 1000
@@ -74,8 +80,10 @@ func New(o Options) (*Gate, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{o: o, started: o.Now(), first: 1, byModel: map[string]*group{}, wake: make(chan struct{}, 1)}
+	g := &Gate{o: o, started: o.Now(), first: 1, byModel: map[string]*group{}, look: firstLook, wake: make(chan struct{}, 1)}
+	g.waiters.New = func() any { return &waiter{outcome: make(chan flow.Outcome, 1)} }
 	g.metrics = newMetrics(g)
+	o.Pool.Book().Watch(g.booked)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(g.metrics); err != nil {
 			return nil, err
@@ -84,18 +92,32 @@ func New(o Options) (*Gate, error) {
 	return g, nil
 }
 
-// Configure swaps the configuration; nil lets everybody pass. Requests that wait are
-// let go, and those that come wait by the new rules.
+// Configure swaps the configuration: what waits goes on waiting by the new rules, and what
+// is in flight is counted by them. nil lets everybody pass, those that wait as well.
 func (g *Gate) Configure(c *Config) {
+	g.configuring.Lock()
+	defer g.configuring.Unlock()
 	g.mu.Lock()
-	old := g.groups
+	groups := g.groups
 	g.config.Store(c)
-	g.first += uint32(len(g.groups))
-	g.groups, g.byModel = nil, map[string]*group{}
+	if c == nil {
+		g.first += uint32(len(g.groups))
+		g.groups, g.byModel = nil, map[string]*group{}
+	}
 	g.mu.Unlock()
-	for _, grp := range old {
+	for _, ep := range g.o.Pool.Snapshot().Endpoints {
+		ep.SetPlaces(0) // until it is measured by the new rules
+	}
+	for _, grp := range groups {
 		grp.mu.Lock()
-		grp.core.SetCapacity(g.now(), flow.Capacity{Places: 1 << 40, Endpoints: 1})
+		if c == nil {
+			grp.core.SetCapacity(g.now(), flow.Capacity{Places: 1 << 40, Endpoints: 1})
+		} else {
+			grp.sizing = c.Sizing
+			grp.core.Reconfigure(g.now(), c.Queue(), func(tokens int64) int64 { return c.Sizing.Places(int(tokens)) })
+			g.resize(grp)
+		}
+		grp.changed = true
 		grp.deliver()
 		grp.mu.Unlock()
 	}
@@ -105,52 +127,61 @@ func (g *Gate) now() int64 { return int64(g.o.Now().Sub(g.started)) + 1 }
 
 // Wait implements picker.Gate.
 func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Place, error) {
-	grp := g.group(r.Target)
-	if grp == nil {
-		return picker.Place{}, nil
-	}
-	ask := g.ask(ctx, grp, r)
-	now := g.now()
-	grp.mu.Lock()
-	h, out := grp.core.Offer(now, ask)
-	grp.changed, grp.active = true, true
-	var w *waiter
-	if out == flow.Queued {
-		w = waiters.Get().(*waiter)
-		grp.keep(h, w)
-	}
-	grp.deliver()
-	grp.mu.Unlock()
-	g.poke()
-	place := picker.Place{Queue: grp.number, Handle: uint64(h)}
-	if w == nil {
+	place, out, p := g.offer(ctx, r, nil)
+	if p.w == nil {
 		return place, refusal(out, r)
 	}
-	out = g.await(ctx, grp, r, h, w)
-	g.metrics.waited(r.Priority, out, time.Duration(g.now()-now))
-	waiters.Put(w)
+	out = g.await(ctx, r, p)
+	g.metrics.waited(r.Priority, out, time.Duration(g.now()-p.begun))
+	g.waiters.Put(p.w)
 	return place, refusal(out, r)
 }
 
-// await returns the outcome of a request that waits.
-func (g *Gate) await(ctx context.Context, grp *group, r *request.Request, h flow.Handle, w *waiter) flow.Outcome {
-	if r.Waits != nil {
-		r.Waits()
+// Offer is Wait for a caller that has no goroutine to wait with. Where r waits, it reports
+// so, and tell is called once: with nil when r may go on, else with why it may not. It is
+// called under the queue's lock by whoever brought that about; it returns at once and calls
+// nothing of the gate.
+func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (place picker.Place, waits bool, err error) {
+	begun := g.now()
+	place, out, p := g.offer(ctx, r, func(out flow.Outcome) {
+		g.metrics.waited(r.Priority, out, time.Duration(g.now()-begun))
+		tell(refusal(out, r))
+	})
+	return place, p.w != nil, refusal(out, r)
+}
+
+// offer asks for a place. Where the request waits, what is returned has a waiter: tell is
+// what it is told by, nil for its channel.
+func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(flow.Outcome)) (picker.Place, flow.Outcome, wait) {
+	grp := g.group(r.Target)
+	if grp == nil {
+		return picker.Place{}, flow.Dispatched, wait{}
 	}
-	select {
-	case out := <-w.outcome:
-		return out
-	case <-ctx.Done():
-	}
+	ask := g.ask(ctx, r)
+	p := wait{grp: grp, begun: g.now()}
 	grp.mu.Lock()
-	cancelled := grp.core.Cancel(g.now(), h)
-	grp.deliver()
-	grp.mu.Unlock()
-	if out := <-w.outcome; cancelled || out != flow.Dispatched {
-		return out
+	ask.Places = grp.sizing.Places(r.InputTokens)
+	h, out := grp.core.Offer(p.begun, ask)
+	slept := !grp.active
+	grp.changed, grp.active = true, true
+	grp.deliver() // to those who made way: the newcomer may have the slot of one
+	if p.h = h; out == flow.Queued {
+		p.expected, _ = grp.core.Expected(h)
+		if tell != nil {
+			p.w = &waiter{tell: tell}
+		} else {
+			p.w = g.waiters.Get().(*waiter)
+		}
+		grp.waiters = keep(grp.waiters, h, p.w)
 	}
-	g.Leave(picker.Place{Queue: grp.number, Handle: uint64(h)}, -1)
-	return flow.Cancelled
+	if ask.Endable && h != 0 {
+		grp.enders = keep(grp.enders, h, r.Evict)
+	}
+	grp.mu.Unlock()
+	if slept {
+		g.poke()
+	}
+	return picker.Place{Queue: grp.number, Handle: uint64(h)}, out, p
 }
 
 // Leave implements picker.Gate.
@@ -168,17 +199,20 @@ func (g *Gate) Leave(p picker.Place, service float64) {
 		return
 	}
 	grp.mu.Lock()
-	grp.core.Release(g.now(), flow.Handle(p.Handle), service)
+	// What is told at once is told to others: this one's end is not asked for any more.
+	if slot := int(uint32(p.Handle)); grp.core.Release(g.now(), flow.Handle(p.Handle), service) && slot < len(grp.enders) {
+		grp.enders[slot] = nil
+	}
 	grp.changed = true
 	grp.deliver()
 	grp.mu.Unlock()
 }
 
 // ask says what the core must know of a request.
-func (g *Gate) ask(ctx context.Context, grp *group, r *request.Request) flow.Ask {
+func (g *Gate) ask(ctx context.Context, r *request.Request) flow.Ask {
 	a := flow.Ask{
-		Flow: r.FairnessID, Priority: r.Priority, Bytes: int64(len(r.Body)), Places: grp.sizing.places(r.InputTokens),
-		TTL: r.QueueTTL, Target: r.SLOTTFT, Work: work(r),
+		Flow: r.FairnessID, Priority: r.Priority, Bytes: int64(len(r.Body)), Tokens: int64(r.InputTokens),
+		TTL: r.QueueTTL, Target: r.SLOTTFT, Work: work(r), Endable: r.Evict != nil && r.Priority < 0,
 	}
 	if a.Flow == "" {
 		a.Flow = "default-flow"
@@ -208,7 +242,7 @@ func work(r *request.Request) float64 {
 // refusal is the error of an outcome, nil for requests that may go.
 func refusal(out flow.Outcome, r *request.Request) error {
 	switch out {
-	case flow.Dispatched:
+	case flow.Dispatched, flow.Queued:
 		return nil
 	case flow.RefusedFull:
 		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and as many requests of priority %d wait as may", r.Priority)
@@ -220,6 +254,8 @@ func refusal(out flow.Outcome, r *request.Request) error {
 		return request.Errorf(request.ReasonTTLExpired, "the pool is saturated, and the request waited as long as it may")
 	case flow.ExpiredEmpty:
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint became ready while the request waited")
+	case flow.Departed:
+		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and the request goes to another cluster")
 	case flow.Cancelled:
 		return request.Errorf(request.ReasonCancelled, "the client went away")
 	default:
@@ -266,23 +302,35 @@ func (g *Gate) all() []*group {
 	return g.groups
 }
 
-// keep notes who waits under a handle. grp.mu is held.
-func (grp *group) keep(h flow.Handle, w *waiter) {
+// keep notes something under the slot of a handle.
+func keep[T any](list []T, h flow.Handle, v T) []T {
 	slot := int(uint32(h))
-	for slot >= len(grp.waiters) {
-		grp.waiters = append(grp.waiters, nil)
+	for slot >= len(list) {
+		var none T
+		list = append(list, none)
 	}
-	grp.waiters[slot] = w
+	list[slot] = v
+	return list
 }
 
-// deliver wakes those whose wait has ended. grp.mu is held: channels have room.
+// deliver wakes those whose wait has ended, and ends those who are to make way.
+// grp.mu is held: channels have room, and enders return at once.
 func (grp *group) deliver() {
 	grp.events = grp.core.Events(grp.events[:0])
 	for _, e := range grp.events {
 		slot := uint32(e.Handle)
+		if e.Outcome == flow.Evicted {
+			if end := grp.enders[slot]; end != nil {
+				end()
+			}
+			continue
+		}
 		if w := grp.waiters[slot]; w != nil {
-			grp.waiters[slot] = nil
-			w.outcome <- e.Outcome
+			if grp.waiters[slot] = nil; w.tell != nil {
+				w.tell(e.Outcome)
+			} else {
+				w.outcome <- e.Outcome
+			}
 		}
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
@@ -31,11 +33,16 @@ func pool(n int) *endpoint.Pool {
 // until the test ends.
 func open(t testing.TB, p *endpoint.Pool, each int64, o flow.Options) *Gate {
 	t.Helper()
-	g, err := New(Options{Pool: p})
+	return openAt(t, p, each, o, nil)
+}
+
+func openAt(t testing.TB, p *endpoint.Pool, each int64, o flow.Options, clock func() time.Time) *Gate {
+	t.Helper()
+	g, err := New(Options{Pool: p, Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Configure(&Config{Sizing: Sizing{Unit: Requests, Requests: each}, Queue: func() flow.Options { return o }})
+	g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: each}, Queue: func() flow.Options { return o }})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); g.Run(ctx) }()
@@ -50,17 +57,16 @@ func asks(id string) *request.Request {
 // waiting waits until so many requests wait.
 func waiting(t *testing.T, g *Gate, n int) {
 	t.Helper()
-	for range 2000 {
+	testkit.Eventually(t, func() string {
 		got := 0
 		for _, s := range g.Status() {
 			got += s.Waiting
 		}
-		if got == n {
-			return
+		if got != n {
+			return fmt.Sprintf("%d requests wait, not %d", got, n)
 		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatalf("there are not %d requests that wait", n)
+		return ""
+	})
 }
 
 func TestPlacesAreHandedOn(t *testing.T) {
@@ -93,6 +99,66 @@ func TestPlacesAreHandedOn(t *testing.T) {
 	}
 	if s := g.Status()[0]; s.InFlight != 6 || s.Places != 6 || s.Waiting != 0 {
 		t.Errorf("status %+v", s)
+	}
+}
+
+// Requests wait for room at both stages of a pool that has endpoints for prompts, and
+// go on when either of them has it.
+func TestStages(t *testing.T) {
+	p := endpoint.NewPool(endpoint.PoolOptions{})
+	specs := make([]endpoint.Spec, 3)
+	for i := range specs {
+		specs[i] = endpoint.Spec{
+			Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 8000), Models: []string{"m"},
+			Labels: map[string]string{endpoint.LabelRole: "decode"},
+		}
+	}
+	specs[0].Labels[endpoint.LabelRole] = "prefill"
+	p.Set(specs)
+	var seconds atomic.Int64                                                                            // the clock stands still while a request is on its way to its endpoint
+	g := openAt(t, p, 2, flow.Options{}, func() time.Time { return time.Unix(1000+seconds.Load(), 0) }) // 2 places for prompts, 4 for answers
+	prefill := p.Snapshot().Endpoints[0]
+	went := make(chan picker.Place, 8)
+	for range 6 {
+		go func() {
+			place, err := g.Wait(context.Background(), asks("a"))
+			if err != nil {
+				t.Error(err)
+			}
+			went <- place
+		}()
+	}
+	var prompts [6]endpoint.Ticket
+	var held []picker.Place
+	next := func() { // a request goes to the prefill endpoint
+		testkit.Await(t, "a request goes", func() bool { return len(went) > 0 })
+		held = append(held, <-went)
+		p.Book().Open(&prompts[len(held)-1], prefill, endpoint.Work{Input: 100, New: 100}, time.Now())
+		seconds.Add(1)
+	}
+	next()
+	next()
+	waiting(t, g, 4) // places for answers are free
+	if len(went) > 0 {
+		t.Error("more prompts were let go than their endpoint has places")
+	}
+	if s := g.Status()[0]; s.Places != 4 || s.InFlight != 2 {
+		t.Errorf("%d of %d places are held, want 2 of 4", s.InFlight, s.Places)
+	}
+	prompts[0].Release()
+	next()
+	prompts[1].Release()
+	next()
+	prompts[2].Release()
+	prompts[3].Release()
+	waiting(t, g, 2) // prompts have room, answers have not
+	g.Leave(held[0], 1)
+	next()
+	waiting(t, g, 1)
+	g.Leave(held[1], 1)
+	next()
+	for _, h := range held[2:] {
+		g.Leave(h, 1)
 	}
 }
 
@@ -164,7 +230,7 @@ func TestReconfigure(t *testing.T) {
 	if p, err := g.Wait(context.Background(), asks("a")); err != nil || p != (picker.Place{}) {
 		t.Errorf("a gate that is off gave %v, %v", p, err)
 	}
-	g.Configure(&Config{Sizing: Sizing{Unit: Requests, Requests: 1}, Queue: func() flow.Options { return flow.Options{} }})
+	g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: 1}, Queue: func() flow.Options { return flow.Options{} }})
 	held, err := g.Wait(context.Background(), asks("a"))
 	if err != nil {
 		t.Fatal(err)
@@ -243,18 +309,18 @@ func TestLearnedLimit(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	for _, tc := range []struct {
-		s      Sizing
+		s      flow.Sizing
 		tokens int
 		want   int64
 	}{
-		{Sizing{Unit: Learned}, 5000, 1},
-		{Sizing{Unit: Requests, Requests: 10}, 5000, 1},
-		{Sizing{Unit: Tokens, Tokens: 10000}, 5000, 5000},
-		{Sizing{Unit: Tokens, Tokens: 10000}, 0, 1},
-		{Sizing{Unit: Larger, Requests: 100, Tokens: 100000}, 5000, 50000},
-		{Sizing{Unit: Larger, Requests: 100, Tokens: 100000}, 10, 10000},
+		{flow.Sizing{Unit: flow.Learned}, 5000, 1},
+		{flow.Sizing{Unit: flow.Requests, Requests: 10}, 5000, 1},
+		{flow.Sizing{Unit: flow.Tokens, Tokens: 10000}, 5000, 5000},
+		{flow.Sizing{Unit: flow.Tokens, Tokens: 10000}, 0, 1},
+		{flow.Sizing{Unit: flow.Larger, Requests: 100, Tokens: 100000}, 5000, 50000},
+		{flow.Sizing{Unit: flow.Larger, Requests: 100, Tokens: 100000}, 10, 10000},
 	} {
-		if got := tc.s.places(tc.tokens); got != tc.want {
+		if got := tc.s.Places(tc.tokens); got != tc.want {
 			t.Errorf("%+v, %d tokens: %d places, want %d", tc.s, tc.tokens, got, tc.want)
 		}
 	}
@@ -282,23 +348,28 @@ func BenchmarkNoWait(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOn hands places from request to request while others wait, against a
-// line that knows neither priorities nor flows.
+// BenchmarkHandOn hands places from request to request while others wait. Against a line
+// that knows neither priorities nor flows, measured in the same run: of-baseline is the
+// share of its rate, both by processor time.
 func BenchmarkHandOn(b *testing.B) {
 	for _, n := range []int{10, 5000, 50000} {
+		took := 0. // nanoseconds of processor time, of the last run, which is the longest
 		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
 			g := open(b, pool(1), 1, flow.Options{Default: flow.Band{Fairness: flow.Places}})
-			crowd(b, n, func() func() {
+			took = crowd(b, n, func() func() {
 				p, _ := g.Wait(context.Background(), asks("a"))
 				return func() { g.Leave(p, -1) }
 			})
 		})
 		b.Run(fmt.Sprintf("baseline/waiters=%d", n), func(b *testing.B) {
 			var l line
-			crowd(b, n, func() func() {
+			least := crowd(b, n, func() func() {
 				l.take()
 				return l.giveBack
 			})
+			if took > 0 {
+				b.ReportMetric(least/took, "of-baseline")
+			}
 		})
 	}
 }
@@ -338,12 +409,14 @@ func (l *line) giveBack() {
 	l.mu.Unlock()
 }
 
-// crowd has n goroutines take a place and give it back, b.N times in all.
-func crowd(b *testing.B, n int, take func() func()) {
+// crowd has n goroutines take a place and give it back, b.N times in all. It returns the
+// processor time of one.
+func crowd(b *testing.B, n int, take func() func()) (cpu float64) {
 	var left atomic.Int64
 	var wg sync.WaitGroup
 	left.Store(int64(b.N))
 	b.ReportAllocs()
+	begun := processorTime(b)
 	b.ResetTimer()
 	for range n {
 		wg.Go(func() {
@@ -353,4 +426,87 @@ func crowd(b *testing.B, n int, take func() func()) {
 		})
 	}
 	wg.Wait()
+	cpu = float64(processorTime(b)-begun) / float64(b.N)
+	b.ReportMetric(cpu, "cpu-ns/op")
+	return cpu
+}
+
+// processorTime returns what this process has used so far.
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// TestPlacesOfEndpoints: engines are said how many requests they are to have while the
+// configuration says so, no longer.
+func TestPlacesOfEndpoints(t *testing.T) {
+	p := pool(2)
+	g := open(t, p, 3, flow.Options{})
+	place, err := g.Wait(context.Background(), asks("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Leave(place, 1)
+	places := func(want int64) {
+		t.Helper()
+		for _, ep := range p.Snapshot().Endpoints {
+			if got := ep.Places(); got != want {
+				t.Errorf("%s may have %d requests, want %d", ep.Address, got, want)
+			}
+		}
+	}
+	places(3)
+	g.Configure(nil)
+	places(0)
+}
+
+// TestEvictedIsTold: who is to make way is told once, on no account after it has left.
+func TestEvictedIsTold(t *testing.T) {
+	g := open(t, pool(1), 1, flow.Options{Evict: true, MaxRequests: 1})
+	told := make(chan string, 10)
+	ask := func(name string) (picker.Place, error) {
+		r := asks(name)
+		r.Priority, r.Evict = -1, func() { told <- name }
+		return g.Wait(context.Background(), r)
+	}
+	batch := func(name string) picker.Place {
+		t.Helper()
+		place, err := ask(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return place
+	}
+	g.Leave(batch("left"), 1)
+	second := batch("second")
+	displaced := make(chan error)
+	go func() { _, err := ask("waits"); displaced <- err }()
+	waiting(t, g, 1)
+	if _, err := ask("refused"); request.ReasonOf(err) != request.ReasonSaturated {
+		t.Errorf("over the limit: %v", err)
+	}
+	got := make(chan picker.Place)
+	go func() {
+		place, err := g.Wait(context.Background(), asks("usual"))
+		if err != nil {
+			t.Error(err)
+		}
+		got <- place
+	}()
+	if name := <-told; name != "second" {
+		t.Errorf("%s was told", name)
+	}
+	if err := <-displaced; request.ReasonOf(err) != request.ReasonSaturated {
+		t.Errorf("who waited for less: %v", err)
+	}
+	g.Leave(second, 1)
+	place := <-got
+	g.Leave(second, 1) // twice is once, also for who can be told
+	g.Leave(place, 1)
+	if len(told) != 0 {
+		t.Errorf("also told: %s", <-told)
+	}
 }

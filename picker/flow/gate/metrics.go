@@ -14,7 +14,7 @@ type metrics struct {
 	g       *Gate
 	seconds *prometheus.HistogramVec
 
-	requests, bytes, inFlight, capacity, outcomes *prometheus.Desc
+	requests, bytes, inFlight, capacity, outcomes, backlog *prometheus.Desc
 }
 
 func newMetrics(g *Gate) *metrics {
@@ -31,6 +31,7 @@ func newMetrics(g *Gate) *metrics {
 		bytes:    desc("waiting_bytes", "Bytes of the requests that wait, by model and priority.", "model", "priority"),
 		inFlight: desc("places_in_flight", "Places that requests hold, at all replicas, by model.", "model"),
 		capacity: desc("places", "Places of the pool, by model.", "model"),
+		backlog:  desc("backlog_seconds", "Seconds that the pool needs for what waits at all replicas, by model: the same at each, so take the largest.", "model"),
 		outcomes: desc("outcomes_total", "Requests by model and outcome: dispatched, or why not.", "model", "outcome"),
 	}
 }
@@ -42,7 +43,7 @@ func (m *metrics) waited(priority int, out flow.Outcome, d time.Duration) {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.seconds.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.requests, m.bytes, m.inFlight, m.capacity, m.outcomes} {
+	for _, d := range []*prometheus.Desc{m.requests, m.bytes, m.inFlight, m.capacity, m.outcomes, m.backlog} {
 		ch <- d
 	}
 }
@@ -56,6 +57,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(m.capacity, float64(s.Places), s.Model)
 		gauge(m.inFlight, float64(s.InFlight), s.Model)
+		if s.Backlog != nil {
+			gauge(m.backlog, *s.Backlog, s.Model)
+		}
 		for _, b := range s.Bands {
 			gauge(m.requests, float64(b.Waiting), s.Model, strconv.Itoa(b.Priority))
 			gauge(m.bytes, float64(b.Bytes), s.Model, strconv.Itoa(b.Priority))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
@@ -26,18 +27,31 @@ func (g *Gate) Run(ctx context.Context) {
 		case <-g.wake:
 		case <-timer.C:
 		}
-		pace := idlePace
-		for _, grp := range g.all() {
-			grp.mu.Lock()
-			g.resize(grp)
-			grp.active = grp.core.Busy()
-			if grp.active {
-				pace = busyPace
-			}
-			grp.deliver()
-			grp.mu.Unlock()
+		timer.Reset(g.Look())
+	}
+}
+
+// Look is one round of Run, for callers with a clock of their own: it measures what pools
+// can take and ends waits whose time is over. It returns after which time the next is due.
+func (g *Gate) Look() time.Duration {
+	pace := idlePace
+	for _, grp := range g.all() {
+		grp.mu.Lock()
+		g.resize(grp)
+		grp.active = grp.core.Busy()
+		if grp.active {
+			pace = busyPace
 		}
-		timer.Reset(pace)
+		grp.deliver()
+		grp.mu.Unlock()
+	}
+	return pace
+}
+
+// booked looks at a pool again when its first stage took a request or was done with one.
+func (g *Gate) booked(ep *endpoint.Endpoint) {
+	if ep.Role&endpoint.RoleDecode == 0 && g.config.Load() != nil {
+		g.poke()
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -48,7 +48,7 @@ func (c *churn) add(now time.Time, tokens float64) float64 {
 	if passed := now.Sub(c.at); c.at.IsZero() {
 		c.at = now
 	} else if passed > 0 {
-		faded := math.Exp(-float64(passed.Milliseconds()) / copyLife)
+		faded := math.Exp(-float64(passed.Milliseconds()) / churnLife)
 		c.at, c.sum, c.whole = now, c.sum*faded, c.whole*faded+passed.Seconds()
 	}
 	c.sum += tokens
@@ -62,18 +62,20 @@ type copySlot struct {
 
 const (
 	copySlots = 1 << 13
-	copyLife  = 60e3 // most milliseconds in which an account fades to 1/e
-	copyGuard = 1.25 // most work of a request that makes a copy, in prices of it
-	gridRatio = 1.2  // from one length to the next
+	copyLife  = 600e3 // most milliseconds in which an account fades to 1/e
+	blindLife = 60e3  // the same where nobody knows how fast the cache turns over
+	churnLife = 60e3  // milliseconds in which the memory of what came fades to 1/e
+	copyGuard = 1.25  // most work of a request that makes a copy, in prices of it
+	gridRatio = 1.2   // from one length to the next
 )
 
-func (t *copies) slot(key indexer.BlockKey) *copySlot {
+func (t *copies) slot(key block.Key) *copySlot {
 	return &t.slots[(uint64(key)^uint64(key)>>29)%copySlots]
 }
 
 // add adds rent to the account of a prefix, which fades to 1/e in life
 // milliseconds, and returns what is in it.
-func (t *copies) add(key indexer.BlockKey, rent, life float64, ms uint32) float64 {
+func (t *copies) add(key block.Key, rent, life float64, ms uint32) float64 {
 	s := t.slot(key)
 	sum := 0.0
 	if s.key.Load() == uint64(key) {
@@ -90,7 +92,7 @@ func (t *copies) add(key indexer.BlockKey, rent, life float64, ms uint32) float6
 	return sum
 }
 
-func (t *copies) empty(key indexer.BlockKey, ms uint32) {
+func (t *copies) empty(key block.Key, ms uint32) {
 	if s := t.slot(key); s.key.Load() == uint64(key) {
 		s.account.Store(uint64(ms))
 	}
@@ -116,9 +118,9 @@ func (s *scorer) spread(d *decision) {
 	if l == h || rent <= 0 {
 		return
 	}
-	life := copyLife
+	life := blindLife
 	if room := d.At(l).Capacity; room > 0 && fills > 0 {
-		life = min(life, 1e3*room/fills)
+		life = min(copyLife, 1e3*room/fills)
 	}
 	if s.pay(d, l, held, rent, life) {
 		d.scores[l] = d.scores[h] + 1e-6

@@ -15,18 +15,20 @@ type Params struct {
 	QueueWeight   float64 `json:"queueWeight"`   // delay of each request that waits
 	ArrivalWeight float64 `json:"arrivalWeight"` // delay of arrivals expected meanwhile
 	DecodeWeight  float64 `json:"decodeWeight"`  // a second of decoding, of the request itself and of the others
+	MemoryWeight  float64 `json:"memoryWeight"`  // delay of those who come while memory is full, by what the request holds of it
 	BusyWeight    float64 `json:"busyWeight"`    // square of the time's share that prefill took there of late, in full steps of an idle engine
 	CopyThreshold float64 `json:"copyThreshold"` // savings that buy a copy of a prefix, in prices of a copy; 0: none are bought
 	MaxShare      float64 `json:"maxShare"`      // share of all requests in flight that one endpoint may have; 0: any
 	TargetWeight  float64 `json:"targetWeight"`  // time beyond an SLO's first token
+	ZoneCost      float64 `json:"zoneCost"`      // seconds by which an endpoint of another zone than this replica's is dearer
 	Alike         float64 `json:"alike"`         // share of the least cost by which others may be above it and count as equal
 	ChunkTokens   int     `json:"chunkTokens"`   // tokens that an engine prefills in a step
 }
 
 // Defaults are the values of parameters that nobody gives.
 var Defaults = Params{
-	OwnWeight: .5, StallWeight: .1, QueueWeight: 1, ArrivalWeight: .5, DecodeWeight: .1, BusyWeight: 30,
-	CopyThreshold: 3, TargetWeight: 4, Alike: .02, ChunkTokens: 8192,
+	OwnWeight: .5, StallWeight: .1, QueueWeight: 1, ArrivalWeight: .5, DecodeWeight: .1, MemoryWeight: 1, BusyWeight: 30,
+	CopyThreshold: 3, TargetWeight: 4, ZoneCost: .001, Alike: .02, ChunkTokens: 8192,
 }
 
 // scorer is the default policy: the predicted time to first token of each
@@ -39,12 +41,17 @@ var Defaults = Params{
 //	     + ArrivalWeight × own × arrival rate × (wait + own/2) / (1 − busy)
 //	     + DecodeWeight × answer × (step with the request in it)
 //	     + DecodeWeight × answer × decoding × (what the request adds to a step)
+//	     + MemoryWeight × P(memory full) × hold × arrival rate × (wait for memory beyond the least wait + hold/2)
 //	     + BusyWeight × full step of an idle engine × (told × busy)²
+//	     + ZoneCost, where the candidate is in another zone than this replica
 //
 // own = B × new + E × new × (input − new/2); wait is the greatest of the bounds
 // that are known (picker.View.Wait). B, E, base and the decode step are learned
 // per endpoint (endpoint.Cost), the length of the answer per model
 // (endpoint.Answers).
+//
+// hold is the share of the engine's KV memory that the request takes times the
+// seconds that it keeps it (memory.go).
 //
 // busy is the share of the last minutes' time that prefill took there: work that
 // is even over minutes makes caches equally old. told is the share of the engines'
@@ -84,17 +91,20 @@ func (s scorer) Score(c *picker.Cycle, scores []float64) {
 	}
 	d := decision{
 		Cycle: c, scores: scores, waits: c.Scratch(len(scores)),
-		answer: c.Answer(), told: told(c), target: c.Request.SLOTTFT.Seconds(),
+		answer: c.Answer(), told: told(c), target: c.Request.SLOTTFT.Seconds(), least: far,
 	}
 	for k := range scores {
 		w := c.Work(k)
 		d.waits[k] = c.At(k).Wait(c.Now, float64(w.New), d.answer)
-		p := s.predict(&d, k, w)
+		d.least = min(d.least, d.waits[k])
+	}
+	for k := range scores {
+		p := s.predict(&d, k, c.Work(k))
 		c.Predict(k, p)
 		scores[k] = -s.cost(&d, p)
 	}
 	s.limit(&d)
-	even(c, scores, s.Alike)
+	s.even(c, scores)
 	if s.copies != nil {
 		s.spread(&d)
 	}
@@ -105,6 +115,7 @@ type decision struct {
 	*picker.Cycle
 	scores []float64 // negative costs
 	waits  []float64 // seconds, by candidate
+	least  float64   // of waits
 	answer float64   // expected tokens
 	told   float64
 	target float64 // seconds to first token, 0: none
@@ -125,8 +136,15 @@ func (s *scorer) cost(d *decision, p picker.Prediction) float64 {
 // were w, and what it would cost others.
 func (s *scorer) predict(d *decision, k int, w endpoint.Work) picker.Prediction {
 	v := d.At(k)
-	cost, l := v.Cost, &v.Load
-	own, wait, running := cost.Prefill(w), d.waits[k], decoding(l)
+	p := s.Predict(v.Cost, &v.Load, w, d.waits[k], d.answer)
+	p.Others += s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*d.memory(v, w) + s.zoneCost(v)
+	return p
+}
+
+// Predict returns what is expected of a request at an engine that has such constants and
+// such a load, when it begins after wait seconds and its answer has so many tokens.
+func (s *Params) Predict(cost *endpoint.Cost, l *endpoint.Load, w endpoint.Work, wait, answer float64) picker.Prediction {
+	own, running := cost.Prefill(w), decoding(l)
 	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
 	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
 	step := cost.StepOf(running+1, float64(l.Context+int64(w.Input)))
@@ -134,13 +152,12 @@ func (s *scorer) predict(d *decision, k int, w endpoint.Work) picker.Prediction 
 	longer := 1 / (1 - min(max(l.Busy, 0), mostBusy))
 	p.Others = own*(s.OwnWeight+s.delays(l)) +
 		s.ArrivalWeight*own*l.Rate*(wait+own/2)*longer +
-		s.DecodeWeight*d.answer*(step+running*adds) +
-		s.BusyWeight*d.told*d.told*s.busy(v)
+		s.DecodeWeight*answer*(step+running*adds)
 	return p
 }
 
 // delays returns what a second of work costs those that are there, in seconds.
-func (s *scorer) delays(l *endpoint.Load) float64 {
+func (s *Params) delays(l *endpoint.Load) float64 {
 	return s.StallWeight*decoding(l) + s.QueueWeight*float64(max(l.Waiting, 0))
 }
 
@@ -159,20 +176,25 @@ const mostBusy = .9
 // request for its own sake repeats prefill that everybody waits for. But those who
 // wait count no further than a fleet without caches would be late itself: with
 // equal engines, exact waits and first come first served no request has its first
-// token later than without caches, whatever the costs prefer (docs/adr/0017).
+// token later than without caches, whatever the costs prefer (docs/adr/0017). Where
+// every engine makes requests wait for memory, that fleet would wait for it at
+// least as long as the engine with the most room does: it holds the same prompts,
+// shares none of them, and takes no less time for each.
 func (s *scorer) limit(d *decision) {
 	whole := endpoint.Work{Input: max(d.Request.InputTokens, 1), New: max(d.Request.InputTokens, 1)}
 	least, soft, quickest := far, far, far
-	lowest, rate, all := 0.0, 0.0, int64(0)
+	lowest, rate, all, memory := 0.0, 0.0, int64(0), far
 	for k, x := range d.scores {
 		v := d.At(k)
 		own, stall := v.Cost.Prefill(whole), 1+s.StallWeight*decoding(&v.Load)
 		quickest, least = min(quickest, own*stall), min(least, d.waits[k]+own*stall)
 		soft = min(soft, d.waits[k]+own*(1+s.delays(&v.Load)))
 		lowest, rate, all = min(lowest, x), rate+v.Load.Rate, all+max(v.Load.Requests, 0)
+		memory = min(memory, v.WaitOfMemory(float64(d.Work(k).New), d.answer))
 	}
-	cold, seen := s.cold.add(d.Now, len(d.scores), s.quickest(d, whole), rate)
-	d.seen, d.limit = seen, max(least, min(soft, cold+quickest))
+	alone, speeds := s.speeds(d, whole)
+	cold, seen := s.cold.add(d.Now, len(d.scores), speeds, alone, rate)
+	d.seen, d.limit = seen, max(least, min(soft, cold+memory+quickest))
 	d.most = s.most(all, len(d.scores))
 	for k := range d.scores {
 		if beyond := s.beyond(d, k); beyond > 0 {
@@ -181,13 +203,17 @@ func (s *scorer) limit(d *decision) {
 	}
 }
 
-// quickest returns the seconds of w at the candidate that is quickest at it.
-func (s *scorer) quickest(d *decision, w endpoint.Work) float64 {
-	out := far
+// speeds returns the seconds of w at the candidate that is quickest at it, and the
+// sum of all candidates' speeds against that one.
+func (s *scorer) speeds(d *decision, w endpoint.Work) (quickest, sum float64) {
+	quickest = far
 	for k := range d.scores {
-		out = min(out, d.At(k).Cost.Prefill(w))
+		quickest = min(quickest, d.At(k).Cost.Prefill(w))
 	}
-	return out
+	for k := range d.scores {
+		sum += quickest / d.At(k).Cost.Prefill(w)
+	}
+	return quickest, sum
 }
 
 // beyond returns by how much candidate k is beyond what may be chosen, 0 or less
@@ -210,23 +236,40 @@ func (s *scorer) most(all int64, n int) float64 {
 
 // even makes the scores of candidates that hold as much of the prompt as the
 // best, and are nearly as good or worse by less than what is known of both,
-// equal to its score, but for the requests in flight: the fewest decide among
-// equals, then chance, not the last digit of what was learned. Nothing is known
+// equal to its score, but for the zone and the requests in flight: those in this
+// replica's zone come first among equals, then those with the fewest requests, then
+// chance decides, not the last digit of what was learned. Nothing is known
 // to less than a step, which a request may come just before or just after.
-func even(c *picker.Cycle, scores []float64, alike float64) {
+func (s *scorer) even(c *picker.Cycle, scores []float64) {
 	best := greatest(scores)
 	top, missing, v := scores[best], c.Work(best).New, c.At(best)
 	doubt, step := v.Cost.Doubt, v.Cost.Step
 	for k, x := range scores {
-		slack := max(-top*max(alike, doubt, c.At(k).Cost.Doubt), step)
+		slack := max(-top*max(s.Alike, doubt, c.At(k).Cost.Doubt), step)
 		if x > top-slack && c.Work(k).New == missing {
 			scores[k] = top - evenRequest*float64(max(c.At(k).Load.Requests, 0))
+			if s.zoneCost(c.At(k)) > 0 {
+				scores[k] -= evenZone
+			}
 		}
 	}
 }
 
-// evenRequest is by how much a request in flight counts among equals.
-const evenRequest = 1e-12
+// By how much a request in flight counts among equals, and another zone, which counts
+// for more than any number of them.
+const (
+	evenRequest = 1e-12
+	evenZone    = 1e-7
+)
+
+// zoneCost is what a request's bytes cost on their way into another zone. The
+// time that they take is part of what is learned of the endpoint.
+func (s *scorer) zoneCost(v *picker.View) float64 {
+	if !v.Away {
+		return 0
+	}
+	return s.ZoneCost
+}
 
 func decoding(l *endpoint.Load) float64 { return float64(max(l.Requests-l.Waiting, 0)) }
 

@@ -1,0 +1,136 @@
+package filter
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
+)
+
+var benchBlocks = flag.Int("federation.blocks", 1_000_000, "blocks in the filter of BenchmarkFilter")
+
+// BenchmarkFilter reports, of a filter of so many blocks that has been in use (as many
+// again were entered and evicted): bytes per block in memory and as a snapshot, wrong
+// answers, what a probe, a prefix of 200 blocks and a change cost, and the bytes of a
+// change on the wire.
+func BenchmarkFilter(b *testing.B) {
+	n := *benchBlocks
+	r := newRig(b, n)
+	keys := r.keys(n)
+	start := time.Now()
+	for len(keys) > 0 {
+		k := min(len(keys), 1_000)
+		r.hot.Touch(keys[:k])
+		keys = keys[k:]
+	}
+	fill := time.Since(start)
+	keys = r.keys(n)
+	start = time.Now()
+	r.hot.Touch(keys)
+	churn := time.Since(start)
+	snapshot := float64(r.sync(b, MaxPart))
+	f, head := r.sink.Filter(), r.source.Head()
+	missing, wrong := 0, 0
+	for _, k := range keys {
+		if !f.Has(k) {
+			missing++
+		}
+	}
+	absent := r.keys(1_000_000)
+	for _, k := range absent {
+		if f.Has(k) {
+			wrong++
+		}
+	}
+	const changes = 10_000
+	r.hot.Touch(r.keys(changes))
+	delta := float64(r.sync(b, MaxPart))
+	start = time.Now()
+	longest := time.Duration(0)
+	for r.source.Rotate(2); r.source.next != nil; {
+		step := time.Now()
+		r.source.Rotate(2)
+		longest = max(longest, time.Since(step))
+	}
+	rebuild := time.Since(start)
+	r.sync(b, MaxPart)
+	f = r.sink.Filter()
+	b.ResetTimer()
+	hits := 0
+	for i := range b.N {
+		if f.Has(absent[i%len(absent)]) {
+			hits++
+		}
+	}
+	b.StopTimer()
+	start = time.Now()
+	held := keys[len(keys)-200:]
+	for range 10_000 {
+		hits += f.Run(held)
+	}
+	b.ReportMetric(float64(time.Since(start).Nanoseconds())/10_000, "ns/run")
+	b.ReportMetric(float64(f.Bytes())/float64(n), "B/block")
+	b.ReportMetric(snapshot/float64(n), "wire-B/block")
+	b.ReportMetric(delta/(2*changes), "wire-B/change")
+	b.ReportMetric(1e6*float64(wrong)/float64(len(absent)), "wrong-ppm")
+	b.ReportMetric(float64(missing), "missing")
+	b.ReportMetric(float64(head.Omitted), "omitted")
+	b.ReportMetric(float64(fill.Nanoseconds())/float64(n), "ns/entered")
+	b.ReportMetric(float64(churn.Nanoseconds())/float64(n), "ns/replaced")
+	b.ReportMetric(rebuild.Seconds(), "s/rotation")
+	b.ReportMetric(longest.Seconds(), "s/step")
+	b.ReportMetric(float64(r.hot.Bytes())/float64(n), "hot-B/block")
+}
+
+// TestFilterFigures: what docs/multicluster.md says of filters, at a hundredth of the
+// size: about two bytes for a block, and about one wrong answer in a thousand.
+func TestFilterFigures(t *testing.T) {
+	const n = 100_000
+	r := newRig(t, n)
+	r.hot.Touch(r.keys(n))
+	keys := r.keys(n)
+	r.hot.Touch(keys)
+	snapshot := r.sync(t, MaxPart)
+	f := r.sink.Filter()
+	for what, bytes := range map[string]int{"filter": f.Bytes(), "snapshot": snapshot} {
+		if per := float64(bytes) / n; per > 2.3 {
+			t.Errorf("%s: %.2f bytes for a block", what, per)
+		}
+	}
+	wrong := 0
+	for _, k := range r.keys(n) {
+		if f.Has(k) {
+			wrong++
+		}
+	}
+	if wrong > n/500 {
+		t.Errorf("%d of %d absent blocks are held", wrong, n)
+	}
+	missing := 0
+	for _, k := range keys {
+		if !f.Has(k) {
+			missing++
+		}
+	}
+	if missing > n/10_000 || missing != int(r.source.Head().Omitted) && missing > 0 {
+		t.Errorf("%d blocks are missing, %d are said to be", missing, r.source.Head().Omitted)
+	}
+}
+
+// TestWrongFilter: a cluster that says it holds everything is believed as to prefixes,
+// and nothing else comes of it: a run is as long as the prompt, and no longer.
+func TestWrongFilter(t *testing.T) {
+	f := newFilter(secretOf(t, string(testSecret)).pair(testWay, 1), minBuckets)
+	p := f.place(block.Key(7))
+	for i := range f.words {
+		f.words[i] = p.mark
+	}
+	keys := make([]block.Key, 300)
+	for i := range keys {
+		keys[i] = 7
+	}
+	if got := f.Run(keys); got != len(keys) {
+		t.Errorf("a run of %d", got)
+	}
+}

@@ -1,0 +1,301 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+)
+
+// Controller keeps the objects of one cluster.
+type Controller struct {
+	o       Options
+	client  *kubeapi.Client
+	wake    chan struct{}
+	cancel  context.CancelFunc
+	done    chan struct{}
+	pools   *kubeapi.Follower[pool]
+	imports *kubeapi.Follower[import_]
+	writer  writer
+
+	// Of the goroutine.
+	lost   map[string]time.Time // since when clusters that imports name are silent
+	paces  map[object]*pace
+	failed map[Name]string // what other clusters are told
+	told   *Local
+
+	mu    sync.Mutex
+	state state // what Status shows
+}
+
+// object names what one pace is for.
+type object struct {
+	Name
+	imported bool
+}
+
+func (o object) String() string {
+	if o.imported {
+		return kindImport + " " + o.Name.String()
+	}
+	return "InferencePool " + o.Name.String()
+}
+
+// Open starts to keep objects, until Close. It waits for nothing: what cannot be
+// read or written is tried again, and Status says why.
+func Open(o Options) (*Controller, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	client, err := kubeapi.NewClient(o.Config, o.Agent)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{o: o, client: client, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		lost: map[string]time.Time{}, paces: map[object]*pace{}, failed: map[Name]string{}}
+	c.writer = writer{client: client, reader: reader{o.Controller}, counts: newCounts()}
+	if err := c.register(o.Registerer); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	view := kubeapi.View{Namespace: o.Namespace}
+	c.pools = kubeapi.Follow(client, kubeapi.Kind[pool]{Resource: pools, Read: c.writer.pool, Key: (*pool).key,
+		Same: func(a, b *pool) bool { return a.version == b.version }}, view, o.Log, c.Wake)
+	c.imports = kubeapi.Follow(client, kubeapi.Kind[import_]{Resource: imports, Read: c.writer.reader.imported, Key: (*import_).key,
+		Same: func(a, b *import_) bool { return a.version == b.version }}, view, o.Log, c.Wake)
+	c.Wake()
+	go c.run(ctx)
+	return c, nil
+}
+
+// Close stops. Entries stay as they are: other replicas go on, and a restart is
+// no withdrawal.
+func (c *Controller) Close() {
+	c.cancel()
+	<-c.done
+	c.pools.Close()
+	c.imports.Close()
+	c.client.Close()
+}
+
+// Wake has the controller look at everything soon: the federation's view or what
+// is served has changed.
+func (c *Controller) Wake() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Controller) run(ctx context.Context) {
+	defer close(c.done)
+	for {
+		later := c.round(ctx)
+		var timer <-chan time.Time
+		if !later.IsZero() {
+			timer = time.After(max(time.Until(later), c.o.Settle))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		case <-timer:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(c.o.Settle):
+		}
+	}
+}
+
+// round looks at everything, tells and writes, and returns when to do so again
+// although nothing changed; zero: never.
+func (c *Controller) round(ctx context.Context) time.Time {
+	f := c.facts(time.Now())
+	if f == nil {
+		return time.Time{}
+	}
+	p := desired(f)
+	if c.told == nil || !c.told.Equal(p.local) {
+		c.told = &p.local
+		c.o.Tell(p.local)
+	}
+	due := rounds{c: c, ctx: ctx, f: f, later: p.later, turn: c.o.Turn()}
+	for n, want := range p.parents {
+		due.parent(f.pools[n], want)
+	}
+	if f.blind == "" {
+		for n, want := range p.imports {
+			if !f.outside(n) {
+				due.imported(n, f.imports[n], want)
+			}
+		}
+	}
+	c.forget(f, &p)
+	c.show(f, &p, due)
+	return due.later
+}
+
+// facts gathers what a plan is made of, nil while too little was read.
+func (c *Controller) facts(now time.Time) *facts {
+	v := c.o.View()
+	poolState, importState := c.pools.State(), c.imports.State()
+	if v.Cluster == "" || !poolState.Listed {
+		c.show(&facts{View: v}, &plan{}, rounds{})
+		return nil
+	}
+	f := &facts{View: v, controller: c.o.Controller, now: now, drain: c.o.Drain, forget: c.o.Forget, serves: c.o.Serves(),
+		pools: map[Name]*pool{}, imports: map[Name]*import_{}, lost: c.lost, failed: c.failed,
+		outside: func(n Name) bool { return c.o.Namespace != "" && n.Namespace != c.o.Namespace }}
+	for _, p := range c.pools.Items() {
+		f.pools[p.Name] = p
+	}
+	switch {
+	case importState.Absent():
+		f.blind = problemAbsent
+	case kubeapi.IsForbidden(importState.Err):
+		f.blind = problemForbidden
+	case !importState.Listed:
+		return nil
+	}
+	if f.blind == "" {
+		for _, i := range c.imports.Items() {
+			f.imports[i.Name] = i
+		}
+	}
+	f.Members = f.sane()
+	c.lose(f)
+	return f
+}
+
+// lose notes since when clusters that imports name are not heard.
+func (c *Controller) lose(f *facts) {
+	heard := map[string]bool{f.Cluster: true}
+	for _, m := range f.Members {
+		heard[m.Cluster] = heard[m.Cluster] || !m.Silent
+	}
+	named := map[string]bool{}
+	for _, i := range f.imports {
+		if i.entry == nil {
+			continue
+		}
+		for _, e := range i.entry.Clusters {
+			named[e.Name] = true
+			if _, known := c.lost[e.Name]; !known && !heard[e.Name] && f.Settled {
+				c.lost[e.Name] = f.now
+			}
+		}
+	}
+	for name := range c.lost {
+		if heard[name] || !named[name] {
+			delete(c.lost, name)
+		}
+	}
+}
+
+// forget drops what is kept of objects that nobody speaks of any more.
+func (c *Controller) forget(f *facts, p *plan) {
+	for o := range c.paces {
+		_, wanted := p.imports[o.Name]
+		if o.imported && !wanted || !o.imported && f.pools[o.Name] == nil {
+			delete(c.paces, o)
+		}
+	}
+	for n := range c.failed {
+		if _, wanted := p.imports[n]; !wanted {
+			delete(c.failed, n)
+		}
+	}
+}
+
+// rounds writes what is due in one round.
+type rounds struct {
+	c       *Controller
+	ctx     context.Context
+	f       *facts
+	turn    int
+	later   time.Time // when the next write is due, or the plan becomes another
+	away    bool      // the server cannot be reached: nothing further is tried
+	waiting int       // objects that do not say what they should
+}
+
+// try writes one object if it is due.
+func (r *rounds) try(o object, what string, write func() (bool, error)) {
+	r.waiting++
+	c, now := r.c, time.Now()
+	p := c.paces[o]
+	if p == nil {
+		p = &pace{}
+		c.paces[o] = p
+	}
+	at := p.due(what, r.turn, now, &c.o)
+	if at.After(now) || r.away {
+		r.soon(at)
+		return
+	}
+	wrote, err := write()
+	if r.ctx.Err() != nil {
+		return
+	}
+	if p.done(what, err, wrote, now) {
+		c.writer.counts.reasserted.Inc()
+		c.o.Log.Warn("our entry was overwritten and is written again", "object", o.String(), "times", p.again)
+	}
+	if o.imported {
+		if c.failed[o.Name] = toldProblem(err); c.failed[o.Name] == "" {
+			delete(c.failed, o.Name)
+		}
+	}
+	if err == nil {
+		r.waiting--
+		return
+	}
+	r.soon(p.retry)
+	if errors.Is(err, errMoved) {
+		return
+	}
+	r.away = r.away || kubeapi.CodeOf(err) == 0 && !errors.Is(err, errFull)
+	c.writer.counts.failures.Inc()
+	if p.failed == 1 {
+		c.o.Log.Warn("an object cannot be written", "object", o.String(), "error", err)
+	}
+}
+
+// soon has the next round come no later than at.
+func (r *rounds) soon(at time.Time) {
+	if r.later.IsZero() || at.Before(r.later) {
+		r.later = at
+	}
+}
+
+func (r *rounds) parent(have *pool, want *parent) {
+	o := object{Name: have.Name}
+	if have.entry.says(want) && have.entries <= 1 {
+		r.settled(o)
+		return
+	}
+	r.try(o, want.text(), func() (bool, error) { return r.c.writer.parent(r.ctx, have, want) })
+}
+
+func (r *rounds) imported(n Name, have *import_, want *control) {
+	o := object{Name: n, imported: true}
+	if want == nil && (have == nil || have.entry == nil && (!have.made || have.others > 0)) || want != nil && have != nil && have.entry.says(want) {
+		delete(r.c.failed, n)
+		r.settled(o)
+		return
+	}
+	r.try(o, want.text(), func() (bool, error) {
+		err := r.c.writer.imported(r.ctx, n, have, want)
+		return err == nil, err
+	})
+}
+
+func (r *rounds) settled(o object) {
+	if p := r.c.paces[o]; p != nil {
+		p.settled(time.Now(), &r.c.o)
+	}
+}

@@ -1,0 +1,68 @@
+package kube
+
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+)
+
+// ViewOf is a federation's view as a Controller takes it. settled says that every
+// cluster was heard, or had the time for it.
+func ViewOf(v *federation.View, settled bool) View {
+	out := View{Cluster: v.Self, Settled: settled}
+	for _, c := range v.Clusters {
+		m := Member{Cluster: c.Name, Silent: c.State != federation.Live}
+		if m.Silent {
+			m.Why = c.State.String()
+		}
+		for _, p := range c.Pools {
+			if p.State == federation.Live || p.State == federation.Draining {
+				m.Exports = append(m.Exports, Export{nameOf(p.Pool), p.State == federation.Draining})
+			}
+		}
+		for _, own := range v.Exports {
+			i := slices.IndexFunc(own.Told, func(t federation.Told) bool { return t.Cluster == c.Name })
+			if i >= 0 {
+				m.Holds = append(m.Holds, heldOf(v.Self, own.Pool, own.Told[i]))
+			}
+		}
+		out.Members = append(out.Members, m)
+	}
+	return out
+}
+
+// heldOf is what another cluster makes of an export of ours. One that keeps no
+// objects has it once it has accepted it.
+func heldOf(self string, pool federation.PoolKey, t federation.Told) Held {
+	h := Held{Name: nameOf(pool)}
+	switch {
+	case t.State == federation.Refused:
+		h.Problem = "refused: " + t.Reason
+	case t.State == federation.Silent:
+	case t.Shown == federation.NotShown:
+		h.Problem = t.ShownReason
+	default:
+		h.Clusters = []string{self}
+	}
+	return h
+}
+
+// Imports are what a Controller has told, as a federation takes it.
+func (l Local) Imports() (out []federation.Import) {
+	for _, h := range l.Holds {
+		out = append(out, federation.Import{Pool: h.key(), Clusters: h.Clusters, Reason: h.Problem})
+	}
+	return out
+}
+
+// Exported returns whether a pool is to be exported, and whether it is draining.
+func (l Local) Exported(pool federation.PoolKey) (exported, draining bool) {
+	i := slices.IndexFunc(l.Exports, func(e Export) bool { return e.key() == pool })
+	return i >= 0, i >= 0 && l.Exports[i].Draining
+}
+
+func nameOf(k federation.PoolKey) Name { return Name{k.Namespace, k.Name} }
+
+func (n Name) key() federation.PoolKey {
+	return federation.PoolKey{Namespace: n.Namespace, Name: n.Name}
+}

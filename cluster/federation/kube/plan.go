@@ -1,0 +1,430 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// View is what the federation knows of the other clusters.
+type View struct {
+	Cluster string // the name of this one
+	Members []Member
+	// Settled says that every member was heard, or has not been for longer than a
+	// lease: from then on what is not said is not so.
+	Settled bool
+}
+
+// Member is another cluster of the set.
+type Member struct {
+	Cluster string
+	Silent  bool     // its lease has ended, it was never heard, or it refuses
+	Why     string   // a word for that; "": silent
+	Exports []Export // what it said last
+	Holds   []Held
+}
+
+// Export is a pool that a cluster lends.
+type Export struct {
+	Name
+	Draining bool `json:"draining,omitempty"` // withdrawn: no further requests
+}
+
+// Held is an import that a cluster was found to have, in its own API server.
+type Held struct {
+	Name
+	Clusters []string `json:"clusters,omitempty"` // that it names as exporting, sorted
+	Problem  string   `json:"problem,omitempty"`  // why it does not say what it should; "": it does, or will
+}
+
+// Local is what this cluster tells the others.
+type Local struct {
+	Exports []Export
+	Holds   []Held
+}
+
+// Equal reports whether two tell the same.
+func (l Local) Equal(o Local) bool {
+	return slices.Equal(l.Exports, o.Exports) && slices.EqualFunc(l.Holds, o.Holds, func(a, b Held) bool {
+		return a.Name == b.Name && a.Problem == b.Problem && slices.Equal(a.Clusters, b.Clusters)
+	})
+}
+
+// Bounds of what one other cluster has this one write: a member that lies makes no
+// more objects than these, under names that can be.
+const (
+	maxExports = 128
+	maxProblem = 200 // bytes
+)
+
+// sane are the members without what cannot be.
+func (v *View) sane() (out []Member) {
+	for _, m := range v.Members {
+		if m.Cluster == "" || len(m.Cluster) > 253 || m.Cluster == v.Cluster {
+			continue
+		}
+		var exports []Export
+		for _, e := range m.Exports {
+			if len(exports) < maxExports && e.valid() {
+				exports = append(exports, e)
+			}
+		}
+		m.Exports = exports
+		out = append(out, m)
+	}
+	return out
+}
+
+// valid holds for names that a namespace and an object can have.
+func (n Name) valid() bool {
+	label := func(s string) bool {
+		return s != "" && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, notLabel)
+	}
+	return label(n.Namespace) && len(n.Name) <= 253 && !slices.ContainsFunc(strings.Split(n.Name, "."), func(s string) bool { return !label(s) })
+}
+
+func notLabel(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
+
+// facts is all that a plan is made of.
+type facts struct {
+	View
+	controller string
+	now        time.Time
+	drain      time.Duration // that withdrawn exports are still kept
+	forget     time.Duration // after which a silent cluster is dropped
+
+	pools   map[Name]*pool
+	imports map[Name]*import_
+	serves  map[Name]string      // pools that this replica picks for, and why one cannot be exported, "" for it can
+	lost    map[string]time.Time // since when clusters are silent or unknown
+	failed  map[Name]string      // why an import could not be written
+	blind   string               // why imports cannot be read or written at all, "" for they can
+	outside func(Name) bool      // a namespace that this controller does not look after
+}
+
+// plan is what objects are to say.
+type plan struct {
+	parents map[Name]*parent  // of every pool in view that is served; nil: no entry of ours
+	imports map[Name]*control // of every import in view or wanted; nil: no entry of ours
+	local   Local
+	later   time.Time // when to look again although nothing changed; zero: never
+}
+
+// Reasons of conditions.
+const (
+	reasonExported     = "Exported"
+	reasonNotRequested = "NotRequested"
+	reasonNotSupported = "NotSupported"
+	reasonPending      = "Pending"
+	reasonAccepted     = "Accepted"
+	reasonDraining     = "Draining"
+	reasonSilent       = "Silent"
+)
+
+// desired computes what all objects are to say. It changes nothing that it is given.
+func desired(f *facts) plan {
+	p := plan{parents: map[Name]*parent{}, imports: map[Name]*control{}}
+	for _, n := range f.names() {
+		list := f.exporters(n, &p)
+		if len(list) > 0 || f.imports[n] != nil && f.Settled {
+			p.imports[n] = f.control(n, list)
+		}
+		if own := list.of(f.Cluster); own != nil && f.tells(n) {
+			p.local.Exports = append(p.local.Exports, Export{n, own.draining})
+		}
+		if len(list) > 0 {
+			p.local.Holds = append(p.local.Holds, f.held(n, p.imports[n]))
+		}
+	}
+	for n := range f.serves {
+		if o := f.pools[n]; o != nil {
+			p.parents[n] = f.parent(o)
+		}
+	}
+	return p
+}
+
+// names are the pools that anybody speaks of, sorted.
+func (f *facts) names() []Name {
+	all := map[Name]bool{}
+	for n := range f.pools {
+		all[n] = true
+	}
+	for n := range f.imports {
+		all[n] = true
+	}
+	for _, m := range f.Members {
+		for _, e := range m.Exports {
+			all[e.Name] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(all), Name.compare)
+}
+
+// exporter is a cluster that exports a pool.
+type exporter struct {
+	cluster          string
+	draining, silent bool
+}
+
+func (e exporter) state() string {
+	switch {
+	case e.silent:
+		return e.cluster + " (silent)"
+	case e.draining:
+		return e.cluster + " (draining)"
+	}
+	return e.cluster
+}
+
+type exporters []exporter
+
+func (l exporters) of(cluster string) *exporter {
+	for i := range l {
+		if l[i].cluster == cluster {
+			return &l[i]
+		}
+	}
+	return nil
+}
+
+// exported reports whether a pool of this cluster is to be exported.
+func (f *facts) exported(n Name) bool {
+	o := f.pools[n]
+	if o == nil || o.deleted || !o.asked || o.export != ClusterSet {
+		return false
+	}
+	problem, served := f.serves[n]
+	return served && problem == "" || !served && o.entry != nil
+}
+
+// tells reports whether the export of a pool is this replica's to tell.
+func (f *facts) tells(n Name) bool {
+	_, served := f.serves[n]
+	return served
+}
+
+// exporters are the clusters that a pool's import names, by name.
+func (f *facts) exporters(n Name, p *plan) (out exporters) {
+	var have *control
+	if i := f.imports[n]; i != nil {
+		have = i.entry
+	}
+	if f.exported(n) {
+		out = append(out, exporter{cluster: f.Cluster})
+	} else if have.lists(f.Cluster) && (!f.Settled || p.until(f.drained(have), f.now)) {
+		out = append(out, exporter{cluster: f.Cluster, draining: true})
+	}
+	heard := map[string]bool{f.Cluster: true}
+	for _, m := range f.Members {
+		if m.Cluster == f.Cluster || heard[m.Cluster] {
+			continue
+		}
+		heard[m.Cluster] = !m.Silent
+		for _, e := range m.Exports {
+			if e.Name == n && !m.Silent {
+				out = append(out, exporter{cluster: m.Cluster, draining: e.Draining})
+				break
+			}
+		}
+	}
+	if have != nil {
+		for _, c := range have.Clusters {
+			if heard[c.Name] || out.of(c.Name) != nil || c.Name == "" {
+				continue
+			}
+			since, known := f.lost[c.Name]
+			if !f.Settled || !known || p.until(since.Add(f.forget), f.now) {
+				out = append(out, exporter{cluster: c.Name, silent: true})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b exporter) int { return cmp.Compare(a.cluster, b.cluster) })
+	return out
+}
+
+// drained returns when this cluster's withdrawn export goes.
+func (f *facts) drained(have *control) time.Time {
+	begin := f.now
+	if c, ok := conditionOf(have.Conditions, typeDraining); ok && c.Since.Before(begin) {
+		begin = c.Since
+	}
+	return begin.Add(f.drain)
+}
+
+// until notes a time at which the plan becomes another, and returns whether that
+// is still to come.
+func (p *plan) until(t, now time.Time) bool {
+	if !t.After(now) {
+		return false
+	}
+	if p.later.IsZero() || t.Before(p.later) {
+		p.later = t
+	}
+	return true
+}
+
+// control is our entry of an import, nil for none.
+func (f *facts) control(n Name, list exporters) *control {
+	if len(list) == 0 {
+		return nil
+	}
+	c := &control{Name: f.controller}
+	live := 0
+	var texts, draining []string
+	for _, e := range list {
+		c.Clusters = append(c.Clusters, exporting{e.cluster})
+		texts = append(texts, e.state())
+		if !e.silent && !e.draining {
+			live++
+		}
+		if e.draining {
+			draining = append(draining, e.cluster)
+		}
+	}
+	accepted := condition{Type: typeAccepted, Status: "True", Reason: reasonAccepted, Message: "exported by " + strings.Join(texts, ", ")}
+	if live == 0 {
+		accepted.Status, accepted.Reason = "False", reasonSilent
+		if len(draining) > 0 {
+			accepted.Reason = reasonDraining
+		}
+		accepted.Message = "no cluster takes further requests: " + strings.Join(texts, ", ")
+	}
+	c.Conditions = append(c.Conditions, accepted)
+	if own := list.of(f.Cluster); own != nil && own.draining {
+		c.Conditions = append(c.Conditions, condition{Type: typeDraining, Status: "True", Reason: reasonDraining,
+			Message: "cluster " + f.Cluster + " has withdrawn its export"})
+	}
+	var have []condition
+	if i := f.imports[n]; i != nil && i.entry != nil {
+		have = i.entry.Conditions
+	}
+	c.Conditions = begun(c.Conditions, have, f.now)
+	return c
+}
+
+// held is what this cluster says of an import: what was read of it, not what is
+// wanted.
+func (f *facts) held(n Name, want *control) Held {
+	h := Held{Name: n}
+	if i := f.imports[n]; i != nil && i.entry != nil {
+		for _, c := range i.entry.Clusters {
+			h.Clusters = append(h.Clusters, c.Name)
+		}
+		slices.Sort(h.Clusters)
+		if i.entry.says(want) {
+			return h
+		}
+	}
+	h.Problem = f.problem(n)
+	return h
+}
+
+// problem is why an import cannot be as it should, "" for no reason that is known.
+func (f *facts) problem(n Name) string {
+	switch {
+	case f.blind != "":
+		return f.blind
+	case f.outside(n):
+		return "the namespace is not looked after"
+	}
+	return f.failed[n]
+}
+
+// reached says whether every member has the import that names this cluster.
+func (f *facts) reached(n Name) (status, reason, message string) {
+	var reached, waiting, refused []string
+	look := func(cluster string, holds []Held) {
+		i := slices.IndexFunc(holds, func(h Held) bool { return h.Name == n })
+		switch {
+		case i >= 0 && holds[i].Problem != "":
+			refused = append(refused, cluster+": "+clip(holds[i].Problem))
+		case i >= 0 && slices.Contains(holds[i].Clusters, f.Cluster):
+			reached = append(reached, cluster)
+		default:
+			waiting = append(waiting, cluster)
+		}
+	}
+	own := Held{Name: n, Problem: f.problem(n)}
+	if i := f.imports[n]; i != nil && i.entry.lists(f.Cluster) {
+		own = Held{Name: n, Clusters: []string{f.Cluster}}
+	}
+	look(f.Cluster, []Held{own})
+	for _, m := range f.Members {
+		switch {
+		case m.Cluster == f.Cluster:
+		case m.Silent:
+			waiting = append(waiting, fmt.Sprintf("%s (%s)", m.Cluster, cmp.Or(m.Why, "silent")))
+		default:
+			look(m.Cluster, m.Holds)
+		}
+	}
+	var parts []string
+	for _, x := range []struct {
+		what string
+		list []string
+	}{{"not to ", refused}, {"waiting for ", waiting}, {"exported to ", reached}} {
+		if slices.Sort(x.list); len(x.list) > 0 {
+			parts = append(parts, x.what+strings.Join(x.list, ", "))
+		}
+	}
+	message = strings.Join(parts, "; ")
+	message = strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
+	switch {
+	case len(refused) > 0:
+		return "False", reasonNotSupported, message
+	case len(waiting) > 0:
+		return "False", reasonPending, message
+	case len(f.Members) == 0:
+		return "False", reasonPending, "no other cluster of the set is known"
+	}
+	return "True", reasonExported, message
+}
+
+// clip makes what another cluster said fit for a message.
+func clip(s string) string {
+	s = strings.ToValidUTF8(s[:min(len(s), maxProblem)], "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, s)
+}
+
+// maxMessage is far below what the API server takes, and enough for fifty clusters.
+const maxMessage = 8192
+
+// parent is our entry of a pool, nil for none.
+func (f *facts) parent(o *pool) *parent {
+	if o.deleted || !o.asked {
+		return nil
+	}
+	why := f.serves[o.Name]
+	c := condition{Type: typeExported, Status: "False", Generation: o.generation}
+	switch {
+	case o.export == "":
+		c.Reason, c.Message = reasonNotRequested, fmt.Sprintf("the annotation %s is empty: want %s", Annotation, ClusterSet)
+	case o.export != ClusterSet:
+		c.Reason, c.Message = reasonNotSupported, fmt.Sprintf("%.100q is no scope that is known: want %s", o.export, ClusterSet)
+	case why != "":
+		c.Reason, c.Message = reasonNotSupported, why
+	case !f.Settled && o.entry.whole(f.controller, o.Name):
+		return o.entry // what was known before a restart holds until more is known
+	case !f.Settled:
+		c.Reason, c.Message = reasonPending, "other clusters have not been heard yet"
+	default:
+		c.Status, c.Reason, c.Message = f.reached(o.Name)
+	}
+	e := parentOf(f.controller, o.Name, c)
+	var have []condition
+	if o.entry != nil {
+		have = o.entry.Conditions
+	}
+	e.Conditions = begun(e.Conditions, have, f.now)
+	return e
+}

@@ -1,0 +1,440 @@
+//go:build kube
+
+package kube
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
+)
+
+// TestFederation runs everything on two and three real API servers at once; what
+// takes parts of them comes last.
+func TestFederation(t *testing.T) {
+	servers := map[string]*kubekit.Cluster{}
+	for _, name := range []string{"a", "b", "c"} {
+		servers[name] = kubekit.Start(t, "inference")
+	}
+	for _, x := range []struct {
+		name string
+		run  func(*mesh)
+	}{
+		{"Export", testExport}, {"ExportedToAll", testExportedToAll}, {"Namespaces", testNamespaces}, {"Values", testValues}, {"Withdrawal", testWithdrawal},
+		{"ForeignParents", testForeignParents}, {"Overwritten", testOverwritten}, {"Contended", testContended}, {"ForeignControllers", testForeignControllers},
+		{"Replicas", testReplicas}, {"Rights", testRights}, {"RandomChanges", testRandom}, {"Restarts", testRestarts}, {"AbsentKind", testAbsentKind},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			m := &mesh{t: t, servers: servers, ns: strings.ToLower(x.name), sites: map[string]*site{}, drain: 500 * time.Millisecond, pace: 200 * time.Millisecond}
+			for name, c := range servers {
+				if x.name != "Namespaces" || name != "c" {
+					c.Namespace(m.ns)
+				}
+			}
+			t.Cleanup(m.close)
+			x.run(m)
+		})
+	}
+}
+
+// all has a controller look after every namespace.
+const all = "*"
+
+// testExport: an annotated pool has an import of its namespace and name in every
+// member, one for all clusters that export it, and a status entry that names it.
+func testExport(m *mesh) {
+	m.open("a", "b")
+	a, b := m.sites["a"], m.sites["b"]
+	a.pool("p", "")
+	b.pool("p", "")
+	a.annotate("p", `"ClusterSet"`)
+	a.wantControls("=a True/Accepted")
+	b.wantControls("=a True/Accepted")
+	a.wantParents(m.entry("True", "Exported"))
+	a.wantMessage("exported to a, b")
+	b.wantParents("") // nobody asked for it
+	b.annotate("p", `"ClusterSet"`)
+	a.wantControls("=a,b True/Accepted")
+	b.wantControls("=a,b True/Accepted")
+	b.wantParents(m.entry("True", "Exported"))
+	var o struct {
+		Status struct {
+			Controllers []map[string]any `json:"controllers"`
+		} `json:"status"`
+	}
+	if b.get(imports, "p", &o); o.Status.Controllers[0]["parents"] != nil {
+		m.t.Error("our entry has parents: it is for the gateway that serves the import to add its own")
+	}
+	// A pool that another picker serves is not ours to export.
+	a.pool("other", "ClusterSet")
+	a.pool("q", "ClusterSet")
+	m.mu.Lock()
+	a.serves = []string{"p", "q"}
+	m.mu.Unlock()
+	m.wake()
+	b.want("controllers", b.controls, "q", "=a True/Accepted")
+	if got := a.parents("other") + b.controls("other"); got != "none" {
+		m.t.Errorf("another picker's pool: %s", got)
+	}
+}
+
+// testExportedToAll: Exported is True while every member has the import, and False
+// in every other case.
+func testExportedToAll(m *mesh) {
+	m.open("a", "b", "c")
+	a, c := m.sites["a"], m.sites["c"]
+	a.pool("p", "ClusterSet")
+	a.wantParents(m.entry("True", "Exported"))
+	m.setCut("c", true)
+	a.wantParents(m.entry("False", "Pending"))
+	a.wantMessage("waiting for c (silent); exported to a, b")
+	m.sites["c"].wantControls("=a False/Silent")
+	m.setCut("c", false)
+	a.wantParents(m.entry("True", "Exported"))
+	m.sites["c"].wantControls("=a True/Accepted")
+	// An import that somebody deletes is no export any more, and comes back.
+	c.Delete(imports, m.ns, "p")
+	m.sites["c"].wantControls("=a True/Accepted")
+	a.wantParents(m.entry("True", "Exported"))
+}
+
+// testNamespaces: a member that lacks the namespace, or does not look after it,
+// has no import, and Exported says so.
+func testNamespaces(m *mesh) {
+	m.open("a", "b")
+	a, c := m.sites["a"], &site{m: m, name: "c", Cluster: m.servers["c"]}
+	m.mu.Lock()
+	m.sites["c"] = c
+	m.mu.Unlock()
+	c.start(Options{Namespace: "default"})
+	a.pool("p", "ClusterSet")
+	a.wantParents(m.entry("False", "NotSupported"))
+	a.wantMessage("not to c: the namespace is not looked after; exported to a, b")
+	c.stop()
+	c.start(Options{Namespace: all})
+	a.wantMessage("not to c: there is no such namespace; exported to a, b")
+	c.Namespace(m.ns)
+	a.wantParents(m.entry("True", "Exported"))
+	c.wantControls("=a True/Accepted")
+}
+
+// testValues: only the one known scope is exported.
+func testValues(m *mesh) {
+	m.open("a", "b")
+	a := m.sites["a"]
+	a.pool("p", "Galaxy")
+	a.wantParents(m.entry("False", "NotSupported"))
+	a.wantMessage(`"Galaxy" is no scope that is known: want ClusterSet`)
+	a.annotate("p", `""`)
+	a.wantParents(m.entry("False", "NotRequested"))
+	a.annotate("p", `"ClusterSet"`)
+	a.wantParents(m.entry("True", "Exported"))
+	a.annotate("p", `"clusterset"`)
+	a.wantParents(m.entry("False", "NotSupported"))
+	a.wantControls("none")
+	m.sites["b"].wantControls("none")
+}
+
+// testWithdrawal: the entry goes with the annotation, imports after the drain time.
+func testWithdrawal(m *mesh) {
+	m.drain = 2 * time.Second
+	m.open("a", "b")
+	a, b := m.sites["a"], m.sites["b"]
+	a.pool("p", "ClusterSet")
+	b.pool("p", "ClusterSet")
+	a.wantParents(m.entry("True", "Exported"))
+	b.wantControls("=a,b True/Accepted")
+	begin := time.Now()
+	a.annotate("p", `null`)
+	a.wantParents("")
+	b.wantControls("=b True/Accepted")
+	if d := time.Since(begin); d < m.drain {
+		m.t.Errorf("b's import lost a after %v, the drain time is %v", d, m.drain)
+	}
+	a.wantControls("=b True/Accepted")
+	b.wantParents(m.entry("True", "Exported"))
+	// Asked for again while it drains: nothing was lost.
+	b.annotate("p", `null`)
+	a.wantControls("=b False/Draining")
+	b.annotate("p", `"ClusterSet"`)
+	a.wantControls("=b True/Accepted")
+	// A deleted pool is withdrawn too; a restart in between neither forgets nor prolongs.
+	begin = time.Now()
+	b.Delete(pools, m.ns, "p")
+	a.wantControls("=b False/Draining")
+	b.stop()
+	b.start(Options{})
+	a.wantControls("none")
+	b.wantControls("none")
+	if d := time.Since(begin); d < m.drain {
+		m.t.Errorf("the imports went after %v, the drain time is %v", d, m.drain)
+	}
+}
+
+// foreign are n entries of gateways, JSON.
+func foreign(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf(`{"parentRef":{"name":"gw-%02d"},"controllerName":"example.org/gateway","conditions":[{"type":"Accepted","status":"True","reason":"Accepted","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`, i))
+	}
+	return out
+}
+
+// replace writes a pool's parents whole, as some controllers do.
+func (s *site) replace(entries []string) {
+	s.m.t.Helper()
+	s.PatchStatus(pools, s.m.ns, "p", `{"status":{"parents":[`+strings.Join(entries, ",")+`]}}`)
+}
+
+func kinds(n int) string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf("Gateway:gw-%02d", i))
+	}
+	return strings.Join(out, " ")
+}
+
+// testForeignParents: entries of others are kept in their order, also where the
+// list is full.
+func testForeignParents(m *mesh) {
+	m.open("a", "b")
+	a := m.sites["a"]
+	a.pool("p", "")
+	a.replace(foreign(31))
+	a.annotate("p", `"ClusterSet"`)
+	a.wantParents(kinds(31) + " " + m.entry("True", "Exported"))
+	a.annotate("p", `null`)
+	a.wantParents(kinds(31))
+	a.replace(foreign(32))
+	a.annotate("p", `"ClusterSet"`)
+	m.sites["b"].wantControls("=a True/Accepted")
+	a.Until("the full list in the status", func() bool {
+		return strings.Contains(fmt.Sprint(a.controllers[0].Status().Problems), "the pool's status has 32 entries of others")
+	})
+	a.wantParents(kinds(32))
+	a.replace(foreign(2))
+	a.wantParents(kinds(2) + " " + m.entry("True", "Exported"))
+}
+
+// testOverwritten: an entry that another controller overwrites comes back, at
+// growing distances.
+func testOverwritten(m *mesh) {
+	m.pace = 200 * time.Millisecond
+	m.open("a", "b")
+	a := m.sites["a"]
+	a.pool("p", "ClusterSet")
+	a.wantParents(m.entry("True", "Exported"))
+	var last time.Duration
+	for i := range 4 {
+		begin := time.Now()
+		a.replace(foreign(1))
+		a.wantParents("Gateway:gw-00 " + m.entry("True", "Exported"))
+		if last = time.Since(begin); i == 3 && last < m.pace*4 {
+			m.t.Errorf("written again for the fourth time after %v: that is a race", last)
+		}
+	}
+	if n := value(a.controllers[0].writer.counts.reasserted); n != 4 {
+		m.t.Errorf("%v entries written again, want 4", n)
+	}
+	// The same in an import: its map is replaced whole.
+	b := m.sites["b"]
+	b.PatchStatus(imports, m.ns, "p", `{"status":{"controllers":[{"name":"example.org/other"}]}}`)
+	b.wantControls("=a True/Accepted; example.org/other=")
+}
+
+// testContended: others that write the same list all the time lose nothing, and
+// neither do we.
+func testContended(m *mesh) {
+	m.open("a", "b")
+	a := m.sites["a"]
+	a.pool("p", "")
+	const writers, times = 4, 15
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			client, err := kubeapi.NewClient(a.Config(), "writer")
+			if err != nil {
+				m.t.Error(err)
+				return
+			}
+			defer client.Close()
+			name := fmt.Sprintf("example.org/writer-%d", w)
+			other := writer{client: client, reader: reader{name}, counts: newCounts()}
+			for i := 0; i < times; {
+				p, err := other.read(m.t.Context(), Name{m.ns, "p"})
+				if err != nil {
+					m.t.Error(err)
+					return
+				}
+				c := condition{Type: typeAccepted, Status: "True", Reason: "Accepted", Message: fmt.Sprint(i), Since: time.Now().UTC().Truncate(time.Second)}
+				if _, err := other.parent(m.t.Context(), &p, parentOf(name, Name{m.ns, fmt.Sprint("gw-", w)}, c)); err == nil {
+					i++
+				}
+			}
+		})
+	}
+	for i := range 20 {
+		a.annotate("p", []string{`"ClusterSet"`, `"x"`}[i%2])
+	}
+	a.annotate("p", `"ClusterSet"`)
+	wg.Wait()
+	a.Until("all entries", func() bool {
+		got := strings.Fields(a.parents("p"))
+		return len(got) == writers+3 && strings.Contains(a.parents("p"), m.entry("True", "Exported"))
+	})
+	for w := range writers {
+		if want := fmt.Sprintf("InferencePoolImport:gw-%d", w); strings.Count(a.parents("p"), want) != 1 {
+			m.t.Errorf("%s in %s", want, a.parents("p"))
+		}
+	}
+}
+
+// testForeignControllers: entries of other controllers in an import are kept, and
+// keep the import.
+func testForeignControllers(m *mesh) {
+	m.open("a", "b")
+	a, b := m.sites["a"], m.sites["b"]
+	entry := func(n int) string {
+		var out []string
+		for i := range n {
+			out = append(out, fmt.Sprintf(`{"name":"example.org/c%d","exportingClusters":[{"name":"z"}],"parents":[{"parentRef":{"name":"gw"}}]}`, i))
+		}
+		return `{"status":{"controllers":[` + strings.Join(out, ",") + `]}}`
+	}
+	// One that we did not make, and that is full.
+	b.Create(imports, m.ns, `{"apiVersion":"inference.networking.x-k8s.io/v1alpha1","kind":"InferencePoolImport","metadata":{"name":"p"}}`)
+	b.PatchStatus(imports, m.ns, "p", entry(8))
+	a.pool("p", "ClusterSet")
+	a.wantParents(m.entry("False", "NotSupported"))
+	a.wantMessage("not to b: the API server refuses the import; exported to a")
+	b.PatchStatus(imports, m.ns, "p", entry(7))
+	a.wantParents(m.entry("True", "Exported"))
+	if got := b.controls("p"); strings.Count(got, "example.org") != 7 || !strings.Contains(got, "=a True/Accepted") {
+		m.t.Errorf("controllers in b: %s", got)
+	}
+	// An entry that joins one of ours later.
+	a.Command("kubectl", fmt.Sprintf(`{"apiVersion":"inference.networking.x-k8s.io/v1alpha1","kind":"InferencePoolImport","metadata":{"name":"p","namespace":%q},"status":{"controllers":[{"name":"example.org/gw","parents":[{"parentRef":{"name":"gw"}}]}]}}`, m.ns),
+		"apply", "--server-side", "--subresource=status", "--field-manager=gw", "-f", "-")
+	a.wantControls("=a True/Accepted; example.org/gw=")
+	a.annotate("p", `null`)
+	a.wantControls("example.org/gw=")
+	b.want("controllers", func(n string) string { return fmt.Sprint(strings.Count(b.controls(n), "example.org")) }, "p", "7")
+	b.want("controllers", func(n string) string { return fmt.Sprint(strings.Contains(b.controls(n), "True/")) }, "p", "false")
+	// The last foreign entry goes: the one that we made goes with it, the other stays.
+	a.PatchStatus(imports, m.ns, "p", `{"status":{"controllers":[]}}`)
+	a.wantControls("none")
+	b.PatchStatus(imports, m.ns, "p", `{"status":{"controllers":[]}}`)
+	b.wantControls("")
+}
+
+// testReplicas: three replicas write once, and the next one when the first is gone.
+func testReplicas(m *mesh) {
+	m.open("a", "b")
+	a, b := m.sites["a"], m.sites["b"]
+	a.stop()
+	var list []*Controller
+	var gone atomic.Int32
+	for turn := range 3 {
+		list = append(list, a.start(Options{Turn: func() int { return turn - int(gone.Load()) }, Stagger: time.Hour}))
+	}
+	writes := func(i int) float64 {
+		n := list[i].writer.counts
+		return value(n.writes.WithLabelValues("pool")) + value(n.writes.WithLabelValues("import")) + value(n.conflicts)
+	}
+	a.pool("p", "ClusterSet")
+	a.wantParents(m.entry("True", "Exported"))
+	for i := range 5 {
+		name := fmt.Sprintf("p%d", i)
+		m.mu.Lock()
+		b.serves = append(b.serves, name)
+		m.mu.Unlock()
+		b.pool(name, "ClusterSet")
+		a.want("controllers", a.controls, name, "=b True/Accepted")
+	}
+	if writes(0) == 0 || writes(1)+writes(2) != 0 {
+		m.t.Errorf("the replicas wrote %v, %v and %v times", writes(0), writes(1), writes(2))
+	}
+	list[0].Close()
+	m.mu.Lock()
+	a.controllers = list[1:]
+	m.mu.Unlock()
+	gone.Add(1)
+	a.annotate("p", `"x"`)
+	a.wantParents(m.entry("False", "NotSupported"))
+	if writes(1) == 0 || writes(2) != 0 {
+		m.t.Errorf("after the first was gone the others wrote %v and %v times", writes(1), writes(2))
+	}
+}
+
+// testRights: a missing right is named here, and other clusters learn that the
+// pool did not arrive.
+func testRights(m *mesh) {
+	m.open("a", "b")
+	a, b := m.sites["a"], m.sites["b"]
+	b.stop()
+	c := b.start(Options{Config: b.As("epp")})
+	problem := func(text string) {
+		m.t.Helper()
+		b.Until(text, func() bool { return strings.Contains(fmt.Sprint(c.Status().Problems), text) })
+	}
+	problem(`missing right: apiGroups ["inference.networking.k8s.io"] resources ["inferencepools"] verbs ["list"] in a Role of namespace rights`)
+	a.pool("p", "ClusterSet")
+	a.wantParents(m.entry("False", "Pending"))
+	b.Grant(m.ns, "read", "epp", "list,watch inference.networking.k8s.io inferencepools", "list,watch inference.networking.x-k8s.io inferencepoolimports")
+	problem(`resources ["inferencepoolimports"] verbs ["create"]`)
+	a.wantParents(m.entry("False", "NotSupported"))
+	a.wantMessage("not to b: a right on InferencePoolImports is missing")
+	b.Grant(m.ns, "write", "epp", "create,delete inference.networking.x-k8s.io inferencepoolimports", "patch inference.networking.x-k8s.io inferencepoolimports/status",
+		"get inference.networking.k8s.io inferencepools", "patch inference.networking.k8s.io inferencepools/status")
+	a.wantParents(m.entry("True", "Exported"))
+	b.pool("p", "ClusterSet")
+	b.wantParents(m.entry("True", "Exported"))
+	a.annotate("p", `null`)
+	b.annotate("p", `null`)
+	b.wantControls("none")
+	b.Until("nothing to complain of", func() bool { return len(c.Status().Problems) == 0 })
+}
+
+// testRestarts: API servers and controllers go and come back.
+func testRestarts(m *mesh) {
+	m.open("a", "b", "c")
+	a, b, c := m.sites["a"], m.sites["b"], m.sites["c"]
+	a.pool("p", "ClusterSet")
+	a.wantParents(m.entry("True", "Exported"))
+	c.StopServer()
+	c.Until("the outage in the status", func() bool {
+		return strings.Contains(fmt.Sprint(c.controllers[0].Status().Problems), "not readable since")
+	})
+	b.pool("p", "ClusterSet")
+	a.wantControls("=a,b True/Accepted")
+	b.wantParents(m.entry("False", "Pending"))
+	b.wantMessage("waiting for c; exported to a, b")
+	a.stop() // with what it knew
+	c.StartServer()
+	c.wantControls("=a,b True/Accepted")
+	b.wantParents(m.entry("True", "Exported"))
+	a.start(Options{})
+	b.Delete(pools, m.ns, "p")
+	for _, s := range []*site{a, b, c} {
+		s.wantControls("=a True/Accepted")
+	}
+	a.wantParents(m.entry("True", "Exported"))
+}
+
+// testAbsentKind: imports that are not installed are a reason, and waited for.
+func testAbsentKind(m *mesh) {
+	m.open("a", "b", "c")
+	a, c := m.sites["a"], m.sites["c"]
+	a.pool("p", "ClusterSet")
+	a.wantParents(m.entry("True", "Exported"))
+	c.Kubectl("delete", "crd", "inferencepoolimports.inference.networking.x-k8s.io")
+	a.wantParents(m.entry("False", "NotSupported"))
+	a.wantMessage("not to c: the kind InferencePoolImport is not installed; exported to a, b")
+	c.Kubectl("apply", "--server-side", "-f", kubekit.Parts(m.t)+"/crds/inference/inference.networking.x-k8s.io_inferencepoolimports.yaml")
+	a.wantParents(m.entry("True", "Exported"))
+	c.wantControls("=a True/Accepted")
+}

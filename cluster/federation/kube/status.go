@@ -1,0 +1,160 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+)
+
+// Status is what users see of a Controller.
+type Status struct {
+	Pools    []PoolStatus   `json:"pools,omitempty"`
+	Imports  []ImportStatus `json:"imports,omitempty"`
+	Problems []string       `json:"problems,omitempty"`
+	Waiting  int            `json:"waiting,omitempty"` // objects that do not say what they should yet
+}
+
+// PoolStatus is a pool of ours that asks for export, as its object says.
+type PoolStatus struct {
+	Name     string    `json:"name"`
+	Exported string    `json:"exported"` // True, False, or "" while the object does not say
+	Reason   string    `json:"reason,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+}
+
+// ImportStatus is an import, as its object says.
+type ImportStatus struct {
+	Name     string   `json:"name"`
+	Clusters []string `json:"clusters"`
+	Accepted string   `json:"accepted"`
+	Message  string   `json:"message,omitempty"`
+}
+
+// state is what Status is made of.
+type state struct {
+	Status
+	exported, imports int
+}
+
+// Status returns what objects say, as they were read last, and what is wrong.
+func (c *Controller) Status() Status {
+	c.mu.Lock()
+	s := c.state.Status
+	c.mu.Unlock()
+	s.Problems = slices.Concat(trouble("InferencePools", c.pools.State()), trouble(kindImport+"s", c.imports.State()), s.Problems)
+	return s
+}
+
+// trouble tells why objects cannot be read.
+func trouble(about string, st kubeapi.State) []string {
+	switch {
+	case st.Absent():
+		return []string{about + ": the kind is not installed, waiting for it"}
+	case kubeapi.IsForbidden(st.Err):
+		return []string{fmt.Sprintf("%s: %v", about, st.Err)}
+	case st.Err != nil:
+		return []string{fmt.Sprintf("%s: not readable since %s, what is known stays: %v", about, st.Since.UTC().Format(time.RFC3339), st.Err)}
+	}
+	return nil
+}
+
+// show remembers what a round found.
+func (c *Controller) show(f *facts, p *plan, r rounds) {
+	s := state{Status: Status{Waiting: r.waiting}}
+	for n := range p.parents {
+		o := f.pools[n]
+		if !o.asked {
+			continue
+		}
+		out := PoolStatus{Name: n.String()}
+		if o.entry != nil {
+			if c, ok := conditionOf(o.entry.Conditions, typeExported); ok {
+				out.Exported, out.Reason, out.Message, out.Since = c.Status, c.Reason, c.Message, c.Since
+			}
+		}
+		if out.Exported == "True" {
+			s.exported++
+		}
+		s.Pools = append(s.Pools, out)
+	}
+	for n, i := range f.imports {
+		if i.entry == nil {
+			continue
+		}
+		out := ImportStatus{Name: n.String()}
+		for _, e := range i.entry.Clusters {
+			out.Clusters = append(out.Clusters, e.Name)
+		}
+		if c, ok := conditionOf(i.entry.Conditions, typeAccepted); ok {
+			out.Accepted, out.Message = c.Status, c.Message
+		}
+		s.imports++
+		s.Imports = append(s.Imports, out)
+	}
+	slices.SortFunc(s.Pools, func(a, b PoolStatus) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Imports, func(a, b ImportStatus) int { return cmp.Compare(a.Name, b.Name) })
+	for o, pace := range c.paces {
+		if pace.err != nil && !errors.Is(pace.err, errMoved) {
+			s.Problems = append(s.Problems, fmt.Sprintf("%s: %v", o, pace.err))
+		}
+	}
+	slices.Sort(s.Problems)
+	c.mu.Lock()
+	c.state = s
+	c.mu.Unlock()
+}
+
+// counts are the controller's counters.
+type counts struct {
+	writes                          *prometheus.CounterVec
+	conflicts, reasserted, failures prometheus.Counter
+}
+
+func newCounts() *counts {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "grapevine", Subsystem: "federation_objects", Name: name, Help: help})
+	}
+	c := &counts{
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "grapevine", Subsystem: "federation_objects", Name: "writes_total",
+			Help: "Changes written to Kubernetes objects of the federation, by what was changed: pool (the status of an InferencePool) or import (an InferencePoolImport)."}, []string{"object"}),
+		conflicts:  counter("conflicts_total", "Writes that the API server refused since another writer came first; each was tried again on what was there then."),
+		reasserted: counter("reasserted_total", "Entries of ours that somebody overwrote and that were written again."),
+		failures:   counter("failures_total", "Writes that did not succeed, such as for a missing right; they are tried again."),
+	}
+	for _, object := range []string{"pool", "import"} {
+		c.writes.WithLabelValues(object)
+	}
+	return c
+}
+
+// register enters the controller's metrics.
+func (c *Controller) register(reg prometheus.Registerer) error {
+	if reg == nil {
+		return nil
+	}
+	gauge := func(name, help string, value func(*state) int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "grapevine", Subsystem: "federation_objects", Name: name, Help: help}, func() float64 {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return float64(value(&c.state))
+		})
+	}
+	n := c.writer.counts
+	for _, m := range []prometheus.Collector{n.writes, n.conflicts, n.reasserted, n.failures,
+		gauge("exported", "Pools whose status says that they are exported to every cluster.", func(s *state) int { return s.exported }),
+		gauge("imports", "InferencePoolImports with an entry of ours.", func(s *state) int { return s.imports }),
+		gauge("waiting", "Objects that do not say yet what they should.", func(s *state) int { return s.Waiting }),
+	} {
+		if err := reg.Register(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

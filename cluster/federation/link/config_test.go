@@ -1,0 +1,133 @@
+package link
+
+import (
+	"crypto/rand"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const goodConfig = `
+cluster: paris
+region: eu
+secretFile: federation.key
+listen: 0.0.0.0:7950
+certFile: tls.crt
+keyFile: tls.key
+caFile: /etc/ca.crt
+lease: 5s
+exports:
+- pool: default/llama
+  gateways: [{address: "gw.paris.example:443", sni: gw.paris.example, host: llm.example}]
+  egress: internet
+peers:
+- name: tokyo
+  addresses: ["federation.tokyo.example:7950"]
+  export: ["default/*"]
+  accept: ["default/llama"]
+  rate: 262144
+`
+
+// TestConfig: a file is read whole, and its paths are relative to it.
+func TestConfig(t *testing.T) {
+	c, err := ParseConfig("f.yaml", []byte(goodConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.resolve("/etc/grapevine")
+	if c.Cluster != "paris" || c.Lease != 5*time.Second || c.SecretFile != "/etc/grapevine/federation.key" || c.CAFile != "/etc/ca.crt" ||
+		c.Peers[0].Rate != 262144 || c.Peers[0].Accept[0] != "default/llama" {
+		t.Errorf("%+v", c)
+	}
+	if x := c.Export(&c.Exports[0]); x.Pool.Name != "llama" || x.Gateways[0].Host != "llm.example" || x.Region != "eu" || x.Price.Egress != "internet" {
+		t.Errorf("%+v", x)
+	}
+}
+
+// TestBadConfig: each fault is told with its place or its field.
+func TestBadConfig(t *testing.T) {
+	for _, tc := range [][3]string{
+		{"cluster: paris", "cluster: pa.ris", "no name"},
+		{"listen:", "lisen:", "lisen"},
+		{"certFile: tls.crt\n", "", "certFile"},
+		{"lease: 5s", "lease: 5ms", "lease"},
+		{"pool: default/llama", "pool: llama", "namespace/name"},
+		{"name: tokyo", "name: paris", "this cluster's"},
+		{`export: ["default/*"]`, `export: ["["]`, "pattern"},
+		{`export: ["default/*"]`, `export: ["*"]`, "pattern"},
+		{"rate: 262144", "rate: 100", "rate"},
+		{"listen: 0.0.0.0:7950\n", "nats: {urls: [\"nats://x\"]}\n", "keyFile is required"},
+		{"listen: 0.0.0.0:7950\n", "listen: 0.0.0.0:7950\nnats: {urls: [\"nats://x\"]}\n", "exclude"},
+		{"listen: 0.0.0.0:7950\n", "nats: {}\n", "nats.urls"},
+		{"region: eu", "blocks: 99999999999", "blocks"},
+		{"region: eu", "use: {requests: some}", "use"},
+		{"region: eu", "use: {mode: both}", "use"},
+		{"region: eu", "use: {egress: {internet: -1}}", "egress"},
+	} {
+		text := strings.Replace(goodConfig, tc[0], tc[1], 1)
+		if text == goodConfig {
+			t.Fatalf("%q is not in the file", tc[0])
+		}
+		if _, err := ParseConfig("f.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), tc[2]) {
+			t.Errorf("%q: %v", tc[1], err)
+		}
+	}
+}
+
+// FuzzParseConfig: a file is read or refused.
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte(goodConfig))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if c, err := ParseConfig("f.yaml", b); err == nil && (c == nil || !validName(c.Cluster)) {
+			t.Error("an unnamed cluster is taken")
+		}
+	})
+}
+
+// FuzzParsePool: what is read is written as it was.
+func FuzzParsePool(f *testing.F) {
+	f.Add("a/b")
+	f.Fuzz(func(t *testing.T, s string) {
+		if k, err := ParsePool(s); err == nil && k.String() != s {
+			t.Errorf("%q became %q", s, k)
+		}
+	})
+}
+
+// FuzzEnvelope: whatever NATS brings is refused or read; nothing of a message that is not
+// sealed by the pair is used.
+func FuzzEnvelope(f *testing.F) {
+	f.Add([]byte{sealVersion, 1, 1, 'a', 1, 'r', 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9})
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	l := &Link{o: Options{Config: &Config{Cluster: "b"}, Replica: "b-0"}}
+	n := &natsLink{l: l, pairs: map[string]*pair{"a": {key: key, senders: map[string]*sender{}}}}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := parseEnvelope(b)
+		if err != nil {
+			return
+		}
+		if frame, reason := n.opened(&e, "s"); reason == "" {
+			t.Errorf("opened: %x", frame)
+		}
+	})
+}
+
+// FuzzFrame: a frame is no larger than a message may be, whatever its length says.
+func FuzzFrame(f *testing.F) {
+	f.Add([]byte{1, 0, 0, 0, 7})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 7})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if frame, err := readFrame(strings.NewReader(string(b))); err == nil && len(frame) > len(b) {
+			t.Error("more was read than there is")
+		}
+	})
+}
+
+// TestFileOfFolder: the folder of a file is that of its paths.
+func TestFileOfFolder(t *testing.T) {
+	if _, err := ReadConfig(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
+		t.Error("a file that is not there is read")
+	}
+}

@@ -1,0 +1,437 @@
+package link
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+)
+
+// Options build a Link. Config and Replica are required.
+type Options struct {
+	Config     *Config
+	Replica    string // of this process; differs between the replicas of a cluster
+	Registerer prometheus.Registerer
+	Log        *slog.Logger
+	// Resolve finds the addresses of a name; default: that of the net package.
+	Resolve func(ctx context.Context, host string) ([]string, error)
+}
+
+// Link is one replica's part in a federation.
+type Link struct {
+	o             Options
+	identity      *identity // nil with NATS
+	lis           net.Listener
+	nats          *natsLink
+	byCertificate map[string]string // cluster by name in its certificate
+	certificate   map[string]string // and the other way round
+	slots         chan struct{}
+	current       federation.Current
+	ctx           context.Context
+	cancel        context.CancelFunc
+	wg            sync.WaitGroup
+	metrics       *metrics
+
+	mu      sync.Mutex
+	core    *federation.Core
+	conns   map[string]map[string]*conn // by cluster and target or link
+	next    int                         // number of the next accepted connection
+	dropped uint64                      // frames that did not fit a queue
+	refused map[string]uint64           // connections
+	hot     map[federation.PoolKey]*filter.Hot
+	logged  map[string]federation.State
+	meter   meter
+}
+
+// tick is how often the core looks at the clock.
+const tick = 50 * time.Millisecond
+
+// resolvePause is how often names are resolved again.
+const resolvePause = 10 * time.Second
+
+// Open starts the link. When a part cannot start, none is left running.
+func Open(o Options) (*Link, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Resolve == nil {
+		o.Resolve = net.DefaultResolver.LookupHost
+	}
+	o.Replica = cleanName(o.Replica)
+	l := &Link{
+		o: o, byCertificate: map[string]string{}, certificate: map[string]string{}, slots: make(chan struct{}, maxAccepted),
+		conns: map[string]map[string]*conn{}, refused: map[string]uint64{}, hot: map[federation.PoolKey]*filter.Hot{},
+		logged: map[string]federation.State{},
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	if err := l.open(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (l *Link) open() (err error) {
+	c := l.o.Config
+	options, keys, err := l.coreOptions()
+	if err != nil {
+		return err
+	}
+	if l.core, err = federation.New(options, time.Now()); err != nil {
+		return err
+	}
+	l.publish(time.Now())
+	if l.o.Registerer != nil {
+		l.metrics = newMetrics(l)
+		if err := l.o.Registerer.Register(l.metrics); err != nil {
+			return fmt.Errorf("federation: %w", err)
+		}
+	}
+	if c.NATS != nil {
+		if l.nats, err = openNATS(l, keys); err != nil {
+			return err
+		}
+		if err := l.nats.listen(); err != nil {
+			return err
+		}
+	} else if err := l.openTLS(); err != nil {
+		return err
+	}
+	l.wg.Go(l.run)
+	return nil
+}
+
+// openTLS listens, and finds out where the others are.
+func (l *Link) openTLS() (err error) {
+	c := l.o.Config
+	for i := range c.Peers {
+		p := &c.Peers[i]
+		name := p.Certificate
+		if name == "" {
+			name = p.Name
+		}
+		if other := l.byCertificate[name]; other != "" {
+			return fmt.Errorf("federation: clusters %s and %s have one certificate name, %s", other, p.Name, name)
+		}
+		l.byCertificate[name], l.certificate[p.Name] = p.Name, name
+	}
+	if l.identity, err = openIdentity(c.CertFile, c.KeyFile, c.CAFile); err != nil {
+		return err
+	}
+	if c.Listen != "" {
+		if l.lis, err = net.Listen("tcp", c.Listen); err != nil {
+			return fmt.Errorf("federation: %w", err)
+		}
+		l.wg.Go(func() { l.accept(l.ctx, l.lis) })
+	}
+	l.wg.Go(l.resolve)
+	return nil
+}
+
+// coreOptions reads the secrets. keys are those of pairs, by cluster.
+func (l *Link) coreOptions() (o federation.Options, keys map[string][]byte, err error) {
+	c := l.o.Config
+	o = federation.Options{Self: c.Cluster, Replica: l.o.Replica, Boot: boot(), Lease: c.Lease, Drain: c.Drain, Rotate: c.Rotate}
+	if o.Secret, _, err = readSecret(c.SecretFile); err != nil {
+		return o, nil, err
+	}
+	keys = map[string][]byte{}
+	for i := range c.Peers {
+		p := &c.Peers[i]
+		secret, raw, err := readSecret(p.KeyFile)
+		if err != nil {
+			return o, nil, err
+		}
+		keys[p.Name] = raw
+		targets := p.Addresses
+		if c.NATS != nil {
+			targets = []string{anyReplica}
+		}
+		o.Peers = append(o.Peers, federation.PeerOptions{
+			Name: p.Name, Targets: targets, Export: p.Export, Accept: p.Accept, Secret: secret, Rate: p.Rate, MaxFilter: p.MaxFilter,
+		})
+	}
+	return o, keys, nil
+}
+
+// boot is a number that no other process has.
+func boot() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// Addr returns where other clusters' replicas may ask, nil when they cannot.
+func (l *Link) Addr() net.Addr {
+	if l.lis == nil {
+		return nil
+	}
+	return l.lis.Addr()
+}
+
+// View returns what is known of the other clusters, never nil. It may be called for
+// each request.
+func (l *Link) View() *federation.View { return l.current.Load() }
+
+// Hot returns the set of a pool's hot prefixes, which is made when it is asked for first.
+func (l *Link) Hot(pool federation.PoolKey) *filter.Hot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.hot[pool]
+	if h == nil {
+		blocks := l.o.Config.Blocks
+		if blocks == 0 {
+			blocks = defaultBlocks
+		}
+		h = filter.NewHot(blocks)
+		l.hot[pool] = h
+		l.core.SetHot(pool, h)
+	}
+	return h
+}
+
+const defaultBlocks = 1_000_000
+
+// SetExports replaces what this cluster exports; a pool that is not in the list any more
+// is withdrawn, after it has been told as draining. It is to be called often: the loads
+// are told as of then.
+func (l *Link) SetExports(list []federation.Export) {
+	l.do(func(now time.Time) []federation.Send {
+		l.core.SetExports(list, now)
+		return nil
+	})
+}
+
+// SetImports says what this cluster shows of the others' exports in objects; where it is
+// not called, the others are told that it keeps none.
+func (l *Link) SetImports(list []federation.Import) {
+	l.do(func(time.Time) []federation.Send {
+		l.core.SetImports(list)
+		return nil
+	})
+}
+
+// SetReady says whether this replica may speak for its cluster; if not, why.
+func (l *Link) SetReady(ready bool, reason string) {
+	l.do(func(time.Time) []federation.Send {
+		l.core.SetReady(ready, reason)
+		return nil
+	})
+}
+
+// Leave tells all who ask here to ask another replica.
+func (l *Link) Leave() {
+	l.do(func(now time.Time) []federation.Send { return l.core.Leave(now, nil) })
+}
+
+// Close ends everything and waits.
+func (l *Link) Close() error {
+	l.cancel()
+	if l.lis != nil {
+		_ = l.lis.Close()
+	}
+	if l.nats != nil {
+		l.nats.close()
+	}
+	l.wg.Wait()
+	if l.metrics != nil {
+		l.o.Registerer.Unregister(l.metrics)
+	}
+	return nil
+}
+
+// do hands the core to f, sends what comes of it, and publishes what has changed.
+func (l *Link) do(f func(now time.Time) []federation.Send) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for _, m := range f(now) {
+		l.send(m, now)
+	}
+	l.publish(now)
+}
+
+// publish replaces the view, if it has changed. Calls hold l.mu, but for the first.
+func (l *Link) publish(now time.Time) {
+	v := l.core.View(now)
+	if v == l.current.Load() {
+		return
+	}
+	l.current.Store(v)
+	for _, c := range v.Clusters {
+		if was, known := l.logged[c.Name]; known && was == c.State {
+			continue
+		}
+		l.logged[c.Name] = c.State
+		if c.State == federation.Live {
+			l.o.Log.Info("cluster is heard", "cluster", c.Name, "replica", c.Replica, "pools", len(c.Pools))
+		} else {
+			l.o.Log.Warn("cluster is not heard", "cluster", c.Name, "state", c.State.String(), "reason", c.Reason)
+		}
+	}
+}
+
+func (l *Link) run() {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-t.C:
+			l.do(func(now time.Time) []federation.Send {
+				l.closeIdle(now)
+				l.meter.measure(l.core.Traffic(), now)
+				return l.core.Tick(now, nil)
+			})
+		}
+	}
+}
+
+func (l *Link) receive(c *conn, frame []byte) {
+	l.do(func(now time.Time) []federation.Send { return l.core.Receive(c.cluster, c.name, frame, now, nil) })
+}
+
+func (l *Link) broken(cluster, target, why string) {
+	l.do(func(now time.Time) []federation.Send {
+		l.core.Broken(cluster, target, why, now)
+		return nil
+	})
+}
+
+// send queues a message, and dials when there is no connection. Calls hold l.mu.
+func (l *Link) send(m federation.Send, now time.Time) {
+	if l.nats != nil {
+		l.nats.send(m)
+		return
+	}
+	c := l.conns[m.Cluster][m.To]
+	if c == nil {
+		if l.ctx.Err() != nil || strings.HasPrefix(m.To, acceptedPrefix) {
+			return // closed in the meantime
+		}
+		c = newConn(m.Cluster, m.To, now)
+		l.add(c)
+		certificate := l.certificate[m.Cluster]
+		l.wg.Go(func() { l.dial(l.ctx, c, certificate) })
+	}
+	c.used = now
+	select {
+	case c.queue <- m.Frame:
+	default:
+		l.dropped++
+	}
+}
+
+func (l *Link) add(c *conn) {
+	if l.conns[c.cluster] == nil {
+		l.conns[c.cluster] = map[string]*conn{}
+	}
+	l.conns[c.cluster][c.name] = c
+}
+
+// acceptedPrefix begins the names of accepted connections: no address begins so.
+const acceptedPrefix = "#"
+
+// accepted returns a connection that a cluster has made, nil when it has too many.
+func (l *Link) accepted(cluster string) *conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for name := range l.conns[cluster] {
+		if strings.HasPrefix(name, acceptedPrefix) {
+			n++
+		}
+	}
+	if n >= maxOfCluster {
+		return nil
+	}
+	l.next++
+	c := newConn(cluster, acceptedPrefix+strconv.Itoa(l.next), time.Now())
+	l.add(c)
+	return c
+}
+
+func (l *Link) ended(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns[c.cluster][c.name] == c {
+		delete(l.conns[c.cluster], c.name)
+	}
+}
+
+// closeIdle ends dialled connections on which nothing is asked any more. Calls hold l.mu.
+func (l *Link) closeIdle(now time.Time) {
+	for _, list := range l.conns {
+		for name, c := range list {
+			if !strings.HasPrefix(name, acceptedPrefix) && now.Sub(c.used) > idleTimeout {
+				c.close()
+			}
+		}
+	}
+}
+
+func (l *Link) refuse(reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused[reason]++
+}
+
+// resolve looks up what names stand for, at the start and every ten seconds.
+func (l *Link) resolve() {
+	t := time.NewTicker(resolvePause)
+	defer t.Stop()
+	for {
+		for i := range l.o.Config.Peers {
+			p := &l.o.Config.Peers[i]
+			if targets := l.targets(p.Addresses); len(targets) > 0 {
+				l.do(func(now time.Time) []federation.Send {
+					l.core.SetTargets(p.Name, targets, now)
+					return nil
+				})
+			}
+		}
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// maxTargets bounds the addresses of one cluster.
+const maxTargets = 64
+
+// targets returns all addresses that a list of host:port stands for; a name that cannot
+// be resolved stays, so that the reason is shown.
+func (l *Link) targets(addresses []string) (list []string) {
+	for _, a := range addresses {
+		host, port, err := net.SplitHostPort(a)
+		if err != nil || net.ParseIP(host) != nil {
+			list = append(list, a)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(l.ctx, dialTimeout)
+		ips, err := l.o.Resolve(ctx, host)
+		cancel()
+		if err != nil {
+			list = append(list, a)
+			continue
+		}
+		for _, ip := range ips {
+			list = append(list, net.JoinHostPort(ip, port))
+		}
+	}
+	return list[:min(len(list), maxTargets)]
+}

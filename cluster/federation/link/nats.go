@@ -1,0 +1,302 @@
+package link
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+)
+
+// Over NATS there are two kinds of subjects for each cluster, with the prefix of the
+// configuration before them:
+//
+//	CLUSTER.any          questions that any replica may answer (queue group "replicas")
+//	CLUSTER.at.REPLICA   questions to one replica, and answers to it
+//
+// A replica that has answered is asked again until it says nothing. Each message is
+// sealed with the key of the pair, by the direction and the process that sent it; NATS
+// credentials let a client reach the subjects, not the federation.
+
+// anyReplica is the one target of a cluster that is asked through NATS.
+const anyReplica = "any"
+
+// maxPayload is what a server must take: MaxMessage and its seal.
+const maxPayload = federation.MaxMessage + 512
+
+// natsLink sends and receives through NATS. Its fields but conn are guarded by mu.
+type natsLink struct {
+	l      *Link
+	prefix string
+	conn   *nats.Conn
+
+	mu     sync.Mutex
+	boot   uint64
+	number uint64
+	pairs  map[string]*pair // by cluster
+}
+
+// pair is what is arranged with one cluster.
+type pair struct {
+	key     []byte
+	seal    cipher.AEAD
+	senders map[string]*sender // by replica and boot
+	sticky  string             // replica that has answered last
+	asked   time.Time          // when it was asked last without an answer since; zero: it has answered
+}
+
+// sender is a process whose messages could be opened.
+type sender struct {
+	open cipher.AEAD
+	last [2]uint64 // number of its last message, of each subject: each has an order of its own
+	seen time.Time
+}
+
+const maxSenders = 256
+
+func openNATS(l *Link, keys map[string][]byte) (*natsLink, error) {
+	c := l.o.Config.NATS
+	n := &natsLink{l: l, prefix: c.Prefix, boot: boot(), pairs: map[string]*pair{}}
+	if n.prefix == "" {
+		n.prefix = "grapevine.federation"
+	}
+	for cluster, key := range keys {
+		seal, err := sealer(key, l.o.Config.Cluster, cluster, l.o.Replica, n.boot)
+		if err != nil {
+			return nil, err
+		}
+		n.pairs[cluster] = &pair{key: key, seal: seal, senders: map[string]*sender{}}
+	}
+	opts := []nats.Option{
+		nats.Name("grapevine federation " + l.o.Config.Cluster), nats.NoEcho(), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true), nats.Timeout(dialTimeout),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			l.o.Log.Warn("connection of the federation to nats lost", "error", err)
+		}),
+	}
+	if c.CAFile != "" {
+		opts = append(opts, nats.RootCAs(c.CAFile))
+	}
+	if c.CertFile != "" {
+		opts = append(opts, nats.ClientCert(c.CertFile, c.KeyFile))
+	}
+	if c.Credentials != "" {
+		opts = append(opts, nats.UserCredentials(c.Credentials))
+	}
+	if c.NKey != "" {
+		o, err := nats.NkeyOptionFromSeed(c.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("federation: nats: %w", err)
+		}
+		opts = append(opts, o)
+	}
+	var err error
+	if n.conn, err = nats.Connect(strings.Join(c.URLs, ","), opts...); err != nil {
+		return nil, fmt.Errorf("federation: nats: %w", err)
+	}
+	return n, nil
+}
+
+// listen begins to receive. The link is to know of n by then.
+func (n *natsLink) listen() error {
+	self := n.prefix + "." + n.l.o.Config.Cluster
+	_, err := n.conn.QueueSubscribe(self+".any", "replicas", n.receive)
+	if err == nil {
+		_, err = n.conn.Subscribe(self+".at."+n.l.o.Replica, n.receive)
+	}
+	if err != nil {
+		return fmt.Errorf("federation: nats: %w", err)
+	}
+	return nil
+}
+
+func (n *natsLink) close() { n.conn.Close() }
+
+// send publishes a message. What cannot be sent is asked for again.
+func (n *natsLink) send(m federation.Send) {
+	n.mu.Lock()
+	p := n.pairs[m.Cluster]
+	if p == nil {
+		n.mu.Unlock()
+		return
+	}
+	to := n.prefix + "." + m.Cluster + ".any"
+	switch {
+	case m.To != anyReplica:
+		to = n.prefix + "." + m.Cluster + ".at." + m.To
+	case p.sticky != "":
+		now := time.Now()
+		if p.asked.IsZero() {
+			p.asked = now
+		}
+		if now.Sub(p.asked) > stickyPatience {
+			p.sticky, p.asked = "", time.Time{}
+		} else {
+			to = n.prefix + "." + m.Cluster + ".at." + p.sticky
+		}
+	}
+	b := n.sealed(p, m, to)
+	n.mu.Unlock()
+	if n.conn.Publish(to, b) != nil {
+		n.l.dropped++
+	}
+}
+
+// stickyPatience is how long a replica that says nothing is asked before any other is.
+const stickyPatience = 1500 * time.Millisecond
+
+// A sealed message: version, kind of target (1: a question by any, which is answered by
+// name), the sender's cluster and replica, its boot and the message's number, then what is
+// sealed. Everything before it is authenticated too, and the subject.
+const sealVersion = 1
+
+func sealer(key []byte, from, to, replica string, boot uint64) (cipher.AEAD, error) {
+	info := fmt.Sprintf("grapevine federation nats %s>%s %s %d", from, to, replica, boot)
+	sub, err := hkdf.Key(sha256.New, key, nil, info, 32)
+	if err != nil {
+		return nil, fmt.Errorf("federation: %w", err)
+	}
+	block, err := aes.NewCipher(sub)
+	if err != nil {
+		return nil, fmt.Errorf("federation: %w", err)
+	}
+	return cipher.NewGCM(block)
+}
+
+func nonceOf(number uint64) []byte {
+	return binary.LittleEndian.AppendUint64(make([]byte, 4, 12), number)
+}
+
+// sealed seals a message. Calls hold n.mu.
+func (n *natsLink) sealed(p *pair, m federation.Send, subject string) []byte {
+	n.number++
+	answer := byte(0)
+	if m.To != anyReplica {
+		answer = 1
+	}
+	b := []byte{sealVersion, answer}
+	for _, s := range [...]string{n.l.o.Config.Cluster, n.l.o.Replica} {
+		b = append(append(b, byte(len(s))), s...)
+	}
+	b = binary.LittleEndian.AppendUint64(b, n.boot)
+	b = binary.LittleEndian.AppendUint64(b, n.number)
+	return p.seal.Seal(b, nonceOf(n.number), m.Frame, append([]byte(subject), b...))
+}
+
+// envelope is what is read of a sealed message before it is opened.
+type envelope struct {
+	answer           bool
+	cluster, replica string
+	boot, number     uint64
+	head, content    []byte
+}
+
+var errSealed = errors.New("federation: malformed message")
+
+func parseEnvelope(b []byte) (e envelope, err error) {
+	whole := b
+	if len(b) < 2 || b[0] != sealVersion || b[1] > 1 || len(b) > maxPayload {
+		return e, errSealed
+	}
+	e.answer = b[1] == 1
+	b = b[2:]
+	for _, s := range [...]*string{&e.cluster, &e.replica} {
+		if len(b) == 0 || len(b) < 1+int(b[0]) {
+			return e, errSealed
+		}
+		*s = string(b[1 : 1+int(b[0])])
+		b = b[1+int(b[0]):]
+		if !validName(*s) {
+			return e, errSealed
+		}
+	}
+	if len(b) < 16 {
+		return e, errSealed
+	}
+	e.boot, e.number = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	e.head, e.content = whole[:len(whole)-len(b)+16], b[16:]
+	return e, nil
+}
+
+// receive opens a message and hands it on.
+func (n *natsLink) receive(m *nats.Msg) {
+	e, err := parseEnvelope(m.Data)
+	if err != nil {
+		n.l.refuse(federation.RefusedMalformed)
+		return
+	}
+	frame, reason := n.opened(&e, m.Subject)
+	if reason != "" {
+		n.l.refuse(reason)
+		return
+	}
+	link := e.replica
+	if e.answer {
+		link = anyReplica
+	}
+	n.l.do(func(now time.Time) []federation.Send { return n.l.core.Receive(e.cluster, link, frame, now, nil) })
+}
+
+// opened opens a message, or says why not.
+func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.pairs[e.cluster]
+	if p == nil {
+		return nil, federation.RefusedStranger
+	}
+	name := fmt.Sprintf("%s %x", e.replica, e.boot)
+	s := p.senders[name]
+	if s == nil {
+		open, err := sealer(p.key, e.cluster, n.l.o.Config.Cluster, e.replica, e.boot)
+		if err != nil {
+			return nil, "key"
+		}
+		s = &sender{open: open}
+	}
+	frame, err := s.open.Open(nil, nonceOf(e.number), e.content, append([]byte(subject), e.head...))
+	if err != nil {
+		return nil, "key"
+	}
+	last := &s.last[0]
+	if strings.HasSuffix(subject, ".any") {
+		last = &s.last[1]
+	}
+	if e.number <= *last {
+		return nil, "replay"
+	}
+	*last = e.number
+	p.remember(name, s, time.Now())
+	if e.answer {
+		if p.sticky, p.asked = e.replica, (time.Time{}); federation.IsRefusal(frame) {
+			p.sticky = ""
+		}
+	}
+	return frame, ""
+}
+
+// remember keeps a sender whose message could be opened; the one that was heard longest
+// ago is forgotten where there are too many.
+func (p *pair) remember(name string, s *sender, now time.Time) {
+	s.seen = now
+	if p.senders[name] == nil && len(p.senders) >= maxSenders {
+		oldest := ""
+		for k, o := range p.senders {
+			if oldest == "" || o.seen.Before(p.senders[oldest].seen) {
+				oldest = k
+			}
+		}
+		delete(p.senders, oldest)
+	}
+	p.senders[name] = s
+}

@@ -1,0 +1,194 @@
+package link
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+)
+
+// Status is what `grapevine federation` shows.
+type Status struct {
+	Cluster  string            `json:"cluster"`
+	Line     string            `json:"line"` // the whole story
+	Filters  bool              `json:"filters"`
+	Clusters []ClusterStatus   `json:"clusters,omitempty"`
+	Exports  []OwnStatus       `json:"exports,omitempty"`
+	Refused  map[string]uint64 `json:"refused,omitempty"`
+	Dropped  uint64            `json:"dropped"`
+}
+
+// ClusterStatus is another cluster.
+type ClusterStatus struct {
+	Name     string       `json:"name"`
+	State    string       `json:"state"`
+	Reason   string       `json:"reason,omitempty"`
+	Replica  string       `json:"replica,omitempty"`
+	AgeS     float64      `json:"age_s"` // since it was heard; -1: never
+	LeaseS   float64      `json:"lease_s"`
+	RTTMS    float64      `json:"rtt_ms"`
+	Rates    Rates        `json:"bytes_per_s"`
+	Sessions int          `json:"sessions"` // replicas of it that ask here
+	Made     int          `json:"made_filter_bytes"`
+	Pools    []PoolStatus `json:"pools,omitempty"`
+}
+
+// PoolStatus is a pool of another cluster.
+type PoolStatus struct {
+	Pool       string  `json:"pool"`
+	State      string  `json:"state"`
+	Reason     string  `json:"reason,omitempty"`
+	Endpoints  int     `json:"endpoints"`
+	Requests   int64   `json:"requests"`
+	Waiting    int64   `json:"waiting"`
+	WaitS      float64 `json:"wait_s"`
+	Saturation float64 `json:"saturation"`
+	Blocks     int     `json:"filter_blocks"`
+	Bytes      int     `json:"filter_bytes"`
+	Filter     string  `json:"filter,omitempty"` // why it is not complete
+}
+
+// OwnStatus is a pool of this cluster.
+type OwnStatus struct {
+	Pool     string       `json:"pool"`
+	Draining bool         `json:"draining,omitempty"`
+	Hot      int          `json:"hot_blocks"`
+	Told     []ToldStatus `json:"told"`
+}
+
+// ToldStatus is how far another cluster knows of it.
+type ToldStatus struct {
+	Cluster string `json:"cluster"`
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Import  string `json:"import,omitempty"` // whether its InferencePoolImport names this cluster; "": it keeps none
+}
+
+// importOf words whether a cluster shows an export in an object.
+func importOf(t *federation.Told) string {
+	switch {
+	case t.State == federation.Silent || t.State == federation.Refused || t.Shown == federation.NoObjects:
+		return ""
+	case t.Shown == federation.IsShown:
+		return "there"
+	case t.ShownReason != "":
+		return "none: " + t.ShownReason
+	}
+	return "not yet"
+}
+
+// Status returns what is so now.
+func (l *Link) Status() *Status {
+	now := time.Now()
+	v := l.View()
+	s := &Status{Cluster: v.Self, Line: line(v, now), Filters: v.Secret != nil}
+	l.mu.Lock()
+	traffic := map[string]federation.Traffic{}
+	for _, t := range l.core.Traffic() {
+		traffic[t.Cluster] = t
+	}
+	rates := l.meter.rates
+	s.Dropped = l.dropped
+	s.Refused = maps.Clone(l.refused)
+	for r, n := range l.core.Refusals() {
+		s.Refused[r] += n
+	}
+	hot := maps.Clone(l.hot)
+	l.mu.Unlock()
+	for _, c := range v.Clusters {
+		t := traffic[c.Name]
+		one := ClusterStatus{
+			Name: c.Name, Replica: c.Replica, AgeS: -1, LeaseS: max(c.Until.Sub(now).Seconds(), 0), RTTMS: c.RTT.Seconds() * 1e3,
+			Rates: rates[c.Name], Sessions: t.Sessions, Made: t.SourceBytes,
+		}
+		if !c.Heard.IsZero() {
+			one.AgeS = now.Sub(c.Heard).Seconds()
+		}
+		one.State, one.Reason = shown(c.State, c.Reason, c.Until, now)
+		for _, p := range c.Pools {
+			one.Pools = append(one.Pools, poolStatus(p, now))
+		}
+		s.Clusters = append(s.Clusters, one)
+	}
+	for i := range v.Exports {
+		s.Exports = append(s.Exports, ownStatus(&v.Exports[i], hot[v.Exports[i].Pool]))
+	}
+	return s
+}
+
+// shown is a state with its reason as of now.
+func shown(state federation.State, reason string, until, now time.Time) (string, string) {
+	if at := stateAt(state, until, now); at != state {
+		return at.String(), "its lease has ended"
+	}
+	return state.String(), reason
+}
+
+func poolStatus(p *federation.Remote, now time.Time) PoolStatus {
+	s := PoolStatus{
+		Pool: p.Pool.String(), Endpoints: p.Endpoints(""), Requests: p.Load.Requests, Waiting: p.Load.Waiting, WaitS: p.Load.Wait.Seconds(),
+		Saturation: p.Load.Saturation, Blocks: int(p.FilterHead.Blocks), Bytes: p.Filter.Bytes(), Filter: p.FilterNote,
+	}
+	s.State, s.Reason = shown(p.State, p.Reason, p.Until, now)
+	return s
+}
+
+func ownStatus(o *federation.Own, hot *filter.Hot) OwnStatus {
+	s := OwnStatus{Pool: o.Pool.String(), Draining: o.Draining}
+	if hot != nil {
+		s.Hot = hot.Len()
+	}
+	for _, t := range o.Told {
+		s.Told = append(s.Told, ToldStatus{t.Cluster, t.State.String(), t.Reason, importOf(&t)})
+	}
+	return s
+}
+
+// line says in one line how the federation is: first what is wrong.
+func line(v *federation.View, now time.Time) string {
+	var silent []string
+	live := 0
+	for _, c := range v.Clusters {
+		if stateAt(c.State, c.Until, now) == federation.Live {
+			live++
+		} else {
+			silent = append(silent, c.Name)
+		}
+	}
+	if len(v.Clusters) == 0 {
+		return "no other cluster is configured"
+	}
+	parts := []string{fmt.Sprintf("%d of %s heard", live, count(len(v.Clusters), "other cluster"))}
+	if len(silent) > 0 {
+		parts = append(parts, "silent: "+strings.Join(silent, ", "))
+	}
+	if n := untold(v); n > 0 {
+		parts = append(parts, count(n, "export")+" not known everywhere")
+	}
+	if v.Secret == nil {
+		parts = append(parts, "no secret: prefixes are not shared")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// untold counts exports that some cluster does not know, of those that it may see.
+func untold(v *federation.View) (n int) {
+	for i := range v.Exports {
+		if slices.ContainsFunc(v.Exports[i].Told, func(t federation.Told) bool { return t.State == federation.Silent }) {
+			n++
+		}
+	}
+	return n
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}

@@ -1,0 +1,194 @@
+package federation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+)
+
+// speaker is the side of a pair that is asked: it answers, and tells what has changed to
+// those who have asked within the lease.
+type speaker struct {
+	sessions []*session
+	sources  map[PoolKey]*filter.Source
+	bytes    bucket
+	idle     time.Time // since when nobody asks; zero: somebody does
+	in, out  uint64    // bytes
+}
+
+// session is one replica of the other cluster, as one that asks here.
+type session struct {
+	link    string
+	id      uint64
+	at      time.Duration // of its last question, by its clock
+	asked   time.Time     // when that came
+	seq     uint64
+	said    time.Time // when it was told something last
+	changed bool      // since then
+	urgent  bool      // pools came or went
+}
+
+// keepSources is how long filters are kept for a cluster that no longer asks.
+const keepSources = time.Minute
+
+func (s *speaker) open(rate int, now time.Time) {
+	s.sources = map[PoolKey]*filter.Source{}
+	s.bytes = bucket{rate: float64(rate), tokens: filter.MaxPart, at: now}
+}
+
+func (s *speaker) changed(urgent bool) {
+	for _, x := range s.sessions {
+		x.changed = true
+		x.urgent = x.urgent || urgent
+	}
+}
+
+func (c *Core) send(p *peer, to string, frame []byte, out []Send) []Send {
+	return append(out, Send{Cluster: p.Name, To: to, Frame: frame})
+}
+
+// asked answers a question.
+func (c *Core) asked(p *peer, link string, m *ask, now time.Time, out []Send) []Send {
+	if c.unready != "" || c.leaving {
+		reason := c.unready
+		if c.leaving {
+			reason = "this replica is leaving"
+		}
+		frame := (&refuse{session: m.session, at: m.at, reason: reason}).append(nil)
+		p.speaker.out += uint64(len(frame))
+		return c.send(p, link, frame, out)
+	}
+	s := p.session(link, m)
+	if s == nil {
+		c.refused[RefusedSessions]++
+		frame := (&refuse{session: m.session, at: m.at, reason: "too many replicas of your cluster ask here"}).append(nil)
+		return c.send(p, link, frame, out)
+	}
+	if m.at < s.at {
+		return out // late; what it wanted is asked for again, or was answered
+	}
+	s.at, s.asked = m.at, now
+	if m.beat && now.Sub(s.said) >= c.o.Push/8 {
+		out = c.say(p, s, now, out)
+	}
+	for i := range m.wants {
+		out = c.tellPart(p, s, &m.wants[i], now, out)
+	}
+	return out
+}
+
+// session returns the session of a question, nil when there are too many. There is one on
+// a link: whoever asks there anew begins anew.
+func (p *peer) session(link string, m *ask) *session {
+	i := slices.IndexFunc(p.sessions, func(s *session) bool { return s.link == link })
+	switch {
+	case i >= 0 && p.sessions[i].id == m.session:
+		return p.sessions[i]
+	case i >= 0 && sameProcess(p.sessions[i].id, m.session) && m.at < p.sessions[i].at:
+		return p.sessions[i] // late
+	case i >= 0:
+		*p.sessions[i] = session{link: link, id: m.session}
+		return p.sessions[i]
+	case len(p.sessions) >= maxSessions:
+		return nil
+	}
+	s := &session{link: link, id: m.session}
+	p.sessions = append(p.sessions, s)
+	return s
+}
+
+// say tells a session everything.
+func (c *Core) say(p *peer, s *session, now time.Time, out []Send) []Send {
+	s.seq++
+	m := say{
+		session: s.id, at: s.at, held: now.Sub(s.asked), boot: c.o.Boot, seq: s.seq, lease: c.o.Lease, leaving: c.leaving, replica: c.o.Replica,
+		heard: c.verdicts(p, now),
+	}
+	if c.o.Secret != nil {
+		m.secret = c.o.Secret.ID()
+	}
+	for _, o := range c.exports {
+		if matches(p.Export, o.Pool) {
+			m.exports = append(m.exports, told{Export: o.Export, head: c.source(p, o.Pool, now).Head()})
+		}
+	}
+	frame := m.append(nil)
+	s.said, s.changed, s.urgent = now, false, false
+	p.speaker.out += uint64(len(frame))
+	return c.send(p, s.link, frame, out)
+}
+
+// source returns the filter of a pool for a peer, nil when there is none.
+func (c *Core) source(p *peer, pool PoolKey, now time.Time) *filter.Source {
+	s := p.sources[pool]
+	if s != nil || p.Secret == nil || c.hot[pool] == nil {
+		return s
+	}
+	c.epochs += 1 << 20 // a source counts its own lives from there
+	s = filter.NewSource(c.hot[pool], p.Secret, filter.Way{Exporter: c.o.Self, Importer: p.Name, Namespace: pool.Namespace, Pool: pool.Name}, c.rotation(now), c.epochs)
+	p.sources[pool] = s
+	return s
+}
+
+func (c *Core) rotation(now time.Time) uint64 { return uint64(now.UnixNano() / int64(c.o.Rotate)) }
+
+// tellPart answers one want, within the pair's bandwidth. What is not answered is asked
+// for again.
+func (c *Core) tellPart(p *peer, s *session, w *want, now time.Time, out []Send) []Send {
+	i := slices.IndexFunc(c.exports, func(o *own) bool { return o.Pool == w.pool })
+	if i < 0 || !matches(p.Export, w.pool) {
+		return out
+	}
+	source := c.source(p, w.pool, now)
+	if source == nil || source.Head().Epoch == 0 {
+		return out
+	}
+	most := min(int(w.most), p.speaker.bytes.fill(now))
+	if most < filter.MinPart {
+		c.refused[RefusedRate]++
+		return out
+	}
+	frame := (&partOf{session: s.id, pool: w.pool}).append(nil)
+	frame = source.AppendPart(frame, w.at, most)
+	p.speaker.bytes.tokens -= float64(len(frame))
+	p.speaker.out += uint64(len(frame))
+	return c.send(p, s.link, frame, out)
+}
+
+// tickSpeaker forgets who no longer asks, and tells the others what has changed.
+func (c *Core) tickSpeaker(p *peer, now time.Time, out []Send) []Send {
+	p.sessions = slices.DeleteFunc(p.sessions, func(s *session) bool { return now.Sub(s.asked) >= c.o.Lease })
+	switch {
+	case len(p.sessions) > 0:
+		p.idle = time.Time{}
+	case p.idle.IsZero():
+		p.idle = now
+	case now.Sub(p.idle) > keepSources:
+		p.closeSources(func(PoolKey) bool { return true })
+	}
+	p.closeSources(func(k PoolKey) bool {
+		return !slices.ContainsFunc(c.exports, func(o *own) bool { return o.Pool == k })
+	})
+	for _, s := range p.sources {
+		s.Rotate(c.rotation(now))
+	}
+	if c.unready != "" || c.leaving {
+		return out
+	}
+	for _, s := range p.sessions {
+		if s.urgent || s.changed && now.Sub(s.said) >= c.o.Push {
+			out = c.say(p, s, now, out)
+		}
+	}
+	return out
+}
+
+func (p *peer) closeSources(which func(PoolKey) bool) {
+	for k, s := range p.sources {
+		if which(k) {
+			s.Close()
+			delete(p.sources, k)
+		}
+	}
+}

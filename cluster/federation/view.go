@@ -1,0 +1,176 @@
+package federation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// View returns what is known now. While nothing has changed it is the same one.
+func (c *Core) View(now time.Time) *View {
+	for _, p := range c.peers {
+		c.expire(p, now)
+	}
+	if c.view != nil && !c.dirty {
+		return c.view
+	}
+	c.version++
+	c.dirty = false
+	v := &View{Self: c.o.Self, Version: c.version, Secret: c.o.Secret}
+	for _, p := range c.peers {
+		v.Clusters = append(v.Clusters, p.view(now))
+	}
+	for _, o := range c.exports {
+		e := Own{Pool: o.Pool, Draining: o.Draining}
+		for _, p := range c.peers {
+			e.Told = append(e.Told, p.toldOf(o.Pool, now))
+		}
+		v.Exports = append(v.Exports, e)
+	}
+	c.view = v
+	return v
+}
+
+// state says whether the peer is heard, and why not.
+func (p *peer) state(now time.Time) (State, string) {
+	switch {
+	case now.Before(p.until):
+		return Live, ""
+	case len(p.Targets) == 0:
+		return Silent, "no address of it is configured"
+	case p.why != "":
+		return Silent, p.why
+	case p.last.IsZero():
+		return Silent, "nothing heard yet"
+	}
+	return Silent, "nothing heard"
+}
+
+func (p *peer) view(now time.Time) *Cluster {
+	l := &p.listener
+	state, reason := p.state(now)
+	out := &Cluster{Name: p.Name, State: state, Reason: reason, Replica: l.replica, RTT: l.rtt, Heard: l.last, Until: l.until}
+	for _, i := range l.pools {
+		export := i.Export
+		r := &Remote{Export: &export, Cluster: p.Name, State: state, Reason: reason, RTT: l.rtt, Heard: l.last, Until: l.until, FilterHead: i.head}
+		r.FilterNote = i.loading()
+		if i.sink != nil {
+			r.Filter = i.sink.Filter()
+		}
+		if state == Live {
+			r.State, r.Reason = i.state()
+		}
+		out.Pools = append(out.Pools, r)
+	}
+	return out
+}
+
+// state says whether a pool of a live cluster is used.
+func (i *imported) state() (State, string) {
+	switch {
+	case i.refused != "":
+		return Refused, i.refused
+	case i.Draining:
+		return Draining, "withdrawn by its cluster"
+	}
+	return Live, ""
+}
+
+// loading says why the filter is not complete.
+func (i *imported) loading() string {
+	if i.refused != "" {
+		return i.refused
+	}
+	if i.note != "" || i.sink == nil {
+		return i.note
+	}
+	if _, whole := i.sink.Whole(); whole {
+		return ""
+	}
+	percent, replaces := i.sink.Progress(i.head)
+	if replaces {
+		return fmt.Sprintf("that of before is used: %d%% of its successor is here", percent)
+	}
+	return fmt.Sprintf("%d%% is here", percent)
+}
+
+// verdicts are what is made of the peer's exports here.
+func (c *Core) verdicts(p *peer, now time.Time) (list []verdict) {
+	if state, _ := p.state(now); state != Live {
+		return nil
+	}
+	for _, i := range p.pools {
+		v := verdict{pool: i.Pool}
+		v.state, v.reason = i.state()
+		v.shown, v.why = c.shown(p.Name, i.Pool)
+		list = append(list, v)
+	}
+	return list
+}
+
+// shown says whether an object of this cluster shows a peer's export.
+func (c *Core) shown(cluster string, pool PoolKey) (Shown, string) {
+	if !c.shows {
+		return NoObjects, ""
+	}
+	for _, i := range c.imports {
+		switch {
+		case i.Pool != pool:
+		case slices.Contains(i.Clusters, cluster):
+			return IsShown, i.Reason
+		default:
+			return NotShown, i.Reason
+		}
+	}
+	return NotShown, ""
+}
+
+// toldOf says how far the peer knows of an own export.
+func (p *peer) toldOf(pool PoolKey, now time.Time) Told {
+	t := Told{Cluster: p.Name}
+	if !matches(p.Export, pool) {
+		t.State, t.Reason = Refused, "not exported to it"
+		return t
+	}
+	if t.State, t.Reason = p.state(now); t.State != Live {
+		return t
+	}
+	for _, v := range p.told {
+		if v.pool == pool {
+			t.State, t.Reason, t.Shown, t.ShownReason = v.state, v.reason, v.shown, v.why
+			return t
+		}
+	}
+	t.State, t.Reason = Silent, "it has not heard of it yet"
+	return t
+}
+
+// Traffic is what one pair of clusters has cost this process.
+type Traffic struct {
+	Cluster                     string
+	Asked, Answered             uint64 // bytes that came and went for questions of the peer's
+	Heard, Sent                 uint64 // bytes that came and went for own questions
+	Sessions                    int    // replicas of the peer that ask here
+	Faults                      uint64 // messages of the peer that were refused
+	SourceBlocks, SourceOmitted int    // of filters made for it
+	SourceBytes                 int
+}
+
+// Traffic returns the counters of all pairs.
+func (c *Core) Traffic() []Traffic {
+	var list []Traffic
+	for _, p := range c.peers {
+		t := Traffic{
+			Cluster: p.Name, Asked: p.speaker.in, Answered: p.speaker.out, Heard: p.listener.in, Sent: p.listener.out,
+			Sessions: len(p.sessions), Faults: p.faults,
+		}
+		for _, s := range p.sources {
+			h := s.Head()
+			t.SourceBlocks += int(h.Blocks)
+			t.SourceOmitted += int(h.Omitted)
+			t.SourceBytes += h.Bytes()
+		}
+		list = append(list, t)
+	}
+	return list
+}

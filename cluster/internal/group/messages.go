@@ -1,0 +1,171 @@
+package group
+
+// Beat is a heartbeat: life, round trip, and what there is to be had.
+type Beat struct {
+	Seq, Sent  uint64 // Sent is in microseconds of the sender's clock
+	Echo, Hold uint64 // Sent of the last beat heard, and for how long it was held
+	Flags      uint64
+	App        []byte
+	States     []StateInfo
+}
+
+// Flags of a beat.
+const (
+	FlagLeaving    = 1 << iota // hands over its sources and will be gone
+	FlagSettled                // has settled
+	FlagDegraded               // went on without settling
+	FlagWantDigest             // misses a full digest of the receiver
+)
+
+// StateInfo names a state of the sender.
+type StateInfo struct {
+	Kind    byte
+	Name    []byte
+	Version uint64
+	Ver     uint64 // gauges: version of the content; logs: Numbers.All
+	// Logs: Numbers.One, and of how many sources the sender misses something.
+	One, Lacks uint64
+}
+
+// Kinds of state on the wire.
+const (
+	StateGauge = 1
+	StateFeed  = 2
+	StateLog   = 3
+)
+
+// Append encodes it.
+func (m *Beat) Append(b []byte) []byte {
+	for _, v := range [...]uint64{m.Seq, m.Sent, m.Echo, m.Hold, m.Flags} {
+		b = putUint(b, v)
+	}
+	b = putBytes(b, m.App)
+	b = putUint(b, uint64(len(m.States)))
+	for _, s := range m.States {
+		var at int
+		b, at = beginRecord(b)
+		b = append(b, s.Kind)
+		b = putBytes(b, s.Name)
+		b = putUint(b, s.Version)
+		b = putUint(b, s.Ver)
+		if s.Kind == StateLog {
+			b = putUint(b, s.One)
+			b = putUint(b, s.Lacks)
+		}
+		b = endRecord(b, at)
+	}
+	return b
+}
+
+// Decode reads it.
+func (m *Beat) Decode(r Reader) error {
+	*m = Beat{States: m.States[:0]}
+	m.Seq, m.Sent, m.Echo, m.Hold, m.Flags = r.Uint(), r.Uint(), r.Uint(), r.Uint(), r.Uint()
+	m.App = r.Bytes()
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		e := r.record()
+		s := StateInfo{Kind: byte(e.Uint()), Name: e.name(), Version: e.Uint(), Ver: e.Uint()}
+		if s.Kind == StateLog {
+			s.One, s.Lacks = e.added(), e.added()
+		}
+		r.Fail(e.Err)
+		m.States = append(m.States, s)
+	}
+	return r.err()
+}
+
+// Gauge carries entries of a gauge: those changed between From and Ver, or
+// with Full all that there are.
+type Gauge struct {
+	Name      []byte
+	Version   uint64
+	Full      bool
+	From, Ver uint64
+	Entries   []GaugeEntry
+}
+
+// GaugeEntry is one key of a Gauge and its value.
+type GaugeEntry struct {
+	Key     []byte
+	Value   []byte
+	Removed bool
+}
+
+// Append encodes it.
+func (m *Gauge) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	b = putUint(b, m.Version)
+	b = putUint(b, flag(m.Full))
+	b = putUint(b, m.From)
+	b = putUint(b, m.Ver)
+	b = putUint(b, uint64(len(m.Entries)))
+	for _, e := range m.Entries {
+		b = putBytes(b, e.Key)
+		b = putUint(b, flag(e.Removed))
+		b = putBytes(b, e.Value)
+	}
+	return b
+}
+
+// Decode reads it.
+func (m *Gauge) Decode(r Reader) error {
+	*m = Gauge{Entries: m.Entries[:0]}
+	m.Name, m.Version, m.Full, m.From, m.Ver = r.name(), r.Uint(), r.Uint() != 0, r.Uint(), r.Uint()
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		e := GaugeEntry{Key: r.Bytes(), Removed: r.Uint() != 0, Value: r.Bytes()}
+		if len(e.Key) > MaxName {
+			r.refuse()
+		}
+		m.Entries = append(m.Entries, e)
+	}
+	return r.err()
+}
+
+func flag(v bool) uint64 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// Feed carries the payloads Seq, Seq+1, … of a feed.
+type Feed struct {
+	Name     []byte
+	Version  uint64
+	Seq      uint64
+	Payloads [][]byte
+}
+
+// Append encodes it.
+func (m *Feed) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	b = putUint(b, m.Version)
+	b = putUint(b, m.Seq)
+	b = putUint(b, uint64(len(m.Payloads)))
+	for _, p := range m.Payloads {
+		b = putBytes(b, p)
+	}
+	return b
+}
+
+// Decode reads it.
+func (m *Feed) Decode(r Reader) error {
+	*m = Feed{Payloads: m.Payloads[:0]}
+	m.Name, m.Version, m.Seq = r.name(), r.Uint(), r.Uint()
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		m.Payloads = append(m.Payloads, r.Bytes())
+	}
+	return r.err()
+}
+
+// GaugeAsk asks for all entries of a gauge.
+type GaugeAsk struct{ Name []byte }
+
+// Append encodes m.
+func (m *GaugeAsk) Append(b []byte) []byte { return putBytes(b, m.Name) }
+
+// Decode reads m.
+func (m *GaugeAsk) Decode(r Reader) error {
+	m.Name = r.name()
+	return r.err()
+}

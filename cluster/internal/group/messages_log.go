@@ -1,0 +1,346 @@
+package group
+
+import "encoding/binary"
+
+// Entry is one delta of a group: First and the number of sequence numbers.
+type Entry struct {
+	First, Last uint64
+	Payload     []byte
+}
+
+// DeltaRun is a run of deltas of one source.
+type DeltaRun struct {
+	Source  []byte
+	Inc     uint64
+	Entries []Entry
+}
+
+// Append encodes it.
+func (g *DeltaRun) Append(b []byte) []byte {
+	b = putBytes(b, g.Source)
+	b = putUint(b, g.Inc)
+	b = putUint(b, uint64(len(g.Entries)))
+	next := uint64(0)
+	for _, e := range g.Entries {
+		// Consecutive deltas of one sequence number each cost one byte here.
+		b = putUint(b, (e.Last-e.First)<<1|flag(e.First != next))
+		if e.First != next {
+			b = putUint(b, e.First)
+		}
+		b = putBytes(b, e.Payload)
+		next = e.Last + 1
+	}
+	return b
+}
+
+// Decode reads it.
+func (g *DeltaRun) Decode(r *Reader) {
+	g.Entries = g.Entries[:0]
+	g.Source, g.Inc = r.name(), r.Uint()
+	next := uint64(0)
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		e := Entry{First: next}
+		span := r.Uint()
+		if span&1 != 0 {
+			e.First = r.Uint()
+		}
+		e.Last = e.First + span>>1
+		e.Payload = r.Bytes()
+		if e.Last < e.First || e.Last == ^uint64(0) {
+			r.refuse()
+		}
+		next = e.Last + 1
+		g.Entries = append(g.Entries, e)
+	}
+}
+
+// Number is the place of a frame among those of one log: of those for everybody, or with
+// One of those for this receiver. It is zero in frames of members before MinorNumbers.
+type Number struct {
+	N   uint64
+	One bool
+}
+
+// Append encodes it, at the end of a message.
+func (n Number) Append(b []byte) []byte { return putUint(b, n.N<<1|flag(n.One)) }
+
+func (r *Reader) number() Number {
+	v := r.added()
+	return Number{v >> 1, v&1 != 0}
+}
+
+// Numbers are the last ones of both kinds.
+type Numbers struct{ All, One uint64 }
+
+// Deltas carries groups of live deltas. A Number follows them.
+type Deltas struct {
+	Name    []byte
+	Version uint64
+	Number  Number
+	Done    []bool // by group: merged; for the receiver to note
+	rest    Reader
+	scratch DeltaRun
+}
+
+// DeltasHead appends the fields that come before the groups.
+func DeltasHead(b []byte, name string, version uint64, groups int) []byte {
+	b = putBytes(b, name)
+	b = putUint(b, version)
+	return putUint(b, uint64(groups))
+}
+
+// Decode reads m, and checks all of its groups.
+func (m *Deltas) Decode(r Reader) error {
+	m.Name, m.Version = r.name(), r.Uint()
+	n := r.Count()
+	m.rest, m.Done = r, append(m.Done[:0], make([]bool, n)...)
+	for range n {
+		if m.scratch.Decode(&r); r.bad() {
+			break
+		}
+	}
+	m.Number = r.number()
+	return r.err()
+}
+
+// Each calls fn for every group, which is valid until fn returns.
+func (m *Deltas) Each(fn func(i int, g *DeltaRun)) {
+	r := m.rest
+	for i := range m.Done {
+		m.scratch.Decode(&r)
+		fn(i, &m.scratch)
+	}
+}
+
+// Claim is what a digest says of one source.
+type Claim struct {
+	Source  []byte
+	Pos     Position
+	Digest  Digest
+	Reading bool
+}
+
+// Digests carries claims; Full says that there are no others. It has a Number, or it makes
+// up for all frames up to Covers.
+type Digests struct {
+	Name    []byte
+	Version uint64
+	Full    bool
+	Claims  []Claim
+	Number  Number
+	Covers  Numbers
+	Stamp   uint64 // grows from message to message of a sender, whoever they are for
+}
+
+// Append encodes it.
+func (m *Digests) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	b = putUint(b, m.Version)
+	b = putUint(b, flag(m.Full))
+	b = putUint(b, uint64(len(m.Claims)))
+	for i := range m.Claims {
+		b = m.Claims[i].Append(b)
+	}
+	b = m.Number.Append(b)
+	return putUint(putUint(putUint(b, m.Covers.All), m.Covers.One), m.Stamp)
+}
+
+// Append encodes it.
+func (c *Claim) Append(b []byte) []byte {
+	b, at := beginRecord(b)
+	b = putBytes(b, c.Source)
+	b = putUint(b, c.Pos.Inc)
+	b = putUint(b, c.Pos.Next)
+	b = putUint(b, flag(c.Reading))
+	b = putUint(b, c.Digest.Count)
+	b = binary.LittleEndian.AppendUint64(b, c.Digest.Xor)
+	b = putUint(b, c.Pos.Lost)
+	return endRecord(b, at)
+}
+
+// Decode reads it.
+func (m *Digests) Decode(r Reader) error {
+	*m = Digests{Claims: m.Claims[:0]}
+	m.Name, m.Version, m.Full = r.name(), r.Uint(), r.Uint() != 0
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		e := r.record()
+		var c Claim
+		c.Source, c.Pos.Inc, c.Pos.Next = e.name(), e.Uint(), e.Uint()
+		c.Reading = e.Uint()&1 != 0
+		c.Digest.Count, c.Digest.Xor = e.Uint(), e.Fixed64()
+		c.Pos.Lost = e.added() // since Minor 1
+		if r.Fail(e.Err); c.Pos.Lost > c.Pos.Next {
+			r.refuse()
+		}
+		m.Claims = append(m.Claims, c)
+	}
+	m.Number, m.Covers, m.Stamp = r.number(), Numbers{r.added(), r.added()}, r.added()
+	return r.err()
+}
+
+// Missed says up to which frames everything came, and asks for what later ones said.
+type Missed struct {
+	Name []byte
+	Have Numbers
+}
+
+// Append encodes m.
+func (m *Missed) Append(b []byte) []byte {
+	return putUint(putUint(putBytes(b, m.Name), m.Have.All), m.Have.One)
+}
+
+// Decode reads m.
+func (m *Missed) Decode(r Reader) error {
+	m.Name, m.Have = r.name(), Numbers{r.Uint(), r.Uint()}
+	return r.err()
+}
+
+// Tips says how far sources are, to members that read them too.
+type Tips struct {
+	Name    []byte
+	Version uint64
+	Tips    []Tip
+	Number  Number
+}
+
+// Tip is one source, by its nick, and the sequence number that is expected next.
+type Tip struct {
+	Nick [TipNick]byte
+	Next uint64
+}
+
+// TipNick is the length of a nick in a Tip.
+const TipNick = 7
+
+// Append encodes m.
+func (m *Tips) Append(b []byte) []byte {
+	b = putUint(putBytes(b, m.Name), m.Version)
+	b = putUint(b, uint64(len(m.Tips)))
+	for i := range m.Tips {
+		b = putUint(append(b, m.Tips[i].Nick[:]...), m.Tips[i].Next)
+	}
+	return m.Number.Append(b)
+}
+
+// Decode reads m.
+func (m *Tips) Decode(r Reader) error {
+	*m = Tips{Tips: m.Tips[:0], Name: r.name(), Version: r.Uint()}
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		var t Tip
+		copy(t.Nick[:], r.Take(TipNick))
+		t.Next = r.Uint()
+		m.Tips = append(m.Tips, t)
+	}
+	m.Number = r.number()
+	return r.err()
+}
+
+// Ask is a RangeAsk or a PageAsk. At tells where the asker stands. A RangeAsk
+// may be answered by the first page of a snapshot when the deltas are gone and
+// the snapshot has lost no more than At, or if Force. A PageAsk for page 0 with
+// a zero Snap starts a snapshot.
+type Ask struct {
+	Name, Source []byte
+	Version      uint64
+	ID           uint64
+	At           Position
+	Force        bool
+	Snap         Position
+	Page         uint64
+}
+
+// Append encodes it.
+func (m *Ask) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	b = putUint(b, m.Version)
+	b = putBytes(b, m.Source)
+	for _, v := range [...]uint64{
+		m.ID, m.At.Inc, m.At.Next, m.At.Lost, flag(m.Force),
+		m.Snap.Inc, m.Snap.Next, m.Snap.Lost, m.Page,
+	} {
+		b = putUint(b, v)
+	}
+	return b
+}
+
+// Decode reads it.
+func (m *Ask) Decode(r Reader) error {
+	*m = Ask{Name: r.name(), Version: r.Uint(), Source: r.name(), ID: r.Uint()}
+	m.At = Position{r.Uint(), r.Uint(), r.Uint()}
+	m.Force = r.Uint() != 0
+	m.Snap = Position{r.Uint(), r.Uint(), r.Uint()}
+	m.Page = r.Uint()
+	return r.err()
+}
+
+// Status of an answer.
+const (
+	StatusOK   = 0
+	StatusGone = 1 // what was asked for is not held (any more)
+	StatusBusy = 2 // ask again later
+)
+
+// RangeReply answers a RangeAsk: consecutive deltas, and how far the answerer is.
+type RangeReply struct {
+	Name    []byte
+	Version uint64
+	ID      uint64
+	Status  uint64
+	Pos     Position
+	Deltas  DeltaRun
+}
+
+// Append encodes it.
+func (m *RangeReply) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	for _, v := range [...]uint64{m.Version, m.ID, m.Status, m.Pos.Inc, m.Pos.Next, m.Pos.Lost} {
+		b = putUint(b, v)
+	}
+	return m.Deltas.Append(b)
+}
+
+// Decode reads it.
+func (m *RangeReply) Decode(r Reader) error {
+	entries := m.Deltas.Entries
+	*m = RangeReply{Name: r.name(), Version: r.Uint(), ID: r.Uint(), Status: r.Uint()}
+	m.Pos = Position{r.Uint(), r.Uint(), r.Uint()}
+	m.Deltas.Entries = entries
+	m.Deltas.Decode(&r)
+	return r.err()
+}
+
+// PageReply answers a PageAsk.
+type PageReply struct {
+	Name, Source []byte
+	Version      uint64
+	ID           uint64
+	Status       uint64
+	Snap         Position
+	Digest       Digest
+	Page, Pages  uint64
+	Bytes        uint64 // of the whole snapshot
+	Payload      []byte
+}
+
+// Append encodes it.
+func (m *PageReply) Append(b []byte) []byte {
+	b = putBytes(b, m.Name)
+	b = putUint(b, m.Version)
+	b = putBytes(b, m.Source)
+	for _, v := range [...]uint64{
+		m.ID, m.Status, m.Snap.Inc, m.Snap.Next, m.Snap.Lost,
+		m.Digest.Count, m.Digest.Xor, m.Page, m.Pages, m.Bytes,
+	} {
+		b = putUint(b, v)
+	}
+	return putBytes(b, m.Payload)
+}
+
+// Decode reads it.
+func (m *PageReply) Decode(r Reader) error {
+	*m = PageReply{Name: r.name(), Version: r.Uint(), Source: r.name(), ID: r.Uint(), Status: r.Uint()}
+	m.Snap = Position{r.Uint(), r.Uint(), r.Uint()}
+	m.Digest = Digest{r.Uint(), r.Uint()}
+	m.Page, m.Pages, m.Bytes, m.Payload = r.Uint(), r.Uint(), r.Uint(), r.Bytes()
+	return r.err()
+}

@@ -1,0 +1,125 @@
+package natsbus
+
+import (
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/nats-io/nats.go"
+)
+
+const nonceLen = 16
+
+type challenge [nonceLen]byte
+
+// proofs makes the nonces that other processes have to seal. A nonce is of one process,
+// and is nothing to be kept.
+type proofs [32]byte
+
+func newProofs() (p proofs) {
+	_, _ = rand.Read(p[:]) // never fails
+	return p
+}
+
+func (p *proofs) of(who process) (c challenge) {
+	m := hmac.New(sha256.New, p[:])
+	_, _ = m.Write(binary.LittleEndian.AppendUint64(nil, who.boot))
+	_, _ = m.Write([]byte(who.id))
+	copy(c[:], m.Sum(nil))
+	return c
+}
+
+// ask returns the nonce that a process has to answer with, ok only while it has not.
+func (s *sealer) ask(who process) (c challenge, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.others[who] != nil || len(s.keys) == 0 {
+		return c, false
+	}
+	return s.proofs.of(who), true
+}
+
+// prove takes m for a proof that its sender lives if answer is the nonce for it. It
+// reports whether that was not known before.
+func (s *sealer) prove(m message, answer challenge) bool {
+	who := process{m.From, m.Boot}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if want := s.proofs.of(who); s.others[who] != nil || !hmac.Equal(answer[:], want[:]) {
+		return false
+	}
+	if len(s.others) >= maxOthers {
+		clear(s.others) // and answers that were recorded are worth nothing any more
+		s.proofs = newProofs()
+	}
+	s.others[who] = &sender{aeads: map[[4]byte]cipher.AEAD{}, floor: m.Number, last: map[string]uint64{}}
+	return true
+}
+
+// proof is what two members say to each other before they believe each other's
+// heartbeats: a nonce to be answered, an answer, or both. Zero is none.
+type proof struct {
+	Ask, Answer challenge
+	Beat        heartbeat // of the sender
+}
+
+func (p *proof) append(b []byte) []byte {
+	b = append(b, p.Ask[:]...)
+	b = append(b, p.Answer[:]...)
+	return p.Beat.append(b)
+}
+
+func parseProof(b []byte) (p proof, err error) {
+	if len(b) < 2*nonceLen {
+		return p, errHeartbeat
+	}
+	copy(p.Ask[:], b)
+	copy(p.Answer[:], b[nonceLen:])
+	p.Beat, err = parseHeartbeat(b[2*nonceLen:])
+	return p, err
+}
+
+// challenge asks a process whether it lives, and answers its own question.
+func (b *Bus) challenge(who process, answer challenge) {
+	p := proof{Answer: answer}
+	var asks bool
+	if p.Ask, asks = b.sealer.ask(who); !asks {
+		p.Ask = challenge{}
+	}
+	if !asks && answer == (challenge{}) {
+		return
+	}
+	b.mu.Lock()
+	p.Beat = b.heartbeat()
+	leaving := b.leaving
+	b.mu.Unlock()
+	if !leaving {
+		b.publishOne(b.proofSubject(who.id), p.append(nil))
+	}
+}
+
+// onProof takes what another member asks or answers.
+func (b *Bus) onProof(msg *nats.Msg) {
+	m, ok := b.opened(msg)
+	if !ok {
+		return
+	}
+	p, err := parseProof(m.Content)
+	if err != nil {
+		b.count("frame")
+		return
+	}
+	who := process{m.From, m.Boot}
+	proved := p.Answer != challenge{} && b.sealer.prove(m, p.Answer)
+	if p.Ask != (challenge{}) {
+		b.challenge(who, p.Ask)
+	}
+	if proved {
+		b.mu.Lock()
+		delete(b.waiting, who)
+		b.mu.Unlock()
+		b.hear(m, p.Beat)
+	}
+}

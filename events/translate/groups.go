@@ -1,0 +1,290 @@
+package translate
+
+import (
+	"github.com/grapevine-epp/grapevine/events/decode"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+)
+
+// maxGroups bounds the cache groups of one stream: the index counts groups in a byte,
+// and has a use of its own for the last.
+const maxGroups = indexer.GroupRules
+
+// repeatRules is after how many batches with blocks of ruled groups the rules are told
+// again: whoever lost them with what the source held gets them back.
+const repeatRules = 256
+
+// role is what a cache group is to the index.
+type role uint8
+
+const (
+	roleUnknown role = iota // group 0 counts as the base, others are left out
+	roleBase                // its blocks make the chains
+	roleRuled               // its blocks are marks on the chains of the base
+	roleNone                // no part of what is reused of prompts
+)
+
+// groups is what stores have told about the KV-cache groups of a stream; removals carry
+// a group's number alone.
+type groups struct {
+	list   []group
+	base   int    // the group that makes the chains, -1 while unknown
+	size   uint32 // tokens of its blocks, the largest seen
+	sparse bool   // the base itself has a window or states: the stream has no full attention
+	ruled  int    // groups with a rule
+	over   bool   // there are more than the index has room for
+	due    bool   // rules are to be told
+	told   int    // batches since they were
+}
+
+type group struct {
+	role   role
+	window uint32
+	size   uint32 // tokens of a block, the largest seen: entries can be smaller
+	rule   indexer.Rule
+}
+
+// class is what a kv_cache_spec_kind is to prefixes.
+type class uint8
+
+const (
+	classUnknown class = iota
+	classNone          // no part of them
+	classFull          // every block is needed
+	classPart          // some are: a window, a chunk, a state
+)
+
+func classOf(kind []byte) class {
+	switch string(kind) {
+	case "full_attention", "mla_attention", "sink_full_attention":
+		return classFull
+	case "sliding_window", "sliding_window_mla", "chunked_local_attention", "mamba":
+		return classPart
+	case "encoder_only_attention", "cross_attention":
+		return classNone
+	}
+	return classUnknown
+}
+
+// choose finds the group that makes the chains, by the stores of a batch: the lowest
+// with full attention, else the lowest with a part of it: its blocks are all wanted then.
+func (g *groups) choose(events []decode.Event) {
+	best, full := -1, false
+	for i := range events {
+		e := &events[i]
+		if e.Kind != decode.BlockStored || len(e.SpecKind) == 0 || int(e.Group) >= maxGroups {
+			continue
+		}
+		c, n := classOf(e.SpecKind), int(max(e.Group, 0))
+		isFull := c == classFull
+		if (isFull || c == classPart) && (best < 0 || isFull && !full || isFull == full && n < best) {
+			best, full = n, isFull
+		}
+	}
+	if best < 0 || best == g.base || g.base >= 0 && !full {
+		return
+	}
+	if g.base >= 0 {
+		g.list[g.base].role = roleUnknown // it gets a rule with its next store
+	}
+	g.sparse, g.size = !full, 0
+	g.start(best)
+}
+
+// start makes group n the base.
+func (g *groups) start(n int) {
+	g.grow(n)
+	g.base, g.list[n].role = n, roleBase
+}
+
+func (g *groups) grow(n int) {
+	for len(g.list) <= n {
+		g.list = append(g.list, group{})
+	}
+}
+
+// of returns the role of an event's group, and learns from stores.
+func (g *groups) of(e *decode.Event) role {
+	n := int(max(e.Group, 0))
+	if n >= maxGroups {
+		return roleNone
+	}
+	if len(e.SpecKind) > 0 && e.Kind == decode.BlockStored {
+		g.learn(n, e)
+	}
+	if n < len(g.list) && g.list[n].role != roleUnknown {
+		return g.list[n].role
+	}
+	if n == 0 && g.base < 0 {
+		if e.Kind == decode.BlockStored {
+			g.start(0)
+		}
+		return roleBase
+	}
+	return roleNone
+}
+
+// learn notes what a store tells of group n.
+func (g *groups) learn(n int, e *decode.Event) {
+	g.grow(n)
+	l := &g.list[n]
+	if l.role == roleBase {
+		g.size = max(g.size, e.BlockSize)
+		return
+	}
+	if classOf(e.SpecKind) == classNone {
+		l.role = roleNone
+		return
+	}
+	if l.role == roleRuled && l.window == e.Window && l.size >= e.BlockSize && l.rule.Kind == g.kind(e, l) {
+		return
+	}
+	if l.role != roleRuled {
+		if g.ruled == indexer.MaxRules {
+			l.role, g.over = roleNone, true
+			return
+		}
+		g.ruled++
+	}
+	l.role, l.window, l.size = roleRuled, e.Window, max(l.size, e.BlockSize)
+	rule := indexer.Rule{Group: uint8(n), Kind: g.kind(e, l), Size: max(l.size, 1)}
+	if rule.Kind == indexer.RuleWindow {
+		rule.Need = (l.window - 1 + l.size - 1) / l.size * l.size
+	}
+	g.due = g.due || rule != l.rule
+	l.rule = rule
+}
+
+// kind is the kind of rule that a group has which is not the base. Marks are seen where
+// blocks of the base end, so that of smaller blocks nothing is certain. Of groups with
+// local chunks no event tells the size of these: what they hold from the start on is
+// certain.
+func (g *groups) kind(e *decode.Event, l *group) indexer.RuleKind {
+	if g.over {
+		return indexer.RuleNever
+	}
+	switch string(e.SpecKind) {
+	case "mamba":
+		return indexer.RuleState
+	case "sliding_window", "sliding_window_mla":
+		if e.Window > 0 && max(l.size, e.BlockSize) >= g.size {
+			return indexer.RuleWindow
+		}
+	case "chunked_local_attention", "full_attention", "mla_attention", "sink_full_attention":
+		if max(l.size, e.BlockSize) >= g.size {
+			return indexer.RuleAll
+		}
+	}
+	return indexer.RuleNever
+}
+
+// ruled translates the events of groups with rules, once those of the base are done:
+// groups are counted apart, and their blocks have the names that the base gave them.
+func (t *Translator) ruled(events []decode.Event) {
+	t.tellRules()
+	for i := range events {
+		e := &events[i]
+		if e.Kind != decode.BlockStored && e.Kind != decode.BlockRemoved || t.groups.of(e) != roleRuled || len(e.Hashes) == 0 {
+			continue
+		}
+		tier, ok := t.admit(e)
+		switch {
+		case !ok:
+		case t.pages != nil || t.groups.list[e.Group].rule.Kind == indexer.RuleNever:
+			t.stats.Skipped[SkipGroup]++
+		case e.Kind == decode.BlockRemoved:
+			t.stats.Removed += uint64(len(e.Hashes))
+			t.list(indexer.OpRemove, tier, groupOf(e), e.Hashes)
+		default:
+			t.mark(e, tier)
+		}
+	}
+}
+
+// tellRules begins a delta with the rules of the groups when they are due.
+func (t *Translator) tellRules() {
+	g := &t.groups
+	if g.told++; !g.due && g.told < repeatRules {
+		return
+	}
+	g.due, g.told = false, 0
+	first := len(t.out.Hashes)
+	for i := range g.list {
+		if l := &g.list[i]; l.role == roleRuled {
+			rule := l.rule
+			if t.pages != nil {
+				rule.Kind = indexer.RuleNever
+			}
+			t.out.Hashes = append(t.out.Hashes, rule.Word())
+		}
+	}
+	if n := len(t.out.Hashes) - first; n > 0 {
+		t.out.Ops = append(t.out.Ops, indexer.Op{Kind: indexer.OpMove, Group: indexer.GroupRules, First: uint32(first), N: uint32(n)})
+	}
+}
+
+// mark stores an event of a group with a rule. Its blocks are mostly known by the
+// base's; what is not finds its place where the event has a token for each place, and
+// is left out otherwise.
+func (t *Translator) mark(e *decode.Event, tier block.Tier) {
+	dense := len(e.Tokens) > 0 && uint64(len(e.Tokens)) == uint64(len(e.Hashes))*uint64(e.BlockSize)
+	if dense && !e.HasParent && t.awaits(true) && t.markAgain(e, tier) {
+		return
+	}
+	known := t.known[:0]
+	for _, h := range e.Hashes {
+		if _, ok := t.lookup(h); ok {
+			known = append(known, h)
+		}
+	}
+	t.known = known[:0]
+	if len(known) < len(e.Hashes) && dense && e.BlockSize == t.groups.size && !selfParent(e) {
+		if from, root, ok := t.parent(e); ok {
+			t.store(e, tier, from, root)
+			return
+		}
+	}
+	if len(known) == 0 {
+		return
+	}
+	t.stats.Moved += uint64(len(known))
+	t.list(indexer.OpMove, tier, groupOf(e), known)
+}
+
+// markAgain handles a report that was asked for. Of a group with a window it names
+// blocks that are not held: only those that the rule needs are certain.
+func (t *Translator) markAgain(e *decode.Event, tier block.Tier) bool {
+	t.text = t.text[:0]
+	if t.opt.Vocabulary == nil {
+		t.text = appendIDs(t.text, e.Tokens)
+	} else {
+		t.text, _ = t.opt.Vocabulary.AppendTokens(t.text, e.Tokens)
+	}
+	if !t.again(e, t.root(e), true) {
+		return false
+	}
+	rule, from := t.groups.list[e.Group].rule, 0
+	switch rule.Kind {
+	case indexer.RuleWindow:
+		from = max(0, len(e.Hashes)-int(rule.Need/e.BlockSize))
+	case indexer.RuleState:
+		from = len(e.Hashes) - 1
+	}
+	tail := *e
+	tail.Extra, tail.Lookahead = nil, nil
+	key, root := t.root(e), true
+	if from > 0 {
+		var ok bool
+		if key, ok = t.lookup(e.Hashes[from-1]); !ok || e.Extra != nil || e.Lookahead != nil {
+			return true
+		}
+		root, tail.HasParent, tail.Parent = false, true, e.Hashes[from-1]
+		tail.Hashes, tail.Tokens = e.Hashes[from:], e.Tokens[from*int(e.BlockSize):]
+	}
+	t.store(&tail, tier, key, root)
+	blocks := t.out.Blocks[len(t.out.Blocks)-len(tail.Hashes):]
+	for i := range blocks {
+		blocks[i].Flags |= indexer.FlagAgain
+	}
+	return true
+}

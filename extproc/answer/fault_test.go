@@ -1,0 +1,60 @@
+package answer
+
+import "testing"
+
+// TestFault: what looks like an answer by its status and is none, cut anywhere.
+func TestFault(t *testing.T) {
+	const events, whole = "text/event-stream; charset=utf-8", "application/json"
+	chunk := "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"delta\":{\"content\":\"{\\\"error\\\":{\"}}]}\n\n"
+	for _, c := range []struct {
+		name, kind, body string
+		want             Fault
+	}{
+		{"a stream", events, chunk + chunk + "data: [DONE]\n\n", Sound},
+		{"a stream with comments", events, ": ping\n\n" + chunk + "data:[DONE]\r\n\r\n", Sound},
+		{"no closing event", events, chunk + chunk, Unclosed},
+		{"nothing", events, "", Broken},
+		{"nothing but the closing event", events, "data: [DONE]\n\n", Broken},
+		{"nothing but comments", events, ": ping\n\n: ping\n\n", Broken},
+		{"an error at once", events, `data: {"error": {"message": "the engine core died", "type": "InternalServerError", "code": 500}}` + "\n\ndata: [DONE]\n\n", Broken},
+		{"an error later", events, chunk + `data:{"error":{"message":"out of memory","code":500}}` + "\n\ndata: [DONE]\n\n", Broken},
+		{"an error at the very end", events, chunk + `data: {"object":"error","message":"died"}`, Broken},
+		{"an event named so", events, "event: error\ndata: {\"type\": \"error\", \"error\": {\"type\": \"api_error\", \"message\": \"died\"}}\n\n", Broken},
+		{"a response that failed", events, "data: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"server_error\"}}}\n\n", Broken},
+		{"a response", events, "data: {\"type\":\"response.output_text.delta\",\"delta\":\"no\"}\n\n", Unclosed},
+		{"the client's error", events, chunk + `data: {"error":{"message":"too long","type":"BadRequestError","code":400}}` + "\n\ndata: [DONE]\n\n", Sound},
+		{"a full queue", events, chunk + `data: {"type":"error","error":{"type":"overloaded_error"}}` + "\n\ndata: [DONE]\n\n", Sound},
+		{"the client's words in an error", events, `data: {"error":{"message":"cannot read {\"code\":400}","code":500}}` + "\n\ndata: [DONE]\n\n", Broken},
+		{"an answer", whole, ` {"id": "chatcmpl-1", "error": {"code": 500}, "choices": []}`, Sound},
+		{"a list", whole, `[{"choices": []}]`, Sound},
+		{"no error", whole, `{"error": null, "choices": []}`, Sound},
+		{"an error for an answer", whole, "\n{ \"error\" : {\"message\": \"died\", \"code\": 500}}", Broken},
+		{"an error in words", whole, `{"error":"died"}`, Broken},
+		{"the client's error for an answer", whole, `{"error":{"message":"no","type":"invalid_request_error"}}`, Sound},
+		{"another server", "text/html", "<!doctype html><p>Welcome!", Broken},
+		{"no body", whole, "", Broken},
+		{"blanks", whole, " \n", Broken},
+	} {
+		for _, size := range []int{1, 7, 1 << 10} {
+			var s Scan
+			s.Open("application/json", "gzip")
+			s.Write([]byte("leftovers"))
+			s.Reset()
+			s.Open(c.kind, "")
+			for rest := []byte(c.body); len(rest) > 0; {
+				n := min(size, len(rest))
+				s.Write(rest[:n])
+				rest = rest[n:]
+			}
+			if got := s.Fault(); got != c.want {
+				t.Errorf("%s, in pieces of %d: %v, want %v", c.name, size, got, c.want)
+			}
+		}
+	}
+	var s Scan
+	s.Open(events, "gzip")
+	s.Write([]byte("what nobody can read"))
+	if got := s.Fault(); got != Sound {
+		t.Errorf("compressed: %v", got)
+	}
+}

@@ -1,0 +1,182 @@
+package wire
+
+import (
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// Field numbers of envoy.service.ext_proc.v3.ProcessingResponse and below.
+const (
+	ReplyRequestHeaders  = 1
+	ReplyResponseHeaders = 2
+	ReplyRequestBody     = 3
+	ReplyResponseBody    = 4
+	ReplyRequestTrailers = 5
+	replyMetadata        = 8
+
+	CommonHeaderMutation = 2
+	commonBodyMutation   = 3
+	commonClearRoute     = 5
+
+	mutationBody     = 1
+	mutationStreamed = 3
+)
+
+// overwrite is HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD.
+const overwrite = 2
+
+// inlineBody is the largest chunk that is copied behind its envelope instead
+// of being referenced: below it, one buffer is cheaper than two.
+const inlineBody = 1 << 10
+
+// Outbound is a ProcessingResponse to be sent: a whole encoded message, or an
+// envelope around a chunk in full duplex.
+type Outbound struct {
+	Whole []byte // encoded; never written to again
+	Reply protowire.Number
+	Body  mem.Buffer // the chunk; this message's own reference, nil for an empty one
+	End   bool
+}
+
+// encode hands the message over to gRPC, its reference to the body included.
+func (o *Outbound) encode() mem.BufferSlice {
+	if o.Whole != nil {
+		return mem.BufferSlice{mem.SliceBuffer(o.Whole)}
+	}
+	n := 0
+	if o.Body != nil {
+		n = o.Body.Len()
+	}
+	if n > inlineBody {
+		return mem.BufferSlice{mem.SliceBuffer(o.envelope(n, 0)), o.Body}
+	}
+	b := o.envelope(n, n)
+	if n > 0 {
+		b = append(b, o.Body.ReadOnlyData()...)
+		o.Body.Free()
+	}
+	return mem.BufferSlice{mem.SliceBuffer(b)}
+}
+
+// envelope encodes everything of a chunk of n bytes but the chunk itself,
+// which ends the message, and leaves room behind it.
+func (o *Outbound) envelope(n, room int) []byte {
+	chunk := 0 // StreamedBodyResponse
+	if o.End {
+		chunk += 2
+	}
+	if n > 0 {
+		chunk += nested(n)
+	}
+	mutation := nested(chunk)  // BodyMutation
+	common := nested(mutation) // CommonResponse
+	body := nested(common)     // BodyResponse
+	b := make([]byte, 0, nested(body)-n+room)
+	b = appendLength(b, o.Reply, body)
+	b = appendLength(b, 1, common)
+	b = appendLength(b, commonBodyMutation, mutation)
+	b = appendLength(b, mutationStreamed, chunk)
+	if o.End {
+		b = appendTrue(b, 2)
+	}
+	if n > 0 {
+		b = appendLength(b, 1, n)
+	}
+	return b
+}
+
+// nested returns the size of a field with n bytes and a number below 16.
+func nested(n int) int { return 1 + protowire.SizeBytes(n) }
+
+func appendLength(b []byte, num protowire.Number, n int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(n))
+}
+
+// AppendBytes appends a field of bytes.
+func AppendBytes(b []byte, num protowire.Number, p []byte) []byte {
+	return append(appendLength(b, num, len(p)), p...)
+}
+
+func appendString(b []byte, num protowire.Number, s string) []byte {
+	return append(appendLength(b, num, len(s)), s...)
+}
+
+func appendTrue(b []byte, num protowire.Number) []byte {
+	return append(protowire.AppendTag(b, num, protowire.VarintType), 1)
+}
+
+// RouteWriter encodes the message that tells where a request goes. Its memory
+// is reused from request to request.
+type RouteWriter struct {
+	Fallback                  bool // also send the older fallback key
+	Mutation, Common, Reply   []byte
+	header, option, lb, entry []byte
+}
+
+// SetHeader adds a header to the mutation.
+func (w *RouteWriter) SetHeader(name, value string) {
+	w.header = appendString(appendString(w.header[:0], 1, name), 3, value)
+	w.option = AppendBytes(w.option[:0], 1, w.header)
+	w.option = append(protowire.AppendTag(w.option, 3, protowire.VarintType), overwrite)
+	w.Mutation = AppendBytes(w.Mutation, 1, w.option)
+}
+
+// RemoveHeader takes a header off the request. The proxy removes before it
+// sets, so one that is also set stays.
+func (w *RouteWriter) RemoveHeader(name string) {
+	w.Mutation = appendString(w.Mutation, 2, name)
+}
+
+// Begin fills the mutation from a decision and encodes the metadata.
+func (w *RouteWriter) Begin(d *picker.Decision, destination string) {
+	w.Mutation, w.lb = w.Mutation[:0], w.lb[:0]
+	w.SetHeader(HeaderDestination, destination)
+	for _, h := range d.SetHeaders {
+		w.SetHeader(h.Name, h.Value)
+	}
+	w.metadata(keyDestination, destination)
+	if w.Fallback {
+		w.metadata(keyFallback, d.Endpoints[min(1, len(d.Endpoints)-1)])
+	}
+}
+
+// metadata adds a string to the load balancer's namespace.
+func (w *RouteWriter) metadata(key, value string) {
+	w.header = appendString(w.header[:0], 3, value) // Value.string_value
+	w.entry = AppendBytes(appendString(w.entry[:0], 1, key), 2, w.header)
+	w.lb = AppendBytes(w.lb, 1, w.entry)
+}
+
+// Finish encodes the message as an answer of the given kind: to headers, to a
+// body, which body may replace, or to trailers.
+func (w *RouteWriter) Finish(kind protowire.Number, body []byte) []byte {
+	w.Reply = w.Reply[:0]
+	if kind != ReplyRequestTrailers {
+		w.Common = AppendBytes(w.Common[:0], CommonHeaderMutation, w.Mutation)
+		if body != nil {
+			w.entry = AppendBytes(w.entry[:0], mutationBody, body)
+			w.Common = AppendBytes(w.Common, commonBodyMutation, w.entry)
+		}
+		w.Common = appendTrue(w.Common, commonClearRoute)
+		w.Reply = AppendBytes(w.Reply, 1, w.Common)
+	}
+	w.header = AppendBytes(w.header[:0], 5, w.lb) // Value.struct_value
+	w.entry = AppendBytes(appendString(w.entry[:0], 1, NamespaceLB), 2, w.header)
+	w.option = AppendBytes(w.option[:0], 1, w.entry)
+	out := make([]byte, 0, nested(len(w.Reply))+nested(len(w.option)))
+	out = AppendBytes(out, kind, w.Reply)
+	return AppendBytes(out, replyMetadata, w.option)
+}
+
+// Fixed encodes a message that is the same for every request.
+func Fixed(m *extprocv3.ProcessingResponse) *Outbound {
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		panic(err) // a constant of this package is wrong
+	}
+	return &Outbound{Whole: raw}
+}

@@ -1,0 +1,55 @@
+package wire
+
+import "github.com/grapevine-epp/grapevine/picker/request"
+
+// Header names as they stand on the wire, lower case.
+const (
+	HeaderMethod          = ":method"
+	HeaderPath            = ":path"
+	HeaderStatus          = ":status"
+	HeaderUpgrade         = "upgrade"
+	HeaderContentType     = "content-type"
+	HeaderRetryAfter      = "retry-after"
+	HeaderContentLength   = "content-length"
+	HeaderContentEncoding = "content-encoding"
+	HeaderAcceptEncoding  = "accept-encoding"
+	HeaderRequestID       = "x-request-id"
+	HeaderUpstreamTime    = "x-envoy-upstream-service-time"
+	HeaderAttempts        = "x-envoy-attempt-count"
+	HeaderDestination     = request.HeaderDestination
+	HeaderDropReason      = "x-llm-d-request-dropped-reason"
+	HeaderConformance     = request.HeaderConformance
+)
+
+// Metadata namespaces and keys of the endpoint picker protocol.
+const (
+	NamespaceLB     = "envoy.lb"
+	NamespaceSubset = "envoy.lb.subset_hint"
+	KeySubset       = request.HeaderSubset
+	keyDestination  = HeaderDestination
+	keyFallback     = request.HeaderFallback
+	KeyServed       = request.HeaderServed
+	AttributesKey   = "envoy.filters.http.ext_proc"
+	AttributeServed = "upstream.address"
+	ContentTypeJSON = "application/json"
+)
+
+// Values of the drop-reason header.
+const (
+	DropSaturated     = "rejected-saturated"
+	DropEvicted       = "evicted"
+	DropNoEndpoints   = "rejected-no-endpoints"
+	DropNotHeld       = "rejected-not-held"
+	DropTTLExpired    = "rejected-ttl-expired"
+	DropCancelled     = "rejected-context-cancelled"
+	DropOverloaded    = "rejected-overloaded"
+	DropShuttingDown  = "rejected-shutting-down"
+	DropBadRequest    = "rejected-bad-request"
+	DropTooLarge      = "rejected-too-large"
+	DropModelNotFound = "rejected-model-not-found"
+	DropInternal      = "rejected-internal-error"
+)
+
+// MaxChunk is the largest body chunk sent back in full duplex; the ext_proc
+// protocol recommends at most 64 KiB.
+const MaxChunk = 64 << 10

@@ -1,0 +1,113 @@
+package indexer
+
+import (
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/indexer/internal/lockfree"
+)
+
+// grip follows the groups of one runner's source that have rules. Between two changes
+// of the holder set each group is held at every block or at none, so that the furthest
+// position at which a rule holds is the last before a change.
+type grip struct {
+	rules []condition
+	from  [MaxRules]int32 // where the blocks in a row begin that end at to
+	to    [MaxRules]int32 // end of the last block that the group is known to hold
+	held  uint32          // groups that hold the blocks since the last change, as bits
+	since int32           // tokens walked at the last change
+	best  block.Run       // up to the furthest position where all rules hold
+}
+
+// follow begins to follow the rules of the newest runner.
+func (w *walk) follow(rules []condition) {
+	n := len(w.rules)
+	if n < cap(w.rules) {
+		w.rules = w.rules[:n+1]
+	} else {
+		w.rules = append(w.rules, grip{})
+	}
+	g := &w.rules[n]
+	g.rules, g.held, g.since, g.best = rules, 0, 0, block.Run{}
+	for i := range rules {
+		g.from[i], g.to[i] = 0, 0
+	}
+	w.alive[len(w.alive)-1].rules = int32(n) + 1
+}
+
+// grasp notes which groups hold the block that comes next, and those behind it up to
+// the next change of the holder set.
+func (w *walk) grasp(s *lockfree.Set, tokens int32) {
+	for i := range w.alive {
+		if w.alive[i].rules == 0 {
+			continue
+		}
+		g := &w.rules[w.alive[i].rules-1]
+		was := g.held
+		g.held, g.since = 0, w.at.tokens
+		for k := range g.rules {
+			if !s.Has(g.rules[k].slot) {
+				continue
+			}
+			g.held |= 1 << k
+			if was&(1<<k) != 0 {
+				continue
+			}
+			// A group of larger blocks is seen where its blocks end.
+			size := max(int32(g.rules[k].Size), tokens)
+			if end := w.at.tokens + tokens; end-g.to[k] > size {
+				g.from[k] = max(0, end-size)
+			}
+		}
+	}
+}
+
+// settle moves runners to at, the last position before a change of the holder set, where
+// the rules of their groups hold there.
+func (w *walk) settle(at progress) {
+	for i := range w.alive {
+		if r := &w.alive[i]; r.rules != 0 {
+			w.rules[r.rules-1].settle(r, at)
+		}
+	}
+}
+
+func (g *grip) settle(r *runner, at progress) {
+	if at.tokens <= g.since {
+		return // settled before
+	}
+	holds := true
+	for k := range g.rules {
+		held := g.held&(1<<k) != 0
+		if held {
+			g.to[k] = at.tokens
+		}
+		switch c := &g.rules[k]; c.Kind {
+		case RuleAll:
+			held = held && g.from[k] == 0
+		case RuleWindow:
+			held = held && (g.from[k] == 0 || at.tokens-g.from[k] >= int32(c.Need))
+		case RuleNever:
+			held = false
+		}
+		holds = holds && held
+	}
+	if !holds {
+		return
+	}
+	g.best = block.Run{Blocks: at.blocks, Bytes: at.bytes, Tokens: r.tokens, Cut: at.cut, Ruled: true}
+	g.best.Tokens[r.tier] += at.tokens - r.since
+}
+
+// toEnd settles runners with rules at the end of the walk, whose last block was last. An
+// engine computes some of each prompt: it goes on from the last position before its end.
+func (w *walk) toEnd(q block.Query, last *node) {
+	if len(w.rules) == 0 {
+		return
+	}
+	at := w.at
+	if int(at.bytes) == len(q.Bytes) {
+		at.blocks--
+		at.tokens -= int32(last.tokens())
+		at.bytes -= int32(last.length.Load())
+	}
+	w.settle(at)
+}

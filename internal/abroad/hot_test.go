@@ -1,0 +1,26 @@
+package abroad
+
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+)
+
+// TestFit: what is remembered follows what engines' caches hold, up to what is configured;
+// what is not known, and small changes, leave it as it is.
+func TestFit(t *testing.T) {
+	hot := filter.NewHot(10_000)
+	p := &Part{o: Options{Hot: hot}}
+	for _, c := range []struct {
+		tokens int64
+		want   int
+	}{
+		{0, 10_000}, {64 * 1000, 1000}, {0, 1000}, {64 * 1100, 1000}, {64 * 2000, 2000}, {64 * 1900, 2000}, {1 << 40, 10_000}, {64 * 9990, 10_000}, {1, 1},
+	} {
+		p.fit(c.tokens)
+		if got := hot.Most(); got != c.want {
+			t.Errorf("with caches of %d tokens: %d blocks, want %d", c.tokens, got, c.want)
+		}
+	}
+	(&Part{}).fit(1) // nothing is remembered
+}

@@ -1,0 +1,50 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// TestTurn: large inputs wait for each other, small ones for nobody, and who waits goes away
+// with its client.
+func TestTurn(t *testing.T) {
+	b := New(1 << 30)
+	var ends []func()
+	for range cap(b.turns) {
+		end, ok := b.Turn(t.Context(), heavy)
+		if !ok {
+			t.Fatal("no turn though nobody has one")
+		}
+		ends = append(ends, end)
+	}
+	if end, ok := b.Turn(t.Context(), heavy-1); !ok {
+		t.Error("a small input waits")
+	} else {
+		end()
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the client went away"))
+	if _, ok := b.Turn(ctx, heavy); ok {
+		t.Error("more turns than there are")
+	}
+	next := make(chan func())
+	go func() {
+		end, _ := b.Turn(t.Context(), heavy)
+		next <- end
+	}()
+	ends[0]()
+	(<-next)()
+	for _, end := range ends[1:] {
+		end()
+	}
+	if len(b.turns) != 0 {
+		t.Errorf("%d turns do not end", len(b.turns))
+	}
+	var none *Budget
+	if end, ok := none.Turn(ctx, heavy); !ok {
+		t.Error("no budget waits")
+	} else {
+		end()
+	}
+}

@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/link"
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/abroad"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/wan"
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+)
+
+// TestClusters: two clusters, each with engines, a replica and an Envoy, joined by mutual
+// TLS; B's gateway speaks TLS as well, and is asked by its name. What is hot in B goes there when that pays; A's overload is shared; while the link
+// is cut A serves alone and no request fails; afterwards all is as before.
+func TestClusters(t *testing.T) {
+	dir := t.TempDir()
+	if err := wan.Authorize(dir, "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	b := openSite(t, dir, "b", nil, nil)
+	gateway, control := openWire(t, openTLS(t, dir, "b", b.envoy.Addr("inference"))), openWire(t, b.link.Addr().String())
+	addr := gateway.Addr()
+	b.gateway.Store(&addr)
+	a := openSite(t, dir, "a", []link.PeerConfig{{Name: "b", Addresses: []string{control.Addr()}, Accept: []string{"ns/*"}, Export: []string{"ns/*"}}}, []string{gateway.Addr()})
+	knows := func(what string) {
+		t.Helper()
+		testkit.Await(t, "A sees B as "+what, func() bool {
+			for _, s := range a.servers[0].Status().Elsewhere {
+				if s.Cluster == "b" && s.Result == what {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	knows("candidate")
+
+	long, short := prompt("hot", 8000), prompt("brief", 20)
+	b.must(long)
+	visits(a, b, "hot before")
+	sent := 0.0
+	testkit.Await(t, "a short prompt stays at A, which is idle", func() bool {
+		sent = a.metric("grapevine_elsewhere_sent_total")
+		a.must(short)
+		return a.metric("grapevine_elsewhere_sent_total") == sent
+	})
+
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() { a.must(prompt(fmt.Sprint("load", i), 4000)) })
+	}
+	wg.Wait()
+	if now := a.metric("grapevine_elsewhere_sent_total"); now == sent || now == sent+40 {
+		t.Errorf("%v of 40 requests went to B while A was overloaded", now-sent)
+	}
+
+	gateway.Cut()
+	control.Cut()
+	for range 3 {
+		a.must(long) // B is tried, and A's engine has it then
+	}
+	knows("silent")
+	a.must(long)
+	heal(t, gateway, control)
+	knows("candidate")
+	visits(a, b, "hot afterwards")
+	if n := b.metric("grapevine_elsewhere_sent_total") + b.metric("grapevine_elsewhere_bad_hops_total"); n != 0 {
+		t.Errorf("B sent on, or did not believe, %v requests", n)
+	}
+	a.settle()
+	b.settle()
+}
+
+// visits waits until a prompt that B's own users have asked for goes there from A, once A
+// has heard of it. One that A has served itself by then is held there too, so that each try
+// has another.
+func visits(a, b *site, seed string) {
+	a.t.Helper()
+	try := 0
+	testkit.Await(a.t, "a prompt that is hot in B goes there", func() bool {
+		try++
+		text, known, before := prompt(fmt.Sprint(seed, try), 4000), a.heard(), b.metric("grapevine_elsewhere_hopped_total")
+		b.must(text)
+		testkit.Await(a.t, "A has heard of the prompt", func() bool { return a.heard() > known })
+		a.must(text)
+		return b.metric("grapevine_elsewhere_hopped_total") > before
+	})
+}
+
+// heard counts the blocks of prompts that the cluster knows to be elsewhere.
+func (s *site) heard() (n int) {
+	for _, c := range s.link.View().Clusters {
+		for _, p := range c.Pools {
+			n += int(p.FilterHead.Blocks)
+		}
+	}
+	return n
+}
+
+// site is one cluster.
+type site struct {
+	*rig
+	name    string
+	link    *link.Link
+	gateway atomic.Pointer[string]
+}
+
+// openSite opens a cluster whose pickers may send requests to gateways.
+func openSite(t *testing.T, dir, name string, peers []link.PeerConfig, gateways []string) *site {
+	t.Helper()
+	s := &site{rig: begin(t), name: name}
+	at := func(file string) string { return filepath.Join(dir, file) }
+	c := &link.Config{
+		Cluster: name, Listen: "127.0.0.1:0", CertFile: at(name + ".crt"), KeyFile: at(name + ".key"), CAFile: at(wan.CAFile), SecretFile: at(wan.SecretFile),
+		Lease: 2 * time.Second, Peers: peers,
+	}
+	if peers == nil {
+		c.Peers = []link.PeerConfig{{Name: "a", Export: []string{"ns/*"}, Accept: []string{"ns/*"}}}
+	}
+	if gateways != nil {
+		s.begin = math.MaxInt // the one that was opened first ends last, and counts for both
+	}
+	var err error
+	if s.link, err = link.Open(link.Options{Config: c, Replica: name + "-1"}); err != nil {
+		t.Fatal(err)
+	}
+	pool := federation.PoolKey{Namespace: "ns", Name: "pool"}
+	s.openFleet(rigOptions{engines: 2, engine: sim.Options{Speed: 1}})
+	s.openReplica(func(o *server.Options) {
+		o.Name = name + "-1"
+		o.Federation = abroad.Options{
+			Use: elsewhere.Options{Self: name, Pool: pool, Use: elsewhere.UseAlways}, Read: s.link.View, Secret: s.link.View().Secret, Hot: s.link.Hot(pool),
+			Base: federation.Export{Pool: pool},
+			Write: func(e federation.Export) {
+				if g := s.gateway.Load(); g != nil {
+					e.Gateways = []federation.Address{{HostPort: *g}}
+				}
+				s.link.SetExports([]federation.Export{e})
+			},
+		}
+	})
+	s.openEnvoy(rigOptions{params: func(p *envoyconf.Params) {
+		if p.Gateways = gateways; gateways != nil {
+			p.GatewaySNI, p.GatewayCA = peers[0].Name, at(wan.CAFile)
+		}
+	}})
+	t.Cleanup(s.close)
+	t.Cleanup(func() {
+		if err := s.link.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func prompt(seed string, tokens int) string { return strings.Repeat(seed+" ", tokens) }
+
+// once keeps no connections: each is a goroutine.
+var once = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// must asks the cluster's gateway and wants an answer.
+func (s *site) must(text string) {
+	s.t.Helper()
+	body, err := json.Marshal(map[string]any{"model": vocab.Name, "prompt": text, "max_tokens": 2})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp, err := once.Post("http://"+s.envoy.Addr("inference")+"/v1/completions", "application/json", bytes.NewReader(body))
+	if err != nil {
+		s.t.Errorf("%s: %v", s.name, err)
+		return
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusOK || err != nil {
+		s.t.Errorf("%s answered %d (%v): %.200s", s.name, resp.StatusCode, err, answer)
+	}
+}
+
+// metric reads one of the replica's metrics.
+func (s *site) metric(name string) float64 {
+	s.t.Helper()
+	resp, err := once.Get("http://" + s.servers[0].AdminAddr().String() + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return v
+		}
+	}
+	s.t.Fatalf("%s has no metric %s", s.name, name)
+	return 0
+}
+
+// openTLS stands before an address as a gateway that speaks TLS under a cluster's name, and
+// takes nobody who asks for another one.
+func openTLS(t *testing.T, dir, name, to string) string {
+	t.Helper()
+	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if h.ServerName != name {
+			return nil, fmt.Errorf("asked for %q", h.ServerName)
+		}
+		return &cert, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var carried sync.WaitGroup
+	t.Cleanup(carried.Wait)
+	t.Cleanup(func() { lis.Close() })
+	carried.Go(func() {
+		for {
+			c, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", to)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			for _, way := range [][2]net.Conn{{c, there}, {there, c}} {
+				carried.Go(func() {
+					_, _ = io.Copy(way[0], way[1])
+					way[0].Close()
+					way[1].Close()
+				})
+			}
+		}
+	})
+	return lis.Addr().String()
+}
+
+// openWire stands before an address.
+func openWire(t *testing.T, to string) *wan.Wire {
+	t.Helper()
+	w, err := wan.Open("127.0.0.1:0", func() string { return to }, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+func heal(t *testing.T, wires ...*wan.Wire) {
+	t.Helper()
+	for _, w := range wires {
+		if err := w.Heal(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

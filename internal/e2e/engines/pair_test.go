@@ -1,0 +1,223 @@
+//go:build engines
+
+package engines
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// splitsAll has every prompt that is not held computed at the prefill engine.
+const splitsAll = `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: disagg-profile-handler
+  parameters: {threshold: 64}
+- {type: predicted-ttft-scorer}
+schedulingProfiles:
+- name: prefill
+  plugins: [{pluginRef: predicted-ttft-scorer}]
+- name: decode
+  plugins: [{pluginRef: predicted-ttft-scorer}]
+`
+
+// tensor is one of a model's weights: rows of numbers around a mean.
+type tensor struct {
+	name           string
+	shape          []int
+	mean, deviates float64
+}
+
+// weights are such that every token of a prompt counts: attention is sharp, and what it
+// reads weighs more than the token at the end. Weights of zero, or small ones, would give
+// answers that say nothing of the prompt.
+func weights() (out []tensor) {
+	out = append(out, tensor{"model.embed_tokens.weight", []int{151936, 128}, 0, .05}, tensor{"model.norm.weight", []int{128}, 1, 0})
+	for l := range 2 {
+		at := fmt.Sprintf("model.layers.%d.", l)
+		for _, t := range []tensor{
+			{"input_layernorm.weight", []int{128}, 1, 0}, {"post_attention_layernorm.weight", []int{128}, 1, 0},
+			{"self_attn.q_proj.weight", []int{128, 128}, 0, .15}, {"self_attn.q_proj.bias", []int{128}, 0, .1},
+			{"self_attn.k_proj.weight", []int{64, 128}, 0, .15}, {"self_attn.k_proj.bias", []int{64}, 0, .1},
+			{"self_attn.v_proj.weight", []int{64, 128}, 0, .2}, {"self_attn.v_proj.bias", []int{64}, 0, .1},
+			{"self_attn.o_proj.weight", []int{128, 128}, 0, .2},
+			{"mlp.gate_proj.weight", []int{256, 128}, 0, .1}, {"mlp.up_proj.weight", []int{256, 128}, 0, .1}, {"mlp.down_proj.weight", []int{128, 256}, 0, .1},
+		} {
+			t.name = at + t.name
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// writeWeights writes random weights into the folder of the model, as safetensors.
+func writeWeights(t *testing.T, dir string) {
+	t.Helper()
+	type entry struct {
+		Type    string `json:"dtype"`
+		Shape   []int  `json:"shape"`
+		Offsets [2]int `json:"data_offsets"`
+	}
+	header, size := map[string]entry{}, 0
+	for _, w := range weights() {
+		n := 4
+		for _, d := range w.shape {
+			n *= d
+		}
+		header[w.name] = entry{"F32", w.shape, [2]int{size, size + n}}
+		size += n
+	}
+	head, err := json.Marshal(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := bufio.NewWriter(f)
+	_, _ = to.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(head))))
+	_, _ = to.Write(head)
+	rng, word := rand.New(rand.NewPCG(17, 1)), make([]byte, 4)
+	for _, w := range weights() {
+		for range (header[w.name].Offsets[1] - header[w.name].Offsets[0]) / 4 {
+			binary.LittleEndian.PutUint32(word, math.Float32bits(float32(w.mean+w.deviates*rng.NormFloat64())))
+			_, _ = to.Write(word)
+		}
+	}
+	if err := to.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startHalf starts one engine of a pair that hands caches over through NIXL.
+func startHalf(t *testing.T, model string) *realEngine {
+	t.Helper()
+	return startEngine(t, model, []string{"--dtype", "float32", "--kv-transfer-config", `{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_buffer_device":"cpu"}`},
+		[]string{"VLLM_NIXL_SIDE_CHANNEL_HOST=127.0.0.1", fmt.Sprint("VLLM_NIXL_SIDE_CHANNEL_PORT=", freePorts(t, 1)[0]), "UCX_TLS=tcp,sm,self", "UCX_NET_DEVICES=lo"})
+}
+
+// metric is the sum of the samples of an engine's page whose lines begin with name and
+// hold label.
+func (e *realEngine) metric(t *testing.T, name, label string) (sum float64) {
+	t.Helper()
+	resp, err := http.Get(e.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if line := lines.Text(); strings.HasPrefix(line, name+"{") && strings.Contains(line, label) {
+			v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += v
+		}
+	}
+	return sum
+}
+
+// openPair starts two engines, the second behind a sidecar, a replica and an Envoy.
+func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine) {
+	r = &realRig{t: t, model: writeTiny(t)}
+	writeWeights(t, r.model)
+	prefill, decode = startHalf(t, r.model), startHalf(t, r.model)
+	prefill.ready(t)
+	decode.ready(t)
+	h, err := sidecar.New(sidecar.Options{
+		Engine: decode.url, Targets: sidecar.Listed{prefill.front.Listener.Addr().String(): true}, HandOver: handover.Policy{Action: handover.Strip},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := httptest.NewServer(h)
+	t.Cleanup(beside.Close)
+	var list []sim.Endpoint
+	var addrs []string
+	for i, at := range []net.Addr{prefill.front.Listener.Addr(), beside.Listener.Addr()} {
+		e := []*realEngine{prefill, decode}[i]
+		list = append(list, sim.Endpoint{
+			Name: []string{"prefill", "decode"}[i], Namespace: "default", Address: "127.0.0.1", Port: at.(*net.TCPAddr).Port, Model: tiny,
+			Labels: map[string]string{endpoint.LabelRole: []string{"prefill", "decode"}[i]},
+			Events: &sim.EndpointEvents{Port: e.events, ReplayPort: e.replay, Topic: "kv-events"},
+		})
+		addrs = append(addrs, at.String())
+	}
+	r.open(list, splitsAll, addrs)
+	return r, prefill, decode
+}
+
+// TestRealPair: prompts are computed by one vLLM, their caches pulled by another, which
+// answers what one engine alone answers.
+func TestRealPair(t *testing.T) {
+	began := time.Now()
+	r, prefill, decode := openPair(t)
+	t.Logf("two engines, a sidecar, a replica and Envoy serve after %.0f s", time.Since(began).Seconds())
+	rng := rand.New(rand.NewPCG(17, 3))
+	words := strings.Fields("the grape vine grows over an old wall and its leaves turn red while λόγος 文字 рѣка naïve 42 end")
+	ask := func(to, prompt, salt string) (a answer) {
+		body, err := json.Marshal(map[string]any{"model": tiny, "prompt": prompt, "max_tokens": 24, "temperature": 0, "ignore_eos": true, "cache_salt": salt})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.post(to+"/v1/completions", body, &a)
+		return a
+	}
+	const prompts = 24
+	tokens, distinct := 0, map[string]bool{}
+	for i := range prompts {
+		var said []string
+		for range 60 + 40*i {
+			said = append(said, words[rng.IntN(len(words))]+strconv.Itoa(rng.IntN(40)))
+		}
+		prompt := strings.Join(said, " ")
+		got := ask(r.url, prompt, "pair")
+		alone := ask(prefill.url, prompt, "alone") // computed anew
+		tokens += got.Usage.Prompt
+		if got.Choices[0].Text != alone.Choices[0].Text {
+			t.Errorf("prompt %d of %d tokens: the pair answers %q, one engine %q", i, got.Usage.Prompt, got.Choices[0].Text, alone.Choices[0].Text)
+		}
+		distinct[alone.Choices[0].Text] = true
+		early := slices.Clone(said)
+		early[0], early[1] = "zebra7", "quartz9"
+		if other := ask(prefill.url, strings.Join(early, " "), "early"); other.Choices[0].Text == alone.Choices[0].Text {
+			t.Errorf("prompt %d: other words at its beginning leave the answer as it is: it proves nothing", i)
+		}
+	}
+	pulled, bytes := decode.metric(t, "vllm:prompt_tokens_by_source_total", `source="external_kv_transfer"`), decode.metric(t, "vllm:nixl_bytes_transferred_sum", "")
+	times, seconds := decode.metric(t, "vllm:nixl_xfer_time_seconds_count", ""), decode.metric(t, "vllm:nixl_xfer_time_seconds_sum", "")
+	failed := decode.metric(t, "vllm:nixl_num_failed_transfers_total", "") + prefill.metric(t, "vllm:nixl_num_kv_expired_reqs_total", "")
+	local := decode.metric(t, "vllm:prompt_tokens_by_source_total", `source="local_compute"`)
+	t.Logf("\n| prompts | tokens | pulled | computed at the decode engine | transfers | bytes | mean ms | failed or expired |\n|--:|--:|--:|--:|--:|--:|--:|--:|\n| %d | %d | %.0f | %.0f | %.0f | %.0f | %.1f | %.0f |",
+		prompts, tokens, pulled, local, times, bytes, 1000*seconds/max(times, 1), failed)
+	if len(distinct) != prompts {
+		t.Errorf("%d different answers to %d prompts", len(distinct), prompts)
+	}
+	// All but the tail that the decode engine computes itself.
+	if pulled < .9*float64(tokens) || bytes == 0 || times != prompts || failed != 0 {
+		t.Error("prompts were not handed over")
+	}
+}

@@ -1,0 +1,345 @@
+//go:build engines
+
+package engines
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/server"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+var requests = flag.Int("requests", 500, "requests to the real engines")
+
+// tiny is a model that fits a CPU: its weights are random, its tokenizer and template
+// are real.
+const (
+	tiny       = "tiny"
+	tinyConfig = `{"architectures":["Qwen2ForCausalLM"],"model_type":"qwen2","hidden_size":128,"intermediate_size":256,
+"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"vocab_size":151936,"tie_word_embeddings":true,
+"max_position_embeddings":32768,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"hidden_act":"silu","torch_dtype":"bfloat16",
+"bos_token_id":151643,"eos_token_id":151645}`
+	tinyBlock = 32 // what the CPU backend takes
+)
+
+// realEngine is a vLLM on the CPU, and a proxy before it by which answers are known.
+type realEngine struct {
+	url            string
+	events, replay int
+	front          *httptest.Server
+}
+
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+// writeTiny writes the folder of the model.
+func writeTiny(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
+		b, err := os.ReadFile(part(t, "..", "..", "models", "qwen3", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// startEngine starts a vLLM, which ends with the test, with further arguments and
+// variables NAME=VALUE. ready waits for it.
+func startEngine(t *testing.T, model string, args, env []string) *realEngine {
+	t.Helper()
+	ports := freePorts(t, 3)
+	e := &realEngine{url: fmt.Sprint("http://127.0.0.1:", ports[0]), events: ports[1], replay: ports[2]}
+	kv := fmt.Sprintf(`{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:%d","replay_endpoint":"tcp://*:%d","topic":"kv-events"}`, e.events, e.replay)
+	cmd := exec.Command(part(t, "venv", "bin", "vllm"), append([]string{"serve", model, "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0]), "--served-model-name", tiny,
+		"--max-model-len", "8192", "--block-size", fmt.Sprint(tinyBlock), "--enforce-eager",
+		"--max-num-seqs", "8", "--enable-prefix-caching", "--enable-prompt-tokens-details", "--kv-events-config", kv}, args...)...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "VLLM_CPU_KVCACHE_SPACE=1",
+		"VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=", "VLLM_HOST_IP=127.0.0.1", "GLOO_SOCKET_IFNAME=lo")
+	cmd.Env = append(cmd.Env, env...)
+	log, err := os.Create(filepath.Join(t.TempDir(), "vllm.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("log of the engine at %s:\n%s", e.url, tail(string(text)))
+		}
+	})
+	to, err := url.Parse(e.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		r.Header.Set("x-engine", e.front.Listener.Addr().String())
+		return nil
+	}
+	e.front = httptest.NewServer(proxy)
+	t.Cleanup(e.front.Close)
+	return e
+}
+
+// ready waits until the engine serves.
+func (e *realEngine) ready(t *testing.T) {
+	t.Helper()
+	await(t, "an engine serves", func() bool {
+		resp, err := http.Get(e.url + "/health")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// await waits for a condition, for as long as a start may take on a busy machine.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(15 * time.Minute); !ok(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// errorsOnly counts what a replica complains of.
+type errorsOnly struct{ n atomic.Int64 }
+
+func (e *errorsOnly) Write(p []byte) (int, error) {
+	e.n.Add(1)
+	return len(p), nil
+}
+
+// realRig is engines, a replica and an Envoy.
+type realRig struct {
+	t     *testing.T
+	model string
+	fleet []*realEngine
+	s     *server.Server
+	url   string
+}
+
+func openReal(t *testing.T, n int) *realRig {
+	r := &realRig{t: t, model: writeTiny(t)}
+	var list []sim.Endpoint
+	var addrs []string
+	for i := range n {
+		e := startEngine(t, r.model, []string{"--load-format", "dummy", "--dtype", "bfloat16", "--enable-scale-out", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"}, nil)
+		at := e.front.Listener.Addr().(*net.TCPAddr)
+		list = append(list, sim.Endpoint{
+			Name: fmt.Sprint("engine-", i), Namespace: "default", Address: "127.0.0.1", Port: at.Port, Model: tiny,
+			Events: &sim.EndpointEvents{Port: e.events, ReplayPort: e.replay, Topic: "kv-events"},
+		})
+		r.fleet, addrs = append(r.fleet, e), append(addrs, at.String())
+	}
+	for _, e := range r.fleet {
+		e.ready(t)
+	}
+	r.open(list, "", addrs)
+	return r
+}
+
+// open starts the replica, with a configuration, and Envoy, which knows addrs.
+func (r *realRig) open(list []sim.Endpoint, config string, addrs []string) {
+	t := r.t
+	b, err := yaml.Marshal(map[string]any{"endpoints": list})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "endpoints.yaml")
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.s, err = server.Open(server.Options{
+		Name: "replica", ConfigText: config, Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Endpoints: file, Speculate: time.Nanosecond,
+		Models: []server.ModelOptions{{Name: tiny, Path: r.model}}, AllowModeOverride: true, Linger: -1,
+		Log: slog.New(slog.NewTextHandler(&errorsOnly{}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.s.Stop(context.Background()) })
+	await(t, "the replica is ready", func() bool { return r.s.Status().State == "ready" })
+	conf, err := envoyconf.Render(envoyconf.Params{
+		MessageTimeout: 30 * time.Second, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{r.s.ExtProcAddr().String()}, Endpoints: addrs,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy := testkit.StartEnvoy(t, testkit.PatientEnvoy(t, conf))
+	r.url = "http://" + envoy.Addr("inference")
+}
+
+// post sends a body and decodes the answer into out.
+func (r *realRig) post(to string, body []byte, out any) http.Header {
+	r.t.Helper()
+	resp, err := http.Post(to, "application/json", bytes.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		r.t.Fatalf("%s: %d %v %.300s", to, resp.StatusCode, err, text)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		r.t.Fatalf("%s: %v: %.300s", to, err, text)
+	}
+	return resp.Header
+}
+
+// predicted is what each endpoint is thought to hold of a prompt.
+func (r *realRig) predicted(path string, body []byte) (out map[string]int, states map[string]string) {
+	r.t.Helper()
+	var e server.Explained
+	r.post("http://"+r.s.AdminAddr().String()+"/debug/explain?path="+url.QueryEscape(path), body, &e)
+	out = map[string]int{}
+	for _, c := range e.Candidates {
+		for _, n := range c.Matched {
+			out[c.Endpoint] += n
+		}
+	}
+	return out, e.Knowledge
+}
+
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+type answer struct {
+	Choices []struct {
+		Message message
+		Text    string
+	}
+	Usage struct {
+		Prompt  int `json:"prompt_tokens"`
+		Details struct {
+			Cached int `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	}
+}
+
+// TestRealEngines: two whole vLLMs, a replica and a real Envoy.
+func TestRealEngines(t *testing.T) {
+	began := time.Now()
+	r := openReal(t, 2)
+	t.Logf("two engines, a replica and Envoy serve after %.0f s", time.Since(began).Seconds())
+	t.Run("Rendering", func(t *testing.T) { r.t = t; r.rendering(t) })
+	t.Run("Chats", func(t *testing.T) { r.t = t; r.chats(t) })
+}
+
+// chats: what is predicted for prompts of many turns is what the engines report to have
+// found in their caches.
+func (r *realRig) chats(t *testing.T) {
+	began := time.Now()
+	rng := rand.New(rand.NewPCG(15, 2))
+	words := strings.Fields("the grape vine grows over an old wall and its leaves turn red while λόγος 文字 рѣка día naïve — 42 3.14 {json: [1, 2]} end\n")
+	say := func(n int) string {
+		var s []string
+		for range n {
+			s = append(s, words[rng.IntN(len(words))]+strconv.Itoa(rng.IntN(30)))
+		}
+		return strings.Join(s, " ")
+	}
+	systems := []string{say(120), say(200), say(60)}
+	var open [][]message
+	counts, known, byEngine, spaces := tally{name: "real"}, tally{name: "known"}, map[string]int{}, map[string]int{}
+	var reported, prompts int
+	for i := range *requests {
+		var chat []message
+		switch {
+		case len(open) > 0 && rng.IntN(10) < 7:
+			chat = open[rng.IntN(len(open))]
+		default:
+			chat = []message{{"system", systems[rng.IntN(len(systems))]}}
+		}
+		chat = append(chat[:len(chat):len(chat)], message{"user", say(5 + rng.IntN(40))})
+		path, body := "/v1/chat/completions", map[string]any{"model": tiny, "max_tokens": 4 + rng.IntN(40), "temperature": 1, "seed": i, "messages": chat}
+		if i%10 == 9 {
+			path, body = "/v1/completions", map[string]any{"model": tiny, "max_tokens": 4, "prompt": systems[rng.IntN(len(systems))] + say(20)}
+		}
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, states := r.predicted(path, text)
+		var a answer
+		engine := r.post(r.url+path, text, &a).Get("x-engine")
+		byEngine[engine]++
+		spaces[states[engine]]++
+		predicted := min(want[engine], (a.Usage.Prompt-1)/tinyBlock*tinyBlock)
+		counts.compare(predicted, a.Usage.Details.Cached, a.Usage.Prompt, tinyBlock)
+		if states[engine] == "exact" { // elsewhere what was sent counts too, which is a guess
+			known.compare(predicted, a.Usage.Details.Cached, a.Usage.Prompt, tinyBlock)
+		}
+		reported, prompts = reported+a.Usage.Details.Cached, prompts+a.Usage.Prompt
+		if path == "/v1/chat/completions" && a.Usage.Prompt < 5000 {
+			if open = append(open, append(chat, a.Choices[0].Message)); len(open) > 30 {
+				open = open[1:]
+			}
+		}
+	}
+	t.Logf("\n| engine | requests | with a hit | exact | while the state was exact | over (most tokens) | under | prompt tokens | cached |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n| vLLM 0.32 on the CPU ×2 | %d | %d | %.1f%% | %d of %d | %d (%d) | %d | %d | %.1f%% |",
+		counts.total, counts.there, 100*float64(counts.exact())/float64(counts.total), known.exact(), known.total, counts.over, counts.most, counts.under, prompts, 100*float64(reported)/float64(prompts))
+	t.Logf("%.0f s; by engine %v; states %v; first difference: %s", time.Since(began).Seconds(), byEngine, spaces, counts.first)
+	if known.exact() != known.total || known.total*2 < counts.total || counts.exact()*100 < counts.total*97 || counts.there*2 < counts.total || len(byEngine) != 2 {
+		t.Error("predictions are not what the engines report")
+	}
+}

@@ -1,0 +1,408 @@
+//go:build kube
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/workload"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/internal/testkit/kubekit"
+)
+
+const (
+	llm      = "llm"
+	enginePt = 8000
+	// lag is how long a gateway goes on sending to a picker that was told to end.
+	lag = 3 * time.Second
+)
+
+// byPrefix goes by what is known of caches and by nothing else.
+const byPrefix = `{"apiVersion":"llm-d.ai/v1alpha1","kind":"EndpointPickerConfig","plugins":[{"type":"precise-prefix-cache-scorer"},{"type":"max-score-picker"}],` +
+	`"schedulingProfiles":[{"name":"default","plugins":[{"pluginRef":"precise-prefix-cache-scorer"},{"pluginRef":"max-score-picker"}]}]}`
+
+// rollout is a pool of engines, a group of replicas and a gateway, all of them pods of a
+// real API server, under load.
+type rollout struct {
+	t        *testing.T
+	c        *kubekit.Cluster
+	binary   string
+	model    string
+	envoy    *dataplane
+	engines  map[int]*sim.Engine // by the last byte of their addresses
+	replicas map[int]*pod
+	client   *workload.Client
+}
+
+// TestRolling: while clients send, every replica is replaced, one after the other as a
+// Deployment does it, and then every engine. No request fails, and prompts are found
+// where they are cached as before.
+func TestRolling(t *testing.T) {
+	r := openRollout(t)
+	cold, before := r.pass(), r.pass()
+	t.Logf("hits of the first two passes: %.4f %.4f", cold, before)
+	if before < .95 {
+		t.Fatalf("hits %.4f", before)
+	}
+	load, err := workload.Start(workload.Options{Source: workload.NewSource(chats, 7, vocab.Name, .3), Client: r.client, Users: 4, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 3; i++ {
+		r.replace(i, i+3)
+	}
+	r.settled()
+	if now := r.pass(); now < before-.01 {
+		t.Errorf("hits %.4f after all replicas were replaced, %.4f before", now, before)
+	} else {
+		t.Logf("hits after all replicas were replaced: %.4f", now)
+	}
+	replicas := load.Tally()
+	for i := 1; i <= 3; i++ {
+		r.startEngine(i + 3)
+		r.drainEngine(i)
+	}
+	// The new engines' caches are filled anew.
+	r.pass()
+	if now := r.pass(); now < before-.01 {
+		t.Errorf("hits %.4f after all engines were replaced, %.4f before", now, before)
+	} else {
+		t.Logf("hits after all engines were replaced: %.4f", now)
+	}
+	load.Stop(context.Background())
+	r.audit()
+	all := load.Tally()
+	t.Logf("%d requests while replicas were replaced, %d in all; %d failed, %d answered wrong", replicas.Requests, all.Requests, all.Errors, all.Wrong)
+	if all.Errors+all.Wrong > 0 || replicas.Requests < 20 {
+		t.Errorf("%d of %d requests failed (%d while replicas were replaced), %d were answered wrong, the last: %v", all.Errors, all.Requests, replicas.Errors, all.Wrong, load.LastError())
+		for i, p := range r.replicas {
+			t.Logf("replica %d:\n%s", i, p.log.String())
+		}
+	}
+}
+
+// prompts are single requests with nothing in common, chats the load beside.
+var (
+	prompts = workload.Kind{Name: "prompts", Turns: 1, UserTokens: 800, Spread: .5, Answer: 8}
+	chats   = workload.Kind{Name: "chats", Turns: 4, UserTokens: 200, Spread: .5, Answer: 40, Think: 200 * time.Millisecond}
+)
+
+func openRollout(t *testing.T) *rollout {
+	t.Helper()
+	r := &rollout{
+		t: t, c: kubekit.Start(t, "gateway", "inference"), binary: filepath.Join(testkit.Build(t, "grapevine"), "grapevine"), model: t.TempDir(),
+		engines: map[int]*sim.Engine{}, replicas: map[int]*pod{},
+	}
+	if err := vocab.New().WriteModel(r.model); err != nil {
+		t.Fatal(err)
+	}
+	r.c.Namespace(llm)
+	r.c.Create(pools, llm, fmt.Sprintf(`{"apiVersion":"inference.networking.k8s.io/v1","kind":"InferencePool","metadata":{"name":"llama"},"spec":{"selector":{"matchLabels":{"app":"vllm"}},"targetPorts":[{"number":%d}]}}`, enginePt))
+	r.c.Grant(llm, "epp", "epp", "get,list,watch core pods", "get,list,watch inference.networking.k8s.io inferencepools")
+	r.envoy = startDataplane(t)
+	r.client = workload.NewClient("http://127.0.1.1", 64)
+	t.Cleanup(r.close)
+	for i := 1; i <= 3; i++ {
+		r.startEngine(i)
+	}
+	for i := 1; i <= 3; i++ {
+		r.startReplica(i)
+	}
+	for i := 1; i <= 3; i++ {
+		r.ready(i)
+	}
+	r.settled()
+	r.envoy.routes(names[0], map[string][]any{"*": {map[string]any{"match": map[string]any{"prefix": "/"}, "route": map[string]any{"timeout": "0s", "cluster": "pool llama"}, "typed_per_filter_config": pickedBy("llama", false)}}})
+	r.c.Until("the gateway serves", func() bool {
+		resp, err := http.Get("http://127.0.1.1/v1/models")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return r
+}
+
+func (r *rollout) close() {
+	r.client.Close()
+	for _, p := range r.replicas {
+		p.end()
+	}
+	for _, e := range r.engines {
+		_ = e.Close()
+	}
+}
+
+func engineIP(i int) string { return fmt.Sprintf("127.0.4.%d", i) }
+
+func (r *rollout) startEngine(i int) {
+	r.t.Helper()
+	ip := engineIP(i)
+	e, err := sim.Open(sim.Options{Addr: fmt.Sprintf("%s:%d", ip, enginePt), Speed: 20, Events: &sim.EventOptions{Addr: ip + ":5557", Replay: ip + ":5558"}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.engines[i] = e
+	r.c.Pod(llm, kubekit.Pod{Name: fmt.Sprintf("vllm-%d", i), IP: ip, Labels: `{"app":"vllm"}`})
+	r.program()
+	if len(r.replicas) > 0 {
+		r.everywhere(fmt.Sprintf("engine %d is known", i), func(st *known) bool { return slices.Contains(st.addrs(), e.Addr()) })
+	}
+}
+
+// drainEngine deletes the pod as a Deployment does: it is terminating, finishes what it
+// has, and ends.
+func (r *rollout) drainEngine(i int) {
+	r.t.Helper()
+	name, addr := fmt.Sprintf("vllm-%d", i), r.engines[i].Addr()
+	if code, answer := r.c.Do(http.MethodDelete, kubekit.Pods.Path(llm, name)+"?gracePeriodSeconds=60", nil, ""); code != http.StatusOK {
+		r.t.Fatalf("delete: %d %s", code, answer)
+	}
+	r.everywhere(name+" is no longer chosen", func(st *known) bool { return !slices.Contains(st.addrs(), addr) })
+	quiet := 0
+	r.c.Until(name+" has nothing left to do", func() bool {
+		if quiet++; r.busy(addr) {
+			quiet = 0
+		}
+		return quiet >= 20
+	})
+	if err := r.engines[i].Close(); err != nil {
+		r.t.Error(err)
+	}
+	delete(r.engines, i)
+	r.c.Delete(kubekit.Pods, llm, name)
+	r.program()
+}
+
+// busy reports whether an engine has requests, by its metrics page.
+func (r *rollout) busy(addr string) bool {
+	resp, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	page, _ := io.ReadAll(resp.Body)
+	for line := range strings.Lines(string(page)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, _, _ = strings.Cut(name, "{")
+		n, _ := strconv.ParseFloat(value, 64)
+		if (name == "vllm:num_requests_running" || name == "vllm:num_requests_waiting") && n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *rollout) startReplica(i int) {
+	r.t.Helper()
+	p := &pod{namespace: llm, name: fmt.Sprintf("grapevine-%d", i), ip: fmt.Sprintf("127.0.3.%d", i), exited: make(chan struct{})}
+	args := []string{
+		"serve", "--name", p.name, "--pool-name", "llama", "--pool-namespace", llm, "--kubeconfig", r.c.Kubeconfig("epp"), "--pod-events-port", "5557", "--pod-replay-port", "5558",
+		"--listen", p.ip + ":9002", "--health", p.ip + ":9003", "--admin", p.ip + ":9090", "--model", vocab.Name + "=" + r.model, "--config-text", byPrefix, "--linger", "5s", "--drain", "60s",
+		"--cluster", "gossip", "--cluster-bind", p.ip + ":7946", "--cluster-stream-bind", p.ip + ":7947", "--cluster-advertise", p.ip,
+	}
+	for j := 1; j <= 6; j++ {
+		args = append(args, "--cluster-join", fmt.Sprintf("127.0.3.%d:7946", j)) // what the headless Service would tell
+	}
+	p.picker = exec.Command(r.binary, args...)
+	p.picker.Stdout, p.picker.Stderr = &p.log, &p.log
+	p.picker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.picker.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	go func() {
+		_ = p.picker.Wait() // how it ended is looked at by replace
+		close(p.exited)
+	}()
+	r.replicas[i] = p
+}
+
+// ready waits for the readiness probe, and the gateway sends to the replica.
+func (r *rollout) ready(i int) {
+	r.t.Helper()
+	p := r.replicas[i]
+	r.c.Until(p.name+" is ready", func() bool {
+		if p.gone() {
+			r.t.Fatalf("%s ended:\n%s", p.name, p.log.String())
+		}
+		return p.probe()
+	})
+	p.ready = true
+	r.program()
+}
+
+// replace starts a replica, and when it is ready ends another one: told first, and the
+// gateway stops sending to it a while after.
+func (r *rollout) replace(old, by int) {
+	r.t.Helper()
+	r.startReplica(by)
+	r.ready(by)
+	p := r.replicas[old]
+	if err := p.picker.Process.Signal(syscall.SIGTERM); err != nil {
+		r.t.Fatal(err)
+	}
+	<-time.After(lag) // the gateway has not heard of it
+	if p.gone() {
+		r.t.Errorf("%s ended before the gateway could hear of it", p.name)
+	}
+	p.ready = false
+	r.program()
+	<-p.exited
+	if code := p.picker.ProcessState.ExitCode(); code != 0 {
+		r.t.Errorf("%s ended with %d:\n%s", p.name, code, p.log.String())
+	}
+	delete(r.replicas, old)
+}
+
+// program gives Envoy the endpoints and pickers of the moment.
+func (r *rollout) program() {
+	var endpoints, pickers []any
+	for i := range 10 {
+		if r.engines[i] != nil {
+			endpoints = append(endpoints, address(engineIP(i), enginePt))
+		}
+		if p := r.replicas[i]; p != nil && p.ready {
+			pickers = append(pickers, address(p.ip, 9002))
+		}
+	}
+	r.envoy.clusters([]any{poolCluster("pool llama", endpoints, false), pickerCluster("epp llama", pickers)})
+}
+
+// known is what a replica says of itself, as far as it is looked at.
+type known struct {
+	State     string `json:"state"`
+	Endpoints []struct {
+		Address   string `json:"address"`
+		Knowledge string `json:"knowledge"`
+	} `json:"endpoints"`
+}
+
+func (k *known) addrs() (list []string) {
+	for i := range k.Endpoints {
+		list = append(list, k.Endpoints[i].Address)
+	}
+	return list
+}
+
+// everywhere waits until every replica's status is as wanted.
+func (r *rollout) everywhere(what string, ok func(*known) bool) {
+	r.t.Helper()
+	var last string
+	defer func() {
+		if r.t.Failed() {
+			r.t.Logf("the last status: %s", last)
+		}
+	}()
+	r.c.Until(what+" everywhere", func() bool {
+		for _, p := range r.replicas {
+			out, err := exec.Command(r.binary, "status", "--admin", p.ip+":9090", "-o", "json").CombinedOutput()
+			last = string(out)
+			var st known
+			if err != nil && len(out) == 0 || json.Unmarshal(out, &st) != nil || !ok(&st) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// settled waits until every replica knows every engine's cache exactly.
+func (r *rollout) settled() {
+	r.t.Helper()
+	r.everywhere("all caches are known", func(st *known) bool {
+		for i := range st.Endpoints {
+			if st.Endpoints[i].Knowledge != "exact" {
+				return false
+			}
+		}
+		return len(st.Endpoints) == len(r.engines)
+	})
+}
+
+// pass asks 30 prompts and returns the share of their tokens that engines found cached.
+func (r *rollout) pass() float64 {
+	r.t.Helper()
+	tally := r.ask()
+	return tally.HitRatio()
+}
+
+// audit asks the prompts once more: what replicas expect in caches is what engines
+// report, to one part in two hundred: what was sent and is not told of yet is a guess in blocks.
+func (r *rollout) audit() {
+	r.t.Helper()
+	r.c.Until("nothing is in flight", func() bool { return r.counts().inFlight == 0 })
+	before := r.counts()
+	tally := r.ask()
+	var now counts
+	r.c.Until("what engines reported is counted", func() bool {
+		now = r.counts()
+		return now.inFlight == 0 && now.reported-before.reported >= float64(tally.CachedTokens)
+	})
+	predicted, reported := now.predicted-before.predicted, now.reported-before.reported
+	r.t.Logf("engines reported %.0f of %d prompt tokens as cached, %.0f were predicted", reported, tally.PromptTokens, predicted)
+	if over := predicted - reported; math.Abs(over) > reported/200 || reported != float64(tally.CachedTokens) {
+		r.t.Errorf("clients were told of %d cached tokens", tally.CachedTokens)
+	}
+}
+
+// counts are sums over all replicas.
+type counts struct{ predicted, reported, inFlight float64 }
+
+func (r *rollout) counts() (c counts) {
+	r.t.Helper()
+	sums := map[string]*float64{
+		"grapevine_picker_predicted_cached_tokens_total": &c.predicted, "grapevine_picker_reported_cached_tokens_total": &c.reported,
+		"grapevine_picker_inflight_requests": &c.inFlight,
+	}
+	for _, p := range r.replicas {
+		resp, err := http.Get("http://" + p.ip + ":9090/metrics")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		page, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for line := range strings.Lines(string(page)) {
+			name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if name, _, _ = strings.Cut(name, "{"); sums[name] != nil {
+				v, _ := strconv.ParseFloat(text, 64)
+				*sums[name] += v
+			}
+		}
+	}
+	return c
+}
+
+// ask asks 30 prompts.
+func (r *rollout) ask() workload.Tally {
+	r.t.Helper()
+	w, err := workload.Start(workload.Options{Source: workload.NewSource(prompts, 5, vocab.Name, .5), Client: r.client, Users: 2, Sessions: 30, Timeout: time.Minute})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	w.Wait()
+	w.Stop(context.Background())
+	tally := w.Tally()
+	if tally.Errors+tally.Wrong > 0 {
+		r.t.Errorf("%d of %d prompts failed, %d were answered wrong: %v", tally.Errors, tally.Requests, tally.Wrong, w.LastError())
+	}
+	return tally
+}

@@ -1,0 +1,134 @@
+package kubeapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeServer answers requests without a network, in virtual time.
+type fakeServer struct {
+	mu     sync.Mutex
+	asked  int
+	answer func(r *http.Request) (code int, body string, hold bool)
+}
+
+func (f *fakeServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	f.asked++
+	answer := f.answer
+	f.mu.Unlock()
+	code, body, hold := answer(r)
+	if code == 0 {
+		return nil, errors.New("connection refused")
+	}
+	read, write := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(write, body)
+		if hold {
+			<-r.Context().Done()
+		}
+		write.Close()
+	}()
+	context.AfterFunc(r.Context(), func() { read.CloseWithError(r.Context().Err()) })
+	return &http.Response{StatusCode: code, Header: http.Header{}, Body: read, Request: r}, nil
+}
+
+func (f *fakeServer) set(answer func(*http.Request) (int, string, bool)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked, f.answer = 0, answer
+}
+
+func (f *fakeServer) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+func watching(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
+func serving(version, value string) func(*http.Request) (int, string, bool) {
+	return func(r *http.Request) (int, string, bool) {
+		if watching(r) {
+			return 200, "", true
+		}
+		return 200, listOf(version, "", object("x", version, value)), false
+	}
+}
+
+// TestHours lets hours pass at a server that is away, at one that ends every watch at once
+// and at one that never knows the place that it has just named: what is known stays, the
+// server is asked at a pace that it can bear, and ten seconds after it is well all is known.
+func TestHours(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		answer func(*http.Request) (int, string, bool)
+		most   int // requests within an hour
+	}{
+		{"away", func(*http.Request) (int, string, bool) { return 0, "", false }, 3600 / 7 * 2},
+		{"restored from a copy, and then away", func(r *http.Request) (int, string, bool) {
+			if watching(r) {
+				return 504, `{"kind":"Status","code":504,"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}`, false
+			}
+			return 0, "", false
+		}, 3600 / 7 * 2},
+		{"410 for the place just listed", func(r *http.Request) (int, string, bool) {
+			if watching(r) {
+				return 200, line("ERROR", `{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}`), false
+			}
+			return 200, listOf("7", "", object("x", "7", "1")), false
+		}, 3600 / 7 * 3},
+		{"watches that end at once", func(r *http.Request) (int, string, bool) {
+			if watching(r) {
+				return 200, "", false
+			}
+			return 200, listOf("7", "", object("x", "7", "1")), false
+		}, 3600 / 7 * 2},
+		{"no right", func(*http.Request) (int, string, bool) {
+			return 403, `{"kind":"Status","code":403,"reason":"Forbidden"}`, false
+		}, 3600 / 20 * 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeServer{answer: serving("5", "1")}
+			client := &Client{config: Config{Server: "http://server"}, http: &http.Client{Transport: f}, agent: "test"}
+			things := Follow(client, things, View{Namespace: "ns"}, slog.New(slog.DiscardHandler), func() {})
+			defer things.Close()
+			time.Sleep(time.Second)
+			if values(things) != "x=1" {
+				t.Fatalf("%s: %s at first", x.name, values(things))
+			}
+			f.set(x.answer)
+			time.Sleep(11 * time.Minute) // no watch is longer
+			f.set(x.answer)
+			time.Sleep(time.Hour)
+			if n := f.count(); n > x.most || n < 10 {
+				t.Errorf("%s: asked %d times in an hour, want 10 to %d", x.name, n, x.most)
+			}
+			if values(things) != "x=1" {
+				t.Errorf("%s: %q is known after an hour", x.name, values(things))
+			}
+			f.set(func(r *http.Request) (int, string, bool) {
+				if watching(r) && !strings.Contains(r.URL.RawQuery, "resourceVersion=9") {
+					return 410, `{"kind":"Status","code":410,"reason":"Expired"}`, false
+				}
+				return serving("9", "2")(r)
+			})
+			wait := 10 * time.Second
+			if x.name == "no right" {
+				wait = 27 * time.Second
+			}
+			time.Sleep(wait)
+			if s := things.State(); values(things) != "x=2" || s.Err != nil {
+				t.Errorf("%s: %q is known %v after it is well again, %v", x.name, values(things), wait, s.Err)
+			}
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package clusters
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var (
+	sizes     = flag.String("clusters.sizes", "2x3", "clusters x engines of TestTable, separated by commas")
+	day       = flag.Float64("clusters.day", 30, "seconds of a rise and fall in TestTable")
+	mean      = flag.Float64("clusters.mean", .95, "load over the day in TestTable, as a share of what the engines could serve")
+	swing     = flag.Float64("clusters.swing", .8, "of the load around it")
+	svg       = flag.String("clusters.svg", "", "file for the plot of the first size of TestTable")
+	seeds     = flag.Int("clusters.seeds", 6, "seeds of TestFaults")
+	firstSeed = flag.Uint64("clusters.first", 1, "first of them")
+)
+
+// TestDay: over a day whose load rises in one cluster after the other, prices serve the
+// slowest tenth sooner than every policy that knows less, and few requests travel.
+func TestDay(t *testing.T) {
+	got := map[Policy]*Result{}
+	for _, p := range Policies {
+		r, err := Run(Options{Clusters: 3, Engines: 5, Policy: p, Day: 60, Mean: .95, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Lost+r.Broken+r.Loops+r.BadHops+r.Unsettled+r.Leaked != 0 {
+			t.Errorf("%s: %+v", p, r)
+		}
+		got[p] = r
+		t.Logf("%-12s %d requests p50 %.3f p90 %.3f p99 %.3f away %.3f held %.3f control %d", p, r.Requests, r.Quantile(.5), r.Quantile(.9), r.Quantile(.99), r.Spill(), r.Held(), r.Control)
+	}
+	price := got[Price]
+	for _, p := range Policies[:3] {
+		if price.Quantile(.9) > got[p].Quantile(.9) {
+			t.Errorf("p90 %.3f s with prices, %.3f with %s", price.Quantile(.9), got[p].Quantile(.9), p)
+		}
+	}
+	if price.Spill() == 0 || price.Spill() > got[Weights].Spill() {
+		t.Errorf("%.2f of the requests left home, %.2f with weights", price.Spill(), got[Weights].Spill())
+	}
+}
+
+// TestFaults: whatever is cut, killed and started anew, no request goes in circles, none is
+// lost that a living cluster had, and in the end all know of each other again.
+func TestFaults(t *testing.T) {
+	requests, retried, away := 0, 0, 0
+	for seed := *firstSeed; seed < *firstSeed+uint64(*seeds); seed++ {
+		o := Options{Clusters: 2 + int(seed%4), Engines: 3, Day: 30, Length: 60, Mean: .7, Faults: true, Seed: seed}
+		r, err := Run(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Loops+r.BadHops+r.Lost+r.Unsettled+r.Leaked != 0 {
+			t.Errorf("seed %d: %d loops, %d bad tokens, %d lost, %d not settled, %d leaked of %d", seed, r.Loops, r.BadHops, r.Lost, r.Unsettled, r.Leaked, r.Requests)
+		}
+		requests, retried, away = requests+r.Requests, retried+r.Retried, away+r.Away
+	}
+	if away == 0 || retried == 0 {
+		t.Error("no request left home, or none fell back: the faults do nothing")
+	}
+	t.Logf("%d seeds: %d requests, %d left home, %d fell back", *seeds, requests, away, retried)
+}
+
+// TestTable prints what each policy makes of a day, for the manual.
+func TestTable(t *testing.T) {
+	var all []*Result
+	for i, size := range strings.Split(*sizes, ",") {
+		o := Options{Day: *day, Mean: *mean, Swing: *swing, Seed: 1}
+		if _, err := fmt.Sscanf(size, "%dx%d", &o.Clusters, &o.Engines); err != nil {
+			t.Fatalf("-clusters.sizes %q: %v", size, err)
+		}
+		var these []*Result
+		for _, p := range Policies {
+			o.Policy = p
+			r, err := Run(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			these = append(these, r)
+		}
+		all = append(all, these...)
+		var drawn bytes.Buffer
+		if err := WriteSVG(&drawn, these); err != nil || !strings.Contains(drawn.String(), "</svg>") {
+			t.Fatalf("%d bytes drawn, %v", drawn.Len(), err)
+		}
+		if *svg != "" && i == 0 {
+			if err := os.WriteFile(*svg, drawn.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var table strings.Builder
+	WriteTable(&table, all)
+	if strings.Count(table.String(), "\n") != len(all)+2 {
+		t.Errorf("table:\n%s", table.String())
+	}
+	t.Log("\n" + table.String())
+}

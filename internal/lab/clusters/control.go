@@ -1,0 +1,145 @@
+package clusters
+
+import (
+	"math"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+var pool = federation.PoolKey{Namespace: "lab", Name: "pool"}
+
+// control is the federation: a core in each cluster.
+type control struct {
+	w      *world
+	secret *filter.Secret
+	cores  []*federation.Core
+	hots   []*filter.Hot
+	seen   []*federation.View
+	boots  uint64
+}
+
+const (
+	lease    = 5 * time.Second
+	tick     = .1
+	describe = .25
+	hotMost  = 100_000
+)
+
+func (w *world) openControl() error {
+	secret, err := filter.NewSecret([]byte("the secret of a simulation"))
+	if err != nil {
+		return err
+	}
+	n := len(w.clusters)
+	c := &control{w: w, secret: secret, cores: make([]*federation.Core, n), hots: make([]*filter.Hot, n), seen: make([]*federation.View, n), boots: w.o.Seed << 16}
+	w.control = c
+	for i := range n {
+		if err := c.start(i); err != nil {
+			return err
+		}
+		// Clusters are no clocks of each other's: they tick apart.
+		offset := tick * float64(i) / float64(n)
+		w.at(offset, func() { c.tick(i) })
+		w.at(offset, func() { c.tell(i) })
+	}
+	return nil
+}
+
+// start begins the picker of a cluster, with nothing known.
+func (c *control) start(i int) error {
+	w, s := c.w, c.w.clusters[i]
+	c.boots++
+	o := federation.Options{Self: s.name, Replica: s.name, Boot: c.boots << 8, Secret: c.secret, Lease: lease}
+	for j, other := range w.clusters {
+		if j != i {
+			o.Peers = append(o.Peers, federation.PeerOptions{Name: other.name, Targets: []string{other.name}, Export: []string{"lab/*"}, Accept: []string{"lab/*"}})
+		}
+	}
+	core, err := federation.New(o, clock(w.now))
+	if err != nil {
+		return err
+	}
+	c.cores[i], c.hots[i], c.seen[i] = core, filter.NewHot(hotMost), nil
+	core.SetHot(pool, c.hots[i])
+	s.hops = federation.NewHops(c.secret, s.name)
+	s.fleet = elsewhere.New(elsewhere.Options{Self: s.name, Pool: pool, Use: elsewhere.UseAlways, Hops: s.hops})
+	return nil
+}
+
+// hot notes a prompt that is served in a cluster.
+func (c *control) hot(s *site, keys []block.Key) { c.hots[s.index].Touch(keys) }
+
+func (c *control) tick(i int) {
+	w := c.w
+	if w.now > w.o.Length+drained/2 {
+		return
+	}
+	w.at(w.now+tick, func() { c.tick(i) })
+	if w.now < w.clusters[i].deadTil {
+		return
+	}
+	c.carry(i, c.cores[i].Tick(clock(w.now), nil))
+	if v := c.cores[i].View(clock(w.now)); v != c.seen[i] {
+		c.seen[i] = v
+		w.clusters[i].fleet.Update(v)
+	}
+}
+
+// carry sends messages: targets and links are clusters' names.
+func (c *control) carry(from int, out []federation.Send) {
+	w := c.w
+	for _, m := range out {
+		to := w.named(m.To)
+		if to == nil || w.cut(from, to.index) {
+			continue
+		}
+		w.out.Control += uint64(len(m.Frame))
+		core := c.cores[to.index]
+		w.at(w.now+w.roundTrip(from, to.index)/2, func() {
+			if w.now < to.deadTil || c.cores[to.index] != core || w.cut(from, to.index) {
+				return
+			}
+			c.carry(to.index, core.Receive(w.clusters[from].name, w.clusters[from].name, m.Frame, clock(w.now), nil))
+		})
+	}
+}
+
+// tell describes the pool of a cluster.
+func (c *control) tell(i int) {
+	w, s := c.w, c.w.clusters[i]
+	if w.now > w.o.Length+drained/2 {
+		return
+	}
+	w.at(w.now+describe, func() { c.tell(i) })
+	if w.now < s.deadTil {
+		return
+	}
+	e := federation.Export{Pool: pool, Price: price(&cost)}
+	least, sum, n := math.Inf(1), 0.0, 0.0
+	for _, g := range s.engines {
+		if g.down {
+			continue
+		}
+		e.Load.Requests += g.requests
+		e.Load.Waiting += g.waiting
+		e.Load.Queued += g.queued
+		wait := g.wait(w.now)
+		least, sum, n = min(least, wait), sum+wait, n+1
+	}
+	if n > 0 {
+		e.Ready = []federation.Ready{{Model: "m", Role: uint8(endpoint.RoleDecode), Count: int(n)}}
+		e.Load.Wait, e.Load.MeanWait = time.Duration(least*float64(time.Second)), time.Duration(sum/n*float64(time.Second))
+		e.Load.Saturation = min(sum/n/20, 1)
+	}
+	e.Gateways = []federation.Address{{HostPort: "192.0.2.1:80"}}
+	c.cores[i].SetExports([]federation.Export{e}, clock(w.now))
+}
+
+func price(c *endpoint.Cost) federation.Price {
+	return federation.Price{Base: c.Base, PerToken: c.PerToken, PerPair: c.PerPair, Step: c.Step, PerSeq: c.PerSeq, PerContext: c.PerContext}
+}

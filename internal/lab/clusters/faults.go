@@ -1,0 +1,65 @@
+package clusters
+
+import "time"
+
+// cut reports whether nothing passes between two clusters.
+func (w *world) cut(a, b int) bool { return w.now < w.cuts[[2]int{min(a, b), max(a, b)}] }
+
+// fault does one thing to the clusters, and plans the next, until the quiet end.
+func (w *world) fault() {
+	end := w.o.Length - w.o.Quiet
+	if w.now >= end {
+		return
+	}
+	w.at(w.now+w.rng.ExpFloat64()*4, w.fault)
+	i := w.rng.IntN(len(w.clusters))
+	s := w.clusters[i]
+	for1 := min(w.now+w.rng.ExpFloat64()*8, end)
+	switch w.rng.IntN(4) {
+	case 0:
+		j := w.rng.IntN(len(w.clusters))
+		w.cuts[[2]int{min(i, j), max(i, j)}] = for1
+	case 1: // the whole cluster, and what it knew
+		s.deadTil = for1
+		_ = w.control.start(i)
+		for _, e := range s.engines {
+			e.held, e.free = nil, w.now
+		}
+	case 2: // all engines of it: its gateway and picker live
+		for _, e := range s.engines {
+			e.down = true
+		}
+		w.at(for1, func() {
+			for _, e := range s.engines {
+				e.down, e.held = false, nil
+			}
+		})
+	case 3: // its picker, at once started anew
+		_ = w.control.start(i)
+	}
+}
+
+// finish looks at what the federation knows at the end.
+func (w *world) finish() {
+	w.out.Seconds = w.o.Length
+	for i, s := range w.clusters {
+		for _, st := range s.fleet.Status(clock(w.o.Length + drained/2 - 1)) {
+			if st.Result != "candidate" && st.Result != "no address" {
+				w.out.Unsettled++
+			}
+		}
+		if v := w.control.cores[i].View(clock(w.o.Length + drained/2 - 1)); len(v.Clusters) != len(w.clusters)-1 {
+			w.out.Unsettled++
+		}
+		for _, e := range s.engines {
+			if e.requests != 0 && w.now < w.o.Length+drained {
+				w.out.Leaked++
+			}
+		}
+	}
+}
+
+// inMilliseconds rounds seconds for tables.
+func inMilliseconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
+}

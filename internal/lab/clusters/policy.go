@@ -1,0 +1,114 @@
+package clusters
+
+import (
+	"math"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+)
+
+// Policy says where requests go.
+type Policy string
+
+// Policies.
+const (
+	Alone   Policy = "no import"    // everybody stays at home
+	Weights Policy = "weights only" // a fixed share of requests to each cluster, as routes with weights have
+	Least   Policy = "load only"    // to the cluster that tells of the least load, wherever it is
+	Price   Policy = "price"        // as the product does
+)
+
+// Policies lists all, the product's last.
+var Policies = []Policy{Alone, Weights, Least, Price}
+
+// homeShare is what weights leave at home: half, and the rest to all others alike.
+const homeShare = .5
+
+// choose returns the cluster that a request goes on to; ok is false when it stays.
+func (w *world) choose(at *site, r *request) (to *site, terms picker.FarTerms, ok bool) {
+	if r.retried && r.engine >= 0 {
+		return nil, terms, false
+	}
+	hopped := false
+	if r.token != "" {
+		_, err := at.hops.Verify(r.token, clock(w.now))
+		if hopped = true; err != nil {
+			w.out.BadHops++
+		}
+	}
+	switch w.o.Policy {
+	case Price:
+		return w.byPrice(at, r, hopped)
+	case Weights:
+		if !hopped && w.rng.Float64() > homeShare {
+			return w.told(at, func(*site, float64) float64 { return w.rng.Float64() })
+		}
+	case Least:
+		if !hopped {
+			return w.leastLoaded(at)
+		}
+	}
+	return nil, terms, false
+}
+
+// byPrice asks the product.
+func (w *world) byPrice(at *site, r *request, hopped bool) (*site, picker.FarTerms, bool) {
+	a := elsewhere.Ask{
+		Model: "m", Input: r.s.context, Answer: answers, Bytes: r.s.context * promptBytes, Keys: r.s.keys, Named: true, Hopped: hopped,
+	}
+	var here *picker.FarTerms
+	if r.engine >= 0 {
+		e := at.engines[r.engine]
+		l := e.load()
+		here = &picker.FarTerms{Prediction: params.Predict(&cost, &l, r.work, e.wait(w.now), answers), Here: true}
+	}
+	terms, ok := at.fleet.Decide(&a, here, w.rng.Uint64(), clock(w.now))
+	if !ok {
+		return nil, terms, false
+	}
+	return w.named(terms.Cluster), terms, true
+}
+
+func (w *world) named(name string) *site {
+	for _, s := range w.clusters {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// told returns the usable cluster that is best by what it told, with the terms that later
+// ends are told of.
+func (w *world) told(at *site, value func(s *site, load float64) float64) (*site, picker.FarTerms, bool) {
+	var best *site
+	least := math.Inf(1)
+	for _, c := range w.control.cores[at.index].View(clock(w.now)).Clusters {
+		for _, p := range c.Pools {
+			if s := w.named(c.Name); p.Usable(clock(w.now)) {
+				if v := value(s, float64(p.Load.Requests)); v < least {
+					best, least = s, v
+				}
+			}
+		}
+	}
+	if best == nil {
+		return nil, picker.FarTerms{}, false
+	}
+	return best, picker.FarTerms{Cluster: best.name}, true
+}
+
+// leastLoaded returns the cluster with the fewest requests in flight, if that is not this
+// one.
+func (w *world) leastLoaded(at *site) (*site, picker.FarTerms, bool) {
+	own := 0.0
+	for _, e := range at.engines {
+		own += float64(e.requests)
+	}
+	low := own
+	to, terms, ok := w.told(at, func(_ *site, load float64) float64 {
+		low = min(low, load)
+		return load
+	})
+	return to, terms, ok && low < own
+}

@@ -1,0 +1,79 @@
+package clusters
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// Result is what a run measured.
+type Result struct {
+	Options   Options
+	Seconds   float64
+	Requests  int
+	Away      int // sent to another cluster
+	Retried   int // fell back to an engine at home
+	Refused   int // served by nobody
+	Lost      int // of them, those that a cluster could have served of which theirs knew
+	Broken    int // answers under way in a cluster that died
+	Loops     int // sent on more than once
+	BadHops   int // tokens that were not accepted
+	Unsettled int // clusters that others did not see as they are, at the end
+	Leaked    int // engines that count requests which have ended
+	Control   uint64
+	firsts    []float64
+	curve     [][]float64 // times to first token of the first cluster's users, by slot of the run
+	missing   float64     // tokens that were computed
+	input     float64
+}
+
+// slots is how many points a curve has.
+const slots = 48
+
+func (r *Result) count(w *world, q *request, work endpoint.Work) {
+	if r.curve == nil {
+		r.curve = make([][]float64, slots)
+	}
+	r.firsts = append(r.firsts, q.first)
+	if q.s.home == 0 {
+		at := min(int(q.sent/w.o.Length*slots), slots-1)
+		r.curve[at] = append(r.curve[at], q.first)
+	}
+	r.input += float64(work.Input)
+	r.missing += float64(work.New)
+}
+
+// Quantile returns a quantile of the times to first token, in seconds.
+func (r *Result) Quantile(q float64) float64 { return quantile(r.firsts, q) }
+
+func quantile(list []float64, q float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	return list[min(int(q*float64(len(list))), len(list)-1)]
+}
+
+// Held returns the share of prompt tokens that were held where they were served.
+func (r *Result) Held() float64 {
+	if r.input == 0 {
+		return 0
+	}
+	return 1 - r.missing/r.input
+}
+
+// Spill returns the share of requests that left home.
+func (r *Result) Spill() float64 { return float64(r.Away) / float64(max(r.Requests, 1)) }
+
+// WriteTable prints results in a Markdown table.
+func WriteTable(out io.Writer, results []*Result) {
+	fmt.Fprintln(out, "| clusters × engines | policy | requests | first token p50 / p90 / p99 | left home | prompt tokens held | control bytes/s per cluster |")
+	fmt.Fprintln(out, "|---|---|---|---|---|---|---|")
+	for _, r := range results {
+		fmt.Fprintf(out, "| %d × %d | %s | %d | %v / %v / %v | %.1f%% | %.1f%% | %.0f |\n", r.Options.Clusters, r.Options.Engines, r.Options.Policy, r.Requests,
+			inMilliseconds(r.Quantile(.5)), inMilliseconds(r.Quantile(.9)), inMilliseconds(r.Quantile(.99)), 100*r.Spill(), 100*r.Held(),
+			float64(r.Control)/r.Seconds/float64(r.Options.Clusters))
+	}
+}

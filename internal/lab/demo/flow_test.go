@@ -1,0 +1,74 @@
+package demo
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
+)
+
+// Tenants that ask for 1 to 3 to 9 get shares of full engines over three replicas, one of
+// which dies and comes back, and not what they ask for. Steps last for a number of answers;
+// how exact shares and limits are is judged in virtual time (package flow) and by the demo.
+func TestTenantsShare(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	const answers = 120
+	s, err := RunFlow(t.Context(), Options{
+		Envoy: parts.Envoy(t), Self: program(t), Out: &out, Engines: 3, Replicas: 3, Share: "mesh", Speed: 2,
+		answers: answers, tenants: []tenant{{"small", 20}, {"middle", 60}, {"large", 180}},
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	s.Write(&out)
+	if len(s.Steps) != 3 {
+		t.Fatalf("%d steps\n%s", len(s.Steps), out.String())
+	}
+	for _, st := range s.Steps {
+		// Its share is a third, its part of the requests 69%, which nothing but the queue holds back.
+		if large := st.Answered[2]; st.answered() < answers || 2*large > st.answered() {
+			t.Errorf("%s: the large tenant had %d of %d answers", st.Name, large, st.answered())
+		}
+		// Replicas that share nothing would hold three times the places, all the time.
+		if held := 1 - st.Idle; held > 1.25 {
+			t.Errorf("%s: %.2f times the places were held in the mean", st.Name, held)
+		}
+	}
+	if t.Failed() {
+		t.Log(out.String())
+	}
+}
+
+// TestFlowVerdict: what is over a limit is said, and only that.
+func TestFlowVerdict(t *testing.T) {
+	good := FlowStep{Name: "all live", Answered: []uint64{50, 50, 50}, Worst: []float64{.09, -.1, .01}, Windows: 10, Most: 52, Idle: .02}
+	s := &FlowSummary{Places: 48, tenants: tenants, Steps: []FlowStep{good, good}}
+	if p := s.Problems(); len(p) != 1 || p[0] != "not all was measured" {
+		t.Errorf("two steps of three: %q", p)
+	}
+	s.Steps = append(s.Steps, good)
+	if p := s.Problems(); len(p) != 0 {
+		t.Errorf("a good step: %q", p)
+	}
+	for _, c := range []struct {
+		change func(*FlowStep)
+		want   string
+	}{
+		{func(st *FlowStep) { st.Worst = []float64{0, -.11, 0} }, "the middle tenant was -11.0% off its share"},
+		{func(st *FlowStep) { st.Most = 53 }, "53 requests were in the engines at once"},
+		{func(st *FlowStep) { st.Failed, st.LastError = 1, errors.New("broke") }, "1 requests failed, the last with: broke"},
+		{func(st *FlowStep) { st.Windows = 0 }, "too short for a window of 10s"},
+		{func(st *FlowStep) { st.Answered = []uint64{9, 0, 9} }, "nobody answered the middle tenant"},
+		{func(st *FlowStep) { st.Idle = .3 }, "30.0% of the places were free"},
+	} {
+		bad := good
+		c.change(&bad)
+		s.Steps[0] = bad
+		if p := s.Problems(); len(p) != 1 || !strings.Contains(p[0], c.want) {
+			t.Errorf("%q, want %q", p, c.want)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/demo"
+	"github.com/grapevine-epp/grapevine/internal/lab/wan"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+)
+
+// site is one cluster.
+type site struct {
+	*demo.Stage
+	name     string
+	dir      string
+	listen   []string    // where its replicas hear other clusters
+	gateway  *wan.Wire   // the way to its gateway
+	controls []*wan.Wire // the ways to its replicas
+	engine   map[string]bool
+}
+
+// ways opens what leads to a cluster that is not there yet.
+func (c *run) ways(name string) (*site, error) {
+	s := &site{name: name, dir: filepath.Join(c.dir, name), engine: map[string]bool{}}
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	n := c.o.Replicas
+	ports, _, err := parts.ReservePorts(2*n + 1)
+	if err != nil {
+		return nil, err
+	}
+	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
+	if s.gateway, err = wan.Open(at(2*n), func() string { return strings.TrimPrefix(s.URL(), "http://") }, delay); err != nil {
+		return nil, err
+	}
+	for i := range n {
+		w, err := wan.Open(at(n+i), func() string { return at(i) }, delay)
+		if err != nil {
+			return s, err
+		}
+		s.controls, s.listen = append(s.controls, w), append(s.listen, at(i))
+	}
+	return s, nil
+}
+
+// open starts engines, replicas and Envoy.
+func (s *site) open(ctx context.Context, o demo.Options, other *site) error {
+	var flags [][]string
+	for i := range s.listen {
+		f, err := s.settings(i, other)
+		if err != nil {
+			return err
+		}
+		flags = append(flags, f)
+	}
+	o.Prefix = s.name + "-"
+	var err error
+	s.Stage, err = demo.OpenStage(ctx, o, s.dir, func(i int) []string { return flags[i] }, []string{other.gateway.Addr()})
+	if err != nil {
+		return err
+	}
+	for _, name := range s.Engines() {
+		s.engine[name] = true
+	}
+	return nil
+}
+
+// kill ends all of it at once.
+func (s *site) kill() error {
+	s.gateway.Cut() // a host that is dead takes no connections
+	return s.Kill()
+}
+
+// close ends everything.
+func (s *site) close(ctx context.Context) {
+	if s.Stage != nil {
+		s.Close(ctx)
+	}
+	for _, w := range append(s.controls, s.gateway) {
+		if w != nil {
+			w.Close()
+		}
+	}
+}
+
+// federationStatus is the part of a replica's status that says what it knows of others.
+type federationStatus struct {
+	Elsewhere []struct {
+		Cluster string `json:"cluster"`
+		Result  string `json:"result"`
+	} `json:"elsewhere"`
+	Federation struct {
+		Clusters []struct {
+			Pools []struct {
+				Blocks int `json:"filter_blocks"`
+			} `json:"pools"`
+		} `json:"clusters"`
+		Exports []struct {
+			Hot int `json:"hot_blocks"`
+		} `json:"exports"`
+	} `json:"federation"`
+}
+
+// blocks returns how many blocks of prompts are known to be hot elsewhere, and here.
+func (s *federationStatus) blocks() (there, here int) {
+	for _, c := range s.Federation.Clusters {
+		for _, p := range c.Pools {
+			there += p.Blocks
+		}
+	}
+	for _, e := range s.Federation.Exports {
+		here += e.Hot
+	}
+	return there, here
+}
+
+// heard waits until all of A's replicas know what is hot in B.
+func (c *run) heard(ctx context.Context) error {
+	return c.until(ctx, time.Minute, "A has not heard what is hot in B", func() bool {
+		hot := 0
+		for i := range c.b.listen {
+			st := federationStatus{}
+			if c.b.Read(i, &st) != nil {
+				return false
+			}
+			_, here := st.blocks()
+			hot = max(hot, here)
+		}
+		for i := range c.a.listen {
+			st := federationStatus{}
+			if c.a.Read(i, &st) != nil {
+				return false
+			}
+			if there, _ := st.blocks(); float64(there) < .99*float64(hot) {
+				return false
+			}
+		}
+		return hot > 0
+	})
+}
+
+// await waits until all replicas of a cluster see the other one as something.
+func (c *run) await(ctx context.Context, s *site, as string, most time.Duration) error {
+	return c.until(ctx, most, "cluster "+s.name+" does not see the other one as "+as, func() bool {
+		for i := range s.listen {
+			st := federationStatus{}
+			if s.Read(i, &st) != nil || len(st.Elsewhere) != 1 || st.Elsewhere[0].Result != as {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+var errLate = errors.New("not in time")
+
+func (c *run) until(ctx context.Context, most time.Duration, what string, ok func() bool) error {
+	for end := time.Now().Add(most); !ok(); {
+		if time.Now().After(end) {
+			return fmt.Errorf("%s: %w; the last lines of a replica of A:\n%s", what, errLate, c.a.Tail(0))
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settings are the flags and files of one replica that takes part in the federation.
+func (s *site) settings(i int, other *site) ([]string, error) {
+	var peers []string
+	for _, w := range other.controls {
+		peers = append(peers, w.Addr())
+	}
+	at := func(file string) string { return filepath.Join(filepath.Dir(s.dir), file) }
+	raw, err := yaml.Marshal(map[string]any{
+		"cluster": s.name, "listen": s.listen[i], "lease": lease.String(), "secretFile": at(wan.SecretFile),
+		"certFile": at(s.name + ".crt"), "keyFile": at(s.name + ".key"), "caFile": at(wan.CAFile),
+		"exports": []any{map[string]any{"pool": "default/llama", "gateways": []any{map[string]string{"address": s.gateway.Addr()}}}},
+		"peers":   []any{map[string]any{"name": other.name, "addresses": peers, "export": []string{"default/*"}, "accept": []string{"default/*"}}},
+		"use":     map[string]string{"requests": "always"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(s.dir, fmt.Sprintf("federation-%d.yaml", i+1))
+	return []string{"--federation-config", path}, os.WriteFile(path, raw, 0o600)
+}

@@ -1,0 +1,157 @@
+package replay
+
+import (
+	"context"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// Pace of what replicas do about queues, as in the daemon: they look at the pool, tell
+// what changed, and now and then what did not, so that silence means death.
+const (
+	queueEvery = 20 * time.Millisecond
+	queueBeat  = 12 // of queueEvery
+
+	// maxForgotten is after how many looks requests that wait for idle engines count as
+	// never answered: two hours.
+	maxForgotten = 360_000
+)
+
+// queue is where the requests of one replica wait: the daemon's gate, on the run's clock.
+// To the scheduler it is a gate that hands out the place which the request has got already.
+type queue struct {
+	*gate.Gate
+	place picker.Place
+}
+
+// Wait implements picker.Gate.
+func (q *queue) Wait(context.Context, *request.Request) (picker.Place, error) {
+	return q.place, nil
+}
+
+// newQueue returns the queue that a policy has, nil when requests do not wait.
+func newQueue(s *simulation, pool *endpoint.Pool) (*queue, error) {
+	if s.Policy.Queue == nil {
+		return nil, nil
+	}
+	config, err := s.Policy.Queue()
+	if err != nil || config == nil {
+		return nil, err
+	}
+	g, err := gate.New(gate.Options{Pool: pool, Now: s.clock})
+	if err != nil {
+		return nil, err
+	}
+	g.Configure(config)
+	return &queue{Gate: g}, nil
+}
+
+// turn is a request whose wait is over.
+type turn struct {
+	j   *journey
+	err error // why it may not go on; nil: it may
+}
+
+// enqueue asks the replica's queue for a place.
+func (s *simulation) enqueue(j *journey) error {
+	if s.tick == never {
+		s.tick = s.now + queueEvery
+	}
+	r := &s.Trace.Requests[j.number]
+	j.request.FairnessID, j.request.Priority = s.Trace.TenantName(r.Tenant), int(r.Priority)
+	if r.Priority < 0 && s.Network.BytesPerSecond == 0 {
+		j.request.Evict = func() { s.evicted = append(s.evicted, j) }
+	}
+	s.waiting++
+	place, waits, err := j.replica.queue.Offer(context.Background(), &j.request, func(err error) {
+		s.turns = append(s.turns, turn{j, err})
+	})
+	j.place = place
+	if waits {
+		return nil
+	}
+	return s.proceed(turn{j, err})
+}
+
+// takeTurns places those whose wait is over, and ends those that make way.
+func (s *simulation) takeTurns() error {
+	for len(s.turns)+len(s.evicted) > 0 {
+		if n := len(s.evicted); n > 0 {
+			j := s.evicted[n-1]
+			s.evicted = s.evicted[:n-1]
+			s.evict(j)
+			continue
+		}
+		t := s.turns[0]
+		s.turns = s.turns[1:]
+		if err := s.proceed(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// proceed goes on with a request that need not wait, or no longer.
+func (s *simulation) proceed(t turn) error {
+	s.waiting--
+	if t.err != nil {
+		return s.refused(t.j, t.err)
+	}
+	t.j.replica.catchUp(s.now)
+	return s.place(t.j)
+}
+
+// evict ends a request that an engine serves.
+func (s *simulation) evict(j *journey) {
+	id := uint64(j.number) + 1
+	if s.flying[id] != j {
+		return // it has ended meanwhile
+	}
+	delete(s.flying, id)
+	st := &s.stations[j.station]
+	st.core.Abort(id)
+	st.forget(j)
+	s.outcomes[j.number] = Outcome{Endpoint: -1, Error: evictedText}
+	j.decision.Done(picker.Outcome{At: s.clock(), Status: 429, Served: j.decision.Endpoints[0], Evicted: true})
+	j.decision = nil
+}
+
+const evictedText = "request evicted by flow control"
+
+// ticked has every replica look at its queue and tell the others of it.
+func (s *simulation) ticked() {
+	s.ticks++
+	for _, r := range s.replicas {
+		if r.queue == nil {
+			continue
+		}
+		r.catchUp(s.now)
+		r.queue.Look()
+		r.queue.Changes(s.ticks%queueBeat == 0, func(model string, gauges []flow.Gauge) {
+			r.say(message{kind: saidQueue, model: model, gauges: gauges})
+		})
+	}
+	if s.forgotten++; len(s.flying)+len(s.moving) > 0 {
+		s.forgotten = 0
+	}
+	if s.tick = s.now + queueEvery; s.forgotten > maxForgotten || s.waiting == 0 && s.forgotten > 0 {
+		s.tick = never
+	}
+}
+
+// forget takes a journey out of those that the station decodes.
+func (s *station) forget(j *journey) {
+	for k, other := range s.decoding {
+		if other == j {
+			last := len(s.decoding) - 1
+			s.decoding[k], s.decoding[last] = s.decoding[last], nil
+			s.decoding = s.decoding[:last]
+			return
+		}
+	}
+}

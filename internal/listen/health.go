@@ -1,0 +1,114 @@
+package listen
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// Services that the health service knows by name. The empty name is the whole
+// server and answers like ServiceReadiness.
+const (
+	ServiceLiveness  = "liveness"
+	ServiceReadiness = "readiness"
+	ServiceExtProc   = "envoy.service.ext_proc.v3.ExternalProcessor"
+)
+
+// Readiness is the state behind the health service: Check, List and Watch of
+// the empty name, ServiceReadiness and ServiceExtProc follow Set;
+// ServiceLiveness is serving as long as the process answers. Any other name
+// follows Set as well, see status. It starts not ready. Safe for concurrent use;
+// one Readiness may feed several listeners.
+type Readiness struct {
+	health *health.Server
+	now    func() time.Time
+	began  time.Time
+
+	ready, was atomic.Bool // now, and ever
+}
+
+// startGrace is how long a name that this package does not know is told that a
+// replica is not ready yet. Charts of other pickers use one name, such as
+// "inference-extension", for readiness and for liveness: that probe must hold
+// back requests at the start, and must not restart a replica that waits for
+// its first endpoint.
+const startGrace = 20 * time.Second
+
+// NewReadiness returns a Readiness that is not ready.
+func NewReadiness() *Readiness { return newReadiness(time.Now) }
+
+func newReadiness(now func() time.Time) *Readiness {
+	r := &Readiness{health: health.NewServer(), now: now, began: now()}
+	r.health.SetServingStatus(ServiceLiveness, healthpb.HealthCheckResponse_SERVING)
+	r.Set(false)
+	return r
+}
+
+// Set tells every checker and watcher whether requests are welcome.
+func (r *Readiness) Set(ready bool) {
+	r.ready.Store(ready)
+	if ready {
+		r.was.Store(true)
+	}
+	s := healthpb.HealthCheckResponse_NOT_SERVING
+	if ready {
+		s = healthpb.HealthCheckResponse_SERVING
+	}
+	for _, name := range []string{"", ServiceReadiness, ServiceExtProc} {
+		r.health.SetServingStatus(name, s)
+	}
+}
+
+// status answers for names that this package does not know.
+func (r *Readiness) status() healthpb.HealthCheckResponse_ServingStatus {
+	starting := !r.was.Load() && r.now().Sub(r.began) >= startGrace
+	if r.ready.Load() || starting {
+		return healthpb.HealthCheckResponse_SERVING
+	}
+	return healthpb.HealthCheckResponse_NOT_SERVING
+}
+
+// Service returns the health service that tells this state. Watches end when
+// stopping does.
+func (r *Readiness) Service(stopping context.Context) healthpb.HealthServer {
+	return healthService{r.health, r, stopping}
+}
+
+// healthService ends watches when stopping ends, so that they do not hold up a
+// graceful stop.
+type healthService struct {
+	*health.Server
+	ready    *Readiness
+	stopping context.Context
+}
+
+// Check reports the status of a service.
+func (h healthService) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	switch req.GetService() {
+	case "", ServiceReadiness, ServiceExtProc, ServiceLiveness:
+		return h.Server.Check(ctx, req)
+	}
+	return &healthpb.HealthCheckResponse{Status: h.ready.status()}, nil
+}
+
+// Watch reports the status of a service until the caller leaves or the server
+// stops.
+func (h healthService) Watch(req *healthpb.HealthCheckRequest, out grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+	ctx, cancel := context.WithCancel(out.Context())
+	defer cancel()
+	defer context.AfterFunc(h.stopping, cancel)()
+	return h.Server.Watch(req, watchStream{out, ctx})
+}
+
+// watchStream is a stream with a context of ours.
+type watchStream struct {
+	grpc.ServerStreamingServer[healthpb.HealthCheckResponse]
+	ctx context.Context
+}
+
+// Context is done when the call is, or when the server stops.
+func (w watchStream) Context() context.Context { return w.ctx }

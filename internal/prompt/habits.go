@@ -1,0 +1,50 @@
+package prompt
+
+import (
+	"bytes"
+	"context"
+	"time"
+)
+
+// habits are what engines find out about a model's template by rendering probes, before
+// they map an Anthropic body to a chat.
+type habits struct {
+	noThinking   string // the effort that stands for thinking: disabled
+	inlineSystem bool   // the template takes system messages that do not come first
+}
+
+// probeTime bounds the probes together; a template that takes longer has the habits of one
+// that refuses them.
+const probeTime = 2 * time.Second
+
+// Probes: a question, and a chat with two system messages. Templates for chats with tools
+// are asked too.
+const (
+	probeQuestion = `{"messages":[{"role":"user","content":"Hi"}]`
+	probeSystems  = `{"messages":[{"role":"system","content":"t"},{"role":"user","content":"t"},{"role":"system","content":"t"},{"role":"user","content":"t"}]`
+)
+
+// efforts are those that make a model think.
+var efforts = [...]string{"low", "medium", "high", "xhigh", "max"}
+
+// probeHabits finds out what the template makes of probes.
+func (m *Model) probeHabits() habits {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	probe := func(body string) ([]byte, bool) {
+		out, _, err := m.Render(ctx, nil, []byte(body), KindChat)
+		return out, err == nil
+	}
+	_, plain := probe(probeSystems + `}`)
+	_, tools := probe(probeSystems + `,"tools":[]}`)
+	h := habits{noThinking: "none", inlineSystem: plain && tools}
+	none, ok := probe(probeQuestion + `,"reasoning_effort":"none"}`)
+	for _, effort := range efforts {
+		with, fine := probe(probeQuestion + `,"reasoning_effort":"` + effort + `"}`)
+		ok = ok && (!fine || !bytes.Equal(with, none)) // it ignores what it does not know
+	}
+	if !ok {
+		h.noThinking = efforts[0]
+	}
+	return h
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/events/zmtp"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+// TestEnginesThatDialIn: what an engine stores that connects to the replica is found at
+// that engine, whatever was missed before it was heard.
+func TestEnginesThatDialIn(t *testing.T) {
+	fleet, o := options(t, sim.FleetOptions{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	list := filepath.Join(t.TempDir(), "endpoints.yaml")
+	changeEvents(t, o.Endpoints, list, func(e map[string]any) {
+		events := e["events"].(map[string]any)
+		delete(events, "port")
+		events["dialsIn"] = true
+	})
+	o.Endpoints, o.EventsListen = list, []string{"tcp://" + parts.FreeAddress(t)}
+	s := open(t, o)
+	for _, e := range fleet.Engines() {
+		dialIn(t, e, o.EventsListen[0])
+	}
+
+	prompt := strings.Repeat(" a prompt of some length", 40)
+	body := fmt.Sprintf(`{"model":%q,"prompt":%q,"max_tokens":1}`, vocab.Name, prompt)
+	holder := fleet.Engines()[1].Addr()
+	testkit.Eventually(t, func() string {
+		resp, err := http.Post("http://"+holder+"/v1/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		code, e := dry(t, s, "?path=/v1/completions", body)
+		if code != http.StatusOK || len(e.Candidates) != 2 {
+			return fmt.Sprintf("explain: %d, %d candidates", code, len(e.Candidates))
+		}
+		for _, c := range e.Candidates {
+			if held := c.Matched["gpu"] > 0; held != (c.Endpoint == holder) {
+				return fmt.Sprintf("%s holds %v", c.Endpoint, c.Matched)
+			}
+		}
+		return ""
+	})
+}
+
+// dialIn carries what an engine publishes to a listening replica, as a publisher that
+// connects and names its endpoint in the topic.
+func dialIn(t *testing.T, e *sim.Engine, to string) {
+	t.Helper()
+	bound, _ := e.EventAddrs()
+	in, err := zmtp.Dial(t.Context(), "tcp://"+bound[0], zmtp.Options{Handshake: testkit.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close() })
+	if err := in.Subscribe(""); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Await(t, "subscribed", func() bool { return e.Stats()[0].Events.Subscribers > 0 })
+	var out *zmtp.Conn
+	testkit.Await(t, "the replica takes its endpoint's connection", func() bool {
+		out, err = zmtp.Dial(t.Context(), to, zmtp.Options{Socket: zmtp.PUB, Handshake: testkit.Patience})
+		return err == nil
+	})
+	t.Cleanup(func() { _ = out.Close() })
+	topic := []byte("kv@" + e.Addr() + "@" + vocab.Name)
+	go func() { // ends with either connection
+		for m := (zmtp.Message{}); in.Recv(&m) == nil; {
+			if out.Send(topic, m.Frame(1), m.Frame(2)) != nil {
+				return
+			}
+		}
+	}()
+}

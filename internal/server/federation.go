@@ -1,0 +1,47 @@
+package server
+
+import (
+	"github.com/grapevine-epp/grapevine/internal/abroad"
+	"github.com/grapevine-epp/grapevine/internal/share/facts"
+)
+
+// openFederation takes part in the federation of clusters that the options describe, if
+// they do.
+func (s *Server) openFederation() (err error) {
+	grouped := s.o.Cluster.enabled()
+	s.abroad, err = abroad.Open(s.o.Federation, abroad.Replica{
+		Name: s.o.Name, Pool: s.pool, Registerer: s.registry, Log: s.o.Log,
+		Group: func() (others, turn int) {
+			if !grouped {
+				return 0, 0
+			}
+			return len(s.node.Status().Peers), s.Turn()
+		},
+		Queued: s.queued,
+		Unready: func() string {
+			if s.ready() || s.empty() {
+				return ""
+			}
+			return "this replica is not ready"
+		},
+	})
+	if err == nil && grouped && s.abroad.Remembers() {
+		s.abroad.Share(facts.Of(s.node).Feed(abroad.Feed, facts.StateVersion, s.abroad))
+	}
+	return err
+}
+
+// queued returns how many seconds it takes until what waits for capacity, at all replicas,
+// has gone: as it was computed, or as the oldest has waited while nothing can be said.
+func (s *Server) queued() (seconds float64) {
+	for _, q := range s.gate.Status() {
+		if q.Backlog != nil {
+			seconds = max(seconds, *q.Backlog)
+			continue
+		}
+		for _, b := range q.Bands {
+			seconds = max(seconds, b.OldestS)
+		}
+	}
+	return seconds
+}

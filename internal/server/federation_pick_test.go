@@ -1,0 +1,99 @@
+package server
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation/link"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// TestRemotePickerIsAsked: in endpoint mode the picker of cluster b books a request that a
+// sends there, until that has ended; a request that came from elsewhere is not sent on, and
+// once b's picker does not answer, b's gateway has the request.
+func TestRemotePickerIsAsked(t *testing.T) {
+	server, err := embedded.Start(embedded.Options{Name: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret of b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	engines, far := options(t, sim.FleetOptions{Engines: 2})
+	far.Name, far.PickListen, far.PickToken = "b-0", parts.FreeAddress(t), "secret of b"
+	federated(t, &far, server.URL(), "b", "a")
+	e := &far.Federation.Link.Exports[0]
+	far.Federation.Link.Lease = time.Minute
+	e.Direct, e.EPPs = true, []link.AddressConfig{{Address: far.PickListen}}
+	b := open(t, far)
+
+	_, near := options(t, sim.FleetOptions{Engines: 1})
+	near.Name = "a-0"
+	federated(t, &near, server.URL(), "a", "b")
+	near.Federation.Link.Peers[0].PickTokenFile, near.Federation.Link.Lease = token, time.Minute
+	near.Federation.Use.Patience, near.WorkTimeout = time.Minute, time.Minute // the machine may be slow
+	near.Federation.Use.Use, near.Federation.Use.Mode = elsewhere.UseAlways, elsewhere.ModeEndpoint
+	near.Federation.Use.Rules = elsewhere.Rules{Default: []string{"b"}} // nothing is served here
+	a := open(t, near)
+	testkit.Await(t, "b is a candidate", func() bool {
+		st := a.Status().Elsewhere
+		return len(st) == 1 && st[0].Result == "candidate" && st[0].Endpoints == 2
+	})
+
+	ask := func(id string) *picker.Decision {
+		t.Helper()
+		r := &request.Request{ID: id, Headers: http.Header{}, Path: "/v1/completions", Body: []byte(`{"model":"` + vocab.Name + `","prompt":"` + strings.Repeat("asked elsewhere ", 60) + `"}`)}
+		if err := request.Parse(r); err != nil {
+			t.Fatal(err)
+		}
+		d, err := chooser{a}.Choose(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	booked := func() (n int64) {
+		for _, ep := range b.Status().Endpoints {
+			n += ep.InFlight
+		}
+		return n
+	}
+	var addresses []string
+	for _, e := range engines.Engines() {
+		addresses = append(addresses, e.Addr())
+	}
+	first := ask("one")
+	if !slices.Contains(addresses, first.Endpoints[0]) || booked() != 1 {
+		t.Fatalf("goes to %v with %d in b's book, want one of %v", first.Endpoints, booked(), addresses)
+	}
+	second := ask("two")
+	if booked() != 2 {
+		t.Errorf("%d in b's book, want 2", booked())
+	}
+	first.Done(picker.Outcome{Status: 200, Complete: true, Served: first.Endpoints[0]})
+	second.Done(picker.Outcome{})
+	testkit.Await(t, "b has given both back", func() bool { return booked() == 0 })
+
+	if err := b.pick.Close(); err != nil {
+		t.Fatal(err)
+	}
+	third := ask("three")
+	defer third.Done(picker.Outcome{})
+	if want := "127.0.0.1:1"; third.Endpoints[0] != want {
+		t.Errorf("goes to %v while b's picker does not answer, want %s", third.Endpoints, want)
+	}
+}

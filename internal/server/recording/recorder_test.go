@@ -1,0 +1,47 @@
+package recording
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+func testRecorder() *Recorder {
+	return New(block.NewHasher(block.Seed{}), nil, prometheus.NewRegistry())
+}
+
+// TestRingIsFull: what a slow reader has no room for is dropped, numbered all the same.
+func TestRingIsFull(t *testing.T) {
+	r := testRecorder()
+	rec := &recording{ring: make(chan Line, 1)}
+	rec.pending.Add(2)
+	rec.put(Line{}, r.dropped)
+	rec.put(Line{}, r.dropped)
+	if n := len(rec.ring); n != 1 || rec.pending.Load() != 0 || rec.seq.Load() != 2 {
+		t.Errorf("%d lines wait, %d pending, %d numbered", n, rec.pending.Load(), rec.seq.Load())
+	}
+}
+
+// TestBodies: a recording that wants bodies has them asked for, and takes the engine's
+// count; when it is closed nothing is left behind.
+func TestBodies(t *testing.T) {
+	r := testRecorder()
+	rec := &recording{ring: make(chan Line, 1), bodies: true}
+	r.open(rec)
+	d := &picker.Decision{Endpoints: []string{"127.0.0.1:9"}}
+	r.Attach(d, &request.Request{InputTokens: 3000})
+	if !d.WantBody {
+		t.Error("bodies are not asked for")
+	}
+	d.Done(picker.Outcome{Status: 200})
+	if l := <-rec.ring; l.Output != 0 || l.Input != 3000 {
+		t.Errorf("%+v", l)
+	}
+	if r.close(rec); r.active.Load() != nil {
+		t.Error("the recording is still there")
+	}
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Builds what the tests of gateways run beside the parts of kube.sh, each from the version
+# that its go.mod pins, into a folder of the cache that is named by it:
+#
+#   gie   the conformance suite of the Gateway API Inference Extension (gie.test)
+#   eg    Envoy Gateway with hooks for inference pools (harness); minutes
+#
+# and copies
+#
+#   charts   the charts that the Gateway API Inference Extension publishes, by version
+#
+# Idempotent; prints the folder. With --where before the name it builds nothing.
+#
+# Environment:
+#   GRAPEVINE_CACHE   the cache folder, default $HOME/.cache/grapevine
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here"
+
+say() { printf 'setup-gateways: %s\n' "$*" >&2; }
+
+where=
+if [[ ${1:-} == --where ]]; then
+	where=yes
+	shift
+fi
+part=${1:-gie}
+case $part in
+gie) target=make\ setup-gateways ;;
+eg) target=make\ setup-envoy-gateway ;;
+charts) target=make\ setup-charts ;;
+*) say "there is no part $part"; exit 2 ;;
+esac
+hash=$({
+	go env GOVERSION
+	[[ ! -d $part ]] || find "$part" -type f | LC_ALL=C sort | xargs cat
+	cat gateways.sh
+} | sha256sum | cut -c 1-12)
+folder=${GRAPEVINE_CACHE:-$HOME/.cache/grapevine}/gateways/$part-$hash
+
+if [[ -n $where ]]; then
+	[[ -e $folder/ready ]] || { say "the parts are missing: $target"; exit 1; }
+	echo "$folder"
+	exit
+fi
+
+mkdir -p "$folder"
+exec 8>"$folder/.lock"
+if command -v flock >/dev/null; then flock 8; fi
+
+# Versions whose charts are rendered: of later ones there are none.
+published=(v1.4.0 v1.5.0)
+
+if [[ ! -e $folder/ready && $part == charts ]]; then
+	for version in "${published[@]}"; do
+		dir=$(cd "$(mktemp -d)" && GOFLAGS=-mod=mod go mod download -json "sigs.k8s.io/gateway-api-inference-extension@$version" | sed -n 's/^\t"Dir": "\(.*\)".*/\1/p')
+		for chart in inferencepool standalone; do
+			mkdir -p "$folder/$version/$chart/charts"
+			cp -R "$dir/config/charts/$chart/." "$folder/$version/$chart/"
+			cp -R "$dir/config/charts/epplib" "$folder/$version/$chart/charts/"
+		done
+		chmod -R u+w "$folder/$version"
+	done
+	touch "$folder/ready"
+elif [[ ! -e $folder/ready ]]; then
+	start=$SECONDS
+	say "building $part"
+	cd "$part"
+	export CGO_ENABLED=0 GOFLAGS=-trimpath
+	case $part in
+	gie) # not with && before mv: a build that fails has to end this
+		nice -n 15 go test -c -vet=off -mod=readonly -buildvcs=false -ldflags '-s -w' -o "$folder/.new" sigs.k8s.io/gateway-api-inference-extension/conformance
+		mv -f "$folder/.new" "$folder/gie.test" ;;
+	eg) # its sources are texts here: they are of a module of their own, which the tree's tools cannot build
+		source=$folder/source
+		mkdir -p "$source/pools"
+		cp go.mod go.sum "$source/"
+		cp main.go.txt "$source/main.go"
+		cp hooks.go.txt "$source/hooks.go"
+		cp pools.go.txt "$source/pools/pools.go"
+		cd "$source"
+		nice -n 15 go build -mod=readonly -buildvcs=false -ldflags '-s -w' -o "$folder/.new" .
+		mv -f "$folder/.new" "$folder/harness" ;;
+	esac
+	say "built $part in $((SECONDS - start)) s"
+	touch "$folder/ready"
+fi
+say "ready: $folder"
+echo "$folder"

@@ -1,0 +1,125 @@
+package facts
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+)
+
+// judges are replicas that tell each other of prompts. Their pools came to be in
+// different orders, so that one endpoint has different numbers.
+type judges struct {
+	now   time.Time
+	blame []*health.Prompts
+	hints []*Hints
+	pools []*endpoint.Pool
+	sinks [][]cluster.FeedSink // by replica: those of stateVerdicts
+}
+
+const judged = "10.0.0.1:8000"
+
+func newJudges(t *testing.T, n int) *judges {
+	j := &judges{now: time.Unix(1_700_000_000, 0), sinks: make([][]cluster.FeedSink, n)}
+	for i := range n {
+		pool := endpoint.NewPool(endpoint.PoolOptions{})
+		var specs []endpoint.Spec
+		for k := range 4 {
+			specs = append(specs, endpoint.Spec{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte((k+i)%4 + 1)}), 8000)})
+			pool.Set(specs)
+		}
+		blame := new(health.Prompts)
+		group := Group{Feed: func(name string, _ uint64, sink cluster.FeedSink) SendFunc {
+			if name != stateVerdicts {
+				return func([]byte) bool { return true }
+			}
+			j.sinks[i] = append(j.sinks[i], sink)
+			return func(payload []byte) bool {
+				for other, sinks := range j.sinks {
+					if other == i {
+						continue
+					}
+					for _, s := range sinks {
+						if err := s.Deliver("r", 1, payload); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				return true
+			}
+		}}
+		h := NewHints(HintOptions{
+			Group: group, Pool: pool, Sessions: picker.NewSessions(0), Blame: blame,
+			Record: func(block.EndpointID, []block.Key, int64) {}, Now: func() time.Time { return j.now },
+		})
+		blame.OnVerdict(h.Judged)
+		j.blame, j.hints, j.pools = append(j.blame, blame), append(j.hints, h), append(j.pools, pool)
+	}
+	return j
+}
+
+func (j *judges) fail(replica int, prompt uint64, address string) {
+	j.now = j.now.Add(time.Second)
+	j.blame[replica].Failed(prompt, int(j.pools[replica].Snapshot().Lookup(address).ID), j.now)
+	j.hints[replica].Flush()
+}
+
+func (j *judges) suspected(prompt uint64) (by int) {
+	for _, p := range j.blame {
+		if p.Suspected(prompt, j.now) {
+			by++
+		}
+	}
+	return by
+}
+
+// A prompt that killed two engines is known to every replica, whoever placed it, so
+// that it kills no second one each time it comes to a replica that has not seen it.
+func TestBlameIsShared(t *testing.T) {
+	j := newJudges(t, 3)
+	j.fail(0, 7, judged)
+	j.fail(1, 7, judged) // the same engine, seen by another replica under another number
+	if by := j.suspected(7); by != 0 {
+		t.Errorf("%d replicas blame a prompt that failed at one engine only", by)
+	}
+	j.fail(2, 7, "10.0.0.2:8000")
+	if by := j.suspected(7); by != 3 {
+		t.Errorf("%d of 3 replicas know of a prompt that failed at two engines", by)
+	}
+	j.blame[1].Succeeded(7, j.now)
+	j.hints[1].Flush()
+	if by := j.suspected(7); by != 0 {
+		t.Errorf("%d replicas blame a prompt that was answered since", by)
+	}
+	j.fail(0, 8, judged)
+	earlier := j.now
+	j.fail(0, 8, "10.0.0.3:8000")
+	j.blame[2].Merge(health.Verdict{Prompt: 8, Answered: true, At: earlier})
+	if by := j.suspected(8); by != 3 {
+		t.Errorf("%d of 3 replicas blame a prompt whose last answer is older than its failures", by)
+	}
+	j.hints[0].Judged(health.Verdict{Prompt: 9, Endpoint: ^1, At: j.now}) // of another cluster
+	j.hints[0].Flush()
+	if !j.blame[1].Empty() && j.blame[1].Suspected(9, j.now) {
+		t.Error("a failure elsewhere is told under a number that means something else here")
+	}
+}
+
+// FuzzVerdict reads any bytes of a peer as a verdict.
+func FuzzVerdict(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 2, 'a', 'b'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		pool := endpoint.NewPool(endpoint.PoolOptions{})
+		var p health.Prompts
+		now := time.Unix(1_700_000_000, 0)
+		_ = blameSink{&Hints{o: HintOptions{Pool: pool, Blame: &p, Now: func() time.Time { return now }}}}.Deliver("r", 1, b)
+		if !p.Empty() {
+			t.Fatal("a failure at an endpoint that nobody knows is remembered")
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package facts
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/varint"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// CostEvery is how often learned constants are sent.
+const CostEvery = time.Second
+
+// CostOptions build a Costs. All fields are required.
+type CostOptions struct {
+	Group Group
+	Pool  *endpoint.Pool
+	Log   *slog.Logger
+}
+
+// Costs shares what each replica has learned of the engines' speed. The others'
+// constants are averaged by the samples behind them. It is safe for concurrent use,
+// except Tell, whose calls follow each other.
+type Costs struct {
+	o    CostOptions
+	set  SetFunc
+	sent map[string]endpoint.Cost // by Tell
+
+	mu    sync.Mutex
+	costs Origins[endpoint.Cost]
+}
+
+// NewCosts returns Costs that tell nothing until Tell or Run.
+func NewCosts(o CostOptions) *Costs {
+	c := &Costs{o: o, sent: map[string]endpoint.Cost{}}
+	c.set = o.Group.Gauge(stateCost, StateVersion, c)
+	return c
+}
+
+// Run calls Tell every CostEvery until ctx ends.
+func (c *Costs) Run(ctx context.Context) {
+	tick := time.NewTicker(CostEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		c.Tell()
+	}
+}
+
+// Tell sends constants that differ from those sent last, and withdraws those of
+// endpoints that are gone, because a gauge has room for so many keys only.
+func (c *Costs) Tell() {
+	pool := c.o.Pool.Snapshot()
+	set := func(address string, value []byte) {
+		if err := c.set(address, value); err != nil {
+			c.o.Log.Warn("learned constants not shared", "endpoint", address, "error", err)
+		}
+	}
+	for address := range c.sent {
+		if pool.Known(address) == nil {
+			delete(c.sent, address)
+			set(address, nil)
+		}
+	}
+	for _, ep := range pool.Endpoints {
+		cost := ep.LocalCost()
+		if cost.PrefillSeen+cost.DecodeSeen == 0 || told(c.sent[ep.Address], cost) {
+			continue
+		}
+		c.sent[ep.Address] = cost
+		set(ep.Address, appendCost(nil, &cost))
+	}
+}
+
+// told reports whether constants are close enough to those sent before: within 2%,
+// and their numbers of samples within a fifth.
+func told(was, is endpoint.Cost) bool {
+	a, b := costFields(&was), costFields(&is)
+	for i := range a {
+		within := .02
+		if a[i] == &was.PrefillSeen || a[i] == &was.DecodeSeen {
+			within = .2
+		}
+		if math.Abs(*a[i]-*b[i]) > within**b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func costFields(c *endpoint.Cost) [8]*float64 {
+	return [8]*float64{&c.Base, &c.PerToken, &c.PerPair, &c.Step, &c.PerSeq, &c.PerContext, &c.PrefillSeen, &c.DecodeSeen}
+}
+
+func appendCost(b []byte, c *endpoint.Cost) []byte {
+	for _, f := range costFields(c) {
+		b = appendFloat(b, *f)
+	}
+	return b
+}
+
+func readCost(b []byte) (endpoint.Cost, error) {
+	r, c := varint.Reader{B: b}, endpoint.Cost{}
+	for _, f := range costFields(&c) {
+		if *f = r.Float(); *f < 0 {
+			r.Fail(varint.ErrValue)
+		}
+	}
+	if r.Err != nil {
+		return endpoint.Cost{}, errWire
+	}
+	return c, nil
+}
+
+// Merge implements cluster.GaugeSink.
+func (c *Costs) Merge(origin string, _ uint64, address string, value []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if value == nil {
+		c.costs.Delete(address, origin)
+		return nil
+	}
+	cost, err := readCost(value)
+	if err != nil {
+		return err
+	}
+	c.costs.Set(address, origin, cost)
+	if ep := c.o.Pool.Snapshot().Known(address); ep != nil {
+		ep.SetRemoteCost(endpoint.MeanCost(maps.Values(c.costs.Of(address))))
+	}
+	return nil
+}
+
+// Joined applies what is known of endpoints that the pool has just got.
+func (c *Costs) Joined(eps []*endpoint.Endpoint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ep := range eps {
+		if by := c.costs.Of(ep.Address); len(by) > 0 {
+			ep.SetRemoteCost(endpoint.MeanCost(maps.Values(by)))
+		}
+	}
+}
+
+// Drop implements cluster.GaugeSink. What a replica learned stays true when it is
+// gone: endpoints keep the average until another replica says something.
+func (c *Costs) Drop(origin string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.costs.Drop(origin)
+}
+
+// Endpoints returns of how many endpoints the others have told their constants.
+func (c *Costs) Endpoints() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.costs.Len()
+}

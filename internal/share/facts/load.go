@@ -1,0 +1,188 @@
+package facts
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/varint"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// loadDelay is how long a change of the book waits for others to be sent with it.
+const loadDelay = 5 * time.Millisecond
+
+// LoadOptions build a Load. All fields are required.
+type LoadOptions struct {
+	Group Group
+	Pool  *endpoint.Pool
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+// Load shares the in-flight book: absolute loads per endpoint, written by each
+// replica for itself. The book is told the sum over the others. It is safe for
+// concurrent use.
+type Load struct {
+	o   LoadOptions
+	set SetFunc
+
+	mu    sync.Mutex
+	dirty map[string]bool // addresses
+	wake  chan struct{}
+
+	remote sync.Mutex // taken before the book's
+	loads  Origins[endpoint.Load]
+}
+
+// NewLoad returns a Load that tells nothing until Flush or Run.
+func NewLoad(o LoadOptions) *Load {
+	l := &Load{o: o, dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
+	l.set = o.Group.Gauge(stateLoad, StateVersion, l)
+	return l
+}
+
+// Changed is the hook of endpoint.Book.OnChange: it notes the endpoint and returns.
+func (l *Load) Changed(ep *endpoint.Endpoint) { l.note(ep.Address) }
+
+func (l *Load) note(addresses ...string) {
+	l.mu.Lock()
+	first := len(l.dirty) == 0
+	for _, a := range addresses {
+		l.dirty[a] = true
+	}
+	l.mu.Unlock()
+	if first {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run sends what changed, a few milliseconds after the first change, until ctx ends.
+func (l *Load) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(loadDelay):
+		}
+		l.Flush()
+	}
+}
+
+// Flush sends what changed. What is sent of an address is the load of the endpoint
+// that has it at this moment: requests to an endpoint that had it before may still end.
+func (l *Load) Flush() {
+	l.mu.Lock()
+	dirty := l.dirty
+	l.dirty = make(map[string]bool, len(dirty))
+	l.mu.Unlock()
+	now, pool := l.o.Now(), l.o.Pool.Snapshot()
+	for address := range dirty {
+		var value []byte
+		if ep := pool.Known(address); ep != nil {
+			value = appendLoad(nil, l.o.Pool.Book().Local(ep, now), now)
+		}
+		if err := l.set(address, value); err != nil {
+			l.o.Log.Warn("in-flight load not shared", "endpoint", address, "error", err)
+		}
+	}
+}
+
+func appendLoad(b []byte, l endpoint.Load, now time.Time) []byte {
+	for _, v := range [...]int64{l.Requests, l.Waiting, l.Prefill, l.Tokens, l.Context} {
+		b = binary.AppendVarint(b, v)
+	}
+	b = appendFloat(appendFloat(b, l.Pairs), l.Rate)
+	age := int64(0)
+	if l.LastFirst != 0 {
+		age = max(now.UnixNano()-l.LastFirst, 1)
+	}
+	return appendFloat(binary.AppendVarint(b, age), l.Busy)
+}
+
+func readLoad(b []byte, now time.Time) (endpoint.Load, error) {
+	c := varint.Reader{B: b}
+	l := endpoint.Load{Requests: c.Natural(), Waiting: c.Natural(), Prefill: c.Natural(), Tokens: c.Natural(), Context: c.Natural()}
+	l.Pairs, l.Rate, l.RatesAt = c.Float(), c.Float(), now.UnixNano()
+	if age := readAge(&c); age > 0 {
+		l.LastFirst = now.Add(-age).UnixNano()
+	}
+	if len(c.B) > 0 { // peers of older versions do not send it
+		l.Busy = c.Float()
+	}
+	if c.Err != nil || l.Pairs < 0 || l.Rate < 0 || l.Busy < 0 {
+		return endpoint.Load{}, errWire
+	}
+	return l, nil
+}
+
+// Merge implements cluster.GaugeSink.
+func (l *Load) Merge(origin string, _ uint64, address string, value []byte) error {
+	var load endpoint.Load
+	if value != nil {
+		var err error
+		if load, err = readLoad(value, l.o.Now()); err != nil {
+			return err
+		}
+	}
+	l.remote.Lock()
+	defer l.remote.Unlock()
+	if load.Requests == 0 && load.Rate == 0 {
+		l.loads.Delete(address, origin)
+	} else {
+		l.loads.Set(address, origin, load)
+	}
+	l.apply(address)
+	return nil
+}
+
+// Drop implements cluster.GaugeSink: a replica that is gone has nothing in flight.
+func (l *Load) Drop(origin string) {
+	l.remote.Lock()
+	defer l.remote.Unlock()
+	for _, address := range l.loads.Drop(origin) {
+		l.apply(address)
+	}
+}
+
+// apply gives the book the sum over the other replicas. l.remote is held.
+func (l *Load) apply(address string) {
+	var sum endpoint.Load
+	for _, load := range l.loads.Of(address) {
+		sum = sum.Add(load)
+	}
+	if ep := l.o.Pool.Snapshot().Known(address); ep != nil {
+		l.o.Pool.Book().SetRemote(ep, sum)
+	}
+}
+
+// Joined applies what is known of endpoints that the pool has just got, and tells
+// the others what is in flight there.
+func (l *Load) Joined(eps []*endpoint.Endpoint) {
+	l.remote.Lock()
+	defer l.remote.Unlock()
+	for _, ep := range eps {
+		if len(l.loads.Of(ep.Address)) > 0 {
+			l.apply(ep.Address)
+		}
+	}
+}
+
+// Forgotten withdraws what this replica said of endpoints that the pool has let go.
+func (l *Load) Forgotten(eps []*endpoint.Endpoint) {
+	addresses := make([]string, len(eps))
+	for i, ep := range eps {
+		addresses[i] = ep.Address
+	}
+	l.note(addresses...)
+}

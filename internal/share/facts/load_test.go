@@ -1,0 +1,104 @@
+package facts
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// TestLoadOnTheWire: what a replica says of its book comes out as it went in,
+// dated by the reader; a peer of an older version says less.
+func TestLoadOnTheWire(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	said := endpoint.Load{
+		Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, Busy: .25,
+		LastFirst: now.Add(-time.Second).UnixNano(),
+	}
+	f := func(b []byte, want endpoint.Load) {
+		t.Helper()
+		want.RatesAt = now.UnixNano()
+		got, err := readLoad(b, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	b := appendLoad(nil, said, now)
+	f(b, said)
+	older := said
+	older.Busy = 0
+	f(b[:len(b)-8], older)
+	f(appendLoad(nil, endpoint.Load{Rate: 1}, now), endpoint.Load{Rate: 1})
+	said.Busy = -1
+	for _, bad := range [][]byte{nil, b[:4], b[:len(b)-1], appendLoad(nil, said, now)} {
+		if l, err := readLoad(bad, now); err == nil {
+			t.Errorf("%x was read as %+v", bad, l)
+		}
+	}
+}
+
+// What this replica believes of the others' requests is the sum of what each said last, also
+// of an endpoint that it has got since, and nothing of one that is gone.
+func TestLoadOfTheOthers(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	p := endpoint.NewPool(endpoint.PoolOptions{})
+	said := map[string][]byte{}
+	l := NewLoad(LoadOptions{
+		Pool: p, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+		Group: Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc {
+			return func(address string, value []byte) error { said[address] = value; return nil }
+		}},
+	})
+	const e0, e1 = "10.0.0.1:8000", "10.0.0.2:8000"
+	spec := func(addresses ...string) (specs []endpoint.Spec) {
+		for _, a := range addresses {
+			specs = append(specs, endpoint.Spec{Host: "10.0.0.1", Addr: netip.MustParseAddrPort(a)})
+		}
+		return specs
+	}
+	p.Set(spec(e0))
+	merge := func(origin, address string, requests int64) {
+		t.Helper()
+		if err := l.Merge(origin, 1, address, appendLoad(nil, endpoint.Load{Requests: requests, Tokens: 10 * requests}, now)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	believed := func(address string, want int64) {
+		t.Helper()
+		got := p.Book().Load(p.Snapshot().Known(address), now)
+		if got.Requests != want || got.Tokens != 10*want {
+			t.Errorf("%s: %d requests of %d tokens, want %d", address, got.Requests, got.Tokens, want)
+		}
+	}
+	merge("b", e0, 3)
+	merge("c", e0, 4)
+	merge("c", e1, 6)
+	believed(e0, 7)
+	merge("b", e0, 2)
+	believed(e0, 6)
+	l.Joined(p.Set(spec(e0, e1)).Added)
+	believed(e1, 6)
+	if err := l.Merge("b", 2, e0, nil); err != nil {
+		t.Fatal(err)
+	}
+	believed(e0, 4)
+	l.Drop("c")
+	believed(e0, 0)
+	believed(e1, 0)
+	l.Forgotten([]*endpoint.Endpoint{p.Snapshot().Known(e0)})
+	l.Flush()
+	if _, ok := said[e0]; !ok {
+		t.Error("nothing is said of an endpoint that changed")
+	}
+	if err := l.Merge("b", 3, e0, []byte{1}); err == nil {
+		t.Error("a value that cannot be read was taken")
+	}
+}

@@ -1,0 +1,133 @@
+package facts
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/varint"
+	"github.com/grapevine-epp/grapevine/picker/flow"
+)
+
+// Pace of Queues.
+const (
+	queueDelay = 20 * time.Millisecond
+	queueBeat  = 250 * time.Millisecond // while something waits or is in flight: silence means death
+	// maxQueueFlows bounds the flows of a pool that are told one by one; what the rest
+	// of them hold is told as one.
+	maxQueueFlows = 256
+	restOfFlows   = "(others)"
+	maxFlowName   = 1024
+)
+
+// Queue is what Queues asks and tells of requests that wait: methods of
+// picker/flow/gate.Gate.
+type Queue struct {
+	Changes func(all bool, tell func(model string, gauges []flow.Gauge))
+	Hear    func(origin, model string, gauges []flow.Gauge)
+	Gone    func(origin string)
+}
+
+// Queues shares what waits for capacity and what is in flight, by flow: absolute
+// gauges, written by each replica for itself. It is safe for concurrent use.
+type Queues struct {
+	queue Queue
+	set   SetFunc
+	log   *slog.Logger
+	told  map[string]bool // models of which something was told; Run's alone
+}
+
+// NewQueues returns a Queues that tells nothing until Run.
+func NewQueues(g Group, q Queue, log *slog.Logger) *Queues {
+	s := &Queues{queue: q, log: log, told: map[string]bool{}}
+	s.set = g.Gauge(stateQueues, StateVersion, s)
+	return s
+}
+
+// Run tells what changed until ctx ends.
+func (s *Queues) Run(ctx context.Context) {
+	tick := time.NewTicker(queueDelay)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.Flush(n%int(queueBeat/queueDelay) == 0)
+		}
+	}
+}
+
+// Flush tells what changed; with all, also what did not, to show that this replica lives.
+func (s *Queues) Flush(all bool) {
+	s.queue.Changes(all, func(model string, gauges []flow.Gauge) {
+		if len(gauges) == 0 && !s.told[model] {
+			return
+		}
+		s.told[model] = len(gauges) > 0
+		if err := s.set(model, appendGauges(nil, gauges)); err != nil {
+			s.log.Warn("queues not shared", "model", model, "error", err)
+		}
+	})
+}
+
+// Merge implements cluster.GaugeSink.
+func (s *Queues) Merge(origin string, _ uint64, model string, value []byte) error {
+	gauges, err := readGauges(value)
+	if err != nil {
+		return err
+	}
+	s.queue.Hear(origin, model, gauges)
+	return nil
+}
+
+// Drop implements cluster.GaugeSink.
+func (s *Queues) Drop(origin string) { s.queue.Gone(origin) }
+
+func appendGauges(b []byte, gauges []flow.Gauge) []byte {
+	if len(gauges) > maxQueueFlows {
+		slices.SortFunc(gauges, func(x, y flow.Gauge) int { return cmp.Compare(y.Waiting+y.InFlight, x.Waiting+x.InFlight) })
+		rest := map[int]flow.Gauge{}
+		for _, g := range gauges[maxQueueFlows:] {
+			r := rest[g.Priority]
+			r.Flow, r.Priority = restOfFlows, g.Priority
+			r.Requests, r.Bytes = r.Requests+g.Requests, r.Bytes+g.Bytes
+			r.Waiting, r.InFlight = r.Waiting+g.Waiting, r.InFlight+g.InFlight
+			rest[g.Priority] = r
+		}
+		gauges = gauges[:maxQueueFlows:maxQueueFlows]
+		for _, r := range rest {
+			gauges = append(gauges, r)
+		}
+	}
+	for _, g := range gauges {
+		b = binary.AppendUvarint(b, uint64(len(g.Flow)))
+		b = append(b, g.Flow...)
+		for _, v := range [...]int64{int64(g.Priority), g.Requests, g.Bytes, g.Waiting, g.InFlight} {
+			b = binary.AppendVarint(b, v)
+		}
+	}
+	return b
+}
+
+func readGauges(b []byte) ([]flow.Gauge, error) {
+	c := varint.Reader{B: b}
+	var list []flow.Gauge
+	for len(c.B) > 0 && c.Err == nil && len(list) <= 2*maxQueueFlows {
+		var g flow.Gauge
+		name := c.Bytes()
+		if len(name) > maxFlowName {
+			return nil, errWire
+		}
+		g.Flow, g.Priority = string(name), int(c.Int())
+		g.Requests, g.Bytes, g.Waiting, g.InFlight = c.Natural(), c.Natural(), c.Natural(), c.Natural()
+		list = append(list, g)
+	}
+	if c.Err != nil || len(c.B) > 0 {
+		return nil, errWire
+	}
+	return list, nil
+}

@@ -1,0 +1,105 @@
+package facts
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/picker/flow"
+)
+
+// queue holds what it is told.
+type queue struct {
+	own   map[string][]flow.Gauge
+	heard map[string][]flow.Gauge // by origin and model
+}
+
+func (q *queue) Changes(_ bool, tell func(string, []flow.Gauge)) {
+	for model, g := range q.own {
+		tell(model, g)
+	}
+}
+
+func (q *queue) Hear(origin, model string, g []flow.Gauge) { q.heard[origin+" "+model] = g }
+
+func (q *queue) Gone(origin string) { delete(q.heard, origin+" m") }
+
+func (q *queue) methods() Queue { return Queue{q.Changes, q.Hear, q.Gone} }
+
+// TestQueues: what one replica tells of its queues, another one hears.
+func TestQueues(t *testing.T) {
+	a, b := &queue{own: map[string][]flow.Gauge{}}, &queue{heard: map[string][]flow.Gauge{}}
+	told := 0
+	receiver := &Queues{queue: b.methods()}
+	sender := NewQueues(Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc {
+		return func(key string, value []byte) error {
+			told++
+			return receiver.Merge("a", 1, key, value)
+		}
+	}}, a.methods(), slog.New(slog.DiscardHandler))
+	a.own["m"] = nil
+	sender.Flush(true)
+	if told != 0 {
+		t.Error("an empty queue was told of")
+	}
+	want := []flow.Gauge{{Flow: "tenant", Priority: -3, Requests: 4, Bytes: 5, Waiting: 6, InFlight: 7}, {Flow: "", Priority: 9, InFlight: 1}}
+	a.own["m"] = want
+	sender.Flush(false)
+	if diff := cmp.Diff(want, b.heard["a m"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	a.own["m"] = nil
+	sender.Flush(false)
+	if got, ok := b.heard["a m"]; !ok || len(got) != 0 {
+		t.Errorf("after the queue became empty: %v", got)
+	}
+	receiver.Drop("a")
+	if len(b.heard) != 0 {
+		t.Error("a replica that is gone is still believed")
+	}
+}
+
+// TestManyFlowsAreSummed: of too many flows those that hold most are told one by one.
+func TestManyFlowsAreSummed(t *testing.T) {
+	var gauges []flow.Gauge
+	for i := range 2 * maxQueueFlows {
+		gauges = append(gauges, flow.Gauge{Flow: fmt.Sprint(i), Waiting: int64(i), Requests: 1, InFlight: 1})
+	}
+	got, err := readGauges(appendGauges(nil, gauges))
+	if err != nil || len(got) != maxQueueFlows+1 {
+		t.Fatalf("%d gauges, %v", len(got), err)
+	}
+	var sum flow.Gauge
+	for _, g := range got {
+		sum.Waiting, sum.Requests, sum.InFlight = sum.Waiting+g.Waiting, sum.Requests+g.Requests, sum.InFlight+g.InFlight
+	}
+	n := int64(2 * maxQueueFlows)
+	if sum != (flow.Gauge{Waiting: n * (n - 1) / 2, Requests: n, InFlight: n}) {
+		t.Errorf("sum %+v", sum)
+	}
+}
+
+// FuzzGauges: what a replica sends is an error or gauges that can be told again.
+func FuzzGauges(f *testing.F) {
+	f.Add(appendGauges(nil, []flow.Gauge{{Flow: "a", Priority: -1, Requests: 2, Bytes: 3, Waiting: 4, InFlight: 5}}))
+	f.Add([]byte{1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		list, err := readGauges(b)
+		if err != nil {
+			return
+		}
+		if len(list) > 2*maxQueueFlows+1 {
+			t.Fatalf("%d gauges of %d bytes", len(list), len(b))
+		}
+		again, err := readGauges(appendGauges(nil, list[:min(len(list), maxQueueFlows)]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(list[:min(len(list), maxQueueFlows)], again); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package facts
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
+)
+
+const (
+	stateSeed = "seed"
+	keySeed   = "seed"
+	// GroupSecret stands for the seed that a group makes, where secrets are compared.
+	GroupSecret = 1
+)
+
+// seed is a seed that a replica made and others took over.
+type seed struct {
+	firm  bool   // one that settled uses it
+	born  uint64 // ms, by the clock of whoever made it
+	value block.Seed
+}
+
+// before orders seeds: of several in a group all take the first. What a replica made that
+// has not settled yields to what is in use, whatever the clocks say; of two that are in
+// use, those of halves that meet, the older one stays.
+func (s *seed) before(o *seed) bool {
+	if s.firm != o.firm {
+		return s.firm
+	}
+	return cmp.Or(cmp.Compare(s.born, o.born), bytes.Compare(s.value[:], o.value[:])) < 0
+}
+
+const seedBytes = 1 + 1 + 8 + 16
+
+func (s *seed) append(b []byte) []byte {
+	firm := byte(0)
+	if s.firm {
+		firm = 1
+	}
+	b = binary.LittleEndian.AppendUint64(append(b, StateVersion, firm), s.born)
+	return append(b, s.value[:]...)
+}
+
+// readSeed reads a seed; what follows it is left to later versions.
+func readSeed(b []byte) (s seed, err error) {
+	if len(b) < seedBytes || b[0] != StateVersion || b[1] > 1 {
+		return s, errWire
+	}
+	s.firm, s.born = b[1] == 1, binary.LittleEndian.Uint64(b[2:])
+	copy(s.value[:], b[10:])
+	return s, nil
+}
+
+// SeedOptions build Seeds. All fields are required.
+type SeedOptions struct {
+	Own     block.Seed // made by this process
+	Now     func() time.Time
+	Settled func() bool        // the replica has found its group, or given it up
+	Use     func(s block.Seed) // has all block keys computed with s from now on
+	Log     *slog.Logger
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+}
+
+// Seeds agrees with the group on the seed of block keys: one member has made it, and
+// each newcomer takes it over. It travels as what is shared does, encrypted where the group
+// has a key, and keys come and go without it. It is safe for concurrent use.
+type Seeds struct {
+	o    SeedOptions
+	set  SetFunc
+	wake chan struct{}
+	has  atomic.Bool
+
+	mu      sync.Mutex
+	own     seed
+	theirs  Origins[seed] // under keySeed
+	changes prometheus.Counter
+}
+
+// NewSeeds returns Seeds with the process's own seed. See Join.
+func NewSeeds(o SeedOptions) *Seeds {
+	s := &Seeds{
+		o: o, wake: make(chan struct{}, 1), own: seed{born: uint64(o.Now().UnixMilli()), value: o.Own},
+		changes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "grapevine_share_seed_changes_total", Help: "Times that this replica adopted another seed for block keys and rebuilt its index.",
+		}),
+	}
+	o.Registry.MustRegister(s.changes)
+	return s
+}
+
+// Join registers the seed with a group.
+func (s *Seeds) Join(g Group) { s.set = g.Gauge(stateSeed, StateVersion, s) }
+
+// Has reports whether this replica has the seed of its group: a peer's was taken over or
+// found to be no better, or nobody came in time.
+func (s *Seeds) Has() bool { return s.has.Load() }
+
+// seedLook is how often Run looks whether the replica has settled.
+const seedLook = 50 * time.Millisecond
+
+// Run takes seeds over until ctx ends.
+func (s *Seeds) Run(ctx context.Context) {
+	s.tell()
+	tick := time.NewTicker(seedLook)
+	defer tick.Stop()
+	for {
+		s.settle()
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-tick.C:
+			if s.firm() {
+				tick.Stop()
+			}
+		}
+	}
+}
+
+func (s *Seeds) firm() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.own.firm
+}
+
+// settle takes over the best seed that is known.
+func (s *Seeds) settle() {
+	settled := s.o.Settled()
+	s.mu.Lock()
+	was, best := s.own, s.own
+	theirs := s.theirs.Of(keySeed)
+	for _, t := range theirs {
+		if t.before(&best) {
+			best = t
+		}
+	}
+	best.firm = best.firm || settled
+	s.own = best
+	heard := len(theirs) > 0
+	s.mu.Unlock()
+	if best.value != was.value {
+		if was.firm {
+			s.o.Log.Warn("two groups with different seeds have merged: this replica adopts the older seed and rebuilds its index")
+		} else {
+			s.o.Log.Info("using the group's seed for block keys")
+		}
+		s.changes.Inc()
+		s.o.Use(best.value)
+	}
+	if best != was {
+		s.tell()
+	}
+	if heard || settled {
+		s.has.Store(true)
+	}
+}
+
+func (s *Seeds) tell() {
+	s.mu.Lock()
+	value := s.own.append(nil)
+	s.mu.Unlock()
+	if err := s.set(keySeed, value); err != nil {
+		s.o.Log.Warn("seed not shared", "error", err)
+	}
+}
+
+// Merge implements cluster.GaugeSink.
+func (s *Seeds) Merge(origin string, _ uint64, key string, value []byte) error {
+	if key != keySeed {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if value == nil {
+		s.theirs.Delete(key, origin)
+		return nil
+	}
+	t, err := readSeed(value)
+	if err != nil {
+		return err
+	}
+	s.theirs.Set(key, origin, t)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Drop implements cluster.GaugeSink.
+func (s *Seeds) Drop(origin string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.theirs.Drop(origin)
+}

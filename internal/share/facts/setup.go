@@ -1,0 +1,259 @@
+package facts
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/varint"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+const (
+	keySetup      = "setup"
+	maxModelNames = 4096
+)
+
+// The prints of a model that has no usable files. Any other value is a
+// fingerprint of how its tokens become bytes.
+const (
+	printLoading uint64 = iota // not known yet
+	printNone                  // its engines are matched by token ids
+)
+
+// setup is what replicas must have in common to share the index.
+type setup struct {
+	secret uint64            // fingerprint of how block keys are seeded
+	models map[string]uint64 // fingerprints by every name that stands for the model; nil: not known yet
+}
+
+// SetupOptions build a Setup. All fields are required.
+type SetupOptions struct {
+	Secret uint64 // fingerprint of how block keys are seeded
+	// Models lists the models in use by every name that stands for one. It may take
+	// long and is called by Tell alone.
+	Models func() []ModelInUse
+	Log    *slog.Logger
+}
+
+// ModelInUse is what a model name stands for.
+type ModelInUse struct {
+	Name    string
+	Model   *prompt.Model // nil: it has no usable files
+	Loading bool          // its files are being read for the first time
+}
+
+// Setup tells the group this replica's setup, and finds out whose is another.
+// Blocks named by another secret or read by another vocabulary mean nothing here,
+// and nothing would show it: positions and digests are equal. It is safe for
+// concurrent use, except Tell, whose calls follow each other.
+type Setup struct {
+	o   SetupOptions
+	set SetFunc
+
+	told []byte // by Tell
+
+	mu     sync.Mutex
+	own    setup
+	theirs Origins[setup] // under keySetup
+
+	apart atomic.Bool // some member's models are others
+}
+
+// NewSetup returns a Setup that is in no group. See Join.
+func NewSetup(o SetupOptions) *Setup {
+	return &Setup{o: o, own: setup{secret: o.Secret}, set: func(string, []byte) error { return nil }}
+}
+
+// Join registers the setup with a group; before the first Tell.
+func (x *Setup) Join(g Group) { x.set = g.Gauge(stateSetup, StateVersion, x) }
+
+// Tell sends this replica's setup when it is another than last time.
+func (x *Setup) Tell() {
+	models := x.look()
+	x.mu.Lock()
+	x.own.models = models
+	value := x.own.append(nil)
+	x.compare()
+	x.mu.Unlock()
+	if bytes.Equal(value, x.told) {
+		return
+	}
+	x.told = value
+	if err := x.set(keySetup, slices.Clone(value)); err != nil {
+		x.o.Log.Warn("models in use not shared", "error", err)
+	}
+}
+
+// compare notes whether any member uses other models. x.mu is held.
+func (x *Setup) compare() {
+	apart := false
+	for _, t := range x.theirs.Of(keySetup) {
+		apart = apart || len(x.own.differ(&t)) > 0
+	}
+	x.apart.Store(apart)
+}
+
+// look fingerprints the models as they are at present. x.mu must not be held: large
+// vocabularies take long, and the group's lock may wait for x.mu.
+func (x *Setup) look() map[string]uint64 {
+	names := map[string]uint64{}
+	for _, m := range x.o.Models() {
+		switch {
+		case m.Model != nil:
+			names[m.Name] = max(m.Model.Fingerprint(), printNone+1)
+		case m.Loading:
+			names[m.Name] = printLoading
+		default:
+			names[m.Name] = printNone
+		}
+	}
+	return names
+}
+
+// Conflict names a member that reads an endpoint's events by other files than
+// this replica does, "" when none is known to.
+func (x *Setup) Conflict(ep *endpoint.Endpoint) string {
+	if !x.apart.Load() {
+		return ""
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	mine := x.own.of(ep.Models)
+	theirs := x.theirs.Of(keySetup)
+	for _, id := range slices.Sorted(maps.Keys(theirs)) {
+		t := theirs[id]
+		if its := t.of(ep.Models); t.secret == x.own.secret && its != mine && its != printLoading && mine != printLoading {
+			return id
+		}
+	}
+	return ""
+}
+
+// of returns the print of the model that an endpoint of these names is read by:
+// the first that has files, the only one when there are no names.
+func (u *setup) of(names []string) uint64 {
+	if len(names) == 0 {
+		prints := slices.Compact(slices.Sorted(maps.Values(u.models)))
+		if len(prints) != 1 {
+			return printNone
+		}
+		return prints[0]
+	}
+	for _, name := range names {
+		if p, ok := u.models[name]; ok && p != printNone {
+			return p
+		}
+	}
+	return printNone
+}
+
+// Trouble names a member of another setup and says what follows; "" when there is none.
+func (x *Setup) Trouble() (member, what string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	theirs := x.theirs.Of(keySetup)
+	for _, id := range slices.Sorted(maps.Keys(theirs)) {
+		t := theirs[id]
+		if t.secret != x.own.secret {
+			why := "has another --secret-file"
+			if x.own.secret == GroupSecret || t.secret == GroupSecret {
+				why = "has a --secret-file and this replica none, or the other way round, or is of the release before"
+			}
+			return id, why + ": no index is shared with it"
+		}
+		if other := x.own.differ(&t); len(other) > 0 {
+			return id, fmt.Sprintf("has other files, or none, for %s: each reads those engines itself", strings.Join(other, ", "))
+		}
+	}
+	return "", ""
+}
+
+// differ lists the model names that stand for something else in another setup,
+// none while this one is not known yet.
+func (u *setup) differ(other *setup) (names []string) {
+	if u.models == nil {
+		return nil
+	}
+	of := func(of *setup, name string) uint64 {
+		if p, ok := of.models[name]; ok {
+			return p
+		}
+		return printNone
+	}
+	all := maps.Clone(u.models)
+	maps.Copy(all, other.models)
+	for name := range all {
+		a, b := of(u, name), of(other, name)
+		if a != b && a != printLoading && b != printLoading {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (u *setup) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, u.secret)
+	b = binary.AppendVarint(b, int64(len(u.models)))
+	for _, name := range slices.Sorted(maps.Keys(u.models)) {
+		b = binary.LittleEndian.AppendUint64(appendText(b, name), u.models[name])
+	}
+	return b
+}
+
+// maxModelName bounds the model names that peers send, in bytes.
+const maxModelName = 1024
+
+func readSetup(b []byte) (u setup, err error) {
+	w := varint.Reader{B: b}
+	u.secret = w.Fixed64()
+	n := w.Natural()
+	if w.Err != nil || n > maxModelNames {
+		return setup{}, errWire
+	}
+	u.models = map[string]uint64{}
+	for range n {
+		name := readText(&w, maxModelName)
+		u.models[name] = w.Fixed64()
+		if w.Err != nil {
+			return setup{}, errWire
+		}
+	}
+	return u, nil
+}
+
+// Merge implements cluster.GaugeSink.
+func (x *Setup) Merge(origin string, _ uint64, key string, value []byte) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if key != keySetup {
+		return nil
+	}
+	defer x.compare()
+	if value == nil {
+		x.theirs.Delete(key, origin)
+		return nil
+	}
+	u, err := readSetup(value)
+	if err != nil {
+		return err
+	}
+	x.theirs.Set(key, origin, u)
+	return nil
+}
+
+// Drop implements cluster.GaugeSink.
+func (x *Setup) Drop(origin string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.theirs.Drop(origin)
+	x.compare()
+}

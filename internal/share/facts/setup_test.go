@@ -1,0 +1,64 @@
+package facts
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSetupCodec(t *testing.T) {
+	want := setup{secret: 7, models: map[string]uint64{"a": printLoading, "b": printNone, "": 1 << 63}}
+	b := want.append(nil)
+	got, err := readSetup(b)
+	if err != nil || !cmp.Equal(got, want, cmp.AllowUnexported(setup{})) {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	for n := range b {
+		if _, err := readSetup(b[:n]); err == nil {
+			t.Errorf("%d of %d bytes are taken for a setup", n, len(b))
+		}
+	}
+}
+
+func TestSetupDiffers(t *testing.T) {
+	f := func(a, b map[string]uint64, want ...string) {
+		t.Helper()
+		x, y := setup{models: a}, setup{models: b}
+		if got := x.differ(&y); !cmp.Equal(got, want) {
+			t.Errorf("%v and %v: %q, want %q", a, b, got, want)
+		}
+		if got := y.differ(&x); !cmp.Equal(got, want) {
+			t.Errorf("%v and %v: %q, want %q", b, a, got, want)
+		}
+	}
+	type m = map[string]uint64
+	f(nil, nil)
+	f(m{}, m{})
+	f(m{"a": 5, "b": 6}, m{"b": 6, "a": 5})
+	f(m{"a": printNone}, m{})
+	f(m{"a": 5}, m{}, "a")
+	f(m{"a": 5, "c": 8}, m{"a": 6, "b": 7}, "a", "b", "c")
+	f(m{"a": printLoading}, m{"a": 6})
+	f(m{"a": printLoading, "b": 1}, m{"a": 6, "b": 2}, "b")
+}
+
+// An endpoint without names is read by the only model; by none where there are
+// several, in whatever order they are looked at.
+func TestSetupWithoutNames(t *testing.T) {
+	for _, c := range []struct {
+		models map[string]uint64
+		want   uint64
+	}{
+		{nil, printNone},
+		{map[string]uint64{"a": 7, "alias": 7}, 7},
+		{map[string]uint64{"a": printLoading}, printLoading},
+		{map[string]uint64{"a": 7, "b": 8}, printNone},
+		{map[string]uint64{"a": 7, "b": printNone}, printNone},
+	} {
+		for range 100 {
+			if got := (&setup{models: c.models}).of(nil); got != c.want {
+				t.Fatalf("%v: %d and not %d", c.models, got, c.want)
+			}
+		}
+	}
+}

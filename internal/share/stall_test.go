@@ -1,0 +1,158 @@
+package share
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// watched is the streams of one engine as the driver looks at them.
+type watched struct {
+	index *Index
+	ranks []*source
+	began time.Time
+	at    []uint64
+	w     work
+}
+
+func lookAt(ranks int) *watched {
+	r := &watched{index: &Index{}, began: time.Now().Add(-time.Minute), at: make([]uint64, ranks)}
+	all := map[string]*source{}
+	for i := range ranks {
+		s := &source{name: SourceName("e", uint16(i)), src: block.Source{Rank: uint16(i)}, plan: plan.NewAlone()}
+		s.shown.mode.Store(uint32(plan.Direct))
+		r.ranks, all[s.name] = append(r.ranks, s), s
+	}
+	r.index.byName.Store(&all)
+	r.index.byEndpoint.Store(&map[block.EndpointID][]*source{0: r.ranks})
+	return r
+}
+
+// look is what the driver does at a moment.
+func (r *watched) look(at time.Duration) (stalls time.Duration) {
+	for i, s := range r.ranks {
+		s.stall.look(r.began.Add(at), cluster.Position{Next: r.at[i]}, r.w)
+	}
+	for _, s := range r.ranks {
+		s.plan.Advance(at, plan.Facts{Stalled: stalled(r.ranks)})
+	}
+	r.index.show(*r.index.byName.Load())
+	return stalled(r.ranks)
+}
+
+func (r *watched) sample(at time.Duration, runs bool) {
+	r.w.at, r.w.runs = r.began.Add(at), runs
+}
+
+func (r *watched) age(at time.Duration) time.Duration {
+	var age time.Duration
+	for _, s := range r.ranks {
+		age = max(age, s.shown.behindBy(r.began.Add(at)))
+	}
+	return age
+}
+
+// What is known of an engine that works shows its age once nothing has come for a second, is
+// suspected after two of them, and is as good as new when something comes or the engine rests.
+func TestAge(t *testing.T) {
+	const ms = time.Millisecond
+	r := lookAt(1)
+	for _, c := range []struct {
+		what          string
+		at            time.Duration
+		moves         bool
+		sampled       time.Duration // 0: no new sample
+		runs          bool
+		stalls, shows time.Duration
+		suspect       bool
+	}{
+		{what: "at rest", at: 100 * ms, sampled: 50 * ms},
+		{what: "still", at: 900 * ms, sampled: 900 * ms},
+		{what: "the engine works and tells", at: 1000 * ms, moves: true, sampled: 1000 * ms, runs: true},
+		{what: "nothing came since, for a moment", at: 1250 * ms},
+		{what: "it may have been at work since the look before the log moved", at: 1900 * ms, shows: 1000 * ms},
+		{what: "so it does", at: 2100 * ms, sampled: 2050 * ms, runs: true, stalls: 1100 * ms, shows: 1200 * ms},
+		{what: "it works on", at: 2900 * ms, stalls: 1900 * ms, shows: 2000 * ms},
+		{what: "now it is suspected", at: 3150 * ms, sampled: 3050 * ms, runs: true, stalls: 2150 * ms, shows: 2250 * ms, suspect: true},
+		{what: "and goes on", at: 4150 * ms, stalls: 3150 * ms, shows: 3250 * ms, suspect: true},
+		{what: "something came", at: 5000 * ms, moves: true},
+		{what: "nothing again", at: 6500 * ms, sampled: 6400 * ms, runs: true, stalls: 1500 * ms, shows: 2350 * ms},
+		{what: "it rests", at: 7250 * ms, sampled: 7200 * ms},
+		{what: "it rests for long", at: 60 * time.Second, sampled: 59 * time.Second},
+		{what: "and works again", at: 60500 * ms, sampled: 60400 * ms, runs: true, stalls: 100 * ms, shows: 1500 * ms},
+	} {
+		if c.moves {
+			r.at[0]++
+		}
+		if c.sampled > 0 {
+			r.sample(c.sampled, c.runs)
+		}
+		stalls := r.look(c.at)
+		if got := r.age(c.at); stalls != c.stalls || got != c.shows || r.ranks[0].shown.doubt.Load() != c.suspect {
+			t.Errorf("%s: stalls for %v, shows %v, suspect %v; want %v, %v, %v", c.what, stalls, got, r.ranks[0].shown.doubt.Load(), c.stalls, c.shows, c.suspect)
+		}
+	}
+}
+
+// Of an engine with several ranks some may rest while another one works: the gauges do not
+// say which. When none brings anything, all are suspected.
+func TestRanksAtRest(t *testing.T) {
+	r := lookAt(3)
+	for at := time.Duration(0); at < 20*time.Second; at += 250 * time.Millisecond {
+		r.sample(at, true)
+		if at < 10*time.Second {
+			r.at[1]++
+		}
+		stalls, age := r.look(at), r.age(at)
+		switch {
+		case at < 10*time.Second && (stalls > 0 || age > 0):
+			t.Fatalf("at %v: stalls for %v, shows %v while a rank tells", at, stalls, age)
+		case at > 13*time.Second && (stalls < 2*time.Second || age < 3*time.Second || r.ranks[0].plan.Suspect() == 0):
+			t.Fatalf("at %v: stalls for %v, shows %v while no rank tells", at, stalls, age)
+		}
+	}
+	want := "3 event streams bring nothing while their engines work, up to "
+	if got := r.index.still(); len(got) < len(want) || got[:len(want)] != want {
+		t.Errorf("%q", got)
+	}
+}
+
+// Engines with large blocks write more seldom.
+func TestAgeOfLargeBlocks(t *testing.T) {
+	r := lookAt(1)
+	r.w.block = 4 * usualBlock
+	for at := time.Duration(0); at < 20*time.Second; at += 500 * time.Millisecond {
+		r.sample(at, true)
+		stalls, age := r.look(at), r.age(at)
+		if shows := at >= 4*time.Second; (age > 0) != shows || stalls > at/4 {
+			t.Errorf("at %v: stalls for %v, shows %v", at, stalls, age)
+		}
+	}
+}
+
+// An engine whose gauges cannot be read works while its answers are on their way.
+func TestWorkWithoutGauges(t *testing.T) {
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
+	ep, now := pool.Snapshot().Endpoints[0], time.Now()
+	f := func(what string, want work) {
+		t.Helper()
+		if got := workOf(pool.Book(), ep, now); !got.at.Equal(want.at) || got.runs != want.runs || got.block != want.block {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	f("never read", work{at: now})
+	ep.SetGauges(endpoint.Gauges{At: now.Add(-time.Second), Running: 2, BlockSize: 64})
+	f("read a second ago", work{at: now.Add(-time.Second), runs: true, block: 64})
+	ep.SetGauges(endpoint.Gauges{At: now.Add(-5 * time.Second), Running: 2, BlockSize: 64})
+	f("nothing is under way", work{at: now, block: 64})
+	pool.Book().SetRemote(ep, endpoint.Load{Requests: 3, Waiting: 3})
+	f("all wait for their first token", work{at: now, block: 64})
+	pool.Book().SetRemote(ep, endpoint.Load{Requests: 3, Waiting: 2})
+	f("one is being answered", work{at: now, runs: true, block: 64})
+}

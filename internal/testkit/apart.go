@@ -1,0 +1,102 @@
+package testkit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Apart starts a command in a network namespace of its own: as root of a user
+// namespace of its own where the kernel lets everybody have one, else as root. It calls
+// cmd once or twice.
+func Apart(cmd func() *exec.Cmd) (*exec.Cmd, error) {
+	c := cmd()
+	c.SysProcAttr = cmp.Or(c.SysProcAttr, &syscall.SysProcAttr{})
+	c.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
+	c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+	c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	user := c.Start()
+	if user == nil {
+		return c, nil
+	}
+	c = cmd()
+	c.SysProcAttr = cmp.Or(c.SysProcAttr, &syscall.SysProcAttr{})
+	c.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	if err := c.Start(); err != nil {
+		return nil, fmt.Errorf("this test needs network namespaces: with a user namespace: %w; without: %w "+
+			"(sysctl kernel.unprivileged_userns_clone=1, or root with CAP_SYS_ADMIN)", user, err)
+	}
+	return c, nil
+}
+
+const envApart = "GRAPEVINE_TEST_APART"
+
+// RunApart is m.Run in a network namespace of its own, which has a loopback device and
+// nothing else: every port is free there, also those below 1024. Where the system
+// allows none, it says so and runs in the network of the machine.
+func RunApart(m *testing.M) int {
+	if os.Getenv(envApart) != "" {
+		if err := loopback(); err != nil {
+			fmt.Fprintln(os.Stderr, "loopback device:", err)
+			return 1
+		}
+		return m.Run()
+	}
+	runtime.LockOSThread() // the child lives as long as the thread that started it
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	child, err := Apart(func() *exec.Cmd {
+		c := exec.Command(self, os.Args[1:]...)
+		c.Env = append(os.Environ(), envApart+"=1")
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+		return c
+	})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%v; they run in the network of this machine, as root and with port 80 free, or fail\n", err)
+		return m.Run()
+	}
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		for s := range told {
+			_ = child.Process.Signal(s)
+		}
+	}()
+	var ended *exec.ExitError
+	switch err := child.Wait(); {
+	case err == nil:
+		return 0
+	case errors.As(err, &ended):
+		return max(ended.ExitCode(), 1)
+	default:
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+}
+
+// loopback takes the loopback device up.
+func loopback() error {
+	ctl, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(ctl)
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(ctl, unix.SIOCSIFFLAGS, r)
+}

@@ -1,0 +1,42 @@
+package testkit
+
+import (
+	"testing"
+	"time"
+)
+
+// Patience is when what a test waits for counts as hung. It is no limit of what is
+// tested: a slow machine with other work stays far below it.
+const Patience = 3 * time.Minute
+
+// Await polls until ok holds; the test fails where it does not come to that.
+func Await(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	if !Comes(ok) {
+		tb.Fatalf("not within %v: %s", Patience, what)
+	}
+}
+
+// Eventually polls until nothing is amiss, and says how long that took; the test
+// fails with what was amiss last.
+func Eventually(tb testing.TB, amiss func() string) time.Duration {
+	tb.Helper()
+	begun, why := time.Now(), ""
+	if !Comes(func() bool { why = amiss(); return why == "" }) {
+		tb.Fatalf("not within %v: %s", Patience, why)
+	}
+	return time.Since(begun)
+}
+
+// Comes polls until ok holds and says whether it does in the end, the more rarely the
+// longer it takes.
+func Comes(ok func() bool) bool {
+	for begun := time.Now(); !ok(); {
+		waited := time.Since(begun)
+		if waited > Patience {
+			return false
+		}
+		time.Sleep(min(max(waited/20, time.Millisecond), 50*time.Millisecond))
+	}
+	return true
+}

@@ -1,0 +1,109 @@
+package sidecar
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/pd/handover"
+)
+
+// compressed reports whether a body is in an encoding that is not looked into.
+func compressed(h http.Header) bool {
+	e := h.Get("Content-Encoding")
+	return e != "" && !strings.EqualFold(e, "identity")
+}
+
+// readBody reads a body within its limit and takes hand-over members off it. It answers
+// the client and returns false where that cannot be done.
+func (s *Server) readBody(in *intake, from io.ReadCloser) (o handover.Object, ok bool) {
+	refuse := func(status int, message string) (handover.Object, bool) {
+		writeError(in.w, status, message)
+		return o, false
+	}
+	text, err := in.receive(from, s.o.MaxBody)
+	switch large := (*http.MaxBytesError)(nil); {
+	case errors.As(err, &large):
+		return refuse(http.StatusRequestEntityTooLarge, "the request body is too large")
+	case errors.Is(err, errMemory):
+		return refuse(http.StatusServiceUnavailable, "no memory left for the request body")
+	case err != nil:
+		return refuse(http.StatusBadRequest, "the request body broke off")
+	}
+	if o, err = handover.Parse(text); err != nil {
+		return refuse(http.StatusBadRequest, "the request body is not a JSON object")
+	}
+	body, removed, err := s.o.HandOver.Apply(&o)
+	if err != nil {
+		return refuse(http.StatusBadRequest, err.Error())
+	}
+	if removed != nil {
+		s.m.stripped.Inc()
+		if o, err = handover.Parse(body); err != nil {
+			return refuse(http.StatusBadRequest, err.Error())
+		}
+	}
+	return o, true
+}
+
+// maxSpace bounds the white space before the JSON of a body that is passed on.
+const maxSpace = 4 << 10
+
+// inspect takes hand-over members off the body of a request that is passed on: engines
+// serve prompts at more paths than those that are split (/invocations, PUT /generate). Forms
+// hold none, and what is no JSON object is not touched. It answers the client and returns
+// false where the body may hold members that cannot be looked for.
+func (s *Server) inspect(in *intake) bool {
+	w, r := in.w, in.r
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if r.Body == nil || r.Body == http.NoBody || strings.HasPrefix(kind, "multipart/") {
+		return true
+	}
+	if compressed(r.Header) {
+		writeError(w, http.StatusUnsupportedMediaType, "compressed request bodies are not supported")
+		return false
+	}
+	text, space := bufio.NewReader(r.Body), 0
+	var first byte
+	for {
+		c, err := text.ReadByte()
+		if errors.Is(err, io.EOF) {
+			r.Body = io.NopCloser(strings.NewReader(strings.Repeat(" ", space)))
+			return true
+		} else if err != nil || space > maxSpace {
+			writeError(w, http.StatusBadRequest, "the request body broke off, or begins with white space alone")
+			return false
+		}
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			first = c
+			break
+		}
+		space++
+	}
+	_ = text.UnreadByte() // the byte that was just read
+	rest := struct {
+		io.Reader
+		io.Closer
+	}{text, r.Body}
+	switch first {
+	case 0, 0xef, 0xfe, 0xff: // Python reads JSON in UTF-16 and UTF-32 too, and behind a byte order mark
+		writeError(w, http.StatusBadRequest, "request bodies must be UTF-8 without a byte order mark")
+		return false
+	case '{':
+		o, ok := s.readBody(in, rest)
+		if !ok {
+			return false
+		}
+		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(o.Text())), int64(len(o.Text())), nil
+		r.Header.Set("Content-Length", strconv.Itoa(len(o.Text())))
+		return true
+	}
+	rest.Reader = io.MultiReader(strings.NewReader(strings.Repeat(" ", space)), text)
+	r.Body = rest
+	return true
+}

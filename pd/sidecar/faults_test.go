@@ -1,0 +1,98 @@
+package sidecar
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// prefiller is a prefill engine that is sick in one way.
+func prefiller(t *testing.T, h http.HandlerFunc) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+func says(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set(request.HeaderFaults, "0=broken") // engines have no say in it
+		w.Header().Set(request.HeaderHandOver, "1;failed=1")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// TestFaultsAreTold: the answer says which prefill engines were asked in vain and why, by
+// their places in the list that the request named; of what clients do wrong, and of engines
+// that found the request wrong, it says nothing.
+func TestFaultsAreTold(t *testing.T) {
+	const whole = `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]]}}`
+	good := prefiller(t, says(200, whole))
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	refuses := strings.TrimPrefix(gone.URL, "http://")
+	hangs := prefiller(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() })
+	cuts := prefiller(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "{")
+		panic(http.ErrAbortHandler)
+	})
+	engine := httptest.NewServer(says(200, whole))
+	defer engine.Close()
+	passed, err := New(Options{Engine: engine.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	if passed.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/models", nil)); w.Header().Get(request.HeaderFaults)+w.Header().Get(request.HeaderHandOver) != "" {
+		t.Errorf("an engine reports: %v", w.Header())
+	}
+	for _, c := range []struct {
+		name    string
+		targets []string
+		change  func(*Options)
+		status  int
+		want    string
+	}{
+		{"well", []string{good}, nil, 200, ""},
+		{"refuses", []string{refuses, good}, nil, 200, "0=refused"},
+		{"hangs", []string{hangs, good}, nil, 200, "0=timeout"},
+		{"breaks off", []string{cuts, good}, nil, 200, "0=broken"},
+		{"fails, and the next talks nonsense", []string{prefiller(t, says(500, "")), prefiller(t, says(200, "<html>"))}, nil, 200, "0=status_5xx,1=garbage"},
+		{"has no room", []string{prefiller(t, says(503, "")), good}, nil, 200, "0=busy"},
+		{"finds the request wrong", []string{prefiller(t, says(400, "{}"))}, nil, 200, ""},
+		{"nobody else", []string{refuses, refuses}, func(o *Options) { o.NoFallback = true }, 503, "0=refused,1=refused"},
+		{"the second first", []string{good, refuses}, func(o *Options) { o.Sample, o.Random = true, func() uint64 { return 1 } }, 200, "1=refused"},
+		{"in a room", []string{refuses, refuses}, func(o *Options) { o.Connector, o.Engine = SGLang, "http://"+hangs }, 503, "0=refused,1=refused"},
+		{"an engine that cannot be reached", []string{refuses}, func(o *Options) { o.Engine = gone.URL }, 503, "0=refused"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := Options{Engine: engine.URL, Prefill: time.Minute}
+			if c.name == "hangs" {
+				o.Prefill = 2 * time.Second // for each target: the second needs some of it
+			}
+			if c.change != nil {
+				c.change(&o)
+			}
+			s, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"m","messages":[]}`))
+			r.Header.Set(headerPrefiller, strings.Join(c.targets, ","))
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			if got := w.Header().Get(request.HeaderFaults); w.Code != c.status || got != c.want {
+				t.Errorf("status %d, faults %q, want %d, %q: %s", w.Code, got, c.status, c.want, w.Body)
+			}
+		})
+	}
+}

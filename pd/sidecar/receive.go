@@ -1,0 +1,59 @@
+package sidecar
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	memory "github.com/grapevine-epp/grapevine/internal/budget"
+)
+
+const (
+	// bodyPatience is how long a body may take to come, and bodySpeed the bytes a second
+	// that buy it more.
+	bodyPatience = 30 * time.Second
+	bodySpeed    = 64 << 10
+)
+
+var errMemory = errors.New("sidecar: no memory left for a request body")
+
+// intake is what a request has taken of the memory for bodies.
+type intake struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	budget *memory.Budget
+	taken  int
+}
+
+// receive reads the request's body from a reader, up to a limit. Its bytes are taken from
+// the budget as they come: who announces many and sends none takes nothing.
+func (in *intake) receive(from io.ReadCloser, limit int64) ([]byte, error) {
+	size := limit
+	if n := in.r.ContentLength; n >= 0 {
+		size = min(size, n)
+	}
+	c := http.NewResponseController(in.w)
+	_ = c.SetReadDeadline(time.Now().Add(bodyPatience + time.Duration(size/bodySpeed)*time.Second)) // where connections have none, they wait
+	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
+	return io.ReadAll(charged{in, http.MaxBytesReader(in.w, from, limit)})
+}
+
+// end gives back what was taken.
+func (in *intake) end() { in.budget.Give(memory.Bodies, in.taken) }
+
+// charged takes what it reads from the budget.
+type charged struct {
+	in *intake
+	r  io.Reader
+}
+
+// Read implements io.Reader.
+func (c charged) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if !c.in.budget.Take(memory.Bodies, n) {
+		return 0, errMemory
+	}
+	c.in.taken += n
+	return n, err
+}

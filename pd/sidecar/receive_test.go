@@ -1,0 +1,56 @@
+package sidecar
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	memory "github.com/grapevine-epp/grapevine/internal/budget"
+)
+
+// TestBodiesTakeMemory sends bodies that fit, that do not, and that break off: what was
+// taken for them is given back at the end of each request, not before.
+func TestBodiesTakeMemory(t *testing.T) {
+	b := memory.New(5 << 10)
+	share := b.Share(memory.Bodies)
+	during := int64(0)
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		during = b.Used(memory.Bodies)
+		_, _ = io.WriteString(w, `{}`)
+	}))
+	defer engine.Close()
+	s, err := New(Options{Engine: engine.URL, Budget: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := ""
+	ask := func(body io.Reader) int {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest("POST", path, body))
+		if used := b.Used(memory.Bodies); used != 0 {
+			t.Errorf("%d bytes are still taken", used)
+		}
+		return w.Code
+	}
+	for _, path = range []string{"/v1/completions", "/invocations"} { // one is served in parts, one is passed on
+		small := `{"model":"m","prompt":"a"}`
+		if status := ask(strings.NewReader(small)); status != http.StatusOK || during != int64(len(small)) {
+			t.Errorf("status %d, and %d bytes are taken while the engine works, want %d", status, during, len(small))
+		}
+		large := `{"model":"m","prompt":"` + strings.Repeat("x", int(share)) + `"}`
+		if status := ask(strings.NewReader(large)); status != http.StatusServiceUnavailable {
+			t.Errorf("status %d for a body of %d bytes, with memory for %d", status, len(large), share)
+		}
+		if status := ask(io.MultiReader(strings.NewReader(small), broken{})); status != http.StatusBadRequest {
+			t.Errorf("status %d for a body that broke off", status)
+		}
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errors.New("broken off") }

@@ -1,0 +1,147 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/flow"
+)
+
+// TestReload: when rules change while requests wait, nobody is lost or let go too many, those
+// that wait go on by the new rules, and places that were given by the old ones come back.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules := func(places int64, o flow.Options) *Config {
+			return &Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: places}, Queue: func() flow.Options { return o }}
+		}
+		g, err := New(Options{Pool: pool(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Configure(rules(2, flow.Options{}))
+		ctx, stop := context.WithCancel(context.Background())
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); g.Run(ctx) }()
+		var held []picker.Place
+		for range 2 {
+			p, err := g.Wait(ctx, asks("a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, p)
+		}
+		type went struct {
+			name  string
+			place picker.Place
+		}
+		gone := make(chan went, 20)
+		for i := range 8 { // six of a, then two of b
+			name := "a"
+			if i >= 6 {
+				name = "b"
+			}
+			go func() {
+				p, err := g.Wait(context.Background(), asks(name))
+				if err != nil {
+					t.Error(err)
+				}
+				gone <- went{name, p}
+			}()
+			synctest.Wait()
+		}
+		state := func(what string, places, inFlight int64, waiting int) {
+			t.Helper()
+			time.Sleep(time.Second) // of the test's own clock
+			synctest.Wait()
+			if s := g.Status()[0]; s.Places != places || s.InFlight != inFlight || s.Waiting != waiting {
+				t.Errorf("%s: %d of %d places held, %d wait; want %d of %d, %d", what, s.InFlight, s.Places, s.Waiting, inFlight, places, waiting)
+			}
+		}
+		state("full", 2, 2, 8)
+		g.Configure(rules(1, flow.Options{}))
+		state("a smaller pool", 1, 2, 8)
+		g.Configure(rules(4, flow.Options{Default: flow.Band{Fairness: flow.Places}}))
+		state("a larger pool, by turns", 4, 4, 6)
+		names := []string{(<-gone).name, (<-gone).name}
+		if !slices.Contains(names, "b") {
+			t.Errorf("by turns %v went, want one of b too", names)
+		}
+		for _, p := range held {
+			g.Leave(p, 1)
+			g.Leave(p, 1) // twice is once, also of a place given by earlier rules
+		}
+		state("two have ended", 4, 4, 4)
+		g.Configure(rules(4, flow.Options{MaxRequests: 4}))
+		state("a limit", 4, 4, 4)
+		if _, err := g.Wait(ctx, asks("a")); err == nil {
+			t.Error("one more than may wait was let in")
+		}
+		g.Configure(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(gone) != 6 {
+			t.Errorf("%d of 6 went when nobody is to wait any more", len(gone))
+		}
+		for range len(gone) {
+			g.Leave((<-gone).place, 1)
+		}
+		stop()
+		<-stopped
+	})
+}
+
+// TestReloadUnderway: rules that change all the time while requests come, go and leave lose
+// nobody, and what is held is nothing in the end.
+func TestReloadUnderway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := New(Options{Pool: pool(2)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		configure := func(i int) {
+			o := flow.Options{Default: flow.Band{Fairness: flow.Fairness(i % 4), Ordering: flow.Ordering(i / 4 % 4)}}
+			g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: int64(1 + i%3)}, Queue: func() flow.Options { return o }})
+		}
+		configure(0)
+		ctx, stop := context.WithCancel(context.Background())
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); g.Run(ctx) }()
+		ended := make(chan error, 300)
+		for i := range 300 {
+			go func() {
+				time.Sleep(time.Duration(i%50) * time.Millisecond)
+				mine, leave := context.WithTimeout(context.Background(), time.Duration(1+i%7)*200*time.Millisecond)
+				defer leave()
+				p, err := g.Wait(mine, asks(fmt.Sprint(i%5)))
+				if err == nil {
+					time.Sleep(time.Duration(1+i%20) * time.Millisecond)
+					g.Leave(p, 1)
+				}
+				ended <- err
+			}()
+		}
+		for i := range 200 {
+			time.Sleep(7 * time.Millisecond)
+			configure(i)
+		}
+		served := 0
+		for range 300 {
+			if <-ended == nil {
+				served++
+			}
+		}
+		if served < 100 {
+			t.Errorf("%d of 300 were served", served)
+		}
+		if s := g.Status()[0]; s.InFlight != 0 || s.Waiting != 0 {
+			t.Errorf("%d wait, %d places are held after all have ended", s.Waiting, s.InFlight)
+		}
+		stop()
+		<-stopped
+	})
+}

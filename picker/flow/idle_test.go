@@ -1,0 +1,33 @@
+package flow
+
+import "testing"
+
+// Replicas that hold nothing tell nothing: the one to which everybody comes takes the
+// whole pool all the same.
+func TestIdleReplicasLeaveThePool(t *testing.T) {
+	c := New(Options{})
+	c.SetCapacity(1, Capacity{Places: 90, Endpoints: 9})
+	now := int64(2)
+	for _, peer := range []string{"b", "c"} {
+		c.Hear(now, peer, []Gauge{{InFlight: 1}})
+		c.Hear(now+1, peer, nil)
+	}
+	c.Witness(now+2, 0)
+	now += 10 * int64(1e9)
+	c.Advance(now)
+	let := 0
+	for range 200 {
+		now++
+		if _, out := c.Offer(now, Ask{}); out == Dispatched {
+			let++
+		}
+	}
+	for range 3 {
+		now += 50 * ms
+		c.Advance(now)
+		let += len(dispatched(c))
+	}
+	if let != 90 {
+		t.Errorf("%d of 90 places are held while %d wait", let, c.waiting)
+	}
+}

@@ -1,0 +1,105 @@
+package flow
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Reconfigure makes o the rules of all that waits and is in flight. Handles stay, and so do
+// the time that requests have waited and, within the new order, their turn. A request that
+// may no longer wait so long expires with the next Advance; what exceeds a lower limit makes
+// way, the newest first. places, which may be nil, counts a request's places anew.
+//
+// Nothing is let go before the next SetCapacity or Advance: the capacity may be counted
+// differently too.
+func (c *Core) Reconfigure(now int64, o Options, places func(tokens int64) int64) {
+	c.now = now
+	old := c.flows
+	waiting, flying := c.everybody()
+	c.begin(o)
+	c.ends.items = c.ends.items[:0]
+	c.waiting, c.bytes, c.own = 0, 0, 0
+	for _, f := range old {
+		c.remember(f)
+	}
+	for _, i := range flying {
+		c.rejoin(i, places)
+		c.fly(i)
+	}
+	for _, i := range waiting {
+		c.rejoin(i, places)
+		c.enqueue(i)
+	}
+	for k := range c.revoked {
+		c.revoked[k].places = c.slab[c.slot(c.revoked[k].handle)].places
+	}
+	c.sum()
+	c.shrink()
+	c.stale, c.urgent = true, true
+}
+
+// everybody returns what waits, in order of arrival, and what is in flight, in the order in
+// which it was let go.
+func (c *Core) everybody() (waiting, flying []int32) {
+	waiting = slices.Clone(c.ends.items)
+	for i := range c.slab {
+		if c.slab[i].state == Dispatched {
+			flying = append(flying, int32(i))
+		}
+	}
+	slices.SortFunc(waiting, func(a, b int32) int { return cmp.Compare(c.slab[a].seq, c.slab[b].seq) })
+	slices.SortFunc(flying, func(a, b int32) int {
+		x, y := &c.slab[a], &c.slab[b]
+		return cmp.Or(cmp.Compare(x.dispatched, y.dispatched), cmp.Compare(x.seq, y.seq))
+	})
+	return waiting, flying
+}
+
+// remember keeps of a flow of earlier rules what it was served, and what silent replicas
+// hold for it.
+func (c *Core) remember(old *flow) {
+	old.serve(c.now, 0, old.band.Service.HalfLife)
+	if old.ghost == 0 && old.service == 0 {
+		return
+	}
+	f := c.flow(c.band(old.band.Priority), old.id)
+	f.service, f.serveAt, f.servedAt = f.service+old.service, c.now, max(f.servedAt, old.servedAt)
+	if f.use(c.now); old.ghost > 0 {
+		c.awake(f)
+		f.ghost += old.ghost
+	}
+}
+
+// rejoin finds the flow of a request by the rules that hold.
+func (c *Core) rejoin(i int32, places func(tokens int64) int64) {
+	w := &c.slab[i]
+	w.flow = c.flow(c.band(w.priority), w.id)
+	w.prev, w.next = none, none
+	if places != nil {
+		w.places = max(places(w.tokens), 1)
+	}
+}
+
+// shrink has this replica's part of what exceeds the limits make way.
+func (c *Core) shrink() {
+	for _, b := range c.bands {
+		requests := part(b.MaxRequests, int64(b.waiting), b.others.requests)
+		bytes := part(b.MaxBytes, b.bytes, b.others.bytes)
+		for b.waiting > 0 && (int64(b.waiting) > requests || b.bytes > bytes) {
+			c.leave(b.arrivals.last, Displaced)
+		}
+	}
+	all := c.fleet.all
+	requests, bytes := part(c.o.MaxRequests, int64(c.waiting), all.requests), part(c.o.MaxBytes, c.bytes, all.bytes)
+	for c.waiting > 0 && (int64(c.waiting) > requests || c.bytes > bytes) {
+		c.leave(c.lastBelow(never), Displaced)
+	}
+}
+
+// part returns how much of a limit is this replica's, by what waits here and elsewhere.
+func part(limit, own, others int64) int64 {
+	if limit <= 0 || own+others <= limit {
+		return never
+	}
+	return int64(float64(limit) * float64(own) / float64(own+others))
+}

@@ -1,0 +1,109 @@
+package flow
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// meanWaiting runs the world and returns how many requests of a flow wait, in the mean.
+func (w *world) meanWaiting(id string, d int64) float64 {
+	sum, looks := 0, 0
+	for end := w.now + d; w.now < end; looks++ {
+		w.until(w.now + 20*ms)
+		for _, r := range w.replicas {
+			for _, f := range r.queued {
+				if f == id {
+					sum++
+				}
+			}
+		}
+	}
+	return float64(sum) / float64(looks)
+}
+
+// TestFleetIsStrict: requests of a higher band that come to one replica pass those of lower
+// ones that wait at the others. Where they may end those in flight there, they hardly wait,
+// and not many more are ended than came.
+func TestFleetIsStrict(t *testing.T) {
+	s := int64(time.Second)
+	chat, batch := Ask{Flow: "chat", Priority: 10}, Ask{Flow: "batch", Priority: -1, Endable: true}
+	play := func(capacity int64, mean float64, evict bool) (waiting float64, offered, ended int) {
+		o := tenants
+		o.TTL, o.Evict = 20*time.Second, evict
+		w := newWorld(5, 3, capacity, mean, o)
+		w.streamOf(chat, float64(capacity)/mean/3, []float64{1, 0, 0}) // a third of the places
+		w.streamOf(batch, 3*float64(capacity)/mean, []float64{0, .5, .5})
+		w.until(10 * s)
+		offered, ended = w.flow("chat").offered, w.evicted
+		waiting = w.meanWaiting("chat", 30*s)
+		t.Logf("%d places, eviction %v: %.2f of chat wait in the mean; at most %d places are held", capacity, evict, waiting, w.most)
+		w.check(t)
+		return waiting, w.flow("chat").offered - offered, w.evicted - ended
+	}
+	if waiting, _, _ := play(120, 2, false); waiting > 2 {
+		t.Errorf("%.2f requests of chat wait in the mean while batch runs", waiting)
+	}
+	patient, _, none := play(24, 20, false)
+	served, offered, ended := play(24, 20, true)
+	if served > .3*patient || none != 0 || ended > offered+offered/4 {
+		t.Errorf("%.2f requests of chat wait in the mean where batch makes way, %.2f where not; %d are ended for %d that came", served, patient, ended, offered)
+	}
+}
+
+// TestEvictForOthers: a replica ends what it holds for requests that wait elsewhere when they
+// have nobody of their own, it holds most, and there is no room; what comes free is not taken
+// by its own requests of less priority.
+func TestEvictForOthers(t *testing.T) {
+	held := func(t *testing.T) (*Core, []Handle) {
+		c := New(Options{Evict: true})
+		c.SetCapacity(1, Capacity{Places: 4, Endpoints: 1})
+		var list []Handle
+		for i := range 4 {
+			list = append(list, offer(t, c, int64(2+i), Ask{Priority: -1, Endable: true}, Dispatched))
+		}
+		offer(t, c, 8, Ask{Priority: -1, Endable: true}, Queued)
+		return c, list
+	}
+	for what, tc := range map[string]struct {
+		told map[string][]Gauge
+		want int
+	}{
+		"one waits":              {map[string][]Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}}}, 1},
+		"two at a time":          {map[string][]Gauge{"b": {{Priority: 0, Requests: 9, Waiting: 9}}}, 2},
+		"it has its own":         {map[string][]Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}, {Priority: -2, InFlight: 1}}}, 0},
+		"another holds more":     {map[string][]Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}}, "c": {{Priority: -3, InFlight: 5}}}, 0},
+		"another holds less":     {map[string][]Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}}, "c": {{Priority: -3, InFlight: 3}}}, 1},
+		"of the same priority":   {map[string][]Gauge{"b": {{Priority: -1, Requests: 1, Waiting: 1}}}, 0},
+		"of higher, but batch":   {map[string][]Gauge{"b": {{Priority: 0, Requests: 1, Waiting: 1}}}, 1},
+		"nobody waits elsewhere": {map[string][]Gauge{"b": {{Priority: 2, InFlight: 1}}}, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c, list := held(t)
+			for origin, g := range tc.told {
+				c.Hear(10, origin, g)
+			}
+			if c.Advance(11); len(c.Events(nil)) > 0 {
+				t.Error("somebody is ended before what others tell is known to last")
+			}
+			for origin, g := range tc.told {
+				c.Hear(80*ms, origin, g)
+			}
+			c.Advance(80 * ms)
+			var want []Event
+			for i := range tc.want {
+				want = append(want, Event{list[3-i], Evicted})
+			}
+			if diff := cmp.Diff(want, c.Events(nil)); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			for i := range tc.want {
+				c.Release(81*ms, list[3-i], -1)
+			}
+			if got := dispatched(c); len(got) > 0 {
+				t.Error("what came free for others was taken by a request of less priority")
+			}
+		})
+	}
+}

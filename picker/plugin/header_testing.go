@@ -1,0 +1,58 @@
+package plugin
+
+import (
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// HeaderTesting keeps the endpoints that the header test-epp-endpoint-selection
+// names (ip:port or ip, separated by commas) and scores them in its order. It
+// exists for conformance tests. Without the header it keeps everybody.
+type HeaderTesting struct{}
+
+// testPlace returns where in the list the endpoint is named, −1 when it is not.
+func testPlace(list string, v *picker.View) int {
+	ip, _, _ := strings.Cut(v.Address, "]:")
+	ip = strings.TrimPrefix(ip, "[")
+	if !strings.Contains(v.Address, "]") {
+		ip, _, _ = strings.Cut(v.Address, ":")
+	}
+	for place := 0; list != ""; place++ {
+		var item string
+		item, list, _ = strings.Cut(list, ",")
+		if item = strings.TrimSpace(item); item == v.Address || item == ip {
+			return place
+		}
+	}
+	return -1
+}
+
+func testHeader(c *picker.Cycle) string {
+	if c.Request.Headers == nil {
+		return ""
+	}
+	return c.Request.Headers.Get(request.HeaderTestSelection)
+}
+
+// Filter implements picker.Filter.
+func (HeaderTesting) Filter(c *picker.Cycle, keep []bool) {
+	list := testHeader(c)
+	if list == "" {
+		return
+	}
+	for k := range keep {
+		keep[k] = testPlace(list, c.At(k)) >= 0
+	}
+}
+
+// Score implements picker.Scorer.
+func (HeaderTesting) Score(c *picker.Cycle, scores []float64) {
+	list := testHeader(c)
+	for k := range scores {
+		if place := testPlace(list, c.At(k)); place >= 0 {
+			scores[k] = 1 / float64(1+place)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package served
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// TestMemoryOfLists reads lists that would become many times their size: memory stays
+// below 4 MiB, for 8,192 models, and 12 bytes for each byte.
+func TestMemoryOfLists(t *testing.T) {
+	const size = maxPage / 2
+	for _, unit := range []string{`1,`, `{},`, `[],`, `{"id":"m"},`, `{"id":"m","parent":"p"},`, `{"":0},`} {
+		for _, form := range []string{`{"object":"list","data":[`, `{"data":[{"id":"a"}],"data":[`} {
+			page := []byte(form + strings.Repeat(unit, size/len(unit)) + `{"id":"z"}]}`)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			list, err := Decode(page, endpoint.EngineUnknown)
+			runtime.ReadMemStats(&after)
+			if n := int(after.TotalAlloc - before.TotalAlloc); n > 4<<20+12*len(page) {
+				t.Errorf("%s: %d bytes for a page of %d, %v", unit, n, len(page), err)
+			}
+			if len(list.Models) > maxModels || list.Rejects {
+				t.Errorf("%s: %d models, rejects %v", unit, len(list.Models), list.Rejects)
+			}
+		}
+	}
+}
