@@ -143,12 +143,14 @@ func (s *File) refuse(result string, problems []Problem) {
 	s.mu.Lock()
 	same := slices.Equal(s.status.Problems, problems)
 	s.status.Problems = problems
+	if !same { // before the lock goes: metrics agree with a status that is seen
+		s.metrics.reloads.WithLabelValues(result).Inc()
+		s.metrics.ok.Set(0)
+	}
 	s.mu.Unlock()
 	if same {
 		return
 	}
-	s.metrics.reloads.WithLabelValues(result).Inc()
-	s.metrics.ok.Set(0)
 	s.opts.Sink.Log.Warn("endpoints file refused, keeping the list in use", "path", s.opts.Path,
 		"endpoints", len(s.specs), "problems", len(problems), "first", problems[0].String())
 }
@@ -162,9 +164,9 @@ func (s *File) adopt(ctx context.Context, list []Endpoint) {
 	s.mu.Lock()
 	s.status.Problems = nil
 	s.status.Read = s.opts.Now()
-	s.mu.Unlock()
 	s.metrics.ok.Set(1)
-	s.metrics.lastOK.Set(float64(s.opts.Now().UnixMilli()) / 1e3)
+	s.metrics.lastOK.Set(float64(s.status.Read.UnixMilli()) / 1e3)
+	s.mu.Unlock()
 	result := resultUnchanged
 	if s.tell() {
 		result = resultChanged
