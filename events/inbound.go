@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,6 +79,7 @@ type caller struct {
 	rank   uint16
 	relay  bool              // it may speak for others
 	guests map[string]*guest // by topic. Of the goroutine that reads.
+	denied []string          // topics of endpoints that were not known when they came; under inbound.mu
 }
 
 // guest is what one connection says of one source.
@@ -253,7 +255,10 @@ func (in *inbound) welcome(c *caller, topic []byte) *guest {
 	defer in.mu.Unlock()
 	s, reason := in.find(c, topic)
 	if s == nil {
-		// Not kept: the pool may come to know it.
+		// No guest is kept: the pool may come to know it.
+		if len(c.denied) < inboundTopics && !slices.Contains(c.denied, string(topic)) {
+			c.denied = append(c.denied, string(topic))
+		}
 		in.refuse(reason)
 		return nil
 	}
@@ -318,12 +323,20 @@ func (in *inbound) expect(s *subscriber) {
 	s.waits()
 }
 
-// seat gives connections that are there already to streams that no other can be of, once
-// all streams are known.
+// seat gives connections that are there already to streams that their topics have named
+// before, or that no other can be of, once all streams are known: an engine that has
+// nothing to say for now would not be heard otherwise.
 func (in *inbound) seat() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for c := range in.conns {
+		c.denied = slices.DeleteFunc(c.denied, func(topic string) bool {
+			s, _ := in.find(c, []byte(topic))
+			if s != nil && in.by[s.src] == nil {
+				in.attach(c, s)
+			}
+			return s != nil
+		})
 		if s, _ := in.find(c, nil); s != nil && !c.relay && in.by[s.src] == nil {
 			in.attach(c, s)
 		}

@@ -33,15 +33,20 @@ func openInbound(t *testing.T, o Inbound, replay string) (r *reader, at string) 
 	if err := r.Listen(o); err != nil {
 		t.Fatal(err)
 	}
+	r.Set(dialling(replay))
+	all := r.Inbound()
+	return r, "tcp://" + all[len(all)-1].String()
+}
+
+// dialling returns two endpoints at one address, whose engines dial in.
+func dialling(replay string) []EndpointSource {
 	stream := Stream{Rank: testSource.Rank, Events: InboundFrom("127.0.0.1"), Replay: replay}
 	other := stream
 	other.Replay = ""
-	r.Set([]EndpointSource{
+	return []EndpointSource{
 		{ID: testSource.Endpoint, Name: "127.0.0.1:8001", Pod: "pod-a", Model: testModel, Streams: []Stream{stream}},
 		{ID: testSource.Endpoint + 1, Name: "127.0.0.1:8002", Pod: "pod-b", Model: testModel, Streams: []Stream{other}},
-	})
-	all := r.Inbound()
-	return r, "tcp://" + all[len(all)-1].String()
+	}
 }
 
 func startDialling(t *testing.T, to, replay, topic string, before, seed int) *vllm {
@@ -153,6 +158,21 @@ func TestDialInBelievesNobody(t *testing.T) {
 		t.Error("one connection too many was taken")
 	}
 	r.refused(t, refusedCrowded, 1)
+}
+
+// TestDialInBeforeTheEndpointIsKnown: a publisher that said who it is before its endpoint
+// was of the pool is listened to once it is, also when it has nothing more to say.
+func TestDialInBeforeTheEndpointIsKnown(t *testing.T) {
+	r, at := openInbound(t, Inbound{}, "")
+	r.Set(dialling("")[1:])
+	c := dialIn(t, at)
+	before := testutil.ToFloat64(r.metrics.refused.WithLabelValues(refusedTopic))
+	if err := c.Send([]byte("kv@pod-a@m"), seqOf(0), []byte{0x90}); err != nil {
+		t.Fatal(err)
+	}
+	r.refused(t, refusedTopic, before+1)
+	r.Set(dialling(""))
+	testkit.Await(t, "it is listened to", func() bool { return !strings.Contains(r.Trouble(testSource.Endpoint), "dialled in") })
 }
 
 // TestDialInNewestSpeaks: of two connections for one endpoint the newer is listened to,

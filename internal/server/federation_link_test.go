@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
@@ -32,7 +33,8 @@ func federated(t *testing.T, o *Options, url, cluster, peer string) {
 	}
 	all := []string{"default/*"}
 	o.Federation.Link = &link.Config{
-		Cluster: cluster, SecretFile: key, NATS: &link.NATSConfig{URLs: []string{url}},
+		Cluster: cluster, SecretFile: key, Lease: 20 * time.Second, // the machine may be slow
+		NATS:    &link.NATSConfig{URLs: []string{url}},
 		Exports: []link.ExportConfig{{Pool: fedPool.String(), Gateways: []link.AddressConfig{{Address: "127.0.0.1:1"}}}},
 		Peers:   []link.PeerConfig{{Name: peer, KeyFile: key, Export: all, Accept: all}},
 	}
