@@ -23,7 +23,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
-const chat = "/v1/chat/completions"
+const (
+	chat    = "/v1/chat/completions"
+	sources = "/kv_event_sources"
+)
 
 // smuggled are headers that only pickers may set.
 var smuggled = []string{"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port"}
@@ -106,11 +109,19 @@ func (r *rig) headers() string {
 
 // dial connects to the program as a proxy does.
 func (r *rig) dial() (*grpc.ClientConn, extprocv3.ExternalProcessorClient) {
-	conn, err := grpc.NewClient(r.cage.extproc, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+	conn, c, err := dial(r.cage.extproc)
 	if err != nil {
 		r.t.Error(err)
 	}
-	return conn, extprocv3.NewExternalProcessorClient(conn)
+	return conn, c
+}
+
+func dial(at string) (*grpc.ClientConn, extprocv3.ExternalProcessorClient, error) {
+	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, extprocv3.NewExternalProcessorClient(conn), nil
 }
 
 // stream opens a request of its own and sends n bytes of its body, in pieces.
@@ -184,7 +195,7 @@ func (r *rig) names() string {
 }
 
 func (r *rig) ranks() string {
-	defer r.liar.says.Store("/kv_event_sources", func(w http.ResponseWriter) { http.Error(w, "none", http.StatusNotFound) })
+	defer r.truth(sources)
 	before := r.cage.files()
 	many := func(n int, at func(i int) string) func(w http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
@@ -206,7 +217,7 @@ func (r *rig) ranks() string {
 		many(30_000, func(i int) string { return fmt.Sprintf("127.0.%d.%d:9000", i>>8, i&255) }),
 		many(200, func(int) string { return "127.0.0.1:9000" }), redirect,
 	} {
-		r.liar.says.Store("/kv_event_sources", say)
+		r.lie(sources, say)
 		r.stir()
 		time.Sleep(3 * time.Second)
 	}

@@ -3,9 +3,12 @@
 //
 //  1. A cage runs the program in a memory cgroup, or samples its memory and kills
 //     it where there are no cgroups (cage_test.go).
-//  2. A rig opens engines, an engine that lies, the caged program and an Envoy
-//     (rig_test.go).
-//  3. Each attack runs beside honest requests; afterwards the program must be
+//  2. A process of its own holds the engines, one of them a liar when it is told to,
+//     and asks the honest requests (honest_test.go).
+//  3. A rig opens both and an Envoy; the attackers' process then gives way to all of
+//     these on the processors, so that times tell what attacks cost the program and
+//     not what it costs to attack (rig_test.go).
+//  4. Each attack runs beside honest requests; afterwards the program must be
 //     alive, honest requests must have been served, and what was refused must be
 //     counted (hostile_test.go, attacks_test.go).
 //

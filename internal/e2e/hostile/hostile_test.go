@@ -66,7 +66,7 @@ func TestHostile(t *testing.T) {
 	if n := r.canary.asked.Load(); n > 0 {
 		t.Errorf("%d requests were led to a foreign host", n)
 	}
-	if n := r.liar.smuggled.Load(); n > 0 {
+	if n := r.smuggled; n > 0 {
 		t.Errorf("%d requests reached an engine with headers that only pickers may set", n)
 	}
 	t.Logf("512 MiB, held by: %s\n%s", r.cage.kind, table(rows))
@@ -76,12 +76,7 @@ func TestHostile(t *testing.T) {
 // beside runs an attack while honest requests are asked.
 func (r *rig) beside(attack func() string) row {
 	r.cage.peak.Store(0)
-	stop, done, own := make(chan struct{}), make(chan row), make(chan time.Duration)
-	go func() {
-		times, failed := r.honest(stop)
-		done <- row{p99: slowest(times), failed: failed, asked: len(times)}
-	}()
-	go func() { own <- slowest(r.proxy(stop)) }()
+	r.people.tell(order{Do: "ask", Front: r.envoy.Addr("inference"), Pick: r.cage.extproc}, &struct{}{})
 	if *profiles != "" {
 		at := filepath.Join(*profiles, fmt.Sprintf("cpu-%d", time.Now().Unix()))
 		go func() { _ = r.cage.save("/debug/pprof/profile?seconds=2", at) }() // what there is of it
@@ -91,9 +86,10 @@ func (r *rig) beside(attack func() string) row {
 	if left := 2*time.Second - time.Since(began); left > 0 {
 		time.Sleep(left)
 	}
-	close(stop)
-	got := <-done
-	got.own = <-own
+	var of asked
+	r.people.tell(order{Do: "stop"}, &of)
+	r.smuggled = of.Smuggled
+	got := row{p99: of.P99, own: of.Own, failed: of.Failed, asked: of.Asked}
 	got.result, got.peak = result, r.cage.peak.Load()
 	return got
 }

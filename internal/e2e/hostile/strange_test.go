@@ -283,10 +283,10 @@ func (r *rig) longString() string {
 
 // tell has the engine that lies answer a path for some seconds.
 func (r *rig) tell(path string, d time.Duration, say func(w http.ResponseWriter)) {
-	r.liar.says.Store(path, say)
+	r.lie(path, say)
 	r.stir()
 	time.Sleep(d)
-	r.liar.says.Delete(path)
+	r.truth(path)
 	r.stir()
 }
 
@@ -331,7 +331,7 @@ func (r *rig) randomBlocks() string {
 		return err.Error()
 	}
 	defer p.Close()
-	r.liar.says.Store("/kv_event_sources", func(w http.ResponseWriter) {
+	r.lie(sources, func(w http.ResponseWriter) {
 		fmt.Fprintf(w, `[{"dp_rank":0,"endpoint":"tcp://%s","replay_endpoint":"tcp://%s","topic":""}]`, p.Addr(), p.ReplayAddr())
 	})
 	r.stir()
@@ -356,7 +356,7 @@ func (r *rig) randomBlocks() string {
 		p.Publish(kvstream.AppendBatch(nil, kvstream.FormatMap, kvstream.Batch{Time: 1, BlockSize: 16}, list))
 	}
 	r.t.Logf("%d random blocks were published", sent)
-	r.liar.says.Store("/kv_event_sources", func(w http.ResponseWriter) { http.Error(w, "none", http.StatusNotFound) })
+	r.truth(sources)
 	r.stir()
 	return ""
 }
@@ -393,7 +393,7 @@ func (r *rig) picks() string {
 
 func (r *rig) longAnswer() string {
 	const path = "/v1/completions" // which honest requests do not use
-	r.liar.says.Store(path, func(w http.ResponseWriter) {
+	r.lie(path, func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, `data: {"choices":[{"delta":{"content":"`)
 		piece := bytes.Repeat([]byte{'a'}, 64<<10)
@@ -403,7 +403,7 @@ func (r *rig) longAnswer() string {
 			}
 		}
 	})
-	defer r.liar.says.Delete(path)
+	defer r.truth(path)
 	together(4, func(i int) {
 		for range 4 {
 			r.post(path, fmt.Appendf(nil, `{"model":%q,"stream":true,"max_tokens":4,"prompt":"%d"}`, vocab.Name, i))

@@ -1,0 +1,329 @@
+//go:build hostile
+
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+)
+
+// honestEnv names the role of the process that asks honest requests.
+const honestEnv = "GRAPEVINE_HOSTILE_HONEST"
+
+// TestMain runs the tests, or what is honest, in a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv(honestEnv) == "" {
+		os.Exit(m.Run())
+	}
+	if err := serveHonest(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// order is what the test tells the honest process.
+type order struct {
+	Do    string `json:"do"`              // ask, stop, lie, truth
+	Front string `json:"front,omitempty"` // ask: Envoy's address
+	Pick  string `json:"pick,omitempty"`  // ask: the program's listener for proxies
+	Path  string `json:"path,omitempty"`  // lie, truth: the path that the liar answers, or no longer
+	Liar  string `json:"liar,omitempty"`  // lie: the URL that answers it
+}
+
+// side is what the honest process tells at its start.
+type side struct {
+	Engines []string       // their addresses
+	List    []sim.Endpoint // the same as an endpoints file names them
+	Liar    string         // URL of the engine that lies when it is told to
+}
+
+// asked is what came of honest requests.
+type asked struct {
+	P99, Own time.Duration // behind Envoy; at the program alone
+	Asked    int
+	Failed   int
+	Smuggled int64 // requests with headers that only pickers may set
+}
+
+// serveHonest opens engines and asks honest requests as it is told, until there are no more orders.
+func serveHonest(in io.Reader, out io.Writer) error {
+	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: 3, Engine: sim.Options{
+		Speed: 1e6, Events: &sim.EventOptions{},
+		MaxBody: 1 << 20, // they share the machine with what is attacked: reading 8 MB of values would be their time, not its
+	}})
+	if err != nil {
+		return err
+	}
+	defer fleet.Close()
+	l, err := openLiar(fleet.Engines()[0].Addr())
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	first := side{List: fleet.Endpoints(), Liar: l.URL}
+	for _, e := range fleet.Engines() {
+		first.Engines = append(first.Engines, e.Addr())
+	}
+	w := json.NewEncoder(out)
+	if err := w.Encode(first); err != nil {
+		return err
+	}
+	var stop func() asked
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var o order
+		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
+			return err
+		}
+		var answer any = struct{}{}
+		switch o.Do {
+		case "ask":
+			stop = ask(o.Front, o.Pick)
+		case "stop":
+			got := stop()
+			got.Smuggled = l.smuggled.Load()
+			answer = got
+		case "lie":
+			to, err := url.Parse(o.Liar)
+			if err != nil {
+				return err
+			}
+			l.lies.Store(o.Path, proxyTo(to))
+		case "truth":
+			l.lies.Delete(o.Path)
+		}
+		if err := w.Encode(answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask begins to ask and returns what ends it.
+func ask(front, pick string) (stop func() asked) {
+	over := make(chan struct{})
+	var got asked
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		times, failed := honest("http://"+front, over)
+		got.P99, got.Asked, got.Failed = slowest(times), len(times), failed
+	})
+	wg.Go(func() { got.Own = slowest(proxy(pick, over)) })
+	return func() asked {
+		close(over)
+		wg.Wait()
+		return got
+	}
+}
+
+// honest asks Envoy as people do, until stop is closed, and tells how long each
+// request took and how many were not served.
+func honest(front string, stop <-chan struct{}) (times []time.Duration, failed int) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for k := range 2 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+				body := fmt.Appendf(nil, `{"model":%q,"max_tokens":4,"messages":[{"role":"user","content":"once upon a time there were %d and %d"}]}`, vocab.Name, k, i)
+				began := time.Now()
+				status, _ := post(front+chat, body)
+				mu.Lock()
+				if times = append(times, time.Since(began)); status != http.StatusOK {
+					failed++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return times, failed
+}
+
+// proxy asks the program as an honest proxy does, until stop is closed, and tells
+// how long each answer took.
+func proxy(pick string, stop <-chan struct{}) (times []time.Duration) {
+	conn, c, err := dial(pick)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	for {
+		select {
+		case <-stop:
+			return times
+		case <-time.After(20 * time.Millisecond):
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		began := time.Now()
+		if s, err := c.Process(ctx); err == nil && s.Send(headersOf("GET", true)) == nil {
+			if _, err := s.Recv(); err == nil {
+				times = append(times, time.Since(began))
+			}
+			_ = s.CloseSend()
+			_, _ = s.Recv() // its end
+		}
+		cancel()
+	}
+}
+
+// slowest returns the time within which 99 of 100 requests were served.
+func slowest(times []time.Duration) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[len(times)*99/100]
+}
+
+// post sends a body and returns the answer's status.
+func post(to string, body []byte, header ...string) (int, error) {
+	q, err := http.NewRequest(http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+	}
+	resp, err := (&http.Client{Timeout: time.Minute}).Do(q)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, nil
+}
+
+// liar is an engine that serves requests as another does, and lets the test answer
+// the paths that it is told to lie about.
+type liar struct {
+	*httptest.Server
+	lies     sync.Map     // http.Handler by path
+	smuggled atomic.Int64 // requests with headers that only pickers may set
+}
+
+func openLiar(engine string) (*liar, error) {
+	to, err := url.Parse("http://" + engine)
+	if err != nil {
+		return nil, err
+	}
+	l, truth := &liar{}, proxyTo(to)
+	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if lie, ok := l.lies.Load(q.URL.Path); ok {
+			lie.(http.Handler).ServeHTTP(w, q)
+			return
+		}
+		if q.URL.Path == sources {
+			http.Error(w, "none", http.StatusNotFound)
+			return
+		}
+		for _, name := range smuggled {
+			if q.Header.Get(name) != "" {
+				l.smuggled.Add(1)
+			}
+		}
+		truth.ServeHTTP(w, q)
+	}))
+	return l, nil
+}
+
+func proxyTo(to *url.URL) *httputil.ReverseProxy {
+	p := httputil.NewSingleHostReverseProxy(to)
+	p.FlushInterval = -1
+	return p
+}
+
+// people is the honest process, seen from the test.
+type people struct {
+	side
+	t   *testing.T
+	mu  sync.Mutex // one order at a time
+	in  *json.Encoder
+	out *json.Decoder
+}
+
+// openPeople starts the honest process.
+func openPeople(t *testing.T) *people {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), honestEnv+"=1")
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &people{t: t, in: json.NewEncoder(in), out: json.NewDecoder(out)}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the honest process: %v", err)
+		}
+	})
+	if err := p.out.Decode(&p.side); err != nil {
+		t.Fatalf("the honest process: %v", err)
+	}
+	return p
+}
+
+// tell gives an order and reads what comes of it.
+func (p *people) tell(o order, answer any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.in.Encode(o); err != nil {
+		p.t.Fatalf("the honest process: %v", err)
+	}
+	if err := p.out.Decode(answer); err != nil {
+		p.t.Fatalf("the honest process: %v", err)
+	}
+}
+
+// giveWay lets every other process have a processor before this one, whose threads
+// attack: what their own work costs others is not the program's doing. Threads that
+// begin later inherit it.
+func giveWay(t *testing.T) {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		var id int
+		if _, err := fmt.Sscan(strings.TrimSpace(task.Name()), &id); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, 19); err != nil && err != syscall.ESRCH {
+			t.Fatal(err)
+		}
+	}
+}
