@@ -175,8 +175,8 @@ func (c *Core) Advance(now int64) int64 {
 	c.expireFlows()
 	c.expireRevocations()
 	c.watch()
-	if c.waiting > 0 && c.fleet.inFlight == 0 && c.fleet.all.requests == 0 {
-		c.allow() // nobody else holds anything, so that nobody will tell anything
+	if c.waiting > 0 && now-c.fleet.allowance.at >= c.fleet.travel() {
+		c.allow() // also where others hold nothing, and so tell nothing
 	}
 	c.pump()
 	c.helpOthers()

@@ -30,7 +30,7 @@ type fleet struct {
 	all      queued // by others
 
 	bound     float64 // places that we may hold while somebody is silent
-	allowance float64 // places that we may hold until others are heard again
+	allowance allowance
 	started   int64   // when the first peer was named; 0: alone
 	service   float64 // mean seconds of a request, 0 when unknown
 	witnessed int64   // when engines were read last
@@ -140,8 +140,11 @@ func (c *Core) Witness(now, running int64) {
 	seen := max(float64(running-c.own-t.inFlight), 0)
 	unexplained := seen
 	if t.silent() == 0 && t.ghost == 0 && t.readings > 0 {
-		// Gauges on their way explain a few places.
-		unexplained = max(min(seen, t.seen)-float64(t.size())-strayShare*float64(c.capacity.Places), 0)
+		// Gauges on their way explain a few places, of which no more is known than what was
+		// there before.
+		unexplained = min(seen, t.seen)
+		few := float64(t.size()) + strayShare*float64(c.capacity.Places)
+		unexplained = max(unexplained-few, min(unexplained, t.stray))
 	}
 	t.seen = seen
 	t.readings++
@@ -249,6 +252,7 @@ func (c *Core) scaleGhost(to float64) {
 // sum adds up what the living members tell.
 func (c *Core) sum() {
 	t := &c.fleet
+	before := t.inFlight
 	t.inFlight, t.all = 0, queued{}
 	for _, b := range c.bands {
 		b.others = queued{}
@@ -276,26 +280,20 @@ func (c *Core) sum() {
 		c.settle(f)
 	}
 	c.stale = true
+	c.explain(float64(t.inFlight - before))
 	c.allow()
 }
 
-// allow bounds how far this replica may grow until it hears of others again: by its
-// part of what is free. Those who wait have it in proportion, else all have the same.
-func (c *Core) allow() {
+// explain takes off what others have told of since engines were read for the first time:
+// gauges that were on their way then.
+func (c *Core) explain(places float64) {
 	t := &c.fleet
-	own, others := 0.0, 0.0
-	for _, b := range c.bands {
-		for _, f := range b.live {
-			own += float64(f.waiting)
-			others += float64(f.others.Waiting)
-		}
+	if t.stray <= 0 || places <= 0 || t.readings > 1 || t.ghost > 0 || t.silent() > 0 || c.now-t.witnessed > mostTravel {
+		return
 	}
-	part := 1 / float64(t.size())
-	if own+others > 0 {
-		part = own / (own + others)
+	if t.stray = max(t.stray-places, 0); t.stray == 0 {
+		c.anchor()
 	}
-	free := max(float64(c.capacity.Places)-float64(c.inFlight()), 0)
-	t.allowance = float64(c.own) + 1 + free*part
 }
 
 // Gauges appends what this replica tells the others.

@@ -471,14 +471,11 @@ func TestFleetSeeds(t *testing.T) {
 				}
 			}
 			w.until(w.now + 5*s)
-			limit := 1.1
-			if bands > 0 && w.loss > 0 {
-				limit = 1.2
-			}
+			limit := max(int64(math.Ceil(1.1*float64(capacity))), capacity+int64(replicas))
 			if w.sick && unheard { // nobody can see what the others hold
-				limit = 2
+				limit = 2*capacity + int64(replicas)
 			}
-			if w.most > int64(math.Ceil(float64(capacity)*limit))+int64(replicas) {
+			if w.most > limit {
 				t.Errorf("%d places in flight of %d", w.most, capacity)
 			}
 			for _, r := range w.replicas {

@@ -38,11 +38,15 @@ func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
 	if !c.fleet.shared() {
 		return true
 	}
-	if held := float64(c.own + places); held > c.fleet.bound+slack || (c.own > 0 && held > c.fleet.allowance+slack) {
+	if float64(c.own+places) > c.fleet.bound+slack || (c.own > 0 && !c.fleet.allowance.fits(c.own, places)) {
 		return false
 	}
-	if c.fleet.all.requests == 0 && c.fleet.settled(c.now) {
+	settled := c.fleet.settled(c.now)
+	if c.fleet.all.requests == 0 && settled {
 		return true
+	}
+	if even := float64(c.capacity.Places) * ceiling / float64(c.fleet.size()); !settled && float64(c.own+places) > max(even, 1)+slack {
+		return false
 	}
 	c.refresh()
 	return float64(b.own+places) <= max(c.entitlement(b, f, places, ceiling), 1)+slack
@@ -62,9 +66,6 @@ func (c *Core) entitlement(b *band, asking *flow, places int64, ceiling float64)
 		if demand > 0 {
 			sum += target * own / demand
 		}
-	}
-	if !c.fleet.settled(c.now) {
-		return min(sum, float64(c.capacity.Places)*ceiling/float64(c.fleet.size()))
 	}
 	return math.Floor(sum + .5)
 }

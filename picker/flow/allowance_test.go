@@ -1,0 +1,86 @@
+package flow
+
+import (
+	"fmt"
+	"testing"
+)
+
+// pair returns two cores of 40 places that have heard of each other: each holds 20, and so
+// many more wait at each.
+func pair(waiting int) (cores [2]*Core, now int64) {
+	for i := range cores {
+		c := New(tenants)
+		c.SetCapacity(1, Capacity{Places: 40, Endpoints: 1})
+		c.Hear(1, "other", nil)
+		other := []Gauge{{Flow: fmt.Sprint("f", 1-i), InFlight: 20, Waiting: int64(waiting), Requests: int64(waiting)}}
+		now = 1 + 2*learning
+		c.Hear(now, "other", other)
+		c.Witness(now, 20)
+		for range 20 + waiting {
+			c.Offer(now, Ask{Flow: fmt.Sprint("f", i)})
+		}
+		for range 20 {
+			now += 20 * ms
+			c.Hear(now, "other", other)
+		}
+		cores[i] = c
+	}
+	return cores, now
+}
+
+// hear tells b what a holds and waits for.
+func hear(now int64, a, b *Core) { b.Hear(now, "other", a.Gauges(nil)) }
+
+// What comes free at once is free to both of two replicas. Neither takes more of it than
+// its part, however often it hears what the other told before it knew of it.
+func TestFreePlacesAreTakenOnce(t *testing.T) {
+	cores, now := pair(30)
+	old := [2][]Gauge{cores[0].Gauges(nil), cores[1].Gauges(nil)}
+	if a, b := cores[0].own, cores[1].own; a != 20 || b != 20 {
+		t.Fatalf("%d and %d places are held of 40", a, b)
+	}
+	for i, c := range cores {
+		c.SetCapacity(now, Capacity{Places: 60, Endpoints: 1})
+		for n := range int64(10) {
+			c.Hear(now+n*ms, "other", old[1-i])
+		}
+	}
+	if n := cores[0].own + cores[1].own; n < 58 || n > 62 {
+		t.Errorf("%d places are held of 60", n)
+	}
+}
+
+// What a replica did not take is the other's once it has told that it wants none.
+func TestFreePlacesAreNotKept(t *testing.T) {
+	cores, now := pair(0)
+	busy, quiet := cores[0], cores[1]
+	for range 40 {
+		busy.Offer(now, Ask{Flow: "f0"})
+	}
+	busy.SetCapacity(now, Capacity{Places: 60, Endpoints: 1})
+	for range 20 {
+		now += 20 * ms
+		hear(now, quiet, busy)
+		busy.Advance(now)
+	}
+	if busy.own != 40 {
+		t.Errorf("%d places are held of 40 that are free to the only one that waits", busy.own)
+	}
+}
+
+// Gauges that were on their way when engines were read for the first time explain later
+// what they run.
+func TestFirstReadingIsExplained(t *testing.T) {
+	c := New(tenants)
+	c.SetCapacity(1, Capacity{Places: 60, Endpoints: 1})
+	c.Hear(1, "other", nil)
+	now := 1 + 400*ms
+	c.Witness(now, 30)
+	if got := c.fleet.stray; got != 30 {
+		t.Fatalf("%g places are nobody's, want 30", got)
+	}
+	c.Hear(now+20*ms, "other", []Gauge{{Flow: "f", InFlight: 30}})
+	if got := c.fleet.stray; got != 0 {
+		t.Errorf("%g places are nobody's after the other has told of them", got)
+	}
+}
