@@ -20,12 +20,13 @@ const (
 
 func main() {
 	only := flag.String("only", "", "changes whose name has this in it")
+	part := flag.String("part", "1/1", "the part of the list to try, such as 2/6: every sixth change, from the second on")
 	flag.Parse()
 	list := defaultList
 	if flag.NArg() > 0 {
 		list = flag.Arg(0)
 	}
-	if err := run(list, *only); err != nil {
+	if err := run(list, *only, *part); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -37,7 +38,11 @@ type mutant struct {
 	tests                []string
 }
 
-func run(list, only string) error {
+func run(list, only, part string) error {
+	var nth, parts int
+	if _, err := fmt.Sscanf(part, "%d/%d", &nth, &parts); err != nil || nth < 1 || nth > parts {
+		return fmt.Errorf("part %q: want such as 2/6", part)
+	}
 	text, err := os.ReadFile(list)
 	if err != nil {
 		return err
@@ -52,8 +57,8 @@ func run(list, only string) error {
 	}
 	defer os.RemoveAll(dir)
 	tried, alive := 0, 0
-	for _, m := range all {
-		if !strings.Contains(m.name, only) {
+	for i, m := range all {
+		if !strings.Contains(m.name, only) || i%parts != nth-1 {
 			continue
 		}
 		tried++
