@@ -72,12 +72,29 @@ func (r *Reader) number() Number {
 // Numbers are the last ones of both kinds.
 type Numbers struct{ All, One uint64 }
 
-// Deltas carries groups of live deltas. A Number follows them.
+// Check says what a source holds at the sender after the deltas of a group, of which nothing
+// was lost there.
+type Check struct {
+	Group int
+	Sum   uint32 // Digest.Fold
+}
+
+// AppendChecks encodes the checks of a message, after its Number.
+func AppendChecks(b []byte, checks []Check) []byte {
+	b = putUint(b, uint64(len(checks)))
+	for _, c := range checks {
+		b = binary.LittleEndian.AppendUint32(putUint(b, uint64(c.Group)), c.Sum)
+	}
+	return b
+}
+
+// Deltas carries groups of live deltas. A Number and Checks follow them.
 type Deltas struct {
 	Name    []byte
 	Version uint64
 	Number  Number
-	Done    []bool // by group: merged; for the receiver to note
+	Checks  []Check // in order of their groups
+	Done    []bool  // by group: merged; for the receiver to note
 	rest    Reader
 	scratch DeltaRun
 }
@@ -100,7 +117,28 @@ func (m *Deltas) Decode(r Reader) error {
 		}
 	}
 	m.Number = r.number()
+	m.decodeChecks(&r)
 	return r.err()
+}
+
+func (m *Deltas) decodeChecks(r *Reader) {
+	m.Checks = m.Checks[:0]
+	if len(r.B) == 0 {
+		return // of a member before MinorChecks
+	}
+	next := 0
+	for n := r.Count(); n > 0 && !r.bad(); n-- {
+		at := r.Uint()
+		if at < uint64(next) || at >= uint64(len(m.Done)) {
+			r.refuse()
+			return
+		}
+		next = int(at) + 1
+		m.Checks = append(m.Checks, Check{Group: int(at)})
+		if b := r.Take(4); len(b) == 4 {
+			m.Checks[len(m.Checks)-1].Sum = binary.LittleEndian.Uint32(b)
+		}
+	}
 }
 
 // Each calls fn for every group, which is valid until fn returns.

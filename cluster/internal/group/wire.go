@@ -17,13 +17,16 @@ import (
 // zero, and unknown kinds and states are ignored and counted.
 const (
 	Major = 1
-	Minor = 3
+	Minor = 4
 
 	// MinorNicks is since when nicks are understood (Deltas).
 	MinorNicks = 2
 	// MinorNumbers is since when frames that say something of a log are numbered, and
 	// claims are made by exception.
 	MinorNumbers = 3
+	// MinorChecks is since when deltas may carry checks, heartbeats say how often they come,
+	// and leave out what did not change.
+	MinorChecks = 4
 
 	// MaxFrame bounds every frame, both ways.
 	MaxFrame = 1 << 20

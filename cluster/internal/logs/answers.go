@@ -19,7 +19,7 @@ func (l *Log) takeRange(p *group.Peer, s *source, m *group.RangeReply) {
 	}
 	ld, before := s.load, s.pos
 	ld.tries = 0
-	l.mergeGroup(p, s, &m.Deltas, false)
+	l.mergeGroup(p, s, &m.Deltas, false, nil)
 	if s.load != ld {
 		return // a new incarnation ended it
 	}

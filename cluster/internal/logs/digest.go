@@ -8,8 +8,10 @@ import (
 
 // What members tell each other of sources beyond deltas is told by exception. A claim is made
 // when something changed that deltas do not show, and reaches everybody: frames are numbered
-// (numbers.go). Who publishes a source also claims once per two Options.FullDigest where it is and
-// what it holds, if it moved, so that contents are compared.
+// (numbers.go). So that contents are compared, who publishes a source adds a check of what it
+// holds to its deltas, once per Options.FullDigest. It claims the same once per two of them where
+// that could not be done: something of the source was lost, somebody reads it too, or an older
+// member would not see it.
 
 // claimsReading reports whether this member may be relied on to read s: it does, and
 // nothing is missing between what it knows and what it reads.
@@ -63,6 +65,21 @@ func (l *Log) sendDigests() {
 		m.Number = l.number(nil, told)
 		l.g.Broadcast(group.Live, l.idx, l.digestFrame(&m))
 	}
+}
+
+// checkDue reports whether what s holds is to be added to its deltas, which go to everybody.
+// s is locked.
+func (l *Log) checkDue(s *source) bool {
+	last := s.push[len(s.push)-1].Last
+	if s.pos.Lost > 0 || last+1 != s.pos.Next || s.told.Inc != s.pos.Inc || s.told.Lost > 0 || l.g.Now-s.toldAt < l.g.Opt.FullDigest {
+		return false
+	}
+	for _, p := range l.g.Peers {
+		if p.Up && p.Minor < group.MinorChecks {
+			return false
+		}
+	}
+	return true
 }
 
 // audit claims the sources that this member publishes and that moved since it did so last:
@@ -199,17 +216,23 @@ func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 			l.announceChanged(s) // p may have missed what was not sent to a reader
 		}
 	}
-	h.pos, h.digest, h.hasDigest, h.reading = cl.Pos, cl.Digest, true, cl.Reading
+	h.pos, h.reading = cl.Pos, cl.Reading
+	h.digest, h.hasDigest, h.folded = cl.Digest, true, false
 	if cl.Pos.Inc > s.pos.Inc {
 		l.adopt(s, cl.Pos.Inc)
 	}
+	l.weigh(p, s, h)
+	if l.knowsBetter(s, h.pos) {
+		l.announceChanged(s)
+	}
+}
+
+// weigh has done what follows from what p claims of s.
+func (l *Log) weigh(p *group.Peer, s *source, h *heldClaim) {
 	if l.lacks(p, s, h) != lackNothing {
 		l.watchSource(s)
 	} else if equal, ok := s.holds(h); ok && !equal {
 		l.announce(s) // this member's word counts more, and p has to hear it
-	}
-	if l.knowsBetter(s, h.pos) {
-		l.announceChanged(s)
 	}
 }
 
@@ -225,7 +248,7 @@ func (s *source) holds(h *heldClaim) (equal, ok bool) {
 			return false, false
 		}
 	}
-	return mine == h.digest, true
+	return h.holds(mine), true
 }
 
 // announceChanged has everybody told of s if they were told something else.

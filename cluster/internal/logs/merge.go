@@ -180,8 +180,9 @@ func (l *Log) ingestGroup(now time.Duration, s *source, g *group.DeltaRun) {
 	}
 }
 
-// mergeGroup merges deltas that p sent, unless that is done, and notes that p has them.
-func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool) {
+// mergeGroup merges deltas that p sent, unless that is done, and notes that p has them, and
+// what it holds then if there is a check of it.
+func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool, check *group.Check) {
 	if !done {
 		if g.Inc > s.pos.Inc && len(g.Entries) > 0 {
 			l.adopt(s, g.Inc)
@@ -196,8 +197,14 @@ func (l *Log) mergeGroup(p *group.Peer, s *source, g *group.DeltaRun, done bool)
 	if cl.pos.Inc != g.Inc {
 		at.Lost, cl.gone = 0, 0
 	}
-	if at.Inc > cl.pos.Inc || (at.Inc == cl.pos.Inc && at.Next > cl.pos.Next) {
-		cl.pos, cl.hasDigest = at, false
+	if at.Inc < cl.pos.Inc || (at.Inc == cl.pos.Inc && at.Next <= cl.pos.Next) {
+		return
+	}
+	cl.pos, cl.hasDigest = at, false
+	if check != nil {
+		cl.pos.Lost = 0
+		cl.sum, cl.hasDigest, cl.folded = check.Sum, true, true
+		l.weigh(p, s, cl)
 	}
 }
 
@@ -217,7 +224,7 @@ func (l *Log) flush() {
 			}
 		case len(s.push) == 0:
 		case l.followedByAll(s):
-			all = append(all, l.deltasFor(nil, s))
+			all = append(all, l.checked(l.deltasFor(nil, s)))
 		default:
 			for i, p := range l.g.Peers {
 				if l.follows(p, s) && l.readsAll(p, s.push) {
@@ -275,7 +282,18 @@ func (l *Log) readsAll(p *group.Peer, entries []group.Entry) bool {
 // outgoing is deltas of a source to be sent.
 type outgoing struct {
 	group.DeltaRun
-	s *source
+	s     *source
+	check bool
+	sum   uint32
+}
+
+// checked adds to deltas for everybody what the source holds after them, if it is time.
+func (l *Log) checked(g outgoing) outgoing {
+	if s := g.s; l.checkDue(s) {
+		g.check, g.sum = true, s.digest.Fold()
+		s.told, s.toldAt = s.pos, l.g.Now
+	}
+	return g
 }
 
 // sendGroups sends groups in frames of bounded size, to p or to everybody.
@@ -283,14 +301,18 @@ func (l *Log) sendGroups(groups []outgoing, p *group.Peer) {
 	for len(groups) > 0 {
 		var body []byte
 		var named []*source
+		var checks []group.Check
 		n := 0
 		for n < len(groups) && len(body) < l.g.Opt.PageBytes {
 			body = groups[n].Append(body)
 			named = append(named, groups[n].s)
+			if groups[n].check {
+				checks = append(checks, group.Check{Group: n, Sum: groups[n].sum})
+			}
 			n++
 		}
 		b := append(group.DeltasHead(l.g.Frame(group.KindDelta), l.name, l.version, n), body...)
-		b = l.number(p, named).Append(b)
+		b = group.AppendChecks(l.number(p, named).Append(b), checks)
 		if p == nil {
 			l.g.Broadcast(group.Live, l.idx, b)
 		} else {

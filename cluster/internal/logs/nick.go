@@ -51,11 +51,11 @@ func (l *Log) deltasFor(p *group.Peer, s *source) outgoing {
 	g := group.DeltaRun{Source: []byte(s.name), Inc: s.pushInc, Entries: s.push}
 	for _, q := range l.g.Peers {
 		if (p == nil || p == q) && !l.hasNick(q, s, s.pushInc) {
-			return outgoing{g, s}
+			return outgoing{DeltaRun: g, s: s}
 		}
 	}
 	g.Source, g.Inc = s.nick(s.pushInc), 0
-	return outgoing{g, s}
+	return outgoing{DeltaRun: g, s: s}
 }
 
 // find returns the source that a group of live deltas is of, perhaps; nil when it names

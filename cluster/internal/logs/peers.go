@@ -26,13 +26,23 @@ type peerLog struct {
 // heldClaim is a claim by source slot.
 type heldClaim struct {
 	pos       Position
-	digest    Digest
+	digest    Digest // what it holds there, if hasDigest
+	sum       uint32 // of it, which is all that was told if folded
 	hasDigest bool
+	folded    bool
 	reading   bool
 	badUntil  time.Duration // not asked before: it could not help
 	gone      uint64        // deltas before this sequence number are not to be had there
 	stamp     uint64        // of the claim
 	sentOne   uint64        // number of the last frame for the peer alone that named the source
+}
+
+// holds reports whether d is what the peer holds at its position, as far as it said.
+func (h *heldClaim) holds(d Digest) bool {
+	if h.folded {
+		return d.Fold() == h.sum
+	}
+	return d == h.digest
 }
 
 // of returns what p said. It stays valid until a peer is added.

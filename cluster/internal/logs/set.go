@@ -105,8 +105,12 @@ func (set *Set) Receive(p *group.Peer, kind byte, r group.Reader, deltas *group.
 }
 
 func (l *Log) takeDeltas(p *group.Peer, m *group.Deltas) {
-	t, understood := l.table.Load(), true
+	t, understood, checks := l.table.Load(), true, m.Checks
 	m.Each(func(i int, g *group.DeltaRun) {
+		var check *group.Check
+		if len(checks) > 0 && checks[0].Group == i {
+			check, checks = &checks[0], checks[1:]
+		}
 		s := t.find(g)
 		if s == nil || s.gone {
 			l.g.Refuse(group.RefusedSource)
@@ -119,7 +123,7 @@ func (l *Log) takeDeltas(p *group.Peer, m *group.Deltas) {
 			understood = false
 			return
 		}
-		l.mergeGroup(p, s, g, m.Done[i])
+		l.mergeGroup(p, s, g, m.Done[i], check)
 	})
 	if understood { // else it is as if the frame had not come
 		l.of(p).came(m.Number)

@@ -141,7 +141,7 @@ func (l *Log) compare(s *source, h *heldClaim, v *PeerLogView) {
 		mine, ok = s.ring.digestAt(h.pos.Next)
 	}
 	switch {
-	case ok && mine == h.digest:
+	case ok && h.holds(mine):
 		v.Equal++
 	case ok:
 		v.Differ++
