@@ -237,6 +237,72 @@ func TestDigestsDiffer(t *testing.T) {
 	}
 }
 
+// TestChecks: contents are compared by what goes with deltas, without claims; and by claims
+// where a member of a version before follows.
+func TestChecks(t *testing.T) {
+	for _, older := range []bool{false, true} {
+		tb := newTable(t, partitioned, "a", "b")
+		r := tb.rankedFor("s1")
+		tb.follow()
+		tb.run(time.Second)
+		follower := r[1]
+		claims, seq := 0, uint64(0)
+		tb.hold = func(from, _ string, f []byte) bool {
+			if older && from == follower.id {
+				f[1] = group.MinorChecks - 1
+			}
+			if f[2] == group.KindDigest && from == r[0].id {
+				claims++
+			}
+			return false
+		}
+		move := func(d time.Duration) {
+			for end := tb.now + d; tb.now < end; seq++ {
+				tb.appendAt(r[0].id, 1, seq)
+				tb.run(500 * time.Millisecond)
+			}
+		}
+		move(2 * time.Second)
+		claims = 0
+		move(12 * time.Second)
+		if (claims > 0) != older {
+			t.Errorf("older %v: %d claims of a source that moves", older, claims)
+		}
+		follower.store.of["s1"] = []byte("something else")
+		move(12 * time.Second)
+		follower.expect(t, "s1", logs.Position{Inc: 1, Next: seq}, content(1, seq))
+	}
+}
+
+// TestClaimsBeforeTheLink: what a peer claims before it can be asked is remembered until it
+// can, since it claims once.
+func TestClaimsBeforeTheLink(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		tb := newTable(t, partitioned, "a", "b")
+		a, b := tb.get("a"), tb.get("b")
+		tb.hold = func(string, string, []byte) bool { return true }
+		for seq := range uint64(3) {
+			tb.appendAt("b", 1, seq)
+		}
+		want := uint64(3)
+		if lost { // a knows less of more
+			a.log.Lose("s1", 1, 3)
+			a.log.Append(delta("s1", 1, 3))
+			b.log.Append(delta("s1", 1, 3))
+			want = 4
+		}
+		tb.run(100 * time.Millisecond)
+		tb.hold = nil
+		a.SetLink("b", false)
+		b.log.TellAll(b.byID["a"].Peer)
+		tb.run(100 * time.Millisecond) // b's digest comes
+		tb.hold = func(_, _ string, f []byte) bool { return f[2] == group.KindDigest }
+		a.SetLink("b", true)
+		tb.run(700 * time.Millisecond)
+		a.expect(t, "s1", logs.Position{Inc: 1, Next: want}, content(1, want))
+	}
+}
+
 // TestCorruptSnapshot: what does not have the digest that was announced counts
 // as lost, and is fetched again later, not at once.
 func TestCorruptSnapshot(t *testing.T) {

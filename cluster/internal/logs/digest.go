@@ -191,7 +191,11 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 			*h = heldClaim{sentOne: h.sentOne, stamp: m.Stamp}
 		}
 	}
+	first := !pl.full
 	pl.full, pl.refresh = true, false
+	if first {
+		l.reconsider(p)
+	}
 	if pl.target == nil {
 		pl.target = make([]Position, len(l.slots))
 		for slot := range pl.target {

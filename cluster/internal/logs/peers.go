@@ -57,8 +57,27 @@ func (l *Log) AddPeer(p *group.Peer) {
 	l.redivide()
 }
 
-// PeerUp is told that p can be reached.
-func (l *Log) PeerUp(*group.Peer) { l.redivide() }
+// PeerUp is told that p can be reached. What it claimed before could not be asked for.
+func (l *Log) PeerUp(p *group.Peer) {
+	l.redivide()
+	l.reconsider(p)
+}
+
+// reconsider looks at every source that something is missing of by what p claimed: it
+// claims once.
+func (l *Log) reconsider(p *group.Peer) {
+	for _, s := range l.order {
+		h := &l.of(p).claims[s.slot]
+		if !h.pos.Known() {
+			continue
+		}
+		l.enter(s)
+		if l.lacks(p, s, h) != lackNothing {
+			l.watchSource(s)
+		}
+		l.leave(s)
+	}
+}
 
 // PeerDown is told that p cannot be reached any more: what it said is
 // forgotten, and what was being fetched from it is fetched elsewhere.
