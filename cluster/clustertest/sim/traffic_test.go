@@ -3,7 +3,9 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,15 +91,57 @@ func traffic(t *testing.T, r, n int, every time.Duration) flow {
 	return f
 }
 
+// manual is the formulas of docs/clustering.md, for a whole group of n replicas that gets b
+// batches a second; their bytes are read there.
+type manual struct{ message, claim, beat float64 }
+
+func readManual(t *testing.T) (m manual) {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/clustering.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []struct {
+		formula string // of one replica, with a verb for the bytes
+		to      *float64
+	}{
+		{"| with b batches per second: b/n × (n−1) × %g |", &m.message},
+		{"| min(b, streams/10)/n × (n−1) × %g |", &m.claim},
+		{"| (n−1) × %g / min(max(0.2, (n−1) × 0.025), 0.75) |", &m.beat},
+	} {
+		before, after, _ := strings.Cut(f.formula, "%g")
+		_, rest, ok := strings.Cut(string(text), before)
+		number, _, ends := strings.Cut(rest, after)
+		if *f.to, err = strconv.ParseFloat(number, 64); !ok || !ends || err != nil {
+			t.Fatalf("docs/clustering.md has no formula like %q: %v", f.formula, err)
+		}
+	}
+	return m
+}
+
+func (m manual) deltas(n int, b float64) float64 { return b * float64(n-1) * m.message }
+
+func (m manual) claims(n, streams int, b float64) float64 {
+	return min(b, float64(streams)/10) * float64(n-1) * m.claim
+}
+
+// beats is what heartbeats take of a group at rest.
+func (m manual) beats(n int) float64 {
+	peers := float64(n - 1)
+	return float64(n) * peers * m.beat / min(max(.2, peers*.025), .75)
+}
+
 // TestTraffic holds what docs/clustering.md says of the traffic between replicas: deltas go to
-// every other replica once; claims cost one per source that moved, ten seconds and peer; idle
-// sources cost nothing.
+// every other replica once; claims are rare; idle sources cost nothing; and sharing adds no
+// more to the heartbeats of a group at rest than half of what it saves, or 5 kB/s for each replica. (Who has deltas to send
+// needs fewer heartbeats, so it is the sum that counts.)
 func TestTraffic(t *testing.T) {
 	parts.Full(t)
 	type cell struct {
 		r, n  int
 		every time.Duration
 	}
+	formulas := readManual(t)
 	cells := []cell{{3, 64, 0}, {3, 64, time.Second}, {9, 128, 500 * time.Millisecond}, {9, 64, 10 * time.Second}, {30, 64, 5 * time.Second}}
 	if *wholeTable {
 		cells = nil
@@ -129,14 +173,17 @@ func TestTraffic(t *testing.T) {
 		line := fmt.Sprintf("%2d replicas, %4d engines, %6.1f batches/s: deltas %8.1f kB/s, claims %7.1f kB/s, heartbeats %6.1f kB/s; each reads everything %8.1f kB/s; %.4f cores and %.1f MB a replica",
 			c.r, c.n, rate, f.deltas/1e3, f.claims/1e3, f.beats/1e3, f.everybody/1e3, f.cpu, f.live/1e6)
 		t.Log(line)
-		others := float64(c.r - 1)
-		if limit := others * rate * (framing + 70); f.deltas > limit {
-			t.Errorf("%s: more than %.0f for deltas", line, limit)
+		if want := formulas.deltas(c.r, rate); f.deltas > want || f.deltas < want/4 {
+			t.Errorf("%s: %.0f by the manual for deltas", line, want)
 		}
-		if limit := others * min(rate, float64(c.n)/10) * (2*framing + 70); f.claims > limit {
-			t.Errorf("%s: more than %.0f for claims", line, limit)
+		if want := formulas.claims(c.r, c.n, rate); f.claims > want {
+			t.Errorf("%s: %.0f by the manual for claims", line, want)
 		}
-		if limit := max(f.everybody/2, float64(c.r)*5e3); f.deltas+f.claims > limit {
+		rest := formulas.beats(c.r)
+		if f.beats > rest || f.beats < rest/3 || c.every == 0 && f.beats < rest*.9 {
+			t.Errorf("%s: %.0f by the manual for heartbeats at rest", line, rest)
+		}
+		if limit := max(f.everybody/2, float64(c.r)*5e3); f.deltas+f.claims+f.beats-rest > limit {
 			t.Errorf("%s: more than half of that, and more than 5 kB/s for each replica", line)
 		}
 	}

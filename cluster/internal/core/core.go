@@ -26,6 +26,8 @@ type Core struct {
 	logs   *logs.Set
 
 	nextBeat time.Duration
+	lastBeat time.Duration
+	every    time.Duration // between heartbeats, as of the last
 	leftAt   time.Duration // when Leave was called
 	beatSeq  uint64
 	in       inbox
@@ -79,10 +81,7 @@ func (c *Core) Tick() {
 		c.watch(p)
 	}
 	if c.g.Now >= c.nextBeat {
-		for _, p := range c.peers {
-			c.sendBeat(p)
-		}
-		c.nextBeat = c.g.Now + c.g.Opt.Heartbeat
+		c.beat()
 	}
 	for _, g := range c.gauges {
 		g.tick()
@@ -115,7 +114,7 @@ func (c *Core) Deadline() time.Duration {
 // on serving; HandedOver says when it may stop.
 func (c *Core) Leave() {
 	c.g.Leaving, c.leftAt = true, c.g.Now
-	c.nextBeat = c.g.Now
+	c.beatNow()
 	c.membersChanged()
 }
 

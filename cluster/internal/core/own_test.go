@@ -144,6 +144,7 @@ func TestLeaving(t *testing.T) {
 	tb.run(100 * time.Millisecond)
 	tb.follow()
 	tb.run(500 * time.Millisecond)
+	tb.hold = func(_, to string, f []byte) bool { return to == r[0].id && f[2] == group.KindBeat }
 	r[0].Leave()
 	tb.run(50 * time.Millisecond)
 	if r[0].HandedOver() || r[0].role() != logs.RoleReader || r[1].role() != logs.RoleReader {
@@ -152,8 +153,9 @@ func TestLeaving(t *testing.T) {
 	r[1].log.Reading("s1", true)
 	tb.run(50 * time.Millisecond)
 	if r[0].HandedOver() {
-		t.Error("goes before anybody can have heard of it")
+		t.Error("goes before anybody said that it heard of it")
 	}
+	tb.hold = nil
 	tb.run(300 * time.Millisecond)
 	if !r[0].HandedOver() || r[0].role() != logs.RoleNone {
 		t.Errorf("handed over %v; role %v", r[0].HandedOver(), r[0].role())

@@ -13,9 +13,10 @@ type peer struct {
 	lastSent   uint64        // Sent of its last beat
 	lastSentAt time.Duration // when that beat came
 	app        string
-	strangers  int  // states it has and this member has not
-	met        bool // it was up once
-	told       bool // it heard that this member leaves
+	strangers  int           // states it has and this member has not
+	met        bool          // it was up once
+	told       bool          // it heard that this member leaves
+	every      time.Duration // between its heartbeats, as it says; 0 of older members
 
 	major   byte          // of its last frame that was of another major version
 	majorAt time.Duration // when that came; 0 when none did
@@ -27,7 +28,7 @@ type peer struct {
 // foreign reports whether p lives and speaks another major version: nothing is shared
 // with it.
 func (c *Core) foreign(p *peer) bool {
-	return !p.Alive && p.majorAt > 0 && c.g.Now-p.majorAt <= c.g.Opt.Lease
+	return !p.Alive && p.majorAt > 0 && c.g.Now-p.majorAt <= stretch(c.g.Opt.Lease, len(c.peers))
 }
 
 // pastPeer is what is kept of a peer that was removed.
@@ -52,7 +53,7 @@ func (c *Core) remember(p *peer) {
 
 // watch updates whether p is alive and up, and forgets what vanishes with it.
 func (c *Core) watch(p *peer) {
-	alive := p.Heard > 0 && c.g.Now-p.Heard <= c.g.Opt.Lease
+	alive := p.Heard > 0 && c.g.Now-p.Heard <= c.lease(p)
 	if p.Alive && !alive {
 		c.dropGauges(p)
 	}
@@ -93,7 +94,7 @@ func (c *Core) sendBeat(p *peer) {
 	if !p.Link {
 		return
 	}
-	m := group.Beat{Seq: c.beatSeq, Sent: micros(c.g.Now), Flags: c.flags(p), App: []byte(c.g.Opt.Self.Version)}
+	m := group.Beat{Seq: c.beatSeq, Sent: micros(c.g.Now), Flags: c.flags(p), App: []byte(c.g.Opt.Self.Version), Every: micros(max(c.every, c.g.Opt.Heartbeat))}
 	c.beatSeq++
 	if p.lastSentAt > 0 {
 		m.Echo, m.Hold = p.lastSent, micros(c.g.Now-p.lastSentAt)
@@ -148,12 +149,16 @@ func (c *Core) onBeat(p *peer, r group.Reader) error {
 		p.told = p.told || c.g.Leaving && m.Echo >= micros(c.leftAt)
 	}
 	p.lastSent, p.lastSentAt = m.Sent, max(c.g.Now, 1)
+	p.every = time.Duration(min(m.Every, micros(time.Minute))) * time.Microsecond
 	if string(m.App) != p.app {
 		p.app = string(m.App)
 	}
 	if leaving := m.Flags&group.FlagLeaving != 0; leaving != p.Leaving {
 		p.Leaving = leaving
 		c.membersChanged()
+		if leaving {
+			c.sendBeat(p) // it waits until it was heard
+		}
 	}
 	switch {
 	case m.Flags&group.FlagSettled != 0:

@@ -22,6 +22,12 @@ func (c *Core) settle() {
 	if c.g.Phase == group.Settled {
 		return
 	}
+	was := c.g.Phase
+	defer func() {
+		if c.g.Phase != was {
+			c.beatNow() // others wait for it
+		}
+	}()
 	age := c.Uptime()
 	switch {
 	case c.g.Opt.Alone && c.named(), c.caughtUp():

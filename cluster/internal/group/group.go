@@ -18,6 +18,8 @@ type Group struct {
 	Phase    Phase
 	Stats    Stats
 
+	Spoke time.Duration // when everybody was sent something last
+
 	asks  uint64
 	names []string // of all states, in order of their indexes; names[0] is ""
 	out   []Envelope
@@ -129,6 +131,7 @@ func (g *Group) Broadcast(class Class, state int, frame []byte) {
 	if len(g.Peers) == 0 {
 		return
 	}
+	g.Spoke = g.Now
 	for _, p := range g.Peers {
 		p.count(state, frame)
 	}

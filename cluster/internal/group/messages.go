@@ -7,6 +7,7 @@ type Beat struct {
 	Flags      uint64
 	App        []byte
 	States     []StateInfo
+	Every      uint64 // microseconds until the next one
 }
 
 // Flags of a beat.
@@ -54,7 +55,7 @@ func (m *Beat) Append(b []byte) []byte {
 		}
 		b = endRecord(b, at)
 	}
-	return b
+	return putUint(b, m.Every)
 }
 
 // Decode reads it.
@@ -71,6 +72,7 @@ func (m *Beat) Decode(r Reader) error {
 		r.Fail(e.Err)
 		m.States = append(m.States, s)
 	}
+	m.Every = r.added()
 	return r.err()
 }
 
