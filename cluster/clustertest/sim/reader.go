@@ -100,7 +100,9 @@ func (r *reader) replay() {
 		first, batches := r.e.replay(from)
 		if first > from {
 			r.m.w.Stats.RingWraps++
-			r.m.log.Lose(r.e.name, inc, first)
+		}
+		if first > from || pos.Inc != inc {
+			r.m.log.Lose(r.e.name, inc, first) // also nothing: an empty cache is known exactly
 		}
 		for i, v := range batches {
 			r.append(inc, first+uint64(i), v)
