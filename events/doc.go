@@ -6,7 +6,7 @@
 //
 //  1. Manager.Set starts a subscriber for each source (endpoint and rank). Its
 //     goroutine dials the engine's PUB socket and reads messages (zmtp).
-//  2. order puts batches in sequence: it finds gaps, asks for replays, fills
+//  2. Package order puts batches in sequence: it finds gaps, asks for replays, fills
 //     their holes, and recognises an engine that has started again.
 //  3. Package decode reads the msgpack batch, in any form that engines have
 //     published, without allocating.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/events/eventtest"
+	"github.com/grapevine-epp/grapevine/events/order"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -54,14 +55,14 @@ func TestFrameVectors(t *testing.T) {
 	for _, shape = range []reply{v.WithName, v.Plain} {
 		r := openReader(t, testOptions())
 		s := newSubscriber(r.Manager, &EndpointSource{Model: testModel}, Stream{Replay: "tcp://" + router.Addr().String()})
-		s.order.pending, s.order.rebuild, s.order.attempt = true, true, 1
+		s.order.Connected() // asks for a replay of everything, as attempt 1
 		if err := s.fetch(t.Context(), 1, 5); err != nil {
 			t.Fatal(err)
 		}
 		if request := <-asked; len(request) != 2 || request[0] != v.Request[0] || request[1] != v.Request[1] {
 			t.Errorf("request %q, want %q", request, v.Request)
 		}
-		if p := s.position(); p.Seq != 6 || p.Sum != sumOf(eventtest.Unhex(t, v.Plain.Batch[2])) || s.tr.Stats().Clears != 1 {
+		if p := s.position(); p.Seq != 6 || p.Sum != order.Sum(eventtest.Unhex(t, v.Plain.Batch[2])) || s.tr.Stats().Clears != 1 {
 			t.Errorf("%+v after the replay, %+v", p, s.tr.Stats())
 		}
 	}

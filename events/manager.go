@@ -213,7 +213,7 @@ func (m *Manager) SetIncarnation(src block.Source, incarnation uint64) {
 func (m *Manager) Vouch(id block.EndpointID) {
 	for _, s := range m.of(id) {
 		s.mu.Lock()
-		s.order.vouch()
+		s.order.Vouch()
 		s.show()
 		s.mu.Unlock()
 	}
@@ -264,7 +264,7 @@ func (m *Manager) Expect(id block.EndpointID, q block.Query) bool {
 	ranks := m.of(id)
 	for _, s := range ranks {
 		s.mu.Lock()
-		s.tr.Expect(q, s.order.base > 0)
+		s.tr.Expect(q, !s.order.Complete())
 		s.mu.Unlock()
 	}
 	return len(ranks) > 0
@@ -284,7 +284,7 @@ func (m *Manager) Answered(id block.EndpointID) (n uint64) {
 func (m *Manager) Distrust(id block.EndpointID) {
 	for _, s := range m.of(id) {
 		s.mu.Lock()
-		s.order.distrust(s.order.next())
+		s.order.Distrust(s.order.Next())
 		s.do(nil)
 		s.mu.Unlock()
 	}

@@ -110,7 +110,7 @@ func (s *subscriber) count(b *decode.Batch, applied indexer.ApplyStats) {
 			x.blocks.WithLabelValues([...]string{"orphaned", "removed_unknown", "refused"}[i]).Add(float64(n))
 		}
 	}
-	if s.order.counts != s.counted {
+	if s.order.Counts() != s.counted {
 		s.countTrouble()
 	}
 }
@@ -146,16 +146,16 @@ func (s *subscriber) countRare(now *translate.Stats) {
 }
 
 func (s *subscriber) countTrouble() {
-	x, now, was := s.m.metrics, s.order.counts, s.counted
+	x, now, was := s.m.metrics, s.order.Counts(), s.counted
 	for _, c := range []struct {
 		kind     string
 		now, was uint64
 	}{
-		{"gap", now.gaps, was.gaps},
-		{"lost_batch", now.lost, was.lost},
-		{"restart", now.restarts, was.restarts},
-		{"rebuild", now.rebuilds, was.rebuilds},
-		{"duplicate", now.duplicates, was.duplicates},
+		{"gap", now.Gaps, was.Gaps},
+		{"lost_batch", now.Lost, was.Lost},
+		{"restart", now.Restarts, was.Restarts},
+		{"rebuild", now.Rebuilds, was.Rebuilds},
+		{"duplicate", now.Duplicates, was.Duplicates},
 	} {
 		if c.now != c.was {
 			x.trouble.WithLabelValues(c.kind).Add(float64(c.now - c.was))

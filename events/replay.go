@@ -64,7 +64,7 @@ func (s *subscriber) replay(ctx context.Context, attempt uint32, from uint64, wa
 	if err == nil {
 		s.trouble.replay.Store(nil)
 		s.m.metrics.replays.WithLabelValues(resultOK).Inc()
-		s.do(s.order.replayEnded(attempt))
+		s.do(s.order.ReplayEnded(attempt))
 		return
 	}
 	s.failed++
@@ -75,7 +75,7 @@ func (s *subscriber) replay(ctx context.Context, attempt uint32, from uint64, wa
 	}
 	s.log.Log(s.ctx, level, "replay failed", "replay", s.at.Replay, "from", from, "err", err)
 	note(&s.trouble.replay, "replay from "+s.at.Replay+" failed", err)
-	s.do(s.order.replayFailed(attempt))
+	s.do(s.order.ReplayFailed(attempt))
 }
 
 // fetch asks for the batches from a number on and hands them over until the
@@ -118,17 +118,16 @@ func (s *subscriber) replayed(attempt uint32, seq uint64, payload []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replaying = true
-	s.do(s.order.replayed(attempt, seq, payload))
+	s.do(s.order.Replayed(attempt, seq, payload))
 	s.replaying = false
 }
 
-// schedule arranges for the next order.timeout where one is due; mu is held.
+// schedule arranges for the next Order.Timeout where one is due; mu is held.
 // A replay that ends without a doubt makes the next failure the first.
 func (s *subscriber) schedule() {
 	o := s.order
-	due := o.hasReplay && !o.pending && (o.phase == phaseReplay || o.phase == phaseLive && o.doubt)
-	if !due {
-		if o.phase == phaseLive && !o.doubt {
+	if !o.Wants() {
+		if o.Follows() && !o.InDoubt() {
 			s.failed = 0
 		}
 		return
@@ -137,7 +136,7 @@ func (s *subscriber) schedule() {
 		return
 	}
 	pause := s.m.opt.CoolDown << min(max(s.failed, 1)-1, maxCoolDowns)
-	if o.phase == phaseLive {
+	if o.Follows() {
 		s.failed++ // knowledge in doubt that a replay has just left so
 	}
 	s.wg.Add(1)
@@ -146,6 +145,6 @@ func (s *subscriber) schedule() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.retry = nil
-		s.do(s.order.timeout())
+		s.do(s.order.Timeout())
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/events/order"
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -34,15 +35,15 @@ type subscriber struct {
 
 	mu           sync.Mutex
 	closed       bool
-	order        *order
+	order        *order.Order
 	tr           *translate.Translator
 	seen         translate.Stats // of tr, already counted
-	counted      orderCounts     // of order, already counted
+	counted      order.Counts    // of order, already counted
 	connectedAt  time.Time
 	conn         *zmtp.Conn // nil while there is none
 	link         Link       // as told last
 	cancelReplay context.CancelFunc
-	retry        *time.Timer // next order.timeout
+	retry        *time.Timer // next Order.Timeout
 	failed       int         // replays in a row that failed, or left a doubt
 	batchTime    float64     // of the newest applied batch
 	fresh        bool        // it has not been shown yet
@@ -74,7 +75,7 @@ const endMarker = ^uint64(0)
 
 func newSubscriber(m *Manager, e *EndpointSource, at Stream) *subscriber {
 	src := block.Source{Endpoint: e.ID, Rank: at.Rank}
-	s := &subscriber{m: m, src: src, name: e.Name, at: at, pod: e.Pod, model: e.Model, order: newOrder(at.Replay != "")}
+	s := &subscriber{m: m, src: src, name: e.Name, at: at, pod: e.Pod, model: e.Model, order: order.New(at.Replay != "")}
 	s.log = m.opt.Log.With("endpoint", e.Name, "rank", at.Rank)
 	s.tr = translate.New(translate.Options{
 		Source: src, Index: m.opt.Index, Hasher: m.opt.Hasher, SharedRemote: m.opt.SharedRemote,
@@ -94,7 +95,7 @@ func (s *subscriber) start() {
 	resumed := false
 	if s.m.opt.Resume != nil {
 		if p, ok := s.m.opt.Resume(s.src); ok && p.Seq > 0 {
-			s.order.resume(p.Seq-1, p.Sum)
+			s.order.Resume(p.Seq-1, p.Sum)
 			s.incarnation, resumed = p.Incarnation, true
 		}
 	}
@@ -187,7 +188,7 @@ func (s *subscriber) connected(conn *zmtp.Conn) {
 	s.trouble.connected()
 	s.view.up.Store(true)
 	s.linked(LinkUp)
-	s.do(s.order.connected())
+	s.do(s.order.Connected())
 }
 
 // waits says that the engine has not dialled in.
@@ -207,7 +208,7 @@ func (s *subscriber) lost(err error) {
 			s.log.Warn("event stream lost", "events", s.at.Events, "err", err)
 			note(&s.trouble.link, "event stream "+s.at.Events+" was lost", err)
 		}
-		s.order.disconnected()
+		s.order.Disconnected()
 		s.stopReplay()
 		s.linked(LinkDown)
 	} else if s.ctx.Err() == nil {
@@ -248,7 +249,7 @@ func (s *subscriber) message(m *zmtp.Message) {
 		s.m.metrics.malformed.WithLabelValues(whatMessage).Inc()
 		return
 	}
-	s.do(s.order.live(seq, payload))
+	s.do(s.order.Live(seq, payload))
 }
 
 // parseBatch takes sequence and payload from a message: they are its last two
@@ -262,23 +263,23 @@ func parseBatch(m *zmtp.Message) (seq uint64, payload []byte, ok bool) {
 }
 
 // do carries out what the order asks for; mu is held.
-func (s *subscriber) do(actions []action) {
+func (s *subscriber) do(actions []order.Action) {
 	if s.closed {
 		return
 	}
 	for i := range actions {
-		switch a := &actions[i]; a.kind {
-		case actApply:
-			s.apply(a.seq, a.payload)
-		case actClear:
+		switch a := &actions[i]; a.Kind {
+		case order.Apply:
+			s.apply(a.Seq, a.Payload)
+		case order.Clear:
 			s.clear()
-		case actReplay:
-			s.startReplay(a.attempt, a.seq)
+		case order.Replay:
+			s.startReplay(a.Attempt, a.Seq)
 		}
 	}
-	if (s.link == LinkUp || s.link == LinkBlind) && s.order.phase == phaseLive {
+	if (s.link == LinkUp || s.link == LinkBlind) && s.order.Follows() {
 		link := LinkCaught
-		if s.order.doubt {
+		if s.order.InDoubt() {
 			link = LinkBlind
 		}
 		s.linked(link)
@@ -307,12 +308,12 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 	}
 	for _, op := range w.delta.Ops {
 		if op.Kind == indexer.OpClear {
-			s.order.cleared(seq)
+			s.order.Cleared(seq)
 			break
 		}
 	}
 	if err != nil || w.batch.Malformed > 0 {
-		s.order.distrust(seq)
+		s.order.Distrust(seq)
 	}
 	if !s.replaying { // those are old, and what is known is not
 		s.batchTime, s.fresh = w.batch.Time, true
@@ -321,8 +322,8 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 	s.count(&w.batch, stats)
 	paged := s.tr.Paged()
 	s.tell(Update{
-		First: seq, Last: seq, Delta: &w.delta, After: Position{Seq: seq + 1, Sum: sumOf(payload)},
-		Paged: paged, Missed: paged && s.order.base > 0 && s.seen.Parked > parked,
+		First: seq, Last: seq, Delta: &w.delta, After: Position{Seq: seq + 1, Sum: order.Sum(payload)},
+		Paged: paged, Missed: paged && !s.order.Complete() && s.seen.Parked > parked,
 	})
 }
 
@@ -332,11 +333,11 @@ func (s *subscriber) clear() {
 	defer s.m.done(w)
 	s.tr.Clear(&w.delta)
 	s.m.opt.Index.Apply(s.src, &w.delta)
-	if n := s.order.counts.restarts; n != s.restarts {
+	if n := s.order.Counts().Restarts; n != s.restarts {
 		s.restarts, s.incarnation = n, 0
 		s.log.Info("engine restarted, or its history is gone", "restarts", n)
 		if s.m.opt.OnRestart != nil {
-			s.m.opt.OnRestart(s.src, s.order.wrapped)
+			s.m.opt.OnRestart(s.src, s.order.Wrapped())
 		}
 	}
 	s.tell(Update{Reset: true, Delta: &w.delta})
@@ -352,7 +353,7 @@ func (s *subscriber) tell(u Update) {
 // show makes the state visible; mu is held.
 func (s *subscriber) show() {
 	v, now := &s.view, s.m.opt.Now().UnixNano()
-	state := s.order.state()
+	state := s.order.State()
 	was := knowledge.State(v.state.Swap(uint32(state)))
 	if was.Followed() || state.Followed() {
 		v.exactAt.Store(now)
@@ -360,15 +361,15 @@ func (s *subscriber) show() {
 	if state.Followed() {
 		s.trouble.replay.Store(nil) // nothing is missing
 	}
-	s.trouble.history.Store(!s.order.hasReplay && s.order.phase == phaseLive && s.order.doubt)
+	s.trouble.history.Store(!s.order.Replays() && s.order.Follows() && s.order.InDoubt())
 	switch {
-	case s.order.phase != phaseDown:
+	case !s.order.Down():
 		v.downAt.Store(0)
 	case was.Followed():
 		v.downAt.Store(now)
 	}
-	v.behind.Store(s.order.lag())
-	v.complete.Store(s.order.base == 0)
+	v.behind.Store(s.order.Lag())
+	v.complete.Store(s.order.Complete())
 	if s.batchTime > 0 && s.fresh {
 		v.lag.Store(max(0, now-int64(s.batchTime*1e9)))
 		s.fresh = false
@@ -404,8 +405,8 @@ func (s *subscriber) position() Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := Position{Incarnation: s.incarnation}
-	if s.order.have {
-		p.Seq, p.Sum = s.order.last+1, s.order.recent[s.order.last%recentBatches].sum
+	if seq, sum, ok := s.order.Last(); ok {
+		p.Seq, p.Sum = seq+1, sum
 	}
 	return p
 }

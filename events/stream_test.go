@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
+	"github.com/grapevine-epp/grapevine/events/order"
 	"github.com/grapevine-epp/grapevine/events/zmtp"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
@@ -88,7 +89,7 @@ func TestFollow(t *testing.T) {
 	if !k.Complete || k.Behind != 0 || k.Lag > patience {
 		t.Errorf("%+v", k)
 	}
-	if p, ok := r.Position(testSource); !ok || p.Seq != 450 || p.Sum != sumOf(e.ring[449]) {
+	if p, ok := r.Position(testSource); !ok || p.Seq != 450 || p.Sum != order.Sum(e.ring[449]) {
 		t.Errorf("position %+v, %v", p, ok)
 	}
 	if n := testutil.ToFloat64(r.metrics.batches.WithLabelValues(pathLive)); n < 400 || n > 450 {
@@ -154,7 +155,7 @@ func TestReconnectsGoOn(t *testing.T) {
 			s := r.streams[testSource]
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if c := s.order.counts; c.restarts+c.rebuilds != 0 || s.tr.Stats() != e.truth.tr.Stats() {
+			if c := s.order.Counts(); c.Restarts+c.Rebuilds != 0 || s.tr.Stats() != e.truth.tr.Stats() {
 				t.Errorf("%+v, %+v; the engine's own account is %+v", c, s.tr.Stats(), e.truth.tr.Stats())
 			}
 		})

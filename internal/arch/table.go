@@ -76,6 +76,7 @@ var Rows = Table{
 	{"cluster/federation/filter", 2, Product, Pure | Locks | Hot},
 	{"cluster/internal/group", 2, Product, Pure},
 	{"events/decode", 2, Product, Pure | Hot},
+	{"events/order", 2, Product, Pure | Hot},
 	{"indexer", 2, Product, Pure | Locks | Hot},
 	{"indexer/approx", 2, Product, Pure | Locks | Hot},
 	{"internal/migrate", 2, Product, 0},

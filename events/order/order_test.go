@@ -1,4 +1,4 @@
-package events
+package order
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestOrder runs the scripts of testdata/order: a session with one engine.
+// TestOrder runs the scripts of testdata: a session with one engine.
 //
 //	new [replay]           an order, with a replay socket or without
 //	connected              the stream is connected
@@ -23,11 +23,11 @@ import (
 //
 // The output lists actions, then the state.
 func TestOrder(t *testing.T) {
-	datadriven.Walk(t, "testdata/order", func(t *testing.T, path string) {
-		var o *order
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		var o *Order
 		datadriven.RunTest(t, path, func(t *testing.T, td *datadriven.TestData) string {
 			if td.Cmd == "new" {
-				o = newOrder(td.HasArg("replay"))
+				o = New(td.HasArg("replay"))
 				return ""
 			}
 			var out strings.Builder
@@ -50,9 +50,9 @@ func args(td *datadriven.TestData) string {
 	return strings.Join(words, " ")
 }
 
-func orderStep(t *testing.T, o *order, words []string) (out []string) {
+func orderStep(t *testing.T, o *Order, words []string) (out []string) {
 	t.Helper()
-	each := func(f func(seq uint64, payload []byte) []action) {
+	each := func(f func(seq uint64, payload []byte) []Action) {
 		for i := 1; i+1 < len(words); i += 2 {
 			seq, err := strconv.ParseUint(words[i], 10, 64)
 			if err != nil {
@@ -70,61 +70,61 @@ func orderStep(t *testing.T, o *order, words []string) (out []string) {
 	}
 	switch words[0] {
 	case "connected":
-		return printActions(o.connected())
+		return printActions(o.Connected())
 	case "disconnected":
-		o.disconnected()
+		o.Disconnected()
 	case "live":
-		each(o.live)
+		each(o.Live)
 	case "reply":
 		attempt := o.attempt
-		each(func(seq uint64, payload []byte) []action { return o.replayed(attempt, seq, payload) })
+		each(func(seq uint64, payload []byte) []Action { return o.Replayed(attempt, seq, payload) })
 	case "end":
-		return printActions(o.replayEnded(o.attempt))
+		return printActions(o.ReplayEnded(o.attempt))
 	case "fail":
-		return printActions(o.replayFailed(o.attempt))
+		return printActions(o.ReplayFailed(o.attempt))
 	case "timeout":
-		return printActions(o.timeout())
+		return printActions(o.Timeout())
 	case "cleared":
-		o.cleared(seq())
+		o.Cleared(seq())
 	case "distrust":
-		o.distrust(seq())
+		o.Distrust(seq())
 	case "vouch":
-		o.vouch()
+		o.Vouch()
 	case "resume":
-		each(func(s uint64, payload []byte) []action { o.resume(s, sumOf(payload)); return nil })
+		each(func(s uint64, payload []byte) []Action { o.Resume(s, Sum(payload)); return nil })
 	default:
 		t.Fatalf("unknown command %q", words[0])
 	}
 	return out
 }
 
-func printActions(actions []action) (out []string) {
+func printActions(actions []Action) (out []string) {
 	for _, a := range actions {
-		switch a.kind {
-		case actApply:
-			out = append(out, fmt.Sprintf("apply %d %s\n", a.seq, a.payload))
-		case actClear:
+		switch a.Kind {
+		case Apply:
+			out = append(out, fmt.Sprintf("apply %d %s\n", a.Seq, a.Payload))
+		case Clear:
 			out = append(out, "clear\n")
-		case actReplay:
-			out = append(out, fmt.Sprintf("replay from %d\n", a.seq))
+		case Replay:
+			out = append(out, fmt.Sprintf("replay from %d\n", a.Seq))
 		}
 	}
 	return out
 }
 
-func orderState(o *order) string {
-	s := o.state().String()
+func orderState(o *Order) string {
+	s := o.State().String()
 	if o.have {
 		s += fmt.Sprintf(", last %d", o.last)
 	}
 	if o.have && o.base == 0 {
 		s += ", complete"
 	}
-	if n := o.lag(); n > 0 {
+	if n := o.Lag(); n > 0 {
 		s += fmt.Sprintf(", %d behind", n)
 	}
-	if o.counts.lost > 0 {
-		s += fmt.Sprintf(", %d lost", o.counts.lost)
+	if o.counts.Lost > 0 {
+		s += fmt.Sprintf(", %d lost", o.counts.Lost)
 	}
 	return s + "\n"
 }
@@ -153,16 +153,16 @@ func (e *engine) oldest() int { return max(0, e.next-e.ring) }
 func TestOrderLaw(t *testing.T) {
 	for seed := range int64(400) {
 		rng := rand.New(rand.NewSource(seed))
-		w := &orderWorld{t: t, rng: rng, o: newOrder(true), e: engine{ring: 5 + rng.Intn(40)}}
+		w := &orderWorld{t: t, rng: rng, o: New(true), e: engine{ring: 5 + rng.Intn(40)}}
 		for range 300 {
 			w.step()
-			if w.o.state().Followed() {
+			if w.o.State().Followed() {
 				w.contiguous(seed)
 			}
 		}
 		w.quiesce()
-		if !w.o.state().Followed() || w.o.doubt {
-			t.Fatalf("seed %d: %s after the faults have ended", seed, w.o.state())
+		if !w.o.State().Followed() || w.o.doubt {
+			t.Fatalf("seed %d: %s after the faults have ended", seed, w.o.State())
 		}
 		w.check(seed)
 	}
@@ -171,7 +171,7 @@ func TestOrderLaw(t *testing.T) {
 type orderWorld struct {
 	t         *testing.T
 	rng       *rand.Rand
-	o         *order
+	o         *Order
 	e         engine
 	up        bool
 	replay    bool // a replay is under way
@@ -182,15 +182,15 @@ type orderWorld struct {
 	faultless bool
 }
 
-func (w *orderWorld) do(actions []action) {
+func (w *orderWorld) do(actions []Action) {
 	for _, a := range actions {
-		switch a.kind {
-		case actClear:
+		switch a.Kind {
+		case Clear:
 			w.applied, w.seqs = nil, nil
-		case actApply:
-			w.applied, w.seqs = append(w.applied, string(a.payload)), append(w.seqs, a.seq)
-		case actReplay:
-			w.replay, w.attempt, w.from = true, a.attempt, a.seq
+		case Apply:
+			w.applied, w.seqs = append(w.applied, string(a.Payload)), append(w.seqs, a.Seq)
+		case Replay:
+			w.replay, w.attempt, w.from = true, a.Attempt, a.Seq
 		}
 	}
 }
@@ -201,23 +201,23 @@ func (w *orderWorld) step() {
 	switch n := w.rng.Intn(100); {
 	case !w.up:
 		w.up = true
-		w.do(w.o.connected())
+		w.do(w.o.Connected())
 	case n < 60:
 		seq, payload := w.e.publish()
 		if w.chance(4) {
 			return // lost on the way
 		}
-		w.do(w.o.live(seq, payload))
+		w.do(w.o.Live(seq, payload))
 		if w.chance(3) {
-			w.do(w.o.live(seq, payload))
+			w.do(w.o.Live(seq, payload))
 		}
 	case n < 85:
 		w.serveReplay()
 	case n < 92:
-		w.do(w.o.timeout())
+		w.do(w.o.Timeout())
 	case w.chance(40):
 		w.up, w.replay = false, false
-		w.o.disconnected()
+		w.o.Disconnected()
 		if w.chance(50) { // the engine is another one when we are back, perhaps further than before
 			w.e = engine{life: w.e.life + 1, ring: w.e.ring}
 			for range w.rng.Intn(2*len(w.seqs) + 2) {
@@ -236,7 +236,7 @@ func (w *orderWorld) serveReplay() {
 	w.replay = false
 	attempt := w.attempt
 	if w.chance(15) {
-		w.do(w.o.replayFailed(attempt))
+		w.do(w.o.ReplayFailed(attempt))
 		return
 	}
 	end := w.e.next
@@ -245,19 +245,19 @@ func (w *orderWorld) serveReplay() {
 			continue
 		}
 		if w.chance(1) {
-			w.do(w.o.replayFailed(attempt))
+			w.do(w.o.ReplayFailed(attempt))
 			return
 		}
-		w.do(w.o.replayed(attempt, uint64(i), []byte(w.e.log[i])))
+		w.do(w.o.Replayed(attempt, uint64(i), []byte(w.e.log[i])))
 		if w.rng.Intn(10) == 0 && !w.faultless {
 			seq, payload := w.e.publish()
-			w.do(w.o.live(seq, payload))
+			w.do(w.o.Live(seq, payload))
 		}
 		if w.attempt != attempt {
 			return // the order asks for something else by now
 		}
 	}
-	w.do(w.o.replayEnded(attempt))
+	w.do(w.o.ReplayEnded(attempt))
 }
 
 // quiesce ends the faults and lets the order finish.
@@ -265,13 +265,13 @@ func (w *orderWorld) quiesce() {
 	w.faultless = true
 	if !w.up {
 		w.up = true
-		w.do(w.o.connected())
+		w.do(w.o.Connected())
 	}
 	seq, payload := w.e.publish()
-	w.do(w.o.live(seq, payload))
+	w.do(w.o.Live(seq, payload))
 	for range 20 {
 		w.serveReplay()
-		w.do(w.o.timeout())
+		w.do(w.o.Timeout())
 	}
 }
 

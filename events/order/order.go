@@ -1,4 +1,4 @@
-package events
+package order
 
 import (
 	"github.com/cespare/xxhash/v2"
@@ -15,22 +15,23 @@ const (
 	phaseLive                // live batches are applied
 )
 
-// actionKind is what the owner of an order has to do.
-type actionKind uint8
+// Kind is what the owner of an order has to do.
+type Kind uint8
 
+// Kinds of actions.
 const (
-	actApply  actionKind = iota + 1 // apply the batch seq with payload
-	actClear                        // forget everything of the source
-	actReplay                       // ask for a replay from seq, as attempt
+	Apply  Kind = iota + 1 // apply the batch seq with payload
+	Clear                  // forget everything of the source
+	Replay                 // ask for a replay from seq, as attempt
 )
 
-// action is one thing to do. payload is valid until the next call of the
+// Action is one thing to do. payload is valid until the next call of the
 // order.
-type action struct {
-	kind    actionKind
-	attempt uint32
-	seq     uint64
-	payload []byte
+type Action struct {
+	Kind    Kind
+	Attempt uint32
+	Seq     uint64
+	Payload []byte
 }
 
 // Bounds of one order.
@@ -42,15 +43,15 @@ const (
 	maxFailures   = 2 // failed replays before live batches are applied without
 )
 
-// order puts the batches of one source in sequence: it knows when to apply,
+// Order puts the batches of one source in sequence: it knows when to apply,
 // when to ask for a replay, and when the engine has been restarted, from
 // sequence numbers and payload hashes alone. It has no clock, socket or
 // goroutine: the owner calls a method for each thing that happens and then
 // carries out the actions, in order, before it calls the next. DESIGN.md has
 // the rules.
-type order struct {
+type Order struct {
 	hasReplay bool
-	out       []action
+	out       []Action
 
 	phase    phase
 	have     bool                 // last is valid
@@ -69,39 +70,41 @@ type order struct {
 	failures int                  // replays in a row that failed
 	held     held                 // batches that came too early
 	wrapped  bool                 // at the last restart the ring began behind what was applied: it may be the same engine
-	counts   orderCounts
+	counts   Counts
 }
 
-// orderCounts are the rare things that happened to a stream.
-type orderCounts struct {
-	gaps       uint64 // holes in the live stream or in a replay
-	lost       uint64 // batches given up
-	restarts   uint64 // engines that turned out to be another one
-	rebuilds   uint64 // replays from scratch to end a doubt
-	duplicates uint64 // batches that came twice
+// Counts are the rare things that happened to a stream.
+type Counts struct {
+	Gaps       uint64 // holes in the live stream or in a replay
+	Lost       uint64 // batches given up
+	Restarts   uint64 // engines that turned out to be another one
+	Rebuilds   uint64 // replays from scratch to end a doubt
+	Duplicates uint64 // batches that came twice
 }
 
-// sumOf is the hash by which two batches are compared.
-func sumOf(payload []byte) uint64 { return xxhash.Sum64(payload) }
+// Sum is the hash by which two batches are compared.
+func Sum(payload []byte) uint64 { return xxhash.Sum64(payload) }
 
 type sumAt struct {
 	seq, sum uint64
 	valid    bool
 }
 
-func newOrder(hasReplay bool) *order {
-	return &order{hasReplay: hasReplay}
+// New returns the order of a source of which nothing is known, whose engine has a replay socket or
+// has none.
+func New(hasReplay bool) *Order {
+	return &Order{hasReplay: hasReplay}
 }
 
-// resume starts from a position that somebody else has reached: entries up to
+// Resume starts from a position that somebody else has reached: entries up to
 // seq, whose payload hash is sum, are known.
-func (o *order) resume(seq, sum uint64) {
+func (o *Order) Resume(seq, sum uint64) {
 	o.have, o.last, o.base = true, seq, seq
 	o.recent[seq%recentBatches] = sumAt{seq, sum, true}
 }
 
-// state tells how far knowledge can be trusted.
-func (o *order) state() knowledge.State {
+// State tells how far knowledge can be trusted.
+func (o *Order) State() knowledge.State {
 	switch {
 	case o.phase == phaseLive && !o.doubt && o.base == 0:
 		return knowledge.Exact
@@ -114,8 +117,8 @@ func (o *order) state() knowledge.State {
 	}
 }
 
-// lag returns the batches that are known to exist and not applied.
-func (o *order) lag() uint64 {
+// Lag returns the batches that are known to exist and not applied.
+func (o *Order) Lag() uint64 {
 	if o.have {
 		return max(o.peak, o.last+1) - o.last - 1
 	}
@@ -124,16 +127,16 @@ func (o *order) lag() uint64 {
 
 // suspect marks entries as doubtful until the cache is emptied by batch seq
 // or a later one.
-func (o *order) suspect(seq uint64) {
+func (o *Order) suspect(seq uint64) {
 	if !o.doubt || seq > o.doubtAt {
 		o.doubtAt = seq
 	}
 	o.doubt = true
 }
 
-// connected is called when a connection has been made and its subscription
+// Connected is called when a connection has been made and its subscription
 // sent.
-func (o *order) connected() []action {
+func (o *Order) Connected() []Action {
 	o.out = o.out[:0]
 	o.held.clear()
 	o.peak, o.stalls, o.failures = 0, 0, 0
@@ -143,46 +146,46 @@ func (o *order) connected() []action {
 	}
 	// Nothing proves that the engine is the same and that nothing was lost.
 	o.phase = phaseLive
-	o.suspect(o.next())
+	o.suspect(o.Next())
 	return o.out
 }
 
-// next is the batch that follows the last one.
-func (o *order) next() uint64 {
+// Next is the batch that follows the last one.
+func (o *Order) Next() uint64 {
 	if o.have {
 		return o.last + 1
 	}
 	return 0
 }
 
-// disconnected is called when the connection is gone.
-func (o *order) disconnected() {
+// Disconnected is called when the connection is gone.
+func (o *Order) Disconnected() {
 	o.phase, o.pending = phaseDown, false
 	o.held.clear()
 }
 
-// distrust is called when the batch seq could not be read: it may have held
+// Distrust is called when the batch seq could not be read: it may have held
 // anything.
-func (o *order) distrust(seq uint64) { o.suspect(seq + 1) }
+func (o *Order) Distrust(seq uint64) { o.suspect(seq + 1) }
 
-// vouch is called when somebody has verified the entries by other means.
-func (o *order) vouch() {
+// Vouch is called when somebody has verified the entries by other means.
+func (o *Order) Vouch() {
 	if o.phase == phaseLive {
 		o.doubt = false
 	}
 }
 
-// cleared is called when the batch seq has emptied the cache: what was known
+// Cleared is called when the batch seq has emptied the cache: what was known
 // before, right or wrong, does not matter any more.
-func (o *order) cleared(seq uint64) {
+func (o *Order) Cleared(seq uint64) {
 	o.base = 0
 	if o.doubt && seq >= o.doubtAt {
 		o.doubt = false
 	}
 }
 
-// live takes a batch of the live stream.
-func (o *order) live(seq uint64, payload []byte) []action {
+// Live takes a batch of the live stream.
+func (o *Order) Live(seq uint64, payload []byte) []Action {
 	o.out = o.out[:0]
 	o.peak = max(o.peak, seq+1)
 	if o.phase == phaseReplay {
@@ -195,10 +198,10 @@ func (o *order) live(seq uint64, payload []byte) []action {
 	case seq == o.last+1:
 		o.apply(seq, payload)
 	case seq > o.last+1:
-		o.counts.gaps++
+		o.counts.Gaps++
 		o.gap(seq, payload)
 	case o.seen(seq, payload):
-		o.counts.duplicates++
+		o.counts.Duplicates++
 	default:
 		o.backward(seq, payload)
 	}
@@ -206,7 +209,7 @@ func (o *order) live(seq uint64, payload []byte) []action {
 }
 
 // first handles the first batch ever seen.
-func (o *order) first(seq uint64, payload []byte) {
+func (o *Order) first(seq uint64, payload []byte) {
 	if seq == 0 {
 		o.doubt = false
 	} else if o.hasReplay && !o.doubt {
@@ -219,7 +222,7 @@ func (o *order) first(seq uint64, payload []byte) {
 }
 
 // gap handles a live batch with others missing before it.
-func (o *order) gap(seq uint64, payload []byte) {
+func (o *Order) gap(seq uint64, payload []byte) {
 	if o.hasReplay && !o.doubt {
 		o.held.addLive(seq, payload)
 		o.catchUp()
@@ -230,9 +233,9 @@ func (o *order) gap(seq uint64, payload []byte) {
 }
 
 // giveUp counts the batches before seq as lost.
-func (o *order) giveUp(seq uint64) {
+func (o *Order) giveUp(seq uint64) {
 	if o.have {
-		o.counts.lost += seq - o.last - 1
+		o.counts.Lost += seq - o.last - 1
 	} else {
 		o.base = seq
 	}
@@ -241,14 +244,14 @@ func (o *order) giveUp(seq uint64) {
 
 // backward handles a sequence number that was passed already: the engine has
 // started again.
-func (o *order) backward(seq uint64, payload []byte) {
+func (o *Order) backward(seq uint64, payload []byte) {
 	o.peak = seq + 1
 	if o.hasReplay {
 		o.held.addLive(seq, payload)
 		o.catchUp()
 		return
 	}
-	o.counts.restarts++
+	o.counts.Restarts++
 	o.wrapped = false
 	o.forget()
 	if o.base = seq; seq != 0 {
@@ -258,45 +261,45 @@ func (o *order) backward(seq uint64, payload []byte) {
 }
 
 // forget drops everything known of the source.
-func (o *order) forget() {
-	o.out = append(o.out, action{kind: actClear})
+func (o *Order) forget() {
+	o.out = append(o.out, Action{Kind: Clear})
 	o.have, o.doubt = false, false
 	o.recent = [recentBatches]sumAt{}
 }
 
 // apply hands a batch on.
-func (o *order) apply(seq uint64, payload []byte) {
+func (o *Order) apply(seq uint64, payload []byte) {
 	o.have, o.last = true, seq
-	o.recent[seq%recentBatches] = sumAt{seq, sumOf(payload), true}
-	o.out = append(o.out, action{kind: actApply, seq: seq, payload: payload})
+	o.recent[seq%recentBatches] = sumAt{seq, Sum(payload), true}
+	o.out = append(o.out, Action{Kind: Apply, Seq: seq, Payload: payload})
 }
 
 // seen reports whether a batch is one of the latest that were applied.
-func (o *order) seen(seq uint64, payload []byte) bool {
+func (o *Order) seen(seq uint64, payload []byte) bool {
 	r := o.recent[seq%recentBatches]
-	return r.valid && r.seq == seq && r.sum == sumOf(payload)
+	return r.valid && r.seq == seq && r.sum == Sum(payload)
 }
 
 // catchUp holds live batches and asks for a replay: from the last batch on,
 // that one included, or of everything when what is known is in doubt.
-func (o *order) catchUp() {
+func (o *Order) catchUp() {
 	o.phase = phaseReplay
 	o.ask(o.doubt)
 }
 
 // ask starts a replay attempt.
-func (o *order) ask(rebuild bool) {
+func (o *Order) ask(rebuild bool) {
 	o.attempt++
 	o.pending, o.checked, o.rebuild, o.started = true, false, rebuild || !o.have, o.last
 	from := o.last
 	if o.rebuild {
 		from = 0
 	}
-	o.out = append(o.out, action{kind: actReplay, seq: from, attempt: o.attempt})
+	o.out = append(o.out, Action{Kind: Replay, Seq: from, Attempt: o.attempt})
 }
 
-// replayed takes one batch of the replay.
-func (o *order) replayed(attempt uint32, seq uint64, payload []byte) []action {
+// Replayed takes one batch of the replay.
+func (o *Order) Replayed(attempt uint32, seq uint64, payload []byte) []Action {
 	o.out = o.out[:0]
 	if !o.pending || attempt != o.attempt {
 		return o.out
@@ -322,12 +325,12 @@ func (o *order) replayed(attempt uint32, seq uint64, payload []byte) []action {
 
 // opening handles the first reply of an attempt and reports whether it is
 // done with.
-func (o *order) opening(seq uint64, payload []byte) bool {
+func (o *Order) opening(seq uint64, payload []byte) bool {
 	if o.rebuild {
 		// Everything comes again, so everything goes, but only from here on:
 		// an attempt that brings nothing leaves what is known.
 		if o.have {
-			o.counts.rebuilds++
+			o.counts.Rebuilds++
 			o.forget()
 		}
 		o.phase, o.doubt = phaseReplay, false
@@ -342,16 +345,16 @@ func (o *order) opening(seq uint64, payload []byte) bool {
 
 // another handles an engine that is not the one whose batches were applied,
 // or whose history since then is gone.
-func (o *order) another() {
-	o.counts.restarts++
+func (o *Order) another() {
+	o.counts.Restarts++
 	o.wrapped = false
 	o.forget()
 	o.phase = phaseReplay
 	o.ask(true)
 }
 
-// replayEnded is called when the end of a replay has come.
-func (o *order) replayEnded(attempt uint32) []action {
+// ReplayEnded is called when the end of a replay has come.
+func (o *Order) ReplayEnded(attempt uint32) []Action {
 	o.out = o.out[:0]
 	if !o.pending || attempt != o.attempt {
 		return o.out
@@ -370,9 +373,9 @@ func (o *order) replayEnded(attempt uint32) []action {
 }
 
 // settle goes live after a replay, or asks for what is still missing.
-func (o *order) settle() {
+func (o *Order) settle() {
 	o.drain()
-	if _, waiting := o.held.oldest(); !waiting && o.peak <= o.next() {
+	if _, waiting := o.held.oldest(); !waiting && o.peak <= o.Next() {
 		o.phase, o.stalls = phaseLive, 0
 		return
 	}
@@ -385,20 +388,20 @@ func (o *order) settle() {
 		o.goOn() // what no replay has, nobody has
 		return
 	}
-	o.counts.gaps++
+	o.counts.Gaps++
 	o.phase = phaseReplay
 	o.ask(false)
 }
 
 // skipTo gives up the batches before seq, which is held.
-func (o *order) skipTo(seq uint64) {
+func (o *Order) skipTo(seq uint64) {
 	o.giveUp(seq)
 	b := o.held.pop()
 	o.apply(b.seq, b.payload)
 }
 
 // drain applies held batches that follow the last one.
-func (o *order) drain() {
+func (o *Order) drain() {
 	for {
 		oldest, ok := o.held.oldest()
 		switch {
@@ -418,8 +421,8 @@ func (o *order) drain() {
 	}
 }
 
-// replayFailed is called when a replay cannot be had, or broke off.
-func (o *order) replayFailed(attempt uint32) []action {
+// ReplayFailed is called when a replay cannot be had, or broke off.
+func (o *Order) ReplayFailed(attempt uint32) []Action {
 	o.out = o.out[:0]
 	if !o.pending || attempt != o.attempt {
 		return o.out
@@ -433,9 +436,9 @@ func (o *order) replayFailed(attempt uint32) []action {
 }
 
 // goOn applies what is held although batches are missing.
-func (o *order) goOn() {
+func (o *Order) goOn() {
 	o.phase, o.stalls = phaseLive, 0
-	o.suspect(max(o.peak, o.next()))
+	o.suspect(max(o.peak, o.Next()))
 	for {
 		o.drain()
 		oldest, waiting := o.held.oldest()
@@ -446,9 +449,9 @@ func (o *order) goOn() {
 	}
 }
 
-// timeout is called some time after a replay has failed, and now and then
+// Timeout is called some time after a replay has failed, and now and then
 // while knowledge is in doubt: it tries again.
-func (o *order) timeout() []action {
+func (o *Order) Timeout() []Action {
 	o.out = o.out[:0]
 	if !o.hasReplay || o.pending {
 		return o.out
