@@ -2,9 +2,11 @@ package clusters
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,6 +16,12 @@ var (
 	day       = flag.Float64("clusters.day", 30, "seconds of a rise and fall in TestTable")
 	mean      = flag.Float64("clusters.mean", .95, "load over the day in TestTable, as a share of what the engines could serve")
 	swing     = flag.Float64("clusters.swing", .8, "of the load around it")
+	work      = flag.Float64("clusters.work", 1, "times the tokens of a usual prompt in TestTable")
+	grain     = flag.Float64("clusters.grain", 64, "tokens of a prompt for each block of the filters in TestTable")
+	home      = flag.Float64("clusters.home", .5, "share of requests that weights leave at home in TestTable")
+	only      = flag.String("clusters.only", "", "the one policy of TestTable; all if not given")
+	rowsFile  = flag.String("clusters.rows", "", "file to which TestTable adds its rows, and that TestPlot draws")
+	sizesSVG  = flag.String("clusters.sizes-svg", "", "file for the plot of TestPlot")
 	svg       = flag.String("clusters.svg", "", "file for the plot of the first size of TestTable")
 	seeds     = flag.Int("clusters.seeds", 6, "seeds of TestFaults")
 	firstSeed = flag.Uint64("clusters.first", 1, "first of them")
@@ -68,36 +76,88 @@ func TestFaults(t *testing.T) {
 
 // TestTable prints what each policy makes of a day, for the manual.
 func TestTable(t *testing.T) {
-	var all []*Result
+	var rows []Row
 	for i, size := range strings.Split(*sizes, ",") {
-		o := Options{Day: *day, Mean: *mean, Swing: *swing, Seed: 1}
+		o := Options{Day: *day, Mean: *mean, Swing: *swing, Work: *work, Grain: *grain, Home: *home, Seed: 1}
 		if _, err := fmt.Sscanf(size, "%dx%d", &o.Clusters, &o.Engines); err != nil {
 			t.Fatalf("-clusters.sizes %q: %v", size, err)
 		}
 		var these []*Result
 		for _, p := range Policies {
+			if *only != "" && string(p) != *only {
+				continue
+			}
 			o.Policy = p
 			r, err := Run(o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			these = append(these, r)
+			these, rows = append(these, r), append(rows, r.Row())
+			t.Logf("%+v", r.Row())
 		}
-		all = append(all, these...)
 		var drawn bytes.Buffer
 		if err := WriteSVG(&drawn, these); err != nil || !strings.Contains(drawn.String(), "</svg>") {
 			t.Fatalf("%d bytes drawn, %v", drawn.Len(), err)
 		}
-		if *svg != "" && i == 0 {
-			if err := os.WriteFile(*svg, drawn.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
+		if i == 0 {
+			keep(t, *svg, drawn.Bytes(), os.O_TRUNC)
 		}
 	}
 	var table strings.Builder
-	WriteTable(&table, all)
-	if strings.Count(table.String(), "\n") != len(all)+2 {
+	WriteTable(&table, rows)
+	if strings.Count(table.String(), "\n") != len(rows)+2 {
 		t.Errorf("table:\n%s", table.String())
 	}
 	t.Log("\n" + table.String())
+	for i := range rows {
+		b, err := json.Marshal(rows[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep(t, *rowsFile, append(b, '\n'), os.O_APPEND)
+	}
+}
+
+// keep writes a file, if there is to be one.
+func keep(t *testing.T, name string, b []byte, how int) {
+	if name == "" {
+		return
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|how, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPlot draws the rows of all sizes, for the manual.
+func TestPlot(t *testing.T) {
+	rows := []Row{{Clusters: 2, Policy: Price, P90: 1, Control: 1}, {Clusters: 50, Policy: Price, P90: 2, Control: 2}}
+	if *rowsFile != "" {
+		f, err := os.Open(*rowsFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		rows = nil
+		for d := json.NewDecoder(f); d.More(); {
+			var r Row
+			if err := d.Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, r)
+		}
+		slices.SortStableFunc(rows, func(a, b Row) int { return a.Clusters - b.Clusters })
+		var table strings.Builder
+		WriteTable(&table, rows)
+		t.Log("\n" + table.String())
+	}
+	var drawn bytes.Buffer
+	if err := WriteSizesSVG(&drawn, rows); err != nil || strings.Count(drawn.String(), "</svg>") != 1 {
+		t.Fatalf("%d bytes drawn, %v", drawn.Len(), err)
+	}
+	keep(t, *sizesSVG, drawn.Bytes(), os.O_TRUNC)
 }

@@ -56,7 +56,7 @@ func (c *control) start(i int) error {
 	c.boots++
 	o := federation.Options{Self: s.name, Replica: s.name, Boot: c.boots << 8, Secret: c.secret, Lease: lease}
 	for j, other := range w.clusters {
-		if j != i {
+		if j != i && w.o.Policy != Alone {
 			o.Peers = append(o.Peers, federation.PeerOptions{Name: other.name, Targets: []string{other.name}, Export: []string{"lab/*"}, Accept: []string{"lab/*"}})
 		}
 	}
@@ -65,14 +65,20 @@ func (c *control) start(i int) error {
 		return err
 	}
 	c.cores[i], c.hots[i], c.seen[i] = core, filter.NewHot(hotMost), nil
-	core.SetHot(pool, c.hots[i])
+	if w.o.Policy == Price { // nobody else would ask what is where
+		core.SetHot(pool, c.hots[i])
+	}
 	s.hops = federation.NewHops(c.secret, s.name)
 	s.fleet = elsewhere.New(elsewhere.Options{Self: s.name, Pool: pool, Use: elsewhere.UseAlways, Hops: s.hops})
 	return nil
 }
 
 // hot notes a prompt that is served in a cluster.
-func (c *control) hot(s *site, keys []block.Key) { c.hots[s.index].Touch(keys) }
+func (c *control) hot(s *site, keys []block.Key) {
+	if c.w.o.Policy == Price {
+		c.hots[s.index].Touch(keys)
+	}
+}
 
 func (c *control) tick(i int) {
 	w := c.w

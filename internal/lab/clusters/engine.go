@@ -12,10 +12,12 @@ type engine struct {
 	queued   int64 // uncached tokens of those that wait
 	context  int64 // tokens of those that decode
 	held     []int // sessions of which it holds the context, latest last
+	room     int   // how many that are at most
 	down     bool
 }
 
-// sessionsHeld is how many sessions' contexts fit an engine's memory.
+// sessionsHeld is how many sessions' contexts fit an engine's memory, where prompts are as
+// long as usual.
 const sessionsHeld = 160
 
 // hold notes that a session's context is here, as the last one.
@@ -27,7 +29,7 @@ func (e *engine) hold(session int) {
 			return
 		}
 	}
-	if len(e.held) >= sessionsHeld {
+	if len(e.held) >= e.room {
 		copy(e.held, e.held[1:])
 		e.held[len(e.held)-1] = session
 		return

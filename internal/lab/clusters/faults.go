@@ -22,8 +22,9 @@ func (w *world) fault() {
 	case 1: // the whole cluster, and what it knew
 		s.deadTil = for1
 		_ = w.control.start(i)
-		for _, e := range s.engines {
+		for i, e := range s.engines {
 			e.held, e.free = nil, w.now
+			s.first.set(i, w.now)
 		}
 	case 2: // all engines of it: its gateway and picker live
 		for _, e := range s.engines {
@@ -42,13 +43,17 @@ func (w *world) fault() {
 // finish looks at what the federation knows at the end.
 func (w *world) finish() {
 	w.out.Seconds = w.o.Length
+	others := len(w.clusters) - 1
+	if w.o.Policy == Alone {
+		others = 0
+	}
 	for i, s := range w.clusters {
 		for _, st := range s.fleet.Status(clock(w.o.Length + drained/2 - 1)) {
 			if st.Result != "candidate" && st.Result != "no address" {
 				w.out.Unsettled++
 			}
 		}
-		if v := w.control.cores[i].View(clock(w.o.Length + drained/2 - 1)); len(v.Clusters) != len(w.clusters)-1 {
+		if v := w.control.cores[i].View(clock(w.o.Length + drained/2 - 1)); len(v.Clusters) != others {
 			w.out.Unsettled++
 		}
 		for _, e := range s.engines {

@@ -34,11 +34,77 @@ func WriteSVG(out io.Writer, results []*Result) error {
 		p.Add(l)
 		p.Legend.Add(string(r.Options.Policy), l)
 	}
-	canvas, err := draw.NewFormattedCanvas(7*vg.Inch, 3.4*vg.Inch, "svg")
+	return write(out, 7*vg.Inch, func(c draw.Canvas) { p.Draw(c) })
+}
+
+// write draws a picture.
+func write(out io.Writer, width vg.Length, with func(c draw.Canvas)) error {
+	canvas, err := draw.NewFormattedCanvas(width, 3.4*vg.Inch, "svg")
 	if err != nil {
 		return fmt.Errorf("clusters: %w", err)
 	}
-	p.Draw(draw.New(canvas))
+	with(draw.New(canvas))
 	_, err = canvas.WriteTo(out)
 	return err
+}
+
+// WriteSizesSVG draws, against the number of clusters, what each policy makes of latency,
+// how many requests leave home, and what clusters tell each other.
+func WriteSizesSVG(out io.Writer, rows []Row) error {
+	panels := []struct {
+		label string
+		value func(r *Row) float64
+	}{
+		{"first token, p90, s", func(r *Row) float64 { return r.P90 }},
+		{"left home, %", func(r *Row) float64 { return 100 * r.Spill }},
+		{"control, kB/s per cluster", func(r *Row) float64 { return r.Control / 1000 }},
+	}
+	plots := [][]*plot.Plot{make([]*plot.Plot, len(panels))}
+	for i, panel := range panels {
+		p := plot.New()
+		p.X.Label.Text, p.Y.Label.Text = "clusters", panel.label
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, sizeTicks(rows)
+		p.Y.Min = 0
+		for k, policy := range Policies {
+			var line plotter.XYs
+			for j := range rows {
+				if r := &rows[j]; r.Policy == policy {
+					line = append(line, plotter.XY{X: float64(r.Clusters), Y: panel.value(r)})
+				}
+			}
+			if len(line) == 0 {
+				continue
+			}
+			l, points, err := plotter.NewLinePoints(line)
+			if err != nil {
+				return fmt.Errorf("clusters: %w", err)
+			}
+			l.Color, l.Dashes, l.Width = plotutil.Color(k), plotutil.Dashes(k), vg.Points(1.5)
+			points.Color, points.Shape = l.Color, draw.CircleGlyph{}
+			p.Add(l, points)
+			if i == 0 {
+				p.Legend.Add(string(policy), l)
+			}
+		}
+		p.Legend.Top, p.Legend.Left, p.Legend.YOffs = true, true, vg.Points(4)
+		p.Y.Max *= 1.35 // room for the legend
+		plots[0][i] = p
+	}
+	return write(out, 10*vg.Inch, func(c draw.Canvas) {
+		tiles := draw.Tiles{Rows: 1, Cols: len(panels), PadX: vg.Points(12), PadTop: vg.Points(4), PadRight: vg.Points(4)}
+		for i, canvas := range plot.Align(plots, tiles, c)[0] {
+			plots[0][i].Draw(canvas)
+		}
+	})
+}
+
+// sizeTicks names the sizes that there are.
+func sizeTicks(rows []Row) plot.ConstantTicks {
+	var ticks plot.ConstantTicks
+	for i := range rows {
+		if n := rows[i].Clusters; i == 0 || rows[i-1].Clusters != n {
+			ticks = append(ticks, plot.Tick{Value: float64(n), Label: fmt.Sprint(n)})
+		}
+	}
+	return ticks
 }

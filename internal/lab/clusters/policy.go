@@ -3,6 +3,7 @@ package clusters
 import (
 	"math"
 
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/elsewhere"
 )
@@ -13,16 +14,13 @@ type Policy string
 // Policies.
 const (
 	Alone   Policy = "no import"    // everybody stays at home
-	Weights Policy = "weights only" // a fixed share of requests to each cluster, as routes with weights have
+	Weights Policy = "weights only" // a fixed share of requests at home and the rest to all others alike, as routes with weights have
 	Least   Policy = "load only"    // to the cluster that tells of the least load, wherever it is
 	Price   Policy = "price"        // as the product does
 )
 
 // Policies lists all, the product's last.
 var Policies = []Policy{Alone, Weights, Least, Price}
-
-// homeShare is what weights leave at home: half, and the rest to all others alike.
-const homeShare = .5
 
 // choose returns the cluster that a request goes on to; ok is false when it stays.
 func (w *world) choose(at *site, r *request) (to *site, terms picker.FarTerms, ok bool) {
@@ -40,7 +38,7 @@ func (w *world) choose(at *site, r *request) (to *site, terms picker.FarTerms, o
 	case Price:
 		return w.byPrice(at, r, hopped)
 	case Weights:
-		if !hopped && w.rng.Float64() > homeShare {
+		if !hopped && w.rng.Float64() > w.o.Home {
 			return w.told(at, func(*site, float64) float64 { return w.rng.Float64() })
 		}
 	case Least:
@@ -54,7 +52,7 @@ func (w *world) choose(at *site, r *request) (to *site, terms picker.FarTerms, o
 // byPrice asks the product.
 func (w *world) byPrice(at *site, r *request, hopped bool) (*site, picker.FarTerms, bool) {
 	a := elsewhere.Ask{
-		Model: "m", Input: r.s.context, Answer: answers, Bytes: r.s.context * promptBytes, Keys: r.s.keys, Named: true, Hopped: hopped,
+		Model: "m", Input: r.s.context, Answer: answers, Bytes: int(float64(r.s.context) / w.o.Grain * filter.ChunkBytes), Keys: r.s.keys, Named: true, Hopped: hopped,
 	}
 	var here *picker.FarTerms
 	if r.engine >= 0 {
@@ -69,14 +67,8 @@ func (w *world) byPrice(at *site, r *request, hopped bool) (*site, picker.FarTer
 	return w.named(terms.Cluster), terms, true
 }
 
-func (w *world) named(name string) *site {
-	for _, s := range w.clusters {
-		if s.name == name {
-			return s
-		}
-	}
-	return nil
-}
+// named returns a cluster, nil when there is none of that name.
+func (w *world) named(name string) *site { return w.names[name] }
 
 // told returns the usable cluster that is best by what it told, with the terms that later
 // ends are told of.

@@ -67,13 +67,35 @@ func (r *Result) Held() float64 {
 // Spill returns the share of requests that left home.
 func (r *Result) Spill() float64 { return float64(r.Away) / float64(max(r.Requests, 1)) }
 
-// WriteTable prints results in a Markdown table.
-func WriteTable(out io.Writer, results []*Result) {
+// Row is one line of the table.
+type Row struct {
+	Clusters int     `json:"clusters"`
+	Engines  int     `json:"engines"`
+	Policy   Policy  `json:"policy"`
+	Requests int     `json:"requests"`
+	P50      float64 `json:"p50"` // seconds to first token
+	P90      float64 `json:"p90"`
+	P99      float64 `json:"p99"`
+	Spill    float64 `json:"spill"`
+	Held     float64 `json:"held"`
+	Control  float64 `json:"control"` // bytes per second and cluster
+}
+
+// Row returns what the table says of the run.
+func (r *Result) Row() Row {
+	return Row{
+		Clusters: r.Options.Clusters, Engines: r.Options.Engines, Policy: r.Options.Policy, Requests: r.Requests,
+		P50: r.Quantile(.5), P90: r.Quantile(.9), P99: r.Quantile(.99), Spill: r.Spill(), Held: r.Held(),
+		Control: float64(r.Control) / r.Seconds / float64(r.Options.Clusters),
+	}
+}
+
+// WriteTable prints rows in a Markdown table.
+func WriteTable(out io.Writer, rows []Row) {
 	fmt.Fprintln(out, "| clusters × engines | policy | requests | first token p50 / p90 / p99 | left home | prompt tokens held | control bytes/s per cluster |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|")
-	for _, r := range results {
-		fmt.Fprintf(out, "| %d × %d | %s | %d | %v / %v / %v | %.1f%% | %.1f%% | %.0f |\n", r.Options.Clusters, r.Options.Engines, r.Options.Policy, r.Requests,
-			inMilliseconds(r.Quantile(.5)), inMilliseconds(r.Quantile(.9)), inMilliseconds(r.Quantile(.99)), 100*r.Spill(), 100*r.Held(),
-			float64(r.Control)/r.Seconds/float64(r.Options.Clusters))
+	for _, r := range rows {
+		fmt.Fprintf(out, "| %d × %d | %s | %d | %v / %v / %v | %.1f%% | %.1f%% | %.0f |\n", r.Clusters, r.Engines, r.Policy, r.Requests,
+			inMilliseconds(r.P50), inMilliseconds(r.P90), inMilliseconds(r.P99), 100*r.Spill, 100*r.Held, r.Control)
 	}
 }

@@ -1,7 +1,6 @@
 package clusters
 
 import (
-	"container/heap"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -28,6 +27,8 @@ type Options struct {
 	Mean     float64 // load over the day, as a share of what engines could serve; .65
 	Swing    float64 // of the load around it; .8
 	Work     float64 // times the tokens of a usual prompt; 1
+	Grain    float64 // tokens of a prompt that one block of the filters stands for; 64
+	Home     float64 // share of requests that Weights leaves at home; .5
 	Seed     uint64
 	Faults   bool
 	Quiet    float64 // seconds at the end without faults; a third of Length
@@ -53,6 +54,8 @@ func (o Options) complete() Options {
 	set(&o.Mean, .65)
 	set(&o.Swing, .8)
 	set(&o.Work, 1)
+	set(&o.Grain, filter.ChunkBytes/4)
+	set(&o.Home, .5)
 	set(&o.Quiet, o.Length/3)
 	return o
 }
@@ -64,8 +67,7 @@ const (
 	turns       = 5
 	thinks      = 6.0 // seconds between an answer and the next turn
 	answers     = 150.0
-	promptBytes = 4 // of a token
-	looks       = 8 // engines that a cluster's picker prices besides the session's own
+	looks       = 8 // engines that a cluster's picker prices besides the session's own and the one that is free first
 	network     = .004
 )
 
@@ -75,9 +77,9 @@ type world struct {
 	rng      *rand.Rand
 	now      float64
 	queue    events
-	order    int
 	clusters []*site
-	sessions []*session
+	names    map[string]*site
+	sessions int
 	out      Result
 	control  *control
 	cuts     map[[2]int]float64 // until when
@@ -88,6 +90,7 @@ type site struct {
 	index   int
 	name    string
 	engines []*engine
+	first   earliest // of the engines
 	fleet   *elsewhere.Fleet
 	hops    *federation.Hops
 	deadTil float64
@@ -119,36 +122,7 @@ type request struct {
 	tried   []string // clusters
 }
 
-type event struct {
-	at    float64
-	order int
-	do    func()
-}
-
-type events []event
-
-func (q events) Len() int { return len(q) }
-func (q events) Less(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].order < q[j].order
-}
-func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-
-// Push implements heap.Interface.
-func (q *events) Push(x any) { *q = append(*q, x.(event)) }
-
-// Pop implements heap.Interface.
-func (q *events) Pop() any {
-	old := *q
-	x := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*q = old[:len(old)-1]
-	return x
-}
-
-func (w *world) at(t float64, do func()) {
-	w.order++
-	heap.Push(&w.queue, event{t, w.order, do})
-}
+func (w *world) at(t float64, do func()) { w.queue.push(t, do) }
 
 // begins is the clock's time at second 0.
 var begins = time.Unix(1_700_000_000, 0)
@@ -168,13 +142,15 @@ func (w *world) roundTrip(a, b int) float64 {
 
 // Run plays one run.
 func Run(o Options) (*Result, error) {
-	w := &world{o: o.complete(), rng: rand.New(rand.NewPCG(o.Seed, 99)), cuts: map[[2]int]float64{}}
+	w := &world{o: o.complete(), rng: rand.New(rand.NewPCG(o.Seed, 99)), cuts: map[[2]int]float64{}, names: map[string]*site{}}
 	w.out.Options = w.o
 	for i := range w.o.Clusters {
 		s := &site{index: i, name: fmt.Sprintf("c%02d", i)}
 		for range w.o.Engines {
-			s.engines = append(s.engines, &engine{})
+			s.engines = append(s.engines, &engine{room: max(int(sessionsHeld/w.o.Work), 1)})
 		}
+		s.first = newEarliest(w.o.Engines)
+		w.names[s.name] = s
 		w.clusters = append(w.clusters, s)
 	}
 	if err := w.openControl(); err != nil {
@@ -186,8 +162,8 @@ func Run(o Options) (*Result, error) {
 	if w.o.Faults {
 		w.at(1, w.fault)
 	}
-	for len(w.queue) > 0 {
-		e := heap.Pop(&w.queue).(event)
+	for w.queue.len() > 0 {
+		e := w.queue.pop()
 		if e.at > w.o.Length+drained {
 			break
 		}
@@ -234,8 +210,8 @@ func (w *world) arrive(home int) {
 	}
 	s := &session{home: home, where: [2]int{-1, -1}}
 	s.keys = append(s.keys, block.Key(w.rng.Uint64()|1<<63))
-	w.sessions = append(w.sessions, s)
-	w.turn(s, len(w.sessions)-1)
+	w.sessions++
+	w.turn(s, w.sessions)
 }
 
 // turn sends a session's next request.
@@ -245,7 +221,7 @@ func (w *world) turn(s *session, id int) {
 	}
 	s.context += w.tokens(s.turn)
 	s.turn++
-	for len(s.keys) < s.context*promptBytes/filter.ChunkBytes {
+	for len(s.keys) < int(float64(s.context)/w.o.Grain) {
 		s.keys = append(s.keys, block.Key(w.rng.Uint64()|1<<63))
 	}
 	w.out.Requests++
@@ -314,6 +290,7 @@ func (w *world) best(at *site, r *request) int {
 		}
 		return best
 	}
+	try(at.first.engine())
 	for range looks {
 		try(w.rng.IntN(len(at.engines)))
 	}
@@ -400,6 +377,7 @@ func (w *world) serve(r *request) {
 	work := w.work(e, r)
 	first, end := e.begin(w.now, work, answers)
 	e.hold(r.id)
+	at.first.set(r.engine, e.free)
 	r.s.where = [2]int{r.site, r.engine}
 	w.control.hot(at, r.s.keys)
 	back := network + w.roundTrip(r.s.home, r.site)/2
