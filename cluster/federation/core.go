@@ -77,10 +77,6 @@ func (o *Options) complete() error {
 			}
 		}
 		p.Rate, p.MaxFilter = cmp.Or(p.Rate, defaultRate), cmp.Or(p.MaxFilter, defaultMost)
-		p.Secret = cmp.Or(p.Secret, o.Secret)
-		if o.Secret == nil {
-			p.Secret = nil // without it there are no keys of blocks
-		}
 	}
 	slices.SortFunc(o.Peers, func(a, b PeerOptions) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
@@ -105,8 +101,9 @@ type Core struct {
 	peers   []*peer
 	exports []*own
 	imports []Import
-	shows   bool // imports are shown in objects
-	hot     map[PoolKey]*filter.Hot
+	shows   bool           // imports are shown in objects
+	also    *filter.Secret // good beside that of the options; nil: none
+	hot     map[hotKey]*filter.Hot
 	epochs  uint64
 	unready string // why nothing is told now; "": it is
 	leaving bool
@@ -114,6 +111,12 @@ type Core struct {
 	dirty   bool
 	view    *View
 	refused map[string]uint64 // messages, by reason
+}
+
+// hotKey names a set of hot prefixes: those of a pool, by keys of one secret.
+type hotKey struct {
+	pool   PoolKey
+	secret *filter.Secret
 }
 
 // peer is the other cluster of a pair: as one that asks, and as one that is asked.
@@ -134,10 +137,10 @@ func New(o Options, now time.Time) (*Core, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	c := &Core{o: o, base: now, hot: map[PoolKey]*filter.Hot{}, epochs: o.Boot, refused: map[string]uint64{}, dirty: true}
+	c := &Core{o: o, base: now, hot: map[hotKey]*filter.Hot{}, epochs: o.Boot, refused: map[string]uint64{}, dirty: true}
 	for i := range o.Peers {
 		p := &peer{PeerOptions: o.Peers[i]}
-		p.speaker.open(p.Rate, now)
+		p.speaker.open(p.Rate, o.Secret, now)
 		p.listener.open(c, p, now)
 		c.peers = append(c.peers, p)
 	}
@@ -221,8 +224,47 @@ func (c *Core) SetImports(list []Import) {
 	}
 }
 
-// SetHot says which prefixes a pool's filters are made of.
-func (c *Core) SetHot(pool PoolKey, hot *filter.Hot) { c.hot[pool] = hot }
+// SetHot says which prefixes a pool's filters are made of, by keys of the secret in use.
+func (c *Core) SetHot(pool PoolKey, hot *filter.Hot) { c.SetHotOf(pool, c.o.Secret, hot) }
+
+// SetHotOf does so by keys of a secret, which is to be one of SetSecrets.
+func (c *Core) SetHotOf(pool PoolKey, s *filter.Secret, hot *filter.Hot) {
+	c.hot[hotKey{pool, s}] = hot
+}
+
+// SetSecrets replaces the federation's secret by use, and has what was made with also taken
+// beside it; also may be nil. Filters that others are told are made with use as soon as
+// they are whole. Nothing changes where the federation had no secret.
+func (c *Core) SetSecrets(use, also *filter.Secret) {
+	if c.o.Secret == nil || use == nil {
+		return
+	}
+	if use = cmp.Or(c.secret(use.ID()), use); also != nil {
+		also = cmp.Or(c.secret(also.ID()), also)
+	}
+	if use == also {
+		also = nil
+	}
+	c.o.Secret, c.also, c.dirty = use, also, true
+	for k := range c.hot {
+		if k.secret != use && k.secret != also {
+			delete(c.hot, k)
+		}
+	}
+}
+
+// secret returns which of the secrets there are has a name, nil when none has.
+func (c *Core) secret(id [8]byte) *filter.Secret {
+	for _, s := range [...]*filter.Secret{c.o.Secret, c.also} {
+		if s != nil && s.ID() == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// pairSecret returns what keys the filters of a pair: its own secret, or the federation's.
+func (p *peer) pairSecret(s *filter.Secret) *filter.Secret { return cmp.Or(p.Secret, s) }
 
 // SetReady says whether what this process would tell is to be believed; reason says why
 // not. Who asks an unready one is told so, and asks another replica.

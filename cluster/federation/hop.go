@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
@@ -41,14 +42,28 @@ type Hop struct {
 }
 
 // Hops makes and reads the tokens that requests carry from cluster to cluster, so that
-// no request goes round in circles. It is immutable.
+// no request goes round in circles. Its methods may be called concurrently.
 type Hops struct {
 	self string
-	key  []byte
+	keys atomic.Pointer[[][]byte] // the first signs, all verify
 }
 
 // NewHops returns what makes and reads tokens in a cluster.
-func NewHops(s *filter.Secret, self string) *Hops { return &Hops{self: self, key: s.Derive("hop")} }
+func NewHops(s *filter.Secret, self string) *Hops {
+	h := &Hops{self: self}
+	h.SetSecrets(s, nil)
+	return h
+}
+
+// SetSecrets replaces the secrets: tokens are made with use, and those that were made with
+// also are good too. also may be nil.
+func (h *Hops) SetSecrets(use, also *filter.Secret) {
+	keys := [][]byte{use.Derive("hop")}
+	if also != nil {
+		keys = append(keys, also.Derive("hop"))
+	}
+	h.keys.Store(&keys)
+}
 
 // Sign returns the token of a request that goes from here to another cluster and has
 // left so many clusters, this one included.
@@ -59,14 +74,24 @@ func (h *Hops) Sign(to string, count int, now time.Time) string {
 	b = append(append(b, to...), ';')
 	b = append(strconv.AppendInt(b, now.Add(HopLife).UnixMilli(), 10), ';')
 	b = strconv.AppendInt(b, int64(count), 10)
-	mac := h.mac(b)
+	mac := mac((*h.keys.Load())[0], b)
 	return string(base64.RawURLEncoding.AppendEncode(append(b, ';'), mac))
 }
 
-func (h *Hops) mac(b []byte) []byte {
-	m := hmac.New(sha256.New, h.key)
+func mac(key, b []byte) []byte {
+	m := hmac.New(sha256.New, key)
 	_, _ = m.Write(b)
 	return m.Sum(nil)[:hopMAC]
+}
+
+// signed reports whether a member of the federation made the text.
+func (h *Hops) signed(text string, sum []byte) bool {
+	for _, key := range *h.keys.Load() {
+		if hmac.Equal(sum, mac(key, []byte(text))) {
+			return true
+		}
+	}
+	return false
 }
 
 // Verify reads a token that came with a request, or returns ErrHop.
@@ -75,8 +100,8 @@ func (h *Hops) Verify(token string, now time.Time) (Hop, error) {
 	if at < 0 || len(token) > maxHopText {
 		return Hop{}, ErrHop
 	}
-	mac, err := base64.RawURLEncoding.DecodeString(token[at+1:])
-	if err != nil || !hmac.Equal(mac, h.mac([]byte(token[:at]))) {
+	sum, err := base64.RawURLEncoding.DecodeString(token[at+1:])
+	if err != nil || !h.signed(token[:at], sum) {
 		return Hop{}, ErrHop
 	}
 	parts := strings.Split(token, ";")

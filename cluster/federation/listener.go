@@ -36,12 +36,16 @@ type listener struct {
 // imported is one pool of the peer.
 type imported struct {
 	told
-	refused string       // why it is not accepted
-	sink    *filter.Sink // nil: no filter is wanted
-	note    string       // why its filter is not used, or wrong
-	begun   time.Time
-	wanted  time.Time // when a part was asked for last; zero: none is awaited
-	most    int       // bytes that were asked for
+	refused string         // why it is not accepted
+	sink    *filter.Sink   // nil: no filter is wanted
+	secret  *filter.Secret // of the federation, that its keys are made with
+	// before is used while sink, which is made with another secret, is not whole.
+	before       *filter.Sink
+	beforeSecret *filter.Secret
+	note         string // why its filter is not used, or wrong
+	begun        time.Time
+	wanted       time.Time // when a part was asked for last; zero: none is awaited
+	most         int       // bytes that were asked for
 }
 
 // silences is how many beats without an answer make a replica silent: then another one
@@ -272,21 +276,40 @@ func (c *Core) take(p *peer, m *say) {
 			i.refused = "not accepted here"
 		case t.head.Epoch == 0:
 			i.note = "it sends no filter, or none yet"
-		case p.Secret == nil:
+		case c.o.Secret == nil:
 			i.note = "no secret of the federation is configured here"
-		case m.secret != c.o.Secret.ID():
+		case c.secret(m.secret) == nil:
 			i.note = "it has another secret of the federation"
 		case 2*t.head.Bytes() > room: // two while one replaces the other
 			i.note = fmt.Sprintf("its filter is larger than the %d MiB accepted of this cluster", p.MaxFilter>>20)
 		}
 		if i.refused != "" || i.note != "" {
-			i.sink = nil
-		} else if room -= 2 * t.head.Bytes(); i.sink == nil {
-			i.sink = filter.NewSink(p.Secret, filter.Way{Exporter: p.Name, Importer: c.o.Self, Namespace: t.Pool.Namespace, Pool: t.Pool.Name}, p.MaxFilter)
+			i.sink, i.before = nil, nil
+		} else {
+			room -= 2 * t.head.Bytes()
+			i.follow(c, p, c.secret(m.secret))
 		}
 		l.pools = append(l.pools, i)
 	}
 	slices.SortFunc(l.pools, func(a, b *imported) int { return comparePools(a.Pool, b.Pool) })
+}
+
+// follow sees to it that there is a filter by keys of a secret. That by another one goes on
+// being used until it is whole.
+func (i *imported) follow(c *Core, p *peer, s *filter.Secret) {
+	if i.sink != nil && i.secret == s {
+		if _, whole := i.sink.Whole(); whole {
+			i.before = nil
+		}
+		return
+	}
+	if i.sink != nil {
+		if _, whole := i.sink.Whole(); whole {
+			i.before, i.beforeSecret = i.sink, i.secret
+		}
+	}
+	i.secret = s
+	i.sink = filter.NewSink(p.pairSecret(s), filter.Way{Exporter: p.Name, Importer: c.o.Self, Namespace: i.Pool.Namespace, Pool: i.Pool.Name}, p.MaxFilter)
 }
 
 // gotPart takes a part of a filter, and asks for the next.

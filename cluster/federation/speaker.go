@@ -11,7 +11,9 @@ import (
 // those who have asked within the lease.
 type speaker struct {
 	sessions []*session
+	secret   *filter.Secret // of the federation, that the sources are made with
 	sources  map[PoolKey]*filter.Source
+	coming   map[PoolKey]*filter.Source // with the next secret, until all are whole
 	bytes    bucket
 	idle     time.Time // since when nobody asks; zero: somebody does
 	in, out  uint64    // bytes
@@ -32,8 +34,8 @@ type session struct {
 // keepSources is how long filters are kept for a cluster that no longer asks.
 const keepSources = time.Minute
 
-func (s *speaker) open(rate int, now time.Time) {
-	s.sources = map[PoolKey]*filter.Source{}
+func (s *speaker) open(rate int, secret *filter.Secret, now time.Time) {
+	s.secret, s.sources = secret, map[PoolKey]*filter.Source{}
 	s.bytes = bucket{rate: float64(rate), tokens: filter.MaxPart, at: now}
 }
 
@@ -105,8 +107,8 @@ func (c *Core) say(p *peer, s *session, now time.Time, out []Send) []Send {
 		session: s.id, at: s.at, held: now.Sub(s.asked), boot: c.o.Boot, seq: s.seq, lease: c.o.Lease, leaving: c.leaving, replica: c.o.Replica,
 		heard: c.verdicts(p, now),
 	}
-	if c.o.Secret != nil {
-		m.secret = c.o.Secret.ID()
+	if p.speaker.secret != nil {
+		m.secret = p.speaker.secret.ID()
 	}
 	for _, o := range c.exports {
 		if matches(p.Export, o.Pool) {
@@ -122,13 +124,51 @@ func (c *Core) say(p *peer, s *session, now time.Time, out []Send) []Send {
 // source returns the filter of a pool for a peer, nil when there is none.
 func (c *Core) source(p *peer, pool PoolKey, now time.Time) *filter.Source {
 	s := p.sources[pool]
-	if s != nil || p.Secret == nil || c.hot[pool] == nil {
-		return s
+	if s == nil {
+		if s = c.newSource(p, pool, p.speaker.secret, now); s != nil {
+			p.sources[pool] = s
+		}
+	}
+	return s
+}
+
+// newSource returns a filter by keys of a secret, nil when nothing is known that it could
+// be made of.
+func (c *Core) newSource(p *peer, pool PoolKey, s *filter.Secret, now time.Time) *filter.Source {
+	hot := c.hot[hotKey{pool, s}]
+	if s == nil || hot == nil {
+		return nil
 	}
 	c.epochs += 1 << 20 // a source counts its own lives from there
-	s = filter.NewSource(c.hot[pool], p.Secret, filter.Way{Exporter: c.o.Self, Importer: p.Name, Namespace: pool.Namespace, Pool: pool.Name}, c.rotation(now), c.epochs)
-	p.sources[pool] = s
-	return s
+	return filter.NewSource(hot, p.pairSecret(s), filter.Way{Exporter: c.o.Self, Importer: p.Name, Namespace: pool.Namespace, Pool: pool.Name}, c.rotation(now), c.epochs)
+}
+
+// exchange has the filters that a peer is told made with the secret in use. What was made
+// with the one before is told until all of them are whole.
+func (c *Core) exchange(p *peer, now time.Time) {
+	if p.speaker.secret == c.o.Secret {
+		return
+	}
+	if p.coming == nil {
+		p.coming = map[PoolKey]*filter.Source{}
+	}
+	for pool := range p.sources {
+		if p.coming[pool] == nil {
+			if s := c.newSource(p, pool, c.o.Secret, now); s != nil {
+				p.coming[pool] = s
+			}
+		}
+	}
+	for _, s := range p.coming {
+		if s.Rotate(c.rotation(now)); s.Head().Epoch == 0 {
+			return
+		}
+	}
+	for _, s := range p.sources {
+		s.Close()
+	}
+	p.speaker.secret, p.sources, p.coming = c.o.Secret, p.coming, nil
+	p.speaker.changed(true)
 }
 
 func (c *Core) rotation(now time.Time) uint64 { return uint64(now.UnixNano() / int64(c.o.Rotate)) }
@@ -170,6 +210,7 @@ func (c *Core) tickSpeaker(p *peer, now time.Time, out []Send) []Send {
 	p.closeSources(func(k PoolKey) bool {
 		return !slices.ContainsFunc(c.exports, func(o *own) bool { return o.Pool == k })
 	})
+	c.exchange(p, now)
 	for _, s := range p.sources {
 		s.Rotate(c.rotation(now))
 	}
@@ -185,10 +226,12 @@ func (c *Core) tickSpeaker(p *peer, now time.Time, out []Send) []Send {
 }
 
 func (p *peer) closeSources(which func(PoolKey) bool) {
-	for k, s := range p.sources {
-		if which(k) {
-			s.Close()
-			delete(p.sources, k)
+	for _, sources := range [...]map[PoolKey]*filter.Source{p.sources, p.coming} {
+		for k, s := range sources {
+			if which(k) {
+				s.Close()
+				delete(sources, k)
+			}
 		}
 	}
 }

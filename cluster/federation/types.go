@@ -118,8 +118,9 @@ type Remote struct {
 	// Filter knows the hot prefixes there; nil when nothing is known of them. It goes on
 	// changing, and may be asked concurrently.
 	Filter     *filter.Filter
-	FilterHead filter.Head // of the filter as the exporter has it; zero: it has none for us
-	FilterNote string      // "" when the filter is complete; else why not, or how far it has come
+	Secret     *filter.Secret // makes the keys that Filter is asked with: one of the view's; nil: that in use
+	FilterHead filter.Head    // of the filter as the exporter has it; zero: it has none for us
+	FilterNote string         // "" when the filter is complete; else why not, or how far it has come
 }
 
 // Usable reports whether requests may go there: it is live, and its lease has not
@@ -182,7 +183,8 @@ type View struct {
 	Version  uint64         // rises with each change
 	Clusters []*Cluster     // all that are configured, by name
 	Exports  []Own          // of this cluster
-	Secret   *filter.Secret // makes the keys for filters; nil: filters are not used
+	Secret   *filter.Secret // in use: makes the keys for filters; nil: filters are not used
+	Also     *filter.Secret // another one that is good, while the secret is exchanged; nil: none
 }
 
 // Pool appends to dst the remote pools of a key, by cluster, in whatever state.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
 // View returns what is known now. While nothing has changed it is the same one.
@@ -16,7 +18,7 @@ func (c *Core) View(now time.Time) *View {
 	}
 	c.version++
 	c.dirty = false
-	v := &View{Self: c.o.Self, Version: c.version, Secret: c.o.Secret}
+	v := &View{Self: c.o.Self, Version: c.version, Secret: c.o.Secret, Also: c.also}
 	for _, p := range c.peers {
 		v.Clusters = append(v.Clusters, p.view(now))
 	}
@@ -54,9 +56,7 @@ func (p *peer) view(now time.Time) *Cluster {
 		export := i.Export
 		r := &Remote{Export: &export, Cluster: p.Name, State: state, Reason: reason, RTT: l.rtt, Heard: l.last, Until: l.until, FilterHead: i.head}
 		r.FilterNote = i.loading()
-		if i.sink != nil {
-			r.Filter = i.sink.Filter()
-		}
+		r.Filter, r.Secret = i.filter()
 		if state == Live {
 			r.State, r.Reason = i.state()
 		}
@@ -74,6 +74,18 @@ func (i *imported) state() (State, string) {
 		return Draining, "withdrawn by its cluster"
 	}
 	return Live, ""
+}
+
+// filter returns what is known of the prefixes there, and what its keys are made with: by
+// the secret before while what was made with the next one is not whole yet.
+func (i *imported) filter() (*filter.Filter, *filter.Secret) {
+	if i.sink == nil {
+		return nil, nil
+	}
+	if _, whole := i.sink.Whole(); !whole && i.before != nil {
+		return i.before.Filter(), i.beforeSecret
+	}
+	return i.sink.Filter(), i.secret
 }
 
 // loading says why the filter is not complete.

@@ -57,7 +57,14 @@ code is 1 when there is no federation.`,
 
 // writeFederation prints the clusters, their pools, and what they know of ours.
 func writeFederation(w io.Writer, st *link.Status) {
-	fmt.Fprintf(w, "%s: %s\n\n", st.Cluster, st.Line)
+	fmt.Fprintf(w, "%s: %s\n", st.Cluster, st.Line)
+	if len(st.Secrets) > 1 {
+		fmt.Fprintf(w, "%d secrets: %s; filters by %s\n", len(st.Secrets), strings.Join(st.Secrets, ", "), filtersBy(st))
+	}
+	if st.Problem != "" {
+		fmt.Fprintf(w, "problem: %s\n", st.Problem)
+	}
+	fmt.Fprintln(w)
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "CLUSTER\tSTATE\tREPLICA\tAGE\tLEASE\tRTT\tIN\tOUT\tASK HERE\tREASON")
 	for _, c := range st.Clusters {
@@ -92,6 +99,23 @@ func writeFederation(w io.Writer, st *link.Status) {
 	for _, reason := range slices.Sorted(maps.Keys(st.Refused)) {
 		fmt.Fprintf(w, "refused, %s: %d\n", reason, st.Refused[reason])
 	}
+}
+
+// filtersBy says with which secret each cluster makes its filters.
+func filtersBy(st *link.Status) string {
+	var list []string
+	for i := range st.Clusters {
+		c := &st.Clusters[i]
+		for k := range c.Pools {
+			if p := &c.Pools[k]; p.Secret != "" {
+				list = append(list, fmt.Sprintf("%s (%s %s)", p.Secret, c.Name, p.Pool))
+			}
+		}
+	}
+	if list == nil {
+		return "none"
+	}
+	return strings.Join(list, ", ")
 }
 
 // writeUse prints what a request would find in the other clusters: a link may be live where

@@ -1,6 +1,7 @@
 package abroad
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
@@ -26,43 +27,80 @@ func (p *Part) Share(send func(payload []byte) bool) { p.share = &hotShare{p: p,
 // tokenBytes is about how many bytes of a prompt a token stands for.
 const tokenBytes = 4
 
-// fit has the hot set hold no more than the pool's caches do: what they must have evicted
-// is not told as held. tokens is what they hold, 0 when that is not known. Small changes
-// count for nothing, as a set that shrinks forgets.
+// prompt is one that is to be remembered.
+type prompt struct {
+	by   *filter.Secret // of the federation
+	keys []block.Key
+}
+
+// sets calls f for what remembers: a set for each secret that is good.
+func (p *Part) sets(f func(hot *filter.Hot)) {
+	v := p.o.Read()
+	for _, s := range [...]*filter.Secret{v.Secret, v.Also} {
+		if s == nil {
+			continue
+		}
+		if hot := p.o.Hot(s); hot != nil {
+			f(hot)
+		}
+	}
+}
+
+// fit has the hot sets hold no more than the pool's caches do: what they must have evicted
+// is not told as held. tokens is what they hold, 0 when that is not known.
 func (p *Part) fit(tokens int64) {
 	if p.o.Hot == nil || tokens <= 0 {
 		return
 	}
+	p.sets(func(hot *filter.Hot) {
+		if p.most == 0 {
+			p.most = hot.Most() // as configured
+		}
+		fit(hot, tokens, p.most)
+	})
+}
+
+// fit does so with one set, which is configured to hold so many blocks at most. Small
+// changes count for nothing, as a set that shrinks forgets.
+func fit(hot *filter.Hot, tokens int64, configured int) {
 	most := int(min(tokens*tokenBytes/filter.ChunkBytes, filter.MaxHot))
-	if p.most == 0 {
-		p.most = p.o.Hot.Most()
-	}
-	most = min(max(most, 1), p.most)
-	if now := p.o.Hot.Most(); most < now-now/8 || most > now+now/8 || most == p.most && now != most {
-		p.o.Hot.SetMost(most)
+	most = min(max(most, 1), configured)
+	if now := hot.Most(); most < now-now/8 || most > now+now/8 || most == configured && now != most {
+		hot.SetMost(most)
 	}
 }
 
 // stays queues the keys of a prompt that is served here.
-func (p *Part) stays(keys []block.Key) {
+func (p *Part) stays(by *filter.Secret, keys []block.Key) {
 	kept := append(p.keys.Get().([]block.Key)[:0], keys...)
 	select {
-	case p.hot <- kept:
+	case p.hot <- prompt{by, kept}:
 	default:
 		p.dropped.Inc()
 	}
 }
 
-// Remember enters prompts that are served here into the hot set, until ctx ends.
+// Remember enters prompts that are served here into the hot sets, until ctx ends.
 func (p *Part) Remember(ctx context.Context) {
+	var last prompt // whose set is known
+	var set *filter.Hot
+	touch := func(m prompt) (known int) {
+		if m.by != last.by || set == nil {
+			last, set = m, p.o.Hot(m.by)
+		}
+		if set == nil {
+			return 0 // its secret has gone
+		}
+		return set.Touch(m.keys)
+	}
 	for {
 		select {
-		case keys := <-p.hot:
-			known := p.o.Hot.Touch(keys)
-			p.share.tell(keys, known)
-			p.keys.Put(keys[:0]) //nolint:staticcheck // a slice header is what is kept
-		case keys := <-p.heard:
-			p.o.Hot.Touch(keys)
+		case m := <-p.hot:
+			known := touch(m)
+			p.share.tell(m, known)
+			p.keys.Put(m.keys[:0]) //nolint:staticcheck // a slice header is what is kept
+		case m := <-p.heard:
+			touch(m)
 		case <-ctx.Done():
 			return
 		}
@@ -80,14 +118,18 @@ type hotShare struct {
 
 // tell tells of a prompt of which known leading blocks were known here. It is called by
 // one goroutine.
-func (h *hotShare) tell(keys []block.Key, known int) {
-	if h == nil || len(keys) == 0 {
+func (h *hotShare) tell(m prompt, known int) {
+	if h == nil || len(m.keys) == 0 {
 		return
 	}
-	if h.n++; known == len(keys) && h.n%refreshEvery != 0 {
+	if h.n++; known == len(m.keys) && h.n%refreshEvery != 0 {
 		return
 	}
-	h.buf = wire.AppendKeys(h.buf[:0], keys)
+	h.buf = wire.AppendKeys(h.buf[:0], m.keys)
+	if m.by != nil {
+		id := m.by.ID()
+		h.buf = append(h.buf, id[:]...)
+	}
 	if !h.send(append([]byte(nil), h.buf...)) {
 		h.p.dropped.Inc()
 	}
@@ -95,12 +137,26 @@ func (h *hotShare) tell(keys []block.Key, known int) {
 
 // Deliver implements cluster.FeedSink: another replica has served a prompt.
 func (p *Part) Deliver(_ string, _ uint64, payload []byte) error {
-	keys, _, err := wire.DecodeKeys(payload, nil)
+	keys, rest, err := wire.DecodeKeys(payload, nil)
 	if err != nil {
 		return err
 	}
+	m := prompt{keys: keys[:min(len(keys), filter.MaxChunks)]}
+	v := p.o.Read()
+	for _, s := range [...]*filter.Secret{v.Secret, v.Also} {
+		if s == nil {
+			continue
+		}
+		if id := s.ID(); len(rest) < len(id) || bytes.Equal(rest[:len(id)], id[:]) { // without a name: of before there were two
+			m.by = s
+			break
+		}
+	}
+	if m.by == nil {
+		return nil // by a secret that is not known here, or not yet
+	}
 	select {
-	case p.heard <- keys[:min(len(keys), filter.MaxChunks)]:
+	case p.heard <- m:
 	default:
 		p.dropped.Inc()
 	}

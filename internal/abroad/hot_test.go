@@ -3,6 +3,7 @@ package abroad
 import (
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/cluster/federation"
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 )
 
@@ -10,7 +11,14 @@ import (
 // what is not known, and small changes, leave it as it is.
 func TestFit(t *testing.T) {
 	hot := filter.NewHot(10_000)
-	p := &Part{o: Options{Hot: hot}}
+	secret, err := filter.NewSecret(make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Part{o: Options{
+		Read: func() *federation.View { return &federation.View{Secret: secret} },
+		Hot:  func(*filter.Secret) *filter.Hot { return hot },
+	}}
 	for _, c := range []struct {
 		tokens int64
 		want   int

@@ -37,7 +37,9 @@ type Options struct {
 	// Direct tells that its endpoints can be reached from other clusters.
 	Direct bool
 	Secret *filter.Secret // nil: nothing is known of prefixes elsewhere, and tokens are not signed
-	Hot    *filter.Hot    // remembers what is served here; nil: nothing does
+	// Hot returns what remembers what is served here, by keys of one of the view's secrets;
+	// nil: that secret is good no more. A nil function: nothing is remembered.
+	Hot func(by *filter.Secret) *filter.Hot
 }
 
 // Replica is whose part it is. All fields are required; the functions may be called at
@@ -58,7 +60,7 @@ const (
 	hotQueue     = 1024                   // prompts that wait to be remembered
 )
 
-// Part is a replica's part in a federation. A nil one is no part: Elsewhere, Leave, Close,
+// Part is a replica's part in a federation. A nil one is no part: Elsewhere, Reload, Leave, Close,
 // Status and Remembers may be called on it. Methods are safe for concurrent use.
 type Part struct {
 	o       Options
@@ -70,8 +72,9 @@ type Part struct {
 	asker   *asker       // of other clusters' pickers
 	crowd   atomic.Int64 // replicas of the group that decide at the same time
 
-	hot     chan []block.Key
-	heard   chan []block.Key // of other replicas
+	hot     chan prompt
+	heard   chan prompt      // of other replicas
+	hops    *federation.Hops // nil: without a secret
 	keys    sync.Pool
 	share   *hotShare // nil: alone, or nothing is remembered
 	dropped prometheus.Counter
@@ -81,7 +84,7 @@ type Part struct {
 // Open takes part in the federation that the options describe, nil when there is none.
 // Nothing is told before the replica is ready, and nothing is done before Run.
 func Open(o Options, r Replica) (p *Part, err error) {
-	p = &Part{r: r, hot: make(chan []block.Key, hotQueue), heard: make(chan []block.Key, hotQueue), names: newResolver(), asker: newAsker()}
+	p = &Part{r: r, hot: make(chan prompt, hotQueue), heard: make(chan prompt, hotQueue), names: newResolver(), asker: newAsker()}
 	if o.Link != nil {
 		if err := p.open(&o); err != nil {
 			return nil, err
@@ -101,7 +104,8 @@ func Open(o Options, r Replica) (p *Part, err error) {
 	p.crowd.Store(1)
 	use.Crowd = func() int { return int(p.crowd.Load()) }
 	if o.Secret != nil {
-		use.Hops = federation.NewHops(o.Secret, use.Self)
+		p.hops = federation.NewHops(o.Secret, use.Self)
+		use.Hops = p.hops
 	}
 	if o.Hot != nil {
 		use.Stays = p.stays
@@ -131,7 +135,7 @@ func (p *Part) open(o *Options) error {
 		if e.Pool != o.Use.Pool.String() {
 			continue
 		}
-		o.Base, o.Direct, o.Hot = o.Link.Export(e), e.Direct, l.Hot(o.Use.Pool)
+		o.Base, o.Direct, o.Hot = o.Link.Export(e), e.Direct, func(by *filter.Secret) *filter.Hot { return l.HotOf(o.Use.Pool, by) }
 		o.Write = func(e federation.Export) { l.SetExports([]federation.Export{e}) }
 	}
 	p.link = l
@@ -156,6 +160,14 @@ func (p *Part) Elsewhere() *picker.Elsewhere {
 		return p.fleet.Ask(r, ep, headers, now, func(q *elsewhere.Question) (string, func(int), error) { return p.asker.pick(ctx, q) })
 	}
 	return e
+}
+
+// Reload reads again what the federation's files hold, as far as that may change.
+func (p *Part) Reload() error {
+	if p == nil || p.link == nil {
+		return nil
+	}
+	return p.link.Reload()
 }
 
 // Leave sends those who ask this replica to another one.
@@ -216,6 +228,9 @@ func (p *Part) Run(ctx context.Context) {
 	for {
 		if v := p.o.Read(); p.names.changed.Swap(false) || v != seen {
 			seen = v
+			if p.hops != nil && v.Secret != nil {
+				p.hops.SetSecrets(v.Secret, v.Also)
+			}
 			p.fleet.Update(v)
 		}
 		select {

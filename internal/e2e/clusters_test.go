@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/abroad"
@@ -149,7 +150,7 @@ func openSite(t *testing.T, dir, name string, peers []link.PeerConfig, gateways 
 	s.openReplica(func(o *server.Options) {
 		o.Name = name + "-1"
 		o.Federation = abroad.Options{
-			Use: elsewhere.Options{Self: name, Pool: pool, Use: elsewhere.UseAlways}, Read: s.link.View, Secret: s.link.View().Secret, Hot: s.link.Hot(pool),
+			Use: elsewhere.Options{Self: name, Pool: pool, Use: elsewhere.UseAlways}, Read: s.link.View, Secret: s.link.View().Secret, Hot: func(by *filter.Secret) *filter.Hot { return s.link.HotOf(pool, by) },
 			Base: federation.Export{Pool: pool},
 			Write: func(e federation.Export) {
 				if g := s.gateway.Load(); g != nil {

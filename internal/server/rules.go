@@ -110,13 +110,14 @@ func (r *reloads) done(c *config.Config, err error) {
 	r.hash.WithLabelValues(c.Hash()).Set(1)
 }
 
-// Reload reads configuration and models again; on error the old ones stay.
+// Reload reads configuration, models and the federation's secrets again; on error the old
+// ones stay.
 func (s *Server) Reload(context.Context) error {
 	if err := s.reloadConfig(false); err != nil {
 		return err
 	}
 	s.models.Registry().Reload()
-	return nil
+	return s.abroad.Reload()
 }
 
 // discover opens what finds the endpoints: the source or the file of the

@@ -48,7 +48,7 @@ func newWorld(t testing.TB, change func(*Options), others ...*federation.Remote)
 		t.Fatal(err)
 	}
 	w.pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}, {Addr: netip.MustParseAddrPort("10.0.0.2:8000")}})
-	o := Options{Self: "a", Region: "eu", Pool: poolKey, Use: UseAlways, Hops: federation.NewHops(w.secret, "a"), Stays: func([]block.Key) { w.stayed++ }}
+	o := Options{Self: "a", Region: "eu", Pool: poolKey, Use: UseAlways, Hops: federation.NewHops(w.secret, "a"), Stays: func(*filter.Secret, []block.Key) { w.stayed++ }}
 	if change != nil {
 		change(&o)
 	}

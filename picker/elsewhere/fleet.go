@@ -34,6 +34,7 @@ type table struct {
 // scratch is what one decision needs.
 type scratch struct {
 	keys   []block.Key
+	also   []block.Key
 	quotes []picker.FarTerms
 	open   []bool
 }
@@ -66,6 +67,7 @@ func (f *Fleet) Update(v *federation.View) {
 				f.accounts[c.Name] = a
 			}
 			s := &side{Remote: r, account: a, at: place{c.Name, r.Region}, cost: costOf(&r.Price), egress: f.egress(r.Price.Egress)}
+			s.also = r.Secret != nil && r.Secret == v.Also
 			t.sides = append(t.sides, s)
 			specs = f.addresses(specs, r)
 		}

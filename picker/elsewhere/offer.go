@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -70,8 +71,13 @@ func (f *Fleet) Stayed(r *request.Request) {
 	}
 	sc := f.scratch.Get().(*scratch)
 	defer f.scratch.Put(sc)
-	if sc.keys = t.view.Secret.Chain(r.Target, r.Chunks.Bytes, sc.keys[:0]); len(sc.keys) > 0 {
-		f.o.Stays(sc.keys)
+	for _, s := range [...]*filter.Secret{t.view.Secret, t.view.Also} {
+		if s == nil {
+			continue
+		}
+		if sc.keys = s.Chain(r.Target, r.Chunks.Bytes, sc.keys[:0]); len(sc.keys) > 0 {
+			f.o.Stays(s, sc.keys)
+		}
 	}
 }
 
@@ -107,6 +113,10 @@ func (f *Fleet) ask(t *table, r *request.Request, sc *scratch, a Ask, now time.T
 	if able && t.view.Secret != nil && r.CacheSalt == "" && !r.SkipsCache() {
 		sc.keys = t.view.Secret.Chain(r.Target, r.Chunks.Bytes, sc.keys[:0])
 		a.Keys = sc.keys
+		if t.view.Also != nil {
+			sc.also = t.view.Also.Chain(r.Target, r.Chunks.Bytes, sc.also[:0])
+			a.Also = sc.also
+		}
 	}
 	return a
 }

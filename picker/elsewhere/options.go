@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/plugins/predicted"
 )
@@ -52,8 +53,8 @@ type Options struct {
 	// unseen by each other: the replicas of the group. nil means 1.
 	Crowd func() int
 	// Stays is told the keys of prompts that are served here, for what this cluster
-	// exports; nil: nobody is.
-	Stays func(keys []block.Key)
+	// exports, by each of the view's secrets; nil: nobody is.
+	Stays func(by *filter.Secret, keys []block.Key)
 }
 
 // Margins say by how much another cluster must be cheaper.

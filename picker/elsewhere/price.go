@@ -16,7 +16,8 @@ type Ask struct {
 	Input     int         // prompt tokens
 	Answer    float64     // expected tokens
 	Bytes     int         // of the prompt
-	Keys      []block.Key // of its blocks, under the federation's secret
+	Keys      []block.Key // of its blocks, under the federation's secret in use
+	Also      []block.Key // and under the other one that is good, if there is one
 	Objective string
 	Clusters  string // clusters that the request itself allows, "" for all
 	Named     bool   // its route names the import
@@ -39,6 +40,7 @@ type side struct {
 	direct   []*endpoint.Endpoint
 	cost     endpoint.Cost
 	egress   float64 // seconds for a byte
+	also     bool    // its filter has keys of the view's other secret
 }
 
 // costOf returns the constants of a typical engine there.
@@ -143,9 +145,13 @@ func (s *side) holds(a *Ask, now time.Time) int {
 		return 0
 	}
 	s.mu.Lock()
-	run := s.held.run(a.Keys, now)
+	run := max(s.held.run(a.Keys, now), s.held.run(a.Also, now))
 	s.mu.Unlock()
-	run = max(run, s.Filter.Run(a.Keys))
+	keys := a.Keys
+	if s.also {
+		keys = a.Also
+	}
+	run = max(run, s.Filter.Run(keys))
 	return min(int(float64(run*filter.ChunkBytes)/float64(a.Bytes)*float64(a.Input)), a.Input)
 }
 

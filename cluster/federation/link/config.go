@@ -255,7 +255,11 @@ func readSecret(file string) (*filter.Secret, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("federation: %w", err)
 	}
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
+	return parseSecret(file, string(b))
+}
+
+func parseSecret(file, text string) (*filter.Secret, []byte, error) {
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil {
 		return nil, nil, fmt.Errorf("federation: %s: a secret is base64 in one line: %w", file, err)
 	}
@@ -264,4 +268,24 @@ func readSecret(file string) (*filter.Secret, []byte, error) {
 		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return s, raw, nil
+}
+
+// readSecrets reads the federation's: one in each line, the first of which is in use and
+// the second good beside it. It returns the file's text too.
+func readSecrets(file string) (use, also *filter.Secret, text string, err error) {
+	if file == "" {
+		return nil, nil, "", nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("federation: %w", err)
+	}
+	lines := strings.Fields(string(b))
+	if len(lines) == 0 || len(lines) > 2 {
+		return nil, nil, "", fmt.Errorf("federation: %s: %d secrets: want one, or two while it is exchanged", file, len(lines))
+	}
+	if use, _, err = parseSecret(file, lines[0]); err == nil && len(lines) == 2 {
+		also, _, err = parseSecret(file, lines[1])
+	}
+	return use, also, string(b), err
 }

@@ -50,7 +50,8 @@ type Link struct {
 	next    int                         // number of the next accepted connection
 	dropped uint64                      // frames that did not fit a queue
 	refused map[string]uint64           // connections
-	hot     map[federation.PoolKey]*filter.Hot
+	secrets secrets
+	hot     map[hotKey]*filter.Hot
 	logged  map[string]federation.State
 	meter   meter
 }
@@ -72,7 +73,7 @@ func Open(o Options) (*Link, error) {
 	o.Replica = cleanName(o.Replica)
 	l := &Link{
 		o: o, byCertificate: map[string]string{}, certificate: map[string]string{}, slots: make(chan struct{}, maxAccepted),
-		conns: map[string]map[string]*conn{}, refused: map[string]uint64{}, hot: map[federation.PoolKey]*filter.Hot{},
+		conns: map[string]map[string]*conn{}, refused: map[string]uint64{}, hot: map[hotKey]*filter.Hot{},
 		logged: map[string]federation.State{},
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -91,6 +92,7 @@ func (l *Link) open() (err error) {
 	if l.core, err = federation.New(options, time.Now()); err != nil {
 		return err
 	}
+	l.core.SetSecrets(l.secrets.use, l.secrets.also)
 	l.publish(time.Now())
 	if l.o.Registerer != nil {
 		l.metrics = newMetrics(l)
@@ -109,6 +111,9 @@ func (l *Link) open() (err error) {
 		return err
 	}
 	l.wg.Go(l.run)
+	if c.SecretFile != "" {
+		l.wg.Go(l.watchSecrets)
+	}
 	return nil
 }
 
@@ -143,9 +148,11 @@ func (l *Link) openTLS() (err error) {
 func (l *Link) coreOptions() (o federation.Options, keys map[string][]byte, err error) {
 	c := l.o.Config
 	o = federation.Options{Self: c.Cluster, Replica: l.o.Replica, Boot: boot(), Lease: c.Lease, Drain: c.Drain, Rotate: c.Rotate}
-	if o.Secret, _, err = readSecret(c.SecretFile); err != nil {
+	s := &l.secrets
+	if s.use, s.also, s.text, err = readSecrets(c.SecretFile); err != nil {
 		return o, nil, err
 	}
+	o.Secret = s.use
 	keys = map[string][]byte{}
 	for i := range c.Peers {
 		p := &c.Peers[i]
@@ -183,25 +190,6 @@ func (l *Link) Addr() net.Addr {
 // View returns what is known of the other clusters, never nil. It may be called for
 // each request.
 func (l *Link) View() *federation.View { return l.current.Load() }
-
-// Hot returns the set of a pool's hot prefixes, which is made when it is asked for first.
-func (l *Link) Hot(pool federation.PoolKey) *filter.Hot {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h := l.hot[pool]
-	if h == nil {
-		blocks := l.o.Config.Blocks
-		if blocks == 0 {
-			blocks = defaultBlocks
-		}
-		h = filter.NewHot(blocks)
-		l.hot[pool] = h
-		l.core.SetHot(pool, h)
-	}
-	return h
-}
-
-const defaultBlocks = 1_000_000
 
 // SetExports replaces what this cluster exports; a pool that is not in the list any more
 // is withdrawn, after it has been told as draining. It is to be called often: the loads

@@ -116,8 +116,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(descMade, float64(t.SourceBlocks), t.Cluster)
 		gauge(descOmitted, float64(t.SourceOmitted), t.Cluster)
 	}
-	for pool, h := range m.l.hot {
-		gauge(descHot, float64(h.Len()), pool.String())
+	for k, h := range m.l.hot {
+		if k.secret == m.l.secrets.use {
+			gauge(descHot, float64(h.Len()), k.pool.String())
+		}
 	}
 	reasons := map[string]uint64{}
 	for r, n := range m.l.core.Refusals() {

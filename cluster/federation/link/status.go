@@ -17,6 +17,8 @@ type Status struct {
 	Cluster  string            `json:"cluster"`
 	Line     string            `json:"line"` // the whole story
 	Filters  bool              `json:"filters"`
+	Secrets  []string          `json:"secrets,omitempty"` // short names of those that are good, the one in use first
+	Problem  string            `json:"secrets_problem,omitempty"`
 	Clusters []ClusterStatus   `json:"clusters,omitempty"`
 	Exports  []OwnStatus       `json:"exports,omitempty"`
 	Refused  map[string]uint64 `json:"refused,omitempty"`
@@ -50,7 +52,8 @@ type PoolStatus struct {
 	Saturation float64 `json:"saturation"`
 	Blocks     int     `json:"filter_blocks"`
 	Bytes      int     `json:"filter_bytes"`
-	Filter     string  `json:"filter,omitempty"` // why it is not complete
+	Filter     string  `json:"filter,omitempty"`        // why it is not complete
+	Secret     string  `json:"filter_secret,omitempty"` // short name of the secret that it is made with
 }
 
 // OwnStatus is a pool of this cluster.
@@ -99,7 +102,16 @@ func (l *Link) Status() *Status {
 		s.Refused[r] += n
 	}
 	hot := maps.Clone(l.hot)
+	s.Problem = l.secrets.problem()
 	l.mu.Unlock()
+	for _, secret := range [...]*filter.Secret{v.Secret, v.Also} {
+		if secret != nil {
+			s.Secrets = append(s.Secrets, nameOf(secret))
+		}
+	}
+	if s.Problem != "" {
+		s.Line += "; the secrets cannot be read again"
+	}
 	for _, c := range v.Clusters {
 		t := traffic[c.Name]
 		one := ClusterStatus{
@@ -116,7 +128,7 @@ func (l *Link) Status() *Status {
 		s.Clusters = append(s.Clusters, one)
 	}
 	for i := range v.Exports {
-		s.Exports = append(s.Exports, ownStatus(&v.Exports[i], hot[v.Exports[i].Pool]))
+		s.Exports = append(s.Exports, ownStatus(&v.Exports[i], hot[hotKey{v.Exports[i].Pool, v.Secret}]))
 	}
 	return s
 }
@@ -133,6 +145,9 @@ func poolStatus(p *federation.Remote, now time.Time) PoolStatus {
 	s := PoolStatus{
 		Pool: p.Pool.String(), Endpoints: p.Endpoints(""), Requests: p.Load.Requests, Waiting: p.Load.Waiting, WaitS: p.Load.Wait.Seconds(),
 		Saturation: p.Load.Saturation, Blocks: int(p.FilterHead.Blocks), Bytes: p.Filter.Bytes(), Filter: p.FilterNote,
+	}
+	if p.Secret != nil {
+		s.Secret = nameOf(p.Secret)
 	}
 	s.State, s.Reason = shown(p.State, p.Reason, p.Until, now)
 	return s

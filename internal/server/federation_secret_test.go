@@ -1,0 +1,205 @@
+package server
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+	"github.com/grapevine-epp/grapevine/cluster/federation/link"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/wan"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// TestFederationSecret exchanges the secret of two clusters over mutual TLS, step by step
+// and one cluster after the other, while requests go on: at every moment a prompt that is
+// held only in b goes from a to b, and b takes it for one that has come from a member.
+func TestFederationSecret(t *testing.T) {
+	dir := t.TempDir()
+	if err := wan.Authorize(dir, "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	before, next := secretLine("the secret before"), secretLine("the secret after it")
+	put := func(cluster string, lines ...string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, cluster+".secret"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	join := func(self, other string, use elsewhere.Use, addresses ...string) *Server {
+		t.Helper()
+		put(self, before)
+		at := func(file string) string { return filepath.Join(dir, file) }
+		all := []string{"default/*"}
+		_, o := options(t, sim.FleetOptions{Engines: 4})
+		o.Name = self + "-0"
+		o.Federation.Link = &link.Config{
+			Cluster: self, Listen: parts.FreeAddress(t), CertFile: at(self + ".crt"), KeyFile: at(self + ".key"), CAFile: at(wan.CAFile), SecretFile: at(self + ".secret"),
+			Lease: 20 * time.Second, Exports: []link.ExportConfig{{Pool: fedPool.String(), Gateways: []link.AddressConfig{{Address: gatewayOf[self]}}}},
+			Peers: []link.PeerConfig{{Name: other, Addresses: addresses, Export: all, Accept: all}},
+		}
+		o.Federation.Use = elsewhere.Options{Self: self, Pool: fedPool, Use: use}
+		return open(t, o)
+	}
+	b := join("b", "a", elsewhere.UseNever)
+	a := join("a", "b", elsewhere.UseAlways, b.o.Federation.Link.Listen)
+	m := &moved{t: t, a: a, b: b}
+	m.warm()
+	testkit.Eventually(t, func() string { return m.unknown("") })
+	first := a.Status().Federation.Secrets[0]
+
+	// exchange gives a cluster other secrets while requests go on.
+	exchange := func(s *Server, lines ...string) {
+		t.Helper()
+		traffic := make(chan struct{})
+		go func() {
+			defer close(traffic)
+			m.traffic(30)
+		}()
+		put(s.o.Federation.Link.Cluster, lines...)
+		if err := s.Reload(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-traffic
+		if got := s.Status().Federation.Secrets; len(got) != len(lines) {
+			t.Fatalf("secrets %v, want %d", got, len(lines))
+		}
+	}
+	exchange(a, before, next)
+	exchange(b, before, next)
+	m.warm() // what is asked for from here on is remembered by both
+	exchange(b, next, before)
+	testkit.Eventually(t, func() string { return m.unknown(first) })
+	exchange(a, next, before)
+	exchange(b, next)
+	put("a", next)
+	testkit.Await(t, "the file is read again by itself", func() bool { return len(a.Status().Federation.Secrets) == 1 })
+	m.traffic(30)
+	if now := a.Status().Federation.Secrets; now[0] == first || now[0] != b.Status().Federation.Secrets[0] {
+		t.Errorf("secrets of a %v and b %v, before %s", now, b.Status().Federation.Secrets, first)
+	}
+
+	put("b", "no base64")
+	if err := b.Reload(t.Context()); err == nil {
+		t.Error("a file that is no secret is taken")
+	}
+	if st := b.Status().Federation; st.Problem == "" || !strings.Contains(st.Line, "secrets cannot be read") {
+		t.Errorf("status does not tell: %+v", st)
+	}
+	m.traffic(5)
+	if bad := counted(t, b, "grapevine_elsewhere_bad_hops_total"); bad != 0 {
+		t.Errorf("%v tokens were not taken by b", bad)
+	}
+	if n := counted(t, b, "grapevine_elsewhere_hopped_total"); n != float64(m.next) {
+		t.Errorf("b counts %v requests of members, %d were sent", n, m.next)
+	}
+}
+
+var gatewayOf = map[string]string{"a": "127.0.0.1:1", "b": "127.0.0.1:2"}
+
+func secretLine(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// moved asks in a for prompts that only b holds, each of them once.
+type moved struct {
+	t    *testing.T
+	a, b *Server
+	next int
+}
+
+const movedPrompts = 220
+
+func (m *moved) request(i int) *request.Request {
+	m.t.Helper()
+	text := strings.Repeat(fmt.Sprintf("prompt %d that only b has been asked, ", i), 200)
+	r := &request.Request{ID: fmt.Sprint("r", i), Headers: http.Header{}, Path: "/v1/completions", Body: []byte(`{"model":"` + vocab.Name + `","max_tokens":4,"prompt":"` + text + `"}`)}
+	if err := request.Parse(r); err != nil {
+		m.t.Fatal(err)
+	}
+	return r
+}
+
+// warm asks b for all prompts.
+func (m *moved) warm() {
+	m.t.Helper()
+	for i := range movedPrompts {
+		d, err := chooser{m.b}.Choose(m.t.Context(), m.request(i))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		d.Done(picker.Outcome{At: time.Now(), Status: 200, Complete: true})
+	}
+}
+
+// unknown says what a does not know of what b holds; not is a secret that its filter is not
+// to be made with.
+func (m *moved) unknown(not string) string {
+	st := m.a.Status().Federation
+	if len(st.Clusters[0].Pools) != 1 || len(m.a.Status().Elsewhere) != 1 {
+		return "no pool of b: " + st.Clusters[0].Reason
+	}
+	p := &st.Clusters[0].Pools[0]
+	blocks := 0
+	for i := range movedPrompts {
+		blocks += len(m.request(i).Chunks.Bytes) / filter.ChunkBytes
+	}
+	if p.Filter != "" || p.Blocks < blocks || p.Secret == not {
+		return fmt.Sprintf("%d of %d blocks, by secret %s: %s", p.Blocks, blocks, p.Secret, p.Filter)
+	}
+	return ""
+}
+
+// traffic asks a for the next prompts, one after the other, and then b, where they are sent.
+func (m *moved) traffic(n int) {
+	for range n {
+		i := m.next
+		m.next++
+		d, err := chooser{m.a}.Choose(m.t.Context(), m.request(i))
+		if err != nil {
+			m.t.Errorf("prompt %d: %v", i, err)
+			return
+		}
+		if d.Endpoints[0] != gatewayOf["b"] {
+			m.t.Errorf("prompt %d goes to %v though b holds it", i, d.Endpoints)
+		}
+		far, header := m.request(i), http.Header{}
+		for _, h := range d.SetHeaders {
+			header.Set(h.Name, h.Value)
+		}
+		far.Headers = header
+		there, err := chooser{m.b}.Choose(m.t.Context(), far)
+		if err != nil {
+			m.t.Errorf("prompt %d at b: %v", i, err)
+			return
+		}
+		there.Done(picker.Outcome{At: time.Now(), Status: 200, Complete: true, Served: there.Endpoints[0]})
+		d.Done(picker.Outcome{At: time.Now(), Status: 200, Complete: true, Served: d.Endpoints[0]})
+		time.Sleep(10 * time.Millisecond) // so that the exchange happens among them
+	}
+}
+
+// counted returns the value of a counter.
+func counted(t *testing.T, s *Server, name string) float64 {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
