@@ -118,11 +118,7 @@ func (c *Core) allow() {
 	left := free
 	ours = 0
 	for _, b := range c.bands {
-		own, others := 0.0, 0.0
-		for _, f := range b.live {
-			own += float64(f.waiting)
-			others += float64(f.others.Waiting)
-		}
+		own, others := float64(b.places), float64(b.others.places)
 		if n := min(left, own+others); n > 0 {
 			ours += n * own / (own + others)
 			left -= n

@@ -9,8 +9,11 @@ import (
 // band is the queue of one priority.
 type band struct {
 	Band
-	busy     []*flow // flows that wait
-	waiting  int     // requests
+	busy     []*flow // flows that wait; a heap while ranked
+	ranked   bool
+	rankedAt int64
+	waiting  int   // requests
+	places   int64 // the same, in places
 	bytes    int64
 	own      int64 // places in flight
 	arrivals line  // requests that wait
@@ -18,10 +21,13 @@ type band struct {
 	lastUse  int64
 	virtual  float64 // of Work: the start tag of the flow served last
 
-	others  queued  // waiting at other replicas
-	live    []*flow // that hold or wait for something, anywhere
-	active  []*flow // the same as shares were computed last, by demand
-	ceiling float64 // as the usage limit said last
+	others   queued  // waiting at other replicas
+	live     []*flow // that hold or wait for something, anywhere
+	active   []*flow // the same as shares were computed last, by demand
+	ceiling  float64 // as the usage limit said last
+	weights  float64 // of flows that wait anywhere
+	entitled float64 // places that this replica may hold, while not dirty
+	dirty    bool
 }
 
 // flow is the requests of one tenant in one band.
@@ -39,6 +45,9 @@ type flow struct {
 	weight  float64
 	fair    float64 // places that are its share at this moment
 	target  float64 // the same, with its deficit made good
+	parted  float64 // what of that is this replica's, as its band counts it
+	score   float64 // while its band is ranked
+	waits   bool    // anywhere, as its band counts it
 	deficit float64 // place-seconds that it is owed
 	tag     float64 // of Work: where its next request starts
 
@@ -72,8 +81,7 @@ func (f *flow) serve(now int64, s float64, halfLife time.Duration) {
 	}
 	f.service, f.serveAt = max(f.service+s, 0), now
 	if f.band.Fairness == Work && s > 0 {
-		start := max(f.tag, f.band.virtual)
-		f.band.virtual, f.tag = start, start+s/f.weight
+		f.tag = max(f.tag, f.band.virtual) + s/f.weight
 	}
 }
 
@@ -84,13 +92,13 @@ func (b *band) used(now int64) bool {
 	return b.waiting > 0 || b.own > 0 || (b.lastUse > 0 && now-b.lastUse < usedBand)
 }
 
-// score of a flow whose head is w: the least goes first.
-func (b *band) score(f *flow, w *waiter) float64 {
+// scoreOf a flow whose head is w: the least goes first.
+func (b *band) scoreOf(f *flow, w *waiter) float64 {
 	switch b.Fairness {
 	case Places:
 		return (f.held() + float64(w.places)) / max(f.target, 1e-9)
 	case Work:
-		return max(f.tag, b.virtual)
+		return f.tag
 	case LeastService:
 		return b.Service.WeightService*f.normService - b.Service.WeightHeadWait*f.normWait
 	default:
@@ -131,30 +139,23 @@ func (s span) norm(v float64) float64 {
 func (b *band) join(s []waiter, i int32) {
 	b.arrivals.append(s, i)
 	b.waiting++
+	b.places += s[i].places
 	b.bytes += s[i].bytes
 }
 
 func (b *band) part(s []waiter, i int32) {
 	b.arrivals.remove(s, i)
 	b.waiting--
+	b.places -= s[i].places
 	b.bytes -= s[i].bytes
-}
-
-// unbusy takes a flow out of those that wait.
-func (b *band) unbusy(f *flow) {
-	last := len(b.busy) - 1
-	b.busy[f.at] = b.busy[last]
-	b.busy[f.at].at = f.at
-	b.busy[last] = nil
-	b.busy, f.at = b.busy[:last], -1
 }
 
 // busy puts a flow among those that wait. Until shares are computed again it gets
 // what flows of its weight get.
 func (c *Core) busy(f *flow) {
 	c.awake(f)
-	f.at = len(f.band.busy)
-	f.band.busy = append(f.band.busy, f)
+	f.tag = max(f.tag, f.band.virtual)
+	f.band.enlist(c.slab, f)
 	f.use(c.now)
 }
 

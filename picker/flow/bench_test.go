@@ -8,7 +8,7 @@ import (
 // BenchmarkPump ends a request and lets the next one go, while so many wait in so
 // many flows.
 func BenchmarkPump(b *testing.B) {
-	for _, tc := range []struct{ waiters, flows int }{{10, 1}, {10, 4}, {5000, 64}, {50000, 64}, {50000, 1000}} {
+	for _, tc := range []struct{ waiters, flows int }{{10, 1}, {10, 4}, {5000, 64}, {50000, 64}, {50000, 1000}, {50000, 10000}} {
 		b.Run(fmt.Sprintf("waiters=%d/flows=%d", tc.waiters, tc.flows), func(b *testing.B) {
 			c := New(Options{Default: Band{Fairness: Places}})
 			c.SetCapacity(1, Capacity{Places: 256, Endpoints: 8})

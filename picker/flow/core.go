@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -40,7 +39,8 @@ type Core struct {
 	revoked []revocation
 	out     []Event
 
-	priorities []int // scratch of usage limits
+	frontier   []int32 // scratch of search
+	priorities []int   // of usage limits
 	ceilings   []float64
 	counts     [outcomes]uint64
 }
@@ -133,6 +133,7 @@ func (c *Core) Release(now int64, h Handle, service float64) bool {
 	if service >= 0 {
 		f.serve(now, service-w.work, f.band.Service.HalfLife)
 	}
+	c.touch(f)
 	c.fleet.ended(now - w.dispatched)
 	c.freeSlot(i)
 	c.stale = true
@@ -342,6 +343,7 @@ func (c *Core) enqueue(i int32) {
 	if len(f.heap.items) == 1 {
 		c.busy(f)
 	}
+	c.touch(f)
 	c.stale = true
 }
 
@@ -374,8 +376,9 @@ func (c *Core) unlink(i int32) {
 	c.waiting--
 	c.bytes -= w.bytes
 	if len(f.heap.items) == 0 {
-		f.band.unbusy(f)
+		f.band.unbusy(c.slab, f)
 	}
+	c.touch(f)
 	c.stale = true
 }
 
@@ -396,9 +399,11 @@ func (c *Core) dispatch(i int32) {
 	w.state, w.dispatched = Dispatched, c.now
 	c.fly(i)
 	c.entry.take(c.now, w.places)
+	f.band.virtual = max(f.band.virtual, f.tag)
 	f.serve(c.now, w.work, f.band.Service.HalfLife)
 	c.served++
 	f.servedAt = c.served
+	c.touch(f)
 	c.counts[Dispatched]++
 }
 
@@ -414,6 +419,7 @@ func (c *Core) fly(i int32) {
 	f.own += w.places
 	f.band.own += w.places
 	f.use(c.now)
+	c.touch(f)
 	c.stale = true
 }
 
@@ -445,30 +451,33 @@ const heldBack = int64(time.Second)
 // choose returns the flow whose head goes next, nil when none may.
 func (c *Core) choose(b *band, ceiling float64) *flow {
 	c.refresh()
+	if b.many() {
+		return c.search(b, ceiling)
+	}
+	b.ranked = false
+	return c.scan(b, ceiling)
+}
+
+// scan looks at all flows that wait.
+func (c *Core) scan(b *band, ceiling float64) *flow {
 	b.normalize(c.slab, c.now)
-	var best *flow
-	bestScore := 0.0
+	var best, held *flow // held: the first of those for whom places are kept free
 	for _, f := range b.busy {
 		w := &c.slab[f.heap.items[0]]
-		score := b.score(f, w)
-		if best != nil && (score > bestScore || score == bestScore && !before(b, f, best, c.slab)) {
+		f.score = b.scoreOf(f, w)
+		if best != nil && !goesBefore(f, best) {
 			continue
 		}
 		if c.fits(b, f, w.places, ceiling) {
-			best, bestScore = f, score
-		} else if c.now-w.arrival > heldBack && (best == nil || score < bestScore) && c.lacksRoom(w.places, ceiling) {
-			return nil
+			best = f
+		} else if c.now-w.arrival > heldBack && (held == nil || goesBefore(f, held)) && c.lacksRoom(w.places, ceiling) {
+			held = f
 		}
 	}
-	return best
-}
-
-// before breaks ties between flows: by their heads in one queue for all, else by turns.
-func before(b *band, f, g *flow, s []waiter) bool {
-	if b.Fairness == Strict {
-		return f.heap.less(s, f.heap.items[0], g.heap.items[0])
+	if best != nil && held != nil && goesBefore(held, best) {
+		return nil
 	}
-	return cmp.Compare(f.servedAt, g.servedAt) < 0
+	return best
 }
 
 // ceiling returns the share of the capacity that b may use.

@@ -26,10 +26,7 @@ func (c *Core) makeRoom(b *band) {
 	if !c.o.Evict || len(c.revoked) >= mostRevoked || b.ceiling <= 0 || !c.shortOfRoom(b) {
 		return
 	}
-	wanted := int64(0)
-	for _, f := range b.busy {
-		wanted += f.waiting
-	}
+	wanted := b.places
 	for _, r := range c.revoked {
 		wanted -= r.places
 	}
@@ -120,6 +117,9 @@ func (c *Core) endBelow(priority int, wanted int64) {
 func (c *Core) shortOfRoom(b *band) bool {
 	if c.capacity.Places <= 0 {
 		return false
+	}
+	if c.lacksRoom(1, b.ceiling) {
+		return true
 	}
 	for _, f := range b.busy {
 		if !c.lacksRoom(c.slab[f.heap.items[0]].places, b.ceiling) {

@@ -14,20 +14,12 @@ func (c *Core) Expected(h Handle) (seconds float64, known bool) {
 	own := c.slab[i].flow
 	ahead := 0.0
 	for _, b := range c.bands {
-		weights := 0.0
-		all := int64(0)
-		for _, f := range b.live {
-			if n := f.waiting + f.others.Waiting; n > 0 {
-				all += n
-				weights += f.weight
-			}
+		all := float64(b.places + b.others.places)
+		if b == own.band {
+			ahead += min(all, float64(own.waiting+own.others.Waiting)*b.weights/own.weight)
+			break
 		}
-		if b != own.band {
-			ahead += float64(all)
-			continue
-		}
-		ahead += min(float64(all), float64(own.waiting+own.others.Waiting)*weights/own.weight)
-		break
+		ahead += all
 	}
 	return c.seconds(ahead), c.fleet.service > 0
 }

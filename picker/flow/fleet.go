@@ -15,9 +15,11 @@ const (
 )
 
 // queued sums what waits.
-type queued struct{ requests, bytes int64 }
+type queued struct{ requests, bytes, places int64 }
 
-func (q *queued) add(g Gauge) { q.requests, q.bytes = q.requests+g.Requests, q.bytes+g.Bytes }
+func (q *queued) add(g Gauge) {
+	q.requests, q.bytes, q.places = q.requests+g.Requests, q.bytes+g.Bytes, q.places+g.Waiting
+}
 
 // fleet is what a Core knows of the other replicas.
 type fleet struct {
@@ -224,6 +226,7 @@ func (c *Core) fall(p *peer) {
 			f := c.flow(c.band(g.Priority), g.Flow)
 			c.awake(f)
 			f.ghost += float64(g.InFlight)
+			f.band.dirty, f.band.ranked = true, false
 			c.fleet.ghost += float64(g.InFlight)
 		}
 	}
@@ -243,6 +246,7 @@ func (c *Core) scaleGhost(to float64) {
 	for _, f := range c.flows {
 		if f.ghost > 0 {
 			f.ghost *= k
+			f.band.dirty, f.band.ranked = true, false
 			c.settle(f)
 		}
 	}
@@ -274,6 +278,12 @@ func (c *Core) sum() {
 			t.inFlight += g.InFlight
 			t.all.add(g)
 			f.band.others.add(g)
+		}
+	}
+	for _, b := range c.bands {
+		b.dirty, b.ranked = true, false
+		for _, f := range b.live {
+			c.touch(f)
 		}
 	}
 	for _, f := range was {

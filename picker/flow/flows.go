@@ -51,7 +51,7 @@ func (c *Core) settle(f *flow) {
 	live[f.liveAt].liveAt = f.liveAt
 	live[last] = nil
 	f.band.live = live[:last]
-	f.fair, f.target, f.deficit = 0, 0, 0
+	f.fair, f.target, f.deficit, f.parted = 0, 0, 0, 0
 	c.idle.append(f)
 }
 

@@ -10,7 +10,8 @@ import (
 // Of shares.
 const (
 	shareEvery  = int64(5 * time.Millisecond) // shares are not computed more often,
-	fewFlows    = 64                          // but where few flows get one that has none
+	fewFlows    = 64                          // but where few flows get one that has none,
+	manyFlows   = 1000                        // and less often where there are more
 	catchUp     = 2.0                         // seconds in which a deficit is made good
 	maxCatchUp  = 8.0                         // a share is raised or lowered at most by this factor
 	deficitHalf = float64(time.Minute)
@@ -49,30 +50,22 @@ func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
 		return false
 	}
 	c.refresh()
-	return float64(b.own+places) <= max(c.entitlement(b, f, places, ceiling), 1)+slack
+	return float64(b.own+places) <= max(c.entitlement(b, f, places), 1)+slack
 }
 
-// entitlement returns the places that this replica may hold for a band: of each
-// flow's share the part that its demand here is of its demand everywhere. asking is
-// counted as waiting when nothing of it is.
-func (c *Core) entitlement(b *band, asking *flow, places int64, ceiling float64) float64 {
-	sum := 0.0
-	for _, f := range b.active {
-		own, demand, target := float64(f.own+f.waiting), f.demand(), f.target
-		if f == asking && f.waiting == 0 {
-			own, demand = own+float64(places), demand+float64(places)
-			target = min(target+float64(places), demand)
-		}
-		if demand > 0 {
-			sum += target * own / demand
-		}
+// entitlement returns the places that this replica may hold for a band. asking is counted as
+// waiting when nothing of it is.
+func (c *Core) entitlement(b *band, asking *flow, places int64) float64 {
+	sum := c.entitled(b)
+	if asking.waiting == 0 {
+		sum += asking.part(float64(places)) - asking.part(0)
 	}
 	return math.Floor(sum + .5)
 }
 
 // refresh computes all shares anew where something changed, not too often.
 func (c *Core) refresh() {
-	if !c.stale || (c.now-c.sharedAt < shareEvery && !c.urgent && c.sharedAt > 0) {
+	if !c.stale || (c.now-c.sharedAt < c.sharePace() && !c.urgent && c.sharedAt > 0) {
 		return
 	}
 	dt := float64(c.now-c.sharedAt) / 1e9
@@ -83,11 +76,21 @@ func (c *Core) refresh() {
 	left := float64(c.capacity.Places)
 	for _, b := range c.bands {
 		flows := c.gather(b)
+		b.dirty, b.ranked = true, false
 		c.share(b, flows, max(left*b.ceiling, 0), min(dt, 1))
 		for _, f := range flows { // what waits for them anywhere is not for lower bands
 			left -= max(f.held(), f.fair)
 		}
 	}
+}
+
+// sharePace is how often shares are computed: it is work for each flow.
+func (c *Core) sharePace() int64 {
+	flows := 0
+	for _, b := range c.bands {
+		flows += len(b.live)
+	}
+	return shareEvery * int64(max(flows/manyFlows, 1))
 }
 
 // gather returns the flows of a band that hold or wait for something, by demand per

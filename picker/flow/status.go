@@ -79,9 +79,7 @@ func (c *Core) Status(now int64, flows int) Status {
 func (c *Core) backlog() (seconds float64, known bool) {
 	places := int64(0)
 	for _, b := range c.bands {
-		for _, f := range b.live {
-			places += f.waiting + f.others.Waiting
-		}
+		places += b.places + b.others.places
 	}
 	if places == 0 {
 		return 0, true

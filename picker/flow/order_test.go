@@ -1,0 +1,81 @@
+package flow
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// The heap of flows names the same flow as a look at all of them, and what a band keeps of
+// its flows is what they sum up to, whatever happens.
+func TestHeapOfFlowsIsAScan(t *testing.T) {
+	for _, fairness := range []Fairness{Places, Work} {
+		for seed := range uint64(6) {
+			rng := rand.New(rand.NewPCG(seed, uint64(fairness)))
+			c := New(Options{Default: Band{Fairness: fairness, Weights: map[string]float64{"f1": 3, "f2": .5}}, TTL: time.Minute})
+			c.SetCapacity(1, Capacity{Places: 60, Endpoints: 4})
+			now, searched := int64(1), 0
+			var open []Handle
+			for step := range 3000 {
+				now += rng.Int64N(3 * ms)
+				n := rng.IntN(20)
+				if step < 200 {
+					n = 0 // comes
+				}
+				switch {
+				case n < 9:
+					a := Ask{Flow: fmt.Sprint("f", rng.IntN(40)), Work: rng.Float64(), Places: 1 + rng.Int64N(2)}
+					if h, out := c.Offer(now, a); out == Dispatched || out == Queued {
+						open = append(open, h)
+					}
+				case n < 18 && len(open) > 0:
+					at := rng.IntN(len(open))
+					if h := open[at]; !c.Release(now, h, 2*rng.Float64()) {
+						c.Cancel(now, h)
+					}
+					open[at] = open[len(open)-1]
+					open = open[:len(open)-1]
+				case n == 18 && seed%2 == 0:
+					c.Hear(now, "other", []Gauge{{Flow: fmt.Sprint("f", rng.IntN(50)), InFlight: rng.Int64N(20), Waiting: rng.Int64N(9), Requests: 1}})
+				default:
+					c.Advance(now)
+				}
+				c.Events(nil)
+				for _, b := range c.bands {
+					checkBand(t, c, b)
+					if !b.many() {
+						continue
+					}
+					c.refresh()
+					searched++
+					f, g := c.search(b, 1), c.scan(b, 1)
+					if f != g && (f == nil || g == nil || f.score != g.score || f.servedAt != g.servedAt) {
+						t.Fatalf("seed %d: the heap names %+v, a scan %+v", seed, f, g)
+					}
+				}
+			}
+			if searched < 100 {
+				t.Errorf("seed %d: only %d times more than %d flows waited", seed, searched, mostScanned)
+			}
+		}
+	}
+}
+
+func checkBand(t *testing.T, c *Core, b *band) {
+	t.Helper()
+	weights, entitled, places := 0., 0., int64(0)
+	for _, f := range b.live {
+		places += f.waiting
+		if f.waiting+f.others.Waiting > 0 {
+			weights += f.weight
+		}
+	}
+	for _, f := range b.active {
+		entitled += f.part(0)
+	}
+	if got := c.entitled(b); math.Abs(got-entitled) > 1e-6 || math.Abs(weights-b.weights) > 1e-6 || places != b.places {
+		t.Fatalf("a band keeps %g places of its own, weights of %g and %d that wait; its flows have %g, %g and %d", got, b.weights, b.places, entitled, weights, places)
+	}
+}
