@@ -12,6 +12,10 @@ import (
 // maxExpect bounds how much memory a declared length alone can claim.
 const maxExpect = 1 << 20
 
+// copyStep is how much of a body is copied at a time: one copy cannot be interrupted,
+// and the collector, and with it every other stream, would wait for tens of megabytes.
+const copyStep = 256 << 10
+
 // heldBody joins the chunks of a request body. A body of one chunk is kept
 // where it was received; more are copied into one lent buffer.
 type heldBody struct {
@@ -45,7 +49,10 @@ func (b *heldBody) grow(n int) {
 		size = max(size, 2*cap(b.data))
 	}
 	lent := wire.Buffers.Get(size)
-	data := append((*lent)[:0], b.data...)
+	data := (*lent)[:0]
+	for rest := b.data; len(rest) > 0; rest = rest[min(copyStep, len(rest)):] {
+		data = append(data, rest[:min(copyStep, len(rest))]...)
+	}
 	b.release()
 	b.lent, b.data = lent, data
 }
