@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
@@ -48,6 +49,8 @@ type Server struct {
 	stop  context.CancelFunc
 	mu    sync.Mutex
 	last  string
+
+	refusals refusals
 }
 
 // group gives every Envoy the same snapshot.
@@ -56,14 +59,15 @@ type group struct{}
 // ID is the same for all nodes.
 func (group) ID(*corev3.Node) string { return "envoy" }
 
-// New returns a server that has nothing to say until Set.
-func New() *Server {
+// New returns a server that has nothing to say until Set. log is told of Envoys that
+// refuse what they are told; nil for nobody.
+func New(log *slog.Logger) *Server {
 	ctx, stop := context.WithCancel(context.Background())
 	c := cache.NewSnapshotCache(true, group{}, nil)
-	return &Server{cache: c, srv: xdsserver.NewServer(ctx, c, nil), stop: stop}
+	return &Server{cache: c, srv: xdsserver.NewServer(ctx, c, nil), stop: stop, refusals: refusals{log: log}}
 }
 
-// Register adds the aggregated discovery service to a gRPC server.
+// Register adds the aggregated discovery service to a gRPC server, which wants Limits.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(r, s.srv)
 }

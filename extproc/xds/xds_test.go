@@ -20,7 +20,7 @@ import (
 )
 
 func TestSameStateSameVersion(t *testing.T) {
-	a, b := New(), New()
+	a, b := New(nil), New(nil)
 	defer a.Close()
 	defer b.Close()
 	p := &envoyconf.Params{Plaintext: true}
@@ -45,7 +45,7 @@ func TestSameStateSameVersion(t *testing.T) {
 }
 
 func TestBadAddressChangesNothing(t *testing.T) {
-	s := New()
+	s := New(nil)
 	defer s.Close()
 	if err := s.Set(t.Context(), State{Endpoints: []string{"engine:8000"}}); !errors.Is(err, ErrAddress) {
 		t.Errorf("got %v", err)
@@ -69,7 +69,8 @@ func TestEnvoyFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, g := New(), grpc.NewServer()
+	s := New(nil)
+	g := grpc.NewServer(s.Limits()...)
 	s.Register(g)
 	go func() { _ = g.Serve(lis) }()
 	stopped := false

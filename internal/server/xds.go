@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
@@ -82,11 +81,8 @@ func (x *xdsShare) listen(o XDSOptions) error {
 			return fmt.Errorf("server: xds listener: %w", err)
 		}
 	}
-	opts := []grpc.ServerOption{
-		grpc.MaxHeaderListSize(64 << 10),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	}
+	x.srv = xds.New(x.s.o.Log)
+	opts := x.srv.Limits()
 	cfg, err := x.s.o.TLS.Config(x.s.o.Log)
 	if err != nil {
 		return err
@@ -98,7 +94,7 @@ func (x *xdsShare) listen(o XDSOptions) error {
 	if err != nil {
 		return fmt.Errorf("server: xds: %w", err)
 	}
-	x.srv, x.grpc, x.addr = xds.New(), grpc.NewServer(opts...), lis.Addr()
+	x.grpc, x.addr = grpc.NewServer(opts...), lis.Addr()
 	lis = x.s.listeners.Limit("xds", 8, lis)
 	x.srv.Register(x.grpc)
 	x.wg.Go(func() {

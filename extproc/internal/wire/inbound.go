@@ -1,8 +1,8 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
-	"strings"
 	"unsafe"
 
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -223,12 +223,19 @@ func (c *protocolConfig) decode(b []byte) {
 }
 
 // lower returns a header name in lower case, as Envoy sends it; other proxies
-// may send it as the client wrote it.
+// may send it as the client wrote it. Other letters than those of ASCII stay.
 func lower(name []byte) string {
-	for _, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			return strings.ToLower(string(name))
+	for i, c := range name {
+		if c < 'A' || 'Z' < c {
+			continue
 		}
+		name = bytes.Clone(name)
+		for k, c := range name[i:] {
+			if 'A' <= c && c <= 'Z' {
+				name[i+k] = c + 'a' - 'A'
+			}
+		}
+		break
 	}
 	return alias(name)
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -48,6 +49,16 @@ func seenByUs(raw []byte, cut int) (s seen, err error) {
 }
 
 // seenByProto reads the same from the generated type.
+// asciiLower is how header names compare.
+func asciiLower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, s)
+}
+
 func seenByProto(m *extprocv3.ProcessingRequest) (s seen) {
 	s = seen{Observe: m.ObservabilityMode, Config: m.ProtocolConfig != nil,
 		Early:       m.GetProtocolConfig().GetSendBodyWithoutWaitingForHeaderResponse(),
@@ -59,7 +70,7 @@ func seenByProto(m *extprocv3.ProcessingRequest) (s seen) {
 			if len(v.GetRawValue()) > 0 {
 				value = string(v.GetRawValue())
 			}
-			s.Headers = append(s.Headers, [2]string{v.GetKey(), value})
+			s.Headers = append(s.Headers, [2]string{asciiLower(v.GetKey()), value})
 		}
 		md := m.GetMetadataContext().GetFilterMetadata()
 		s.Served = md[NamespaceLB].GetFields()[KeyServed].GetStringValue()

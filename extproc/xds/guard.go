@@ -1,0 +1,166 @@
+package xds
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+)
+
+// What one Envoy may ask. It needs one stream of few names; its first request also
+// lists what it was built with, some tens of kilobytes.
+const (
+	maxRequest  = 256 << 10
+	maxStreams  = 4 // of a connection
+	maxNames    = 256
+	maxName     = 512         // bytes
+	streamBytes = 64 << 10    // received ahead of what is read
+	firstAsk    = time.Minute // for a stream's first request, and for a connection without streams
+	refusedLog  = 10 * time.Second
+)
+
+var (
+	errNames  = status.Errorf(codes.InvalidArgument, "xds: more than %d names, or a name of more than %d bytes", maxNames, maxName)
+	errSilent = status.Error(codes.DeadlineExceeded, "xds: nothing was asked")
+)
+
+// served are the types of resources that an Envoy may ask for. Requests for others are
+// left unanswered, as the protocol has it of resources that do not exist, and unkept.
+var served = map[string]bool{
+	resource.EndpointType: true, resource.ClusterType: true, resource.ListenerType: true,
+}
+
+// Limits returns what bounds the memory that clients of a gRPC server with this
+// service may take, whoever they are.
+func (s *Server) Limits() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(64 << 10),
+		grpc.InitialWindowSize(streamBytes),
+		grpc.InitialConnWindowSize(maxStreams * streamBytes),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: firstAsk, Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			g := &guarded{ServerStream: ss, s: s}
+			if err := next(srv, g); err != nil {
+				return err
+			}
+			return g.fault // which ends the requests, and is no fault of the service
+		}),
+	}
+}
+
+// guarded is a stream whose requests keep to the limits.
+type guarded struct {
+	grpc.ServerStream
+	s     *Server
+	asked bool
+	fault error
+	names int // of incremental requests, which add up
+}
+
+// RecvMsg receives the next request that is for what is served, without what is of
+// no use here and would be kept as long as the stream lives.
+func (g *guarded) RecvMsg(m any) error {
+	for {
+		if err := g.receive(m); err != nil {
+			return err
+		}
+		var kind string
+		if kind, g.fault = g.bound(m); g.fault != nil || served[kind] {
+			return g.fault
+		}
+	}
+}
+
+// receive waits for the first request for so long only.
+func (g *guarded) receive(m any) error {
+	if g.asked {
+		return g.ServerStream.RecvMsg(m)
+	}
+	g.asked = true
+	came := make(chan error, 1)
+	go func() { came <- g.ServerStream.RecvMsg(m) }() // the stream's end ends it
+	late := time.NewTimer(firstAsk)
+	defer late.Stop()
+	select {
+	case err := <-came:
+		return err
+	case <-late.C:
+		return errSilent
+	}
+}
+
+// bound strips a request and returns the type that it asks for.
+func (g *guarded) bound(m any) (kind string, err error) {
+	switch r := m.(type) {
+	case *discoveryv3.DiscoveryRequest:
+		kind = r.GetTypeUrl()
+		g.s.refused(r.GetNode(), kind, r.GetErrorDetail())
+		r.Node, r.ErrorDetail, r.ResourceLocators = &corev3.Node{}, nil, nil
+		g.names = len(r.GetResourceNames())
+		return kind, g.check(r.GetResourceNames())
+	case *discoveryv3.DeltaDiscoveryRequest:
+		kind = r.GetTypeUrl()
+		g.s.refused(r.GetNode(), kind, r.GetErrorDetail())
+		r.Node, r.ErrorDetail, r.ResourceLocatorsSubscribe, r.ResourceLocatorsUnsubscribe = &corev3.Node{}, nil, nil, nil
+		g.names += len(r.GetResourceNamesSubscribe()) + len(r.GetInitialResourceVersions())
+		for name, version := range r.GetInitialResourceVersions() {
+			if err := g.check([]string{name, version}); err != nil {
+				return kind, err
+			}
+		}
+		return kind, g.check(r.GetResourceNamesSubscribe())
+	}
+	return "", status.Errorf(codes.Unimplemented, "xds: %T", m)
+}
+
+func (g *guarded) check(names []string) error {
+	if g.names > maxNames {
+		return errNames
+	}
+	for _, n := range names {
+		if len(n) > maxName {
+			return errNames
+		}
+	}
+	return nil
+}
+
+// refusals tells of Envoys that refuse what they are told, a line in a while.
+type refusals struct {
+	mu   sync.Mutex
+	log  *slog.Logger // nil for none
+	next time.Time
+}
+
+// refused logs that an Envoy does not use what it was told: it goes on with what it
+// had, which no other sign shows here.
+func (s *Server) refused(node *corev3.Node, kind string, why *rpcstatus.Status) {
+	r := &s.refusals
+	if why == nil || r.log == nil {
+		return
+	}
+	r.mu.Lock()
+	now := time.Now()
+	quiet := now.Before(r.next)
+	if !quiet {
+		r.next = now.Add(refusedLog)
+	}
+	r.mu.Unlock()
+	if !quiet {
+		r.log.Warn("an Envoy refuses what it is told by xDS and goes on with what it had", "node", cut(node.GetId()), "type", cut(kind), "error", cut(why.GetMessage()))
+	}
+}
+
+func cut(s string) string { return s[:min(len(s), maxName)] }
