@@ -36,6 +36,7 @@ type rig struct {
 	people   *people
 	stirred  int // times that the list of endpoints was changed
 	pick     string
+	xds      string
 	liar     *httptest.Server // what the engine that lies says when it does
 	says     sync.Map         // func(http.ResponseWriter) by path
 	canary   *canary
@@ -74,8 +75,8 @@ func openRig(t *testing.T) *rig {
 	if err := os.WriteFile(filepath.Join(bad, "chat_template.jinja"), []byte(template), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.pick = parts.FreeAddress(t)
-	r.cage = lockUp(t, r.program, "--endpoints", list, "--model", vocab.Name+"="+model, "--model", poison+"="+bad, "--unknown-model", "place", "--pick-listen", r.pick)
+	r.pick, r.xds = parts.FreeAddress(t), parts.FreeAddress(t)
+	r.cage = lockUp(t, r.program, "--endpoints", list, "--model", vocab.Name+"="+model, "--model", poison+"="+bad, "--unknown-model", "place", "--pick-listen", r.pick, "--xds-listen", r.xds)
 	r.openEnvoy()
 	giveWay(t)
 	return r

@@ -12,13 +12,17 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
@@ -44,6 +48,7 @@ var strange = []attack{
 	{"random blocks at full speed", (*rig).randomBlocks, ""},
 	{"10,000 picks that nobody ends", (*rig).picks, ""},
 	{"answers of one line without an end", (*rig).longAnswer, ""},
+	{"discovery of a million names and types", (*rig).discovery, ""},
 }
 
 func (r *rig) mute() string {
@@ -408,6 +413,38 @@ func (r *rig) longAnswer() string {
 		for range 4 {
 			r.post(path, fmt.Appendf(nil, `{"model":%q,"stream":true,"max_tokens":4,"prompt":"%d"}`, vocab.Name, i))
 		}
+	})
+	return ""
+}
+
+// discovery asks as no Envoy does, in streams that stay open: many types, and many names of one.
+func (r *rig) discovery() string {
+	conn, err := grpc.NewClient(r.xds, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	names := make([]string, 20_000)
+	for i := range names {
+		names[i] = strconv.Itoa(i)
+	}
+	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+	defer cancel()
+	together(50, func(i int) {
+		s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+		if err != nil {
+			return
+		}
+		kind := resource.EndpointType
+		for k := range 50 {
+			if i%2 == 0 {
+				kind = fmt.Sprintf("type.googleapis.com/%d", k)
+			}
+			if s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: kind, ResourceNames: names}) != nil {
+				return
+			}
+		}
+		_, _ = s.Recv() // until time is over, or the stream
 	})
 	return ""
 }
