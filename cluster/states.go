@@ -28,6 +28,13 @@ func (g *Gauge) Set(key string, value []byte) (err error) {
 	return err
 }
 
+// Renew is Set for a value that the others are told again where it has not changed, so that
+// their sinks hear that it still holds.
+func (g *Gauge) Renew(key string, value []byte) (err error) {
+	g.n.do(func() { err = g.g.Renew(key, value) })
+	return err
+}
+
 // Feed is a state of hints, delivered at most once and not repaired.
 type Feed struct {
 	n *Node

@@ -64,10 +64,11 @@ type Monitor struct {
 
 	mu     sync.Mutex
 	set    *health.Set
-	sights map[string]*sight // by address
-	past   map[string]past   // of endpoints that left, by address
-	told   bool              // a snapshot was published
-	out    []word            // for the other replicas, sent without the lock
+	sights map[string]*sight            // by address
+	past   map[string]past              // of endpoints that left, by address
+	said   map[string]map[string]saying // by others, by address and origin: they say it once
+	told   bool                         // a snapshot was published
+	out    []word                       // for the other replicas, sent without the lock
 }
 
 // word is what is to be told of an endpoint.
@@ -89,7 +90,7 @@ func Open(o Options) (*Monitor, error) {
 // New returns a monitor that moves only by Tick, for virtual time.
 func New(o Options) (*Monitor, error) {
 	o.complete()
-	m := &Monitor{opts: o, set: health.NewSet(o.Health), sights: map[string]*sight{}, past: map[string]past{}}
+	m := &Monitor{opts: o, set: health.NewSet(o.Health), sights: map[string]*sight{}, past: map[string]past{}, said: map[string]map[string]saying{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	var err error
 	if m.metrics, err = newMetrics(o.Registerer, m); err != nil {
@@ -151,6 +152,9 @@ func (m *Monitor) apply(c endpoint.Change) {
 				if p.name == ep.Name && now.Sub(p.at) < pastFor {
 					m.set.Resume(int(ep.ID), p.Past, now)
 				}
+			}
+			if joins {
+				m.recall(s)
 			}
 			s.share(m, s.evidence(now), now) // where its counts begin
 		}
@@ -289,8 +293,11 @@ func (m *Monitor) log(c health.Change) {
 // Merge takes another replica's word on an endpoint. It implements
 // cluster.GaugeSink.
 func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) error {
-	if value == nil {
-		return nil // its endpoint has gone there; what it saw only ages
+	if value == nil { // its endpoint has gone there; what it saw only ages
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.unsay(address, origin)
+		return nil
 	}
 	e, err := readEvidence(value)
 	if err != nil {
@@ -298,12 +305,39 @@ func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) e
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := m.opts.Now()
+	if m.said[address] == nil {
+		m.said[address] = map[string]saying{}
+	}
+	m.said[address][origin] = saying{e, now}
 	if s := m.sights[address]; s != nil {
-		now := m.opts.Now()
 		s.heard(origin, &e, now)
 		m.set.Hear(origin, int(s.ep.ID), e, now)
 	}
 	return nil
+}
+
+// saying is what another replica said of an endpoint, and when. The group bounds how much
+// each of them may say.
+type saying struct {
+	health.Evidence
+	at time.Time
+}
+
+func (m *Monitor) unsay(address, origin string) {
+	if delete(m.said[address], origin); len(m.said[address]) == 0 {
+		delete(m.said, address)
+	}
+}
+
+// recall takes what others said of an endpoint before this replica knew of it.
+func (m *Monitor) recall(s *sight) {
+	said := m.said[s.ep.Address]
+	for _, origin := range slices.Sorted(maps.Keys(said)) {
+		w := said[origin]
+		s.heard(origin, &w.Evidence, w.at)
+		m.set.Hear(origin, int(s.ep.ID), w.Evidence, w.at)
+	}
 }
 
 // Drop forgets a replica that is gone. It implements cluster.GaugeSink.
@@ -311,6 +345,9 @@ func (m *Monitor) Drop(origin string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.set.Drop(origin)
+	for address := range m.said {
+		m.unsay(address, origin)
+	}
 	for _, s := range m.sights {
 		delete(s.words, origin)
 	}

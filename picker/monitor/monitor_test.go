@@ -126,6 +126,38 @@ func TestSharing(t *testing.T) {
 	}
 }
 
+// TestSaidBeforeItWasKnown: what one replica said of an endpoint before another one knew of
+// it is where its counts begin there too.
+func TestSaidBeforeItWasKnown(t *testing.T) {
+	r := newRig(t, 2, 2)
+	specs := func(n int) (out []endpoint.Spec) {
+		for i := range n {
+			out = append(out, endpoint.Spec{Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), uint16(8000+i))})
+		}
+		return out
+	}
+	late := r.replicas[1].pool
+	late.Set(specs(1))
+	r.pass(2*time.Second, nil, nil)
+	r.replicas[0].pool.Set(specs(1))
+	r.replicas[0].pool.Set(specs(2)) // told anew, to somebody who does not know it
+	r.pass(2*time.Second, nil, nil)
+	late.Set(specs(2))
+	var w health.Watch
+	for range 8 {
+		r.replicas[0].pool.Snapshot().Endpoints[1].Tracker().Begin(&w, r.now, r.now.Add(time.Second))
+		w.End(r.now, health.Failed)
+	}
+	r.pass(500*time.Millisecond, nil, nil)
+	if got := r.states(1); !cmp.Equal(got, []string{"out", "out"}) {
+		t.Errorf("eight failures at one replica: %v", got)
+	}
+	r.replicas[1].Drop("a")
+	if n := len(r.replicas[1].said); n != 0 {
+		t.Errorf("%d endpoints are remembered of a replica that is gone", n)
+	}
+}
+
 // TestTakenFromTheList: an engine that dies soon after each start is known again although
 // its endpoint is taken from the list meanwhile; another one at its address is not it.
 func TestTakenFromTheList(t *testing.T) {

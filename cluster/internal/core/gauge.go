@@ -71,6 +71,24 @@ func (g *Gauge) Set(key string, value []byte) error {
 	} else {
 		g.own[key] = value
 	}
+	g.mark(key)
+	return nil
+}
+
+// Renew is Set for a value that peers are told again where it has not changed: they hear
+// that it still holds.
+func (g *Gauge) Renew(key string, value []byte) error {
+	if err := g.Set(key, value); err != nil {
+		return err
+	}
+	if value != nil {
+		g.mark(key)
+	}
+	return nil
+}
+
+// mark has key be sent.
+func (g *Gauge) mark(key string) {
 	if !g.isDirty[key] {
 		g.isDirty[key] = true
 		g.dirty = append(g.dirty, key)
@@ -78,7 +96,6 @@ func (g *Gauge) Set(key string, value []byte) error {
 	if g.flushAt == group.Never {
 		g.flushAt = g.c.g.Now + g.c.g.Opt.GaugeDelay
 	}
-	return nil
 }
 
 func entrySize(key string, value []byte) int { return len(key) + len(value) + 8 }

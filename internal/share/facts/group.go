@@ -9,13 +9,16 @@ import (
 type Group struct {
 	// Gauge registers a state of absolute values; set changes this replica's.
 	Gauge func(name string, version uint64, sink cluster.GaugeSink) (set SetFunc)
+	// Pulse is Gauge for values whose sink wants to hear that they hold: set tells the
+	// others also what has not changed.
+	Pulse func(name string, version uint64, sink cluster.GaugeSink) (set SetFunc)
 	// Feed registers a state of hints; send is false when a hint was dropped.
 	Feed func(name string, version uint64, sink cluster.FeedSink) (send SendFunc)
 }
 
 // How states are changed.
 type (
-	// SetFunc is cluster.Gauge.Set.
+	// SetFunc is cluster.Gauge.Set, or Renew.
 	SetFunc func(key string, value []byte) error
 	// SendFunc is cluster.Feed.Send.
 	SendFunc func(payload []byte) bool
@@ -26,6 +29,9 @@ func Of(n *cluster.Node) Group {
 	return Group{
 		Gauge: func(name string, version uint64, sink cluster.GaugeSink) SetFunc {
 			return n.Gauge(name, version, sink).Set
+		},
+		Pulse: func(name string, version uint64, sink cluster.GaugeSink) SetFunc {
+			return n.Gauge(name, version, sink).Renew
 		},
 		Feed: func(name string, version uint64, sink cluster.FeedSink) SendFunc {
 			return n.Feed(name, version, sink).Send

@@ -43,7 +43,7 @@ type Queues struct {
 // NewQueues returns a Queues that tells nothing until Run.
 func NewQueues(g Group, q Queue, log *slog.Logger) *Queues {
 	s := &Queues{queue: q, log: log, told: map[string]bool{}}
-	s.set = g.Gauge(stateQueues, StateVersion, s)
+	s.set = g.Pulse(stateQueues, StateVersion, s)
 	return s
 }
 

@@ -3,11 +3,14 @@ package facts
 import (
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/clustertest"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
@@ -34,7 +37,7 @@ func TestQueues(t *testing.T) {
 	a, b := &queue{own: map[string][]flow.Gauge{}}, &queue{heard: map[string][]flow.Gauge{}}
 	told := 0
 	receiver := &Queues{queue: b.methods()}
-	sender := NewQueues(Group{Gauge: func(string, uint64, cluster.GaugeSink) SetFunc {
+	sender := NewQueues(Group{Pulse: func(string, uint64, cluster.GaugeSink) SetFunc {
 		return func(key string, value []byte) error {
 			told++
 			return receiver.Merge("a", 1, key, value)
@@ -59,6 +62,40 @@ func TestQueues(t *testing.T) {
 	receiver.Drop("a")
 	if len(b.heard) != 0 {
 		t.Error("a replica that is gone is still believed")
+	}
+}
+
+// hearing counts how often a queue hears of another one.
+type hearing struct {
+	queue
+	n atomic.Int64
+}
+
+func (h *hearing) hear(string, string, []flow.Gauge) { h.n.Add(1) }
+
+// TestQueuesAreRepeated: a replica whose queues stand still is heard all the same. Who is
+// not heard is taken for dead.
+func TestQueuesAreRepeated(t *testing.T) {
+	hub := clustertest.NewHub()
+	node := func(name string, q Queue) *Queues {
+		self := cluster.NewMember(name, "test")
+		n := cluster.New(cluster.Options{Self: self, Bus: hub.Bus(self)})
+		s := NewQueues(Of(n), q, slog.New(slog.DiscardHandler))
+		if err := n.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		return s
+	}
+	a, b := &queue{own: map[string][]flow.Gauge{"m": {{Flow: "long", InFlight: 1}}}}, &hearing{}
+	sender := node("a", a.methods())
+	node("b", Queue{Changes: a.Changes, Hear: b.hear, Gone: func(string) {}})
+	sender.Flush(true)
+	testkit.Await(t, "a hears of b", func() bool { return b.n.Load() > 0 })
+	for range 3 {
+		was := b.n.Load()
+		sender.Flush(true)
+		testkit.Await(t, "it hears again that nothing has changed", func() bool { return b.n.Load() > was })
 	}
 }
 
