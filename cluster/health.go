@@ -142,7 +142,7 @@ func inPart(n int) string {
 	if n == 1 {
 		whose = "its engine"
 	}
-	return fmt.Sprintf("%s known in part: some of what %s cached is not known", sources(n), whose)
+	return fmt.Sprintf("%s known in part: no member has all that %s told", sources(n), whose)
 }
 
 // sources counts event streams.

@@ -8,8 +8,8 @@ type State uint8
 const (
 	// Unknown: nothing is known.
 	Unknown State = iota
-	// Approximate: there is no event stream, it is not connected, or batches were
-	// lost that nobody has any more.
+	// Approximate: there is no event stream, it is not connected, or batches were lost
+	// between others that nobody has any more: what they let go of may still be listed.
 	Approximate
 	// CatchingUp: a replay or another replica's answer is awaited. What is known
 	// so far is kept.
