@@ -31,8 +31,8 @@ func (h *Handler) pair(c *picker.Cycle, plan *picker.Plan, ranking *picker.Ranki
 		s.Outcome = picker.StageNobody
 	}
 	plan.Stages = append(plan.Stages, s)
+	h.serveBy(c, plan, way.Serve)
 	if s.Outcome == picker.StageSplit {
-		h.serveBy(c, plan, way.Serve)
 		c.PredictAt(s.Chosen, way.Predicted)
 		h.feed(c, plan, way.Serve, way.Help[:way.Helps])
 	}

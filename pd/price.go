@@ -33,20 +33,26 @@ func predictedDefaults() predictedParams {
 //
 //	whole(d)    = wait(d) + own(d) + chunks × base + harm(d, own) + stay(d) + memory(d, own)
 //	pair(p, d)  = wait(p) + own(p) + chunks × base + harm(p, own)
-//	            + transfer(p, d, tokens that d lacks) + what is left of wait(d) + step(d) + stay(d) + memory(d, 0)
+//	            + what is left of link(p) + transfer(p, d, tokens that d lacks) + delay(p, sending)
+//	            + what is left of wait(d) + step(d) + stay(d) + memory(d, 0)
 //	harm(e, x)  = x × (OwnWeight + StallWeight × decoding(e) + QueueWeight × waiting(e)
 //	            + ArrivalWeight × arrival rate(e) × (wait(e) + x/2) / (1 − busy(e)))
 //	stay(d)     = DecodeWeight × answer × (step with the request in it + decoding × what it adds to a step)
 //	memory(d, x) = MemoryWeight × P(memory full) × hold × arrival rate × (wait for memory + hold/2)
+//	delay(p, x)  = (x − own, if more) × (QueueWeight × waiting(p) + ArrivalWeight × arrival rate(p) × (until x begins + x/2))
 //	hold         = share of the request × (x + answer × step) + share in use × x
 //
 // A prompt that is computed where others decode has all of them keep their memory for
 // longer: where memory is what requests wait for, that is dearer than the stall.
 //
-// own is the prefill of what the endpoint does not hold. Waits, prefills and steps
-// are those of the default policy (picker.View.Wait, endpoint.Cost), loads those of
-// the shared book, by role: a prompt that is computed elsewhere waits there. The
-// transfer is endpoint.Transfers'.
+// own is the prefill of what the endpoint does not hold. Prefills and steps are those of
+// endpoint.Cost. Waits are those of the default policy (picker.View.Wait) and, where the
+// request would be answered, the wait for memory behind all that was placed there
+// (picker.View.WaitOfRoom): prompts on their way from elsewhere are in no queue of the
+// engine's. Loads are those of the shared book, by role: a prompt that is computed
+// elsewhere waits there, and counts as waiting where it is answered once the engine
+// says so. The transfer is endpoint.Transfers'; an engine's blocks leave it one prompt
+// after the other, so that link(p) is what all that was placed there has yet to send.
 type prices struct {
 	predictedParams
 	model endpoint.TransferModel
@@ -88,6 +94,7 @@ func helpers(c *picker.Cycle) (list []int32) {
 type offer struct {
 	at      int32
 	ep      *endpoint.Endpoint
+	own     float64 // seconds of the prompt's computation
 	seconds float64 // until the prompt is computed
 	price   float64 // with what that costs others
 }
@@ -97,7 +104,8 @@ var offers = sync.Pool{New: func() any { return new([]offer) }}
 // pair implements plugin.Decider.Pair. Pairs are looked at in order of what they
 // cost at least, so that few of them are.
 func (j *prices) pair(c *picker.Cycle, among plugin.Among) plugin.Way {
-	way := plugin.Way{Serve: among.Whole, Whole: j.whole(c, among.Whole), Split: math.Inf(1)}
+	alone, price := j.alone(c, among)
+	way := plugin.Way{Serve: alone, Whole: price, Split: math.Inf(1)}
 	pooled := offers.Get().(*[]offer)
 	list := (*pooled)[:0]
 	for _, p := range among.Help {
@@ -110,7 +118,8 @@ func (j *prices) pair(c *picker.Cycle, among plugin.Among) plugin.Way {
 			if list[k].price+d.price >= way.Split {
 				break
 			}
-			if price := list[k].price + d.price + j.handOver(c, &list[k], &d); price < way.Split && list[k].at != i {
+			seconds, others := j.handOver(c, &list[k], &d)
+			if price := list[k].price + d.price + seconds + others; price < way.Split && list[k].at != i {
 				way.Serve, way.Split = i, price
 			}
 		}
@@ -118,7 +127,7 @@ func (j *prices) pair(c *picker.Cycle, among plugin.Among) plugin.Way {
 	if way.Split < way.Whole {
 		j.order(c, list, &way)
 	} else {
-		way.Serve = among.Whole
+		way.Serve = alone
 	}
 	clear(list) // endpoints are not kept alive by it
 	*pooled = list
@@ -143,9 +152,9 @@ func (j *prices) order(c *picker.Cycle, list []offer, way *plugin.Way) {
 		if way.Helps == len(price) && o.price >= price[way.Helps-1] {
 			break
 		}
-		hand := j.handOver(c, o, &d)
-		at := way.Helps
-		for at > 0 && o.price+hand < price[at-1] {
+		hand, others := j.handOver(c, o, &d)
+		total, at := o.price+hand+others, way.Helps
+		for at > 0 && total < price[at-1] {
 			at--
 		}
 		if at == len(price) {
@@ -154,12 +163,27 @@ func (j *prices) order(c *picker.Cycle, list []offer, way *plugin.Way) {
 		way.Helps = min(way.Helps+1, len(price))
 		copy(price[at+1:way.Helps], price[at:])
 		copy(way.Help[at+1:way.Helps], way.Help[at:])
-		price[at], way.Help[at] = o.price+hand, o.at
+		price[at], way.Help[at] = total, o.at
 		if at == 0 {
-			own := c.All(o.at).Cost.Prefill(c.WorkAt(o.at))
-			way.Predicted = picker.Prediction{Wait: max(o.seconds-own, 0), Own: own, Base: hand + d.step, Others: o.price - o.seconds + d.price - d.step}
+			way.Predicted = picker.Prediction{Wait: max(o.seconds-o.own, 0), Own: o.own, Base: hand + d.step, Others: o.price - o.seconds + others + d.price - d.step}
 		}
 	}
+}
+
+// alone returns the candidate that would serve the request whole, and at what price: the
+// one that the decode profile prefers, unless the request would wait for memory there,
+// behind prompts on their way that the profile does not see, and another is cheaper.
+func (j *prices) alone(c *picker.Cycle, among plugin.Among) (best int32, price float64) {
+	best, price = among.Whole, j.whole(c, among.Whole)
+	if j.room(c, best) == 0 {
+		return best, price
+	}
+	for _, d := range among.Serve {
+		if x := j.whole(c, d); x < price {
+			best, price = d, x
+		}
+	}
+	return best, price
 }
 
 // whole returns the price of a request that candidate d serves alone, +Inf where
@@ -168,19 +192,25 @@ func (j *prices) whole(c *picker.Cycle, d int32) float64 {
 	if consumes(c.All(d)) {
 		return math.Inf(1)
 	}
-	return j.offer(c, d).price + j.stay(c, d) + j.memory(c, d, c.All(d).Cost.Prefill(c.WorkAt(d)))
+	room := j.room(c, d)
+	o := j.behind(c, d, room)
+	return o.price + j.stay(c, d) + j.memory(c, d, o.own, room)
 }
 
-// offer prices the prompt's computation at a candidate.
-func (j *prices) offer(c *picker.Cycle, i int32) offer {
+// offer prices the prompt's computation at a candidate that others answer for.
+func (j *prices) offer(c *picker.Cycle, i int32) offer { return j.behind(c, i, 0) }
+
+// behind prices the prompt's computation at a candidate where it begins in so many
+// seconds, or later.
+func (j *prices) behind(c *picker.Cycle, i int32, least float64) offer {
 	v, w := c.All(i), c.WorkAt(i)
 	own := v.Cost.Prefill(w)
 	chunks := float64((w.New + j.ChunkTokens - 1) / j.ChunkTokens)
-	wait := v.Wait(c.Now, float64(w.New), c.Answer())
+	wait := max(v.Wait(c.Now, float64(w.New), c.Answer()), least)
 	seconds := wait + own + chunks*v.Cost.Base
 	arrivals := j.ArrivalWeight * v.Load.Rate * (wait + own/2) / (1 - min(max(v.Load.Busy, 0), mostBusy))
-	harm := own * (j.OwnWeight + j.StallWeight*decoding(v) + j.QueueWeight*float64(max(v.Load.Waiting, 0)) + arrivals)
-	return offer{i, v.Endpoint, seconds, seconds + harm}
+	harm := own * (j.OwnWeight + j.StallWeight*decoding(v) + j.QueueWeight*waiting(v) + arrivals)
+	return offer{i, v.Endpoint, own, seconds, seconds + harm}
 }
 
 // demand is a candidate that would answer, and the part of its price that is the
@@ -192,22 +222,30 @@ type demand struct {
 	step  float64
 	price float64
 	level [endpoint.NumLevels]float64 // seconds of a transfer
+	token [endpoint.NumLevels]float64 // of them, those of each token more
 }
 
 func (j *prices) demand(c *picker.Cycle, i int32) demand {
 	v := c.All(i)
 	d := demand{ep: v.Endpoint, lacks: missing(c, i), step: v.Cost.StepOf(decoding(v)+1, float64(v.Load.Context))}
-	d.wait = v.Wait(c.Now, float64(c.Request.InputTokens), c.Answer())
-	d.price = d.step + j.stay(c, i) + j.memory(c, i, 0)
+	room := j.room(c, i)
+	d.wait = max(v.Wait(c.Now, float64(c.Request.InputTokens), c.Answer()), room)
+	d.price = d.step + j.stay(c, i) + j.memory(c, i, 0, room)
 	for level := range d.level {
 		d.level[level] = c.Transfers().OfLevel(&j.model, endpoint.Level(level), d.lacks)
+		d.token[level] = c.Transfers().PerToken(&j.model, endpoint.Level(level))
 	}
 	return d
 }
 
-// handOver returns the seconds from the end of a prefill until d has what it lacks.
-func (j *prices) handOver(c *picker.Cycle, o *offer, d *demand) float64 {
-	return max(d.wait-o.seconds, 0) + d.level[endpoint.Shared(o.ep, d.ep)]*c.Transfers().OfPair(o.ep, d.ep)
+// handOver returns the seconds from the end of a prefill until d has what it lacks, and
+// what that costs those who wait for the same engine to send.
+func (j *prices) handOver(c *picker.Cycle, o *offer, d *demand) (seconds, others float64) {
+	level, pair, v := endpoint.Shared(o.ep, d.ep), c.Transfers().OfPair(o.ep, d.ep), c.All(o.at)
+	begins := max(o.seconds, float64(max(v.Load.Moving, 0))*d.token[level]*pair)
+	sending := float64(d.lacks) * d.token[level] * pair
+	others = max(sending-o.own, 0) * (j.QueueWeight*waiting(v) + j.ArrivalWeight*v.Load.Rate*(begins+sending/2))
+	return max(d.wait, begins) - o.seconds + d.level[level]*pair, others
 }
 
 // stay prices the answer at d.
@@ -218,29 +256,18 @@ func (j *prices) stay(c *picker.Cycle, d int32) float64 {
 	return j.DecodeWeight * c.Answer() * (step + running*(v.Cost.PerSeq+v.Cost.PerContext*input))
 }
 
-// memory prices what others wait for because memory at d is kept for longer, when d
-// prefills for so many seconds.
-func (j *prices) memory(c *picker.Cycle, d int32, prefill float64) float64 {
-	v := c.All(d)
-	if !v.Fresh() || v.Capacity <= 0 {
-		return 0
-	}
-	use := min(v.KVUse+float64(missing(c, d))/v.Capacity, 1)
-	if use < littleUsed {
-		return 0
-	}
-	input := float64(c.Request.InputTokens)
-	step := v.Cost.StepOf(decoding(v)+1, float64(v.Load.Context)+input)
-	hold := min((input+c.Answer())/v.Capacity, 1)*(prefill+c.Answer()*step) + min(v.KVUse, 1)*prefill
-	full := math.Pow(use, float64(max(v.Running, 1)))
-	return j.MemoryWeight * full * hold * v.Load.Rate * (v.WaitOfMemory(float64(missing(c, d)), c.Answer()) + hold/2)
-}
-
 // mostBusy bounds the share of time that counts as taken by prefill.
 const mostBusy = .9
 
-// littleUsed is the share of memory below which nobody waits for it.
-const littleUsed = .5
+// waiting returns how many requests have no first token at an endpoint. Those whose
+// prompt comes from elsewhere are not among the book's: the engine's gauge has them.
+func waiting(v *picker.View) float64 {
+	n := float64(max(v.Load.Waiting, 0))
+	if v.Fresh() {
+		n = max(n, float64(v.Waiting))
+	}
+	return n
+}
 
 func decoding(v *picker.View) float64 { return float64(max(v.Load.Requests-v.Load.Waiting, 0)) }
 

@@ -137,6 +137,49 @@ func TestMemoryAndArrivals(t *testing.T) {
 	}
 }
 
+// TestRoom: prompts that come from elsewhere are in no queue of the engine's, and take
+// memory there before this one does: requests go where there is room, whole or not.
+func TestRoom(t *testing.T) {
+	gauges := func(m *market, at int, waiting int, use float64) {
+		m.pool.Snapshot().Endpoints[at].SetGauges(endpoint.Gauges{At: t0, Running: 4, Waiting: waiting, KVUse: use, BlockSize: 16, Blocks: 3000})
+	}
+	place := func(coming int64, held int32) string {
+		m := newMarket(candidate{role: "decode", held: held, load: endpoint.Load{Requests: 6, Tokens: 20_000 + coming, Context: 20_000, Rate: 1}},
+			candidate{role: "decode", load: endpoint.Load{Requests: 7, Tokens: 20_000, Context: 20_000, Rate: 1}},
+			candidate{role: "prefill", load: endpoint.Load{Requests: 1, Waiting: 1, Prefill: 4000}})
+		gauges(m, 0, 0, .4)
+		gauges(m, 1, 0, .4)
+		got, _ := m.place(t, prompt(2000))
+		return got
+	}
+	for _, c := range []struct {
+		coming int64
+		held   int32
+		want   string
+	}{{0, 1900, "0"}, {20_000, 1900, "0"}, {200_000, 1900, "1"}, {200_000, 0, "1"}} {
+		if got := place(c.coming, c.held); got != c.want {
+			t.Errorf("%d tokens are to come, %d are held: %s, want %s", c.coming, c.held, got, c.want)
+		}
+	}
+}
+
+// TestLinks: an engine's blocks leave it one prompt after the other, so that one with
+// much to send is no quicker than one with a queue.
+func TestLinks(t *testing.T) {
+	place := func(moving int64) string {
+		m := newMarket(candidate{role: "decode", load: endpoint.Load{Requests: 20}},
+			candidate{role: "prefill", load: endpoint.Load{Moving: moving}},
+			candidate{role: "prefill", load: endpoint.Load{Requests: 1, Waiting: 1, Prefill: 500}})
+		got, _ := m.place(t, prompt(4000))
+		return got
+	}
+	for moving, want := range map[int64]string{0: "0 fed by 1", 100_000_000: "0 fed by 2"} {
+		if got := place(moving); got != want {
+			t.Errorf("%d tokens are to be sent: %s, want %s", moving, got, want)
+		}
+	}
+}
+
 // TestPairIsJudgedTogether: the decode profile prefers the idle endpoint, but both
 // prefill endpoints are beside the other one, and far is dear.
 func TestPairIsJudgedTogether(t *testing.T) {

@@ -141,7 +141,7 @@ func (f *flight) enlist(c *Cycle) {
 	for k, p := range parts {
 		h, v := &f.helpers[k], &c.views[p.Index]
 		h.Part, h.queued, h.Helps = p, endpoint.Queued{Ahead: v.Load, Own: p.Work, At: c.Now}, true
-		h.held = c.heldAt(p.Index)
+		h.held, h.Sends = c.heldAt(p.Index), p.Moves
 		f.s.opts.Pool.Book().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
 		// An endpoint that serves whole requests too learns from those: here a
 		// transfer is in the time.

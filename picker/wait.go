@@ -65,3 +65,22 @@ func (v *View) WaitOfMemory(tokens, answer float64) float64 {
 	}
 	return missing / used * answer * v.step()
 }
+
+// WaitOfRoom returns the seconds until v has KV memory for a prompt of so many tokens
+// behind all that was placed there and has not ended: prompts that are still computed
+// elsewhere count, and so do those that v has cached, since a cache that nobody uses
+// counts as free until they run. What prompts share is known of those that run: what
+// is used against the tokens of their contexts. 0 when v's memory is not known, or was
+// too long ago.
+func (v *View) WaitOfRoom(tokens, answer float64) float64 {
+	if !v.Fresh() || v.Capacity <= 0 || v.KVUse <= 0 {
+		return 0
+	}
+	used := v.KVUse * v.Capacity
+	own := min(used/float64(max(v.Load.Context, 1)), 1)
+	missing := own*(float64(max(v.Load.Tokens, 0))+tokens) - v.Capacity
+	if missing <= 0 {
+		return 0
+	}
+	return missing / used * answer * v.step()
+}

@@ -32,3 +32,21 @@ func TestViewWait(t *testing.T) {
 	small := endpoint.Load{Requests: 50, Waiting: 40, Prefill: 400, LastFirst: t0.UnixNano()}
 	f("limit of sequences", View{Load: small, Reading: endpoint.Reading{Sampled: true, Waiting: 40, Running: 10}}, 41./10*100*.02)
 }
+
+// TestViewWaitOfRoom: what was placed and has not come takes memory before a request
+// does; what running ones share is no part of it.
+func TestViewWaitOfRoom(t *testing.T) {
+	cost := endpoint.Cost{Step: .02}
+	f := func(what string, tokens, context int64, use, want float64) {
+		t.Helper()
+		v := View{Cost: &cost, Load: endpoint.Load{Requests: 10, Tokens: tokens, Context: context}, Reading: endpoint.Reading{Sampled: true, Running: 10, KVUse: use, Capacity: 10_000}}
+		if got := v.WaitOfRoom(500, 100); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	f("nothing runs", 8000, 0, 0, 0)
+	f("there is room", 9000, 6000, .6, 0)
+	f("more is to come", 12_000, 6000, .6, 2500./6000*100*.02)
+	f("half of it is shared", 12_000, 6000, .3, 0)
+	f("all that runs, and as much again", 20_000, 10_000, 1, 10_500./10_000*100*.02)
+}

@@ -22,6 +22,7 @@ type Load struct {
 	Pairs    float64 // token pairs that attention has to visit for them: Σ new × (input − new/2)
 	Tokens   int64   // prompt and generated tokens of all of them
 	Context  int64   // of Tokens, those of requests past their first token
+	Moving   int64   // tokens whose KV blocks are to go from there to the endpoints that answer
 	Rate     float64 // dispatches per second, exponentially weighted over 60 s
 	Busy     float64 // seconds of prefill dispatched per second, exponentially weighted over 5 min
 	// RatesAt is the moment of Rate and Busy, from which they fade, in Unix
@@ -47,6 +48,7 @@ func (l Load) Add(o Load) Load {
 	l.Pairs += o.Pairs
 	l.Tokens += o.Tokens
 	l.Context += o.Context
+	l.Moving += o.Moving
 	l.Rate += o.Rate
 	l.Busy += o.Busy
 	l.LastFirst = max(l.LastFirst, o.LastFirst)
@@ -61,9 +63,9 @@ func (l *Load) fadeTo(at int64) {
 
 // loadCell holds one Load in atomics.
 type loadCell struct {
-	requests, waiting, prefill, tokens, context atomic.Int64
-	pairs                                       atomic.Int64 // whole pairs: exact under addition
-	lastFirst                                   atomic.Int64
+	requests, waiting, prefill, tokens, context, moving atomic.Int64
+	pairs                                               atomic.Int64 // whole pairs: exact under addition
+	lastFirst                                           atomic.Int64
 }
 
 // bookCell is the in-flight book of one endpoint: our own part, exact, and
@@ -108,6 +110,7 @@ func (c *loadCell) addTo(l *Load) {
 	l.Pairs += float64(c.pairs.Load())
 	l.Tokens += c.tokens.Load()
 	l.Context += c.context.Load()
+	l.Moving += c.moving.Load()
 	l.LastFirst = max(l.LastFirst, c.lastFirst.Load())
 }
 
@@ -118,6 +121,7 @@ func (c *loadCell) store(l Load) {
 	c.pairs.Store(int64(l.Pairs))
 	c.tokens.Store(l.Tokens)
 	c.context.Store(l.Context)
+	c.moving.Store(l.Moving)
 	c.lastFirst.Store(l.LastFirst)
 }
 

@@ -48,6 +48,28 @@ func TestTicket(t *testing.T) {
 	}
 }
 
+// TestTicketSends: what an endpoint has to send to the one that answers is its load until
+// the first token has shown that it came.
+func TestTicketSends(t *testing.T) {
+	p := newPool(1)
+	ep, b := p.Snapshot().Endpoints[0], p.Book()
+	first, second := Ticket{Helps: true, Sends: 70}, Ticket{Helps: true, Sends: 5}
+	b.Open(&first, ep, Work{Input: 100, New: 40}, t0)
+	b.Open(&second, ep, Work{Input: 10, New: 10}, t0)
+	f := func(want int64) {
+		t.Helper()
+		if got := b.Load(ep, t0).Moving; got != want {
+			t.Errorf("%d tokens to send, want %d", got, want)
+		}
+	}
+	f(75)
+	first.FirstToken(t0)
+	f(5)
+	first.Release()
+	second.Release()
+	f(0)
+}
+
 // TestRenew: another life of an engine has nothing in flight, whatever the one before still
 // ends; what was learned of the engine and its gauges stay.
 func TestRenew(t *testing.T) {

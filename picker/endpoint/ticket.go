@@ -30,6 +30,9 @@ type Ticket struct {
 	// Fed says that another endpoint computes the prompt: the request has its place
 	// here, and waits for nothing of this endpoint. It is set before Open.
 	Fed bool
+	// Sends is how many tokens' blocks go from the endpoint to the one that answers. It is
+	// set before Open.
+	Sends int
 
 	mu    sync.Mutex
 	state ticketState
@@ -58,6 +61,7 @@ func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 		c.pairs.Add(int64(w.Pairs()))
 	}
 	c.requests.Add(1)
+	c.moving.Add(int64(t.Sends))
 	c.tokens.Add(int64(w.Input))
 	ep.book.dispatched(now, ep.Cost().Idle*PriorCost.Prefill(w))
 	b.changed(ep)
@@ -135,4 +139,5 @@ func (t *Ticket) end(c *loadCell) {
 	t.state = ticketReleased
 	c.tokens.Add(-int64(t.work.Input) - t.out)
 	c.requests.Add(-1)
+	c.moving.Add(-int64(t.Sends))
 }

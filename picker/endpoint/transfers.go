@@ -69,6 +69,16 @@ func (t *Transfers) OfLevel(m *TransferModel, level Level, tokens int) float64 {
 	return seconds
 }
 
+// PerToken returns the seconds by which each token more makes the transfers of a level
+// longer.
+func (t *Transfers) PerToken(m *TransferModel, level Level) float64 {
+	seconds := m.BytesPerToken / m.Speed[level]
+	if l := t.levels[level].Load(); l != nil {
+		seconds += l.seen / (l.seen + transferTrust) * (l.perToken - seconds)
+	}
+	return seconds
+}
+
 // OfPair returns by what factor the transfers of a pair are longer than those of its
 // level.
 func (t *Transfers) OfPair(from, to *Endpoint) float64 {

@@ -107,7 +107,8 @@ func appendLoad(b []byte, l endpoint.Load, now time.Time) []byte {
 	if l.LastFirst != 0 {
 		age = max(now.UnixNano()-l.LastFirst, 1)
 	}
-	return appendFloat(binary.AppendVarint(b, age), l.Busy)
+	b = appendFloat(binary.AppendVarint(b, age), l.Busy)
+	return binary.AppendVarint(b, l.Moving)
 }
 
 func readLoad(b []byte, now time.Time) (endpoint.Load, error) {
@@ -119,6 +120,9 @@ func readLoad(b []byte, now time.Time) (endpoint.Load, error) {
 	}
 	if len(c.B) > 0 { // peers of older versions do not send it
 		l.Busy = c.Float()
+	}
+	if len(c.B) > 0 { // nor this
+		l.Moving = c.Natural()
 	}
 	if c.Err != nil || l.Pairs < 0 || l.Rate < 0 || l.Busy < 0 {
 		return endpoint.Load{}, errWire

@@ -17,7 +17,7 @@ import (
 func TestLoadOnTheWire(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	said := endpoint.Load{
-		Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, Busy: .25,
+		Requests: 5, Waiting: 2, Prefill: 700, Pairs: 90, Tokens: 800, Context: 100, Rate: .5, Busy: .25, Moving: 60,
 		LastFirst: now.Add(-time.Second).UnixNano(),
 	}
 	f := func(b []byte, want endpoint.Load) {
@@ -34,11 +34,13 @@ func TestLoadOnTheWire(t *testing.T) {
 	b := appendLoad(nil, said, now)
 	f(b, said)
 	older := said
+	older.Moving = 0
+	f(b[:len(b)-1], older)
 	older.Busy = 0
-	f(b[:len(b)-8], older)
+	f(b[:len(b)-9], older)
 	f(appendLoad(nil, endpoint.Load{Rate: 1}, now), endpoint.Load{Rate: 1})
 	said.Busy = -1
-	for _, bad := range [][]byte{nil, b[:4], b[:len(b)-1], appendLoad(nil, said, now)} {
+	for _, bad := range [][]byte{nil, b[:4], b[:len(b)-2], appendLoad(nil, said, now)} {
 		if l, err := readLoad(bad, now); err == nil {
 			t.Errorf("%x was read as %+v", bad, l)
 		}

@@ -1,0 +1,38 @@
+package pd
+
+import (
+	"math"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// room returns the seconds until candidate d has memory for the request.
+func (j *prices) room(c *picker.Cycle, d int32) float64 {
+	return c.All(d).WaitOfRoom(float64(c.Request.InputTokens), c.Answer())
+}
+
+// memory prices what others wait for because memory at d is kept for longer, when d
+// prefills for so many seconds. Where the request itself has to wait for memory, it is
+// full; else it is taken to be with the probability use^requests.
+func (j *prices) memory(c *picker.Cycle, d int32, prefill, room float64) float64 {
+	v := c.All(d)
+	if !v.Fresh() || v.Capacity <= 0 {
+		return 0
+	}
+	use := min(v.KVUse+float64(missing(c, d))/v.Capacity, 1)
+	room = max(room, v.WaitOfMemory(float64(missing(c, d)), c.Answer()))
+	full := 1.0
+	if room == 0 {
+		if use < littleUsed {
+			return 0
+		}
+		full = math.Pow(use, float64(max(v.Running, 1)))
+	}
+	input := float64(c.Request.InputTokens)
+	step := v.Cost.StepOf(decoding(v)+1, float64(v.Load.Context)+input)
+	hold := min((input+c.Answer())/v.Capacity, 1)*(prefill+c.Answer()*step) + min(v.KVUse, 1)*prefill
+	return j.MemoryWeight * full * hold * v.Load.Rate * (room + hold/2)
+}
+
+// littleUsed is the share of memory below which nobody waits for it.
+const littleUsed = .5
