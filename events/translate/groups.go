@@ -190,7 +190,7 @@ func (t *Translator) ruled(events []decode.Event) {
 		tier, ok := t.admit(e)
 		switch {
 		case !ok:
-		case t.pages != nil || t.groups.list[e.Group].rule.Kind == indexer.RuleNever:
+		case t.pages != nil || t.groups.list[groupOf(e)].rule.Kind == indexer.RuleNever:
 			t.stats.Skipped[SkipGroup]++
 		case e.Kind == decode.BlockRemoved:
 			t.stats.Removed += uint64(len(e.Hashes))
@@ -263,7 +263,7 @@ func (t *Translator) markAgain(e *decode.Event, tier block.Tier) bool {
 	if !t.again(e, t.root(e), true) {
 		return false
 	}
-	rule, from := t.groups.list[e.Group].rule, 0
+	rule, from := t.groups.list[groupOf(e)].rule, 0
 	switch rule.Kind {
 	case indexer.RuleWindow:
 		from = max(0, len(e.Hashes)-int(rule.Need/e.BlockSize))
