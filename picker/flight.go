@@ -180,7 +180,7 @@ func (f *flight) tellFinished(o Outcome) {
 		}
 	}
 	if f.split() {
-		o.Usage.CachedSeen = false // the engine counts what was transferred
+		o.Usage.CachedSeen, o.Usage.Transferred = false, true // the engine counts what was transferred
 	}
 	m.Finished(f.request, f.ep, f.held, o)
 }

@@ -48,12 +48,15 @@ func newAudit(reg prometheus.Registerer) *audit {
 // check compares what was predicted with the cached tokens that an engine
 // reports, and forgets what was not there.
 func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held, u picker.Usage) {
-	records := m.auditsOf(r)
+	records := m.trialsOf(r)
 	if r.SkipsCache() {
-		records.with(ep.ID, func(rec *record) { rec.skipped++ })
+		records.all.with(ep.ID, func(rec *record) { rec.skipped++ })
 		return
 	}
 	block := ep.Gauges().BlockSize
+	if !m.told(records, ep, h, u) {
+		return
+	}
 	m.checkGuess(r, ep, h, u, guess{records.of(ep.ID), block})
 	if h.Precise < 0 {
 		return
@@ -69,20 +72,43 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 		c.guess = min(int(h.Approximate), u.PromptTokens-1)
 	}
 	var out consequence
-	var said Verdict
-	records.with(ep.ID, func(rec *record) {
+	var said, apart Verdict
+	whole := true
+	records.all.with(ep.ID, func(rec *record) {
 		rec.asked++
 		if out = rec.add(c, m.o.Now()); out.changed {
-			said = m.verdict(records.model, ep, rec)
+			said = m.verdict(records.all.model, ep, rec)
+		}
+		whole = rec.wrong != nothing
+	})
+	records.apart.with(ep.ID, func(rec *record) {
+		rec.asked++
+		if rec.add(c, m.o.Now()).changed && !whole {
+			apart = m.shapeVerdict(records.all.model, ep, rec, records.shape)
 		}
 	})
 	m.follow(ep, out)
 	switch {
 	case out.changed && said.Reason != "":
-		m.o.Log.Warn("predictions do not come true", "endpoint", ep.Address, "model", records.model, "reason", said.Reason, "do", said.Do)
+		m.o.Log.Warn("predictions do not come true", "endpoint", ep.Address, "model", said.Model, "reason", said.Reason, "do", said.Do)
 	case out.changed:
-		m.o.Log.Info("predictions come true", "endpoint", ep.Address, "model", records.model)
+		m.o.Log.Info("predictions come true", "endpoint", ep.Address, "model", said.Model)
+	case apart.Reason != "":
+		m.o.Log.Warn("predictions do not come true", "endpoint", ep.Address, "model", apart.Model, "reason", apart.Reason, "do", apart.Do)
 	}
+}
+
+// told reports whether an answer says how many tokens were cached, in words or by leaving
+// them out.
+func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h picker.Held, u picker.Usage) bool {
+	if u.Transferred {
+		return false
+	}
+	none, size := false, ep.Gauges().BlockSize
+	expects := func(rec *record) bool { return int(max(h.Precise, h.Run.Total())) > rec.slack(size) }
+	t.all.with(ep.ID, func(rec *record) { rec.tells(u.CachedSeen, expects(rec)) })
+	t.apart.with(ep.ID, func(rec *record) { none = rec.tells(u.CachedSeen, expects(rec)) })
+	return u.CachedSeen || none
 }
 
 // guess is what is known of the endpoint that a run was guessed for.

@@ -39,6 +39,9 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, ep := range c.endpoints() {
 		for _, v := range c.m.Verdicts(ep) {
+			if v.Prompts != "" {
+				continue // counted among all
+			}
 			for _, o := range []struct {
 				name string
 				n    uint64

@@ -60,7 +60,7 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 	s := m.scratch.Get().(*scratch)
 	defer m.scratch.Put(s)
 	s.reset()
-	now, records, none := m.o.Now(), m.auditsOf(r), int32(0)
+	now, records, none := m.o.Now(), m.trialsOf(r), int32(0)
 	if len(r.Exact) == 0 {
 		none = -1
 	}
@@ -207,7 +207,7 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h picker.H
 	if h.Looked && r.Kind != request.KindOther {
 		m.auditsOf(r).with(ep.ID, func(rec *record) { rec.ended(h.Precise < 0) })
 	}
-	if h.Looked && o.Usage.CachedSeen && o.Usage.PromptTokens > 0 {
+	if h.Looked && o.Usage.Seen && o.Usage.PromptTokens > 0 {
 		m.check(r, ep, h, o.Usage)
 	}
 }

@@ -13,6 +13,7 @@ const (
 	relief  = .25 // share of wrong ones at which it ends
 	trust   = 8   // right ones in a row
 	watched = 64  // answers that are asked for while there is no verdict
+	spoken  = 64  // answers for which it counts that one has told of cached tokens
 )
 
 // usualSlack is how many tokens a prediction may be off where the size of blocks is
@@ -60,6 +61,25 @@ type record struct {
 	requests int        // requests that ended
 	plain    float64    // share of those that were not matched in their own space
 	reports  asking     // of full reports
+	told     int        // answers without a word of cached tokens that will be taken as told of none
+	mute     int        // such answers in a row to prompts that should have had some
+}
+
+// tells notes whether an answer said how many tokens were cached, and reports whether its
+// silence says that none were: engines leave the number out where it is 0 (vLLM before
+// 0.33), or always. expected: some should have been.
+func (r *record) tells(said, expected bool) (none bool) {
+	switch {
+	case said:
+		r.told, r.mute = spoken, 0
+		return false
+	case expected:
+		r.mute = min(r.mute+1, memory)
+		none = r.told > 0
+		r.told = max(r.told-1, 0)
+		return none
+	}
+	return r.told > 0
 }
 
 // slack is how many tokens a prediction may be off: a block, which is also what engines
@@ -131,6 +151,8 @@ func (r *record) add(c comparison, now time.Time) (out consequence) {
 	}
 	if r.inRow++; out.outcome != right {
 		r.inRow = 0
+	} else {
+		r.asked = min(r.asked, watched-memory) // what goes wrong later is looked at again
 	}
 	out.vouch = r.inRow >= trust
 	r.conclude(&out, now)
@@ -163,9 +185,10 @@ func (r *record) conclude(out *consequence, now time.Time) {
 // than its events.
 func (r *record) guessing() bool { return r.wrong != nothing && r.errors[1] < r.errors[0] }
 
-// watching reports whether answers should be asked for.
+// watching reports whether answers should be asked for: the first ones, and those after a
+// wrong one.
 func (r *record) watching() bool {
-	return r.asked < watched && (r.n < enough || r.over+r.under > relief)
+	return r.asked < watched && (r.n < enough || r.over+r.under > relief || r.inRow == 0)
 }
 
 // dropsBlock reports whether the engine leaves out the last block of what it holds.

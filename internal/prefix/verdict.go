@@ -17,11 +17,12 @@ import (
 // Verdict is what comparisons with engines' reports say of the predictions for one
 // model at one endpoint.
 type Verdict struct {
-	Model   string    `json:"model,omitempty"` // "": one that is not configured
-	State   string    `json:"state"`           // a knowledge.State
-	Right   uint64    `json:"right"`           // within a block of what was reported
-	Over    uint64    `json:"over"`            // the engine had less
-	Under   uint64    `json:"under"`           // it had more
+	Model   string    `json:"model,omitempty"`   // "": one that is not configured
+	Prompts string    `json:"prompts,omitempty"` // of what sort; "": all
+	State   string    `json:"state"`             // a knowledge.State
+	Right   uint64    `json:"right"`             // within a block of what was reported
+	Over    uint64    `json:"over"`              // the engine had less
+	Under   uint64    `json:"under"`             // it had more
 	Skipped uint64    `json:"skipped,omitempty"`
 	Uses    string    `json:"uses"`             // what decisions go by: events, or sent
 	Reason  string    `json:"reason,omitempty"` // why predictions are wrong
@@ -53,7 +54,14 @@ type audits struct {
 
 	mu      sync.Mutex
 	records map[block.EndpointID]*record
-	flags   atomic.Pointer[[]flags] // by endpoint
+	flags   atomic.Pointer[[]flags]           // by endpoint
+	shapes  [numShapes]atomic.Pointer[audits] // of prompts; nil where none came, and in those themselves
+}
+
+func newAudits(model string) *audits {
+	a := &audits{model: model, records: map[block.EndpointID]*record{}}
+	a.flags.Store(new([]flags))
+	return a
 }
 
 // flags are what a decision needs of a record.
@@ -62,6 +70,7 @@ type flags uint8
 const (
 	flagGuess flags = 1 << iota // go by what was sent there
 	flagWatch                   // ask for the answer
+	flagSure                    // enough was compared
 )
 
 // of returns the flags of an endpoint. It takes no lock.
@@ -94,6 +103,9 @@ func (a *audits) show(id block.EndpointID, r *record) {
 	if r.watching() {
 		now |= flagWatch
 	}
+	if r.n >= enough {
+		now |= flagSure
+	}
 	if a.of(id) == now {
 		return
 	}
@@ -106,6 +118,11 @@ func (a *audits) show(id block.EndpointID, r *record) {
 }
 
 func (a *audits) forget(id block.EndpointID) {
+	for s := range a.shapes {
+		if b := a.shapes[s].Load(); b != nil {
+			b.forget(id)
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.records[id] != nil {
@@ -125,24 +142,30 @@ func (m *Matcher) auditsOf(r *request.Request) *audits {
 	if a, ok := m.audits.Load(name); ok {
 		return a.(*audits)
 	}
-	fresh := &audits{model: name, records: map[block.EndpointID]*record{}}
-	fresh.flags.Store(new([]flags))
-	a, _ := m.audits.LoadOrStore(name, fresh)
+	a, _ := m.audits.LoadOrStore(name, newAudits(name))
 	return a.(*audits)
 }
 
 // Verdicts returns what is concluded of the predictions for an endpoint, by model.
 func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
-	m.audits.Range(func(_, v any) bool {
-		a := v.(*audits)
+	m.audits.Range(func(_, of any) bool {
+		a := of.(*audits)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if r := a.records[ep.ID]; r != nil {
-			out = append(out, m.verdict(a.model, ep, r))
+		r := a.records[ep.ID]
+		if r == nil {
+			return true
 		}
+		v := m.verdict(a.model, ep, r)
+		apart := m.apart(a, ep, v.state == knowledge.Mismatched)
+		if len(apart) > 0 && v.state == knowledge.Mismatched { // not of all prompts
+			v.state, v.Reason, v.Do = m.o.Read(ep.ID), "", ""
+			v.State = v.state.String()
+		}
+		out = append(append(out, v), apart...)
 		return true
 	})
-	slices.SortFunc(out, func(a, b Verdict) int { return cmp.Compare(a.Model, b.Model) })
+	slices.SortStableFunc(out, func(a, b Verdict) int { return cmp.Compare(a.Model, b.Model) })
 	return out
 }
 
@@ -197,6 +220,9 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 		if v.Do = "see whether another server publishes on its event port, or takes its requests"; sparse {
 			v.Do = "some cache groups of its model are of a kind or block size that is not followed: nothing is wrong with the engine"
 		}
+	case r.mute >= enough && r.told == 0:
+		v.Reason = "its answers do not say how many tokens were cached, so that nothing shows whether its prompts match"
+		v.Do = "start it with --enable-prompt-tokens-details (vLLM) or --enable-cache-report (SGLang), and see that it caches prefixes at all"
 	case r.dropsBlock():
 		v.Note = "it leaves out the last block of what it holds, as engines that speculate do (EAGLE, MTP)"
 	}

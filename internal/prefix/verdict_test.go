@@ -30,6 +30,12 @@ type fault struct {
 	state   knowledge.State          // wanted in the end
 	says    string                   // wanted in the reason
 	partial bool                     // streams are known from the middle on
+	tools   bool                     // a third of the chats have tools, and render is of those alone
+	images  bool                     // the same with images
+	idle    bool                     // after 100 requests engines reuse nothing of what they hold
+	unsaid  bool                     // answers leave out cached tokens where there are none
+	late    int                      // requests before there is anything to name
+	mute    bool                     // answers never say how many there were
 }
 
 // engines are simulated engines of which each remembers the latest blocks.
@@ -58,8 +64,8 @@ func (e *engines) chain(text string) (keys []block.Key) {
 }
 
 // serve returns the tokens that the engine had of a prompt, and has it from then on.
-func (e *engines) serve(i int, text string, skip bool) (prompt, cached int) {
-	if e.f.render != nil {
+func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached int) {
+	if e.f.render != nil && (special || !e.f.tools && !e.f.images) {
 		text = e.f.render(text)
 	}
 	e.now++
@@ -97,7 +103,7 @@ func (e *engines) serve(i int, text string, skip bool) (prompt, cached int) {
 		}
 	}
 	e.index.Apply(block.Source{Endpoint: block.EndpointID(i)}, &d)
-	if hit = max(hit-e.f.less, 0); skip {
+	if hit = max(hit-e.f.less, 0); skip || e.f.idle && e.now > 100 {
 		hit = 0
 	}
 	return len(text) / 4, hit * 16
@@ -157,6 +163,13 @@ func play(t *testing.T, f fault, n int) (out played) {
 		text := []byte(chats[c])
 		r := &request.Request{Kind: request.KindChat, InputTokens: len(text) / 4, Target: "m", Chunks: block.Query{Root: 7, Bytes: text}}
 		r.ChunkKeys = guess.Keys(r.Chunks, nil)
+		special := c%3 == 0
+		if f.tools && special {
+			r.Prompt.Tools = request.Span{0, 1}
+		}
+		if f.images && special {
+			r.Prompt.Media = 1
+		}
 		if !f.plain {
 			r.Exact, r.PromptBytes = []block.Query{{Root: root, Bytes: text}}, len(text)
 		}
@@ -170,7 +183,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		}
 		m.Chosen(r, eps[best])
 		skip := f.skips && i%2 == 1
-		prompt, cached := e.serve(int(eps[best].ID), chats[c], skip)
+		prompt, cached := e.serve(int(eps[best].ID), chats[c], skip, special)
 		if skip {
 			r.Body, r.Path = []byte(`{"model":"m","messages":[],"prompt_logprobs":1}`), "/v1/chat/completions"
 			chunks := r.Chunks
@@ -183,7 +196,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		}
 		seen := held[best].WantUsage || rng.Float64() < .05
 		m.Finished(r, eps[best], held[best], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
-			Seen: seen, CachedSeen: seen, PromptTokens: prompt, CachedTokens: cached,
+			Seen: seen, CachedSeen: seen && !f.mute && (cached > 0 || !f.unsaid), PromptTokens: prompt, CachedTokens: cached,
 		}})
 		for _, ep := range eps {
 			if state, reason := m.Standing(ep, read); reason != "" {
@@ -217,6 +230,11 @@ func TestVerdicts(t *testing.T) {
 		{name: "unknown groups", silent: true, sparse: true, state: knowledge.Mismatched, says: "not followed"},
 		{name: "hybrid", sparse: true, less: 3, state: knowledge.Mismatched, says: "not followed"},
 		{name: "half read no cache", skips: true, state: knowledge.Exact},
+		{name: "older engines", unsaid: true, state: knowledge.Exact},
+		{name: "another template for tools", tools: true, render: func(s string) string { return "<|tools|>" + s }, state: knowledge.Mismatched, says: "chats with tools: its prompts begin"},
+		{name: "images", images: true, render: func(s string) string { return s[:640] + "<|image|>" + s[640:] }, state: knowledge.Exact, says: "chats with images: what follows"},
+		{name: "nothing is said", mute: true, state: knowledge.Exact, says: "--enable-prompt-tokens-details"},
+		{name: "nothing is reused any more", idle: true, unsaid: true, state: knowledge.Mismatched, says: "less than its events", late: 100},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			p := play(t, f, 600)
@@ -224,10 +242,10 @@ func TestVerdicts(t *testing.T) {
 			if p.state != f.state || !strings.Contains(p.reason, f.says) || f.says == "" && p.reason != "" {
 				t.Errorf("%v %q, want %v with %q", p.state, p.reason, f.state, f.says)
 			}
-			if f.says != "" && (p.named == 0 || p.named > 50) {
+			if f.says != "" && (p.named == 0 || p.named > 50+f.late) {
 				t.Errorf("named after %d requests", p.named)
 			}
-			if f.less == 0 && !f.skips && ratio(p) < ratio(sent)-.03 {
+			if f.less == 0 && !f.skips && !f.idle && ratio(p) < ratio(sent)-.03 {
 				t.Errorf("hit ratio %.3f, by what was sent alone %.3f", ratio(p), ratio(sent))
 			}
 			if p.distrusts > 0 {

@@ -1,0 +1,26 @@
+//go:build engines
+
+package engines
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestRadixCache: what is predicted from what SGLang's radix cache records is what it
+// would reuse, in whole units: pages of fewer than 16 tokens are followed 16 at a time. With
+// pairs of tokens (EAGLE) it reuses a unit less of prompts that differ right behind it.
+func TestRadixCache(t *testing.T) {
+	var table strings.Builder
+	defer func() { t.Logf("\n%s", table.String()) }()
+	fmt.Fprintf(&table, "| SGLang 0.5.23: session | comparisons (with a hit) | exact in units | over (most tokens) | under |\n|---|--:|--:|--:|--:|\n")
+	args := append([]string{part(t, "sglang-0.5.23")}, sessionArgs()...)
+	for _, c := range sessions(t, python(t, versions[0], "radix.py", args...)) {
+		fmt.Fprintf(&table, "| %s | %d (%d) | %.1f%% | %d (%d) | %d |\n", c.name, c.total, c.there,
+			100*float64(c.exact())/float64(max(c.total, 1)), c.over, c.most, c.under)
+		if pairs := strings.HasSuffix(c.name, "-pairs"); c.over > 0 && !pairs || c.most > 16 || c.under > 0 || c.there < 100 {
+			t.Errorf("%s: %d over, %d under of %d; %s", c.name, c.over, c.under, c.total, c.first)
+		}
+	}
+}
