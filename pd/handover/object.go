@@ -245,17 +245,21 @@ func (s *scanner) quoted() error {
 	if !s.take('"') {
 		return ErrSyntax
 	}
-	for s.at < len(s.text) {
-		switch s.text[s.at] {
-		case '\\':
-			s.at++
-		case '"':
-			s.at++
+	for quote := s.at - 1; ; { // the last quote that was looked for
+		if quote < s.at {
+			n := bytes.IndexByte(s.text[s.at:], '"')
+			if n < 0 {
+				return ErrSyntax
+			}
+			quote = s.at + n
+		}
+		escape := bytes.IndexByte(s.text[s.at:quote], '\\')
+		if escape < 0 {
+			s.at = quote + 1
 			return nil
 		}
-		s.at++
+		s.at += escape + 2
 	}
-	return ErrSyntax
 }
 
 // skip walks over one value.

@@ -84,3 +84,37 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestQuoted walks over all texts of up to eight quotes, backslashes and letters: a string
+// ends at the first quote that no backslash is before, two by two.
+func TestQuoted(t *testing.T) {
+	end := func(text []byte) int {
+		for i := 1; i < len(text); i++ {
+			switch text[i] {
+			case '\\':
+				i++
+			case '"':
+				return i + 1
+			}
+		}
+		return -1
+	}
+	text := []byte{'"'}
+	var all func()
+	all = func() {
+		s := scanner{text: text}
+		want := end(text)
+		if err := s.quoted(); (err != nil) != (want < 0) || err == nil && s.at != want {
+			t.Errorf("%s: %d, %v, want %d", text, s.at, err, want)
+		}
+		if len(text) == 9 {
+			return
+		}
+		for _, c := range []byte(`"\a`) {
+			text = append(text, c)
+			all()
+			text = text[:len(text)-1]
+		}
+	}
+	all()
+}

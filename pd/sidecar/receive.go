@@ -36,7 +36,32 @@ func (in *intake) receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	c := http.NewResponseController(in.w)
 	_ = c.SetReadDeadline(time.Now().Add(bodyPatience + time.Duration(size/bodySpeed)*time.Second)) // where connections have none, they wait
 	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
-	return io.ReadAll(charged{in, http.MaxBytesReader(in.w, from, limit)})
+	return readAll(charged{in, http.MaxBytesReader(in.w, from, limit)}, in.r.ContentLength)
+}
+
+// firstRead is how much of a body is read at first.
+const firstRead = 4 << 10
+
+// readAll reads to the end. The buffer has twice what has come at most, and where that is
+// known (announced >= 0) no more than all of it: bodies are announced and then not sent.
+func readAll(r io.Reader, announced int64) ([]byte, error) {
+	var text []byte
+	for {
+		if have := len(text); have == cap(text) {
+			size := int64(max(2*have, firstRead))
+			if announced >= int64(have) {
+				size = min(size, announced+1) // one more, so that the end is seen
+			}
+			text = append(make([]byte, 0, size), text...)
+		}
+		n, err := r.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		if errors.Is(err, io.EOF) {
+			return text, nil
+		} else if err != nil {
+			return text, err
+		}
+	}
 }
 
 // end gives back what was taken.

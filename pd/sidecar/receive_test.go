@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
 )
@@ -48,6 +49,28 @@ func TestBodiesTakeMemory(t *testing.T) {
 		if status := ask(io.MultiReader(strings.NewReader(small), broken{})); status != http.StatusBadRequest {
 			t.Errorf("status %d for a body that broke off", status)
 		}
+	}
+}
+
+// TestReadAll reads bodies of all sizes, with and without an announced length, that come
+// whole, byte by byte, and with their end.
+func TestReadAll(t *testing.T) {
+	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 3*firstRead + 7} {
+		text := strings.Repeat("x", size)
+		for _, announced := range []int64{-1, 0, int64(size) - 1, int64(size), int64(size) + 9} {
+			for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
+				got, err := readAll(r, announced)
+				if string(got) != text || err != nil {
+					t.Errorf("%d bytes of %d, announced %d: %v", len(got), size, announced, err)
+				}
+				if announced == int64(size) && cap(got) > max(size+1, 1)+firstRead/2 {
+					t.Errorf("%d bytes are held for %d", cap(got), size)
+				}
+			}
+		}
+	}
+	if _, err := readAll(io.MultiReader(strings.NewReader("x"), broken{}), 5); err == nil {
+		t.Error("a body that broke off was taken for whole")
 	}
 }
 
