@@ -21,7 +21,8 @@ func (s *Server) openHealth(group facts.Group) (err error) {
 	var tell facts.SetFunc
 	o := monitor.Options{
 		Pool: s.pool, Refresh: s.scrape.RefreshNow, Registerer: s.registry, Log: s.o.Log,
-		Probe: monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), nil).Probe,
+		Health: health.Options{Idle: s.o.ProbeIdle},
+		Probe:  monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), nil).Probe,
 	}
 	if s.o.Cluster.enabled() {
 		line := &probeLine{s: s}

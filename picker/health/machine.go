@@ -15,6 +15,9 @@ type Options struct {
 	// Probes is how many probes in a row must pass before an endpoint returns: 3.
 	// Each return that did not last doubles it, up to 16 times.
 	Probes int
+	// Idle is after how long without a sign of work a healthy endpoint is probed too; 0:
+	// never.
+	Idle time.Duration
 }
 
 func (o *Options) complete() {
@@ -160,7 +163,7 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	if m.state == Returning { // a suspect may be slow to answer for being busy
 		against += e.Missed
 	}
-	if against > 0 && (m.state == Returning || m.state == Suspect) {
+	if against > 0 && (m.state == Returning || m.state == Suspect || m.state == Healthy) {
 		add += float64(against) * math.Log(sickShare/.01)
 		if m.state == Returning || m.cause == None {
 			m.blame(Probe)

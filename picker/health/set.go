@@ -364,6 +364,32 @@ func (s *Set) Probe(id, turn int, now time.Time) bool {
 	return true
 }
 
+// idleTurn is what each further replica in line waits longer before it probes a healthy
+// endpoint.
+const idleTurn = 5 * time.Second
+
+// Check reports whether this replica should probe a healthy endpoint that has nothing to
+// do and has shown no sign of work for quiet, and if so counts on it: nobody's requests
+// would find out that it hangs. Where such a probe has failed, the next follows as if it were
+// a suspect's.
+func (s *Set) Check(id, turn int, quiet time.Duration, now time.Time) bool {
+	k := s.member(id)
+	if k == nil || k.m.state != Healthy || s.opts.Idle <= 0 || quiet < s.opts.Idle {
+		return false
+	}
+	wait := s.opts.Idle + time.Duration(turn)*idleTurn
+	if k.m.cause == Probe && k.m.score >= clearBelow {
+		wait = probeEvery + time.Duration(turn)*probeTurn
+	}
+	for _, t := range [...]time.Time{k.asked, k.others, k.m.since} {
+		if now.Sub(t) < wait {
+			return false
+		}
+	}
+	k.asked = now
+	return true
+}
+
 // Snapshot is the health of a pool at one moment, by id. It is immutable. Many are kept,
 // each with a decision, so that healthy endpoints take little of it.
 type Snapshot struct {

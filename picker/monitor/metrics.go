@@ -32,9 +32,9 @@ func newMetrics(reg prometheus.Registerer, m *Monitor) (*metrics, error) {
 		ignored: desc("evidence_ignored", "Groups of endpoints whose soft evidence is ignored, since it speaks against most of them."),
 	}
 	probes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "grapevine_health_probes_total", Help: "Probes of endpoints that are not healthy, by result.",
+		Name: "grapevine_health_probes_total", Help: "Probes of endpoints that are not healthy, or that nobody has asked for long, by result.",
 	}, []string{"result"})
-	for r, name := range [...]string{Unknown: "unknown", Passed: "passed", Missed: "late", Denied: "denied"} {
+	for r, name := range [...]string{Unknown: "unknown", Passed: "passed", Missed: "late", Denied: "denied", Hung: "unanswered"} {
 		x.probes[r] = probes.WithLabelValues(name)
 	}
 	if reg == nil {

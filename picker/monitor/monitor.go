@@ -241,6 +241,7 @@ func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 		s.ep.Tracker().Beware(now)
 	}
 	if !sick && e.Overdue == 0 && !e.Refused {
+		m.check(s, e, now)
 		return
 	}
 	if m.opts.Refresh != nil && now.Sub(s.refreshed) >= refreshEvery {
@@ -248,6 +249,18 @@ func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 		m.opts.Refresh(s.ep)
 	}
 	if m.opts.Probe != nil && sick && !s.probing && m.set.Probe(id, m.opts.Turn(s.ep.Address), now) {
+		s.probing = true
+		m.wg.Go(func() { m.probe(s, s.ep) })
+	}
+}
+
+// check probes an endpoint that looks well and that nobody asks anything.
+func (m *Monitor) check(s *sight, e *health.Evidence, now time.Time) {
+	idle := m.opts.Health.Idle
+	if m.opts.Probe == nil || idle <= 0 || s.probing || e.Moved < idle || e.InFlight > 0 || !m.idles(s.ep, now) {
+		return
+	}
+	if m.set.Check(int(s.ep.ID), m.opts.Turn(s.ep.Address), e.Moved, now) {
 		s.probing = true
 		m.wg.Go(func() { m.probe(s, s.ep) })
 	}

@@ -35,14 +35,14 @@ type rigReplica struct {
 	reg  *prometheus.Registry
 }
 
-func newRig(t *testing.T, replicas, endpoints int) *rig {
+func newRig(t *testing.T, replicas, endpoints int, more ...func(replica int, o *Options)) *rig {
 	r := &rig{t: t, now: time.Unix(1000, 0)}
 	clock := func() time.Time { return r.now }
 	names := []string{"a", "b", "c"}[:replicas]
 	for i, name := range names {
 		p := &rigReplica{pool: endpoint.NewPool(endpoint.PoolOptions{Now: clock}), reg: prometheus.NewRegistry()}
 		var err error
-		p.Monitor, err = New(Options{
+		o := Options{
 			Pool: p.pool, Now: clock, Registerer: p.reg,
 			Tell: func(address string, value []byte) error {
 				for k, o := range r.replicas {
@@ -54,7 +54,11 @@ func newRig(t *testing.T, replicas, endpoints int) *rig {
 				}
 				return nil
 			},
-		})
+		}
+		for _, f := range more {
+			f(i, &o)
+		}
+		p.Monitor, err = New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,6 +92,7 @@ func (r *rig) pass(d time.Duration, dead func(replica, endpoint int) bool, do fu
 				}
 			}
 			p.Tick()
+			p.wg.Wait() // for probes
 		}
 	}
 }
@@ -339,7 +344,7 @@ func TestProbe(t *testing.T) {
 	free := make(chan struct{})
 	defer close(free)
 	answer = func(http.ResponseWriter, *http.Request) { <-free }
-	if got := p.Probe(context.Background(), ep); got != Missed {
+	if got := p.Probe(context.Background(), ep); got != Hung {
 		t.Errorf("an engine that hangs: %v", got)
 	}
 	mu.Lock()
@@ -394,5 +399,64 @@ func TestAllLookCloser(t *testing.T) {
 	r.pass(time.Second, nil, nil)
 	if n := looks(); n != 4 {
 		t.Errorf("%d of 4 answers are seen to their end after another replica saw one break off", n)
+	}
+}
+
+// TestNobodyAsks: an engine that nobody asks anything, and that hangs while its page
+// answers, is found by the replica elected, and comes back when it answers; one that works,
+// or has work by its page, is not asked.
+func TestNobodyAsks(t *testing.T) {
+	const idle, hangs, works = 30 * time.Second, 1, 2
+	var asked [2][3]int
+	sick, arrives, running := true, false, 1
+	var r *rig
+	r = newRig(t, 2, 3, func(replica int, o *Options) {
+		o.Health.Idle = idle
+		o.Turn = func(string) int { return replica }
+		o.Probe = func(_ context.Context, ep *endpoint.Endpoint) Result {
+			asked[replica][ep.ID]++
+			if ep.ID == hangs && sick {
+				if arrives {
+					ep.SetGauges(endpoint.Gauges{At: r.now, Running: 1})
+				}
+				return Hung
+			}
+			return Passed
+		}
+	})
+	tick := func(_ int, ep *endpoint.Endpoint) {
+		g := endpoint.Gauges{At: r.now}
+		if ep.ID == works {
+			g.Running = running
+		}
+		ep.SetGauges(g)
+	}
+	r.pass(idle-time.Second, nil, tick)
+	if asked != [2][3]int{} {
+		t.Fatalf("asked before it is time: %v", asked)
+	}
+	r.pass(10*time.Second, nil, tick)
+	if got := r.states(hangs); !cmp.Equal(got, []string{"out", "out"}) {
+		t.Errorf("ten seconds on, the one that hangs is %v, asked %v times", got, asked)
+	}
+	for _, id := range []int{0, works} {
+		if got := r.states(id); !cmp.Equal(got, []string{"healthy", "healthy"}) {
+			t.Errorf("%d is %v", id, got)
+		}
+	}
+	if asked[0][0] != 1 || asked[1][0] != 0 || asked[0][works]+asked[1][works] != 0 {
+		t.Errorf("the first is asked once, by the replica elected, and the one at work never: %v", asked)
+	}
+	sick = false
+	r.pass(15*time.Second, nil, tick)
+	if got := r.states(hangs); !cmp.Equal(got, []string{"healthy", "healthy"}) {
+		t.Errorf("it answers, and is %v", got)
+	}
+
+	// A probe that hangs behind somebody's long prompt is no evidence.
+	sick, arrives, asked = true, true, [2][3]int{}
+	r.pass(2*idle, nil, tick)
+	if got := r.states(hangs); !cmp.Equal(got, []string{"healthy", "healthy"}) || asked[0][hangs] == 0 {
+		t.Errorf("behind a long prompt it is %v, asked %v times", got, asked)
 	}
 }

@@ -22,11 +22,24 @@ const (
 	Passed
 	Missed // it came late, or the engine has no room
 	Denied // it was answered with an error, or the connection broke
+	Hung   // it was not answered in its time
 	numResults
 )
 
-// probe asks an endpoint and notes the result.
+// idles reports whether an endpoint has nothing to do, by its own word and by the book of
+// all replicas. One whose page tells nothing may have.
+func (m *Monitor) idles(ep *endpoint.Endpoint, now time.Time) bool {
+	r := ep.Reading(now.UnixNano())
+	return r.Sampled && r.Age < pageFresh && r.Waiting+r.Running == 0 && m.opts.Pool.Book().Load(ep, now).Requests == 0
+}
+
+// pageFresh is how old a page may be that says that an endpoint has nothing to do.
+const pageFresh = 2 * time.Second
+
+// probe asks an endpoint and notes the result. One that had nothing to do before and
+// afterwards, and gave no answer, has no excuse.
 func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
+	idle := m.idles(ep, m.opts.Now())
 	r := m.opts.Probe(m.ctx, ep)
 	now := m.opts.Now()
 	m.mu.Lock()
@@ -36,6 +49,9 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 		return
 	}
 	m.metrics.probed(r)
+	if r == Hung && (!idle || !m.idles(ep, now)) {
+		r = Missed
+	}
 	switch r {
 	case Passed:
 		s.passed++
@@ -43,7 +59,7 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 		ep.Tracker().Progress(now)
 	case Missed:
 		s.missed++
-	case Denied:
+	case Denied, Hung:
 		s.denied++
 	}
 }
@@ -113,7 +129,10 @@ func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
 // failed tells a probe that an engine answered wrongly from one that it had no
 // time or no room for.
 func failed(ctx context.Context, status int) Result {
-	if ctx.Err() != nil || status == http.StatusServiceUnavailable {
+	switch {
+	case ctx.Err() != nil:
+		return Hung
+	case status == http.StatusServiceUnavailable:
 		return Missed
 	}
 	return Denied

@@ -144,7 +144,8 @@ func (s *sight) mayShare(m *Monitor, e *health.Evidence, sick bool, now time.Tim
 	if m.opts.Tell == nil || now.Sub(s.sharedAt) < shareEvery {
 		return
 	}
-	wrong := sick || e.Refused || e.Overdue > 0 || e.Slow || e.Bad != s.shared.Bad || now.Sub(s.alarm) < alarmFor
+	probed := e.Passed != s.shared.Passed || e.Missed != s.shared.Missed || e.Denied != s.shared.Denied
+	wrong := sick || probed || e.Refused || e.Overdue > 0 || e.Slow || e.Bad != s.shared.Bad || now.Sub(s.alarm) < alarmFor
 	was := s.shared.Refused || s.shared.Overdue > 0 || s.shared.Slow
 	if wrong || was {
 		s.share(m, *e, now)
