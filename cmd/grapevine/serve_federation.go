@@ -44,6 +44,8 @@ func (f *federationFlags) complete(o *abroad.Options, k *kubeFlags) error {
 		name = cmp.Or(k.o.Namespace, k.o.Config.Namespace, "default") + "/" + k.o.Pool
 	case len(c.Exports) == 1:
 		name = c.Exports[0].Pool
+	case c.Alone():
+		name = "default/pool" // of which nobody is told
 	default:
 		return fmt.Errorf("--federation-pool: %s exports %d pools, and it has to be known which one is this replica's", f.config, len(c.Exports))
 	}
@@ -62,7 +64,7 @@ func (f *federationFlags) complete(o *abroad.Options, k *kubeFlags) error {
 // keep has the federation's objects in Kubernetes kept.
 func (f *federationFlags) keep(o *abroad.Options, k *kubeFlags) error {
 	scope := f.objects
-	if scope == "" && k.o.Pool != "" {
+	if scope == "" && k.o.Pool != "" && !o.Link.Alone() {
 		scope = "namespace"
 	}
 	switch {

@@ -1,11 +1,18 @@
 package server
 
 import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/lab/wan"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
@@ -96,4 +104,111 @@ func TestRemotePickerIsAsked(t *testing.T) {
 	if want := "127.0.0.1:1"; third.Endpoints[0] != want {
 		t.Errorf("goes to %v while b's picker does not answer, want %s", third.Endpoints, want)
 	}
+}
+
+// TestRemotePickerOverTLS: an export that names a server asks to be asked over TLS. The name
+// is what is asked for, the authority is the file's, and who shows another certificate is
+// not asked: the gateway has the request.
+func TestRemotePickerOverTLS(t *testing.T) {
+	server, err := embedded.Start(embedded.Options{Name: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	dir, foreign := t.TempDir(), t.TempDir()
+	for _, d := range []string{dir, foreign} {
+		if err := wan.Authorize(d, "picks.b"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("secret of b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		dir, sni string
+		asked    bool
+	}{
+		"by its name":          {dir, "picks.b", true},
+		"another name":         {dir, "picks.c", false},
+		"of another authority": {foreign, "picks.b", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, far := options(t, sim.FleetOptions{Engines: 2})
+			far.Name, far.PickListen, far.PickToken = "b-0", parts.FreeAddress(t), "secret of b"
+			federated(t, &far, server.URL(), "b", "a")
+			front := newTerminator(t, c.dir, far.PickListen)
+			e := &far.Federation.Link.Exports[0]
+			e.Direct, e.EPPs = true, []link.AddressConfig{{Address: front.lis.Addr().String(), SNI: c.sni}}
+			far.Federation.Link.Lease = time.Minute
+			open(t, far)
+
+			_, near := options(t, sim.FleetOptions{Engines: 1})
+			near.Name = "a-0"
+			federated(t, &near, server.URL(), "a", "b")
+			near.Federation.Link.CAFile = filepath.Join(dir, wan.CAFile)
+			near.Federation.Link.Peers[0].PickTokenFile, near.Federation.Link.Lease = token, time.Minute
+			near.Federation.Use.Patience, near.WorkTimeout = time.Minute, time.Minute // the machine may be slow
+			near.Federation.Use.Use, near.Federation.Use.Mode = elsewhere.UseAlways, elsewhere.ModeEndpoint
+			near.Federation.Use.Rules = elsewhere.Rules{Default: []string{"b"}}
+			a := open(t, near)
+			testkit.Await(t, "b is a candidate", func() bool {
+				st := a.Status().Elsewhere
+				return len(st) == 1 && st[0].Result == "candidate" && st[0].Endpoints == 2
+			})
+			r := &request.Request{ID: "r", Headers: http.Header{}, Path: "/v1/completions", Body: []byte(`{"model":"` + vocab.Name + `","prompt":"` + strings.Repeat("asked over tls ", 60) + `"}`)}
+			if err := request.Parse(r); err != nil {
+				t.Fatal(err)
+			}
+			d, err := chooser{a}.Choose(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Done(picker.Outcome{})
+			if gateway := d.Endpoints[0] == "127.0.0.1:1"; gateway == c.asked || front.passed.Load() != c.asked {
+				t.Errorf("goes to %v, its picker was reached: %v, want %v", d.Endpoints, front.passed.Load(), c.asked)
+			}
+			if got := front.name.Load(); got == nil || *got != c.sni {
+				t.Errorf("asked for another name than %s", c.sni)
+			}
+		})
+	}
+}
+
+// terminator ends TLS before an address.
+type terminator struct {
+	lis    net.Listener
+	name   atomic.Pointer[string] // that was asked for last
+	passed atomic.Bool            // a request came through
+}
+
+func newTerminator(t *testing.T, dir, to string) *terminator {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "picks.b.crt"), filepath.Join(dir, "picks.b.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &terminator{}
+	f.lis, err = tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		f.name.Store(&h.ServerName)
+		return nil, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: to})
+	s := &http.Server{ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.passed.Store(true)
+		proxy.ServeHTTP(w, r)
+	})}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = s.Serve(f.lis)
+	}()
+	t.Cleanup(func() {
+		_ = s.Close()
+		<-served
+	})
+	return f
 }

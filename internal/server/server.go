@@ -84,6 +84,7 @@ type Server struct {
 	health    *monitor.Monitor
 	xds       *xdsShare
 	abroad    *abroad.Part // nil: there is no federation
+	nameless  sync.Once    // nothing is known of clusters, and a request names some
 	readiness *listen.Readiness
 	processor *extproc.Processor
 	compat    *admin.Compat // nil: none are served
@@ -325,6 +326,11 @@ type chooser struct{ s *Server }
 func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decision, error) {
 	start := time.Now()
 	d, err := c.s.scheduler.Choose(ctx, r)
+	if r.Clusters != "" && c.s.abroad == nil {
+		c.s.nameless.Do(func() {
+			c.s.o.Log.Warn("requests say in which clusters they may be served, and this replica does not know which one is its own: they are served here", "header", request.HeaderClusters, "want", "cluster in a --federation-config")
+		})
+	}
 	if err != nil && c.s.compat != nil {
 		c.s.compat.Refused(r, err, time.Since(start))
 	}

@@ -141,7 +141,7 @@ func (c *Config) check() error {
 	switch {
 	case !validName(c.Cluster):
 		return fmt.Errorf("cluster: %q is no name: letters, digits, - and . are", c.Cluster)
-	case c.NATS == nil && (c.CertFile == "" || c.KeyFile == "" || c.CAFile == ""):
+	case c.NATS == nil && !c.Alone() && (c.CertFile == "" || c.KeyFile == "" || c.CAFile == ""):
 		return errors.New("certFile, keyFile and caFile are required: clusters know each other by certificates (or set nats)")
 	case c.NATS != nil && len(c.NATS.URLs) == 0:
 		return errors.New("nats.urls: none is given")
@@ -174,6 +174,10 @@ func (c *Config) check() error {
 	}
 	return c.checkPeers()
 }
+
+// Alone reports whether the file names a cluster and no other: nothing is told or heard, and
+// rules about where requests may be served hold.
+func (c *Config) Alone() bool { return len(c.Peers) == 0 && c.Listen == "" && c.NATS == nil }
 
 func (c *Config) checkPeers() error {
 	seen := map[string]bool{c.Cluster: true}

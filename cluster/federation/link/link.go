@@ -107,8 +107,10 @@ func (l *Link) open() (err error) {
 		if err := l.nats.listen(); err != nil {
 			return err
 		}
-	} else if err := l.openTLS(); err != nil {
-		return err
+	} else if !c.Alone() {
+		if err := l.openTLS(); err != nil {
+			return err
+		}
 	}
 	l.wg.Go(l.run)
 	if c.SecretFile != "" {
