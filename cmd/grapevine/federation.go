@@ -52,6 +52,7 @@ code is 1 when there is no federation.`,
 		},
 	}
 	f.add(cmd)
+	cmd.AddCommand(newFederationHub())
 	return cmd
 }
 

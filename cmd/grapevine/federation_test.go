@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,5 +38,36 @@ func TestWriteSecrets(t *testing.T) {
 	writeFederation(&out, st)
 	if want := "a: fine\n2 secrets: 01, 02; filters by 02 (b ns/p)\nproblem: no such file\n\n"; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("printed:\n%s\nwant:\n%s", out.String(), want)
+	}
+}
+
+// TestHubOptions: members and pools are read, and what cannot be is told with its flag.
+func TestHubOptions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\nclusters: [{name: x, cluster: {server: 'https://192.0.2.1:6443'}}]\nusers: [{name: x, user: {token: t}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	two := []string{"a=" + file, "b=" + file}
+	for _, c := range []struct {
+		members, pools  []string
+		namespace, want string
+	}{
+		{two, []string{"ns/p", "ns/q"}, "ns", ""},
+		{two, []string{"ns/p", "other/p"}, "", ""},
+		{two[:1], []string{"ns/p"}, "", "twice or more"},
+		{two, nil, "", "--pool"},
+		{[]string{"a=" + file, "a=" + file}, []string{"ns/p"}, "", "each name once"},
+		{[]string{"a=" + file, "b"}, []string{"ns/p"}, "", "NAME=KUBECONFIG"},
+		{[]string{"a=" + file, "b=" + file + "x"}, []string{"ns/p"}, "", "--member b"},
+		{two, []string{"p"}, "", "namespace/name"},
+	} {
+		o, err := hubOptions(c.members, c.pools)
+		switch {
+		case c.want == "" && (err != nil || o.Namespace != c.namespace || len(o.Members) != 2 || o.Members["b"].Server == "" || len(o.Pools) != len(c.pools)):
+			t.Errorf("%v %v: %+v, %v", c.members, c.pools, o, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%v %v: %v, want %q", c.members, c.pools, err, c.want)
+		}
 	}
 }

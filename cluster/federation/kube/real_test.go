@@ -27,7 +27,7 @@ func TestFederation(t *testing.T) {
 	}{
 		{"Export", testExport}, {"ExportedToAll", testExportedToAll}, {"Namespaces", testNamespaces}, {"Values", testValues}, {"Withdrawal", testWithdrawal},
 		{"ForeignParents", testForeignParents}, {"Overwritten", testOverwritten}, {"Contended", testContended}, {"ForeignControllers", testForeignControllers},
-		{"Replicas", testReplicas}, {"Rights", testRights}, {"RandomChanges", testRandom}, {"Restarts", testRestarts}, {"AbsentKind", testAbsentKind},
+		{"Replicas", testReplicas}, {"Hub", testHub}, {"Rights", testRights}, {"RandomChanges", testRandom}, {"Restarts", testRestarts}, {"AbsentKind", testAbsentKind},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			m := &mesh{t: t, servers: servers, ns: strings.ToLower(x.name), sites: map[string]*site{}, drain: 500 * time.Millisecond, pace: 200 * time.Millisecond}

@@ -1,0 +1,192 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/kubeapi"
+)
+
+// HubOptions open a Hub. Members and Pools are required.
+type HubOptions struct {
+	Members   map[string]kubeapi.Config // API servers by the name of their cluster
+	Pools     []Name                    // that are exported where their annotation asks for it
+	Namespace string                    // that is looked after; "": all
+	// Patience is how long an API server may not answer before its cluster is silent, and
+	// how long one may not have been read before the others do without; 0: 10 s.
+	Patience time.Duration
+	Drain    time.Duration // as of Options
+	Agent    string
+	Log      *slog.Logger
+}
+
+// Hub keeps the objects of several clusters from one process: a Controller for each of
+// their API servers, which tell each other what they have read. Nothing else passes between
+// clusters. A second Hub does no harm. Its methods are safe for concurrent use.
+type Hub struct {
+	o     HubOptions
+	began time.Time
+	stop  chan struct{}
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex
+	members []*hubMember // by name
+}
+
+// hubMember is one cluster of a Hub.
+type hubMember struct {
+	name       string
+	controller *Controller
+	local      *Local // nil: its objects were not read yet
+}
+
+// hubPace is how often a Hub looks whether API servers answer.
+const hubPace = 500 * time.Millisecond
+
+var errHub = errors.New("kube: a hub needs two members or more, and a pool")
+
+// OpenHub starts to keep objects, until Close. API servers that do not answer are tried
+// again.
+func OpenHub(o HubOptions) (*Hub, error) {
+	if len(o.Members) < 2 || len(o.Pools) == 0 {
+		return nil, errHub
+	}
+	o.Patience = cmp.Or(o.Patience, 10*time.Second)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &Hub{o: o, began: time.Now(), stop: make(chan struct{})}
+	for name := range o.Members {
+		h.members = append(h.members, &hubMember{name: name})
+	}
+	slices.SortFunc(h.members, func(a, b *hubMember) int { return cmp.Compare(a.name, b.name) })
+	for _, m := range h.members {
+		c, err := Open(h.options(m))
+		if err != nil {
+			h.Close()
+			return nil, err
+		}
+		h.mu.Lock()
+		m.controller = c
+		h.mu.Unlock()
+	}
+	h.wg.Go(h.watch)
+	return h, nil
+}
+
+func (h *Hub) options(m *hubMember) Options {
+	serves := map[Name]string{}
+	for _, p := range h.o.Pools {
+		serves[p] = ""
+	}
+	return Options{
+		Config: h.o.Members[m.name], Namespace: h.o.Namespace, Drain: h.o.Drain, Agent: h.o.Agent, Log: h.o.Log.With("cluster", m.name),
+		Serves: func() map[Name]string { return serves },
+		View:   func() View { return h.view(m) },
+		Tell: func(l Local) {
+			h.mu.Lock()
+			m.local = &l
+			h.mu.Unlock()
+			h.wake()
+		},
+	}
+}
+
+// Close stops. Entries stay as they are.
+func (h *Hub) Close() {
+	close(h.stop)
+	h.wg.Wait()
+	for _, m := range h.members {
+		if m.controller != nil {
+			m.controller.Close()
+		}
+	}
+}
+
+// Status returns what the objects of each cluster say.
+func (h *Hub) Status() map[string]Status {
+	out := map[string]Status{}
+	for _, m := range h.members {
+		out[m.name] = m.controller.Status()
+	}
+	return out
+}
+
+// view is what one member is told of the others.
+func (h *Hub) view(of *hubMember) View {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	v := View{Cluster: of.name, Settled: true}
+	for _, m := range h.members {
+		if m == of {
+			continue
+		}
+		out := Member{Cluster: m.name, Why: m.silent(now, h.o.Patience)}
+		out.Silent = out.Why != ""
+		if m.local == nil && now.Sub(h.began) < h.o.Patience {
+			v.Settled = false
+		}
+		if m.local != nil {
+			out.Exports, out.Holds = m.local.Exports, m.local.Holds
+		}
+		v.Members = append(v.Members, out)
+	}
+	return v
+}
+
+// silent says why a cluster is not heard, "" when it is.
+func (m *hubMember) silent(now time.Time, patience time.Duration) string {
+	if m.local == nil || m.controller == nil {
+		return "its objects were not read yet"
+	}
+	if st := m.controller.pools.State(); st.Err != nil && now.Sub(st.Since) > patience {
+		return "its API server does not answer"
+	}
+	return ""
+}
+
+// wake has all controllers look again.
+func (h *Hub) wake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range h.members {
+		if m.controller != nil {
+			m.controller.Wake()
+		}
+	}
+}
+
+// watch wakes the controllers when a cluster falls silent or is heard again, and when the
+// time to wait for it is over.
+func (h *Hub) watch() {
+	t := time.NewTicker(hubPace)
+	defer t.Stop()
+	was := "-"
+	for {
+		select {
+		case <-h.stop:
+			return
+		case now := <-t.C:
+			is := ""
+			h.mu.Lock()
+			for _, m := range h.members {
+				if why := m.silent(now, h.o.Patience); why != "" {
+					is += m.name + ": " + why + "; "
+				}
+			}
+			h.mu.Unlock()
+			if now.Sub(h.began) < 2*h.o.Patience || is != was {
+				h.wake()
+			}
+			if is != was {
+				h.o.Log.Info("clusters that are not heard", "silent", is)
+			}
+			was = is
+		}
+	}
+}
