@@ -46,7 +46,10 @@ func configFile(t *testing.T, text string) string {
 }
 
 // ask posts a completion under an objective and returns status and drop reason.
-func (r *rig) ask(objective string) (status int, drop string) {
+func (r *rig) ask(objective string) (status int, drop string) { return r.askAs("", objective) }
+
+// askAs is ask for a tenant.
+func (r *rig) askAs(tenant, objective string) (status int, drop string) {
 	r.t.Helper()
 	body := fmt.Sprintf(`{"model":%q,"prompt":"once upon a time","max_tokens":4}`, vocab.Name)
 	req, err := http.NewRequest(http.MethodPost, r.client.URL+"/v1/completions", strings.NewReader(body))
@@ -56,6 +59,9 @@ func (r *rig) ask(objective string) (status int, drop string) {
 	}
 	if objective != "" {
 		req.Header.Set("X-Gateway-Inference-Objective", objective)
+	}
+	if tenant != "" {
+		req.Header.Set("X-Llm-D-Inference-Fairness-Id", tenant)
 	}
 	resp, err := r.client.HTTP.Do(req)
 	if err != nil {
