@@ -54,6 +54,7 @@ type flow struct {
 	service  float64 // decayed seconds
 	serveAt  int64
 	servedAt uint64
+	ratio    float64 // as Core.ratio
 	lastUse  int64
 
 	normService, normWait float64 // of LeastService: 0 to 1 among the flows that wait
@@ -80,10 +81,13 @@ func (f *flow) serve(now int64, s float64, halfLife time.Duration) {
 		f.service *= math.Exp2(-float64(now-f.serveAt) / float64(halfLife))
 	}
 	f.service, f.serveAt = max(f.service+s, 0), now
-	if f.band.Fairness == Work && s > 0 {
-		f.tag = max(f.tag, f.band.virtual) + s/f.weight
+	if f.band.Fairness == Work {
+		f.tag += s / f.weight
 	}
 }
+
+// lift takes from a flow that did not wait what it did not use.
+func (f *flow) lift() { f.tag = max(f.tag, f.band.virtual) }
 
 // usedBand is how long a band counts for usage limits after its last request.
 const usedBand = int64(time.Minute)
@@ -154,7 +158,7 @@ func (b *band) part(s []waiter, i int32) {
 // what flows of its weight get.
 func (c *Core) busy(f *flow) {
 	c.awake(f)
-	f.tag = max(f.tag, f.band.virtual)
+	f.lift()
 	f.band.enlist(c.slab, f)
 	f.use(c.now)
 }

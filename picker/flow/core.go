@@ -26,6 +26,7 @@ type Core struct {
 	flows  map[flowKey]*flow
 	idle   flowList
 	served uint64
+	ratio  float64 // of service to what sizes say, 0 until known
 
 	capacity Capacity
 	entry    entry
@@ -79,6 +80,9 @@ func (c *Core) Offer(now int64, a Ask) (Handle, Outcome) {
 	f := c.flow(b, a.Flow)
 	if !c.aheadOf(b) && c.fits(b, f, a.Places, c.ceiling(b)) {
 		i := c.take(f, a)
+		if f.at < 0 {
+			f.lift()
+		}
 		c.dispatch(i)
 		return c.handle(i), Dispatched
 	}
@@ -132,6 +136,7 @@ func (c *Core) Release(now int64, h Handle, service float64) bool {
 	f.band.own -= w.places
 	if service >= 0 {
 		f.serve(now, service-w.work, f.band.Service.HalfLife)
+		c.learn(f, w.sizes, service)
 	}
 	c.touch(f)
 	c.fleet.ended(now - w.dispatched)
@@ -302,7 +307,7 @@ func (c *Core) take(f *flow, a Ask) int32 {
 	c.seq++
 	*w = waiter{
 		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now, ttl: int64(a.TTL), target: int64(a.Target),
-		bytes: max(a.Bytes, 0), places: a.Places, tokens: a.Tokens, work: max(a.Work, 0), prev: none, next: none,
+		bytes: max(a.Bytes, 0), places: a.Places, tokens: a.Tokens, sizes: a.Work, work: c.foretold(f, a.Work), prev: none, next: none,
 		endable: a.Endable && f.band.Priority < 0,
 	}
 	return i
@@ -399,6 +404,7 @@ func (c *Core) dispatch(i int32) {
 	w.state, w.dispatched = Dispatched, c.now
 	c.fly(i)
 	c.entry.take(c.now, w.places)
+	w.work = c.foretold(f, w.sizes) // by what was learned while it waited
 	f.band.virtual = max(f.band.virtual, f.tag)
 	f.serve(c.now, w.work, f.band.Service.HalfLife)
 	c.served++

@@ -10,7 +10,10 @@ import (
 	"time"
 )
 
-var fleetSeeds = flag.Int("flow.seeds", 60, "seeds of TestFleetSeeds")
+var (
+	fleetSeeds = flag.Int("flow.seeds", 60, "seeds of TestFleetSeeds")
+	fleetFirst = flag.Uint64("flow.first", 0, "the first of them")
+)
 
 // world simulates replicas in front of one pool in virtual time: requests arrive at
 // replicas, run in the engines for a random time, and gauges travel with a delay.
@@ -416,7 +419,8 @@ func TestFleetIsFairByWeight(t *testing.T) {
 // TestFleetSeeds: whatever fails, no request is let go twice or lost, places stay
 // within the capacity, and places do not stay free while somebody waits.
 func TestFleetSeeds(t *testing.T) {
-	for seed := range uint64(*fleetSeeds) {
+	for i := range uint64(*fleetSeeds) {
+		seed := *fleetFirst + i
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 3))
 			s := int64(time.Second)

@@ -27,7 +27,7 @@ type waiter struct {
 
 	arrival, dispatched int64
 	bytes, places       int64
-	work                float64
+	sizes, work         float64 // foretold seconds: by its sizes, and by what was learned too
 
 	prev, next int32 // in the band, by arrival, or in flight by dispatch; next also links free slots
 	gen        uint32

@@ -107,7 +107,7 @@ type Ask struct {
 	Tokens   int64         // of its prompt: what Reconfigure counts its places from
 	TTL      time.Duration // at most this long; 0: as the options say
 	Target   time.Duration // first-token target; 0: none
-	Work     float64       // predicted seconds of an engine
+	Work     float64       // predicted seconds of an engine, by its sizes
 	Endable  bool          // it can be ended in flight
 }
 
