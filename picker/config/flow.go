@@ -24,6 +24,8 @@ type Flow struct {
 	Queue  flow.Options
 	Limit  func() flow.UsageLimit
 	Sizing flow.Sizing
+
+	Identity []gate.Source
 }
 
 // Gate returns what the gate is configured with, nil when nobody is to wait.
@@ -31,7 +33,7 @@ func (f *Flow) Gate() *gate.Config {
 	if f == nil {
 		return nil
 	}
-	return &gate.Config{Sizing: f.Sizing, Queue: func() flow.Options {
+	return &gate.Config{Sizing: f.Sizing, Identity: f.Identity, Queue: func() flow.Options {
 		o := f.Queue
 		o.Limit = f.Limit()
 		return o
@@ -67,6 +69,7 @@ func (b *builder) readFlow(n strict.Node) {
 			f.Limit = in.Limit
 		}
 	}
+	f.Identity = readIdentity(o.Field("fairnessFrom"))
 	o.Field("saturationDetector") // read with the other places of it
 	o.Done()
 	if n.Found() {
@@ -197,4 +200,26 @@ func parseQuantity(s string) (float64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// readIdentity reads where flows are named of requests without a fairness id.
+func readIdentity(n strict.Node) (sources []gate.Source) {
+	list, _ := n.List()
+	for _, e := range list {
+		name, ok := e.Text()
+		if !ok {
+			continue
+		}
+		switch s := gate.Source(name); s {
+		case gate.FromSession, gate.FromUser, gate.FromModel, gate.FromCertificate:
+			sources = append(sources, s)
+		default:
+			if header, found := strings.CutPrefix(name, gate.FromHeader); !found || header == "" {
+				e.Problem("session, user, model, certificate or header:NAME", "%q names no source of flows", name)
+				continue
+			}
+			sources = append(sources, gate.Source(strings.ToLower(name)))
+		}
+	}
+	return sources
 }

@@ -78,6 +78,7 @@ type Request struct {
 	Import   string // namespace/name of the import that its route names, "" for none
 	Clusters string // clusters in which it may be served, as the request says: a comma list, "" for all
 
+	Unnamed     bool // what it says of who asks does not count
 	Capped      bool // the priority may not be above MaxPriority
 	MaxPriority int
 

@@ -88,7 +88,7 @@ func (t *Trust) limit(r *Request, dst []string) []string {
 	}
 	if !t.Others.Fairness {
 		disown(HeaderFairness, HeaderFairnessAlt)
-		r.FairnessID = ""
+		r.FairnessID, r.Unnamed = "", true
 	}
 	if !t.Others.Latency {
 		disown(HeaderSLOTTFT, HeaderSLOTTFTAlt)

@@ -17,8 +17,9 @@ import (
 
 // Config is what a configuration says of waiting.
 type Config struct {
-	Queue  func() flow.Options // new options for each pool
-	Sizing flow.Sizing
+	Queue    func() flow.Options // new options for each pool
+	Sizing   flow.Sizing
+	Identity []Source // of flows, in order, for requests without a fairness id
 }
 
 // Options build a Gate. Pool is required.
@@ -210,12 +211,13 @@ func (g *Gate) Leave(p picker.Place, service float64) {
 
 // ask says what the core must know of a request.
 func (g *Gate) ask(ctx context.Context, r *request.Request) flow.Ask {
-	a := flow.Ask{
-		Flow: r.FairnessID, Priority: r.Priority, Bytes: int64(len(r.Body)), Tokens: int64(r.InputTokens),
-		TTL: r.QueueTTL, Target: r.SLOTTFT, Work: work(r), Endable: r.Evict != nil && r.Priority < 0,
+	var sources []Source
+	if c := g.config.Load(); c != nil {
+		sources = c.Identity
 	}
-	if a.Flow == "" {
-		a.Flow = "default-flow"
+	a := flow.Ask{
+		Flow: identify(r, sources), Priority: r.Priority, Bytes: int64(len(r.Body)), Tokens: int64(r.InputTokens),
+		TTL: r.QueueTTL, Target: r.SLOTTFT, Work: work(r), Endable: r.Evict != nil && r.Priority < 0,
 	}
 	if r.MaxWait > 0 && (a.TTL == 0 || a.TTL > r.MaxWait) {
 		a.TTL = r.MaxWait
