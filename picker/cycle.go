@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -57,7 +58,7 @@ type Cycle struct {
 	matcher   Matcher
 	sessions  *Sessions
 
-	answers *endpoint.Answers
+	answers *fit.Answers
 	moves   *endpoint.Transfers
 
 	live     []int32 // what Len and At show

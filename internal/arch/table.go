@@ -68,7 +68,7 @@ var Rows = Table{
 	{"internal/strict", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
 	{"pd/handover", 1, Product, 0},
-	{"picker/endpoint/fit", 1, Product, Pure | Hot},
+	{"picker/endpoint/fit", 1, Product, Pure | Locks | Hot},
 	{"picker/flow", 1, Product, Pure | Hot},
 	{"picker/health", 1, Product, Pure | Locks | Hot},
 
@@ -113,6 +113,7 @@ var Rows = Table{
 	{"picker/flow/gate", 4, Product, 0},
 	{"picker/monitor", 4, Product, 0},
 	{"picker/plugin", 4, Product, 0},
+	{"picker/plugins/policies", 4, Product, Hot},
 	{"picker/plugins/predicted", 4, Product, Hot},
 
 	// The product, level 5.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -35,7 +36,7 @@ type Pool struct {
 	book    Book
 	serving fleetCost // endpoints that answer requests
 	helping fleetCost // those that only prefill
-	answers Answers
+	answers fit.Answers
 	moves   Transfers
 	health  atomic.Pointer[health.Snapshot]
 
@@ -86,7 +87,7 @@ func NewPool(o PoolOptions) *Pool {
 func (p *Pool) Snapshot() *Snapshot { return p.current.Load() }
 
 // Answers returns what is learned of the lengths of answers.
-func (p *Pool) Answers() *Answers { return &p.answers }
+func (p *Pool) Answers() *fit.Answers { return &p.answers }
 
 // Transfers returns what is learned of moving KV blocks between endpoints.
 func (p *Pool) Transfers() *Transfers { return &p.moves }

@@ -36,7 +36,7 @@ type Transfers struct {
 	mu     sync.Mutex
 	fits   [NumLevels]fit.Linear
 	levels [NumLevels]atomic.Pointer[levelCost]
-	pairs  [transferPairs]meanCell // natural logarithms of seen over the level's
+	pairs  [transferPairs]fit.Mean // natural logarithms of seen over the level's
 }
 
 // levelCost is what the transfers of one level were found to take.
@@ -82,7 +82,7 @@ func (t *Transfers) PerToken(m *TransferModel, level Level) float64 {
 // OfPair returns by what factor the transfers of a pair are longer than those of its
 // level.
 func (t *Transfers) OfPair(from, to *Endpoint) float64 {
-	mean, weight := t.pairs[pairOf(from, to)].load()
+	mean, weight := t.pairs[pairOf(from, to)].Load()
 	if weight == 0 {
 		return 1
 	}
@@ -105,7 +105,7 @@ func (t *Transfers) Learn(from, to *Endpoint, tokens int, seconds, trust float64
 	f.Observe([3]float64{DefaultTransfer.Fixed, perToken * float64(tokens), 0}, seconds, trust)
 	t.levels[level].Store(&levelCost{fixed: f.A[0] * DefaultTransfer.Fixed, perToken: f.A[1] * perToken, seen: f.N})
 	if off := math.Log(max(seconds, 1e-6) / was); off == off {
-		t.pairs[pairOf(from, to)].add(min(max(off, -pairMost), pairMost))
+		t.pairs[pairOf(from, to)].Add(min(max(off, -pairMost), pairMost))
 	}
 }
 

@@ -3,6 +3,7 @@ package plugins
 import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
 )
 
 // kvUseScorer scores the free part of the KV cache; an endpoint that has said
@@ -37,7 +38,7 @@ func newTokenLoad(p tokenLoadParams) (plugin.Plugin, error) {
 // Score implements picker.Scorer.
 func (s tokenLoadScorer) Score(c *picker.Cycle, scores []float64) {
 	for k := range scores {
-		tokens := float64(c.At(k).Load.Prefill) + newPrefill(c, k)
+		tokens := float64(c.At(k).Load.Prefill) + policies.NewPrefill(c, k)
 		scores[k] = 1 - min(tokens/s.threshold, 1)
 	}
 }

@@ -1,154 +1,50 @@
 package plugins
 
 import (
-	"sync/atomic"
-
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
 )
 
-// The published policies know an endpoint by its pending prefill tokens, its
-// number of requests and what it holds of the prompt. As scorers they give the
-// negative cost; each brings its own picker, for its way with ties.
+// fallbacks is how many endpoints are named by default.
+const fallbacks = policies.Fallbacks
 
-// loadOnly picks the fewest requests, the first of equals.
-type loadOnly struct{}
-
-// Score implements picker.Scorer.
-func (loadOnly) Score(c *picker.Cycle, scores []float64) {
-	for k := range scores {
-		scores[k] = -float64(c.At(k).Load.Requests)
-	}
+type pickerParams struct {
+	MaxNumOfEndpoints int `json:"maxNumOfEndpoints"`
 }
 
-// lmetric picks the least (pending prefill + new prefill) × requests, the first
-// of equals.
-type lmetric struct{}
+// count is how many endpoints are named: one where the number makes no sense.
+func (p pickerParams) count() int { return max(p.MaxNumOfEndpoints, 1) }
 
-// newPrefill is the part of the input that candidate k does not hold, tiers
-// weighed.
-func newPrefill(c *picker.Cycle, k int) float64 {
-	return max(float64(c.Request.InputTokens)-c.Held(k), 0)
+func newMaxScore(p pickerParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Picker: policies.MaxScore(p.count())}, nil
 }
 
-func lmetricCost(c *picker.Cycle, k int) float64 {
-	l := &c.At(k).Load
-	return (float64(l.Prefill) + newPrefill(c, k)) * float64(l.Requests)
+func newRandom(p pickerParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Picker: policies.Random(p.count())}, nil
 }
 
-// Score implements picker.Scorer.
-func (lmetric) Score(c *picker.Cycle, scores []float64) {
-	for k := range scores {
-		scores[k] = -lmetricCost(c, k)
-	}
+func newWeightedRandom(p pickerParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Picker: policies.WeightedRandom(p.count())}, nil
 }
 
-// sticky keeps a session where its first request went, by loadOnly.
-type sticky struct{}
-
-// Score implements picker.Scorer.
-func (sticky) Score(c *picker.Cycle, scores []float64) {
-	loadOnly{}.Score(c, scores)
-	if at := c.Bound(); at >= 0 {
-		scores[at] = 1
-	}
-}
-
-type unifiedParams struct {
-	HitThreshold float64 `json:"hitThreshold"`
-	LoadFactor   float64 `json:"loadFactor"`
-}
-
-// unified stays on the session's endpoint while that holds enough of the
-// prompt and is not much busier than the mean; otherwise it is lmetric, with
-// ties broken by new prefill, requests, and turns.
-type unified struct {
-	unifiedParams
-	turn atomic.Uint64
-}
-
-func newUnified(p unifiedParams) (plugin.Plugin, error) {
-	u := &unified{unifiedParams: p}
+func newUnified(p policies.UnifiedParams) (plugin.Plugin, error) {
+	u := &policies.Unified{UnifiedParams: p}
 	return plugin.Plugin{Scorer: u, Picker: u}, plugin.Faults(
 		plugin.Require(p.HitThreshold >= 0 && p.HitThreshold <= 1, "hitThreshold", "must be between 0 and 1"),
 		plugin.Require(p.LoadFactor > 0, "loadFactor", "must be positive"))
 }
 
-// stay returns the candidate to stay on, −1 when there is none.
-func (u *unified) stay(c *picker.Cycle) int {
-	at := c.Bound()
-	if at < 0 {
-		return -1
-	}
-	sum, n := 0.0, c.Len()
-	for k := range n {
-		sum += float64(c.At(k).Load.Requests)
-	}
-	hit := c.Held(at) / float64(max(c.Request.InputTokens, 1))
-	busy := float64(c.At(at).Load.Requests)
-	if hit > u.HitThreshold && busy <= u.LoadFactor*max(sum/float64(n), 1) {
-		return at
-	}
-	return -1
+func newDynamo(p policies.DynamoParams) (plugin.Plugin, error) {
+	d := policies.Dynamo{DynamoParams: p}
+	return plugin.Plugin{Scorer: d, Picker: d}, plugin.Faults(
+		plugin.Require(p.OverlapScoreWeight >= 0, "overlapScoreWeight", "must not be negative"),
+		plugin.Require(p.RouterTemperature >= 0, "routerTemperature", "must not be negative"),
+		plugin.Require(p.BlockSize > 0, "blockSize", "must be positive"))
 }
 
-// Score implements picker.Scorer.
-func (u *unified) Score(c *picker.Cycle, scores []float64) {
-	lmetric{}.Score(c, scores)
-	if at := u.stay(c); at >= 0 {
-		scores[at] = 1
-	}
-}
-
-// Pick implements picker.Picker.
-func (u *unified) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
-	at, tied := int32(0), 1
-	for k := 1; k < len(totals); k++ {
-		switch u.compare(c, totals, k, int(at)) {
-		case 1:
-			at, tied = int32(k), 1
-		case 0:
-			tied++
-		}
-	}
-	if tied > 1 {
-		at = u.turns(c, totals, at, tied)
-	}
-	order = append(order, at)
-	for range min(fallbacks, len(totals)) - 1 {
-		order = append(order, best(c, totals, order))
-	}
-	return order
-}
-
-// compare returns 1 when candidate a is better than b, 0 when they are tied.
-func (u *unified) compare(c *picker.Cycle, totals []float64, a, b int) int {
-	for _, d := range [...]float64{
-		totals[a] - totals[b],
-		newPrefill(c, b) - newPrefill(c, a),
-		float64(c.At(b).Load.Requests - c.At(a).Load.Requests),
-	} {
-		if d > 0 {
-			return 1
-		}
-		if d < 0 {
-			return -1
-		}
-	}
-	return 0
-}
-
-// turns picks among those tied with at, one after the other.
-func (u *unified) turns(c *picker.Cycle, totals []float64, at int32, tied int) int32 {
-	skip := int((u.turn.Add(1) - 1) % uint64(tied))
-	for k := range totals {
-		if u.compare(c, totals, k, int(at)) != 0 {
-			continue
-		}
-		if skip == 0 {
-			return int32(k)
-		}
-		skip--
-	}
-	return at
+func newCacheAware(p policies.CacheAwareParams) (plugin.Plugin, error) {
+	return plugin.Plugin{Scorer: policies.CacheAware{CacheAwareParams: p}, Picker: policies.MaxScore(fallbacks)}, plugin.Faults(
+		plugin.Require(p.CacheThreshold >= 0 && p.CacheThreshold <= 1, "cacheThreshold", "must be between 0 and 1"),
+		plugin.Require(p.BalanceAbsThreshold >= 0, "balanceAbsThreshold", "must not be negative"),
+		plugin.Require(p.BalanceRelThreshold >= 1, "balanceRelThreshold", "must be at least 1"))
 }

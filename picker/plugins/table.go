@@ -6,6 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
 	"github.com/grapevine-epp/grapevine/picker/plugins/predicted"
 )
 
@@ -89,18 +90,18 @@ func scorerTypes() plugin.Table {
 
 func policyTypes() plugin.Table {
 	ready := func(name, summary string, s picker.Scorer) plugin.Type {
-		return plugin.Type{Name: name, Kind: plugin.KindPolicy, Summary: summary, New: plugin.Fixed(plugin.Plugin{Scorer: s, Picker: firstScore(fallbacks)})}
+		return plugin.Type{Name: name, Kind: plugin.KindPolicy, Summary: summary, New: plugin.Fixed(plugin.Plugin{Scorer: s, Picker: policies.FirstScore(fallbacks)})}
 	}
 	return plugin.Table{
-		ready("lmetric-policy", "Least (pending + new prefill) × requests.", lmetric{}),
-		ready("load-only-policy", "Fewest requests.", loadOnly{}),
-		ready("sticky-policy", "A session stays where it began.", sticky{}),
+		ready("lmetric-policy", "Least (pending + new prefill) × requests.", policies.LMetric{}),
+		ready("load-only-policy", "Fewest requests.", policies.LoadOnly{}),
+		ready("sticky-policy", "A session stays where it began.", policies.Sticky{}),
 		{Name: "unified-policy", Kind: plugin.KindPolicy, Summary: "A session stays while that pays, else lmetric.",
-			New: plugin.WithParams(unifiedParams{HitThreshold: .5, LoadFactor: 2}, newUnified)},
+			New: plugin.WithParams(policies.UnifiedParams{HitThreshold: .5, LoadFactor: 2}, newUnified)},
 		{Name: "dynamo-cost-policy", Kind: plugin.KindPolicy, Summary: "The cost rule of NVIDIA Dynamo's KV router.",
-			New: plugin.WithParams(dynamoParams{OverlapScoreWeight: 1, BlockSize: 16}, newDynamo)},
+			New: plugin.WithParams(policies.DynamoParams{OverlapScoreWeight: 1, BlockSize: 16}, newDynamo)},
 		{Name: "cache-aware-policy", Kind: plugin.KindPolicy, Summary: "The rule of SGLang's router with balance thresholds.",
-			New: plugin.WithParams(cacheAwareParams{CacheThreshold: .3, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5}, newCacheAware)},
+			New: plugin.WithParams(policies.CacheAwareParams{CacheThreshold: .3, BalanceAbsThreshold: 64, BalanceRelThreshold: 1.5}, newCacheAware)},
 	}
 }
 

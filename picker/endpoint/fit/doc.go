@@ -1,3 +1,4 @@
-// Package fit learns the factors of a linear model with three inputs from one
-// sample after the other. It is plain arithmetic: no clock, no lock, no memory.
+// Package fit learns from one sample after the other: the factors of a linear model with
+// three inputs ([Linear]), faded means ([Mean]), and how long answers are ([Answers]). It
+// is plain arithmetic and knows no endpoint: no clock, no lock, no memory of samples.
 package fit

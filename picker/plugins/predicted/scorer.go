@@ -48,7 +48,7 @@ var Defaults = Params{
 // own = B × new + E × new × (input − new/2); wait is the greatest of the bounds
 // that are known (picker.View.Wait). B, E, base and the decode step are learned
 // per endpoint (endpoint.Cost), the length of the answer per model
-// (endpoint.Answers).
+// (fit.Answers).
 //
 // hold is the share of the engine's KV memory that the request takes times the
 // seconds that it keeps it (memory.go).

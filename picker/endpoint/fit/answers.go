@@ -1,4 +1,4 @@
-package endpoint
+package fit
 
 import (
 	"math"
@@ -11,8 +11,8 @@ import (
 // safe for concurrent use; of two observations at the same moment one may be
 // lost.
 type Answers struct {
-	all   meanCell
-	class [answerClasses]meanCell
+	all   Mean
+	class [answerClasses]Mean
 }
 
 const (
@@ -21,16 +21,19 @@ const (
 	answerFade    = 1. / 64
 )
 
-// meanCell is a faded mean and the weight behind it, in one word.
-type meanCell struct{ word atomic.Uint64 }
+// Mean is a faded mean and the weight behind it, in one word. The zero value is ready. It is
+// safe for concurrent use; of two values added at the same moment one may be lost.
+type Mean struct{ word atomic.Uint64 }
 
-func (c *meanCell) load() (mean, weight float64) {
+// Load returns the mean and its weight, 0 before the first value.
+func (c *Mean) Load() (mean, weight float64) {
 	w := c.word.Load()
 	return float64(math.Float32frombits(uint32(w >> 32))), float64(math.Float32frombits(uint32(w)))
 }
 
-func (c *meanCell) add(x float64) {
-	mean, weight := c.load()
+// Add takes one value.
+func (c *Mean) Add(x float64) {
+	mean, weight := c.Load()
 	weight = min(weight+1, 1/answerFade)
 	mean += (x - mean) / weight
 	c.word.Store(uint64(math.Float32bits(float32(mean)))<<32 | uint64(math.Float32bits(float32(weight))))
@@ -42,16 +45,16 @@ func (a *Answers) Observe(model string, limit, tokens int) {
 	if tokens <= 0 {
 		return
 	}
-	a.all.add(float64(tokens))
-	a.class[classOf(model, limit)].add(float64(tokens))
+	a.all.Add(float64(tokens))
+	a.class[classOf(model, limit)].Add(float64(tokens))
 }
 
 // Expect returns the tokens that an answer is expected to have. Until a class
 // has been seen the mean of all answers stands in, and before that a prior.
 func (a *Answers) Expect(model string, limit int) float64 {
-	mean, weight := a.all.load()
+	mean, weight := a.all.Load()
 	mean = (mean*weight + answerPrior) / (weight + 1)
-	own, seen := a.class[classOf(model, limit)].load()
+	own, seen := a.class[classOf(model, limit)].Load()
 	mean = (own*seen + mean*4) / (seen + 4)
 	if limit > 0 {
 		mean = min(mean, float64(limit))

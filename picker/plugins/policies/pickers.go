@@ -1,33 +1,21 @@
-package plugins
+package policies
 
 import (
 	"math"
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// fallbacks is how many endpoints a picker names by default: one to serve, two
+// Fallbacks is how many endpoints a picker names by default: one to serve, two
 // for the proxy's retries.
-const fallbacks = 3
+const Fallbacks = 3
 
-type pickerParams struct {
-	MaxNumOfEndpoints int `json:"maxNumOfEndpoints"`
-}
-
-// count is how many endpoints are named: one where the number makes no sense.
-func (p pickerParams) count() int { return max(p.MaxNumOfEndpoints, 1) }
-
-// maxScore picks the best totals, ties at random.
-type maxScore int
-
-func newMaxScore(p pickerParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Picker: maxScore(p.count())}, nil
-}
+// MaxScore picks the best totals, ties at random.
+type MaxScore int
 
 // Pick implements picker.Picker.
-func (n maxScore) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+func (n MaxScore) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
 	for range min(int(n), len(totals)) {
 		order = append(order, best(c, totals, order))
 	}
@@ -53,12 +41,12 @@ func best(c *picker.Cycle, totals []float64, taken []int32) int32 {
 	return at
 }
 
-// firstScore picks the best totals, the first of equals: what the published
+// FirstScore picks the best totals, the first of equals: what the published
 // policies do.
-type firstScore int
+type FirstScore int
 
 // Pick implements picker.Picker.
-func (n firstScore) Pick(_ *picker.Cycle, totals []float64, order []int32) []int32 {
+func (n FirstScore) Pick(_ *picker.Cycle, totals []float64, order []int32) []int32 {
 	for range min(int(n), len(totals)) {
 		at := int32(-1)
 		for k, v := range totals {
@@ -71,15 +59,11 @@ func (n firstScore) Pick(_ *picker.Cycle, totals []float64, order []int32) []int
 	return order
 }
 
-// randomPicker picks without looking at totals.
-type randomPicker int
-
-func newRandom(p pickerParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Picker: randomPicker(p.count())}, nil
-}
+// Random picks without looking at totals.
+type Random int
 
 // Pick implements picker.Picker.
-func (n randomPicker) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+func (n Random) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
 	for left := len(totals); left > 0 && len(order) < int(n); left-- {
 		skip := c.IntN(left)
 		for k := range int32(len(totals)) {
@@ -96,17 +80,13 @@ func (n randomPicker) Pick(c *picker.Cycle, totals []float64, order []int32) []i
 	return order
 }
 
-// weightedRandom draws with probabilities in proportion to the totals, by keys
+// WeightedRandom draws with probabilities in proportion to the totals, by keys
 // U^(1/w) (Efraimidis and Spirakis, A-Res). Totals of 0 and less come last; if
 // there are no others, all are equal.
-type weightedRandom int
-
-func newWeightedRandom(p pickerParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Picker: weightedRandom(p.count())}, nil
-}
+type WeightedRandom int
 
 // Pick implements picker.Picker.
-func (n weightedRandom) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+func (n WeightedRandom) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
 	keys, positive := c.Scratch(len(totals)), false
 	for k, w := range totals {
 		if keys[k] = math.Inf(-1); w > 0 {
@@ -115,7 +95,7 @@ func (n weightedRandom) Pick(c *picker.Cycle, totals []float64, order []int32) [
 		}
 	}
 	if !positive {
-		return randomPicker(n).Pick(c, totals, order)
+		return Random(n).Pick(c, totals, order)
 	}
-	return maxScore(n).Pick(c, keys, order)
+	return MaxScore(n).Pick(c, keys, order)
 }

@@ -1,47 +1,40 @@
-package plugins
+package policies
 
 import (
 	"math"
 
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-type dynamoParams struct {
+// DynamoParams are the weight of missing blocks, the temperature of the draw, and the
+// tokens of a block.
+type DynamoParams struct {
 	OverlapScoreWeight float64 `json:"overlapScoreWeight"`
 	RouterTemperature  float64 `json:"routerTemperature"`
 	BlockSize          int     `json:"blockSize"`
 }
 
-// dynamo is the cost rule of NVIDIA Dynamo's KV router: weight × prefill blocks
+// Dynamo is the cost rule of NVIDIA Dynamo's KV router: weight × prefill blocks
 // that the endpoint would have to compute + blocks that would be active there.
 // Temperature 0 takes the least cost; above, it draws from a softmax of the
 // costs over their range.
-type dynamo struct{ dynamoParams }
-
-func newDynamo(p dynamoParams) (plugin.Plugin, error) {
-	d := dynamo{p}
-	return plugin.Plugin{Scorer: d, Picker: d}, plugin.Faults(
-		plugin.Require(p.OverlapScoreWeight >= 0, "overlapScoreWeight", "must not be negative"),
-		plugin.Require(p.RouterTemperature >= 0, "routerTemperature", "must not be negative"),
-		plugin.Require(p.BlockSize > 0, "blockSize", "must be positive"))
-}
+type Dynamo struct{ DynamoParams }
 
 // Score implements picker.Scorer.
-func (d dynamo) Score(c *picker.Cycle, scores []float64) {
+func (d Dynamo) Score(c *picker.Cycle, scores []float64) {
 	block := float64(d.BlockSize)
 	for k := range scores {
 		l := &c.At(k).Load
-		prefill := (float64(l.Prefill) + newPrefill(c, k)) / block
+		prefill := (float64(l.Prefill) + NewPrefill(c, k)) / block
 		active := math.Ceil((float64(l.Tokens) + float64(c.Request.InputTokens)) / block)
 		scores[k] = -(d.OverlapScoreWeight*prefill + active)
 	}
 }
 
 // Pick implements picker.Picker.
-func (d dynamo) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+func (d Dynamo) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
 	if d.RouterTemperature == 0 {
-		return maxScore(fallbacks).Pick(c, totals, order)
+		return MaxScore(Fallbacks).Pick(c, totals, order)
 	}
 	low, high := totals[0], totals[0]
 	for _, v := range totals {
@@ -56,29 +49,24 @@ func (d dynamo) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
 		}
 		keys[k] = logit - math.Log(-math.Log(1-c.Float64()))
 	}
-	return maxScore(fallbacks).Pick(c, keys, order)
+	return MaxScore(Fallbacks).Pick(c, keys, order)
 }
 
-type cacheAwareParams struct {
+// CacheAwareParams are the share of the prompt from which a match counts, and what loads
+// differ by, in requests and as a factor, when they are out of balance.
+type CacheAwareParams struct {
 	CacheThreshold      float64 `json:"cacheThreshold"`
 	BalanceAbsThreshold int64   `json:"balanceAbsThreshold"`
 	BalanceRelThreshold float64 `json:"balanceRelThreshold"`
 }
 
-// cacheAware is the rule of SGLang's router: while loads are out of balance by
+// CacheAware is the rule of SGLang's router: while loads are out of balance by
 // both thresholds, the fewest requests; else the longest match, if it is long
 // enough; else the endpoint with the most free cache.
-type cacheAware struct{ cacheAwareParams }
-
-func newCacheAware(p cacheAwareParams) (plugin.Plugin, error) {
-	return plugin.Plugin{Scorer: cacheAware{p}, Picker: maxScore(fallbacks)}, plugin.Faults(
-		plugin.Require(p.CacheThreshold >= 0 && p.CacheThreshold <= 1, "cacheThreshold", "must be between 0 and 1"),
-		plugin.Require(p.BalanceAbsThreshold >= 0, "balanceAbsThreshold", "must not be negative"),
-		plugin.Require(p.BalanceRelThreshold >= 1, "balanceRelThreshold", "must be at least 1"))
-}
+type CacheAware struct{ CacheAwareParams }
 
 // Score implements picker.Scorer.
-func (s cacheAware) Score(c *picker.Cycle, scores []float64) {
+func (s CacheAware) Score(c *picker.Cycle, scores []float64) {
 	low, high, longest := int64(math.MaxInt64), int64(0), 0.0
 	for k := range scores {
 		n := c.At(k).Load.Requests

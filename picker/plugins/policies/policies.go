@@ -1,0 +1,148 @@
+package policies
+
+import (
+	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/picker"
+)
+
+// The published policies know an endpoint by its pending prefill tokens, its
+// number of requests and what it holds of the prompt. As scorers they give the
+// negative cost; each brings its own picker, for its way with ties.
+
+// LoadOnly picks the fewest requests, the first of equals.
+type LoadOnly struct{}
+
+// Score implements picker.Scorer.
+func (LoadOnly) Score(c *picker.Cycle, scores []float64) {
+	for k := range scores {
+		scores[k] = -float64(c.At(k).Load.Requests)
+	}
+}
+
+// LMetric picks the least (pending prefill + new prefill) × requests, the first
+// of equals.
+type LMetric struct{}
+
+// NewPrefill is the part of the input that candidate k does not hold, tiers
+// weighed.
+func NewPrefill(c *picker.Cycle, k int) float64 {
+	return max(float64(c.Request.InputTokens)-c.Held(k), 0)
+}
+
+func lmetricCost(c *picker.Cycle, k int) float64 {
+	l := &c.At(k).Load
+	return (float64(l.Prefill) + NewPrefill(c, k)) * float64(l.Requests)
+}
+
+// Score implements picker.Scorer.
+func (LMetric) Score(c *picker.Cycle, scores []float64) {
+	for k := range scores {
+		scores[k] = -lmetricCost(c, k)
+	}
+}
+
+// Sticky keeps a session where its first request went, by LoadOnly.
+type Sticky struct{}
+
+// Score implements picker.Scorer.
+func (Sticky) Score(c *picker.Cycle, scores []float64) {
+	LoadOnly{}.Score(c, scores)
+	if at := c.Bound(); at >= 0 {
+		scores[at] = 1
+	}
+}
+
+// UnifiedParams are the thresholds of Unified: what is held as a share of the prompt, and
+// requests as a multiple of the mean.
+type UnifiedParams struct {
+	HitThreshold float64 `json:"hitThreshold"`
+	LoadFactor   float64 `json:"loadFactor"`
+}
+
+// Unified stays on the session's endpoint while that holds enough of the
+// prompt and is not much busier than the mean; otherwise it is LMetric, with
+// ties broken by new prefill, requests, and turns.
+type Unified struct {
+	UnifiedParams
+	turn atomic.Uint64
+}
+
+// stay returns the candidate to stay on, −1 when there is none.
+func (u *Unified) stay(c *picker.Cycle) int {
+	at := c.Bound()
+	if at < 0 {
+		return -1
+	}
+	sum, n := 0.0, c.Len()
+	for k := range n {
+		sum += float64(c.At(k).Load.Requests)
+	}
+	hit := c.Held(at) / float64(max(c.Request.InputTokens, 1))
+	busy := float64(c.At(at).Load.Requests)
+	if hit > u.HitThreshold && busy <= u.LoadFactor*max(sum/float64(n), 1) {
+		return at
+	}
+	return -1
+}
+
+// Score implements picker.Scorer.
+func (u *Unified) Score(c *picker.Cycle, scores []float64) {
+	LMetric{}.Score(c, scores)
+	if at := u.stay(c); at >= 0 {
+		scores[at] = 1
+	}
+}
+
+// Pick implements picker.Picker.
+func (u *Unified) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+	at, tied := int32(0), 1
+	for k := 1; k < len(totals); k++ {
+		switch u.compare(c, totals, k, int(at)) {
+		case 1:
+			at, tied = int32(k), 1
+		case 0:
+			tied++
+		}
+	}
+	if tied > 1 {
+		at = u.turns(c, totals, at, tied)
+	}
+	order = append(order, at)
+	for range min(Fallbacks, len(totals)) - 1 {
+		order = append(order, best(c, totals, order))
+	}
+	return order
+}
+
+// compare returns 1 when candidate a is better than b, 0 when they are tied.
+func (u *Unified) compare(c *picker.Cycle, totals []float64, a, b int) int {
+	for _, d := range [...]float64{
+		totals[a] - totals[b],
+		NewPrefill(c, b) - NewPrefill(c, a),
+		float64(c.At(b).Load.Requests - c.At(a).Load.Requests),
+	} {
+		if d > 0 {
+			return 1
+		}
+		if d < 0 {
+			return -1
+		}
+	}
+	return 0
+}
+
+// turns picks among those tied with at, one after the other.
+func (u *Unified) turns(c *picker.Cycle, totals []float64, at int32, tied int) int32 {
+	skip := int((u.turn.Add(1) - 1) % uint64(tied))
+	for k := range totals {
+		if u.compare(c, totals, k, int(at)) != 0 {
+			continue
+		}
+		if skip == 0 {
+			return int32(k)
+		}
+		skip--
+	}
+	return at
+}
