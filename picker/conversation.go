@@ -2,6 +2,7 @@ package picker
 
 import (
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // ConversationUse says what became of a request that goes on with a response that
@@ -22,7 +23,7 @@ var conversationUses = [numConversationUses]string{"found", "unknown", "gone"}
 func (u ConversationUse) String() string { return conversationUses[u] }
 
 // conversationKey names a stored response among the sessions. "" has none.
-func conversationKey(id string) SessionKey { return KeyIn("\x00response", id) }
+func conversationKey(id string) sessions.Key { return sessions.KeyIn("\x00response", id) }
 
 // pin leaves the engine alone that keeps what the request goes on with: no other
 // can answer it, however busy or sick that one is.
@@ -57,6 +58,6 @@ func (f *flight) keeps(o *Outcome) {
 		if far(f.ep) {
 			id = farID(f.ep.Cluster)
 		}
-		f.s.opts.Sessions.Bind(Binding{Session: conversationKey(o.ResponseID), Endpoint: id, At: o.At})
+		f.s.opts.Sessions.Bind(sessions.Binding{Session: conversationKey(o.ResponseID), Endpoint: id, At: o.At})
 	}
 }

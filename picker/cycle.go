@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // View is what is known about one candidate at the moment of the decision.
@@ -42,7 +43,7 @@ type Cycle struct {
 	Request *request.Request
 	Pool    *endpoint.Snapshot
 	Health  *health.Snapshot // nil while nobody tells
-	Session SessionKey       // 0 when the request has none
+	Session sessions.Key       // 0 when the request has none
 	// Peer is the endpoint that a profile handler has chosen before for
 	// another part of the same request; nil for the first.
 	Peer *endpoint.Endpoint
@@ -56,7 +57,7 @@ type Cycle struct {
 	tiers     TierWeights
 	context   context.Context // of the request
 	matcher   Matcher
-	sessions  *Sessions
+	sessions  *sessions.Table
 
 	answers *fit.Answers
 	moves   *endpoint.Transfers
@@ -86,7 +87,7 @@ type CycleOptions struct {
 	Context  context.Context // of the request; nil means context.Background
 	Pool     *endpoint.Pool
 	Matcher  Matcher
-	Sessions *Sessions
+	Sessions *sessions.Table
 	Now      time.Time
 	Seed     uint64       // of the cycle's random numbers
 	Tiers    *TierWeights // nil means DefaultTiers
@@ -113,7 +114,7 @@ func (w *TierWeights) Of(r *block.Run) float64 {
 // endpoints that r may go to. Give it back by Free.
 func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	c := cycles.Get().(*Cycle)
-	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), KeyIn(r.Tenant, r.Session)
+	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), sessions.KeyIn(r.Tenant, r.Session)
 	c.Health = o.Pool.Health()
 	c.matcher, c.sessions, c.random, c.answers = o.Matcher, o.Sessions, o.Seed, o.Pool.Answers()
 	c.moves = o.Pool.Transfers()

@@ -12,7 +12,7 @@
 //
 // It does not speak any protocol, does no I/O, reads no configuration and
 // starts no goroutine. Sharing sessions between replicas happens through hooks:
-// Sessions.OnBind and Merge.
+// sessions.Table.OnBind and Merge.
 //
 // Invariants: a chosen endpoint is always in the subset that the proxy allows;
 // the book's local part returns to zero when every decision is done; a cycle

@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // flight is one placed request until its end. One allocation holds the
@@ -106,7 +107,7 @@ func (f *flight) settle(c *Cycle) {
 	if f.s.opts.Elsewhere != nil {
 		f.s.opts.Elsewhere.Stayed(f.request)
 	}
-	f.s.opts.Sessions.Bind(Binding{Session: c.Session, Endpoint: f.ep.ID, At: c.Now})
+	f.s.opts.Sessions.Bind(sessions.Binding{Session: c.Session, Endpoint: f.ep.ID, At: c.Now})
 	f.tellChosen()
 	for _, ranking := range c.rankings[:c.ranked] {
 		if i := ranking.Best(); i >= 0 {
@@ -271,7 +272,7 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.serving.Release()
 	f.ep, f.held, f.learns, f.serving = ep, Held{}, lessons{}, &endpoint.Ticket{Fed: f.split()}
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
-	f.s.opts.Sessions.Bind(Binding{Session: KeyIn(f.request.Tenant, f.request.Session), Endpoint: ep.ID, At: now})
+	f.s.opts.Sessions.Bind(sessions.Binding{Session: sessions.KeyIn(f.request.Tenant, f.request.Session), Endpoint: ep.ID, At: now})
 	f.s.blind.watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
 	if f.s.opts.Matcher != nil {
 		f.s.opts.Matcher.Chosen(f.request, ep)

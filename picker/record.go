@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // maxRecorded bounds the candidates of one record: of more, the best by total
@@ -35,7 +36,7 @@ type record struct {
 	target    string
 	kind      request.Kind
 	at        time.Time
-	session   SessionKey
+	session   sessions.Key
 	input     int
 	priority  int
 	prompt    ExplainedPrompt

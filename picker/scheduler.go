@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 var (
@@ -68,7 +69,7 @@ type Options struct {
 	// Blame remembers prompts that fail; nil makes a memory of its own.
 	Blame *health.Prompts
 	// Sessions remembers where sessions went; nil makes a table of its own.
-	Sessions *Sessions
+	Sessions *sessions.Table
 
 	// SampleBodies is the share of responses whose body the scheduler asks
 	// for, to learn first-token times and cached tokens, once an endpoint is
@@ -158,7 +159,7 @@ func New(o Options) (*Scheduler, error) {
 		o.Blame = new(health.Prompts)
 	}
 	if o.Sessions == nil {
-		o.Sessions = NewSessions(0)
+		o.Sessions = sessions.New(0)
 	}
 	if o.SampleBodies == 0 {
 		o.SampleBodies = defaultSample
@@ -207,7 +208,7 @@ func (s *Scheduler) Rewrites() bool { return len(s.rules.Load().Names.Rewrites) 
 func (s *Scheduler) Records() *Records { return s.records }
 
 // Sessions returns the table of session bindings.
-func (s *Scheduler) Sessions() *Sessions { return s.opts.Sessions }
+func (s *Scheduler) Sessions() *sessions.Table { return s.opts.Sessions }
 
 // Choose implements Chooser. r was filled by request.Parse; Choose fills what
 // the configuration and the prompt producer say. It waits, before anything is

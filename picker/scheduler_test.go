@@ -16,6 +16,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // stuckPrompts render for as long as they may.
@@ -241,7 +242,7 @@ func TestMoved(t *testing.T) {
 	if x, y := pool.Book().Local(a, t0), pool.Book().Local(b, t0); x.Requests != 0 || y.Requests != 1 {
 		t.Errorf("book %+v %+v", x, y)
 	}
-	if at, ok := s.opts.Sessions.Lookup(KeyOf("s")); !ok || at != b.ID {
+	if at, ok := s.opts.Sessions.Lookup(sessions.KeyOf("s")); !ok || at != b.ID {
 		t.Errorf("the session is at %v, want %v, which served it", at, b.ID)
 	}
 	d.Done(Outcome{Status: 200, Complete: true})

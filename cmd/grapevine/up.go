@@ -18,6 +18,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/internal/engines"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/server"
@@ -27,7 +28,7 @@ const (
 	upWait = 30 * time.Second      // for Envoy and replica to answer
 	upPoll = 10 * time.Millisecond // between looks
 	upStop = 5 * time.Second       // for Envoy to end
-	upAsk  = 3 * time.Second       // for an engine to say what it serves
+	upAsk  = 3 * time.Second       // for one answer of them
 )
 
 // upFlags are the flags of up.
@@ -80,7 +81,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	found, err := askEngines(ctx, f.engines)
+	found, err := engines.Ask(ctx, f.engines)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	}
 	defer os.RemoveAll(dir)
 	list := filepath.Join(dir, "endpoints.yaml")
-	if err := os.WriteFile(list, endpointsOf(found), 0o600); err != nil {
+	if err := os.WriteFile(list, engines.EndpointsFile(found), 0o600); err != nil {
 		return err
 	}
 	s, err := server.Open(server.Options{
@@ -111,7 +112,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	}()
 	p := envoyconf.Params{Listen: f.listen, Admin: "127.0.0.1:0", ExtProc: []string{s.ExtProcAddr().String()}, Plaintext: true}
 	for _, e := range found {
-		p.Endpoints = append(p.Endpoints, e.address)
+		p.Endpoints = append(p.Endpoints, e.Address)
 	}
 	bootstrap, err := envoyconf.Render(p)
 	if err != nil {
@@ -136,6 +137,15 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 		<-ended //nolint:errcheck // it was asked to end: how it did says nothing
 		return nil
 	}
+}
+
+// tokenizers are the models whose tokenizer files are given or found.
+func (f *upFlags) tokenizers(found []engines.Engine) (list []server.ModelOptions, err error) {
+	all, err := engines.Tokenizers(f.models, found)
+	for _, t := range all {
+		list = append(list, server.ModelOptions{Name: t.Model, Path: t.Folder})
+	}
+	return list, err
 }
 
 // findEnvoy returns the Envoy binary.
@@ -206,23 +216,23 @@ func awaitAnswer(ctx context.Context, url string, ended <-chan error) error {
 }
 
 // report says what was found and where requests go.
-func (f *upFlags) report(out io.Writer, found []foundEngine, models []server.ModelOptions, s *server.Server, took time.Duration) {
+func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.ModelOptions, s *server.Server, took time.Duration) {
 	have := map[string]string{}
 	for _, m := range models {
 		have[m.Name] = m.Path
 	}
 	for _, e := range found {
-		for _, m := range e.models {
+		for _, m := range e.Models {
 			tokenizer := "no tokenizer found: prompts are matched by what was sent where (--model NAME=FOLDER)"
-			if path := have[m.name]; path != "" {
+			if path := have[m.Name]; path != "" {
 				tokenizer = "tokenizer " + path
 			}
-			fmt.Fprintf(out, "engine %s: model %s, %s\n", e.address, m.name, tokenizer)
+			fmt.Fprintf(out, "engine %s: model %s, %s\n", e.Address, m.Name, tokenizer)
 		}
 	}
 	_, port, _ := net.SplitHostPort(f.listen)
 	fmt.Fprintf(out, "ready after %.1fs: http://%s/v1 (status: grapevine status --admin http://%s)\n", took.Seconds(), f.listen, s.AdminAddr())
-	if len(found) > 0 && len(found[0].models) > 0 {
-		fmt.Fprintf(out, "try: curl http://localhost:%s/v1/completions -H 'content-type: application/json' -d '{\"model\":%q,\"prompt\":\"Hello\",\"max_tokens\":16}'\n", port, found[0].models[0].name)
+	if len(found) > 0 && len(found[0].Models) > 0 {
+		fmt.Fprintf(out, "try: curl http://localhost:%s/v1/completions -H 'content-type: application/json' -d '{\"model\":%q,\"prompt\":\"Hello\",\"max_tokens\":16}'\n", port, found[0].Models[0].Name)
 	}
 }

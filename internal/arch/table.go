@@ -79,11 +79,13 @@ var Rows = Table{
 	{"events/order", 2, Product, Pure | Hot},
 	{"indexer", 2, Product, Pure | Locks | Hot},
 	{"indexer/approx", 2, Product, Pure | Locks | Hot},
+	{"internal/engines", 2, Product, 0},
 	{"internal/migrate", 2, Product, 0},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
 	{"picker/endpoint", 2, Product, Hot},
 	{"picker/request", 2, Product, Hot},
+	{"picker/sessions", 2, Product, Pure | Locks | Hot},
 
 	// The product, level 3.
 	{"cluster/federation", 3, Product, Pure | Locks | Hot},

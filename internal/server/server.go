@@ -41,6 +41,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 	"github.com/grapevine-epp/grapevine/picker/served"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // Server is one running replica.
@@ -135,7 +136,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.approx = approx.New(approx.Options{Hasher: s.hasher})
 	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0), Zone: s.o.Zone})
 	s.finder = share.NewFinder(s.pool, s.o.Trust, s.o.Log)
-	sessions := picker.NewSessions(0)
+	sessions := sessions.New(0)
 	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Prompt: prompt.ModelsOptions{
 		Log: s.o.Log, Budget: s.budget, Engine: remote.New(remote.Options{Endpoints: s.renderers}).Render,
 	}}); err != nil {
@@ -205,7 +206,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 }
 
 // openPicker builds what knows which endpoint holds which prefix, and the scheduler.
-func (s *Server) openPicker(sessions *picker.Sessions) (err error) {
+func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 	o := prefix.Options{
 		Index: s.index, Approx: s.approx, Models: s.models, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
 		Read: s.share.State, Streams: s.finder.Streams,

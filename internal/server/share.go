@@ -16,8 +16,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // ClusterOptions say how this replica finds the others and shares with them.
@@ -126,7 +126,7 @@ func (s *Server) openNode(setup *facts.Setup) (err error) {
 
 // openShare registers what this replica shares with its group. Alone, the same parts
 // run and tell nobody.
-func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) (err error) {
+func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err error) {
 	s.setup = facts.NewSetup(facts.SetupOptions{Secret: s.secret(), Models: s.modelsInUse, Log: s.o.Log})
 	if err := s.openNode(s.setup); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (s *Server) openShare(ctx context.Context, sessions *picker.Sessions) (err 
 
 // joinGroup opens the node. In a group, what is booked, learned and decided here is
 // told to the others from then on.
-func (s *Server) joinGroup(ctx context.Context, sessions *picker.Sessions) error {
+func (s *Server) joinGroup(ctx context.Context, sessions *sessions.Table) error {
 	if s.o.Cluster.enabled() { // alone, no request need wake what would tell the others
 		sessions.OnBind(s.hints.Bound)
 		s.blame.OnVerdict(s.hints.Judged)

@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 func load(requests, prefill int64) endpoint.Load {
@@ -60,7 +61,7 @@ func TestSticky(t *testing.T) {
 	if at := f.pick(t, profile(t, "sticky"), r); at != 1 {
 		t.Errorf("first pick %d", at)
 	}
-	f.sessions.Bind(picker.Binding{Session: picker.KeyOf("s"), Endpoint: 2, At: t0})
+	f.sessions.Bind(sessions.Binding{Session: sessions.KeyOf("s"), Endpoint: 2, At: t0})
 	if at := f.pick(t, profile(t, "sticky"), r); at != 2 {
 		t.Errorf("later pick %d", at)
 	}
@@ -75,7 +76,7 @@ func TestUnified(t *testing.T) {
 	f := func(name string, want int, list ...one) {
 		t.Helper()
 		fl := newFleet(list...)
-		fl.sessions.Bind(picker.Binding{Session: picker.KeyOf("s"), Endpoint: 0, At: t0})
+		fl.sessions.Bind(sessions.Binding{Session: sessions.KeyOf("s"), Endpoint: 0, At: t0})
 		if at := fl.pick(t, profile(t, "unified"), r); at != want {
 			t.Errorf("%s: picked %d, want %d", name, at, want)
 		}

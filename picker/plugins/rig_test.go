@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 var t0 = time.Unix(1_700_000_000, 0)
@@ -32,12 +33,12 @@ type one struct {
 type fleet struct {
 	pool     *endpoint.Pool
 	list     []one
-	sessions *picker.Sessions
+	sessions *sessions.Table
 	seed     uint64
 }
 
 func newFleet(list ...one) *fleet {
-	f := &fleet{pool: endpoint.NewPool(endpoint.PoolOptions{}), list: list, sessions: picker.NewSessions(0), seed: 1}
+	f := &fleet{pool: endpoint.NewPool(endpoint.PoolOptions{}), list: list, sessions: sessions.New(0), seed: 1}
 	specs := make([]endpoint.Spec, len(list))
 	for i, e := range list {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)

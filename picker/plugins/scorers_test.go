@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // TestScorers compares with scores computed by hand.
@@ -85,7 +86,7 @@ func TestSessionAffinity(t *testing.T) {
 	if got := f.kept(t, r, "session-affinity-filter", ""); got != "012" {
 		t.Error("unknown session:", got)
 	}
-	f.sessions.Bind(picker.Binding{Session: picker.KeyOf("s"), Endpoint: 2, At: t0})
+	f.sessions.Bind(sessions.Binding{Session: sessions.KeyOf("s"), Endpoint: 2, At: t0})
 	if got := f.scores(t, r, "session-affinity-scorer", ""); !near(got, []float64{0, 0, 1}) {
 		t.Error(got)
 	}
@@ -96,12 +97,12 @@ func TestSessionAffinity(t *testing.T) {
 	if got := f.kept(t, r, "session-affinity-filter", ""); got != "1" {
 		t.Error("token of another picker:", got)
 	}
-	f.sessions.Bind(picker.Binding{Session: picker.KeyOf(r.Session), Endpoint: 2, At: t0})
+	f.sessions.Bind(sessions.Binding{Session: sessions.KeyOf(r.Session), Endpoint: 2, At: t0})
 	if got := f.kept(t, r, "session-affinity-filter", ""); got != "1" {
 		t.Error("a token, and where somebody who shares it went:", got)
 	}
 	r.Session = base64.StdEncoding.EncodeToString([]byte("ns/gone"))
-	f.sessions.Bind(picker.Binding{Session: picker.KeyOf(r.Session), Endpoint: 2, At: t0})
+	f.sessions.Bind(sessions.Binding{Session: sessions.KeyOf(r.Session), Endpoint: 2, At: t0})
 	if got := f.kept(t, r, "session-affinity-filter", ""); got != "012" {
 		t.Error("token of an endpoint that is gone:", got)
 	}

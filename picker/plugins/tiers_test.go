@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 type tiers = [block.NumTiers]int32
@@ -47,7 +48,7 @@ func TestUnifiedWeighsTiers(t *testing.T) {
 		want int
 	}{{tiers{0, 630, 0, 0}, 0}, {tiers{0, 620, 0, 0}, 1}, {tiers{0, 0, 1000, 0}, 1}, {tiers{2, 0, 1000, 0}, 0}} {
 		f := newFleet(one{load: load(1, 9000), tiers: &c.held}, one{}, one{load: load(2, 0)})
-		f.sessions.Bind(picker.Binding{Session: picker.KeyOf("s"), Endpoint: 0, At: t0})
+		f.sessions.Bind(sessions.Binding{Session: sessions.KeyOf("s"), Endpoint: 0, At: t0})
 		if at := f.pick(t, profile(t, "unified"), r); at != c.want {
 			t.Errorf("%v: picked %d, want %d", c.held, at, c.want)
 		}

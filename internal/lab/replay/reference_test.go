@@ -5,6 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // The published policies, written down from their pseudocode once more and as
@@ -12,7 +13,7 @@ import (
 
 type plain struct {
 	choose func(p *plain, c *picker.Cycle) int
-	bound  map[picker.SessionKey]block.EndpointID
+	bound  map[sessions.Key]block.EndpointID
 	turn   int
 }
 
@@ -25,7 +26,7 @@ func (p *plain) Handle(c *picker.Cycle, plan *picker.Plan) error {
 
 func reference(name string, choose func(p *plain, c *picker.Cycle) int) Policy {
 	return Policy{Name: name, Rules: func() (*picker.Rules, error) {
-		return &picker.Rules{Handler: &plain{choose: choose, bound: map[picker.SessionKey]block.EndpointID{}}}, nil
+		return &picker.Rules{Handler: &plain{choose: choose, bound: map[sessions.Key]block.EndpointID{}}}, nil
 	}}
 }
 

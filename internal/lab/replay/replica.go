@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // costEvery is how often replicas tell each other what they learned.
@@ -78,7 +79,7 @@ type message struct {
 	load     endpoint.Load
 	cost     endpoint.Cost
 	keys     blockKeys
-	session  picker.Binding
+	session  sessions.Binding
 	model    string
 	gauges   []flow.Gauge
 }
@@ -90,7 +91,7 @@ type replica struct {
 	sim       *simulation
 	pool      *endpoint.Pool
 	scheduler *picker.Scheduler
-	sessions  *picker.Sessions
+	sessions  *sessions.Table
 	match     *matcher
 	queue     *queue               // nil: requests do not wait
 	endpoints []*endpoint.Endpoint // by station
@@ -104,7 +105,7 @@ type replica struct {
 }
 
 func newReplica(number int, s *simulation) (*replica, error) {
-	r := &replica{number: number, sim: s, sessions: picker.NewSessions(0)}
+	r := &replica{number: number, sim: s, sessions: sessions.New(0)}
 	r.pool = endpoint.NewPool(endpoint.PoolOptions{Now: s.clock, Prior: s.Prior})
 	specs := make([]endpoint.Spec, s.Endpoints)
 	for i := range specs {
@@ -125,7 +126,7 @@ func newReplica(number int, s *simulation) (*replica, error) {
 	r.match = &matcher{replica: r, approx: newApprox(&s.Case)}
 	if s.Replicas > 1 && s.Share >= 0 {
 		r.pool.Book().OnChange(r.bookChanged)
-		r.sessions.OnBind(func(b picker.Binding) { r.say(message{kind: saidSession, session: b}) })
+		r.sessions.OnBind(func(b sessions.Binding) { r.say(message{kind: saidSession, session: b}) })
 	}
 	rules, err := s.Policy.Rules()
 	if err != nil {

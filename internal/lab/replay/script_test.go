@@ -13,12 +13,13 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // stage is a scripted fleet: endpoints e0, e1, … with requests in flight.
 type stage struct {
 	pool     *endpoint.Pool
-	sessions *picker.Sessions
+	sessions *sessions.Table
 	held     []int32
 	rules    map[string]*picker.Rules
 }
@@ -37,7 +38,7 @@ func (s *stage) Chosen(*request.Request, *endpoint.Endpoint) {}
 func (s *stage) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
 
 func newStage(n int) *stage {
-	s := &stage{pool: endpoint.NewPool(endpoint.PoolOptions{}), sessions: picker.NewSessions(0), held: make([]int32, n), rules: map[string]*picker.Rules{}}
+	s := &stage{pool: endpoint.NewPool(endpoint.PoolOptions{}), sessions: sessions.New(0), held: make([]int32, n), rules: map[string]*picker.Rules{}}
 	var specs []endpoint.Spec
 	for i := range n {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)
@@ -109,7 +110,7 @@ func TestScriptedFleets(t *testing.T) {
 			var at int
 			d.ScanArgs(t, "session", &session)
 			d.ScanArgs(t, "to", &at)
-			s.sessions.Bind(picker.Binding{Session: picker.KeyOf(session), Endpoint: s.pool.Snapshot().Endpoints[at].ID, At: epoch})
+			s.sessions.Bind(sessions.Binding{Session: sessions.KeyOf(session), Endpoint: s.pool.Snapshot().Endpoints[at].ID, At: epoch})
 			return ""
 		case "pick":
 			var session string

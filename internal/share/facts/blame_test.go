@@ -7,9 +7,9 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // judges are replicas that tell each other of prompts. Their pools came to be in
@@ -54,7 +54,7 @@ func newJudges(t *testing.T, n int) *judges {
 			}
 		}}
 		h := NewHints(HintOptions{
-			Group: group, Pool: pool, Sessions: picker.NewSessions(0), Blame: blame,
+			Group: group, Pool: pool, Sessions: sessions.New(0), Blame: blame,
 			Record: func(block.EndpointID, []block.Key, int64) {}, Now: func() time.Time { return j.now },
 		})
 		blame.OnVerdict(h.Judged)

@@ -10,16 +10,16 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/varint"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
 // HintOptions build Hints. All fields but Registry are required.
 type HintOptions struct {
 	Group    Group
 	Pool     *endpoint.Pool
-	Sessions *picker.Sessions
+	Sessions *sessions.Table
 	Blame    *health.Prompts
 	// Record enters the chunks of a prompt that another replica sent to ep.
 	Record   func(ep block.EndpointID, keys []block.Key, at int64)
@@ -134,7 +134,7 @@ func (s chunkSink) Deliver(_ string, _ uint64, payload []byte) error {
 }
 
 // Bound tells the others where a session went.
-func (h *Hints) Bound(b picker.Binding) {
+func (h *Hints) Bound(b sessions.Binding) {
 	address := h.address(int(b.Endpoint))
 	if address == "" {
 		return
@@ -147,13 +147,13 @@ func (h *Hints) Bound(b picker.Binding) {
 // Deliver implements cluster.FeedSink.
 func (s sessionSink) Deliver(_ string, _ uint64, payload []byte) error {
 	c := varint.Reader{B: payload}
-	key := picker.SessionKey(c.Fixed64())
+	key := sessions.Key(c.Fixed64())
 	age, address := readAge(&c), readText(&c, maxAddress)
 	if c.Err != nil {
 		return errWire
 	}
 	if ep := s.o.Pool.Snapshot().Lookup(address); ep != nil {
-		s.o.Sessions.Merge(picker.Binding{Session: key, Endpoint: ep.ID, At: s.o.Now().Add(-age)})
+		s.o.Sessions.Merge(sessions.Binding{Session: key, Endpoint: ep.ID, At: s.o.Now().Add(-age)})
 	}
 	return nil
 }

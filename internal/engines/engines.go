@@ -1,4 +1,4 @@
-package main
+package engines
 
 import (
 	"context"
@@ -18,72 +18,80 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
-	"github.com/grapevine-epp/grapevine/internal/server"
 )
 
-// foundEngine is an engine and what it says of itself.
-type foundEngine struct {
-	address string // ip:port
-	models  []foundModel
+// Engine is an engine and what it says of itself.
+type Engine struct {
+	Address string // ip:port
+	Models  []Model
 }
 
-// foundModel is one model of an engine; root is where its weights come from: a
-// folder, or the name of a repository.
-type foundModel struct{ name, root, parent string }
+// Model is one model of an engine.
+type Model struct {
+	Name   string
+	Root   string // where its weights come from: a folder, or the name of a repository
+	Parent string // of an adapter: the model it belongs to
+}
+
+// Tokenizer is a model and the folder of its tokenizer files.
+type Tokenizer struct{ Model, Folder string }
+
+// askTime is for how long an engine is waited for.
+const askTime = 3 * time.Second
 
 // maxModelList bounds what is read of an engine's list of models.
 const maxModelList = 4 << 20
 
-// askEngines asks all engines at the same time which models they serve.
-func askEngines(ctx context.Context, urls []string) ([]foundEngine, error) {
-	found, errs := make([]foundEngine, len(urls)), make([]error, len(urls))
+// Ask asks all engines at the same time which models they serve.
+func Ask(ctx context.Context, urls []string) ([]Engine, error) {
+	found, errs := make([]Engine, len(urls)), make([]error, len(urls))
 	var wg sync.WaitGroup
 	for i, u := range urls {
-		wg.Go(func() { found[i], errs[i] = askEngine(ctx, u) })
+		wg.Go(func() { found[i], errs[i] = ask(ctx, u) })
 	}
 	wg.Wait()
 	seen := map[string]bool{}
 	for i, e := range found {
-		if e.address != "" && seen[e.address] {
-			errs[i] = errors.Join(errs[i], cli.UsageError{Err: fmt.Errorf("--engine %s is given twice", e.address)})
+		if e.Address != "" && seen[e.Address] {
+			errs[i] = errors.Join(errs[i], cli.UsageError{Err: fmt.Errorf("--engine %s is given twice", e.Address)})
 		}
-		seen[e.address] = true
+		seen[e.Address] = true
 	}
 	return found, errors.Join(errs...)
 }
 
-func askEngine(ctx context.Context, raw string) (foundEngine, error) {
+func ask(ctx context.Context, raw string) (Engine, error) {
 	if !strings.Contains(raw, "://") {
 		raw = "http://" + raw
 	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" || u.Host == "" {
-		return foundEngine{}, cli.UsageError{Err: fmt.Errorf("--engine %q: want http://HOST:PORT", raw)}
+		return Engine{}, cli.UsageError{Err: fmt.Errorf("--engine %q: want http://HOST:PORT", raw)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, upAsk)
+	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	address, err := resolve(ctx, u)
 	if err != nil {
-		return foundEngine{}, fmt.Errorf("engine %s: %w", raw, err)
+		return Engine{}, fmt.Errorf("engine %s: %w", raw, err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/models", nil)
 	if err != nil {
-		return foundEngine{}, err
+		return Engine{}, err
 	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
-		return foundEngine{}, fmt.Errorf("engine %s does not answer: %w", raw, err)
+		return Engine{}, fmt.Errorf("engine %s does not answer: %w", raw, err)
 	}
 	defer resp.Body.Close()
 	var list struct {
 		Data []struct{ ID, Root, Parent string }
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxModelList)).Decode(&list); err != nil || resp.StatusCode != http.StatusOK || len(list.Data) == 0 {
-		return foundEngine{}, fmt.Errorf("engine %s: /v1/models is no list of models (%s)", raw, resp.Status)
+		return Engine{}, fmt.Errorf("engine %s: /v1/models is no list of models (%s)", raw, resp.Status)
 	}
-	e := foundEngine{address: address}
+	e := Engine{Address: address}
 	for _, m := range list.Data {
-		e.models = append(e.models, foundModel{m.ID, m.Root, m.Parent})
+		e.Models = append(e.Models, Model{m.ID, m.Root, m.Parent})
 	}
 	return e, nil
 }
@@ -107,8 +115,8 @@ func resolve(ctx context.Context, u *url.URL) (string, error) {
 	return net.JoinHostPort(addrs[0].String(), port), nil
 }
 
-// endpointsOf is the endpoints file for them. JSON is YAML.
-func endpointsOf(found []foundEngine) []byte {
+// EndpointsFile returns the endpoints file for them. JSON is YAML.
+func EndpointsFile(found []Engine) []byte {
 	type entry struct {
 		Name    string   `json:"name"`
 		Address string   `json:"address"`
@@ -119,11 +127,11 @@ func endpointsOf(found []foundEngine) []byte {
 		Endpoints []entry `json:"endpoints"`
 	}
 	for i, e := range found {
-		host, port, _ := net.SplitHostPort(e.address)
+		host, port, _ := net.SplitHostPort(e.Address)
 		one := entry{Name: fmt.Sprint("engine-", i+1), Address: host, Port: port}
-		for _, m := range e.models {
-			if m.parent == "" { // adapters are listed by the engine itself
-				one.Model = append(one.Model, m.name)
+		for _, m := range e.Models {
+			if m.Parent == "" { // adapters are listed by the engine itself
+				one.Model = append(one.Model, m.Name)
 			}
 		}
 		file.Endpoints = append(file.Endpoints, one)
@@ -135,25 +143,26 @@ func endpointsOf(found []foundEngine) []byte {
 	return out
 }
 
-// tokenizers are the models whose tokenizer files are given or found.
-func (f *upFlags) tokenizers(found []foundEngine) (list []server.ModelOptions, err error) {
+// Tokenizers returns the models whose tokenizer files are given, as NAME=FOLDER, or found on
+// this machine.
+func Tokenizers(flags []string, found []Engine) (list []Tokenizer, err error) {
 	given := map[string]bool{}
-	for _, m := range f.models {
+	for _, m := range flags {
 		name, path, ok := strings.Cut(m, "=")
 		if !ok || name == "" || path == "" {
 			return nil, cli.UsageError{Err: fmt.Errorf("--model %q: want NAME=FOLDER", m)}
 		}
 		given[name] = true
-		list = append(list, server.ModelOptions{Name: name, Path: path})
+		list = append(list, Tokenizer{name, path})
 	}
 	for _, e := range found {
-		for _, m := range e.models {
-			if given[m.name] || m.parent != "" {
+		for _, m := range e.Models {
+			if given[m.Name] || m.Parent != "" {
 				continue
 			}
-			given[m.name] = true
-			if path := tokenizerOf(m.root, m.name); path != "" {
-				list = append(list, server.ModelOptions{Name: m.name, Path: path})
+			given[m.Name] = true
+			if path := tokenizerOf(m.Root, m.Name); path != "" {
+				list = append(list, Tokenizer{m.Name, path})
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package picker
+package sessions
 
 import (
 	"math/bits"
@@ -7,40 +7,40 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// sessionTable is a hash table of sessions by open addressing, 16 bytes a slot and
+// slots is a hash table of sessions by open addressing, 16 bytes a slot and
 // without pointers: at three fifths to three quarters full, some 24 bytes a session. Nothing is
 // ever removed from it but by clear.
-type sessionTable struct {
-	slots []sessionSlot
+type slots struct {
+	slots []slot
 	n     int
 }
 
-type sessionSlot struct {
-	key SessionKey // 0: free
+type slot struct {
+	key Key // 0: free
 	id  block.EndpointID
-	at  sessionTime
+	at  stamp
 }
 
-// sessionTime is when a binding was made, in units of 2^24 ns (17 ms), which wrap
+// stamp is when a binding was made, in units of 2^24 ns (17 ms), which wrap
 // after 834 days: of two times less than half of that apart the later is known. A
 // session that comes back after longer than that may be taken for older than it was.
-type sessionTime uint32
+type stamp uint32
 
-func sessionTimeOf(t time.Time) sessionTime { return sessionTime(t.UnixNano() >> 24) }
+func stampOf(t time.Time) stamp { return stamp(t.UnixNano() >> 24) }
 
-func (a sessionTime) after(b sessionTime) bool { return int32(a-b) > 0 }
+func (a stamp) after(b stamp) bool { return int32(a-b) > 0 }
 
-const minSessionSlots = 16
+const minSlots = 16
 
 // home is where the search for a key begins. The top bits of a key choose its
 // shard, so the ones below them count.
-func (t *sessionTable) home(k SessionKey) int {
+func (t *slots) home(k Key) int {
 	hi, _ := bits.Mul64(uint64(k)<<4, uint64(len(t.slots)))
 	return int(hi)
 }
 
 // find returns the slot of k, or the free one where it belongs; nil in an empty table.
-func (t *sessionTable) find(k SessionKey) *sessionSlot {
+func (t *slots) find(k Key) *slot {
 	if len(t.slots) == 0 {
 		return nil
 	}
@@ -55,23 +55,23 @@ func (t *sessionTable) find(k SessionKey) *sessionSlot {
 }
 
 // get returns what is known of k.
-func (t *sessionTable) get(k SessionKey) (sessionSlot, bool) {
+func (t *slots) get(k Key) (slot, bool) {
 	if s := t.find(k); s != nil && s.key == k {
 		return *s, true
 	}
-	return sessionSlot{}, false
+	return slot{}, false
 }
 
 // put enters a session, or replaces it. It grows by a quarter when three quarters
 // are taken.
-func (t *sessionTable) put(e sessionSlot) {
+func (t *slots) put(e slot) {
 	if s := t.find(e.key); s != nil && s.key == e.key {
 		*s = e
 		return
 	}
 	if 4*(t.n+1) > 3*len(t.slots) {
 		old := t.slots
-		t.slots = make([]sessionSlot, max(minSessionSlots, len(old)+len(old)/4))
+		t.slots = make([]slot, max(minSlots, len(old)+len(old)/4))
 		for _, s := range old {
 			if s.key != 0 {
 				*t.find(s.key) = s
@@ -83,7 +83,7 @@ func (t *sessionTable) put(e sessionSlot) {
 }
 
 // clear forgets all sessions and keeps the memory for the next ones.
-func (t *sessionTable) clear() {
+func (t *slots) clear() {
 	clear(t.slots)
 	t.n = 0
 }

@@ -1,4 +1,4 @@
-package picker
+package sessions
 
 import (
 	"sync"
@@ -10,20 +10,20 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
-// SessionKey names a session without keeping its text.
-type SessionKey uint64
+// Key names a session without keeping its text.
+type Key uint64
 
 // KeyOf returns the key of a session name, 0 for "".
-func KeyOf(session string) SessionKey {
+func KeyOf(session string) Key {
 	if session == "" {
 		return 0
 	}
-	return SessionKey(xxhash.Sum64String(session) | 1)
+	return Key(xxhash.Sum64String(session) | 1)
 }
 
 // KeyIn returns the key of a tenant's session, 0 for the session "". What one
 // tenant calls a session is none of another's.
-func KeyIn(tenant, session string) SessionKey {
+func KeyIn(tenant, session string) Key {
 	if tenant == "" || session == "" {
 		return KeyOf(session)
 	}
@@ -32,50 +32,50 @@ func KeyIn(tenant, session string) SessionKey {
 	_, _ = d.WriteString(tenant)
 	_, _ = d.WriteString("\x00")
 	_, _ = d.WriteString(session)
-	return SessionKey(d.Sum64() | 1)
+	return Key(d.Sum64() | 1)
 }
 
 const (
-	sessionShards = 16
-	// DefaultSessions is how many sessions a table remembers at least.
-	DefaultSessions = 1 << 17
+	numShards = 16
+	// DefaultSize is how many sessions a table remembers at least.
+	DefaultSize = 1 << 17
 )
 
-// Sessions remembers where each session's last request went. It is bounded:
+// Table remembers where each session's last request went. It is bounded:
 // when full, the half that has not been used for longest goes. A session takes some
 // 24 bytes, and all of them 6 MB at most by default. It is safe for concurrent use.
-type Sessions struct {
+type Table struct {
 	half   int
 	hook   atomic.Pointer[func(Binding)]
-	shards [sessionShards]sessionShard
+	shards [numShards]shard
 }
 
 // Binding is one session's endpoint.
 type Binding struct {
-	Session  SessionKey
+	Session  Key
 	Endpoint block.EndpointID
 	At       time.Time // the later one wins; of two within 17 ms the one that comes last
 }
 
-type sessionShard struct {
+type shard struct {
 	mu         sync.Mutex
-	young, old sessionTable
+	young, old slots
 }
 
-// NewSessions returns a table for size sessions; 0 means DefaultSessions.
-func NewSessions(size int) *Sessions {
+// New returns a table for size sessions; 0 means DefaultSize.
+func New(size int) *Table {
 	if size <= 0 {
-		size = DefaultSessions
+		size = DefaultSize
 	}
-	return &Sessions{half: max(size/sessionShards, 1)}
+	return &Table{half: max(size/numShards, 1)}
 }
 
 // OnBind sets what is called after every binding made by Bind, on the caller's
 // goroutine. Bindings that Merge brings do not call it.
-func (s *Sessions) OnBind(f func(Binding)) { s.hook.Store(&f) }
+func (s *Table) OnBind(f func(Binding)) { s.hook.Store(&f) }
 
 // Bind notes that a session's request goes to an endpoint.
-func (s *Sessions) Bind(b Binding) {
+func (s *Table) Bind(b Binding) {
 	s.Merge(b)
 	if f := s.hook.Load(); f != nil && *f != nil && b.Session != 0 {
 		(*f)(b)
@@ -84,11 +84,11 @@ func (s *Sessions) Bind(b Binding) {
 
 // Merge takes a binding from another replica. An older one than ours changes
 // nothing.
-func (s *Sessions) Merge(b Binding) {
+func (s *Table) Merge(b Binding) {
 	if b.Session == 0 {
 		return
 	}
-	at := sessionTimeOf(b.At)
+	at := stampOf(b.At)
 	sh := s.shard(b.Session)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -99,11 +99,11 @@ func (s *Sessions) Merge(b Binding) {
 		sh.old, sh.young = sh.young, sh.old
 		sh.young.clear()
 	}
-	sh.young.put(sessionSlot{b.Session, b.Endpoint, at})
+	sh.young.put(slot{b.Session, b.Endpoint, at})
 }
 
 // Lookup returns the endpoint of a session's last request.
-func (s *Sessions) Lookup(k SessionKey) (block.EndpointID, bool) {
+func (s *Table) Lookup(k Key) (block.EndpointID, bool) {
 	if k == 0 {
 		return 0, false
 	}
@@ -114,9 +114,9 @@ func (s *Sessions) Lookup(k SessionKey) (block.EndpointID, bool) {
 	return b.id, ok
 }
 
-func (s *Sessions) shard(k SessionKey) *sessionShard { return &s.shards[k>>60%sessionShards] }
+func (s *Table) shard(k Key) *shard { return &s.shards[k>>60%numShards] }
 
-func (sh *sessionShard) get(k SessionKey) (sessionSlot, bool) {
+func (sh *shard) get(k Key) (slot, bool) {
 	if b, ok := sh.young.get(k); ok {
 		return b, true
 	}

@@ -1,4 +1,4 @@
-package picker
+package sessions
 
 import (
 	"fmt"
@@ -11,8 +11,10 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
+var t0 = time.Unix(1_700_000_000, 0)
+
 func TestSessions(t *testing.T) {
-	s := NewSessions(64)
+	s := New(64)
 	told := 0
 	s.OnBind(func(Binding) { told++ })
 	a := KeyOf("a")
@@ -41,7 +43,7 @@ func TestSessions(t *testing.T) {
 // TestSessionsBounded holds that the table forgets the oldest and no more than
 // it must.
 func TestSessionsBounded(t *testing.T) {
-	s := NewSessions(1600)
+	s := New(1600)
 	for i := range 100_000 {
 		s.Bind(Binding{KeyOf(fmt.Sprint(i)), 1, t0})
 	}
@@ -61,8 +63,8 @@ func TestSessionsBounded(t *testing.T) {
 
 // Full, the table takes what it says, whatever comes and goes.
 func TestSessionsMemory(t *testing.T) {
-	s := NewSessions(0)
-	for i := range 5 * DefaultSessions {
+	s := New(0)
+	for i := range 5 * DefaultSize {
 		s.Merge(Binding{KeyOf(fmt.Sprint(i)), 1, t0})
 	}
 	slots, kept := 0, 0
@@ -70,7 +72,7 @@ func TestSessionsMemory(t *testing.T) {
 		slots += len(s.shards[i].young.slots) + len(s.shards[i].old.slots)
 		kept += s.shards[i].young.n + s.shards[i].old.n
 	}
-	if bytes := 16 * slots; unsafe.Sizeof(sessionSlot{}) != 16 || kept < DefaultSessions || bytes > 6_500_000 {
+	if bytes := 16 * slots; unsafe.Sizeof(slot{}) != 16 || kept < DefaultSize || bytes > 6_500_000 {
 		t.Errorf("%d sessions in %d bytes", kept, bytes)
 	}
 }
@@ -78,13 +80,13 @@ func TestSessionsMemory(t *testing.T) {
 // A table holds what a map would.
 func TestSessionTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var table sessionTable
-		want := map[SessionKey]sessionSlot{}
-		key := rapid.Custom(func(t *rapid.T) SessionKey {
-			return SessionKey(rapid.SampledFrom([]uint64{1, 1 << 59, 0xfff << 50, rapid.Uint64().Draw(t, "any")}).Draw(t, "base")+rapid.Uint64Range(0, 40).Draw(t, "near")) | 1
+		var table slots
+		want := map[Key]slot{}
+		key := rapid.Custom(func(t *rapid.T) Key {
+			return Key(rapid.SampledFrom([]uint64{1, 1 << 59, 0xfff << 50, rapid.Uint64().Draw(t, "any")}).Draw(t, "base")+rapid.Uint64Range(0, 40).Draw(t, "near")) | 1
 		})
 		for range rapid.IntRange(0, 300).Draw(t, "steps") {
-			e := sessionSlot{key.Draw(t, "key"), block.EndpointID(rapid.Uint32().Draw(t, "id")), sessionTime(rapid.Uint32().Draw(t, "at"))}
+			e := slot{key.Draw(t, "key"), block.EndpointID(rapid.Uint32().Draw(t, "id")), stamp(rapid.Uint32().Draw(t, "at"))}
 			if rapid.IntRange(0, 200).Draw(t, "clear") == 0 {
 				table.clear()
 				clear(want)
@@ -109,7 +111,7 @@ func TestSessionTable(t *testing.T) {
 func TestSessionTimeWraps(t *testing.T) {
 	for _, at := range []int64{0, 1 << 56, 1<<56 - 1<<24, 1<<56 + 1<<55} {
 		a, b := time.Unix(0, at), time.Unix(0, at).Add(400*24*time.Hour)
-		if !sessionTimeOf(b).after(sessionTimeOf(a)) || sessionTimeOf(a).after(sessionTimeOf(b)) || sessionTimeOf(a).after(sessionTimeOf(a)) {
+		if !stampOf(b).after(stampOf(a)) || stampOf(a).after(stampOf(b)) || stampOf(a).after(stampOf(a)) {
 			t.Errorf("order of %v and 400 days later is lost", a)
 		}
 	}
@@ -118,7 +120,7 @@ func TestSessionTimeWraps(t *testing.T) {
 // A session that was away for weeks goes where its next request goes.
 func TestSessionComesBack(t *testing.T) {
 	for _, days := range []int{1, 30, 90, 365} {
-		s := NewSessions(0)
+		s := New(0)
 		s.Bind(Binding{KeyOf("a"), 3, t0})
 		s.Bind(Binding{KeyOf("a"), 4, t0.AddDate(0, 0, days)})
 		if id, _ := s.Lookup(KeyOf("a")); id != 4 {
