@@ -43,7 +43,7 @@ type Cycle struct {
 	Request *request.Request
 	Pool    *endpoint.Snapshot
 	Health  *health.Snapshot // nil while nobody tells
-	Session sessions.Key       // 0 when the request has none
+	Session sessions.Key     // 0 when the request has none
 	// Peer is the endpoint that a profile handler has chosen before for
 	// another part of the same request; nil for the first.
 	Peer *endpoint.Endpoint

@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -240,24 +241,10 @@ func (f *flight) endFar(now time.Time, cause health.Cause, full, complete bool) 
 	f.s.opts.Elsewhere.Ended(f.ep, e)
 }
 
-// ExplainedCluster is what one cluster's price was made of, or why it was no candidate.
-type ExplainedCluster struct {
-	Cluster   string        `json:"cluster"`
-	Gateway   string        `json:"gateway,omitempty"`
-	Result    string        `json:"result"`
-	Price     float64       `json:"price_ms,omitempty"`
-	RoundTrip float64       `json:"round_trip_ms,omitempty"`
-	Egress    float64       `json:"egress_ms,omitempty"`
-	Late      float64       `json:"late_ms,omitempty"`
-	Held      int           `json:"held_tokens,omitempty"`
-	Age       float64       `json:"age_ms,omitempty"`
-	Predicted ExplainedTime `json:"predicted"`
-}
-
-func explainClusters(terms []FarTerms) (out []ExplainedCluster) {
+func explainClusters(terms []FarTerms) (out []explained.Cluster) {
 	for i := range terms {
 		t := &terms[i]
-		out = append(out, ExplainedCluster{
+		out = append(out, explained.Cluster{
 			Cluster: t.Cluster, Gateway: t.Gateway, Result: t.Why.String(), Price: millis(t.Price()), RoundTrip: millis(t.RoundTrip),
 			Egress: millis(t.Egress), Late: millis(t.Late), Held: t.Held, Age: millis(t.Age.Seconds()), Predicted: explainTime(t.Prediction),
 		})

@@ -3,23 +3,12 @@ package picker
 import (
 	"slices"
 
+	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// ExplainedHealth is an endpoint that was not healthy at the decision.
-type ExplainedHealth struct {
-	Endpoint string  `json:"endpoint"`
-	State    string  `json:"state"`
-	Since    float64 `json:"since_s"` // before the decision
-	Evidence string  `json:"evidence"`
-	BackBy   string  `json:"back_by,omitempty"`
-	// Used says that it could be chosen nevertheless: by lot, while it returns, or
-	// because most of the pool looks sick.
-	Used bool `json:"used"`
-}
-
 // explainHealth lists the endpoints that were not healthy at the decision.
-func (rec *record) explainHealth() (out []ExplainedHealth) {
+func (rec *record) explainHealth() (out []explained.Health) {
 	if rec.pool == nil || rec.health == nil {
 		return nil
 	}
@@ -29,7 +18,10 @@ func (rec *record) explainHealth() (out []ExplainedHealth) {
 			continue
 		}
 		used := slices.ContainsFunc(rec.rows, func(row recordRow) bool { return row.view.Endpoint == ep })
-		out = append(out, ExplainedHealth{ep.Address, v.State.String(), rec.at.Sub(v.Since).Seconds(), v.Evidence(), v.Remedy(), used})
+		out = append(out, explained.Health{
+			Endpoint: ep.Address, State: v.State.String(), Since: rec.at.Sub(v.Since).Seconds(), Evidence: v.Evidence(),
+			BackBy: v.Remedy(), Used: used,
+		})
 	}
 	return out
 }

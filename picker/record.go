@@ -7,6 +7,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
@@ -39,7 +40,7 @@ type record struct {
 	session   sessions.Key
 	input     int
 	priority  int
-	prompt    ExplainedPrompt
+	prompt    explained.Prompt
 	stream    bool
 	plan      []int32
 	headers   []HeaderSet

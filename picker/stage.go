@@ -1,6 +1,9 @@
 package picker
 
-import "github.com/grapevine-epp/grapevine/picker/endpoint"
+import (
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/explained"
+)
 
 // StageKind is a part of a request's work that another endpoint than the one
 // that serves can do.
@@ -83,22 +86,10 @@ func (p *Plan) leader() *Part {
 	return nil
 }
 
-// ExplainedStage is what was decided about one stage.
-type ExplainedStage struct {
-	Stage   string `json:"stage"`
-	Outcome string `json:"outcome"`
-	// Endpoint is the first choice for the stage, "" when there is none.
-	Endpoint string `json:"endpoint,omitempty"`
-	Missing  int    `json:"missing_tokens"` // prompt tokens that the endpoint that serves does not hold
-	// Whole and Split are the prices that were compared, in milliseconds.
-	Whole float64 `json:"whole_ms,omitempty"`
-	Split float64 `json:"split_ms,omitempty"`
-}
-
-func (rec *record) explainStages() []ExplainedStage {
-	var out []ExplainedStage
+func (rec *record) explainStages() []explained.Stage {
+	var out []explained.Stage
 	for _, s := range rec.stages {
-		e := ExplainedStage{Stage: s.Kind.String(), Outcome: s.Outcome.String(), Missing: s.Missing, Whole: millis(s.Whole), Split: millis(s.Split)}
+		e := explained.Stage{Stage: s.Kind.String(), Outcome: s.Outcome.String(), Missing: s.Missing, Whole: millis(s.Whole), Split: millis(s.Split)}
 		if s.Chosen >= 0 {
 			e.Endpoint = rec.address(s.Chosen)
 		}

@@ -68,6 +68,7 @@ var Rows = Table{
 	{"internal/strict", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
 	{"pd/handover", 1, Product, 0},
+	{"picker/explained", 1, Product, Pure},
 	{"picker/endpoint/fit", 1, Product, Pure | Locks | Hot},
 	{"picker/flow", 1, Product, Pure | Hot},
 	{"picker/health", 1, Product, Pure | Locks | Hot},

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/explained"
 )
 
 func candidateColumns(e *Decision) []column {
@@ -55,7 +55,7 @@ func knownText(e *Decision, address string) string {
 
 // heldText lists the matched tokens by tier, best tier first, and what they
 // count for where tiers are weighed.
-func heldText(c *picker.ExplainedCandidate) string {
+func heldText(c *explained.Candidate) string {
 	var parts []string
 	sum := 0
 	for t := range block.NumTiers {
@@ -95,7 +95,7 @@ func predictionColumns(e *Decision) []column {
 	return []column{endpoint, first, wait, own, base, others}
 }
 
-func profileColumns(p *picker.ExplainedProfile) []column {
+func profileColumns(p *explained.Profile) []column {
 	endpoint, verdict, total := column{head: "ENDPOINT", left: true}, column{head: "VERDICT", left: true}, column{head: "TOTAL"}
 	var scores []column
 	for i := range p.Rows {
@@ -127,7 +127,7 @@ func profileColumns(p *picker.ExplainedProfile) []column {
 
 func blank(n int) []string { return make([]string, n) }
 
-func verdictOf(p *picker.ExplainedProfile, r *picker.ExplainedRow) string {
+func verdictOf(p *explained.Profile, r *explained.Row) string {
 	if r.Dropped != "" {
 		return "out: " + r.Dropped
 	}

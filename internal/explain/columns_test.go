@@ -3,13 +3,13 @@ package explain
 import (
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/explained"
 )
 
 func TestHeldText(t *testing.T) {
 	f := func(want string, held float64, matched map[string]int) {
 		t.Helper()
-		if got := heldText(&picker.ExplainedCandidate{Matched: matched, Held: held}); got != want {
+		if got := heldText(&explained.Candidate{Matched: matched, Held: held}); got != want {
 			t.Errorf("%v: %q, want %q", matched, got, want)
 		}
 	}

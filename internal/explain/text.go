@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/explained"
 )
 
 // Decision is one decision, with what has to be said about how it was made.
 type Decision struct {
-	picker.Explanation
+	explained.Explanation
 	// Knowledge is how far each endpoint's cache is known; see knowledge.State.
 	Knowledge map[string]string `json:"knowledge"`
 	// AgeMS is how far that may be behind.
@@ -97,7 +97,7 @@ func writeDecision(w io.Writer, e *Decision) {
 }
 
 // healthText says how an endpoint that was not healthy stood at the decision.
-func healthText(h *picker.ExplainedHealth) string {
+func healthText(h *explained.Health) string {
 	s := fmt.Sprintf("%s was %s for %.1f s: %s", h.Endpoint, h.State, h.Since, h.Evidence)
 	if h.BackBy != "" {
 		s += " · back by " + h.BackBy
@@ -109,7 +109,7 @@ func healthText(h *picker.ExplainedHealth) string {
 }
 
 // stageText says what was decided about a stage, and why.
-func stageText(e *Decision, s picker.ExplainedStage) string {
+func stageText(e *Decision, s explained.Stage) string {
 	switch s.Endpoint {
 	case "":
 		return fmt.Sprintf("at the choice itself: %s · %d prompt tokens are not held there", s.Outcome, s.Missing)
@@ -148,7 +148,7 @@ func matchedAs(e *Decision) string {
 	return ""
 }
 
-func outcome(o *picker.ExplainedOutcome) string {
+func outcome(o *explained.Outcome) string {
 	s := fmt.Sprintf("status %d from %s", o.Status, o.Served)
 	if o.TTFT > 0 {
 		s += fmt.Sprintf(" · first token after %.1f ms", o.TTFT)

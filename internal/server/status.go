@@ -15,9 +15,9 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
@@ -295,9 +295,9 @@ func (s *Server) decisions(id string, n int) any {
 	}
 	e, ok := s.scheduler.Records().Explain(id)
 	if !ok {
-		return []picker.Explanation{}
+		return []explained.Explanation{}
 	}
-	return []picker.Explanation{e}
+	return []explained.Explanation{e}
 }
 
 // collector exports what is known of endpoints and the size of the index.

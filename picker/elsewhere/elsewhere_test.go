@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/plugins/predicted"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -215,7 +216,7 @@ func TestSpill(t *testing.T) {
 		t.Errorf("token %q: %+v, %v", token, hop, err)
 	}
 	e := w.s.Records().Last(1)[0]
-	var here, there picker.ExplainedCluster
+	var here, there explained.Cluster
 	for _, c := range e.Clusters {
 		if c.Cluster == "a" {
 			here = c
