@@ -158,6 +158,7 @@ var Rows = Table{
 
 	// The laboratory, level 2.
 	{"internal/lab/answer", 2, Lab, 0},
+	{"internal/lab/sim/page", 2, Lab, 0},
 	{"internal/lab/kvstream", 2, Lab, 0},
 
 	// The laboratory, level 3.

@@ -141,7 +141,7 @@ func (e *Engine) Stats() []RankStats {
 
 func (st *incarnation) stats() (ranks []RankStats) {
 	for i, c := range st.cores {
-		s := RankStats{Engine: c.meter.snapshot().stats}
+		s := RankStats{Engine: c.meter.Stats()}
 		if i < len(st.pubs) {
 			s.Events = st.pubs[i].Stats()
 		}

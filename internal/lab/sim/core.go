@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
 // core drives one engine.Engine against real time. One goroutine owns the
@@ -16,7 +17,7 @@ type core struct {
 	eng    *engine.Engine
 	pub    *kvstream.Publisher // nil: no events
 	format kvstream.Format
-	meter  *meter
+	meter  *page.Meter
 	every  int // tokens between two notices to a job
 
 	mu     sync.Mutex
@@ -53,7 +54,7 @@ func newCore(rank int, o *Options, pub *kvstream.Publisher, names func(uint32) s
 	}
 	c := &core{
 		rank: rank, eng: eng, pub: pub, every: max(1, o.StreamInterval),
-		meter: newMeter(eng.Config()), pace: pace{speed: o.Speed, slow: 1},
+		meter: page.NewMeter(eng.Config(), names), pace: pace{speed: o.Speed, slow: 1},
 		wake: make(chan struct{}, 1), done: make(chan struct{}), jobs: map[uint64]*job{},
 		leases: map[string]*lease{}, pd: o.PD,
 	}
@@ -63,8 +64,7 @@ func newCore(rank int, o *Options, pub *kvstream.Publisher, names func(uint32) s
 	if o.Events != nil {
 		c.format = o.Events.Format
 	}
-	c.meter.names = names
-	c.meter.gauges(eng.Stats())
+	c.meter.Gauges(eng.Stats())
 	go c.run()
 	return c, nil
 }
@@ -145,7 +145,7 @@ func (c *core) abort(j *job) {
 	}
 	c.post(func() {
 		if c.jobs[j.req.ID] == j && c.eng.Abort(j.req.ID) {
-			c.meter.ended(reasonAbort)
+			c.meter.Ended(page.ReasonAbort)
 			c.finish(j, errAborted)
 		}
 	})
@@ -169,8 +169,8 @@ func (c *core) run() {
 			c.fail()
 			return
 		}
-		c.meter.gauges(c.eng.Stats())
-		c.meter.adapters(c.eng)
+		c.meter.Gauges(c.eng.Stats())
+		c.meter.Adapters(c.eng)
 		if p.hung || c.eng.Idle() {
 			<-c.wake
 			c.end = time.Now()
@@ -179,7 +179,7 @@ func (c *core) run() {
 		begun := time.Now()
 		r := c.eng.Step()
 		for _, id := range r.Admitted {
-			c.jobs[id].begun = begun
+			c.jobs[id].Begun = begun
 		}
 		if !c.sleep(r.Duration, p) {
 			c.fail()
@@ -246,7 +246,7 @@ func (c *core) sleep(d time.Duration, p pace) bool {
 // deliver makes the effects of a step seen.
 func (c *core) deliver(r *engine.Result) {
 	now := time.Now()
-	c.meter.step(r)
+	c.meter.Step(r)
 	if c.pub != nil && len(r.Events) > 0 {
 		b := kvstream.Batch{Time: float64(now.UnixNano()) / 1e9, Rank: c.rank, BlockSize: c.eng.Config().BlockSize}
 		c.pub.Publish(kvstream.AppendBatch(nil, c.format, b, r.Events))
@@ -256,14 +256,14 @@ func (c *core) deliver(r *engine.Result) {
 		if j == nil {
 			continue
 		}
-		c.meter.token(j, m, now)
+		c.meter.Token(&j.Life, m, now)
 		last := m.Generated >= j.req.Output
 		j.progress(m, last || m.Generated == 1 || m.Generated%c.every == 0)
 		if last {
 			if j.req.Hold {
 				c.hold(j)
 			}
-			c.meter.done(j, now)
+			c.meter.Done(&j.Life, now)
 			c.finish(j, nil)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
 // Outcomes of a job other than success.
@@ -16,13 +17,10 @@ var (
 
 // job is one sequence on its way through a core.
 type job struct {
-	req     engine.Request
-	arrived time.Time
-	lease   string // name of the lease of its blocks, with req.Hold
-	stamp   uint64 // of its prompt
-	stop    bool   // the answer ends by itself, not by a limit
-
-	begun, first, latest time.Time // owned by the core's goroutine
+	page.Life
+	req   engine.Request
+	lease string // name of the lease of its blocks, with req.Hold
+	stamp uint64 // of its prompt
 
 	mu     sync.Mutex
 	tokens int // generated so far
@@ -33,7 +31,7 @@ type job struct {
 }
 
 func newJob(r engine.Request, stop bool) *job {
-	return &job{req: r, stop: stop, arrived: time.Now(), notify: make(chan struct{}, 1)}
+	return &job{Life: page.Life{Prompt: r.Prompt, Output: r.Output, Stop: stop, Arrived: time.Now()}, req: r, notify: make(chan struct{}, 1)}
 }
 
 func (j *job) progress(m engine.Mark, tell bool) {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
@@ -108,10 +109,10 @@ func BenchmarkMetrics(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer e.Close()
-	v := &view{http: newHTTPMeter(), cores: []*meter{newMeter(e.opt.Core)}}
+	requests, ranks := page.NewHTTPMeter(), []*page.Meter{page.NewMeter(e.opt.Core, nil)}
 	var dst []byte
 	for b.Loop() {
-		dst = e.page.append(dst[:0], v)
+		dst = e.page.Append(dst[:0], time.Time{}, time.Time{}, ranks, requests)
 	}
 	b.SetBytes(int64(len(dst)))
 }

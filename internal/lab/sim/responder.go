@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
 // maxBody bounds a request body, where Options do not.
@@ -100,7 +102,9 @@ func (e *Engine) handler(st *incarnation) http.Handler {
 			e.faults.answer.pass(r.Context().Done())
 		}
 		defer func() {
-			st.http.observe(exchange{r.Method, r.URL.Path, w.status, r.ContentLength, w.out, time.Since(begun).Seconds()})
+			st.http.Observe(page.Exchange{
+				Method: r.Method, Path: r.URL.Path, Status: w.status, In: r.ContentLength, Out: w.out, Seconds: time.Since(begun).Seconds(),
+			})
 		}()
 		e.mux.ServeHTTP(w, r)
 	})

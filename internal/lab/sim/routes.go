@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
 const adminPrefix = "/sim/"
@@ -94,13 +96,13 @@ func (e *Engine) models(w *responder, _ *http.Request) {
 
 // metrics writes the page in the Prometheus text format.
 func (e *Engine) metrics(w *responder, _ *http.Request) {
-	v := &view{start: float64(w.st.start.UnixMicro()) / 1e6, now: float64(time.Now().UnixMicro()) / 1e6, http: w.st.http.snapshot()}
+	var ranks []*page.Meter
 	for _, c := range w.st.cores {
-		v.cores = append(v.cores, c.meter.snapshot())
+		ranks = append(ranks, c.meter)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; version=1.0.0; charset=utf-8")
-	body := appendLoRA(e.page.append(make([]byte, 0, 128<<10), v), v, e.opt.MaxLoRA)
+	body := e.page.Append(make([]byte, 0, 128<<10), w.st.start, time.Now(), ranks, w.st.http)
 	_, _ = w.Write(body) // the client is gone
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/answer"
 	"github.com/grapevine-epp/grapevine/internal/lab/blockhash"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 )
 
 // sequence is one choice of an answer: what will be said, and the job that
@@ -49,9 +50,9 @@ func (e *Engine) plan(p *params, prompts []prompt, chat bool) ([]*sequence, erro
 func (e *Engine) say(s *sequence, p *params, seed answer.Seed, limit int) {
 	tok := e.opt.Tokenizer
 	length := limit
-	s.finish = finishLength
+	s.finish = page.FinishLength
 	if natural := max(seed.Length(), p.MinTokens) + 1; !p.IgnoreEOS && natural <= limit {
-		length, s.finish = natural-1, finishStop
+		length, s.finish = natural-1, page.FinishStop
 	}
 	s.output = tok.AppendTokens(nil, answer.Append(nil, e.words, seed, length), false)
 	if e.opt.NonCanonical > 0 {
@@ -63,10 +64,10 @@ func (e *Engine) say(s *sequence, p *params, seed answer.Seed, limit int) {
 		s.ends = append(s.ends, len(s.text))
 	}
 	if s.cut(p.Stop) {
-		s.finish = finishStop
+		s.finish = page.FinishStop
 		return
 	}
-	if s.finish == finishStop {
+	if s.finish == page.FinishStop {
 		s.output = append(s.output, tok.End())
 		s.ends = append(s.ends, len(s.text))
 	}
@@ -141,7 +142,7 @@ func (e *Engine) job(s *sequence, p *params) *job {
 	for i, n := range names {
 		r.Blocks[i] = engine.Hash(n)
 	}
-	return newJob(r, s.finish == finishStop)
+	return newJob(r, s.finish == page.FinishStop)
 }
 
 // said returns what tokens [from, to) say.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
+	"github.com/grapevine-epp/grapevine/internal/lab/sim/page"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
@@ -21,7 +22,7 @@ type Engine struct {
 	addr  string // bound
 	words *vocab.Vocabulary
 	mux   http.Handler
-	page  *page
+	page  *page.Page
 	log   *slog.Logger
 
 	restarting sync.Mutex // one Restart or Close at a time
@@ -43,7 +44,7 @@ type incarnation struct {
 	pubs    []*kvstream.Publisher // by rank; empty without events
 	start   time.Time
 	ready   time.Time
-	http    *httpMeter
+	http    *page.HTTPMeter
 	server  *http.Server
 	serving chan struct{} // closed when the server's goroutine has returned
 	cancel  context.CancelFunc
@@ -73,7 +74,9 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{opt: o, words: vocab.New(), addr: o.Addr, log: o.Log, lora: newAdapters(o.Adapters)}
-	e.page = newPage(&e.opt)
+	e.page = page.New(&page.Options{
+		Model: e.opt.Model, Ranks: e.opt.Ranks, Core: e.opt.Core, MaxLoRA: e.opt.MaxLoRA, NoProcessMetrics: e.opt.NoProcessMetrics,
+	})
 	e.mux = e.routes()
 	if err := e.boot(nil, 0); err != nil {
 		return nil, err
@@ -129,7 +132,7 @@ func (e *Engine) current() *incarnation {
 
 // boot starts an incarnation: cores, publishers (or those given), HTTP.
 func (e *Engine) boot(pubs []*kvstream.Publisher, firstSeq uint64) (err error) {
-	st := &incarnation{start: time.Now(), http: newHTTPMeter(), serving: make(chan struct{}), pubs: pubs}
+	st := &incarnation{start: time.Now(), http: page.NewHTTPMeter(), serving: make(chan struct{}), pubs: pubs}
 	st.ready = st.start.Add(e.opt.StartDelay)
 	defer func() {
 		if err != nil {

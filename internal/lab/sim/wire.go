@@ -24,10 +24,6 @@ const (
 	sourcesKey   = "sources"
 	sourcesRanks = "ranks"
 
-	finishStop   = "stop"
-	finishLength = "length"
-	reasonAbort  = "abort"
-
 	objectChat       = "chat.completion"
 	objectChunk      = "chat.completion.chunk"
 	objectCompletion = "text_completion"

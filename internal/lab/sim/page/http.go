@@ -1,4 +1,4 @@
-package sim
+package page
 
 import (
 	"fmt"
@@ -23,8 +23,8 @@ var (
 	highBuckets  = []float64{.01, .025, .05, .075, .1, .25, .5, .75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60}
 )
 
-// httpMeter counts HTTP requests by route.
-type httpMeter struct {
+// HTTPMeter counts HTTP requests by route. It is safe for concurrent use.
+type HTTPMeter struct {
 	mu     sync.Mutex
 	high   histogram
 	routes []routeMeter // as httpRoutes
@@ -37,44 +37,46 @@ type routeMeter struct {
 	seconds  histogram
 }
 
-func newHTTPMeter() *httpMeter {
-	m := &httpMeter{high: newHistogram(highBuckets), routes: make([]routeMeter, len(httpRoutes))}
+// NewHTTPMeter returns a meter that has counted nothing.
+func NewHTTPMeter() *HTTPMeter {
+	m := &HTTPMeter{high: newHistogram(highBuckets), routes: make([]routeMeter, len(httpRoutes))}
 	for i := range m.routes {
 		m.routes[i].seconds = newHistogram(routeBuckets)
 	}
 	return m
 }
 
-// exchange is one HTTP request and its response.
-type exchange struct {
-	method, path string
-	status       int
-	in, out      int64 // bytes; in is negative when unknown
-	seconds      float64
+// Exchange is one HTTP request and its response.
+type Exchange struct {
+	Method, Path string
+	Status       int
+	In, Out      int64 // bytes; In is negative when unknown
+	Seconds      float64
 }
 
-func (m *httpMeter) observe(x exchange) {
+// Observe counts one request.
+func (m *HTTPMeter) Observe(x Exchange) {
 	at := len(httpRoutes) - 1
 	for i, r := range httpRoutes {
-		if r.method == x.method && r.path == x.path {
+		if r.method == x.Method && r.path == x.Path {
 			at = i
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := &m.routes[at]
-	r.byClass[min(max(x.status/100, 0), 5)]++
+	r.byClass[min(max(x.Status/100, 0), 5)]++
 	r.requests++
-	r.in += float64(max(x.in, 0))
-	r.out += float64(x.out)
-	r.seconds.observe(x.seconds)
-	m.high.observe(x.seconds)
+	r.in += float64(max(x.In, 0))
+	r.out += float64(x.Out)
+	r.seconds.observe(x.Seconds)
+	m.high.observe(x.Seconds)
 }
 
-func (m *httpMeter) snapshot() *httpMeter {
+func (m *HTTPMeter) snapshot() *HTTPMeter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &httpMeter{high: m.high.clone(), routes: make([]routeMeter, len(m.routes))}
+	s := &HTTPMeter{high: m.high.clone(), routes: make([]routeMeter, len(m.routes))}
 	copy(s.routes, m.routes)
 	for i := range s.routes {
 		s.routes[i].seconds = m.routes[i].seconds.clone()
@@ -82,7 +84,7 @@ func (m *httpMeter) snapshot() *httpMeter {
 	return s
 }
 
-func (p *page) httpFamilies() {
+func (p *Page) httpFamilies() {
 	p.family("http_requests_total", "counter", "Total number of requests by method, status and handler.")
 	for i, r := range httpRoutes {
 		for _, class := range []int{2, 4, 5} {
@@ -115,7 +117,7 @@ func (p *page) httpFamilies() {
 }
 
 // python writes what a Python process exports about itself.
-func (p *page) python() {
+func (p *Page) python() {
 	for _, g := range []struct{ name, help string }{
 		{"python_gc_objects_collected_total", "Objects collected during gc"},
 		{"python_gc_objects_uncollectable_total", "Uncollectable objects found during GC"},

@@ -1,4 +1,4 @@
-package sim
+package page
 
 import (
 	"maps"
@@ -77,9 +77,24 @@ func decades(limit int) (b []float64) {
 	}
 }
 
-// meter holds the figures of one core that its metrics page shows. The core's
+// Reasons for which requests finish.
+const (
+	FinishStop   = "stop"
+	FinishLength = "length"
+	ReasonAbort  = "abort"
+)
+
+// Life is what a meter notes of one request. The engine's goroutine owns First and Latest.
+type Life struct {
+	Prompt, Output int  // tokens
+	Stop           bool // the answer ends by itself, not by a limit
+
+	Arrived, Begun, First, Latest time.Time
+}
+
+// Meter holds the figures of one core that its metrics page shows. The core's
 // goroutine writes, scrapes read.
-type meter struct {
+type Meter struct {
 	mu       sync.Mutex
 	stats    engine.Stats
 	hists    [numHists]histogram
@@ -88,8 +103,10 @@ type meter struct {
 	names    func(uint32) string // adapter names; nil: none
 }
 
-func newMeter(c engine.Config) *meter {
-	m := &meter{finished: map[string]uint64{}, lora: map[[2]string]float64{}}
+// NewMeter returns the meter of an engine; names gives the names of its adapters, nil: it has
+// none.
+func NewMeter(c engine.Config, names func(uint32) string) *Meter {
+	m := &Meter{finished: map[string]uint64{}, lora: map[[2]string]float64{}, names: names}
 	for i := range m.hists {
 		bounds := longBuckets
 		switch i {
@@ -108,17 +125,18 @@ func newMeter(c engine.Config) *meter {
 }
 
 // snapshot returns a copy that does not change.
-func (m *meter) snapshot() *meter {
+func (m *Meter) snapshot() *Meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &meter{stats: m.stats, finished: maps.Clone(m.finished), lora: maps.Clone(m.lora)}
+	s := &Meter{stats: m.stats, finished: maps.Clone(m.finished), lora: maps.Clone(m.lora)}
 	for i := range m.hists {
 		s.hists[i] = m.hists[i].clone()
 	}
 	return s
 }
 
-func (m *meter) gauges(s engine.Stats) {
+// Gauges sets what the engine says of itself at this moment.
+func (m *Meter) Gauges(s engine.Stats) {
 	m.mu.Lock()
 	m.stats = s
 	m.mu.Unlock()
@@ -127,9 +145,9 @@ func (m *meter) gauges(s engine.Stats) {
 // maxLoRASeries bounds the adapter combinations that stay on the page.
 const maxLoRASeries = 64
 
-// adapters records which adapters run and wait, with the time, as its own
+// Adapters records which adapters run and wait, with the time, as its own
 // series for every combination.
-func (m *meter) adapters(e *engine.Engine) {
+func (m *Meter) Adapters(e *engine.Engine) {
 	if m.names == nil {
 		return
 	}
@@ -152,49 +170,59 @@ func (m *meter) adapters(e *engine.Engine) {
 	m.lora[key] = float64(time.Now().UnixMicro()) / 1e6
 }
 
-func (m *meter) step(r *engine.Result) {
+// Step records one step.
+func (m *Meter) Step(r *engine.Result) {
 	m.mu.Lock()
 	m.hists[histIteration].observe(float64(r.Prefill + r.Decoding))
 	m.mu.Unlock()
 }
 
-func (m *meter) token(j *job, k engine.Mark, now time.Time) {
+// Token records a token of a request, and notes its time there.
+func (m *Meter) Token(j *Life, k engine.Mark, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k.Generated == 1 {
-		j.first = now
-		m.hists[histTTFT].observe(now.Sub(j.arrived).Seconds())
-		m.hists[histComputed].observe(float64(j.req.Prompt - k.Cached))
+		j.First = now
+		m.hists[histTTFT].observe(now.Sub(j.Arrived).Seconds())
+		m.hists[histComputed].observe(float64(j.Prompt - k.Cached))
 	} else {
-		m.hists[histITL].observe(now.Sub(j.latest).Seconds())
+		m.hists[histITL].observe(now.Sub(j.Latest).Seconds())
 	}
-	j.latest = now
+	j.Latest = now
 }
 
-// done records a job that ran to its end.
-func (m *meter) done(j *job, now time.Time) {
+// Done records a request that ran to its end.
+func (m *Meter) Done(j *Life, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	reason := finishLength
-	if j.stop {
-		reason = finishStop
+	reason := FinishLength
+	if j.Stop {
+		reason = FinishStop
 	}
 	m.finished[reason]++
 	for i, v := range map[int]float64{
-		histPrompt: float64(j.req.Prompt), histGenerated: float64(j.req.Output), histMaxTokens: float64(j.req.Output),
-		histE2E: now.Sub(j.arrived).Seconds(), histQueue: j.begun.Sub(j.arrived).Seconds(),
-		histInference: now.Sub(j.begun).Seconds(), histPrefill: j.first.Sub(j.begun).Seconds(),
-		histDecode: now.Sub(j.first).Seconds(),
+		histPrompt: float64(j.Prompt), histGenerated: float64(j.Output), histMaxTokens: float64(j.Output),
+		histE2E: now.Sub(j.Arrived).Seconds(), histQueue: j.Begun.Sub(j.Arrived).Seconds(),
+		histInference: now.Sub(j.Begun).Seconds(), histPrefill: j.First.Sub(j.Begun).Seconds(),
+		histDecode: now.Sub(j.First).Seconds(),
 	} {
 		m.hists[i].observe(v)
 	}
-	if j.req.Output > 1 {
-		m.hists[histTPOT].observe(now.Sub(j.first).Seconds() / float64(j.req.Output-1))
+	if j.Output > 1 {
+		m.hists[histTPOT].observe(now.Sub(j.First).Seconds() / float64(j.Output-1))
 	}
 }
 
-func (m *meter) ended(reason string) {
+// Ended records a request that ended otherwise, with the reason.
+func (m *Meter) Ended(reason string) {
 	m.mu.Lock()
 	m.finished[reason]++
 	m.mu.Unlock()
+}
+
+// Stats returns the gauges as last set.
+func (m *Meter) Stats() engine.Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stats
 }

@@ -1,4 +1,4 @@
-package sim
+package page
 
 import (
 	"fmt"
@@ -7,10 +7,19 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 )
 
-// newPage lays out the page of an engine with the names and about the size of
+// Options describe the engine that the page is of.
+type Options struct {
+	Model            string
+	Ranks            int
+	Core             engine.Config
+	MaxLoRA          int
+	NoProcessMetrics bool // as engines without the Python client's process collector
+}
+
+// New lays out the page of an engine with the names and about the size of
 // a real one.
-func newPage(o *Options) *page {
-	p := &page{}
+func New(o *Options) *Page {
+	p := &Page{maxLoRA: o.MaxLoRA}
 	if !o.NoProcessMetrics {
 		p.python()
 	}
@@ -28,16 +37,16 @@ func newPage(o *Options) *page {
 }
 
 // perRank writes one series per rank.
-func (p *page) perRank(name string, ranks []string, read func(*meter) float64) {
+func (p *Page) perRank(name string, ranks []string, read func(*Meter) float64) {
 	for r, labels := range ranks {
 		p.value(name+labels, func(v *view) float64 { return read(v.cores[r]) })
 	}
 }
 
-func (p *page) vllmGauges(ranks []string) {
+func (p *Page) vllmGauges(ranks []string) {
 	gauge := func(name, help string, read func(engine.Stats) float64) {
 		p.family(name, "gauge", help)
-		p.perRank(name, ranks, func(m *meter) float64 { return read(m.stats) })
+		p.perRank(name, ranks, func(m *Meter) float64 { return read(m.stats) })
 	}
 	gauge("vllm:num_requests_running", "Number of requests in model execution batches.",
 		func(s engine.Stats) float64 { return float64(s.Running) })
@@ -69,8 +78,8 @@ func withLabel(labels, key, value string) string {
 	return fmt.Sprintf("%s,%s=%q}", labels[:len(labels)-1], key, value)
 }
 
-func (p *page) vllmCounters(ranks []string) {
-	counter := func(name, help string, read func(*meter) float64) {
+func (p *Page) vllmCounters(ranks []string) {
+	counter := func(name, help string, read func(*Meter) float64) {
 		p.family(name+"_total", "counter", help)
 		p.perRank(name+"_total", ranks, read)
 		p.family(name+"_created", "gauge", help)
@@ -78,10 +87,10 @@ func (p *page) vllmCounters(ranks []string) {
 			p.created(name, labels)
 		}
 	}
-	stat := func(f func(engine.Stats) uint64) func(*meter) float64 {
-		return func(m *meter) float64 { return float64(f(m.stats)) }
+	stat := func(f func(engine.Stats) uint64) func(*Meter) float64 {
+		return func(m *Meter) float64 { return float64(f(m.stats)) }
 	}
-	zero := func(*meter) float64 { return 0 }
+	zero := func(*Meter) float64 { return 0 }
 	counter("vllm:prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", stat(func(s engine.Stats) uint64 { return s.QueryTokens }))
 	counter("vllm:prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", stat(func(s engine.Stats) uint64 { return s.HitTokens }))
 	counter("vllm:external_prefix_cache_queries", "External prefix cache queries from KV connector cross-instance cache sharing, in terms of number of queried tokens.", zero)
@@ -94,7 +103,7 @@ func (p *page) vllmCounters(ranks []string) {
 	counter("vllm:generation_tokens", "Number of generation tokens processed.", stat(func(s engine.Stats) uint64 { return s.GeneratedTokens }))
 	const success = "vllm:request_success"
 	p.family(success+"_total", "counter", "Count of successfully processed requests.")
-	for _, reason := range []string{finishStop, finishLength, reasonAbort, "error", "repetition"} {
+	for _, reason := range []string{FinishStop, FinishLength, ReasonAbort, "error", "repetition"} {
 		for r, labels := range ranks {
 			p.value(success+"_total"+withLabel(labels, "finished_reason", reason),
 				func(v *view) float64 { return float64(v.cores[r].finished[reason]) })
@@ -102,8 +111,8 @@ func (p *page) vllmCounters(ranks []string) {
 	}
 }
 
-func (p *page) vllmHistograms(ranks []string, c engine.Config) {
-	shape := newMeter(c)
+func (p *Page) vllmHistograms(ranks []string, c engine.Config) {
+	shape := NewMeter(c, nil)
 	for _, h := range []struct {
 		at         int
 		name, help string
@@ -133,7 +142,7 @@ func (p *page) vllmHistograms(ranks []string, c engine.Config) {
 
 // unusedHistograms writes the families of parts that this engine does not
 // have: they are on every page and stay empty.
-func (p *page) unusedHistograms(ranks []string) {
+func (p *Page) unusedHistograms(ranks []string) {
 	blockAge := []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800}
 	transfer := []float64{.005, .01, .025, .05, .075, .1, .2, .3, .5, .75, 1, 5}
 	for _, h := range []struct {
@@ -159,7 +168,7 @@ func (p *page) unusedHistograms(ranks []string) {
 }
 
 // cacheConfig writes the info series that tells block size and blocks.
-func (p *page) cacheConfig(o *Options) {
+func (p *Page) cacheConfig(o *Options) {
 	const name = "vllm:cache_config_info"
 	p.family(name, "gauge", "Information of the LLMEngine CacheConfig")
 	caching := "True"

@@ -1,17 +1,20 @@
-package sim
+package page
 
 import (
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// page is the metrics page of an engine: every line's fixed part is made once,
+// Page is the metrics page of an engine: every line's fixed part is made once,
 // and only numbers are written per scrape.
-type page struct {
+type Page struct {
 	lines []line
 	text  strings.Builder // what precedes the next number
+
+	maxLoRA int
 }
 
 // line is fixed text and the number behind it.
@@ -22,17 +25,17 @@ type line struct {
 
 // view is what a scrape reads from.
 type view struct {
-	cores []*meter // snapshots, by rank
+	cores []*Meter // snapshots, by rank
 	start float64  // process start, seconds since the epoch
 	now   float64
-	http  *httpMeter
+	http  *HTTPMeter
 }
 
-func (p *page) family(name, kind, help string) {
+func (p *Page) family(name, kind, help string) {
 	fmt.Fprintf(&p.text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-func (p *page) value(series string, read func(*view) float64) {
+func (p *Page) value(series string, read func(*view) float64) {
 	p.text.WriteString(series)
 	p.text.WriteByte(' ')
 	p.lines = append(p.lines, line{p.text.String(), read})
@@ -40,17 +43,17 @@ func (p *page) value(series string, read func(*view) float64) {
 	p.text.WriteByte('\n')
 }
 
-func (p *page) fixed(series string, v float64) {
+func (p *Page) fixed(series string, v float64) {
 	p.value(series, func(*view) float64 { return v })
 }
 
 // created is the companion series with which the Python client marks counters.
-func (p *page) created(name, labels string) {
+func (p *Page) created(name, labels string) {
 	p.value(name+"_created"+labels, func(v *view) float64 { return v.start })
 }
 
 // histogram writes all series of one histogram.
-func (p *page) histogram(name, labels string, bounds []float64, read func(*view) *histogram) {
+func (p *Page) histogram(name, labels string, bounds []float64, read func(*view) *histogram) {
 	open := "{"
 	if labels != "" {
 		open = labels[:len(labels)-1] + ","
@@ -65,8 +68,16 @@ func (p *page) histogram(name, labels string, bounds []float64, read func(*view)
 	p.created(name, labels)
 }
 
-// append writes the page.
-func (p *page) append(dst []byte, v *view) []byte {
+// Append writes the page of an engine that runs since start, with a meter for each rank.
+func (p *Page) Append(dst []byte, start, now time.Time, ranks []*Meter, requests *HTTPMeter) []byte {
+	v := &view{start: float64(start.UnixMicro()) / 1e6, now: float64(now.UnixMicro()) / 1e6, http: requests.snapshot()}
+	for _, m := range ranks {
+		v.cores = append(v.cores, m.snapshot())
+	}
+	return appendLoRA(p.append(dst, v), v, p.maxLoRA)
+}
+
+func (p *Page) append(dst []byte, v *view) []byte {
 	for _, l := range p.lines {
 		dst = append(dst, l.text...)
 		dst = appendFloat(dst, l.read(v))
