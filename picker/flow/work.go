@@ -32,9 +32,9 @@ func (c *Core) learn(f *flow, sizes, service float64) {
 	c.ratio = blend(c.ratio, r, learnAll)
 }
 
-func blend(old, new, weight float64) float64 {
+func blend(old, sample, weight float64) float64 {
 	if old == 0 {
-		return new
+		return sample
 	}
-	return old + (new-old)*weight
+	return old + (sample-old)*weight
 }
