@@ -231,6 +231,7 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 	out.SessionTable = cmp.Or(p.SessionTable, out.SessionTable)
 	out.TokenHeader = cmp.Or(p.TokenHeader, out.TokenHeader)
 	out.Sessions = append(out.Sessions, p.Sessions...)
+	out.FlowHeaders = append(out.FlowHeaders, p.FlowHeaders...)
 }
 
 // config returns what was built. There were no problems.
@@ -238,6 +239,9 @@ func (b *builder) config() *Config {
 	b.mergeProducers()
 	c := b.out
 	c.Rules.Sessions, c.Rules.Tiers = c.Producer.Sessions, c.Producer.Tiers
+	if c.Flow != nil {
+		c.Flow.nameBy(c.Producer.FlowHeaders)
+	}
 	if h := c.Producer.TokenHeader; h != "" {
 		c.Rules.Answer = plugins.HandOut(h)
 	}

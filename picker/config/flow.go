@@ -223,3 +223,10 @@ func readIdentity(n strict.Node) (sources []gate.Source) {
 	}
 	return sources
 }
+
+// nameBy adds headers that plugins found flows in, after those that the file lists.
+func (f *Flow) nameBy(headers []string) {
+	for _, h := range headers {
+		f.Identity = append(f.Identity, gate.Source(gate.FromHeader+h))
+	}
+}

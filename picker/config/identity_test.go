@@ -8,15 +8,20 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 )
 
-// What fairnessFrom lists reaches the gate in its order, header names in lower case.
+// What fairnessFrom lists reaches the gate in its order, header names in lower case, and after
+// it what agent-identity knows.
 func TestFairnessFrom(t *testing.T) {
-	text := "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nfeatureGates: [flowControl]\nplugins: [{type: queue-scorer}]\n" +
+	text := "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nfeatureGates: [flowControl]\nplugins: [{type: queue-scorer}, {type: agent-identity, parameters: {additionalSessionHeaders: [X-Own]}}]\n" +
 		"flowControl: {fairnessFrom: [certificate, 'header:X-Agent-Id', model]}\n"
 	c, problems := Parse("f", []byte(text), Options{})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	if d := cmp.Diff([]gate.Source{gate.FromCertificate, "header:x-agent-id", gate.FromModel}, c.Flow.Gate().Identity); d != "" {
+	want := []gate.Source{
+		gate.FromCertificate, "header:x-agent-id", gate.FromModel,
+		"header:x-own", "header:x-claude-code-session-id", "header:x-session-affinity", "header:session-id", "header:session_id",
+	}
+	if d := cmp.Diff(want, c.Flow.Gate().Identity); d != "" {
 		t.Error(d)
 	}
 }

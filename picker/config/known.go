@@ -52,7 +52,6 @@ var elsewhere = map[string]string{
 	"dcgm-data-source":                          "leave it out: load is counted from decisions and the engines' own gauges",
 	"dcgm-extractor":                            "leave it out: load is counted from decisions and the engines' own gauges",
 	"models-responder":                          "leave it out: GET /v1/models is sent to an endpoint",
-	"agent-identity":                            "leave it out: flowControl.fairnessFrom names the header of an agent, session-id-producer that of a session",
 	"thunder-agent":                             "use predicted-ttft-scorer",
 	"k8s-notification-source":                   "leave it out: endpoints come from the endpoints file",
 	"request-attribute-reporter":                "leave it out: see grapevine-lab record",

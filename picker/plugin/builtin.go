@@ -61,6 +61,8 @@ func SettingTypes() Table {
 	return Table{
 		{Name: "session-id-producer", Kind: KindProducer, Summary: "Where requests carry their session key.",
 			New: WithParams(sessionIDParams{}, newSessionID)},
+		{Name: "agent-identity", Kind: KindProducer, Summary: "Where agents name their sessions, and flows.",
+			New: WithParams(agentParams{}, newAgentIdentity)},
 		done(KindProducer, "token-producer", noteTokens, "tokenizer"),
 		done(KindProducer, "inflight-load-producer", noteLoad),
 		done(KindProducer, "predicted-latency-producer", noteLatency),

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -22,4 +24,23 @@ func newSessionID(p sessionIDParams) (Plugin, error) {
 		Require(p.HeaderName == "" || p.CookieName == "", "cookieName", "and headerName exclude each other"),
 		Require(p.LRUSize >= 0, "lruSize", "must not be negative"),
 		Duration("ttl", p.TTL))
+}
+
+type agentParams struct {
+	AdditionalSessionHeaders []string `json:"additionalSessionHeaders,omitempty"`
+}
+
+// newAgentIdentity says where agents name their sessions: those are their sessions, and, for
+// requests without a fairness id, their flows.
+func newAgentIdentity(p agentParams) (Plugin, error) {
+	out := &Producer{}
+	headers := append(slices.Clone(p.AdditionalSessionHeaders), "x-claude-code-session-id", "x-session-affinity", "session-id", "session_id")
+	for i, h := range headers {
+		if h = strings.ToLower(strings.TrimSpace(h)); h == "" {
+			return Plugin{}, Faults(Require(false, fmt.Sprintf("additionalSessionHeaders[%d]", i), "must not be empty"))
+		}
+		out.Sessions = append(out.Sessions, request.SessionSource{Header: h})
+		out.FlowHeaders = append(out.FlowHeaders, h)
+	}
+	return Plugin{Producer: out}, nil
 }
