@@ -68,8 +68,8 @@ var Rows = Table{
 	{"internal/strict", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
 	{"pd/handover", 1, Product, 0},
-	{"picker/explained", 1, Product, Pure},
 	{"picker/endpoint/fit", 1, Product, Pure | Locks | Hot},
+	{"picker/explained", 1, Product, Pure},
 	{"picker/flow", 1, Product, Pure | Hot},
 	{"picker/health", 1, Product, Pure | Locks | Hot},
 
@@ -158,8 +158,8 @@ var Rows = Table{
 
 	// The laboratory, level 2.
 	{"internal/lab/answer", 2, Lab, 0},
-	{"internal/lab/sim/page", 2, Lab, 0},
 	{"internal/lab/kvstream", 2, Lab, 0},
+	{"internal/lab/sim/page", 2, Lab, 0},
 
 	// The laboratory, level 3.
 	{"internal/lab/sim", 3, Lab, 0},
