@@ -51,7 +51,7 @@ func (f *certFiles) parse() (*tls.Certificate, *x509.CertPool, error) {
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(f.last[2]) {
-		return nil, nil, fmt.Errorf("gossip: %s holds no certificate", f.ca)
+		return nil, nil, fmt.Errorf("gossip: %s contains no certificate", f.ca)
 	}
 	between.AppendCertsFromPEM(f.last[0])
 	if _, err := cert.Leaf.Verify(x509.VerifyOptions{

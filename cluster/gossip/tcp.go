@@ -67,7 +67,7 @@ func (t *tcpTransport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, err
 	if ip != "" {
 		parsed := net.ParseIP(ip)
 		if parsed == nil {
-			return nil, 0, fmt.Errorf("gossip: advertised address %q is no IP", ip)
+			return nil, 0, fmt.Errorf("gossip: advertised address %q is not an IP address", ip)
 		}
 		return parsed, port, nil
 	}

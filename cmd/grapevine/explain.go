@@ -102,7 +102,7 @@ func (f *explainFlags) check() error {
 	kept := f.requestID != "" || f.last > 0
 	switch {
 	case f.requestID != "" && f.last > 0:
-		return errors.New("--request-id and --last exclude each other")
+		return errors.New("--request-id and --last cannot be used together")
 	case kept && (f.body != "" || f.offline.fleet != ""):
 		return errors.New("--request-id and --last are about decisions that were made, --body and --fleet about one that would be")
 	case f.expect != "" && f.last > 1:

@@ -205,7 +205,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 // sources checks where configuration and endpoints come from.
 func (f *serveFlags) sources() (err error) {
 	if f.o.Config != "" && f.o.ConfigText != "" {
-		return errors.New("--config and --config-text exclude each other")
+		return errors.New("--config and --config-text cannot be used together")
 	}
 	if f.o.Source, err = f.kube.source(f.given, f.o.Endpoints); err != nil {
 		return err

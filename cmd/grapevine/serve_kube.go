@@ -55,9 +55,9 @@ func (k *kubeFlags) source(given func(string) bool, endpoints string) (discovery
 	}
 	switch {
 	case endpoints != "":
-		return nil, errors.New("--endpoints and --pool-name or --endpoint-selector exclude each other")
+		return nil, errors.New("--endpoints and --pool-name or --endpoint-selector cannot be used together")
 	case k.o.Pool != "" && k.o.Selector != "":
-		return nil, errors.New("--pool-name and --endpoint-selector exclude each other")
+		return nil, errors.New("--pool-name and --endpoint-selector cannot be used together")
 	case k.o.Selector != "" && len(k.ports) == 0:
 		return nil, errors.New("--endpoint-selector wants --endpoint-target-ports")
 	case k.o.Pool != "" && len(k.ports) > 0:

@@ -71,7 +71,7 @@ func (m *sidecarMore) read(fl *pflag.FlagSet) error {
 	text := []byte(m.config)
 	if m.file != "" {
 		if m.config != "" {
-			return cli.UsageError{Err: errors.New("--configuration and --configuration-file exclude each other")}
+			return cli.UsageError{Err: errors.New("--configuration and --configuration-file cannot be used together")}
 		}
 		var err error
 		if text, err = os.ReadFile(m.file); err != nil {

@@ -116,7 +116,7 @@ func (p Params) normalize() (view, error) {
 		return v, err
 	}
 	if v.CAFile != "" && v.Plaintext {
-		return v, fmt.Errorf("%w: a CA file and plaintext exclude each other", ErrParams)
+		return v, fmt.Errorf("%w: a CA file and plaintext cannot be used together", ErrParams)
 	}
 	if (v.CertFile == "") != (v.KeyFile == "") || v.CertFile != "" && v.Plaintext {
 		return v, fmt.Errorf("%w: a client certificate needs its key, and TLS", ErrParams)

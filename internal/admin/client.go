@@ -51,7 +51,7 @@ func (c Client) transport() (*http.Transport, string, error) {
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, "", fmt.Errorf("%s: %s holds no certificate", EnvCA, file)
+			return nil, "", fmt.Errorf("%s: %s contains no certificate", EnvCA, file)
 		}
 		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}

@@ -87,7 +87,7 @@ func ask(ctx context.Context, raw string) (Engine, error) {
 		Data []struct{ ID, Root, Parent string }
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxModelList)).Decode(&list); err != nil || resp.StatusCode != http.StatusOK || len(list.Data) == 0 {
-		return Engine{}, fmt.Errorf("engine %s: /v1/models is no list of models (%s)", raw, resp.Status)
+		return Engine{}, fmt.Errorf("engine %s: /v1/models is not a list of models (%s)", raw, resp.Status)
 	}
 	e := Engine{Address: address}
 	for _, m := range list.Data {

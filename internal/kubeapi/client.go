@@ -76,7 +76,7 @@ func NewClient(c Config, agent string) (*Client, error) {
 	if len(c.CA) > 0 {
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(c.CA) {
-			return nil, errors.New("kubeapi: the server's CA is no PEM certificate")
+			return nil, errors.New("kubeapi: the server's CA is not a PEM certificate")
 		}
 	}
 	if len(c.Cert) > 0 {
@@ -87,7 +87,7 @@ func NewClient(c Config, agent string) (*Client, error) {
 		t.Certificates = []tls.Certificate{pair}
 	}
 	if u, err := url.Parse(c.Server); err != nil || u.Host == "" {
-		return nil, fmt.Errorf("kubeapi: %q is no URL of a server", c.Server)
+		return nil, fmt.Errorf("kubeapi: %q is not the URL of a server", c.Server)
 	}
 	dial := &net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}
 	transport := &http.Transport{

@@ -94,7 +94,7 @@ func (c *Client) page(ctx context.Context, k call, add func(json.RawMessage) err
 func readList(r io.Reader, add func(json.RawMessage) error) (m listMeta, err error) {
 	d := json.NewDecoder(io.LimitReader(r, maxPage))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return m, errors.Join(errors.New("the answer is no list"), err)
+		return m, errors.Join(errors.New("the answer is not a list"), err)
 	}
 	for d.More() {
 		field, err := d.Token()

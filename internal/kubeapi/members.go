@@ -48,7 +48,7 @@ type Members struct {
 // FollowMembers follows the EndpointSlices of a Service until Close.
 func FollowMembers(c Config, o MembersOptions) (*Members, error) {
 	if !serviceName(o.Service) {
-		return nil, fmt.Errorf("kubeapi: %q is no name of a Service", o.Service)
+		return nil, fmt.Errorf("kubeapi: %q is not the name of a Service", o.Service)
 	}
 	o.Namespace = cmp.Or(o.Namespace, c.Namespace, "default")
 	if o.Log == nil {

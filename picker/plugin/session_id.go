@@ -21,7 +21,7 @@ func newSessionID(p sessionIDParams) (Plugin, error) {
 		out.Sessions = []request.SessionSource{{Header: strings.ToLower(p.HeaderName), Cookie: p.CookieName}}
 	}
 	return Plugin{Producer: out}, Faults(
-		Require(p.HeaderName == "" || p.CookieName == "", "cookieName", "and headerName exclude each other"),
+		Require(p.HeaderName == "" || p.CookieName == "", "cookieName", "and headerName cannot be used together"),
 		Require(p.LRUSize >= 0, "lruSize", "must not be negative"),
 		Duration("ttl", p.TTL))
 }

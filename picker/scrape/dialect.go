@@ -50,7 +50,7 @@ func checkName(name string, optional bool) error {
 	for i, c := range name {
 		letter := c == '_' || c == ':' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 		if !letter && (i == 0 || c < '0' || c > '9') {
-			return fmt.Errorf("%q is no name of a metric", name)
+			return fmt.Errorf("%q is not a metric name", name)
 		}
 	}
 	if name == "" {

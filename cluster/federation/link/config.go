@@ -140,13 +140,13 @@ func (c *Config) resolve(dir string) {
 func (c *Config) check() error {
 	switch {
 	case !validName(c.Cluster):
-		return fmt.Errorf("cluster: %q is no name: letters, digits, - and . are", c.Cluster)
+		return fmt.Errorf("cluster: %q is not a name: letters, digits, - and . are allowed", c.Cluster)
 	case c.NATS == nil && !c.Alone() && (c.CertFile == "" || c.KeyFile == "" || c.CAFile == ""):
 		return errors.New("certFile, keyFile and caFile are required: clusters know each other by certificates (or set nats)")
 	case c.NATS != nil && len(c.NATS.URLs) == 0:
 		return errors.New("nats.urls: none is given")
 	case c.NATS != nil && c.Listen != "":
-		return errors.New("listen and nats exclude each other")
+		return errors.New("listen and nats cannot be used together")
 	case c.Lease != 0 && (c.Lease < time.Second || c.Lease > 5*time.Minute):
 		return errors.New("lease: from 1s to 5m")
 	case c.Drain < 0 || c.Rotate < 0 || c.Rotate > 0 && c.Rotate < time.Minute:
@@ -185,7 +185,7 @@ func (c *Config) checkPeers() error {
 		p := &c.Peers[i]
 		switch {
 		case !validName(p.Name) || seen[p.Name]:
-			return fmt.Errorf("peers[%d].name: %q is no name, or there twice, or this cluster's", i, p.Name)
+			return fmt.Errorf("peers[%d].name: %q is not a name, or is there twice, or is this cluster's", i, p.Name)
 		case c.NATS != nil && p.KeyFile == "":
 			return fmt.Errorf("peers[%d] (%s): keyFile is required with nats: the key of the pair says who speaks", i, p.Name)
 		case c.NATS == nil && len(p.Addresses) == 0 && c.Listen == "":
@@ -198,7 +198,7 @@ func (c *Config) checkPeers() error {
 		seen[p.Name] = true
 		for _, pattern := range append(append([]string(nil), p.Export...), p.Accept...) {
 			if _, err := path.Match(pattern, ""); err != nil || !strings.Contains(pattern, "/") {
-				return fmt.Errorf("peers[%d] (%s): %q is no pattern of namespace/name", i, p.Name, pattern)
+				return fmt.Errorf("peers[%d] (%s): %q is not a pattern of namespace/name", i, p.Name, pattern)
 			}
 		}
 	}

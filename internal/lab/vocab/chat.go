@@ -85,7 +85,7 @@ func AppendChat(dst []byte, c *Chat) ([]byte, error) {
 	}
 	open := c.AddGenerationPrompt == nil && !c.ContinueFinalMessage || c.AddGenerationPrompt != nil && *c.AddGenerationPrompt
 	if open && c.ContinueFinalMessage {
-		return dst, fmt.Errorf("%w: add_generation_prompt and continue_final_message exclude each other", ErrChat)
+		return dst, fmt.Errorf("%w: add_generation_prompt and continue_final_message cannot be used together", ErrChat)
 	}
 	for i, m := range c.Messages {
 		dst = append(dst, ImStart+m.Role+"\n"...)

@@ -89,7 +89,7 @@ func ParsePorts(list []string) (out []uint16, err error) {
 	for _, s := range list {
 		a, err := netip.ParseAddrPort("127.0.0.1:" + s)
 		if err != nil || a.Port() == 0 {
-			return nil, fmt.Errorf("%q is no port", s)
+			return nil, fmt.Errorf("%q is not a port", s)
 		}
 		if slices.Contains(out, a.Port()) {
 			return nil, fmt.Errorf("port %s is given twice", s)
