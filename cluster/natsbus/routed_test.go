@@ -146,12 +146,14 @@ func TestChurn(t *testing.T) {
 	settle("3000 batches of 40 sources", "1")
 
 	readers = append(readers, n.reader("d", sources))
-	churn(50, "2", func() {})
-	settle("a newcomer", "2")
+	_ = readers[3].Load.Set("k", []byte("1"))
+	settle("a newcomer that has read nothing", "1")
 	d := readers[3].Status().Stats
 	if d.SnapshotsLoaded < 10 || d.SnapshotBytes/d.SnapshotsLoaded <= 128<<10 {
 		t.Errorf("the newcomer loaded %d snapshots of %d bytes: this was to go over pages", d.SnapshotsLoaded, d.SnapshotBytes)
 	}
+	churn(50, "2", func() {})
+	settle("with the newcomer", "2")
 
 	dead := 0
 	churn(500, "3", func() { dead = n.kill() })

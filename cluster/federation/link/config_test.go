@@ -48,7 +48,7 @@ func TestConfig(t *testing.T) {
 // TestBadConfig: each fault is told with its place or its field.
 func TestBadConfig(t *testing.T) {
 	for _, tc := range [][3]string{
-		{"cluster: paris", "cluster: pa.ris", "no name"},
+		{"cluster: paris", "cluster: pa.ris", "not a name"},
 		{"listen:", "lisen:", "lisen"},
 		{"certFile: tls.crt\n", "", "certFile"},
 		{"lease: 5s", "lease: 5ms", "lease"},
@@ -58,7 +58,7 @@ func TestBadConfig(t *testing.T) {
 		{`export: ["default/*"]`, `export: ["*"]`, "pattern"},
 		{"rate: 262144", "rate: 100", "rate"},
 		{"listen: 0.0.0.0:7950\n", "nats: {urls: [\"nats://x\"]}\n", "keyFile is required"},
-		{"listen: 0.0.0.0:7950\n", "listen: 0.0.0.0:7950\nnats: {urls: [\"nats://x\"]}\n", "exclude"},
+		{"listen: 0.0.0.0:7950\n", "listen: 0.0.0.0:7950\nnats: {urls: [\"nats://x\"]}\n", "cannot be used together"},
 		{"listen: 0.0.0.0:7950\n", "nats: {}\n", "nats.urls"},
 		{"region: eu", "blocks: 99999999999", "blocks"},
 		{"region: eu", "use: {requests: some}", "use"},
