@@ -3,6 +3,7 @@ package extproc
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 )
@@ -73,6 +74,16 @@ func (v headerView) attempts() int {
 		return 0
 	}
 	return n
+}
+
+// retryAfter returns how many seconds the engine wants to be left alone, 0 when it does not
+// say, or names a date.
+func (v headerView) retryAfter() time.Duration {
+	n, err := strconv.ParseUint(v.Get(wire.HeaderRetryAfter), 10, 16)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
 }
 
 // contentLength returns the declared length, -1 when there is none.

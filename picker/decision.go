@@ -59,6 +59,10 @@ type Event struct {
 	Local    bool
 	Attempts int
 
+	// RetryAfter is for how long an engine without room wants to be left alone, as far as
+	// it says; else 0.
+	RetryAfter time.Duration
+
 	// HandOver is what a proxy beside a decode engine tells of how the answer was made.
 	HandOver handover.Report
 }

@@ -3,6 +3,7 @@ package picker
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -84,4 +85,16 @@ func TestReserve(t *testing.T) {
 	f("one is left", func(eps []*endpoint.Endpoint, _ *Profile) { full(eps[:3]...) }, "10.0.0.3:8000", "10.0.0.0:8000", "10.0.0.1:8000")
 	f("one is out", func(eps []*endpoint.Endpoint, _ *Profile) { full(eps[1:3]...); eps[0].SetDown(true) }, "10.0.0.3:8000", "10.0.0.1:8000", "10.0.0.2:8000")
 	f("a filter", func(eps []*endpoint.Endpoint, p *Profile) { full(eps[:3]...); p.Filters = testProfile().Filters }, "10.0.0.3:8000")
+}
+
+// TestRetryAfter: an endpoint without room is left alone for as long as it says, within limits.
+func TestRetryAfter(t *testing.T) {
+	for _, c := range []struct{ says, want time.Duration }{{0, time.Second}, {4 * time.Second, 4 * time.Second}, {time.Hour, 10 * time.Second}} {
+		s := newScheduler(t, Options{Pool: newPool(1)})
+		at := t0.Add(50 * time.Millisecond) // of the answer
+		ep := course(t, s, "r", []Event{{Kind: EventHeaders, Status: 429, RetryAfter: c.says}}, Outcome{Status: 429, Complete: true})
+		if tr := ep.Tracker(); !tr.FullAt(at.Add(c.want-1).UnixNano()) || tr.FullAt(at.Add(c.want).UnixNano()) {
+			t.Errorf("it says %v, and is not left alone for %v", c.says, c.want)
+		}
+	}
 }
