@@ -91,4 +91,10 @@ func announced(ctx context.Context) int {
 	return 1
 }
 
+// retries reports whether the proxy says that it does what a picker says of second tries.
+func retries(ctx context.Context) bool {
+	v := metadata.ValueFromIncomingContext(ctx, request.MetadataRetries)
+	return len(v) > 0 && v[0] == "1"
+}
+
 const istioDestinations = 3

@@ -57,6 +57,9 @@ func (st *stream) place(extent bodyExtent) error {
 		destination = strings.Join(st.sent, ",")
 	}
 	st.kit.route.Begin(d, destination)
+	if retries(st.ctx) {
+		st.kit.route.Tries(d.Tries)
+	}
 	for _, name := range foreign(strip, r.Headers.(headerView)) {
 		st.kit.route.RemoveHeader(name)
 	}

@@ -34,6 +34,7 @@ type book struct {
 	rename    string
 	answer    []picker.HeaderSet // for the answers
 	wantBody  bool
+	tries     picker.Tries
 	delay     time.Duration
 	refuse    map[string]request.Reason // by model
 	inFlight  int
@@ -65,7 +66,7 @@ func (b *book) Choose(ctx context.Context, r *request.Request) (*picker.Decision
 	kept.Body, kept.Headers = bytes.Clone(r.Body), nil
 	b.requests = append(b.requests, kept)
 	released := false
-	d := &picker.Decision{Endpoints: b.endpoints, AnswerHeaders: b.answer, WantBody: b.wantBody}
+	d := &picker.Decision{Endpoints: b.endpoints, AnswerHeaders: b.answer, WantBody: b.wantBody, Tries: b.tries}
 	if r.ModelSpan[1] > 0 {
 		d.ModelTarget = b.rename
 	}

@@ -23,6 +23,7 @@ type Decision struct {
 	AnswerHeaders []HeaderSet // to be set on the answer to the client; none once Observe was told that another endpoint serves
 	ModelTarget   string      // model name to be spliced into the body; "" leaves it alone
 	BodyExtra     string      // members, ",key:value…", to be added to the body behind the model; "" for none
+	Tries         Tries       // what the proxy may do when the first endpoint fails
 	WantBody      bool        // the picker would like to see this response's body (audit, learning)
 
 	// Observe is told what the response path shows, in order; it may be nil.
@@ -31,6 +32,16 @@ type Decision struct {
 	Release func(Outcome)
 	done    bool
 }
+
+// Tries says what a proxy may do with a request whose endpoint fails before its answer.
+type Tries uint8
+
+// Tries.
+const (
+	TriesSafe Tries = iota // what the proxy does by itself: go on while no engine has begun on it
+	TriesOnce              // go on once, also from an engine that has begun on it
+	TriesNone              // nothing
+)
 
 // HeaderSet is one header to be set, on the request sent upstream or on its
 // answer.

@@ -93,6 +93,7 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 		s.blind.watch(&f.helpers[i].Ticket, r.Stream, first)
 	}
 	f.beginVitals(view)
+	f.Tries = s.tries(c, f)
 	if s.prompts.Suspected(f.vitals.prompt, c.Now) {
 		f.Endpoints = f.Endpoints[:1]
 	}

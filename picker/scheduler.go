@@ -144,6 +144,7 @@ type Scheduler struct {
 	farBook endpoint.Book // of requests sent to other clusters
 
 	patience patience
+	again    again
 	prompts  *health.Prompts
 }
 

@@ -190,6 +190,7 @@ func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) 
 		cause = health.Void
 	}
 	f.endVitals(now, cause)
+	f.s.again.add(now, 0, 1)
 	v.failed = f.ep.Address + ": it could not be reached, or broke off before its answer"
 	if cause == health.Void {
 		v.failed = f.ep.Address + ": the proxy does not know it"

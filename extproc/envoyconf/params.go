@@ -93,7 +93,7 @@ type view struct {
 	ResponseTrailers            string
 	FailOpen, ModeOverride      bool
 	Strip                       []string // request headers that clients may not send
-	DestinationsKey             string
+	DestinationsKey, RetriesKey string
 	Destinations                int
 }
 
@@ -154,7 +154,7 @@ func (v *view) defaults() {
 	if v.Kind != Plain && v.StripIntent {
 		v.Strip = append(v.Strip, request.IntentHeaders()...)
 	}
-	v.DestinationsKey = request.MetadataDestinations
+	v.DestinationsKey, v.RetriesKey = request.MetadataDestinations, request.MetadataRetries
 	v.Destinations = min(max(v.Retries, 0), 2) + 1
 	v.MessageSeconds, v.KeepSeconds = seconds(v.MessageTimeout), seconds(v.KeepAlive)
 }

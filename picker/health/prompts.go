@@ -118,6 +118,21 @@ func (p *Prompts) Suspected(prompt uint64, now time.Time) bool {
 	return false
 }
 
+// Failing reports whether a prompt failed last, at one endpoint or at several.
+func (p *Prompts) Failing(prompt uint64, now time.Time) bool {
+	if prompt == 0 || p.Empty() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.last {
+		if f := &p.last[i]; f.prompt == prompt {
+			return now.Sub(f.at) <= promptLife
+		}
+	}
+	return false
+}
+
 // Succeeded notes that a prompt was answered: it is innocent.
 func (p *Prompts) Succeeded(prompt uint64, now time.Time) {
 	if prompt == 0 || p.Empty() {

@@ -61,6 +61,10 @@ const preferAvailable = "if-available"
 // the import that its requests are for: namespace/name.
 const MetadataImport = "x-grapevine-import"
 
+// MetadataRetries is the initial metadata of an ext_proc stream in which a proxy says that
+// pickers may tell it, by Envoy's own headers, what to try again.
+const MetadataRetries = "x-grapevine-retries"
+
 // MetadataDestinations is the initial metadata of an ext_proc stream in which a
 // proxy announces how many addresses it takes in one answer.
 const MetadataDestinations = "x-grapevine-destinations"

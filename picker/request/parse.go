@@ -196,7 +196,8 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		r.reads.echo = string(v) == "true"
 		r.Whole = r.Whole || r.reads.echo
 	case "background":
-		r.Whole = r.Whole || string(v) == "true"
+		r.Background = string(v) == "true"
+		r.Whole = r.Whole || r.Background
 	case "sampling_params":
 		takeSampling(r, s, val)
 		r.Handover = r.Handover || memberOf(s, val, "extra_args") != nil

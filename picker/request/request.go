@@ -82,6 +82,8 @@ type Request struct {
 	Capped      bool // the priority may not be above MaxPriority
 	MaxPriority int
 
+	Background bool // it goes on by itself when the client has gone
+
 	Previous string // id of the stored response that it goes on with, reads or cancels; "" when none
 
 	Stream       bool

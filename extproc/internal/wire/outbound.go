@@ -144,6 +144,17 @@ func (w *RouteWriter) Begin(d *picker.Decision, destination string) {
 	}
 }
 
+// Tries tells an Envoy what to do when the first endpoint fails before its answer.
+func (w *RouteWriter) Tries(t picker.Tries) {
+	switch t {
+	case picker.TriesOnce:
+		w.SetHeader(headerRetryOn, "reset")
+		w.SetHeader(headerMaxRetries, "1")
+	case picker.TriesNone:
+		w.SetHeader(headerMaxRetries, "0")
+	}
+}
+
 // metadata adds a string to the load balancer's namespace.
 func (w *RouteWriter) metadata(key, value string) {
 	w.header = appendString(w.header[:0], 3, value) // Value.string_value

@@ -9,6 +9,8 @@ const (
 	HeaderStatus          = ":status"
 	HeaderUpgrade         = "upgrade"
 	HeaderContentType     = "content-type"
+	headerRetryOn         = "x-envoy-retry-on"
+	headerMaxRetries      = "x-envoy-max-retries"
 	HeaderRetryAfter      = "retry-after"
 	HeaderContentLength   = "content-length"
 	HeaderContentEncoding = "content-encoding"

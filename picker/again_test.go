@@ -1,0 +1,72 @@
+package picker
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// TestTries: which requests may be tried a second time when an engine has begun on them.
+func TestTries(t *testing.T) {
+	s := newScheduler(t, Options{Pool: newPool(4)})
+	f := func(what string, want Tries, change func(r *request.Request)) {
+		t.Helper()
+		r := chatRequest(what, 100)
+		r.Body = []byte(what)
+		if change != nil {
+			change(r)
+		}
+		d, err := s.Choose(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Done(Outcome{})
+		if d.Tries != want {
+			t.Errorf("%s: %v, want %v", what, d.Tries, want)
+		}
+	}
+	f("a chat", TriesOnce, nil)
+	f("a stream", TriesOnce, func(r *request.Request) { r.Stream = true })
+	f("what an engine may keep", TriesSafe, func(r *request.Request) { r.Kind = request.KindResponses })
+	f("what nobody knows", TriesSafe, func(r *request.Request) { r.Kind = request.KindOther })
+	f("what goes on by itself", TriesNone, func(r *request.Request) { r.Kind, r.Background = request.KindResponses, true })
+	f("what goes on with an answer", TriesNone, func(r *request.Request) { r.Kind, r.Previous = request.KindResponses, "resp_1" })
+	for i, want := range []Tries{TriesSafe, TriesNone} { // of its next request
+		eps := s.opts.Pool.Snapshot().Endpoints
+		s.prompts.Failed(promptKey(&request.Request{Body: []byte("poison")}), int(eps[i].ID), t0)
+		f("poison", want, nil)
+	}
+	for range 3 {
+		s.again.add(t0, 0, 1)
+	}
+	f("beyond the budget", TriesSafe, nil)
+	s.again.add(t0, 1000, 0)
+	f("within the budget", TriesOnce, nil)
+	for _, ep := range s.opts.Pool.Snapshot().Endpoints[1:] {
+		ep.Tracker().SetFull(t0.Add(time.Second))
+	}
+	f("nobody well behind it", TriesSafe, nil)
+}
+
+// TestAgain: second tries are at most a tenth of the requests, and three of however few.
+func TestAgain(t *testing.T) {
+	var a again
+	now, tries := t0, []int{}
+	for range 3 {
+		n := 0
+		for range 1000 {
+			now = now.Add(10 * time.Millisecond)
+			if a.add(now, 1, 0) { // each request would be tried twice
+				a.add(now, 0, 1)
+				n++
+			}
+		}
+		tries = append(tries, n)
+	}
+	if slices.Max(tries) > 103 || slices.Min(tries) < 95 {
+		t.Errorf("of a thousand requests each, %v are tried twice", tries)
+	}
+}
