@@ -231,6 +231,7 @@ var (
 	aBlank  = regexp.MustCompile(`  +`)
 	aCount  = regexp.MustCompile(`(rendered|index:|hash) \w+`)
 	aTime   = regexp.MustCompile(`read \d{4}-\d\d-\d\d [\d:]+`)
+	aReplay = regexp.MustCompile(`(?m)^engine-\d:8000 \(catching-up\): replay from .* failed: .*\n`) // is tried again and again meanwhile
 	aPlace  = regexp.MustCompile(`[^ (]*endpoints\.yaml`)
 )
 
@@ -245,6 +246,7 @@ func (s *session) text(at int) string {
 	}
 	out = aPort.ReplaceAllString(out, "ADDRESS")
 	out = aPlace.ReplaceAllString(out, "endpoints.yaml")
+	out = aReplay.ReplaceAllString(out, "")
 	out = aTime.ReplaceAllString(out, "read TIME")
 	out = aCount.ReplaceAllString(out, "$1 #")
 	out = aNumber.ReplaceAllString(out, "#$1")
