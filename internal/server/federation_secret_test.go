@@ -121,7 +121,7 @@ const movedPrompts = 220
 
 func (m *moved) request(i int) *request.Request {
 	m.t.Helper()
-	text := strings.Repeat(fmt.Sprintf("prompt %d that only b has been asked, ", i), 200)
+	text := strings.Repeat(fmt.Sprintf("prompt %d that only b has been asked, ", i), 400)
 	r := &request.Request{ID: fmt.Sprint("r", i), Headers: http.Header{}, Path: "/v1/completions", Body: []byte(`{"model":"` + vocab.Name + `","max_tokens":4,"prompt":"` + text + `"}`)}
 	if err := request.Parse(r); err != nil {
 		m.t.Fatal(err)
@@ -147,6 +147,9 @@ func (m *moved) unknown(not string) string {
 	st := m.a.Status().Federation
 	if len(st.Clusters[0].Pools) != 1 || len(m.a.Status().Elsewhere) != 1 {
 		return "no pool of b: " + st.Clusters[0].Reason
+	}
+	if rtt := st.Clusters[0].RTTMS; rtt <= 0 || rtt > 20 { // what is not measured is taken for long, and the price keeps prompts here
+		return fmt.Sprintf("b is %v ms away", rtt)
 	}
 	p := &st.Clusters[0].Pools[0]
 	blocks := 0
