@@ -105,32 +105,30 @@ func (p *Prompts) fail(v Verdict) (guilty bool) {
 
 // Suspected reports whether a prompt has failed at more than one endpoint.
 func (p *Prompts) Suspected(prompt uint64, now time.Time) bool {
-	if prompt == 0 || p.Empty() {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.last {
-		if f := &p.last[i]; f.prompt == prompt {
-			return f.many && now.Sub(f.at) <= promptLife
-		}
-	}
-	return false
+	failed, many := p.failed(prompt, now)
+	return failed && many
 }
 
 // Failing reports whether a prompt failed last, at one endpoint or at several.
 func (p *Prompts) Failing(prompt uint64, now time.Time) bool {
+	failed, _ := p.failed(prompt, now)
+	return failed
+}
+
+// failed reports whether a prompt failed of late and was not answered since, and
+// whether at more than one endpoint.
+func (p *Prompts) failed(prompt uint64, now time.Time) (failed, many bool) {
 	if prompt == 0 || p.Empty() {
-		return false
+		return false, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.last {
 		if f := &p.last[i]; f.prompt == prompt {
-			return now.Sub(f.at) <= promptLife
+			return now.Sub(f.at) <= promptLife, f.many
 		}
 	}
-	return false
+	return false, false
 }
 
 // Succeeded notes that a prompt was answered: it is innocent.
