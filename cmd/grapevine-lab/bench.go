@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
 	"github.com/grapevine-epp/grapevine/internal/lab/demo"
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -55,7 +56,7 @@ which restart, and the exit code is 1 when memory or goroutines grew over the se
 
 // runSoak watches replicas under churn.
 func (f *benchFlags) runSoak(cmd *cobra.Command) error {
-	o := demo.Options{Engines: 24, Replicas: 3, Step: f.soak, Out: cmd.OutOrStdout()}
+	o := demo.Options{Options: rig.Options{Engines: 24, Replicas: 3}, Step: f.soak, Out: cmd.OutOrStdout()}
 	var err error
 	if o.Envoy, err = parts.EnvoyPath(); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/demo"
 	"github.com/grapevine-epp/grapevine/internal/lab/demo/sites"
 	"github.com/grapevine-epp/grapevine/internal/lab/report"
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -182,9 +183,9 @@ func runHA(cmd *cobra.Command, o demo.Options) error {
 
 // runFaults shows what clients notice of sick engines.
 func runFaults(cmd *cobra.Command, o demo.Options, cut bool, only string) error {
-	sharing := demo.Shared
+	sharing := rig.Shared
 	if cut {
-		sharing = demo.Apart
+		sharing = rig.Apart
 	}
 	cases := slices.DeleteFunc(slices.Clone(demo.FaultCases), func(c demo.FaultCase) bool { return !strings.Contains(c.Name, only) })
 	s, err := demo.RunFaults(cmd.Context(), o, sharing, cases)

@@ -165,6 +165,7 @@ var Rows = Table{
 	{"internal/lab/sim", 3, Lab, 0},
 
 	// The laboratory, level 4.
+	{"internal/lab/rig", 4, Lab, 0},
 	{"internal/lab/workload", 4, Lab, 0},
 
 	// The laboratory, level 6.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -78,7 +79,7 @@ func (r *BatchRow) Quantile(q float64) time.Duration {
 // ended when it returns.
 func RunBatch(ctx context.Context, o Options) (*BatchSummary, error) {
 	o.Step, o.Warm, o.Slots = cmp.Or(o.Step, batchStep), cmp.Or(o.Warm, batchWarm), cmp.Or(o.Slots, batchSlots)
-	o.KVTokens = cmp.Or(o.KVTokens, 4*kvTokens)
+	o.KVTokens = cmp.Or(o.KVTokens, 4*rig.KVTokens)
 	s := &BatchSummary{Engines: o.Engines, Replicas: o.Replicas, Slots: o.Slots}
 	fmt.Fprintln(o.Out, BatchHeader())
 	for _, a := range []struct {
@@ -87,12 +88,12 @@ func RunBatch(ctx context.Context, o Options) (*BatchSummary, error) {
 		workers int
 	}{{"interactive alone", true, 0}, {"beside batch, no queue", false, batchUsers}, {"beside batch, queue", true, batchUsers}} {
 		o := o
-		o.flags = waitLong
+		o.Flags = waitLong
 		if a.queue {
-			o.config = batchConfig
+			o.Config = batchConfig
 		}
 		row := BatchRow{Name: a.name}
-		err := o.stage(ctx, QualityCase{Sharing: Shared}, func(g *group) error { return g.beside(ctx, &row, a.workers) })
+		err := o.stage(ctx, QualityCase{Sharing: rig.Shared}, func(g *group) error { return g.beside(ctx, &row, a.workers) })
 		switch {
 		case ctx.Err() != nil:
 			return nil, ErrInterrupted
@@ -170,7 +171,7 @@ func drop(w *workload.Runner) {
 
 // client returns a client of an objective.
 func (g *group) client(objective string, conns int) *workload.Client {
-	c := workload.NewClient(g.url, conns)
+	c := workload.NewClient(g.URL, conns)
 	c.Header = http.Header{http.CanonicalHeaderKey(request.HeaderObjective): {objective}}
 	return c
 }

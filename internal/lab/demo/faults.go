@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
@@ -46,7 +47,7 @@ const (
 // FaultsSummary is what RunFaults measured.
 type FaultsSummary struct {
 	Engines, Replicas int
-	Sharing           Sharing
+	Sharing           rig.Sharing
 	Rate              float64
 	All, Fewer        workload.Span // without faults: with all engines, and with one taken from the list
 	Rows              []FaultRow
@@ -74,15 +75,15 @@ type faultsRun struct {
 // RunFaults makes one engine after the other sick under a steady load through
 // Envoy, and measures what clients notice. Everything that it starts has ended
 // when it returns.
-func RunFaults(ctx context.Context, o Options, sharing Sharing, cases []FaultCase) (*FaultsSummary, error) {
+func RunFaults(ctx context.Context, o Options, sharing rig.Sharing, cases []FaultCase) (*FaultsSummary, error) {
 	o.Rate, o.Slots = cmp.Or(o.Rate, faultRate), cmp.Or(o.Slots, faultSlots)
 	if o.Replicas == 1 {
-		sharing = Off
+		sharing = rig.Off
 	}
 	f := &faultsRun{out: &FaultsSummary{Engines: o.Engines, Replicas: o.Replicas, Sharing: sharing, Rate: o.Rate}}
 	err := o.stage(ctx, QualityCase{Sharing: sharing}, func(g *group) error {
 		f.group = g
-		f.load = workload.StartPaced(g.url, o.Rate)
+		f.load = workload.StartPaced(g.URL, o.Rate)
 		defer f.load.Stop()
 		return f.play(ctx, cases)
 	})
@@ -103,8 +104,8 @@ func (f *faultsRun) play(ctx context.Context, cases []FaultCase) (err error) {
 	if f.out.All, err = f.calm(ctx); err != nil {
 		return err
 	}
-	last := f.fleet.Engines()[f.o.Engines-1]
-	if err := f.fleet.WriteEndpoints(f.dir+"/endpoints.yaml", last.Name()); err != nil {
+	last := f.Fleet.Engines()[f.o.Engines-1]
+	if err := f.Fleet.WriteEndpoints(f.Dir+"/endpoints.yaml", last.Name()); err != nil {
 		return err
 	}
 	if err := pause(faultGrace)(ctx); err != nil {
@@ -113,14 +114,14 @@ func (f *faultsRun) play(ctx context.Context, cases []FaultCase) (err error) {
 	if f.out.Fewer, err = f.calm(ctx); err != nil {
 		return err
 	}
-	if err := f.fleet.WriteEndpoints(f.dir + "/endpoints.yaml"); err != nil {
+	if err := f.Fleet.WriteEndpoints(f.Dir + "/endpoints.yaml"); err != nil {
 		return err
 	}
 	for i, c := range cases {
 		if err := pause(faultCalm)(ctx); err != nil {
 			return err
 		}
-		row, err := f.one(ctx, c, f.fleet.Engines()[i%f.o.Engines])
+		row, err := f.one(ctx, c, f.Fleet.Engines()[i%f.o.Engines])
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*Fault
 	row := &FaultRow{Case: c}
 	sick := []*sim.Engine{e}
 	if c.Poison { // any engine dies of it
-		sick = f.fleet.Engines()
+		sick = f.Fleet.Engines()
 	}
 	begun := time.Now()
 	for _, e := range sick {
@@ -155,7 +156,7 @@ func (f *faultsRun) one(ctx context.Context, c FaultCase, e *sim.Engine) (*Fault
 			f.load.Poison(now)
 		}
 		states := f.states()
-		if n := passedOver(states, e.Addr(), row); n == len(f.list) && row.Found == 0 {
+		if n := passedOver(states, e.Addr(), row); n == len(f.List) && row.Found == 0 {
 			row.Found = now.Sub(begun)
 		}
 		if !c.Poison {
@@ -196,9 +197,9 @@ func (f *faultsRun) every(ctx context.Context, long time.Duration, do func(now t
 }
 
 // states reads the status of every replica.
-func (f *faultsRun) states() (list []*haStatus) {
-	for _, p := range f.list {
-		if st, err := p.status(); err == nil {
+func (f *faultsRun) states() (list []*rig.Status) {
+	for _, p := range f.List {
+		if st, err := p.Status(); err == nil {
 			list = append(list, st)
 		}
 	}
@@ -206,7 +207,7 @@ func (f *faultsRun) states() (list []*haStatus) {
 }
 
 // passedOver counts the replicas that pass the engine over, and notes why.
-func passedOver(states []*haStatus, address string, row *FaultRow) (n int) {
+func passedOver(states []*rig.Status, address string, row *FaultRow) (n int) {
 	for _, st := range states {
 		for _, e := range st.Endpoints {
 			if e.Address == address && e.Health.State != "healthy" && e.Health.State != "returning" {
@@ -219,7 +220,7 @@ func passedOver(states []*haStatus, address string, row *FaultRow) (n int) {
 }
 
 // others returns how many engines but the one at address some replica passes over.
-func others(states []*haStatus, address string) (most int) {
+func others(states []*rig.Status, address string) (most int) {
 	for _, st := range states {
 		n := 0
 		for _, e := range st.Endpoints {
@@ -242,5 +243,5 @@ func (f *faultsRun) trusted() bool {
 			}
 		}
 	}
-	return len(states) == len(f.list)
+	return len(states) == len(f.List)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -86,7 +87,7 @@ type tenantsRun struct {
 // and what was in the engines. Everything that it starts has ended when it returns.
 func RunFlow(ctx context.Context, o Options) (*FlowSummary, error) {
 	o.Step, o.Warm, o.Slots = cmp.Or(o.Step, flowStep), cmp.Or(o.Warm, flowWarm), cmp.Or(o.Slots, 4*flowPlaces)
-	o.config, o.flags, o.failClosed = flowConfig, waitLong, !o.FailOpen
+	o.Config, o.Flags, o.FailClosed = flowConfig, waitLong, !o.FailOpen
 	f := &tenantsRun{out: &FlowSummary{
 		Engines: o.Engines, Replicas: o.Replicas, Places: flowPlaces * o.Engines, FailOpen: o.FailOpen,
 		tenants: o.tenants,
@@ -94,7 +95,7 @@ func RunFlow(ctx context.Context, o Options) (*FlowSummary, error) {
 	if f.out.tenants == nil {
 		f.out.tenants = tenants
 	}
-	err := o.stage(ctx, QualityCase{Sharing: Shared}, func(g *group) error {
+	err := o.stage(ctx, QualityCase{Sharing: rig.Shared}, func(g *group) error {
 		f.group = g
 		return f.play(ctx)
 	})
@@ -109,10 +110,10 @@ func RunFlow(ctx context.Context, o Options) (*FlowSummary, error) {
 
 func (f *tenantsRun) play(ctx context.Context) error {
 	f.work = workload.NewWork(len(f.out.tenants), time.Now(), 250*time.Millisecond)
-	clients := workload.NewClient(f.url, 4096).HTTP
+	clients := workload.NewClient(f.URL, 4096).HTTP
 	defer clients.CloseIdleConnections()
 	for i, t := range f.out.tenants {
-		client := workload.NewClient(f.url, 1)
+		client := workload.NewClient(f.URL, 1)
 		client.HTTP, client.Header = clients, http.Header{http.CanonicalHeaderKey(request.HeaderFairness): {t.name}}
 		w, err := workload.Start(workload.Options{
 			Source: workload.NewSource(errand, uint64(i+1), vocab.Name, 1), Client: client, Users: t.users, Seed: uint64(i + 1), Backoff: flowBackoff,
@@ -127,16 +128,16 @@ func (f *tenantsRun) play(ctx context.Context) error {
 	if err := f.last(ctx, f.o.Warm, f.runners...); err != nil {
 		return err
 	}
-	last := f.list[len(f.list)-1]
+	last := f.List[len(f.List)-1]
 	fmt.Fprintln(f.o.Out, f.out.header())
 	for _, s := range []haAction{
 		{"all live", func(ctx context.Context) error { return f.last(ctx, f.o.Step, f.runners...) }},
 		{"one is killed (kill -9)", func(ctx context.Context) error {
-			last.kill()
+			last.Kill()
 			return f.last(ctx, f.o.Step, f.runners...)
 		}},
 		{"it is back", func(ctx context.Context) error {
-			if err := f.revive(ctx, last); err != nil {
+			if err := f.Revive(ctx, last); err != nil {
 				return err
 			}
 			return f.last(ctx, f.o.Step, f.runners...)
@@ -236,7 +237,7 @@ func watchPlaces(g *group) *placesWatch {
 		tick := time.NewTicker(flowSampling)
 		defer tick.Stop()
 		for {
-			running, waiting := g.held()
+			running, waiting := g.Held()
 			n++
 			p.most = max(p.most, running+waiting)
 			p.mean += (float64(running+waiting) - p.mean) / float64(n)
@@ -255,14 +256,4 @@ func watchPlaces(g *group) *placesWatch {
 func (w *placesWatch) end() places {
 	close(w.stop)
 	return <-w.done
-}
-
-// held counts the requests in all engines.
-func (g *group) held() (running, waiting int) {
-	for _, e := range g.fleet.Engines() {
-		for _, r := range e.Stats() {
-			running, waiting = running+r.Engine.Running, waiting+r.Engine.Waiting
-		}
-	}
-	return running, waiting
 }

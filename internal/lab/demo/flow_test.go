@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -17,7 +18,7 @@ func TestTenantsShare(t *testing.T) {
 	var out bytes.Buffer
 	const answers = 120
 	s, err := RunFlow(t.Context(), Options{
-		Envoy: parts.Envoy(t), Self: program(t), Out: &out, Engines: 3, Replicas: 3, Share: "mesh", Speed: 2,
+		Options: rig.Options{Envoy: parts.Envoy(t), Self: program(t), Engines: 3, Replicas: 3, Share: "mesh", Speed: 2}, Out: &out,
 		answers: answers, tenants: []tenant{{"small", 20}, {"middle", 60}, {"large", 180}},
 	})
 	if err != nil {

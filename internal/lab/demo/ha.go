@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
-	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
 
@@ -48,11 +47,11 @@ func (s *HASummary) OK() bool { return s.Failed() == 0 && s.FallbackRequests > 0
 
 // haRun is RunHA under way.
 type haRun struct {
-	run
+	*run
 	fleet    *sim.Fleet
-	group    *membership
+	group    *rig.Membership
 	keyFile  string
-	replicas []*replica
+	replicas []*rig.Replica
 	load     *workload.Runner
 	out      *HASummary
 }
@@ -69,13 +68,11 @@ func RunHA(ctx context.Context, o Options) (*HASummary, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	h := &haRun{
-		run: run{o: o, dir: dir, screen: screen{w: o.Out}, model: filepath.Join(dir, "model"), start: time.Now()},
-		out: &HASummary{Engines: o.Engines, Replicas: o.Replicas},
-	}
-	if err := vocab.New().WriteModel(h.model); err != nil {
+	r, err := newRun(o, dir)
+	if err != nil {
 		return nil, err
 	}
+	h := &haRun{run: r, out: &HASummary{Engines: o.Engines, Replicas: o.Replicas}}
 	if err := h.play(ctx); ctx.Err() != nil {
 		return nil, ErrInterrupted
 	} else if err != nil {
@@ -87,19 +84,19 @@ func RunHA(ctx context.Context, o Options) (*HASummary, error) {
 // play starts everything, performs the steps, and ends everything.
 func (h *haRun) play(ctx context.Context) (err error) {
 	var addrs []string
-	if h.fleet, addrs, err = h.engines(); err != nil {
+	if h.fleet, addrs, err = h.OpenEngines(); err != nil {
 		return err
 	}
 	defer h.fleet.Close()
-	defer func() { stopReplicas(ctx, h.replicas) }()
+	defer func() { rig.StopReplicas(ctx, h.replicas) }()
 	if err := h.open(ctx); err != nil {
 		return err
 	}
-	e, url, err := h.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers(h.replicas)})
+	e, url, err := h.StartEnvoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: rig.Pickers(h.replicas)})
 	if err != nil {
 		return err
 	}
-	defer e.stop(3 * time.Second)
+	defer e.Stop(3 * time.Second)
 	if h.load, err = load(url); err != nil {
 		return err
 	}
@@ -128,7 +125,7 @@ func (h *haRun) script() []haAction {
 		{"caches fill", pause(h.o.Step)},
 		{"all live", pause(h.o.Step)},
 		{"one is killed (kill -9)", func(ctx context.Context) error {
-			h.replicas[last].kill()
+			h.replicas[last].Kill()
 			return pause(h.o.Step)(ctx)
 		}},
 		{"it is started anew", func(ctx context.Context) error { return h.newcomer(ctx, last) }},
@@ -139,7 +136,7 @@ func (h *haRun) script() []haAction {
 		{"all are killed: Envoy alone", h.killAll},
 		{"all are started anew", func(ctx context.Context) error {
 			for i := range h.replicas {
-				if err := h.start(i); err != nil {
+				if err := h.again(i); err != nil {
 					return err
 				}
 			}
@@ -172,7 +169,7 @@ func (h *haRun) step(ctx context.Context, name string, do func(context.Context) 
 	d := now.Minus(&before)
 	s := HAStep{cohort: cohort, Name: name, Took: time.Since(begun), Requests: d.Requests, Failed: failures(&d), HitRatio: d.HitRatio(), Members: "nobody"}
 	for _, p := range h.replicas {
-		if st, err := p.status(); err == nil {
+		if st, err := p.Status(); err == nil {
 			s.Members = st.Cluster.Line
 			break
 		}
@@ -182,30 +179,24 @@ func (h *haRun) step(ctx context.Context, name string, do func(context.Context) 
 		h.out.LastError = st
 	}
 	fmt.Fprintf(h.o.Out, "%5.1fs  %-28s %5d requests  %d failed  hits %5.1f%%  %s\n",
-		time.Since(h.run.start).Seconds(), s.Name, s.Requests, s.Failed, 100*s.HitRatio, s.Members)
+		time.Since(h.Start).Seconds(), s.Name, s.Requests, s.Failed, 100*s.HitRatio, s.Members)
 	return nil
 }
 
 // open starts the replicas and waits until they have joined each other.
 func (h *haRun) open(ctx context.Context) (err error) {
-	if h.group, err = newMembership(h.o.Replicas); err != nil {
+	if h.group, err = rig.NewMembership(h.o.Replicas); err != nil {
 		return err
 	}
-	if h.keyFile, err = h.newKey("group.key"); err != nil {
+	if h.keyFile, err = h.NewKey("group.key"); err != nil {
 		return err
 	}
 	for i := range h.o.Replicas {
-		ports, err := freePorts(3)
+		p, err := h.NewReplica(i, h.group.Flags(i, h.o.Share, h.keyFile)...)
 		if err != nil {
 			return err
 		}
-		at := func(k int) string { return fmt.Sprintf("127.0.0.1:%d", ports[k]) }
-		name := fmt.Sprintf("replica-%d", i+1)
-		p := &replica{extproc: at(0), admin: at(2), process: &process{name: name}, args: append([]string{
-			"serve", "--listen", at(0), "--health", at(1), "--admin", at(2), "--endpoints", h.dir + "/endpoints.yaml",
-			"--model", vocab.Name + "=" + h.model, "--name", name,
-		}, h.group.flags(i, h.o.Share, h.keyFile)...)}
-		if err := h.startReplica(p); err != nil {
+		if err := h.StartReplica(p); err != nil {
 			return err
 		}
 		h.replicas = append(h.replicas, p)
@@ -213,30 +204,22 @@ func (h *haRun) open(ctx context.Context) (err error) {
 	return h.joined(ctx)
 }
 
-func (h *haRun) startReplica(p *replica) error {
-	started, err := startProcess(h.dir, p.name, h.o.Self, p.args...)
-	if err == nil {
-		p.process = started
-	}
-	return err
-}
-
-func (h *haRun) start(i int) error { return h.startReplica(h.replicas[i]) }
+func (h *haRun) again(i int) error { return h.StartReplica(h.replicas[i]) }
 
 // newcomer starts replica i and measures when it knows every engine exactly.
 func (h *haRun) newcomer(ctx context.Context, i int) error {
 	begun := time.Now()
-	if err := h.start(i); err != nil {
+	if err := h.again(i); err != nil {
 		return err
 	}
 	p := h.replicas[i]
 	err := h.await(ctx, func() string {
-		st, err := p.status()
+		st, err := p.Status()
 		switch {
 		case err != nil:
-			return fmt.Sprintf("%s: %v", p.name, err)
-		case st.exact() != h.o.Engines || st.Cluster.State != "joined":
-			return fmt.Sprintf("%s: %s", p.name, st)
+			return fmt.Sprintf("%s: %v", p.Name, err)
+		case st.Exact() != h.o.Engines || st.Cluster.State != "joined":
+			return fmt.Sprintf("%s: %s", p.Name, st)
 		}
 		return ""
 	})
@@ -250,8 +233,8 @@ func (h *haRun) newcomer(ctx context.Context, i int) error {
 // roll replaces every replica, one after the other, as a rollout does.
 func (h *haRun) roll(ctx context.Context) error {
 	for i, p := range h.replicas {
-		p.stop(15 * time.Second)
-		if err := h.start(i); err != nil {
+		p.Stop(15 * time.Second)
+		if err := h.again(i); err != nil {
 			return err
 		}
 		if err := h.joined(ctx); err != nil {
@@ -264,7 +247,7 @@ func (h *haRun) roll(ctx context.Context) error {
 // rotate changes the group's key while everything runs: both are accepted,
 // then the new one encrypts, then the old one is forgotten.
 func (h *haRun) rotate(ctx context.Context) error {
-	file, err := h.newKey("next.key")
+	file, err := h.NewKey("next.key")
 	if err != nil {
 		return err
 	}
@@ -281,8 +264,8 @@ func (h *haRun) rotate(ctx context.Context) error {
 			return err
 		}
 		for _, p := range h.replicas {
-			if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
+			if err := p.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
 			}
 		}
 		if err := pause(h.o.Step / 3)(ctx); err != nil {
@@ -298,7 +281,7 @@ func (h *haRun) rotate(ctx context.Context) error {
 // killAll leaves Envoy to its fallback policy.
 func (h *haRun) killAll(ctx context.Context) error {
 	for _, p := range h.replicas {
-		p.kill()
+		p.Kill()
 	}
 	before := h.load.Tally()
 	if err := pause(h.o.Step)(ctx); err != nil {
@@ -314,29 +297,29 @@ func (h *haRun) killAll(ctx context.Context) error {
 func (h *haRun) joined(ctx context.Context) error {
 	return h.await(ctx, func() string {
 		for _, p := range h.replicas {
-			switch st, err := p.status(); {
+			switch st, err := p.Status(); {
 			case err != nil:
-				return fmt.Sprintf("%s: %v", p.name, err)
-			case st.State != "ready" || st.Cluster.State != "joined" || len(st.Members) != len(h.replicas) || st.exact() != h.o.Engines:
-				return fmt.Sprintf("%s: %s", p.name, st)
+				return fmt.Sprintf("%s: %v", p.Name, err)
+			case st.State != "ready" || st.Cluster.State != "joined" || len(st.Members) != len(h.replicas) || st.Exact() != h.o.Engines:
+				return fmt.Sprintf("%s: %s", p.Name, st)
 			}
 		}
 		return ""
 	})
 }
 
-var errHA = fmt.Errorf("not within %v: all joined, and all engines known", startLimit)
+var errHA = fmt.Errorf("not within %v: all joined, and all engines known", rig.StartLimit)
 
 // await waits until nothing is amiss.
 func (h *haRun) await(ctx context.Context, amiss func() string) error {
-	for end := time.Now().Add(startLimit); ; {
+	for end := time.Now().Add(rig.StartLimit); ; {
 		why := amiss()
 		if why == "" {
 			return nil
 		}
 		if time.Now().After(end) {
 			for _, p := range h.replicas {
-				why += "\n" + p.name + ":\n" + p.tail(8)
+				why += "\n" + p.Name + ":\n" + p.Tail(8)
 			}
 			return fmt.Errorf("%w; %s", errHA, why)
 		}

@@ -1,67 +1,9 @@
 package demo
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"time"
 )
-
-// haStatus is the part of a replica's status that matters here.
-type haStatus struct {
-	State     string `json:"state"`
-	Decisions int    `json:"decisions"`
-	Cluster   struct {
-		State    string `json:"state"`
-		Line     string `json:"line"`
-		Fallback string `json:"fallback"`
-	} `json:"cluster"`
-	Members []struct{} `json:"members"`
-	Index   struct {
-		Entries int `json:"entries"`
-	} `json:"index"`
-	Endpoints []struct {
-		Address   string `json:"address"`
-		Knowledge string `json:"knowledge"`
-		Health    struct {
-			State string `json:"state"`
-			Cause string `json:"cause"`
-		} `json:"health"`
-	} `json:"endpoints"`
-}
-
-// String says what joining waits for.
-func (s *haStatus) String() string {
-	return fmt.Sprintf("%s, %s with %d members (%s), %d engines known exactly", s.State, s.Cluster.State, len(s.Members), s.Cluster.Line, s.exact())
-}
-
-// exact counts the engines that are known exactly.
-func (s *haStatus) exact() (n int) {
-	for _, e := range s.Endpoints {
-		if e.Knowledge == "exact" {
-			n++
-		}
-	}
-	return n
-}
-
-func (p *replica) status() (*haStatus, error) {
-	var st haStatus
-	return &st, p.read(&st)
-}
-
-// read fills the part of the replica's status that to describes.
-func (p *replica) read(to any) error {
-	client := &http.Client{Timeout: 10 * time.Second}
-	defer client.CloseIdleConnections()
-	resp, err := client.Get("http://" + p.admin + "/status")
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	return json.NewDecoder(resp.Body).Decode(to)
-}
 
 // Write prints the summary as a person reads it.
 func (s *HASummary) Write(w io.Writer) {

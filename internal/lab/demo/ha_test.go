@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -25,7 +26,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 	self := program(t)
 	var out bytes.Buffer
 	s, err := RunHA(t.Context(), Options{
-		Envoy: parts.Envoy(t), Self: self, Out: &out, Engines: 12, Replicas: 3, Step: time.Second, Share: "partitioned",
+		Options: rig.Options{Envoy: parts.Envoy(t), Self: self, Engines: 12, Replicas: 3, Share: "partitioned"}, Out: &out, Step: time.Second,
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
@@ -39,7 +40,7 @@ func (l Load) Measure(ctx context.Context, n int) (rows []bench.Row, reports []b
 		return nil, nil, err
 	}
 	defer fleet.Close()
-	p, err := StartReplica(ctx, dir, l.Self, "--endpoints", list, "--model", vocab.Name+"="+model)
+	p, err := rig.StartSingle(ctx, dir, l.Self, "--endpoints", list, "--model", vocab.Name+"="+model)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,7 +62,7 @@ func (l Load) Measure(ctx context.Context, n int) (rows []bench.Row, reports []b
 }
 
 // plays lists what is played against a replica in front of n engines.
-func (l Load) plays(p *Replica, n int) (list []bench.Options) {
+func (l Load) plays(p *rig.Single, n int) (list []bench.Options) {
 	for _, mode := range bench.Modes {
 		for _, size := range []int{1 << 10, 40 << 10, 400 << 10} {
 			full := bench.Options{

@@ -17,6 +17,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
@@ -109,14 +110,14 @@ func (o Options) pdPhase(ctx context.Context, s *PDSummary, apart bool) (rows []
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	r := &run{o: o, dir: dir, model: filepath.Join(dir, "model"), start: time.Now()}
-	if err := vocab.New().WriteModel(r.model); err != nil {
+	r, err := newRun(o, dir)
+	if err != nil {
 		return nil, err
 	}
 	fleet, err := sim.OpenFleet(sim.FleetOptions{
 		Engines: o.Engines, EndpointsFile: filepath.Join(dir, "endpoints.yaml"),
 		Engine: sim.Options{
-			Core: engine.Config{BlockSize: blockSize, Blocks: 200_000 / blockSize, Model: engine.Model70B}, Events: &sim.EventOptions{},
+			Core: engine.Config{BlockSize: rig.BlockSize, Blocks: 200_000 / rig.BlockSize, Model: engine.Model70B}, Events: &sim.EventOptions{},
 			PD: &sim.PDOptions{BytesPerToken: pdBytes, BytesPerSecond: pdSpeed, Latency: 20 * time.Millisecond},
 		},
 	})
@@ -124,33 +125,30 @@ func (o Options) pdPhase(ctx context.Context, s *PDSummary, apart bool) (rows []
 		return nil, err
 	}
 	defer fleet.Close()
-	var addrs []string
-	for _, e := range fleet.Engines() {
-		addrs = append(addrs, e.Addr())
-	}
+	addrs := rig.Addresses(fleet)
 	flags := []string{}
 	if apart {
-		var sidecars []*process
+		var sidecars []*rig.Process
 		sidecars, addrs, flags, err = r.sidecars(ctx, fleet)
 		defer func() {
 			for _, p := range sidecars {
-				p.stop(3 * time.Second)
+				p.Stop(3 * time.Second)
 			}
 		}()
 		if err != nil {
 			return nil, err
 		}
 	}
-	replicas, err := r.replicas(ctx, func(int) []string { return flags })
-	defer func() { stopReplicas(ctx, replicas) }()
+	replicas, err := r.StartReplicas(ctx, func(int) []string { return flags })
+	defer func() { rig.StopReplicas(ctx, replicas) }()
 	if err != nil {
 		return nil, err
 	}
-	e, url, err := r.envoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: pickers(replicas)})
+	e, url, err := r.StartEnvoy(ctx, "envoy", envoyconf.Params{Endpoints: addrs, ExtProc: rig.Pickers(replicas)})
 	if err != nil {
 		return nil, err
 	}
-	defer e.stop(3 * time.Second)
+	defer e.Stop(3 * time.Second)
 	return r.pdLoad(ctx, s, fleet, url, apart)
 }
 
@@ -169,7 +167,7 @@ schedulingProfiles:
 
 // sidecars gives the engines roles and puts a sidecar before each that decodes. It
 // returns where requests enter, and the flags of pickers that know of it.
-func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*process, addrs, flags []string, err error) {
+func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*rig.Process, addrs, flags []string, err error) {
 	seed := make([]byte, 32)
 	if _, err := rand.Read(seed); err != nil {
 		return nil, nil, nil, err
@@ -178,7 +176,7 @@ func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*process, 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	config, key, public := filepath.Join(r.dir, "config.yaml"), filepath.Join(r.dir, "targets.key"), filepath.Join(r.dir, "targets.pub")
+	config, key, public := filepath.Join(r.Dir, "config.yaml"), filepath.Join(r.Dir, "targets.key"), filepath.Join(r.Dir, "targets.pub")
 	for path, text := range map[string]string{
 		config: pdConfig, key: base64.StdEncoding.EncodeToString(seed), public: base64.StdEncoding.EncodeToString(signer.Public()),
 	} {
@@ -186,7 +184,7 @@ func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*process, 
 			return nil, nil, nil, err
 		}
 	}
-	ports, err := freePorts(2 * pdDecode)
+	ports, err := rig.FreePorts(2 * pdDecode)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -198,13 +196,13 @@ func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*process, 
 		}
 		k := i - pdPrefill
 		at, metrics := ports[2*k], fmt.Sprintf("127.0.0.1:%d", ports[2*k+1])
-		p, err := startProcess(r.dir, fmt.Sprintf("sidecar-%d", k+1), r.o.Self, "sidecar", "--host", "127.0.0.1", "--port", strconv.Itoa(at),
+		p, err := rig.Start(r.Dir, fmt.Sprintf("sidecar-%d", k+1), r.o.Self, "sidecar", "--host", "127.0.0.1", "--port", strconv.Itoa(at),
 			"--model-server-port", strconv.Itoa(eps[i].Port), "--secure-proxy=false", "--metrics", metrics, "--verify-key-file", public, "--prefill-timeout", "20s", "--linger", "0s")
 		if err != nil {
 			return list, nil, nil, err
 		}
 		list = append(list, p)
-		if err := p.waitHTTP(ctx, "http://"+metrics+"/metrics"); err != nil {
+		if err := p.WaitHTTP(ctx, "http://"+metrics+"/metrics"); err != nil {
 			return list, nil, nil, err
 		}
 		eps[i].Labels[endpoint.LabelRole], eps[i].Port = "decode", at
@@ -214,7 +212,7 @@ func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*process, 
 	if err != nil {
 		return list, nil, nil, err
 	}
-	return list, addrs, []string{"--config", config, "--targets-key-file", key}, os.WriteFile(filepath.Join(r.dir, "endpoints.yaml"), raw, 0o600)
+	return list, addrs, []string{"--config", config, "--targets-key-file", key}, os.WriteFile(filepath.Join(r.Dir, "endpoints.yaml"), raw, 0o600)
 }
 
 // remoteCounter counts the answers whose prompt another engine has computed.

@@ -10,24 +10,15 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
-)
-
-// Sharing is how the replicas of a quality case are connected.
-type Sharing string
-
-// The ways.
-const (
-	Shared Sharing = "shared" // one gossip group
-	Apart  Sharing = "cut"    // a group that cannot talk: every replica has another key
-	Off    Sharing = "off"    // --cluster none
 )
 
 // QualityCase is one way to run the pickers, and what is sent.
 type QualityCase struct {
 	Replicas int
-	Sharing  Sharing
+	Sharing  rig.Sharing
 	Crowd    bool   // chats of one application, on eight engines
 	Policy   string // its plugin; "": the default policy
 }
@@ -35,8 +26,8 @@ type QualityCase struct {
 // QualityCases are those that RunQuality compares, the measure of all first; those
 // of one application follow, the measure of them first.
 var QualityCases = []QualityCase{
-	{Replicas: 1, Sharing: Off}, {Replicas: 3, Sharing: Shared}, {Replicas: 5, Sharing: Shared}, {Replicas: 3, Sharing: Apart},
-	{Replicas: 3, Sharing: Shared, Crowd: true, Policy: fewest}, {Replicas: 3, Sharing: Shared, Crowd: true},
+	{Replicas: 1, Sharing: rig.Off}, {Replicas: 3, Sharing: rig.Shared}, {Replicas: 5, Sharing: rig.Shared}, {Replicas: 3, Sharing: rig.Apart},
+	{Replicas: 3, Sharing: rig.Shared, Crowd: true, Policy: fewest}, {Replicas: 3, Sharing: rig.Shared, Crowd: true},
 }
 
 // fewest is the policy that looks at no cache.
@@ -50,7 +41,7 @@ func (c QualityCase) String() string {
 	if c.Replicas == 1 {
 		return "1 replica"
 	}
-	return fmt.Sprintf("%d replicas, sharing %s", c.Replicas, map[Sharing]string{Shared: "on", Apart: "cut", Off: "off"}[c.Sharing])
+	return fmt.Sprintf("%d replicas, sharing %s", c.Replicas, map[rig.Sharing]string{rig.Shared: "on", rig.Apart: "cut", rig.Off: "off"}[c.Sharing])
 }
 
 // QualityRow is what one case gave.
@@ -162,18 +153,19 @@ func qualityCase(ctx context.Context, o Options, c QualityCase) (*QualityRow, er
 	}
 	var row *QualityRow
 	err := o.stage(ctx, c, func(g *group) (err error) {
-		row, err = g.judge(ctx, c, g.url, g.list)
+		row, err = g.judge(ctx, c)
 		return err
 	})
 	return row, err
 }
 
-// plugins returns the flags that set the policy.
-func (r *run) plugins(policy string) ([]string, error) {
-	if policy == "" {
-		return nil, nil
+// flags returns those of replica i: how it shares, and the policy.
+func (c QualityCase) flags(r *rig.Rig) (func(i int) []string, error) {
+	share, err := r.Connect(c.Sharing)
+	if err != nil || c.Policy == "" {
+		return share, err
 	}
-	path := filepath.Join(r.dir, "policy.yaml")
+	path := filepath.Join(r.Dir, "policy.yaml")
 	text := fmt.Sprintf(`apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -182,67 +174,45 @@ schedulingProfiles:
 - name: default
   plugins:
   - pluginRef: %[1]s
-`, policy)
-	return []string{"--config", path}, os.WriteFile(path, []byte(text), 0o600)
-}
-
-// connect returns the flags by which replicas share, or do not.
-func (r *run) connect(s Sharing) (func(i int) []string, error) {
-	if s == Off {
-		return func(int) []string { return nil }, nil
-	}
-	m, err := newMembership(r.o.Replicas)
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]string, r.o.Replicas)
-	for i := range keys {
-		if i > 0 && s == Shared {
-			keys[i] = keys[0]
-			continue
-		}
-		if keys[i], err = r.newKey(fmt.Sprintf("group-%d.key", i)); err != nil {
-			return nil, err
-		}
-	}
-	return func(i int) []string { return m.flags(i, "partitioned", keys[i]) }, nil
+`, c.Policy)
+	return func(i int) []string { return append(share(i), "--config", path) }, os.WriteFile(path, []byte(text), 0o600)
 }
 
 // judge plays the workload and reads what came of it.
-func (r *run) judge(ctx context.Context, c QualityCase, url string, replicas []*replica) (*QualityRow, error) {
+func (g *group) judge(ctx context.Context, c QualityCase) (*QualityRow, error) {
 	o := workload.Options{
-		Source: workload.NewSource(c.kind(), 1, vocab.Name, 0), Client: workload.NewClient(url, 4*users),
-		Ideal: workload.NewIdeal(vocab.New(), blockSize),
-		Rate:  r.o.Rate / c.slower(), First: 1 << 20, Seed: 1, Timeout: 60 * time.Second,
+		Source: workload.NewSource(c.kind(), 1, vocab.Name, 0), Client: workload.NewClient(g.URL, 4*users),
+		Ideal: workload.NewIdeal(vocab.New(), rig.BlockSize),
+		Rate:  g.o.Rate / c.slower(), First: 1 << 20, Seed: 1, Timeout: 60 * time.Second,
 	}
 	first, err := workload.Start(o)
 	if err != nil {
 		return nil, err
 	}
-	err = pause(r.o.Warm)(ctx)
+	err = pause(g.o.Warm)(ctx)
 	stopLoad(ctx, first)
 	if err != nil {
 		return nil, err
 	}
-	o.Rate, o.First = r.o.Rate, 0
+	o.Rate, o.First = g.o.Rate, 0
 	w, err := workload.Start(o)
 	if err != nil {
 		return nil, err
 	}
 	defer stopLoad(ctx, w)
-	if err := pause(r.o.Warm / 2)(ctx); err != nil {
+	if err := pause(g.o.Warm / 2)(ctx); err != nil {
 		return nil, err
 	}
-	warm, used := w.Tally(), cpuOf(replicas)
-	if err := r.last(ctx, r.o.Step, w); err != nil {
+	warm, used := w.Tally(), cpuOf(g.List)
+	if err := g.last(ctx, g.o.Step, w); err != nil {
 		return nil, err
 	}
-	row := &QualityRow{Case: c, Cores: (cpuOf(replicas) - used).Seconds() / time.Since(warm.At).Seconds()}
+	row := &QualityRow{Case: c, Cores: (cpuOf(g.List) - used).Seconds() / time.Since(warm.At).Seconds()}
 	row.read(w, &warm)
-	for _, p := range replicas {
-		st, err := p.status()
+	for _, p := range g.List {
+		st, err := p.Status()
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w; its last lines:\n%s", p.name, err, p.tail(12))
+			return nil, fmt.Errorf("%s: %w; its last lines:\n%s", p.Name, err, p.Tail(12))
 		}
 		row.Decisions = append(row.Decisions, st.Decisions)
 		row.Status = append(row.Status, strings.TrimSuffix(st.Cluster.Line+"; "+st.Cluster.Fallback, "; "))
@@ -269,9 +239,9 @@ func (q *QualityRow) read(w *workload.Runner, warm *workload.Tally) {
 }
 
 // cpuOf adds up the processor time that replicas have used.
-func cpuOf(replicas []*replica) (sum time.Duration) {
+func cpuOf(replicas []*rig.Replica) (sum time.Duration) {
 	for _, p := range replicas {
-		if u, err := bench.ReadUsage(p.cmd.Process.Pid); err == nil {
+		if u, err := bench.ReadUsage(p.Cmd.Process.Pid); err == nil {
 			sum += u.CPU
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 )
 
 // line is the row as a table shows it.
@@ -45,17 +47,17 @@ func (s *QualitySummary) Problems() (list []string) {
 			continue
 		}
 		least := one * (1 - sharedWithin)
-		if q.Case.Sharing != Shared {
+		if q.Case.Sharing != rig.Shared {
 			least = one * apartAtLeast
 		}
 		if q.Result.HitRatio < least {
 			list = append(list, fmt.Sprintf("%s: %.1f%% hits, at least %.1f%% were expected", q.Case, 100*q.Result.HitRatio, 100*least))
 		}
 		named := func(line string) bool { return strings.Contains(line, "itself") }
-		if q.Case.Sharing != Shared && slices.IndexFunc(q.Status, func(l string) bool { return !named(l) }) >= 0 {
+		if q.Case.Sharing != rig.Shared && slices.IndexFunc(q.Status, func(l string) bool { return !named(l) }) >= 0 {
 			list = append(list, fmt.Sprintf("%s: a replica does not say how it goes on: %q", q.Case, q.Status))
 		}
-		if q.Case.Sharing == Shared && slices.ContainsFunc(q.Status, named) {
+		if q.Case.Sharing == rig.Shared && slices.ContainsFunc(q.Status, named) {
 			list = append(list, fmt.Sprintf("%s: a replica is on its own: %q", q.Case, q.Status))
 		}
 	}

@@ -1,18 +1,15 @@
 package demo
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/bench"
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
@@ -61,7 +58,7 @@ var strangers = workload.Kind{Name: "strangers", Turns: 1, UserTokens: 1200, Spr
 func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 	o.KVTokens, o.Speed = soakKVTokens, 20
 	var s *SoakSummary
-	err := o.stage(ctx, QualityCase{Sharing: Shared}, func(g *group) (err error) {
+	err := o.stage(ctx, QualityCase{Sharing: rig.Shared}, func(g *group) (err error) {
 		s, err = g.soak(ctx)
 		return err
 	})
@@ -77,13 +74,13 @@ func RunSoak(ctx context.Context, o Options) (*SoakSummary, error) {
 // soak plays the load.
 func (g *group) soak(ctx context.Context) (*SoakSummary, error) {
 	var filled errgroup.Group
-	for i, e := range g.fleet.Engines() {
+	for i, e := range g.Fleet.Engines() {
 		filled.Go(func() error { return fill(ctx, e, uint64(i)) })
 	}
 	if err := filled.Wait(); err != nil {
 		return nil, err
 	}
-	client := workload.NewClient(g.url, soakUsers)
+	client := workload.NewClient(g.URL, soakUsers)
 	client.SessionHeader = request.HeaderSession
 	w, err := workload.Start(workload.Options{
 		Source: workload.NewSource(strangers, 1, vocab.Name, .5), Client: client,
@@ -93,7 +90,7 @@ func (g *group) soak(ctx context.Context) (*SoakSummary, error) {
 		return nil, err
 	}
 	defer stopLoad(ctx, w)
-	return g.soaking(ctx, g.fleet, g.list, w)
+	return g.soaking(ctx, w)
 }
 
 // fill sends an engine prompts that nobody else sends, past the replicas, as many as
@@ -115,17 +112,17 @@ func fill(ctx context.Context, e *sim.Engine, salt uint64) error {
 }
 
 // soaking restarts engines and takes samples until the time is over.
-func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica, w *workload.Runner) (*SoakSummary, error) {
-	s := &SoakSummary{Engines: len(fleet.Engines()), Replicas: len(replicas), Length: r.o.Step}
+func (g *group) soaking(ctx context.Context, w *workload.Runner) (*SoakSummary, error) {
+	s := &SoakSummary{Engines: len(g.Fleet.Engines()), Replicas: len(g.List), Length: g.o.Step}
 	begun := time.Now()
-	sample := time.NewTicker(max(r.o.Step/120, 250*time.Millisecond))
+	sample := time.NewTicker(max(g.o.Step/120, 250*time.Millisecond))
 	defer sample.Stop()
-	restart := time.NewTicker(min(soakRestart, r.o.Step/4))
+	restart := time.NewTicker(min(soakRestart, g.o.Step/4))
 	defer restart.Stop()
-	end := time.NewTimer(r.o.Step)
+	end := time.NewTimer(g.o.Step)
 	defer end.Stop()
 	said := begun
-	if err := s.take(replicas, begun); err != nil {
+	if err := s.take(g.List, begun); err != nil {
 		return nil, err
 	}
 	for {
@@ -134,10 +131,10 @@ func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica
 			return nil, ctx.Err()
 		case <-end.C:
 			t := w.Tally()
-			s.Requests, s.Failed, s.Stored = t.Requests, failures(&t), (t.PromptTokens-t.CachedTokens+t.OutputTokens)/blockSize
+			s.Requests, s.Failed, s.Stored = t.Requests, failures(&t), (t.PromptTokens-t.CachedTokens+t.OutputTokens)/rig.BlockSize
 			return s, nil
 		case <-restart.C:
-			e := fleet.Engines()[s.Restarts%s.Engines]
+			e := g.Fleet.Engines()[s.Restarts%s.Engines]
 			if err := e.Restart(sim.RestartOptions{Down: 200 * time.Millisecond}); err != nil {
 				return nil, err
 			}
@@ -146,12 +143,12 @@ func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica
 			}
 			s.Restarts++
 		case <-sample.C:
-			if err := s.take(replicas, begun); err != nil {
+			if err := s.take(g.List, begun); err != nil {
 				return nil, err
 			}
-			if len(s.Samples) > 0 && time.Since(said) > r.o.Step/10 {
+			if len(s.Samples) > 0 && time.Since(said) > g.o.Step/10 {
 				said = time.Now()
-				fmt.Fprintln(r.o.Out, s.line())
+				fmt.Fprintln(g.o.Out, s.line())
 			}
 		}
 	}
@@ -159,14 +156,14 @@ func (r *run) soaking(ctx context.Context, fleet *sim.Fleet, replicas []*replica
 
 // take samples all replicas, or none of them: a machine that stands still for some
 // seconds is no reason to end a soak. A replica that has ended is.
-func (s *SoakSummary) take(replicas []*replica, begun time.Time) error {
+func (s *SoakSummary) take(replicas []*rig.Replica, begun time.Time) error {
 	round := make([]SoakSample, len(replicas))
 	for i, p := range replicas {
 		var err error
-		if round[i], err = p.sample(); err != nil {
+		if round[i], err = sample(p); err != nil {
 			select {
-			case <-p.done:
-				return fmt.Errorf("%s %w: %w; its last lines:\n%s", p.name, errEnded, err, p.tail(12))
+			case <-p.Done:
+				return fmt.Errorf("%s %w: %w; its last lines:\n%s", p.Name, errEnded, err, p.Tail(12))
 			default:
 			}
 			if s.Missed++; errors.Is(err, errMetrics) {
@@ -193,56 +190,24 @@ func (s *SoakSummary) line() string {
 var errMetrics = errors.New("metrics page lacks a figure")
 
 // sample reads what a replica uses, from /proc and its metrics page.
-func (p *replica) sample() (x SoakSample, err error) {
-	u, err := bench.ReadUsage(p.cmd.Process.Pid)
+func sample(p *rig.Replica) (x SoakSample, err error) {
+	u, err := bench.ReadUsage(p.Cmd.Process.Pid)
 	if err != nil {
-		return x, fmt.Errorf("%s: %w", p.name, err)
+		return x, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	x.RSS = u.RSS
-	st, err := p.status()
+	st, err := p.Status()
 	if err != nil {
-		return x, fmt.Errorf("%s: %w", p.name, err)
+		return x, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	x.Entries = st.Index.Entries
-	sums, err := p.metrics("go_gc_heap_live_bytes", "go_goroutines", "grapevine_cluster_queue_dropped_frames_total")
+	sums, err := p.Metrics("go_gc_heap_live_bytes", "go_goroutines", "grapevine_cluster_queue_dropped_frames_total")
 	if err != nil {
 		return x, err
 	}
 	x.Live, x.Goroutines, x.Dropped = int64(sums[0]), int(sums[1]), uint64(sums[2])
 	if x.Live == 0 || x.Goroutines == 0 {
-		return x, fmt.Errorf("%s: %w", p.name, errMetrics)
+		return x, fmt.Errorf("%s: %w", p.Name, errMetrics)
 	}
 	return x, nil
-}
-
-// metrics adds up the series of each name on the replica's metrics page.
-func (p *replica) metrics(names ...string) ([]float64, error) {
-	// Without compression: a compressor's tables are a megabyte of what is measured.
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableCompression: true}}
-	defer client.CloseIdleConnections()
-	resp, err := client.Get("http://" + p.admin + "/metrics")
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.name, err)
-	}
-	defer resp.Body.Close()
-	sums := make([]float64, len(names))
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		space := strings.LastIndexByte(lines.Text(), ' ')
-		if space < 0 {
-			continue
-		}
-		name, _, _ := strings.Cut(lines.Text()[:space], "{")
-		value := lines.Text()[space+1:]
-		for i, n := range names {
-			if n == name {
-				v, err := strconv.ParseFloat(value, 64)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", p.name, err)
-				}
-				sums[i] += v
-			}
-		}
-	}
-	return sums, lines.Err()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
@@ -89,7 +90,7 @@ func TestGrowth(t *testing.T) {
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	s, err := RunSoak(t.Context(), Options{Envoy: parts.Envoy(t), Self: program(t), Out: &out, Engines: 4, Replicas: 3, Step: 4 * time.Second})
+	s, err := RunSoak(t.Context(), Options{Options: rig.Options{Envoy: parts.Envoy(t), Self: program(t), Engines: 4, Replicas: 3}, Out: &out, Step: 4 * time.Second})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}

@@ -2,11 +2,10 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
 )
@@ -18,7 +17,7 @@ type watch struct {
 	run      *run
 	fleet    *sim.Fleet
 	runner   *workload.Runner
-	replicas []*replica
+	replicas []*rig.Replica
 	phase    string
 	note     string
 
@@ -46,9 +45,9 @@ func (w *watch) until(ctx context.Context, d time.Duration) (Result, error) {
 		}
 		for _, p := range w.replicas {
 			select {
-			case <-p.done:
-				if !p.killed {
-					return Result{}, fmt.Errorf("%s %w; its last lines:\n%s", p.name, errEnded, p.tail(12))
+			case <-p.Done:
+				if !p.Killed {
+					return Result{}, fmt.Errorf("%s %w; its last lines:\n%s", p.Name, errEnded, p.Tail(12))
 				}
 			default:
 			}
@@ -86,7 +85,7 @@ func (w *watch) view(now *workload.Tally) View {
 	}
 	d := now.Minus(&w.recent[0])
 	v := View{
-		Phase: w.phase, Note: w.note, Elapsed: time.Since(w.run.start), Total: w.run.total(),
+		Phase: w.phase, Note: w.note, Elapsed: time.Since(w.run.Start), Total: w.run.total(),
 		HitRatio: d.HitRatio(), Ideal: d.IdealRatio(), Requests: int(now.Requests), Failed: int(failures(now)),
 		TTFT: [2]time.Duration{d.TTFT.Quantile(.5), d.TTFT.Quantile(.9)}, Before: w.run.before,
 	}
@@ -102,7 +101,7 @@ func (w *watch) view(now *workload.Tally) View {
 		v.Engines = append(v.Engines, row)
 	}
 	for _, p := range w.replicas {
-		v.Replicas = append(v.Replicas, p.row())
+		v.Replicas = append(v.Replicas, row(p))
 	}
 	return v
 }
@@ -111,34 +110,16 @@ func (w *watch) view(now *workload.Tally) View {
 func (r *run) total() time.Duration { return 2*r.o.Phase + 6*time.Second }
 
 // row asks a replica for its status.
-func (p *replica) row() ReplicaRow {
-	row := ReplicaRow{Name: p.name, State: "killed"}
-	if p.killed {
+func row(p *rig.Replica) ReplicaRow {
+	row := ReplicaRow{Name: p.Name, State: "killed"}
+	if p.Killed {
 		return row
 	}
 	row.State = "no answer"
-	client := &http.Client{Timeout: 500 * time.Millisecond}
-	resp, err := client.Get("http://" + p.admin + "/status")
-	if err != nil {
+	var st rig.Status
+	if err := p.Read(500*time.Millisecond, &st); err != nil {
 		return row
 	}
-	defer resp.Body.Close()
-	var st struct {
-		State     string `json:"state"`
-		Decisions int    `json:"decisions"`
-		Endpoints []struct {
-			Knowledge string `json:"knowledge"`
-		} `json:"endpoints"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&st); err != nil {
-		return row
-	}
-	exact := 0
-	for _, e := range st.Endpoints {
-		if e.Knowledge == "exact" {
-			exact++
-		}
-	}
-	row.State, row.Decisions, row.Knowledge = st.State, st.Decisions, fmt.Sprintf("%d/%d exact", exact, len(st.Endpoints))
+	row.State, row.Decisions, row.Knowledge = st.State, st.Decisions, fmt.Sprintf("%d/%d exact", st.Exact(), len(st.Endpoints))
 	return row
 }

@@ -149,7 +149,7 @@ func (c *run) play(ctx context.Context) error {
 		return err
 	}
 	w, err := workload.Start(workload.Options{
-		Source: workload.NewSource(articles, 1, vocab.Name, 0), Client: workload.NewClient(c.a.URL(), 512), Rate: rate * float64(c.o.Engines),
+		Source: workload.NewSource(articles, 1, vocab.Name, 0), Client: workload.NewClient(c.a.URL, 512), Rate: rate * float64(c.o.Engines),
 		Seed: 1, Timeout: patience, Ended: c.note,
 	})
 	if err != nil {
@@ -301,7 +301,7 @@ func (c *run) hotScenes(ctx context.Context) error {
 
 // ask has one user ask a cluster all prompts of a source, one after the other.
 func ask(ctx context.Context, s *site, src *workload.Source) (list []*workload.Outcome, err error) {
-	client := workload.NewClient(s.URL(), 1)
+	client := workload.NewClient(s.URL, 1)
 	defer client.Close()
 	for i := range asks {
 		turn, ok := src.Session(i).Next("")

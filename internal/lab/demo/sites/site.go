@@ -12,13 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/demo"
+	"github.com/grapevine-epp/grapevine/internal/lab/rig"
 	"github.com/grapevine-epp/grapevine/internal/lab/wan"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 )
 
 // site is one cluster.
 type site struct {
-	*demo.Stage
+	*rig.Stage
 	name     string
 	dir      string
 	listen   []string    // where its replicas hear other clusters
@@ -39,7 +40,7 @@ func (c *run) ways(name string) (*site, error) {
 		return nil, err
 	}
 	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
-	if s.gateway, err = wan.Open(at(2*n), func() string { return strings.TrimPrefix(s.URL(), "http://") }, delay); err != nil {
+	if s.gateway, err = wan.Open(at(2*n), func() string { return strings.TrimPrefix(s.URL, "http://") }, delay); err != nil {
 		return nil, err
 	}
 	for i := range n {
@@ -68,8 +69,8 @@ func (s *site) open(ctx context.Context, o demo.Options, other *site) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range s.Engines() {
-		s.engine[name] = true
+	for _, e := range s.Fleet.Engines() {
+		s.engine[e.Name()] = true
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func (c *run) heard(ctx context.Context) error {
 		hot := 0
 		for i := range c.b.listen {
 			st := federationStatus{}
-			if c.b.Read(i, &st) != nil {
+			if c.b.List[i].Read(10*time.Second, &st) != nil {
 				return false
 			}
 			_, here := st.blocks()
@@ -137,7 +138,7 @@ func (c *run) heard(ctx context.Context) error {
 		}
 		for i := range c.a.listen {
 			st := federationStatus{}
-			if c.a.Read(i, &st) != nil {
+			if c.a.List[i].Read(10*time.Second, &st) != nil {
 				return false
 			}
 			if there, _ := st.blocks(); float64(there) < .99*float64(hot) {
@@ -153,7 +154,7 @@ func (c *run) await(ctx context.Context, s *site, as string, most time.Duration)
 	return c.until(ctx, most, "cluster "+s.name+" does not see the other one as "+as, func() bool {
 		for i := range s.listen {
 			st := federationStatus{}
-			if s.Read(i, &st) != nil || len(st.Elsewhere) != 1 || st.Elsewhere[0].Result != as {
+			if s.List[i].Read(10*time.Second, &st) != nil || len(st.Elsewhere) != 1 || st.Elsewhere[0].Result != as {
 				return false
 			}
 		}
@@ -166,7 +167,7 @@ var errLate = errors.New("not in time")
 func (c *run) until(ctx context.Context, most time.Duration, what string, ok func() bool) error {
 	for end := time.Now().Add(most); !ok(); {
 		if time.Now().After(end) {
-			return fmt.Errorf("%s: %w; the last lines of a replica of A:\n%s", what, errLate, c.a.Tail(0))
+			return fmt.Errorf("%s: %w; the last lines of a replica of A:\n%s", what, errLate, c.a.List[0].Tail(8))
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return err
