@@ -25,6 +25,8 @@ var (
 	descPeerUp     = desc("peer_up", "1 when frames go both ways.", "peer")
 	descPeerRTT    = desc("peer_rtt_seconds", "Round trip of heartbeats.", "peer")
 	descBytes      = desc("peer_bytes_total", "Bytes of frames.", "peer", "state", "direction")
+	descBorder     = desc("zone_bytes_total", "Bytes of frames to and from members that are known to be in another zone.", "direction")
+	descRelayed    = desc("relayed_frames_total", "Frames of changes that this replica passed on to members of its zone, counted for each of them.")
 	descFrames     = desc("peer_frames_total", "Frames sent to a peer and received from it, by the shared state that they carry.", "peer", "state", "direction")
 	descBehind     = desc("peer_behind_sources", "Sources of which a peer says that it misses something.", "peer", "state")
 	descDiffer     = desc("peer_digests_differ", "Sources for which a peer has other content at the same position.", "peer", "state")
@@ -47,7 +49,7 @@ func (n *Node) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descMembers, descHealthy, descSettled, descPeerUp, descPeerRTT, descBytes, descFrames, descBehind,
 		descDiffer, descQueueBytes, descDropped, descSources, descReading, descUnread, descLag, descRefused,
-		descDeltas, descRepairs, descLost, descHeld,
+		descDeltas, descRepairs, descLost, descHeld, descBorder, descRelayed,
 	} {
 		ch <- d
 	}
@@ -132,8 +134,12 @@ func (c collector) stats(s *Status) {
 		c.count(descDeltas, s.Stats.Appended[v], "local", Verdict(v).String())
 		c.count(descDeltas, s.Stats.Merged[v], "peer", Verdict(v).String())
 	}
+	c.count(descBorder, s.Stats.BorderIn, "in")
+	c.count(descBorder, s.Stats.BorderOut, "out")
+	c.count(descRelayed, s.Stats.Relayed)
 	for what, v := range map[string]uint64{
-		"range_asked": s.Stats.RangesAsked, "snapshot_asked": s.Stats.SnapshotsAsked,
+		"relay_missed": s.Stats.RelayMissed,
+		"range_asked":  s.Stats.RangesAsked, "snapshot_asked": s.Stats.SnapshotsAsked,
 		"snapshot_made": s.Stats.SnapshotsMade, "snapshot_loaded": s.Stats.SnapshotsLoaded,
 		"snapshot_fenced": s.Stats.SnapshotsFenced, "snapshot_unbridged": s.Stats.SnapshotsUnbridged,
 		"snapshot_corrupt": s.Stats.SnapshotsCorrupt, "snapshot_failed": s.Stats.SnapshotsFailed,

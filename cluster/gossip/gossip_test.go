@@ -43,7 +43,7 @@ func newNode(t testing.TB, name string, join []string, change func(*gossip.Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := clustertest.NewReplica(cluster.Options{Self: opt.Self, Bus: bus, Share: cluster.SharePartitioned})
+	r := clustertest.NewReplica(cluster.Options{Self: opt.Self, Bus: bus, Share: cluster.SharePartitioned, Tuning: cluster.Tuning{Relay: true}})
 	return &node{Replica: r, bus: bus, addr: addr}
 }
 
@@ -98,6 +98,54 @@ func TestShare(t *testing.T) {
 				return ""
 			})
 		})
+	}
+}
+
+// TestZones: over real streams, what the owner of a source reads is passed on behind the border, and
+// everybody has all of it, also after those who pass on are gone.
+func TestZones(t *testing.T) {
+	var nodes []*node
+	var join []string
+	for i, name := range []string{"a", "b", "c", "d", "e"} {
+		n := newNode(t, name, join, func(o *gossip.Options) { o.Self.Zone = fmt.Sprintf("zone-%d", i%2) })
+		n.Start(t, "e1", "e2", "e3")
+		t.Cleanup(func() { _ = n.Close() })
+		nodes, join = append(nodes, n), append(join, n.addr)
+	}
+	testkit.Eventually(t, func() string { return joined(nodes...) })
+	relayed := func(n *node) uint64 { return n.Status().Stats.Relayed }
+	seq := uint64(0)
+	waitRelay := func(nodes ...*node) {
+		t.Helper()
+		testkit.Eventually(t, func() string {
+			seq += 10
+			readAll(t, seq, nodes...)
+			for _, n := range nodes {
+				if relayed(n) > 0 {
+					return ""
+				}
+			}
+			return "nothing was passed on"
+		})
+	}
+	waitRelay(nodes...)
+	var left []*node
+	gone := 0
+	for i, n := range nodes { // one of the zone of three that passes on, if there is one
+		if gone == 0 && i%2 == 0 && relayed(n) > 0 {
+			gone++
+			clustertest.Stop(t, n.Replica)
+			continue
+		}
+		left = append(left, n)
+	}
+	testkit.Eventually(t, func() string { return joined(left...) })
+	seq += 10
+	readAll(t, seq, left...)
+	for _, n := range left {
+		if s := n.Status(); s.Stats.BorderIn == 0 || s.Stats.BorderOut == 0 {
+			t.Errorf("%s: %d bytes from other zones, %d to them", n.Self().Name, s.Stats.BorderIn, s.Stats.BorderOut)
+		}
 	}
 }
 

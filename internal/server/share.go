@@ -112,8 +112,10 @@ func (s *Server) openNode(setup *facts.Setup) (err error) {
 	if s.bus, err = c.bus(self, limit, s.o.Log); err != nil {
 		return err
 	}
+	tuning := share.Tuning()
+	tuning.Relay = c.Mode == "gossip" // NATS has servers that spread a message behind a border
 	s.node = cluster.New(cluster.Options{
-		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Tuning: share.Tuning(), Trouble: setup.Trouble,
+		Self: self, Bus: s.bus, Share: mode, Logger: s.o.Log, Tuning: tuning, Trouble: setup.Trouble,
 		Aside: func() string {
 			if s.share == nil {
 				return ""

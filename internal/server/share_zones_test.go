@@ -95,3 +95,20 @@ func TestZonesDivideReading(t *testing.T) {
 	g.churn(40)
 	g.agree(g.replicas...)
 }
+
+// With gossip, changes are passed on within a zone; all know the same.
+func TestZonesRelay(t *testing.T) {
+	g := newGroupWith(t, 4, 10000, group{share: "partitioned", change: func(o *Options) { o.Zone = "of-" + string(o.Name[len(o.Name)-1]&^1) }})
+	testkit.Eventually(t, func() string {
+		g.churn(10)
+		relayed := uint64(0)
+		for _, s := range g.replicas {
+			relayed += s.node.Status().Stats.Relayed
+		}
+		if relayed == 0 {
+			return "nothing was passed on"
+		}
+		return ""
+	})
+	g.agree(g.replicas...)
+}

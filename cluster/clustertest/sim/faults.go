@@ -26,9 +26,17 @@ func (w *World) Kill(i int) {
 		return
 	}
 	w.Stats.Kills++
+	w.tally(m)
 	m.up = false
 	m.gen++
 	w.topology()
+}
+
+// tally takes the counters of a process that ends.
+func (w *World) tally(m *member) {
+	st := m.core.Stats()
+	w.Stats.Relayed += st.Relayed
+	w.Stats.RelayMissed += st.RelayMissed
 }
 
 // Pause stops a member's process for a while: nothing it does or receives
@@ -66,6 +74,22 @@ func (w *World) Partition(side map[int]bool, oneWay bool) {
 			if side[i] || !oneWay {
 				w.Net.Block(i, j, true)
 			}
+		}
+	}
+	w.topology()
+}
+
+// Apart cuts a member from the others of its zone, and from nobody else. oneWay only loses what
+// it sends.
+func (w *World) Apart(i int, oneWay bool) {
+	w.Stats.Partitions++
+	for j := range w.members {
+		if i == j || w.plan.zone(i) != w.plan.zone(j) {
+			continue
+		}
+		w.Net.Block(i, j, true)
+		if !oneWay {
+			w.Net.Block(j, i, true)
 		}
 	}
 	w.topology()
@@ -151,7 +175,7 @@ func (m *member) look(late bool) {
 			continue
 		}
 		seen[o.id] = true
-		list = append(list, coreMember{ID: o.id, Name: o.name, Boot: o.boot})
+		list = append(list, coreMember{ID: o.id, Name: o.name, Boot: o.boot, Zone: w.plan.zone(o.i)})
 		w.afterFor(m, w.between(time.Millisecond, 20*time.Millisecond), func() { m.connect(o) })
 	}
 	if !late { // those whose process was replaced are still listed

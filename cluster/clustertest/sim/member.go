@@ -70,7 +70,8 @@ func (m *member) start() {
 		m.offset, m.rate = w.between(0, time.Hour), 0.95+0.1*w.rng.Float64()
 	}
 	opt := w.plan.Options
-	opt.Self = group.Member{ID: m.id, Name: m.name, Boot: m.boot, Version: "sim"}
+	opt.Self = group.Member{ID: m.id, Name: m.name, Boot: m.boot, Version: "sim", Zone: w.plan.zone(m.i)}
+	opt.Relay = opt.Relay && !w.plan.Old[m.i]
 	opt.Share = w.plan.Share
 	m.core = core.New(opt)
 	m.store = &store{m: m, content: map[string]chain{}, tails: map[string]*tails{}, version: w.plan.version(m), fail: w.plan.Fail}
@@ -82,7 +83,12 @@ func (m *member) start() {
 	m.readers, m.own, m.sent = map[string]*reader{}, map[string]uint64{}, 0
 	m.paused, m.wakeAt = 0, -1
 	m.inView, m.listed, m.last = map[string]bool{}, map[string]coreMember{}, map[string]logs.Position{}
-	w.afterFor(m, 0, func() { m.log.SetSources(w.names) })
+	w.afterFor(m, 0, func() {
+		if w.plan.Zones > 0 {
+			m.log.SetZones(w.zones)
+		}
+		m.log.SetSources(w.names)
+	})
 	w.afterFor(m, 0, m.setGauges)
 }
 
@@ -189,6 +195,13 @@ func (m *member) send(to *member, frame []byte) {
 	w := m.w
 	w.Stats.Frames++
 	w.Stats.Bytes += len(frame)
+	if w.plan.Old[m.i] {
+		frame = group.KindOf(frame, frame[2])
+		frame[1] = group.MinorRelay - 1
+	}
+	if k := frame[2]; w.plan.Old[to.i] && (k == group.KindRelay || k == group.KindRelayed) {
+		w.failf("%s sends %s, of a release before relays, a frame of kind %d", m.name, to.name, k)
+	}
 	if w.plan.Frame != nil {
 		if frame = w.plan.Frame(m.i, to.i, frame); frame == nil {
 			return

@@ -62,6 +62,22 @@ func Random(seed uint64) Plan {
 	return p
 }
 
+// Zoned makes the plan of a seed with members of two or three zones, in which changes are passed on,
+// some of them of a release that does not know of that.
+func Zoned(seed uint64) Plan {
+	rng := rand.New(rand.NewPCG(seed, 0x7a6f6e6573))
+	p := Random(seed)
+	p.Share, p.Zones, p.Members, p.Old = group.SharePartitioned, 2+rng.IntN(2), 4+rng.IntN(5), map[int]bool{}
+	p.Options.Relay = true
+	for i := range p.Members {
+		p.Old[i] = seed%3 == 0 && rng.IntN(3) == 0
+	}
+	if seed%5 == 0 {
+		p.Version = func(member, process int) uint64 { return 1 + uint64(member/2+process)%2 }
+	}
+	return p
+}
+
 // Large makes the plan of a seed with few sources whose snapshots have hundreds of
 // pages, over a network that loses, repeats and reorders them.
 func Large(seed uint64) Plan {
@@ -114,6 +130,11 @@ func RunPlan(p Plan) Result {
 	if w.Stats.Unsure > 0 && p.Ring == 0 && p.Fail == 0 && p.Version == nil {
 		w.failf("%d payloads built on what was not known, though nothing was lost", w.Stats.Unsure)
 	}
+	for _, m := range w.members {
+		if m.up {
+			w.tally(m)
+		}
+	}
 	r.Stats, r.Failures = w.Stats, w.failures
 	r.Stats.Converged = r.Took
 	return r
@@ -160,6 +181,15 @@ func (w *World) randomFault() string {
 			side[j] = w.rng.IntN(2) == 0
 		}
 		oneWay := w.rng.IntN(3) == 0
+		switch {
+		case w.plan.Zones > 0 && side[0]: // within a zone
+			w.Apart(i, oneWay)
+			return fmt.Sprintf("cut %s from its zone oneway=%v", m.name, oneWay)
+		case w.plan.Zones > 0 && side[1]: // at its border
+			for j := range w.members {
+				side[j] = w.plan.zone(j) == w.plan.zone(i)
+			}
+		}
 		w.Partition(side, oneWay)
 		return fmt.Sprintf("partition %v oneway=%v", side, oneWay)
 	case 4:

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,7 +29,18 @@ func TestScripts(t *testing.T) {
 }
 
 // script is a scenario being played.
-type script struct{ w *World }
+type script struct {
+	w    *World
+	ways map[string]int // frames with deltas since they were shown last
+}
+
+// way says from and to whom something goes, and whether that crosses a border.
+func (w *World) way(from, to int) string {
+	if w.plan.zone(from) == w.plan.zone(to) {
+		return w.members[from].name + " to " + w.members[to].name
+	}
+	return w.members[from].name + " across to " + w.members[to].name
+}
 
 func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	if d.Cmd == "new" {
@@ -47,6 +59,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		side := map[int]bool{}
 		s.each(t, d, func(i int) { side[i] = true })
 		s.w.Partition(side, d.HasArg("oneway"))
+	case "block": // what the first sends to the second is lost, and neither notices
+		var pair []int
+		s.each(t, d, func(i int) { pair = append(pair, i) })
+		s.w.Net.Block(pair[0], pair[1], true)
 	case "heal":
 		s.w.Net.Heal()
 		clear(s.w.cut)
@@ -85,6 +101,23 @@ func (s *script) build(t *testing.T, d *datadriven.TestData) string {
 	scan(t, d, "sources", &p.Sources)
 	scan(t, d, "seed", &p.Seed)
 	scan(t, d, "ring", &p.Ring)
+	scan(t, d, "zones", &p.Zones)
+	p.Options.Relay = d.HasArg("relay")
+	if d.HasArg("old") { // letters of members of a release before relays
+		var old string
+		d.ScanArgs(t, "old", &old)
+		p.Old = map[int]bool{}
+		for _, c := range old {
+			p.Old[int(c-'a')] = true
+		}
+	}
+	s.ways = map[string]int{}
+	p.Frame = func(from, to int, f []byte) []byte {
+		if f[2] == group.KindDelta || f[2] == group.KindRelay || f[2] == group.KindRelayed {
+			s.ways[s.w.way(from, to)]++
+		}
+		return f
+	}
 	scan(t, d, "member-ring", &p.Options.RingDeltas)
 	if d.HasArg("every") {
 		p.Every = argDuration(t, d, "every")
@@ -107,6 +140,13 @@ func (s *script) show(t *testing.T, d *datadriven.TestData) string {
 		return s.source(w.engines[argEngine(t, d)])
 	case "members":
 		return s.members()
+	case "ways":
+		var b strings.Builder
+		for _, way := range slices.Sorted(maps.Keys(s.ways)) {
+			fmt.Fprintf(&b, "%s: %d\n", way, s.ways[way])
+		}
+		clear(s.ways)
+		return b.String()
 	case "gauges":
 		return s.gauges()
 	case "converge":

@@ -83,3 +83,31 @@ func TestSeeds(t *testing.T) {
 	t.Logf("%d seeds, %d batches, %d exact at the end; converged after p50 %v, p99 %v, max %v",
 		*seeds, batches, exact, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 }
+
+// TestZones is TestSeeds for members of several zones: deltas cross each border once and are passed
+// on behind it, while those who pass on die, pause, drain or cannot reach their neighbours, and while
+// some are of a release that knows nothing of it.
+func TestZones(t *testing.T) {
+	parts.Full(t)
+	var took []time.Duration
+	var oldest time.Duration
+	var relayed, missed uint64
+	for seed := *first; seed < *first+uint64(*seeds); seed++ {
+		r := RunPlan(Zoned(seed))
+		took, oldest = append(took, r.Took), max(oldest, r.Stats.Oldest)
+		relayed, missed = relayed+r.Stats.Relayed, missed+r.Stats.RelayMissed
+		if len(r.Failures) > 0 {
+			t.Fatalf("seed %d (replay: go test ./cluster/clustertest/sim -run TestZones -cluster.seed=%d -cluster.seeds=1 -v):\nfaults:\n  %s\nfailures:\n  %s",
+				seed, seed, strings.Join(r.Trace, "\n  "), strings.Join(r.Failures, "\n  "))
+		}
+		if *seeds == 1 {
+			t.Logf("%+v\n%s\n%+v", Zoned(seed), strings.Join(r.Trace, "\n"), r.Stats)
+		}
+	}
+	slices.Sort(took)
+	t.Logf("%d seeds, %d frames passed on, %d times one did not come; the oldest of what is said to be known exactly %v; converged after p50 %v, p99 %v, max %v",
+		*seeds, relayed, missed, oldest, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+	if *seeds > 10 && (relayed == 0 || missed == 0) {
+		t.Error("nothing was passed on, or it always came: that is not what was to be simulated")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/internal/group"
@@ -28,6 +29,10 @@ type Plan struct {
 	Name    string        // of a source, with a verb for its number; "" means e1, e2, …
 	Pages   int           // of a snapshot, beside the few that there are anyhow
 	Work    time.Duration // each step of making or loading a snapshot takes less
+	// Zones is how many zones members and sources are in, in turn; 0: nobody says.
+	Zones int
+	// Old members, by number, are of a release before relays.
+	Old map[int]bool
 	// Version, if set, is the version of the log that the nth process of a member
 	// states; else all state the latest.
 	Version func(member, process int) uint64
@@ -44,8 +49,17 @@ type Stats struct {
 	Snapshots, Stages, Discarded         int
 	Short, Unsure                        int           // payloads that build on others; and on such as were not known
 	Converged                            time.Duration // after the last fault
+	Relayed, RelayMissed                 uint64        // deltas that members passed on; times that one did not come that way
 	Watched, Behind                      int           // looks at what is said to be known exactly, and how often it was not the latest
 	Oldest                               time.Duration // the oldest of these
+}
+
+// zone returns where the nth member or source is.
+func (p *Plan) zone(n int) string {
+	if p.Zones == 0 {
+		return ""
+	}
+	return "z" + strconv.Itoa(n%p.Zones)
 }
 
 func (p *Plan) version(m *member) uint64 {
@@ -67,6 +81,7 @@ type World struct {
 	engines  []*engine
 	bySource map[string]*engine
 	names    []string
+	zones    map[string]string  // of sources
 	cut      map[[2]string]bool // members that cannot reach an engine
 	quiet    bool               // engines write nothing by themselves
 	healed   bool               // subscriptions miss nothing any more
@@ -79,7 +94,7 @@ func New(p Plan) *World {
 	if p.Ring == 0 {
 		p.Ring = 1 << 30
 	}
-	w := &World{plan: p, rng: rng, Net: newNet(rng, p.Members, p.Net), bySource: map[string]*engine{}, cut: map[[2]string]bool{}}
+	w := &World{plan: p, rng: rng, Net: newNet(rng, p.Members, p.Net), bySource: map[string]*engine{}, zones: map[string]string{}, cut: map[[2]string]bool{}}
 	for i := range p.Members {
 		w.members = append(w.members, w.newMember(i))
 	}
@@ -92,6 +107,9 @@ func New(p Plan) *World {
 		w.engines = append(w.engines, e)
 		w.bySource[e.name] = e
 		w.names = append(w.names, e.name)
+		if p.Zones > 0 {
+			w.zones[e.name] = p.zone(i)
+		}
 	}
 	return w
 }

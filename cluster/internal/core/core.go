@@ -243,11 +243,25 @@ func (c *Core) Deliver(now time.Duration, from string, frame []byte, m *Deltas) 
 	boot, member := (*c.boots.Load())[from]
 	switch {
 	case !member, len(frame) > group.MaxFrame, len(frame) < group.HeaderLen:
-	case frame[0] != group.Major, frame[2] != group.KindDelta, group.Boot(frame) != boot:
-	default:
+	case frame[0] != group.Major, group.Boot(frame) != boot:
+	case frame[2] == group.KindDelta, frame[2] == group.KindRelay:
 		return c.logs.Deliver(now, group.Body(frame), m)
+	case frame[2] == group.KindRelayed:
+		return c.deliverRelayed(now, group.Body(frame), m)
 	}
 	return group.Never, false
+}
+
+// deliverRelayed is Deliver for deltas that another member than their writer sent.
+func (c *Core) deliverRelayed(now time.Duration, r group.Reader, m *Deltas) (due time.Duration, ok bool) {
+	var by group.Relayed
+	if by.Decode(&r) != nil {
+		return group.Never, false
+	}
+	if boot, member := (*c.boots.Load())[string(by.ID)]; !member || boot != by.Boot {
+		return group.Never, false
+	}
+	return c.logs.Deliver(now, r, m)
 }
 
 // Fresh reports whether Tick has something to do that Deadline has not told of. It may be
@@ -291,8 +305,7 @@ func (c *Core) receive(p *peer, frame []byte, m *Deltas) {
 		c.g.Refuse(group.RefusedMalformed)
 		return
 	}
-	p.Traffic[state].FramesIn++
-	p.Traffic[state].BytesIn += uint64(len(frame))
+	c.g.Came(p.Peer, state, frame)
 	p.Heard, p.Minor = max(c.g.Now, 1), frame[1]
 	c.watch(p)
 }
@@ -309,9 +322,29 @@ func (c *Core) dispatch(p *peer, kind byte, r group.Reader, m *Deltas) (int, err
 	case group.KindFeed:
 		return c.onFeed(p, r)
 	case group.KindDelta, group.KindDigest, group.KindRangeAsk, group.KindPageAsk, group.KindRangeReply, group.KindPageReply,
-		group.KindMissed, group.KindTips:
+		group.KindMissed, group.KindTips, group.KindRelay:
 		return c.logs.Receive(p.Peer, kind, r, m)
+	case group.KindRelayed:
+		return c.onRelayed(r, m)
 	}
 	c.g.Refuse(group.RefusedKind)
+	return 0, nil
+}
+
+// onRelayed takes deltas that one member passed on of another, as if that had sent them; it
+// does not show that the other lives.
+func (c *Core) onRelayed(r group.Reader, m *Deltas) (int, error) {
+	var by group.Relayed
+	if err := by.Decode(&r); err != nil {
+		return 0, err
+	}
+	switch p := c.byID[string(by.ID)]; {
+	case p == nil:
+		c.g.Refuse(group.RefusedMember)
+	case p.Boot != by.Boot:
+		c.g.Refuse(group.RefusedBoot)
+	default:
+		return c.logs.Receive(p.Peer, group.KindDelta, r, m)
+	}
 	return 0, nil
 }

@@ -17,7 +17,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1}, PendingBytes: 1000, SnapshotBytes: 1000, GaugeBytes: 1000})
 		c.Advance(1)
-		c.SetMembers([]group.Member{{ID: "b", Boot: 2}})
+		c.SetMembers([]group.Member{{ID: "b", Boot: 2}, {ID: "c", Boot: 3}})
 		c.SetLink("b", true)
 		c.log.SetSources([]string{"s1"})
 		c.Receive("b", deltaFrame(2, "s1", 9, 0, 1))
@@ -26,7 +26,11 @@ func FuzzReceive(f *testing.F) {
 			copy(b, group.Header(nil, b[2], 2)) // else nearly nothing gets past the header
 		}
 		for range 2 {
-			c.Receive("b", bytes.Clone(b))
+			frame, m := bytes.Clone(b), &Deltas{}
+			if _, ok := c.Deliver(c.g.Now, "b", frame, m); !ok {
+				m = nil
+			}
+			c.ReceiveDelivered("b", frame, m)
 			c.Advance(c.g.Now + 50_000_000)
 			c.Tick()
 			c.work()
@@ -70,6 +74,8 @@ func seedFrames() [][]byte {
 		frameOf(group.KindPageReply, 2, page.Append(nil)),
 		frameOf(group.KindMissed, 2, (&group.Missed{Name: name, Have: group.Numbers{All: 1, One: 2}}).Append(nil)),
 		frameOf(group.KindTips, 2, (&group.Tips{Name: name, Version: 1, Tips: []group.Tip{{Next: 3}}, Number: group.Number{N: 4}}).Append(nil)),
+		frameOf(group.KindRelay, 2, g.Append(group.DeltasHead(nil, "index", 1, 1))),
+		frameOf(group.KindRelayed, 2, g.Append(group.DeltasHead((&group.Relayed{ID: []byte("c"), Boot: 3}).Append(nil), "index", 1, 1))),
 		frameOf(99, 2, []byte("a kind that does not exist yet")),
 	}
 }

@@ -122,7 +122,7 @@ func (g *Group) NextAsk() uint64 {
 
 // Send queues a frame for one peer.
 func (g *Group) Send(p *Peer, class Class, state int, frame []byte) {
-	p.count(state, frame)
+	g.count(p, state, frame)
 	g.out = append(g.out, Envelope{To: p.To, Class: class, State: g.names[state], Frame: frame})
 }
 
@@ -133,9 +133,27 @@ func (g *Group) Broadcast(class Class, state int, frame []byte) {
 	}
 	g.Spoke = g.Now
 	for _, p := range g.Peers {
-		p.count(state, frame)
+		g.count(p, state, frame)
 	}
 	g.out = append(g.out, Envelope{Class: class, State: g.names[state], Frame: frame})
+}
+
+// SendTo queues a frame for some peers.
+func (g *Group) SendTo(peers []*Peer, class Class, state int, frame []byte) {
+	if len(peers) == 0 {
+		return
+	}
+	to := make([]string, 0, len(peers))
+	for _, p := range peers {
+		g.count(p, state, frame)
+		to = append(to, p.ID)
+	}
+	g.out = append(g.out, Envelope{To: to, Class: class, State: g.names[state], Frame: frame})
+}
+
+// Abroad reports whether p is known to be in another zone.
+func (g *Group) Abroad(p *Peer) bool {
+	return g.Opt.Self.Zone != "" && p.Zone != "" && p.Zone != g.Opt.Self.Zone
 }
 
 // Drain returns the queued frames, in order, until the next call.
@@ -155,7 +173,19 @@ func (g *Group) UnknownState() int {
 	return 0
 }
 
-func (p *Peer) count(state int, frame []byte) {
+func (g *Group) count(p *Peer, state int, frame []byte) {
 	p.Traffic[state].FramesOut++
 	p.Traffic[state].BytesOut += uint64(len(frame))
+	if g.Abroad(p) {
+		g.Stats.BorderOut += uint64(len(frame))
+	}
+}
+
+// Came counts a frame from p.
+func (g *Group) Came(p *Peer, state int, frame []byte) {
+	p.Traffic[state].FramesIn++
+	p.Traffic[state].BytesIn += uint64(len(frame))
+	if g.Abroad(p) {
+		g.Stats.BorderIn += uint64(len(frame))
+	}
 }

@@ -11,6 +11,10 @@ type Options struct {
 	Share Share
 	// Alone says that no other member can exist (clustering is off).
 	Alone bool
+	// Relay has changes for everybody sent once to each other zone, where one member passes
+	// them on. It is for a bus that has a way to each member of its own; one that spreads a
+	// message behind a border itself has no need of it.
+	Relay bool
 	// MeshSources is the number of sources up to which ShareAuto means mesh
 	// (32); it means partitioned again above, and mesh below three quarters.
 	MeshSources int

@@ -31,6 +31,10 @@ type Stats struct {
 	// Appended and Merged count local and remote deltas by Verdict.
 	Appended, Merged [6]uint64
 
+	BorderIn, BorderOut uint64 // bytes of frames from and to members of other zones
+	Relayed             uint64 // frames of deltas passed on to members of the own zone, for each of them
+	RelayMissed         uint64 // times that a member did not get what another was to pass on
+
 	PeersLost          uint64 // times that a peer became unreachable
 	GaugesOld          uint64 // gauge messages that came too late to matter
 	FeedDropped        uint64 // payloads not sent for lack of room

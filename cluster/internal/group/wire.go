@@ -17,7 +17,7 @@ import (
 // zero, and unknown kinds and states are ignored and counted.
 const (
 	Major = 1
-	Minor = 4
+	Minor = 5
 
 	// MinorNicks is since when nicks are understood (Deltas).
 	MinorNicks = 2
@@ -27,6 +27,8 @@ const (
 	// MinorChecks is since when deltas may carry checks, heartbeats say how often they come,
 	// and leave out what did not change.
 	MinorChecks = 4
+	// MinorRelay is since when members pass on what is meant for all of their zone.
+	MinorRelay = 5
 
 	// MaxFrame bounds every frame, both ways.
 	MaxFrame = 1 << 20
@@ -50,6 +52,8 @@ const (
 	KindPageReply  = 10 // a page
 	KindMissed     = 11 // ask for what numbered frames said that did not come
 	KindTips       = 12 // how far sources are that the receiver reads itself
+	KindRelay      = 13 // as KindDelta, to be passed on to the others of the receiver's zone
+	KindRelayed    = 14 // what another member sent as KindRelay, passed on
 )
 
 // ErrMalformed says that a frame cannot be decoded.

@@ -261,9 +261,11 @@ func (l *Log) follows(p *group.Peer, s *source) bool {
 	return p.Link && (!l.opt.Owned || !p.Up || !l.of(p).claims[s.slot].reading)
 }
 
+// followedByAll reports whether s can be pushed to everybody alike. Who cannot be reached is told
+// everything when it can.
 func (l *Log) followedByAll(s *source) bool {
 	for _, p := range l.g.Peers {
-		if !l.follows(p, s) || !l.readsAll(p, s.push) {
+		if p.Link && !l.follows(p, s) || !l.readsAll(p, s.push) {
 			return false
 		}
 	}
@@ -314,7 +316,7 @@ func (l *Log) sendGroups(groups []outgoing, p *group.Peer) {
 		b := append(group.DeltasHead(l.g.Frame(group.KindDelta), l.name, l.version, n), body...)
 		b = group.AppendChecks(l.number(p, named).Append(b), checks)
 		if p == nil {
-			l.g.Broadcast(group.Live, l.idx, b)
+			l.spread(b)
 		} else {
 			l.g.Send(p, group.Live, l.idx, b)
 		}

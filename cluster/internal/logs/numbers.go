@@ -144,6 +144,9 @@ func (l *Log) takeMissed(p *group.Peer, m *group.Missed) {
 	}
 	l.flush() // what was named then may have moved on
 	pl := l.of(p)
+	if m.Have.All < pl.behind {
+		l.doubt(p)
+	}
 	d := group.Digests{
 		Name: []byte(l.name), Version: l.version, Covers: group.Numbers{All: l.sentAll, One: pl.sentOne},
 	}

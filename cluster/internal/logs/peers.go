@@ -21,6 +21,11 @@ type peerLog struct {
 	missed   time.Duration // when to ask for frames that did not come; 0 when none is missed
 	sentOne  uint64        // number of the last frame for it alone
 	lacks    uint64        // of how many sources it says that it misses something
+
+	behind uint64  // number of the last frame that another member was to pass on to it
+	by     string  // the ID of that member
+	direct penalty // it is not sent to by way of others
+	unfit  penalty // it does not pass on
 }
 
 // heldClaim is a claim by source slot.

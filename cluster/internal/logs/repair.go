@@ -105,7 +105,7 @@ func (l *Log) check(s *source) bool {
 // choose returns what s lacks most, and the peer that can best provide it.
 // waiting says that somebody could who cannot be asked yet.
 func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
-	var bestScore [3]uint64
+	var bestScore [4]uint64
 	for i, p := range l.g.Peers {
 		h := &l.of(p).claims[s.slot]
 		k := l.lacks(p, s, h)
@@ -122,8 +122,11 @@ func (l *Log) choose(s *source) (want lack, best *group.Peer, waiting bool) {
 			waiting = true
 			continue
 		}
-		score := [3]uint64{priority(k, h.gone > s.pos.Next), ^h.pos.Lost, mix(s.hash ^ uint64(i+1) ^ l.g.SelfHash)}
-		if best == nil || less3(bestScore, score) {
+		score := [4]uint64{priority(k, h.gone > s.pos.Next), ^h.pos.Lost, 1, mix(s.hash ^ uint64(i+1) ^ l.g.SelfHash)}
+		if l.g.Abroad(p) { // what is held in the own zone need not cross a border
+			score[2] = 0
+		}
+		if best == nil || less(bestScore, score) {
 			want, best, bestScore = k, p, score
 		}
 	}
@@ -144,7 +147,7 @@ func priority(k lack, gone bool) uint64 {
 	return 0
 }
 
-func less3(a, b [3]uint64) bool {
+func less(a, b [4]uint64) bool {
 	for i := range a {
 		if a[i] != b[i] {
 			return a[i] < b[i]

@@ -64,7 +64,7 @@ func (set *Set) Receive(p *group.Peer, kind byte, r group.Reader, deltas *group.
 	}
 	in := &set.in
 	switch kind {
-	case group.KindDelta:
+	case group.KindDelta, group.KindRelay:
 		if deltas == nil { // nobody delivered them before
 			if deltas, err = &in.deltas, in.deltas.Decode(r); err == nil {
 				l.Deliver(l.g.Now, deltas)
@@ -72,6 +72,9 @@ func (set *Set) Receive(p *group.Peer, kind byte, r group.Reader, deltas *group.
 		}
 		if err == nil {
 			l.takeDeltas(p, deltas)
+		}
+		if err == nil && kind == group.KindRelay {
+			l.passOn(p, deltas.Version, r.B)
 		}
 	case group.KindDigest:
 		if err = in.digest.Decode(r); err == nil {

@@ -1,0 +1,224 @@
+package core
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+	"github.com/grapevine-epp/grapevine/cluster/internal/logs"
+)
+
+// inZones puts members into zones by the letters after their names: "a1" is in zone 1.
+func inZones(t *testing.T, ids ...string) *table {
+	t.Helper()
+	tb := &table{t: t, now: time.Second}
+	var members []group.Member
+	for i, id := range ids {
+		members = append(members, group.Member{ID: id, Boot: uint64(i + 1), Zone: id[1:]})
+	}
+	for _, m := range members {
+		c := newOne(group.Options{Self: m, Share: group.SharePartitioned, Relay: true})
+		tb.cores = append(tb.cores, c)
+		c.Advance(tb.now)
+		c.SetMembers(members)
+		for _, o := range members {
+			c.SetLink(o.ID, true)
+		}
+		c.log.SetSources([]string{"s1"})
+	}
+	tb.run(time.Second)
+	return tb
+}
+
+// sent is how frames with deltas went: kind, from, to.
+type sent struct {
+	kind     byte
+	from, to string
+}
+
+// append has the owner of s1 read one batch, and returns how it went.
+func (tb *table) append(seq uint64, lose func(sent) bool) (owner *one, ways []sent) {
+	tb.t.Helper()
+	for _, c := range tb.cores {
+		if c.store.roles["s1"] == logs.RoleReader {
+			owner = c
+		}
+	}
+	if owner == nil {
+		tb.t.Fatal("nobody owns s1")
+	}
+	tb.hold = func(from, to string, frame []byte) bool {
+		switch k := frame[2]; k {
+		case group.KindDelta, group.KindRelay, group.KindRelayed:
+			w := sent{k, from, to}
+			ways = append(ways, w)
+			return lose != nil && lose(w)
+		}
+		return false
+	}
+	owner.Advance(tb.now)
+	owner.log.Reading("s1", true)
+	if v := owner.log.Append(delta("s1", 9, seq)); v != logs.Applied {
+		tb.t.Fatal(v)
+	}
+	tb.run(60 * time.Millisecond)
+	return owner, ways
+}
+
+func (tb *table) all(seq uint64) {
+	tb.t.Helper()
+	for _, c := range tb.cores {
+		c.expect(tb.t, "s1", logs.Position{Inc: 9, Next: seq + 1}, content(9, seq+1))
+	}
+}
+
+// asks counts how often members asked for what they had missed.
+func (tb *table) misses() (n uint64) {
+	for _, c := range tb.cores {
+		n += c.Stats().RelayMissed
+	}
+	return n
+}
+
+// TestRelay: a change goes once to each other zone, is passed on there, and arrives once.
+func TestRelay(t *testing.T) {
+	tb := inZones(t, "a1", "b1", "c2", "d2", "e2", "f3")
+	tb.append(0, nil)
+	tb.run(time.Second)
+	tb.all(0)
+	owner, ways := tb.append(1, nil)
+	tb.all(1)
+	across, got := map[string]int{}, map[string]int{}
+	for _, w := range ways {
+		if got[w.to]++; w.from[1:] != w.to[1:] {
+			across[w.to[1:]]++
+		}
+		if behind := w.kind == group.KindRelayed; behind && w.from[1:] != w.to[1:] {
+			t.Errorf("%v crosses a border after it was passed on", w)
+		}
+	}
+	for _, c := range tb.cores {
+		if want := 1; c != owner && got[c.id] != want {
+			t.Errorf("%s got the change %d times: %v", c.id, got[c.id], ways)
+		}
+	}
+	for _, zone := range []string{"1", "2", "3"} {
+		if want := 1; zone != owner.id[1:] && across[zone] != want {
+			t.Errorf("the change crossed to zone %s %d times: %v", zone, across[zone], ways)
+		}
+	}
+	if n := tb.misses(); n != 0 {
+		t.Errorf("%d times something was missed", n)
+	}
+	if st := owner.Stats(); st.BorderOut == 0 || st.BorderIn == 0 {
+		t.Errorf("border: %d out, %d in", st.BorderOut, st.BorderIn)
+	}
+}
+
+// TestRelayFails: whoever does not get what was to be passed on has it within two heartbeats, and is
+// sent to directly then, while another one passes on; after a while the way is tried again.
+func TestRelayFails(t *testing.T) {
+	tb := inZones(t, "a1", "b2", "c2", "d2")
+	for seq := range uint64(2) { // the second has one reader known to all
+		tb.append(seq, nil)
+		tb.run(time.Second)
+	}
+	tb.all(1)
+	passing := func(ways []sent) (relay string, direct []string) {
+		for _, w := range ways {
+			switch {
+			case w.kind == group.KindRelay:
+				relay = w.to
+			case w.kind == group.KindDelta && w.from[1:] != w.to[1:]:
+				direct = append(direct, w.to)
+			}
+		}
+		return relay, direct
+	}
+	owner, ways := tb.append(2, func(w sent) bool { return w.kind == group.KindRelayed })
+	relay, direct := passing(ways)
+	if owner.id != "a1" {
+		t.Fatalf("the owner is %s", owner.id)
+	}
+	if relay == "" || len(direct) > 0 {
+		t.Fatalf("by way of %q, directly to %v", relay, direct)
+	}
+	tb.run(2*200*time.Millisecond + 100*time.Millisecond)
+	tb.all(2)
+	if n := owner.Stats().RelayMissed; n != 2 {
+		t.Errorf("%d members missed it, not 2", n)
+	}
+	_, ways = tb.append(3, nil)
+	tb.all(3)
+	if again, direct := passing(ways); again != "" || len(direct) != 3 {
+		t.Errorf("after that by way of %q, directly to %v", again, direct)
+	}
+	tb.run(6 * time.Second)
+	_, ways = tb.append(4, nil)
+	tb.all(4)
+	if again, direct := passing(ways); again == "" || len(direct) > 0 {
+		t.Errorf("six seconds later by way of %q, directly to %v", again, direct)
+	}
+}
+
+// TestRelayOfOlder: a member of the release before is sent to directly and passes nothing on.
+func TestRelayOfOlder(t *testing.T) {
+	tb := inZones(t, "a1", "b2", "c2", "d2")
+	old := tb.get("b2")
+	for _, c := range tb.cores {
+		if p := c.byID[old.id]; p != nil {
+			p.Minor = group.MinorRelay - 1
+		}
+	}
+	tb.hold = nil
+	owner, ways := tb.append(0, nil)
+	if owner == old {
+		t.Fatal("it owns the source")
+	}
+	tb.all(0)
+	if slices.ContainsFunc(ways, func(w sent) bool { return w.to == old.id && w.kind != group.KindDelta || w.from == old.id }) {
+		t.Errorf("%v", ways)
+	}
+}
+
+// TestRelayedLies: what is passed on in the name of nobody, of another process, of the receiver or
+// garbled changes nothing, and nobody lives by what others pass on of him.
+func TestRelayedLies(t *testing.T) {
+	for _, deliver := range []bool{true, false} {
+		c := newOne(group.Options{Self: group.Member{ID: "a", Boot: 1, Zone: "z"}, Relay: true})
+		c.Advance(time.Second)
+		c.SetMembers([]group.Member{{ID: "b", Boot: 2, Zone: "z"}, {ID: "c", Boot: 3, Zone: "y"}})
+		c.SetLink("b", true)
+		c.SetLink("c", true)
+		c.log.SetSources([]string{"s1"})
+		c.Receive("b", deltaFrame(2, "s1", 9, 0))
+		relayed := func(id string, boot, seq uint64) []byte {
+			by := group.Relayed{ID: []byte(id), Boot: boot}
+			g := group.DeltaRun{Source: []byte("s1"), Inc: 9, Entries: []group.Entry{{First: seq, Last: seq, Payload: text(9, seq)}}}
+			return frameOf(group.KindRelayed, 2, g.Append(group.DeltasHead(by.Append(nil), "index", 1, 1)))
+		}
+		take := func(frame []byte) {
+			m := &Deltas{}
+			if _, ok := c.Deliver(c.g.Now, "b", frame, m); !ok || !deliver {
+				m = nil
+			}
+			c.ReceiveDelivered("b", frame, m)
+		}
+		for _, bad := range [][]byte{
+			relayed("nobody", 3, 1), relayed("c", 4, 1), relayed("a", 1, 1), relayed("c", 3, 1)[:20],
+			frameOf(group.KindRelayed, 2, relayed("c", 3, 1)[group.HeaderLen-1:]),
+		} {
+			take(bad)
+		}
+		c.expect(t, "s1", logs.Position{Inc: 9, Next: 1}, content(9, 1))
+		if st := c.Stats().Refused; st[group.RefusedMember] != 2 || st[group.RefusedBoot] != 1 || st[group.RefusedMalformed] != 2 {
+			t.Errorf("refused: %v", st)
+		}
+		take(relayed("c", 3, 1))
+		c.expect(t, "s1", logs.Position{Inc: 9, Next: 2}, content(9, 2))
+		if p := c.byID["c"]; p.Alive || p.Up || p.Heard > 0 {
+			t.Errorf("a member lives by what another one sent: %+v", p.Peer)
+		}
+	}
+}
