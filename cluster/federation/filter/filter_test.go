@@ -393,3 +393,54 @@ func TestClose(t *testing.T) {
 		t.Errorf("%d sources are left", len(r.hot.sources))
 	}
 }
+
+// TestFollows: a source that is asked seldom, while thousands of blocks come and go and the set grows
+// and shrinks, has what the set has, and what one has that is asked all the time.
+func TestFollows(t *testing.T) {
+	r := newRig(t, 3_000)
+	s := secretOf(t, string(testSecret))
+	often := NewSource(r.hot, s, Way{"a", "c", "default", "llama"}, 1, 200)
+	for i := range 300 {
+		r.hot.Touch(r.keys(r.rng.IntN(120)))
+		often.Rotate(1)
+		often.Head()
+		switch i {
+		case 100:
+			r.hot.SetMost(20_000)
+		case 200:
+			r.hot.SetMost(700)
+		}
+		if i%60 != 59 {
+			continue
+		}
+		for range 50 { // until a filter that begins anew is whole
+			r.source.Rotate(1)
+			often.Rotate(1)
+		}
+		for _, x := range []*Source{r.source, often} {
+			h := x.Head()
+			if n := int(h.Blocks + h.Omitted); n != r.hot.Len() {
+				t.Errorf("step %d: a filter has %d blocks, the set %d", i, n, r.hot.Len())
+			}
+			missing := 0
+			for _, e := range r.hot.ring {
+				if !x.filter.Has(e.key) {
+					missing++
+				}
+			}
+			if missing != int(h.Omitted) {
+				t.Errorf("step %d: %d of %d blocks are missing, %d are said to be", i, missing, len(r.hot.ring), h.Omitted)
+			}
+			fresh := newTable(x.filter.key, int(x.filter.n))
+			for _, e := range r.hot.ring {
+				fresh.add(e.key)
+			}
+			if d := fresh.blocks - x.blocks; d < -3 || d > 3 { // which find no room depends on the order
+				t.Errorf("step %d: %d blocks entered, %d where the set is entered anew", i, x.blocks, fresh.blocks)
+			}
+		}
+		if len(r.hot.changes) > maxChanges+1 {
+			t.Errorf("%d changes are kept", len(r.hot.changes))
+		}
+	}
+}

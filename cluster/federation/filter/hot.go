@@ -22,6 +22,43 @@ type Hot struct {
 	hand    int // in ring: the next to be looked at when one must go
 	sources []*Source
 	evicted uint64
+	changes []change // that some source has not followed
+	before  uint64   // changes before these
+}
+
+// change is a block that came to a place of the ring, of n then, or went from it: n is 0.
+// Sources follow many at a time: one after the other they would each have their table fetched
+// into the processor's cache for every block.
+type change struct {
+	key      block.Key
+	place, n uint32
+}
+
+// maxChanges is about how many changes are kept for sources.
+const maxChanges = 4096
+
+// note keeps a change until all sources have followed it.
+func (h *Hot) note(c change) {
+	if len(h.sources) > 0 {
+		h.changes = append(h.changes, c)
+	}
+}
+
+// bound has all sources follow when there is much to follow. The ring has to be as the changes
+// say: filters are made of it.
+func (h *Hot) bound() {
+	if len(h.changes) >= maxChanges {
+		h.settle()
+	}
+}
+
+// settle has all sources follow.
+func (h *Hot) settle() {
+	for _, s := range h.sources {
+		s.follow(h)
+	}
+	h.before += uint64(len(h.changes))
+	h.changes = h.changes[:0]
 }
 
 type entry struct {
@@ -45,6 +82,7 @@ func (h *Hot) SetMost(most int) {
 		defer h.again() // places change
 	}
 	for len(h.ring) > h.most {
+		h.bound()
 		at, last := h.oldest(), len(h.ring)-1
 		h.forget(at)
 		if at != last {
@@ -65,6 +103,7 @@ func (h *Hot) Most() int {
 
 // again begins filters anew that are being made.
 func (h *Hot) again() {
+	h.settle()
 	for _, s := range h.sources {
 		if s.next != nil {
 			s.rebuild(h)
@@ -88,6 +127,7 @@ func (h *Hot) Touch(keys []block.Key) (known int) {
 }
 
 func (h *Hot) enter(k block.Key) {
+	h.bound()
 	at := len(h.ring)
 	if at >= h.most {
 		at = h.oldest()
@@ -101,9 +141,7 @@ func (h *Hot) enter(k block.Key) {
 		h.grow(2 * len(h.index))
 	}
 	h.index[h.find(k)] = uint32(at + 1)
-	for _, s := range h.sources {
-		s.enter(k, at, len(h.ring))
-	}
+	h.note(change{k, uint32(at), uint32(len(h.ring))})
 }
 
 // Len returns how many blocks it holds.
@@ -176,14 +214,13 @@ func (h *Hot) forget(place int) {
 	}
 	h.index[at] = 0
 	h.evicted++
-	for _, s := range h.sources {
-		s.forget(k, place)
-	}
+	h.note(change{key: k, place: uint32(place)})
 }
 
 // attach makes a source follow the set from now on. Calls hold h.mu.
 func (h *Hot) attach(s *Source) {
 	h.sources = append(h.sources, s)
+	s.seen = h.before + uint64(len(h.changes))
 	s.rebuild(h)
 }
 

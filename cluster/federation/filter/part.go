@@ -36,6 +36,7 @@ var ErrPart = errors.New("filter: malformed part of a filter")
 func (s *Source) AppendPart(b []byte, at Position, most int) []byte {
 	s.hot.mu.Lock()
 	defer s.hot.mu.Unlock()
+	s.follow(s.hot)
 	s.settle()
 	if at.Epoch != s.epoch || at.Since > s.version || int(at.Row) >= len(s.stamps) {
 		at = Position{Epoch: s.epoch}

@@ -27,6 +27,8 @@ type Source struct {
 	*table
 	next   *table // that is being made; nil: none is
 	cursor int    // place in the set's ring up to which next has everything
+	seen   uint64 // changes of the set that it has followed
+	full   bool   // the set has outgrown the filter
 }
 
 // table is a filter that is written.
@@ -76,6 +78,7 @@ func (s *Source) Close() {
 func (s *Source) Rotate(rotation uint64) {
 	s.hot.mu.Lock()
 	defer s.hot.mu.Unlock()
+	s.follow(s.hot)
 	switch {
 	case s.rotation != rotation:
 		s.rotation = rotation
@@ -107,6 +110,7 @@ func (s *Source) Head() Head {
 	}
 	s.hot.mu.Lock()
 	defer s.hot.mu.Unlock()
+	s.follow(s.hot)
 	if s.first {
 		return Head{}
 	}
@@ -131,6 +135,23 @@ func bucketsFor(blocks int) int {
 	return min(max((blocks*loadDen+slotsPerBucket*loadNum-1)/(slotsPerBucket*loadNum), minBuckets), MaxBuckets)
 }
 
+// follow brings the source to where the set is. All but Close begin with it. A filter is begun
+// anew, or gone on with, afterwards only: it is made of the set as it is.
+func (s *Source) follow(h *Hot) {
+	for _, c := range h.changes[s.seen-h.before:] {
+		if c.n > 0 {
+			s.enter(c.key, int(c.place), int(c.n))
+		} else {
+			s.forget(c.key, int(c.place))
+		}
+	}
+	s.seen = h.before + uint64(len(h.changes))
+	if s.full && s.next == nil {
+		s.rebuild(h)
+	}
+	s.full = false
+}
+
 // rebuild begins the filter anew, with room to grow.
 func (s *Source) rebuild(h *Hot) {
 	want := min(len(h.ring)+len(h.ring)/2, h.most)
@@ -150,7 +171,7 @@ func (s *Source) step(h *Hot) {
 	}
 }
 
-// enter follows a block that was entered into a place of the set, which has n by now.
+// enter follows a block that was entered into a place of the set, which had n then.
 func (s *Source) enter(k block.Key, place, n int) {
 	s.add(k)
 	if s.next != nil {
@@ -160,7 +181,7 @@ func (s *Source) enter(k block.Key, place, n int) {
 		return
 	}
 	if room := int(s.filter.n) * slotsPerBucket / loadDen * loadNum; n > room+slotsPerBucket && s.filter.n < MaxBuckets {
-		s.rebuild(s.hot)
+		s.full = true
 	}
 }
 
