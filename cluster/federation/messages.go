@@ -320,7 +320,8 @@ func (t *told) append(b []byte) []byte {
 		b = appendAmount(b, v)
 	}
 	b = appendText(b, p.Egress)
-	return t.head.Append(b)
+	b = t.head.Append(b)
+	return binary.AppendUvarint(b, uint64(min(max(t.Engines, 0), maxCount)))
 }
 
 func readAddresses(r *varint.Reader) (list []Address) {
@@ -354,6 +355,9 @@ func readTold(r *varint.Reader) (t told) {
 	}
 	p.Egress = readText(r)
 	t.head = filter.ReadHead(r)
+	if len(r.B) > 0 { // releases before do not tell
+		t.Engines = int(readLess(r))
+	}
 	return t
 }
 

@@ -66,6 +66,7 @@ type Export struct {
 	Region   string
 	Zone     string
 	Ready    []Ready
+	Engines  int // endpoints of Ready that answer requests, each once; 0: none, or a release before does not tell
 	Load     Load
 	Capacity Capacity
 	Price    Price
@@ -73,13 +74,21 @@ type Export struct {
 	Draining bool
 }
 
-// Endpoints returns how many endpoints are ready for a model; "" counts all. A group
-// without a model serves every one.
+// roleDecode is the bit of Ready.Role of those that answer requests. Endpoints that only
+// prefill or encode cannot serve one.
+const roleDecode = 1
+
+// Endpoints returns how many endpoints answer requests for a model; "" counts all. A group
+// without a model serves every one, one without a role is of those that answer.
 func (e *Export) Endpoints(model string) (n int) {
 	for i := range e.Ready {
-		if r := &e.Ready[i]; model == "" || r.Model == "" || r.Model == model {
+		r := &e.Ready[i]
+		if (r.Role == 0 || r.Role&roleDecode != 0) && (model == "" || r.Model == "" || r.Model == model) {
 			n += r.Count
 		}
+	}
+	if e.Engines > 0 { // an endpoint with several models is in several groups
+		n = min(n, e.Engines)
 	}
 	return n
 }

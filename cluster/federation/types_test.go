@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+	"github.com/grapevine-epp/grapevine/internal/varint"
 )
 
 // TestUsable: nothing is believed beyond its lease, nor in any state but live.
@@ -39,6 +40,35 @@ func TestEndpoints(t *testing.T) {
 	for model, want := range map[string]int{"": 6, "m": 3, "n": 4, "x": 1} {
 		if got := e.Endpoints(model); got != want {
 			t.Errorf("%q: %d, want %d", model, got, want)
+		}
+	}
+}
+
+// TestEndpointsAnswer: those that only prefill answer nobody, and one with several models counts once.
+func TestEndpointsAnswer(t *testing.T) {
+	const decode, prefill = 1, 2
+	e := Export{Ready: []Ready{{Model: "m", Role: decode | prefill, Count: 2}, {Model: "adapter", Role: decode | prefill, Count: 2}, {Model: "m", Role: prefill, Count: 5}}}
+	if all, one := e.Endpoints(""), e.Endpoints("m"); all != 4 || one != 2 {
+		t.Errorf("%d, and %d for one model, as a release before tells", all, one)
+	}
+	e.Engines = 2
+	if all, one := e.Endpoints(""), e.Endpoints("adapter"); all != 2 || one != 2 {
+		t.Errorf("%d, and %d for one model", all, one)
+	}
+	if e.Ready = e.Ready[2:]; e.Endpoints("") != 0 || e.Endpoints("m") != 0 {
+		t.Error("endpoints that only prefill are taken for such as answer")
+	}
+}
+
+// TestToldOfBefore: what a release before tells has no count of endpoints, and is read.
+func TestToldOfBefore(t *testing.T) {
+	now := told{Export: somePool}
+	now.Engines = 7
+	b := now.append(nil)
+	for want, b := range map[int][]byte{7: b, 0: b[:len(b)-1]} {
+		r := varint.Reader{B: b}
+		if got := readTold(&r); r.Err != nil || got.Engines != want || got.Pool != now.Pool {
+			t.Errorf("%d engines, want %d: %v", got.Engines, want, r.Err)
 		}
 	}
 }

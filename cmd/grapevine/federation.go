@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -94,7 +95,11 @@ func writeFederation(w io.Writer, st *link.Status) {
 	tab = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "EXPORT\tHOT\tKNOWN TO")
 	for _, e := range st.Exports {
-		fmt.Fprintf(tab, "%s\t%d\t%s\n", e.Pool, e.Hot, toldLine(&e))
+		hot := strconv.Itoa(e.Hot)
+		if e.HotNote != "" {
+			hot += " (" + e.HotNote + ")"
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\n", e.Pool, hot, toldLine(&e))
 	}
 	tab.Flush()
 	for _, reason := range slices.Sorted(maps.Keys(st.Refused)) {

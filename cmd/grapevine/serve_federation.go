@@ -57,7 +57,7 @@ func (f *federationFlags) complete(o *abroad.Options, k *kubeFlags) error {
 	o.Use.Self, o.Use.Region, o.Use.Pool = c.Cluster, c.Region, pool
 	o.Use.Use, o.Use.Mode = elsewhere.Use(c.Use.Requests), elsewhere.Mode(c.Use.Mode)
 	o.Use.Rules = elsewhere.Rules{Default: c.Use.Allow, Objectives: c.Use.Objectives}
-	o.Use.Egress = c.Use.Egress
+	o.Use.Egress, o.Use.Regions = c.Use.Egress, c.Regions()
 	return f.keep(o, k)
 }
 

@@ -3,6 +3,8 @@ package abroad
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/indexer/block"
@@ -76,8 +78,25 @@ func (p *Part) stays(by *filter.Secret, keys []block.Key) {
 	select {
 	case p.hot <- prompt{by, kept}:
 	default:
-		p.dropped.Inc()
+		p.missed()
 	}
+}
+
+// missed notes that a prompt is not remembered, here or by another replica, as too many came at once.
+func (p *Part) missed() {
+	p.dropped.Inc()
+	p.misses.Add(1)
+	p.missedAt.Store(time.Now().UnixNano())
+}
+
+// partial says that what is remembered as hot is not all that was served, "" where it is.
+func (p *Part) partial(now time.Time) string {
+	n := p.misses.Load()
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("partial: %d prompts came faster than they could be remembered, the last %v ago",
+		n, max(now.Sub(time.Unix(0, p.missedAt.Load())), 0).Round(time.Second))
 }
 
 // Remember enters prompts that are served here into the hot sets, until ctx ends.
@@ -131,7 +150,7 @@ func (h *hotShare) tell(m prompt, known int) {
 		h.buf = append(h.buf, id[:]...)
 	}
 	if !h.send(append([]byte(nil), h.buf...)) {
-		h.p.dropped.Inc()
+		h.p.missed()
 	}
 }
 
@@ -158,7 +177,7 @@ func (p *Part) Deliver(_ string, _ uint64, payload []byte) error {
 	select {
 	case p.heard <- m:
 	default:
-		p.dropped.Inc()
+		p.missed()
 	}
 	return nil
 }

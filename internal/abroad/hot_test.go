@@ -2,9 +2,13 @@ package abroad
 
 import (
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // TestFit: what is remembered follows what engines' caches hold, up to what is configured;
@@ -31,4 +35,21 @@ func TestFit(t *testing.T) {
 		}
 	}
 	(&Part{}).fit(1) // nothing is remembered
+}
+
+// TestPartial: where prompts come faster than they are remembered, the status says so.
+func TestPartial(t *testing.T) {
+	p := &Part{hot: make(chan prompt, 2), dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"})}
+	p.keys.New = func() any { return []block.Key(nil) }
+	for range 2 {
+		p.stays(nil, []block.Key{1})
+	}
+	if got := p.partial(time.Now()); got != "" {
+		t.Errorf("nothing was lost: %q", got)
+	}
+	p.stays(nil, []block.Key{2})
+	p.stays(nil, []block.Key{3})
+	if got := p.partial(time.Now().Add(90 * time.Second)); got != "partial: 2 prompts came faster than they could be remembered, the last 1m30s ago" {
+		t.Error(got)
+	}
 }

@@ -72,13 +72,15 @@ type Part struct {
 	asker   *asker       // of other clusters' pickers
 	crowd   atomic.Int64 // replicas of the group that decide at the same time
 
-	hot     chan prompt
-	heard   chan prompt      // of other replicas
-	hops    *federation.Hops // nil: without a secret
-	keys    sync.Pool
-	share   *hotShare // nil: alone, or nothing is remembered
-	dropped prometheus.Counter
-	most    int // blocks that are remembered at most, as configured; of Run
+	hot      chan prompt
+	heard    chan prompt      // of other replicas
+	hops     *federation.Hops // nil: without a secret
+	keys     sync.Pool
+	share    *hotShare // nil: alone, or nothing is remembered
+	dropped  prometheus.Counter
+	misses   atomic.Uint64 // what it counts
+	missedAt atomic.Int64  // the last of them, Unix nanoseconds
+	most     int           // blocks that are remembered at most, as configured; of Run
 }
 
 // Open takes part in the federation that the options describe, nil when there is none.
@@ -210,6 +212,11 @@ func (p *Part) Status(now time.Time) (st Status) {
 	}
 	if p.link != nil {
 		st.Federation = p.link.Status()
+		for i := range st.Federation.Exports {
+			if e := &st.Federation.Exports[i]; e.Pool == p.o.Use.Pool.String() {
+				e.HotNote = p.partial(now)
+			}
+		}
 	}
 	if p.objects != nil {
 		o := p.objects.Status()

@@ -75,6 +75,7 @@ type state struct {
 	backlog float64 // seconds of work sent since what the cluster told
 	late    float64
 	out     bool // requests failed there
+	trial   bool // the same, and the next one tries it
 	full    bool
 	open    bool    // something went there of late
 	doubt   float64 // share of what it is said to hold that it does not
@@ -85,7 +86,7 @@ func (a *account) state(now, told time.Time, hold float64) state {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st := state{
-		late: a.lateNow(now), doubt: a.doubtNow(now), out: now.Before(a.until), full: now.Before(a.full),
+		late: a.lateNow(now), doubt: a.doubtNow(now), out: now.Before(a.until), trial: a.failures > 0 && !now.Before(a.until), full: now.Before(a.full),
 		open: !a.won.IsZero() && now.Sub(a.won).Seconds() < hold,
 	}
 	from, to := told.UnixNano()/int64(sentStretch), now.UnixNano()/int64(sentStretch)
@@ -223,7 +224,8 @@ func (m *memory) run(keys []block.Key, now time.Time) (run int) {
 	for at := 1; at <= len(keys); at = next(at) {
 		found := false
 		for _, w := range m.ways(keys[at-1]) {
-			found = found || w.key == keys[at-1] && now.Unix()-w.at < memoryLife
+			age := now.Unix() - w.at // below 0 where the clock was put back
+			found = found || w.key == keys[at-1] && age >= 0 && age < memoryLife
 		}
 		if !found {
 			break

@@ -28,7 +28,7 @@ const (
 // it costs. base has what is configured of it.
 func Describe(p *endpoint.Pool, base federation.Export, direct bool, now time.Time) federation.Export {
 	e := base
-	e.Ready, e.Direct, e.Load, e.Capacity = nil, nil, federation.Load{}, federation.Capacity{}
+	e.Ready, e.Engines, e.Direct, e.Load, e.Capacity = nil, 0, nil, federation.Load{}, federation.Capacity{}
 	d := describer{e: &e, now: now, least: math.Inf(1)}
 	for _, ep := range p.Snapshot().Endpoints {
 		if ep.Down() {
@@ -128,6 +128,7 @@ func (d *describer) finish() {
 	if d.sized > 0 { // the others are taken for alike
 		d.e.Capacity.KVTokens = int64(float64(d.e.Capacity.KVTokens) * d.engines / d.sized)
 	}
+	d.e.Engines = int(d.engines)
 	l, p, n := &d.e.Load, &d.e.Price, d.engines
 	l.Wait, l.MeanWait = inSeconds(d.least), inSeconds(d.waits/n)
 	l.Saturation, l.KVUsage = d.full/n, min(d.kv/n, 1)

@@ -1,6 +1,7 @@
 package elsewhere
 
 import (
+	"cmp"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -66,7 +67,7 @@ func (f *Fleet) Update(v *federation.View) {
 				a = &account{}
 				f.accounts[c.Name] = a
 			}
-			s := &side{Remote: r, account: a, at: place{c.Name, r.Region}, cost: costOf(&r.Price), egress: f.egress(r.Price.Egress)}
+			s := &side{Remote: r, account: a, at: place{c.Name, cmp.Or(f.o.Regions[c.Name], r.Region)}, cost: costOf(&r.Price), egress: f.egress(r.Price.Egress)}
 			s.also = r.Secret != nil && r.Secret == v.Also
 			t.sides = append(t.sides, s)
 			specs = f.addresses(specs, r)

@@ -37,10 +37,13 @@ type Options struct {
 	Use    Use                // default UseNamed
 	Mode   Mode               // default ModeParent
 	Rules  Rules              // where requests may be served
-	Egress map[string]float64 // by class: seconds that a gigabyte out of there is worth; "" stands for all others
-	Params predicted.Params   // of the cost; zero means predicted.Defaults
-	Hops   *federation.Hops   // signs what leaves and reads what came; nil: tokens are neither signed nor checked
-	Margin Margins            // zero means DefaultMargins
+	// Regions is where clusters are, by name, for rules; what those that are not in it tell of
+	// themselves is believed.
+	Regions map[string]string
+	Egress  map[string]float64 // by class: seconds that a gigabyte out of there is worth; "" stands for all others
+	Params  predicted.Params   // of the cost; zero means predicted.Defaults
+	Hops    *federation.Hops   // signs what leaves and reads what came; nil: tokens are neither signed nor checked
+	Margin  Margins            // zero means DefaultMargins
 	// Resolve returns the addresses behind a host:port; nil takes literal ones only. It is
 	// called by Update.
 	Resolve func(hostPort string) []netip.AddrPort

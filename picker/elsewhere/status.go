@@ -34,6 +34,8 @@ func (f *Fleet) Status(now time.Time) (out []Status) {
 		switch {
 		case q.Why == picker.FarDearer && len(s.gateways)+len(s.direct) == 0:
 			row.Result = "no address"
+		case q.Why == picker.FarDearer && st.trial:
+			row.Result = "on trial"
 		case q.Why == picker.FarDearer:
 			row.Result = "candidate"
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -86,6 +87,7 @@ type PeerConfig struct {
 	Export        []string `json:"export"`        // patterns of namespace/name that it may see; default none
 	Accept        []string `json:"accept"`        // patterns of its pools that are used here; default none
 	KeyFile       string   `json:"keyFile"`       // secret of the pair; required with NATS
+	Region        string   `json:"region"`        // where it is, whatever it tells; "": it is believed
 	PickTokenFile string   `json:"pickTokenFile"` // what its pickers ask for at their pick listeners; "": they are not asked
 	Rate          int      `json:"rate"`          // bytes per second of filters, each way; default 1 MiB
 	MaxFilter     int      `json:"maxFilter"`     // bytes of its filters; default 32 MiB
@@ -172,7 +174,53 @@ func (c *Config) check() error {
 		}
 		seen[e.Pool] = true
 	}
-	return c.checkPeers()
+	if err := c.checkPeers(); err != nil {
+		return err
+	}
+	return c.checkRules()
+}
+
+// checkRules finds entries of rules that allow no cluster, which would refuse requests for as long as nobody
+// notices, and rules without entries, which allow all.
+func (c *Config) checkRules() error {
+	names := map[string]bool{"*": true, c.Cluster: true}
+	for i := range c.Peers {
+		names[c.Peers[i].Name] = true
+	}
+	check := func(field string, list []string) error {
+		for _, entry := range list {
+			region, isRegion := strings.CutPrefix(entry, "region:")
+			if isRegion && region != "" && region == strings.TrimSpace(region) || names[entry] || c.Alone() && validName(entry) {
+				continue
+			}
+			return fmt.Errorf("%s: %q is no cluster of this file, region:NAME or *", field, entry)
+		}
+		return nil
+	}
+	if err := check("use.allow", c.Use.Allow); err != nil {
+		return err
+	}
+	for _, objective := range slices.Sorted(maps.Keys(c.Use.Objectives)) {
+		list, field := c.Use.Objectives[objective], "use.objectives: "+objective
+		if len(list) == 0 {
+			return fmt.Errorf("%s: no cluster is listed; * stands for all", field)
+		}
+		if err := check(field, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Regions returns where other clusters are by the file, whatever they tell.
+func (c *Config) Regions() map[string]string {
+	regions := map[string]string{}
+	for i := range c.Peers {
+		if p := &c.Peers[i]; p.Region != "" {
+			regions[p.Name] = p.Region
+		}
+	}
+	return regions
 }
 
 // Alone reports whether the file names a cluster and no other: nothing is told or heard, and
@@ -228,10 +276,13 @@ func validName(s string) bool {
 
 var errPool = errors.New("federation: a pool is namespace/name")
 
+// maxPoolName is what of a namespace, and of a name, others are told.
+const maxPoolName = 253
+
 // ParsePool reads namespace/name.
 func ParsePool(s string) (federation.PoolKey, error) {
 	ns, name, ok := strings.Cut(s, "/")
-	if !ok || ns == "" || name == "" || strings.Contains(name, "/") {
+	if !ok || ns == "" || name == "" || strings.Contains(name, "/") || len(ns) > maxPoolName || len(name) > maxPoolName {
 		return federation.PoolKey{}, errPool
 	}
 	return federation.PoolKey{Namespace: ns, Name: name}, nil

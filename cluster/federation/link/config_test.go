@@ -64,6 +64,14 @@ func TestBadConfig(t *testing.T) {
 		{"region: eu", "use: {requests: some}", "use"},
 		{"region: eu", "use: {mode: both}", "use"},
 		{"region: eu", "use: {egress: {internet: -1}}", "egress"},
+		{"region: eu", "use: {allow: [pariss]}", "no cluster of this file"},
+		{"region: eu", "use: {allow: [\" paris\"]}", "no cluster of this file"},
+		{"region: eu", "use: {allow: [Tokyo]}", "no cluster of this file"},
+		{"region: eu", "use: {allow: [\"region: eu\"]}", "region:NAME"},
+		{"region: eu", "use: {allow: [\"region:\"]}", "region:NAME"},
+		{"region: eu", "use: {objectives: {batch: []}}", "stands for all"},
+		{"region: eu", "use: {objectives: {batch: [osaka]}}", "no cluster of this file"},
+		{"pool: default/llama", "pool: default/" + strings.Repeat("x", 254), "namespace/name"},
 	} {
 		text := strings.Replace(goodConfig, tc[0], tc[1], 1)
 		if text == goodConfig {
@@ -72,6 +80,21 @@ func TestBadConfig(t *testing.T) {
 		if _, err := ParseConfig("f.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), tc[2]) {
 			t.Errorf("%q: %v", tc[1], err)
 		}
+	}
+}
+
+// TestRules: entries that can name a cluster are taken, and regions of others are as the file says.
+func TestRules(t *testing.T) {
+	text := strings.Replace(goodConfig, "region: eu", "use: {allow: [paris, tokyo, \"region:eu\"], objectives: {batch: [\"*\"]}}", 1) + "  region: jp\n"
+	c, err := ParseConfig("f.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ParseConfig("f.yaml", []byte("cluster: paris\nuse: {allow: [tokyo]}\n")); err != nil {
+		t.Errorf("a cluster that is alone: %v", err)
+	}
+	if r := c.Regions(); len(r) != 1 || r["tokyo"] != "jp" {
+		t.Errorf("%v", r)
 	}
 }
 

@@ -61,6 +61,7 @@ type OwnStatus struct {
 	Pool     string       `json:"pool"`
 	Draining bool         `json:"draining,omitempty"`
 	Hot      int          `json:"hot_blocks"`
+	HotNote  string       `json:"hot_note,omitempty"` // why that is not all
 	Told     []ToldStatus `json:"told"`
 }
 
@@ -145,6 +146,9 @@ func poolStatus(p *federation.Remote, now time.Time) PoolStatus {
 	s := PoolStatus{
 		Pool: p.Pool.String(), Endpoints: p.Endpoints(""), Requests: p.Load.Requests, Waiting: p.Load.Waiting, WaitS: p.Load.Wait.Seconds(),
 		Saturation: p.Load.Saturation, Blocks: int(p.FilterHead.Blocks), Bytes: p.Filter.Bytes(), Filter: p.FilterNote,
+	}
+	if n := p.FilterHead.Omitted; n > 0 && s.Filter == "" {
+		s.Filter = fmt.Sprintf("%d found no room", n)
 	}
 	if p.Secret != nil {
 		s.Secret = nameOf(p.Secret)
