@@ -15,7 +15,7 @@ type allowance struct {
 	others int64
 	at     int64
 
-	extraAt int64 // when we held more than our part last
+	grownAt int64 // when we were last seen to hold more than before
 }
 
 // claims are parts of what was free: ours, and what was left to others.
@@ -23,9 +23,9 @@ type claims struct{ ours, theirs float64 }
 
 const (
 	allowances   = 4
-	travelShare  = .05                          // of the mean service: within this time others are heard
+	travelShare  = .10                          // of the mean service: within this time others have heard us and were heard
 	leastTravel  = int64(30 * time.Millisecond) // and no less than that
-	mostTravel   = int64(200 * time.Millisecond)
+	mostTravel   = int64(400 * time.Millisecond)
 	likelyTravel = int64(60 * time.Millisecond) // where the mean is not known
 	extraEvery   = int64(60 * time.Millisecond)
 )
@@ -64,7 +64,10 @@ func (a *allowance) turn(until, travel int64) {
 }
 
 // took takes off the claims that were made use of, the oldest first.
-func (a *allowance) took(own, others int64) {
+func (a *allowance) took(now, own, others int64) {
+	if own > a.own {
+		a.grownAt = now
+	}
 	ours, theirs := float64(own-a.own), float64(others-a.others)
 	a.own, a.others = own, others
 	for i := allowances - 1; i >= 0; i-- {
@@ -83,17 +86,16 @@ func (a *allowance) claimed() (ours, theirs float64) {
 	return ours, theirs
 }
 
-// grant divides free places that nobody has a claim to. Since parts of what a request takes
-// are of no use, we may take one more than ours where others have told since we did so last.
-func (a *allowance) grant(now, heard int64, ours, theirs float64) {
-	if float64(a.own) > a.most+slack {
-		a.extraAt = now
-	}
+// grant divides free places that nobody has a claim to. Parts of what a request takes are of
+// no use. So we may take one more where ours is such a part, and nothing was taken here for as
+// long as it takes until others have heard of that and were heard: else all that have a part
+// take a whole one, and those that have just had theirs one more.
+func (a *allowance) grant(now, heard, travel int64, ours, theirs float64) {
 	a.claims[0].ours += ours
 	a.claims[0].theirs += theirs
 	ours, _ = a.claimed()
 	a.most = float64(a.own) + ours
-	a.extra = a.extraAt == 0 || heard-a.extraAt >= extraEvery
+	a.extra = ours < 1 && (a.grownAt == 0 || heard-a.grownAt >= max(extraEvery, travel))
 	a.at = now
 }
 
@@ -112,7 +114,7 @@ func (c *Core) allow() {
 	a := &t.allowance
 	heard := t.heard(c.now)
 	a.turn(heard, t.travel())
-	a.took(c.own, t.inFlight)
+	a.took(c.now, c.own, t.inFlight)
 	ours, theirs := a.claimed()
 	free := max(float64(c.capacity.Places)-float64(c.inFlight())-ours-theirs, 0)
 	left := free
@@ -125,5 +127,5 @@ func (c *Core) allow() {
 		}
 	}
 	ours += left / float64(t.size())
-	a.grant(c.now, heard, ours, free-ours)
+	a.grant(c.now, heard, t.travel(), ours, free-ours)
 }

@@ -298,7 +298,7 @@ func (c *Core) sum() {
 // gauges that were on their way then.
 func (c *Core) explain(places float64) {
 	t := &c.fleet
-	if t.stray <= 0 || places <= 0 || t.readings > 1 || t.ghost > 0 || t.silent() > 0 || c.now-t.witnessed > mostTravel {
+	if t.stray <= 0 || places <= 0 || t.readings > 1 || t.ghost > 0 || t.silent() > 0 || c.now-t.witnessed > mostTravel/2 {
 		return
 	}
 	if t.stray = max(t.stray-places, 0); t.stray == 0 {
