@@ -5,7 +5,10 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -58,6 +61,8 @@ func writeQueues(w io.Writer, queues []flow.Status) {
 				name := fl.Flow
 				if name == "" {
 					name = "(one queue for all)"
+				} else if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+					name = strconv.Quote(name) // clients choose it: it is not for the terminal to obey
 				}
 				fmt.Fprintf(tab, "\t%s\t%d\t%.0f\t%.1f\t\n", name, fl.Waiting, fl.InFlight, fl.Share)
 			}

@@ -64,6 +64,7 @@ func (c *Core) begin(o Options) {
 	if o.Limit == nil {
 		o.Limit = StaticLimit{}
 	}
+	o.TTL, o.EmptyTTL = min(o.TTL, longestTTL), min(o.EmptyTTL, longestTTL)
 	c.o, c.bands, c.flows, c.idle = o, nil, map[flowKey]*flow{}, flowList{}
 	for _, b := range o.Bands {
 		c.addBand(b)
@@ -306,7 +307,7 @@ func (c *Core) take(f *flow, a Ask) int32 {
 	w := &c.slab[i]
 	c.seq++
 	*w = waiter{
-		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now, ttl: int64(a.TTL), target: int64(a.Target),
+		gen: w.gen, seq: c.seq, flow: f, id: a.Flow, priority: a.Priority, arrival: c.now, ttl: int64(min(a.TTL, longestTTL)), target: int64(a.Target),
 		bytes: max(a.Bytes, 0), places: a.Places, tokens: a.Tokens, sizes: a.Work, work: c.foretold(f, a.Work), prev: none, next: none,
 		endable: a.Endable && f.band.Priority < 0,
 	}
@@ -454,6 +455,19 @@ func (c *Core) pump() {
 // flows before places are kept free for it.
 const heldBack = int64(time.Second)
 
+// halved is how long a request waits until it goes where half of the pool has room for it.
+// Places for one that takes more are free at one moment only when others pause for it, at all
+// replicas: it would wait for ever.
+const halved = int64(5 * time.Second)
+
+// wanted returns how many places are to be free for a request.
+func (c *Core) wanted(w *waiter) int64 {
+	if c.now-w.arrival <= halved {
+		return w.places
+	}
+	return min(w.places, max(c.capacity.Places/int64(max(c.capacity.Endpoints, 2)), 1))
+}
+
 // choose returns the flow whose head goes next, nil when none may.
 func (c *Core) choose(b *band, ceiling float64) *flow {
 	c.refresh()
@@ -474,9 +488,10 @@ func (c *Core) scan(b *band, ceiling float64) *flow {
 		if best != nil && !goesBefore(f, best) {
 			continue
 		}
-		if c.fits(b, f, w.places, ceiling) {
+		places := c.wanted(w)
+		if c.fits(b, f, places, ceiling) {
 			best = f
-		} else if c.now-w.arrival > heldBack && (held == nil || goesBefore(f, held)) && c.lacksRoom(w.places, ceiling) {
+		} else if c.now-w.arrival > heldBack && (held == nil || goesBefore(f, held)) && c.lacksRoom(places, ceiling) {
 			held = f
 		}
 	}

@@ -69,6 +69,7 @@ const (
 	sharedFlows = 64
 	maxBands    = 64 // beyond, requests join the band just below
 	idleFlow    = 5 * time.Minute
+	longestTTL  = 365 * 24 * time.Hour // so that arrivals and times to wait can be added
 )
 
 // Outcome is what became of a request.

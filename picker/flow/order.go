@@ -117,13 +117,14 @@ func (c *Core) search(b *band, ceiling float64) *flow {
 		at := c.nextOf(b)
 		f := b.busy[at]
 		w := &c.slab[f.heap.items[0]]
-		if w.places < tooMany {
-			if c.fits(b, f, w.places, ceiling) {
+		places := c.wanted(w)
+		if places < tooMany {
+			if c.fits(b, f, places, ceiling) {
 				return f
 			}
-			tooMany = w.places
+			tooMany = places
 		}
-		if tooMany <= 1 || c.now-w.arrival > heldBack && c.lacksRoom(w.places, ceiling) {
+		if tooMany <= 1 || c.now-w.arrival > heldBack && c.lacksRoom(places, ceiling) {
 			return nil
 		}
 		for child := 2*at + 1; child <= 2*at+2 && child < len(b.busy); child++ {

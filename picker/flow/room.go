@@ -24,9 +24,13 @@ func (c *Core) inFlight() int64 {
 	return c.own + c.fleet.inFlight + int64(math.Ceil(c.fleet.ghost+c.fleet.stray-slack))
 }
 
-// lacksRoom reports whether so many places are not free.
+// lacksRoom reports whether so many places are not free. What engines run for others than
+// this group leaves it one place: else nobody here would ever be served beside them.
 func (c *Core) lacksRoom(places int64, ceiling float64) bool {
 	held := c.inFlight()
+	if c.own+c.fleet.inFlight == 0 && c.fleet.ghost == 0 {
+		held = 0
+	}
 	return held > 0 && !c.entry.fits(places) || held > 0 && float64(held+places) > float64(c.capacity.Places)*ceiling+slack
 }
 

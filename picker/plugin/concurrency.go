@@ -12,6 +12,9 @@ const (
 	modeHybrid   = "hybrid"
 )
 
+// mostPlaces bounds what an endpoint counts as taking, so that a pool's sum is a number.
+const mostPlaces = int64(1e12)
+
 type concurrencyParams struct {
 	ConcurrencyMode     string  `json:"concurrencyMode"`
 	MaxConcurrency      int64   `json:"maxConcurrency"`
@@ -31,7 +34,7 @@ func newConcurrency(p concurrencyParams) (Plugin, error) {
 		p.MaxConcurrency = p.CapacityPerEndpoint
 	}
 	u := concurrency{float64(p.MaxConcurrency), float64(p.MaxTokenConcurrency), p.Headroom}
-	sizing := &flow.Sizing{Unit: flow.Larger, Requests: p.MaxConcurrency, Tokens: p.MaxTokenConcurrency}
+	sizing := &flow.Sizing{Unit: flow.Larger, Requests: min(p.MaxConcurrency, mostPlaces), Tokens: min(p.MaxTokenConcurrency, mostPlaces)}
 	switch p.ConcurrencyMode {
 	case modeRequests:
 		u.tokens, sizing.Unit = 0, flow.Requests

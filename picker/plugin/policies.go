@@ -38,18 +38,23 @@ func limit(f func() flow.UsageLimit) Plugin {
 	return Plugin{Flow: &FlowPolicy{Limit: f}}
 }
 
+// mostWeight is what the largest weight of a flow may be, and the inverse of the least: what
+// is divided by weight must stay finite.
+const mostWeight = 1e6
+
 type weightParams struct {
 	Weights map[string]float64 `json:"weights,omitempty"`
 }
 
 func fairness(f flow.Fairness) func(weightParams) (Plugin, error) {
 	return func(p weightParams) (Plugin, error) {
-		positive := true
-		for _, w := range p.Weights {
-			positive = positive && w > 0
+		sane, weights := true, make(map[string]float64, len(p.Weights))
+		for id, w := range p.Weights {
+			sane = sane && w >= 1/mostWeight && w <= mostWeight
+			weights[flow.Name(id)] = w
 		}
-		return Plugin{Flow: &FlowPolicy{Fairness: f, Weights: p.Weights}},
-			Faults(Require(positive, "weights", "must be positive"))
+		return Plugin{Flow: &FlowPolicy{Fairness: f, Weights: weights}},
+			Faults(Require(sane, "weights", "must be from 0.000001 to 1000000"))
 	}
 }
 
@@ -69,8 +74,8 @@ func newService(p serviceParams) (Plugin, error) {
 	}
 	return Plugin{Flow: &FlowPolicy{Fairness: flow.LeastService, Service: s}}, Faults(
 		Require(p.Strategy == "las", "strategy", "must be las"),
-		Require(p.WeightService >= 0, "lasWeightService", "must not be negative"),
-		Require(p.WeightHeadWait >= 0, "lasWeightHeadWait", "must not be negative"),
+		Require(p.WeightService >= 0 && p.WeightService <= mostWeight, "lasWeightService", "must be from 0 to 1000000"),
+		Require(p.WeightHeadWait >= 0 && p.WeightHeadWait <= mostWeight, "lasWeightHeadWait", "must be from 0 to 1000000"),
 		Require(p.HalfLifeSeconds >= 0 && p.HalfLifeSeconds < 1e6, "lasHalfLifeSeconds", "must be between 0 and 1000000"),
 		Require(p.EvictionTTLSeconds >= 0, "evictionTtlSeconds", "must not be negative"),
 		Require(p.EvictionSweepSeconds > 0, "evictionSweepSeconds", "must be positive"))

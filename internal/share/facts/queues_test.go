@@ -3,6 +3,7 @@ package facts
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -53,6 +54,12 @@ func TestQueues(t *testing.T) {
 	sender.Flush(false)
 	if diff := cmp.Diff(want, b.heard["a m"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	want = []flow.Gauge{{Flow: flow.Name(strings.Repeat("client's", 1<<10)), InFlight: 1}}
+	a.own["m"] = want
+	sender.Flush(false)
+	if diff := cmp.Diff(want, b.heard["a m"]); diff != "" {
+		t.Errorf("of a flow whose id is long (-want +got):\n%s", diff)
 	}
 	a.own["m"] = nil
 	sender.Flush(false)

@@ -13,6 +13,7 @@ const (
 	firstGuess  = 256             // requests that an engine runs, until it shows a limit
 	probeEvery  = time.Second     // a full engine in which nothing waits is tried with one more, so often
 	leastPlaces = 1
+	mostPlaces  = 1 << 14 // no engine runs more at once, whatever it says
 )
 
 // limit is what one engine was seen to run at once.
@@ -30,9 +31,9 @@ func (l *limit) learn(r endpoint.Reading, inFlight int64, queue int64, now time.
 	switch {
 	case !r.Sampled || r.Age > fresh:
 	case r.Waiting > 0 && r.Running > 0:
-		l.places, l.triedAt = max(int64(r.Running), leastPlaces), now
+		l.places, l.triedAt = min(max(int64(r.Running), leastPlaces), mostPlaces), now
 	case r.Waiting == 0 && inFlight >= l.places+queue && now.Sub(l.triedAt) >= probeEvery:
-		l.places, l.triedAt = l.places+1+l.places/32, now
+		l.places, l.triedAt = min(l.places+1+l.places/32, mostPlaces), now
 	}
 }
 
@@ -50,11 +51,11 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c fl
 		if !r.Sampled || r.Age > fresh {
 			known = false
 		}
-		running += int64(r.Running + r.Waiting)
 		room := &c.Places
 		if ep.Role&endpoint.RoleDecode == 0 {
 			room = first.add(ep, grp.sizing, g.o.Pool.Book().Load(ep, now))
 		}
+		before := *room
 		switch grp.sizing.Unit {
 		case flow.Requests:
 			*room += grp.sizing.Requests
@@ -73,6 +74,8 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c fl
 			*room += l.places + grp.sizing.Queue
 			ep.SetPlaces(l.places + grp.sizing.Queue)
 		}
+		// What an engine has beyond its own places takes none of the others'.
+		running += min(int64(r.Running)+int64(r.Waiting), *room-before)
 	}
 	first.limit(&c)
 	grp.forget(snap)
