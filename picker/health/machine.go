@@ -41,8 +41,7 @@ const (
 	maxScore   = 16.
 	clearBelow = 1.
 	scoreHalf  = 4 * time.Second // half-life of the score without news
-	probePass  = 2.              // that a probe that passes takes off the score
-	probeSome  = .7              // the same of a suspect that fails some of its requests and not others
+	probePass  = 2.              // that a probe that passes takes off the score, unless some of the requests fail: then it is one more that did not
 )
 
 // Limits of conditions.
@@ -82,6 +81,7 @@ type machine struct {
 	probed  time.Time // when a probe last had a result
 
 	refusedAt time.Time // when connections began to be refused; zero: they are not
+	doubtedAt time.Time // since when requests speak against it, which is healthy yet; zero: none do
 
 	// deaf says that the page is no witness: requests moved while it was silent.
 	deaf bool
@@ -127,6 +127,12 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 	if m.state != was {
 		m.since = now
 	}
+	switch {
+	case m.state != Healthy || m.score < clearBelow || !m.cause.Counted():
+		m.doubtedAt = time.Time{}
+	case m.doubtedAt.IsZero():
+		m.doubtedAt = now
+	}
 	return m.state != was
 }
 
@@ -169,14 +175,23 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 			m.blame(Probe)
 		}
 	}
-	pass := probePass
-	if m.state == Suspect && (m.cause == Failed || m.cause == Broken || m.cause == Cut) {
-		pass = probeSome
+	pass := -probePass
+	if m.failsSome() {
+		pass = base.inFavour()
 	}
-	add += float64(e.Good)*base.inFavour() - float64(e.Passed)*pass
+	add += float64(e.Good)*base.inFavour() + float64(e.Passed)*pass
 	m.score = min(max(m.score+add, 0), maxScore)
 	m.countProbes(now, e)
 }
+
+// failsSome reports whether the endpoint is still used and seems to fail some of its
+// requests: a probe that passes says no more then than a request that was served.
+func (m *machine) failsSome() bool {
+	return (m.state == Suspect || m.state == Healthy) && m.probesTell()
+}
+
+// probesTell reports whether probes fail of the cause as requests do.
+func (m *machine) probesTell() bool { return m.cause == Failed || m.cause == Broken || m.cause == Cut }
 
 // blame names the cause of a score unless a stronger one stands.
 func (m *machine) blame(c Cause) {
@@ -300,8 +315,11 @@ func (m *machine) flap() { m.flaps = min(m.flaps+1, maxFlaps) }
 func (m *machine) putOut(now time.Time, c Cause) {
 	m.state, m.cause, m.passed, m.probed, m.failed, m.reborn = Out, c, 0, now, 0, false
 	if c.Counted() {
-		n := m.tally.requests()
-		m.failed = (n - float64(m.tally.Good)) / (n + 2) // few say little
+		n, good := m.tally.requests(), float64(m.tally.Good)
+		if m.probesTell() {
+			n, good = n+float64(m.tally.Passed+m.tally.Denied), good+float64(m.tally.Passed)
+		}
+		m.failed = (n - good) / (n + 2) // few say little
 	}
 }
 

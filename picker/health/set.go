@@ -333,27 +333,39 @@ func (s *Set) View(id int) View {
 // Of probes.
 const (
 	probeEvery = 500 * time.Millisecond
-	probeAgain = 250 * time.Millisecond // while they pass
+	probeAgain = 250 * time.Millisecond // while they pass, and in doubt
 	probeTurn  = time.Second            // after which the next replica in line probes too
 )
 
+// Doubted reports whether requests speak against an endpoint that is healthy yet.
+func (s *Set) Doubted(id int) bool {
+	k := s.member(id)
+	return k != nil && !k.m.doubtedAt.IsZero()
+}
+
 // Probe reports whether this replica should probe an endpoint now, and if so
 // counts on it. Everything but healthy is probed, twice a second over all
-// replicas, and four times while probes pass: turn 0 is the replica elected for the endpoint, and each further one
+// replicas, and four times while probes pass or the endpoint seems to fail some requests
+// and not others; so is what is in doubt, four times a second
+// too: one bad request may be chance, and the next of an endpoint that gets few would take
+// long. Turn 0 is the replica elected for the endpoint, and each further one
 // steps in when no result of another has been heard of for a second more.
 func (s *Set) Probe(id, turn int, now time.Time) bool {
 	k := s.member(id)
-	if k == nil || k.m.state == Healthy {
+	if k == nil || k.m.state == Healthy && k.m.doubtedAt.IsZero() {
 		return false
 	}
-	every := probeEvery
-	if k.m.state == Probing {
+	every, begun := probeEvery, k.m.since
+	switch {
+	case k.m.state == Healthy:
+		every, begun = probeAgain, k.m.doubtedAt
+	case k.m.state == Probing, k.m.failsSome():
 		every = probeAgain
 	}
 	if now.Sub(k.asked) < every {
 		return false
 	}
-	quiet := now.Sub(k.m.since)
+	quiet := now.Sub(begun)
 	if !k.others.IsZero() {
 		quiet = min(quiet, now.Sub(k.others))
 	}

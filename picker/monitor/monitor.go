@@ -240,7 +240,8 @@ func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 	if sick || now.Sub(s.alarm) < tickEvery*2 {
 		s.ep.Tracker().Beware(now)
 	}
-	if !sick && e.Overdue == 0 && !e.Refused {
+	doubted := m.set.Doubted(id)
+	if !sick && !doubted && e.Overdue == 0 && !e.Refused {
 		m.check(s, e, now)
 		return
 	}
@@ -248,7 +249,7 @@ func (m *Monitor) followUp(s *sight, e *health.Evidence, now time.Time) {
 		s.refreshed = now
 		m.opts.Refresh(s.ep)
 	}
-	if m.opts.Probe != nil && sick && !s.probing && m.set.Probe(id, m.opts.Turn(s.ep.Address), now) {
+	if m.opts.Probe != nil && (sick || doubted) && !s.probing && m.set.Probe(id, m.opts.Turn(s.ep.Address), now) {
 		s.probing = true
 		m.wg.Go(func() { m.probe(s, s.ep) })
 	}

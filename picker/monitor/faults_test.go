@@ -1,0 +1,520 @@
+package monitor
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/picker/scrape"
+)
+
+var faultRuns = flag.Int("fault.runs", 3, "runs of each row of TestFaults")
+
+// The pool of TestFaults: that of `make demo-faults`, in virtual time.
+const (
+	faultEngines = 6
+	faultSlots   = 3
+	faultEvery   = time.Second / 24 // between two requests: 60% of the slots
+	faultStep    = 10 * time.Millisecond
+	faultPrefill = 50 * time.Millisecond
+	faultWarm    = 15 * time.Second
+	faultLasts   = 12 * time.Second
+	faultGrace   = 3 * time.Second // after which clients must not notice
+	faultBack    = 15 * time.Second
+	faultPatient = 10 * time.Second // clients
+)
+
+// faultEngine is an engine of some slots that goes wrong when it is told to.
+type faultEngine struct {
+	slots chan struct{}
+
+	mu        sync.Mutex
+	kind      string
+	slow      int
+	noisy     bool // fails one request in a hundred, as any may
+	rng       *rand.Rand
+	generated float64
+	changed   chan struct{} // closed when kind changes
+	answered  time.Time     // first good answer to a client since kind last changed
+}
+
+func (e *faultEngine) set(kind string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kind, e.slow, e.answered = kind, 1, time.Time{}
+	switch kind {
+	case "30 times slower":
+		e.slow = 30
+	case "5 times slower":
+		e.slow = 5
+	}
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *faultEngine) answers() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.answered.IsZero() {
+		e.answered = time.Now()
+	}
+}
+
+func (e *faultEngine) now() (kind string, slow int, changed chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.kind, e.slow, e.changed
+}
+
+func hangs(kind string) bool { return strings.HasPrefix(kind, "hangs") }
+
+// work passes the time of d unless the engine hangs meanwhile: then that goes on until it
+// is well, or ctx is over.
+func (e *faultEngine) work(ctx context.Context, d time.Duration) bool {
+	for {
+		kind, slow, changed := e.now()
+		switch {
+		case hangs(kind):
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return false
+			}
+		case ctx.Err() != nil:
+			return false
+		}
+		time.Sleep(d * time.Duration(slow))
+		return true
+	}
+}
+
+// answer is how an engine answers: with a status, 0 for a connection that breaks, and in full or not.
+type answer struct {
+	status int
+	whole  bool
+}
+
+func (e *faultEngine) infer(ctx context.Context, tokens int, stream bool, moved func(first bool)) answer {
+	e.mu.Lock()
+	kind, fails := e.kind, e.kind == "500 at once" || e.kind == "500 for a third" && e.rng.IntN(3) == 0 || tokens > probeTokens && e.noisy && e.rng.IntN(100) == 0
+	e.mu.Unlock()
+	switch {
+	case fails:
+		time.Sleep(2 * time.Millisecond)
+		return answer{status: 500}
+	case kind == "resets connections":
+		time.Sleep(2 * time.Millisecond)
+		return answer{}
+	}
+	select {
+	case e.slots <- struct{}{}:
+		defer func() { <-e.slots }()
+	case <-ctx.Done():
+		return answer{}
+	}
+	if !e.work(ctx, faultPrefill) {
+		return answer{}
+	}
+	for i := range tokens {
+		if !e.work(ctx, faultStep) {
+			return answer{}
+		}
+		e.mu.Lock()
+		e.generated++
+		e.mu.Unlock()
+		moved(i == 0)
+		if kind, _, _ := e.now(); stream && kind == "resets half-way" && i == 5 {
+			return answer{status: 200}
+		}
+	}
+	return answer{status: 200, whole: true}
+}
+
+// faultReplica is one replica of TestFaults.
+type faultReplica struct {
+	pool    *endpoint.Pool
+	monitor *Monitor
+	picker  *picker.Scheduler
+}
+
+type faultWorld struct {
+	t        *testing.T
+	rng      *rand.Rand
+	engines  map[string]*faultEngine
+	replicas []*faultReplica
+	cut      bool // they do not share
+	noise    bool // engines fail one request in a hundred, and one client in twelve leaves
+
+	asking sync.WaitGroup
+	probes atomic.Int64
+	mu     sync.Mutex
+	sent   []*faultRequest
+}
+
+type faultRequest struct {
+	at   time.Time
+	took time.Duration
+	ok   bool
+}
+
+// leastBusy prefers the engine with the fewest requests, by all books that it sees.
+type leastBusy struct {
+	w *faultWorld
+	r int
+}
+
+func (l leastBusy) Handle(c *picker.Cycle, plan *picker.Plan) error {
+	best, least := int32(0), 1e9
+	for i := range c.Len() {
+		load := c.Float64() / 2
+		for k, r := range l.w.replicas {
+			if k == l.r || !l.w.cut {
+				load += float64(r.pool.Book().Load(r.pool.Snapshot().Lookup(c.At(i).Address), c.Now).Requests)
+			}
+		}
+		if load < least {
+			best, least = int32(i), load
+		}
+	}
+	plan.Order = append(plan.Order, best)
+	return nil
+}
+
+func openFaultWorld(t *testing.T, replicas int, cut bool, seed uint64) *faultWorld {
+	w := &faultWorld{t: t, rng: rand.New(rand.NewPCG(seed, 3)), engines: map[string]*faultEngine{}, cut: cut}
+	var specs []endpoint.Spec
+	for i := range faultEngines {
+		s := endpoint.Spec{Addr: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), uint16(8000+i))}
+		specs = append(specs, s)
+		w.engines[s.Addr.String()] = &faultEngine{slots: make(chan struct{}, faultSlots), slow: 1, rng: rand.New(rand.NewPCG(seed, uint64(i))), changed: make(chan struct{})}
+	}
+	for i := range replicas {
+		r := &faultReplica{pool: endpoint.NewPool(endpoint.PoolOptions{})}
+		name := fmt.Sprint(i)
+		var err error
+		r.monitor, err = Open(Options{
+			Pool: r.pool, Probe: w.probe,
+			Turn: func(address string) int {
+				if cut {
+					return 0
+				}
+				return (int(address[len(address)-1]) + i) % replicas
+			},
+			Tell: func(address string, value []byte) error {
+				for k, o := range w.replicas {
+					if k != i && !cut {
+						_ = o.monitor.Merge(name, 1, address, value)
+					}
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.picker, err = picker.New(picker.Options{Pool: r.pool, Rules: &picker.Rules{Handler: leastBusy{w, i}}, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.replicas = append(w.replicas, r)
+	}
+	for _, r := range w.replicas {
+		r.pool.Set(specs)
+	}
+	return w
+}
+
+func (w *faultWorld) probe(ctx context.Context, ep *endpoint.Endpoint) Result {
+	w.probes.Add(1)
+	limit := Limit(ep)
+	ctx, cancel := context.WithTimeout(ctx, max(limit, probeTimeout))
+	defer cancel()
+	begun := time.Now()
+	ended := make(chan answer, 1)
+	w.asking.Go(func() { ended <- w.engines[ep.Address].infer(ctx, probeTokens, true, func(bool) {}) })
+	select {
+	case a := <-ended:
+		switch {
+		case ctx.Err() != nil:
+			return Hung
+		case !a.whole:
+			return Denied
+		case time.Since(begun) > limit:
+			return Missed
+		}
+		return Passed
+	case <-ctx.Done():
+		return Hung
+	}
+}
+
+// pages reads the metrics pages of the engines for all replicas, until stop is closed.
+func (w *faultWorld) pages(stop chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(tickEvery):
+		}
+		for address, e := range w.engines {
+			e.mu.Lock()
+			page, dead := &scrape.Page{Generated: e.generated, Running: float64(len(e.slots))}, e.kind == "hangs, HTTP is dead"
+			e.mu.Unlock()
+			for _, r := range w.replicas {
+				if !dead {
+					r.monitor.Read(r.pool.Snapshot().Lookup(address), scrape.Reading{At: time.Now(), Answered: true, Page: page})
+				}
+			}
+		}
+	}
+}
+
+// ask sends one request through a replica, as a proxy does that tries nothing twice.
+func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
+	stream := n%2 == 0
+	q := &faultRequest{at: time.Now()}
+	w.mu.Lock()
+	w.sent = append(w.sent, q)
+	w.mu.Unlock()
+	d, err := r.picker.Choose(context.Background(), &request.Request{
+		ID: fmt.Sprint(n), Path: "/v1/completions", Kind: request.KindCompletions, Model: "m", Target: "m", InputTokens: 100, Stream: stream,
+		User: fmt.Sprint(n), MaxTokens: 2 * tokens,
+	})
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	patient := faultPatient
+	if w.noise && stream && n%12 == 0 {
+		patient = 250 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	defer cancel()
+	at, seen := d.Endpoints[0], d.WantBody
+	events := make(chan bool, 1000)
+	ended := make(chan answer, 1)
+	w.asking.Go(func() { ended <- w.engines[at].infer(ctx, tokens, stream, func(first bool) { events <- first }) })
+	var a answer
+	begun := 0
+	for open := true; open; {
+		select {
+		case first := <-events:
+			switch {
+			case stream && first:
+				begun = 200
+				d.Observe(picker.Event{Kind: picker.EventHeaders, At: time.Now(), Status: 200, Served: at})
+				d.Observe(picker.Event{Kind: picker.EventFirstToken, At: time.Now(), Tokens: 1})
+			case stream && seen:
+				d.Observe(picker.Event{Kind: picker.EventTokens, At: time.Now(), Tokens: 1})
+			}
+		case a = <-ended:
+			open = false
+		case <-ctx.Done():
+			open = false
+		}
+	}
+	q.took, q.ok = time.Since(q.at), a.whole
+	if q.ok {
+		w.engines[at].answers()
+	}
+	o := picker.Outcome{At: time.Now(), Status: a.status, Complete: a.whole, Served: at}
+	switch {
+	case ctx.Err() != nil: // the client leaves
+		o.Status = begun
+	case a.status == 0:
+		d.Observe(picker.Event{Kind: picker.EventHeaders, At: o.At, Status: 503, Local: true})
+		o.Status, o.Complete = 503, true
+	case a.status == 500, !stream:
+		d.Observe(picker.Event{Kind: picker.EventHeaders, At: o.At, Status: a.status, Served: at})
+		o.Complete = true
+	case !seen: // a proxy that keeps the end from us
+		o.Unseen, o.Complete = true, true
+	}
+	if seen && a.whole {
+		o.Usage = picker.Usage{Seen: true, OutputTokens: tokens, PromptTokens: 100}
+		o.Closed = stream
+	}
+	d.Done(o)
+}
+
+// faultRow is what came of the runs of one fault.
+type faultRow struct {
+	first, firstFailed, rest, restFailed int
+	times, calm                          []time.Duration // of whole answers
+	found, answered, trusted             []time.Duration
+	missed, others                       int // runs in which it was not found; times that an endpoint was seen out that was well
+	probes                               int64
+}
+
+// run plays one fault.
+func (w *faultWorld) run(kind string, row *faultRow) {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { w.pages(stop) })
+	sick := fmt.Sprintf("10.0.0.1:%d", 8000+w.rng.IntN(faultEngines))
+	e := w.engines[sick]
+	if w.noise {
+		sick = "" // none
+	}
+	for _, e := range w.engines {
+		e.noisy = w.noise
+	}
+	begun := time.Now()
+	began, ends := begun.Add(faultWarm), begun.Add(faultWarm+faultLasts)
+	state, found, trusted := 0, time.Duration(0), time.Duration(0)
+	for n := 0; time.Since(begun) < faultWarm+faultLasts+faultBack; n++ {
+		tokens := 25 + w.rng.IntN(30)
+		wg.Go(func() { w.ask(w.replicas[n%len(w.replicas)], n/len(w.replicas), tokens) })
+		time.Sleep(time.Duration((.5 + w.rng.Float64()) * float64(faultEvery)))
+		switch now := time.Now(); {
+		case state == 0 && !now.Before(began):
+			e.set(kind)
+			state = 1
+		case state == 1 && !now.Before(ends):
+			e.set("")
+			state = 2
+		}
+		out, well := w.states(sick, row)
+		if state == 1 && found == 0 && out == len(w.replicas) {
+			found = time.Since(began)
+		}
+		if state == 2 && trusted == 0 && well {
+			trusted = time.Since(ends)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if found == 0 {
+		row.missed++
+	} else {
+		row.found = append(row.found, found)
+	}
+	row.trusted = append(row.trusted, trusted)
+	row.answered = append(row.answered, e.answered.Sub(ends))
+	for _, q := range w.sent {
+		failed := 0
+		if !q.ok {
+			failed = 1
+		}
+		switch at := q.at.Sub(began); {
+		case at < -faultWarm/2:
+		case at < 0:
+			row.calm = append(row.calm, q.took)
+		case at < faultGrace:
+			row.first++
+			row.firstFailed += failed
+		case at < faultLasts:
+			row.rest++
+			row.restFailed += failed
+			row.times = append(row.times, q.took)
+		}
+	}
+	for _, r := range w.replicas {
+		r.monitor.Close()
+	}
+	w.asking.Wait()
+	row.probes += w.probes.Load()
+}
+
+// states returns how many replicas pass an endpoint over, and whether all trust all of them.
+func (w *faultWorld) states(sick string, row *faultRow) (out int, well bool) {
+	well = true
+	for _, r := range w.replicas {
+		for _, ep := range r.pool.Snapshot().Endpoints {
+			v := r.pool.Health().View(int(ep.ID))
+			well = well && v.State == health.Healthy
+			switch {
+			case ep.Address == sick && v.State != health.Healthy && v.State != health.Returning:
+				out++
+			case ep.Address != sick && (v.State == health.Out || v.State == health.Probing):
+				row.others++
+			}
+		}
+	}
+	return out, well
+}
+
+func p90(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)*9/10]
+}
+
+func mean(times []time.Duration) (m time.Duration) {
+	for _, t := range times {
+		m += t / time.Duration(len(times))
+	}
+	return m.Round(10 * time.Millisecond)
+}
+
+// ways are how the replicas of TestFaults are.
+var ways = []struct {
+	name     string
+	replicas int
+	cut      bool
+}{{"three", 3, false}, {"one", 1, false}, {"three that do not share", 3, true}}
+
+// faultRowOf plays a fault some times.
+func faultRowOf(t *testing.T, replicas int, cut bool, kind string) *faultRow {
+	row := &faultRow{}
+	for seed := range uint64(*faultRuns) {
+		synctest.Test(t, func(t *testing.T) {
+			w := openFaultWorld(t, replicas, cut, seed)
+			w.noise = kind == ""
+			w.run(kind, row)
+		})
+	}
+	return row
+}
+
+// TestFaults plays the faults of `make demo-faults` in virtual time, without second tries:
+// what clients lose from the third second on, by three replicas, by one, and by three that
+// cannot share. The limits are those of several runs: 1% is asked of many.
+func TestFaults(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			for _, kind := range []string{"hangs, pages answer", "hangs, HTTP is dead", "500 at once", "500 for a third", "30 times slower", "5 times slower", "resets connections", "resets half-way"} {
+				row := faultRowOf(t, way.replicas, way.cut, kind)
+				failed, slower := float64(row.restFailed)/float64(row.rest), float64(p90(row.times))/float64(p90(row.calm))
+				t.Logf("%-20s found %v (not in %d runs), failed %d/%d, then %d/%d (%.1f%%), p90 %.2f, answers %v, trusted %v", kind, mean(row.found), row.missed,
+					row.firstFailed, row.first, row.restFailed, row.rest, 100*failed, slower, mean(row.answered), mean(row.trusted))
+				if failed > .02 || slower > 1.2 || mean(row.answered) > 5*time.Second {
+					t.Errorf("%s: more is lost than may be", kind)
+				}
+				if row.others > 0 {
+					t.Errorf("%s: an endpoint is out that is well", kind)
+				}
+			}
+		})
+	}
+}
+
+// TestNoise: where engines fail one request in a hundred, and clients leave, none is put out,
+// and few are probed.
+func TestNoise(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			row := faultRowOf(t, way.replicas, way.cut, "")
+			t.Logf("%d of %d requests failed; %d probes", row.firstFailed+row.restFailed, row.first+row.rest, row.probes)
+			if row.others > 0 {
+				t.Errorf("an endpoint is out, and all are well")
+			}
+			if row.firstFailed+row.restFailed == 0 || row.probes == 0 {
+				t.Error("this is no noise")
+			}
+		})
+	}
+}
