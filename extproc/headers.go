@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -76,14 +77,21 @@ func (v headerView) attempts() int {
 	return n
 }
 
-// retryAfter returns how many seconds the engine wants to be left alone, 0 when it does not
-// say, or names a date.
-func (v headerView) retryAfter() time.Duration {
-	n, err := strconv.ParseUint(v.Get(wire.HeaderRetryAfter), 10, 16)
+// retryAfter returns for how long the engine wants to be left alone, 0 when it does not say.
+// It may name a date: that is counted from the answer's own, since clocks differ, or from now.
+func (v headerView) retryAfter(now time.Time) time.Duration {
+	says := v.Get(wire.HeaderRetryAfter)
+	if n, err := strconv.ParseUint(says, 10, 16); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	until, err := http.ParseTime(says)
 	if err != nil {
 		return 0
 	}
-	return time.Duration(n) * time.Second
+	if own, err := http.ParseTime(v.Get(wire.HeaderDate)); err == nil {
+		now = own
+	}
+	return max(until.Sub(now), 0)
 }
 
 // contentLength returns the declared length, -1 when there is none.

@@ -28,7 +28,7 @@ func (st *stream) responseHeaders(m *wire.Inbound) error {
 	if faults := view.Get(request.HeaderFaults); faults != "" {
 		report.Faults, st.back.faults = handover.ParseFaults(faults), true
 	}
-	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served, RetryAfter: view.retryAfter(), HandOver: report})
+	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served, RetryAfter: view.retryAfter(st.p.opts.Now()), HandOver: report})
 	if m.End {
 		st.back.bare = st.modes.Response != BodyNone
 		st.endResponse()

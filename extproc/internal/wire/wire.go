@@ -12,6 +12,7 @@ const (
 	headerRetryOn         = "x-envoy-retry-on"
 	headerMaxRetries      = "x-envoy-max-retries"
 	HeaderRetryAfter      = "retry-after"
+	HeaderDate            = "date"
 	HeaderContentLength   = "content-length"
 	HeaderContentEncoding = "content-encoding"
 	HeaderAcceptEncoding  = "accept-encoding"
