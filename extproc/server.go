@@ -123,7 +123,7 @@ func (s *Server) openHealth(l Listen) error {
 		return fmt.Errorf("extproc: listen for health: %w", err)
 	}
 	s.health = grpc.NewServer(grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxRecvMsgSize(maxHealthMessage), grpc.MaxConcurrentStreams(maxHealthStreams), grpc.MaxHeaderListSize(maxHealthMessage), keepAlive, keepAliveAsked)
-	s.healthAddr, lis = lis.Addr(), l.Listeners.Limit("health", 16, lis)
+	s.healthAddr, lis = lis.Addr(), l.Listeners.LimitShort("health", 16, lis)
 	healthpb.RegisterHealthServer(s.health, s.checks)
 	s.group.Go(func() error { return unlessStopped(s.health.Serve(lis)) })
 	return nil

@@ -90,7 +90,7 @@ func Open(o Options) (*Server, error) {
 		s.control = s.serve(control, handler(o, g, m), o.Log)
 		o.Log.Info("control listening", "address", o.Control)
 	}
-	s.http = s.serve(o.Listeners.Limit("admin", 16, lis), handler(o, guard{metrics: m}, m), o.Log)
+	s.http = s.serve(o.Listeners.LimitShort("admin", 16, lis), handler(o, guard{metrics: m}, m), o.Log)
 	return s, nil
 }
 
@@ -185,19 +185,20 @@ func handler(o Options, g guard, m *metrics) http.Handler {
 	mux := http.NewServeMux()
 	open := func(pattern string, h http.Handler) { mux.Handle(pattern, http.MaxBytesHandler(h, maxSmallBody)) }
 	guarded := func(pattern string, h http.Handler) { open(pattern, g.protect(h)) }
+	made := make(press, 1)
 	if o.Gatherer != nil {
-		open("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
+		open("GET /metrics", made.whole(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{Timeout: 10 * time.Second})))
 	}
 	open("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
 	if o.Ready != nil {
 		open("GET /readyz", readyz(o.Ready))
 	}
 	if o.Status != nil {
-		open("GET /status", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, o.Status()) }))
-		open("GET /{$}", page(o.Status))
+		open("GET /status", made.whole(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, o.Status()) })))
+		open("GET /{$}", made.whole(page(o.Status)))
 	}
 	if o.Decisions != nil {
-		guarded("GET /debug/decisions", decisions(o.Decisions))
+		guarded("GET /debug/decisions", made.whole(decisions(o.Decisions)))
 	}
 	if o.Explain != nil {
 		mux.Handle("POST /debug/explain", g.protect(m.charged(o.Budget, explain(o.Explain))))

@@ -185,3 +185,42 @@ func TestConnectionsTakeMemory(t *testing.T) {
 		t.Errorf("%d connections without a limit of memory", n)
 	}
 }
+
+// TestShortConnections: where clients stay for a moment, who stays makes room for who comes.
+func TestShortConnections(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	l := Limit(inner, ListenOptions{Connections: 2, Short: true, Refused: func() { refused++ }})
+	defer l.Close()
+	var held, served []net.Conn
+	for range 5 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		s, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, served = append(held, c), append(served, s)
+	}
+	for i, c := range held {
+		if i >= 3 {
+			_, _ = served[i].Write([]byte("a"))
+		}
+		n, err := c.Read(make([]byte, 1))
+		if open := n == 1 && err == nil; open != (i >= 3) {
+			t.Errorf("connection %d of 5: %d bytes, %v", i, n, err)
+		}
+	}
+	for _, s := range served { // those that were closed already do not count twice
+		s.Close()
+	}
+	if n := l.(*listener).open.Load(); n != 0 || refused != 3 || l.(*listener).age.Len() != 0 {
+		t.Errorf("%d open, %d closed for others", n, refused)
+	}
+}

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"container/list"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -65,10 +66,26 @@ func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener 
 	if ls == nil {
 		return l
 	}
-	return Limit(l, ListenOptions{
+	return Limit(l, ls.options(name, parts))
+}
+
+// LimitShort is Limit for listeners whose clients stay for a moment, as checks of health do:
+// room for who connects is made by closing the oldest connection, so that nobody keeps
+// others out by staying.
+func (ls *Listeners) LimitShort(name string, parts int, l net.Listener) net.Listener {
+	if ls == nil {
+		return l
+	}
+	o := ls.options(name, parts)
+	o.Short = true
+	return Limit(l, o)
+}
+
+func (ls *Listeners) options(name string, parts int) ListenOptions {
+	return ListenOptions{
 		Connections: max(ls.most/parts, 4), FirstByte: firstByte,
 		Refused: ls.closed.WithLabelValues(name, "many").Inc, Silent: ls.closed.WithLabelValues(name, "silent").Inc,
-	})
+	}
 }
 
 const never = time.Duration(1<<63 - 1)
@@ -76,6 +93,7 @@ const never = time.Duration(1<<63 - 1)
 // ListenOptions bound the connections of a listener.
 type ListenOptions struct {
 	Connections int           // at a time; more are closed at once. 0 = no bound
+	Short       bool          // where there are more, the oldest is closed instead
 	FirstByte   time.Duration // for the first byte of a connection; 0 = no bound
 	// Refused counts connections that were closed for being too many, Silent those
 	// that said nothing. Either may be nil.
@@ -89,6 +107,9 @@ type listener struct {
 	net.Listener
 	o    ListenOptions
 	open atomic.Int64
+
+	mu  sync.Mutex
+	age list.List // of *conn, the oldest first; of Short ones
 }
 
 // Accept returns the next connection within the bounds.
@@ -99,12 +120,20 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if n := l.open.Add(1); l.o.Connections > 0 && n > int64(l.o.Connections) {
-			l.open.Add(-1)
-			c.Close()
 			count(l.o.Refused)
-			continue
+			if !l.o.Short {
+				l.open.Add(-1)
+				c.Close()
+				continue
+			}
+			l.closeOldest()
 		}
 		out := &conn{Conn: c, l: l}
+		if l.o.Short {
+			l.mu.Lock()
+			out.place = l.age.PushBack(out)
+			l.mu.Unlock()
+		}
 		if l.o.FirstByte > 0 {
 			out.silent = time.AfterFunc(never, func() {
 				count(l.o.Silent)
@@ -113,6 +142,15 @@ func (l *listener) Accept() (net.Conn, error) {
 			out.silent.Reset(l.o.FirstByte) // once out is complete
 		}
 		return out, nil
+	}
+}
+
+func (l *listener) closeOldest() {
+	l.mu.Lock()
+	oldest := l.age.Front()
+	l.mu.Unlock()
+	if oldest != nil {
+		oldest.Value.(*conn).Close()
 	}
 }
 
@@ -126,7 +164,8 @@ func count(f func()) {
 type conn struct {
 	net.Conn
 	l      *listener
-	silent *time.Timer // nil when there is no bound
+	silent *time.Timer   // nil when there is no bound
+	place  *list.Element // by age; nil where that does not matter
 	spoke  atomic.Bool
 	closed sync.Once
 }
@@ -142,7 +181,14 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Close closes the connection.
 func (c *conn) Close() error {
-	c.closed.Do(func() { c.l.open.Add(-1) })
+	c.closed.Do(func() {
+		c.l.open.Add(-1)
+		if c.place != nil {
+			c.l.mu.Lock()
+			c.l.age.Remove(c.place)
+			c.l.mu.Unlock()
+		}
+	})
 	if c.silent != nil {
 		c.silent.Stop()
 	}
