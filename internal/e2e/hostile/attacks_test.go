@@ -109,7 +109,7 @@ func (r *rig) headers() string {
 
 // dial connects to the program as a proxy does.
 func (r *rig) dial() (*grpc.ClientConn, extprocv3.ExternalProcessorClient) {
-	conn, c, err := dial(r.cage.extproc)
+	conn, c, err := dial(r.pickAt)
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -311,7 +311,7 @@ func (r *rig) silent() string {
 		}
 	}()
 	for i := range 2500 {
-		at := r.cage.extproc
+		at := r.pickAt
 		if i%5 == 0 {
 			at = r.cage.admin
 		}

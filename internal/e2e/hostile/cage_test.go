@@ -32,6 +32,7 @@ type cage struct {
 	peak    atomic.Int64
 	admin   string
 	extproc string
+	health  string
 }
 
 // newGroup makes a memory cgroup and returns the file that processes join it by, ""
@@ -57,8 +58,8 @@ func newGroup(t *testing.T) string {
 // lockUp starts the program with arguments and waits until it is ready.
 func lockUp(t *testing.T, program string, args ...string) *cage {
 	t.Helper()
-	c := &cage{exited: make(chan struct{}), admin: parts.FreeAddress(t), extproc: parts.FreeAddress(t), kind: "memory cgroup"}
-	args = append([]string{"serve", "--listen", c.extproc, "--admin", c.admin, "--health", "-"}, args...)
+	c := &cage{exited: make(chan struct{}), admin: parts.FreeAddress(t), extproc: parts.FreeAddress(t), health: parts.FreeAddress(t), kind: "memory cgroup"}
+	args = append([]string{"serve", "--listen", c.extproc, "--admin", c.admin, "--health", c.health}, args...)
 	if group := newGroup(t); group != "" {
 		c.cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, group, program}, args...)...)
 	} else {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -25,10 +26,15 @@ type row struct {
 	failed  int
 	asked   int
 	refused string
+
+	idle, idleOwn time.Duration // p99 of the same with an idle picker; 0: not measured
 }
 
 // only chooses among the attacks.
 var only = flag.String("hostile.only", "", "regular expression: the attacks of TestHostile that are run")
+
+// alone chooses among those that are chosen.
+var alone = flag.String("hostile.idle", "^$", "regular expression: the attacks of TestHostile that are run at an idle picker as well, to tell what honest requests wait for Envoy, gRPC and the machine")
 
 // TestHostile runs each attack beside honest requests: the program must stay alive
 // within its memory, serve those, and count what it refused.
@@ -37,14 +43,24 @@ func TestHostile(t *testing.T) {
 	calm := r.beside(func() string { time.Sleep(4 * time.Second); return "" })
 	calm.name = "(none)"
 	rows := []row{calm}
-	chosen := regexp.MustCompile(*only)
-	for _, a := range append(attacks, strange...) {
+	chosen, compared := regexp.MustCompile(*only), regexp.MustCompile(*alone)
+	var idle before
+	if *alone != "^$" {
+		idle = r.openIdle()
+		calm := r.idly(idle, func(*rig) string { time.Sleep(4 * time.Second); return "" })
+		rows[0].idle, rows[0].idleOwn = calm.p99, calm.own
+	}
+	for _, a := range slices.Concat(attacks, strange, frames) {
 		if !chosen.MatchString(a.name) {
 			continue
 		}
 		before := r.cage.counters()
 		got := r.beside(func() string { return a.run(r) })
 		got.name, got.refused = a.name, changes(before, r.cage.counters())
+		if compared.MatchString(a.name) {
+			same := r.idly(idle, a.run)
+			got.idle, got.idleOwn = same.p99, same.own
+		}
 		rows = append(rows, got)
 		if !r.cage.alive() {
 			t.Errorf("%s: the program is dead; its log ends with\n%s", a.name, tail(r.cage.log.String()))
@@ -76,7 +92,7 @@ func TestHostile(t *testing.T) {
 // beside runs an attack while honest requests are asked.
 func (r *rig) beside(attack func() string) row {
 	r.cage.peak.Store(0)
-	r.people.tell(order{Do: "ask", Front: r.envoy.Addr("inference"), Pick: r.cage.extproc}, &struct{}{})
+	r.people.tell(order{Do: "ask", Front: r.front, Pick: r.pickAt}, &struct{}{})
 	if *profiles != "" {
 		at := filepath.Join(*profiles, fmt.Sprintf("cpu-%d", time.Now().Unix()))
 		go func() { _ = r.cage.save("/debug/pprof/profile?seconds=2", at) }() // what there is of it
@@ -129,9 +145,9 @@ func changes(before, after map[string]float64) string {
 func table(rows []row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tits own, ms\tcounted")
+	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tits own, ms\tidle picker\tits own\tcounted")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.own.Milliseconds(), r.refused)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.own.Milliseconds(), r.idle.Milliseconds(), r.idleOwn.Milliseconds(), r.refused)
 	}
 	_ = w.Flush()
 	return b.String()

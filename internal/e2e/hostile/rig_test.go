@@ -37,13 +37,16 @@ type rig struct {
 	stirred  int // times that the list of endpoints was changed
 	pick     string
 	xds      string
+	peers    string           // the listener of other replicas' streams
 	liar     *httptest.Server // what the engine that lies says when it does
 	says     sync.Map         // func(http.ResponseWriter) by path
 	canary   *canary
 	smuggled int64 // requests that reached an engine with headers that only pickers may set
 	cage     *cage
 	envoy    *testkit.Envoy
-	url      string
+	url      string // of the Envoy that is attacked
+	front    string // its address
+	pickAt   string // where attackers speak as proxies
 }
 
 // canary is a host that nobody may be led to.
@@ -76,7 +79,8 @@ func openRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	r.pick, r.xds = parts.FreeAddress(t), parts.FreeAddress(t)
-	r.cage = lockUp(t, r.program, "--endpoints", list, "--model", vocab.Name+"="+model, "--model", poison+"="+bad, "--unknown-model", "place", "--pick-listen", r.pick, "--xds-listen", r.xds)
+	r.peers = parts.FreeAddress(t)
+	r.cage = lockUp(t, r.program, "--cluster", "gossip", "--cluster-bind", parts.FreeAddress(t), "--cluster-stream-bind", r.peers, "--endpoints", list, "--model", vocab.Name+"="+model, "--model", poison+"="+bad, "--unknown-model", "place", "--pick-listen", r.pick, "--xds-listen", r.xds)
 	r.openEnvoy()
 	giveWay(t)
 	return r
@@ -130,13 +134,19 @@ func (r *rig) writeEndpoints(more ...string) string {
 func (r *rig) addr(u string) string { return strings.TrimPrefix(u, "http://") }
 
 func (r *rig) openEnvoy() {
+	r.envoy = r.startEnvoy(r.cage.extproc)
+	r.front, r.pickAt = r.envoy.Addr("inference"), r.cage.extproc
+	r.url = "http://" + r.front
+}
+
+// startEnvoy starts an Envoy that asks the picker at an address.
+func (r *rig) startEnvoy(picker string) *testkit.Envoy {
 	addrs := append([]string{r.addr(r.people.Liar)}, r.people.Engines...)
-	conf, err := envoyconf.Render(envoyconf.Params{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{r.cage.extproc}, Endpoints: addrs, MessageTimeout: 30 * time.Second})
+	conf, err := envoyconf.Render(envoyconf.Params{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{picker}, Endpoints: addrs, MessageTimeout: 30 * time.Second})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.envoy = testkit.StartEnvoy(r.t, testkit.PatientEnvoy(r.t, conf))
-	r.url = "http://" + r.envoy.Addr("inference")
+	return testkit.StartEnvoy(r.t, testkit.PatientEnvoy(r.t, conf))
 }
 
 // post sends a body through Envoy and returns the status, 0 without an answer.

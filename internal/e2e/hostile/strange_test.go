@@ -90,7 +90,7 @@ func (r *rig) streams(n int, open func(context.Context, *grpc.ClientConn) error)
 func (r *rig) quiet() string {
 	held := 0
 	for range 1500 {
-		c, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", r.cage.extproc, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		c, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", r.pickAt, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		if err != nil {
 			continue
 		}
