@@ -89,9 +89,9 @@ are accepted under their names.`,
 	fl.IntVar(&f.enginePort, "model-server-port", 8200, "port of the decode engine; rank r on port + r")
 	fl.IntVar(&f.oldPort, "vllm-port", 0, "older name of --model-server-port")
 	fl.IntVar(&f.ranks, "data-parallel-size", 1, "data-parallel ranks of the engine, each with a port of its own")
-	fl.StringVar(&f.connector, "kv-connector", "nixlv2", "how KV caches travel: nixlv2, shared-storage (also lmcache), sglang, mooncake or offloading")
+	fl.StringVar(&f.connector, "kv-connector", "nixlv2", "how KV caches travel: nixlv2, shared-storage (also lmcache), sglang, mooncake, offloading or trtllm")
 	fl.IntVar(&f.o.BootstrapPort, "bootstrap-port", 8998, "sglang: bootstrap port of prefill engines (default also from SGLANG_BOOTSTRAP_PORT)")
-	fl.BoolVar(&f.o.CacheHitThreshold, "cache-hit-threshold", false, "shared-storage: send cache_hit_threshold, for engines that know it")
+	fl.BoolVar(&f.o.CacheHitThreshold, "cache-hit-threshold", false, "shared-storage: send cache_hit_threshold, for engines that know it, and take it from clients: decode is then asked first")
 	fl.StringSliceVar(&f.allow, "allow", nil, "host:port of engines that may be called (repeatable)")
 	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file whose endpoints may be called")
 	fl.StringVar(&f.verifyKeys, "verify-key-file", "", "file with base64 public keys of pickers, one a line; only targets that one of them signed are called")
@@ -116,7 +116,7 @@ are accepted under their names.`,
 
 var connectors = map[string]sidecar.Connector{
 	"nixlv2": sidecar.NIXL, "shared-storage": sidecar.Storage, "lmcache": sidecar.Storage, "sglang": sidecar.SGLang,
-	"mooncake": sidecar.Mooncake, "offloading": sidecar.Offloading,
+	"mooncake": sidecar.Mooncake, "offloading": sidecar.Offloading, "trtllm": sidecar.TRTLLM,
 }
 
 func (f *sidecarFlags) complete() (err error) {
@@ -125,11 +125,8 @@ func (f *sidecarFlags) complete() (err error) {
 	}
 	f.o.Log = f.log
 	var known bool
-	if strings.HasPrefix(f.connector, "trt") || strings.HasPrefix(f.connector, "tensorrt") {
-		return cli.UsageError{Err: fmt.Errorf("--kv-connector %s: TensorRT-LLM (disaggregated_params) is not supported", f.connector)}
-	}
 	if f.o.Connector, known = connectors[f.connector]; !known {
-		return cli.UsageError{Err: fmt.Errorf("--kv-connector %q: want nixlv2, shared-storage, lmcache, sglang, mooncake or offloading", f.connector)}
+		return cli.UsageError{Err: fmt.Errorf("--kv-connector %q: want nixlv2, shared-storage, lmcache, sglang, mooncake, offloading or trtllm", f.connector)}
 	}
 	switch f.handOver {
 	case "strip":
@@ -140,6 +137,9 @@ func (f *sidecarFlags) complete() (err error) {
 		return cli.UsageError{Err: fmt.Errorf("--hand-over %q: want strip or refuse", f.handOver)}
 	}
 	f.o.HandOver.Allow = f.allowMembers
+	if f.o.CacheHitThreshold {
+		f.o.HandOver.Allow = append(f.o.HandOver.Allow, "cache_hit_threshold")
+	}
 	if f.ranks < 1 || f.ranks > 64 {
 		return cli.UsageError{Err: fmt.Errorf("--data-parallel-size %d: want 1 to 64", f.ranks)}
 	}

@@ -40,6 +40,7 @@ type sidecarMore struct {
 func (m *sidecarMore) register(fl *pflag.FlagSet, o *sidecar.Options) {
 	fl.IntVar(&m.mooncakePort, "mooncake-bootstrap-port", 8998, "mooncake: bootstrap port of prefill engines (default also from MOONCAKE_BOOTSTRAP_PORT)")
 	fl.IntVar(&o.P2PPort, "p2p-connector-port", 7777, "offloading: port of engines' peer-to-peer tiers, + the rank (default also from P2P_CONNECTOR_PORT)")
+	fl.BoolVar(&o.RoomHeaders, "sglang-room-headers", false, "sglang: name rooms in headers and leave bodies as they are; engines need SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES=1")
 	fl.BoolVar(&o.P2PPull, "enable-p2p-pull", false, "nixlv2: fetch what the picker says that another engine holds")
 	fl.StringVar(&m.encoder, "ec-connector", "", "how encoded images and sound travel: ec-nixl or ec-example")
 	fl.BoolVar(&m.writeMode, "moriio-write-mode", false, "nixlv2: prefill engines write into decode engines (MoRI-IO)")

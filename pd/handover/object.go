@@ -193,6 +193,16 @@ func Elements(text []byte) (list [][]byte, ok bool) {
 	}
 }
 
+// Whole reports whether a text is one JSON value from its beginning to its end.
+func Whole(text []byte) bool {
+	s := scanner{text: text}
+	if s.skip() != nil {
+		return false
+	}
+	s.space()
+	return s.at == len(text)
+}
+
 // scanner walks over JSON text.
 type scanner struct {
 	text []byte

@@ -36,7 +36,7 @@ func (d discard) Flush()                      {}
 
 // stream passes n streamed events on.
 func stream(tb testing.TB, n int) {
-	x := &exchange{w: discard{http.Header{}}, r: httptest.NewRequest(http.MethodPost, "/", nil), api: chat}
+	x := &exchange{w: discard{http.Header{}}, r: httptest.NewRequest(http.MethodPost, "/", nil), api: handover.Chat}
 	resp := &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(&repeating{textEvent, n})}
 	t := newStopped()
 	if f := x.passStream(resp, &leg{cached: 7, again: true}, t); f != nil {
@@ -69,7 +69,7 @@ func BenchmarkPrefillBody(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		chat.prefillBody(&o, handover.Edit{Key: keyHandOver, Value: []byte(askHandOver)})
+		handover.Chat.PrefillBody(&o, handover.Edit{Key: keyHandOver, Value: []byte(askHandOver)})
 	}
 }
 

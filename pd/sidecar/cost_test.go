@@ -13,16 +13,17 @@ import (
 )
 
 // BenchmarkProxy measures what the proxy adds: each request is sent straight to the
-// engine and through the proxy, whole and with a prefill leg. cpu is that of the whole
-// process: client, proxy and engine; the difference to "direct" is the proxy's, and of
-// one more connection.
+// engine, twice in a row straight to it, and through the proxy, whole and with a prefill
+// leg. cpu is that of the whole process: client, proxy and engine; the difference of
+// "whole" to "direct" is the proxy's, and of one more connection; a split request has two
+// legs one after the other, so that it is to be held against "twice".
 func BenchmarkProxy(b *testing.B) {
 	const answer = `{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":8}}}`
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if !strings.Contains(string(body[max(len(body)-200, 0):]), `"stream":true`) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, answer[:len(answer)-1]+`,"kv_transfer_params":{"remote_block_ids":[[1,2,3]],"remote_prefill_cached_tokens":0}}`)
+			_, _ = io.WriteString(w, answer[:len(answer)-1]+`,"kv_transfer_params":{"remote_block_ids":[[1,2,3]],"remote_request_id":"r","remote_prefill_cached_tokens":0}}`)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -47,27 +48,19 @@ func BenchmarkProxy(b *testing.B) {
 		stream bool
 	}{{"1KB", 1 << 10, false}, {"40KB", 40 << 10, false}, {"1000tokens", 1 << 10, true}} {
 		body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":%q}],"stream":%v}`, strings.Repeat("word ", c.size/5), c.stream)
-		for _, way := range []struct{ name, url, prefill string }{{"direct", engine.URL, ""}, {"whole", proxy.URL, ""}, {"split", proxy.URL, target}} {
+		for _, way := range []struct {
+			name, url, prefill string
+			first              string // sent before, in a row
+		}{{"direct", engine.URL, "", ""}, {"whole", proxy.URL, "", ""}, {"twice", engine.URL, "", strings.Replace(body, `"stream":true`, `"stream":false`, 1)}, {"split", proxy.URL, target, ""}} {
 			b.Run(c.name+"/"+way.name, func(b *testing.B) {
 				var took []time.Duration
 				cpu := processTime(b)
 				for b.Loop() {
-					r, err := http.NewRequest(http.MethodPost, way.url+"/v1/chat/completions", strings.NewReader(body))
-					if err != nil {
-						b.Fatal(err)
-					}
-					if way.prefill != "" {
-						r.Header.Set(headerPrefiller, way.prefill)
-					}
 					start := time.Now()
-					resp, err := http.DefaultClient.Do(r)
-					if err != nil {
-						b.Fatal(err)
+					if way.first != "" {
+						ask(b, way.url, way.first, "")
 					}
-					if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-						b.Fatal(resp.StatusCode, err)
-					}
-					resp.Body.Close()
+					ask(b, way.url, body, way.prefill)
 					took = append(took, time.Since(start))
 				}
 				n := float64(len(took))
@@ -77,6 +70,26 @@ func BenchmarkProxy(b *testing.B) {
 				b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 			})
 		}
+	}
+}
+
+// ask sends one request and reads its answer.
+func ask(b *testing.B, url, body, prefill string) {
+	b.Helper()
+	r, err := http.NewRequest(http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if prefill != "" {
+		r.Header.Set(headerPrefiller, prefill)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		b.Fatal(resp.StatusCode, err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker/request"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
 // leg is one request to the decode engine.
@@ -30,6 +30,8 @@ type leg struct {
 	// nil, tells the cached tokens when decode's usage has come.
 	gate <-chan struct{}
 	late func() int
+	// asks says that the engine may decline, since it holds too little of the prompt.
+	asks bool
 }
 
 // cachedTokens returns the cached tokens to be reported, -1 for decode's own.
@@ -45,21 +47,25 @@ type fault struct {
 	err    error
 	before bool // nothing was sent to the client
 	unsent bool // the engine has not got the whole request
+	stale  bool // the connection had been idle, and was closed as it was used again
 }
 
 func (f *fault) Error() string { return f.err.Error() }
+func (f *fault) Unwrap() error { return f.err }
 
 var (
-	errHead    = errors.New("sidecar: no content within the limit")
-	errDropped = errors.New("sidecar: the prefill leg failed")
-	errEngine5 = errors.New("sidecar: the engine reports an error")
-	errBroken  = errors.New("sidecar: the answer broke off")
+	errHead     = errors.New("sidecar: no content within the limit")
+	errDropped  = errors.New("sidecar: the prefill leg failed")
+	errEngine5  = errors.New("sidecar: the engine reports an error")
+	errBroken   = errors.New("sidecar: the answer broke off")
+	errDeclined = errors.New("sidecar: the engine holds too little of the prompt")
 )
 
 // decode has the engine answer a leg and passes the answer on. It returns nil when
 // the client has been answered, by whatever the engine said.
 func (x *exchange) decode(d leg) *fault {
 	d.start = time.Now()
+	x.decodes++
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
 	head := time.AfterFunc(x.s.o.Head, func() { cancel(errHead) })
@@ -67,8 +73,8 @@ func (x *exchange) decode(d leg) *fault {
 	if string(x.body.Get("stream")) != "true" {
 		head.Stop() // such an answer comes as a whole, after any time
 	}
-	var sent atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }})
+	var wire wire
+	ctx = wire.watch(ctx)
 	if d.dropped != nil {
 		done := make(chan struct{})
 		defer close(done)
@@ -84,10 +90,13 @@ func (x *exchange) decode(d leg) *fault {
 	maps.Copy(r.Header, d.header)
 	resp, err := x.s.o.Transport.RoundTrip(r)
 	if err != nil {
+		f := &fault{err: err, before: true, unsent: !wire.sent.Load()}
 		if cause := context.Cause(ctx); cause != nil {
-			err = cause
+			f.err = cause
+		} else {
+			f.stale = wire.stale(d.start)
 		}
-		return &fault{err: err, before: true, unsent: !sent.Load()}
+		return f
 	}
 	defer resp.Body.Close()
 	if d.gate != nil {
@@ -109,6 +118,24 @@ func (x *exchange) decode(d leg) *fault {
 	return x.pass(resp, &d, head)
 }
 
+// wire is what is seen of a leg's way to its engine.
+type wire struct{ sent, reused atomic.Bool }
+
+// watch returns a context under which a leg is seen.
+func (w *wire) watch(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn:      func(i httptrace.GotConnInfo) { w.reused.Store(i.Reused) },
+		WroteRequest: func(i httptrace.WroteRequestInfo) { w.sent.Store(i.Err == nil) },
+	})
+}
+
+// staleTime is how soon a connection breaks that the engine closed while it was idle.
+const staleTime = time.Second
+
+// stale reports whether a leg that broke without an answer was lost with a connection that
+// its engine closed just then, as engines do after some seconds without requests.
+func (w *wire) stale(start time.Time) bool { return w.reused.Load() && time.Since(start) < staleTime }
+
 // pass passes an answer on.
 func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -119,6 +146,8 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	case resp.StatusCode >= 500 && d.again:
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
 		return &fault{err: errEngine5, before: true}
+	case resp.StatusCode == http.StatusOK && resp.ContentLength == 0: // engines do not answer with nothing
+		return &fault{err: errBroken, before: true}
 	case resp.StatusCode < 300 && kind == "text/event-stream":
 		return x.passStream(resp, d, head)
 	case resp.StatusCode < 300 && kind == "application/json":
@@ -149,20 +178,24 @@ func (x *exchange) prompt(resp *http.Response) io.Writer {
 
 // passJSON passes an answer in one piece, with the cached tokens of the prefill leg.
 func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
-	text, err := io.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody+1))
+	text, err := readAll(io.LimitReader(resp.Body, x.s.o.MaxBody+1), resp.ContentLength)
 	switch {
 	case err != nil:
 		return &fault{err: err, before: true}
 	case int64(len(text)) > x.s.o.MaxBody: // a part is never taken for the whole
 		x.fail(http.StatusBadGateway, "the engine's answer is too large")
 		return nil
+	case !handover.Whole(text): // its end was not told by HTTP, or the engine failed
+		return &fault{err: errBroken, before: true}
+	case d.asks && handover.Declines(text):
+		return &fault{err: errDeclined, before: true}
 	}
 	if n := d.cachedTokens(); n >= 0 {
-		text = x.api.setCached(text, n, false)
+		text = x.api.SetCached(text, n, false)
 	}
 	if bytes.Contains(text, wordHandOver) {
 		x.noteKept(text)
-		text = x.api.withoutHandOver(text, false)
+		text = x.api.WithoutHandOver(text, false)
 	}
 	x.begin(resp, d, int64(len(text)))
 	_, err = x.w.Write(text)
@@ -188,7 +221,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 		if length < 0 { // of a whole answer nobody knows when it began
 			x.report.Decode = time.Since(d.start)
 		}
-		h.Set(request.HeaderHandOver, x.report.Text())
+		x.tellHandOver()
 	}
 	x.tellFaults()
 	x.w.WriteHeader(resp.StatusCode)

@@ -25,6 +25,8 @@ const (
 // maxItems bounds the items of one request that are encoded elsewhere.
 const maxItems = 256
 
+var empty, _ = handover.Parse([]byte("{}"))
+
 const keyEncoded = "ec_transfer_params"
 
 // mediaTypes are the types of the parts of messages that are encoded.
@@ -43,7 +45,7 @@ func items(body *handover.Object) (list [][]byte) {
 		parts, _ := handover.Elements(o.Get("content"))
 		for _, p := range parts {
 			part, err := handover.Parse(p)
-			if err != nil || !mediaTypes[text(part.Get("type"))] || seen[string(p)] || len(list) == maxItems {
+			if err != nil || !mediaTypes[handover.Text(part.Get("type"))] || seen[string(p)] || len(list) == maxItems {
 				continue
 			}
 			seen[string(p)] = true

@@ -33,7 +33,7 @@ func says(status int, body string) http.HandlerFunc {
 // their places in the list that the request named; of what clients do wrong, and of engines
 // that found the request wrong, it says nothing.
 func TestFaultsAreTold(t *testing.T) {
-	const whole = `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]]}}`
+	const whole = `{"choices":[{"message":{"content":"x"}}],"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
 	good := prefiller(t, says(200, whole))
 	gone := httptest.NewServer(nil)
 	gone.Close()

@@ -106,7 +106,7 @@ func (x *exchange) byMooncake() {
 		id := quote("xfer-" + x.s.o.UUID())
 		return legs{
 			target: target,
-			prefill: x.api.prefillBody(&x.body, handover.Edit{Key: keyHandOver, Value: object(
+			prefill: x.api.PrefillBody(&x.body, handover.Edit{Key: keyHandOver, Value: object(
 				"do_remote_prefill", []byte("false"), "do_remote_decode", []byte("true"), "transfer_id", id)}),
 			prefillHeader: http.Header{"X-Data-Parallel-Rank": {rank}},
 			set: object("do_remote_prefill", []byte("true"), "do_remote_decode", []byte("false"), "transfer_id", id,
@@ -119,6 +119,12 @@ func (x *exchange) byMooncake() {
 			},
 		}, nil
 	})
+}
+
+// quote returns s as JSON.
+func quote(s string) []byte {
+	b, _ := json.Marshal(s) // a string always encodes
+	return b
 }
 
 // object returns a JSON object of keys and values in turn.

@@ -28,6 +28,9 @@ const (
 	// Offloading is vLLM's peer-to-peer tier: both legs at once; decode fetches what it
 	// finds and computes the rest.
 	Offloading
+	// TRTLLM is TensorRT-LLM, context first: the context answer holds an object, and the
+	// prompt's tokens, that the generation request carries.
+	TRTLLM
 )
 
 // serve answers a request that is to be split.
@@ -41,6 +44,8 @@ func (c Connector) serve(x *exchange) {
 		x.byMooncake()
 	case Offloading:
 		x.byOffloading()
+	case TRTLLM:
+		x.byTRTLLM()
 	default:
 		x.byNIXL()
 	}
@@ -56,7 +61,7 @@ func (x *exchange) byNIXL() {
 		x.byWrite()
 		return
 	}
-	p := x.serially(x.api.prefillBody(&x.body, handover.Edit{Key: keyHandOver, Value: x.askHandOver()}))
+	p := x.serially(x.api.PrefillBody(&x.body, handover.Edit{Key: keyHandOver, Value: x.askHandOver()}))
 	if p == nil {
 		x.fallBack()
 		return
@@ -66,14 +71,46 @@ func (x *exchange) byNIXL() {
 	case p.rejected:
 		x.local()
 		return
-	case handover.IsNull(object) || object[0] != '{':
-		x.s.m.retries.WithLabelValues("no_hand_over").Inc()
-		x.local()
+	case !sound(object):
+		x.noHandOver()
 		return
 	}
+	d := leg{body: x.body.With(handover.Edit{Key: keyHandOver, Value: object}), cached: x.api.Cached(p.text)}
+	if !handover.IsNull(handover.Find(object, "remote_prefill_cached_tokens")) {
+		d.cached = -1 // decode reports it by itself
+	}
+	x.hand(p, d, func() { x.release(object) })
+}
+
+// sound reports whether an object hands a prompt over. One that names no blocks ends a
+// decode engine; one that names them by groups and not the request is waited for without
+// end.
+func sound(object []byte) bool {
+	o, err := handover.Parse(object)
+	if err != nil {
+		return false
+	}
+	blocks := o.Get("remote_block_ids")
+	groups, ok := handover.Elements(blocks)
+	if string(o.Get("transfer_mode")) == `"push"` { // decode names its own
+		ok = true
+	}
+	grouped := len(groups) > 0 && groups[0][0] == '['
+	return ok && (!grouped || !handover.IsNull(o.Get("remote_request_id")) || !handover.IsNull(o.Get("transfer_id")))
+}
+
+// noHandOver has the decode engine serve a request whose prefill handed nothing over.
+func (x *exchange) noHandOver() {
+	x.s.m.retries.WithLabelValues("no_hand_over").Inc()
+	x.local()
+}
+
+// hand has the decode engine answer with what prefill has handed over, or, where that
+// fails before the first content, without it. release gives up what nobody will read.
+func (x *exchange) hand(p *prefilled, d leg, release func()) {
 	whole := leg{body: x.body.Text(), cached: -1}
 	if x.r.Context().Err() != nil {
-		x.release(object)
+		release()
 		return
 	}
 	if x.s.o.Now().Sub(p.at) > x.s.o.Lease*2/3 {
@@ -82,16 +119,17 @@ func (x *exchange) byNIXL() {
 		x.finish(x.decode(whole))
 		return
 	}
-	d := leg{body: x.body.With(handover.Edit{Key: keyHandOver, Value: object}), cached: x.api.cached(p.text), again: true}
-	if !handover.IsNull(handover.Find(object, "remote_prefill_cached_tokens")) {
-		d.cached = -1 // decode reports it by itself
-	}
+	d.again = true
 	fault := x.decode(d)
+	if fault != nil && fault.stale && x.r.Context().Err() == nil {
+		x.s.m.retries.WithLabelValues("stale").Inc()
+		fault = x.decode(d) // nobody has read it
+	}
 	if fault != nil && fault.unsent && x.r.Context().Err() != nil {
-		x.release(object)
+		release()
 		return
 	}
-	if fault != nil && fault.before && x.r.Context().Err() == nil {
+	if fault != nil && fault.before && x.decodes < maxAttempts && x.r.Context().Err() == nil {
 		x.s.m.retries.WithLabelValues("transfer").Inc()
 		x.s.o.Log.Debug("decode failed before its first content; the engine computes the prompt itself", "error", fault)
 		x.report.Target = -1

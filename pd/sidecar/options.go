@@ -42,8 +42,12 @@ type Options struct {
 	HandOver handover.Policy
 	// BootstrapPort is where prefill engines of SGLang and Mooncake meet their peers: 8998.
 	BootstrapPort int
+	// RoomHeaders has SGLang's legs name their room in headers, and leaves bodies as they
+	// are: engines need SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES=1.
+	RoomHeaders bool
 	// CacheHitThreshold has shared-storage legs carry cache_hit_threshold, for
-	// engines that know it.
+	// engines that know it. Where clients may send it (HandOver.Allow), the decode engine
+	// is asked first.
 	CacheHitThreshold bool
 	// Lease is how long a prefill engine keeps blocks that nobody has read (30 s, as
 	// vLLM's NIXL connector). A hand-over is used for two thirds of it.
@@ -130,6 +134,7 @@ func NewTransport(idle int) *http.Transport {
 	return &http.Transport{
 		DialContext: d.DialContext, TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: idle, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
+		WriteBufferSize: 32 << 10, // prompts go out in few pieces
 	}
 }
 

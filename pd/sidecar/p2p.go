@@ -23,7 +23,7 @@ func (x *exchange) byOffloading() {
 		}
 		return legs{
 			target:  target,
-			prefill: x.api.prefillBody(&x.body, handover.Edit{Key: keyHandOver, Value: object(asked...)}),
+			prefill: x.api.PrefillBody(&x.body, handover.Edit{Key: keyHandOver, Value: object(asked...)}),
 			set:     object("remote_prefiller", peer),
 		}, nil
 	})

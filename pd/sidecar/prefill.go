@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
-// maxAttempts bounds the prefill legs of one request.
+// maxAttempts bounds the prefill legs of one request, and the decode legs.
 const maxAttempts = 2
 
 // prefilled is what a prefill leg came to.
@@ -26,6 +26,7 @@ type prefilled struct {
 	fault  handover.Fault // why there is no answer to use
 	// rejected: the engine found the request itself wrong; decode would say the same of it.
 	rejected bool
+	stale    bool // see fault
 	ours     bool // the leg was given up here, or by the client: it says nothing of the engine
 }
 
@@ -38,6 +39,11 @@ func (x *exchange) prefill(ctx context.Context, target string, body []byte, set 
 	limited, cancel := context.WithTimeout(ctx, x.s.o.Prefill)
 	defer cancel()
 	p := x.askPrefill(limited, target, body, set)
+	if p.stale && ctx.Err() == nil {
+		if again := x.askPrefill(limited, target, body, set); again.fault == handover.NoFault { // else the first says what happened
+			p = again
+		}
+	}
 	p.ours = p.fault != handover.NoFault && ctx.Err() != nil
 	label := p.fault.String()
 	switch {
@@ -58,6 +64,8 @@ func (x *exchange) prefill(ctx context.Context, target string, body []byte, set 
 }
 
 func (x *exchange) askPrefill(ctx context.Context, target string, body []byte, set http.Header) *prefilled {
+	var wire wire
+	start, ctx := time.Now(), wire.watch(ctx)
 	base := &url.URL{Scheme: "http", Host: target}
 	if x.s.o.PrefillTLS {
 		base.Scheme = "https"
@@ -69,11 +77,11 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body []byte, s
 	}
 	resp, err := x.s.o.Transport.RoundTrip(r)
 	if err != nil {
-		return &prefilled{fault: faultOf(err)}
+		return &prefilled{fault: faultOf(err), stale: wire.stale(start)}
 	}
 	defer resp.Body.Close()
 	p := &prefilled{status: resp.StatusCode, header: resp.Header, at: x.s.o.Now()}
-	p.text, err = io.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody))
+	p.text, err = readAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
 	switch {
 	case err != nil:
 		p.fault = faultOf(err)

@@ -42,15 +42,16 @@ func (in *intake) receive(from io.ReadCloser, limit int64) ([]byte, error) {
 // firstRead is how much of a body is read at first.
 const firstRead = 4 << 10
 
-// readAll reads to the end. The buffer has twice what has come at most, and where that is
-// known (announced >= 0) no more than all of it: bodies are announced and then not sent.
+// readAll reads to the end. The buffer has twice what has come at most, and where all of it
+// is known (announced >= 0) sixteen times, and no more than all: bodies are announced and
+// then not sent.
 func readAll(r io.Reader, announced int64) ([]byte, error) {
 	var text []byte
 	for {
 		if have := len(text); have == cap(text) {
 			size := int64(max(2*have, firstRead))
 			if announced >= int64(have) {
-				size = min(size, announced+1) // one more, so that the end is seen
+				size = min(max(size, int64(16*have)), announced+1) // one more, so that the end is seen
 			}
 			text = append(make([]byte, 0, size), text...)
 		}

@@ -19,7 +19,7 @@ const (
 	maxEvent = 4 << 20
 )
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 32<<10); return &b }}
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
 // passStream passes a stream of events on as they come.
 func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fault {
@@ -31,7 +31,7 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 			buffers.Put(pooled)
 		}
 	}()
-	open := false
+	open, ended := false, !endless(resp)
 	if !d.again {
 		head.Stop() // the engine may take its time
 	}
@@ -42,10 +42,12 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 			return &fault{err: errBroken, before: true}
 		}
 		if event != nil && !open {
-			switch state := x.api.classify(event); {
-			case state == failed && d.again:
+			switch state := x.api.Classify(event); {
+			case state == handover.Faulty && d.again:
 				return &fault{err: errEngine5, before: true}
-			case state == pending && held+len(event) < maxHead:
+			case state == handover.Declined && d.asks:
+				return &fault{err: errDeclined, before: true}
+			case state == handover.Pending && held+len(event) < maxHead:
 				held += len(event)
 				continue
 			}
@@ -59,6 +61,7 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 			event = e.take(len(event))
 		}
 		if event != nil {
+			ended = ended || handover.Ends(event)
 			if err := x.write(event, d); err != nil {
 				return &fault{err: err, before: false}
 			}
@@ -73,10 +76,18 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 			return &fault{err: errBroken, before: true}
 		}
 		if errors.Is(err, io.EOF) {
-			err = nil
+			if err = nil; !ended {
+				err = errBroken
+			}
 		}
 		return x.ended(resp, err)
 	}
+}
+
+// endless reports whether the connection's end is the answer's only end, so that one which
+// breaks off looks whole.
+func endless(resp *http.Response) bool {
+	return resp.Close && resp.ContentLength < 0 && resp.TransferEncoding == nil
 }
 
 func (x *exchange) flush() {
@@ -87,9 +98,7 @@ func (x *exchange) flush() {
 
 var (
 	wordUsage    = []byte(`"usage"`)
-	wordHandOver = []byte(`_transfer_params"`)
-	wordData     = []byte("data:")
-	wordEvent    = []byte("event:")
+	wordHandOver = []byte(`_params"`) // kv_transfer_params, ec_transfer_params, disaggregated_params
 )
 
 // write passes events on. Only those that hold usage which is not the prefill leg's,
@@ -100,9 +109,20 @@ func (x *exchange) write(event []byte, d *leg) error {
 		_, err := x.w.Write(event)
 		return err
 	}
+	data := handover.Field(event, "data")
+	out := x.rewrite(data, d, usage)
+	if bytes.Equal(out, data) {
+		_, err := x.w.Write(event)
+		return err
+	}
 	for line := range bytes.Lines(event) {
-		if bytes.HasPrefix(line, wordData) {
-			line = x.rewrite(line, d, usage)
+		if handover.IsField(line, "data") {
+			if out == nil { // of several lines one is left
+				continue
+			}
+			end := line[len(bytes.TrimRight(line, "\r\n")):]
+			line = append(append([]byte("data: "), bytes.ReplaceAll(out, []byte{'\n'}, []byte{' '})...), end...)
+			out = nil
 		}
 		if _, err := x.w.Write(line); err != nil {
 			return err
@@ -122,19 +142,14 @@ func (x *exchange) noteKept(answer []byte) {
 	})
 }
 
-func (x *exchange) rewrite(line []byte, d *leg, usage bool) []byte {
-	text := bytes.TrimSpace(line[len(wordData):])
-	out := text
+// rewrite returns the data of an event as the client gets it.
+func (x *exchange) rewrite(data []byte, d *leg, usage bool) []byte {
+	out := data
 	if usage {
-		out = x.api.setCached(out, d.cached, true)
+		out = x.api.SetCached(out, d.cached, true)
 	}
-	x.noteKept(text)
-	out = x.api.withoutHandOver(out, true)
-	if bytes.Equal(out, text) {
-		return line
-	}
-	end := line[len(bytes.TrimRight(line, "\r\n")):]
-	return append(append([]byte("data: "), out...), end...)
+	x.noteKept(data)
+	return x.api.WithoutHandOver(out, true)
 }
 
 // events cuts a stream into events, each with the blank line that ends it.
@@ -214,101 +229,6 @@ func eventEnd(text []byte, from int) int {
 		}
 	}
 	return 0
-}
-
-// headState says what an event means while the head of an answer is held.
-type headState uint8
-
-const (
-	pending headState = iota // no content yet
-	content
-	failed
-)
-
-// quiet are the types of events that come before the first content.
-var quiet = map[string]bool{
-	"message_start": true, "content_block_start": true, "ping": true,
-	"response.created": true, "response.queued": true, "response.in_progress": true, "response.output_item.added": true, "response.content_part.added": true,
-}
-
-// classify says what an event means while the head is held.
-func (a *api) classify(event []byte) headState {
-	var name, data []byte
-	for line := range bytes.Lines(event) {
-		switch {
-		case bytes.HasPrefix(line, wordData):
-			data = bytes.TrimSpace(line[len(wordData):])
-		case bytes.HasPrefix(line, wordEvent):
-			name = bytes.TrimSpace(line[len(wordEvent):])
-		}
-	}
-	if string(name) == "error" {
-		return failed
-	}
-	if data == nil {
-		return pending
-	}
-	o, err := handover.Parse(data)
-	if err != nil {
-		return content // [DONE], or what is not known here
-	}
-	if !handover.IsNull(o.Get("error")) {
-		return failed
-	}
-	if kind := text(o.Get("type")); kind != "" {
-		switch {
-		case kind == "error" || kind == "response.failed":
-			return failed
-		case quiet[kind]:
-			return pending
-		}
-		return content
-	}
-	choices, ok := handover.Elements(o.Get("choices"))
-	if !ok {
-		return content
-	}
-	for _, c := range choices {
-		if spoken(c) {
-			return content
-		}
-	}
-	return pending
-}
-
-// spoken reports whether a choice of a chunk holds anything of the answer.
-func spoken(choice []byte) bool {
-	o, err := handover.Parse(choice)
-	if err != nil {
-		return true
-	}
-	if said(o.Get("finish_reason")) || said(o.Get("text")) || said(o.Get("token_ids")) {
-		return true
-	}
-	delta := o.Get("delta")
-	d, err := handover.Parse(delta)
-	if delta == nil || err != nil {
-		return false
-	}
-	for _, key := range d.Keys() {
-		if key != "role" && said(d.Get(key)) {
-			return true
-		}
-	}
-	return false
-}
-
-// said reports whether a value is more than null, "", [] or {}.
-func said(value []byte) bool {
-	return !handover.IsNull(value) && len(value) > 2
-}
-
-// text returns a short string value without escapes, or "".
-func text(value []byte) string {
-	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
-		return ""
-	}
-	return string(value[1 : len(value)-1])
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -74,7 +74,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	in := &intake{w: w, r: r, budget: s.o.Budget}
 	defer in.end()
-	a := apis[r.URL.Path]
+	a := handover.FormatOf(r.URL.Path)
 	if a == nil || r.Method != http.MethodPost {
 		if !s.inspect(in) {
 			s.m.requests.WithLabelValues("refused").Inc()
@@ -89,7 +89,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.m.requests.WithLabelValues("refused").Inc()
 		return
 	}
-	if s.o.Encoder != NoEncoder && a == chat {
+	if s.o.Encoder != NoEncoder && a == handover.Chat {
 		x.encode()
 	}
 	if len(x.targets) == 0 || !x.splits() {
@@ -112,18 +112,22 @@ type exchange struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	in      *intake
-	api     *api
+	api     *handover.Format
 	body    handover.Object // without members that only proxies set
 	targets []string
 	first   int             // where targets begin in the list that the request named
 	report  handover.Report // to the picker
+	decodes int             // legs to the decode engine
 }
 
 func (x *exchange) splits() bool {
-	if x.s.o.Connector == SGLang {
-		return x.api != messages && x.api != generate
+	switch x.s.o.Connector {
+	case SGLang:
+		return x.api != handover.Messages && x.api != handover.Generate
+	case TRTLLM:
+		return (x.api == handover.Chat || x.api == handover.Completions) && x.api.Divisible(&x.body)
 	}
-	return x.api != generateSGLang && x.api.divisible(&x.body)
+	return x.api != handover.GenerateSGLang && x.api.Divisible(&x.body)
 }
 
 // read takes body and targets in. It answers the client and returns false where
@@ -154,7 +158,13 @@ func (x *exchange) read() bool {
 // local has the decode engine serve the whole request.
 func (x *exchange) local() {
 	x.report.Target = -1
-	x.finish(x.decode(leg{body: x.body.Text(), cached: -1}))
+	whole := leg{body: x.body.Text(), cached: -1}
+	f := x.decode(whole)
+	if f != nil && f.stale && x.decodes < maxAttempts && x.r.Context().Err() == nil {
+		x.s.m.retries.WithLabelValues("stale").Inc()
+		f = x.decode(whole)
+	}
+	x.finish(f)
 }
 
 // request makes the request of a leg to base.
@@ -192,6 +202,9 @@ func (x *exchange) fail(status int, message string) {
 	x.tellFaults()
 	writeError(x.w, status, message)
 }
+
+// tellHandOver has the head of the answer say how it came about.
+func (x *exchange) tellHandOver() { x.w.Header().Set(request.HeaderHandOver, x.report.Text()) }
 
 // tellFaults has the head of the answer say which prefill legs were asked in vain.
 func (x *exchange) tellFaults() {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/grapevine-epp/grapevine/pd/handover"
 )
@@ -39,19 +40,31 @@ func (x *exchange) byRoom() {
 	}
 }
 
+// roomHeaders name rooms beside the body: host, port and room.
+var roomHeaders = [3]string{"X-Override-Bootstrap-Host", "X-Override-Bootstrap-Port", "X-Override-Bootstrap-Room"}
+
 // pair makes both legs and returns what they came to.
 func (x *exchange) pair(target string) (*prefilled, *fault) {
-	body := x.body.With(x.room(target)...)
+	edits := x.room(target)
+	body, set := x.body.Text(), http.Header(nil)
+	if x.s.o.RoomHeaders && edits[0].Value[0] == '"' { // of a batch there is no header
+		set = http.Header{}
+		for i, name := range roomHeaders {
+			set[name] = []string{strings.Trim(string(edits[i].Value), `"`)}
+		}
+	} else {
+		body = x.body.With(edits...)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.r.Context()))
 	dropped, ended := make(chan struct{}), make(chan struct{})
 	var p *prefilled
 	go func() {
 		defer close(ended)
-		if p = x.prefill(ctx, target, body, nil); !p.good() {
+		if p = x.prefill(ctx, target, body, set); !p.good() {
 			close(dropped)
 		}
 	}()
-	f := x.decode(leg{body: body, cached: -1, again: true, dropped: dropped})
+	f := x.decode(leg{body: body, header: set, cached: -1, again: true, dropped: dropped})
 	cancel() // decode is closed: prefill has nothing to wait for
 	<-ended
 	return p, f
@@ -65,7 +78,7 @@ func (x *exchange) room(target string) []handover.Edit {
 		host = target
 	}
 	h, port := quote(host), []byte(strconv.Itoa(x.s.o.BootstrapPort))
-	n := max(prompts(x.body.Get("prompt")), prompts(x.body.Get("text")), prompts(x.body.Get("input_ids")), number(x.body.Get("n")), 1)
+	n := max(handover.Prompts(x.body.Get("prompt")), handover.Prompts(x.body.Get("text")), handover.Prompts(x.body.Get("input_ids")), handover.Number(x.body.Get("n")), 1)
 	draw := func() []byte {
 		return strconv.AppendUint(nil, max(x.s.o.Random()>>1, firstRoom), 10)
 	}

@@ -1,21 +1,43 @@
 package sidecar
 
-import "github.com/grapevine-epp/grapevine/pd/handover"
+import (
+	"errors"
 
-// byStorage serves a request through a shared store.
+	"github.com/grapevine-epp/grapevine/pd/handover"
+)
+
+const keyThreshold = "cache_hit_threshold"
+
+// byStorage serves a request through a shared store. A client that may set
+// cache_hit_threshold has the decode engine asked first, which declines where it finds
+// less of the prompt than that share.
 func (x *exchange) byStorage() {
+	if x.s.o.CacheHitThreshold && !handover.IsNull(x.body.Get(keyThreshold)) {
+		f := x.decode(leg{body: x.body.Text(), cached: -1, asks: true})
+		if f == nil || !errors.Is(f, errDeclined) {
+			x.report.Target = -1
+			x.finish(f)
+			return
+		}
+		x.decodes = 0 // it has answered nothing, as it was told
+	}
 	var edits []handover.Edit
 	if x.s.o.CacheHitThreshold {
-		edits = append(edits, handover.Edit{Key: "cache_hit_threshold", Value: []byte("0")})
+		edits = append(edits, handover.Edit{Key: keyThreshold, Value: []byte("0")})
 	}
-	p := x.serially(x.api.prefillBody(&x.body, edits...))
+	p := x.serially(x.api.PrefillBody(&x.body, edits...))
+	if edits != nil { // whatever happens, the engine is not to decline again
+		if o, err := handover.Parse(x.body.With(edits...)); err == nil {
+			x.body = o
+		}
+	}
 	if p == nil {
 		x.fallBack()
 		return
 	}
-	d := leg{body: x.body.With(edits...), cached: -1}
-	if p.good() {
-		d.cached = x.api.cached(p.text)
+	d := leg{body: x.body.Text(), cached: -1}
+	if p.good() && edits == nil { // else as those do it who know the member
+		d.cached = x.api.Cached(p.text)
 	}
 	x.finish(x.decode(d))
 }

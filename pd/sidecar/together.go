@@ -46,7 +46,7 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 		d.late = func() int {
 			select {
 			case <-ended:
-				return x.api.cached(p.text)
+				return x.api.Cached(p.text)
 			case <-time.After(lateAnswer):
 				return -1
 			}

@@ -193,7 +193,11 @@ func (c *exchangeCase) options(e *engines) Options {
 	}
 	switch {
 	case strings.HasPrefix(c.Connector, "sglang"):
-		o.Connector = SGLang
+		o.Connector, o.RoomHeaders = SGLang, strings.HasSuffix(c.ID, "override-headers")
+	case strings.HasPrefix(c.Connector, "trtllm"):
+		o.Connector = TRTLLM
+	case c.Connector == "shared-storage":
+		o.Connector, o.CacheHitThreshold, o.HandOver.Allow = Storage, true, []string{"cache_hit_threshold"}
 	case strings.Contains(c.Connector, "without cache_hit_threshold"):
 		o.Connector = Storage
 	case c.Connector == "mooncake":
@@ -222,6 +226,9 @@ func (c *exchangeCase) options(e *engines) Options {
 	}
 	if rank := string(c.Random.Rank); rank != "" {
 		rooms = append(rooms, json.Number(rank))
+	}
+	if o.Connector == TRTLLM {
+		rooms = append(rooms, json.Number(handover.Find(c.Legs[0].Body, "disaggregated_params", "disagg_request_id")))
 	}
 	o.Random = func() uint64 {
 		if c.Connector == "mooncake" { // the rank itself
@@ -347,7 +354,7 @@ type answering struct {
 // RoundTrip implements http.RoundTripper.
 func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasPrefix(r.URL.Host, "10.") {
-		body := `{"usage":{"prompt_tokens_details":null},"kv_transfer_params":{"remote_block_ids":[[1]]}}`
+		body := `{"usage":{"prompt_tokens_details":null},"kv_transfer_params":{"remote_block_ids":[[1]],"remote_request_id":"r"}}`
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	}
 	if a.n == len(a.parts) {

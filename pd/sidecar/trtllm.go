@@ -1,0 +1,77 @@
+package sidecar
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/grapevine-epp/grapevine/pd/handover"
+)
+
+const keyDisagg = "disaggregated_params"
+
+// firstRequest is the lowest id that proxies give: engines count from 0 themselves.
+const firstRequest = 1 << 42
+
+// byTRTLLM serves a request by a context leg, whose answer holds what the generation leg
+// carries: TensorRT-LLM's engines take the first token from it, and the prompt's tokens.
+func (x *exchange) byTRTLLM() {
+	id := strconv.AppendUint(nil, max(x.s.o.Random()>>1, firstRequest), 10)
+	style, null := []byte("0"), []byte("null")
+	asked := object("request_type", quote("context_only"), "disagg_request_id", id, "schedule_style", style, "conversation_id", null)
+	p := x.serially(x.body.With(handover.Edit{Key: keyDisagg, Value: asked}, handover.Edit{Key: "stream", Value: []byte("false")}, handover.Edit{Key: "stream_options"}))
+	if p == nil {
+		x.fallBack()
+		return
+	}
+	if p.rejected {
+		x.local()
+		return
+	}
+	choices, _ := handover.Elements(p.answer.Get("choices"))
+	if len(choices) != 1 {
+		choices = [][]byte{nil}
+	}
+	switch handover.Text(handover.Find(choices[0], "finish_reason")) {
+	case "length", "not_finished":
+	case "":
+		x.noHandOver()
+		return
+	default:
+		x.answered(p, choices[0])
+		return
+	}
+	params, err := handover.Parse(handover.Find(choices[0], keyDisagg))
+	if err != nil || handover.IsNull(params.Get("ctx_request_id")) {
+		x.noHandOver()
+		return
+	}
+	edits := []handover.Edit{{Key: "request_type", Value: quote("generation_only")}, {Key: "schedule_style", Value: style}, {Key: "conversation_id", Value: null}}
+	if usage := p.answer.Get("usage"); usage != nil {
+		edits = append(edits, handover.Edit{Key: "ctx_usage", Value: usage})
+	}
+	set := []handover.Edit{{Key: keyDisagg, Value: params.With(edits...)}}
+	if tokens := p.answer.Get("prompt_token_ids"); !handover.IsNull(tokens) {
+		key := "prompt_token_ids"
+		if x.api == handover.Completions {
+			key = "prompt"
+		}
+		set = append(set, handover.Edit{Key: key, Value: tokens})
+	}
+	x.hand(p, leg{body: x.body.With(set...), cached: -1}, func() {}) // nothing is known that would free its blocks
+}
+
+// answered passes on an answer that ended with the context leg: its first token was the
+// last. A client that asked for a stream gets it as one.
+func (x *exchange) answered(p *prefilled, choice []byte) {
+	kind, body := "application/json", x.api.WithoutHandOver(p.answer.With(handover.Edit{Key: "prompt_token_ids"}), false)
+	if string(x.body.Get("stream")) == "true" {
+		kind, body = "text/event-stream", x.api.AsStream(&p.answer, choice, string(handover.Find(x.body.Get("stream_options"), "include_usage")) == "true")
+	}
+	h := x.w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.tellHandOver()
+	x.tellFaults()
+	x.w.WriteHeader(http.StatusOK)
+	_, _ = x.w.Write(body) // the client may have left
+}
