@@ -21,6 +21,7 @@ type Matcher struct {
 	o       Options
 	audit   *audit
 	audits  sync.Map // of *audits, by name of the model
+	unlike  sync.Map // of unlike, by unlikeKey
 	sizing  atomic.Pointer[Sizing]
 	budget  reports
 	scratch sync.Pool
@@ -216,6 +217,12 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h picker.H
 func (m *Matcher) Left(eps []*endpoint.Endpoint) {
 	for _, ep := range eps {
 		m.o.Approx.Forget(ep.ID)
+		m.unlike.Range(func(key, _ any) bool {
+			if key.(unlikeKey).id == ep.ID {
+				m.unlike.Delete(key)
+			}
+			return true
+		})
 		m.audits.Range(func(_, a any) bool {
 			a.(*audits).forget(ep.ID)
 			return true

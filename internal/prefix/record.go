@@ -62,6 +62,7 @@ type record struct {
 	plain    float64    // share of those that were not matched in their own space
 	reports  asking     // of full reports
 	told     int        // answers without a word of cached tokens that will be taken as told of none
+	unlike   bool       // its engine builds such prompts otherwise
 	mute     int        // such answers in a row to prompts that should have had some
 }
 
@@ -182,8 +183,10 @@ func (r *record) conclude(out *consequence, now time.Time) {
 }
 
 // guessing reports whether what was sent to the endpoint has told more of its cache
-// than its events.
-func (r *record) guessing() bool { return r.wrong != nothing && r.errors[1] < r.errors[0] }
+// than its events, or can be expected to.
+func (r *record) guessing() bool {
+	return r.wrong != nothing && r.errors[1] < r.errors[0] || r.unlike && r.n < enough
+}
 
 // watching reports whether answers should be asked for: the first ones, and those after a
 // wrong one.

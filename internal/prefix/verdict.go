@@ -154,9 +154,15 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 		defer a.mu.Unlock()
 		r := a.records[ep.ID]
 		if r == nil {
-			return true
+			if m.unlikeOf(a.model, ep.ID) == (unlike{}) {
+				return true
+			}
+			r = &record{}
 		}
 		v := m.verdict(a.model, ep, r)
+		if v.state != knowledge.Mismatched && !m.foretell(&v, r, m.unlikeOf(a.model, ep.ID).chats) {
+			out = append(out, m.foretold(a, ep)...)
+		}
 		apart := m.apart(a, ep, v.state == knowledge.Mismatched)
 		if len(apart) > 0 && v.state == knowledge.Mismatched { // not of all prompts
 			v.state, v.Reason, v.Do = m.o.Read(ep.ID), "", ""
@@ -277,6 +283,8 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 	case seen.Blocks == 0:
 		return "its events name no block that a prompt could begin with, while its answers report cached tokens",
 			"compare the topic with the engine's"
+	case m.unlikeOf(model, ep.ID).chats != "":
+		return m.unlikeOf(model, ep.ID).chats, doUnlike
 	case r.head < usualBlockTokens:
 		return "its prompts begin otherwise than they are rendered here",
 			"compare the chat template, its arguments and the model's folder with those of the engine (--chat-template, --default-chat-template-kwargs)"

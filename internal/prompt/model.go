@@ -149,6 +149,9 @@ func (m *Model) Vocab() *vocab.Vocab { return m.vocab }
 // EngineOnly tells that only an engine can render this model's chats.
 func (m *Model) EngineOnly() bool { return m.opts.EngineOnly }
 
+// HasTemplate tells that the model's chats are rendered here, by a template.
+func (m *Model) HasTemplate() bool { return m.chat != nil && !m.opts.EngineOnly }
+
 // Notes says, for people, what of this model is not exact or not available.
 func (m *Model) Notes() []string { return m.notes }
 

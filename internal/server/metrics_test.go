@@ -76,6 +76,7 @@ func TestMetricsPage(t *testing.T) {
 func families(t *testing.T) (list []family) {
 	_, o := options(t, sim.FleetOptions{Engines: 1})
 	o.Cluster = ClusterOptions{Mode: "gossip", Label: "test", Bind: "127.0.0.1:0", StreamBind: "127.0.0.1:0", Keys: [][]byte{make([]byte, 32)}, Share: "mesh"}
+	o.ProbeRendering = true
 	nats, err := embedded.Start(embedded.Options{Name: "n"})
 	if err != nil {
 		t.Fatal(err)

@@ -57,6 +57,7 @@ type Server struct {
 	approx    *approx.Index
 	models    *prefix.Models
 	prefixes  *prefix.Matcher
+	rendering *remote.Prober // nil: engines are not asked what they make of chats
 	pool      *endpoint.Pool
 	scrape    *scrape.Poller
 	served    *served.Reader // what engines say they serve
@@ -169,6 +170,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.joinGroup(ctx, sessions); err != nil {
 		return err
 	}
+	if err := s.openRendering(); err != nil {
+		return err
+	}
 	s.registry.MustRegister(newCollector(s))
 	s.pool.Subscribe(s.onChange)
 	if s.discovery, err = s.discover(c); err != nil {
@@ -191,6 +195,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 		}
 	}
 	s.wg.Go(func() { s.watchReadiness(ctx) })
+	if s.rendering != nil {
+		s.wg.Go(func() { s.rendering.Run(ctx) })
+	}
 	if s.o.Config != "" {
 		s.wg.Go(func() { s.watchConfig(ctx) })
 	}
@@ -366,6 +373,7 @@ func (s *Server) onChange(c endpoint.Change) {
 	for _, ep := range c.Forgotten {
 		s.index.RemoveEndpoint(ep.ID)
 	}
+	s.rendering.Forget(slices.Concat(c.Forgotten, c.Reborn)) // before Left: nothing is told of them from then on
 	s.prefixes.Left(slices.Concat(c.Forgotten, c.Reborn))
 	s.o.Log.Info("endpoints changed", "endpoints", len(c.Snapshot.Endpoints), "added", len(c.Added), "changed", len(c.Changed), "removed", len(c.Removed), "forgotten", len(c.Forgotten), "reborn", len(c.Reborn))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/explained"
@@ -77,6 +78,8 @@ type EndpointStatus struct {
 
 	// Audit is how predictions of cached tokens came true, by model.
 	Audit []prefix.Verdict `json:"audit,omitempty"`
+	// Rendering is what its engine made of fixed chats, by model.
+	Rendering map[string][]remote.Finding `json:"rendering,omitempty"`
 
 	Facts *endpoint.Facts `json:"facts,omitempty"`
 }
@@ -119,7 +122,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 	}
 	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
 	e.Readers, e.Reason = s.share.Readers(ep.ID), s.share.Reason(ep.ID)
-	e.Audit = s.prefixes.Verdicts(ep)
+	e.Audit, e.Rendering = s.prefixes.Verdicts(ep), s.findings(ep)
 	if state, reason := s.prefixes.Standing(ep, k.State); reason != "" {
 		e.Knowledge, e.Reason = state.String(), reason
 	}

@@ -1,0 +1,89 @@
+package prefix
+
+import (
+	"cmp"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// unlikeKey is a model at an endpoint.
+type unlikeKey struct {
+	model string
+	id    block.EndpointID
+}
+
+// unlike says how an engine builds prompts otherwise than they are rendered here: chats,
+// and those with tools; "" where it does not.
+type unlike struct{ chats, tools string }
+
+// doUnlike is what to do about it.
+const doUnlike = "compare the chat template, its arguments, the model's folder and the time zone with those of the engine (grapevine check --live shows both sides)"
+
+// Unlike notes what an engine has made of fixed chats, before requests show it: how its
+// chats differ from those rendered here, and those with tools; "" where they do not. Until
+// enough answers were compared, decisions about such prompts go by what was sent there.
+func (m *Matcher) Unlike(ep *endpoint.Endpoint, model, chats, tools string) {
+	key := unlikeKey{model, ep.ID}
+	if chats+tools == "" {
+		if _, was := m.unlike.LoadAndDelete(key); !was {
+			return
+		}
+	} else {
+		m.unlike.Store(key, unlike{chats, tools})
+	}
+	of, _ := m.audits.LoadOrStore(model, newAudits(model))
+	a := of.(*audits)
+	for _, kind := range []request.Kind{request.KindChat, request.KindResponses, request.KindMessages} {
+		for v := range variants {
+			why := chats
+			if v == withTools {
+				why = cmp.Or(chats, tools)
+			}
+			a.ofShape(shape(kind)*variants+v).with(ep.ID, func(r *record) { r.unlike = why != "" })
+		}
+	}
+}
+
+func (m *Matcher) unlikeOf(model string, id block.EndpointID) unlike {
+	if u, ok := m.unlike.Load(unlikeKey{model, id}); ok {
+		return u.(unlike)
+	}
+	return unlike{}
+}
+
+// foretell makes a verdict of what an engine has made of fixed chats, where answers do not
+// say yet whether that matters, and reports whether it did.
+func (m *Matcher) foretell(v *Verdict, r *record, why string) bool {
+	if why == "" || r.n >= enough || !v.state.Followed() {
+		return false
+	}
+	v.state, v.Uses, v.Reason, v.Do = knowledge.Mismatched, usesSent, why, doUnlike
+	v.State = v.state.String()
+	return true
+}
+
+// foretold returns the verdicts on the sorts of chats that an engine builds otherwise.
+func (m *Matcher) foretold(a *audits, ep *endpoint.Endpoint) (out []Verdict) {
+	u := m.unlikeOf(a.model, ep.ID)
+	for _, s := range []struct {
+		shape
+		why string
+	}{{shape(request.KindChat) * variants, u.chats}, {shape(request.KindChat)*variants + withTools, u.tools}} {
+		b := a.shapes[s.shape].Load()
+		if b == nil || s.why == "" {
+			continue
+		}
+		b.mu.Lock()
+		if r := b.records[ep.ID]; r != nil {
+			v := m.verdict(a.model, ep, r)
+			if v.Prompts = s.String(); m.foretell(&v, r, s.why) {
+				out = append(out, v)
+			}
+		}
+		b.mu.Unlock()
+	}
+	return out
+}

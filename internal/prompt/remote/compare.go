@@ -1,0 +1,121 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt"
+)
+
+// Finding is how what an engine makes of a fixed chat compares with what is made of it
+// here.
+type Finding struct {
+	Chat    string `json:"chat"`
+	Route   Route  `json:"route,omitempty"` // how the engine told
+	Equal   bool   `json:"equal"`
+	Skipped string `json:"skipped,omitempty"` // why it was not compared
+
+	// Of what differs: the first byte, counted from 0, how long both are, and both from
+	// shortly before it on. The texts are of the fixed chat and the template.
+	At         int    `json:"at,omitempty"`
+	Here       string `json:"here,omitempty"`
+	There      string `json:"there,omitempty"`
+	HereBytes  int    `json:"here_bytes,omitempty"`
+	ThereBytes int    `json:"there_bytes,omitempty"`
+	// Foreign is a token of the engine that the vocabulary here does not have.
+	Foreign *uint32 `json:"foreign,omitempty"`
+
+	tools bool
+}
+
+// Compared reports whether both sides rendered the chat.
+func (f *Finding) Compared() bool { return f.Skipped == "" }
+
+// Tools reports whether the chat has tools.
+func (f *Finding) Tools() bool { return f.tools }
+
+// String says what was found.
+func (f *Finding) String() string {
+	switch {
+	case !f.Compared():
+		return f.Chat + " was not compared: " + f.Skipped
+	case f.Equal:
+		return f.Chat + " is rendered there as it is here"
+	case f.Foreign != nil:
+		return fmt.Sprintf("%s holds the token %d there, which the vocabulary here does not have", f.Chat, *f.Foreign)
+	}
+	return fmt.Sprintf("%s is rendered there otherwise than here from byte %d on (%d bytes there, %d here): there %q, here %q", f.Chat, f.At, f.ThereBytes, f.HereBytes, f.There, f.Here)
+}
+
+// Compare asks an engine for its rendering of a chat and compares it with the model's. An
+// error says that the engine could not be asked now.
+func Compare(ctx context.Context, e *Engine, m *prompt.Model, name string, c Chat) (Finding, error) {
+	f := Finding{Chat: c.Name, tools: c.Tools}
+	// A template that prints the date may have been rendered on another day than the
+	// engine's: what differs is looked at again.
+	for attempt := 0; ; attempt++ {
+		ids, route, err := e.Tokens(ctx, name, c)
+		f.Route = route
+		switch {
+		case errors.Is(err, ErrNoRoute):
+			f.Skipped = "the engine has no route that tells its prompts"
+			return f, nil
+		case errors.Is(err, ErrRefused):
+			f.Skipped = "the engine refuses it"
+			return f, nil
+		case err != nil:
+			return f, err
+		}
+		here, _, err := m.Render(ctx, nil, c.Body(name), prompt.KindChat)
+		if err != nil {
+			f.Skipped = "it is not rendered here: " + err.Error()
+			return f, nil
+		}
+		if f.set(m, here, ids); f.Equal || attempt == 1 {
+			return f, nil
+		}
+	}
+}
+
+// set compares the text that is made here with the tokens of an engine.
+func (f *Finding) set(m *prompt.Model, here []byte, ids []uint32) {
+	there := make([]byte, 0, len(here))
+	f.Foreign = nil
+	for i := range ids {
+		var ok bool
+		if there, ok = m.AppendToken(there, ids[i]); !ok {
+			f.Foreign = &ids[i]
+			break
+		}
+	}
+	if f.Equal = f.Foreign == nil && bytes.Equal(here, there); f.Equal {
+		return
+	}
+	f.At = 0
+	for f.At < min(len(here), len(there)) && here[f.At] == there[f.At] {
+		f.At++
+	}
+	f.HereBytes, f.ThereBytes = len(here), len(there)
+	f.Here, f.There = around(here, f.At), around(there, f.At)
+}
+
+// What is shown of a text around its first differing byte.
+const (
+	showBefore = 24
+	showAfter  = 48
+)
+
+// around cuts out of a text what surrounds a byte, at the bounds of characters.
+func around(text []byte, at int) string {
+	from, to := max(at-showBefore, 0), min(at+showAfter, len(text))
+	for from < at && !utf8.RuneStart(text[from]) {
+		from++
+	}
+	for to > at && to < len(text) && !utf8.RuneStart(text[to]) {
+		to--
+	}
+	return string(text[from:to])
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// openRendering makes what asks engines for their rendering of fixed chats.
+func (s *Server) openRendering() (err error) {
+	if !s.o.ProbeRendering || len(s.o.Models) == 0 {
+		return nil
+	}
+	s.rendering, err = remote.NewProber(remote.ProberOptions{
+		Name: s.o.Name, Endpoints: func() []*endpoint.Endpoint { return s.pool.Snapshot().Endpoints }, Models: s.models.Registry(), Found: s.unlike,
+		Registerer: s.registry, Log: s.o.Log,
+	})
+	return err
+}
+
+// unlike tells the matcher how an engine builds chats otherwise than they are rendered
+// here.
+func (s *Server) unlike(ep *endpoint.Endpoint, model string, found []remote.Finding) {
+	chats, tools := "", ""
+	for i := range found {
+		switch f := &found[i]; {
+		case !f.Compared() || f.Equal:
+		case f.Tools() && tools == "":
+			tools = f.String()
+		case !f.Tools() && chats == "":
+			chats = f.String()
+		}
+	}
+	s.prefixes.Unlike(ep, model, chats, tools)
+}
+
+// findings are what an endpoint's engine made of fixed chats, by model.
+func (s *Server) findings(ep *endpoint.Endpoint) map[string][]remote.Finding {
+	var out map[string][]remote.Finding
+	for _, m := range s.o.Models {
+		if found := s.rendering.Findings(ep.ID, m.Name); found != nil {
+			if out == nil {
+				out = map[string][]remote.Finding{}
+			}
+			out[m.Name] = found
+		}
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+// A template that is not the engines' is named before any request has come, and forgotten
+// once it is mended.
+func TestOtherTemplateIsNamedAtOnce(t *testing.T) {
+	_, o := options(t, sim.FleetOptions{Engines: 2, Engine: sim.Options{Events: &sim.EventOptions{}}})
+	o.ProbeRendering = true
+	file := filepath.Join(o.Models[0].Path, "tokenizer_config.json")
+	right, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := bytes.Replace(right, []byte(`"chat_template": "`), []byte(`"chat_template": "Be brief.`), 1)
+	if bytes.Equal(wrong, right) {
+		t.Fatal("the template was not found in the file")
+	}
+	write := func(b []byte) {
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(wrong)
+	s := open(t, o)
+	states := func() (n map[string]int, reason string) {
+		n = map[string]int{}
+		for _, e := range s.Status().Endpoints {
+			n[e.Knowledge]++
+			if e.Reason != "" {
+				reason = e.Reason
+			}
+		}
+		return n, reason
+	}
+	testkit.Await(t, "both engines are found to render otherwise", func() bool { n, _ := states(); return n["mismatched"] == 2 })
+	_, reason := states()
+	if !strings.Contains(reason, "a chat is rendered there otherwise than here from byte 0 on") || !strings.Contains(reason, `here "Be brief.<|im_start|>`) || !strings.Contains(reason, "check --live") {
+		t.Errorf("reason: %s", reason)
+	}
+	st := s.Status()
+	if st.State != "degraded" || !strings.Contains(st.Reason, "byte 0") {
+		t.Errorf("replica: %s, %s", st.State, st.Reason)
+	}
+	if f := st.Endpoints[0].Rendering[vocab.Name]; len(f) != 3 || f[0].Equal || f[0].Route != "render" {
+		t.Errorf("rendering: %+v", f)
+	}
+	write(right)
+	s.models.Registry().Reload()
+	testkit.Await(t, "both engines are found to agree", func() bool { n, _ := states(); return n["exact"] == 2 })
+	if st := s.Status(); st.State != "ready" {
+		t.Errorf("replica: %s, %s", st.State, st.Reason)
+	}
+}
