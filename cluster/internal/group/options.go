@@ -25,7 +25,8 @@ type Options struct {
 	Heartbeat, Lease time.Duration
 	// DeltaDelay and GaugeDelay are how long changes wait for company before
 	// they are sent (2 ms, 10 ms); feeds wait like deltas. With more than two peers, deltas
-	// wait as many times longer, but 50 ms at most: every frame costs each peer some 100 bytes.
+	// wait three times as long for each beyond two, but 200 ms at most: every frame costs each
+	// peer some 100 bytes.
 	DeltaDelay, GaugeDelay time.Duration
 	// Digest is the time between claims of what deltas do not show, and between tips for
 	// those who read a source too (300 ms); FullDigest is the time between claims of what a

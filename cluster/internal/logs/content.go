@@ -75,12 +75,12 @@ func (l *Log) remind(now time.Duration, s *source) time.Duration {
 }
 
 // maxDelay bounds how long deltas wait for company in a large group.
-const maxDelay = 50 * time.Millisecond
+const maxDelay = 200 * time.Millisecond
 
 // pushDelay is how long deltas wait to be pushed: the longer, the more peers each frame costs.
 func (l *Log) pushDelay() time.Duration {
 	delay := l.g.Opt.DeltaDelay
-	return max(delay, min(maxDelay, delay*time.Duration(len(l.g.Peers)-1)))
+	return max(delay, min(maxDelay, 3*delay*time.Duration(len(l.g.Peers)-2)))
 }
 
 // Fresh reports whether Tick has something to do that Deadline does not know of. It may

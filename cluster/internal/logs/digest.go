@@ -9,7 +9,7 @@ import (
 // What members tell each other of sources beyond deltas is told by exception. A claim is made
 // when something changed that deltas do not show, and reaches everybody: frames are numbered
 // (numbers.go). So that contents are compared, who publishes a source adds a check of what it
-// holds to its deltas, once per Options.FullDigest. It claims the same once per two of them where
+// holds to its deltas, five times per Options.FullDigest at most. It claims the same once per two of them where
 // that could not be done: something of the source was lost, somebody reads it too, or an older
 // member would not see it.
 
@@ -39,8 +39,12 @@ func (l *Log) exceptions(s *source) {
 	}
 }
 
-// sendDigests tells everybody what there is to tell.
+// sendDigests tells everybody what there is to tell, after the deltas that wait: claims that
+// overtook them would make them look lost.
 func (l *Log) sendDigests() {
+	if len(l.pushing) > 0 {
+		l.flush()
+	}
 	l.lastDigest, l.nextDigest = l.g.Now, group.Never
 	m := group.Digests{Name: []byte(l.name), Version: l.version}
 	var told []*source
@@ -67,11 +71,15 @@ func (l *Log) sendDigests() {
 	}
 }
 
+// checksPerAudit is how many checks of a source may come in an Options.FullDigest: a check takes four
+// bytes, and the claim that a source needs which moved soon after its last check a frame to everybody.
+const checksPerAudit = 5
+
 // checkDue reports whether what s holds is to be added to its deltas, which go to everybody.
 // s is locked.
 func (l *Log) checkDue(s *source) bool {
 	last := s.push[len(s.push)-1].Last
-	if s.pos.Lost > 0 || last+1 != s.pos.Next || s.told.Inc != s.pos.Inc || s.told.Lost > 0 || l.g.Now-s.toldAt < l.g.Opt.FullDigest {
+	if s.pos.Lost > 0 || last+1 != s.pos.Next || s.told.Inc != s.pos.Inc || s.told.Lost > 0 || l.g.Now-s.toldAt < l.g.Opt.FullDigest/checksPerAudit {
 		return false
 	}
 	for _, p := range l.g.Peers {

@@ -324,8 +324,8 @@ func (l *Log) Tick() {
 	if l.rolesDirty || now >= l.nextRoles {
 		l.assignRoles()
 	}
-	if now >= l.flushAt || (now >= l.nextDigest && len(l.pushing) > 0) {
-		l.flush() // a digest that overtook deltas would make them look lost
+	if now >= l.flushAt {
+		l.flush()
 	}
 	if now >= l.nextAudit {
 		l.audit()

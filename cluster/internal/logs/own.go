@@ -171,18 +171,18 @@ func (l *Log) before(p *group.Peer, s *source) bool {
 // cluster. place is this member's place in the line of those reachable, read
 // says that somebody reachable reads s, above that one of them comes before us.
 func (l *Log) roleOf(s *source) Role {
-	place, read, above := 0, false, false
+	read := l.readAnywhere(s)
+	// Nobody asks for more than the second place, but for how long to wait, and whom to wait for.
+	whole := !read || l.g.Leaving || s.role == RoleReader && s.reading
+	place, above := 0, false
 	for _, p := range l.g.Peers {
-		if !p.Up {
+		if !l.eligible(p) || !l.before(p, s) {
 			continue
 		}
-		ok := l.eligible(p) && l.before(p, s)
-		if ok {
-			place++
-		}
-		if l.of(p).claims[s.slot].reading {
-			read = true
-			above = above || ok
+		place++
+		above = above || l.of(p).claims[s.slot].reading
+		if place == 2 && !whole {
+			break
 		}
 	}
 	if read {
@@ -202,6 +202,16 @@ func (l *Log) roleOf(s *source) Role {
 		return RoleStandby
 	}
 	return RoleNone
+}
+
+// readAnywhere reports whether a member that can be reached reads s.
+func (l *Log) readAnywhere(s *source) bool {
+	for _, p := range l.g.Peers {
+		if p.Up && l.of(p).claims[s.slot].reading {
+			return true
+		}
+	}
+	return false
 }
 
 // publishes reports whether this member sends what it reads of s to others:

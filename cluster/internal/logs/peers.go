@@ -169,7 +169,9 @@ func (l *Log) CaughtUp(p *group.Peer) bool {
 		}
 		t := pl.target[s.slot]
 		t.Lost = max(t.Lost, pl.claims[s.slot].pos.Lost)
-		pos := l.Position(s.name)
+		s.lock()
+		pos := s.pos
+		s.unlock()
 		if t.Inc > pos.Inc || (t.Inc == pos.Inc && (t.Next > pos.Next || t.Lost < pos.Lost)) {
 			return false
 		}
