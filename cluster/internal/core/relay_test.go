@@ -222,3 +222,48 @@ func TestRelayedLies(t *testing.T) {
 		}
 	}
 }
+
+// TestRelayPassesOnTo: what is passed on goes to those of the own zone that can read all of it, and to
+// them alone, however the writer sees the group.
+func TestRelayPassesOnTo(t *testing.T) {
+	c := newOne(group.Options{Self: group.Member{ID: "r", Boot: 1, Zone: "z"}, Relay: true})
+	c.Advance(time.Second)
+	var members []group.Member
+	for i, id := range []string{"writer", "reads", "older-log", "older-release", "elsewhere", "nowhere", "unlinked"} {
+		m := group.Member{ID: id, Boot: uint64(i + 2), Zone: "z"}
+		switch id {
+		case "writer", "elsewhere":
+			m.Zone = "y"
+		case "nowhere":
+			m.Zone = ""
+		}
+		members = append(members, m)
+	}
+	c.SetMembers(members)
+	c.log.SetSources([]string{"s1"})
+	for _, m := range members {
+		c.SetLink(m.ID, m.ID != "unlinked")
+		p, version := c.byID[m.ID], uint64(2)
+		p.Minor = group.MinorRelay
+		switch m.ID {
+		case "older-log":
+			version = 1
+		case "older-release":
+			p.Minor--
+		}
+		c.log.SetStated(p.Peer, version)
+	}
+	c.Drain()
+	g := group.DeltaRun{Source: []byte("s1"), Inc: 9, Entries: []group.Entry{{Payload: text(9, 0)}}}
+	c.Receive("writer", frameOf(group.KindRelay, 2, g.Append(group.DeltasHead(nil, "index", 2, 1))))
+	var to []string
+	for _, e := range c.Drain() {
+		if e.Frame[2] == group.KindRelayed {
+			to = append(to, e.To...)
+		}
+	}
+	if !slices.Equal(to, []string{"reads"}) || c.Stats().Relayed != 1 {
+		t.Errorf("passed on to %q, %d counted", to, c.Stats().Relayed)
+	}
+	c.expect(t, "s1", logs.Position{Inc: 9, Next: 1}, content(9, 1))
+}
