@@ -213,7 +213,7 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 	f.o.Budget.Apply()
 	reg := prometheus.NewRegistry()
 	var servers, side []*http.Server
-	var proxies []*sidecar.Server
+	ranks := sidecar.Ranks{Port: f.port}
 	ended := make(chan error, f.ranks+1)
 	start := func(to *[]*http.Server, address string, h http.Handler, cfg *tls.Config) error {
 		l, err := net.Listen("tcp", address)
@@ -239,8 +239,10 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		proxies = append(proxies, h)
-		if err := start(&servers, net.JoinHostPort(f.host, strconv.Itoa(f.port+rank)), h, secure); err != nil {
+		ranks.Servers = append(ranks.Servers, h)
+	}
+	for rank := range ranks.Servers {
+		if err := start(&servers, net.JoinHostPort(f.host, strconv.Itoa(f.port+rank)), ranks.At(rank), secure); err != nil {
 			return err
 		}
 	}
@@ -248,8 +250,8 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 		mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-		mux.HandleFunc("GET /readyz", proxies[0].Ready)
-		for rank, p := range proxies {
+		mux.HandleFunc("GET /readyz", ranks.Servers[0].Ready)
+		for rank, p := range ranks.Servers {
 			mux.HandleFunc(fmt.Sprintf("GET /readyz/%d", rank), p.Ready)
 		}
 		if err := start(&side, f.metrics, mux, nil); err != nil {
@@ -261,7 +263,7 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	return f.stop(proxies, servers)
+	return f.stop(ranks.Servers, servers)
 }
 
 // stop says that no more requests are welcome, lets others see it, and lets open requests

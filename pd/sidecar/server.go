@@ -101,6 +101,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.local()
 		return
 	}
+	x.apart = true
 	s.m.requests.WithLabelValues("split").Inc()
 	s.budget.asked()
 	s.o.Connector.serve(x)
@@ -118,6 +119,7 @@ type exchange struct {
 	first   int             // where targets begin in the list that the request named
 	report  handover.Report // to the picker
 	decodes int             // legs to the decode engine
+	apart   bool            // it is served in two parts
 }
 
 func (x *exchange) splits() bool {
@@ -179,6 +181,9 @@ func (x *exchange) request(ctx context.Context, base *url.URL, body []byte) *htt
 	dropHops(r.Header)
 	r.Header.Del("Content-Length")
 	r.Header.Del("Expect")
+	if x.apart { // both engines would take it for theirs
+		r.Header.Del(headerRank)
+	}
 	r.Header.Set("Accept-Encoding", "identity") // answers are looked into
 	return r
 }

@@ -1,0 +1,37 @@
+package sidecar
+
+import (
+	"net/http"
+	"net/netip"
+
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// headerRank chooses a rank of engines that have several behind one port.
+const headerRank = "X-Data-Parallel-Rank"
+
+// Ranks are the proxies of an engine's data-parallel ranks, of which each has a port of its
+// own, from Port on.
+type Ranks struct {
+	Port    int
+	Servers []*Server
+}
+
+// At returns the handler of a rank's port. A request whose header names the port of another
+// one is that one's: pickers name ranks so where all enter at one port. What names none of
+// them is answered with 400.
+func (k *Ranks) At(rank int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := k.Servers[rank]
+		if named := r.Header.Get(request.HeaderDataParallel); named != "" {
+			a, err := netip.ParseAddrPort(named)
+			n := int(a.Port()) - k.Port
+			if err != nil || n < 0 || n >= len(k.Servers) {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			s = k.Servers[n]
+		}
+		s.ServeHTTP(w, r)
+	})
+}
