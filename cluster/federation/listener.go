@@ -42,7 +42,9 @@ type imported struct {
 	// before is used while sink, which is made with another secret, is not whole.
 	before       *filter.Sink
 	beforeSecret *filter.Secret
-	note         string // why its filter is not used, or wrong
+	note         string    // why its filter is not used, or wrong
+	fault        string    // why the last part of it was not taken; "": it was
+	moved        time.Time // when a part was taken last, or the sink was made
 	begun        time.Time
 	wanted       time.Time // when a part was asked for last; zero: none is awaited
 	most         int       // bytes that were asked for
@@ -249,7 +251,7 @@ func (c *Core) heard(p *peer, link string, m *say, now time.Time, out []Send) []
 		l.rtt += (trip - l.rtt) / 8
 	}
 	l.told = m.heard
-	c.take(p, m)
+	c.take(p, m, now)
 	c.dirty = true
 	if wants := c.wants(p, now); len(wants) > 0 {
 		out = c.ask(p, false, wants, now, out)
@@ -258,7 +260,7 @@ func (c *Core) heard(p *peer, link string, m *say, now time.Time, out []Send) []
 }
 
 // take replaces the peer's pools by those of a say. What is known of filters stays.
-func (c *Core) take(p *peer, m *say) {
+func (c *Core) take(p *peer, m *say, now time.Time) {
 	l := &p.listener
 	before := l.pools
 	l.pools = nil
@@ -287,7 +289,7 @@ func (c *Core) take(p *peer, m *say) {
 			i.sink, i.before = nil, nil
 		} else {
 			room -= 2 * t.head.Bytes()
-			i.follow(c, p, c.secret(m.secret))
+			i.follow(c, p, c.secret(m.secret), now)
 		}
 		l.pools = append(l.pools, i)
 	}
@@ -296,7 +298,7 @@ func (c *Core) take(p *peer, m *say) {
 
 // follow sees to it that there is a filter by keys of a secret. That by another one goes on
 // being used until it is whole.
-func (i *imported) follow(c *Core, p *peer, s *filter.Secret) {
+func (i *imported) follow(c *Core, p *peer, s *filter.Secret, now time.Time) {
 	if i.sink != nil && i.secret == s {
 		if _, whole := i.sink.Whole(); whole {
 			i.before = nil
@@ -308,7 +310,7 @@ func (i *imported) follow(c *Core, p *peer, s *filter.Secret) {
 			i.before, i.beforeSecret = i.sink, i.secret
 		}
 	}
-	i.secret = s
+	i.secret, i.moved, i.fault = s, now, ""
 	i.sink = filter.NewSink(p.pairSecret(s), filter.Way{Exporter: p.Name, Importer: c.o.Self, Namespace: i.Pool.Namespace, Pool: i.Pool.Name}, p.MaxFilter)
 }
 
@@ -328,7 +330,7 @@ func (c *Core) gotPart(p *peer, link string, m *partOf, now time.Time, out []Sen
 	if err != nil {
 		c.refused[RefusedFilter]++
 		l.faults++
-		i.note = err.Error()
+		i.fault, c.dirty = err.Error(), true
 		return out
 	}
 	if !moved {
@@ -340,6 +342,7 @@ func (c *Core) gotPart(p *peer, link string, m *partOf, now time.Time, out []Sen
 	if !i.wanted.IsZero() {
 		l.bytes.tokens += float64(i.most - len(m.part)) // a part may be a little larger than was asked for
 	}
+	i.fault, i.moved = "", now
 	i.wanted, c.dirty = time.Time{}, true
 	if wants := c.wants(p, now); len(wants) > 0 {
 		out = c.ask(p, false, wants, now, out)

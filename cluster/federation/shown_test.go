@@ -1,8 +1,12 @@
 package federation
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // mutual are clusters a and b, which ask each other.
@@ -90,5 +94,49 @@ func TestDrainedByCaller(t *testing.T) {
 	r.run(simLease)
 	if c := r.core["b"].View(r.now).Cluster("a"); len(c.Pools) != 0 {
 		t.Errorf("gone: %+v", c.Pools)
+	}
+}
+
+// TestFilterOfOld: a filter that is whole and gets none of what has changed since, or nothing that can be
+// read, is not shown as complete for longer than a lease; and is again once it follows.
+func TestFilterOfOld(t *testing.T) {
+	hot, next := filter.NewHot(1_000), block.Key(1<<63)
+	r := newPair(t, []Export{somePool}, nil)
+	for _, c := range r.a {
+		c.SetHot(somePool.Pool, hot)
+	}
+	note := func() string { return r.cluster().Pools[0].FilterNote }
+	change := func() { // what is hot changes all the time
+		hot.Touch([]block.Key{next})
+		next += 0x9e3779b97f4a7c15 >> 2
+	}
+	r.run(2*simLease, change)
+	if got := note(); got != "" {
+		t.Fatalf("while it follows: %q", got)
+	}
+	for _, c := range []struct {
+		what, want string
+		spoil      func(m Send) bool
+	}{
+		{"parts are lost", "not brought up to date for", func(m Send) bool { return m.Frame[1] == kindPart }},
+		{"parts are garbled", "malformed part", func(m Send) bool {
+			if m.Frame[1] == kindPart {
+				for i := 2 + 8 + len("\x02ns\x01p"); i < len(m.Frame); i++ { // all behind the pool's name
+					m.Frame[i] = 0xff
+				}
+			}
+			return false
+		}},
+	} {
+		r.lost = c.spoil
+		r.run(3*simLease, change)
+		if got := note(); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q", c.what, got)
+		}
+		r.lost = nil
+		r.run(2*simLease, change)
+		if got := note(); got != "" {
+			t.Errorf("%s no more: %q", c.what, got)
+		}
 	}
 }

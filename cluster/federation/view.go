@@ -20,7 +20,7 @@ func (c *Core) View(now time.Time) *View {
 	c.dirty = false
 	v := &View{Self: c.o.Self, Version: c.version, Secret: c.o.Secret, Also: c.also}
 	for _, p := range c.peers {
-		v.Clusters = append(v.Clusters, p.view(now))
+		v.Clusters = append(v.Clusters, c.viewOf(p, now))
 	}
 	for _, o := range c.exports {
 		e := Own{Pool: o.Pool, Draining: o.Draining}
@@ -48,14 +48,14 @@ func (p *peer) state(now time.Time) (State, string) {
 	return Silent, "nothing heard"
 }
 
-func (p *peer) view(now time.Time) *Cluster {
+func (c *Core) viewOf(p *peer, now time.Time) *Cluster {
 	l := &p.listener
 	state, reason := p.state(now)
 	out := &Cluster{Name: p.Name, State: state, Reason: reason, Replica: l.replica, RTT: l.rtt, Heard: l.last, Until: l.until}
 	for _, i := range l.pools {
 		export := i.Export
 		r := &Remote{Export: &export, Cluster: p.Name, State: state, Reason: reason, RTT: l.rtt, Heard: l.last, Until: l.until, FilterHead: i.head}
-		r.FilterNote = i.loading()
+		r.FilterNote = i.loading(now, c.o.Lease)
 		r.Filter, r.Secret = i.filter()
 		if state == Live {
 			r.State, r.Reason = i.state()
@@ -88,22 +88,30 @@ func (i *imported) filter() (*filter.Filter, *filter.Secret) {
 	return i.sink.Filter(), i.secret
 }
 
-// loading says why the filter is not complete.
-func (i *imported) loading() string {
+// loading says why the filter is not complete, or does not follow what it is of: nothing of what is
+// missing has come for as long as a lease.
+func (i *imported) loading(now time.Time, lease time.Duration) string {
 	if i.refused != "" {
 		return i.refused
 	}
 	if i.note != "" || i.sink == nil {
 		return i.note
 	}
+	fault := i.fault
+	if fault != "" {
+		fault = ": " + fault
+	}
 	if _, whole := i.sink.Whole(); whole {
+		if late := now.Sub(i.moved); late > lease && i.sink.Behind(i.head) {
+			return fmt.Sprintf("not brought up to date for %v%s", late.Round(time.Second), fault)
+		}
 		return ""
 	}
 	percent, replaces := i.sink.Progress(i.head)
 	if replaces {
-		return fmt.Sprintf("that of before is used: %d%% of its successor is here", percent)
+		return fmt.Sprintf("that of before is used: %d%% of its successor is here%s", percent, fault)
 	}
-	return fmt.Sprintf("%d%% is here", percent)
+	return fmt.Sprintf("%d%% is here%s", percent, fault)
 }
 
 // verdicts are what is made of the peer's exports here.
