@@ -142,10 +142,14 @@ func writeUse(w io.Writer, list []elsewhere.Status) {
 
 // usedAs says what becomes of a request that another cluster could take.
 func usedAs(s *elsewhere.Status) string {
-	if s.Sending {
-		return s.Result + ", sending"
+	used := s.Result
+	if s.Trial {
+		used += ", on trial"
 	}
-	return s.Result
+	if s.Sending {
+		used += ", sending"
+	}
+	return used
 }
 
 // writeObjects prints what Kubernetes shows of the federation.

@@ -17,14 +17,28 @@ func TestWriteUse(t *testing.T) {
 	writeUse(&out, []elsewhere.Status{
 		{Cluster: "tokyo", Result: "candidate", Gateways: 1, Sending: true, Doubt: .25},
 		{Cluster: "oslo", Result: "failed of late", Gateways: 2, Endpoints: 3, Late: 120},
+		{Cluster: "rome", Result: "candidate", Gateways: 1, Trial: true},
 	})
 	want := `
-CLUSTER  REQUESTS            GATEWAYS  ENDPOINTS  LATE    DOUBT
-tokyo    candidate, sending  1         0          0 ms    25%
-oslo     failed of late      2         3          120 ms  0%
+CLUSTER  REQUESTS             GATEWAYS  ENDPOINTS  LATE    DOUBT
+tokyo    candidate, sending   1         0          0 ms    25%
+oslo     failed of late       2         3          120 ms  0%
+rome     candidate, on trial  1         0          0 ms    0%
 `
 	if out.String() != want {
 		t.Errorf("printed:\n%s\nwant:\n%s", out.String(), want)
+	}
+}
+
+// TestWriteHot: where what is remembered as hot is not all, that is said.
+func TestWriteHot(t *testing.T) {
+	st := &link.Status{Cluster: "a", Exports: []link.OwnStatus{{Pool: "ns/p", Hot: 7, HotNote: "partial: 2 prompts"}, {Pool: "ns/q", Hot: 8}}}
+	var out strings.Builder
+	writeFederation(&out, st)
+	for _, want := range []string{"ns/p    7 (partial: 2 prompts)", "ns/q    8 "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
 	}
 }
 

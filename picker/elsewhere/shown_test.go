@@ -28,7 +28,13 @@ func TestClaimedRegion(t *testing.T) {
 func TestOnTrial(t *testing.T) {
 	w := newWorld(t, nil, other("b", nil))
 	w.busy(20)
-	result := func() string { return w.fleet.Status(w.now)[0].Result }
+	result := func() string {
+		s := w.fleet.Status(w.now)[0]
+		if s.Trial {
+			s.Result += ", on trial"
+		}
+		return s.Result
+	}
 	d := w.expect(prompt(500, "fails"), "b", "chosen")
 	if got := result(); got != "candidate" {
 		t.Errorf("at first: %s", got)
@@ -38,7 +44,7 @@ func TestOnTrial(t *testing.T) {
 		t.Errorf("after a failure: %s", got)
 	}
 	w.now = w.now.Add(firstBackoff + time.Millisecond)
-	if got := result(); got != "on trial" {
+	if got := result(); got != "candidate, on trial" {
 		t.Errorf("when it may be tried: %s", got)
 	}
 	w.finish(w.expect(prompt(500, "tries"), "b", "chosen"), 50*time.Millisecond)

@@ -20,8 +20,9 @@ type Status struct {
 	Endpoints int     `json:"direct_endpoints,omitempty"`
 	RoundTrip float64 `json:"round_trip_ms"`
 	Late      float64 `json:"late_ms,omitempty"`
-	Doubt     float64 `json:"doubt,omitempty"` // share of what it is said to hold that was not there of late
-	Sending   bool    `json:"sending"`         // something went there of late
+	Doubt     float64 `json:"doubt,omitempty"`    // share of what it is said to hold that was not there of late
+	Sending   bool    `json:"sending"`            // something went there of late
+	Trial     bool    `json:"on_trial,omitempty"` // of a candidate: the last request failed there, and the next one tries it
 }
 
 // Status returns all clusters that export the pool.
@@ -34,10 +35,8 @@ func (f *Fleet) Status(now time.Time) (out []Status) {
 		switch {
 		case q.Why == picker.FarDearer && len(s.gateways)+len(s.direct) == 0:
 			row.Result = "no address"
-		case q.Why == picker.FarDearer && st.trial:
-			row.Result = "on trial"
 		case q.Why == picker.FarDearer:
-			row.Result = "candidate"
+			row.Result, row.Trial = "candidate", st.trial
 		}
 		out = append(out, row)
 	}

@@ -257,7 +257,7 @@ func (w *world) lose(r *request) {
 	}
 	for _, st := range home.fleet.Status(clock(w.now)) {
 		s := w.named(st.Cluster)
-		known := st.Result == "candidate" || st.Result == "on trial" || st.Result == "no address" || st.Result == "failed of late" || st.Result == "saturated"
+		known := st.Result == "candidate" || st.Result == "no address" || st.Result == "failed of late" || st.Result == "saturated"
 		if known && w.now >= s.deadTil && !w.cut(home.index, s.index) && !s.engines[0].down && !slices.Contains(r.tried, st.Cluster) {
 			w.out.Lost++
 			return
