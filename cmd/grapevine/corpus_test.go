@@ -3,7 +3,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,8 +14,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/explain"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker/config"
-	"github.com/grapevine-epp/grapevine/picker/flow"
-	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -113,89 +110,3 @@ type corpusHeaders map[string]string
 
 // Get implements request.Headers.
 func (h corpusHeaders) Get(name string) string { return h[name] }
-
-// TestCorpusQueues: requests wait as each published configuration of flow control says: none
-// is lost, and limits, bands and places hold.
-func TestCorpusQueues(t *testing.T) {
-	n := 0
-	datadriven.Walk(t, "testdata/corpus", func(t *testing.T, path string) {
-		if !strings.HasSuffix(path, ".txt") {
-			return
-		}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			c, _ := config.Parse("f", []byte(d.Input), config.Options{Table: pd.Table()})
-			if c != nil && c.Flow != nil {
-				n++
-				queueAsSaid(t, d.Pos, c.Flow.Gate())
-			}
-			return d.Expected
-		})
-	})
-	if n < 3 && flag.Lookup("test.run").Value.String() == "" {
-		t.Errorf("%d configurations of flow control", n)
-	}
-}
-
-// queueAsSaid fills a pool of ten places with twice what may wait, and lets it run dry.
-func queueAsSaid(t *testing.T, name string, g *gate.Config) {
-	t.Helper()
-	o := g.Queue()
-	each := g.Sizing.Places(1000)
-	c := flow.New(o)
-	now := int64(1)
-	c.SetCapacity(now, flow.Capacity{Places: 10 * each, Endpoints: 2})
-	rng := rand.New(rand.NewPCG(1, 1))
-	var held []flow.Handle
-	waiting, refused, offered := 0, 0, 12_000
-	take := func() {
-		for _, e := range c.Events(nil) {
-			if waiting--; e.Outcome == flow.Dispatched {
-				held = append(held, e.Handle)
-			} else {
-				refused++
-			}
-		}
-		if len(held) > 10 {
-			t.Fatalf("%s: %d requests are in ten places", name, len(held))
-		}
-	}
-	for i := range offered {
-		now += int64(time.Microsecond)
-		a := flow.Ask{Flow: fmt.Sprint(i % 3), Priority: rng.IntN(3) - 1, Bytes: 1000, Places: each, Work: rng.Float64(), Target: time.Duration(rng.IntN(1000)) * time.Millisecond}
-		switch h, out := c.Offer(now, a); out {
-		case flow.Dispatched:
-			held = append(held, h)
-		case flow.Queued:
-			waiting++
-		default:
-			refused++
-		}
-		take()
-	}
-	s := c.Status(now, 0)
-	if most := o.MaxRequests; most > 0 && int64(s.Waiting) > most {
-		t.Errorf("%s: %d wait, %d may", name, s.Waiting, most)
-	}
-	for _, b := range s.Bands {
-		for _, said := range append(o.Bands, o.Default) {
-			if said.Priority == b.Priority && int64(b.Waiting) > said.MaxRequests {
-				t.Errorf("%s: %d wait in band %d, %d may", name, b.Waiting, b.Priority, said.MaxRequests)
-			}
-		}
-	}
-	served := 0
-	for ; len(held) > 0; take() {
-		now += int64(time.Microsecond)
-		c.Release(now, held[0], .001)
-		held = held[1:]
-		served++
-		if len(held) == 0 { // bands that a usage limit keeps closed go after their time
-			take()
-			now += int64(2 * time.Minute)
-			c.Advance(now)
-		}
-	}
-	if s := c.Status(now, 0); s.Waiting != 0 || s.Own != 0 || waiting != 0 || served+refused != offered {
-		t.Errorf("%s: %d served and %d refused of %d; %d wait and %d places are held in the end", name, served, refused, offered, s.Waiting, s.Own)
-	}
-}
