@@ -46,15 +46,22 @@ func (c *Core) fits(b *band, f *flow, places int64, ceiling float64) bool {
 	if float64(c.own+places) > c.fleet.bound+slack || (c.own > 0 && !c.fleet.allowance.fits(c.own, places)) {
 		return false
 	}
-	settled := c.fleet.settled(c.now)
-	if c.fleet.all.requests == 0 && settled {
-		return true
-	}
-	if even := float64(c.capacity.Places) * ceiling / float64(c.fleet.size()); !settled && float64(c.own+places) > max(even, 1)+slack {
+	if float64(c.own+places) > max(c.grown(float64(c.capacity.Places)*ceiling), 1)+slack {
 		return false
+	}
+	if c.fleet.all.requests == 0 && c.fleet.settled(c.now) {
+		return true
 	}
 	c.refresh()
 	return float64(b.own+places) <= max(c.entitlement(b, f, places), 1)+slack
+}
+
+// grown returns to how many of all places a replica that has started may grow: an even part
+// for as long as it learns, and then little by little to all of them. Where all start at once
+// they would take at one moment what looks free to each.
+func (c *Core) grown(all float64) float64 {
+	even := all / float64(c.fleet.size())
+	return even + (all-even)*min(max(float64(c.now-c.fleet.started-learning)/float64(learning), 0), 1)
 }
 
 // entitlement returns the places that this replica may hold for a band. asking is counted as
