@@ -84,3 +84,22 @@ func TestFirstReadingIsExplained(t *testing.T) {
 		t.Errorf("%g places are nobody's after the other has told of them", got)
 	}
 }
+
+// A member that was silent and is heard again accounts for its places itself: they are not
+// counted twice until engines are read.
+func TestReturnedIsCountedOnce(t *testing.T) {
+	for told, want := range map[int64]int64{20: 20, 5: 20, 0: 20, 25: 25} {
+		c := New(tenants)
+		c.SetCapacity(1, Capacity{Places: 60, Endpoints: 1})
+		c.Hear(1, "other", []Gauge{{Flow: "f", InFlight: 20}})
+		c.Witness(2, 20)
+		c.Advance(3 + silentAfter)
+		if c.fleet.ghost != 20 {
+			t.Fatalf("%g places are those of a silent member, want 20", c.fleet.ghost)
+		}
+		c.Hear(4+silentAfter, "other", []Gauge{{Flow: "f", InFlight: told}})
+		if got := c.inFlight(); got != want {
+			t.Errorf("%d places are in flight when it tells of %d, want %d", got, told, want)
+		}
+	}
+}

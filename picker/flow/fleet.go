@@ -126,12 +126,30 @@ func (c *Core) Hear(now int64, origin string, gauges []Gauge) {
 	if !slices.ContainsFunc(p.gauges, Gauge.waits) {
 		p.waitsSince = now
 	}
+	back := p.silent
 	p.gauges = append(p.gauges[:0], gauges...)
 	p.heardAt, p.silent = now, false
+	if back {
+		c.returned(gauges)
+	}
 	c.sum()
 	c.trim()
 	c.pump()
 	c.helpOthers()
+}
+
+// returned takes what a member holds that was silent, and accounts for itself again, off what
+// nobody accounted for.
+func (c *Core) returned(gauges []Gauge) {
+	t := &c.fleet
+	held := 0.0
+	for _, g := range gauges {
+		held += float64(g.InFlight)
+	}
+	t.stray = max(t.stray-max(held-t.ghost, 0), min(t.stray, 0))
+	if t.ghost > 0 {
+		c.scaleGhost(max(t.ghost-held, 0))
+	}
 }
 
 // Witness says how many places engines were seen to be running and queueing, by their
