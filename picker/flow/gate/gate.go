@@ -34,6 +34,7 @@ type Options struct {
 type Gate struct {
 	o       Options
 	started time.Time
+	clock   func() time.Time       // nil: the usual one
 	config  atomic.Pointer[Config] // nil: nobody waits
 	metrics *metrics
 	look    time.Duration // firstLook
@@ -75,13 +76,14 @@ const maxGroups = 1000
 
 // New returns a gate that lets everybody pass until Configure.
 func New(o Options) (*Gate, error) {
+	clock := o.Now
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{o: o, started: o.Now(), first: 1, byModel: map[string]*group{}, look: firstLook, wake: make(chan struct{}, 1)}
+	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, look: firstLook, wake: make(chan struct{}, 1)}
 	g.waiters.New = func() any { return &waiter{outcome: make(chan flow.Outcome, 1)} }
 	g.metrics = newMetrics(g)
 	o.Pool.Book().Watch(g.booked)
@@ -124,7 +126,14 @@ func (g *Gate) Configure(c *Config) {
 	}
 }
 
-func (g *Gate) now() int64 { return int64(g.o.Now().Sub(g.started)) + 1 }
+// now is the time since the gate was made: of a clock that was given, else of the monotonic
+// one alone, which takes half as long to read.
+func (g *Gate) now() int64 {
+	if g.clock == nil {
+		return int64(time.Since(g.started)) + 1
+	}
+	return int64(g.clock().Sub(g.started)) + 1
+}
 
 // Wait implements picker.Gate.
 func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Place, error) {

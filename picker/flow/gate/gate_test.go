@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -409,25 +410,40 @@ func (l *line) giveBack() {
 	l.mu.Unlock()
 }
 
-// crowd has n goroutines take a place and give it back, b.N times in all. It returns the
-// processor time of one.
+// crowd has n goroutines take a place and give it back, b.N times in all, once all have
+// begun to. It returns the processor time of one.
 func crowd(b *testing.B, n int, take func() func()) (cpu float64) {
 	var left atomic.Int64
-	var wg sync.WaitGroup
+	var started, wg sync.WaitGroup
 	left.Store(int64(b.N))
 	b.ReportAllocs()
-	begun := processorTime(b)
-	b.ResetTimer()
+	hold := take()
 	for range n {
+		started.Add(1)
 		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				take()()
+			started.Done()
+			for {
+				release := take()
+				if left.Add(-1) < 0 {
+					release()
+					return
+				}
+				release()
 			}
 		})
 	}
-	wg.Wait()
+	started.Wait()
+	runtime.GC() // of what starting them left
+	begun := processorTime(b)
+	b.ResetTimer()
+	hold()
+	for left.Load() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	b.StopTimer()
 	cpu = float64(processorTime(b)-begun) / float64(b.N)
 	b.ReportMetric(cpu, "cpu-ns/op")
+	wg.Wait()
 	return cpu
 }
 

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,8 @@ import (
 type metrics struct {
 	g       *Gate
 	seconds *prometheus.HistogramVec
+	// observers of seconds that were looked up already, by priority and outcome.
+	observers [201][16]atomic.Pointer[prometheus.Observer]
 
 	requests, bytes, inFlight, capacity, outcomes, backlog *prometheus.Desc
 }
@@ -37,7 +40,16 @@ func newMetrics(g *Gate) *metrics {
 }
 
 func (m *metrics) waited(priority int, out flow.Outcome, d time.Duration) {
-	m.seconds.WithLabelValues(strconv.Itoa(min(max(priority, -100), 100)), out.String()).Observe(d.Seconds())
+	const most = 100
+	priority = min(max(priority, -most), most)
+	known := &m.observers[priority+most][out]
+	o := known.Load()
+	if o == nil {
+		made := m.seconds.WithLabelValues(strconv.Itoa(priority), out.String())
+		o = &made
+		known.Store(o)
+	}
+	(*o).Observe(d.Seconds())
 }
 
 // Describe implements prometheus.Collector.
