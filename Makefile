@@ -114,6 +114,10 @@ test: setup build ## run all tests
 test-oracle: setup ## compare what replicas say of caches with what engines made of libzmq say, under faults
 	go test -tags oracle -timeout 10m -count 1 -v -run '^TestOracle$$' ./internal/server
 
+.PHONY: test-mixed
+test-mixed: setup ## roll three replicas under load from the release in internal/e2e/testdata to this one, and back (2 minutes; builds that release once)
+	go test -tags mixed -timeout 15m -count 1 -v -run '^TestReleases' ./internal/e2e
+
 .PHONY: test-mutants
 test-mutants: ## make small changes to what replicas share, one at a time: tests must notice each
 	go run ./internal/testkit/mutants
@@ -234,7 +238,7 @@ lint: ## check format, vet, lint and architecture
 		if [[ -n $$unformatted ]]; then printf 'not formatted (gofmt -w):\n%s\n' "$$unformatted"; exit 1; fi
 	go vet ./...
 	GOOS=linux GOARCH=arm64 go vet ./cmd/grapevine ./cmd/grapevine-lab
-	go vet -tags engines,hostile,kube,oracle,proxies ./internal/e2e/engines ./internal/e2e/kube ./internal/e2e/hostile ./internal/e2e/proxies ./internal/server ./internal/kubeapi ./picker/discovery/kube ./cluster/federation/kube ./deploy
+	go vet -tags engines,hostile,kube,mixed,oracle,proxies ./internal/e2e ./internal/e2e/engines ./internal/e2e/kube ./internal/e2e/hostile ./internal/e2e/proxies ./internal/server ./internal/kubeapi ./picker/discovery/kube ./cluster/federation/kube ./deploy
 	$(CACHE)/bin/golangci-lint run --allow-parallel-runners ./...
 	go test ./internal/arch
 

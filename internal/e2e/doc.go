@@ -7,5 +7,6 @@
 //  3. At the end a rig asserts that nothing is left: requests in flight,
 //     goroutines, complaints in any log, protocol errors in Envoy's statistics.
 //  4. A party is a rig with replicas in processes of their own that share by
-//     gossip, and are killed, rolled and started anew.
+//     gossip, and are killed, rolled and started anew. A blend, with the build tag mixed,
+//     is one with replicas of two releases.
 package e2e

@@ -138,7 +138,8 @@ func (e *Engine) ResetPrefixCache() bool {
 func (e *Engine) Stats() Stats {
 	s := e.stats
 	s.Running, s.Waiting = len(e.running), e.waiting.len()
-	s.Blocks, s.UsedBlocks, s.CachedBlocks = e.pool.size(), e.pool.size()-e.pool.free, e.pool.named
+	s.Blocks, s.UsedBlocks = e.pool.size(), e.pool.size()-e.pool.free
+	s.CachedBlocks, s.CachedNames = e.pool.named, len(e.pool.first)
 	return s
 }
 

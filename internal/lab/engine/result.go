@@ -55,6 +55,7 @@ type Stats struct {
 	Running, Waiting      int
 	UsedBlocks, Blocks    int
 	CachedBlocks          int // blocks in the prefix cache, used and free
+	CachedNames           int // different ones: blocks computed at the same time may be equal
 	Steps                 uint64
 	QueryTokens           uint64 // prompt tokens looked up in the prefix cache
 	HitTokens             uint64
