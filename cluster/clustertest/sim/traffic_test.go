@@ -142,7 +142,7 @@ func TestTraffic(t *testing.T) {
 		every time.Duration
 	}
 	formulas := readManual(t)
-	cells := []cell{{3, 64, 0}, {3, 64, time.Second}, {9, 128, 500 * time.Millisecond}, {9, 64, 10 * time.Second}, {9, 512, 10 * time.Second}, {30, 64, time.Second}}
+	cells := []cell{{3, 64, 0}, {3, 64, time.Second}, {9, 128, 500 * time.Millisecond}, {9, 64, 10 * time.Second}, {9, 512, 10 * time.Second}, {30, 64, time.Second}, {30, 64, 5 * time.Second}}
 	if *wholeTable {
 		cells = nil
 		for _, r := range []int{3, 9, 30} {
