@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // TestMemoryOfBodies parses bodies that would become many times their size, and has what
@@ -31,5 +33,19 @@ func TestMemoryOfBodies(t *testing.T) {
 	most := []byte("{" + strings.Repeat(`"":0,`, MaxMembers-1) + `"":0}`)
 	if o, err := Parse(most); err != nil || len(o.Keys()) != MaxMembers {
 		t.Errorf("%d members, %v", len(o.Keys()), err)
+	}
+}
+
+// TestWorkOfBodies: no body takes more than in proportion to its length.
+func TestWorkOfBodies(t *testing.T) {
+	for name, body := range testkit.HardJSON {
+		testkit.Linear(t, name, func(n int) func() {
+			b := body(n)
+			return func() {
+				if o, err := Parse(b); err == nil { // read or refused
+					_, _, _ = Policy{Action: Strip}.Apply(&o)
+				}
+			}
+		})
 	}
 }

@@ -3,7 +3,10 @@ package request
 import (
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // TestMemoryOfBodies parses bodies that consist of one thing over and over. Nothing is made
@@ -26,5 +29,41 @@ func TestMemoryOfBodies(t *testing.T) {
 				t.Errorf("%s, %s: %d bytes for a body of %d", unit, name, n, len(body))
 			}
 		}
+	}
+}
+
+// TestWorkOfBodies: no body takes more than in proportion to its length.
+func TestWorkOfBodies(t *testing.T) {
+	for name, body := range testkit.HardJSON {
+		testkit.Linear(t, name, func(n int) func() {
+			b := body(n)
+			return func() {
+				_ = Parse(&Request{Path: "/v1/chat/completions", Body: b}) // read or refused
+				ParsePrefix(&Request{Path: "/v1/chat/completions", Body: b})
+			}
+		})
+	}
+}
+
+// TestOthersRun: small requests do not wait until a large body is read.
+func TestOthersRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	body := testkit.HardJSON["empty objects"](8 << 20)
+	var turns, stop atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for stop.Load() == 0 {
+			turns.Add(1)
+			runtime.Gosched()
+		}
+	}()
+	before := turns.Load()
+	_ = Parse(&Request{Path: "/v1/chat/completions", Body: body})
+	n := turns.Load() - before
+	stop.Store(1)
+	<-done
+	if n < 100 {
+		t.Errorf("others ran %d times while 8 MB were read", n)
 	}
 }

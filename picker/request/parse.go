@@ -92,7 +92,7 @@ func scanBody(r *Request) (at int, ok bool) {
 	s := scanners.Get().(*scanner)
 	defer scanners.Put(s)
 	r.Previous = previousOf(r.Path)
-	s.b = r.Body
+	s.b, s.rested = r.Body, 0
 	defer func() { s.b = nil }()
 	i := s.space(bom(s.b))
 	if i >= len(s.b) || s.b[i] != '{' {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"runtime"
 )
 
 // maxDepth bounds the nesting of a body. Engines give up earlier.
@@ -22,7 +23,19 @@ type scanner struct {
 	mediaBytes int
 	numbers    int // numbers seen by skip since then
 
+	rested int // where others were last let run
+
 	stack [maxDepth / 64]uint64 // one bit per open container: 1 for an object
+}
+
+// stretch is how many bytes are read at a time: small requests do not wait behind a large
+// one for as long as the scheduler's slices are.
+const stretch = 64 << 10
+
+// rest lets others run.
+func (s *scanner) rest(i int) {
+	s.rested = i
+	runtime.Gosched()
 }
 
 // fail notes where the text is broken.
@@ -206,6 +219,9 @@ func (s *scanner) skip(i int) int {
 	for {
 		if i = s.space(i); i >= len(s.b) {
 			return s.fail(i)
+		}
+		if i-s.rested >= stretch {
+			s.rest(i)
 		}
 		var closed bool
 		switch c := s.b[i]; c {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -26,5 +27,22 @@ func TestMemoryOfLists(t *testing.T) {
 				t.Errorf("%s: %d models, rejects %v", unit, len(list.Models), list.Rejects)
 			}
 		}
+	}
+}
+
+// TestWorkOfLists: no list takes more than in proportion to its length.
+func TestWorkOfLists(t *testing.T) {
+	for name, page := range map[string]func(n int) []byte{
+		"equal models": func(n int) []byte { return testkit.Repeated(n, `{"object":"list","data":[`, `{"id":"m"},`, `{}]}`) },
+		"parents": func(n int) []byte {
+			return testkit.Repeated(n, `{"object":"list","data":[`, `{"id":"m","parent":"p","root":"r"},`, `{}]}`)
+		},
+		"a name":           func(n int) []byte { return testkit.Repeated(n, `{"object":"list","data":[{"id":"`, `\n`, `"}]}`) },
+		"lists after that": func(n int) []byte { return testkit.Repeated(n, `{"data":[],`, `"data":[{"id":"a"}],`, `"data":[]}`) },
+	} {
+		testkit.Linear(t, name, func(n int) func() {
+			b := page(n)
+			return func() { _, _ = Decode(b, endpoint.EngineUnknown) } // read or refused
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"runtime"
 )
 
 // ErrJSON is wrapped by errors about malformed JSON.
@@ -25,12 +26,13 @@ const (
 // document; others alias the decoder's buffer, which the next document
 // overwrites. A Decoder is reused, not shared.
 type Decoder struct {
-	s     []byte
-	pos   int
-	depth int
-	left  int    // bytes that values may still take
-	arena []byte // unescaped strings; never grown while in use
-	ids   []uint32
+	s      []byte
+	pos    int
+	depth  int
+	rested int    // where others were last let run
+	left   int    // bytes that values may still take
+	arena  []byte // unescaped strings; never grown while in use
+	ids    []uint32
 
 	// PackIDs makes lists that hold nothing but numbers of 32 bits IDs values.
 	// Templates do not know them: it is for bodies whose prompt is token ids.
@@ -65,8 +67,8 @@ func (d *Decoder) Object(doc []byte, wanted func(key string) bool) (obj *Dict, e
 // string. What was decoded before stays valid.
 func (d *Decoder) Nested(doc string) (v Value, err error) {
 	outer := *d
-	d.s, d.pos, d.depth = bytesOf(doc), 0, 0
-	defer func() { d.s, d.pos, d.depth = outer.s, outer.pos, outer.depth }()
+	d.s, d.pos, d.depth, d.rested = bytesOf(doc), 0, 0, 0
+	defer func() { d.s, d.pos, d.depth, d.rested = outer.s, outer.pos, outer.depth, outer.rested }()
 	defer Catch(&err)
 	v = d.value()
 	d.end()
@@ -74,7 +76,7 @@ func (d *Decoder) Nested(doc string) (v Value, err error) {
 }
 
 func (d *Decoder) reset(doc []byte) {
-	d.s, d.pos, d.depth, d.arena, d.ids = doc, 0, 0, d.arena[:0], d.ids[:0]
+	d.s, d.pos, d.depth, d.rested, d.arena, d.ids = doc, 0, 0, 0, d.arena[:0], d.ids[:0]
 	d.left = memoryBase + memoryFactor*len(doc)
 }
 
@@ -109,6 +111,18 @@ func (d *Decoder) Release() {
 func (d *Decoder) end() {
 	if d.space(); d.pos < len(d.s) {
 		d.bad("the end")
+	}
+}
+
+// stretch is how many bytes are read at a time: small requests do not wait behind a large
+// one for as long as the scheduler's slices are.
+const stretch = 64 << 10
+
+// rest lets others run after each stretch.
+func (d *Decoder) rest() {
+	if d.pos-d.rested >= stretch {
+		d.rested = d.pos
+		runtime.Gosched()
 	}
 }
 
@@ -267,6 +281,7 @@ func (d *Decoder) packed() (Value, bool) {
 
 // more moves over a comma and returns true, or stays at the closing bracket.
 func (d *Decoder) more(end byte) bool {
+	d.rest()
 	d.space()
 	switch d.peek() {
 	case ',':
@@ -316,14 +331,18 @@ func (d *Decoder) skip() {
 
 func (d *Decoder) skipString() {
 	d.pos++
+	quote := -1 // the next one, escaped or not
 	for {
-		q := bytes.IndexByte(d.s[d.pos:], '"')
-		if q < 0 {
-			d.bad("the end of a string")
+		if quote < d.pos {
+			q := bytes.IndexByte(d.s[d.pos:], '"')
+			if q < 0 {
+				d.bad("the end of a string")
+			}
+			quote = d.pos + q
 		}
-		b := bytes.IndexByte(d.s[d.pos:d.pos+q], '\\')
+		b := bytes.IndexByte(d.s[d.pos:quote], '\\')
 		if b < 0 {
-			d.pos += q + 1
+			d.pos = quote + 1
 			return
 		}
 		if d.pos += b + 2; d.pos > len(d.s) {

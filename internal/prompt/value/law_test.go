@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // allocated returns how many bytes f allocates.
@@ -56,5 +58,21 @@ func TestMemoryOfDocuments(t *testing.T) {
 		if err != nil || n > allowed(len(doc))+len(doc) { // the copy of doc is the test's
 			t.Errorf("%s: %d bytes for a document of %d, error %v", name, n, len(doc), err)
 		}
+	}
+}
+
+// TestWorkOfDocuments: no document takes more than in proportion to its length, whether it is
+// built, looked through or split.
+func TestWorkOfDocuments(t *testing.T) {
+	for name, doc := range testkit.HardJSON {
+		testkit.Linear(t, name, func(n int) func() {
+			b := doc(n)
+			return func() { // read or refused
+				d := Decoder{PackIDs: true}
+				_, _ = d.Decode(b)
+				_, _ = d.Object(b, func(string) bool { return false })
+				_, _, _ = Split(b, "messages")
+			}
+		})
 	}
 }

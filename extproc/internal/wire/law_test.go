@@ -1,0 +1,72 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+// TestWorkOfMessages: no message takes more than in proportion to its length, in one piece or
+// in many.
+func TestWorkOfMessages(t *testing.T) {
+	headers := func(n int, header func(i int) *corev3.HeaderValue) *extprocv3.ProcessingRequest {
+		list := &corev3.HeaderMap{}
+		for i := range n / 24 {
+			list.Headers = append(list.Headers, header(i))
+		}
+		return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{Headers: list}}}
+	}
+	withStruct := func(s *structpb.Struct) *extprocv3.ProcessingRequest {
+		m := headers(240, func(int) *corev3.HeaderValue { return &corev3.HeaderValue{Key: "a"} })
+		m.MetadataContext = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy.lb.subset_hint": s, "envoy.lb": s}}
+		m.Attributes = map[string]*structpb.Struct{"envoy.filters.http.ext_proc": s}
+		return m
+	}
+	for name, message := range map[string]func(n int) *extprocv3.ProcessingRequest{
+		"headers": func(n int) *extprocv3.ProcessingRequest {
+			return headers(n, func(i int) *corev3.HeaderValue {
+				return &corev3.HeaderValue{Key: fmt.Sprint("X-", i), RawValue: []byte("v")}
+			})
+		},
+		"equal headers": func(n int) *extprocv3.ProcessingRequest {
+			return headers(n, func(int) *corev3.HeaderValue { return &corev3.HeaderValue{Key: "x", Value: "v"} })
+		},
+		"members": func(n int) *extprocv3.ProcessingRequest {
+			s := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+			for i := range n / 24 {
+				s.Fields[fmt.Sprint("m", i)] = structpb.NewNumberValue(1)
+			}
+			return withStruct(s)
+		},
+		"a subset": func(n int) *extprocv3.ProcessingRequest {
+			return withStruct(&structpb.Struct{Fields: map[string]*structpb.Value{"x-gateway-destination-endpoint-subset": structpb.NewStringValue(strings.Repeat("10.0.0.1:8000,", n/14))}})
+		},
+		"a body": func(n int) *extprocv3.ProcessingRequest {
+			return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: make([]byte, n)}}}
+		},
+	} {
+		for _, cut := range []int{0, 100} {
+			testkit.Linear(t, name, func(n int) func() {
+				raw, err := proto.Marshal(message(n))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return func() {
+					var m Inbound
+					if err := m.Decode(testkit.Pieces(raw, cut)); err == nil {
+						Subset(m.Metadata)
+						Served(m.Metadata)
+					}
+					m.Free()
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package testkit
+
+import (
+	"bytes"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Linear fails tb where reading four times as much takes more than eight times the
+// processor time: something in it grows with the square of its input, for which it would be
+// sixteen. of returns what reads an input of about n bytes. Times are of this process, the
+// least of several, so that other work on the machine does not count.
+func Linear(tb testing.TB, name string, of func(n int) (read func())) {
+	tb.Helper()
+	const (
+		enough = 2 * time.Millisecond // to be compared
+		most   = 1 << 20
+		floor  = 200 * time.Microsecond // of what is compared
+		tries  = 8
+	)
+	n := 32 << 10
+	small := processor(of(n))
+	for small < enough && n < most {
+		n *= 2
+		small = processor(of(n))
+	}
+	once, again := of(n), of(4*n)
+	large := processor(again)
+	for range tries {
+		if large <= 8*max(small, floor) {
+			return
+		}
+		small, large = min(small, processor(once)), min(large, processor(again))
+	}
+	tb.Errorf("%s: %v of processor time for %d bytes, %v for four times as many", name, small, n, large)
+}
+
+// processor returns the processor time that f takes.
+func processor(f func()) time.Duration {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	begun := used()
+	f()
+	return used() - begun
+}
+
+// HardJSON are JSON objects of about n bytes, and texts that are none, that are hard to read
+// in one go: each is one thing over and over.
+var HardJSON = map[string]func(n int) []byte{
+	"backslashes":             repeated(`{"x":"`, `\\`, `"}`),
+	"escaped quotes":          repeated(`{"x":"`, `\"`, `"}`),
+	"escaped runes":           repeated(`{"x":"`, `\ud83d\ude00`, `"}`),
+	"lone surrogates":         repeated(`{"x":"`, `\ud800`, `"}`),
+	"backslashes in a name":   repeated(`{"`, `\\`, `":0}`),
+	"backslashes in content":  repeated(`{"model":"m","messages":[{"role":"user","content":"`, `\\`, `"}]}`),
+	"escapes in content":      repeated(`{"model":"m","messages":[{"role":"user","content":"`, `a\n`, `"}]}`),
+	"strings with escapes":    repeated(`{"messages":[`, `"\n",`, `0]}`),
+	"equal names":             repeated(`{`, `"a":0,`, `"z":0}`),
+	"models":                  repeated(`{`, `"model":"m",`, `"z":0}`),
+	"hand-over":               repeated(`{`, `"kv_transfer_params":{},`, `"z":0}`),
+	"equal names inside":      repeated(`{"chat_template_kwargs":{`, `"a":0,`, `"z":0}}`),
+	"empty objects":           repeated(`{"documents":[`, `{},`, `{}]}`),
+	"messages":                repeated(`{"messages":[`, `{"role":"user","content":"a"},`, `{}]}`),
+	"numbers":                 repeated(`{"prompt":[`, `1,`, `1]}`),
+	"lists that break":        repeated(`{"prompt":[`, `[1,1,"a"],`, `[1]]}`),
+	"digits":                  repeated(`{"max_tokens":`, `1`, `}`),
+	"white space":             repeated(`{"x":`, " \n", `0}`),
+	"a string without end":    repeated(`{"x":"`, `a`, ``),
+	"backslashes without end": repeated(`{"x":"`, `\\`, ``),
+	"quotes":                  repeated(`{"x":`, `"`, `}`),
+	"brackets":                repeated(`{"x":`, `[`, ``),
+	"shallow nests":           repeated(`{"x":[`, `[[[[]]]],`, `0]}`),
+	"different names": func(n int) []byte {
+		b := []byte("{")
+		for i := 0; len(b) < n; i++ {
+			b = append(b, `"k`...)
+			for k := i; k > 0; k /= 26 {
+				b = append(b, 'a'+byte(k%26))
+			}
+			b = append(b, `":0,`...)
+		}
+		return append(b, `"z":0}`...)
+	},
+}
+
+// repeated returns what makes texts of a head, a unit over and over, and a tail.
+func repeated(head, unit, tail string) func(n int) []byte {
+	return func(n int) []byte {
+		return bytes.Join([][]byte{[]byte(head), []byte(strings.Repeat(unit, n/len(unit))), []byte(tail)}, nil)
+	}
+}
+
+// Repeated is an input of about n bytes of a head, a unit over and over, and a tail.
+func Repeated(n int, head, unit, tail string) []byte { return repeated(head, unit, tail)(n) }
