@@ -116,6 +116,7 @@ type Model struct {
 	Name       string // as in indexer.Scope
 	Vocabulary translate.Vocabulary
 	Canonical  translate.Canonical
+	Medium     func(id []byte)
 	Adapter    func(name string) string
 	Unit       int
 }

@@ -80,7 +80,7 @@ func newSubscriber(m *Manager, e *EndpointSource, at Stream) *subscriber {
 	s.tr = translate.New(translate.Options{
 		Source: src, Index: m.opt.Index, Hasher: m.opt.Hasher, SharedRemote: m.opt.SharedRemote,
 		Model: e.Model.Name, Vocabulary: e.Model.Vocabulary, Canonical: e.Model.Canonical,
-		Adapter: e.Model.Adapter, Unit: e.Model.Unit,
+		Medium: e.Model.Medium, Adapter: e.Model.Adapter, Unit: e.Model.Unit,
 	})
 	s.ctx, s.cancel = context.WithCancel(m.ctx)
 	s.view.state.Store(uint32(knowledge.Approximate))

@@ -99,16 +99,27 @@ func (w *walk) forget(candidates []block.EndpointID) {
 	}
 }
 
+// maxEmpty bounds the blocks without text of their own in one walk: those within images,
+// sounds and videos.
+const maxEmpty = 1 << 16
+
 // walk follows q down from root until no candidate holds the next block.
 func (x *Index) walk(w *walk, root uint32, q block.Query, dst []block.Run) {
 	h, rest, key := x.o.Hasher.Words(), q.Bytes, q.Root
 	slots := *x.slots.Load()
 	parent, set := x.nodes.at(root), uint32(0)
+	empty := 0
 	for first := true; ; first = false {
 		n, cut := x.step(h, parent, &key, rest)
 		w.at.cut = cut
 		if n == nil || n.apart() {
 			break
+		}
+		length := n.length.Load()
+		if length == 0 {
+			if empty++; empty > maxEmpty {
+				break
+			}
 		}
 		if s := n.set.Load(); s != set || first {
 			if s == 0 {
@@ -127,7 +138,6 @@ func (x *Index) walk(w *walk, root uint32, q block.Query, dst []block.Run) {
 			}
 			set = s
 		}
-		length := n.length.Load()
 		rest = rest[length:]
 		w.at.blocks++
 		w.at.bytes += int32(length)
@@ -322,7 +332,8 @@ func (r *ranks) add(tokens int32) {
 }
 
 // Ends appends to dst the byte positions at which the blocks of q end that
-// Match walks, up to limit bytes. Runs end at such positions.
+// Match walks, up to limit bytes. Runs end at such positions. A block within an image has
+// no text: it ends where the one before it does.
 func (x *Index) Ends(q block.Query, limit int32, dst []int32) []int32 {
 	w := x.scratch.Get().(*walk)
 	c := x.epoch.Enter(w.shard)
@@ -335,13 +346,20 @@ func (x *Index) Ends(q block.Query, limit int32, dst []int32) []int32 {
 		return dst
 	}
 	parent, rest, key, at := x.nodes.at(root), q.Bytes, q.Root, int32(0)
-	for at < limit {
+	for empty := 0; empty <= maxEmpty; {
 		n, _ := x.step(x.o.Hasher.Words(), parent, &key, rest)
-		if n == nil || n.length.Load() == 0 {
+		if n == nil {
 			break
 		}
-		at += int32(n.length.Load())
-		rest = rest[n.length.Load():]
+		length := int32(n.length.Load())
+		if at+length > limit {
+			break
+		}
+		if length == 0 {
+			empty++
+		}
+		at += length
+		rest = rest[length:]
 		dst = append(dst, at)
 		parent = n
 	}

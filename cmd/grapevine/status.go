@@ -209,6 +209,9 @@ func modelLine(m *prefix.ModelStatus) string {
 	if m.Error != "" {
 		line += ": " + m.Error
 	}
+	if m.Media != "" {
+		line += "\n  media: " + m.Media
+	}
 	return line
 }
 

@@ -254,12 +254,7 @@ func (t *Translator) mark(e *decode.Event, tier block.Tier) {
 // markAgain handles a report that was asked for. Of a group with a window it names
 // blocks that are not held: only those that the rule needs are certain.
 func (t *Translator) markAgain(e *decode.Event, tier block.Tier) bool {
-	t.text = t.text[:0]
-	if t.opt.Vocabulary == nil {
-		t.text = appendIDs(t.text, e.Tokens)
-	} else {
-		t.text, _ = t.opt.Vocabulary.AppendTokens(t.text, e.Tokens)
-	}
+	t.text = t.textOf(t.text[:0], e)
 	if !t.again(e, t.root(e), true) {
 		return false
 	}
@@ -271,15 +266,16 @@ func (t *Translator) markAgain(e *decode.Event, tier block.Tier) bool {
 		from = len(e.Hashes) - 1
 	}
 	tail := *e
-	tail.Extra, tail.Lookahead = nil, nil
+	tail.Lookahead = nil
 	key, root := t.root(e), true
 	if from > 0 {
 		var ok bool
-		if key, ok = t.lookup(e.Hashes[from-1]); !ok || e.Extra != nil || e.Lookahead != nil {
+		if key, ok = t.lookup(e.Hashes[from-1]); !ok || e.Lookahead != nil {
 			return true
 		}
 		root, tail.HasParent, tail.Parent = false, true, e.Hashes[from-1]
 		tail.Hashes, tail.Tokens = e.Hashes[from:], e.Tokens[from*int(e.BlockSize):]
+		tail.Extra = extraFrom(e.Extra, from, len(e.Hashes))
 	}
 	t.store(&tail, tier, key, root)
 	blocks := t.out.Blocks[len(t.out.Blocks)-len(tail.Hashes):]

@@ -80,14 +80,7 @@ func (f *fragment) cut(from, to int) {
 	ahead := len(f.Lookahead) / n
 	f.Lookahead = f.Lookahead[ahead*from : ahead*to]
 	f.Hashes, f.Tokens = f.Hashes[from:to], f.Tokens[from*size:to*size]
-	var extra []decode.ExtraKey
-	for _, k := range f.Extra {
-		if b := int(k.Block); b >= from && b < to {
-			k.Block -= uint32(from)
-			extra = append(extra, k)
-		}
-	}
-	f.Extra = extra
+	f.Extra = extraFrom(f.Extra, from, to)
 }
 
 func (p *parking) add(f *fragment) {

@@ -29,6 +29,7 @@ type tails [tailSlots]struct {
 func (t *tails) put(h block.EngineHash, text []byte) {
 	s := &t[uint64(h)%tailSlots]
 	s.hash = h
+	text = text[block.BehindMedia(text):] // what follows a medium is judged by itself
 	if len(text) > tailBytes {
 		text = text[len(text)-tailBytes:]
 	}
@@ -48,7 +49,7 @@ func (t *tails) get(h block.EngineHash) []byte {
 func (t *Translator) before(e *decode.Event, root bool, start int) []byte {
 	switch {
 	case start > 0:
-		return t.text[:start]
+		return t.text[block.BehindMedia(t.text[:start]):start]
 	case root:
 		return t.text[:0]
 	case t.tails == nil:

@@ -48,6 +48,9 @@ type Options struct {
 	// Canonical judges blocks that may hold generated tokens; nil means that
 	// all are canonical. Used in text space only.
 	Canonical Canonical
+	// Medium is told the name that the engine gives to an image, a sound or a video of a
+	// block; nil tells nobody. It must not retain it.
+	Medium func(id []byte)
 	// Adapter maps the name by which an engine announces an adapter, or the
 	// decimal lora_id when it gives no name, to the name used in keys; nil
 	// takes names as they are.
@@ -117,6 +120,8 @@ type Translator struct {
 	next            int                // the parent in turn, of parents
 	stats           Stats
 	expected        []expected
+	media           [][]byte // names that were told lately, a ring
+	nextMedium      int
 	batches         uint64 // translated
 
 	out     *indexer.Delta // of the Translate under way
@@ -326,12 +331,21 @@ func (t *Translator) store(e *decode.Event, tier block.Tier, from block.Key, roo
 			ids = t.shifted(e, i, root)
 		}
 		start := len(t.text)
+		own := extraOf(extra, i)
+		extra = extra[len(own):]
 		var known bool
-		key, known = t.child(key, ids)
+		illustrated := false
+		if t.text, illustrated = t.illustrated(t.text, own, ids, begin(e, i, root)); illustrated {
+			known = true
+			key = t.opt.Hasher.Child(key, t.text[start:])
+		} else {
+			key, known = t.child(key, ids)
+		}
 		b := indexer.StoredBlock{Hash: h, Bytes: uint32(len(t.text) - start), Tokens: e.BlockSize}
-		for len(extra) > 0 && int(extra[0].Block) == i {
-			key = t.mixExtra(key, e, extra[0], root)
-			extra = extra[1:]
+		for _, k := range own {
+			if k.Kind != decode.ExtraPair || !illustrated {
+				key = t.mixExtra(key, e, k, root)
+			}
 		}
 		if judge && known && !t.opt.Canonical(t.before(e, root, start), ids, t.text[start:]) {
 			b.Flags |= indexer.FlagNonCanonical
@@ -361,12 +375,17 @@ func (t *Translator) store(e *decode.Event, tier block.Tier, from block.Key, roo
 // the engine does, in prompts that go on with the same tokens.
 func (t *Translator) shifted(e *decode.Event, i int, root bool) []uint32 {
 	size, n := int(e.BlockSize), len(e.Lookahead)/len(e.Hashes)
-	start := i * size
-	if i > 0 || !root {
-		start += n
-	}
+	start := i*size + begin(e, i, root)
 	t.ids = append(append(t.ids[:0], e.Tokens[start:(i+1)*size]...), e.Lookahead[i*n:(i+1)*n]...)
 	return t.ids
+}
+
+// begin returns behind how many tokens of block i the index begins it.
+func begin(e *decode.Event, i int, root bool) int {
+	if len(e.Lookahead) == 0 || i == 0 && root {
+		return 0
+	}
+	return len(e.Lookahead) / len(e.Hashes)
 }
 
 // child appends the bytes of ids to t.text and returns the key of a block of

@@ -1,6 +1,8 @@
 package block
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"math/bits"
 	"sync/atomic"
@@ -132,4 +134,31 @@ func (l *Ladder) Child(length int) Key {
 		l.at += stride
 	}
 	return l.h.finish(l.p, l.acc, l.text[l.at:length], uint64(length))
+}
+
+// MediumSize is what AppendMedium appends, in bytes.
+const MediumSize = 2 + 16
+
+// mediumMark begins what stands for a medium: no UTF-8 has these bytes.
+var mediumMark = []byte{0xff, 0xfd}
+
+// AppendMedium appends what stands in a text for an image, a sound or a video, whatever
+// number of tokens an engine makes of it: id is the name that the engine gives it. Equal names
+// give equal bytes everywhere.
+func AppendMedium(dst, id []byte) []byte {
+	sum := sha256.Sum256(id)
+	dst = append(dst, mediumMark...)
+	for _, b := range sum[:MediumSize-len(mediumMark)] {
+		dst = append(dst, b&^0x80) // so that a mark begins nowhere within
+	}
+	return dst
+}
+
+// BehindMedia returns the position behind the last medium in text, 0 where there is none.
+func BehindMedia(text []byte) int {
+	at := bytes.LastIndex(text, mediumMark)
+	if at < 0 {
+		return 0
+	}
+	return min(at+MediumSize, len(text))
 }

@@ -83,6 +83,7 @@ var Rows = Table{
 	{"internal/engines", 2, Product, 0},
 	{"internal/migrate", 2, Product, 0},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
+	{"internal/prompt/media", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
 	{"picker/endpoint", 2, Product, Hot},
 	{"picker/request", 2, Product, Hot},

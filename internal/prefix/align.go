@@ -66,7 +66,26 @@ func (m *Matcher) misaligned(p *prompt.Model, s *scratch, q block.Query, run *bl
 		return 0
 	}
 	from := max(0, n-alignBlocks)
-	return int32(n - from - p.Aligned(q.Bytes, s.ends[from:n+1], int(run.Total()/run.Blocks)))
+	after := block.BehindMedia(q.Bytes[:run.Bytes])
+	if after == 0 || int(s.ends[from]) > after {
+		return int32(n - from - p.Aligned(q.Bytes, s.ends[from:n+1], int(run.Total()/run.Blocks)))
+	}
+	// How many tokens a medium takes is not told by the text: the block in which it ends is
+	// checked at its own end, and those behind it as others are.
+	for from <= n && int(s.ends[from]) <= after {
+		from++
+	}
+	if from > n {
+		return 0
+	}
+	text, ends := q.Bytes[after:], make([]int32, 0, alignBlocks+1)
+	for _, end := range s.ends[from : n+1] {
+		ends = append(ends, end-int32(after))
+	}
+	if !p.BoundarySafe(text, int(ends[0])) {
+		return int32(n - from + 1)
+	}
+	return int32(n - from - p.Aligned(text, ends, int(run.Total()/run.Blocks)))
 }
 
 // shorten takes drop blocks off the end of a run.

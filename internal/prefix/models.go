@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/prompt/media"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -24,7 +25,8 @@ type Models struct {
 	mu     sync.Mutex
 	events map[string]*events.Model // by canonical name, of the version in use
 	source map[string]*prompt.Model
-	ratios sync.Map // canonical name → *ratio
+	ratios sync.Map                // canonical name → *ratio
+	media  map[string]*media.Names // by canonical name; never changed
 	texts  sync.Pool
 }
 
@@ -38,13 +40,14 @@ func OpenModels(list []ModelOptions, o ModelsOptions) (*Models, error) {
 	}
 	m := &Models{
 		opts: o, all: prompt.NewModels(o.Prompt),
-		events: map[string]*events.Model{}, source: map[string]*prompt.Model{},
+		events: map[string]*events.Model{}, source: map[string]*prompt.Model{}, media: map[string]*media.Names{},
 	}
 	m.texts.New = func() any { return new([]byte) }
 	var configs []prompt.Config
 	for _, o := range list {
+		m.media[o.Name] = media.New(append([]string{o.Name, o.Path}, o.Aliases...)...)
 		configs = append(configs, prompt.Config{Path: o.Path, Options: prompt.Options{
-			Name: o.Name, Template: o.Template, Aliases: o.Aliases, Adapters: o.Adapters,
+			Name: o.Name, Template: o.Template, Aliases: o.Aliases, Adapters: o.Adapters, Media: m.media[o.Name],
 		}})
 	}
 	m.all.Set(configs)
@@ -105,7 +108,11 @@ func (m *Models) eventModelOf(p *prompt.Model) *events.Model {
 	// A model whose tokens mean the same gives blocks the same keys: its streams go on.
 	if old := m.source[p.Name()]; old == nil || old.Fingerprint() != p.Fingerprint() {
 		m.source[p.Name()] = p
-		m.events[p.Name()] = &events.Model{Name: p.Name(), Vocabulary: p, Canonical: canonical(p)}
+		next := &events.Model{Name: p.Name(), Vocabulary: p, Canonical: canonical(p)}
+		if names := m.media[p.Name()]; names != nil {
+			next.Medium = names.Announced
+		}
+		m.events[p.Name()] = next
 	}
 	return m.events[p.Name()]
 }
@@ -155,6 +162,9 @@ func (m *Models) Fill(ctx context.Context, r *request.Request) {
 		return
 	}
 	r.Exact = queries(r.Exact, m.root(r), text, info.Ends)
+	if info.Media || info.Truncated {
+		return // what a medium takes in tokens is not told by the text
+	}
 	r.PromptBytes = len(text)
 	if r.InputTokens = info.Tokens; info.Tokens == 0 {
 		r.InputTokens = int(float64(len(text)) / m.bytesPerToken(base))

@@ -12,6 +12,7 @@ type ModelStatus struct {
 	Rendered      uint64            `json:"rendered"`
 	Missed        map[string]uint64 `json:"missed,omitempty"` // prompts matched approximately, by reason
 	BytesPerToken float64           `json:"bytes_per_token,omitempty"`
+	Media         string            `json:"media,omitempty"` // how images, sounds and videos are matched
 	Notes         []string          `json:"notes,omitempty"`
 }
 
@@ -21,7 +22,7 @@ func (m *Models) Status() []ModelStatus {
 	for _, s := range m.all.Status() {
 		st := ModelStatus{
 			Name: s.Name, State: s.State.String(), Renderer: s.Renderer, Vocabulary: s.Vocab, Error: s.Error,
-			Rendered: s.Rendered, Notes: s.Notes, BytesPerToken: m.bytesPerToken(s.Name),
+			Rendered: s.Rendered, Notes: s.Notes, Media: s.Media, BytesPerToken: m.bytesPerToken(s.Name),
 		}
 		for r, n := range s.Missed {
 			if n > 0 {

@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"github.com/grapevine-epp/grapevine/internal/prompt/media"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -17,6 +18,7 @@ type chat struct {
 	addGeneration bool
 	continueFinal bool
 	addSpecial    bool
+	altered       bool // media are named otherwise than without the body's settings
 }
 
 // mediaMark stands where a prompt leaves text. It survives every filter that
@@ -30,7 +32,10 @@ type converter struct {
 	parts bool // contents are lists of parts
 	mark  bool // the first media part becomes mediaMark
 	media bool // a media part was met
-	bad   string
+	items []media.Item
+	// altered says that the body changes what engines make of media.
+	altered bool
+	bad     string
 	// bounds says that the conversation would take too much memory.
 	bounds bool
 }

@@ -3,6 +3,7 @@ package prompt
 import (
 	"strings"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt/media"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -134,13 +135,17 @@ func (c *converter) part(v value.Value) (value.Value, partKind, bool) {
 		c.bad = "a content part has an unknown type"
 		return v, partNone, false
 	}
-	return c.mediaPart(kind), partMedia, true
+	return c.mediaPart(d, kind), partMedia, true
 }
 
 // mediaPart is what templates see of an image, audio or video.
-func (c *converter) mediaPart(kind string) value.Value {
+func (c *converter) mediaPart(part *value.Dict, kind string) value.Value {
 	if c.parts && c.firstMedia() && c.mark {
 		return textPart(value.String(mediaMark))
+	}
+	if !c.mark {
+		c.media = true
+		c.items = append(c.items, media.ItemOf(part, kind, c.altered))
 	}
 	d := value.NewDict(1)
 	d.Set("type", value.String(kind))

@@ -124,7 +124,7 @@ func (a *anthropic) message(m *value.Dict) error {
 				parts = append(parts, textPart(t))
 			}
 		case "image":
-			parts = append(parts, imagePart())
+			parts = append(parts, imagePart(b))
 		case "thinking":
 			thought = true
 			thinking.WriteString(b.Text("thinking"))
@@ -160,9 +160,13 @@ func (a *anthropic) message(m *value.Dict) error {
 	return nil
 }
 
-func imagePart() value.Value {
-	d := value.NewDict(1)
+// imagePart is an image of a chat, with the source as the Anthropic body has it.
+func imagePart(b *value.Dict) value.Value {
+	d := value.NewDict(2)
 	d.Set("type", value.String("image_url"))
+	if src, ok := b.Get("source"); ok {
+		d.Set("source", src)
+	}
 	return value.FromDict(d)
 }
 
@@ -194,7 +198,7 @@ func (a *anthropic) toolResult(b *value.Dict) {
 		case "text":
 			texts = append(texts, value.String(d.Text("text")))
 		case "image":
-			images = append(images, imagePart())
+			images = append(images, imagePart(d))
 		case "tool_reference":
 			ref := value.NewDict(2)
 			ref.Set("type", value.String("tool_reference"))

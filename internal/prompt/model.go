@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/folder"
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/internal/prompt/media"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 	"github.com/grapevine-epp/grapevine/internal/prompt/vocab"
 )
@@ -27,6 +28,7 @@ type Model struct {
 	kwargs  *value.Dict
 	bos     []byte // what the tokenizer puts before a text
 	eos     []byte
+	pads    []media.Pad
 	notes   []string
 	pool    sync.Pool // of *scratch
 	check   sync.Pool // of *vocab.Checker
@@ -85,6 +87,7 @@ func Load(dir string, o Options) (*Model, error) {
 		m.notes = append(m.notes, "vLLM renders chats of folders with "+fileTekken+" by mistral_common, not by their template: some may differ")
 	}
 	m.surround(conf)
+	m.findPads(conf)
 	m.habits = sync.OnceValue(m.probeHabits)
 	return m, m.loadTemplates(conf)
 }

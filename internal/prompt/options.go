@@ -1,6 +1,10 @@
 package prompt
 
-import "time"
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/media"
+)
 
 // ContentFormat is how a message's content reaches the chat template.
 type ContentFormat uint8
@@ -46,6 +50,9 @@ type Options struct {
 	// EngineOnly says that only an engine can render this model's prompts.
 	EngineOnly bool
 
+	// Media names images, sounds and videos as engines do; nil ends prompts at the first.
+	Media *media.Names
+
 	// Now is the clock for templates that print the date. Nil = time.Now.
 	Now func() time.Time
 }
@@ -81,6 +88,9 @@ type Info struct {
 	Ends []int
 	// Tokens is the number of tokens where the body gave ids, else 0.
 	Tokens int
+	// Media says that the prompt has images, sounds or videos, in whose places the output
+	// has what block.AppendMedium makes of their names.
+	Media bool
 	// Truncated says that the prompt goes on with something that is not text
 	// (an image, audio) and that the output ends there.
 	Truncated bool

@@ -81,12 +81,16 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 	if t == nil {
 		return nil, Info{}, failure(ReasonNoTemplate, "no chat template")
 	}
-	conv := converter{dec: &s.dec, parts: t.parts, mark: true}
+	conv := converter{dec: &s.dec, parts: t.parts, altered: ch.altered}
 	messages, err := m.conversation(t, &conv, ch)
 	if err != nil {
 		return nil, Info{}, err
 	}
 	start := len(dst)
+	if conv.media && !m.names(t) {
+		out, err := m.renderCut(s, dst, t, ch)
+		return out, Info{Truncated: true}, err
+	}
 	out := dst
 	if ch.addSpecial {
 		out = append(out, m.bos...)
@@ -95,23 +99,33 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 	if out, err = t.Render(s.ctx, out, m.vars(s, t, ch, messages), s.limits); err != nil {
 		return nil, Info{}, templateError(err)
 	}
-	info := Info{Truncated: conv.media}
-	switch {
-	case conv.media:
-		if out, err = m.cutMedia(s, out, head, t, ch); err != nil {
-			return nil, Info{}, err
-		}
-	case ch.continueFinal:
+	if ch.continueFinal {
 		end, ok := continued(out[head:], messages)
+		if !ok && conv.media {
+			out, err := m.renderCut(s, dst, t, ch)
+			return out, Info{Truncated: true}, err
+		}
 		if !ok {
 			return nil, Info{}, failure(ReasonTemplate, "the final message is not in the rendered chat")
 		}
 		out = out[:head+end]
 	}
-	if ch.addSpecial && !info.Truncated {
+	if ch.addSpecial {
 		out = append(out, m.eos...)
 	}
-	return m.settle(s, out, start), info, nil
+	out = m.settle(s, out, start)
+	if !conv.media {
+		return out, Info{}, nil
+	}
+	out, truncated, ok, err := m.illustrate(s, out, start, conv.items)
+	switch {
+	case err != nil:
+		return nil, Info{}, templateError(err)
+	case !ok:
+		out, err = m.renderCut(s, dst, t, ch)
+		truncated = true
+	}
+	return out, Info{Truncated: truncated, Media: !truncated}, err
 }
 
 // templateError wraps a template's failure. What a template raises itself may

@@ -7,12 +7,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/internal/prompt/media"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
 // chatKeys are the keys of a chat body that shape the prompt.
 var chatKeys = keySet("messages", "tools", "tool_choice", "functions", "add_generation_prompt", "continue_final_message", "add_special_tokens",
-	"documents", "chat_template", "chat_template_kwargs", "reasoning_effort", "truncate_prompt_tokens", "echo")
+	"documents", "mm_processor_kwargs", "media_io_kwargs", "chat_template", "chat_template_kwargs", "reasoning_effort", "truncate_prompt_tokens", "echo")
 
 // completionsKeys are the keys of a completions, embeddings or generate body
 // that shape the prompt.
@@ -30,7 +31,7 @@ func keySet(keys ...string) func(string) bool {
 // newChat reads what all bodies that map to chats have in common.
 func newChat(body *value.Dict) *chat {
 	kwargs, _ := body.Get("chat_template_kwargs")
-	return &chat{tools: value.None(), kwargs: kwargs.Dict(), addGeneration: true}
+	return &chat{tools: value.None(), kwargs: kwargs.Dict(), addGeneration: true, altered: media.Altered(body)}
 }
 
 // parseChat reads a chat body.

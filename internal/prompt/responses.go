@@ -4,7 +4,7 @@ import "github.com/grapevine-epp/grapevine/internal/prompt/value"
 
 // responsesKeys are the keys of a Responses body that shape the prompt.
 var responsesKeys = keySet("input", "instructions", "tools", "tool_choice", "previous_response_id", "previous_input_messages",
-	"reasoning", "chat_template_kwargs", "truncation", "prompt", "conversation")
+	"reasoning", "chat_template_kwargs", "truncation", "prompt", "conversation", "mm_processor_kwargs", "media_io_kwargs")
 
 // responsesChat maps a Responses body to a chat.
 func responsesChat(body *value.Dict) (*chat, error) {

@@ -31,6 +31,7 @@ type Status struct {
 	Error    string        // of the last attempt to load, "" when it worked
 	LoadedAt time.Time     // when the version in use was read
 	Took     time.Duration // what reading it took
+	Media    string        // how images, sounds and videos are matched; "" where prompts know none
 	Notes    []string
 	Rendered uint64             // prompts rendered exactly
 	Missed   [NumReasons]uint64 // prompts not rendered, by reason
@@ -77,6 +78,7 @@ func (e *entry) status(engine bool) Status {
 		if (model.EngineOnly() || model.chat == nil) && engine {
 			s.Renderer = "engine"
 		}
+		s.Media = model.mediaStatus()
 	}
 	return s
 }

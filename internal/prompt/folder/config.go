@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +43,9 @@ type Config struct {
 	ModelType string
 
 	Architectures []string
+	// Pads are the tokens that stand for an image, a video or an audio before engines
+	// replace them by those that it takes, by kind.
+	Pads map[string]uint32
 }
 
 // specialNames are the special tokens that templates see as variables.
@@ -78,8 +82,23 @@ func Read(dir string) (*Config, error) {
 		for _, v := range list.Items() {
 			c.Architectures = append(c.Architectures, v.Text())
 		}
+		c.readPads(model)
 	}
 	return c, nil
+}
+
+// readPads reads the placeholders of media from config.json.
+func (c *Config) readPads(model *value.Dict) {
+	c.Pads = map[string]uint32{}
+	for _, kind := range []string{"image", "video", "audio"} {
+		for _, key := range []string{kind + "_token_id", kind + "_token_index"} {
+			if v, ok := model.Get(key); ok {
+				if id, ok := v.Int(); ok && id >= 0 && id <= math.MaxUint32 {
+					c.Pads[kind] = uint32(id)
+				}
+			}
+		}
+	}
 }
 
 // parse reads tokenizer_config.json.

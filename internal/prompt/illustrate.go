@@ -1,0 +1,71 @@
+package prompt
+
+import (
+	"github.com/grapevine-epp/grapevine/internal/prompt/folder"
+	"github.com/grapevine-epp/grapevine/internal/prompt/media"
+)
+
+// findPads finds out what the model's template prints for media: one token of each kind,
+// which engines replace by as many as a medium takes.
+func (m *Model) findPads(conf *folder.Config) {
+	for _, kind := range media.Kinds {
+		var text []byte
+		if id, ok := conf.Pads[kind]; ok && m.vocab.IsAdded(id) {
+			text, _ = m.vocab.AppendToken(nil, id)
+		}
+		for _, usual := range media.UsualPads[kind] {
+			if len(text) > 0 {
+				break
+			}
+			if ids := m.vocab.EncodePrepared(nil, []byte(usual)); len(ids) == 1 && m.vocab.IsAdded(ids[0]) {
+				text = []byte(usual)
+			}
+		}
+		if len(text) > 0 {
+			m.pads = append(m.pads, media.Pad{Kind: kind, Text: text})
+		}
+	}
+}
+
+// names tells whether media in prompts of a template are given the names that engines
+// give them.
+func (m *Model) names(t *template) bool { return m.opts.Media != nil && t.parts && len(m.pads) > 0 }
+
+// mediaStatus says, for people, how media of the model's chats are matched.
+func (m *Model) mediaStatus() string {
+	switch {
+	case len(m.pads) == 0 || m.chat == nil:
+		return ""
+	case !m.names(m.chat):
+		return "prompts are matched up to the first: its place in a chat is set by the engine"
+	}
+	return m.opts.Media.Status() + "; prompts are matched up to the first with a URL alone, audio or video"
+}
+
+// illustrate puts what stands for media in the place of the placeholders of a rendered
+// prompt. ok is false where placeholders and media are not one to one.
+func (m *Model) illustrate(s *scratch, out []byte, start int, items []media.Item) (_ []byte, truncated, ok bool, err error) {
+	s.text = append(s.text[:0], out[start:]...)
+	return m.opts.Media.Place(s.ctx, out[:start], s.text, m.pads, items)
+}
+
+// renderCut renders a chat up to its first medium.
+func (m *Model) renderCut(s *scratch, dst []byte, t *template, ch *chat) ([]byte, error) {
+	conv := converter{dec: &s.dec, parts: t.parts, mark: true}
+	messages, err := m.conversation(t, &conv, ch)
+	if err != nil {
+		return nil, err
+	}
+	out := dst
+	if ch.addSpecial {
+		out = append(out, m.bos...)
+	}
+	head := len(out)
+	if out, err = t.Render(s.ctx, out, m.vars(s, t, ch, messages), s.limits); err != nil {
+		return nil, templateError(err)
+	}
+	if out, err = m.cutMedia(s, out, head, t, ch); err != nil {
+		return nil, err
+	}
+	return m.settle(s, out, len(dst)), nil
+}
