@@ -65,7 +65,7 @@ func (t *Translator) illustrated(dst []byte, extra []decode.ExtraKey, ids []uint
 	if len(extra) == 0 || t.opt.Vocabulary == nil {
 		return dst, false
 	}
-	out, at, ok, found := dst, 0, true, false
+	out, at, found := dst, 0, false
 	for i, k := range extra {
 		if k.Kind != decode.ExtraPair {
 			continue
@@ -79,6 +79,7 @@ func (t *Translator) illustrated(dst []byte, extra []decode.ExtraKey, ids []uint
 			return dst, false
 		}
 		found = true
+		var ok bool
 		if out, ok = t.opt.Vocabulary.AppendTokens(out, ids[at:from]); !ok {
 			return dst, false
 		}
@@ -91,7 +92,8 @@ func (t *Translator) illustrated(dst []byte, extra []decode.ExtraKey, ids []uint
 	if !found {
 		return dst, false
 	}
-	if out, ok = t.opt.Vocabulary.AppendTokens(out, ids[at:]); !ok {
+	out, ok := t.opt.Vocabulary.AppendTokens(out, ids[at:])
+	if !ok {
 		return dst, false
 	}
 	return out, true

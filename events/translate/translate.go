@@ -334,7 +334,7 @@ func (t *Translator) store(e *decode.Event, tier block.Tier, from block.Key, roo
 		own := extraOf(extra, i)
 		extra = extra[len(own):]
 		var known bool
-		illustrated := false
+		var illustrated bool
 		if t.text, illustrated = t.illustrated(t.text, own, ids, begin(e, i, root)); illustrated {
 			known = true
 			key = t.opt.Hasher.Child(key, t.text[start:])
