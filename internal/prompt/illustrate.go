@@ -39,7 +39,7 @@ func (m *Model) mediaStatus() string {
 	case !m.names(m.chat):
 		return "prompts are matched up to the first: its place in a chat is set by the engine"
 	}
-	return m.opts.Media.Status() + "; prompts are matched up to the first with a URL alone, audio or video"
+	return m.opts.Media.Status() + "; sounds and videos by uuid; prompts are matched up to the first that has no such name"
 }
 
 // illustrate puts what stands for media in the place of the placeholders of a rendered
