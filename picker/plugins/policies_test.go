@@ -221,6 +221,27 @@ func TestPredictedLimit(t *testing.T) {
 	f(1000, 1) // 1 + .1 s
 }
 
+// TestPredictedLimitUnlike holds that what a fleet without caches would have done bounds
+// waits among equal engines only: where others differ in speed, a request stays for as
+// long as leaving would cost more, those included whom it would delay.
+func TestPredictedLimitUnlike(t *testing.T) {
+	queue := func(tokens int64) endpoint.Load {
+		return endpoint.Load{Requests: 5, Waiting: 5, Prefill: tokens, LastFirst: t0.UnixNano()}
+	}
+	for _, c := range []struct {
+		third float64 // of the time that the others take
+		want  int
+	}{{1, 1}, {1.05, 1}, {2, 0}, {.5, 0}} {
+		third := simple
+		third.PerToken *= c.third
+		fl := newFleet(one{cost: &simple, load: queue(4000), held: 900}, one{cost: &simple, load: queue(2000)}, one{cost: &third, load: queue(int64(9000 / c.third))})
+		got := fl.scores(t, ask(1000), "predicted-ttft-scorer", `{"copyThreshold":0}`)
+		if (got[0] > got[1]) != (c.want == 0) {
+			t.Errorf("a third engine that takes %v times as long: %v", c.third, got)
+		}
+	}
+}
+
 // TestMaxShare holds that the option bounds an endpoint's share of what is in
 // flight.
 func TestMaxShare(t *testing.T) {

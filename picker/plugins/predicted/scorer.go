@@ -180,6 +180,9 @@ const mostBusy = .9
 // every engine makes requests wait for memory, that fleet would wait for it at
 // least as long as the engine with the most room does: it holds the same prompts,
 // shares none of them, and takes no less time for each.
+//
+// Where engines differ in speed no bound gives that, and how late that fleet would be
+// does not count: no request waits longer than if it left its cache at that moment.
 func (s *scorer) limit(d *decision) {
 	whole := endpoint.Work{Input: max(d.Request.InputTokens, 1), New: max(d.Request.InputTokens, 1)}
 	least, soft, quickest := far, far, far
@@ -192,9 +195,10 @@ func (s *scorer) limit(d *decision) {
 		lowest, rate, all = min(lowest, x), rate+v.Load.Rate, all+max(v.Load.Requests, 0)
 		memory = min(memory, v.WaitOfMemory(float64(d.Work(k).New), d.answer))
 	}
-	alone, speeds := s.speeds(d, whole)
+	alone, speeds, unlike := s.speeds(d, whole)
 	cold, seen := s.cold.add(d.Now, len(d.scores), speeds, alone, rate)
-	d.seen, d.limit = seen, max(least, min(soft, cold+memory+quickest))
+	capped := min(soft, cold+memory+quickest)
+	d.seen, d.limit = seen, max(least, capped+unlike*(soft-capped))
 	d.most = s.most(all, len(d.scores))
 	for k := range d.scores {
 		if beyond := s.beyond(d, k); beyond > 0 {
@@ -203,18 +207,34 @@ func (s *scorer) limit(d *decision) {
 	}
 }
 
-// speeds returns the seconds of w at the candidate that is quickest at it, and the
-// sum of all candidates' speeds against that one.
-func (s *scorer) speeds(d *decision, w endpoint.Work) (quickest, sum float64) {
+// speeds returns the seconds of w at the candidate that is quickest at it, the sum
+// of all candidates' speeds against that one, and how much they count as different: 0
+// while the slowest takes no more than a quarter longer beyond what may be chance, 1
+// from half as long again on. There is no step between, so that noise does not turn the
+// rule.
+func (s *scorer) speeds(d *decision, w endpoint.Work) (quickest, sum, unlike float64) {
 	quickest = far
+	slowest, doubt := 0.0, 0.0
 	for k := range d.scores {
-		quickest = min(quickest, d.At(k).Cost.Prefill(w))
+		c := d.At(k).Cost
+		own := c.Prefill(w)
+		quickest, slowest, doubt = min(quickest, own), max(slowest, own), max(doubt, c.Doubt)
 	}
+	unlike = min(max((slowest/quickest-1-doubtfully*doubt-hardlyUnlike)/(surelyUnlike-hardlyUnlike), 0), 1)
 	for k := range d.scores {
 		sum += quickest / d.At(k).Cost.Prefill(w)
 	}
-	return quickest, sum
+	return quickest, sum, unlike
 }
+
+// By how many standard errors two engines must differ to count as different at all,
+// and by which shares of the quickest one's time beyond that to begin to, and to do so
+// entirely. Replicas do not tell each other their errors.
+const (
+	doubtfully   = 2
+	hardlyUnlike = .25
+	surelyUnlike = .5
+)
 
 // beyond returns by how much candidate k is beyond what may be chosen, 0 or less
 // when it may be. What is within a step of the limit is not beyond it.
