@@ -28,11 +28,15 @@ type Prediction struct {
 	Wait   float64 // until the queue ahead is done
 	Own    float64 // own prefill
 	Base   float64 // fixed part
+	Fetch  float64 // until blocks that others hold are there, instead of their prefill
 	Others float64 // what the request costs the others, weighted
+
+	Fetched int32 // tokens of those blocks
+	From    int32 // who sends them, by its position among all candidates; -1: a store
 }
 
 // TTFT returns the expected time to first token.
-func (p Prediction) TTFT() float64 { return p.Wait + p.Own + p.Base }
+func (p Prediction) TTFT() float64 { return p.Wait + p.Own + p.Base + p.Fetch }
 
 // Cycle is the scratch of one decision: candidates and what is known of them,
 // by index. Plugins see, through Len, At and Run, the candidates that are left
@@ -61,6 +65,7 @@ type Cycle struct {
 
 	answers *fit.Answers
 	moves   *endpoint.Transfers
+	fetched *endpoint.Transfers
 
 	live     []int32 // what Len and At show
 	rankings []*Ranking
@@ -117,7 +122,7 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), sessions.KeyIn(r.Tenant, r.Session)
 	c.Health = o.Pool.Health()
 	c.matcher, c.sessions, c.random, c.answers = o.Matcher, o.Sessions, o.Seed, o.Pool.Answers()
-	c.moves = o.Pool.Transfers()
+	c.moves, c.fetched = o.Pool.Transfers(), o.Pool.Fetches()
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
 	}
@@ -249,6 +254,9 @@ func (c *Cycle) Answer() float64 { return c.answers.Expect(c.Request.Target, c.R
 
 // Transfers returns what is learned of moving KV blocks between endpoints.
 func (c *Cycle) Transfers() *endpoint.Transfers { return c.moves }
+
+// Fetches returns what is learned of fetching KV blocks that another endpoint holds.
+func (c *Cycle) Fetches() *endpoint.Transfers { return c.fetched }
 
 // PrefixKey names the leading part of the prompt that is so many chunks long,
 // and reports whether there is one. Equal keys mean equal beginnings.

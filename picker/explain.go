@@ -210,7 +210,7 @@ func (row *recordRow) explain() explained.Candidate {
 
 func explainTime(p Prediction) explained.Time {
 	return explained.Time{
-		TTFT: millis(p.TTFT()), Wait: millis(p.Wait), Own: millis(p.Own), Base: millis(p.Base), Others: millis(p.Others),
+		TTFT: millis(p.TTFT()), Wait: millis(p.Wait), Own: millis(p.Own), Base: millis(p.Base), Fetch: millis(p.Fetch), Others: millis(p.Others),
 	}
 }
 

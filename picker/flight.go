@@ -36,6 +36,7 @@ type flight struct {
 	learns  lessons
 	report  handover.Report
 	vitals  vitals
+	fetched int32            // tokens of blocks that come from elsewhere
 	ended   func(status int) // tells the other cluster's picker; nil: it was not asked
 }
 
@@ -72,6 +73,7 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 	if plan.New >= 0 {
 		work.New, f.learns.prefill = plan.New, false
 	}
+	f.fetched = plan.Fetched
 	view := &c.views[best]
 	f.held, f.queued = c.held[best], endpoint.Queued{Ahead: view.Load, Own: work, At: c.Now}
 	f.predicted = c.expected()
@@ -143,7 +145,7 @@ func (f *flight) enlist(c *Cycle) {
 	for k, p := range parts {
 		h, v := &f.helpers[k], &c.views[p.Index]
 		h.Part, h.queued, h.Helps = p, endpoint.Queued{Ahead: v.Load, Own: p.Work, At: c.Now}, true
-		h.held, h.Sends = c.heldAt(p.Index), p.Moves
+		h.held, h.Ticket.Sends, h.OnlySends = c.heldAt(p.Index), p.Moves, p.SendsOnly
 		f.s.opts.Pool.Book().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
 		// An endpoint that serves whole requests too learns from those: here a
 		// transfer is in the time.
@@ -181,7 +183,7 @@ func (f *flight) tellFinished(o Outcome) {
 			m.Finished(f.request, h.Endpoint(), h.held, bare)
 		}
 	}
-	if f.split() {
+	if f.split() || f.fetched > 0 {
 		o.Usage.CachedSeen, o.Usage.Transferred = false, true // the engine counts what was transferred
 	}
 	m.Finished(f.request, f.ep, f.held, o)
@@ -294,6 +296,7 @@ func (f *flight) firstToken(at time.Time) {
 	if f.split() {
 		f.learnSplit(at)
 	}
+	f.learnFetch(at)
 	if !f.request.Stream || !f.learns.prefill && f.learns.helper == nil {
 		return
 	}

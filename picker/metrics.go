@@ -161,7 +161,7 @@ func (m *metrics) finished(f *flight, o Outcome) {
 	}
 	m.ended[complete].Inc()
 	m.tally.Ended(f.end(&o))
-	if o.Usage.CachedSeen && !f.split() { // what came by transfer is no news of the cache
+	if o.Usage.CachedSeen && !f.split() && f.fetched == 0 { // what came by transfer is no news of the cache
 		m.predictedT.Add(float64(f.held.Run.Total()))
 		m.cachedT.Add(float64(max(o.Usage.CachedTokens, 0)))
 	}

@@ -222,6 +222,7 @@ func (p *Profile) observed(c *Cycle, ep *endpoint.Endpoint) {
 type Plan struct {
 	Order   []int32     // positions among all candidates, best first; Order[0] serves
 	New     int         // tokens that Order[0] computes itself; -1: what it does not hold
+	Fetched int32       // tokens of which Order[0] fetches the blocks
 	Port    uint16      // where Order[0] is reached, when not at its own port
 	Headers []HeaderSet // further request headers
 	Also    []Part      // work of the request at other endpoints
@@ -230,7 +231,7 @@ type Plan struct {
 
 func (p *Plan) reset() {
 	clear(p.Headers)
-	p.Order, p.New, p.Port, p.Headers = p.Order[:0], -1, 0, p.Headers[:0]
+	p.Order, p.New, p.Fetched, p.Port, p.Headers = p.Order[:0], -1, 0, 0, p.Headers[:0]
 	p.Also, p.Stages = p.Also[:0], p.Stages[:0]
 }
 

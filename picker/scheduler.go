@@ -356,5 +356,6 @@ func (s *Scheduler) decideHere(c *Cycle, rules *Rules) error {
 	if len(c.plan.Order) == 0 {
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint passed the filters")
 	}
+	c.fetch()
 	return nil
 }

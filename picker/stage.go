@@ -13,15 +13,13 @@ type StageKind uint8
 const (
 	StagePrefill StageKind = iota
 	StageEncode
-	numStages = iota
+	StageFetch // what the endpoint that serves lacks is fetched from where it is held
+	numStages  = iota
 )
 
 // String returns the stage's name.
 func (k StageKind) String() string {
-	if k == StageEncode {
-		return "encode"
-	}
-	return "prefill"
+	return [...]string{"prefill", "encode", "fetch"}[k]
 }
 
 // StageOutcome is what was decided about a stage.
@@ -73,6 +71,8 @@ type Part struct {
 	Leads bool
 	// Moves is how many tokens' blocks go from there to the endpoint that serves.
 	Moves int
+	// SendsOnly says that this is all it does: it holds them already.
+	SendsOnly bool
 }
 
 // leader returns the part for which the first token waits, nil when that is the

@@ -77,6 +77,7 @@ func heldText(c *explained.Candidate) string {
 func predictionColumns(e *Decision) []column {
 	endpoint := column{head: "ENDPOINT", left: true}
 	first, wait, own, base, others := column{head: "FIRST TOKEN"}, column{head: "WAIT"}, column{head: "OWN PREFILL"}, column{head: "FIXED"}, column{head: "COST TO OTHERS"}
+	fetch, fetches := column{head: "FETCHING"}, false
 	for i := range e.Candidates {
 		p := e.Candidates[i].Predicted
 		if p == nil {
@@ -85,12 +86,17 @@ func predictionColumns(e *Decision) []column {
 		endpoint.add("%s", e.Candidates[i].Endpoint)
 		first.add("%.1f", p.TTFT)
 		wait.add("%.1f", p.Wait)
+		fetch.add("%.1f", p.Fetch)
+		fetches = fetches || p.Fetch > 0
 		own.add("%.1f", p.Own)
 		base.add("%.1f", p.Base)
 		others.add("%.1f", p.Others)
 	}
 	if len(endpoint.cells) == 0 {
 		return nil
+	}
+	if fetches {
+		return []column{endpoint, first, wait, fetch, own, base, others}
 	}
 	return []column{endpoint, first, wait, own, base, others}
 }

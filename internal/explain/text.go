@@ -76,8 +76,12 @@ func writeDecision(w io.Writer, e *Decision) {
 		wrapped(w, "runner-up", fmt.Sprintf("%s · margin %.4g", e.named(e.RunnerUp), e.Margin))
 	}
 	if p := e.Predicted; e.Refused == "" && p.TTFT > 0 {
-		wrapped(w, "predicted", fmt.Sprintf("first token after %.1f ms = wait %.1f + own prefill %.1f + fixed %.1f · costs others %.1f ms",
-			p.TTFT, p.Wait, p.Own, p.Base, p.Others))
+		fetch := ""
+		if p.Fetch > 0 {
+			fetch = fmt.Sprintf(" + fetching %.1f", p.Fetch)
+		}
+		wrapped(w, "predicted", fmt.Sprintf("first token after %.1f ms = wait %.1f%s + own prefill %.1f + fixed %.1f · costs others %.1f ms",
+			p.TTFT, p.Wait, fetch, p.Own, p.Base, p.Others))
 	}
 	for _, s := range e.Stages {
 		wrapped(w, s.Stage, stageText(e, s))
@@ -110,6 +114,13 @@ func healthText(h *explained.Health) string {
 
 // stageText says what was decided about a stage, and why.
 func stageText(e *Decision, s explained.Stage) string {
+	if s.Stage == "fetch" {
+		from := "a store"
+		if s.Endpoint != "" {
+			from = e.named(s.Endpoint)
+		}
+		return fmt.Sprintf("from %s · %d prompt tokens are not held at the choice", from, s.Missing)
+	}
 	switch s.Endpoint {
 	case "":
 		return fmt.Sprintf("at the choice itself: %s · %d prompt tokens are not held there", s.Outcome, s.Missing)

@@ -66,7 +66,7 @@ var elsewhere = map[string]string{
 	"multicluster-file-discovery":               federated,
 	"multicluster-metrics-data-source":          federated,
 	"multicluster-metrics-extractor":            federated,
-	"p2p-source-producer":                       "leave it out: the header by which an engine pulls blocks from another is not set here",
+	"p2p-source-producer":                       "use kvSource: peers of predicted-ttft-scorer: it names the engine to pull from where that pays",
 	"disaggregatedset-rollout-screener":         "use label-selector-filter and objectives: revisions are not gated",
 	"lmetric-scorer":                            "use lmetric-policy, which is that rule",
 	"models-source":                             "leave it out: the lists of models are always read",

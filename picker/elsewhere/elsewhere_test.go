@@ -62,7 +62,7 @@ func newWorld(t testing.TB, change func(*Options), others ...*federation.Remote)
 // open makes a new scheduler, with a gate or without.
 func (w *world) open(g picker.Gate) {
 	w.t.Helper()
-	scorer, far := predicted.New(predicted.Defaults), w.fleet.Elsewhere()
+	scorer, far := predicted.New(predicted.Defaults, nil), w.fleet.Elsewhere()
 	if w.asks != nil {
 		far.Ask = func(_ context.Context, r *request.Request, ep *endpoint.Endpoint, headers []picker.HeaderSet, now time.Time) (*endpoint.Endpoint, func(int)) {
 			return w.fleet.Ask(r, ep, headers, now, w.asks)

@@ -37,7 +37,8 @@ type Pool struct {
 	serving fleetCost // endpoints that answer requests
 	helping fleetCost // those that only prefill
 	answers fit.Answers
-	moves   Transfers
+	moves   Transfers // to endpoints that another one computed a prompt for
+	fetches Transfers // by endpoints that lacked what another one held
 	health  atomic.Pointer[health.Snapshot]
 
 	mu        sync.Mutex
@@ -89,8 +90,12 @@ func (p *Pool) Snapshot() *Snapshot { return p.current.Load() }
 // Answers returns what is learned of the lengths of answers.
 func (p *Pool) Answers() *fit.Answers { return &p.answers }
 
-// Transfers returns what is learned of moving KV blocks between endpoints.
+// Transfers returns what is learned of handing prompts' KV blocks from the endpoint
+// that computed them to the one that answers.
 func (p *Pool) Transfers() *Transfers { return &p.moves }
+
+// Fetches returns what is learned of fetching KV blocks that another endpoint holds.
+func (p *Pool) Fetches() *Transfers { return &p.fetches }
 
 // Book returns the in-flight book of the pool's endpoints.
 func (p *Pool) Book() *Book { return &p.book }

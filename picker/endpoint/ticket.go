@@ -30,9 +30,10 @@ type Ticket struct {
 	// Fed says that another endpoint computes the prompt: the request has its place
 	// here, and waits for nothing of this endpoint. It is set before Open.
 	Fed bool
-	// Sends is how many tokens' blocks go from the endpoint to the one that answers. It is
-	// set before Open.
-	Sends int
+	// Sends is how many tokens' blocks go from the endpoint to the one that answers, and
+	// OnlySends that it has no other work on the request. They are set before Open.
+	Sends     int
+	OnlySends bool
 
 	mu    sync.Mutex
 	state ticketState
@@ -53,6 +54,11 @@ func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 	w.Input, w.New = max(w.Input, 0), min(max(w.New, 0), max(w.Input, 0))
 	t.book, t.ep, t.work, t.state = b, ep, w, ticketWaiting
 	c := &ep.book.local
+	c.moving.Add(int64(t.Sends))
+	if t.OnlySends {
+		b.changed(ep)
+		return
+	}
 	if !t.Fed {
 		if c.waiting.Add(1) == 1 && ep.book.remote.waiting.Load() <= 0 {
 			c.lastFirst.Store(now.UnixNano()) // nobody's request waited there: the queue begins here
@@ -61,7 +67,6 @@ func (b *Book) Open(t *Ticket, ep *Endpoint, w Work, now time.Time) {
 		c.pairs.Add(int64(w.Pairs()))
 	}
 	c.requests.Add(1)
-	c.moving.Add(int64(t.Sends))
 	c.tokens.Add(int64(w.Input))
 	ep.book.dispatched(now, ep.Cost().Idle*PriorCost.Prefill(w))
 	b.changed(ep)
@@ -79,7 +84,9 @@ func (t *Ticket) FirstToken(now time.Time) bool {
 		return false
 	}
 	c := &t.ep.book.local
-	c.lastFirst.Store(now.UnixNano())
+	if !t.OnlySends {
+		c.lastFirst.Store(now.UnixNano())
+	}
 	if t.Helps {
 		t.end(c)
 	} else {
@@ -131,6 +138,11 @@ func (t *Ticket) Release() bool {
 
 // end takes everything out of the book.
 func (t *Ticket) end(c *loadCell) {
+	c.moving.Add(-int64(t.Sends))
+	if t.OnlySends {
+		t.state = ticketReleased
+		return
+	}
 	if t.state == ticketWaiting {
 		t.leaveQueue(c)
 	} else {
@@ -139,5 +151,4 @@ func (t *Ticket) end(c *loadCell) {
 	t.state = ticketReleased
 	c.tokens.Add(-int64(t.work.Input) - t.out)
 	c.requests.Add(-1)
-	c.moving.Add(-int64(t.Sends))
 }

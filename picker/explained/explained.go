@@ -41,6 +41,7 @@ type Time struct {
 	Wait   float64 `json:"wait_ms"`
 	Own    float64 `json:"own_ms"`
 	Base   float64 `json:"base_ms"`
+	Fetch  float64 `json:"fetch_ms,omitempty"` // until blocks that others hold are there
 	Others float64 `json:"others_ms"`
 }
 

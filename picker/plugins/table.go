@@ -7,7 +7,6 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
-	"github.com/grapevine-epp/grapevine/picker/plugins/predicted"
 )
 
 // Builtin is the table of this package. Package pd has more rows.
@@ -50,7 +49,7 @@ func scorerTypes() plugin.Table {
 	return plugin.Table{
 		{Name: "predicted-ttft-scorer", Kind: plugin.KindScorer,
 			Summary: "Predicted time to first token and what the request costs others, in seconds. The default.",
-			New:     plugin.WithParams(predicted.Defaults, newPredicted)},
+			New:     plugin.WithParams(predictedDefaults, newPredicted)},
 		{Name: "prefix-cache-scorer", Aliases: []string{"prefix-cache"}, Kind: plugin.KindScorer,
 			Summary: "The part of the prompt that the endpoint holds.", New: plugin.WithParams(prefixParams{}, newPrefixScorer)},
 		{Name: "precise-prefix-cache-scorer", Kind: plugin.KindScorer,

@@ -49,3 +49,26 @@ func TestRemote(t *testing.T) {
 		t.Errorf("%d tokens computed, %d blocks announced, %+v", r.Prefill, stored, r.First)
 	}
 }
+
+// TestFetched: leading blocks that come from elsewhere are not computed, those behind
+// them are, and a request that is preempted computes all of them.
+func TestFetched(t *testing.T) {
+	e, err := New(Config{Blocks: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []Hash{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	if err := e.Submit(Request{ID: 1, Prompt: 150, Output: 1, Blocks: names, Fetched: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if r := e.Step(); r.Prefill != 70 || len(r.First) != 1 || r.First[0].Cached != 80 {
+		t.Errorf("%d tokens computed, %+v", r.Prefill, r.First)
+	}
+	// What is held is not asked for, whatever comes.
+	if err := e.Submit(Request{ID: 2, Prompt: 150, Output: 1, Blocks: names, Fetched: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if r := e.Step(); r.Prefill != 6 || r.First[0].Cached != 144 {
+		t.Errorf("%d tokens computed of a prompt that is held, %+v", r.Prefill, r.First)
+	}
+}

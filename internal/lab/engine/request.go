@@ -24,8 +24,9 @@ type Request struct {
 	Adapter uint32 // adapter number, 0 for the base model
 	// Hold keeps the blocks when the request has ended, until Release. Remote says that
 	// the prompt's blocks come from elsewhere when it is admitted: only what is behind
-	// the last full one is computed.
+	// the last full one is computed. Fetched says so of that many leading ones alone.
 	Hold, Remote bool
+	Fetched      int
 
 	Report bool // announce the hit prefix when first scheduled ("full" report mode)
 	Tag    *Tag // handed through to stored events

@@ -60,7 +60,7 @@ func (e *Engine) scheduleWaiting(budget *int) {
 		e.waiting.remove(i)
 		e.admit(s, held)
 		e.plan(s, n)
-		if !s.Remote {
+		if !s.Remote && s.Fetched <= len(hits) {
 			e.load.addLoad(&e.cfg.Host.Load, loaded*e.cfg.BlockSize)
 		}
 		*budget -= n
@@ -124,6 +124,9 @@ func (e *Engine) lookup(s *seq) (hits []int32, loaded int) {
 	}
 	if s.Remote {
 		return e.hits, most - len(e.hits)
+	}
+	if s.Fetched > len(e.hits) {
+		return e.hits, min(s.Fetched, most) - len(e.hits)
 	}
 	if e.host == nil {
 		return e.hits, 0
@@ -258,7 +261,7 @@ func (e *Engine) plan(s *seq, n int) {
 func (e *Engine) preempt(s *seq) {
 	e.giveBack(s)
 	s.preempted++
-	s.Remote = false // what came from elsewhere is computed anew
+	s.Remote, s.Fetched = false, 0 // what came from elsewhere is computed anew
 	e.stats.Preemptions++
 	e.waiting.pushFront(s)
 }

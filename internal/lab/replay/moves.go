@@ -78,6 +78,38 @@ func (s *simulation) prefiller(j *journey) int {
 	return -1
 }
 
+// sender returns the station that has blocks for the journey which its own lacks, and
+// how many leading ones it has; none when there is nothing to fetch.
+func (s *simulation) sender(j *journey) (from, blocks int) {
+	for _, h := range j.decision.SetHeaders {
+		if h.Name == request.HeaderKVSource && s.Network.BytesPerSecond > 0 {
+			from = j.replica.index(h.Value)
+			if blocks = s.stations[from].core.Cached(j.names[:len(j.blocks)]); blocks > s.stations[j.station].core.Cached(j.names) {
+				return from, blocks
+			}
+		}
+	}
+	return -1, 0
+}
+
+// fetch begins the transfer of blocks that another station has.
+func (s *simulation) fetch(j *journey, from, blocks int) {
+	j.remote, j.fetched = from, blocks
+	tokens := (blocks - s.stations[j.station].core.Cached(j.names)) * s.Trace.BlockSize
+	s.outcomes[j.number].Fetched = tokens
+	s.send(j, tokens)
+}
+
+// send has the link of j's remote station carry so many tokens' blocks, after those
+// that it is to carry before.
+func (s *simulation) send(j *journey, tokens int) {
+	from, n := &s.stations[j.remote], &s.Network
+	took := time.Duration(n.BytesPerToken * float64(tokens) / n.BytesPerSecond * float64(time.Second))
+	from.link = max(from.link, s.now) + took
+	s.begun++
+	heap.Push(&s.moving, move{from.link + n.Latency, s.begun, j})
+}
+
 // prefill sends the journey's prompt to another station than the one that answers.
 func (s *simulation) prefill(j *journey, at int) error {
 	j.remote, j.sent = at, s.now
@@ -94,26 +126,26 @@ func (s *simulation) prefill(j *journey, at int) error {
 func (s *simulation) prefilled(m engine.Mark) {
 	j := s.flying[m.ID]
 	delete(s.flying, m.ID)
-	from, to := &s.stations[j.remote], &s.stations[j.station]
+	to := &s.stations[j.station]
 	s.outcomes[j.number].Cached, s.outcomes[j.number].Remote = m.Cached, true
 	r := &s.Trace.Requests[j.number]
 	tokens := max(r.Input-to.core.Cached(j.names)*s.Trace.BlockSize, 0)
-	n := &s.Network
-	took := time.Duration(n.BytesPerToken * float64(tokens) / n.BytesPerSecond * float64(time.Second))
-	from.link = max(from.link, s.now) + took
 	j.report = handover.Report{Known: true, Prefill: s.now - j.sent}
 	j.sent = s.now
-	s.begun++
-	heap.Push(&s.moving, move{from.link + n.Latency, s.begun, j})
+	s.send(j, tokens)
 }
 
 // moved hands the first prompt whose blocks have come to the station that answers.
 func (s *simulation) moved() error {
 	j := heap.Pop(&s.moving).(move).j
-	s.stations[j.remote].core.Release((uint64(j.number) + 1) | remoteLeg)
+	if j.fetched == 0 {
+		s.stations[j.remote].core.Release((uint64(j.number) + 1) | remoteLeg)
+	}
 	r := &s.Trace.Requests[j.number]
 	s.flying[uint64(j.number)+1] = j
-	return s.submit(j.station, engine.Request{ID: uint64(j.number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names, Remote: true})
+	return s.submit(j.station, engine.Request{
+		ID: uint64(j.number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names, Remote: j.fetched == 0, Fetched: j.fetched,
+	})
 }
 
 // submit gives a station a request.

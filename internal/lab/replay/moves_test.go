@@ -100,3 +100,48 @@ func TestSuggestRoles(t *testing.T) {
 		t.Error(b.String())
 	}
 }
+
+// TestFetching: what other engines hold comes over their links where that is sooner; every
+// request is answered, no blocks stay in use, and over a slow network nothing is fetched.
+func TestFetching(t *testing.T) {
+	w, err := trace.Named("documents")
+	if err != nil {
+		t.Fatal(err)
+	}
+	play := func(policy string, bytesPerSecond float64) *Result {
+		t.Helper()
+		p, err := PolicyByName(policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Case{
+			Trace: w.Generate(trace.GenerateOptions{Rate: 5, Requests: 500, BlockSize: trace.DefaultBlockSize, Seed: 3}), Policy: p, Seed: 3, Endpoints: 4,
+			Engine:  engine.Config{Model: engine.Model70B},
+			Network: Network{BytesPerToken: 327680, BytesPerSecond: bytesPerSecond, Latency: 20 * time.Millisecond},
+		}.check()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := prepare(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.play(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range s.stations {
+			if st := s.stations[i].core.Stats(); st.UsedBlocks != 0 {
+				t.Errorf("%s: engine %d has %d blocks in use at the end", policy, i, st.UsedBlocks)
+			}
+		}
+		return s.result()
+	}
+	without, with, slow := play(Default, 25e9), play(Fetching+":kvBytesPerToken=327680", 25e9), play(Fetching+":kvBytesPerToken=327680", 1e8)
+	t.Logf("p90 %.2f s as it is, %.2f s with %.1f%% fetched, %.2f s with a slow network and %.1f%%", without.TTFT.P90, with.TTFT.P90, 100*with.Fetched, slow.TTFT.P90, 100*slow.Fetched)
+	if without.Fetched != 0 || with.Fetched < .01 || with.Errors > 0 || with.TTFT.P90 > without.TTFT.P90 {
+		t.Errorf("fetched %.4f of the prompt tokens, %.4f without; p90 %.3f s, %.3f s without", with.Fetched, without.Fetched, with.TTFT.P90, without.TTFT.P90)
+	}
+	if slow.Fetched > with.Fetched/10 {
+		t.Errorf("at 0.1 GB/s %.4f of the prompt tokens were fetched still", slow.Fetched)
+	}
+}

@@ -76,12 +76,17 @@ func (p part) addTo(profile *picker.Profile) error {
 // Default is the name of the policy that runs where nothing is configured.
 const Default = "default"
 
+// Fetching is the name of the default policy for engines that fetch blocks from each
+// other.
+const Fetching = "fetch"
+
 // Policies returns the built-in ones.
 func Policies() []Policy {
 	best := part{name: "max-score-picker"}
 	one := func(name, params string) part { return part{name, 1, params} }
 	return []Policy{
 		of(Default, "predicted time to first token and what it costs others", one("predicted-ttft-scorer", ""), best),
+		of(Fetching, "default, with what other engines hold fetched where that costs less than computing it", one("predicted-ttft-scorer", `{"kvSource": "peers"}`), best),
 		of("unified", "stay while that pays, else lmetric", one("unified-policy", "")),
 		of("lmetric", "(pending + new prefill) × requests", one("lmetric-policy", "")),
 		of("sticky", "a session stays where it began", one("sticky-policy", "")),
@@ -113,8 +118,11 @@ func PolicyByName(name string) (Policy, error) {
 		names = append(names, p.Name)
 	}
 	plugin, ok := map[string]string{
-		Default: "predicted-ttft-scorer", "unified": "unified-policy", "dynamo": "dynamo-cost-policy", "cache-aware": "cache-aware-policy",
+		Default: "predicted-ttft-scorer", Fetching: "predicted-ttft-scorer", "unified": "unified-policy", "dynamo": "dynamo-cost-policy", "cache-aware": "cache-aware-policy",
 	}[base]
+	if base == Fetching {
+		list = `kvSource="peers";` + list
+	}
 	if tuned && ok {
 		p := of(name, "", part{name: "max-score-picker"}, part{plugin, 1, object(list)}) // a policy's own picker replaces the first
 		_, err := p.Rules()

@@ -13,6 +13,7 @@ type Outcome struct {
 	Cached     int           // prompt tokens found in the cache
 	Preempted  int
 	Remote     bool   // another engine computed the prompt
+	Fetched    int    // prompt tokens whose blocks came from another engine's cache
 	Error      string // not answered; the rest is zero
 }
 
@@ -41,7 +42,8 @@ type Result struct {
 	Tokens     float64        `json:"tokens_per_s"`   // generated
 	Completed  float64        `json:"completed"`      // answers that ended by the time of the last arrival / arrivals
 	Preempted  int            `json:"preempted"`
-	Remote     float64        `json:"remote,omitempty"` // share of prompts that were computed elsewhere
+	Remote     float64        `json:"remote,omitempty"`  // share of prompts that were computed elsewhere
+	Fetched    float64        `json:"fetched,omitempty"` // prompt tokens that were fetched from other engines / prompt tokens
 	// Goodput is the share of requests with a first token within 3 s and 100 ms
 	// per token after it.
 	Goodput float64 `json:"goodput"`
@@ -59,7 +61,7 @@ type Result struct {
 func (s *simulation) result() *Result {
 	out := &Result{Outcomes: s.outcomes}
 	var ttft, tpot, e2e, queued []float64
-	var input, cached, generated, inTime int
+	var input, cached, fetched, generated, inTime int
 	var from, to time.Duration = never, 0
 	remote := 0
 	good := 0
@@ -86,7 +88,7 @@ func (s *simulation) result() *Result {
 		if o.First-r.At <= goodFirst && o.End-o.First <= goodToken*time.Duration(max(r.Output-1, 0)) {
 			good++
 		}
-		input, cached, generated = input+r.Input, cached+o.Cached, generated+r.Output
+		input, cached, fetched, generated = input+r.Input, cached+o.Cached, fetched+o.Fetched, generated+r.Output
 		out.Preempted += o.Preempted
 		if o.Remote {
 			remote++
@@ -95,6 +97,7 @@ func (s *simulation) result() *Result {
 	out.TTFT, out.TPOT, out.E2E, out.Queue = summarise(ttft), summarise(tpot), summarise(e2e), summarise(queued)
 	out.Tenants = s.tenants()
 	out.Remote = ratio(float64(remote), float64(out.Requests))
+	out.Fetched = ratio(float64(fetched), float64(input))
 	out.HitRatio = ratio(float64(cached), float64(input))
 	if len(ttft) > 0 {
 		span := (to - from).Seconds()

@@ -37,9 +37,10 @@ type journey struct {
 	atStep   int  // station.steps at the last telling
 	place    picker.Place
 
-	remote int           // station that computes the prompt
-	sent   time.Duration // when the leg under way began
-	report handover.Report
+	remote  int           // station that computes the prompt, or sends its blocks
+	fetched int           // leading blocks that come from there; 0: all that it computed
+	sent    time.Duration // when the leg under way began
+	report  handover.Report
 }
 
 // simulation is one run under way.
@@ -236,6 +237,8 @@ func (s *simulation) place(j *journey) error {
 	s.outcomes[number] = Outcome{Endpoint: j.station, Queued: s.now - r.At}
 	if p := s.prefiller(j); p >= 0 {
 		err = s.prefill(j, p)
+	} else if from, blocks := s.sender(j); from >= 0 {
+		s.fetch(j, from, blocks)
 	} else if err = s.submit(j.station, engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names}); err == nil {
 		s.flying[uint64(number)+1] = j
 	}
@@ -318,7 +321,7 @@ func (s *simulation) firstToken(st *station, m engine.Mark) {
 	}
 	o := &s.outcomes[j.number]
 	if o.First = s.now; !o.Remote {
-		o.Cached = m.Cached
+		o.Cached = max(m.Cached-o.Fetched, 0)
 	}
 	s.tellHandOver(j)
 	j.told, j.atStep = 1, st.steps

@@ -133,7 +133,7 @@ func (s *scorer) pay(d *decision, l int, held endpoint.Work, rent, life float64)
 	missing := d.Work(l)
 	chunk := float64(max(d.Request.InputTokens, 1)) / float64(max(d.Chunks(), 1))
 	from, to := float64(missing.Input-missing.New), float64(held.Input-held.New)
-	whole, without := s.cost(d, s.predict(d, l, missing)), s.cost(d, s.predict(d, l, held))
+	whole, without := s.cost(d, s.best(d, l)), s.cost(d, s.predict(d, l, held))
 	own := d.At(l).Cost.Prefill(missing)
 	ms, buys := uint32(d.Now.UnixMilli()), false
 	for at := 1.0; at <= to/chunk; at = max(math.Floor(at*gridRatio), at+1) {

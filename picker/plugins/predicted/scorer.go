@@ -73,11 +73,12 @@ type scorer struct {
 	Params
 	copies *copies // nil: none are bought
 	cold   *coldFleet
+	fetch  *Fetch // nil: nothing is fetched
 }
 
-// New returns the scorer.
-func New(p Params) picker.Scorer {
-	s := scorer{Params: p, cold: new(coldFleet)}
+// New returns the scorer. fetch may be nil.
+func New(p Params, fetch *Fetch) picker.Scorer {
+	s := scorer{Params: p, cold: new(coldFleet), fetch: fetch}
 	if p.CopyThreshold > 0 {
 		s.copies = new(copies)
 	}
@@ -90,18 +91,21 @@ func (s scorer) Score(c *picker.Cycle, scores []float64) {
 		return
 	}
 	d := decision{
-		Cycle: c, scores: scores, waits: c.Scratch(len(scores)),
+		Cycle: c, scores: scores,
 		answer: c.Answer(), told: told(c), target: c.Request.SLOTTFT.Seconds(), least: far,
 	}
+	room := c.Scratch(2 * len(scores))
+	d.waits, d.owns = room[:len(scores)], room[len(scores):]
+	s.findHolders(&d)
 	for k := range scores {
 		w := c.Work(k)
 		d.waits[k] = c.At(k).Wait(c.Now, float64(w.New), d.answer)
 		d.least = min(d.least, d.waits[k])
 	}
 	for k := range scores {
-		p := s.predict(&d, k, c.Work(k))
+		p := s.best(&d, k)
 		c.Predict(k, p)
-		scores[k] = -s.cost(&d, p)
+		scores[k], d.owns[k] = -s.cost(&d, p), p.Own+p.Fetch
 	}
 	s.limit(&d)
 	s.even(c, scores)
@@ -115,6 +119,7 @@ type decision struct {
 	*picker.Cycle
 	scores []float64 // negative costs
 	waits  []float64 // seconds, by candidate
+	owns   []float64 // seconds to compute or fetch what is missing, by candidate
 	least  float64   // of waits
 	answer float64   // expected tokens
 	told   float64
@@ -122,6 +127,8 @@ type decision struct {
 	limit  float64 // most seconds of wait and own work
 	seen   float64 // requests that the engines have for one of this replica's
 	most   float64 // most requests of one candidate
+
+	holders [2]holder
 }
 
 func (s *scorer) cost(d *decision, p picker.Prediction) float64 {
@@ -240,7 +247,7 @@ const (
 // when it may be. What is within a step of the limit is not beyond it.
 func (s *scorer) beyond(d *decision, k int) float64 {
 	v := d.At(k)
-	late := d.waits[k] + v.Cost.Prefill(d.Work(k)) - d.limit - v.Cost.Step
+	late := d.waits[k] + d.owns[k] - d.limit - v.Cost.Step
 	return max(late, float64(v.Load.Requests+1)-d.most)
 }
 
