@@ -18,7 +18,9 @@ import (
 // checkFlags are the flags of check.
 type checkFlags struct {
 	endpoints, config, output string
-	effective                 bool
+	effective, live           bool
+	admin                     string
+	models                    []string
 }
 
 func newCheck() *cobra.Command {
@@ -27,21 +29,36 @@ func newCheck() *cobra.Command {
 		Use:   "check",
 		Short: "List every problem of a configuration and of an endpoints file",
 		Long: `Prints all problems with file:line:column and a hint. The exit code is 1 when there are
-any. With --print-effective the configuration is printed with all defaults filled in.`,
+any. With --print-effective the configuration is printed with all defaults filled in.
+
+With --live the engines of the endpoints file, or of the replica at --admin, are looked at: who
+they are, whether they make of three fixed chats what the model's folder makes of them here (the
+first byte that differs is shown with both sides), and whether event streams and answers tell of
+two completions that are sent to each.`,
 		Example: `  grapevine check --config epp.yaml --endpoints endpoints.yaml
   grapevine check --config epp.yaml --print-effective
-  grapevine check --endpoints endpoints.yaml -o json`,
+  grapevine check --endpoints endpoints.yaml -o json
+  grapevine check --live --endpoints endpoints.yaml --model qwen3=/models/Qwen3-8B`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.Flags().StringVar(&f.endpoints, "endpoints", "", "endpoints file")
 	cmd.Flags().StringVar(&f.config, "config", "", "EndpointPickerConfig file")
 	cmd.Flags().BoolVar(&f.effective, "print-effective", false, "print the configuration with defaults filled in")
+	cmd.Flags().BoolVar(&f.live, "live", false, "look at the engines of the endpoints")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "with --live: admin address of a replica whose endpoints are looked at")
+	cmd.Flags().StringArrayVar(&f.models, "model", nil, "with --live: NAME=FOLDER of a model's tokenizer files, where they are not found (repeatable)")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: text or json")
 	return cmd
 }
 
 func (f *checkFlags) run(cmd *cobra.Command) error {
+	if f.live {
+		return f.look(cmd)
+	}
+	if f.admin != "" || len(f.models) > 0 {
+		return cli.UsageError{Err: errors.New("--admin and --model go with --live")}
+	}
 	if f.endpoints == "" && f.config == "" {
 		return cli.UsageError{Err: errors.New("nothing to check: give --config or --endpoints")}
 	}

@@ -80,7 +80,7 @@ var Rows = Table{
 	{"events/order", 2, Product, Pure | Hot},
 	{"indexer", 2, Product, Pure | Locks | Hot},
 	{"indexer/approx", 2, Product, Pure | Locks | Hot},
-	{"internal/engines", 2, Product, 0},
+
 	{"internal/migrate", 2, Product, 0},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/media", 2, Product, 0},
@@ -140,6 +140,7 @@ var Rows = Table{
 	{"picker/config", 6, Product, 0},
 
 	// The product, level 7.
+	{"internal/engines", 7, Product, 0},
 	{"internal/explain", 7, Product, 0},
 	{"internal/server", 7, Product, 0},
 	{"pd/sidecar", 7, Product, 0},

@@ -60,6 +60,17 @@ func Ask(ctx context.Context, urls []string) ([]Engine, error) {
 	return found, errors.Join(errs...)
 }
 
+// Reachable asks all engines at the same time, and returns those that answer.
+func Reachable(ctx context.Context, urls []string) (out []Engine) {
+	found := make([]Engine, len(urls))
+	var wg sync.WaitGroup
+	for i, u := range urls {
+		wg.Go(func() { found[i], _ = ask(ctx, u) })
+	}
+	wg.Wait()
+	return slices.DeleteFunc(found, func(e Engine) bool { return e.Address == "" })
+}
+
 func ask(ctx context.Context, raw string) (Engine, error) {
 	if !strings.Contains(raw, "://") {
 		raw = "http://" + raw

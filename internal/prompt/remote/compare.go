@@ -20,7 +20,7 @@ type Finding struct {
 
 	// Of what differs: the first byte, counted from 0, how long both are, and both from
 	// shortly before it on. The texts are of the fixed chat and the template.
-	At         int    `json:"at,omitempty"`
+	At         int    `json:"at"`
 	Here       string `json:"here,omitempty"`
 	There      string `json:"there,omitempty"`
 	HereBytes  int    `json:"here_bytes,omitempty"`
