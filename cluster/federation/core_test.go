@@ -125,6 +125,49 @@ func TestLeave(t *testing.T) {
 	}
 }
 
+// TestLeaveBehindOneName: where one target stands for all replicas of a cluster, as over NATS,
+// seven questions in a row that come to one which drains do not have the cluster fall silent.
+func TestLeaveBehindOneName(t *testing.T) {
+	r := newPair(t, []Export{somePool}, func(name string, o *Options) {
+		if name == "b-0" {
+			o.Peers[0].Targets = []string{"any"}
+		}
+	})
+	who, asked := "a-0", 0 // whom the next question comes to
+	var carry func(out []Send, from string)
+	carry = func(out []Send, from string) {
+		for _, m := range out {
+			if from != "b" {
+				carry(r.b.Receive("a", "any", m.Frame, r.now, nil), "b")
+				continue
+			}
+			if asked++; who == "a-0" && asked > 7 {
+				who = "a-1"
+			}
+			carry(r.a[who].Receive("b", "b-0", m.Frame, r.now, nil), who)
+		}
+	}
+	run := func(d time.Duration) {
+		for end := r.now.Add(d); r.now.Before(end); {
+			r.now = r.now.Add(50 * time.Millisecond)
+			carry(r.b.Tick(r.now, nil), "b")
+			for _, name := range []string{"a-0", "a-1"} {
+				carry(r.a[name].Tick(r.now, nil), name)
+			}
+			if c := r.cluster(); asked > 0 && c.Replica != "" && c.State != Live {
+				t.Fatalf("after %d questions: %s %s", asked, c.State, c.Reason)
+			}
+		}
+	}
+	run(time.Second)
+	asked = 0
+	carry(r.a["a-0"].Leave(r.now, nil), "a-0")
+	run(2 * simLease)
+	if c := r.cluster(); c.State != Live || c.Replica != "a-1" {
+		t.Errorf("%s %q, %q is heard", c.State, c.Reason, c.Replica)
+	}
+}
+
 // TestUnready: a replica that does not know its endpoints yet does not speak for its
 // cluster. With none that does, the reason is shown.
 func TestUnready(t *testing.T) {

@@ -350,7 +350,9 @@ func (c *Core) gotPart(p *peer, link string, m *partOf, now time.Time, out []Sen
 	return out
 }
 
-// wasRefused notes why an answer was not given, and asks another replica.
+// wasRefused notes why an answer was not given, and asks another replica. Where one target
+// stands for all of them, the next question may come to another one: it does not wait for a
+// beat, so that a replica that drains for a minute does not have its cluster fall silent.
 func (c *Core) wasRefused(p *peer, link string, m *refuse, now time.Time) {
 	if !c.current(p, link, m.session) {
 		return
@@ -361,4 +363,7 @@ func (c *Core) wasRefused(p *peer, link string, m *refuse, now time.Time) {
 		return
 	}
 	p.why, c.dirty = why, true
+	if soon := now.Add(c.o.Beat / 4); soon.Before(p.listener.next) {
+		p.listener.next = soon
+	}
 }
