@@ -194,6 +194,13 @@ func (s *Server) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	s.keepOn(ctx)
+	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
+	return nil
+}
+
+// keepOn starts what goes on until the replica stops: nothing of it can fail at the start.
+func (s *Server) keepOn(ctx context.Context) {
 	s.wg.Go(func() { s.watchReadiness(ctx) })
 	if s.rendering != nil {
 		s.wg.Go(func() { s.rendering.Run(ctx) })
@@ -208,8 +215,6 @@ func (s *Server) open(ctx context.Context) (err error) {
 		s.wg.Go(func() { s.abroad.Run(ctx) })
 		s.wg.Go(func() { s.abroad.Remember(ctx) })
 	}
-	s.o.Log.Info("replica started", "name", s.o.Name, "version", s.o.Version, "ext_proc", s.extproc.Addr().String(), "admin", s.admin.Addr().String())
-	return nil
 }
 
 // openPicker builds what knows which endpoint holds which prefix, and the scheduler.

@@ -23,11 +23,11 @@ func (o Options) stage(ctx context.Context, c QualityCase, play func(*group) err
 	}
 	defer os.RemoveAll(dir)
 	s, err := rig.Open(ctx, o.Options, dir, func(r *rig.Rig) (func(i int) []string, error) { return c.flags(r) }, nil)
-	defer s.Close(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = play(&group{Stage: s, o: o})
 	}
-	return play(&group{Stage: s, o: o})
+	s.Close(ctx) // what was started, after an error too
+	return err
 }
 
 // OpenStage starts a stage of o in a folder that is there, for what is shown in other
