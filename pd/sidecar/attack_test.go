@@ -239,7 +239,7 @@ func TestRawRequests(t *testing.T) {
 	defer engine.Close()
 	six, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
-		t.Skip("no IPv6 here")
+		t.Fatalf("this test wants the IPv6 loopback address: %v", err)
 	}
 	prefill := &httptest.Server{Listener: six, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		prefills.Add(1)
