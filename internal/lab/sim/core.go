@@ -243,10 +243,12 @@ func (c *core) sleep(d time.Duration, p pace) bool {
 	}
 }
 
-// deliver makes the effects of a step seen.
+// deliver makes the effects of a step seen: counts before answers, so that
+// who has an answer finds it counted.
 func (c *core) deliver(r *engine.Result) {
 	now := time.Now()
 	c.meter.Step(r)
+	c.meter.Gauges(c.eng.Stats())
 	if c.pub != nil && len(r.Events) > 0 {
 		b := kvstream.Batch{Time: float64(now.UnixNano()) / 1e9, Rank: c.rank, BlockSize: c.eng.Config().BlockSize}
 		c.pub.Publish(kvstream.AppendBatch(nil, c.format, b, r.Events))
@@ -262,6 +264,7 @@ func (c *core) deliver(r *engine.Result) {
 		if last {
 			if j.req.Hold {
 				c.hold(j)
+				c.meter.Gauges(c.eng.Stats())
 			}
 			c.meter.Done(&j.Life, now)
 			c.finish(j, nil)

@@ -2,10 +2,12 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
@@ -319,8 +321,20 @@ func (e *Engine) Restart(o RestartOptions) error {
 			p.Reset(first)
 		}
 	}
-	if err := e.boot(kept, first); err != nil {
+	// While the engine was down its ports may have gone to connections of others, for as long as those last.
+	err := e.boot(kept, first)
+	for end := time.Now().Add(portPatience); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); {
+		time.Sleep(portPause)
+		err = e.boot(kept, first)
+	}
+	if err != nil {
 		return fmt.Errorf("sim: restart: %w", err)
 	}
 	return nil
 }
+
+// How long a restart waits for its ports, and between two tries.
+const (
+	portPatience = 10 * time.Second
+	portPause    = 5 * time.Millisecond
+)

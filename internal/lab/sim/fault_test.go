@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -258,6 +259,26 @@ func TestRestart(t *testing.T) {
 				t.Errorf("the restarted engine remembers: %+v", s)
 			}
 		})
+	}
+}
+
+func TestRestartWaitsForItsPort(t *testing.T) {
+	e := open(t, fast(Options{Core: smallCore()}))
+	back := make(chan error)
+	go func() { back <- e.Restart(RestartOptions{Down: 100 * time.Millisecond}) }()
+	testkit.Await(t, "the engine is down", func() bool { return e.current() == nil })
+	var other net.Listener
+	testkit.Await(t, "its port is free", func() (ok bool) {
+		var err error
+		other, err = net.Listen("tcp", e.Addr())
+		return err == nil
+	})
+	time.AfterFunc(200*time.Millisecond, func() { _ = other.Close() })
+	if err := <-back; err != nil {
+		t.Fatal(err)
+	}
+	if r := do(t, e, "GET", "/health", ""); r.status != 200 {
+		t.Errorf("status %d", r.status)
 	}
 }
 
