@@ -197,6 +197,7 @@ func (c *Core) SetExports(list []Export, now time.Time) {
 	changed := len(next) != len(c.exports)
 	for i := range next {
 		changed = changed || next[i].Pool != c.exports[i].Pool || next[i].Draining != c.exports[i].Draining
+		c.dirty = c.dirty || changed || next[i].untold() != c.exports[i].untold()
 	}
 	c.exports = next
 	c.dirty = c.dirty || changed

@@ -3,6 +3,7 @@ package federation
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -287,6 +288,23 @@ func readSay(r *varint.Reader) (m say) {
 		m.heard = append(m.heard, v)
 	}
 	return m
+}
+
+// untold says what of an export append leaves out, "" when nothing.
+func (e *Export) untold() string {
+	var list []string
+	for _, part := range [...]struct {
+		what      string
+		has, room int
+	}{
+		{"groups of model and role", len(e.Ready), maxGroups}, {"pickers", len(e.EPPs), maxAddresses},
+		{"gateways", len(e.Gateways), maxAddresses}, {"addresses of endpoints", len(e.Direct), maxDirect},
+	} {
+		if part.has > part.room {
+			list = append(list, fmt.Sprintf("%d of %d %s", part.has-part.room, part.has, part.what))
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 func (t *told) append(b []byte) []byte {

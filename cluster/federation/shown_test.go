@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,30 @@ func TestShown(t *testing.T) {
 	want(NotShown, "no room")
 	r.core["b"].SetImports([]Import{{Pool: somePool.Pool, Clusters: []string{"a", "c"}}})
 	want(IsShown, "")
+}
+
+// TestUntold: what of an export messages have no room for is said where the export is shown, for as
+// long as that is so.
+func TestUntold(t *testing.T) {
+	r := newMutual(t)
+	for _, c := range []struct {
+		groups int
+		want   string
+	}{{maxGroups, ""}, {maxGroups + 3, "3 of 259 groups of model and role"}, {1, ""}} {
+		e := somePool
+		e.Ready = nil
+		for i := range c.groups {
+			e.Ready = append(e.Ready, Ready{Model: fmt.Sprint("m", i), Role: roleDecode, Count: 1})
+		}
+		r.core["a"].SetExports([]Export{e}, r.now)
+		r.run(simLease)
+		if got := r.core["a"].View(r.now).Exports[0].Untold; got != c.want {
+			t.Errorf("%d groups: %q, want %q", c.groups, got, c.want)
+		}
+		if got := len(r.core["b"].View(r.now).Cluster("a").Pools[0].Ready); got != min(c.groups, maxGroups) {
+			t.Errorf("%d groups: %d are known elsewhere", c.groups, got)
+		}
+	}
 }
 
 // TestDrainedByCaller: an export that was told as draining by whoever gives the list

@@ -183,6 +183,7 @@ type Own struct {
 	Pool     PoolKey
 	Draining bool
 	Told     []Told // all clusters of the federation but this one, by name
+	Untold   string // what of it no message has room for; "": all is told
 }
 
 // View is what one process knows of the other clusters at one moment. It is

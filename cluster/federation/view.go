@@ -23,7 +23,7 @@ func (c *Core) View(now time.Time) *View {
 		v.Clusters = append(v.Clusters, c.viewOf(p, now))
 	}
 	for _, o := range c.exports {
-		e := Own{Pool: o.Pool, Draining: o.Draining}
+		e := Own{Pool: o.Pool, Draining: o.Draining, Untold: o.untold()}
 		for _, p := range c.peers {
 			e.Told = append(e.Told, p.toldOf(o.Pool, now))
 		}

@@ -182,6 +182,9 @@ func toldLine(e *link.OwnStatus) string {
 	if e.Draining {
 		parts = append(parts, "(draining)")
 	}
+	if e.Untold != "" {
+		parts = append(parts, "no cluster is told of "+e.Untold)
+	}
 	for _, t := range e.Told {
 		s := t.Cluster + ": " + t.State
 		if t.Reason != "" {

@@ -32,10 +32,10 @@ rome     candidate, on trial  1         0          0 ms    0%
 
 // TestWriteHot: where what is remembered as hot is not all, that is said.
 func TestWriteHot(t *testing.T) {
-	st := &link.Status{Cluster: "a", Exports: []link.OwnStatus{{Pool: "ns/p", Hot: 7, HotNote: "partial: 2 prompts"}, {Pool: "ns/q", Hot: 8}}}
+	st := &link.Status{Cluster: "a", Exports: []link.OwnStatus{{Pool: "ns/p", Hot: 7, HotNote: "partial: 2 prompts", Untold: "3 of 259 groups of model and role"}, {Pool: "ns/q", Hot: 8}}}
 	var out strings.Builder
 	writeFederation(&out, st)
-	for _, want := range []string{"ns/p    7 (partial: 2 prompts)", "ns/q    8 "} {
+	for _, want := range []string{"ns/p    7 (partial: 2 prompts)", "no cluster is told of 3 of 259 groups of model and role", "ns/q    8 "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}

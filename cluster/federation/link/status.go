@@ -63,6 +63,7 @@ type OwnStatus struct {
 	Hot      int          `json:"hot_blocks"`
 	HotNote  string       `json:"hot_note,omitempty"` // why that is not all
 	Told     []ToldStatus `json:"told"`
+	Untold   string       `json:"untold,omitempty"` // what of it has no room in messages
 }
 
 // ToldStatus is how far another cluster knows of it.
@@ -158,7 +159,7 @@ func poolStatus(p *federation.Remote, now time.Time) PoolStatus {
 }
 
 func ownStatus(o *federation.Own, hot *filter.Hot) OwnStatus {
-	s := OwnStatus{Pool: o.Pool.String(), Draining: o.Draining}
+	s := OwnStatus{Pool: o.Pool.String(), Draining: o.Draining, Untold: o.Untold}
 	if hot != nil {
 		s.Hot = hot.Len()
 	}
