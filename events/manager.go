@@ -171,6 +171,17 @@ func (m *Manager) Knowledge(id block.EndpointID) Knowledge {
 	return k
 }
 
+// LastHeard is when something last came of an endpoint's streams, in Unix nanoseconds, of the
+// one that has been silent for longest; 0: never. It takes no lock.
+func (m *Manager) LastHeard(id block.EndpointID) (at int64) {
+	for i, s := range m.of(id) {
+		if v := s.view.heardAt.Load(); i == 0 || v < at {
+			at = v
+		}
+	}
+	return at
+}
+
 // State is the State of Knowledge, at a fraction of its cost: every decision
 // asks for that of each endpoint. It takes no lock.
 func (m *Manager) State(id block.EndpointID) knowledge.State {

@@ -33,6 +33,9 @@ type Held struct {
 	Looked bool
 	// WantUsage asks to see what the engine reports of this request.
 	WantUsage bool
+	// Told is for the Matcher: when the endpoint's events had last told something, where
+	// that was a moment before; else 0.
+	Told int64
 }
 
 // Matcher tells which part of a prompt each endpoint holds, and is told what

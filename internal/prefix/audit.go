@@ -68,6 +68,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 	if c.precise > u.CachedTokens { // of one of several ranks: the best may hold more
 		c.precise = max(u.CachedTokens, c.precise-int(h.Run.Worst))
 	}
+	c.abreast = h.Told > 0 && m.o.Told(ep.ID) > h.Told
 	if h.Approximate >= 0 {
 		c.guess = min(int(h.Approximate), u.PromptTokens-1)
 	}

@@ -72,7 +72,10 @@ func (m *Matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.E
 		}
 		s.ids, s.runs, s.since = append(s.ids, ep.ID), append(s.runs, block.Run{}), append(s.since, since)
 		s.all, s.flags = append(s.all, block.Run{}), append(s.flags, f)
-		held[i] = picker.Held{Precise: none, Approximate: -1, Looked: true, WantUsage: f&flagWatch != 0 && len(r.Exact) > 0}
+		held[i] = picker.Held{Precise: none, Approximate: -1, Looked: true}
+		if f&flagWatch != 0 && len(r.Exact) > 0 {
+			held[i].WantUsage, held[i].Told = true, m.toldLately(ep.ID, now)
+		}
 	}
 	m.matchPrecise(r, s, eps, held)
 	m.matchChunks(r, s, eps, held)
@@ -140,6 +143,15 @@ func lengthOf(r *request.Request, h *picker.Held) float64 {
 		return math.Round(float64(h.Precise) * float64(r.PromptBytes) / float64(seen))
 	}
 	return float64(r.InputTokens)
+}
+
+// toldLately is when events of an endpoint were last taken in, 0 where that is so long ago
+// that what is known of it may be behind.
+func (m *Matcher) toldLately(id block.EndpointID, now time.Time) int64 {
+	if at := m.o.Told(id); at > now.Add(-abreast).UnixNano() {
+		return at
+	}
+	return 0
 }
 
 // maxQueued bounds for how long a queue makes a decision count.

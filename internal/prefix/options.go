@@ -41,6 +41,9 @@ type Options struct {
 	Streams func(*endpoint.Endpoint) []events.Stream
 	// Seen says what else is known of an endpoint's stream; nil: that blocks have come.
 	Seen func(*endpoint.Endpoint) Seen
+	// Told is when events of an endpoint were last taken in, in Unix nanoseconds; nil: not
+	// known. It takes no lock.
+	Told func(block.EndpointID) int64
 	// Distrust is told that an endpoint's events do not describe its cache, Vouch
 	// that they do. Either may be nil.
 	Distrust func(*endpoint.Endpoint)
@@ -80,6 +83,9 @@ func (o *Options) complete() {
 	}
 	if o.Expect == nil {
 		o.Expect = func(*endpoint.Endpoint, block.Query) bool { return false }
+	}
+	if o.Told == nil {
+		o.Told = func(block.EndpointID) int64 { return 0 }
 	}
 	if o.Seen == nil {
 		o.Seen = func(*endpoint.Endpoint) Seen { return Seen{Blocks: 1, Heard: true} }

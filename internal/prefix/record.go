@@ -16,17 +16,26 @@ const (
 	spoken  = 64  // answers for which it counts that one has told of cached tokens
 )
 
+// A stream that nobody reads for a while makes predictions fall short, and proves nothing
+// of prompts: it is noticed, and taken over, within three seconds.
+const (
+	lull    = 4 * time.Second        // what falls short within it may be one such while
+	lulls   = 2                      // so many of them make a verdict
+	abreast = 100 * time.Millisecond // what events told so lately was up to date
+)
+
 // usualSlack is how many tokens a prediction may be off where the size of blocks is
 // not known: that of the larger ones.
 const usualSlack = 64
 
 // comparison is what was predicted of one request, and what its engine reports.
 type comparison struct {
-	prompt  int // tokens
-	cached  int // tokens that the engine had
-	precise int // by the events
-	guess   int // by what was sent there; -1: nobody looked
-	block   int // tokens of a block, 0 when not known
+	prompt  int  // tokens
+	cached  int  // tokens that the engine had
+	precise int  // by the events
+	guess   int  // by what was sent there; -1: nobody looked
+	block   int  // tokens of a block, 0 when not known
+	abreast bool // events were taken in the moment before the decision, and after it
 }
 
 // outcome is how a prediction turned out, beyond the slack.
@@ -53,6 +62,9 @@ type record struct {
 	step     int        // greatest common divisor of reported tokens
 	equal    int        // predictions that were met to the token
 	oneLess  int        // predictions of which the engine had all but one block
+	lulls    int        // while the engine had more, at most lulls
+	lull     time.Time  // when the last of them began
+	shorts   int        // of such comparisons those with events before and after the decision
 	wrong    outcome    // over, under, or nothing: the present verdict
 	short    bool       // the engine had more than was known, and has not been asked for it
 	doubted  int        // times that the events were doubted since they were right
@@ -145,6 +157,7 @@ func (r *record) add(c comparison, now time.Time) (out consequence) {
 	case out.outcome == under:
 		near(&r.head, float64(c.precise), r.n)
 		r.short = true
+		r.fellShort(c.abreast, now)
 	case c.precise == c.cached:
 		r.equal++
 	case c.precise-c.cached == blockOf(c.block):
@@ -160,13 +173,29 @@ func (r *record) add(c comparison, now time.Time) (out consequence) {
 	return out
 }
 
+// fellShort notes that the engine had more than was known.
+func (r *record) fellShort(abreast bool, now time.Time) {
+	if abreast {
+		r.shorts++
+	}
+	if r.lulls == 0 || now.Sub(r.lull) >= lull {
+		r.lulls, r.lull = min(r.lulls+1, lulls), now
+	}
+}
+
+// lacking reports whether the engine has more than is known for another reason than that
+// its events were not read for a while.
+func (r *record) lacking() bool { return r.lulls >= lulls || r.shorts >= enough }
+
 // conclude draws the verdict.
 func (r *record) conclude(out *consequence, now time.Time) {
 	was := r.wrong
 	switch {
 	case r.n < enough:
 	case r.under >= doubt:
-		r.wrong = under
+		if r.lacking() {
+			r.wrong = under
+		}
 	case r.over >= doubt:
 		if r.doubted++; r.doubted == 1 {
 			out.distrust = true
@@ -175,7 +204,7 @@ func (r *record) conclude(out *consequence, now time.Time) {
 		}
 		r.wrong = over
 	case r.over+r.under <= relief:
-		r.wrong, r.doubted = nothing, 0
+		r.wrong, r.doubted, r.lulls, r.shorts = nothing, 0, 0, 0
 	}
 	if out.changed = r.wrong != was; out.changed {
 		r.since = now

@@ -1,9 +1,11 @@
 package prefix
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,16 +38,20 @@ type fault struct {
 	unsaid  bool                     // answers leave out cached tokens where there are none
 	late    int                      // requests before there is anything to name
 	mute    bool                     // answers never say how many there were
+	pace    time.Duration            // between requests; 0: two seconds
+	unread  [][2]int                 // requests during which no event is taken in
 }
 
 // engines are simulated engines of which each remembers the latest blocks.
 type engines struct {
-	f      fault
-	h      block.Hasher
-	index  *indexer.Index
-	held   []map[block.Key]int // by engine, block to the time of use
-	now    int
-	blocks int
+	f       fault
+	h       block.Hasher
+	index   *indexer.Index
+	held    []map[block.Key]int // by engine, block to the time of use
+	now     int
+	blocks  int
+	told    []int64           // when events of each were last taken in
+	pending [][]indexer.Delta // of each, not taken in yet
 }
 
 const bytesOfBlock = 64 // 16 tokens of four bytes
@@ -102,11 +108,29 @@ func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached 
 			d.Hashes = append(d.Hashes, block.EngineHash(oldest))
 		}
 	}
-	e.index.Apply(block.Source{Endpoint: block.EndpointID(i)}, &d)
+	e.pending[i] = append(e.pending[i], d)
 	if hit = max(hit-e.f.less, 0); skip || e.f.idle && e.now > 100 {
 		hit = 0
 	}
 	return len(text) / 4, hit * 16
+}
+
+// read has everything taken in that was told.
+func (e *engines) read(now time.Time) {
+	for i := range e.pending {
+		for k := range e.pending[i] {
+			if d := &e.pending[i][k]; len(d.Ops) > 0 {
+				e.index.Apply(block.Source{Endpoint: block.EndpointID(i)}, d)
+				e.told[i] = now.UnixNano()
+			}
+		}
+		e.pending[i] = nil
+	}
+}
+
+// unreadAt reports whether events wait during a request.
+func (f *fault) unreadAt(n int) bool {
+	return slices.ContainsFunc(f.unread, func(r [2]int) bool { return r[0] <= n && n < r[1] })
 }
 
 // played is how a fleet with a fault fared.
@@ -138,6 +162,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 			n := e.index.Blocks(block.Source{Endpoint: ep.ID})
 			return Seen{Blocks: n, Heard: n > 0 || f.sparse, Sparse: f.sparse}
 		},
+		Told:     func(id block.EndpointID) int64 { return e.told[id] },
 		Distrust: func(*endpoint.Endpoint) { out.distrusts++ },
 		Streams:  nil,
 	})
@@ -147,11 +172,12 @@ func play(t *testing.T, f fault, n int) (out played) {
 	for range eps {
 		e.held = append(e.held, map[block.Key]int{})
 	}
+	e.told, e.pending = make([]int64, len(eps)), make([][]indexer.Delta, len(eps))
 	rng := rand.New(rand.NewPCG(1, 2))
 	chats := make([]string, 12)
 	root := h.Root(block.Scope{Space: block.SpaceText, Model: "m"})
 	for i := range n {
-		clock = clock.Add(2 * time.Second)
+		clock = clock.Add(cmp.Or(f.pace, 2*time.Second))
 		c := rng.IntN(len(chats))
 		if len(chats[c]) > 6000 {
 			chats[c] = ""
@@ -184,6 +210,9 @@ func play(t *testing.T, f fault, n int) (out played) {
 		m.Chosen(r, eps[best])
 		skip := f.skips && i%2 == 1
 		prompt, cached := e.serve(int(eps[best].ID), chats[c], skip, special)
+		if !f.unreadAt(i) {
+			e.read(clock.Add(time.Millisecond))
+		}
 		if skip {
 			r.Body, r.Path = []byte(`{"model":"m","messages":[],"prompt_logprobs":1}`), "/v1/chat/completions"
 			chunks := r.Chunks
@@ -233,6 +262,10 @@ func TestVerdicts(t *testing.T) {
 		{name: "older engines", unsaid: true, state: knowledge.Exact},
 		{name: "another template for tools", tools: true, render: func(s string) string { return "<|tools|>" + s }, state: knowledge.Mismatched, says: "chats with tools: its prompts begin"},
 		{name: "images", images: true, render: func(s string) string { return s[:640] + "<|image|>" + s[640:] }, state: knowledge.Exact, says: "chats with images: what follows"},
+		{name: "events wait for a second, a hundred requests long", pace: 10 * time.Millisecond, unread: [][2]int{{0, 100}}, state: knowledge.Exact},
+		{name: "events wait for three seconds from the first request on", pace: 10 * time.Millisecond, unread: [][2]int{{0, 300}}, state: knowledge.Exact},
+		{name: "another template, a hundred requests a second", pace: 10 * time.Millisecond, render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "begin otherwise"},
+		{name: "another topic, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, state: knowledge.Mismatched, says: "no event has come", late: 400},
 		{name: "nothing is said", mute: true, state: knowledge.Exact, says: "--enable-prompt-tokens-details"},
 		{name: "nothing is reused any more", idle: true, unsaid: true, state: knowledge.Mismatched, says: "less than its events", late: 100},
 	} {

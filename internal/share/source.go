@@ -65,6 +65,7 @@ type shown struct {
 	reader atomic.Pointer[string]
 	reason atomic.Pointer[string] // why nothing better is known
 	aside  atomic.Pointer[string] // why it is not shared
+	told   atomic.Int64           // Unix ns at which a change of the log was last applied
 }
 
 func (s *source) isMode() plan.Mode { return plan.Mode(s.shown.mode.Load()) }

@@ -3,6 +3,7 @@ package share
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
@@ -85,6 +86,7 @@ func (s *source) apply(d *indexer.Delta) {
 	if len(d.Ops) > 0 {
 		s.x.Apply(s.src, d)
 		s.tails.Note(d)
+		s.shown.told.Store(time.Now().UnixNano())
 	}
 }
 

@@ -35,6 +35,16 @@ func (x *Index) Age(id block.EndpointID) (age time.Duration) {
 	return age
 }
 
+// Told is when events of an endpoint were last taken in, read here or by others, in Unix
+// nanoseconds; 0: never. It takes no lock.
+func (x *Index) Told(id block.EndpointID) int64 {
+	at := x.events.LastHeard(id)
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		at = max(at, s.shown.told.Load())
+	}
+	return at
+}
+
 // Reason says why an endpoint is not known better, if that lasts; "" if not.
 func (x *Index) Reason(id block.EndpointID) string {
 	if x.o.Index.Overflowed(id) {
