@@ -33,6 +33,7 @@ const (
 // When asking pays.
 const (
 	reportLeast = 64      // tokens that are not known
+	reportMuch  = 256     // the same for requests that ask before their share has come: a new turn alone has fewer
 	reportPays  = 1. / 16 // share of such requests that found more than was known, of late
 	reportRetry = 16      // one in so many asks where it did not pay
 )
@@ -50,6 +51,14 @@ func (b *reports) count() { b.sent.Add(1) }
 
 // affords reports whether one more may ask.
 func (b *reports) affords() bool { return b.asked.Load() < b.sent.Load()/reportShare+reportAhead }
+
+// least is how many tokens must be unknown for a request to ask.
+func (b *reports) least() int {
+	if b.asked.Load() < b.sent.Load()/reportShare {
+		return reportLeast
+	}
+	return reportMuch
+}
 
 // spend takes a request whose report may tell of tokens out of the budget, if that
 // allows it.
@@ -137,7 +146,7 @@ func (m *Matcher) Report(r *request.Request, ep *endpoint.Endpoint) string {
 	}
 	come := m.o.Seen(ep).Reports
 	if _, ok := m.expect(r, ep, func(known int) (ask bool) {
-		if r.InputTokens-known < reportLeast {
+		if r.InputTokens-known < m.budget.least() {
 			return false
 		}
 		m.auditsOf(r).with(ep.ID, func(rec *record) {
