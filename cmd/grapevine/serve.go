@@ -118,7 +118,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.BoolVar(&f.o.IgnoreSubset, "ignore-subset", false, "choose among all endpoints, whatever subset the proxy names")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
 	fl.DurationVar(&f.o.ProbeIdle, "probe-idle", 30*time.Second, "how long an engine shows no work until it is asked for eight tokens, to see that it still answers; 0 never asks")
-	fl.BoolVar(&f.o.ProbeRendering, "probe-rendering", true, "ask each engine, once in its life, what it makes of three fixed chats, and say where the template here makes something else of them")
+	fl.BoolVar(&f.o.ProbeRendering, "probe-rendering", true, "ask each engine, every ten minutes and when its answers raise a doubt, what it makes of three fixed chats, and say where the template here makes something else of them")
 	fl.BoolVar(&f.o.RefuseKillers, "refuse-killers", false, "refuse prompts that failed at several engines in the last two minutes and were answered by none")
 	fl.StringVar(&f.unknownModel, "unknown-model", "reject", "requests for a model that no engine serves: reject (404), once every engine's list proves it, or place")
 	fl.BoolVar(&f.o.PassModels, "pass-models", false, "send GET /v1/models to an engine instead of answering with the models of all")

@@ -74,7 +74,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 	}
 	var out consequence
 	var said, apart Verdict
-	whole := true
+	whole, part := true, false
 	records.all.with(ep.ID, func(rec *record) {
 		rec.asked++
 		if out = rec.add(c, m.o.Now()); out.changed {
@@ -84,11 +84,15 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 	})
 	records.apart.with(ep.ID, func(rec *record) {
 		rec.asked++
-		if rec.add(c, m.o.Now()).changed && !whole {
+		changed := rec.add(c, m.o.Now()).changed
+		if part = changed; changed && !whole {
 			apart = m.shapeVerdict(records.all.model, ep, rec, records.shape)
 		}
 	})
 	m.follow(ep, out)
+	if out.changed || part {
+		m.o.Doubted(ep)
+	}
 	switch {
 	case out.changed && said.Reason != "":
 		m.o.Log.Warn("predictions do not come true", "endpoint", ep.Address, "model", said.Model, "reason", said.Reason, "do", said.Do)

@@ -49,6 +49,10 @@ type Options struct {
 	Distrust func(*endpoint.Endpoint)
 	Vouch    func(*endpoint.Endpoint)
 
+	// Doubted is told that the verdict on an endpoint's predictions has changed. It may be
+	// nil.
+	Doubted func(*endpoint.Endpoint)
+
 	// Speculate is how long a decision counts as cached before events confirm it.
 	Speculate time.Duration
 	// Wait is how long a request sent to an endpoint waits for its prefill, during
@@ -92,6 +96,9 @@ func (o *Options) complete() {
 	}
 	if o.Distrust == nil {
 		o.Distrust = func(*endpoint.Endpoint) {}
+	}
+	if o.Doubted == nil {
+		o.Doubted = func(*endpoint.Endpoint) {}
 	}
 	if o.Vouch == nil {
 		o.Vouch = func(*endpoint.Endpoint) {}

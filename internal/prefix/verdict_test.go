@@ -138,6 +138,7 @@ type played struct {
 	hits, prompts int
 	named         int // the request after which a reason was shown; 0: never
 	distrusts     int
+	doubts        int // times that a verdict changed
 	state         knowledge.State
 	reason        string
 	verdicts      []Verdict
@@ -164,6 +165,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		},
 		Told:     func(id block.EndpointID) int64 { return e.told[id] },
 		Distrust: func(*endpoint.Endpoint) { out.distrusts++ },
+		Doubted:  func(*endpoint.Endpoint) { out.doubts++ },
 		Streams:  nil,
 	})
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
@@ -280,6 +282,9 @@ func TestVerdicts(t *testing.T) {
 			}
 			if f.less == 0 && !f.skips && !f.idle && ratio(p) < ratio(sent)-.03 {
 				t.Errorf("hit ratio %.3f, by what was sent alone %.3f", ratio(p), ratio(sent))
+			}
+			if (p.doubts > 0) != (p.state == knowledge.Mismatched) && !f.images {
+				t.Errorf("a verdict changed %d times", p.doubts)
 			}
 			if p.distrusts > 0 {
 				t.Errorf("distrusted %d times without a stream", p.distrusts)

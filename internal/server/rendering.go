@@ -33,6 +33,9 @@ func (s *Server) unlike(ep *endpoint.Endpoint, model string, found []remote.Find
 	s.prefixes.Unlike(ep, model, chats, tools)
 }
 
+// doubted has an engine asked for its rendering anew.
+func (s *Server) doubted(ep *endpoint.Endpoint) { s.rendering.Doubt(ep) }
+
 // findings are what an endpoint's engine made of fixed chats, by model.
 func (s *Server) findings(ep *endpoint.Endpoint) map[string][]remote.Finding {
 	var out map[string][]remote.Finding

@@ -225,7 +225,7 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 		Seen: func(ep *endpoint.Endpoint) prefix.Seen {
 			return prefix.Seen{Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0, Sparse: s.share.Sparse(ep.ID), Reports: s.share.Answered(ep.ID)}
 		},
-		Told:     s.share.Told,
+		Told: s.share.Told, Doubted: s.doubted,
 		Expect:   func(ep *endpoint.Endpoint, q block.Query) bool { return s.share.Expect(ep.ID, q) },
 		Distrust: func(ep *endpoint.Endpoint) { s.share.Distrust(ep.ID) },
 		Vouch:    func(ep *endpoint.Endpoint) { s.share.Vouch(ep.ID) },

@@ -8,7 +8,7 @@
 //  3. The ids of the answer are decoded into text space; where the prompt holds
 //     media they end before the first of it.
 //
-// Fixed chats (chats.go) go to each engine once in its life: Prober chooses which is next
+// Fixed chats (chats.go) go to each engine, now and then: Prober chooses which is next
 // (prober.go), Engine.Tokens finds a route by which it tells its tokens (ask.go), and Compare
 // finds the first byte that differs (compare.go).
 //

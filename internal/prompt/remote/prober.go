@@ -31,15 +31,17 @@ type ProberOptions struct {
 	Pace       time.Duration // between engines; default 500 ms
 	Timeout    time.Duration // of one chat; default 2 s
 	Again      time.Duration // after which what differs is looked at again; default 1 min
+	Anew       time.Duration // the same of what agrees, or tells nothing; default 10 min
 	Now        func() time.Time
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
 }
 
 // Prober compares what the engines of a pool make of fixed chats with what this replica
-// makes of them: each engine once in its life for each model that is rendered here, one
-// after the other, the first of each kind and model before all others. What differs is
-// asked for again, so that a mended template is noticed.
+// makes of them: each engine for each model that is rendered here, one after the other, the
+// first of each kind and model before all others. What differs is soon asked for again, so
+// that a mended template is noticed; what agrees more seldom, since an engine may start anew
+// with another template and not show it, and when its answers raise a doubt.
 type Prober struct {
 	o      ProberOptions
 	asked  *prometheus.CounterVec
@@ -57,7 +59,8 @@ type lookKey struct {
 type look struct {
 	of      *prompt.Model // the version that was compared
 	found   []Finding
-	next    time.Time // when to ask again; zero: never
+	at      time.Time // when it was last asked
+	next    time.Time // when to ask again
 	failed  int       // attempts in a row
 	differs bool
 }
@@ -74,6 +77,7 @@ func NewProber(o ProberOptions) (*Prober, error) {
 		o.Client = ownClient()
 	}
 	o.Pace, o.Timeout, o.Again = cmp.Or(o.Pace, 500*time.Millisecond), cmp.Or(o.Timeout, 2*time.Second), cmp.Or(o.Again, time.Minute)
+	o.Anew = cmp.Or(o.Anew, 10*time.Minute)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -130,6 +134,21 @@ func (p *Prober) Forget(eps []*endpoint.Endpoint) {
 	for key := range p.looked {
 		if slices.ContainsFunc(eps, func(ep *endpoint.Endpoint) bool { return ep.ID == key.id }) {
 			delete(p.looked, key)
+		}
+	}
+}
+
+// Doubt has the engine of an endpoint asked anew, unless it was asked a moment ago: its
+// answers are not as its prompts should make them.
+func (p *Prober) Doubt(ep *endpoint.Endpoint) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, l := range p.looked {
+		if soon := l.at.Add(p.o.Again); key.id == ep.ID && l.failed == 0 && soon.Before(l.next) {
+			l.next = soon
 		}
 	}
 }
@@ -210,7 +229,7 @@ func (p *Prober) due() (best job, ok bool) {
 			if l != nil && l.of == model && len(l.found) > 0 {
 				known[group{kindOf(ep), model.Name()}] = true
 			}
-			if l == nil || l.of != model || !l.next.IsZero() && !now.Before(l.next) {
+			if l == nil || l.of != model || !now.Before(l.next) {
 				jobs = append(jobs, job{ep, model, name, p.left})
 			}
 		}
@@ -287,12 +306,13 @@ func (p *Prober) keep(j *job, found []Finding) {
 	}
 	l := p.lookOf(j)
 	was := l.differs
-	l.found, l.failed, l.next, l.differs = found, 0, time.Time{}, false
+	l.found, l.failed, l.at, l.differs = found, 0, p.o.Now(), false
+	l.next = l.at.Add(p.o.Anew)
 	var first *Finding
 	for i := range found {
 		if f := &found[i]; f.Compared() && !f.Equal && first == nil {
 			first, l.differs = f, true
-			l.next = p.o.Now().Add(p.o.Again)
+			l.next = l.at.Add(p.o.Again)
 		}
 	}
 	log := p.o.Log.With("endpoint", j.ep.Address, "model", j.model.Name())

@@ -266,11 +266,20 @@ func TestProber(t *testing.T) {
 	bad.use(t, plainTemplate)
 	now = now.Add(61 * time.Second)
 	expect("and found mended", steps(3), "e1 m[true true true]")
-	now = now.Add(time.Hour)
-	expect("then no more", steps(3))
+	expect("then no more for a while", steps(3))
 	if paths := good.asked(); len(paths) > 0 {
 		t.Errorf("an engine that agrees was asked again: %s", paths)
 	}
+	bad.use(t, plainTemplate+"?")
+	p.Doubt(named(t, engines, "e1"))
+	expect("one that was just asked is not doubted", steps(3))
+	now = now.Add(61 * time.Second)
+	expect("but a minute later", steps(3), "e1 m[false false false]")
+	bad.use(t, plainTemplate)
+	good.use(t, plainTemplate+"?")
+	now = now.Add(9 * time.Minute)
+	expect("what agreed ten minutes ago is asked anew, though nothing shows that it changed", steps(3), "e0 m[false false false]", "e1 m[true true true]")
+	good.use(t, plainTemplate)
 	p.Forget([]*endpoint.Endpoint{named(t, engines, "e0")})
 	if f := p.Findings(named(t, engines, "e0").ID, "m"); f != nil {
 		t.Errorf("still known: %+v", f)
