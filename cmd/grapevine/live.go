@@ -73,7 +73,13 @@ func (f *checkFlags) targets(ctx context.Context) (out []engines.Target, err err
 			return nil, err
 		}
 		for _, e := range st.Endpoints {
-			out = append(out, engines.Target{Name: e.Name, Address: e.Address})
+			t := engines.Target{Name: e.Name, Address: e.Address, Models: e.Models}
+			for _, st := range e.Streams {
+				if strings.HasPrefix(st.Events, "tcp://") { // others dial in
+					t.Streams = append(t.Streams, events.Stream{Events: st.Events, Replay: st.Replay, Topic: st.Topic})
+				}
+			}
+			out = append(out, t)
 		}
 		return out, nil
 	}

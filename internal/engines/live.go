@@ -27,7 +27,7 @@ type Target struct {
 	Models  []string
 	Engine  endpoint.EngineType
 	Metrics string          // URL; "" for /metrics at the address
-	Streams []events.Stream // as configured; where none are the engine is asked
+	Streams []events.Stream // as they are read; where none are the engine is asked
 }
 
 // Live is what an engine is found to be and to do.
@@ -160,8 +160,11 @@ func (l *looker) render(ctx context.Context, name string, models *prompt.Models)
 
 // watch sends two equal prompts, and looks at what streams and answers tell of them.
 func (l *looker) watch(ctx context.Context, model string) {
-	streams, err := events.Discover(ctx, l.client, l.url, l.t.Streams, events.Trust{})
-	if err != nil && len(streams) == 0 {
+	streams := l.t.Streams
+	if len(streams) == 0 {
+		streams, _ = events.Discover(ctx, l.client, l.url, nil, events.Trust{})
+	}
+	if len(streams) == 0 {
 		l.note("it names no event stream, and none is configured: its cache is known by what was sent there")
 	}
 	listening := make([]*ear, len(streams))

@@ -81,7 +81,19 @@ type EndpointStatus struct {
 	// Rendering is what its engine made of fixed chats, by model.
 	Rendering map[string][]remote.Finding `json:"rendering,omitempty"`
 
+	// Models are those that the endpoint is configured to serve, Streams where its events are
+	// read.
+	Models  []string       `json:"models,omitempty"`
+	Streams []StreamStatus `json:"streams,omitempty"`
+
 	Facts *endpoint.Facts `json:"facts,omitempty"`
+}
+
+// StreamStatus is where events of an endpoint are read: as configured, or as its engine says.
+type StreamStatus struct {
+	Events string `json:"events"`
+	Replay string `json:"replay,omitempty"`
+	Topic  string `json:"topic,omitempty"`
 }
 
 // Status returns the state of the replica.
@@ -121,6 +133,10 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		Blocks: s.blocks(ep), Facts: s.pool.Facts(ep, now),
 	}
 	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
+	e.Models = ep.Models
+	for _, st := range s.finder.Streams(ep) {
+		e.Streams = append(e.Streams, StreamStatus{st.Events, st.Replay, st.Topic})
+	}
 	e.Readers, e.Reason = s.share.Readers(ep.ID), s.share.Reason(ep.ID)
 	e.Audit, e.Rendering = s.prefixes.Verdicts(ep), s.findings(ep)
 	if state, reason := s.prefixes.Standing(ep, k.State); reason != "" {
