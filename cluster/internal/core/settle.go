@@ -56,11 +56,15 @@ func (c *Core) caughtUp() bool {
 			continue // it could not be asked
 		}
 		met = true
+		settling := p.Phase == group.Settling
+		if settling && !fresh {
+			continue // whatever it knows
+		}
 		ok := c.caughtUpWith(p)
-		if ok && p.Phase != group.Settling {
+		if ok && !settling {
 			return true
 		}
-		fresh = fresh && ok && p.Phase == group.Settling
+		fresh = fresh && ok && settling
 	}
 	return met && fresh
 }

@@ -196,6 +196,9 @@ func (l *Log) takeDigest(p *group.Peer, m *group.Digests) {
 	}
 	for slot, ok := range named {
 		if h := &pl.claims[slot]; !ok && m.Stamp >= h.stamp {
+			if s := l.slots[slot]; s != nil && h.reading {
+				l.reassign(s)
+			}
 			*h = heldClaim{sentOne: h.sentOne, stamp: m.Stamp}
 		}
 	}
@@ -223,7 +226,7 @@ func (l *Log) hear(p *group.Peer, s *source, cl *group.Claim, stamp uint64) {
 		h.gone = 0
 	}
 	if cl.Reading != h.reading {
-		l.rolesDirty = true
+		l.reassign(s)
 		if s.reading {
 			l.announceChanged(s) // p may have missed what was not sent to a reader
 		}

@@ -66,11 +66,13 @@ type Log struct {
 	draining    bool // deltas that were kept aside are still to be applied
 	snaps       []*snap
 	snapBytes   int
-	making      *snap // being made
-	named       bool  // SetSources was called
-	rolesDirty  bool
-	undivided   bool // members or sources changed since divide
-	zoned       bool // as of divide: all members that can own sources say where they are
+	making      *snap     // being made
+	named       bool      // SetSources was called
+	undivided   bool      // members or sources changed since divide
+	moved       []*source // what their roles follow from changed since they were looked at
+	looked      []*source // at the last look; its memory is used again
+	orphans     []*source // whose roles follow from time too
+	zoned       bool      // as of divide: all members that can own sources say where they are
 	nextRoles   time.Duration
 }
 
@@ -92,6 +94,7 @@ type source struct {
 	owner     *group.Peer // nil: this member
 	role      Role
 	reading   bool          // the application reads the stream
+	moving    bool          // among those of the log whose role is looked at next
 	orphan    time.Duration // since when nobody reachable reads it; 0 when somebody does
 	tell      bool          // to be claimed
 	told      Position      // last claimed to everybody
@@ -129,7 +132,7 @@ func (set *Set) New(name string, version uint64, store LogStore, opt LogOptions)
 		g: set.g, idx: set.g.Register(name), name: name, version: version, store: store, opt: opt,
 		sources: map[string]*source{}, loads: map[uint64]*source{},
 		flushAt: group.Never, nextCheck: group.Never, nextDigest: group.Never, nextAudit: group.Never, nextTips: group.Never,
-		rolesDirty: true, undivided: true,
+		undivided: true,
 	}
 	if l.opt.Guard == nil {
 		none := func() {}
@@ -239,6 +242,7 @@ func (l *Log) Reading(source string, reading bool) {
 	if s := l.sources[source]; s != nil && s.reading != reading {
 		l.enter(s)
 		s.reading = reading
+		l.reassign(s)
 		l.leave(s)
 		if s.tell {
 			l.nextDigest = l.g.Now
@@ -321,7 +325,7 @@ func (l *Log) Lose(source string, inc, next uint64) Verdict {
 func (l *Log) Tick() {
 	l.collect()
 	now := l.g.Now
-	if l.rolesDirty || now >= l.nextRoles {
+	if l.rolesDirty() || now >= l.nextRoles {
 		l.assignRoles()
 	}
 	if now >= l.flushAt {
@@ -347,7 +351,7 @@ func (l *Log) Tick() {
 // Deadline returns when Tick is due next.
 func (l *Log) Deadline() time.Duration {
 	l.collect()
-	if l.rolesDirty {
+	if l.rolesDirty() {
 		return l.g.Now
 	}
 	return min(l.flushAt, l.nextDigest, l.nextAudit, l.nextTips, l.nextCheck, l.nextRoles, l.nextFull(), l.nextMissed(), l.nextSnap())

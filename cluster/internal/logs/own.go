@@ -134,19 +134,48 @@ func (l *Log) eligible(p *group.Peer) bool {
 	return p.Up && !p.Leaving && l.of(p).version > 0
 }
 
-// assignRoles looks at every source and tells the application what changed.
+// lookAgain is how often the roles of orphans are looked at.
+const lookAgain = 250 * time.Millisecond
+
+// rolesDirty reports whether roles are to be looked at, whatever the time is.
+func (l *Log) rolesDirty() bool { return l.undivided || len(l.moved) > 0 }
+
+// reassign has the role of s looked at: what it follows from changed.
+func (l *Log) reassign(s *source) {
+	if !s.moving {
+		s.moving = true
+		l.moved = append(l.moved, s)
+	}
+}
+
+// assignRoles looks at the sources whose roles may have changed and tells the application which
+// did: at all when members or sources changed, else at those that somebody began or ceased to
+// read, and at those that nobody reads.
 func (l *Log) assignRoles() {
-	l.rolesDirty = false
-	l.nextRoles = l.g.Now + 250*time.Millisecond
+	l.nextRoles = group.Never
+	look := l.order
+	if l.opt.Owned && l.undivided {
+		l.divide()
+	} else {
+		for _, s := range l.orphans {
+			l.reassign(s)
+		}
+		look = l.moved
+	}
+	for _, s := range l.moved {
+		s.moving = false
+	}
+	l.undivided, l.moved, l.looked, l.orphans = false, l.looked[:0], l.moved, l.orphans[:0]
 	if !l.opt.Owned {
-		l.nextRoles = group.Never
 		return
 	}
-	if l.undivided {
-		l.divide()
-	}
-	for _, s := range l.order {
-		if r := l.roleOf(s); r != s.role {
+	for _, s := range look {
+		r, waits := l.roleOf(s)
+		if waits {
+			l.orphans = append(l.orphans, s)
+			l.nextRoles = l.g.Now + lookAgain
+		}
+		if r != s.role {
 			s.role = r
 			l.store.Assign(s.name, r)
 		}
@@ -169,8 +198,9 @@ func (l *Log) before(p *group.Peer, s *source) bool {
 
 // roleOf applies the rules of ownership; see the package documentation of
 // cluster. place is this member's place in the line of those reachable, read
-// says that somebody reachable reads s, above that one of them comes before us.
-func (l *Log) roleOf(s *source) Role {
+// says that somebody reachable reads s, above that one of them comes before us. It waits when
+// time alone may change the role.
+func (l *Log) roleOf(s *source) (r Role, waits bool) {
 	read := l.readAnywhere(s)
 	// Nobody asks for more than the second place, but for how long to wait, and whom to wait for.
 	whole := !read || l.g.Leaving || s.role == RoleReader && s.reading
@@ -191,17 +221,18 @@ func (l *Log) roleOf(s *source) Role {
 		s.orphan = max(l.g.Now, 1)
 	}
 	orphaned := !read && l.g.Now-s.orphan >= time.Duration(place)*l.g.Opt.OrphanGrace
+	waits = !read && !orphaned
 	switch {
 	case l.g.Leaving && above:
-		return RoleNone
+		return RoleNone, waits
 	case l.mesh, place == 0, orphaned:
-		return RoleReader
+		return RoleReader, false
 	case s.role == RoleReader && s.reading && !above:
-		return RoleReader // until the one before us reads
+		return RoleReader, waits // until the one before us reads
 	case place == 1:
-		return RoleStandby
+		return RoleStandby, waits
 	}
-	return RoleNone
+	return RoleNone, waits
 }
 
 // readAnywhere reports whether a member that can be reached reads s.

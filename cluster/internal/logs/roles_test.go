@@ -1,0 +1,93 @@
+package logs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/group"
+)
+
+// TestRolesAreLookedAt: a role is looked at when what it follows from changes, and no role that
+// was not looked at would be another one.
+func TestRolesAreLookedAt(t *testing.T) {
+	looks, sources := 0, 0
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		g := group.New(group.Options{Self: group.Member{ID: "a", Name: "a", Boot: 1}, Share: group.SharePartitioned})
+		l := NewSet(g).New("index", 1, nothing{}, LogOptions{Owned: true})
+		var names []string
+		for i := range 20 {
+			names = append(names, fmt.Sprintf("s%d", i))
+		}
+		l.SetSources(names)
+		for i := range 4 {
+			p := g.Add(group.Member{ID: string(rune('b' + i)), Name: string(rune('b' + i)), Boot: 2})
+			l.AddPeer(p)
+			l.SetStated(p, 1)
+		}
+		for step := range 400 {
+			what := change(rng, l, names, uint64(step))
+			g.Now += time.Duration(rng.IntN(120)) * time.Millisecond
+			if l.rolesDirty() || g.Now >= l.nextRoles {
+				if l.undivided {
+					looks += len(l.order)
+				} else {
+					looks += len(l.moved) + len(l.orphans)
+				}
+				sources += len(l.order)
+				l.assignRoles()
+			}
+			for _, s := range l.order {
+				since := s.orphan
+				r, _ := l.roleOf(s)
+				s.orphan = since
+				if r != s.role && !slices.Contains(l.orphans, s) {
+					t.Fatalf("seed %d, step %d, %s: %s is %v and would be %v", seed, step, what, s.name, s.role, r)
+				}
+			}
+			if len(l.orphans) > 0 && (l.nextRoles <= g.Now || l.nextRoles > g.Now+lookAgain) {
+				t.Fatalf("seed %d, step %d: orphans are looked at after %v", seed, step, l.nextRoles-g.Now)
+			}
+		}
+	}
+	t.Logf("%d of %d roles were looked at", looks, sources)
+	if looks > sources*2/3 {
+		t.Errorf("%d of %d roles were looked at: that is nearly all, each time", looks, sources)
+	}
+}
+
+// change makes one change of what roles follow from.
+func change(rng *rand.Rand, l *Log, names []string, stamp uint64) string {
+	p, s := l.g.Peers[rng.IntN(len(l.g.Peers))], l.sources[names[rng.IntN(len(names))]]
+	switch n := rng.IntN(40); {
+	case n == 0:
+		if p.Up = !p.Up; p.Up {
+			l.PeerUp(p)
+		} else {
+			l.PeerDown(p)
+		}
+		return fmt.Sprintf("%s up: %v", p.ID, p.Up)
+	case n == 1:
+		p.Leaving = !p.Leaving
+		l.Changed()
+		return p.ID + " leaves, or not"
+	case n == 2: // a full digest in which others are not named
+		l.takeDigest(p, &group.Digests{Full: true, Stamp: stamp})
+		return p.ID + " claims nothing"
+	case n == 3:
+		l.SetSources(names[rng.IntN(5):])
+		l.SetSources(names)
+		return "sources come and go"
+	case n < 20:
+		l.Reading(s.name, rng.IntN(2) == 0)
+		return "reading " + s.name
+	default:
+		l.enter(s)
+		l.hear(p, s, &group.Claim{Source: []byte(s.name), Reading: rng.IntN(3) > 0}, stamp)
+		l.leave(s)
+		return p.ID + " claims to read, or not, " + s.name
+	}
+}
