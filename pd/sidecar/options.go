@@ -126,15 +126,18 @@ func (o *Options) complete() (*url.URL, error) {
 	return engine, nil
 }
 
+// maxAnswerHead bounds the heads of engines' answers. Gateways take less.
+const maxAnswerHead = 256 << 10
+
 // NewTransport returns a transport for all legs that keeps so many idle connections to each
 // engine. It speaks HTTP/1.1, as engines do, and gives up on hosts that take no connection
 // after five seconds, whatever the leg's time.
 func NewTransport(idle int) *http.Transport {
 	d := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
-		DialContext: d.DialContext, TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConnsPerHost: idle, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
-		WriteBufferSize: 32 << 10, // prompts go out in few pieces
+		DialContext: d.DialContext, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: idle, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
+		WriteBufferSize:        32 << 10, // prompts go out in few pieces
+		MaxResponseHeaderBytes: maxAnswerHead,
 	}
 }
 

@@ -81,7 +81,7 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body []byte, s
 	}
 	defer resp.Body.Close()
 	p := &prefilled{status: resp.StatusCode, header: resp.Header, at: x.s.o.Now()}
-	p.text, err = readAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
+	p.text, err = readAll(charged{x.in, io.LimitReader(resp.Body, x.s.o.MaxBody)}, resp.ContentLength)
 	switch {
 	case err != nil:
 		p.fault = faultOf(err)
@@ -89,8 +89,10 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body []byte, s
 		p.fault = handover.Busy
 	case p.status >= 500:
 		p.fault = handover.Failed
-	case p.status < 200 || p.status > 299:
+	case p.status >= 400:
 		p.rejected = true
+	case p.status < 200 || p.status > 299: // redirects are not followed, and say nothing of the request
+		p.fault = handover.Garbage
 	default:
 		if p.answer, err = handover.Parse(p.text); err != nil {
 			p.fault = handover.Garbage
@@ -104,6 +106,8 @@ func faultOf(err error) handover.Fault {
 	var dial *net.OpError
 	var timeout net.Error
 	switch {
+	case errors.Is(err, errMemory): // here, not there
+		return handover.Busy
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return handover.Timeout
 	case errors.As(err, &dial) && dial.Op == "dial":

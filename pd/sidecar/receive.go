@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
@@ -18,12 +19,13 @@ const (
 
 var errMemory = errors.New("sidecar: no memory left for a request body")
 
-// intake is what a request has taken of the memory for bodies.
+// intake is what a request has taken of the memory for bodies: its own, and those of the
+// answers that are read whole.
 type intake struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	budget *memory.Budget
-	taken  int
+	taken  atomic.Int64
 }
 
 // receive reads the request's body from a reader, up to a limit. Its bytes are taken from
@@ -66,7 +68,7 @@ func readAll(r io.Reader, announced int64) ([]byte, error) {
 }
 
 // end gives back what was taken.
-func (in *intake) end() { in.budget.Give(memory.Bodies, in.taken) }
+func (in *intake) end() { in.budget.Give(memory.Bodies, int(in.taken.Load())) }
 
 // charged takes what it reads from the budget.
 type charged struct {
@@ -80,6 +82,6 @@ func (c charged) Read(p []byte) (int, error) {
 	if !c.in.budget.Take(memory.Bodies, n) {
 		return 0, errMemory
 	}
-	c.in.taken += n
+	c.in.taken.Add(int64(n))
 	return n, err
 }
