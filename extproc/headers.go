@@ -43,13 +43,24 @@ func (v headerView) status() int {
 // be a call that streams for ever, or an upload.
 var readTypes = [...]string{"application/json", "text/json", "text/plain", "application/x-www-form-urlencoded"}
 
+// upgrades reports whether an upgrade is asked for by a request that has a body of its
+// own: an engine that does not know the upgrade would read that body, which nobody saw.
+func (v headerView) upgrades() bool {
+	method := v.Get(wire.HeaderMethod)
+	return v.Get(wire.HeaderUpgrade) != "" && method != "" && method != "GET" && method != "CONNECT"
+}
+
 // bodyUnread tells whether the request is placed without its body: a WebSocket
 // or tunnel, whose body has no end, or one of a type that is not looked at.
 func (v headerView) bodyUnread() bool {
 	if v.Get(wire.HeaderUpgrade) != "" || v.Get(wire.HeaderMethod) == "CONNECT" {
 		return true
 	}
-	t, _, _ := strings.Cut(v.Get(wire.HeaderContentType), ";")
+	value := v.Get(wire.HeaderContentType)
+	if strings.IndexByte(value, ',') >= 0 { // several headers: which of them counts is the engine's choice
+		return false
+	}
+	t, _, _ := strings.Cut(value, ";")
 	if t = strings.TrimSpace(t); t == "" || len(t) > 5 && strings.EqualFold(t[len(t)-5:], "+json") {
 		return false
 	}

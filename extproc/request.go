@@ -27,6 +27,9 @@ func (st *stream) requestHeaders(m *wire.Inbound) error {
 	if length > int64(st.p.opts.MaxBody) {
 		return st.refuse(st.tooLarge())
 	}
+	if view.upgrades() {
+		return st.refuse(request.Errorf(request.ReasonBadRequest, "an upgrade begins with GET"))
+	}
 	if m.End && st.p.opts.Answer != nil {
 		if status, body, ok := st.p.opts.Answer(view.Get(wire.HeaderMethod), st.request.Path); ok {
 			return st.answerFor(status, body)

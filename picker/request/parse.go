@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,8 +31,16 @@ var kinds = [...]struct {
 // before the known path is accepted, as gateways route by one. It may stand for the
 // version, which the gateway puts in on the way to the engine: such a path is likely
 // of the kind, and not surely, because other calls end in the same word.
+//
+// Engines resolve percent signs before they look whose path it is, so a letter that is
+// written by its code does not make another call of it.
 func KindOf(path string) (kind Kind, sure bool) {
 	path, _, _ = strings.Cut(path, "?")
+	if strings.IndexByte(path, '%') >= 0 {
+		if plain, err := url.PathUnescape(path); err == nil {
+			path = plain
+		}
+	}
 	if path == "/generate" { // a suffix elsewhere: other engines use the word too
 		return KindGenerate, true
 	}
@@ -95,11 +104,13 @@ func scanBody(r *Request) (at int, ok bool) {
 	s.b, s.rested = r.Body, 0
 	defer func() { s.b = nil }()
 	i := s.space(bom(s.b))
+	r.Members, r.Handover, r.Whole, r.Reports, r.reads = 0, false, false, false, reads{}
 	if i >= len(s.b) || s.b[i] != '{' {
+		r.Handover = wide(s.b)
 		return i, false
 	}
+	s.deep = false
 	m := s.members(i)
-	r.Members, r.Handover, r.Whole, r.Reports, r.reads = 0, false, false, false, reads{}
 	for m.next() {
 		r.Members++
 		takeMember(r, s, m.Key, m.Val)
@@ -111,7 +122,28 @@ func scanBody(r *Request) (at int, ok bool) {
 	if s.cut() && m.Key.Found() && m.Val[0] < len(s.b) {
 		takeCut(r, s, m.Key, Span{m.Val[0], len(s.b)})
 	}
+	r.Handover = r.Handover || s.deep || wide(s.b)
 	return s.bad, false
+}
+
+// wide reports whether a body is JSON in two or four bytes a character, which engines
+// written in Python read as they read UTF-8. Nobody sends it who has nothing to hide.
+func wide(b []byte) bool {
+	b = b[:min(len(b), 64)]
+	if bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff")) || bytes.HasPrefix(b, []byte("\x00\x00\xfe\xff")) {
+		return true
+	}
+	if bytes.IndexByte(b[:min(len(b), 4)], 0) < 0 {
+		return false
+	}
+	for _, c := range b {
+		switch c {
+		case 0, ' ', '\t', '\n', '\r':
+		default:
+			return c == '{'
+		}
+	}
+	return len(b) > 0 // white space only, as far as it is looked at
 }
 
 // bom returns the length of the byte order mark that a body begins with.
@@ -176,9 +208,9 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 	case "tools":
 		r.Prompt.Tools = presence(v, val)
 	case "stream":
-		r.Stream = string(v) == "true"
+		r.Stream = isTrue(v)
 	case "stream_options":
-		r.IncludeUsage = string(memberOf(s, val, "include_usage")) == "true"
+		r.IncludeUsage = isTrue(memberOf(s, val, "include_usage"))
 	case "max_tokens", "max_completion_tokens", "max_output_tokens":
 		r.MaxTokens = count(v)
 		r.Whole = r.Whole || r.MaxTokens == 1
@@ -193,10 +225,10 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 		r.Previous = previous(text(v))
 		r.Whole = r.Whole || string(v) != "null"
 	case "echo":
-		r.reads.echo = string(v) == "true"
+		r.reads.echo = isTrue(v)
 		r.Whole = r.Whole || r.reads.echo
 	case "background":
-		r.Background = string(v) == "true"
+		r.Background = isTrue(v)
 		r.Whole = r.Whole || r.Background
 	case "sampling_params":
 		takeSampling(r, s, val)
@@ -410,8 +442,29 @@ func unquote(v []byte) string {
 	return out
 }
 
-// count returns a positive whole number, 0 for anything else.
+// isTrue reports whether engines take the value for true: their models of requests also
+// take numbers and words.
+func isTrue(v []byte) bool {
+	switch string(v) {
+	case "true", "1", "1.0":
+		return true
+	}
+	if len(v) < 3 || len(v) > 8 || v[0] != '"' {
+		return false
+	}
+	switch strings.ToLower(text(v)) {
+	case "true", "t", "yes", "y", "on", "1":
+		return true
+	}
+	return false
+}
+
+// count returns a positive whole number, 0 for anything else. Engines take a number in
+// quotes as well.
 func count(v []byte) int {
+	if len(v) > 2 && len(v) < 32 && v[0] == '"' {
+		v = bytes.TrimSpace([]byte(text(v)))
+	}
 	n, err := strconv.ParseFloat(string(v), 64)
 	if err != nil || !(n >= 1) {
 		return 0

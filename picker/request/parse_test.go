@@ -73,6 +73,24 @@ func TestParse(t *testing.T) {
 	f("/inference/v1/generate", `{"token_ids":[5,6]}`, prompt, `3 [5,6] [5,6 2`)
 	f("/tokenize", `{"prompt":"x","model":"m"}`, model, `m|"m"`)
 	f("/v1/models", `not json`, model, `|`)
+
+	// Engines resolve percent signs in paths, and take words and quoted numbers.
+	f("/v1/chat/completion%73", `{"model":"m","messages":[{}]}`, kind, KindChat)
+	f("/v1%2Fchat/%63ompletions", `{"model":"m","messages":[{}]}`, kind, KindChat)
+	f("/v1/chat/completion%7", `{"model":"m"}`, kind, KindOther)
+	f(chat, `{"model":"a","stream":"True","stream_options":{"include_usage":1},"max_tokens":" 70 "}`, stream, "true true 70")
+	f(chat, `{"model":"a","stream":"no","max_tokens":"x"}`, stream, "false false 0")
+	f("/v1/completions", `{"model":"a","n":"2"}`, func(r *Request) any { return r.Whole }, true)
+
+	// What an engine may read and we do not is looked at by nobody: it is suspect.
+	suspect := func(r *Request) any { return r.Handover }
+	for body, want := range map[string]bool{
+		"": false, "--part\r\n\r\n\x00\x00": false, "{\"a\":1}\n{\"a\":2}": false, "\x00\x00\x00\x18ftypmp42": false, "not json": false,
+		"{\x00\"\x00a\x00": true, "\x00{\x00\"": true, "\xff\xfe{\x00": true, "\xfe\xff\x00{": true, "\x00\x00\x00{": true, " \x00\n\x00{\x00": true,
+		`{"x":` + strings.Repeat("[", maxDepth+1): true, `{"x":` + strings.Repeat("[", maxDepth-1): false,
+	} {
+		f("/invocations", body, suspect, want)
+	}
 }
 
 func TestParseRefuses(t *testing.T) {

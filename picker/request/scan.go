@@ -23,7 +23,8 @@ type scanner struct {
 	mediaBytes int
 	numbers    int // numbers seen by skip since then
 
-	rested int // where others were last let run
+	rested int  // where others were last let run
+	deep   bool // the text was given up because it nests too deep
 
 	stack [maxDepth / 64]uint64 // one bit per open container: 1 for an object
 }
@@ -227,6 +228,7 @@ func (s *scanner) skip(i int) int {
 		switch c := s.b[i]; c {
 		case '{', '[':
 			if depth == maxDepth {
+				s.deep = true
 				return s.fail(i)
 			}
 			s.push(depth, c == '{')
