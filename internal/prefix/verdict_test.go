@@ -301,3 +301,22 @@ func fleetOf(n int) (out []endpoint.Spec) {
 	}
 	return out
 }
+
+// TestDropsLastBlock: an engine that leaves out the last block of what it holds is never
+// distrusted for it, of whatever size its blocks are, and is recognised.
+func TestDropsLastBlock(t *testing.T) {
+	for _, size := range []int{16, 32, 48, 64, 528} {
+		var r record
+		now := time.Unix(1_800_000_000, 0)
+		for i := range 200 {
+			held := size * (2 + i%9)
+			out := r.add(comparison{prompt: held + size, precise: held, cached: held - size, guess: -1, block: size}, now.Add(time.Duration(i)*time.Second))
+			if out.distrust || out.changed || out.outcome == over {
+				t.Fatalf("blocks of %d: comparison %d: %+v", size, i, out)
+			}
+		}
+		if !r.dropsBlock() {
+			t.Errorf("blocks of %d: not recognised: %+v", size, r)
+		}
+	}
+}
