@@ -282,6 +282,7 @@ func TestRealEngines(t *testing.T) {
 	r := openReal(t, 2)
 	t.Logf("two engines, a replica and Envoy serve after %.0f s", time.Since(began).Seconds())
 	t.Run("Rendering", func(t *testing.T) { r.t = t; r.rendering(t) })
+	t.Run("Live", func(t *testing.T) { r.t = t; r.live(t) })
 	t.Run("Chats", func(t *testing.T) { r.t = t; r.chats(t) })
 }
 
