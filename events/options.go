@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/events/translate"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
 // Link says how far a connection to a source's stream has come.
@@ -49,7 +50,7 @@ type Options struct {
 
 	Log      *slog.Logger          // default: discards
 	Registry prometheus.Registerer // default: none
-	Now      func() time.Time      // default: time.Now
+	Now      func() time.Time      // default: steady.Now
 
 	Replays      int           // replays at a time, over all streams; default 8
 	ReplayIdle   time.Duration // longest pause within a replay; default 2 s
@@ -69,7 +70,7 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 	o.Replays = defaultInt(o.Replays, 8)
 	for _, d := range []struct {

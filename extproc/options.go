@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -129,7 +130,7 @@ type Options struct {
 	// Log takes what the package has to say; nil discards it.
 	Log *slog.Logger
 
-	// Now is the clock; nil means time.Now.
+	// Now is the clock; nil means steady.Now.
 	Now func() time.Time
 }
 
@@ -172,7 +173,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 	return o, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -77,13 +78,13 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			return 0
 		}),
 		poolGauge(pool, "inflight_requests", "Requests of this replica in flight.",
-			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Requests) }),
+			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, steady.Now()).Requests) }),
 		poolGauge(pool, "inflight_prefill_tokens", "Uncached prompt tokens of this replica's requests without a first token.",
-			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, time.Now()).Prefill) }),
+			func(ep *endpoint.Endpoint) float64 { return float64(pool.Book().Local(ep, steady.Now()).Prefill) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "grapevine_picker_fullest_endpoint_share",
 			Help: "Share of the requests in flight, of all replicas, that are at the endpoint with the most: what its loss would cost. 0 while none are.",
-		}, func() float64 { return fullestShare(pool, time.Now()) }))
+		}, func() float64 { return fullestShare(pool, steady.Now()) }))
 	var err error
 	if m.tally, err = endpoint.NewTally(pool, reg); err != nil || reg == nil {
 		return m, err

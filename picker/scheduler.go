@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -83,7 +84,7 @@ type Options struct {
 
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Now        func() time.Time      // nil means time.Now
+	Now        func() time.Time      // nil means steady.Now
 }
 
 // Gate is where requests wait for capacity, before their prompt is rendered and
@@ -178,7 +179,7 @@ func New(o Options) (*Scheduler, error) {
 		o.WorkTimeout = DefaultWorkTimeout
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 	if o.Seed == 0 {
 		o.Seed = uint64(o.Now().UnixNano())

@@ -22,6 +22,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -127,7 +128,7 @@ func newPick(o PickOptions) (*Pick, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 	p := &Pick{o: o, open: map[string]*openPick{}, each: map[netip.Addr]int{}}
 	p.picks = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -66,6 +66,7 @@ var Rows = Table{
 	{"internal/prompt/vocab/split", 1, Product, 0},
 	{"internal/share/plan", 1, Product, Pure},
 	{"internal/strict", 1, Product, 0},
+	{"internal/steady", 1, Product, 0},
 	{"internal/varint", 1, Product, 0},
 	{"pd/handover", 1, Product, 0},
 	{"picker/endpoint/fit", 1, Product, Pure | Locks | Hot},

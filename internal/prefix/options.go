@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -69,14 +70,14 @@ type Options struct {
 	// reuses, where too little is known of them.
 	FullReport bool
 
-	Now        func() time.Time      // nil means time.Now
+	Now        func() time.Time      // nil means steady.Now
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
 }
 
 func (o *Options) complete() {
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Read == nil {

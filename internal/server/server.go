@@ -30,6 +30,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/server/recording"
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
@@ -297,7 +298,7 @@ func (s *Server) gatherer() prometheus.Gatherer {
 	}
 	reg := prometheus.NewRegistry()
 	var err error
-	s.compat, err = admin.NewCompat(admin.CompatOptions{Pool: s.pool, PoolName: s.o.MetricsPool, Version: s.o.Version, Own: s.registry, Now: time.Now}, reg)
+	s.compat, err = admin.NewCompat(admin.CompatOptions{Pool: s.pool, PoolName: s.o.MetricsPool, Version: s.o.Version, Own: s.registry, Now: steady.Now}, reg)
 	if err != nil {
 		s.o.Log.Error("metrics of other pickers are not served", "error", err)
 		s.compat = nil

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"log/slog"
 	"net"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
@@ -144,14 +144,14 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 		Page: s.scrape.Refresh, Conflict: s.setup.Conflict, Ready: s.models.Ready, Reborn: s.pool.Renew, Log: s.o.Log, Registry: s.registry,
 	})
 	s.xds = newXDSShare(s, group)
-	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: time.Now, Log: s.o.Log})
+	s.load = facts.NewLoad(facts.LoadOptions{Group: group, Pool: s.pool, Now: steady.Now, Log: s.o.Log})
 	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
 		return err
 	}
 	s.queues = facts.NewQueues(group, facts.Queue{Changes: s.gate.Changes, Hear: s.gate.Hear, Gone: s.gate.Gone}, s.o.Log)
 	s.costs = facts.NewCosts(facts.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
 	s.hints = facts.NewHints(facts.HintOptions{
-		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Blame: &s.blame, Now: time.Now, Registry: s.registry,
+		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Blame: &s.blame, Now: steady.Now, Registry: s.registry,
 	})
 	return nil
 }

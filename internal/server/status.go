@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
 	"github.com/grapevine-epp/grapevine/internal/prompt/remote"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/explained"
@@ -98,7 +99,7 @@ type StreamStatus struct {
 
 // Status returns the state of the replica.
 func (s *Server) Status() Status {
-	now := time.Now()
+	now := steady.Now()
 	st := Status{
 		Name: s.o.Name, Version: s.o.Version, UptimeS: now.Sub(s.started).Seconds(),
 		Decisions: s.decided.Load(), Models: s.models.Status(), NoModel: s.models.Registry().Unknown(), Endpoints: []EndpointStatus{},
@@ -356,7 +357,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	now := time.Now()
+	now := steady.Now()
 	for _, ep := range c.s.pool.Snapshot().Endpoints {
 		k := c.s.share.Knowledge(ep.ID)
 		state, _ := c.s.prefixes.Standing(ep, k.State)

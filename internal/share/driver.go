@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -189,13 +190,13 @@ func (x *Index) step() time.Duration {
 	if x.ctx.Err() != nil {
 		return lookLater
 	}
-	now, wall, all := time.Since(x.began), time.Now(), *x.byName.Load()
+	now, look, all := time.Since(x.began), steady.Now(), *x.byName.Load()
 	views := x.views()
-	f := plan.Facts{Wall: uint64(wall.UnixMilli()), Ready: x.o.Ready(), Settled: x.log == nil || x.o.Node.Phase() != cluster.Settling}
+	f := plan.Facts{Wall: uint64(time.Now().UnixMilli()), Ready: x.o.Ready(), Settled: x.log == nil || x.o.Node.Phase() != cluster.Settling}
 	c := change{become: map[*source]plan.Action{}, name: map[*source]uint64{}}
 	due, asking := now+lookLater, false
 	for _, s := range all {
-		s.stall.look(wall, x.at(s, views[s.name]), workOf(x.o.Pool.Book(), s.ep, wall))
+		s.stall.look(look, x.at(s, views[s.name]), workOf(x.o.Pool.Book(), s.ep, look))
 	}
 	for _, s := range all {
 		f := x.facts(f, s, views[s.name])

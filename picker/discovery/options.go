@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
 // Defaults of FileOptions.
@@ -36,7 +38,7 @@ type FileOptions struct {
 	Resolver       Resolver      // nil means the system's
 	NoWatch        bool          // poll only, for file systems that tell no changes
 
-	Now func() time.Time // nil means time.Now
+	Now func() time.Time // nil means steady.Now
 }
 
 var (
@@ -67,7 +69,7 @@ func (o *FileOptions) complete() error {
 		o.Sink.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 	return nil
 }

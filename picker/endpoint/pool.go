@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/endpoint/fit"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
@@ -22,7 +23,7 @@ type PoolOptions struct {
 	// Keep is for how long an endpoint that leaves the list comes back as it was, with
 	// its id and counters; 0: it is forgotten at once. See Pool.Expire.
 	Keep  time.Duration
-	Now   func() time.Time // nil means time.Now
+	Now   func() time.Time // nil means steady.Now
 	Prior Cost             // assumed of the pool's engines at first; zero means PriorCost
 	Zone  string           // where this replica is; "" when nobody says, and then nothing is away
 }
@@ -74,7 +75,7 @@ func NewPool(o PoolOptions) *Pool {
 		o.Grace = defaultGrace
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 	if o.Prior == (Cost{}) {
 		o.Prior = PriorCost

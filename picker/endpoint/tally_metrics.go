@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
 // Upper bounds of histograms, in seconds.
@@ -66,7 +68,7 @@ func (t *Tally) Collect(ch chan<- prometheus.Metric) {
 			r.collect(ch)
 		}
 	}
-	for name, full := range saturation(t.pool.Snapshot().Endpoints, time.Now()) {
+	for name, full := range saturation(t.pool.Snapshot().Endpoints, steady.Now()) {
 		ch <- prometheus.MustNewConstMetric(descSaturation, prometheus.GaugeValue, full, name)
 	}
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {

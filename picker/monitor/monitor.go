@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
@@ -34,7 +35,7 @@ type Options struct {
 	Health     health.Options
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Now        func() time.Time      // nil means time.Now
+	Now        func() time.Time      // nil means steady.Now
 }
 
 func (o *Options) complete() {
@@ -45,7 +46,7 @@ func (o *Options) complete() {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 }
 

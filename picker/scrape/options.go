@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -62,7 +63,7 @@ type Options struct {
 	Transport  http.RoundTripper     // nil means one with a kept connection per address and no compression
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Log        *slog.Logger          // nil discards
-	Now        func() time.Time      // nil means time.Now
+	Now        func() time.Time      // nil means steady.Now
 	Random     func() float64        // in [0, 1), for jitter; nil means math/rand. Safe for concurrent use
 }
 
@@ -107,7 +108,7 @@ func (o *Options) complete() {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64

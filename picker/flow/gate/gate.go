@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
@@ -78,7 +79,7 @@ const maxGroups = 1000
 func New(o Options) (*Gate, error) {
 	clock := o.Now
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = steady.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
