@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,6 +128,9 @@ func health(s *Status) Health {
 	default:
 		line += ", digests equal"
 	}
+	if twice := namesakes(s); twice != "" {
+		line += "; several members are named " + twice + ": give each its own name"
+	}
 	if s.aside != "" {
 		line += "; " + s.aside
 	}
@@ -134,6 +138,22 @@ func health(s *Status) Health {
 		line += "; " + away.line()
 	}
 	return Health{State: "joined", OK: true, Line: line}
+}
+
+// namesakes returns the names that several members have which can be reached, this one included.
+// They share as others do, but nobody can tell them apart.
+func namesakes(s *Status) string {
+	count, twice := map[string]int{s.Self.Name: 1}, []string{}
+	for _, p := range s.Peers {
+		if p.State != "up" || p.Replaced || p.Name == "" {
+			continue
+		}
+		if count[p.Name]++; count[p.Name] == 2 {
+			twice = append(twice, p.Name)
+		}
+	}
+	slices.Sort(twice)
+	return strings.Join(twice, ", ")
 }
 
 // inPart says how many sources are known in part, and what that means.

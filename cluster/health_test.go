@@ -63,6 +63,12 @@ func TestTroubleOfTheGroup(t *testing.T) {
 	f(Status{Peers: peers, trouble: "b has another secret"}, "misconfigured", "misconfigured: b has another secret")
 	f(Status{Peers: peers, aside: "1 event stream is not shared: e1/0 because it has no replay port"}, "joined",
 		"joined: 1 other member, all reachable, digests equal; 1 event stream is not shared: e1/0 because it has no replay port")
+	twins := []Peer{peers[0], {Member: Member{Name: "a"}, State: "down", Met: true, For: 3 * time.Second, Replaced: true}, peers[0], {Member: Member{Name: "a"}, State: "up", Met: true}}
+	f(Status{Self: Member{Name: "a"}, Peers: twins[:2]}, "joined", "joined: 1 other member, all reachable, digests equal")
+	f(Status{Self: Member{Name: "a"}, Peers: twins[2:]}, "joined",
+		"joined: 2 other members, all reachable, digests equal; several members are named a: give each its own name")
+	f(Status{Self: Member{Name: "a"}, Peers: []Peer{peers[0], peers[0]}}, "joined",
+		"joined: 2 other members, all reachable, digests equal; several members are named b: give each its own name")
 	f(Status{Peers: peers, Bus: BusStatus{Problem: "b says: context canceled"}, Leaving: true}, "leaving", "leaving: the others are told")
 	f(Status{Bus: BusStatus{Joining: true, JoinError: "b: EOF"}}, "alone",
 		"alone: no other member found; last try: b: EOF (its label or its key may be another)")

@@ -295,3 +295,44 @@ func TestCrashLoop(t *testing.T) {
 		}
 	})
 }
+
+// Replicas that were started with one name share as others do, each source has one reader, and all
+// say the name.
+func TestOneNameTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := clustertest.NewHub()
+		var all []*clustertest.Replica
+		for _, name := range []string{"a", "a", "b"} {
+			all = append(all, newReplica(name, h, cluster.SharePartitioned))
+		}
+		sources := []string{"e1", "e2", "e3", "e4", "e5", "e6"}
+		for _, r := range all {
+			r.Start(t, sources...)
+		}
+		defer clustertest.Stop(t, all...)
+		time.Sleep(3 * time.Second)
+		for range 10 {
+			clustertest.ReadAll(sources, 9, all...)
+			time.Sleep(time.Second)
+		}
+		if why := clustertest.ReadAll(sources, 9, all...); why != "" {
+			t.Error(why)
+		}
+		for _, s := range sources {
+			readers := 0
+			for _, r := range all {
+				if r.Sums.Role(s) == cluster.RoleReader {
+					readers++
+				}
+			}
+			if readers != 1 {
+				t.Errorf("%s has %d readers", s, readers)
+			}
+		}
+		for _, r := range all {
+			if line := r.Status().Health.Line; !strings.Contains(line, "several members are named a") {
+				t.Errorf("%s says %q", r.Self().ID, line)
+			}
+		}
+	})
+}
