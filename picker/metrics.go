@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -15,6 +16,7 @@ import (
 type metrics struct {
 	decisions  prometheus.Counter
 	refusals   []prometheus.Counter // by reason
+	computed   [len(handover.Computers)]prometheus.Counter
 	stages     [numStages][numStageOutcomes]prometheus.Counter
 	took       prometheus.Histogram
 	candidates prometheus.Histogram
@@ -59,6 +61,10 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 			m.stages[k][o] = stages.WithLabelValues(StageKind(k).String(), label)
 		}
 	}
+	computed := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "grapevine_picker_prompts_computed_total", Help: "Answered requests whose prompt was to be computed elsewhere, by who computed it as the proxy beside the decode engine says."}, []string{"by"})
+	for by, name := range handover.Computers {
+		m.computed[by] = computed.WithLabelValues(name)
+	}
 	goesOn := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_picker_conversations_total", Help: "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.",
 	}, []string{"result"})
@@ -69,7 +75,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		Name: "grapevine_picker_ended_total", Help: "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.",
 	}, []string{"complete"})
 	m.ended = [3]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true"), ended.WithLabelValues("unknown")}
-	all = append(all, refusals, stages, ended, goesOn, poolGauge(pool, "endpoints", "Endpoints in the pool.",
+	all = append(all, refusals, stages, computed, ended, goesOn, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*endpoint.Endpoint) float64 { return 1 }),
 		poolGauge(pool, "endpoints_down", "Endpoints that do not answer.", func(ep *endpoint.Endpoint) float64 {
 			if ep.Down() {

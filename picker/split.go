@@ -37,6 +37,9 @@ func (f *flight) reported(e *Event) {
 		return
 	}
 	f.report = e.HandOver
+	if f.split() && e.Status < 400 {
+		f.s.metrics.computed[e.HandOver.By()].Inc()
+	}
 	if !f.split() || f.report == (handover.Report{}) {
 		return
 	}

@@ -42,6 +42,7 @@ type pdRig struct {
 	*rig
 	prefill, decode []*sim.Engine
 	sidecars        []*http.Server
+	leg             time.Duration        // for a prefill leg
 	counts          *prometheus.Registry // of all sidecars
 	serving         sync.WaitGroup
 }
@@ -62,9 +63,10 @@ schedulingProfiles:
   plugins: [{pluginRef: predicted-ttft-scorer}]
 `
 
-func openPD(t *testing.T, prefill, decode int) *pdRig {
+// openPD opens a rig whose sidecars give a prefill leg so much time.
+func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 	t.Helper()
-	r := &pdRig{rig: begin(t), counts: prometheus.NewRegistry()}
+	r := &pdRig{rig: begin(t), leg: leg, counts: prometheus.NewRegistry()}
 	t.Cleanup(r.closePD)
 	r.openFleet(rigOptions{engines: prefill + decode, engine: sim.Options{Speed: 5, PD: &sim.PDOptions{Lease: pdLease, Handshake: 300 * time.Millisecond}}})
 	all := r.fleet.Engines()
@@ -99,7 +101,7 @@ func (r *pdRig) openSidecar(e *sim.Engine, allowed sidecar.Listed) string {
 	r.t.Helper()
 	h, err := sidecar.New(sidecar.Options{
 		Engine: "http://" + e.Addr(), Targets: allowed, HandOver: handover.Policy{Action: handover.Strip},
-		Lease: pdLease, Prefill: 500 * time.Millisecond, Head: 3 * time.Second,
+		Lease: pdLease, Prefill: r.leg, Head: 3 * time.Second,
 		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"engine": e.Name()}, r.counts),
 	})
 	if err != nil {
@@ -137,7 +139,7 @@ func (r *pdRig) closePD() {
 // TestPDChaos: whatever becomes of prefill engines, decode engines and clients, every
 // answer is right, none is lost that could be served, and nothing is left behind.
 func TestPDChaos(t *testing.T) {
-	r := openPD(t, 3, 3)
+	r := openPD(t, 3, 3, 500*time.Millisecond)
 	c := &chaosClient{r: r, words: vocab.New()}
 	stop := make(chan struct{})
 	var faults, clients sync.WaitGroup

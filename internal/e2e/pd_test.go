@@ -154,6 +154,10 @@ func TestPrefillApart(t *testing.T) {
 			r.settle()
 			r.bookWhileHanging(t)
 			r.settle()
+			// No sidecar: nobody says that a prompt was computed elsewhere, and nothing claims it.
+			if n := r.metric(0, `grapevine_picker_prompts_computed_total{by="untold"}`); n != 3 {
+				t.Errorf("of 3 requests with a prefill endpoint and no sidecar %v are untold", n)
+			}
 			r.clean()
 		})
 	}

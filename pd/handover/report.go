@@ -33,6 +33,24 @@ func (r *Report) Text() string {
 	return string(strconv.AppendInt(b, r.Decode.Microseconds(), 10))
 }
 
+// Computers names, as metrics do, who computed a prompt that was to be computed elsewhere:
+// the target named first, another one, the decode engine, or nobody tells. A proxy that says
+// nothing may have had the decode engine do it.
+var Computers = [...]string{"first", "alternate", "decode", "untold"}
+
+// By returns the place in Computers of who computed the prompt.
+func (r *Report) By() int {
+	switch {
+	case !r.Known:
+		return 3
+	case r.Target < 0:
+		return 2
+	case r.Target > 0:
+		return 1
+	}
+	return 0
+}
+
 // maxReported bounds the durations that are believed.
 const maxReported = time.Hour
 
