@@ -88,3 +88,54 @@ func TestHostilePrefillers(t *testing.T) {
 		}
 	}
 }
+
+// TestCutRequests: a client that is cut off after any byte of its request has no engine asked,
+// and nothing is kept for it.
+func TestCutRequests(t *testing.T) {
+	var legs atomic.Int64
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		legs.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, `{"kv_transfer_params":null}`)
+	}))
+	defer engine.Close()
+	b := memory.New(1 << 20)
+	s, err := New(Options{Engine: engine.URL, Budget: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(s)
+	defer proxy.Close()
+	address := strings.TrimPrefix(proxy.URL, "http://")
+	send := func(text string, cut bool) {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, text)
+		if cut {
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, _ = io.Copy(io.Discard, conn) // to what the proxy says, or its close
+	}
+	head := "POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + headerPrefiller + ": " + strings.TrimPrefix(engine.URL, "http://") + "\r\nConnection: close\r\n"
+	for name, whole := range map[string]string{
+		"announced": head + "Content-Length: 14\r\n\r\n" + `{"prompt":"x"}`,
+		"in chunks": head + "Transfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n" + "7\r\n{\"promp\r\n7\r\nt\":\"x\"}\r\n0\r\nX-T: 1\r\n\r\n",
+	} {
+		for n := range len(whole) {
+			if send(whole[:n], true); legs.Load() != 0 {
+				t.Fatalf("%s: engines were asked after %d of %d bytes", name, n, len(whole))
+			}
+		}
+		if used := b.Used(memory.Bodies); used != 0 {
+			t.Errorf("%s: %d bytes are still taken", name, used)
+		}
+		if send(whole, false); legs.Swap(0) == 0 {
+			t.Errorf("%s: no engine is asked for the whole request", name)
+		}
+	}
+}
