@@ -140,6 +140,36 @@ func (e *realEngine) metric(t *testing.T, name, label string) (sum float64) {
 	return sum
 }
 
+// computed is how many tokens of prompts an engine has computed itself.
+func (e *realEngine) computed(t *testing.T) float64 {
+	t.Helper()
+	return e.metric(t, "vllm:prompt_tokens_by_source_total", `source="local_compute"`)
+}
+
+// probeTokens are those of the prompt of a probe, "1 2 3", in the model's vocabulary.
+const probeTokens = 5
+
+// probes counts the short requests by which the replica finds out whether engines work. A
+// machine that is busy elsewhere makes engines late, and late engines are probed.
+func (r *realRig) probes() (n int) {
+	r.t.Helper()
+	resp, err := http.Get("http://" + r.s.AdminAddr().String() + "/metrics")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if line := lines.Text(); strings.HasPrefix(line, "grapevine_health_probes_total{") {
+			v, err := strconv.Atoi(line[strings.LastIndexByte(line, ' ')+1:])
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			n += v
+		}
+	}
+	return n
+}
+
 // openPair starts two engines, the second behind a sidecar, a replica and an Envoy.
 func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine) {
 	r = &realRig{t: t, model: writeTiny(t)}
@@ -194,7 +224,11 @@ func TestRealPair(t *testing.T) {
 			said = append(said, words[rng.IntN(len(words))]+strconv.Itoa(rng.IntN(40)))
 		}
 		prompt := strings.Join(said, " ")
+		before := decode.computed(t)
 		got := ask(r.url, prompt, "pair")
+		if n := decode.computed(t) - before; n != 0 { // or a probe of the replica's came meanwhile
+			t.Logf("prompt %d of %d tokens: the decode engine computes %.0f", i, got.Usage.Prompt, n)
+		}
 		alone := ask(prefill.url, prompt, "alone") // computed anew
 		tokens += got.Usage.Prompt
 		if got.Choices[0].Text != alone.Choices[0].Text {
@@ -210,9 +244,10 @@ func TestRealPair(t *testing.T) {
 	pulled, bytes := decode.metric(t, "vllm:prompt_tokens_by_source_total", `source="external_kv_transfer"`), decode.metric(t, "vllm:nixl_bytes_transferred_sum", "")
 	times, seconds := decode.metric(t, "vllm:nixl_xfer_time_seconds_count", ""), decode.metric(t, "vllm:nixl_xfer_time_seconds_sum", "")
 	failed := decode.metric(t, "vllm:nixl_num_failed_transfers_total", "") + prefill.metric(t, "vllm:nixl_num_kv_expired_reqs_total", "")
-	local := decode.metric(t, "vllm:prompt_tokens_by_source_total", `source="local_compute"`)
+	local, probes := decode.computed(t), r.probes()
 	t.Logf("\n| prompts | tokens | pulled | computed at the decode engine | transfers | bytes | mean ms | failed or expired |\n|--:|--:|--:|--:|--:|--:|--:|--:|\n| %d | %d | %.0f | %.0f | %.0f | %.0f | %.1f | %.0f |",
 		prompts, tokens, pulled, local, times, bytes, 1000*seconds/max(times, 1), failed)
+	t.Logf("the replica probed engines %d times; each probe that comes to the decode engine has it compute %d tokens", probes, probeTokens)
 	if len(distinct) != prompts {
 		t.Errorf("%d different answers to %d prompts", len(distinct), prompts)
 	}
