@@ -52,6 +52,8 @@ type Replica struct {
 	Unready    func() string             // why the pool is not known yet; "": it is
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
+
+	Connections int // that other clusters may make at a time; 0: as many as the link takes
 }
 
 const (
@@ -126,7 +128,7 @@ func Open(o Options, r Replica) (p *Part, err error) {
 
 // open connects to the federation, follows its objects, and fills the rest of the options.
 func (p *Part) open(o *Options) error {
-	l, err := link.Open(link.Options{Config: o.Link, Replica: p.r.Name, Registerer: p.r.Registerer, Log: p.r.Log})
+	l, err := link.Open(link.Options{Config: o.Link, Replica: p.r.Name, Registerer: p.r.Registerer, Log: p.r.Log, Connections: p.r.Connections})
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,15 @@ func NewListeners(b *Budget, r prometheus.Registerer) *Listeners {
 	return ls
 }
 
+// Part returns one part in parts of the connections that the process can hold, 0 for a
+// nil Listeners.
+func (ls *Listeners) Part(parts int) int {
+	if ls == nil {
+		return 0
+	}
+	return max(ls.most/parts, 4)
+}
+
 // Limit bounds a listener to one part in parts of the connections that the process
 // can hold. Who connects and says nothing is cut off.
 func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener {
@@ -83,7 +92,7 @@ func (ls *Listeners) LimitShort(name string, parts int, l net.Listener) net.List
 
 func (ls *Listeners) options(name string, parts int) ListenOptions {
 	return ListenOptions{
-		Connections: max(ls.most/parts, 4), FirstByte: firstByte,
+		Connections: ls.Part(parts), FirstByte: firstByte,
 		Refused: ls.closed.WithLabelValues(name, "many").Inc, Silent: ls.closed.WithLabelValues(name, "silent").Inc,
 	}
 }

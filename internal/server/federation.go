@@ -11,6 +11,7 @@ func (s *Server) openFederation() (err error) {
 	grouped := s.o.Cluster.enabled()
 	s.abroad, err = abroad.Open(s.o.Federation, abroad.Replica{
 		Name: s.o.Name, Pool: s.pool, Registerer: s.registry, Log: s.o.Log,
+		Connections: s.listeners.Part(8),
 		Group: func() (others, turn int) {
 			if !grouped {
 				return 0, 0

@@ -24,8 +24,7 @@ const (
 	writeTimeout = 5 * time.Second
 	idleTimeout  = 30 * time.Second // an importer asks every second or so
 	queueFrames  = 64
-	maxAccepted  = 4096
-	maxOfCluster = 128 // of them, and more than its replicas that are answered
+	maxOfCluster = 128 // connections that one cluster made, and more than its replicas that are answered
 )
 
 // conn is one connection, dialled or accepted, of one cluster. A frame is its length in
@@ -159,48 +158,51 @@ func (l *Link) accept(ctx context.Context, lis net.Listener) {
 			}
 			continue
 		}
-		select {
-		case l.slots <- struct{}{}:
-		default:
+		at, closed := l.greetings.begin(w)
+		if closed {
 			l.refuse("connections")
-			_ = w.Close()
-			continue
 		}
 		l.wg.Go(func() {
-			defer func() { <-l.slots }()
-			l.welcome(ctx, w)
+			defer w.Close()
+			if t, known := l.greet(ctx, w, func() { l.greetings.end(at) }); known != nil {
+				l.listen(ctx, t, known)
+			}
 		})
 	}
 }
 
-// welcome finds out who has connected, and listens to him.
-func (l *Link) welcome(ctx context.Context, raw net.Conn) {
-	defer raw.Close()
-	w := tls.Server(raw, l.identity.server())
+// greet finds out who has connected: known is nil for nobody who is listened to. It calls
+// over once that is known.
+func (l *Link) greet(ctx context.Context, raw net.Conn, over func()) (w *tls.Conn, known *conn) {
+	defer over()
+	w = tls.Server(raw, l.identity.server())
 	hello, cancel := context.WithTimeout(ctx, dialTimeout)
 	err := w.HandshakeContext(hello)
 	cancel()
 	if err != nil {
 		l.refuse("identity")
 		l.o.Log.Debug("a connection was refused", "from", raw.RemoteAddr().String(), "error", err)
-		return
+		return nil, nil
 	}
 	cluster := l.clusterOf(w.ConnectionState())
 	if cluster == "" {
 		l.refuse("stranger")
 		l.o.Log.Debug("a connection was refused", "from", raw.RemoteAddr().String(), "error", "its certificate names no cluster that is configured")
-		return
+		return nil, nil
 	}
-	c := l.accepted(cluster)
-	if c == nil {
+	if known = l.accepted(cluster); known == nil {
 		l.refuse("connections")
-		return
 	}
+	return w, known
+}
+
+// listen serves a connection that a cluster made.
+func (l *Link) listen(ctx context.Context, w *tls.Conn, c *conn) {
 	defer l.ended(c)
 	defer c.close()
 	defer l.closeWith(ctx, c, w)()
-	err = l.serve(c, w)
-	l.o.Log.Debug("connection of a cluster ended", "cluster", cluster, "from", raw.RemoteAddr().String(), "error", err)
+	err := l.serve(c, w)
+	l.o.Log.Debug("connection of a cluster ended", "cluster", c.cluster, "from", w.RemoteAddr().String(), "error", err)
 }
 
 // clusterOf returns the one cluster that a certificate names, "" when there is none or

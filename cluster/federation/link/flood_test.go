@@ -1,11 +1,21 @@
 package link_test
 
 import (
+	"bytes"
 	"crypto/tls"
+	"encoding/binary"
+	"log/slog"
+	"net"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/link"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // TestOneFloods: a cluster that makes ever more connections gets no more than its share, and
@@ -31,5 +41,106 @@ func TestOneFloods(t *testing.T) {
 	await(t, "held there", b, holds)
 	if n := a.Status().Refused["connections"]; n != 16 {
 		t.Errorf("%d connections were refused, want 16", n)
+	}
+}
+
+// few opens an exporter that holds eight connections, four of them of strangers.
+func few(t *testing.T, c *link.Config, log *slog.Logger) *link.Link {
+	t.Helper()
+	l, err := link.Open(link.Options{Config: c, Replica: "a-0", Connections: 8, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	l.Hot(pool).Touch(l.View().Secret.Chain("m", prompt, nil))
+	l.SetExports([]federation.Export{{Pool: pool, Ready: []federation.Ready{{Model: "m", Count: 2}}}})
+	return l
+}
+
+// TestSilentStrangers: who connects and says nothing keeps nobody out, whatever number
+// of them there is, and is counted; the log says nothing of each.
+func TestSilentStrangers(t *testing.T) {
+	ca := fixture(t)
+	var log parts.Output
+	a := few(t, tlsConfig(ca, "a", trusted("b")), slog.New(slog.NewTextHandler(&log, nil)))
+	const strangers = 200
+	for range strangers {
+		c, err := net.Dial("tcp", a.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	// Those beyond four have been closed; the last four are waited for.
+	await(t, "counted", a, func(*federation.View) bool { return a.Status().Refused["connections"] >= strangers-4 })
+	pair, err := tls.LoadX509KeyPair(filepath.Join(ca.dir, "b.crt"), filepath.Join(ca.dir, "b.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", a.Addr().String(), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{"grapevine-federation/1"}})
+	if err != nil {
+		t.Fatalf("a cluster is kept out by strangers: %v", err)
+	}
+	defer c.Close()
+	b := open(t, tlsConfig(ca, "b", trusted("a", a.Addr().String())), "b-0")
+	await(t, "held beside strangers", b, holds)
+	if n := strings.Count(log.String(), "\n"); n > 8 {
+		t.Errorf("%d lines in the log:\n%s", n, log.String())
+	}
+}
+
+// TestHostileCluster: a cluster that is configured, sends what is no message, frames larger than
+// any, the same frame again, and reads nothing, is cut off, and another one is answered.
+func TestHostileCluster(t *testing.T) {
+	ca := fixture(t)
+	ca.issue(t, "c")
+	a := few(t, tlsConfig(ca, "a", trusted("b"), trusted("c")), nil)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(ca.dir, "c.crt"), filepath.Join(ca.dir, "c.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{"grapevine-federation/1"}}
+	frame := func(n int, b []byte) []byte { return append(binary.LittleEndian.AppendUint32(nil, uint32(n)), b...) }
+	garbage := frame(federation.MaxMessage, bytes.Repeat([]byte{0xa5}, federation.MaxMessage))
+	before := runtime.NumGoroutine()
+	for _, f := range []struct {
+		name  string
+		bytes []byte
+		cut   bool // the connection is ended for it
+	}{
+		{"a frame larger than any message", frame(1<<32-1, nil), true},
+		{"a frame one byte too large", frame(federation.MaxMessage+1, nil), true},
+		{"empty frames", bytes.Repeat(frame(0, nil), 10_000), false},
+		{"garbage", bytes.Repeat(garbage, 20), false},
+		{"the beginning of a frame", frame(1000, []byte("x")), false},
+	} {
+		c, err := tls.Dial("tcp", a.Addr().String(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := c.Write(f.bytes); err != nil && !f.cut {
+			t.Errorf("%s: %v", f.name, err)
+		}
+		if f.cut {
+			if _, err := c.Read(make([]byte, 1)); err == nil {
+				t.Errorf("%s: it is answered", f.name)
+			}
+		}
+		c.Close()
+	}
+	b := open(t, tlsConfig(ca, "b", trusted("a", a.Addr().String())), "b-0")
+	await(t, "held beside a hostile cluster", b, holds)
+	for _, c := range a.Status().Clusters {
+		if c.Name == "c" && (c.Sessions != 0 || len(c.Pools) != 0) {
+			t.Errorf("garbage is believed: %+v", c)
+		}
+	}
+	if !testkit.Comes(func() bool { return runtime.NumGoroutine() < before+20 }) {
+		t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 	}
 }

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -25,6 +26,9 @@ type Options struct {
 	Replica    string // of this process; differs between the replicas of a cluster
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
+	// Connections is how many others may make at a time; half of them are for those that
+	// have not shown who they are, the rest is divided among the clusters. 0: 4,096.
+	Connections int
 	// Resolve finds the addresses of a name; default: that of the net package.
 	Resolve func(ctx context.Context, host string) ([]string, error)
 }
@@ -37,7 +41,8 @@ type Link struct {
 	nats          *natsLink
 	byCertificate map[string]string // cluster by name in its certificate
 	certificate   map[string]string // and the other way round
-	slots         chan struct{}
+	greetings     greetings
+	ofCluster     int // connections that each cluster may make
 	current       federation.Current
 	ctx           context.Context
 	cancel        context.CancelFunc
@@ -72,10 +77,12 @@ func Open(o Options) (*Link, error) {
 	}
 	o.Replica = cleanName(o.Replica)
 	l := &Link{
-		o: o, byCertificate: map[string]string{}, certificate: map[string]string{}, slots: make(chan struct{}, maxAccepted),
+		o: o, byCertificate: map[string]string{}, certificate: map[string]string{},
 		conns: map[string]map[string]*conn{}, refused: map[string]uint64{}, hot: map[hotKey]*filter.Hot{},
 		logged: map[string]federation.State{},
 	}
+	half := max(cmp.Or(o.Connections, maxConnections)/2, 1)
+	l.greetings.most, l.ofCluster = half, max(min(maxOfCluster, half/max(len(o.Config.Peers), 1)), 1)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	if err := l.open(); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -344,7 +351,7 @@ func (l *Link) accepted(cluster string) *conn {
 			n++
 		}
 	}
-	if n >= maxOfCluster {
+	if n >= l.ofCluster {
 		return nil
 	}
 	l.next++
