@@ -22,7 +22,9 @@ type row struct {
 	result  string
 	peak    int64
 	p99     time.Duration
-	own     time.Duration // of the program alone, without proxy and engines
+	own     time.Duration      // of the program alone, without proxy and engines
+	times   [2][]time.Duration // what p99 and own were taken of
+	calm    [2]time.Duration   // p99 and own before and after it, without an attack
 	failed  int
 	asked   int
 	refused string
@@ -40,7 +42,8 @@ var alone = flag.String("hostile.idle", "^$", "regular expression: the attacks o
 // within its memory, serve those, and count what it refused.
 func TestHostile(t *testing.T) {
 	r := openRig(t)
-	calm := r.beside(func() string { time.Sleep(4 * time.Second); return "" })
+	rest := func() row { return r.beside(func() string { time.Sleep(3 * time.Second); return "" }) }
+	calm := rest()
 	calm.name = "(none)"
 	rows := []row{calm}
 	chosen, compared := regexp.MustCompile(*only), regexp.MustCompile(*alone)
@@ -61,6 +64,11 @@ func TestHostile(t *testing.T) {
 			same := r.idly(idle, a.run)
 			got.idle, got.idleOwn = same.p99, same.own
 		}
+		after := rest()
+		for i := range got.calm {
+			got.calm[i] = slowest(slices.Concat(calm.times[i], after.times[i]))
+		}
+		calm = after
 		rows = append(rows, got)
 		if !r.cage.alive() {
 			t.Errorf("%s: the program is dead; its log ends with\n%s", a.name, tail(r.cage.log.String()))
@@ -105,7 +113,8 @@ func (r *rig) beside(attack func() string) row {
 	var of asked
 	r.people.tell(order{Do: "stop"}, &of)
 	r.smuggled = of.Smuggled
-	got := row{p99: of.P99, own: of.Own, failed: of.Failed, asked: of.Asked}
+	got := row{times: [2][]time.Duration{of.Times, of.Own}, failed: of.Failed, asked: len(of.Times)}
+	got.p99, got.own = slowest(slices.Clone(of.Times)), slowest(slices.Clone(of.Own))
 	got.result, got.peak = result, r.cage.peak.Load()
 	return got
 }
@@ -145,9 +154,9 @@ func changes(before, after map[string]float64) string {
 func table(rows []row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tits own, ms\tidle picker\tits own\tcounted")
+	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tits own, ms\tcalm\tits own\tidle picker\tits own\tcounted")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.own.Milliseconds(), r.idle.Milliseconds(), r.idleOwn.Milliseconds(), r.refused)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.own.Milliseconds(), r.calm[0].Milliseconds(), r.calm[1].Milliseconds(), r.idle.Milliseconds(), r.idleOwn.Milliseconds(), r.refused)
 	}
 	_ = w.Flush()
 	return b.String()
