@@ -20,6 +20,7 @@ const (
 	inboundConns   = 4096      // connections of one listener
 	inboundPerHost = 16        // of them, from one address of the pool
 	inboundMessage = 16 << 20  // bytes of a message
+	maxTopic       = 1024      // bytes of a topic: it is kept for as long as its connection
 	inboundTopics  = 64        // topics on one connection
 	relayTopics    = 4096      // the same from an address that publishes for others
 	inboundScheme  = "inbound" // of Stream.Events
@@ -219,6 +220,10 @@ func (in *inbound) message(c *caller, m *zmtp.Message) {
 	var topic []byte
 	if m.Len() > 2 {
 		topic = m.Frame(0)
+	}
+	if len(topic) > maxTopic { // it would be kept
+		in.refuse(refusedTopic)
+		return
 	}
 	g, known := c.guests[string(topic)]
 	if !known || g.gone.Load() && in.vacant(g) {

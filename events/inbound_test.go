@@ -132,7 +132,7 @@ func TestDialInBelievesNobody(t *testing.T) {
 	for i, f := range []struct {
 		topic  string
 		reason string
-	}{{"kv@10.0.0.1:8001@m", refusedTopic}, {"kv-events", refusedAmbiguous}, {"kv@127.0.0.1@m", refusedAmbiguous}, {"kv@", refusedAmbiguous}} {
+	}{{"kv@10.0.0.1:8001@m", refusedTopic}, {"kv-events", refusedAmbiguous}, {"kv@127.0.0.1@m", refusedAmbiguous}, {"kv@", refusedAmbiguous}, {"kv@127.0.0.1:8001@" + strings.Repeat("m", maxTopic), refusedTopic}} {
 		before := testutil.ToFloat64(r.metrics.refused.WithLabelValues(f.reason))
 		if err := c.Send([]byte(f.topic), seqOf(byte(i)), []byte{0x90}); err != nil {
 			t.Fatal(err)
