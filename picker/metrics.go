@@ -46,34 +46,26 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 		promptT:    counter("reported_prompt_tokens_total", "Prompt tokens that engines reported."),
 	}
 	all := []prometheus.Collector{m.decisions, m.took, m.candidates, m.moved, m.ttft, m.ttftError, m.predictedT, m.cachedT, m.promptT}
-	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "grapevine_picker_refusals_total", Help: "Requests that could not be placed, by reason.",
-	}, []string{"reason"})
+	refusals := counterVec("refusals_total", "Requests that could not be placed, by reason.", "reason")
 	for _, reason := range request.Reasons() {
 		m.refusals = append(m.refusals, refusals.WithLabelValues(reason.String()))
 	}
-	stages := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "grapevine_picker_stages_total", Help: "Placed requests that another endpoint could help with, by stage and by what was decided.",
-	}, []string{"stage", "outcome"})
+	stages := counterVec("stages_total", "Placed requests that another endpoint could help with, by stage and by what was decided.", "stage", "outcome")
 	for k := range m.stages {
 		for o := range m.stages[k] {
 			label := strings.ReplaceAll(StageOutcome(o).String(), " ", "_")
 			m.stages[k][o] = stages.WithLabelValues(StageKind(k).String(), label)
 		}
 	}
-	computed := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "grapevine_picker_prompts_computed_total", Help: "Answered requests whose prompt was to be computed elsewhere, by who computed it as the proxy beside the decode engine says."}, []string{"by"})
+	computed := counterVec("prompts_computed_total", "Answered requests whose prompt was to be computed elsewhere, by who computed it as the proxy beside the decode engine says.", "by")
 	for by, name := range handover.Computers {
 		m.computed[by] = computed.WithLabelValues(name)
 	}
-	goesOn := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "grapevine_picker_conversations_total", Help: "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.",
-	}, []string{"result"})
+	goesOn := counterVec("conversations_total", "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.", "result")
 	for u := range m.goesOn {
 		m.goesOn[u] = goesOn.WithLabelValues(ConversationUse(u).String())
 	}
-	ended := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "grapevine_picker_ended_total", Help: "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.",
-	}, []string{"complete"})
+	ended := counterVec("ended_total", "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.", "complete")
 	m.ended = [3]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true"), ended.WithLabelValues("unknown")}
 	all = append(all, refusals, stages, computed, ended, goesOn, poolGauge(pool, "endpoints", "Endpoints in the pool.",
 		func(*endpoint.Endpoint) float64 { return 1 }),
@@ -105,6 +97,10 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: "grapevine_picker_" + name, Help: help})
+}
+
+func counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "grapevine_picker_" + name, Help: help}, labels)
 }
 
 func histogram(name, help string, buckets []float64) prometheus.Histogram {
