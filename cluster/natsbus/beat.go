@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
 // beat publishes heartbeats and removes who is silent.
@@ -128,7 +130,7 @@ const (
 type oldRelease struct{ last atomic.Int64 }
 
 func (o *oldRelease) say(log *slog.Logger, id, version string) {
-	now := time.Now().UnixNano()
+	now := steady.Now().UnixNano()
 	if last := o.last.Load(); now-last >= int64(time.Minute) && o.last.CompareAndSwap(last, now) {
 		log.Warn("a member of an older release cannot prove that it is alive: nothing is shared with it", "member", id, "version", version)
 	}

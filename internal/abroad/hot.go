@@ -9,6 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
 // Feed is the name of the feed in which the replicas of a group tell each other which
@@ -86,7 +87,7 @@ func (p *Part) stays(by *filter.Secret, keys []block.Key) {
 func (p *Part) missed() {
 	p.dropped.Inc()
 	p.misses.Add(1)
-	p.missedAt.Store(time.Now().UnixNano())
+	p.missedAt.Store(steady.Now().UnixNano())
 }
 
 // partial says that what is remembered as hot is not all that was served, "" where it is.

@@ -17,9 +17,11 @@ const lookEvery = 5 * time.Millisecond
 // collections follow each other closely, so that it is young when it matters.
 const liveMetric = "/gc/heap/live:bytes"
 
+var began = time.Now() // times since then are by a clock that is not set
+
 type pressure struct {
 	threshold uint64
-	next      atomic.Int64 // unix nanoseconds of the next look
+	next      atomic.Int64 // of the next look, nanoseconds since began
 	pressed   atomic.Bool
 }
 
@@ -30,7 +32,7 @@ func (b *Budget) Pressed() bool {
 		return false
 	}
 	p := &b.live
-	now, next := time.Now().UnixNano(), p.next.Load()
+	now, next := int64(time.Since(began)), p.next.Load()
 	if now >= next && p.next.CompareAndSwap(next, now+int64(lookEvery)) {
 		sample := []metrics.Sample{{Name: liveMetric}}
 		metrics.Read(sample)

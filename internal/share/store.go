@@ -3,11 +3,11 @@ package share
 import (
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
 var (
@@ -86,7 +86,7 @@ func (s *source) apply(d *indexer.Delta) {
 	if len(d.Ops) > 0 {
 		s.x.Apply(s.src, d)
 		s.tails.Note(d)
-		s.shown.told.Store(time.Now().UnixNano())
+		s.shown.told.Store(steady.Now().UnixNano())
 	}
 }
 

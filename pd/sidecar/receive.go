@@ -17,7 +17,7 @@ const (
 	bodySpeed    = 64 << 10
 )
 
-var errMemory = errors.New("sidecar: no memory left for a request body")
+var errMemory = errors.New("sidecar: no memory left for a body")
 
 // intake is what a request has taken of the memory for bodies: its own, and those of the
 // answers that are read whole.

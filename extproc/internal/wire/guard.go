@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/steady"
 )
 
 // ErrStarved is why a stream was ended whose body did not come in time, or whose
@@ -269,7 +270,7 @@ func (gs *Guards) relieve() {
 // shed ends the oldest half of the streams that wait for their bodies, unless that was
 // done a moment ago.
 func (gs *Guards) shed() bool {
-	now, next := time.Now().UnixNano(), gs.next.Load()
+	now, next := steady.Now().UnixNano(), gs.next.Load()
 	if now < next || !gs.next.CompareAndSwap(next, now+int64(shedEvery)) {
 		return false
 	}
