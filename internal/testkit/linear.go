@@ -19,7 +19,7 @@ func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 		enough = 2 * time.Millisecond // to be compared
 		most   = 1 << 20
 		floor  = 200 * time.Microsecond // of what is compared
-		tries  = 8
+		tries  = 32
 	)
 	n := 32 << 10
 	if raced {
@@ -33,13 +33,13 @@ func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 	}
 	once, again := of(n), of(4*n)
 	large := processor(again)
-	for range tries {
-		if large <= 8*max(small, floor) {
+	for i := 0; large > 8*max(small, floor); i++ {
+		if i == tries {
+			tb.Errorf("%s: %v of processor time for %d bytes, %v for four times as many", name, small, n, large)
 			return
 		}
 		small, large = min(small, processor(once)), min(large, processor(again))
 	}
-	tb.Errorf("%s: %v of processor time for %d bytes, %v for four times as many", name, small, n, large)
 }
 
 // processor returns the processor time that f takes.
