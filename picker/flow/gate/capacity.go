@@ -1,11 +1,13 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
 const (
@@ -39,11 +41,20 @@ func (l *limit) learn(r endpoint.Reading, inFlight int64, queue int64, now time.
 
 // measure returns the capacity of the endpoints of a group, and how many requests
 // they run; known is false when that cannot be said of all of them.
+//
+// What is in flight where nothing may be placed, or little, is counted as held until it
+// ends: the places that it holds are such an endpoint's own and nobody else's, so that one
+// engine that hangs, or drains, leaves the others all of theirs.
 func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c flow.Capacity, running int64, known bool) {
 	var first entrance
 	known = grp.sizing.Unit == flow.Learned || grp.sizing.Unit == flow.Requests
 	for _, ep := range snap.Endpoints {
-		if base := ep.Base(); base != grp.model && base != "" || ep.Down() {
+		if !grp.serves(ep) {
+			continue
+		}
+		if ep.Down() {
+			stays := g.stays(grp, ep, now)
+			c.Places, running = c.Places+stays, running+stays
 			continue
 		}
 		c.Endpoints++
@@ -74,12 +85,57 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c fl
 			*room += l.places + grp.sizing.Queue
 			ep.SetPlaces(l.places + grp.sizing.Queue)
 		}
+		if share := ep.Share(); share < health.Full {
+			all := *room - before
+			*room = before + max(all*int64(share)/health.Full, min(g.stays(grp, ep, now), all))
+		}
 		// What an engine has beyond its own places takes none of the others'.
 		running += min(int64(r.Running)+int64(r.Waiting), *room-before)
 	}
+	left := g.left(grp, snap, now)
+	c.Places, running = c.Places+left, running+left
 	first.limit(&c)
 	grp.forget(snap)
 	return c, running, known
+}
+
+// serves reports whether a group's requests may be at an endpoint.
+func (grp *group) serves(ep *endpoint.Endpoint) bool {
+	base := ep.Base()
+	return base == grp.model || base == ""
+}
+
+// stays returns the places that are held at an endpoint, 0 where no answers are made.
+func (g *Gate) stays(grp *group, ep *endpoint.Endpoint, now time.Time) int64 {
+	if ep.Role&endpoint.RoleDecode == 0 {
+		return 0
+	}
+	return held(grp.sizing, g.o.Pool.Book().Load(ep, now))
+}
+
+// maxLeaving bounds the endpoints that left the list while they answered.
+const maxLeaving = 1 << 12
+
+// left returns the places that are held at endpoints that are listed no more.
+func (g *Gate) left(grp *group, snap *endpoint.Snapshot, now time.Time) (places int64) {
+	for _, ep := range snap.Kept {
+		if grp.serves(ep) && len(grp.leaving) < maxLeaving && g.stays(grp, ep, now) > 0 && !slices.ContainsFunc(grp.leaving, same(ep)) {
+			grp.leaving = append(grp.leaving, ep)
+		}
+	}
+	grp.leaving = slices.DeleteFunc(grp.leaving, func(ep *endpoint.Endpoint) bool {
+		stays := g.stays(grp, ep, now)
+		if back := snap.ByID(int(ep.ID)); stays == 0 || back != nil && back.Addr == ep.Addr {
+			return true
+		}
+		places += stays
+		return false
+	})
+	return places
+}
+
+func same(ep *endpoint.Endpoint) func(*endpoint.Endpoint) bool {
+	return func(o *endpoint.Endpoint) bool { return o.ID == ep.ID && o.Addr == ep.Addr }
 }
 
 // entrance is what a pool's endpoints for prompts can take, and hold.
@@ -96,15 +152,20 @@ func (e *entrance) add(ep *endpoint.Endpoint, s flow.Sizing, l endpoint.Load) *i
 		return &e.ignored
 	}
 	e.endpoints++
+	e.held += held(s, l)
+	return &e.places
+}
+
+// held returns how many places a load takes.
+func held(s flow.Sizing, l endpoint.Load) int64 {
 	switch requests := max(l.Requests, 0); s.Unit {
 	case flow.Tokens:
-		e.held += max(l.Tokens, requests)
+		return max(l.Tokens, requests)
 	case flow.Larger:
-		e.held += max(requests*flow.WholeShare/s.Requests, l.Tokens*flow.WholeShare/s.Tokens)
+		return max(requests*flow.WholeShare/s.Requests, l.Tokens*flow.WholeShare/s.Tokens)
 	default:
-		e.held += requests
+		return requests
 	}
-	return &e.places
 }
 
 // limit makes the entrance a stage of its own. A pool that has nothing else is one of

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
 // An engine whose gauges are nonsense takes no room but its own, and is not believed to take
@@ -52,4 +54,93 @@ func TestNonsenseGauges(t *testing.T) {
 	if s := g.Status()[0]; s.Places != mostPlaces+3*firstGuess+4*5 {
 		t.Errorf("%d places are learned", s.Places)
 	}
+}
+
+// What is held where nothing may be placed takes no place of the endpoints that are well:
+// not of one that hangs, of one that left the list while it answers, or of one that gets
+// but few requests.
+func TestStrandedRequestsTakeNoRoom(t *testing.T) {
+	const each = 4
+	for _, c := range []struct {
+		name    string
+		happens func(t *testing.T, p *endpoint.Pool, specs []endpoint.Spec)
+		ends    func(p *endpoint.Pool, specs []endpoint.Spec)
+	}{
+		{"it is out", func(_ *testing.T, p *endpoint.Pool, _ []endpoint.Spec) { p.Snapshot().Endpoints[0].SetDown(true) },
+			func(p *endpoint.Pool, _ []endpoint.Spec) { p.Snapshot().Endpoints[0].SetDown(false) }},
+		{"it left the list", func(_ *testing.T, p *endpoint.Pool, specs []endpoint.Spec) { p.Set(specs[1:]) },
+			func(p *endpoint.Pool, specs []endpoint.Spec) { p.Set(specs) }},
+		{"it is forgotten", func(_ *testing.T, p *endpoint.Pool, specs []endpoint.Spec) { p.Set(specs[1:]) }, nil},
+		{"it gets a few of a hundred", func(t *testing.T, p *endpoint.Pool, _ []endpoint.Spec) { p.SetHealth(distrust(t)) },
+			func(p *endpoint.Pool, _ []endpoint.Spec) { p.SetHealth(nil) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now := time.Now()
+			p := endpoint.NewPool(endpoint.PoolOptions{Keep: 30 * time.Second, Now: func() time.Time { return now }})
+			var specs []endpoint.Spec
+			for _, ep := range pool(2).Snapshot().Endpoints {
+				specs = append(specs, ep.Spec)
+			}
+			p.Set(specs)
+			sick := p.Snapshot().Endpoints[0]
+			g, err := New(Options{Pool: p, Now: func() time.Time { return now }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: each}, Queue: func() flow.Options { return flow.Options{} }})
+			var tickets [each]endpoint.Ticket
+			places := make([]picker.Place, each)
+			for i := range tickets {
+				if places[i], err = g.Wait(context.Background(), asks("a")); err != nil {
+					t.Fatal(err)
+				}
+				p.Book().Open(&tickets[i], sick, endpoint.Work{Input: 1}, now)
+			}
+			look := func(free int64) {
+				t.Helper()
+				now = now.Add(100 * time.Millisecond)
+				g.Look()
+				if s := g.Status()[0]; s.Places-s.InFlight != free {
+					t.Errorf("%d of %d places are held, not all but %d", s.InFlight, s.Places, free)
+				}
+			}
+			c.happens(t, p, specs)
+			look(each)
+			if c.ends == nil {
+				now = now.Add(time.Minute)
+				p.Expire()
+				look(each)
+			}
+			tickets[0].Release()
+			g.Leave(places[0], 0)
+			look(each)
+			if c.ends != nil {
+				c.ends(p, specs)
+				look(each + 1)
+			}
+		})
+	}
+}
+
+// distrust is a view of health by which endpoint 0 is suspect.
+func distrust(t *testing.T) *health.Snapshot {
+	t.Helper()
+	s, now := health.NewSet(health.Options{}), time.Now()
+	for id := range 2 {
+		s.Join(id, "m", now)
+	}
+	for i := range uint64(20) {
+		now = now.Add(100 * time.Millisecond)
+		e := health.Evidence{Good: 20 * i}
+		s.Hear("r", 1, e, now)
+		e = health.Evidence{}
+		e.Bad[health.Failed] = i
+		s.Hear("r", 0, e, now)
+		s.Step(now)
+		if v := s.View(0); v.State == health.Suspect {
+			return s.Snapshot()
+		}
+	}
+	t.Fatalf("not suspect but %+v", s.View(0))
+	return nil
 }

@@ -61,6 +61,7 @@ type group struct {
 	waiters []*waiter // by slot of the core
 	enders  []func()  // the same, of requests that can be ended in flight
 	limits  limits
+	leaving []*endpoint.Endpoint // that left the list, and still answer
 	events  []flow.Event
 	changed bool // gauges differ from those told last
 	active  bool // something waits or is in flight
