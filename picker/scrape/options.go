@@ -24,6 +24,7 @@ const (
 	defaultTimeout    = 2 * time.Second
 	defaultMaxBackoff = 10 * time.Second
 	defaultMaxPage    = 8 << 20
+	defaultPath       = "/metrics"
 )
 
 // Options build a Poller. The zero value is usable.
@@ -56,7 +57,7 @@ type Options struct {
 	// reading and must return at once. nil means the built-in names.
 	Dialects func() *Dialects
 	// Scheme and Path of pages whose endpoint does not say; "" means http and
-	// /metrics.
+	// /metrics, or /prometheus/metrics where /metrics is JSON, as TensorRT-LLM's is.
 	Scheme, Path string
 	TLS          *tls.Config // of https; nil: certificates are verified, none is shown
 
@@ -100,7 +101,7 @@ func (o *Options) complete() {
 	if o.Demand == nil {
 		o.Demand = NearSaturation
 	}
-	o.Scheme, o.Path = cmp.Or(o.Scheme, "http"), "/"+strings.TrimPrefix(cmp.Or(o.Path, "metrics"), "/")
+	o.Scheme, o.Path = cmp.Or(o.Scheme, "http"), "/"+strings.TrimPrefix(cmp.Or(o.Path, defaultPath), "/")
 	if o.Dialects == nil {
 		o.Dialects = func() *Dialects { return nil }
 	}

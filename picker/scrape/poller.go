@@ -42,6 +42,8 @@ type Poller struct {
 type target struct {
 	ep      *endpoint.Endpoint
 	request *http.Request
+	spare   *http.Request // of the other path; nil where the path is not ours to choose
+	onOther bool          // request is that of otherPath
 	// transport is the endpoint's own: one for all keeps something of every address
 	// that it was ever asked for.
 	transport http.RoundTripper
@@ -139,7 +141,7 @@ func (p *Poller) add(ep *endpoint.Endpoint) {
 	}
 	t.status = EndpointStatus{Address: ep.Address, State: StatePending}
 	var err error
-	if t.request, err = p.opts.newRequest(ep); err != nil {
+	if t.request, t.spare, err = p.opts.newRequests(ep); err != nil {
 		t.status.State, t.status.Error = StateFailing, err.Error()
 		p.opts.Log.Error("metrics address cannot be used", "endpoint", ep.Address, "error", err)
 	}

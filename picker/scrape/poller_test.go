@@ -277,6 +277,70 @@ func TestUselessPagesAreReadOn(t *testing.T) {
 
 // TestNeverTwoInFlight: neither demand nor refreshes pile requests up on an
 // engine that hangs, and a slow one gets its rest.
+// trt serves JSON at /metrics, as trtllm-serve does, and its page elsewhere or nowhere.
+type trt struct {
+	mu    sync.Mutex
+	page  string         // at /prometheus/metrics; "": 404
+	vllm  bool           // another engine has taken its place
+	asked map[string]int // by path
+}
+
+func (e *trt) RoundTrip(r *http.Request) (*http.Response, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked[r.URL.Path]++
+	answer := func(status int, kind, body string) (*http.Response, error) {
+		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+	}
+	switch usual := r.URL.Path == "/metrics"; {
+	case usual && e.vllm:
+		return answer(http.StatusOK, "text/plain", "vllm:num_requests_waiting 2\nvllm:num_requests_running 1\n")
+	case usual:
+		return answer(http.StatusOK, "application/json", `[{"iter":1,"numActiveRequests":7}]`)
+	case e.vllm || e.page == "":
+		return answer(http.StatusNotFound, "application/json", `{"detail":"Not Found"}`)
+	}
+	return answer(http.StatusOK, "text/plain", e.page)
+}
+
+// TestJSONIsNotThePage: an engine whose /metrics is JSON is read at its other path from
+// then on, its JSON is left to those for whom it is, and an engine of another kind that
+// takes its place is found.
+func TestJSONIsNotThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &trt{page: "trtllm_num_requests_waiting 3\ntrtllm_num_requests_running 4\n", asked: map[string]int{}}
+		p, err := Open(Options{Transport: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		pool, eps := fleetOf(hostA)
+		pool.Subscribe(p.Apply)
+		p.Apply(endpoint.Change{Added: eps})
+		time.Sleep(30 * time.Second)
+		if st := p.Status()[0]; eps[0].Gauges().Waiting != 3 || st.State != StateOK || st.Failures != 0 {
+			t.Errorf("waiting %d, status %+v", eps[0].Gauges().Waiting, st)
+		}
+		e.mu.Lock()
+		if e.asked["/metrics"] != 1 {
+			t.Errorf("JSON was read %d times", e.asked["/metrics"])
+		}
+		e.page, e.asked = "", map[string]int{}
+		e.mu.Unlock()
+		time.Sleep(time.Minute)
+		e.mu.Lock()
+		if st := p.Status()[0]; st.State != StateFailing || !strings.Contains(st.Error, "return_perf_metrics") || e.asked["/metrics"] > 5 {
+			t.Errorf("JSON read %d times, status %+v", e.asked["/metrics"], st)
+		}
+		e.vllm = true
+		e.mu.Unlock()
+		time.Sleep(time.Minute)
+		if st := p.Status()[0]; eps[0].Gauges().Waiting != 2 || st.State != StateOK {
+			t.Errorf("after vLLM took the place: waiting %d, status %+v", eps[0].Gauges().Waiting, st)
+		}
+	})
+}
+
 func TestNeverTwoInFlight(t *testing.T) {
 	always := func(*endpoint.Endpoint) bool { return true }
 	fake(t, Options{Demand: always}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {

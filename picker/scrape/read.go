@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -17,19 +18,41 @@ import (
 // before it counts as down.
 const downAfter = 2
 
-var errTooLarge = errors.New("scrape: the page is too large")
+var (
+	errTooLarge = errors.New("scrape: the page is too large")
+	errJSON     = fmt.Errorf("%w: it is JSON", ErrNoGauges)
+)
+
+// otherPath is where TensorRT-LLM has its page: what it serves at /metrics is JSON, and
+// whoever reads that takes it from those for whom it is.
+const otherPath = "/prometheus/metrics"
+
+// usualEvery: of so many failures in a row at otherPath, one is followed by a look at
+// the usual path.
+const usualEvery = 16
 
 // statusError is an answer other than 200.
 type statusError int
 
 func (s statusError) Error() string { return fmt.Sprintf("scrape: answer %d", int(s)) }
 
-// newRequest makes the request that all readings of an endpoint repeat.
-func (o *Options) newRequest(ep *endpoint.Endpoint) (*http.Request, error) {
-	address := ep.Spec.Metrics
-	if address == "" {
-		address = o.Scheme + "://" + ep.Address + o.Path
+// newRequests makes the request that readings of an endpoint repeat and, where neither
+// the endpoint nor the options say another path than engines' usual one, that of
+// otherPath.
+func (o *Options) newRequests(ep *endpoint.Endpoint) (usual, other *http.Request, err error) {
+	if ep.Spec.Metrics != "" {
+		usual, err = newRequest(ep.Spec.Metrics)
+		return usual, nil, err
 	}
+	base := o.Scheme + "://" + ep.Address
+	if usual, err = newRequest(base + o.Path); err != nil || o.Path != defaultPath {
+		return usual, nil, err
+	}
+	other, err = newRequest(base + otherPath)
+	return usual, other, err
+}
+
+func newRequest(address string) (*http.Request, error) {
 	r, err := http.NewRequest(http.MethodGet, address, nil)
 	if err != nil {
 		return nil, fmt.Errorf("scrape: %w", err)
@@ -89,7 +112,30 @@ func (p *Poller) fetch(ctx context.Context, t *target, ep *endpoint.Endpoint) (p
 	defer p.scanners.put(s)
 	own, engine := p.opts.Dialects().of(ep)
 	page, err = s.scan(&bounded{r: resp.Body, left: p.opts.MaxPage}, own, engine)
+	if errors.Is(err, ErrNoGauges) && strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		err = errJSON
+	}
 	return page, at, err
+}
+
+// turn has the next reading use the other path: at once where the usual one holds JSON,
+// and now and then back where there is nothing either, since the engine may be another
+// by now. It reports whether a reading that ended so is no failure.
+func (t *target) turn(err error) bool {
+	var status statusError
+	if t.spare == nil {
+		return false
+	}
+	if t.onOther {
+		if !errors.As(err, &status) || (t.status.Failures+1)%usualEvery != 0 {
+			return false
+		}
+	} else if !errors.Is(err, errJSON) {
+		return false
+	}
+	t.again = !t.onOther && t.status.Failures == 0
+	t.request, t.spare, t.onOther = t.spare, t.request, !t.onOther
+	return t.again
 }
 
 // bounded is a reader that fails, rather than ends, after a number of bytes.
@@ -149,6 +195,13 @@ func (p *Poller) note(t *target, at time.Time, took time.Duration, o outcome) {
 		s.At, s.Page, s.Bytes = at, o.page, o.page.Bytes
 		p.mark(t, false)
 		return
+	}
+	if t.turn(o.err) {
+		return
+	}
+	var status statusError
+	if t.onOther && errors.As(o.err, &status) {
+		o.err = fmt.Errorf("%w at %s, and %s is JSON: trtllm-serve has the page with return_perf_metrics", o.err, otherPath, p.opts.Path)
 	}
 	s.State, s.Fast, s.Error = StateFailing, false, o.err.Error()
 	if s.Failures++; s.Failures == downAfter {
