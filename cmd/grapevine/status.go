@@ -16,7 +16,6 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
-	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -167,33 +166,11 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	for _, q := range st.Queues {
 		fmt.Fprintln(w, queueLine(&q))
 	}
-	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "\nENDPOINT\tNAME\tKNOWLEDGE\tLAG\tBLOCKS\tIN FLIGHT\tWAITING\tRUNNING\tKV USE")
-	for _, e := range st.Endpoints {
-		up := ""
-		if !e.Up {
-			up = " (down)"
-		}
-		fmt.Fprintf(tab, "%s%s\t%s\t%s\t%.1f ms\t%d\t%d\t%d\t%d\t%.0f%%\n", e.Address, up, e.Name, known(&e), e.LagMS, e.Blocks, e.InFlight, e.Waiting, e.Running, 100*e.KVUse)
-	}
-	tab.Flush()
-	for _, e := range st.Endpoints {
-		if e.Reason != "" && e.Knowledge != knowledge.Exact.String() {
-			fmt.Fprintf(w, "%s (%s): %s\n", e.Address, e.Knowledge, e.Reason)
-		}
-	}
+	writeEndpoints(w, st.Endpoints)
 	if group {
 		fmt.Fprintln(w)
 		writeMembers(w, st)
 	}
-}
-
-// known says how far an endpoint is known, and how old that may be.
-func known(e *server.EndpointStatus) string {
-	if e.AgeMS == 0 {
-		return e.Knowledge
-	}
-	return fmt.Sprintf("%s, up to %.1f s behind", e.Knowledge, e.AgeMS/1000)
 }
 
 // modelLine says how prompts of a model are matched.

@@ -28,8 +28,8 @@ const (
 	EnvCA    = "GRAPEVINE_ADMIN_CA"
 )
 
-// Client asks a replica: by the host:port of its administration port, or by
-// https://host:port or unix:PATH of its control listener.
+// Client asks a replica: by the host:port of its administration port, with or without
+// http:// before it, or by https://host:port or unix:PATH of its control listener.
 type Client string
 
 // transport returns how to reach the replica, and the beginning of its URLs.
@@ -39,10 +39,10 @@ func (c Client) transport() (*http.Transport, string, error) {
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
-		return t, "http://localhost", nil
+		return t, plain + "localhost", nil
 	}
 	if !strings.HasPrefix(string(c), "https://") {
-		return t, "http://" + string(c), nil
+		return t, plain + strings.TrimPrefix(c.base(), plain), nil
 	}
 	if file := os.Getenv(EnvCA); file != "" {
 		pem, err := os.ReadFile(file)
@@ -55,8 +55,13 @@ func (c Client) transport() (*http.Transport, string, error) {
 		}
 		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return t, string(c), nil
+	return t, c.base(), nil
 }
+
+const plain = "http://"
+
+// base is the address without the slash that paths begin with.
+func (c Client) base() string { return strings.TrimSuffix(string(c), "/") }
 
 // Do asks for a path with its query. The caller closes the answer's body; any
 // status but 200 is an error, which quotes the answer.
@@ -72,7 +77,7 @@ func (c Client) Do(ctx context.Context, method, path string, h http.Header, body
 	if h != nil {
 		req.Header = h
 	}
-	if token := os.Getenv(EnvToken); token != "" && base != "http://"+string(c) {
+	if token := os.Getenv(EnvToken); token != "" && (!strings.HasPrefix(base, plain) || strings.HasPrefix(string(c), "unix:")) {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := (&http.Client{Transport: t}).Do(req)

@@ -189,6 +189,11 @@ func TestControl(t *testing.T) {
 		if err := Client(o.Control).Get(t.Context(), "/debug/decisions", &got); err != nil || got != 1 {
 			t.Errorf("over a socket file: %d, %v", got, err)
 		}
+		for _, at := range []Client{Client(s.Addr().String()), Client("http://" + s.Addr().String()), Client("http://" + s.Addr().String() + "/")} {
+			if err := at.Get(t.Context(), "/debug/decisions", &got); err != nil || got != 1 {
+				t.Errorf("%s: %d, %v", at, got, err)
+			}
+		}
 		if _, err := Open(o); err == nil {
 			t.Error("a socket file was taken from another process")
 		}

@@ -73,7 +73,10 @@ type EndpointStatus struct {
 	Waiting   int      `json:"engine_waiting"`
 	Running   int      `json:"engine_running"`
 	KVUse     float64  `json:"kv_use"`
-	GaugeAgeS float64  `json:"gauge_age_s"`
+	GaugeAgeS float64  `json:"gauge_age_s"` // -1: they were never read
+
+	// GaugesError is why the last reading of its engine's metrics page failed.
+	GaugesError string `json:"gauges_error,omitempty"`
 
 	Health HealthStatus `json:"health"`
 
@@ -119,8 +122,14 @@ func (s *Server) Status() Status {
 	st.Cluster, st.Members = s.clusterStatus()
 	st.Queues = s.gate.Status()
 	st.Status = s.abroad.Status(now)
+	unread := map[string]string{}
+	for _, p := range s.scrape.Status() {
+		unread[p.Address] = p.Error
+	}
 	for _, ep := range s.pool.Snapshot().Endpoints {
-		st.Endpoints = append(st.Endpoints, s.endpointStatus(ep, now))
+		e := s.endpointStatus(ep, now)
+		e.GaugesError = unread[ep.Address]
+		st.Endpoints = append(st.Endpoints, e)
 	}
 	return st
 }
