@@ -24,6 +24,7 @@ type Matcher struct {
 	unlike  sync.Map // of unlike, by unlikeKey
 	sizing  atomic.Pointer[Sizing]
 	budget  reports
+	reuses  reuses
 	scratch sync.Pool
 }
 
@@ -115,7 +116,8 @@ func (m *Matcher) matchChunks(r *request.Request, s *scratch, eps []*endpoint.En
 		size := int32(blockOf(eps[k].BlockSize()))
 		held[k].Approximate = inTokens(&s.all[k], r.ChunkBytes(), float64(r.InputTokens), size)
 		guess := s.runs[k]
-		guess.Tokens = [block.NumTiers]int32{inTokens(&guess, r.ChunkBytes(), lengthOf(r, &held[k]), size)}
+		tokens := m.reuses.believed(s.ids[k], inTokens(&guess, r.ChunkBytes(), lengthOf(r, &held[k]), size))
+		guess.Tokens = [block.NumTiers]int32{tokens - tokens%size}
 		seen := held[k].Run.Total()
 		if seen > 0 {
 			seen += size // of what the events tell, a block more is the guess's own error
@@ -220,6 +222,9 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h picker.H
 	if h.Looked && r.Kind != request.KindOther {
 		m.auditsOf(r).with(ep.ID, func(rec *record) { rec.ended(h.Precise < 0) })
 	}
+	if h.Looked && h.Approximate >= 0 && !o.Usage.Transferred && !r.SkipsCache() && (h.Precise < 0 || !m.Believed(ep.ID)) {
+		m.reuses.make(ep.ID).ended(int(h.Approximate), max(blockOf(ep.BlockSize()), usualSlack))
+	}
 	if h.Looked && o.Usage.Seen && o.Usage.PromptTokens > 0 {
 		m.check(r, ep, h, o.Usage)
 	}
@@ -229,6 +234,7 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h picker.H
 func (m *Matcher) Left(eps []*endpoint.Endpoint) {
 	for _, ep := range eps {
 		m.o.Approx.Forget(ep.ID)
+		m.reuses.forget(ep.ID)
 		m.unlike.Range(func(key, _ any) bool {
 			if key.(unlikeKey).id == ep.ID {
 				m.unlike.Delete(key)

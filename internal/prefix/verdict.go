@@ -181,6 +181,10 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 func (m *Matcher) Standing(ep *endpoint.Endpoint, read knowledge.State) (state knowledge.State, reason string) {
 	state = read
 	if !read.Followed() {
+		if u := m.reuses.of(ep.ID); u != nil {
+			reason, do := u.words()
+			return state, joined(reason, do)
+		}
 		return state, ""
 	}
 	for _, v := range m.Verdicts(ep) {
@@ -188,13 +192,17 @@ func (m *Matcher) Standing(ep *endpoint.Endpoint, read knowledge.State) (state k
 			continue
 		}
 		if v.state <= state {
-			state, reason = v.state, v.Reason
-			if v.Do != "" {
-				reason += ": " + v.Do
-			}
+			state, reason = v.state, joined(v.Reason, v.Do)
 		}
 	}
 	return state, reason
+}
+
+func joined(reason, do string) string {
+	if do == "" {
+		return reason
+	}
+	return reason + ": " + do
 }
 
 // verdict puts a record into words.

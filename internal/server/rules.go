@@ -343,7 +343,10 @@ func gaugePace(age time.Duration, objectives map[string]int) time.Duration {
 func (s *Server) scrapeOptions() (scrape.Options, error) {
 	o := scrape.Options{
 		Slow: s.o.ScrapeSlow, Fast: s.o.ScrapeFast, Registerer: s.registry, Log: s.o.Log,
-		OnPage: func(ep *endpoint.Endpoint, p scrape.Page) { s.prefixes.Sized(ep, p.Blocks, p.BlockSize) },
+		OnPage: func(ep *endpoint.Endpoint, p scrape.Page) {
+			s.prefixes.Sized(ep, p.Blocks, p.BlockSize)
+			s.prefixes.Counted(ep, prefix.Reused{Tokens: p.HitTokens, Counts: p.Counts, Uncached: p.Uncached})
+		},
 		OnRead: s.onRead, OnRestart: s.pool.Renew,
 	}
 	m := s.config.Load().Metrics

@@ -45,6 +45,7 @@ var named = []metric{
 	{"vllm:lora_requests_info", endpoint.EngineVLLM, whatLoRA},
 	{"vllm:prefix_cache_queries_total", endpoint.EngineVLLM, whatQueries},
 	{"vllm:prefix_cache_hits_total", endpoint.EngineVLLM, whatHits},
+	{"vllm:external_prefix_cache_hits_total", endpoint.EngineVLLM, whatHits}, // by a connector, of what the cache itself lacked
 	{"vllm:generation_tokens_total", endpoint.EngineVLLM, whatGenerated},
 
 	{"sglang:num_queue_reqs", endpoint.EngineSGLang, whatWaiting},
@@ -60,6 +61,8 @@ var named = []metric{
 	{"trtllm_kv_cache_utilization", endpoint.EngineTRTLLM, whatUse},
 	{"trtllm_kv_cache_tokens_per_block", endpoint.EngineTRTLLM, whatBlockSize},
 	{"trtllm_kv_cache_max_blocks", endpoint.EngineTRTLLM, whatBlocks},
+	{"trtllm_prompt_tokens_total", endpoint.EngineTRTLLM, whatQueries},
+	{"trtllm_prompt_cached_tokens_total", endpoint.EngineTRTLLM, whatHits},
 
 	{"nv_trt_llm_request_metrics", endpoint.EngineTriton, whatTritonRequests},
 	{"nv_trt_llm_kv_cache_block_metrics", endpoint.EngineTriton, whatTritonBlocks},
@@ -67,10 +70,11 @@ var named = []metric{
 
 // Labels and label values that are read.
 const (
-	labelBlockSize   = "block_size"     // vLLM
-	labelBlocks      = "num_gpu_blocks" // vLLM
-	labelPageSize    = "page_size"      // SGLang
-	labelPages       = "num_pages"      // SGLang
+	labelBlockSize   = "block_size"            // vLLM
+	labelBlocks      = "num_gpu_blocks"        // vLLM
+	labelCaching     = "enable_prefix_caching" // vLLM
+	labelPageSize    = "page_size"             // SGLang
+	labelPages       = "num_pages"             // SGLang
 	labelMaxLoRA     = "max_lora"
 	labelRunningLoRA = "running_lora_adapters"
 	labelWaitingLoRA = "waiting_lora_adapters"

@@ -42,7 +42,8 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 		p.Engine, p.Ranks = d.engine, len(waiting)
 		p.Waiting, p.Running, p.KVUse = sum(waiting), sum(running), min(mean(use), 1)
 		o.cache(&p, d)
-		p.QueryTokens, p.HitTokens = sum(o.series(d.queries)), sum(o.series(d.hits))
+		hits := append(o.series(d.hits), o.series(d.more)...)
+		p.QueryTokens, p.HitTokens, p.Counts = sum(o.series(d.queries)), sum(hits), len(hits) > 0
 		p.Generated = sum(o.series(d.generated))
 		p.LoRA = o.lora(d)
 		return p, true, true
@@ -53,18 +54,18 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 // dialect is how one engine names things: name, or name with a label value
 // after a slash.
 type dialect struct {
-	engine                                          endpoint.EngineType
-	waiting, running, use, queries, hits, generated string
-	config, size, blocks                            string // of labels, or of series when config is ""
+	engine                                                endpoint.EngineType
+	waiting, running, use, queries, hits, more, generated string
+	config, size, blocks                                  string // of labels, or of series when config is ""
 }
 
 var dialects = []dialect{
 	{engine: endpoint.EngineVLLM, waiting: "vllm:num_requests_waiting", running: "vllm:num_requests_running", use: "vllm:kv_cache_usage_perc",
-		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", generated: "vllm:generation_tokens_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks"},
+		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", more: "vllm:external_prefix_cache_hits_total", generated: "vllm:generation_tokens_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks"},
 	{engine: endpoint.EngineSGLang, waiting: "sglang:num_queue_reqs", running: "sglang:num_running_reqs", use: "sglang:token_usage",
 		queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", generated: "sglang:generation_tokens_total", config: "sglang:cache_config_info", size: "page_size", blocks: "num_pages"},
 	{engine: endpoint.EngineTRTLLM, waiting: "trtllm_num_requests_waiting", running: "trtllm_num_requests_running", use: "trtllm_kv_cache_utilization",
-		size: "trtllm_kv_cache_tokens_per_block", blocks: "trtllm_kv_cache_max_blocks"},
+		queries: "trtllm_prompt_tokens_total", hits: "trtllm_prompt_cached_tokens_total", size: "trtllm_kv_cache_tokens_per_block", blocks: "trtllm_kv_cache_max_blocks"},
 	{engine: endpoint.EngineTriton, waiting: "nv_trt_llm_request_metrics/waiting", running: "nv_trt_llm_request_metrics/scheduled",
 		use: "nv_trt_llm_kv_cache_block_metrics/fraction", size: "nv_trt_llm_kv_cache_block_metrics/tokens_per",
 		blocks: "nv_trt_llm_kv_cache_block_metrics/max"},
@@ -98,9 +99,18 @@ func (r reader) cache(p *Page, d dialect) {
 		p.Blocks = whole(sum(r.series(d.blocks)))
 		return
 	}
+	var cached, uncached bool
+	defer func() { p.Uncached = uncached && !cached }()
 	for _, m := range r.families[d.config].GetMetric() {
 		if _, ok := valueOf(m); !ok {
 			continue
+		}
+		switch labelOf(m, "enable_prefix_caching") {
+		case "":
+		case "False":
+			uncached = true
+		default:
+			cached = true
 		}
 		size, _ := strconv.ParseUint(labelOf(m, d.size), 10, 31)
 		blocks, _ := strconv.ParseUint(labelOf(m, d.blocks), 10, 31)

@@ -32,9 +32,11 @@ type Page struct {
 	Blocks    int     // all ranks, 0 when unknown
 	Started   time.Time
 	LoRA      *endpoint.LoRA // nil when the page has none
-	// Prompt tokens since the start: looked up in the prefix cache, and found.
-	// Both 0 when the page does not say.
+	// Prompt tokens since the start: looked up in the prefix cache, and found there or
+	// where a connector gets them. Both 0 when the page does not say, which Counts tells.
 	QueryTokens, HitTokens float64
+	Counts                 bool // the page says how many were found
+	Uncached               bool // it says that prefixes are not cached
 	// Generated tokens since the start; 0 when the page does not say.
 	Generated float64
 
@@ -66,8 +68,11 @@ type tally struct {
 	engine endpoint.EngineType
 	sum    [numberOfWhats]float64
 	count  [numberOfWhats]int
-	config struct{ size, blocks int }
-	lora   struct {
+	config struct {
+		size, blocks     int
+		cached, uncached bool // some say so
+	}
+	lora struct {
 		at      float64
 		max     int
 		running []byte // comma lists
@@ -222,6 +227,12 @@ func (s *Scanner) config() {
 			s.tally.config.size = max(s.tally.config.size, integer(value))
 		case labelBlocks, labelPages:
 			s.tally.config.blocks = min(s.tally.config.blocks+integer(value), math.MaxInt32)
+		case labelCaching:
+			if string(value) == "False" {
+				s.tally.config.uncached = true
+			} else if len(value) > 0 {
+				s.tally.config.cached = true
+			}
 		}
 	}
 }
@@ -278,7 +289,8 @@ func (s *Scanner) finish(p *Page) error {
 	if t.count[whatUse] == 0 {
 		p.KVUse = min(t.mean(whatUseOld), 1)
 	}
-	p.QueryTokens, p.HitTokens = t.sum[whatQueries], t.sum[whatHits]
+	p.QueryTokens, p.HitTokens, p.Counts = t.sum[whatQueries], t.sum[whatHits], t.count[whatHits] > 0
+	p.Uncached = t.config.uncached && !t.config.cached
 	p.Generated = t.sum[whatGenerated]
 	p.BlockSize, p.Blocks = t.config.size, t.config.blocks
 	if t.count[whatBlockSize] > 0 {

@@ -1,0 +1,133 @@
+package prefix
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// silent is a matcher and an engine that tells nothing of its cache but by its page.
+type silent struct {
+	*Matcher
+	eps  []*endpoint.Endpoint
+	now  time.Time
+	ask  *request.Request
+	page Reused
+}
+
+func newSilent() *silent {
+	s := &silent{now: time.Now(), page: Reused{Counts: true}}
+	h := block.NewHasher(block.Seed{1})
+	sent := approx.New(approx.Options{Hasher: h})
+	s.Matcher = New(Options{
+		Index: indexer.New(indexer.Options{Hasher: h}), Approx: sent, Now: func() time.Time { return s.now },
+		Read: func(block.EndpointID) knowledge.State { return knowledge.Approximate },
+	})
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set(fleetOf(1))
+	s.eps = pool.Snapshot().Endpoints
+	s.eps[0].SetGauges(endpoint.Gauges{At: s.now, Engine: endpoint.EngineVLLM, BlockSize: 16})
+	text := bytes.Repeat([]byte("0123456789abcdef"), 1024) // 16 KiB, 4,096 tokens
+	s.ask = &request.Request{InputTokens: len(text) / 4, PromptBytes: len(text), Chunks: block.Query{Root: 1, Bytes: text}}
+	s.ask.ChunkKeys = sent.Keys(s.ask.Chunks, nil)
+	return s
+}
+
+// serve has requests answered, of each of which the engine reuses so many tokens, one in
+// a second, and its page read after each. It returns what is predicted for the next.
+func (s *silent) serve(n int, reused float64) int32 {
+	held := make([]picker.Held, 1)
+	for range n {
+		s.Match(context.Background(), s.ask, s.eps, held)
+		s.Chosen(s.ask, s.eps[0])
+		s.page.Tokens += reused
+		s.now = s.now.Add(time.Second)
+		s.Finished(s.ask, s.eps[0], held[0], picker.Outcome{Status: 200, Complete: true})
+		s.Counted(s.eps[0], s.page)
+	}
+	s.Match(context.Background(), s.ask, s.eps, held)
+	return held[0].Run.Total()
+}
+
+const wholePrompt = 4080 // tokens of it that an engine can reuse
+
+// TestReuseIsCounted: of an engine whose answers do not say what was cached, and whose page
+// shows that nothing is, nothing is expected; and again what was, once it is found.
+func TestReuseIsCounted(t *testing.T) {
+	s := newSilent()
+	s.Counted(s.eps[0], s.page)
+	if got := s.serve(4, wholePrompt); got != wholePrompt {
+		t.Fatalf("%d tokens are expected of an engine that keeps all", got)
+	}
+	if got := s.serve(40, 0); got > wholePrompt/20 {
+		t.Errorf("%d tokens are expected of an engine that has had none of 40 prompts", got)
+	}
+	if state, reason := s.Standing(s.eps[0], knowledge.Approximate); state != knowledge.Approximate || !strings.Contains(reason, "counts 2%") {
+		t.Errorf("it is %v: %q", state, reason)
+	}
+	if got := s.serve(40, wholePrompt/4); got < wholePrompt/5 || got > wholePrompt/3 {
+		t.Errorf("%d tokens are expected of an engine that has a quarter of them", got)
+	}
+	if got := s.serve(60, wholePrompt); got != wholePrompt {
+		t.Errorf("%d tokens are expected of an engine that has come to keep all", got)
+	}
+	if _, reason := s.Standing(s.eps[0], knowledge.Approximate); reason != "" {
+		t.Errorf("still: %q", reason)
+	}
+}
+
+// TestOthersMayReuse: what others' requests find speaks for the cache and never against it;
+// a counter that begins anew, or is missing, says nothing.
+func TestOthersMayReuse(t *testing.T) {
+	s := newSilent()
+	for i, reused := range []float64{10 * wholePrompt, 0.8 * wholePrompt} {
+		if got := s.serve(30, reused); got != wholePrompt {
+			t.Errorf("%d: %d tokens are expected", i, got)
+		}
+	}
+	for range 30 { // it starts again after each request
+		s.page.Tokens = 0
+		if got := s.serve(1, 0); got != wholePrompt {
+			t.Fatalf("%d tokens are expected of an engine whose counts begin anew", got)
+		}
+		s.page.Tokens = 1
+		s.Counted(s.eps[0], s.page)
+	}
+	s.page = Reused{}
+	if got := s.serve(30, 0); got != wholePrompt {
+		t.Errorf("%d tokens are expected of an engine that counts nothing", got)
+	}
+}
+
+// TestCachingIsOff: an engine that says that it caches nothing is believed at once, and so
+// is its successor at the address that does.
+func TestCachingIsOff(t *testing.T) {
+	s := newSilent()
+	s.serve(1, 0)
+	s.page = Reused{Uncached: true}
+	s.Counted(s.eps[0], s.page)
+	if got := s.serve(1, 0); got != 0 {
+		t.Errorf("%d tokens are expected", got)
+	}
+	if _, reason := s.Standing(s.eps[0], knowledge.Approximate); !strings.Contains(reason, "caches no prefixes") {
+		t.Errorf("reason %q", reason)
+	}
+	s.page = Reused{Counts: true}
+	if got := s.serve(2, wholePrompt); got != wholePrompt {
+		t.Errorf("%d tokens are expected of another engine in its place", got)
+	}
+	s.Left(s.eps)
+	if s.reuses.of(s.eps[0].ID) != nil {
+		t.Error("an endpoint that left is remembered")
+	}
+}
