@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
 // tcpTransport is a memberlist.Transport without UDP: packets travel on
@@ -237,8 +239,8 @@ func readPackets(conn io.Reader, before func(), take func([]byte) bool) error {
 		if _, err := io.ReadFull(r, size[:]); err != nil {
 			return err
 		}
-		b := make([]byte, binary.BigEndian.Uint16(size[:]))
-		if _, err := io.ReadFull(r, b); err != nil {
+		b, err := budget.ReadAnnounced(r, int(binary.BigEndian.Uint16(size[:])))
+		if err != nil {
 			return err
 		}
 		if !take(b) {

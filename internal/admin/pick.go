@@ -278,14 +278,12 @@ func (p *Pick) choose(r *http.Request) (*picker.Decision, error) {
 	return d, err
 }
 
-// readBody reads most bytes of a body at most; where its length is known, into as many.
+// readBody reads most bytes of a body at most.
 func readBody(r *http.Request, most int) ([]byte, error) {
 	if r.ContentLength < 0 {
 		return io.ReadAll(io.LimitReader(r.Body, int64(most)))
 	}
-	body := make([]byte, most)
-	_, err := io.ReadFull(r.Body, body)
-	return body, err
+	return budget.ReadAnnounced(r.Body, most)
 }
 
 // handedOver refuses bodies with members that only proxies may set: the proxy sends

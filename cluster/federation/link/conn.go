@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
 // protocol is what both ends say in the TLS handshake (ALPN).
@@ -65,7 +66,7 @@ func (c *conn) pump(w net.Conn) error {
 
 var errFrame = errors.New("a frame is larger than any message")
 
-// readFrame reads one frame into a slice of its own.
+// readFrame reads one frame into a slice of its own, which grows with what has come.
 func readFrame(r io.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -75,9 +76,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 	if n > federation.MaxMessage {
 		return nil, errFrame
 	}
-	frame := make([]byte, n)
-	_, err := io.ReadFull(r, frame)
-	return frame, err
+	return budget.ReadAnnounced(r, int(n))
 }
 
 // serve carries frames both ways until either ends, and returns why.
@@ -88,7 +87,7 @@ func (l *Link) serve(c *conn, w net.Conn) error {
 			_ = w.Close()
 		}
 	})
-	r := bufio.NewReaderSize(w, 64<<10)
+	r := bufio.NewReader(w)
 	for {
 		if err := w.SetReadDeadline(time.Now().Add(idleTimeout)); err != nil {
 			return err

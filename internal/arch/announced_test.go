@@ -1,0 +1,110 @@
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"testing"
+)
+
+// ownSizes are functions that make room for as much as the machine itself says there is.
+var ownSizes = map[string]bool{
+	"internal/prompt/vocab.readBounded": true, // the size of a file, which is bounded
+}
+
+// TestNothingIsMadeForAnnouncedLengths looks for functions of the product that make room
+// for a number of bytes and then wait for all of them: the number is the peer's word, and
+// budget.ReadAnnounced makes room for what has come.
+func TestNothingIsMadeForAnnouncedLengths(t *testing.T) {
+	tree, err := Load(os.DirFS("../.."), module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	product := map[string]bool{}
+	for _, r := range Rows {
+		product[r.Pkg] = r.Part == Product
+	}
+	found := map[string]bool{}
+	for _, f := range tree.files {
+		if f.ast == nil || f.test || !product[f.pkg] {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil && waitsForAll(fn.Body) {
+				name := f.pkg + "." + fn.Name.Name
+				if found[name] = true; !ownSizes[name] {
+					t.Errorf("%s makes room for a length that may be announced, and waits for it: use budget.ReadAnnounced", name)
+				}
+			}
+		}
+	}
+	for name := range ownSizes {
+		if !found[name] {
+			t.Errorf("%s does no such thing", name)
+		}
+	}
+}
+
+// waitsForAll tells whether a body has io.ReadFull fill what it made with a size that is
+// not a constant written there.
+func waitsForAll(body *ast.BlockStmt) (waits bool) {
+	made := map[string]bool{}
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for i, right := range n.Rhs {
+				if left, ok := n.Lhs[min(i, len(n.Lhs)-1)].(*ast.Ident); ok && madeBytes(right) {
+					made[left.Name] = true
+				}
+			}
+		case *ast.CallExpr:
+			if s, ok := n.Fun.(*ast.SelectorExpr); !ok || s.Sel.Name != "ReadFull" && s.Sel.Name != "ReadAtLeast" || len(n.Args) < 2 {
+				return true
+			}
+			into := n.Args[1]
+			if s, ok := into.(*ast.SliceExpr); ok {
+				into = s.X
+			}
+			id, ok := into.(*ast.Ident)
+			waits = waits || madeBytes(into) || ok && made[id.Name]
+		}
+		return true
+	})
+	return waits
+}
+
+// madeBytes tells whether x is make([]byte, n) with n no literal.
+func madeBytes(x ast.Expr) bool {
+	call, ok := x.(*ast.CallExpr)
+	if !ok || !isName(call.Fun, "make") || len(call.Args) < 2 {
+		return false
+	}
+	kind, ok := call.Args[0].(*ast.ArrayType)
+	if !ok || !isName(kind.Elt, "byte") {
+		return false
+	}
+	_, literal := call.Args[1].(*ast.BasicLit)
+	return !literal
+}
+
+// TestWaitsForAll: what the search finds, and what it lets pass.
+func TestWaitsForAll(t *testing.T) {
+	for body, want := range map[string]bool{
+		"b := make([]byte, n); io.ReadFull(r, b)":                true,
+		"b := make([]byte, n, m); io.ReadFull(r, b[:n])":         true,
+		"var b []byte; b = make([]byte, n); io.ReadFull(r, b)":   true,
+		"io.ReadFull(r, make([]byte, be.Uint16(h)))":             true,
+		"b := make([]byte, 16); io.ReadFull(r, b)":               false,
+		"var b [4]byte; io.ReadFull(r, b[:])":                    false,
+		"b := make([]byte, n); copy(b, c); io.ReadFull(r, h[:])": false,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc f() {"+body+"}", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := waitsForAll(f.Decls[0].(*ast.FuncDecl).Body); got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+}
