@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -17,12 +18,12 @@ import (
 
 // Bounds of publishers that dial in.
 const (
-	inboundConns   = 4096      // connections of one listener
+	inboundConns   = 4096      // connections, where Inbound does not say
 	inboundPerHost = 16        // of them, from one address of the pool
+	relayParts     = 4         // one in so many, from one address outside of it
 	inboundMessage = 16 << 20  // bytes of a message
-	maxTopic       = 1024      // bytes of a topic: it is kept for as long as its connection
-	inboundTopics  = 64        // topics on one connection
-	relayTopics    = 4096      // the same from an address that publishes for others
+	maxTopic       = 1024      // bytes of a topic: what it names is kept for as long as its connection
+	maxDenied      = 64        // names on one connection that the pool may come to know
 	inboundScheme  = "inbound" // of Stream.Events
 )
 
@@ -33,7 +34,6 @@ const (
 	refusedTopic     = "topic"     // its topic names another endpoint, or nobody
 	refusedAmbiguous = "ambiguous" // several endpoints have its address, and its topic names none
 	refusedReplaced  = "replaced"  // a newer connection speaks for its endpoint
-	refusedTopics    = "topics"    // too many topics on one connection
 )
 
 var (
@@ -49,6 +49,9 @@ type Inbound struct {
 	// Allow are addresses outside of the pool that may publish for its endpoints, which
 	// their topics name: forwarders.
 	Allow []netip.Prefix
+	// Connections is how many there may be at a time: a half of them from addresses of
+	// Allow, a quarter from one of these. 0 means 4096.
+	Connections int
 }
 
 // InboundFrom is the Stream.Events of an engine at host that dials in.
@@ -71,6 +74,8 @@ type inbound struct {
 	by    map[block.Source]*guest // whom each listens to
 	conns map[*caller]struct{}
 	open  map[netip.Addr]int // connections, also such as have not shaken hands
+	all   int                // of them
+	relay int                // of them, from addresses outside of the pool
 }
 
 // caller is one connection.
@@ -79,8 +84,8 @@ type caller struct {
 	from   netip.Addr
 	rank   uint16
 	relay  bool              // it may speak for others
-	guests map[string]*guest // by topic. Of the goroutine that reads.
-	denied []string          // topics of endpoints that were not known when they came; under inbound.mu
+	guests map[string]*guest // by what topics name. Of the goroutine that reads.
+	denied []string          // names of endpoints that were not known when they came; under inbound.mu
 }
 
 // guest is what one connection says of one source.
@@ -93,6 +98,9 @@ type guest struct {
 // Listen begins to listen for publishers that dial in. It may be called once.
 func (m *Manager) Listen(o Inbound) error {
 	in := m.inbound
+	if o.Connections <= 0 {
+		o.Connections = inboundConns
+	}
 	in.mu.Lock()
 	in.o, in.conns, in.open = o, map[*caller]struct{}{}, map[netip.Addr]int{}
 	in.mu.Unlock()
@@ -102,7 +110,7 @@ func (m *Manager) Listen(o Inbound) error {
 				Heartbeat: m.opt.Heartbeat, Handshake: m.opt.Handshake,
 				Limits: zmtp.Limits{Frame: inboundMessage, Message: inboundMessage},
 			},
-			MaxConns: inboundConns, Admit: in.admit, Left: in.left,
+			MaxConns: o.Connections, Admit: in.admit, Left: in.left,
 			Serve: func(c *zmtp.Conn) { in.serve(c, uint16(rank)) },
 		})
 		if err != nil {
@@ -153,24 +161,36 @@ func (in *inbound) admit(a net.Addr) bool {
 	from := addrOf(a)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	known, open := in.relays(from), in.open[from]
-	if known {
-		open = min(open, inboundPerHost-1) // it is many
-	}
+	relay := in.relays(from)
+	known, most := relay, inboundPerHost
 	for _, s := range in.subs {
 		host, _ := s.at.dialsIn()
 		known = known || host == from.String()
 	}
+	if relay { // it is many
+		most = max(most, in.o.Connections/relayParts)
+	}
 	switch {
 	case !known:
 		in.refuse(refusedStranger)
-	case open >= inboundPerHost:
+	case in.open[from] >= most, in.all >= in.o.Connections, relay && in.relay >= max(1, in.o.Connections/2):
 		in.refuse(refusedCrowded)
 	default:
-		in.open[from]++
+		in.count(from, 1)
 		return true
 	}
 	return false
+}
+
+// count notes that an address has one connection more, or less; mu is held.
+func (in *inbound) count(from netip.Addr, change int) {
+	in.all += change
+	if in.relays(from) {
+		in.relay += change
+	}
+	if in.open[from] += change; in.open[from] <= 0 {
+		delete(in.open, from)
+	}
 }
 
 // left notes that a connection has ended.
@@ -178,9 +198,7 @@ func (in *inbound) left(a net.Addr) {
 	from := addrOf(a)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.open[from]--; in.open[from] <= 0 {
-		delete(in.open, from)
-	}
+	in.count(from, -1)
 }
 
 // serve reads one connection to its end.
@@ -225,9 +243,10 @@ func (in *inbound) message(c *caller, m *zmtp.Message) {
 		in.refuse(refusedTopic)
 		return
 	}
-	g, known := c.guests[string(topic)]
+	name := nameIn(topic)
+	g, known := c.guests[string(name)]
 	if !known || g.gone.Load() && in.vacant(g) {
-		if g = in.welcome(c, topic); g == nil {
+		if g = in.welcome(c, name); g == nil {
 			return
 		}
 	}
@@ -246,29 +265,23 @@ func (in *inbound) vacant(g *guest) bool {
 	return in.by[g.sub.src] == nil
 }
 
-// welcome finds the stream of a topic that a connection has not named before.
-func (in *inbound) welcome(c *caller, topic []byte) *guest {
-	most := inboundTopics
-	if c.relay {
-		most = relayTopics
-	}
-	if _, again := c.guests[string(topic)]; len(c.guests) >= most && !again {
-		in.refuse(refusedTopics)
-		return nil
-	}
+// welcome finds the stream of a name that a connection has not told before. Of names that
+// are found no more are kept than the pool has.
+func (in *inbound) welcome(c *caller, name []byte) *guest {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	s, reason := in.find(c, topic)
+	s, reason := in.find(c, name)
 	if s == nil {
 		// No guest is kept: the pool may come to know it.
-		if len(c.denied) < inboundTopics && !slices.Contains(c.denied, string(topic)) {
-			c.denied = append(c.denied, string(topic))
+		if len(c.denied) < maxDenied && !slices.Contains(c.denied, string(name)) {
+			c.denied = append(c.denied, string(name))
 		}
 		in.refuse(reason)
 		return nil
 	}
 	g := in.attach(c, s)
-	c.guests[string(topic)] = g
+	maps.DeleteFunc(c.guests, func(_ string, g *guest) bool { return in.subs[g.sub.src] != g.sub })
+	c.guests[string(name)] = g
 	return g
 }
 
@@ -287,8 +300,8 @@ func (in *inbound) attach(c *caller, s *subscriber) *guest {
 	return g
 }
 
-// find returns the stream that a connection's topic belongs to, or why there is none.
-// topic nil asks for the only one that the connection can belong to. mu is held.
+// find returns the stream that a connection's topic, or the name in it, belongs to, or why
+// there is none. topic nil asks for the only one that the connection can belong to. mu is held.
 func (in *inbound) find(c *caller, topic []byte) (found *subscriber, reason string) {
 	pod, named := podOf(topic)
 	reason = refusedTopic
@@ -308,6 +321,15 @@ func (in *inbound) find(c *caller, topic []byte) (found *subscriber, reason stri
 		found = s
 	}
 	return found, reason
+}
+
+// nameIn returns the part of a topic that says whose it is, kv@ENDPOINT@, or nothing.
+func nameIn(topic []byte) []byte {
+	pod, named := podOf(topic)
+	if !named {
+		return nil
+	}
+	return topic[:len("kv@")+len(pod)+len("@")]
 }
 
 // podOf takes the endpoint out of a topic kv@ENDPOINT@MODEL.

@@ -145,12 +145,23 @@ func TestDialInBelievesNobody(t *testing.T) {
 		}
 	}
 	// Many topics on one connection, and many connections.
-	for i := range inboundTopics + 8 {
-		if err := c.Send([]byte("kv@pod-a@"+strconv.Itoa(i)), seqOf(0), []byte{0x90}); err != nil {
+	malformed := testutil.ToFloat64(r.metrics.refused.WithLabelValues(refusedTopic))
+	for i := range 1000 {
+		if err := c.Send([]byte("kv@pod-a@"+strconv.Itoa(i)+strings.Repeat("x", maxTopic/2)), seqOf(0), []byte{0x90}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.refused(t, refusedTopics, 8)
+	if err := c.Send([]byte("kv@nobody@m"), seqOf(0), []byte{0x90}); err != nil {
+		t.Fatal(err)
+	}
+	r.refused(t, refusedTopic, malformed+1) // the others were read before it
+	r.inbound.mu.Lock()
+	for c := range r.inbound.conns {
+		if len(c.denied) > 4 {
+			t.Errorf("names kept: %q", c.denied)
+		}
+	}
+	r.inbound.mu.Unlock()
 	for range inboundPerHost - 1 {
 		dialIn(t, at)
 	}
@@ -213,4 +224,43 @@ func TestDialInNewestSpeaks(t *testing.T) {
 	if !slices.Contains([]knowledge.State{knowledge.CatchingUp, knowledge.Approximate}, r.Knowledge(testSource.Endpoint).State) {
 		t.Errorf("%+v", r.Knowledge(testSource.Endpoint))
 	}
+}
+
+// TestForwardersLeaveRoom: addresses outside of the pool have half of the connections, one of
+// them a quarter, and those of the pool get in beside them; who leaves makes room.
+func TestForwardersLeaveRoom(t *testing.T) {
+	in := openReader(t, testOptions()).inbound
+	in.o, in.open = Inbound{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Connections: 256}, map[netip.Addr]int{}
+	for i := range 20 {
+		in.subs[block.Source{Endpoint: block.EndpointID(i)}] = &subscriber{at: Stream{Events: InboundFrom(fmt.Sprintf("192.168.0.%d", i))}}
+	}
+	connect := func(host string, tries int) (taken int) {
+		for range tries {
+			if in.admit(&net.TCPAddr{IP: net.ParseIP(host), Port: 1}) {
+				taken++
+			}
+		}
+		return taken
+	}
+	for _, c := range []struct {
+		host string
+		want int
+	}{
+		{"10.0.0.1", 64}, {"10.0.0.2", 64}, {"10.0.0.3", 0}, {"192.168.0.1", inboundPerHost}, {"192.168.0.99", 0}, {"192.168.0.2", inboundPerHost},
+	} {
+		if got := connect(c.host, 300); got != c.want {
+			t.Errorf("%s: %d connections, want %d", c.host, got, c.want)
+		}
+	}
+	in.left(&net.TCPAddr{IP: net.ParseIP("10.0.0.1"), Port: 1})
+	if got := connect("10.0.0.3", 300); got != 1 {
+		t.Errorf("%d connections in the place of one", got)
+	}
+	for i := range 20 {
+		connect(fmt.Sprintf("192.168.0.%d", i), 300)
+	}
+	if in.all != 256 || in.relay != 128 {
+		t.Errorf("%d connections, %d of them from outside of the pool", in.all, in.relay)
+	}
+	clear(in.subs) // they were never opened
 }

@@ -194,10 +194,13 @@ func (s *Server) modelsInUse() (list []facts.ModelInUse) {
 	return list
 }
 
+// eventParts is the part of the process's connections, one in so many, that publishers have.
+const eventParts = 4
+
 // listenForEvents listens where publishers of events dial in, if flags or configuration
 // say so.
 func (s *Server) listenForEvents(c *config.Config) error {
-	in := events.Inbound{Listen: s.o.EventsListen, Allow: s.o.EventsAllow}
+	in := events.Inbound{Listen: s.o.EventsListen, Allow: s.o.EventsAllow, Connections: s.listeners.Part(eventParts)}
 	if at := c.Producer.EventsListen; at != "" && len(in.Listen) == 0 {
 		in.Listen, in.Topic = []string{at}, c.Producer.Events.Topic
 	}
