@@ -29,6 +29,9 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 )
 
+// maxSidecarHead bounds the heads of requests. Envoy passes 60 KiB on if it is not told otherwise.
+const maxSidecarHead = 128 << 10
+
 // sidecarFlags are the flags of sidecar.
 type sidecarFlags struct {
 	o            sidecar.Options
@@ -97,6 +100,7 @@ are accepted under their names.`,
 	fl.StringVar(&f.verifyKeys, "verify-key-file", "", "file with base64 public keys of pickers, one a line; only targets that one of them signed are called")
 	fl.StringVar(&f.handOver, "hand-over", "strip", "hand-over members in clients' bodies: strip or refuse")
 	fl.StringSliceVar(&f.allowMembers, "allow-member", nil, "hand-over member that clients may send, such as cache_hit_threshold (repeatable)")
+	fl.BoolVar(&f.o.WebSockets, "allow-websockets", false, "pass WebSockets on to the engine; nobody looks for hand-over members in them")
 	fl.DurationVar(&f.o.Lease, "lease", 30*time.Second, "how long prefill engines keep unread blocks; hand-overs are used for two thirds of it")
 	fl.DurationVar(&f.o.Prefill, "prefill-timeout", 2*time.Minute, "for one prefill leg")
 	fl.DurationVar(&f.o.Head, "head-timeout", 2*time.Minute, "for the first content of a streamed answer")
@@ -212,18 +216,20 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 	f.o.Budget = budget.New(limit)
 	f.o.Budget.Apply()
 	reg := prometheus.NewRegistry()
+	listeners := budget.NewListeners(f.o.Budget, reg)
 	var servers, side []*http.Server
 	ranks := sidecar.Ranks{Port: f.port}
 	ended := make(chan error, f.ranks+1)
-	start := func(to *[]*http.Server, address string, h http.Handler, cfg *tls.Config) error {
+	start := func(to *[]*http.Server, address string, h http.Handler, cfg *tls.Config, limit func(net.Listener) net.Listener) error {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			return err
 		}
+		l = limit(l)
 		if cfg != nil {
 			l = tls.NewListener(l, cfg)
 		}
-		s := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug)}
+		s := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second, MaxHeaderBytes: maxSidecarHead, IdleTimeout: 5 * time.Minute, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug)}
 		*to = append(*to, s)
 		f.log.Info("listening", "address", l.Addr().String())
 		go func() { ended <- s.Serve(l) }()
@@ -241,8 +247,10 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 		}
 		ranks.Servers = append(ranks.Servers, h)
 	}
+	requests := func(l net.Listener) net.Listener { return listeners.Limit("sidecar", 2*f.ranks, l) } // legs take files as well
+	probes := func(l net.Listener) net.Listener { return listeners.LimitShort("admin", 16, l) }
 	for rank := range ranks.Servers {
-		if err := start(&servers, net.JoinHostPort(f.host, strconv.Itoa(f.port+rank)), ranks.At(rank), secure); err != nil {
+		if err := start(&servers, net.JoinHostPort(f.host, strconv.Itoa(f.port+rank)), ranks.At(rank), secure, requests); err != nil {
 			return err
 		}
 	}
@@ -254,7 +262,7 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 		for rank, p := range ranks.Servers {
 			mux.HandleFunc(fmt.Sprintf("GET /readyz/%d", rank), p.Ready)
 		}
-		if err := start(&side, f.metrics, mux, nil); err != nil {
+		if err := start(&side, f.metrics, mux, nil, probes); err != nil {
 			return err
 		}
 	}

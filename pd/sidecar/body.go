@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,10 +12,17 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/handover"
 )
 
-// compressed reports whether a body is in an encoding that is not looked into.
+// compressed reports whether a body is in an encoding that is not looked into: any of any
+// line counts.
 func compressed(h http.Header) bool {
-	e := h.Get("Content-Encoding")
-	return e != "" && !strings.EqualFold(e, "identity")
+	for _, line := range h.Values("Content-Encoding") {
+		for e := range strings.SplitSeq(line, ",") {
+			if e = strings.TrimSpace(e); e != "" && !strings.EqualFold(e, "identity") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // readBody reads a body within its limit and takes hand-over members off it. It answers
@@ -55,13 +61,12 @@ func (s *Server) readBody(in *intake, from io.ReadCloser) (o handover.Object, ok
 const maxSpace = 4 << 10
 
 // inspect takes hand-over members off the body of a request that is passed on: engines
-// serve prompts at more paths than those that are split (/invocations, PUT /generate). Forms
-// hold none, and what is no JSON object is not touched. It answers the client and returns
-// false where the body may hold members that cannot be looked for.
+// serve prompts at more paths than those that are split (/invocations, PUT /generate). What is
+// no JSON object, as forms, is not touched. It answers the client and returns false where the
+// body may hold members that cannot be looked for.
 func (s *Server) inspect(in *intake) bool {
 	w, r := in.w, in.r
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if r.Body == nil || r.Body == http.NoBody || strings.HasPrefix(kind, "multipart/") {
+	if r.Body == nil || r.Body == http.NoBody {
 		return true
 	}
 	if compressed(r.Header) {

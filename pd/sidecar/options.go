@@ -40,6 +40,9 @@ type Options struct {
 	Targets Targets
 	// HandOver says what is done about hand-over members in clients' bodies.
 	HandOver handover.Policy
+	// WebSockets are passed on to the engine, which is to take no hand-over members from
+	// them: nobody looks into them.
+	WebSockets bool
 	// BootstrapPort is where prefill engines of SGLang and Mooncake meet their peers: 8998.
 	BootstrapPort int
 	// RoomHeaders has SGLang's legs name their room in headers, and leaves bodies as they

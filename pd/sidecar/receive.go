@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,19 +27,53 @@ type intake struct {
 	r      *http.Request
 	budget *memory.Budget
 	taken  atomic.Int64
+
+	mu   sync.Mutex
+	over bool // the request has ended
 }
 
 // receive reads the request's body from a reader, up to a limit. Its bytes are taken from
 // the budget as they come: who announces many and sends none takes nothing.
 func (in *intake) receive(from io.ReadCloser, limit int64) ([]byte, error) {
-	size := limit
-	if n := in.r.ContentLength; n >= 0 {
-		size = min(size, n)
-	}
-	c := http.NewResponseController(in.w)
-	_ = c.SetReadDeadline(time.Now().Add(bodyPatience + time.Duration(size/bodySpeed)*time.Second)) // where connections have none, they wait
-	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
 	return readAll(charged{in, http.MaxBytesReader(in.w, from, limit)}, in.r.ContentLength)
+}
+
+// pace has the request's body break off where it comes too slowly, whoever reads it, whether
+// it is kept, passed on or refused unread: the server waits for the rest before it answers.
+func (in *intake) pace() {
+	if in.r.Body == nil || in.r.Body == http.NoBody {
+		return
+	}
+	p := &paced{ReadCloser: in.r.Body, in: in, begun: time.Now()}
+	in.deadline(p.begun.Add(bodyPatience))
+	in.r.Body = p
+}
+
+type paced struct {
+	io.ReadCloser
+	in    *intake
+	begun time.Time
+	read  int64
+}
+
+// Read implements io.Reader.
+func (p *paced) Read(b []byte) (int, error) {
+	p.in.deadline(p.begun.Add(bodyPatience + time.Duration(p.read/bodySpeed)*time.Second))
+	n, err := p.ReadCloser.Read(b)
+	if p.read += int64(n); errors.Is(err, io.EOF) {
+		p.in.deadline(time.Time{}) // the answer may take its time
+	}
+	return n, err
+}
+
+// deadline bounds the wait for the client, as long as the connection is this request's: a leg
+// may read a body after its request has ended. Where connections have no deadlines, they wait.
+func (in *intake) deadline(at time.Time) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.over {
+		_ = http.NewResponseController(in.w).SetReadDeadline(at)
+	}
 }
 
 // firstRead is how much of a body is read at first.
@@ -68,7 +103,12 @@ func readAll(r io.Reader, announced int64) ([]byte, error) {
 }
 
 // end gives back what was taken.
-func (in *intake) end() { in.budget.Give(memory.Bodies, int(in.taken.Load())) }
+func (in *intake) end() {
+	in.mu.Lock()
+	in.over = true
+	in.mu.Unlock()
+	in.budget.Give(memory.Bodies, int(in.taken.Load()))
+}
 
 // charged takes what it reads from the budget.
 type charged struct {

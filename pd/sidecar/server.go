@@ -74,9 +74,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	in := &intake{w: w, r: r, budget: s.o.Budget}
 	defer in.end()
+	in.pace()
 	a := handover.FormatOf(r.URL.Path)
 	if a == nil || r.Method != http.MethodPost {
-		if !s.inspect(in) {
+		if !s.admit(w, r) || !s.inspect(in) {
 			s.m.requests.WithLabelValues("refused").Inc()
 			return
 		}
@@ -105,6 +106,28 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.m.requests.WithLabelValues("split").Inc()
 	s.budget.asked()
 	s.o.Connector.serve(x)
+}
+
+// admit refuses what opens a way to the engine that nobody looks into, and has other
+// requests for such a way served without it, as HTTP lets every server do.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
+	asked := r.Header.Values("Upgrade")
+	webSocket := len(asked) == 1 && strings.EqualFold(strings.TrimSpace(asked[0]), "websocket")
+	switch {
+	case r.ProtoMajor != 1:
+		writeError(w, http.StatusHTTPVersionNotSupported, "HTTP/1.1 is spoken here")
+		return false
+	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
+		writeError(w, http.StatusMethodNotAllowed, "no tunnels are opened here")
+		return false
+	case len(asked) == 0 || webSocket && r.Method == http.MethodGet && s.o.WebSockets:
+	case webSocket:
+		writeError(w, http.StatusForbidden, "WebSockets are not passed on: hand-over members in them cannot be looked for")
+		return false
+	default: // h2c, as which a whole connection would be the engine's
+		r.Header.Del("Upgrade")
+	}
+	return true
 }
 
 // exchange is one request that may be served in two parts.
