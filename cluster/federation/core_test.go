@@ -2,6 +2,7 @@ package federation
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -377,6 +378,52 @@ func TestFlood(t *testing.T) {
 	a.Receive("b", "x", []byte{1, 2}, r.now, nil)
 	if n := a.Refusals(); n[RefusedStranger] != 1 || n[RefusedMalformed] != 1 {
 		t.Errorf("refused: %v", n)
+	}
+}
+
+// TestDoubted: questions that may be recordings take no place from those that are asked now,
+// however many there are, before them or after.
+func TestDoubted(t *testing.T) {
+	r := newPair(t, []Export{somePool}, nil)
+	a := r.a["a-0"]
+	ask := func(link string, now bool) int {
+		m := ask{session: 1 << sessionBits, beat: true}
+		n := len(a.Receive("b", link, m.append(nil), r.now, nil))
+		if now {
+			a.Prove("b", link)
+		} else {
+			a.Doubt("b", link)
+		}
+		r.now = r.now.Add(time.Millisecond)
+		return n
+	}
+	for i := range 3 * maxSessions {
+		ask(fmt.Sprint("recorded ", i), false)
+	}
+	for i := range maxSessions {
+		if n := ask(fmt.Sprint("live ", i), true); n != 1 {
+			t.Fatalf("%d answers to live question %d behind recordings", n, i)
+		}
+	}
+	for i := range 10 {
+		ask(fmt.Sprint("recorded again ", i), false)
+	}
+	if n := len(a.peers[0].sessions); n != maxSessions {
+		t.Errorf("%d sessions", n)
+	}
+	for i, s := range a.peers[0].sessions {
+		if s.proof != proven || s.link != fmt.Sprint("live ", i) {
+			t.Errorf("session %d is of %q", i, s.link)
+		}
+	}
+	if a.Refusals()[RefusedSessions] != 10 {
+		t.Errorf("refused: %v", a.Refusals())
+	}
+	a.Doubt("b", "live 0")
+	a.Doubt("b", "nobody")
+	a.Prove("stranger", "nobody")
+	if a.peers[0].sessions[0].proof != proven {
+		t.Error("who was asked now is doubted again")
 	}
 }
 

@@ -29,6 +29,40 @@ type session struct {
 	said    time.Time // when it was told something last
 	changed bool      // since then
 	urgent  bool      // pools came or went
+	proof   proof
+}
+
+// proof is what is known of whether the questions of a session are asked now, or were once.
+type proof uint8
+
+const (
+	assumed proof = iota // the way is such that nothing that was sent once comes again
+	doubted              // what came may be a recording
+	proven
+)
+
+// Doubt says that the last question on a link came by a way on which recordings come, too.
+// Such a session gives its place to any other when there are many, until Prove.
+func (c *Core) Doubt(cluster, link string) {
+	if s := c.sessionOf(cluster, link); s != nil && s.proof == assumed {
+		s.proof = doubted
+	}
+}
+
+// Prove says that the last question on a link was made for this process.
+func (c *Core) Prove(cluster, link string) {
+	if s := c.sessionOf(cluster, link); s != nil {
+		s.proof = proven
+	}
+}
+
+func (c *Core) sessionOf(cluster, link string) *session {
+	if p := c.peer(cluster); p != nil {
+		if i := slices.IndexFunc(p.sessions, func(s *session) bool { return s.link == link }); i >= 0 {
+			return p.sessions[i]
+		}
+	}
+	return nil
 }
 
 // keepSources is how long filters are kept for a cluster that no longer asks.
@@ -80,8 +114,8 @@ func (c *Core) asked(p *peer, link string, m *ask, now time.Time, out []Send) []
 	return out
 }
 
-// session returns the session of a question, nil when there are too many. There is one on
-// a link: whoever asks there anew begins anew.
+// session returns the session of a question, nil when there are too many that are not
+// doubted. There is one on a link: whoever asks there anew begins anew.
 func (p *peer) session(link string, m *ask) *session {
 	i := slices.IndexFunc(p.sessions, func(s *session) bool { return s.link == link })
 	switch {
@@ -90,14 +124,28 @@ func (p *peer) session(link string, m *ask) *session {
 	case i >= 0 && sameProcess(p.sessions[i].id, m.session) && m.at < p.sessions[i].at:
 		return p.sessions[i] // late
 	case i >= 0:
-		*p.sessions[i] = session{link: link, id: m.session}
+		*p.sessions[i] = session{link: link, id: m.session, proof: p.sessions[i].proof}
 		return p.sessions[i]
-	case len(p.sessions) >= maxSessions:
+	case len(p.sessions) >= maxSessions && !p.dropDoubted():
 		return nil
 	}
 	s := &session{link: link, id: m.session}
 	p.sessions = append(p.sessions, s)
 	return s
+}
+
+// dropDoubted drops the doubted session that was asked longest ago, and reports whether there was one.
+func (p *peer) dropDoubted() bool {
+	oldest := -1
+	for i, s := range p.sessions {
+		if s.proof == doubted && (oldest < 0 || s.asked.Before(p.sessions[oldest].asked)) {
+			oldest = i
+		}
+	}
+	if oldest >= 0 {
+		p.sessions = slices.Delete(p.sessions, oldest, oldest+1)
+	}
+	return oldest >= 0
 }
 
 // say tells a session everything.

@@ -125,7 +125,7 @@ func FuzzEnvelope(f *testing.F) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
 	l := &Link{o: Options{Config: &Config{Cluster: "b"}, Replica: "b-0"}}
-	n := &natsLink{l: l, pairs: map[string]*pair{"a": {key: key, senders: map[string]*sender{}}}}
+	n := &natsLink{l: l, pairs: map[string]*pair{"a": {key: key, senders: newSenders()}}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := parseEnvelope(b)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,11 +22,14 @@ import (
 // configuration before them:
 //
 //	CLUSTER.any          questions that any replica may answer (queue group "replicas")
-//	CLUSTER.at.REPLICA   questions to one replica, and answers to it
+//	CLUSTER.at.PROCESS   questions to one replica, and answers to it
 //
 // A replica that has answered is asked again until it says nothing. Each message is
-// sealed with the key of the pair, by the direction and the process that sent it; NATS
-// credentials let a client reach the subjects, not the federation.
+// sealed with the key of the pair, by the direction, the process that sent it and the
+// subject; NATS credentials let a client reach the subjects, not the federation. A process
+// has a subject of its own, so that nothing that was sent to another one, before it began,
+// can be opened. Only the first questions of a process are to any replica: whoever asks
+// so, may be a recording, and is doubted.
 
 // anyReplica is the one target of a cluster that is asked through NATS.
 const anyReplica = "any"
@@ -38,6 +42,7 @@ type natsLink struct {
 	l      *Link
 	prefix string
 	conn   *nats.Conn
+	self   string // this process, as others name it
 
 	mu     sync.Mutex
 	boot   uint64
@@ -49,7 +54,7 @@ type natsLink struct {
 type pair struct {
 	key     []byte
 	seal    cipher.AEAD
-	senders map[string]*sender // by replica and boot
+	senders [2]map[string]*sender // by process and boot: of the subject of this process, and of the one that all have
 	sticky  string             // replica that has answered last
 	asked   time.Time          // when it was asked last without an answer since; zero: it has answered
 }
@@ -57,7 +62,7 @@ type pair struct {
 // sender is a process whose messages could be opened.
 type sender struct {
 	open cipher.AEAD
-	last [2]uint64 // number of its last message, of each subject: each has an order of its own
+	last uint64 // number of its last message
 	seen time.Time
 }
 
@@ -66,15 +71,16 @@ const maxSenders = 256
 func openNATS(l *Link, keys map[string][]byte) (*natsLink, error) {
 	c := l.o.Config.NATS
 	n := &natsLink{l: l, prefix: c.Prefix, boot: boot(), pairs: map[string]*pair{}}
+	n.self = processName(l.o.Replica, n.boot)
 	if n.prefix == "" {
 		n.prefix = "grapevine.federation"
 	}
 	for cluster, key := range keys {
-		seal, err := sealer(key, l.o.Config.Cluster, cluster, l.o.Replica, n.boot)
+		seal, err := sealer(key, l.o.Config.Cluster, cluster, n.self, n.boot)
 		if err != nil {
 			return nil, err
 		}
-		n.pairs[cluster] = &pair{key: key, seal: seal, senders: map[string]*sender{}}
+		n.pairs[cluster] = &pair{key: key, seal: seal, senders: newSenders()}
 	}
 	opts := []nats.Option{
 		nats.Name("grapevine federation " + l.o.Config.Cluster), nats.NoEcho(), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
@@ -112,13 +118,21 @@ func (n *natsLink) listen() error {
 	self := n.prefix + "." + n.l.o.Config.Cluster
 	_, err := n.conn.QueueSubscribe(self+".any", "replicas", n.receive)
 	if err == nil {
-		_, err = n.conn.Subscribe(self+".at."+n.l.o.Replica, n.receive)
+		_, err = n.conn.Subscribe(self+".at."+n.self, n.receive)
 	}
 	if err != nil {
 		return fmt.Errorf("federation: nats: %w", err)
 	}
 	return nil
 }
+
+// processName is the name of one life of a replica. Names have 63 bytes.
+func processName(replica string, boot uint64) string {
+	life := "_" + strconv.FormatUint(boot, 36)
+	return replica[:min(len(replica), 63-len(life))] + life
+}
+
+func newSenders() [2]map[string]*sender { return [2]map[string]*sender{{}, {}} }
 
 func (n *natsLink) close() { n.conn.Close() }
 
@@ -185,7 +199,7 @@ func (n *natsLink) sealed(p *pair, m federation.Send, subject string) []byte {
 		answer = 1
 	}
 	b := []byte{sealVersion, answer}
-	for _, s := range [...]string{n.l.o.Config.Cluster, n.l.o.Replica} {
+	for _, s := range [...]string{n.l.o.Config.Cluster, n.self} {
 		b = append(append(b, byte(len(s))), s...)
 	}
 	b = binary.LittleEndian.AppendUint64(b, n.boot)
@@ -240,11 +254,19 @@ func (n *natsLink) receive(m *nats.Msg) {
 		n.l.refuse(reason)
 		return
 	}
-	link := e.replica
+	link, doubt := e.replica, toAny(m.Subject)
 	if e.answer {
 		link = anyReplica
 	}
-	n.l.do(func(now time.Time) []federation.Send { return n.l.core.Receive(e.cluster, link, frame, now, nil) })
+	n.l.do(func(now time.Time) []federation.Send {
+		out := n.l.core.Receive(e.cluster, link, frame, now, nil)
+		if doubt {
+			n.l.core.Doubt(e.cluster, link)
+		} else {
+			n.l.core.Prove(e.cluster, link)
+		}
+		return out
+	})
 }
 
 // opened opens a message, or says why not.
@@ -255,8 +277,11 @@ func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason str
 	if p == nil {
 		return nil, federation.RefusedStranger
 	}
-	name := fmt.Sprintf("%s %x", e.replica, e.boot)
-	s := p.senders[name]
+	name, senders := fmt.Sprintf("%s %x", e.replica, e.boot), p.senders[0]
+	if toAny(subject) {
+		senders = p.senders[1]
+	}
+	s := senders[name]
 	if s == nil {
 		open, err := sealer(p.key, e.cluster, n.l.o.Config.Cluster, e.replica, e.boot)
 		if err != nil {
@@ -268,15 +293,11 @@ func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason str
 	if err != nil {
 		return nil, "key"
 	}
-	last := &s.last[0]
-	if strings.HasSuffix(subject, ".any") {
-		last = &s.last[1]
-	}
-	if e.number <= *last {
+	if e.number <= s.last || e.answer && toAny(subject) {
 		return nil, "replay"
 	}
-	*last = e.number
-	p.remember(name, s, time.Now())
+	s.last = e.number
+	remember(senders, name, s, time.Now())
 	if e.answer {
 		if p.sticky, p.asked = e.replica, (time.Time{}); federation.IsRefusal(frame) {
 			p.sticky = ""
@@ -285,18 +306,21 @@ func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason str
 	return frame, ""
 }
 
+// toAny reports whether a subject is the one that all replicas have.
+func toAny(subject string) bool { return strings.HasSuffix(subject, ".any") }
+
 // remember keeps a sender whose message could be opened; the one that was heard longest
 // ago is forgotten where there are too many.
-func (p *pair) remember(name string, s *sender, now time.Time) {
+func remember(senders map[string]*sender, name string, s *sender, now time.Time) {
 	s.seen = now
-	if p.senders[name] == nil && len(p.senders) >= maxSenders {
+	if senders[name] == nil && len(senders) >= maxSenders {
 		oldest := ""
-		for k, o := range p.senders {
-			if oldest == "" || o.seen.Before(p.senders[oldest].seen) {
+		for k, o := range senders {
+			if oldest == "" || o.seen.Before(senders[oldest].seen) {
 				oldest = k
 			}
 		}
-		delete(p.senders, oldest)
+		delete(senders, oldest)
 	}
-	p.senders[name] = s
+	senders[name] = s
 }

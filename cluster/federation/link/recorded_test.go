@@ -1,0 +1,115 @@
+package link_test
+
+import (
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/federation/link"
+	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
+)
+
+// recorder is somebody who reaches NATS, has no key, and keeps all that is said.
+type recorder struct {
+	conn *nats.Conn
+	mu   sync.Mutex
+	all  []*nats.Msg
+}
+
+func (r *recorder) take() (all []*nats.Msg) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, r.all = r.all, nil
+	return all
+}
+
+// TestRecordings: what was recorded of a federation over NATS is said again, to processes
+// that started later under the same names: nothing of it is believed, on its own subject or
+// on theirs, no session is made of what was said to others, and who lives is heard as before.
+func TestRecordings(t *testing.T) {
+	ca := fixture(t)
+	server, err := embedded.Start(embedded.Options{Name: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	config := func(cluster, peer string) *link.Config {
+		p := trusted(peer)
+		p.KeyFile = filepath.Join(ca.dir, "pair")
+		return &link.Config{
+			Cluster: cluster, SecretFile: filepath.Join(ca.dir, "secret"), Lease: 5 * time.Second,
+			NATS: &link.NATSConfig{URLs: []string{server.URL()}}, Peers: []link.PeerConfig{p},
+		}
+	}
+	rec := &recorder{}
+	if rec.conn, err = nats.Connect(server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(rec.conn.Close)
+	if _, err = rec.conn.Subscribe(">", func(m *nats.Msg) {
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		rec.all = append(rec.all, m)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rec.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	const name = "b-0"
+	a1 := exporter(t, config("a", "b"), "a-0")
+	b1 := open(t, config("b", "a"), name)
+	await(t, "held there", b1, holds)
+	if err := a1.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b1.Close(); err != nil {
+		t.Fatal(err)
+	}
+	old := rec.take()
+	if len(old) < 6 {
+		t.Fatalf("only %d messages were recorded", len(old))
+	}
+	a2 := exporter(t, config("a", "b"), "a-0")
+	b2 := open(t, config("b", "a"), name)
+	await(t, "held there again", b2, holds)
+	own := map[string]string{} // the subject of each process that lives
+	for _, m := range rec.take() {
+		if cluster, _, ok := strings.Cut(strings.TrimPrefix(m.Subject, "grapevine.federation."), ".at."); ok {
+			own[cluster] = m.Subject
+		}
+	}
+	if len(own) != 2 {
+		t.Fatalf("subjects %v", own)
+	}
+	forged := uint64(0)
+	for _, m := range old {
+		cluster, process, ok := strings.Cut(strings.TrimPrefix(m.Subject, "grapevine.federation."), ".at.")
+		if ok && strings.HasSuffix(own[cluster], process) {
+			t.Errorf("%s is the subject of two lives", m.Subject)
+		}
+		if err := rec.conn.Publish(m.Subject, m.Data); err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			forged++
+			if err := rec.conn.Publish(own[cluster], m.Data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	await(t, "what was said to others is not opened", b2, func(v *federation.View) bool {
+		if !holds(v) {
+			t.Fatalf("silent: %+v", v.Clusters[0])
+		}
+		return a2.Status().Refused["key"]+b2.Status().Refused["key"] == forged
+	})
+	if n := a2.Status().Clusters[0].Sessions; n > 2 {
+		t.Errorf("%d sessions: more than the one that lives and a doubted one", n)
+	}
+}
