@@ -74,6 +74,9 @@ func (f *flow) held() float64 { return float64(f.own+f.others.InFlight) + f.ghos
 // demand returns what the flow holds and waits for, everywhere.
 func (f *flow) demand() float64 { return f.held() + float64(f.waiting+f.others.Waiting) }
 
+// waitsAnywhere reports whether the flow wants more than it holds.
+func (f *flow) waitsAnywhere() bool { return f.waiting+f.others.Waiting > 0 }
+
 // serve notes that the flow took seconds of an engine; what it took earlier counts
 // half after each half-life.
 func (f *flow) serve(now int64, s float64, halfLife time.Duration) {

@@ -25,6 +25,7 @@ type world struct {
 
 	capacity int64
 	mean     float64 // of a request, seconds
+	sigma    float64 // of its logarithm
 	delay    int64   // of gauges
 	loss     float64
 	sick     bool // engines cannot be read
@@ -58,6 +59,7 @@ type replica struct {
 	queued  map[Handle]string // flow of what waits here
 	flights map[Handle]bool
 	ends    map[Handle]func() // of flights
+	then    map[Handle]func() // what clients do when they are answered
 	due     int64             // of Advance
 	life    int
 }
@@ -84,7 +86,7 @@ func (h *eventHeap) Pop() any {
 
 func newWorld(seed uint64, replicas int, capacity int64, mean float64, o Options) *world {
 	w := &world{
-		rng: rand.New(rand.NewPCG(seed, 7)), now: 1, capacity: capacity, mean: mean,
+		rng: rand.New(rand.NewPCG(seed, 7)), now: 1, capacity: capacity, mean: mean, sigma: .8,
 		delay: 20 * ms, byFlow: map[string]*tally{},
 	}
 	for i := range replicas {
@@ -111,7 +113,7 @@ func (w *world) flow(id string) *tally {
 func (w *world) start(r *replica, o Options) {
 	r.name = fmt.Sprintf("%s'", r.name) // another life is another member
 	r.core, r.alive, r.queued, r.flights = New(o), true, map[Handle]string{}, map[Handle]bool{}
-	r.ends = map[Handle]func(){}
+	r.ends, r.then = map[Handle]func(){}, map[Handle]func(){}
 	r.life++
 	life := r.life
 	r.core.SetCapacity(w.now, Capacity{Places: w.capacity, Endpoints: 8})
@@ -155,12 +157,18 @@ func (w *world) tell(r *replica) {
 }
 
 // offer lets a request arrive at r.
-func (w *world) offer(r *replica, a Ask) {
+func (w *world) offer(r *replica, a Ask) { w.ask(r, a, nil) }
+
+// ask is offer for a client that does something when it is answered.
+func (w *world) ask(r *replica, a Ask, then func()) {
 	if !r.alive {
 		return
 	}
 	w.flow(a.Flow).offered++
 	h, out := r.core.Offer(w.now, a)
+	if h != 0 && then != nil {
+		r.then[h] = then
+	}
 	switch out {
 	case Dispatched:
 		w.run(r, h, a.Flow, max(a.Places, 1))
@@ -183,8 +191,9 @@ func (w *world) run(r *replica, h Handle, id string, places int64) {
 	f, life := w.flow(id), r.life
 	f.running += places
 	f.served++
-	took := w.mean * math.Exp(w.rng.NormFloat64()*.8-.32)
-	over := false
+	took := w.mean * math.Exp(w.rng.NormFloat64()*w.sigma-w.sigma*w.sigma/2)
+	over, then := false, r.then[h]
+	delete(r.then, h)
 	end := func() {
 		if over {
 			return
@@ -197,6 +206,9 @@ func (w *world) run(r *replica, h Handle, id string, places int64) {
 			delete(r.ends, h)
 			r.core.Release(w.now, h, -1)
 			w.drain(r)
+		}
+		if then != nil {
+			then()
 		}
 	}
 	r.ends[h] = end
@@ -250,8 +262,11 @@ func (w *world) kill(r *replica) {
 			}
 		}
 	})
-	for _, id := range r.queued {
+	for h, id := range r.queued {
 		w.flow(id).lost++
+		if then := r.then[h]; then != nil {
+			w.after(200*ms, then)
+		}
 	}
 }
 

@@ -151,7 +151,7 @@ func (c *Core) nextOf(b *band) int {
 // touch takes into account that a flow holds or waits for more or less.
 func (c *Core) touch(f *flow) {
 	b := f.band
-	if waits := f.waiting+f.others.Waiting > 0; waits != f.waits {
+	if waits := f.waitsAnywhere(); waits != f.waits {
 		f.waits = waits
 		if waits {
 			b.weights += f.weight

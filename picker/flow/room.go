@@ -15,7 +15,8 @@ const (
 	catchUp     = 2.0                         // seconds in which a deficit is made good
 	maxCatchUp  = 8.0                         // a share is raised or lowered at most by this factor
 	deficitHalf = float64(time.Minute)
-	maxDeficit  = 5.0 // seconds of the fair share
+	debtShare   = .5  // seconds of its share that a flow can owe or be owed,
+	leastDebt   = 5.0 // or so many place-seconds where that is less
 	slack       = 1e-9
 )
 
@@ -129,14 +130,7 @@ func byDemand(flows []*flow, weight func(*flow) float64) {
 // that got less than its share for a while gets more, until that is made good.
 func (c *Core) share(b *band, flows []*flow, places, dt float64) {
 	waterfill(flows, places, natural, func(f *flow, v float64) { f.fair = v })
-	for _, f := range flows {
-		if f.demand() > f.held()+slack {
-			f.deficit += (f.fair - f.held()) * dt
-		}
-		f.deficit *= math.Exp2(-dt * 1e9 / deficitHalf)
-		most := maxDeficit * max(f.fair, 1)
-		f.deficit = min(max(f.deficit, -most), most)
-	}
+	owe(flows, dt)
 	if b.Fairness == Strict || len(flows) < 2 {
 		for _, f := range flows {
 			f.target = f.fair
@@ -145,6 +139,27 @@ func (c *Core) share(b *band, flows []*flow, places, dt float64) {
 	}
 	byDemand(flows, raised)
 	waterfill(flows, places, raised, func(f *flow, v float64) { f.target = v })
+}
+
+// owe notes which of the flows that wait held more than their part of what they hold
+// together, and which less. Debts are made good for seconds after their cause is over, out of
+// what others should have then, so they stay small beside what a flow gets in ten seconds:
+// places that were given back too late, after one flow had held all, are not paid for.
+func owe(flows []*flow, dt float64) {
+	fair, held := 0.0, 0.0
+	for _, f := range flows {
+		if f.waitsAnywhere() {
+			fair, held = fair+f.fair, held+f.held()
+		}
+	}
+	for _, f := range flows {
+		if f.waitsAnywhere() && fair > 0 {
+			f.deficit += (f.fair*held/fair - f.held()) * dt
+		}
+		f.deficit *= math.Exp2(-dt * 1e9 / deficitHalf)
+		most := max(debtShare*f.fair, leastDebt)
+		f.deficit = min(max(f.deficit, -most), most)
+	}
 }
 
 // waterfill divides places max-min fairly by weight: no flow gets more than its
