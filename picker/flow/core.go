@@ -182,8 +182,8 @@ func (c *Core) Advance(now int64) int64 {
 	c.expireFlows()
 	c.expireRevocations()
 	c.watch()
-	if c.waiting > 0 && now-c.fleet.allowance.at >= c.fleet.travel() {
-		c.allow() // also where others hold nothing, and so tell nothing
+	if now-c.fleet.allowance.at >= c.fleet.travel() {
+		c.allow() // also where nobody holds anything, and so tells nothing
 	}
 	c.pump()
 	c.helpOthers()

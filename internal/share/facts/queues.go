@@ -37,12 +37,11 @@ type Queues struct {
 	queue Queue
 	set   SetFunc
 	log   *slog.Logger
-	told  map[string]bool // models of which something was told; Run's alone
 }
 
 // NewQueues returns a Queues that tells nothing until Run.
 func NewQueues(g Group, q Queue, log *slog.Logger) *Queues {
-	s := &Queues{queue: q, log: log, told: map[string]bool{}}
+	s := &Queues{queue: q, log: log}
 	s.set = g.Pulse(stateQueues, StateVersion, s)
 	return s
 }
@@ -64,11 +63,8 @@ func (s *Queues) Run(ctx context.Context) {
 // Flush tells what changed; with all, also what did not, to show that this replica lives.
 func (s *Queues) Flush(all bool) {
 	s.queue.Changes(all, func(model string, gauges []flow.Gauge) {
-		if len(gauges) == 0 && !s.told[model] {
-			return
-		}
-		s.told[model] = len(gauges) > 0
-		if err := s.set(model, appendGauges(nil, gauges)); err != nil {
+		// An empty queue is told of too: who shares its places is known before they are asked for.
+		if err := s.set(model, appendGauges([]byte{}, gauges)); err != nil {
 			s.log.Warn("queues not shared", "model", model, "error", err)
 		}
 	})

@@ -47,6 +47,7 @@ type Gate struct {
 	groups  []*group // by number, from first on
 	first   uint32   // numbers of earlier configurations are not used again
 	byModel map[string]*group
+	peers   map[string]bool // other replicas that were heard
 	wake    chan struct{}
 }
 
@@ -85,7 +86,7 @@ func New(o Options) (*Gate, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, look: firstLook, wake: make(chan struct{}, 1)}
+	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, look: firstLook, wake: make(chan struct{}, 1)}
 	g.waiters.New = func() any { return &waiter{outcome: make(chan flow.Outcome, 1)} }
 	g.metrics = newMetrics(g)
 	o.Pool.Book().Watch(g.booked)
@@ -285,6 +286,12 @@ func (g *Gate) group(target string) *group {
 	if list := snap.Serving(target); len(list) > 0 {
 		model = snap.Endpoints[list[0]].Base()
 	}
+	return g.groupOf(model)
+}
+
+// groupOf returns the queue of the pool that serves a base model. A new one knows the other
+// replicas before its first request: who does not takes all places for its own.
+func (g *Gate) groupOf(model string) *group {
 	g.mu.RLock()
 	grp := g.byModel[model]
 	g.mu.RUnlock()
@@ -301,7 +308,10 @@ func (g *Gate) group(target string) *group {
 		if len(g.groups) >= maxGroups {
 			return g.groups[0]
 		}
-		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}}
+		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, changed: true}
+		for origin := range g.peers {
+			grp.core.Hear(g.now(), origin, nil)
+		}
 		g.resize(grp)
 		g.groups = append(g.groups, grp)
 		g.byModel[model] = grp

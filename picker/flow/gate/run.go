@@ -34,6 +34,7 @@ func (g *Gate) Run(ctx context.Context) {
 // Look is one round of Run, for callers with a clock of their own: it measures what pools
 // can take and ends waits whose time is over. It returns after which time the next is due.
 func (g *Gate) Look() time.Duration {
+	g.open()
 	pace := idlePace
 	for _, grp := range g.all() {
 		grp.mu.Lock()
@@ -46,6 +47,21 @@ func (g *Gate) Look() time.Duration {
 		grp.mu.Unlock()
 	}
 	return pace
+}
+
+// open makes the queues of pools that are new, so that the others hear of this replica before
+// somebody asks for one of their places.
+func (g *Gate) open() {
+	if g.config.Load() == nil {
+		return
+	}
+	last := ""
+	for _, ep := range g.o.Pool.Snapshot().Endpoints {
+		if base := ep.Base(); base != last && base != "" {
+			last = base
+			g.group(base)
+		}
+	}
 }
 
 // booked looks at a pool again when its first stage took a request or was done with one.
@@ -76,6 +92,9 @@ func (g *Gate) resize(grp *group) {
 
 // Gone is told that a replica has left the group.
 func (g *Gate) Gone(origin string) {
+	g.mu.Lock()
+	delete(g.peers, origin)
+	g.mu.Unlock()
 	for _, grp := range g.all() {
 		grp.mu.Lock()
 		grp.core.Gone(g.now(), origin)
@@ -86,7 +105,15 @@ func (g *Gate) Gone(origin string) {
 
 // Hear takes what another replica tells of a model's pool.
 func (g *Gate) Hear(origin, model string, gauges []flow.Gauge) {
-	grp := g.group(model)
+	g.mu.RLock()
+	known := g.peers[origin]
+	g.mu.RUnlock()
+	if !known {
+		g.mu.Lock()
+		g.peers[origin] = true
+		g.mu.Unlock()
+	}
+	grp := g.groupOf(model)
 	if grp == nil {
 		return
 	}

@@ -1,0 +1,66 @@
+package gate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow"
+)
+
+// TestFirstBurst: replicas that nobody has asked for anything yet know of one another, also
+// after their rules were changed, and so do not each give away all places to the first
+// requests that come.
+func TestFirstBurst(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		const places = 48
+		now := time.Unix(1000, 0)
+		config := &Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: places / 6}, Queue: func() flow.Options { return flow.Options{} }}
+		gates := map[string]*Gate{}
+		for _, name := range []string{"a", "b", "c"} {
+			g, err := New(Options{Pool: pool(6), Now: func() time.Time { return now }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Configure(config)
+			gates[name] = g
+		}
+		round := func() {
+			for name, g := range gates {
+				g.Look()
+				g.Changes(false, func(model string, gauges []flow.Gauge) {
+					for other, h := range gates {
+						if other != name {
+							h.Hear(name, model, gauges)
+						}
+					}
+				})
+			}
+			now = now.Add(time.Second)
+		}
+		round()
+		if again { // and nothing is told anew to the first that is back
+			gates["a"].Configure(nil)
+			gates["a"].Configure(config)
+			gates["a"].Look()
+		}
+		for range 4 {
+			round()
+		}
+		took := 0
+		for _, g := range gates {
+			for range 2 * places {
+				_, waits, err := g.Offer(context.Background(), asks("t"), func(error) {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !waits {
+					took++
+				}
+			}
+		}
+		if took > places+len(gates) || took < places/2 {
+			t.Errorf("switched off and on %v: %d requests were let go before any replica heard of another's, for %d places", again, took, places)
+		}
+	}
+}
