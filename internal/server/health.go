@@ -106,25 +106,44 @@ func healthStatus(v health.View, now time.Time) HealthStatus {
 // sick returns why the pool as a whole is not well, "" when it is.
 func (s *Server) sick() string {
 	snap := s.pool.Health()
-	if snap == nil {
+	if snap == nil || len(snap.Troubles) == 0 {
 		return ""
 	}
-	out, worst := 0, ""
-	for _, ep := range s.pool.Snapshot().Endpoints {
-		v := snap.View(int(ep.ID))
-		if v.State == health.Out || v.State == health.Probing {
-			out++
-			worst = cmp.Or(worst, ep.Address+": "+v.Evidence())
+	t := snap.Troubles[0]
+	for _, o := range snap.Troubles { // the worst
+		if o.Failing > t.Failing || o.Failing == t.Failing && o.Away*t.Endpoints > t.Away*o.Endpoints {
+			t = o
 		}
 	}
-	if len(snap.Overruled) == 0 {
-		if snap.Failing > 0 {
-			return fmt.Sprintf("engines fail %.0f%% of the requests, most of them alike, so they are used as they are", 100*snap.Failing)
-		}
-		return ""
+	words := trouble(t, s.example(t, snap))
+	if n := len(s.pool.Snapshot().Endpoints); t.Endpoints < n && t.Group != "" {
+		words = t.Group + ": " + words
 	}
-	if out == 0 {
+	if n := len(snap.Troubles) - 1; n > 0 {
+		words += fmt.Sprintf("; %d other models or roles are in trouble", n)
+	}
+	return words
+}
+
+// trouble says in words what is wrong with a group as a whole.
+func trouble(t health.Trouble, example string) string {
+	switch {
+	case t.Failing > 0:
+		return fmt.Sprintf("engines fail %.0f%% of the requests, most of them alike, so they are used as they are", 100*t.Failing)
+	case t.Ignored > 0 && t.Away == 0:
 		return "most endpoints are suspect, so all are used"
+	case t.Ignored > 0:
+		return "most endpoints look sick, so those that are no worse than the others are used as they are (" + example + ")"
 	}
-	return "most endpoints look sick, so they are used as they are (" + worst + ")"
+	return fmt.Sprintf("%d of %d endpoints are out (%s)", t.Away, t.Endpoints, example)
+}
+
+// example returns what speaks against an endpoint of a group that is in trouble.
+func (s *Server) example(t health.Trouble, snap *health.Snapshot) string {
+	ep := s.pool.Snapshot().ByID(t.Example)
+	if t.Away == 0 || ep == nil {
+		return ""
+	}
+	v := snap.View(t.Example)
+	return ep.Address + ": " + v.Evidence()
 }

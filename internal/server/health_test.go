@@ -113,3 +113,18 @@ func TestAllSick(t *testing.T) {
 		return s.sick() == ""
 	})
 }
+
+// TestAllRefuse: when no engine accepts connections, nothing can be ignored, and the replica
+// is not called ready.
+func TestAllRefuse(t *testing.T) {
+	parts.Full(t)
+	s, fleet, _ := failing(t, 3, 0)
+	testkit.Await(t, "a replica that is ready", func() bool { return s.Status().State == "ready" })
+	if err := fleet.Close(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Await(t, "the replica says so", func() bool {
+		st := s.Status()
+		return st.State == "degraded" && strings.Contains(st.Reason, "3 of 3 endpoints are out (") && strings.Contains(st.Reason, "connections are refused")
+	})
+}

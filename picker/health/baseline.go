@@ -20,11 +20,7 @@ type tally struct {
 
 func (t *tally) add(now time.Time, e *Evidence, half time.Duration) {
 	if !t.at.IsZero() && now.After(t.at) {
-		f := math.Exp2(-float64(now.Sub(t.at)) / float64(half))
-		t.requests *= f
-		for c := range t.bad {
-			t.bad[c] *= f
-		}
+		t.fade(math.Exp2(-float64(now.Sub(t.at)) / float64(half)))
 	}
 	t.at = now
 	t.requests += e.requests()
@@ -33,26 +29,57 @@ func (t *tally) add(now time.Time, e *Evidence, half time.Duration) {
 	}
 }
 
-// recentHalf is the half-life of what says whether a whole group fails, and few
-// how many requests of an endpoint say nothing yet.
+// What an endpoint's last requests say of how it is doing.
 const (
-	recentHalf = 5 * time.Second
-	few        = 2
+	recentHalf = 2 * time.Second // half-life of what is more than
+	recentMost = 6.              // requests, which count however long they take to come
+	recentFew  = 2.              // that say nothing yet, and less than
+	recentBad  = 1.5             // bad ones: one may be chance
 )
 
-// failing returns the share of requests that engines failed.
-func (t *tally) failing() float64 {
-	if t.requests < few {
+// addRecent is add for the last requests.
+func (t *tally) addRecent(now time.Time, e *Evidence) {
+	last := t.at
+	t.add(now, e, baselineHalf)
+	if t.requests > recentMost && now.After(last) {
+		t.fade(max(recentMost/t.requests, math.Exp2(-float64(now.Sub(last))/float64(recentHalf))))
+	}
+}
+
+func (t *tally) fade(f float64) {
+	t.requests *= f
+	for c := range t.bad {
+		t.bad[c] *= f
+	}
+}
+
+func (t *tally) merge(o *tally) {
+	t.requests += o.requests
+	for c := range t.bad {
+		t.bad[c] += o.bad[c]
+	}
+}
+
+// fails returns the share of requests that ended badly for a cause of some severity, or a
+// worse one.
+func (t *tally) fails(severity int) float64 {
+	bad := 0.
+	for c := range NumCauses {
+		if c.severity() >= severity {
+			bad += t.bad[c]
+		}
+	}
+	if t.requests < recentFew || bad < recentBad {
 		return 0
 	}
-	return min((t.bad[Failed]+t.bad[Broken])/t.requests, 1)
+	return min(bad/t.requests, 1)
 }
 
 // baseline is what the other endpoints of a group show.
 type baseline struct {
 	requests  float64
 	bad       [NumCauses]float64
-	overruled bool // soft evidence of the group is ignored
+	overruled bool // soft evidence against the endpoint is ignored
 }
 
 func (b *baseline) add(t *tally) {

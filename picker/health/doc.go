@@ -11,13 +11,14 @@
 //
 // Evidence is hard (connections are refused) or soft (everything else). Soft
 // evidence is weighed against what the rest of the group shows, and ignored
-// when it speaks against more than half of the group: a pool is never emptied
-// because of a fault that all endpoints share. Refused connections keep an
-// endpoint out as long as any endpoint of the group is left.
+// where most of the group is no better: a pool is never emptied because of a
+// fault that all endpoints share. Refused connections keep an endpoint out as
+// long as any endpoint of the group is left.
 //
 // A full queue (429, or 503 by an engine that has work) is not evidence:
-// Tracker.SetFull notes it apart. What clients do wrong is none either, and a failure that follows one
-// prompt from endpoint to endpoint is counted against the prompt (Prompts).
+// Tracker.SetFull notes it apart. What clients do wrong is none either, and a
+// failure that follows one prompt from endpoint to endpoint is counted against
+// the prompt (Prompts).
 //
 // Nothing here reads a clock, starts a goroutine, logs or does I/O: time is an
 // argument. A Set is used by one goroutine; Tracker and Prompts are safe for

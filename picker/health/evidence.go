@@ -34,6 +34,25 @@ func (c Cause) String() string {
 // as long as any other is left.
 func (c Cause) Hard() bool { return c == Refused }
 
+// Severities: what clients get of an endpoint that suffers from a cause.
+const (
+	tardy      = iota // answers, late
+	halves            // the beginnings of answers
+	nothing           // no answers
+	severities = iota
+)
+
+func (c Cause) severity() int {
+	switch c {
+	case Late, Slow:
+		return tardy
+	case Cut:
+		return halves
+	default:
+		return nothing
+	}
+}
+
 // counted are the causes that come as counts of requests, with the smallest
 // share of requests at which they are usual.
 var counted = [...]struct {

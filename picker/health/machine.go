@@ -87,6 +87,9 @@ type machine struct {
 	deaf bool
 }
 
+// away reports whether the endpoint is left out, unless its group pardons it.
+func (m *machine) away() bool { return m.state == Out || m.state == Probing }
+
 // verdict is what conditions and score say.
 type verdict struct {
 	state State // Healthy, Suspect or Out
@@ -112,7 +115,7 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 		m.flaps, m.trusted = m.flaps-1, now
 	}
 	v := m.judge(now, e)
-	was := m.state
+	was, flaps := m.state, m.flaps
 	switch m.state {
 	case Healthy, Suspect:
 		m.stepTrusted(now, v)
@@ -123,6 +126,9 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 		m.stepOut(now, e, v, o)
 	case Returning:
 		m.stepReturning(now, v, o)
+	}
+	if base.overruled { // trouble that it shares with the others is not its own
+		m.flaps = min(m.flaps, flaps)
 	}
 	if m.state != was {
 		m.since = now
@@ -171,7 +177,7 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 	}
 	if against > 0 && (m.state == Returning || m.state == Suspect || m.state == Healthy) {
 		add += float64(against) * math.Log(sickShare/.01)
-		if m.state == Returning || m.cause == None {
+		if m.state == Returning && !m.probesTell() || m.cause == None {
 			m.blame(Probe)
 		}
 	}
@@ -296,7 +302,7 @@ type Past struct {
 func (p Past) Empty() bool { return p.flaps == 0 && !p.lost }
 
 func (m *machine) leave(now time.Time) Past {
-	if m.state != Out && m.state != Probing {
+	if !m.away() {
 		m.relapse(now, m.cause)
 	}
 	return Past{m.flaps, m.cause, m.lost(m.cause)}
@@ -401,7 +407,7 @@ func (m *machine) share(now time.Time, n int, o *Options) uint32 {
 func (m *machine) view(o *Options) View {
 	v := View{
 		State: m.state, Since: m.since, Score: m.score, Need: m.need(o), Passed: m.passed, Seen: m.tally,
-		Flaps: m.flaps, Start: m.start(o), Reborn: m.reborn && (m.state == Out || m.state == Probing),
+		Flaps: m.flaps, Start: m.start(o), Reborn: m.reborn && m.away(),
 	}
 	if m.state != Healthy {
 		v.Cause = m.cause

@@ -173,8 +173,8 @@ func (s *script) show() string {
 		}
 		b.WriteByte('\n')
 	}
-	if len(snap.Overruled) > 0 {
-		fmt.Fprintf(&b, "soft evidence is ignored in: %s\n", strings.Join(snap.Overruled, " "))
+	for _, t := range snap.Troubles {
+		fmt.Fprintf(&b, "group %s is in trouble: %d of %d away, evidence against %d ignored, %.0f%% fail\n", t.Group, t.Away, t.Endpoints, t.Ignored, 100*t.Failing)
 	}
 	return b.String()
 }

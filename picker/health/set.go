@@ -21,7 +21,7 @@ type member struct {
 	group  *group
 	m      machine
 	tally  tally
-	recent tally // the same of the last seconds
+	recent tally // the same of the last few
 	heard  []heard
 	fresh  Evidence // counts since the last step
 	view   View
@@ -36,43 +36,10 @@ type heard struct {
 	e      Evidence
 }
 
-// group are endpoints that can stand in for each other.
-type group struct {
-	name    string
-	members []*member
-	mercy   mercy
-	calm    time.Time // since when there has been less reason for it
-
-	fails float64 // share of requests that fail, while most members fail them; else 0
-}
-
-// judge decides whether the group as a whole fails: where all do, none is sick by
-// the standard of the others.
-func (g *group) judge(threshold float64) {
-	from := sickShare
-	if g.fails > 0 {
-		from /= 3
-	}
-	var all tally
-	sick := 0
-	for _, k := range g.members {
-		if k.recent.failing() >= from {
-			sick++
-		}
-		all.requests += k.recent.requests
-		all.bad[Failed] += k.recent.bad[Failed] + k.recent.bad[Broken]
-	}
-	g.fails = 0
-	if float64(sick) > threshold*float64(len(g.members)) {
-		g.fails = all.failing()
-	}
-}
-
 // Of Step.
 const (
 	heardFor = 3 * time.Second        // for which a replica's word on a condition counts
 	pauseAt  = 600 * time.Millisecond // between two steps: the process itself stood still
-	calmFor  = 2 * time.Second
 )
 
 // NewSet returns a Set without endpoints.
@@ -140,7 +107,7 @@ func (s *Set) Resume(id int, p Past, now time.Time) {
 // each life. Requests that hang in a former life are the book's to forget.
 func (s *Set) Renew(id int, now time.Time) {
 	k := s.member(id)
-	if k == nil || k.m.state != Out && k.m.state != Probing {
+	if k == nil || !k.m.away() {
 		return
 	}
 	was := k.m
@@ -218,26 +185,29 @@ func (s *Set) sorted() []*group {
 }
 
 func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
-	all := baseline{overruled: g.mercy == mercyAll}
+	var all baseline
 	seen := make([]Evidence, len(g.members))
 	for i, k := range g.members {
 		seen[i] = s.seen(k, now)
 		k.tally.add(now, &seen[i], baselineHalf)
-		k.recent.add(now, &seen[i], recentHalf)
-		if k.m.state == Out || k.m.state == Probing { // what it shows is no standard for the others
-			k.tally, k.recent = tally{}, tally{}
+		k.recent.addRecent(now, &seen[i])
+		if k.m.away() { // what it shows is no standard for the others
+			k.tally = tally{}
 		}
 		all.add(&k.tally)
 	}
-	g.judge(s.opts.Threshold)
 	moved := make([]bool, len(g.members))
 	from := make([]State, len(g.members))
 	for i, k := range g.members {
 		base := all.without(&k.tally)
+		base.overruled = g.pardons(k)
 		from[i] = k.m.state
 		moved[i] = k.m.step(now, &seen[i], &base, &s.opts)
+		if moved[i] && k.m.state == Returning { // probes have spoken since
+			k.recent = tally{}
+		}
 	}
-	s.overrule(g, now)
+	g.compare(now, s.opts.Threshold)
 	for i, k := range g.members {
 		s.show(k, now)
 		if moved[i] {
@@ -270,53 +240,10 @@ func (s *Set) seen(k *member, now time.Time) Evidence {
 	})
 }
 
-// mercy is how much soft evidence of a group is ignored.
-type mercy uint8
-
-const (
-	mercyNone     mercy = iota
-	mercySuspects       // too many would be left out with the suspects
-	mercyAll            // too many are out
-)
-
-// overrule decides whether soft evidence of the group is ignored. The weaker one
-// is ignored first: a suspect too many must not bring back those that are out.
-func (s *Set) overrule(g *group, now time.Time) {
-	out, suspects, soft := 0, 0, 0
-	for _, k := range g.members {
-		switch k.m.state {
-		case Suspect:
-			suspects++
-		case Out, Probing:
-			out++
-			if !k.m.cause.Hard() {
-				soft++
-			}
-		}
-	}
-	limit := s.opts.Threshold * float64(len(g.members))
-	want := mercyNone
-	switch {
-	case soft > 0 && float64(out) > limit:
-		want = mercyAll
-	case suspects > 0 && float64(out+suspects) > limit:
-		want = mercySuspects
-	}
-	switch {
-	case want >= g.mercy:
-		g.mercy, g.calm = want, time.Time{}
-	case g.calm.IsZero():
-		g.calm = now
-	case now.Sub(g.calm) >= calmFor:
-		g.mercy, g.calm = want, time.Time{}
-	}
-}
-
 func (s *Set) show(k *member, now time.Time) {
 	v := k.m.view(&s.opts)
 	v.Share = k.m.share(now, len(k.group.members), &s.opts)
-	pardoned := k.group.mercy == mercyAll || k.group.mercy == mercySuspects && v.State == Suspect
-	if pardoned && v.Share < Full && !v.Cause.Hard() {
+	if v.Share < Full && k.group.pardons(k) {
 		v.Share, v.Overruled = Full, true
 	}
 	k.view = v
@@ -405,13 +332,10 @@ func (s *Set) Check(id, turn int, quiet time.Duration, now time.Time) bool {
 // Snapshot is the health of a pool at one moment, by id. It is immutable. Many are kept,
 // each with a decision, so that healthy endpoints take little of it.
 type Snapshot struct {
-	At        time.Time
-	known     []known  // by id
-	views     []View   // of those that are not healthy
-	Overruled []string // groups whose soft evidence is ignored, sorted
-	// Failing is the share of recent requests that fail in a group of which most
-	// endpoints fail them, in the worst one; 0: there is none.
-	Failing float64
+	At       time.Time
+	Troubles []Trouble // by group
+	known    []known   // by id
+	views    []View    // of those that are not healthy
 }
 
 // known is an endpoint in a Snapshot.
@@ -421,17 +345,19 @@ type known struct {
 	since time.Time // of a healthy one
 }
 
-// Failing returns what a Snapshot would say of groups that fail.
-func (s *Set) Failing() (share float64) {
-	for _, g := range s.groups {
-		share = max(share, g.fails)
+// Troubles returns the groups that are in trouble as a whole, by name.
+func (s *Set) Troubles() (list []Trouble) {
+	for _, g := range s.sorted() {
+		if t := g.trouble(s.opts.Threshold); t != (Trouble{}) {
+			list = append(list, t)
+		}
 	}
-	return share
+	return list
 }
 
 // Snapshot returns the state of all endpoints as of the last Step.
 func (s *Set) Snapshot() *Snapshot {
-	snap := &Snapshot{At: s.last, Failing: s.Failing()}
+	snap := &Snapshot{At: s.last, Troubles: s.Troubles()}
 	for _, g := range s.groups {
 		for _, k := range g.members {
 			if k.view.State == Healthy {
@@ -443,11 +369,6 @@ func (s *Set) Snapshot() *Snapshot {
 		}
 	}
 	slices.SortFunc(snap.known, func(a, b known) int { return cmp.Compare(a.id, b.id) })
-	for _, g := range s.sorted() {
-		if g.mercy != mercyNone {
-			snap.Overruled = append(snap.Overruled, g.name)
-		}
-	}
 	return snap
 }
 

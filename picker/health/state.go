@@ -66,6 +66,9 @@ func (v *View) Evidence() string {
 	case Silent:
 		return "the metrics page does not answer" + sinceLife(s.Answered)
 	case Stalled:
+		if s.Overdue == 0 {
+			return "requests were past their time, and nothing moved"
+		}
 		return fmt.Sprintf("%d of %d requests in flight are past their time, nothing has moved for %s", s.Overdue, s.InFlight, round(s.Moved))
 	case Failed:
 		return fmt.Sprintf("%d answers with status 500 or above, or with an error in them", s.Bad[Failed])

@@ -29,7 +29,7 @@ func newMetrics(reg prometheus.Registerer, m *Monitor) (*metrics, error) {
 		share:   desc("share", "Share of decisions in which an endpoint may be a candidate, 0 to 1.", "endpoint"),
 		bad:     desc("requests_bad_total", "Requests of this replica that spoke against an endpoint, by cause.", "endpoint", "cause"),
 		good:    desc("requests_good_total", "Requests of this replica that moved or ended in time.", "endpoint"),
-		ignored: desc("evidence_ignored", "Groups of endpoints whose soft evidence is ignored, since it speaks against most of them."),
+		ignored: desc("evidence_ignored", "Models and roles of which most endpoints are in trouble, so that evidence against them is ignored."),
 	}
 	probes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "grapevine_health_probes_total", Help: "Probes of endpoints that are not healthy, or that nobody has asked for long, by result.",
@@ -77,7 +77,11 @@ func (x *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	ignored := 0
 	if snap != nil {
-		ignored = len(snap.Overruled)
+		for _, t := range snap.Troubles {
+			if t.Ignored > 0 || t.Failing > 0 {
+				ignored++
+			}
+		}
 	}
 	ch <- prometheus.MustNewConstMetric(x.ignored, prometheus.GaugeValue, float64(ignored))
 }

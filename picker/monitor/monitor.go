@@ -135,7 +135,7 @@ func (m *Monitor) apply(c endpoint.Change) {
 	}
 	for _, ep := range c.Reborn {
 		if s := m.sights[ep.Address]; s != nil {
-			*s = sight{answered: s.answered, probing: s.probing}
+			*s = sight{ep: s.ep, base: s.base, answered: s.answered, probing: s.probing}
 			m.set.Renew(int(ep.ID), now)
 		}
 	}
@@ -146,7 +146,7 @@ func (m *Monitor) apply(c endpoint.Change) {
 				s, joins = &sight{}, true
 				m.sights[ep.Address] = s
 			}
-			s.ep = ep
+			s.ep, s.base = ep, ep.Base()
 			m.set.Join(int(ep.ID), groupOf(ep), now)
 			if p, ok := m.past[ep.Address]; ok && joins {
 				delete(m.past, ep.Address)
@@ -187,11 +187,22 @@ func (m *Monitor) remember(ep *endpoint.Endpoint, p health.Past, now time.Time) 
 	}
 }
 
-// groupOf names the endpoints that can stand in for each other.
+// groupOf names the endpoints that can stand in for each other, in words: their model, and
+// what they do unless they answer.
 func groupOf(ep *endpoint.Endpoint) string {
-	names := slices.Clone(ep.Models)
-	slices.Sort(names)
-	return strings.Join(names, ",") + "/" + strconv.Itoa(int(ep.Role))
+	if name := roleNames[ep.Role]; name != "" {
+		return strings.TrimPrefix(ep.Base()+" "+name, " ")
+	}
+	return ep.Base()
+}
+
+var roleNames = map[endpoint.Role]string{
+	endpoint.RoleDecode:                                              "",
+	endpoint.RolePrefill:                                             "(prefill)",
+	endpoint.RolePrefill | endpoint.RoleDecode:                       "(prefill, decode)",
+	endpoint.RoleEncode:                                              "(encode)",
+	endpoint.RoleEncode | endpoint.RolePrefill:                       "(encode, prefill)",
+	endpoint.RoleEncode | endpoint.RolePrefill | endpoint.RoleDecode: "(encode, prefill, decode)",
 }
 
 // Read takes how a reading of an endpoint's metrics page ended.
@@ -219,6 +230,10 @@ func (m *Monitor) step() []word {
 	defer m.mu.Unlock()
 	now := m.opts.Now()
 	for _, s := range m.sights {
+		if base := s.ep.Base(); base != s.base { // its engine said what it serves
+			s.base = base
+			m.set.Join(int(s.ep.ID), groupOf(s.ep), now)
+		}
 		e := s.evidence(now)
 		m.set.Hear("", int(s.ep.ID), e, now)
 		m.followUp(s, &e, now)
@@ -274,19 +289,33 @@ func (m *Monitor) publish(changes []health.Change) {
 		v := m.set.View(int(s.ep.ID))
 		busy = busy || v.State != health.Healthy || s.ep.Share() != v.Share
 	}
-	fails, was := m.set.Failing(), 0.
+	var was []health.Trouble
 	if old := m.opts.Pool.Health(); old != nil {
-		was = old.Failing
+		was = old.Troubles
 	}
-	if busy || fails != was {
+	troubles := m.set.Troubles()
+	if busy || !slices.Equal(troubles, was) {
 		m.told = true
 		m.opts.Pool.SetHealth(m.set.Snapshot())
 	}
-	switch {
-	case was == 0 && fails > 0:
-		m.opts.Log.Warn("engines fail requests together; their health is ignored", "share", fails)
-	case was > 0 && fails == 0:
-		m.opts.Log.Info("engines no longer fail requests together")
+	m.logTroubles(was, troubles)
+}
+
+// logTroubles says of which groups most endpoints have got into trouble, and of which no
+// longer.
+func (m *Monitor) logTroubles(was, is []health.Trouble) {
+	in := func(list []health.Trouble, group string) bool {
+		return slices.ContainsFunc(list, func(t health.Trouble) bool { return t.Group == group })
+	}
+	for _, t := range is {
+		if !in(was, t.Group) {
+			m.opts.Log.Warn("most endpoints are in trouble", "group", t.Group, "endpoints", t.Endpoints, "away", t.Away, "evidence_ignored", t.Ignored, "failing", t.Failing)
+		}
+	}
+	for _, t := range was {
+		if !in(is, t.Group) {
+			m.opts.Log.Info("most endpoints are no longer in trouble", "group", t.Group)
+		}
 	}
 }
 

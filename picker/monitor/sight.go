@@ -11,6 +11,7 @@ import (
 // sight is what this replica sees of one endpoint beside its requests.
 type sight struct {
 	ep        *endpoint.Endpoint
+	base      string    // its model, as far as that was known
 	answered  time.Time // when a page or a probe was last answered
 	refused   bool
 	passed    uint64

@@ -1,0 +1,144 @@
+package health
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// together is a world of which all endpoints have faults, each from its own moment on.
+type together struct {
+	*world
+	begun, over time.Duration // when the last of the faults began, and when it and what it made late was over
+	cost        map[string]int
+	missed      map[string]int // ticks for which an endpoint was left out without need, by replica and id
+}
+
+const (
+	togetherEnd    = 22 * time.Second // of the first fault
+	togetherLength = 42 * time.Second
+	togetherGrace  = 6 * time.Second // after which what all suffer from is known
+	togetherBack   = 5 * time.Second
+)
+
+func newTogether(seed uint64) *together {
+	w := &together{world: newWorld(seed), cost: map[string]int{"slow": tardy, "cut": halves}, missed: map[string]int{}}
+	w.rng = rand.New(rand.NewPCG(seed, 2))
+	w.cut, w.calm = w.rng.IntN(4) == 0, true
+	w.rate = []float64{.3, 1, 3}[w.rng.IntN(3)] * (1 + w.rng.Float64())
+	for _, r := range w.replicas {
+		r.blind = -1
+	}
+	kinds := [...][]string{
+		{"fail"}, {"reset"}, {"some"}, {"hang"}, {"dead"}, {"slow"}, {"cut"}, {"fail", "reset"}, {"fail", "hang"}, {"hang", "slow"}, {"fail", "slow"}, {"fail", "cut"},
+		{"fail", "reset", "hang", "dead"},
+	}
+	among := kinds[w.rng.IntN(len(kinds))]
+	early := w.rng.IntN(6) // 0, 1: those have long been out when the others fail
+	apart := []time.Duration{0, 200, 1000, 4000}[w.rng.IntN(4)] * time.Millisecond
+	for id := range w.faults {
+		begin := 2*time.Second + time.Duration(w.rng.Int64N(int64(apart)+1))
+		if early < 2 && id%2 != early {
+			begin += 5 * time.Second
+		}
+		end := togetherEnd + time.Duration(w.rng.IntN(1000))*time.Millisecond
+		w.faults[id] = simFault{among[w.rng.IntN(len(among))], begin, end}
+		w.begun = max(w.begun, begin)
+		if w.faults[id].kind == "slow" { // what it has begun on is not over until the clients leave
+			end += 8 * time.Second
+		}
+		w.over = max(w.over, end)
+	}
+	return w
+}
+
+// severity returns how bad an endpoint's fault is for clients.
+func (w *together) severity(id int) int {
+	if s, ok := w.cost[w.faults[id].kind]; ok {
+		return s
+	}
+	return nothing
+}
+
+// noBetter reports whether most endpoints are as bad as one.
+func (w *together) noBetter(id int) bool {
+	n := 0
+	for o := range w.faults {
+		if w.severity(o) >= w.severity(id) {
+			n++
+		}
+	}
+	return 2*n > len(w.faults)
+}
+
+// wrong returns what is, while all endpoints have their faults, or none has one.
+func (w *together) wrong() string {
+	at := w.now.Sub(time.Unix(1000, 0))
+	for _, r := range w.replicas {
+		snap := r.set.Snapshot()
+		for id := range simEndpoints {
+			v := snap.View(id)
+			switch {
+			case at > w.begun+togetherGrace && at < togetherEnd && w.leftOut(r.name, id, v):
+				return fmt.Sprintf("replica %s: endpoint %d is %s (%s) with share %d, and most are no better", r.name, id, v.State, v.Cause, v.Share)
+			case at > w.over+togetherBack && v.State != Healthy && v.State != Returning:
+				return fmt.Sprintf("replica %s: endpoint %d is %s (%s: %s; back by %s) 5 s after the end", r.name, id, v.State, v.Cause, v.Evidence(), v.Remedy())
+			}
+		}
+		switch {
+		case at > w.begun+togetherGrace && at < togetherEnd && len(snap.Troubles) == 0 && w.allFail():
+			return fmt.Sprintf("replica %s: nothing says that all endpoints are in trouble", r.name)
+		case at > w.over+togetherBack+calmFor && len(snap.Troubles) > 0:
+			return fmt.Sprintf("replica %s: %v after the end it is still said that %+v", r.name, at-w.over, snap.Troubles)
+		}
+	}
+	return ""
+}
+
+// leftOut reports whether an endpoint is, and most are no better. Where half of the requests
+// fail, few of them can look better for a while.
+func (w *together) leftOut(replica string, id int, v View) bool {
+	key := fmt.Sprint(replica, id)
+	if v.Share == Full || !w.noBetter(id) || v.Cause == Probe && w.severity(id) != nothing {
+		w.missed[key] = 0
+		return false
+	}
+	w.missed[key]++
+	return w.faults[id].kind != "some" || w.missed[key] > int(6*time.Second/tick)
+}
+
+// allFail reports whether all requests fail: where they are late or cut, and all are used,
+// there is nothing to be said.
+func (w *together) allFail() bool {
+	for id := range w.faults {
+		if w.severity(id) != nothing {
+			return false
+		}
+	}
+	return true
+}
+
+// TestNobodyIsBetter: where all endpoints are in trouble, whichever was first and whatever
+// was known of the others then, those are used that are no worse than most, and the
+// snapshot says that all fail; when they have recovered, all are back within five seconds.
+func TestNobodyIsBetter(t *testing.T) {
+	bad := 0
+	for seed := range uint64(*seeds) {
+		w := newTogether(seed)
+		for w.now.Sub(time.Unix(1000, 0)) < togetherLength {
+			w.tick()
+			wrong := w.wrong()
+			if wrong == "" {
+				continue
+			}
+			if bad++; bad <= 3 {
+				for _, l := range w.log {
+					t.Log(l)
+				}
+			}
+			t.Errorf("seed %d at %s, %d replicas, cut %v, %.1f requests a tick, faults %v: %s", seed, w.now.Sub(time.Unix(1000, 0)), len(w.replicas), w.cut, w.rate, w.faults, wrong)
+			break
+		}
+	}
+}

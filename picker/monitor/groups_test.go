@@ -1,0 +1,41 @@
+package monitor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+)
+
+// TestModelsApart: models that only their engines' lists tell apart are compared apart, so
+// that the few engines of one are used although all of them are sick.
+func TestModelsApart(t *testing.T) {
+	r := newRig(t, 1, 6)
+	p := r.replicas[0]
+	r.pass(time.Second, nil, nil)
+	for i, ep := range p.pool.Snapshot().Endpoints {
+		name := "many"
+		if i >= 4 {
+			name = "few"
+		}
+		p.pool.SetModels(ep.ID, endpoint.ModelList{Models: []endpoint.Model{{Name: "adapter" + ep.Address, Parent: name}, {Name: name}}}, r.now)
+	}
+	fails := func(_ int, ep *endpoint.Endpoint) {
+		if ep.Base() == "few" {
+			var w health.Watch
+			ep.Tracker().Begin(&w, r.now, r.now.Add(time.Second))
+			w.End(r.now, health.Failed)
+		}
+	}
+	r.pass(3*time.Second, nil, fails)
+	for i, ep := range p.pool.Snapshot().Endpoints {
+		v := p.pool.Health().View(int(ep.ID))
+		if v.Share != health.Full || v.Overruled != (i >= 4) {
+			t.Errorf("endpoint %d of %s: %s with share %d, overruled %v", i, ep.Base(), v.State, v.Share, v.Overruled)
+		}
+	}
+	if got := p.pool.Health().Troubles; len(got) != 1 || got[0].Group != "few" || got[0].Endpoints != 2 || got[0].Failing < .9 {
+		t.Errorf("what is said of the pool: %+v", got)
+	}
+}
