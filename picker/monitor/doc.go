@@ -7,7 +7,7 @@
 //     value per endpoint; theirs come in by Merge.
 //  3. One health.Set moves all states on; Pool.SetHealth makes the snapshot what
 //     decisions go by. Each change is one line in the log.
-//  4. Endpoints that are not healthy are probed with a request for two tokens, by
+//  4. Endpoints that are not healthy are probed with a request for eight tokens, by
 //     the replica whose turn it is.
 //
 // It does not choose endpoints and judges no request: requests watch themselves,

@@ -3,12 +3,9 @@ package monitor
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -306,57 +303,6 @@ grapevine_health_state{cause="refused",endpoint="10.0.0.1:8001",state="out"} 1
 	p.pool.Set(nil)
 	if n, err := testutil.GatherAndCount(p.reg, "grapevine_health_state"); err != nil || n != 0 {
 		t.Errorf("%d series of endpoints that are gone, %v", n, err)
-	}
-}
-
-func TestProbe(t *testing.T) {
-	answer := func(w http.ResponseWriter, _ *http.Request) {}
-	var mu sync.Mutex
-	var asked []string // one handler is still there when they are counted
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		asked = append(asked, r.URL.Path)
-		mu.Unlock()
-		if r.URL.Path == "/v1/models" {
-			_, _ = w.Write([]byte(`{"data":[{"id":"m"}]}`))
-			return
-		}
-		answer(w, r)
-	}))
-	t.Cleanup(srv.Close)
-	pool := endpoint.NewPool(endpoint.PoolOptions{})
-	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort(srv.Listener.Addr().String())}})
-	ep := pool.Snapshot().Endpoints[0]
-	p := NewProber("http", nil)
-	probe := func(status int) Result {
-		answer = func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/health" {
-				w.WriteHeader(status)
-			}
-		}
-		return p.Probe(context.Background(), ep)
-	}
-	for status, want := range map[int]Result{200: Passed, 500: Denied, 503: Missed, 429: Unknown, 404: Passed} {
-		if got := probe(status); got != want {
-			t.Errorf("status %d: %v, want %v", status, got, want)
-		}
-	}
-	free := make(chan struct{})
-	defer close(free)
-	answer = func(http.ResponseWriter, *http.Request) { <-free }
-	if got := p.Probe(context.Background(), ep); got != Hung {
-		t.Errorf("an engine that hangs: %v", got)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	models := 0
-	for _, path := range asked {
-		if path == "/v1/models" {
-			models++
-		}
-	}
-	if models != 1 {
-		t.Errorf("models were asked for %d times", models)
 	}
 }
 

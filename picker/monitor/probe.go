@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -23,6 +24,7 @@ const (
 	Missed // it came late, or the engine has no room
 	Denied // it was answered with an error, or the connection broke
 	Hung   // it was not answered in its time
+	Alive  // the engine says that it is well, and nothing proves it
 	numResults
 )
 
@@ -57,6 +59,8 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 		s.passed++
 		s.answered, s.refused, s.pace.slow, s.pace.low = now, false, false, 0
 		ep.Tracker().Progress(now)
+	case Alive: // an HTTP server says so for an engine whose core may hang
+		s.answered, s.refused = now, false
 	case Missed:
 		s.missed++
 	case Denied, Hung:
@@ -64,13 +68,14 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 	}
 }
 
-// Prober asks engines for two tokens.
+// Prober asks engines for some tokens. It is safe for concurrent use.
 type Prober struct {
 	client *http.Client
 	scheme string
 
 	mu     sync.Mutex
 	models map[string]string // by address: what to ask for where nothing says
+	asked  map[string]int    // by address: which question was answered last, unless it was the first
 }
 
 // Limits of probes.
@@ -80,6 +85,7 @@ const (
 	probePatience  = 4                // times the time that a probe is predicted to take
 	probeTimeout   = 1 * time.Second  // at least
 	probeLongest   = 10 * time.Second // at most
+	askTimeout     = 3 * time.Second  // of what an engine says of itself; SGLang takes a second
 	maxProbeAnswer = 256 << 10
 )
 
@@ -93,37 +99,129 @@ func NewProber(scheme string, transport http.RoundTripper) *Prober {
 	}
 	return &Prober{
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		scheme: scheme, models: map[string]string{},
+		scheme: scheme, models: map[string]string{}, asked: map[string]int{},
 	}
 }
 
 // Probe asks ep for a short answer. It passes when that comes in about the time
-// that the pool's constants predict.
+// that the pool's constants predict, and is one.
 func (p *Prober) Probe(ctx context.Context, ep *endpoint.Endpoint) Result {
-	limit := Limit(ep)
-	ctx, cancel := context.WithTimeout(ctx, max(limit, probeTimeout))
+	limit, whole := Limit(ep), ctx
+	ctx, cancel := context.WithTimeout(whole, max(limit, probeTimeout))
 	defer cancel()
 	model, err := p.model(ctx, ep)
 	if err != nil {
 		return failed(ctx, 0)
 	}
-	body, err := json.Marshal(map[string]any{"model": model, "prompt": "1 2 3", "max_tokens": probeTokens, "temperature": 0, "stream": true})
-	if err != nil {
-		return Unknown
+	last := p.lastAsked(ep.Address)
+	for i := range questions {
+		i = (last + i) % len(questions)
+		q, begun := &questions[i], time.Now()
+		status, answer, err := p.do(ctx, http.MethodPost, ep, q.path, q.body(model))
+		switch {
+		case err != nil, status >= 500 && status != http.StatusNotImplemented:
+			return failed(ctx, status)
+		case status == http.StatusTooManyRequests:
+			return Unknown
+		case status >= 400: // it answers other questions
+			p.forget(ep.Address)
+			continue
+		case status != http.StatusOK || !answers(answer, ep.Tracker().Closes() && q.streams):
+			return Denied
+		case time.Since(begun) > limit:
+			return Missed
+		}
+		p.remember(ep.Address, i)
+		return Passed
 	}
-	begun := time.Now()
-	status, _, err := p.do(ctx, http.MethodPost, ep, "/v1/completions", body)
+	return p.ask(whole, ep) // what it says of itself must do
+}
+
+// question is something that an engine can only answer by doing its work.
+type question struct {
+	path    string
+	rest    string // of the body
+	streams bool
+}
+
+// questions are tried in turn by those that do not know them.
+var questions = [...]question{
+	{"/v1/completions", `"prompt":"1 2 3","max_tokens":8,"temperature":0,"stream":true`, true},
+	{"/v1/chat/completions", `"messages":[{"role":"user","content":"1 2 3"}],"max_tokens":8,"temperature":0,"stream":true`, true},
+	{"/v1/embeddings", `"input":"1 2 3"`, false},
+}
+
+func (q *question) body(model string) []byte {
+	name, err := json.Marshal(model)
+	if err != nil { // no string
+		return nil
+	}
+	return fmt.Appendf(nil, `{"model":%s,%s}`, name, q.rest)
+}
+
+func (p *Prober) lastAsked(address string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[address]
+}
+
+func (p *Prober) remember(address string, i int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case err != nil, status >= 500:
-		return failed(ctx, status)
-	case status == http.StatusTooManyRequests:
-		return Unknown
-	case status >= 400: // it answers other questions; what it says of itself must do
-		return p.ask(ctx, ep)
-	case time.Since(begun) > limit:
-		return Missed
+	case p.asked[address] == i:
+		return
+	case len(p.asked) >= maxModels:
+		clear(p.asked)
 	}
-	return Passed
+	p.asked[address] = i
+}
+
+// forget has the engine's models read again, since it may be another engine.
+func (p *Prober) forget(address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.models, address)
+}
+
+// answers reports whether an engine's answer of status 200 is one: text, streamed or not,
+// or numbers, and no error. closes says that its streams end with a closing event.
+func answers(body []byte, closes bool) bool {
+	if t := bytes.TrimLeft(body, " \t\r\n"); len(t) > 0 && t[0] == '{' {
+		return says(t)
+	}
+	said, closed := false, false
+	for line := range bytes.Lines(body) {
+		event, found := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
+		switch event = bytes.TrimSpace(event); {
+		case !found || len(event) == 0:
+		case string(event) == "[DONE]":
+			closed = true
+		case says(event):
+			said = true
+		case !json.Valid(event) || failure(event):
+			return false
+		}
+	}
+	return said && (closed || !closes)
+}
+
+// says reports whether JSON is (a part of) an answer.
+func says(doc []byte) bool {
+	var a struct {
+		Choices []json.RawMessage `json:"choices"`
+		Data    []json.RawMessage `json:"data"` // of embeddings
+	}
+	return !failure(doc) && json.Unmarshal(doc, &a) == nil && len(a.Choices)+len(a.Data) > 0
+}
+
+// failure reports whether JSON tells of an error.
+func failure(doc []byte) bool {
+	var a struct {
+		Object string          `json:"object"`
+		Error  json.RawMessage `json:"error"`
+	}
+	return json.Unmarshal(doc, &a) != nil || a.Object == "error" || len(a.Error) > 0 && string(a.Error) != "null"
 }
 
 // failed tells a probe that an engine answered wrongly from one that it had no
@@ -145,22 +243,24 @@ func Limit(ep *endpoint.Endpoint) time.Duration {
 	return min(probeSlack+time.Duration(probePatience*s*float64(time.Second)), probeLongest)
 }
 
-// ask is the probe of an engine that completes no text.
+// ask is the probe of an engine that can be asked nothing else.
 func (p *Prober) ask(ctx context.Context, ep *endpoint.Endpoint) Result {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	status, _, err := p.do(ctx, http.MethodGet, ep, "/health", nil)
 	switch {
 	case err != nil, status >= 500:
 		return failed(ctx, status)
 	case status == http.StatusOK:
-		return Passed
+		return Alive
 	}
 	return Unknown
 }
 
 // model returns a model that ep serves.
 func (p *Prober) model(ctx context.Context, ep *endpoint.Endpoint) (string, error) {
-	if len(ep.Models) > 0 {
-		return ep.Models[0], nil
+	if name := ep.Base(); name != "" {
+		return name, nil
 	}
 	p.mu.Lock()
 	name := p.models[ep.Address]

@@ -1,0 +1,169 @@
+package monitor
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
+)
+
+// asked is an engine that is asked by a Prober, and how it answers each path.
+type asked struct {
+	*Prober
+	ep *endpoint.Endpoint
+
+	mu      sync.Mutex
+	paths   []string
+	answers map[string]http.HandlerFunc
+}
+
+// text is a handler that answers with a status and a body.
+func text(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+const (
+	wellStreamed = "data: {\"choices\":[{\"text\":\"4\"}]}\n\ndata: {\"choices\":[],\"usage\":{}}\n\ndata: [DONE]\n\n"
+	completions  = "/v1/completions"
+)
+
+func newAsked(t *testing.T) *asked {
+	a := &asked{Prober: NewProber("http", nil), answers: map[string]http.HandlerFunc{
+		"/v1/models": text(200, `{"data":[{"id":"m"}]}`), "/health": text(200, ""), completions: text(200, wellStreamed),
+	}}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		a.paths = append(a.paths, r.URL.Path)
+		h := a.answers[r.URL.Path]
+		a.mu.Unlock()
+		if h == nil {
+			h = text(404, `{"detail":"Not Found"}`)
+		}
+		h(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort(srv.Listener.Addr().String())}})
+	a.ep = pool.Snapshot().Endpoints[0]
+	return a
+}
+
+// probe asks the engine, which answers a path so; it returns the paths that were asked for.
+func (a *asked) probe(path string, h http.HandlerFunc) (Result, string) {
+	a.mu.Lock()
+	a.answers[path], a.paths = h, nil
+	a.mu.Unlock()
+	r := a.Probe(context.Background(), a.ep)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return r, strings.Join(a.paths, " ")
+}
+
+// TestProbe: what the answers to a probe say.
+func TestProbe(t *testing.T) {
+	a := newAsked(t)
+	for _, c := range []struct {
+		name   string
+		answer http.HandlerFunc
+		want   Result
+	}{
+		{"text", text(200, wellStreamed), Passed},
+		{"text at once", text(200, `{"object":"text_completion","choices":[{"text":"4"}],"error":null}`), Passed},
+		{"500", text(500, "{}"), Denied},
+		{"503", text(503, "{}"), Missed},
+		{"429", text(429, "{}"), Unknown},
+		{"nothing", text(200, ""), Denied},
+		{"another program", text(200, "<html>welcome</html>"), Denied},
+		{"no choices", text(200, `{"object":"text_completion"}`), Denied},
+		{"an error at once", text(200, `{"error":{"message":"EngineCore died"}}`), Denied},
+		{"a flat error", text(200, `{"object":"error","message":"died","choices":[{}]}`), Denied},
+		{"an error in the stream", text(200, "data: {\"choices\":[{}]}\n\ndata: {\"error\":{\"code\":500}}\n\ndata: [DONE]\n\n"), Denied},
+		{"only an end", text(200, "data: [DONE]\n\n"), Denied},
+		{"no JSON in the stream", text(200, "data: {\"choices\":[{}]}\n\ndata: oops\n\n"), Denied},
+		{"a redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) }, Denied},
+		{"no content", text(204, ""), Denied},
+		{"a broken connection", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, Denied},
+		{"half of an answer", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("data: {\"choices\":[{}]}\n\n"))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, Denied},
+		{"no end yet", text(200, "data: {\"choices\":[{}]}\n\n"), Passed},
+	} {
+		if got, _ := a.probe(completions, c.answer); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	a.ep.Tracker().SetCloses()
+	if got, _ := a.probe(completions, text(200, "data: {\"choices\":[{}]}\n\n")); got != Denied {
+		t.Errorf("no end, of an engine whose streams have one: %v", got)
+	}
+	free := make(chan struct{})
+	defer close(free)
+	if got, _ := a.probe(completions, func(http.ResponseWriter, *http.Request) { <-free }); got != Hung {
+		t.Errorf("an engine that hangs: %v", got)
+	}
+}
+
+// TestProbeAsks: an engine is asked what it can answer, and what its HTTP server says of it
+// is no proof that it works.
+func TestProbeAsks(t *testing.T) {
+	a := newAsked(t)
+	if got, paths := a.probe(completions, text(200, wellStreamed)); got != Passed || paths != "/v1/models /v1/completions" {
+		t.Errorf("at first: %v by %s", got, paths)
+	}
+	if got, paths := a.probe(completions, text(200, wellStreamed)); got != Passed || paths != "/v1/completions" {
+		t.Errorf("again: %v by %s", got, paths)
+	}
+	const embeddings = "/v1/embeddings"
+	if got, paths := a.probe(completions, nil); got != Alive || paths != "/v1/completions /v1/chat/completions /v1/embeddings /health" {
+		t.Errorf("of an engine that answers no question: %v by %s", got, paths)
+	}
+	if got, _ := a.probe("/health", text(503, "")); got != Missed {
+		t.Errorf("of one that says that it is not well: %v", got)
+	}
+	if got, _ := a.probe(embeddings, text(200, `{"object":"list","data":[{"embedding":[1,2]}]}`)); got != Passed {
+		t.Errorf("of one that embeds: %v", got)
+	}
+	if got, paths := a.probe(embeddings, text(200, `{"object":"list","data":[{"embedding":[1,2]}]}`)); got != Passed || paths != "/v1/models "+embeddings {
+		t.Errorf("of one that embeds, again: %v by %s", got, paths)
+	}
+}
+
+// FuzzProbeAnswer: whatever an engine answers, it is judged.
+func FuzzProbeAnswer(f *testing.F) {
+	for _, s := range []string{wellStreamed, `{"choices":[1]}`, `{"error":{}}`, "data: x", "data:{\"data\":[null]}"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if answers(b, true) && !answers(b, false) {
+			t.Error("an answer that is one with its end is none without")
+		}
+	})
+}
+
+// TestAliveIsNoProgress: what proves nothing takes no evidence away.
+func TestAliveIsNoProgress(t *testing.T) {
+	r := newRig(t, 1, 2, func(_ int, o *Options) { o.Probe = func(context.Context, *endpoint.Endpoint) Result { return Alive } })
+	r.pass(tickEvery, nil, nil)
+	p := r.replicas[0]
+	ep := p.pool.Snapshot().Endpoints[1]
+	var w [2]health.Watch
+	for i := range w {
+		ep.Tracker().Begin(&w[i], r.now, r.now.Add(time.Second))
+	}
+	r.pass(4*time.Second, nil, nil)
+	if got := r.states(1); got[0] != "out" {
+		t.Errorf("an engine that hangs, and says that it is well, is %v", got)
+	}
+}
