@@ -55,6 +55,7 @@ const (
 	deafAfter    = 1500 * time.Millisecond
 	restless     = time.Second      // a state lasts at least so long
 	blindReturn  = 10 * time.Second // out of one whose probes nobody can judge
+	heardReturn  = 3 * time.Second  // the same of one that was out for not being there, and is
 	steady       = 2 * time.Minute  // of trust, after which a return has lasted, and one that had not is forgotten
 	maxFlaps     = 6
 	doublings    = 4   // at most, of what a return takes
@@ -351,9 +352,13 @@ func (m *machine) stepOut(now time.Time, e *Evidence, v verdict, o *Options) {
 }
 
 // unprobed reports whether probes have had no result for so long that requests
-// must find out.
+// must find out: engines that want a key answer none.
 func (m *machine) unprobed(now time.Time, e *Evidence) bool {
-	return now.Sub(m.probed) >= blindReturn<<min(m.flaps, doublings) && now.Sub(m.since) >= blindReturn && min(e.Answered, e.Moved) < silentAfter
+	after := blindReturn
+	if m.cause == Refused || m.cause == Silent {
+		after = heardReturn
+	}
+	return now.Sub(m.probed) >= after<<min(m.flaps, doublings) && now.Sub(m.since) >= after && min(e.Answered, e.Moved) < silentAfter
 }
 
 // need returns how many probes in a row must pass: the fewer of its requests an
