@@ -53,6 +53,27 @@ func Client(timeout time.Duration) *http.Client {
 	}
 }
 
+// Keyed has a client show a key with its requests, as engines want that were started with
+// one (--api-key); key returns "" for none.
+func Keyed(c *http.Client, key func() string) *http.Client {
+	k := *c
+	k.Transport = keyed{c.Transport, key}
+	return &k
+}
+
+type keyed struct {
+	http.RoundTripper
+	key func() string
+}
+
+func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
+	if key := k.key(); key != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	return k.RoundTripper.RoundTrip(r)
+}
+
 // ErrNoSources says that an engine's answer names no event stream.
 var ErrNoSources = errors.New("events: no event sources")
 

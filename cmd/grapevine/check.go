@@ -19,7 +19,7 @@ import (
 type checkFlags struct {
 	endpoints, config, output string
 	effective, live           bool
-	admin                     string
+	admin, engineKey          string
 	models                    []string
 }
 
@@ -47,6 +47,7 @@ two completions that are sent to each.`,
 	cmd.Flags().BoolVar(&f.effective, "print-effective", false, "print the configuration with defaults filled in")
 	cmd.Flags().BoolVar(&f.live, "live", false, "look at the engines of the endpoints")
 	cmd.Flags().StringVar(&f.admin, "admin", "", "with --live: admin address of a replica whose endpoints are looked at")
+	cmd.Flags().StringVar(&f.engineKey, "engine-key-file", "", "with --live: file with the key that engines want (--api-key there)")
 	cmd.Flags().StringArrayVar(&f.models, "model", nil, "with --live: NAME=FOLDER of a model's tokenizer files, where they are not found (repeatable)")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output format: text or json")
 	return cmd
@@ -56,8 +57,8 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	if f.live {
 		return f.look(cmd)
 	}
-	if f.admin != "" || len(f.models) > 0 {
-		return cli.UsageError{Err: errors.New("--admin and --model go with --live")}
+	if f.admin != "" || f.engineKey != "" || len(f.models) > 0 {
+		return cli.UsageError{Err: errors.New("--admin, --engine-key-file and --model go with --live")}
 	}
 	if f.endpoints == "" && f.config == "" {
 		return cli.UsageError{Err: errors.New("nothing to check: give --config or --endpoints")}

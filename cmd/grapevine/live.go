@@ -37,7 +37,14 @@ func (f *checkFlags) look(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	models, err := f.loadModels(ctx, targets)
+	key, err := server.ReadEngineKey(f.engineKey)
+	if err != nil {
+		return err
+	}
+	for i := range targets {
+		targets[i].Key = key
+	}
+	models, err := f.loadModels(ctx, targets, key)
 	if err != nil {
 		return err
 	}
@@ -98,12 +105,12 @@ func (f *checkFlags) targets(ctx context.Context) (out []engines.Target, err err
 }
 
 // loadModels reads the models whose folders are given, or found on this machine.
-func (f *checkFlags) loadModels(ctx context.Context, targets []engines.Target) (*prompt.Models, error) {
+func (f *checkFlags) loadModels(ctx context.Context, targets []engines.Target, key string) (*prompt.Models, error) {
 	var urls []string
 	for _, t := range targets {
 		urls = append(urls, t.Address)
 	}
-	list, err := engines.Tokenizers(f.models, engines.Reachable(ctx, urls))
+	list, err := engines.Tokenizers(f.models, engines.Reachable(ctx, urls, key))
 	if err != nil {
 		return nil, err
 	}

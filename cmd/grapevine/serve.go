@@ -117,6 +117,7 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar((*string)(&f.o.AnswerModel), "answer-model", "auto", "whose name of the model answers carry when it was rewritten: client (answers then pass through the picker), engine, or auto (the client's in full duplex)")
 	fl.BoolVar(&f.o.IgnoreSubset, "ignore-subset", false, "choose among all endpoints, whatever subset the proxy names")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
+	fl.StringVar(&f.o.EngineKeyFile, "engine-key-file", "", "file with the key that engines want (--api-key there): shown to endpoints when they are asked for models, event streams, health or rendering; read again on SIGHUP; clients show it themselves")
 	fl.DurationVar(&f.o.ProbeIdle, "probe-idle", 30*time.Second, "how long an engine shows no work until it is asked for eight tokens, to see that it still answers; 0 never asks")
 	fl.BoolVar(&f.o.ProbeRendering, "probe-rendering", true, "ask each engine, every ten minutes and when its answers raise a doubt, what it makes of three fixed chats, and say where the template here makes something else of them")
 	fl.BoolVar(&f.o.RefuseKillers, "refuse-killers", false, "refuse prompts that failed at several engines in the last two minutes and were answered by none")

@@ -35,7 +35,7 @@ const (
 type upFlags struct {
 	engines, models              []string
 	listen, admin, envoy, config string
-	logLevel                     string
+	logLevel, engineKey          string
 }
 
 func newUp() *cobra.Command {
@@ -60,6 +60,7 @@ setup.`,
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.engines, "engine", nil, "URL or host:port of an engine (repeatable, at least one)")
 	fl.StringArrayVar(&f.models, "model", nil, "NAME=FOLDER of a model's tokenizer files, where they are not found (repeatable)")
+	fl.StringVar(&f.engineKey, "engine-key-file", "", "file with the key that engines want (--api-key there); clients show it themselves")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8080", "where Envoy listens for clients")
 	fl.StringVar(&f.admin, "admin", "127.0.0.1:9090", "metrics and status listener of the replica")
 	fl.StringVar(&f.config, "config", "", "EndpointPickerConfig file (default: the built-in profile)")
@@ -81,7 +82,11 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	found, err := engines.Ask(ctx, f.engines)
+	key, err := server.ReadEngineKey(f.engineKey)
+	if err != nil {
+		return err
+	}
+	found, err := engines.Ask(ctx, f.engines, key)
 	if err != nil {
 		return err
 	}
@@ -100,7 +105,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	}
 	s, err := server.Open(server.Options{
 		Version: version, Listen: "127.0.0.1:0", Health: "-", Admin: f.admin, TLS: listen.TLS{Plaintext: true}, Endpoints: list, Config: f.config, Models: models,
-		AllowModeOverride: true, ProbeRendering: true, Gateway: extproc.GatewayEnvoy, Linger: -1, Drain: upStop, Log: log,
+		AllowModeOverride: true, ProbeRendering: true, EngineKeyFile: f.engineKey, Gateway: extproc.GatewayEnvoy, Linger: -1, Drain: upStop, Log: log,
 	})
 	if err != nil {
 		return err

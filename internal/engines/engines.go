@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
@@ -42,12 +43,13 @@ const askTime = 3 * time.Second
 // maxModelList bounds what is read of an engine's list of models.
 const maxModelList = 4 << 20
 
-// Ask asks all engines at the same time which models they serve.
-func Ask(ctx context.Context, urls []string) ([]Engine, error) {
+// Ask asks all engines at the same time which models they serve. key is shown to those that
+// want one; "" is none.
+func Ask(ctx context.Context, urls []string, key string) ([]Engine, error) {
 	found, errs := make([]Engine, len(urls)), make([]error, len(urls))
 	var wg sync.WaitGroup
 	for i, u := range urls {
-		wg.Go(func() { found[i], errs[i] = ask(ctx, u) })
+		wg.Go(func() { found[i], errs[i] = ask(ctx, u, key) })
 	}
 	wg.Wait()
 	seen := map[string]bool{}
@@ -60,18 +62,18 @@ func Ask(ctx context.Context, urls []string) ([]Engine, error) {
 	return found, errors.Join(errs...)
 }
 
-// Reachable asks all engines at the same time, and returns those that answer.
-func Reachable(ctx context.Context, urls []string) (out []Engine) {
+// Reachable asks all engines at the same time, as Ask does, and returns those that answer.
+func Reachable(ctx context.Context, urls []string, key string) (out []Engine) {
 	found := make([]Engine, len(urls))
 	var wg sync.WaitGroup
 	for i, u := range urls {
-		wg.Go(func() { found[i], _ = ask(ctx, u) })
+		wg.Go(func() { found[i], _ = ask(ctx, u, key) })
 	}
 	wg.Wait()
 	return slices.DeleteFunc(found, func(e Engine) bool { return e.Address == "" })
 }
 
-func ask(ctx context.Context, raw string) (Engine, error) {
+func ask(ctx context.Context, raw, key string) (Engine, error) {
 	if !strings.Contains(raw, "://") {
 		raw = "http://" + raw
 	}
@@ -89,11 +91,14 @@ func ask(ctx context.Context, raw string) (Engine, error) {
 	if err != nil {
 		return Engine{}, err
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := events.Keyed(events.Client(askTime), func() string { return key }).Do(req)
 	if err != nil {
 		return Engine{}, fmt.Errorf("engine %s does not answer: %w", raw, err)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		return Engine{}, fmt.Errorf("engine %s wants a key, or another one (--engine-key-file)", raw)
+	}
 	var list struct {
 		Data []struct{ ID, Root, Parent string }
 	}

@@ -27,6 +27,7 @@ type Target struct {
 	Models  []string
 	Engine  endpoint.EngineType
 	Metrics string          // URL; "" for /metrics at the address
+	Key     string          // shown to the engine; "" for none
 	Streams []events.Stream // as they are read; where none are the engine is asked
 }
 
@@ -70,8 +71,8 @@ const (
 func Look(ctx context.Context, t Target, models *prompt.Models) *Live {
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
-	l := &looker{t: t, url: "http://" + t.Address, client: events.Client(liveTime), out: &Live{Name: t.Name, Address: t.Address, Cached: -1}}
-	e, err := ask(ctx, l.url)
+	l := &looker{t: t, url: "http://" + t.Address, client: events.Keyed(events.Client(liveTime), func() string { return t.Key }), out: &Live{Name: t.Name, Address: t.Address, Cached: -1}}
+	e, err := ask(ctx, l.url, t.Key)
 	if err != nil {
 		l.problem("%v", err)
 		return l.out

@@ -22,7 +22,7 @@ func (s *Server) openHealth(group facts.Group) (err error) {
 	o := monitor.Options{
 		Pool: s.pool, Refresh: s.scrape.RefreshNow, Registerer: s.registry, Log: s.o.Log,
 		Health: health.Options{Idle: s.o.ProbeIdle},
-		Probe:  monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), nil).Probe,
+		Probe:  monitor.NewProber(cmp.Or(s.config.Load().Metrics.Scheme, "http"), s.keyed(monitor.NewClient())).Probe,
 	}
 	if s.o.Cluster.enabled() {
 		line := &probeLine{s: s}

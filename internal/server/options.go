@@ -71,6 +71,7 @@ type Options struct {
 	FallbackMetadata bool
 	FullReport       bool          // ask vLLM engines to announce reused blocks again where too little is known
 	PlaceUnknown     bool          // place requests for models that nobody serves; false answers them 404
+	EngineKeyFile    string        // what engines are shown that want a key (--api-key); read again by Reload; "": nothing
 	ProbeRendering   bool          // ask each engine what it makes of fixed chats, to compare that with the template here
 	ProbeIdle        time.Duration // after which an engine that nobody asks is probed; 0: never
 	RefuseKillers    bool          // refuse prompts that failed at several engines and were answered by none since

@@ -113,6 +113,14 @@ func (r *reloads) done(c *config.Config, err error) {
 // Reload reads configuration, models and the federation's secrets again; on error the old
 // ones stay.
 func (s *Server) Reload(context.Context) error {
+	if err := s.engineKey.read(s.o.EngineKeyFile); err != nil {
+		return err
+	}
+	if s.o.EngineKeyFile != "" {
+		for _, ep := range s.pool.Snapshot().Endpoints {
+			s.served.Doubt(ep.ID)
+		}
+	}
 	if err := s.reloadConfig(false); err != nil {
 		return err
 	}

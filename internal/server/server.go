@@ -62,6 +62,7 @@ type Server struct {
 	pool      *endpoint.Pool
 	scrape    *scrape.Poller
 	served    *served.Reader // what engines say they serve
+	engineKey engineKey
 	scheduler *picker.Scheduler
 	recorder  *recording.Recorder
 	signer    *pd.Signer // nil: targets are not signed
@@ -126,6 +127,9 @@ func Open(o Options) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context) (err error) {
+	if err := s.engineKey.read(s.o.EngineKeyFile); err != nil {
+		return err
+	}
 	if s.o.TargetsKey != nil {
 		if s.signer, err = pd.NewSigner(s.o.TargetsKey, time.Now); err != nil {
 			return err
@@ -138,9 +142,10 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.approx = approx.New(approx.Options{Hasher: s.hasher})
 	s.pool = endpoint.NewPool(endpoint.PoolOptions{Keep: max(s.o.Keep, 0), Zone: s.o.Zone})
 	s.finder = share.NewFinder(s.pool, s.o.Trust, s.o.Log)
+	s.finder.EngineKey = s.engineKey.get
 	sessions := sessions.New(0)
 	if s.models, err = prefix.OpenModels(s.o.Models, prefix.ModelsOptions{Hasher: s.hasher, Approx: s.approx, Prompt: prompt.ModelsOptions{
-		Log: s.o.Log, Budget: s.budget, Engine: remote.New(remote.Options{Endpoints: s.renderers}).Render,
+		Log: s.o.Log, Budget: s.budget, Engine: remote.New(remote.Options{Endpoints: s.renderers, Client: s.keyed(remote.NewClient())}).Render,
 	}}); err != nil {
 		return err
 	}
@@ -155,7 +160,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.scrape, err = scrape.Open(pages); err != nil {
 		return err
 	}
-	if s.served, err = served.Open(served.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
+	if s.served, err = served.Open(served.Options{Pool: s.pool, Client: s.keyed(served.NewClient()), Registerer: s.registry, Log: s.o.Log}); err != nil {
 		return err
 	}
 	s.recorder = recording.New(s.hasher, ctx.Done(), s.registry)

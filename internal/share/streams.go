@@ -28,9 +28,13 @@ type Finder struct {
 	// Inbound is at how many ports engines of which no stream is known may dial in, one
 	// for each rank. Set it before Run.
 	Inbound int
-	mu      sync.Mutex
-	at      map[block.EndpointID][]events.Stream
-	wake    chan struct{}
+	// EngineKey returns what engines are shown that want a key, "" for nothing; nil:
+	// nothing. Set it before Run.
+	EngineKey func() string
+
+	mu   sync.Mutex
+	at   map[block.EndpointID][]events.Stream
+	wake chan struct{}
 }
 
 // NewFinder returns a Finder that knows what the endpoints of pool say. See Run.
@@ -89,6 +93,9 @@ func (f *Finder) Changed(c endpoint.Change) {
 // Run asks until ctx ends, and calls news whenever something new is known.
 func (f *Finder) Run(ctx context.Context, news func()) {
 	client := events.Client(findTimeout)
+	if f.EngineKey != nil {
+		client = events.Keyed(client, f.EngineKey)
+	}
 	tick := time.NewTicker(findEvery)
 	defer tick.Stop()
 	for {

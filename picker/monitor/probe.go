@@ -89,18 +89,23 @@ const (
 	maxProbeAnswer = 256 << 10
 )
 
-// NewProber returns a prober that speaks scheme, http or https, to the engines.
-func NewProber(scheme string, transport http.RoundTripper) *Prober {
-	if transport == nil {
-		transport = &http.Transport{
+// NewClient returns the client of a Prober that is given none. It follows no redirect.
+func NewClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
 			DialContext:       (&net.Dialer{Timeout: probeTimeout}).DialContext,
 			DisableKeepAlives: true, // a connection that is dead without a sign must not speak for the engine
-		}
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &Prober{
-		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		scheme: scheme, models: map[string]string{}, asked: map[string]int{},
+}
+
+// NewProber returns a prober that speaks scheme, http or https, to the engines.
+func NewProber(scheme string, client *http.Client) *Prober {
+	if client == nil {
+		client = NewClient()
 	}
+	return &Prober{client: client, scheme: scheme, models: map[string]string{}, asked: map[string]int{}}
 }
 
 // Probe asks ep for a short answer. It passes when that comes in about the time

@@ -37,6 +37,14 @@ type Options struct {
 
 var errNoPool = errors.New("served: options: a pool is required")
 
+// NewClient returns the client of a Reader that is given none. It follows no redirect.
+func NewClient() *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
 func (o *Options) complete() error {
 	if o.Pool == nil {
 		return errNoPool
@@ -51,8 +59,7 @@ func (o *Options) complete() error {
 		o.Scheme = "http"
 	}
 	if o.Client == nil {
-		o.Client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		o.Client = NewClient()
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

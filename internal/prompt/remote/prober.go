@@ -74,7 +74,7 @@ const (
 // NewProber returns a prober; Run has it ask.
 func NewProber(o ProberOptions) (*Prober, error) {
 	if o.Client == nil {
-		o.Client = ownClient()
+		o.Client = NewClient()
 	}
 	o.Pace, o.Timeout, o.Again = cmp.Or(o.Pace, 500*time.Millisecond), cmp.Or(o.Timeout, 2*time.Second), cmp.Or(o.Again, time.Minute)
 	o.Anew = cmp.Or(o.Anew, 10*time.Minute)

@@ -164,7 +164,7 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProbed(t, c.template, c.status)
-			f, err := Compare(t.Context(), &Engine{URL: p.URL, Kind: c.kind, Busy: c.busy, Client: ownClient()}, m, "m", Chats[c.chat])
+			f, err := Compare(t.Context(), &Engine{URL: p.URL, Kind: c.kind, Busy: c.busy, Client: NewClient()}, m, "m", Chats[c.chat])
 			got := f.String()
 			if err != nil {
 				got = "error: " + err.Error()
@@ -185,7 +185,7 @@ func TestCompareForeign(t *testing.T) {
 	m, _, _ := models.Lookup("m")
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"token_ids":[60,70000]}`) }))
 	defer s.Close()
-	f, err := Compare(t.Context(), &Engine{URL: s.URL, Client: ownClient()}, m, "m", Chats[0])
+	f, err := Compare(t.Context(), &Engine{URL: s.URL, Client: NewClient()}, m, "m", Chats[0])
 	if want := "a chat holds the token 70000 there, which the vocabulary here does not have"; err != nil || f.String() != want {
 		t.Errorf("%s, %v", f.String(), err)
 	}

@@ -49,7 +49,7 @@ type Renderer struct {
 // New returns an Renderer.
 func New(o Options) *Renderer {
 	if o.Client == nil {
-		o.Client = ownClient()
+		o.Client = NewClient()
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 50 * time.Millisecond
@@ -75,9 +75,10 @@ func New(o Options) *Renderer {
 	return e
 }
 
-// ownClient sends prompts to the engine that was chosen and nowhere else: a
-// redirect or a proxy of the environment would pass them on.
-func ownClient() *http.Client {
+// NewClient returns the client of those that are given none. It sends prompts to the
+// engine that was chosen and nowhere else: a redirect or a proxy of the environment would
+// pass them on.
+func NewClient() *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},

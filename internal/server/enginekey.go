@@ -1,0 +1,46 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/events"
+)
+
+// engineKey is what this replica shows to engines that want a key, when it asks them
+// something itself. Clients' requests carry their own.
+type engineKey struct{ key atomic.Pointer[string] }
+
+// ReadEngineKey reads a key from a file; "" names none. The key ends with the first line.
+func ReadEngineKey(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("key of the engines: %w", err)
+	}
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 || bytes.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("key of the engines: the first line of %s is no key", file)
+	}
+	return string(line), nil
+}
+
+// read reads the file, which is named or not, again.
+func (k *engineKey) read(file string) error {
+	key, err := ReadEngineKey(file)
+	if err == nil {
+		k.key.Store(&key)
+	}
+	return err
+}
+
+func (k *engineKey) get() string { return *k.key.Load() }
+
+// keyed has a client show the key.
+func (s *Server) keyed(c *http.Client) *http.Client { return events.Keyed(c, s.engineKey.get) }
