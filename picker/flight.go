@@ -302,7 +302,7 @@ func (f *flight) firstToken(at time.Time) {
 	}
 	f.s.blind.saw()
 	ttft := at.Sub(f.queued.At)
-	f.s.patience.first.observe(f.vitals.first, ttft)
+	f.s.patience.first.Observe(f.vitals.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
 	if f.learns.prefill {
 		f.s.opts.Pool.LearnPrefill(f.ep, &f.queued, ttft)

@@ -144,7 +144,7 @@ type Scheduler struct {
 	blind   blindness
 	farBook endpoint.Book // of requests sent to other clusters
 
-	patience patience
+	patience struct{ first, whole health.Overrun } // of first tokens that are seen, and of whole answers
 	again    again
 	prompts  *health.Prompts
 }

@@ -25,13 +25,17 @@ type vitals struct {
 	client uint64  // who asked, as far as the request says
 	told   time.Time
 	failed string       // the endpoint that failed before another one served, and how
-	cause  health.Cause // what the end said against the endpoint; None, Void: nothing
+	cause  health.Cause // what the end said against the endpoint; None, Void, Left: nothing
 	usage  Usage        // that the end told
 }
 
 // answerTokens is what an answer is assumed to have where nothing says more. What
 // it is off by, patience learns.
 const answerTokens = 200
+
+// tokenGap is how long a stream may be silent between two tokens, on top of what a
+// prefill of others may take.
+const tokenGap = 10 * time.Second
 
 // visibleFrom is the score of blindness from which first tokens are known to be
 // seen.
@@ -59,9 +63,9 @@ func (f *flight) patience() time.Duration {
 	case f.request.Kind == request.KindOther: // nobody knows what it does
 		return time.Hour
 	case v.seen:
-		return f.s.patience.first.limit(v.first)
+		return f.s.patience.first.Limit(v.first)
 	default:
-		return f.s.patience.whole.limit(v.answer)
+		return f.s.patience.whole.Limit(v.answer)
 	}
 }
 
@@ -115,7 +119,7 @@ func (f *flight) moves(at time.Time) {
 		f.learns = lessons{}
 	}
 	v.told = at
-	v.watch.Moved(at, at.Add(tokenGap+f.s.patience.whole.limit(v.answer)))
+	v.watch.Moved(at, at.Add(tokenGap+f.s.patience.whole.Limit(v.answer)))
 }
 
 // endVitals says how the request ended, once. A failure that follows its prompt
@@ -133,7 +137,11 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 			id = ^id // numbers of other clusters' endpoints are of their own
 		}
 		if f.s.prompts.Failed(v.prompt, id, now) {
-			c = health.Void
+			if c == health.Failed {
+				c = health.Void
+			} else {
+				c = health.Left
+			}
 		}
 	case health.None:
 		f.s.prompts.Succeeded(v.prompt, now)
@@ -164,7 +172,7 @@ func (f *flight) concludeVitals(o *Outcome) {
 		v.ended, v.cause = true, health.None
 		v.watch.End(o.At, health.None)
 	case o.Complete && o.Status != 0:
-		f.s.patience.whole.observe(v.answer, o.At.Sub(f.queued.At))
+		f.s.patience.whole.Observe(v.answer, o.At.Sub(f.queued.At))
 		if late {
 			f.learns = lessons{}
 		} else {
@@ -174,11 +182,20 @@ func (f *flight) concludeVitals(o *Outcome) {
 			f.ep.Tracker().SetCloses()
 		}
 		f.endVitals(o.At, health.None)
-	case !o.Evicted && o.Status != 0 && f.ep.Tracker().Cut(v.client, o.At):
+	case !o.Evicted && (o.Status != 0 || f.waits(o.At)) && f.ep.Tracker().Cut(v.client, o.At):
 		f.endVitals(o.At, health.Cut)
 	default: // the client went away, or we did
-		f.endVitals(o.At, health.Void)
+		f.endVitals(o.At, health.Left)
 	}
+}
+
+// waits reports whether a request without an answer has waited for longer than predicted.
+func (f *flight) waits(now time.Time) bool {
+	predicted := f.vitals.answer
+	if f.vitals.seen {
+		predicted = f.vitals.first
+	}
+	return f.request.Kind != request.KindOther && now.Sub(f.queued.At) > seconds(predicted)
 }
 
 // failedOver notes that the proxy went on from an endpoint to the next, and
@@ -187,12 +204,12 @@ func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) 
 	v := &f.vitals
 	cause := health.Broken
 	if attempts == 1 && !far(f.ep) { // it never tried: the proxy does not know the endpoint
-		cause = health.Void
+		cause = health.Left
 	}
 	f.endVitals(now, cause)
 	f.s.again.add(now, 0, 1)
 	v.failed = f.ep.Address + ": it could not be reached, or broke off before its answer"
-	if cause == health.Void {
+	if cause == health.Left {
 		v.failed = f.ep.Address + ": the proxy does not know it"
 	}
 	v.ended, v.full, v.cause = false, false, health.None

@@ -43,7 +43,7 @@ func TestVitals(t *testing.T) {
 		name   string
 		events []Event
 		end    Outcome
-		want   health.Cause // None: it is good; Void: it says nothing
+		want   health.Cause // None: it is good; Void: it says nothing; Left: nor that the engine lives
 	}{
 		{"complete", headers(200), Outcome{Status: 200, Complete: true}, health.None},
 		{"an engine's error", headers(500), Outcome{Status: 500, Complete: true}, health.Failed},
@@ -54,12 +54,17 @@ func TestVitals(t *testing.T) {
 		{"an error inside", headers(200), Outcome{Status: 200, Complete: true, Broken: true}, health.Failed},
 		{"an end that nobody saw", headers(200), Outcome{Status: 200, Complete: true, Unseen: true}, health.None},
 		{"an end in the middle", headers(200), Outcome{Status: 200}, health.Cut},
-		{"no answer", nil, Outcome{}, health.Void},
+		{"no answer", nil, Outcome{}, health.Left},
+		{"no answer for long", nil, Outcome{At: t0.Add(time.Minute)}, health.Cut},
+		{"no answer for long, and we ended it", nil, Outcome{At: t0.Add(time.Minute), Evicted: true}, health.Left},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScheduler(t, Options{Pool: newPool(1)})
 			e := course(t, s, c.name, c.events, c.end).Tracker().Evidence(t0.Add(time.Second))
 			got := health.Void
+			if e.Moved == health.Never {
+				got = health.Left
+			}
 			if e.Good > 0 {
 				got = health.None
 			}
@@ -228,7 +233,7 @@ func TestUnseenEnds(t *testing.T) {
 			t.Errorf("%v ended as %d, want %v", got, i, want)
 		}
 	}
-	if n := s.patience.whole.n; n != 0 {
-		t.Errorf("%v answers of unknown length teach how long answers take", n)
+	if limit := s.patience.whole.Limit(1); limit != new(health.Overrun).Limit(1) {
+		t.Errorf("answers of unknown length teach that answers may take %v", limit)
 	}
 }

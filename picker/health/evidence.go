@@ -13,7 +13,7 @@ const (
 	Stalled       // requests are past their time and nothing moves
 	Failed        // answers of status 500 and above, errors inside of streams
 	Broken        // connections that broke before the answer began
-	Cut           // answers that ended in the middle, which clients cause too
+	Cut           // answers that ended in the middle, or had not begun in time when their clients left
 	Late          // answers later than the prediction and the pool explain
 	Slow          // far fewer tokens per second and sequence than before
 	Probe         // probes fail

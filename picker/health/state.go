@@ -75,7 +75,7 @@ func (v *View) Evidence() string {
 	case Broken:
 		return fmt.Sprintf("%d connections broke before the answer", s.Bad[Broken])
 	case Cut:
-		return fmt.Sprintf("%d answers ended in the middle", s.Bad[Cut])
+		return fmt.Sprintf("%d answers ended in the middle, or had not begun when their clients left", s.Bad[Cut])
 	case Late:
 		return fmt.Sprintf("%d answers came much later than predicted, or have not come", s.Bad[Late])
 	case Slow:

@@ -55,9 +55,6 @@ type Watch struct {
 func (t *Tracker) Begin(w *Watch, now, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.inFlight == 0 && now.Sub(t.moved) > time.Second { // an idle engine owes nothing
-		t.moved = now
-	}
 	*w = Watch{t: t, begun: now, due: due, next: t.first}
 	if t.first != nil {
 		t.first.prev = w
@@ -105,8 +102,8 @@ func (w *Watch) Late(now time.Time) bool {
 	return now.After(w.due)
 }
 
-// End takes the request out. None says that it ended well; Void, that its end
-// says nothing.
+// End takes the request out. None says that it ended well; Void, that its answer
+// says nothing; Left, that it ended without one.
 func (w *Watch) End(now time.Time, c Cause) {
 	t := w.t
 	if t == nil {
@@ -127,10 +124,10 @@ func (w *Watch) End(now time.Time, c Cause) {
 	if c == None && !w.judged && now.After(w.due) {
 		c = Late
 	}
-	if c != Void {
+	if c < NumCauses {
 		w.judge(c)
 	}
-	if c != Void && c != None {
+	if c < NumCauses && c != None {
 		t.Beware(now)
 	}
 	if c == None || c == Late || c == Failed || c == Void { // somebody answered
@@ -139,9 +136,11 @@ func (w *Watch) End(now time.Time, c Cause) {
 	w.t, w.prev, w.next = nil, nil, nil
 }
 
-// Void is the end of a request that says nothing about the endpoint, such as a
-// client's error.
-const Void Cause = NumCauses
+// Ends of requests that are no evidence.
+const (
+	Void = NumCauses + iota // an answer that says nothing about the endpoint, such as a client's error
+	Left                    // no answer: the client went away, or somebody ended the request for it
+)
 
 // judge counts the request, once. A worse word replaces that it was in time.
 func (w *Watch) judge(c Cause) {

@@ -157,6 +157,7 @@ type faultWorld struct {
 	engines  map[string]*faultEngine
 	replicas []*faultReplica
 	cut      bool // they do not share
+	hasty    bool // clients leave before health would
 	noise    bool // engines fail one request in a hundred, and one client in twelve leaves
 
 	asking sync.WaitGroup
@@ -285,7 +286,7 @@ func (w *faultWorld) pages(stop chan struct{}) {
 
 // ask sends one request through a replica, as a proxy does that tries nothing twice.
 func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
-	stream := n%2 == 0
+	stream := n%2 == 0 && !w.hasty
 	q := &faultRequest{at: time.Now()}
 	w.mu.Lock()
 	w.sent = append(w.sent, q)
@@ -299,6 +300,9 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 		return
 	}
 	patient := faultPatient
+	if w.hasty {
+		patient = 700 * time.Millisecond
+	}
 	if w.noise && stream && n%12 == 0 {
 		patient = 250 * time.Millisecond
 	}
@@ -514,6 +518,32 @@ func TestNoise(t *testing.T) {
 			}
 			if row.firstFailed+row.restFailed == 0 || row.probes == 0 {
 				t.Error("this is no noise")
+			}
+		})
+	}
+}
+
+// TestHastyClients: an engine that hangs is found although nobody waits until an answer is
+// late, and asks for no stream.
+func TestHastyClients(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			for _, kind := range []string{"hangs, pages answer", "hangs, HTTP is dead", "30 times slower"} {
+				row := &faultRow{}
+				for seed := range uint64(*faultRuns) {
+					synctest.Test(t, func(t *testing.T) {
+						w := openFaultWorld(t, way.replicas, way.cut, seed)
+						w.hasty = true
+						w.run(kind, row)
+					})
+				}
+				t.Logf("%-20s found %v (not in %d runs), failed %d/%d, then %d/%d", kind, mean(row.found), row.missed, row.firstFailed, row.first, row.restFailed, row.rest)
+				if row.missed > 0 || row.restFailed*50 > row.rest {
+					t.Errorf("%s: more is lost than may be", kind)
+				}
+				if row.others > 0 {
+					t.Errorf("%s: an endpoint is out that is well", kind)
+				}
 			}
 		})
 	}

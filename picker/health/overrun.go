@@ -1,4 +1,4 @@
-package picker
+package health
 
 import (
 	"math"
@@ -6,17 +6,11 @@ import (
 	"time"
 )
 
-// patience knows how long answers may take before that speaks against the
-// endpoint: as long as the prediction and what the pool's answers took beyond it
-// explain.
-type patience struct {
-	first overrun // first tokens that are seen
-	whole overrun // whole answers
-}
-
-// overrun is the ratio of times seen to times predicted, over all endpoints, in
-// logarithms.
-type overrun struct {
+// Overrun knows how long answers may take before that speaks against the endpoint:
+// as long as the prediction and what the pool's answers took beyond it explain. It
+// keeps the ratio of times seen to times predicted, over all endpoints, in
+// logarithms. It is safe for concurrent use; its zero value is ready.
+type Overrun struct {
 	mu           sync.Mutex
 	mean, square float64
 	n            float64
@@ -30,14 +24,11 @@ const (
 	patienceMost  = 30.
 	slackNew      = 20 * time.Second // on top, until then
 	slack         = time.Second
-	// tokenGap is how long a stream may be silent between two tokens, on top of
-	// what a prefill of others may take.
-	tokenGap = 10 * time.Second
 )
 
-// limit returns how long something that is predicted to take so many seconds may
+// Limit returns how long something that is predicted to take so many seconds may
 // take.
-func (w *overrun) limit(predicted float64) time.Duration {
+func (w *Overrun) Limit(predicted float64) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.n < patienceKnown {
@@ -48,8 +39,8 @@ func (w *overrun) limit(predicted float64) time.Duration {
 	return seconds(factor*predicted) + slack
 }
 
-// observe learns from one answer. Far outliers count as the limit.
-func (w *overrun) observe(predicted float64, took time.Duration) {
+// Observe learns from one answer. Far outliers count as the limit.
+func (w *Overrun) Observe(predicted float64, took time.Duration) {
 	if !(predicted > 0) || took <= 0 {
 		return
 	}
@@ -64,4 +55,9 @@ func (w *overrun) observe(predicted float64, took time.Duration) {
 	rate := max(1/w.n, patienceFade)
 	w.mean += rate * (x - w.mean)
 	w.square += rate * (x*x - w.square)
+}
+
+// seconds returns a duration of an hour at most.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(max(s, 0), 3600) * float64(time.Second))
 }
