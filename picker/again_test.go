@@ -46,7 +46,7 @@ func TestTries(t *testing.T) {
 	s.again.add(t0, 1000, 0)
 	f("within the budget", TriesOnce, nil)
 	for _, ep := range s.opts.Pool.Snapshot().Endpoints[1:] {
-		ep.Tracker().SetFull(t0.Add(time.Second))
+		ep.Tracker().SetFull(t0, time.Second)
 	}
 	f("nobody well behind it", TriesSafe, nil)
 }

@@ -68,7 +68,7 @@ func (f *flight) helperFailed(leg handover.Leg, now time.Time) {
 	case ep == nil:
 		return
 	case leg.Fault == handover.Busy:
-		ep.Tracker().SetFull(now.Add(fullFor))
+		ep.Tracker().SetFull(now, fullFor)
 		return
 	}
 	// Only a broken connection may be the death of an engine: where prefill endpoints answer

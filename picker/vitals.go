@@ -77,7 +77,7 @@ func (f *flight) answered(e *Event) {
 		f.endVitals(now, health.Failed)
 	case e.Status == http.StatusTooManyRequests, e.Status == http.StatusServiceUnavailable && !e.Local:
 		f.vitals.full = true
-		f.ep.Tracker().SetFull(now.Add(min(max(e.RetryAfter, fullFor), fullLongest)))
+		f.ep.Tracker().SetFull(now, min(max(e.RetryAfter, fullFor), time.Minute))
 		f.endVitals(now, health.Void)
 	case e.Local && e.Status >= 500:
 		f.endVitals(now, health.Broken)
@@ -101,12 +101,9 @@ func (f *flight) idles(now time.Time) bool {
 	return r.Sampled && r.Age < fresh && r.Waiting+r.Running == 0 && f.s.opts.Pool.Book().Load(f.ep, now).Requests <= ours
 }
 
-// How long an endpoint that refused a request for want of room is passed over: as long as
-// it says, within these limits. A queue moves on sooner than most say.
-const (
-	fullFor     = time.Second
-	fullLongest = 10 * time.Second
-)
+// fullFor is how long an endpoint that refused a request for want of room is passed over
+// at least, should it ask for less. A queue moves on sooner than most say.
+const fullFor = time.Second
 
 // moves notes text that came. Late ones teach nothing about engines that are
 // well.

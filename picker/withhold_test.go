@@ -78,7 +78,7 @@ func TestReserve(t *testing.T) {
 	}
 	full := func(eps ...*endpoint.Endpoint) {
 		for _, ep := range eps {
-			ep.Tracker().SetFull(t0.Add(1))
+			ep.Tracker().SetFull(t0, 1)
 		}
 	}
 	f("two are left", func(eps []*endpoint.Endpoint, _ *Profile) { full(eps[:2]...) }, "10.0.0.2:8000", "10.0.0.3:8000")

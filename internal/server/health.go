@@ -89,6 +89,7 @@ type HealthStatus struct {
 	Cause     string  `json:"cause,omitempty"`
 	Evidence  string  `json:"evidence,omitempty"`
 	BackBy    string  `json:"back_by,omitempty"`
+	FullS     float64 `json:"full_s,omitempty"`    // for how long it is passed over, since its engine refused a request for want of room
 	Overruled bool    `json:"overruled,omitempty"` // soft evidence is ignored: it speaks against most of the pool
 }
 

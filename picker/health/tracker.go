@@ -18,6 +18,7 @@ type Tracker struct {
 	cuts     [4]uint64 // clients of the last answers that ended in the middle
 	nextCut  int
 	lastCut  time.Time
+	fulls    int // times in a row that its queue was full
 
 	full   atomic.Int64 // Unix nanoseconds until which its queue counts as full
 	wary   atomic.Int64 // Unix nanoseconds until which every answer is to be seen
@@ -83,6 +84,7 @@ func (t *Tracker) Told(now time.Time, c Cause) {
 	switch {
 	case c == None:
 		t.good++
+		t.fulls = 0
 	case c < NumCauses:
 		t.bad[c]++
 		t.wary.Store(now.Add(wariness).UnixNano())
@@ -148,6 +150,7 @@ func (w *Watch) judge(c Cause) {
 	switch {
 	case c == None && !w.judged:
 		t.good++
+		t.fulls = 0
 	case c != None && c < NumCauses && (!w.judged || c != Late):
 		t.bad[c]++
 	}
@@ -195,11 +198,29 @@ func (t *Tracker) SetCloses() {
 // so that one without it has broken off.
 func (t *Tracker) Closes() bool { return t.closes.Load() }
 
-// SetFull notes that the engine refused a request because its queue is full.
-func (t *Tracker) SetFull(until time.Time) { t.full.Store(until.UnixNano()) }
+// fullLongest is for how long at most an endpoint is passed over for a full queue.
+const fullLongest = 10 * time.Second
+
+// SetFull notes that the engine refused a request because its queue is full. It counts
+// as full for a while: each time that this is over, and the next request is refused too,
+// for twice as long, up to ten seconds, until one is answered.
+func (t *Tracker) SetFull(now time.Time, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.FullAt(now.UnixNano()) {
+		t.fulls = min(t.fulls+1, 8)
+	}
+	until := now.Add(min(d<<max(t.fulls-1, 0), fullLongest)).UnixNano()
+	t.full.Store(max(until, t.full.Load()))
+}
 
 // FullAt reports whether the queue counts as full at a time in Unix nanoseconds.
 func (t *Tracker) FullAt(now int64) bool { return t.full.Load() > now }
+
+// FullFor returns for how long the queue counts as full from now on, 0 when it does not.
+func (t *Tracker) FullFor(now time.Time) time.Duration {
+	return max(time.Duration(t.full.Load()-now.UnixNano()), 0)
+}
 
 // Evidence returns what was seen, with counts from the beginning. Requests that
 // are past their time are judged, once. The page's part is the caller's to fill.

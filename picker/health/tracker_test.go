@@ -35,9 +35,34 @@ func TestTracker(t *testing.T) {
 	if !tr.Cut(7, moment(0)) || tr.Cut(7, moment(1)) || tr.Cut(8, moment(1).Add(-1)) || !tr.Cut(8, moment(1)) {
 		t.Error("one client's cut answers count more than once")
 	}
-	tr.SetFull(at(9))
-	if !tr.FullAt(at(8.5).UnixNano()) || tr.FullAt(at(9.5).UnixNano()) {
-		t.Error("a full queue is not full for as long as it was said")
+}
+
+// TestFull: an engine that refuses all requests for want of room is asked less and less
+// often, ten seconds apart at most; one that answers between two is not.
+func TestFull(t *testing.T) {
+	var tr Tracker
+	begun := time.Unix(1000, 0)
+	now := begun
+	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		for range 5 { // those that were under way are refused too
+			tr.SetFull(now, time.Second)
+		}
+		if got := tr.FullFor(now); got != want*time.Second {
+			t.Errorf("after %v it counts as full for %v, want %v s", now.Sub(begun), got, want)
+		}
+		if now = now.Add(want * time.Second); !tr.FullAt(now.UnixNano()-1) || tr.FullAt(now.UnixNano()) {
+			t.Errorf("after %v it is not full for as long as that", now.Sub(begun))
+		}
+	}
+	var w Watch
+	tr.Begin(&w, now, now.Add(time.Second))
+	w.End(now, None)
+	tr.SetFull(now, time.Second)
+	if got := tr.FullFor(now); got != time.Second {
+		t.Errorf("full again after an answer, for %v", got)
+	}
+	if tr.SetFull(now, time.Hour); tr.FullFor(now) != fullLongest {
+		t.Errorf("full for %v", tr.FullFor(now))
 	}
 }
 
