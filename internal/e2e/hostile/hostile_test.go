@@ -29,6 +29,8 @@ type row struct {
 	asked   int
 	refused string
 
+	inside ownTimes
+
 	idle, idleOwn time.Duration // p99 of the same with an idle picker; 0: not measured
 }
 
@@ -100,6 +102,7 @@ func TestHostile(t *testing.T) {
 // beside runs an attack while honest requests are asked.
 func (r *rig) beside(attack func() string) row {
 	r.cage.peak.Store(0)
+	inside := r.cage.inside()
 	r.people.tell(order{Do: "ask", Front: r.front, Pick: r.pickAt}, &struct{}{})
 	if *profiles != "" {
 		at := filepath.Join(*profiles, fmt.Sprintf("cpu-%d", time.Now().Unix()))
@@ -116,6 +119,7 @@ func (r *rig) beside(attack func() string) row {
 	got := row{times: [2][]time.Duration{of.Times, of.Own}, failed: of.Failed, asked: len(of.Times)}
 	got.p99, got.own = slowest(slices.Clone(of.Times)), slowest(slices.Clone(of.Own))
 	got.result, got.peak = result, r.cage.peak.Load()
+	got.inside = r.cage.inside().since(inside)
 	return got
 }
 
@@ -154,9 +158,9 @@ func changes(before, after map[string]float64) string {
 func table(rows []row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tits own, ms\tcalm\tits own\tidle picker\tits own\tcounted")
+	fmt.Fprintln(w, "attack\tpeak MiB\thonest requests\tnot served\tp99 ms\tits own, ms\tcalm\tits own\tidle picker\tits own\tchosen p90, ms\tworked s\twaited s\tcounted")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.own.Milliseconds(), r.calm[0].Milliseconds(), r.calm[1].Milliseconds(), r.idle.Milliseconds(), r.idleOwn.Milliseconds(), r.refused)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.3g\t%.2f\t%.2f\t%s\n", r.name, r.peak>>20, r.asked, r.failed, r.p99.Milliseconds(), r.own.Milliseconds(), r.calm[0].Milliseconds(), r.calm[1].Milliseconds(), r.idle.Milliseconds(), r.idleOwn.Milliseconds(), r.inside.chosen*1e3, r.inside.worked.Seconds(), r.inside.waited.Seconds(), r.refused)
 	}
 	_ = w.Flush()
 	return b.String()

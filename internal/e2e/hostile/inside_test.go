@@ -1,0 +1,62 @@
+//go:build hostile
+
+package hostile
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ownTimes tell what of the waiting of honest requests is the program's own: how long it took
+// from the last byte of a request to the decision, by its own metric; how much processor time
+// its threads had; and how long they waited for a processor that another process had.
+type ownTimes struct {
+	buckets        map[float64]float64
+	chosen         float64 // seconds within which 90 of 100 decisions were made, rounded up to a bucket
+	worked, waited time.Duration
+}
+
+const chooseBucket = `grapevine_extproc_choose_duration_seconds_bucket{le="`
+
+// inside reads them as they are since the program's start.
+func (c *cage) inside() (o ownTimes) {
+	o.buckets = map[float64]float64{}
+	for name, n := range c.counters() {
+		if le, ok := strings.CutPrefix(name, chooseBucket); ok {
+			bound, err := strconv.ParseFloat(strings.TrimSuffix(le, `"}`), 64)
+			if err == nil {
+				o.buckets[bound] = n
+			}
+		}
+	}
+	if c.cmd.Process == nil {
+		return o
+	}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", c.cmd.Process.Pid))
+	for _, path := range tasks {
+		var worked, waited int64
+		if b, err := os.ReadFile(path); err == nil {
+			if _, err := fmt.Sscan(string(b), &worked, &waited); err == nil {
+				o.worked, o.waited = o.worked+time.Duration(worked), o.waited+time.Duration(waited)
+			}
+		}
+	}
+	return o
+}
+
+// since returns what they were from an earlier reading on.
+func (o ownTimes) since(before ownTimes) ownTimes {
+	out := ownTimes{worked: o.worked - before.worked, waited: o.waited - before.waited, chosen: math.Inf(1)}
+	all := o.buckets[math.Inf(1)] - before.buckets[math.Inf(1)]
+	for bound, n := range o.buckets {
+		if n-before.buckets[bound] >= .9*all {
+			out.chosen = min(out.chosen, bound)
+		}
+	}
+	return out
+}
