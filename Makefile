@@ -110,6 +110,10 @@ check: ## run unit tests and lint: no network, no Envoy, a minute once built
 test: setup build ## run all tests
 	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)
 
+.PHONY: test-steps
+test-steps: ## count the statements that decoders run for each byte (4 minutes once built)
+	go run ./internal/testkit/steps
+
 .PHONY: test-oracle
 test-oracle: setup ## compare what replicas say of caches with what engines made of libzmq say, under faults
 	go test -tags oracle -timeout 10m -count 1 -v -run '^TestOracle$$' ./internal/server

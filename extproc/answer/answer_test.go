@@ -1,7 +1,9 @@
 package answer
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,8 +106,15 @@ func FuzzScan(f *testing.F) {
 		if firsts > 1 || firsts2 > 1 {
 			t.Errorf("the first token came %d and %d times", firsts, firsts2)
 		}
-		if len(parts.usage.held) > maxUsage || len(parts.text.head) > maxHead {
-			t.Errorf("holds %d and %d bytes", len(parts.usage.held), len(parts.text.head))
+		if len(parts.usage.held) > maxUsage || len(parts.id.head) > maxIDHead {
+			t.Errorf("holds %d and %d bytes", len(parts.usage.held), len(parts.id.head))
+		}
+		if whole.ResponseID() != parts.ResponseID() {
+			t.Errorf("identifiers %q and %q", whole.ResponseID(), parts.ResponseID())
+		}
+		var f textFinder
+		if got, want := f.write(body[:min(len(body), maxHead-1)]), hasText(body[:min(len(body), maxHead-1)]); got != want {
+			t.Errorf("text found: %v, want %v", got, want)
 		}
 	})
 }
@@ -127,6 +136,24 @@ func TestEventCount(t *testing.T) {
 				t.Errorf("%q cut at %d: %d events, want %d", body, cut, got, want)
 			}
 		}
+	}
+}
+
+// hasText tells whether p holds a text key with a non-empty value.
+func hasText(p []byte) bool {
+	for {
+		i := bytes.IndexByte(p, ':')
+		if i < 0 {
+			return false
+		}
+		key, value := bytes.TrimRight(p[:i], " \t"), bytes.TrimLeft(p[i+1:], " \t")
+		if len(key) > 1 && key[len(key)-1] == '"' && len(value) > 1 && value[0] == '"' && value[1] != '"' {
+			open := bytes.LastIndexByte(key[:len(key)-1], '"')
+			if open >= 0 && slices.Contains(textKeys[:], string(key[open+1:len(key)-1])) {
+				return true
+			}
+		}
+		p = p[i+1:]
 	}
 }
 

@@ -7,6 +7,7 @@ import "bytes"
 // would be escaped.
 type idFinder struct {
 	head []byte
+	at   int // what comes before it is decided
 	id   string
 	over bool // it was found, or will not be
 }
@@ -27,19 +28,27 @@ func (f *idFinder) write(p []byte) {
 	}
 	f.head = append(f.head, p[:min(len(p), maxIDHead-len(f.head))]...)
 	f.over = len(f.head) == maxIDHead
-	for rest := f.head; ; {
-		i := bytes.Index(rest, []byte(idMember))
+	for {
+		i := bytes.Index(f.head[f.at:], []byte(idMember))
 		if i < 0 {
+			f.at = max(f.at, len(f.head)-len(idMember)+1) // it may have begun
 			return
 		}
-		rest = rest[i+len(idMember):]
-		value := bytes.TrimLeft(rest, " ")
-		if !bytes.HasPrefix(value, []byte(idPrefix)) {
-			continue
-		}
-		if end := bytes.IndexByte(value[1:], '"'); end > 0 && end <= maxID {
-			f.id, f.over = string(value[1:1+end]), true
+		member := f.at + i
+		value := bytes.TrimLeft(f.head[member+len(idMember):], " ")
+		f.at = member // until enough of the value is there
+		switch end := 0; {
+		case bytes.HasPrefix(value, []byte(idPrefix)):
+			if end = bytes.IndexByte(value[1:], '"'); end > 0 && end <= maxID {
+				f.id, f.over = string(value[1:1+end]), true
+				return
+			}
+			if end < 0 && len(value) <= maxID {
+				return
+			}
+		case len(value) < len(idPrefix) && bytes.HasPrefix([]byte(idPrefix), value):
 			return
 		}
+		f.at = member + len(idMember)
 	}
 }

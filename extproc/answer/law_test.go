@@ -24,8 +24,8 @@ func TestWorkOfAnswers(t *testing.T) {
 		"what is no stream": {"", "x", ""},
 	} {
 		for _, kind := range []string{typeEvents, typeJSON} {
-			for _, size := range []int{1, 1 << 30} {
-				testkit.Linear(t, name+", "+kind, func(n int) func() {
+			for size, cut := range map[int]string{1: "byte by byte", 1 << 30: "whole"} {
+				testkit.Linear(t, name+", "+kind+", "+cut, func(n int) func() {
 					body := testkit.Repeated(n, text[0], text[1], text[2])
 					return func() {
 						var s Scan

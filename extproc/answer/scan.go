@@ -74,7 +74,7 @@ func (s *Scan) Reset() {
 	s.fault.reset()
 	s.readable, s.events, s.begun, s.opened, s.json = false, false, false, false, false
 	s.counter = eventCounter{}
-	s.text = textFinder{head: s.text.head[:0]}
+	s.text = textFinder{}
 }
 
 // ResponseID returns the id of a stored response, "" for answers that have none.

@@ -60,7 +60,7 @@ func (c *eventCounter) step(b byte) bool {
 	return false
 }
 
-// maxHead bounds how much of a response is held while its first generated
+// maxHead bounds how much of a response is read while its first generated
 // text is looked for.
 const maxHead = 8 << 10
 
@@ -70,59 +70,85 @@ var textKeys = [...]string{
 	"content", "text", "delta", "reasoning_content", "reasoning", "thinking", "arguments", "partial_json", "refusal",
 }
 
-// textFinder looks for the first generated text of a streamed response. The
-// first events of a stream may announce a role and carry none.
+// textFinder looks for the first generated text of a streamed response: a text key, a colon
+// and a string with something in it. The first events of a stream may announce a role and carry
+// none. It reads byte by byte and keeps nothing but what may be a key.
 type textFinder struct {
-	found bool
-	head  []byte
+	found  bool
+	seen   int  // bytes
+	quoted bool // a quote has come since the last colon
+	named  bool // the last string since then is a text key, and nothing but blanks is behind it
+	value  textValue
+	n      int // bytes since the last quote
+	last   [maxTextKey]byte
 }
+
+// textValue is where in a value behind a text key the finder is.
+type textValue uint8
+
+const (
+	noValue    textValue = iota // in none, or there is nothing in it
+	valueNext                   // behind the colon, blanks alone
+	valueBegun                  // behind the quote
+)
+
+// maxTextKey is the length of the longest of textKeys.
+const maxTextKey = len("reasoning_content")
 
 // write returns true once: when p completes the first non-empty text.
 func (t *textFinder) write(p []byte) bool {
 	if t.found {
 		return false
 	}
-	if len(t.head) == 0 && hasText(p) {
-		t.found = true
-		return true
+	for _, b := range p {
+		if t.step(b) {
+			t.found = true
+			return true
+		}
 	}
-	t.head = append(t.head, p[:min(len(p), maxHead-len(t.head))]...)
-	t.found = len(t.head) >= maxHead || hasText(t.head)
+	t.seen += len(p)
+	t.found = t.seen >= maxHead
 	return t.found
 }
 
-// hasText tells whether p holds a text key with a non-empty value.
-func hasText(p []byte) bool {
-	for {
-		i := bytes.IndexByte(p, ':')
-		if i < 0 {
-			return false
-		}
-		key, value := p[:i], bytes.TrimLeft(p[i+1:], " \t")
-		if startsText(value) && endsWithKey(bytes.TrimRight(key, " \t")) {
+// step reads one byte and reports whether it is the first of a text.
+func (t *textFinder) step(b byte) bool {
+	switch {
+	case t.value == valueBegun:
+		if t.value = noValue; b != '"' {
 			return true
 		}
-		p = p[i+1:]
+	case t.value == valueNext && b == '"':
+		t.value = valueBegun
+	case b != ' ' && b != '\t':
+		t.value = noValue
 	}
+	switch b {
+	case '"':
+		t.named, t.quoted = t.quoted && t.isKey(), true
+		t.n = 0
+	case ':':
+		if t.named {
+			t.value = valueNext
+		}
+		t.quoted, t.named, t.n = false, false, 0
+	default:
+		t.named = t.named && (b == ' ' || b == '\t')
+		if t.n < len(t.last) {
+			t.last[t.n] = b
+		}
+		t.n++
+	}
+	return false
 }
 
-// startsText tells whether a JSON value is a string with something in it.
-func startsText(value []byte) bool {
-	return len(value) > 1 && value[0] == '"' && value[1] != '"'
-}
-
-// endsWithKey tells whether p ends with a quoted text key.
-func endsWithKey(p []byte) bool {
-	if len(p) < 2 || p[len(p)-1] != '"' {
-		return false
-	}
-	p = p[:len(p)-1]
-	open := bytes.LastIndexByte(p, '"')
-	if open < 0 {
+// isKey reports whether the bytes since the last quote are a text key.
+func (t *textFinder) isKey() bool {
+	if t.n > len(t.last) {
 		return false
 	}
 	for _, k := range textKeys {
-		if string(p[open+1:]) == k {
+		if string(t.last[:t.n]) == k {
 			return true
 		}
 	}

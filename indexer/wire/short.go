@@ -148,7 +148,7 @@ func (w *shortWriter) parent(i int, more byte) {
 // tail returns how many stores before store i its parent was stored, or 0.
 func (w *shortWriter) tail(i int) int {
 	op, n := &w.d.Ops[i], 0
-	for j := i - 1; j >= 0 && n < tailReach; j-- {
+	for j := i - 1; j >= max(0, i-tailReach); j-- {
 		end, ok := endOf(w.d, j)
 		if !ok {
 			continue
@@ -157,8 +157,8 @@ func (w *shortWriter) tail(i int) int {
 			return n
 		}
 	}
-	if back := w.t.find(op.Parent, tailReach-n); back > 0 && w.has(op) {
-		return n + back
+	if back := w.t.find(op.Parent, tailReach-w.stores); back > 0 && w.has(op) {
+		return w.stores + back
 	}
 	return 0
 }

@@ -18,6 +18,7 @@ type shortReader struct {
 	haveRoot bool
 	usual    uint32
 	stores   int
+	ends     [tailReach]uint32 // last blocks of the latest stores, a ring: places in d.Blocks
 	unsure   int
 }
 
@@ -87,7 +88,10 @@ func (r *shortReader) store(op *indexer.Op, head byte) {
 	op.First = uint32(len(r.d.Blocks))
 	decodeBlockList(&r.Reader, r.d, op, r.usual)
 	r.add(op)
-	r.stores++
+	if r.Err == nil {
+		r.ends[r.stores%tailReach] = op.First + op.N - 1
+		r.stores++
+	}
 }
 
 func (r *shortReader) add(op *indexer.Op) {
@@ -129,17 +133,12 @@ func (r *shortReader) tail(op *indexer.Op, n uint64) {
 		r.Fail(ErrCodecValue)
 		return
 	}
-	for j := len(r.d.Ops) - 1; j >= 0; j-- {
-		end, ok := endOf(r.d, j)
-		if !ok {
-			continue
-		}
-		if n--; n == 0 {
-			op.From, op.Parent = end.Key, end.Hash
-			return
-		}
+	if here := uint64(r.stores); n <= here {
+		end := &r.d.Blocks[r.ends[(here-n)%tailReach]]
+		op.From, op.Parent = end.Key, end.Hash
+		return
 	}
-	h, ok := r.t.back(int(n))
+	h, ok := r.t.back(int(n) - r.stores)
 	if !ok {
 		r.unsure++
 		return

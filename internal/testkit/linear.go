@@ -2,6 +2,9 @@ package testkit
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +18,9 @@ import (
 // detector, which makes times of its own, inputs are read and nothing is compared.
 func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 	tb.Helper()
+	if Steps(tb, name, of) {
+		return
+	}
 	const (
 		enough = 2 * time.Millisecond // to be compared
 		most   = 1 << 20
@@ -40,6 +46,38 @@ func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 		}
 		small, large = min(small, processor(once)), min(large, processor(again))
 	}
+}
+
+// Variables by which internal/testkit/steps has tests make one input and read it once: its
+// name, about how many bytes it is to have, and whether it is to be made only. Without a name
+// the names of all are printed.
+const (
+	StepsOf    = "GRAPEVINE_STEPS_OF"
+	StepsBytes = "GRAPEVINE_STEPS_BYTES"
+	StepsMade  = "GRAPEVINE_STEPS_MADE"
+	StepsLine  = "input of steps: " // before each name
+)
+
+// Steps reports whether steps are being counted and not times. It reads the input then if
+// it is the one that is asked for.
+func Steps(tb testing.TB, name string, of func(n int) (read func())) bool {
+	only, counted := os.LookupEnv(StepsOf)
+	if !counted {
+		return false
+	}
+	if only == "" {
+		fmt.Println(StepsLine + tb.Name() + ": " + name)
+	}
+	if only == tb.Name()+": "+name {
+		n, err := strconv.Atoi(os.Getenv(StepsBytes))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if read := of(n); os.Getenv(StepsMade) == "" {
+			read()
+		}
+	}
+	return true
 }
 
 // processor returns the processor time that f takes.

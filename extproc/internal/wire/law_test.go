@@ -53,7 +53,7 @@ func TestWorkOfMessages(t *testing.T) {
 		},
 	} {
 		for _, cut := range []int{0, 100} {
-			testkit.Linear(t, name, func(n int) func() {
+			testkit.Linear(t, fmt.Sprint(name, ", cut at ", cut), func(n int) func() {
 				raw, err := proto.Marshal(message(n))
 				if err != nil {
 					t.Fatal(err)

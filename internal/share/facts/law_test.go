@@ -1,0 +1,52 @@
+package facts
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/health"
+)
+
+// TestWorkOfFacts: nothing that a member tells of itself takes more than in proportion to its
+// length, be it a list of very many or what is none.
+func TestWorkOfFacts(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	var p health.Prompts
+	blame := blameSink{&Hints{o: HintOptions{Pool: endpoint.NewPool(endpoint.PoolOptions{}), Blame: &p, Now: func() time.Time { return now }}}}
+	read := func(b []byte) { // read or refused
+		_, _ = readLoad(b, now)
+		_, _ = readCost(b)
+		_, _ = readSetup(b)
+		_, _ = readGauges(b)
+		_, _ = readSeed(b)
+		_ = blame.Deliver("r", 1, b)
+	}
+	for name, of := range map[string]func(n int) []byte{
+		"models": func(n int) []byte {
+			models := map[string]uint64{}
+			for i := range n / 16 {
+				models[fmt.Sprintf("%08d", i)] = uint64(i)
+			}
+			return (&setup{secret: 7, models: models}).append(nil)
+		},
+		"queues": func(n int) []byte {
+			list := make([]flow.Gauge, n/16)
+			for i := range list {
+				list[i] = flow.Gauge{Flow: fmt.Sprintf("%08d", i), Requests: 1}
+			}
+			return appendGauges(nil, list)
+		},
+		"zeros": func(n int) []byte { return testkit.Repeated(n, "", "\x00", "") },
+		"ones":  func(n int) []byte { return testkit.Repeated(n, "", "\x01", "") },
+		"ends":  func(n int) []byte { return testkit.Repeated(n, "", "\xff", "") },
+	} {
+		testkit.Linear(t, name, func(n int) func() {
+			b := of(n)
+			return func() { read(b) }
+		})
+	}
+}

@@ -1,0 +1,26 @@
+package share
+
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+// TestWorkOfPayloads: no payload of an event batch takes more than in proportion to its
+// length: many deltas of nothing, few large ones, or none.
+func TestWorkOfPayloads(t *testing.T) {
+	chain := func(blocks int) string { return string(appendPart(nil, chainDelta(blocks))) }
+	for name, part := range map[string]string{
+		"empty deltas":   string(appendPart(nil, &indexer.Delta{})),
+		"deltas of one":  chain(1),
+		"deltas of many": chain(1000),
+		"zeros":          "\x00",
+		"ends":           "\xff",
+	} {
+		testkit.Linear(t, name, func(n int) func() {
+			b := testkit.Repeated(n, string(appendPayloadHead(nil, payloadVersion, 1)), part, "")
+			return func() { _, _, _ = readPayload(b) } // read or refused
+		})
+	}
+}
