@@ -57,7 +57,7 @@ func (b *Bus) heartbeat() heartbeat {
 }
 
 func (b *Bus) onBeat(msg *nats.Msg) {
-	m, ok := b.opened(msg)
+	m, ok := b.opened(msg, maxUnheard)
 	if !ok || m.From == b.opt.Self.ID {
 		return
 	}
@@ -124,6 +124,7 @@ func (b *Bus) hear(m message, h heartbeat) {
 const (
 	refusedUnproven = "unproven" // a sender that has not answered yet whether it lives
 	refusedRelease  = "release"  // a sender of a release that cannot answer that
+	refusedRepeated = "repeated" // a message that was taken before
 )
 
 // oldRelease warns of members of a release before, at most once a minute.

@@ -151,7 +151,7 @@ func TestIntruder(t *testing.T) {
 	}
 	testkit.Eventually(t, func() string {
 		for _, r := range []*clustertest.Reader{a, b} {
-			for _, reason := range []string{"key", "plaintext", "frame", "replay"} {
+			for _, reason := range []string{"key", "plaintext", "frame", "repeated"} {
 				if n := r.Status().Bus.Refused; n[reason] == 0 {
 					return fmt.Sprintf("%s: refused %v", r.Self().Name, n)
 				}

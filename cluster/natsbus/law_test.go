@@ -20,8 +20,8 @@ func TestWorkOfMessages(t *testing.T) {
 		testkit.Linear(t, name, func(n int) func() {
 			b := testkit.Repeated(n, head, "\x01", "")
 			return func() { // read or refused
-				_, _ = sealed.open("s", b)
-				_, _ = plain.open("s", b)
+				_, _ = sealed.open("s", b, maxUnheard)
+				_, _ = plain.open("s", b, maxUnheard)
 				_, _ = parseHeartbeat(b)
 				_, _ = parseProof(b)
 			}

@@ -170,17 +170,13 @@ func (b *Bus) publishOne(subject string, content []byte) {
 }
 
 func (b *Bus) onFrame(msg *nats.Msg) {
-	m, ok := b.opened(msg)
+	m, ok := b.opened(msg, 0)
 	if !ok || m.From == b.opt.Self.ID {
-		return
-	}
-	if m.Unproven {
-		b.unproven(process{m.From, m.Boot})
 		return
 	}
 	b.mu.Lock()
 	from := b.roster.members[m.From]
-	known := from != nil && from.Boot == m.Boot
+	known := from != nil && from.Boot == m.Boot && !m.Unproven
 	b.mu.Unlock()
 	if !known {
 		b.count("identity")
@@ -189,9 +185,13 @@ func (b *Bus) onFrame(msg *nats.Msg) {
 	b.deliver(func() { b.handler.Receive(m.From, m.Content) })
 }
 
-// opened opens a message, or counts why it could not.
-func (b *Bus) opened(msg *nats.Msg) (message, bool) {
-	m, err := b.sealer.open(msg.Subject, msg.Data)
+// maxUnheard bounds the heartbeats and proofs of those who have not shown that they live.
+const maxUnheard = 4 << 10
+
+// opened opens a message, or counts why it could not; of those who have not shown that
+// they live, one of at most unheard bytes.
+func (b *Bus) opened(msg *nats.Msg, unheard int) (message, bool) {
+	m, err := b.sealer.open(msg.Subject, msg.Data, unheard)
 	switch {
 	case err == nil:
 		return m, true
@@ -201,7 +201,9 @@ func (b *Bus) opened(msg *nats.Msg) (message, bool) {
 		b.count("frame")
 	case errors.Is(err, errReplay):
 		b.count("replay")
-	case errors.Is(err, errEarly): // on its way meanwhile, or recorded
+	case errors.Is(err, errAgain):
+		b.count(refusedRepeated)
+	case errors.Is(err, errEarly), errors.Is(err, errUnheard): // on its way meanwhile, or recorded
 		b.unproven(process{m.From, m.Boot})
 	default:
 		b.count("key")

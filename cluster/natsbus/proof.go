@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/window"
 )
 
 const nonceLen = 16
@@ -54,7 +56,7 @@ func (s *sealer) prove(m message, answer challenge) bool {
 		clear(s.others) // and answers that were recorded are worth nothing any more
 		s.proofs = newProofs()
 	}
-	s.others[who] = &sender{aeads: map[[4]byte]cipher.AEAD{}, floor: m.Number, last: map[string]uint64{}}
+	s.others[who] = &sender{aeads: map[[4]byte]cipher.AEAD{}, floor: m.Number, taken: map[string]*window.Window{}}
 	return true
 }
 
@@ -102,7 +104,7 @@ func (b *Bus) challenge(who process, answer challenge) {
 
 // onProof takes what another member asks or answers.
 func (b *Bus) onProof(msg *nats.Msg) {
-	m, ok := b.opened(msg)
+	m, ok := b.opened(msg, maxUnheard)
 	if !ok {
 		return
 	}

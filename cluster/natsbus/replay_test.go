@@ -58,7 +58,7 @@ func TestReplayToNewcomer(t *testing.T) {
 			if r.Loads.Get(b.Self().ID, "k") != "" {
 				t.Fatalf("%s believes what the dead said", r.Self().Name)
 			}
-			if s.Bus.Refused["replay"] == 0 || r == c && s.Bus.Refused["unproven"] == 0 || len(s.Peers) != 1 || s.Peers[0].State != "up" {
+			if r == a && s.Bus.Refused["repeated"] == 0 || r == c && s.Bus.Refused["unproven"] == 0 || len(s.Peers) != 1 || s.Peers[0].State != "up" {
 				return fmt.Sprintf("%s: %s, refused %v", r.Self().Name, s.Health.Line, s.Bus.Refused)
 			}
 		}

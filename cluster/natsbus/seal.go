@@ -11,6 +11,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/grapevine-epp/grapevine/cluster/internal/window"
 )
 
 // Wire of a message: version, key ID (4 bytes; zeros: not sealed), the sender
@@ -29,7 +31,9 @@ var (
 	errKey     = errors.New("natsbus: sealed with an unknown key")
 	errClear   = errors.New("natsbus: not sealed")
 	errSeal    = errors.New("natsbus: seal is broken")
-	errReplay  = errors.New("natsbus: message was taken before")
+	errAgain   = errors.New("natsbus: message was taken before")
+	errReplay  = errors.New("natsbus: message is too old to tell whether it was taken before")
+	errUnheard = errors.New("natsbus: message of a sender that has not shown that it lives")
 	errEarly   = errors.New("natsbus: message was sealed before its sender showed that it lives")
 )
 
@@ -61,12 +65,14 @@ type sealer struct {
 	others map[process]*sender // those that have shown that they live
 }
 
-// sender is a process that lives, or did when it was asked. NATS keeps the order of
-// what one connection publishes on one subject, so numbers only grow there.
+// sender is a process that lives, or did when it was asked. What it publishes on one
+// subject comes in order while the way stays the same. A route of the NATS servers that
+// dies may hold back what is overtaken by what goes another way, and a message may come
+// by two ways (TestRouteDies).
 type sender struct {
-	aeads map[[4]byte]cipher.AEAD // by key
-	floor uint64                  // number of the message that was the proof
-	last  map[string]uint64       // number of the last message, by subject
+	aeads map[[4]byte]cipher.AEAD   // by key
+	floor uint64                    // number of the message that was the proof
+	taken map[string]*window.Window // numbers of messages, by subject
 }
 
 type groupKey struct {
@@ -125,23 +131,23 @@ func derive(key []byte, id string, boot uint64) (cipher.AEAD, error) {
 
 func (s *sealer) seal(subject string, content []byte) []byte {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.number++
+	number, own, keyID := s.number, s.own, [4]byte{}
+	if own != nil {
+		keyID = s.keys[0].id
+	}
+	s.mu.Unlock()
 	b := make([]byte, 0, fixedLen+len(s.id)+len(content)+16)
 	b = append(b, sealVersion)
-	if s.own != nil {
-		b = append(b, s.keys[0].id[:]...)
-	} else {
-		b = append(b, 0, 0, 0, 0)
-	}
+	b = append(b, keyID[:]...)
 	b = append(b, byte(len(s.id)))
 	b = append(b, s.id...)
 	b = binary.LittleEndian.AppendUint64(b, s.boot)
-	b = binary.LittleEndian.AppendUint64(b, s.number)
-	if s.own == nil {
+	b = binary.LittleEndian.AppendUint64(b, number)
+	if own == nil {
 		return append(b, content...)
 	}
-	return s.own.Seal(b, nonce(s.number), content, additional(subject, b))
+	return own.Seal(b, nonce(number), content, additional(subject, b))
 }
 
 func nonce(number uint64) []byte {
@@ -153,8 +159,12 @@ func additional(subject string, head []byte) []byte {
 }
 
 // open reads a message that came on subject. The content is a new slice when
-// it was sealed, else part of b.
-func (s *sealer) open(subject string, b []byte) (m message, err error) {
+// it was sealed, else part of b. Of a sender that has not shown that it lives, messages
+// with more than unheard bytes of content are refused unopened.
+//
+// What can be refused without opening it is, and messages are opened outside of the lock:
+// whoever may publish can send any number of them that cannot be opened.
+func (s *sealer) open(subject string, b []byte, unheard int) (m message, err error) {
 	if len(b) < fixedLen || b[0] != sealVersion {
 		return m, errMessage
 	}
@@ -162,58 +172,90 @@ func (s *sealer) open(subject string, b []byte) (m message, err error) {
 	if n == 0 || len(b) < fixedLen+n {
 		return m, errMessage
 	}
-	head := b[:fixedLen+n]
+	head, keyID := b[:fixedLen+n], [4]byte(b[1:5])
 	m.From = string(b[6 : 6+n])
 	m.Boot = binary.LittleEndian.Uint64(b[6+n:])
 	m.Number = binary.LittleEndian.Uint64(b[14+n:])
 	m.Content = b[len(head):]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	keyID := [4]byte(b[1:5])
-	if len(s.keys) == 0 {
-		if keyID != [4]byte{} {
-			return m, errKey
-		}
-		return m, nil
-	}
-	if keyID == [4]byte{} {
-		return m, errClear
-	}
-	return m, s.unseal(&m, keyID, subject, additional(subject, head))
-}
-
-// unseal opens m's content. Calls hold s.mu.
-func (s *sealer) unseal(m *message, keyID [4]byte, subject string, aad []byte) error {
-	from := s.others[process{m.From, m.Boot}]
-	var aead cipher.AEAD
-	if from != nil {
-		aead = from.aeads[keyID]
+	aead, key, err := s.opener(&m, keyID, subject, unheard)
+	if err != nil || aead == nil && key == nil {
+		return m, err
 	}
 	if aead == nil {
-		i := slices.IndexFunc(s.keys, func(k groupKey) bool { return k.id == keyID })
-		if i < 0 {
-			return errKey
-		}
-		var err error
-		if aead, err = derive(s.keys[i].key, m.From, m.Boot); err != nil {
-			return err
+		if aead, err = derive(key, m.From, m.Boot); err != nil {
+			return m, err
 		}
 	}
-	content, err := aead.Open(nil, nonce(m.Number), m.Content, aad)
+	content, err := aead.Open(nil, nonce(m.Number), m.Content, additional(subject, head))
 	if err != nil {
-		return errSeal
+		return m, errSeal
 	}
-	m.Content, m.Unproven = content, from == nil
+	m.Content = content
+	return m, s.opened(&m, keyID, aead, subject)
+}
+
+// opener returns what m is to be opened with, or the key to derive that from; neither
+// where nothing is sealed.
+func (s *sealer) opener(m *message, keyID [4]byte, subject string, unheard int) (cipher.AEAD, []byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.keys) == 0 && keyID != [4]byte{}:
+		return nil, nil, errKey
+	case len(s.keys) == 0:
+		return nil, nil, nil
+	case keyID == [4]byte{}:
+		return nil, nil, errClear
+	}
+	i := slices.IndexFunc(s.keys, func(k groupKey) bool { return k.id == keyID })
+	if i < 0 {
+		return nil, nil, errKey
+	}
+	from := s.others[process{m.From, m.Boot}]
 	if from == nil {
+		if len(m.Content) > unheard {
+			return nil, nil, errUnheard
+		}
+		return nil, s.keys[i].key, nil
+	}
+	return from.aeads[keyID], s.keys[i].key, from.new(m.Number, subject)
+}
+
+// opened takes a message that could be opened with aead, unless it was taken meanwhile.
+func (s *sealer) opened(m *message, keyID [4]byte, aead cipher.AEAD, subject string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.others[process{m.From, m.Boot}]
+	if m.Unproven = from == nil; m.Unproven {
 		return nil
 	}
-	from.aeads[keyID] = aead
-	switch last, heard := from.last[subject]; {
-	case heard && m.Number <= last:
-		return errReplay
-	case m.Number <= from.floor:
+	if err := from.new(m.Number, subject); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(s.keys, func(k groupKey) bool { return k.id == keyID }) {
+		from.aeads[keyID] = aead
+	}
+	w := from.taken[subject]
+	if w == nil {
+		w = &window.Window{}
+		from.taken[subject] = w
+	}
+	w.Take(m.Number)
+	return nil
+}
+
+// new returns why a message with that number is not to be taken.
+func (f *sender) new(number uint64, subject string) error {
+	if w := f.taken[subject]; w != nil {
+		switch w.Look(number) {
+		case window.Repeated:
+			return errAgain
+		case window.Old:
+			return errReplay
+		}
+	}
+	if number <= f.floor {
 		return errEarly
 	}
-	from.last[subject] = m.Number
 	return nil
 }

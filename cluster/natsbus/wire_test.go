@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/grapevine-epp/grapevine/cluster"
+	"github.com/grapevine-epp/grapevine/cluster/internal/window"
 )
 
 var key1, key2 = bytes.Repeat([]byte{1}, 16), bytes.Repeat([]byte{2}, 32)
@@ -26,7 +27,7 @@ func TestSeal(t *testing.T) {
 	a := newTestSealer(t, "a", 7, key1, key2)
 	b := newTestSealer(t, "b", 8, key2, key1)
 	for i := range uint64(3) {
-		m, err := b.open("s", a.seal("s", []byte("hello")))
+		m, err := b.open("s", a.seal("s", []byte("hello")), maxUnheard)
 		if err != nil || m.From != "a" || m.Boot != 7 || m.Number != i+1 || string(m.Content) != "hello" {
 			t.Fatalf("%+v, %v", m, err)
 		}
@@ -35,24 +36,24 @@ func TestSeal(t *testing.T) {
 	for i := range sealed {
 		bad := bytes.Clone(sealed)
 		bad[i] ^= 1
-		if _, err := b.open("s", bad); err == nil {
+		if _, err := b.open("s", bad, maxUnheard); err == nil {
 			t.Errorf("took a message with byte %d changed", i)
 		}
 	}
-	if _, err := b.open("elsewhere", sealed); !errors.Is(err, errSeal) {
+	if _, err := b.open("elsewhere", sealed, maxUnheard); !errors.Is(err, errSeal) {
 		t.Errorf("replayed on another subject: %v", err)
 	}
-	if _, err := newTestSealer(t, "c", 1, key2).open("s", sealed); !errors.Is(err, errKey) {
+	if _, err := newTestSealer(t, "c", 1, key2).open("s", sealed, maxUnheard); !errors.Is(err, errKey) {
 		t.Errorf("unknown key: %v", err)
 	}
-	if _, err := newTestSealer(t, "c", 1).open("s", sealed); !errors.Is(err, errKey) {
+	if _, err := newTestSealer(t, "c", 1).open("s", sealed, maxUnheard); !errors.Is(err, errKey) {
 		t.Errorf("no key: %v", err)
 	}
 	plain := newTestSealer(t, "c", 1).seal("s", []byte("hello"))
-	if _, err := b.open("s", plain); !errors.Is(err, errClear) {
+	if _, err := b.open("s", plain, maxUnheard); !errors.Is(err, errClear) {
 		t.Errorf("not sealed: %v", err)
 	}
-	if m, err := newTestSealer(t, "d", 1).open("s", plain); err != nil || string(m.Content) != "hello" {
+	if m, err := newTestSealer(t, "d", 1).open("s", plain, maxUnheard); err != nil || string(m.Content) != "hello" {
 		t.Errorf("without keys: %+v, %v", m, err)
 	}
 }
@@ -63,8 +64,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add(newTestSealer(f, "a", 7).seal("s", []byte("hello")))
 	plain := newTestSealer(f, "b", 7)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = s.open("s", b)
-		if m, err := plain.open("s", b); err == nil && m.From == "" {
+		_, _ = s.open("s", b, maxUnheard)
+		if m, err := plain.open("s", b, maxUnheard); err == nil && m.From == "" {
 			t.Error("opened a message of nobody")
 		}
 	})
@@ -150,7 +151,7 @@ func TestProof(t *testing.T) {
 	before := a.seal("s", []byte("before"))
 	open := func(s *sealer, sealed []byte) message {
 		t.Helper()
-		m, err := s.open("s", sealed)
+		m, err := s.open("s", sealed, maxUnheard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,11 +168,11 @@ func TestProof(t *testing.T) {
 	if m := open(b, answer); b.prove(m, challenge{}) || b.prove(m, challenge{1}) || !b.prove(m, ask) || b.prove(m, ask) {
 		t.Error("an answer is not taken as it should be")
 	}
-	if _, err := b.open("elsewhere", a.seal("elsewhere", nil)); err != nil {
+	if _, err := b.open("elsewhere", a.seal("elsewhere", nil), 0); err != nil {
 		t.Error(err)
 	}
 	for _, old := range [][]byte{before, answer} {
-		if _, err := b.open("s", old); !errors.Is(err, errEarly) {
+		if _, err := b.open("s", old, 0); !errors.Is(err, errEarly) {
 			t.Errorf("what came before the proof: %v", err)
 		}
 	}
@@ -184,7 +185,7 @@ func TestProof(t *testing.T) {
 	if m := open(b, a.seal("s", nil)); m.Unproven {
 		t.Error("another key needs another proof")
 	}
-	if _, err := b.open("s", before); !errors.Is(err, errReplay) {
+	if _, err := b.open("s", before, 0); !errors.Is(err, errEarly) {
 		t.Errorf("after a change of keys: %v", err)
 	}
 	for i := range uint64(maxOthers) {
@@ -209,6 +210,97 @@ func FuzzProof(f *testing.F) {
 			t.Errorf("%+v reads as %+v (%v)", p, again, err)
 		}
 	})
+}
+
+// TestOrder: messages of one subject are taken in any order, each once; those too far
+// behind are refused, and none is opened to find that out.
+func TestOrder(t *testing.T) {
+	a, b := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 8, key1)
+	ask, _ := b.ask(process{"a", 7})
+	if m, err := b.open("ask", a.seal("ask", ask[:]), maxUnheard); err != nil || !b.prove(m, ask) {
+		t.Fatal(err)
+	}
+	sealed := make([][]byte, window.Size+100)
+	for i := range sealed {
+		sealed[i] = a.seal([]string{"s", "other"}[i%2], nil)
+	}
+	take := func(subject string, i int, want error) {
+		t.Helper()
+		if _, err := b.open(subject, sealed[i], 0); !errors.Is(err, want) {
+			t.Errorf("message %d on %s: %v, want %v", i, subject, err, want)
+		}
+	}
+	take("s", 20, nil)
+	take("s", 0, nil)
+	take("s", 10, nil)
+	take("other", 1, nil) // the subjects have nothing to do with each other
+	for _, i := range []int{10, 20, 0} {
+		take("s", i, errAgain)
+		sealed[i][len(sealed[i])-1] ^= 1 // nor can it be opened any more
+		take("s", i, errAgain)
+	}
+	take("s", 4, nil)
+	take("s", window.Size+4, nil)
+	take("s", 4, errReplay)
+	take("s", 2, errReplay)
+	take("s", 6, nil)
+	take("other", 3, nil)
+	sealed[8][len(sealed[8])-1] ^= 1
+	take("s", 8, errSeal)
+	sealed[8][len(sealed[8])-1] ^= 1
+	take("s", 8, nil) // what could not be opened does not count
+}
+
+// TestStrangers: of somebody who has not shown that he lives, nothing large is opened.
+func TestStrangers(t *testing.T) {
+	a, b := newTestSealer(t, "a", 7, key1), newTestSealer(t, "b", 8, key1)
+	for size, want := range map[int]error{100: nil, maxUnheard: errUnheard, 1 << 20: errUnheard} {
+		if m, err := b.open("s", a.seal("s", make([]byte, size)), maxUnheard); !errors.Is(err, want) || err == nil && !m.Unproven {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	if _, err := b.open("s", a.seal("s", nil), 0); !errors.Is(err, errUnheard) {
+		t.Errorf("a frame of a stranger: %v", err)
+	}
+}
+
+// BenchmarkRefuse is what messages cost that an intruder can send without the key.
+func BenchmarkRefuse(b *testing.B) {
+	a, us := newTestSealer(b, "a", 7, key1), newTestSealer(b, "b", 8, key1)
+	ask, _ := us.ask(process{"a", 7})
+	if m, err := us.open("ask", a.seal("ask", ask[:]), maxUnheard); err != nil || !us.prove(m, ask) {
+		b.Fatal(err)
+	}
+	broken := func(s *sealer, size int) []byte {
+		m := s.seal("s", make([]byte, size))
+		m[len(m)-1] ^= 1
+		return m
+	}
+	taken := a.seal("s", nil)
+	if _, err := us.open("s", taken, 0); err != nil {
+		b.Fatal(err)
+	}
+	stranger := newTestSealer(b, "x", 1, key1)
+	for _, c := range []struct {
+		name    string
+		message []byte
+		unheard int
+	}{
+		{"heartbeat of a stranger", broken(stranger, 100), maxUnheard},
+		{"large heartbeat of a stranger", broken(stranger, 512<<10), maxUnheard},
+		{"large frame of a stranger", broken(stranger, 512<<10), 0},
+		{"large frame of a member", broken(a, 512<<10), 0},
+		{"again", taken, 0},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := us.open("s", c.message, c.unheard); err == nil {
+					b.Fatal("taken")
+				}
+			}
+		})
+	}
 }
 
 // TestOldRelease: who cannot show that it lives is no member, and that is counted.

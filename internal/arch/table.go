@@ -52,6 +52,7 @@ func (t Table) row(pkg string) (Row, bool) {
 // Rows is the import table of this module.
 var Rows = Table{
 	// The product, level 1.
+	{"cluster/internal/window", 1, Product, Pure},
 	{"events/zmtp", 1, Product, 0},
 	{"indexer/block", 1, Product, Pure | Locks | Hot},
 	{"indexer/internal/lockfree", 1, Product, Pure | Locks | Hot},

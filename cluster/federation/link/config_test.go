@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/internal/window"
 )
 
 const goodConfig = `
@@ -116,6 +119,35 @@ func FuzzParsePool(f *testing.F) {
 			t.Errorf("%q became %q", s, k)
 		}
 	})
+}
+
+// TestEnvelopeOrder: messages may overtake each other on their way, and count once.
+func TestEnvelopeOrder(t *testing.T) {
+	key := make([]byte, 32)
+	seal, err := sealer(key, "a", "b", "a-0", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := &natsLink{l: &Link{o: Options{Config: &Config{Cluster: "a"}, Replica: "a-0"}}, self: "a-0", boot: 1}
+	n := &natsLink{
+		l:     &Link{o: Options{Config: &Config{Cluster: "b"}, Replica: "b-0"}},
+		pairs: map[string]*pair{"a": {key: key, senders: [2]map[string]*sender{{}, {}}}},
+	}
+	var sent [window.Size + 3]envelope
+	for i := range sent {
+		b := from.sealed(&pair{seal: seal}, federation.Send{Cluster: "b", To: anyReplica, Frame: []byte("x")}, "b.any")
+		if sent[i], err = parseEnvelope(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		i    int
+		want string
+	}{{2, ""}, {0, ""}, {2, "repeated"}, {1, ""}, {0, "repeated"}, {window.Size + 2, ""}, {2, "replay"}, {4, ""}} {
+		if _, got := n.opened(&sent[step.i], "b.any"); got != step.want {
+			t.Errorf("message %d: %q, want %q", step.i, got, step.want)
+		}
+	}
 }
 
 // FuzzEnvelope: whatever NATS brings is refused or read; nothing of a message that is not

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
+	"github.com/grapevine-epp/grapevine/cluster/internal/window"
 )
 
 // Over NATS there are two kinds of subjects for each cluster, with the prefix of the
@@ -55,15 +56,16 @@ type pair struct {
 	key     []byte
 	seal    cipher.AEAD
 	senders [2]map[string]*sender // by process and boot: of the subject of this process, and of the one that all have
-	sticky  string             // replica that has answered last
-	asked   time.Time          // when it was asked last without an answer since; zero: it has answered
+	sticky  string                // replica that has answered last
+	asked   time.Time             // when it was asked last without an answer since; zero: it has answered
 }
 
 // sender is a process whose messages could be opened.
 type sender struct {
 	open cipher.AEAD
-	last uint64 // number of its last message
-	seen time.Time
+	// Numbers of its messages. Some come out of order, or twice, when a server of NATS dies.
+	taken window.Window
+	seen  time.Time
 }
 
 const maxSenders = 256
@@ -293,10 +295,15 @@ func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason str
 	if err != nil {
 		return nil, "key"
 	}
-	if e.number <= s.last || e.answer && toAny(subject) {
+	if e.answer && toAny(subject) {
 		return nil, "replay"
 	}
-	s.last = e.number
+	switch s.taken.Take(e.number) {
+	case window.Repeated:
+		return nil, "repeated"
+	case window.Old:
+		return nil, "replay"
+	}
 	remember(senders, name, s, time.Now())
 	if e.answer {
 		if p.sticky, p.asked = e.replica, (time.Time{}); federation.IsRefusal(frame) {
