@@ -9,18 +9,17 @@ import (
 // Match does not see it before. One goroutine uses it at a time; the index's other
 // writers wait for some thousand blocks at most.
 type Stage struct {
-	x *Index
-	s *source // nil when it is over
+	x    *Index
+	s    *source // nil when it is over
+	most int     // blocks that are announced
 }
 
-// Stage begins a content for a source, with room for about so many blocks, which is
-// made before any lock is taken: a table that does not grow step by step is filled faster.
-// Exactly one of Commit and Discard must follow.
+// Stage begins a content for a source, of about so many blocks as somebody says: room is
+// made for four times what has come. Exactly one of Commit and Discard must follow.
 func (x *Index) Stage(name block.Source, blocks int) *Stage {
-	names := names.Sized(max(0, min(blocks, x.o.MaxSourceBlocks)))
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return &Stage{x, x.newSource(name, names, true)}
+	return &Stage{x, x.newSource(name, names.New(), true), min(blocks, x.o.MaxSourceBlocks)}
 }
 
 // stageStep is how many blocks are applied before others may write: a third of a
@@ -29,6 +28,7 @@ const stageStep = 2048
 
 // Apply performs the operations of d in order, as Index.Apply does.
 func (t *Stage) Apply(d *Delta) (sum ApplyStats) {
+	t.s.names = t.s.names.Ahead(t.most) // outside of the lock: only a stage looks at its names
 	for ops := d.Ops; len(ops) > 0; {
 		n, blocks := 0, 0
 		for n < len(ops) && blocks < stageStep {

@@ -2,6 +2,7 @@ package share
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,6 +82,39 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
+// FuzzStage: pages that a peer sends are taken or refused, and what they take follows their
+// length, whatever the peer has announced.
+func FuzzStage(f *testing.F) {
+	a, _ := testStore(plan.Shared)
+	if err := a.Apply(cluster.Delta{Source: "a/0", Payload: appendPayload(nil, 1, chainDelta(20))}); err != nil {
+		f.Fatal(err)
+	}
+	pages, err := pagesOf(a, 1<<17)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, p := range pages[1:] {
+		f.Add(uint64(maxSnapshot), p)
+	}
+	f.Fuzz(func(t *testing.T, announced uint64, page []byte) {
+		st, _ := testStore(plan.Shared)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		g, err := st.Stage("a/0", min(announced, maxSnapshot))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Page(pages[0]) == nil {
+			_ = g.Page(page)
+		}
+		g.Discard()
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 8<<20+100*uint64(len(page)) {
+			t.Errorf("%d bytes announced, %d came: %d were allocated", announced, len(page), got)
+		}
+	})
+}
+
 // testStore is a store with one shared source.
 func testStore(mode plan.Mode) (store, *source) {
 	x := &Index{wake: make(chan struct{}, 1)}
@@ -122,6 +156,49 @@ func restore(st store, pages [][]byte) error {
 		return err
 	}
 	return nil
+}
+
+// TestStageMemory: what is kept of a snapshot that comes follows what has come, whatever
+// its giver says it will be.
+func TestStageMemory(t *testing.T) {
+	a, _ := testStore(plan.Shared)
+	for n := range uint64(6) {
+		d := chainDelta(30_000)
+		d.Ops = d.Ops[1:]
+		for i := range d.Blocks {
+			d.Blocks[i].Hash += block.EngineHash(n << 32)
+			d.Blocks[i].Key += block.Key(n << 32)
+		}
+		if err := a.Apply(cluster.Delta{Source: "a/0", Payload: appendPayload(nil, n+1, d)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages, err := pagesOf(a, 64<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, announced := range []uint64{0, 1 << 20, maxSnapshot} {
+		st, _ := testStore(plan.Shared)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		g, err := st.Stage("a/0", announced)
+		if err != nil {
+			t.Fatal(err)
+		}
+		came := uint64(0)
+		for _, p := range pages {
+			if err := g.Page(p); err != nil {
+				t.Fatal(err)
+			}
+			came += uint64(len(p))
+			runtime.ReadMemStats(&after)
+			if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20+40*came {
+				t.Fatalf("%d bytes announced, %d came: %d were allocated", announced, came, got)
+			}
+		}
+		g.Discard()
+		t.Logf("%d bytes announced, %d came in %d pages: %d were allocated", announced, came, len(pages), after.TotalAlloc-before.TotalAlloc)
+	}
 }
 
 // A snapshot carries content and position; garbage changes nothing.

@@ -53,12 +53,12 @@ func (l *Log) takePage(s *source, m *group.PageReply) {
 			l.fail(s, 5*time.Second)
 			return
 		}
-	} else if m.Snap != ld.snap || (m.Page >= uint64(len(ld.pages)) && len(ld.pages) > 0) {
+	} else if m.Snap != ld.snap || (m.Page >= uint64(ld.count) && ld.count > 0) {
 		l.g.Refuse(group.RefusedAnswer)
 		return
 	}
-	if i := int(m.Page); i >= ld.next && i < ld.asked && ld.pages[i] == nil {
-		ld.pages[i] = m.Payload
+	if i := int(m.Page); i >= ld.next && i < ld.asked && *ld.page(i) == nil {
+		*ld.page(i) = m.Payload
 		ld.top = max(ld.top, i+1)
 		ld.got += uint64(len(m.Payload))
 		ld.held += uint64(len(m.Payload))
@@ -98,8 +98,8 @@ func (l *Log) firstPage(s *source, m *group.PageReply) bool {
 	}
 	ld := s.load
 	ld.snapshot, ld.snap, ld.digest, ld.total = true, m.Snap, m.Digest, m.Bytes
-	ld.pages = make([][]byte, m.Pages)
-	ld.asked = min(1, len(ld.pages))
+	ld.count = int(m.Pages)
+	ld.asked = min(1, ld.count)
 	s.room = int(ld.total / 16)
 	return true
 }
@@ -109,7 +109,7 @@ func (l *Log) firstPage(s *source, m *group.PageReply) bool {
 func (l *Log) fill(s *source) {
 	ld := s.load
 	end := ld.next
-	for end < min(len(ld.pages), ld.next+maxBatch) && ld.pages[end] != nil {
+	for end < min(ld.count, ld.next+maxBatch) && *ld.page(end) != nil {
 		end++
 	}
 	switch {
@@ -120,9 +120,12 @@ func (l *Log) fill(s *source) {
 	}
 	switch {
 	case ld.working:
-	case ld.stage == nil && (end > 0 || len(ld.pages) == 0), end > ld.next:
+	case ld.stage == nil && (end > 0 || ld.count == 0), end > ld.next:
 		ld.working = true
-		pages := ld.pages[ld.next:end]
+		pages := make([][]byte, 0, maxBatch)
+		for i := ld.next; i < end; i++ {
+			pages = append(pages, *ld.page(i))
+		}
 		l.g.Submit(group.Job{
 			Lane: group.Loading,
 			Run:  func(func() bool) { ld.err = l.addPages(s.name, ld, pages) },
@@ -132,7 +135,7 @@ func (l *Log) fill(s *source) {
 				l.filled(s, ld, end)
 			},
 		})
-	case ld.next == len(ld.pages) && ld.stage != nil:
+	case ld.next == ld.count && ld.stage != nil:
 		l.commit(s)
 		return
 	}
@@ -169,8 +172,8 @@ func (l *Log) filled(s *source, ld *load, end int) {
 		return
 	}
 	for ; ld.next < end; ld.next++ {
-		ld.held -= uint64(len(ld.pages[ld.next]))
-		ld.pages[ld.next] = nil
+		ld.held -= uint64(len(*ld.page(ld.next)))
+		*ld.page(ld.next) = nil
 	}
 	ld.at = l.g.Now
 	l.fill(s)

@@ -21,19 +21,24 @@ type load struct {
 
 	snap   Position // of the snapshot, once its first page came
 	digest Digest
-	pages  [][]byte      // nil before they come, and once they are in the stage
+	count  int           // of pages, as the peer says
 	asked  int           // pages asked for so far
 	next   int           // the first that is not in the stage
 	top    int           // none came from here on
 	gap    time.Duration // since when the next one is missed, others having come; 0 when it is not
 	got    uint64        // bytes of pages that came
 	held   uint64        // of those, not in the stage yet
-	total  uint64        // bytes of all pages
+	total  uint64        // bytes of all pages, as the peer says
+	// Pages that are not in the stage yet: those from next on to next+maxWindow.
+	window [maxWindow][]byte
 
 	stage   Stage // nil before the first page is added
 	working bool  // pages are being added
 	err     error // from that
 }
+
+// page is where page i is kept, from next on; nil before it comes, and once it is in the stage.
+func (ld *load) page(i int) *[]byte { return &ld.window[i%maxWindow] }
 
 // A snapshot that is being made is asked for again and again, but not for ever.
 const (
@@ -90,8 +95,8 @@ const maxBatch = 4
 func (l *Log) askPages(s *source, again int) {
 	ld := s.load
 	window := min(maxWindow, max(minWindow, 2*maxWindow/max(1, l.loading)))
-	for i := ld.next; i < min(len(ld.pages), ld.next+window); i++ {
-		if ld.pages[i] != nil || (i < ld.asked && i >= again) {
+	for i := ld.next; i < min(ld.count, ld.next+window); i++ {
+		if *ld.page(i) != nil || (i < ld.asked && i >= again) {
 			continue
 		}
 		m := group.Ask{

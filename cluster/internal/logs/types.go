@@ -82,8 +82,8 @@ type LogStore interface {
 	// Snapshot takes the content of source as it is at this moment, to be put in
 	// pages of about pageSize bytes. It must be quick whatever the size.
 	Snapshot(source string, pageSize int) (Dump, error)
-	// Stage begins another content of source, of some bytes in pages, beside the
-	// present one. Unlike the other methods it is called outside of the log's own,
+	// Stage begins another content of source, of some bytes in pages as a peer says, who may
+	// lie, beside the present one. Unlike the other methods it is called outside of the log's own,
 	// and may run while they do.
 	Stage(source string, bytes uint64) (Stage, error)
 	// Forget drops source, which is not shared any more.

@@ -71,3 +71,36 @@ func TestSizedTables(t *testing.T) {
 		}
 	}
 }
+
+// A table that is to be large has room for four times what it holds, and not more.
+func TestAhead(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, most := range []int{0, 1000, 30_000, 300_000, 1 << 30} {
+		a, held, rebuilt := New(), []Entry{}, 0
+		for i := range 200_000 {
+			if b := a.Ahead(most); b != a {
+				if a, rebuilt = b, rebuilt+1; !a.Repeats {
+					t.Fatal("it is forgotten that a hash has two entries")
+				}
+			}
+			e := Entry{Hash: r.Uint64(), Node: uint32(i + 1), Meta: one | KindOf(0, uint8(i%3))}
+			if i%100 == 7 {
+				e.Hash = held[i-1].Hash // one hash, two entries
+			}
+			a.Raise(e.Hash, e.Node, e.Kind(), false)
+			held = append(held, e)
+			if a.slots > 7*a.n+2*segmentMax {
+				t.Fatalf("%d announced: %d slots for %d entries", most, a.slots, a.n)
+			}
+		}
+		found := 0
+		for _, e := range held {
+			if a.Has(e.Hash, e.Node) {
+				found++
+			}
+		}
+		if found != len(held) || a.n != len(held) || !a.Repeats || rebuilt > 6 || (most > len(held)) != (rebuilt > 3) {
+			t.Errorf("%d announced: %d of %d entries are found (%d counted), rebuilt %d times", most, found, len(held), a.n, rebuilt)
+		}
+	}
+}
