@@ -105,15 +105,15 @@ func (f *flight) idles(now time.Time) bool {
 // at least, should it ask for less. A queue moves on sooner than most say.
 const fullFor = time.Second
 
-// moves notes text that came. Late ones teach nothing about engines that are
-// well.
+// moves notes text that came. What is late behind others, or in the middle of an answer,
+// teaches nothing about an engine that is well; with nobody ahead it shows a slow one.
 func (f *flight) moves(at time.Time) {
 	v := &f.vitals
 	if v.ended || at.Sub(v.told) < 50*time.Millisecond {
 		return
 	}
 	if v.watch.Late(at) {
-		f.learns = lessons{}
+		f.learns = lessons{prefill: f.learns.prefill && f.queued.Ahead.Waiting == 0, step: f.learns.step && f.firstAt.IsZero()}
 	}
 	v.told = at
 	v.watch.Moved(at, at.Add(tokenGap+f.s.patience.whole.Limit(v.answer)))
@@ -170,7 +170,7 @@ func (f *flight) concludeVitals(o *Outcome) {
 		v.watch.End(o.At, health.None)
 	case o.Complete && o.Status != 0:
 		f.s.patience.whole.Observe(v.answer, o.At.Sub(f.queued.At))
-		if late {
+		if late && f.queued.Ahead.Waiting > 0 {
 			f.learns = lessons{}
 		} else {
 			f.learnWhole(o)

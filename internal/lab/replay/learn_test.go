@@ -115,3 +115,37 @@ func TestEngineSlows(t *testing.T) {
 		learned.notWorse(t, name, &told)
 	}
 }
+
+// rotating is ten requests per second, each for a prefix of so many blocks that is
+// another one every ten seconds.
+func rotating(blocks, requests int) *trace.Trace {
+	t := &trace.Trace{Name: "rotating", BlockSize: 512, Sessions: requests, Length: time.Duration(requests) * time.Second / 10}
+	for i := range requests {
+		r := trace.Request{At: time.Duration(i) * time.Second / 10, Input: blocks*512 + 200, Output: 50, Session: int32(i)}
+		for b := range blocks {
+			r.Blocks = append(r.Blocks, trace.Block(i/100*blocks+b))
+		}
+		r.Blocks = append(r.Blocks, trace.Block(requests/100*blocks+blocks+i))
+		t.Requests = append(t.Requests, r)
+	}
+	t.Blocks = requests/100*blocks + blocks + requests
+	return t
+}
+
+// An engine of an eighth of the speed answers so late that it looks sick. Its
+// times once taught nothing for that reason: it counted as quick as the others for
+// ever, and new prefixes were built there while quick engines were idle (311 of the
+// last 1,500 requests waited for one).
+func TestMuchSlowerEngines(t *testing.T) {
+	c := Case{Trace: rotating(24, 3000), Policy: policy(t, Default), Endpoints: 8, Slow: []float64{1, 1, 1, 1, 8, 8, 8, 8}}
+	r := run(t, c)
+	late := 0
+	for i := 1500; i < len(r.Outcomes); i++ {
+		if r.Outcomes[i].First-c.Trace.Requests[i].At > 2*time.Second {
+			late++
+		}
+	}
+	if late > 15 {
+		t.Errorf("%d of the last 1,500 requests waited more than 2 s, for a slow engine", late)
+	}
+}
