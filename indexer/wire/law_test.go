@@ -80,7 +80,7 @@ func TestWorkOfDeltas(t *testing.T) {
 			b := testkit.Repeated(n, text[0], text[1], "")
 			var d indexer.Delta
 			return func() {
-				_ = DecodeDelta(b, &d) // read or refused
+				_ = DecodeDelta(b, &d)          // read or refused
 				for rest := b; len(rest) > 0; { // lists follow each other, or one is refused
 					_, rest, _ = DecodeKeys(rest, nil)
 				}

@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// Linear fails tb where reading four times as much takes more than eight times the
+// Linear fails tb where reading eight times as much takes more than 24 times the
 // processor time: something in it grows with the square of its input, for which it would be
-// sixteen. of returns what reads an input of about n bytes. Times are of this process, the
-// least of several, so that other work on the machine does not count. With the race
+// 64, and not in proportion, for which it is eight, or some more where the smaller one fits
+// into a cache. of returns what reads an input of about n bytes. Times are of this process,
+// and one of many tries is enough, so that other work on the machine does not count. With the race
 // detector, which makes times of its own, inputs are read and nothing is compared.
 func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 	tb.Helper()
@@ -26,6 +27,7 @@ func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 		most   = 1 << 20
 		floor  = 200 * time.Microsecond // of what is compared
 		tries  = 32
+		times  = 8
 	)
 	n := 32 << 10
 	if raced {
@@ -37,15 +39,17 @@ func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 		n *= 2
 		small = processor(of(n))
 	}
-	once, again := of(n), of(4*n)
-	large := processor(again)
-	for i := 0; large > 8*max(small, floor); i++ {
-		if i == tries {
-			tb.Errorf("%s: %v of processor time for %d bytes, %v for four times as many", name, small, n, large)
+	once, again := of(n), of(times*n)
+	for range tries {
+		large := processor(again)
+		if large <= 3*times*max(small, floor) {
 			return
 		}
-		small, large = min(small, processor(once)), min(large, processor(again))
+		if small = processor(once); large <= 3*times*max(small, floor) {
+			return
+		}
 	}
+	tb.Errorf("%s: %d times as many bytes as %d take more than %d times the processor time, %d times in a row (the last: more than %v)", name, times, n, 3*times, tries, small)
 }
 
 // Variables by which internal/testkit/steps has tests make one input and read it once: its
