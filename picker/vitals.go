@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"math/bits"
 	"net/http"
 	"time"
@@ -53,6 +54,7 @@ func (f *flight) beginVitals(view *View) {
 	v.client = client(f.request, v.prompt)
 	v.first = f.predicted.TTFT()
 	v.answer = v.first + tokens*view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
+	v.watch.Model = modelKey(f.request)
 	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.patience()))
 }
 
@@ -255,6 +257,9 @@ func promptKey(r *request.Request) uint64 {
 	}
 	return xxhash.Sum64(body[:namedBytes]) ^ bits.RotateLeft64(xxhash.Sum64(body[n-namedBytes:]), 1) ^ uint64(n)
 }
+
+// modelKey names the model that a request is for, 0 when it names none.
+func modelKey(r *request.Request) uint64 { return endpoint.ModelKey(cmp.Or(r.Target, r.Model)) }
 
 // client names who asked, by the prompt when nothing else does.
 func client(r *request.Request, prompt uint64) uint64 {

@@ -7,12 +7,12 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
-// withhold leaves out the candidates that are sick, or whose queue is full. One
-// that is to get a trickle of the requests is left out by lot.
+// withhold leaves out the candidates that are sick, whose queue is full, or that fail
+// the request's model. One that is to get a trickle of the requests is left out by lot.
 func (c *Cycle) withhold() {
 	now, restricted := c.Now.UnixNano(), false
 	for _, ep := range c.endpoints {
-		restricted = restricted || ep.Share() < health.Full || ep.Tracker().FullAt(now)
+		restricted = restricted || ep.Share() < health.Full || ep.Tracker().FullAt(now) || ep.Tracker().Shunned() > 0
 	}
 	if !restricted {
 		return
@@ -34,7 +34,23 @@ func (c *Cycle) withhold() {
 		}
 	}
 	c.endpoints = kept(c.endpoints, c.keep)
-	c.endpoints = prefer(c.endpoints, func(ep *endpoint.Endpoint) bool { return !ep.Tracker().FullAt(now) })
+	c.spare(func(ep *endpoint.Endpoint) bool { return ep.Tracker().FullAt(now) })
+	model := modelKey(c.Request)
+	c.spare(func(ep *endpoint.Endpoint) bool { return ep.Tracker().Shuns(model, c.Now) })
+}
+
+// spare leaves out the bad candidates, unless nobody else does what they do.
+func (c *Cycle) spare(bad func(*endpoint.Endpoint) bool) {
+	var served endpoint.Role
+	for i, ep := range c.endpoints {
+		if c.keep[i] = !bad(ep); c.keep[i] {
+			served |= ep.Role
+		}
+	}
+	for i, ep := range c.endpoints {
+		c.keep[i] = c.keep[i] || ep.Role&^served != 0
+	}
+	c.endpoints = kept(c.endpoints, c.keep)
 }
 
 // appendReserve appends the addresses of endpoints that were left out, but not for being

@@ -98,3 +98,31 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// TestFullOfARole: engines whose queues are full are used when nobody else of their role is
+// left, whoever else has room.
+func TestFullOfARole(t *testing.T) {
+	p := endpoint.NewPool(endpoint.PoolOptions{})
+	list := specs(3)
+	for i, role := range []string{"decode", "prefill", "decode"} {
+		list[i].Labels = map[string]string{endpoint.LabelRole: role}
+	}
+	p.Set(list)
+	eps := p.Snapshot().Endpoints
+	f := func(want ...string) {
+		t.Helper()
+		c := NewCycle(CycleOptions{Pool: p, Now: t0}, &request.Request{Kind: request.KindChat})
+		defer c.Free()
+		var got []string
+		for k := range c.Len() {
+			got = append(got, c.At(k).Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("candidates %v, want %v", got, want)
+		}
+	}
+	eps[0].Tracker().SetFull(t0, time.Second)
+	f("e1", "e2")
+	eps[2].Tracker().SetFull(t0, time.Second)
+	f("e0", "e1", "e2")
+}

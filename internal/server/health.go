@@ -83,14 +83,15 @@ func (l *probeLine) ask() {
 
 // HealthStatus is how far an endpoint is trusted, and why.
 type HealthStatus struct {
-	State     string  `json:"state"` // healthy, suspect, out, probing, returning
-	SinceS    float64 `json:"since_s"`
-	Share     float64 `json:"share"` // of decisions in which it may be a candidate, 0..1
-	Cause     string  `json:"cause,omitempty"`
-	Evidence  string  `json:"evidence,omitempty"`
-	BackBy    string  `json:"back_by,omitempty"`
-	FullS     float64 `json:"full_s,omitempty"`    // for how long it is passed over, since its engine refused a request for want of room
-	Overruled bool    `json:"overruled,omitempty"` // soft evidence is ignored: it speaks against most of the pool
+	State     string   `json:"state"` // healthy, suspect, out, probing, returning
+	SinceS    float64  `json:"since_s"`
+	Share     float64  `json:"share"` // of decisions in which it may be a candidate, 0..1
+	Cause     string   `json:"cause,omitempty"`
+	Evidence  string   `json:"evidence,omitempty"`
+	BackBy    string   `json:"back_by,omitempty"`
+	FullS     float64  `json:"full_s,omitempty"`    // for how long it is passed over, since its engine refused a request for want of room
+	Shunned   []string `json:"shunned,omitempty"`   // models whose requests go elsewhere: they fail here, and others are answered
+	Overruled bool     `json:"overruled,omitempty"` // soft evidence is ignored: it speaks against most of the pool
 }
 
 func healthStatus(v health.View, now time.Time) HealthStatus {

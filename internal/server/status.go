@@ -143,6 +143,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		Blocks: s.blocks(ep), Facts: s.pool.Facts(ep, now),
 	}
 	e.Health = healthStatus(s.pool.Health().View(int(ep.ID)), now)
+	e.Health.Shunned = ep.Shunned(nil, now)
 	e.Health.FullS = ep.Tracker().FullFor(now).Seconds()
 	e.Models = ep.Models
 	for _, st := range s.finder.Streams(ep) {

@@ -2,6 +2,9 @@ package endpoint
 
 import (
 	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
@@ -34,6 +37,27 @@ func (c *life) SetDown(down bool) {
 
 func (c *life) setShare(share uint32) {
 	c.health.withheld.Store(health.Full - min(share, health.Full))
+}
+
+// ModelKey names a model to the Tracker, 0 when it has no name.
+func ModelKey(name string) uint64 {
+	if name == "" {
+		return 0
+	}
+	return xxhash.Sum64String(name)
+}
+
+// Shunned appends the models whose requests go elsewhere, as far as the endpoint is known to
+// serve them.
+func (e *Endpoint) Shunned(list []string, now time.Time) []string {
+	if e.Tracker().Shunned() > 0 {
+		e.served(func(m Model) {
+			if e.Tracker().Shuns(ModelKey(m.Name), now) {
+				list = append(list, m.Name)
+			}
+		})
+	}
+	return list
 }
 
 // Tracker watches the endpoint's requests in flight.

@@ -190,7 +190,11 @@ func (s *Set) stepGroup(g *group, now time.Time, changes []Change) []Change {
 	for i, k := range g.members {
 		seen[i] = s.seen(k, now)
 		k.tally.add(now, &seen[i], baselineHalf)
-		k.recent.addRecent(now, &seen[i])
+		last := seen[i]
+		if c := k.m.cause; k.m.away() && (c == Failed || c == Broken) { // what probes meet is what requests would
+			last.Good, last.Bad[k.m.cause] = last.Good+last.Passed, last.Bad[k.m.cause]+last.Denied
+		}
+		k.recent.addRecent(now, &last)
 		if k.m.away() { // what it shows is no standard for the others
 			k.tally = tally{}
 		}

@@ -19,6 +19,7 @@ type Tracker struct {
 	nextCut  int
 	lastCut  time.Time
 	fulls    int // times in a row that its queue was full
+	shuns    shuns
 
 	full   atomic.Int64 // Unix nanoseconds until which its queue counts as full
 	wary   atomic.Int64 // Unix nanoseconds until which every answer is to be seen
@@ -46,6 +47,8 @@ func (t *Tracker) Beware(now time.Time) { t.wary.Store(now.Add(wariness).UnixNan
 // Watch is one request in flight. It is not safe for concurrent use, except that
 // its Tracker may look at it at any time. Begin it once.
 type Watch struct {
+	Model uint64 // names what is asked for, 0: nothing; set it before Begin
+
 	t          *Tracker
 	prev, next *Watch
 	begun, due time.Time
@@ -56,7 +59,8 @@ type Watch struct {
 func (t *Tracker) Begin(w *Watch, now, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	*w = Watch{t: t, begun: now, due: due, next: t.first}
+	*w = Watch{Model: w.Model, t: t, begun: now, due: due, next: t.first}
+	t.shuns.begin(w.Model, now)
 	if t.first != nil {
 		t.first.prev = w
 	}
@@ -72,7 +76,7 @@ func (w *Watch) Moved(now, due time.Time) {
 	}
 	w.t.mu.Lock()
 	defer w.t.mu.Unlock()
-	w.judge(None)
+	w.judge(None, now)
 	w.t.moved = now
 	w.begun, w.due = now, due
 }
@@ -127,7 +131,7 @@ func (w *Watch) End(now time.Time, c Cause) {
 		c = Late
 	}
 	if c < NumCauses {
-		w.judge(c)
+		w.judge(c, now)
 	}
 	if c < NumCauses && c != None {
 		t.Beware(now)
@@ -145,14 +149,16 @@ const (
 )
 
 // judge counts the request, once. A worse word replaces that it was in time.
-func (w *Watch) judge(c Cause) {
+func (w *Watch) judge(c Cause, now time.Time) {
 	t := w.t
 	switch {
 	case c == None && !w.judged:
 		t.good++
 		t.fulls = 0
+		t.shuns.note(w.Model, false, now)
 	case c != None && c < NumCauses && (!w.judged || c != Late):
 		t.bad[c]++
+		t.shuns.note(w.Model, true, now)
 	}
 	w.judged = true
 }
@@ -232,7 +238,7 @@ func (t *Tracker) Evidence(now time.Time) Evidence {
 		if !now.After(w.due) {
 			continue
 		}
-		w.judge(Late)
+		w.judge(Late, now)
 		e.Overdue++
 		e.Twice = e.Twice || now.Sub(w.begun) > 2*w.due.Sub(w.begun)
 	}

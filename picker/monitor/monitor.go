@@ -135,6 +135,7 @@ func (m *Monitor) apply(c endpoint.Change) {
 	}
 	for _, ep := range c.Reborn {
 		if s := m.sights[ep.Address]; s != nil {
+			ep.Tracker().Forgive()
 			*s = sight{ep: s.ep, base: s.base, answered: s.answered, probing: s.probing}
 			m.set.Renew(int(ep.ID), now)
 		}
@@ -243,6 +244,9 @@ func (m *Monitor) step() []word {
 	for _, c := range changes {
 		m.log(c)
 	}
+	for _, s := range m.sights {
+		m.logShunned(s, now)
+	}
 	out := m.out
 	m.out = nil
 	return out
@@ -324,6 +328,9 @@ func (m *Monitor) log(c health.Change) {
 	address := strconv.Itoa(c.ID)
 	if ep := m.opts.Pool.Snapshot().ByID(c.ID); ep != nil {
 		address = ep.Address
+		if c.To.State == health.Out && c.From != health.Probing { // for all models
+			ep.Tracker().Forgive()
+		}
 	}
 	level := slog.LevelInfo
 	if c.To.State == health.Out && c.From != health.Probing || c.To.State == health.Suspect {
@@ -332,6 +339,18 @@ func (m *Monitor) log(c health.Change) {
 	m.opts.Log.Log(context.Background(), level, "endpoint health changed", "endpoint", address,
 		"from", c.From.String(), "to", c.To.State.String(), "cause", c.To.Cause.String(),
 		"evidence", c.To.Evidence(), "back_by", c.To.Remedy(), "overruled", c.To.Overruled)
+}
+
+// logShunned says when an endpoint begins and ceases to fail single models.
+func (m *Monitor) logShunned(s *sight, now time.Time) {
+	n := s.ep.Tracker().Shunned()
+	switch {
+	case n > s.shunned:
+		m.opts.Log.Warn("an endpoint fails single models; their requests go elsewhere", "endpoint", s.ep.Address, "models", s.ep.Shunned(nil, now), "count", n)
+	case n < s.shunned:
+		m.opts.Log.Info("an endpoint no longer fails single models", "endpoint", s.ep.Address, "left", n)
+	}
+	s.shunned = n
 }
 
 // Merge takes another replica's word on an endpoint. It implements

@@ -19,6 +19,7 @@ type sight struct {
 	denied    uint64
 	probing   bool
 	refreshed time.Time
+	shunned   int // models whose requests go elsewhere
 	pace      pace
 
 	sharedAt time.Time

@@ -1,0 +1,92 @@
+package health
+
+import (
+	"testing"
+	"time"
+)
+
+// TestShuns: a model that fails at an endpoint that answers others is passed over there,
+// tried again after ten seconds and then ever later, and comes back with an answer.
+func TestShuns(t *testing.T) {
+	var tr Tracker
+	now := time.Unix(1000, 0)
+	const base, adapter = 1, 2
+	ask := func(model uint64, c Cause) {
+		w := Watch{Model: model}
+		tr.Begin(&w, now, now.Add(time.Second))
+		now = now.Add(100 * time.Millisecond)
+		w.End(now, c)
+	}
+	for range 5 { // all fail: that is no model's
+		ask(adapter, Failed)
+		ask(base, Failed)
+	}
+	if tr.Shuns(adapter, now) || tr.Shuns(base, now) {
+		t.Fatal("a model is passed over at an endpoint that fails all")
+	}
+	tr.Forgive()
+	for range 2 {
+		ask(adapter, Failed)
+		ask(base, None)
+		ask(base, None)
+	}
+	if tr.Shuns(adapter, now) {
+		t.Error("passed over after two failures")
+	}
+	ask(adapter, Failed)
+	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 160} {
+		if !tr.Shuns(adapter, now.Add(wait*time.Second-1)) || tr.Shuns(base, now) || tr.Shunned() != 1 {
+			t.Fatalf("not passed over for %d s", wait)
+		}
+		now = now.Add(wait * time.Second)
+		if tr.Shuns(adapter, now) {
+			t.Fatalf("still passed over after %d s", wait)
+		}
+		w := Watch{Model: adapter}
+		tr.Begin(&w, now, now.Add(time.Second))
+		if !tr.Shuns(adapter, now.Add(4*time.Second)) || tr.Shuns(adapter, now.Add(6*time.Second)) {
+			t.Error("a second request goes there before the first has ended, or none ever does")
+		}
+		w.End(now, Broken)
+	}
+	now = now.Add(160 * time.Second)
+	ask(adapter, None)
+	if tr.Shuns(adapter, now) || tr.Shunned() != 0 {
+		t.Error("still passed over after an answer")
+	}
+}
+
+// TestShunsFew: of many models that fail, some are passed over; those that are answered, and
+// single failures, take no room.
+func TestShunsFew(t *testing.T) {
+	var tr Tracker
+	now := time.Unix(1000, 0)
+	end := func(model uint64, c Cause) {
+		w := Watch{Model: model}
+		tr.Begin(&w, now, now.Add(time.Second))
+		w.End(now, c)
+	}
+	for round := range 5 {
+		for m := range uint64(100) {
+			end(100+m, Failed)
+			end(0, None)
+			end(1, None)
+		}
+		if round < 3 {
+			continue
+		}
+		for range 4 {
+			end(7, Failed)
+			end(1, None)
+		}
+	}
+	if n := tr.Shunned(); n > maxShuns {
+		t.Errorf("%d models are passed over", n)
+	}
+	if !tr.Shuns(7, now) {
+		t.Error("one that fails again and again is not passed over, for others that failed once each")
+	}
+	if tr.Shuns(1, now) || tr.Shuns(0, now) {
+		t.Error("one that is answered is passed over")
+	}
+}
