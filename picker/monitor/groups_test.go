@@ -39,3 +39,23 @@ func TestModelsApart(t *testing.T) {
 		t.Errorf("what is said of the pool: %+v", got)
 	}
 }
+
+// TestModelUnknown: an engine that has hung since before its list of models was read is
+// compared with the others, and not with itself.
+func TestModelUnknown(t *testing.T) {
+	r := newRig(t, 1, 4)
+	p := r.replicas[0]
+	eps := p.pool.Snapshot().Endpoints
+	for _, ep := range eps[1:] {
+		p.pool.SetModels(ep.ID, endpoint.ModelList{Models: []endpoint.Model{{Name: "m"}}}, r.now)
+	}
+	r.pass(time.Second, nil, nil)
+	var w [2]health.Watch
+	for i := range w {
+		eps[0].Tracker().Begin(&w[i], r.now, r.now.Add(time.Second))
+	}
+	r.pass(4*time.Second, nil, nil)
+	if v := p.pool.Health().View(int(eps[0].ID)); v.State != health.Out || v.Share != 0 {
+		t.Errorf("%s (%s) with share %d, overruled %v", v.State, v.Cause, v.Share, v.Overruled)
+	}
+}

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -148,7 +149,7 @@ func (m *Monitor) apply(c endpoint.Change) {
 				m.sights[ep.Address] = s
 			}
 			s.ep, s.base = ep, ep.Base()
-			m.set.Join(int(ep.ID), groupOf(ep), now)
+			m.set.Join(int(ep.ID), groupName(s.base, ep.Role), now)
 			if p, ok := m.past[ep.Address]; ok && joins {
 				delete(m.past, ep.Address)
 				if p.name == ep.Name && now.Sub(p.at) < pastFor {
@@ -188,13 +189,33 @@ func (m *Monitor) remember(ep *endpoint.Endpoint, p health.Past, now time.Time) 
 	}
 }
 
-// groupOf names the endpoints that can stand in for each other, in words: their model, and
-// what they do unless they answer.
-func groupOf(ep *endpoint.Endpoint) string {
-	if name := roleNames[ep.Role]; name != "" {
-		return strings.TrimPrefix(ep.Base()+" "+name, " ")
+// regroup puts endpoints together that can stand in for each other, by model and role. One
+// whose model nobody knows yet, as of an engine that has hung since this replica began, is
+// one of the others where these have but one model.
+func (m *Monitor) regroup(now time.Time) {
+	var only [1 << 3]string // by role
+	var many [1 << 3]bool
+	for _, s := range m.sights {
+		r, base := s.ep.Role&7, s.ep.Base()
+		many[r] = many[r] || base != "" && only[r] != "" && only[r] != base
+		only[r] = cmp.Or(base, only[r])
 	}
-	return ep.Base()
+	for _, s := range m.sights {
+		r, base := s.ep.Role&7, s.ep.Base()
+		if base == "" && !many[r] {
+			base = only[r]
+		}
+		if base != s.base {
+			s.base = base
+			m.set.Join(int(s.ep.ID), groupName(base, s.ep.Role), now)
+		}
+	}
+}
+
+// groupName says in words what the endpoints of a group serve, and what they do unless they
+// answer.
+func groupName(base string, r endpoint.Role) string {
+	return strings.TrimSpace(base + " " + roleNames[r])
 }
 
 var roleNames = map[endpoint.Role]string{
@@ -230,11 +251,8 @@ func (m *Monitor) step() []word {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.opts.Now()
+	m.regroup(now)
 	for _, s := range m.sights {
-		if base := s.ep.Base(); base != s.base { // its engine said what it serves
-			s.base = base
-			m.set.Join(int(s.ep.ID), groupOf(s.ep), now)
-		}
 		e := s.evidence(now)
 		m.set.Hear("", int(s.ep.ID), e, now)
 		m.followUp(s, &e, now)
