@@ -34,13 +34,14 @@ func TestShuns(t *testing.T) {
 		t.Error("passed over after two failures")
 	}
 	ask(adapter, Failed)
-	for _, wait := range []time.Duration{10, 20, 40, 80, 160, 160} {
-		if !tr.Shuns(adapter, now.Add(wait*time.Second-1)) || tr.Shuns(base, now) || tr.Shunned() != 1 {
-			t.Fatalf("not passed over for %d s", wait)
+	for _, wait := range []int{10, 20, 40, 80, 160, 160} {
+		wait := time.Duration(wait) * time.Second
+		if !tr.Shuns(adapter, now.Add(wait-1)) || tr.Shuns(base, now) || tr.Shunned() != 1 {
+			t.Fatalf("not passed over for %v", wait)
 		}
-		now = now.Add(wait * time.Second)
+		now = now.Add(wait)
 		if tr.Shuns(adapter, now) {
-			t.Fatalf("still passed over after %d s", wait)
+			t.Fatalf("still passed over after %v", wait)
 		}
 		w := Watch{Model: adapter}
 		tr.Begin(&w, now, now.Add(time.Second))

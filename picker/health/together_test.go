@@ -16,10 +16,10 @@ type together struct {
 }
 
 const (
-	togetherEnd    = 22 * time.Second // of the first fault
-	togetherLength = 42 * time.Second
-	togetherGrace  = 6 * time.Second // after which what all suffer from is known
-	togetherBack   = 5 * time.Second
+	togetherEnd   = 22 * time.Second // of the first fault
+	togetherAfter = 11 * time.Second // of what is watched after all is over
+	togetherGrace = 6 * time.Second  // after which what all suffer from is known
+	togetherBack  = 5 * time.Second
 )
 
 func newTogether(seed uint64) *together {
@@ -36,7 +36,7 @@ func newTogether(seed uint64) *together {
 	}
 	among := kinds[w.rng.IntN(len(kinds))]
 	early := w.rng.IntN(6) // 0, 1: those have long been out when the others fail
-	apart := []time.Duration{0, 200, 1000, 4000}[w.rng.IntN(4)] * time.Millisecond
+	apart := time.Duration([]int{0, 200, 1000, 4000}[w.rng.IntN(4)]) * time.Millisecond
 	for id := range w.faults {
 		begin := 2*time.Second + time.Duration(w.rng.Int64N(int64(apart)+1))
 		if early < 2 && id%2 != early {
@@ -126,7 +126,7 @@ func TestNobodyIsBetter(t *testing.T) {
 	bad := 0
 	for seed := range uint64(*seeds) {
 		w := newTogether(seed)
-		for w.now.Sub(time.Unix(1000, 0)) < togetherLength {
+		for w.now.Sub(time.Unix(1000, 0)) < w.over+togetherAfter {
 			w.tick()
 			wrong := w.wrong()
 			if wrong == "" {

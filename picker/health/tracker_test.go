@@ -43,14 +43,15 @@ func TestFull(t *testing.T) {
 	var tr Tracker
 	begun := time.Unix(1000, 0)
 	now := begun
-	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+	for _, want := range []int{1, 2, 4, 8, 10, 10} {
+		want := time.Duration(want) * time.Second
 		for range 5 { // those that were under way are refused too
 			tr.SetFull(now, time.Second)
 		}
-		if got := tr.FullFor(now); got != want*time.Second {
-			t.Errorf("after %v it counts as full for %v, want %v s", now.Sub(begun), got, want)
+		if got := tr.FullFor(now); got != want {
+			t.Errorf("after %v it counts as full for %v, want %v", now.Sub(begun), got, want)
 		}
-		if now = now.Add(want * time.Second); !tr.FullAt(now.UnixNano()-1) || tr.FullAt(now.UnixNano()) {
+		if now = now.Add(want); !tr.FullAt(now.UnixNano()-1) || tr.FullAt(now.UnixNano()) {
 			t.Errorf("after %v it is not full for as long as that", now.Sub(begun))
 		}
 	}
