@@ -131,14 +131,15 @@ func TestStages(t *testing.T) {
 	}
 	var prompts [6]endpoint.Ticket
 	var held []picker.Place
-	next := func() { // a request goes to the prefill endpoint
-		testkit.Await(t, "a request goes", func() bool { return len(went) > 0 })
-		held = append(held, <-went)
-		p.Book().Open(&prompts[len(held)-1], prefill, endpoint.Work{Input: 100, New: 100}, time.Now())
+	next := func(n int) { // so many requests go to the prefill endpoint before the clock goes on
+		testkit.Await(t, "requests go", func() bool { return len(went) >= n })
+		for range n {
+			held = append(held, <-went)
+			p.Book().Open(&prompts[len(held)-1], prefill, endpoint.Work{Input: 100, New: 100}, time.Now())
+		}
 		seconds.Add(1)
 	}
-	next()
-	next()
+	next(2)
 	waiting(t, g, 4) // places for answers are free
 	if len(went) > 0 {
 		t.Error("more prompts were let go than their endpoint has places")
@@ -147,17 +148,17 @@ func TestStages(t *testing.T) {
 		t.Errorf("%d of %d places are held, want 2 of 4", s.InFlight, s.Places)
 	}
 	prompts[0].Release()
-	next()
+	next(1)
 	prompts[1].Release()
-	next()
+	next(1)
 	prompts[2].Release()
 	prompts[3].Release()
 	waiting(t, g, 2) // prompts have room, answers have not
 	g.Leave(held[0], 1)
-	next()
+	next(1)
 	waiting(t, g, 1)
 	g.Leave(held[1], 1)
-	next()
+	next(1)
 	for _, h := range held[2:] {
 		g.Leave(h, 1)
 	}

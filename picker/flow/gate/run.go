@@ -81,8 +81,8 @@ func (g *Gate) poke() {
 
 // resize measures a group's capacity. grp.mu is held, or grp is not shared yet.
 func (g *Gate) resize(grp *group) {
+	now := g.now() // before: who was let go just then may not be counted at its endpoint yet
 	c, running, known := g.measure(grp, g.o.Pool.Snapshot(), g.o.Now())
-	now := g.now()
 	grp.core.SetCapacity(now, c)
 	if known {
 		grp.core.Witness(now, running)
