@@ -155,7 +155,7 @@ func (f *explainFlags) kept(ctx context.Context) ([]explain.Decision, error) {
 	case len(list) > 0:
 		return list, nil
 	case f.requestID != "":
-		return nil, fmt.Errorf("%s keeps no decision about request %q: it made none, or it is too long ago", f.admin, f.requestID)
+		return nil, fmt.Errorf("%s keeps no decision about request %q: it made none, or it is too long ago, and no such request waits there", f.admin, f.requestID)
 	}
 	return nil, fmt.Errorf("%s has made no decision yet", f.admin)
 }

@@ -65,6 +65,8 @@ func writeDecision(w io.Writer, e *Decision) {
 	switch {
 	case e.Refused != "":
 		wrapped(w, "refused", e.Refused)
+	case e.Queue != nil:
+		wrapped(w, "waits", e.Queue.Reason)
 	default:
 		choice := e.named(e.Choice)
 		if len(e.Fallbacks) > 0 {
@@ -89,6 +91,9 @@ func writeDecision(w io.Writer, e *Decision) {
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		wrapped(w, "header", name+": "+e.Headers[name])
 	}
+	if e.Queue != nil {
+		wrapped(w, "queue", queueText(e.Queue))
+	}
 	for i := range e.Health {
 		wrapped(w, "health", healthText(&e.Health[i]))
 	}
@@ -98,6 +103,19 @@ func writeDecision(w io.Writer, e *Decision) {
 		}
 		wrapped(w, "outcome", outcome(o))
 	}
+}
+
+// queueText says how a request waits, or how its wait ended.
+func queueText(q *explained.Queue) string {
+	s := fmt.Sprintf("flow %q · waited %.0f ms", q.Flow, q.Waited)
+	if q.Reason == "" {
+		return s + " · " + q.Outcome
+	}
+	if q.Expected > 0 {
+		s += fmt.Sprintf(" of about %.0f", q.Expected)
+	}
+	return s + fmt.Sprintf(" · %d of its flow before it here · its flow holds %.1f places of %.1f that are its share, and %d of its requests wait · %d of %d places are held",
+		q.Ahead, q.FlowInFlight, q.FlowShare, q.FlowWaiting, q.InFlight, q.Places)
 }
 
 // healthText says how an endpoint that was not healthy stood at the decision.

@@ -324,7 +324,10 @@ func (s *Server) decisions(id string, n int) any {
 	if id == "" {
 		return s.scheduler.Records().Last(n)
 	}
-	e, ok := s.scheduler.Records().Explain(id)
+	e, ok := s.gate.Explain(id) // who asks again under one id waits now, whatever was decided before
+	if placed, found := s.scheduler.Records().Explain(id); found && (!ok || placed.At.After(e.At)) {
+		e, ok = placed, true
+	}
 	if !ok {
 		return []explained.Explanation{}
 	}

@@ -24,8 +24,26 @@ type Explanation struct {
 	Profiles    []Profile         `json:"profiles"`
 	Health      []Health          `json:"health,omitempty"`   // endpoints that were not healthy
 	Clusters    []Cluster         `json:"clusters,omitempty"` // this one and others, where others were asked
+	Queue       *Queue            `json:"queue,omitempty"`    // where it waits for a place, or got none
 	Refused     string            `json:"refused,omitempty"`  // why it was not placed
 	Outcome     *Outcome          `json:"outcome,omitempty"`
+}
+
+// Queue is how a request stands that waits for a place, or how it ended that got none.
+type Queue struct {
+	Outcome  string  `json:"outcome"` // queued, or as grapevine_flow_outcomes_total has it
+	Flow     string  `json:"flow"`
+	Waited   float64 `json:"waited_ms"`
+	Reason   string  `json:"reason,omitempty"` // why it does not go now
+	Expected float64 `json:"expected_ms,omitempty"`
+
+	// Of one that waits.
+	Ahead        int     `json:"ahead"`          // requests of its flow that wait at this replica and go first
+	FlowWaiting  int64   `json:"flow_waiting"`   // requests of its flow, at all replicas
+	FlowInFlight float64 `json:"flow_in_flight"` // places
+	FlowShare    float64 `json:"flow_share"`     // places that its flow should hold
+	InFlight     int64   `json:"in_flight"`      // places of the pool
+	Places       int64   `json:"places"`
 }
 
 // Prompt says how a prompt was matched.

@@ -40,6 +40,7 @@ type Gate struct {
 	metrics *metrics
 	look    time.Duration // firstLook
 	waiters sync.Pool     // of *waiter
+	gone    refusals
 
 	configuring sync.Mutex
 
@@ -70,6 +71,8 @@ type group struct {
 
 // waiter is a goroutine that waits, or who is told instead.
 type waiter struct {
+	request *request.Request
+	h       flow.Handle
 	outcome chan flow.Outcome
 	tell    func(flow.Outcome) // nil: by the channel
 }
@@ -145,7 +148,11 @@ func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Place, erro
 		return place, refusal(out, r)
 	}
 	out = g.await(ctx, r, p)
-	g.metrics.waited(r.Priority, out, time.Duration(g.now()-p.begun))
+	waited := time.Duration(g.now() - p.begun)
+	g.metrics.waited(r.Priority, out, waited)
+	if p.w.request = nil; out != flow.Dispatched {
+		g.refused(r, out, waited)
+	}
 	g.waiters.Put(p.w)
 	return place, refusal(out, r)
 }
@@ -157,7 +164,10 @@ func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Place, erro
 func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (place picker.Place, waits bool, err error) {
 	begun := g.now()
 	place, out, p := g.offer(ctx, r, func(out flow.Outcome) {
-		g.metrics.waited(r.Priority, out, time.Duration(g.now()-begun))
+		waited := time.Duration(g.now() - begun)
+		if g.metrics.waited(r.Priority, out, waited); out != flow.Dispatched {
+			g.refused(r, out, waited)
+		}
 		tell(refusal(out, r))
 	})
 	return place, p.w != nil, refusal(out, r)
@@ -185,6 +195,7 @@ func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(flow.Out
 		} else {
 			p.w = g.waiters.Get().(*waiter)
 		}
+		p.w.request, p.w.h = r, h
 		grp.waiters = keep(grp.waiters, h, p.w)
 	}
 	if ask.Endable && h != 0 {
@@ -193,6 +204,9 @@ func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(flow.Out
 	grp.mu.Unlock()
 	if slept {
 		g.poke()
+	}
+	if h == 0 {
+		g.refused(r, out, 0)
 	}
 	return picker.Place{Queue: grp.number, Handle: uint64(h)}, out, p
 }

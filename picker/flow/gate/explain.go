@@ -1,0 +1,90 @@
+package gate
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// keptRefusals is of how many requests that got no place is known why.
+const keptRefusals = 256
+
+// refusals are the last requests that got no place. It is safe for concurrent use.
+type refusals struct {
+	mu   sync.Mutex
+	next int
+	list [keptRefusals]explained.Explanation // a ring
+}
+
+// refused keeps why a request got no place after so long.
+func (g *Gate) refused(r *request.Request, out flow.Outcome, waited time.Duration) {
+	if out == flow.Departed || r.ID == "" {
+		return // another cluster serves it; nobody can ask for it
+	}
+	e := explained.Explanation{
+		RequestID: kept(r.ID), At: g.o.Now(), Model: kept(r.Model), Target: kept(r.Target),
+		InputTokens: r.InputTokens, Priority: r.Priority, Refused: refusal(out, r).Error(),
+		Queue: &explained.Queue{Outcome: out.String(), Waited: waited.Seconds() * 1e3},
+	}
+	if c := g.config.Load(); c != nil {
+		e.Queue.Flow = kept(identify(r, c.Identity))
+	}
+	g.gone.mu.Lock()
+	g.gone.list[g.gone.next%keptRefusals] = e
+	g.gone.next++
+	g.gone.mu.Unlock()
+}
+
+// kept is a name as it outlives its request, in whose headers or body it lies.
+func kept(name string) string { return strings.Clone(budget.ShortName(name)) }
+
+// Explain tells of a request that waits, or that got no place of late; false when it knows
+// none of that x-request-id. The id is looked for among all that wait.
+func (g *Gate) Explain(id string) (explained.Explanation, bool) {
+	for _, grp := range g.all() {
+		if e, ok := g.waiting(grp, id); ok {
+			return e, true
+		}
+	}
+	id = budget.ShortName(id)
+	g.gone.mu.Lock()
+	defer g.gone.mu.Unlock()
+	for back := 1; back <= min(g.gone.next, keptRefusals); back++ {
+		if e := g.gone.list[(g.gone.next-back)%keptRefusals]; e.RequestID == id {
+			return e, true
+		}
+	}
+	return explained.Explanation{}, false
+}
+
+// waiting tells of a request that waits in a group.
+func (g *Gate) waiting(grp *group, id string) (e explained.Explanation, ok bool) {
+	grp.mu.Lock()
+	defer grp.mu.Unlock()
+	for _, w := range grp.waiters {
+		if w == nil || w.request.ID != id {
+			continue
+		}
+		r := w.request
+		s, waits := grp.core.Standing(g.now(), w.h)
+		if !waits {
+			continue
+		}
+		status := grp.core.Status(g.now(), 0)
+		return explained.Explanation{
+			RequestID: kept(id), At: g.o.Now(), Model: kept(r.Model), Target: kept(r.Target),
+			InputTokens: r.InputTokens, Priority: s.Priority,
+			Queue: &explained.Queue{
+				Outcome: flow.Queued.String(), Reason: s.Reason, Flow: s.Flow, Waited: s.WaitedS * 1e3, Expected: s.ExpectedS * 1e3,
+				Ahead: s.Ahead, FlowWaiting: s.Waiting, FlowInFlight: s.InFlight, FlowShare: s.Share,
+				Places: status.Places, InFlight: status.InFlight,
+			},
+		}, true
+	}
+	return e, false
+}

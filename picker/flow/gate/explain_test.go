@@ -1,0 +1,71 @@
+package gate
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// TestExplain: of a request that waits it is said why it does, of one that got no place why
+// not, and nothing of one that was let go or is not known.
+func TestExplain(t *testing.T) {
+	now := time.Unix(1000, 0)
+	g, err := New(Options{Pool: pool(1), Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: 1}, Queue: func() flow.Options {
+		return flow.Options{TTL: time.Minute, Default: flow.Band{Fairness: flow.Places}, MaxRequests: 4}
+	}})
+	offer := func(id, tenant string, priority int) {
+		r := asks(tenant)
+		r.ID, r.Priority = id, priority
+		_, _, _ = g.Offer(context.Background(), r, func(error) {})
+	}
+	offer("runs", "a", 0)
+	offer("first", "a", 0)
+	now = now.Add(time.Second)
+	offer("second", "a", 0)
+	offer("other", "b", 0)
+	for id, want := range map[string]string{
+		"first":  "1 of 1 places are held, and its priority may use 100% of them",
+		"second": "1 requests of its flow go first",
+	} {
+		e, ok := g.Explain(id)
+		if !ok || e.Queue == nil || e.Queue.Reason != want || e.Queue.Flow != "a" || e.Queue.FlowWaiting != 2 || e.Queue.Places != 1 || e.Queue.InFlight != 1 || e.Refused != "" {
+			t.Errorf("%s: %v %+v %+v, want %q", id, ok, e, e.Queue, want)
+		}
+	}
+	if e, _ := g.Explain("first"); e.Queue.Waited != 1000 {
+		t.Errorf("it has waited for %g ms", e.Queue.Waited)
+	}
+	offer("high", "c", 5)
+	if e, _ := g.Explain("first"); !strings.Contains(e.Queue.Reason, "1 requests of priority 5 wait here") {
+		t.Errorf("while a higher priority waits: %q", e.Queue.Reason)
+	}
+	long := strings.Repeat("x", 10_000)
+	offer(long, "b", -1)
+	if e, ok := g.Explain(long); !ok || e.Queue.Outcome != "refused_full" || !strings.Contains(e.Refused, "as many requests of priority -1 wait as may") || len(e.RequestID) > 1000 {
+		t.Errorf("refused: %v %+v %+v", ok, e, e.Queue)
+	}
+	now = now.Add(2 * time.Minute)
+	g.Look()
+	if e, ok := g.Explain("first"); !ok || e.Queue.Outcome != "expired" || e.Queue.Waited != 121_000 || e.Refused == "" {
+		t.Errorf("its time was over: %v %+v %+v", ok, e, e.Queue)
+	}
+	for _, id := range []string{"runs", "nobody", ""} {
+		if e, ok := g.Explain(id); ok {
+			t.Errorf("%q: %+v", id, e)
+		}
+	}
+	for range 2 * keptRefusals { // of as many as come, the last are kept
+		g.refused(&request.Request{ID: "flood"}, flow.RefusedFull, 0)
+	}
+	if _, ok := g.Explain("first"); ok {
+		t.Error("refusals are kept without bound")
+	}
+}

@@ -1,0 +1,65 @@
+package flow
+
+import "fmt"
+
+// Standing is how a request that waits stands.
+type Standing struct {
+	Tenant
+	Priority  int
+	WaitedS   float64
+	ExpectedS float64 // in all, as Expected; 0: not known
+	Ahead     int     // requests of its flow that wait here and go first
+	Reason    string  // why it does not go now
+}
+
+// Standing describes a request that waits; false when it does not. It looks at all that wait
+// of its flow.
+func (c *Core) Standing(now int64, h Handle) (s Standing, waits bool) {
+	c.now = now
+	i := c.slot(h)
+	if i == none || c.slab[i].state != Queued {
+		return s, false
+	}
+	w := &c.slab[i]
+	f := w.flow
+	s = Standing{
+		Tenant:   Tenant{Flow: f.id, Waiting: f.queued(), InFlight: f.held(), Share: f.fair},
+		Priority: f.band.Priority, WaitedS: float64(now-w.arrival) / 1e9,
+	}
+	s.ExpectedS, _ = c.Expected(h)
+	for _, other := range f.heap.items {
+		if f.heap.less(c.slab, other, i) {
+			s.Ahead++
+		}
+	}
+	s.Reason = c.reason(w, s.Ahead)
+	return s, true
+}
+
+// reason says what keeps a request waiting that so many of its flow are ahead of.
+func (c *Core) reason(w *waiter, ahead int) string {
+	b := w.flow.band
+	for _, higher := range c.bands {
+		if higher == b {
+			break
+		}
+		if higher.waiting > 0 {
+			return fmt.Sprintf("%d requests of priority %d wait here", higher.waiting, higher.Priority)
+		}
+	}
+	places := c.wanted(w)
+	switch {
+	case c.capacity.Endpoints == 0:
+		return "no endpoint is ready"
+	case ahead > 0:
+		return fmt.Sprintf("%d requests of its flow go first", ahead)
+	case float64(c.inFlight()+places) > float64(c.capacity.Places)*b.ceiling+slack:
+		return fmt.Sprintf("%d of %d places are held, and its priority may use %.0f%% of them", c.inFlight(), c.capacity.Places, 100*b.ceiling)
+	case c.lacksRoom(places, b.ceiling):
+		return "no endpoint has room for its prompt"
+	case !c.fits(b, w.flow, places, b.ceiling):
+		return "this replica holds its part of the places"
+	default:
+		return "another flow is next"
+	}
+}
