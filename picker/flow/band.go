@@ -26,6 +26,7 @@ type band struct {
 	active   []*flow // the same as shares were computed last, by demand
 	ceiling  float64 // as the usage limit said last
 	weights  float64 // of flows that wait anywhere
+	most     largest
 	entitled float64 // places that this replica may hold, while not dirty
 	dirty    bool
 }

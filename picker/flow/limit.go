@@ -33,11 +33,24 @@ func (c *Core) makeWay(b *band, f *flow) verdict {
 	return accept
 }
 
+// largest is what Core.largest found at a time.
+type largest struct {
+	flow  *flow
+	flows int
+	at    int64
+}
+
 // queued returns how many requests of the flow wait, everywhere.
 func (f *flow) queued() int64 { return int64(len(f.heap.items)) + f.others.Requests }
 
-// largest returns the flow of a band that has most waiting, and how many wait.
+// largest returns the flow of a band that has most waiting, and how many wait. Of more than a
+// few flows it is the one that had at most shareEvery ago: each request that comes to a full
+// queue asks.
 func (c *Core) largest(b *band) (most *flow, flows int) {
+	if m := &b.most; len(b.live) > fewFlows && m.at > 0 && c.now-m.at < shareEvery && (m.flow == nil || m.flow.queued() > 0) {
+		return m.flow, m.flows
+	}
+	defer func() { b.most = largest{most, flows, c.now} }()
 	for _, f := range b.live {
 		n := f.queued()
 		if n == 0 {

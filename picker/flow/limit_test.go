@@ -1,0 +1,61 @@
+package flow
+
+import (
+	"fmt"
+	"testing"
+)
+
+// crowded returns a core without places in which one request waits for each of so many flows,
+// as many as may.
+func crowded(flows int) *Core {
+	c := New(Options{Default: Band{Fairness: Places, MaxRequests: int64(flows)}})
+	c.SetCapacity(1, Capacity{Endpoints: 1})
+	for i := range flows {
+		c.Offer(1, Ask{Flow: fmt.Sprint("f", i)})
+	}
+	return c
+}
+
+// TestLargestOfMany: of thousands of flows the largest makes way for newcomers, and the one that
+// has become the largest meanwhile a moment later.
+func TestLargestOfMany(t *testing.T) {
+	const flows = 5000
+	c := crowded(flows)
+	for at, big := range []string{"f7", "f4000"} {
+		now := int64(at+1) * shareEvery * 2
+		c.bands[0].MaxRequests += 10
+		for range 10 {
+			if _, out := c.Offer(now, Ask{Flow: big}); out != Queued {
+				t.Fatalf("there is room, and %v", out)
+			}
+		}
+		now += shareEvery
+		for i := range 10 {
+			if _, out := c.Offer(now, Ask{Flow: fmt.Sprint("new", at, i)}); out != Queued {
+				t.Errorf("newcomer %d: %v, though %s has most", i, out, big)
+			}
+		}
+		if n := c.flows[flowKey{big, 0}].queued(); n != 1 {
+			t.Errorf("%d requests of %s wait after 10 of 11 made way", n, big)
+		}
+		if _, out := c.Offer(now, Ask{Flow: "late"}); out != RefusedFull {
+			t.Errorf("%v where nobody has more than one", out)
+		}
+	}
+}
+
+// BenchmarkShed is a request that is refused at a full queue, by how many flows wait in it.
+func BenchmarkShed(b *testing.B) {
+	for _, flows := range []int{16, 5000, 9000} {
+		b.Run(fmt.Sprintf("flows=%d", flows), func(b *testing.B) {
+			c := crowded(flows)
+			now := int64(1)
+			for b.Loop() {
+				now += 20_000 // 50,000 a second
+				if _, out := c.Offer(now, Ask{Flow: "f3"}); out != RefusedFull {
+					b.Fatal(out)
+				}
+			}
+		})
+	}
+}
