@@ -13,11 +13,13 @@ import (
 )
 
 // ownTimes tell what of the waiting of honest requests is the program's own: how long it took
-// from the last byte of a request to the decision, by its own metric; how much processor time
-// its threads had; and how long they waited for a processor that another process had.
+// from a request that was read to the decision, by its own metric; how much processor time it
+// had; and how long its threads waited for a processor that another process had. Of threads
+// that end, as those of large bodies do, the waiting is not counted.
 type ownTimes struct {
 	buckets        map[float64]float64
-	chosen         float64 // seconds within which 90 of 100 decisions were made, rounded up to a bucket
+	threads        map[string]time.Duration // waited, by thread
+	chosen         float64                  // seconds within which 90 of 100 decisions were made, rounded up to a bucket
 	worked, waited time.Duration
 }
 
@@ -37,13 +39,21 @@ func (c *cage) inside() (o ownTimes) {
 	if c.cmd.Process == nil {
 		return o
 	}
+	o.threads = map[string]time.Duration{}
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", c.cmd.Process.Pid))
 	for _, path := range tasks {
 		var worked, waited int64
 		if b, err := os.ReadFile(path); err == nil {
 			if _, err := fmt.Sscan(string(b), &worked, &waited); err == nil {
-				o.worked, o.waited = o.worked+time.Duration(worked), o.waited+time.Duration(waited)
+				o.threads[path] = time.Duration(waited)
 			}
+		}
+	}
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
+	if f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:])); len(f) > 12 { // behind the name: state is the third field
+		for _, ticks := range f[11:13] { // user, system: hundredths of a second
+			n, _ := strconv.ParseInt(ticks, 10, 64)
+			o.worked += time.Duration(n) * 10 * time.Millisecond
 		}
 	}
 	return o
@@ -51,7 +61,10 @@ func (c *cage) inside() (o ownTimes) {
 
 // since returns what they were from an earlier reading on.
 func (o ownTimes) since(before ownTimes) ownTimes {
-	out := ownTimes{worked: o.worked - before.worked, waited: o.waited - before.waited, chosen: math.Inf(1)}
+	out := ownTimes{worked: o.worked - before.worked, chosen: math.Inf(1)}
+	for thread, waited := range o.threads {
+		out.waited += waited - before.threads[thread]
+	}
 	all := o.buckets[math.Inf(1)] - before.buckets[math.Inf(1)]
 	for bound, n := range o.buckets {
 		if n-before.buckets[bound] >= .9*all {
