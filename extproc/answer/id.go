@@ -37,9 +37,10 @@ func (f *idFinder) write(p []byte) {
 		member := f.at + i
 		value := bytes.TrimLeft(f.head[member+len(idMember):], " ")
 		f.at = member // until enough of the value is there
-		switch end := 0; {
+		switch {
 		case bytes.HasPrefix(value, []byte(idPrefix)):
-			if end = bytes.IndexByte(value[1:], '"'); end > 0 && end <= maxID {
+			end := bytes.IndexByte(value[1:], '"')
+			if end > 0 && end <= maxID {
 				f.id, f.over = string(value[1:1+end]), true
 				return
 			}

@@ -23,17 +23,17 @@ func hardShort(t *Tails) map[string]struct {
 	remove := func(group byte) string {
 		return string([]byte{byte(indexer.OpRemove) | shortOne | shortPlace, 1, group}) + "1234"
 	}
-	clear, far := string([]byte{byte(indexer.OpClear)}), string(binary.AppendUvarint(nil, tailReach))
+	cleared, far := string([]byte{byte(indexer.OpClear)}), string(binary.AppendUvarint(nil, tailReach))
 	last, _ := t.back(1)
 	return map[string]struct {
 		text string
 		ops  int
 	}{
-		"clears":                  {clear, 1},
+		"clears":                  {cleared, 1},
 		"roots":                   {store(parentRoot, "12345678"), 1},
 		"the tail before":         {store(parentTail, "\x01"), 1},
 		"far tails":               {store(parentTail, far), 1},
-		"far tails behind clears": {store(parentTail, far) + strings.Repeat(clear, 32), 33},
+		"far tails behind clears": {store(parentTail, far) + strings.Repeat(cleared, 32), 33},
 		"names of nobody":         {store(parentName, "1234"), 1},
 		"whole parents":           {store(parentWhole, string(binary.LittleEndian.AppendUint64([]byte("12345678"), uint64(last)))), 1},
 		"removals":                {remove(1), 1},

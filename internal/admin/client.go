@@ -34,7 +34,7 @@ type Client string
 
 // transport returns how to reach the replica, and the beginning of its URLs.
 func (c Client) transport() (*http.Transport, string, error) {
-	t := &http.Transport{DisableKeepAlives: true}
+	t := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10}
 	if path, ok := strings.CutPrefix(string(c), "unix:"); ok {
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)

@@ -46,6 +46,44 @@ func TestNothingIsMadeForAnnouncedLengths(t *testing.T) {
 	}
 }
 
+// TestHeadsOfAnswersAreBounded: every transport of the product says how large the head of an
+// answer may be; the library's own bound is 10 MB for each of all engines.
+func TestHeadsOfAnswersAreBounded(t *testing.T) {
+	tree, err := Load(os.DirFS("../.."), module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	product, transports := map[string]bool{}, 0
+	for _, r := range Rows {
+		product[r.Pkg] = r.Part == Product
+	}
+	for _, f := range tree.files {
+		if f.ast == nil || f.test || !product[f.pkg] {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			lit, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			if s, ok := lit.Type.(*ast.SelectorExpr); !ok || !isName(s.X, "http") || s.Sel.Name != "Transport" {
+				return true
+			}
+			transports++
+			for _, e := range lit.Elts {
+				if kv, ok := e.(*ast.KeyValueExpr); ok && isName(kv.Key, "MaxResponseHeaderBytes") {
+					return true
+				}
+			}
+			t.Errorf("%s: a transport without MaxResponseHeaderBytes", f.path)
+			return true
+		})
+	}
+	if transports < 5 {
+		t.Errorf("only %d transports are found: the test looks for the wrong thing", transports)
+	}
+}
+
 // waitsForAll tells whether a body has io.ReadFull fill what it made with a size that is
 // not a constant written there.
 func waitsForAll(body *ast.BlockStmt) (waits bool) {

@@ -92,7 +92,7 @@ func NewClient(c Config, agent string) (*Client, error) {
 	dial := &net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: t, TLSHandshakeTimeout: dialTimeout,
-		ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second,
+		ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
 		// A server that vanished silently is noticed, also by a watch that waits.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
 	}

@@ -93,8 +93,9 @@ const (
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext:       (&net.Dialer{Timeout: probeTimeout}).DialContext,
-			DisableKeepAlives: true, // a connection that is dead without a sign must not speak for the engine
+			DialContext:            (&net.Dialer{Timeout: probeTimeout}).DialContext,
+			MaxResponseHeaderBytes: 64 << 10,
+			DisableKeepAlives:      true, // a connection that is dead without a sign must not speak for the engine
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
