@@ -39,6 +39,9 @@ const (
 	usesSent   = "sent" // what was sent there
 )
 
+// notFollowed is said of an endpoint from the first such event on.
+const notFollowed = "some cache groups of its model are of a kind or block size that is not followed"
+
 // Seen is what is known of an endpoint's stream besides its state.
 type Seen struct {
 	Blocks int  // of its cache
@@ -195,6 +198,9 @@ func (m *Matcher) Standing(ep *endpoint.Endpoint, read knowledge.State) (state k
 			state, reason = v.state, joined(v.Reason, v.Do)
 		}
 	}
+	if reason == "" && m.o.Seen(ep).Sparse {
+		return knowledge.Approximate, notFollowed
+	}
 	return state, reason
 }
 
@@ -216,7 +222,7 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 	}
 	sparse := m.o.Seen(ep).Sparse
 	if sparse {
-		v.Note = "some cache groups of its model are of a kind or block size that is not followed: little is certain of it by its events"
+		v.Note = notFollowed + ": little is certain of it by its events"
 	}
 	switch {
 	case !v.state.Followed():
@@ -232,8 +238,11 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 		v.state = knowledge.Mismatched
 		v.Reason = "it reuses less than its events say"
 		if v.Do = "see whether another server publishes on its event port, or takes its requests"; sparse {
-			v.Do = "some cache groups of its model are of a kind or block size that is not followed: nothing is wrong with the engine"
+			v.Do = notFollowed + ": nothing is wrong with the engine"
 		}
+	case sparse:
+		v.state = knowledge.Approximate
+		v.Reason, v.Do = notFollowed, "nothing: it is known by what was sent there where that comes nearer"
 	case r.mute >= enough && r.told == 0:
 		v.Reason = "its answers do not say how many tokens were cached, so that nothing shows whether its prompts match"
 		v.Do = "start it with --enable-prompt-tokens-details (vLLM) or --enable-cache-report (SGLang), and see that it caches prefixes at all"
@@ -287,7 +296,7 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 	case seen.Blocks == 0 && !seen.Heard:
 		return "no event has come, while its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
 	case seen.Sparse:
-		return "some cache groups of its model are of a kind or block size that is not followed", "nothing: it is known by what was sent there"
+		return notFollowed, "nothing: it is known by what was sent there"
 	case seen.Blocks == 0:
 		return "its events name no block that a prompt could begin with, while its answers report cached tokens",
 			"compare the topic with the engine's"
