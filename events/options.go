@@ -105,8 +105,9 @@ type Update struct {
 	// After is the position once the delta is applied.
 	After Position
 	Delta *indexer.Delta // valid until the hook returns
-	// Paged tells that blocks were merged from pages smaller than a unit, by what
-	// this reader remembers of them. Missed tells that some found no place because
+	// Paged tells that blocks were made of smaller ones (pages smaller than a unit, or
+	// those of windows that are smaller than those of full attention), by what this
+	// reader remembers of them. Missed tells that some pages found no place because
 	// the engine stored what is before them before the first batch that was read.
 	Paged, Missed bool
 }

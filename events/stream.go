@@ -323,7 +323,7 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 	paged := s.tr.Paged()
 	s.tell(Update{
 		First: seq, Last: seq, Delta: &w.delta, After: Position{Seq: seq + 1, Sum: order.Sum(payload)},
-		Paged: paged, Missed: paged && !s.order.Complete() && s.seen.Parked > parked,
+		Paged: paged || s.tr.Pieced(), Missed: paged && !s.order.Complete() && s.seen.Parked > parked,
 	})
 }
 

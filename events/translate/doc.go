@@ -9,7 +9,8 @@
 //     unit are merged (pages.go); blocks that may hold generated tokens are judged
 //     by what is remembered of the text before them (tails.go).
 //  4. Cache groups besides the one with full attention are marks on its chains, with a
-//     rule each (groups.go).
+//     rule each (groups.go); where its blocks are smaller, several of them are one mark
+//     (pieces.go).
 //  5. The operations are appended to an indexer.Delta, which the caller applies
 //     before the next batch.
 //

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"math/bits"
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
@@ -35,6 +36,18 @@ func FuzzTranslate(f *testing.F) {
 		}
 		if len(r.tr.groups.list) > maxGroups {
 			t.Fatalf("%d groups", len(r.tr.groups.list))
+		}
+		pieces := 0
+		for _, g := range r.tr.groups.list {
+			if g.pieces != nil {
+				pieces += len(g.pieces.at)
+				for _, b := range g.pieces.blocks {
+					pieces += bits.OnesCount64(b.known)
+				}
+			}
+		}
+		if r.tr.pieced != pieces {
+			t.Fatalf("%d pieces and places, not %d", pieces, r.tr.pieced)
 		}
 		var d indexer.Delta
 		r.tr.Clear(&d)

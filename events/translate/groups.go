@@ -18,23 +18,28 @@ const repeatRules = 256
 type role uint8
 
 const (
-	roleUnknown role = iota // group 0 counts as the base, others are left out
+	roleUnknown role = iota // nothing was stored of it since the translator began: removals are of what was known before
 	roleBase                // its blocks make the chains
 	roleRuled               // its blocks are marks on the chains of the base
-	roleNone                // no part of what is reused of prompts
+	roleNone                // nothing is certain of it
+	roleApart               // no part of what is reused of prompts
 )
 
 // groups is what stores have told about the KV-cache groups of a stream; removals carry
 // a group's number alone.
 type groups struct {
-	list   []group
-	base   int    // the group that makes the chains, -1 while unknown
-	size   uint32 // tokens of its blocks, the largest seen
-	sparse bool   // the base itself has a window or states: the stream has no full attention
-	ruled  int    // groups with a rule
-	over   bool   // there are more than the index has room for
-	due    bool   // rules are to be told
-	told   int    // batches since they were
+	list    []group
+	base    int                // the group that makes the chains, -1 while unknown
+	size    uint32             // tokens of its blocks, the largest seen
+	grown   bool               // larger ones have come than those that were stored
+	first   []block.EngineHash // of its blocks, while these may turn out to be entries within blocks
+	settled bool               // there were too many of them for that
+	uneven  bool               // names may be known that are not of ends of its blocks
+	sparse  bool               // the base itself has a window or states: the stream has no full attention
+	ruled   int                // groups with a rule
+	over    bool               // there are more than the index has room for
+	due     bool               // rules are to be told
+	told    int                // batches since they were
 }
 
 type group struct {
@@ -42,6 +47,8 @@ type group struct {
 	window uint32
 	size   uint32 // tokens of a block, the largest seen: entries can be smaller
 	rule   indexer.Rule
+	peeks  int     // stores of pieces that go one too far
+	pieces *pieces // of a group whose blocks are smaller than those of the base; nil for others
 }
 
 // class is what a kv_cache_spec_kind is to prefixes.
@@ -86,9 +93,24 @@ func (g *groups) choose(events []decode.Event) {
 	}
 	if g.base >= 0 {
 		g.list[g.base].role = roleUnknown // it gets a rule with its next store
+		g.uneven = true
 	}
 	g.sparse, g.size = !full, 0
 	g.start(best)
+	for i := range events { // the other groups' blocks are compared with its own
+		if e := &events[i]; e.Kind == decode.BlockStored && max(e.Group, 0) == int32(best) && len(e.SpecKind) > 0 {
+			g.sized(e.BlockSize)
+		}
+	}
+}
+
+// sized notes the tokens of a block of the base. Entries within a block are smaller, and
+// may come before the first block does.
+func (g *groups) sized(size uint32) {
+	if g.size > 0 && size > g.size {
+		g.grown = true
+	}
+	g.size = max(g.size, size)
 }
 
 // start makes group n the base.
@@ -121,6 +143,11 @@ func (g *groups) of(e *decode.Event) role {
 		}
 		return roleBase
 	}
+	if e.Kind == decode.BlockRemoved {
+		return roleUnknown
+	}
+	g.grow(n)
+	g.list[n].role = roleNone
 	return roleNone
 }
 
@@ -129,49 +156,67 @@ func (g *groups) learn(n int, e *decode.Event) {
 	g.grow(n)
 	l := &g.list[n]
 	if l.role == roleBase {
-		g.size = max(g.size, e.BlockSize)
+		g.sized(e.BlockSize)
 		return
 	}
 	if classOf(e.SpecKind) == classNone {
-		l.role = roleNone
+		l.role = roleApart
 		return
 	}
 	if l.role == roleRuled && l.window == e.Window && l.size >= e.BlockSize && l.rule.Kind == g.kind(e, l) {
 		return
 	}
-	if l.role != roleRuled {
+	first := l.role != roleRuled
+	if first {
 		if g.ruled == indexer.MaxRules {
 			l.role, g.over = roleNone, true
 			return
 		}
 		g.ruled++
 	}
+	if first && l.size == 0 && e.BlockSize < g.size && classOf(e.SpecKind) != classUnknown && string(e.SpecKind) != "mamba" {
+		l.pieces = newPieces(e.BlockSize, g.size, e.Window)
+	}
+	g.rule(n, e, l)
+}
+
+// rule gives group n the rule that a store tells.
+func (g *groups) rule(n int, e *decode.Event, l *group) {
+	if l.pieces != nil && l.role == roleRuled && (l.window != e.Window || l.size != e.BlockSize) {
+		g.uneven = true
+	}
 	l.role, l.window, l.size = roleRuled, e.Window, max(l.size, e.BlockSize)
 	rule := indexer.Rule{Group: uint8(n), Kind: g.kind(e, l), Size: max(l.size, 1)}
-	if rule.Kind == indexer.RuleWindow {
-		rule.Need = (l.window - 1 + l.size - 1) / l.size * l.size
+	switch {
+	case rule.Kind == indexer.RuleNever:
+	case l.pieces != nil:
+		rule = l.pieces.rule(n, g.size, l.window)
+	case rule.Kind == indexer.RuleWindow:
+		rule.Need = blocksOf(l.window, l.size) * l.size
 	}
 	g.due = g.due || rule != l.rule
 	l.rule = rule
 }
 
-// kind is the kind of rule that a group has which is not the base. Marks are seen where
-// blocks of the base end, so that of smaller blocks nothing is certain. Of groups with
-// local chunks no event tells the size of these: what they hold from the start on is
-// certain.
+// kind is the kind of rule that a group has which is not the base. Of groups with local
+// chunks no event tells the size of these: what they hold from the start on is certain.
 func (g *groups) kind(e *decode.Event, l *group) indexer.RuleKind {
-	if g.over {
+	size := max(l.size, e.BlockSize)
+	switch {
+	case g.over, l.pieces != nil && g.uneven:
 		return indexer.RuleNever
+	case l.pieces != nil:
+		return l.pieces.rule(0, g.size, e.Window).Kind
 	}
 	switch string(e.SpecKind) {
 	case "mamba":
 		return indexer.RuleState
 	case "sliding_window", "sliding_window_mla":
-		if e.Window > 0 && max(l.size, e.BlockSize) >= g.size {
+		if e.Window > 0 && size >= g.size {
 			return indexer.RuleWindow
 		}
 	case "chunked_local_attention", "full_attention", "mla_attention", "sink_full_attention":
-		if max(l.size, e.BlockSize) >= g.size {
+		if size >= g.size {
 			return indexer.RuleAll
 		}
 	}
@@ -184,7 +229,17 @@ func (t *Translator) ruled(events []decode.Event) {
 	t.tellRules()
 	for i := range events {
 		e := &events[i]
-		if e.Kind != decode.BlockStored && e.Kind != decode.BlockRemoved || t.groups.of(e) != roleRuled || len(e.Hashes) == 0 {
+		if e.Kind != decode.BlockStored && e.Kind != decode.BlockRemoved || len(e.Hashes) == 0 {
+			continue
+		}
+		switch t.groups.of(e) {
+		case roleRuled:
+		case roleBase:
+			if e.Kind == decode.BlockStored && t.doubts > 0 {
+				t.markStored(e)
+			}
+			continue
+		default:
 			continue
 		}
 		tier, ok := t.admit(e)
@@ -192,6 +247,8 @@ func (t *Translator) ruled(events []decode.Event) {
 		case !ok:
 		case t.pages != nil || t.groups.list[groupOf(e)].rule.Kind == indexer.RuleNever:
 			t.stats.Skipped[SkipGroup]++
+		case t.groups.list[groupOf(e)].pieces != nil:
+			t.pieces(e, &t.groups.list[groupOf(e)], tier)
 		case e.Kind == decode.BlockRemoved:
 			t.stats.Removed += uint64(len(e.Hashes))
 			t.list(indexer.OpRemove, tier, groupOf(e), e.Hashes)

@@ -24,8 +24,8 @@ type picture struct {
 	tokens int
 }
 
-// piece is a part of a prompt: words, or a medium.
-type piece struct {
+// part is a part of a prompt: words, or a medium.
+type part struct {
 	words  []uint32
 	medium int // number + 1, 0 for words
 }
@@ -36,7 +36,7 @@ type album []picture
 const firstPad = 1 << 20
 
 // tokens is a prompt as the pool hashes it, and text is what a request knows of it.
-func (a album) tokens(prompt []piece) (ids []uint32) {
+func (a album) tokens(prompt []part) (ids []uint32) {
 	for _, p := range prompt {
 		ids = append(ids, p.words...)
 		if p.medium > 0 {
@@ -48,7 +48,7 @@ func (a album) tokens(prompt []piece) (ids []uint32) {
 	return ids
 }
 
-func (a album) text(prompt []piece) (text []byte) {
+func (a album) text(prompt []part) (text []byte) {
 	for _, p := range prompt {
 		text, _ = letters{}.AppendTokens(text, p.words)
 		if p.medium > 0 {
@@ -90,25 +90,25 @@ func TestMediaLaw(t *testing.T) {
 		p, r := pool.New(60+rng.IntN(200)), newRig(Options{Vocabulary: letters{}})
 		copied, other := newIndex(), block.Source{Endpoint: 8}
 		root := testHasher().Root(block.Scope{Space: block.SpaceText, Model: "model"})
-		var prompts [][]piece
+		var prompts [][]part
 		for op := range 60 {
-			var prompt []piece
+			var prompt []part
 			if len(prompts) > 0 && rng.IntN(4) > 0 {
 				old := prompts[rng.IntN(len(prompts))]
 				prompt = append(prompt, old[:1+rng.IntN(len(old))]...)
 			}
 			for range 1 + rng.IntN(4) {
 				if rng.IntN(3) == 0 {
-					prompt = append(prompt, piece{medium: 1 + rng.IntN(len(all))})
+					prompt = append(prompt, part{medium: 1 + rng.IntN(len(all))})
 					continue
 				}
 				words := make([]uint32, 1+rng.IntN(30))
 				for i := range words {
 					words[i] = rng.Uint32N(5)
 				}
-				prompt = append(prompt, piece{words: words})
+				prompt = append(prompt, part{words: words})
 			}
-			prompt = append(prompt, piece{words: []uint32{7}})
+			prompt = append(prompt, part{words: []uint32{7}})
 			if prompts = append(prompts, prompt); len(prompts) > 20 {
 				prompts = prompts[1:]
 			}
@@ -152,7 +152,7 @@ func TestMediaLaw(t *testing.T) {
 }
 
 // mediumAt is the place of the first medium of a prompt, in tokens, -1 for none.
-func mediumAt(prompt []piece) int {
+func mediumAt(prompt []part) int {
 	at := 0
 	for _, p := range prompt {
 		if p.medium > 0 {

@@ -79,10 +79,11 @@ const (
 	SkipOwnership              // made by a secondary tier
 	SkipLimit                  // over a bound of this process
 	SkipCollision              // a page hash that names two pages
+	SkipPartial                // an entry within a block
 	NumSkips
 )
 
-var skipNames = [NumSkips]string{"group", "misaligned", "self_parent", "medium", "remote", "ownership", "limit", "collision"}
+var skipNames = [NumSkips]string{"group", "misaligned", "self_parent", "medium", "remote", "ownership", "limit", "collision", "partial"}
 
 // String returns the reason as it appears in metrics.
 func (s Skip) String() string { return skipNames[s] }
@@ -123,6 +124,8 @@ type Translator struct {
 	media           [][]byte // names that were told lately, a ring
 	nextMedium      int
 	batches         uint64 // translated
+	doubts          int    // blocks of pieces whose marks may be missing
+	pieced          int    // pieces of all groups, and their places in blocks
 
 	out     *indexer.Delta // of the Translate under way
 	fresh   fresh          // names of its blocks
@@ -146,6 +149,10 @@ func New(opt Options) *Translator {
 
 // Paged reports whether the engine's blocks are smaller than a unit.
 func (t *Translator) Paged() bool { return t.pages != nil }
+
+// Pieced reports whether some cache group has blocks smaller than those with full
+// attention. What the index holds of it depends on all that the translator has read.
+func (t *Translator) Pieced() bool { return t.pieced > 0 }
 
 func defaultInt(v, otherwise int) int {
 	if v > 0 {
@@ -176,6 +183,7 @@ func (t *Translator) Translate(b *decode.Batch, d *indexer.Delta) {
 		}
 		if e.Kind == decode.AllBlocksCleared {
 			t.Clear(d)
+			t.groups.choose(b.Events[i+1:])
 			from, ruled = i+1, false
 			continue
 		}
@@ -184,14 +192,18 @@ func (t *Translator) Translate(b *decode.Batch, d *indexer.Delta) {
 			t.base(e)
 		case roleRuled:
 			ruled = true
-		default:
+		case roleUnknown:
+			if tier, ok := t.admit(e); ok && len(e.Hashes) > 0 {
+				t.list(indexer.OpRemove, tier, groupOf(e), e.Hashes)
+			}
+		case roleNone:
 			t.stats.Skipped[SkipGroup]++
 		}
 		if e.Kind == decode.BlockStored && e.HasParent {
 			t.next++
 		}
 	}
-	if ruled {
+	if ruled || t.doubts > 0 {
 		t.ruled(b.Events[from:])
 	}
 	t.settleExpected()
@@ -204,6 +216,7 @@ func (t *Translator) Translate(b *decode.Batch, d *indexer.Delta) {
 // Clear forgets everything of the source, and appends the same to d.
 func (t *Translator) Clear(d *indexer.Delta) {
 	t.park.clear()
+	t.groups, t.pieced, t.doubts = groups{base: -1}, 0, 0 // what comes may be of another engine
 	t.pages = nil
 	t.stats.Clears++
 	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpClear})
@@ -214,6 +227,9 @@ func (t *Translator) Clear(d *indexer.Delta) {
 // base handles an event of the group that makes the chains.
 func (t *Translator) base(e *decode.Event) {
 	if e.Kind == decode.BlockStored {
+		if t.groups.grown {
+			t.outgrown()
+		}
 		t.stored(e)
 	} else {
 		t.removed(e)
@@ -264,6 +280,10 @@ func selfParent(e *decode.Event) bool {
 // place stores an event below its parent; false means that the parent is not
 // known.
 func (t *Translator) place(e *decode.Event, tier block.Tier) bool {
+	if e.BlockSize < t.groups.size {
+		t.stats.Skipped[SkipPartial]++
+		return true
+	}
 	if k := t.opt.Unit / int(e.BlockSize); k > 1 {
 		return t.placePages(e, tier, k)
 	}
@@ -272,6 +292,7 @@ func (t *Translator) place(e *decode.Event, tier block.Tier) bool {
 		return false
 	}
 	t.store(e, tier, from, root)
+	t.groups.early(e)
 	return true
 }
 

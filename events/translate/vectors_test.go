@@ -92,7 +92,6 @@ func TestEngineCases(t *testing.T) {
 	under := map[string]int{
 		"sliding-only-16-w64":  1, // without full attention, blocks are wanted from the start on
 		"full16+chunked16-c64": 3, // no event tells the size of chunks: the same
-		"full64+sliding16-w40": 7, // blocks smaller than those of full attention are not followed
 	}
 	// An engine that drops its last block (EAGLE, MTP) does not tell. One block is one block;
 	// where states are kept one block lower, all is gone.

@@ -25,13 +25,14 @@ import (
 var (
 	chats = flag.Int("chats", 150, "requests of each session of a block manager")
 	seed  = flag.Int("seed", 1, "seed of the sessions")
+	only  = flag.String("sessions", "", "sessions of block managers by name, separated by spaces; all if empty")
 )
 
 // versions are those of vLLM whose block managers run, the newest first.
 var versions = []string{"0.33.0", "0.23.0", "0.11.2"}
 
 func sessionArgs() []string {
-	return []string{"--chats", fmt.Sprint(*chats), "--seed", fmt.Sprint(*seed)}
+	return append([]string{"--chats", fmt.Sprint(*chats), "--seed", fmt.Sprint(*seed)}, strings.Fields(*only)...)
 }
 
 // part returns a path below the folder of parts.
@@ -207,10 +208,13 @@ func tail(s string) string {
 // lessKnown are sessions in which less may be predicted than is reused, since events do
 // not say enough.
 var lessKnown = map[string]string{
-	"full-small-window": "blocks of the window are smaller than those of full attention",
-	"full-chunked":      "no event tells the size of chunks",
-	"window-only":       "all blocks are wanted from the start on",
-	"full-window-drop":  "an engine that drops its last block does not say so",
+	"full-small-window-ahead": "pieces of a block come in several events",
+	"full-small-window-drop":  "an engine that drops its last block is not followed",
+	"full-small-window-state": "prompts are reused up to places within blocks",
+	"full-uneven-window":      "the window ends within a block",
+	"full-chunked":            "no event tells the size of chunks",
+	"window-only":             "all blocks are wanted from the start on",
+	"full-window-drop":        "an engine that drops its last block does not say so",
 }
 
 // TestBlockManagers: what is predicted from what vLLM's block managers publish is what
