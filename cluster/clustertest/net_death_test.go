@@ -5,6 +5,7 @@ package clustertest_test
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,6 +59,46 @@ func (r *rig) lost(members []*handle, victim *handle) string {
 		}
 	}
 	return ""
+}
+
+// TestStopped stops a process with SIGSTOP: its machine lives, keeps its connections open and
+// takes what fits its buffers. The others go on without it; when it runs again, with the
+// past in its buffers, it is a member again, knows the same, and its load counts.
+func TestStopped(t *testing.T) {
+	r := group(t, 3)
+	victim, rest := r.members[2], r.members[:2]
+	victim.tell(t, order{Do: "load", Value: "7"})
+	testkit.Eventually(t, func() string { return r.load(victim, "7") })
+	if victim.state(t).Reading == 0 {
+		t.Fatal("the victim reads nothing: its stop would show nothing")
+	}
+	r.churn(500 * time.Millisecond)
+	stop := func(stopped bool) {
+		signal := syscall.SIGCONT
+		if stopped {
+			signal = syscall.SIGSTOP
+		}
+		if err := victim.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		victim.stopped = stopped
+	}
+	for _, long := range []bool{false, true} {
+		stop(true)
+		r.churn(300 * time.Millisecond)
+		if long {
+			t.Logf("its load is gone after %v", testkit.Eventually(t, func() string { return r.load(victim, "") }))
+			t.Logf("what it read is read by others, and exact, %v after that", testkit.Eventually(t, func() string { return r.knows(rest...) }))
+			t.Logf("the others say so %v after that", testkit.Eventually(t, func() string { return r.lost(rest, victim) }))
+			r.churn(500 * time.Millisecond)
+		}
+		stop(false)
+		r.write(10)
+		t.Logf("it knows the same %v after it goes on", testkit.Eventually(t, func() string { return r.agree(r.members...) }))
+		testkit.Eventually(t, func() string { return r.load(victim, "7") })
+		r.churn(500 * time.Millisecond)
+		testkit.Eventually(t, func() string { return r.agree(r.members...) })
+	}
 }
 
 // TestLeave lets a member go as SIGTERM does: nobody calls that a partition,

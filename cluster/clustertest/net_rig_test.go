@@ -42,6 +42,8 @@ type handle struct {
 	in   io.WriteCloser
 	out  *bufio.Reader
 	dead bool
+	// stopped: it does not run until it is sent SIGCONT.
+	stopped bool
 }
 
 func newRig(t *testing.T) *rig {
@@ -176,7 +178,7 @@ func (r *rig) write(n uint64) {
 	r.t.Helper()
 	r.written += n
 	for _, h := range r.members {
-		if !h.dead {
+		if !h.dead && !h.stopped {
 			h.tell(r.t, order{Do: "write", Batches: r.written})
 		}
 	}

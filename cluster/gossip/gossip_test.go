@@ -325,6 +325,39 @@ func TestNameIsResolvedAgain(t *testing.T) {
 	testkit.Eventually(t, func() string { return joined(nodes...) })
 }
 
+// TestNameMoves replaces all that a name stands for but one replica, whose address the name
+// does not lead to any more: it finds the new ones. One that comes back at its old address,
+// and knows nobody, is found there.
+func TestNameMoves(t *testing.T) {
+	dns := fakeDNS(make(chan []string, 1))
+	dns <- []string{"127.0.0.3", "127.0.0.4", "127.0.0.5"}
+	_, port, _ := net.SplitHostPort(parts.FreeAddress(t))
+	open := func(name, ip string, join ...string) *node {
+		n := newNode(t, name, join, func(o *gossip.Options) {
+			o.Bind, o.StreamBind = net.JoinHostPort(ip, port), net.JoinHostPort(ip, "0")
+			o.Resolver, o.TCPOnly = dns, true
+		})
+		n.Start(t, "e1", "e2", "e3")
+		t.Cleanup(func() { _ = n.Close() })
+		return n
+	}
+	name := "replicas.test:" + port
+	a, b, c := open("a", "127.0.0.3", name), open("b", "127.0.0.4", name), open("c", "127.0.0.5", name)
+	testkit.Eventually(t, func() string { return joined(a, b, c) })
+	readAll(t, 9, a, b, c)
+	for _, n := range []*node{b, c} {
+		_ = n.Close()
+	}
+	<-dns
+	dns <- []string{"127.0.0.6", "127.0.0.7"}
+	d, e := open("d", "127.0.0.6", name), open("e", "127.0.0.7", name)
+	testkit.Eventually(t, func() string { return joined(a, d, e) })
+	readAll(t, 19, a, d, e)
+	again := open("b", "127.0.0.4")
+	testkit.Eventually(t, func() string { return joined(a, d, e, again) })
+	readAll(t, 29, a, d, e, again)
+}
+
 // TestFoundMembersAreJoined joins members that something else than a name tells of, as
 // soon as it does: beside another member, names would be looked at again in an hour.
 func TestFoundMembersAreJoined(t *testing.T) {

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -109,7 +111,8 @@ func (b *Bus) rejoin(ctx context.Context) {
 
 // departed holds the addresses of members that went. Whether they left, died or
 // are behind a partition, memberlist does not say; so they are asked again, less
-// and less often.
+// and less often. Where there are too many, those that went first are forgotten: the
+// addresses of pods that are long gone keep nobody out who is cut off for a moment.
 type departed struct {
 	mu sync.Mutex
 	of map[string]departure
@@ -129,9 +132,15 @@ func (d *departed) add(addr string, now time.Time) {
 	if d.of == nil {
 		d.of = map[string]departure{}
 	}
-	if len(d.of) < maxDeparted {
-		d.of[addr] = departure{at: now, asked: now}
+	d.of[addr] = departure{at: now, asked: now}
+	if len(d.of) > maxDeparted {
+		delete(d.of, slices.MinFunc(slices.Collect(maps.Keys(d.of)), d.earlier))
 	}
+}
+
+// earlier orders addresses by when their members went.
+func (d *departed) earlier(a, b string) int {
+	return cmp.Or(d.of[a].at.Compare(d.of[b].at), strings.Compare(a, b))
 }
 
 func (d *departed) remove(addr string) {
@@ -141,18 +150,26 @@ func (d *departed) remove(addr string) {
 }
 
 // due returns the addresses to ask now, at most maxDue: after a tenth of the time
-// that they have been gone, and once every most where that is less.
+// that they have been gone, and once every most where that is less; first those that have
+// waited longest for that.
 func (d *departed) due(now time.Time, most time.Duration) (addrs []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	waited := map[string]float64{} // in times of what they should
 	for addr, g := range d.of {
-		switch {
-		case now.Sub(g.at) > forgetDeparted:
+		if now.Sub(g.at) > forgetDeparted {
 			delete(d.of, addr)
-		case len(addrs) < maxDue && now.Sub(g.asked) >= min(now.Sub(g.at)/10, most):
-			d.of[addr] = departure{at: g.at, asked: now}
+			continue
+		}
+		wait := max(time.Millisecond, min(now.Sub(g.at)/10, most))
+		if waited[addr] = float64(now.Sub(g.asked)) / float64(wait); waited[addr] >= 1 {
 			addrs = append(addrs, addr)
 		}
+	}
+	slices.SortFunc(addrs, func(a, b string) int { return cmp.Compare(waited[b], waited[a]) })
+	addrs = addrs[:min(len(addrs), maxDue)]
+	for _, addr := range addrs {
+		d.of[addr] = departure{at: d.of[addr].at, asked: now}
 	}
 	return addrs
 }

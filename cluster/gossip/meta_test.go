@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,13 +62,57 @@ func TestDeparted(t *testing.T) {
 			t.Errorf("%s was asked %d times in half an hour", a, n)
 		}
 	}
-	d.remove("10.0.0.0:7946")
+	d.remove("10.0.0.73:7946")
 	if len(d.of) != maxDeparted-1 {
 		t.Errorf("%d are kept", len(d.of))
 	}
 	d.due(start.Add(forgetDeparted+time.Second), time.Second)
 	if len(d.of) != 0 {
 		t.Errorf("%d are never forgotten", len(d.of))
+	}
+}
+
+// TestDepartedAreManifold: who goes while as many addresses as are kept are of pods that are
+// long gone is asked first, before these, and they are asked too.
+func TestDepartedAreManifold(t *testing.T) {
+	var d departed
+	start := time.Unix(1000, 0)
+	for i := range 3 * maxDeparted {
+		d.add(fmt.Sprintf("10.0.%d.%d:7946", i/maxDeparted, i%maxDeparted), start.Add(time.Duration(i)*time.Second))
+	}
+	now := start.Add(10 * time.Minute)
+	for s := range 600 {
+		d.due(start.Add(time.Duration(s)*time.Second), 15*time.Second)
+	}
+	back := []string{"10.1.0.1:7946", "10.1.0.2:7946"}
+	for _, a := range back {
+		d.add(a, now)
+	}
+	if len(d.of) != maxDeparted {
+		t.Errorf("%d are kept", len(d.of))
+	}
+	asked := map[string]int{}
+	for s := range 60 {
+		due := d.due(now.Add(time.Duration(s+1)*time.Second), 15*time.Second)
+		for _, a := range due {
+			asked[a]++
+		}
+		if s == 0 && (len(due) != maxDue || !slices.Contains(due[:2], back[0]) || !slices.Contains(due[:2], back[1])) {
+			t.Errorf("first are asked %v", due)
+		}
+	}
+	for _, a := range back {
+		if asked[a] < 10 {
+			t.Errorf("%s was asked %d times in a minute", a, asked[a])
+		}
+	}
+	if len(asked) != maxDeparted {
+		t.Errorf("%d were asked, not %d", len(asked), maxDeparted)
+	}
+	for a := range asked {
+		if strings.HasPrefix(a, "10.0.0.") {
+			t.Errorf("%s is kept, and later ones are not", a)
+		}
 	}
 }
 

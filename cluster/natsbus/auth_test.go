@@ -61,6 +61,7 @@ func must[T any](v T, err error) T {
 // tenancy is a NATS operator with one account.
 type tenancy struct {
 	operator *jwt.OperatorClaims
+	signer   nkeys.KeyPair // of the operator
 	account  nkeys.KeyPair
 	resolver *server.MemAccResolver
 }
@@ -70,7 +71,7 @@ func newTenancy() *tenancy {
 	oc := jwt.NewOperatorClaims(must(operator.PublicKey()))
 	oc = must(jwt.DecodeOperatorClaims(must(oc.Encode(operator))))
 	ac := jwt.NewAccountClaims(must(account.PublicKey()))
-	t := &tenancy{oc, account, &server.MemAccResolver{}}
+	t := &tenancy{oc, operator, account, &server.MemAccResolver{}}
 	if err := t.resolver.Store(ac.Subject, must(ac.Encode(operator))); err != nil {
 		panic(err)
 	}
@@ -89,6 +90,20 @@ func (n *tenancy) creds(t testing.TB) string {
 	uc.Pub.Allow.Add("grapevine.test.>")
 	uc.Sub.Allow.Add("grapevine.test.>")
 	return file(t, "grapevine.creds", must(jwt.FormatUserConfig(must(uc.Encode(n.account)), must(user.Seed()))))
+}
+
+// revoke takes credentials back, of those who are connected too.
+func (n *tenancy) revoke(t testing.TB, s *server.Server, creds string) {
+	t.Helper()
+	user := must(jwt.DecodeUserClaims(must(jwt.ParseDecoratedJWT(must(os.ReadFile(creds))))))
+	account := must(n.account.PublicKey())
+	ac := must(jwt.DecodeAccountClaims(must(n.resolver.Fetch(account))))
+	ac.Revoke(user.Subject)
+	ac = must(jwt.DecodeAccountClaims(must(ac.Encode(n.signer))))
+	if err := n.resolver.Store(account, must(ac.Encode(n.signer))); err != nil {
+		t.Fatal(err)
+	}
+	s.UpdateAccountClaims(must(s.LookupAccount(account)), ac)
 }
 
 // TestAuth shares by each way to be let in, and is refused at the start, in one
@@ -174,6 +189,50 @@ func TestAuth(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRevoked takes a replica's credentials back while it is connected: it says why it is
+// alone, all the time, and joins again with those that are put into its file.
+func TestRevoked(t *testing.T) {
+	ours := newTenancy()
+	var opt server.Options
+	ours.use(&opt)
+	s := serve(t, opt)
+	creds := ours.creds(t)
+	a := newNode(t, "a", []string{s.ClientURL()}, func(o *natsbus.Options) { o.Credentials = creds })
+	b := newNode(t, "b", []string{s.ClientURL()}, func(o *natsbus.Options) { o.Credentials = ours.creds(t) })
+	a.Start(t, "e1", "e2")
+	b.Start(t, "e1", "e2")
+	testkit.Eventually(t, func() string { return joined(a, b) })
+	ours.revoke(t, s, creds)
+	testkit.Eventually(t, func() string {
+		if h := a.Status().Health; h.OK || h.State != "partitioned" || !refusal(h.Line) {
+			return h.Line
+		}
+		return ""
+	})
+	for range 100 { // some tries
+		if h := a.Status().Health; h.OK || !refusal(h.Line) {
+			t.Fatalf("%+v", h)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	testkit.Eventually(t, func() string {
+		if st := b.Status(); len(st.Lost) != 1 || st.Bus.Disconnected {
+			return fmt.Sprintf("b says %q", st.Health.Line)
+		}
+		return ""
+	})
+	if err := os.WriteFile(creds, must(os.ReadFile(ours.creds(t))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, func() string { return joined(a, b) })
+}
+
+// refusal tells whether a line says that credentials are refused.
+func refusal(line string) bool {
+	line = strings.ToLower(line)
+	return strings.Contains(line, "revoked") || strings.Contains(line, "authorization violation")
 }
 
 // TestSmallPayload says what is wrong with servers that take small messages only.
