@@ -66,3 +66,30 @@ func TestCopies(t *testing.T) {
 		t.Errorf("copied after %d requests when asked often, %d when asked seldom", often, seldom)
 	}
 }
+
+// TestCopiesWhileComputed holds that a prefix which is being computed for the first
+// time is soon computed at idle engines too, for requests that would wait for it as
+// long; and later where memory may be full, since a copy displaces something there.
+func TestCopiesWhileComputed(t *testing.T) {
+	stayed := func(memory *endpoint.Gauges) int {
+		busy := endpoint.Load{Requests: 1, Waiting: 1, Prefill: 9_000, LastFirst: t0.UnixNano()}
+		f := newFleet(one{cost: &simple, load: busy, held: 9_000}, one{cost: &simple, gauges: memory})
+		p := build(t, "predicted-ttft-scorer", "")
+		for n := range 100 {
+			at := t0.Add(time.Duration(n) * time.Millisecond)
+			c := picker.NewCycle(picker.CycleOptions{Pool: f.pool, Matcher: f, Sessions: f.sessions, Now: at, Seed: 1}, hotPrefix(1, 90, 100, uint64(n+1)))
+			scores := make([]float64, c.Len())
+			p.Scorer.Score(c, scores)
+			c.Free()
+			if scores[1] > scores[0] {
+				return n
+			}
+		}
+		return 100
+	}
+	room, unknown := stayed(&endpoint.Gauges{BlockSize: 16, Blocks: 1 << 20}), stayed(nil)
+	t.Logf("%d waited before one did not, %d where nobody knows of room", room, unknown)
+	if room < 1 || room > 3 || unknown <= room || unknown > 10 {
+		t.Errorf("%d waited before one did not, %d where nobody knows of room", room, unknown)
+	}
+}

@@ -13,9 +13,17 @@ import (
 // copies decides when a prefix is worth one more copy, by the rent-or-buy rule
 // (ski rental). A request that stays with a holder of its prefix pays rent: by so
 // much it would be cheaper at the best other candidate, if that held the prefix
-// too. The rents are added up for each prefix. Once they come to CopyThreshold
-// times what a copy costs there, copying would have paid, and the next request
-// that has little else to compute goes to that candidate and makes the copy.
+// too. The rents are added up for each prefix. Once they come to the price of a
+// copy, copying would have paid: the next request that has little else to compute
+// goes to that candidate and makes the copy, and the price is taken from the account.
+//
+// The price is what is lost by it, for whoever makes the copy and for others. Who
+// would have waited at the holder nearly as long as the copy takes loses next to
+// nothing: while a prefix is computed for the first time, those who ask for it too
+// are as soon served by an idle engine as behind that computation, so a hot prefix is
+// at many engines from the beginning, however many there are. What the copy costs
+// others, who gain nothing by it, must be covered CopyThreshold times: a past in
+// which a prefix was asked for is no promise that it will be.
 //
 // A prefix that few ask for never comes to it, since accounts fade, and the faster
 // the sooner a copy would be displaced; one that many ask for is copied after some requests, before its holder has a queue.
@@ -38,11 +46,13 @@ type churn struct {
 	mu    sync.Mutex
 	sum   float64 // tokens, faded
 	whole float64 // seconds, faded alike: the time that sum is of
+	all   float64 // tokens since the beginning
 	at    time.Time
 }
 
-// add counts tokens, and returns how many come in a second.
-func (c *churn) add(now time.Time, tokens float64) float64 {
+// add counts tokens, and returns how many come in a second and how many came since
+// the beginning.
+func (c *churn) add(now time.Time, tokens float64) (rate, all float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if passed := now.Sub(c.at); c.at.IsZero() {
@@ -51,8 +61,8 @@ func (c *churn) add(now time.Time, tokens float64) float64 {
 		faded := math.Exp(-float64(passed.Milliseconds()) / churnLife)
 		c.at, c.sum, c.whole = now, c.sum*faded, c.whole*faded+passed.Seconds()
 	}
-	c.sum += tokens
-	return c.sum / max(c.whole, 1)
+	c.sum, c.all = c.sum+tokens, c.all+tokens
+	return c.sum / max(c.whole, 1), c.all
 }
 
 type copySlot struct {
@@ -74,7 +84,7 @@ func (t *copies) slot(key block.Key) *copySlot {
 }
 
 // add adds rent to the account of a prefix, which fades to 1/e in life
-// milliseconds, and returns what is in it.
+// milliseconds and is never below 0, and returns what is in it.
 func (t *copies) add(key block.Key, rent, life float64, ms uint32) float64 {
 	s := t.slot(key)
 	sum := 0.0
@@ -87,15 +97,9 @@ func (t *copies) add(key block.Key, rent, life float64, ms uint32) float64 {
 	} else {
 		s.key.Store(uint64(key))
 	}
-	sum += rent
+	sum = max(sum+rent, 0)
 	s.account.Store(uint64(math.Float32bits(float32(sum)))<<32 | uint64(ms))
 	return sum
-}
-
-func (t *copies) empty(key block.Key, ms uint32) {
-	if s := t.slot(key); s.key.Load() == uint64(key) {
-		s.account.Store(uint64(ms))
-	}
 }
 
 // spread moves the request to a candidate that lacks its prefix when the
@@ -103,7 +107,8 @@ func (t *copies) empty(key block.Key, ms uint32) {
 func (s *scorer) spread(d *decision) {
 	h := greatest(d.scores)
 	held := d.Work(h)
-	fills := s.copies.churn.add(d.Now, float64(held.New)+d.answer) * d.seen / float64(len(d.scores))
+	fills, brought := s.copies.churn.add(d.Now, float64(held.New)+d.answer)
+	each := d.seen / float64(len(d.scores)) // what a candidate had of one token
 	l, there := h, -d.scores[h]
 	for k := range d.scores {
 		w := d.Work(k)
@@ -118,50 +123,54 @@ func (s *scorer) spread(d *decision) {
 	if l == h || rent <= 0 {
 		return
 	}
-	life := blindLife
+	life, full := blindLife, 1.0
 	if room := d.At(l).Capacity; room > 0 && fills > 0 {
-		life = min(copyLife, 1e3*room/fills)
+		life, full = min(copyLife, 1e3*room/(fills*each)), min(brought*each/room, 1)
 	}
-	if s.pay(d, l, held, rent, life) {
+	if s.pay(d, h, l, rent, life, full) {
 		d.scores[l] = d.scores[h] + 1e-6
+		s.copies.churn.add(d.Now, float64(d.Work(l).New-held.New))
 	}
 }
 
-// pay adds the rent to the accounts of the prefixes that the holder has and
-// candidate l lacks, and reports whether one of them buys the copy there.
-func (s *scorer) pay(d *decision, l int, held endpoint.Work, rent, life float64) bool {
-	missing := d.Work(l)
+// pay adds the rent to the accounts of the prefixes that holder h has and
+// candidate l lacks, and reports whether one of them buys the copy there, which
+// pays no rent then.
+func (s *scorer) pay(d *decision, h, l int, rent, life, full float64) bool {
+	held, missing := d.Work(h), d.Work(l)
 	chunk := float64(max(d.Request.InputTokens, 1)) / float64(max(d.Chunks(), 1))
 	from, to := float64(missing.Input-missing.New), float64(held.Input-held.New)
-	whole, without := s.cost(d, s.best(d, l)), s.cost(d, s.predict(d, l, held))
-	own := d.At(l).Cost.Prefill(missing)
+	price, own := s.copyPrice(d, h, l, full)/(to-from), d.At(l).Cost.Prefill(missing)
 	ms, buys := uint32(d.Now.UnixMilli()), false
 	for at := 1.0; at <= to/chunk; at = max(math.Floor(at*gridRatio), at+1) {
-		tokens := at * chunk
 		key, ok := d.PrefixKey(int(at))
-		if !ok || tokens <= from {
-			continue
-		}
-		share := (tokens - from) / float64(missing.New-held.New)
-		price := (whole - without) * share
-		work := endpoint.Work{Input: int(tokens), New: int(tokens - from)}
-		if s.copies.add(key, rent, life, ms) >= s.CopyThreshold*price && own <= copyGuard*d.At(l).Cost.Prefill(work) {
-			buys = true
+		if news := at*chunk - from; ok && news > 0 {
+			work := endpoint.Work{Input: int(at * chunk), New: int(news)}
+			paid := s.copies.add(key, rent, life, ms) - rent
+			buys = buys || paid >= price*news && own <= copyGuard*d.At(l).Cost.Prefill(work)
 		}
 	}
-	if buys {
-		s.spend(d, from/chunk, to/chunk, ms)
+	if !buys {
+		return false
 	}
-	return buys
+	for at := 1.0; at <= to/chunk; at = max(math.Floor(at*gridRatio), at+1) {
+		key, ok := d.PrefixKey(int(at))
+		if news := at*chunk - from; ok && news > 0 {
+			s.copies.add(key, -rent-price*news, life, ms)
+		}
+	}
+	return true
 }
 
-// spend empties the accounts of the prefixes that a copy brings.
-func (s *scorer) spend(d *decision, from, to float64, ms uint32) {
-	for at := 1.0; at <= to; at = max(math.Floor(at*gridRatio), at+1) {
-		if key, ok := d.PrefixKey(int(at)); ok && at > from {
-			s.copies.empty(key, ms)
-		}
-	}
+// copyPrice returns what the accounts must have to send the request to candidate l
+// and not to holder h: by how much it will be later there than it would be anyhow,
+// and CopyThreshold times what the copy costs others beyond that.
+func (s *scorer) copyPrice(d *decision, h, l int, full float64) float64 {
+	there, here := s.best(d, l), s.best(d, h)
+	later := s.cost(d, there) - there.Others - (s.cost(d, here) - here.Others)
+	cost := d.At(l).Cost
+	evicts := (cost.Prefill(d.Work(l)) - cost.Prefill(d.Work(h))) * full
+	return max(later, 0) + s.CopyThreshold*max(there.Others-here.Others+evicts, 0)
 }
 
 func greatest(v []float64) int {

@@ -17,7 +17,7 @@ type Params struct {
 	DecodeWeight  float64 `json:"decodeWeight"`  // a second of decoding, of the request itself and of the others
 	MemoryWeight  float64 `json:"memoryWeight"`  // delay of those who come while memory is full, by what the request holds of it
 	BusyWeight    float64 `json:"busyWeight"`    // square of the time's share that prefill took there of late, in full steps of an idle engine
-	CopyThreshold float64 `json:"copyThreshold"` // savings that buy a copy of a prefix, in prices of a copy; 0: none are bought
+	CopyThreshold float64 `json:"copyThreshold"` // how many times what a copy of a prefix costs others is to be covered by what it would have saved; 0: none are made
 	MaxShare      float64 `json:"maxShare"`      // share of all requests in flight that one endpoint may have; 0: any
 	TargetWeight  float64 `json:"targetWeight"`  // time beyond an SLO's first token
 	ZoneCost      float64 `json:"zoneCost"`      // seconds by which an endpoint of another zone than this replica's is dearer
