@@ -123,11 +123,12 @@ func (s *scorer) spread(d *decision) {
 	if l == h || rent <= 0 {
 		return
 	}
-	life, full := blindLife, 1.0
+	life := blindLife
+	d.full = 1
 	if room := d.At(l).Capacity; room > 0 && fills > 0 {
-		life, full = min(copyLife, 1e3*room/(fills*each)), min(brought*each/room, 1)
+		life, d.full = min(copyLife, 1e3*room/(fills*each)), min(brought*each/room, 1)
 	}
-	if s.pay(d, h, l, rent, life, full) {
+	if s.pay(d, h, l, rent, life) {
 		d.scores[l] = d.scores[h] + 1e-6
 		s.copies.churn.add(d.Now, float64(d.Work(l).New-held.New))
 	}
@@ -136,11 +137,11 @@ func (s *scorer) spread(d *decision) {
 // pay adds the rent to the accounts of the prefixes that holder h has and
 // candidate l lacks, and reports whether one of them buys the copy there, which
 // pays no rent then.
-func (s *scorer) pay(d *decision, h, l int, rent, life, full float64) bool {
+func (s *scorer) pay(d *decision, h, l int, rent, life float64) bool {
 	held, missing := d.Work(h), d.Work(l)
 	chunk := float64(max(d.Request.InputTokens, 1)) / float64(max(d.Chunks(), 1))
 	from, to := float64(missing.Input-missing.New), float64(held.Input-held.New)
-	price, own := s.copyPrice(d, h, l, full)/(to-from), d.At(l).Cost.Prefill(missing)
+	price, own := s.copyPrice(d, h, l)/(to-from), d.At(l).Cost.Prefill(missing)
 	ms, buys := uint32(d.Now.UnixMilli()), false
 	for at := 1.0; at <= to/chunk; at = max(math.Floor(at*gridRatio), at+1) {
 		key, ok := d.PrefixKey(int(at))
@@ -165,11 +166,11 @@ func (s *scorer) pay(d *decision, h, l int, rent, life, full float64) bool {
 // copyPrice returns what the accounts must have to send the request to candidate l
 // and not to holder h: by how much it will be later there than it would be anyhow,
 // and CopyThreshold times what the copy costs others beyond that.
-func (s *scorer) copyPrice(d *decision, h, l int, full float64) float64 {
+func (s *scorer) copyPrice(d *decision, h, l int) float64 {
 	there, here := s.best(d, l), s.best(d, h)
 	later := s.cost(d, there) - there.Others - (s.cost(d, here) - here.Others)
 	cost := d.At(l).Cost
-	evicts := (cost.Prefill(d.Work(l)) - cost.Prefill(d.Work(h))) * full
+	evicts := (cost.Prefill(d.Work(l)) - cost.Prefill(d.Work(h))) * d.full
 	return max(later, 0) + s.CopyThreshold*max(there.Others-here.Others+evicts, 0)
 }
 
