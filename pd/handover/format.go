@@ -45,7 +45,7 @@ var formats = map[string]*Format{
 
 // PrefillBody returns the body of the prefill leg: one token, not streamed, with
 // more edits.
-func (a *Format) PrefillBody(o *Object, more ...Edit) []byte {
+func (a *Format) PrefillBody(o *Object, more ...Edit) Pieces {
 	one, no := []byte("1"), []byte("false")
 	edits := append([]Edit{{Key: "stream", Value: no}, {Key: "stream_options"}}, more...)
 	for _, key := range a.off {
@@ -58,13 +58,13 @@ func (a *Format) PrefillBody(o *Object, more ...Edit) []byte {
 		limits = append(limits, Edit{Key: key, Value: one})
 	}
 	if a.nested == "" {
-		return o.With(append(edits, limits...)...)
+		return o.Pieces(append(edits, limits...)...)
 	}
 	params, err := Parse(o.Get(a.nested))
 	if err != nil {
 		params = empty
 	}
-	return o.With(append(edits, Edit{Key: a.nested, Value: params.With(limits...)})...)
+	return o.Pieces(append(edits, Edit{Key: a.nested, Value: params.With(limits...)})...)
 }
 
 // FormatOf returns the format of requests to a path that can be served in two parts, nil

@@ -111,44 +111,7 @@ type Edit struct {
 // With returns the object's text with members changed. A member that is set and
 // repeats keeps one place; one that is new is appended; everything else is copied
 // byte for byte.
-func (o *Object) With(edits ...Edit) []byte {
-	out := make([]byte, 0, len(o.text)+512)
-	begin := bytes.IndexByte(o.text, '{') + 1
-	out = append(out, o.text[:begin]...)
-	done := make([]bool, len(edits))
-	n := 0
-	write := func(part []byte) {
-		if n > 0 {
-			out = append(out, ',')
-		}
-		n++
-		out = append(out, part...)
-	}
-	for i := range o.members {
-		m := &o.members[i]
-		e := -1
-		for k := range edits {
-			if edits[k].Key == m.key {
-				e = k
-			}
-		}
-		switch {
-		case e < 0:
-			write(o.text[m.start:m.end])
-		case edits[e].Value != nil && !done[e]:
-			done[e] = true
-			write(o.text[m.start:m.value])
-			out = append(out, edits[e].Value...)
-		}
-	}
-	for k := range edits {
-		if edits[k].Value != nil && !done[k] {
-			key, _ := json.Marshal(edits[k].Key) // a string always encodes
-			write(append(append(key, ':'), edits[k].Value...))
-		}
-	}
-	return append(out, '}')
-}
+func (o *Object) With(edits ...Edit) []byte { return o.Pieces(edits...).Join() }
 
 // Find returns the text of the value at a path of members, or nil where there is
 // none.

@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -104,7 +103,7 @@ func (s *Server) inspect(in *intake) bool {
 		if !ok {
 			return false
 		}
-		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(o.Text())), int64(len(o.Text())), nil
+		r.Body, r.ContentLength, r.TransferEncoding = in.send(handover.Pieces{o.Text()}), int64(len(o.Text())), nil
 		r.Header.Set("Content-Length", strconv.Itoa(len(o.Text())))
 		return true
 	}

@@ -17,7 +17,7 @@ import (
 
 // leg is one request to the decode engine.
 type leg struct {
-	body   []byte
+	body   handover.Pieces
 	header http.Header // set in addition
 	cached int         // of the prefill leg, to be reported instead of decode's own; -1 = leave it
 	// again says that a failure before the first content is returned, not passed to

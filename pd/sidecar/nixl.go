@@ -75,7 +75,7 @@ func (x *exchange) byNIXL() {
 		x.noHandOver()
 		return
 	}
-	d := leg{body: x.body.With(handover.Edit{Key: keyHandOver, Value: object}), cached: x.api.Cached(p.text)}
+	d := leg{body: x.body.Pieces(handover.Edit{Key: keyHandOver, Value: object}), cached: x.api.Cached(p.text)}
 	if !handover.IsNull(handover.Find(object, "remote_prefill_cached_tokens")) {
 		d.cached = -1 // decode reports it by itself
 	}
@@ -108,7 +108,7 @@ func (x *exchange) noHandOver() {
 // hand has the decode engine answer with what prefill has handed over, or, where that
 // fails before the first content, without it. release gives up what nobody will read.
 func (x *exchange) hand(p *prefilled, d leg, release func()) {
-	whole := leg{body: x.body.Text(), cached: -1}
+	whole := leg{body: x.text(), cached: -1}
 	if x.r.Context().Err() != nil {
 		release()
 		return
@@ -173,7 +173,7 @@ func (x *exchange) release(object []byte) {
 	if model := x.body.Get("model"); model != nil {
 		edits = append(edits, handover.Edit{Key: "model", Value: model})
 	}
-	r := x.request(ctx, x.s.engine, o.With(edits...))
+	r := x.request(ctx, x.s.engine, o.Pieces(edits...))
 	r.URL.Path, r.URL.RawPath, r.URL.RawQuery = "/v1/completions", "", ""
 	resp, err := x.s.o.Transport.RoundTrip(r)
 	if err != nil {

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -138,8 +139,10 @@ const maxAnswerHead = 256 << 10
 func NewTransport(idle int) *http.Transport {
 	d := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
-		DialContext: d.DialContext, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: idle, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
-		WriteBufferSize:        32 << 10, // prompts go out in few pieces
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return gathering(d.DialContext(ctx, network, address))
+		},
+		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: idle, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
 		MaxResponseHeaderBytes: maxAnswerHead,
 	}
 }

@@ -72,8 +72,8 @@ func (x *exchange) localWithSource() {
 		x.local()
 		return
 	}
-	whole := leg{body: x.body.Text(), cached: -1}
-	d := leg{body: x.body.With(handover.Edit{Key: keyHandOver, Value: object("remote_kv_source", source)}), cached: -1, again: true}
+	whole := leg{body: x.text(), cached: -1}
+	d := leg{body: x.body.Pieces(handover.Edit{Key: keyHandOver, Value: object("remote_kv_source", source)}), cached: -1, again: true}
 	f := x.decode(d)
 	if f != nil && f.before && x.r.Context().Err() == nil {
 		x.s.m.retries.WithLabelValues("source").Inc()

@@ -34,7 +34,7 @@ type prefilled struct {
 func (p *prefilled) good() bool { return p.fault == handover.NoFault && !p.rejected }
 
 // prefill has target compute the prompt of body.
-func (x *exchange) prefill(ctx context.Context, target string, body []byte, set http.Header) *prefilled {
+func (x *exchange) prefill(ctx context.Context, target string, body handover.Pieces, set http.Header) *prefilled {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, x.s.o.Prefill)
 	defer cancel()
@@ -63,7 +63,7 @@ func (x *exchange) prefill(ctx context.Context, target string, body []byte, set 
 	return p
 }
 
-func (x *exchange) askPrefill(ctx context.Context, target string, body []byte, set http.Header) *prefilled {
+func (x *exchange) askPrefill(ctx context.Context, target string, body handover.Pieces, set http.Header) *prefilled {
 	var wire wire
 	start, ctx := time.Now(), wire.watch(ctx)
 	base := &url.URL{Scheme: "http", Host: target}
@@ -118,7 +118,7 @@ func faultOf(err error) handover.Fault {
 
 // serially tries the targets in order until one answers or finds the request wrong.
 // It returns nil when none does, or the client has left.
-func (x *exchange) serially(body []byte) *prefilled {
+func (x *exchange) serially(body handover.Pieces) *prefilled {
 	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
 		if x.r.Context().Err() != nil {
 			return nil

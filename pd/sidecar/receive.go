@@ -30,12 +30,32 @@ type intake struct {
 
 	mu   sync.Mutex
 	over bool // the request has ended
+
+	kept    []byte       // the request's body
+	readers atomic.Int32 // of it: legs' bodies, and the request itself
 }
 
 // receive reads the request's body from a reader, up to a limit. Its bytes are taken from
 // the budget as they come: who announces many and sends none takes nothing.
 func (in *intake) receive(from io.ReadCloser, limit int64) ([]byte, error) {
-	return readAll(charged{in, http.MaxBytesReader(in.w, from, limit)}, in.r.ContentLength)
+	in.readers.Add(1)
+	text, err := readInto(in.grow, charged{in, http.MaxBytesReader(in.w, from, limit)}, in.r.ContentLength)
+	in.kept = text
+	return text, err
+}
+
+// grow returns a larger buffer with what has come; buffers of requests are powers of two.
+func (in *intake) grow(have []byte, size int) []byte {
+	larger := append(buffer(size), have...)
+	recycle(have)
+	return larger
+}
+
+// leave ends a look at the request's body; the last one gives the buffer back.
+func (in *intake) leave() {
+	if in.readers.Add(-1) == 0 {
+		recycle(in.kept)
+	}
 }
 
 // pace has the request's body break off where it comes too slowly, whoever reads it, whether
@@ -83,6 +103,10 @@ const firstRead = 4 << 10
 // is known (announced >= 0) sixteen times, and no more than all: bodies are announced and
 // then not sent.
 func readAll(r io.Reader, announced int64) ([]byte, error) {
+	return readInto(func(have []byte, size int) []byte { return append(make([]byte, 0, size), have...) }, r, announced)
+}
+
+func readInto(grow func(have []byte, size int) []byte, r io.Reader, announced int64) ([]byte, error) {
 	var text []byte
 	for {
 		if have := len(text); have == cap(text) {
@@ -90,7 +114,7 @@ func readAll(r io.Reader, announced int64) ([]byte, error) {
 			if announced >= int64(have) {
 				size = min(max(size, int64(16*have)), announced+1) // one more, so that the end is seen
 			}
-			text = append(make([]byte, 0, size), text...)
+			text = grow(text, int(size))
 		}
 		n, err := r.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
@@ -107,6 +131,9 @@ func (in *intake) end() {
 	in.mu.Lock()
 	in.over = true
 	in.mu.Unlock()
+	if in.kept != nil {
+		in.leave()
+	}
 	in.budget.Give(memory.Bodies, int(in.taken.Load()))
 }
 

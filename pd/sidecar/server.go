@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -60,10 +59,10 @@ func random() uint64 {
 // clean removes what only pickers and proxies say.
 func clean(h http.Header) {
 	for _, name := range pickersHeaders {
-		h.Del(name)
+		delete(h, name)
 	}
 	for _, name := range foreign {
-		h.Del(name)
+		delete(h, name)
 	}
 }
 
@@ -183,7 +182,7 @@ func (x *exchange) read() bool {
 // local has the decode engine serve the whole request.
 func (x *exchange) local() {
 	x.report.Target = -1
-	whole := leg{body: x.body.Text(), cached: -1}
+	whole := leg{body: x.text(), cached: -1}
 	f := x.decode(whole)
 	if f != nil && f.stale && x.decodes < maxAttempts && x.r.Context().Err() == nil {
 		x.s.m.retries.WithLabelValues("stale").Inc()
@@ -193,25 +192,27 @@ func (x *exchange) local() {
 }
 
 // request makes the request of a leg to base.
-func (x *exchange) request(ctx context.Context, base *url.URL, body []byte) *http.Request {
+func (x *exchange) request(ctx context.Context, base *url.URL, body handover.Pieces) *http.Request {
 	u := *x.r.URL
 	u.Scheme, u.Host = base.Scheme, base.Host
 	r := (&http.Request{
-		Method: x.r.Method, URL: &u, Host: x.r.Host, Header: x.r.Header.Clone(), Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+		Method: x.r.Method, URL: &u, Host: x.r.Host, Header: x.r.Header.Clone(), Body: x.in.send(body), ContentLength: int64(body.Len()),
+		GetBody: func() (io.ReadCloser, error) { return x.in.send(body), nil },
 	}).WithContext(ctx)
 	clean(r.Header)
 	dropHops(r.Header)
-	r.Header.Del("Content-Length")
-	r.Header.Del("Expect")
+	delete(r.Header, "Content-Length")
+	delete(r.Header, "Expect")
 	if x.apart { // both engines would take it for theirs
-		r.Header.Del(headerRank)
+		delete(r.Header, headerRank)
 	}
-	r.Header.Set("Accept-Encoding", "identity") // answers are looked into
+	r.Header["Accept-Encoding"] = identity // answers are looked into
 	return r
 }
 
-// hops are headers between two neighbours only.
+var identity = []string{"identity"}
+
+// hops are headers between two neighbours only, as net/http writes them.
 var hops = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 func dropHops(h http.Header) {
@@ -221,7 +222,7 @@ func dropHops(h http.Header) {
 		}
 	}
 	for _, name := range hops {
-		h.Del(name)
+		delete(h, name)
 	}
 }
 

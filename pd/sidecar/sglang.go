@@ -46,14 +46,14 @@ var roomHeaders = [3]string{"X-Override-Bootstrap-Host", "X-Override-Bootstrap-P
 // pair makes both legs and returns what they came to.
 func (x *exchange) pair(target string) (*prefilled, *fault) {
 	edits := x.room(target)
-	body, set := x.body.Text(), http.Header(nil)
+	body, set := x.text(), http.Header(nil)
 	if x.s.o.RoomHeaders && edits[0].Value[0] == '"' { // of a batch there is no header
 		set = http.Header{}
 		for i, name := range roomHeaders {
 			set[name] = []string{strings.Trim(string(edits[i].Value), `"`)}
 		}
 	} else {
-		body = x.body.With(edits...)
+		body = x.body.Pieces(edits...)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.r.Context()))
 	dropped, ended := make(chan struct{}), make(chan struct{})

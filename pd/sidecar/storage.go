@@ -13,7 +13,7 @@ const keyThreshold = "cache_hit_threshold"
 // less of the prompt than that share.
 func (x *exchange) byStorage() {
 	if x.s.o.CacheHitThreshold && !handover.IsNull(x.body.Get(keyThreshold)) {
-		f := x.decode(leg{body: x.body.Text(), cached: -1, asks: true})
+		f := x.decode(leg{body: x.text(), cached: -1, asks: true})
 		if f == nil || !errors.Is(f, errDeclined) {
 			x.report.Target = -1
 			x.finish(f)
@@ -35,7 +35,7 @@ func (x *exchange) byStorage() {
 		x.fallBack()
 		return
 	}
-	d := leg{body: x.body.Text(), cached: -1}
+	d := leg{body: x.text(), cached: -1}
 	if p.good() && edits == nil { // else as those do it who know the member
 		d.cached = x.api.Cached(p.text)
 	}

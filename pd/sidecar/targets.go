@@ -15,9 +15,18 @@ const (
 	headerEncoders  = request.HeaderEncoders
 )
 
-var pickersHeaders = request.RoutingHeaders()
+var pickersHeaders = canonical(request.RoutingHeaders())
 
-// foreign are headers by which clients could set an engine's hand-over fields.
+// canonical returns names as the keys of an http.Header are.
+func canonical(names []string) []string {
+	for i := range names {
+		names[i] = http.CanonicalHeaderKey(names[i])
+	}
+	return names
+}
+
+// foreign are headers by which clients could set an engine's hand-over fields, as net/http
+// writes them.
 var foreign = []string{
 	"X-Override-Bootstrap-Host", "X-Override-Bootstrap-Port", "X-Override-Bootstrap-Room", "X-Override-Routed-Dp-Rank",
 	"X-Override-Disagg-Prefill-Dp-Rank", "X-Override-Rid",

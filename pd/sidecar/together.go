@@ -11,7 +11,8 @@ import (
 // legs are the two legs of a request that are sent at once.
 type legs struct {
 	target         string
-	prefill, set   []byte // body of the prefill leg; set is the hand-over of the decode leg
+	prefill        handover.Pieces // body of the prefill leg
+	set            []byte          // hand-over of the decode leg
 	prefillHeader  http.Header
 	decodeHeader   http.Header
 	needs          bool // decode waits for ever for a prefill that failed: it is dropped then
@@ -38,7 +39,7 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 			close(dropped)
 		}
 	}()
-	d := leg{body: x.body.With(handover.Edit{Key: keyHandOver, Value: l.set}), header: l.decodeHeader, cached: -1, again: true, dropped: dropped}
+	d := leg{body: x.body.Pieces(handover.Edit{Key: keyHandOver, Value: l.set}), header: l.decodeHeader, cached: -1, again: true, dropped: dropped}
 	if l.waits {
 		d.gate = ended
 	}

@@ -18,7 +18,7 @@ func (x *exchange) byTRTLLM() {
 	id := strconv.AppendUint(nil, max(x.s.o.Random()>>1, firstRequest), 10)
 	style, null := []byte("0"), []byte("null")
 	asked := object("request_type", quote("context_only"), "disagg_request_id", id, "schedule_style", style, "conversation_id", null)
-	p := x.serially(x.body.With(handover.Edit{Key: keyDisagg, Value: asked}, handover.Edit{Key: "stream", Value: []byte("false")}, handover.Edit{Key: "stream_options"}))
+	p := x.serially(x.body.Pieces(handover.Edit{Key: keyDisagg, Value: asked}, handover.Edit{Key: "stream", Value: []byte("false")}, handover.Edit{Key: "stream_options"}))
 	if p == nil {
 		x.fallBack()
 		return
@@ -57,7 +57,7 @@ func (x *exchange) byTRTLLM() {
 		}
 		set = append(set, handover.Edit{Key: key, Value: tokens})
 	}
-	x.hand(p, leg{body: x.body.With(set...), cached: -1}, func() {}) // nothing is known that would free its blocks
+	x.hand(p, leg{body: x.body.Pieces(set...), cached: -1}, func() {}) // nothing is known that would free its blocks
 }
 
 // answered passes on an answer that ended with the context leg: its first token was the

@@ -69,7 +69,7 @@ func (x *exchange) byWrite() {
 		}
 		same := http.Header{"X-Request-Id": {id}}
 		return legs{
-			target: target, prefill: x.body.With(edits...), set: w.made(host, transfer),
+			target: target, prefill: x.body.Pieces(edits...), set: w.made(host, transfer),
 			prefillHeader: same, decodeHeader: same, needs: true, waits: true,
 		}, nil
 	})

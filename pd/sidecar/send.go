@@ -1,0 +1,135 @@
+package sidecar
+
+import (
+	"errors"
+	"io"
+	"math/bits"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/grapevine-epp/grapevine/pd/handover"
+)
+
+// Request bodies are kept in buffers that are used again: leastBuffer bytes or a power of two
+// as many. Larger bodies have their own.
+const (
+	leastBuffer = firstRead
+	numBuffers  = 9
+)
+
+var bodies [numBuffers]sync.Pool
+
+// classOf returns which buffers have room for n bytes; numBuffers: none.
+func classOf(n int) int {
+	return min(bits.Len(uint(max(n-1, 0)/leastBuffer)), numBuffers)
+}
+
+// buffer returns an empty buffer for n bytes or more.
+func buffer(n int) []byte {
+	class := classOf(n)
+	if class == numBuffers {
+		return make([]byte, 0, n)
+	}
+	if b, ok := bodies[class].Get().(*[]byte); ok {
+		return (*b)[:0]
+	}
+	return make([]byte, 0, leastBuffer<<class)
+}
+
+// recycle has a buffer used again. Nobody may look at it any more.
+func recycle(b []byte) {
+	if class := classOf(cap(b)); class < numBuffers && cap(b) == leastBuffer<<class {
+		bodies[class].Put(&b)
+	}
+}
+
+// text is the body of a leg that goes out as the request came.
+func (x *exchange) text() handover.Pieces { return handover.Pieces{x.body.Text()} }
+
+// send returns the body of a leg, which may be read after the request's end: its memory is
+// kept until it is closed.
+func (in *intake) send(body handover.Pieces) *outgoing {
+	in.readers.Add(1)
+	return &outgoing{in: in, left: net.Buffers(slices.Clone(body))}
+}
+
+// outgoing is the body of a leg. Transports close it, from any goroutine and at any time.
+type outgoing struct {
+	in     *intake
+	mu     sync.Mutex
+	left   net.Buffers
+	busy   bool // being written, out of the lock
+	closed bool
+}
+
+// Read implements io.Reader.
+func (o *outgoing) Read(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return o.left.Read(p)
+}
+
+// Close implements io.Closer.
+func (o *outgoing) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed && !o.busy {
+		o.in.leave()
+	}
+	o.closed = true
+	return nil
+}
+
+// writeTo writes what is left to a connection, without a copy of it.
+func (o *outgoing) writeTo(c *net.TCPConn) (int64, error) {
+	o.mu.Lock()
+	left := o.left
+	o.left, o.busy = nil, !o.closed
+	closed := o.closed
+	o.mu.Unlock()
+	if closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := left.WriteTo(c)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.busy = false; o.closed {
+		o.in.leave()
+	}
+	return n, err
+}
+
+// gathering returns a connection that writes the rest of a leg's body at once, from where it
+// lies, however long it is.
+func gathering(c net.Conn, err error) (net.Conn, error) {
+	if tcp, ok := c.(*net.TCPConn); ok && err == nil {
+		return gather{tcp}, nil
+	}
+	return c, err
+}
+
+type gather struct{ *net.TCPConn }
+
+var errLength = errors.New("sidecar: a leg's body is not as long as was said")
+
+// ReadFrom implements io.ReaderFrom.
+func (g gather) ReadFrom(r io.Reader) (int64, error) {
+	limited, ok := r.(*io.LimitedReader)
+	if !ok {
+		return g.TCPConn.ReadFrom(r)
+	}
+	o, ok := limited.R.(*outgoing)
+	if !ok {
+		return g.TCPConn.ReadFrom(r)
+	}
+	n, err := o.writeTo(g.TCPConn)
+	if limited.N -= n; err == nil && limited.N != 0 {
+		err = errLength
+	}
+	return n, err
+}
