@@ -224,6 +224,7 @@ func (x *exchange) begin(resp *http.Response, d *leg, length int64) {
 		x.tellHandOver()
 	}
 	x.tellFaults()
+	x.status = resp.StatusCode
 	x.w.WriteHeader(resp.StatusCode)
 }
 

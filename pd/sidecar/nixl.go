@@ -72,7 +72,7 @@ func (x *exchange) byNIXL() {
 		x.local()
 		return
 	case !sound(object):
-		x.noHandOver()
+		x.noHandOver(p)
 		return
 	}
 	d := leg{body: x.body.Pieces(handover.Edit{Key: keyHandOver, Value: object}), cached: x.api.Cached(p.text)}
@@ -100,8 +100,9 @@ func sound(object []byte) bool {
 }
 
 // noHandOver has the decode engine serve a request whose prefill handed nothing over.
-func (x *exchange) noHandOver() {
+func (x *exchange) noHandOver(p *prefilled) {
 	x.s.m.retries.WithLabelValues("no_hand_over").Inc()
+	x.s.complain(handedNothing, p.target, nil)
 	x.local()
 }
 
@@ -115,6 +116,7 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 	}
 	if x.s.o.Now().Sub(p.at) > x.s.o.Lease*2/3 {
 		x.s.m.retries.WithLabelValues("expired").Inc()
+		x.s.complain(tooOld, p.target, nil)
 		x.report.Target = -1
 		x.finish(x.decode(whole))
 		return
@@ -131,9 +133,11 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 	}
 	if fault != nil && fault.before && x.decodes < maxAttempts && x.r.Context().Err() == nil {
 		x.s.m.retries.WithLabelValues("transfer").Inc()
-		x.s.o.Log.Debug("decode failed before its first content; the engine computes the prompt itself", "error", fault)
 		x.report.Target = -1
-		fault = x.decode(whole)
+		why := fault
+		if fault = x.decode(whole); fault == nil && x.status/100 == 2 { // else it is no matter of the hand-over
+			x.s.complain(transferFailed, p.target, why)
+		}
 	}
 	x.finish(fault)
 }

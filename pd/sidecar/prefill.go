@@ -17,6 +17,7 @@ const maxAttempts = 2
 
 // prefilled is what a prefill leg came to.
 type prefilled struct {
+	target string
 	status int
 	header http.Header
 	text   []byte          // the answer
@@ -24,6 +25,7 @@ type prefilled struct {
 	at     time.Time       // when the answer began: the lease may run from then on
 	took   time.Duration
 	fault  handover.Fault // why there is no answer to use
+	err    error          // of the connection, where it is the reason
 	// rejected: the engine found the request itself wrong; decode would say the same of it.
 	rejected bool
 	stale    bool // see fault
@@ -44,6 +46,7 @@ func (x *exchange) prefill(ctx context.Context, target string, body handover.Pie
 			p = again
 		}
 	}
+	p.target = target
 	p.ours = p.fault != handover.NoFault && ctx.Err() != nil
 	label := p.fault.String()
 	switch {
@@ -57,6 +60,7 @@ func (x *exchange) prefill(ctx context.Context, target string, body handover.Pie
 		label = "cancelled"
 	}
 	x.s.m.prefills.WithLabelValues(label).Inc()
+	x.s.complainOf(p)
 	if !p.good() {
 		x.s.o.Log.Debug("prefill leg", "target", target, "status", p.status, "outcome", label)
 	}
@@ -77,14 +81,14 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body handover.
 	}
 	resp, err := x.s.o.Transport.RoundTrip(r)
 	if err != nil {
-		return &prefilled{fault: faultOf(err), stale: wire.stale(start)}
+		return &prefilled{fault: faultOf(err), err: err, stale: wire.stale(start)}
 	}
 	defer resp.Body.Close()
 	p := &prefilled{status: resp.StatusCode, header: resp.Header, at: x.s.o.Now()}
 	p.text, err = readAll(charged{x.in, io.LimitReader(resp.Body, x.s.o.MaxBody)}, resp.ContentLength)
 	switch {
 	case err != nil:
-		p.fault = faultOf(err)
+		p.fault, p.err = faultOf(err), err
 	case p.status == http.StatusTooManyRequests || p.status == http.StatusRequestTimeout || p.status == http.StatusServiceUnavailable:
 		p.fault = handover.Busy
 	case p.status >= 500:

@@ -20,14 +20,15 @@ import (
 
 // Server is an http.Handler in front of one decode engine.
 type Server struct {
-	o      Options
-	engine *url.URL
-	pass   *httputil.ReverseProxy
-	m      *metrics
-	boots  bootstraps
-	budget *budget
-	health health
-	kept   sync.Once // of noteKept
+	o          Options
+	engine     *url.URL
+	pass       *httputil.ReverseProxy
+	m          *metrics
+	boots      bootstraps
+	budget     *budget
+	health     health
+	kept       sync.Once // of noteKept
+	complaints complaints
 }
 
 // New returns a server. It starts nothing.
@@ -142,6 +143,7 @@ type exchange struct {
 	report  handover.Report // to the picker
 	decodes int             // legs to the decode engine
 	apart   bool            // it is served in two parts
+	status  int             // of the engine's answer that is passed on, 0 before
 }
 
 func (x *exchange) splits() bool {
@@ -168,7 +170,7 @@ func (x *exchange) read() bool {
 	x.targets = targets(x.r.Header, headerPrefiller)
 	if all := append(targets(x.r.Header, headerEncoders), x.targets...); len(all) > 0 && x.s.o.Targets != nil && !x.s.o.Targets.Allowed(x.r.Header, all) {
 		x.s.m.denied.Inc()
-		x.s.o.Log.Warn("prefill targets refused: neither signed by a picker nor listed", "targets", len(all))
+		x.s.complain(notAllowed, strings.Join(all, ","), nil)
 		x.fail(http.StatusForbidden, "the named prefill endpoint is not allowed")
 		return false
 	}

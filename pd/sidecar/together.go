@@ -73,7 +73,9 @@ func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 		if err != nil {
 			x.s.m.prefills.WithLabelValues(handover.Refused.String()).Inc()
 			x.blame(i, &prefilled{fault: handover.Refused, ours: x.r.Context().Err() != nil})
-			x.s.o.Log.Debug("prefill endpoint", "target", target, "error", err)
+			if x.r.Context().Err() == nil {
+				x.s.complain(noRanks, target, err)
+			}
 			continue
 		}
 		p, f := x.together(l)

@@ -34,7 +34,7 @@ func (x *exchange) byTRTLLM() {
 	switch handover.Text(handover.Find(choices[0], "finish_reason")) {
 	case "length", "not_finished":
 	case "":
-		x.noHandOver()
+		x.noHandOver(p)
 		return
 	default:
 		x.answered(p, choices[0])
@@ -42,7 +42,7 @@ func (x *exchange) byTRTLLM() {
 	}
 	params, err := handover.Parse(handover.Find(choices[0], keyDisagg))
 	if err != nil || handover.IsNull(params.Get("ctx_request_id")) {
-		x.noHandOver()
+		x.noHandOver(p)
 		return
 	}
 	edits := []handover.Edit{{Key: "request_type", Value: quote("generation_only")}, {Key: "schedule_style", Value: style}, {Key: "conversation_id", Value: null}}

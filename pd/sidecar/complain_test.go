@@ -1,0 +1,107 @@
+package sidecar
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// locked is a log that several goroutines write.
+type locked struct {
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log.Write(p)
+}
+
+func (l *locked) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log.String()
+}
+
+// TestComplaints: what is set up wrongly between the engines is named in the log, though each
+// client gets its answer; what is the request's own fault, or nobody's, is not.
+func TestComplaints(t *testing.T) {
+	const whole = `{"choices":[{"message":{"content":"x"}}]}`
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	secure := httptest.NewUnstartedServer(says(200, soundPrefill))
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	secure.StartTLS()
+	defer secure.Close()
+	slow := func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }
+	for _, c := range []struct {
+		name   string
+		target string
+		engine http.HandlerFunc
+		set    func(*Options)
+		want   string // "" = nothing is said
+	}{
+		{"all well", prefiller(t, says(200, soundPrefill)), nil, nil, ""},
+		{"nobody there", strings.TrimPrefix(gone.URL, "http://"), nil, nil, "no connection to the prefill engine"},
+		{"TLS to one that speaks none", prefiller(t, says(200, soundPrefill)), nil, func(o *Options) { o.PrefillTLS = true }, "no TLS with the prefill engine"},
+		{"a certificate of nobody's", strings.TrimPrefix(secure.URL, "https://"), nil, func(o *Options) { o.PrefillTLS = true }, "no TLS with the prefill engine"},
+		{"no TLS to one that wants it", strings.TrimPrefix(secure.URL, "https://"), nil, nil, "no TLS with the prefill engine"},
+		{"another key", prefiller(t, says(401, `{"error":"x"}`)), nil, nil, "refuses the request's key"},
+		{"another model", prefiller(t, says(404, `{"error":"x"}`)), nil, nil, "does not know the model"},
+		{"a bad request", prefiller(t, says(400, `{"error":"x"}`)), nil, nil, ""},
+		{"a full queue", prefiller(t, says(503, `{"error":"x"}`)), nil, nil, ""},
+		{"no connector", prefiller(t, says(200, `{"kv_transfer_params":null}`)), nil, nil, "hands nothing over"},
+		{"no engine", prefiller(t, says(200, `<html>`)), nil, nil, "the prefill engine's answer is not one"},
+		{"late", prefiller(t, slow), nil, func(o *Options) { o.Prefill = 20 * time.Millisecond }, "does not answer in time"},
+		{"no bootstrap server", prefiller(t, says(200, "{}")), nil, func(o *Options) { o.Connector, o.BootstrapPort = Mooncake, 1 }, "bootstrap server does not tell its ranks"},
+		{"not signed or listed", "10.0.0.1:80", nil, func(o *Options) { o.Targets = Listed{} }, "neither signed by a picker nor listed"},
+		{"other versions", prefiller(t, says(200, soundPrefill)), func(w http.ResponseWriter, r *http.Request) {
+			if text, _ := io.ReadAll(r.Body); bytes.Contains(text, []byte(keyHandOver)) {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			says(200, whole)(w, r)
+		}, nil, "decode fails with what prefill has handed over"},
+		{"a decode engine that fails anyway", prefiller(t, says(200, soundPrefill)), says(500, "{}"), nil, ""},
+	} {
+		engine := c.engine
+		if engine == nil {
+			engine = says(200, whole)
+		}
+		log, now := &locked{}, time.Unix(1e9, 0)
+		o := Options{Engine: "http://" + prefiller(t, engine), Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})), Now: func() time.Time { return now }}
+		if c.set != nil {
+			c.set(&o)
+		}
+		s, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func() {
+			r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"messages":[],"model":"m"}`))
+			r.Header.Set(headerPrefiller, c.target)
+			s.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		ask()
+		if got := log.String(); c.want == "" && got != "" || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 1 {
+			t.Errorf("%s: the log says %q, want one line with %q", c.name, got, c.want)
+		}
+		ask()
+		ask()
+		if n := strings.Count(log.String(), "\n"); n > 1 {
+			t.Errorf("%s: %d lines within a minute", c.name, n)
+		}
+		now = now.Add(complaintEvery)
+		if ask(); c.want != "" && !strings.Contains(log.String(), "since_last=2") {
+			t.Errorf("%s: a minute later the log says %q", c.name, log.String())
+		}
+	}
+}
