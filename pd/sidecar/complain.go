@@ -72,14 +72,14 @@ func (s *Server) complain(t trouble, target string, err error) {
 	more := c.quiet[t]
 	c.last[t], c.quiet[t] = now, 0
 	c.mu.Unlock()
-	args := []any{"look_at", troubles[t].look, "since_last", more}
+	args := []any{"what", troubles[t].what, "look_at", troubles[t].look, "since_last", more}
 	if target != "" {
 		args = append(args, "target", target)
 	}
 	if err != nil {
 		args = append(args, "error", err)
 	}
-	s.o.Log.Warn(troubles[t].what, args...)
+	s.o.Log.Warn("a prompt was not computed elsewhere", args...)
 }
 
 // complainOf tells what a prefill leg came to, where that is no matter of the
