@@ -66,6 +66,7 @@ type keyed struct {
 	key func() string
 }
 
+// RoundTrip implements http.RoundTripper.
 func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	if key := k.key(); key != "" {
 		r = r.Clone(r.Context())

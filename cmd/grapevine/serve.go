@@ -117,9 +117,6 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.StringVar((*string)(&f.o.AnswerModel), "answer-model", "auto", "whose name of the model answers carry when it was rewritten: client (answers then pass through the picker), engine, or auto (the client's in full duplex)")
 	fl.BoolVar(&f.o.IgnoreSubset, "ignore-subset", false, "choose among all endpoints, whatever subset the proxy names")
 	fl.BoolVar(&f.o.FallbackMetadata, "fallback-metadata", false, "also send the older fallback metadata key")
-	fl.StringVar(&f.o.EngineKeyFile, "engine-key-file", "", "file with the key that engines want (--api-key there): shown to endpoints when they are asked for models, event streams, health or rendering; read again on SIGHUP; clients show it themselves")
-	fl.DurationVar(&f.o.ProbeIdle, "probe-idle", 30*time.Second, "how long an engine shows no work until it is asked for eight tokens, to see that it still answers; 0 never asks")
-	fl.BoolVar(&f.o.ProbeRendering, "probe-rendering", true, "ask each engine, every ten minutes and when its answers raise a doubt, what it makes of three fixed chats, and say where the template here makes something else of them")
 	fl.BoolVar(&f.o.RefuseKillers, "refuse-killers", false, "refuse prompts that failed at several engines in the last two minutes and were answered by none")
 	fl.StringVar(&f.unknownModel, "unknown-model", "reject", "requests for a model that no engine serves: reject (404), once every engine's list proves it, or place")
 	fl.BoolVar(&f.o.PassModels, "pass-models", false, "send GET /v1/models to an engine instead of answering with the models of all")
@@ -131,9 +128,17 @@ group's keys again; SIGTERM drains: proxies are told, open requests end, then th
 	fl.DurationVar(&f.o.ReadyTimeout, "ready-timeout", 15*time.Second, "how long to wait for full knowledge before reporting ready without it")
 	fl.DurationVar(&f.o.Drain, "drain", 20*time.Second, "how long open requests may take to end after SIGTERM")
 	fl.DurationVar(&f.o.Linger, "linger", 2*time.Second, "part of --drain during which proxies learn that this replica is going and new requests are still taken")
+	f.engineFlags(fl)
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
+}
+
+// engineFlags are those of what engines are asked by the replica itself.
+func (f *serveFlags) engineFlags(fl *pflag.FlagSet) {
+	fl.StringVar(&f.o.EngineKeyFile, "engine-key-file", "", "file with the key that engines want (--api-key there): shown to endpoints when they are asked for models, event streams, health or rendering; read again on SIGHUP; clients show it themselves")
+	fl.DurationVar(&f.o.ProbeIdle, "probe-idle", 30*time.Second, "how long an engine shows no work until it is asked for eight tokens, to see that it still answers; 0 never asks")
+	fl.BoolVar(&f.o.ProbeRendering, "probe-rendering", true, "ask each engine, every ten minutes and when its answers raise a doubt, what it makes of three fixed chats, and say where the template here makes something else of them")
 }
 
 // clusterFlags are those of the replica group.
