@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync"
 )
 
 // heavy is from how many bytes on reading them takes a turn: less is done in less time
@@ -20,9 +19,9 @@ type turns chan struct{}
 func newTurns() turns { return make(turns, max(runtime.GOMAXPROCS(0)/2, 1)) }
 
 // Turn runs f, which reads n bytes, and reports true at its end; false, and f did not run,
-// when ctx ended before it was its turn. Where n is large f runs on a thread to which the
-// system prefers all others: small inputs share neither the thread nor the part of the
-// processors that it has used up. A panic of f is one of the caller. A nil Budget runs f
+// when ctx ended before it was its turn. Where n is large f runs on a thread of its own, to
+// which the system prefers all others: small inputs share neither the thread nor the part of
+// the processors that it has used up. A panic of f is one of the caller. A nil Budget runs f
 // at once.
 func (b *Budget) Turn(ctx context.Context, n int, f func()) bool {
 	if b == nil || n < heavy {
@@ -35,9 +34,10 @@ func (b *Budget) Turn(ctx context.Context, n int, f func()) bool {
 		return false
 	}
 	defer func() { <-b.turns }()
-	gentles.once.Do(gentles.start)
 	broken := make(chan any)
-	work := func() {
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with f
+		giveWay()
 		var wrong any = errEnded // a Goexit
 		defer func() {
 			if v := recover(); v != nil {
@@ -47,12 +47,7 @@ func (b *Budget) Turn(ctx context.Context, n int, f func()) bool {
 		}()
 		f()
 		wrong = nil
-	}
-	select {
-	case gentles.work <- work:
-	case <-ctx.Done():
-		return false
-	}
+	}()
 	if wrong := <-broken; wrong != nil {
 		panic(wrong)
 	}
@@ -60,29 +55,3 @@ func (b *Budget) Turn(ctx context.Context, n int, f func()) bool {
 }
 
 var errEnded = errors.New("budget: what had a turn ended its goroutine")
-
-// gentles are the threads that give way, of all budgets. They are kept: a thread cannot be
-// made like others again, and when one ends, the system kills the programs that were
-// started from it and are to die with their parent (an Envoy of grapevine up).
-var gentles gentle
-
-type gentle struct {
-	once sync.Once
-	work chan func()
-}
-
-func (g *gentle) start() {
-	g.work = make(chan func())
-	for range cap(newTurns()) {
-		go g.serve()
-	}
-}
-
-func (g *gentle) serve() {
-	defer func() { go g.serve() }() // what it served ended the goroutine
-	runtime.LockOSThread()
-	giveWay()
-	for f := range g.work {
-		f()
-	}
-}
