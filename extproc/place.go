@@ -84,16 +84,15 @@ func (st *stream) destinations() int {
 // parse reads the request and looks for members that hand caches over, when it is the turn
 // of so large a body.
 func (st *stream) parse(extent bodyExtent) error {
-	var err error
-	read := func() {
-		if err = st.parseBody(extent); err == nil {
-			err = st.withoutHandover(extent)
-		}
-	}
-	if !st.p.opts.Budget.Turn(st.ctx, len(st.request.Body), read) {
+	end, ok := st.p.opts.Budget.Turn(st.ctx, len(st.request.Body))
+	if !ok {
 		return request.Errorf(request.ReasonCancelled, "the client went away")
 	}
-	return err
+	defer end()
+	if err := st.parseBody(extent); err != nil {
+		return err
+	}
+	return st.withoutHandover(extent)
 }
 
 // parseBody reads the request as far as its body is known.

@@ -288,14 +288,17 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 		}
 		return ok
 	}
-	here := func(model *Model) (out []byte, info Info, err error) {
+	here := func(model *Model) ([]byte, Info, error) {
+		end, ok := m.opts.Budget.Turn(ctx, len(body))
 		switch {
-		case m.opts.Budget.Turn(ctx, len(body), func() { out, info, err = model.render(ctx, dst, body, kind, more) }):
-			return out, info, err
+		case ok:
 		case errors.Is(ctx.Err(), context.Canceled):
 			return dst, Info{}, &Error{ReasonDeadline, ctx.Err()}
+		default:
+			return dst, Info{}, failure(ReasonDeadline, "other large bodies were rendered for all of its time")
 		}
-		return dst, Info{}, failure(ReasonDeadline, "other large bodies were rendered for all of its time")
+		defer end()
+		return model.render(ctx, dst, body, kind, more)
 	}
 	model, reason := t.entry.get()
 	if model == nil {
