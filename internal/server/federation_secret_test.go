@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/elsewhere"
+	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -173,6 +175,12 @@ func (m *moved) unknown(not string) string {
 	}
 	if p.Filter != "" || p.Blocks < blocks || p.Secret == not {
 		return fmt.Sprintf("%d of %d blocks, by secret %s: %s", p.Blocks, blocks, p.Secret, p.Filter)
+	}
+	for i := m.next; i < movedPrompts; i++ { // decisions take in what is told a moment later
+		e, err := m.a.scheduler.Explain(m.t.Context(), m.request(i))
+		if err != nil || !slices.ContainsFunc(e.Clusters, func(c explained.Cluster) bool { return c.Cluster == "b" && c.Held > 0 }) {
+			return fmt.Sprintf("decisions about prompt %d do not know that b holds it: %v, %+v", i, err, e.Clusters)
+		}
 	}
 	return ""
 }
