@@ -20,6 +20,8 @@ type View struct {
 	Cost *endpoint.Cost // learned constants, read-only
 
 	endpoint.Reading // the engine's own gauges
+
+	freeElsewhere bool // some candidate of its role has a free slot
 }
 
 // Prediction is what the cost model expects of a request at one candidate, in
@@ -212,6 +214,29 @@ func (c *Cycle) observe() {
 		v.Load = endpoint.Load{}
 		ep.AddLoad(&v.Load, now)
 		v.Reading = ep.Reading(now)
+	}
+	c.shareSlots()
+}
+
+// shareSlots gives the slots that an engine has shown to those of its role until they
+// show otherwise: where one is known to be full, others of which it is only not known
+// would look free. It notes who has a free one.
+func (c *Cycle) shareSlots() {
+	var most [endpoint.Roles]int64
+	var free [endpoint.Roles]bool
+	for i := range c.views {
+		v := &c.views[i]
+		most[v.Role] = max(most[v.Role], v.Slots)
+	}
+	for i := range c.views {
+		v := &c.views[i]
+		if v.Slots == 0 && int64(v.Running) <= most[v.Role] {
+			v.Slots = most[v.Role]
+		}
+		free[v.Role] = free[v.Role] || !v.allSlotsTaken()
+	}
+	for i := range c.views {
+		c.views[i].freeElsewhere = free[c.views[i].Role]
 	}
 }
 

@@ -75,6 +75,9 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 	}
 	f.fetched = plan.Fetched
 	view := &c.views[best]
+	if view.freeElsewhere && view.allSlotsTaken() { // what passes until the first token is the wait for a slot
+		f.learns.prefill = false
+	}
 	f.held, f.queued = c.held[best], endpoint.Queued{Ahead: view.Load, Own: work, At: c.Now}
 	f.predicted = c.expected()
 	f.WantBody = s.wantBody(c)

@@ -11,7 +11,7 @@ func (v *View) Wait(now time.Time, tokens, answer float64) float64 {
 	if !v.Fresh() {
 		return wait
 	}
-	return max(wait, v.waitOfQueue(answer, wait), v.WaitOfMemory(tokens, answer))
+	return max(wait, v.waitOfQueue(answer, wait), v.waitOfSlots(answer), v.WaitOfMemory(tokens, answer))
 }
 
 // Fresh reports whether the engine's gauges are there and young enough to say
@@ -47,6 +47,21 @@ func (v *View) waitOfQueue(answer, wait float64) float64 {
 	}
 	return wait
 }
+
+// waitOfSlots bounds the wait by the sequences that the engine runs at once, where it has
+// shown how many: of as many as it runs one ends every answer/slots steps. Where nobody
+// has a free one it says nothing: all wait, and what counts for all is how much is
+// computed, not whose queue is shorter by one.
+func (v *View) waitOfSlots(answer float64) float64 {
+	if beyond := v.Load.Requests + 1 - v.Slots; v.freeElsewhere && v.Slots > 0 && beyond > 0 {
+		return float64(beyond) / float64(v.Slots) * answer * v.step()
+	}
+	return 0
+}
+
+// allSlotsTaken reports whether what v has in flight is all that it is known to run at once, so
+// that the next first token there waits for the end of another request.
+func (v *View) allSlotsTaken() bool { return v.Slots > 0 && v.Load.Requests >= v.Slots }
 
 // smallQueue is the number of tokens that any engine prefills in a step or two.
 const smallQueue = 4096

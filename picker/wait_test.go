@@ -31,6 +31,54 @@ func TestViewWait(t *testing.T) {
 	// Forty small requests wait though a step would take them all.
 	small := endpoint.Load{Requests: 50, Waiting: 40, Prefill: 400, LastFirst: t0.UnixNano()}
 	f("limit of sequences", View{Load: small, Reading: endpoint.Reading{Sampled: true, Waiting: 40, Running: 10}}, 41./10*100*.02)
+
+	// Of three that run for 100 steps of .02 s, one ends every third of that.
+	slots := View{Load: endpoint.Load{Requests: 4}, Reading: endpoint.Reading{Sampled: true, Running: 3, Slots: 3}, freeElsewhere: true}
+	f("all slots taken, and one waits", slots, 2./3*100*.02)
+	slots.Load.Requests = 2
+	f("a free slot", slots, 0)
+	slots.Load.Requests, slots.freeElsewhere = 4, false
+	f("nobody has a free slot", slots, 0)
+}
+
+// TestShareSlots: what one engine has shown counts for those of its role that have not
+// run more, and a slot is free as long as one of them has one.
+func TestShareSlots(t *testing.T) {
+	view := func(role endpoint.Role, requests int64, running int, slots int64) View {
+		return View{
+			Endpoint: &endpoint.Endpoint{Role: role}, Load: endpoint.Load{Requests: requests},
+			Reading: endpoint.Reading{Sampled: true, Running: running, Slots: slots},
+		}
+	}
+	for name, x := range map[string]struct {
+		views []View
+		slots []int64
+		free  []bool
+	}{
+		"nobody has shown any": {
+			[]View{view(endpoint.RoleDecode, 9, 9, 0), view(endpoint.RoleDecode, 9, 9, 0)}, []int64{0, 0}, []bool{true, true},
+		},
+		"one has, and is full": {
+			[]View{view(endpoint.RoleDecode, 4, 4, 4), view(endpoint.RoleDecode, 3, 3, 0)}, []int64{4, 4}, []bool{true, true},
+		},
+		"both are": {
+			[]View{view(endpoint.RoleDecode, 4, 4, 4), view(endpoint.RoleDecode, 5, 4, 0)}, []int64{4, 4}, []bool{false, false},
+		},
+		"the other runs more": {
+			[]View{view(endpoint.RoleDecode, 4, 4, 4), view(endpoint.RoleDecode, 9, 9, 0)}, []int64{4, 0}, []bool{true, true},
+		},
+		"another role": {
+			[]View{view(endpoint.RolePrefill, 1, 1, 1), view(endpoint.RoleDecode, 9, 1, 0)}, []int64{1, 0}, []bool{false, true},
+		},
+	} {
+		c := &Cycle{views: x.views}
+		c.shareSlots()
+		for i := range c.views {
+			if v := &c.views[i]; v.Slots != x.slots[i] || v.freeElsewhere != x.free[i] {
+				t.Errorf("%s: endpoint %d has %d slots, one is free: %v", name, i, v.Slots, v.freeElsewhere)
+			}
+		}
+	}
 }
 
 // TestViewWaitOfRoom: what was placed and has not come takes memory before a request

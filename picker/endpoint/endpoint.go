@@ -19,6 +19,7 @@ const (
 	RoleDecode Role = 1 << iota
 	RolePrefill
 	RoleEncode
+	Roles // how many sets of them there are
 )
 
 // RoleOf reads the value of the role label. No label and an unknown value mean
@@ -152,6 +153,7 @@ type label struct{ name, value string }
 // counters are what changes about an endpoint while it lives.
 type counters struct {
 	gauges gaugeCell
+	slots  slotsCell
 	cost   costCell
 	places atomic.Int64 // requests that it may have at once; 0: nobody says
 	models modelCell
@@ -198,7 +200,10 @@ func (e *Endpoint) Gauges() Gauges { return e.gauges.load() }
 func (e *Endpoint) BlockSize() int { return e.gauges.blockSize() }
 
 // SetGauges stores a sample.
-func (e *Endpoint) SetGauges(g Gauges) { e.gauges.store(g) }
+func (e *Endpoint) SetGauges(g Gauges) {
+	e.slots.observe(&g, e.book.local.prefill.Load()+e.book.remote.prefill.Load())
+	e.gauges.store(g)
+}
 
 // GaugeAge returns how old the sample is at now, and false when there is none.
 func (e *Endpoint) GaugeAge(now time.Time) (time.Duration, bool) {

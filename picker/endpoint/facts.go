@@ -14,6 +14,7 @@ type Facts struct {
 	Cost      Cost              `json:"cost"`
 	BlockSize int               `json:"block_size,omitempty"`
 	KVBlocks  int               `json:"kv_blocks,omitempty"`
+	Slots     int64             `json:"slots,omitempty"` // sequences that the engine runs at once, as far as it has shown it
 	Adapters  *AdapterFacts     `json:"adapters,omitempty"`
 }
 
@@ -41,7 +42,7 @@ type LoadFacts struct {
 func (p *Pool) Facts(ep *Endpoint, now time.Time) *Facts {
 	l, g := p.Book().Load(ep, now), ep.Gauges()
 	f := &Facts{
-		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), BlockSize: g.BlockSize, KVBlocks: g.Blocks,
+		Namespace: ep.Namespace, Labels: ep.Labels, Cost: *ep.Cost(), BlockSize: g.BlockSize, KVBlocks: g.Blocks, Slots: ep.slots.read(now.UnixNano()),
 		Load: LoadFacts{
 			Requests: l.Requests, Waiting: l.Waiting, PrefillTokens: l.Prefill, Pairs: l.Pairs, Tokens: l.Tokens, Context: l.Context,
 			Rate: l.Rate, Busy: l.Busy, SinceFirstS: -1,
@@ -96,6 +97,7 @@ func (e *Saved) Restore(p *Pool, ep *Endpoint, now time.Time) {
 		if f.Load.SinceFirstS >= 0 {
 			load.LastFirst = now.Add(-ofSeconds(f.Load.SinceFirstS)).UnixNano()
 		}
+		ep.slots.restore(f.Slots, now)
 		ep.SetPriorCost(f.Cost)
 		if f.Cost.PrefillSeen+f.Cost.DecodeSeen > 0 {
 			ep.SetRemoteCost(f.Cost) // it was learned, not assumed

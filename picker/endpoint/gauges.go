@@ -86,6 +86,8 @@ type Reading struct {
 	KVUse   float64 // 0..1
 	// Capacity is how many tokens fit the engine's KV memory, 0 when unknown.
 	Capacity float64
+	// Slots is how many sequences the engine runs at once, 0 when it has not shown it.
+	Slots int64
 }
 
 // Reading returns the last sample as of now, in Unix nanoseconds.
@@ -98,6 +100,7 @@ func (c *counters) Reading(now int64) Reading {
 	r.Waiting, r.Running = unpack(c.gauges.queue.Load())
 	size, blocks := unpack(c.gauges.cache.Load())
 	r.Capacity = float64(size) * float64(blocks)
+	r.Slots = c.slots.read(now)
 	return r
 }
 

@@ -1,0 +1,43 @@
+package endpoint
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSlots: what an engine runs again and again while requests wait in it is its limit,
+// until it runs more; what keeps them waiting otherwise teaches nothing.
+func TestSlots(t *testing.T) {
+	type sample struct {
+		running, waiting int
+		prefill          int64
+	}
+	const some = 100
+	for name, c := range map[string]struct {
+		samples []sample
+		want    int64
+	}{
+		"a limit":                       {[]sample{{3, 1, some}, {2, 0, 0}, {3, 4, some}}, 3},
+		"seen once":                     {[]sample{{3, 1, some}, {3, 0, 0}}, 0},
+		"nobody waits":                  {[]sample{{3, 0, 0}, {3, 0, 0}, {3, 0, 0}}, 0},
+		"more run than that":            {[]sample{{3, 1, some}, {3, 1, some}, {4, 0, 0}}, 0},
+		"more run, and still some wait": {[]sample{{3, 1, some}, {3, 1, some}, {8, 2, some}, {8, 2, some}}, 8},
+		"prompts are long":              {[]sample{{3, 1, 20000}, {3, 1, 20000}, {3, 1, 20000}}, 0},
+		"memory is full":                {[]sample{{9, 1, some}, {7, 2, some}, {9, 2, some}, {6, 3, some}, {8, 3, some}}, 0},
+		"one step between two":          {[]sample{{9, 1, some}, {9, 2, some}, {9, 1, some}, {8, 1, some}, {9, 1, some}}, 9},
+		"an engine without gauges":      {[]sample{{0, 1, some}, {0, 1, some}, {0, 1, some}}, 0},
+	} {
+		var s slotsCell
+		at := time.Unix(1e9, 0)
+		for _, x := range c.samples {
+			at = at.Add(time.Second)
+			s.observe(&Gauges{At: at, Running: x.running, Waiting: x.waiting}, x.prefill)
+		}
+		if got := s.read(at.UnixNano()); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+		if got := s.read(at.Add(time.Hour).UnixNano()); got != 0 {
+			t.Errorf("%s: still %d after an hour", name, got)
+		}
+	}
+}
