@@ -52,7 +52,11 @@ const (
 	silentOut    = 4 * time.Second
 	stallAfter   = time.Second // without anything that moves: suspect
 	stallOut     = 1500 * time.Millisecond
+	doubtAfter   = 500 * time.Millisecond // the same: it is probed, before it is a suspect
+	mostAlarms   = 3                      // false ones, each of which doubles these three
+	alarmsFor    = time.Minute            // without a request past its time, after which they are forgotten
 	deafAfter    = 1500 * time.Millisecond
+	deafFor      = 30 * time.Second // for which a page must answer, to be a witness again
 	restless     = time.Second      // a state lasts at least so long
 	blindReturn  = 10 * time.Second // out of one whose probes nobody can judge
 	heardReturn  = 3 * time.Second  // the same of one that was out for not being there, and is
@@ -84,8 +88,12 @@ type machine struct {
 	refusedAt time.Time // when connections began to be refused; zero: they are not
 	doubtedAt time.Time // since when requests speak against it, which is healthy yet; zero: none do
 
+	alarms int       // times of late that it was suspected to hang, and moved on
+	calm   time.Time // since when no request is past its time; zero: one is
+
 	// deaf says that the page is no witness: requests moved while it was silent.
 	deaf bool
+	page time.Time // since when the page has answered again; zero: it does not
 }
 
 // away reports whether the endpoint is left out, unless its group pardons it.
@@ -101,11 +109,7 @@ type verdict struct {
 // reports whether the state changed.
 func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) bool {
 	m.weigh(now, e, base)
-	if e.Answered < deafAfter {
-		m.deaf = false
-	} else if e.Moved < e.Answered-deafAfter {
-		m.deaf = true
-	}
+	m.listen(now, e)
 	switch {
 	case !e.Refused:
 		m.refusedAt = time.Time{}
@@ -134,13 +138,44 @@ func (m *machine) step(now time.Time, e *Evidence, base *baseline, o *Options) b
 	if m.state != was {
 		m.since = now
 	}
+	m.doubt(now, e)
+	return m.state != was
+}
+
+// doubt notes since when requests speak against it, which is healthy yet: some that have
+// ended, or one that is past its time while nothing moves.
+func (m *machine) doubt(now time.Time, e *Evidence) {
+	ended := m.score >= clearBelow && m.cause.Counted()
+	waits := e.Overdue > 0 && e.Moved >= doubtAfter<<m.alarms
 	switch {
-	case m.state != Healthy || m.score < clearBelow || !m.cause.Counted():
+	case m.state != Healthy || !ended && !waits:
 		m.doubtedAt = time.Time{}
 	case m.doubtedAt.IsZero():
 		m.doubtedAt = now
 	}
-	return m.state != was
+}
+
+// listen decides whether the page's silence means anything, and forgets false alarms. A page
+// that is read now and then, such as one that takes longer than a reading may, is no witness
+// in between.
+func (m *machine) listen(now time.Time, e *Evidence) {
+	switch {
+	case e.Answered >= deafAfter:
+		m.page = time.Time{}
+		m.deaf = m.deaf || e.Moved < e.Answered-deafAfter
+	case m.page.IsZero():
+		m.page = now
+	case now.Sub(m.page) >= deafFor:
+		m.deaf = false
+	}
+	switch {
+	case e.Overdue > 0:
+		m.calm = time.Time{}
+	case m.calm.IsZero():
+		m.calm = now
+	case now.Sub(m.calm) >= alarmsFor:
+		m.alarms = 0
+	}
 }
 
 // weigh moves the score: it fades with time, and each judged request or probe
@@ -194,7 +229,7 @@ func (m *machine) weigh(now time.Time, e *Evidence, base *baseline) {
 // failsSome reports whether the endpoint is still used and seems to fail some of its
 // requests: a probe that passes says no more then than a request that was served.
 func (m *machine) failsSome() bool {
-	return (m.state == Suspect || m.state == Healthy) && m.probesTell()
+	return (m.state == Suspect || m.state == Healthy) && (m.probesTell() || m.cause == Late)
 }
 
 // probesTell reports whether probes fail of the cause as requests do.
@@ -233,16 +268,17 @@ func (m *machine) countRequests(e *Evidence) {
 func (m *machine) judge(now time.Time, e *Evidence) verdict {
 	life := min(e.Answered, e.Moved)
 	heard := !m.deaf
+	suspect, out := stallAfter<<m.alarms, stallOut<<m.alarms
 	switch {
 	case e.Refused && life >= refusedAfter && now.Sub(m.refusedAt) >= refusedFor && (heard || m.score >= suspectAt):
 		return verdict{Out, Refused}
 	case e.Overdue > 0 && e.Moved >= stallAfter && e.Answered >= stallOut && heard:
 		return verdict{Out, Stalled} // two witnesses: requests and page
-	case e.Overdue > 0 && e.Moved >= stallOut && (e.Overdue > 1 || e.Twice):
+	case e.Overdue > 0 && e.Moved >= out && (e.Overdue > 1 || e.Twice):
 		return verdict{Out, Stalled}
 	case m.score >= outAt:
 		return verdict{Out, m.scored()}
-	case e.Overdue > 0 && e.Moved >= stallAfter:
+	case e.Overdue > 0 && e.Moved >= suspect:
 		return verdict{Suspect, Stalled}
 	case life >= silentOut && life < Never && heard:
 		return verdict{Out, Silent}
@@ -272,6 +308,9 @@ func (m *machine) stepTrusted(now time.Time, v verdict) {
 	case v.state == Suspect:
 		m.state, m.cause = Suspect, v.cause
 	case m.state == Suspect && m.score < clearBelow && now.Sub(m.since) >= restless:
+		if m.cause == Stalled { // a request was slow, or the prediction wrong
+			m.alarms = min(m.alarms+1, mostAlarms)
+		}
 		m.state, m.cause, m.trusted = Healthy, None, now
 	}
 	if m.state == Healthy && m.score < clearBelow {

@@ -28,7 +28,9 @@ type flow struct {
 	stuck  bool   // nothing moves
 	refuse bool
 	slow   bool
-	over   int // overdue
+	over   int           // overdue
+	moves  time.Duration // something moves so often, although no request ends; 0: nothing does
+	pages  time.Duration // its page is read only so often; 0: always
 }
 
 func newScript() *script {
@@ -47,8 +49,12 @@ func (s *script) step() (lines []string) {
 			e.Bad[f.cause] += uint64(f.bad)
 		}
 		e.Answered, e.Moved = age(e.Answered, tick), age(e.Moved, tick)
-		if !f.dead && !f.refuse {
+		now := s.now.Sub(time.Unix(1000, 0))
+		if !f.dead && !f.refuse && (f.pages == 0 || now%f.pages == 0) {
 			e.Answered = 0
+		}
+		if f.moves > 0 && now%f.moves == 0 {
+			e.Moved = 0
 		}
 		if !f.stuck && (f.good > 0 || f.bad > 0) {
 			e.Moved = 0
@@ -58,6 +64,7 @@ func (s *script) step() (lines []string) {
 			switch f.probe {
 			case "passed":
 				e.Passed++
+				e.Moved = 0 // the engine was seen to work
 			case "missed":
 				e.Missed++
 			case "denied":
@@ -122,7 +129,7 @@ func (s *script) change(t *testing.T, d *datadriven.TestData) string {
 	f := &flow{good: 1}
 	for _, a := range d.CmdArgs {
 		n := 1
-		if len(a.Vals) == 1 && a.Key != "probe" {
+		if len(a.Vals) == 1 && a.Key != "probe" && a.Key != "moves" && a.Key != "pages" {
 			if _, err := fmt.Sscan(a.Vals[0], &n); err != nil {
 				t.Fatal(err)
 			}
@@ -142,6 +149,14 @@ func (s *script) change(t *testing.T, d *datadriven.TestData) string {
 			f.over = n
 		case "probe":
 			f.probe = a.Vals[0]
+		case "moves", "pages":
+			every, err := time.ParseDuration(a.Vals[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.pages = every; a.Key == "moves" {
+				f.pages, f.moves = 0, every
+			}
 		case "ep":
 		default:
 			for c := range NumCauses {

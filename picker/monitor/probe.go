@@ -57,7 +57,7 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 	switch r {
 	case Passed:
 		s.passed++
-		s.answered, s.refused, s.pace.slow, s.pace.low = now, false, false, 0
+		s.refused, s.pace.slow, s.pace.low = false, false, 0 // of its page that says nothing
 		ep.Tracker().Progress(now)
 	case Alive: // an HTTP server says so for an engine whose core may hang
 		s.answered, s.refused = now, false
