@@ -83,6 +83,12 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 		if e.Health.State != "healthy" {
 			say(e, e.Health.State, untrusted(&e.Health))
 		}
+		if e.Health.FullS > 0 {
+			say(e, "full", fmt.Sprintf("its engine refused a request for want of room, passed over for %.1f s more", e.Health.FullS))
+		}
+		if len(e.Health.Shunned) > 0 {
+			say(e, "fails models", strings.Join(e.Health.Shunned, ", ")+": their requests go elsewhere, since they fail here and others are answered")
+		}
 		if e.Reason != "" && e.Knowledge != knowledge.Exact.String() {
 			say(e, e.Knowledge, e.Reason)
 		}

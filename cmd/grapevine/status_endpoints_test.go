@@ -19,6 +19,7 @@ func TestEndpointsAsPrinted(t *testing.T) {
 	doubted := server.HealthStatus{
 		State: "suspect", SinceS: 2, Share: 0.01, Cause: "failed", Evidence: "3 answers with status 500 or above, or with an error in them", Overruled: true,
 	}
+	partly := server.HealthStatus{State: "healthy", Share: 1, FullS: 2.25, Shunned: []string{"poet", "sql"}}
 	read := []server.StreamStatus{{Events: "tcp://10.0.0.1:5557"}}
 	no404 := "scrape: answer 404"
 	eps := []server.EndpointStatus{
@@ -30,6 +31,7 @@ func TestEndpointsAsPrinted(t *testing.T) {
 		{Address: "f:1", Name: "f", Health: dead, Knowledge: "approximate", Waiting: 4, GaugeAgeS: 14},
 		{Address: "g:1", Name: "g", Up: true, Health: doubted, Knowledge: "mismatched", Reason: "another template", Streams: read, AgeMS: 2100},
 		{Address: "h:1", Name: "h", Health: well, Knowledge: "approximate", GaugeAgeS: -1},
+		{Address: "i:1", Name: "i", Up: true, Health: partly, Knowledge: "approximate", GaugeAgeS: -1},
 	}
 	const want = `
 ENDPOINT  NAME  HEALTH         KNOWLEDGE                       LAG     BLOCKS  IN FLIGHT  WAITING  RUNNING  KV USE
@@ -41,10 +43,13 @@ e:1       e     healthy        approximate                     -       -       0
 f:1       f     out, 0%        approximate                     -       -       0          -        -        -
 g:1       g     suspect, used  mismatched, up to 2.1 s behind  0.0 ms  0       0          0        0        0%
 h:1       h     down           approximate                     -       -       0          -        -        -
+i:1       i     healthy        approximate                     -       -       0          -        -        -
 b:1, c:1, d:1 and 1 more (no gauges): scrape: answer 404
 f:1 (out): connections are refused, for 12s; back by accepted connections, then 3 probes in a row that pass
 g:1 (suspect): 3 answers with status 500 or above, or with an error in them, for 2s; ignored, since it speaks against most of the pool
 g:1 (mismatched): another template
+i:1 (full): its engine refused a request for want of room, passed over for 2.2 s more
+i:1 (fails models): poet, sql: their requests go elsewhere, since they fail here and others are answered
 `
 	var b bytes.Buffer
 	writeEndpoints(&b, eps)

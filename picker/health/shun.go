@@ -2,6 +2,7 @@ package health
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -11,6 +12,7 @@ import (
 // endpoint as a whole. Its Tracker locks it, but for open.
 type shuns struct {
 	list [maxShuns]shun
+	news uint64       // changes of what this replica found out
 	open atomic.Int32 // of them, those that are passed over
 }
 
@@ -22,6 +24,7 @@ type shun struct {
 	others int       // requests of other models that were answered meanwhile
 	times  int       // that it has been passed over; 0: it is not
 	until  time.Time
+	from   string    // the replica that found out; "": this one
 	trial  time.Time // when a request went there after that; zero: none has
 }
 
@@ -33,6 +36,7 @@ const (
 	shunFor    = 10 * time.Second
 	shunTrial  = 5 * time.Second // for which the first request is waited for
 	shunMost   = 4               // doublings
+	mostTimes  = shunMost + 1    // that are told apart
 )
 
 // note takes how a request of a model ended.
@@ -60,15 +64,12 @@ func (s *shuns) note(model uint64, bad bool, now time.Time) {
 	mine.weigh(bad, now)
 	switch {
 	case mine.times == 0 && mine.score >= shunAt && mine.others >= shunOthers:
-		mine.pass(now)
+		s.pass(mine, now)
 		s.open.Add(1)
 	case mine.times > 0 && !mine.trial.IsZero() && bad:
-		mine.pass(now)
+		s.pass(mine, now)
 	case mine.times > 0 && !mine.trial.IsZero(), mine.score < clearBelow && mine.times == 0:
-		if mine.times > 0 {
-			s.open.Add(-1)
-		}
-		*mine = shun{}
+		s.end(mine)
 	}
 }
 
@@ -83,9 +84,29 @@ func (e *shun) weigh(bad bool, now time.Time) {
 }
 
 // pass has the model passed over, for longer each time.
-func (e *shun) pass(now time.Time) {
-	e.until, e.trial = now.Add(shunFor<<min(e.times, shunMost)), time.Time{}
+func (s *shuns) pass(e *shun, now time.Time) {
+	e.until, e.trial, e.from = now.Add(shunFor<<min(e.times, shunMost)), time.Time{}, ""
 	e.times++
+	s.news++
+}
+
+// end takes one out.
+func (s *shuns) end(e *shun) {
+	if e.times > 0 {
+		s.open.Add(-1)
+		s.news++
+	}
+	*e = shun{}
+}
+
+// find returns a model's, nil when there is none.
+func (s *shuns) find(model uint64) *shun {
+	for i := range s.list {
+		if e := &s.list[i]; e.model == model && e.times > 0 {
+			return e
+		}
+	}
+	return nil
 }
 
 // begin notes that a request of a model goes there.
@@ -93,20 +114,14 @@ func (s *shuns) begin(model uint64, now time.Time) {
 	if s.open.Load() == 0 {
 		return
 	}
-	for i := range s.list {
-		if e := &s.list[i]; e.model == model && e.times > 0 && !now.Before(e.until) {
-			e.trial = now
-		}
+	if e := s.find(model); e != nil && !now.Before(e.until) {
+		e.trial = now
 	}
 }
 
 func (s *shuns) has(model uint64, now time.Time) bool {
-	for i := range s.list {
-		if e := &s.list[i]; e.model == model && e.times > 0 {
-			return now.Before(e.until) || now.Sub(e.trial) < shunTrial
-		}
-	}
-	return false
+	e := s.find(model)
+	return e != nil && (now.Before(e.until) || now.Sub(e.trial) < shunTrial)
 }
 
 // Shuns reports whether requests of a model are to be sent elsewhere, since they fail here
@@ -121,6 +136,83 @@ func (t *Tracker) Shuns(model uint64, now time.Time) bool {
 	return t.shuns.has(model, now)
 }
 
+// ShunsFor returns for how long requests of a model are sent elsewhere from now on, unless one
+// that is let through then fails too; 0 when they are not.
+func (t *Tracker) ShunsFor(model uint64, now time.Time) time.Duration {
+	if t.shuns.open.Load() == 0 {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.shuns.find(model); e != nil {
+		return max(e.until.Sub(now), 0)
+	}
+	return 0
+}
+
+// Shun is a model that is passed over at an endpoint, as replicas tell each other.
+type Shun struct {
+	Model uint64
+	For   time.Duration // from now on; 0: the next request is a trial
+	Times int           // that it has been passed over
+}
+
+// Found appends the models that this replica found to fail, which are passed over, and returns
+// a number that is another one whenever these have changed.
+func (t *Tracker) Found(list []Shun, now time.Time) ([]Shun, uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.shuns.list {
+		if e := &t.shuns.list[i]; e.times > 0 && e.from == "" {
+			list = append(list, Shun{e.model, max(e.until.Sub(now), 0), min(e.times, mostTimes)})
+		}
+	}
+	return list, t.shuns.news
+}
+
+// HearFound takes all that another replica has found of the endpoint. Its models are passed over
+// here too until it says otherwise, or until a request that is let through here is answered.
+func (t *Tracker) HearFound(origin string, list []Shun, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.shuns.list {
+		e := &t.shuns.list[i]
+		if e.times > 0 && e.from == origin && !slices.ContainsFunc(list, func(o Shun) bool { return o.Model == e.model }) {
+			t.shuns.end(e)
+		}
+	}
+	for _, o := range list[:min(len(list), maxShuns)] {
+		t.shuns.adopt(origin, o, now)
+	}
+}
+
+// adopt takes what another replica found of a model, unless this one knows better.
+func (s *shuns) adopt(origin string, o Shun, now time.Time) {
+	if o.Model == 0 || o.Times <= 0 {
+		return
+	}
+	times, until := min(o.Times, mostTimes), now.Add(min(o.For, shunFor<<shunMost))
+	e := s.find(o.Model)
+	switch {
+	case e == nil && o.For <= 0: // it may have been answered here since
+		return
+	case e == nil:
+		i := slices.IndexFunc(s.list[:], func(e shun) bool { return e.model == o.Model })
+		if i < 0 {
+			i = slices.IndexFunc(s.list[:], func(e shun) bool { return e.times == 0 })
+		}
+		if i < 0 {
+			return
+		}
+		e = &s.list[i]
+		s.open.Add(1)
+	case o.For > 0 && times > e.times: // it failed there again
+	case e.from != origin, e.times == times && until.Sub(e.until) < time.Second: // nothing new: one that is let through may be on its way
+		return
+	}
+	*e = shun{model: o.Model, score: maxScore, at: now, others: shunOthers, times: times, until: until, from: origin}
+}
+
 // Forgive forgets what speaks against single models, as when the endpoint is out for all of
 // them, or its engine has started again.
 func (t *Tracker) Forgive() {
@@ -128,6 +220,7 @@ func (t *Tracker) Forgive() {
 	defer t.mu.Unlock()
 	clear(t.shuns.list[:])
 	t.shuns.open.Store(0)
+	t.shuns.news++
 }
 
 // Shunned returns how many models are passed over.

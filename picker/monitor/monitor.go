@@ -380,7 +380,7 @@ func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) e
 		m.unsay(address, origin)
 		return nil
 	}
-	e, err := readEvidence(value)
+	e, found, err := readEvidence(value)
 	if err != nil {
 		return err
 	}
@@ -390,10 +390,9 @@ func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) e
 	if m.said[address] == nil {
 		m.said[address] = map[string]saying{}
 	}
-	m.said[address][origin] = saying{e, now}
+	m.said[address][origin] = saying{e, found, now}
 	if s := m.sights[address]; s != nil {
-		s.heard(origin, &e, now)
-		m.set.Hear(origin, int(s.ep.ID), e, now)
+		m.hear(s, origin, m.said[address][origin])
 	}
 	return nil
 }
@@ -402,7 +401,14 @@ func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) e
 // each of them may say.
 type saying struct {
 	health.Evidence
-	at time.Time
+	found []health.Shun
+	at    time.Time
+}
+
+func (m *Monitor) hear(s *sight, origin string, w saying) {
+	s.heard(origin, &w.Evidence, w.at)
+	m.set.Hear(origin, int(s.ep.ID), w.Evidence, w.at)
+	s.ep.Tracker().HearFound(origin, w.found, w.at)
 }
 
 func (m *Monitor) unsay(address, origin string) {
@@ -415,9 +421,7 @@ func (m *Monitor) unsay(address, origin string) {
 func (m *Monitor) recall(s *sight) {
 	said := m.said[s.ep.Address]
 	for _, origin := range slices.Sorted(maps.Keys(said)) {
-		w := said[origin]
-		s.heard(origin, &w.Evidence, w.at)
-		m.set.Hear(origin, int(s.ep.ID), w.Evidence, w.at)
+		m.hear(s, origin, said[origin])
 	}
 }
 

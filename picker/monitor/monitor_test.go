@@ -308,15 +308,16 @@ grapevine_health_state{cause="refused",endpoint="10.0.0.1:8001",state="out"} 1
 
 // FuzzEvidence: malformed words are refused, and what is written is read back.
 func FuzzEvidence(f *testing.F) {
-	f.Add(appendEvidence(nil, &health.Evidence{Good: 3, Refused: true, Answered: health.Never, Moved: time.Second, Overdue: 2}))
+	f.Add(appendEvidence(nil, &health.Evidence{Good: 3, Refused: true, Answered: health.Never, Moved: time.Second, Overdue: 2}, nil))
+	f.Add(appendEvidence(nil, &health.Evidence{Good: 3}, []health.Shun{{Model: 1<<63 | 5, For: 3 * time.Second, Times: 2}}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := readEvidence(b)
+		e, found, err := readEvidence(b)
 		if err != nil {
 			return
 		}
-		again, err := readEvidence(appendEvidence(nil, &e))
-		if err != nil || !cmp.Equal(again, e) {
+		again, told, err := readEvidence(appendEvidence(nil, &e, found))
+		if err != nil || !cmp.Equal(again, e) || !slices.Equal(told, found) {
 			t.Errorf("%+v, %v, want %+v", again, err, e)
 		}
 	})

@@ -33,8 +33,8 @@ type adapterRequest struct {
 	status int // 0: none comes, and the client leaves
 }
 
-func newAdapterWorld(t *testing.T) *adapterWorld {
-	w := &adapterWorld{rig: newRig(t, 1, 4), rng: rand.New(rand.NewPCG(1, 2))}
+func newAdapterWorld(t *testing.T, replicas int) *adapterWorld {
+	w := &adapterWorld{rig: newRig(t, replicas, 4), rng: rand.New(rand.NewPCG(1, 2))}
 	w.p = w.replicas[0]
 	for _, ep := range w.p.pool.Snapshot().Endpoints {
 		w.p.pool.SetModels(ep.ID, endpoint.ModelList{Models: []endpoint.Model{{Name: "base"}, {Name: "adapter", Parent: "base"}}}, w.now)
@@ -114,7 +114,7 @@ func (w *adapterWorld) end() {
 func TestAdapterFails(t *testing.T) {
 	for _, kind := range []string{"fails", "hangs"} {
 		t.Run(kind, func(t *testing.T) {
-			w := newAdapterWorld(t)
+			w := newAdapterWorld(t, 1)
 			w.play(10 * time.Second)
 			w.kind, w.there = kind, 0
 			w.play(20 * time.Second)
@@ -136,4 +136,59 @@ func TestAdapterFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFailsSharedModels: what one replica finds of a model at an engine, the others know; and
+// they hear when it is answered again.
+func TestFailsSharedModels(t *testing.T) {
+	r := newRig(t, 3, 2)
+	r.pass(time.Second, nil, nil)
+	const base, adapter = 1, 2
+	at := func(replica int) *health.Tracker { return r.replicas[replica].pool.Snapshot().Endpoints[1].Tracker() }
+	ask := func(replica int, model uint64, c health.Cause) {
+		w := health.Watch{Model: model}
+		at(replica).Begin(&w, r.now, r.now.Add(time.Second))
+		w.End(r.now, c)
+	}
+	f := func(what string, want ...bool) {
+		t.Helper()
+		r.pass(500*time.Millisecond, nil, nil)
+		for i := range r.replicas {
+			if got := at(i).Shuns(adapter, r.now); got != want[i] || at(i).Shuns(base, r.now) {
+				t.Errorf("%s: replica %d passes it over: %v", what, i, got)
+			}
+		}
+	}
+	fails := func(replica int) {
+		for range 3 {
+			ask(replica, adapter, health.Failed)
+			for range 20 { // the engine as a whole is well
+				ask(replica, base, health.None)
+			}
+			r.pass(time.Second, nil, nil)
+		}
+		ask(replica, adapter, health.Failed)
+	}
+	fails(0)
+	f("it fails at the first", true, true, true)
+	r.pass(10*time.Second, nil, nil)
+	f("one may be tried", false, false, false)
+	ask(1, adapter, health.Failed) // by the second
+	f("which fails", true, true, true)
+	r.pass(20*time.Second, nil, nil)
+	ask(1, adapter, health.None)
+	r.pass(time.Second, nil, nil)
+	if n := at(2).Shunned(); n != 0 {
+		t.Errorf("it is well, as the second has found: the third passes %d models over", n)
+	}
+	f("it is well", false, false, false)
+	for i := range r.replicas {
+		if n := at(i).Shunned(); n != 0 {
+			t.Errorf("it is well, and replica %d passes %d models over", i, n)
+		}
+	}
+
+	r.cut = true
+	fails(2)
+	f("they cannot hear each other", false, false, true)
 }

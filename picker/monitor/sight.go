@@ -24,6 +24,7 @@ type sight struct {
 
 	sharedAt time.Time
 	shared   health.Evidence
+	found    uint64            // what was told of single models; see health.Tracker.Found
 	alarm    time.Time         // when another replica last saw something wrong
 	words    map[string]counts // of others
 }
@@ -147,7 +148,8 @@ func (s *sight) mayShare(m *Monitor, e *health.Evidence, sick bool, now time.Tim
 		return
 	}
 	probed := e.Passed != s.shared.Passed || e.Missed != s.shared.Missed || e.Denied != s.shared.Denied
-	wrong := sick || probed || e.Refused || e.Overdue > 0 || e.Slow || e.Bad != s.shared.Bad || now.Sub(s.alarm) < alarmFor
+	_, news := s.ep.Tracker().Found(nil, now)
+	wrong := sick || news != s.found || probed || e.Refused || e.Overdue > 0 || e.Slow || e.Bad != s.shared.Bad || now.Sub(s.alarm) < alarmFor
 	was := s.shared.Refused || s.shared.Overdue > 0 || s.shared.Slow
 	if wrong || was {
 		s.share(m, *e, now)
@@ -155,8 +157,9 @@ func (s *sight) mayShare(m *Monitor, e *health.Evidence, sick bool, now time.Tim
 }
 
 func (s *sight) share(m *Monitor, e health.Evidence, now time.Time) {
-	s.sharedAt, s.shared = now, e
-	m.tell(s.ep.Address, appendEvidence(nil, &e))
+	found, news := s.ep.Tracker().Found(nil, now)
+	s.sharedAt, s.shared, s.found = now, e, news
+	m.tell(s.ep.Address, appendEvidence(nil, &e, found))
 }
 
 // tell notes what the other replicas are to hear. m.mu is held.

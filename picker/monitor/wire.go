@@ -3,6 +3,7 @@ package monitor
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -24,7 +25,9 @@ const (
 	maxCount = 1 << 48
 )
 
-func appendEvidence(b []byte, e *health.Evidence) []byte {
+// appendEvidence appends what a replica has seen of an endpoint, and the models that it found
+// to fail there.
+func appendEvidence(b []byte, e *health.Evidence, found []health.Shun) []byte {
 	b = binary.AppendUvarint(b, e.Good)
 	b = binary.AppendUvarint(b, uint64(len(e.Bad)))
 	for _, n := range e.Bad {
@@ -38,6 +41,12 @@ func appendEvidence(b []byte, e *health.Evidence) []byte {
 	}
 	for _, v := range [...]uint64{e.Passed, e.Missed, flags, wireAge(e.Answered), wireAge(e.Moved), uint64(e.InFlight), uint64(e.Overdue), e.Denied} {
 		b = binary.AppendUvarint(b, v)
+	}
+	b = binary.AppendUvarint(b, uint64(len(found)))
+	for _, f := range found {
+		for _, v := range [...]uint64{f.Model >> 32, f.Model & math.MaxUint32, uint64(max(f.For, 0) / time.Millisecond), uint64(f.Times)} {
+			b = binary.AppendUvarint(b, v)
+		}
 	}
 	return b
 }
@@ -73,12 +82,12 @@ func (c *cursor) age() time.Duration {
 	return time.Duration(min(v-1, uint64(maxAge/time.Millisecond))) * time.Millisecond
 }
 
-func readEvidence(b []byte) (health.Evidence, error) {
+func readEvidence(b []byte) (health.Evidence, []health.Shun, error) {
 	c := cursor{b: b}
 	e := health.Evidence{Good: c.next()}
 	n := c.next()
 	if n > 64 {
-		return e, errWire
+		return e, nil, errWire
 	}
 	for i := range n {
 		v := c.next()
@@ -94,8 +103,35 @@ func readEvidence(b []byte) (health.Evidence, error) {
 	if len(c.b) > 0 {
 		e.Denied = c.next()
 	}
+	found := c.found()
 	if c.bad {
-		return health.Evidence{}, errWire
+		return health.Evidence{}, nil, errWire
 	}
-	return e, nil
+	return e, found, nil
+}
+
+// maxFound is more than a replica finds of one endpoint.
+const maxFound = 64
+
+// found reads the models that fail, of a version that tells them.
+func (c *cursor) found() (found []health.Shun) {
+	if len(c.b) == 0 {
+		return nil
+	}
+	n := c.next()
+	if n > maxFound {
+		c.bad = true
+	}
+	for range n {
+		if c.bad {
+			return nil
+		}
+		high, low := c.next(), c.next()
+		c.bad = c.bad || high|low > math.MaxUint32
+		f := health.Shun{Model: high<<32 | low}
+		f.For = time.Duration(min(c.next(), uint64(maxAge/time.Millisecond))) * time.Millisecond
+		f.Times = int(min(c.next(), 1<<24))
+		found = append(found, f)
+	}
+	return found
 }
