@@ -2,7 +2,6 @@ package picker
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -36,37 +35,17 @@ func TestTries(t *testing.T) {
 	f("what goes on with an answer", TriesNone, func(r *request.Request) { r.Kind, r.Previous = request.KindResponses, "resp_1" })
 	for i, want := range []Tries{TriesSafe, TriesNone} { // of its next request
 		eps := s.opts.Pool.Snapshot().Endpoints
-		s.prompts.Failed(promptKey(&request.Request{Body: []byte("poison")}), int(eps[i].ID), t0)
+		s.prompts.Failed((&request.Request{Body: []byte("poison")}).PromptKey(), int(eps[i].ID), t0)
 		f("poison", want, nil)
 	}
 	for range 3 {
-		s.again.add(t0, 0, 1)
+		s.again.Add(t0, 0, 1)
 	}
 	f("beyond the budget", TriesSafe, nil)
-	s.again.add(t0, 1000, 0)
+	s.again.Add(t0, 1000, 0)
 	f("within the budget", TriesOnce, nil)
 	for _, ep := range s.opts.Pool.Snapshot().Endpoints[1:] {
 		ep.Tracker().SetFull(t0, time.Second)
 	}
 	f("nobody well behind it", TriesSafe, nil)
-}
-
-// TestAgain: second tries are at most a tenth of the requests, and three of however few.
-func TestAgain(t *testing.T) {
-	var a again
-	now, tries := t0, []int{}
-	for range 3 {
-		n := 0
-		for range 1000 {
-			now = now.Add(10 * time.Millisecond)
-			if a.add(now, 1, 0) { // each request would be tried twice
-				a.add(now, 0, 1)
-				n++
-			}
-		}
-		tries = append(tries, n)
-	}
-	if slices.Max(tries) > 103 || slices.Min(tries) < 95 {
-		t.Errorf("of a thousand requests each, %v are tried twice", tries)
-	}
 }

@@ -79,6 +79,7 @@ type Cycle struct {
 	unserved bool   // every endpoint that the request may go to is sure to refuse its model
 	keep     []bool
 	reserve  []*endpoint.Endpoint // left out for being under suspicion, returning or full
+	avoided  []avoided            // who was left out, and why
 
 	far          farScratch
 	queued       float64 // seconds
@@ -148,7 +149,7 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 // placeAnywhere makes all allowed endpoints candidates, whatever they serve.
 func (c *Cycle) placeAnywhere() {
 	c.gatherAll()
-	c.unserved = false
+	c.unserved, c.avoided = false, c.avoided[:0]
 	c.withhold()
 	c.observe()
 	c.showAll()
@@ -159,6 +160,7 @@ func (c *Cycle) Free() {
 	c.Request, c.Pool, c.Peer, c.context, c.matcher, c.sessions, c.Health = nil, nil, nil, nil, nil, nil, nil
 	clear(c.endpoints)
 	clear(c.reserve)
+	clear(c.avoided)
 	clear(c.views)
 	clear(c.far.terms)
 	c.far.ended = nil
@@ -172,7 +174,7 @@ func (c *Cycle) Free() {
 // whole request, when it is one that no profile handler splits.
 func (c *Cycle) gather(r *request.Request) {
 	c.allow(r)
-	c.reserve = c.reserve[:0]
+	c.reserve, c.avoided = c.reserve[:0], c.avoided[:0]
 	c.gatherModel(r.Target)
 	if c.pin(); !c.pinned {
 		c.withhold()

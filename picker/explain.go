@@ -93,6 +93,7 @@ func (rec *record) explain() explained.Explanation {
 	}
 	e.Clusters = explainClusters(rec.clusters)
 	e.Stages, e.Health, e.Refused = rec.explainStages(), rec.explainHealth(), rec.refused
+	e.Avoided = rec.explainAvoided()
 	for k := range rec.rows {
 		e.Candidates = append(e.Candidates, rec.rows[k].explain())
 	}

@@ -43,7 +43,7 @@ func TestExplainSick(t *testing.T) {
 	r := chatRequest("refused", 100)
 	r.Body = []byte("poison")
 	for _, ep := range eps[1:] {
-		s.prompts.Failed(promptKey(r), int(ep.ID), t0)
+		s.prompts.Failed(r.PromptKey(), int(ep.ID), t0)
 	}
 	if _, err := s.Choose(context.Background(), r); err == nil {
 		t.Fatal("it was placed")

@@ -54,6 +54,9 @@ type record struct {
 	health    *health.Snapshot // nil while nobody tells
 	refused   string           // why it was not placed
 	clusters  []FarTerms
+	avoided   []avoided
+	allowed   []bool // by position in pool; empty: all are
+	pinned    bool   // to the engine that keeps what the request goes on with
 }
 
 type recordRow struct {
@@ -124,6 +127,7 @@ func (rec *record) fill(c *Cycle, p Prediction) {
 	rec.pool, rec.health, rec.refused = c.Pool, c.Health, ""
 	rec.outcome = recordOutcome{}
 	rec.clusters = append(rec.clusters[:0], c.far.terms...)
+	rec.fillAvoided(c)
 	rec.fillRows(c)
 	rec.rankings = resizeKeep(rec.rankings, c.ranked)
 	for k, ranking := range c.rankings[:c.ranked] {

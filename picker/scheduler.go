@@ -145,7 +145,7 @@ type Scheduler struct {
 	farBook endpoint.Book // of requests sent to other clusters
 
 	patience struct{ first, whole health.Overrun } // of first tokens that are seen, and of whole answers
-	again    again
+	again    health.Again
 	prompts  *health.Prompts
 }
 
@@ -299,7 +299,7 @@ func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Reques
 
 // suspects reports whether engines failed r's prompt, one after the other.
 func (s *Scheduler) suspects(r *request.Request, now time.Time) bool {
-	return !s.prompts.Empty() && s.prompts.Suspected(promptKey(r), now)
+	return !s.prompts.Empty() && s.prompts.Suspected(r.PromptKey(), now)
 }
 
 // release gives back what prepare borrowed for r.

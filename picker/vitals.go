@@ -2,11 +2,8 @@ package picker
 
 import (
 	"cmp"
-	"math/bits"
 	"net/http"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -50,8 +47,8 @@ func (f *flight) beginVitals(view *View) {
 	if n := f.request.MaxTokens; n > 0 {
 		tokens = min(tokens, float64(n))
 	}
-	v.prompt = promptKey(f.request)
-	v.client = client(f.request, v.prompt)
+	v.prompt = f.request.PromptKey()
+	v.client = f.request.ClientKey(v.prompt)
 	v.first = f.predicted.TTFT()
 	v.answer = v.first + tokens*view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
 	v.watch.Model = modelKey(f.request)
@@ -206,7 +203,7 @@ func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) 
 		cause = health.Left
 	}
 	f.endVitals(now, cause)
-	f.s.again.add(now, 0, 1)
+	f.s.again.Add(now, 0, 1)
 	v.failed = f.ep.Address + ": it could not be reached, or broke off before its answer"
 	if cause == health.Left {
 		v.failed = f.ep.Address + ": the proxy does not know it"
@@ -238,35 +235,5 @@ func (f *flight) learnWhole(o *Outcome) {
 	}
 }
 
-// namedBytes is how much of each end of a prompt makes its name.
-const namedBytes = 4096
-
-// promptKey names a request's prompt by its ends and its length, 0 when it has
-// none.
-func promptKey(r *request.Request) uint64 {
-	body := r.Body
-	if r.Prompt.Main.Found() && r.Prompt.Main[1] <= len(body) {
-		body = r.Prompt.Main.Of(body)
-	}
-	n := len(body)
-	switch {
-	case n == 0:
-		return 0
-	case n <= 2*namedBytes:
-		return xxhash.Sum64(body)
-	}
-	return xxhash.Sum64(body[:namedBytes]) ^ bits.RotateLeft64(xxhash.Sum64(body[n-namedBytes:]), 1) ^ uint64(n)
-}
-
 // modelKey names the model that a request is for, 0 when it names none.
 func modelKey(r *request.Request) uint64 { return endpoint.ModelKey(cmp.Or(r.Target, r.Model)) }
-
-// client names who asked, by the prompt when nothing else does.
-func client(r *request.Request, prompt uint64) uint64 {
-	for _, name := range [...]string{r.Session, r.User, r.FairnessID} {
-		if name != "" {
-			return xxhash.Sum64String(name)
-		}
-	}
-	return prompt
-}

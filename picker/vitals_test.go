@@ -205,7 +205,7 @@ func TestUnclosed(t *testing.T) {
 
 // TestPromptKey: long prompts are named by their ends and their length.
 func TestPromptKey(t *testing.T) {
-	name := func(b []byte) uint64 { return promptKey(&request.Request{Body: b}) }
+	name := func(b []byte) uint64 { return (&request.Request{Body: b}).PromptKey() }
 	long := make([]byte, 100_000)
 	base := name(long)
 	first, last, longer := append([]byte{1}, long[1:]...), append(append([]byte{}, long[1:]...), 1), append([]byte{0}, long...)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -33,14 +34,14 @@ func (c *Cycle) withhold() {
 			return
 		}
 	}
-	c.endpoints = kept(c.endpoints, c.keep)
-	c.spare(func(ep *endpoint.Endpoint) bool { return ep.Tracker().FullAt(now) })
+	c.leave(explained.AvoidedHealth)
+	c.spare(explained.AvoidedFull, func(ep *endpoint.Endpoint) bool { return ep.Tracker().FullAt(now) })
 	model := modelKey(c.Request)
-	c.spare(func(ep *endpoint.Endpoint) bool { return ep.Tracker().Shuns(model, c.Now) })
+	c.spare(explained.AvoidedModelFails, func(ep *endpoint.Endpoint) bool { return ep.Tracker().Shuns(model, c.Now) })
 }
 
 // spare leaves out the bad candidates, unless nobody else does what they do.
-func (c *Cycle) spare(bad func(*endpoint.Endpoint) bool) {
+func (c *Cycle) spare(why string, bad func(*endpoint.Endpoint) bool) {
 	var served endpoint.Role
 	for i, ep := range c.endpoints {
 		if c.keep[i] = !bad(ep); c.keep[i] {
@@ -50,7 +51,7 @@ func (c *Cycle) spare(bad func(*endpoint.Endpoint) bool) {
 	for i, ep := range c.endpoints {
 		c.keep[i] = c.keep[i] || ep.Role&^served != 0
 	}
-	c.endpoints = kept(c.endpoints, c.keep)
+	c.leave(why)
 }
 
 // appendReserve appends the addresses of endpoints that were left out, but not for being
@@ -91,16 +92,6 @@ func (c *Cycle) serves() bool {
 	return false
 }
 
-func kept(list []*endpoint.Endpoint, keep []bool) []*endpoint.Endpoint {
-	left := list[:0]
-	for i, ep := range list {
-		if keep[i] {
-			left = append(left, ep)
-		}
-	}
-	return left
-}
-
 // seat leaves out the candidates that have as many requests as they are to have, while
 // others of their role have room: what waits in an engine's own queue waits in the order
 // in which it came, and cannot be moved.
@@ -124,7 +115,7 @@ func (c *Cycle) seat() {
 			}
 		}
 	}
-	c.keepViews()
+	c.keepViews(explained.AvoidedPlaces)
 }
 
 // isolate leaves, of each role, the candidates alone where the least is lost if the engine
@@ -139,12 +130,12 @@ func (c *Cycle) isolate() {
 		v := &c.views[i]
 		c.keep[i] = !slices.ContainsFunc(c.views, func(o View) bool { return o.Role == v.Role && less(&o.Load, &v.Load) })
 	}
-	c.keepViews()
+	c.keepViews(explained.AvoidedPrompt)
 }
 
 // keepViews leaves out the candidates, and what was seen of them, that are not kept.
-func (c *Cycle) keepViews() {
-	c.endpoints = kept(c.endpoints, c.keep)
+func (c *Cycle) keepViews(why string) {
+	c.leave(why)
 	n := 0
 	for i := range c.keep {
 		if c.keep[i] {

@@ -97,6 +97,7 @@ func writeDecision(w io.Writer, e *Decision) {
 	for i := range e.Health {
 		wrapped(w, "health", healthText(&e.Health[i]))
 	}
+	writeAvoided(w, e)
 	if o := e.Outcome; o != nil {
 		if o.Failed != "" {
 			wrapped(w, "moved", "away from "+o.Failed)
@@ -128,6 +129,49 @@ func healthText(h *explained.Health) string {
 		return s + " · a candidate nevertheless"
 	}
 	return s + " · passed over"
+}
+
+// avoidedWords say why endpoints were no candidates.
+var avoidedWords = [...]struct{ why, words string }{
+	{explained.AvoidedFull, "its engine refused a request for want of room"},
+	{explained.AvoidedModelFails, "it fails the requests of this model, and answers others"},
+	{explained.AvoidedPlaces, "it has as many requests as it is to have"},
+	{explained.AvoidedPrompt, "the prompt failed at several engines, and more would be lost there"},
+	{explained.AvoidedConversation, "another engine keeps what the request goes on with"},
+	{explained.AvoidedSubset, "the proxy does not allow it"},
+	{explained.AvoidedRole, "it answers no requests by itself"},
+	{explained.AvoidedModel, "it does not serve the model"},
+}
+
+// mostAvoided is how many endpoints are named for one reason.
+const mostAvoided = 6
+
+// writeAvoided says which endpoints were no candidates, and why. Of those that were not
+// healthy the lines on health say it.
+func writeAvoided(w io.Writer, e *Decision) {
+	for _, reason := range avoidedWords {
+		var names []string
+		n := 0
+		for _, a := range e.Avoided {
+			if a.Why != reason.why {
+				continue
+			}
+			if n++; n > mostAvoided {
+				continue
+			}
+			name := a.Endpoint
+			if a.More > 0 {
+				name += fmt.Sprintf(" (for %.1f s more)", a.More)
+			}
+			names = append(names, name)
+		}
+		if n > mostAvoided {
+			names = append(names, fmt.Sprintf("%d more", n-mostAvoided))
+		}
+		if n > 0 {
+			wrapped(w, "avoided", strings.Join(names, ", ")+": "+reason.words)
+		}
+	}
 }
 
 // stageText says what was decided about a stage, and why.

@@ -23,6 +23,7 @@ type Explanation struct {
 	Candidates  []Candidate       `json:"candidates"`
 	Profiles    []Profile         `json:"profiles"`
 	Health      []Health          `json:"health,omitempty"`   // endpoints that were not healthy
+	Avoided     []Avoided         `json:"avoided,omitempty"`  // endpoints that were no candidates
 	Clusters    []Cluster         `json:"clusters,omitempty"` // this one and others, where others were asked
 	Queue       *Queue            `json:"queue,omitempty"`    // where it waits for a place, or got none
 	Refused     string            `json:"refused,omitempty"`  // why it was not placed
@@ -146,6 +147,26 @@ type Health struct {
 	// because most of the pool looks sick.
 	Used bool `json:"used"`
 }
+
+// Avoided is an endpoint that was no candidate, or was left out of them before any profile ran.
+type Avoided struct {
+	Endpoint string  `json:"endpoint"`
+	Why      string  `json:"why"`
+	More     float64 `json:"more_s,omitempty"` // for how much longer, where that is known
+}
+
+// Reasons of Avoided.
+const (
+	AvoidedHealth       = "health"       // out, or a suspect or returning and not drawn; see Health
+	AvoidedFull         = "full"         // its engine refused a request for want of room
+	AvoidedModelFails   = "model_fails"  // it fails the requests of this model, and answers others
+	AvoidedPlaces       = "places"       // it has as many requests as it is to have
+	AvoidedPrompt       = "prompt"       // more would be lost there if the engine died of the prompt, which failed at several
+	AvoidedSubset       = "subset"       // the proxy does not allow it
+	AvoidedConversation = "conversation" // another engine keeps what the request goes on with
+	AvoidedRole         = "role"         // it answers no requests by itself
+	AvoidedModel        = "model"        // it does not serve the model
+)
 
 // Cluster is what one cluster's price was made of, or why it was no candidate.
 type Cluster struct {

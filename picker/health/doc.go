@@ -20,9 +20,11 @@
 // failure that follows one prompt from endpoint to endpoint is counted against
 // the prompt (Prompts).
 //
-// How late is late, an Overrun learns from the pool's answers.
+// How late is late, an Overrun learns from the pool's answers. How many requests may be
+// tried a second time, Again counts.
 //
 // Nothing here reads a clock, starts a goroutine, logs or does I/O: time is an
-// argument. A Set is used by one goroutine; Tracker, Prompts and Overrun are safe for
+// argument. A Set is used by one goroutine; Tracker, Prompts, Overrun and
+// Again are safe for
 // concurrent use; a Snapshot is immutable.
 package health

@@ -1,0 +1,131 @@
+package picker
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/explained"
+	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// TestExplainAvoided: every endpoint of the pool is among the candidates of an explanation, or
+// stands with the reason why it is not.
+func TestExplainAvoided(t *testing.T) {
+	list := specs(8)
+	list[7].Labels = map[string]string{endpoint.LabelRole: "prefill"}
+	pool := endpoint.NewPool(endpoint.PoolOptions{Now: func() time.Time { return t0 }})
+	pool.Set(list)
+	eps := pool.Snapshot().Endpoints
+	for i, ep := range eps {
+		name := "m"
+		if i == 5 {
+			name = "other"
+		}
+		pool.SetModels(ep.ID, endpoint.ModelList{Rejects: true, Models: []endpoint.Model{{Name: name}}}, t0)
+	}
+	eps[0].Tracker().SetFull(t0, 3*time.Second)
+	for range 4 { // it fails this model, and answers others
+		for _, c := range []health.Cause{health.Failed, health.None} {
+			w := health.Watch{Model: endpoint.ModelKey("m")}
+			if c == health.None {
+				w.Model = endpoint.ModelKey("another")
+			}
+			eps[1].Tracker().Begin(&w, t0, t0.Add(time.Second))
+			w.End(t0, c)
+		}
+	}
+	set := health.NewSet(health.Options{})
+	for _, ep := range eps {
+		set.Join(int(ep.ID), "m", t0)
+		seen := health.Evidence{Good: 200, Answered: health.Never, Moved: health.Never}
+		if ep == eps[2] {
+			seen.Good, seen.Bad[health.Failed] = 0, 8
+		}
+		set.Hear("", int(ep.ID), seen, t0)
+	}
+	set.Step(t0)
+	pool.SetHealth(set.Snapshot())
+	eps[3].SetPlaces(1)
+	var ticket endpoint.Ticket
+	pool.Book().Open(&ticket, eps[3], endpoint.Work{}, t0)
+	s := newScheduler(t, Options{Pool: pool})
+
+	f := func(r *request.Request, candidates string, want map[int]explained.Avoided) {
+		t.Helper()
+		if d, err := s.Choose(context.Background(), r); err == nil {
+			defer d.Done(Outcome{At: t0})
+		}
+		e, _ := s.Records().Explain(r.ID)
+		got, are := map[int]explained.Avoided{}, ""
+		for _, c := range e.Candidates {
+			are += fmt.Sprint(pool.Snapshot().Index(c.Endpoint))
+		}
+		for _, a := range e.Avoided {
+			i := int(pool.Snapshot().Index(a.Endpoint))
+			a.Endpoint = ""
+			got[i] = a
+		}
+		if d := cmp.Diff(want, got); d != "" || are != candidates || len(e.Candidates)+len(e.Avoided) != len(eps) {
+			t.Errorf("%s: candidates %s, want %s; avoided: %s", r.ID, are, candidates, d)
+		}
+	}
+	usual := map[int]explained.Avoided{
+		0: {Why: explained.AvoidedFull, More: 3}, 1: {Why: explained.AvoidedModelFails, More: 10}, 2: {Why: explained.AvoidedHealth},
+		3: {Why: explained.AvoidedPlaces}, 5: {Why: explained.AvoidedModel},
+	}
+	f(chatRequest("chat", 10), "467", usual)
+	some := chatRequest("subset", 10)
+	some.HasSubset, some.Subset = true, []string{eps[0].Address, eps[4].Address, eps[5].Address}
+	f(some, "4", map[int]explained.Avoided{
+		0: usual[0], 1: {Why: explained.AvoidedSubset}, 2: {Why: explained.AvoidedSubset}, 3: {Why: explained.AvoidedSubset}, 5: usual[5],
+		6: {Why: explained.AvoidedSubset}, 7: {Why: explained.AvoidedSubset},
+	})
+	other := chatRequest("files", 10)
+	other.Kind = request.KindOther
+	f(other, "46", map[int]explained.Avoided{0: usual[0], 1: usual[1], 2: usual[2], 3: usual[3], 5: usual[5], 7: {Why: explained.AvoidedRole}})
+	none := chatRequest("nobody serves it", 10)
+	none.Model, none.Target = "nobody", "nobody"
+	all := map[int]explained.Avoided{}
+	for i := range eps {
+		all[i] = explained.Avoided{Why: explained.AvoidedModel}
+	}
+	f(none, "", all)
+
+	killer := chatRequest("killer", 10)
+	killer.Body = []byte("poison")
+	s.prompts.Failed(killer.PromptKey(), 4, t0)
+	s.prompts.Failed(killer.PromptKey(), 6, t0)
+	pool.Book().Open(new(endpoint.Ticket), eps[6], endpoint.Work{}, t0)
+	usual[6] = explained.Avoided{Why: explained.AvoidedPrompt}
+	f(killer, "47", usual)
+}
+
+// TestExplainPinned: what goes on with a response that one engine keeps is for that one alone.
+func TestExplainPinned(t *testing.T) {
+	pool := newPool(3)
+	s := newScheduler(t, Options{Pool: pool})
+	r := chatRequest("first", 10)
+	r.Kind = request.KindResponses
+	d, err := s.Choose(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := d.Endpoints[0]
+	d.Done(Outcome{At: t0, Status: 200, Complete: true, Served: at, ResponseID: "resp_1"})
+	next := chatRequest("next", 10)
+	next.Kind, next.Previous = request.KindResponses, "resp_1"
+	if d, err = s.Choose(context.Background(), next); err != nil {
+		t.Fatal(err)
+	}
+	d.Done(Outcome{At: t0})
+	e, _ := s.Records().Explain("next")
+	if e.Choice != at || len(e.Avoided) != 2 || e.Avoided[0].Why != explained.AvoidedConversation {
+		t.Errorf("chosen %s, kept by %s, avoided %+v", e.Choice, at, e.Avoided)
+	}
+}
