@@ -60,7 +60,7 @@ func (f *flight) patience() time.Duration {
 	v := &f.vitals
 	switch {
 	case f.request.Kind == request.KindOther: // nobody knows what it does
-		return time.Hour
+		return health.Unbounded
 	case v.seen:
 		return f.s.patience.first.Limit(v.first)
 	default:

@@ -24,7 +24,6 @@
 // tried a second time, Again counts.
 //
 // Nothing here reads a clock, starts a goroutine, logs or does I/O: time is an
-// argument. A Set is used by one goroutine; Tracker, Prompts, Overrun and
-// Again are safe for
-// concurrent use; a Snapshot is immutable.
+// argument. A Set is used by one goroutine; Tracker, Prompts, Overrun and Again are
+// safe for concurrent use; a Snapshot is immutable.
 package health

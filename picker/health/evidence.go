@@ -87,6 +87,7 @@ type Evidence struct {
 	Moved    time.Duration // since tokens or answers last came; Never
 	InFlight int           // requests
 	Overdue  int           // of them, those past their time
+	Starved  bool          // none is, but for as long requests have waited, one after the other; Overdue is 1
 	Twice    bool          // one of them has taken twice its time
 	Slow     bool          // see Cause Slow
 }
@@ -122,6 +123,7 @@ func (e Evidence) with(o Evidence) Evidence {
 	e.InFlight += o.InFlight
 	e.Overdue += o.Overdue
 	e.Twice = e.Twice || o.Twice
+	e.Starved = e.Starved || o.Starved
 	e.Slow = e.Slow || o.Slow
 	return e
 }

@@ -57,6 +57,7 @@ const (
 	alarmsFor    = time.Minute            // without a request past its time, after which they are forgotten
 	deafAfter    = 1500 * time.Millisecond
 	deafFor      = 30 * time.Second // for which a page must answer, to be a witness again
+	silentProbes = 3                // in a row, of a suspect: out
 	restless     = time.Second      // a state lasts at least so long
 	blindReturn  = 10 * time.Second // out of one whose probes nobody can judge
 	heardReturn  = 3 * time.Second  // the same of one that was out for not being there, and is
@@ -84,6 +85,7 @@ type machine struct {
 	reborn  bool      // out since a former life of its engine
 	passed  int       // probes in a row
 	probed  time.Time // when a probe last had a result
+	unheard int       // probes of a suspect without an answer, since anything moved
 
 	refusedAt time.Time // when connections began to be refused; zero: they are not
 	doubtedAt time.Time // since when requests speak against it, which is healthy yet; zero: none do
@@ -246,6 +248,12 @@ func (m *machine) countProbes(now time.Time, e *Evidence) {
 	if e.Passed+e.Missed+e.Denied > 0 {
 		m.probed = now
 	}
+	switch {
+	case m.state != Suspect || e.Moved < stallAfter:
+		m.unheard = 0
+	case e.Missed > 0:
+		m.unheard++
+	}
 	if e.Missed+e.Denied > 0 {
 		m.passed = 0
 		return
@@ -275,6 +283,8 @@ func (m *machine) judge(now time.Time, e *Evidence) verdict {
 	case e.Overdue > 0 && e.Moved >= stallAfter && e.Answered >= stallOut && heard:
 		return verdict{Out, Stalled} // two witnesses: requests and page
 	case e.Overdue > 0 && e.Moved >= out && (e.Overdue > 1 || e.Twice):
+		return verdict{Out, Stalled}
+	case m.unheard >= silentProbes && e.Moved >= out && e.InFlight == 0: // those that made it a suspect have left, so that no work explains it
 		return verdict{Out, Stalled}
 	case m.score >= outAt:
 		return verdict{Out, m.scored()}
@@ -307,7 +317,7 @@ func (m *machine) stepTrusted(now time.Time, v verdict) {
 		m.putOut(now, v.cause)
 	case v.state == Suspect:
 		m.state, m.cause = Suspect, v.cause
-	case m.state == Suspect && m.score < clearBelow && now.Sub(m.since) >= restless:
+	case m.state == Suspect && m.score < clearBelow && m.unheard == 0 && now.Sub(m.since) >= restless:
 		if m.cause == Stalled { // a request was slow, or the prediction wrong
 			m.alarms = min(m.alarms+1, mostAlarms)
 		}

@@ -229,7 +229,7 @@ func (s *Set) seen(k *member, now time.Time) Evidence {
 		h := &k.heard[i]
 		e := h.e.uncounted().later(now.Sub(h.at))
 		if now.Sub(h.at) > heardFor { // its conditions are stale, its signs of life only age
-			e.Refused, e.InFlight, e.Overdue, e.Twice, e.Slow = false, 0, 0, false, false
+			e.Refused, e.InFlight, e.Overdue, e.Starved, e.Twice, e.Slow = false, 0, 0, false, false, false
 		}
 		sum = sum.with(e)
 	}

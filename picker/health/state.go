@@ -69,6 +69,9 @@ func (v *View) Evidence() string {
 		if s.Overdue == 0 {
 			return "requests were past their time, and nothing moved"
 		}
+		if s.Starved && s.Overdue == 1 {
+			return fmt.Sprintf("requests came one after the other, none was answered until its client left, nothing has moved for %s", round(s.Moved))
+		}
 		return fmt.Sprintf("%d of %d requests in flight are past their time, nothing has moved for %s", s.Overdue, s.InFlight, round(s.Moved))
 	case Failed:
 		return fmt.Sprintf("%d answers with status 500 or above, or with an error in them", s.Bad[Failed])

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ type Tracker struct {
 	nextCut  int
 	lastCut  time.Time
 	fulls    int // times in a row that its queue was full
+	hunger   hunger
 	shuns    shuns
 
 	full   atomic.Int64 // Unix nanoseconds until which its queue counts as full
@@ -234,7 +236,11 @@ func (t *Tracker) Evidence(now time.Time) Evidence {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := Evidence{Answered: Never, Moved: Never, InFlight: t.inFlight}
+	var longest time.Duration
 	for w := t.first; w != nil; w = w.next {
+		if patience := w.due.Sub(w.begun); patience < Unbounded {
+			longest = max(longest, patience)
+		}
 		if !now.After(w.due) {
 			continue
 		}
@@ -242,9 +248,45 @@ func (t *Tracker) Evidence(now time.Time) Evidence {
 		e.Overdue++
 		e.Twice = e.Twice || now.Sub(w.begun) > 2*w.due.Sub(w.begun)
 	}
+	if waited := t.hunger.wait(now, t.moved, longest); waited >= 1 && e.Overdue == 0 {
+		e.Overdue, e.Starved, e.Twice = 1, true, waited >= 2
+	}
 	e.Good, e.Bad = t.good, t.bad
 	if !t.moved.IsZero() {
 		e.Moved = max(now.Sub(t.moved), 0)
 	}
 	return e
+}
+
+// Unbounded is the least time that a request may take of which nobody knows how long it may.
+const Unbounded = time.Hour
+
+// hunger is for how long requests have waited, one after the other, while nothing moved, as a
+// share of what one of them may take: where each client leaves before its request is past its
+// time, none ever is. It is reckoned whenever evidence is taken.
+type hunger struct {
+	at, moved time.Time
+	share     float64
+}
+
+// hungerHalf is its half-life while there are no requests.
+const hungerHalf = 10 * time.Second
+
+// wait returns the share, when something last moved at a time and the longest that a request
+// in flight may take is patience; 0: there is none.
+func (h *hunger) wait(now, moved time.Time, patience time.Duration) float64 {
+	span := now.Sub(h.at)
+	switch {
+	case h.at.IsZero(), !moved.Equal(h.moved):
+		h.share = 0
+	case span > 0 && patience > 0:
+		h.share += float64(span) / float64(patience)
+	case span > 0:
+		h.share *= math.Exp2(-float64(span) / float64(hungerHalf))
+	}
+	h.at, h.moved = now, moved
+	if patience <= 0 {
+		return 0
+	}
+	return h.share
 }

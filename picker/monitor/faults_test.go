@@ -119,6 +119,9 @@ func (e *faultEngine) infer(ctx context.Context, tokens int, stream bool, moved 
 	case kind == "resets connections":
 		time.Sleep(2 * time.Millisecond)
 		return answer{}
+	case kind == "a third hangs" && tokens > probeTokens && e.third(): // it keeps no slot: others, and probes, go on
+		<-ctx.Done()
+		return answer{}
 	}
 	select {
 	case e.slots <- struct{}{}:
@@ -142,6 +145,13 @@ func (e *faultEngine) infer(ctx context.Context, tokens int, stream bool, moved 
 		}
 	}
 	return answer{status: 200, whole: true}
+}
+
+// third returns true once in three times.
+func (e *faultEngine) third() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rng.IntN(3) == 0
 }
 
 // faultReplica is one replica of TestFaults.
@@ -490,7 +500,7 @@ func faultRowOf(t *testing.T, replicas int, cut bool, kind string) *faultRow {
 func TestFaults(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
-			for _, kind := range []string{"hangs, pages answer", "hangs, HTTP is dead", "500 at once", "500 for a third", "30 times slower", "5 times slower", "resets connections", "resets half-way"} {
+			for _, kind := range []string{"hangs, pages answer", "hangs, HTTP is dead", "500 at once", "500 for a third", "a third hangs", "30 times slower", "5 times slower", "resets connections", "resets half-way"} {
 				row := faultRowOf(t, way.replicas, way.cut, kind)
 				failed, slower := float64(row.restFailed)/float64(row.rest), float64(p90(row.times))/float64(p90(row.calm))
 				t.Logf("%-20s found %v (not in %d runs), failed %d/%d, then %d/%d (%.1f%%), p90 %.2f, answers %v, trusted %v", kind, mean(row.found), row.missed,

@@ -29,6 +29,8 @@ type longRun struct {
 	flying  []*longRequest
 	served  int
 	waited  time.Duration // longest
+	whole   int           // answers that were not streamed
+	cut     int           // of them, those that a limit of three times the prediction, and 60 s at least, would have ended
 }
 
 // longEngine prefills in turn, and decodes what is prefilled meanwhile.
@@ -47,6 +49,7 @@ type longRequest struct {
 	first  time.Time
 	end    time.Time
 	seen   bool
+	limit  time.Duration
 }
 
 const (
@@ -118,15 +121,25 @@ func (r *longRun) arrive() {
 	if e.free.Before(r.now) {
 		e.free = r.now
 	}
+	predicted := r.predicted(q.ID) + longAnswer*longStep
 	noise := .8 + .4*r.rng.Float64()
 	e.free = e.free.Add(time.Duration(noise * float64(tokens) / longRate * float64(time.Second)))
-	f := &longRequest{Decision: d, at: d.Endpoints[0], stream: q.Stream, sent: r.now, first: e.free, end: e.free.Add(longAnswer * longStep)}
+	f := &longRequest{Decision: d, at: d.Endpoints[0], stream: q.Stream, sent: r.now, first: e.free, end: e.free.Add(longAnswer * longStep), limit: max(3*predicted, time.Minute)}
 	if e.down.After(r.now) { // the proxy cannot connect
 		d.Observe(picker.Event{Kind: picker.EventHeaders, At: r.now, Status: 503, Local: true})
 		d.Done(picker.Outcome{At: r.now, Status: 503, Complete: true})
 		return
 	}
 	r.flying = append(r.flying, f)
+}
+
+// predicted returns what was predicted of a request's first token.
+func (r *longRun) predicted(id string) time.Duration {
+	e, found := r.picker.Records().Explain(id)
+	if !found {
+		r.t.Fatal("the decision was not recorded")
+	}
+	return time.Duration(e.Predicted.TTFT * float64(time.Millisecond))
 }
 
 // move lets answers come.
@@ -152,6 +165,12 @@ func (r *longRun) move() {
 		}
 		if !f.stream {
 			f.Observe(picker.Event{Kind: picker.EventHeaders, At: r.now, Status: 200, Served: f.at})
+		}
+		if !f.stream {
+			r.whole++
+			if r.now.Sub(f.sent) > f.limit {
+				r.cut++
+			}
 		}
 		r.served++
 		r.waited = max(r.waited, f.first.Sub(f.sent))
@@ -215,5 +234,6 @@ func longHour(t *testing.T, r *longRun) {
 	if r.waited < time.Minute || r.served < 300 {
 		t.Errorf("%d requests, the longest wait %v: this is no overload", r.served, r.waited)
 	}
-	t.Logf("%d requests, first tokens after up to %v; suspect for %v of %v", r.served, r.waited.Round(time.Second), time.Duration(suspects)*tickEvery, 5*time.Hour) // of all engines
+	t.Logf("%d requests, first tokens after up to %v; suspect for %v of %v; of %d whole answers %d took longer than a limit of three times the prediction, and a minute at least, would allow",
+		r.served, r.waited.Round(time.Second), time.Duration(suspects)*tickEvery, 5*time.Hour, r.whole, r.cut) // suspect: of all engines
 }

@@ -21,10 +21,11 @@ type Result uint8
 const (
 	Unknown Result = iota // the endpoint answers no such question
 	Passed
-	Missed // it came late, or the engine has no room
+	Missed // it came late
 	Denied // it was answered with an error, or the connection broke
 	Hung   // it was not answered in its time
 	Alive  // the engine says that it is well, and nothing proves it
+	NoRoom // it was refused for want of room
 	numResults
 )
 
@@ -51,6 +52,9 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 		return
 	}
 	m.metrics.probed(r)
+	if r == Missed { // late, but an answer
+		ep.Tracker().Progress(now)
+	}
 	if r == Hung && (!idle || !m.idles(ep, now)) {
 		r = Missed
 	}
@@ -61,7 +65,7 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 		ep.Tracker().Progress(now)
 	case Alive: // an HTTP server says so for an engine whose core may hang
 		s.answered, s.refused = now, false
-	case Missed:
+	case Missed, NoRoom:
 		s.missed++
 	case Denied, Hung:
 		s.denied++
@@ -237,7 +241,7 @@ func failed(ctx context.Context, status int) Result {
 	case ctx.Err() != nil:
 		return Hung
 	case status == http.StatusServiceUnavailable:
-		return Missed
+		return NoRoom
 	}
 	return Denied
 }

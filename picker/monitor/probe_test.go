@@ -80,7 +80,7 @@ func TestProbe(t *testing.T) {
 		{"text", text(200, wellStreamed), Passed},
 		{"text at once", text(200, `{"object":"text_completion","choices":[{"text":"4"}],"error":null}`), Passed},
 		{"500", text(500, "{}"), Denied},
-		{"503", text(503, "{}"), Missed},
+		{"503", text(503, "{}"), NoRoom},
 		{"429", text(429, "{}"), Unknown},
 		{"nothing", text(200, ""), Denied},
 		{"another program", text(200, "<html>welcome</html>"), Denied},
@@ -129,7 +129,7 @@ func TestProbeAsks(t *testing.T) {
 	if got, paths := a.probe(completions, nil); got != Alive || paths != "/v1/completions /v1/chat/completions /v1/embeddings /health" {
 		t.Errorf("of an engine that answers no question: %v by %s", got, paths)
 	}
-	if got, _ := a.probe("/health", text(503, "")); got != Missed {
+	if got, _ := a.probe("/health", text(503, "")); got != NoRoom {
 		t.Errorf("of one that says that it is not well: %v", got)
 	}
 	if got, _ := a.probe(embeddings, text(200, `{"object":"list","data":[{"embedding":[1,2]}]}`)); got != Passed {

@@ -18,6 +18,7 @@ const (
 	flagRefused = 1 << iota
 	flagTwice
 	flagSlow
+	flagStarved
 )
 
 const (
@@ -34,7 +35,7 @@ func appendEvidence(b []byte, e *health.Evidence, found []health.Shun) []byte {
 		b = binary.AppendUvarint(b, n)
 	}
 	flags := uint64(0)
-	for bit, set := range map[uint64]bool{flagRefused: e.Refused, flagTwice: e.Twice, flagSlow: e.Slow} {
+	for bit, set := range map[uint64]bool{flagRefused: e.Refused, flagTwice: e.Twice, flagSlow: e.Slow, flagStarved: e.Starved} {
 		if set {
 			flags |= bit
 		}
@@ -97,7 +98,7 @@ func readEvidence(b []byte) (health.Evidence, []health.Shun, error) {
 	}
 	e.Passed, e.Missed = c.next(), c.next()
 	flags := c.next()
-	e.Refused, e.Twice, e.Slow = flags&flagRefused != 0, flags&flagTwice != 0, flags&flagSlow != 0
+	e.Refused, e.Twice, e.Slow, e.Starved = flags&flagRefused != 0, flags&flagTwice != 0, flags&flagSlow != 0, flags&flagStarved != 0
 	e.Answered, e.Moved = c.age(), c.age()
 	e.InFlight, e.Overdue = int(min(c.next(), 1<<24)), int(min(c.next(), 1<<24))
 	if len(c.b) > 0 {
