@@ -30,7 +30,7 @@ func (st *stream) responseHeaders(m *wire.Inbound) error {
 	}
 	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served, RetryAfter: view.retryAfter(st.p.opts.Now()), HandOver: report})
 	if m.End {
-		st.back.bare = st.modes.Response != BodyNone
+		st.back.bare = st.modes.Response != BodyNone || view.Get(wire.HeaderContentLength) == "0"
 		st.endResponse()
 		return st.send(st.answered(continueResponseHeaders))
 	}
@@ -89,6 +89,7 @@ func (st *stream) responseBody(m *wire.Inbound) error {
 		st.observe(picker.Event{Kind: picker.EventTokens, Tokens: tokens})
 	}
 	if m.End {
+		st.back.bare = st.back.bytes == 0
 		st.endResponse()
 	}
 	if st.kit.rename.On() {
@@ -123,6 +124,7 @@ func (st *stream) responseTrailers(m *wire.Inbound) error {
 	if st.back.served == "" {
 		st.back.served = wire.Served(m.Metadata)
 	}
+	st.back.bare = st.modes.Response != BodyNone && st.back.bytes == 0
 	st.endResponse()
 	return st.send(continueResponseTrailers)
 }
