@@ -36,8 +36,21 @@ func (c *Cycle) withhold() {
 	}
 	c.leave(explained.AvoidedHealth)
 	c.spare(explained.AvoidedFull, func(ep *endpoint.Endpoint) bool { return ep.Tracker().FullAt(now) })
-	model := modelKey(c.Request)
-	c.spare(explained.AvoidedModelFails, func(ep *endpoint.Endpoint) bool { return ep.Tracker().Shuns(model, c.Now) })
+	c.shun(modelKey(c.Request))
+}
+
+// shun leaves out the candidates that fail a model, unless most of them do: then it is none of
+// them alone, and the others would get all its requests.
+func (c *Cycle) shun(model uint64) {
+	fail := 0
+	for _, ep := range c.endpoints {
+		if ep.Tracker().Shuns(model, c.Now) {
+			fail++
+		}
+	}
+	if fail > 0 && 2*fail <= len(c.endpoints) {
+		c.spare(explained.AvoidedModelFails, func(ep *endpoint.Endpoint) bool { return ep.Tracker().Shuns(model, c.Now) })
+	}
 }
 
 // spare leaves out the bad candidates, unless nobody else does what they do.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -125,4 +126,29 @@ func TestFullOfARole(t *testing.T) {
 	f("e1", "e2")
 	eps[2].Tracker().SetFull(t0, time.Second)
 	f("e0", "e1", "e2")
+}
+
+// TestFailsAtMost: endpoints that fail a model are passed over for it, unless most do.
+func TestFailsAtMost(t *testing.T) {
+	pool := newPool(4)
+	eps := pool.Snapshot().Endpoints
+	end := func(ep *endpoint.Endpoint, model string, c health.Cause) {
+		w := health.Watch{Model: endpoint.ModelKey(model)}
+		ep.Tracker().Begin(&w, t0, t0.Add(time.Second))
+		w.End(t0, c)
+	}
+	for i, want := range []int{3, 2, 4, 4} {
+		for range 4 {
+			end(eps[i], "m", health.Failed)
+			end(eps[i], "other", health.None)
+		}
+		if !eps[i].Tracker().Shuns(endpoint.ModelKey("m"), t0) {
+			t.Fatal("it does not fail the model")
+		}
+		c := NewCycle(CycleOptions{Pool: pool, Now: t0}, chatRequest("r", 10))
+		if c.Len() != want {
+			t.Errorf("%d of 4 fail the model: %d candidates, want %d", i+1, c.Len(), want)
+		}
+		c.Free()
+	}
 }

@@ -22,6 +22,7 @@ type shun struct {
 	score  float64
 	at     time.Time // of score
 	others int       // requests of other models that were answered meanwhile
+	worse  int       // and those that were not
 	times  int       // that it has been passed over; 0: it is not
 	until  time.Time
 	from   string    // the replica that found out; "": this one
@@ -33,6 +34,7 @@ const (
 	shunAt     = 10. // three requests in a row
 	shunHalf   = time.Minute
 	shunOthers = 3
+	shunPrior  = 5 // answers that are assumed of other models at first
 	shunFor    = 10 * time.Second
 	shunTrial  = 5 * time.Second // for which the first request is waited for
 	shunMost   = 4               // doublings
@@ -44,8 +46,12 @@ func (s *shuns) note(model uint64, bad bool, now time.Time) {
 	var mine, free *shun
 	for i := range s.list {
 		e := &s.list[i]
-		if e.model != 0 && e.model != model && !bad {
-			e.others++
+		if e.model != 0 && e.model != model {
+			if bad {
+				e.worse++
+			} else {
+				e.others++
+			}
 		}
 		switch {
 		case model != 0 && e.model == model:
@@ -73,12 +79,15 @@ func (s *shuns) note(model uint64, bad bool, now time.Time) {
 	}
 }
 
+// weigh moves the score, by how other models fare there: where they fail alike, as at an
+// engine that has too much to do, it is no model's fault.
 func (e *shun) weigh(bad bool, now time.Time) {
 	e.score *= math.Exp2(-float64(max(now.Sub(e.at), 0)) / float64(shunHalf))
 	e.at = now
-	gain := math.Log((1 - sickShare) / .99)
+	usual := min(max(2*float64(e.worse)/float64(e.others+e.worse+shunPrior), .01), sickShare)
+	gain := math.Log((1 - sickShare) / (1 - usual))
 	if bad {
-		gain = math.Log(sickShare / .01)
+		gain = math.Log(sickShare / usual)
 	}
 	e.score = min(max(e.score+gain, 0), maxScore)
 }

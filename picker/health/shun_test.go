@@ -91,3 +91,32 @@ func TestShunsFew(t *testing.T) {
 		t.Error("one that is answered is passed over")
 	}
 }
+
+// TestShunsNoneAlike: where requests of all models fail alike, as at an engine that has too much
+// to do, none is passed over; one that fails far more than the others is.
+func TestShunsNoneAlike(t *testing.T) {
+	f := func(share [2]int, want bool) {
+		t.Helper()
+		var tr Tracker
+		now, seen := time.Unix(1000, 0), false
+		for i := range 600 {
+			now = now.Add(100 * time.Millisecond)
+			model, c := uint64(i%2), None
+			if i*7919%100 < share[model] {
+				c = Cut
+			}
+			w := Watch{Model: model + 1}
+			tr.Begin(&w, now, now.Add(time.Second))
+			w.End(now, c)
+			seen = seen || tr.Shunned() > 0
+		}
+		if seen != want {
+			t.Errorf("of two models %v of a hundred fail: passed over: %v", share, seen)
+		}
+	}
+	f([2]int{0, 90}, true)
+	f([2]int{5, 70}, true)
+	f([2]int{40, 40}, false)
+	f([2]int{70, 70}, false)
+	f([2]int{2, 2}, false)
+}
