@@ -51,6 +51,7 @@ type target struct {
 	cancel    context.CancelFunc
 	due       time.Time // when it is read without further cause
 	fastDue   time.Time // when it is read if there is demand
+	rested    time.Time // when it may be read again, for what the last answer took
 	inFlight  bool
 	again     bool // read at once, whatever is due
 	asked     []chan<- outcome
@@ -189,6 +190,18 @@ func (p *Poller) drop(t *target) {
 // not wait.
 func (p *Poller) RefreshNow(ep *endpoint.Endpoint) { p.ask(ep, nil) }
 
+// RefreshSoon is RefreshNow unless the page was answered a moment ago and took long: a page
+// that is large, or slow to make, is a burden for its engine. It is read in its turn then.
+func (p *Poller) RefreshSoon(ep *endpoint.Endpoint) {
+	p.mu.Lock()
+	t := p.byID[ep.ID]
+	rests := t != nil && (t.inFlight || p.opts.Now().Before(t.rested))
+	p.mu.Unlock()
+	if !rests {
+		p.ask(ep, nil)
+	}
+}
+
 // Refresh is RefreshNow that waits for the reading and returns its page. With
 // ErrNoGauges the page still says when the process started, if it knows.
 func (p *Poller) Refresh(ctx context.Context, ep *endpoint.Endpoint) (Page, error) {
@@ -301,6 +314,9 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 	wait = min(wait, max(p.opts.MaxBackoff, p.opts.Slow))
 	jitter := 0.9 + 0.2*p.opts.Random()
 	rested := end.Add(restFactor * end.Sub(start))
+	if t.rested = (time.Time{}); t.unheard == 0 {
+		t.rested = rested
+	}
 	t.due = later(start.Add(time.Duration(float64(wait)*jitter)), rested)
 	t.fastDue = later(start.Add(time.Duration(float64(p.opts.fast())*jitter)), rested)
 	if t.due.After(end.Add(2 * p.opts.MaxBackoff)) {

@@ -390,6 +390,37 @@ func TestRefreshBeginsAfterTheCall(t *testing.T) {
 	})
 }
 
+// TestRefreshSoon: a page that takes long is not asked for again and again, however often that
+// is wanted; one that is quick, or of an engine that does not answer, is.
+func TestRefreshSoon(t *testing.T) {
+	for _, c := range []struct {
+		what        string
+		took        time.Duration
+		err         error
+		least, most int // readings in ten seconds
+	}{
+		{"a slow page", 1500 * time.Millisecond, nil, 1, 2},
+		{"a quick page", time.Millisecond, nil, 35, 52},
+		{"nobody there", 0, io.ErrUnexpectedEOF, 35, 52},
+	} {
+		fake(t, Options{}, []string{hostA}, func(t *testing.T, e *engines, p *Poller, pool *endpoint.Pool) {
+			before := 0
+			e.set(hostA, func(g *engine) {
+				g.took, g.err, g.page, before = c.took, c.err, "vllm:num_requests_waiting 0\n", len(g.hits)
+			})
+			for range 40 {
+				p.RefreshSoon(pool.Snapshot().Endpoints[0])
+				time.Sleep(250 * time.Millisecond)
+			}
+			e.set(hostA, func(g *engine) {
+				if n := len(g.hits) - before; n < c.least || n > c.most { // some in its turn
+					t.Errorf("%s: %d readings", c.what, n)
+				}
+			})
+		})
+	}
+}
+
 // TestRestart: a later start time on the page is another process; an earlier one is a
 // neighbour of the same.
 func TestRestart(t *testing.T) {
