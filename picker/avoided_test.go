@@ -67,7 +67,7 @@ func TestExplainAvoided(t *testing.T) {
 			are += fmt.Sprint(pool.Snapshot().Index(c.Endpoint))
 		}
 		for _, a := range e.Avoided {
-			i := int(pool.Snapshot().Index(a.Endpoint))
+			i := pool.Snapshot().Index(a.Endpoint)
 			a.Endpoint = ""
 			got[i] = a
 		}
