@@ -119,60 +119,76 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-// TestLimit opens more connections than a listener takes, and one that says
-// nothing.
-func TestLimit(t *testing.T) {
+// limited opens a listener with bounds; what it accepts comes from the channel.
+func limited(t *testing.T, o ListenOptions) (l net.Listener, accepted chan net.Conn, dial func() net.Conn) {
+	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused, silent := make(chan struct{}, 8), make(chan struct{}, 8)
-	l := Limit(inner, ListenOptions{
-		Connections: 1, FirstByte: 50 * time.Millisecond,
-		Refused: func() { refused <- struct{}{} }, Silent: func() { silent <- struct{}{} },
-	})
-	accepted := make(chan net.Conn, 8)
+	l, accepted = Limit(inner, o), make(chan net.Conn, 8)
 	go func() {
+		defer close(accepted)
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				close(accepted)
 				return
 			}
 			accepted <- c
 		}
 	}()
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", inner.Addr().String())
+	t.Cleanup(func() { l.Close() })
+	return l, accepted, func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	first := dial()
+}
+
+// TestLimit opens more connections than a listener takes.
+func TestLimit(t *testing.T) {
+	refused := make(chan struct{}, 8)
+	l, accepted, dial := limited(t, ListenOptions{Connections: 1, Refused: func() { refused <- struct{}{} }})
+	dial()
 	served := <-accepted
-	if _, err := first.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := served.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := dial().Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a second connection: %v", err)
 	}
 	<-refused
 	served.Close()
 	served.Close() // counts once
+	dial()
+	<-accepted
+	l.Close()
+	if _, open := <-accepted; open {
+		t.Error("accepts after Close")
+	}
+}
+
+// TestSilent: who says nothing is cut off, who has said something is not.
+func TestSilent(t *testing.T) {
+	silent := make(chan struct{}, 8)
+	_, accepted, dial := limited(t, ListenOptions{FirstByte: time.Millisecond, Silent: func() { silent <- struct{}{} }})
 	quiet := dial()
 	<-accepted
 	<-silent
 	if _, err := quiet.Read(make([]byte, 1)); err == nil {
 		t.Error("a silent connection stays open")
 	}
-	l.Close()
-	if _, open := <-accepted; open {
-		t.Error("accepts after Close")
+	_, accepted, dial = limited(t, ListenOptions{FirstByte: time.Hour, Silent: func() { silent <- struct{}{} }})
+	spoke := dial()
+	if _, err := spoke.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	served := <-accepted
+	if _, err := served.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if served.(*conn).silent.Stop() {
+		t.Error("who has said something is still waited for")
 	}
 }
 
@@ -220,7 +236,7 @@ func TestShortConnections(t *testing.T) {
 	for _, s := range served { // those that were closed already do not count twice
 		s.Close()
 	}
-	if n := l.(*listener).open.Load(); n != 0 || refused != 3 || l.(*listener).age.Len() != 0 {
-		t.Errorf("%d open, %d closed for others", n, refused)
+	if in := l.(*listener); in.open != 0 || refused != 3 || len(in.from) != 0 {
+		t.Errorf("%d open, %d closed for others", in.open, refused)
 	}
 }

@@ -3,6 +3,7 @@ package budget
 import (
 	"container/list"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -70,7 +71,8 @@ func (ls *Listeners) Part(parts int) int {
 }
 
 // Limit bounds a listener to one part in parts of the connections that the process
-// can hold. Who connects and says nothing is cut off.
+// can hold. Who connects and says nothing is cut off. Where there are more, the address with
+// the most of them gives one up: nobody who has but one keeps others out, or is kept out.
 func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener {
 	if ls == nil {
 		return l
@@ -79,8 +81,8 @@ func (ls *Listeners) Limit(name string, parts int, l net.Listener) net.Listener 
 }
 
 // LimitShort is Limit for listeners whose clients stay for a moment, as checks of health do:
-// room for who connects is made by closing the oldest connection, so that nobody keeps
-// others out by staying.
+// room for who connects is made in any case, by closing the oldest connection of the address
+// with the most, so that nobody keeps others out by staying.
 func (ls *Listeners) LimitShort(name string, parts int, l net.Listener) net.Listener {
 	if ls == nil {
 		return l
@@ -101,8 +103,10 @@ const never = time.Duration(1<<63 - 1)
 
 // ListenOptions bound the connections of a listener.
 type ListenOptions struct {
-	Connections int           // at a time; more are closed at once. 0 = no bound
-	Short       bool          // where there are more, the oldest is closed instead
+	// Connections at a time; 0 = no bound. Beyond it the address that has the most is
+	// closed its newest one, or the one that comes where no address has more than its own.
+	Connections int
+	Short       bool          // where there are more, one is always closed for who comes, the oldest
 	FirstByte   time.Duration // for the first byte of a connection; 0 = no bound
 	// Refused counts connections that were closed for being too many, Silent those
 	// that said nothing. Either may be nil.
@@ -110,15 +114,40 @@ type ListenOptions struct {
 }
 
 // Limit bounds the connections that l accepts.
-func Limit(l net.Listener, o ListenOptions) net.Listener { return &listener{Listener: l, o: o} }
+func Limit(l net.Listener, o ListenOptions) net.Listener {
+	return &listener{Listener: l, o: o, from: map[netip.Addr]*origin{}}
+}
 
 type listener struct {
 	net.Listener
-	o    ListenOptions
-	open atomic.Int64
+	o ListenOptions
 
-	mu  sync.Mutex
-	age list.List // of *conn, the oldest first; of Short ones
+	mu   sync.Mutex
+	open int
+	next uint64                 // number of the next connection
+	from map[netip.Addr]*origin // who has connections
+}
+
+// origin is where connections come from: an address, or the network of one of IPv6, of which
+// a machine has as many as it likes.
+type origin struct {
+	at  netip.Addr
+	age list.List // of *conn, the oldest first
+}
+
+func (o *origin) oldest() *conn { return o.age.Front().Value.(*conn) }
+
+func originOf(c net.Conn) netip.Addr {
+	at, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{} // a socket file: all of them are one
+	}
+	ip := at.AddrPort().Addr().Unmap().WithZone("")
+	if ip.Is4() {
+		return ip
+	}
+	p, _ := ip.Prefix(64) // of an address of IPv6 there is one
+	return p.Addr()
 }
 
 // Accept returns the next connection within the bounds.
@@ -128,39 +157,71 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n := l.open.Add(1); l.o.Connections > 0 && n > int64(l.o.Connections) {
-			count(l.o.Refused)
-			if !l.o.Short {
-				l.open.Add(-1)
-				c.Close()
-				continue
-			}
-			l.closeOldest()
-		}
 		out := &conn{Conn: c, l: l}
-		if l.o.Short {
-			l.mu.Lock()
-			out.place = l.age.PushBack(out)
-			l.mu.Unlock()
-		}
 		if l.o.FirstByte > 0 {
 			out.silent = time.AfterFunc(never, func() {
 				count(l.o.Silent)
 				out.Close()
 			})
+		}
+		if over := l.enter(out); over != nil {
+			count(l.o.Refused)
+			over.Close()
+			if over == out {
+				continue
+			}
+		}
+		if out.silent != nil {
 			out.silent.Reset(l.o.FirstByte) // once out is complete
 		}
 		return out, nil
 	}
 }
 
-func (l *listener) closeOldest() {
+// enter counts a connection, and returns the one that must be closed for it, which may be
+// itself; nil where there is room.
+func (l *listener) enter(c *conn) (over *conn) {
+	at := originOf(c.Conn)
 	l.mu.Lock()
-	oldest := l.age.Front()
-	l.mu.Unlock()
-	if oldest != nil {
-		oldest.Value.(*conn).Close()
+	defer l.mu.Unlock()
+	own := l.from[at]
+	if own == nil {
+		own = &origin{at: at}
+		l.from[at] = own
 	}
+	c.origin, c.place, c.number = own, own.age.PushBack(c), l.next
+	l.next++
+	if l.open++; l.o.Connections <= 0 || l.open <= l.o.Connections {
+		return nil
+	}
+	most := own
+	for _, o := range l.from {
+		if n := o.age.Len() - most.age.Len(); n > 0 || n == 0 && l.o.Short && o.oldest().number < most.oldest().number {
+			most = o
+		}
+	}
+	switch {
+	case l.o.Short:
+		over = most.oldest()
+	case most != own:
+		over = most.age.Back().Value.(*conn)
+	default:
+		over = c
+	}
+	l.leave(over) // the next one that comes must not wait for its end
+	return over
+}
+
+// leave forgets a connection, once. l is locked.
+func (l *listener) leave(c *conn) {
+	if c.place == nil {
+		return
+	}
+	l.open--
+	if c.origin.age.Remove(c.place); c.origin.age.Len() == 0 {
+		delete(l.from, c.origin.at)
+	}
+	c.place = nil
 }
 
 func count(f func()) {
@@ -173,10 +234,11 @@ func count(f func()) {
 type conn struct {
 	net.Conn
 	l      *listener
-	silent *time.Timer   // nil when there is no bound
-	place  *list.Element // by age; nil where that does not matter
+	silent *time.Timer // nil when there is no bound
+	origin *origin
+	number uint64
+	place  *list.Element // among those of its origin; nil once it does not count. Guarded by l.mu
 	spoke  atomic.Bool
-	closed sync.Once
 }
 
 // Read reads, and ends the wait for the first byte.
@@ -190,14 +252,9 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Close closes the connection.
 func (c *conn) Close() error {
-	c.closed.Do(func() {
-		c.l.open.Add(-1)
-		if c.place != nil {
-			c.l.mu.Lock()
-			c.l.age.Remove(c.place)
-			c.l.mu.Unlock()
-		}
-	})
+	c.l.mu.Lock()
+	c.l.leave(c)
+	c.l.mu.Unlock()
 	if c.silent != nil {
 		c.silent.Stop()
 	}

@@ -1,0 +1,97 @@
+package budget
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// scripted is a listener whose connections come from the addresses of a list, and which
+// ends with it.
+type scripted struct {
+	net.Listener
+	from []string
+	all  []*inert
+}
+
+func (s *scripted) Accept() (net.Conn, error) {
+	n := len(s.all)
+	if n == len(s.from) {
+		return nil, net.ErrClosed
+	}
+	s.all = append(s.all, &inert{at: s.from[n]})
+	return s.all[n], nil
+}
+
+// inert is a connection that knows where it comes from, and whether it was closed.
+type inert struct {
+	net.Conn
+	at     string
+	closed bool
+}
+
+func (c *inert) RemoteAddr() net.Addr {
+	ip, err := netip.ParseAddr(c.at)
+	if err != nil {
+		return &net.UnixAddr{Name: c.at}
+	}
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 1))
+}
+
+func (c *inert) Close() error {
+	c.closed = true
+	return nil
+}
+
+// TestFairConnections has addresses connect one after the other to listeners that take three:
+// who has the most gives way, and those that are left are told by their place in the list.
+func TestFairConnections(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		short bool
+		from  string // addresses, in order
+		left  string // 1 for each that is open in the end
+	}{
+		{"one address keeps what it has", false, "10.0.0.1 10.0.0.1 10.0.0.1 10.0.0.1", "1110"},
+		{"another one gets in, the newest gives way", false, "10.0.0.1 10.0.0.1 10.0.0.1 10.0.0.2", "1101"},
+		{"and once more, until all have as many", false, "10.0.0.1 10.0.0.1 10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4", "100110"},
+		{"who has more gets no more", false, "10.0.0.1 10.0.0.2 10.0.0.2 10.0.0.2", "1110"},
+		{"addresses of a network of IPv6 are one", false, "fd00::1 fd00::2 fd00::3 fd00:0:0:1::1", "1101"},
+		{"addresses of IPv4 are what they are, however they are written", false, "10.0.0.1 ::ffff:10.0.0.1 10.0.0.1 ::ffff:10.0.0.2", "1101"},
+		{"clients of a socket file are one", false, "@ @ @ @ 10.0.0.1", "11001"},
+		{"short: the oldest gives way", true, "10.0.0.1 10.0.0.1 10.0.0.1 10.0.0.1", "0111"},
+		{"short: of the address with the most", true, "10.0.0.1 10.0.0.2 10.0.0.2 10.0.0.2 10.0.0.2", "10011"},
+		{"short: addresses that stay keep nobody out", true, "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5", "00111"},
+	} {
+		refused := 0
+		script := &scripted{from: strings.Fields(c.from)}
+		l := Limit(script, ListenOptions{Connections: 3, Short: c.short, Refused: func() { refused++ }})
+		var taken []net.Conn
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				break
+			}
+			taken = append(taken, conn)
+		}
+		left := ""
+		for _, conn := range script.all {
+			if conn.closed {
+				left += "0"
+			} else {
+				left += "1"
+			}
+		}
+		if left != c.left || refused != strings.Count(left, "0") {
+			t.Errorf("%s: %s are open, want %s; %d closed", c.name, left, c.left, refused)
+		}
+		for _, conn := range taken {
+			conn.Close()
+			conn.Close() // counts once
+		}
+		if in := l.(*listener); in.open != 0 || len(in.from) != 0 {
+			t.Errorf("%s: %d connections of %d addresses are left", c.name, in.open, len(in.from))
+		}
+	}
+}
