@@ -33,6 +33,7 @@ func (st *stream) placeHead(extent bodyExtent) error {
 func (st *stream) place(extent bodyExtent) error {
 	st.in.settled = true
 	st.guard.Settle()
+	st.in.memory.Keep()
 	r := st.request
 	body := st.in.body.data
 	if len(body) == 0 {

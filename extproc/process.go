@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 )
 
 // Processor is the ExternalProcessor service. It starts no goroutine. It works
@@ -27,7 +28,8 @@ type Processor struct {
 	kits     sync.Pool
 	served   servedTally
 	guards   *wire.Guards
-	verified atomic.Bool // proxies show certificates, which were verified
+	holders  *budget.Holders // of bodies
+	verified atomic.Bool     // proxies show certificates, which were verified
 	// What was said once: that bodies are not seen, that rewrites do nothing, that
 	// answers keep the engines' names.
 	unseen, blindRules, fixedNames atomic.Bool
@@ -44,7 +46,7 @@ func New(opts Options) (*Processor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("extproc: metrics: %w", err)
 	}
-	p := &Processor{opts: opts, metrics: m, guards: &wire.Guards{Budget: opts.Budget, Timeout: opts.BodyTimeout}}
+	p := &Processor{opts: opts, metrics: m, guards: &wire.Guards{Budget: opts.Budget, Timeout: opts.BodyTimeout}, holders: budget.NewHolders(opts.Budget, budget.Bodies)}
 	p.guards.Shed = func(n int) {
 		m.shed.Add(float64(n))
 		opts.Log.Warn("memory is short: streams that waited for their bodies were ended", "streams", n)
@@ -52,6 +54,7 @@ func New(opts Options) (*Processor, error) {
 	p.kits.New = func() any {
 		k := &kit{route: wire.RouteWriter{Fallback: opts.FallbackMetadata}}
 		k.evict = func() { k.owner.evict() }
+		k.starve = func() { k.owner.guard.Starve() }
 		return k
 	}
 	return p, nil
@@ -73,6 +76,7 @@ type transport interface {
 func (p *Processor) process(ctx context.Context, t transport) (err error) {
 	st := &stream{p: p, ctx: ctx, link: t, kit: p.kits.Get().(*kit), began: p.opts.Now(), guard: wire.GuardOf(ctx)}
 	st.kit.owner = st
+	p.holders.Begin(&st.in.memory, st.endedFor())
 	st.guard.Run()
 	p.metrics.active.Inc()
 	end := endPanicked
@@ -97,6 +101,15 @@ func (p *Processor) process(ctx context.Context, t transport) (err error) {
 	}()
 	end, err = st.run()
 	return err
+}
+
+// endedFor returns what ends the stream for others that need the memory of its body, nil
+// where nothing can.
+func (st *stream) endedFor() func() {
+	if st.guard == nil {
+		return nil
+	}
+	return st.kit.starve
 }
 
 // run receives until the stream ends and tells how it ended. The error is what

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
-	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -262,13 +261,12 @@ func (st *stream) hold(m *wire.Inbound) error {
 	if len(st.in.body.data)+len(m.Bytes()) > st.p.opts.MaxBody {
 		return st.refuse(st.tooLarge())
 	}
-	if n := len(m.Bytes()); !st.p.opts.Budget.Take(budget.Bodies, n) {
+	if !st.in.memory.Take(len(m.Bytes())) {
 		return st.refuse(request.Errorf(request.ReasonOverloaded, "the endpoint picker has no memory left for this request's body; try again"))
-	} else {
-		st.in.taken += n
 	}
 	st.in.body.add(m)
 	if !m.End {
+		st.in.memory.Wait()
 		st.guard.Hold(st.p.opts.BodyTimeout, max(st.in.body.expect, len(st.in.body.data)))
 	}
 	return nil
@@ -277,9 +275,8 @@ func (st *stream) hold(m *wire.Inbound) error {
 // dropBody lets go of the request's body once it is placed and passed on:
 // nothing that comes later needs it.
 func (st *stream) dropBody() {
-	st.p.opts.Budget.Give(budget.Bodies, st.in.taken)
-	st.in.taken = 0
 	st.in.body.release()
+	st.in.memory.End()
 	st.in.renamed = nil
 	if st.request != nil {
 		st.request.Drop()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/answer"
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -47,8 +48,8 @@ type inState struct {
 	ended    bool // body or trailers are complete
 	chunks   int  // STREAMED body messages that are unanswered
 	body     heldBody
-	taken    int    // bytes of the budget
-	renamed  []byte // the body with another model name, nil when it is left alone
+	memory   budget.Holder // of the body
+	renamed  []byte        // the body with another model name, nil when it is left alone
 	bytes    int
 }
 
@@ -74,8 +75,9 @@ type kit struct {
 	rename  answer.Rename
 	strip   []string // routing headers that the client sent
 
-	owner *stream // that borrows the kit
-	evict func()  // ends the owner's request
+	owner  *stream // that borrows the kit
+	evict  func()  // ends the owner's request
+	starve func()  // ends the owner's stream, whose body's memory is needed
 }
 
 // reset drops what belongs to the last request.

@@ -23,13 +23,13 @@ var errMemory = errors.New("sidecar: no memory left for a body")
 // intake is what a request has taken of the memory for bodies: its own, and those of the
 // answers that are read whole.
 type intake struct {
-	w      http.ResponseWriter
-	r      *http.Request
-	budget *memory.Budget
-	taken  atomic.Int64
+	w    http.ResponseWriter
+	r    *http.Request
+	held memory.Holder
 
-	mu   sync.Mutex
-	over bool // the request has ended
+	mu      sync.Mutex
+	over    bool // the request has ended
+	starved bool // its body is to break off: the memory is needed
 
 	kept    []byte       // the request's body
 	readers atomic.Int32 // of it: legs' bodies, and the request itself
@@ -39,8 +39,12 @@ type intake struct {
 // the budget as they come: who announces many and sends none takes nothing.
 func (in *intake) receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	in.readers.Add(1)
+	in.held.Wait()
 	text, err := readInto(in.grow, charged{in, http.MaxBytesReader(in.w, from, limit)}, in.r.ContentLength)
-	in.kept = text
+	in.held.Keep()
+	if in.kept = text; err != nil && in.isStarved() {
+		err = errMemory
+	}
 	return text, err
 }
 
@@ -91,9 +95,24 @@ func (p *paced) Read(b []byte) (int, error) {
 func (in *intake) deadline(at time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.over {
+	if !in.over && !in.starved {
 		_ = http.NewResponseController(in.w).SetReadDeadline(at)
 	}
+}
+
+// starve has the request's body break off, for another one that needs its memory.
+func (in *intake) starve() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.starved = true; !in.over {
+		_ = http.NewResponseController(in.w).SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+func (in *intake) isStarved() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.starved
 }
 
 // firstRead is how much of a body is read at first.
@@ -134,7 +153,7 @@ func (in *intake) end() {
 	if in.kept != nil {
 		in.leave()
 	}
-	in.budget.Give(memory.Bodies, int(in.taken.Load()))
+	in.held.End()
 }
 
 // charged takes what it reads from the budget.
@@ -146,9 +165,8 @@ type charged struct {
 // Read implements io.Reader.
 func (c charged) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	if !c.in.budget.Take(memory.Bodies, n) {
+	if !c.in.held.Take(n) {
 		return 0, errMemory
 	}
-	c.in.taken.Add(int64(n))
 	return n, err
 }

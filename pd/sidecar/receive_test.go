@@ -1,8 +1,11 @@
 package sidecar
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +13,7 @@ import (
 	"testing/iotest"
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // TestBodiesTakeMemory sends bodies that fit, that do not, and that break off: what was
@@ -49,6 +53,59 @@ func TestBodiesTakeMemory(t *testing.T) {
 		if status := ask(io.MultiReader(strings.NewReader(small), broken{})); status != http.StatusBadRequest {
 			t.Errorf("status %d for a body that broke off", status)
 		}
+	}
+}
+
+// TestBodiesGiveWay fills the memory for bodies with one that keeps its end back: a small one
+// is served all the same, and the other client is told that there is no memory.
+func TestBodiesGiveWay(t *testing.T) {
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, `{}`)
+	}))
+	defer engine.Close()
+	b := memory.New(5 << 20)
+	share := int(b.Share(memory.Bodies))
+	s, err := New(Options{Engine: engine.URL, Budget: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(s)
+	defer front.Close()
+	for _, path := range []string{"/v1/completions", "/invocations"} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(front.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{%s", path, share+100, strings.Repeat(" ", share-1))
+		testkit.Eventually(t, func() string {
+			if n := b.Used(memory.Bodies); n != int64(share) {
+				return fmt.Sprintf("%s: %d bytes of the large body have come, want %d", path, n, share)
+			}
+			return ""
+		})
+		resp, err := http.Post(front.URL+path, "application/json", strings.NewReader(`{"model":"m","prompt":"a"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d for a small body beside one that does not end", path, resp.StatusCode)
+		}
+		if resp, err = http.ReadResponse(bufio.NewReader(c), nil); err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%s: status %d for the one that did not end", path, resp.StatusCode)
+		}
+		testkit.Eventually(t, func() string {
+			if n := b.Used(memory.Bodies); n != 0 {
+				return fmt.Sprintf("%s: %d bytes are still taken", path, n)
+			}
+			return ""
+		})
 	}
 }
 

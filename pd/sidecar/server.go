@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	memory "github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -26,6 +27,7 @@ type Server struct {
 	m          *metrics
 	boots      bootstraps
 	budget     *budget
+	holders    *memory.Holders // of requests' bodies
 	health     health
 	kept       sync.Once // of noteKept
 	complaints complaints
@@ -37,7 +39,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer), budget: newBudget()}
+	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer), budget: newBudget(), holders: memory.NewHolders(o.Budget, memory.Bodies)}
 	s.pass = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(engine)
@@ -72,7 +74,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.health.draining.Load() {
 		w.Header().Set("Connection", "close") // the next request is to go elsewhere
 	}
-	in := &intake{w: w, r: r, budget: s.o.Budget}
+	in := &intake{w: w, r: r}
+	s.holders.Begin(&in.held, in.starve)
 	defer in.end()
 	in.pace()
 	a := handover.FormatOf(r.URL.Path)

@@ -32,6 +32,8 @@ const (
 	// shedEvery is the least time between two sheddings: a garbage collection must
 	// show what the last one gave.
 	shedEvery = 100 * time.Millisecond
+	// usualWait is how long the body of a request takes at most, as a rule.
+	usualWait = time.Second
 	// checkEvery is how many bytes are received between two looks at the memory.
 	checkEvery = 4 << 20
 	// crowd is how many streams may have begun without having run before each
@@ -49,7 +51,7 @@ const (
 var errCrowded = status.Error(codes.ResourceExhausted, "extproc: too many streams are open for the memory")
 
 // Guards knows the streams whose request is not placed yet, and ends those that
-// take too long, or the oldest half of them when memory runs out. Nothing else can: a
+// take too long, or the oldest of them when memory runs out. Nothing else can: a
 // message that is still arriving belongs to gRPC, and its stream's goroutine
 // waits for it. Safe for concurrent use.
 type Guards struct {
@@ -57,7 +59,7 @@ type Guards struct {
 	Timeout time.Duration // of a body that is held
 	Shed    func(streams int)
 
-	turn   atomic.Uint32
+	turn   atomic.Uint64
 	shards [16]guardShard
 	others guardShard   // calls of other services: health checks and watches
 	next   atomic.Int64 // unix nanoseconds before which nothing is shed
@@ -77,7 +79,9 @@ type Guard struct {
 	shard      *guardShard
 	cancel     context.CancelCauseFunc
 	timer      *time.Timer
-	held       bool // part of the body is held
+	number     uint64    // of streams, in the order in which they began
+	began      time.Time // when it was watched
+	held       bool      // part of the body is held
 	prev, next *Guard
 	waiting    bool // it is in the list; guarded by shard.mu
 	running    bool // it is not among those that have only begun; guarded by shard.mu
@@ -104,7 +108,8 @@ func (gs *Guards) Tap(ctx context.Context, info *tap.Info) (context.Context, err
 		return gs.other(ctx, share), nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	g := &Guard{guards: gs, shard: &gs.shards[gs.turn.Add(1)%uint32(len(gs.shards))], cancel: cancel, waiting: true}
+	number := gs.turn.Add(1)
+	g := &Guard{guards: gs, shard: &gs.shards[number%uint64(len(gs.shards))], cancel: cancel, waiting: true, number: number}
 	wait := patience * gs.Timeout
 	if end, ok := ctx.Deadline(); ok { // a stream whose time is over may never run
 		wait = min(wait, time.Until(end)+time.Second)
@@ -120,7 +125,7 @@ func (gs *Guards) Tap(ctx context.Context, info *tap.Info) (context.Context, err
 func (g *Guard) watch(wait time.Duration) {
 	g.shard.mu.Lock()
 	defer g.shard.mu.Unlock()
-	g.timer = time.AfterFunc(wait, g.starve)
+	g.timer, g.began = time.AfterFunc(wait, g.starve), steady.Now()
 	g.push()
 }
 
@@ -151,6 +156,9 @@ func (g *Guard) push() {
 	s.last = g
 	s.n++
 }
+
+// Starve ends the stream: what it holds is needed. It may be called by any goroutine.
+func (g *Guard) Starve() { g.cancel(ErrStarved) }
 
 // starve ends a stream that waits too long. One that has not run by then never will.
 func (g *Guard) starve() {
@@ -267,21 +275,46 @@ func (gs *Guards) relieve() {
 	}
 }
 
-// shed ends the oldest half of the streams that wait for their bodies, unless that was
-// done a moment ago.
+// shed ends the oldest half of the streams that wait for their bodies for longer than most
+// requests take, and where there are none of these, of all that wait; unless that was done a
+// moment ago.
 func (gs *Guards) shed() bool {
 	now, next := steady.Now().UnixNano(), gs.next.Load()
 	if now < next || !gs.next.CompareAndSwap(next, now+int64(shedEvery)) {
 		return false
 	}
-	ended := 0
-	for i := range gs.shards {
-		ended += gs.shards[i].relieve()
+	ended := gs.endOldest(steady.Now().Add(-usualWait))
+	if ended == 0 {
+		ended = gs.endOldest(steady.Now())
 	}
 	if ended > 0 {
 		gs.Shed(ended)
 	}
 	return true
+}
+
+// endOldest ends the older half of the streams that began to wait at a time or before.
+func (gs *Guards) endOldest(at time.Time) (ended int) {
+	total := 0
+	for i := range gs.shards {
+		s := &gs.shards[i]
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for g := s.first; g != nil && !g.began.After(at); g = g.next {
+			total++
+		}
+	}
+	for most := (total + 1) / 2; ended < most; ended++ {
+		var oldest *Guard
+		for i := range gs.shards {
+			if g := gs.shards[i].first; g != nil && (oldest == nil || g.number < oldest.number) {
+				oldest = g
+			}
+		}
+		oldest.remove()
+		oldest.cancel(ErrStarved)
+	}
+	return ended
 }
 
 func (s *guardShard) relieve() (ended int) {

@@ -188,6 +188,45 @@ func TestManyHealthWatches(t *testing.T) {
 	})
 }
 
+// TestReliefSparesTheYoung has streams that wait and others that have just begun: the older
+// half of those that wait is ended, however they are spread, and of the others none, while
+// there are some that wait.
+func TestReliefSparesTheYoung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shed := 0
+		gs := &Guards{Timeout: time.Minute, Shed: func(n int) { shed += n }}
+		var all []context.Context
+		var guards []*Guard
+		for i := range 20 {
+			if i == 10 {
+				time.Sleep(2 * usualWait)
+			}
+			ctx, g := begin(t, gs)
+			all, guards = append(all, ctx), append(guards, g)
+		}
+		guards[0].Settle()
+		for _, want := range []int{5, 7, 8, 9} { // of nine that wait
+			gs.shed()
+			if shed != want {
+				t.Errorf("%d streams were ended, want %d", shed, want)
+			}
+			time.Sleep(shedEvery)
+		}
+		for i, ctx := range all {
+			if ended := ctx.Err() != nil; ended != (i > 0 && i < 10) {
+				t.Errorf("stream %d of 20: ended %v", i, ended)
+			}
+		}
+		gs.shed() // none of those is left
+		if shed != 9+5 || all[10].Err() == nil || all[15].Err() != nil {
+			t.Errorf("%d streams were ended, want the older half of ten more", shed)
+		}
+		for _, g := range guards {
+			g.End()
+		}
+	})
+}
+
 // TestRelief has a process that is short of memory: the older half of what waits
 // is ended, and nothing that is placed.
 func TestRelief(t *testing.T) {
