@@ -183,7 +183,11 @@ type source struct {
 
 // ParseSources reads the body of GET /kv_event_sources: a list, an object with
 // a list under "sources", or an object keyed by rank. host replaces wildcards.
-func ParseSources(body []byte, host string) ([]Stream, error) {
+func ParseSources(body []byte, host string) ([]Stream, error) { return parseSources(body, host, true) }
+
+// parseSources is ParseSources. outer says that sources may be within: once, since an object
+// in an object in an object is read as often as it is deep.
+func parseSources(body []byte, host string, outer bool) ([]Stream, error) {
 	var list []source
 	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '[' {
 		list, err := sourcesOf(body)
@@ -196,8 +200,8 @@ func ParseSources(body []byte, host string) ([]Stream, error) {
 	if err := json.Unmarshal(body, &object); err != nil {
 		return nil, fmt.Errorf("events: sources: %w", err)
 	}
-	if sources, ok := object["sources"]; ok {
-		return ParseSources(sources, host)
+	if sources, ok := object["sources"]; ok && outer {
+		return parseSources(sources, host, false)
 	}
 	for key, raw := range object {
 		rank, err := strconv.Atoi(key)

@@ -25,7 +25,7 @@ func TestParseSources(t *testing.T) {
 		}
 	}
 	for _, body := range []string{``, `[]`, `{}`, `{"sources":[]}`, `[{"endpoint":"ipc:///tmp/x"}]`, `[{"endpoint":"tcp://*:0"}]`,
-		`{"0":{"endpoint":7}}`, `"x"`, `{"sources":"x"}`, `[{"endpoint":"tcp://h:1","data_parallel_rank":-1}]`} {
+		`{"0":{"endpoint":7}}`, `"x"`, `{"sources":"x"}`, `{"sources":{"sources":[{"endpoint":"tcp://h:5000"}]}}`, `[{"endpoint":"tcp://h:1","data_parallel_rank":-1}]`} {
 		if got, err := ParseSources([]byte(body), "h"); err == nil {
 			t.Errorf("%s: %v", body, got)
 		}

@@ -36,6 +36,7 @@ var usageBodies = []struct {
 		picker.Usage{Seen: true, PromptTokens: 4}},
 	{"another usage", `{"usage":{"cpu":3}}`, picker.Usage{}},
 	{"odd numbers", `{"usage":{"prompt_tokens":-5,"completion_tokens":"7"}}`, picker.Usage{}},
+	{"more than anybody has", `{"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":9223372036854775807,"cache_creation_input_tokens":1e300,"output_tokens":18446744073709551616}}`, picker.Usage{}},
 	{"none", `{"error":"no"}`, picker.Usage{}},
 	{"cut off", `{"usage":{"prompt_tokens":4`, picker.Usage{}},
 	{"too long", `{"usage":{"pad":"` + strings.Repeat("x", maxUsage) + `","prompt_tokens":4}}`, picker.Usage{}},

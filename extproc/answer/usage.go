@@ -187,13 +187,16 @@ func (s *usageScanner) report(object []byte) {
 	number(v, "cache_creation_input_tokens", &f.cacheNew, &f.newSeen)
 }
 
+// maxTokens is beyond what any request has: sums of such counts are numbers too.
+const maxTokens = 1 << 40
+
 // number reads a count that is there and plausible.
 func number(v *fastjson.Value, key string, dst *int, seen *bool) {
 	n := v.Get(key)
 	if n == nil || n.Type() != fastjson.TypeNumber {
 		return
 	}
-	if i, err := n.Int(); err == nil && i >= 0 {
+	if i, err := n.Int(); err == nil && i >= 0 && i <= maxTokens {
 		*dst, *seen = i, true
 	}
 }

@@ -2,7 +2,6 @@ package scrape
 
 import (
 	"bytes"
-	"math"
 	"strconv"
 )
 
@@ -57,13 +56,17 @@ func trimLeft(b []byte) []byte {
 	return b
 }
 
-// number reads a value that is finite and not negative.
+// maxNumber is beyond what engines count: sums of a page of such values are finite, and so
+// are differences of these.
+const maxNumber = 1e18
+
+// number reads a value that is not negative, nor beyond what engines count.
 func number(b []byte) (float64, bool) {
 	if v, ok := decimal(b); ok {
 		return v, true
 	}
 	v, err := strconv.ParseFloat(string(b), 64)
-	return v, err == nil && v >= 0 && !math.IsInf(v, 0)
+	return v, err == nil && v >= 0 && v <= maxNumber
 }
 
 // decimal reads the plain form of small numbers, which is nearly all of them.

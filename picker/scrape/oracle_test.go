@@ -158,7 +158,7 @@ func valueOf(m *dto.Metric) (float64, bool) {
 	default:
 		return 0, false
 	}
-	return v, v >= 0 && !math.IsInf(v, 0)
+	return v, v >= 0 && v <= 1e18
 }
 
 func labelOf(m *dto.Metric, name string) string {

@@ -211,7 +211,7 @@ func drawLine(t *rapid.T, b *bytes.Buffer, name, labels string, rank int) {
 		}
 		parts = append(parts, fmt.Sprintf("%s=%q", label, kind))
 	}
-	value := rapid.SampledFrom([]string{"0.0", "1", "17.0", "0.123456789", "1.7637123456e+09", "NaN", "+Inf", "-1", "1e-05", "123456789012345678"}).Draw(t, "value")
+	value := rapid.SampledFrom([]string{"0.0", "1", "17.0", "0.123456789", "1.7637123456e+09", "NaN", "+Inf", "-1", "1e-05", "123456789012345678", "1e18", "1.1e18", "1e308", "1e400", "-1e308", "nan", "0x1p3"}).Draw(t, "value")
 	fmt.Fprintf(b, "%s%s%s{%s%s%s%s} %s", space(), name, space(), space(), strings.Join(parts, ","+space()),
 		rapid.SampledFrom([]string{"", ","}).Draw(t, "comma"), space(), value)
 	if rapid.IntRange(0, 5).Draw(t, "time") == 0 {

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"crypto/cipher"
 	"crypto/rand"
 	"path/filepath"
 	"strings"
@@ -131,7 +132,16 @@ func TestEnvelopeOrder(t *testing.T) {
 	from := &natsLink{l: &Link{o: Options{Config: &Config{Cluster: "a"}, Replica: "a-0"}}, self: "a-0", boot: 1}
 	n := &natsLink{
 		l:     &Link{o: Options{Config: &Config{Cluster: "b"}, Replica: "b-0"}},
-		pairs: map[string]*pair{"a": {key: key, senders: [2]map[string]*sender{{}, {}}}},
+		pairs: map[string]*pair{"a": {key: key, senders: newSenders()}},
+	}
+	derived := 0
+	n.derive = func(key []byte, from, to, replica string, boot uint64) (cipher.AEAD, error) {
+		if derived++; n.mu.TryLock() {
+			n.mu.Unlock()
+		} else {
+			t.Error("keys are derived under the lock: who is not known holds up who is")
+		}
+		return sealer(key, from, to, replica, boot)
 	}
 	var sent [window.Size + 3]envelope
 	for i := range sent {
@@ -148,6 +158,9 @@ func TestEnvelopeOrder(t *testing.T) {
 			t.Errorf("message %d: %q, want %q", step.i, got, step.want)
 		}
 	}
+	if derived != 1 {
+		t.Errorf("the key of one sender was derived %d times", derived)
+	}
 }
 
 // FuzzEnvelope: whatever NATS brings is refused or read; nothing of a message that is not
@@ -157,7 +170,7 @@ func FuzzEnvelope(f *testing.F) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
 	l := &Link{o: Options{Config: &Config{Cluster: "b"}, Replica: "b-0"}}
-	n := &natsLink{l: l, pairs: map[string]*pair{"a": {key: key, senders: newSenders()}}}
+	n := &natsLink{l: l, derive: sealer, pairs: map[string]*pair{"a": {key: key, senders: newSenders()}}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := parseEnvelope(b)
 		if err != nil {

@@ -38,20 +38,22 @@ const anyReplica = "any"
 // maxPayload is what a server must take: MaxMessage and its seal.
 const maxPayload = federation.MaxMessage + 512
 
-// natsLink sends and receives through NATS. Its fields but conn are guarded by mu.
+// natsLink sends and receives through NATS.
 type natsLink struct {
 	l      *Link
 	prefix string
 	conn   *nats.Conn
 	self   string // this process, as others name it
-
-	mu     sync.Mutex
 	boot   uint64
+	pairs  map[string]*pair // by cluster; made at the start
+	derive func(key []byte, from, to, replica string, boot uint64) (cipher.AEAD, error)
+
+	mu     sync.Mutex // over number, and what pairs remember
 	number uint64
-	pairs  map[string]*pair // by cluster
 }
 
-// pair is what is arranged with one cluster.
+// pair is what is arranged with one cluster. The lock of its link is over sticky and asked,
+// and over senders.
 type pair struct {
 	key     []byte
 	seal    cipher.AEAD
@@ -72,7 +74,7 @@ const maxSenders = 256
 
 func openNATS(l *Link, keys map[string][]byte) (*natsLink, error) {
 	c := l.o.Config.NATS
-	n := &natsLink{l: l, prefix: c.Prefix, boot: boot(), pairs: map[string]*pair{}}
+	n := &natsLink{l: l, prefix: c.Prefix, boot: boot(), pairs: map[string]*pair{}, derive: sealer}
 	n.self = processName(l.o.Replica, n.boot)
 	if n.prefix == "" {
 		n.prefix = "grapevine.federation"
@@ -271,10 +273,9 @@ func (n *natsLink) receive(m *nats.Msg) {
 	})
 }
 
-// opened opens a message, or says why not.
+// opened opens a message, or says why not. Keys are derived and messages opened outside of
+// the lock: whoever reaches the subjects can send any number of them that cannot be opened.
 func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	p := n.pairs[e.cluster]
 	if p == nil {
 		return nil, federation.RefusedStranger
@@ -283,20 +284,25 @@ func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason str
 	if toAny(subject) {
 		senders = p.senders[1]
 	}
-	s := senders[name]
-	if s == nil {
-		open, err := sealer(p.key, e.cluster, n.l.o.Config.Cluster, e.replica, e.boot)
-		if err != nil {
+	open := n.opener(senders, name)
+	if open == nil {
+		var err error
+		if open, err = n.derive(p.key, e.cluster, n.l.o.Config.Cluster, e.replica, e.boot); err != nil {
 			return nil, "key"
 		}
-		s = &sender{open: open}
 	}
-	frame, err := s.open.Open(nil, nonceOf(e.number), e.content, append([]byte(subject), e.head...))
+	frame, err := open.Open(nil, nonceOf(e.number), e.content, append([]byte(subject), e.head...))
 	if err != nil {
 		return nil, "key"
 	}
 	if e.answer && toAny(subject) {
 		return nil, "replay"
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := senders[name]
+	if s == nil {
+		s = &sender{open: open}
 	}
 	switch s.taken.Take(e.number) {
 	case window.Repeated:
@@ -311,6 +317,16 @@ func (n *natsLink) opened(e *envelope, subject string) (frame []byte, reason str
 		}
 	}
 	return frame, ""
+}
+
+// opener returns what a sender's messages are opened with, nil for one that is not known.
+func (n *natsLink) opener(senders map[string]*sender, name string) cipher.AEAD {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s := senders[name]; s != nil {
+		return s.open
+	}
+	return nil
 }
 
 // toAny reports whether a subject is the one that all replicas have.
