@@ -185,7 +185,7 @@ func handler(o Options, g guard, m *metrics) http.Handler {
 	mux := http.NewServeMux()
 	open := func(pattern string, h http.Handler) { mux.Handle(pattern, http.MaxBytesHandler(h, maxSmallBody)) }
 	guarded := func(pattern string, h http.Handler) { open(pattern, g.protect(h)) }
-	made := make(press, 1)
+	made := newPress(o.Budget.Share(budget.Admin))
 	if o.Gatherer != nil {
 		open("GET /metrics", made.whole(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{Timeout: 10 * time.Second})))
 	}

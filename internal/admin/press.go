@@ -2,33 +2,76 @@ package admin
 
 import (
 	"bytes"
+	"container/list"
 	"maps"
 	"net/http"
+	"sync"
 	"time"
 )
 
 // press makes pages one after the other, with a rest after each that is as long as it took:
 // whoever asks for pages, however often, has half of a processor at most. A page is sent when
-// it is whole and the next may be made, so that nobody keeps others waiting by reading slowly.
-type press chan struct{}
+// it is whole and the next may be made, so that nobody keeps others waiting by reading slowly;
+// those that are being sent take so much memory at most: the oldest breaks off for a new one.
+type press struct {
+	turn chan struct{}
+	most int64 // bytes; 0: without limit
+
+	mu      sync.Mutex
+	sending list.List // of *sending, the oldest first
+	bytes   int64     // of these
+}
+
+type sending struct {
+	bytes int64
+	cut   func()
+}
+
+func newPress(most int64) *press { return &press{turn: make(chan struct{}, 1), most: most} }
+
+// send sends a page, and breaks older ones off where they take too much.
+func (p *press) send(w http.ResponseWriter, body []byte) {
+	s := &sending{int64(len(body)), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) }}
+	p.mu.Lock()
+	for p.most > 0 && p.bytes+s.bytes > p.most && p.sending.Len() > 0 {
+		oldest := p.sending.Front()
+		oldest.Value.(*sending).cut()
+		p.leave(oldest)
+	}
+	at := p.sending.PushBack(s)
+	p.bytes += s.bytes
+	p.mu.Unlock()
+	_, _ = w.Write(body) // the client may have gone, or reads too slowly
+	p.mu.Lock()
+	p.leave(at)
+	p.mu.Unlock()
+}
+
+// leave forgets a page that was sent or broken off, once. p is locked.
+func (p *press) leave(at *list.Element) {
+	s := at.Value.(*sending)
+	p.sending.Remove(at)
+	p.bytes -= s.bytes
+	s.bytes = 0
+}
 
 // whole is h, a page at a time. h must end by itself.
-func (p press) whole(h http.Handler) http.Handler {
+func (p *press) whole(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case p <- struct{}{}:
+		case p.turn <- struct{}{}:
 		case <-r.Context().Done():
 			return
 		}
 		made := sheet{header: http.Header{}, code: http.StatusOK}
 		func() {
 			begun := time.Now()
-			defer func() { time.AfterFunc(time.Since(begun), func() { <-p }) }()
+			defer func() { time.AfterFunc(time.Since(begun), func() { <-p.turn }) }()
 			h.ServeHTTP(&made, r)
 		}()
 		maps.Copy(w.Header(), made.header)
 		w.WriteHeader(made.code)
-		_, _ = w.Write(made.body.Bytes()) // the client may have gone
+		p.send(w, made.body.Bytes())
 	})
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -46,11 +47,49 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
+// TestSlowReadersTakeMemory: pages that are being sent take their part of the memory at most;
+// those that were asked for first break off, and who reads gets a page.
+func TestSlowReadersTakeMemory(t *testing.T) {
+	large := strings.Repeat("a", 4<<20)                                                                              // beyond what sockets take
+	s, err := Open(Options{Bind: "127.0.0.1:0", Status: func() any { return large }, Budget: budget.New(400 << 20)}) // not two pages
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close(t.Context()) }()
+	var slow []*http.Response
+	for range 3 {
+		c, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow = append(slow, resp)
+	}
+	resp, err := http.Get("http://" + s.Addr().String() + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if n, err := io.Copy(io.Discard, resp.Body); err != nil || n < int64(len(large)) {
+		t.Errorf("who reads gets %d bytes, %v", n, err)
+	}
+	for i, resp := range slow {
+		if n, err := io.Copy(io.Discard, resp.Body); err == nil {
+			t.Errorf("slow reader %d of 3 has its page, %d bytes", i, n)
+		}
+	}
+}
+
 // TestPress: pages are made one at a time, for half of the time.
 func TestPress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at, most atomic.Int64
-		h := make(press, 1).whole(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := newPress(0).whole(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			most.Store(max(most.Load(), at.Add(1)))
 			time.Sleep(10 * time.Millisecond)
 			at.Add(-1)
