@@ -65,6 +65,7 @@ type Guards struct {
 	next   atomic.Int64 // unix nanoseconds before which nothing is shed
 	seen   atomic.Int64 // bytes received
 	begun  atomic.Int64 // streams that have not run yet
+	looked atomic.Bool  // memory was collected since it was first found short: what was alive then may be long gone
 }
 
 type guardShard struct {
@@ -99,7 +100,7 @@ type guardKey struct{}
 func (gs *Guards) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	share := gs.Budget.Share(budget.Streams)
 	if share > 0 && gs.Budget.Used(budget.Streams) > share/4*3 {
-		gs.shed()
+		gs.shed(true)
 	}
 	if !gs.Budget.Take(budget.Streams, streamMemory) {
 		return nil, errCrowded
@@ -270,21 +271,28 @@ func (gs *Guards) received(n int) {
 
 // relieve sheds when live memory is too high.
 func (gs *Guards) relieve() {
-	if gs.Budget.Pressed() && gs.shed() {
-		go runtime.GC() // so that Pressed sees what became free
+	if !gs.Budget.Pressed() {
+		gs.looked.Store(false)
+		return
+	}
+	if gs.shed(gs.looked.Load()) {
+		go func() { // so that Pressed sees what became free
+			runtime.GC()
+			gs.looked.Store(true)
+		}()
 	}
 }
 
 // shed ends the oldest half of the streams that wait for their bodies for longer than most
-// requests take, and where there are none of these, of all that wait; unless that was done a
-// moment ago.
-func (gs *Guards) shed() bool {
+// requests take, and where there are none of these and young says so, of all that wait; unless
+// that was done a moment ago.
+func (gs *Guards) shed(young bool) bool {
 	now, next := steady.Now().UnixNano(), gs.next.Load()
 	if now < next || !gs.next.CompareAndSwap(next, now+int64(shedEvery)) {
 		return false
 	}
 	ended := gs.endOldest(steady.Now().Add(-usualWait))
-	if ended == 0 {
+	if ended == 0 && young {
 		ended = gs.endOldest(steady.Now())
 	}
 	if ended > 0 {

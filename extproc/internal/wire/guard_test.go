@@ -206,7 +206,7 @@ func TestReliefSparesTheYoung(t *testing.T) {
 		}
 		guards[0].Settle()
 		for _, want := range []int{5, 7, 8, 9} { // of nine that wait
-			gs.shed()
+			gs.shed(true)
 			if shed != want {
 				t.Errorf("%d streams were ended, want %d", shed, want)
 			}
@@ -217,7 +217,11 @@ func TestReliefSparesTheYoung(t *testing.T) {
 				t.Errorf("stream %d of 20: ended %v", i, ended)
 			}
 		}
-		gs.shed() // none of those is left
+		gs.shed(false) // none of those is left
+		if time.Sleep(shedEvery); shed != 9 {
+			t.Errorf("streams that have just begun were ended by what was alive long ago")
+		}
+		gs.shed(true)
 		if shed != 9+5 || all[10].Err() == nil || all[15].Err() != nil {
 			t.Errorf("%d streams were ended, want the older half of ten more", shed)
 		}
@@ -243,6 +247,14 @@ func TestRelief(t *testing.T) {
 		}
 	}
 	runtime.GC() // live memory is known after the first collection
+	gs.received(checkEvery)
+	if shed != 0 {
+		t.Error("streams that have just begun were ended before memory was collected")
+	}
+	for !gs.looked.Load() {
+		runtime.Gosched()
+	}
+	gs.next.Store(0) // the time between two sheddings is over
 	gs.received(checkEvery)
 	ended := 0
 	for i, ctx := range all {
