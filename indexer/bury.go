@@ -6,11 +6,14 @@ import (
 )
 
 // What a source held is released in steps, so that no writer waits for the size of
-// another's source: so many entries at once when it goes, and so many more with
-// everything that is written afterwards.
+// another's source: so many entries at once when it goes, and so many more with everything that
+// is written afterwards, for each of a few that are going. What goes at once is of a stock that
+// writes fill again, so that a whole pool can go under one lock.
 const (
 	buryFirst = 1 << 14
 	buryNext  = 1 << 9
+	buryMany  = 4
+	buryTidy  = 1 << 12
 )
 
 // grave is a source that readers do not see any more and whose entries are not all
@@ -38,7 +41,7 @@ func (x *Index) clear(s *source) {
 func (x *Index) inter(s *source) {
 	x.nodes.release(s.cursor)
 	x.dying = append(x.dying, &grave{s: s})
-	x.bury(buryFirst)
+	x.bury()
 }
 
 // successor returns the empty source that takes the place of one that was cleared.
@@ -55,9 +58,20 @@ func (x *Index) successor(s *source) (next *source) {
 	return next
 }
 
-// bury releases about so many entries of what is dying, by whole segments.
-func (x *Index) bury(budget int) {
-	for budget > 0 && len(x.dying) > 0 {
+// Tidy goes on releasing what has gone. Call it now and then where nothing may be written for
+// long.
+func (x *Index) Tidy() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.stock = min(x.stock+buryTidy, buryFirst)
+	x.bury()
+	x.advance()
+}
+
+// bury releases what is dying as far as the stock goes, by whole segments: what is over it is
+// taken off what comes.
+func (x *Index) bury() {
+	for x.stock > 0 && len(x.dying) > 0 {
 		g := x.dying[0]
 		slots, n, next := g.s.names.Strip(g.at)
 		if slots == nil {
@@ -75,6 +89,6 @@ func (x *Index) bury(budget int) {
 				x.drop(g.s.slotOfKind(e.Kind()), x.nodes.at(e.Node), e.Node, block.Tier(e.Tier()))
 			}
 		}
-		budget -= max(n, 1)
+		x.stock -= max(n, 1)
 	}
 }

@@ -32,6 +32,7 @@ type Index struct {
 	sources map[block.Source]*source
 	extra   map[uint64]uint32 // references of (node, slot, tier) beyond the first
 	dying   []*grave          // what is hidden and not released yet
+	stock   int               // entries of it that may be released at once; see bury
 	retired lockfree.Limbo    // retired slots
 	freed   []uint32          // slots to be given out again
 	slots   atomic.Pointer[[]slotOwner]
@@ -95,7 +96,7 @@ func New(o Options) *Index {
 	if o.MaxSourceBlocks == 0 {
 		o.MaxSourceBlocks = 16 << 20
 	}
-	x := &Index{o: o, sources: map[block.Source]*source{}, extra: map[uint64]uint32{}}
+	x := &Index{o: o, sources: map[block.Source]*source{}, extra: map[uint64]uint32{}, stock: buryFirst}
 	x.nodes.init()
 	x.sets.Init()
 	x.table.init()
@@ -177,6 +178,8 @@ func (x *Index) Reset(name block.Source) {
 	defer x.mu.Unlock()
 	if s := x.sources[name]; s != nil {
 		x.clear(s)
+		x.advance()
+		return
 	}
 	x.reclaim()
 }
@@ -254,10 +257,15 @@ func (x *Index) showSlots(next []slotOwner) {
 	x.ranks.Store(&ranks)
 }
 
-// reclaim goes on releasing what is hidden, and moves the epoch on when something
-// waits for it.
+// reclaim goes on releasing what is hidden.
 func (x *Index) reclaim() {
-	x.bury(buryNext)
+	x.stock = min(x.stock+buryNext*max(min(len(x.dying), buryMany), 1), buryFirst)
+	x.bury()
+	x.advance()
+}
+
+// advance moves the epoch on when something waits for it.
+func (x *Index) advance() {
 	if x.limbo.Pending()+x.retired.Pending()+x.sets.Pending()+x.lists.limbo.Pending() == 0 || !x.epoch.Advance() {
 		return
 	}

@@ -210,6 +210,7 @@ func (x *Index) step() time.Duration {
 		c.add(s, do)
 	}
 	x.perform(&c, all, asking)
+	x.o.Index.Tidy()
 	if x.show(all) {
 		due = min(due, now+lookSoon)
 	}

@@ -46,6 +46,7 @@ type Log struct {
 	sources map[string]*source
 	order   []*source // by name
 	slots   []*source // by slot; nil where free
+	taken   int       // no slot below is free
 	peers   []peerLog // by slot of the peer
 	mesh    bool
 
@@ -166,11 +167,7 @@ func (l *Log) SetSources(names []string) (left int) {
 		size += len(n) + maxClaim
 		want[n] = true
 	}
-	for _, s := range slices.Clone(l.order) {
-		if !want[s.name] {
-			l.forget(s)
-		}
-	}
+	l.forget(want)
 	for _, n := range names {
 		if want[n] && l.sources[n] == nil {
 			l.learn(n)
@@ -184,12 +181,8 @@ func (l *Log) SetSources(names []string) (left int) {
 }
 
 func (l *Log) learn(name string) {
-	s := &source{name: name, zone: l.zones[name], hash: group.Hash(name), slot: slices.Index(l.slots, nil)}
+	s := &source{name: name, zone: l.zones[name], hash: group.Hash(name), slot: l.freeSlot()}
 	s.lock, s.unlock = l.opt.Guard()
-	if s.slot < 0 {
-		s.slot = len(l.slots)
-		l.slots = append(l.slots, nil)
-	}
 	l.slots[s.slot] = s
 	l.sources[name] = s
 	l.order = append(l.order, s)
@@ -206,23 +199,43 @@ func (l *Log) learn(name string) {
 	}
 }
 
-func (l *Log) forget(s *source) {
-	l.enter(s)
-	l.endLoad(s)
-	l.dropSnaps(s)
-	s.gone = true
-	s.tally.addTo(&l.g.Stats)
-	l.leave(s)
-	s.inCheck = false
-	l.checks = slices.DeleteFunc(l.checks, func(o *source) bool { return o == s })
-	l.pushing = slices.DeleteFunc(l.pushing, func(o *source) bool { return o == s })
-	l.order = slices.DeleteFunc(l.order, func(o *source) bool { return o == s })
-	l.slots[s.slot] = nil
-	delete(l.sources, s.name)
-	if l.opt.Owned && s.role != RoleNone {
-		l.store.Assign(s.name, RoleNone)
+// freeSlot returns the least slot that no source has.
+func (l *Log) freeSlot() int {
+	for l.taken < len(l.slots) && l.slots[l.taken] != nil {
+		l.taken++
 	}
-	l.store.Forget(s.name)
+	if l.taken == len(l.slots) {
+		l.slots = append(l.slots, nil)
+	}
+	return l.taken
+}
+
+// forget forgets the sources that are not wanted. All of a pool may be gone at once: lists are
+// gone through once, not for each.
+func (l *Log) forget(want map[string]bool) {
+	for _, s := range l.order {
+		if want[s.name] {
+			continue
+		}
+		l.enter(s)
+		l.endLoad(s)
+		l.dropSnaps(s)
+		s.gone = true
+		s.tally.addTo(&l.g.Stats)
+		l.leave(s)
+		s.inCheck = false
+		l.slots[s.slot] = nil
+		l.taken = min(l.taken, s.slot)
+		delete(l.sources, s.name)
+		if l.opt.Owned && s.role != RoleNone {
+			l.store.Assign(s.name, RoleNone)
+		}
+		l.store.Forget(s.name)
+	}
+	unwanted := func(s *source) bool { return !want[s.name] }
+	l.checks = slices.DeleteFunc(l.checks, unwanted)
+	l.pushing = slices.DeleteFunc(l.pushing, unwanted)
+	l.order = slices.DeleteFunc(l.order, unwanted)
 }
 
 // Position returns how far source is known. Whoever merges deltas may call it.

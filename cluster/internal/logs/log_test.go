@@ -39,6 +39,25 @@ func TestSourcesAreBounded(t *testing.T) {
 	}
 }
 
+// Slots of sources that went are given out again, and no two sources have one slot.
+func TestSlotsAreUsedAgain(t *testing.T) {
+	l := NewSet(group.New(group.Options{Self: group.Member{ID: "a", Boot: 1}})).New("index", 1, nothing{}, LogOptions{})
+	for _, names := range [][]string{{"a", "b", "c"}, {"c"}, {"c", "d", "e", "f"}, {}, {"g", "h"}, {"h", "i", "j", "k"}} {
+		l.SetSources(names)
+		if len(l.order) != len(names) || len(l.sources) != len(names) {
+			t.Errorf("%d of %v are known", len(l.order), names)
+		}
+		for _, s := range l.order {
+			if l.slots[s.slot] != s {
+				t.Errorf("%s has the slot of %v", s.name, l.slots[s.slot])
+			}
+		}
+	}
+	if len(l.slots) != 4 {
+		t.Errorf("%d slots of 4 sources at a time", len(l.slots))
+	}
+}
+
 // What is kept of a delta is a copy of its own length: payloads of peers lie in
 // frames with those of many sources, and a quiet source keeps its own for long.
 func TestKeptDeltasLeaveTheirFrame(t *testing.T) {
