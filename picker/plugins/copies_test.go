@@ -93,3 +93,34 @@ func TestCopiesWhileComputed(t *testing.T) {
 		t.Errorf("%d waited before one did not, %d where nobody knows of room", room, unknown)
 	}
 }
+
+// TestWorkOfCopies holds that the work of a copy counts where engines are busy, and not
+// where they are idle and who makes it would have waited as long.
+func TestWorkOfCopies(t *testing.T) {
+	waited := func(others int) int {
+		busy := endpoint.Load{Requests: 1, Waiting: 1, Prefill: 9_000, LastFirst: t0.UnixNano()}
+		f := newFleet(one{cost: &simple, load: busy, held: 9_000}, one{cost: &simple, gauges: &endpoint.Gauges{BlockSize: 16, Blocks: 1 << 30}})
+		p := build(t, "predicted-ttft-scorer", "")
+		leaves := func(q *request.Request) bool {
+			c := picker.NewCycle(picker.CycleOptions{Pool: f.pool, Matcher: f, Sessions: f.sessions, Now: t0, Seed: 1}, q)
+			defer c.Free()
+			scores := make([]float64, c.Len())
+			p.Scorer.Score(c, scores)
+			return scores[1] > scores[0]
+		}
+		for n := range others { // requests with a second to compute at either
+			leaves(hotPrefix(uint64(100+n), 0, 190, uint64(1000+n)))
+		}
+		for n := range 100 {
+			if leaves(hotPrefix(1, 90, 100, uint64(n+1))) {
+				return n
+			}
+		}
+		return 100
+	}
+	idle, busy := waited(0), waited(30)
+	t.Logf("%d waited before one did not while the engines were idle, %d while they were busy", idle, busy)
+	if idle != 1 || busy <= idle {
+		t.Errorf("%d waited before one did not while the engines were idle, %d while they were busy", idle, busy)
+	}
+}

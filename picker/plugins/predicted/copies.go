@@ -36,23 +36,24 @@ import (
 // displace each other, and of two changes at the same moment one may be lost.
 type copies struct {
 	slots [copySlots]copySlot
-	churn churn
+	churn churn // of tokens
+	work  churn // of seconds of prefill
 }
 
-// churn is how fast caches turn over: the tokens that requests brought to them,
-// faded. A copy stays for no longer than its engine's memory takes to be filled
-// anew, so rents that are older bought nothing.
+// churn is how fast caches turn over: what requests brought to them, faded. A copy
+// stays for no longer than its engine's memory takes to be filled anew, so rents that
+// are older bought nothing.
 type churn struct {
 	mu    sync.Mutex
-	sum   float64 // tokens, faded
+	sum   float64 // what came, faded
 	whole float64 // seconds, faded alike: the time that sum is of
-	all   float64 // tokens since the beginning
+	all   float64 // what came since the beginning
 	at    time.Time
 }
 
-// add counts tokens, and returns how many come in a second and how many came since
-// the beginning.
-func (c *churn) add(now time.Time, tokens float64) (rate, all float64) {
+// add counts what a request brings, and returns how much comes in a second and how
+// much came since the beginning.
+func (c *churn) add(now time.Time, brings float64) (rate, all float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if passed := now.Sub(c.at); c.at.IsZero() {
@@ -61,8 +62,8 @@ func (c *churn) add(now time.Time, tokens float64) (rate, all float64) {
 		faded := math.Exp(-float64(passed.Milliseconds()) / churnLife)
 		c.at, c.sum, c.whole = now, c.sum*faded, c.whole*faded+passed.Seconds()
 	}
-	c.sum, c.all = c.sum+tokens, c.all+tokens
-	return c.sum / max(c.whole, 1), c.all
+	c.sum, c.all = c.sum+brings, c.all+brings
+	return c.sum / max(c.whole, churnLeast), c.all
 }
 
 type copySlot struct {
@@ -71,12 +72,13 @@ type copySlot struct {
 }
 
 const (
-	copySlots = 1 << 13
-	copyLife  = 600e3 // most milliseconds in which an account fades to 1/e
-	blindLife = 60e3  // the same where nobody knows how fast the cache turns over
-	churnLife = 60e3  // milliseconds in which the memory of what came fades to 1/e
-	copyGuard = 1.25  // most work of a request that makes a copy, in prices of it
-	gridRatio = 1.2   // from one length to the next
+	copySlots  = 1 << 13
+	copyLife   = 600e3 // most milliseconds in which an account fades to 1/e
+	blindLife  = 60e3  // the same where nobody knows how fast the cache turns over
+	churnLife  = 60e3  // milliseconds in which the memory of what came fades to 1/e
+	churnLeast = 10    // seconds that count as passed from the beginning: what came in the first moment is no rate
+	copyGuard  = 1.25  // most work of a request that makes a copy, in prices of it
+	gridRatio  = 1.2   // from one length to the next
 )
 
 func (t *copies) slot(key block.Key) *copySlot {
@@ -109,6 +111,8 @@ func (s *scorer) spread(d *decision) {
 	held := d.Work(h)
 	fills, brought := s.copies.churn.add(d.Now, float64(held.New)+d.answer)
 	each := d.seen / float64(len(d.scores)) // what a candidate had of one token
+	work, _ := s.copies.work.add(d.Now, d.owns[h])
+	d.busy = min(work*each, mostBusy)
 	l, there := h, -d.scores[h]
 	for k := range d.scores {
 		w := d.Work(k)
@@ -131,6 +135,7 @@ func (s *scorer) spread(d *decision) {
 	if s.pay(d, h, l, rent, life) {
 		d.scores[l] = d.scores[h] + 1e-6
 		s.copies.churn.add(d.Now, float64(d.Work(l).New-held.New))
+		s.copies.work.add(d.Now, d.owns[l]-d.owns[h])
 	}
 }
 
@@ -166,12 +171,21 @@ func (s *scorer) pay(d *decision, h, l int, rent, life float64) bool {
 // copyPrice returns what the accounts must have to send the request to candidate l
 // and not to holder h: by how much it will be later there than it would be anyhow,
 // and CopyThreshold times what the copy costs others beyond that.
+//
+// The work of a copy itself, OwnWeight of which is in every cost, counts as far as it
+// takes something from somebody: a second of work in a queue that is busy for the share
+// ρ of the time delays those who come later by ρ / (1 − ρ) seconds in all, and who would
+// have waited as long at the holder gives up nothing. In a fleet that is idle, a prefix
+// that many ask for while it is computed for the first time is so computed everywhere
+// at once; a copy for which somebody gives up a hit has its whole price.
 func (s *scorer) copyPrice(d *decision, h, l int) float64 {
 	there, here := s.best(d, l), s.best(d, h)
-	later := s.cost(d, there) - there.Others - (s.cost(d, here) - here.Others)
+	later := max(s.cost(d, there)-there.Others-(s.cost(d, here)-here.Others), 0)
 	cost := d.At(l).Cost
-	evicts := (cost.Prefill(d.Work(l)) - cost.Prefill(d.Work(h))) * d.full
-	return max(later, 0) + s.CopyThreshold*max(there.Others-here.Others+evicts, 0)
+	brings := cost.Prefill(d.Work(l)) - cost.Prefill(d.Work(h))
+	own := s.OwnWeight * brings
+	spare := own - min(max(s.OwnWeight*later, brings*d.busy/(1-d.busy)), own)
+	return later + s.CopyThreshold*max(there.Others-here.Others-spare+brings*d.full, 0)
 }
 
 func greatest(v []float64) int {

@@ -127,6 +127,7 @@ type decision struct {
 	limit  float64 // most seconds of wait and own work
 	seen   float64 // requests that the engines have for one of this replica's
 	most   float64 // most requests of one candidate
+	busy   float64 // share of the candidates' time that prefill takes of late, 0..mostBusy
 	full   float64 // how full caches are, as far as is known, 0..1
 
 	holders [2]holder
