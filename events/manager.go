@@ -26,6 +26,7 @@ type Manager struct {
 	closed  bool
 	streams map[block.Source]*subscriber
 	inbound *inbound                        // publishers that dial in
+	glances glances                         // at publishers of which nothing comes
 	view    atomic.Pointer[[][]*subscriber] // by endpoint
 }
 
@@ -42,6 +43,7 @@ func Open(opt Options) *Manager {
 	m := &Manager{opt: opt, slots: make(chan struct{}, opt.Replays), streams: map[block.Source]*subscriber{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.scratch.New = func() any { return new(work) }
+	m.glances.by = map[Stream]*glance{}
 	m.view.Store(new([][]*subscriber))
 	m.metrics = newMetrics(m, opt.Registry)
 	m.inbound = &inbound{m: m, subs: map[block.Source]*subscriber{}, by: map[block.Source]*guest{}}
@@ -141,6 +143,7 @@ func (m *Manager) Close() error {
 		all = append(all, s)
 	}
 	stopAll(all)
+	m.glances.close()
 	clear(m.streams)
 	m.index()
 	m.metrics.unregister()
@@ -242,7 +245,8 @@ func (m *Manager) Heard(src block.Source) uint64 {
 }
 
 // Renew makes the connection to a source's stream anew: one that was cut without a
-// word looks alive. What was applied stays, and what was missed is replayed.
+// word looks alive. What was applied stays, and what was missed is replayed. Somebody
+// looks at what else the publisher sends, too.
 func (m *Manager) Renew(src block.Source) {
 	for _, s := range m.of(src.Endpoint) {
 		if s.src == src {
@@ -251,6 +255,7 @@ func (m *Manager) Renew(src block.Source) {
 			s.mu.Unlock()
 			if conn != nil {
 				_ = conn.Close() // the session ends, and the next one begins
+				m.Glance([]Stream{s.at})
 			}
 		}
 	}

@@ -68,7 +68,8 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 	if c.precise > u.CachedTokens { // of one of several ranks: the best may hold more
 		c.precise = max(u.CachedTokens, c.precise-int(h.Run.Worst))
 	}
-	c.abreast = h.Told > 0 && m.o.Told(ep.ID) > h.Told
+	told := m.o.Told(ep.ID)
+	c.abreast, c.astray = h.Told > 0 && told > h.Told, told == 0 && m.o.Seen(ep).Astray != nil
 	if h.Approximate >= 0 {
 		c.guess = min(int(h.Approximate), u.PromptTokens-1)
 	}
@@ -90,6 +91,9 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 		}
 	})
 	m.follow(ep, out)
+	if out.outcome == under && !c.abreast {
+		m.o.Glance(ep)
+	}
 	if out.changed || part {
 		m.o.Doubted(ep)
 	}

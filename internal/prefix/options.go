@@ -45,6 +45,9 @@ type Options struct {
 	// Told is when events of an endpoint were last taken in, in Unix nanoseconds; nil: not
 	// known. It takes no lock.
 	Told func(block.EndpointID) int64
+	// Glance is told that an engine had more than is known, and that no event has come of it
+	// lately: somebody may look at what else its publisher sends. It may be nil.
+	Glance func(*endpoint.Endpoint)
 	// Distrust is told that an endpoint's events do not describe its cache, Vouch
 	// that they do. Either may be nil.
 	Distrust func(*endpoint.Endpoint)
@@ -94,6 +97,9 @@ func (o *Options) complete() {
 	}
 	if o.Seen == nil {
 		o.Seen = func(*endpoint.Endpoint) Seen { return Seen{Blocks: 1, Heard: true} }
+	}
+	if o.Glance == nil {
+		o.Glance = func(*endpoint.Endpoint) {}
 	}
 	if o.Distrust == nil {
 		o.Distrust = func(*endpoint.Endpoint) {}

@@ -36,6 +36,7 @@ type comparison struct {
 	guess   int  // by what was sent there; -1: nobody looked
 	block   int  // tokens of a block, 0 when not known
 	abreast bool // events were taken in the moment before the decision, and after it
+	astray  bool // none ever was, and its publisher was seen to send under another topic alone
 }
 
 // outcome is how a prediction turned out, beyond the slack.
@@ -64,7 +65,7 @@ type record struct {
 	oneLess  int        // predictions of which the engine had all but one block
 	lulls    int        // while the engine had more, at most lulls
 	lull     time.Time  // when the last of them began
-	shorts   int        // of such comparisons those with events before and after the decision
+	shorts   int        // of such comparisons those with events before and after the decision; enough where none can come
 	wrong    outcome    // over, under, or nothing: the present verdict
 	short    bool       // the engine had more than was known, and has not been asked for it
 	doubted  int        // times that the events were doubted since they were right
@@ -157,7 +158,7 @@ func (r *record) add(c comparison, now time.Time) (out consequence) {
 	case out.outcome == under:
 		near(&r.head, float64(c.precise), r.n)
 		r.short = true
-		r.fellShort(c.abreast, now)
+		r.fellShort(&c, now)
 	case c.precise == c.cached:
 		r.equal++
 	case c.precise-c.cached == blockOf(c.block):
@@ -174,8 +175,11 @@ func (r *record) add(c comparison, now time.Time) (out consequence) {
 }
 
 // fellShort notes that the engine had more than was known.
-func (r *record) fellShort(abreast bool, now time.Time) {
-	if abreast {
+func (r *record) fellShort(c *comparison, now time.Time) {
+	switch {
+	case c.astray:
+		r.shorts = enough
+	case c.abreast:
 		r.shorts++
 	}
 	if r.lulls == 0 || now.Sub(r.lull) >= lull {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -47,6 +48,9 @@ type Seen struct {
 	Blocks int  // of its cache
 	Heard  bool // some message has come
 	Sparse bool // some cache groups are of kinds that are not followed
+	// Astray says that its publisher sends under another topic alone than the one that is
+	// read; nil: it was not seen to.
+	Astray *events.Astray
 	// Reports is how many full reports have come that were asked for.
 	Reports uint64
 }
@@ -183,6 +187,12 @@ func (m *Matcher) Verdicts(ep *endpoint.Endpoint) (out []Verdict) {
 // the stream's state stands.
 func (m *Matcher) Standing(ep *endpoint.Endpoint, read knowledge.State) (state knowledge.State, reason string) {
 	state = read
+	if a := m.o.Seen(ep).Astray; a != nil {
+		if read >= knowledge.CatchingUp {
+			state = knowledge.Mismatched
+		}
+		return state, joined(astray(a))
+	}
 	if !read.Followed() {
 		if u := m.reuses.of(ep.ID); u != nil {
 			reason, do := u.words()
@@ -204,6 +214,7 @@ func (m *Matcher) Standing(ep *endpoint.Endpoint, read knowledge.State) (state k
 	return state, reason
 }
 
+// joined is a reason and what to do about it in one sentence.
 func joined(reason, do string) string {
 	if do == "" {
 		return reason
@@ -282,6 +293,15 @@ func (m *Matcher) unrendered(model string) (reason, do string) {
 	return fmt.Sprintf("prompts of %s are matched by what was sent there, since they cannot be rendered", model), "see models in the status for the reasons"
 }
 
+// astray says under which topic a publisher sends, where that is not the one that is read.
+func astray(a *events.Astray) (reason, do string) {
+	if a.Topic == "" {
+		return "its publisher sends events without a topic, and those of a topic are read", "name no topic for its events"
+	}
+	return fmt.Sprintf("its publisher sends events under the topic %q alone, and another one is read", a.Topic),
+		"name that topic for its events, or none, for all that it sends"
+}
+
 // missing says why an engine may hold more of prompts than its events tell.
 func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reason, do string) {
 	seen := m.o.Seen(ep)
@@ -293,6 +313,8 @@ func (m *Matcher) missing(model string, ep *endpoint.Endpoint, r *record) (reaso
 	case named != model:
 		return fmt.Sprintf("its events are read as those of model %q, and requests ask for %q", named, model),
 			"set the endpoint's model, or add the name as an alias of the model"
+	case seen.Astray != nil:
+		return astray(seen.Astray)
 	case seen.Blocks == 0 && !seen.Heard:
 		return "no event has come, while its answers report cached tokens", "compare topic and port with the engine's --kv-events-config"
 	case seen.Sparse:

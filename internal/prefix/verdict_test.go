@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
@@ -25,6 +26,7 @@ type fault struct {
 	render  func(text string) string // by the engine; nil: as here
 	model   string                   // of the events; "": that of the requests
 	silent  bool                     // no events come
+	astray  bool                     // they do under another topic
 	sparse  bool                     // events tell of groups that are not followed
 	plain   bool                     // prompts are not rendered here
 	less    int                      // blocks that engines leave out of what they hold
@@ -51,6 +53,7 @@ type engines struct {
 	now     int
 	blocks  int
 	told    []int64           // when events of each were last taken in
+	glanced []int             // of each, batches since somebody looked at its publisher, plus one; 0: nobody does
 	pending [][]indexer.Delta // of each, not taken in yet
 }
 
@@ -109,6 +112,9 @@ func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached 
 		}
 	}
 	e.pending[i] = append(e.pending[i], d)
+	if e.glanced[i] > 0 {
+		e.glanced[i]++
+	}
 	if hit = max(hit-e.f.less, 0); skip || e.f.idle && e.now > 100 {
 		hit = 0
 	}
@@ -161,8 +167,13 @@ func play(t *testing.T, f fault, n int) (out played) {
 		Read: func(block.EndpointID) knowledge.State { return read },
 		Seen: func(ep *endpoint.Endpoint) Seen {
 			n := e.index.Blocks(block.Source{Endpoint: ep.ID})
-			return Seen{Blocks: n, Heard: n > 0 || f.sparse, Sparse: f.sparse}
+			s := Seen{Blocks: n, Heard: n > 0 || f.sparse, Sparse: f.sparse}
+			if f.astray && e.glanced[ep.ID] > 2 {
+				s.Astray = &events.Astray{Topic: "kv-events"}
+			}
+			return s
 		},
+		Glance:   func(ep *endpoint.Endpoint) { e.glanced[ep.ID] = max(e.glanced[ep.ID], 1) },
 		Told:     func(id block.EndpointID) int64 { return e.told[id] },
 		Distrust: func(*endpoint.Endpoint) { out.distrusts++ },
 		Doubted:  func(*endpoint.Endpoint) { out.doubts++ },
@@ -174,6 +185,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 	for range eps {
 		e.held = append(e.held, map[block.Key]int{})
 	}
+	e.glanced = make([]int, len(eps))
 	e.told, e.pending = make([]int64, len(eps)), make([][]indexer.Delta, len(eps))
 	rng := rand.New(rand.NewPCG(1, 2))
 	chats := make([]string, 12)
@@ -253,7 +265,8 @@ func TestVerdicts(t *testing.T) {
 		{name: "nothing", state: knowledge.Exact},
 		{name: "another template", render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "begin otherwise"},
 		{name: "another date", render: func(s string) string { return s[:200] + "23 Nov 2026" + s[200:] }, state: knowledge.Mismatched, says: "for about"},
-		{name: "another topic", silent: true, state: knowledge.Mismatched, says: "no event has come"},
+		{name: "another topic", silent: true, astray: true, state: knowledge.Mismatched, says: `topic "kv-events" alone`},
+		{name: "no events at all", silent: true, state: knowledge.Mismatched, says: "no event has come"},
 		{name: "another model", model: "other", state: knowledge.Mismatched, says: "begin otherwise"},
 		{name: "no model", plain: true, state: knowledge.Approximate, says: "--model"},
 		{name: "EAGLE", less: 1, state: knowledge.Exact},
@@ -267,7 +280,8 @@ func TestVerdicts(t *testing.T) {
 		{name: "events wait for a second, a hundred requests long", pace: 10 * time.Millisecond, unread: [][2]int{{0, 100}}, state: knowledge.Exact},
 		{name: "events wait for three seconds from the first request on", pace: 10 * time.Millisecond, unread: [][2]int{{0, 300}}, state: knowledge.Exact},
 		{name: "another template, a hundred requests a second", pace: 10 * time.Millisecond, render: func(s string) string { return "<|bos|>" + s }, state: knowledge.Mismatched, says: "begin otherwise"},
-		{name: "another topic, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, state: knowledge.Mismatched, says: "no event has come", late: 400},
+		{name: "another topic, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, astray: true, state: knowledge.Mismatched, says: `topic "kv-events" alone`},
+		{name: "no events at all, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, state: knowledge.Mismatched, says: "no event has come", late: 400},
 		{name: "nothing is said", mute: true, state: knowledge.Exact, says: "--enable-prompt-tokens-details"},
 		{name: "nothing is reused any more", idle: true, unsaid: true, state: knowledge.Mismatched, says: "less than its events", late: 100},
 	} {

@@ -229,9 +229,12 @@ func (s *Server) openPicker(sessions *sessions.Table) (err error) {
 		Index: s.index, Approx: s.approx, Models: s.models, Speculate: s.o.Speculate, FullReport: s.o.FullReport,
 		Read: s.share.State, Streams: s.finder.Streams,
 		Seen: func(ep *endpoint.Endpoint) prefix.Seen {
-			return prefix.Seen{Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0, Sparse: s.share.Sparse(ep.ID), Reports: s.share.Answered(ep.ID)}
+			return prefix.Seen{
+				Blocks: s.blocks(ep), Heard: s.share.Knowledge(ep.ID).Silent > 0, Sparse: s.share.Sparse(ep.ID), Reports: s.share.Answered(ep.ID),
+				Astray: s.share.Astray(ep.ID, s.finder.Streams(ep)),
+			}
 		},
-		Told: s.share.Told, Doubted: s.doubted,
+		Told: s.share.Told, Doubted: s.doubted, Glance: func(ep *endpoint.Endpoint) { s.share.Glance(s.finder.Streams(ep)) },
 		Expect:   func(ep *endpoint.Endpoint, q block.Query) bool { return s.share.Expect(ep.ID, q) },
 		Distrust: func(ep *endpoint.Endpoint) { s.share.Distrust(ep.ID) },
 		Vouch:    func(ep *endpoint.Endpoint) { s.share.Vouch(ep.ID) },

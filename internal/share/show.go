@@ -10,6 +10,7 @@ import (
 
 const (
 	whyLost    = "what its engine cached before its oldest replayable event is missing until it is stored again"
+	whySilent  = "nothing comes of its events while it works: its stream was connected to anew"
 	whyNothing = "nothing is known of it yet"
 	whyReader  = "no member reads its events"
 	whyDoubt   = "blocks may be listed that the engine has let go of"
@@ -67,7 +68,9 @@ func (k *standing) state() (knowledge.State, string) {
 		return knowledge.Approximate, whyReader
 	case k.doubt:
 		return knowledge.Approximate, whyDoubt
-	case k.suspect, v.Knowledge == knowledge.Partial && v.Lag > 0: // a member knows more
+	case k.suspect:
+		return knowledge.CatchingUp, whySilent
+	case v.Knowledge == knowledge.Partial && v.Lag > 0: // a member knows more
 		return knowledge.CatchingUp, ""
 	case v.Knowledge == knowledge.Partial:
 		return knowledge.Partial, whyLost

@@ -46,6 +46,18 @@ func (x *Index) Told(id block.EndpointID) int64 {
 	return at
 }
 
+// Glance has somebody look at what else the publishers of an endpoint's streams send.
+func (x *Index) Glance(streams []events.Stream) { x.events.Glance(streams) }
+
+// Astray says that the publisher of an endpoint was seen to send under another topic alone
+// than the one that is read, since events of it were last taken in; nil: it was not.
+func (x *Index) Astray(id block.EndpointID, streams []events.Stream) *events.Astray {
+	if a := x.events.Astray(streams); a != nil && x.Told(id) < a.At {
+		return a
+	}
+	return nil
+}
+
 // Reason says why an endpoint is not known better, if that lasts; "" if not.
 func (x *Index) Reason(id block.EndpointID) string {
 	if x.o.Index.Overflowed(id) {
@@ -54,6 +66,11 @@ func (x *Index) Reason(id block.EndpointID) string {
 	for _, s := range (*x.byEndpoint.Load())[id] {
 		if r := s.shown.reason.Load(); r != nil && *r != "" && s.isMode() == plan.Shared {
 			return *r
+		}
+	}
+	for _, s := range (*x.byEndpoint.Load())[id] {
+		if s.shown.doubt.Load() && s.isMode() == plan.Direct {
+			return whySilent
 		}
 	}
 	if why := x.events.Trouble(id); why != "" || x.State(id) != knowledge.Partial {

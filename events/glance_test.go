@@ -1,0 +1,110 @@
+package events
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/events/decode"
+	"github.com/grapevine-epp/grapevine/events/zmtp"
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+// looking is how many streams are being looked at.
+func (m *Manager) looking() int {
+	m.glances.mu.Lock()
+	defer m.glances.mu.Unlock()
+	return m.glances.busy
+}
+
+// A glance finds the topic under which alone a publisher sends batches, and nothing where
+// some come as they should, under several topics, or only other things do.
+func TestGlance(t *testing.T) {
+	batch := encodeEvents([]decode.Event{{Kind: decode.AllBlocksCleared}})
+	for _, c := range []struct {
+		name  string
+		read  string   // topic
+		sends []string // topics, in turn
+		want  string   // topic; "-": nothing is found
+	}{
+		{"another topic", "kv@", []string{"kv-events"}, "kv-events"},
+		{"no topic", "kv@", []string{""}, ""},
+		{"a prefix of it", "kv-events", []string{"kv-"}, "kv-"},
+		{"the right one", "kv@", []string{"kv@10.0.0.1:8000@m"}, "-"},
+		{"the right one among others", "kv@", []string{"load", "kv@10.0.0.1:8000@m"}, "-"},
+		{"several", "kv@", []string{"a", "b"}, "-"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := openReader(t, testOptions())
+			pub, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pub.Close()
+			at := []Stream{{Events: "tcp://" + pub.Addr().String(), Topic: c.read}}
+			r.Glance(at)
+			testkit.Await(t, "somebody looks", func() bool { return pub.Subscribers() == 1 })
+			for i := 0; r.looking() > 0; i++ {
+				_ = pub.Send([]byte(c.sends[i%len(c.sends)]), binary.BigEndian.AppendUint64(nil, uint64(i)), batch)
+			}
+			got := r.Astray(at)
+			if found := got != nil; found != (c.want != "-") || found && (got.Topic != c.want || got.At == 0) {
+				t.Errorf("found %+v, want %q", got, c.want)
+			}
+			r.Glance(at)
+			if r.looking() > 0 {
+				t.Error("it is looked at again at once")
+			}
+		})
+	}
+}
+
+// What is no batch says nothing of topics, and tells no right topic from a wrong one.
+func TestGlanceTakesBatchesOnly(t *testing.T) {
+	r := openReader(t, testOptions())
+	pub, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pub.Close()
+	at := []Stream{{Events: "tcp://" + pub.Addr().String(), Topic: "kv@"}}
+	r.Glance(at)
+	testkit.Await(t, "somebody looks", func() bool { return pub.Subscribers() == 1 })
+	for i := 0; r.looking() > 0; i++ { // until it has seen as many messages as it takes
+		_ = pub.Send([]byte("load"), binary.BigEndian.AppendUint64(nil, uint64(i)), []byte("\x01nothing"))
+	}
+	if got := r.Astray(at); got != nil {
+		t.Errorf("found %+v", got)
+	}
+}
+
+// Streams that dial in, or are read whole, are not looked at; what hangs is given up with
+// the manager; and no more are looked at than may be.
+func TestGlanceIsBounded(t *testing.T) {
+	r := openReader(t, testOptions())
+	r.Glance([]Stream{{Events: "tcp://" + parts.FreeAddress(t)}, {Events: InboundFrom("10.0.0.1"), Topic: "kv@"}})
+	if n := r.looking(); n != 0 {
+		t.Errorf("%d are looked at", n)
+	}
+	pub, err := zmtp.ListenPub("tcp://127.0.0.1:0", zmtp.PubOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pub.Close()
+	for i := range 3 * glanceAtOnce {
+		r.Glance([]Stream{{Rank: uint16(i), Events: "tcp://" + pub.Addr().String(), Topic: "kv@"}})
+	}
+	if n := r.looking(); n != glanceAtOnce {
+		t.Errorf("%d are looked at, want %d", n, glanceAtOnce)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.looking(); n != 0 {
+		t.Errorf("%d are looked at after the end", n)
+	}
+	r.Glance([]Stream{{Events: "tcp://" + pub.Addr().String(), Topic: "late"}})
+	if n := r.looking(); n != 0 {
+		t.Errorf("%d are looked at after the end", n)
+	}
+}
