@@ -82,7 +82,7 @@ func TestRenderMedia(t *testing.T) {
 	})
 	checkMedia(t, m, KindResponses, []rendering{
 		{name: "image", body: `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,` + rgb + `"},{"type":"input_text","text":"b"}]}]}`,
-			want: "[user](" + mark(named) + ")b\n"},
+			want: "<s>[user](" + mark(named) + ")b\n</s>"},
 	})
 }
 

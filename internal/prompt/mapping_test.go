@@ -5,9 +5,22 @@ import "testing"
 // dumpTemplate shows the whole conversation.
 const dumpTemplate = "{{ tools | tojson }};{% for m in messages %}{{ m | tojson }}\n{% endfor %}{{ add_generation_prompt }}"
 
+// surrounded are renderings of bodies to which the tokenizer adds its own tokens.
+func surrounded(list []rendering) []rendering {
+	for i := range list {
+		switch r := &list[i]; {
+		case r.truncated:
+			r.want = "<s>" + r.want
+		case r.reason == ReasonNone:
+			r.want = "<s>" + r.want + "</s>"
+		}
+	}
+	return list
+}
+
 func TestResponses(t *testing.T) {
 	m := smallModel(t, folderOf(dumpTemplate), Options{})
-	checkRenderings(t, m, KindResponses, []rendering{
+	checkRenderings(t, m, KindResponses, surrounded([]rendering{
 		{name: "string", body: `{"input":"hi","instructions":"be kind"}`,
 			want: `null;{"role": "system", "content": "be kind"}` + "\n" + `{"role": "user", "content": "hi"}` + "\nTrue"},
 		{name: "items", body: `{"input":[{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]},
@@ -30,12 +43,12 @@ func TestResponses(t *testing.T) {
 		{name: "encrypted", body: `{"input":[{"type":"reasoning","encrypted_content":"x"}]}`, reason: ReasonUnsupported},
 		{name: "no input", body: `{}`, reason: ReasonBody},
 		{name: "item is text", body: `{"input":["x"]}`, reason: ReasonBody},
-	})
+	}))
 	m = smallModel(t, folderOf(plainTemplate), Options{})
-	checkRenderings(t, m, KindResponses, []rendering{
+	checkRenderings(t, m, KindResponses, surrounded([]rendering{
 		{name: "unfinished message", body: `{"input":[{"role":"user","content":"q"},{"type":"message","role":"assistant","status":"incomplete","content":[{"type":"output_text","text":"half"}]}]}`, want: "[user]q\n[assistant]half"},
 		{name: "image", body: `{"input":[{"role":"user","content":[{"type":"input_image","image_url":"u"}]}]}`, want: "[user]", truncated: true},
-	})
+	}))
 }
 
 // TestHabits: what an Anthropic body becomes depends on what the template takes.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
@@ -96,11 +97,16 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 		out = append(out, m.bos...)
 	}
 	head := len(out)
+	final, whole := "", true
+	if ch.continueFinal {
+		final, whole = tagFinal(messages)
+	}
 	if out, err = t.Render(s.ctx, out, m.vars(s, t, ch, messages), s.limits); err != nil {
 		return nil, Info{}, templateError(err)
 	}
 	if ch.continueFinal {
-		end, ok := continued(out[head:], messages)
+		end, ok := continued(out[head:], final)
+		ok = ok && whole
 		if !ok && conv.media {
 			out, err := m.renderCut(s, dst, t, ch)
 			return out, Info{Truncated: true}, err
@@ -110,22 +116,22 @@ func (m *Model) renderChat(s *scratch, dst []byte, ch *chat) ([]byte, Info, erro
 		}
 		out = out[:head+end]
 	}
-	if ch.addSpecial {
+	out, info := m.settle(s, out, start), Info{}
+	if conv.media {
+		var ok bool
+		if out, info.Truncated, ok, err = m.illustrate(s, out, head, conv.items); err != nil {
+			return nil, Info{}, templateError(err)
+		}
+		if !ok {
+			out, err = m.renderCut(s, dst, t, ch)
+			return out, Info{Truncated: true}, err
+		}
+		info.Media = !info.Truncated
+	}
+	if ch.addSpecial && !info.Truncated {
 		out = append(out, m.eos...)
 	}
-	out = m.settle(s, out, start)
-	if !conv.media {
-		return out, Info{}, nil
-	}
-	out, truncated, ok, err := m.illustrate(s, out, start, conv.items)
-	switch {
-	case err != nil:
-		return nil, Info{}, templateError(err)
-	case !ok:
-		out, err = m.renderCut(s, dst, t, ch)
-		truncated = true
-	}
-	return out, Info{Truncated: truncated, Media: !truncated}, err
+	return out, info, nil
 }
 
 // templateError wraps a template's failure. What a template raises itself may
@@ -180,12 +186,25 @@ func (m *Model) vars(s *scratch, t *template, ch *chat, messages []value.Value) 
 			add("enable_thinking", value.Bool(ch.effort.Str() != "none"))
 		}
 	}
-	documents := ch.documents
-	if documents.Kind() == value.KindUndefined {
-		documents = value.None()
+	given := func(name string) (found bool) {
+		for _, kw := range []*value.Dict{m.kwargs, ch.kwargs} {
+			if kw != nil {
+				v, _ := kw.Get(name)
+				found = found || v.Kind() != value.KindUndefined && v.Kind() != value.KindNone
+			}
+		}
+		return found
 	}
-	add("documents", documents)
-	add("tools", ch.tools)
+	// Documents of the body come before those among the arguments, and tools after them.
+	switch absent := ch.documents.Kind() == value.KindUndefined || ch.documents.Kind() == value.KindNone; {
+	case !absent:
+		add("documents", ch.documents)
+	case !given("documents"):
+		add("documents", value.None())
+	}
+	if !given("tools") {
+		add("tools", ch.tools)
+	}
 	add("messages", value.List(messages))
 	add("add_generation_prompt", value.Bool(ch.addGeneration))
 	s.vars = vars
@@ -225,27 +244,62 @@ func (m *Model) cutMedia(s *scratch, out []byte, head int, t *template, ch *chat
 	return out[:head+n], nil
 }
 
-// continued returns where a rendered chat ends when its final message is to be
-// continued: after the message's own text.
-func continued(rendered []byte, messages []value.Value) (int, bool) {
+// finalTag is put behind a final message that is to be continued, as transformers does, to
+// find its end in what the template makes of it.
+const finalTag = "CONTINUE_FINAL_MESSAGE_TAG "
+
+// tagFinal puts the tag behind the text of the last message, of which it makes a copy, and
+// returns that text; false if there is none.
+func tagFinal(messages []value.Value) (final string, ok bool) {
 	if len(messages) == 0 {
-		return 0, false
+		return "", false
 	}
-	content, _ := messages[len(messages)-1].Dict().Get("content")
-	final := content.Str()
-	for _, p := range content.Items() {
-		if t, ok := p.Dict().Get("text"); ok {
-			final = t.Str()
+	last := &messages[len(messages)-1]
+	content, _ := last.Dict().Get("content")
+	switch content.Kind() {
+	case value.KindString:
+		final = content.Str()
+		*last = with(*last, "content", value.String(final+finalTag))
+		return final, true
+	case value.KindList:
+		parts := slices.Clone(content.Items())
+		for i := len(parts) - 1; i >= 0; i-- {
+			if text, ok := parts[i].Dict().Get("text"); ok {
+				final = text.Str()
+				parts[i] = with(parts[i], "text", value.String(final+finalTag))
+				*last = with(*last, "content", value.List(parts))
+				return final, true
+			}
 		}
 	}
-	trimmed := strings.TrimFunc(final, value.IsSpace)
-	at := bytes.LastIndex(rendered, []byte(trimmed))
+	return "", false
+}
+
+// with is a copy of a dict in which key has another value.
+func with(v value.Value, key string, other value.Value) value.Value {
+	d := value.NewDict(v.Dict().Len())
+	v.Dict().Range(func(k string, v value.Value) bool {
+		if k == key {
+			v = other
+		}
+		d.Set(k, v)
+		return true
+	})
+	return value.FromDict(d)
+}
+
+// continued returns where a rendered chat ends when its final message is to be continued:
+// where its tag stands, without the space before it if the template trims contents.
+func continued(rendered []byte, final string) (int, bool) {
+	if !bytes.Contains(rendered, []byte(strings.TrimFunc(final, value.IsSpace))) {
+		return 0, false
+	}
+	at := bytes.LastIndex(rendered, []byte(strings.TrimRight(finalTag, " ")))
 	if at < 0 {
 		return 0, false
 	}
-	left := strings.TrimLeftFunc(final, value.IsSpace)
-	if bytes.HasPrefix(rendered[at:], []byte(left)) && len(left) == len(final) {
-		return at + len(left), true
+	if bytes.HasPrefix(rendered[at:], []byte(finalTag)) {
+		return at, true
 	}
-	return at + len(trimmed), true
+	return len(bytes.TrimRightFunc(rendered[:at], value.IsSpace)), true
 }

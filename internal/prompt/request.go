@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
@@ -13,7 +14,8 @@ import (
 
 // chatKeys are the keys of a chat body that shape the prompt.
 var chatKeys = keySet("messages", "tools", "tool_choice", "functions", "add_generation_prompt", "continue_final_message", "add_special_tokens",
-	"documents", "mm_processor_kwargs", "media_io_kwargs", "chat_template", "chat_template_kwargs", "reasoning_effort", "truncate_prompt_tokens", "echo")
+	"documents", "mm_processor_kwargs", "media_io_kwargs", "chat_template", "chat_template_kwargs", "reasoning_effort", "truncate_prompt_tokens", "echo",
+	"kv_transfer_params")
 
 // completionsKeys are the keys of a completions, embeddings or generate body
 // that shape the prompt.
@@ -52,15 +54,12 @@ func parseChat(body *value.Dict, o *Options) (*chat, error) {
 	ch.messages = list.Items()
 	ch.documents, _ = body.Get("documents")
 	ch.effort, _ = body.Get("reasoning_effort")
-	flag := func(key string, def bool) bool {
-		if v, ok := body.Get(key); ok && v.Kind() == value.KindBool {
-			return v.IsTrue()
-		}
-		return def
+	if handed(body) {
+		return nil, failure(ReasonUnsupported, "token ids of another engine in the body")
 	}
-	ch.addGeneration = flag("add_generation_prompt", true)
-	ch.continueFinal = flag("continue_final_message", false)
-	ch.addSpecial = flag("add_special_tokens", false)
+	ch.addGeneration = flag(body, "add_generation_prompt", true)
+	ch.continueFinal = flag(body, "continue_final_message", false)
+	ch.addSpecial = flag(body, "add_special_tokens", false)
 	if ch.addGeneration && ch.continueFinal {
 		return nil, failure(ReasonBody, "continue_final_message with add_generation_prompt")
 	}
@@ -76,6 +75,34 @@ func parseChat(body *value.Dict, o *Options) (*chat, error) {
 	}
 	ch.tools = tools
 	return ch, nil
+}
+
+// handed reports whether a body brings the token ids of its prompt from the engine that has
+// prefilled it, which are taken instead of its messages.
+func handed(body *value.Dict) bool {
+	v, _ := body.Get("kv_transfer_params")
+	if v.Dict() == nil {
+		return false
+	}
+	ids, ok := v.Dict().Get("prompt_token_ids")
+	return ok && ids.Kind() != value.KindNone
+}
+
+// flag reads a boolean as engines do, which take some words and numbers for one too.
+func flag(body *value.Dict, key string, otherwise bool) bool {
+	v, _ := body.Get(key)
+	switch v.Kind() {
+	case value.KindBool, value.KindInt, value.KindFloat:
+		return v.IsTrue()
+	case value.KindString:
+		switch strings.ToLower(v.Str()) {
+		case "1", "true", "t", "yes", "y", "on":
+			return true
+		case "0", "false", "f", "no", "n", "off":
+			return false
+		}
+	}
+	return otherwise
 }
 
 // scratch is the reusable memory of one rendering.

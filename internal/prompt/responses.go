@@ -19,6 +19,7 @@ func responsesChat(body *value.Dict) (*chat, error) {
 	}
 	input, _ := body.Get("input")
 	ch := newChat(body)
+	ch.addSpecial = true // vLLM has its tokenizer add to these what the template has printed
 	switch input.Kind() {
 	case value.KindString:
 		r.add("user", input)

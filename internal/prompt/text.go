@@ -20,10 +20,7 @@ func (m *Model) renderText(s *scratch, dst, body []byte, kind Kind) ([]byte, Inf
 			return nil, Info{}, failure(ReasonUnsupported, "an embedding of a chat")
 		}
 	}
-	special := true
-	if v, ok := obj.Get("add_special_tokens"); ok && v.Kind() == value.KindBool {
-		special = v.IsTrue()
-	}
+	special := flag(obj, "add_special_tokens", true)
 	for _, key := range []string{"prompt", "input", "token_ids", "prompt_token_ids", "input_ids", "text"} {
 		if v, ok := obj.Get(key); ok && v.Kind() != value.KindNone {
 			return m.prompts(s, dst, v, special)

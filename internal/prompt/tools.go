@@ -4,7 +4,7 @@ import "github.com/grapevine-epp/grapevine/internal/prompt/value"
 
 // toolCalls converts an assistant's tool calls: arguments that are a JSON
 // string become the object that templates expect, anything else that is no
-// object or list an empty one.
+// object an empty one.
 func (c *converter) toolCalls(v value.Value) ([]value.Value, bool) {
 	if v.Kind() != value.KindList {
 		c.bad = "tool_calls is a " + v.Kind().String()
@@ -34,13 +34,14 @@ func (c *converter) toolCalls(v value.Value) ([]value.Value, bool) {
 // arguments returns a tool call's arguments as templates see them.
 func (c *converter) arguments(fn *value.Dict) value.Value {
 	args, _ := fn.Get("arguments")
-	switch args.Kind() {
-	case value.KindDict, value.KindList:
-		return args
-	case value.KindString:
-		if v, err := c.dec.Nested(args.Str()); err == nil {
-			return v
+	if args.Kind() == value.KindString {
+		var err error
+		if args, err = c.dec.Nested(args.Str()); err != nil {
+			args = value.None()
 		}
+	}
+	if args.Dict() != nil {
+		return args
 	}
 	return value.FromDict(value.NewDict(0))
 }
@@ -68,7 +69,15 @@ func dumpTools(v value.Value) (value.Value, bool) {
 		if fn == nil {
 			return v, false
 		}
-		out = append(out, functionTool(pick(fn, "name", "description", "parameters"), fn))
+		tool := functionTool(pick(fn, "name", "description", "parameters"), fn)
+		if late, _ := d.Get("defer_loading"); late.Kind() == value.KindBool {
+			f, _ := tool.Dict().Get("function")
+			if _, ok := f.Dict().Get("defer_loading"); !ok {
+				f.Dict().Set("defer_loading", late)
+			}
+			tool.Dict().Set("defer_loading", late)
+		}
+		out = append(out, tool)
 	}
 	return value.List(out), true
 }

@@ -53,7 +53,7 @@ def convert(message, as_parts):
                         args = json.loads(args)
                     except json.JSONDecodeError:
                         args = {}
-                elif not isinstance(args, (dict, list)):
+                if not isinstance(args, dict):
                     args = {}
                 call["function"]["arguments"] = args
         reasoning = message.get("reasoning", message.get("reasoning_content"))
@@ -71,6 +71,11 @@ def dump(tool):
     out = {k: f.get(k) for k in ("name", "description", "parameters")}
     if f.get("strict") is not None:
         out["strict"] = f["strict"]
+    defer = f.get("defer_loading", tool.get("defer_loading"))
+    if defer is not None:
+        out["defer_loading"] = defer
+    if tool.get("defer_loading") is not None:
+        return {"type": "function", "function": out, "defer_loading": tool["defer_loading"]}
     return {"type": "function", "function": out}
 
 
@@ -110,16 +115,27 @@ def chat(req):
     tools = body.get("tools")
     args.update(messages=messages, tools=None if tools is None else [dump(t) for t in tools], documents=body.get("documents"),
                 add_generation_prompt=body.get("add_generation_prompt", True))
+    given = (body.get("chat_template_kwargs") or {})
+    for name in ("tools", "documents"):
+        if given.get(name) is not None and (name == "tools" or args[name] is None):
+            args[name] = given[name]
+    if not body.get("continue_final_message"):
+        return templates[source].render(**args)
+    # As transformers 5 does.
+    tag = "CONTINUE_FINAL_MESSAGE_TAG "
+    last = messages[-1] = json.loads(json.dumps(messages[-1]))
+    final = last["content"]
+    if isinstance(final, str):
+        last["content"] = final + tag
+    else:
+        part = [p for p in final if "text" in p][-1]
+        final = part["text"]
+        part["text"] = final + tag
     out = templates[source].render(**args)
-    if body.get("continue_final_message"):
-        final = messages[-1]["content"]
-        if not isinstance(final, str):
-            final = [p["text"] for p in final if "text" in p][-1]
-        at = out.rindex(final.strip())
-        if out[at:at + len(final.lstrip())] == final:
-            out = out[:at + len(final.lstrip())]
-        else:
-            out = out[:at + len(final.strip())]
+    if final.strip() not in out or tag.strip() not in out:
+        raise ValueError("the final message does not appear")
+    at = out.rindex(tag.strip())
+    out = out[:at] if out[at:at + len(tag)] == tag else out[:at].rstrip()
     return out
 
 

@@ -2,6 +2,7 @@ package split
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -33,13 +34,78 @@ func Normal(form norm.Form, text []byte) []byte {
 	for {
 		i := bytes.IndexFunc(text, func(r rune) bool { return r >= 0x07fd && unicode.Is(lateMarks, r) })
 		if i < 0 {
-			return append(out, form.Bytes(text)...)
+			return append(out, normal(form, text)...)
 		}
-		out = append(out, form.Bytes(text[:i])...) // not form.Append, which looks back
+		out = append(out, normal(form, text[:i])...) // not form.Append, which looks back
 		_, n := utf8.DecodeRune(text[i:])
 		out = append(out, text[i:i+n]...)
 		text = text[i+n:]
 	}
+}
+
+// joiner is what package norm puts into more than 30 marks in a row, and engines' tokenizers
+// do not.
+const joiner = "\u034f"
+
+func normal(form norm.Form, text []byte) []byte {
+	out := form.Bytes(text)
+	if bytes.Count(out, []byte(joiner)) == bytes.Count(text, []byte(joiner)) {
+		return out
+	}
+	return long(form, text)
+}
+
+// long is the form of a text with any number of marks in a row.
+func long(form norm.Form, text []byte) []byte {
+	apart := norm.NFD
+	if form == norm.NFKC || form == norm.NFKD {
+		apart = norm.NFKD
+	}
+	type char struct {
+		r     rune
+		class uint8
+	}
+	var chars []char
+	for _, r := range string(text) {
+		for _, d := range string(apart.Bytes(utf8.AppendRune(nil, r))) {
+			chars = append(chars, char{d, apart.PropertiesString(string(d)).CCC()})
+		}
+	}
+	for i := 0; i < len(chars); i++ {
+		k := i
+		for k < len(chars) && chars[k].class > 0 {
+			k++
+		}
+		slices.SortStableFunc(chars[i:k], func(a, b char) int { return int(a.class) - int(b.class) })
+		i = k
+	}
+	var out []byte
+	if form == norm.NFD || form == norm.NFKD {
+		for _, c := range chars {
+			out = utf8.AppendRune(out, c.r)
+		}
+		return out
+	}
+	// The last starter takes in what follows it and is not behind a mark of the same class.
+	kept, starter, last := chars[:0], -1, uint8(0)
+	for _, c := range chars {
+		if starter >= 0 && (last < c.class || last == 0 && starter == len(kept)-1) {
+			pair := norm.NFC.Bytes(utf8.AppendRune(utf8.AppendRune(nil, kept[starter].r), c.r))
+			if one, n := utf8.DecodeRune(pair); n == len(pair) {
+				kept[starter].r = one
+				continue
+			}
+		}
+		if kept = append(kept, c); c.class == 0 {
+			starter, last = len(kept)-1, 0
+		} else {
+			last = c.class
+		}
+	}
+	for _, c := range kept {
+		out = utf8.AppendRune(out, c.r)
+	}
+	return out
 }
 
 // ASCII tells that s holds nothing else.
