@@ -47,7 +47,9 @@ type pdRig struct {
 	serving         sync.WaitGroup
 }
 
-const pdLease = 3 * time.Second
+// pdLease leaves a third of itself to what stands between the sidecar's last look and the
+// decode engine's first: on a busy machine that is seconds.
+const pdLease = 12 * time.Second
 
 // splitsAll has every prompt of some length computed elsewhere.
 const splitsAll = `apiVersion: llm-d.ai/v1alpha1
@@ -111,14 +113,18 @@ func (r *pdRig) openSidecar(e *sim.Engine, allowed sidecar.Listed) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	r.serve(&http.Server{Handler: h, ReadHeaderTimeout: time.Minute}, l)
+	return l.Addr().String()
+}
+
+// serve runs a sidecar's server until the rig closes.
+func (r *pdRig) serve(s *http.Server, l net.Listener) {
 	r.sidecars = append(r.sidecars, s)
 	r.serving.Go(func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			r.t.Error(err)
 		}
 	})
-	return l.Addr().String()
 }
 
 func (r *pdRig) closePD() {

@@ -26,6 +26,7 @@ type rigOptions struct {
 	kind     envoyconf.Kind
 	engines  int
 	engine   sim.Options
+	each     func(i int, o *sim.Options) // changes the options of one engine
 	replicas int
 	params   func(*envoyconf.Params)
 	children bool // replicas are processes of their own
@@ -93,7 +94,7 @@ func (r *rig) openFleet(o rigOptions) {
 		o.engines = 4
 	}
 	var err error
-	if r.fleet, err = sim.OpenFleet(sim.FleetOptions{Engines: o.engines, EndpointsFile: r.list, Engine: o.engine}); err != nil {
+	if r.fleet, err = sim.OpenFleet(sim.FleetOptions{Engines: o.engines, EndpointsFile: r.list, Engine: o.engine, Customize: o.each}); err != nil {
 		r.t.Fatal(err)
 	}
 }

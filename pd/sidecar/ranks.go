@@ -27,7 +27,7 @@ func (k *Ranks) At(rank int) http.Handler {
 			a, err := netip.ParseAddrPort(named)
 			n := int(a.Port()) - k.Port
 			if err != nil || n < 0 || n >= len(k.Servers) {
-				w.WriteHeader(http.StatusBadRequest)
+				writeError(w, http.StatusBadRequest, "the data-parallel rank that the picker names is not served here")
 				return
 			}
 			s = k.Servers[n]
