@@ -21,8 +21,11 @@ func main() {
 }
 
 // implied puts in the command epp where a command line begins with a flag, as
-// those of other endpoint pickers do.
+// those of other endpoint pickers do, and dashes that those of other sidecars leave out.
 func implied(args []string) []string {
+	if len(args) > 1 && args[1] == "sidecar" {
+		return append(slices.Clone(args[:2]), twoDashes(args[2:])...)
+	}
 	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {
 		return args
 	}

@@ -124,6 +124,7 @@ var connectors = map[string]sidecar.Connector{
 }
 
 func (f *sidecarFlags) complete() (err error) {
+	f.more.older.apply(f)
 	if f.log, err = cli.NewLogger(os.Stderr, f.logFormat, f.logLevel); err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ type sidecarMore struct {
 	write        sidecar.Write
 	writeMode    bool
 	writeDP      int
+	writeLocal   int
+	writeWait    time.Duration
+	writeHosts   [2][]string
 	sample       bool
 	idleConns    int
 	noVerify     []string
@@ -35,6 +38,7 @@ type sidecarMore struct {
 	backoff         time.Duration
 	tracing, guard  bool
 	pool, poolGroup string
+	older           olderFlags
 }
 
 func (m *sidecarMore) register(fl *pflag.FlagSet, o *sidecar.Options) {
@@ -52,6 +56,10 @@ func (m *sidecarMore) register(fl *pflag.FlagSet, o *sidecar.Options) {
 	fl.IntVar(&m.write.Handshake[1], "moriio-prefill-handshake-port", 6301, "with --moriio-write-mode")
 	fl.IntVar(&m.write.TP, "moriio-tp-size", 1, "with --moriio-write-mode: tensor-parallel size")
 	fl.IntVar(&m.writeDP, "moriio-dp-size", 1, "with --moriio-write-mode: only 1 is supported")
+	fl.IntVar(&m.writeLocal, "moriio-dp-size-local", 0, "with --moriio-write-mode: only 0 and 1 are supported")
+	fl.DurationVar(&m.writeWait, "moriio-parallel-decode-wait-timeout", 0, "with --moriio-parallel-dispatch: another name of --prefill-timeout")
+	fl.StringSliceVar(&m.writeHosts[0], "moriio-remote-hosts", nil, "with --moriio-write-mode: one at most")
+	fl.StringSliceVar(&m.writeHosts[1], "moriio-decode-hosts", nil, "with --moriio-write-mode: one at most")
 	fl.BoolVar(&m.sample, "enable-prefiller-sampling", false, "begin at a random one of the prefill engines that the picker names")
 	fl.IntVar(&m.idleConns, "max-idle-conns-per-host", 1024, "idle connections that are kept to each engine")
 	fl.StringSliceVar(&m.noVerify, "tls-insecure-skip-verify", nil, "legs whose certificates are not verified: prefiller, decoder, encoder; all of --enable-tls or none")
@@ -64,6 +72,7 @@ func (m *sidecarMore) register(fl *pflag.FlagSet, o *sidecar.Options) {
 	fl.IntVar(&m.chunk, "decode-chunk-size", 0, "only 0 is supported")
 	fl.BoolVar(&m.guard, "enable-ssrf-protection", false, "with --inference-pool: not supported, use --verify-key-file")
 	fl.StringVar(&m.pool, "inference-pool", "", "see --enable-ssrf-protection")
+	m.older.register(fl)
 	fl.StringVar(&m.poolGroup, "pool-group", "inference.networking.k8s.io", "see --enable-ssrf-protection")
 }
 
@@ -112,6 +121,10 @@ func (m *sidecarMore) complete(f *sidecarFlags) error {
 		return usage("--decode-chunk-size %d: only 0 is supported", m.chunk)
 	case m.writeDP != 1:
 		return usage("--moriio-dp-size %d: only 1 is supported", m.writeDP)
+	case m.writeLocal < 0 || m.writeLocal > 1:
+		return usage("--moriio-dp-size-local %d: only 0 and 1 are supported", m.writeLocal)
+	case len(m.writeHosts[0]) > 1 || len(m.writeHosts[1]) > 1:
+		return usage("--moriio-remote-hosts and --moriio-decode-hosts: engines of several pods are not supported")
 	case m.write.Parallel && !m.writeMode:
 		return usage("--moriio-parallel-dispatch needs --moriio-write-mode")
 	case m.writeMode && f.connector != "nixlv2", f.o.P2PPull && f.connector != "nixlv2":
@@ -137,6 +150,9 @@ func (m *sidecarMore) complete(f *sidecarFlags) error {
 	}
 	if f.connector == "mooncake" {
 		f.o.BootstrapPort = m.mooncakePort
+	}
+	if m.write.Parallel && m.writeWait > 0 && !f.given("prefill-timeout") {
+		f.o.Prefill = m.writeWait
 	}
 	if m.writeMode {
 		if m.write.Local == "" {
