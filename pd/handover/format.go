@@ -83,11 +83,11 @@ func (a *Format) Divisible(o *Object) bool {
 		}
 	}
 	switch {
-	case Number(params.Get("n")) > 1, Number(o.Get("best_of")) > 1, Prompts(o.Get("prompt")) > 1:
+	case !single(params.Get("n")), !single(o.Get("best_of")), Prompts(o.Get("prompt")) > 1, !IsNull(o.Get("prompt_embeds")):
 		return false
-	case !IsNull(params.Get("prompt_logprobs")), string(o.Get("echo")) == "true" && !IsNull(o.Get("logprobs")):
+	case !IsNull(params.Get("prompt_logprobs")), on(o.Get("echo")) && !IsNull(o.Get("logprobs")), on(o.Get("use_beam_search")):
 		return false
-	case string(o.Get("background")) == "true", !IsNull(o.Get("previous_response_id")):
+	case on(o.Get("background")), !IsNull(o.Get("previous_response_id")):
 		return false
 	}
 	for _, key := range a.limits {
@@ -97,6 +97,12 @@ func (a *Format) Divisible(o *Object) bool {
 	}
 	return true
 }
+
+// single reports whether a count is one for certain. Engines read "2", 2.0 and 2e0 as two.
+func single(value []byte) bool { return IsNull(value) || string(value) == "1" }
+
+// on reports whether a switch may be on: engines read "yes" and 1 as true.
+func on(value []byte) bool { return !IsNull(value) && string(value) != "false" }
 
 // Number returns an integer value, or 0.
 func Number(value []byte) int {
@@ -293,7 +299,7 @@ func (a *Format) Classify(event []byte) State {
 	if err != nil {
 		return Content // [DONE], or what is not known here
 	}
-	if !IsNull(o.Get("error")) {
+	if !IsNull(o.Get("error")) || string(o.Get("object")) == `"error"` { // the latter of older engines
 		return Faulty
 	}
 	if kind := Text(o.Get("type")); kind != "" {

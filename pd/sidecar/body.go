@@ -103,7 +103,9 @@ func (s *Server) inspect(in *intake) bool {
 		if !ok {
 			return false
 		}
-		r.Body, r.ContentLength, r.TransferEncoding = in.send(handover.Pieces{o.Text()}), int64(len(o.Text())), nil
+		whole := handover.Pieces{o.Text()}
+		r.Body, r.ContentLength, r.TransferEncoding = in.send(whole), int64(len(o.Text())), nil
+		r.GetBody = func() (io.ReadCloser, error) { return in.send(whole), nil }
 		r.Header.Set("Content-Length", strconv.Itoa(len(o.Text())))
 		return true
 	}

@@ -23,6 +23,9 @@ type leg struct {
 	// again says that a failure before the first content is returned, not passed to
 	// the client.
 	again bool
+	// doubted says that a refusal is returned too, as long as the engine may be asked again:
+	// it may be the hand-over that it refuses.
+	doubted bool
 	// dropped ends the leg before its first content.
 	dropped <-chan struct{}
 	start   time.Time
@@ -59,6 +62,7 @@ var (
 	errEngine5  = errors.New("sidecar: the engine reports an error")
 	errBroken   = errors.New("sidecar: the answer broke off")
 	errDeclined = errors.New("sidecar: the engine holds too little of the prompt")
+	errRefused  = errors.New("sidecar: the engine refuses the request")
 )
 
 // decode has the engine answer a leg and passes the answer on. It returns nil when
@@ -144,8 +148,11 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 		x.fail(http.StatusBadGateway, "the engine's answer is compressed, which it was asked not to be")
 		return nil
 	case resp.StatusCode >= 500 && d.again:
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
+		spend(resp)
 		return &fault{err: errEngine5, before: true}
+	case (resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity) && d.doubted && x.decodes < maxAttempts:
+		spend(resp)
+		return &fault{err: errRefused, before: true}
 	case resp.StatusCode == http.StatusOK && resp.ContentLength == 0: // engines do not answer with nothing
 		return &fault{err: errBroken, before: true}
 	case resp.StatusCode < 300 && kind == "text/event-stream":
@@ -157,6 +164,9 @@ func (x *exchange) pass(resp *http.Response, d *leg, head *time.Timer) *fault {
 	_, err := io.Copy(x.prompt(resp), resp.Body)
 	return x.ended(resp, err)
 }
+
+// spend reads an answer that nobody gets, so that its connection can be used again.
+func spend(resp *http.Response) { _, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) }
 
 // flushing passes on what comes when it comes.
 type flushing struct{ x *exchange }

@@ -25,7 +25,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: counter("requests_total", "Requests by how they were served: split, whole, passed (not generating) or refused.", "served"),
 		prefills: counter("prefills_total", "Prefill legs by outcome.", "outcome"),
-		retries:  counter("decode_retries_total", "Second decode legs, which compute the prompt locally, by reason.", "reason"),
+		retries:  counter("decode_retries_total", "Second legs to the decode engine, by reason; but for stale ones it computes the prompt itself.", "reason"),
 		releases: counter("releases_total", "Requests that free blocks which a client that left will not read.", "outcome"),
 		encodes:  counter("encodes_total", "Encode legs by outcome.", "outcome"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{

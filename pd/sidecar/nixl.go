@@ -84,10 +84,11 @@ func (x *exchange) byNIXL() {
 
 // sound reports whether an object hands a prompt over. One that names no blocks ends a
 // decode engine; one that names them by groups and not the request is waited for without
-// end.
+// end; one that asks for blocks instead, as decode's for a next turn, has them kept and read
+// by nobody.
 func sound(object []byte) bool {
 	o, err := handover.Parse(object)
-	if err != nil {
+	if err != nil || string(o.Get("do_remote_prefill")) == "false" || string(o.Get("do_remote_decode")) == "true" {
 		return false
 	}
 	blocks := o.Get("remote_block_ids")
@@ -121,21 +122,21 @@ func (x *exchange) hand(p *prefilled, d leg, release func()) {
 		x.finish(x.decode(whole))
 		return
 	}
-	d.again = true
+	d.again, d.doubted = true, true
 	fault := x.decode(d)
-	if fault != nil && fault.stale && x.r.Context().Err() == nil {
-		x.s.m.retries.WithLabelValues("stale").Inc()
-		fault = x.decode(d) // nobody has read it
-	}
 	if fault != nil && fault.unsent && x.r.Context().Err() != nil {
 		release()
 		return
 	}
 	if fault != nil && fault.before && x.decodes < maxAttempts && x.r.Context().Err() == nil {
-		x.s.m.retries.WithLabelValues("transfer").Inc()
+		reason := "transfer"
+		if fault.stale { // or the engine has broken off at the hand-over: it is used once
+			reason = "stale"
+		}
+		x.s.m.retries.WithLabelValues(reason).Inc()
 		x.report.Target = -1
 		why := fault
-		if fault = x.decode(whole); fault == nil && x.status/100 == 2 { // else it is no matter of the hand-over
+		if fault = x.decode(whole); fault == nil && x.status/100 == 2 && !why.stale { // else it is no matter of the hand-over
 			x.s.complain(transferFailed, p.target, why)
 		}
 	}

@@ -212,13 +212,27 @@ func (e *events) take(n int) []byte {
 // more reports whether another whole event has been read.
 func (e *events) more() bool { return eventEnd(e.buf[e.at:], 0) > 0 }
 
+// returns ends an event whose lines end in carriage returns alone.
+var returns = []byte("\r\r")
+
 // eventEnd returns the length of the event that text begins with, 0 where its end
-// has not come. The search begins at from.
+// has not come. The search begins at from. Lines that end in carriage returns alone get
+// newlines instead: JSON has neither in it.
 func eventEnd(text []byte, from int) int {
 	for i := from; i < len(text); i++ {
 		n := bytes.IndexByte(text[i:], '\n')
 		if n < 0 {
-			return 0
+			end := bytes.Index(text[i:], returns)
+			if end < 0 {
+				return 0
+			}
+			event := text[:i+end+len(returns)]
+			for k, c := range event {
+				if c == '\r' {
+					event[k] = '\n'
+				}
+			}
+			return len(event)
 		}
 		i += n
 		switch rest := text[i+1:]; {

@@ -47,7 +47,7 @@ func New(o Options) (*Server, error) {
 			clean(r.Out.Header)
 		},
 		ModifyResponse: func(r *http.Response) error { unreported(r.Header); return nil },
-		Transport:      o.Transport, FlushInterval: -1,
+		Transport:      onceMore{s}, FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { s.unreachable(w, err) },
 	}
 	return s, nil
