@@ -103,7 +103,7 @@ func (r *pdRig) openSidecar(e *sim.Engine, allowed sidecar.Listed) string {
 	r.t.Helper()
 	h, err := sidecar.New(sidecar.Options{
 		Engine: "http://" + e.Addr(), Targets: allowed, HandOver: handover.Policy{Action: handover.Strip},
-		Lease: pdLease, Prefill: r.leg, Head: 3 * time.Second,
+		Lease: pdLease, Prefill: r.leg, Head: patience,
 		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"engine": e.Name()}, r.counts),
 	})
 	if err != nil {

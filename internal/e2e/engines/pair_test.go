@@ -17,13 +17,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // splitsAll has every prompt that is not held computed at the prefill engine.
@@ -149,29 +152,16 @@ func (e *realEngine) computed(t *testing.T) float64 {
 // probeTokens are those of the prompt of a probe, "1 2 3", in the model's vocabulary.
 const probeTokens = 5
 
-// probes counts the short requests by which the replica finds out whether engines work. A
-// machine that is busy elsewhere makes engines late, and late engines are probed.
-func (r *realRig) probes() (n int) {
-	r.t.Helper()
-	resp, err := http.Get("http://" + r.s.AdminAddr().String() + "/metrics")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if line := lines.Text(); strings.HasPrefix(line, "grapevine_health_probes_total{") {
-			v, err := strconv.Atoi(line[strings.LastIndexByte(line, ' ')+1:])
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			n += v
-		}
-	}
-	return n
-}
+// blockBytes is the size of a block of the pair's caches: two layers, keys and values of one
+// head of 64 floats of four bytes.
+const blockBytes = tinyBlock * 2 * 2 * 64 * 4
 
-// openPair starts two engines, the second behind a sidecar, a replica and an Envoy.
-func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine) {
+// openPair starts two engines, the second behind a sidecar, a replica and an Envoy. whole
+// counts the requests that the sidecar got without a prefill engine: the short ones by which
+// the replica finds out whether the engine works. A machine that is busy elsewhere makes
+// engines late, and late engines are probed.
+func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *atomic.Int64) {
+	whole = new(atomic.Int64)
 	r = &realRig{t: t, model: writeTiny(t)}
 	writeWeights(t, r.model)
 	prefill, decode = startHalf(t, r.model), startHalf(t, r.model)
@@ -183,7 +173,12 @@ func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beside := httptest.NewServer(h)
+	beside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.Header.Get(request.HeaderPrefiller) == "" {
+			whole.Add(1)
+		}
+		h.ServeHTTP(w, r)
+	}))
 	t.Cleanup(beside.Close)
 	var list []sim.Endpoint
 	var addrs []string
@@ -197,14 +192,31 @@ func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine) {
 		addrs = append(addrs, at.String())
 	}
 	r.open(list, splitsAll, addrs)
-	return r, prefill, decode
+	return r, prefill, decode, whole
+}
+
+// pulled is what a decode engine has got of caches from elsewhere.
+type pulled struct{ tokens, transfers, bytes float64 }
+
+func (e *realEngine) pulled(t *testing.T) pulled {
+	t.Helper()
+	return pulled{
+		e.metric(t, "vllm:prompt_tokens_by_source_total", `source="external_kv_transfer"`),
+		e.metric(t, "vllm:nixl_xfer_time_seconds_count", ""), e.metric(t, "vllm:nixl_bytes_transferred_sum", ""),
+	}
+}
+
+// after adds one prompt of so many tokens, which travels in whole blocks.
+func (p pulled) after(tokens int) pulled {
+	blocks := (tokens + tinyBlock - 1) / tinyBlock
+	return pulled{p.tokens + float64(tokens), p.transfers + 1, p.bytes + float64(blocks*blockBytes)}
 }
 
 // TestRealPair: prompts are computed by one vLLM, their caches pulled by another, which
 // answers what one engine alone answers.
 func TestRealPair(t *testing.T) {
 	began := time.Now()
-	r, prefill, decode := openPair(t)
+	r, prefill, decode, whole := openPair(t)
 	t.Logf("two engines, a sidecar, a replica and Envoy serve after %.0f s", time.Since(began).Seconds())
 	rng := rand.New(rand.NewPCG(17, 3))
 	words := strings.Fields("the grape vine grows over an old wall and its leaves turn red while λόγος 文字 рѣка naïve 42 end")
@@ -224,10 +236,10 @@ func TestRealPair(t *testing.T) {
 			said = append(said, words[rng.IntN(len(words))]+strconv.Itoa(rng.IntN(40)))
 		}
 		prompt := strings.Join(said, " ")
-		before := decode.computed(t)
+		before := decode.pulled(t)
 		got := ask(r.url, prompt, "pair")
-		if n := decode.computed(t) - before; n != 0 { // or a probe of the replica's came meanwhile
-			t.Logf("prompt %d of %d tokens: the decode engine computes %.0f", i, got.Usage.Prompt, n)
+		if want := before.after(got.Usage.Prompt); !testkit.Comes(func() bool { return decode.pulled(t) == want }) {
+			t.Errorf("prompt %d: %+v were pulled, want %+v", i, decode.pulled(t), want)
 		}
 		alone := ask(prefill.url, prompt, "alone") // computed anew
 		tokens += got.Usage.Prompt
@@ -241,18 +253,19 @@ func TestRealPair(t *testing.T) {
 			t.Errorf("prompt %d: other words at its beginning leave the answer as it is: it proves nothing", i)
 		}
 	}
-	pulled, bytes := decode.metric(t, "vllm:prompt_tokens_by_source_total", `source="external_kv_transfer"`), decode.metric(t, "vllm:nixl_bytes_transferred_sum", "")
-	times, seconds := decode.metric(t, "vllm:nixl_xfer_time_seconds_count", ""), decode.metric(t, "vllm:nixl_xfer_time_seconds_sum", "")
+	sum, seconds := decode.pulled(t), decode.metric(t, "vllm:nixl_xfer_time_seconds_sum", "")
 	failed := decode.metric(t, "vllm:nixl_num_failed_transfers_total", "") + prefill.metric(t, "vllm:nixl_num_kv_expired_reqs_total", "")
-	local, probes := decode.computed(t), r.probes()
-	t.Logf("\n| prompts | tokens | pulled | computed at the decode engine | transfers | bytes | mean ms | failed or expired |\n|--:|--:|--:|--:|--:|--:|--:|--:|\n| %d | %d | %.0f | %.0f | %.0f | %.0f | %.1f | %.0f |",
-		prompts, tokens, pulled, local, times, bytes, 1000*seconds/max(times, 1), failed)
-	t.Logf("the replica probed engines %d times; each probe that comes to the decode engine has it compute %d tokens", probes, probeTokens)
+	local, probed := int64(decode.computed(t)), whole.Load()*probeTokens
+	t.Logf("\n| prompts | tokens | pulled | computed at the decode engine | of probes | transfers | bytes | mean ms | failed or expired |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n| %d | %d | %.0f | %d | %d | %.0f | %.0f | %.1f | %.0f |",
+		prompts, tokens, sum.tokens, local, probed, sum.transfers, sum.bytes, 1000*seconds/max(sum.transfers, 1), failed)
 	if len(distinct) != prompts {
 		t.Errorf("%d different answers to %d prompts", len(distinct), prompts)
 	}
-	// All but the tail that the decode engine computes itself.
-	if pulled < .9*float64(tokens) || bytes == 0 || times != prompts || failed != 0 {
-		t.Error("prompts were not handed over")
+	if failed != 0 {
+		t.Errorf("%.0f hand-overs failed or expired", failed)
+	}
+	// A probe that was given up may have computed nothing.
+	if local > probed || local%probeTokens != 0 {
+		t.Errorf("the decode engine has computed %d tokens of prompts itself, %d of them at most for probes", local, probed)
 	}
 }
