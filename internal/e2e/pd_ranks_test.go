@@ -88,6 +88,7 @@ func openRanks(t *testing.T, more func(port int) string) *ranksRig {
 	r.write(list)
 	r.openReplica(config(t, fmt.Sprintf(ranked, more(r.port))))
 	r.openEnvoy(rigOptions{config: tellRanks})
+	r.known()
 	return r
 }
 
@@ -175,6 +176,20 @@ func (r *ranksRig) reads() map[string]int64 {
 	return out
 }
 
+// known waits until the replica knows all that each decode rank holds.
+func (r *ranksRig) known() {
+	r.t.Helper()
+	testkit.Await(r.t, "the replica knows what each decode rank holds", func() bool {
+		ok := true
+		for _, e := range r.servers[0].Status().Endpoints {
+			if rank := r.decode[e.Address]; rank != nil {
+				ok = ok && e.Knowledge == "exact" && e.Blocks == rank.Stats()[0].Engine.CachedNames
+			}
+		}
+		return ok
+	})
+}
+
 // TestRanksOfBothRoles: the picker chooses a rank for each leg, and these ranks compute the
 // prompt and the answer, whether requests reach ranks at ports of their own or all enter at
 // one. What a client says of ranks counts for nothing.
@@ -211,6 +226,7 @@ func (r *ranksRig) eachRank(t *testing.T, onePort bool) {
 			}
 		}
 		entered[first.to], decoded[at], prefilled[helper] = true, decoded[at]+1, prefilled[helper]+1
+		r.known()
 		if again := r.ask(prompt); again.status != http.StatusOK || again.prefill != "" || r.chosen(again) != at || again.engine != first.engine {
 			t.Errorf("prompt %d again: %+v, the first time %+v", i, again, first)
 		}
