@@ -213,7 +213,11 @@ func (p *Part) Status(now time.Time) (st Status) {
 		return st
 	}
 	if p.link != nil {
-		st.Federation = p.link.Status()
+		v := p.fleet.View() // what decisions go by, not what has come since
+		if v.Version == 0 {
+			v = p.link.View() // they know nothing before Run
+		}
+		st.Federation = p.link.StatusOf(v)
 		for i := range st.Federation.Exports {
 			if e := &st.Federation.Exports[i]; e.Pool == p.o.Use.Pool.String() {
 				e.HotNote = p.partial(now)

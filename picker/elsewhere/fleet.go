@@ -94,6 +94,9 @@ func (f *Fleet) Update(v *federation.View) {
 	f.table.Store(t)
 }
 
+// View returns what decisions go by: what Update took last, never nil.
+func (f *Fleet) View() *federation.View { return f.table.Load().view }
+
 // gatewayName tells gateways from endpoints.
 const gatewayName = "gateway"
 

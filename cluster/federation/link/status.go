@@ -88,9 +88,11 @@ func importOf(t *federation.Told) string {
 }
 
 // Status returns what is so now.
-func (l *Link) Status() *Status {
+func (l *Link) Status() *Status { return l.StatusOf(l.View()) }
+
+// StatusOf is Status by a view that whoever asks goes by: one that this link has returned.
+func (l *Link) StatusOf(v *federation.View) *Status {
 	now := time.Now()
-	v := l.View()
 	s := &Status{Cluster: v.Self, Line: line(v, now), Filters: v.Secret != nil}
 	l.mu.Lock()
 	traffic := map[string]federation.Traffic{}
