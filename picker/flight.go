@@ -93,9 +93,9 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 		f.settle(c)
 	}
 	first := c.Now.Add(seconds(f.predicted.TTFT()))
-	s.blind.watch(f.serving, r.Stream, first)
+	s.unseen.Watch(f.serving, r.Stream, first)
 	for i := range f.helpers {
-		s.blind.watch(&f.helpers[i].Ticket, r.Stream, first)
+		s.unseen.Watch(&f.helpers[i].Ticket, r.Stream, first)
 	}
 	f.beginVitals(view)
 	f.Tries = s.tries(c, f)
@@ -279,7 +279,7 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.ep, f.held, f.learns, f.serving = ep, Held{}, lessons{}, &endpoint.Ticket{Fed: f.split()}
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
 	f.s.opts.Sessions.Bind(sessions.Binding{Session: sessions.KeyIn(f.request.Tenant, f.request.Session), Endpoint: ep.ID, At: now})
-	f.s.blind.watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
+	f.s.unseen.Watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
 	if f.s.opts.Matcher != nil {
 		f.s.opts.Matcher.Chosen(f.request, ep)
 	}
@@ -303,7 +303,7 @@ func (f *flight) firstToken(at time.Time) {
 	if !f.request.Stream || !f.learns.prefill && f.learns.helper == nil {
 		return
 	}
-	f.s.blind.saw()
+	f.s.unseen.Saw()
 	ttft := at.Sub(f.queued.At)
 	f.s.patience.first.Observe(f.vitals.first, ttft)
 	f.s.metrics.predicted(f.predicted.TTFT(), ttft)
@@ -328,7 +328,7 @@ func (f *flight) release(o Outcome) {
 	f.learnStep()
 	f.learnAnswer(&o)
 	if f.request.Stream && o.Status < 400 && o.Complete {
-		f.s.blind.ended(!f.firstAt.IsZero())
+		f.s.unseen.Ended(!f.firstAt.IsZero())
 	}
 	f.keeps(&o)
 	f.s.opts.Gate.Leave(f.place, f.service(o.At))

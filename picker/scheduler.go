@@ -141,7 +141,7 @@ type Scheduler struct {
 	records *Records
 	metrics *metrics
 	turn    atomic.Uint64
-	blind   blindness
+	unseen  endpoint.Unseen
 	farBook endpoint.Book // of requests sent to other clusters
 
 	patience struct{ first, whole health.Overrun } // of first tokens that are seen, and of whole answers
@@ -257,7 +257,7 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 		return nil, request.Errorf(request.ReasonCancelled, "the client went away")
 	}
 	start := s.opts.Now()
-	s.blind.expire(start)
+	s.unseen.Expire(start)
 	defer s.release(r)
 	c := s.prepare(ctx, rules, r, start, seed)
 	defer c.Free()

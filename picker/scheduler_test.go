@@ -310,23 +310,28 @@ func TestBlind(t *testing.T) {
 	}
 	plain.Done(Outcome{})
 	streamed.Done(Outcome{})
-	for range blindFrom {
+	for range unseenFrom {
 		choose(true).Done(Outcome{Status: 200, Complete: true})
 	}
 	unseen := choose(true)
 	now = now.Add(10 * time.Second)
-	s.blind.expire(now)
+	s.unseen.Expire(now)
 	if l := pool.Book().Local(ep, now); l.Waiting != 0 || l.Requests != 1 {
 		t.Errorf("the unseen one waits for ever: %+v", l)
 	}
 	unseen.Done(Outcome{})
 }
 
+// unseenFrom is the score from which first tokens of streams count as unseen.
+const unseenFrom = 8
+
 // TestBlindMoved holds the same of a request that the proxy sent elsewhere.
 func TestBlindMoved(t *testing.T) {
 	pool := newPool(2)
 	s := newScheduler(t, Options{Pool: pool})
-	s.blind.score.Store(blindFrom)
+	for range unseenFrom {
+		s.unseen.Ended(false)
+	}
 	r := chatRequest("r", 1000)
 	r.Stream = true
 	d, err := s.Choose(context.Background(), r)
@@ -338,7 +343,7 @@ func TestBlindMoved(t *testing.T) {
 		first, second = second, first
 	}
 	d.Observe(Event{Kind: EventHeaders, At: t0, Status: 200, Served: second.Address})
-	s.blind.expire(t0.Add(time.Minute))
+	s.unseen.Expire(t0.Add(time.Minute))
 	if a, b := pool.Book().Local(first, t0), pool.Book().Local(second, t0); a.Requests != 0 || b.Requests != 1 || b.Waiting != 0 {
 		t.Errorf("%+v where it was meant to go, %+v where it went", a, b)
 	}

@@ -35,14 +35,14 @@ const answerTokens = 200
 // prefill of others may take.
 const tokenGap = 10 * time.Second
 
-// visibleFrom is the score of blindness from which first tokens are known to be
+// visibleFrom is the score of endpoint.Unseen from which first tokens are known to be
 // seen.
 const visibleFrom = -8
 
 // begin watches the request at the endpoint that serves it.
 func (f *flight) beginVitals(view *View) {
 	v := &f.vitals
-	v.seen = f.request.Stream && f.s.blind.score.Load() <= visibleFrom
+	v.seen = f.request.Stream && f.s.unseen.Score() <= visibleFrom
 	tokens := float64(answerTokens)
 	if n := f.request.MaxTokens; n > 0 {
 		tokens = min(tokens, float64(n))

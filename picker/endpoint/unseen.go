@@ -1,17 +1,17 @@
-package picker
+package endpoint
 
 import (
 	"container/heap"
-	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// blindness deals with first tokens that nobody sees: answers that are not
+// Unseen deals with first tokens that nobody sees: answers that are not
 // streamed, and proxies that do not show us response bodies. Such a request
-// would count as waiting until it ends, so the predicted moment stands in.
-type blindness struct {
+// would count as waiting until it ends, so the predicted moment stands in. It is
+// safe for concurrent use.
+type Unseen struct {
 	score atomic.Int64 // of the last requests, unseen minus seen, bounded
 	next  atomic.Int64 // earliest deadline, Unix nanoseconds; 0: none
 
@@ -20,14 +20,14 @@ type blindness struct {
 }
 
 const (
-	blindLimit = 32
-	blindFrom  = 8
-	maxWatched = 1 << 16
+	unseenLimit = 32
+	unseenFrom  = 8
+	maxWatched  = 1 << 16
 )
 
 type deadline struct {
 	at int64
-	t  *endpoint.Ticket
+	t  *Ticket
 }
 
 // deadlines is a heap by time; its methods are those of heap.Interface.
@@ -49,24 +49,28 @@ func (d *deadlines) Pop() any {
 	return x
 }
 
-// saw notes a first token that was seen when it came.
-func (b *blindness) saw() { b.move(-1) }
+// Saw notes a first token that was seen when it came.
+func (b *Unseen) Saw() { b.move(-1) }
 
-// ended notes a complete streamed answer.
-func (b *blindness) ended(seen bool) {
+// Ended notes a complete streamed answer, and whether its first token was seen.
+func (b *Unseen) Ended(seen bool) {
 	if !seen {
 		b.move(1)
 	}
 }
 
-func (b *blindness) move(by int64) {
-	b.score.Store(min(max(b.score.Load()+by, -blindLimit), blindLimit))
+func (b *Unseen) move(by int64) {
+	b.score.Store(min(max(b.score.Load()+by, -unseenLimit), unseenLimit))
 }
 
-// watch lets the first token of t count as come at the deadline, unless it is
+// Score returns how many more of the last first tokens were not seen than were, within
+// bounds: below 0 they are seen.
+func (b *Unseen) Score() int64 { return b.score.Load() }
+
+// Watch lets the first token of t count as come at the deadline, unless it is
 // streamed to a client and such first tokens are seen.
-func (b *blindness) watch(t *endpoint.Ticket, streamed bool, at time.Time) {
-	if streamed && b.score.Load() < blindFrom {
+func (b *Unseen) Watch(t *Ticket, streamed bool, at time.Time) {
+	if streamed && b.score.Load() < unseenFrom {
 		return
 	}
 	b.mu.Lock()
@@ -78,8 +82,8 @@ func (b *blindness) watch(t *endpoint.Ticket, streamed bool, at time.Time) {
 	b.next.Store(b.queue[0].at)
 }
 
-// expire passes the deadlines that are over at now.
-func (b *blindness) expire(now time.Time) {
+// Expire passes the deadlines that are over at now.
+func (b *Unseen) Expire(now time.Time) {
 	next := b.next.Load()
 	if next == 0 || next > now.UnixNano() {
 		return
