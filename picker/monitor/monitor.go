@@ -71,6 +71,9 @@ type Monitor struct {
 	said   map[string]map[string]saying // by others, by address and origin: they say it once
 	told   bool                         // a snapshot was published
 	out    []word                       // for the other replicas, sent without the lock
+
+	inboxMu sync.Mutex
+	inbox   []letter // from the other replicas, in order
 }
 
 // word is what is to be told of an endpoint.
@@ -126,6 +129,7 @@ func (m *Monitor) run() {
 func (m *Monitor) apply(c endpoint.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.open()
 	now := m.opts.Now()
 	for _, ep := range c.Removed {
 		if s := m.sights[ep.Address]; s != nil && s.ep.ID == ep.ID {
@@ -250,6 +254,7 @@ func (m *Monitor) Tick() {
 func (m *Monitor) step() []word {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.open()
 	now := m.opts.Now()
 	m.regroup(now)
 	for _, s := range m.sights {
@@ -372,29 +377,73 @@ func (m *Monitor) logShunned(s *sight, now time.Time) {
 }
 
 // Merge takes another replica's word on an endpoint. It implements
-// cluster.GaugeSink.
+// cluster.GaugeSink: the group's heartbeats wait for it, so that it only notes the word.
 func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) error {
 	if value == nil { // its endpoint has gone there; what it saw only ages
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.unsay(address, origin)
+		m.post(letter{origin: origin, address: address, gone: true})
 		return nil
 	}
 	e, found, err := readEvidence(value)
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.opts.Now()
-	if m.said[address] == nil {
-		m.said[address] = map[string]saying{}
-	}
-	m.said[address][origin] = saying{e, found, now}
-	if s := m.sights[address]; s != nil {
-		m.hear(s, origin, m.said[address][origin])
-	}
+	m.post(letter{origin: origin, address: address, saying: saying{e, found, m.opts.Now()}})
 	return nil
+}
+
+// Drop forgets a replica that is gone. It implements cluster.GaugeSink.
+func (m *Monitor) Drop(origin string) { m.post(letter{origin: origin, gone: true}) }
+
+// letter is what the group says, until the next step reads it.
+type letter struct {
+	origin, address string // no address: of all endpoints
+	saying
+	gone bool
+}
+
+// maxLetters bounds those that wait to be read.
+const maxLetters = 1 << 14
+
+// post leaves a letter for the next step. Where very many wait, they are read at once.
+func (m *Monitor) post(l letter) {
+	m.inboxMu.Lock()
+	m.inbox = append(m.inbox, l)
+	full := len(m.inbox) >= maxLetters
+	m.inboxMu.Unlock()
+	if full {
+		m.mu.Lock()
+		m.open()
+		m.mu.Unlock()
+	}
+}
+
+// open reads the letters in the order in which they came. m.mu is held.
+func (m *Monitor) open() {
+	m.inboxMu.Lock()
+	letters := m.inbox
+	m.inbox = nil
+	m.inboxMu.Unlock()
+	for i := range letters {
+		switch l := &letters[i]; {
+		case l.address == "":
+			m.drop(l.origin)
+		case l.gone:
+			m.unsay(l.address, l.origin)
+		default:
+			m.take(l)
+		}
+	}
+}
+
+// take keeps what a replica says of an endpoint, and hears it where the endpoint is known.
+func (m *Monitor) take(l *letter) {
+	if m.said[l.address] == nil {
+		m.said[l.address] = map[string]saying{}
+	}
+	m.said[l.address][l.origin] = l.saying
+	if s := m.sights[l.address]; s != nil {
+		m.hear(s, l.origin, l.saying)
+	}
 }
 
 // saying is what another replica said of an endpoint, and when. The group bounds how much
@@ -425,10 +474,8 @@ func (m *Monitor) recall(s *sight) {
 	}
 }
 
-// Drop forgets a replica that is gone. It implements cluster.GaugeSink.
-func (m *Monitor) Drop(origin string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// drop forgets a replica that is gone.
+func (m *Monitor) drop(origin string) {
 	m.set.Drop(origin)
 	for address := range m.said {
 		m.unsay(address, origin)

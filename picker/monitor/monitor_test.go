@@ -155,8 +155,42 @@ func TestSaidBeforeItWasKnown(t *testing.T) {
 		t.Errorf("eight failures at one replica: %v", got)
 	}
 	r.replicas[1].Drop("a")
+	r.replicas[1].Tick()
 	if n := len(r.replicas[1].said); n != 0 {
 		t.Errorf("%d endpoints are remembered of a replica that is gone", n)
+	}
+}
+
+// TestWordsDoNotWait: what other replicas say is noted while a step is under way, and read
+// in order by the next one: the group's heartbeats wait for it. As many as may wait are
+// read at once.
+func TestWordsDoNotWait(t *testing.T) {
+	r := newRig(t, 2, 1)
+	m, e := r.replicas[1].Monitor, health.Evidence{InFlight: 1}
+	address := m.opts.Pool.Snapshot().Endpoints[0].Address
+	word := appendEvidence(nil, &e, nil)
+	m.mu.Lock()
+	for range 10 {
+		if err := m.Merge("x", 1, address, word); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Drop("x")
+	if err := m.Merge("y", 1, address, word); err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Unlock()
+	m.Tick()
+	if said := m.said[address]; len(said) != 1 || said["y"].InFlight != 1 {
+		t.Errorf("said: %v", said)
+	}
+	for range maxLetters {
+		if err := m.Merge("y", 1, address, word); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(m.inbox); n >= maxLetters {
+		t.Errorf("%d words wait", n)
 	}
 }
 
