@@ -3,6 +3,7 @@ package xds
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -55,7 +56,10 @@ func (s *Server) Limits() []grpc.ServerOption {
 			if err := next(srv, g); err != nil {
 				return err
 			}
-			return g.fault // which ends the requests, and is no fault of the service
+			if fault := g.fault.Load(); fault != nil {
+				return *fault // which ends the requests, and is no fault of the service
+			}
+			return nil
 		}),
 	}
 }
@@ -65,8 +69,8 @@ type guarded struct {
 	grpc.ServerStream
 	s     *Server
 	asked bool
-	fault error
-	names int // of incremental requests, which add up
+	fault atomic.Pointer[error] // requests are received by a goroutine that may outlive the service's method
+	names int                   // of incremental requests, which add up
 }
 
 // RecvMsg receives the next request that is for what is served, without what is of
@@ -76,9 +80,12 @@ func (g *guarded) RecvMsg(m any) error {
 		if err := g.receive(m); err != nil {
 			return err
 		}
-		var kind string
-		if kind, g.fault = g.bound(m); g.fault != nil || served[kind] {
-			return g.fault
+		kind, err := g.bound(m)
+		if err != nil {
+			g.fault.Store(&err)
+		}
+		if err != nil || served[kind] {
+			return err
 		}
 	}
 }
