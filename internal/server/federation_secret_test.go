@@ -72,9 +72,7 @@ func TestFederationSecret(t *testing.T) {
 			t.Error(err)
 		}
 		m.traffic(10)
-		if got := s.Status().Federation.Secrets; len(got) != len(lines) {
-			t.Fatalf("secrets %v, want %d", got, len(lines))
-		}
+		testkit.Await(t, "decisions know the secrets", func() bool { return len(s.Status().Federation.Secrets) == len(lines) })
 	}
 	exchange(a, before, next)
 	exchange(b, before, next)
