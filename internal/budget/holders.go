@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"container/list"
 	"sync"
 	"sync/atomic"
 )
@@ -18,8 +19,8 @@ type Holders struct {
 }
 
 type holderShard struct {
-	mu          sync.Mutex
-	first, last *Holder // by age
+	mu      sync.Mutex
+	waiting list.List // of *Holder, the oldest first
 }
 
 // lookAt is how many holders of a shard, the oldest, are compared: who waits for little does
@@ -36,9 +37,7 @@ type Holder struct {
 	end   func()
 	held  atomic.Int64
 	shard *holderShard
-
-	prev, next *Holder // guarded by shard.mu
-	waiting    bool    // it is in the list; guarded by shard.mu
+	place *list.Element // among those that wait, nil once it may not be ended any more; guarded by shard.mu
 }
 
 // Begin makes h one of hs. end is called, with locks held, when h is to give back what it
@@ -74,12 +73,7 @@ func (h *Holder) Wait() {
 	h.shard = s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.prev = s.last; h.prev != nil {
-		h.prev.next = h
-	} else {
-		s.first = h
-	}
-	s.last, h.waiting = h, true
+	h.place = s.waiting.PushBack(h)
 }
 
 // Keep says that h waits no more: it is not ended any more, and may wait again.
@@ -106,32 +100,20 @@ func (h *Holder) Held() int64 { return h.held.Load() }
 
 // remove takes h out of the list. The shard is locked.
 func (s *holderShard) remove(h *Holder) {
-	if !h.waiting {
-		return
+	if h.place != nil {
+		s.waiting.Remove(h.place)
+		h.place = nil
 	}
-	h.waiting = false
-	if h.prev != nil {
-		h.prev.next = h.next
-	} else {
-		s.first = h.next
-	}
-	if h.next != nil {
-		h.next.prev = h.prev
-	} else {
-		s.last = h.prev
-	}
-	h.prev, h.next = nil, nil
 }
 
 // most returns the one of the shard's oldest holders that holds the most, but for one. The
 // shard is locked.
 func (s *holderShard) most(but *Holder) (most *Holder, held int64) {
-	i := 0
-	for h := s.first; h != nil && i < lookAt; h = h.next {
+	for e, i := s.waiting.Front(), 0; e != nil && i < lookAt; e, i = e.Next(), i+1 {
+		h := e.Value.(*Holder)
 		if n := h.held.Load(); h != but && n > held {
 			most, held = h, n
 		}
-		i++
 	}
 	return most, held
 }
