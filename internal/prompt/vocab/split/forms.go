@@ -49,17 +49,46 @@ const joiner = "\u034f"
 
 func normal(form norm.Form, text []byte) []byte {
 	out := form.Bytes(text)
-	if bytes.Count(out, []byte(joiner)) == bytes.Count(text, []byte(joiner)) {
+	if !joined(out, text) {
 		return out
 	}
-	return long(form, text)
+	out = make([]byte, 0, len(out))
+	for len(text) > 0 {
+		n := apart(form, text)
+		if piece := form.Bytes(text[:n]); joined(piece, text[:n]) {
+			out = append(out, long(form, text[:n])...)
+		} else {
+			out = append(out, piece...)
+		}
+		text = text[n:]
+	}
+	return out
+}
+
+// joined reports whether joiners were put into a text.
+func joined(out, text []byte) bool {
+	return bytes.Count(out, []byte(joiner)) != bytes.Count(text, []byte(joiner))
+}
+
+// pieceBytes is how long a piece of a text with long runs of marks is, if it can end there:
+// what is made of a piece takes many times its bytes.
+const pieceBytes = 4 << 10
+
+// apart returns the length of a piece of text behind which nothing combines with it.
+func apart(form norm.Form, text []byte) int {
+	for i := min(pieceBytes, len(text)); i < len(text); i++ {
+		if utf8.RuneStart(text[i]) && form.Properties(text[i:]).BoundaryBefore() {
+			return i
+		}
+	}
+	return len(text)
 }
 
 // long is the form of a text with any number of marks in a row.
 func long(form norm.Form, text []byte) []byte {
-	apart := norm.NFD
+	split := norm.NFD
 	if form == norm.NFKC || form == norm.NFKD {
-		apart = norm.NFKD
+		split = norm.NFKD
 	}
 	type char struct {
 		r     rune
@@ -67,8 +96,8 @@ func long(form norm.Form, text []byte) []byte {
 	}
 	var chars []char
 	for _, r := range string(text) {
-		for _, d := range string(apart.Bytes(utf8.AppendRune(nil, r))) {
-			chars = append(chars, char{d, apart.PropertiesString(string(d)).CCC()})
+		for _, d := range string(split.Bytes(utf8.AppendRune(nil, r))) {
+			chars = append(chars, char{d, split.PropertiesString(string(d)).CCC()})
 		}
 	}
 	for i := 0; i < len(chars); i++ {

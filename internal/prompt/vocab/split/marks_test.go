@@ -3,6 +3,7 @@ package split
 import (
 	"bytes"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -34,5 +35,35 @@ func TestLongRunsOfMarks(t *testing.T) {
 		if got := string(Normal(norm.NFC, []byte(text))); got != want {
 			t.Errorf("%d bytes: %d, want %d", len(text), len(got), len(want))
 		}
+	}
+}
+
+// TestLongTextWithMarks: a text is taken apart around its long runs of marks, as if it were
+// whole, and what does not have any costs what it costs without them.
+func TestLongTextWithMarks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	alphabet := []rune("aAeé한가ㅎ\u1112\u1161\u11ab\u0300\u0301\u0323\u0345\u212b\ufb01\u0958\u034fか\u3099\u09c7\u09be\U0001d15e ")
+	for _, form := range []norm.Form{norm.NFC, norm.NFD, norm.NFKC, norm.NFKD} {
+		for range 20 {
+			var b strings.Builder
+			for range 3 * pieceBytes {
+				b.WriteRune(alphabet[rng.IntN(len(alphabet))])
+				if rng.IntN(2000) == 0 {
+					b.WriteString(strings.Repeat("\u0301\u0323", 20+rng.IntN(3000)))
+				}
+			}
+			text := []byte(b.String())
+			if !bytes.Equal(normal(form, text), long(form, text)) {
+				t.Fatalf("form %d: %d bytes in pieces are not what they are as a whole", form, len(text))
+			}
+		}
+	}
+	text := append(bytes.Repeat([]byte("words "), 200_000), "a"+strings.Repeat("\u0300", 31)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	normal(norm.NFC, text)
+	runtime.ReadMemStats(&after)
+	if took, most := after.TotalAlloc-before.TotalAlloc, uint64(6*len(text)); took > most {
+		t.Errorf("%d bytes took %d, more than %d", len(text), took, most)
 	}
 }
