@@ -51,7 +51,8 @@ func (w *Window) advance(n uint64) {
 	if n-w.top >= Size {
 		w.bits = [Size / 64]uint64{}
 	} else {
-		for i := w.top + 1; i <= n; i++ {
+		for i := w.top; i != n; { // n may be the largest number that there is
+			i++
 			w.bits[i%Size/64] &^= 1 << (i % 64)
 		}
 	}

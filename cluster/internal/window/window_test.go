@@ -47,6 +47,14 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestLargestNumber: the window comes to an end at the largest number that there is.
+func TestLargestNumber(t *testing.T) {
+	var w Window
+	if w.Take(math.MaxUint64-1) != New || w.Take(math.MaxUint64) != New || w.Take(math.MaxUint64) != Repeated {
+		t.Error("the largest number is not taken once")
+	}
+}
+
 func BenchmarkTake(b *testing.B) {
 	var w Window
 	b.ReportAllocs()
