@@ -119,7 +119,9 @@ func writeWeights(t *testing.T, dir string) {
 func startHalf(t *testing.T, model string) *realEngine {
 	t.Helper()
 	return startEngine(t, model, []string{"--dtype", "float32", "--kv-transfer-config", `{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_buffer_device":"cpu"}`},
-		[]string{"VLLM_NIXL_SIDE_CHANNEL_HOST=127.0.0.1", fmt.Sprint("VLLM_NIXL_SIDE_CHANNEL_PORT=", freePorts(t, 1)[0]), "UCX_TLS=tcp,sm,self", "UCX_NET_DEVICES=lo"})
+		func() []string {
+			return []string{"VLLM_NIXL_SIDE_CHANNEL_HOST=127.0.0.1", fmt.Sprint("VLLM_NIXL_SIDE_CHANNEL_PORT=", freePorts(t, 1)[0]), "UCX_TLS=tcp,sm,self", "UCX_NET_DEVICES=lo"}
+		})
 }
 
 // metric is the sum of the samples of an engine's page whose lines begin with name and

@@ -52,6 +52,21 @@ type realEngine struct {
 	url            string
 	events, replay int
 	front          *httptest.Server
+
+	start func() *process // kills what was started before
+	runs  *process
+}
+
+// process is a vLLM that was started.
+type process struct {
+	cmd  *exec.Cmd
+	log  string
+	ends chan struct{} // closed when it has ended
+}
+
+func (p *process) kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.ends
 }
 
 func freePorts(t *testing.T, n int) (ports []int) {
@@ -87,69 +102,124 @@ func writeTiny(t *testing.T) string {
 }
 
 // startEngine starts a vLLM, which ends with the test, with further arguments and
-// variables NAME=VALUE. ready waits for it.
-func startEngine(t *testing.T, model string, args, env []string) *realEngine {
+// variables NAME=VALUE, made anew for each try. ready waits for it.
+func startEngine(t *testing.T, model string, args []string, env func() []string) *realEngine {
 	t.Helper()
-	ports := freePorts(t, 3)
-	e := &realEngine{url: fmt.Sprint("http://127.0.0.1:", ports[0]), events: ports[1], replay: ports[2]}
-	kv := fmt.Sprintf(`{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:%d","replay_endpoint":"tcp://*:%d","topic":"kv-events"}`, e.events, e.replay)
-	cmd := exec.Command(part(t, "venv", "bin", "vllm"), append([]string{"serve", model, "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0]), "--served-model-name", tiny,
-		"--max-model-len", "8192", "--block-size", fmt.Sprint(tinyBlock), "--enforce-eager",
-		"--max-num-seqs", "8", "--enable-prefix-caching", "--enable-prompt-tokens-details", "--kv-events-config", kv}, args...)...)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "VLLM_CPU_KVCACHE_SPACE=1",
-		"VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=", "VLLM_HOST_IP=127.0.0.1", "GLOO_SOCKET_IFNAME=lo")
-	cmd.Env = append(cmd.Env, env...)
-	log, err := os.Create(filepath.Join(t.TempDir(), "vllm.log"))
-	if err != nil {
-		t.Fatal(err)
+	e := &realEngine{}
+	e.start = func() *process {
+		ports := freePorts(t, 3)
+		e.url, e.events, e.replay = fmt.Sprint("http://127.0.0.1:", ports[0]), ports[1], ports[2]
+		kv := fmt.Sprintf(`{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:%d","replay_endpoint":"tcp://*:%d","topic":"kv-events"}`, e.events, e.replay)
+		cmd := exec.Command(part(t, "venv", "bin", "vllm"), append([]string{"serve", model, "--host", "127.0.0.1", "--port", fmt.Sprint(ports[0]), "--served-model-name", tiny,
+			"--max-model-len", "8192", "--block-size", fmt.Sprint(tinyBlock), "--enforce-eager",
+			"--max-num-seqs", "8", "--enable-prefix-caching", "--enable-prompt-tokens-details", "--kv-events-config", kv}, args...)...)
+		cmd.Dir = t.TempDir()
+		cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "VLLM_CPU_KVCACHE_SPACE=1",
+			"VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=", "VLLM_HOST_IP=127.0.0.1", "GLOO_SOCKET_IFNAME=lo")
+		if env != nil {
+			cmd.Env = append(cmd.Env, env()...)
+		}
+		log, err := os.Create(filepath.Join(t.TempDir(), "vllm.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		cmd.Stdout, cmd.Stderr = log, log
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		p := &process{cmd: cmd, log: log.Name(), ends: make(chan struct{})}
+		go func() {
+			_ = cmd.Wait()
+			close(p.ends)
+		}()
+		return p
 	}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	e.runs = e.start()
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		_ = cmd.Wait()
+		e.runs.kill()
 		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Logf("log of the engine at %s:\n%s", e.url, tail(string(text)))
+			t.Logf("log of the engine at %s:\n%s", e.url, e.runs.tail())
 		}
 	})
-	to, err := url.Parse(e.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(to)
-	proxy.ModifyResponse = func(r *http.Response) error {
-		r.Header.Set("x-engine", e.front.Listener.Addr().String())
-		return nil
-	}
-	e.front = httptest.NewServer(proxy)
+	e.front = httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			to, err := url.Parse(e.url)
+			if err != nil {
+				panic(err)
+			}
+			r.SetURL(to)
+			r.SetXForwarded()
+		},
+		ModifyResponse: func(r *http.Response) error {
+			r.Header.Set("x-engine", e.front.Listener.Addr().String())
+			return nil
+		},
+	})
 	t.Cleanup(e.front.Close)
 	return e
 }
 
-// ready waits until the engine serves.
+// tail is the end of the log.
+func (p *process) tail() string {
+	text, _ := os.ReadFile(p.log)
+	return tail(string(text))
+}
+
+// ready waits until the engine serves. An engine that ends, or hangs, before it has served
+// is started once more: its ports were free when they were chosen, not when it took them,
+// and it takes others of which nothing is known here.
 func (e *realEngine) ready(t *testing.T) {
 	t.Helper()
-	await(t, "an engine serves", func() bool {
-		resp, err := http.Get(e.url + "/health")
+	client := http.Client{Timeout: 10 * time.Second}
+	serves := func() bool {
+		resp, err := client.Get(e.url + "/health")
 		if err != nil {
 			return false
 		}
 		resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
-	})
+	}
+	for range 2 {
+		if e.comes(serves) {
+			return
+		}
+		e.runs.kill()
+		t.Logf("the engine at %s did not start; its log:\n%s", e.url, e.runs.tail())
+		e.runs = e.start()
+	}
+	if !e.comes(serves) {
+		t.Fatalf("the engine at %s does not start", e.url)
+	}
 }
 
-// await waits for a condition, for as long as a start may take on a busy machine.
+// startsWithin is how long an engine may take to serve: three times what two that start
+// at once take on two busy processors.
+const startsWithin = 4 * time.Minute
+
+// comes waits for a condition while the engine runs, as long as a start may take.
+func (e *realEngine) comes(ok func() bool) bool {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(startsWithin); !ok(); {
+		select {
+		case <-tick.C:
+		case <-e.runs.ends:
+			return false
+		case <-deadline:
+			return false
+		}
+	}
+	return true
+}
+
+// await waits for a condition that a replica brings about.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(15 * time.Minute); !ok(); {
+	for deadline := time.After(testkit.Patience); !ok(); {
 		select {
 		case <-tick.C:
 		case <-deadline:
@@ -177,19 +247,19 @@ type realRig struct {
 
 func openReal(t *testing.T, n int) *realRig {
 	r := &realRig{t: t, model: writeTiny(t)}
+	for range n {
+		r.fleet = append(r.fleet, startEngine(t, r.model, []string{"--load-format", "dummy", "--dtype", "bfloat16", "--enable-scale-out", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"}, nil))
+	}
 	var list []sim.Endpoint
 	var addrs []string
-	for i := range n {
-		e := startEngine(t, r.model, []string{"--load-format", "dummy", "--dtype", "bfloat16", "--enable-scale-out", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"}, nil)
+	for i, e := range r.fleet {
+		e.ready(t)
 		at := e.front.Listener.Addr().(*net.TCPAddr)
 		list = append(list, sim.Endpoint{
 			Name: fmt.Sprint("engine-", i), Namespace: "default", Address: "127.0.0.1", Port: at.Port, Model: tiny,
 			Events: &sim.EndpointEvents{Port: e.events, ReplayPort: e.replay, Topic: "kv-events"},
 		})
-		r.fleet, addrs = append(r.fleet, e), append(addrs, at.String())
-	}
-	for _, e := range r.fleet {
-		e.ready(t)
+		addrs = append(addrs, at.String())
 	}
 	r.open(list, "", addrs)
 	return r
