@@ -116,6 +116,8 @@ func (f *simFlags) complete(log *slog.Logger) error {
 		o.Events = &sim.EventOptions{}
 		if f.arrays {
 			o.Events.Format = kvstream.FormatArray
+		} else {
+			o.Sources = "ranks" // what vLLM says since it has the newer form
 		}
 	}
 	return nil

@@ -145,7 +145,7 @@ func writeStatus(w io.Writer, st *server.Status, group bool) {
 	fmt.Fprintf(w, "%s %s: %s, up %s, %d decisions\n", st.Name, st.Version, state, time.Duration(st.UptimeS*float64(time.Second)).Round(time.Second), st.Decisions)
 	fmt.Fprintln(w, configLine(&st.Config))
 	writeDiscovery(w, &st.Discovery, time.Now())
-	fmt.Fprintf(w, "cluster: %s (%s)\n", st.Cluster.Line, st.Cluster.State)
+	fmt.Fprintf(w, "cluster: %s\n", st.Cluster.Line)
 	if st.Federation != nil {
 		fmt.Fprintf(w, "federation: %s\n", st.Federation.Line)
 	}
@@ -208,7 +208,7 @@ func newMembers() *cobra.Command {
 			if f.output == "json" {
 				return cli.WriteJSON(cmd.OutOrStdout(), st.Members)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n\n", st.Cluster.Line, st.Cluster.State)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", st.Cluster.Line)
 			writeMembers(cmd.OutOrStdout(), &st)
 			return nil
 		},

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/cli"
@@ -134,7 +136,8 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	if err := awaitAnswer(ctx, "http://"+f.listen+"/v1/models", ended); err != nil {
 		return errors.Join(err, ctx.Err())
 	}
-	f.report(out, found, models, s, time.Since(start))
+	took := time.Since(start)
+	f.report(out, found, engines.Streams(ctx, found, key), models, s, took)
 	select {
 	case err := <-ended:
 		return fmt.Errorf("envoy ended: %w", err)
@@ -221,12 +224,12 @@ func awaitAnswer(ctx context.Context, url string, ended <-chan error) error {
 }
 
 // report says what was found and where requests go.
-func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.ModelOptions, s *server.Server, took time.Duration) {
+func (f *upFlags) report(out io.Writer, found []engines.Engine, streams [][]events.Stream, models []server.ModelOptions, s *server.Server, took time.Duration) {
 	have := map[string]string{}
 	for _, m := range models {
 		have[m.Name] = m.Path
 	}
-	for _, e := range found {
+	for i, e := range found {
 		for _, m := range e.Models {
 			tokenizer := "no tokenizer found: prompts are matched by what was sent where (--model NAME=FOLDER)"
 			if path := have[m.Name]; path != "" {
@@ -234,10 +237,23 @@ func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.
 			}
 			fmt.Fprintf(out, "engine %s: model %s, %s\n", e.Address, m.Name, tokenizer)
 		}
+		fmt.Fprintf(out, "engine %s: %s\n", e.Address, sayStreams(streams[i]))
 	}
 	_, port, _ := net.SplitHostPort(f.listen)
 	fmt.Fprintf(out, "ready after %.1fs: http://%s/v1 (status: grapevine status --admin http://%s)\n", took.Seconds(), f.listen, s.AdminAddr())
 	if len(found) > 0 && len(found[0].Models) > 0 {
 		fmt.Fprintf(out, "try: curl http://localhost:%s/v1/completions -H 'content-type: application/json' -d '{\"model\":%q,\"prompt\":\"Hello\",\"max_tokens\":16}'\n", port, found[0].Models[0].Name)
 	}
+}
+
+// sayStreams says where an engine publishes what its cache holds.
+func sayStreams(streams []events.Stream) string {
+	if len(streams) == 0 {
+		return "names no KV-cache events (vLLM: --kv-events-config): what its cache holds is guessed from what was sent there"
+	}
+	var at []string
+	for _, s := range streams {
+		at = append(at, s.Events)
+	}
+	return "KV-cache events at " + strings.Join(at, ", ")
 }

@@ -37,18 +37,23 @@ func (l *lines) String() string {
 
 // TestUp: from two engines and nothing else to an answered request.
 func TestUp(t *testing.T) {
-	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: 2, Engine: sim.Options{Speed: 100, Events: &sim.EventOptions{}}})
+	fleet, err := sim.OpenFleet(sim.FleetOptions{Engines: 2, Engine: sim.Options{Speed: 100, Events: &sim.EventOptions{}, Sources: "ranks"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = fleet.Close() })
+	silent, err := sim.OpenFleet(sim.FleetOptions{Engines: 1, Engine: sim.Options{Speed: 100}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
 	ports, release, err := parts.ReservePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(release)
 	args := []string{"--listen", "127.0.0.1:" + fmt.Sprint(ports[0]), "--admin", "127.0.0.1:0", "--envoy", parts.Envoy(t)}
-	for _, e := range fleet.Endpoints() {
+	for _, e := range append(fleet.Endpoints(), silent.Endpoints()...) {
 		args = append(args, "--engine", fmt.Sprintf("http://%s:%v", e.Address, e.Port))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -73,6 +78,12 @@ func TestUp(t *testing.T) {
 		}
 	}
 	t.Logf("ready %.1f s after the start\n%s", time.Since(start).Seconds(), &out)
+	if n := len(regexp.MustCompile(`(?m)^engine \S+: KV-cache events at tcp://127\.0\.0\.1:[0-9]+$`).FindAllString(out.String(), -1)); n != 2 {
+		t.Errorf("names the events of %d engines, want 2:\n%s", n, &out)
+	}
+	if n := strings.Count(out.String(), ": names no KV-cache events"); n != 1 {
+		t.Errorf("says of %d engines that they name no events, want 1:\n%s", n, &out)
+	}
 	model := regexp.MustCompile(`model (\S+),`).FindStringSubmatch(out.String())
 	if model == nil {
 		t.Fatalf("names no model:\n%s", &out)
