@@ -156,3 +156,52 @@ func TestWorkWithoutGauges(t *testing.T) {
 	pool.Book().SetRemote(ep, endpoint.Load{Requests: 3, Waiting: 2})
 	f("one is being answered", work{at: now, runs: true, block: 64})
 }
+
+// Prompts that are held but for their ends, with short answers, fill no block: their engine
+// owes no event, however long it works. An answer of some length fills one, and so do many
+// that fill one each.
+func TestWorkWithoutBlocks(t *testing.T) {
+	for _, c := range []struct {
+		what              string
+		tokens, requests  uint64 // in each quarter of a second
+		running           int
+		pages             time.Duration // the page comes up to then
+		suspectedAfter    time.Duration // 0: never
+		suspectedNotAfter time.Duration
+	}{
+		{what: "short answers", tokens: 10 * 16, requests: 10, running: 3},
+		{what: "one at a time", tokens: 2, requests: 1, running: 1},
+		{what: "prompts that fill a block each", tokens: 10 * 20, requests: 10, running: 3, suspectedAfter: 2 * time.Second, suspectedNotAfter: 3 * time.Second},
+		{what: "a long answer", tokens: 8, running: 1, suspectedAfter: 2 * time.Second, suspectedNotAfter: 3500 * time.Millisecond},
+		{what: "many slow ones", tokens: 25, running: 50, suspectedAfter: 2 * time.Second, suspectedNotAfter: 4 * time.Second},
+		{what: "a page that comes no more", tokens: 10 * 16, requests: 10, running: 3, pages: 5 * time.Second, suspectedAfter: 7 * time.Second, suspectedNotAfter: 8 * time.Second},
+	} {
+		r := lookAt(1)
+		r.w.block, r.w.count = 16, c.running
+		done, since := endpoint.Progress{Known: true, Computed: 1000, Ended: 50}, time.Duration(-1)
+		for at := time.Duration(0); at < time.Minute && since < 0; at += 250 * time.Millisecond {
+			if at == 500*time.Millisecond {
+				r.at[0]++
+			}
+			done.Computed, done.Ended = done.Computed+c.tokens, done.Ended+c.requests
+			r.w.done = done
+			if c.pages > 0 && at > c.pages {
+				r.w.done = endpoint.Progress{}
+			}
+			r.sample(at, true)
+			r.look(at)
+			if c.suspectedAfter == 0 && c.requests > 0 && at > 2*time.Second && r.age(at) > 0 {
+				t.Fatalf("%s: shows %v at %v", c.what, r.age(at), at)
+			}
+			if r.ranks[0].shown.doubt.Load() {
+				since = at
+			}
+		}
+		switch {
+		case c.suspectedAfter == 0 && since >= 0:
+			t.Errorf("%s: suspected after %v", c.what, since)
+		case c.suspectedAfter > 0 && (since < c.suspectedAfter || since > c.suspectedNotAfter):
+			t.Errorf("%s: suspected after %v, want %v to %v", c.what, since, c.suspectedAfter, c.suspectedNotAfter)
+		}
+	}
+}

@@ -18,6 +18,14 @@ type Gauges struct {
 	Blocks    int     // KV blocks on the device, 0 when unknown
 	Started   time.Time
 	LoRA      *LoRA // nil when the engine reports none; read-only
+	Progress  Progress
+}
+
+// Progress is what an engine has done since it started, by its counters.
+type Progress struct {
+	Known    bool   // the engine counts all of it
+	Computed uint64 // tokens, of prompts and answers; what caches held is not computed
+	Ended    uint64 // requests, however they ended
 }
 
 // LoRA is what an engine says about its adapters. It is immutable.
@@ -45,6 +53,10 @@ type gaugeCell struct {
 	started atomic.Int64
 	engine  atomic.Uint32
 	lora    atomic.Pointer[LoRA]
+	// Written and read in such an order that no more tokens are seen than the requests have
+	// computed that are seen.
+	ended    atomic.Uint64 // one more than have ended; 0: not known
+	computed atomic.Uint64
 }
 
 func (c *gaugeCell) store(g Gauges) {
@@ -54,6 +66,12 @@ func (c *gaugeCell) store(g Gauges) {
 	c.engine.Store(uint32(g.Engine))
 	c.started.Store(unixNano(g.Started))
 	c.lora.Store(g.LoRA)
+	if g.Progress.Known {
+		c.ended.Store(g.Progress.Ended + 1)
+		c.computed.Store(g.Progress.Computed)
+	} else {
+		c.ended.Store(0)
+	}
 	c.at.Store(unixNano(g.At))
 }
 
@@ -74,6 +92,10 @@ func (c *gaugeCell) load() Gauges {
 	g.Engine = EngineType(c.engine.Load())
 	g.Started = fromUnixNano(c.started.Load())
 	g.LoRA = c.lora.Load()
+	computed := c.computed.Load()
+	if ended := c.ended.Load(); ended > 0 {
+		g.Progress = Progress{Known: true, Computed: computed, Ended: ended - 1}
+	}
 	return g
 }
 

@@ -59,6 +59,9 @@ func KindOf(path string) (kind Kind, sure bool) {
 
 var scanners = sync.Pool{New: func() any { return new(scanner) }}
 
+// gzipped is how a body in gzip begins.
+var gzipped = []byte{0x1f, 0x8b}
+
 // Parse fills r from its Path, Headers and Body in one scan. It builds
 // nothing of the prompt: r.Prompt says where it stands. The error is a *Error
 // with ReasonBadRequest when the body of an inference request is not JSON or
@@ -73,6 +76,9 @@ func Parse(r *Request) error {
 		r.Kind = KindOther
 	}
 	if r.Kind != KindOther && !ok {
+		if at == 0 && bytes.HasPrefix(r.Body, gzipped) {
+			return Errorf(ReasonBadRequest, "request body is compressed; engines read plain JSON")
+		}
 		return Errorf(ReasonBadRequest, "request body is not valid JSON (at byte %d)", at)
 	}
 	if r.Model == "" && r.Kind != KindOther && r.Kind != KindGenerate {

@@ -102,6 +102,7 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%q: %v, want %q", body, err, want)
 		}
 	}
+	f("\x1f\x8b\x08\x00", "compressed")
 	f(`{}`, "no model")
 	f(`{"model":""}`, "no model")
 	f(`{"model":5}`, "no model")

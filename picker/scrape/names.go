@@ -20,6 +20,7 @@ const (
 	whatQueries        // prompt tokens looked up, counter
 	whatHits           // prompt tokens found in the cache, counter
 	whatGenerated      // tokens generated, counter
+	whatEnded          // requests that ended, counter
 	whatStarted        // of the process, seconds since the epoch
 	whatTritonRequests // by label
 	whatTritonBlocks   // by label
@@ -47,6 +48,7 @@ var named = []metric{
 	{"vllm:prefix_cache_hits_total", endpoint.EngineVLLM, whatHits},
 	{"vllm:external_prefix_cache_hits_total", endpoint.EngineVLLM, whatHits}, // by a connector, of what the cache itself lacked
 	{"vllm:generation_tokens_total", endpoint.EngineVLLM, whatGenerated},
+	{"vllm:request_success_total", endpoint.EngineVLLM, whatEnded},
 
 	{"sglang:num_queue_reqs", endpoint.EngineSGLang, whatWaiting},
 	{"sglang:num_running_reqs", endpoint.EngineSGLang, whatRunning},
@@ -55,6 +57,8 @@ var named = []metric{
 	{"sglang:prompt_tokens_total", endpoint.EngineSGLang, whatQueries},
 	{"sglang:cached_tokens_total", endpoint.EngineSGLang, whatHits},
 	{"sglang:generation_tokens_total", endpoint.EngineSGLang, whatGenerated},
+	{"sglang:num_requests_total", endpoint.EngineSGLang, whatEnded},
+	{"sglang:num_aborted_requests_total", endpoint.EngineSGLang, whatEnded},
 
 	{"trtllm_num_requests_waiting", endpoint.EngineTRTLLM, whatWaiting},
 	{"trtllm_num_requests_running", endpoint.EngineTRTLLM, whatRunning},

@@ -45,6 +45,8 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 		hits := append(o.series(d.hits), o.series(d.more)...)
 		p.QueryTokens, p.HitTokens, p.Counts = sum(o.series(d.queries)), sum(hits), len(hits) > 0
 		p.Generated = sum(o.series(d.generated))
+		ends := append(o.series(d.ended), o.series(d.aborted)...)
+		p.Ended, p.EndsCount = sum(ends), len(ends) > 0
 		p.LoRA = o.lora(d)
 		return p, true, true
 	}
@@ -56,14 +58,15 @@ func oracle(page []byte, engine endpoint.EngineType) (p Page, known, ok bool) {
 type dialect struct {
 	engine                                                endpoint.EngineType
 	waiting, running, use, queries, hits, more, generated string
+	ended, aborted                                        string
 	config, size, blocks                                  string // of labels, or of series when config is ""
 }
 
 var dialects = []dialect{
 	{engine: endpoint.EngineVLLM, waiting: "vllm:num_requests_waiting", running: "vllm:num_requests_running", use: "vllm:kv_cache_usage_perc",
-		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", more: "vllm:external_prefix_cache_hits_total", generated: "vllm:generation_tokens_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks"},
+		queries: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", more: "vllm:external_prefix_cache_hits_total", generated: "vllm:generation_tokens_total", ended: "vllm:request_success_total", config: "vllm:cache_config_info", size: "block_size", blocks: "num_gpu_blocks"},
 	{engine: endpoint.EngineSGLang, waiting: "sglang:num_queue_reqs", running: "sglang:num_running_reqs", use: "sglang:token_usage",
-		queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", generated: "sglang:generation_tokens_total", config: "sglang:cache_config_info", size: "page_size", blocks: "num_pages"},
+		queries: "sglang:prompt_tokens_total", hits: "sglang:cached_tokens_total", generated: "sglang:generation_tokens_total", ended: "sglang:num_requests_total", aborted: "sglang:num_aborted_requests_total", config: "sglang:cache_config_info", size: "page_size", blocks: "num_pages"},
 	{engine: endpoint.EngineTRTLLM, waiting: "trtllm_num_requests_waiting", running: "trtllm_num_requests_running", use: "trtllm_kv_cache_utilization",
 		queries: "trtllm_prompt_tokens_total", hits: "trtllm_prompt_cached_tokens_total", size: "trtllm_kv_cache_tokens_per_block", blocks: "trtllm_kv_cache_max_blocks"},
 	{engine: endpoint.EngineTriton, waiting: "nv_trt_llm_request_metrics/waiting", running: "nv_trt_llm_request_metrics/scheduled",

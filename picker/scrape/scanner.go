@@ -39,6 +39,9 @@ type Page struct {
 	Uncached               bool // it says that prefixes are not cached
 	// Generated tokens since the start; 0 when the page does not say.
 	Generated float64
+	// Ended requests since the start, however they ended; EndsCount: the page says how many.
+	Ended     float64
+	EndsCount bool
 
 	Bytes   int // read
 	Skipped int // lines longer than the buffer, and values that made no sense
@@ -48,7 +51,19 @@ type Page struct {
 func (p *Page) Gauges(at time.Time) endpoint.Gauges {
 	return endpoint.Gauges{
 		At: at, Engine: p.Engine, Waiting: whole(p.Waiting), Running: whole(p.Running), KVUse: p.KVUse,
-		BlockSize: p.BlockSize, Blocks: p.Blocks, Started: p.Started, LoRA: p.LoRA,
+		BlockSize: p.BlockSize, Blocks: p.Blocks, Started: p.Started, LoRA: p.LoRA, Progress: p.progress(),
+	}
+}
+
+// progress is what the counters say together, of engines that have all of them.
+func (p *Page) progress() endpoint.Progress {
+	if !p.Counts || !p.EndsCount || p.Generated == 0 {
+		return endpoint.Progress{}
+	}
+	const most = 1 << 53 // whole numbers are exact up to it
+	return endpoint.Progress{
+		Known: true, Ended: uint64(min(p.Ended, most)),
+		Computed: uint64(min(max(p.QueryTokens-p.HitTokens, 0)+p.Generated, most)),
 	}
 }
 
@@ -292,6 +307,7 @@ func (s *Scanner) finish(p *Page) error {
 	p.QueryTokens, p.HitTokens, p.Counts = t.sum[whatQueries], t.sum[whatHits], t.count[whatHits] > 0
 	p.Uncached = t.config.uncached && !t.config.cached
 	p.Generated = t.sum[whatGenerated]
+	p.Ended, p.EndsCount = t.sum[whatEnded], t.count[whatEnded] > 0
 	p.BlockSize, p.Blocks = t.config.size, t.config.blocks
 	if t.count[whatBlockSize] > 0 {
 		p.BlockSize = whole(t.mean(whatBlockSize))

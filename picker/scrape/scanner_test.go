@@ -160,7 +160,7 @@ func TestDifferential(t *testing.T) {
 		for range rapid.IntRange(0, 1).Draw(t, "starts") {
 			drawLine(t, &b, "process_start_time_seconds", "", 0)
 		}
-		for _, name := range []string{d.waiting, d.running, d.use, d.queries, d.hits, d.generated} {
+		for _, name := range []string{d.waiting, d.running, d.use, d.queries, d.hits, d.generated, d.ended, d.aborted} {
 			if name == "" || rapid.IntRange(0, 9).Draw(t, "leave out") == 0 {
 				continue
 			}
