@@ -28,5 +28,17 @@ func (st *stream) boundWait() {
 			_ = st.send(wire.Fixed(&extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(timer)}))
 		}
 	}
-	st.request.MaxWait = max(timer-beforeTimer, timer/2)
+	st.request.MaxWait = within(timer)
+}
+
+// within is how long a request waits that has to be refused before the proxy's timer ends.
+func within(timer time.Duration) time.Duration { return max(timer-beforeTimer, timer/2) }
+
+// LongestWait is how long requests may wait for capacity whose bodies the proxy keeps back,
+// by its message_timeout (0: the default) and its max_message_timeout (0: there is none).
+func LongestWait(timeout, most time.Duration) time.Duration {
+	if timeout <= 0 {
+		timeout = DefaultMessageTimeout
+	}
+	return within(max(timeout, most))
 }

@@ -107,7 +107,7 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 	}
 	s, err := server.Open(server.Options{
 		Version: version, Listen: "127.0.0.1:0", Health: "-", Admin: f.admin, TLS: listen.TLS{Plaintext: true}, Endpoints: list, Config: f.config, Models: models,
-		AllowModeOverride: true, ProbeRendering: true, EngineKeyFile: f.engineKey, Gateway: extproc.GatewayEnvoy, Linger: -1, Drain: upStop, Log: log,
+		AllowModeOverride: true, ProbeRendering: true, EngineKeyFile: f.engineKey, Gateway: extproc.GatewayEnvoy, MaxMessageTimeout: envoyconf.MaxMessageTimeout, Linger: -1, Drain: upStop, Log: log,
 	})
 	if err != nil {
 		return err

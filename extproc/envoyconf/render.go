@@ -6,12 +6,18 @@ import (
 	"fmt"
 	"strconv"
 	"text/template"
+	"time"
 )
 
 //go:embed envoy.yaml.tmpl
 var source string
 
-var page = template.Must(template.New("envoy").Funcs(template.FuncMap{"q": strconv.Quote}).Parse(source))
+// MaxMessageTimeout is what a picker may ask the proxy for when a request has to wait.
+const MaxMessageTimeout = time.Hour
+
+var page = template.Must(template.New("envoy").Funcs(template.FuncMap{
+	"q": strconv.Quote, "max": func() string { return fmt.Sprintf("%.0fs", MaxMessageTimeout.Seconds()) },
+}).Parse(source))
 
 // Render returns an Envoy bootstrap configuration in YAML, with comments. It
 // fails, wrapping ErrParams, when an address or a mode is wrong.

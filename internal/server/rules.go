@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/prefix"
 	"github.com/grapevine-epp/grapevine/internal/strict"
@@ -265,7 +266,20 @@ func (s *Server) use(c *config.Config) {
 // means the same.
 func (s *Server) queue(old, c *config.Config) {
 	if old == nil || old.Hash() != c.Hash() {
-		s.gate.Configure(s.waitRules(c))
+		g := s.waitRules(c)
+		s.gate.Configure(g)
+		s.sayWait(g)
+	}
+}
+
+// sayWait tells of times to wait that the proxy's timer cuts short.
+func (s *Server) sayWait(g *gate.Config) {
+	if g == nil {
+		return
+	}
+	most := extproc.LongestWait(s.o.MessageTimeout, s.o.MaxMessageTimeout)
+	if ttl := g.Queue().TTL; ttl > most {
+		s.o.Log.Warn("where the proxy keeps bodies back, requests wait for less than defaultRequestTTL, since its timer ends before: see --max-message-timeout", "wait", most, "defaultRequestTTL", ttl)
 	}
 }
 

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,5 +105,27 @@ func changeEvents(t *testing.T, from, to string, change func(endpoint map[string
 	}
 	if err := os.WriteFile(to, b, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A time to wait that the proxy's timer cuts short is told when flow control begins.
+func TestShortWaitsAreSaid(t *testing.T) {
+	const config = `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+featureGates: [flowControl]
+flowControl: {defaultRequestTTL: 30s}
+`
+	for most, want := range map[time.Duration]bool{0: true, 20 * time.Second: true, time.Hour: false} {
+		var said bytes.Buffer
+		c, err := parseConfig("test", []byte(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Server{o: Options{MaxMessageTimeout: most, Log: slog.New(slog.NewTextHandler(&said, nil))}}
+		s.sayWait(c.Flow.Gate())
+		s.sayWait(nil)
+		if got := strings.Contains(said.String(), "less than defaultRequestTTL"); got != want || strings.Count(said.String(), "\n") > 1 {
+			t.Errorf("the proxy allows %v: says %q", most, &said)
+		}
 	}
 }
