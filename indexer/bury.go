@@ -25,14 +25,9 @@ type grave struct {
 
 // clear hides a source from readers and begins to release all that it holds.
 func (x *Index) clear(s *source) {
-	next := append([]slotOwner(nil), *x.slots.Load()...)
-	next[s.slot].live = false
-	x.showSlots(next)
 	if !s.staged {
-		delete(x.sources, s.name)
-		if s.over {
-			x.noteOverflows()
-		}
+		x.setSlot(s.slot, slotOwner{source: s.name})
+		x.remove(s)
 	}
 	x.inter(s)
 }

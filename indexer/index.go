@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,14 +31,14 @@ type Index struct {
 	mu      sync.Mutex     // writers
 	limbo   lockfree.Limbo // retired nodes
 	sources map[block.Source]*source
-	extra   map[uint64]uint32 // references of (node, slot, tier) beyond the first
-	dying   []*grave          // what is hidden and not released yet
-	stock   int               // entries of it that may be released at once; see bury
-	retired lockfree.Limbo    // retired slots
-	freed   []uint32          // slots to be given out again
-	slots   atomic.Pointer[[]slotOwner]
-	ranks   atomic.Pointer[[]uint16]                  // by endpoint: sources that walks follow
-	over    atomic.Pointer[map[block.EndpointID]bool] // see Overflowed; nil when nobody is
+	ranks   map[block.EndpointID][]block.Source // of sources, by endpoint
+	extra   map[uint64]uint32                   // references of (node, slot, tier) beyond the first
+	dying   []*grave                            // what is hidden and not released yet
+	stock   int                                 // entries of it that may be released at once; see bury
+	retired lockfree.Limbo                      // retired slots
+	freed   []uint32                            // slots to be given out again
+	slots   atomic.Pointer[lockfree.Vector[slotOwner]]
+	shown   atomic.Pointer[shown]
 	counts  Counts
 	sink    uint32 // keeps reads ahead alive
 	going   going
@@ -64,6 +65,25 @@ type slotOwner struct {
 	source block.Source
 	live   bool // walks follow it; never that of a group with a rule
 	rules  []condition
+}
+
+// shown tells readers of endpoints' sources.
+type shown struct {
+	of      *lockfree.Vector[endpoint] // by EndpointID
+	several int                        // endpoints with more than one rank
+}
+
+type endpoint struct {
+	ranks uint16 // sources that walks follow
+	over  uint16 // those of which blocks were refused by a limit; see Overflowed
+}
+
+// at returns what is shown of an endpoint.
+func (v *shown) at(ep block.EndpointID) endpoint {
+	if int(ep) < v.of.Len() {
+		return *v.of.At(int(ep))
+	}
+	return endpoint{}
 }
 
 // Counts are totals since the index was made.
@@ -96,13 +116,13 @@ func New(o Options) *Index {
 	if o.MaxSourceBlocks == 0 {
 		o.MaxSourceBlocks = 16 << 20
 	}
-	x := &Index{o: o, sources: map[block.Source]*source{}, extra: map[uint64]uint32{}, stock: buryFirst}
+	x := &Index{o: o, sources: map[block.Source]*source{}, ranks: map[block.EndpointID][]block.Source{}, extra: map[uint64]uint32{}, stock: buryFirst}
 	x.nodes.init()
 	x.sets.Init()
 	x.table.init()
 	x.lists.init()
-	slots := []slotOwner{}
-	x.showSlots(slots)
+	x.slots.Store(&lockfree.Vector[slotOwner]{})
+	x.shown.Store(&shown{of: &lockfree.Vector[endpoint]{}})
 	x.scratch.New = func() any { return &walk{shard: x.shards.Add(1)} }
 	return x
 }
@@ -189,10 +209,8 @@ func (x *Index) Reset(name block.Source) {
 func (x *Index) RemoveEndpoint(ep block.EndpointID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for name, s := range x.sources {
-		if name.Endpoint == ep {
-			x.clear(s)
-		}
+	for _, name := range slices.Clone(x.ranks[ep]) {
+		x.clear(x.sources[name])
 	}
 	x.reclaim()
 }
@@ -214,8 +232,42 @@ func (x *Index) source(name block.Source) *source {
 		return s
 	}
 	s := x.newSource(name, names.New(), false)
-	x.sources[name] = s
+	x.enter(s)
 	return s
+}
+
+// enter makes s one of the sources, of which walks follow its slot.
+func (x *Index) enter(s *source) {
+	x.sources[s.name] = s
+	x.ranks[s.name.Endpoint] = append(x.ranks[s.name.Endpoint], s.name)
+	x.show(s.name.Endpoint, 1, one(s.over))
+}
+
+// remove takes s out of the sources.
+func (x *Index) remove(s *source) {
+	ep := s.name.Endpoint
+	delete(x.sources, s.name)
+	if x.ranks[ep] = slices.DeleteFunc(x.ranks[ep], func(n block.Source) bool { return n == s.name }); len(x.ranks[ep]) == 0 {
+		delete(x.ranks, ep)
+	}
+	x.show(ep, -1, -one(s.over))
+}
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// show tells readers of so many more sources of an endpoint, or less.
+func (x *Index) show(ep block.EndpointID, ranks, over int) {
+	v := x.shown.Load()
+	e := v.at(ep)
+	several := v.several - one(e.ranks > 1)
+	e.ranks += uint16(ranks)
+	e.over += uint16(over)
+	x.shown.Store(&shown{v.of.With(int(ep), e), several + one(e.ranks > 1)})
 }
 
 // newSource gives a source a slot, which readers look at if it is not staged.
@@ -227,34 +279,19 @@ func (x *Index) newSource(name block.Source, table *names.Table, staged bool) *s
 
 // newSlot gives out a slot.
 func (x *Index) newSlot(owner slotOwner) (slot uint32) {
-	next := append([]slotOwner(nil), *x.slots.Load()...)
 	if n := len(x.freed); n > 0 {
 		slot = x.freed[n-1]
 		x.freed = x.freed[:n-1]
-		next[slot] = owner
 	} else {
-		slot = uint32(len(next))
-		next = append(next, owner)
+		slot = uint32(x.slots.Load().Len())
 	}
-	x.showSlots(next)
+	x.setSlot(slot, owner)
 	return slot
 }
 
-// showSlots has walks go by the owners of slots.
-func (x *Index) showSlots(next []slotOwner) {
-	var ranks []uint16
-	for i := range next {
-		if !next[i].live {
-			continue
-		}
-		ep := int(next[i].source.Endpoint)
-		for ep >= len(ranks) {
-			ranks = append(ranks, 0)
-		}
-		ranks[ep]++
-	}
-	x.slots.Store(&next)
-	x.ranks.Store(&ranks)
+// setSlot has walks go by another owner of a slot.
+func (x *Index) setSlot(slot uint32, owner slotOwner) {
+	x.slots.Store(x.slots.Load().With(int(slot), owner))
 }
 
 // reclaim goes on releasing what is hidden.

@@ -213,9 +213,7 @@ func (w *world) check(t *rapid.T) {
 // ranks is how many ranks of an endpoint the index knows, all that hold something among
 // them.
 func (w *world) ranks(t *rapid.T, ep block.EndpointID) (n int32) {
-	if all := *w.x.ranks.Load(); int(ep) < len(all) {
-		n = int32(all[ep])
-	}
+	n = int32(w.x.shown.Load().at(ep).ranks)
 	for s, held := range w.m.held {
 		if s.Endpoint == ep && len(held) > 0 && n == 0 {
 			t.Fatalf("%v holds something and is no rank", s)

@@ -49,7 +49,7 @@ func (x *Index) Match(q block.Query, candidates []block.EndpointID, dst []block.
 	w := x.scratch.Get().(*walk)
 	c := x.epoch.Enter(w.shard)
 	if root := x.table.find(uint64(q.Root)); root != 0 && x.nodes.at(root).key.Load() == uint64(q.Root) {
-		w.prepare(candidates, *x.ranks.Load())
+		w.prepare(candidates, x.shown.Load())
 		x.walk(w, root, q, dst)
 		w.expect(dst)
 		w.forget(candidates)
@@ -58,7 +58,7 @@ func (x *Index) Match(q block.Query, candidates []block.EndpointID, dst []block.
 	x.scratch.Put(w)
 }
 
-func (w *walk) prepare(candidates []block.EndpointID, counts []uint16) {
+func (w *walk) prepare(candidates []block.EndpointID, v *shown) {
 	w.alive, w.at, w.rules = w.alive[:0], progress{}, w.rules[:0]
 	w.ranks = w.ranks[:0]
 	for i, ep := range candidates {
@@ -66,8 +66,11 @@ func (w *walk) prepare(candidates []block.EndpointID, counts []uint16) {
 			w.index = append(w.index, make([]int32, int(ep)+1-len(w.index))...)
 		}
 		w.index[ep] = int32(i) + 1
-		if int(ep) < len(counts) && counts[ep] > 1 {
-			w.several(i, len(candidates), int32(counts[ep]))
+		if v.several == 0 {
+			continue
+		}
+		if n := v.at(ep).ranks; n > 1 {
+			w.several(i, len(candidates), int32(n))
 		}
 	}
 }
@@ -106,7 +109,7 @@ const maxEmpty = 1 << 16
 // walk follows q down from root until no candidate holds the next block.
 func (x *Index) walk(w *walk, root uint32, q block.Query, dst []block.Run) {
 	h, rest, key := x.o.Hasher.Words(), q.Bytes, q.Root
-	slots := *x.slots.Load()
+	slots := x.slots.Load()
 	parent, set := x.nodes.at(root), uint32(0)
 	empty := 0
 	for first := true; ; first = false {
@@ -266,17 +269,21 @@ func (x *Index) branched(h block.Words, parent *node, key block.Key, rest []byte
 }
 
 // begin enters the candidates among the holders of the first block.
-func (w *walk) begin(s *lockfree.Set, slots []slotOwner) {
+func (w *walk) begin(s *lockfree.Set, slots *lockfree.Vector[slotOwner]) {
 	for _, m := range s.Members {
 		slot := m >> lockfree.TierBits
-		if int(slot) >= len(slots) || !slots[slot].live {
+		if int(slot) >= slots.Len() {
 			continue
 		}
-		ep := slots[slot].source.Endpoint
+		owner := slots.At(int(slot))
+		if !owner.live {
+			continue
+		}
+		ep := owner.source.Endpoint
 		if int(ep) < len(w.index) && w.index[ep] != 0 {
 			w.alive = append(w.alive, runner{slot: slot, cand: w.index[ep] - 1, tier: block.Tier(lockfree.BestTier(m))})
-			if rules := slots[slot].rules; len(rules) > 0 {
-				w.follow(rules)
+			if len(owner.rules) > 0 {
+				w.follow(owner.rules)
 			}
 		}
 	}

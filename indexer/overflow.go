@@ -6,8 +6,7 @@ import "github.com/grapevine-epp/grapevine/indexer/block"
 // empty, because one source or all of them held as many as they may: what is known of
 // it is not all that there is. It takes no lock.
 func (x *Index) Overflowed(ep block.EndpointID) bool {
-	m := x.over.Load()
-	return m != nil && (*m)[ep]
+	return x.shown.Load().at(ep).over > 0
 }
 
 // MaxSourceBlocks is the number of blocks of one source beyond which stores are refused.
@@ -15,22 +14,11 @@ func (x *Index) MaxSourceBlocks() int { return x.o.MaxSourceBlocks }
 
 // overflow notes that a block of a source was refused by a limit.
 func (x *Index) overflow(s *source) {
-	if !s.over {
-		s.over = true
-		x.noteOverflows()
-	}
-}
-
-func (x *Index) noteOverflows() {
-	m := map[block.EndpointID]bool{}
-	for name, s := range x.sources {
-		if s.over {
-			m[name.Endpoint] = true
-		}
-	}
-	if len(m) == 0 {
-		x.over.Store(nil)
+	if s.over {
 		return
 	}
-	x.over.Store(&m)
+	s.over = true
+	if !s.staged {
+		x.show(s.name.Endpoint, 0, 1)
+	}
 }

@@ -109,9 +109,7 @@ func (x *Index) enterRule(s *source, r Rule) {
 // showRules has readers go by the rules of s.
 func (x *Index) showRules(s *source, rules []condition) {
 	s.rules = rules
-	next := append([]slotOwner(nil), *x.slots.Load()...)
-	next[s.slot].rules = rules
-	x.slots.Store(&next)
+	x.setSlot(s.slot, slotOwner{source: s.name, live: !s.staged, rules: rules})
 }
 
 // rehome moves what s holds of a group to the group's own slot.

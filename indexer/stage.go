@@ -60,21 +60,18 @@ func (t *Stage) Commit() {
 	x, s := t.x, t.s
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	next := append([]slotOwner(nil), *x.slots.Load()...)
-	old := x.sources[s.name]
-	if old != nil {
-		next[old.slot].live = false
-	}
-	next[s.slot].live = true
-	x.showSlots(next)
-	s.staged = false
-	x.sources[s.name] = s
 	// Where as many are held as may be, others that a snapshot could not tell of may be missing.
 	s.over = s.over || s.names.Len() >= x.o.MaxSourceBlocks
-	if s.over || (old != nil && old.over) {
-		x.noteOverflows()
-	}
-	if old != nil {
+	s.staged = false
+	old := x.sources[s.name]
+	next := x.slots.Load().With(int(s.slot), slotOwner{source: s.name, live: true, rules: s.rules})
+	if old == nil {
+		x.slots.Store(next)
+		x.enter(s)
+	} else {
+		x.slots.Store(next.With(int(old.slot), slotOwner{source: s.name})) // both at once
+		x.sources[s.name] = s
+		x.show(s.name.Endpoint, 0, one(s.over)-one(old.over))
 		x.inter(old)
 	}
 	x.reclaim()

@@ -1,0 +1,96 @@
+package indexer
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
+)
+
+// comeAndGo has so many sources come, begin anew, change at once and go, and returns the bytes
+// that were allocated for one.
+func comeAndGo(n int) uint64 {
+	h := block.NewHasher(block.Seed{1})
+	x := New(Options{Hasher: h})
+	root := h.Root(block.Scope{Model: "m"})
+	name := func(i int) block.Source { return block.Source{Endpoint: block.EndpointID(i)} }
+	_, d := storedChain(h, root, 1, 2, 8)
+	others := make([]Delta, n)
+	for i := range others {
+		_, others[i] = storedChain(h, root, uint64(i+2), 2, 8)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range n {
+		x.Apply(name(i), &others[i])
+	}
+	for i := range n {
+		x.Reset(name(i))
+		stage := x.Stage(name(i), 2)
+		stage.Apply(&d)
+		stage.Discard()
+		stage = x.Stage(name(i), 2)
+		stage.Apply(&others[i])
+		stage.Commit()
+	}
+	for i := range n {
+		x.RemoveEndpoint(block.EndpointID(i))
+	}
+	runtime.ReadMemStats(&after)
+	return (after.TotalAlloc - before.TotalAlloc) / uint64(n)
+}
+
+// What a source costs that comes, begins anew and goes does not grow with how many there are:
+// what readers see of all of them is not copied for each.
+func TestSourcesCostTheSameAmongMany(t *testing.T) {
+	if few, many := comeAndGo(500), comeAndGo(10_000); many > 2*few {
+		t.Errorf("a source among 500 takes %d bytes, one among 10,000 %d", few, many)
+	}
+}
+
+// BenchmarkSourcesComeAndGo reports what one costs among so many.
+func BenchmarkSourcesComeAndGo(b *testing.B) {
+	for _, n := range []int{100, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			start := cpuTime(b)
+			for b.Loop() {
+				comeAndGo(n)
+			}
+			b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/float64(b.N)/float64(n), "cpu-µs/source")
+		})
+	}
+}
+
+// Of an endpoint with several sources that overflow it is told until the last of them is empty.
+func TestOverflowIsCountedBySource(t *testing.T) {
+	h := block.NewHasher(block.Seed{1})
+	x := New(Options{Hasher: h, MaxSourceBlocks: 4})
+	root := h.Root(block.Scope{Model: "m"})
+	told := func(when string, want bool) {
+		t.Helper()
+		if got := x.Overflowed(7); got != want || x.Overflowed(6) {
+			t.Errorf("%s: %v", when, got)
+		}
+	}
+	_, d := storedChain(h, root, 1, 8, 8)
+	for rank := range uint16(2) {
+		for range 2 {
+			x.Apply(block.Source{Endpoint: 7, Rank: rank}, &d)
+		}
+	}
+	told("both are full", true)
+	x.Reset(block.Source{Endpoint: 7})
+	told("one of two is empty", true)
+	stage := x.Stage(block.Source{Endpoint: 7, Rank: 1}, 8)
+	stage.Apply(&d)
+	told("a stage is full", true)
+	stage.Commit()
+	told("one was replaced by another that is full", true)
+	stage = x.Stage(block.Source{Endpoint: 7, Rank: 1}, 8)
+	stage.Commit()
+	told("by an empty one", false)
+	x.Apply(block.Source{Endpoint: 7, Rank: 1}, &d)
+	x.RemoveEndpoint(7)
+	told("all is gone", false)
+}
