@@ -82,7 +82,7 @@ func TestConcurrentWrites(t *testing.T) {
 	looks.Go(func() {
 		for i := 0; !done.Load(); i++ {
 			a.Status()
-			a.Index.Sources()
+			a.Index.Sources(nil)
 			b.Index.Source(names[i%len(names)])
 			a.Index.SetSources(append([]string{fmt.Sprint(i % 3)}, names...))
 		}

@@ -125,9 +125,10 @@ func (l *Log) Source(name string) (SourceView, bool) {
 	return l.l.Source(name)
 }
 
-// Sources returns a view of every source, by name.
-func (l *Log) Sources() []SourceView {
+// Sources appends a view of every source, by name. It takes a look at what each member
+// claimed of each source.
+func (l *Log) Sources(dst []SourceView) []SourceView {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
-	return l.l.Sources(nil)
+	return l.l.Sources(dst)
 }

@@ -83,7 +83,9 @@ func (n *Node) Status() Status {
 		s.Self.Addr = bus.Advertised
 	}
 	for _, p := range n.core.Peers() {
-		s.Peers = append(s.Peers, n.peer(p, bus.Queues))
+		out := n.peer(p, bus.Queues)
+		out.Logs = n.core.Compare(p.Member.ID)
+		s.Peers = append(s.Peers, out)
 	}
 	noteNamesakes(s.Peers)
 	for _, l := range n.core.Logs() {
@@ -92,6 +94,19 @@ func (n *Node) Status() Status {
 	s.trouble, s.aside = n.trouble(), n.opt.Aside()
 	s.Health = health(&s)
 	return s
+}
+
+// Peers returns the other members without what Status says of their logs, which takes a look
+// at every source of each, and whether this one leaves.
+func (n *Node) Peers() (peers []Peer, leaving bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.core.Advance(n.opt.Now())
+	for _, p := range n.core.Peers() {
+		peers = append(peers, n.peer(p, nil))
+	}
+	noteNamesakes(peers)
+	return peers, n.core.Leaving()
 }
 
 // trouble says which member's setup does not fit, and what follows. n.mu is held.
@@ -108,7 +123,7 @@ func (n *Node) trouble() string {
 func (n *Node) peer(p core.PeerView, queues []Queue) Peer {
 	out := Peer{
 		Member: p.Member, State: peerState(p), For: p.For, Met: p.Met, Phase: p.Phase.String(), Leaving: p.Leaving,
-		RTT: p.RTT, Unknown: p.Strangers, Logs: p.Logs, Protocol: p.Foreign,
+		RTT: p.RTT, Unknown: p.Strangers, Protocol: p.Foreign,
 	}
 	out.Replaced = out.State == "down" && n.replaced[p.Member.ID]
 	for i, t := range p.Traffic {

@@ -16,7 +16,8 @@ func (s *Server) openFederation() (err error) {
 			if !grouped {
 				return 0, 0
 			}
-			return len(s.node.Status().Peers), s.Turn()
+			peers, _ := s.node.Peers()
+			return len(peers), s.Turn()
 		},
 		Queued: s.queued,
 		Unready: func() string {

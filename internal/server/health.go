@@ -71,7 +71,8 @@ func (l *probeLine) turn(address string) int {
 // ask asks the group who is up.
 func (l *probeLine) ask() {
 	var members []string
-	for _, p := range l.s.node.Status().Peers {
+	peers, _ := l.s.node.Peers()
+	for _, p := range peers {
 		if p.State == "up" && !p.Leaving {
 			members = append(members, p.ID)
 		}

@@ -70,8 +70,8 @@ func (s *Server) clusterStatus() (ClusterStatus, []MemberStatus) {
 // are up, by name: what one of them should do for all, the first does. Who leaves is
 // last. Replicas that do not reach each other may be first at the same time.
 func (s *Server) Turn() int {
-	st := s.node.Status()
-	return turnOf(st.Self.Name, st.Leaving, st.Peers)
+	peers, leaving := s.node.Peers()
+	return turnOf(s.node.Self().Name, leaving, peers)
 }
 
 func turnOf(name string, leaving bool, peers []cluster.Peer) (turn int) {

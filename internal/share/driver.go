@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
@@ -55,10 +56,15 @@ func (x *Index) set() {
 	}
 	x.leave(old, byName)
 	x.byName.Store(&byName)
+	x.order, x.relist = inOrder(byName), true
 	x.bySrc.Store(&bySrc)
 	x.byEndpoint.Store(&byEndpoint)
 	x.reading = nil
 	x.step()
+}
+
+func inOrder(all map[string]*source) []*source {
+	return slices.SortedFunc(maps.Values(all), func(a, b *source) int { return strings.Compare(a.name, b.name) })
 }
 
 // followed are the endpoints whose streams are followed: those of the list, and those
@@ -128,6 +134,7 @@ func (x *Index) Rekey(change func() (mark uint64)) {
 	x.byName.Store(&map[string]*source{})
 	x.bySrc.Store(&map[block.Source]*source{})
 	x.byEndpoint.Store(&map[block.EndpointID][]*source{})
+	x.order = nil
 	x.suffix = suffix(change())
 	x.set()
 }
@@ -190,16 +197,17 @@ func (x *Index) step() time.Duration {
 	if x.ctx.Err() != nil {
 		return lookLater
 	}
-	now, look, all := time.Since(x.began), steady.Now(), *x.byName.Load()
-	views := x.views()
+	now, at := time.Since(x.began), steady.Now()
+	x.look()
 	f := plan.Facts{Wall: uint64(time.Now().UnixMilli()), Ready: x.o.Ready(), Settled: x.log == nil || x.o.Node.Phase() != cluster.Settling}
 	c := change{become: map[*source]plan.Action{}, name: map[*source]uint64{}}
 	due, asking := now+lookLater, false
-	for _, s := range all {
-		s.stall.look(look, x.at(s, views[s.name]), workOf(x.o.Pool.Book(), s.ep, look))
+	for _, s := range x.order {
+		s.stall.look(at, x.at(s), workOf(x.o.Pool.Book(), s.ep, at))
 	}
-	for _, s := range all {
-		f := x.facts(f, s, views[s.name])
+	acts := false
+	for _, s := range x.order {
+		f := x.facts(f, s)
 		if s.tell(now, f) && x.o.Reborn != nil && s.ep.Gauges().Started.IsZero() {
 			ep := s.ep
 			x.waiting.Go(func() { x.o.Reborn(ep) }) // it changes the pool, which sets the sources
@@ -208,28 +216,41 @@ func (x *Index) step() time.Duration {
 		due = min(due, next)
 		asking = asking || s.plan.Mode() == plan.Asking
 		c.add(s, do)
+		acts = acts || len(do) > 0
 	}
-	x.perform(&c, all, asking)
+	x.perform(&c, *x.byName.Load(), asking)
 	x.o.Index.Tidy()
-	if x.show(all) {
+	if acts {
+		x.look()
+	}
+	if x.show() {
 		due = min(due, now+lookSoon)
 	}
 	return max(due-time.Since(x.began), time.Millisecond)
 }
 
-func (x *Index) views() map[string]cluster.SourceView {
-	views := map[string]cluster.SourceView{}
-	if x.log != nil {
-		x.common.Store(x.log.Common())
-		for _, v := range x.log.Sources() {
-			views[v.Name] = v
+// look has sources know what the log knows of them: it has as many as there are for each
+// member to look at, so there is one look in a step, and another if that did something.
+func (x *Index) look() {
+	if x.log == nil {
+		return
+	}
+	x.common.Store(x.log.Common())
+	x.views = x.log.Sources(x.views[:0])
+	i := 0
+	for _, s := range x.order {
+		for i < len(x.views) && x.views[i].Name < s.name {
+			i++
+		}
+		if s.view = nil; i < len(x.views) && x.views[i].Name == s.name {
+			s.view = &x.views[i]
 		}
 	}
-	return views
 }
 
 // at returns how far a source has come, by the log or by what is read here alone.
-func (x *Index) at(s *source, v cluster.SourceView) cluster.Position {
+func (x *Index) at(s *source) cluster.Position {
+	v, _ := s.logged()
 	at := v.Position
 	if x.log == nil || s.plan.Mode() == plan.Direct {
 		at.Next = x.events.Heard(s.src)
@@ -237,7 +258,8 @@ func (x *Index) at(s *source, v cluster.SourceView) cluster.Position {
 	return at
 }
 
-func (x *Index) facts(f plan.Facts, s *source, v cluster.SourceView) plan.Facts {
+func (x *Index) facts(f plan.Facts, s *source) plan.Facts {
+	v, _ := s.logged()
 	if x.log != nil && s.plan.Mode() != plan.Direct {
 		role := cluster.Role(s.role.Load())
 		f.Log = plan.Log{
@@ -283,9 +305,11 @@ func (x *Index) perform(c *change, all map[string]*source, asking bool) {
 		x.setStreams(all)
 	}
 	if len(c.unlist) > 0 && x.names != nil {
-		x.names = slices.DeleteFunc(slices.Clone(x.names), func(n string) bool {
-			return slices.ContainsFunc(c.unlist, func(s *source) bool { return s.name == n })
-		})
+		gone := map[string]bool{}
+		for _, s := range c.unlist {
+			gone[s.name] = true
+		}
+		x.names = slices.DeleteFunc(slices.Clone(x.names), func(n string) bool { return gone[n] })
 		x.log.SetSources(x.names)
 	}
 	for s, a := range c.become {
@@ -302,7 +326,8 @@ func (x *Index) perform(c *change, all map[string]*source, asking bool) {
 	for s, inc := range c.name {
 		s.rename(inc)
 	}
-	x.list(all, asking)
+	x.relist = x.relist || len(c.unlist)+len(c.named) > 0
+	x.list(asking)
 	if c.open {
 		for _, s := range c.begins {
 			s.held.Store(false)
@@ -323,12 +348,13 @@ func (x *Index) perform(c *change, all map[string]*source, asking bool) {
 
 // list names the shared sources to the log. The group takes a replica for settled that
 // knows all of its sources, so the first list is a complete one.
-func (x *Index) list(all map[string]*source, asking bool) {
-	if x.log == nil || x.names == nil && (asking || !x.o.Seeded()) {
+func (x *Index) list(asking bool) {
+	if x.log == nil || !x.relist || x.names == nil && (asking || !x.o.Seeded()) {
 		return
 	}
+	x.relist = false
 	names, zones := []string{}, map[string]string(nil)
-	for _, s := range all {
+	for _, s := range x.order {
 		if s.plan.Listed() {
 			names = append(names, s.name)
 			if zone := s.ep.Zone(); zone != "" {
@@ -343,7 +369,6 @@ func (x *Index) list(all map[string]*source, asking bool) {
 		x.zones = zones
 		x.log.SetZones(zones)
 	}
-	slices.Sort(names)
 	if x.names == nil || !slices.Equal(names, x.names) {
 		x.names = names
 		x.log.SetSources(names)

@@ -90,7 +90,10 @@ type Index struct {
 	mu      sync.Mutex
 	ctx     context.Context
 	pool    *endpoint.Snapshot
+	order   []*source             // all, by name in the log
+	views   []cluster.SourceView  // as of the last look
 	names   []string              // given to the log
+	relist  bool                  // they may be others
 	zones   map[string]string     // of those names; given to the log
 	suffix  string                // of the names in the log
 	reading map[block.Source]bool // as the streams were set last

@@ -18,9 +18,8 @@ const (
 
 // show notes what is known of every source, for those who ask often. It reports
 // whether something is under way that should be looked at again soon.
-func (x *Index) show(all map[string]*source) (moves bool) {
-	views := x.views()
-	for _, s := range all {
+func (x *Index) show() (moves bool) {
+	for _, s := range x.order {
 		suspect := s.plan.Suspect() > 0
 		s.shown.doubt.Store(suspect)
 		s.age((*x.byEndpoint.Load())[s.src.Endpoint])
@@ -28,7 +27,7 @@ func (x *Index) show(all map[string]*source) (moves bool) {
 		if x.log == nil || s.isMode() == plan.Direct {
 			continue
 		}
-		v, ok := views[s.name]
+		v, ok := s.logged()
 		s.mu.Lock()
 		shared, doubt := s.mode == plan.Shared && ok, s.head.doubt
 		s.mu.Unlock()
@@ -80,6 +79,7 @@ func (k *standing) state() (knowledge.State, string) {
 
 func setText(at *atomic.Pointer[string], v string) {
 	if p := at.Load(); p == nil || *p != v {
-		at.Store(&v)
+		text := v // v itself would be allocated each time
+		at.Store(&text)
 	}
 }

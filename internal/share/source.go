@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
 	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
@@ -48,6 +49,15 @@ type source struct {
 	ep    *endpoint.Endpoint
 	plan  *plan.Plan
 	stall stall
+	view  *cluster.SourceView // as of the last Index.look; nil: the log does not know it
+}
+
+// logged is what the log knows of s.
+func (s *source) logged() (v cluster.SourceView, ok bool) {
+	if s.view == nil {
+		return v, false
+	}
+	return *s.view, true
 }
 
 // shown is what others may read of a source at any time.

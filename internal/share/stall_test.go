@@ -29,6 +29,7 @@ func lookAt(ranks int) *watched {
 		r.ranks, all[s.name] = append(r.ranks, s), s
 	}
 	r.index.byName.Store(&all)
+	r.index.order = inOrder(all)
 	r.index.byEndpoint.Store(&map[block.EndpointID][]*source{0: r.ranks})
 	return r
 }
@@ -41,7 +42,7 @@ func (r *watched) look(at time.Duration) (stalls time.Duration) {
 	for _, s := range r.ranks {
 		s.plan.Advance(at, plan.Facts{Stalled: stalled(r.ranks)})
 	}
-	r.index.show(*r.index.byName.Load())
+	r.index.show()
 	return stalled(r.ranks)
 }
 

@@ -136,6 +136,7 @@ type one struct {
 	gauge *Gauge
 	feed  *Feed
 	log   *logs.Log
+	looks int // at sources of the log
 }
 
 // table holds cores whose frames are delivered at once and in order, except
@@ -174,7 +175,8 @@ func newOne(o group.Options) *one {
 	c := &one{Core: New(o), id: o.Self.ID, store: newMemStore(), sink: newMemGauge()}
 	c.gauge = c.NewGauge("load", 1, c.sink)
 	c.feed = c.NewFeed("hints", 1, c.sink)
-	c.log = c.NewLog("index", 1, c.store, logs.LogOptions{Owned: true})
+	guard := func() (lock, unlock func()) { return func() { c.looks++ }, func() {} }
+	c.log = c.NewLog("index", 1, c.store, logs.LogOptions{Owned: true, Guard: guard})
 	return c
 }
 

@@ -318,3 +318,31 @@ func TestGaugeOvertaken(t *testing.T) {
 		}
 	}
 }
+
+// At rest nobody looks at sources, of which there may be ten thousand, for as many members as
+// there are: neither the ticks nor what is told of members every second do.
+func TestRestLooksAtNoSource(t *testing.T) {
+	tb := newTable(t, partitioned, "a", "b", "c")
+	tb.follow()
+	owner := tb.rankedFor("s1")[0]
+	for seq := range uint64(3) {
+		owner.log.Append(delta("s1", 1, seq))
+		tb.run(time.Second)
+		tb.follow()
+	}
+	tb.run(20 * time.Second)
+	before := make([]int, len(tb.cores))
+	for i, c := range tb.cores {
+		before[i] = c.looks
+	}
+	tb.run(20 * time.Second)
+	for i, c := range tb.cores {
+		c.Peers()
+		if c.looks != before[i] || before[i] == 0 {
+			t.Errorf("%s looked at sources %d times, and %d times before", c.id, c.looks-before[i], before[i])
+		}
+		if c.Compare(owner.id); c != owner && c.looks == before[i] {
+			t.Errorf("%s compares without a look", c.id)
+		}
+	}
+}

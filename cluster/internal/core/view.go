@@ -24,7 +24,6 @@ type PeerView struct {
 	// Strangers counts states that the peer has and this member has not.
 	Strangers int
 	Traffic   []group.Traffic // by state, as in States
-	Logs      []logs.PeerLogView
 }
 
 // Peers returns a view of every peer, by ID.
@@ -42,10 +41,18 @@ func (c *Core) Peers() []PeerView {
 		if p.app != "" {
 			v.Member.Version = p.app
 		}
-		for _, l := range c.logs.List {
-			v.Logs = append(v.Logs, l.Compare(p.Peer))
-		}
 		out = append(out, v)
+	}
+	return out
+}
+
+// Compare compares what a peer claimed of each log with what is known here: it looks at every
+// source.
+func (c *Core) Compare(id string) (out []logs.PeerLogView) {
+	if p := c.byID[id]; p != nil {
+		for _, l := range c.logs.List {
+			out = append(out, l.Compare(p.Peer))
+		}
 	}
 	return out
 }

@@ -96,6 +96,7 @@ type source struct {
 	role      Role
 	reading   bool          // the application reads the stream
 	moving    bool          // among those of the log whose role is looked at next
+	waits     bool          // among those whose role follows from time too
 	orphan    time.Duration // since when nobody reachable reads it; 0 when somebody does
 	tell      bool          // to be claimed
 	told      Position      // last claimed to everybody

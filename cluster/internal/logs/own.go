@@ -150,30 +150,34 @@ func (l *Log) reassign(s *source) {
 
 // assignRoles looks at the sources whose roles may have changed and tells the application which
 // did: at all when members or sources changed, else at those that somebody began or ceased to
-// read, and at those that nobody reads.
+// read, and now and then at those that nobody reads, of which there may be thousands when one dies.
 func (l *Log) assignRoles() {
-	l.nextRoles = group.Never
-	look := l.order
-	if l.opt.Owned && l.undivided {
-		l.divide()
-	} else {
+	all := l.opt.Owned && l.undivided
+	if all || l.g.Now >= l.nextRoles {
 		for _, s := range l.orphans {
+			s.waits = false
 			l.reassign(s)
 		}
-		look = l.moved
+		l.nextRoles, l.orphans = group.Never, l.orphans[:0]
+	}
+	look := l.moved
+	if all {
+		l.divide()
+		look = l.order
 	}
 	for _, s := range l.moved {
 		s.moving = false
 	}
-	l.undivided, l.moved, l.looked, l.orphans = false, l.looked[:0], l.moved, l.orphans[:0]
+	l.undivided, l.moved, l.looked = false, l.looked[:0], l.moved
 	if !l.opt.Owned {
 		return
 	}
 	for _, s := range look {
 		r, waits := l.roleOf(s)
-		if waits {
+		if waits && !s.waits {
+			s.waits = true
 			l.orphans = append(l.orphans, s)
-			l.nextRoles = l.g.Now + lookAgain
+			l.nextRoles = min(l.nextRoles, l.g.Now+lookAgain)
 		}
 		if r != s.role {
 			s.role = r

@@ -35,7 +35,9 @@ func TestRolesAreLookedAt(t *testing.T) {
 				if l.undivided {
 					looks += len(l.order)
 				} else {
-					looks += len(l.moved) + len(l.orphans)
+					if looks += len(l.moved); g.Now >= l.nextRoles {
+						looks += len(l.orphans)
+					}
 				}
 				sources += len(l.order)
 				l.assignRoles()
@@ -56,6 +58,40 @@ func TestRolesAreLookedAt(t *testing.T) {
 	t.Logf("%d of %d roles were looked at", looks, sources)
 	if looks > sources*2/3 {
 		t.Errorf("%d of %d roles were looked at: that is nearly all, each time", looks, sources)
+	}
+}
+
+// TestOrphansAreLookedAtTogether: when one dies that read thousands of streams, others take them
+// over one by one; each of these is looked at then, and what nobody reads yet now and then.
+func TestOrphansAreLookedAtTogether(t *testing.T) {
+	const many = 1000
+	g := group.New(group.Options{Self: group.Member{ID: "a", Name: "a", Boot: 1}, Share: group.SharePartitioned})
+	l := NewSet(g).New("index", 1, nothing{}, LogOptions{Owned: true})
+	var names []string
+	for i := range many {
+		names = append(names, fmt.Sprintf("s%d", i))
+	}
+	l.SetSources(names)
+	p := g.Add(group.Member{ID: "b", Name: "b", Boot: 2})
+	l.AddPeer(p)
+	l.SetStated(p, 1)
+	p.Up = true
+	l.PeerUp(p)
+	l.assignRoles() // half of them are the peer's, who reads none yet
+	if len(l.orphans) < many/3 {
+		t.Fatalf("%d sources wait for their reader", len(l.orphans))
+	}
+	looks := 0
+	for i, n := range names {
+		g.Now += time.Millisecond
+		l.Reading(n, i%2 == 0)
+		if l.rolesDirty() || g.Now >= l.nextRoles {
+			l.assignRoles()
+			looks += len(l.looked)
+		}
+	}
+	if most := many + many*(many/int(lookAgain/time.Millisecond)+1); looks > most {
+		t.Errorf("%d looks at roles of %d sources, at most %d", looks, many, most)
 	}
 }
 
