@@ -94,3 +94,33 @@ func TestOverflowIsCountedBySource(t *testing.T) {
 	x.RemoveEndpoint(7)
 	told("all is gone", false)
 }
+
+// What a large source held is hidden at once when it is replaced, begins anew or goes, however long its
+// blocks take to be released.
+func TestLargeSourceIsHiddenAtOnce(t *testing.T) {
+	h, name := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 3}
+	root := h.Root(block.Scope{Model: "m"})
+	for what, hide := range map[string]func(*Index){
+		"replaced": func(x *Index) { x.Stage(name, 0).Commit() },
+		"emptied":  func(x *Index) { x.Reset(name) },
+		"cleared":  func(x *Index) { x.Apply(name, &Delta{Ops: []Op{{Kind: OpClear}}}) },
+		"removed":  func(x *Index) { x.RemoveEndpoint(3) },
+	} {
+		x := New(Options{Hasher: h})
+		grown(x, h, name, 400, 100)
+		run := func() (n int32) {
+			for chain := range uint64(50) { // of some of them the beginning is released
+				text, _ := storedChain(h, root, chain+1, 100, 8)
+				var dst [1]block.Run
+				x.Match(block.Query{Root: root, Bytes: text}, []block.EndpointID{3}, dst[:])
+				n += dst[0].Blocks
+			}
+			return n
+		}
+		before := run()
+		hide(x)
+		if after := run(); before != 5000 || after != 0 || len(x.dying) == 0 {
+			t.Errorf("%s: %d blocks before, %d afterwards, while %d sources are being released", what, before, after, len(x.dying))
+		}
+	}
+}

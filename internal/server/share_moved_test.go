@@ -51,13 +51,13 @@ func (g *group) listed(f *sim.Fleet) {
 	})
 }
 
-// TestAllReplaced replaces 50 endpoints by 50 others at once, as the roll of a pool to
+// TestAllReplaced replaces 200 endpoints by 200 others at once, as the roll of a pool to
 // another node group does: each stream has one reader, all replicas know of the new engines
 // what these hold, and nothing of the old ones is left.
 func TestAllReplaced(t *testing.T) {
 	parts.Full(t)
-	const many = 50
-	g := newGroupWith(t, 2, 10000, group{share: "partitioned", change: func(o *Options) {
+	const many = 200
+	g := newGroupWith(t, 3, 10000, group{share: "partitioned", change: func(o *Options) {
 		o.Keep, o.ScrapeFast, o.ScrapeSlow = -1, 2*time.Second, 5*time.Second // gauges of so many take a core
 	}})
 	for range 2 {
