@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -143,7 +144,7 @@ func (st *stream) refuse(e *request.Error) error {
 		e = request.Errorf(request.ReasonCancelled, "the client went away")
 	}
 	st.p.metrics.requests.WithLabelValues(e.Reason.String()).Inc()
-	st.p.opts.Log.Debug("request refused", "request_id", st.request.ID, "reason", e.Reason.String())
+	st.p.opts.Log.Debug("request refused", "request_id", budget.ShownName(st.request.ID), "reason", e.Reason.String())
 	if err := st.send(immediate(e)); err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (rec *record) never(i int, ep *endpoint.Endpoint) string {
 		return explained.AvoidedConversation
 	case rec.kind == request.KindOther && ep.Role&endpoint.RoleDecode == 0:
 		return explained.AvoidedRole
-	case rec.target != "":
+	case len(rec.target) > 0:
 		return explained.AvoidedModel
 	}
 	return ""

@@ -37,9 +37,10 @@ func (rs *Records) last(slots int, id string, n int) []explained.Explanation {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	var out []explained.Explanation
+	shown := budget.ShownName(id) // people may ask by what they were shown, too
 	for k := range min(uint64(slots), rs.next) {
 		rec := &rs.slots[(rs.next-1-k)%uint64(slots)]
-		if id != "" && rec.id != budget.ShortName(id) {
+		if id != "" && string(rec.id) != shown && string(rec.id) != id {
 			continue
 		}
 		if out = append(out, rec.explain()); len(out) >= n {
@@ -75,7 +76,7 @@ func (s *Scheduler) Explain(ctx context.Context, r *request.Request) (explained.
 
 func (rec *record) explain() explained.Explanation {
 	e := explained.Explanation{
-		RequestID: rec.id, At: rec.at, Model: rec.model, Target: rec.target, InputTokens: rec.input,
+		RequestID: string(rec.id), At: rec.at, Model: string(rec.model), Target: string(rec.target), InputTokens: rec.input,
 		Priority: rec.priority, Prompt: rec.prompt, Predicted: explainTime(rec.predicted), Omitted: rec.total - len(rec.rows),
 	}
 	for k, i := range rec.plan {

@@ -162,6 +162,28 @@ func TestGate(t *testing.T) {
 	d.Done(Outcome{})
 }
 
+// What no engine serves does not wait, unless it is placed all the same, or an engine takes
+// names that it does not list.
+func TestGateForUnservedModels(t *testing.T) {
+	for _, c := range []struct{ rejects, place, waits bool }{{true, false, false}, {true, true, true}, {false, false, true}} {
+		waits := false
+		gate := gateFunc(func(context.Context, *request.Request) error {
+			waits = true
+			return nil
+		})
+		s := newScheduler(t, Options{Pool: listing(2, c.rejects, []string{"llama"}, []string{"llama"}), Gate: gate, PlaceUnknown: c.place})
+		r := chatRequest("r", 10)
+		r.Model, r.Target = "gpt", "gpt"
+		d, err := s.Choose(context.Background(), r)
+		if err == nil {
+			d.Done(Outcome{})
+		}
+		if waits != c.waits || (err == nil) != c.waits {
+			t.Errorf("%+v: waited %v, %v", c, waits, err)
+		}
+	}
+}
+
 // prompts notes that a prompt was rendered.
 type prompts struct{ rendered *bool }
 

@@ -32,9 +32,9 @@ type recordRef struct{ number uint64 } // from 1; 0: none
 // record is one decision in compact form.
 type record struct {
 	number    uint64
-	id        string
-	model     string
-	target    string
+	id        []byte // these as they may be shown; copies, since names lie in a request's headers
+	model     []byte
+	target    []byte
 	kind      request.Kind
 	at        time.Time
 	session   sessions.Key
@@ -117,7 +117,8 @@ func (rs *Records) add(c *Cycle, p Prediction) recordRef {
 
 func (rec *record) fill(c *Cycle, p Prediction) {
 	r := c.Request
-	rec.id, rec.model, rec.target, rec.kind = budget.ShortName(r.ID), budget.ShortName(r.Model), budget.ShortName(r.Target), r.Kind
+	rec.id, rec.kind = append(rec.id[:0], budget.ShownName(r.ID)...), r.Kind
+	rec.model, rec.target = append(rec.model[:0], budget.ShownName(r.Model)...), append(rec.target[:0], budget.ShownName(r.Target)...)
 	rec.at, rec.session, rec.input, rec.priority = c.Now, c.Session, r.InputTokens, r.Priority
 	rec.prompt, rec.stream = explainPrompt(r), r.Stream
 	rec.plan = append(rec.plan[:0], c.plan.Order...)

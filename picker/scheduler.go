@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -232,7 +233,7 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 		s.opts.Lists.Confirm(ctx, r.Target)
 	}
 	gone := s.mayLeave(ctx, rules, r, seed)
-	place, err := s.opts.Gate.Wait(ctx, r)
+	place, err := s.wait(ctx, r)
 	if f := gone(err); f != nil {
 		return &f.Decision, nil
 	}
@@ -246,6 +247,17 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 	}
 	d.place = place
 	return &d.Decision, nil
+}
+
+// wait waits for capacity. It does not where every endpoint is sure to refuse the request:
+// its body would be held for as long as it may wait, only to be refused.
+func (s *Scheduler) wait(ctx context.Context, r *request.Request) (Place, error) {
+	snap, now := s.opts.Pool.Snapshot(), s.opts.Now()
+	takes := func(ep *endpoint.Endpoint) bool { return !ep.Refuses(r.Target, now) }
+	if !s.opts.PlaceUnknown && len(snap.Endpoints) > 0 && !snap.MayServe(r.Target) && !slices.ContainsFunc(snap.Endpoints, takes) {
+		return Place{}, nil
+	}
+	return s.opts.Gate.Wait(ctx, r)
 }
 
 // place decides for a request that need not wait, or no longer, or that may leave. Its work
@@ -336,7 +348,7 @@ func (s *Scheduler) decide(c *Cycle, rules *Rules, st standing) error {
 func (s *Scheduler) decideHere(c *Cycle, rules *Rules) error {
 	if c.unserved {
 		if !s.opts.PlaceUnknown {
-			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", budget.ShortName(c.Request.Model))
+			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", budget.ShownName(c.Request.Model))
 		}
 		c.placeAnywhere()
 	}

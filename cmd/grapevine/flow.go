@@ -5,13 +5,11 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
 	"github.com/grapevine-epp/grapevine/picker/flow"
@@ -61,8 +59,8 @@ func writeQueues(w io.Writer, queues []flow.Status) {
 				name := fl.Flow
 				if name == "" {
 					name = "(one queue for all)"
-				} else if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-					name = strconv.Quote(name) // clients choose it: it is not for the terminal to obey
+				} else if !budget.Shows(name) { // of a replica that tells names as they are
+					name = budget.ShownName(name)
 				}
 				fmt.Fprintf(tab, "\t%s\t%d\t%.0f\t%.1f\t\n", name, fl.Waiting, fl.InFlight, fl.Share)
 			}

@@ -13,7 +13,7 @@ func TestFlowNames(t *testing.T) {
 	writeQueues(&out, []flow.Status{{Model: "m", Bands: []flow.BandStatus{{Flows: []flow.Tenant{
 		{Flow: "café 7"}, {Flow: "\x1b[2J\tgold\n"}, {Flow: ""},
 	}}}}})
-	for _, want := range []string{"  café 7  ", `  "\x1b[2J\tgold\n"  `, "(one queue for all)"} {
+	for _, want := range []string{"  café 7  ", `  \x1b[2J\tgold\n#`, "(one queue for all)"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

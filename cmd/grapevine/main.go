@@ -3,12 +3,14 @@
 package main
 
 import (
+	"io"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
@@ -17,7 +19,16 @@ var version = "dev"
 
 func main() {
 	os.Args = implied(os.Args)
-	cli.Main(newRoot())
+	cli.Main(newScreen(os.Stdout, os.Stderr))
+}
+
+// newScreen returns the command line as it writes to screens: names and errors of strangers
+// are shown, not obeyed.
+func newScreen(out, errOut io.Writer) *cobra.Command {
+	root := newRoot()
+	root.SetOut(admin.Printable(out))
+	root.SetErr(admin.Printable(errOut))
+	return root
 }
 
 // implied puts in the command epp where a command line begins with a flag, as

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/grapevine-epp/grapevine/extproc"
+	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
@@ -171,7 +172,7 @@ func hostname() string {
 }
 
 func (f *serveFlags) run(ctx context.Context) error {
-	log, err := cli.NewLogger(os.Stderr, f.logFormat, f.logLevel)
+	log, err := cli.NewLogger(admin.Printable(os.Stderr), f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}

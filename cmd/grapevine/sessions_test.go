@@ -82,6 +82,7 @@ type session struct {
 	prompts  int
 	faults   map[int]sim.Faults
 	working  map[int]context.CancelFunc
+	options  func(*server.Options) // changes those of the next replica; nil: nothing
 }
 
 func openSession(t *testing.T) *session {
@@ -188,14 +189,18 @@ func (s *session) list(all bool) {
 
 func (s *session) add() {
 	at := parts.FreeAddress(s.t)
-	r, err := server.Open(server.Options{
+	o := server.Options{
 		Name: fmt.Sprintf("replica-%d", len(s.join)), Version: "dev", Listen: "127.0.0.1:0", Health: "-", Admin: "127.0.0.1:0", Secret: "s",
 		Endpoints: filepath.Join(s.dir, "endpoints.yaml"),
 		Models:    []server.ModelOptions{{Name: vocab.Name, Path: filepath.Join(s.dir, "model")}},
 		Cluster: server.ClusterOptions{
 			Mode: "gossip", Keys: [][]byte{bytes.Repeat([]byte{7}, 32)}, Bind: at, StreamBind: "127.0.0.1:0", Join: s.join, Share: "mesh",
 		},
-	})
+	}
+	if s.options != nil {
+		s.options(&o)
+	}
+	r, err := server.Open(o)
 	if err != nil {
 		s.t.Fatal(err)
 	}

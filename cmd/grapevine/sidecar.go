@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/listen"
@@ -125,7 +126,7 @@ var connectors = map[string]sidecar.Connector{
 
 func (f *sidecarFlags) complete() (err error) {
 	f.more.older.apply(f)
-	if f.log, err = cli.NewLogger(os.Stderr, f.logFormat, f.logLevel); err != nil {
+	if f.log, err = cli.NewLogger(admin.Printable(os.Stderr), f.logFormat, f.logLevel); err != nil {
 		return err
 	}
 	f.o.Log = f.log

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,8 +93,10 @@ type values struct {
 	seen map[string]struct{}
 }
 
-// of returns v, or "other" when there are too many.
+// of returns v as it may be shown, or "other" when there are too many. A label that is no
+// UTF-8 would be a panic.
 func (l *values) of(v string) string {
+	v = budget.ShownName(v)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.seen[v]; ok {
@@ -105,7 +108,7 @@ func (l *values) of(v string) string {
 	if l.seen == nil {
 		l.seen = map[string]struct{}{}
 	}
-	v = budget.ShortName(v)
+	v = strings.Clone(v) // it lies in a request's headers
 	l.seen[v] = struct{}{}
 	return v
 }

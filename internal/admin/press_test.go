@@ -50,8 +50,8 @@ func TestSlowReaders(t *testing.T) {
 // TestSlowReadersTakeMemory: pages that are being sent take their part of the memory at most;
 // those that were asked for first break off, and who reads gets a page.
 func TestSlowReadersTakeMemory(t *testing.T) {
-	large := strings.Repeat("a", 4<<20)                                                                              // beyond what sockets take
-	s, err := Open(Options{Bind: "127.0.0.1:0", Status: func() any { return large }, Budget: budget.New(400 << 20)}) // not two pages
+	large := strings.Repeat("a", 8<<20)                                                                              // beyond what sockets take
+	s, err := Open(Options{Bind: "127.0.0.1:0", Status: func() any { return large }, Budget: budget.New(800 << 20)}) // not two pages
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +63,9 @@ func TestSlowReadersTakeMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
+		if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil { // else as much as the machine has it
+			t.Fatal(err)
+		}
 		fmt.Fprint(c, "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {

@@ -58,7 +58,7 @@ func Main(root *cobra.Command) {
 	if errors.As(err, &code) {
 		os.Exit(int(code))
 	}
-	fmt.Fprintln(os.Stderr, root.Name()+":", err)
+	fmt.Fprintln(root.ErrOrStderr(), root.Name()+":", err)
 	os.Exit(codeOf(err))
 }
 

@@ -270,7 +270,7 @@ func (m *Models) Render(ctx context.Context, name string, dst, body []byte, kind
 	if !ok {
 		m.miss[ReasonNoModel].Add(1)
 		if !m.said.Swap(true) {
-			m.opts.Log.Warn("requests name a model of which no tokenizer is configured: where endpoints serve it, its prompts are matched approximately", "model", budget.ShortName(name))
+			m.opts.Log.Warn("requests name a model of which no tokenizer is configured: where endpoints serve it, its prompts are matched approximately", "model", budget.ShownName(name))
 		}
 		return dst, Info{}, &Error{Reason: ReasonNoModel}
 	}

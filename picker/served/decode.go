@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -12,7 +13,7 @@ import (
 const (
 	maxPage   = 4 << 20 // bytes
 	maxModels = 8192
-	maxName   = 512 // bytes; a longer name is left out
+	maxName   = 512 // bytes; a longer name is left out, as is one that does not show
 )
 
 var errNoList = errors.New("served: the answer is not a list of models")
@@ -62,14 +63,14 @@ func Decode(data []byte, kind endpoint.EngineType) (endpoint.ModelList, error) {
 	}
 	list := endpoint.ModelList{Rejects: kind == endpoint.EngineVLLM}
 	for _, c := range p.Data[:min(len(p.Data), maxModels)] {
-		if c.ID == "" || len(c.ID) > maxName {
+		if c.ID == "" || len(c.ID) > maxName || !budget.Shows(c.ID) {
 			continue
 		}
 		if kind == endpoint.EngineUnknown && c.OwnedBy == "vllm" {
 			list.Rejects = true
 		}
 		m := endpoint.Model{Name: c.ID}
-		if c.Parent != nil && *c.Parent != c.ID && len(*c.Parent) <= maxName {
+		if c.Parent != nil && *c.Parent != c.ID && len(*c.Parent) <= maxName && budget.Shows(*c.Parent) {
 			m.Parent = *c.Parent
 		}
 		list.Models = append(list.Models, m)

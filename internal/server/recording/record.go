@@ -106,7 +106,7 @@ func (rc *Recorder) watch(rec *recording, d *picker.Decision, r *request.Request
 	d.WantBody = d.WantBody || rec.bodies
 	start, streamed := rc.now(), r.Stream
 	line := Line{
-		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: budget.ShortName(r.Target), Endpoint: d.Endpoints[0],
+		Timestamp: start.UnixMilli(), Input: r.InputTokens, Model: budget.ShownName(r.Target), Endpoint: d.Endpoints[0],
 		ChunkIDs: rc.ids(r), ChunkBytes: approx.DefaultChunkBytes, PromptBytes: r.ChunkBytes(), Session: rc.name("session", r.Session),
 		Tenant: rc.name("tenant", r.FairnessID), Priority: r.Priority,
 	}

@@ -41,7 +41,7 @@ func (g *Gate) refused(r *request.Request, out flow.Outcome, waited time.Duratio
 }
 
 // kept is a name as it outlives its request, in whose headers or body it lies.
-func kept(name string) string { return strings.Clone(budget.ShortName(name)) }
+func kept(name string) string { return strings.Clone(budget.ShownName(name)) }
 
 // Explain tells of a request that waits, or that got no place of late; false when it knows
 // none of that x-request-id. The id is looked for among all that wait.
@@ -51,11 +51,11 @@ func (g *Gate) Explain(id string) (explained.Explanation, bool) {
 			return e, true
 		}
 	}
-	id = budget.ShortName(id)
+	shown := budget.ShownName(id)
 	g.gone.mu.Lock()
 	defer g.gone.mu.Unlock()
 	for back := 1; back <= min(g.gone.next, keptRefusals); back++ {
-		if e := g.gone.list[(g.gone.next-back)%keptRefusals]; e.RequestID == id {
+		if e := g.gone.list[(g.gone.next-back)%keptRefusals]; e.RequestID == shown || e.RequestID == id {
 			return e, true
 		}
 	}
@@ -67,7 +67,7 @@ func (g *Gate) waiting(grp *group, id string) (e explained.Explanation, ok bool)
 	grp.mu.Lock()
 	defer grp.mu.Unlock()
 	for _, w := range grp.waiters {
-		if w == nil || w.request.ID != id {
+		if w == nil || w.request.ID != id && budget.ShownName(w.request.ID) != id {
 			continue
 		}
 		r := w.request
@@ -77,10 +77,10 @@ func (g *Gate) waiting(grp *group, id string) (e explained.Explanation, ok bool)
 		}
 		status := grp.core.Status(g.now(), 0)
 		return explained.Explanation{
-			RequestID: kept(id), At: g.o.Now(), Model: kept(r.Model), Target: kept(r.Target),
+			RequestID: kept(r.ID), At: g.o.Now(), Model: kept(r.Model), Target: kept(r.Target),
 			InputTokens: r.InputTokens, Priority: s.Priority,
 			Queue: &explained.Queue{
-				Outcome: flow.Queued.String(), Reason: s.Reason, Flow: s.Flow, Waited: s.WaitedS * 1e3, Expected: s.ExpectedS * 1e3,
+				Outcome: flow.Queued.String(), Reason: s.Reason, Flow: kept(s.Flow), Waited: s.WaitedS * 1e3, Expected: s.ExpectedS * 1e3,
 				Ahead: s.Ahead, FlowWaiting: s.Waiting, FlowInFlight: s.InFlight, FlowShare: s.Share,
 				Places: status.Places, InFlight: status.InFlight,
 			},

@@ -299,6 +299,8 @@ func (g *Gate) group(target string) *group {
 	snap, model := g.o.Pool.Snapshot(), ""
 	if list := snap.Serving(target); len(list) > 0 {
 		model = snap.Endpoints[list[0]].Base()
+	} else if len(snap.Endpoints) > 0 && !snap.MayServe(target) {
+		model = snap.Endpoints[0].Base() // it goes anywhere: nobody comes who serves it
 	}
 	return g.groupOf(model)
 }

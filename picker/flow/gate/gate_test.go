@@ -218,6 +218,22 @@ func TestEmptyPool(t *testing.T) {
 	}
 }
 
+// Names that no endpoint lists wait with the pool that is there: there is no other one whose
+// places could come.
+func TestNamesThatNobodyLists(t *testing.T) {
+	g := open(t, pool(1), 1, flow.Options{})
+	stranger := asks("a")
+	stranger.Target, stranger.Model = "unheard-of", "unheard-of"
+	place, err := g.Wait(t.Context(), stranger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := g.Status(); len(s) != 1 || s[0].Model != "m" || s[0].InFlight != 1 {
+		t.Errorf("%+v", s)
+	}
+	g.Leave(place, -1)
+}
+
 // TestReconfigure: requests that wait are let go when the rules change or end.
 func TestReconfigure(t *testing.T) {
 	g := open(t, pool(1), 1, flow.Options{})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
@@ -82,7 +83,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Status describes every queue, in the order in which pools were first asked for.
+// Status describes every queue, in the order in which pools were first asked for, with the
+// names of flows as they may be shown.
 func (g *Gate) Status() []flow.Status {
 	var list []flow.Status
 	for _, grp := range g.all() {
@@ -90,6 +92,11 @@ func (g *Gate) Status() []flow.Status {
 		s := grp.core.Status(g.now(), 20)
 		grp.mu.Unlock()
 		s.Model = grp.model
+		for _, b := range s.Bands {
+			for i := range b.Flows {
+				b.Flows[i].Flow = budget.ShownName(b.Flows[i].Flow)
+			}
+		}
 		list = append(list, s)
 	}
 	return list
