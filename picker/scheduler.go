@@ -233,7 +233,11 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 		s.opts.Lists.Confirm(ctx, r.Target)
 	}
 	gone := s.mayLeave(ctx, rules, r, seed)
-	place, err := s.wait(ctx, r)
+	var place Place
+	var err error
+	if !s.inVain(r) {
+		place, err = s.opts.Gate.Wait(ctx, r)
+	}
 	if f := gone(err); f != nil {
 		return &f.Decision, nil
 	}
@@ -249,15 +253,12 @@ func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, 
 	return &d.Decision, nil
 }
 
-// wait waits for capacity. It does not where every endpoint is sure to refuse the request:
-// its body would be held for as long as it may wait, only to be refused.
-func (s *Scheduler) wait(ctx context.Context, r *request.Request) (Place, error) {
+// inVain reports whether every endpoint is sure to refuse the request. If it waited, its body
+// would be held for as long as it may wait, only to be refused.
+func (s *Scheduler) inVain(r *request.Request) bool {
 	snap, now := s.opts.Pool.Snapshot(), s.opts.Now()
 	takes := func(ep *endpoint.Endpoint) bool { return !ep.Refuses(r.Target, now) }
-	if !s.opts.PlaceUnknown && len(snap.Endpoints) > 0 && !snap.MayServe(r.Target) && !slices.ContainsFunc(snap.Endpoints, takes) {
-		return Place{}, nil
-	}
-	return s.opts.Gate.Wait(ctx, r)
+	return !s.opts.PlaceUnknown && len(snap.Endpoints) > 0 && !snap.MayServe(r.Target) && !slices.ContainsFunc(snap.Endpoints, takes)
 }
 
 // place decides for a request that need not wait, or no longer, or that may leave. Its work
