@@ -111,9 +111,9 @@ func (x *Index) walk(w *walk, root uint32, q block.Query, dst []block.Run) {
 	h, rest, key := x.o.Hasher.Words(), q.Bytes, q.Root
 	slots := x.slots.Load()
 	parent, set := x.nodes.at(root), uint32(0)
-	empty := 0
+	empty, tokens := 0, cutsOf(&q)
 	for first := true; ; first = false {
-		n, cut := x.step(h, parent, &key, rest)
+		n, cut := x.step(h, parent, &key, rest, &tokens)
 		w.at.cut = cut
 		if n == nil || n.apart() {
 			break
@@ -176,9 +176,13 @@ func (f *fork) add(n *node, key block.Key) {
 	}
 }
 
-// step returns the child of parent that begins rest, and moves key to it. It
-// reports whether a child that begins rest is non-canonical.
-func (x *Index) step(h block.Words, parent *node, key *block.Key, rest []byte) (n *node, cut bool) {
+// step returns the child of parent that begins rest, and moves key to it, and c where the
+// tokens of the prompt are known: then it holds the next ones. It reports whether a child
+// that begins rest is non-canonical.
+func (x *Index) step(h block.Words, parent *node, key *block.Key, rest []byte, c *cuts) (n *node, cut bool) {
+	if c.ends != nil {
+		return x.stepCut(h, parent, key, rest, c)
+	}
 	var f fork
 	x.children(h, parent, *key, rest, &f)
 	best := 0
@@ -353,8 +357,9 @@ func (x *Index) Ends(q block.Query, limit int32, dst []int32) []int32 {
 		return dst
 	}
 	parent, rest, key, at := x.nodes.at(root), q.Bytes, q.Root, int32(0)
+	tokens := cutsOf(&q)
 	for empty := 0; empty <= maxEmpty; {
-		n, _ := x.step(x.o.Hasher.Words(), parent, &key, rest)
+		n, _ := x.step(x.o.Hasher.Words(), parent, &key, rest, &tokens)
 		if n == nil {
 			break
 		}

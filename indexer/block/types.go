@@ -74,6 +74,9 @@ type Scope struct {
 type Query struct {
 	Root  Key
 	Bytes []byte
+	// Tokens is where each token of the prompt ends in Bytes, where the request says how
+	// its text is cut: it brings token ids. nil: as the vocabulary cuts it.
+	Tokens []int32
 }
 
 // Run is the leading part of a prompt that an endpoint holds. Tokens counts

@@ -30,6 +30,9 @@ func (m *Matcher) trimUnsafe(r *request.Request, s *scratch, q block.Query) {
 	if p == nil {
 		return
 	}
+	if q.Tokens != nil {
+		return // runs are of these
+	}
 	s.ends, s.checked = s.ends[:0], s.checked[:0]
 	for k := range s.runs {
 		run := &s.runs[k]

@@ -161,7 +161,7 @@ func (m *Models) Fill(ctx context.Context, r *request.Request) {
 	if len(text) == 0 {
 		return
 	}
-	r.Exact = queries(r.Exact, m.root(r), text, info.Ends)
+	r.Exact = queries(r.Exact, m.root(r), text, &info)
 	if info.Media || info.Truncated {
 		return // what a medium takes in tokens is not told by the text
 	}
@@ -207,16 +207,29 @@ func (m *Models) root(r *request.Request) block.Key {
 	return m.opts.Hasher.Root(scope)
 }
 
-// queries appends one query per prompt in text: ends says where each one ends,
-// none that there is one prompt.
-func queries(dst []block.Query, root block.Key, text []byte, ends []int) []block.Query {
-	start := 0
-	for _, end := range ends {
-		dst = append(dst, block.Query{Root: root, Bytes: text[start:end]})
-		start = end
+// queries appends one query per prompt in text: info says where each one ends, or that
+// there is one, and where their tokens do if the request brings these.
+func queries(dst []block.Query, root block.Key, text []byte, info *prompt.Info) []block.Query {
+	start, cuts := 0, info.Cuts
+	add := func(end int) {
+		q := block.Query{Root: root, Bytes: text[start:end]}
+		n := 0
+		for n < len(cuts) && int(cuts[n]) <= end {
+			n++
+		}
+		if q.Tokens, cuts = cuts[:n:n], cuts[n:]; n == 0 {
+			q.Tokens = nil
+		}
+		for i := range q.Tokens {
+			q.Tokens[i] -= int32(start)
+		}
+		dst, start = append(dst, q), end
 	}
-	if len(ends) == 0 {
-		dst = append(dst, block.Query{Root: root, Bytes: text})
+	for _, end := range info.Ends {
+		add(end)
+	}
+	if len(info.Ends) == 0 {
+		add(len(text))
 	}
 	return dst
 }

@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"slices"
 	"time"
 )
 
@@ -61,6 +62,7 @@ type record struct {
 	inRow    int        // right ones
 	head     float64    // tokens predicted, where the engine had more
 	step     int        // greatest common divisor of reported tokens
+	counts   [3]int     // some of these that differ; 0: none yet
 	equal    int        // predictions that were met to the token
 	oneLess  int        // predictions of which the engine had all but one block
 	lulls    int        // while the engine had more, at most lulls
@@ -101,12 +103,18 @@ func (r *record) tells(said, expected bool) (none bool) {
 func (r *record) slack(block int) int {
 	switch {
 	case block > 0:
-	case r.n >= enough/2 && r.step > 1:
+	case r.n >= enough/2 && r.step > 1 && r.stepped():
 		block = r.step
 	default:
 		block = usualSlack
 	}
 	return max(block, blockOf(0)) + 1
+}
+
+// stepped reports whether the greatest common divisor of what was reported says something
+// of blocks: one count alone divides itself.
+func (r *record) stepped() bool {
+	return r.counts[2] > 0 || r.counts[1] > 0 && r.step < min(r.counts[0], r.counts[1])
 }
 
 // blockOf is the size of a block for lack of better.
@@ -142,6 +150,9 @@ type consequence struct {
 func (r *record) add(c comparison, now time.Time) (out consequence) {
 	out.outcome = r.judge(c.precise, c.cached, r.slack(c.block))
 	r.step = gcd(r.step, c.cached)
+	if free := slices.Index(r.counts[:], 0); free >= 0 && !slices.Contains(r.counts[:], c.cached) {
+		r.counts[free] = c.cached
+	}
 	r.total[out.outcome]++
 	r.reports.compared(&c, out.outcome)
 	if out.outcome == nothing {

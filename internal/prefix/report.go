@@ -190,7 +190,7 @@ func (m *Matcher) expect(r *request.Request, ep *endpoint.Endpoint, want func(kn
 			return 0, false
 		}
 		defer m.o.Models.giveBack(text)
-		qs = queries(nil, m.o.Models.root(r), text, info.Ends)
+		qs = queries(nil, m.o.Models.root(r), text, &info)
 	}
 	if len(qs) == 0 {
 		return 0, false

@@ -16,6 +16,7 @@ const (
 	bare shape = iota
 	withTools
 	withMedia
+	withIDs
 	variants
 )
 
@@ -24,6 +25,8 @@ const numShapes = shape(request.KindGenerate+1) * variants
 func shapeOf(r *request.Request) shape {
 	s := shape(r.Kind) * variants
 	switch {
+	case r.Prompt.Form == request.FormTokens, r.Prompt.Form == request.FormBatches:
+		return s + withIDs
 	case r.Prompt.Media > 0:
 		return s + withMedia
 	case r.Prompt.Tools.Found():
@@ -36,9 +39,9 @@ func shapeOf(r *request.Request) shape {
 func (s shape) String() string {
 	kinds := [...]string{
 		request.KindOther: "other prompts", request.KindCompletions: "completions", request.KindChat: "chats", request.KindResponses: "responses",
-		request.KindMessages: "messages", request.KindEmbeddings: "embeddings", request.KindGenerate: "prompts of token ids",
+		request.KindMessages: "messages", request.KindEmbeddings: "embeddings", request.KindGenerate: "plain prompts",
 	}
-	return kinds[s/variants] + [...]string{"", " with tools", " with images"}[s%variants]
+	return kinds[s/variants] + [...]string{"", " with tools", " with images", " of token ids"}[s%variants]
 }
 
 // trials are the records that a request's outcome enters, and goes by: of all prompts of
@@ -72,6 +75,12 @@ func (a *audits) ofShape(s shape) *audits {
 	return p.Load()
 }
 
+// excused reports whether less is known of such prompts than the engine has for a reason
+// that is nobody's fault.
+func (s shape) excused(r *record) bool {
+	return r.wrong == under && (s%variants == withMedia || s%variants == withIDs && r.head >= usualBlockTokens)
+}
+
 // apart returns the verdicts on the shapes of prompts that go wrong at an endpoint. It is
 // empty where all prompts fare alike: all says that most of them go wrong.
 func (m *Matcher) apart(a *audits, ep *endpoint.Endpoint, all bool) (out []Verdict) {
@@ -82,9 +91,7 @@ func (m *Matcher) apart(a *audits, ep *endpoint.Endpoint, all bool) (out []Verdi
 		}
 		b.mu.Lock()
 		if r := b.records[ep.ID]; r != nil && r.n >= enough {
-			if r.wrong == nothing {
-				all = false
-			} else {
+			if all = all && r.wrong != nothing && !s.excused(r); r.wrong != nothing {
 				out = append(out, m.shapeVerdict(b.model, ep, r, s))
 			}
 		}
@@ -100,9 +107,12 @@ func (m *Matcher) apart(a *audits, ep *endpoint.Endpoint, all bool) (out []Verdi
 func (m *Matcher) shapeVerdict(model string, ep *endpoint.Endpoint, r *record, s shape) Verdict {
 	v := m.verdict(model, ep, r)
 	v.Prompts = s.String()
-	if s%variants == withMedia && v.state == knowledge.Mismatched && r.wrong == under {
+	if s.excused(r) && v.state == knowledge.Mismatched {
 		v.state = m.o.Read(ep.ID)
-		v.Reason, v.Do = "what follows the first image is not known by events", "nothing: it is known by what was sent there"
+		v.Do = "nothing: it is known by what was sent there"
+		if v.Reason = "what follows the first image is not known by events"; s%variants == withIDs {
+			v.Reason = "what follows tokens that are not the usual ones of their text is not known by events"
+		}
 	}
 	if v.Reason != "" {
 		v.Reason = v.Prompts + ": " + v.Reason

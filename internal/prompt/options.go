@@ -88,6 +88,8 @@ type Info struct {
 	Ends []int
 	// Tokens is the number of tokens where the body gave ids, else 0.
 	Tokens int
+	// Cuts is where each of these tokens ends, relative to the output's start.
+	Cuts []int32
 	// Media says that the prompt has images, sounds or videos, in whose places the output
 	// has what block.AppendMedium makes of their names.
 	Media bool

@@ -1,6 +1,10 @@
 package prompt
 
-import "github.com/grapevine-epp/grapevine/internal/prompt/value"
+import (
+	"slices"
+
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
 
 // renderText renders bodies whose prompt is text or ids.
 func (m *Model) renderText(s *scratch, dst, body []byte, kind Kind) ([]byte, Info, error) {
@@ -32,8 +36,15 @@ func (m *Model) renderText(s *scratch, dst, body []byte, kind Kind) ([]byte, Inf
 // prompts renders a string, a list of strings, ids, or a list of id lists.
 func (m *Model) prompts(s *scratch, dst []byte, v value.Value, special bool) ([]byte, Info, error) {
 	if v.Kind() == value.KindString || v.Kind() == value.KindIDs {
-		out, tokens, err := m.prompt(s, dst, v, special)
-		return out, Info{Tokens: tokens}, err
+		out, err := m.prompt(s, dst, v, special)
+		if err != nil {
+			return nil, Info{}, err
+		}
+		info := Info{}
+		if v.Kind() == value.KindIDs {
+			info.cut(m, v.IDs(), 0)
+		}
+		return out, info, nil
 	}
 	items := v.Items()
 	if len(items) == 0 {
@@ -42,12 +53,14 @@ func (m *Model) prompts(s *scratch, dst []byte, v value.Value, special bool) ([]
 	info := Info{}
 	out := dst
 	for _, it := range items {
-		var tokens int
+		at := len(out) - len(dst)
 		var err error
-		if out, tokens, err = m.prompt(s, out, it, special); err != nil {
+		if out, err = m.prompt(s, out, it, special); err != nil {
 			return nil, Info{}, err
 		}
-		info.Tokens += tokens
+		if it.Kind() == value.KindIDs {
+			info.cut(m, it.IDs(), at)
+		}
 		info.Ends = append(info.Ends, len(out)-len(dst))
 	}
 	if len(info.Ends) == 1 {
@@ -56,15 +69,25 @@ func (m *Model) prompts(s *scratch, dst []byte, v value.Value, special bool) ([]
 	return out, info, nil
 }
 
+// cut notes the tokens of a prompt that begins at a byte of the output.
+func (i *Info) cut(m *Model, ids []uint32, at int) {
+	i.Tokens += len(ids)
+	i.Cuts = slices.Grow(i.Cuts, len(ids))
+	for _, id := range ids {
+		at += m.vocab.TokenLen(id)
+		i.Cuts = append(i.Cuts, int32(at))
+	}
+}
+
 // prompt renders one prompt.
-func (m *Model) prompt(s *scratch, dst []byte, v value.Value, special bool) (out []byte, tokens int, err error) {
+func (m *Model) prompt(s *scratch, dst []byte, v value.Value, special bool) (out []byte, err error) {
 	switch v.Kind() {
 	case value.KindIDs:
 		out, ok := m.vocab.AppendTokens(dst, v.IDs())
 		if !ok {
-			return nil, 0, failure(ReasonUnknownToken, "%d ids", len(v.IDs()))
+			return nil, failure(ReasonUnknownToken, "%d ids", len(v.IDs()))
 		}
-		return out, len(v.IDs()), nil
+		return out, nil
 	case value.KindString:
 		out = dst
 		if special {
@@ -75,7 +98,7 @@ func (m *Model) prompt(s *scratch, dst []byte, v value.Value, special bool) (out
 		if special {
 			out = append(out, m.eos...)
 		}
-		return out, 0, nil
+		return out, nil
 	}
-	return nil, 0, failure(ReasonBody, "a prompt is a %s", v.Kind())
+	return nil, failure(ReasonBody, "a prompt is a %s", v.Kind())
 }

@@ -1,5 +1,9 @@
 package vocab
 
+// maxAhead is how many tokens engines hash behind a block at most (EAGLE, MTP): the first
+// block of a prompt is that much longer.
+const maxAhead = 8
+
 // AtWord tells that a token ends at byte pos of text, which is in text space,
 // whatever the words around it are: a word or an added token ends there.
 func (v *Vocab) AtWord(text []byte, pos int) bool {
@@ -11,9 +15,10 @@ func (v *Vocab) AtWord(text []byte, pos int) bool {
 
 // Aligned checks blocks against the tokens that text has. ends are the byte
 // positions where consecutive blocks end, ends[0] being where the first of them
-// begins; each is said to hold size tokens. It returns how many leading blocks
-// do: a block of generated tokens that are not those of its text covers fewer,
-// or ends inside one.
+// begins; each is said to hold size tokens, and one at the text's beginning some more:
+// engines that speculate hash these with the block before them. It returns how many
+// leading blocks do: a block of generated tokens that are not those of its text covers
+// fewer, or ends inside one.
 func (v *Vocab) Aligned(text []byte, ends []int32, size int) int {
 	n := len(ends) - 1
 	if n <= 0 || !v.CanEncode() {
@@ -34,7 +39,7 @@ func (v *Vocab) Aligned(text []byte, ends []int32, size int) int {
 		at += v.TokenLen(id)
 		count++
 		switch end := int(ends[block+1]); {
-		case at > end, at == end && count != size:
+		case at > end, at == end && count != size && (block > 0 || first > 0 || count < size || count > size+maxAhead):
 			return block
 		case at == end:
 			count = 0

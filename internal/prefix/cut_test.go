@@ -1,0 +1,229 @@
+package prefix
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/events/decode"
+	"github.com/grapevine-epp/grapevine/events/eventtest/pool"
+	"github.com/grapevine-epp/grapevine/events/translate"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/prompt"
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// lettersModel has a token for each letter, and for "ab" and "cd".
+func lettersModel(t *testing.T, h block.Hasher, guess *approx.Index) (*Models, *prompt.Model) {
+	t.Helper()
+	ids := map[string]int{"ab": 26, "cd": 27, "Ġ": 28}
+	for c := 'a'; c <= 'z'; c++ {
+		ids[string(c)] = int(c - 'a')
+	}
+	file, err := json.Marshal(map[string]any{
+		"model":         map[string]any{"type": "BPE", "vocab": ids, "merges": []string{"a b", "c d"}},
+		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+		"decoder":       map[string]any{"type": "ByteLevel"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	models, err := OpenModels([]ModelOptions{{Name: "m", Path: dir}}, ModelsOptions{Hasher: h, Approx: guess})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(models.Close)
+	if err := models.Registry().Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return models, models.Model("m")
+}
+
+// cutRig is one engine, and a replica that follows its events.
+type cutRig struct {
+	t      *testing.T
+	model  *prompt.Model
+	models *Models
+	index  *indexer.Index
+	reader *translate.Translator
+	m      *Matcher
+	eps    []*endpoint.Endpoint
+}
+
+func newCutRig(t *testing.T) *cutRig {
+	h := block.NewHasher(block.Seed{1})
+	guess := approx.New(approx.Options{Hasher: h})
+	c := &cutRig{t: t, index: indexer.New(indexer.Options{Hasher: h})}
+	c.models, c.model = lettersModel(t, h, guess)
+	of := c.models.EventModel([]string{"m"})
+	c.reader = translate.New(translate.Options{Index: c.index, Hasher: h, Model: of.Name, Vocabulary: of.Vocabulary, Canonical: of.Canonical})
+	c.m = New(Options{Index: c.index, Approx: guess, Models: c.models, Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
+	all := endpoint.NewPool(endpoint.PoolOptions{})
+	all.Set(fleetOf(1))
+	c.eps = all.Snapshot().Endpoints
+	c.eps[0].SetGauges(endpoint.Gauges{Engine: endpoint.EngineVLLM, BlockSize: pool.Block})
+	return c
+}
+
+func (c *cutRig) read(events ...decode.Event) {
+	var d indexer.Delta
+	c.reader.Translate(&decode.Batch{Events: events}, &d)
+	c.index.Apply(block.Source{}, &d)
+}
+
+// predicts is what the replica says of a prompt: of token ids, or a text.
+func (c *cutRig) predicts(prompt any) (*request.Request, picker.Held) {
+	c.t.Helper()
+	body, err := json.Marshal(map[string]any{"model": "m", "prompt": prompt})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r := &request.Request{Path: "/v1/completions", Body: body}
+	if err := request.Parse(r); err != nil {
+		c.t.Fatal(err)
+	}
+	r.Target = "m"
+	c.models.Fill(c.t.Context(), r)
+	held := make([]picker.Held, 1)
+	c.m.Match(c.t.Context(), r, c.eps, held)
+	c.models.Release(r)
+	return r, held[0]
+}
+
+// cutAt is a text as the vocabulary cuts it up to about a place, and letter by letter
+// from there on.
+func (c *cutRig) cutAt(text string, at int) []uint32 {
+	at = min(at, len(text))
+	at = strings.LastIndexByte(text[:at]+" ", ' ') // a word's end
+	ids := c.model.Encode(nil, []byte(text[:at]))
+	for i := at; i < len(text); i++ {
+		ids = c.model.Encode(ids, []byte(text[i:i+1]))
+	}
+	return ids
+}
+
+// TestCuts: of prompts that bring token ids as much is predicted as their engine has of
+// these ids, whichever way their text is cut, and however much it has of the text.
+func TestCuts(t *testing.T) {
+	c, engine := newCutRig(t), pool.New(3000)
+	rng := rand.New(rand.NewPCG(9, 9))
+	word := func() string {
+		var w strings.Builder
+		for range 2 + rng.IntN(6) {
+			w.WriteString([]string{"ab", "cd", "x", "a", "q"}[rng.IntN(5)])
+		}
+		return w.String()
+	}
+	texts := make([]string, 12)
+	hits, other := 0, 0
+	for n := range 1500 {
+		k := rng.IntN(len(texts))
+		if len(texts[k]) > 3000 {
+			texts[k] = ""
+		}
+		for range 20 + rng.IntN(20) { // more than two blocks: such a store is a prompt's
+			texts[k] += " " + word()
+		}
+		at := []int{0, len(texts[k]) / 2, len(texts[k])}[rng.IntN(3)]
+		ids := c.cutAt(texts[k], at)
+		want := engine.Hit(ids) * pool.Block
+		_, held := c.predicts(ids)
+		if int(held.Precise) != want {
+			t.Fatalf("request %d, cut from byte %d of %d on: %d tokens predicted, %d there", n, at, len(texts[k]), held.Precise, want)
+		}
+		if want > 0 {
+			hits++
+		}
+		if canonical := c.cutAt(texts[k], len(texts[k])); engine.Hit(canonical)*pool.Block > want {
+			other++ // it has more of the text as it is cut usually
+		}
+		engine.Run(ids, false, false)
+		c.read(engine.Take()...)
+	}
+	if hits < 500 || other < 100 {
+		t.Errorf("%d prompts were held in part, %d of them more of another cut", hits, other)
+	}
+}
+
+// TestCutAhead: where an engine hashes tokens behind its blocks too, the first block is
+// longer by these, and short runs are found all the same, of texts and of token ids.
+func TestCutAhead(t *testing.T) {
+	for _, ahead := range []int{0, 1, 3} {
+		c := newCutRig(t)
+		text := strings.Repeat("abcdx qab cdxq ", 40)
+		ids := c.cutAt(text, len(text))
+		const blocks = 5
+		e := decode.Event{Kind: decode.BlockStored, Group: decode.NoGroup, BlockSize: pool.Block, Tokens: ids[:blocks*pool.Block]}
+		for i := range blocks {
+			e.Hashes = append(e.Hashes, block.EngineHash(i+1))
+			e.Lookahead = append(e.Lookahead, ids[(i+1)*pool.Block:(i+1)*pool.Block+ahead]...)
+		}
+		c.read(e)
+		for name, prompt := range map[string]any{"text": text, "ids": ids} {
+			if _, held := c.predicts(prompt); held.Precise != blocks*pool.Block {
+				t.Errorf("%d tokens ahead, %s: %d tokens predicted, not %d", ahead, name, held.Precise, blocks*pool.Block)
+			}
+		}
+		if _, held := c.predicts(c.cutAt(text, 0)); held.Precise != 0 {
+			t.Errorf("%d tokens ahead: %d tokens predicted of ids that are cut otherwise", ahead, held.Precise)
+		}
+	}
+}
+
+// TestCutsAreNamed: where token ids alone are told of less than their engine has of them,
+// they are named, and the state of the endpoint stays: alone or beside texts that match.
+func TestCutsAreNamed(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		c := newCutRig(t)
+		for n := range 40 {
+			for _, prompt := range []any{strings.Repeat("abcdx ", 60), []uint32{1, 2, 3}} {
+				_, isText := prompt.(string)
+				r, held := c.predicts(prompt)
+				held.Precise, held.Approximate = 64, 320
+				cached := 320
+				if isText {
+					if !beside {
+						continue
+					}
+					held.Precise, held.Approximate = 320, 320
+				}
+				c.m.o.Now = func() time.Time { return time.Unix(1_800_000_000+int64(n), 0) }
+				c.m.Finished(r, c.eps[0], held, picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
+					Seen: true, CachedSeen: true, PromptTokens: 400, CachedTokens: cached,
+				}})
+			}
+		}
+		state, reason := c.m.Standing(c.eps[0], c.m.o.Read(0))
+		if fmt.Sprint(state) != "exact" || !strings.HasPrefix(reason, "completions of token ids: what follows tokens that are not the usual ones") {
+			t.Errorf("beside texts: %v: %v %q", beside, state, reason)
+		}
+	}
+}
+
+// TestOneCountIsNoBlock: where an engine does not say how large its blocks are, one count
+// of cached tokens that comes again and again, as of one system prompt, is not taken for
+// their size: predictions that fall short of it by all are wrong.
+func TestOneCountIsNoBlock(t *testing.T) {
+	for _, counts := range [][]int{{2048}, {2048, 4096}} {
+		var r record
+		for i := range 40 {
+			r.add(comparison{prompt: 5000, cached: counts[i%len(counts)], guess: -1}, time.Unix(1_800_000_000+int64(i), 0))
+		}
+		if r.wrong != under {
+			t.Errorf("counts of %v: %+v", counts, r)
+		}
+	}
+}
