@@ -62,3 +62,23 @@ func TestOtherTemplateIsNamedAtOnce(t *testing.T) {
 		t.Errorf("replica: %s, %s", st.State, st.Reason)
 	}
 }
+
+// An engine that names another version than before is another program: it begins a new life,
+// and is asked for its rendering again.
+func TestUpgradeInPlace(t *testing.T) {
+	fleet, o := options(t, sim.FleetOptions{Engines: 1})
+	o.ProbeRendering = true
+	s := open(t, o)
+	is := func(version string) func() bool {
+		return func() bool {
+			e := s.Status().Endpoints[0]
+			return e.EngineVersion == version && len(e.Rendering[vocab.Name]) == 3
+		}
+	}
+	testkit.Await(t, "the engine's version", is("0.28.0"))
+	before := s.pool.Snapshot().Endpoints[0]
+	fleet.Engines()[0].SetVersion("0.33.0")
+	s.served.Doubt(before.ID) // else in half a minute
+	testkit.Await(t, "another life", func() bool { return s.pool.Snapshot().Endpoints[0] != before })
+	testkit.Await(t, "the version after the upgrade, and its rendering", is("0.33.0"))
+}

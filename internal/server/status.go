@@ -84,6 +84,8 @@ type EndpointStatus struct {
 	Audit []prefix.Verdict `json:"audit,omitempty"`
 	// Rendering is what its engine made of fixed chats, by model.
 	Rendering map[string][]remote.Finding `json:"rendering,omitempty"`
+	// EngineVersion is what its engine says of its version.
+	EngineVersion string `json:"engine_version,omitempty"`
 
 	// Models are those that the endpoint is configured to serve, Streams where its events are
 	// read.
@@ -150,7 +152,7 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 		e.Streams = append(e.Streams, StreamStatus{st.Events, st.Replay, st.Topic})
 	}
 	e.Readers, e.Reason = s.share.Readers(ep.ID), s.share.Reason(ep.ID)
-	e.Audit, e.Rendering = s.prefixes.Verdicts(ep), s.findings(ep)
+	e.Audit, e.Rendering, e.EngineVersion = s.prefixes.Verdicts(ep), s.findings(ep), s.served.Version(ep.ID)
 	if state, reason := s.prefixes.Standing(ep, k.State); reason != "" {
 		e.Knowledge, e.Reason = state.String(), reason
 	}

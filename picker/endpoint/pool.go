@@ -182,6 +182,9 @@ func (p *Pool) Renew(ep *Endpoint) {
 	p.publish(c)
 }
 
+// Began is when the present life of its engine was noticed; zero: before ep was listed.
+func (ep *Endpoint) Began() time.Time { return ep.began }
+
 func (p *Pool) publish(c Change) {
 	p.current.Store(c.Snapshot)
 	for _, f := range p.listeners {

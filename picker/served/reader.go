@@ -2,9 +2,6 @@ package served
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"net/http"
 	"sync"
 	"time"
 
@@ -35,6 +32,8 @@ type engine struct {
 	reading chan struct{} // closed when the reading under way ends; nil: none
 	after   chan struct{} // closed when the reading that begins next ends; nil: nobody waits for it
 	failed  bool          // the last reading failed
+
+	versions versions
 }
 
 // Open starts the reader.
@@ -160,40 +159,24 @@ func (r *Reader) read(id block.EndpointID, e *engine) {
 	}
 	r.metrics.reads.WithLabelValues(result).Inc()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	close(e.reading)
 	e.reading, e.failed = nil, result == resultFailed
+	r.mu.Unlock()
 	r.soon()
+	if result != resultFailed {
+		r.renew(id, e)
+	}
 }
 
 // ask reads one engine's list.
 func (r *Reader) ask(id block.EndpointID, address string) (endpoint.ModelList, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, r.opts.Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.opts.Scheme+"://"+address+"/v1/models", nil)
+	data, err := r.get(address, "/v1/models", maxPage)
 	if err != nil {
 		return endpoint.ModelList{}, err
-	}
-	answer, err := r.opts.Client.Do(req)
-	if err != nil {
-		return endpoint.ModelList{}, err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return endpoint.ModelList{}, fmt.Errorf("served: status %d", answer.StatusCode)
-	}
-	data, err := io.ReadAll(io.LimitReader(answer.Body, maxPage+1))
-	if err != nil {
-		return endpoint.ModelList{}, err
-	}
-	if len(data) > maxPage {
-		return endpoint.ModelList{}, fmt.Errorf("served: more than %d bytes", maxPage)
 	}
 	kind := endpoint.EngineUnknown
 	if ep := r.opts.Pool.Snapshot().ByID(int(id)); ep != nil {
-		if kind = ep.Engine; kind == endpoint.EngineUnknown {
-			kind = ep.Gauges().Engine
-		}
+		kind = kindOf(ep)
 	}
 	return Decode(data, kind)
 }

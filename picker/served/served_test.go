@@ -23,11 +23,22 @@ type engines struct {
 	lists map[string]string // address -> answer; "": the engine refuses
 	asked map[string]int
 	slow  time.Duration
+
+	versions map[string]string // address -> version; none: 404
+	pages    map[string]int    // address -> how often the version was asked for
 }
 
 // RoundTrip implements http.RoundTripper.
 func (e *engines) RoundTrip(r *http.Request) (*http.Response, error) {
 	e.mu.Lock()
+	if r.URL.Path != "/v1/models" {
+		defer e.mu.Unlock()
+		e.pages[r.URL.Host]++
+		if v := e.versions[r.URL.Path+"@"+r.URL.Host]; v != "" {
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"version":"` + v + `","more":[]}`))}, nil
+		}
+		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
+	}
 	e.asked[r.URL.Host]++
 	body, slow := e.lists[r.URL.Host], e.slow
 	e.mu.Unlock()
@@ -67,7 +78,7 @@ func vllm(names ...string) string {
 // rig opens a reader over engines at 10.0.0.1:8000 and up, one for each answer.
 func rig(t *testing.T, answers ...string) (*endpoint.Pool, *engines, *Reader, []string) {
 	t.Helper()
-	e := &engines{lists: map[string]string{}, asked: map[string]int{}}
+	e := &engines{lists: map[string]string{}, asked: map[string]int{}, versions: map[string]string{}, pages: map[string]int{}}
 	pool := endpoint.NewPool(endpoint.PoolOptions{})
 	var specs []endpoint.Spec
 	var addrs []string
@@ -252,7 +263,11 @@ func TestDecode(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(vllm("a", "b")))
 	f.Add([]byte(`{"data":[{"id":"a","parent":"a"},{"id":"a"}]}`))
+	f.Add([]byte(`{"version":"0.33.0"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if v, err := decodeVersion(data); err == nil && (v == "" || len(v) > maxVersion) {
+			t.Errorf("version %q", v)
+		}
 		var c cards
 		if c.UnmarshalJSON(data) == nil && len(c) > maxModels+1 {
 			t.Errorf("%d models are read", len(c))

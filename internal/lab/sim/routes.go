@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -55,8 +56,12 @@ func (e *Engine) health(w *responder, _ *http.Request) {
 }
 
 func (e *Engine) version(w *responder, _ *http.Request) {
-	w.send(http.StatusOK, map[string]string{"version": "0.28.0"})
+	v, _ := e.named.Load().(string)
+	w.send(http.StatusOK, map[string]string{"version": cmp.Or(v, "0.28.0")})
 }
+
+// SetVersion has the engine name another version from now on.
+func (e *Engine) SetVersion(v string) { e.named.Store(v) }
 
 func (e *Engine) load(w *responder, _ *http.Request) {
 	n := 0

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/kvstream"
@@ -29,6 +30,7 @@ type Engine struct {
 
 	lora    adapters
 	faults  faultState
+	named   atomic.Value   // string: the version that it names
 	pending sync.WaitGroup // restarts asked for over HTTP
 
 	mu     sync.RWMutex
