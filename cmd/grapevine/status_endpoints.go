@@ -89,8 +89,11 @@ func writeTroubles(w io.Writer, eps []server.EndpointStatus) {
 		if len(e.Health.Shunned) > 0 {
 			say(e, "fails models", strings.Join(e.Health.Shunned, ", ")+": their requests go elsewhere, since they fail here and others are answered")
 		}
-		if e.Reason != "" && e.Knowledge != knowledge.Exact.String() {
+		if e.Reason != "" {
 			say(e, e.Knowledge, e.Reason)
+		}
+		if e.RestsOn != "" && e.Knowledge != knowledge.CatchingUp.String() { // that passes
+			say(e, "rests on", e.RestsOn)
 		}
 		if e.GaugesError != "" {
 			say(e, "no gauges", e.GaugesError)

@@ -77,3 +77,18 @@ func TestModelLine(t *testing.T) {
 		"model a: ready (no chat template; no encoding), rendered 0, media 1, template 2")
 	f(prefix.ModelStatus{Name: "a", State: "failed", Error: "no tokenizer.json"}, "model a: failed, rendered 0: no tokenizer.json")
 }
+
+// What is said of an endpoint is printed whatever its state, and what predictions rest on
+// where events are not believed, once for all of which the same is true.
+func TestReasonsArePrinted(t *testing.T) {
+	var b strings.Builder
+	writeTroubles(&b, []server.EndpointStatus{
+		{Address: "a:1", Knowledge: "exact", Reason: "chats with tools: R", Health: server.HealthStatus{State: "healthy"}},
+		{Address: "b:1", Knowledge: "approximate", RestsOn: "S", Health: server.HealthStatus{State: "healthy"}},
+		{Address: "c:1", Knowledge: "approximate", RestsOn: "S", Health: server.HealthStatus{State: "healthy"}},
+		{Address: "d:1", Knowledge: "catching-up", RestsOn: "S", Health: server.HealthStatus{State: "healthy"}},
+	})
+	if want := "a:1 (exact): chats with tools: R\nb:1, c:1 (rests on): S\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}

@@ -78,6 +78,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 	whole, part := true, false
 	records.all.with(ep.ID, func(rec *record) {
 		rec.asked++
+		rec.blind = 0
 		if out = rec.add(c, m.o.Now()); out.changed {
 			said = m.verdict(records.all.model, ep, rec)
 		}

@@ -50,6 +50,9 @@ func (m *Matcher) Sized(ep *endpoint.Endpoint, blocks, blockTokens int) {
 		return
 	}
 	m.o.Approx.SetCapacity(ep.ID, capacityBytes(blocks, blockTokens))
+	if !m.sized(ep) {
+		m.sizes.Store(ep.ID, true)
+	}
 }
 
 func capacityBytes(blocks, tokens int) int {

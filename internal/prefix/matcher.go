@@ -23,6 +23,7 @@ type Matcher struct {
 	audits  sync.Map // of *audits, by name of the model
 	unlike  sync.Map // of unlike, by unlikeKey
 	sizing  atomic.Pointer[Sizing]
+	sizes   sync.Map // EndpointIDs whose engines tell the size of their caches
 	budget  reports
 	reuses  reuses
 	scratch sync.Pool
@@ -225,8 +226,12 @@ func (m *Matcher) Finished(r *request.Request, ep *endpoint.Endpoint, h picker.H
 	if h.Looked && h.Approximate >= 0 && !o.Usage.Transferred && !r.SkipsCache() && (h.Precise < 0 || !m.Believed(ep.ID)) {
 		m.reuses.make(ep.ID).ended(int(h.Approximate), max(blockOf(ep.BlockSize()), usualSlack))
 	}
-	if h.Looked && o.Usage.Seen && o.Usage.PromptTokens > 0 {
+	switch {
+	case !h.Looked:
+	case o.Usage.Seen && o.Usage.PromptTokens > 0:
 		m.check(r, ep, h, o.Usage)
+	case h.WantUsage && o.Complete:
+		m.auditsOf(r).with(ep.ID, func(rec *record) { rec.blind = min(rec.blind+1, memory) })
 	}
 }
 
@@ -235,6 +240,7 @@ func (m *Matcher) Left(eps []*endpoint.Endpoint) {
 	for _, ep := range eps {
 		m.o.Approx.Forget(ep.ID)
 		m.reuses.forget(ep.ID)
+		m.sizes.Delete(ep.ID)
 		m.unlike.Range(func(key, _ any) bool {
 			if key.(unlikeKey).id == ep.ID {
 				m.unlike.Delete(key)

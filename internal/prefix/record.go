@@ -79,6 +79,7 @@ type record struct {
 	told     int        // answers without a word of cached tokens that will be taken as told of none
 	unlike   bool       // its engine builds such prompts otherwise
 	mute     int        // such answers in a row to prompts that should have had some
+	blind    int        // answers in a row that were asked for and told nothing of tokens
 }
 
 // tells notes whether an answer said how many tokens were cached, and reports whether its

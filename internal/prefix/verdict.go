@@ -254,6 +254,9 @@ func (m *Matcher) verdict(model string, ep *endpoint.Endpoint, r *record) Verdic
 	case sparse:
 		v.state = knowledge.Approximate
 		v.Reason, v.Do = notFollowed, "nothing: it is known by what was sent there where that comes nearer"
+	case r.blind == memory && r.n < enough:
+		v.Reason = "its answers do not come with a count of tokens, so that nothing shows whether its prompts match"
+		v.Do = "have clients that stream ask for it (stream_options.include_usage), and let answers be looked at (--sample-bodies, the proxy's response bodies)"
 	case r.mute >= enough && r.told == 0:
 		v.Reason = "its answers do not say how many tokens were cached, so that nothing shows whether its prompts match"
 		v.Do = "start it with --enable-prompt-tokens-details (vLLM) or --enable-cache-report (SGLang), and see that it caches prefixes at all"

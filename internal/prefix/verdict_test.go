@@ -40,6 +40,7 @@ type fault struct {
 	unsaid  bool                     // answers leave out cached tokens where there are none
 	late    int                      // requests before there is anything to name
 	mute    bool                     // answers never say how many there were
+	blind   bool                     // nor how many tokens prompts had
 	pace    time.Duration            // between requests; 0: two seconds
 	unread  [][2]int                 // requests during which no event is taken in
 }
@@ -237,7 +238,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		} else {
 			out.hits, out.prompts = out.hits+cached, out.prompts+prompt
 		}
-		seen := held[best].WantUsage || rng.Float64() < .05
+		seen := (held[best].WantUsage || rng.Float64() < .05) && !f.blind
 		m.Finished(r, eps[best], held[best], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
 			Seen: seen, CachedSeen: seen && !f.mute && (cached > 0 || !f.unsaid), PromptTokens: prompt, CachedTokens: cached,
 		}})
@@ -283,6 +284,7 @@ func TestVerdicts(t *testing.T) {
 		{name: "another topic, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, astray: true, state: knowledge.Mismatched, says: `topic "kv-events" alone`},
 		{name: "no events at all, a hundred requests a second", pace: 10 * time.Millisecond, silent: true, state: knowledge.Mismatched, says: "no event has come", late: 400},
 		{name: "nothing is said", mute: true, state: knowledge.Exact, says: "--enable-prompt-tokens-details"},
+		{name: "no usage is told", blind: true, state: knowledge.Exact, says: "include_usage"},
 		{name: "nothing is reused any more", idle: true, unsaid: true, state: knowledge.Mismatched, says: "less than its events", late: 100},
 	} {
 		t.Run(f.name, func(t *testing.T) {

@@ -61,9 +61,10 @@ type EndpointStatus struct {
 	Address   string   `json:"address"`
 	Name      string   `json:"name"`
 	Up        bool     `json:"up"`
-	Knowledge string   `json:"knowledge"`        // a knowledge.State
-	Reason    string   `json:"reason,omitempty"` // why it is not known better, where that lasts
-	Complete  bool     `json:"complete"`         // followed since the cache was empty
+	Knowledge string   `json:"knowledge"`          // a knowledge.State
+	Reason    string   `json:"reason,omitempty"`   // why it is not known better, where that lasts
+	RestsOn   string   `json:"rests_on,omitempty"` // what predictions rest on where events are not believed
+	Complete  bool     `json:"complete"`           // followed since the cache was empty
 	LagMS     float64  `json:"lag_ms"`
 	AgeMS     float64  `json:"age_ms,omitempty"` // it works, and nothing has come of it for so long
 	Behind    uint64   `json:"behind_batches"`
@@ -151,11 +152,15 @@ func (s *Server) endpointStatus(ep *endpoint.Endpoint, now time.Time) EndpointSt
 	for _, st := range s.finder.Streams(ep) {
 		e.Streams = append(e.Streams, StreamStatus{st.Events, st.Replay, st.Topic})
 	}
-	e.Readers, e.Reason = s.share.Readers(ep.ID), s.share.Reason(ep.ID)
+	if e.Readers = s.share.Readers(ep.ID); k.State != knowledge.Exact {
+		e.Reason = s.share.Reason(ep.ID)
+	}
 	e.Audit, e.Rendering, e.EngineVersion = s.prefixes.Verdicts(ep), s.findings(ep), s.served.Version(ep.ID)
-	if state, reason := s.prefixes.Standing(ep, k.State); reason != "" {
+	state, reason := s.prefixes.Standing(ep, k.State)
+	if reason != "" {
 		e.Knowledge, e.Reason = state.String(), reason
 	}
+	e.RestsOn = s.prefixes.Basis(ep, state)
 	if age, ok := ep.GaugeAge(now); ok {
 		e.GaugeAgeS = age.Seconds()
 	}

@@ -1,0 +1,56 @@
+package prefix
+
+import (
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/approx"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
+)
+
+// TestBasis: what is not known by events alone says what it rests on: how much of what was
+// sent there is remembered, and what it is held against.
+func TestBasis(t *testing.T) {
+	h, blocks := block.NewHasher(block.Seed{1}), 0
+	now := time.Unix(1_800_000_000, 0)
+	m := New(Options{
+		Index: indexer.New(indexer.Options{Hasher: h}), Approx: approx.New(approx.Options{Hasher: h}), Now: func() time.Time { return now },
+		Seen: func(*endpoint.Endpoint) Seen { return Seen{Blocks: blocks} },
+	})
+	pool := endpoint.NewPool(endpoint.PoolOptions{})
+	pool.Set(fleetOf(1))
+	ep := pool.Snapshot().Endpoints[0]
+	f := func(state knowledge.State, want string) {
+		t.Helper()
+		if got := m.Basis(ep, state); got != want {
+			t.Errorf("%v: %q, want %q", state, got, want)
+		}
+	}
+	f(knowledge.Exact, "")
+	f(knowledge.Partial, "")
+	const alone = "what was sent there"
+	f(knowledge.Approximate, alone+", the latest of it, since its engine does not tell the size of its cache; nothing has told yet whether it is found there")
+	blocks = 5
+	f(knowledge.CatchingUp, "its events or what was sent there, whichever tells of more, the latest of it, since its engine does not tell the size of its cache; nothing has told yet whether it is found there")
+	m.Sized(ep, 1000, 16)
+	f(knowledge.Mismatched, "its events or what was sent there, whichever has been nearer to its answers, as much of it as its cache holds by its own figures; nothing has told yet whether it is found there")
+	blocks = 0
+	u := m.reuses.make(ep.ID)
+	m.Counted(ep, Reused{Tokens: 0, Counts: true})
+	for i := range 2 * reuseEnough {
+		u.ended(1000, 64)
+		m.Counted(ep, Reused{Tokens: float64(1000 * (i + 1)), Counts: true})
+	}
+	f(knowledge.Approximate, alone+", as much of it as its cache holds by its own figures; corrected by what its page counts as found")
+	of, _ := m.audits.LoadOrStore("m", newAudits("m"))
+	of.(*audits).with(ep.ID, func(r *record) { r.tells(true, true) })
+	f(knowledge.Approximate, alone+", as much of it as its cache holds by its own figures; corrected by its answers and by what its page counts as found")
+	m.SetSizing(Sizing{Blocks: 10, Fixed: true}, nil)
+	f(knowledge.Approximate, alone+", as much of it as the configuration says; corrected by its answers and by what its page counts as found")
+	m.Left([]*endpoint.Endpoint{ep})
+	m.SetSizing(Sizing{Blocks: 10}, nil)
+	f(knowledge.Approximate, alone+", as much of it as the configuration says, since its engine does not tell the size of its cache; nothing has told yet whether it is found there")
+}
