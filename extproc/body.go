@@ -2,11 +2,13 @@ package extproc
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"google.golang.org/grpc/mem"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // maxExpect bounds how much memory a declared length alone can claim.
@@ -78,23 +80,49 @@ func (b *heldBody) release() {
 	b.lent, b.buffer, b.data = nil, nil, nil
 }
 
-// splice returns body with the JSON string literal at span, the model, replaced
-// by the decision's target, and the decision's further members behind it. A span
-// outside of the body returns it as it is.
-func splice(body []byte, span [2]int, d *picker.Decision) []byte {
-	if span[0] < 0 || span[1] <= span[0] || span[1] > len(body) {
+// splice returns the body of r with the JSON string literal of its model replaced by
+// the decision's target, and the decision's further members behind it. The decision's
+// priority takes the place of the body's own. Where the model was not found the body
+// stays as it is.
+func splice(r *request.Request, d *picker.Decision) []byte {
+	body, model, urgency := r.Body, request.Span(r.ModelSpan), r.Urgency
+	if !model.Within(body) {
 		return body
 	}
-	literal := body[span[0]:span[1]]
+	literal := model.Of(body)
 	if d.ModelTarget != "" {
 		var err error
 		if literal, err = json.Marshal(d.ModelTarget); err != nil { // a string always marshals
 			return body
 		}
 	}
-	out := make([]byte, 0, len(body)+len(literal)+len(d.BodyExtra))
-	out = append(out, body[:span[0]]...)
+	out := make([]byte, 0, len(body)+len(literal)+len(d.BodyExtra)+len(`,"priority":`)+maxDigits)
+	at := 0
+	until := func(to int) {
+		out = append(out, body[at:to]...)
+		at = to
+	}
+	replaces := d.Prioritised && urgency.Within(body)
+	replace := func() {
+		until(urgency[0])
+		out = strconv.AppendInt(out, d.Priority, 10)
+		at = urgency[1]
+	}
+	if replaces && urgency[0] < model[0] {
+		replace()
+	}
+	until(model[0])
 	out = append(out, literal...)
+	at = model[1]
+	if d.Prioritised && !replaces {
+		out = strconv.AppendInt(append(out, `,"priority":`...), d.Priority, 10)
+	}
 	out = append(out, d.BodyExtra...)
-	return append(out, body[span[1]:]...)
+	if replaces && urgency[0] > model[0] {
+		replace()
+	}
+	return append(out, body[at:]...)
 }
+
+// maxDigits is the most that a priority takes.
+const maxDigits = 20

@@ -12,7 +12,7 @@
 //  3. When the body is complete, or when there is none, the request is parsed
 //     and chosen for.
 //  4. The reply carries the destination in a header and in dynamic metadata,
-//     then the body, byte for byte but for a rewritten model name, then the
+//     then the body, byte for byte but for what the decision changes, then the
 //     trailers.
 //  5. Response messages are answered as they come. Usage, first token and
 //     streamed tokens are read on the way (package answer).
@@ -30,8 +30,8 @@
 //   - Decision.Done is called exactly once for every decision that the
 //     chooser returned, however the stream ends.
 //   - In full duplex the answer is headers, then body, then trailers, and the
-//     concatenated body is the received one unless the decision renames the
-//     model. Of the answer to such a request the model's name alone changes.
+//     concatenated body is the received one unless the decision changes the model's
+//     name, the priority or what is reported. Of the answer to such a request the model's name alone changes.
 //   - In every other mode there is exactly one answer for each message.
 //   - In observability mode nothing is ever sent.
 //   - No more than Options.MaxBody bytes of a request are held.

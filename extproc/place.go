@@ -30,7 +30,7 @@ func (st *stream) placeHead(extent bodyExtent) error {
 }
 
 // place parses the request, asks the chooser, and prepares the answer: the
-// route, and the body when the decision renames the model.
+// route, and the body when the decision changes it.
 func (st *stream) place(extent bodyExtent) error {
 	st.in.settled = true
 	st.guard.Settle()
@@ -65,8 +65,8 @@ func (st *stream) place(extent bodyExtent) error {
 	for _, name := range foreign(strip, r.Headers.(headerView)) {
 		st.kit.route.RemoveHeader(name)
 	}
-	if (d.ModelTarget != "" || d.BodyExtra != "") && len(body) > 0 {
-		st.in.renamed = splice(r.Body, r.ModelSpan, d)
+	if (d.ModelTarget != "" || d.BodyExtra != "" || d.Prioritised) && len(body) > 0 {
+		st.in.renamed = splice(r, d)
 	}
 	if st.restores() {
 		// The name is not looked for in answers that are compressed.

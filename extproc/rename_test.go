@@ -125,3 +125,27 @@ func TestEnvoyRewriteUnseen(t *testing.T) {
 		})
 	}
 }
+
+// TestEnvoyPriority: engines get the decision's priority, and a body of that length,
+// wherever the proxy lets bodies be changed; elsewhere the body stays as it is.
+func TestEnvoyPriority(t *testing.T) {
+	for _, s := range shapes() {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
+			r.book.priority = 1_700_000_016_000
+			resp, _, err := r.do(t.Context(), call{size: 500, model: "chat"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := string(requestBody(500, "chat"))
+			if !s.blind {
+				want = strings.Replace(want, `"chat"`, `"chat","priority":1700000016000`, 1)
+			}
+			if got := resp.Header.Get("x-body-sha"); got != digest([]byte(want)) {
+				t.Errorf("the engine saw another body of %s bytes, want %s", resp.Header.Get("x-body-length"), want)
+			}
+			r.book.settle(t)
+			r.clean()
+		})
+	}
+}

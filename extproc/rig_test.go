@@ -32,6 +32,7 @@ type book struct {
 	mu        sync.Mutex
 	endpoints []string
 	rename    string
+	priority  int64              // 0: none is written
 	answer    []picker.HeaderSet // for the answers
 	wantBody  bool
 	tries     picker.Tries
@@ -70,6 +71,7 @@ func (b *book) Choose(ctx context.Context, r *request.Request) (*picker.Decision
 	if r.ModelSpan[1] > 0 {
 		d.ModelTarget = b.rename
 	}
+	d.Priority, d.Prioritised = b.priority, b.priority != 0
 	d.Observe = func(e picker.Event) {
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -49,7 +49,7 @@ type inState struct {
 	chunks   int  // STREAMED body messages that are unanswered
 	body     heldBody
 	memory   budget.Holder // of the body
-	renamed  []byte        // the body with another model name, nil when it is left alone
+	renamed  []byte        // the body as the decision changed it, nil when it is left alone
 	bytes    int
 }
 

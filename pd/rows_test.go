@@ -13,7 +13,7 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	needs := map[string]bool{
 		"label-selector-filter": true, "by-label": true, "utilization-filter": true, "file-discovery": true, "header-label-affinity-scorer": true,
-		"priority-holdback-policy": true,
+		"priority-holdback-policy": true, "engine-priority-producer": true,
 	}
 	for _, row := range Table() {
 		for _, name := range append([]string{row.Name}, row.Aliases...) {

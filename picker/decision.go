@@ -23,8 +23,10 @@ type Decision struct {
 	AnswerHeaders []HeaderSet // to be set on the answer to the client; none once Observe was told that another endpoint serves
 	ModelTarget   string      // model name to be spliced into the body; "" leaves it alone
 	BodyExtra     string      // members, ",key:value…", to be added to the body behind the model; "" for none
-	Tries         Tries       // what the proxy may do when the first endpoint fails
-	WantBody      bool        // the picker would like to see this response's body (audit, learning)
+	Priority      int64       // with Prioritised: the body's member priority, in place of one that it has
+	Prioritised   bool
+	Tries         Tries // what the proxy may do when the first endpoint fails
+	WantBody      bool  // the picker would like to see this response's body (audit, learning)
 
 	// Observe is told what the response path shows, in order; it may be nil.
 	Observe func(Event)

@@ -39,6 +39,10 @@ type Rules struct {
 	// Answer returns headers for the answer to a request that was placed at the
 	// candidate chosen, for Cycle.All; nil: none ever.
 	Answer func(c *Cycle, chosen int32) []HeaderSet
+	// Urgency returns the priority that engines are to have the request by, which may be
+	// sent to the endpoints of those addresses and whose prefill is expected to take own
+	// seconds; false: none is written. nil: none ever.
+	Urgency func(c *Cycle, endpoints []string, own float64) (priority int64, ok bool)
 }
 
 // Options build a Scheduler. Pool and Rules are required.
@@ -284,6 +288,9 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 	f := s.launch(c)
 	if rules.Answer != nil && !far(f.ep) {
 		f.AnswerHeaders = rules.Answer(c, c.plan.Order[0])
+	}
+	if rules.Urgency != nil && !far(f.ep) {
+		f.Priority, f.Prioritised = rules.Urgency(c, f.Endpoints, f.predicted.Own)
 	}
 	s.metrics.placed(s.opts.Now().Sub(start), c)
 	return f, nil

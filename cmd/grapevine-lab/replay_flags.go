@@ -31,6 +31,7 @@ type replayFlags struct {
 	longPrefill, workers        int
 	blockSize, requests         int
 	maxSeqs, batchTokens        int
+	urgency                     float64
 	hostBlocks                  int
 	bandwidth                   float64
 	handOver                    time.Duration
@@ -94,6 +95,7 @@ func (f *replayFlags) registerFleet(fl *pflag.FlagSet) {
 	fl.IntVar(&f.maxSeqs, "max-num-seqs", 1024, "requests that an engine runs at once")
 	fl.IntVar(&f.batchTokens, "max-num-batched-tokens", 8192, "tokens of an engine's step")
 	fl.IntVar(&f.longPrefill, "long-prefill-token-threshold", 0, "largest piece of one prompt in an engine's step, 0 for none")
+	fl.Float64Var(&f.urgency, "engine-priority", 0, "engines take requests by the priority that the picker writes, in which a second of predicted prefill counts as having come so many `SECONDS` later; 0: they take them as they come")
 	fl.IntSliceVar(&f.replicas, "replicas", []int{1}, "picker replicas; arrivals are spread over them")
 	fl.StringSliceVar(&f.share, "share", []string{"50ms"}, "with more than one replica: `DELAY` of what they tell each other, or cut")
 	fl.StringVar(&f.index, "index", "precise", "what replicas know of caches: precise or approximate")
@@ -148,6 +150,7 @@ func (f *replayFlags) checkValues() error {
 	need(f.requests >= 0 && f.requests <= 10_000_000, "--requests %d: want 0 to 10 million", f.requests)
 	need(f.hostBlocks >= 0, "--host-blocks %d is negative", f.hostBlocks)
 	need(f.bandwidth > 0 && f.handOver >= 0, "--bandwidth %g, --hand-over %s: want more than 0, at least 0", f.bandwidth, f.handOver)
+	need(f.urgency >= 0 && f.urgency <= 1000, "--engine-priority %g: want 0 to 1000", f.urgency)
 	need(f.maxSeqs > 0, "--max-num-seqs %d: want 1 or more", f.maxSeqs)
 	need(f.batchTokens > 0, "--max-num-batched-tokens %d: want 1 or more", f.batchTokens)
 	need(f.workers > 0, "--workers %d: want 1 or more", f.workers)
@@ -231,7 +234,7 @@ func (f *replayFlags) idleRules() []idle {
 	}
 	for _, flag := range []string{
 		"rate", "own-load", "saturation", "find-saturation", "length", "requests", "warmup", "speed", "transform", "spread", "block-size",
-		"engines", "model", "blocks", "host-blocks", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "share",
+		"engines", "model", "blocks", "host-blocks", "max-num-seqs", "max-num-batched-tokens", "long-prefill-token-threshold", "engine-priority", "share",
 		"index", "index-delay", "speculate", "bodies", "csv", "json", "html", "plots", "quiet",
 	} {
 		rules = append(rules, idle{flag, f.matrix != "", "a matrix is fixed but for loads, workloads, traces, replicas, seeds and policies"})

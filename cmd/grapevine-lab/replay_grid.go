@@ -209,7 +209,7 @@ func (f *replayFlags) addShares(g *replay.Grid) error {
 
 func (f *replayFlags) base(c *replay.Case) error {
 	c.IndexDelay, c.Speculate, c.Bodies = orNone(f.indexDelay), orNone(f.speculate), orNone(f.bodies)
-	c.Engine.LongPrefillThreshold = f.longPrefill
+	c.Engine.LongPrefillThreshold, c.Urgency = f.longPrefill, f.urgency
 	switch f.index {
 	case "precise":
 	case "approximate":

@@ -55,6 +55,7 @@ of a step-time model; no model is run. Faults are made through /sim/ on each eng
 	fl.StringVar(&f.preset, "preset", "70b", "step-time constants: 70b or 8b")
 	fl.IntVar(&f.kvTokens, "kv-tokens", 0, "size of the KV cache in tokens (default: the preset's)")
 	fl.IntVar(&f.blockSize, "block-size", 16, "tokens per block")
+	fl.BoolVar(&f.fleet.Engine.Core.ByPriority, "by-priority", false, "take requests by the priority in their bodies, lowest first, as vLLM does with --scheduling-policy priority")
 	fl.BoolVar(&f.events, "events", true, "publish KV-cache events")
 	fl.BoolVar(&f.arrays, "event-arrays", false, "publish events in the positional form of vLLM before 0.24")
 	fl.StringVar(&f.modelDir, "write-model", "", "write the built-in vocabulary's tokenizer files into this folder")

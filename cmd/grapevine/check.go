@@ -80,7 +80,11 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 			for _, n := range c.Notes {
 				fine = append(fine, "note: "+n.String())
 			}
-			fine = append(fine, c.TrustMode(), f.config+": no problems")
+			fine = append(fine, c.TrustMode())
+			if told := c.Producer.UrgencyTold; told != "" {
+				fine = append(fine, told)
+			}
+			fine = append(fine, f.config+": no problems")
 		}
 	}
 	if f.endpoints != "" {

@@ -230,6 +230,9 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 	out.Tiers = cmp.Or(p.Tiers, out.Tiers)
 	out.SessionTable = cmp.Or(p.SessionTable, out.SessionTable)
 	out.TokenHeader = cmp.Or(p.TokenHeader, out.TokenHeader)
+	if p.Urgency != nil {
+		out.Urgency, out.UrgencyTold = p.Urgency, p.UrgencyTold
+	}
 	out.Sessions = append(out.Sessions, p.Sessions...)
 	out.FlowHeaders = append(out.FlowHeaders, p.FlowHeaders...)
 }
@@ -238,7 +241,7 @@ func (b *builder) mergeProducer(p *plugin.Producer) {
 func (b *builder) config() *Config {
 	b.mergeProducers()
 	c := b.out
-	c.Rules.Sessions, c.Rules.Tiers = c.Producer.Sessions, c.Producer.Tiers
+	c.Rules.Sessions, c.Rules.Tiers, c.Rules.Urgency = c.Producer.Sessions, c.Producer.Tiers, c.Producer.Urgency
 	if c.Flow != nil {
 		c.Flow.nameBy(c.Producer.FlowHeaders)
 	}

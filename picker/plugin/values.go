@@ -25,9 +25,11 @@ type Producer struct {
 	Events        endpoint.Events     // of endpoints for which nothing is said; zero: the engines are asked
 	EventsListen  string              // where engines that dial in publish to; "" for nowhere
 	Sessions      []request.SessionSource
-	FlowHeaders   []string // that name flows where there is no fairness id
-	SessionTable  int      // bindings remembered
-	TokenHeader   string   // in which answers hand out the endpoint's token; "": none is handed out
+	FlowHeaders   []string                                                             // that name flows where there is no fairness id
+	SessionTable  int                                                                  // bindings remembered
+	Urgency       func(c *picker.Cycle, endpoints []string, own float64) (int64, bool) // as picker.Rules has it
+	UrgencyTold   string                                                               // what it does, in one line
+	TokenHeader   string                                                               // in which answers hand out the endpoint's token; "": none is handed out
 }
 
 // FileDiscovery is where endpoints come from, when the configuration says so.

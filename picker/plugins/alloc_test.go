@@ -18,8 +18,10 @@ func TestAllocations(t *testing.T) {
 		"label-selector-filter": `{"matchLabels":{"zone":"a"}}`, "by-label": `{"label":"zone","validValues":["a"]}`,
 		"header-label-affinity-scorer": `{"headerName":"x-zone","labelKey":"zone"}`,
 		"priority-holdback-policy":     `{"minCeiling":0.5}`,
+		"engine-priority-producer":     `{"matchLabels":{"zone":"a"}}`,
 		"utilization-filter":           `{"conditions":[{"metric":"waiting-queue","maxValue":3}]}`,
 	}
+	addresses := []string{fl.pool.Snapshot().Endpoints[0].Address}
 	r := ask(5000)
 	r.Session, r.Adapter = "s", "a"
 	r.Headers = headerMap{request.HeaderTestSelection: "10.0.0.2:8000,10.0.0.3"}
@@ -42,6 +44,9 @@ func TestAllocations(t *testing.T) {
 			}
 			if p.Detector != nil {
 				p.Detector(c)
+			}
+			if p.Producer != nil && p.Producer.Urgency != nil {
+				p.Producer.Urgency(c, addresses, 2)
 			}
 		}
 		run()

@@ -132,5 +132,7 @@ func producerTypes() plugin.Table {
 			New: plugin.WithParams(IndexParams{}, newApproxProducer)},
 		{Name: "precise-prefix-cache-producer", Kind: plugin.KindProducer, Summary: "Settings of the precise prefix index.",
 			New: plugin.WithParams(usualPrecise, newPreciseProducer)},
+		{Name: "engine-priority-producer", Kind: plugin.KindProducer, Summary: "Writes the priority by which engines order their queues into requests, by predicted prefill.",
+			New: plugin.WithParams(urgencyDefaults, newUrgency)},
 	}
 }

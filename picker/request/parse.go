@@ -110,7 +110,7 @@ func scanBody(r *Request) (at int, ok bool) {
 	s.b, s.rested = r.Body, 0
 	defer func() { s.b = nil }()
 	i := s.space(bom(s.b))
-	r.Members, r.Handover, r.Whole, r.Reports, r.reads = 0, false, false, false, reads{}
+	r.Members, r.Handover, r.Whole, r.Reports, r.reads, r.Urgency = 0, false, false, false, reads{}, Span{}
 	if i >= len(s.b) || s.b[i] != '{' {
 		r.Handover = wide(s.b)
 		return i, false
@@ -242,6 +242,8 @@ func takeMember(r *Request, s *scanner, key, val Span) {
 	case "vllm_xargs":
 		r.Reports = bytes.Contains(v, []byte("kv_cache_report_mode"))
 		r.Handover = r.Handover || handover.Suspect(string(name))
+	case "priority":
+		r.Urgency = val
 	case "cache_salt":
 		r.CacheSalt = text(v)
 	case "user":

@@ -2,6 +2,23 @@ package request
 
 import "testing"
 
+// The last of several members counts, as engines take it.
+func TestUrgency(t *testing.T) {
+	f := func(body, want string) {
+		t.Helper()
+		r := &Request{Path: "/v1/completions", Body: []byte(body)}
+		if err := Parse(r); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(r.Urgency.Of(r.Body)); got != want {
+			t.Errorf("%s: %q", body, got)
+		}
+	}
+	f(`{"model":"m","prompt":"x"}`, "")
+	f(`{"model":"m","prompt":"x","metadata":{"priority":3}}`, "")
+	f(`{"model":"m","priority":3,"prompt":"x","priorit\u0079": -4 }`, "-4")
+}
+
 // Engines read no prefix cache for these, and read it for those that look alike.
 func TestSkipsCache(t *testing.T) {
 	f := func(path, body string, want bool) {

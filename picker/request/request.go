@@ -40,6 +40,9 @@ type Span [2]int
 // Of returns the bytes of the span in body.
 func (s Span) Of(body []byte) []byte { return body[s[0]:s[1]] }
 
+// Within reports whether the span is there, and ends in body.
+func (s Span) Within(body []byte) bool { return s[0] >= 0 && s.Found() && s[1] <= len(body) }
+
 // Found reports whether the span is there.
 func (s Span) Found() bool { return s[1] > s[0] }
 
@@ -91,6 +94,7 @@ type Request struct {
 	MaxTokens    int  // 0 when unset
 
 	Prompt   PromptSpans // where the prompt stands in Body
+	Urgency  Span        // where the body's own priority for engines stands in it, the value
 	Members  int         // of the body's object
 	Handover bool        // some member may be one that only proxies may set
 	// Whole says that engines cannot serve the request in parts: it asks for several

@@ -21,6 +21,7 @@ type Config struct {
 	MaxBatchTokens       int   // token budget of a step; default 8192
 	MaxSeqs              int   // sequences of a step; default 256
 	LongPrefillThreshold int   // largest chunk of one prompt; 0: none
+	ByPriority           bool  // waiting requests by Request.Priority, not as they came (vLLM's --scheduling-policy priority)
 	MaxModelLen          int   // tokens of prompt and answer; default and limit: what the cache holds
 	MaxAdapters          int   // distinct adapters running at once; 0: no limit
 	NoPrefixCache        bool  // nothing is cached, no events

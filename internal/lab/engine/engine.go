@@ -16,6 +16,7 @@ type Engine struct {
 	rng  *rand.Rand // of noise; nil: none
 
 	running []*seq // in order of admission
+	came    uint64 // requests
 	kept    map[uint64]*seq
 	waiting queue
 	spare   []*seq // ended sequences, for reuse
@@ -81,8 +82,13 @@ func (e *Engine) Submit(r Request) error {
 	} else {
 		s = new(seq)
 	}
-	s.Request, s.total, s.cached = r, r.Prompt, -1
-	e.waiting.pushBack(s)
+	e.came++
+	s.Request, s.number, s.total, s.cached = r, e.came, r.Prompt, -1
+	if e.cfg.ByPriority {
+		e.waiting.insert(s)
+	} else {
+		e.waiting.pushBack(s)
+	}
 	e.quiet = 0
 	return nil
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+	"sort"
+)
 
 // Hash is an engine's name of a block. It stands for the block and all before
 // it.
@@ -21,7 +24,8 @@ type Request struct {
 	// Tokens are the ids of prompt and answer, shown in stored events. Optional.
 	Tokens []uint32
 
-	Adapter uint32 // adapter number, 0 for the base model
+	Adapter  uint32 // adapter number, 0 for the base model
+	Priority int64  // with Config.ByPriority: lower is sooner, equal ones as they came
 	// Hold keeps the blocks when the request has ended, until Release. Remote says that
 	// the prompt's blocks come from elsewhere when it is admitted: only what is behind
 	// the last full one is computed. Fetched says so of that many leading ones alone.
@@ -58,6 +62,7 @@ func (r *Request) check(c *Config) error {
 // seq is a request and how far it has come.
 type seq struct {
 	Request
+	number     uint64  // in order of arrival
 	total      int     // tokens known: prompt and generated
 	computed   int     // tokens whose KV is computed or scheduled
 	registered int     // leading blocks that are in the prefix cache
@@ -65,6 +70,14 @@ type seq struct {
 	chunk      int     // tokens scheduled in this step
 	cached     int     // tokens found in the cache at first admission; -1 before
 	preempted  int
+}
+
+// before reports whether s is to be served before o by priority.
+func (s *seq) before(o *seq) bool {
+	if s.Priority != o.Priority {
+		return s.Priority < o.Priority
+	}
+	return s.number < o.number
 }
 
 func (s *seq) generated() int { return s.total - s.Prompt }
@@ -110,6 +123,14 @@ func (q *queue) pushFront(s *seq) {
 	}
 	q.head--
 	q.items[q.head] = s
+}
+
+// insert puts s where it is to stand in a queue that is ordered by priority.
+func (q *queue) insert(s *seq) {
+	at := q.head + sort.Search(q.len(), func(i int) bool { return s.before(q.at(i)) })
+	q.items = append(q.items, nil)
+	copy(q.items[at+1:], q.items[at:])
+	q.items[at] = s
 }
 
 func (q *queue) remove(i int) {

@@ -1,5 +1,7 @@
 package engine
 
+import "slices"
+
 // schedule plans one step: it fills e.planned and e.load, and takes the
 // memory that the step needs.
 func (e *Engine) schedule() {
@@ -15,14 +17,16 @@ func (e *Engine) schedule() {
 }
 
 // scheduleRunning plans the running requests in the order in which they were
-// admitted. When memory runs out, the last of them is preempted.
+// admitted. When memory runs out, the last of them is preempted; by priority,
+// the one that comes last of those that are not planned yet.
 func (e *Engine) scheduleRunning(budget *int) (preempted int) {
 	for i := 0; i < len(e.running) && *budget > 0; i++ {
 		s := e.running[i]
 		n := e.chunk(s.total-s.computed, *budget)
 		for !e.allocate(s, n, nil) {
-			last := e.running[len(e.running)-1]
-			e.running = e.running[:len(e.running)-1]
+			at := e.victim(i)
+			last := e.running[at]
+			e.running = slices.Delete(e.running, at, at+1)
 			e.preempt(last)
 			preempted++
 			if last == s {
@@ -35,8 +39,21 @@ func (e *Engine) scheduleRunning(budget *int) (preempted int) {
 	return preempted
 }
 
-// scheduleWaiting admits waiting requests, first come first served. Only a
-// request whose adapter has no room is passed over.
+// victim returns which of the running requests from position i on is preempted.
+func (e *Engine) victim(i int) int {
+	last := len(e.running) - 1
+	if e.cfg.ByPriority {
+		for k := i; k < len(e.running); k++ {
+			if e.running[last].before(e.running[k]) {
+				last = k
+			}
+		}
+	}
+	return last
+}
+
+// scheduleWaiting admits waiting requests, first come first served or by
+// priority. Only a request whose adapter has no room is passed over.
 func (e *Engine) scheduleWaiting(budget *int) {
 	for i := 0; i < e.waiting.len() && *budget > 0; {
 		if len(e.running) >= e.cfg.MaxSeqs {
@@ -257,13 +274,17 @@ func (e *Engine) plan(s *seq, n int) {
 }
 
 // preempt gives back the memory of a running request and puts it at the head
-// of the waiting queue, to be computed again.
+// of the waiting queue, or where its priority places it, to be computed again.
 func (e *Engine) preempt(s *seq) {
 	e.giveBack(s)
 	s.preempted++
 	s.Remote, s.Fetched = false, 0 // what came from elsewhere is computed anew
 	e.stats.Preemptions++
-	e.waiting.pushFront(s)
+	if e.cfg.ByPriority {
+		e.waiting.insert(s)
+	} else {
+		e.waiting.pushFront(s)
+	}
 }
 
 // giveBack releases the blocks of s, last block first, so that the end of a

@@ -57,6 +57,11 @@ type Case struct {
 	Gauges     time.Duration // sampling period of the engines' metrics; default 50 ms, negative: none
 	Bodies     float64       // share of responses whose tokens a replica sees; default 1
 
+	// Urgency is how many seconds later a request counts as having come for each second of
+	// prefill that is expected of it, in engines that take requests by priority
+	// (engine-priority-producer); 0: they take them as they come.
+	Urgency float64
+
 	Warmup time.Duration // requests that arrive before are not measured
 	Seed   uint64
 
@@ -82,7 +87,7 @@ func (c Case) check() (Case, error) {
 	setDefault(&c.Engine.Blocks, 4000)
 	setDefault(&c.Prior, endpoint.PriorCost)
 	c.IndexDelay, c.Speculate = max(c.IndexDelay, 0), max(c.Speculate, 0)
-	c.Engine.BlockSize, c.Engine.Events = c.Trace.BlockSize, true
+	c.Engine.BlockSize, c.Engine.Events, c.Engine.ByPriority = c.Trace.BlockSize, true, c.Urgency > 0
 	if c.Warmup >= c.Trace.Length {
 		return c, fmt.Errorf("%w: nothing is left of %v after a warm-up of %v", ErrCase, c.Trace.Length, c.Warmup)
 	}

@@ -114,7 +114,7 @@ func (s *simulation) send(j *journey, tokens int) {
 func (s *simulation) prefill(j *journey, at int) error {
 	j.remote, j.sent = at, s.now
 	r := &s.Trace.Requests[j.number]
-	err := s.submit(at, engine.Request{ID: (uint64(j.number) + 1) | remoteLeg, Prompt: r.Input, Output: 1, Blocks: j.names, Hold: true})
+	err := s.submit(at, engine.Request{ID: (uint64(j.number) + 1) | remoteLeg, Prompt: r.Input, Output: 1, Blocks: j.names, Hold: true, Priority: j.decision.Priority})
 	if err == nil {
 		s.flying[(uint64(j.number)+1)|remoteLeg] = j
 	}
@@ -145,6 +145,7 @@ func (s *simulation) moved() error {
 	s.flying[uint64(j.number)+1] = j
 	return s.submit(j.station, engine.Request{
 		ID: uint64(j.number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names, Remote: j.fetched == 0, Fetched: j.fetched,
+		Priority: j.decision.Priority,
 	})
 }
 

@@ -73,6 +73,18 @@ func (p part) addTo(profile *picker.Profile) error {
 	return nil
 }
 
+// urgency returns what engine-priority-producer does at every engine.
+func urgency(weight float64) (func(*picker.Cycle, []string, float64) (int64, bool), error) {
+	row, _ := plugins.Builtin().Find("engine-priority-producer")
+	built, err := row.New(&plugin.Params{Decode: func(into any) error {
+		return json.Unmarshal(fmt.Appendf(nil, `{"everyEndpoint": true, "workWeight": %g}`, weight), into)
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCase, err)
+	}
+	return built.Producer.Urgency, nil
+}
+
 // Default is the name of the policy that runs where nothing is configured.
 const Default = "default"
 

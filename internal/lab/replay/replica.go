@@ -133,6 +133,11 @@ func newReplica(number int, s *simulation) (*replica, error) {
 		return nil, err
 	}
 	rules.Names.Objectives = priorities(s.Trace)
+	if s.Urgency > 0 && rules.Urgency == nil {
+		if rules.Urgency, err = urgency(s.Urgency); err != nil {
+			return nil, err
+		}
+	}
 	o := picker.Options{
 		Pool: r.pool, Rules: rules, Matcher: r.match, Sessions: r.sessions,
 		SampleBodies: -1, Records: -1, Seed: s.Seed<<8 + uint64(number) + 1, Now: s.clock,

@@ -239,7 +239,7 @@ func (s *simulation) place(j *journey) error {
 		err = s.prefill(j, p)
 	} else if from, blocks := s.sender(j); from >= 0 {
 		s.fetch(j, from, blocks)
-	} else if err = s.submit(j.station, engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names}); err == nil {
+	} else if err = s.submit(j.station, engine.Request{ID: uint64(number) + 1, Prompt: r.Input, Output: r.Output, Blocks: j.names, Priority: d.Priority}); err == nil {
 		s.flying[uint64(number)+1] = j
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
+	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 )
 
 func namesFor(tokens int) (h []engine.Hash) {
@@ -90,6 +91,23 @@ func TestLateSubmission(t *testing.T) {
 			t.Errorf("the aborted job: over %v, %v", over, err)
 		}
 	})
+}
+
+// TestByPriority: the priority in bodies orders what waits.
+func TestByPriority(t *testing.T) {
+	core := smallCore()
+	core.ByPriority = true
+	e := open(t, Options{Core: core})
+	p, prompts, err := e.parse([]byte(`{"model":"`+vocab.Name+`","prompt":"x","priority":-12}`), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j := e.job(&sequence{prompt: &prompts[0]}, p); j.req.Priority != -12 {
+		t.Errorf("priority %d", j.req.Priority)
+	}
+	if _, _, err := e.parse([]byte(`{"model":"`+vocab.Name+`","prompt":"x","priority":"high"}`), false); err == nil {
+		t.Error("a priority in words was taken")
+	}
 }
 
 // TestCloseFailsJobs: no job is left waiting when the core stops.

@@ -29,6 +29,7 @@ type params struct {
 		ContinuousUsageStats bool `json:"continuous_usage_stats"`
 	} `json:"stream_options"`
 	CacheSalt      string    `json:"cache_salt"`
+	Priority       int64     `json:"priority"`
 	KV             *handOver `json:"kv_transfer_params"`
 	ReturnTokenIDs bool      `json:"return_token_ids"`
 	XArgs          struct {

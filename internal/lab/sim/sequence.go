@@ -128,7 +128,7 @@ func (e *Engine) job(s *sequence, p *params) *job {
 	prompt := s.prompt.tokens
 	all := make([]uint32, 0, len(prompt)+len(s.output))
 	all = append(append(all, prompt...), s.output...)
-	r := engine.Request{Prompt: len(prompt), Output: len(s.output), Tokens: all, Report: p.XArgs.Report == reportFull}
+	r := engine.Request{Prompt: len(prompt), Output: len(s.output), Tokens: all, Report: p.XArgs.Report == reportFull, Priority: p.Priority}
 	extra := blockhash.Extra{Salt: p.CacheSalt}
 	if id := e.lora.id(p.Model); id != 0 {
 		extra.LoRA, r.Adapter = p.Model, id

@@ -1,0 +1,110 @@
+package plugins
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/plugin"
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// urgencyParams are those of engine-priority-producer.
+type urgencyParams struct {
+	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
+	MatchExpressions []expression      `json:"matchExpressions,omitempty"`
+	EveryEndpoint    bool              `json:"everyEndpoint"`
+	WorkWeight       float64           `json:"workWeight"`
+	OverClients      bool              `json:"overClients"`
+}
+
+var urgencyDefaults = urgencyParams{WorkWeight: 8}
+
+// urgency says which engines take requests by priority, and which priority a request
+// gets there: the milliseconds at which it came, and workWeight times those that its
+// prefill is expected to take. Lower is sooner, so that a request with t seconds of
+// prefill lets those with less go first that come up to workWeight × t after it, and
+// nobody else: it ages by itself.
+type urgency struct {
+	urgencyParams
+	engines selector // without terms: all
+}
+
+func newUrgency(p urgencyParams) (plugin.Plugin, error) {
+	u := urgency{urgencyParams: p}
+	labelled := len(p.MatchLabels)+len(p.MatchExpressions) > 0
+	faults := []error{
+		plugin.Require(p.WorkWeight > 0 && p.WorkWeight <= maxWorkWeight, "workWeight", fmt.Sprintf("must be more than 0 and at most %d", maxWorkWeight)),
+		plugin.Require(labelled != p.EveryEndpoint, "everyEndpoint", "or else matchLabels or matchExpressions must say whose engines schedule by priority; others may refuse requests that have one"),
+	}
+	if labelled {
+		s, err := newSelector(selectorParams{MatchLabels: p.MatchLabels, MatchExpressions: p.MatchExpressions})
+		u.engines, _ = s.Filter.(selector)
+		faults = append(faults, err)
+	}
+	return plugin.Plugin{Producer: &plugin.Producer{Urgency: u.of, UrgencyTold: u.told()}}, plugin.Faults(faults...)
+}
+
+// maxWorkWeight keeps what is added to the time within a day for minutes of prefill.
+const maxWorkWeight = 1000
+
+// of implements picker.Rules.Urgency.
+func (u urgency) of(c *picker.Cycle, endpoints []string, own float64) (int64, bool) {
+	if !schedulable(c.Request.Kind) || c.Request.Urgency.Found() && !u.OverClients {
+		return 0, false
+	}
+	for _, address := range endpoints {
+		if !u.declared(c, address) {
+			return 0, false
+		}
+	}
+	return c.Now.UnixMilli() + int64(1e3*min(u.WorkWeight*own, mostLater)), true
+}
+
+// mostLater bounds in seconds how much later a request may count as having come.
+const mostLater = 24 * 3600
+
+// declared reports whether the engine at an address takes requests by priority.
+func (u urgency) declared(c *picker.Cycle, address string) bool {
+	if u.EveryEndpoint {
+		return true
+	}
+	i := c.Pool.Index(address)
+	if i < 0 {
+		return false
+	}
+	for k := range u.engines.terms {
+		t := &u.engines.terms[k]
+		if v, ok := c.Pool.Endpoints[i].Label(t.Key); !t.holds(v, ok) {
+			return false
+		}
+	}
+	return true
+}
+
+// schedulable reports whether requests of the kind have a priority.
+func schedulable(k request.Kind) bool {
+	switch k {
+	case request.KindCompletions, request.KindChat, request.KindResponses, request.KindGenerate:
+		return true
+	default:
+		return false
+	}
+}
+
+// told says what it does, for who checks a configuration.
+func (u urgency) told() string {
+	where := "at every endpoint"
+	if !u.EveryEndpoint {
+		var terms []string
+		for _, t := range u.engines.terms {
+			terms = append(terms, strings.TrimSpace(t.Key+" "+t.Operator+" "+strings.Join(t.Values, ", ")))
+		}
+		where = "where " + strings.Join(terms, " and ")
+	}
+	clients := "a client's own stays"
+	if u.OverClients {
+		clients = "a client's own is replaced"
+	}
+	return fmt.Sprintf("engine priority: written into bodies %s, a second of prefill counts as having come %g s later, %s", where, u.WorkWeight, clients)
+}
