@@ -2,6 +2,7 @@ package health
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -13,7 +14,8 @@ type Set struct {
 	members []*member // by id; nil: none
 	groups  map[string]*group
 	last    time.Time
-	paused  time.Time // until when ages are not believed, after a pause of our own
+	late    time.Duration // by how much the last steps came late, the older the less
+	paused  time.Time     // until when ages are not believed, after a pause of our own
 }
 
 type member struct {
@@ -40,6 +42,8 @@ type heard struct {
 const (
 	heardFor = 3 * time.Second        // for which a replica's word on a condition counts
 	pauseAt  = 600 * time.Millisecond // between two steps: the process itself stood still
+	stepFree = 200 * time.Millisecond // between two steps that do not come late
+	lateHalf = time.Second            // half-life of what steps came late
 )
 
 // NewSet returns a Set without endpoints.
@@ -162,7 +166,7 @@ func (s *Set) Drop(origin string) {
 // Step moves all endpoints on and returns what changed, by id. Call it several
 // times a second.
 func (s *Set) Step(now time.Time) []Change {
-	if gap := now.Sub(s.last); !s.last.IsZero() && gap > pauseAt {
+	if s.late = s.lateBy(now); s.late > pauseAt-stepFree {
 		s.paused = now.Add(time.Second)
 	}
 	s.last = now
@@ -172,6 +176,22 @@ func (s *Set) Step(now time.Time) []Change {
 	}
 	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.ID, b.ID) })
 	return changes
+}
+
+// Blind reports whether this replica stood still less than a second ago, or does not get to
+// its steps in time: what it missed speaks against nobody.
+func (s *Set) Blind(now time.Time) bool {
+	return now.Before(s.paused) || s.lateBy(now) > pauseAt-stepFree
+}
+
+// lateBy returns by how much the last steps, and one at this time, come late.
+func (s *Set) lateBy(now time.Time) time.Duration {
+	if s.last.IsZero() {
+		return 0
+	}
+	gap := now.Sub(s.last)
+	faded := time.Duration(float64(s.late) * math.Exp2(-float64(gap)/float64(lateHalf)))
+	return min(faded+max(gap-stepFree, 0), pauseAt)
 }
 
 // sorted returns the groups in an order that does not depend on chance.

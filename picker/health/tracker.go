@@ -61,6 +61,7 @@ type Watch struct {
 func (t *Tracker) Begin(w *Watch, now, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.awake(now)
 	*w = Watch{Model: w.Model, t: t, begun: now, due: due, next: t.first}
 	t.shuns.begin(w.Model, now)
 	if t.first != nil {
@@ -78,6 +79,7 @@ func (w *Watch) Moved(now, due time.Time) {
 	}
 	w.t.mu.Lock()
 	defer w.t.mu.Unlock()
+	w.t.awake(now)
 	w.judge(None, now)
 	w.t.moved = now
 	w.begun, w.due = now, due
@@ -107,6 +109,7 @@ func (w *Watch) Late(now time.Time) bool {
 	}
 	w.t.mu.Lock()
 	defer w.t.mu.Unlock()
+	w.t.awake(now)
 	return now.After(w.due)
 }
 
@@ -119,6 +122,7 @@ func (w *Watch) End(now time.Time, c Cause) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.awake(now)
 	switch {
 	case w.prev != nil:
 		w.prev.next = w.next
@@ -235,6 +239,7 @@ func (t *Tracker) FullFor(now time.Time) time.Duration {
 func (t *Tracker) Evidence(now time.Time) Evidence {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.awake(now)
 	e := Evidence{Answered: Never, Moved: Never, InFlight: t.inFlight}
 	var longest time.Duration
 	for w := t.first; w != nil; w = w.next {
@@ -256,6 +261,20 @@ func (t *Tracker) Evidence(now time.Time) Evidence {
 		e.Moved = max(now.Sub(t.moved), 0)
 	}
 	return e
+}
+
+// awake has the clocks of requests in flight stand still for as long as this replica stood
+// still: where evidence, which is taken several times a second, was not taken for a while,
+// answers may have come that nobody has read yet. t.mu is held.
+func (t *Tracker) awake(now time.Time) {
+	gap := now.Sub(t.hunger.at)
+	if t.hunger.at.IsZero() || gap <= pauseAt {
+		return
+	}
+	t.hunger.at = now
+	for w := t.first; w != nil; w = w.next {
+		w.begun, w.due = w.begun.Add(gap), w.due.Add(gap)
+	}
 }
 
 // Unbounded is the least time that a request may take of which nobody knows how long it may.

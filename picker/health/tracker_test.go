@@ -12,17 +12,25 @@ func TestTracker(t *testing.T) {
 	for _, w := range []*Watch{&quick, &late, &cut, &hung} {
 		tr.Begin(w, at(0), at(2))
 	}
+	awake := func(from, to float64) {
+		for s := from; s < to; s += .25 {
+			tr.Evidence(at(s))
+		}
+	}
 	quick.Moved(at(1), at(5))
 	quick.End(at(4), None)
 	if e := tr.Evidence(at(4)); e.Good != 1 || e.Overdue != 3 || e.Bad[Late] != 3 || e.Twice || e.Moved != 0 {
 		t.Errorf("after the first answer: %+v", e)
 	}
+	awake(4, 5)
 	late.End(at(5), None)
 	cut.End(at(5), Cut)
 	if !hung.Late(at(3)) {
 		t.Error("the request past its time is not late")
 	}
+	awake(5, 6)
 	hung.End(at(6), Void)
+	awake(6, 7)
 	e := tr.Evidence(at(7))
 	if e.Good != 1 || e.Bad[Late] != 3 || e.Bad[Cut] != 1 || e.InFlight != 0 || e.Overdue != 0 || e.Moved != time.Second {
 		t.Errorf("at the end: %+v", e)
@@ -34,6 +42,33 @@ func TestTracker(t *testing.T) {
 	moment := func(n int) time.Time { return at(8).Add(time.Duration(n) * oneMoment) }
 	if !tr.Cut(7, moment(0)) || tr.Cut(7, moment(1)) || tr.Cut(8, moment(1).Add(-1)) || !tr.Cut(8, moment(1)) {
 		t.Error("one client's cut answers count more than once")
+	}
+}
+
+// TestAwake: a request's time does not pass while nobody looks: who reads its answer late, and
+// what came after it, does not hold it to be late.
+func TestAwake(t *testing.T) {
+	var tr Tracker
+	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
+	var answered, left, waits, next Watch
+	for _, w := range []*Watch{&answered, &left, &waits} {
+		tr.Begin(w, at(0), at(2))
+	}
+	tr.Evidence(at(1))
+	answered.End(at(11), None)
+	if left.Late(at(11)) {
+		t.Error("late, of a client that left while nobody looked")
+	}
+	left.End(at(11), Left)
+	tr.Begin(&next, at(11), at(13))
+	if e := tr.Evidence(at(11.1)); e.Good != 1 || e.Bad != [NumCauses]uint64{} || e.Overdue != 0 {
+		t.Errorf("after ten seconds in which nobody looked: %+v", e)
+	}
+	for s := 11.5; s < 12.1; s += .5 {
+		tr.Evidence(at(s))
+	}
+	if e := tr.Evidence(at(12.2)); e.Bad[Late] != 1 || e.Overdue != 1 || !waits.Late(at(12.2)) {
+		t.Errorf("a second later one is late: %+v", e)
 	}
 }
 

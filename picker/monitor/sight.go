@@ -12,7 +12,7 @@ import (
 type sight struct {
 	ep        *endpoint.Endpoint
 	base      string    // its model, as far as that was known
-	answered  time.Time // when a page or a probe was last answered
+	answered  time.Time // when a page or a probe was last answered; ahead while a page rests
 	refused   bool
 	passed    uint64
 	missed    uint64
@@ -44,7 +44,7 @@ func (s *sight) evidence(now time.Time) health.Evidence {
 func (s *sight) read(r scrape.Reading, busy bool) {
 	s.refused = r.Refused
 	if r.Answered {
-		s.answered = r.At
+		s.answered = r.At.Add(r.Rest)
 	}
 	if r.Page == nil {
 		return

@@ -74,6 +74,7 @@ type Reading struct {
 	Answered bool // with a page, or with anything else over HTTP
 	Refused  bool // the endpoint's own address has refused connections at least twice in a row
 	Page     *Page
+	Rest     time.Duration // beyond the usual, for which one that was answered is not read again
 }
 
 // NearSaturation is the demand of an endpoint whose queue is not empty or

@@ -313,7 +313,10 @@ func (p *Poller) plan(t *target, start, end time.Time) {
 	}
 	wait = min(wait, max(p.opts.MaxBackoff, p.opts.Slow))
 	jitter := 0.9 + 0.2*p.opts.Random()
-	rested := end.Add(restFactor * end.Sub(start))
+	rested := end
+	if took := end.Sub(start); took < 2*p.opts.Timeout { // else it is this process that stood still
+		rested = end.Add(restFactor * took)
+	}
 	if t.rested = (time.Time{}); t.unheard == 0 {
 		t.rested = rested
 	}

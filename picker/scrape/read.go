@@ -165,6 +165,9 @@ func (p *Poller) finish(t *target, start, at time.Time, o outcome) {
 		p.note(t, at, end.Sub(start), o)
 		p.plan(t, start, end)
 		r = t.reading(end, o)
+		if r.Answered {
+			r.Rest = max(t.due.Sub(end)-2*p.opts.Slow, 0)
+		}
 	}
 	p.mu.Unlock()
 	if !gone && p.opts.OnRead != nil {
