@@ -73,7 +73,7 @@ type Monitor struct {
 	out    []word                       // for the other replicas, sent without the lock
 
 	inboxMu sync.Mutex
-	inbox   []letter // from the other replicas, in order
+	inbox   []letter // from the other replicas, and of readings and probes, in order
 }
 
 // word is what is to be told of an endpoint.
@@ -231,14 +231,16 @@ var roleNames = map[endpoint.Role]string{
 	endpoint.RoleEncode | endpoint.RolePrefill | endpoint.RoleDecode: "(encode, prefill, decode)",
 }
 
-// Read takes how a reading of an endpoint's metrics page ended.
+// Read takes how a reading of an endpoint's metrics page ended. It waits for no step: where
+// processors are short, readings of hundreds of endpoints that wait for one hold up the next.
 func (m *Monitor) Read(ep *endpoint.Endpoint, r scrape.Reading) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.sights[ep.Address]; s != nil {
-		load := m.opts.Pool.Book().Load(ep, r.At)
-		s.read(r, load.Prefill > 0 && ep.Cost().Wait(&load, r.At) > explained)
-	}
+	load := m.opts.Pool.Book().Load(ep, r.At)
+	busy := load.Prefill > 0 && ep.Cost().Wait(&load, r.At) > explained
+	m.post(letter{own: func() {
+		if s := m.sights[ep.Address]; s != nil {
+			s.read(r, busy)
+		}
+	}})
 }
 
 // Tick takes the evidence of this moment and moves all states on.
@@ -394,8 +396,9 @@ func (m *Monitor) Merge(origin string, _ uint64, address string, value []byte) e
 // Drop forgets a replica that is gone. It implements cluster.GaugeSink.
 func (m *Monitor) Drop(origin string) { m.post(letter{origin: origin, gone: true}) }
 
-// letter is what the group says, until the next step reads it.
+// letter is what the group says, or a reading or a probe shows, until the next step reads it.
 type letter struct {
+	own             func() // what this replica has found out; the rest is empty then
 	origin, address string // no address: of all endpoints
 	saying
 	gone bool
@@ -425,6 +428,8 @@ func (m *Monitor) open() {
 	m.inboxMu.Unlock()
 	for i := range letters {
 		switch l := &letters[i]; {
+		case l.own != nil:
+			l.own()
 		case l.address == "":
 			m.drop(l.origin)
 		case l.gone:

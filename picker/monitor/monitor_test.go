@@ -162,8 +162,8 @@ func TestSaidBeforeItWasKnown(t *testing.T) {
 }
 
 // TestWordsDoNotWait: what other replicas say is noted while a step is under way, and read
-// in order by the next one: the group's heartbeats wait for it. As many as may wait are
-// read at once.
+// in order by the next one: the group's heartbeats wait for it. Nor do readings and probes wait,
+// of which there are hundreds. As many as may wait are read at once.
 func TestWordsDoNotWait(t *testing.T) {
 	r := newRig(t, 2, 1)
 	m, e := r.replicas[1].Monitor, health.Evidence{InFlight: 1}
@@ -179,8 +179,20 @@ func TestWordsDoNotWait(t *testing.T) {
 	if err := m.Merge("y", 1, address, word); err != nil {
 		t.Fatal(err)
 	}
+	ep := m.opts.Pool.Snapshot().Endpoints[0]
+	s := m.sights[address]
+	m.opts.Probe = func(context.Context, *endpoint.Endpoint) Result { return Denied }
+	denied := s.denied
+	m.Read(ep, scrape.Reading{At: r.now, Refused: true})
+	m.probe(s, ep)
+	if s.refused || s.denied != denied {
+		t.Error("a reading and a probe change what the step looks at")
+	}
 	m.mu.Unlock()
 	m.Tick()
+	if !s.refused || s.denied != denied+1 {
+		t.Errorf("refused %v, %d probes denied", s.refused, s.denied-denied)
+	}
 	if said := m.said[address]; len(said) != 1 || said["y"].InFlight != 1 {
 		t.Errorf("said: %v", said)
 	}

@@ -45,20 +45,22 @@ func (m *Monitor) probe(s *sight, ep *endpoint.Endpoint) {
 	idle := m.idles(ep, m.opts.Now())
 	r := m.opts.Probe(m.ctx, ep)
 	now := m.opts.Now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if m.ctx.Err() == nil {
+		m.metrics.probed(r)
+		if r == Missed { // late, but an answer
+			ep.Tracker().Progress(now)
+		}
+		if r == Hung && (!idle || !m.idles(ep, now)) {
+			r = Missed
+		}
+		m.post(letter{own: func() { s.probed(r, ep, now, m.set.Blind(now)) }})
+	}
+}
+
+// probed takes how a probe ended, and whether this replica stood still then.
+func (s *sight) probed(r Result, ep *endpoint.Endpoint, now time.Time, blind bool) {
 	s.probing = false
-	if m.ctx.Err() != nil {
-		return
-	}
-	m.metrics.probed(r)
-	if r == Missed { // late, but an answer
-		ep.Tracker().Progress(now)
-	}
-	if r == Hung && (!idle || !m.idles(ep, now)) {
-		r = Missed
-	}
-	if r != Passed && m.set.Blind(now) { // the answer may lie there
+	if r != Passed && blind { // the answer may lie there
 		return
 	}
 	switch r {
