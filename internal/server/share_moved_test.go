@@ -56,8 +56,11 @@ func (g *group) listed(f *sim.Fleet) {
 // what these hold, and nothing of the old ones is left.
 func TestAllReplaced(t *testing.T) {
 	parts.Full(t)
-	const many = 200
-	g := newGroupWith(t, 3, 10000, group{share: "partitioned", change: func(o *Options) {
+	many, replicas := 200, 3
+	if testkit.Raced { // so many did not end within nine minutes on two cores that had other work
+		many, replicas = 50, 2
+	}
+	g := newGroupWith(t, replicas, 10000, group{share: "partitioned", change: func(o *Options) {
 		o.Keep, o.ScrapeFast, o.ScrapeSlow = -1, 2*time.Second, 5*time.Second // gauges of so many take a core
 	}})
 	for range 2 {

@@ -30,7 +30,7 @@ func Linear(tb testing.TB, name string, of func(n int) (read func())) {
 		times  = 8
 	)
 	n := 32 << 10
-	if raced {
+	if Raced {
 		of(n)()
 		return
 	}

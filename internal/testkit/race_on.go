@@ -2,5 +2,5 @@
 
 package testkit
 
-// raced tells that the race detector is on.
-const raced = true
+// Raced tells that the race detector is on.
+const Raced = true
