@@ -85,7 +85,7 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body handover.
 	}
 	defer resp.Body.Close()
 	p := &prefilled{status: resp.StatusCode, header: resp.Header, at: x.s.o.Now()}
-	p.text, err = readAll(charged{x.in, io.LimitReader(resp.Body, x.s.o.MaxBody)}, resp.ContentLength)
+	p.text, err = x.in.readAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
 	switch {
 	case err != nil:
 		p.fault, p.err = faultOf(err), err

@@ -35,12 +35,12 @@ type intake struct {
 	readers atomic.Int32 // of it: legs' bodies, and the request itself
 }
 
-// receive reads the request's body from a reader, up to a limit. Its bytes are taken from
-// the budget as they come: who announces many and sends none takes nothing.
+// receive reads the request's body from a reader, up to a limit. The room for it is taken from
+// the budget as it grows: who announces many and sends none takes 4 KiB.
 func (in *intake) receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	in.readers.Add(1)
 	in.held.Wait()
-	text, err := readInto(in.grow, charged{in, http.MaxBytesReader(in.w, from, limit)}, in.r.ContentLength)
+	text, err := readInto(in.grow, http.MaxBytesReader(in.w, from, limit), in.r.ContentLength)
 	in.held.Keep()
 	if in.kept = text; err != nil && in.isStarved() {
 		err = errMemory
@@ -48,8 +48,12 @@ func (in *intake) receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// grow returns a larger buffer with what has come; buffers of requests are powers of two.
+// grow returns a larger buffer with what has come, nil where there is no memory for it;
+// small buffers of requests are powers of two.
 func (in *intake) grow(have []byte, size int) []byte {
+	if !in.held.Take(roomOf(size) - cap(have)) {
+		return nil
+	}
 	larger := append(buffer(size), have...)
 	recycle(have)
 	return larger
@@ -118,22 +122,36 @@ func (in *intake) isStarved() bool {
 // firstRead is how much of a body is read at first.
 const firstRead = 4 << 10
 
-// readAll reads to the end. The buffer has twice what has come at most, and where all of it
-// is known (announced >= 0) sixteen times, and no more than all: bodies are announced and
-// then not sent.
-func readAll(r io.Reader, announced int64) ([]byte, error) {
-	return readInto(func(have []byte, size int) []byte { return append(make([]byte, 0, size), have...) }, r, announced)
+// soonRoom is the room that a body may have that is known to become as large, once a sixteenth
+// of it has come.
+const soonRoom = 1 << 20
+
+// readAll reads an answer to the end, into memory that is taken from the budget as receive does.
+func (in *intake) readAll(r io.Reader, announced int64) ([]byte, error) {
+	return readInto(func(have []byte, size int) []byte {
+		if !in.held.Take(size - cap(have)) {
+			return nil
+		}
+		return append(make([]byte, 0, size), have...)
+	}, r, announced)
 }
 
+// readInto reads to the end, into buffers of grow, which returns nil where there is no memory.
+// They have twice what has come at most, and where all of it is known (announced >= 0) sixteen
+// times up to soonRoom, and no more than all: bodies are announced and then not sent.
 func readInto(grow func(have []byte, size int) []byte, r io.Reader, announced int64) ([]byte, error) {
 	var text []byte
 	for {
 		if have := len(text); have == cap(text) {
 			size := int64(max(2*have, firstRead))
 			if announced >= int64(have) {
-				size = min(max(size, int64(16*have)), announced+1) // one more, so that the end is seen
+				size = min(max(size, min(int64(16*have), soonRoom)), announced+1) // one more, so that the end is seen
 			}
-			text = grow(text, int(size))
+			larger := grow(text, int(size))
+			if larger == nil {
+				return text, errMemory
+			}
+			text = larger
 		}
 		n, err := r.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
@@ -154,19 +172,4 @@ func (in *intake) end() {
 		in.leave()
 	}
 	in.held.End()
-}
-
-// charged takes what it reads from the budget.
-type charged struct {
-	in *intake
-	r  io.Reader
-}
-
-// Read implements io.Reader.
-func (c charged) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	if !c.in.held.Take(n) {
-		return 0, errMemory
-	}
-	return n, err
 }

@@ -19,7 +19,7 @@ import (
 // TestBodiesTakeMemory sends bodies that fit, that do not, and that break off: what was
 // taken for them is given back at the end of each request, not before.
 func TestBodiesTakeMemory(t *testing.T) {
-	b := memory.New(5 << 10)
+	b := memory.New(50 << 10)
 	share := b.Share(memory.Bodies)
 	during := int64(0)
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,8 +43,8 @@ func TestBodiesTakeMemory(t *testing.T) {
 	}
 	for _, path = range []string{"/v1/completions", "/invocations"} { // one is served in parts, one is passed on
 		small := `{"model":"m","prompt":"a"}`
-		if status := ask(strings.NewReader(small)); status != http.StatusOK || during != int64(len(small)) {
-			t.Errorf("status %d, and %d bytes are taken while the engine works, want %d", status, during, len(small))
+		if status := ask(strings.NewReader(small)); status != http.StatusOK || during != firstRead {
+			t.Errorf("status %d, and %d bytes are taken while the engine works, want %d", status, during, firstRead)
 		}
 		large := `{"model":"m","prompt":"` + strings.Repeat("x", int(share)) + `"}`
 		if status := ask(strings.NewReader(large)); status != http.StatusServiceUnavailable {
@@ -64,8 +64,8 @@ func TestBodiesGiveWay(t *testing.T) {
 		_, _ = io.WriteString(w, `{}`)
 	}))
 	defer engine.Close()
-	b := memory.New(5 << 20)
-	share := int(b.Share(memory.Bodies))
+	const size, room = 3 << 20, 3<<20 + 1 // one more, so that the end is seen
+	b := memory.New((room/2000 + 1) * 10_000)
 	s, err := New(Options{Engine: engine.URL, Budget: b})
 	if err != nil {
 		t.Fatal(err)
@@ -78,10 +78,10 @@ func TestBodiesGiveWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{%s", path, share+100, strings.Repeat(" ", share-1))
+		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{%s", path, size, strings.Repeat(" ", size-2))
 		testkit.Eventually(t, func() string {
-			if n := b.Used(memory.Bodies); n != int64(share) {
-				return fmt.Sprintf("%s: %d bytes of the large body have come, want %d", path, n, share)
+			if n := b.Used(memory.Bodies); n != room {
+				return fmt.Sprintf("%s: %d bytes of the large body are taken for the large body, want %d", path, n, room)
 			}
 			return ""
 		})
@@ -109,6 +109,21 @@ func TestBodiesGiveWay(t *testing.T) {
 	}
 }
 
+// TestRoomIsTaken: what is reserved for a body that was announced is taken from the budget, not
+// what has come of it, and is twice that at most once it is large.
+func TestRoomIsTaken(t *testing.T) {
+	b := memory.New(1 << 30)
+	holders, in := memory.NewHolders(b, memory.Bodies), new(intake)
+	holders.Begin(&in.held, nil)
+	for _, come := range []int{1, firstRead, 100 << 10, 2 << 20, 5<<20 + 1} {
+		got, err := in.readAll(io.MultiReader(strings.NewReader(strings.Repeat("x", come)), broken{}), 100<<20)
+		if err == nil || b.Used(memory.Bodies) != int64(cap(got)) || cap(got) > max(2*come, soonRoom) {
+			t.Errorf("%d bytes came, %d are reserved and %d taken, %v", come, cap(got), b.Used(memory.Bodies), err)
+		}
+		in.held.End()
+	}
+}
+
 // TestReadAll reads bodies of all sizes, with and without an announced length, that come
 // whole, byte by byte, and with their end.
 func TestReadAll(t *testing.T) {
@@ -116,7 +131,7 @@ func TestReadAll(t *testing.T) {
 		text := strings.Repeat("x", size)
 		for _, announced := range []int64{-1, 0, int64(size) - 1, int64(size), int64(size) + 9} {
 			for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
-				got, err := readAll(r, announced)
+				got, err := new(intake).readAll(r, announced)
 				if string(got) != text || err != nil {
 					t.Errorf("%d bytes of %d, announced %d: %v", len(got), size, announced, err)
 				}
@@ -126,7 +141,7 @@ func TestReadAll(t *testing.T) {
 			}
 		}
 	}
-	if _, err := readAll(io.MultiReader(strings.NewReader("x"), broken{}), 5); err == nil {
+	if _, err := new(intake).readAll(io.MultiReader(strings.NewReader("x"), broken{}), 5); err == nil {
 		t.Error("a body that broke off was taken for whole")
 	}
 }

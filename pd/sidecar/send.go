@@ -26,6 +26,14 @@ func classOf(n int) int {
 	return min(bits.Len(uint(max(n-1, 0)/leastBuffer)), numBuffers)
 }
 
+// roomOf returns the size of buffer(n).
+func roomOf(n int) int {
+	if class := classOf(n); class < numBuffers {
+		return leastBuffer << class
+	}
+	return n
+}
+
 // buffer returns an empty buffer for n bytes or more.
 func buffer(n int) []byte {
 	class := classOf(n)
