@@ -55,16 +55,25 @@ func newGroup(t *testing.T) string {
 	return ""
 }
 
-// lockUp starts the program with arguments and waits until it is ready.
+// lockUp starts a replica with arguments and waits until it is ready.
 func lockUp(t *testing.T, program string, args ...string) *cage {
 	t.Helper()
-	c := &cage{exited: make(chan struct{}), admin: parts.FreeAddress(t), extproc: parts.FreeAddress(t), health: parts.FreeAddress(t), kind: "memory cgroup"}
+	c := &cage{admin: parts.FreeAddress(t), extproc: parts.FreeAddress(t), health: parts.FreeAddress(t)}
 	args = append([]string{"serve", "--listen", c.extproc, "--admin", c.admin, "--health", c.health}, args...)
+	c.start(t, program, args, "--memory", strconv.Itoa(limit))
+	return c
+}
+
+// start starts the program with arguments, and more where no cgroup holds it, and waits until
+// it is ready.
+func (c *cage) start(t *testing.T, program string, args []string, more ...string) {
+	t.Helper()
+	c.exited, c.kind = make(chan struct{}), "memory cgroup"
 	if group := newGroup(t); group != "" {
 		c.cmd = exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, group, program}, args...)...)
 	} else {
 		c.kind = "resident memory, sampled each 5 ms"
-		c.cmd = exec.Command(program, append(args, "--memory", strconv.Itoa(limit))...)
+		c.cmd = exec.Command(program, append(args, more...)...)
 	}
 	c.cmd.Stdout, c.cmd.Stderr = &c.log, &c.log
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -80,7 +89,6 @@ func lockUp(t *testing.T, program string, args ...string) *cage {
 	if !testkit.Comes(func() bool { return c.get("/readyz") == http.StatusOK }) {
 		t.Fatalf("not ready; log:\n%s", c.log.String())
 	}
-	return c
 }
 
 // sample follows the memory that the program resides in, and ends it when that is

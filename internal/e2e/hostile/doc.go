@@ -11,6 +11,7 @@
 //  4. Each attack runs beside honest requests; afterwards the program must be
 //     alive, honest requests must have been served, and what was refused must be
 //     counted (hostile_test.go, attacks_test.go).
+//  5. TestSidecar floods the program as a sidecar, without an Envoy (sidecar_test.go).
 //
 // Times are printed and never judged: the machine has other things to do.
 package hostile

@@ -1,0 +1,178 @@
+//go:build hostile
+
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/internal/parts"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
+)
+
+// flood is one way to keep a sidecar from others. speak says what one connection says; it ends
+// with it.
+type flood struct {
+	name        string
+	connections int
+	speak       func(c net.Conn)
+	counted     string // part of a counter that must grow; "" for none
+}
+
+const floodLasts = 5 * time.Second
+
+var largeBody = strings.Repeat("a", 12<<20)
+
+var floods = []flood{
+	{"1,500 connections that say nothing", 1500, func(net.Conn) {}, `reason="many"`},
+	{"headers, a byte at a time", 600, func(c net.Conn) {
+		_, err := io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-A: ")
+		for err == nil {
+			time.Sleep(100 * time.Millisecond)
+			_, err = c.Write([]byte{'a'})
+		}
+	}, ""},
+	{"headers without an end", 100, func(c net.Conn) {
+		_, err := io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\n")
+		for err == nil {
+			_, err = io.WriteString(c, "X-A: "+strings.Repeat("b", 4000)+"\r\n")
+		}
+	}, ""},
+	{"12 MB bodies whose last byte does not come", 40, func(c net.Conn) {
+		fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{\"prompt\":\"", len(largeBody)+12)
+		_, _ = io.WriteString(c, largeBody)
+	}, ""},
+	{"requests whose answers nobody reads", 200, func(c net.Conn) {
+		var err error
+		for err == nil {
+			_, err = io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}")
+		}
+	}, ""},
+	{"tunnels, upgrades and the beginning of HTTP/2", 900, func(c net.Conn) {
+		for _, text := range []string{
+			"GET /v1/realtime HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+			"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n",
+			"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+		} {
+			_, _ = io.WriteString(c, text)
+		}
+	}, ""},
+	{"requests that are left at once", 100, nil, ""},
+}
+
+// TestSidecar floods the program as a sidecar, beside honest requests of another address: it
+// must stay alive within its memory, and serve these.
+func TestSidecar(t *testing.T) {
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"choices":[{"text":"`+strings.Repeat("a", 4<<10)+`"}]}`)
+	}))
+	defer engine.Close()
+	at, program := parts.FreeAddress(t), filepath.Join(testkit.Build(t, "grapevine"), "grapevine")
+	host, port, err := net.SplitHostPort(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cage{admin: parts.FreeAddress(t)}
+	c.start(t, program, []string{"sidecar", "--host", host, "--port", port, "--engine", engine.URL, "--allow", "127.0.0.1:1", "--secure-proxy=false", "--metrics", c.admin, "--linger", "0s", "--drain", "1s"})
+	var table strings.Builder
+	for _, f := range floods {
+		before, files := c.counters(), c.files()
+		c.peak.Store(0)
+		stop := honestly(at)
+		f.run(at)
+		times, failures := stop()
+		grown := ""
+		for name, n := range c.counters() {
+			if n > before[name] && (strings.HasPrefix(name, "grapevine_connections_closed") || strings.HasPrefix(name, "grapevine_sidecar_requests") || strings.HasPrefix(name, "grapevine_memory_budget_refused")) {
+				grown += fmt.Sprintf(" %s +%g", strings.TrimPrefix(name, "grapevine_"), n-before[name])
+			}
+		}
+		fmt.Fprintf(&table, "%s: peak %d MiB, %d honest requests, %d not served, p99 %d ms;%s\n", f.name, c.peak.Load()>>20, len(times), len(failures), slowest(slices.Clone(times)).Milliseconds(), grown)
+		if !c.alive() {
+			t.Fatalf("%s: the program is dead; its log ends with\n%s", f.name, tail(c.log.String()))
+		}
+		if len(failures) > 0 || len(times) == 0 {
+			t.Errorf("%s: %d of %d honest requests were not served: %v", f.name, len(failures), len(times), failures[:min(len(failures), 3)])
+		}
+		if !strings.Contains(grown, f.counted) {
+			t.Errorf("%s: nothing counts it:%s, want %s", f.name, grown, f.counted)
+		}
+		if !testkit.Comes(func() bool { return c.files() < files+50 }) {
+			t.Errorf("%s: %d files are open, %d before", f.name, c.files(), files)
+		}
+	}
+	t.Logf("512 MiB, held by: %s\n%s", c.kind, table.String())
+}
+
+// run floods an address for as long as floodLasts.
+func (f *flood) run(at string) {
+	end := time.Now().Add(floodLasts)
+	together(f.connections, func(int) {
+		for time.Now().Before(end) {
+			c, err := net.DialTimeout("tcp", at, time.Second)
+			if err != nil {
+				time.Sleep(50 * time.Millisecond)
+				continue
+			}
+			_ = c.SetDeadline(end)
+			if f.speak == nil {
+				_, _ = io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}")
+				c.Close()
+				time.Sleep(5 * time.Millisecond)
+				continue
+			}
+			f.speak(c)
+			_, _ = io.Copy(io.Discard, io.LimitReader(c, 1)) // until it is closed, or answered
+			time.Sleep(20 * time.Millisecond)
+			c.Close()
+		}
+	})
+}
+
+// honestly asks from an address of its own, each 20 ms on a connection that it keeps, until stop.
+func honestly(at string) (stop func() (times []time.Duration, failures []string)) {
+	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext}
+	client := http.Client{Timeout: 20 * time.Second, Transport: transport}
+	var times []time.Duration
+	var failures []string
+	var wg sync.WaitGroup
+	over := make(chan struct{})
+	wg.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			begun := time.Now()
+			resp, err := client.Post("http://"+at+"/v1/completions", "application/json", strings.NewReader(`{"model":"m","prompt":"hello"}`))
+			if err == nil {
+				_, err = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if err == nil && resp.StatusCode != http.StatusOK {
+					err = fmt.Errorf("status %d", resp.StatusCode)
+				}
+			}
+			if times = append(times, time.Since(begun)); err != nil {
+				failures = append(failures, err.Error())
+			}
+		}
+	})
+	return func() ([]time.Duration, []string) {
+		close(over)
+		wg.Wait()
+		transport.CloseIdleConnections()
+		return times, failures
+	}
+}
