@@ -240,6 +240,7 @@ func (m *Models) Release(r *request.Request) {
 		return
 	}
 	m.giveBack(r.Exact[0].Bytes) // the first prompt begins where the buffer does
+	clear(r.Exact)
 	r.Exact = r.Exact[:0]
 }
 
