@@ -1,0 +1,45 @@
+package share
+
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/events"
+	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/internal/knowledge"
+	"github.com/grapevine-epp/grapevine/internal/share/plan"
+)
+
+// An endpoint of which blocks were left out for want of room is not exact, whatever its
+// stream says, until its cache has been emptied; the reason names the limit.
+func TestFullIndexIsNotExact(t *testing.T) {
+	h, at := block.NewHasher(block.Seed{1}), block.Source{Endpoint: 0}
+	x := lookAt(1).index
+	x.o.Index = indexer.New(indexer.Options{Hasher: h, MaxSourceBlocks: 1})
+	x.events = events.Open(events.Options{Index: x.o.Index, Hasher: h})
+	t.Cleanup(func() { _ = x.events.Close() })
+	s := (*x.byEndpoint.Load())[0][0]
+	s.shown.mode.Store(uint32(plan.Shared))
+	s.shown.state.Store(uint32(knowledge.Exact))
+	s.shown.full.Store(true)
+	said := func(want knowledge.State, complete bool, reason string) {
+		t.Helper()
+		if k := x.Knowledge(0); k.State != want || k.Complete != complete || x.State(0) != want || x.Reason(0) != reason {
+			t.Errorf("%v (%v), complete %v, %q; want %v, %q", k.State, x.State(0), k.Complete, x.Reason(0), want, reason)
+		}
+	}
+	store := func(texts ...string) {
+		root := h.Root(block.Scope{Space: block.SpaceText, Model: "m"})
+		for i, text := range texts {
+			x.o.Index.Apply(at, &indexer.Delta{
+				Ops:    []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: 1}},
+				Blocks: []indexer.StoredBlock{{Hash: block.EngineHash(i + 1), Key: h.Child(root, []byte(text)), Bytes: uint32(len(text)), Tokens: 16}},
+			})
+		}
+	}
+	said(knowledge.Exact, true, "")
+	store("one block", "another one")
+	said(knowledge.Approximate, false, "it holds more blocks than are kept of one (1), or all endpoints do")
+	x.o.Index.Apply(at, &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpClear}}})
+	said(knowledge.Exact, true, "")
+}
