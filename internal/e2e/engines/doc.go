@@ -3,6 +3,7 @@
 //
 //  1. vLLM's block managers of several versions run sessions and say what they publish
 //     and what they would reuse (managers_test.go, testdata/managers.py).
+//     What that makes of each family of models is a table of its own (coverage_test.go).
 //  2. vLLM's own code renders requests (render_test.go, testdata/render.py).
 //  3. Two whole vLLMs on the CPU answer chats behind a real Envoy, and report what they
 //     found cached (real_test.go).
