@@ -28,6 +28,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // maxSidecarHead bounds the heads of requests. Envoy passes 60 KiB on if it is not told otherwise.
@@ -72,8 +73,8 @@ decode engine's answer; everything else it passes on. A prefill that fails is tr
 the next engine named, then computed by the decode engine itself.
 
 Whom it calls is checked with --verify-key-file (targets signed by the picker, see serve
---targets-key-file), --endpoints or --allow; with none of them it calls whatever the
-picker's headers name, and warns at start. The flags of existing routing sidecars
+--targets-key-file), --endpoints or --allow, or both: what is signed must be listed too.
+With none of them it calls whatever the picker's headers name, and warns at start. The flags of existing routing sidecars
 are accepted under their names.`,
 		Example: `  grapevine sidecar --port 8000 --model-server-port 8200 --verify-key-file targets.pub
   grapevine sidecar --kv-connector sglang --allow 10.0.1.5:8000,10.0.1.6:8000 --secure-proxy=false`,
@@ -96,8 +97,8 @@ are accepted under their names.`,
 	fl.StringVar(&f.connector, "kv-connector", "nixlv2", "how KV caches travel: nixlv2, shared-storage (also lmcache), sglang, mooncake, offloading or trtllm")
 	fl.IntVar(&f.o.BootstrapPort, "bootstrap-port", 8998, "sglang: bootstrap port of prefill engines (default also from SGLANG_BOOTSTRAP_PORT)")
 	fl.BoolVar(&f.o.CacheHitThreshold, "cache-hit-threshold", false, "shared-storage: send cache_hit_threshold, for engines that know it, and take it from clients: decode is then asked first")
-	fl.StringSliceVar(&f.allow, "allow", nil, "host:port of engines that may be called (repeatable)")
-	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file whose endpoints may be called")
+	fl.StringSliceVar(&f.allow, "allow", nil, "host:port of engines that may be called, whatever their role (repeatable)")
+	fl.StringVar(&f.endpoints, "endpoints", "", "endpoints file whose endpoints may be called, those with a role label only for what their role is")
 	fl.StringVar(&f.verifyKeys, "verify-key-file", "", "file with base64 public keys of pickers, one a line; only targets that one of them signed are called")
 	fl.StringVar(&f.handOver, "hand-over", "strip", "hand-over members in clients' bodies: strip or refuse")
 	fl.StringSliceVar(&f.allowMembers, "allow-member", nil, "hand-over member that clients may send, such as cache_hit_threshold (repeatable)")
@@ -175,7 +176,11 @@ func (f *sidecarFlags) complete() (err error) {
 
 // targets says whom the proxy may call.
 func (f *sidecarFlags) targets() (sidecar.Targets, error) {
-	if f.verifyKeys != "" {
+	listed, err := f.listed()
+	switch {
+	case err != nil:
+		return nil, err
+	case f.verifyKeys != "":
 		keys, err := readBase64(f.verifyKeys)
 		if err != nil {
 			return nil, fmt.Errorf("--verify-key-file: %w", err)
@@ -184,24 +189,36 @@ func (f *sidecarFlags) targets() (sidecar.Targets, error) {
 		if err != nil || len(keys) == 0 {
 			return nil, fmt.Errorf("--verify-key-file: want base64 keys of 32 bytes: %w", err)
 		}
-		return sidecar.Signed{Verifier: v}, nil
-	}
-	if f.endpoints == "" && len(f.allow) == 0 {
+		return sidecar.Signed{Verifier: v, Listed: listed}, nil
+	case listed == nil:
 		f.log.Warn("any address that the picker's headers name will be called: give --verify-key-file, --endpoints or --allow")
 		return nil, nil
 	}
-	list := sidecar.Listed{}
-	for _, a := range f.allow {
-		list[a] = true
+	return listed, nil
+}
+
+// listed returns the engines that may be called, nil where none are listed. Those of the
+// endpoints file have the roles of their labels.
+func (f *sidecarFlags) listed() (sidecar.Listed, error) {
+	if f.endpoints == "" && len(f.allow) == 0 {
+		return nil, nil
 	}
+	list := sidecar.Listed{}
 	if f.endpoints != "" {
 		eps, problems := discovery.Load(f.endpoints)
 		if len(problems) > 0 {
 			return nil, strict.Problems(problems)
 		}
 		for i := range eps {
-			list[eps[i].HostPort()] = true
+			role := sidecar.AnyRole
+			if label, told := eps[i].Labels[endpoint.LabelRole]; told {
+				role = endpoint.RoleOf(label)
+			}
+			list[eps[i].HostPort()] |= role
 		}
+	}
+	for _, a := range f.allow {
+		list[a] = sidecar.AnyRole
 	}
 	return list, nil
 }

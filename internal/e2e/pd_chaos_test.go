@@ -77,7 +77,7 @@ func openPD(t *testing.T, prefill, decode int, leg time.Duration) *pdRig {
 	allowed := sidecar.Listed{}
 	for i, e := range r.prefill {
 		list[i].Labels[endpoint.LabelRole] = "prefill"
-		allowed[e.Addr()] = true
+		allowed[e.Addr()] = endpoint.RolePrefill
 	}
 	for i, e := range r.decode {
 		at := &list[prefill+i]

@@ -65,7 +65,7 @@ func openRanks(t *testing.T, more func(port int) string) *ranksRig {
 	allowed := sidecar.Listed{}
 	for i, e := range r.prefill {
 		list[i].Labels[endpoint.LabelRole] = "prefill"
-		allowed[e.Addr()] = true
+		allowed[e.Addr()] = endpoint.RolePrefill
 	}
 	for h, host := range hosts {
 		ranks := sidecar.Ranks{Port: r.port}

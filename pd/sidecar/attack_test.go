@@ -17,6 +17,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
 // legsOf is a prefill engine (10.…) that gives one answer, and a decode engine that gives
@@ -247,7 +248,7 @@ func TestRawRequests(t *testing.T) {
 	})}}
 	prefill.Start()
 	defer prefill.Close()
-	s, err := New(Options{Engine: engine.URL, HandOver: handover.Policy{Action: handover.Strip}, Targets: Listed{six.Addr().String(): true}})
+	s, err := New(Options{Engine: engine.URL, HandOver: handover.Policy{Action: handover.Strip}, Targets: Listed{six.Addr().String(): endpoint.RolePrefill}})
 	if err != nil {
 		t.Fatal(err)
 	}

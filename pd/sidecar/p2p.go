@@ -49,11 +49,8 @@ func (x *exchange) source(target string) []byte {
 	if len(list) != 1 || list[0] == target || list[0] == x.engineAddress() {
 		return nil
 	}
-	if allowed := x.s.o.Targets; allowed != nil {
-		listed, ok := allowed.(Listed)
-		if !ok || !listed[list[0]] { // signatures do not cover it
-			return nil
-		}
+	if allowed := x.s.o.Targets; allowed != nil && !allowed.Source(list[0]) {
+		return nil
 	}
 	peer, err := x.peer(quote(x.s.o.UUID()), list[0])
 	if err != nil {

@@ -171,9 +171,10 @@ func (x *exchange) read() bool {
 		return false
 	}
 	x.targets = targets(x.r.Header, headerPrefiller)
-	if all := append(targets(x.r.Header, headerEncoders), x.targets...); len(all) > 0 && x.s.o.Targets != nil && !x.s.o.Targets.Allowed(x.r.Header, all) {
+	encoders := targets(x.r.Header, headerEncoders)
+	if len(encoders)+len(x.targets) > 0 && x.s.o.Targets != nil && !x.s.o.Targets.Allowed(x.r.Header, x.targets, encoders) {
 		x.s.m.denied.Inc()
-		x.s.complain(notAllowed, strings.Join(all, ","), nil)
+		x.s.complain(notAllowed, strings.Join(append(encoders, x.targets...), ","), nil)
 		x.fail(http.StatusForbidden, "the named prefill endpoint is not allowed")
 		return false
 	}

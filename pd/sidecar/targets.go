@@ -2,9 +2,11 @@ package sidecar
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -34,31 +36,46 @@ var foreign = []string{
 
 // Targets decides whether the addresses that a request names may be called.
 type Targets interface {
-	// Allowed reports whether the legs of a request with these headers may go to
-	// list. It is called before any leg is made.
-	Allowed(h http.Header, list []string) bool
+	// Allowed reports whether a request with these headers may have its prompt computed at
+	// prefill, and its media encoded at encode. It is called before any leg is made.
+	Allowed(h http.Header, prefill, encode []string) bool
+	// Source reports whether engines may be told to fetch from an address.
+	Source(address string) bool
 }
 
-// Listed allows the addresses in it, host and port.
-type Listed map[string]bool
+// Listed allows the addresses in it, host and port, each for the legs of its roles only: a
+// decode engine's port is no place to compute prompts for others.
+type Listed map[string]endpoint.Role
+
+// AnyRole lists an address whose role is not told.
+const AnyRole = endpoint.RolePrefill | endpoint.RoleDecode | endpoint.RoleEncode
 
 // Allowed implements Targets.
-func (l Listed) Allowed(_ http.Header, list []string) bool {
-	for _, t := range list {
-		if !l[t] {
-			return false
-		}
-	}
-	return true
+func (l Listed) Allowed(_ http.Header, prefill, encode []string) bool {
+	return l.all(prefill, endpoint.RolePrefill) && l.all(encode, endpoint.RoleEncode)
 }
 
-// Signed allows what a picker has signed.
-type Signed struct{ *pd.Verifier }
+func (l Listed) all(list []string, role endpoint.Role) bool {
+	return !slices.ContainsFunc(list, func(t string) bool { return l[t]&role == 0 })
+}
+
+// Source implements Targets: engines of every role keep what they have computed.
+func (l Listed) Source(address string) bool { return l[address] != 0 }
+
+// Signed allows what a picker has signed and, unless Listed is nil, only what is listed too.
+type Signed struct {
+	*pd.Verifier
+	Listed Listed
+}
 
 // Allowed implements Targets.
-func (s Signed) Allowed(h http.Header, _ []string) bool {
-	return s.Verify(h.Get(request.HeaderSignature), strings.Join(h.Values(headerPrefiller), ","), strings.Join(h.Values(headerEncoders), ",")) == nil
+func (s Signed) Allowed(h http.Header, prefill, encode []string) bool {
+	return (s.Listed == nil || s.Listed.Allowed(h, prefill, encode)) &&
+		s.Verify(h.Get(request.HeaderSignature), strings.Join(h.Values(headerPrefiller), ","), strings.Join(h.Values(headerEncoders), ",")) == nil
 }
+
+// Source implements Targets. Signatures do not cover it.
+func (s Signed) Source(address string) bool { return s.Listed.Source(address) }
 
 // targets returns the addresses of a header: several lines, or one split at commas.
 func targets(h http.Header, name string) (list []string) {

@@ -189,7 +189,7 @@ func TestExchanges(t *testing.T) {
 func (c *exchangeCase) options(e *engines) Options {
 	o := Options{
 		Engine: "http://127.0.0.1:8200", Transport: e, Prefill: 300 * time.Millisecond, HandOver: handover.Policy{Action: handover.Strip},
-		Targets: Listed{"10.0.1.5:8000": true, "10.0.1.6:8000": true, "10.0.1.7:8000": true, "10.0.2.7:8000": true, "10.0.2.8:8000": true},
+		Targets: Listed{"10.0.1.5:8000": AnyRole, "10.0.1.6:8000": AnyRole, "10.0.1.7:8000": AnyRole, "10.0.2.7:8000": AnyRole, "10.0.2.8:8000": AnyRole},
 	}
 	switch {
 	case strings.HasPrefix(c.Connector, "sglang"):

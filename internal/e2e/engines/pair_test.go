@@ -170,7 +170,7 @@ func openPair(t *testing.T) (r *realRig, prefill, decode *realEngine, whole *ato
 	prefill.ready(t)
 	decode.ready(t)
 	h, err := sidecar.New(sidecar.Options{
-		Engine: decode.url, Targets: sidecar.Listed{prefill.front.Listener.Addr().String(): true}, HandOver: handover.Policy{Action: handover.Strip},
+		Engine: decode.url, Targets: sidecar.Listed{prefill.front.Listener.Addr().String(): sidecar.AnyRole}, HandOver: handover.Policy{Action: handover.Strip},
 	})
 	if err != nil {
 		t.Fatal(err)

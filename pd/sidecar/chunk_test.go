@@ -1,0 +1,93 @@
+package sidecar
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// BenchmarkStreamedChunk sends chunks of a stream one by one over sockets, each when the one
+// before has arrived, straight and through the proxy: nothing is gathered, so that each costs
+// its reads, writes and wake-ups. The difference is what the proxy adds to a token, its
+// connection to the client included. Engine and client allocate nothing.
+func BenchmarkStreamedChunk(b *testing.B) {
+	send := make(chan bool)
+	chunk := fmt.Appendf(nil, "%x\r\n%s\r\n", len(textEvent), textEvent)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 64<<10)) // one request
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for <-send {
+				_, _ = c.Write(chunk)
+			}
+			_, _ = io.WriteString(c, "0\r\n\r\n")
+			c.Close()
+		}
+	}()
+	s, err := New(Options{Engine: "http://" + l.Addr().String(), Transport: NewTransport(1)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	proxy := httptest.NewServer(s)
+	defer proxy.Close()
+	for _, way := range []struct{ name, address string }{{"direct", l.Addr().String()}, {"proxied", strings.TrimPrefix(proxy.URL, "http://")}} {
+		b.Run(way.name, func(b *testing.B) {
+			c, err := net.Dial("tcp", way.address)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			_, _ = fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 28\r\n\r\n%s", `{"prompt":"x","stream":true}`)
+			in := bufio.NewReader(c)
+			next := func() {
+				send <- true
+				for {
+					line, err := in.ReadSlice('\n')
+					if err != nil {
+						b.Fatal(err)
+					}
+					if bytes.HasPrefix(line, []byte("data:")) {
+						return
+					}
+				}
+			}
+			next()
+			took := make([]time.Duration, 0, b.N)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			cpu := processTime(b)
+			b.ResetTimer()
+			for range b.N {
+				start := time.Now()
+				next()
+				took = append(took, time.Since(start))
+			}
+			b.StopTimer()
+			n := float64(b.N)
+			b.ReportMetric(float64((processTime(b)-cpu).Nanoseconds())/1e3/n, "cpu-µs/chunk")
+			runtime.ReadMemStats(&after)
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50-µs")
+			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/n, "mallocs/chunk")
+			send <- false
+			_, _ = io.Copy(io.Discard, in)
+		})
+	}
+}
