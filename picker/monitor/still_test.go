@@ -123,6 +123,9 @@ func TestProbeWhileStill(t *testing.T) {
 	}{{5 * time.Second, 0}, {100 * time.Millisecond, 1}} {
 		takes = c.takes
 		p.probe(s, s.ep)
+		p.mu.Lock()
+		p.open()
+		p.mu.Unlock()
 		if got := s.missed + s.denied; got != c.want {
 			t.Errorf("%d probes failed, of one that took %v, want %d", got, c.takes, c.want)
 		}
