@@ -148,7 +148,9 @@ func (s *Server) openShare(ctx context.Context, sessions *sessions.Table) (err e
 	if s.gate, err = gate.New(gate.Options{Pool: s.pool, Registerer: s.registry, Log: s.o.Log}); err != nil {
 		return err
 	}
-	s.queues = facts.NewQueues(group, facts.Queue{Changes: s.gate.Changes, Hear: s.gate.Hear, Gone: s.gate.Gone}, s.o.Log)
+	s.queues = facts.NewQueues(group, facts.Queue{
+		Changes: s.gate.Changes, Hear: s.gate.Hear, Gone: s.gate.Gone, Answers: s.gate.Answers, Answered: s.gate.Answered,
+	}, s.o.Log)
 	s.costs = facts.NewCosts(facts.CostOptions{Group: group, Pool: s.pool, Log: s.o.Log})
 	s.hints = facts.NewHints(facts.HintOptions{
 		Group: group, Pool: s.pool, Sessions: sessions, Record: s.approx.Record, Blame: &s.blame, Now: steady.Now, Registry: s.registry,

@@ -5,21 +5,27 @@ import "time"
 // allowance bounds how far a replica may grow until it hears of others again. What looks
 // free to one looks free to all for as long as gauges take to travel. So each takes its
 // part of it, and what it leaves to others stays theirs until they have told that they took
-// it, or could have.
+// it, or know better: a replica that runs short asks the others to answer (Mark), and their
+// answers (Echo) say which of its gauges they had heard when they told theirs. From others that
+// do not answer it is believed after the time in which they should have heard and been heard.
 type allowance struct {
-	most   float64            // places that we may hold
-	extra  bool               // and one request beyond them
-	claims [allowances]claims // of the window under way, and of those before
-	turnAt int64
-	own    int64 // places in flight when this was computed last
-	others int64
-	at     int64
+	most  float64         // places that we may hold
+	extra bool            // and one request beyond them
+	left  [allowances]ran // what was left to others: in the time under way, and before
+	ages  int             // that are in use
+	own   int64           // places in flight when this was computed last
+	other int64
+	at    int64
 
 	grownAt int64 // when we were last seen to hold more than before
 }
 
-// claims are parts of what was free: ours, and what was left to others.
-type claims struct{ ours, theirs float64 }
+// ran is a stretch of time: what was left to others within it, and what was taken for demand
+// that they had not heard of.
+type ran struct {
+	begun         int64
+	theirs, eager float64
+}
 
 const (
 	allowances   = 4
@@ -28,9 +34,10 @@ const (
 	mostTravel   = int64(400 * time.Millisecond)
 	likelyTravel = int64(60 * time.Millisecond) // where the mean is not known
 	extraEvery   = int64(60 * time.Millisecond)
+	eagerShare   = .05 // of the capacity, of all replicas together: taken for demand that others do not know
 )
 
-// travel returns for how long a place that was left to others stays theirs.
+// travel returns for how long a place that was left to others stays theirs, if they do not answer.
 func (t *fleet) travel() int64 {
 	if t.service == 0 {
 		return likelyTravel
@@ -38,65 +45,78 @@ func (t *fleet) travel() int64 {
 	return min(max(int64(t.service*travelShare*1e9), leastTravel), mostTravel)
 }
 
-// heard returns until when all others were heard who hold or wait for something: of what
-// they have done since nothing is known.
-func (t *fleet) heard(now int64) int64 {
+// known returns the time whose gauges of ours all others had heard when they told what is known
+// of them. Of those that do not say so it is guessed.
+func (t *fleet) known(now int64) (at int64) {
+	at = now
 	for _, p := range t.peers {
-		if !p.silent && len(p.gauges) > 0 {
-			now = min(now, p.heardAt)
+		if p.silent {
+			continue
+		}
+		switch guess := p.heard(now); {
+		case !p.answers:
+			at = min(at, guess-t.travel())
+		case p.asked > 0 && now-p.asked > silentAfter: // it has stopped to answer
+			at = min(at, max(p.echo, guess-silentAfter))
+		default:
+			at = min(at, p.echo)
 		}
 	}
-	return now
+	return at
 }
 
-// turn begins new windows up to a time, and drops the claims of the oldest.
-func (a *allowance) turn(until, travel int64) {
-	window := travel / (allowances - 1)
-	for n := 0; until-a.turnAt >= window; n++ {
-		if n == allowances {
-			a.turnAt = until
-			break
-		}
-		copy(a.claims[1:], a.claims[:])
-		a.claims[0] = claims{}
-		a.turnAt += window
+// heard returns when a peer was heard last. Who holds nothing has nothing to tell.
+func (p *peer) heard(now int64) int64 {
+	if len(p.gauges) == 0 {
+		return now
 	}
+	return p.heardAt
 }
 
-// took takes off the claims that were made use of, the oldest first.
+// claimed sums what is left to others, and what was taken without their knowledge.
+func (a *allowance) claimed() (theirs, eager float64) {
+	for _, r := range a.left[:a.ages] {
+		theirs, eager = theirs+r.theirs, eager+r.eager
+	}
+	return theirs, eager
+}
+
+// took takes off what others have made use of, the oldest first.
 func (a *allowance) took(now, own, others int64) {
 	if own > a.own {
 		a.grownAt = now
 	}
-	ours, theirs := float64(own-a.own), float64(others-a.others)
-	a.own, a.others = own, others
-	for i := allowances - 1; i >= 0; i-- {
-		c := &a.claims[i]
-		n, m := min(c.ours, max(ours, 0)), min(c.theirs, max(theirs, 0))
-		c.ours, ours = c.ours-n, ours-n
-		c.theirs, theirs = c.theirs-m, theirs-m
+	n := max(float64(others-a.other), 0)
+	a.own, a.other = own, others
+	for i := a.ages - 1; i >= 0; i-- {
+		m := min(a.left[i].theirs, n)
+		a.left[i].theirs, n = a.left[i].theirs-m, n-m
 	}
 }
 
-// claimed sums all claims.
-func (a *allowance) claimed() (ours, theirs float64) {
-	for _, c := range a.claims {
-		ours, theirs = ours+c.ours, theirs+c.theirs
+// lapse drops what was left to others before a time.
+func (c *Core) lapse(before int64) {
+	a := &c.fleet.allowance
+	for i := 1; i < a.ages; i++ {
+		if a.left[i-1].begun <= before {
+			a.ages = i
+		}
 	}
-	return ours, theirs
 }
 
-// grant divides free places that nobody has a claim to. Parts of what a request takes are of
-// no use. So we may take one more where ours is such a part, and nothing was taken here for as
-// long as it takes until others have heard of that and were heard: else all that have a part
-// take a whole one, and those that have just had theirs one more.
-func (a *allowance) grant(now, heard, travel int64, ours, theirs float64) {
-	a.claims[0].ours += ours
-	a.claims[0].theirs += theirs
-	ours, _ = a.claimed()
-	a.most = float64(a.own) + ours
-	a.extra = ours < 1 && (a.grownAt == 0 || heard-a.grownAt >= max(extraEvery, travel))
-	a.at = now
+// turn begins a new stretch of time, if the oldest one is over: else the present one goes on.
+func (c *Core) turn() {
+	a := &c.fleet.allowance
+	if a.ages == allowances {
+		return
+	}
+	a.ages++
+	copy(a.left[1:], a.left[:])
+	a.left[0] = ran{begun: c.now}
+	for _, b := range c.bands {
+		copy(b.asked[1:], b.asked[:])
+		b.asked[0] = b.places
+	}
 }
 
 // fits reports whether a request of so many places may go.
@@ -107,25 +127,103 @@ func (a *allowance) fits(own, places int64) bool {
 	return float64(own+places) <= a.most+slack
 }
 
-// allow gives this replica its part of what is free: by what waits where, highest bands
-// first. Of what nobody waits for, all have the same.
+// allow gives this replica its part of what is free: by what waits where, as far as all know of
+// it, and a little by what waits here in any case. Parts of what a request takes are of no use.
+// So we may take one more where ours is such a part, and nothing was taken here since all heard
+// of what was: else all that have a part take a whole one, and those that have just had theirs
+// one more.
 func (c *Core) allow() {
 	t := &c.fleet
 	a := &t.allowance
-	heard := t.heard(c.now)
-	a.turn(heard, t.travel())
+	known := t.known(c.now)
+	c.lapse(known)
+	if a.ages == 0 || c.now-a.left[0].begun >= t.travel()/(allowances-1) {
+		c.turn()
+	}
 	a.took(c.now, c.own, t.inFlight)
-	ours, theirs := a.claimed()
-	free := max(float64(c.capacity.Places)-float64(c.inFlight())-ours-theirs, 0)
-	left := free
-	ours = 0
+	free := max(float64(c.capacity.Places)-float64(c.inFlight()), 0)
+	theirs, eager := a.claimed()
+	hoped := c.part(free, false)
+	ours := hoped
+	if t.answered() {
+		ours = min(c.part(free, true), hoped)
+	}
+	ours = max(min(ours, free-theirs), 0)
+	heard := a.grownAt == 0 || known >= a.grownAt
+	budget := eagerShare * float64(c.capacity.Places) / float64(t.size())
+	if heard {
+		budget = max(budget, 1)
+	}
+	more := max(min(budget-eager, hoped-ours, free-theirs-ours), 0)
+	ours += more
+	a.left[0].eager += more
+	a.left[0].theirs += max(free-ours-theirs, 0)
+	a.most = float64(a.own) + ours
+	a.extra = ours < 1 && heard && (a.grownAt == 0 || c.now-a.grownAt >= extraEvery)
+	a.at = c.now
+}
+
+// part divides what is free by what waits where, highest bands first: which part of it is ours.
+// Of what nobody waits for, all have the same. Where it is to be what others know of, only what
+// has been waiting here all the time since what they know counts.
+func (c *Core) part(free float64, known bool) (ours float64) {
+	ages := c.fleet.allowance.ages
 	for _, b := range c.bands {
-		own, others := float64(b.places), float64(b.others.places)
-		if n := min(left, own+others); n > 0 {
+		waits := b.places
+		if b.asked[0] = min(b.asked[0], waits); known {
+			for _, n := range b.asked[:ages] {
+				waits = min(waits, n)
+			}
+		}
+		own, others := float64(waits), float64(b.others.places)
+		if n := min(free, own+others); n > 0 {
 			ours += n * own / (own + others)
-			left -= n
+			free -= n
 		}
 	}
-	ours += left / float64(t.size())
-	a.grant(c.now, heard, t.travel(), ours, free-ours)
+	return ours + free/float64(c.fleet.size())
+}
+
+// Mark returns a number for what Gauges returned just before: others answer with it. 0: no answer
+// is wanted, since this replica may take what it needs, all know what it took where the pool is more
+// than half full, and it has learned of all whether they answer.
+func (c *Core) Mark(now int64) int64 {
+	c.now = now
+	t := &c.fleet
+	free := float64(c.capacity.Places - c.inFlight())
+	short := c.waiting > 0 || t.allowance.most-float64(c.own) < free/float64(2*t.size())
+	grown := 2*free < float64(c.capacity.Places) && t.allowance.grownAt > t.known(now)
+	if len(t.peers) == 0 || !short && !grown && (t.settled(now) || t.answered()) {
+		return 0
+	}
+	for _, p := range t.peers {
+		if p.asked == 0 {
+			p.asked = now
+		}
+	}
+	c.turn()
+	return now
+}
+
+// answered reports whether all others have answered.
+func (t *fleet) answered() bool {
+	for _, p := range t.peers {
+		if !p.silent && !p.answers {
+			return false
+		}
+	}
+	return true
+}
+
+// Echo takes another replica's answer: it had heard what Mark returned at that time when it told
+// the gauges that were heard of it last.
+func (c *Core) Echo(now int64, origin string, mark int64) {
+	c.now = now
+	p := c.fleet.peers[origin]
+	if p == nil || mark > now || p.answers && mark <= p.echo {
+		return
+	}
+	p.answers, p.echo, p.asked = true, mark, 0
+	c.allow()
+	c.pump()
 }

@@ -21,11 +21,12 @@ type band struct {
 	lastUse  int64
 	virtual  float64 // of Work: the start tag of the flow served last
 
-	others   queued  // waiting at other replicas
-	live     []*flow // that hold or wait for something, anywhere
-	active   []*flow // the same as shares were computed last, by demand
-	ceiling  float64 // as the usage limit said last
-	weights  float64 // of flows that wait anywhere
+	asked    [allowances]int64 // the least that waited, in places, in each stretch of the allowance
+	others   queued            // waiting at other replicas
+	live     []*flow           // that hold or wait for something, anywhere
+	active   []*flow           // the same as shares were computed last, by demand
+	ceiling  float64           // as the usage limit said last
+	weights  float64           // of flows that wait anywhere
 	most     largest
 	entitled float64 // places that this replica may hold, while not dirty
 	dirty    bool

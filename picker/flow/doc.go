@@ -16,7 +16,8 @@
 // A place is what one request takes of the pool's capacity. Nobody asks other replicas
 // before letting a request go: each tells how many places its flows hold and wait for
 // (Gauge), computes every flow's fair share of all places from the same sums, and takes
-// its part of it. A replica that falls silent keeps its places in the account (its
+// its part of it; one that runs short asks what the others have heard of it (Mark, Echo),
+// and takes what they leave. A replica that falls silent keeps its places in the account (its
 // requests run on in the engines) and loses its claim to new ones.
 //
 // What it does not do: it does not choose endpoints (picker), measure engines

@@ -44,6 +44,9 @@ type peer struct {
 	gauges  []Gauge
 	heardAt int64
 	silent  bool
+	answers bool  // it has answered a Mark
+	echo    int64 // the last one
+	asked   int64 // since when an answer is due; 0: none
 
 	waitsSince int64 // since when something has been waiting there
 }

@@ -4,6 +4,7 @@ import (
 	stdheap "container/heap"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -62,6 +63,10 @@ type replica struct {
 	then    map[Handle]func() // what clients do when they are answered
 	due     int64             // of Advance
 	life    int
+
+	marks map[string]int64 // by origin, the last that came
+	told  int              // gauges that were sent
+	heard map[string]int   // by origin, the last that came
 }
 
 type event struct {
@@ -114,6 +119,8 @@ func (w *world) start(r *replica, o Options) {
 	r.name = fmt.Sprintf("%s'", r.name) // another life is another member
 	r.core, r.alive, r.queued, r.flights = New(o), true, map[Handle]string{}, map[Handle]bool{}
 	r.ends, r.then = map[Handle]func(){}, map[Handle]func(){}
+	r.marks = map[string]int64{}
+	r.told, r.heard = 0, map[string]int{}
 	r.life++
 	life := r.life
 	r.core.SetCapacity(w.now, Capacity{Places: w.capacity, Endpoints: 8})
@@ -143,13 +150,23 @@ func (w *world) start(r *replica, o Options) {
 // tell sends r's gauges to the others.
 func (w *world) tell(r *replica) {
 	g, name := r.core.Gauges(nil), r.name
+	r.told++
+	number, mark := r.told, r.core.Mark(w.now)
+	echoes := maps.Clone(r.marks)
 	for _, p := range w.replicas {
 		if p == r || p.cut != r.cut || w.rng.Float64() < w.loss {
 			continue
 		}
 		w.after(w.delay/2+w.rng.Int64N(w.delay+1), func() {
-			if p.alive && p.cut == r.cut {
+			if p.alive && p.cut == r.cut && number > p.heard[name] {
+				p.heard[name] = number // what was overtaken is ignored, as in the group
 				p.core.Hear(w.now, name, g)
+				if mark > 0 {
+					p.marks[name] = mark
+				}
+				if echoes[p.name] > 0 {
+					p.core.Echo(w.now, name, echoes[p.name])
+				}
 				w.drain(p)
 			}
 		})

@@ -133,6 +133,19 @@ type Gauge struct {
 	InFlight int64 // places
 }
 
+// Answer is what replicas tell beside their gauges, so that nobody must guess what others know:
+// the Mark of those told just before, and which marks of others had been heard then.
+type Answer struct {
+	Heard // its own: 0 where no answer is wanted
+	Marks []Heard
+}
+
+// Heard is a mark of a replica, which is named by a number of its own.
+type Heard struct {
+	Life uint64
+	Mark int64
+}
+
 func (g Gauge) waits() bool { return g.Waiting > 0 }
 
 // Capacity is what the pool can take.

@@ -49,6 +49,7 @@ const (
 	stateVerdicts = "verdicts"
 	stateSetup    = "setup"
 	stateQueues   = "queues"
+	stateAnswers  = "queueanswers"
 
 	// StateHealth is what each replica has seen of the endpoints' health.
 	StateHealth = "health"

@@ -21,6 +21,7 @@ const (
 	maxQueueFlows = 256
 	restOfFlows   = "(others)"
 	maxFlowName   = 1024
+	maxAnswers    = 1024 // replicas
 )
 
 // Queue is what Queues asks and tells of requests that wait: methods of
@@ -29,20 +30,26 @@ type Queue struct {
 	Changes func(all bool, tell func(model string, gauges []flow.Gauge))
 	Hear    func(origin, model string, gauges []flow.Gauge)
 	Gone    func(origin string)
+
+	// Which gauges of each other replicas have heard.
+	Answers  func(tell func(model string, a flow.Answer))
+	Answered func(origin, model string, a flow.Answer)
 }
 
 // Queues shares what waits for capacity and what is in flight, by flow: absolute
-// gauges, written by each replica for itself. It is safe for concurrent use.
+// gauges, written by each replica for itself, and which of them others have heard. It is safe for concurrent use.
 type Queues struct {
-	queue Queue
-	set   SetFunc
-	log   *slog.Logger
+	queue  Queue
+	set    SetFunc
+	answer SetFunc
+	log    *slog.Logger
 }
 
 // NewQueues returns a Queues that tells nothing until Run.
 func NewQueues(g Group, q Queue, log *slog.Logger) *Queues {
 	s := &Queues{queue: q, log: log}
 	s.set = g.Pulse(stateQueues, StateVersion, s)
+	s.answer = g.Gauge(stateAnswers, StateVersion, answers{s}) // comes after it: flushes go in this order
 	return s
 }
 
@@ -68,6 +75,54 @@ func (s *Queues) Flush(all bool) {
 			s.log.Warn("queues not shared", "model", model, "error", err)
 		}
 	})
+	s.queue.Answers(func(model string, a flow.Answer) {
+		if err := s.answer(model, appendAnswer(nil, a)); err != nil {
+			s.log.Warn("answers of queues not shared", "model", model, "error", err)
+		}
+	})
+}
+
+// answers takes the state of answers.
+type answers struct{ s *Queues }
+
+// Merge implements cluster.GaugeSink.
+func (t answers) Merge(origin string, _ uint64, model string, value []byte) error {
+	if len(value) == 0 {
+		return nil
+	}
+	a, err := readAnswer(value)
+	if err != nil {
+		return err
+	}
+	t.s.queue.Answered(origin, model, a)
+	return nil
+}
+
+// Drop implements cluster.GaugeSink: who is gone is dropped with its gauges.
+func (t answers) Drop(string) {}
+
+func appendAnswer(b []byte, a flow.Answer) []byte {
+	for _, h := range append([]flow.Heard{a.Heard}, a.Marks...) {
+		b = binary.AppendUvarint(b, h.Life)
+		b = binary.AppendVarint(b, h.Mark)
+	}
+	return b
+}
+
+func readAnswer(b []byte) (a flow.Answer, err error) {
+	c := varint.Reader{B: b}
+	for n := 0; len(c.B) > 0 && c.Err == nil && n <= maxAnswers; n++ {
+		h := flow.Heard{Life: c.Uint(), Mark: c.Natural()}
+		if n == 0 {
+			a.Heard = h
+		} else {
+			a.Marks = append(a.Marks, h)
+		}
+	}
+	if c.Err != nil || len(c.B) > 0 {
+		return flow.Answer{}, errWire
+	}
+	return a, nil
 }
 
 // Merge implements cluster.GaugeSink.

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -19,6 +20,9 @@ import (
 type queue struct {
 	own   map[string][]flow.Gauge
 	heard map[string][]flow.Gauge // by origin and model
+
+	answer   *flow.Answer
+	answered []flow.Answer
 }
 
 func (q *queue) Changes(_ bool, tell func(string, []flow.Gauge)) {
@@ -31,7 +35,42 @@ func (q *queue) Hear(origin, model string, g []flow.Gauge) { q.heard[origin+" "+
 
 func (q *queue) Gone(origin string) { delete(q.heard, origin+" m") }
 
-func (q *queue) methods() Queue { return Queue{q.Changes, q.Hear, q.Gone} }
+func (q *queue) Answers(tell func(string, flow.Answer)) {
+	if q.answer != nil {
+		tell("m", *q.answer)
+	}
+}
+
+func (q *queue) Answered(origin, model string, a flow.Answer) { q.answered = append(q.answered, a) }
+
+func (q *queue) methods() Queue { return Queue{q.Changes, q.Hear, q.Gone, q.Answers, q.Answered} }
+
+// TestAnswers: what one replica asks and answers, another one hears as it is, or not at all.
+func TestAnswers(t *testing.T) {
+	want := flow.Answer{Heard: flow.Heard{Life: 1 << 63, Mark: 7}, Marks: []flow.Heard{{Life: 5, Mark: 1 << 60}, {Life: 6}}}
+	a, b := &queue{answer: &want}, &queue{}
+	receiver := answers{&Queues{queue: b.methods()}}
+	set := func(_ string, _ uint64, sink cluster.GaugeSink) SetFunc {
+		return func(key string, value []byte) error {
+			if _, ok := sink.(answers); ok {
+				return receiver.Merge("a", 1, key, value)
+			}
+			return nil
+		}
+	}
+	NewQueues(Group{Pulse: set, Gauge: set}, a.methods(), slog.New(slog.DiscardHandler)).Flush(false)
+	if diff := cmp.Diff([]flow.Answer{want}, b.answered); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, bad := range [][]byte{{1}, {1, 1}, {1, 2, 3}, bytes.Repeat([]byte{1, 2}, maxAnswers+2)} {
+		if err := receiver.Merge("a", 1, "m", bad); err == nil {
+			t.Errorf("%.6x is taken for an answer", bad)
+		}
+	}
+	if err := receiver.Merge("a", 1, "m", nil); err != nil || len(b.answered) != 1 {
+		t.Error("a key that was taken away is an answer")
+	}
+}
 
 // TestQueues: what one replica tells of its queues, another one hears.
 func TestQueues(t *testing.T) {
@@ -45,7 +84,7 @@ func TestQueues(t *testing.T) {
 			}
 			return receiver.Merge("a", 1, key, value)
 		}
-	}}, a.methods(), slog.New(slog.DiscardHandler))
+	}, Gauge: func(string, uint64, cluster.GaugeSink) SetFunc { return nil }}, a.methods(), slog.New(slog.DiscardHandler))
 	a.own["m"] = nil
 	sender.Flush(true)
 	if _, ok := b.heard["a m"]; told != 1 || !ok {
@@ -101,7 +140,7 @@ func TestQueuesAreRepeated(t *testing.T) {
 	}
 	a, b := &queue{own: map[string][]flow.Gauge{"still": {{Flow: "long", InFlight: 1}}}}, &hearing{}
 	sender := node("a", a.methods())
-	node("b", Queue{Changes: a.Changes, Hear: b.hear, Gone: func(string) {}})
+	node("b", Queue{Changes: a.Changes, Hear: b.hear, Gone: func(string) {}, Answers: a.Answers})
 	for round := range int64(4) {
 		a.own["moving"] = []flow.Gauge{{InFlight: round + 1}}
 		was := b.moving.Load()

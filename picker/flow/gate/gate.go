@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,7 @@ type Gate struct {
 	look    time.Duration // firstLook
 	waiters sync.Pool     // of *waiter
 	gone    refusals
+	life    uint64 // what this replica's marks are known by
 
 	configuring sync.Mutex
 
@@ -65,8 +67,11 @@ type group struct {
 	limits  limits
 	leaving []*endpoint.Endpoint // that left the list, and still answer
 	events  []flow.Event
-	changed bool // gauges differ from those told last
-	active  bool // something waits or is in flight
+	changed bool                  // gauges differ from those told last
+	heard   map[string]flow.Heard // the last marks of others, by origin
+	asked   bool                  // one of them has come since Changes
+	answer  *flow.Answer          // what Answers is to tell
+	active  bool                  // something waits or is in flight
 }
 
 // waiter is a goroutine that waits, or who is told instead.
@@ -89,7 +94,7 @@ func New(o Options) (*Gate, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, look: firstLook, wake: make(chan struct{}, 1)}
+	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, look: firstLook, life: rand.Uint64(), wake: make(chan struct{}, 1)}
 	g.waiters.New = func() any { return &waiter{outcome: make(chan flow.Outcome, 1)} }
 	g.metrics = newMetrics(g)
 	o.Pool.Book().Watch(g.booked)
@@ -324,7 +329,7 @@ func (g *Gate) groupOf(model string) *group {
 		if len(g.groups) >= maxGroups {
 			return g.groups[0]
 		}
-		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, changed: true}
+		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, heard: map[string]flow.Heard{}, changed: true}
 		for origin := range g.peers {
 			grp.core.Hear(g.now(), origin, nil)
 		}
@@ -356,6 +361,7 @@ func keep[T any](list []T, h flow.Handle, v T) []T {
 // grp.mu is held: channels have room, and enders return at once.
 func (grp *group) deliver() {
 	grp.events = grp.core.Events(grp.events[:0])
+	grp.changed = grp.changed || len(grp.events) > 0
 	for _, e := range grp.events {
 		slot := uint32(e.Handle)
 		if e.Outcome == flow.Evicted {

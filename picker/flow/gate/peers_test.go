@@ -64,3 +64,57 @@ func TestFirstBurst(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswers: a replica that runs short hears from the other that it knows so, and then takes
+// what the other leaves.
+func TestAnswers(t *testing.T) {
+	const places = 48
+	now := time.Unix(1000, 0)
+	config := &Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: places / 6}, Queue: func() flow.Options { return flow.Options{} }}
+	gates := map[string]*Gate{}
+	for _, name := range []string{"a", "b"} {
+		g, err := New(Options{Pool: pool(6), Now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Configure(config)
+		gates[name] = g
+	}
+	other := map[string]*Gate{"a": gates["b"], "b": gates["a"]}
+	round := func() {
+		for _, name := range []string{"a", "b"} {
+			g := gates[name]
+			g.Look()
+			g.Changes(false, func(model string, gauges []flow.Gauge) { other[name].Hear(name, model, gauges) })
+			g.Answers(func(model string, a flow.Answer) { other[name].Answered(name, model, a) })
+		}
+		now = now.Add(time.Millisecond) // what is not answered is not believed within this time
+	}
+	for range 3 {
+		round()
+	}
+	now = now.Add(time.Minute)
+	took := 0
+	for range 2 * places {
+		_, waits, err := gates["a"].Offer(context.Background(), asks("t"), func(err error) {
+			if err == nil {
+				took++
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !waits {
+			took++
+		}
+	}
+	if took > places/2+2 {
+		t.Errorf("%d of %d places are taken before the other answered", took, places)
+	}
+	for range 4 {
+		round()
+	}
+	if took < places-2 || took > places {
+		t.Errorf("%d of %d places are taken when the other has answered", took, places)
+	}
+}

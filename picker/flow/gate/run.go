@@ -2,6 +2,8 @@ package gate
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
@@ -98,6 +100,7 @@ func (g *Gate) Gone(origin string) {
 	for _, grp := range g.all() {
 		grp.mu.Lock()
 		grp.core.Gone(g.now(), origin)
+		delete(grp.heard, origin)
 		grp.deliver()
 		grp.mu.Unlock()
 	}
@@ -119,6 +122,7 @@ func (g *Gate) Hear(origin, model string, gauges []flow.Gauge) {
 	}
 	grp.mu.Lock()
 	grp.core.Hear(g.now(), origin, gauges)
+	grp.changed = grp.changed || !known // whether it answers is asked once
 	grp.deliver()
 	grp.mu.Unlock()
 }
@@ -131,12 +135,50 @@ func (g *Gate) Changes(all bool, tell func(model string, gauges []flow.Gauge)) {
 		due := grp.changed || all && grp.core.Busy()
 		grp.changed = false
 		var gauges []flow.Gauge
+		mark := int64(0)
 		if due {
 			gauges = grp.core.Gauges(nil)
+			mark = grp.core.Mark(g.now())
+		}
+		if mark != 0 || grp.asked {
+			grp.answer, grp.asked = &flow.Answer{Heard: flow.Heard{Life: g.life, Mark: mark}, Marks: slices.Collect(maps.Values(grp.heard))}, false
 		}
 		grp.mu.Unlock()
 		if due {
 			tell(grp.model, gauges)
 		}
 	}
+}
+
+// Answers calls tell with what Changes found to be asked or answered. Others are to hear of it
+// after what Changes told.
+func (g *Gate) Answers(tell func(model string, a flow.Answer)) {
+	for _, grp := range g.all() {
+		grp.mu.Lock()
+		a := grp.answer
+		grp.answer = nil
+		grp.mu.Unlock()
+		if a != nil {
+			tell(grp.model, *a)
+		}
+	}
+}
+
+// Answered takes what another replica asks and answers, after the gauges that it told before.
+func (g *Gate) Answered(origin, model string, a flow.Answer) {
+	grp := g.groupOf(model)
+	if grp == nil {
+		return
+	}
+	grp.mu.Lock()
+	defer grp.mu.Unlock()
+	if a.Mark != 0 {
+		grp.heard[origin], grp.asked = a.Heard, true
+	}
+	for _, h := range a.Marks {
+		if h.Life == g.life {
+			grp.core.Echo(g.now(), origin, h.Mark)
+		}
+	}
+	grp.deliver()
 }

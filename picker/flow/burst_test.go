@@ -1,0 +1,81 @@
+package flow
+
+import (
+	"flag"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+var burstSeeds = flag.Int("flow.bursts", 20, "seeds of TestFleetBursts")
+
+// TestFleetBursts: many requests come at once to a pool in which nothing is in flight, at all
+// replicas or some, before any has heard of another's. What replicas know of how long requests
+// take does not matter: nothing, what is true, or a tenth of it.
+func TestFleetBursts(t *testing.T) {
+	worst := map[string]float64{}
+	for seed := range uint64(*burstSeeds) {
+		for what, known := range map[string]float64{"nothing": 0, "the mean": 1, "a tenth of it": .1} {
+			w := burst(seed, known)
+			limit := max(int64(math.Ceil(1.1*float64(w.capacity))), w.capacity+int64(len(w.replicas)))
+			worst[what] = max(worst[what], float64(w.most)/float64(w.capacity))
+			if w.most > limit {
+				t.Errorf("seed %d, %s is known: %d replicas, requests of %.2f s (sigma %.2g), delay %v: %d places in flight of %d",
+					seed, what, len(w.replicas), w.mean, w.sigma, time.Duration(w.delay), w.most, w.capacity)
+			}
+			w.check(t)
+		}
+	}
+	t.Log("most places in flight, by what is known of the time that requests take:", worst)
+}
+
+// burst plays a burst on an idle pool, whose requests of earlier took known times the time of
+// those that come. Gauges are at most a twentieth of that old.
+func burst(seed uint64, known float64) *world {
+	const s = int64(time.Second)
+	rng := rand.New(rand.NewPCG(seed, 11))
+	replicas, mean, capacity := 2+rng.IntN(3), .5*math.Exp(rng.Float64()*2.7), int64(16+rng.IntN(200))
+	o := tenants
+	o.Default.Fairness = []Fairness{Strict, Places}[rng.IntN(2)]
+	w := newWorld(seed, replicas, capacity, mean, o)
+	w.sigma = []float64{.02, .3, .8}[rng.IntN(3)]
+	w.delay = (int64(.05*mean*1e9) - 20*ms) * 2 / 3
+	w.until(3 * s)
+	if known > 0 {
+		w.mean = known * mean
+		for range 5 * replicas {
+			w.offer(w.replicas[rng.IntN(replicas)], Ask{Flow: "a"})
+			w.until(w.now + s/10)
+		}
+		w.until(w.now + 12*int64(mean*1e9))
+		w.mean = mean
+	}
+	w.most = w.running
+	for i, r := range w.replicas {
+		if i > 0 && rng.IntN(4) == 0 {
+			continue
+		}
+		for range 2 * capacity {
+			w.after(rng.Int64N(20*ms), func() { w.offer(r, Ask{Flow: "a"}) })
+		}
+	}
+	w.until(w.now + int64(2*mean*1e9))
+	return w
+}
+
+// TestBurstAtOneTakesAll: where only one replica is asked, it has almost all places as soon as
+// the others have answered, however long requests take.
+func TestBurstAtOneTakesAll(t *testing.T) {
+	for _, mean := range []float64{.5, 2, 10} {
+		w := newWorld(1, 3, 96, mean, tenants)
+		w.until(3 * int64(time.Second))
+		for range 400 {
+			w.offer(w.replicas[0], Ask{Flow: "a"})
+		}
+		if w.until(w.now + 250*ms); w.running < 90 {
+			t.Errorf("requests of %g s: %d of 96 places are held a quarter of a second after 400 came", mean, w.running)
+		}
+		w.check(t)
+	}
+}
