@@ -99,10 +99,11 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c fl
 	return c, running, known
 }
 
-// serves reports whether a group's requests may be at an endpoint.
+// serves reports whether a group's requests may be at an endpoint. Those that came while nobody
+// served their model, as when there was no endpoint, may be at any: it is known then who does.
 func (grp *group) serves(ep *endpoint.Endpoint) bool {
 	base := ep.Base()
-	return base == grp.model || base == ""
+	return base == grp.model || base == "" || grp.model == ""
 }
 
 // stays returns the places that are held at an endpoint, 0 where no answers are made.

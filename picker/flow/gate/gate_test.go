@@ -199,22 +199,30 @@ func TestEndsOfWaits(t *testing.T) {
 	}
 }
 
-// TestEmptyPool: requests wait for the first endpoint, and end by what they then find.
+// TestEmptyPool: requests wait for the first endpoint, also for one of which it is known from
+// the beginning what it serves, and end by what they then find.
 func TestEmptyPool(t *testing.T) {
-	p := pool(0)
-	g := open(t, p, 1, flow.Options{EmptyTTL: time.Minute, TTL: time.Minute})
-	ended := make(chan error)
-	go func() { _, err := g.Wait(context.Background(), asks("a")); ended <- err }()
-	waiting(t, g, 1)
-	p.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000")}})
-	if err := <-ended; err != nil {
-		t.Errorf("the first endpoint came: %v", err)
-	}
-	p.Set(nil)
-	r := asks("a")
-	r.QueueTTL = time.Millisecond
-	if _, err := g.Wait(context.Background(), r); request.ReasonOf(err) != request.ReasonNoEndpoints {
-		t.Errorf("no endpoint came: %v", err)
+	for _, models := range [][]string{nil, {"m"}, {"another"}} {
+		p := pool(0)
+		g := open(t, p, 1, flow.Options{EmptyTTL: time.Minute, TTL: time.Minute})
+		ended := make(chan error)
+		go func() { _, err := g.Wait(context.Background(), asks("a")); ended <- err }()
+		waiting(t, g, 1)
+		p.Set([]endpoint.Spec{{Addr: netip.MustParseAddrPort("10.0.0.1:8000"), Models: models}})
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the first endpoint came, of %v: %v", models, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the first endpoint came, of %v, and who waited for it waits on", models)
+		}
+		p.Set(nil)
+		r := asks("a")
+		r.QueueTTL = time.Millisecond
+		if _, err := g.Wait(context.Background(), r); request.ReasonOf(err) != request.ReasonNoEndpoints {
+			t.Errorf("no endpoint came: %v", err)
+		}
 	}
 }
 
