@@ -55,6 +55,23 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestOwnName: where another cluster has a copy of this one's file, or an address leads back
+// here, the reason says so.
+func TestOwnName(t *testing.T) {
+	ca := fixture(t)
+	double := open(t, tlsConfig(ca, "a", trusted("b")), "a-1")
+	a := open(t, tlsConfig(ca, "a", trusted("b", double.Addr().String())), "a-0")
+	await(t, "named", a, func(v *federation.View) bool {
+		return silent(v) && strings.Contains(v.Clusters[0].Reason, "this cluster's own name")
+	})
+	ca.issue(t, "c")
+	third := open(t, tlsConfig(ca, "c", trusted("b")), "c-0")
+	a = open(t, tlsConfig(ca, "a", trusted("b", third.Addr().String())), "a-2")
+	await(t, "another's", a, func(v *federation.View) bool {
+		return strings.Contains(v.Clusters[0].Reason, "certificate is another's")
+	})
+}
+
 // TestStrangers: who has no certificate, one of another authority, or one of another name
 // learns nothing and is believed nothing.
 func TestStrangers(t *testing.T) {

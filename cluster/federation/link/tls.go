@@ -80,6 +80,7 @@ func readIdentity(cert, key, ca string) (*tls.Certificate, *x509.CertPool, error
 var (
 	errNoCertificate = errors.New("no certificate was shown")
 	errName          = errors.New("the certificate is another's")
+	errOwnName       = errors.New("the certificate is of this cluster's own name: the address leads back here, or the other has a copy of this cluster's files")
 )
 
 // verify checks a chain against the roots of now, and returns the names that the
@@ -138,9 +139,19 @@ func (i *identity) client(name, host string) *tls.Config {
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			names, err := i.verify(cs, x509.ExtKeyUsageServerAuth)
 			if err == nil && !slices.Contains(names, name) {
-				err = fmt.Errorf("%w: it carries %q, not %q", errName, names, name)
+				err = fmt.Errorf("%w: it carries %q, not %q", i.wrongName(names), names, name)
 			}
 			return err
 		},
 	}
+}
+
+// wrongName returns what is wrong with a certificate that does not carry the name that was
+// expected. One of this cluster's own name has another remedy than that of a third one.
+func (i *identity) wrongName(names []string) error {
+	own, _, err := i.load(time.Now())
+	if err == nil && own.Leaf != nil && slices.ContainsFunc(own.Leaf.DNSNames, func(n string) bool { return slices.Contains(names, n) }) {
+		return errOwnName
+	}
+	return errName
 }
