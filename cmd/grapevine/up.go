@@ -137,7 +137,8 @@ func (f *upFlags) run(ctx context.Context, out, errOut io.Writer) error {
 		return errors.Join(err, ctx.Err())
 	}
 	took := time.Since(start)
-	f.report(out, found, engines.Streams(ctx, found, key), models, s, took)
+	engines.AskStreams(ctx, found, key)
+	f.report(out, found, models, s, took)
 	select {
 	case err := <-ended:
 		return fmt.Errorf("envoy ended: %w", err)
@@ -224,12 +225,12 @@ func awaitAnswer(ctx context.Context, url string, ended <-chan error) error {
 }
 
 // report says what was found and where requests go.
-func (f *upFlags) report(out io.Writer, found []engines.Engine, streams [][]events.Stream, models []server.ModelOptions, s *server.Server, took time.Duration) {
+func (f *upFlags) report(out io.Writer, found []engines.Engine, models []server.ModelOptions, s *server.Server, took time.Duration) {
 	have := map[string]string{}
 	for _, m := range models {
 		have[m.Name] = m.Path
 	}
-	for i, e := range found {
+	for _, e := range found {
 		for _, m := range e.Models {
 			tokenizer := "no tokenizer found: prompts are matched by what was sent where (--model NAME=FOLDER)"
 			if path := have[m.Name]; path != "" {
@@ -237,7 +238,7 @@ func (f *upFlags) report(out io.Writer, found []engines.Engine, streams [][]even
 			}
 			fmt.Fprintf(out, "engine %s: model %s, %s\n", e.Address, m.Name, tokenizer)
 		}
-		fmt.Fprintf(out, "engine %s: %s\n", e.Address, sayStreams(streams[i]))
+		fmt.Fprintf(out, "engine %s: %s\n", e.Address, sayStreams(e.Streams))
 	}
 	_, port, _ := net.SplitHostPort(f.listen)
 	fmt.Fprintf(out, "ready after %.1fs: http://%s/v1 (status: grapevine status --admin http://%s)\n", took.Seconds(), f.listen, s.AdminAddr())

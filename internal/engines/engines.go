@@ -25,6 +25,7 @@ import (
 type Engine struct {
 	Address string // ip:port
 	Models  []Model
+	Streams []events.Stream // of KV-cache events, once AskStreams was called
 }
 
 // Model is one model of an engine.
@@ -62,19 +63,18 @@ func Ask(ctx context.Context, urls []string, key string) ([]Engine, error) {
 	return found, errors.Join(errs...)
 }
 
-// Streams asks all engines at the same time where they publish KV-cache events. What an
-// engine does not say, or says of other hosts, is an empty list.
-func Streams(ctx context.Context, found []Engine, key string) [][]events.Stream {
+// AskStreams asks all engines at the same time where they publish KV-cache events. What an
+// engine does not say, or says of other hosts, is left out.
+func AskStreams(ctx context.Context, found []Engine, key string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	client := events.Keyed(events.Client(askTime), func() string { return key })
-	streams := make([][]events.Stream, len(found))
 	var wg sync.WaitGroup
-	for i, e := range found {
-		wg.Go(func() { streams[i], _ = events.Discover(ctx, client, "http://"+e.Address, nil, events.Trust{}) })
+	for i := range found {
+		e := &found[i]
+		wg.Go(func() { e.Streams, _ = events.Discover(ctx, client, "http://"+e.Address, nil, events.Trust{}) })
 	}
 	wg.Wait()
-	return streams
 }
 
 // Reachable asks all engines at the same time, as Ask does, and returns those that answer.

@@ -279,7 +279,7 @@ func (s *Server) sayWait(g *gate.Config) {
 	}
 	most := extproc.LongestWait(s.o.MessageTimeout, s.o.MaxMessageTimeout)
 	if ttl := g.Queue().TTL; ttl > most {
-		s.o.Log.Warn("where the proxy keeps bodies back, requests wait for less than defaultRequestTTL, since its timer ends before: see --max-message-timeout", "wait", most, "defaultRequestTTL", ttl)
+		s.o.Log.Warn("where the proxy keeps bodies back, requests wait for less than defaultRequestTTL, since its timer ends before: see --max-message-timeout", "wait", most, "ttl", ttl)
 	}
 }
 

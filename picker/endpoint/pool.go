@@ -182,8 +182,8 @@ func (p *Pool) Renew(ep *Endpoint) {
 	p.publish(c)
 }
 
-// Began is when the present life of its engine was noticed; zero: before ep was listed.
-func (ep *Endpoint) Began() time.Time { return ep.began }
+// Began is when the present life of its engine was noticed; zero: before e was listed.
+func (e *Endpoint) Began() time.Time { return e.began }
 
 func (p *Pool) publish(c Change) {
 	p.current.Store(c.Snapshot)

@@ -57,7 +57,7 @@ func TestStandsStill(t *testing.T) {
 		}
 		still(r, calm)
 		for i, w := range watches { // some are answered, of some the clients have gone
-			if c := health.Cause(health.Left); i%2 == 0 {
+			if c := health.Left; i%2 == 0 {
 				if w.Late(r.now) {
 					c = health.Cut
 				}
