@@ -105,6 +105,7 @@ type Core struct {
 	also    *filter.Secret // good beside that of the options; nil: none
 	hot     map[hotKey]*filter.Hot
 	epochs  uint64
+	print   uint64 // see SetPrint
 	unready string // why nothing is told now; "": it is
 	leaving bool
 	version uint64
@@ -124,6 +125,7 @@ type peer struct {
 	PeerOptions
 	speaker
 	listener
+	namesakes
 }
 
 // own is an export of this cluster.
@@ -328,6 +330,7 @@ func (c *Core) Tick(now time.Time, out []Send) []Send {
 	for _, p := range c.peers {
 		out = c.tickSpeaker(p, now, out)
 		out = c.tickListener(p, now, out)
+		c.dirty = p.look(now, c.o.Lease) || c.dirty
 	}
 	return out
 }

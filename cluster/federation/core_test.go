@@ -455,12 +455,13 @@ func fullSay() *say {
 			head: filter.Head{Epoch: 1, Rotation: 2, Buckets: 64, Version: 4, Blocks: 5, Omitted: 6},
 		}},
 		heard: []verdict{{PoolKey{"ns", "q"}, Refused, "because", NotShown, "no room"}},
+		print: 8,
 	}
 }
 
 func messages() map[string]interface{ append([]byte) []byte } {
 	return map[string]interface{ append([]byte) []byte }{
-		"ask":    &ask{session: 1, at: 2, beat: true, wants: []want{{PoolKey{"ns", "p"}, filter.Position{Epoch: 3, Since: 4, Row: 5}, 6}}},
+		"ask":    &ask{session: 1, at: 2, beat: true, wants: []want{{PoolKey{"ns", "p"}, filter.Position{Epoch: 3, Since: 4, Row: 5}, 6}}, print: 7},
 		"say":    fullSay(),
 		"part":   &partOf{session: 1, pool: PoolKey{"ns", "p"}, part: []byte{1, 2}},
 		"refuse": &refuse{session: 1, at: 2, reason: "because"},

@@ -176,7 +176,7 @@ func (c *Core) expire(p *peer, now time.Time) {
 }
 
 func (c *Core) ask(p *peer, beat bool, wants []want, now time.Time, out []Send) []Send {
-	m := ask{session: p.sessionID(c), at: now.Sub(c.base), beat: beat, wants: wants}
+	m := ask{session: p.sessionID(c), at: now.Sub(c.base), beat: beat, wants: wants, print: c.print}
 	frame := m.append(nil)
 	p.listener.out += uint64(len(frame))
 	return c.send(p, p.Targets[p.target], frame, out)
@@ -225,6 +225,7 @@ func (c *Core) heard(p *peer, link string, m *say, now time.Time, out []Send) []
 	if !c.current(p, link, m.session) {
 		return out
 	}
+	p.hear(m.print, now, c.o.Lease)
 	sent := now.Sub(c.base)
 	if m.at > sent || m.at < l.began || l.boot != 0 && m.boot != l.boot {
 		if l.boot != 0 && m.boot != l.boot {

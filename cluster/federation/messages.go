@@ -47,6 +47,7 @@ type ask struct {
 	at      time.Duration
 	beat    bool // wants to hear everything
 	wants   []want
+	print   uint64 // of the group that asks; 0: not known
 }
 
 type want struct {
@@ -68,6 +69,7 @@ type say struct {
 	secret  [8]byte
 	exports []told
 	heard   []verdict // on the pools of the cluster that it is said to
+	print   uint64    // of the group that says it; 0: not known
 }
 
 // told is one export with what there is of its filter for this cluster.
@@ -213,7 +215,7 @@ func (m *ask) append(b []byte) []byte {
 			b = binary.AppendUvarint(b, uint64(v))
 		}
 	}
-	return b
+	return binary.LittleEndian.AppendUint64(b, m.print)
 }
 
 func readAsk(r *varint.Reader) (m ask) {
@@ -226,7 +228,16 @@ func readAsk(r *varint.Reader) (m ask) {
 		}
 		m.wants = append(m.wants, w)
 	}
+	m.print = readPrint(r)
 	return m
+}
+
+// readPrint reads what versions before do not write.
+func readPrint(r *varint.Reader) uint64 {
+	if r.Err != nil || len(r.B) == 0 {
+		return 0
+	}
+	return r.Fixed64()
 }
 
 func (m *say) append(b []byte) []byte {
@@ -252,7 +263,7 @@ func (m *say) append(b []byte) []byte {
 		b = append(b, byte(v.shown))
 		b = appendText(b, v.why)
 	}
-	return b
+	return binary.LittleEndian.AppendUint64(b, m.print)
 }
 
 func readSay(r *varint.Reader) (m say) {
@@ -287,6 +298,7 @@ func readSay(r *varint.Reader) (m say) {
 		}
 		m.heard = append(m.heard, v)
 	}
+	m.print = readPrint(r)
 	return m
 }
 

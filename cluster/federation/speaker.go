@@ -30,6 +30,7 @@ type session struct {
 	changed bool      // since then
 	urgent  bool      // pools came or went
 	proof   proof
+	print   uint64 // of the group that asks; 0: not known
 }
 
 // proof is what is known of whether the questions of a session are asked now, or were once.
@@ -104,7 +105,7 @@ func (c *Core) asked(p *peer, link string, m *ask, now time.Time, out []Send) []
 	if m.at < s.at {
 		return out // late; what it wanted is asked for again, or was answered
 	}
-	s.at, s.asked = m.at, now
+	s.at, s.asked, s.print = m.at, now, m.print
 	if m.beat && now.Sub(s.said) >= c.o.Push/8 {
 		out = c.say(p, s, now, out)
 	}
@@ -153,7 +154,7 @@ func (c *Core) say(p *peer, s *session, now time.Time, out []Send) []Send {
 	s.seq++
 	m := say{
 		session: s.id, at: s.at, held: now.Sub(s.asked), boot: c.o.Boot, seq: s.seq, lease: c.o.Lease, leaving: c.leaving, replica: c.o.Replica,
-		heard: c.verdicts(p, now),
+		heard: c.verdicts(p, now), print: c.print,
 	}
 	if p.speaker.secret != nil {
 		m.secret = p.speaker.secret.ID()
@@ -247,6 +248,11 @@ func (c *Core) tellPart(p *peer, s *session, w *want, now time.Time, out []Send)
 // tickSpeaker forgets who no longer asks, and tells the others what has changed.
 func (c *Core) tickSpeaker(p *peer, now time.Time, out []Send) []Send {
 	p.sessions = slices.DeleteFunc(p.sessions, func(s *session) bool { return now.Sub(s.asked) >= c.o.Lease })
+	for _, s := range p.sessions {
+		if s.proof != doubted {
+			p.hear(s.print, s.asked, c.o.Lease)
+		}
+	}
 	switch {
 	case len(p.sessions) > 0:
 		p.idle = time.Time{}

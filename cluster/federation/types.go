@@ -141,6 +141,7 @@ type Cluster struct {
 	Name    string
 	State   State
 	Reason  string // of every state but Live
+	Several bool   // groups of replicas go by this name
 	Replica string // of it, that is heard
 	RTT     time.Duration
 	Heard   time.Time // last message; zero: none

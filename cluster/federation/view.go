@@ -51,7 +51,7 @@ func (p *peer) state(now time.Time) (State, string) {
 func (c *Core) viewOf(p *peer, now time.Time) *Cluster {
 	l := &p.listener
 	state, reason := p.state(now)
-	out := &Cluster{Name: p.Name, State: state, Reason: reason, Replica: l.replica, RTT: l.rtt, Heard: l.last, Until: l.until}
+	out := &Cluster{Name: p.Name, State: state, Reason: reason, Several: p.several, Replica: l.replica, RTT: l.rtt, Heard: l.last, Until: l.until}
 	for _, i := range l.pools {
 		export := i.Export
 		r := &Remote{Export: &export, Cluster: p.Name, State: state, Reason: reason, RTT: l.rtt, Heard: l.last, Until: l.until, FilterHead: i.head}

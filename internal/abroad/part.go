@@ -48,6 +48,7 @@ type Replica struct {
 	Name       string
 	Pool       *endpoint.Pool
 	Group      func() (others, turn int) // other replicas that are up, and this one's place among all
+	Print      func() uint64             // of the group, see link.Link.SetPrint
 	Queued     func() float64            // seconds that what waits for capacity takes to go
 	Unready    func() string             // why the pool is not known yet; "": it is
 	Registerer prometheus.Registerer
@@ -269,6 +270,7 @@ func (p *Part) describe(now time.Time) {
 		p.o.Write(e)
 	}
 	if p.link != nil { // after what there is to tell
+		p.link.SetPrint(p.r.Print())
 		why := p.objects.unready()
 		if w := p.r.Unready(); w != "" {
 			why = w

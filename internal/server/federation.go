@@ -1,6 +1,9 @@
 package server
 
 import (
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/internal/abroad"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 )
@@ -19,6 +22,7 @@ func (s *Server) openFederation() (err error) {
 			peers, _ := s.node.Peers()
 			return len(peers), s.Turn()
 		},
+		Print:  s.groupPrint,
 		Queued: s.queued,
 		Unready: func() string {
 			if s.ready() || s.empty() {
@@ -31,6 +35,22 @@ func (s *Server) openFederation() (err error) {
 		s.abroad.Share(facts.Of(s.node).Feed(abroad.Feed, facts.StateVersion, s.abroad))
 	}
 	return err
+}
+
+// groupPrint tells this replica's group from others: the least name of a process in it. 0
+// while the group is looked for, and without one.
+func (s *Server) groupPrint() uint64 {
+	if !s.o.Cluster.enabled() || s.node.Phase() == cluster.Settling {
+		return 0
+	}
+	peers, _ := s.node.Peers()
+	least := s.node.Self().ID
+	for _, p := range peers {
+		if p.State == "up" {
+			least = min(least, p.ID)
+		}
+	}
+	return max(xxhash.Sum64String(least), 1)
 }
 
 // queued returns how many seconds it takes until what waits for capacity, at all replicas,

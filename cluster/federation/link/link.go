@@ -58,6 +58,7 @@ type Link struct {
 	secrets secrets
 	hot     map[hotKey]*filter.Hot
 	logged  map[string]federation.State
+	several map[string]bool // told of in the log
 	meter   meter
 }
 
@@ -79,7 +80,7 @@ func Open(o Options) (*Link, error) {
 	l := &Link{
 		o: o, byCertificate: map[string]string{}, certificate: map[string]string{},
 		conns: map[string]map[string]*conn{}, refused: map[string]uint64{}, hot: map[hotKey]*filter.Hot{},
-		logged: map[string]federation.State{},
+		logged: map[string]federation.State{}, several: map[string]bool{},
 	}
 	half := max(cmp.Or(o.Connections, maxConnections)/2, 1)
 	l.greetings.most, l.ofCluster = half, max(min(maxOfCluster, half/max(len(o.Config.Peers), 1)), 1)
@@ -227,6 +228,15 @@ func (l *Link) SetReady(ready bool, reason string) {
 	})
 }
 
+// SetPrint says by what the group of this replica is told from others that might have its
+// cluster's name; 0: it is not known yet, or there is no group.
+func (l *Link) SetPrint(p uint64) {
+	l.do(func(time.Time) []federation.Send {
+		l.core.SetPrint(p)
+		return nil
+	})
+}
+
 // Leave tells all who ask here to ask another replica.
 func (l *Link) Leave() {
 	l.do(func(now time.Time) []federation.Send { return l.core.Leave(now, nil) })
@@ -267,6 +277,10 @@ func (l *Link) publish(now time.Time) {
 	}
 	l.current.Store(v)
 	for _, c := range v.Clusters {
+		if c.Several && !l.several[c.Name] {
+			l.o.Log.Error("a cluster's name is not its own", "cluster", c.Name, "reason", severalSaid)
+		}
+		l.several[c.Name] = c.Several
 		if was, known := l.logged[c.Name]; known && was == c.State {
 			continue
 		}

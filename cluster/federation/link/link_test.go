@@ -72,6 +72,25 @@ func TestOwnName(t *testing.T) {
 	})
 }
 
+// TestNamesakes: two groups of replicas that ask by one name, with one certificate, are named.
+func TestNamesakes(t *testing.T) {
+	ca := fixture(t)
+	a := exporter(t, tlsConfig(ca, "a", trusted("b")), "a-0")
+	for i, of := range []uint64{5, 6} {
+		b := open(t, tlsConfig(ca, "b", trusted("a", a.Addr().String())), "b-0")
+		b.SetPrint(of)
+		await(t, "heard", b, func(v *federation.View) bool { return v.Clusters[0].State == federation.Live })
+		if v := a.View().Clusters[0]; i == 0 && v.Several {
+			t.Errorf("one group: %+v", v)
+		}
+	}
+	await(t, "named", a, func(v *federation.View) bool { return v.Clusters[0].Several })
+	st := a.Status()
+	if c := st.Clusters[0]; !c.Several || !strings.Contains(c.Reason, "several groups of replicas go by this name") || !strings.Contains(st.Line, "several groups of replicas are called b") {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestStrangers: who has no certificate, one of another authority, or one of another name
 // learns nothing and is believed nothing.
 func TestStrangers(t *testing.T) {

@@ -54,6 +54,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descState    = desc("cluster_state", "1 for the state that another cluster is in: live, draining, refused or silent.", "cluster", "state")
+	descSeveral  = desc("cluster_name_shared", "1 while several groups of replicas go by another cluster's name: two clusters have it, or its replicas do not hear one another.", "cluster")
 	descLease    = desc("lease_seconds", "How long what another cluster said last may still be believed; 0 when it may not.", "cluster")
 	descRTT      = desc("round_trip_seconds", "Smoothed time of a question to another cluster and its answer.", "cluster")
 	descPools    = desc("pools", "Pools of another cluster, by state.", "cluster", "state")
@@ -71,7 +72,7 @@ var (
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descState, descLease, descRTT, descPools, descBytes, descSessions, descFilter, descHeld, descMade, descOmitted, descHot, descRefused, descDropped,
+		descState, descSeveral, descLease, descRTT, descPools, descBytes, descSessions, descFilter, descHeld, descMade, descOmitted, descHot, descRefused, descDropped,
 	} {
 		ch <- d
 	}
@@ -104,6 +105,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			gauge(descState, is, c.Name, s.String())
 			gauge(descPools, float64(pools[s]), c.Name, s.String())
 		}
+		several := 0.0
+		if c.Several {
+			several = 1
+		}
+		gauge(descSeveral, several, c.Name)
 		gauge(descLease, max(c.Until.Sub(now).Seconds(), 0), c.Name)
 		gauge(descRTT, c.RTT.Seconds(), c.Name)
 	}

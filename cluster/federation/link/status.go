@@ -30,6 +30,7 @@ type ClusterStatus struct {
 	Name     string       `json:"name"`
 	State    string       `json:"state"`
 	Reason   string       `json:"reason,omitempty"`
+	Several  bool         `json:"several,omitempty"` // groups of replicas go by this name
 	Replica  string       `json:"replica,omitempty"`
 	AgeS     float64      `json:"age_s"` // since it was heard; -1: never
 	LeaseS   float64      `json:"lease_s"`
@@ -126,6 +127,9 @@ func (l *Link) StatusOf(v *federation.View) *Status {
 			one.AgeS = now.Sub(c.Heard).Seconds()
 		}
 		one.State, one.Reason = shown(c.State, c.Reason, c.Until, now)
+		if c.Several {
+			one.Several, one.Reason = true, strings.TrimPrefix(one.Reason+"; "+severalSaid, "; ")
+		}
 		for _, p := range c.Pools {
 			one.Pools = append(one.Pools, poolStatus(p, now))
 		}
@@ -136,6 +140,9 @@ func (l *Link) StatusOf(v *federation.View) *Status {
 	}
 	return s
 }
+
+// severalSaid is what is wrong where several groups of replicas go by a cluster's name.
+const severalSaid = "several groups of replicas go by this name: two clusters have it, or its replicas do not hear one another"
 
 // shown is a state with its reason as of now.
 func shown(state federation.State, reason string, until, now time.Time) (string, string) {
@@ -173,13 +180,16 @@ func ownStatus(o *federation.Own, hot *filter.Hot) OwnStatus {
 
 // line says in one line how the federation is: first what is wrong.
 func line(v *federation.View, now time.Time) string {
-	var silent []string
+	var silent, several []string
 	live := 0
 	for _, c := range v.Clusters {
 		if stateAt(c.State, c.Until, now) == federation.Live {
 			live++
 		} else {
 			silent = append(silent, c.Name)
+		}
+		if c.Several {
+			several = append(several, c.Name)
 		}
 	}
 	if len(v.Clusters) == 0 {
@@ -188,6 +198,9 @@ func line(v *federation.View, now time.Time) string {
 	parts := []string{fmt.Sprintf("%d of %s heard", live, count(len(v.Clusters), "other cluster"))}
 	if len(silent) > 0 {
 		parts = append(parts, "silent: "+strings.Join(silent, ", "))
+	}
+	if len(several) > 0 {
+		parts = append(parts, "several groups of replicas are called "+strings.Join(several, ", "))
 	}
 	if n := untold(v); n > 0 {
 		parts = append(parts, count(n, "export")+" not known everywhere")

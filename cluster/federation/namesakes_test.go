@@ -1,0 +1,109 @@
+package federation
+
+import (
+	"testing"
+	"time"
+)
+
+// TestNamesakes: two groups that are heard by one name for two leases are several, whether
+// they say something or ask. One that takes the place of another is not, nor are replicas
+// that find their group within that time, recordings, and those of versions that tell no print.
+func TestNamesakes(t *testing.T) {
+	const minute = time.Minute
+	for _, c := range []struct {
+		what  string
+		print func(replica string, after time.Duration) uint64
+		want  bool
+	}{
+		{"one group", func(string, time.Duration) uint64 { return 1 }, false},
+		{"two of them", func(r string, _ time.Duration) uint64 { return map[string]uint64{"a-0": 1, "a-1": 2}[r] }, true},
+		{"one does not tell", func(r string, _ time.Duration) uint64 { return map[string]uint64{"a-0": 1}[r] }, false},
+		{"one after the other", func(_ string, d time.Duration) uint64 { return 1 + uint64(d/(minute/2)) }, false},
+		{"a replica finds its group", func(r string, d time.Duration) uint64 {
+			if r == "a-1" && d < simLease {
+				return 2
+			}
+			return 1
+		}, false},
+	} {
+		// Both of a ask b.
+		all := []string{"*/*"}
+		r := newPair(t, nil, func(_ string, o *Options) {
+			if o.Self == "a" {
+				o.Peers = []PeerOptions{{Name: "b", Targets: []string{"b-0"}, Export: all, Accept: all}}
+			}
+		})
+		began, seen := r.now, false
+		r.run(minute, func() {
+			for name, core := range r.a {
+				core.SetPrint(c.print(name, r.now.Sub(began)))
+			}
+			seen = seen || r.b.View(r.now).Clusters[0].Several
+		})
+		if seen != c.want {
+			t.Errorf("%s: several %v, want %v", c.what, seen, c.want)
+		}
+		if !c.want {
+			continue
+		}
+		for _, core := range r.a {
+			core.SetPrint(1)
+		}
+		r.run(heardFor*simLease+simLease, nil)
+		if r.b.View(r.now).Clusters[0].Several {
+			t.Errorf("%s: several after they have become one", c.what)
+		}
+	}
+}
+
+// TestNamesakesAnswer: over a way on which any replica of that name answers, groups are told
+// apart by what they say.
+func TestNamesakesAnswer(t *testing.T) {
+	r := newPair(t, nil, func(_ string, o *Options) {
+		if o.Self == "b" {
+			o.Peers[0].Targets = []string{"any"}
+		}
+	})
+	r.a["a-0"].SetPrint(1)
+	r.a["a-1"].SetPrint(2)
+	turn := 0
+	for end := r.now.Add(time.Minute); r.now.Before(end); {
+		r.now = r.now.Add(50 * time.Millisecond)
+		for _, m := range r.b.Tick(r.now, nil) {
+			turn++
+			for _, back := range r.a[[]string{"a-0", "a-1"}[turn/3%2]].Receive("b", "link", m.Frame, r.now, nil) {
+				r.b.Receive("a", "any", back.Frame, r.now, nil)
+			}
+		}
+	}
+	if v := r.b.View(r.now).Clusters[0]; !v.Several {
+		t.Errorf("two groups answer in turn, and nothing is said: %+v", v)
+	}
+}
+
+// TestPrintOfBefore: messages of versions that tell no print are read.
+func TestPrintOfBefore(t *testing.T) {
+	for name, m := range messages() {
+		if name != "ask" && name != "say" {
+			continue
+		}
+		whole := m.append(nil)
+		got, err := decodeMessage(whole[:len(whole)-8])
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		switch v := got.(type) {
+		case *ask:
+			if v.print != 0 || len(v.wants) != 1 {
+				t.Errorf("%+v", v)
+			}
+		case *say:
+			if v.print != 0 || len(v.heard) != 1 {
+				t.Errorf("%+v", v)
+			}
+		}
+		if _, err := decodeMessage(whole[:len(whole)-3]); err == nil {
+			t.Errorf("%s: half a print is read", name)
+		}
+	}
+}
