@@ -14,10 +14,11 @@ import (
 
 // reachWait is how long Open waits for others to say whether they reach us.
 // That they do not must be so for reachSure: in the first moments they may
-// dial before we know them.
+// dial before we know them, and where packets are lost, one attempt and the next may
+// each take longer than the two seconds that are waited for an answer.
 const (
-	reachWait = 6 * time.Second
-	reachSure = 2500 * time.Millisecond
+	reachWait = 9 * time.Second
+	reachSure = 6 * time.Second
 )
 
 // checkReach fails when every other member goes on saying that the advertised
