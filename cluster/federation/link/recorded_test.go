@@ -12,6 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/cluster/natsbus/embedded"
+	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
 // recorder is somebody who reaches NATS, has no key, and keeps all that is said.
@@ -26,6 +27,12 @@ func (r *recorder) take() (all []*nats.Msg) {
 	defer r.mu.Unlock()
 	all, r.all = r.all, nil
 	return all
+}
+
+func (r *recorder) len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.all)
 }
 
 // TestRecordings: what was recorded of a federation over NATS is said again, to processes
@@ -65,6 +72,7 @@ func TestRecordings(t *testing.T) {
 	a1 := exporter(t, config("a", "b"), "a-0")
 	b1 := open(t, config("b", "a"), name)
 	await(t, "held there", b1, holds)
+	testkit.Await(t, "some messages are recorded", func() bool { return rec.len() >= 6 }) // both ask in each beat
 	if err := a1.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +80,6 @@ func TestRecordings(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := rec.take()
-	if len(old) < 6 {
-		t.Fatalf("only %d messages were recorded", len(old))
-	}
 	a2 := exporter(t, config("a", "b"), "a-0")
 	b2 := open(t, config("b", "a"), name)
 	await(t, "held there again", b2, holds)
