@@ -106,6 +106,8 @@ func TestResolverBounds(t *testing.T) {
 				t.Fatalf("%d names", len(r.known))
 			}
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if most > maxLookups {
 			t.Errorf("%d lookups at the same time", most)
 		}
