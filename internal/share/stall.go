@@ -96,7 +96,7 @@ func (st *stall) look(now time.Time, at cluster.Position, w work) {
 	if !st.from.Known && w.at.After(st.moved) {
 		st.from = w.done
 	}
-	owes := st.owes || !w.done.Known || w.owes(st.from)
+	owes := st.owes || w.owes(st.from)
 	switch {
 	case !w.runs:
 		st.busy = time.Time{}

@@ -214,20 +214,6 @@ func (e *realEngine) comes(ok func() bool) bool {
 	return true
 }
 
-// await waits for a condition that a replica brings about.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(testkit.Patience); !ok(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 // errorsOnly counts what a replica complains of.
 type errorsOnly struct{ n atomic.Int64 }
 
@@ -285,7 +271,7 @@ func (r *realRig) open(list []sim.Endpoint, config string, addrs []string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.s.Stop(context.Background()) })
-	await(t, "the replica is ready", func() bool { return r.s.Status().State == "ready" })
+	testkit.Await(t, "the replica is ready", func() bool { return r.s.Status().State == "ready" })
 	conf, err := envoyconf.Render(envoyconf.Params{
 		MessageTimeout: 30 * time.Second, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", ExtProc: []string{r.s.ExtProcAddr().String()}, Endpoints: addrs,
 	})
