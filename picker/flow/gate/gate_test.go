@@ -214,7 +214,7 @@ func TestEmptyPool(t *testing.T) {
 			if err != nil {
 				t.Errorf("the first endpoint came, of %v: %v", models, err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Fatalf("the first endpoint came, of %v, and who waited for it waits on", models)
 		}
 		p.Set(nil)
