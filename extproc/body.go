@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -84,7 +83,7 @@ func (b *heldBody) release() {
 // the decision's target, and the decision's further members behind it. The decision's
 // priority takes the place of the body's own. Where the model was not found the body
 // stays as it is.
-func splice(r *request.Request, d *picker.Decision) []byte {
+func splice(r *request.Request, d *request.Decision) []byte {
 	body, model, urgency := r.Body, request.Span(r.ModelSpan), r.Urgency
 	if !model.Within(body) {
 		return body

@@ -17,7 +17,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/internal/listen"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -46,8 +45,8 @@ type fixedChooser struct {
 	n         atomic.Int64
 }
 
-func (f *fixedChooser) Choose(context.Context, *request.Request) (*picker.Decision, error) {
-	return &picker.Decision{Endpoints: f.endpoints, WantBody: f.n.Add(1)%2 == 0}, nil
+func (f *fixedChooser) Choose(context.Context, *request.Request) (*request.Decision, error) {
+	return &request.Decision{Endpoints: f.endpoints, WantBody: f.n.Add(1)%2 == 0}, nil
 }
 
 // serveChild serves until its input ends.

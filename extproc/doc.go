@@ -1,6 +1,6 @@
 // Package extproc speaks Envoy external processing and nothing else: it turns
 // one side stream per HTTP request into one picker.Request, asks a
-// picker.Chooser where the request goes, and tells Envoy.
+// request.Chooser where the request goes, and tells Envoy.
 //
 // The path of one request:
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc"
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/listen"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // shape is one way to configure the filter.
@@ -121,11 +121,11 @@ func TestEnvoyUsage(t *testing.T) {
 
 func checkUsage(t *testing.T, b *book, seen bool) {
 	t.Helper()
-	want := []picker.Usage{{}, {}}
+	want := []request.Usage{{}, {}}
 	tokens, firsts := 0, 0
 	if seen {
-		want[0] = picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 11, OutputTokens: 30, CachedTokens: 8}
-		want[1] = picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 2000, OutputTokens: 7, CachedTokens: 16}
+		want[0] = request.Usage{Seen: true, CachedSeen: true, PromptTokens: 11, OutputTokens: 30, CachedTokens: 8}
+		want[1] = request.Usage{Seen: true, CachedSeen: true, PromptTokens: 2000, OutputTokens: 7, CachedTokens: 16}
 		tokens, firsts = 32, 2 // the role and the usage come as events of their own
 	}
 	for i, o := range b.outcomes {
@@ -135,9 +135,9 @@ func checkUsage(t *testing.T, b *book, seen bool) {
 	}
 	for _, e := range b.events {
 		switch e.Kind {
-		case picker.EventFirstToken:
+		case request.EventFirstToken:
 			firsts--
-		case picker.EventTokens:
+		case request.EventTokens:
 			tokens -= e.Tokens
 		}
 	}

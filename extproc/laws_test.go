@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -125,7 +124,7 @@ func runStream(t *rapid.T, l *ledger, list []*extprocv3.ProcessingRequest, end e
 func TestWholeExchange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := anyExchange(t)
-		l := &ledger{decision: picker.Decision{Endpoints: []string{"10.0.0.1:80"}}}
+		l := &ledger{decision: request.Decision{Endpoints: []string{"10.0.0.1:80"}}}
 		list := e.messages()
 		link, err := runStream(t, l, list, status.Error(codes.Canceled, "reset"), nil)
 		if err != nil {
@@ -286,7 +285,7 @@ func anyOrder(t *rapid.T) {
 	}
 	list[0].ObservabilityMode = rapid.Bool().Draw(t, "observe")
 	end := rapid.SampledFrom([]error{io.EOF, status.Error(codes.Canceled, ""), errors.New("lost")}).Draw(t, "end error")
-	l := &ledger{decision: picker.Decision{
+	l := &ledger{decision: request.Decision{
 		Endpoints:   rapid.SampledFrom([][]string{{"a"}, {"a", "b"}, nil}).Draw(t, "endpoints"),
 		ModelTarget: rapid.SampledFrom([]string{"", "other"}).Draw(t, "rename"),
 	}}
@@ -317,7 +316,7 @@ func FuzzAnyOrder(f *testing.F) { f.Fuzz(rapid.MakeFuzz(anyOrder)) }
 // TestSlowLink: bytes that were handed over stay what they were while the
 // stream and its memory are reused by others.
 func TestSlowLink(t *testing.T) {
-	l := &ledger{decision: picker.Decision{Endpoints: []string{"10.0.0.1:80"}}}
+	l := &ledger{decision: request.Decision{Endpoints: []string{"10.0.0.1:80"}}}
 	p, err := New(Options{Chooser: l, Parse: func(*request.Request) error { return nil }})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -77,15 +76,15 @@ func (l *scriptedLink) flush() error {
 // ledger is a chooser that keeps account of its decisions.
 type ledger struct {
 	announce string // initial metadata, name=value
-	decision picker.Decision
+	decision request.Decision
 	err      error
 	hook     func()
 	requests []*request.Request
-	events   []picker.Event
-	done     []picker.Outcome
+	events   []request.Event
+	done     []request.Outcome
 }
 
-func (l *ledger) Choose(_ context.Context, r *request.Request) (*picker.Decision, error) {
+func (l *ledger) Choose(_ context.Context, r *request.Request) (*request.Decision, error) {
 	if l.hook != nil {
 		l.hook()
 	}
@@ -95,7 +94,7 @@ func (l *ledger) Choose(_ context.Context, r *request.Request) (*picker.Decision
 	kept := *r // the stream drops the body once it is passed on
 	l.requests = append(l.requests, &kept)
 	d := l.decision
-	d.Observe = func(e picker.Event) { l.events = append(l.events, e) }
-	d.Release = func(o picker.Outcome) { l.done = append(l.done, o) }
+	d.Observe = func(e request.Event) { l.events = append(l.events, e) }
+	d.Release = func(o request.Outcome) { l.done = append(l.done, o) }
 	return &d, nil
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -27,7 +26,7 @@ type queueing struct {
 	open chan struct{}
 }
 
-func (q *queueing) Choose(ctx context.Context, r *request.Request) (*picker.Decision, error) {
+func (q *queueing) Choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
 	q.came <- struct{}{}
 	select {
 	case <-q.open:

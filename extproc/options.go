@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/pd/handover"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // DefaultMaxBody is the request body limit when Options.MaxBody is zero.
@@ -45,7 +45,7 @@ var (
 type Options struct {
 	// Chooser decides. It is called once per request, on the stream's
 	// goroutine, with the stream's context.
-	Chooser picker.Chooser
+	Chooser request.Chooser
 
 	// Parse fills a request from its Path, Headers and whole Body, in one
 	// scan: request.Parse. A *request.Error refuses the request.

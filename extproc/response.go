@@ -7,7 +7,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/pd/handover"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -28,7 +27,7 @@ func (st *stream) responseHeaders(m *wire.Inbound) error {
 	if faults := view.Get(request.HeaderFaults); faults != "" {
 		report.Faults, st.back.faults = handover.ParseFaults(faults), true
 	}
-	st.observe(picker.Event{Kind: picker.EventHeaders, Status: st.back.status, Served: st.back.served, RetryAfter: view.retryAfter(st.p.opts.Now()), HandOver: report})
+	st.observe(request.Event{Kind: request.EventHeaders, Status: st.back.status, Served: st.back.served, RetryAfter: view.retryAfter(st.p.opts.Now()), HandOver: report})
 	if m.End {
 		st.back.bare = st.modes.Response != BodyNone || view.Get(wire.HeaderContentLength) == "0"
 		st.endResponse()
@@ -83,10 +82,10 @@ func (st *stream) responseBody(m *wire.Inbound) error {
 	st.back.bytes += len(p)
 	tokens, first := st.kit.scan.Write(p)
 	if first {
-		st.observe(picker.Event{Kind: picker.EventFirstToken})
+		st.observe(request.Event{Kind: request.EventFirstToken})
 	}
 	if tokens > 0 {
-		st.observe(picker.Event{Kind: picker.EventTokens, Tokens: tokens})
+		st.observe(request.Event{Kind: request.EventTokens, Tokens: tokens})
 	}
 	if m.End {
 		st.back.bare = st.back.bytes == 0
@@ -137,7 +136,7 @@ func (st *stream) endResponse() {
 }
 
 // observe tells the picker about a moment on the response path.
-func (st *stream) observe(e picker.Event) {
+func (st *stream) observe(e request.Event) {
 	if st.decision == nil || st.decision.Observe == nil || st.released {
 		return
 	}

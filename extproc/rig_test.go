@@ -22,7 +22,6 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -32,20 +31,20 @@ type book struct {
 	mu        sync.Mutex
 	endpoints []string
 	rename    string
-	priority  int64              // 0: none is written
-	answer    []picker.HeaderSet // for the answers
+	priority  int64               // 0: none is written
+	answer    []request.HeaderSet // for the answers
 	wantBody  bool
-	tries     picker.Tries
+	tries     request.Tries
 	delay     time.Duration
 	refuse    map[string]request.Reason // by model
 	inFlight  int
 	twice     int // releases of a request that was released before
 	requests  []request.Request
-	outcomes  []picker.Outcome
-	events    []picker.Event
+	outcomes  []request.Outcome
+	events    []request.Event
 }
 
-func (b *book) Choose(ctx context.Context, r *request.Request) (*picker.Decision, error) {
+func (b *book) Choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if reason, ok := b.refuse[r.Model]; ok {
@@ -67,17 +66,17 @@ func (b *book) Choose(ctx context.Context, r *request.Request) (*picker.Decision
 	kept.Body, kept.Headers = bytes.Clone(r.Body), nil
 	b.requests = append(b.requests, kept)
 	released := false
-	d := &picker.Decision{Endpoints: b.endpoints, AnswerHeaders: b.answer, WantBody: b.wantBody, Tries: b.tries}
+	d := &request.Decision{Endpoints: b.endpoints, AnswerHeaders: b.answer, WantBody: b.wantBody, Tries: b.tries}
 	if r.ModelSpan[1] > 0 {
 		d.ModelTarget = b.rename
 	}
 	d.Priority, d.Prioritised = b.priority, b.priority != 0
-	d.Observe = func(e picker.Event) {
+	d.Observe = func(e request.Event) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.events = append(b.events, e)
 	}
-	d.Release = func(o picker.Outcome) {
+	d.Release = func(o request.Outcome) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if released {

@@ -23,7 +23,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/pd/handover"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -65,7 +64,7 @@ func scriptParse(r *request.Request) error {
 }
 
 func playScript(t *testing.T, d *datadriven.TestData) string {
-	l := &ledger{decision: picker.Decision{Endpoints: []string{"10.0.0.1:80"}}}
+	l := &ledger{decision: request.Decision{Endpoints: []string{"10.0.0.1:80"}}}
 	opts := Options{Chooser: l, Parse: scriptParse, Now: func() time.Time { return time.Unix(0, 0) }}
 	link := &scriptedLink{end: io.EOF}
 	first := &extprocv3.ProcessingRequest{ProtocolConfig: &extprocv3.ProtocolConfiguration{
@@ -163,9 +162,9 @@ func scriptOption(t *testing.T, a datadriven.CmdArg, opts *Options, l *ledger, f
 	case "want-body":
 		l.decision.WantBody = true
 	case "set":
-		l.decision.SetHeaders = append(l.decision.SetHeaders, picker.HeaderSet{Name: a.Vals[0], Value: a.Vals[1]})
+		l.decision.SetHeaders = append(l.decision.SetHeaders, request.HeaderSet{Name: a.Vals[0], Value: a.Vals[1]})
 	case "answer":
-		l.decision.AnswerHeaders = append(l.decision.AnswerHeaders, picker.HeaderSet{Name: a.Vals[0], Value: a.Vals[1]})
+		l.decision.AnswerHeaders = append(l.decision.AnswerHeaders, request.HeaderSet{Name: a.Vals[0], Value: a.Vals[1]})
 	case "refuse":
 		l.err = request.Errorf(reasons[value], "refused by script")
 	case "broken":

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -12,19 +11,19 @@ func TestSplice(t *testing.T) {
 	body := []byte(`{"a":1,"model":"m","z":[2]}`)
 	span := [2]int{15, 18}
 	for _, c := range []struct {
-		d    picker.Decision
+		d    request.Decision
 		want string
 	}{
-		{picker.Decision{ModelTarget: `n"x`}, `{"a":1,"model":"n\"x","z":[2]}`},
-		{picker.Decision{BodyExtra: `,"b":{}`}, `{"a":1,"model":"m","b":{},"z":[2]}`},
-		{picker.Decision{ModelTarget: "n", BodyExtra: `,"b":{}`}, `{"a":1,"model":"n","b":{},"z":[2]}`},
+		{request.Decision{ModelTarget: `n"x`}, `{"a":1,"model":"n\"x","z":[2]}`},
+		{request.Decision{BodyExtra: `,"b":{}`}, `{"a":1,"model":"m","b":{},"z":[2]}`},
+		{request.Decision{ModelTarget: "n", BodyExtra: `,"b":{}`}, `{"a":1,"model":"n","b":{},"z":[2]}`},
 	} {
 		got := splice(&request.Request{Body: body, ModelSpan: span}, &c.d)
 		if string(got) != c.want || !json.Valid(got) {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
-	if got := splice(&request.Request{Body: body, ModelSpan: [2]int{20, 90}}, &picker.Decision{ModelTarget: "n"}); string(got) != string(body) {
+	if got := splice(&request.Request{Body: body, ModelSpan: [2]int{20, 90}}, &request.Decision{ModelTarget: "n"}); string(got) != string(body) {
 		t.Errorf("a span outside of the body changed it: %s", got)
 	}
 }
@@ -41,7 +40,7 @@ func TestSplicePriority(t *testing.T) {
 	} {
 		r := &request.Request{Path: "/v1/completions", Headers: headerView{}, Body: []byte(body)}
 		_ = request.Parse(r) // one has no model
-		got := splice(r, &picker.Decision{ModelTarget: "n", BodyExtra: `,"b":{}`, Priority: -7, Prioritised: true})
+		got := splice(r, &request.Decision{ModelTarget: "n", BodyExtra: `,"b":{}`, Priority: -7, Prioritised: true})
 		if string(got) != want {
 			t.Errorf("%s: got %s, want %s", body, got, want)
 		}

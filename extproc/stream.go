@@ -12,7 +12,6 @@ import (
 	"github.com/grapevine-epp/grapevine/extproc/answer"
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -33,7 +32,7 @@ type stream struct {
 
 	guard    *wire.Guard // nil where streams are not guarded
 	request  *request.Request
-	decision *picker.Decision
+	decision *request.Decision
 	sent     []string // destinations that the proxy was told, best first
 	in       inState
 	back     outState
@@ -176,7 +175,7 @@ func (st *stream) release(complete, unseen bool) {
 	}
 	st.released = true
 	fault := st.fault(complete && !unseen)
-	st.decision.Done(picker.Outcome{
+	st.decision.Done(request.Outcome{
 		At:       st.p.opts.Now(),
 		Status:   st.back.status,
 		Served:   st.back.served,

@@ -21,7 +21,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -174,7 +173,7 @@ func TestEnvoyAnswerHeaders(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			r := newRig(t, rigOptions{params: s.params, options: extproc.Options{AllowModeOverride: s.override}})
 			r.book.set(func(b *book) {
-				b.wantBody, b.answer = true, []picker.HeaderSet{{Name: "x-session-token", Value: "bnMvYQ=="}, {Name: "content-language", Value: "en"}}
+				b.wantBody, b.answer = true, []request.HeaderSet{{Name: "x-session-token", Value: "bnMvYQ=="}, {Name: "content-language", Value: "en"}}
 			})
 			for _, c := range []call{{size: 1000, model: "m", answer: 10}, {size: 1000, model: "m", answer: 10, stream: true}} {
 				resp, body, err := r.do(t.Context(), c)

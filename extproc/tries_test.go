@@ -11,7 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/internal/listen"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // breaking is an engine that reads a request and breaks off before its answer.
@@ -41,18 +41,18 @@ func TestEnvoyTries(t *testing.T) {
 			well := r.book.endpoints[0]
 			for _, c := range []struct {
 				what           string
-				tries          picker.Tries
+				tries          request.Tries
 				list           []string
 				status         int
 				first, another int32 // tries at the engines that break off
 			}{
-				{"safe: it has begun", picker.TriesSafe, []string{broken[0], well}, 503, 1, 0},
-				{"safe: it has not", picker.TriesSafe, []string{dead, well}, 200, 0, 0},
-				{"once", picker.TriesOnce, []string{broken[0], well}, 200, 1, 0},
-				{"once, of two that break off", picker.TriesOnce, []string{broken[0], broken[1], well}, 503, 1, 1},
-				{"once, and not begun", picker.TriesOnce, []string{dead, well}, 200, 0, 0},
-				{"never", picker.TriesNone, []string{broken[0], well}, 503, 1, 0},
-				{"never, though not begun", picker.TriesNone, []string{dead, well}, 503, 0, 0},
+				{"safe: it has begun", request.TriesSafe, []string{broken[0], well}, 503, 1, 0},
+				{"safe: it has not", request.TriesSafe, []string{dead, well}, 200, 0, 0},
+				{"once", request.TriesOnce, []string{broken[0], well}, 200, 1, 0},
+				{"once, of two that break off", request.TriesOnce, []string{broken[0], broken[1], well}, 503, 1, 1},
+				{"once, and not begun", request.TriesOnce, []string{dead, well}, 200, 0, 0},
+				{"never", request.TriesNone, []string{broken[0], well}, 503, 1, 0},
+				{"never, though not begun", request.TriesNone, []string{dead, well}, 503, 0, 0},
 			} {
 				asked[0].Store(0)
 				asked[1].Store(0)

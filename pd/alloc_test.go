@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -28,9 +28,9 @@ func TestAllocations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := &picker.Plan{}
+		plan := &cycle.Plan{}
 		decide := func() {
-			c := picker.NewCycle(picker.CycleOptions{Pool: pool, Now: t0, Seed: 1}, r)
+			c := cycle.New(cycle.Options{Pool: pool, Now: t0, Seed: 1}, r)
 			plan.Order, plan.Headers, plan.Also, plan.Stages = plan.Order[:0], plan.Headers[:0], plan.Also[:0], plan.Stages[:0]
 			if err := h.Handle(c, plan); err != nil {
 				t.Error(err)
@@ -79,7 +79,7 @@ func BenchmarkPrice(b *testing.B) {
 	}
 	j := judge(b, predictedDefaults())
 	r := &request.Request{Kind: request.KindChat, InputTokens: 8000}
-	c := picker.NewCycle(picker.CycleOptions{Pool: pool, Now: t0, Seed: 1}, r)
+	c := cycle.New(cycle.Options{Pool: pool, Now: t0, Seed: 1}, r)
 	defer c.Free()
 	var among plugin.Among
 	for i := range int32(64) {

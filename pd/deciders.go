@@ -1,22 +1,22 @@
 package pd
 
 import (
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // Deciders without parameters.
 var (
-	Always = plugin.Decider{Split: func(*picker.Cycle, int32) bool { return true }} // splits every request
-	Never  = plugin.Decider{Split: func(*picker.Cycle, int32) bool { return false }}
+	Always = plugin.Decider{Split: func(*cycle.Cycle, int32) bool { return true }} // splits every request
+	Never  = plugin.Decider{Split: func(*cycle.Cycle, int32) bool { return false }}
 	// Media splits requests that hold images or sound.
-	Media = plugin.Decider{Split: func(c *picker.Cycle, _ int32) bool { return c.Request.Prompt.Media > 0 }}
+	Media = plugin.Decider{Split: func(c *cycle.Cycle, _ int32) bool { return c.Request.Prompt.Media > 0 }}
 )
 
 // Missing returns a decider that splits requests of at least prompt tokens of
 // which the endpoint that serves lacks at least tokens, in any tier.
 func Missing(tokens, prompt int) plugin.Decider {
-	return plugin.Decider{Split: func(c *picker.Cycle, serving int32) bool {
+	return plugin.Decider{Split: func(c *cycle.Cycle, serving int32) bool {
 		return c.Request.InputTokens >= prompt && missing(c, serving) >= tokens
 	}}
 }

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -14,7 +14,7 @@ import (
 // Options build a Handler. Decode is required. A stage without a decider never
 // leaves the endpoint that serves; one with a decider needs a profile.
 type Options struct {
-	Decode, Prefill, Encode   *picker.Profile
+	Decode, Prefill, Encode   *cycle.Profile
 	SplitPrefill, SplitEncode plugin.Decider
 	// PrimaryPort is where requests enter an address whose data-parallel ranks
 	// are endpoints of their own; a header names the rank. 0: ranks are reached
@@ -27,7 +27,7 @@ type Options struct {
 
 var errNoProfile = errors.New("pd: a profile is missing")
 
-// Handler is a picker.ProfileHandler.
+// Handler is a cycle.ProfileHandler.
 type Handler struct{ o Options }
 
 // New returns a handler.
@@ -39,8 +39,8 @@ func New(o Options) (*Handler, error) {
 }
 
 // Profiles returns the profiles that are ever run.
-func (h *Handler) Profiles() []*picker.Profile {
-	list := []*picker.Profile{h.o.Decode}
+func (h *Handler) Profiles() []*cycle.Profile {
+	list := []*cycle.Profile{h.o.Decode}
 	if h.o.SplitPrefill.Split != nil {
 		list = append(list, h.o.Prefill)
 	}
@@ -50,8 +50,8 @@ func (h *Handler) Profiles() []*picker.Profile {
 	return list
 }
 
-// Handle implements picker.ProfileHandler.
-func (h *Handler) Handle(c *picker.Cycle, plan *picker.Plan) error {
+// Handle implements cycle.ProfileHandler.
+func (h *Handler) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	ranking, err := h.o.Decode.RunServing(c)
 	if err != nil || len(ranking.Order) == 0 {
 		return err
@@ -79,7 +79,7 @@ func (h *Handler) Handle(c *picker.Cycle, plan *picker.Plan) error {
 
 // divisible reports whether a request can be served in parts: it generates, and one
 // hand-over serves it. Engines that serve no whole requests take all that generate.
-func divisible(c *picker.Cycle, serving int32) bool {
+func divisible(c *cycle.Cycle, serving int32) bool {
 	r := c.Request
 	if r.Kind == request.KindOther || r.Kind == request.KindEmbeddings {
 		return false
@@ -88,21 +88,21 @@ func divisible(c *picker.Cycle, serving int32) bool {
 }
 
 // atPort sends the request to the primary port, and names the rank in a header.
-func (h *Handler) atPort(c *picker.Cycle, plan *picker.Plan, best int32) {
+func (h *Handler) atPort(c *cycle.Cycle, plan *cycle.Plan, best int32) {
 	ep := c.All(best).Endpoint
 	if netip.AddrPortFrom(ep.Addr.Addr(), h.o.PrimaryPort) == ep.Addr {
 		return
 	}
 	plan.Order, plan.Port = plan.Order[:1], h.o.PrimaryPort
-	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderDataParallel, Value: ep.Address})
+	plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderDataParallel, Value: ep.Address})
 }
 
 // prefill plans the prompt's computation elsewhere, if that pays.
-func (h *Handler) prefill(c *picker.Cycle, plan *picker.Plan, best int32) error {
-	t := stage{picker.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
+func (h *Handler) prefill(c *cycle.Cycle, plan *cycle.Plan, best int32) error {
+	t := stage{cycle.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
 	s, order := t.decide(c, best)
 	plan.Stages = append(plan.Stages, s)
-	if s.Outcome == picker.StageSplit {
+	if s.Outcome == cycle.StageSplit {
 		h.feed(c, plan, best, order)
 	}
 	return h.refusal(c, s.Outcome, best)
@@ -110,36 +110,36 @@ func (h *Handler) prefill(c *picker.Cycle, plan *picker.Plan, best int32) error 
 
 // encode plans the encoding of images and sound elsewhere. The items are dealt
 // out over all endpoints of the header.
-func (h *Handler) encode(c *picker.Cycle, plan *picker.Plan, best int32) {
-	t := stage{picker.StageEncode, h.o.Encode, h.o.SplitEncode, endpoint.RoleEncode}
+func (h *Handler) encode(c *cycle.Cycle, plan *cycle.Plan, best int32) {
+	t := stage{cycle.StageEncode, h.o.Encode, h.o.SplitEncode, endpoint.RoleEncode}
 	s, order := t.decide(c, best)
 	plan.Stages = append(plan.Stages, s)
-	if s.Outcome != picker.StageSplit {
+	if s.Outcome != cycle.StageSplit {
 		return
 	}
-	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderEncoders, Value: addresses(c, order, best)})
+	plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderEncoders, Value: addresses(c, order, best)})
 	items := max(c.Request.Prompt.Media, 1)
 	for _, i := range order {
 		if i == best || items == 0 {
 			continue
 		}
 		items--
-		plan.Also = append(plan.Also, picker.Part{Index: i})
+		plan.Also = append(plan.Also, cycle.Part{Index: i})
 	}
 }
 
 // stage is one stage of the work beside decoding.
 type stage struct {
-	kind    picker.StageKind
-	profile *picker.Profile
+	kind    cycle.StageKind
+	profile *cycle.Profile
 	split   plugin.Decider
 	role    endpoint.Role
 }
 
 // decide ranks the stage's endpoints, if it pays to do it elsewhere. order is
 // valid until the cycle's end.
-func (t *stage) decide(c *picker.Cycle, best int32) (s picker.Stage, order []int32) {
-	s = picker.Stage{Kind: t.kind, Outcome: picker.StageSkipped, Chosen: -1, Missing: missing(c, best)}
+func (t *stage) decide(c *cycle.Cycle, best int32) (s cycle.Stage, order []int32) {
+	s = cycle.Stage{Kind: t.kind, Outcome: cycle.StageSkipped, Chosen: -1, Missing: missing(c, best)}
 	if !t.split.Split(c, best) {
 		return s, nil
 	}
@@ -147,11 +147,11 @@ func (t *stage) decide(c *picker.Cycle, best int32) (s picker.Stage, order []int
 	s.Chosen = ranking.Best()
 	switch s.Chosen {
 	case -1:
-		s.Outcome = picker.StageNobody
+		s.Outcome = cycle.StageNobody
 	case best:
-		s.Outcome = picker.StageLocal
+		s.Outcome = cycle.StageLocal
 	default:
-		s.Outcome = picker.StageSplit
+		s.Outcome = cycle.StageSplit
 	}
 	return s, ranking.Order
 }
@@ -159,7 +159,7 @@ func (t *stage) decide(c *picker.Cycle, best int32) (s picker.Stage, order []int
 // able tells the endpoints that may do the stage: those labelled for it or,
 // when nobody is and the profile's filters choose by something else, those
 // without a label.
-func (t *stage) able(c *picker.Cycle) func(*picker.View) bool {
+func (t *stage) able(c *cycle.Cycle) func(*cycle.View) bool {
 	labelled := prefills
 	if t.role == endpoint.RoleEncode {
 		labelled = encodes
@@ -172,21 +172,21 @@ func (t *stage) able(c *picker.Cycle) func(*picker.View) bool {
 	return unlabelled
 }
 
-func prefills(v *picker.View) bool { return v.Role&endpoint.RolePrefill != 0 }
-func encodes(v *picker.View) bool  { return v.Role&endpoint.RoleEncode != 0 }
-func unlabelled(v *picker.View) bool {
+func prefills(v *cycle.View) bool { return v.Role&endpoint.RolePrefill != 0 }
+func encodes(v *cycle.View) bool  { return v.Role&endpoint.RoleEncode != 0 }
+func unlabelled(v *cycle.View) bool {
 	_, has := v.Label(endpoint.LabelRole)
 	return !has
 }
 
 // missing returns how many prompt tokens the candidate at a position does not
 // hold, in any tier.
-func missing(c *picker.Cycle, i int32) int {
+func missing(c *cycle.Cycle, i int32) int {
 	return max(c.Request.InputTokens-int(c.RunAt(i).Total()), 0)
 }
 
 // addresses lists the endpoints at positions, without the one that serves.
-func addresses(c *picker.Cycle, order []int32, without int32) string {
+func addresses(c *cycle.Cycle, order []int32, without int32) string {
 	if len(order) == 1 {
 		return c.All(order[0]).Address
 	}

@@ -3,18 +3,18 @@ package pd
 import (
 	"math"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
 // room returns the seconds until candidate d has memory for the request.
-func (j *prices) room(c *picker.Cycle, d int32) float64 {
+func (j *prices) room(c *cycle.Cycle, d int32) float64 {
 	return c.All(d).WaitOfRoom(float64(c.Request.InputTokens), c.Answer())
 }
 
 // memory prices what others wait for because memory at d is kept for longer, when d
 // prefills for so many seconds. Where the request itself has to wait for memory, it is
 // full; else it is taken to be with the probability use^requests.
-func (j *prices) memory(c *picker.Cycle, d int32, prefill, room float64) float64 {
+func (j *prices) memory(c *cycle.Cycle, d int32, prefill, room float64) float64 {
 	v := c.All(d)
 	if !v.Fresh() || v.Capacity <= 0 {
 		return 0

@@ -3,7 +3,7 @@ package pd
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -11,8 +11,8 @@ import (
 
 // pair plans the request by the price of pairs. The decode profile has ranked the
 // endpoints that serve: the best of them serves requests that stay whole.
-func (h *Handler) pair(c *picker.Cycle, plan *picker.Plan, ranking *picker.Ranking) error {
-	t := stage{picker.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
+func (h *Handler) pair(c *cycle.Cycle, plan *cycle.Plan, ranking *cycle.Ranking) error {
+	t := stage{cycle.StagePrefill, h.o.Prefill, h.o.SplitPrefill, endpoint.RolePrefill}
 	helping := h.o.Prefill.RunAmong(c, t.able(c))
 	among := plugin.Among{Serve: ranking.Live, Help: helping.Live, Whole: ranking.Best()}
 	way := t.split.Pair(c, among)
@@ -23,16 +23,16 @@ func (h *Handler) pair(c *picker.Cycle, plan *picker.Plan, ranking *picker.Ranki
 		among.Serve, among.Help = ranking.Live[at:at+1], helping.Live
 		way = t.split.Pair(c, among)
 	}
-	s := picker.Stage{Kind: t.kind, Outcome: picker.StageSkipped, Chosen: -1, Missing: missing(c, way.Serve), Whole: way.Whole, Split: way.Split}
+	s := cycle.Stage{Kind: t.kind, Outcome: cycle.StageSkipped, Chosen: -1, Missing: missing(c, way.Serve), Whole: way.Whole, Split: way.Split}
 	switch {
 	case way.Helps > 0:
-		s.Outcome, s.Chosen = picker.StageSplit, way.Help[0]
+		s.Outcome, s.Chosen = cycle.StageSplit, way.Help[0]
 	case len(among.Help) == 0:
-		s.Outcome = picker.StageNobody
+		s.Outcome = cycle.StageNobody
 	}
 	plan.Stages = append(plan.Stages, s)
 	h.serveBy(c, plan, way.Serve)
-	if s.Outcome == picker.StageSplit {
+	if s.Outcome == cycle.StageSplit {
 		c.PredictAt(s.Chosen, way.Predicted)
 		h.feed(c, plan, way.Serve, way.Help[:way.Helps])
 	}
@@ -40,7 +40,7 @@ func (h *Handler) pair(c *picker.Cycle, plan *picker.Plan, ranking *picker.Ranki
 }
 
 // serveBy makes a candidate the first of the plan's.
-func (h *Handler) serveBy(c *picker.Cycle, plan *picker.Plan, serve int32) {
+func (h *Handler) serveBy(c *cycle.Cycle, plan *cycle.Plan, serve int32) {
 	if plan.Order[0] == serve {
 		return
 	}
@@ -59,9 +59,9 @@ func (h *Handler) serveBy(c *picker.Cycle, plan *picker.Plan, serve int32) {
 
 // feed has endpoints compute the prompt for the one that serves; the first is asked
 // first.
-func (h *Handler) feed(c *picker.Cycle, plan *picker.Plan, serve int32, order []int32) {
-	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderPrefiller, Value: addresses(c, order, serve)})
-	plan.Also = append(plan.Also, picker.Part{
+func (h *Handler) feed(c *cycle.Cycle, plan *cycle.Plan, serve int32, order []int32) {
+	plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderPrefiller, Value: addresses(c, order, serve)})
+	plan.Also = append(plan.Also, cycle.Part{
 		Index: order[0], Work: c.WorkAt(order[0]), Holds: true, Leads: true, Moves: missing(c, serve),
 	})
 	plan.New = 1 // the prompt's last token is always computed where it is answered
@@ -69,11 +69,11 @@ func (h *Handler) feed(c *picker.Cycle, plan *picker.Plan, serve int32, order []
 
 // refusal returns why a request must not be served in the way that was found: it
 // asks for a prompt that is there already, or there is nobody to compute it.
-func (h *Handler) refusal(c *picker.Cycle, o picker.StageOutcome, serving int32) error {
+func (h *Handler) refusal(c *cycle.Cycle, o cycle.StageOutcome, serving int32) error {
 	switch {
-	case o != picker.StageSkipped && c.Request.IfAvailable:
+	case o != cycle.StageSkipped && c.Request.IfAvailable:
 		return request.Errorf(request.ReasonNotHeld, "no endpoint holds enough of the prompt")
-	case o == picker.StageNobody && (h.o.NeedPrefill || consumes(c.All(serving))):
+	case o == cycle.StageNobody && (h.o.NeedPrefill || consumes(c.All(serving))):
 		return request.Errorf(request.ReasonNoEndpoints, "no prefill endpoint is left for this request")
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -127,7 +127,7 @@ func disagg(threshold *int) func(*plugin.Params) (plugin.Plugin, error) {
 }
 
 // handler makes the handler of the profiles and the deciders that it uses.
-func (p *disaggParams) handler(profiles []*picker.Profile, deciders []plugin.Decider) (picker.ProfileHandler, error) {
+func (p *disaggParams) handler(profiles []*cycle.Profile, deciders []plugin.Decider) (cycle.ProfileHandler, error) {
 	o := Options{PrimaryPort: uint16(p.PrimaryPort), NeedPrefill: p.WithoutPrefill == failRequest}
 	switch {
 	case p.Threshold != nil:
@@ -143,7 +143,7 @@ func (p *disaggParams) handler(profiles []*picker.Profile, deciders []plugin.Dec
 	}
 	for _, need := range []struct {
 		name string
-		into **picker.Profile
+		into **cycle.Profile
 		used bool
 	}{
 		{p.Profiles.Decode, &o.Decode, true},
@@ -158,7 +158,7 @@ func (p *disaggParams) handler(profiles []*picker.Profile, deciders []plugin.Dec
 }
 
 // named returns the profile of a name, nil when there is none.
-func named(profiles []*picker.Profile, name string) *picker.Profile {
+func named(profiles []*cycle.Profile, name string) *cycle.Profile {
 	for _, p := range profiles {
 		if p.Name == name {
 			return p

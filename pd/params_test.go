@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -34,10 +34,10 @@ func TestDisaggParameters(t *testing.T) {
 			if diff := cmp.Diff(want, p.Uses); diff != "" {
 				t.Errorf("%s %s: %s", typ, params, diff)
 			}
-			profiles := []*picker.Profile{{Name: "decode"}, {Name: "prefill"}, {Name: "d"}, {Name: "p"}, {Name: "e"}}
-			var h picker.ProfileHandler
+			profiles := []*cycle.Profile{{Name: "decode"}, {Name: "prefill"}, {Name: "d"}, {Name: "p"}, {Name: "e"}}
+			var h cycle.ProfileHandler
 			if h, err = p.Handler(profiles, make([]plugin.Decider, deciders)); err == nil {
-				err = fmt.Errorf("runs %d", len(h.(interface{ Profiles() []*picker.Profile }).Profiles()))
+				err = fmt.Errorf("runs %d", len(h.(interface{ Profiles() []*cycle.Profile }).Profiles()))
 			}
 		}
 		if fmt.Sprint(err) != wantErr {
@@ -74,7 +74,7 @@ func TestDeciders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := picker.NewCycle(picker.CycleOptions{Pool: w.pool, Matcher: w, Now: w.now}, &request.Request{Kind: request.KindChat, InputTokens: tokens})
+		c := cycle.New(cycle.Options{Pool: w.pool, Match: w.Match, Now: w.now}, &request.Request{Kind: request.KindChat, InputTokens: tokens})
 		defer c.Free()
 		return fmt.Sprint(p.Decider.Split(c, 0), p.Decider.Split(c, 1))
 	}

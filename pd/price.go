@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
@@ -46,9 +46,9 @@ func predictedDefaults() predictedParams {
 // longer: where memory is what requests wait for, that is dearer than the stall.
 //
 // own is the prefill of what the endpoint does not hold. Prefills and steps are those of
-// endpoint.Cost. Waits are those of the default policy (picker.View.Wait) and, where the
+// endpoint.Cost. Waits are those of the default policy (cycle.View.Wait) and, where the
 // request would be answered, the wait for memory behind all that was placed there
-// (picker.View.WaitOfRoom): prompts on their way from elsewhere are in no queue of the
+// (cycle.View.WaitOfRoom): prompts on their way from elsewhere are in no queue of the
 // engine's. Loads are those of the shared book, by role: a prompt that is computed
 // elsewhere waits there, and counts as waiting where it is answered once the engine
 // says so. The transfer is endpoint.Transfers'; an engine's blocks leave it one prompt
@@ -75,12 +75,12 @@ func (j *prices) decider() plugin.Decider { return plugin.Decider{Split: j.split
 
 // split reports whether some prefill endpoint makes a request cheaper that an
 // endpoint is to serve.
-func (j *prices) split(c *picker.Cycle, serving int32) bool {
+func (j *prices) split(c *cycle.Cycle, serving int32) bool {
 	return j.pair(c, plugin.Among{Serve: []int32{serving}, Help: helpers(c), Whole: serving}).Helps > 0
 }
 
 // helpers returns the candidates that are labelled for prefill.
-func helpers(c *picker.Cycle) (list []int32) {
+func helpers(c *cycle.Cycle) (list []int32) {
 	for i := range int32(c.Candidates()) {
 		if c.All(i).Role&endpoint.RolePrefill != 0 {
 			list = append(list, i)
@@ -103,7 +103,7 @@ var offers = sync.Pool{New: func() any { return new([]offer) }}
 
 // pair implements plugin.Decider.Pair. Pairs are looked at in order of what they
 // cost at least, so that few of them are.
-func (j *prices) pair(c *picker.Cycle, among plugin.Among) plugin.Way {
+func (j *prices) pair(c *cycle.Cycle, among plugin.Among) plugin.Way {
 	alone, price := j.alone(c, among)
 	way := plugin.Way{Serve: alone, Whole: price, Split: math.Inf(1)}
 	pooled := offers.Get().(*[]offer)
@@ -141,7 +141,7 @@ func cheaper(a, b offer) int {
 
 // order fills in who computes the prompt for way.Serve, the cheapest first, and what
 // is expected of it.
-func (j *prices) order(c *picker.Cycle, list []offer, way *plugin.Way) {
+func (j *prices) order(c *cycle.Cycle, list []offer, way *plugin.Way) {
 	var price [len(way.Help)]float64
 	d := j.demand(c, way.Serve)
 	for k := range list {
@@ -165,7 +165,7 @@ func (j *prices) order(c *picker.Cycle, list []offer, way *plugin.Way) {
 		copy(way.Help[at+1:way.Helps], way.Help[at:])
 		price[at], way.Help[at] = total, o.at
 		if at == 0 {
-			way.Predicted = picker.Prediction{Wait: max(o.seconds-o.own, 0), Own: o.own, Base: hand + d.step, Others: o.price - o.seconds + others + d.price - d.step}
+			way.Predicted = cycle.Prediction{Wait: max(o.seconds-o.own, 0), Own: o.own, Base: hand + d.step, Others: o.price - o.seconds + others + d.price - d.step}
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (j *prices) order(c *picker.Cycle, list []offer, way *plugin.Way) {
 // alone returns the candidate that would serve the request whole, and at what price: the
 // one that the decode profile prefers, unless the request would wait for memory there,
 // behind prompts on their way that the profile does not see, and another is cheaper.
-func (j *prices) alone(c *picker.Cycle, among plugin.Among) (best int32, price float64) {
+func (j *prices) alone(c *cycle.Cycle, among plugin.Among) (best int32, price float64) {
 	best, price = among.Whole, j.whole(c, among.Whole)
 	if j.room(c, best) == 0 {
 		return best, price
@@ -188,7 +188,7 @@ func (j *prices) alone(c *picker.Cycle, among plugin.Among) (best int32, price f
 
 // whole returns the price of a request that candidate d serves alone, +Inf where
 // it cannot.
-func (j *prices) whole(c *picker.Cycle, d int32) float64 {
+func (j *prices) whole(c *cycle.Cycle, d int32) float64 {
 	if consumes(c.All(d)) {
 		return math.Inf(1)
 	}
@@ -198,11 +198,11 @@ func (j *prices) whole(c *picker.Cycle, d int32) float64 {
 }
 
 // offer prices the prompt's computation at a candidate that others answer for.
-func (j *prices) offer(c *picker.Cycle, i int32) offer { return j.behind(c, i, 0) }
+func (j *prices) offer(c *cycle.Cycle, i int32) offer { return j.behind(c, i, 0) }
 
 // behind prices the prompt's computation at a candidate where it begins in so many
 // seconds, or later.
-func (j *prices) behind(c *picker.Cycle, i int32, least float64) offer {
+func (j *prices) behind(c *cycle.Cycle, i int32, least float64) offer {
 	v, w := c.All(i), c.WorkAt(i)
 	own := v.Cost.Prefill(w)
 	chunks := float64((w.New + j.ChunkTokens - 1) / j.ChunkTokens)
@@ -225,7 +225,7 @@ type demand struct {
 	token [endpoint.NumLevels]float64 // of them, those of each token more
 }
 
-func (j *prices) demand(c *picker.Cycle, i int32) demand {
+func (j *prices) demand(c *cycle.Cycle, i int32) demand {
 	v := c.All(i)
 	d := demand{ep: v.Endpoint, lacks: missing(c, i), step: v.Cost.StepOf(decoding(v)+1, float64(v.Load.Context))}
 	room := j.room(c, i)
@@ -240,7 +240,7 @@ func (j *prices) demand(c *picker.Cycle, i int32) demand {
 
 // handOver returns the seconds from the end of a prefill until d has what it lacks, and
 // what that costs those who wait for the same engine to send.
-func (j *prices) handOver(c *picker.Cycle, o *offer, d *demand) (seconds, others float64) {
+func (j *prices) handOver(c *cycle.Cycle, o *offer, d *demand) (seconds, others float64) {
 	level, pair, v := endpoint.Shared(o.ep, d.ep), c.Transfers().OfPair(o.ep, d.ep), c.All(o.at)
 	begins := max(o.seconds, float64(max(v.Load.Moving, 0))*d.token[level]*pair)
 	sending := float64(d.lacks) * d.token[level] * pair
@@ -249,7 +249,7 @@ func (j *prices) handOver(c *picker.Cycle, o *offer, d *demand) (seconds, others
 }
 
 // stay prices the answer at d.
-func (j *prices) stay(c *picker.Cycle, d int32) float64 {
+func (j *prices) stay(c *cycle.Cycle, d int32) float64 {
 	v, input := c.All(d), float64(c.Request.InputTokens)
 	running := decoding(v)
 	step := v.Cost.StepOf(running+1, float64(v.Load.Context)+input)
@@ -261,7 +261,7 @@ const mostBusy = .9
 
 // waiting returns how many requests have no first token at an endpoint. Those whose
 // prompt comes from elsewhere are not among the book's: the engine's gauge has them.
-func waiting(v *picker.View) float64 {
+func waiting(v *cycle.View) float64 {
 	n := float64(max(v.Load.Waiting, 0))
 	if v.Fresh() {
 		n = max(n, float64(v.Waiting))
@@ -269,11 +269,11 @@ func waiting(v *picker.View) float64 {
 	return n
 }
 
-func decoding(v *picker.View) float64 { return float64(max(v.Load.Requests-v.Load.Waiting, 0)) }
+func decoding(v *cycle.View) float64 { return float64(max(v.Load.Requests-v.Load.Waiting, 0)) }
 
 // consumes reports whether an engine serves no request whose prompt nobody else has
 // computed: SGLang's in the decode role refuse them.
-func consumes(v *picker.View) bool {
+func consumes(v *cycle.View) bool {
 	if v.Role&endpoint.RolePrefill != 0 {
 		return false
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -54,15 +54,15 @@ func newMarket(list ...candidate) *market {
 	return m
 }
 
-func (m *market) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
+func (m *market) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
 	for k, ep := range eps {
 		held[k].Run.Tokens[block.TierGPU] = m.list[ep.ID].held
 	}
 }
 func (m *market) Chosen(*request.Request, *endpoint.Endpoint)                                {}
-func (m *market) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
+func (m *market) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
 
-func (m *market) place(tb testing.TB, r *request.Request, options ...func(*Options)) (string, *picker.Plan) {
+func (m *market) place(tb testing.TB, r *request.Request, options ...func(*Options)) (string, *cycle.Plan) {
 	tb.Helper()
 	o := Options{Decode: profile("decode"), Prefill: profile("prefill"), SplitPrefill: ByPrice()}
 	for _, f := range options {
@@ -72,9 +72,9 @@ func (m *market) place(tb testing.TB, r *request.Request, options ...func(*Optio
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c := picker.NewCycle(picker.CycleOptions{Pool: m.pool, Matcher: m, Now: t0, Seed: 1}, r)
+	c := cycle.New(cycle.Options{Pool: m.pool, Match: m.Match, Now: t0, Seed: 1}, r)
 	defer c.Free()
-	plan := &picker.Plan{}
+	plan := &cycle.Plan{}
 	if err := h.Handle(c, plan); err != nil {
 		return err.Error(), plan
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
@@ -42,7 +43,7 @@ var t0 = time.Unix(1_700_000_000, 0)
 //	count                           stages by outcome, where there were any
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		w := &world{t: t, now: t0, decisions: map[string]*picker.Decision{}}
+		w := &world{t: t, now: t0, decisions: map[string]*request.Decision{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			w.d = d
 			run, ok := map[string]func() string{
@@ -67,7 +68,7 @@ type world struct {
 	held      map[string]int32  // by address
 	scheduler *picker.Scheduler
 	registry  *prometheus.Registry
-	decisions map[string]*picker.Decision
+	decisions map[string]*request.Decision
 	log       []string // what the matcher was told
 }
 
@@ -131,8 +132,8 @@ func (w *world) named(s string) string {
 func (w *world) handler() string {
 	deciders := map[string]plugin.Decider{"always": Always, "media": Media, "never": Never, "price": ByPrice()}
 	o := Options{Decode: profile("decode"), Prefill: profile("prefill"), Encode: profile("encode")}
-	if f, ok := map[string]picker.Filter{"near": near{}, "kind": ofKind{}}[w.text("prefill")]; ok {
-		o.Prefill.Filters = []picker.ProfileFilter{{Name: w.text("prefill") + "-filter", Filter: f}}
+	if f, ok := map[string]cycle.Filter{"near": near{}, "kind": ofKind{}}[w.text("prefill")]; ok {
+		o.Prefill.Filters = []cycle.ProfileFilter{{Name: w.text("prefill") + "-filter", Filter: f}}
 	}
 	o.SplitPrefill, o.SplitEncode = deciders[w.text("split")], deciders[w.text("encode")]
 	if n, ok := strings.CutPrefix(w.text("split"), "missing:"); ok {
@@ -214,15 +215,15 @@ func (w *world) first() string {
 	d := w.decisions[w.text("id")]
 	for address, name := range w.names {
 		if name == w.text("from") {
-			d.Observe(picker.Event{Kind: picker.EventHeaders, At: w.now, Status: 200, Served: address})
+			d.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 200, Served: address})
 		}
 	}
-	d.Observe(picker.Event{Kind: picker.EventFirstToken, At: w.now})
+	d.Observe(request.Event{Kind: request.EventFirstToken, At: w.now})
 	return w.book()
 }
 
 func (w *world) answer() string {
-	e := picker.Event{Kind: picker.EventHeaders, At: w.now, Status: w.number("status", 200), Local: w.has("local")}
+	e := request.Event{Kind: request.EventHeaders, At: w.now, Status: w.number("status", 200), Local: w.has("local")}
 	for address, name := range w.names {
 		if name == w.text("from") {
 			e.Served = address
@@ -255,9 +256,9 @@ func (w *world) health() string {
 func (w *world) done() string {
 	w.log = nil
 	d := w.decisions[w.text("id")]
-	o := picker.Outcome{At: w.now, Status: w.number("status", 200), Complete: true}
+	o := request.Outcome{At: w.now, Status: w.number("status", 200), Complete: true}
 	if w.has("cached") {
-		o.Usage = picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 5000, CachedTokens: w.number("cached", 0)}
+		o.Usage = request.Usage{Seen: true, CachedSeen: true, PromptTokens: 5000, CachedTokens: w.number("cached", 0)}
 	}
 	d.Done(o)
 	d.Done(o)
@@ -328,7 +329,7 @@ func (w *world) count() string {
 }
 
 // Match, Chosen and Finished make the world a picker.Matcher.
-func (w *world) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
+func (w *world) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
 	for k, ep := range eps {
 		held[k].Run.Tokens[block.TierGPU] = w.held[ep.Address]
 	}
@@ -338,18 +339,18 @@ func (w *world) Chosen(_ *request.Request, ep *endpoint.Endpoint) {
 	w.log = append(w.log, ep.Address+" will hold it")
 }
 
-func (w *world) Finished(_ *request.Request, ep *endpoint.Endpoint, h picker.Held, o picker.Outcome) {
+func (w *world) Finished(_ *request.Request, ep *endpoint.Endpoint, h cycle.Held, o request.Outcome) {
 	w.log = append(w.log, fmt.Sprintf("%s ended with %d, held %d, usage counts %v", ep.Address, o.Status, h.Run.Total(), o.Usage.CachedSeen))
 }
 
 // profile ranks by fewest new tokens and requests, all of them.
-func profile(name string) *picker.Profile {
-	return &picker.Profile{Name: name, Picker: ranked{}, Scorers: []picker.ProfileScorer{{Name: "cost", Weight: 1, Scorer: cost{}}}}
+func profile(name string) *cycle.Profile {
+	return &cycle.Profile{Name: name, Picker: ranked{}, Scorers: []cycle.ProfileScorer{{Name: "cost", Weight: 1, Scorer: cost{}}}}
 }
 
 type cost struct{}
 
-func (cost) Score(c *picker.Cycle, scores []float64) {
+func (cost) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		scores[k] = -float64(c.Work(k).New) - 1000*float64(c.At(k).Load.Requests)
 	}
@@ -357,7 +358,7 @@ func (cost) Score(c *picker.Cycle, scores []float64) {
 
 type ranked struct{}
 
-func (ranked) Pick(_ *picker.Cycle, totals []float64, order []int32) []int32 {
+func (ranked) Pick(_ *cycle.Cycle, totals []float64, order []int32) []int32 {
 	for range totals {
 		at := int32(-1)
 		for k, v := range totals {
@@ -377,7 +378,7 @@ func (ranked) Pick(_ *picker.Cycle, totals []float64, order []int32) []int32 {
 // ofKind keeps the endpoints that a label of the user's own names.
 type ofKind struct{}
 
-func (ofKind) Filter(c *picker.Cycle, keep []bool) {
+func (ofKind) Filter(c *cycle.Cycle, keep []bool) {
 	for k := range keep {
 		kind, _ := c.At(k).Label("kind")
 		keep[k] = kind == "prefill"
@@ -387,7 +388,7 @@ func (ofKind) Filter(c *picker.Cycle, keep []bool) {
 // near keeps the endpoints in the peer's rack, if there are any.
 type near struct{}
 
-func (near) Filter(c *picker.Cycle, keep []bool) {
+func (near) Filter(c *cycle.Cycle, keep []bool) {
 	some := false
 	for k := range keep {
 		rack, _ := c.At(k).Label("rack")

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -43,7 +42,7 @@ func (s *Signer) Public() ed25519.PublicKey { return s.key.Public().(ed25519.Pub
 
 // Append returns headers with a signature of those that name prefill and encode
 // endpoints, or as they are where there is none. A nil Signer signs nothing.
-func (s *Signer) Append(headers []picker.HeaderSet) []picker.HeaderSet {
+func (s *Signer) Append(headers []request.HeaderSet) []request.HeaderSet {
 	if s == nil {
 		return headers
 	}
@@ -59,7 +58,7 @@ func (s *Signer) Append(headers []picker.HeaderSet) []picker.HeaderSet {
 	if prefill == "" && encode == "" {
 		return headers
 	}
-	return append(headers, picker.HeaderSet{Name: request.HeaderSignature, Value: s.Sign(prefill, encode)})
+	return append(headers, request.HeaderSet{Name: request.HeaderSignature, Value: s.Sign(prefill, encode)})
 }
 
 // Sign returns the value of request.HeaderSignature for the values of the two

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -70,11 +69,11 @@ func TestAppend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := []picker.HeaderSet{{Name: request.HeaderDataParallel, Value: "10.0.0.1:8001"}}
+	plain := []request.HeaderSet{{Name: request.HeaderDataParallel, Value: "10.0.0.1:8001"}}
 	if got := s.Append(plain); len(got) != 1 {
 		t.Errorf("nothing to sign, but %v", got)
 	}
-	split := append(plain, picker.HeaderSet{Name: request.HeaderPrefiller, Value: "10.0.0.2:8000"})
+	split := append(plain, request.HeaderSet{Name: request.HeaderPrefiller, Value: "10.0.0.2:8000"})
 	got := s.Append(split)
 	last := got[len(got)-1]
 	if last.Name != request.HeaderSignature || v.Verify(last.Value, "10.0.0.2:8000", "") != nil {

@@ -1,7 +1,7 @@
 package picker
 
 import (
-	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -10,23 +10,17 @@ import (
 // of which engines may die. Others lose nothing by a second engine that begins anew. The next
 // endpoint is the only one then, so that both must be well: a proxy that is told nothing goes
 // down the whole list, where no engine has begun.
-func (s *Scheduler) tries(c *Cycle, f *flight) Tries {
+func (s *Scheduler) tries(c *cycle.Cycle, f *flight) request.Tries {
 	r, prompt := f.request, f.vitals.prompt
 	within := s.again.Add(c.Now, 1, 0)
 	switch {
 	case r.Background, r.Previous != "", s.prompts.Suspected(prompt, c.Now):
-		return TriesNone
+		return request.TriesNone
 	case !within, r.Kind != request.KindChat && r.Kind != request.KindCompletions, s.prompts.Failing(prompt, c.Now):
-		return TriesSafe
+		return request.TriesSafe
 	}
-	if len(f.Endpoints) < 2 || len(c.plan.Order) < 2 || len(c.plan.Also) > 0 || !c.well(0) || !c.well(1) {
-		return TriesSafe
+	if len(f.Endpoints) < 2 || len(c.Plan().Order) < 2 || len(c.Plan().Also) > 0 || !c.Well(0) || !c.Well(1) {
+		return request.TriesSafe
 	}
-	return TriesOnce
-}
-
-// well reports whether nothing speaks against the endpoint at a place of the plan.
-func (c *Cycle) well(place int) bool {
-	ep := c.endpoints[c.plan.Order[place]]
-	return !far(ep) && ep.Share() == health.Full && !ep.Down() && !ep.Tracker().FullAt(c.Now.UnixNano())
+	return request.TriesOnce
 }

@@ -11,7 +11,7 @@ import (
 // TestTries: which requests may be tried a second time when an engine has begun on them.
 func TestTries(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(4)})
-	f := func(what string, want Tries, change func(r *request.Request)) {
+	f := func(what string, want request.Tries, change func(r *request.Request)) {
 		t.Helper()
 		r := chatRequest(what, 100)
 		r.Body = []byte(what)
@@ -22,18 +22,18 @@ func TestTries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer d.Done(Outcome{})
+		defer d.Done(request.Outcome{})
 		if d.Tries != want {
 			t.Errorf("%s: %v, want %v", what, d.Tries, want)
 		}
 	}
-	f("a chat", TriesOnce, nil)
-	f("a stream", TriesOnce, func(r *request.Request) { r.Stream = true })
-	f("what an engine may keep", TriesSafe, func(r *request.Request) { r.Kind = request.KindResponses })
-	f("what nobody knows", TriesSafe, func(r *request.Request) { r.Kind = request.KindOther })
-	f("what goes on by itself", TriesNone, func(r *request.Request) { r.Kind, r.Background = request.KindResponses, true })
-	f("what goes on with an answer", TriesNone, func(r *request.Request) { r.Kind, r.Previous = request.KindResponses, "resp_1" })
-	for i, want := range []Tries{TriesSafe, TriesNone} { // of its next request
+	f("a chat", request.TriesOnce, nil)
+	f("a stream", request.TriesOnce, func(r *request.Request) { r.Stream = true })
+	f("what an engine may keep", request.TriesSafe, func(r *request.Request) { r.Kind = request.KindResponses })
+	f("what nobody knows", request.TriesSafe, func(r *request.Request) { r.Kind = request.KindOther })
+	f("what goes on by itself", request.TriesNone, func(r *request.Request) { r.Kind, r.Background = request.KindResponses, true })
+	f("what goes on with an answer", request.TriesNone, func(r *request.Request) { r.Kind, r.Previous = request.KindResponses, "resp_1" })
+	for i, want := range []request.Tries{request.TriesSafe, request.TriesNone} { // of its next request
 		eps := s.opts.Pool.Snapshot().Endpoints
 		s.prompts.Failed((&request.Request{Body: []byte("poison")}).PromptKey(), int(eps[i].ID), t0)
 		f("poison", want, nil)
@@ -41,11 +41,11 @@ func TestTries(t *testing.T) {
 	for range 3 {
 		s.again.Add(t0, 0, 1)
 	}
-	f("beyond the budget", TriesSafe, nil)
+	f("beyond the budget", request.TriesSafe, nil)
 	s.again.Add(t0, 1000, 0)
-	f("within the budget", TriesOnce, nil)
+	f("within the budget", request.TriesOnce, nil)
 	for _, ep := range s.opts.Pool.Snapshot().Endpoints[1:] {
 		ep.Tracker().SetFull(t0, time.Second)
 	}
-	f("nobody well behind it", TriesSafe, nil)
+	f("nobody well behind it", request.TriesSafe, nil)
 }

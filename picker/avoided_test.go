@@ -59,7 +59,7 @@ func TestExplainAvoided(t *testing.T) {
 	f := func(r *request.Request, candidates string, want map[int]explained.Avoided) {
 		t.Helper()
 		if d, err := s.Choose(context.Background(), r); err == nil {
-			defer d.Done(Outcome{At: t0})
+			defer d.Done(request.Outcome{At: t0})
 		}
 		e, _ := s.Records().Explain(r.ID)
 		got, are := map[int]explained.Avoided{}, ""
@@ -117,13 +117,13 @@ func TestExplainPinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := d.Endpoints[0]
-	d.Done(Outcome{At: t0, Status: 200, Complete: true, Served: at, ResponseID: "resp_1"})
+	d.Done(request.Outcome{At: t0, Status: 200, Complete: true, Served: at, ResponseID: "resp_1"})
 	next := chatRequest("next", 10)
 	next.Kind, next.Previous = request.KindResponses, "resp_1"
 	if d, err = s.Choose(context.Background(), next); err != nil {
 		t.Fatal(err)
 	}
-	d.Done(Outcome{At: t0})
+	d.Done(request.Outcome{At: t0})
 	e, _ := s.Records().Explain("next")
 	if e.Choice != at || len(e.Avoided) != 2 || e.Avoided[0].Why != explained.AvoidedConversation {
 		t.Errorf("chosen %s, kept by %s, avoided %+v", e.Choice, at, e.Avoided)

@@ -28,8 +28,8 @@ func TestConversations(t *testing.T) {
 		t.Error("nobody looks for the response's id")
 	}
 	keeper := d.Endpoints[0]
-	d.Observe(Event{Kind: EventHeaders, At: t0, Status: 200})
-	d.Done(Outcome{At: t0, Status: 200, Complete: true, ResponseID: "resp_1"})
+	d.Observe(request.Event{Kind: request.EventHeaders, At: t0, Status: 200})
+	d.Done(request.Outcome{At: t0, Status: 200, Complete: true, ResponseID: "resp_1"})
 
 	goOn := func(path, body string) []string {
 		t.Helper()

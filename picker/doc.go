@@ -1,10 +1,11 @@
 // Package picker chooses endpoints for inference requests.
 //
 //  1. Package request reads a request's headers and body in one scan.
-//  2. Scheduler.Choose takes a Cycle: the endpoints of the pool's snapshot that
+//  2. Scheduler.Choose opens a cycle: the endpoints of the pool's snapshot that
 //     the proxy allows, with their load, gauges and learned constants, which
 //     package endpoint owns.
-//  3. A ProfileHandler runs Profiles over the cycle: filters, scorers, picker.
+//  3. A profile handler runs profiles over it: filters, scorers, picker. They are of
+//     package cycle, and see nothing else.
 //  4. The plan is entered into the Book, told to the Matcher (the index) and
 //     kept in Records for explain; the Decision goes to the caller.
 //  5. What the response path shows moves the Book on and teaches the Cost.

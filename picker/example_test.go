@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -14,7 +15,7 @@ import (
 // idlest scores candidates by the requests that are in flight there.
 type idlest struct{}
 
-func (idlest) Score(c *picker.Cycle, scores []float64) {
+func (idlest) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		scores[k] = -float64(c.At(k).Load.Requests)
 	}
@@ -23,7 +24,7 @@ func (idlest) Score(c *picker.Cycle, scores []float64) {
 // inOrder picks the candidates from the best to the worst.
 type inOrder struct{}
 
-func (inOrder) Pick(_ *picker.Cycle, totals []float64, order []int32) []int32 {
+func (inOrder) Pick(_ *cycle.Cycle, totals []float64, order []int32) []int32 {
 	best := 0
 	for k := range totals {
 		if totals[k] > totals[best] {
@@ -34,9 +35,9 @@ func (inOrder) Pick(_ *picker.Cycle, totals []float64, order []int32) []int32 {
 }
 
 // one runs the same profile for every request.
-type one struct{ *picker.Profile }
+type one struct{ *cycle.Profile }
 
-func (o one) Handle(c *picker.Cycle, plan *picker.Plan) error {
+func (o one) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	plan.Order = append(plan.Order, o.Run(c).Order...)
 	return nil
 }
@@ -51,13 +52,13 @@ func Example() {
 	})
 	s, err := picker.New(picker.Options{
 		Pool:  pool,
-		Rules: &picker.Rules{Handler: one{&picker.Profile{Name: "default", Scorers: []picker.ProfileScorer{{Name: "idlest", Weight: 1, Scorer: idlest{}}}, Picker: inOrder{}}}},
+		Rules: &picker.Rules{Handler: one{&cycle.Profile{Name: "default", Scorers: []cycle.ProfileScorer{{Name: "idlest", Weight: 1, Scorer: idlest{}}}, Picker: inOrder{}}}},
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	place := func() *picker.Decision {
+	place := func() *request.Decision {
 		d, err := s.Choose(context.Background(), &request.Request{Kind: request.KindChat, Model: "m", Target: "m", InputTokens: 100})
 		if err != nil {
 			fmt.Println(err)
@@ -67,7 +68,7 @@ func Example() {
 	first := place()
 	second := place() // while the first one runs
 	fmt.Println(first.Endpoints[0] != second.Endpoints[0])
-	first.Done(picker.Outcome{At: time.Now(), Status: 200, Complete: true})
+	first.Done(request.Outcome{At: time.Now(), Status: 200, Complete: true})
 	third := place() // where the first one was
 	fmt.Println(third.Endpoints[0] == first.Endpoints[0])
 	// Output:

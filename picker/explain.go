@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -52,11 +53,11 @@ func (rs *Records) last(slots int, id string, n int) []explained.Explanation {
 
 // Explain returns the decision of a cycle after its handler ran, as Records
 // would keep it, with every candidate. It is for dry runs.
-func (s *Scheduler) explainCycle(c *Cycle) explained.Explanation {
+func (s *Scheduler) explainCycle(c *cycle.Cycle) explained.Explanation {
 	var rec record
-	p := Prediction{}
-	if len(c.plan.Order) > 0 {
-		p = c.expected()
+	p := cycle.Prediction{}
+	if c.Best() >= 0 {
+		p = c.Expected()
 	}
 	rec.fill(c, p)
 	return rec.explain()
@@ -164,13 +165,13 @@ func (rec *record) explainRanking(rr *recordRanking) explained.Profile {
 	}
 	scorers := rr.profile.Scorers
 	for k := range rec.rows {
-		if rr.verdict[k] == verdictFar {
+		if rr.verdict[k] == cycle.VerdictFar {
 			continue
 		}
 		row := explained.Row{Endpoint: rec.rows[k].view.Address, Total: finite(rr.total[k])}
-		if f := rr.verdict[k]; f == verdictUnable || f > 0 && int(f) <= len(rr.profile.Filters) {
+		if f := rr.verdict[k]; f == cycle.VerdictUnable || f > 0 && int(f) <= len(rr.profile.Filters) {
 			row.Dropped = "role"
-			if f != verdictUnable {
+			if f != cycle.VerdictUnable {
 				row.Dropped = rr.profile.Filters[f-1].Name
 			}
 			p.Rows = append(p.Rows, row)
@@ -203,14 +204,14 @@ func (row *recordRow) explain() explained.Candidate {
 			c.Matched[block.Tier(tier).String()] = int(n)
 		}
 	}
-	if row.pred != (Prediction{}) { // else no scorer looked at it
+	if row.pred != (cycle.Prediction{}) { // else no scorer looked at it
 		t := explainTime(row.pred)
 		c.Predicted = &t
 	}
 	return c
 }
 
-func explainTime(p Prediction) explained.Time {
+func explainTime(p cycle.Prediction) explained.Time {
 	return explained.Time{
 		TTFT: millis(p.TTFT()), Wait: millis(p.Wait), Own: millis(p.Own), Base: millis(p.Base), Fetch: millis(p.Fetch), Others: millis(p.Others),
 	}
@@ -228,4 +229,16 @@ func finite(v float64) float64 {
 	default:
 		return v
 	}
+}
+
+func (rec *record) explainStages() []explained.Stage {
+	var out []explained.Stage
+	for _, s := range rec.stages {
+		e := explained.Stage{Stage: s.Kind.String(), Outcome: s.Outcome.String(), Missing: s.Missing, Whole: millis(s.Whole), Split: millis(s.Split)}
+		if s.Chosen >= 0 {
+			e.Endpoint = rec.address(s.Chosen)
+		}
+		out = append(out, e)
+	}
+	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestExplainSick: the explanation of a request that was refused, and of one that went on to
@@ -33,8 +34,8 @@ func TestExplainSick(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, next := d.Endpoints[0], d.Endpoints[1]
-	d.Observe(Event{Kind: EventHeaders, At: t0.Add(time.Second), Status: 200, Served: next, Attempts: 2})
-	d.Done(Outcome{At: t0.Add(2 * time.Second), Status: 200, Served: next, Complete: true})
+	d.Observe(request.Event{Kind: request.EventHeaders, At: t0.Add(time.Second), Status: 200, Served: next, Attempts: 2})
+	d.Done(request.Outcome{At: t0.Add(2 * time.Second), Status: 200, Served: next, Complete: true})
 	moved, _ := s.Records().Explain("moved")
 	if o := moved.Outcome; o == nil || o.Served != next || !strings.HasPrefix(o.Failed, first+": it could not be reached, or broke off") {
 		t.Errorf("the one that went on: %+v", moved.Outcome)

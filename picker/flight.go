@@ -1,11 +1,10 @@
 package picker
 
 import (
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
@@ -14,7 +13,7 @@ import (
 // flight is one placed request until its end. One allocation holds the
 // decision, its addresses and its entries in the book.
 type flight struct {
-	Decision
+	request.Decision
 	s       *Scheduler
 	request *request.Request
 	ep      *endpoint.Endpoint
@@ -25,8 +24,8 @@ type flight struct {
 	names   [4]string
 
 	queued    endpoint.Queued
-	predicted Prediction
-	held      Held // by ep
+	predicted cycle.Prediction
+	held      cycle.Held // by ep
 	record    recordRef
 
 	place   Place
@@ -44,8 +43,8 @@ type flight struct {
 type helper struct {
 	endpoint.Ticket
 	queued endpoint.Queued
-	held   Held
-	Part
+	held   cycle.Held
+	cycle.Part
 }
 
 // lessons say what a request's times tell about.
@@ -56,15 +55,15 @@ type lessons struct {
 	helper *helper
 }
 
-// launch books the plan of c and builds the decision.
-func (s *Scheduler) launch(c *Cycle) *flight {
-	r, plan := c.Request, &c.plan
+// launch books the plan of c and builds the decision; ended is as askFar returns it.
+func (s *Scheduler) launch(c *cycle.Cycle, ended func(status int)) *flight {
+	r, plan, view := c.Request, c.Plan(), c.First()
 	best := plan.Order[0]
-	ep := c.endpoints[best]
+	ep := view.Endpoint
 	f := &flight{s: s, request: r, ep: ep, learns: lessons{prefill: true, step: true}}
-	f.Endpoints = c.destinations(f.names[:0])
+	f.Endpoints = c.Destinations(f.names[:0])
 	if len(plan.Headers) > 0 {
-		f.SetHeaders = append([]HeaderSet(nil), plan.Headers...)
+		f.SetHeaders = append([]request.HeaderSet(nil), plan.Headers...)
 	}
 	if r.Target != "" && r.Target != r.Model && r.ModelSpan[1] > r.ModelSpan[0] {
 		f.ModelTarget = r.Target
@@ -74,18 +73,17 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 		work.New, f.learns.prefill = plan.New, false
 	}
 	f.fetched = plan.Fetched
-	view := &c.views[best]
-	if view.freeElsewhere && view.allSlotsTaken() { // what passes until the first token is the wait for a slot
+	if view.WaitsForSlot() { // what passes until the first token is the wait for a slot
 		f.learns.prefill = false
 	}
-	f.held, f.queued = c.held[best], endpoint.Queued{Ahead: view.Load, Own: work, At: c.Now}
-	f.predicted = c.expected()
+	f.held, f.queued = c.HeldAt(best), endpoint.Queued{Ahead: view.Load, Own: work, At: c.Now}
+	f.predicted = c.Expected()
 	f.WantBody = s.wantBody(c)
 
 	f.serving = &f.own
-	f.serving.Fed = plan.leader() != nil
-	if far(ep) {
-		f.ended = c.far.ended
+	f.serving.Fed = plan.Leader() != nil
+	if ep.Far() {
+		f.ended = ended
 		s.farBook.Open(f.serving, ep, work, c.Now)
 		f.sentFar(c.Now)
 	} else {
@@ -108,47 +106,27 @@ func (s *Scheduler) launch(c *Cycle) *flight {
 }
 
 // settle notes everywhere that the request is served here.
-func (f *flight) settle(c *Cycle) {
+func (f *flight) settle(c *cycle.Cycle) {
 	f.enlist(c)
 	if f.s.opts.Elsewhere != nil {
 		f.s.opts.Elsewhere.Stayed(f.request)
 	}
 	f.s.opts.Sessions.Bind(sessions.Binding{Session: c.Session, Endpoint: f.ep.ID, At: c.Now})
 	f.tellChosen()
-	for _, ranking := range c.rankings[:c.ranked] {
-		if i := ranking.Best(); i >= 0 {
-			ranking.Profile.observed(c, c.endpoints[i])
-		}
-	}
-}
-
-// destinations appends the addresses of the plan. Where the first one is
-// reached at another port there are no fallbacks, since the headers of the plan
-// speak of it alone.
-func (c *Cycle) destinations(list []string) []string {
-	if c.plan.Port != 0 {
-		at := netip.AddrPortFrom(c.endpoints[c.plan.Order[0]].Addr.Addr(), c.plan.Port).String()
-		if !c.Request.HasSubset || slices.Contains(c.Request.Subset, at) {
-			return append(list, at)
-		}
-	}
-	for _, i := range c.plan.Order {
-		list = append(list, c.endpoints[i].Address)
-	}
-	return c.appendReserve(list)
+	c.TellChosen()
 }
 
 // enlist books the parts of the plan at the endpoints that help.
-func (f *flight) enlist(c *Cycle) {
-	parts := c.plan.Also
+func (f *flight) enlist(c *cycle.Cycle) {
+	parts := c.Plan().Also
 	if len(parts) == 0 {
 		return
 	}
 	f.helpers = make([]helper, len(parts))
 	for k, p := range parts {
-		h, v := &f.helpers[k], &c.views[p.Index]
+		h, v := &f.helpers[k], c.All(p.Index)
 		h.Part, h.queued, h.Helps = p, endpoint.Queued{Ahead: v.Load, Own: p.Work, At: c.Now}, true
-		h.held, h.Ticket.Sends, h.OnlySends = c.heldAt(p.Index), p.Moves, p.SendsOnly
+		h.held, h.Ticket.Sends, h.OnlySends = c.HeldAt(p.Index), p.Moves, p.SendsOnly
 		f.s.opts.Pool.Book().Open(&h.Ticket, v.Endpoint, p.Work, c.Now)
 		// An endpoint that serves whole requests too learns from those: here a
 		// transfer is in the time.
@@ -174,13 +152,13 @@ func (f *flight) tellChosen() {
 }
 
 // tellFinished tells the matcher how the request ended, wherever its prompt is.
-func (f *flight) tellFinished(o Outcome) {
+func (f *flight) tellFinished(o request.Outcome) {
 	m := f.s.opts.Matcher
-	if m == nil || far(f.ep) {
+	if m == nil || f.ep.Far() {
 		return
 	}
 	bare := o
-	bare.Usage = Usage{}
+	bare.Usage = request.Usage{}
 	for i := range f.helpers {
 		if h := &f.helpers[i]; h.Holds {
 			m.Finished(f.request, h.Endpoint(), h.held, bare)
@@ -192,68 +170,45 @@ func (f *flight) tellFinished(o Outcome) {
 	m.Finished(f.request, f.ep, f.held, o)
 }
 
-// expected returns what is predicted of the request as planned.
-func (c *Cycle) expected() Prediction {
-	if p := c.plan.leader(); p != nil {
-		return c.prediction(p.Index, p.Work)
-	}
-	best := c.plan.Order[0]
-	work := c.WorkAt(best)
-	if c.plan.New >= 0 {
-		work.New = c.plan.New
-	}
-	return c.prediction(best, work)
-}
-
-// prediction returns what a scorer predicted for candidate i, or the plain
-// model's word when none did.
-func (c *Cycle) prediction(i int32, w endpoint.Work) Prediction {
-	if c.hasPred && c.predicted[i] != (Prediction{}) {
-		return c.predicted[i]
-	}
-	v := &c.views[i]
-	return Prediction{Wait: v.Cost.Wait(&v.Load, c.Now), Own: v.Cost.Prefill(w), Base: v.Cost.Base}
-}
-
 // wantBody asks for response bodies while an endpoint is little known, and for
 // a sample afterwards.
-func (s *Scheduler) wantBody(c *Cycle) bool {
+func (s *Scheduler) wantBody(c *cycle.Cycle) bool {
 	if s.opts.SampleBodies < 0 || c.Request.Kind == request.KindOther {
 		return false
 	}
-	serving := c.views[c.plan.Order[0]].Cost
-	seen := serving.PrefillSeen
-	if p := c.plan.leader(); p != nil {
-		seen = serving.DecodeSeen
-		if v := &c.views[p.Index]; v.Role&endpoint.RoleDecode == 0 {
+	first := c.First()
+	seen := first.Cost.PrefillSeen
+	if p := c.Plan().Leader(); p != nil {
+		seen = first.Cost.DecodeSeen
+		if v := c.All(p.Index); v.Role&endpoint.RoleDecode == 0 {
 			seen = min(seen, v.Cost.PrefillSeen)
 		}
 	}
-	return c.Request.Kind == request.KindResponses || seen < enoughSamples || c.held[c.plan.Order[0]].WantUsage || c.Float64() < s.opts.SampleBodies ||
-		c.endpoints[c.plan.Order[0]].Tracker().Look(c.Now)
+	return c.Request.Kind == request.KindResponses || seen < enoughSamples || c.HeldAt(c.Best()).WantUsage || c.Float64() < s.opts.SampleBodies ||
+		first.Tracker().Look(c.Now)
 }
 
 // observe takes a moment of the response path. One goroutine calls it.
-func (f *flight) observe(e Event) {
+func (f *flight) observe(e request.Event) {
 	switch e.Kind {
-	case EventHeaders:
+	case request.EventHeaders:
 		f.moveTo(e.Served, e.Attempts, e.At)
 		f.answered(&e)
 		f.reported(&e)
 		if e.Status >= 400 {
 			f.learns = lessons{}
 		}
-		if e.Status == 404 && f.s.opts.Lists != nil && !far(f.ep) && f.request.Kind != request.KindOther {
+		if e.Status == 404 && f.s.opts.Lists != nil && !f.ep.Far() && f.request.Kind != request.KindOther {
 			f.s.opts.Lists.Doubt(f.ep.ID)
 		}
 		if !f.request.Stream {
 			f.firstToken(e.At)
 		}
-	case EventFirstToken:
+	case request.EventFirstToken:
 		f.moves(e.At)
 		f.firstToken(e.At)
 		f.lastAt = e.At
-	case EventTokens:
+	case request.EventTokens:
 		f.serving.Generated(e.Tokens)
 		f.tokens += e.Tokens
 		f.moves(e.At)
@@ -276,7 +231,7 @@ func (f *flight) moveTo(served string, attempts int, now time.Time) {
 	f.endAsked(0)
 	f.AnswerHeaders = nil // they speak of the first choice
 	f.serving.Release()
-	f.ep, f.held, f.learns, f.serving = ep, Held{}, lessons{}, &endpoint.Ticket{Fed: f.split()}
+	f.ep, f.held, f.learns, f.serving = ep, cycle.Held{}, lessons{}, &endpoint.Ticket{Fed: f.split()}
 	f.s.opts.Pool.Book().Open(f.serving, ep, f.queued.Own, f.queued.At)
 	f.s.opts.Sessions.Bind(sessions.Binding{Session: sessions.KeyIn(f.request.Tenant, f.request.Session), Endpoint: ep.ID, At: now})
 	f.s.unseen.Watch(f.serving, f.request.Stream, f.queued.At.Add(seconds(f.predicted.TTFT())))
@@ -312,7 +267,7 @@ func (f *flight) firstToken(at time.Time) {
 	}
 }
 
-func (f *flight) release(o Outcome) {
+func (f *flight) release(o request.Outcome) {
 	if o.Served != "" && f.firstAt.IsZero() {
 		f.moveTo(o.Served, o.Attempts, o.At)
 	}
@@ -339,7 +294,7 @@ func (f *flight) release(o Outcome) {
 }
 
 // end sums up the request for those who count.
-func (f *flight) end(o *Outcome) *endpoint.End {
+func (f *flight) end(o *request.Outcome) *endpoint.End {
 	e := &endpoint.End{
 		Endpoint: f.ep, Model: f.request.Target, Status: o.Status, Complete: o.Complete, Broken: o.Broken,
 		Cause: f.vitals.cause, Whole: o.At.Sub(f.queued.At),
@@ -365,7 +320,7 @@ func (f *flight) service(end time.Time) float64 {
 }
 
 // learnAnswer teaches the length of a whole answer.
-func (f *flight) learnAnswer(o *Outcome) {
+func (f *flight) learnAnswer(o *request.Outcome) {
 	if o.Status >= 400 || !o.Complete || o.Broken || o.Unclosed || f.request.Kind == request.KindOther {
 		return
 	}

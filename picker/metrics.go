@@ -8,6 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -17,11 +18,11 @@ type metrics struct {
 	decisions  prometheus.Counter
 	refusals   []prometheus.Counter // by reason
 	computed   [len(handover.Computers)]prometheus.Counter
-	stages     [numStages][numStageOutcomes]prometheus.Counter
+	stages     [cycle.NumStages][cycle.NumStageOutcomes]prometheus.Counter
 	took       prometheus.Histogram
 	candidates prometheus.Histogram
 	moved      prometheus.Counter
-	goesOn     [numConversationUses]prometheus.Counter
+	goesOn     [cycle.NumConversationUses]prometheus.Counter
 	ended      [3]prometheus.Counter // failed, complete, nobody knows
 	tally      *endpoint.Tally
 	ttft       prometheus.Histogram
@@ -53,8 +54,8 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 	stages := counterVec("stages_total", "Placed requests that another endpoint could help with, by stage and by what was decided.", "stage", "outcome")
 	for k := range m.stages {
 		for o := range m.stages[k] {
-			label := strings.ReplaceAll(StageOutcome(o).String(), " ", "_")
-			m.stages[k][o] = stages.WithLabelValues(StageKind(k).String(), label)
+			label := strings.ReplaceAll(cycle.StageOutcome(o).String(), " ", "_")
+			m.stages[k][o] = stages.WithLabelValues(cycle.StageKind(k).String(), label)
 		}
 	}
 	computed := counterVec("prompts_computed_total", "Answered requests whose prompt was to be computed elsewhere, by who computed it as the proxy beside the decode engine says.", "by")
@@ -63,7 +64,7 @@ func newMetrics(reg prometheus.Registerer, pool *endpoint.Pool) (*metrics, error
 	}
 	goesOn := counterVec("conversations_total", "Placed requests that go on with a response that one engine keeps, by whether that engine is known and there.", "result")
 	for u := range m.goesOn {
-		m.goesOn[u] = goesOn.WithLabelValues(ConversationUse(u).String())
+		m.goesOn[u] = goesOn.WithLabelValues(cycle.ConversationUse(u).String())
 	}
 	ended := counterVec("ended_total", "Placed requests that ended, by whether the answer was complete; unknown: it began, and the proxy kept its end from the picker.", "complete")
 	m.ended = [3]prometheus.Counter{ended.WithLabelValues("false"), ended.WithLabelValues("true"), ended.WithLabelValues("unknown")}
@@ -135,14 +136,14 @@ func (m *metrics) refused(r *request.Request, err error) {
 	m.tally.Refused(r.Target, why.OfClient())
 }
 
-func (m *metrics) placed(took time.Duration, c *Cycle) {
+func (m *metrics) placed(took time.Duration, c *cycle.Cycle) {
 	m.decisions.Inc()
 	m.took.Observe(took.Seconds())
-	m.candidates.Observe(float64(len(c.endpoints)))
+	m.candidates.Observe(float64(c.Candidates()))
 	if c.Request.Previous != "" {
-		m.goesOn[c.conversation].Inc()
+		m.goesOn[c.Conversation()].Inc()
 	}
-	for _, s := range c.plan.Stages {
+	for _, s := range c.Plan().Stages {
 		m.stages[s.Kind][s.Outcome].Inc()
 	}
 }
@@ -154,7 +155,7 @@ func (m *metrics) predicted(want float64, got time.Duration) {
 	}
 }
 
-func (m *metrics) finished(f *flight, o Outcome) {
+func (m *metrics) finished(f *flight, o request.Outcome) {
 	complete := 0
 	switch {
 	case o.Unseen:

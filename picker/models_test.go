@@ -67,7 +67,7 @@ func TestPlacedByModel(t *testing.T) {
 					t.Errorf("%s: %s at endpoint %d, want one of %q", name, model, ep, want)
 				}
 			}
-			d.Done(Outcome{Complete: true, Status: 200})
+			d.Done(request.Outcome{Complete: true, Status: 200})
 		}
 	}
 	two := listing(4, true, llama, qwen, llama, qwen)
@@ -111,7 +111,7 @@ func TestListsConfirmed(t *testing.T) {
 		pool.SetModels(pool.Snapshot().Endpoints[1].ID, endpoint.ModelList{Rejects: true, Models: []endpoint.Model{{Name: "qwen"}, {Name: "new", Parent: "qwen"}}}, t0)
 	}}
 	s := newScheduler(t, Options{Pool: pool, Lists: lists})
-	ask := func(model string) (*Decision, error) {
+	ask := func(model string) (*request.Decision, error) {
 		r := chatRequest("r", 10)
 		r.Model, r.Target = model, model
 		return s.Choose(context.Background(), r)
@@ -120,15 +120,15 @@ func TestListsConfirmed(t *testing.T) {
 	if err != nil || d.Endpoints[0] != pool.Snapshot().Endpoints[1].Address || lists.confirmed != 1 {
 		t.Fatalf("%v, %v after %d confirmations", d, err, lists.confirmed)
 	}
-	d.Observe(Event{Kind: EventHeaders, At: t0, Status: 404})
-	d.Done(Outcome{At: t0, Status: 404, Complete: true})
+	d.Observe(request.Event{Kind: request.EventHeaders, At: t0, Status: 404})
+	d.Done(request.Outcome{At: t0, Status: 404, Complete: true})
 	if lists.doubted != 1 {
 		t.Errorf("%d doubts after an engine's 404", lists.doubted)
 	}
 	if d, err = ask("llama"); err != nil || lists.confirmed != 1 {
 		t.Errorf("a model that is served was confirmed: %v", err)
 	}
-	d.Done(Outcome{Complete: true})
+	d.Done(request.Outcome{Complete: true})
 	if _, err := ask("gpt"); request.ReasonOf(err) != request.ReasonModelNotFound || lists.confirmed != 2 {
 		t.Errorf("%v after %d confirmations", err, lists.confirmed)
 	}
@@ -159,7 +159,7 @@ func TestGate(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the pool that came while it waited is not seen: %v", err)
 	}
-	d.Done(Outcome{})
+	d.Done(request.Outcome{})
 }
 
 // What no engine serves does not wait, unless it is placed all the same, or an engine takes
@@ -176,7 +176,7 @@ func TestGateForUnservedModels(t *testing.T) {
 		r.Model, r.Target = "gpt", "gpt"
 		d, err := s.Choose(context.Background(), r)
 		if err == nil {
-			d.Done(Outcome{})
+			d.Done(request.Outcome{})
 		}
 		if waits != c.waits || (err == nil) != c.waits {
 			t.Errorf("%+v: waited %v, %v", c, waits, err)
@@ -216,7 +216,7 @@ func BenchmarkModels(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				d.Done(Outcome{At: t0, Complete: true, Status: 200})
+				d.Done(request.Outcome{At: t0, Complete: true, Status: 200})
 			}
 		})
 	}
@@ -265,7 +265,7 @@ func TestManyModels(t *testing.T) {
 					out++
 				}
 			}
-			d.Done(Outcome{Complete: true, Status: 200})
+			d.Done(request.Outcome{Complete: true, Status: 200})
 		}
 		if placed < 1000 || out > 0 {
 			t.Errorf("%d models: %d destinations, %d of them are out", models, placed, out)

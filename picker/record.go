@@ -1,11 +1,13 @@
 package picker
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -43,9 +45,9 @@ type record struct {
 	prompt    explained.Prompt
 	stream    bool
 	plan      []int32
-	headers   []HeaderSet
-	stages    []Stage
-	predicted Prediction
+	headers   []request.HeaderSet
+	stages    []cycle.Stage
+	predicted cycle.Prediction
 	total     int // candidates before the cut
 	rows      []recordRow
 	rankings  []recordRanking
@@ -53,22 +55,22 @@ type record struct {
 	pool      *endpoint.Snapshot
 	health    *health.Snapshot // nil while nobody tells
 	refused   string           // why it was not placed
-	clusters  []FarTerms
-	avoided   []avoided
+	clusters  []cycle.FarTerms
+	avoided   []cycle.Avoided
 	allowed   []bool // by position in pool; empty: all are
 	pinned    bool   // to the engine that keeps what the request goes on with
 }
 
 type recordRow struct {
 	index int32 // among all candidates of the request
-	view  View
+	view  cycle.View
 	run   block.Run
 	held  float64 // tokens of run, weighed by tier
-	pred  Prediction
+	pred  cycle.Prediction
 }
 
 type recordRanking struct {
-	profile *Profile
+	profile *cycle.Profile
 	order   []int32
 	verdict []uint8   // by row
 	raw     []float64 // rows × scorers
@@ -81,7 +83,7 @@ type recordOutcome struct {
 	served string
 	ttft   time.Duration
 	took   time.Duration
-	usage  Usage
+	usage  request.Usage
 	failed string       // the endpoint that failed before another one served
 	cause  health.Cause // what the end said against the endpoint that served
 }
@@ -89,8 +91,8 @@ type recordOutcome struct {
 func newRecords(n int) *Records { return &Records{slots: make([]record, max(n, 0))} }
 
 // addRefused records that the request of c was not placed.
-func (rs *Records) addRefused(c *Cycle, why error) {
-	ref := rs.add(c, Prediction{})
+func (rs *Records) addRefused(c *cycle.Cycle, why error) {
+	ref := rs.add(c, cycle.Prediction{})
 	if ref.number == 0 {
 		return
 	}
@@ -102,7 +104,7 @@ func (rs *Records) addRefused(c *Cycle, why error) {
 }
 
 // add records the decision of c.
-func (rs *Records) add(c *Cycle, p Prediction) recordRef {
+func (rs *Records) add(c *cycle.Cycle, p cycle.Prediction) recordRef {
 	if len(rs.slots) == 0 {
 		return recordRef{}
 	}
@@ -115,74 +117,45 @@ func (rs *Records) add(c *Cycle, p Prediction) recordRef {
 	return recordRef{rs.next}
 }
 
-func (rec *record) fill(c *Cycle, p Prediction) {
-	r := c.Request
+func (rec *record) fill(c *cycle.Cycle, p cycle.Prediction) {
+	r, plan := c.Request, c.Plan()
 	rec.id, rec.kind = append(rec.id[:0], budget.ShownName(r.ID)...), r.Kind
 	rec.model, rec.target = append(rec.model[:0], budget.ShownName(r.Model)...), append(rec.target[:0], budget.ShownName(r.Target)...)
 	rec.at, rec.session, rec.input, rec.priority = c.Now, c.Session, r.InputTokens, r.Priority
 	rec.prompt, rec.stream = explainPrompt(r), r.Stream
-	rec.plan = append(rec.plan[:0], c.plan.Order...)
-	rec.headers = append(rec.headers[:0], c.plan.Headers...)
-	rec.stages = append(rec.stages[:0], c.plan.Stages...)
-	rec.predicted, rec.total = p, len(c.endpoints)
+	rec.plan = append(rec.plan[:0], plan.Order...)
+	rec.headers = append(rec.headers[:0], plan.Headers...)
+	rec.stages = append(rec.stages[:0], plan.Stages...)
+	rec.predicted, rec.total = p, c.Candidates()
 	rec.pool, rec.health, rec.refused = c.Pool, c.Health, ""
 	rec.outcome = recordOutcome{}
-	rec.clusters = append(rec.clusters[:0], c.far.terms...)
+	rec.clusters = append(rec.clusters[:0], c.Considered()...)
 	rec.fillAvoided(c)
 	rec.fillRows(c)
-	rec.rankings = resizeKeep(rec.rankings, c.ranked)
-	for k, ranking := range c.rankings[:c.ranked] {
+	rec.rankings = resizeKeep(rec.rankings, len(c.Rankings()))
+	for k, ranking := range c.Rankings() {
 		rec.rankings[k].fill(ranking, rec.rows)
 	}
 }
 
-func (rec *record) fillRows(c *Cycle) {
-	n := len(c.endpoints)
-	bound := c.recordBound()
+func (rec *record) fillRows(c *cycle.Cycle) {
 	rec.rows = rec.rows[:0]
-	for i := range n {
-		if bound > 0 && !c.recorded(int32(i), bound) {
-			continue
-		}
-		rec.rows = append(rec.rows, recordRow{index: int32(i), view: c.views[i]})
-		row := &rec.rows[len(rec.rows)-1]
-		if c.matched {
-			row.run, row.held = c.held[i].Run, c.tiers.Of(&c.held[i].Run)
-		}
-		if c.hasPred {
-			row.pred = c.predicted[i]
+	for i := range int32(c.Candidates()) {
+		if i < maxRecorded || planned(c.Plan(), i) {
+			row := recordRow{index: i, view: *c.All(i), pred: c.Predicted(i)}
+			row.run, row.held = c.Known(i)
+			rec.rows = append(rec.rows, row)
 		}
 	}
 }
 
-// recordBound returns 0 when all candidates are recorded, else the number of
-// leading positions that are recorded besides the chosen ones: which ones the
-// cut keeps must be cheap, not clever.
-func (c *Cycle) recordBound() int32 {
-	if len(c.endpoints) <= maxRecorded {
-		return 0
-	}
-	return maxRecorded
+// planned reports whether a plan names a candidate. Those that it names are recorded, and
+// of the others the first: which ones the cut keeps must be cheap, not clever.
+func planned(plan *cycle.Plan, i int32) bool {
+	return slices.Contains(plan.Order, i) || slices.ContainsFunc(plan.Stages, func(s cycle.Stage) bool { return s.Chosen == i })
 }
 
-func (c *Cycle) recorded(i, bound int32) bool {
-	if i < bound {
-		return true
-	}
-	for _, chosen := range c.plan.Order {
-		if chosen == i {
-			return true
-		}
-	}
-	for k := range c.plan.Stages {
-		if c.plan.Stages[k].Chosen == i {
-			return true
-		}
-	}
-	return false
-}
-
-func (rr *recordRanking) fill(r *Ranking, rows []recordRow) {
+func (rr *recordRanking) fill(r *cycle.Ranking, rows []recordRow) {
 	n, scorers := len(r.Live), len(r.Profile.Scorers)
 	rr.profile = r.Profile
 	rr.order = append(rr.order[:0], r.Order...)
@@ -192,14 +165,7 @@ func (rr *recordRanking) fill(r *Ranking, rows []recordRow) {
 		for k < n && r.Live[k] < row.index {
 			k++
 		}
-		if int(row.index) >= len(r.verdicts) { // of another cluster: it was not there yet
-			rr.verdict, rr.total = append(rr.verdict, verdictFar), append(rr.total, 0)
-			for range scorers {
-				rr.raw = append(rr.raw, 0)
-			}
-			continue
-		}
-		rr.verdict = append(rr.verdict, r.verdicts[row.index])
+		rr.verdict = append(rr.verdict, r.Verdict(row.index))
 		if k == n || r.Live[k] != row.index {
 			rr.total = append(rr.total, 0)
 			for range scorers {
@@ -215,7 +181,7 @@ func (rr *recordRanking) fill(r *Ranking, rows []recordRow) {
 }
 
 // finish adds how the request ended, if its record is still there.
-func (rs *Records) finish(ref recordRef, f *flight, o Outcome) {
+func (rs *Records) finish(ref recordRef, f *flight, o request.Outcome) {
 	if ref.number == 0 {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestOutcomeOfComplaints: the first byte of a refusal is no first token.
@@ -19,8 +20,8 @@ func TestOutcomeOfComplaints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Observe(Event{Kind: EventFirstToken, At: t0.Add(50 * time.Millisecond)})
-		d.Done(Outcome{At: t0.Add(time.Second), Status: status})
+		d.Observe(request.Event{Kind: request.EventFirstToken, At: t0.Add(50 * time.Millisecond)})
+		d.Done(request.Outcome{At: t0.Add(time.Second), Status: status})
 		e, ok := s.Records().Explain(id)
 		if !ok || e.Outcome == nil || e.Outcome.Status != status || e.Outcome.TTFT != want || e.Outcome.Took != 1000 {
 			t.Errorf("%d: %+v, want ttft_ms %v", status, e.Outcome, want)
@@ -37,8 +38,8 @@ func TestOutcomeOfWholeAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Observe(Event{Kind: EventFirstToken, At: t0.Add(50 * time.Millisecond)})
-	d.Done(Outcome{At: t0.Add(time.Second), Status: 200, Complete: true})
+	d.Observe(request.Event{Kind: request.EventFirstToken, At: t0.Add(50 * time.Millisecond)})
+	d.Done(request.Outcome{At: t0.Add(time.Second), Status: 200, Complete: true})
 	if e, _ := s.Records().Explain("whole"); e.Outcome == nil || e.Outcome.TTFT != 0 || e.Prompt.Space != "none" {
 		t.Errorf("%+v, %+v", e.Outcome, e.Prompt)
 	}
@@ -54,7 +55,7 @@ func TestRunnerUpOfEquals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Done(Outcome{At: t0, Status: 200})
+		d.Done(request.Outcome{At: t0, Status: 200})
 		if e, _ := s.Records().Explain("r"); len(e.Fallbacks) > 0 && e.RunnerUp != e.Fallbacks[0] {
 			t.Errorf("runner-up %s, next %s", e.RunnerUp, e.Fallbacks[0])
 		}
@@ -83,5 +84,5 @@ func TestRecordsCutNames(t *testing.T) {
 	if n := len(r.Model) + len(r.Target) + len(r.User) + len(r.CacheSalt); n > 4*budget.MaxName {
 		t.Errorf("%d bytes of names are kept while the answer lasts", n)
 	}
-	d.Done(Outcome{At: t0, Status: 200})
+	d.Done(request.Outcome{At: t0, Status: 200})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -37,7 +38,7 @@ type fakeMatcher struct {
 	finished []string
 }
 
-func (m *fakeMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []Held) {
+func (m *fakeMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
 	for k, ep := range eps {
 		if int(ep.ID) < len(m.tokens) {
 			held[k].Run.Tokens[block.TierGPU] = m.tokens[ep.ID]
@@ -48,14 +49,14 @@ func (m *fakeMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoi
 func (m *fakeMatcher) Chosen(_ *request.Request, ep *endpoint.Endpoint) {
 	m.chosen = append(m.chosen, ep.Address)
 }
-func (m *fakeMatcher) Finished(_ *request.Request, ep *endpoint.Endpoint, h Held, o Outcome) {
+func (m *fakeMatcher) Finished(_ *request.Request, ep *endpoint.Endpoint, h cycle.Held, o request.Outcome) {
 	m.finished = append(m.finished, fmt.Sprintf("%s %d %d", ep.Address, h.Run.Total(), o.Status))
 }
 
 // The plugins of these tests: uncached tokens as cost, and the best total.
 type fewestNew struct{}
 
-func (fewestNew) Score(c *Cycle, scores []float64) {
+func (fewestNew) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		scores[k] = -float64(c.Work(k).New)
 	}
@@ -63,7 +64,7 @@ func (fewestNew) Score(c *Cycle, scores []float64) {
 
 type fewestRequests struct{}
 
-func (fewestRequests) Score(c *Cycle, scores []float64) {
+func (fewestRequests) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		scores[k] = -float64(c.At(k).Load.Requests)
 	}
@@ -71,7 +72,7 @@ func (fewestRequests) Score(c *Cycle, scores []float64) {
 
 type best struct{ n int }
 
-func (b best) Pick(c *Cycle, totals []float64, order []int32) []int32 {
+func (b best) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	for range min(b.n, len(totals)) {
 		at := int32(-1)
 		for k, v := range totals {
@@ -95,25 +96,25 @@ func contains(order []int32, k int32) bool {
 
 type onlyRole endpoint.Role
 
-func (r onlyRole) Filter(c *Cycle, keep []bool) {
+func (r onlyRole) Filter(c *cycle.Cycle, keep []bool) {
 	for k := range keep {
 		keep[k] = c.At(k).Role&endpoint.Role(r) != 0
 	}
 }
 
 // single is the profile handler of these tests.
-type single struct{ p *Profile }
+type single struct{ p *cycle.Profile }
 
-func (s single) Handle(c *Cycle, plan *Plan) error {
+func (s single) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	plan.Order = append(plan.Order, s.p.Run(c).Order...)
 	return nil
 }
 
-func testProfile() *Profile {
-	return &Profile{
+func testProfile() *cycle.Profile {
+	return &cycle.Profile{
 		Name:    "default",
-		Filters: []ProfileFilter{{"decode", onlyRole(endpoint.RoleDecode)}},
-		Scorers: []ProfileScorer{{"new", 1, fewestNew{}}, {"requests", 1000, fewestRequests{}}},
+		Filters: []cycle.ProfileFilter{{Name: "decode", Filter: onlyRole(endpoint.RoleDecode)}},
+		Scorers: []cycle.ProfileScorer{{Name: "new", Weight: 1, Scorer: fewestNew{}}, {Name: "requests", Weight: 1000, Scorer: fewestRequests{}}},
 		Picker:  best{3},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/steady"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -27,22 +28,22 @@ var (
 // Rules are what the user's configuration decides. They are immutable and
 // swapped as a whole.
 type Rules struct {
-	Handler ProfileHandler
+	Handler cycle.ProfileHandler
 	Names   request.Names // what objectives and models mean
 	// Sessions say where requests carry their session key; the first that is
 	// there wins over what request.Parse found.
 	Sessions []request.SessionSource
-	Tiers    *TierWeights // nil means DefaultTiers
+	Tiers    *cycle.TierWeights // nil means DefaultTiers
 	// Admit refuses a request before it is placed; nil admits all. The error
 	// is a *request.Error.
-	Admit func(c *Cycle) error
+	Admit func(c *cycle.Cycle) error
 	// Answer returns headers for the answer to a request that was placed at the
 	// candidate chosen, for Cycle.All; nil: none ever.
-	Answer func(c *Cycle, chosen int32) []HeaderSet
+	Answer func(c *cycle.Cycle, chosen int32) []request.HeaderSet
 	// Urgency returns the priority that engines are to have the request by, which may be
 	// sent to the endpoints of those addresses and whose prefill is expected to take own
 	// seconds; false: none is written. nil: none ever.
-	Urgency func(c *Cycle, endpoints []string, own float64) (priority int64, ok bool)
+	Urgency func(c *cycle.Cycle, endpoints []string, own float64) (priority int64, ok bool)
 }
 
 // Options build a Scheduler. Pool and Rules are required.
@@ -145,6 +146,7 @@ type Scheduler struct {
 	rules   atomic.Pointer[Rules]
 	records *Records
 	metrics *metrics
+	match   cycle.Match // of the Matcher; nil when there is none
 	turn    atomic.Uint64
 	unseen  endpoint.Unseen
 	farBook endpoint.Book // of requests sent to other clusters
@@ -190,6 +192,9 @@ func New(o Options) (*Scheduler, error) {
 		o.Seed = uint64(o.Now().UnixNano())
 	}
 	s := &Scheduler{opts: o, records: newRecords(o.Records), prompts: o.Blame}
+	if o.Matcher != nil {
+		s.match = o.Matcher.Match
+	}
 	var err error
 	if s.metrics, err = newMetrics(o.Registerer, o.Pool); err != nil {
 		return nil, err
@@ -221,7 +226,7 @@ func (s *Scheduler) Sessions() *sessions.Table { return s.opts.Sessions }
 // the configuration and the prompt producer say. It waits, before anything is
 // rendered or looked at, for the Gate, and for the lists of models when nobody is
 // known to serve r's.
-func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*Decision, error) {
+func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
 	d, err := s.choose(ctx, r)
 	if err != nil {
 		s.metrics.refused(r, err)
@@ -230,7 +235,7 @@ func (s *Scheduler) Choose(ctx context.Context, r *request.Request) (*Decision, 
 	return d, nil
 }
 
-func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*Decision, error) {
+func (s *Scheduler) choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
 	rules, seed := s.rules.Load(), s.opts.Seed+s.turn.Add(1)*0xd1342543de82ef95
 	s.resolve(rules, r, seed)
 	if s.opts.Lists != nil && !s.opts.Pool.Snapshot().MayServe(r.Target) {
@@ -284,12 +289,11 @@ func (s *Scheduler) place(ctx context.Context, rules *Rules, r *request.Request,
 		}
 		return nil, err
 	}
-	s.askFar(ctx, c)
-	f := s.launch(c)
-	if rules.Answer != nil && !far(f.ep) {
-		f.AnswerHeaders = rules.Answer(c, c.plan.Order[0])
+	f := s.launch(c, s.askFar(ctx, c))
+	if rules.Answer != nil && !f.ep.Far() {
+		f.AnswerHeaders = rules.Answer(c, c.Best())
 	}
-	if rules.Urgency != nil && !far(f.ep) {
+	if rules.Urgency != nil && !f.ep.Far() {
 		f.Priority, f.Prioritised = rules.Urgency(c, f.Endpoints, f.predicted.Own)
 	}
 	s.metrics.placed(s.opts.Now().Sub(start), c)
@@ -307,12 +311,12 @@ func (s *Scheduler) resolve(rules *Rules, r *request.Request, seed uint64) {
 }
 
 // prepare renders r's prompt and opens a cycle for it.
-func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Request, now time.Time, seed uint64) *Cycle {
+func (s *Scheduler) prepare(ctx context.Context, rules *Rules, r *request.Request, now time.Time, seed uint64) *cycle.Cycle {
 	if s.opts.Prompts != nil {
 		s.opts.Prompts.Fill(ctx, r)
 	}
-	return NewCycle(CycleOptions{
-		Context: ctx, Pool: s.opts.Pool, Matcher: s.opts.Matcher, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,
+	return cycle.New(cycle.Options{
+		Context: ctx, Pool: s.opts.Pool, Match: s.match, Sessions: s.opts.Sessions, Now: now, Seed: seed, Tiers: rules.Tiers,
 		Harmful: s.suspects(r, now),
 	}, r)
 }
@@ -340,27 +344,27 @@ func (s *Scheduler) rewrite(rules *Rules, r *request.Request, seed uint64) {
 }
 
 // decide fills the cycle's plan.
-func (s *Scheduler) decide(c *Cycle, rules *Rules, st standing) error {
+func (s *Scheduler) decide(c *cycle.Cycle, rules *Rules, st standing) error {
 	err := st.refused
 	if err == nil {
 		err = s.decideHere(c, rules)
 	}
-	c.queued = st.wait
-	if err = s.offer(c, err); err == nil && st.wait > 0 && !far(c.endpoints[c.plan.Order[0]]) {
+	c.SetQueueWait(st.wait)
+	if err = s.offer(c, err); err == nil && st.wait > 0 && !c.First().Far() {
 		return errStays
 	}
 	return err
 }
 
 // decideHere fills it with this cluster's endpoints.
-func (s *Scheduler) decideHere(c *Cycle, rules *Rules) error {
-	if c.unserved {
+func (s *Scheduler) decideHere(c *cycle.Cycle, rules *Rules) error {
+	if c.Unserved() {
 		if !s.opts.PlaceUnknown {
 			return request.Errorf(request.ReasonModelNotFound, "The model `%s` does not exist.", budget.ShownName(c.Request.Model))
 		}
-		c.placeAnywhere()
+		c.PlaceAnywhere()
 	}
-	if len(c.endpoints) == 0 {
+	if c.Candidates() == 0 {
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready")
 	}
 	if s.opts.RefuseKillers && s.suspects(c.Request, c.Now) {
@@ -371,12 +375,12 @@ func (s *Scheduler) decideHere(c *Cycle, rules *Rules) error {
 			return err
 		}
 	}
-	if err := rules.Handler.Handle(c, &c.plan); err != nil {
+	if err := rules.Handler.Handle(c, c.Plan()); err != nil {
 		return err
 	}
-	if len(c.plan.Order) == 0 {
+	if c.Best() < 0 {
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint passed the filters")
 	}
-	c.fetch()
+	c.PlanFetch()
 	return nil
 }

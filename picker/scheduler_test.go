@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
@@ -58,7 +59,7 @@ func TestWorkTimeout(t *testing.T) {
 				if waited, worked := prompts.asked.Sub(began), time.Since(prompts.asked); waited != waits || worked != works {
 					t.Errorf("waited for %v and worked for %v, want %v and %v", waited, worked, waits, works)
 				}
-				d.Done(Outcome{At: t0})
+				d.Done(request.Outcome{At: t0})
 			})
 		})
 	}
@@ -82,13 +83,13 @@ func TestChoose(t *testing.T) {
 	if l := pool.Book().Local(ep, t0); l.Requests != 1 || l.Prefill != 40 || l.Tokens != 1000 {
 		t.Errorf("booked %+v", l)
 	}
-	d.Observe(Event{Kind: EventHeaders, At: t0.Add(time.Millisecond), Status: 200, Served: d.Endpoints[0]})
-	d.Observe(Event{Kind: EventFirstToken, At: t0.Add(100 * time.Millisecond)})
-	d.Observe(Event{Kind: EventTokens, At: t0.Add(200 * time.Millisecond), Tokens: 9})
+	d.Observe(request.Event{Kind: request.EventHeaders, At: t0.Add(time.Millisecond), Status: 200, Served: d.Endpoints[0]})
+	d.Observe(request.Event{Kind: request.EventFirstToken, At: t0.Add(100 * time.Millisecond)})
+	d.Observe(request.Event{Kind: request.EventTokens, At: t0.Add(200 * time.Millisecond), Tokens: 9})
 	if l := pool.Book().Local(ep, t0); l.Prefill != 0 || l.Context != 1009 {
 		t.Errorf("after tokens %+v", l)
 	}
-	o := Outcome{At: t0.Add(time.Second), Status: 200, Complete: true, Usage: Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: 900}}
+	o := request.Outcome{At: t0.Add(time.Second), Status: 200, Complete: true, Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: 900}}
 	d.Done(o)
 	d.Done(o)
 	if l := pool.Book().Local(ep, t0); l.Requests != 0 || l.Tokens != 0 {
@@ -131,7 +132,7 @@ func TestChooseSubset(t *testing.T) {
 		if got := strings.Join(d.Endpoints, " "); err != nil || got != want {
 			t.Errorf("%v: %q (%v), want %q", subset, got, err, want)
 		}
-		d.Done(Outcome{})
+		d.Done(request.Outcome{})
 	}
 	f([]string{"10.0.0.2:8000"}, "10.0.0.2:8000", 0)
 	f([]string{"10.0.0.2:8000", "10.9.9.9:1", "10.0.0.2:8000", "x"}, "10.0.0.2:8000", 0)
@@ -154,7 +155,7 @@ func TestChooseRefuses(t *testing.T) {
 	cancel()
 	f(Options{Pool: newPool(0)}, context.Background(), request.ReasonNoEndpoints)
 	f(Options{Pool: newPool(1)}, gone, request.ReasonCancelled)
-	admit := func(*Cycle) error { return request.Errorf(request.ReasonSaturated, "busy") }
+	admit := func(*cycle.Cycle) error { return request.Errorf(request.ReasonSaturated, "busy") }
 	f(Options{Pool: newPool(1), Rules: &Rules{Handler: single{testProfile()}, Admit: admit}}, context.Background(), request.ReasonSaturated)
 	prefillOnly := specs(1)
 	prefillOnly[0].Labels = map[string]string{endpoint.LabelRole: "prefill"}
@@ -180,7 +181,7 @@ func TestChooseDown(t *testing.T) {
 		if err != nil || len(d.Endpoints) != want {
 			t.Fatalf("%v %v, want %d endpoints", d, err, want)
 		}
-		d.Done(Outcome{})
+		d.Done(request.Outcome{})
 	}
 	f(2)
 	eps[0].SetDown(true)
@@ -206,7 +207,7 @@ func TestRewriteAndObjectives(t *testing.T) {
 			t.Fatal(err, r.Priority)
 		}
 		count[d.ModelTarget]++
-		d.Done(Outcome{})
+		d.Done(request.Outcome{})
 	}
 	if count["a"] < 260 || count["b"] < 60 || count["a"]+count["b"] != 400 {
 		t.Errorf("targets %v", count)
@@ -223,7 +224,9 @@ func TestRewriteAndObjectives(t *testing.T) {
 // answer has no headers that name the first.
 func TestMoved(t *testing.T) {
 	pool, m := newPool(2), &fakeMatcher{tokens: []int32{100, 0}}
-	token := func(c *Cycle, chosen int32) []HeaderSet { return []HeaderSet{{"x-token", c.All(chosen).Address}} }
+	token := func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
+		return []request.HeaderSet{{Name: "x-token", Value: c.All(chosen).Address}}
+	}
 	s := newScheduler(t, Options{Pool: pool, Matcher: m, Rules: &Rules{Handler: single{testProfile()}, Answer: token}})
 	r := chatRequest("r", 200)
 	r.Session = "s"
@@ -231,10 +234,10 @@ func TestMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []HeaderSet{{"x-token", d.Endpoints[0]}}; !cmp.Equal(d.AnswerHeaders, want) {
+	if want := []request.HeaderSet{{Name: "x-token", Value: d.Endpoints[0]}}; !cmp.Equal(d.AnswerHeaders, want) {
 		t.Errorf("answer headers %v, want %v", d.AnswerHeaders, want)
 	}
-	d.Observe(Event{Kind: EventHeaders, At: t0, Status: 200, Served: d.Endpoints[1]})
+	d.Observe(request.Event{Kind: request.EventHeaders, At: t0, Status: 200, Served: d.Endpoints[1]})
 	if len(d.AnswerHeaders) > 0 {
 		t.Errorf("answer headers %v of another endpoint", d.AnswerHeaders)
 	}
@@ -245,7 +248,7 @@ func TestMoved(t *testing.T) {
 	if at, ok := s.opts.Sessions.Lookup(sessions.KeyOf("s")); !ok || at != b.ID {
 		t.Errorf("the session is at %v, want %v, which served it", at, b.ID)
 	}
-	d.Done(Outcome{Status: 200, Complete: true})
+	d.Done(request.Outcome{Status: 200, Complete: true})
 	if y := pool.Book().Local(b, t0); y.Requests != 0 || b.Cost().PrefillSeen != 0 {
 		t.Errorf("after done %+v", y)
 	}
@@ -255,14 +258,14 @@ func TestMoved(t *testing.T) {
 }
 
 // withPrefill is a handler that adds a remote prefill at endpoint 1.
-type withPrefill struct{ p *Profile }
+type withPrefill struct{ p *cycle.Profile }
 
-func (h withPrefill) Handle(c *Cycle, plan *Plan) error {
+func (h withPrefill) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	h.p.Run(c)
 	plan.Order = append(plan.Order, 0)
 	plan.New = 0
-	plan.Headers = append(plan.Headers, HeaderSet{request.HeaderPrefiller, c.endpoints[1].Address})
-	plan.Also = append(plan.Also, Part{Index: 1, Work: endpoint.Work{Input: 1000, New: 600}})
+	plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderPrefiller, Value: c.All(1).Address})
+	plan.Also = append(plan.Also, cycle.Part{Index: 1, Work: endpoint.Work{Input: 1000, New: 600}})
 	return nil
 }
 
@@ -278,11 +281,11 @@ func TestPlanParts(t *testing.T) {
 	if x.Prefill != 0 || y.Prefill != 600 || d.SetHeaders[0].Value != b.Address {
 		t.Errorf("booked %+v %+v, headers %v", x, y, d.SetHeaders)
 	}
-	d.Observe(Event{Kind: EventFirstToken, At: t0})
+	d.Observe(request.Event{Kind: request.EventFirstToken, At: t0})
 	if y := pool.Book().Local(b, t0); y.Requests != 0 {
 		t.Errorf("the prefill part stays after the first token: %+v", y)
 	}
-	d.Done(Outcome{})
+	d.Done(request.Outcome{})
 }
 
 // TestBlind holds that requests whose first token nobody sees leave the queue
@@ -292,7 +295,7 @@ func TestBlind(t *testing.T) {
 	pool := newPool(1)
 	s := newScheduler(t, Options{Pool: pool, Now: func() time.Time { return now }})
 	ep := pool.Snapshot().Endpoints[0]
-	choose := func(stream bool) *Decision {
+	choose := func(stream bool) *request.Decision {
 		r := chatRequest("r", 1000)
 		r.Stream = stream
 		d, err := s.Choose(context.Background(), r)
@@ -304,14 +307,14 @@ func TestBlind(t *testing.T) {
 	plain := choose(false)
 	streamed := choose(true)
 	now = now.Add(10 * time.Second)
-	choose(true).Done(Outcome{Status: 200, Complete: true})
+	choose(true).Done(request.Outcome{Status: 200, Complete: true})
 	if l := pool.Book().Local(ep, now); l.Waiting != 1 || l.Requests != 2 {
 		t.Errorf("the streamed one waits: %+v", l)
 	}
-	plain.Done(Outcome{})
-	streamed.Done(Outcome{})
+	plain.Done(request.Outcome{})
+	streamed.Done(request.Outcome{})
 	for range unseenFrom {
-		choose(true).Done(Outcome{Status: 200, Complete: true})
+		choose(true).Done(request.Outcome{Status: 200, Complete: true})
 	}
 	unseen := choose(true)
 	now = now.Add(10 * time.Second)
@@ -319,7 +322,7 @@ func TestBlind(t *testing.T) {
 	if l := pool.Book().Local(ep, now); l.Waiting != 0 || l.Requests != 1 {
 		t.Errorf("the unseen one waits for ever: %+v", l)
 	}
-	unseen.Done(Outcome{})
+	unseen.Done(request.Outcome{})
 }
 
 // unseenFrom is the score from which first tokens of streams count as unseen.
@@ -342,24 +345,12 @@ func TestBlindMoved(t *testing.T) {
 	if d.Endpoints[0] == second.Address {
 		first, second = second, first
 	}
-	d.Observe(Event{Kind: EventHeaders, At: t0, Status: 200, Served: second.Address})
+	d.Observe(request.Event{Kind: request.EventHeaders, At: t0, Status: 200, Served: second.Address})
 	s.unseen.Expire(t0.Add(time.Minute))
 	if a, b := pool.Book().Local(first, t0), pool.Book().Local(second, t0); a.Requests != 0 || b.Requests != 1 || b.Waiting != 0 {
 		t.Errorf("%+v where it was meant to go, %+v where it went", a, b)
 	}
-	d.Done(Outcome{})
-}
-
-// TestPredictedByNobody holds that a candidate which the scorers that predict
-// did not see has the plain model's prediction, not one of no time at all.
-func TestPredictedByNobody(t *testing.T) {
-	c := NewCycle(CycleOptions{Pool: newPool(2), Now: t0}, chatRequest("r", 1000))
-	defer c.Free()
-	c.Predict(0, Prediction{Wait: 7})
-	seen, unseen := c.prediction(0, c.WorkAt(0)), c.prediction(1, c.WorkAt(1))
-	if seen.TTFT() != 7 || unseen.TTFT() < endpoint.PriorCost.Prefill(endpoint.Work{Input: 1000, New: 1000}) {
-		t.Errorf("predicted %+v and %+v", seen, unseen)
-	}
+	d.Done(request.Outcome{})
 }
 
 func TestExplain(t *testing.T) {
@@ -373,8 +364,8 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Observe(Event{Kind: EventFirstToken, At: t0.Add(50 * time.Millisecond)})
-	d.Done(Outcome{At: t0.Add(time.Second), Status: 200, Complete: true})
+	d.Observe(request.Event{Kind: request.EventFirstToken, At: t0.Add(50 * time.Millisecond)})
+	d.Done(request.Outcome{At: t0.Add(time.Second), Status: 200, Complete: true})
 	e, ok := s.Records().Explain("r1")
 	if !ok {
 		t.Fatal("not recorded")
@@ -408,7 +399,7 @@ func TestExplain(t *testing.T) {
 func TestRecordsWrap(t *testing.T) {
 	pool := newPool(300)
 	s := newScheduler(t, Options{Pool: pool, Records: 2})
-	var all []*Decision
+	var all []*request.Decision
 	for i := range 3 {
 		r := chatRequest(fmt.Sprint("r", i), 10)
 		r.Subset, r.HasSubset = []string{pool.Snapshot().Endpoints[i].Address}, i == 0
@@ -418,7 +409,7 @@ func TestRecordsWrap(t *testing.T) {
 		}
 		all = append(all, d)
 	}
-	all[0].Done(Outcome{Status: 500})
+	all[0].Done(request.Outcome{Status: 500})
 	if _, ok := s.Records().Explain("r0"); ok {
 		t.Error("r0 is still there")
 	}
@@ -427,7 +418,7 @@ func TestRecordsWrap(t *testing.T) {
 		t.Errorf("%d records, first %s, omitted %d", len(last), last[0].RequestID, last[0].Omitted)
 	}
 	for _, d := range all {
-		d.Done(Outcome{})
+		d.Done(request.Outcome{})
 	}
 }
 
@@ -445,9 +436,9 @@ func TestChooseConcurrent(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				d.Observe(Event{Kind: EventFirstToken, At: time.Now()})
-				d.Observe(Event{Kind: EventTokens, At: time.Now(), Tokens: 20})
-				d.Done(Outcome{At: time.Now(), Status: 200, Complete: true})
+				d.Observe(request.Event{Kind: request.EventFirstToken, At: time.Now()})
+				d.Observe(request.Event{Kind: request.EventTokens, At: time.Now(), Tokens: 20})
+				d.Done(request.Outcome{At: time.Now(), Status: 200, Complete: true})
 				s.Records().Explain(r.ID)
 			}
 		})
@@ -477,7 +468,7 @@ func BenchmarkChoose(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				d.Done(Outcome{})
+				d.Done(request.Outcome{})
 			}
 		})
 	}

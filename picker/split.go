@@ -32,8 +32,8 @@ var faultCauses = map[handover.Fault]health.Cause{
 
 // reported takes, once, what the proxy beside the decode engine says of the prefill legs. It
 // is believed about the endpoints that this request named to it, and about each once.
-func (f *flight) reported(e *Event) {
-	if f.report != (handover.Report{}) || e.Local || far(f.ep) {
+func (f *flight) reported(e *request.Event) {
+	if f.report != (handover.Report{}) || e.Local || f.ep.Far() {
 		return
 	}
 	f.report = e.HandOver

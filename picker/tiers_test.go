@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -18,7 +19,7 @@ type tierMatcher struct {
 	held [][block.NumTiers]int32
 }
 
-func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []Held) {
+func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
 	for k, ep := range eps {
 		held[k].Run.Tokens = m.held[ep.ID]
 	}
@@ -27,12 +28,12 @@ func (m *tierMatcher) Match(_ context.Context, _ *request.Request, eps []*endpoi
 // Weights decide, are shown, and leave alone what is compared with the engine's own count.
 func TestTierWeightsDecide(t *testing.T) {
 	for _, c := range []struct {
-		tiers *TierWeights
+		tiers *cycle.TierWeights
 		want  []string // choice, then what each candidate's tokens count for
 	}{
 		{nil, []string{"10.0.0.1:8000", "700", "800", "500", "500"}},
-		{&TierWeights{1, .6, .5, .75}, []string{"10.0.0.3:8000", "700", "600", "500", "750"}},
-		{&TierWeights{1, 0, 0, 0}, []string{"10.0.0.0:8000", "700", "0", "0", "0"}},
+		{&cycle.TierWeights{1, .6, .5, .75}, []string{"10.0.0.3:8000", "700", "600", "500", "750"}},
+		{&cycle.TierWeights{1, 0, 0, 0}, []string{"10.0.0.0:8000", "700", "0", "0", "0"}},
 	} {
 		m := &tierMatcher{held: [][block.NumTiers]int32{{700, 0, 0, 0}, {0, 1000, 0, 0}, {0, 0, 1000, 0}, {0, 0, 0, 1000}}}
 		pool := newPool(4)
@@ -49,25 +50,13 @@ func TestTierWeightsDecide(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%v: -want +got:\n%s", c.tiers, diff)
 		}
-		d.Done(Outcome{At: t0, Status: 200, Complete: true})
+		d.Done(request.Outcome{At: t0, Status: 200, Complete: true})
 		raw := 1000
 		if c.want[0] == "10.0.0.0:8000" {
 			raw = 700
 		}
 		if want := fmt.Sprintf("%s %d 200", c.want[0], raw); len(m.finished) != 1 || m.finished[0] != want {
 			t.Errorf("%v: finished %v, want %s", c.tiers, m.finished, want)
-		}
-	}
-}
-
-// Work leaves out what is held, by its weight, and at least one token is computed.
-func TestWorkWeighsTiers(t *testing.T) {
-	m := &tierMatcher{held: [][block.NumTiers]int32{{100, 200, 300, 0}, {1000, 0, 0, 0}, {}}}
-	c := NewCycle(CycleOptions{Pool: newPool(3), Matcher: m, Now: t0, Tiers: &TierWeights{1, .5, .25, .1}}, chatRequest("r", 1000))
-	defer c.Free()
-	for k, want := range []endpoint.Work{{Input: 1000, New: 725}, {Input: 1000, New: 1}, {Input: 1000, New: 1000}} {
-		if got := c.Work(k); got != want {
-			t.Errorf("candidate %d: %+v, want %+v", k, got, want)
 		}
 	}
 }

@@ -1,10 +1,10 @@
 package picker
 
 import (
-	"cmp"
 	"net/http"
 	"time"
 
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -22,9 +22,9 @@ type vitals struct {
 	prompt uint64  // names the prompt, once its body is gone
 	client uint64  // who asked, as far as the request says
 	told   time.Time
-	failed string       // the endpoint that failed before another one served, and how
-	cause  health.Cause // what the end said against the endpoint; None, Void, Left: nothing
-	usage  Usage        // that the end told
+	failed string        // the endpoint that failed before another one served, and how
+	cause  health.Cause  // what the end said against the endpoint; None, Void, Left: nothing
+	usage  request.Usage // that the end told
 }
 
 // answerTokens is what an answer is assumed to have where nothing says more. What
@@ -40,7 +40,7 @@ const tokenGap = 10 * time.Second
 const visibleFrom = -8
 
 // begin watches the request at the endpoint that serves it.
-func (f *flight) beginVitals(view *View) {
+func (f *flight) beginVitals(view *cycle.View) {
 	v := &f.vitals
 	v.seen = f.request.Stream && f.s.unseen.Score() <= visibleFrom
 	tokens := float64(answerTokens)
@@ -51,7 +51,7 @@ func (f *flight) beginVitals(view *View) {
 	v.client = f.request.ClientKey(v.prompt)
 	v.first = f.predicted.TTFT()
 	v.answer = v.first + tokens*view.Cost.StepOf(float64(view.Load.Requests+1), float64(view.Load.Context))
-	v.watch.Model = modelKey(f.request)
+	v.watch.Model = cycle.ModelKey(f.request)
 	f.ep.Tracker().Begin(&v.watch, f.queued.At, f.queued.At.Add(f.patience()))
 }
 
@@ -69,7 +69,7 @@ func (f *flight) patience() time.Duration {
 }
 
 // answered takes the status of the answer.
-func (f *flight) answered(e *Event) {
+func (f *flight) answered(e *request.Event) {
 	now := e.At
 	switch {
 	case e.Status == http.StatusServiceUnavailable && !e.Local && f.idles(now):
@@ -93,7 +93,7 @@ func (f *flight) answered(e *Event) {
 // that has no room then is not full, but sick.
 func (f *flight) idles(now time.Time) bool {
 	const fresh, ours = 10 * time.Second, 2
-	if far(f.ep) {
+	if f.ep.Far() {
 		return false
 	}
 	r := f.ep.Reading(now.UnixNano())
@@ -129,7 +129,7 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 	switch c {
 	case health.Failed, health.Broken, health.Cut:
 		id := int(f.ep.ID)
-		if far(f.ep) {
+		if f.ep.Far() {
 			id = ^id // numbers of other clusters' endpoints are of their own
 		}
 		if f.s.prompts.Failed(v.prompt, id, now) {
@@ -144,13 +144,13 @@ func (f *flight) endVitals(now time.Time, c health.Cause) {
 	}
 	v.cause = c
 	v.watch.End(now, c)
-	if far(f.ep) {
+	if f.ep.Far() {
 		f.endFar(now, c, v.full, c == health.None)
 	}
 }
 
 // concludeVitals takes the end of the request.
-func (f *flight) concludeVitals(o *Outcome) {
+func (f *flight) concludeVitals(o *request.Outcome) {
 	v := &f.vitals
 	if v.ended {
 		return
@@ -199,7 +199,7 @@ func (f *flight) waits(now time.Time) bool {
 func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) {
 	v := &f.vitals
 	cause := health.Broken
-	if attempts == 1 && !far(f.ep) { // it never tried: the proxy does not know the endpoint
+	if attempts == 1 && !f.ep.Far() { // it never tried: the proxy does not know the endpoint
 		cause = health.Left
 	}
 	f.endVitals(now, cause)
@@ -215,7 +215,7 @@ func (f *flight) failedOver(to *endpoint.Endpoint, attempts int, now time.Time) 
 // learnWhole teaches the cost model from an answer of which only the whole time
 // and the usage are known: from a long one the time of a step, from a short one
 // the time of the prefill.
-func (f *flight) learnWhole(o *Outcome) {
+func (f *flight) learnWhole(o *request.Outcome) {
 	const long, short = 16, 4
 	if f.tokens > 0 || !o.Usage.Seen || o.Usage.OutputTokens < 1 || f.split() {
 		return
@@ -234,6 +234,3 @@ func (f *flight) learnWhole(o *Outcome) {
 		}
 	}
 }
-
-// modelKey names the model that a request is for, 0 when it names none.
-func modelKey(r *request.Request) uint64 { return endpoint.ModelKey(cmp.Or(r.Target, r.Model)) }

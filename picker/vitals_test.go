@@ -17,7 +17,7 @@ import (
 
 // course plays a request with a prompt to its end, and lets go of its body on the
 // way, as proxies' streams do. It returns who served it.
-func course(t *testing.T, s *Scheduler, prompt string, events []Event, o Outcome) *endpoint.Endpoint {
+func course(t *testing.T, s *Scheduler, prompt string, events []request.Event, o request.Outcome) *endpoint.Endpoint {
 	t.Helper()
 	r := chatRequest(prompt, 100)
 	r.Body = []byte(prompt)
@@ -38,25 +38,25 @@ func course(t *testing.T, s *Scheduler, prompt string, events []Event, o Outcome
 
 // TestVitals: what the course of a request says of its endpoint.
 func TestVitals(t *testing.T) {
-	headers := func(status int) []Event { return []Event{{Kind: EventHeaders, Status: status}} }
+	headers := func(status int) []request.Event { return []request.Event{{Kind: request.EventHeaders, Status: status}} }
 	for _, c := range []struct {
 		name   string
-		events []Event
-		end    Outcome
+		events []request.Event
+		end    request.Outcome
 		want   health.Cause // None: it is good; Void: it says nothing; Left: nor that the engine lives
 	}{
-		{"complete", headers(200), Outcome{Status: 200, Complete: true}, health.None},
-		{"an engine's error", headers(500), Outcome{Status: 500, Complete: true}, health.Failed},
-		{"the proxy's word", []Event{{Kind: EventHeaders, Status: 503, Local: true}}, Outcome{Status: 503, Complete: true}, health.Broken},
-		{"a full queue", headers(503), Outcome{Status: 503, Complete: true}, health.Void},
-		{"another full queue", headers(429), Outcome{Status: 429, Complete: true}, health.Void},
-		{"a client's error", headers(400), Outcome{Status: 400, Complete: true}, health.Void},
-		{"an error inside", headers(200), Outcome{Status: 200, Complete: true, Broken: true}, health.Failed},
-		{"an end that nobody saw", headers(200), Outcome{Status: 200, Complete: true, Unseen: true}, health.None},
-		{"an end in the middle", headers(200), Outcome{Status: 200}, health.Cut},
-		{"no answer", nil, Outcome{}, health.Left},
-		{"no answer for long", nil, Outcome{At: t0.Add(time.Minute)}, health.Cut},
-		{"no answer for long, and we ended it", nil, Outcome{At: t0.Add(time.Minute), Evicted: true}, health.Left},
+		{"complete", headers(200), request.Outcome{Status: 200, Complete: true}, health.None},
+		{"an engine's error", headers(500), request.Outcome{Status: 500, Complete: true}, health.Failed},
+		{"the proxy's word", []request.Event{{Kind: request.EventHeaders, Status: 503, Local: true}}, request.Outcome{Status: 503, Complete: true}, health.Broken},
+		{"a full queue", headers(503), request.Outcome{Status: 503, Complete: true}, health.Void},
+		{"another full queue", headers(429), request.Outcome{Status: 429, Complete: true}, health.Void},
+		{"a client's error", headers(400), request.Outcome{Status: 400, Complete: true}, health.Void},
+		{"an error inside", headers(200), request.Outcome{Status: 200, Complete: true, Broken: true}, health.Failed},
+		{"an end that nobody saw", headers(200), request.Outcome{Status: 200, Complete: true, Unseen: true}, health.None},
+		{"an end in the middle", headers(200), request.Outcome{Status: 200}, health.Cut},
+		{"no answer", nil, request.Outcome{}, health.Left},
+		{"no answer for long", nil, request.Outcome{At: t0.Add(time.Minute)}, health.Cut},
+		{"no answer for long, and we ended it", nil, request.Outcome{At: t0.Add(time.Minute), Evicted: true}, health.Left},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScheduler(t, Options{Pool: newPool(1)})
@@ -85,7 +85,7 @@ func TestVitals(t *testing.T) {
 func TestPoisonIsBlamed(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(6)})
 	fail := func(prompt string) (ep *endpoint.Endpoint, bad uint64) {
-		ep = course(t, s, prompt, []Event{{Kind: EventHeaders, Status: 500}}, Outcome{Status: 500, Complete: true})
+		ep = course(t, s, prompt, []request.Event{{Kind: request.EventHeaders, Status: 500}}, request.Outcome{Status: 500, Complete: true})
 		return ep, ep.Tracker().Evidence(t0.Add(time.Second)).Bad[health.Failed]
 	}
 	one, bad := fail("poison")
@@ -118,18 +118,18 @@ func TestPoisonIsBlamed(t *testing.T) {
 		if err != nil || d.Endpoints[0] != idle.Address {
 			t.Errorf("a suspected prompt goes where others are in flight: %+v, %v", d, err)
 		}
-		d.Done(Outcome{At: t0})
+		d.Done(request.Outcome{At: t0})
 	}
 	s.opts.RefuseKillers = true
 	if _, err := s.Choose(context.Background(), r); request.ReasonOf(err) != request.ReasonBadRequest {
 		t.Errorf("a suspected prompt is placed: %v", err)
 	}
 	s.opts.RefuseKillers = false
-	course(t, s, "poison", []Event{{Kind: EventHeaders, Status: 200}}, Outcome{Status: 200, Complete: true, Unseen: true})
+	course(t, s, "poison", []request.Event{{Kind: request.EventHeaders, Status: 200}}, request.Outcome{Status: 200, Complete: true, Unseen: true})
 	if _, bad := fail("poison"); bad != 0 {
 		t.Error("an answer whose end nobody saw acquits a prompt")
 	}
-	course(t, s, "poison", []Event{{Kind: EventHeaders, Status: 200}}, Outcome{Status: 200, Complete: true})
+	course(t, s, "poison", []request.Event{{Kind: request.EventHeaders, Status: 200}}, request.Outcome{Status: 200, Complete: true})
 	if _, bad := fail("poison"); bad != 1 {
 		t.Errorf("a failure of a prompt that was answered since counts %d times", bad)
 	}
@@ -142,7 +142,7 @@ func TestCutsOfOneClient(t *testing.T) {
 		s := newScheduler(t, Options{Pool: newPool(1)})
 		var ep *endpoint.Endpoint
 		for i := range 8 {
-			ep = course(t, s, name(i), []Event{{Kind: EventHeaders, Status: 200}}, Outcome{Status: 200, At: t0.Add(time.Duration(i+1) * gap)})
+			ep = course(t, s, name(i), []request.Event{{Kind: request.EventHeaders, Status: 200}}, request.Outcome{Status: 200, At: t0.Add(time.Duration(i+1) * gap)})
 		}
 		return ep.Tracker().Evidence(t0).Bad[health.Cut]
 	}
@@ -178,7 +178,7 @@ func TestNoRoomAndNothingToDo(t *testing.T) {
 		for range c.placed {
 			s.opts.Pool.Book().Open(new(endpoint.Ticket), ep, endpoint.Work{Input: 10, New: 10}, t0)
 		}
-		e := course(t, s, c.name, []Event{{Kind: EventHeaders, Status: 503}}, Outcome{Status: 503, Complete: true}).Tracker().Evidence(t0)
+		e := course(t, s, c.name, []request.Event{{Kind: request.EventHeaders, Status: 503}}, request.Outcome{Status: 503, Complete: true}).Tracker().Evidence(t0)
 		if e.Bad[health.Failed] != c.failed {
 			t.Errorf("%s: %d failures, want %d", c.name, e.Bad[health.Failed], c.failed)
 		}
@@ -189,16 +189,16 @@ func TestNoRoomAndNothingToDo(t *testing.T) {
 // streams have one; how often one client meets that is no matter.
 func TestUnclosed(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(1)})
-	end := func(o Outcome) health.Evidence {
+	end := func(o request.Outcome) health.Evidence {
 		o.Status, o.Complete = 200, true
-		return course(t, s, "a prompt", []Event{{Kind: EventHeaders, Status: 200}}, o).Tracker().Evidence(t0)
+		return course(t, s, "a prompt", []request.Event{{Kind: request.EventHeaders, Status: 200}}, o).Tracker().Evidence(t0)
 	}
-	if e := end(Outcome{Unclosed: true}); e.Bad[health.Cut] != 0 || e.Good != 1 {
+	if e := end(request.Outcome{Unclosed: true}); e.Bad[health.Cut] != 0 || e.Good != 1 {
 		t.Errorf("an engine that closes no stream is blamed for it: %+v", e)
 	}
-	end(Outcome{Closed: true})
-	end(Outcome{Unclosed: true})
-	if e := end(Outcome{Unclosed: true}); e.Bad[health.Cut] != 2 {
+	end(request.Outcome{Closed: true})
+	end(request.Outcome{Unclosed: true})
+	if e := end(request.Outcome{Unclosed: true}); e.Bad[health.Cut] != 2 {
 		t.Errorf("%d of 2 streams that broke off count", e.Bad[health.Cut])
 	}
 }
@@ -226,7 +226,7 @@ func TestPromptKey(t *testing.T) {
 func TestUnseenEnds(t *testing.T) {
 	s := newScheduler(t, Options{Pool: newPool(1)})
 	for range 20 {
-		course(t, s, "p", []Event{{Kind: EventHeaders, Status: 200}}, Outcome{Status: 200, Complete: true, Unseen: true})
+		course(t, s, "p", []request.Event{{Kind: request.EventHeaders, Status: 200}}, request.Outcome{Status: 200, Complete: true, Unseen: true})
 	}
 	for i, want := range []float64{0, 0, 20} {
 		if got := testutil.ToFloat64(s.metrics.ended[i]); got != want {

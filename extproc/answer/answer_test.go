@@ -7,41 +7,41 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // usageBodies are answers of the dialects and what they report.
 var usageBodies = []struct {
 	name, body string
-	want       picker.Usage
+	want       request.Usage
 }{
 	{"completions", `{"id":"x","choices":[{"text":"hi"}],"usage":{"prompt_tokens":10,"total_tokens":12,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":8}}}`,
-		picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 10, OutputTokens: 2, CachedTokens: 8}},
+		request.Usage{Seen: true, CachedSeen: true, PromptTokens: 10, OutputTokens: 2, CachedTokens: 8}},
 	{"no details", `{"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":null}}`,
-		picker.Usage{Seen: true, PromptTokens: 10, OutputTokens: 2}},
+		request.Usage{Seen: true, PromptTokens: 10, OutputTokens: 2}},
 	{"white space", "{\"usage\" \n: \t{ \"prompt_tokens\" : 1 }}",
-		picker.Usage{Seen: true, PromptTokens: 1}},
+		request.Usage{Seen: true, PromptTokens: 1}},
 	{"stream", "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"usage\":null}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n",
-		picker.Usage{Seen: true, PromptTokens: 3, OutputTokens: 1}},
+		request.Usage{Seen: true, PromptTokens: 3, OutputTokens: 1}},
 	{"usage in every event", "data: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\ndata: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n",
-		picker.Usage{Seen: true, PromptTokens: 3, OutputTokens: 2}},
+		request.Usage{Seen: true, PromptTokens: 3, OutputTokens: 2}},
 	{"responses", "event: response.completed\ndata: {\"response\":{\"output\":[{\"text\":\"{}\"}],\"usage\":{\"input_tokens\":20,\"input_tokens_details\":{\"cached_tokens\":16},\"output_tokens\":4}}}\n\n",
-		picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 20, OutputTokens: 4, CachedTokens: 16}},
+		request.Usage{Seen: true, CachedSeen: true, PromptTokens: 20, OutputTokens: 4, CachedTokens: 16}},
 	{"messages", "event: message_start\ndata: {\"message\":{\"usage\":{\"input_tokens\":5,\"cache_creation_input_tokens\":2,\"cache_read_input_tokens\":30,\"output_tokens\":1}}}\n\n" +
 		"event: message_delta\ndata: {\"usage\":{\"output_tokens\":9}}\n\n",
-		picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 37, OutputTokens: 9, CachedTokens: 30}},
+		request.Usage{Seen: true, CachedSeen: true, PromptTokens: 37, OutputTokens: 9, CachedTokens: 30}},
 	{"text that looks like it", `{"choices":[{"text":"\"usage\":{\"prompt_tokens\":99}"}],"note":"usage","usage":{"prompt_tokens":1}}`,
-		picker.Usage{Seen: true, PromptTokens: 1}},
+		request.Usage{Seen: true, PromptTokens: 1}},
 	{"braces in strings", `{"usage":{"note":"}\"}","prompt_tokens":4}}`,
-		picker.Usage{Seen: true, PromptTokens: 4}},
-	{"another usage", `{"usage":{"cpu":3}}`, picker.Usage{}},
-	{"odd numbers", `{"usage":{"prompt_tokens":-5,"completion_tokens":"7"}}`, picker.Usage{}},
-	{"more than anybody has", `{"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":9223372036854775807,"cache_creation_input_tokens":1e300,"output_tokens":18446744073709551616}}`, picker.Usage{}},
-	{"none", `{"error":"no"}`, picker.Usage{}},
-	{"cut off", `{"usage":{"prompt_tokens":4`, picker.Usage{}},
-	{"too long", `{"usage":{"pad":"` + strings.Repeat("x", maxUsage) + `","prompt_tokens":4}}`, picker.Usage{}},
+		request.Usage{Seen: true, PromptTokens: 4}},
+	{"another usage", `{"usage":{"cpu":3}}`, request.Usage{}},
+	{"odd numbers", `{"usage":{"prompt_tokens":-5,"completion_tokens":"7"}}`, request.Usage{}},
+	{"more than anybody has", `{"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":9223372036854775807,"cache_creation_input_tokens":1e300,"output_tokens":18446744073709551616}}`, request.Usage{}},
+	{"none", `{"error":"no"}`, request.Usage{}},
+	{"cut off", `{"usage":{"prompt_tokens":4`, request.Usage{}},
+	{"too long", `{"usage":{"pad":"` + strings.Repeat("x", maxUsage) + `","prompt_tokens":4}}`, request.Usage{}},
 	{"after one that is too long", `{"usage":{"pad":"` + strings.Repeat("x", maxUsage) + `"},"usage":{"prompt_tokens":4}}`,
-		picker.Usage{Seen: true, PromptTokens: 4}},
+		request.Usage{Seen: true, PromptTokens: 4}},
 }
 
 func TestUsage(t *testing.T) {

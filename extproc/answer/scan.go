@@ -3,7 +3,7 @@ package answer
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // typeEvents is the content type of server-sent events.
@@ -81,4 +81,4 @@ func (s *Scan) Reset() {
 func (s *Scan) ResponseID() string { return s.id.id }
 
 // Usage returns the usage that was reported.
-func (s *Scan) Usage() picker.Usage { return s.usage.result() }
+func (s *Scan) Usage() request.Usage { return s.usage.result() }

@@ -3,8 +3,9 @@ package answer
 import (
 	"bytes"
 
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/valyala/fastjson"
+
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // usageKey opens the report in JSON bodies and in SSE data alike. Inside a
@@ -203,9 +204,9 @@ func number(v *fastjson.Value, key string, dst *int, seen *bool) {
 
 // result returns what was reported. Anthropic's input tokens leave out what
 // was read from and written to the cache; the sum is the prompt.
-func (s *usageScanner) result() picker.Usage {
+func (s *usageScanner) result() request.Usage {
 	f := s.fields
-	u := picker.Usage{
+	u := request.Usage{
 		Seen:         f.promptSeen || f.outputSeen,
 		PromptTokens: f.prompt,
 		OutputTokens: f.output,
@@ -213,7 +214,7 @@ func (s *usageScanner) result() picker.Usage {
 		CachedTokens: f.cached,
 	}
 	if !u.Seen {
-		return picker.Usage{}
+		return request.Usage{}
 	}
 	if !f.cachedSeen && f.readSeen {
 		u.CachedSeen, u.CachedTokens = true, f.cacheRead

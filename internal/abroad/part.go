@@ -161,7 +161,7 @@ func (p *Part) Elsewhere() *picker.Elsewhere {
 		return nil
 	}
 	e := p.fleet.Elsewhere()
-	e.Ask = func(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []picker.HeaderSet, now time.Time) (*endpoint.Endpoint, func(status int)) {
+	e.Ask = func(ctx context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (*endpoint.Endpoint, func(status int)) {
 		return p.fleet.Ask(r, ep, headers, now, func(q *elsewhere.Question) (string, func(int), error) { return p.asker.pick(ctx, q) })
 	}
 	return e

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -152,7 +151,7 @@ func (m *Compat) decided(status string, l labels, at endpoint.Spec, took time.Du
 
 // Watch counts a request that goes to ep, and follows d to its end. start is when
 // its decision began.
-func (m *Compat) Watch(r *request.Request, d *picker.Decision, ep *endpoint.Endpoint, start time.Time) {
+func (m *Compat) Watch(r *request.Request, d *request.Decision, ep *endpoint.Endpoint, start time.Time) {
 	l := m.labels(r)
 	m.requests.newer.WithLabelValues(l[:]...).Inc()
 	m.requests.older.WithLabelValues(l[0], l[1], l[3]).Inc()
@@ -168,15 +167,15 @@ func (m *Compat) Watch(r *request.Request, d *picker.Decision, ep *endpoint.Endp
 	older.Inc()
 	streaming := strconv.FormatBool(r.Stream)
 	observe, release := d.Observe, d.Release
-	d.Observe = func(e picker.Event) {
-		if e.Kind == picker.EventFirstToken {
+	d.Observe = func(e request.Event) {
+		if e.Kind == request.EventFirstToken {
 			m.ttft.WithLabelValues(append(l[:], streaming)...).Observe(e.At.Sub(start).Seconds())
 		}
 		if observe != nil {
 			observe(e)
 		}
 	}
-	d.Release = func(o picker.Outcome) {
+	d.Release = func(o request.Outcome) {
 		running.Dec()
 		older.Dec()
 		m.ended(l, o, o.At.Sub(start).Seconds())
@@ -187,7 +186,7 @@ func (m *Compat) Watch(r *request.Request, d *picker.Decision, ep *endpoint.Endp
 }
 
 // ended notes how a request ended.
-func (m *Compat) ended(l labels, o picker.Outcome, took float64) {
+func (m *Compat) ended(l labels, o request.Outcome, took float64) {
 	note := func(t twin[*prometheus.HistogramVec], v float64) {
 		t.newer.WithLabelValues(l[:]...).Observe(v)
 		t.older.WithLabelValues(l[0], l[1]).Observe(v)

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -52,18 +51,18 @@ func served(t *testing.T) *prometheus.Registry {
 		t.Fatal(err)
 	}
 	r := &request.Request{Model: "chat", Target: "base", Body: make([]byte, 100), Stream: true, Priority: 3}
-	for _, o := range []picker.Outcome{
-		{At: t0.Add(2 * time.Second), Status: 200, Bytes: 500, Usage: picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, OutputTokens: 10, CachedTokens: 600}},
+	for _, o := range []request.Outcome{
+		{At: t0.Add(2 * time.Second), Status: 200, Bytes: 500, Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, OutputTokens: 10, CachedTokens: 600}},
 		{At: t0.Add(time.Second), Status: 500},
 	} {
-		d := &picker.Decision{}
+		d := &request.Decision{}
 		m.Watch(r, d, eps[0], t0)
 		if o.Status == 200 {
-			d.Observe(picker.Event{Kind: picker.EventFirstToken, At: t0.Add(300 * time.Millisecond)})
+			d.Observe(request.Event{Kind: request.EventFirstToken, At: t0.Add(300 * time.Millisecond)})
 		}
 		d.Done(o)
 	}
-	m.Watch(r, &picker.Decision{}, eps[1], t0)
+	m.Watch(r, &request.Decision{}, eps[1], t0)
 	m.Refused(r, request.Errorf(request.ReasonSaturated, "full"), time.Millisecond)
 	return reg
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/steady"
 	"github.com/grapevine-epp/grapevine/pd/handover"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -41,7 +40,7 @@ const (
 type PickOptions struct {
 	Bind       string // host:port; beyond loopback only with Token
 	Ends       string // host:port or unix:PATH: datagrams, lines of access logs that end picks; "" for none
-	Chooser    picker.Chooser
+	Chooser    request.Chooser
 	Token      string                // callers show it as a bearer token; "" asks for none
 	Trust      func() *request.Trust // whose intent headers count; nil: everybody's
 	Handover   handover.Policy       // members of bodies that only proxies may set; none can be removed here
@@ -74,7 +73,7 @@ type Pick struct {
 }
 
 type openPick struct {
-	d      *picker.Decision
+	d      *request.Decision
 	caller netip.Addr
 	timer  *time.Timer
 }
@@ -166,7 +165,7 @@ func (p *Pick) Close() error {
 	}
 	p.mu.Unlock()
 	for _, id := range ids {
-		p.end(id, picker.Outcome{At: p.o.Now()})
+		p.end(id, request.Outcome{At: p.o.Now()})
 	}
 	return err
 }
@@ -230,12 +229,12 @@ func (p *Pick) pick(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "application/json")
 	p.picks.WithLabelValues("picked").Inc()
 	if err := json.NewEncoder(w).Encode(answer); err != nil || r.Context().Err() != nil {
-		p.end(id, picker.Outcome{At: p.o.Now()}) // nobody heard it
+		p.end(id, request.Outcome{At: p.o.Now()}) // nobody heard it
 	}
 }
 
 // choose parses the client's request as far as it came and asks the chooser.
-func (p *Pick) choose(r *http.Request) (*picker.Decision, error) {
+func (p *Pick) choose(r *http.Request) (*request.Decision, error) {
 	uri := r.Header.Get("X-Original-Uri")
 	if uri == "" {
 		uri = r.Header.Get("X-Forwarded-Uri")
@@ -272,7 +271,7 @@ func (p *Pick) choose(r *http.Request) (*picker.Decision, error) {
 	d, err := p.o.Chooser.Choose(r.Context(), q)
 	q.Drop()
 	if err == nil && len(d.Endpoints) == 0 {
-		d.Done(picker.Outcome{At: p.o.Now()})
+		d.Done(request.Outcome{At: p.o.Now()})
 		return nil, request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready")
 	}
 	return d, err
@@ -339,14 +338,14 @@ func (p *Pick) unreserve(caller netip.Addr) {
 }
 
 // keep remembers a pick until it ends.
-func (p *Pick) keep(d *picker.Decision, caller netip.Addr) string {
+func (p *Pick) keep(d *request.Decision, caller netip.Addr) string {
 	var raw [pickIDLen / 2]byte
 	_, _ = rand.Read(raw[:]) // it never fails
 	id := hex.EncodeToString(raw[:])
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open[id] = &openPick{d: d, caller: caller, timer: time.AfterFunc(p.o.Expiry, func() {
-		if p.end(id, picker.Outcome{At: p.o.Now()}) {
+		if p.end(id, request.Outcome{At: p.o.Now()}) {
 			p.picks.WithLabelValues("expired").Inc()
 		}
 	})}
@@ -356,7 +355,7 @@ func (p *Pick) keep(d *picker.Decision, caller netip.Addr) string {
 // finish ends a pick; the status of the engine's answer may stand in the query.
 func (p *Pick) finish(w http.ResponseWriter, r *http.Request) {
 	status, _ := strconv.Atoi(r.URL.Query().Get("status"))
-	o := picker.Outcome{At: p.o.Now(), Status: status, Served: r.URL.Query().Get("served"), Complete: status > 0}
+	o := request.Outcome{At: p.o.Now(), Status: status, Served: r.URL.Query().Get("served"), Complete: status > 0}
 	result, code := "ended", http.StatusNoContent
 	if !p.end(r.PathValue("id"), o) {
 		result, code = "unknown", http.StatusNotFound
@@ -366,7 +365,7 @@ func (p *Pick) finish(w http.ResponseWriter, r *http.Request) {
 }
 
 // end releases a pick once, and reports whether it was open.
-func (p *Pick) end(id string, o picker.Outcome) bool {
+func (p *Pick) end(id string, o request.Outcome) bool {
 	p.mu.Lock()
 	one := p.open[id]
 	delete(p.open, id)

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // maxLogLine bounds a datagram that is read; more of a line is cut off.
@@ -66,7 +66,7 @@ func (p *Pick) readEnds() {
 				continue
 			}
 			result := "ended"
-			if !p.end(e.id, picker.Outcome{At: p.o.Now(), Status: e.status, Served: e.served, Complete: e.complete}) {
+			if !p.end(e.id, request.Outcome{At: p.o.Now(), Status: e.status, Served: e.served, Complete: e.complete}) {
 				result = "unknown"
 			}
 			p.picks.WithLabelValues(result).Inc()

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -22,24 +21,24 @@ type fixedChooser struct {
 	asked []request.Request
 
 	mu   sync.Mutex
-	over []picker.Outcome
+	over []request.Outcome
 }
 
-func (c *fixedChooser) ended() []picker.Outcome {
+func (c *fixedChooser) ended() []request.Outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.over)
 }
 
-func (c *fixedChooser) Choose(_ context.Context, r *request.Request) (*picker.Decision, error) {
+func (c *fixedChooser) Choose(_ context.Context, r *request.Request) (*request.Decision, error) {
 	if r.Model == "full" {
 		return nil, request.Errorf(request.ReasonSaturated, "the pool is full")
 	}
 	kept := *r
 	kept.Body = nil
 	c.asked = append(c.asked, kept)
-	d := &picker.Decision{Endpoints: []string{"10.0.0.1:80", "10.0.0.2:80"}, SetHeaders: []picker.HeaderSet{{Name: "x-prefiller-host-port", Value: "10.0.0.3:80"}}}
-	d.Release = func(o picker.Outcome) {
+	d := &request.Decision{Endpoints: []string{"10.0.0.1:80", "10.0.0.2:80"}, SetHeaders: []request.HeaderSet{{Name: "x-prefiller-host-port", Value: "10.0.0.3:80"}}}
+	d.Release = func(o request.Outcome) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.over = append(c.over, o)

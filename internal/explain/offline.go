@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -192,7 +193,7 @@ func (o *Offline) holders(p *endpoint.Pool) (holders, error) {
 }
 
 // Match implements picker.Matcher.
-func (h holders) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
+func (h holders) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
 	for i, ep := range eps {
 		held[i].Run.Tokens[block.TierGPU] = int32(min(h[ep.ID], r.InputTokens))
 	}
@@ -202,4 +203,4 @@ func (h holders) Match(_ context.Context, r *request.Request, eps []*endpoint.En
 func (holders) Chosen(*request.Request, *endpoint.Endpoint) {}
 
 // Finished implements picker.Matcher.
-func (holders) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
+func (holders) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}

@@ -3,7 +3,7 @@ package prefix
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -47,7 +47,7 @@ func newAudit(reg prometheus.Registerer) *audit {
 
 // check compares what was predicted with the cached tokens that an engine
 // reports, and forgets what was not there.
-func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held, u picker.Usage) {
+func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h cycle.Held, u request.Usage) {
 	records := m.trialsOf(r)
 	if r.SkipsCache() {
 		records.all.with(ep.ID, func(rec *record) { rec.skipped++ })
@@ -110,7 +110,7 @@ func (m *Matcher) check(r *request.Request, ep *endpoint.Endpoint, h picker.Held
 
 // told reports whether an answer says how many tokens were cached, in words or by leaving
 // them out.
-func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h picker.Held, u picker.Usage) bool {
+func (m *Matcher) told(t trials, ep *endpoint.Endpoint, h cycle.Held, u request.Usage) bool {
 	if u.Transferred {
 		return false
 	}
@@ -129,7 +129,7 @@ type guess struct {
 
 // checkGuess counts how the run that the decision went by compares with the report,
 // and forgets records of what was not there.
-func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h picker.Held, u picker.Usage, g guess) {
+func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h cycle.Held, u request.Usage, g guess) {
 	kind, block := "approximate", g.block
 	if h.Precise >= 0 && m.Believed(ep.ID) && g.flags&flagGuess == 0 {
 		kind = "exact"
@@ -143,7 +143,7 @@ func (m *Matcher) checkGuess(r *request.Request, ep *endpoint.Endpoint, h picker
 }
 
 // shareOf is the share of a prompt that the engine had.
-func shareOf(u picker.Usage) float64 { return float64(u.CachedTokens) / float64(u.PromptTokens) }
+func shareOf(u request.Usage) float64 { return float64(u.CachedTokens) / float64(u.PromptTokens) }
 
 // follow draws the consequences of a comparison for an endpoint's knowledge: a record of
 // over-predictions makes the stream be verified or read anew; a record of right

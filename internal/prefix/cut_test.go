@@ -17,7 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -85,7 +85,7 @@ func (c *cutRig) read(events ...decode.Event) {
 }
 
 // predicts is what the replica says of a prompt: of token ids, or a text.
-func (c *cutRig) predicts(prompt any) (*request.Request, picker.Held) {
+func (c *cutRig) predicts(prompt any) (*request.Request, cycle.Held) {
 	c.t.Helper()
 	body, err := json.Marshal(map[string]any{"model": "m", "prompt": prompt})
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *cutRig) predicts(prompt any) (*request.Request, picker.Held) {
 	}
 	r.Target = "m"
 	c.models.Fill(c.t.Context(), r)
-	held := make([]picker.Held, 1)
+	held := make([]cycle.Held, 1)
 	c.m.Match(c.t.Context(), r, c.eps, held)
 	c.models.Release(r)
 	return r, held[0]
@@ -201,7 +201,7 @@ func TestCutsAreNamed(t *testing.T) {
 					held.Precise, held.Approximate = 320, 320
 				}
 				c.m.o.Now = func() time.Time { return time.Unix(1_800_000_000+int64(n), 0) }
-				c.m.Finished(r, c.eps[0], held, picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
+				c.m.Finished(r, c.eps[0], held, request.Outcome{Status: 200, Complete: true, Usage: request.Usage{
 					Seen: true, CachedSeen: true, PromptTokens: 400, CachedTokens: cached,
 				}})
 			}

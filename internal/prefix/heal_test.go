@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -141,7 +141,7 @@ func (l *lateFleet) serve(n int) (chosen, all compared) {
 		chat, prompt := l.next()
 		q := block.Query{Root: l.root, Bytes: bytesOf(prompt)}
 		r := &request.Request{Kind: request.KindChat, InputTokens: len(prompt), Target: "m", ModelSpan: [2]int{1, 2}, Exact: []block.Query{q}}
-		held := make([]picker.Held, len(l.eps))
+		held := make([]cycle.Held, len(l.eps))
 		l.matcher.Match(l.t.Context(), r, l.eps, held)
 		e := l.rng.IntN(len(l.eps)) // by load, where little is held
 		for k := range held {
@@ -167,7 +167,7 @@ func (l *lateFleet) serve(n int) (chosen, all compared) {
 		}
 		l.run(e, prompt, report, true)
 		seen := held[e].WantUsage || l.rng.IntN(20) == 0
-		l.matcher.Finished(r, l.eps[e], held[e], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
+		l.matcher.Finished(r, l.eps[e], held[e], request.Outcome{Status: 200, Complete: true, Usage: request.Usage{
 			Seen: seen, CachedSeen: seen, PromptTokens: len(prompt), CachedTokens: cached,
 		}})
 		l.goesOn(chat, prompt)

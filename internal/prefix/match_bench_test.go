@@ -14,7 +14,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/prompt"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -60,7 +60,7 @@ func benchRenderAndMatch(b *testing.B, size int) {
 	ms.Fill(b.Context(), r)
 	storeAll(b, index, h, ms.Model("m"), r.Exact[0], eps)
 	ms.Release(r)
-	held := make([]picker.Held, len(eps))
+	held := make([]cycle.Held, len(eps))
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := request.Parse(r); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -34,9 +34,9 @@ func TestFailedRequestKeepsWhatWasThere(t *testing.T) {
 		approx.Match(second.ChunkKeys, []block.EndpointID{ep.ID}, nil, dst)
 		return dst[0].Blocks
 	}
-	var before picker.Held
+	var before cycle.Held
 	before.Run.Tokens[block.TierGPU] = int32(first.InputTokens)
-	for _, o := range []picker.Outcome{{Status: 503}, {Status: 400}, {Status: 422, Complete: true}, {}} {
+	for _, o := range []request.Outcome{{Status: 503}, {Status: 400}, {Status: 422, Complete: true}, {}} {
 		approx.Record(ep.ID, second.ChunkKeys, time.Now().UnixNano())
 		if held() != 32 {
 			t.Fatalf("recorded %d chunks", held())
@@ -72,7 +72,7 @@ func TestGuessKnowsBlocks(t *testing.T) {
 	eps[0].SetGauges(endpoint.Gauges{At: now, Engine: endpoint.EngineVLLM, BlockSize: 16})
 	sent.Record(eps[0].ID, ask(250).ChunkKeys, now.UnixNano())
 	total := func(tokens int) int32 {
-		held := make([]picker.Held, 1)
+		held := make([]cycle.Held, 1)
 		m.Match(t.Context(), ask(tokens), eps, held)
 		return held[0].Run.Total()
 	}
@@ -126,7 +126,7 @@ func TestMatchTellsBelievedFromSeen(t *testing.T) {
 	}
 	r := &request.Request{InputTokens: 32, Exact: []block.Query{{Root: root, Bytes: text}}}
 	for range 2 { // a request may be matched again
-		held := make([]picker.Held, len(eps))
+		held := make([]cycle.Held, len(eps))
 		m.Match(t.Context(), r, eps, held)
 		for ep, want := range []int32{4, 8, 12, 16} {
 			if h := held[ep]; h.Precise != want || h.Run.Total() != want || h.Approximate != -1 || !h.Looked {

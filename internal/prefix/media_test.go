@@ -17,7 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -143,7 +143,7 @@ func TestMediaChats(t *testing.T) {
 		chats[i] = append(chats[i], turn("user", true))
 		ids := a.rendered(chats[i], rgb)
 		r := mediaRequest(t, ms, chats[i])
-		var held [1]picker.Held
+		var held [1]cycle.Held
 		m.Match(t.Context(), r, eps, held[:])
 		got, want := int(held[0].Run.Total()), a.pool.Hit(ids)*pool.Block
 		if got != want {

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -42,10 +42,10 @@ func TestRanksAreExpected(t *testing.T) {
 	store(0, text[:80*bytesOfBlock])
 	store(1, text[:20*bytesOfBlock])
 	r := &request.Request{Kind: request.KindChat, InputTokens: len(text) / 4, Target: "m", Exact: []block.Query{{Root: root, Bytes: []byte(text)}}}
-	ended := func(cached int) picker.Held {
-		held := make([]picker.Held, 1)
+	ended := func(cached int) cycle.Held {
+		held := make([]cycle.Held, 1)
 		m.Match(t.Context(), r, eps, held)
-		m.Finished(r, eps[0], held[0], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
+		m.Finished(r, eps[0], held[0], request.Outcome{Status: 200, Complete: true, Usage: request.Usage{
 			Seen: true, CachedSeen: true, PromptTokens: len(text) / 4, CachedTokens: cached,
 		}})
 		return held[0]

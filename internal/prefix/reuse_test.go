@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -46,13 +46,13 @@ func newSilent() *silent {
 // serve has requests answered, of each of which the engine reuses so many tokens, one in
 // a second, and its page read after each. It returns what is predicted for the next.
 func (s *silent) serve(n int, reused float64) int32 {
-	held := make([]picker.Held, 1)
+	held := make([]cycle.Held, 1)
 	for range n {
 		s.Match(context.Background(), s.ask, s.eps, held)
 		s.Chosen(s.ask, s.eps[0])
 		s.page.Tokens += reused
 		s.now = s.now.Add(time.Second)
-		s.Finished(s.ask, s.eps[0], held[0], picker.Outcome{Status: 200, Complete: true})
+		s.Finished(s.ask, s.eps[0], held[0], request.Outcome{Status: 200, Complete: true})
 		s.Counted(s.eps[0], s.page)
 	}
 	s.Match(context.Background(), s.ask, s.eps, held)

@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -156,7 +156,7 @@ func (f *follower) predict(q asked) []int {
 		}
 		f.t.Fatalf("rendered otherwise than by the reference:\n%q\nwant\n%q", got, q.Text)
 	}
-	held := make([]picker.Held, len(f.eps))
+	held := make([]cycle.Held, len(f.eps))
 	f.matcher.Match(f.t.Context(), r, f.eps, held)
 	f.models.Release(r)
 	out := make([]int, len(held))
@@ -416,7 +416,7 @@ func (f *follower) audited(n int, rng *rand.Rand, s *score) {
 			f.t.Fatal(err)
 		}
 		f.models.Fill(f.t.Context(), r)
-		held := make([]picker.Held, len(f.eps))
+		held := make([]cycle.Held, len(f.eps))
 		f.matcher.Match(f.t.Context(), r, f.eps, held)
 		e := rng.IntN(len(f.eps))
 		f.models.Release(r) // the decision is made
@@ -425,7 +425,7 @@ func (f *follower) audited(n int, rng *rand.Rand, s *score) {
 		if s != nil {
 			s.compare(int(held[e].Run.Total()), a.Truth[e], a.Prompt)
 		}
-		f.matcher.Finished(r, f.eps[e], held[e], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
+		f.matcher.Finished(r, f.eps[e], held[e], request.Outcome{Status: 200, Complete: true, Usage: request.Usage{
 			Seen: true, CachedSeen: true, PromptTokens: a.Prompt, CachedTokens: a.Truth[e],
 		}})
 		limit := time.Second

@@ -9,7 +9,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -65,8 +65,8 @@ func TestUnlike(t *testing.T) {
 	chat := &request.Request{Kind: request.KindChat, InputTokens: 1000}
 	for i := range enough {
 		n := 512 + 16*i
-		m.Finished(chat, ep, picker.Held{Looked: true, Precise: int32(n), Approximate: int32(n)}, picker.Outcome{
-			Status: 200, Complete: true, Usage: picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: n},
+		m.Finished(chat, ep, cycle.Held{Looked: true, Precise: int32(n), Approximate: int32(n)}, request.Outcome{
+			Status: 200, Complete: true, Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: n},
 		})
 	}
 	expect("predictions come true", "exact events; exact")

@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -214,7 +214,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		if !f.plain {
 			r.Exact, r.PromptBytes = []block.Query{{Root: root, Bytes: text}}, len(text)
 		}
-		held := make([]picker.Held, len(eps))
+		held := make([]cycle.Held, len(eps))
 		m.Match(t.Context(), r, eps, held)
 		best := c % 2
 		for k := range held {
@@ -239,7 +239,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 			out.hits, out.prompts = out.hits+cached, out.prompts+prompt
 		}
 		seen := (held[best].WantUsage || rng.Float64() < .05) && !f.blind
-		m.Finished(r, eps[best], held[best], picker.Outcome{Status: 200, Complete: true, Usage: picker.Usage{
+		m.Finished(r, eps[best], held[best], request.Outcome{Status: 200, Complete: true, Usage: request.Usage{
 			Seen: seen, CachedSeen: seen && !f.mute && (cached > 0 || !f.unsaid), PromptTokens: prompt, CachedTokens: cached,
 		}})
 		for _, ep := range eps {

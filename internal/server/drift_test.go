@@ -8,7 +8,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -42,7 +41,7 @@ func TestDrift(t *testing.T) {
 		})
 	}
 	expect(0)
-	var open []*picker.Decision
+	var open []*request.Decision
 	for n := range 3 {
 		r := &request.Request{ID: fmt.Sprint("request-", n), Path: "/v1/completions", Headers: none{}, Body: fmt.Appendf(nil, `{"model":%q,"prompt":"request %d"}`, vocab.Name, n)}
 		if err := request.Parse(r); err != nil {
@@ -56,7 +55,7 @@ func TestDrift(t *testing.T) {
 	}
 	expect(3)
 	for _, d := range open {
-		d.Done(picker.Outcome{At: time.Now(), Status: 200, Complete: true})
+		d.Done(request.Outcome{At: time.Now(), Status: 200, Complete: true})
 	}
 	expect(0)
 }

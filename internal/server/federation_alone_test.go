@@ -12,7 +12,6 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/elsewhere"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -56,7 +55,7 @@ func TestResidencyAlone(t *testing.T) {
 			if err != nil {
 				reason = string(request.ReasonOf(err))
 			} else {
-				d.Done(picker.Outcome{})
+				d.Done(request.Outcome{})
 			}
 			if reason != c.reason {
 				t.Errorf("named %v, header %q: refused for %q (%v), want %q", c.named, c.header, reason, err, c.reason)

@@ -16,7 +16,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/elsewhere"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -84,7 +83,7 @@ func TestFederation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Done(picker.Outcome{})
+	defer d.Done(request.Outcome{})
 	blocks := len(r.Chunks.Bytes) / filter.ChunkBytes
 	if blocks < 4 {
 		t.Fatalf("%d blocks", blocks)

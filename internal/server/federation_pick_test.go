@@ -23,7 +23,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/wan"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/elsewhere"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -62,7 +61,7 @@ func TestRemotePickerIsAsked(t *testing.T) {
 		return len(st) == 1 && st[0].Result == "candidate" && st[0].Endpoints == 2
 	})
 
-	ask := func(id string) *picker.Decision {
+	ask := func(id string) *request.Decision {
 		t.Helper()
 		r := &request.Request{ID: id, Headers: http.Header{}, Path: "/v1/completions", Body: []byte(`{"model":"` + vocab.Name + `","prompt":"` + strings.Repeat("asked elsewhere ", 60) + `"}`)}
 		if err := request.Parse(r); err != nil {
@@ -92,15 +91,15 @@ func TestRemotePickerIsAsked(t *testing.T) {
 	if booked() != 2 {
 		t.Errorf("%d in b's book, want 2", booked())
 	}
-	first.Done(picker.Outcome{Status: 200, Complete: true, Served: first.Endpoints[0]})
-	second.Done(picker.Outcome{})
+	first.Done(request.Outcome{Status: 200, Complete: true, Served: first.Endpoints[0]})
+	second.Done(request.Outcome{})
 	testkit.Await(t, "b has given both back", func() bool { return booked() == 0 })
 
 	if err := b.pick.Close(); err != nil {
 		t.Fatal(err)
 	}
 	third := ask("three")
-	defer third.Done(picker.Outcome{})
+	defer third.Done(request.Outcome{})
 	if want := "127.0.0.1:1"; third.Endpoints[0] != want {
 		t.Errorf("goes to %v while b's picker does not answer, want %s", third.Endpoints, want)
 	}
@@ -164,7 +163,7 @@ func TestRemotePickerOverTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer d.Done(picker.Outcome{})
+			defer d.Done(request.Outcome{})
 			if gateway := d.Endpoints[0] == "127.0.0.1:1"; gateway == c.asked || front.passed.Load() != c.asked {
 				t.Errorf("goes to %v, its picker was reached: %v, want %v", d.Endpoints, front.passed.Load(), c.asked)
 			}

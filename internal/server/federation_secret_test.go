@@ -18,7 +18,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/wan"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/elsewhere"
 	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -135,7 +134,7 @@ func (m *moved) warm() {
 		if err != nil {
 			m.t.Fatal(err)
 		}
-		d.Done(picker.Outcome{At: time.Now(), Status: 200, Complete: true})
+		d.Done(request.Outcome{At: time.Now(), Status: 200, Complete: true})
 	}
 }
 
@@ -206,8 +205,8 @@ func (m *moved) traffic(n int) {
 			m.t.Errorf("prompt %d at b: %v", i, err)
 			return
 		}
-		there.Done(picker.Outcome{At: time.Now(), Status: 200, Complete: true, Served: there.Endpoints[0]})
-		d.Done(picker.Outcome{At: time.Now(), Status: 200, Complete: true, Served: d.Endpoints[0]})
+		there.Done(request.Outcome{At: time.Now(), Status: 200, Complete: true, Served: there.Endpoints[0]})
+		d.Done(request.Outcome{At: time.Now(), Status: 200, Complete: true, Served: d.Endpoints[0]})
 	}
 }
 

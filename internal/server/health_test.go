@@ -11,7 +11,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -44,8 +43,8 @@ func failing(t *testing.T, engines, sick int) (*Server, *sim.Fleet, func() strin
 			status = 500
 		}
 		now := time.Now()
-		d.Observe(picker.Event{Kind: picker.EventHeaders, At: now, Status: status, Served: d.Endpoints[0]})
-		d.Done(picker.Outcome{At: now, Status: status, Complete: true})
+		d.Observe(request.Event{Kind: request.EventHeaders, At: now, Status: status, Served: d.Endpoints[0]})
+		d.Done(request.Outcome{At: now, Status: status, Complete: true})
 		return d.Endpoints[0]
 	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/server/recording"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -35,7 +34,7 @@ func openQuiet(t *testing.T) *Server {
 }
 
 // turn sends one chat turn through the chooser and ends it.
-func turn(t *testing.T, s *Server, session, text string, o picker.Outcome) {
+func turn(t *testing.T, s *Server, session, text string, o request.Outcome) {
 	t.Helper()
 	body := fmt.Sprintf(`{"model":"m","stream":true,"messages":[{"role":"user","content":%q}]}`, text)
 	r := &request.Request{ID: "r", Path: "/v1/chat/completions", Body: []byte(body), Headers: http.Header{"X-Session-Id": {session}}}
@@ -47,9 +46,9 @@ func turn(t *testing.T, s *Server, session, text string, o picker.Outcome) {
 		t.Fatal(err)
 	}
 	at := time.Now()
-	d.Observe(picker.Event{Kind: picker.EventHeaders, At: at, Status: 200, Served: d.Endpoints[0]})
-	d.Observe(picker.Event{Kind: picker.EventFirstToken, At: at.Add(40 * time.Millisecond)})
-	d.Observe(picker.Event{Kind: picker.EventTokens, At: at.Add(50 * time.Millisecond), Tokens: 7})
+	d.Observe(request.Event{Kind: request.EventHeaders, At: at, Status: 200, Served: d.Endpoints[0]})
+	d.Observe(request.Event{Kind: request.EventFirstToken, At: at.Add(40 * time.Millisecond)})
+	d.Observe(request.Event{Kind: request.EventTokens, At: at.Add(50 * time.Millisecond), Tokens: 7})
 	o.At = at.Add(90 * time.Millisecond)
 	clear(r.Body) // the stream's buffer is reused after the end
 	d.Done(o)
@@ -67,18 +66,18 @@ func record(t *testing.T, s *Server, query string) *http.Response {
 
 func TestRecord(t *testing.T) {
 	s := openQuiet(t)
-	turn(t, s, "before", "not recorded", picker.Outcome{Status: 200, Complete: true})
+	turn(t, s, "before", "not recorded", request.Outcome{Status: 200, Complete: true})
 	resp := record(t, s, "")
 	if resp.Header.Get(recording.Since) == "" {
 		t.Error("the answer does not say when it began")
 	}
 	text := strings.Repeat("All work and no play. ", 400) // 8,800 bytes: 4 full blocks and a rest
-	turn(t, s, "alice", text, picker.Outcome{Status: 200, Complete: true})
-	turn(t, s, "alice", text+strings.Repeat("More of the same. ", 200), picker.Outcome{
+	turn(t, s, "alice", text, request.Outcome{Status: 200, Complete: true})
+	turn(t, s, "alice", text+strings.Repeat("More of the same. ", 200), request.Outcome{
 		Status: 200, Complete: true,
-		Usage: picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 3000, OutputTokens: 11, CachedTokens: 2048},
+		Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 3000, OutputTokens: 11, CachedTokens: 2048},
 	})
-	turn(t, s, "", strings.Repeat("Something else. ", 300), picker.Outcome{Status: 503})
+	turn(t, s, "", strings.Repeat("Something else. ", 300), request.Outcome{Status: 503})
 	var lines []recording.Line
 	in := bufio.NewScanner(resp.Body)
 	for len(lines) < 3 && in.Scan() {
@@ -163,7 +162,7 @@ func dry(t *testing.T, s *Server, query, body string) (int, Explained) {
 func TestExplainBooksNothing(t *testing.T) {
 	s := openQuiet(t)
 	text := strings.Repeat("All work and no play. ", 400)
-	turn(t, s, "alice", text, picker.Outcome{Status: 200, Complete: true})
+	turn(t, s, "alice", text, request.Outcome{Status: 200, Complete: true})
 	before := len(s.scheduler.Records().Last(10))
 	body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":%q}]}`, text)
 	code, e := dry(t, s, "?path=/v1/chat/completions", body)

@@ -7,7 +7,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -21,7 +20,7 @@ func TestFullReportIsAskedForOnce(t *testing.T) {
 		eps := s.pool.Snapshot().Endpoints
 		return s.Status().State == "ready" && len(eps) == 1 && eps[0].Gauges().Engine == endpoint.EngineVLLM
 	})
-	ask := func(prompt string) *picker.Decision {
+	ask := func(prompt string) *request.Decision {
 		r := &request.Request{Path: "/v1/completions", Headers: noHeaders{}, Body: []byte(`{"model":"` + vocab.Name + `","prompt":"` + strings.Repeat(prompt+" ", 200) + `"}`)}
 		if err := request.Parse(r); err != nil {
 			t.Fatal(err)
@@ -37,15 +36,15 @@ func TestFullReportIsAskedForOnce(t *testing.T) {
 		t.Errorf("asked without a reason: %s", d.BodyExtra)
 	}
 	// Its engine had more than was known.
-	d.Done(picker.Outcome{Complete: true, Status: 200, Usage: picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: 900}})
+	d.Done(request.Outcome{Complete: true, Status: 200, Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 1000, CachedTokens: 900}})
 	if d = ask("second"); !strings.Contains(d.BodyExtra, "kv_cache_report_mode") {
 		t.Errorf("not asked: %q", d.BodyExtra)
 	}
-	d.Done(picker.Outcome{Complete: true, Status: 200})
+	d.Done(request.Outcome{Complete: true, Status: 200})
 	if d = ask("third"); d.BodyExtra != "" {
 		t.Errorf("asked twice: %s", d.BodyExtra)
 	}
-	d.Done(picker.Outcome{Complete: true, Status: 200})
+	d.Done(request.Outcome{Complete: true, Status: 200})
 }
 
 type noHeaders struct{}

@@ -345,8 +345,8 @@ func (s *Server) answer(method, path string) (status int, body []byte, ok bool) 
 // chooser adds to the scheduler's decisions what the daemon wants of them.
 type chooser struct{ s *Server }
 
-// Choose implements picker.Chooser.
-func (c chooser) Choose(ctx context.Context, r *request.Request) (*picker.Decision, error) {
+// Choose implements request.Chooser.
+func (c chooser) Choose(ctx context.Context, r *request.Request) (*request.Decision, error) {
 	start := time.Now()
 	d, err := c.s.scheduler.Choose(ctx, r)
 	if r.Clusters != "" && c.s.abroad == nil {

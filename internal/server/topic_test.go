@@ -11,7 +11,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -52,7 +51,7 @@ func TestOtherTopicIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
-		d.Done(picker.Outcome{Complete: true, Status: 200, Usage: picker.Usage{Seen: true, CachedSeen: true, PromptTokens: 400, CachedTokens: 160}})
+		d.Done(request.Outcome{Complete: true, Status: 200, Usage: request.Usage{Seen: true, CachedSeen: true, PromptTokens: 400, CachedTokens: 160}})
 	}
 	const named = `its publisher sends events under the topic "kv-events" alone`
 	testkit.Await(t, "the topic is named", func() bool {

@@ -8,7 +8,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -21,7 +20,7 @@ func TestEnginePriority(t *testing.T) {
 		write(t, o.Config, fileHead+plugin)
 		s := open(t, o)
 		testkit.Await(t, "ready", func() bool { return s.Status().State == "ready" })
-		choose := func(body string) *picker.Decision {
+		choose := func(body string) *request.Decision {
 			r := &request.Request{Path: "/v1/completions", Headers: noHeaders{}, Body: []byte(`{"model":"` + vocab.Name + `","prompt":"` + body + `}`)}
 			if err := request.Parse(r); err != nil {
 				t.Fatal(err)
@@ -30,7 +29,7 @@ func TestEnginePriority(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.Done(picker.Outcome{Complete: true, Status: 200})
+			d.Done(request.Outcome{Complete: true, Status: 200})
 			return d
 		}
 		before := time.Now().UnixMilli()

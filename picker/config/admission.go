@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -73,8 +73,8 @@ func (b *builder) topDetector(n strict.Node) *instance {
 
 // admit refuses sheddable requests while the pool is saturated, unless they wait for
 // it, and those whose latency targets nobody is expected to meet.
-func admit(saturation plugin.Detector, wait bool) func(*picker.Cycle) error {
-	return func(c *picker.Cycle) error {
+func admit(saturation plugin.Detector, wait bool) func(*cycle.Cycle) error {
+	return func(c *cycle.Cycle) error {
 		if c.Request.Priority >= 0 {
 			return nil
 		}

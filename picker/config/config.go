@@ -6,6 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -41,7 +42,7 @@ type Options struct {
 type Config struct {
 	File     string
 	Rules    *picker.Rules
-	Profiles []*picker.Profile
+	Profiles []*cycle.Profile
 
 	// Detector judges saturation, for admission and queues.
 	Detector     plugin.Detector

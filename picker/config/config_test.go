@@ -15,6 +15,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
@@ -144,7 +145,7 @@ plugins:
 schedulingProfiles:
 - {name: main, plugins: [{pluginRef: precise-prefix-cache-scorer}, {pluginRef: other}]}
 `)
-	if diff := cmp.Diff(&picker.TierWeights{1, .8, .4, 0}, c.Rules.Tiers); diff != "" {
+	if diff := cmp.Diff(&cycle.TierWeights{1, .8, .4, 0}, c.Rules.Tiers); diff != "" {
 		t.Error(diff)
 	}
 	if w := Default(Options{}).Rules.Tiers; w != nil {
@@ -198,7 +199,7 @@ func TestAdmit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	choose := func(objective string) (*picker.Decision, error) {
+	choose := func(objective string) (*request.Decision, error) {
 		return s.Choose(t.Context(), &request.Request{Kind: request.KindChat, Model: "m", Objective: objective})
 	}
 	first, err := choose("batch")
@@ -214,12 +215,12 @@ func TestAdmit(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a saturated pool refuses what is not sheddable: %v", err)
 	}
-	second.Done(picker.Outcome{})
-	first.Done(picker.Outcome{})
+	second.Done(request.Outcome{})
+	first.Done(request.Outcome{})
 	if d, err := choose("batch"); err != nil {
 		t.Errorf("a pool that is idle again refuses: %v", err)
 	} else {
-		d.Done(picker.Outcome{})
+		d.Done(request.Outcome{})
 	}
 }
 
@@ -243,7 +244,7 @@ func TestAdmitTargets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Done(picker.Outcome{})
+		d.Done(request.Outcome{})
 		return false
 	}
 	// The first token is expected after half a second.

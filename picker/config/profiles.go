@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // profile is a scheduling profile while it is put together.
 type profile struct {
-	*picker.Profile
+	*cycle.Profile
 	picker string // name of the plugin that is the picker
 	refs   []effectiveRef
 }
@@ -27,7 +27,7 @@ func (b *builder) readProfiles(n strict.Node) {
 		}
 		lines[name] = e
 		b.profileAt = append(b.profileAt, e)
-		p := &profile{Profile: &picker.Profile{Name: name}}
+		p := &profile{Profile: &cycle.Profile{Name: name}}
 		refs, _ := o.Field("plugins").List()
 		for _, r := range refs {
 			b.readRef(p, r)
@@ -83,10 +83,10 @@ func (b *builder) idleRef(in *instance, ref strict.Node) {
 func (b *builder) join(p *profile, in *instance, weight float64) {
 	ref := effectiveRef{PluginRef: in.name}
 	if in.plugin.Filter != nil {
-		p.Filters = append(p.Filters, picker.ProfileFilter{Name: in.name, Filter: in.plugin.Filter})
+		p.Filters = append(p.Filters, cycle.ProfileFilter{Name: in.name, Filter: in.plugin.Filter})
 	}
 	if in.plugin.Scorer != nil {
-		p.Scorers = append(p.Scorers, picker.ProfileScorer{Name: in.name, Weight: weight, Scorer: in.plugin.Scorer})
+		p.Scorers = append(p.Scorers, cycle.ProfileScorer{Name: in.name, Weight: weight, Scorer: in.plugin.Scorer})
 		ref.Weight = &weight
 	}
 	if in.plugin.Picker != nil {
@@ -119,7 +119,7 @@ func (b *builder) listedPicker() *instance {
 // implicitProfile makes the profile of a file that has none: all plugins that
 // can play a part, or the default policy when there is no scorer.
 func (b *builder) implicitProfile() {
-	p := &profile{Profile: &picker.Profile{Name: defaultProfile}}
+	p := &profile{Profile: &cycle.Profile{Name: defaultProfile}}
 	b.profileAt = append(b.profileAt, strict.Node{})
 	for _, in := range slices.Clone(b.plugins) {
 		if in.broken || in.typ.Kind == plugin.KindDetector || in.plugin.Picker != nil && p.picker != "" {
@@ -200,8 +200,8 @@ func (b *builder) deciders(handler *instance) (list []plugin.Decider, ok bool) {
 }
 
 // unrun notes profiles that the handler never runs.
-func (b *builder) unrun(name string, h picker.ProfileHandler) {
-	some, ok := h.(interface{ Profiles() []*picker.Profile })
+func (b *builder) unrun(name string, h cycle.ProfileHandler) {
+	some, ok := h.(interface{ Profiles() []*cycle.Profile })
 	if !ok {
 		return
 	}

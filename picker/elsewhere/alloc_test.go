@@ -5,7 +5,7 @@ package elsewhere
 import (
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
 // TestAllocations: other clusters that are no candidates cost no allocation.
@@ -17,7 +17,7 @@ func TestAllocations(t *testing.T) {
 	} {
 		r := prompt(500, "alloc")
 		with := func() {
-			c := picker.NewCycle(picker.CycleOptions{Pool: w.pool, Now: t0, Seed: 1}, r)
+			c := cycle.New(cycle.Options{Pool: w.pool, Now: t0, Seed: 1}, r)
 			c.Prefer(0, false)
 			_ = w.fleet.Offer(c, nil)
 			c.Free()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -96,7 +96,7 @@ func (d *describer) ready(ep *endpoint.Endpoint) {
 
 // add counts the load of an endpoint that answers requests.
 func (d *describer) add(ep *endpoint.Endpoint) {
-	v := picker.View{Endpoint: ep, Cost: ep.Cost(), Reading: ep.Reading(d.now.UnixNano())}
+	v := cycle.View{Endpoint: ep, Cost: ep.Cost(), Reading: ep.Reading(d.now.UnixNano())}
 	ep.AddLoad(&v.Load, d.now.UnixNano())
 	wait := v.Wait(d.now, nominalTokens, nominalAnswer)
 	l := &d.e.Load

@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -64,15 +65,15 @@ func (w *world) open(g picker.Gate) {
 	w.t.Helper()
 	scorer, far := predicted.New(predicted.Defaults, nil), w.fleet.Elsewhere()
 	if w.asks != nil {
-		far.Ask = func(_ context.Context, r *request.Request, ep *endpoint.Endpoint, headers []picker.HeaderSet, now time.Time) (*endpoint.Endpoint, func(int)) {
+		far.Ask = func(_ context.Context, r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time) (*endpoint.Endpoint, func(int)) {
 			return w.fleet.Ask(r, ep, headers, now, w.asks)
 		}
 	}
 	var err error
 	w.s, err = picker.New(picker.Options{
 		Pool: w.pool, Gate: g, Elsewhere: far, Now: func() time.Time { return w.now }, Seed: 1, SampleBodies: -1,
-		Rules: &picker.Rules{Handler: single{&picker.Profile{
-			Name: "default", Scorers: []picker.ProfileScorer{{Name: "predicted", Weight: 1, Scorer: scorer}}, Picker: best{},
+		Rules: &picker.Rules{Handler: single{&cycle.Profile{
+			Name: "default", Scorers: []cycle.ProfileScorer{{Name: "predicted", Weight: 1, Scorer: scorer}}, Picker: best{},
 		}}},
 	})
 	if err != nil {
@@ -81,9 +82,9 @@ func (w *world) open(g picker.Gate) {
 }
 
 // single runs one profile.
-type single struct{ *picker.Profile }
+type single struct{ *cycle.Profile }
 
-func (s single) Handle(c *picker.Cycle, plan *picker.Plan) error {
+func (s single) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	plan.Order = append(plan.Order, s.Run(c).Order...)
 	return nil
 }
@@ -91,7 +92,7 @@ func (s single) Handle(c *picker.Cycle, plan *picker.Plan) error {
 // best picks all candidates, the best first.
 type best struct{}
 
-func (best) Pick(_ *picker.Cycle, totals []float64, order []int32) []int32 {
+func (best) Pick(_ *cycle.Cycle, totals []float64, order []int32) []int32 {
 	for k := range totals {
 		order = append(order, int32(k))
 	}
@@ -147,7 +148,7 @@ func prompt(words int, seed string) *request.Request {
 }
 
 // place decides, and returns the decision with why each cluster was not chosen.
-func (w *world) place(r *request.Request) (*picker.Decision, map[string]string, error) {
+func (w *world) place(r *request.Request) (*request.Decision, map[string]string, error) {
 	w.t.Helper()
 	d, err := w.s.Choose(context.Background(), r)
 	why := map[string]string{}
@@ -159,7 +160,7 @@ func (w *world) place(r *request.Request) (*picker.Decision, map[string]string, 
 	return d, why, err
 }
 
-func (w *world) expect(r *request.Request, cluster, why string) *picker.Decision {
+func (w *world) expect(r *request.Request, cluster, why string) *request.Decision {
 	w.t.Helper()
 	d, got, err := w.place(r)
 	if err != nil {
@@ -180,17 +181,17 @@ func (w *world) terms() string {
 }
 
 // finish ends a request well, with its first token after so long.
-func (w *world) finish(d *picker.Decision, first time.Duration) {
+func (w *world) finish(d *request.Decision, first time.Duration) {
 	w.now = w.now.Add(first)
-	d.Observe(picker.Event{Kind: picker.EventHeaders, At: w.now, Status: 200, Served: d.Endpoints[0]})
-	d.Observe(picker.Event{Kind: picker.EventFirstToken, At: w.now})
-	d.Done(picker.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]})
+	d.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 200, Served: d.Endpoints[0]})
+	d.Observe(request.Event{Kind: request.EventFirstToken, At: w.now})
+	d.Done(request.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]})
 }
 
 // broken ends a request whose endpoint could not be reached: the proxy answered.
-func (w *world) broken(d *picker.Decision) {
-	d.Observe(picker.Event{Kind: picker.EventHeaders, At: w.now, Status: 503, Local: true, Attempts: 1})
-	d.Done(picker.Outcome{At: w.now, Status: 503, Complete: true})
+func (w *world) broken(d *request.Decision) {
+	d.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 503, Local: true, Attempts: 1})
+	d.Done(request.Outcome{At: w.now, Status: 503, Complete: true})
 }
 
 // TestSpill: requests stay while it is quiet here, and go while it is not. This cluster's
@@ -355,7 +356,7 @@ func TestNoFlapping(t *testing.T) {
 			changes++
 		}
 		last = gone
-		d.Done(picker.Outcome{At: w.now, Status: 200, Complete: true})
+		d.Done(request.Outcome{At: w.now, Status: 200, Complete: true})
 	}
 	if changes != 2 {
 		t.Errorf("the way changed %d times, want once there and once back", changes)
@@ -403,8 +404,8 @@ func TestFailures(t *testing.T) {
 	w.busy(10)
 	w.expect(prompt(500, "7"), "b", "chosen")
 	full := w.expect(prompt(500, "8"), "b", "chosen")
-	full.Observe(picker.Event{Kind: picker.EventHeaders, At: w.now, Status: 429})
-	full.Done(picker.Outcome{At: w.now, Status: 429, Complete: true})
+	full.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 429})
+	full.Done(request.Outcome{At: w.now, Status: 429, Complete: true})
 	w.expect(prompt(500, "9"), "b", "saturated")
 }
 
@@ -422,11 +423,11 @@ func TestFalseFilter(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := picker.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]}
+			o := request.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]}
 			for _, c := range w.s.Records().Last(1)[0].Clusters {
 				if c.Cluster == "b" && c.Result == "chosen" {
 					away++
-					o.Usage = picker.Usage{Seen: true, CachedSeen: true, CachedTokens: cached(c.Held)}
+					o.Usage = request.Usage{Seen: true, CachedSeen: true, CachedTokens: cached(c.Held)}
 				}
 			}
 			d.Done(o)
@@ -499,7 +500,7 @@ func TestStoredResponses(t *testing.T) {
 	if why["c"] == "chosen" {
 		keeper = "c"
 	}
-	d.Done(picker.Outcome{At: w.now, Status: 200, Complete: true, ResponseID: "resp-1"})
+	d.Done(request.Outcome{At: w.now, Status: 200, Complete: true, ResponseID: "resp-1"})
 	w.busy(0)
 	for range 5 {
 		next := prompt(10, "next")
@@ -548,7 +549,7 @@ func TestRefusals(t *testing.T) {
 		request.ReasonSaturated: true, request.ReasonModelNotFound: true, request.ReasonNoEndpoints: true,
 	} {
 		w := newWorld(t, nil, other("b", nil))
-		c := picker.NewCycle(picker.CycleOptions{Pool: w.pool, Now: t0, Seed: 1}, prompt(500, "r"))
+		c := cycle.New(cycle.Options{Pool: w.pool, Now: t0, Seed: 1}, prompt(500, "r"))
 		err := w.fleet.Offer(c, request.Errorf(reason, "refused"))
 		if gone := err == nil && c.Best() >= 0; gone != goes {
 			t.Errorf("%s: goes %t (%v), want %t", reason, gone, err, goes)

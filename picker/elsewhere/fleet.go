@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -36,7 +37,7 @@ type table struct {
 type scratch struct {
 	keys   []block.Key
 	also   []block.Key
-	quotes []picker.FarTerms
+	quotes []cycle.FarTerms
 	open   []bool
 }
 
@@ -174,7 +175,7 @@ func (f *Fleet) Ended(ep *endpoint.Endpoint, e picker.FarEnd) {
 // Decide is Offer for those who have no Cycle, such as simulations: here is the price in this
 // cluster, nil where it cannot serve. It returns the terms to take; ok is false when the
 // request stays.
-func (f *Fleet) Decide(a *Ask, here *picker.FarTerms, lot uint64, now time.Time) (terms picker.FarTerms, ok bool) {
+func (f *Fleet) Decide(a *Ask, here *cycle.FarTerms, lot uint64, now time.Time) (terms cycle.FarTerms, ok bool) {
 	t := f.table.Load()
 	sc := f.scratch.Get().(*scratch)
 	defer f.scratch.Put(sc)
@@ -185,7 +186,7 @@ func (f *Fleet) Decide(a *Ask, here *picker.FarTerms, lot uint64, now time.Time)
 	}
 	i := f.cheapest(here, sc.quotes, sc.open, lot)
 	if i < 0 || !t.sides[i].trial(now) && here != nil {
-		return picker.FarTerms{}, false
+		return cycle.FarTerms{}, false
 	}
 	return sc.quotes[i], true
 }

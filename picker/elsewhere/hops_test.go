@@ -7,7 +7,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -38,7 +37,7 @@ func ring(t *testing.T, signed bool) map[string]*world {
 }
 
 // hop returns the token of a decision that goes to another cluster, and which that is.
-func hop(t *testing.T, d *picker.Decision) (to, token string) {
+func hop(t *testing.T, d *request.Decision) (to, token string) {
 	t.Helper()
 	for _, h := range d.SetHeaders {
 		if h.Name == request.HeaderHop {

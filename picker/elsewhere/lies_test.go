@@ -11,7 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/link"
 	"github.com/grapevine-epp/grapevine/internal/lab/wan"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // TestForgedFilterOverTheWire: a member that tells over a real link that it holds prompts
@@ -64,10 +64,10 @@ func TestForgedFilterOverTheWire(t *testing.T) {
 		if err != nil {
 			t.Fatalf("prompt %d: %v", i, err)
 		}
-		o := picker.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]}
+		o := request.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]}
 		if why["b"] == "chosen" {
 			away++
-			o.Usage = picker.Usage{Seen: true, CachedSeen: true}
+			o.Usage = request.Usage{Seen: true, CachedSeen: true}
 			if len(d.Endpoints) < 2 || !strings.HasPrefix(d.Endpoints[1], "10.") {
 				t.Errorf("prompt %d goes to %v, and no endpoint here stands by", i, d.Endpoints)
 			}

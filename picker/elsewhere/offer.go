@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Offer makes the offers of other clusters: picker.Elsewhere.Offer.
-func (f *Fleet) Offer(c *picker.Cycle, refused error) error {
+func (f *Fleet) Offer(c *cycle.Cycle, refused error) error {
 	t := f.table.Load()
 	r := c.Request
 	home := place{f.o.Self, f.o.Region}
@@ -25,13 +25,13 @@ func (f *Fleet) Offer(c *picker.Cycle, refused error) error {
 	defer f.scratch.Put(sc)
 	ask := f.ask(t, r, sc, Ask{Answer: c.Answer(), Hopped: hopped}, c.Now)
 	f.quotes(t, c, sc, &ask)
-	var here *picker.FarTerms
+	var here *cycle.FarTerms
 	if best := c.Best(); best >= 0 && refused == nil {
 		terms := f.here(c, best, ask.Answer)
 		if stays {
 			here = &terms
 		} else {
-			terms.Why = picker.FarForbid
+			terms.Why = cycle.FarForbid
 		}
 		c.Consider(terms)
 	}
@@ -100,7 +100,7 @@ func (f *Fleet) Would(r *request.Request, wait float64, now time.Time) bool {
 		sc.quotes = append(sc.quotes, f.quote(s, &ask, now))
 		sc.open = append(sc.open, s.state(now, s.Heard, f.o.Margin.Hold).open)
 	}
-	here := &picker.FarTerms{Cluster: f.o.Self, Here: true, Prediction: picker.Prediction{Wait: wait}}
+	here := &cycle.FarTerms{Cluster: f.o.Self, Here: true, Prediction: cycle.Prediction{Wait: wait}}
 	return f.cheapest(here, sc.quotes, sc.open, 0) >= 0
 }
 
@@ -109,7 +109,7 @@ func (f *Fleet) Would(r *request.Request, wait float64, now time.Time) bool {
 func (f *Fleet) ask(t *table, r *request.Request, sc *scratch, a Ask, now time.Time) Ask {
 	a.Model, a.Input, a.Bytes = r.Target, r.InputTokens, len(r.Chunks.Bytes)
 	a.Objective, a.Clusters, a.Named = r.Objective, r.Clusters, f.named(t, r)
-	able := slices.ContainsFunc(t.sides, func(s *side) bool { return f.why(s, &a, now) == picker.FarDearer })
+	able := slices.ContainsFunc(t.sides, func(s *side) bool { return f.why(s, &a, now) == cycle.FarDearer })
 	if able && t.view.Secret != nil && r.CacheSalt == "" && !r.SkipsCache() {
 		sc.keys = t.view.Secret.Chain(r.Target, r.Chunks.Bytes, sc.keys[:0])
 		a.Keys = sc.keys
@@ -164,13 +164,13 @@ func (f *Fleet) hopped(r *request.Request, now time.Time) bool {
 }
 
 // quotes prices every cluster.
-func (f *Fleet) quotes(t *table, c *picker.Cycle, sc *scratch, a *Ask) {
+func (f *Fleet) quotes(t *table, c *cycle.Cycle, sc *scratch, a *Ask) {
 	sc.quotes, sc.open = sc.quotes[:0], sc.open[:0]
 	for _, s := range t.sides {
 		q := f.quote(s, a, c.Now)
 		switch q.Why {
-		case picker.FarDearer, picker.FarOut, picker.FarFull:
-			if why := f.reaches(c, s, &q); why != picker.FarDearer {
+		case cycle.FarDearer, cycle.FarOut, cycle.FarFull:
+			if why := f.reaches(c, s, &q); why != cycle.FarDearer {
 				q.Why = why
 			}
 		}
@@ -180,24 +180,24 @@ func (f *Fleet) quotes(t *table, c *picker.Cycle, sc *scratch, a *Ask) {
 }
 
 // reaches looks for the address that the request would go to.
-func (f *Fleet) reaches(c *picker.Cycle, s *side, q *picker.FarTerms) picker.FarWhy {
+func (f *Fleet) reaches(c *cycle.Cycle, s *side, q *cycle.FarTerms) cycle.FarWhy {
 	if c.Kept() || c.KeptFar() && !c.KeptIn(s.Cluster) {
-		return picker.FarKept
+		return cycle.FarKept
 	}
 	ep := f.address(c, s)
 	switch {
 	case ep == nil && len(s.gateways)+len(s.direct) == 0:
-		return picker.FarEmpty
+		return cycle.FarEmpty
 	case ep == nil:
-		return picker.FarSubset
+		return cycle.FarSubset
 	}
 	q.Gateway = ep.Address
-	return picker.FarDearer
+	return cycle.FarDearer
 }
 
 // address returns where a request to the cluster goes: the better of two endpoints drawn
 // by lot, or one of its gateways; nil when the proxy allows none.
-func (f *Fleet) address(c *picker.Cycle, s *side) *endpoint.Endpoint {
+func (f *Fleet) address(c *cycle.Cycle, s *side) *endpoint.Endpoint {
 	list := s.gateways
 	if len(s.direct) > 0 {
 		list = s.direct
@@ -227,20 +227,20 @@ func (f *Fleet) address(c *picker.Cycle, s *side) *endpoint.Endpoint {
 }
 
 // here prices the best endpoint of this cluster as those elsewhere are.
-func (f *Fleet) here(c *picker.Cycle, best int32, answer float64) picker.FarTerms {
+func (f *Fleet) here(c *cycle.Cycle, best int32, answer float64) cycle.FarTerms {
 	v, w := c.All(best), c.WorkAt(best)
 	l := v.Load
 	l.Rate, l.Busy = 0, 0 // nobody tells them of other clusters
 	p := f.o.Params.Predict(v.Cost, &l, w, v.Wait(c.Now, float64(w.New), answer), answer)
 	p.Wait += c.QueueWait()
-	return picker.FarTerms{Cluster: f.o.Self, Here: true, Prediction: p, Held: w.Input - w.New}
+	return cycle.FarTerms{Cluster: f.o.Self, Here: true, Prediction: p, Held: w.Input - w.New}
 }
 
 // pick returns the cluster that has the request, -1 when it stays.
-func (f *Fleet) pick(t *table, c *picker.Cycle, sc *scratch, here *picker.FarTerms) int {
+func (f *Fleet) pick(t *table, c *cycle.Cycle, sc *scratch, here *cycle.FarTerms) int {
 	for k, s := range t.sides { // what goes on with something goes where that is
-		if c.KeptIn(s.Cluster) && sc.quotes[k].Why == picker.FarDearer {
-			sc.quotes[k].Why = picker.FarChosen
+		if c.KeptIn(s.Cluster) && sc.quotes[k].Why == cycle.FarDearer {
+			sc.quotes[k].Why = cycle.FarChosen
 			return k
 		}
 	}
@@ -249,10 +249,10 @@ func (f *Fleet) pick(t *table, c *picker.Cycle, sc *scratch, here *picker.FarTer
 
 // standBy names the next cluster, where no endpoint of this one can stand by. The token is
 // not for it, and it keeps the request as one that has come from elsewhere.
-func (f *Fleet) standBy(c *picker.Cycle, t *table, sc *scratch) {
+func (f *Fleet) standBy(c *cycle.Cycle, t *table, sc *scratch) {
 	next := -1
 	for i := range sc.quotes {
-		if q := &sc.quotes[i]; q.Why == picker.FarDearer && (next < 0 || q.Price() < sc.quotes[next].Price()) {
+		if q := &sc.quotes[i]; q.Why == cycle.FarDearer && (next < 0 || q.Price() < sc.quotes[next].Price()) {
 			next = i
 		}
 	}
@@ -265,19 +265,19 @@ func (f *Fleet) standBy(c *picker.Cycle, t *table, sc *scratch) {
 }
 
 // prefer sends the request to a cluster. This one's endpoints stand by where it may stay.
-func (f *Fleet) prefer(c *picker.Cycle, s *side, q *picker.FarTerms, stay bool) {
+func (f *Fleet) prefer(c *cycle.Cycle, s *side, q *cycle.FarTerms, stay bool) {
 	token := unsigned
 	if f.o.Hops != nil {
 		token = f.o.Hops.Sign(s.Cluster, 1, c.Now)
 	}
-	c.Prefer(f.add(c, s, q), stay, picker.HeaderSet{Name: request.HeaderHop, Value: token})
+	c.Prefer(f.add(c, s, q), stay, request.HeaderSet{Name: request.HeaderHop, Value: token})
 }
 
 // unsigned is the token of a federation without a secret: any token ends the way.
 const unsigned = "unsigned"
 
 // add makes the address of a quote a candidate.
-func (f *Fleet) add(c *picker.Cycle, s *side, q *picker.FarTerms) int32 {
+func (f *Fleet) add(c *cycle.Cycle, s *side, q *cycle.FarTerms) int32 {
 	var ep *endpoint.Endpoint
 	for _, list := range [][]*endpoint.Endpoint{s.direct, s.gateways} {
 		for _, e := range list {
@@ -286,7 +286,7 @@ func (f *Fleet) add(c *picker.Cycle, s *side, q *picker.FarTerms) int32 {
 			}
 		}
 	}
-	v := picker.View{Endpoint: ep, Cost: &s.cost}
+	v := cycle.View{Endpoint: ep, Cost: &s.cost}
 	p := q.Prediction
 	p.Base += q.RoundTrip + q.Late
 	return c.Add(v, q.Held, p)

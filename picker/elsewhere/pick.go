@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -53,7 +52,7 @@ type Pick func(q *Question) (destination string, ended func(status int), err err
 // Ask asks the picker of the cluster that a request goes to for one of the endpoints that
 // the cluster has told: picker.Elsewhere.Ask. Where that fails, or is refused, one of its
 // gateways has the request, and what was chosen before where there is none.
-func (f *Fleet) Ask(r *request.Request, ep *endpoint.Endpoint, headers []picker.HeaderSet, now time.Time, pick Pick) (*endpoint.Endpoint, func(status int)) {
+func (f *Fleet) Ask(r *request.Request, ep *endpoint.Endpoint, headers []request.HeaderSet, now time.Time, pick Pick) (*endpoint.Endpoint, func(status int)) {
 	t := f.table.Load()
 	i := slices.IndexFunc(t.sides, func(s *side) bool { return s.Cluster == ep.Cluster })
 	if i < 0 || !f.asks(t.sides[i]) {

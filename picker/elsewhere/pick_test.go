@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster/federation"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -61,7 +60,7 @@ func asking(t *testing.T, change func(*federation.Remote)) (*world, *desk) {
 	return w, k
 }
 
-func (w *world) goes(r *request.Request, to string) *picker.Decision {
+func (w *world) goes(r *request.Request, to string) *request.Decision {
 	w.t.Helper()
 	w.busy(20)
 	d, why, err := w.place(r)
@@ -83,18 +82,18 @@ func TestPick(t *testing.T) {
 		if len(k.asked) != i+1 || len(k.ended) != i {
 			t.Errorf("request %d: %d were asked, %d told of an end", i, len(k.asked), len(k.ended))
 		}
-		d.Done(picker.Outcome{At: w.now, Status: status, Complete: status > 0})
+		d.Done(request.Outcome{At: w.now, Status: status, Complete: status > 0})
 		w.now = w.now.Add(time.Minute) // whatever failed is forgotten
 		for _, c := range w.view.Clusters {
 			c.Pools[0].Heard = w.now
 		}
 	}
 	d := w.goes(prompt(500, "moved"), secondOfB) // cannot be connected to: one here takes it
-	d.Observe(picker.Event{Kind: picker.EventHeaders, At: w.now, Status: 200, Served: d.Endpoints[1], Attempts: 2})
+	d.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: 200, Served: d.Endpoints[1], Attempts: 2})
 	if len(k.ended) != 4 {
 		t.Errorf("%d told of an end, want one more once the request is served here", len(k.ended))
 	}
-	d.Done(picker.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[1]})
+	d.Done(request.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[1]})
 	w.now = w.now.Add(time.Minute)
 	if !slices.Equal(k.ended, []int{200, 500, 0, 0}) || w.fleet.counts.asked.Load() != 4 {
 		t.Errorf("ends %v, %d asked", k.ended, w.fleet.counts.asked.Load())

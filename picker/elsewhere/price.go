@@ -6,7 +6,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation"
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -74,32 +74,32 @@ func (s *side) roundTrip() float64 {
 func (s *side) engines(model string) int { return s.Endpoints(model) }
 
 // why says whether the cluster is a candidate: FarDearer until its price is known.
-func (f *Fleet) why(s *side, a *Ask, now time.Time) picker.FarWhy {
+func (f *Fleet) why(s *side, a *Ask, now time.Time) cycle.FarWhy {
 	switch {
 	case !a.Named:
-		return picker.FarNotNamed
+		return cycle.FarNotNamed
 	case a.Hopped:
-		return picker.FarHopped
+		return cycle.FarHopped
 	case !f.o.Rules.allow(a.Objective, a.Clusters, s.at):
-		return picker.FarForbid
+		return cycle.FarForbid
 	case s.State == federation.Draining || s.Draining:
-		return picker.FarDraining
+		return cycle.FarDraining
 	case !s.Usable(now):
-		return picker.FarSilent
+		return cycle.FarSilent
 	case s.Endpoints("") == 0:
-		return picker.FarEmpty
+		return cycle.FarEmpty
 	case s.engines(a.Model) == 0:
-		return picker.FarModel
+		return cycle.FarModel
 	case s.Load.Saturation >= 1:
-		return picker.FarFull
+		return cycle.FarFull
 	}
-	return picker.FarDearer
+	return cycle.FarDearer
 }
 
 // quote prices the request there. Why it is no candidate stands in the terms.
-func (f *Fleet) quote(s *side, a *Ask, now time.Time) picker.FarTerms {
-	t := picker.FarTerms{Cluster: s.Cluster, Why: f.why(s, a, now), RoundTrip: s.roundTrip(), Age: now.Sub(s.Heard)}
-	if t.Why != picker.FarDearer {
+func (f *Fleet) quote(s *side, a *Ask, now time.Time) cycle.FarTerms {
+	t := cycle.FarTerms{Cluster: s.Cluster, Why: f.why(s, a, now), RoundTrip: s.roundTrip(), Age: now.Sub(s.Heard)}
+	if t.Why != cycle.FarDearer {
 		return t
 	}
 	if f.asks(s) {
@@ -108,10 +108,10 @@ func (f *Fleet) quote(s *side, a *Ask, now time.Time) picker.FarTerms {
 	st := s.state(now, s.Heard, f.o.Margin.Hold)
 	switch {
 	case st.out:
-		t.Why = picker.FarOut
+		t.Why = cycle.FarOut
 		return t
 	case st.full:
-		t.Why = picker.FarFull
+		t.Why = cycle.FarFull
 		return t
 	}
 	n := float64(s.engines(a.Model))
@@ -158,10 +158,10 @@ func (s *side) holds(a *Ask, now time.Time) int {
 // cheapest returns the quote to take, -1 when the request stays. Of those that cost about
 // the same, lot takes one: neighbours that see the same would all go to the first. The
 // quotes that are not taken say why.
-func (f *Fleet) cheapest(here *picker.FarTerms, quotes []picker.FarTerms, open []bool, lot uint64) int {
+func (f *Fleet) cheapest(here *cycle.FarTerms, quotes []cycle.FarTerms, open []bool, lot uint64) int {
 	best := -1
 	for i := range quotes {
-		if quotes[i].Why == picker.FarDearer && (best < 0 || quotes[i].Price() < quotes[best].Price()) {
+		if quotes[i].Why == cycle.FarDearer && (best < 0 || quotes[i].Price() < quotes[best].Price()) {
 			best = i
 		}
 	}
@@ -171,13 +171,13 @@ func (f *Fleet) cheapest(here *picker.FarTerms, quotes []picker.FarTerms, open [
 	if best < 0 {
 		return -1
 	}
-	if quotes[best].Why != picker.FarDearer {
-		quotes[best].Why = picker.FarChosen
+	if quotes[best].Why != cycle.FarDearer {
+		quotes[best].Why = cycle.FarChosen
 		return best
 	}
 	least, alike := quotes[best].Price(), 0
 	for i := range quotes {
-		if q := &quotes[i]; q.Why == picker.FarDearer && q.Price() <= least*nearly+nearlyFloor {
+		if q := &quotes[i]; q.Why == cycle.FarDearer && q.Price() <= least*nearly+nearlyFloor {
 			if alike++; lot%uint64(alike) == 0 {
 				best = i
 			}
@@ -186,22 +186,22 @@ func (f *Fleet) cheapest(here *picker.FarTerms, quotes []picker.FarTerms, open [
 	}
 	if here != nil && !f.leaves(here, &quotes[best], open[best]) {
 		for i := range quotes {
-			if q := &quotes[i]; q.Why == picker.FarDearer && q.Price() < here.Price() {
-				q.Why = picker.FarNearly
+			if q := &quotes[i]; q.Why == cycle.FarDearer && q.Price() < here.Price() {
+				q.Why = cycle.FarNearly
 			}
 		}
 		return -1
 	}
-	quotes[best].Why = picker.FarChosen
+	quotes[best].Why = cycle.FarChosen
 	return best
 }
 
 // lastResort returns the nearest cluster of those that only our own caution keeps out, where
 // nobody else is left; -1 when there is none.
-func lastResort(quotes []picker.FarTerms) int {
+func lastResort(quotes []cycle.FarTerms) int {
 	best := -1
 	for i := range quotes {
-		if q := &quotes[i]; (q.Why == picker.FarOut || q.Why == picker.FarFull) && (best < 0 || q.RoundTrip < quotes[best].RoundTrip) {
+		if q := &quotes[i]; (q.Why == cycle.FarOut || q.Why == cycle.FarFull) && (best < 0 || q.RoundTrip < quotes[best].RoundTrip) {
 			best = i
 		}
 	}
@@ -217,7 +217,7 @@ const (
 // leaves reports whether a price elsewhere is low enough to leave. It never is where the
 // request itself would wait longer for its first token than it does here: nobody travels
 // for the sake of others.
-func (f *Fleet) leaves(at, to *picker.FarTerms, open bool) bool {
+func (f *Fleet) leaves(at, to *cycle.FarTerms, open bool) bool {
 	m := &f.o.Margin
 	here, there := at.Price(), to.Price()
 	if to.TTFT()+to.RoundTrip+to.Late > at.TTFT() {

@@ -100,7 +100,7 @@ func TestLeavesTheQueue(t *testing.T) {
 			if c.gone && w.stayed != 0 {
 				t.Error("it was noted as served here")
 			}
-			d.Done(picker.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]})
+			d.Done(request.Outcome{At: w.now, Status: 200, Complete: true, Served: d.Endpoints[0]})
 			if g.held != 0 {
 				t.Errorf("%d places at the end", g.held)
 			}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
 // counts are what metrics show.
@@ -33,9 +33,9 @@ func (f *Fleet) Status(now time.Time) (out []Status) {
 		st := s.state(now, s.Heard, f.o.Margin.Hold)
 		row := Status{Cluster: s.Cluster, Result: q.Why.String(), Gateways: len(s.gateways), Endpoints: len(s.direct), RoundTrip: 1e3 * s.roundTrip(), Late: 1e3 * st.late, Doubt: st.doubt, Sending: st.open}
 		switch {
-		case q.Why == picker.FarDearer && len(s.gateways)+len(s.direct) == 0:
+		case q.Why == cycle.FarDearer && len(s.gateways)+len(s.direct) == 0:
 			row.Result = "no address"
-		case q.Why == picker.FarDearer:
+		case q.Why == cycle.FarDearer:
 			row.Result, row.Trial = "candidate", st.trial
 		}
 		out = append(out, row)

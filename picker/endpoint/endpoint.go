@@ -114,6 +114,9 @@ type Events struct {
 	Inbound    bool   // its engine connects to the picker: Port and Host mean nothing
 }
 
+// Far reports whether the endpoint is in another cluster.
+func (s *Spec) Far() bool { return s.Cluster != "" }
+
 // Equal reports whether two specs say the same.
 func (s Spec) Equal(o Spec) bool {
 	if s.Name != o.Name || s.Namespace != o.Namespace || s.Cluster != o.Cluster || s.Host != o.Host || s.Addr != o.Addr ||

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -188,7 +189,7 @@ type leastBusy struct {
 	r int
 }
 
-func (l leastBusy) Handle(c *picker.Cycle, plan *picker.Plan) error {
+func (l leastBusy) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	best, least := int32(0), 1e9
 	for i := range c.Len() {
 		load := c.Float64() / 2
@@ -330,10 +331,10 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 			switch {
 			case stream && first:
 				begun = 200
-				d.Observe(picker.Event{Kind: picker.EventHeaders, At: time.Now(), Status: 200, Served: at})
-				d.Observe(picker.Event{Kind: picker.EventFirstToken, At: time.Now(), Tokens: 1})
+				d.Observe(request.Event{Kind: request.EventHeaders, At: time.Now(), Status: 200, Served: at})
+				d.Observe(request.Event{Kind: request.EventFirstToken, At: time.Now(), Tokens: 1})
 			case stream && seen:
-				d.Observe(picker.Event{Kind: picker.EventTokens, At: time.Now(), Tokens: 1})
+				d.Observe(request.Event{Kind: request.EventTokens, At: time.Now(), Tokens: 1})
 			}
 		case a = <-ended:
 			open = false
@@ -345,21 +346,21 @@ func (w *faultWorld) ask(r *faultReplica, n, tokens int) {
 	if q.ok {
 		w.engines[at].answers()
 	}
-	o := picker.Outcome{At: time.Now(), Status: a.status, Complete: a.whole, Served: at}
+	o := request.Outcome{At: time.Now(), Status: a.status, Complete: a.whole, Served: at}
 	switch {
 	case ctx.Err() != nil: // the client leaves
 		o.Status = begun
 	case a.status == 0:
-		d.Observe(picker.Event{Kind: picker.EventHeaders, At: o.At, Status: 503, Local: true})
+		d.Observe(request.Event{Kind: request.EventHeaders, At: o.At, Status: 503, Local: true})
 		o.Status, o.Complete = 503, true
 	case a.status == 500, !stream:
-		d.Observe(picker.Event{Kind: picker.EventHeaders, At: o.At, Status: a.status, Served: at})
+		d.Observe(request.Event{Kind: request.EventHeaders, At: o.At, Status: a.status, Served: at})
 		o.Complete = true
 	case !seen: // a proxy that keeps the end from us
 		o.Unseen, o.Complete = true, true
 	}
 	if seen && a.whole {
-		o.Usage = picker.Usage{Seen: true, OutputTokens: tokens, PromptTokens: 100}
+		o.Usage = request.Usage{Seen: true, OutputTokens: tokens, PromptTokens: 100}
 		o.Closed = stream
 	}
 	d.Done(o)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -42,7 +43,7 @@ type longEngine struct {
 }
 
 type longRequest struct {
-	*picker.Decision
+	*request.Decision
 	at     string
 	stream bool
 	sent   time.Time
@@ -61,7 +62,7 @@ const (
 // leastWork is a profile handler that prefers the engine with the least to prefill.
 type leastWork struct{ run *longRun }
 
-func (l leastWork) Handle(c *picker.Cycle, plan *picker.Plan) error {
+func (l leastWork) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	best := int32(-1)
 	for i := range c.Len() {
 		if best < 0 || l.run.engines[c.At(i).Address].free.Before(l.run.engines[c.At(int(best)).Address].free) {
@@ -126,8 +127,8 @@ func (r *longRun) arrive() {
 	e.free = e.free.Add(time.Duration(noise * float64(tokens) / longRate * float64(time.Second)))
 	f := &longRequest{Decision: d, at: d.Endpoints[0], stream: q.Stream, sent: r.now, first: e.free, end: e.free.Add(longAnswer * longStep), limit: max(3*predicted, time.Minute)}
 	if e.down.After(r.now) { // the proxy cannot connect
-		d.Observe(picker.Event{Kind: picker.EventHeaders, At: r.now, Status: 503, Local: true})
-		d.Done(picker.Outcome{At: r.now, Status: 503, Complete: true})
+		d.Observe(request.Event{Kind: request.EventHeaders, At: r.now, Status: 503, Local: true})
+		d.Done(request.Outcome{At: r.now, Status: 503, Complete: true})
 		return
 	}
 	r.flying = append(r.flying, f)
@@ -148,7 +149,7 @@ func (r *longRun) move() {
 	for _, f := range r.flying {
 		e := r.engines[f.at]
 		if e.down.After(r.now) { // it died with the engine
-			f.Done(picker.Outcome{At: r.now, Status: 0})
+			f.Done(request.Outcome{At: r.now, Status: 0})
 			continue
 		}
 		if !r.now.Before(f.first) && r.now.Before(f.end) {
@@ -156,15 +157,15 @@ func (r *longRun) move() {
 		}
 		if f.stream && !f.seen && !r.now.Before(f.first) {
 			f.seen = true
-			f.Observe(picker.Event{Kind: picker.EventHeaders, At: r.now, Status: 200, Served: f.at})
-			f.Observe(picker.Event{Kind: picker.EventFirstToken, At: r.now})
+			f.Observe(request.Event{Kind: request.EventHeaders, At: r.now, Status: 200, Served: f.at})
+			f.Observe(request.Event{Kind: request.EventFirstToken, At: r.now})
 		}
 		if r.now.Before(f.end) {
 			kept = append(kept, f)
 			continue
 		}
 		if !f.stream {
-			f.Observe(picker.Event{Kind: picker.EventHeaders, At: r.now, Status: 200, Served: f.at})
+			f.Observe(request.Event{Kind: request.EventHeaders, At: r.now, Status: 200, Served: f.at})
 		}
 		if !f.stream {
 			r.whole++
@@ -174,7 +175,7 @@ func (r *longRun) move() {
 		}
 		r.served++
 		r.waited = max(r.waited, f.first.Sub(f.sent))
-		f.Done(picker.Outcome{At: r.now, Status: 200, Complete: true, Served: f.at, Usage: picker.Usage{Seen: true, OutputTokens: longAnswer}})
+		f.Done(request.Outcome{At: r.now, Status: 200, Complete: true, Served: f.at, Usage: request.Usage{Seen: true, OutputTokens: longAnswer}})
 	}
 	r.flying = kept
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -28,7 +29,7 @@ type adapterWorld struct {
 }
 
 type adapterRequest struct {
-	*picker.Decision
+	*request.Decision
 	ends   time.Time
 	status int // 0: none comes, and the client leaves
 }
@@ -50,7 +51,7 @@ func newAdapterWorld(t *testing.T, replicas int) *adapterWorld {
 // anyOf takes any candidate.
 type anyOf struct{ w *adapterWorld }
 
-func (a anyOf) Handle(c *picker.Cycle, plan *picker.Plan) error {
+func (a anyOf) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	plan.Order = append(plan.Order, int32(a.w.rng.IntN(c.Len())))
 	return nil
 }
@@ -101,9 +102,9 @@ func (w *adapterWorld) end() {
 			kept = append(kept, q)
 			continue
 		case q.status != 0:
-			q.Observe(picker.Event{Kind: picker.EventHeaders, At: w.now, Status: q.status, Served: q.Endpoints[0]})
+			q.Observe(request.Event{Kind: request.EventHeaders, At: w.now, Status: q.status, Served: q.Endpoints[0]})
 		}
-		q.Done(picker.Outcome{At: w.now, Status: q.status, Complete: q.status != 0, Served: q.Endpoints[0]})
+		q.Done(request.Outcome{At: w.now, Status: q.status, Complete: q.status != 0, Served: q.Endpoints[0]})
 	}
 	w.flying = kept
 }

@@ -1,7 +1,7 @@
 package plugin
 
 import (
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
@@ -50,7 +50,7 @@ func newConcurrency(p concurrencyParams) (Plugin, error) {
 }
 
 // use returns the larger of the shares of both limits that are in flight.
-func (u concurrency) use(v *picker.View) float64 {
+func (u concurrency) use(v *cycle.View) float64 {
 	share := 0.0
 	if u.requests > 0 {
 		share = float64(v.Load.Requests) / u.requests
@@ -61,7 +61,7 @@ func (u concurrency) use(v *picker.View) float64 {
 	return share
 }
 
-func (u concurrency) saturation(c *picker.Cycle) float64 {
+func (u concurrency) saturation(c *cycle.Cycle) float64 {
 	sum, n := 0.0, c.Len()
 	for k := range n {
 		sum += u.use(c.At(k))
@@ -69,9 +69,9 @@ func (u concurrency) saturation(c *picker.Cycle) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// Filter implements picker.Filter. It keeps those under the limits: a request is
+// Filter implements cycle.Filter. It keeps those under the limits: a request is
 // refused when nobody is.
-func (u concurrency) Filter(c *picker.Cycle, keep []bool) {
+func (u concurrency) Filter(c *cycle.Cycle, keep []bool) {
 	for k := range keep {
 		l := &c.At(k).Load
 		keep[k] = under(l.Requests, u.requests, u.headroom) && under(l.Prefill, u.tokens, u.headroom)

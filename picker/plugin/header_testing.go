@@ -3,7 +3,7 @@ package plugin
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -13,7 +13,7 @@ import (
 type HeaderTesting struct{}
 
 // testPlace returns where in the list the endpoint is named, −1 when it is not.
-func testPlace(list string, v *picker.View) int {
+func testPlace(list string, v *cycle.View) int {
 	ip, _, _ := strings.Cut(v.Address, "]:")
 	ip = strings.TrimPrefix(ip, "[")
 	if !strings.Contains(v.Address, "]") {
@@ -29,15 +29,15 @@ func testPlace(list string, v *picker.View) int {
 	return -1
 }
 
-func testHeader(c *picker.Cycle) string {
+func testHeader(c *cycle.Cycle) string {
 	if c.Request.Headers == nil {
 		return ""
 	}
 	return c.Request.Headers.Get(request.HeaderTestSelection)
 }
 
-// Filter implements picker.Filter.
-func (HeaderTesting) Filter(c *picker.Cycle, keep []bool) {
+// Filter implements cycle.Filter.
+func (HeaderTesting) Filter(c *cycle.Cycle, keep []bool) {
 	list := testHeader(c)
 	if list == "" {
 		return
@@ -47,8 +47,8 @@ func (HeaderTesting) Filter(c *picker.Cycle, keep []bool) {
 	}
 }
 
-// Score implements picker.Scorer.
-func (HeaderTesting) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (HeaderTesting) Score(c *cycle.Cycle, scores []float64) {
 	list := testHeader(c)
 	for k := range scores {
 		if place := testPlace(list, c.At(k)); place >= 0 {

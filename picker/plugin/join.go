@@ -1,15 +1,15 @@
 package plugin
 
-import "github.com/grapevine-epp/grapevine/picker"
+import "github.com/grapevine-epp/grapevine/picker/cycle"
 
 // Join gives a profile the roles that the plugin can play in it, under a name.
 // A second picker replaces the first.
-func (p *Plugin) Join(profile *picker.Profile, name string, weight float64) {
+func (p *Plugin) Join(profile *cycle.Profile, name string, weight float64) {
 	if p.Filter != nil {
-		profile.Filters = append(profile.Filters, picker.ProfileFilter{Name: name, Filter: p.Filter})
+		profile.Filters = append(profile.Filters, cycle.ProfileFilter{Name: name, Filter: p.Filter})
 	}
 	if p.Scorer != nil {
-		profile.Scorers = append(profile.Scorers, picker.ProfileScorer{Name: name, Weight: weight, Scorer: p.Scorer})
+		profile.Scorers = append(profile.Scorers, cycle.ProfileScorer{Name: name, Weight: weight, Scorer: p.Scorer})
 	}
 	if p.Picker != nil {
 		profile.Picker = p.Picker

@@ -3,9 +3,10 @@ package plugin
 import (
 	"errors"
 	"fmt"
+
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -47,9 +48,9 @@ type Type struct {
 // Plugin is what a type makes: the roles that it plays. At least one is set,
 // unless the type has a Note.
 type Plugin struct {
-	Filter   picker.Filter
-	Scorer   picker.Scorer
-	Picker   picker.Picker
+	Filter   cycle.Filter
+	Scorer   cycle.Scorer
+	Picker   cycle.Picker
 	Handler  HandlerFunc
 	Decider  Decider
 	Detector Detector
@@ -73,9 +74,9 @@ type Plugin struct {
 // where a configuration has several that differ.
 type Holdings struct {
 	// Fill sets held[k] to the tokens of the prompt that c.At(k) holds.
-	Fill func(c *picker.Cycle, held []float64)
+	Fill func(c *cycle.Cycle, held []float64)
 	// Chosen notes that the request goes to ep.
-	Chosen func(c *picker.Cycle, ep *endpoint.Endpoint)
+	Chosen func(c *cycle.Cycle, ep *endpoint.Endpoint)
 }
 
 // Use is a parameter that names another plugin.
@@ -90,11 +91,11 @@ type Use struct {
 type Decider struct {
 	// Split judges the stage of a request that would be served by the candidate at a
 	// position among all.
-	Split func(c *picker.Cycle, serving int32) bool
+	Split func(c *cycle.Cycle, serving int32) bool
 	// Pair, which may be nil, chooses both endpoints at once: it returns the cheapest
 	// way among the candidates that could serve and help, whose whole is the one that
 	// would serve the request whole. It needs no memory.
-	Pair func(c *picker.Cycle, among Among) Way
+	Pair func(c *cycle.Cycle, among Among) Way
 }
 
 // Among are the candidates of a pair, by positions among all.
@@ -112,16 +113,16 @@ type Way struct {
 	Help         [3]int32
 	Helps        int
 	Whole, Split float64
-	Predicted    picker.Prediction // of the pair
+	Predicted    cycle.Prediction // of the pair
 }
 
 // HandlerFunc makes a profile handler of the configured profiles, in the order
 // of the file, and of the deciders that the plugin's Uses name.
-type HandlerFunc func(profiles []*picker.Profile, deciders []Decider) (picker.ProfileHandler, error)
+type HandlerFunc func(profiles []*cycle.Profile, deciders []Decider) (cycle.ProfileHandler, error)
 
 // Detector returns how saturated the cycle's candidates are: 1 and more means
 // saturated.
-type Detector func(c *picker.Cycle) float64
+type Detector func(c *cycle.Cycle) float64
 
 // Params decode a plugin's parameters.
 type Params struct {

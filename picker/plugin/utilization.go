@@ -3,7 +3,7 @@ package plugin
 import (
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 )
 
@@ -40,9 +40,9 @@ func newUtilization(p utilizationParams) (Plugin, error) {
 			"stalenessPolicy", "must be saturated or ignore"))
 }
 
-func (u utilization) isStale(v *picker.View) bool { return !v.Sampled || v.Age > u.stale }
+func (u utilization) isStale(v *cycle.View) bool { return !v.Sampled || v.Age > u.stale }
 
-func (u utilization) saturation(c *picker.Cycle) float64 {
+func (u utilization) saturation(c *cycle.Cycle) float64 {
 	sum, n := 0.0, c.Len()
 	for k := range n {
 		v := c.At(k)
@@ -56,13 +56,13 @@ func (u utilization) saturation(c *picker.Cycle) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// Filter implements picker.Filter. It keeps those under the limits, and everybody
+// Filter implements cycle.Filter. It keeps those under the limits, and everybody
 // when nobody is.
-func (u utilization) Filter(c *picker.Cycle, keep []bool) {
+func (u utilization) Filter(c *cycle.Cycle, keep []bool) {
 	queue, kvUse := u.queue*(1+u.headroom), u.kvUse*(1+u.headroom)
 	for k := range keep {
 		v := c.At(k)
 		keep[k] = (u.ignoreStale || !u.isStale(v)) && float64(v.Waiting) < queue && v.KVUse < kvUse
 	}
-	picker.KeepAllIfNone(keep)
+	cycle.KeepAllIfNone(keep)
 }

@@ -2,9 +2,10 @@ package plugin
 
 import (
 	"encoding/json"
+
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -16,20 +17,20 @@ type Loose = json.RawMessage
 // the index, session keys. The daemon's wiring applies it; zero fields mean
 // that nothing was said.
 type Producer struct {
-	Precise       bool                // named a precise index
-	BlockTokens   int                 // tokens per block of the approximate index
-	MatchBlocks   int                 // longest match looked for, in blocks
-	BlocksPerEP   int                 // blocks remembered per endpoint where its own figures are not known
-	FixedCapacity bool                // do not size the index by the endpoint's own figures
-	Tiers         *picker.TierWeights // nil means the usual ones
-	Events        endpoint.Events     // of endpoints for which nothing is said; zero: the engines are asked
-	EventsListen  string              // where engines that dial in publish to; "" for nowhere
+	Precise       bool               // named a precise index
+	BlockTokens   int                // tokens per block of the approximate index
+	MatchBlocks   int                // longest match looked for, in blocks
+	BlocksPerEP   int                // blocks remembered per endpoint where its own figures are not known
+	FixedCapacity bool               // do not size the index by the endpoint's own figures
+	Tiers         *cycle.TierWeights // nil means the usual ones
+	Events        endpoint.Events    // of endpoints for which nothing is said; zero: the engines are asked
+	EventsListen  string             // where engines that dial in publish to; "" for nowhere
 	Sessions      []request.SessionSource
-	FlowHeaders   []string                                                             // that name flows where there is no fairness id
-	SessionTable  int                                                                  // bindings remembered
-	Urgency       func(c *picker.Cycle, endpoints []string, own float64) (int64, bool) // as picker.Rules has it
-	UrgencyTold   string                                                               // what it does, in one line
-	TokenHeader   string                                                               // in which answers hand out the endpoint's token; "": none is handed out
+	FlowHeaders   []string                                                            // that name flows where there is no fairness id
+	SessionTable  int                                                                 // bindings remembered
+	Urgency       func(c *cycle.Cycle, endpoints []string, own float64) (int64, bool) // as picker.Rules has it
+	UrgencyTold   string                                                              // what it does, in one line
+	TokenHeader   string                                                              // in which answers hand out the endpoint's token; "": none is handed out
 }
 
 // FileDiscovery is where endpoints come from, when the configuration says so.

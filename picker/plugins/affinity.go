@@ -1,7 +1,7 @@
 package plugins
 
 import (
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -47,8 +47,8 @@ func newPrefixAffinity(p affinityParams) (plugin.Plugin, error) {
 		plugin.Require(p.PeakPrefillThroughput > 0 || p.TTFTSource == byPredictor, "peakPrefillThroughput", "must be positive"))
 }
 
-// Filter implements picker.Filter.
-func (f prefixAffinity) Filter(c *picker.Cycle, keep []bool) {
+// Filter implements cycle.Filter.
+func (f prefixAffinity) Filter(c *cycle.Cycle, keep []bool) {
 	if len(keep) < 2 || f.AffinityThreshold <= 0 {
 		return
 	}
@@ -74,8 +74,8 @@ func (f prefixAffinity) Filter(c *picker.Cycle, keep []bool) {
 	}
 }
 
-// Chosen implements picker.Observer.
-func (f prefixAffinity) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
+// Chosen implements cycle.Observer.
+func (f prefixAffinity) Chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	if f.holds != nil {
 		f.holds.Chosen(c, ep)
 	}
@@ -83,7 +83,7 @@ func (f prefixAffinity) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
 
 // ttft is when candidate k would answer, in seconds, the request itself left out
 // where it is by throughput.
-func (f prefixAffinity) ttft(c *picker.Cycle, k int) float64 {
+func (f prefixAffinity) ttft(c *cycle.Cycle, k int) float64 {
 	if f.TTFTSource == byPredictor {
 		return expected(c, k).TTFT()
 	}
@@ -94,14 +94,14 @@ func (f prefixAffinity) ttft(c *picker.Cycle, k int) float64 {
 const far = 1e18
 
 // expected returns what the cost model says about the request at candidate k.
-func expected(c *picker.Cycle, k int) picker.Prediction {
+func expected(c *cycle.Cycle, k int) cycle.Prediction {
 	v := c.At(k)
-	return picker.Prediction{Wait: v.Cost.Wait(&v.Load, c.Now), Own: v.Cost.Prefill(c.Work(k)), Base: v.Cost.Base}
+	return cycle.Prediction{Wait: v.Cost.Wait(&v.Load, c.Now), Own: v.Cost.Prefill(c.Work(k)), Base: v.Cost.Base}
 }
 
 // expectedStep returns the seconds per token that the request would see at
 // candidate k.
-func expectedStep(c *picker.Cycle, k int) float64 {
+func expectedStep(c *cycle.Cycle, k int) float64 {
 	v := c.At(k)
 	sequences := float64(v.Load.Requests - v.Load.Waiting + 1)
 	return v.Cost.StepOf(sequences, float64(v.Load.Context+int64(c.Request.InputTokens)))

@@ -5,7 +5,7 @@ package plugins
 import (
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -61,7 +61,7 @@ func TestAllocations(t *testing.T) {
 func TestDecisionAllocations(t *testing.T) {
 	for _, name := range readyNames() {
 		fl, h, r := bigFleet(100), Single(profile(t, name)), ask(5000)
-		plan := &picker.Plan{}
+		plan := &cycle.Plan{}
 		decide := func() {
 			c := fl.cycle(r)
 			plan.Order = plan.Order[:0]

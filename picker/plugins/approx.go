@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -46,10 +46,10 @@ const (
 )
 
 // chunks is how many of the request's are looked at.
-func (x *approxIndex) chunks(c *picker.Cycle) int { return min(c.Chunks(), x.most) }
+func (x *approxIndex) chunks(c *cycle.Cycle) int { return min(c.Chunks(), x.most) }
 
 // fill counts, chunk by chunk until nobody has one, how many each candidate has.
-func (x *approxIndex) fill(c *picker.Cycle, held []float64) {
+func (x *approxIndex) fill(c *cycle.Cycle, held []float64) {
 	clear(held)
 	n := x.chunks(c)
 	if n == 0 {
@@ -77,7 +77,7 @@ func (x *approxIndex) fill(c *picker.Cycle, held []float64) {
 }
 
 // chosen adds the request's chunks to those of ep.
-func (x *approxIndex) chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
+func (x *approxIndex) chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := x.endpoints[ep.ID]

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -61,9 +61,9 @@ func TestBoundPluginsLearn(t *testing.T) {
 	for _, typ := range []string{"prefix-cache-scorer", "prefix-cache-affinity-filter", "no-hit-lru-scorer"} {
 		h := build(t, "approx-prefix-cache-producer", `{"autoTune":false}`).Holdings
 		p := build(t, typ, "").Bind(h)
-		learner, ok := any(p.Scorer).(picker.Observer)
+		learner, ok := any(p.Scorer).(cycle.Observer)
 		if p.Filter != nil {
-			learner, ok = p.Filter.(picker.Observer)
+			learner, ok = p.Filter.(cycle.Observer)
 		}
 		if !ok {
 			t.Errorf("%s is told nothing", typ)

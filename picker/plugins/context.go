@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -31,9 +31,9 @@ func newContextLength(p contextParams) (plugin.Plugin, error) {
 	return out, plugin.Require(p.Label != "", "label", "must not be empty")
 }
 
-// Filter implements picker.Filter: endpoints whose range does not cover the
+// Filter implements cycle.Filter: endpoints whose range does not cover the
 // input go, and so do those whose label is not a range.
-func (s contextLength) Filter(c *picker.Cycle, keep []bool) {
+func (s contextLength) Filter(c *cycle.Cycle, keep []bool) {
 	for k := range keep {
 		label, ok := c.At(k).Label(s.label)
 		if !ok {
@@ -44,8 +44,8 @@ func (s contextLength) Filter(c *picker.Cycle, keep []bool) {
 	}
 }
 
-// Score implements picker.Scorer.
-func (s contextLength) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s contextLength) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		label, ok := c.At(k).Label(s.label)
 		if !ok {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -37,7 +37,7 @@ func asked(t *testing.T, gap time.Duration, blocks, most int) int {
 	p := build(t, "predicted-ttft-scorer", "")
 	at := t0
 	for n := range most {
-		c := picker.NewCycle(picker.CycleOptions{Pool: f.pool, Matcher: f, Sessions: f.sessions, Now: at, Seed: 1}, hotPrefix(1, 90, 100, uint64(n+1)))
+		c := cycle.New(cycle.Options{Pool: f.pool, Match: f.Match, Sessions: f.sessions, Now: at, Seed: 1}, hotPrefix(1, 90, 100, uint64(n+1)))
 		scores := make([]float64, c.Len())
 		p.Scorer.Score(c, scores)
 		c.Free()
@@ -77,7 +77,7 @@ func TestCopiesWhileComputed(t *testing.T) {
 		p := build(t, "predicted-ttft-scorer", "")
 		for n := range 100 {
 			at := t0.Add(time.Duration(n) * time.Millisecond)
-			c := picker.NewCycle(picker.CycleOptions{Pool: f.pool, Matcher: f, Sessions: f.sessions, Now: at, Seed: 1}, hotPrefix(1, 90, 100, uint64(n+1)))
+			c := cycle.New(cycle.Options{Pool: f.pool, Match: f.Match, Sessions: f.sessions, Now: at, Seed: 1}, hotPrefix(1, 90, 100, uint64(n+1)))
 			scores := make([]float64, c.Len())
 			p.Scorer.Score(c, scores)
 			c.Free()
@@ -102,7 +102,7 @@ func TestWorkOfCopies(t *testing.T) {
 		f := newFleet(one{cost: &simple, load: busy, held: 9_000}, one{cost: &simple, gauges: &endpoint.Gauges{BlockSize: 16, Blocks: 1 << 30}})
 		p := build(t, "predicted-ttft-scorer", "")
 		leaves := func(q *request.Request) bool {
-			c := picker.NewCycle(picker.CycleOptions{Pool: f.pool, Matcher: f, Sessions: f.sessions, Now: t0, Seed: 1}, q)
+			c := cycle.New(cycle.Options{Pool: f.pool, Match: f.Match, Sessions: f.sessions, Now: t0, Seed: 1}, q)
 			defer c.Free()
 			scores := make([]float64, c.Len())
 			p.Scorer.Score(c, scores)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -49,14 +49,14 @@ func TestTransferCost(t *testing.T) {
 func TestWholeRequests(t *testing.T) {
 	mixed := newFleet(labelled(endpoint.LabelRole, "prefill"), labelled(endpoint.LabelRole, "both"), one{}, labelled(endpoint.LabelRole, "encode"))
 	apart := newFleet(labelled(endpoint.LabelRole, "prefill"), labelled(endpoint.LabelRole, "encode"))
-	with := func(typ, params string) *picker.Profile {
+	with := func(typ, params string) *cycle.Profile {
 		p := profile(t, "load_only")
 		if typ != "" {
-			p.Filters = []picker.ProfileFilter{{Name: typ, Filter: build(t, typ, params).Filter}}
+			p.Filters = []cycle.ProfileFilter{{Name: typ, Filter: build(t, typ, params).Filter}}
 		}
 		return p
 	}
-	f := func(fl *fleet, p *picker.Profile, want string) {
+	f := func(fl *fleet, p *cycle.Profile, want string) {
 		t.Helper()
 		order, _, err := handle(t, fl, build(t, "single-profile-handler", "").Handler, ask(10), p)
 		var refused *request.Error

@@ -4,7 +4,7 @@
 //  1. A configuration names types; [Builtin] is the table that has them.
 //  2. A type's New decodes its parameters, checks them and returns a
 //     [plugin.Plugin]: the roles that it can play in a profile.
-//  3. At a request's turn picker.Profile calls those roles with its Cycle.
+//  3. At a request's turn cycle.Profile calls those roles with its Cycle.
 //
 // Detectors of saturation are in package saturation, types that only carry
 // settings in package settings; the rows of package pd (prefill/decode handlers

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -15,9 +16,9 @@ import (
 func fetching(t *testing.T, params string, list ...one) (*fleet, *picker.Scheduler) {
 	t.Helper()
 	f := newFleet(list...)
-	profile := &picker.Profile{
+	profile := &cycle.Profile{
 		Name:    "default",
-		Scorers: []picker.ProfileScorer{{Name: "cost", Weight: 1, Scorer: build(t, "predicted-ttft-scorer", params).Scorer}},
+		Scorers: []cycle.ProfileScorer{{Name: "cost", Weight: 1, Scorer: build(t, "predicted-ttft-scorer", params).Scorer}},
 		Picker:  build(t, "max-score-picker", "").Picker,
 	}
 	s, err := picker.New(picker.Options{Pool: f.pool, Matcher: f, Rules: &picker.Rules{Handler: Single(profile)}, Now: func() time.Time { return t0 }, Seed: 1})
@@ -52,7 +53,7 @@ func TestFetch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Endpoints[0] != "10.0.0.1:8000" || len(d.SetHeaders) != 1 || d.SetHeaders[0] != (picker.HeaderSet{Name: request.HeaderKVSource, Value: "10.0.0.0:8000"}) {
+	if d.Endpoints[0] != "10.0.0.1:8000" || len(d.SetHeaders) != 1 || d.SetHeaders[0] != (request.HeaderSet{Name: request.HeaderKVSource, Value: "10.0.0.0:8000"}) {
 		t.Fatalf("placed at %v with %v", d.Endpoints, d.SetHeaders)
 	}
 	eps := f.pool.Snapshot().Endpoints
@@ -61,11 +62,11 @@ func TestFetch(t *testing.T) {
 		t.Errorf("booked %+v at the source, %+v at the endpoint that serves", from, to)
 	}
 	before := f.pool.Fetches().Seconds(&endpoint.DefaultTransfer, eps[0], eps[1], 16_000)
-	d.Observe(picker.Event{Kind: picker.EventFirstToken, At: t0.Add(2 * time.Second)})
+	d.Observe(request.Event{Kind: request.EventFirstToken, At: t0.Add(2 * time.Second)})
 	if n := load(0); n.Moving != 0 || n.LastFirst != 0 {
 		t.Errorf("after the first token the source has %+v", n)
 	}
-	d.Done(picker.Outcome{At: t0.Add(3 * time.Second), Status: 200, Complete: true})
+	d.Done(request.Outcome{At: t0.Add(3 * time.Second), Status: 200, Complete: true})
 	if l := load(1); l.Requests != 0 || l.Tokens != 0 {
 		t.Errorf("at the end %+v", l)
 	}
@@ -120,8 +121,8 @@ func TestFetchPays(t *testing.T) {
 		}
 		w := endpoint.Work{Input: 16_100, New: 16_100}
 		computed := time.Duration((endpoint.PriorCost.Prefill(w) + endpoint.PriorCost.Base) * 1.1 * float64(time.Second))
-		d.Observe(picker.Event{Kind: picker.EventFirstToken, At: t0.Add(computed)})
-		d.Done(picker.Outcome{At: t0.Add(computed), Status: 200, Complete: true})
+		d.Observe(request.Event{Kind: request.EventFirstToken, At: t0.Add(computed)})
+		d.Done(request.Outcome{At: t0.Add(computed), Status: 200, Complete: true})
 		if n == 39 {
 			t.Errorf("after 40 fetches that did not deliver it fetches still: %.3f s", f.pool.Fetches().Seconds(&endpoint.DefaultTransfer, f.pool.Snapshot().Endpoints[0], f.pool.Snapshot().Endpoints[1], 16_000))
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/parts"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -148,23 +148,23 @@ func (f *fifo) held(e int) int {
 }
 
 // Match implements picker.Matcher.
-func (f *fifo) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
+func (f *fifo) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
 	for k, ep := range eps {
 		held[k].Run.Tokens[block.TierGPU] = int32(f.held(int(ep.ID)))
 	}
 }
 
 func (f *fifo) Chosen(*request.Request, *endpoint.Endpoint)                                {}
-func (f *fifo) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
+func (f *fifo) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
 
 // choose asks a scorer where the request goes.
-func (f *fifo) choose(s picker.Scorer, scores []float64) int {
+func (f *fifo) choose(s cycle.Scorer, scores []float64) int {
 	at := t0.Add(time.Duration(f.now) * tick)
 	for e, ep := range f.fleet.pool.Snapshot().Endpoints {
 		queue := int64(len(f.ends[e]))
 		f.fleet.pool.Book().SetRemote(ep, endpoint.Load{Requests: queue, Waiting: queue, Prefill: f.backlog[e], LastFirst: at.UnixNano()})
 	}
-	c := picker.NewCycle(picker.CycleOptions{Pool: f.fleet.pool, Matcher: f, Now: at, Seed: uint64(f.now)}, &f.asks)
+	c := cycle.New(cycle.Options{Pool: f.fleet.pool, Match: f.Match, Now: at, Seed: uint64(f.now)}, &f.asks)
 	defer c.Free()
 	s.Score(c, scores[:c.Len()])
 	best := 0
@@ -221,7 +221,7 @@ type played struct {
 	sum   int64 // of all times to first token
 }
 
-func (s structure) play(seed uint64, scorer picker.Scorer) played {
+func (s structure) play(seed uint64, scorer cycle.Scorer) played {
 	f, c := newFIFO(s, seed), make(uncached, s.engines)
 	var out played
 	scores := make([]float64, s.engines)
@@ -261,7 +261,7 @@ func TestLimitExact(t *testing.T) {
 // leastWork prefers the shortest queue, by work.
 type leastWork struct{}
 
-func (leastWork) Score(c *picker.Cycle, scores []float64) {
+func (leastWork) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		scores[k] = -float64(c.At(k).Load.Prefill)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -16,16 +16,16 @@ func lower(s string) string { return strings.ToLower(s) }
 // Endpoints labelled for other phases are left out, unless the profile chooses
 // by role itself.
 type whole struct {
-	*picker.Profile
+	*cycle.Profile
 	anyRole bool
 }
 
-func newWhole(p *picker.Profile) whole {
-	return whole{p, slices.ContainsFunc(p.Filters, func(f picker.ProfileFilter) bool { return choosesRole(f.Filter) })}
+func newWhole(p *cycle.Profile) whole {
+	return whole{p, slices.ContainsFunc(p.Filters, func(f cycle.ProfileFilter) bool { return choosesRole(f.Filter) })}
 }
 
 // run ranks the candidates.
-func (w whole) run(c *picker.Cycle) (*picker.Ranking, error) {
+func (w whole) run(c *cycle.Cycle) (*cycle.Ranking, error) {
 	if w.anyRole {
 		return w.Run(c), nil
 	}
@@ -33,7 +33,7 @@ func (w whole) run(c *picker.Cycle) (*picker.Ranking, error) {
 }
 
 // place adds the profile's order to the plan.
-func (w whole) place(c *picker.Cycle, plan *picker.Plan) error {
+func (w whole) place(c *cycle.Cycle, plan *cycle.Plan) error {
 	ranking, err := w.run(c)
 	if err == nil {
 		plan.Order = append(plan.Order, ranking.Order...)
@@ -45,17 +45,17 @@ func (w whole) place(c *picker.Cycle, plan *picker.Plan) error {
 type singleHandler struct{ profile whole }
 
 // Single returns the profile handler that runs one profile for every request.
-func Single(p *picker.Profile) picker.ProfileHandler { return singleHandler{newWhole(p)} }
+func Single(p *cycle.Profile) cycle.ProfileHandler { return singleHandler{newWhole(p)} }
 
-func newSingle(profiles []*picker.Profile, _ []plugin.Decider) (picker.ProfileHandler, error) {
+func newSingle(profiles []*cycle.Profile, _ []plugin.Decider) (cycle.ProfileHandler, error) {
 	if len(profiles) != 1 {
 		return nil, fmt.Errorf("needs exactly one scheduling profile, not %d", len(profiles))
 	}
 	return Single(profiles[0]), nil
 }
 
-// Handle implements picker.ProfileHandler.
-func (h singleHandler) Handle(c *picker.Cycle, plan *picker.Plan) error {
+// Handle implements cycle.ProfileHandler.
+func (h singleHandler) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	return h.profile.place(c, plan)
 }
 
@@ -76,7 +76,7 @@ func newDataParallel(p dataParallelParams) (plugin.Plugin, error) {
 	if p.TargetPort != 0 {
 		field, p.PrimaryPort = "targetPort", p.TargetPort
 	}
-	handler := func(profiles []*picker.Profile, _ []plugin.Decider) (picker.ProfileHandler, error) {
+	handler := func(profiles []*cycle.Profile, _ []plugin.Decider) (cycle.ProfileHandler, error) {
 		if len(profiles) != 1 {
 			return nil, fmt.Errorf("needs exactly one scheduling profile, not %d", len(profiles))
 		}
@@ -85,8 +85,8 @@ func newDataParallel(p dataParallelParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Handler: handler}, plugin.Require(p.PrimaryPort > 0 && p.PrimaryPort < 1<<16, field, "must be a port number")
 }
 
-// Handle implements picker.ProfileHandler.
-func (h dataParallel) Handle(c *picker.Cycle, plan *picker.Plan) error {
+// Handle implements cycle.ProfileHandler.
+func (h dataParallel) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	ranking, err := h.profile.run(c)
 	if err != nil || len(ranking.Order) == 0 {
 		return err
@@ -94,7 +94,7 @@ func (h dataParallel) Handle(c *picker.Cycle, plan *picker.Plan) error {
 	best := ranking.Best()
 	plan.Order = append(plan.Order, best)
 	plan.Port = h.port
-	plan.Headers = append(plan.Headers, picker.HeaderSet{Name: request.HeaderDataParallel, Value: c.All(best).Address})
+	plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderDataParallel, Value: c.All(best).Address})
 	return nil
 }
 
@@ -113,7 +113,7 @@ type headerProfile struct {
 }
 
 func newHeaderProfile(p headerProfileParams) (plugin.Plugin, error) {
-	handler := func(profiles []*picker.Profile, _ []plugin.Decider) (picker.ProfileHandler, error) {
+	handler := func(profiles []*cycle.Profile, _ []plugin.Decider) (cycle.ProfileHandler, error) {
 		h := headerProfile{header: lower(p.HeaderName)}
 		for _, profile := range profiles {
 			h.profiles = append(h.profiles, newWhole(profile))
@@ -138,8 +138,8 @@ func (h headerProfile) find(name string) *whole {
 	return nil
 }
 
-// Handle implements picker.ProfileHandler.
-func (h headerProfile) Handle(c *picker.Cycle, plan *picker.Plan) error {
+// Handle implements cycle.ProfileHandler.
+func (h headerProfile) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	profile, name := h.fallback, ""
 	if c.Request.Headers != nil && len(h.profiles) > 1 {
 		name = strings.TrimSpace(c.Request.Headers.Get(h.header))

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -25,8 +25,8 @@ func newByLabel(p byLabelParams) (plugin.Plugin, error) {
 		plugin.Require(len(p.ValidValues) > 0 || p.AllowsNoLabel, "validValues", "must name at least one value"))
 }
 
-// Filter implements picker.Filter.
-func (f byLabel) Filter(c *picker.Cycle, keep []bool) {
+// Filter implements cycle.Filter.
+func (f byLabel) Filter(c *cycle.Cycle, keep []bool) {
 	for k := range keep {
 		v, ok := c.At(k).Label(f.Label)
 		keep[k] = ok && slices.Contains(f.ValidValues, v) || !ok && f.AllowsNoLabel
@@ -97,8 +97,8 @@ func (e *expression) holds(value string, found bool) bool {
 	}
 }
 
-// Filter implements picker.Filter.
-func (s selector) Filter(c *picker.Cycle, keep []bool) {
+// Filter implements cycle.Filter.
+func (s selector) Filter(c *cycle.Cycle, keep []bool) {
 	for i := range s.terms {
 		term := &s.terms[i]
 		for k := range keep {

@@ -3,7 +3,7 @@ package plugins
 import (
 	"math"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -61,7 +61,7 @@ const (
 	numGroups
 )
 
-func latencyGroup(c *picker.Cycle, k int) int {
+func latencyGroup(c *cycle.Cycle, k int) int {
 	ttft, tpot := headroom(c, k)
 	anyTTFT, anyTPOT := unbound(c.Request)
 	early, quick := ttft >= 0 || anyTTFT, tpot >= 0 || anyTPOT
@@ -98,8 +98,8 @@ func (s *spread) place(v float64) float64 {
 	return (v - s.low) / (s.high - s.low)
 }
 
-// Score implements picker.Scorer.
-func (s latencyScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s latencyScorer) Score(c *cycle.Cycle, scores []float64) {
 	if !learned(c) {
 		s.composite(c, scores)
 		return
@@ -133,7 +133,7 @@ func (s latencyScorer) Score(c *picker.Cycle, scores []float64) {
 	}
 }
 
-func (s latencyScorer) score(c *picker.Cycle, k int, spreads [2]spread, weights [2]float64, met bool) float64 {
+func (s latencyScorer) score(c *cycle.Cycle, k int, spreads [2]spread, weights [2]float64, met bool) float64 {
 	v := .5
 	if sum := weights[0] + weights[1]; sum > 0 {
 		ttft, tpot := headroom(c, k)
@@ -150,7 +150,7 @@ func (s latencyScorer) score(c *picker.Cycle, k int, spreads [2]spread, weights 
 const rounding = 1e-9
 
 // composite scores free cache, short queues and held prefixes, in hundredths.
-func (s latencyScorer) composite(c *picker.Cycle, scores []float64) {
+func (s latencyScorer) composite(c *cycle.Cycle, scores []float64) {
 	most := 0.0
 	for k := range scores {
 		most = max(most, waiting(c.At(k)))
@@ -168,8 +168,8 @@ func (s latencyScorer) composite(c *picker.Cycle, scores []float64) {
 	}
 }
 
-// Chosen implements picker.Observer.
-func (s latencyScorer) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
+// Chosen implements cycle.Observer.
+func (s latencyScorer) Chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	if s.holds != nil {
 		s.holds.Chosen(c, ep)
 	}
@@ -177,7 +177,7 @@ func (s latencyScorer) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
 
 // learned reports whether answers have taught when some candidate gives its first
 // token; before that expectations are guesses.
-func learned(c *picker.Cycle) bool {
+func learned(c *cycle.Cycle) bool {
 	for k := range c.Len() {
 		if c.At(k).Cost.PrefillSeen > 0 {
 			return true

@@ -1,7 +1,7 @@
 package plugins
 
 import (
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
 )
@@ -10,8 +10,8 @@ import (
 // nothing counts as free.
 type kvUseScorer struct{}
 
-// Score implements picker.Scorer.
-func (kvUseScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (kvUseScorer) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		scores[k] = 1 - min(max(c.At(k).KVUse, 0), 1)
 	}
@@ -35,8 +35,8 @@ func newTokenLoad(p tokenLoadParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Scorer: tokenLoadScorer{float64(p.QueueThresholdTokens)}}, nil
 }
 
-// Score implements picker.Scorer.
-func (s tokenLoadScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s tokenLoadScorer) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		tokens := float64(c.At(k).Load.Prefill) + policies.NewPrefill(c, k)
 		scores[k] = 1 - min(tokens/s.threshold, 1)
@@ -59,8 +59,8 @@ func newLoadAware(p loadAwareParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Scorer: loadAwareScorer{float64(p.Threshold)}}, nil
 }
 
-// Score implements picker.Scorer.
-func (s loadAwareScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s loadAwareScorer) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		scores[k] = 0.5 * (1 - min(waiting(c.At(k)), s.threshold)/s.threshold)
 	}
@@ -87,8 +87,8 @@ func newActive(p activeParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Scorer: activeScorer{max(p.IdleThreshold, 0), p.MaxBusyScore}}, plugin.Duration("requestTimeout", p.RequestTimeout)
 }
 
-// Score implements picker.Scorer.
-func (s activeScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s activeScorer) Score(c *cycle.Cycle, scores []float64) {
 	most := int64(0)
 	for k := range scores {
 		most = max(most, c.At(k).Load.Requests)

@@ -3,7 +3,7 @@ package plugins
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -12,8 +12,8 @@ import (
 // else 0. An endpoint that reports no adapters scores 0.
 type loraScorer struct{}
 
-// Score implements picker.Scorer.
-func (loraScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (loraScorer) Score(c *cycle.Cycle, scores []float64) {
 	adapter := c.Request.Adapter
 	if adapter == "" {
 		adapter = c.Request.Target

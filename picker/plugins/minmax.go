@@ -1,16 +1,16 @@
 package plugins
 
 import (
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
 // fewest scores counts by min-max: the smallest gets 1, the largest 0, and all
 // get 1 when they are equal.
-type fewest func(v *picker.View) float64
+type fewest func(v *cycle.View) float64
 
-// Score implements picker.Scorer.
-func (f fewest) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (f fewest) Score(c *cycle.Cycle, scores []float64) {
 	if len(scores) == 0 {
 		return
 	}
@@ -31,7 +31,7 @@ func (f fewest) Score(c *picker.Cycle, scores []float64) {
 
 // waiting is the number of requests that wait at an endpoint: what the engine
 // said last, or the book's count while it has said nothing.
-func waiting(v *picker.View) float64 {
+func waiting(v *cycle.View) float64 {
 	if v.Sampled {
 		return float64(v.Waiting)
 	}
@@ -40,7 +40,7 @@ func waiting(v *picker.View) float64 {
 
 // running is the number of requests that an endpoint works on, by the engine's
 // word or, failing that, by the book.
-func running(v *picker.View) float64 {
+func running(v *cycle.View) float64 {
 	if v.Sampled {
 		return float64(v.Running)
 	}

@@ -1,7 +1,7 @@
 package plugins
 
 import (
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -19,8 +19,8 @@ func newHeaderLabel(p headerLabelParams) (plugin.Plugin, error) {
 		plugin.Require(p.HeaderName != "", "headerName", "is needed"), plugin.Require(p.LabelKey != "", "labelKey", "is needed"))
 }
 
-// Score implements picker.Scorer.
-func (s headerLabel) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s headerLabel) Score(c *cycle.Cycle, scores []float64) {
 	clear(scores)
 	if c.Request.Headers == nil {
 		return
@@ -51,8 +51,8 @@ func newTopologyScorer(topologyScorerParams) (plugin.Plugin, error) {
 // levelScores are those of the levels of endpoint.Levels.
 var levelScores = [len(endpoint.Levels)]float64{1, .2, .05, .02}
 
-// Score implements picker.Scorer.
-func (topologyScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (topologyScorer) Score(c *cycle.Cycle, scores []float64) {
 	clear(scores)
 	if c.Peer == nil {
 		return

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -44,7 +44,7 @@ func newNoHit(p noHitParams) (plugin.Plugin, error) {
 }
 
 // cold reports whether no candidate holds any of the prompt.
-func (s *noHitScorer) cold(c *picker.Cycle) bool {
+func (s *noHitScorer) cold(c *cycle.Cycle) bool {
 	if s.holds != nil {
 		return slices.Max(holdings(c, s.holds, c.Scratch(c.Len()))) == 0
 	}
@@ -56,8 +56,8 @@ func (s *noHitScorer) cold(c *picker.Cycle) bool {
 	return true
 }
 
-// Score implements picker.Scorer.
-func (s *noHitScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s *noHitScorer) Score(c *cycle.Cycle, scores []float64) {
 	n := len(scores)
 	if !s.cold(c) {
 		for k := range scores {
@@ -99,8 +99,8 @@ func (s *noHitScorer) rank(n int) {
 	}
 }
 
-// Chosen implements picker.Observer.
-func (s *noHitScorer) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
+// Chosen implements cycle.Observer.
+func (s *noHitScorer) Chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	if s.holds != nil {
 		defer s.holds.Chosen(c, ep)
 	}

@@ -8,13 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
-func (f *fleet) order(p picker.Picker, totals ...float64) []int32 {
+func (f *fleet) order(p cycle.Picker, totals ...float64) []int32 {
 	c := f.cycle(ask(1))
 	defer c.Free()
 	return p.Pick(c, totals, nil)
@@ -77,7 +77,7 @@ func TestRandomPickers(t *testing.T) {
 	check(share("weighted-random-picker", 0, -1, 0, 0), .25, .25, .25, .25)
 }
 
-func handle(t *testing.T, f *fleet, h plugin.HandlerFunc, r *request.Request, profiles ...*picker.Profile) ([]int32, *picker.Plan, error) {
+func handle(t *testing.T, f *fleet, h plugin.HandlerFunc, r *request.Request, profiles ...*cycle.Profile) ([]int32, *cycle.Plan, error) {
 	t.Helper()
 	handler, err := h(profiles, nil)
 	if err != nil {
@@ -85,7 +85,7 @@ func handle(t *testing.T, f *fleet, h plugin.HandlerFunc, r *request.Request, pr
 	}
 	c := f.cycle(r)
 	defer c.Free()
-	plan := &picker.Plan{New: -1}
+	plan := &cycle.Plan{New: -1}
 	err = handler.Handle(c, plan)
 	return plan.Order, plan, err
 }
@@ -94,7 +94,7 @@ func TestHandlers(t *testing.T) {
 	f := newFleet(one{load: load(1, 0)}, one{}, labelled(endpoint.LabelRole, "prefill"))
 	decode, prefill := profile(t, "load_only"), profile(t, "load_only")
 	decode.Name, prefill.Name = "decode", "prefill"
-	prefill.Filters = []picker.ProfileFilter{{Name: "prefill-filter", Filter: build(t, "prefill-filter", "").Filter}}
+	prefill.Filters = []cycle.ProfileFilter{{Name: "prefill-filter", Filter: build(t, "prefill-filter", "").Filter}}
 
 	one := build(t, "single-profile-handler", "").Handler
 	if order, _, err := handle(t, f, one, ask(1), decode); err != nil || order[0] != 1 || len(order) != 2 {
@@ -106,7 +106,7 @@ func TestHandlers(t *testing.T) {
 
 	ranks := build(t, "data-parallel-profile-handler", `{"primaryPort":9000}`).Handler
 	order, plan, err := handle(t, f, ranks, ask(1), decode)
-	want := []picker.HeaderSet{{Name: "x-data-parallel-host-port", Value: "10.0.0.1:8000"}}
+	want := []request.HeaderSet{{Name: "x-data-parallel-host-port", Value: "10.0.0.1:8000"}}
 	if err != nil || len(order) != 1 || plan.Port != 9000 || !slices.Equal(plan.Headers, want) {
 		t.Errorf("data parallel: %v %+v %v", order, plan, err)
 	}

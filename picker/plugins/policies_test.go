@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
@@ -15,7 +15,7 @@ func load(requests, prefill int64) endpoint.Load {
 	return endpoint.Load{Requests: requests, Prefill: prefill, Waiting: min(requests, 1)}
 }
 
-func profile(tb testing.TB, name string) *picker.Profile {
+func profile(tb testing.TB, name string) *cycle.Profile {
 	tb.Helper()
 	p, ok := readyProfile(name)
 	if !ok {
@@ -116,7 +116,7 @@ func TestDynamo(t *testing.T) {
 		t.Error(got)
 	}
 	// Softmax over the range: e^(1/0.5) to 1.
-	p := &picker.Profile{}
+	p := &cycle.Profile{}
 	plugin := build(t, "dynamo-cost-policy", `{"routerTemperature":0.5}`)
 	plugin.Join(p, "d", 1)
 	first, n := 0, 4000

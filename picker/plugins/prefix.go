@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -51,8 +51,8 @@ func newPrefixScorer(p prefixParams) (plugin.Plugin, error) {
 		plugin.Require(p.MatchLengthScaleTokens > 0, "matchLengthScaleTokens", "must be positive"))
 }
 
-// Score implements picker.Scorer.
-func (s prefixScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s prefixScorer) Score(c *cycle.Cycle, scores []float64) {
 	in := float64(max(c.Request.InputTokens, 1))
 	for k, held := range holdings(c, s.holds, scores) {
 		scores[k] = min(held/in, 1)
@@ -63,8 +63,8 @@ func (s prefixScorer) Score(c *picker.Cycle, scores []float64) {
 	}
 }
 
-// Chosen implements picker.Observer.
-func (s prefixScorer) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
+// Chosen implements cycle.Observer.
+func (s prefixScorer) Chosen(c *cycle.Cycle, ep *endpoint.Endpoint) {
 	if s.holds != nil {
 		s.holds.Chosen(c, ep)
 	}
@@ -72,7 +72,7 @@ func (s prefixScorer) Chosen(c *picker.Cycle, ep *endpoint.Endpoint) {
 
 // holdings fills held with what the candidates hold: by the producer that is
 // meant, or by all that is known.
-func holdings(c *picker.Cycle, from *plugin.Holdings, held []float64) []float64 {
+func holdings(c *cycle.Cycle, from *plugin.Holdings, held []float64) []float64 {
 	if from != nil {
 		from.Fill(c, held)
 		return held

@@ -1,6 +1,6 @@
 package plugins
 
-import "github.com/grapevine-epp/grapevine/picker"
+import "github.com/grapevine-epp/grapevine/picker/cycle"
 
 // ready lists the profiles that can be had by name, without a file.
 var ready = []struct {
@@ -34,12 +34,12 @@ func readyNames() []string {
 }
 
 // readyProfile builds a profile by its name. Each call makes plugins of its own.
-func readyProfile(name string) (*picker.Profile, bool) {
+func readyProfile(name string) (*cycle.Profile, bool) {
 	for _, r := range ready {
 		if r.name != name {
 			continue
 		}
-		p := &picker.Profile{Name: name}
+		p := &cycle.Profile{Name: name}
 		for _, part := range r.parts {
 			typ, _ := Builtin().Find(part.typ)
 			plugin, err := typ.New(nil)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -35,10 +35,12 @@ type fleet struct {
 	list     []one
 	sessions *sessions.Table
 	seed     uint64
+	match    cycle.Match // Match, bound once: it allocates
 }
 
 func newFleet(list ...one) *fleet {
 	f := &fleet{pool: endpoint.NewPool(endpoint.PoolOptions{}), list: list, sessions: sessions.New(0), seed: 1}
+	f.match = f.Match
 	specs := make([]endpoint.Spec, len(list))
 	for i, e := range list {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 8000)
@@ -62,7 +64,7 @@ func newFleet(list ...one) *fleet {
 	return f
 }
 
-func (f *fleet) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
+func (f *fleet) Match(_ context.Context, _ *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
 	for k, ep := range eps {
 		e := f.list[ep.ID]
 		held[k].Run.Tokens[block.TierGPU] = e.held
@@ -73,11 +75,11 @@ func (f *fleet) Match(_ context.Context, _ *request.Request, eps []*endpoint.End
 	}
 }
 func (f *fleet) Chosen(*request.Request, *endpoint.Endpoint)                                {}
-func (f *fleet) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
+func (f *fleet) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
 
-func (f *fleet) cycle(r *request.Request) *picker.Cycle {
+func (f *fleet) cycle(r *request.Request) *cycle.Cycle {
 	f.seed++
-	return picker.NewCycle(picker.CycleOptions{Pool: f.pool, Matcher: f, Sessions: f.sessions, Now: t0, Seed: f.seed}, r)
+	return cycle.New(cycle.Options{Pool: f.pool, Match: f.match, Sessions: f.sessions, Now: t0, Seed: f.seed}, r)
 }
 
 func ask(tokens int) *request.Request {
@@ -123,7 +125,7 @@ func (f *fleet) kept(tb testing.TB, r *request.Request, typ, params string) stri
 	return left(c, build(tb, typ, params).Filter)
 }
 
-func left(c *picker.Cycle, f picker.Filter) string {
+func left(c *cycle.Cycle, f cycle.Filter) string {
 	keep := make([]bool, c.Len())
 	for k := range keep {
 		keep[k] = true
@@ -139,7 +141,7 @@ func left(c *picker.Cycle, f picker.Filter) string {
 }
 
 // pick runs a ready profile and returns the first choice.
-func (f *fleet) pick(tb testing.TB, p *picker.Profile, r *request.Request) int {
+func (f *fleet) pick(tb testing.TB, p *cycle.Profile, r *request.Request) int {
 	tb.Helper()
 	c := f.cycle(r)
 	defer c.Free()

@@ -3,7 +3,7 @@ package plugins
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -11,7 +11,7 @@ import (
 type roleFilter endpoint.Role
 
 // choosesRole reports whether a filter chooses endpoints by their role label.
-func choosesRole(f picker.Filter) bool {
+func choosesRole(f cycle.Filter) bool {
 	switch f := f.(type) {
 	case roleFilter:
 		return true
@@ -24,8 +24,8 @@ func choosesRole(f picker.Filter) bool {
 	}
 }
 
-// Filter implements picker.Filter.
-func (f roleFilter) Filter(c *picker.Cycle, keep []bool) {
+// Filter implements cycle.Filter.
+func (f roleFilter) Filter(c *cycle.Cycle, keep []bool) {
 	for k := range keep {
 		keep[k] = c.At(k).Role&endpoint.Role(f) != 0
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
+	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
@@ -235,10 +235,10 @@ func TestHandOut(t *testing.T) {
 	c := f.cycle(r)
 	defer c.Free()
 	hand := HandOut("x-session-token")
-	token := func(name string) []picker.HeaderSet {
-		return []picker.HeaderSet{{Name: "x-session-token", Value: base64.StdEncoding.EncodeToString([]byte(name))}}
+	token := func(name string) []request.HeaderSet {
+		return []request.HeaderSet{{Name: "x-session-token", Value: base64.StdEncoding.EncodeToString([]byte(name))}}
 	}
-	for session, want := range map[string][]picker.HeaderSet{
+	for session, want := range map[string][]request.HeaderSet{
 		"":                 token("ns/e1"),
 		"turn-7":           nil,
 		"bnMvZTA=":         token("ns/e1"), // ns/e0, which was not to be had

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -116,7 +116,7 @@ func (p sessionParams) producer() *plugin.Producer {
 // as any replica knows it. -1 when there is none. A token is shared by all whom
 // its endpoint served: where that is gone they are placed one by one, not all
 // at the endpoint that got the first of them.
-func home(c *picker.Cycle) int {
+func home(c *cycle.Cycle) int {
 	if k, isToken := named(c); isToken {
 		return k
 	}
@@ -125,7 +125,7 @@ func home(c *picker.Cycle) int {
 
 // named returns the candidate that the session key names, -1 when it is none of
 // them, and whether the key is a token at all: base64 of namespace/name.
-func named(c *picker.Cycle) (k int, isToken bool) {
+func named(c *cycle.Cycle) (k int, isToken bool) {
 	token := c.Request.Session
 	if token == "" || len(token) > 512 {
 		return -1, false
@@ -165,8 +165,8 @@ func isObject(b []byte) bool {
 // picker.Rules: to requests that name no session of their own the namespace and
 // name of their endpoint in base64, as other pickers do. A client that sends it
 // back goes there again, whichever replica it asks.
-func HandOut(header string) func(c *picker.Cycle, chosen int32) []picker.HeaderSet {
-	return func(c *picker.Cycle, chosen int32) []picker.HeaderSet {
+func HandOut(header string) func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
+	return func(c *cycle.Cycle, chosen int32) []request.HeaderSet {
 		if _, isToken := named(c); c.Request.Session != "" && !isToken {
 			return nil
 		}
@@ -174,7 +174,7 @@ func HandOut(header string) func(c *picker.Cycle, chosen int32) []picker.HeaderS
 		if v.Namespace == "" || v.Name == "" {
 			return nil
 		}
-		return []picker.HeaderSet{{Name: header, Value: base64.StdEncoding.EncodeToString([]byte(v.Namespace + "/" + v.Name))}}
+		return []request.HeaderSet{{Name: header, Value: base64.StdEncoding.EncodeToString([]byte(v.Namespace + "/" + v.Name))}}
 	}
 }
 
@@ -185,8 +185,8 @@ func newSessionScorer(p sessionParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Scorer: sessionScorer{}, Producer: p.producer(), Differs: p.differs()}, p.check()
 }
 
-// Score implements picker.Scorer.
-func (sessionScorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (sessionScorer) Score(c *cycle.Cycle, scores []float64) {
 	if k := home(c); k >= 0 {
 		scores[k] = 1
 	}
@@ -200,8 +200,8 @@ func newSessionFilter(p sessionParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Filter: sessionFilter{}, Producer: p.producer(), Differs: p.differs()}, p.check()
 }
 
-// Filter implements picker.Filter.
-func (sessionFilter) Filter(c *picker.Cycle, keep []bool) {
+// Filter implements cycle.Filter.
+func (sessionFilter) Filter(c *cycle.Cycle, keep []bool) {
 	at := home(c)
 	if at < 0 {
 		return

@@ -1,7 +1,7 @@
 package plugins
 
 import (
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -28,12 +28,12 @@ const oneTarget = "of a request that names one latency target, the time without 
 
 // headroom returns target minus expectation, in seconds, for first token and
 // time per token. Without a target the target is 0.
-func headroom(c *picker.Cycle, k int) (ttft, tpot float64) {
+func headroom(c *cycle.Cycle, k int) (ttft, tpot float64) {
 	return c.Request.SLOTTFT.Seconds() - expected(c, k).TTFT(), c.Request.SLOTPOT.Seconds() - expectedStep(c, k)
 }
 
-// Filter implements picker.Filter.
-func (f sloTier) Filter(c *picker.Cycle, keep []bool) {
+// Filter implements cycle.Filter.
+func (f sloTier) Filter(c *cycle.Cycle, keep []bool) {
 	r := c.Request
 	if r.SLOTTFT == 0 && r.SLOTPOT == 0 || !learned(c) {
 		return
@@ -68,7 +68,7 @@ const (
 // are encoded, the time per token where answers are made. Endpoints that are
 // little known count as meeting it, and so do all for one request in a hundred,
 // so that what was learned is looked at again.
-func BeyondTargets(c *picker.Cycle) bool {
+func BeyondTargets(c *cycle.Cycle) bool {
 	r := c.Request
 	if r.SLOTTFT == 0 && r.SLOTPOT == 0 || c.Len() == 0 {
 		return false

@@ -84,12 +84,12 @@ func (n *noisy) play(t *testing.T, rate float64, length time.Duration) {
 		first := next.Add(time.Duration(ttft * 1e9))
 		last := first.Add(time.Duration(step * 50 * 1e9))
 		heap.Push(&n.queue, moment{first, func(at time.Time) {
-			d.Observe(picker.Event{Kind: picker.EventHeaders, At: at, Status: 200})
-			d.Observe(picker.Event{Kind: picker.EventFirstToken, At: at})
+			d.Observe(request.Event{Kind: request.EventHeaders, At: at, Status: 200})
+			d.Observe(request.Event{Kind: request.EventFirstToken, At: at})
 		}})
 		heap.Push(&n.queue, moment{last, func(at time.Time) {
-			d.Observe(picker.Event{Kind: picker.EventTokens, At: at, Tokens: 50})
-			d.Done(picker.Outcome{At: at, Status: 200, Complete: true})
+			d.Observe(request.Event{Kind: request.EventTokens, At: at, Tokens: 50})
+			d.Done(request.Outcome{At: at, Status: 200, Complete: true})
 		}})
 	}
 }

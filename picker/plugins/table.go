@@ -3,7 +3,7 @@ package plugins
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins/policies"
@@ -88,7 +88,7 @@ func scorerTypes() plugin.Table {
 }
 
 func policyTypes() plugin.Table {
-	ready := func(name, summary string, s picker.Scorer) plugin.Type {
+	ready := func(name, summary string, s cycle.Scorer) plugin.Type {
 		return plugin.Type{Name: name, Kind: plugin.KindPolicy, Summary: summary, New: plugin.Fixed(plugin.Plugin{Scorer: s, Picker: policies.FirstScore(fallbacks)})}
 	}
 	return plugin.Table{

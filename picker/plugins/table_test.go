@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -105,7 +105,7 @@ func BenchmarkDecision(b *testing.B) {
 	for _, name := range []string{"default", "weighted", "unified"} {
 		for _, n := range []int{8, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				fl, h, r, plan := bigFleet(n), Single(profile(b, name)), ask(5000), &picker.Plan{}
+				fl, h, r, plan := bigFleet(n), Single(profile(b, name)), ask(5000), &cycle.Plan{}
 				b.ReportAllocs()
 				for b.Loop() {
 					c := fl.cycle(r)

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -18,12 +18,12 @@ type tierParams struct {
 }
 
 var usualPrecise = preciseParams{TierWeights: tierParams{
-	GPU: picker.DefaultTiers[block.TierGPU], CPU: picker.DefaultTiers[block.TierCPU],
-	Disk: picker.DefaultTiers[block.TierDisk], Remote: picker.DefaultTiers[block.TierRemote],
+	GPU: cycle.DefaultTiers[block.TierGPU], CPU: cycle.DefaultTiers[block.TierCPU],
+	Disk: cycle.DefaultTiers[block.TierDisk], Remote: cycle.DefaultTiers[block.TierRemote],
 }}
 
-func (p *tierParams) weights() picker.TierWeights {
-	return picker.TierWeights{block.TierGPU: p.GPU, block.TierCPU: p.CPU, block.TierDisk: p.Disk, block.TierRemote: p.Remote}
+func (p *tierParams) weights() cycle.TierWeights {
+	return cycle.TierWeights{block.TierGPU: p.GPU, block.TierCPU: p.CPU, block.TierDisk: p.Disk, block.TierRemote: p.Remote}
 }
 
 // backends are tier weights as other pickers' files have them. Whatever else
@@ -36,7 +36,7 @@ type backends struct {
 }
 
 // enter overwrites the weights of the tiers that are named.
-func (b *backends) enter(w *picker.TierWeights) {
+func (b *backends) enter(w *cycle.TierWeights) {
 	for _, e := range b.List {
 		for t := range block.NumTiers {
 			if strings.EqualFold(e.Name, t.String()) {
@@ -48,9 +48,9 @@ func (b *backends) enter(w *picker.TierWeights) {
 
 // tiers returns the weights that the user chose, by tierWeights or else in the
 // way of other pickers' files; nil when they are the usual ones.
-func (p *preciseParams) tiers() (*picker.TierWeights, error) {
+func (p *preciseParams) tiers() (*cycle.TierWeights, error) {
 	field, w := "tierWeights", p.TierWeights.weights()
-	if w == picker.DefaultTiers {
+	if w == cycle.DefaultTiers {
 		var b backends
 		if json.Unmarshal(p.IndexerConfig, &b) == nil {
 			field = "indexerConfig.kvCacheBackendConfigs"
@@ -62,7 +62,7 @@ func (p *preciseParams) tiers() (*picker.TierWeights, error) {
 			return nil, err
 		}
 	}
-	if w == picker.DefaultTiers {
+	if w == cycle.DefaultTiers {
 		return nil, nil
 	}
 	return &w, nil

@@ -5,8 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
@@ -56,7 +57,7 @@ func TestUnifiedWeighsTiers(t *testing.T) {
 }
 
 func TestTierParams(t *testing.T) {
-	f := func(params string, want *picker.TierWeights) {
+	f := func(params string, want *cycle.TierWeights) {
 		t.Helper()
 		for _, typ := range []string{"precise-prefix-cache-producer", "precise-prefix-cache-scorer"} {
 			if diff := cmp.Diff(want, build(t, typ, params).Producer.Tiers); diff != "" {
@@ -67,11 +68,11 @@ func TestTierParams(t *testing.T) {
 	f("", nil)
 	f(`{"indexerConfig":{"kvBlockIndexConfig":{"enableMetrics":true}}}`, nil)
 	f(`{"indexerConfig":"anything"}`, nil)
-	f(`{"tierWeights":{"cpu":0.9}}`, &picker.TierWeights{1, .9, .5, .5})
-	f(`{"tierWeights":{"gpu":1,"cpu":0,"disk":0,"remote":0.25}}`, &picker.TierWeights{1, 0, 0, .25})
+	f(`{"tierWeights":{"cpu":0.9}}`, &cycle.TierWeights{1, .9, .5, .5})
+	f(`{"tierWeights":{"gpu":1,"cpu":0,"disk":0,"remote":0.25}}`, &cycle.TierWeights{1, 0, 0, .25})
 	backends := `"indexerConfig":{"kvCacheBackendConfigs":[{"name":"gpu","weight":1},{"name":"CPU","weight":0.7},{"name":"tape","weight":7}]}`
-	f(`{`+backends+`}`, &picker.TierWeights{1, .7, .5, .5})
-	f(`{"tierWeights":{"disk":0.1},`+backends+`}`, &picker.TierWeights{1, .8, .1, .5})
+	f(`{`+backends+`}`, &cycle.TierWeights{1, .7, .5, .5})
+	f(`{"tierWeights":{"disk":0.1},`+backends+`}`, &cycle.TierWeights{1, .8, .1, .5})
 	for _, bad := range []string{
 		`{"tierWeights":{"cpu":1.1}}`, `{"tierWeights":{"disk":-0.1}}`,
 		`{"indexerConfig":{"kvCacheBackendConfigs":[{"name":"cpu","weight":2}]}}`,

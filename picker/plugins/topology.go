@@ -3,7 +3,7 @@ package plugins
 import (
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -46,7 +46,7 @@ func newTopology(p topologyParams) (plugin.Plugin, error) {
 		plugin.Require(p.LoadAllowance == nil || *p.LoadAllowance >= 0, "loadAllowance", "must not be negative"))
 }
 
-func (f topologyFilter) near(v *picker.View, peer *endpoint.Endpoint) bool {
+func (f topologyFilter) near(v *cycle.View, peer *endpoint.Endpoint) bool {
 	return slices.ContainsFunc(f.labels, func(name string) bool {
 		a, ok := peer.Label(name)
 		b, _ := v.Label(name)
@@ -54,8 +54,8 @@ func (f topologyFilter) near(v *picker.View, peer *endpoint.Endpoint) bool {
 	})
 }
 
-// Filter implements picker.Filter.
-func (f topologyFilter) Filter(c *picker.Cycle, keep []bool) {
+// Filter implements cycle.Filter.
+func (f topologyFilter) Filter(c *cycle.Cycle, keep []bool) {
 	if c.Peer == nil {
 		return
 	}

@@ -1,7 +1,7 @@
 package plugins
 
 import (
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
@@ -61,8 +61,8 @@ func newTransfer(p TransferParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Scorer: transfer{m}}, err
 }
 
-// Score implements picker.Scorer.
-func (s transfer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s transfer) Score(c *cycle.Cycle, scores []float64) {
 	if c.Peer == nil {
 		clear(scores)
 		return

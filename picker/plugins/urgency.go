@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -49,7 +49,7 @@ func newUrgency(p urgencyParams) (plugin.Plugin, error) {
 const maxWorkWeight = 1000
 
 // of implements picker.Rules.Urgency.
-func (u urgency) of(c *picker.Cycle, endpoints []string, own float64) (int64, bool) {
+func (u urgency) of(c *cycle.Cycle, endpoints []string, own float64) (int64, bool) {
 	if !schedulable(c.Request.Kind) || c.Request.Urgency.Found() && !u.OverClients {
 		return 0, false
 	}
@@ -65,7 +65,7 @@ func (u urgency) of(c *picker.Cycle, endpoints []string, own float64) (int64, bo
 const mostLater = 24 * 3600
 
 // declared reports whether the engine at an address takes requests by priority.
-func (u urgency) declared(c *picker.Cycle, address string) bool {
+func (u urgency) declared(c *cycle.Cycle, address string) bool {
 	if u.EveryEndpoint {
 		return true
 	}

@@ -3,7 +3,7 @@ package plugins
 import (
 	"fmt"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -19,15 +19,15 @@ type condition struct {
 }
 
 // conditionMetrics are what a condition can bound.
-var conditionMetrics = map[string]func(*picker.View) float64{
-	"active-requests":      func(v *picker.View) float64 { return float64(v.Load.Requests) },
+var conditionMetrics = map[string]func(*cycle.View) float64{
+	"active-requests":      func(v *cycle.View) float64 { return float64(v.Load.Requests) },
 	"running-requests":     running,
 	"waiting-queue":        waiting,
-	"kv-cache-utilization": func(v *picker.View) float64 { return v.KVUse },
+	"kv-cache-utilization": func(v *cycle.View) float64 { return v.KVUse },
 }
 
 type bound struct {
-	value func(*picker.View) float64
+	value func(*cycle.View) float64
 	limit float64
 }
 
@@ -52,14 +52,14 @@ func newUtilizationFilter(p utilizationFilterParams) (plugin.Plugin, error) {
 	return plugin.Plugin{Filter: f}, plugin.Faults(errs...)
 }
 
-// Filter implements picker.Filter.
-func (f utilizationFilter) Filter(c *picker.Cycle, keep []bool) {
+// Filter implements cycle.Filter.
+func (f utilizationFilter) Filter(c *cycle.Cycle, keep []bool) {
 	for _, b := range f.bounds {
 		for k := range keep {
 			keep[k] = keep[k] && b.value(c.At(k)) <= b.limit
 		}
 	}
 	if f.failOpen {
-		picker.KeepAllIfNone(keep)
+		cycle.KeepAllIfNone(keep)
 	}
 }

@@ -121,3 +121,7 @@ func milliseconds(s string) time.Duration {
 	}
 	return time.Duration(min(ms, float64(maxSLO/time.Millisecond)) * float64(time.Millisecond))
 }
+
+// HeaderSet is one header to be set, on the request sent upstream or on its
+// answer.
+type HeaderSet struct{ Name, Value string }

@@ -35,6 +35,20 @@ func KeyIn(tenant, session string) Key {
 	return Key(d.Sum64() | 1)
 }
 
+// ResponseKey returns the key of a response that an engine keeps, by its id; 0 for "".
+func ResponseKey(id string) Key { return KeyIn("\x00response", id) }
+
+// clusters is the first of the numbers by which sessions name clusters.
+const clusters block.EndpointID = 1 << 31
+
+// Cluster returns the number by which sessions name another cluster among endpoints.
+func Cluster(name string) block.EndpointID {
+	return clusters | block.EndpointID(xxhash.Sum64String(name)&(1<<31-1))
+}
+
+// IsCluster reports whether a number names a cluster.
+func IsCluster(id block.EndpointID) bool { return id >= clusters }
+
 const (
 	numShards = 16
 	// DefaultSize is how many sessions a table remembers at least.

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Field numbers of envoy.service.ext_proc.v3.ProcessingResponse and below.
@@ -132,7 +132,7 @@ func (w *RouteWriter) RemoveHeader(name string) {
 }
 
 // Begin fills the mutation from a decision and encodes the metadata.
-func (w *RouteWriter) Begin(d *picker.Decision, destination string) {
+func (w *RouteWriter) Begin(d *request.Decision, destination string) {
 	w.Mutation, w.lb = w.Mutation[:0], w.lb[:0]
 	w.SetHeader(HeaderDestination, destination)
 	for _, h := range d.SetHeaders {
@@ -145,12 +145,12 @@ func (w *RouteWriter) Begin(d *picker.Decision, destination string) {
 }
 
 // Tries tells an Envoy what to do when the first endpoint fails before its answer.
-func (w *RouteWriter) Tries(t picker.Tries) {
+func (w *RouteWriter) Tries(t request.Tries) {
 	switch t {
-	case picker.TriesOnce:
+	case request.TriesOnce:
 		w.SetHeader(headerRetryOn, "reset")
 		w.SetHeader(headerMaxRetries, "1")
-	case picker.TriesNone:
+	case request.TriesNone:
 		w.SetHeader(headerMaxRetries, "0")
 	}
 }

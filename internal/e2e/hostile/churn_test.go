@@ -24,8 +24,9 @@ const (
 	churnRounds = 40
 	churnEach   = 500 // addresses of one round, all of them new
 	churnLooks  = 2   // so often, in equal parts, all are taken away and memory is looked at
-	// churnLeft is what 10,000 more addresses may leave behind: 50 bytes for each.
-	churnLeft = 512 << 10
+	// churnLeft is what 10,000 more addresses may leave behind: 100 bytes for each. Half of it
+	// is what looks at an idle program differ by: requests to its endpoints come and go.
+	churnLeft = 1 << 20
 	// churnForget is after when an address that left the list is forgotten, and a moment.
 	churnForget = 65 * time.Second
 )

@@ -20,7 +20,6 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/internal/testkit/kinds"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -96,7 +95,7 @@ type rig struct {
 	refuse   bool
 	requests []request.Request
 	inFlight int
-	outcomes []picker.Outcome
+	outcomes []request.Outcome
 }
 
 func open(t *testing.T, p *proxy) *rig {
@@ -181,8 +180,8 @@ func (r *rig) start() {
 	})
 }
 
-// Choose implements picker.Chooser.
-func (r *rig) Choose(_ context.Context, q *request.Request) (*picker.Decision, error) {
+// Choose implements request.Chooser.
+func (r *rig) Choose(_ context.Context, q *request.Request) (*request.Decision, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := *q
@@ -192,8 +191,8 @@ func (r *rig) Choose(_ context.Context, q *request.Request) (*picker.Decision, e
 		return nil, request.Errorf(request.ReasonSaturated, "the pool is full")
 	}
 	r.inFlight++
-	d := &picker.Decision{Endpoints: r.order, SetHeaders: []picker.HeaderSet{{Name: "x-prefiller-host-port", Value: "10.0.0.3:80"}}}
-	d.Release = func(o picker.Outcome) {
+	d := &request.Decision{Endpoints: r.order, SetHeaders: []request.HeaderSet{{Name: "x-prefiller-host-port", Value: "10.0.0.3:80"}}}
+	d.Release = func(o request.Outcome) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.inFlight--
@@ -203,7 +202,7 @@ func (r *rig) Choose(_ context.Context, q *request.Request) (*picker.Decision, e
 }
 
 // settled waits until every pick has ended, by the proxy's word, and returns the ends.
-func (r *rig) settled() []picker.Outcome {
+func (r *rig) settled() []request.Outcome {
 	r.t.Helper()
 	testkit.Await(r.t, "every pick has ended", func() bool {
 		r.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster/federation/filter"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/elsewhere"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/health"
@@ -115,7 +116,7 @@ type request struct {
 	first   float64
 	hops    int
 	token   string // of the federation
-	went    picker.FarTerms
+	went    cycle.FarTerms
 	away    bool
 	retried bool
 	second  bool
@@ -311,7 +312,7 @@ func (w *world) work(e *engine, r *request) endpoint.Work {
 }
 
 // leave sends a request to another cluster: over the link, with a token.
-func (w *world) leave(r *request, from, to *site, terms picker.FarTerms) {
+func (w *world) leave(r *request, from, to *site, terms cycle.FarTerms) {
 	if r.hops++; r.hops > 1 {
 		w.out.Loops++
 	}
@@ -350,9 +351,9 @@ func (w *world) fallBack(r *request) {
 }
 
 // standBy returns the cluster whose gateway stands by where no engine at home can.
-func (w *world) standBy(home *site, r *request) (*site, picker.FarTerms, bool) {
+func (w *world) standBy(home *site, r *request) (*site, cycle.FarTerms, bool) {
 	if r.second {
-		return nil, picker.FarTerms{}, false
+		return nil, cycle.FarTerms{}, false
 	}
 	if to, terms, ok := w.choose(home, r); ok && to.name != r.went.Cluster {
 		return to, terms, ok

@@ -8,7 +8,7 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -105,7 +105,7 @@ const always = -1 << 63
 const maxQueued = 2 * time.Minute
 
 // Match implements picker.Matcher.
-func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []picker.Held) {
+func (m *matcher) Match(_ context.Context, r *request.Request, eps []*endpoint.Endpoint, held []cycle.Held) {
 	s := m.replica.sim
 	m.ids, m.since = m.ids[:0], m.since[:0]
 	m.runs = append(m.runs[:0], make([]block.Run, len(eps))...)
@@ -147,7 +147,7 @@ func (m *matcher) Chosen(r *request.Request, ep *endpoint.Endpoint) {
 }
 
 // Finished implements picker.Matcher.
-func (m *matcher) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
+func (m *matcher) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
 
 // bytesPerToken is what the approximate index is told of the prompts.
 const bytesPerToken = 4

@@ -7,7 +7,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/lab/engine"
 	"github.com/grapevine-epp/grapevine/pd/handover"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -168,5 +167,5 @@ func (s *simulation) tellHandOver(j *journey) {
 		return
 	}
 	j.report.Decode = s.now - j.sent
-	j.decision.Observe(picker.Event{Kind: picker.EventHeaders, At: s.clock(), Status: 200, Served: j.decision.Endpoints[0], HandOver: j.report})
+	j.decision.Observe(request.Event{Kind: request.EventHeaders, At: s.clock(), Status: 200, Served: j.decision.Endpoints[0], HandOver: j.report})
 }

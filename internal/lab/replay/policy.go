@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/plugins"
@@ -35,7 +36,7 @@ type part struct {
 // scorer and picker in one needs no other.
 func of(name, about string, parts ...part) Policy {
 	return Policy{Name: name, About: about, Rules: func() (*picker.Rules, error) {
-		profile := &picker.Profile{Name: name}
+		profile := &cycle.Profile{Name: name}
 		for _, p := range parts {
 			if err := p.addTo(profile); err != nil {
 				return nil, fmt.Errorf("replay: policy %s: %s: %w", name, p.name, err)
@@ -45,7 +46,7 @@ func of(name, about string, parts ...part) Policy {
 	}}
 }
 
-func (p part) addTo(profile *picker.Profile) error {
+func (p part) addTo(profile *cycle.Profile) error {
 	row, ok := plugins.Builtin().Find(p.name)
 	if !ok {
 		return fmt.Errorf("no such plugin")
@@ -62,10 +63,10 @@ func (p part) addTo(profile *picker.Profile) error {
 		return err
 	}
 	if built.Filter != nil {
-		profile.Filters = append(profile.Filters, picker.ProfileFilter{Name: p.name, Filter: built.Filter})
+		profile.Filters = append(profile.Filters, cycle.ProfileFilter{Name: p.name, Filter: built.Filter})
 	}
 	if built.Scorer != nil {
-		profile.Scorers = append(profile.Scorers, picker.ProfileScorer{Name: p.name, Weight: p.weight, Scorer: built.Scorer})
+		profile.Scorers = append(profile.Scorers, cycle.ProfileScorer{Name: p.name, Weight: p.weight, Scorer: built.Scorer})
 	}
 	if built.Picker != nil {
 		profile.Picker = built.Picker
@@ -74,7 +75,7 @@ func (p part) addTo(profile *picker.Profile) error {
 }
 
 // urgency returns what engine-priority-producer does at every engine.
-func urgency(weight float64) (func(*picker.Cycle, []string, float64) (int64, bool), error) {
+func urgency(weight float64) (func(*cycle.Cycle, []string, float64) (int64, bool), error) {
 	row, _ := plugins.Builtin().Find("engine-priority-producer")
 	built, err := row.New(&plugin.Params{Decode: func(into any) error {
 		return json.Unmarshal(fmt.Appendf(nil, `{"everyEndpoint": true, "workWeight": %g}`, weight), into)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -41,7 +42,7 @@ func apartByName(name string) (Policy, bool) {
 // pair returns the policy that runs the default one for both roles.
 func pair(name, about string, d plugin.Decider) Policy {
 	return Policy{Name: name, About: about, Rules: func() (*picker.Rules, error) {
-		profiles := [2]*picker.Profile{{Name: "decode"}, {Name: "prefill"}}
+		profiles := [2]*cycle.Profile{{Name: "decode"}, {Name: "prefill"}}
 		for _, profile := range profiles {
 			for _, p := range []part{{name: "max-score-picker"}, {name: "predicted-ttft-scorer", weight: 1}} {
 				if err := p.addTo(profile); err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
@@ -12,25 +13,25 @@ import (
 // plainly as can be: what the built-in ones are held against.
 
 type plain struct {
-	choose func(p *plain, c *picker.Cycle) int
+	choose func(p *plain, c *cycle.Cycle) int
 	bound  map[sessions.Key]block.EndpointID
 	turn   int
 }
 
-func (p *plain) Handle(c *picker.Cycle, plan *picker.Plan) error {
+func (p *plain) Handle(c *cycle.Cycle, plan *cycle.Plan) error {
 	k := p.choose(p, c)
 	plan.Order = append(plan.Order, int32(k))
 	p.bound[c.Session] = c.At(k).ID
 	return nil
 }
 
-func reference(name string, choose func(p *plain, c *picker.Cycle) int) Policy {
+func reference(name string, choose func(p *plain, c *cycle.Cycle) int) Policy {
 	return Policy{Name: name, Rules: func() (*picker.Rules, error) {
 		return &picker.Rules{Handler: &plain{choose: choose, bound: map[sessions.Key]block.EndpointID{}}}, nil
 	}}
 }
 
-func argmin(c *picker.Cycle, cost func(k int) float64) int {
+func argmin(c *cycle.Cycle, cost func(k int) float64) int {
 	best := 0
 	for k := 1; k < c.Len(); k++ {
 		if cost(k) < cost(best) {
@@ -40,27 +41,27 @@ func argmin(c *picker.Cycle, cost func(k int) float64) int {
 	return best
 }
 
-func lmetricCost(c *picker.Cycle, k int) float64 {
+func lmetricCost(c *cycle.Cycle, k int) float64 {
 	l := c.At(k).Load
 	return float64((l.Prefill + int64(c.Work(k).New)) * l.Requests)
 }
 
-var refLMetric = reference("lmetric", func(_ *plain, c *picker.Cycle) int {
+var refLMetric = reference("lmetric", func(_ *plain, c *cycle.Cycle) int {
 	return argmin(c, func(k int) float64 { return lmetricCost(c, k) })
 })
 
-var refLoadOnly = reference("load_only", func(_ *plain, c *picker.Cycle) int {
+var refLoadOnly = reference("load_only", func(_ *plain, c *cycle.Cycle) int {
 	return argmin(c, func(k int) float64 { return float64(c.At(k).Load.Requests) })
 })
 
-var refSticky = reference("sticky", func(p *plain, c *picker.Cycle) int {
+var refSticky = reference("sticky", func(p *plain, c *cycle.Cycle) int {
 	if id, ok := p.bound[c.Session]; ok {
 		return c.Position(id)
 	}
 	return argmin(c, func(k int) float64 { return float64(c.At(k).Load.Requests) })
 })
 
-var refUnified = reference("unified", func(p *plain, c *picker.Cycle) int {
+var refUnified = reference("unified", func(p *plain, c *cycle.Cycle) int {
 	mean := 0.0
 	for k := range c.Len() {
 		mean += float64(c.At(k).Load.Requests) / float64(c.Len())

@@ -26,7 +26,7 @@ const progressEvery = 50 * time.Millisecond
 type journey struct {
 	number   int // in the trace
 	request  request.Request
-	decision *picker.Decision
+	decision *request.Decision
 	replica  *replica
 	station  int
 	names    []engine.Hash
@@ -243,7 +243,7 @@ func (s *simulation) place(j *journey) error {
 		s.flying[uint64(number)+1] = j
 	}
 	if err != nil {
-		d.Done(picker.Outcome{At: s.clock(), Status: 400})
+		d.Done(request.Outcome{At: s.clock(), Status: 400})
 		s.outcomes[number].Error = complaint(err)
 	}
 	return nil
@@ -327,7 +327,7 @@ func (s *simulation) firstToken(st *station, m engine.Mark) {
 	j.told, j.atStep = 1, st.steps
 	st.decoding = append(st.decoding, j)
 	if j.seen {
-		j.decision.Observe(picker.Event{Kind: picker.EventFirstToken, At: s.clock()})
+		j.decision.Observe(request.Event{Kind: request.EventFirstToken, At: s.clock()})
 	}
 }
 
@@ -342,9 +342,9 @@ func (s *simulation) finished(st *station, m engine.Mark) {
 	o.End, o.Preempted = s.now, m.Preemptions
 	j.tell(s.Trace.Requests[j.number].Output, s.clock())
 	r := &s.Trace.Requests[j.number]
-	j.decision.Done(picker.Outcome{
+	j.decision.Done(request.Outcome{
 		At: s.clock(), Status: 200, Served: j.decision.Endpoints[0], Complete: true,
-		Usage: picker.Usage{Seen: j.seen, CachedSeen: j.seen, PromptTokens: r.Input, OutputTokens: r.Output, CachedTokens: m.Cached},
+		Usage: request.Usage{Seen: j.seen, CachedSeen: j.seen, PromptTokens: r.Input, OutputTokens: r.Output, CachedTokens: m.Cached},
 	})
 	j.decision = nil
 	s.spare = append(s.spare, j)
@@ -353,7 +353,7 @@ func (s *simulation) finished(st *station, m engine.Mark) {
 // tell shows the replica that an answer has come to that many tokens.
 func (j *journey) tell(tokens int, at time.Time) {
 	if n := tokens - j.told; n > 0 && j.seen {
-		j.decision.Observe(picker.Event{Kind: picker.EventTokens, At: at, Tokens: n})
+		j.decision.Observe(request.Event{Kind: request.EventTokens, At: at, Tokens: n})
 		j.told = tokens
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/internal/parts"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -231,7 +232,7 @@ func TestCaseErrors(t *testing.T) {
 	}
 	refuse := Policy{Name: "refuse", Rules: func() (*picker.Rules, error) {
 		rules, err := policy(t, Default).Rules()
-		rules.Admit = func(*picker.Cycle) error { return request.Errorf(request.ReasonSaturated, "no") }
+		rules.Admit = func(*cycle.Cycle) error { return request.Errorf(request.ReasonSaturated, "no") }
 		return rules, err
 	}}
 	r := run(t, Case{Trace: tr, Policy: refuse})

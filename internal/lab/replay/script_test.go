@@ -11,6 +11,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
@@ -25,7 +26,7 @@ type stage struct {
 }
 
 // Match implements picker.Matcher.
-func (s *stage) Match(_ context.Context, _ *request.Request, _ []*endpoint.Endpoint, held []picker.Held) {
+func (s *stage) Match(_ context.Context, _ *request.Request, _ []*endpoint.Endpoint, held []cycle.Held) {
 	for k := range held {
 		held[k].Run.Tokens[block.TierGPU] = s.held[k]
 	}
@@ -35,7 +36,7 @@ func (s *stage) Match(_ context.Context, _ *request.Request, _ []*endpoint.Endpo
 func (s *stage) Chosen(*request.Request, *endpoint.Endpoint) {}
 
 // Finished implements picker.Matcher.
-func (s *stage) Finished(*request.Request, *endpoint.Endpoint, picker.Held, picker.Outcome) {}
+func (s *stage) Finished(*request.Request, *endpoint.Endpoint, cycle.Held, request.Outcome) {}
 
 func newStage(n int) *stage {
 	s := &stage{pool: endpoint.NewPool(endpoint.PoolOptions{}), sessions: sessions.New(0), held: make([]int32, n), rules: map[string]*picker.Rules{}}
@@ -82,9 +83,9 @@ func (s *stage) pick(t *testing.T, policy Policy, session string, input int) str
 		s.rules[policy.Name] = rules
 	}
 	r := &request.Request{Kind: request.KindCompletions, InputTokens: input, Session: session}
-	c := picker.NewCycle(picker.CycleOptions{Pool: s.pool, Matcher: s, Sessions: s.sessions, Now: epoch, Seed: 1}, r)
+	c := cycle.New(cycle.Options{Pool: s.pool, Match: s.Match, Sessions: s.sessions, Now: epoch, Seed: 1}, r)
 	defer c.Free()
-	var plan picker.Plan
+	var plan cycle.Plan
 	if err := s.rules[policy.Name].Handler.Handle(c, &plan); err != nil {
 		t.Fatal(err)
 	}

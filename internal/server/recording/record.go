@@ -16,7 +16,6 @@ import (
 	"github.com/grapevine-epp/grapevine/indexer/approx"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -85,7 +84,7 @@ func New(h block.Hasher, done <-chan struct{}, reg prometheus.Registerer) *Recor
 }
 
 // Attach lets the recordings see how the request of d goes.
-func (rc *Recorder) Attach(d *picker.Decision, r *request.Request) {
+func (rc *Recorder) Attach(d *request.Decision, r *request.Request) {
 	if rc == nil {
 		return
 	}
@@ -101,7 +100,7 @@ func (rc *Recorder) Attach(d *picker.Decision, r *request.Request) {
 }
 
 // watch wraps d for one recording. What is kept of r is copied.
-func (rc *Recorder) watch(rec *recording, d *picker.Decision, r *request.Request) {
+func (rc *Recorder) watch(rec *recording, d *request.Decision, r *request.Request) {
 	rec.pending.Add(1)
 	d.WantBody = d.WantBody || rec.bodies
 	start, streamed := rc.now(), r.Stream
@@ -112,24 +111,24 @@ func (rc *Recorder) watch(rec *recording, d *picker.Decision, r *request.Request
 	}
 	observe, release := d.Observe, d.Release
 	tokens := 0
-	d.Observe = func(e picker.Event) {
+	d.Observe = func(e request.Event) {
 		switch e.Kind {
-		case picker.EventHeaders:
+		case request.EventHeaders:
 			if e.Served != "" {
 				line.Endpoint = e.Served
 			}
-		case picker.EventFirstToken:
+		case request.EventFirstToken:
 			if streamed && line.TTFT == 0 {
 				line.TTFT = milliseconds(rc.since(start, e.At))
 			}
-		case picker.EventTokens:
+		case request.EventTokens:
 			tokens += e.Tokens
 		}
 		if observe != nil {
 			observe(e)
 		}
 	}
-	d.Release = func(o picker.Outcome) {
+	d.Release = func(o request.Outcome) {
 		line.end(o, tokens)
 		line.Took = milliseconds(rc.since(start, o.At))
 		rec.put(line, rc.dropped)
@@ -147,7 +146,7 @@ func (rc *Recorder) since(start, at time.Time) time.Duration {
 }
 
 // end fills in what the end of a request tells.
-func (l *Line) end(o picker.Outcome, tokens int) {
+func (l *Line) end(o request.Outcome, tokens int) {
 	l.Status, l.Output = o.Status, tokens
 	if o.Served != "" {
 		l.Endpoint = o.Served

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
-	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -32,12 +31,12 @@ func TestBodies(t *testing.T) {
 	r := testRecorder()
 	rec := &recording{ring: make(chan Line, 1), bodies: true}
 	r.open(rec)
-	d := &picker.Decision{Endpoints: []string{"127.0.0.1:9"}}
+	d := &request.Decision{Endpoints: []string{"127.0.0.1:9"}}
 	r.Attach(d, &request.Request{InputTokens: 3000})
 	if !d.WantBody {
 		t.Error("bodies are not asked for")
 	}
-	d.Done(picker.Outcome{Status: 200})
+	d.Done(request.Outcome{Status: 200})
 	if l := <-rec.ring; l.Output != 0 || l.Input != 3000 {
 		t.Errorf("%+v", l)
 	}

@@ -3,7 +3,7 @@ package policies
 import (
 	"math"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
 // DynamoParams are the weight of missing blocks, the temperature of the draw, and the
@@ -20,8 +20,8 @@ type DynamoParams struct {
 // costs over their range.
 type Dynamo struct{ DynamoParams }
 
-// Score implements picker.Scorer.
-func (d Dynamo) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (d Dynamo) Score(c *cycle.Cycle, scores []float64) {
 	block := float64(d.BlockSize)
 	for k := range scores {
 		l := &c.At(k).Load
@@ -31,8 +31,8 @@ func (d Dynamo) Score(c *picker.Cycle, scores []float64) {
 	}
 }
 
-// Pick implements picker.Picker.
-func (d Dynamo) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+// Pick implements cycle.Picker.
+func (d Dynamo) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	if d.RouterTemperature == 0 {
 		return MaxScore(Fallbacks).Pick(c, totals, order)
 	}
@@ -65,8 +65,8 @@ type CacheAwareParams struct {
 // enough; else the endpoint with the most free cache.
 type CacheAware struct{ CacheAwareParams }
 
-// Score implements picker.Scorer.
-func (s CacheAware) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s CacheAware) Score(c *cycle.Cycle, scores []float64) {
 	low, high, longest := int64(math.MaxInt64), int64(0), 0.0
 	for k := range scores {
 		n := c.At(k).Load.Requests

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
 // Fallbacks is how many endpoints a picker names by default: one to serve, two
@@ -14,8 +14,8 @@ const Fallbacks = 3
 // MaxScore picks the best totals, ties at random.
 type MaxScore int
 
-// Pick implements picker.Picker.
-func (n MaxScore) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+// Pick implements cycle.Picker.
+func (n MaxScore) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	for range min(int(n), len(totals)) {
 		order = append(order, best(c, totals, order))
 	}
@@ -24,7 +24,7 @@ func (n MaxScore) Pick(c *picker.Cycle, totals []float64, order []int32) []int32
 
 // best returns the position of the largest total that is not in taken, a
 // random one of equals.
-func best(c *picker.Cycle, totals []float64, taken []int32) int32 {
+func best(c *cycle.Cycle, totals []float64, taken []int32) int32 {
 	at, ties := int32(-1), 1
 	for k, v := range totals {
 		switch {
@@ -45,8 +45,8 @@ func best(c *picker.Cycle, totals []float64, taken []int32) int32 {
 // policies do.
 type FirstScore int
 
-// Pick implements picker.Picker.
-func (n FirstScore) Pick(_ *picker.Cycle, totals []float64, order []int32) []int32 {
+// Pick implements cycle.Picker.
+func (n FirstScore) Pick(_ *cycle.Cycle, totals []float64, order []int32) []int32 {
 	for range min(int(n), len(totals)) {
 		at := int32(-1)
 		for k, v := range totals {
@@ -62,8 +62,8 @@ func (n FirstScore) Pick(_ *picker.Cycle, totals []float64, order []int32) []int
 // Random picks without looking at totals.
 type Random int
 
-// Pick implements picker.Picker.
-func (n Random) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+// Pick implements cycle.Picker.
+func (n Random) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	for left := len(totals); left > 0 && len(order) < int(n); left-- {
 		skip := c.IntN(left)
 		for k := range int32(len(totals)) {
@@ -85,8 +85,8 @@ func (n Random) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
 // there are no others, all are equal.
 type WeightedRandom int
 
-// Pick implements picker.Picker.
-func (n WeightedRandom) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+// Pick implements cycle.Picker.
+func (n WeightedRandom) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	keys, positive := c.Scratch(len(totals)), false
 	for k, w := range totals {
 		if keys[k] = math.Inf(-1); w > 0 {

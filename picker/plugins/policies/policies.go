@@ -3,7 +3,7 @@ package policies
 import (
 	"sync/atomic"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 )
 
 // The published policies know an endpoint by its pending prefill tokens, its
@@ -13,8 +13,8 @@ import (
 // LoadOnly picks the fewest requests, the first of equals.
 type LoadOnly struct{}
 
-// Score implements picker.Scorer.
-func (LoadOnly) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (LoadOnly) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		scores[k] = -float64(c.At(k).Load.Requests)
 	}
@@ -26,17 +26,17 @@ type LMetric struct{}
 
 // NewPrefill is the part of the input that candidate k does not hold, tiers
 // weighed.
-func NewPrefill(c *picker.Cycle, k int) float64 {
+func NewPrefill(c *cycle.Cycle, k int) float64 {
 	return max(float64(c.Request.InputTokens)-c.Held(k), 0)
 }
 
-func lmetricCost(c *picker.Cycle, k int) float64 {
+func lmetricCost(c *cycle.Cycle, k int) float64 {
 	l := &c.At(k).Load
 	return (float64(l.Prefill) + NewPrefill(c, k)) * float64(l.Requests)
 }
 
-// Score implements picker.Scorer.
-func (LMetric) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (LMetric) Score(c *cycle.Cycle, scores []float64) {
 	for k := range scores {
 		scores[k] = -lmetricCost(c, k)
 	}
@@ -45,8 +45,8 @@ func (LMetric) Score(c *picker.Cycle, scores []float64) {
 // Sticky keeps a session where its first request went, by LoadOnly.
 type Sticky struct{}
 
-// Score implements picker.Scorer.
-func (Sticky) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (Sticky) Score(c *cycle.Cycle, scores []float64) {
 	LoadOnly{}.Score(c, scores)
 	if at := c.Bound(); at >= 0 {
 		scores[at] = 1
@@ -69,7 +69,7 @@ type Unified struct {
 }
 
 // stay returns the candidate to stay on, −1 when there is none.
-func (u *Unified) stay(c *picker.Cycle) int {
+func (u *Unified) stay(c *cycle.Cycle) int {
 	at := c.Bound()
 	if at < 0 {
 		return -1
@@ -86,16 +86,16 @@ func (u *Unified) stay(c *picker.Cycle) int {
 	return -1
 }
 
-// Score implements picker.Scorer.
-func (u *Unified) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (u *Unified) Score(c *cycle.Cycle, scores []float64) {
 	LMetric{}.Score(c, scores)
 	if at := u.stay(c); at >= 0 {
 		scores[at] = 1
 	}
 }
 
-// Pick implements picker.Picker.
-func (u *Unified) Pick(c *picker.Cycle, totals []float64, order []int32) []int32 {
+// Pick implements cycle.Picker.
+func (u *Unified) Pick(c *cycle.Cycle, totals []float64, order []int32) []int32 {
 	at, tied := int32(0), 1
 	for k := 1; k < len(totals); k++ {
 		switch u.compare(c, totals, k, int(at)) {
@@ -116,7 +116,7 @@ func (u *Unified) Pick(c *picker.Cycle, totals []float64, order []int32) []int32
 }
 
 // compare returns 1 when candidate a is better than b, 0 when they are tied.
-func (u *Unified) compare(c *picker.Cycle, totals []float64, a, b int) int {
+func (u *Unified) compare(c *cycle.Cycle, totals []float64, a, b int) int {
 	for _, d := range [...]float64{
 		totals[a] - totals[b],
 		NewPrefill(c, b) - NewPrefill(c, a),
@@ -133,7 +133,7 @@ func (u *Unified) compare(c *picker.Cycle, totals []float64, a, b int) int {
 }
 
 // turns picks among those tied with at, one after the other.
-func (u *Unified) turns(c *picker.Cycle, totals []float64, at int32, tied int) int32 {
+func (u *Unified) turns(c *cycle.Cycle, totals []float64, at int32, tied int) int32 {
 	skip := int((u.turn.Add(1) - 1) % uint64(tied))
 	for k := range totals {
 		if u.compare(c, totals, k, int(at)) != 0 {

@@ -1,7 +1,7 @@
 package predicted
 
 import (
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -53,7 +53,7 @@ func (s *scorer) findHolders(d *decision) {
 //
 // An engine that computes what it was to fetch is as late as one that was not asked to,
 // is expected to be so from then on, and is asked no more.
-func (s *scorer) best(d *decision, k int) picker.Prediction {
+func (s *scorer) best(d *decision, k int) cycle.Prediction {
 	w := d.Work(k)
 	computed := s.predict(d, k, w)
 	from := &d.holders[0]

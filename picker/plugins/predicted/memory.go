@@ -3,7 +3,7 @@ package predicted
 import (
 	"math"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -17,7 +17,7 @@ import (
 // counted. Where memory is not full nobody waits for it: with n requests there it
 // is taken to be full with the probability use^n, so that a long prompt counts
 // where few others would fill the rest, and not where many short ones leave room.
-func (d *decision) memory(v *picker.View, w endpoint.Work) float64 {
+func (d *decision) memory(v *cycle.View, w endpoint.Work) float64 {
 	if !v.Fresh() || v.Capacity <= 0 {
 		return 0
 	}
@@ -33,7 +33,7 @@ func (d *decision) memory(v *picker.View, w endpoint.Work) float64 {
 
 // hold returns the seconds for which the request would hold the whole memory of v
 // if it held all of it: its share of memory times the time that it takes there.
-func (d *decision) hold(v *picker.View, w endpoint.Work) float64 {
+func (d *decision) hold(v *cycle.View, w endpoint.Work) float64 {
 	step := v.Cost.StepOf(decoding(&v.Load)+1, float64(v.Load.Context+int64(w.Input)))
 	share := min((float64(w.Input)+d.answer)/v.Capacity, 1)
 	return share * (v.Cost.Prefill(w) + d.answer*step)

@@ -3,7 +3,7 @@ package predicted
 import (
 	"math"
 
-	"github.com/grapevine-epp/grapevine/picker"
+	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
@@ -46,7 +46,7 @@ var Defaults = Params{
 //	     + ZoneCost, where the candidate is in another zone than this replica
 //
 // own = B × new + E × new × (input − new/2); wait is the greatest of the bounds
-// that are known (picker.View.Wait). B, E, base and the decode step are learned
+// that are known (cycle.View.Wait). B, E, base and the decode step are learned
 // per endpoint (endpoint.Cost), the length of the answer per model
 // (fit.Answers).
 //
@@ -77,7 +77,7 @@ type scorer struct {
 }
 
 // New returns the scorer. fetch may be nil.
-func New(p Params, fetch *Fetch) picker.Scorer {
+func New(p Params, fetch *Fetch) cycle.Scorer {
 	s := scorer{Params: p, cold: new(coldFleet), fetch: fetch}
 	if p.CopyThreshold > 0 {
 		s.copies = new(copies)
@@ -85,8 +85,8 @@ func New(p Params, fetch *Fetch) picker.Scorer {
 	return s
 }
 
-// Score implements picker.Scorer.
-func (s scorer) Score(c *picker.Cycle, scores []float64) {
+// Score implements cycle.Scorer.
+func (s scorer) Score(c *cycle.Cycle, scores []float64) {
 	if len(scores) == 0 {
 		return
 	}
@@ -116,7 +116,7 @@ func (s scorer) Score(c *picker.Cycle, scores []float64) {
 
 // decision is what the parts of a decision share.
 type decision struct {
-	*picker.Cycle
+	*cycle.Cycle
 	scores []float64 // negative costs
 	waits  []float64 // seconds, by candidate
 	owns   []float64 // seconds to compute or fetch what is missing, by candidate
@@ -133,7 +133,7 @@ type decision struct {
 	holders [2]holder
 }
 
-func (s *scorer) cost(d *decision, p picker.Prediction) float64 {
+func (s *scorer) cost(d *decision, p cycle.Prediction) float64 {
 	cost := p.TTFT() + p.Others
 	if d.target > 0 {
 		cost += s.TargetWeight * max(p.TTFT()-d.target, 0)
@@ -143,7 +143,7 @@ func (s *scorer) cost(d *decision, p picker.Prediction) float64 {
 
 // predict returns what the request would meet at candidate k if its work there
 // were w, and what it would cost others.
-func (s *scorer) predict(d *decision, k int, w endpoint.Work) picker.Prediction {
+func (s *scorer) predict(d *decision, k int, w endpoint.Work) cycle.Prediction {
 	v := d.At(k)
 	p := s.Predict(v.Cost, &v.Load, w, d.waits[k], d.answer)
 	p.Others += s.BusyWeight*d.told*d.told*s.busy(v) + s.MemoryWeight*d.memory(v, w) + s.zoneCost(v)
@@ -152,10 +152,10 @@ func (s *scorer) predict(d *decision, k int, w endpoint.Work) picker.Prediction 
 
 // Predict returns what is expected of a request at an engine that has such constants and
 // such a load, when it begins after wait seconds and its answer has so many tokens.
-func (s *Params) Predict(cost *endpoint.Cost, l *endpoint.Load, w endpoint.Work, wait, answer float64) picker.Prediction {
+func (s *Params) Predict(cost *endpoint.Cost, l *endpoint.Load, w endpoint.Work, wait, answer float64) cycle.Prediction {
 	own, running := cost.Prefill(w), decoding(l)
 	chunks := float64((w.New + s.ChunkTokens - 1) / s.ChunkTokens)
-	p := picker.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
+	p := cycle.Prediction{Wait: wait, Own: own, Base: chunks * cost.Base}
 	step := cost.StepOf(running+1, float64(l.Context+int64(w.Input)))
 	adds := cost.PerSeq + cost.PerContext*float64(w.Input)
 	longer := 1 / (1 - min(max(l.Busy, 0), mostBusy))
@@ -269,7 +269,7 @@ func (s *scorer) most(all int64, n int) float64 {
 // replica's zone come first among equals, then those with the fewest requests, then
 // chance decides, not the last digit of what was learned. Nothing is known
 // to less than a step, which a request may come just before or just after.
-func (s *scorer) even(c *picker.Cycle, scores []float64) {
+func (s *scorer) even(c *cycle.Cycle, scores []float64) {
 	best := greatest(scores)
 	top, missing, v := scores[best], c.Work(best).New, c.At(best)
 	doubt, step := v.Cost.Doubt, v.Cost.Step
@@ -293,7 +293,7 @@ const (
 
 // zoneCost is what a request's bytes cost on their way into another zone. The
 // time that they take is part of what is learned of the endpoint.
-func (s *scorer) zoneCost(v *picker.View) float64 {
+func (s *scorer) zoneCost(v *cycle.View) float64 {
 	if !v.Away {
 		return 0
 	}
@@ -304,13 +304,13 @@ func decoding(l *endpoint.Load) float64 { return float64(max(l.Requests-l.Waitin
 
 // busy returns the square of the busy share at v times a full step of an idle
 // engine.
-func (s *scorer) busy(v *picker.View) float64 {
+func (s *scorer) busy(v *cycle.View) float64 {
 	return v.Cost.Idle * endpoint.PriorCost.PerToken * float64(s.ChunkTokens) * v.Load.Busy * v.Load.Busy
 }
 
 // told returns the share of the requests at the candidates' engines that the
 // book tells of, 0..1. It is less than 1 when other replicas are cut off.
-func told(c *picker.Cycle) float64 {
+func told(c *cycle.Cycle) float64 {
 	var book, engines int64
 	for k := range c.Len() {
 		if v := c.At(k); v.Sampled {

@@ -1,4 +1,4 @@
-package picker
+package cycle
 
 import "time"
 
@@ -58,6 +58,10 @@ func (v *View) waitOfSlots(answer float64) float64 {
 	}
 	return 0
 }
+
+// WaitsForSlot reports whether what passes until the first token at v is the wait for the end
+// of another request, while another endpoint of its role has a slot.
+func (v *View) WaitsForSlot() bool { return v.freeElsewhere && v.allSlotsTaken() }
 
 // allSlotsTaken reports whether what v has in flight is all that it is known to run at once, so
 // that the next first token there waits for the end of another request.

@@ -1,4 +1,4 @@
-package picker
+package cycle
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-package picker
+package cycle
 
 import (
 	"context"
@@ -62,7 +62,7 @@ type Cycle struct {
 	matched   bool
 	tiers     TierWeights
 	context   context.Context // of the request
-	matcher   Matcher
+	asks      Match
 	sessions  *sessions.Table
 
 	answers *fit.Answers
@@ -79,7 +79,7 @@ type Cycle struct {
 	unserved bool   // every endpoint that the request may go to is sure to refuse its model
 	keep     []bool
 	reserve  []*endpoint.Endpoint // left out for being under suspicion, returning or full
-	avoided  []avoided            // who was left out, and why
+	avoided  []Avoided            // who was left out, and why
 
 	far          farScratch
 	queued       float64 // seconds
@@ -89,12 +89,12 @@ type Cycle struct {
 
 var cycles = sync.Pool{New: func() any { return new(Cycle) }}
 
-// CycleOptions are what a cycle needs from outside; Matcher and Sessions may
+// Options are what a cycle needs from outside; Match and Sessions may
 // be nil.
-type CycleOptions struct {
+type Options struct {
 	Context  context.Context // of the request; nil means context.Background
 	Pool     *endpoint.Pool
-	Matcher  Matcher
+	Match    Match // nil: nobody holds anything
 	Sessions *sessions.Table
 	Now      time.Time
 	Seed     uint64       // of the cycle's random numbers
@@ -118,13 +118,13 @@ func (w *TierWeights) Of(r *block.Run) float64 {
 	return sum
 }
 
-// NewCycle takes a cycle from the pool of cycles and fills it with the
+// New takes a cycle from the pool of cycles and fills it with the
 // endpoints that r may go to. Give it back by Free.
-func NewCycle(o CycleOptions, r *request.Request) *Cycle {
+func New(o Options, r *request.Request) *Cycle {
 	c := cycles.Get().(*Cycle)
 	c.Now, c.Request, c.Pool, c.Session = o.Now, r, o.Pool.Snapshot(), sessions.KeyIn(r.Tenant, r.Session)
 	c.Health = o.Pool.Health()
-	c.matcher, c.sessions, c.random, c.answers = o.Matcher, o.Sessions, o.Seed, o.Pool.Answers()
+	c.asks, c.sessions, c.random, c.answers = o.Match, o.Sessions, o.Seed, o.Pool.Answers()
 	c.moves, c.fetched = o.Pool.Transfers(), o.Pool.Fetches()
 	if c.context = o.Context; c.context == nil {
 		c.context = context.Background()
@@ -135,7 +135,7 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 		c.tiers = *o.Tiers
 	}
 	c.plan.reset()
-	c.far.terms, c.far.keeper, c.far.ended = c.far.terms[:0], 0, nil
+	c.far.terms, c.far.keeper = c.far.terms[:0], 0
 	c.gather(r)
 	c.observe()
 	c.seat()
@@ -146,8 +146,8 @@ func NewCycle(o CycleOptions, r *request.Request) *Cycle {
 	return c
 }
 
-// placeAnywhere makes all allowed endpoints candidates, whatever they serve.
-func (c *Cycle) placeAnywhere() {
+// PlaceAnywhere makes all allowed endpoints candidates, whatever they serve.
+func (c *Cycle) PlaceAnywhere() {
 	c.gatherAll()
 	c.unserved, c.avoided = false, c.avoided[:0]
 	c.withhold()
@@ -157,13 +157,12 @@ func (c *Cycle) placeAnywhere() {
 
 // Free gives the cycle back. Nothing of it may be used afterwards.
 func (c *Cycle) Free() {
-	c.Request, c.Pool, c.Peer, c.context, c.matcher, c.sessions, c.Health = nil, nil, nil, nil, nil, nil, nil
+	c.Request, c.Pool, c.Peer, c.context, c.asks, c.sessions, c.Health = nil, nil, nil, nil, nil, nil, nil
 	clear(c.endpoints)
 	clear(c.reserve)
 	clear(c.avoided)
 	clear(c.views)
 	clear(c.far.terms)
-	c.far.ended = nil
 	c.plan.reset()
 	cycles.Put(c)
 }
@@ -325,8 +324,8 @@ func (c *Cycle) RunAt(i int32) *block.Run {
 	return &c.held[i].Run
 }
 
-// heldAt returns what the matcher found at a position among all candidates.
-func (c *Cycle) heldAt(i int32) Held {
+// HeldAt returns what the matcher found at a position among all candidates.
+func (c *Cycle) HeldAt(i int32) Held {
 	if !c.matched {
 		c.match()
 	}
@@ -355,8 +354,8 @@ func (c *Cycle) match() {
 	c.matched = true
 	c.held = resize(c.held, len(c.endpoints))
 	clear(c.held)
-	if c.matcher != nil {
-		c.matcher.Match(c.context, c.Request, c.endpoints, c.held)
+	if c.asks != nil {
+		c.asks(c.context, c.Request, c.endpoints, c.held)
 	}
 }
 

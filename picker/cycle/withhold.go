@@ -1,11 +1,13 @@
-package picker
+package cycle
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/explained"
 	"github.com/grapevine-epp/grapevine/picker/health"
+	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // withhold leaves out the candidates that are sick, whose queue is full, or that fail
@@ -36,7 +38,7 @@ func (c *Cycle) withhold() {
 	}
 	c.leave(explained.AvoidedHealth)
 	c.spare(explained.AvoidedFull, func(ep *endpoint.Endpoint) bool { return ep.Tracker().FullAt(now) })
-	c.shun(modelKey(c.Request))
+	c.shun(ModelKey(c.Request))
 }
 
 // shun leaves out the candidates that fail a model, unless most of them do: then it is none of
@@ -72,7 +74,7 @@ func (c *Cycle) spare(why string, bad func(*endpoint.Endpoint) bool) {
 // fails. A profile that filters might have left them out too, so that it gets none.
 func (c *Cycle) appendReserve(list []string) []string {
 	const enough = 2
-	if len(c.reserve) == 0 || len(list) != 1 || c.ranked == 0 || len(c.rankings[0].Profile.Filters) > 0 || far(c.endpoints[c.plan.Order[0]]) {
+	if len(c.reserve) == 0 || len(list) != 1 || c.ranked == 0 || len(c.rankings[0].Profile.Filters) > 0 || c.First().Far() {
 		return list
 	}
 	for _, ep := range c.reserve {
@@ -164,3 +166,12 @@ func (v *View) full() bool {
 	places := v.Places()
 	return places > 0 && v.Load.Requests >= places
 }
+
+// Well reports whether nothing speaks against the endpoint at a place of the plan.
+func (c *Cycle) Well(place int) bool {
+	ep := c.endpoints[c.plan.Order[place]]
+	return !ep.Far() && ep.Share() == health.Full && !ep.Down() && !ep.Tracker().FullAt(c.Now.UnixNano())
+}
+
+// ModelKey names the model that a request is for, 0 when it names none.
+func ModelKey(r *request.Request) uint64 { return endpoint.ModelKey(cmp.Or(r.Target, r.Model)) }

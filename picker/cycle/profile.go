@@ -1,4 +1,4 @@
-package picker
+package cycle
 
 import (
 	"math"
@@ -79,12 +79,21 @@ type Ranking struct {
 	picked   []int32
 }
 
-// verdictUnable is the verdict on candidates that do not serve the phase which
+// VerdictUnable is the verdict on candidates that do not serve the phase which
 // the profile is run for.
-const verdictUnable = math.MaxUint8
+const VerdictUnable = math.MaxUint8
 
-// verdictFar is that on endpoints of other clusters, which no profile sees.
-const verdictFar = verdictUnable - 1
+// VerdictFar is that on endpoints of other clusters, which no profile sees.
+const VerdictFar = VerdictUnable - 1
+
+// Verdict returns what the profile's filters said of candidate i: 0 it passed, f+1 filter f
+// dropped it, or VerdictUnable or VerdictFar.
+func (r *Ranking) Verdict(i int32) uint8 {
+	if int(i) >= len(r.verdicts) { // of another cluster: it was not there yet
+		return VerdictFar
+	}
+	return r.verdicts[i]
+}
 
 // Best returns the position of the first choice among all candidates, -1 when
 // there is nobody.
@@ -153,7 +162,7 @@ func (p *Profile) filter(c *Cycle, r *Ranking, f int) {
 		if c.keep[k] {
 			kept = append(kept, i)
 		} else {
-			r.verdicts[i] = uint8(min(f+1, verdictFar-1))
+			r.verdicts[i] = uint8(min(f+1, VerdictFar-1))
 		}
 	}
 	c.live = kept
@@ -183,7 +192,7 @@ func (c *Cycle) showAble(r *Ranking, able func(*View) bool) {
 		if able(&c.views[i]) {
 			kept = append(kept, i)
 		} else {
-			r.verdicts[i] = verdictUnable
+			r.verdicts[i] = VerdictUnable
 		}
 	}
 	c.live = kept
@@ -216,28 +225,4 @@ func (p *Profile) observed(c *Cycle, ep *endpoint.Endpoint) {
 	if o, ok := p.Picker.(Observer); ok {
 		o.Chosen(c, ep)
 	}
-}
-
-// Plan is what a profile handler decided.
-type Plan struct {
-	Order   []int32     // positions among all candidates, best first; Order[0] serves
-	New     int         // tokens that Order[0] computes itself; -1: what it does not hold
-	Fetched int32       // tokens of which Order[0] fetches the blocks
-	Port    uint16      // where Order[0] is reached, when not at its own port
-	Headers []HeaderSet // further request headers
-	Also    []Part      // work of the request at other endpoints
-	Stages  []Stage     // what was decided about each stage, for metrics and explain
-}
-
-func (p *Plan) reset() {
-	clear(p.Headers)
-	p.Order, p.New, p.Fetched, p.Port, p.Headers = p.Order[:0], -1, 0, 0, p.Headers[:0]
-	p.Also, p.Stages = p.Also[:0], p.Stages[:0]
-}
-
-// ProfileHandler runs the profiles that a request needs and makes a plan of
-// their rankings. An empty plan.Order without an error means that nobody was
-// left. It is safe for concurrent use.
-type ProfileHandler interface {
-	Handle(c *Cycle, plan *Plan) error
 }

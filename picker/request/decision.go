@@ -1,21 +1,20 @@
-package picker
+package request
 
 import (
 	"context"
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/handover"
-	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Chooser decides where requests go. Choose may block only for admission; it
 // returns a *Error for every refusal meant for the client. Implementations are
 // safe for concurrent use.
 type Chooser interface {
-	Choose(ctx context.Context, r *request.Request) (*Decision, error)
+	Choose(ctx context.Context, r *Request) (*Decision, error)
 }
 
-// Decision is the answer to one request. Its Done method must be called
+// Decision is the answer to one  Its Done method must be called
 // exactly once, however the request ends: it releases the in-flight book.
 type Decision struct {
 	Endpoints     []string    // ip:port, best first; the rest are fallbacks. Never empty.
@@ -44,10 +43,6 @@ const (
 	TriesOnce              // go on once, also from an engine that has begun on it
 	TriesNone              // nothing
 )
-
-// HeaderSet is one header to be set, on the request sent upstream or on its
-// answer.
-type HeaderSet struct{ Name, Value string }
 
 // EventKind names a moment on the response path.
 type EventKind uint8
@@ -98,7 +93,7 @@ type Outcome struct {
 	ResponseID string // of a response that the engine stored, "" when none was seen
 }
 
-// Usage is what the engine reported about a request. Seen is false when no
+// Usage is what the engine reported about a  Seen is false when no
 // usage was found.
 type Usage struct {
 	Seen         bool

@@ -1,0 +1,26 @@
+package cycle
+
+import (
+	"github.com/grapevine-epp/grapevine/picker/request"
+)
+
+// PlanFetch plans what a scorer expects of the endpoint that serves: that blocks which it
+// lacks are fetched from where they are held. A plan that already moves blocks, or
+// speaks of one port alone, has no place for it: the prompt is computed then.
+func (c *Cycle) PlanFetch() {
+	best, plan := c.plan.Order[0], &c.plan
+	if !c.hasPred || c.predicted[best].Fetched == 0 {
+		return
+	}
+	if len(plan.Also) > 0 || plan.New >= 0 || plan.Port != 0 || len(plan.Headers) > 0 {
+		c.predicted[best] = Prediction{}
+		return
+	}
+	p, work := &c.predicted[best], c.WorkAt(best)
+	plan.New, plan.Fetched = max(work.New-int(p.Fetched), 1), p.Fetched
+	plan.Stages = append(plan.Stages, Stage{Kind: StageFetch, Outcome: StageSplit, Chosen: p.From, Missing: work.New})
+	if p.From >= 0 {
+		plan.Headers = append(plan.Headers, request.HeaderSet{Name: request.HeaderKVSource, Value: c.endpoints[p.From].Address})
+		plan.Also = append(plan.Also, Part{Index: p.From, Moves: int(p.Fetched), SendsOnly: true})
+	}
+}
