@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/command"
 )
 
 // version is set by the linker (see Makefile).
@@ -26,8 +26,8 @@ func main() {
 // are shown, not obeyed.
 func newScreen(out, errOut io.Writer) *cobra.Command {
 	root := newRoot()
-	root.SetOut(admin.Printable(out))
-	root.SetErr(admin.Printable(errOut))
+	root.SetOut(cli.Printable(out))
+	root.SetErr(cli.Printable(errOut))
 	return root
 }
 
@@ -35,7 +35,7 @@ func newScreen(out, errOut io.Writer) *cobra.Command {
 // those of other endpoint pickers do, and dashes that those of other sidecars leave out.
 func implied(args []string) []string {
 	if len(args) > 1 && args[1] == "sidecar" {
-		return append(slices.Clone(args[:2]), twoDashes(args[2:])...)
+		return append(slices.Clone(args[:2]), command.TwoDashes(args[2:])...)
 	}
 	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {
 		return args
@@ -59,5 +59,5 @@ Simulated engines, demos, benchmarks and the replay of traces are in grapevine-l
 
 Exit codes: 0 success, 1 failure, 2 wrong command line.`,
 		Args: cli.Elsewhere("grapevine-lab", "sim", "demo", "replay", "record", "bench", "conformance", "nats"),
-	}, newServe(), newUp(), newEPP(), newSidecar(), newMigrate(), newCheck(), newExplain(), newEnvoyConfig(), newStatus(), newFlow(), newMembers(), newFederation(), cli.NewVersion("grapevine", version))
+	}, newServe(), newUp(), newEPP(), command.New(), newMigrate(), newCheck(), newExplain(), newEnvoyConfig(), newStatus(), newFlow(), newMembers(), newFederation(), cli.NewVersion("grapevine", version))
 }

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/parts"
@@ -58,7 +57,7 @@ func TestNamesOfStrangers(t *testing.T) {
 		o.PickListen = "127.0.0.1:0"
 		o.ConfigText = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nfeatureGates: [flowControl]\n" +
 			"plugins: [{type: round-robin-fairness-policy, name: tenants}]\nflowControl: {defaultPriorityBand: {fairnessPolicyRef: tenants}}\n"
-		o.Log, _ = cli.NewLogger(admin.Printable(log), []string{"text", "json"}[len(s.replicas)], "debug")
+		o.Log, _ = cli.NewLogger(cli.Printable(log), []string{"text", "json"}[len(s.replicas)], "debug")
 	}
 	s.add()
 	s.add()

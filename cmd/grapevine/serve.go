@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,7 +19,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/grapevine-epp/grapevine/extproc"
-	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
@@ -172,7 +170,7 @@ func hostname() string {
 }
 
 func (f *serveFlags) run(ctx context.Context) error {
-	log, err := cli.NewLogger(admin.Printable(os.Stderr), f.logFormat, f.logLevel)
+	log, err := cli.NewLogger(cli.Printable(os.Stderr), f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -338,7 +336,7 @@ func (f *serveFlags) secrets() (err error) {
 		}
 	}
 	if f.targetsKey != "" {
-		keys, err := readBase64(f.targetsKey)
+		keys, err := cli.ReadBase64(f.targetsKey)
 		if err != nil || len(keys) != 1 {
 			return fmt.Errorf("--targets-key-file: want one base64 key of 32 bytes: %w", err)
 		}
@@ -377,27 +375,11 @@ func (f *serveFlags) group() error {
 // readKeys reads the group's keys: one in each line of each file.
 func (f *serveFlags) readKeys() (keys [][]byte, err error) {
 	for _, file := range f.keys {
-		more, err := readBase64(file)
+		more, err := cli.ReadBase64(file)
 		if err != nil {
 			return nil, fmt.Errorf("--cluster-key-file: %w", err)
 		}
 		keys = append(keys, more...)
-	}
-	return keys, nil
-}
-
-// readBase64 reads keys in base64, one to a line.
-func readBase64(file string) (keys [][]byte, err error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	for _, line := range strings.Fields(string(b)) {
-		key, err := base64.StdEncoding.DecodeString(line)
-		if err != nil {
-			return nil, fmt.Errorf("%s: not base64: %w", file, err)
-		}
-		keys = append(keys, key)
 	}
 	return keys, nil
 }

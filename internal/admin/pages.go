@@ -10,6 +10,8 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+
+	"github.com/grapevine-epp/grapevine/internal/cli"
 )
 
 //go:embed status.html
@@ -30,7 +32,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(appendPrintable(nil, b.Bytes()))
+	_, _ = w.Write(cli.AppendPrintable(nil, b.Bytes()))
 }
 
 // readyz answers 200 when every check is ready, else 503. With ?verbose it
@@ -61,7 +63,7 @@ func readyz(ready func() []Check) http.HandlerFunc {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(code)
-		_, _ = w.Write(appendPrintable(nil, b.Bytes()))
+		_, _ = w.Write(cli.AppendPrintable(nil, b.Bytes()))
 	}
 }
 
@@ -90,7 +92,7 @@ func page(status func() any) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = statusPage.Execute(w, shown{Status: template.JS(appendPrintable(nil, v)), Nonce: nonceOf(r.Context())})
+		_ = statusPage.Execute(w, shown{Status: template.JS(cli.AppendPrintable(nil, v)), Nonce: nonceOf(r.Context())})
 	}
 }
 

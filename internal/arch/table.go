@@ -99,6 +99,7 @@ var Rows = Table{
 	{"extproc/envoyconf", 3, Product, 0},
 	{"indexer/wire", 3, Product, Pure | Locks | Hot},
 	{"internal/prompt/jinja", 3, Product, 0},
+	{"pd/signed", 3, Product, 0},
 	{"picker/cycle", 3, Product, Hot},
 	{"picker/discovery", 3, Product, 0},
 	{"picker/scrape", 3, Product, 0},
@@ -115,6 +116,7 @@ var Rows = Table{
 	{"extproc/xds", 4, Product, 0},
 	{"internal/prompt/folder", 4, Product, 0},
 	{"internal/server/recording", 4, Product, 0},
+	{"pd/sidecar", 4, Product, 0},
 	{"picker", 4, Product, Hot},
 	{"picker/discovery/kube", 4, Product, 0},
 	{"picker/monitor", 4, Product, 0},
@@ -128,6 +130,7 @@ var Rows = Table{
 	{"internal/prompt", 5, Product, 0},
 	{"picker/flow/gate", 5, Product, 0},
 	{"picker/elsewhere", 5, Product, Pure | Locks | Hot},
+	{"pd/sidecar/command", 5, Product, 0},
 	{"picker/plugins", 5, Product, Hot},
 
 	// The product, level 6.
@@ -146,7 +149,6 @@ var Rows = Table{
 	{"internal/engines", 7, Product, 0},
 	{"internal/explain", 7, Product, 0},
 	{"internal/server", 7, Product, 0},
-	{"pd/sidecar", 7, Product, 0},
 
 	// The product, level 8.
 	{"cmd/grapevine", 8, Product, 0},

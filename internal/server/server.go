@@ -31,7 +31,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/share"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/internal/steady"
-	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
@@ -65,7 +65,7 @@ type Server struct {
 	engineKey engineKey
 	scheduler *picker.Scheduler
 	recorder  *recording.Recorder
-	signer    *pd.Signer // nil: targets are not signed
+	signer    *signed.Signer // nil: targets are not signed
 	finder    *share.Finder
 	config    atomic.Pointer[config.Config]
 	opened    *config.Config // that of the start; some of it holds until the end
@@ -131,7 +131,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	if s.o.TargetsKey != nil {
-		if s.signer, err = pd.NewSigner(s.o.TargetsKey, time.Now); err != nil {
+		if s.signer, err = signed.NewSigner(s.o.TargetsKey, time.Now); err != nil {
 			return err
 		}
 		s.o.Log.Info("prefill targets are signed", "public_key", base64.StdEncoding.EncodeToString(s.signer.Public()))

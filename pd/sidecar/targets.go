@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -64,7 +64,7 @@ func (l Listed) Source(address string) bool { return l[address] != 0 }
 
 // Signed allows what a picker has signed and, unless Listed is nil, only what is listed too.
 type Signed struct {
-	*pd.Verifier
+	*signed.Verifier
 	Listed Listed
 }
 

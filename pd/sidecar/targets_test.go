@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/pd"
+	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -20,11 +20,11 @@ import (
 func TestWhoIsCalled(t *testing.T) {
 	const prefill, decode, encoder, unknown = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.1:22"
 	list := Listed{prefill: endpoint.RolePrefill, decode: endpoint.RoleDecode, encoder: endpoint.RoleEncode}
-	signer, err := pd.NewSigner(make([]byte, ed25519.SeedSize), time.Now)
+	signer, err := signed.NewSigner(make([]byte, ed25519.SeedSize), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := pd.NewVerifier(time.Now, signer.Public())
+	v, err := signed.NewVerifier(time.Now, signer.Public())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/sim"
 	"github.com/grapevine-epp/grapevine/internal/lab/vocab"
 	"github.com/grapevine-epp/grapevine/internal/lab/workload"
-	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -172,7 +172,7 @@ func (r *run) sidecars(ctx context.Context, fleet *sim.Fleet) (list []*rig.Proce
 	if _, err := rand.Read(seed); err != nil {
 		return nil, nil, nil, err
 	}
-	signer, err := pd.NewSigner(seed, time.Now)
+	signer, err := signed.NewSigner(seed, time.Now)
 	if err != nil {
 		return nil, nil, nil, err
 	}

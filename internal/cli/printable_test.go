@@ -1,4 +1,4 @@
-package admin
+package cli
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func TestPrintable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back string
-	if err := json.Unmarshal(appendPrintable(nil, b), &back); err != nil || back != text {
+	if err := json.Unmarshal(AppendPrintable(nil, b), &back); err != nil || back != text {
 		t.Errorf("%q, %v", back, err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"maps"
@@ -23,7 +23,7 @@ func TestListedRoles(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := sidecarFlags{endpoints: file, allow: []string{"10.0.0.2:8000", "10.0.0.9:1"}}
+	f := flags{endpoints: file, allow: []string{"10.0.0.2:8000", "10.0.0.9:1"}}
 	got, err := f.listed()
 	want := sidecar.Listed{
 		"10.0.0.1:8000": endpoint.RolePrefill, "10.0.0.3:8000": endpoint.RoleEncode, "[fd00::4]:8000": sidecar.AnyRole,
@@ -32,7 +32,7 @@ func TestListedRoles(t *testing.T) {
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
-	f = sidecarFlags{endpoints: file}
+	f = flags{endpoints: file}
 	if got, err = f.listed(); err != nil || got["10.0.0.2:8000"] != endpoint.RoleDecode {
 		t.Errorf("a decode engine is listed for %d, %v", got["10.0.0.2:8000"], err)
 	}

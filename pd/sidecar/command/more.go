@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"crypto/tls"
@@ -17,9 +17,9 @@ import (
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
 )
 
-// sidecarMore are the flags of sidecar about single connectors, and those of existing
+// moreFlags are the flags of sidecar about single connectors, and those of existing
 // sidecars that say the same in other words.
-type sidecarMore struct {
+type moreFlags struct {
 	mooncakePort int
 	encoder      string
 	write        sidecar.Write
@@ -41,7 +41,7 @@ type sidecarMore struct {
 	older           olderFlags
 }
 
-func (m *sidecarMore) register(fl *pflag.FlagSet, o *sidecar.Options) {
+func (m *moreFlags) register(fl *pflag.FlagSet, o *sidecar.Options) {
 	fl.IntVar(&m.mooncakePort, "mooncake-bootstrap-port", 8998, "mooncake: bootstrap port of prefill engines (default also from MOONCAKE_BOOTSTRAP_PORT)")
 	fl.IntVar(&o.P2PPort, "p2p-connector-port", 7777, "offloading: port of engines' peer-to-peer tiers, + the rank (default also from P2P_CONNECTOR_PORT)")
 	fl.BoolVar(&o.RoomHeaders, "sglang-room-headers", false, "sglang: name rooms in headers and leave bodies as they are; engines need SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES=1")
@@ -77,7 +77,7 @@ func (m *sidecarMore) register(fl *pflag.FlagSet, o *sidecar.Options) {
 }
 
 // read takes flags from YAML that the command line does not give.
-func (m *sidecarMore) read(fl *pflag.FlagSet) error {
+func (m *moreFlags) read(fl *pflag.FlagSet) error {
 	text := []byte(m.config)
 	if m.file != "" {
 		if m.config != "" {
@@ -112,7 +112,7 @@ func (m *sidecarMore) read(fl *pflag.FlagSet) error {
 }
 
 // complete fills in the options that the flags say.
-func (m *sidecarMore) complete(f *sidecarFlags) error {
+func (m *moreFlags) complete(f *flags) error {
 	usage := func(format string, a ...any) error { return cli.UsageError{Err: fmt.Errorf(format, a...)} }
 	switch {
 	case m.guard || m.pool != "":
@@ -167,7 +167,7 @@ func (m *sidecarMore) complete(f *sidecarFlags) error {
 }
 
 // transport makes the one that all legs share.
-func (m *sidecarMore) transport(f *sidecarFlags) error {
+func (m *moreFlags) transport(f *flags) error {
 	t := sidecar.NewTransport(m.idleConns)
 	if len(m.noVerify) > 0 {
 		for _, stage := range f.tlsStages {

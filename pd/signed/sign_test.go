@@ -1,4 +1,4 @@
-package pd
+package signed
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package admin
+package cli
 
 import (
 	"io"
@@ -35,7 +35,7 @@ func (p *printable) Write(b []byte) (int, error) {
 			break
 		}
 	}
-	p.buf = appendPrintable(p.buf[:0], p.rest[:whole])
+	p.buf = AppendPrintable(p.buf[:0], p.rest[:whole])
 	p.rest = append(p.rest[:0], p.rest[whole:]...)
 	if _, err := p.w.Write(p.buf); err != nil {
 		return 0, err
@@ -43,8 +43,8 @@ func (p *printable) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// appendPrintable appends text or JSON to dst as Printable writes it.
-func appendPrintable(dst, text []byte) []byte {
+// AppendPrintable appends text or JSON to dst as Printable writes it.
+func AppendPrintable(dst, text []byte) []byte {
 	const digits = "0123456789abcdef"
 	escape := func(r rune) {
 		dst = append(dst, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -10,20 +10,20 @@ import (
 // olderFlags are those of older routing sidecars, which manifests still give.
 type olderFlags struct {
 	connector         string
-	useTLS, notVerify [3]bool // by sidecarStages
+	useTLS, notVerify [3]bool // by stages
 	poolNamespace     string
 	poolName          string
 	verbosity         string
 	zap               [5]string
 }
 
-// sidecarStages are the legs that may be over TLS.
-var sidecarStages = [3]string{"prefiller", "decoder", "encoder"}
+// stages are the legs that may be over TLS.
+var stages = [3]string{"prefiller", "decoder", "encoder"}
 
 // register registers the flags, which the help does not show.
 func (o *olderFlags) register(fl *pflag.FlagSet) {
 	hidden := func(name string) { _ = fl.MarkHidden(name) } // it exists
-	for i, stage := range sidecarStages {
+	for i, stage := range stages {
 		fl.BoolVar(&o.useTLS[i], stage+"-use-tls", false, "older form of --enable-tls "+stage)
 		fl.BoolVar(&o.notVerify[i], stage+"-tls-insecure-skip-verify", false, "older form of --tls-insecure-skip-verify "+stage)
 		hidden(stage + "-use-tls")
@@ -50,11 +50,11 @@ func (o *olderFlags) register(fl *pflag.FlagSet) {
 }
 
 // apply has the newer flags say what the older ones do.
-func (o *olderFlags) apply(f *sidecarFlags) {
+func (o *olderFlags) apply(f *flags) {
 	if !f.given("kv-connector") {
 		f.connector = cmp.Or(o.connector, f.connector)
 	}
-	for i, stage := range sidecarStages {
+	for i, stage := range stages {
 		if o.useTLS[i] {
 			f.tlsStages = append(f.tlsStages, stage)
 		}
@@ -73,8 +73,8 @@ func (o *olderFlags) apply(f *sidecarFlags) {
 	}
 }
 
-// twoDashes has flags of sidecars that take one dash, as Go's own flags do, begin with two.
-func twoDashes(args []string) []string {
+// TwoDashes has flags of sidecars that take one dash, as Go's own flags do, begin with two.
+func TwoDashes(args []string) []string {
 	out := append([]string(nil), args...)
 	for i, a := range out {
 		if a == "--" {

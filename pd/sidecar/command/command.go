@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -19,23 +19,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
-	"github.com/grapevine-epp/grapevine/internal/admin"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/pd"
 	"github.com/grapevine-epp/grapevine/pd/handover"
 	"github.com/grapevine-epp/grapevine/pd/sidecar"
+	"github.com/grapevine-epp/grapevine/pd/signed"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
 
-// maxSidecarHead bounds the heads of requests. Envoy passes 60 KiB on if it is not told otherwise.
-const maxSidecarHead = 128 << 10
+// maxHead bounds the heads of requests. Envoy passes 60 KiB on if it is not told otherwise.
+const maxHead = 128 << 10
 
-// sidecarFlags are the flags of sidecar.
-type sidecarFlags struct {
+// flags are the flags of sidecar.
+type flags struct {
 	o            sidecar.Options
 	host         string
 	port         int
@@ -57,13 +56,14 @@ type sidecarFlags struct {
 	logFormat    string
 	logLevel     string
 
-	more  sidecarMore
+	more  moreFlags
 	given func(flag string) bool
 	log   *slog.Logger
 }
 
-func newSidecar() *cobra.Command {
-	var f sidecarFlags
+// New returns the command that runs the proxy.
+func New() *cobra.Command {
+	var f flags
 	cmd := &cobra.Command{
 		Use:   "sidecar",
 		Short: "Run the proxy beside a decode engine",
@@ -125,9 +125,9 @@ var connectors = map[string]sidecar.Connector{
 	"mooncake": sidecar.Mooncake, "offloading": sidecar.Offloading, "trtllm": sidecar.TRTLLM,
 }
 
-func (f *sidecarFlags) complete() (err error) {
+func (f *flags) complete() (err error) {
 	f.more.older.apply(f)
-	if f.log, err = cli.NewLogger(admin.Printable(os.Stderr), f.logFormat, f.logLevel); err != nil {
+	if f.log, err = cli.NewLogger(cli.Printable(os.Stderr), f.logFormat, f.logLevel); err != nil {
 		return err
 	}
 	f.o.Log = f.log
@@ -175,17 +175,17 @@ func (f *sidecarFlags) complete() (err error) {
 }
 
 // targets says whom the proxy may call.
-func (f *sidecarFlags) targets() (sidecar.Targets, error) {
+func (f *flags) targets() (sidecar.Targets, error) {
 	listed, err := f.listed()
 	switch {
 	case err != nil:
 		return nil, err
 	case f.verifyKeys != "":
-		keys, err := readBase64(f.verifyKeys)
+		keys, err := cli.ReadBase64(f.verifyKeys)
 		if err != nil {
 			return nil, fmt.Errorf("--verify-key-file: %w", err)
 		}
-		v, err := pd.NewVerifier(time.Now, keys...)
+		v, err := signed.NewVerifier(time.Now, keys...)
 		if err != nil || len(keys) == 0 {
 			return nil, fmt.Errorf("--verify-key-file: want base64 keys of 32 bytes: %w", err)
 		}
@@ -199,7 +199,7 @@ func (f *sidecarFlags) targets() (sidecar.Targets, error) {
 
 // listed returns the engines that may be called, nil where none are listed. Those of the
 // endpoints file have the roles of their labels.
-func (f *sidecarFlags) listed() (sidecar.Listed, error) {
+func (f *flags) listed() (sidecar.Listed, error) {
 	if f.endpoints == "" && len(f.allow) == 0 {
 		return nil, nil
 	}
@@ -223,7 +223,7 @@ func (f *sidecarFlags) listed() (sidecar.Listed, error) {
 	return list, nil
 }
 
-func (f *sidecarFlags) run(ctx context.Context) error {
+func (f *flags) run(ctx context.Context) error {
 	if err := f.complete(); err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 		if cfg != nil {
 			l = tls.NewListener(l, cfg)
 		}
-		s := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second, MaxHeaderBytes: maxSidecarHead, IdleTimeout: 5 * time.Minute, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug)}
+		s := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second, MaxHeaderBytes: maxHead, IdleTimeout: 5 * time.Minute, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug)}
 		*to = append(*to, s)
 		f.log.Info("listening", "address", l.Addr().String())
 		go func() { ended <- s.Serve(l) }()
@@ -295,7 +295,7 @@ func (f *sidecarFlags) run(ctx context.Context) error {
 
 // stop says that no more requests are welcome, lets others see it, and lets open requests
 // end.
-func (f *sidecarFlags) stop(proxies []*sidecar.Server, servers []*http.Server) error {
+func (f *flags) stop(proxies []*sidecar.Server, servers []*http.Server) error {
 	f.log.Info("draining")
 	for _, p := range proxies {
 		p.Drain()
@@ -312,7 +312,7 @@ func (f *sidecarFlags) stop(proxies []*sidecar.Server, servers []*http.Server) e
 }
 
 // rank returns the proxy of one data-parallel rank.
-func (f *sidecarFlags) rank(rank int, reg prometheus.Registerer) (*sidecar.Server, error) {
+func (f *flags) rank(rank int, reg prometheus.Registerer) (*sidecar.Server, error) {
 	o := f.o
 	o.Registerer = reg
 	if o.Engine == "" {
@@ -326,7 +326,7 @@ func (f *sidecarFlags) rank(rank int, reg prometheus.Registerer) (*sidecar.Serve
 }
 
 // tls returns the listeners' TLS settings, nil for plaintext.
-func (f *sidecarFlags) tls() (*tls.Config, error) {
+func (f *flags) tls() (*tls.Config, error) {
 	o := listen.TLS{Plaintext: !f.secure}
 	if f.certs != "" {
 		o.CertFile, o.KeyFile = filepath.Join(f.certs, "tls.crt"), filepath.Join(f.certs, "tls.key")

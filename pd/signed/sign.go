@@ -1,4 +1,4 @@
-package pd
+package signed
 
 import (
 	"crypto/ed25519"
@@ -20,7 +20,7 @@ const signatureLife = 2 * time.Minute
 const signatureSkew = 10 * time.Minute
 
 // ErrSignature says that targets are not signed by a picker, or not any more.
-var ErrSignature = errors.New("pd: targets are not signed by a picker")
+var ErrSignature = errors.New("targets are not signed by a picker")
 
 // Signer signs targets with a picker's private key. Proxies hold the public half
 // only. It is safe for concurrent use.
@@ -32,7 +32,7 @@ type Signer struct {
 // NewSigner returns a signer from a seed of 32 bytes.
 func NewSigner(seed []byte, now func() time.Time) (*Signer, error) {
 	if len(seed) != ed25519.SeedSize {
-		return nil, fmt.Errorf("pd: the signing key has %d bytes, not %d", len(seed), ed25519.SeedSize)
+		return nil, fmt.Errorf("signed: the signing key has %d bytes, not %d", len(seed), ed25519.SeedSize)
 	}
 	return &Signer{ed25519.NewKeyFromSeed(seed), now}, nil
 }
@@ -81,7 +81,7 @@ func NewVerifier(now func() time.Time, keys ...[]byte) (*Verifier, error) {
 	v := &Verifier{now: now}
 	for _, k := range keys {
 		if len(k) != ed25519.PublicKeySize {
-			return nil, fmt.Errorf("pd: a verification key has %d bytes, not %d", len(k), ed25519.PublicKeySize)
+			return nil, fmt.Errorf("signed: a verification key has %d bytes, not %d", len(k), ed25519.PublicKeySize)
 		}
 		v.keys = append(v.keys, k)
 	}
