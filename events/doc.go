@@ -11,7 +11,7 @@
 //  3. Package decode reads the msgpack batch, in any form that engines have
 //     published, without allocating.
 //  4. Package translate maps engine hashes and token ids to block keys and
-//     appends operations to an indexer.Delta.
+//     appends operations to an block.Delta.
 //  5. Index.Apply takes the delta; then Options.OnDelta may share it.
 //
 // What it does not do: it does not find endpoints, choose anything, persist

@@ -38,8 +38,8 @@ func newRig() *rig {
 	return r
 }
 
-func (r *rig) apply(events ...decode.Event) *indexer.Delta {
-	d := new(indexer.Delta)
+func (r *rig) apply(events ...decode.Event) *block.Delta {
+	d := new(block.Delta)
 	r.tr.Translate(&decode.Batch{Events: events}, d)
 	r.index.Apply(testSource, d)
 	return d

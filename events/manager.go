@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/knowledge"
 )
@@ -34,7 +33,7 @@ type Manager struct {
 // share a few, so that idle ones hold none.
 type work struct {
 	batch decode.Batch
-	delta indexer.Delta
+	delta block.Delta
 }
 
 // Open returns a manager without streams.
@@ -61,7 +60,7 @@ func (m *Manager) work() *work {
 
 func (m *Manager) done(w *work) {
 	if cap(w.delta.Blocks) > keepItems || cap(w.delta.Hashes) > keepItems || cap(w.delta.Ops) > keepItems {
-		w.delta = indexer.Delta{}
+		w.delta = block.Delta{}
 	}
 	m.scratch.Put(w)
 }

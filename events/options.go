@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/events/translate"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/steady"
 )
@@ -104,7 +103,7 @@ type Update struct {
 	First, Last uint64
 	// After is the position once the delta is applied.
 	After Position
-	Delta *indexer.Delta // valid until the hook returns
+	Delta *block.Delta // valid until the hook returns
 	// Paged tells that blocks were made of smaller ones (pages smaller than a unit, or
 	// those of windows that are smaller than those of full attention), by what this
 	// reader remembers of them. Missed tells that some pages found no place because

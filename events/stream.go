@@ -101,7 +101,7 @@ func (s *subscriber) start() {
 	}
 	if n, _ := s.m.opt.Index.Digest(s.src); n > 0 && !resumed {
 		w := s.m.work()
-		w.delta.Ops = append(w.delta.Ops, indexer.Op{Kind: indexer.OpClear})
+		w.delta.Ops = append(w.delta.Ops, block.Op{Kind: block.OpClear})
 		s.m.opt.Index.Apply(s.src, &w.delta)
 		s.m.done(w)
 	}
@@ -307,7 +307,7 @@ func (s *subscriber) apply(seq uint64, payload []byte) {
 		stats = s.m.opt.Index.Apply(s.src, &w.delta)
 	}
 	for _, op := range w.delta.Ops {
-		if op.Kind == indexer.OpClear {
+		if op.Kind == block.OpClear {
 			s.order.Cleared(seq)
 			break
 		}

@@ -24,9 +24,9 @@ func BenchmarkMatchManyLengths(b *testing.B) {
 			}
 			// Lengths as a triangle around their middle, as sums of token lengths are.
 			length := 20 + (r.IntN(distinct)+r.IntN(distinct))/2
-			x.Apply(block.Source{}, &Delta{
-				Ops:    []Op{{Kind: OpStore, Root: true, From: root, N: 1}},
-				Blocks: []StoredBlock{{Hash: block.EngineHash(i), Key: h.Child(root, text[:length]), Bytes: uint32(length), Tokens: 16}},
+			x.Apply(block.Source{}, &block.Delta{
+				Ops:    []block.Op{{Kind: block.OpStore, Root: true, From: root, N: 1}},
+				Blocks: []block.StoredBlock{{Hash: block.EngineHash(i), Key: h.Child(root, text[:length]), Bytes: uint32(length), Tokens: 16}},
 			})
 			texts = append(texts, text)
 		}

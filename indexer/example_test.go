@@ -15,9 +15,9 @@ func Example() {
 	root := h.Root(block.Scope{Space: block.SpaceText, Model: "llama"})
 	first := h.Child(root, prompt[:16])
 	second := h.Child(first, prompt[16:32])
-	x.Apply(block.Source{Endpoint: 3}, &indexer.Delta{
-		Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: 2}},
-		Blocks: []indexer.StoredBlock{
+	x.Apply(block.Source{Endpoint: 3}, &block.Delta{
+		Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, N: 2}},
+		Blocks: []block.StoredBlock{
 			{Hash: 101, Key: first, Bytes: 16, Tokens: 4},
 			{Hash: 102, Key: second, Bytes: 16, Tokens: 4},
 		},

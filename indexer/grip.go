@@ -10,11 +10,11 @@ import (
 // position at which a rule holds is the last before a change.
 type grip struct {
 	rules []condition
-	from  [MaxRules]int32 // where the blocks in a row begin that end at to
-	to    [MaxRules]int32 // end of the last block that the group is known to hold
-	held  uint32          // groups that hold the blocks since the last change, as bits
-	since int32           // tokens walked at the last change
-	best  block.Run       // up to the furthest position where all rules hold
+	from  [block.MaxRules]int32 // where the blocks in a row begin that end at to
+	to    [block.MaxRules]int32 // end of the last block that the group is known to hold
+	held  uint32                // groups that hold the blocks since the last change, as bits
+	since int32                 // tokens walked at the last change
+	best  block.Run             // up to the furthest position where all rules hold
 }
 
 // follow begins to follow the rules of the newest runner.
@@ -81,11 +81,11 @@ func (g *grip) settle(r *runner, at progress) {
 			g.to[k] = at.tokens
 		}
 		switch c := &g.rules[k]; c.Kind {
-		case RuleAll:
+		case block.RuleAll:
 			held = held && g.from[k] == 0
-		case RuleWindow:
+		case block.RuleWindow:
 			held = held && (g.from[k] == 0 || at.tokens-g.from[k] >= int32(c.Need))
-		case RuleNever:
+		case block.RuleNever:
 			held = false
 		}
 		holds = holds && held

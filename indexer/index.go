@@ -25,7 +25,7 @@ type Index struct {
 	epoch lockfree.Epochs
 	nodes arena
 	sets  lockfree.Sets
-	table branchTable
+	table lockfree.Keys
 	lists branchList
 
 	mu      sync.Mutex     // writers
@@ -119,7 +119,7 @@ func New(o Options) *Index {
 	x := &Index{o: o, sources: map[block.Source]*source{}, ranks: map[block.EndpointID][]block.Source{}, extra: map[uint64]uint32{}, stock: buryFirst}
 	x.nodes.init()
 	x.sets.Init()
-	x.table.init()
+	x.table.Init()
 	x.lists.init()
 	x.slots.Store(&lockfree.Vector[slotOwner]{})
 	x.shown.Store(&shown{of: &lockfree.Vector[endpoint]{}})
@@ -130,7 +130,7 @@ func New(o Options) *Index {
 // Apply performs the operations of d in order. The same deltas in the same
 // order give the same state everywhere. What does not fit (an unknown parent,
 // a removal of something unknown, a limit) is counted and left out.
-func (x *Index) Apply(name block.Source, d *Delta) ApplyStats {
+func (x *Index) Apply(name block.Source, d *block.Delta) ApplyStats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.source(name)
@@ -138,7 +138,7 @@ func (x *Index) Apply(name block.Source, d *Delta) ApplyStats {
 }
 
 // perform applies d to a source, which is another one after it was emptied.
-func (x *Index) perform(at **source, d *Delta) ApplyStats {
+func (x *Index) perform(at **source, d *block.Delta) ApplyStats {
 	var st ApplyStats
 	s, warm := *at, 0
 	for i := 0; i < len(d.Ops); i++ {
@@ -148,19 +148,19 @@ func (x *Index) perform(at **source, d *Delta) ApplyStats {
 			x.warmOps(s, d, d.Ops[i:warm])
 		}
 		switch op.Kind {
-		case OpStore:
+		case block.OpStore:
 			x.store(s, op, d.Blocks[op.First:op.First+op.N], &st)
-		case OpRemove:
+		case block.OpRemove:
 			i += x.removals(s, d, d.Ops[i:], &st) - 1
-		case OpMove:
-			if op.Group == GroupRules {
+		case block.OpMove:
+			if op.Group == block.GroupRules {
 				x.enterRules(s, d.Hashes[op.First:op.First+op.N])
 				break
 			}
 			for _, h := range d.Hashes[op.First : op.First+op.N] {
 				x.move(s, h, op, &st)
 			}
-		case OpClear:
+		case block.OpClear:
 			st.Removed += s.names.Len()
 			x.clear(s)
 			s = x.successor(s)

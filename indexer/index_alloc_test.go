@@ -23,8 +23,8 @@ func TestMatchAndApplyDoNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { x.Match(q, eps, dst) }); n != 0 {
 		t.Errorf("Match allocates %v times", n)
 	}
-	rm := Delta{Ops: []Op{{Kind: OpRemove, N: 1}}, Hashes: []block.EngineHash{d.Blocks[99].Hash}}
-	add := Delta{Ops: []Op{{Kind: OpStore, From: d.Blocks[98].Key, Parent: d.Blocks[98].Hash, N: 1}}, Blocks: d.Blocks[99:]}
+	rm := block.Delta{Ops: []block.Op{{Kind: block.OpRemove, N: 1}}, Hashes: []block.EngineHash{d.Blocks[99].Hash}}
+	add := block.Delta{Ops: []block.Op{{Kind: block.OpStore, From: d.Blocks[98].Key, Parent: d.Blocks[98].Hash, N: 1}}, Blocks: d.Blocks[99:]}
 	if n := testing.AllocsPerRun(100, func() { x.Apply(block.Source{}, &rm); x.Apply(block.Source{}, &add) }); n != 0 {
 		t.Errorf("Apply allocates %v times", n)
 	}
@@ -40,11 +40,11 @@ func TestRanks(t *testing.T) {
 	x := New(Options{Hasher: h})
 	root := h.Root(block.Scope{Model: "m"})
 	store := func(s block.Source, text string) {
-		d := Delta{Ops: []Op{{Kind: OpStore, Root: true, From: root, N: uint32(len(text))}}}
+		d := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, N: uint32(len(text))}}}
 		key := root
 		for i := range len(text) {
 			key = h.Child(key, []byte(text[i:i+1]))
-			d.Blocks = append(d.Blocks, StoredBlock{Hash: block.EngineHash(key), Key: key, Bytes: 1, Tokens: 16})
+			d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(key), Key: key, Bytes: 1, Tokens: 16})
 		}
 		x.Apply(s, &d)
 	}
@@ -79,8 +79,8 @@ func TestRulesDoNotAllocate(t *testing.T) {
 	x := New(Options{Hasher: block.NewHasher(block.Seed{1})})
 	src, root := block.Source{Endpoint: 2}, x.o.Hasher.Root(block.Scope{Model: "m"})
 	text := "abababababababababababababababababababab"
-	x.Apply(src, &Delta{
-		Ops: []Op{{Kind: OpMove, Group: GroupRules, N: 1}}, Hashes: []block.EngineHash{Rule{Group: 1, Kind: RuleState, Size: 4}.Word()},
+	x.Apply(src, &block.Delta{
+		Ops: []block.Op{{Kind: block.OpMove, Group: block.GroupRules, N: 1}}, Hashes: []block.EngineHash{block.Rule{Group: 1, Kind: block.RuleState, Size: 4}.Word()},
 	})
 	storeText(x, src, root, text, 0)
 	storeText(x, src, root, text[:20], 1)

@@ -64,10 +64,10 @@ func heap() uint64 {
 }
 
 // removal removes the blocks of a chain as an engine does, last first, one at a time.
-func removal(d *Delta) *Delta {
-	rm := &Delta{}
+func removal(d *block.Delta) *block.Delta {
+	rm := &block.Delta{}
 	for i := len(d.Blocks) - 1; i >= 0; i-- {
-		rm.Ops = append(rm.Ops, Op{Kind: OpRemove, First: uint32(len(rm.Hashes)), N: 1})
+		rm.Ops = append(rm.Ops, block.Op{Kind: block.OpRemove, First: uint32(len(rm.Hashes)), N: 1})
 		rm.Hashes = append(rm.Hashes, d.Blocks[i].Hash)
 	}
 	return rm
@@ -89,7 +89,7 @@ func cpuTime(b *testing.B) time.Duration {
 func BenchmarkStoreAndRemove(b *testing.B) {
 	bi := benchOnce()
 	const n = 200
-	var add, rm []*Delta
+	var add, rm []*block.Delta
 	for i := range n {
 		_, d := storedChain(bi.h, bi.root, uint64(900_000_000+i), benchChain, benchBlock)
 		add, rm = append(add, &d), append(rm, removal(&d))
@@ -97,7 +97,7 @@ func BenchmarkStoreAndRemove(b *testing.B) {
 	var sum, least [2]time.Duration
 	rounds := 0
 	for b.Loop() {
-		for phase, deltas := range [][]*Delta{add, rm} {
+		for phase, deltas := range [][]*block.Delta{add, rm} {
 			start := cpuTime(b)
 			for i, d := range deltas {
 				bi.x.Apply(block.Source{Endpoint: block.EndpointID(i % benchEndpoints)}, d)
@@ -126,9 +126,9 @@ func benchIndexMatch(b *testing.B, blocks, holders int) {
 		if int(ep) < holders {
 			// As an engine would: in pieces, while others store too.
 			for i := 0; i < blocks; i += 32 {
-				part := Delta{Ops: []Op{{Kind: OpStore, From: bi.root, Root: true, N: uint32(min(32, blocks-i))}}, Blocks: d.Blocks[i:min(blocks, i+32)]}
+				part := block.Delta{Ops: []block.Op{{Kind: block.OpStore, From: bi.root, Root: true, N: uint32(min(32, blocks-i))}}, Blocks: d.Blocks[i:min(blocks, i+32)]}
 				if i > 0 {
-					part.Ops[0] = Op{Kind: OpStore, From: d.Blocks[i-1].Key, Parent: d.Blocks[i-1].Hash, N: part.Ops[0].N}
+					part.Ops[0] = block.Op{Kind: block.OpStore, From: d.Blocks[i-1].Key, Parent: d.Blocks[i-1].Hash, N: part.Ops[0].N}
 				}
 				bi.x.Apply(block.Source{Endpoint: ep}, &part)
 				_, other := storedChain(bi.h, bi.root, uint64(700_000_000+blocks*1000+i)+uint64(ep)*100_000, 7, benchBlock)
@@ -230,7 +230,7 @@ func tail(f func()) time.Duration {
 
 // churn stores and removes 300,000 blocks per second in batches of 128.
 func churn(bi *benchIndex, stop chan struct{}) {
-	var add, rm []*Delta
+	var add, rm []*block.Delta
 	for i := range 64 {
 		_, d := storedChain(bi.h, bi.root, uint64(400_000_000+i), benchChain, benchBlock)
 		add, rm = append(add, &d), append(rm, removal(&d))

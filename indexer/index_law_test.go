@@ -95,10 +95,10 @@ func (w *world) source(t *rapid.T) block.Source {
 
 // next is the path below path of a block as a source holds it: some sources
 // judge some blocks to be non-canonical, and no query passes those.
-func (w *world) next(s block.Source, path string, b []byte) (string, BlockFlags) {
+func (w *world) next(s block.Source, path string, b []byte) (string, block.BlockFlags) {
 	path += "|" + string(b)
 	if (int(b[0])+int(s.Endpoint))%5 == 0 {
-		return path + "!", FlagNonCanonical
+		return path + "!", block.FlagNonCanonical
 	}
 	return path, 0
 }
@@ -116,7 +116,7 @@ func (w *world) store(t *rapid.T) {
 	s := w.source(t)
 	tier, grp := block.Tier(rapid.IntRange(0, 2).Draw(t, "tier")), uint8(rapid.IntRange(0, 1).Draw(t, "group"))
 	held := w.m.set(s)
-	op := Op{Kind: OpStore, Root: true, From: w.root, Tier: tier, Group: grp}
+	op := block.Op{Kind: block.OpStore, Root: true, From: w.root, Tier: tier, Group: grp}
 	path, key := fmt.Sprint(w.root), w.root
 	depth := rapid.IntRange(0, 4).Draw(t, "depth")
 	for range depth { // walk down what is held, if anything
@@ -132,13 +132,13 @@ func (w *world) store(t *rapid.T) {
 		path, key = next, w.h.Child(key, b)
 		op.Root, op.Parent, op.From = false, hashOf(path), key
 	}
-	d := Delta{}
+	d := block.Delta{}
 	for range rapid.IntRange(1, 4).Draw(t, "blocks") {
 		b := w.block(t, "store")
-		var flags BlockFlags
+		var flags block.BlockFlags
 		path, flags = w.next(s, path, b)
 		key = w.h.Child(key, b)
-		d.Blocks = append(d.Blocks, StoredBlock{Hash: hashOf(path), Key: key, Bytes: uint32(len(b)), Tokens: uint32(len(b)), Flags: flags})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: hashOf(path), Key: key, Bytes: uint32(len(b)), Tokens: uint32(len(b)), Flags: flags})
 		held[heldEntry{path, hashOf(path), tier, grp}]++
 	}
 	op.N = uint32(len(d.Blocks))
@@ -162,14 +162,14 @@ func (w *world) remove(t *rapid.T) {
 	if held[e]--; held[e] == 0 {
 		delete(held, e)
 	}
-	w.x.Apply(s, &Delta{Ops: []Op{{Kind: OpRemove, N: 1, Tier: e.tier, Group: e.grp}}, Hashes: []block.EngineHash{e.hash}})
+	w.x.Apply(s, &block.Delta{Ops: []block.Op{{Kind: block.OpRemove, N: 1, Tier: e.tier, Group: e.grp}}, Hashes: []block.EngineHash{e.hash}})
 }
 
 func (w *world) wipe(t *rapid.T) {
 	s := w.source(t)
 	switch rapid.IntRange(0, 2).Draw(t, "how") {
 	case 0:
-		w.x.Apply(s, &Delta{Ops: []Op{{Kind: OpClear}}})
+		w.x.Apply(s, &block.Delta{Ops: []block.Op{{Kind: block.OpClear}}})
 		delete(w.m.held, s)
 	case 1:
 		w.x.Reset(s)
@@ -245,7 +245,7 @@ func (w *world) snapshot(t *rapid.T) {
 	y := New(Options{Hasher: w.h})
 	v := w.x.View(s, 1<<16)
 	defer v.Close()
-	var d Delta
+	var d block.Delta
 	for more := true; more; {
 		var err error
 		if more, err = v.Next(&d, rapid.SampledFrom([]int{1, 3, 100}).Draw(t, "most")); err != nil {

@@ -12,17 +12,17 @@ import (
 )
 
 // storedChain makes n blocks of size bytes below root, and the delta that stores them.
-func storedChain(h block.Hasher, root block.Key, seed uint64, n, size int) ([]byte, Delta) {
+func storedChain(h block.Hasher, root block.Key, seed uint64, n, size int) ([]byte, block.Delta) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	text := make([]byte, n*size)
 	for i := 0; i+8 <= len(text); i += 8 {
 		binary.LittleEndian.PutUint64(text[i:], r.Uint64())
 	}
-	d := Delta{Ops: []Op{{Kind: OpStore, Root: true, From: root, N: uint32(n)}}}
+	d := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, N: uint32(n)}}}
 	key := root
 	for i := range n {
 		key = h.Child(key, text[i*size:(i+1)*size])
-		d.Blocks = append(d.Blocks, StoredBlock{Hash: block.EngineHash(seed<<20 + uint64(i)), Key: key, Bytes: uint32(size), Tokens: 16})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(seed<<20 + uint64(i)), Key: key, Bytes: uint32(size), Tokens: 16})
 	}
 	return text, d
 }
@@ -31,7 +31,7 @@ func TestNonCanonicalBlockEndsTheWalk(t *testing.T) {
 	h := block.NewHasher(block.Seed{1})
 	x, root := New(Options{Hasher: h}), h.Root(block.Scope{})
 	text, d := storedChain(h, root, 1, 5, 8)
-	d.Blocks[3].Flags = FlagNonCanonical
+	d.Blocks[3].Flags = block.FlagNonCanonical
 	x.Apply(block.Source{}, &d)
 	dst := make([]block.Run, 1)
 	x.Match(block.Query{Root: root, Bytes: text}, []block.EndpointID{0}, dst)
@@ -50,17 +50,17 @@ func TestJudgementsAreKeptApart(t *testing.T) {
 	root := h.Root(block.Scope{})
 	text, plain := storedChain(h, root, 1, 6, 8)
 	_, judged := storedChain(h, root, 1, 6, 8)
-	judged.Blocks[3].Flags = FlagNonCanonical
+	judged.Blocks[3].Flags = block.FlagNonCanonical
 	for _, siblings := range []int{0, 2 * branchAt} {
 		for _, first := range []block.EndpointID{0, 1} {
 			x := New(Options{Hasher: h})
 			for i := range siblings {
 				_, d := storedChain(h, plain.Blocks[2].Key, uint64(100+i), 2, 8)
-				d.Ops[0] = Op{Kind: OpStore, From: plain.Blocks[2].Key, Parent: plain.Blocks[2].Hash, N: 2}
-				x.Apply(block.Source{}, &Delta{Ops: []Op{{Kind: OpStore, Root: true, From: root, N: 3}}, Blocks: plain.Blocks[:3]})
+				d.Ops[0] = block.Op{Kind: block.OpStore, From: plain.Blocks[2].Key, Parent: plain.Blocks[2].Hash, N: 2}
+				x.Apply(block.Source{}, &block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, N: 3}}, Blocks: plain.Blocks[:3]})
 				x.Apply(block.Source{}, &d)
 			}
-			deltas := [...]*Delta{&plain, &judged}
+			deltas := [...]*block.Delta{&plain, &judged}
 			x.Apply(block.Source{Endpoint: first}, deltas[first])
 			x.Apply(block.Source{Endpoint: 1 - first}, deltas[1-first])
 			dst := make([]block.Run, 2)
@@ -94,7 +94,7 @@ func TestBranchesBelowTwins(t *testing.T) {
 			texts = append(texts, append(text, tail...))
 			d.Ops[0].Root, d.Ops[0].Parent = false, top.Blocks[0].Hash
 			for _, ep := range []block.EndpointID{first, 1 - first} {
-				top.Blocks[0].Flags = BlockFlags(ep) * FlagNonCanonical
+				top.Blocks[0].Flags = block.BlockFlags(ep) * block.FlagNonCanonical
 				x.Apply(block.Source{Endpoint: ep}, &top)
 				if st := x.Apply(block.Source{Endpoint: ep}, &d); st.Stored != 2 {
 					t.Fatalf("got %+v", st)
@@ -113,7 +113,7 @@ func TestBranchesBelowTwins(t *testing.T) {
 			}
 			x.RemoveEndpoint(gone)
 		}
-		if s := x.Stats(); s.Nodes != 0 || s.Branches != 0 || x.table.n != 0 {
+		if s := x.Stats(); s.Nodes != 0 || s.Branches != 0 || x.table.Len() != 0 {
 			t.Errorf("left: %+v", s)
 		}
 	}
@@ -126,7 +126,7 @@ func TestFirstJudgementStands(t *testing.T) {
 	x, root := New(Options{Hasher: h}), h.Root(block.Scope{})
 	text, d := storedChain(h, root, 1, 3, 8)
 	_, judged := storedChain(h, root, 1, 3, 8)
-	judged.Blocks[1].Flags = FlagNonCanonical
+	judged.Blocks[1].Flags = block.FlagNonCanonical
 	x.Apply(block.Source{}, &d)
 	x.Apply(block.Source{}, &judged)
 	x.Apply(block.Source{}, removal(&d))
@@ -146,7 +146,7 @@ func TestLimitsRefuseAndCount(t *testing.T) {
 	if st := x.Apply(block.Source{}, &d); st.Stored != 10 || st.Refused != 15 {
 		t.Errorf("got %+v", st)
 	}
-	orphan := Delta{Ops: []Op{{Kind: OpStore, Parent: 99, From: 5, N: 1}}, Blocks: d.Blocks[:1]}
+	orphan := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Parent: 99, From: 5, N: 1}}, Blocks: d.Blocks[:1]}
 	if st := x.Apply(block.Source{}, &orphan); st.UnknownParent != 1 {
 		t.Errorf("got %+v", st)
 	}
@@ -169,7 +169,7 @@ func TestReadersDuringChurn(t *testing.T) {
 				_, c := storedChain(h, root, 2+r.Uint64N(50), 1+r.IntN(60), 64)
 				x.Apply(s, &c)
 				x.Apply(s, &d)
-				rm := Delta{Ops: []Op{{Kind: OpRemove, N: uint32(len(c.Blocks))}}}
+				rm := block.Delta{Ops: []block.Op{{Kind: block.OpRemove, N: uint32(len(c.Blocks))}}}
 				for i := len(c.Blocks) - 1; i >= 0; i-- {
 					rm.Hashes = append(rm.Hashes, c.Blocks[i].Hash)
 				}
@@ -209,7 +209,7 @@ func TestOneHashForEverything(t *testing.T) {
 	if st := x.Stats(); st.Entries != 3000 || st.Bytes > 4<<20 {
 		t.Errorf("got %+v", st)
 	}
-	x.Apply(block.Source{}, &Delta{Ops: []Op{{Kind: OpRemove, N: 1}}, Hashes: []block.EngineHash{42}})
+	x.Apply(block.Source{}, &block.Delta{Ops: []block.Op{{Kind: block.OpRemove, N: 1}}, Hashes: []block.EngineHash{42}})
 	if st := x.Stats(); st.Entries != 0 || st.Nodes != 0 {
 		t.Errorf("after the removal: %+v", st)
 	}

@@ -16,7 +16,7 @@ func comeAndGo(n int) uint64 {
 	root := h.Root(block.Scope{Model: "m"})
 	name := func(i int) block.Source { return block.Source{Endpoint: block.EndpointID(i)} }
 	_, d := storedChain(h, root, 1, 2, 8)
-	others := make([]Delta, n)
+	others := make([]block.Delta, n)
 	for i := range others {
 		_, others[i] = storedChain(h, root, uint64(i+2), 2, 8)
 	}
@@ -103,7 +103,7 @@ func TestLargeSourceIsHiddenAtOnce(t *testing.T) {
 	for what, hide := range map[string]func(*Index){
 		"replaced": func(x *Index) { x.Stage(name, 0).Commit() },
 		"emptied":  func(x *Index) { x.Reset(name) },
-		"cleared":  func(x *Index) { x.Apply(name, &Delta{Ops: []Op{{Kind: OpClear}}}) },
+		"cleared":  func(x *Index) { x.Apply(name, &block.Delta{Ops: []block.Op{{Kind: block.OpClear}}}) },
 		"removed":  func(x *Index) { x.RemoveEndpoint(3) },
 	} {
 		x := New(Options{Hasher: h})

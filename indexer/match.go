@@ -48,7 +48,7 @@ func (x *Index) Match(q block.Query, candidates []block.EndpointID, dst []block.
 	}
 	w := x.scratch.Get().(*walk)
 	c := x.epoch.Enter(w.shard)
-	if root := x.table.find(uint64(q.Root)); root != 0 && x.nodes.at(root).key.Load() == uint64(q.Root) {
+	if root := x.table.Find(uint64(q.Root)); root != 0 && x.nodes.at(root).key.Load() == uint64(q.Root) {
 		w.prepare(candidates, x.shown.Load())
 		x.walk(w, root, q, dst)
 		w.expect(dst)
@@ -352,7 +352,7 @@ func (x *Index) Ends(q block.Query, limit int32, dst []int32) []int32 {
 		x.epoch.Leave(c)
 		x.scratch.Put(w)
 	}()
-	root := x.table.find(uint64(q.Root))
+	root := x.table.Find(uint64(q.Root))
 	if root == 0 {
 		return dst
 	}

@@ -3,6 +3,8 @@ package indexer
 import (
 	"math/bits"
 	"sync/atomic"
+
+	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // node is one block of the trie. It holds no pointers, so that the garbage
@@ -52,15 +54,15 @@ const (
 	noPage     = ^uint32(0)
 )
 
-func (n *node) tokens() uint32    { return n.meta.Load() >> 8 }
-func (n *node) flags() BlockFlags { return BlockFlags(n.meta.Load()) &^ flagExtra }
+func (n *node) tokens() uint32          { return n.meta.Load() >> 8 }
+func (n *node) flags() block.BlockFlags { return block.BlockFlags(n.meta.Load()) &^ flagExtra }
 
 // flagExtra marks a node that has, or had, references in Index.extra.
-const flagExtra BlockFlags = 1 << 6
+const flagExtra block.BlockFlags = 1 << 6
 
 // apart tells a block that no text query passes. It is another block than the
 // canonical one of the same bytes, and has the same key.
-func (n *node) apart() bool { return n.flags()&FlagNonCanonical != 0 }
+func (n *node) apart() bool { return n.flags()&block.FlagNonCanonical != 0 }
 
 // form is what siblings may share: their length, and whether they are apart.
 type form uint32
@@ -68,8 +70,8 @@ type form uint32
 func (f form) length() uint32 { return uint32(f >> 1) }
 func (f form) apart() bool    { return f&1 != 0 }
 
-func formOf(length uint32, flags BlockFlags) form {
-	return form(length<<1 | uint32(flags&FlagNonCanonical))
+func formOf(length uint32, flags block.BlockFlags) form {
+	return form(length<<1 | uint32(flags&block.FlagNonCanonical))
 }
 
 func (n *node) form() form { return formOf(n.length.Load(), n.flags()) }

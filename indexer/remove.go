@@ -15,9 +15,9 @@ type going struct {
 }
 
 // removals performs the removals at the head of ops and returns their number.
-func (x *Index) removals(s *source, d *Delta, ops []Op, st *ApplyStats) int {
+func (x *Index) removals(s *source, d *block.Delta, ops []block.Op, st *ApplyStats) int {
 	n, g := 0, &x.going
-	for ; n < len(ops) && ops[n].Kind == OpRemove; n++ {
+	for ; n < len(ops) && ops[n].Kind == block.OpRemove; n++ {
 		op := &ops[n]
 		kind := names.KindOf(uint8(op.Tier), op.Group)
 		for _, h := range d.Hashes[op.First : op.First+op.N] {

@@ -1,59 +1,14 @@
 package indexer
 
 import (
-	"math"
-
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/internal/names"
 )
 
-// GroupRules is a group that no engine has: an OpMove of it moves no blocks but enters
-// rules, which its hashes are (Rule.Word). Who does not know of rules finds no blocks of
-// these names, and leaves them out.
-const GroupRules = 255
-
-// Rule says what an engine needs of one of its cache groups to go on from a position of a
-// prompt. A group without a rule needs every block up to there, and blocks are counted
-// together over all groups without one. Where some groups have rules, a run ends where all
-// of them hold.
-type Rule struct {
-	Group uint8
-	Kind  RuleKind
-	Size  uint32 // tokens of a block of the group, at most 65,535
-	Need  uint32 // RuleWindow: tokens before the position that must be held
-}
-
-// RuleKind is the shape of a Rule.
-type RuleKind uint8
-
-// Kinds of rule.
-const (
-	RuleAll    RuleKind = iota // every block from the start on
-	RuleWindow                 // the last Need tokens, or all that there are
-	RuleState                  // the block that ends at the position
-	RuleNever                  // not known how: no run is certain
-	numRules
-)
-
-// Word is the rule as the hash of an operation of GroupRules.
-func (r Rule) Word() block.EngineHash {
-	size, need := min(r.Size, math.MaxUint16), min(r.Need, math.MaxUint32)
-	return block.EngineHash(uint64(r.Group)<<56 | uint64(r.Kind)<<48 | uint64(size)<<32 | uint64(need))
-}
-
-// ruleOf is the rule of a word; false where it is none.
-func ruleOf(w block.EngineHash) (r Rule, ok bool) {
-	r = Rule{Group: uint8(w >> 56), Kind: RuleKind(w >> 48), Size: uint32(w>>32) & math.MaxUint16, Need: uint32(w)}
-	return r, r.Kind < numRules && r.Size > 0 && r.Group != GroupRules
-}
-
-// MaxRules bounds the groups of a source that have rules: each takes a slot.
-const MaxRules = 32
-
 // condition is a rule of a source, and the slot under which the blocks of its group are
 // held. Readers see conditions with the source's slot.
 type condition struct {
-	Rule
+	block.Rule
 	slot uint32
 }
 
@@ -77,13 +32,13 @@ func (s *source) slotOfKind(kind uint32) uint32 {
 // enterRules gives groups of s their rules.
 func (x *Index) enterRules(s *source, words []block.EngineHash) {
 	for _, w := range words {
-		if r, ok := ruleOf(w); ok {
+		if r, ok := block.RuleOf(w); ok {
 			x.enterRule(s, r)
 		}
 	}
 }
 
-func (x *Index) enterRule(s *source, r Rule) {
+func (x *Index) enterRule(s *source, r block.Rule) {
 	for i := range s.rules {
 		old := &s.rules[i]
 		if old.Group != r.Group {
@@ -97,7 +52,7 @@ func (x *Index) enterRule(s *source, r Rule) {
 		}
 		return
 	}
-	if len(s.rules) == MaxRules {
+	if len(s.rules) == block.MaxRules {
 		return
 	}
 	c := condition{Rule: r, slot: x.newSlot(slotOwner{source: s.name})}

@@ -10,7 +10,7 @@ import (
 // groupsModel is what an engine with several cache groups holds, as one would write it
 // first: by group, the texts that its blocks end.
 type groupsModel struct {
-	rules []Rule
+	rules []block.Rule
 	held  [4]map[string]int
 }
 
@@ -29,11 +29,11 @@ func (m *groupsModel) reuses(text string) (best int) {
 		for _, r := range m.rules {
 			n := run(int(r.Group), p)
 			switch r.Kind {
-			case RuleAll:
+			case block.RuleAll:
 				ok = ok && n == p
-			case RuleWindow:
+			case block.RuleWindow:
 				ok = ok && (n == p || n*modelBlock >= int(r.Need))
-			case RuleState:
+			case block.RuleState:
 				ok = ok && n > 0
 			}
 		}
@@ -52,8 +52,8 @@ func TestRuleLaw(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 15))
 		m := &groupsModel{}
 		for g := uint8(1); g < 4; g++ {
-			m.rules = append(m.rules, Rule{
-				Group: g, Kind: RuleKind(rng.IntN(int(RuleNever))), Size: modelBlock, Need: uint32(rng.IntN(4)+1) * modelBlock,
+			m.rules = append(m.rules, block.Rule{
+				Group: g, Kind: block.RuleKind(rng.IntN(int(block.RuleNever))), Size: modelBlock, Need: uint32(rng.IntN(4)+1) * modelBlock,
 			})
 		}
 		for g := range m.held {
@@ -65,11 +65,11 @@ func TestRuleLaw(t *testing.T) {
 		tell := rng.IntN(200)
 		for op := range 400 {
 			if op == tell {
-				var d Delta
+				var d block.Delta
 				for _, r := range m.rules {
 					d.Hashes = append(d.Hashes, r.Word())
 				}
-				d.Ops = []Op{{Kind: OpMove, Group: GroupRules, N: uint32(len(d.Hashes))}}
+				d.Ops = []block.Op{{Kind: block.OpMove, Group: block.GroupRules, N: uint32(len(d.Hashes))}}
 				x.Apply(src, &d)
 			}
 			text := ruleText(rng)
@@ -84,7 +84,7 @@ func TestRuleLaw(t *testing.T) {
 				for p := modelBlock; p <= len(text); p += modelBlock {
 					if rng.IntN(4) > 0 {
 						m.held[g][text[:p]]++
-						x.Apply(src, &Delta{Ops: []Op{{Kind: OpMove, Group: g, N: 1}}, Hashes: []block.EngineHash{hashOf(text[:p])}})
+						x.Apply(src, &block.Delta{Ops: []block.Op{{Kind: block.OpMove, Group: g, N: 1}}, Hashes: []block.EngineHash{hashOf(text[:p])}})
 					}
 				}
 			}
@@ -121,10 +121,10 @@ func ruleText(rng *rand.Rand) string {
 }
 
 func storeText(x *Index, src block.Source, root block.Key, text string, group uint8) {
-	d, key := Delta{Ops: []Op{{Kind: OpStore, Root: true, From: root, Group: group}}}, root
+	d, key := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, Group: group}}}, root
 	for p := modelBlock; p <= len(text); p += modelBlock {
 		key = x.o.Hasher.Child(key, []byte(text[p-modelBlock:p]))
-		d.Blocks = append(d.Blocks, StoredBlock{Hash: hashOf(text[:p]), Key: key, Bytes: modelBlock, Tokens: modelBlock})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: hashOf(text[:p]), Key: key, Bytes: modelBlock, Tokens: modelBlock})
 	}
 	d.Ops[0].N = uint32(len(d.Blocks))
 	x.Apply(src, &d)
@@ -140,7 +140,7 @@ func (m *groupsModel) evict(rng *rand.Rand, x *Index, src block.Source) {
 			if m.held[g][text]--; n == 1 {
 				delete(m.held[g], text)
 			}
-			x.Apply(src, &Delta{Ops: []Op{{Kind: OpRemove, Group: uint8(g), N: 1}}, Hashes: []block.EngineHash{hashOf(text)}})
+			x.Apply(src, &block.Delta{Ops: []block.Op{{Kind: block.OpRemove, Group: uint8(g), N: 1}}, Hashes: []block.EngineHash{hashOf(text)}})
 		}
 	}
 }
@@ -152,7 +152,7 @@ func copyOf(t *testing.T, x *Index, src block.Source) *Index {
 	v, stage := x.View(src, 1<<20), next.Stage(src, 0)
 	defer v.Close()
 	for more := true; more; {
-		var d Delta
+		var d block.Delta
 		var err error
 		if more, err = v.Next(&d, 16); err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func (x *Index) Stage(name block.Source, blocks int) *Stage {
 const stageStep = 2048
 
 // Apply performs the operations of d in order, as Index.Apply does.
-func (t *Stage) Apply(d *Delta) (sum ApplyStats) {
+func (t *Stage) Apply(d *block.Delta) (sum ApplyStats) {
 	t.s.names = t.s.names.Ahead(t.most) // outside of the lock: only a stage looks at its names
 	for ops := d.Ops; len(ops) > 0; {
 		n, blocks := 0, 0
@@ -35,13 +35,13 @@ func (t *Stage) Apply(d *Delta) (sum ApplyStats) {
 			blocks += int(ops[n].N)
 			n++
 		}
-		sum.add(t.step(&Delta{Ops: ops[:n], Blocks: d.Blocks, Hashes: d.Hashes}))
+		sum.add(t.step(&block.Delta{Ops: ops[:n], Blocks: d.Blocks, Hashes: d.Hashes}))
 		ops = ops[n:]
 	}
 	return sum
 }
 
-func (t *Stage) step(d *Delta) ApplyStats {
+func (t *Stage) step(d *block.Delta) ApplyStats {
 	t.x.mu.Lock()
 	defer t.x.mu.Unlock()
 	return t.x.perform(&t.s, d)

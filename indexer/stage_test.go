@@ -8,11 +8,11 @@ import (
 )
 
 // drained returns what is left of a view.
-func drained(t *testing.T, v *View) (parts []Delta) {
+func drained(t *testing.T, v *View) (parts []block.Delta) {
 	t.Helper()
 	defer v.Close()
 	for more := true; more; {
-		var d Delta
+		var d block.Delta
 		var err error
 		if more, err = v.Next(&d, 50); err != nil {
 			t.Fatal(err)
@@ -23,7 +23,7 @@ func drained(t *testing.T, v *View) (parts []Delta) {
 }
 
 // restored is an index with the parts of a view.
-func restored(t *testing.T, h block.Hasher, name block.Source, parts []Delta) *Index {
+func restored(t *testing.T, h block.Hasher, name block.Source, parts []block.Delta) *Index {
 	t.Helper()
 	y, blocks := New(Options{Hasher: h}), 0
 	for i := range parts {
@@ -40,7 +40,7 @@ func restored(t *testing.T, h block.Hasher, name block.Source, parts []Delta) *I
 }
 
 // grown fills a source with chains, and returns what was stored.
-func grown(x *Index, h block.Hasher, name block.Source, chains, blocks int) (all []Delta) {
+func grown(x *Index, h block.Hasher, name block.Source, chains, blocks int) (all []block.Delta) {
 	root := h.Root(block.Scope{Model: "m"})
 	for seed := range uint64(chains) {
 		_, d := storedChain(h, root, seed+1, blocks, 8)
@@ -69,7 +69,7 @@ func TestViewStaysAsItWas(t *testing.T) {
 	all := grown(x, h, name, 100, 200)
 	n, xor := x.Digest(name)
 	views := []*View{x.View(name, 1<<20), x.View(name, 1<<20), x.View(name, 1<<20)}
-	var some Delta
+	var some block.Delta
 	if more, err := views[1].Next(&some, 50); err != nil || !more || len(some.Blocks) == 0 {
 		t.Fatal(more, err)
 	}
@@ -168,7 +168,7 @@ func TestStageReplacesAtOnce(t *testing.T) {
 	}
 	cleared := x.Stage(name, 0)
 	cleared.Apply(&old)
-	cleared.Apply(&Delta{Ops: []Op{{Kind: OpClear}}})
+	cleared.Apply(&block.Delta{Ops: []block.Op{{Kind: block.OpClear}}})
 	cleared.Commit()
 	bury(x)
 	if st := x.Stats(); st.Nodes != 0 || st.Entries != 0 || st.Sets != 0 {
@@ -220,7 +220,7 @@ func TestOverflowed(t *testing.T) {
 		t.Error("loaded from it")
 	}
 	for _, x := range []*Index{x, y} {
-		if x.Apply(name, &Delta{Ops: []Op{{Kind: OpClear}}}); x.Overflowed(3) {
+		if x.Apply(name, &block.Delta{Ops: []block.Op{{Kind: block.OpClear}}}); x.Overflowed(3) {
 			t.Error("empty again")
 		}
 	}

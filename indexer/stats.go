@@ -18,7 +18,7 @@ func (x *Index) Stats() Stats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	st := Stats{Nodes: x.nodes.live - x.limbo.Pending(), Sources: len(x.sources), Sets: x.sets.Live() - 1, Branches: x.lists.n, Counts: x.counts}
-	st.Bytes = x.nodes.bytes() + x.sets.Bytes() + x.table.size*(16+seenBits/8) + x.lists.n*256 + x.lists.table.Bytes() + len(x.extra)*24
+	st.Bytes = x.nodes.bytes() + x.sets.Bytes() + x.table.Bytes() + x.lists.n*256 + x.lists.table.Bytes() + len(x.extra)*24
 	for _, s := range x.sources {
 		st.Entries += s.names.Len()
 		st.Bytes += s.names.Bytes()

@@ -53,7 +53,7 @@ const viewBlocks = 1 << 12
 // than others; until the view is closed that costs 16 bytes for each block of the
 // source and a fifth of a byte for each of the index. It takes no lock that writers
 // wait for.
-func (v *View) Next(d *Delta, most int) (more bool, err error) {
+func (v *View) Next(d *block.Delta, most int) (more bool, err error) {
 	d.Reset()
 	if v.dump == nil && v.slots != nil {
 		v.appendRules(d)
@@ -84,14 +84,14 @@ func (v *View) Next(d *Delta, most int) (more bool, err error) {
 }
 
 // appendRules begins a snapshot with the rules of the source's groups.
-func (v *View) appendRules(d *Delta) {
+func (v *View) appendRules(d *block.Delta) {
 	if len(v.rules) == 0 {
 		return
 	}
 	for i := range v.rules {
 		d.Hashes = append(d.Hashes, v.rules[i].Word())
 	}
-	d.Ops = append(d.Ops, Op{Kind: OpMove, Group: GroupRules, N: uint32(len(v.rules))})
+	d.Ops = append(d.Ops, block.Op{Kind: block.OpMove, Group: block.GroupRules, N: uint32(len(v.rules))})
 }
 
 // thaw lets writers change segments in place again.
@@ -125,10 +125,10 @@ type dump struct {
 	sent []uint64      // bits by rank
 
 	path  []uint32
-	above Op       // the place below which the next op may start: the root, or a block that was sent
+	above block.Op // the place below which the next op may start: the root, or a block that was sent
 	holes []uint32 // blocks since then that the source does not hold
 	tail  uint32   // the block at which the last op can be continued, or 0
-	out   *Delta
+	out   *block.Delta
 	most  int // blocks of an operation
 	room  int // blocks that may be sent; below 0: more were needed
 }
@@ -215,7 +215,7 @@ func (d *dump) chain(id uint32) {
 		n := d.x.nodes.at(id)
 		at, sent := d.wasSent(id)
 		if sent || n.parent == 0 {
-			d.above = Op{From: block.Key(n.key.Load()), Root: !sent}
+			d.above = block.Op{From: block.Key(n.key.Load()), Root: !sent}
 			if sent {
 				d.above.Parent = d.held[at].hash
 			}
@@ -246,7 +246,7 @@ func (d *dump) block(id uint32) {
 		last = false
 	}
 	d.sent[at>>6] |= 1 << (at & 63)
-	d.above = Op{From: block.Key(d.x.nodes.at(id).key.Load()), Parent: h.hash}
+	d.above = block.Op{From: block.Key(d.x.nodes.at(id).key.Load()), Parent: h.hash}
 	d.tail, d.holes = 0, d.holes[:0]
 	if last {
 		d.tail = id
@@ -274,19 +274,19 @@ func (d *dump) copies(id uint32, h block.EngineHash, meta uint32) {
 }
 
 // takes tells whether the last operation can go on with a block of op's kind.
-func (d *dump) takes(op *Op) bool {
+func (d *dump) takes(op *block.Op) bool {
 	last := &d.out.Ops[len(d.out.Ops)-1]
 	return int(last.N) < d.most && last.Tier == op.Tier && last.Group == op.Group
 }
 
-func (d *dump) add(b StoredBlock) {
+func (d *dump) add(b block.StoredBlock) {
 	d.out.Blocks = append(d.out.Blocks, b)
 	d.out.Ops[len(d.out.Ops)-1].N++
 }
 
-func (d *dump) stored(id uint32, h block.EngineHash, flags BlockFlags) StoredBlock {
+func (d *dump) stored(id uint32, h block.EngineHash, flags block.BlockFlags) block.StoredBlock {
 	n := d.x.nodes.at(id)
-	return StoredBlock{
+	return block.StoredBlock{
 		Hash: h, Key: block.Key(n.key.Load()), Bytes: n.length.Load(), Tokens: n.tokens(), Flags: n.flags() | flags,
 	}
 }

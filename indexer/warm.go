@@ -109,7 +109,7 @@ func (x *Index) window(s *source, parents, blocks []block.EngineHash, keys []blo
 	}
 }
 
-func (x *Index) warmBlocks(s *source, blocks []StoredBlock) {
+func (x *Index) warmBlocks(s *source, blocks []block.StoredBlock) {
 	var r reads
 	for i := range blocks {
 		r.add(s.names, blocks[i].Hash)
@@ -133,10 +133,10 @@ func (x *Index) warmNodes(entries []names.Entry) {
 
 // warmOps touches what the first steps of operations need: the names of the
 // parent and of the first block.
-func (x *Index) warmOps(s *source, d *Delta, ops []Op) {
+func (x *Index) warmOps(s *source, d *block.Delta, ops []block.Op) {
 	for i := range ops {
 		op := &ops[i]
-		if op.Kind != OpStore || op.N == 0 {
+		if op.Kind != block.OpStore || op.N == 0 {
 			continue
 		}
 		x.sink += s.names.Home(uint64(d.Blocks[op.First].Hash)).Node

@@ -25,7 +25,7 @@ func TestParentsLaw(t *testing.T) {
 				parents = append(parents, block.EngineHash(names.Draw(t, "parent")))
 			}
 			for i := range d.Ops {
-				if op := &d.Ops[i]; op.Kind == OpStore && !op.Root && rapid.IntRange(0, 4).Draw(t, "ask") > 0 {
+				if op := &d.Ops[i]; op.Kind == block.OpStore && !op.Root && rapid.IntRange(0, 4).Draw(t, "ask") > 0 {
 					parents = append(parents, op.Parent)
 				}
 			}
@@ -53,20 +53,20 @@ func TestParentsLaw(t *testing.T) {
 
 // drawSteps stores and removes blocks of a few names, most of them below the key
 // that their parent had last.
-func drawSteps(t *rapid.T, h block.Hasher, root block.Key, keys map[block.EngineHash]block.Key) *Delta {
-	d, name := &Delta{}, rapid.Uint64Range(1, 12)
+func drawSteps(t *rapid.T, h block.Hasher, root block.Key, keys map[block.EngineHash]block.Key) *block.Delta {
+	d, name := &block.Delta{}, rapid.Uint64Range(1, 12)
 	for range rapid.IntRange(1, 6).Draw(t, "ops") {
 		if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
-			d.Ops = append(d.Ops, Op{Kind: OpRemove, First: uint32(len(d.Hashes)), N: 1})
+			d.Ops = append(d.Ops, block.Op{Kind: block.OpRemove, First: uint32(len(d.Hashes)), N: 1})
 			d.Hashes = append(d.Hashes, block.EngineHash(name.Draw(t, "removed")))
 			continue
 		}
-		op := Op{Kind: OpStore, Root: true, From: root, First: uint32(len(d.Blocks)), N: 1}
+		op := block.Op{Kind: block.OpStore, Root: true, From: root, First: uint32(len(d.Blocks)), N: 1}
 		if p := block.EngineHash(name.Draw(t, "below")); keys[p] != 0 {
 			op.Root, op.From, op.Parent = false, keys[p], p
 		}
 		b := []byte{byte(name.Draw(t, "text") % 3)}
-		stored := StoredBlock{Hash: block.EngineHash(name.Draw(t, "stored")), Key: h.Child(op.From, b), Bytes: 1, Tokens: 1}
+		stored := block.StoredBlock{Hash: block.EngineHash(name.Draw(t, "stored")), Key: h.Child(op.From, b), Bytes: 1, Tokens: 1}
 		keys[stored.Hash] = stored.Key
 		d.Ops, d.Blocks = append(d.Ops, op), append(d.Blocks, stored)
 	}
@@ -88,10 +88,10 @@ func TestRemovalsTogether(t *testing.T) {
 		rm.Hashes = append(rm.Hashes, again...)
 		if each {
 			for range again {
-				rm.Ops = append(rm.Ops, Op{Kind: OpRemove, First: uint32(len(rm.Ops)), N: 1})
+				rm.Ops = append(rm.Ops, block.Op{Kind: block.OpRemove, First: uint32(len(rm.Ops)), N: 1})
 			}
 		} else {
-			rm.Ops = []Op{{Kind: OpRemove, N: uint32(len(rm.Hashes))}}
+			rm.Ops = []block.Op{{Kind: block.OpRemove, N: uint32(len(rm.Hashes))}}
 		}
 		st := x.Apply(block.Source{}, rm)
 		if st.Removed != blocks || st.UnknownRemove != len(again) {

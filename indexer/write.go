@@ -9,10 +9,10 @@ import (
 
 // FlagHole marks a block of a snapshot that the source does not hold: it only
 // places the blocks below it.
-const FlagHole BlockFlags = 1 << 7
+const FlagHole block.BlockFlags = 1 << 7
 
 // store chains blocks below the op's parent and enters the source as holder.
-func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
+func (x *Index) store(s *source, op *block.Op, blocks []block.StoredBlock, st *ApplyStats) {
 	parent, ok := x.parent(s, op)
 	if !ok {
 		st.UnknownParent += len(blocks)
@@ -47,15 +47,15 @@ func (x *Index) store(s *source, op *Op, blocks []StoredBlock, st *ApplyStats) {
 }
 
 // parent finds the node below which an op stores.
-func (x *Index) parent(s *source, op *Op) (uint32, bool) {
+func (x *Index) parent(s *source, op *block.Op) (uint32, bool) {
 	if op.Root {
-		if id := x.table.find(uint64(op.From)); id != 0 {
+		if id := x.table.Find(uint64(op.From)); id != 0 {
 			return id, true
 		}
 		id := x.nodes.alloc(&s.cursor)
 		n := x.nodes.at(id)
 		n.reset(uint64(op.From), 0)
-		x.table.insert(uint64(op.From), id)
+		x.table.Insert(uint64(op.From), id)
 		return id, true
 	}
 	if id := s.ahead.take(op.Parent); id != 0 && x.nodes.at(id).key.Load() == uint64(op.From) {
@@ -74,12 +74,12 @@ func (x *Index) parent(s *source, op *Op) (uint32, bool) {
 // place finds the node for a block below parent, or returns 0. What a source
 // has named stays what it was judged to be first: another judgement of the same
 // copy would have it counted twice and removed once.
-func (x *Index) place(s *source, parent uint32, b *StoredBlock) uint32 {
+func (x *Index) place(s *source, parent uint32, b *block.StoredBlock) uint32 {
 	p := x.nodes.at(parent)
 	if p.first.Load() == 0 {
 		return 0
 	}
-	apart := b.Flags&FlagNonCanonical != 0
+	apart := b.Flags&block.FlagNonCanonical != 0
 	if id := x.child(p, uint64(b.Key), !apart); id != 0 && s.names.Has(uint64(b.Hash), id) {
 		return id
 	}
@@ -104,11 +104,11 @@ func (x *Index) child(p *node, key uint64, apart bool) uint32 {
 
 // branchChild finds a block below a branch point, or returns 0.
 func (x *Index) branchChild(p *node, key uint64, apart bool) uint32 {
-	s := x.table.seg(key).Load()
-	if !s.may(key) {
+	s := x.table.Segment(key)
+	if !s.May(key) {
 		return 0
 	}
-	for id, i := s.next(key, key); id != 0; id, i = s.next(key, i) {
+	for id, i := s.Next(key, key); id != 0; id, i = s.Next(key, i) {
 		if n := x.nodes.at(id); n.key.Load() == key && n.apart() == apart && x.nodes.at(n.parent) == p {
 			return id
 		}
@@ -118,7 +118,7 @@ func (x *Index) branchChild(p *node, key uint64, apart bool) uint32 {
 
 // newNode puts a block below parent, held by the source in a tier and group unless it is
 // a hole; 0 when the branch has too many lengths.
-func (x *Index) newNode(s *source, parent uint32, b *StoredBlock, kind uint32) uint32 {
+func (x *Index) newNode(s *source, parent uint32, b *block.StoredBlock, kind uint32) uint32 {
 	p := x.nodes.at(parent)
 	first := p.first.Load()
 	if first&branchBit != 0 {
@@ -126,7 +126,7 @@ func (x *Index) newNode(s *source, parent uint32, b *StoredBlock, kind uint32) u
 			return 0
 		}
 		id := x.alloc(s, parent, b, kind, 0)
-		x.table.insert(uint64(b.Key), id)
+		x.table.Insert(uint64(b.Key), id)
 		return id
 	}
 	children := 0
@@ -142,19 +142,19 @@ func (x *Index) newNode(s *source, parent uint32, b *StoredBlock, kind uint32) u
 	for c := id; c != 0; c = x.nodes.at(c).next.Load() {
 		n := x.nodes.at(c)
 		br.add(n.form())
-		x.table.insert(n.key.Load(), c)
+		x.table.Insert(n.key.Load(), c)
 	}
 	p.first.Store(x.lists.add(br) | branchBit)
 	return id
 }
 
 // alloc fills a node that no reader can see yet.
-func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, kind, next uint32) uint32 {
+func (x *Index) alloc(s *source, parent uint32, b *block.StoredBlock, kind, next uint32) uint32 {
 	id := x.nodes.alloc(&s.cursor)
 	n := x.nodes.at(id)
 	n.reset(uint64(b.Key), parent)
 	n.length.init(b.Bytes)
-	n.meta.init(min(b.Tokens, 1<<24-1)<<8 | uint32(b.Flags&FlagNonCanonical))
+	n.meta.init(min(b.Tokens, 1<<24-1)<<8 | uint32(b.Flags&block.FlagNonCanonical))
 	n.next.init(next)
 	if b.Flags&FlagHole == 0 {
 		set := x.sets.Flip(0, s.slotOfKind(kind), names.TierOf(kind))
@@ -166,8 +166,8 @@ func (x *Index) alloc(s *source, parent uint32, b *StoredBlock, kind, next uint3
 
 // name counts one more copy of a block under its engine hash. held tells that
 // the source was entered as holder with the block.
-func (x *Index) name(s *source, b *StoredBlock, id, kind uint32, held bool) {
-	if !s.names.Raise(uint64(b.Hash), id, kind, b.Flags&FlagAgain != 0) {
+func (x *Index) name(s *source, b *block.StoredBlock, id, kind uint32, held bool) {
+	if !s.names.Raise(uint64(b.Hash), id, kind, b.Flags&block.FlagAgain != 0) {
 		return
 	}
 	s.xor ^= imprint(b.Hash, uint64(b.Key), kind)
@@ -227,21 +227,21 @@ func (x *Index) letGo(s *source, e *names.Entry) {
 }
 
 // move enters known hashes into another tier.
-func (x *Index) move(s *source, h block.EngineHash, op *Op, st *ApplyStats) {
+func (x *Index) move(s *source, h block.EngineHash, op *block.Op, st *ApplyStats) {
 	e := s.names.First(uint64(h))
 	if e == nil {
 		st.UnknownParent++
 		return
 	}
 	id := e.Node
-	b := StoredBlock{Hash: h, Key: block.Key(x.nodes.at(id).key.Load())}
+	b := block.StoredBlock{Hash: h, Key: block.Key(x.nodes.at(id).key.Load())}
 	x.name(s, &b, id, names.KindOf(uint8(op.Tier), op.Group), false)
 	st.Stored++
 }
 
 // drop takes a slot out of a node's holder set and frees what nobody needs.
 func (x *Index) drop(slot uint32, n *node, id uint32, tier block.Tier) {
-	if BlockFlags(n.meta.Load())&flagExtra != 0 {
+	if block.BlockFlags(n.meta.Load())&flagExtra != 0 {
 		k := extraKey(id, slot, tier)
 		if c := x.extra[k]; c > 1 {
 			x.extra[k] = c - 1
@@ -291,13 +291,13 @@ func (x *Index) retire(id uint32) (parent uint32) {
 
 func (x *Index) unlink(n *node, id, parent uint32) {
 	if parent == 0 {
-		x.table.remove(n.key.Load(), id)
+		x.table.Remove(n.key.Load(), id)
 		return
 	}
 	p := x.nodes.at(parent)
 	first := p.first.Load()
 	if first&branchBit != 0 {
-		x.table.remove(n.key.Load(), id)
+		x.table.Remove(n.key.Load(), id)
 		x.lists.get(first &^ branchBit).drop(n.form())
 		return
 	}

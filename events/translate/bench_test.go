@@ -64,7 +64,7 @@ func (emptyIndex) Parents(_ block.Source, _, _ []block.EngineHash, keys []block.
 	}
 }
 func (emptyIndex) Digest(block.Source) (count, xor uint64) { return 0, 0 }
-func (emptyIndex) Apply(block.Source, *indexer.Delta) indexer.ApplyStats {
+func (emptyIndex) Apply(block.Source, *block.Delta) indexer.ApplyStats {
 	return indexer.ApplyStats{}
 }
 
@@ -100,7 +100,7 @@ func BenchmarkStoredBlock(b *testing.B) {
 		payload := eventtest.StorePayload(c.events, c.blocks)
 		n := c.events * c.blocks
 		var batch decode.Batch
-		var d indexer.Delta
+		var d block.Delta
 		decode := func(b *testing.B) {
 			if err := batch.Decode(payload); err != nil || len(batch.Events) != c.events {
 				b.Fatal(err)
@@ -136,7 +136,7 @@ func BenchmarkStoredPage(b *testing.B) {
 	}
 	hashes := append([]block.EngineHash(nil), store.Hashes...)
 	scratch := make([]block.EngineHash, 0, 256) // Translate may reorder what it removes
-	var d indexer.Delta
+	var d block.Delta
 	perBlock(b, 16, func() {
 		d.Reset()
 		remove := decode.Event{Kind: decode.BlockRemoved, Group: decode.NoGroup, Hashes: append(scratch[:0], hashes...)}
@@ -172,7 +172,7 @@ func benchmarkStream(b *testing.B, stored []byte) {
 	removed = msgp.AppendInt(removed, 0)
 	// The first parent is nobody's: start a chain instead of parking it.
 	stored = bytes.Replace(stored, []byte("parent_block_hash\xcf"), []byte("parent_block_hush\xcf"), 1)
-	var d indexer.Delta
+	var d block.Delta
 	var spent [2]time.Duration
 	rounds := 0
 	perBlock(b, len(hashes), func() {
@@ -202,7 +202,7 @@ func TestTranslateAllocatesNothing(t *testing.T) {
 		Index: emptyIndex{}, Hasher: testHasher(), Model: "m", Vocabulary: newTableVocabulary(150_000),
 	})
 	var batch decode.Batch
-	var d indexer.Delta
+	var d block.Delta
 	got := testing.AllocsPerRun(100, func() {
 		d.Reset()
 		if err := batch.Decode(payload); err != nil {

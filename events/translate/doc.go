@@ -11,7 +11,7 @@
 //  4. Cache groups besides the one with full attention are marks on its chains, with a
 //     rule each (groups.go); where its blocks are smaller, several of them are one mark
 //     (pieces.go).
-//  5. The operations are appended to an indexer.Delta, which the caller applies
+//  5. The operations are appended to an block.Delta, which the caller applies
 //     before the next batch.
 //
 // It reads the index for parents and never writes to it.

@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
@@ -25,7 +24,7 @@ func (f *fresh) reset(next int) {
 }
 
 // find returns the key of the latest block named h.
-func (f *fresh) find(blocks []indexer.StoredBlock, h block.EngineHash) (block.Key, bool) {
+func (f *fresh) find(blocks []block.StoredBlock, h block.EngineHash) (block.Key, bool) {
 	if f.at == nil && f.next < len(blocks) {
 		f.at = make(map[block.EngineHash]int)
 	}

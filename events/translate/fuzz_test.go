@@ -6,7 +6,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/events/decode"
 	"github.com/grapevine-epp/grapevine/events/eventtest"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
@@ -24,7 +23,7 @@ func FuzzTranslate(f *testing.F) {
 		}, Unit: int(unit % 20), ParkBlocks: 64, ParkBytes: 4096})
 		var b decode.Batch
 		for _, payload := range [][]byte{first, second, first} {
-			var d indexer.Delta
+			var d block.Delta
 			_ = b.Decode(payload) // what was read before an error counts
 			r.tr.Translate(&b, &d)
 			checkDelta(t, &d)
@@ -49,7 +48,7 @@ func FuzzTranslate(f *testing.F) {
 		if r.tr.pieced != pieces {
 			t.Fatalf("%d pieces and places, not %d", pieces, r.tr.pieced)
 		}
-		var d indexer.Delta
+		var d block.Delta
 		r.tr.Clear(&d)
 		r.index.Apply(testSource, &d)
 		if n, _ := r.index.Digest(testSource); n != 0 {
@@ -58,14 +57,14 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-func checkDelta(t *testing.T, d *indexer.Delta) {
+func checkDelta(t *testing.T, d *block.Delta) {
 	t.Helper()
 	for _, op := range d.Ops {
 		n := len(d.Hashes)
-		if op.Kind == indexer.OpStore {
+		if op.Kind == block.OpStore {
 			n = len(d.Blocks)
 		}
-		if op.Kind != indexer.OpClear && (op.N == 0 || int(op.First)+int(op.N) > n) {
+		if op.Kind != block.OpClear && (op.N == 0 || int(op.First)+int(op.N) > n) {
 			t.Fatalf("operation %+v on %d items", op, n)
 		}
 		if op.Tier >= block.NumTiers {
@@ -85,7 +84,7 @@ func TestManyGroups(t *testing.T) {
 	for i := range int32(1_000_000) {
 		e := decode.Event{Kind: decode.BlockStored, Group: i, SpecKind: []byte("full_attention"), BlockSize: 16,
 			Hashes: []block.EngineHash{1}, Tokens: make([]uint32, 16)}
-		var d indexer.Delta
+		var d block.Delta
 		if i < 300 || i > 999_990 {
 			r.tr.Translate(&decode.Batch{Events: []decode.Event{e}}, &d)
 		} else {

@@ -2,13 +2,12 @@ package translate
 
 import (
 	"github.com/grapevine-epp/grapevine/events/decode"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // maxGroups bounds the cache groups of one stream: the index counts groups in a byte,
 // and has a use of its own for the last.
-const maxGroups = indexer.GroupRules
+const maxGroups = block.GroupRules
 
 // repeatRules is after how many batches with blocks of ruled groups the rules are told
 // again: whoever lost them with what the source held gets them back.
@@ -46,7 +45,7 @@ type group struct {
 	role   role
 	window uint32
 	size   uint32 // tokens of a block, the largest seen: entries can be smaller
-	rule   indexer.Rule
+	rule   block.Rule
 	peeks  int     // stores of pieces that go one too far
 	pieces *pieces // of a group whose blocks are smaller than those of the base; nil for others
 }
@@ -168,7 +167,7 @@ func (g *groups) learn(n int, e *decode.Event) {
 	}
 	first := l.role != roleRuled
 	if first {
-		if g.ruled == indexer.MaxRules {
+		if g.ruled == block.MaxRules {
 			l.role, g.over = roleNone, true
 			return
 		}
@@ -186,12 +185,12 @@ func (g *groups) rule(n int, e *decode.Event, l *group) {
 		g.uneven = true
 	}
 	l.role, l.window, l.size = roleRuled, e.Window, max(l.size, e.BlockSize)
-	rule := indexer.Rule{Group: uint8(n), Kind: g.kind(e, l), Size: max(l.size, 1)}
+	rule := block.Rule{Group: uint8(n), Kind: g.kind(e, l), Size: max(l.size, 1)}
 	switch {
-	case rule.Kind == indexer.RuleNever:
+	case rule.Kind == block.RuleNever:
 	case l.pieces != nil:
 		rule = l.pieces.rule(n, g.size, l.window)
-	case rule.Kind == indexer.RuleWindow:
+	case rule.Kind == block.RuleWindow:
 		rule.Need = blocksOf(l.window, l.size) * l.size
 	}
 	g.due = g.due || rule != l.rule
@@ -200,27 +199,27 @@ func (g *groups) rule(n int, e *decode.Event, l *group) {
 
 // kind is the kind of rule that a group has which is not the base. Of groups with local
 // chunks no event tells the size of these: what they hold from the start on is certain.
-func (g *groups) kind(e *decode.Event, l *group) indexer.RuleKind {
+func (g *groups) kind(e *decode.Event, l *group) block.RuleKind {
 	size := max(l.size, e.BlockSize)
 	switch {
 	case g.over, l.pieces != nil && g.uneven:
-		return indexer.RuleNever
+		return block.RuleNever
 	case l.pieces != nil:
 		return l.pieces.rule(0, g.size, e.Window).Kind
 	}
 	switch string(e.SpecKind) {
 	case "mamba":
-		return indexer.RuleState
+		return block.RuleState
 	case "sliding_window", "sliding_window_mla":
 		if e.Window > 0 && size >= g.size {
-			return indexer.RuleWindow
+			return block.RuleWindow
 		}
 	case "chunked_local_attention", "full_attention", "mla_attention", "sink_full_attention":
 		if size >= g.size {
-			return indexer.RuleAll
+			return block.RuleAll
 		}
 	}
-	return indexer.RuleNever
+	return block.RuleNever
 }
 
 // ruled translates the events of groups with rules, once those of the base are done:
@@ -245,13 +244,13 @@ func (t *Translator) ruled(events []decode.Event) {
 		tier, ok := t.admit(e)
 		switch {
 		case !ok:
-		case t.pages != nil || t.groups.list[groupOf(e)].rule.Kind == indexer.RuleNever:
+		case t.pages != nil || t.groups.list[groupOf(e)].rule.Kind == block.RuleNever:
 			t.stats.Skipped[SkipGroup]++
 		case t.groups.list[groupOf(e)].pieces != nil:
 			t.pieces(e, &t.groups.list[groupOf(e)], tier)
 		case e.Kind == decode.BlockRemoved:
 			t.stats.Removed += uint64(len(e.Hashes))
-			t.list(indexer.OpRemove, tier, groupOf(e), e.Hashes)
+			t.list(block.OpRemove, tier, groupOf(e), e.Hashes)
 		default:
 			t.mark(e, tier)
 		}
@@ -270,13 +269,13 @@ func (t *Translator) tellRules() {
 		if l := &g.list[i]; l.role == roleRuled {
 			rule := l.rule
 			if t.pages != nil {
-				rule.Kind = indexer.RuleNever
+				rule.Kind = block.RuleNever
 			}
 			t.out.Hashes = append(t.out.Hashes, rule.Word())
 		}
 	}
 	if n := len(t.out.Hashes) - first; n > 0 {
-		t.out.Ops = append(t.out.Ops, indexer.Op{Kind: indexer.OpMove, Group: indexer.GroupRules, First: uint32(first), N: uint32(n)})
+		t.out.Ops = append(t.out.Ops, block.Op{Kind: block.OpMove, Group: block.GroupRules, First: uint32(first), N: uint32(n)})
 	}
 }
 
@@ -305,7 +304,7 @@ func (t *Translator) mark(e *decode.Event, tier block.Tier) {
 		return
 	}
 	t.stats.Moved += uint64(len(known))
-	t.list(indexer.OpMove, tier, groupOf(e), known)
+	t.list(block.OpMove, tier, groupOf(e), known)
 }
 
 // markAgain handles a report that was asked for. Of a group with a window it names
@@ -317,9 +316,9 @@ func (t *Translator) markAgain(e *decode.Event, tier block.Tier) bool {
 	}
 	rule, from := t.groups.list[groupOf(e)].rule, 0
 	switch rule.Kind {
-	case indexer.RuleWindow:
+	case block.RuleWindow:
 		from = max(0, len(e.Hashes)-int(rule.Need/e.BlockSize))
-	case indexer.RuleState:
+	case block.RuleState:
 		from = len(e.Hashes) - 1
 	}
 	tail := *e
@@ -337,7 +336,7 @@ func (t *Translator) markAgain(e *decode.Event, tier block.Tier) bool {
 	t.store(&tail, tier, key, root)
 	blocks := t.out.Blocks[len(t.out.Blocks)-len(tail.Hashes):]
 	for i := range blocks {
-		blocks[i].Flags |= indexer.FlagAgain
+		blocks[i].Flags |= block.FlagAgain
 	}
 	return true
 }

@@ -32,7 +32,7 @@ var largeIndex = sync.OnceValue(func() *indexer.Index {
 	for range largeEndpoints * largeChains / 10 {
 		ep := r.IntN(largeEndpoints)
 		d := largeDelta(ep, r.IntN(largeChains))
-		rm := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpRemove, N: largeChain}}}
+		rm := block.Delta{Ops: []block.Op{{Kind: block.OpRemove, N: largeChain}}}
 		for i := range d.Blocks {
 			rm.Hashes = append(rm.Hashes, d.Blocks[largeChain-1-i].Hash)
 		}
@@ -48,12 +48,12 @@ func largeHash(ep, chain, n int) block.EngineHash {
 	return block.EngineHash((id+1)*0x9e3779b97f4a7c15 ^ id<<40)
 }
 
-func largeDelta(ep, chain int) *indexer.Delta {
+func largeDelta(ep, chain int) *block.Delta {
 	root := testHasher().Root(block.Scope{Model: "m"})
-	d := &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: largeChain}}}
+	d := &block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, N: largeChain}}}
 	for i := range largeChain {
 		h := largeHash(ep, chain, i)
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: h, Key: block.Key(h*0xd1b54a32d192ed03) | 1<<63, Bytes: 64, Tokens: 16})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: h, Key: block.Key(h*0xd1b54a32d192ed03) | 1<<63, Bytes: 64, Tokens: 16})
 	}
 	return d
 }
@@ -126,7 +126,7 @@ func BenchmarkEventInLargeIndex(b *testing.B) {
 		blocks += len(s.batches[0]) * 64
 	}
 	var batch decode.Batch
-	var d indexer.Delta
+	var d block.Delta
 	var sum, least [2]time.Duration
 	rounds := 0
 	b.ReportAllocs()

@@ -118,7 +118,7 @@ func TestMediaLaw(t *testing.T) {
 				events = append(events, all.published(e))
 			}
 			d := r.apply(events...)
-			var again indexer.Delta
+			var again block.Delta
 			if err := wire.DecodeDelta(wire.AppendDelta(nil, d), &again); err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
@@ -61,7 +60,7 @@ type unit struct {
 	filled   uint8
 	baseOff  uint8
 	root     bool
-	flags    indexer.BlockFlags
+	flags    block.BlockFlags
 	tokens   [maxUnit]uint32
 }
 
@@ -172,7 +171,7 @@ func (p *pages) complete(t *Translator, u *unit, name block.EngineHash) {
 	u.key, known = t.child(u.from, ids)
 	u.bytes = uint32(len(t.text) - start)
 	if t.judges && known && !t.opt.Canonical(before, ids, t.text[start:]) {
-		u.flags |= indexer.FlagNonCanonical
+		u.flags |= block.FlagNonCanonical
 		t.stats.NonCanonical++
 	}
 	if u.mix != 0 {
@@ -274,7 +273,7 @@ func (p *pages) update(t *Translator, u *unit, stored, removed uint8) {
 	for tier := range block.NumTiers {
 		if removed&(1<<tier) != 0 {
 			t.stats.Removed++
-			t.list(indexer.OpRemove, tier, p.group, []block.EngineHash{u.name})
+			t.list(block.OpRemove, tier, p.group, []block.EngineHash{u.name})
 		}
 	}
 }
@@ -285,19 +284,19 @@ func (p *pages) emit(t *Translator, u *unit, tier block.Tier) {
 	d := t.out
 	t.stats.Stored++
 	n, blocks := len(d.Ops), len(d.Blocks)
-	d.Blocks = append(d.Blocks, indexer.StoredBlock{
+	d.Blocks = append(d.Blocks, block.StoredBlock{
 		Hash: u.name, Key: u.key, Bytes: u.bytes, Tokens: uint32(p.k) * p.size, Flags: u.flags,
 	})
 	if n > 0 && !u.root && blocks > 0 {
 		op := &d.Ops[n-1]
-		if op.Kind == indexer.OpStore && op.Tier == tier && op.Group == p.group &&
+		if op.Kind == block.OpStore && op.Tier == tier && op.Group == p.group &&
 			int(op.First+op.N) == blocks && d.Blocks[blocks-1].Hash == u.parent {
 			op.N++
 			return
 		}
 	}
-	d.Ops = append(d.Ops, indexer.Op{
-		Kind: indexer.OpStore, Tier: tier, Group: p.group, Root: u.root, From: u.from, Parent: u.parent,
+	d.Ops = append(d.Ops, block.Op{
+		Kind: block.OpStore, Tier: tier, Group: p.group, Root: u.root, From: u.from, Parent: u.parent,
 		First: uint32(blocks), N: 1,
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
@@ -67,14 +66,14 @@ func newPieces(size, base, window uint32) *pieces {
 func blocksOf(window, size uint32) uint32 { return (max(window, 1) - 1 + size - 1) / size }
 
 // rule is what the marks of group n are to the index.
-func (p *pieces) rule(n int, base, window uint32) indexer.Rule {
-	r := indexer.Rule{Group: uint8(n), Kind: indexer.RuleAll, Size: base}
+func (p *pieces) rule(n int, base, window uint32) block.Rule {
+	r := block.Rule{Group: uint8(n), Kind: block.RuleAll, Size: base}
 	if window == 0 {
 		return r
 	}
-	r.Kind = indexer.RuleState
+	r.Kind = block.RuleState
 	if n := blocksOf(window, base/p.per); n > p.per {
-		r.Kind, r.Need = indexer.RuleWindow, (n+p.per-1)/p.per*base
+		r.Kind, r.Need = block.RuleWindow, (n+p.per-1)/p.per*base
 	}
 	return r
 }
@@ -131,7 +130,7 @@ func (t *Translator) peeked(e *decode.Event, l *group, behind int, ends bool) {
 	}
 	if l.peeks++; l.peeks == peeks {
 		t.groups.uneven, t.groups.due = true, true
-		l.rule.Kind = indexer.RuleNever
+		l.rule.Kind = block.RuleNever
 	}
 }
 
@@ -178,8 +177,8 @@ func (t *Translator) joinPieces(p *pieces, hashes []block.EngineHash, g uint8, a
 	case b.known&(1<<(p.per-1)) == 0: // no room for it
 		t.part(p, name, b)
 	case doubt && b.held&p.need == p.need:
-		t.markPieces(indexer.OpRemove, g, name)
-		t.markPieces(indexer.OpMove, g, name)
+		t.markPieces(block.OpRemove, g, name)
+		t.markPieces(block.OpMove, g, name)
 	}
 	t.sure(b)
 }
@@ -205,8 +204,8 @@ func (t *Translator) markStored(e *decode.Event) {
 				continue
 			} else if _, ok := t.lookup(h); ok {
 				if t.sure(b); b.held&p.need == p.need {
-					t.markPieces(indexer.OpRemove, uint8(i), h)
-					t.markPieces(indexer.OpMove, uint8(i), h)
+					t.markPieces(block.OpRemove, uint8(i), h)
+					t.markPieces(block.OpMove, uint8(i), h)
 				}
 			}
 		}
@@ -234,10 +233,10 @@ func (t *Translator) showPiece(p *pieces, name block.EngineHash, bit, g uint8, h
 			t.doubts++
 		}
 		t.stats.Moved++
-		t.markPieces(indexer.OpMove, g, name)
+		t.markPieces(block.OpMove, g, name)
 	case was && !is:
 		t.stats.Removed++
-		t.markPieces(indexer.OpRemove, g, name)
+		t.markPieces(block.OpRemove, g, name)
 	}
 }
 
@@ -247,7 +246,7 @@ func (t *Translator) dropPiece(p *pieces, h block.EngineHash, g uint8) {
 	c := p.at[h]
 	if c == nil {
 		if _, ok := t.lookup(h); ok {
-			t.markPieces(indexer.OpRemove, g, h)
+			t.markPieces(block.OpRemove, g, h)
 		}
 		return
 	}
@@ -289,7 +288,7 @@ func (t *Translator) forget(p *pieces, h block.EngineHash, c *piece) {
 	}
 }
 
-func (t *Translator) markPieces(kind indexer.OpKind, g uint8, h block.EngineHash) {
+func (t *Translator) markPieces(kind block.OpKind, g uint8, h block.EngineHash) {
 	t.known = append(t.known[:0], h)
 	t.list(kind, block.TierGPU, g, t.known)
 }
@@ -313,7 +312,7 @@ func (g *groups) early(e *decode.Event) {
 func (t *Translator) outgrown() {
 	g := &t.groups
 	if g.grown = false; len(g.first) > 0 {
-		t.list(indexer.OpRemove, block.TierGPU, uint8(g.base), g.first)
+		t.list(block.OpRemove, block.TierGPU, uint8(g.base), g.first)
 	}
 	g.uneven = g.uneven || g.settled
 	g.first, g.settled = nil, true

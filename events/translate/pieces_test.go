@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/grapevine-epp/grapevine/events/decode"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
@@ -187,7 +186,7 @@ func TestPiecesAreBounded(t *testing.T) {
 	if r.tr.stats.Skipped[SkipLimit] == 0 {
 		t.Error("none was left out")
 	}
-	if rule := r.tr.groups.list[1].rule; rule.Kind != indexer.RuleState {
+	if rule := r.tr.groups.list[1].rule; rule.Kind != block.RuleState {
 		t.Errorf("rule %+v", rule)
 	}
 }

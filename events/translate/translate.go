@@ -27,7 +27,7 @@ type Index interface {
 	// Digest returns the number of entries of a source, and a hash of them.
 	Digest(src block.Source) (count, xor uint64)
 	// Apply applies a delta. It does not retain it.
-	Apply(src block.Source, d *indexer.Delta) indexer.ApplyStats
+	Apply(src block.Source, d *block.Delta) indexer.ApplyStats
 }
 
 // Canonical reports whether ids are the tokens that the engine's tokenizer
@@ -127,10 +127,10 @@ type Translator struct {
 	doubts          int    // blocks of pieces whose marks may be missing
 	pieced          int    // pieces of all groups, and their places in blocks
 
-	out     *indexer.Delta // of the Translate under way
-	fresh   fresh          // names of its blocks
-	cleared int            // blocks of out before its last OpClear
-	wiped   bool           // out holds an OpClear, so that Index lags behind
+	out     *block.Delta // of the Translate under way
+	fresh   fresh        // names of its blocks
+	cleared int          // blocks of out before its last OpClear
+	wiped   bool         // out holds an OpClear, so that Index lags behind
 }
 
 // New returns a translator without history.
@@ -169,7 +169,7 @@ func (t *Translator) Stats() Stats { return t.stats }
 
 // Translate appends the operations of a batch to d, in order. The caller
 // applies d to the index before it translates the next batch.
-func (t *Translator) Translate(b *decode.Batch, d *indexer.Delta) {
+func (t *Translator) Translate(b *decode.Batch, d *block.Delta) {
 	t.out, t.cleared, t.wiped, t.text = d, len(d.Blocks), false, b.Text[:0]
 	t.fresh.reset(t.cleared)
 	if t.groups.base < 0 || t.groups.sparse {
@@ -194,7 +194,7 @@ func (t *Translator) Translate(b *decode.Batch, d *indexer.Delta) {
 			ruled = true
 		case roleUnknown:
 			if tier, ok := t.admit(e); ok && len(e.Hashes) > 0 {
-				t.list(indexer.OpRemove, tier, groupOf(e), e.Hashes)
+				t.list(block.OpRemove, tier, groupOf(e), e.Hashes)
 			}
 		case roleNone:
 			t.stats.Skipped[SkipGroup]++
@@ -214,12 +214,12 @@ func (t *Translator) Translate(b *decode.Batch, d *indexer.Delta) {
 }
 
 // Clear forgets everything of the source, and appends the same to d.
-func (t *Translator) Clear(d *indexer.Delta) {
+func (t *Translator) Clear(d *block.Delta) {
 	t.park.clear()
 	t.groups, t.pieced, t.doubts = groups{base: -1}, 0, 0 // what comes may be of another engine
 	t.pages = nil
 	t.stats.Clears++
-	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpClear})
+	d.Ops = append(d.Ops, block.Op{Kind: block.OpClear})
 	t.cleared, t.wiped = len(d.Blocks), true
 	t.fresh.reset(t.cleared)
 }
@@ -336,8 +336,8 @@ func (t *Translator) indexed(h block.EngineHash) block.Key {
 // store appends the blocks of an event, one index block per engine block.
 func (t *Translator) store(e *decode.Event, tier block.Tier, from block.Key, root bool) {
 	d, size := t.out, int(e.BlockSize)
-	d.Ops = append(d.Ops, indexer.Op{
-		Kind: indexer.OpStore, Tier: tier, Group: groupOf(e), Root: root, From: from, Parent: e.Parent,
+	d.Ops = append(d.Ops, block.Op{
+		Kind: block.OpStore, Tier: tier, Group: groupOf(e), Root: root, From: from, Parent: e.Parent,
 		First: uint32(len(d.Blocks)), N: uint32(len(e.Hashes)),
 	})
 	judge := t.judges && len(e.Hashes) <= generatedBlocks
@@ -362,14 +362,14 @@ func (t *Translator) store(e *decode.Event, tier block.Tier, from block.Key, roo
 		} else {
 			key, known = t.child(key, ids)
 		}
-		b := indexer.StoredBlock{Hash: h, Bytes: uint32(len(t.text) - start), Tokens: e.BlockSize}
+		b := block.StoredBlock{Hash: h, Bytes: uint32(len(t.text) - start), Tokens: e.BlockSize}
 		for _, k := range own {
 			if k.Kind != decode.ExtraPair || !illustrated {
 				key = t.mixExtra(key, e, k, root)
 			}
 		}
 		if judge && known && !t.opt.Canonical(t.before(e, root, start), ids, t.text[start:]) {
-			b.Flags |= indexer.FlagNonCanonical
+			b.Flags |= block.FlagNonCanonical
 			t.stats.NonCanonical++
 		}
 		b.Key = key
@@ -377,7 +377,7 @@ func (t *Translator) store(e *decode.Event, tier block.Tier, from block.Key, roo
 	}
 	if t.awaits(root) && t.again(e, from, held) {
 		for i := len(d.Blocks) - len(e.Hashes); i < len(d.Blocks); i++ {
-			d.Blocks[i].Flags |= indexer.FlagAgain
+			d.Blocks[i].Flags |= block.FlagAgain
 		}
 		t.park.told(e.Hashes)
 		t.stats.Reports++
@@ -454,7 +454,7 @@ func (t *Translator) move(e *decode.Event, tier block.Tier) {
 		return
 	}
 	t.stats.Moved += uint64(len(plain))
-	t.list(indexer.OpMove, tier, groupOf(e), plain)
+	t.list(block.OpMove, tier, groupOf(e), plain)
 }
 
 // removed handles one BlockRemoved.
@@ -474,12 +474,12 @@ func (t *Translator) removed(e *decode.Event) {
 		return
 	}
 	t.stats.Removed += uint64(len(plain))
-	t.list(indexer.OpRemove, tier, groupOf(e), plain)
+	t.list(block.OpRemove, tier, groupOf(e), plain)
 }
 
 // list appends an operation on hashes; one of the same kind just before takes
 // them in.
-func (t *Translator) list(kind indexer.OpKind, tier block.Tier, g uint8, hashes []block.EngineHash) {
+func (t *Translator) list(kind block.OpKind, tier block.Tier, g uint8, hashes []block.EngineHash) {
 	d := t.out
 	first := uint32(len(d.Hashes))
 	d.Hashes = append(d.Hashes, hashes...)
@@ -490,5 +490,5 @@ func (t *Translator) list(kind indexer.OpKind, tier block.Tier, g uint8, hashes 
 			return
 		}
 	}
-	d.Ops = append(d.Ops, indexer.Op{Kind: kind, Tier: tier, Group: g, First: first, N: uint32(len(hashes))})
+	d.Ops = append(d.Ops, block.Op{Kind: kind, Tier: tier, Group: g, First: first, N: uint32(len(hashes))})
 }

@@ -55,8 +55,8 @@ func newRig(opt Options) *rig {
 	return r
 }
 
-func (r *rig) apply(events ...decode.Event) *indexer.Delta {
-	d := new(indexer.Delta)
+func (r *rig) apply(events ...decode.Event) *block.Delta {
+	d := new(block.Delta)
 	r.tr.Translate(&decode.Batch{Events: events}, d)
 	r.index.Apply(testSource, d)
 	return d
@@ -69,16 +69,16 @@ func (r *rig) key(k block.Key) string {
 	return r.names[k]
 }
 
-func (r *rig) print(d *indexer.Delta) string {
+func (r *rig) print(d *block.Delta) string {
 	var s strings.Builder
 	for _, op := range d.Ops {
 		switch op.Kind {
-		case indexer.OpClear:
+		case block.OpClear:
 			s.WriteString("clear")
-		case indexer.OpRemove, indexer.OpMove:
-			fmt.Fprintf(&s, "%s %s group %d: %d", map[indexer.OpKind]string{indexer.OpRemove: "remove", indexer.OpMove: "move"}[op.Kind],
+		case block.OpRemove, block.OpMove:
+			fmt.Fprintf(&s, "%s %s group %d: %d", map[block.OpKind]string{block.OpRemove: "remove", block.OpMove: "move"}[op.Kind],
 				op.Tier, op.Group, d.Hashes[op.First:op.First+op.N])
-		case indexer.OpStore:
+		case block.OpStore:
 			fmt.Fprintf(&s, "store %s group %d below ", op.Tier, op.Group)
 			if op.Root {
 				fmt.Fprintf(&s, "root %s:", r.key(op.From))
@@ -87,7 +87,7 @@ func (r *rig) print(d *indexer.Delta) string {
 			}
 			for _, b := range d.Blocks[op.First : op.First+op.N] {
 				fmt.Fprintf(&s, " %d=%s/%db/%dt", b.Hash, r.key(b.Key), b.Bytes, b.Tokens)
-				if b.Flags&indexer.FlagNonCanonical != 0 {
+				if b.Flags&block.FlagNonCanonical != 0 {
 					s.WriteString("/non-canonical")
 				}
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/varint"
 )
@@ -65,7 +64,7 @@ type deltaChain struct {
 }
 
 // again tells whether op continues where the chain stands.
-func (c *deltaChain) again(op *indexer.Op) bool {
+func (c *deltaChain) again(op *block.Op) bool {
 	if op.Root {
 		return c.haveRoot && op.From == c.root
 	}
@@ -73,7 +72,7 @@ func (c *deltaChain) again(op *indexer.Op) bool {
 }
 
 // after moves the chain past op and the blocks that it stored.
-func (c *deltaChain) after(op *indexer.Op, blocks []indexer.StoredBlock) {
+func (c *deltaChain) after(op *block.Op, blocks []block.StoredBlock) {
 	if op.Root {
 		c.root, c.haveRoot = op.From, true
 	}
@@ -86,18 +85,18 @@ func (c *deltaChain) after(op *indexer.Op, blocks []indexer.StoredBlock) {
 // order and their blocks and hashes; fields that an operation's kind does not
 // use come back as zero, and First as the running count. It panics when an
 // operation's range lies outside of d.
-func AppendDelta(dst []byte, d *indexer.Delta) []byte {
+func AppendDelta(dst []byte, d *block.Delta) []byte {
 	dst = append(dst, deltaVersion)
 	var chain deltaChain
 	for i := range d.Ops {
 		op := &d.Ops[i]
-		dst = appendHead(dst, op, op.Kind == indexer.OpStore && chain.again(op))
+		dst = appendHead(dst, op, op.Kind == block.OpStore && chain.again(op))
 		switch op.Kind {
-		case indexer.OpStore:
+		case block.OpStore:
 			blocks := d.Blocks[op.First : op.First+op.N]
 			dst = appendBlocks(dst, blocks)
 			chain.after(op, blocks)
-		case indexer.OpRemove, indexer.OpMove:
+		case block.OpRemove, block.OpMove:
 			dst = appendHashes(dst, d.Hashes[op.First:op.First+op.N])
 		}
 	}
@@ -111,15 +110,15 @@ func appendHashes(dst []byte, hashes []block.EngineHash) []byte {
 	return dst
 }
 
-func appendHead(dst []byte, op *indexer.Op, again bool) []byte {
+func appendHead(dst []byte, op *block.Op, again bool) []byte {
 	head := byte(op.Kind)&headKind | byte(op.Tier)<<2&headTier
 	if op.Group != 0 {
 		head |= headGroup
 	}
-	if op.Kind == indexer.OpStore && op.Root {
+	if op.Kind == block.OpStore && op.Root {
 		head |= headRoot
 	}
-	if op.N == 1 && op.Kind != indexer.OpClear {
+	if op.N == 1 && op.Kind != block.OpClear {
 		head |= headOne
 	}
 	if again {
@@ -129,13 +128,13 @@ func appendHead(dst []byte, op *indexer.Op, again bool) []byte {
 	if head&headGroup != 0 {
 		dst = append(dst, op.Group)
 	}
-	if op.Kind == indexer.OpClear {
+	if op.Kind == block.OpClear {
 		return dst
 	}
 	if head&headOne == 0 {
 		dst = binary.AppendUvarint(dst, uint64(op.N))
 	}
-	if op.Kind != indexer.OpStore || again {
+	if op.Kind != block.OpStore || again {
 		return dst
 	}
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(op.From))
@@ -145,7 +144,7 @@ func appendHead(dst []byte, op *indexer.Op, again bool) []byte {
 	return dst
 }
 
-func appendBlocks(dst []byte, blocks []indexer.StoredBlock) []byte {
+func appendBlocks(dst []byte, blocks []block.StoredBlock) []byte {
 	if len(blocks) == 0 {
 		return dst
 	}
@@ -153,7 +152,7 @@ func appendBlocks(dst []byte, blocks []indexer.StoredBlock) []byte {
 	return appendBlockList(binary.AppendUvarint(dst, uint64(usual)), blocks, usual)
 }
 
-func appendBlockList(dst []byte, blocks []indexer.StoredBlock, usual uint32) []byte {
+func appendBlockList(dst []byte, blocks []block.StoredBlock, usual uint32) []byte {
 	length := usualBytes(usual)
 	for i := range blocks {
 		b := &blocks[i]
@@ -180,7 +179,7 @@ func usualBytes(tokens uint32) int64 { return 4 * int64(tokens) }
 // DecodeDelta reads an encoding of AppendDelta into d, whose memory it reuses.
 // Any input is safe: what is allocated is bounded by the length of b and by
 // the Max constants. After an error d is empty.
-func DecodeDelta(b []byte, d *indexer.Delta) error {
+func DecodeDelta(b []byte, d *block.Delta) error {
 	d.Reset()
 	r := varint.Reader{B: b}
 	if r.Byte() != deltaVersion {
@@ -196,35 +195,35 @@ func DecodeDelta(b []byte, d *indexer.Delta) error {
 	return r.Err
 }
 
-func decodeOp(r *varint.Reader, d *indexer.Delta, chain *deltaChain) {
+func decodeOp(r *varint.Reader, d *block.Delta, chain *deltaChain) {
 	if len(d.Ops) == MaxDeltaOps {
 		r.Fail(ErrCodecLimit)
 		return
 	}
 	head := r.Byte()
-	op := indexer.Op{Kind: indexer.OpKind(head & headKind), Tier: block.Tier(head & headTier >> 2)}
+	op := block.Op{Kind: block.OpKind(head & headKind), Tier: block.Tier(head & headTier >> 2)}
 	if head&headGroup != 0 {
 		if op.Group = r.Byte(); op.Group == 0 {
 			r.Fail(ErrCodecValue)
 		}
 	}
-	if op.Kind != indexer.OpStore && head&(headRoot|headAgain) != 0 {
+	if op.Kind != block.OpStore && head&(headRoot|headAgain) != 0 {
 		r.Fail(ErrCodecValue)
 	}
 	switch {
-	case op.Kind == indexer.OpClear && head&headOne != 0:
+	case op.Kind == block.OpClear && head&headOne != 0:
 		r.Fail(ErrCodecValue)
 	case head&headOne != 0:
 		op.N = 1
-	case op.Kind != indexer.OpClear:
+	case op.Kind != block.OpClear:
 		op.N = r.Uint32()
 	}
 	switch op.Kind {
-	case indexer.OpStore:
+	case block.OpStore:
 		decodeParent(r, &op, head, chain)
 		decodeBlocks(r, d, &op)
 		chain.after(&op, d.Blocks[op.First:])
-	case indexer.OpRemove, indexer.OpMove:
+	case block.OpRemove, block.OpMove:
 		decodeHashes(r, d, &op)
 	}
 	if r.Err == nil {
@@ -232,7 +231,7 @@ func decodeOp(r *varint.Reader, d *indexer.Delta, chain *deltaChain) {
 	}
 }
 
-func decodeParent(r *varint.Reader, op *indexer.Op, head byte, chain *deltaChain) {
+func decodeParent(r *varint.Reader, op *block.Op, head byte, chain *deltaChain) {
 	op.Root = head&headRoot != 0
 	again := head&headAgain != 0
 	switch {
@@ -250,7 +249,7 @@ func decodeParent(r *varint.Reader, op *indexer.Op, head byte, chain *deltaChain
 	}
 }
 
-func decodeBlocks(r *varint.Reader, d *indexer.Delta, op *indexer.Op) {
+func decodeBlocks(r *varint.Reader, d *block.Delta, op *block.Op) {
 	op.First = uint32(len(d.Blocks))
 	if op.N > 0 && r.Err == nil {
 		decodeBlockList(r, d, op, r.Uint32())
@@ -258,7 +257,7 @@ func decodeBlocks(r *varint.Reader, d *indexer.Delta, op *indexer.Op) {
 }
 
 // decodeBlockList reads the blocks of op, whose First is set.
-func decodeBlockList(r *varint.Reader, d *indexer.Delta, op *indexer.Op, usual uint32) {
+func decodeBlockList(r *varint.Reader, d *block.Delta, op *block.Op, usual uint32) {
 	if uint64(op.First)+uint64(op.N) > MaxDeltaBlocks {
 		r.Fail(ErrCodecLimit)
 	}
@@ -267,10 +266,10 @@ func decodeBlockList(r *varint.Reader, d *indexer.Delta, op *indexer.Op, usual u
 	}
 	length := usualBytes(usual)
 	for range op.N {
-		b := indexer.StoredBlock{Hash: block.EngineHash(r.Fixed64()), Key: block.Key(r.Fixed64()), Tokens: usual}
+		b := block.StoredBlock{Hash: block.EngineHash(r.Fixed64()), Key: block.Key(r.Fixed64()), Tokens: usual}
 		word := r.Uint()
 		if word&1 != 0 {
-			b.Flags = indexer.BlockFlags(r.Byte())
+			b.Flags = block.BlockFlags(r.Byte())
 			b.Tokens = r.Uint32()
 		}
 		zig := word >> 1
@@ -288,7 +287,7 @@ func decodeBlockList(r *varint.Reader, d *indexer.Delta, op *indexer.Op, usual u
 
 // placeHashes sets op.First, and reports whether the hashes of op are within the limit
 // and all there, in so many bytes each.
-func placeHashes(r *varint.Reader, d *indexer.Delta, op *indexer.Op, width uint64) bool {
+func placeHashes(r *varint.Reader, d *block.Delta, op *block.Op, width uint64) bool {
 	op.First = uint32(len(d.Hashes))
 	if uint64(op.First)+uint64(op.N) > MaxDeltaHashes {
 		r.Fail(ErrCodecLimit)
@@ -296,7 +295,7 @@ func placeHashes(r *varint.Reader, d *indexer.Delta, op *indexer.Op, width uint6
 	return r.Has(uint64(op.N) * width)
 }
 
-func decodeHashes(r *varint.Reader, d *indexer.Delta, op *indexer.Op) {
+func decodeHashes(r *varint.Reader, d *block.Delta, op *block.Op) {
 	if !placeHashes(r, d, op, 8) {
 		return
 	}

@@ -11,33 +11,32 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
 // drawDelta draws any delta whose unused fields are zero and whose ranges
 // follow each other, which is what encoding keeps.
-func drawDelta(t *rapid.T) *indexer.Delta {
-	d := &indexer.Delta{}
+func drawDelta(t *rapid.T) *block.Delta {
+	d := &block.Delta{}
 	key := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
 	var root, lastKey block.Key
 	var lastHash block.EngineHash
 	for range rapid.IntRange(0, 12).Draw(t, "ops") {
-		op := indexer.Op{
-			Kind:  indexer.OpKind(rapid.IntRange(0, 3).Draw(t, "kind")),
+		op := block.Op{
+			Kind:  block.OpKind(rapid.IntRange(0, 3).Draw(t, "kind")),
 			Tier:  block.Tier(rapid.IntRange(0, int(block.NumTiers)-1).Draw(t, "tier")),
 			Group: rapid.OneOf(rapid.Just(uint8(0)), rapid.Uint8()).Draw(t, "group"),
 		}
-		if op.Kind != indexer.OpClear {
+		if op.Kind != block.OpClear {
 			op.N = uint32(rapid.IntRange(0, 5).Draw(t, "n"))
 		}
 		switch op.Kind {
-		case indexer.OpRemove, indexer.OpMove:
+		case block.OpRemove, block.OpMove:
 			op.First = uint32(len(d.Hashes))
 			for range op.N {
 				d.Hashes = append(d.Hashes, block.EngineHash(key("hash")))
 			}
-		case indexer.OpStore:
+		case block.OpStore:
 			op.Root = rapid.Bool().Draw(t, "root")
 			again := rapid.Bool().Draw(t, "again")
 			otherName := rapid.Bool().Draw(t, "other name")
@@ -68,25 +67,25 @@ func drawDelta(t *rapid.T) *indexer.Delta {
 	return d
 }
 
-func drawBlock(t *rapid.T) indexer.StoredBlock {
-	b := indexer.StoredBlock{
+func drawBlock(t *rapid.T) block.StoredBlock {
+	b := block.StoredBlock{
 		Hash:   block.EngineHash(rapid.Uint64().Draw(t, "hash")),
 		Key:    block.Key(rapid.Uint64().Draw(t, "key")),
 		Bytes:  rapid.OneOf(rapid.Just(uint32(64)), rapid.Uint32()).Draw(t, "bytes"),
 		Tokens: rapid.OneOf(rapid.Just(uint32(16)), rapid.Uint32()).Draw(t, "tokens"),
 	}
 	if rapid.Bool().Draw(t, "flagged") {
-		b.Flags = indexer.BlockFlags(rapid.Uint8().Draw(t, "flags"))
+		b.Flags = block.BlockFlags(rapid.Uint8().Draw(t, "flags"))
 	}
 	return b
 }
 
-func diffDelta(got, want *indexer.Delta) string {
+func diffDelta(got, want *block.Delta) string {
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }
 
 func TestDeltaRoundTrip(t *testing.T) {
-	var got indexer.Delta
+	var got block.Delta
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawDelta(t)
 		enc := AppendDelta([]byte("before"), want)
@@ -108,7 +107,7 @@ func TestDeltaCutShort(t *testing.T) {
 	d := steadyDelta(rand.New(rand.NewPCG(1, 1)), 1, 4)
 	d.Ops = d.Ops[:1]
 	enc := AppendDelta(nil, d)
-	var got indexer.Delta
+	var got block.Delta
 	for n := 2; n < len(enc); n++ {
 		if err := DecodeDelta(enc[:n], &got); !errors.Is(err, ErrCodecShort) {
 			t.Errorf("%d of %d bytes: %v", n, len(enc), err)
@@ -120,14 +119,14 @@ func TestDeltaCutShort(t *testing.T) {
 }
 
 func TestDeltaRefused(t *testing.T) {
-	huge := binary.AppendUvarint([]byte{deltaVersion, byte(indexer.OpRemove)}, math.MaxUint32)
-	tooBig := binary.AppendUvarint([]byte{deltaVersion, byte(indexer.OpRemove)}, 1<<40)
+	huge := binary.AppendUvarint([]byte{deltaVersion, byte(block.OpRemove)}, math.MaxUint32)
+	tooBig := binary.AppendUvarint([]byte{deltaVersion, byte(block.OpRemove)}, 1<<40)
 	many := []byte{deltaVersion}
 	for range MaxDeltaOps + 1 {
-		many = append(many, byte(indexer.OpClear))
+		many = append(many, byte(block.OpClear))
 	}
-	short := append(binary.AppendUvarint([]byte{deltaVersion, byte(indexer.OpStore) | headRoot}, 1<<17), make([]byte, 64)...)
-	over := []byte{deltaVersion, byte(indexer.OpStore) | headRoot | headOne}
+	short := append(binary.AppendUvarint([]byte{deltaVersion, byte(block.OpStore) | headRoot}, 1<<17), make([]byte, 64)...)
+	over := []byte{deltaVersion, byte(block.OpStore) | headRoot | headOne}
 	over = append(over, make([]byte, 8)...) // From
 	over = append(over, 0)                  // tokens
 	over = append(over, make([]byte, 16)...)
@@ -145,12 +144,12 @@ func TestDeltaRefused(t *testing.T) {
 		{"more blocks than bytes", short, ErrCodecShort},
 		{"nothing to continue", []byte{deltaVersion, headAgain | headOne}, ErrCodecValue},
 		{"no root to repeat", []byte{deltaVersion, headAgain | headRoot | headOne}, ErrCodecValue},
-		{"removal below a root", []byte{deltaVersion, byte(indexer.OpRemove) | headRoot}, ErrCodecValue},
-		{"clear of one", []byte{deltaVersion, byte(indexer.OpClear) | headOne}, ErrCodecValue},
-		{"group 0 spelled out", []byte{deltaVersion, byte(indexer.OpClear) | headGroup, 0}, ErrCodecValue},
+		{"removal below a root", []byte{deltaVersion, byte(block.OpRemove) | headRoot}, ErrCodecValue},
+		{"clear of one", []byte{deltaVersion, byte(block.OpClear) | headOne}, ErrCodecValue},
+		{"group 0 spelled out", []byte{deltaVersion, byte(block.OpClear) | headGroup, 0}, ErrCodecValue},
 		{"negative length", negative, ErrCodecValue},
 	} {
-		var d indexer.Delta
+		var d block.Delta
 		if err := DecodeDelta(c.in, &d); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
@@ -159,17 +158,17 @@ func TestDeltaRefused(t *testing.T) {
 
 // steadyDelta is what a full cache publishes: stores of several blocks, text
 // lengths around four bytes a token, and as many removals, one by one.
-func steadyDelta(rng *rand.Rand, stores, blocks int) *indexer.Delta {
-	d := &indexer.Delta{}
+func steadyDelta(rng *rand.Rand, stores, blocks int) *block.Delta {
+	d := &block.Delta{}
 	for range stores {
-		op := indexer.Op{Kind: indexer.OpStore, N: uint32(blocks), First: uint32(len(d.Blocks)), From: block.Key(rng.Uint64()), Parent: block.EngineHash(rng.Uint64())}
+		op := block.Op{Kind: block.OpStore, N: uint32(blocks), First: uint32(len(d.Blocks)), From: block.Key(rng.Uint64()), Parent: block.EngineHash(rng.Uint64())}
 		d.Ops = append(d.Ops, op)
 		for range blocks {
 			length := uint32(min(max(64+rng.NormFloat64()*10, 16), 200))
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(rng.Uint64()), Key: block.Key(rng.Uint64()), Bytes: length, Tokens: 16})
+			d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(rng.Uint64()), Key: block.Key(rng.Uint64()), Bytes: length, Tokens: 16})
 		}
 		for range blocks {
-			d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: 1, First: uint32(len(d.Hashes))})
+			d.Ops = append(d.Ops, block.Op{Kind: block.OpRemove, N: 1, First: uint32(len(d.Hashes))})
 			d.Hashes = append(d.Hashes, block.EngineHash(rng.Uint64()))
 		}
 	}
@@ -193,14 +192,14 @@ func TestDeltaSize(t *testing.T) {
 // A decoding engine stores one block at a time, each below the one before: the
 // parent is not sent again.
 func TestDeltaContinues(t *testing.T) {
-	var d indexer.Delta
+	var d block.Delta
 	for i := range 4 {
-		op := indexer.Op{Kind: indexer.OpStore, N: 1, First: uint32(i), Root: i == 0, From: 100, Parent: 0}
+		op := block.Op{Kind: block.OpStore, N: 1, First: uint32(i), Root: i == 0, From: 100, Parent: 0}
 		if i > 0 {
 			op.From, op.Parent = d.Blocks[i-1].Key, d.Blocks[i-1].Hash
 		}
 		d.Ops = append(d.Ops, op)
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: block.Key(i + 101), Bytes: 64, Tokens: 16})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(i + 1), Key: block.Key(i + 101), Bytes: 64, Tokens: 16})
 	}
 	// Version, root key, then head, tokens, hash, key and length for each.
 	if got, want := len(AppendDelta(nil, &d)), 1+8+4*(1+1+8+8+1); got != want {
@@ -211,7 +210,7 @@ func TestDeltaContinues(t *testing.T) {
 func TestDeltaAllocations(t *testing.T) {
 	d := steadyDelta(rand.New(rand.NewPCG(4, 2)), 16, 16)
 	buf := AppendDelta(nil, d)
-	var got indexer.Delta
+	var got block.Delta
 	if err := DecodeDelta(buf, &got); err != nil {
 		t.Fatal(err)
 	}
@@ -227,10 +226,10 @@ func FuzzDecodeDelta(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{deltaVersion})
 	f.Add(AppendDelta(nil, steadyDelta(rand.New(rand.NewPCG(1, 1)), 2, 3)))
-	f.Add(AppendDelta(nil, &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpClear, Tier: block.TierCPU, Group: 3}, {Kind: indexer.OpMove, N: 2}}, Hashes: []block.EngineHash{1, 2}}))
-	f.Add(binary.AppendUvarint([]byte{deltaVersion, byte(indexer.OpRemove)}, math.MaxUint32))
+	f.Add(AppendDelta(nil, &block.Delta{Ops: []block.Op{{Kind: block.OpClear, Tier: block.TierCPU, Group: 3}, {Kind: block.OpMove, N: 2}}, Hashes: []block.EngineHash{1, 2}}))
+	f.Add(binary.AppendUvarint([]byte{deltaVersion, byte(block.OpRemove)}, math.MaxUint32))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var d, again indexer.Delta
+		var d, again block.Delta
 		if err := DecodeDelta(in, &d); err != nil {
 			return
 		}

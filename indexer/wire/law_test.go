@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -18,12 +17,12 @@ func hardShort(t *Tails) map[string]struct {
 } {
 	list := string(make([]byte, minBlockSize))
 	store := func(p shortParent, named string) string {
-		return string([]byte{byte(indexer.OpStore) | shortOne | byte(p)<<shortParentBit}) + named + "\x00" + list
+		return string([]byte{byte(block.OpStore) | shortOne | byte(p)<<shortParentBit}) + named + "\x00" + list
 	}
 	remove := func(group byte) string {
-		return string([]byte{byte(indexer.OpRemove) | shortOne | shortPlace, 1, group}) + "1234"
+		return string([]byte{byte(block.OpRemove) | shortOne | shortPlace, 1, group}) + "1234"
 	}
-	cleared, far := string([]byte{byte(indexer.OpClear)}), string(binary.AppendUvarint(nil, tailReach))
+	cleared, far := string([]byte{byte(block.OpClear)}), string(binary.AppendUvarint(nil, tailReach))
 	last, _ := t.back(1)
 	return map[string]struct {
 		text string
@@ -44,7 +43,7 @@ func hardShort(t *Tails) map[string]struct {
 // TestWorkOfShort: no short delta takes more than in proportion to its length, however far
 // back its parents are and whatever stands between.
 func TestWorkOfShort(t *testing.T) {
-	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]indexer.StoredBlock, 64)}
+	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]block.StoredBlock, 64)}
 	for range 100 {
 		p.apply(w.step(8, 1, false))
 	}
@@ -52,7 +51,7 @@ func TestWorkOfShort(t *testing.T) {
 		testkit.Linear(t, name, func(n int) func() {
 			// As many messages as it takes: one has so many operations at most.
 			text := testkit.Repeated(min(n, MaxDeltaOps/unit.ops*len(unit.text)), "", unit.text, "")
-			var d indexer.Delta
+			var d block.Delta
 			return func() {
 				for left := n; left > 0; left -= max(len(text), 1) {
 					if _, err := DecodeShort(text, p.x, block.Source{}, &p.t, &d); err != nil {
@@ -68,9 +67,9 @@ func TestWorkOfShort(t *testing.T) {
 func TestWorkOfDeltas(t *testing.T) {
 	version := string([]byte{deltaVersion})
 	for name, text := range map[string][2]string{
-		"clears":   {version, string([]byte{byte(indexer.OpClear)})},
-		"removals": {version, string([]byte{byte(indexer.OpRemove) | headOne}) + "12345678"},
-		"stores":   {version, string([]byte{byte(indexer.OpStore) | headOne}) + string(make([]byte, 17+minBlockSize))},
+		"clears":   {version, string([]byte{byte(block.OpClear)})},
+		"removals": {version, string([]byte{byte(block.OpRemove) | headOne}) + "12345678"},
+		"stores":   {version, string([]byte{byte(block.OpStore) | headOne}) + string(make([]byte, 17+minBlockSize))},
 		"keys":     {"", string(binary.AppendUvarint(nil, 100)) + strings.Repeat("12345678", 100)},
 		"zeros":    {"", "\x00"},
 		"ones":     {"", "\x01"},
@@ -78,7 +77,7 @@ func TestWorkOfDeltas(t *testing.T) {
 	} {
 		testkit.Linear(t, name, func(n int) func() {
 			b := testkit.Repeated(n, text[0], text[1], "")
-			var d indexer.Delta
+			var d block.Delta
 			return func() {
 				_ = DecodeDelta(b, &d)          // read or refused
 				for rest := b; len(rest) > 0; { // lists follow each other, or one is refused
@@ -94,24 +93,24 @@ func TestWorkOfDeltas(t *testing.T) {
 func TestFarTails(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	p := newShortPeer()
-	var ends []indexer.StoredBlock
+	var ends []block.StoredBlock
 	for range 4 {
-		d := &indexer.Delta{}
+		d := &block.Delta{}
 		for range tailReach {
 			for range rng.IntN(3) {
-				d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpClear, Group: 1 + byte(rng.IntN(3))})
+				d.Ops = append(d.Ops, block.Op{Kind: block.OpClear, Group: 1 + byte(rng.IntN(3))})
 			}
-			op := indexer.Op{Kind: indexer.OpStore, First: uint32(len(d.Blocks)), N: 1 + uint32(rng.IntN(2)), Root: len(ends) == 0}
+			op := block.Op{Kind: block.OpStore, First: uint32(len(d.Blocks)), N: 1 + uint32(rng.IntN(2)), Root: len(ends) == 0}
 			if n := len(ends); n > 0 {
 				b := ends[max(0, n-1-rng.IntN(tailReach+100))]
 				op.From, op.Parent = b.Key, b.Hash
 			}
 			for range op.N {
-				d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(rng.Uint64()), Key: block.Key(rng.Uint64()), Tokens: 16})
+				d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(rng.Uint64()), Key: block.Key(rng.Uint64()), Tokens: 16})
 			}
 			d.Ops, ends = append(d.Ops, op), append(ends, d.Blocks[len(d.Blocks)-1])
 		}
-		var got indexer.Delta
+		var got block.Delta
 		unsure, err := DecodeShort(AppendShort(nil, p.x, block.Source{}, &p.t, d), p.x, block.Source{}, &p.t, &got)
 		if diff := diffDelta(&got, plainDelta(d)); unsure > 0 || err != nil || diff != "" {
 			t.Fatalf("%d unsure, %v (-got +want)\n%s", unsure, err, diff)

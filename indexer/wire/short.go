@@ -49,7 +49,7 @@ type shortWriter struct {
 	n    indexer.Named
 	some bool // something may be taken for known
 	t    *Tails
-	d    *indexer.Delta
+	d    *block.Delta
 	dst  []byte
 	warm uint32 // hashes before it were touched
 
@@ -63,7 +63,7 @@ type shortWriter struct {
 // applied, with the tails of the deltas before it; with nil tails the form supposes nothing of
 // what its readers know. Operations without blocks or hashes are left out, and d must
 // be within the limits of an encoded Delta.
-func AppendShort(dst []byte, x *indexer.Index, name block.Source, t *Tails, d *indexer.Delta) []byte {
+func AppendShort(dst []byte, x *indexer.Index, name block.Source, t *Tails, d *block.Delta) []byte {
 	w := shortWriter{n: x.Named(name, t != nil), some: t != nil, t: t, d: d, dst: dst}
 	defer w.n.Release()
 	if t == nil {
@@ -71,10 +71,10 @@ func AppendShort(dst []byte, x *indexer.Index, name block.Source, t *Tails, d *i
 	}
 	for i := range d.Ops {
 		switch op := &d.Ops[i]; {
-		case op.Kind == indexer.OpClear:
+		case op.Kind == block.OpClear:
 			w.head(op, 0)
 		case op.N == 0:
-		case op.Kind == indexer.OpStore:
+		case op.Kind == block.OpStore:
 			w.store(i)
 		default:
 			w.list(op)
@@ -83,20 +83,20 @@ func AppendShort(dst []byte, x *indexer.Index, name block.Source, t *Tails, d *i
 	return w.dst
 }
 
-func (w *shortWriter) head(op *indexer.Op, more byte) {
+func (w *shortWriter) head(op *block.Op, more byte) {
 	h := byte(op.Kind) | more
 	place := op.Tier != 0 || op.Group != 0
 	if place {
 		h |= shortPlace
 	}
-	if op.N == 1 && op.Kind != indexer.OpClear {
+	if op.N == 1 && op.Kind != block.OpClear {
 		h |= shortOne
 	}
 	w.dst = append(w.dst, h)
 	if place {
 		w.dst = append(w.dst, byte(op.Tier), op.Group)
 	}
-	if op.N != 1 && op.Kind != indexer.OpClear {
+	if op.N != 1 && op.Kind != block.OpClear {
 		w.dst = binary.AppendUvarint(w.dst, uint64(op.N))
 	}
 }
@@ -164,16 +164,16 @@ func (w *shortWriter) tail(i int) int {
 }
 
 // endOf returns the last block of operation i, if that stores any.
-func endOf(d *indexer.Delta, i int) (b *indexer.StoredBlock, ok bool) {
+func endOf(d *block.Delta, i int) (b *block.StoredBlock, ok bool) {
 	op := &d.Ops[i]
-	if op.Kind != indexer.OpStore || op.N == 0 {
+	if op.Kind != block.OpStore || op.N == 0 {
 		return nil, false
 	}
 	return &d.Blocks[op.First+op.N-1], true
 }
 
 // has reports whether the parent of op is known, and under no other key.
-func (w *shortWriter) has(op *indexer.Op) bool {
+func (w *shortWriter) has(op *block.Op) bool {
 	key, ok := w.n.Key(op.Parent)
 	return ok && key == op.From
 }
@@ -185,7 +185,7 @@ func (w *shortWriter) short(h block.EngineHash) uint32 {
 }
 
 // list writes a removal or move; several where some hashes must be whole.
-func (w *shortWriter) list(op *indexer.Op) {
+func (w *shortWriter) list(op *block.Op) {
 	for at, end := op.First, op.First+op.N; at < end; {
 		part := *op
 		whole := !w.named(at)

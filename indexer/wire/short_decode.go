@@ -12,7 +12,7 @@ type shortReader struct {
 	varint.Reader
 	n indexer.Named
 	t *Tails
-	d *indexer.Delta
+	d *block.Delta
 
 	root     block.Key
 	haveRoot bool
@@ -29,7 +29,7 @@ type shortReader struct {
 // names that cannot be told, because tails are missing or several blocks have them, and
 // unsure says how many: here is not what the writer held. Any input is safe, as for
 // DecodeDelta. After an error d is empty.
-func DecodeShort(b []byte, x *indexer.Index, name block.Source, t *Tails, d *indexer.Delta) (unsure int, err error) {
+func DecodeShort(b []byte, x *indexer.Index, name block.Source, t *Tails, d *block.Delta) (unsure int, err error) {
 	d.Reset()
 	r := shortReader{Reader: varint.Reader{B: b}, n: x.Named(name, true), t: t, d: d}
 	defer r.n.Release()
@@ -45,7 +45,7 @@ func DecodeShort(b []byte, x *indexer.Index, name block.Source, t *Tails, d *ind
 
 func (r *shortReader) op() {
 	head := r.Byte()
-	op := indexer.Op{Kind: indexer.OpKind(head & headKind), N: 1}
+	op := block.Op{Kind: block.OpKind(head & headKind), N: 1}
 	if head&shortPlace != 0 {
 		op.Tier, op.Group = block.Tier(r.Byte()), r.Byte()
 		if op.Tier >= block.NumTiers || op.Tier == 0 && op.Group == 0 {
@@ -54,13 +54,13 @@ func (r *shortReader) op() {
 	}
 	rest := head >> shortParentBit
 	switch op.Kind {
-	case indexer.OpClear:
+	case block.OpClear:
 		if op.N = 0; head&^(headKind|shortPlace) != 0 {
 			r.Fail(ErrCodecValue)
 		}
 		r.add(&op)
 		return
-	case indexer.OpStore:
+	case block.OpStore:
 		rest = 0
 	}
 	if head&shortOne == 0 {
@@ -71,14 +71,14 @@ func (r *shortReader) op() {
 	switch {
 	case rest > 1:
 		r.Fail(ErrCodecValue)
-	case op.Kind == indexer.OpStore:
+	case op.Kind == block.OpStore:
 		r.store(&op, head)
 	default:
 		r.list(&op, head&shortWhole != 0)
 	}
 }
 
-func (r *shortReader) store(op *indexer.Op, head byte) {
+func (r *shortReader) store(op *block.Op, head byte) {
 	r.parent(op, shortParent(head>>shortParentBit&7))
 	if head&shortUsual == 0 {
 		r.usual = r.Uint32()
@@ -94,7 +94,7 @@ func (r *shortReader) store(op *indexer.Op, head byte) {
 	}
 }
 
-func (r *shortReader) add(op *indexer.Op) {
+func (r *shortReader) add(op *block.Op) {
 	if len(r.d.Ops) == MaxDeltaOps {
 		r.Fail(ErrCodecLimit)
 	}
@@ -103,7 +103,7 @@ func (r *shortReader) add(op *indexer.Op) {
 	}
 }
 
-func (r *shortReader) parent(op *indexer.Op, p shortParent) {
+func (r *shortReader) parent(op *block.Op, p shortParent) {
 	switch p {
 	case parentRootAgain:
 		if !r.haveRoot {
@@ -128,7 +128,7 @@ func (r *shortReader) parent(op *indexer.Op, p shortParent) {
 }
 
 // tail makes what was stored n stores ago the parent of op.
-func (r *shortReader) tail(op *indexer.Op, n uint64) {
+func (r *shortReader) tail(op *block.Op, n uint64) {
 	if n == 0 || n > tailReach {
 		r.Fail(ErrCodecValue)
 		return
@@ -161,7 +161,7 @@ func (r *shortReader) byShort(n indexer.ShortName) (block.EngineHash, bool) {
 	return h, one
 }
 
-func (r *shortReader) list(op *indexer.Op, whole bool) {
+func (r *shortReader) list(op *block.Op, whole bool) {
 	if whole {
 		decodeHashes(&r.Reader, r.d, op)
 	} else if placeHashes(&r.Reader, r.d, op, shortBytes) {

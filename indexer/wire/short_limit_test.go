@@ -12,20 +12,20 @@ import (
 // where some of them take several.
 func TestShortMostOperations(t *testing.T) {
 	x, name := indexer.New(indexer.Options{}), block.Source{Endpoint: 1}
-	x.Apply(name, &indexer.Delta{
-		Ops:    []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 1}},
-		Blocks: []indexer.StoredBlock{{Hash: 7, Key: 70, Bytes: 60, Tokens: 16}},
+	x.Apply(name, &block.Delta{
+		Ops:    []block.Op{{Kind: block.OpStore, Root: true, From: 1, N: 1}},
+		Blocks: []block.StoredBlock{{Hash: 7, Key: 70, Bytes: 60, Tokens: 16}},
 	})
-	d := &indexer.Delta{}
+	d := &block.Delta{}
 	for i := range MaxDeltaOps - 1 {
-		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, Tier: block.Tier(i % 2), First: uint32(len(d.Hashes)), N: 1})
+		d.Ops = append(d.Ops, block.Op{Kind: block.OpRemove, Tier: block.Tier(i % 2), First: uint32(len(d.Hashes)), N: 1})
 		d.Hashes = append(d.Hashes, 7)
 	}
-	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpMove, First: uint32(len(d.Hashes)), N: 3})
+	d.Ops = append(d.Ops, block.Op{Kind: block.OpMove, First: uint32(len(d.Hashes)), N: 3})
 	d.Hashes = append(d.Hashes, 7, 8, 7)
 	var tails Tails
 	b := AppendShort(nil, x, name, &tails, d)
-	var got indexer.Delta
+	var got block.Delta
 	if unsure, err := DecodeShort(b, x, name, &tails, &got); err != nil || unsure > 0 {
 		t.Fatal(unsure, err)
 	}

@@ -26,15 +26,15 @@ var sameName = func() (out []block.EngineHash) {
 
 // plainDelta is d as AppendShort leaves it: without empty operations, and with
 // one removal for several in a row.
-func plainDelta(d *indexer.Delta) *indexer.Delta {
-	p := &indexer.Delta{}
+func plainDelta(d *block.Delta) *block.Delta {
+	p := &block.Delta{}
 	for _, op := range d.Ops {
 		switch {
-		case op.Kind == indexer.OpClear:
-			op = indexer.Op{Kind: indexer.OpClear, Tier: op.Tier, Group: op.Group}
+		case op.Kind == block.OpClear:
+			op = block.Op{Kind: block.OpClear, Tier: op.Tier, Group: op.Group}
 		case op.N == 0:
 			continue
-		case op.Kind == indexer.OpStore:
+		case op.Kind == block.OpStore:
 			blocks := d.Blocks[op.First : op.First+op.N]
 			op.First = uint32(len(p.Blocks))
 			p.Blocks = append(p.Blocks, blocks...)
@@ -54,8 +54,8 @@ func plainDelta(d *indexer.Delta) *indexer.Delta {
 
 // drawChange draws a delta about few blocks, so that parents and removals are
 // often of what is held, stored in the same delta, or not there.
-func drawChange(t *rapid.T) *indexer.Delta {
-	d := &indexer.Delta{}
+func drawChange(t *rapid.T) *block.Delta {
+	d := &block.Delta{}
 	pick := func(name string) block.EngineHash {
 		i := rapid.IntRange(0, 39).Draw(t, name)
 		if i < len(sameName) && i < 6 {
@@ -67,15 +67,15 @@ func drawChange(t *rapid.T) *indexer.Delta {
 		return block.Key(h)*2 + 1 + block.Key(rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 1}).Draw(t, name))
 	}
 	for range rapid.IntRange(0, 6).Draw(t, "ops") {
-		op := indexer.Op{Kind: rapid.SampledFrom([]indexer.OpKind{indexer.OpStore, indexer.OpStore, indexer.OpStore, indexer.OpRemove, indexer.OpRemove, indexer.OpMove, indexer.OpClear}).Draw(t, "kind")}
+		op := block.Op{Kind: rapid.SampledFrom([]block.OpKind{block.OpStore, block.OpStore, block.OpStore, block.OpRemove, block.OpRemove, block.OpMove, block.OpClear}).Draw(t, "kind")}
 		if rapid.IntRange(0, 3).Draw(t, "placed") == 0 {
 			op.Tier, op.Group = block.Tier(rapid.IntRange(0, int(block.NumTiers)-1).Draw(t, "tier")), uint8(rapid.IntRange(0, 2).Draw(t, "group"))
 		}
-		if op.Kind != indexer.OpClear {
+		if op.Kind != block.OpClear {
 			op.N = uint32(rapid.IntRange(0, 3).Draw(t, "n"))
 		}
 		switch op.Kind {
-		case indexer.OpStore:
+		case block.OpStore:
 			op.First = uint32(len(d.Blocks))
 			if op.Root = rapid.IntRange(0, 3).Draw(t, "root") == 0; op.Root {
 				op.From = block.Key(rapid.IntRange(900, 902).Draw(t, "from"))
@@ -85,10 +85,10 @@ func drawChange(t *rapid.T) *indexer.Delta {
 			}
 			for range op.N {
 				h := pick("hash")
-				b := indexer.StoredBlock{Hash: h, Key: key(h, "key"), Bytes: uint32(rapid.IntRange(50, 120).Draw(t, "bytes")), Tokens: uint32(rapid.SampledFrom([]int{16, 16, 16, 5}).Draw(t, "tokens"))}
+				b := block.StoredBlock{Hash: h, Key: key(h, "key"), Bytes: uint32(rapid.IntRange(50, 120).Draw(t, "bytes")), Tokens: uint32(rapid.SampledFrom([]int{16, 16, 16, 5}).Draw(t, "tokens"))}
 				d.Blocks = append(d.Blocks, b)
 			}
-		case indexer.OpRemove, indexer.OpMove:
+		case block.OpRemove, block.OpMove:
 			op.First = uint32(len(d.Hashes))
 			for range op.N {
 				d.Hashes = append(d.Hashes, pick("gone"))
@@ -107,7 +107,7 @@ type shortPeer struct {
 
 func newShortPeer() *shortPeer { return &shortPeer{x: indexer.New(indexer.Options{})} }
 
-func (p *shortPeer) apply(d *indexer.Delta) {
+func (p *shortPeer) apply(d *block.Delta) {
 	p.x.Apply(block.Source{}, d)
 	p.t.Note(d)
 }
@@ -119,7 +119,7 @@ func (p *shortPeer) digest() [2]uint64 {
 
 // The short form says the same as the delta, to whoever applied what was before it.
 func TestShortRoundTrip(t *testing.T) {
-	var got indexer.Delta
+	var got block.Delta
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := newShortPeer(), newShortPeer()
 		for range rapid.IntRange(1, 8).Draw(t, "deltas") {
@@ -147,7 +147,7 @@ func TestShortRoundTrip(t *testing.T) {
 // A form that supposes nothing is read alike by those who know everything and by
 // those who know nothing.
 func TestShortAlone(t *testing.T) {
-	var got indexer.Delta
+	var got block.Delta
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := newShortPeer(), newShortPeer()
 		a.apply(drawChange(t))
@@ -168,27 +168,27 @@ func TestShortAlone(t *testing.T) {
 // sequences, and as many removals of the oldest.
 type chains struct {
 	rng  *rand.Rand
-	ends []indexer.StoredBlock
+	ends []block.StoredBlock
 	held []block.EngineHash
 }
 
-func (c *chains) step(stores, blocks int, full bool) *indexer.Delta {
-	d := &indexer.Delta{}
+func (c *chains) step(stores, blocks int, full bool) *block.Delta {
+	d := &block.Delta{}
 	for range stores {
-		op := indexer.Op{Kind: indexer.OpStore, First: uint32(len(d.Blocks)), N: uint32(blocks), Root: true, From: 77}
+		op := block.Op{Kind: block.OpStore, First: uint32(len(d.Blocks)), N: uint32(blocks), Root: true, From: 77}
 		i := c.rng.IntN(len(c.ends))
 		if end := c.ends[i]; end.Hash != 0 {
 			op.Root, op.From, op.Parent = false, end.Key, end.Hash
 		}
 		for range blocks {
-			b := indexer.StoredBlock{Hash: block.EngineHash(c.rng.Uint64()), Key: block.Key(c.rng.Uint64()), Bytes: 64, Tokens: 16}
+			b := block.StoredBlock{Hash: block.EngineHash(c.rng.Uint64()), Key: block.Key(c.rng.Uint64()), Bytes: 64, Tokens: 16}
 			d.Blocks = append(d.Blocks, b)
 			c.held, c.ends[i] = append(c.held, b.Hash), b
 		}
 		d.Ops = append(d.Ops, op)
 	}
 	if n := stores * blocks; full {
-		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: uint32(n)})
+		d.Ops = append(d.Ops, block.Op{Kind: block.OpRemove, N: uint32(n)})
 		d.Hashes = append(d.Hashes, c.held[:n]...)
 		c.held = c.held[n:]
 	}
@@ -202,7 +202,7 @@ func TestShortSize(t *testing.T) {
 		stores, blocks int
 		most           float64
 	}{{"steps", 8, 1, 11.8}, {"prompts", 1, 25, 10.8}} {
-		p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]indexer.StoredBlock, 64)}
+		p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]block.StoredBlock, 64)}
 		for len(w.held) < 20_000 {
 			p.apply(w.step(c.stores, c.blocks, false))
 		}
@@ -224,28 +224,28 @@ func TestShortSize(t *testing.T) {
 
 // Whoever lacks what the form builds on says so, and leaves out what Apply would.
 func TestShortElsewhere(t *testing.T) {
-	stored := func(h block.EngineHash) indexer.StoredBlock {
-		return indexer.StoredBlock{Hash: h, Key: block.Key(h), Bytes: 64, Tokens: 16}
+	stored := func(h block.EngineHash) block.StoredBlock {
+		return block.StoredBlock{Hash: h, Key: block.Key(h), Bytes: 64, Tokens: 16}
 	}
-	store := func(parent block.EngineHash, h block.EngineHash) *indexer.Delta {
-		op := indexer.Op{Kind: indexer.OpStore, N: 1, From: block.Key(parent), Parent: parent, Root: parent == 0}
-		return &indexer.Delta{Ops: []indexer.Op{op}, Blocks: []indexer.StoredBlock{stored(h)}}
+	store := func(parent block.EngineHash, h block.EngineHash) *block.Delta {
+		op := block.Op{Kind: block.OpStore, N: 1, From: block.Key(parent), Parent: parent, Root: parent == 0}
+		return &block.Delta{Ops: []block.Op{op}, Blocks: []block.StoredBlock{stored(h)}}
 	}
-	remove := func(h block.EngineHash) *indexer.Delta {
-		return &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpRemove, N: 1}}, Hashes: []block.EngineHash{h}}
+	remove := func(h block.EngineHash) *block.Delta {
+		return &block.Delta{Ops: []block.Op{{Kind: block.OpRemove, N: 1}}, Hashes: []block.EngineHash{h}}
 	}
 	one, other := sameName[0], sameName[1]
 	for name, c := range map[string]struct {
-		wrote, read []*indexer.Delta // before
-		d           *indexer.Delta
+		wrote, read []*block.Delta // before
+		d           *block.Delta
 		unsure      int
 		want        indexer.ApplyStats
 	}{
-		"parent beyond the tails": {wrote: []*indexer.Delta{store(0, 5)}, d: store(5, 6), unsure: 1, want: indexer.ApplyStats{UnknownParent: 1}},
-		"parent is gone":          {wrote: []*indexer.Delta{store(0, 5)}, read: []*indexer.Delta{store(0, 5), remove(5)}, d: store(5, 6), want: indexer.ApplyStats{UnknownParent: 1}},
-		"two of one name":         {wrote: []*indexer.Delta{store(0, one)}, read: []*indexer.Delta{store(0, one), store(0, other)}, d: remove(one), unsure: 1},
-		"not held":                {wrote: []*indexer.Delta{store(0, 5)}, d: remove(5)},
-		"told in full":            {wrote: []*indexer.Delta{store(0, one), store(0, other)}, read: []*indexer.Delta{store(0, one)}, d: remove(one), want: indexer.ApplyStats{Removed: 1}},
+		"parent beyond the tails": {wrote: []*block.Delta{store(0, 5)}, d: store(5, 6), unsure: 1, want: indexer.ApplyStats{UnknownParent: 1}},
+		"parent is gone":          {wrote: []*block.Delta{store(0, 5)}, read: []*block.Delta{store(0, 5), remove(5)}, d: store(5, 6), want: indexer.ApplyStats{UnknownParent: 1}},
+		"two of one name":         {wrote: []*block.Delta{store(0, one)}, read: []*block.Delta{store(0, one), store(0, other)}, d: remove(one), unsure: 1},
+		"not held":                {wrote: []*block.Delta{store(0, 5)}, d: remove(5)},
+		"told in full":            {wrote: []*block.Delta{store(0, one), store(0, other)}, read: []*block.Delta{store(0, one)}, d: remove(one), want: indexer.ApplyStats{Removed: 1}},
 	} {
 		a, b := newShortPeer(), newShortPeer()
 		for _, d := range c.wrote {
@@ -254,7 +254,7 @@ func TestShortElsewhere(t *testing.T) {
 		for _, d := range c.read {
 			b.apply(d)
 		}
-		var got indexer.Delta
+		var got block.Delta
 		n, err := DecodeShort(AppendShort(nil, a.x, block.Source{}, &a.t, c.d), b.x, block.Source{}, &b.t, &got)
 		if n != c.unsure || err != nil {
 			t.Errorf("%s: %d unsure, %v, want %d", name, n, err, c.unsure)
@@ -269,11 +269,11 @@ func TestShortElsewhere(t *testing.T) {
 func TestTails(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	var all, late Tails
-	delta := func() *indexer.Delta {
-		d := &indexer.Delta{}
+	delta := func() *block.Delta {
+		d := &block.Delta{}
 		for range 1 + rng.IntN(40) {
-			d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpStore, First: uint32(len(d.Blocks)), N: 1})
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(rng.Uint64())})
+			d.Ops = append(d.Ops, block.Op{Kind: block.OpStore, First: uint32(len(d.Blocks)), N: 1})
+			d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(rng.Uint64())})
 		}
 		return d
 	}
@@ -281,7 +281,7 @@ func TestTails(t *testing.T) {
 		d := delta()
 		all.Note(d)
 		if i%30 == 0 {
-			var page indexer.Delta
+			var page block.Delta
 			if err := DecodeDelta(all.AppendPage(nil), &page); err != nil || !late.Take(&page) {
 				t.Fatalf("page: %v", err)
 			}
@@ -305,12 +305,12 @@ func TestTails(t *testing.T) {
 }
 
 func TestShortAllocations(t *testing.T) {
-	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]indexer.StoredBlock, 64)}
+	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]block.StoredBlock, 64)}
 	for range 200 {
 		p.apply(w.step(8, 1, false))
 	}
 	d := w.step(8, 1, true)
-	buf, got := AppendShort(nil, p.x, block.Source{}, &p.t, d), indexer.Delta{}
+	buf, got := AppendShort(nil, p.x, block.Source{}, &p.t, d), block.Delta{}
 	if _, err := DecodeShort(buf, p.x, block.Source{}, &p.t, &got); err != nil {
 		t.Fatal(err)
 	}
@@ -323,21 +323,21 @@ func TestShortAllocations(t *testing.T) {
 }
 
 func FuzzDecodeShort(f *testing.F) {
-	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]indexer.StoredBlock, 8)}
+	p, w := newShortPeer(), chains{rng: rand.New(rand.NewPCG(1, 1)), ends: make([]block.StoredBlock, 8)}
 	f.Add([]byte{})
-	f.Add([]byte{byte(indexer.OpRemove), 2, 1, 2, 3})
+	f.Add([]byte{byte(block.OpRemove), 2, 1, 2, 3})
 	for range 50 {
 		p.apply(w.step(3, 2, false))
 	}
 	d := w.step(3, 2, true)
 	f.Add(AppendShort(nil, p.x, block.Source{}, &p.t, d))
 	f.Add(AppendShort(nil, p.x, block.Source{}, nil, d))
-	f.Add(AppendShort(nil, p.x, block.Source{}, &p.t, &indexer.Delta{
-		Ops:    []indexer.Op{{Kind: indexer.OpClear, Group: 3}, {Kind: indexer.OpMove, Tier: 1, N: 2}, {Kind: indexer.OpRemove, N: 1, First: 1}},
+	f.Add(AppendShort(nil, p.x, block.Source{}, &p.t, &block.Delta{
+		Ops:    []block.Op{{Kind: block.OpClear, Group: 3}, {Kind: block.OpMove, Tier: 1, N: 2}, {Kind: block.OpRemove, N: 1, First: 1}},
 		Hashes: []block.EngineHash{d.Hashes[0], 9},
 	}))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var d, again indexer.Delta
+		var d, again block.Delta
 		if _, err := DecodeShort(in, p.x, block.Source{}, &p.t, &d); err != nil {
 			return
 		}

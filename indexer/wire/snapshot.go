@@ -32,7 +32,7 @@ type Snapshot struct {
 	view   *indexer.View
 	limits SnapshotLimits
 	most   int // blocks of an operation
-	part   indexer.Delta
+	part   block.Delta
 	more   bool
 	chain  deltaChain
 	page   []byte
@@ -82,10 +82,10 @@ func (p *Snapshot) Close() {
 }
 
 // add writes an operation.
-func (p *Snapshot) add(op *indexer.Op) {
-	var blocks []indexer.StoredBlock
+func (p *Snapshot) add(op *block.Op) {
+	var blocks []block.StoredBlock
 	var hashes []block.EngineHash
-	if op.Kind == indexer.OpStore {
+	if op.Kind == block.OpStore {
 		blocks = p.part.Blocks[op.First : op.First+op.N]
 	} else {
 		hashes = p.part.Hashes[op.First : op.First+op.N]
@@ -97,7 +97,7 @@ func (p *Snapshot) add(op *indexer.Op) {
 		p.chain = deltaChain{}
 	}
 	before := len(p.page)
-	if op.Kind == indexer.OpStore {
+	if op.Kind == block.OpStore {
 		p.page = appendHead(p.page, op, p.chain.again(op))
 		p.page = appendBlocks(p.page, blocks)
 		p.chain.after(op, blocks)

@@ -24,7 +24,7 @@ func spotty(x *indexer.Index, h block.Hasher, name block.Source) (queries []bloc
 			x.Apply(block.Source{Endpoint: 99}, &d)
 		}
 		if seed%5 == 0 {
-			d.Blocks[40].Flags = indexer.FlagNonCanonical
+			d.Blocks[40].Flags = block.FlagNonCanonical
 		}
 		x.Apply(name, &d)
 		d.Ops[0].Tier, d.Ops[0].Group, d.Ops[0].N = block.TierCPU, uint8(seed%2), 20
@@ -39,7 +39,7 @@ func spotty(x *indexer.Index, h block.Hasher, name block.Source) (queries []bloc
 		_, below := storedChain(h, d.Blocks[30].Key, 1000+seed, 12, 32)
 		below.Ops[0].Root, below.Ops[0].Parent = false, block.EngineHash((seed+1)<<20+30)
 		x.Apply(name, &below)
-		rm := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpRemove, N: 2}}, Hashes: []block.EngineHash{block.EngineHash((seed+1)<<20 + 25), block.EngineHash((seed+1)<<20 + 30)}}
+		rm := block.Delta{Ops: []block.Op{{Kind: block.OpRemove, N: 2}}, Hashes: []block.EngineHash{block.EngineHash((seed+1)<<20 + 25), block.EngineHash((seed+1)<<20 + 30)}}
 		x.Apply(name, &rm)
 	}
 	return queries
@@ -47,7 +47,7 @@ func spotty(x *indexer.Index, h block.Hasher, name block.Source) (queries []bloc
 
 func restored(t *testing.T, h block.Hasher, name block.Source, pages [][]byte) *indexer.Index {
 	t.Helper()
-	y, d := indexer.New(indexer.Options{Hasher: h}), indexer.Delta{}
+	y, d := indexer.New(indexer.Options{Hasher: h}), block.Delta{}
 	blocks := 0
 	for _, p := range pages {
 		if err := DecodeDelta(p, &d); err != nil {
@@ -155,7 +155,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 	})
 	b.Run("load", func(b *testing.B) {
-		y, d := indexer.New(indexer.Options{Hasher: h}), indexer.Delta{}
+		y, d := indexer.New(indexer.Options{Hasher: h}), block.Delta{}
 		b.ReportAllocs()
 		for b.Loop() {
 			stage := y.Stage(name, n)
@@ -184,27 +184,27 @@ func allPages(x *indexer.Index, name block.Source, limits SnapshotLimits) (pages
 	}
 }
 
-func removal(d *indexer.Delta) *indexer.Delta {
-	rm := &indexer.Delta{}
+func removal(d *block.Delta) *block.Delta {
+	rm := &block.Delta{}
 	for i := len(d.Blocks) - 1; i >= 0; i-- {
-		rm.Ops = append(rm.Ops, indexer.Op{Kind: indexer.OpRemove, First: uint32(len(rm.Hashes)), N: 1})
+		rm.Ops = append(rm.Ops, block.Op{Kind: block.OpRemove, First: uint32(len(rm.Hashes)), N: 1})
 		rm.Hashes = append(rm.Hashes, d.Blocks[i].Hash)
 	}
 	return rm
 }
 
 // storedChain returns a random text of n blocks and what stores it.
-func storedChain(h block.Hasher, root block.Key, seed uint64, n, size int) ([]byte, indexer.Delta) {
+func storedChain(h block.Hasher, root block.Key, seed uint64, n, size int) ([]byte, block.Delta) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	text := make([]byte, n*size)
 	for i := 0; i+8 <= len(text); i += 8 {
 		binary.LittleEndian.PutUint64(text[i:], r.Uint64())
 	}
-	d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: uint32(n)}}}
+	d := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, N: uint32(n)}}}
 	key := root
 	for i := range n {
 		key = h.Child(key, text[i*size:(i+1)*size])
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(seed<<20 + uint64(i)), Key: key, Bytes: uint32(size), Tokens: 16})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(seed<<20 + uint64(i)), Key: key, Bytes: uint32(size), Tokens: 16})
 	}
 	return text, d
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 )
 
@@ -23,9 +22,9 @@ type Tails struct {
 func (t *Tails) Reset() { t.hashes, t.next = t.hashes[:0], 0 }
 
 // Note remembers the tails of a delta that was applied.
-func (t *Tails) Note(d *indexer.Delta) {
+func (t *Tails) Note(d *block.Delta) {
 	for i := range d.Ops {
-		if op := &d.Ops[i]; op.Kind == indexer.OpStore && op.N > 0 {
+		if op := &d.Ops[i]; op.Kind == block.OpStore && op.N > 0 {
 			t.push(d.Blocks[op.First+op.N-1].Hash)
 		}
 	}
@@ -81,14 +80,14 @@ func within(n, reach int) int {
 // first. Applied to a source that holds nothing it changes nothing, so whoever does
 // not know of tails can read it before the blocks of a snapshot.
 func (t *Tails) AppendPage(dst []byte) []byte {
-	d := indexer.Delta{Hashes: append(append([]block.EngineHash{}, t.hashes[t.next:]...), t.hashes[:t.next]...)}
-	d.Ops = []indexer.Op{{Kind: indexer.OpRemove, N: uint32(len(d.Hashes))}}
+	d := block.Delta{Hashes: append(append([]block.EngineHash{}, t.hashes[t.next:]...), t.hashes[:t.next]...)}
+	d.Ops = []block.Op{{Kind: block.OpRemove, N: uint32(len(d.Hashes))}}
 	return AppendDelta(dst, &d)
 }
 
 // Take makes the tails those of a page of AppendPage, and reports whether d is one.
-func (t *Tails) Take(d *indexer.Delta) bool {
-	if len(d.Ops) != 1 || d.Ops[0].Kind != indexer.OpRemove || len(d.Blocks) > 0 {
+func (t *Tails) Take(d *block.Delta) bool {
+	if len(d.Ops) != 1 || d.Ops[0].Kind != block.OpRemove || len(d.Blocks) > 0 {
 		return false
 	}
 	t.Reset()

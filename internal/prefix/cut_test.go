@@ -79,7 +79,7 @@ func newCutRig(t *testing.T) *cutRig {
 }
 
 func (c *cutRig) read(events ...decode.Event) {
-	var d indexer.Delta
+	var d block.Delta
 	c.reader.Translate(&decode.Batch{Events: events}, &d)
 	c.index.Apply(block.Source{}, &d)
 }

@@ -109,7 +109,7 @@ func (l *lateFleet) run(e int, prompt []uint32, report, joined bool) {
 	l.pools[e].Run(prompt, report && !l.deaf, false)
 	b := decode.Batch{Events: l.pools[e].Take()}
 	if joined && len(b.Events) > 0 {
-		var d indexer.Delta
+		var d block.Delta
 		l.readers[e].Translate(&b, &d)
 		l.index.Apply(block.Source{Endpoint: l.eps[e].ID}, &d)
 	}

@@ -88,7 +88,7 @@ func storeAll(b *testing.B, index *indexer.Index, h block.Hasher, p *prompt.Mode
 		for i := range n {
 			e.Hashes = append(e.Hashes, block.EngineHash(i+1))
 		}
-		var d indexer.Delta
+		var d block.Delta
 		tr.Translate(&decode.Batch{Events: []decode.Event{e}}, &d)
 		index.Apply(src, &d)
 	}

@@ -81,11 +81,11 @@ func TestGuessKnowsBlocks(t *testing.T) {
 			t.Errorf("nothing is told yet: %d of %d tokens, want %d", got, c[0], c[1])
 		}
 	}
-	d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: 15}}}
+	d := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, N: 15}}}
 	key := root
 	for i := range 15 { // 16 tokens each
 		key = h.Child(key, text[i*65:(i+1)*65])
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: key, Bytes: 65, Tokens: 16})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(i + 1), Key: key, Bytes: 65, Tokens: 16})
 	}
 	index.Apply(block.Source{Endpoint: eps[0].ID}, &d)
 	for _, estimate := range []int{245, 250, 257, 300, 1000} {
@@ -116,11 +116,11 @@ func TestMatchTellsBelievedFromSeen(t *testing.T) {
 	var eps []*endpoint.Endpoint
 	for ep := range block.EndpointID(4) {
 		eps = append(eps, &endpoint.Endpoint{ID: ep})
-		d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: uint32(ep) + 1}}}
+		d := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: root, N: uint32(ep) + 1}}}
 		key := root
 		for i := range int(ep) + 1 {
 			key = h.Child(key, text[i*16:(i+1)*16])
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: key, Bytes: 16, Tokens: 4})
+			d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(i + 1), Key: key, Bytes: 16, Tokens: 4})
 		}
 		index.Apply(block.Source{Endpoint: ep}, &d)
 	}

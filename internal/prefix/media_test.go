@@ -167,7 +167,7 @@ func TestMediaChats(t *testing.T) {
 		for _, e := range a.pool.Take() {
 			batch.Events = append(batch.Events, a.published(e))
 		}
-		var d indexer.Delta
+		var d block.Delta
 		tr.Translate(&batch, &d)
 		x.Apply(block.Source{Endpoint: eps[0].ID}, &d)
 	}

@@ -27,14 +27,14 @@ func TestRanksAreExpected(t *testing.T) {
 	eps[0].SetGauges(endpoint.Gauges{At: time.Unix(1_800_000_000, 0), Engine: endpoint.EngineVLLM, BlockSize: 16})
 	root := h.Root(block.Scope{Space: block.SpaceText, Model: "m"})
 	store := func(rank uint16, text string) {
-		var d indexer.Delta
+		var d block.Delta
 		for k, key := range e.chain(text) {
-			op := indexer.Op{Kind: indexer.OpStore, Root: k == 0, From: root, N: 1, First: uint32(k)}
+			op := block.Op{Kind: block.OpStore, Root: k == 0, From: root, N: 1, First: uint32(k)}
 			if k > 0 {
 				op.From, op.Parent = d.Blocks[k-1].Key, d.Blocks[k-1].Hash
 			}
 			d.Ops = append(d.Ops, op)
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(key), Key: key, Bytes: bytesOfBlock, Tokens: 16})
+			d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(key), Key: key, Bytes: bytesOfBlock, Tokens: 16})
 		}
 		e.index.Apply(block.Source{Endpoint: eps[0].ID, Rank: rank}, &d)
 	}

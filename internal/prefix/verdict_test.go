@@ -53,9 +53,9 @@ type engines struct {
 	held    []map[block.Key]int // by engine, block to the time of use
 	now     int
 	blocks  int
-	told    []int64           // when events of each were last taken in
-	glanced []int             // of each, batches since somebody looked at its publisher, plus one; 0: nobody does
-	pending [][]indexer.Delta // of each, not taken in yet
+	told    []int64         // when events of each were last taken in
+	glanced []int           // of each, batches since somebody looked at its publisher, plus one; 0: nobody does
+	pending [][]block.Delta // of each, not taken in yet
 }
 
 const bytesOfBlock = 64 // 16 tokens of four bytes
@@ -87,15 +87,15 @@ func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached 
 	if e.f.model != "" {
 		root = e.h.Root(block.Scope{Space: block.SpaceText, Model: e.f.model})
 	}
-	d := indexer.Delta{}
+	d := block.Delta{}
 	for k, key := range keys {
 		if held[key] == 0 && !e.f.silent {
-			op := indexer.Op{Kind: indexer.OpStore, Root: k == 0, From: root, N: 1, First: uint32(len(d.Blocks))}
+			op := block.Op{Kind: block.OpStore, Root: k == 0, From: root, N: 1, First: uint32(len(d.Blocks))}
 			if k > 0 {
 				op.From, op.Parent = keys[k-1], block.EngineHash(keys[k-1])
 			}
 			d.Ops = append(d.Ops, op)
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(key), Key: key, Bytes: bytesOfBlock, Tokens: 16})
+			d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(key), Key: key, Bytes: bytesOfBlock, Tokens: 16})
 		}
 		held[key] = e.now
 	}
@@ -108,7 +108,7 @@ func (e *engines) serve(i int, text string, skip, special bool) (prompt, cached 
 		}
 		delete(held, oldest)
 		if !e.f.silent {
-			d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: 1, First: uint32(len(d.Hashes))})
+			d.Ops = append(d.Ops, block.Op{Kind: block.OpRemove, N: 1, First: uint32(len(d.Hashes))})
 			d.Hashes = append(d.Hashes, block.EngineHash(oldest))
 		}
 	}
@@ -187,7 +187,7 @@ func play(t *testing.T, f fault, n int) (out played) {
 		e.held = append(e.held, map[block.Key]int{})
 	}
 	e.glanced = make([]int, len(eps))
-	e.told, e.pending = make([]int64, len(eps)), make([][]indexer.Delta, len(eps))
+	e.told, e.pending = make([]int64, len(eps)), make([][]block.Delta, len(eps))
 	rng := rand.New(rand.NewPCG(1, 2))
 	chats := make([]string, 12)
 	root := h.Root(block.Scope{Space: block.SpaceText, Model: "m"})

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 )
 
@@ -43,12 +43,12 @@ func appendPayloadHead(b []byte, version byte, sum uint64) []byte {
 func payloadSum(b []byte) uint64 { return binary.LittleEndian.Uint64(b[1:]) }
 
 // fits reports whether a delta is encoded in one.
-func fits(d *indexer.Delta) bool {
+func fits(d *block.Delta) bool {
 	return len(d.Ops) <= wire.MaxDeltaOps && len(d.Blocks) <= wire.MaxDeltaBlocks && len(d.Hashes) <= wire.MaxDeltaHashes
 }
 
 // appendPayload appends what is shared of one batch, in the form that anybody reads.
-func appendPayload(b []byte, sum uint64, d *indexer.Delta) []byte {
+func appendPayload(b []byte, sum uint64, d *block.Delta) []byte {
 	b = appendPayloadHead(b, payloadVersion, sum)
 	if len(d.Ops) == 0 {
 		return b
@@ -63,7 +63,7 @@ func appendPayload(b []byte, sum uint64, d *indexer.Delta) []byte {
 }
 
 // appendPart appends one delta with its length before it.
-func appendPart(b []byte, d *indexer.Delta) []byte {
+func appendPart(b []byte, d *block.Delta) []byte {
 	at := len(b)
 	b = wire.AppendDelta(append(b, 0, 0, 0, 0), d)
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
@@ -72,16 +72,16 @@ func appendPart(b []byte, d *indexer.Delta) []byte {
 
 // split divides a delta into parts within the limits. A long store goes on
 // below the last block of the part before.
-func split(d *indexer.Delta) (parts []indexer.Delta) {
+func split(d *block.Delta) (parts []block.Delta) {
 	const most = min(wire.MaxDeltaBlocks, wire.MaxDeltaHashes)
-	var cur indexer.Delta
+	var cur block.Delta
 	flush := func() {
 		parts = append(parts, cur)
-		cur = indexer.Delta{}
+		cur = block.Delta{}
 	}
 	for _, op := range d.Ops {
 		first, left := op.First, op.N
-		if op.Kind == indexer.OpClear {
+		if op.Kind == block.OpClear {
 			left = 0
 		}
 		for again := true; again; again = left > 0 {
@@ -89,14 +89,14 @@ func split(d *indexer.Delta) (parts []indexer.Delta) {
 				flush()
 			}
 			piece := op
-			if op.Kind == indexer.OpStore {
+			if op.Kind == block.OpStore {
 				piece.First, piece.N = uint32(len(cur.Blocks)), min(left, uint32(most-len(cur.Blocks)))
 				if first != op.First {
 					above := d.Blocks[first-1]
 					piece.Root, piece.From, piece.Parent = false, above.Key, above.Hash
 				}
 				cur.Blocks = append(cur.Blocks, d.Blocks[first:first+piece.N]...)
-			} else if op.Kind != indexer.OpClear {
+			} else if op.Kind != block.OpClear {
 				piece.First, piece.N = uint32(len(cur.Hashes)), min(left, uint32(most-len(cur.Hashes)))
 				cur.Hashes = append(cur.Hashes, d.Hashes[first:first+piece.N]...)
 			} else {
@@ -112,7 +112,7 @@ func split(d *indexer.Delta) (parts []indexer.Delta) {
 
 // readPayload decodes a payload that anybody can read, completely before anything
 // of it is used.
-func readPayload(b []byte) (sum uint64, parts []indexer.Delta, err error) {
+func readPayload(b []byte) (sum uint64, parts []block.Delta, err error) {
 	if len(b) < payloadHead || b[0]&^payloadMissed != payloadVersion {
 		return 0, nil, errWire
 	}
@@ -125,7 +125,7 @@ func readPayload(b []byte) (sum uint64, parts []indexer.Delta, err error) {
 		if uint64(n) > uint64(len(b)-4) {
 			return 0, nil, errWire
 		}
-		parts = append(parts, indexer.Delta{})
+		parts = append(parts, block.Delta{})
 		if err := wire.DecodeDelta(b[4:4+n], &parts[len(parts)-1]); err != nil {
 			return 0, nil, err
 		}

@@ -15,19 +15,19 @@ import (
 )
 
 // chainDelta stores n blocks in a row, removes every third, and clears before both.
-func chainDelta(n int) *indexer.Delta {
-	d := &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpClear}, {Kind: indexer.OpStore, Root: true, From: 5, N: uint32(n)}}}
+func chainDelta(n int) *block.Delta {
+	d := &block.Delta{Ops: []block.Op{{Kind: block.OpClear}, {Kind: block.OpStore, Root: true, From: 5, N: uint32(n)}}}
 	for i := range n {
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: block.Key(i + 1000), Bytes: 64, Tokens: 16})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(i + 1), Key: block.Key(i + 1000), Bytes: 64, Tokens: 16})
 		if i%3 == 0 {
 			d.Hashes = append(d.Hashes, block.EngineHash(i+1))
 		}
 	}
-	d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: uint32(len(d.Hashes))})
+	d.Ops = append(d.Ops, block.Op{Kind: block.OpRemove, N: uint32(len(d.Hashes))})
 	return d
 }
 
-func digestOf(deltas ...indexer.Delta) [2]uint64 {
+func digestOf(deltas ...block.Delta) [2]uint64 {
 	x := indexer.New(indexer.Options{Hasher: block.NewHasher(block.Seed{})})
 	for i := range deltas {
 		x.Apply(block.Source{}, &deltas[i])
@@ -56,10 +56,10 @@ func TestPayloadSplits(t *testing.T) {
 }
 
 func TestPayloadManyOps(t *testing.T) {
-	d := &indexer.Delta{}
+	d := &block.Delta{}
 	for i := range wire.MaxDeltaOps + 10 {
-		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpStore, Root: true, From: block.Key(i%100 + 1), First: uint32(i), N: 1})
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(i + 1), Key: block.Key(i + 1<<20), Bytes: 64, Tokens: 16})
+		d.Ops = append(d.Ops, block.Op{Kind: block.OpStore, Root: true, From: block.Key(i%100 + 1), First: uint32(i), N: 1})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(i + 1), Key: block.Key(i + 1<<20), Bytes: 64, Tokens: 16})
 	}
 	_, parts, err := readPayload(appendPayload(nil, 1, d))
 	if err != nil {
@@ -72,7 +72,7 @@ func TestPayloadManyOps(t *testing.T) {
 
 func FuzzPayload(f *testing.F) {
 	f.Add(appendPayload(nil, 7, chainDelta(9)))
-	f.Add(appendPayload(nil, 7, &indexer.Delta{}))
+	f.Add(appendPayload(nil, 7, &block.Delta{}))
 	f.Add([]byte{1, 2, 3})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if _, parts, err := readPayload(b); err == nil {

@@ -31,15 +31,15 @@ func TestFullIndexIsNotExact(t *testing.T) {
 	store := func(texts ...string) {
 		root := h.Root(block.Scope{Space: block.SpaceText, Model: "m"})
 		for i, text := range texts {
-			x.o.Index.Apply(at, &indexer.Delta{
-				Ops:    []indexer.Op{{Kind: indexer.OpStore, Root: true, From: root, N: 1}},
-				Blocks: []indexer.StoredBlock{{Hash: block.EngineHash(i + 1), Key: h.Child(root, []byte(text)), Bytes: uint32(len(text)), Tokens: 16}},
+			x.o.Index.Apply(at, &block.Delta{
+				Ops:    []block.Op{{Kind: block.OpStore, Root: true, From: root, N: 1}},
+				Blocks: []block.StoredBlock{{Hash: block.EngineHash(i + 1), Key: h.Child(root, []byte(text)), Bytes: uint32(len(text)), Tokens: 16}},
 			})
 		}
 	}
 	said(knowledge.Exact, true, "")
 	store("one block", "another one")
 	said(knowledge.Approximate, false, "it holds more blocks than are kept of one (1), or all endpoints do")
-	x.o.Index.Apply(at, &indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpClear}}})
+	x.o.Index.Apply(at, &block.Delta{Ops: []block.Op{{Kind: block.OpClear}}})
 	said(knowledge.Exact, true, "")
 }

@@ -81,7 +81,7 @@ type Index struct {
 	wake    chan struct{}
 	waiting sync.WaitGroup // for answers about incarnations
 	common  atomic.Uint64  // version of the log that every member states
-	scratch sync.Pool      // of *indexer.Delta, for store.Apply
+	scratch sync.Pool      // of *block.Delta, for store.Apply
 	byName  atomic.Pointer[map[string]*source]
 	bySrc   atomic.Pointer[map[block.Source]*source]
 
@@ -163,7 +163,7 @@ func (i streamIndex) Lookup(src block.Source, h block.EngineHash) (block.Key, bo
 func (i streamIndex) Digest(src block.Source) (count, xor uint64) { return i.x.o.Index.Digest(src) }
 
 // Apply implements translate.Index.
-func (i streamIndex) Apply(src block.Source, d *indexer.Delta) indexer.ApplyStats {
+func (i streamIndex) Apply(src block.Source, d *block.Delta) indexer.ApplyStats {
 	s := i.x.find(src)
 	if s == nil {
 		return i.x.o.Index.Apply(src, d)

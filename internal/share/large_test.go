@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -113,10 +112,10 @@ func (m *benchMember) fill(b testing.TB, source string, engine, entries int) {
 func (m *benchMember) extend(b testing.TB, source string, engine, from, to int) {
 	b.Helper()
 	for seq := from; seq < to; seq++ {
-		d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 256}}}
+		d := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: 1, N: 256}}}
 		for k := range 256 {
 			id := uint64(engine+1)<<32 + uint64(seq*256+k+1)
-			d.Blocks = append(d.Blocks, indexer.StoredBlock{
+			d.Blocks = append(d.Blocks, block.StoredBlock{
 				Hash: block.EngineHash(id * 0x9e3779b97f4a7c15), Key: block.Key(id * 0xd1b54a32d192ed03), Bytes: 61, Tokens: 16,
 			})
 		}

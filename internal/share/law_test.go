@@ -3,7 +3,7 @@ package share
 import (
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
 
@@ -12,7 +12,7 @@ import (
 func TestWorkOfPayloads(t *testing.T) {
 	chain := func(blocks int) string { return string(appendPart(nil, chainDelta(blocks))) }
 	for name, part := range map[string]string{
-		"empty deltas":   string(appendPart(nil, &indexer.Delta{})),
+		"empty deltas":   string(appendPart(nil, &block.Delta{})),
 		"deltas of one":  chain(1),
 		"deltas of many": chain(1000),
 		"zeros":          "\x00",

@@ -10,6 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/gossip"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 )
@@ -59,7 +60,7 @@ func (g *oldStage) Page(p []byte) error {
 		g.headed = true
 		return g.Stage.Page(p)
 	}
-	var d indexer.Delta
+	var d block.Delta
 	if err := wire.DecodeDelta(p, &d); err != nil {
 		return err
 	}

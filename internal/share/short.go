@@ -2,7 +2,7 @@ package share
 
 import (
 	"github.com/grapevine-epp/grapevine/events"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
@@ -32,7 +32,7 @@ func (s *source) follows(first uint64) bool { return s.head.have && s.head.last+
 // decode reads a payload, completely before anything of it is used; mu is held.
 // What it returns may be changed by the next decode with the same scratch. unsure tells
 // that the payload builds on what the content does not hold.
-func (s *source) decode(b []byte, scratch *indexer.Delta) (parts []indexer.Delta, unsure bool, err error) {
+func (s *source) decode(b []byte, scratch *block.Delta) (parts []block.Delta, unsure bool, err error) {
 	if len(b) < payloadHead || b[0]&^payloadMissed != payloadShort {
 		_, parts, err = readPayload(b)
 		return parts, false, err
@@ -41,5 +41,5 @@ func (s *source) decode(b []byte, scratch *indexer.Delta) (parts []indexer.Delta
 	if err != nil {
 		return nil, false, err
 	}
-	return []indexer.Delta{*scratch}, n > 0, nil
+	return []block.Delta{*scratch}, n > 0, nil
 }

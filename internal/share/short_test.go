@@ -8,7 +8,6 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/events"
-	"github.com/grapevine-epp/grapevine/indexer"
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
@@ -17,7 +16,7 @@ import (
 // of a few, and removals of the oldest blocks.
 type decoding struct {
 	rng  *rand.Rand
-	ends [24]indexer.StoredBlock
+	ends [24]block.StoredBlock
 	held []block.EngineHash
 	seq  uint64
 }
@@ -27,15 +26,15 @@ func newDecoding(seed uint64) *decoding { return &decoding{rng: rand.New(rand.Ne
 // batch makes the next batch: so many stores of so many blocks, and removals of
 // what is held beyond most.
 func (e *decoding) batch(stores, blocks, most int) *events.Update {
-	d := &indexer.Delta{}
+	d := &block.Delta{}
 	for range stores {
 		end := &e.ends[e.rng.IntN(len(e.ends))]
-		op := indexer.Op{Kind: indexer.OpStore, First: uint32(len(d.Blocks)), N: uint32(blocks), Root: true, From: 77}
+		op := block.Op{Kind: block.OpStore, First: uint32(len(d.Blocks)), N: uint32(blocks), Root: true, From: 77}
 		if end.Hash != 0 && e.rng.IntN(50) > 0 {
 			op.Root, op.From, op.Parent = false, end.Key, end.Hash
 		}
 		for range blocks {
-			*end = indexer.StoredBlock{
+			*end = block.StoredBlock{
 				Hash: block.EngineHash(e.rng.Uint64()), Key: block.Key(e.rng.Uint64()), Bytes: 56 + e.rng.Uint32N(16), Tokens: 16,
 			}
 			d.Blocks, e.held = append(d.Blocks, *end), append(e.held, end.Hash)
@@ -43,7 +42,7 @@ func (e *decoding) batch(stores, blocks, most int) *events.Update {
 		d.Ops = append(d.Ops, op)
 	}
 	if n := len(e.held) - most; n > 0 {
-		d.Ops = append(d.Ops, indexer.Op{Kind: indexer.OpRemove, N: uint32(n)})
+		d.Ops = append(d.Ops, block.Op{Kind: block.OpRemove, N: uint32(n)})
 		d.Hashes = append(d.Hashes, e.held[:n]...)
 		e.held = e.held[n:]
 	}

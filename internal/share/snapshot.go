@@ -6,6 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/indexer/wire"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 )
@@ -75,7 +76,7 @@ func (st store) Stage(name string, bytes uint64) (cluster.Stage, error) {
 type indexStage struct {
 	s      *source
 	blocks *indexer.Stage
-	page   indexer.Delta
+	page   block.Delta
 	head   shareHead
 	tails  wire.Tails
 	headed bool

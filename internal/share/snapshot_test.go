@@ -15,9 +15,9 @@ import (
 // lack it can say so.
 func TestSnapshotOverItsLimit(t *testing.T) {
 	x, src := indexer.New(indexer.Options{}), block.Source{Endpoint: 1}
-	d := indexer.Delta{Ops: []indexer.Op{{Kind: indexer.OpStore, Root: true, From: 1, N: 100}}}
+	d := block.Delta{Ops: []block.Op{{Kind: block.OpStore, Root: true, From: 1, N: 100}}}
 	for k := range 100 {
-		d.Blocks = append(d.Blocks, indexer.StoredBlock{Hash: block.EngineHash(k + 1), Key: block.Key(k + 1), Bytes: 60, Tokens: 16})
+		d.Blocks = append(d.Blocks, block.StoredBlock{Hash: block.EngineHash(k + 1), Key: block.Key(k + 1), Bytes: 60, Tokens: 16})
 	}
 	x.Apply(src, &d)
 	share := &Index{o: IndexOptions{Log: slog.New(slog.DiscardHandler)}}

@@ -84,7 +84,7 @@ func (s *source) isMode() plan.Mode { return plan.Mode(s.shown.mode.Load()) }
 type localDelta struct {
 	inc   uint64
 	first uint64
-	delta *indexer.Delta
+	delta *block.Delta
 }
 
 // inbox collects what the hooks of streams and of the log report, which run while

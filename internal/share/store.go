@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/cluster"
-	"github.com/grapevine-epp/grapevine/indexer"
+	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/internal/share/plan"
 	"github.com/grapevine-epp/grapevine/internal/steady"
 )
@@ -46,9 +46,9 @@ func (st store) Apply(d cluster.Delta) error {
 			s.tails.Reset() // others have them from its parts
 		}
 	} else {
-		scratch, _ := st.share.scratch.Get().(*indexer.Delta)
+		scratch, _ := st.share.scratch.Get().(*block.Delta)
 		if scratch == nil {
-			scratch = &indexer.Delta{}
+			scratch = &block.Delta{}
 		}
 		defer st.share.scratch.Put(scratch)
 		parts, maybe, err := s.decode(d.Payload, scratch)
@@ -76,9 +76,9 @@ func (st store) Apply(d cluster.Delta) error {
 }
 
 // apply performs one delta; mu is held.
-func (s *source) apply(d *indexer.Delta) {
+func (s *source) apply(d *block.Delta) {
 	for i := range d.Ops {
-		if d.Ops[i].Kind == indexer.OpClear {
+		if d.Ops[i].Kind == block.OpClear {
 			s.head.doubt = false // what was wrong before is gone
 			break
 		}

@@ -105,7 +105,7 @@ func (r *reader) read(payload []byte) error {
 	if r.batch.Malformed+r.batch.Unknown > 0 {
 		return fmt.Errorf("%d events malformed, %d unknown", r.batch.Malformed, r.batch.Unknown)
 	}
-	var d indexer.Delta
+	var d block.Delta
 	r.tr.Translate(&r.batch, &d)
 	r.index.Apply(source, &d)
 	return nil

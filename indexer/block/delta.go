@@ -1,6 +1,4 @@
-package indexer
-
-import "github.com/grapevine-epp/grapevine/indexer/block"
+package block
 
 // OpKind is what one operation of a Delta does.
 type OpKind uint8
@@ -17,26 +15,26 @@ const (
 // same hash can share a batch.
 type Op struct {
 	Kind  OpKind
-	Tier  block.Tier
-	Group uint8     // the engine's KV-cache group, counted separately
-	Root  bool      // OpStore: Parent is a root key, not a block's
-	N     uint32    // number of blocks or hashes
-	First uint32    // index of the first of them
-	From  block.Key // OpStore: key of the parent block, or the root key
+	Tier  Tier
+	Group uint8  // the engine's KV-cache group, counted separately
+	Root  bool   // OpStore: Parent is a root key, not a block's
+	N     uint32 // number of blocks or hashes
+	First uint32 // index of the first of them
+	From  Key    // OpStore: key of the parent block, or the root key
 	// Parent is the engine's name of the parent block; unused when Root.
-	Parent block.EngineHash
+	Parent EngineHash
 }
 
 // StoredBlock is one block of an OpStore.
 type StoredBlock struct {
-	Hash   block.EngineHash
-	Key    block.Key
+	Hash   EngineHash
+	Key    Key
 	Bytes  uint32 // length of the block in the chain's space
 	Tokens uint32 // tokens it covers
 	Flags  BlockFlags
 }
 
-// BlockFlags are facts about a stored block.
+// BlockFlags are facts about a stored
 type BlockFlags uint8
 
 // Block flags.
@@ -58,7 +56,7 @@ const (
 type Delta struct {
 	Ops    []Op
 	Blocks []StoredBlock
-	Hashes []block.EngineHash
+	Hashes []EngineHash
 }
 
 // Reset empties d and keeps its memory.
