@@ -3,6 +3,7 @@ package extproc
 import (
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 )
 

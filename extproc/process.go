@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/grapevine-epp/grapevine/extproc/internal/follow"
 	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
 	"github.com/grapevine-epp/grapevine/internal/budget"
 )
@@ -26,7 +27,7 @@ type Processor struct {
 	opts     Options
 	metrics  *metrics
 	kits     sync.Pool
-	served   servedTally
+	served   follow.Tally
 	guards   *wire.Guards
 	holders  *budget.Holders // of bodies
 	verified atomic.Bool     // proxies show certificates, which were verified

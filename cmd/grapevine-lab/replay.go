@@ -12,6 +12,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/lab/replay"
+	"github.com/grapevine-epp/grapevine/internal/lab/replay/roles"
 	"github.com/grapevine-epp/grapevine/internal/lab/report"
 	"github.com/grapevine-epp/grapevine/internal/strict"
 )
@@ -139,11 +140,11 @@ func (f *replayFlags) suggest(ctx context.Context, g replay.Grid, out io.Writer)
 		}
 		c.Trace, c.Seed, c.Engine.Blocks, c.Replicas, c.Share = s.Make(rate, g.Seeds[0]), g.Seeds[0], g.Blocks[0], g.Replicas[0], g.Share[0]
 		c.Warmup = time.Duration(g.Warmup * float64(c.Trace.Length))
-		all, best, err := replay.SuggestRoles(ctx, c)
+		all, best, err := roles.Suggest(ctx, c)
 		if err != nil {
 			return err
 		}
-		replay.WriteRoles(out, s.Name, all, best)
+		roles.Write(out, s.Name, all, best)
 	}
 	return nil
 }

@@ -86,6 +86,7 @@ var Rows = Table{
 	{"internal/migrate", 2, Product, 0},
 	{"internal/prompt/jinja/syntax", 2, Product, 0},
 	{"internal/prompt/media", 2, Product, 0},
+	{"internal/prompt/shape", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
 	{"picker/endpoint", 2, Product, Hot},
 	{"picker/request", 2, Product, Hot},
@@ -112,6 +113,7 @@ var Rows = Table{
 	{"cluster/internal/stream", 4, Product, 0},
 	{"events", 4, Product, Hot},
 	{"extproc/answer", 4, Product, 0},
+	{"extproc/internal/follow", 4, Product, 0},
 	{"extproc/internal/wire", 4, Product, Hot},
 	{"extproc/xds", 4, Product, 0},
 	{"internal/prompt/folder", 4, Product, 0},
@@ -185,6 +187,7 @@ var Rows = Table{
 
 	// The laboratory, level 8.
 	{"internal/lab/demo/sites", 8, Lab, 0},
+	{"internal/lab/replay/roles", 8, Lab, 0},
 	{"internal/lab/report", 8, Lab, 0},
 
 	// The laboratory, level 9.

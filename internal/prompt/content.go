@@ -1,9 +1,8 @@
 package prompt
 
 import (
-	"strings"
-
 	"github.com/grapevine-epp/grapevine/internal/prompt/media"
+	"github.com/grapevine-epp/grapevine/internal/prompt/shape"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -56,18 +55,7 @@ func (c *converter) contentParts(items []value.Value, role string) (value.Value,
 	if media && c.mark && c.firstMedia() {
 		texts = append([]value.Value{value.String(mediaMark)}, texts...)
 	}
-	return value.String(joinTexts(texts)), true
-}
-
-func joinTexts(texts []value.Value) string {
-	if len(texts) == 1 {
-		return texts[0].Str()
-	}
-	list := make([]string, len(texts))
-	for i, t := range texts {
-		list[i] = t.Str()
-	}
-	return strings.Join(list, "\n")
+	return value.String(shape.JoinTexts(texts)), true
 }
 
 // firstMedia tells whether this is the first media part of the conversation,

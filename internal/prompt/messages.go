@@ -3,6 +3,7 @@ package prompt
 import (
 	"strings"
 
+	"github.com/grapevine-epp/grapevine/internal/prompt/shape"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -211,7 +212,7 @@ func (a *anthropic) toolResult(b *value.Dict) {
 		}
 	}
 	id := value.String(b.Text("tool_use_id"))
-	a.add("tool", value.String(joinTexts(texts))).Set("tool_call_id", id)
+	a.add("tool", value.String(shape.JoinTexts(texts))).Set("tool_call_id", id)
 	if len(images) > 0 {
 		a.add("user", value.List(images))
 	}
@@ -235,14 +236,14 @@ func anthropicTools(body *value.Dict) value.Value {
 		schema, _ := d.Get("input_schema")
 		if s := schema.Dict(); s != nil {
 			if _, ok := s.Get("type"); !ok {
-				s = copyDict(s)
+				s = shape.CopyDict(s)
 				s.Set("type", value.String("object"))
 				schema = value.FromDict(s)
 			}
 		}
-		fn := pick(d, "name", "description")
+		fn := shape.Pick(d, "name", "description")
 		fn.Set("parameters", schema)
-		out = append(out, functionTool(fn, pick(d, "defer_loading")))
+		out = append(out, shape.FunctionTool(fn, shape.Pick(d, "defer_loading")))
 	}
 	return value.List(out)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
+	"github.com/grapevine-epp/grapevine/internal/prompt/shape"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -158,7 +159,7 @@ func (m *Model) conversation(t *template, conv *converter, ch *chat) ([]value.Va
 		return nil, failure(ReasonBody, "%s", conv.bad)
 	}
 	if !t.developer {
-		messages = foldDevelopers(messages)
+		messages = shape.FoldDevelopers(messages)
 	}
 	return messages, nil
 }

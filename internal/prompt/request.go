@@ -9,6 +9,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/prompt/jinja"
 	"github.com/grapevine-epp/grapevine/internal/prompt/media"
+	"github.com/grapevine-epp/grapevine/internal/prompt/shape"
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
@@ -69,7 +70,7 @@ func parseChat(body *value.Dict, o *Options) (*chat, error) {
 		tools = value.None()
 	}
 	if o.Tools == ToolsDumped {
-		if tools, ok = dumpTools(tools); !ok {
+		if tools, ok = shape.DumpTools(tools); !ok {
 			return nil, failure(ReasonBody, "tools are malformed")
 		}
 	}

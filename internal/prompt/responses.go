@@ -1,6 +1,9 @@
 package prompt
 
-import "github.com/grapevine-epp/grapevine/internal/prompt/value"
+import (
+	"github.com/grapevine-epp/grapevine/internal/prompt/shape"
+	"github.com/grapevine-epp/grapevine/internal/prompt/value"
+)
 
 // responsesKeys are the keys of a Responses body that shape the prompt.
 var responsesKeys = keySet("input", "instructions", "tools", "tool_choice", "previous_response_id", "previous_input_messages",
@@ -184,7 +187,7 @@ func responsesTools(body *value.Dict) (value.Value, error) {
 		if it.Dict().Text("type") != "function" {
 			return v, failure(ReasonUnsupported, "a built-in tool")
 		}
-		out = append(out, functionTool(pick(it.Dict(), "name", "description", "parameters"), it.Dict()))
+		out = append(out, shape.FunctionTool(shape.Pick(it.Dict(), "name", "description", "parameters"), it.Dict()))
 	}
 	return value.List(out), nil
 }

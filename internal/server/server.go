@@ -271,7 +271,9 @@ func (s *Server) openAdmin() error {
 	if err != nil {
 		return err
 	}
-	s.watchCertificate(secure)
+	if secure != nil {
+		s.registry.MustRegister(listen.WatchExpiry(secure, s.o.Log))
+	}
 	s.admin, err = admin.Open(admin.Options{
 		Bind: s.o.Admin, Control: s.o.Control, Token: s.o.ControlToken, TLS: secure,
 		Gatherer: s.gatherer(), Registerer: s.registry, Ready: s.checks, Status: func() any { return s.Status() },

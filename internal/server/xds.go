@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/extproc/envoyconf"
 	"github.com/grapevine-epp/grapevine/extproc/xds"
+	"github.com/grapevine-epp/grapevine/internal/listen"
 	"github.com/grapevine-epp/grapevine/internal/share/facts"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -57,12 +57,10 @@ func newXDSShare(s *Server, group facts.Group) *xdsShare {
 	return x
 }
 
-var errAdvertise = errors.New("server: the address under which Envoy reaches ext_proc must be ip:port, and not of all interfaces")
-
 // open starts the discovery service, if one is wanted, and the telling.
 func (x *xdsShare) open(ctx context.Context) error {
 	o := x.s.o.XDS
-	self, err := advertised(o.Advertise, x.s.ExtProcAddr())
+	self, err := listen.Advertised(o.Advertise, x.s.ExtProcAddr())
 	if err != nil {
 		return err
 	}
@@ -104,46 +102,6 @@ func (x *xdsShare) listen(o XDSOptions) error {
 	})
 	x.s.o.Log.Info("xds listening", "address", x.addr.String(), "tls", cfg != nil, "listener", o.Listener)
 	return nil
-}
-
-// advertised decides under which address Envoy reaches a listener.
-func advertised(given string, listener net.Addr) (string, error) {
-	if given == "" {
-		given = listener.String()
-	}
-	at, err := netip.ParseAddrPort(given)
-	if err != nil {
-		return "", fmt.Errorf("%w: %q", errAdvertise, given)
-	}
-	if !at.Addr().IsUnspecified() {
-		return at.String(), nil
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return "", fmt.Errorf("server: addresses of this host: %w", err)
-	}
-	if ip, ok := reachable(addrs); ok {
-		return netip.AddrPortFrom(ip, at.Port()).String(), nil
-	}
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port()).String(), nil
-}
-
-// reachable chooses the address under which others reach this host: the first
-// of IPv4, else the first of IPv6.
-func reachable(addrs []net.Addr) (at netip.Addr, ok bool) {
-	for _, a := range addrs {
-		p, err := netip.ParsePrefix(a.String())
-		if err != nil || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast() {
-			continue
-		}
-		if p.Addr().Is4() {
-			return p.Addr(), true
-		}
-		if !ok {
-			at, ok = p.Addr(), true
-		}
-	}
-	return at, ok
 }
 
 // run tells what changed.

@@ -37,7 +37,7 @@ func ParseFleet(s string) (Fleet, error) {
 		var k Kind
 		if machine, known := engine.MachineByName(what); known {
 			k.Model = machine.Model
-		} else if what == rolePrefill || what == roleDecode {
+		} else if what == RolePrefill || what == RoleDecode {
 			k.Role = what
 		} else if special {
 			if k.Speed, err = strconv.ParseFloat(what, 64); err != nil || !(k.Speed >= .01 && k.Speed <= 100) {
@@ -80,3 +80,9 @@ func (f *Fleet) Apply(c *Case) {
 		c.Roles = append(c.Roles, k.Role)
 	}
 }
+
+// Roles of a Kind.
+const (
+	RolePrefill = "prefill"
+	RoleDecode  = "decode"
+)

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -77,27 +76,6 @@ func TestDearTransfers(t *testing.T) {
 	}
 	if share[.1e9] > .1 || share[20e9] < 2*share[.1e9] {
 		t.Errorf("shares computed elsewhere, by bytes per second: %v", share)
-	}
-}
-
-func TestSuggestRoles(t *testing.T) {
-	c := pools(t, "pd", 20e9)
-	all, best, err := SuggestRoles(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) != 3 || all[0].Prefill != 0 || all[2].Decode != 2 || all[1].Result.Remote == 0 || all[0].Result.Remote != 0 {
-		t.Errorf("%+v", all)
-	}
-	for i := range all {
-		if all[i].score < all[best].score {
-			t.Errorf("%d is suggested, %d is better", best, i)
-		}
-	}
-	var b strings.Builder
-	WriteRoles(&b, "chat", all, best)
-	if strings.Count(b.String(), "<- suggested") != 1 {
-		t.Error(b.String())
 	}
 }
 

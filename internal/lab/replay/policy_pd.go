@@ -11,16 +11,16 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
-// apart names the policies that compute prompts elsewhere, for fleets with roles.
-const apart = "pd"
+// Apart names the policies that compute prompts elsewhere, for fleets with roles.
+const Apart = "pd"
 
 // apartPolicies returns the built-in ones; pd-N, which splits from N missing tokens
 // on, is made when it is asked for.
 func apartPolicies() []Policy {
 	return []Policy{
-		pair(apart, "prefill and decode apart, the pair by its price", pd.ByPrice()),
-		pair(apart+"-always", "every prompt is computed elsewhere", pd.Always),
-		pair(apart+"-never", "no prompt is computed elsewhere", pd.Never),
+		pair(Apart, "prefill and decode Apart, the pair by its price", pd.ByPrice()),
+		pair(Apart+"-always", "every prompt is computed elsewhere", pd.Always),
+		pair(Apart+"-never", "no prompt is computed elsewhere", pd.Never),
 	}
 }
 
@@ -31,7 +31,7 @@ func apartByName(name string) (Policy, bool) {
 			return p, true
 		}
 	}
-	text, ok := strings.CutPrefix(name, apart+"-")
+	text, ok := strings.CutPrefix(name, Apart+"-")
 	tokens, err := strconv.Atoi(text)
 	if !ok || err != nil || tokens < 1 {
 		return Policy{}, false

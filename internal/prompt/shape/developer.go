@@ -1,4 +1,4 @@
-package prompt
+package shape
 
 import (
 	"strings"
@@ -6,10 +6,10 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/prompt/value"
 )
 
-// foldDevelopers turns developer messages into system messages for templates
+// FoldDevelopers turns developer messages into system messages for templates
 // that do not know the role, and joins several system messages into one at the
 // start.
-func foldDevelopers(conv []value.Value) []value.Value {
+func FoldDevelopers(conv []value.Value) []value.Value {
 	found := false
 	for i, v := range conv {
 		if v.Dict().Text("role") != "developer" {
@@ -66,5 +66,5 @@ func systemText(m *value.Dict) string {
 			}
 		}
 	}
-	return joinTexts(texts)
+	return JoinTexts(texts)
 }

@@ -1,44 +1,51 @@
-package replay
+package roles
 
 import (
 	"context"
 	"fmt"
 	"io"
+
+	"github.com/grapevine-epp/grapevine/internal/lab/replay"
 )
 
-// RoleRatio is how a fleet did with so many of its engines for prefill.
-type RoleRatio struct {
+// Ratio is how a fleet did with so many of its engines for prefill.
+type Ratio struct {
 	Prefill, Decode int // 0 prefill: every engine serves whole requests
-	Result          *Result
+	Result          *replay.Result
 	score           float64
 }
 
-// SuggestRoles plays c on its number of engines: together, and with one to half of
+// Suggest plays c on its number of engines: together, and with one to half of
 // them for prefill, the pair by its price. It returns all, and which is best: the
 // least sum of p90 first token and p90 time per token, each as a multiple of the best.
-func SuggestRoles(ctx context.Context, c Case) (all []RoleRatio, best int, err error) {
-	setDefault(&c.Endpoints, 8)
-	together, err := PolicyByName(Default)
+func Suggest(ctx context.Context, c replay.Case) (all []Ratio, best int, err error) {
+	if c.Endpoints == 0 {
+		c.Endpoints = 8
+	}
+	together, err := replay.PolicyByName(replay.Default)
 	if err != nil {
 		return nil, 0, err
 	}
-	split, _ := apartByName(apart)
+	split, err := replay.PolicyByName(replay.Apart)
+	if err != nil {
+		return nil, 0, err
+	}
 	for p := 0; p <= c.Endpoints/2; p++ {
 		one := c
 		one.Roles = make([]string, c.Endpoints)
 		if one.Policy = together; p > 0 {
 			one.Policy = split
 			for i := range one.Roles {
-				if one.Roles[i] = rolePrefill; i >= p {
-					one.Roles[i] = roleDecode
+				if one.Roles[i] = replay.RolePrefill; i >= p {
+					one.Roles[i] = replay.RoleDecode
 				}
 			}
 		}
-		r, err := Run(ctx, one)
+		r, err := replay.Run(ctx, one)
 		if err != nil {
 			return nil, 0, err
 		}
-		all = append(all, RoleRatio{Prefill: p, Decode: c.Endpoints - p, Result: r})
+		all = append(all, Ratio{Prefill: p, Decode: c.Endpoints - p, Result: r})
 	}
 	ttft, tpot := all[0].Result.TTFT.P90, all[0].Result.TPOT.P90
 	for i := range all {
@@ -46,15 +53,15 @@ func SuggestRoles(ctx context.Context, c Case) (all []RoleRatio, best int, err e
 	}
 	for i := range all {
 		r := &all[i]
-		if r.score = ratio(r.Result.TTFT.P90, ttft) + ratio(r.Result.TPOT.P90, tpot); r.score < all[best].score {
+		if r.score = over(r.Result.TTFT.P90, ttft) + over(r.Result.TPOT.P90, tpot); r.score < all[best].score {
 			best = i
 		}
 	}
 	return all, best, nil
 }
 
-// WriteRoles prints a suggestion.
-func WriteRoles(w io.Writer, source string, all []RoleRatio, best int) {
+// Write prints a suggestion.
+func Write(w io.Writer, source string, all []Ratio, best int) {
 	fmt.Fprintf(w, "%s\n%-18s %14s %14s %14s %8s\n", source, "prefill : decode", "TTFT p50 ms", "TTFT p90 ms", "TPOT p90 ms", "remote")
 	for i := range all {
 		r, name := all[i].Result, fmt.Sprintf("%d : %d", all[i].Prefill, all[i].Decode)
@@ -69,8 +76,10 @@ func WriteRoles(w io.Writer, source string, all []RoleRatio, best int) {
 	}
 }
 
-// Roles of a Kind.
-const (
-	rolePrefill = "prefill"
-	roleDecode  = "decode"
-)
+// over is a multiple, 0 of nothing.
+func over(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}

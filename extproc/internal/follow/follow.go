@@ -1,0 +1,100 @@
+package follow
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/grapevine-epp/grapevine/extproc/internal/wire"
+)
+
+// Values of the label "by" of the served metric.
+const (
+	Chosen    = "chosen"    // the endpoint that the picker named first
+	Next      = "next"      // a further endpoint that it named
+	Elsewhere = "elsewhere" // one that it did not name
+	Unknown   = "unknown"   // the proxy does not say
+)
+
+// Tally counts who answered and notices when the proxy does not follow
+// the picker. It is safe for concurrent use.
+type Tally struct {
+	chosen, next, elsewhere, unknown atomic.Uint64
+
+	// The span holds answers since it was opened, elsewhere of them in the
+	// lower half.
+	span     atomic.Uint64
+	ignored  atomic.Bool  // most answers of the last window came from elsewhere
+	multiple atomic.Bool  // lists of addresses were sent in it
+	warned   atomic.Int64 // Unix nanoseconds of the last warning
+}
+
+const (
+	perSpan   = 100 // answers after which a new span is opened
+	least     = 10  // answers that are enough for a judgement
+	warnEvery = time.Minute
+)
+
+// Add counts one answer. sent are the addresses that the proxy was told. The
+// result is the label of the metric; warn asks for a warning.
+func (t *Tally) Add(sent []string, served string, now time.Time) (by string, warn bool) {
+	if served == "" || len(sent) == 0 {
+		t.unknown.Add(1)
+		return Unknown, false
+	}
+	step := uint64(1) << 32
+	switch i := slices.Index(sent, served); {
+	case i == 0:
+		t.chosen.Add(1)
+		by = Chosen
+	case i > 0:
+		t.next.Add(1)
+		by = Next
+	default:
+		t.elsewhere.Add(1)
+		by = Elsewhere
+		step++
+	}
+	if len(sent) > 1 {
+		t.multiple.Store(true)
+	}
+	return by, t.judge(t.span.Add(step), now)
+}
+
+// judge looks at the span and reports whether a warning is due.
+func (t *Tally) judge(span uint64, now time.Time) bool {
+	told, elsewhere := span>>32, span&(1<<32-1)
+	if told < least {
+		return false
+	}
+	ignored := 2*elsewhere >= told
+	t.ignored.Store(ignored)
+	if told >= perSpan && t.span.CompareAndSwap(span, 0) {
+		t.multiple.Store(false)
+	}
+	if !ignored {
+		return false
+	}
+	last := t.warned.Load()
+	return now.UnixNano()-last >= int64(warnEvery) && t.warned.CompareAndSwap(last, now.UnixNano())
+}
+
+// Problem returns the likely cause of answers from elsewhere, "" when the proxy
+// follows the picker.
+func (t *Tally) Problem() string {
+	switch {
+	case !t.ignored.Load():
+		return ""
+	case t.multiple.Load():
+		return "the proxy does not go where the picker says: it may take a single address (see --gateway), " +
+			"or know the endpoints under other addresses"
+	default:
+		return "the proxy does not go where the picker says: its cluster must take the destination from header or metadata " +
+			wire.HeaderDestination + ", and know the endpoints by the same ip:port"
+	}
+}
+
+// Counts returns how many answers came from whom since the start.
+func (t *Tally) Counts() (chosen, next, elsewhere, unknown uint64) {
+	return t.chosen.Load(), t.next.Load(), t.elsewhere.Load(), t.unknown.Load()
+}
