@@ -15,6 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/flow"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // TestCorpusQueues: requests wait as each published configuration of flow control says: none
@@ -47,13 +48,13 @@ func queueAsSaid(t *testing.T, name string, g *gate.Config) {
 	each := g.Sizing.Places(1000)
 	c := flow.New(o)
 	now := int64(1)
-	c.SetCapacity(now, flow.Capacity{Places: 10 * each, Endpoints: 2})
+	c.SetCapacity(now, rules.Capacity{Places: 10 * each, Endpoints: 2})
 	rng := rand.New(rand.NewPCG(1, 1))
-	var held []flow.Handle
+	var held []rules.Handle
 	waiting, refused, offered := 0, 0, 12_000
 	take := func() {
 		for _, e := range c.Events(nil) {
-			if waiting--; e.Outcome == flow.Dispatched {
+			if waiting--; e.Outcome == rules.Dispatched {
 				held = append(held, e.Handle)
 			} else {
 				refused++
@@ -65,11 +66,11 @@ func queueAsSaid(t *testing.T, name string, g *gate.Config) {
 	}
 	for i := range offered {
 		now += int64(time.Microsecond)
-		a := flow.Ask{Flow: fmt.Sprint(i % 3), Priority: rng.IntN(3) - 1, Bytes: 1000, Places: each, Work: rng.Float64(), Target: time.Duration(rng.IntN(1000)) * time.Millisecond}
+		a := rules.Ask{Flow: fmt.Sprint(i % 3), Priority: rng.IntN(3) - 1, Bytes: 1000, Places: each, Work: rng.Float64(), Target: time.Duration(rng.IntN(1000)) * time.Millisecond}
 		switch h, out := c.Offer(now, a); out {
-		case flow.Dispatched:
+		case rules.Dispatched:
 			held = append(held, h)
-		case flow.Queued:
+		case rules.Queued:
 			waiting++
 		default:
 			refused++
@@ -106,13 +107,13 @@ func queueAsSaid(t *testing.T, name string, g *gate.Config) {
 
 // Policies by their published names, and what they are to be.
 var (
-	fairnessNames = map[string]flow.Fairness{
-		"global-strict-fairness-policy": flow.Strict, "round-robin-fairness-policy": flow.Places,
-		"weighted-work-fairness-policy": flow.Work, "program-aware-fairness": flow.LeastService,
+	fairnessNames = map[string]rules.Fairness{
+		"global-strict-fairness-policy": rules.Strict, "round-robin-fairness-policy": rules.Places,
+		"weighted-work-fairness-policy": rules.Work, "program-aware-fairness": rules.LeastService,
 	}
-	orderingNames = map[string]flow.Ordering{
-		"fcfs-ordering-policy": flow.Arrival, "edf-ordering-policy": flow.Deadline,
-		"slo-deadline-ordering-policy": flow.LatencyTarget, "shortest-first-ordering-policy": flow.ShortestFirst,
+	orderingNames = map[string]rules.Ordering{
+		"fcfs-ordering-policy": rules.Arrival, "edf-ordering-policy": rules.Deadline,
+		"slo-deadline-ordering-policy": rules.LatencyTarget, "shortest-first-ordering-policy": rules.ShortestFirst,
 	}
 	// usageNames are parameters of usage limits, and what they leave of a pool that is full to
 	// three bands.
@@ -157,7 +158,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: max-score-picker}]}]
 						t.Fatalf("%s: %v", name, problems)
 					}
 					o := c.Flow.Queue
-					for _, b := range []flow.Band{o.Bands[0], o.Default, o.Negative} {
+					for _, b := range []rules.Band{o.Bands[0], o.Default, o.Negative} {
 						if b.Fairness != wantFairness || b.Ordering != wantOrdering {
 							t.Errorf("%s: band %+v", name, b)
 						}
@@ -166,7 +167,7 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: max-score-picker}]}]
 					if c.Flow.Limit().Ceilings(1, []int{3, 0, -2}, ceilings); !slices.Equal(ceilings, limit.full) {
 						t.Errorf("%s: a full pool is %v of three bands'", name, ceilings)
 					}
-					if c.Flow.Sizing.Unit != flow.Requests || c.Flow.Sizing.Requests != 4 {
+					if c.Flow.Sizing.Unit != rules.Requests || c.Flow.Sizing.Requests != 4 {
 						t.Errorf("%s: sizing %+v", name, c.Flow.Sizing)
 					}
 					orderAsSaid(t, name, o)
@@ -178,30 +179,30 @@ schedulingProfiles: [{name: default, plugins: [{pluginRef: max-score-picker}]}]
 
 // orderAsSaid has requests wait for one place in every band, and looks in which order they go:
 // of one flow, of two flows, and of two bands.
-func orderAsSaid(t *testing.T, name string, o flow.Options) {
+func orderAsSaid(t *testing.T, name string, o rules.Options) {
 	t.Helper()
 	listed := append(slices.Clone(o.Bands), o.Default, o.Negative)
 	listed[len(listed)-2].Priority, listed[len(listed)-1].Priority = 77, -77 // not listed
-	slices.SortFunc(listed, func(a, b flow.Band) int { return a.Priority - b.Priority })
-	var lowToHigh []flow.Ask
+	slices.SortFunc(listed, func(a, b rules.Band) int { return a.Priority - b.Priority })
+	var lowToHigh []rules.Ask
 	for _, b := range listed {
-		inOneFlow := []flow.Ask{
+		inOneFlow := []rules.Ask{
 			{TTL: 900 * time.Millisecond, Target: 900 * time.Millisecond, Work: 1},
 			{TTL: 300 * time.Millisecond, Work: 3},
 			{TTL: 600 * time.Millisecond, Target: 100 * time.Millisecond, Work: .5},
 			{TTL: 100 * time.Millisecond, Target: 500 * time.Millisecond, Work: 2},
 		}
-		want := map[flow.Ordering][]int{flow.Arrival: {0, 1, 2, 3}, flow.Deadline: {3, 1, 2, 0}, flow.LatencyTarget: {2, 3, 0, 1}, flow.ShortestFirst: {2, 0, 3, 1}}
+		want := map[rules.Ordering][]int{rules.Arrival: {0, 1, 2, 3}, rules.Deadline: {3, 1, 2, 0}, rules.LatencyTarget: {2, 3, 0, 1}, rules.ShortestFirst: {2, 0, 3, 1}}
 		if got := goes(t, name, o, b.Priority, time.Millisecond, inOneFlow); !slices.Equal(got, want[b.Ordering]) {
 			t.Errorf("%s, band %d, ordering %d: of one flow go %v", name, b.Priority, b.Ordering, got)
 		}
 		work := 4. // of a, where flows are told apart by it
-		if b.Fairness == flow.Strict {
+		if b.Fairness == rules.Strict {
 			work = 1
 		}
-		var ofTwo []flow.Ask
+		var ofTwo []rules.Ask
 		for i := range 12 { // first six of a, then six of b
-			ofTwo = append(ofTwo, flow.Ask{Flow: string(rune('a' + i/6)), Work: []float64{work, 1}[i/6]})
+			ofTwo = append(ofTwo, rules.Ask{Flow: string(rune('a' + i/6)), Work: []float64{work, 1}[i/6]})
 		}
 		first, ofA := goes(t, name, o, b.Priority, 0, ofTwo)[:5], 0
 		for _, i := range first {
@@ -209,11 +210,11 @@ func orderAsSaid(t *testing.T, name string, o flow.Options) {
 				ofA++
 			}
 		}
-		served := map[flow.Fairness][]int{flow.Strict: {5}, flow.Places: {2, 3}, flow.Work: {1}, flow.LeastService: {1}}
+		served := map[rules.Fairness][]int{rules.Strict: {5}, rules.Places: {2, 3}, rules.Work: {1}, rules.LeastService: {1}}
 		if !slices.Contains(served[b.Fairness], ofA) {
 			t.Errorf("%s, band %d, fairness %d: of the first five %d are of a, whose requests are longer and came first", name, b.Priority, b.Fairness, ofA)
 		}
-		lowToHigh = append(lowToHigh, flow.Ask{Priority: b.Priority})
+		lowToHigh = append(lowToHigh, rules.Ask{Priority: b.Priority})
 	}
 	got := goes(t, name, o, 0, 0, lowToHigh)
 	for i, k := range got {
@@ -226,21 +227,21 @@ func orderAsSaid(t *testing.T, name string, o flow.Options) {
 
 // goes returns in which order requests go that wait for one place, which came so long after
 // one another. Those without a priority are of one band.
-func goes(t *testing.T, name string, o flow.Options, priority int, apart time.Duration, asks []flow.Ask) (order []int) {
+func goes(t *testing.T, name string, o rules.Options, priority int, apart time.Duration, asks []rules.Ask) (order []int) {
 	t.Helper()
 	o.Limit, o.Evict = nil, false // the place is held by who is not of their bands
 	c := flow.New(o)
 	now := int64(time.Second)
-	c.SetCapacity(now, flow.Capacity{Places: 1, Endpoints: 1})
-	held, _ := c.Offer(now, flow.Ask{Flow: "holder", Priority: 99})
-	number := map[flow.Handle]int{}
+	c.SetCapacity(now, rules.Capacity{Places: 1, Endpoints: 1})
+	held, _ := c.Offer(now, rules.Ask{Flow: "holder", Priority: 99})
+	number := map[rules.Handle]int{}
 	for i, a := range asks {
 		now += int64(apart)
 		if a.Priority == 0 {
 			a.Priority = priority
 		}
 		h, out := c.Offer(now, a)
-		if out != flow.Queued {
+		if out != rules.Queued {
 			t.Fatalf("%s: request %d is %v", name, i, out)
 		}
 		number[h] = i
@@ -249,7 +250,7 @@ func goes(t *testing.T, name string, o flow.Options, priority int, apart time.Du
 		now += int64(time.Millisecond)
 		c.Release(now, held, -1)
 		e := c.Events(nil)
-		if len(e) != 1 || e[0].Outcome != flow.Dispatched {
+		if len(e) != 1 || e[0].Outcome != rules.Dispatched {
 			t.Fatalf("%s: a place came free: %v", name, e)
 		}
 		held = e[0].Handle

@@ -12,7 +12,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/internal/cli"
 	"github.com/grapevine-epp/grapevine/internal/server"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 func newFlow() *cobra.Command {
@@ -42,7 +42,7 @@ waiting requests of a flow are those of all replicas.`,
 }
 
 // writeQueues prints every queue with its flows.
-func writeQueues(w io.Writer, queues []flow.Status) {
+func writeQueues(w io.Writer, queues []rules.Status) {
 	if len(queues) == 0 {
 		fmt.Fprintln(w, "no request had to ask for a place yet, or flow control is off (see flowControl in the configuration)")
 	}
@@ -75,7 +75,7 @@ func writeQueues(w io.Writer, queues []flow.Status) {
 }
 
 // queueLine says in a line how full a pool is, and whether its room is known.
-func queueLine(q *flow.Status) string {
+func queueLine(q *rules.Status) string {
 	model := q.Model
 	if model == "" {
 		model = "(model not known)"

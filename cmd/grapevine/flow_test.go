@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // What clients call themselves is shown, not obeyed.
 func TestFlowNames(t *testing.T) {
 	var out strings.Builder
-	writeQueues(&out, []flow.Status{{Model: "m", Bands: []flow.BandStatus{{Flows: []flow.Tenant{
+	writeQueues(&out, []rules.Status{{Model: "m", Bands: []rules.BandStatus{{Flows: []rules.Tenant{
 		{Flow: "café 7"}, {Flow: "\x1b[2J\tgold\n"}, {Flow: ""},
 	}}}}})
 	for _, want := range []string{"  café 7  ", `  \x1b[2J\tgold\n#`, "(one queue for all)"} {

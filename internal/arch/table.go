@@ -72,7 +72,8 @@ var Rows = Table{
 	{"pd/handover", 1, Product, 0},
 	{"picker/endpoint/fit", 1, Product, Pure | Locks | Hot},
 	{"picker/explained", 1, Product, Pure},
-	{"picker/flow", 1, Product, Pure | Hot},
+	{"picker/flow/internal/room", 1, Product, Pure},
+	{"picker/flow/rules", 1, Product, Pure},
 	{"picker/health", 1, Product, Pure | Locks | Hot},
 
 	// The product, level 2.
@@ -89,6 +90,7 @@ var Rows = Table{
 	{"internal/prompt/shape", 2, Product, 0},
 	{"internal/prompt/vocab", 2, Product, 0},
 	{"picker/endpoint", 2, Product, Hot},
+	{"picker/flow", 2, Product, Pure | Hot},
 	{"picker/request", 2, Product, Hot},
 	{"picker/sessions", 2, Product, Pure | Locks | Hot},
 

@@ -22,8 +22,8 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/config"
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/scrape"
 )
@@ -292,7 +292,7 @@ func (s *Server) waitRules(c *config.Config) *gate.Config {
 		return g
 	}
 	queue, most := g.Queue, s.budget.Share(budget.Bodies)/4*3
-	g.Queue = func() flow.Options {
+	g.Queue = func() rules.Options {
 		o := queue()
 		if o.MaxBytes == 0 || o.MaxBytes > most {
 			o.MaxBytes = most

@@ -20,7 +20,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker/discovery"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/explained"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // Status is what /status shows.
@@ -40,7 +40,7 @@ type Status struct {
 	Members   []MemberStatus       `json:"members,omitempty"`
 	Endpoints []EndpointStatus     `json:"endpoints"`
 
-	Queues []flow.Status `json:"queues,omitempty"` // where requests wait for capacity
+	Queues []rules.Status `json:"queues,omitempty"` // where requests wait for capacity
 
 	abroad.Status // of other clusters
 

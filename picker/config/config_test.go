@@ -17,7 +17,7 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/cycle"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
@@ -57,7 +57,7 @@ func outcome(t *testing.T, input string, o Options) string {
 		q, s := c.Flow.Queue, c.Flow.Sizing
 		fmt.Fprintf(&b, "flow requests %d bytes %d ttl %v empty %v limit %T evict %v capacity %d %d %d %d\n",
 			q.MaxRequests, q.MaxBytes, q.TTL, q.EmptyTTL, c.Flow.Limit(), q.Evict, s.Unit, s.Requests, s.Tokens, s.Queue)
-		for i, band := range append([]flow.Band{q.Default, q.Negative}, q.Bands...) {
+		for i, band := range append([]rules.Band{q.Default, q.Negative}, q.Bands...) {
 			name := [...]string{"default", "negative"}[min(i, 1)]
 			if i > 1 {
 				name = fmt.Sprint(band.Priority)

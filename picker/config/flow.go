@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/strict"
-	"github.com/grapevine-epp/grapevine/picker/flow"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/plugin"
 )
 
@@ -21,9 +21,9 @@ const (
 
 // Flow says how requests wait while the pool is saturated.
 type Flow struct {
-	Queue  flow.Options
-	Limit  func() flow.UsageLimit
-	Sizing flow.Sizing
+	Queue  rules.Options
+	Limit  func() rules.UsageLimit
+	Sizing rules.Sizing
 
 	Identity []gate.Source
 }
@@ -33,7 +33,7 @@ func (f *Flow) Gate() *gate.Config {
 	if f == nil {
 		return nil
 	}
-	return &gate.Config{Sizing: f.Sizing, Identity: f.Identity, Queue: func() flow.Options {
+	return &gate.Config{Sizing: f.Sizing, Identity: f.Identity, Queue: func() rules.Options {
 		o := f.Queue
 		o.Limit = f.Limit()
 		return o
@@ -46,8 +46,8 @@ func (b *builder) readFlow(n strict.Node) {
 		return
 	}
 	o := n.Object()
-	base := flow.Band{MaxBytes: defaultBandBytes, MaxRequests: defaultBandRequests}
-	q := flow.Options{MaxBytes: quantity(o.Field("maxBytes"), 0), MaxRequests: quantity(o.Field("maxRequests"), 0)}
+	base := rules.Band{MaxBytes: defaultBandBytes, MaxRequests: defaultBandRequests}
+	q := rules.Options{MaxBytes: quantity(o.Field("maxBytes"), 0), MaxRequests: quantity(o.Field("maxRequests"), 0)}
 	q.TTL = duration(o.Field("defaultRequestTTL"), defaultRequestTTL)
 	q.EmptyTTL = duration(o.Field("noEndpointRequestTTL"), q.TTL)
 	q.Default = b.readBand(o.Field("defaultPriorityBand"), base, false)
@@ -63,7 +63,7 @@ func (b *builder) readFlow(n strict.Node) {
 		q.Bands = append(q.Bands, band)
 	}
 	q.Evict, _ = o.Field("enableEviction").Bool()
-	f := &Flow{Queue: q, Limit: func() flow.UsageLimit { return flow.StaticLimit{} }}
+	f := &Flow{Queue: q, Limit: func() rules.UsageLimit { return rules.StaticLimit{} }}
 	if ref := o.Field("usageLimitPolicyPluginRef"); ref.Found() {
 		if in := b.policyOf(ref, plugin.KindUsage); in != nil {
 			f.Limit = in.Limit
@@ -85,7 +85,7 @@ func (b *builder) readFlow(n strict.Node) {
 	}
 }
 
-func (b *builder) readBand(n strict.Node, base flow.Band, explicit bool) flow.Band {
+func (b *builder) readBand(n strict.Node, base rules.Band, explicit bool) rules.Band {
 	o := n.Object()
 	band := base
 	priority := o.Field("priority")

@@ -1,6 +1,10 @@
 package flow
 
-import "time"
+import (
+	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/internal/room"
+)
 
 // allowance bounds how far a replica may grow until it hears of others again. What looks
 // free to one looks free to all for as long as gauges take to travel. So each takes its
@@ -9,26 +13,17 @@ import "time"
 // answers (Echo) say which of its gauges they had heard when they told theirs. From others that
 // do not answer it is believed after the time in which they should have heard and been heard.
 type allowance struct {
-	most  float64         // places that we may hold
-	extra bool            // and one request beyond them
-	left  [allowances]ran // what was left to others: in the time under way, and before
-	ages  int             // that are in use
-	own   int64           // places in flight when this was computed last
+	most  float64 // places that we may hold
+	extra bool    // and one request beyond them
+	left  room.Left
+	own   int64 // places in flight when this was computed last
 	other int64
 	at    int64
 
 	grownAt int64 // when we were last seen to hold more than before
 }
 
-// ran is a stretch of time: what was left to others within it, and what was taken for demand
-// that they had not heard of.
-type ran struct {
-	begun         int64
-	theirs, eager float64
-}
-
 const (
-	allowances   = 4
 	travelShare  = .10                          // of the mean service: within this time others have heard us and were heard
 	leastTravel  = int64(30 * time.Millisecond) // and no less than that
 	mostTravel   = int64(400 * time.Millisecond)
@@ -73,14 +68,6 @@ func (p *peer) heard(now int64) int64 {
 	return p.heardAt
 }
 
-// claimed sums what is left to others, and what was taken without their knowledge.
-func (a *allowance) claimed() (theirs, eager float64) {
-	for _, r := range a.left[:a.ages] {
-		theirs, eager = theirs+r.theirs, eager+r.eager
-	}
-	return theirs, eager
-}
-
 // took takes off what others have made use of, the oldest first.
 func (a *allowance) took(now, own, others int64) {
 	if own > a.own {
@@ -88,34 +75,16 @@ func (a *allowance) took(now, own, others int64) {
 	}
 	n := max(float64(others-a.other), 0)
 	a.own, a.other = own, others
-	for i := a.ages - 1; i >= 0; i-- {
-		m := min(a.left[i].theirs, n)
-		a.left[i].theirs, n = a.left[i].theirs-m, n-m
-	}
+	a.left.Used(n)
 }
 
-// lapse drops what was left to others before a time.
-func (c *Core) lapse(before int64) {
-	a := &c.fleet.allowance
-	for i := 1; i < a.ages; i++ {
-		if a.left[i-1].begun <= before {
-			a.ages = i
+// turn begins a new stretch of time where the one under way has lasted for so long.
+func (c *Core) turn(after int64) {
+	if c.fleet.allowance.left.Turn(c.now, after) {
+		for _, b := range c.bands {
+			copy(b.asked[1:], b.asked[:])
+			b.asked[0] = b.places
 		}
-	}
-}
-
-// turn begins a new stretch of time, if the oldest one is over: else the present one goes on.
-func (c *Core) turn() {
-	a := &c.fleet.allowance
-	if a.ages == allowances {
-		return
-	}
-	a.ages++
-	copy(a.left[1:], a.left[:])
-	a.left[0] = ran{begun: c.now}
-	for _, b := range c.bands {
-		copy(b.asked[1:], b.asked[:])
-		b.asked[0] = b.places
 	}
 }
 
@@ -136,13 +105,11 @@ func (c *Core) allow() {
 	t := &c.fleet
 	a := &t.allowance
 	known := t.known(c.now)
-	c.lapse(known)
-	if a.ages == 0 || c.now-a.left[0].begun >= t.travel()/(allowances-1) {
-		c.turn()
-	}
+	a.left.Lapse(known)
+	c.turn(t.travel() / (room.Stretches - 1))
 	a.took(c.now, c.own, t.inFlight)
 	free := max(float64(c.capacity.Places)-float64(c.inFlight()), 0)
-	theirs, eager := a.claimed()
+	theirs, eager := a.left.Sum()
 	hoped := c.part(free, false)
 	ours := hoped
 	if t.answered() {
@@ -156,8 +123,7 @@ func (c *Core) allow() {
 	}
 	more := max(min(budget-eager, hoped-ours, free-theirs-ours), 0)
 	ours += more
-	a.left[0].eager += more
-	a.left[0].theirs += max(free-ours-theirs, 0)
+	a.left.Add(max(free-ours-theirs, 0), more)
 	a.most = float64(a.own) + ours
 	a.extra = ours < 1 && heard && (a.grownAt == 0 || c.now-a.grownAt >= extraEvery)
 	a.at = c.now
@@ -167,7 +133,7 @@ func (c *Core) allow() {
 // Of what nobody waits for, all have the same. Where it is to be what others know of, only what
 // has been waiting here all the time since what they know counts.
 func (c *Core) part(free float64, known bool) (ours float64) {
-	ages := c.fleet.allowance.ages
+	ages := c.fleet.allowance.left.Len()
 	for _, b := range c.bands {
 		waits := b.places
 		if b.asked[0] = min(b.asked[0], waits); known {
@@ -201,7 +167,7 @@ func (c *Core) Mark(now int64) int64 {
 			p.asked = now
 		}
 	}
-	c.turn()
+	c.turn(0)
 	return now
 }
 

@@ -3,6 +3,8 @@ package flow
 import (
 	"fmt"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // pair returns two cores of 40 places that have heard of each other: each holds 20, and so
@@ -10,14 +12,14 @@ import (
 func pair(waiting int) (cores [2]*Core, now int64) {
 	for i := range cores {
 		c := New(tenants)
-		c.SetCapacity(1, Capacity{Places: 40, Endpoints: 1})
+		c.SetCapacity(1, rules.Capacity{Places: 40, Endpoints: 1})
 		c.Hear(1, "other", nil)
-		other := []Gauge{{Flow: fmt.Sprint("f", 1-i), InFlight: 20, Waiting: int64(waiting), Requests: int64(waiting)}}
+		other := []rules.Gauge{{Flow: fmt.Sprint("f", 1-i), InFlight: 20, Waiting: int64(waiting), Requests: int64(waiting)}}
 		now = 1 + 2*learning
 		c.Hear(now, "other", other)
 		c.Witness(now, 20)
 		for range 20 + waiting {
-			c.Offer(now, Ask{Flow: fmt.Sprint("f", i)})
+			c.Offer(now, rules.Ask{Flow: fmt.Sprint("f", i)})
 		}
 		for range 20 {
 			now += 20 * ms
@@ -35,12 +37,12 @@ func hear(now int64, a, b *Core) { b.Hear(now, "other", a.Gauges(nil)) }
 // its part, however often it hears what the other told before it knew of it.
 func TestFreePlacesAreTakenOnce(t *testing.T) {
 	cores, now := pair(30)
-	old := [2][]Gauge{cores[0].Gauges(nil), cores[1].Gauges(nil)}
+	old := [2][]rules.Gauge{cores[0].Gauges(nil), cores[1].Gauges(nil)}
 	if a, b := cores[0].own, cores[1].own; a != 20 || b != 20 {
 		t.Fatalf("%d and %d places are held of 40", a, b)
 	}
 	for i, c := range cores {
-		c.SetCapacity(now, Capacity{Places: 60, Endpoints: 1})
+		c.SetCapacity(now, rules.Capacity{Places: 60, Endpoints: 1})
 		for n := range int64(10) {
 			c.Hear(now+n*ms, "other", old[1-i])
 		}
@@ -55,9 +57,9 @@ func TestFreePlacesAreNotKept(t *testing.T) {
 	cores, now := pair(0)
 	busy, quiet := cores[0], cores[1]
 	for range 40 {
-		busy.Offer(now, Ask{Flow: "f0"})
+		busy.Offer(now, rules.Ask{Flow: "f0"})
 	}
-	busy.SetCapacity(now, Capacity{Places: 60, Endpoints: 1})
+	busy.SetCapacity(now, rules.Capacity{Places: 60, Endpoints: 1})
 	for range 20 {
 		now += 20 * ms
 		hear(now, quiet, busy)
@@ -72,14 +74,14 @@ func TestFreePlacesAreNotKept(t *testing.T) {
 // what they run.
 func TestFirstReadingIsExplained(t *testing.T) {
 	c := New(tenants)
-	c.SetCapacity(1, Capacity{Places: 60, Endpoints: 1})
+	c.SetCapacity(1, rules.Capacity{Places: 60, Endpoints: 1})
 	c.Hear(1, "other", nil)
 	now := 1 + 400*ms
 	c.Witness(now, 30)
 	if got := c.fleet.stray; got != 30 {
 		t.Fatalf("%g places are nobody's, want 30", got)
 	}
-	c.Hear(now+20*ms, "other", []Gauge{{Flow: "f", InFlight: 30}})
+	c.Hear(now+20*ms, "other", []rules.Gauge{{Flow: "f", InFlight: 30}})
 	if got := c.fleet.stray; got != 0 {
 		t.Errorf("%g places are nobody's after the other has told of them", got)
 	}
@@ -90,14 +92,14 @@ func TestFirstReadingIsExplained(t *testing.T) {
 func TestReturnedIsCountedOnce(t *testing.T) {
 	for told, want := range map[int64]int64{20: 20, 5: 20, 0: 20, 25: 25} {
 		c := New(tenants)
-		c.SetCapacity(1, Capacity{Places: 60, Endpoints: 1})
-		c.Hear(1, "other", []Gauge{{Flow: "f", InFlight: 20}})
+		c.SetCapacity(1, rules.Capacity{Places: 60, Endpoints: 1})
+		c.Hear(1, "other", []rules.Gauge{{Flow: "f", InFlight: 20}})
 		c.Witness(2, 20)
 		c.Advance(3 + silentAfter)
 		if c.fleet.ghost != 20 {
 			t.Fatalf("%g places are those of a silent member, want 20", c.fleet.ghost)
 		}
-		c.Hear(4+silentAfter, "other", []Gauge{{Flow: "f", InFlight: told}})
+		c.Hear(4+silentAfter, "other", []rules.Gauge{{Flow: "f", InFlight: told}})
 		if got := c.inFlight(); got != want {
 			t.Errorf("%d places are in flight when it tells of %d, want %d", got, told, want)
 		}

@@ -1,14 +1,27 @@
 package flow
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/internal/room"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+)
+
+// Bounds of what clients can make a Core keep.
+const (
+	maxFlows    = 10_000 // beyond, flows share sharedFlows of them
+	sharedFlows = 64
+	maxBands    = 64 // beyond, requests join the band just below
+	idleFlow    = 5 * time.Minute
+	longestTTL  = 365 * 24 * time.Hour // so that arrivals and times to wait can be added
 )
 
 // band is the queue of one priority.
 type band struct {
-	Band
+	rules.Band
 	busy     []*flow // flows that wait; a heap while ranked
 	ranked   bool
 	rankedAt int64
@@ -21,12 +34,12 @@ type band struct {
 	lastUse  int64
 	virtual  float64 // of Work: the start tag of the flow served last
 
-	asked    [allowances]int64 // the least that waited, in places, in each stretch of the allowance
-	others   queued            // waiting at other replicas
-	live     []*flow           // that hold or wait for something, anywhere
-	active   []*flow           // the same as shares were computed last, by demand
-	ceiling  float64           // as the usage limit said last
-	weights  float64           // of flows that wait anywhere
+	asked    [room.Stretches]int64 // the least that waited, in places, in each stretch of the allowance
+	others   queued                // waiting at other replicas
+	live     []*flow               // that hold or wait for something, anywhere
+	active   []*flow               // the same as shares were computed last, by demand
+	ceiling  float64               // as the usage limit said last
+	weights  float64               // of flows that wait anywhere
 	most     largest
 	entitled float64 // places that this replica may hold, while not dirty
 	dirty    bool
@@ -39,9 +52,9 @@ type flow struct {
 	heap heap
 	at   int // in band.busy, -1 when nothing waits
 
-	waiting, bytes int64 // places, bytes
-	own            int64 // places in flight
-	others         Gauge // of the living other replicas, summed
+	waiting, bytes int64       // places, bytes
+	own            int64       // places in flight
+	others         rules.Gauge // of the living other replicas, summed
 	ghost          float64
 
 	weight  float64
@@ -86,7 +99,7 @@ func (f *flow) serve(now int64, s float64, halfLife time.Duration) {
 		f.service *= math.Exp2(-float64(now-f.serveAt) / float64(halfLife))
 	}
 	f.service, f.serveAt = max(f.service+s, 0), now
-	if f.band.Fairness == Work {
+	if f.band.Fairness == rules.Work {
 		f.tag += s / f.weight
 	}
 }
@@ -104,11 +117,11 @@ func (b *band) used(now int64) bool {
 // scoreOf a flow whose head is w: the least goes first.
 func (b *band) scoreOf(f *flow, w *waiter) float64 {
 	switch b.Fairness {
-	case Places:
+	case rules.Places:
 		return (f.held() + float64(w.places)) / max(f.target, 1e-9)
-	case Work:
+	case rules.Work:
 		return f.tag
-	case LeastService:
+	case rules.LeastService:
 		return b.Service.WeightService*f.normService - b.Service.WeightHeadWait*f.normWait
 	default:
 		return 0
@@ -118,7 +131,7 @@ func (b *band) scoreOf(f *flow, w *waiter) float64 {
 // normalize sets where each waiting flow's service and head's wait lie between the
 // least and the most of them.
 func (b *band) normalize(s []waiter, now int64) {
-	if b.Fairness != LeastService {
+	if b.Fairness != rules.LeastService {
 		return
 	}
 	service, wait := span{math.Inf(1), math.Inf(-1)}, span{math.Inf(1), math.Inf(-1)}
@@ -170,7 +183,7 @@ func (c *Core) busy(f *flow) {
 
 // band returns the band of a priority, made from a template when it is new.
 func (c *Core) band(priority int) *band {
-	at, found := slices.BinarySearchFunc(c.bands, priority, func(b *band, p int) int { return byPriority(b.Priority, p) })
+	at, found := slices.BinarySearchFunc(c.bands, priority, func(b *band, p int) int { return cmp.Compare(p, b.Priority) })
 	if found {
 		return c.bands[at]
 	}
@@ -185,21 +198,9 @@ func (c *Core) band(priority int) *band {
 	return c.addBand(spec)
 }
 
-// byPriority orders priorities, highest first.
-func byPriority(a, b int) int {
-	switch {
-	case a > b:
-		return -1
-	case a < b:
-		return 1
-	default:
-		return 0
-	}
-}
-
-func (c *Core) addBand(spec Band) *band {
+func (c *Core) addBand(spec rules.Band) *band {
 	b := &band{Band: spec, arrivals: line{none, none}, flight: line{none, none}, ceiling: 1}
-	at, found := slices.BinarySearchFunc(c.bands, spec.Priority, func(b *band, p int) int { return byPriority(b.Priority, p) })
+	at, found := slices.BinarySearchFunc(c.bands, spec.Priority, func(b *band, p int) int { return cmp.Compare(p, b.Priority) })
 	if !found {
 		c.bands = slices.Insert(c.bands, at, b)
 	}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 var burstSeeds = flag.Int("flow.bursts", 20, "seeds of TestFleetBursts")
@@ -37,7 +39,7 @@ func burst(seed uint64, known float64) *world {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	replicas, mean, capacity := 2+rng.IntN(3), .5*math.Exp(rng.Float64()*2.7), int64(16+rng.IntN(200))
 	o := tenants
-	o.Default.Fairness = []Fairness{Strict, Places}[rng.IntN(2)]
+	o.Default.Fairness = []rules.Fairness{rules.Strict, rules.Places}[rng.IntN(2)]
 	w := newWorld(seed, replicas, capacity, mean, o)
 	w.sigma = []float64{.02, .3, .8}[rng.IntN(3)]
 	w.delay = (int64(.05*mean*1e9) - 20*ms) * 2 / 3
@@ -45,7 +47,7 @@ func burst(seed uint64, known float64) *world {
 	if known > 0 {
 		w.mean = known * mean
 		for range 5 * replicas {
-			w.offer(w.replicas[rng.IntN(replicas)], Ask{Flow: "a"})
+			w.offer(w.replicas[rng.IntN(replicas)], rules.Ask{Flow: "a"})
 			w.until(w.now + s/10)
 		}
 		w.until(w.now + 12*int64(mean*1e9))
@@ -57,7 +59,7 @@ func burst(seed uint64, known float64) *world {
 			continue
 		}
 		for range 2 * capacity {
-			w.after(rng.Int64N(20*ms), func() { w.offer(r, Ask{Flow: "a"}) })
+			w.after(rng.Int64N(20*ms), func() { w.offer(r, rules.Ask{Flow: "a"}) })
 		}
 	}
 	w.until(w.now + int64(2*mean*1e9))
@@ -71,7 +73,7 @@ func TestBurstAtOneTakesAll(t *testing.T) {
 		w := newWorld(1, 3, 96, mean, tenants)
 		w.until(3 * int64(time.Second))
 		for range 400 {
-			w.offer(w.replicas[0], Ask{Flow: "a"})
+			w.offer(w.replicas[0], rules.Ask{Flow: "a"})
 		}
 		if w.until(w.now + 250*ms); w.running < 90 {
 			t.Errorf("requests of %g s: %d of 96 places are held a quarter of a second after 400 came", mean, w.running)

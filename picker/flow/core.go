@@ -4,6 +4,9 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/internal/room"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // never is a time that does not come.
@@ -12,7 +15,7 @@ const never = int64(math.MaxInt64)
 // Core is the queue of one pool at one replica. Times are nanoseconds of any clock
 // that does not go back.
 type Core struct {
-	o Options
+	o rules.Options
 
 	slab    []waiter
 	free    int32 // first free slot, linked by next
@@ -28,8 +31,8 @@ type Core struct {
 	served uint64
 	ratio  float64 // of service to what sizes say, 0 until known
 
-	capacity Capacity
-	entry    entry
+	capacity rules.Capacity
+	entry    room.Entry
 	changed  int64 // when the pool became empty or stopped being so
 	now      int64
 	sharedAt int64 // when shares were computed last
@@ -38,12 +41,12 @@ type Core struct {
 
 	fleet   fleet
 	revoked []revocation
-	out     []Event
+	out     []rules.Event
 
 	frontier   []int32 // scratch of search
 	priorities []int   // of usage limits
 	ceilings   []float64
-	counts     [outcomes]uint64
+	counts     [rules.NumOutcomes]uint64
 }
 
 type flowKey struct {
@@ -52,7 +55,7 @@ type flowKey struct {
 }
 
 // New returns a Core without capacity: until SetCapacity everything waits.
-func New(o Options) *Core {
+func New(o rules.Options) *Core {
 	c := &Core{free: none, ends: heap{by: byEnd}}
 	c.fleet.init()
 	c.begin(o)
@@ -60,9 +63,9 @@ func New(o Options) *Core {
 }
 
 // begin makes o the rules of a core in which nothing waits.
-func (c *Core) begin(o Options) {
+func (c *Core) begin(o rules.Options) {
 	if o.Limit == nil {
-		o.Limit = StaticLimit{}
+		o.Limit = rules.StaticLimit{}
 	}
 	o.TTL, o.EmptyTTL = min(o.TTL, longestTTL), min(o.EmptyTTL, longestTTL)
 	c.o, c.bands, c.flows, c.idle = o, nil, map[flowKey]*flow{}, flowList{}
@@ -73,8 +76,8 @@ func (c *Core) begin(o Options) {
 }
 
 // Offer asks for a place. Dispatched: go. Queued: an Event tells the outcome later.
-// All other outcomes are refusals, and the handle is zero.
-func (c *Core) Offer(now int64, a Ask) (Handle, Outcome) {
+// All other rules.NumOutcomes are refusals, and the handle is zero.
+func (c *Core) Offer(now int64, a rules.Ask) (rules.Handle, rules.Outcome) {
 	c.now = now
 	a.Places = max(a.Places, 1)
 	b := c.band(a.Priority)
@@ -85,9 +88,9 @@ func (c *Core) Offer(now int64, a Ask) (Handle, Outcome) {
 			f.lift()
 		}
 		c.dispatch(i)
-		return c.handle(i), Dispatched
+		return c.handle(i), rules.Dispatched
 	}
-	if out := c.admit(b, f, a); out != Queued {
+	if out := c.admit(b, f, a); out != rules.Queued {
 		c.counts[out]++
 		c.settle(f)
 		return 0, out
@@ -96,24 +99,24 @@ func (c *Core) Offer(now int64, a Ask) (Handle, Outcome) {
 	c.enqueue(i)
 	h := c.handle(i)
 	c.pump()
-	if w := &c.slab[i]; w.gen == h.gen() && w.state == Dispatched {
-		c.out = slices.DeleteFunc(c.out, func(e Event) bool { return e.Handle == h })
-		return h, Dispatched
+	if w := &c.slab[i]; w.gen == genOf(h) && w.state == rules.Dispatched {
+		c.out = slices.DeleteFunc(c.out, func(e rules.Event) bool { return e.Handle == h })
+		return h, rules.Dispatched
 	}
-	return h, Queued
+	return h, rules.Queued
 }
 
 // Cancel takes a request out that waits: its client has left. It reports false when
 // the request does not wait; if it was dispatched, Release is still due.
-func (c *Core) Cancel(now int64, h Handle) bool { return c.quit(now, h, Cancelled) }
+func (c *Core) Cancel(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Cancelled) }
 
 // Depart is Cancel for a request that goes to another cluster.
-func (c *Core) Depart(now int64, h Handle) bool { return c.quit(now, h, Departed) }
+func (c *Core) Depart(now int64, h rules.Handle) bool { return c.quit(now, h, rules.Departed) }
 
-func (c *Core) quit(now int64, h Handle, out Outcome) bool {
+func (c *Core) quit(now int64, h rules.Handle, out rules.Outcome) bool {
 	c.now = now
 	i := c.slot(h)
-	if i == none || c.slab[i].state != Queued {
+	if i == none || c.slab[i].state != rules.Queued {
 		return false
 	}
 	c.leave(i, out)
@@ -123,10 +126,10 @@ func (c *Core) quit(now int64, h Handle, out Outcome) bool {
 // Release gives back the places of a dispatched request. service is what it took of
 // an engine in seconds, below 0 when that is unknown. It reports false for handles that
 // are not known.
-func (c *Core) Release(now int64, h Handle, service float64) bool {
+func (c *Core) Release(now int64, h rules.Handle, service float64) bool {
 	c.now = now
 	i := c.slot(h)
-	if i == none || c.slab[i].state != Dispatched {
+	if i == none || c.slab[i].state != rules.Dispatched {
 		return false
 	}
 	c.endFlight(i)
@@ -149,10 +152,10 @@ func (c *Core) Release(now int64, h Handle, service float64) bool {
 }
 
 // SetCapacity says what the pool can take from now on.
-func (c *Core) SetCapacity(now int64, p Capacity) {
+func (c *Core) SetCapacity(now int64, p rules.Capacity) {
 	c.now = now
 	empty, was := p.Endpoints == 0, c.capacity.Endpoints == 0
-	more := c.entry.set(now, p.Staged, p.Entry, max(c.fleet.size(), 1))
+	more := c.entry.Set(now, p.Staged, p.Entry, max(c.fleet.size(), 1))
 	if p == c.capacity && !more {
 		return
 	}
@@ -177,7 +180,7 @@ func (c *Core) Advance(now int64) int64 {
 		if c.slab[i].key[byEnd] > now {
 			break
 		}
-		c.leave(i, c.whenEmpty(Expired, ExpiredEmpty))
+		c.leave(i, c.whenEmpty(rules.Expired, rules.ExpiredEmpty))
 	}
 	c.expireFlows()
 	c.expireRevocations()
@@ -198,19 +201,19 @@ func (c *Core) Advance(now int64) int64 {
 func (c *Core) Close(now int64) {
 	c.now = now
 	for len(c.ends.items) > 0 {
-		c.leave(c.ends.items[0], Closed)
+		c.leave(c.ends.items[0], rules.Closed)
 	}
 }
 
-// Events appends the outcomes since the last call to dst.
-func (c *Core) Events(dst []Event) []Event {
+// Events appends the rules.NumOutcomes since the last call to dst.
+func (c *Core) Events(dst []rules.Event) []rules.Event {
 	dst = append(dst, c.out...)
 	c.out = c.out[:0]
 	return dst
 }
 
 // whenEmpty returns full while there are endpoints, else empty.
-func (c *Core) whenEmpty(full, empty Outcome) Outcome {
+func (c *Core) whenEmpty(full, empty rules.Outcome) rules.Outcome {
 	if c.capacity.Endpoints == 0 {
 		return empty
 	}
@@ -240,8 +243,8 @@ func (c *Core) end(w *waiter) int64 {
 // admit says whether the request may join the queue. Where the bound of its band is
 // reached, the flow that waits for most makes way; where that of all bands is, lower
 // bands do.
-func (c *Core) admit(b *band, f *flow, a Ask) Outcome {
-	full := c.whenEmpty(RefusedFull, RefusedEmpty)
+func (c *Core) admit(b *band, f *flow, a rules.Ask) rules.Outcome {
+	full := c.whenEmpty(rules.RefusedFull, rules.RefusedEmpty)
 	for c.bandFull(b, 1, a.Bytes) {
 		if over := c.makeWay(b, f); over == refuse {
 			return full
@@ -253,7 +256,7 @@ func (c *Core) admit(b *band, f *flow, a Ask) Outcome {
 	for exceeds(int64(c.waiting)+all.requests, 1, c.o.MaxRequests) || exceeds(c.bytes+all.bytes, a.Bytes, c.o.MaxBytes) {
 		last := c.lastBelow(int64(b.Priority))
 		if last != none {
-			c.leave(last, Displaced)
+			c.leave(last, rules.Displaced)
 			continue
 		}
 		if over := c.makeWay(b, f); over == refuse {
@@ -262,7 +265,7 @@ func (c *Core) admit(b *band, f *flow, a Ask) Outcome {
 			break
 		}
 	}
-	return Queued
+	return rules.Queued
 }
 
 // bandFull reports whether so much more would exceed the band's limits.
@@ -296,7 +299,7 @@ func (c *Core) aheadOf(b *band) bool {
 }
 
 // take fills a slot.
-func (c *Core) take(f *flow, a Ask) int32 {
+func (c *Core) take(f *flow, a rules.Ask) int32 {
 	i := c.free
 	if i == none {
 		i = int32(len(c.slab))
@@ -316,18 +319,19 @@ func (c *Core) take(f *flow, a Ask) int32 {
 
 func (c *Core) freeSlot(i int32) {
 	w := &c.slab[i]
-	*w = waiter{gen: w.gen + 1, next: c.free, state: Closed}
+	*w = waiter{gen: w.gen + 1, next: c.free, state: rules.Closed}
 	c.free = i
 }
 
-func (c *Core) handle(i int32) Handle { return Handle(c.slab[i].gen)<<32 | Handle(i) }
+func (c *Core) handle(i int32) rules.Handle { return rules.Handle(c.slab[i].gen)<<32 | rules.Handle(i) }
 
-func (h Handle) gen() uint32 { return uint32(h >> 32) }
+// genOf returns which user of its slot a handle names.
+func genOf(h rules.Handle) uint32 { return uint32(h >> 32) }
 
 // slot returns the slot of h, none when its request has ended.
-func (c *Core) slot(h Handle) int32 {
+func (c *Core) slot(h rules.Handle) int32 {
 	i := uint32(h)
-	if h == 0 || int(i) >= len(c.slab) || c.slab[i].gen != h.gen() {
+	if h == 0 || int(i) >= len(c.slab) || c.slab[i].gen != genOf(h) {
 		return none
 	}
 	return int32(i)
@@ -336,7 +340,7 @@ func (c *Core) slot(h Handle) int32 {
 func (c *Core) enqueue(i int32) {
 	w := &c.slab[i]
 	f, b := w.flow, w.flow.band
-	w.state = Queued
+	w.state = rules.Queued
 	w.key[byEnd] = c.end(w)
 	w.key[byOrder] = orderKey(b.Ordering, w)
 	f.heap.push(c.slab, i)
@@ -354,17 +358,17 @@ func (c *Core) enqueue(i int32) {
 }
 
 // orderKey is by what w is sorted in its flow.
-func orderKey(o Ordering, w *waiter) int64 {
+func orderKey(o rules.Ordering, w *waiter) int64 {
 	switch o {
-	case Deadline:
+	case rules.Deadline:
 		return w.key[byEnd]
-	case LatencyTarget:
+	case rules.LatencyTarget:
 		if w.target <= 0 || w.target > never-w.arrival {
 			return never
 		}
 		return w.arrival + w.target
-	case ShortestFirst:
-		return w.arrival + int64(Ageing*min(w.work, 1e6)*1e9)
+	case rules.ShortestFirst:
+		return w.arrival + int64(rules.Ageing*min(w.work, 1e6)*1e9)
 	default:
 		return 0
 	}
@@ -389,10 +393,10 @@ func (c *Core) unlink(i int32) {
 }
 
 // leave ends a waiting request without a place.
-func (c *Core) leave(i int32, out Outcome) {
+func (c *Core) leave(i int32, out rules.Outcome) {
 	f := c.slab[i].flow
 	c.unlink(i)
-	c.out = append(c.out, Event{c.handle(i), out})
+	c.out = append(c.out, rules.Event{Handle: c.handle(i), Outcome: out})
 	c.counts[out]++
 	c.freeSlot(i)
 	c.settle(f)
@@ -402,16 +406,16 @@ func (c *Core) leave(i int32, out Outcome) {
 func (c *Core) dispatch(i int32) {
 	w := &c.slab[i]
 	f := w.flow
-	w.state, w.dispatched = Dispatched, c.now
+	w.state, w.dispatched = rules.Dispatched, c.now
 	c.fly(i)
-	c.entry.take(c.now, w.places)
+	c.entry.Take(c.now, w.places)
 	w.work = c.foretold(f, w.sizes) // by what was learned while it waited
 	f.band.virtual = max(f.band.virtual, f.tag)
 	f.serve(c.now, w.work, f.band.Service.HalfLife)
 	c.served++
 	f.servedAt = c.served
 	c.touch(f)
-	c.counts[Dispatched]++
+	c.counts[rules.Dispatched]++
 }
 
 // fly counts a request as in flight.
@@ -446,7 +450,7 @@ func (c *Core) pump() {
 			i := f.heap.items[0]
 			c.unlink(i)
 			c.dispatch(i)
-			c.out = append(c.out, Event{c.handle(i), Dispatched})
+			c.out = append(c.out, rules.Event{Handle: c.handle(i), Outcome: rules.Dispatched})
 		}
 	}
 }
@@ -503,7 +507,7 @@ func (c *Core) scan(b *band, ceiling float64) *flow {
 
 // ceiling returns the share of the capacity that b may use.
 func (c *Core) ceiling(b *band) float64 {
-	if _, static := c.o.Limit.(StaticLimit); static {
+	if _, static := c.o.Limit.(rules.StaticLimit); static {
 		return 1
 	}
 	at := 0

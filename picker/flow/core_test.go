@@ -12,12 +12,14 @@ import (
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 const ms = int64(time.Millisecond)
 
 // offer asks and fails the test unless the outcome is as wanted.
-func offer(t *testing.T, c *Core, now int64, a Ask, want Outcome) Handle {
+func offer(t *testing.T, c *Core, now int64, a rules.Ask, want rules.Outcome) rules.Handle {
 	t.Helper()
 	h, got := c.Offer(now, a)
 	if got != want {
@@ -27,9 +29,9 @@ func offer(t *testing.T, c *Core, now int64, a Ask, want Outcome) Handle {
 }
 
 // dispatched returns the handles that were let go since the last call, in order.
-func dispatched(c *Core) (list []Handle) {
+func dispatched(c *Core) (list []rules.Handle) {
 	for _, e := range c.Events(nil) {
-		if e.Outcome == Dispatched {
+		if e.Outcome == rules.Dispatched {
 			list = append(list, e.Handle)
 		}
 	}
@@ -37,21 +39,21 @@ func dispatched(c *Core) (list []Handle) {
 }
 
 func TestOrderings(t *testing.T) {
-	asks := []Ask{
+	asks := []rules.Ask{
 		{TTL: 5 * time.Second, Target: 900 * time.Millisecond, Work: 3},
 		{TTL: 3 * time.Second, Work: 1},
 		{TTL: 4 * time.Second, Target: 100 * time.Millisecond, Work: 1},
 		{TTL: 9 * time.Second, Target: math.MaxInt64, Work: .1},
 	}
-	for ordering, want := range map[Ordering][]int{
-		Arrival: {0, 1, 2, 3}, Deadline: {1, 2, 0, 3}, LatencyTarget: {2, 0, 1, 3}, ShortestFirst: {3, 1, 2, 0},
+	for ordering, want := range map[rules.Ordering][]int{
+		rules.Arrival: {0, 1, 2, 3}, rules.Deadline: {1, 2, 0, 3}, rules.LatencyTarget: {2, 0, 1, 3}, rules.ShortestFirst: {3, 1, 2, 0},
 	} {
-		c := New(Options{Default: Band{Ordering: ordering}})
-		c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-		holder := offer(t, c, 2, Ask{}, Dispatched)
-		at := map[Handle]int{}
+		c := New(rules.Options{Default: rules.Band{Ordering: ordering}})
+		c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+		holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
+		at := map[rules.Handle]int{}
 		for i, a := range asks {
-			at[offer(t, c, 3+int64(i), a, Queued)] = i
+			at[offer(t, c, 3+int64(i), a, rules.Queued)] = i
 		}
 		var got []int
 		for range asks {
@@ -71,12 +73,12 @@ func TestOrderings(t *testing.T) {
 // TestAgeing: nobody is passed by requests that came more than Ageing times its own
 // predicted work later.
 func TestAgeing(t *testing.T) {
-	c := New(Options{Default: Band{Ordering: ShortestFirst}})
-	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-	holder := offer(t, c, 2, Ask{}, Dispatched)
-	long := offer(t, c, 3, Ask{Work: 2}, Queued)
+	c := New(rules.Options{Default: rules.Band{Ordering: rules.ShortestFirst}})
+	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+	holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
+	long := offer(t, c, 3, rules.Ask{Work: 2}, rules.Queued)
 	for now := int64(time.Second); now < 60*int64(time.Second); now += int64(time.Second) {
-		offer(t, c, now, Ask{Work: .01}, Queued)
+		offer(t, c, now, rules.Ask{Work: .01}, rules.Queued)
 		c.Release(now, holder, -1)
 		holder = dispatched(c)[0]
 		if holder == long {
@@ -90,20 +92,20 @@ func TestAgeing(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	c := New(Options{MaxRequests: 4, MaxBytes: 1000, Bands: []Band{{Priority: 1, MaxRequests: 3}, {Priority: -1, MaxBytes: 100}}})
-	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-	holder := offer(t, c, 2, Ask{}, Dispatched)
-	offer(t, c, 3, Ask{Priority: -1, Bytes: 60}, Queued)
-	offer(t, c, 4, Ask{Priority: -1, Bytes: 60}, RefusedFull)
-	low := offer(t, c, 5, Ask{Priority: -1, Bytes: 40}, Queued)
+	c := New(rules.Options{MaxRequests: 4, MaxBytes: 1000, Bands: []rules.Band{{Priority: 1, MaxRequests: 3}, {Priority: -1, MaxBytes: 100}}})
+	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+	holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
+	offer(t, c, 3, rules.Ask{Priority: -1, Bytes: 60}, rules.Queued)
+	offer(t, c, 4, rules.Ask{Priority: -1, Bytes: 60}, rules.RefusedFull)
+	low := offer(t, c, 5, rules.Ask{Priority: -1, Bytes: 40}, rules.Queued)
 	for range 3 {
-		offer(t, c, 6, Ask{Priority: 1}, Queued)
+		offer(t, c, 6, rules.Ask{Priority: 1}, rules.Queued)
 	}
-	offer(t, c, 7, Ask{Priority: 1}, RefusedFull)
-	if diff := cmp.Diff([]Event{{low, Displaced}}, c.Events(nil)); diff != "" {
+	offer(t, c, 7, rules.Ask{Priority: 1}, rules.RefusedFull)
+	if diff := cmp.Diff([]rules.Event{{Handle: low, Outcome: rules.Displaced}}, c.Events(nil)); diff != "" {
 		t.Errorf("the newest of the lowest band makes way (-want +got):\n%s", diff)
 	}
-	offer(t, c, 8, Ask{Priority: 0, Bytes: 2000}, RefusedFull)
+	offer(t, c, 8, rules.Ask{Priority: 0, Bytes: 2000}, rules.RefusedFull)
 	c.Release(9, holder, -1)
 	if c.waiting != 2 || c.bytes != 0 {
 		t.Errorf("%d requests of %d bytes wait, want 2 of 0", c.waiting, c.bytes)
@@ -112,36 +114,36 @@ func TestLimits(t *testing.T) {
 
 func TestExpiry(t *testing.T) {
 	s := int64(time.Second)
-	c := New(Options{TTL: 10 * time.Second, EmptyTTL: 3 * time.Second})
-	offer(t, c, s, Ask{}, Queued) // no endpoint yet
+	c := New(rules.Options{TTL: 10 * time.Second, EmptyTTL: 3 * time.Second})
+	offer(t, c, s, rules.Ask{}, rules.Queued) // no endpoint yet
 	if next := c.Advance(2 * s); next != 4*s {
 		t.Errorf("next %v, want 4s", time.Duration(next))
 	}
-	c.SetCapacity(3*s, Capacity{Endpoints: 1}) // all are full: ten seconds from here
-	short := offer(t, c, 3*s, Ask{TTL: time.Second}, Queued)
+	c.SetCapacity(3*s, rules.Capacity{Endpoints: 1}) // all are full: ten seconds from here
+	short := offer(t, c, 3*s, rules.Ask{TTL: time.Second}, rules.Queued)
 	c.Advance(4*s - 1)
 	if e := c.Events(nil); len(e) != 0 {
 		t.Errorf("ended early: %v", e)
 	}
 	c.Advance(4 * s)
-	if diff := cmp.Diff([]Event{{short, Expired}}, c.Events(nil)); diff != "" {
+	if diff := cmp.Diff([]rules.Event{{Handle: short, Outcome: rules.Expired}}, c.Events(nil)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if next := c.Advance(5 * s); next != 13*s {
 		t.Errorf("next %v, want 13s", time.Duration(next))
 	}
-	c.SetCapacity(12*s, Capacity{})
+	c.SetCapacity(12*s, rules.Capacity{})
 	if next := c.Advance(12 * s); next != 13*s { // arrival + the longer of both + 2 s
 		t.Errorf("next %v, want 13s", time.Duration(next))
 	}
 	c.Advance(13 * s)
-	if e := c.Events(nil); len(e) != 1 || e[0].Outcome != ExpiredEmpty {
+	if e := c.Events(nil); len(e) != 1 || e[0].Outcome != rules.ExpiredEmpty {
 		t.Errorf("events %v", e)
 	}
 }
 
 func TestUsageLimits(t *testing.T) {
-	ceilings := func(l UsageLimit, s float64, priorities ...int) []float64 {
+	ceilings := func(l rules.UsageLimit, s float64, priorities ...int) []float64 {
 		out := make([]float64, len(priorities))
 		l.Ceilings(s, priorities, out)
 		for i := range out {
@@ -152,19 +154,19 @@ func TestUsageLimits(t *testing.T) {
 	for _, tc := range []struct {
 		got, want []float64
 	}{
-		{ceilings(Holdback{Min: .7, Max: 1}, 0, 10, 0, -1), []float64{1, .85, .7}},
-		{ceilings(Holdback{Min: .7, Max: 1, ByValue: true}, 0, 10, 0, -1), []float64{1, .727, .7}},
-		{ceilings(Holdback{Min: .7, Max: 1}, 0, 5), []float64{1}},
-		{ceilings(&Reflective{}, .5, 2, 1, 0), []float64{1, 1, 1}},
-		{ceilings(&Reflective{}, .6, 2, 1, 0), []float64{1, 1, 1}},
-		{ceilings(&Reflective{}, 1, 2, 1, 0), []float64{1, 0, 0}},
+		{ceilings(rules.Holdback{Min: .7, Max: 1}, 0, 10, 0, -1), []float64{1, .85, .7}},
+		{ceilings(rules.Holdback{Min: .7, Max: 1, ByValue: true}, 0, 10, 0, -1), []float64{1, .727, .7}},
+		{ceilings(rules.Holdback{Min: .7, Max: 1}, 0, 5), []float64{1}},
+		{ceilings(&rules.Reflective{}, .5, 2, 1, 0), []float64{1, 1, 1}},
+		{ceilings(&rules.Reflective{}, .6, 2, 1, 0), []float64{1, 1, 1}},
+		{ceilings(&rules.Reflective{}, 1, 2, 1, 0), []float64{1, 0, 0}},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 	for s, period := range map[float64]int{.7: 2, .9: 9} {
-		l, open := &Reflective{}, 0
+		l, open := &rules.Reflective{}, 0
 		for range 90 {
 			open += int(ceilings(l, s, 2, 1, 0)[2])
 		}
@@ -176,17 +178,17 @@ func TestUsageLimits(t *testing.T) {
 
 // TestHoldback: a lower band leaves places to a higher one.
 func TestHoldback(t *testing.T) {
-	c := New(Options{Limit: Holdback{Min: .5, Max: 1}, Bands: []Band{{Priority: 1}, {Priority: 0}}})
-	c.SetCapacity(1, Capacity{Places: 10, Endpoints: 1})
-	offer(t, c, 2, Ask{Priority: 1}, Dispatched)
+	c := New(rules.Options{Limit: rules.Holdback{Min: .5, Max: 1}, Bands: []rules.Band{{Priority: 1}, {Priority: 0}}})
+	c.SetCapacity(1, rules.Capacity{Places: 10, Endpoints: 1})
+	offer(t, c, 2, rules.Ask{Priority: 1}, rules.Dispatched)
 	for range 4 {
-		offer(t, c, 3, Ask{}, Dispatched)
+		offer(t, c, 3, rules.Ask{}, rules.Dispatched)
 	}
-	offer(t, c, 4, Ask{}, Queued)
+	offer(t, c, 4, rules.Ask{}, rules.Queued)
 	for range 5 {
-		offer(t, c, 5, Ask{Priority: 1}, Dispatched)
+		offer(t, c, 5, rules.Ask{Priority: 1}, rules.Dispatched)
 	}
-	offer(t, c, 6, Ask{Priority: 1}, Queued)
+	offer(t, c, 6, rules.Ask{Priority: 1}, rules.Queued)
 }
 
 func TestWaterfill(t *testing.T) {
@@ -219,18 +221,18 @@ func TestWaterfill(t *testing.T) {
 // work where that is asked for.
 func TestFairness(t *testing.T) {
 	for _, tc := range []struct {
-		fairness Fairness
+		fairness rules.Fairness
 		weights  map[string]float64
 		work     map[string]float64
 		want     map[string]float64 // share of requests
 	}{
-		{Places, nil, nil, map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}},
-		{Places, map[string]float64{"a": 2}, nil, map[string]float64{"a": .5, "b": .25, "c": .25}},
-		{Work, nil, map[string]float64{"a": 1, "b": 2, "c": 4}, map[string]float64{"a": 4. / 7, "b": 2. / 7, "c": 1. / 7}},
-		{LeastService, nil, map[string]float64{"a": 1, "b": 2, "c": 4}, map[string]float64{"a": 4. / 7, "b": 2. / 7, "c": 1. / 7}},
+		{rules.Places, nil, nil, map[string]float64{"a": 1. / 3, "b": 1. / 3, "c": 1. / 3}},
+		{rules.Places, map[string]float64{"a": 2}, nil, map[string]float64{"a": .5, "b": .25, "c": .25}},
+		{rules.Work, nil, map[string]float64{"a": 1, "b": 2, "c": 4}, map[string]float64{"a": 4. / 7, "b": 2. / 7, "c": 1. / 7}},
+		{rules.LeastService, nil, map[string]float64{"a": 1, "b": 2, "c": 4}, map[string]float64{"a": 4. / 7, "b": 2. / 7, "c": 1. / 7}},
 	} {
-		c := New(Options{Default: Band{Fairness: tc.fairness, Weights: tc.weights, Service: Service{WeightService: 1}}})
-		c.SetCapacity(1, Capacity{Places: 24, Endpoints: 1})
+		c := New(rules.Options{Default: rules.Band{Fairness: tc.fairness, Weights: tc.weights, Service: rules.Service{WeightService: 1}}})
+		c.SetCapacity(1, rules.Capacity{Places: 24, Endpoints: 1})
 		random := rand.New(rand.NewPCG(1, 2))
 		ask := func(now int64) {
 			id := "a"
@@ -241,19 +243,19 @@ func TestFairness(t *testing.T) {
 			if work == 0 {
 				work = 1
 			}
-			c.Offer(now, Ask{Flow: id, Work: work})
+			c.Offer(now, rules.Ask{Flow: id, Work: work})
 		}
 		now := int64(2)
 		for range 4000 {
 			ask(now)
 		}
-		var running []Handle
+		var running []rules.Handle
 		got, total := map[string]float64{}, 0.
 		for len(running) < 24 {
 			running = append(running, 0)
 		}
 		for i := range c.slab {
-			if c.slab[i].state == Dispatched && c.slab[i].flow != nil {
+			if c.slab[i].state == rules.Dispatched && c.slab[i].flow != nil {
 				running = append(running, c.handle(int32(i)))
 			}
 		}
@@ -278,14 +280,14 @@ func TestFairness(t *testing.T) {
 
 // TestStrictPriority: a lower band gets nothing while a higher one waits.
 func TestStrictPriority(t *testing.T) {
-	c := New(Options{})
-	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-	holder := offer(t, c, 2, Ask{}, Dispatched)
-	low := offer(t, c, 3, Ask{Priority: -5}, Queued)
-	high := offer(t, c, 4, Ask{Priority: 5}, Queued)
+	c := New(rules.Options{})
+	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+	holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
+	low := offer(t, c, 3, rules.Ask{Priority: -5}, rules.Queued)
+	high := offer(t, c, 4, rules.Ask{Priority: 5}, rules.Queued)
 	c.Release(5, holder, -1)
 	c.Release(6, high, -1)
-	if diff := cmp.Diff([]Handle{high, low}, dispatched(c)); diff != "" {
+	if diff := cmp.Diff([]rules.Handle{high, low}, dispatched(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -293,15 +295,15 @@ func TestStrictPriority(t *testing.T) {
 // TestLargeRequest: one that takes many places is passed by small ones of other flows
 // for a while, and then gets them.
 func TestLargeRequest(t *testing.T) {
-	c := New(Options{Default: Band{Fairness: Places}})
-	c.SetCapacity(1, Capacity{Places: 10, Endpoints: 1})
-	var running []Handle
+	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places}})
+	c.SetCapacity(1, rules.Capacity{Places: 10, Endpoints: 1})
+	var running []rules.Handle
 	for range 10 {
-		running = append(running, offer(t, c, 2, Ask{Flow: "small"}, Dispatched))
+		running = append(running, offer(t, c, 2, rules.Ask{Flow: "small"}, rules.Dispatched))
 	}
-	large := offer(t, c, 3, Ask{Flow: "large", Places: 8}, Queued)
+	large := offer(t, c, 3, rules.Ask{Flow: "large", Places: 8}, rules.Queued)
 	for now := int64(3); now < int64(3*time.Second); now += 10 * ms {
-		c.Offer(now, Ask{Flow: "small"})
+		c.Offer(now, rules.Ask{Flow: "small"})
 		c.Release(now, running[0], -1)
 		running = append(running[1:], dispatched(c)...)
 		if slices.Contains(running, large) {
@@ -315,10 +317,10 @@ func TestLargeRequest(t *testing.T) {
 }
 
 func TestHandles(t *testing.T) {
-	c := New(Options{})
-	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-	h := offer(t, c, 2, Ask{}, Dispatched)
-	w := offer(t, c, 3, Ask{}, Queued)
+	c := New(rules.Options{})
+	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+	h := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
+	w := offer(t, c, 3, rules.Ask{}, rules.Queued)
 	if c.Cancel(4, h) {
 		t.Error("a request that holds a place was cancelled")
 	}
@@ -328,7 +330,7 @@ func TestHandles(t *testing.T) {
 	c.Release(5, w, -1)
 	c.Release(5, h, -1)
 	c.Release(5, h, -1)
-	c.Release(5, Handle(99)<<32|7, -1)
+	c.Release(5, rules.Handle(99)<<32|7, -1)
 	if c.own != 0 || c.waiting != 0 {
 		t.Errorf("%d places in flight, %d requests wait", c.own, c.waiting)
 	}
@@ -336,11 +338,11 @@ func TestHandles(t *testing.T) {
 
 // TestManyFlows: ids that clients make up take bounded memory.
 func TestManyFlows(t *testing.T) {
-	c := New(Options{TTL: time.Second, Default: Band{Fairness: Places}})
-	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-	holder := offer(t, c, 2, Ask{}, Dispatched)
+	c := New(rules.Options{TTL: time.Second, Default: rules.Band{Fairness: rules.Places}})
+	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+	holder := offer(t, c, 2, rules.Ask{}, rules.Dispatched)
 	for i := range maxFlows + 1000 {
-		offer(t, c, 3, Ask{Flow: fmt.Sprint("flow ", i)}, Queued)
+		offer(t, c, 3, rules.Ask{Flow: fmt.Sprint("flow ", i)}, rules.Queued)
 	}
 	if n := len(c.flows); n > maxFlows+sharedFlows {
 		t.Errorf("%d flows kept", n)
@@ -360,9 +362,9 @@ func TestManyFlows(t *testing.T) {
 func TestFlowsKeepNoHeaders(t *testing.T) {
 	headers := strings.Repeat("x", 60_000) + "tenant"
 	id := headers[60_000:]
-	c := New(Options{Default: Band{Fairness: Places}})
-	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-	c.Release(3, offer(t, c, 2, Ask{Flow: id}, Dispatched), -1)
+	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places}})
+	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+	c.Release(3, offer(t, c, 2, rules.Ask{Flow: id}, rules.Dispatched), -1)
 	for key, f := range c.flows {
 		if unsafe.StringData(key.id) == unsafe.StringData(id) || unsafe.StringData(f.id) == unsafe.StringData(id) {
 			t.Error("the name lies in the request's headers")
@@ -371,12 +373,12 @@ func TestFlowsKeepNoHeaders(t *testing.T) {
 }
 
 func TestOfferAllocates(t *testing.T) {
-	c := New(Options{Default: Band{Fairness: Places}})
-	c.SetCapacity(1, Capacity{Places: 100, Endpoints: 1})
+	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places}})
+	c.SetCapacity(1, rules.Capacity{Places: 100, Endpoints: 1})
 	now := int64(2)
 	if n := testing.AllocsPerRun(1000, func() {
 		now += 1000
-		h, _ := c.Offer(now, Ask{Flow: "a"})
+		h, _ := c.Offer(now, rules.Ask{Flow: "a"})
 		c.Release(now, h, 1)
 	}); n != 0 {
 		t.Errorf("%g allocations for a request that need not wait", n)
@@ -387,29 +389,29 @@ func TestOfferAllocates(t *testing.T) {
 // lowest priority in flight is ended, two at a time at most, and only those that may be.
 func TestEvict(t *testing.T) {
 	s := int64(time.Second)
-	c := New(Options{Evict: true})
-	c.SetCapacity(1, Capacity{Places: 5, Endpoints: 1})
-	fixed := offer(t, c, 2, Ask{Priority: -5}, Dispatched)
-	lowest := offer(t, c, 3, Ask{Priority: -3, Endable: true}, Dispatched)
-	old := offer(t, c, 4, Ask{Priority: -1, Endable: true}, Dispatched)
-	young := offer(t, c, 5, Ask{Priority: -1, Endable: true}, Dispatched)
-	usual := offer(t, c, 6, Ask{Endable: true}, Dispatched)
-	events := func(want ...Event) {
+	c := New(rules.Options{Evict: true})
+	c.SetCapacity(1, rules.Capacity{Places: 5, Endpoints: 1})
+	fixed := offer(t, c, 2, rules.Ask{Priority: -5}, rules.Dispatched)
+	lowest := offer(t, c, 3, rules.Ask{Priority: -3, Endable: true}, rules.Dispatched)
+	old := offer(t, c, 4, rules.Ask{Priority: -1, Endable: true}, rules.Dispatched)
+	young := offer(t, c, 5, rules.Ask{Priority: -1, Endable: true}, rules.Dispatched)
+	usual := offer(t, c, 6, rules.Ask{Endable: true}, rules.Dispatched)
+	events := func(want ...rules.Event) {
 		t.Helper()
 		if diff := cmp.Diff(want, c.Events(nil)); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	}
-	offer(t, c, 7, Ask{Priority: -3, Endable: true}, Queued)
+	offer(t, c, 7, rules.Ask{Priority: -3, Endable: true}, rules.Queued)
 	events() // nobody makes way for the same priority
-	first := offer(t, c, 8, Ask{}, Queued)
-	events(Event{lowest, Evicted})
-	offer(t, c, 9, Ask{}, Queued)
-	events(Event{young, Evicted})
-	third := offer(t, c, 10, Ask{}, Queued)
+	first := offer(t, c, 8, rules.Ask{}, rules.Queued)
+	events(rules.Event{Handle: lowest, Outcome: rules.Evicted})
+	offer(t, c, 9, rules.Ask{}, rules.Queued)
+	events(rules.Event{Handle: young, Outcome: rules.Evicted})
+	third := offer(t, c, 10, rules.Ask{}, rules.Queued)
 	events() // two at a time
 	c.Release(11, lowest, -1)
-	events(Event{first, Dispatched}, Event{old, Evicted})
+	events(rules.Event{Handle: first, Outcome: rules.Dispatched}, rules.Event{Handle: old, Outcome: rules.Evicted})
 	c.Cancel(12, third)
 	c.Release(13, young, -1)
 	if got := dispatched(c); len(got) != 1 {
@@ -419,7 +421,7 @@ func TestEvict(t *testing.T) {
 	if st := c.Status(14*s, 1); st.Evicting != 0 || st.Outcomes["evicted"] != 3 || st.Outcomes["evicted_late"] != 1 {
 		t.Errorf("status %+v", st)
 	}
-	offer(t, c, 15*s, Ask{}, Queued)
+	offer(t, c, 15*s, rules.Ask{}, rules.Queued)
 	events() // nobody is left who may be ended: not one that was told, nor of priority 0, nor one that cannot be
 	c.Release(16*s, old, -1)
 	if got := dispatched(c); len(got) != 1 {
@@ -437,17 +439,17 @@ func TestEvict(t *testing.T) {
 func TestEvictSeeds(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		c := New(Options{Evict: true, MaxRequests: 20})
+		c := New(rules.Options{Evict: true, MaxRequests: 20})
 		places := int64(3 + rng.IntN(6))
-		c.SetCapacity(1, Capacity{Places: places, Endpoints: 1})
-		priority, inFlight, waiting, told := map[Handle]int{}, map[Handle]bool{}, map[Handle]bool{}, map[Handle]bool{}
+		c.SetCapacity(1, rules.Capacity{Places: places, Endpoints: 1})
+		priority, inFlight, waiting, told := map[rules.Handle]int{}, map[rules.Handle]bool{}, map[rules.Handle]bool{}, map[rules.Handle]bool{}
 		now := int64(1)
 		take := func() {
 			for _, e := range c.Events(nil) {
 				switch e.Outcome {
-				case Dispatched:
+				case rules.Dispatched:
 					inFlight[e.Handle] = true
-				case Evicted:
+				case rules.Evicted:
 					higher := false
 					for h := range waiting {
 						higher = higher || priority[h] > priority[e.Handle]
@@ -468,11 +470,11 @@ func TestEvictSeeds(t *testing.T) {
 			now += rng.Int64N(20 * ms)
 			switch {
 			case rng.IntN(2) == 0:
-				a := Ask{Priority: rng.IntN(5) - 2, Endable: rng.IntN(4) > 0, Flow: fmt.Sprint(rng.IntN(3))}
+				a := rules.Ask{Priority: rng.IntN(5) - 2, Endable: rng.IntN(4) > 0, Flow: fmt.Sprint(rng.IntN(3))}
 				h, out := c.Offer(now, a)
-				if priority[h] = a.Priority; out == Queued {
+				if priority[h] = a.Priority; out == rules.Queued {
 					waiting[h] = true
-				} else if out == Dispatched {
+				} else if out == rules.Dispatched {
 					inFlight[h] = true
 				}
 			default:
@@ -501,8 +503,8 @@ func TestEvictSeeds(t *testing.T) {
 // anything is known.
 func TestBacklog(t *testing.T) {
 	s := int64(time.Second)
-	c := New(Options{})
-	c.SetCapacity(1, Capacity{Places: 4, Endpoints: 1})
+	c := New(rules.Options{})
+	c.SetCapacity(1, rules.Capacity{Places: 4, Endpoints: 1})
 	f := func(want float64) {
 		t.Helper()
 		got := c.Status(3*s, 0).Backlog
@@ -511,14 +513,14 @@ func TestBacklog(t *testing.T) {
 		}
 	}
 	f(0)
-	holder := offer(t, c, 1, Ask{Places: 4}, Dispatched)
-	offer(t, c, 2, Ask{}, Queued)
+	holder := offer(t, c, 1, rules.Ask{Places: 4}, rules.Dispatched)
+	offer(t, c, 2, rules.Ask{}, rules.Queued)
 	f(-1)
-	c.Hear(2, "other", []Gauge{{Flow: "", Requests: 3, Waiting: 3}})
-	offer(t, c, 2, Ask{Places: 4}, Queued)
+	c.Hear(2, "other", []rules.Gauge{{Flow: "", Requests: 3, Waiting: 3}})
+	offer(t, c, 2, rules.Ask{Places: 4}, rules.Queued)
 	c.Release(2+2*s, holder, -1) // it took 2 s; one place is taken by who waited first
 	f(2 * (3. + 4.) / 4)
-	c.SetCapacity(3*s, Capacity{})
+	c.SetCapacity(3*s, rules.Capacity{})
 	f(2 * (3. + 4.) / 1)
 }
 
@@ -533,25 +535,25 @@ func deref(v *float64) float64 {
 // what its flow waits for, times the flows that share.
 func TestExpected(t *testing.T) {
 	s := int64(time.Second)
-	c := New(Options{Bands: []Band{{Priority: 5}, {Priority: 0, Fairness: Places}}})
-	c.SetCapacity(1, Capacity{Places: 2, Endpoints: 1})
-	f := func(h Handle, want float64) {
+	c := New(rules.Options{Bands: []rules.Band{{Priority: 5}, {Priority: 0, Fairness: rules.Places}}})
+	c.SetCapacity(1, rules.Capacity{Places: 2, Endpoints: 1})
+	f := func(h rules.Handle, want float64) {
 		t.Helper()
 		got, known := c.Expected(h)
 		if known != (want >= 0) || known && math.Abs(got-want) > 1e-6 {
 			t.Errorf("expected to wait %v s (known: %v), want %v", got, known, want)
 		}
 	}
-	first := offer(t, c, 1, Ask{Flow: "a", Places: 2}, Dispatched)
+	first := offer(t, c, 1, rules.Ask{Flow: "a", Places: 2}, rules.Dispatched)
 	f(first, -1) // it does not wait
-	waits := offer(t, c, 1, Ask{Flow: "a", Places: 2}, Queued)
+	waits := offer(t, c, 1, rules.Ask{Flow: "a", Places: 2}, rules.Queued)
 	f(waits, -1)                // nothing has ended yet
 	c.Release(1+4*s, first, -1) // it took 4 s, and waits goes
-	f(offer(t, c, 5*s, Ask{Flow: "a"}, Queued), 4*1./2)
-	f(offer(t, c, 5*s, Ask{Flow: "a", Places: 2}, Queued), 4*3./2)
-	f(offer(t, c, 5*s, Ask{Flow: "b"}, Queued), 4*2./2)              // it shares with the other flow
-	f(offer(t, c, 5*s, Ask{Flow: "x", Priority: 5}, Queued), 4*1./2) // it passes all
-	f(offer(t, c, 5*s, Ask{Flow: "c"}, Queued), 4*(1+3.)/2)          // behind the high one, with three flows
-	c.Hear(5*s, "other", []Gauge{{Flow: "c", Requests: 9, Waiting: 9}})
-	f(offer(t, c, 5*s, Ask{Flow: "c"}, Queued), 4*(1+15.)/2) // never longer than for all that wait
+	f(offer(t, c, 5*s, rules.Ask{Flow: "a"}, rules.Queued), 4*1./2)
+	f(offer(t, c, 5*s, rules.Ask{Flow: "a", Places: 2}, rules.Queued), 4*3./2)
+	f(offer(t, c, 5*s, rules.Ask{Flow: "b"}, rules.Queued), 4*2./2)              // it shares with the other flow
+	f(offer(t, c, 5*s, rules.Ask{Flow: "x", Priority: 5}, rules.Queued), 4*1./2) // it passes all
+	f(offer(t, c, 5*s, rules.Ask{Flow: "c"}, rules.Queued), 4*(1+3.)/2)          // behind the high one, with three flows
+	c.Hear(5*s, "other", []rules.Gauge{{Flow: "c", Requests: 9, Waiting: 9}})
+	f(offer(t, c, 5*s, rules.Ask{Flow: "c"}, rules.Queued), 4*(1+15.)/2) // never longer than for all that wait
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // users has so many clients ask again as soon as they are answered, each time at any replica
@@ -17,7 +19,7 @@ func (w *world) users(id string, n int) {
 			for !r.alive {
 				r = w.replicas[w.rng.IntN(len(w.replicas))]
 			}
-			w.ask(r, Ask{Flow: id}, func() { w.after(ms+w.rng.Int64N(10*ms), ask) })
+			w.ask(r, rules.Ask{Flow: id}, func() { w.after(ms+w.rng.Int64N(10*ms), ask) })
 		}
 		w.after(w.rng.Int64N(100*ms), ask)
 	}

@@ -3,6 +3,8 @@ package flow
 import (
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // Of requests in flight that are ended for others.
@@ -14,7 +16,7 @@ const (
 
 // revocation is a request that was told to end and holds its places still.
 type revocation struct {
-	handle Handle
+	handle rules.Handle
 	at     int64
 	places int64
 }
@@ -106,8 +108,8 @@ func (c *Core) endBelow(priority int, wanted int64) {
 			wanted -= w.places
 			h := c.handle(i)
 			c.revoked = append(c.revoked, revocation{h, c.now, w.places})
-			c.out = append(c.out, Event{h, Evicted})
-			c.counts[Evicted]++
+			c.out = append(c.out, rules.Event{Handle: h, Outcome: rules.Evicted})
+			c.counts[rules.Evicted]++
 		}
 	}
 }
@@ -147,7 +149,7 @@ func (c *Core) expireRevocations() {
 	c.revoked = slices.DeleteFunc(c.revoked, func(r revocation) bool {
 		late := c.now-r.at >= revokeTime
 		if late {
-			c.counts[EvictedLate]++
+			c.counts[rules.EvictedLate]++
 		}
 		return late
 	})

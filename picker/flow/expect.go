@@ -1,14 +1,16 @@
 package flow
 
+import "github.com/grapevine-epp/grapevine/picker/flow/rules"
+
 // Expected returns how long a request that has just joined the queue is likely to wait, in
 // seconds: until the places that are waited for before it have been handed on, at the pace
 // of those held of late. Those are all of higher bands and, of its own, what its flow waits
 // for, times the flows that share, where that is less than all. False: no request has ended
 // yet of whose time it could be told, or h does not wait. What comes later with a higher
 // priority is not foreseen.
-func (c *Core) Expected(h Handle) (seconds float64, known bool) {
+func (c *Core) Expected(h rules.Handle) (seconds float64, known bool) {
 	i := c.slot(h)
-	if i == none || c.slab[i].state != Queued {
+	if i == none || c.slab[i].state != rules.Queued {
 		return 0, false
 	}
 	own := c.slab[i].flow

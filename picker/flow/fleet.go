@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // Of the other replicas.
@@ -17,7 +19,7 @@ const (
 // queued sums what waits.
 type queued struct{ requests, bytes, places int64 }
 
-func (q *queued) add(g Gauge) {
+func (q *queued) add(g rules.Gauge) {
 	q.requests, q.bytes, q.places = q.requests+g.Requests, q.bytes+g.Bytes, q.places+g.Waiting
 }
 
@@ -41,7 +43,7 @@ type fleet struct {
 
 // peer is one other replica.
 type peer struct {
-	gauges  []Gauge
+	gauges  []rules.Gauge
 	heardAt int64
 	silent  bool
 	answers bool  // it has answered a Mark
@@ -118,7 +120,7 @@ func (c *Core) join() {
 
 // Hear takes what another replica tells: all its flows that hold or wait for
 // something, also none. From then on it is a member until Gone.
-func (c *Core) Hear(now int64, origin string, gauges []Gauge) {
+func (c *Core) Hear(now int64, origin string, gauges []rules.Gauge) {
 	c.now = now
 	p := c.fleet.peers[origin]
 	if p == nil {
@@ -126,7 +128,7 @@ func (c *Core) Hear(now int64, origin string, gauges []Gauge) {
 		p = &peer{}
 		c.fleet.peers[origin] = p
 	}
-	if !slices.ContainsFunc(p.gauges, Gauge.waits) {
+	if !slices.ContainsFunc(p.gauges, rules.Gauge.Waits) {
 		p.waitsSince = now
 	}
 	back := p.silent
@@ -143,7 +145,7 @@ func (c *Core) Hear(now int64, origin string, gauges []Gauge) {
 
 // returned takes what a member holds that was silent, and accounts for itself again, off what
 // nobody accounted for.
-func (c *Core) returned(gauges []Gauge) {
+func (c *Core) returned(gauges []rules.Gauge) {
 	t := &c.fleet
 	held := 0.0
 	for _, g := range gauges {
@@ -284,8 +286,8 @@ func (c *Core) sum() {
 	}
 	was := make([]*flow, 0, 16)
 	for _, f := range c.flows {
-		if f.others != (Gauge{}) {
-			f.others = Gauge{}
+		if f.others != (rules.Gauge{}) {
+			f.others = rules.Gauge{}
 			was = append(was, f)
 		}
 	}
@@ -328,10 +330,10 @@ func (c *Core) explain(places float64) {
 }
 
 // Gauges appends what this replica tells the others.
-func (c *Core) Gauges(dst []Gauge) []Gauge {
+func (c *Core) Gauges(dst []rules.Gauge) []rules.Gauge {
 	for _, f := range c.flows {
 		if f.own > 0 || f.waiting > 0 {
-			dst = append(dst, Gauge{
+			dst = append(dst, rules.Gauge{
 				Flow: f.id, Priority: f.band.Priority,
 				Requests: int64(len(f.heap.items)), Waiting: f.waiting, InFlight: f.own, Bytes: f.bytes,
 			})

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 var (
@@ -57,11 +59,11 @@ type replica struct {
 	core    *Core
 	alive   bool
 	cut     bool
-	queued  map[Handle]string // flow of what waits here
-	flights map[Handle]bool
-	ends    map[Handle]func() // of flights
-	then    map[Handle]func() // what clients do when they are answered
-	due     int64             // of Advance
+	queued  map[rules.Handle]string // flow of what waits here
+	flights map[rules.Handle]bool
+	ends    map[rules.Handle]func() // of flights
+	then    map[rules.Handle]func() // what clients do when they are answered
+	due     int64                   // of Advance
 	life    int
 
 	marks map[string]int64 // by origin, the last that came
@@ -89,7 +91,7 @@ func (h *eventHeap) Pop() any {
 	return last
 }
 
-func newWorld(seed uint64, replicas int, capacity int64, mean float64, o Options) *world {
+func newWorld(seed uint64, replicas int, capacity int64, mean float64, o rules.Options) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 7)), now: 1, capacity: capacity, mean: mean, sigma: .8,
 		delay: 20 * ms, byFlow: map[string]*tally{},
@@ -115,15 +117,15 @@ func (w *world) flow(id string) *tally {
 	return w.byFlow[id]
 }
 
-func (w *world) start(r *replica, o Options) {
+func (w *world) start(r *replica, o rules.Options) {
 	r.name = fmt.Sprintf("%s'", r.name) // another life is another member
-	r.core, r.alive, r.queued, r.flights = New(o), true, map[Handle]string{}, map[Handle]bool{}
-	r.ends, r.then = map[Handle]func(){}, map[Handle]func(){}
+	r.core, r.alive, r.queued, r.flights = New(o), true, map[rules.Handle]string{}, map[rules.Handle]bool{}
+	r.ends, r.then = map[rules.Handle]func(){}, map[rules.Handle]func(){}
 	r.marks = map[string]int64{}
 	r.told, r.heard = 0, map[string]int{}
 	r.life++
 	life := r.life
-	r.core.SetCapacity(w.now, Capacity{Places: w.capacity, Endpoints: 8})
+	r.core.SetCapacity(w.now, rules.Capacity{Places: w.capacity, Endpoints: 8})
 	w.drain(r)
 	var gauges, witness func()
 	gauges = func() {
@@ -174,10 +176,10 @@ func (w *world) tell(r *replica) {
 }
 
 // offer lets a request arrive at r.
-func (w *world) offer(r *replica, a Ask) { w.ask(r, a, nil) }
+func (w *world) offer(r *replica, a rules.Ask) { w.ask(r, a, nil) }
 
 // ask is offer for a client that does something when it is answered.
-func (w *world) ask(r *replica, a Ask, then func()) {
+func (w *world) ask(r *replica, a rules.Ask, then func()) {
 	if !r.alive {
 		return
 	}
@@ -187,9 +189,9 @@ func (w *world) ask(r *replica, a Ask, then func()) {
 		r.then[h] = then
 	}
 	switch out {
-	case Dispatched:
+	case rules.Dispatched:
 		w.run(r, h, a.Flow, max(a.Places, 1))
-	case Queued:
+	case rules.Queued:
 		r.queued[h] = a.Flow
 	default:
 		w.flow(a.Flow).refused++
@@ -198,7 +200,7 @@ func (w *world) ask(r *replica, a Ask, then func()) {
 }
 
 // run lets an engine work on a request of r.
-func (w *world) run(r *replica, h Handle, id string, places int64) {
+func (w *world) run(r *replica, h rules.Handle, id string, places int64) {
 	if r.flights[h] {
 		w.failures = append(w.failures, "a request was let go twice")
 	}
@@ -234,7 +236,7 @@ func (w *world) run(r *replica, h Handle, id string, places int64) {
 
 func (w *world) drain(r *replica) {
 	for _, e := range r.core.Events(nil) {
-		if e.Outcome == Evicted {
+		if e.Outcome == rules.Evicted {
 			if end := r.ends[e.Handle]; end != nil {
 				w.evicted++
 				w.after(5*ms, end) // its client is told, the engine stops
@@ -248,7 +250,7 @@ func (w *world) drain(r *replica) {
 			w.failures = append(w.failures, "an outcome of a request that does not wait")
 		}
 		delete(r.queued, e.Handle)
-		if e.Outcome == Dispatched {
+		if e.Outcome == rules.Dispatched {
 			w.run(r, e.Handle, id, r.core.slab[r.core.slot(e.Handle)].places)
 		} else {
 			w.flow(id).refused++
@@ -315,11 +317,11 @@ func (w *world) account(at int64) {
 
 // stream lets requests of a flow arrive at rate per second, at replicas by share.
 func (w *world) stream(id string, rate float64, share []float64) {
-	w.streamOf(Ask{Flow: id}, rate, share)
+	w.streamOf(rules.Ask{Flow: id}, rate, share)
 }
 
 // streamOf is stream for more than a flow's name.
-func (w *world) streamOf(a Ask, rate float64, share []float64) {
+func (w *world) streamOf(a rules.Ask, rate float64, share []float64) {
 	var next func()
 	next = func() {
 		at := w.rng.Float64()
@@ -379,7 +381,7 @@ func (w *world) check(t *testing.T) {
 	}
 }
 
-var tenants = Options{Default: Band{Fairness: Places}, TTL: time.Minute, MaxRequests: 4000}
+var tenants = rules.Options{Default: rules.Band{Fairness: rules.Places}, TTL: time.Minute, MaxRequests: 4000}
 
 // TestFleetIsFair: three tenants whose demands are as 1 to 10 to 100, unevenly spread
 // over three replicas, get what they ask for or equal parts, in each ten seconds,
@@ -459,8 +461,8 @@ func TestFleetSeeds(t *testing.T) {
 			replicas := 1 + rng.IntN(4)
 			mean := .5 + 2*rng.Float64()
 			o := tenants
-			o.Default.Fairness = []Fairness{Strict, Places, Work, LeastService}[rng.IntN(4)]
-			o.Default.Ordering = Ordering(rng.IntN(4))
+			o.Default.Fairness = []rules.Fairness{rules.Strict, rules.Places, rules.Work, rules.LeastService}[rng.IntN(4)]
+			o.Default.Ordering = rules.Ordering(rng.IntN(4))
 			o.TTL = time.Duration(1+rng.IntN(20)) * time.Second
 			capacity := int64(16 + rng.IntN(200))
 			banded := rand.New(rand.NewPCG(seed, 5)) // of its own: seeds keep their faults
@@ -475,7 +477,7 @@ func TestFleetSeeds(t *testing.T) {
 				for i, v := range rng.Perm(replicas) {
 					share[i] = float64(v+1) * 2 / float64(replicas*(replicas+1))
 				}
-				a := Ask{Flow: fmt.Sprint("f", f), Endable: true}
+				a := rules.Ask{Flow: fmt.Sprint("f", f), Endable: true}
 				if bands > 0 {
 					a.Priority = banded.IntN(2*bands+1) - bands
 				}

@@ -3,6 +3,8 @@ package flow
 import (
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // 50,000 requests of 100 KB come to a pool that is full: what waits stays within the bytes
@@ -12,25 +14,25 @@ func TestFlood(t *testing.T) {
 	const size, offered, limit = 100 << 10, 50_000, 64 << 20
 	for _, tc := range []struct {
 		name string
-		pool Capacity
-		want Outcome
+		pool rules.Capacity
+		want rules.Outcome
 	}{
-		{"full", Capacity{Places: 8, Endpoints: 1}, RefusedFull},
-		{"empty", Capacity{}, RefusedEmpty},
+		{"full", rules.Capacity{Places: 8, Endpoints: 1}, rules.RefusedFull},
+		{"empty", rules.Capacity{}, rules.RefusedEmpty},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := New(Options{MaxBytes: limit, TTL: time.Hour, EmptyTTL: time.Hour, Default: Band{MaxBytes: limit, Fairness: Places}})
+			c := New(rules.Options{MaxBytes: limit, TTL: time.Hour, EmptyTTL: time.Hour, Default: rules.Band{MaxBytes: limit, Fairness: rules.Places}})
 			c.SetCapacity(1, tc.pool)
 			now := int64(1)
-			var held []Handle
+			var held []rules.Handle
 			refused, waiting := 0, 0
 			for i := range offered {
 				now++
-				h, out := c.Offer(now, Ask{Flow: string(rune('a' + i%7)), Priority: i % 2, Bytes: size})
+				h, out := c.Offer(now, rules.Ask{Flow: string(rune('a' + i%7)), Priority: i % 2, Bytes: size})
 				switch out {
-				case Dispatched:
+				case rules.Dispatched:
 					held = append(held, h)
-				case Queued:
+				case rules.Queued:
 					waiting++
 				case tc.want:
 					refused++
@@ -38,7 +40,7 @@ func TestFlood(t *testing.T) {
 					t.Fatalf("request %d: outcome %v", i, out)
 				}
 				for _, e := range c.Events(nil) { // those that made way for others
-					if e.Outcome != Displaced {
+					if e.Outcome != rules.Displaced {
 						t.Fatalf("outcome %v of one that waited", e.Outcome)
 					}
 					waiting--
@@ -57,7 +59,7 @@ func TestFlood(t *testing.T) {
 			if want := int(limit / size); waiting != want || len(held)+waiting+refused != offered {
 				t.Fatalf("%d are let go, %d wait, %d are refused of %d; want %d that wait", len(held), waiting, refused, offered, want)
 			}
-			c.SetCapacity(now, Capacity{Places: 8, Endpoints: 1})
+			c.SetCapacity(now, rules.Capacity{Places: 8, Endpoints: 1})
 			served := 0
 			for {
 				for _, e := range c.Events(nil) {
@@ -74,7 +76,7 @@ func TestFlood(t *testing.T) {
 			if served != offered-refused || c.Busy() {
 				t.Errorf("%d are served of %d, busy %v", served, offered-refused, c.Busy())
 			}
-			if _, out := c.Offer(now+1, Ask{Bytes: size}); out != Dispatched {
+			if _, out := c.Offer(now+1, rules.Ask{Bytes: size}); out != rules.Dispatched {
 				t.Errorf("afterwards: outcome %v", out)
 			}
 		})

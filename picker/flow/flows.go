@@ -5,23 +5,9 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
-)
 
-// Names of flows are told to the other replicas with every change, and come from clients.
-const (
-	longestName = 128
-	keptOfName  = 96
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
-
-// Name returns how the flow of an id is called: an id that is too long to be told by its
-// beginning and a hash of all of it.
-func Name(id string) string {
-	if len(id) <= longestName {
-		return id
-	}
-	kept := strings.ToValidUTF8(id[:keptOfName], "")
-	return kept + "~" + strconv.FormatUint(xxhash.Sum64String(id), 16)
-}
 
 // flow returns the flow of an id in a band. The ids come from clients: beyond
 // maxFlows, the flow that was idle longest gives its place, and where none is idle
@@ -29,7 +15,7 @@ func Name(id string) string {
 //
 // A band that is strict has one flow.
 func (c *Core) flow(b *band, id string) *flow {
-	if b.Fairness == Strict {
+	if b.Fairness == rules.Strict {
 		id = ""
 	}
 	key := flowKey{id, b.Priority}
@@ -58,7 +44,7 @@ func (c *Core) flow(b *band, id string) *flow {
 
 // settle puts a flow that holds and waits for nothing among the idle ones.
 func (c *Core) settle(f *flow) {
-	if f.own > 0 || len(f.heap.items) > 0 || f.others != (Gauge{}) || f.ghost > 0 || f.idle {
+	if f.own > 0 || len(f.heap.items) > 0 || f.others != (rules.Gauge{}) || f.ghost > 0 || f.idle {
 		return
 	}
 	live := f.band.live

@@ -1,5 +1,7 @@
 package flow
 
+import "github.com/grapevine-epp/grapevine/picker/flow/rules"
+
 // Keys by which waiters are in heaps.
 const (
 	byOrder = iota // in the heap of their flow
@@ -31,7 +33,7 @@ type waiter struct {
 
 	prev, next int32 // in the band, by arrival, or in flight by dispatch; next also links free slots
 	gen        uint32
-	state      Outcome
+	state      rules.Outcome
 	endable    bool // it may be ended in flight
 	revoked    bool // it is to be ended
 }

@@ -1,15 +1,19 @@
 package flow
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+)
 
 // Replicas that hold nothing tell nothing: the one to which everybody comes takes the
 // whole pool all the same.
 func TestIdleReplicasLeaveThePool(t *testing.T) {
-	c := New(Options{})
-	c.SetCapacity(1, Capacity{Places: 90, Endpoints: 9})
+	c := New(rules.Options{})
+	c.SetCapacity(1, rules.Capacity{Places: 90, Endpoints: 9})
 	now := int64(2)
 	for _, peer := range []string{"b", "c"} {
-		c.Hear(now, peer, []Gauge{{InFlight: 1}})
+		c.Hear(now, peer, []rules.Gauge{{InFlight: 1}})
 		c.Hear(now+1, peer, nil)
 	}
 	c.Witness(now+2, 0)
@@ -18,7 +22,7 @@ func TestIdleReplicasLeaveThePool(t *testing.T) {
 	let := 0
 	for range 200 {
 		now++
-		if _, out := c.Offer(now, Ask{}); out == Dispatched {
+		if _, out := c.Offer(now, rules.Ask{}); out == rules.Dispatched {
 			let++
 		}
 	}

@@ -1,6 +1,10 @@
 package flow
 
-import "math"
+import (
+	"math"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+)
 
 // verdict is what makeWay says of a request that came to a full queue.
 type verdict uint8
@@ -19,7 +23,7 @@ func (c *Core) makeWay(b *band, f *flow) verdict {
 		return refuse
 	}
 	if n := len(most.heap.items); n > 0 {
-		c.leave(most.heap.items[n-1], Displaced)
+		c.leave(most.heap.items[n-1], rules.Displaced)
 		return again
 	}
 	// The others are to keep no more than their part for flows that have less.
@@ -80,7 +84,7 @@ func (c *Core) trim() {
 		}
 		part := float64(have-limit) * float64(len(most.heap.items)) / float64(most.queued())
 		for range min(int(math.Ceil(part)), len(most.heap.items)) {
-			c.leave(most.heap.items[len(most.heap.items)-1], Displaced)
+			c.leave(most.heap.items[len(most.heap.items)-1], rules.Displaced)
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package flow
 
+import "github.com/grapevine-epp/grapevine/picker/flow/rules"
+
 // Flows that wait are few as a rule, and the next is found by looking at all. Where they
 // are many they are a heap by score: what changes the score of one sifts it, what changes
 // all of them (other replicas' gauges, new shares) has the heap made anew when it is next
@@ -13,7 +15,7 @@ const (
 // many reports whether the flows that wait are worth a heap. Scores of LeastService change
 // with time: of as many as shares are computed for at once, each is looked at.
 func (b *band) many() bool {
-	if b.Fairness == LeastService {
+	if b.Fairness == rules.LeastService {
 		return len(b.busy) > fewFlows
 	}
 	return len(b.busy) > mostScanned
@@ -30,7 +32,7 @@ func goesBefore(f, g *flow) bool {
 // rank makes the flows that wait a heap where they are not.
 func (b *band) rank(s []waiter, now int64) {
 	// Scores of LeastService depend on time, and on what all others got.
-	if b.ranked && (b.Fairness != LeastService || now-b.rankedAt < shareEvery) {
+	if b.ranked && (b.Fairness != rules.LeastService || now-b.rankedAt < shareEvery) {
 		return
 	}
 	b.normalize(s, now)

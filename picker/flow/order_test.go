@@ -6,18 +6,20 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // The heap of flows names the same flow as a look at all of them, and what a band keeps of
 // its flows is what they sum up to, whatever happens.
 func TestHeapOfFlowsIsAScan(t *testing.T) {
-	for _, fairness := range []Fairness{Places, Work} {
+	for _, fairness := range []rules.Fairness{rules.Places, rules.Work} {
 		for seed := range uint64(6) {
 			rng := rand.New(rand.NewPCG(seed, uint64(fairness)))
-			c := New(Options{Default: Band{Fairness: fairness, Weights: map[string]float64{"f1": 3, "f2": .5}}, TTL: time.Minute})
-			c.SetCapacity(1, Capacity{Places: 60, Endpoints: 4})
+			c := New(rules.Options{Default: rules.Band{Fairness: fairness, Weights: map[string]float64{"f1": 3, "f2": .5}}, TTL: time.Minute})
+			c.SetCapacity(1, rules.Capacity{Places: 60, Endpoints: 4})
 			now, searched := int64(1), 0
-			var open []Handle
+			var open []rules.Handle
 			for step := range 3000 {
 				now += rng.Int64N(3 * ms)
 				n := rng.IntN(20)
@@ -26,8 +28,8 @@ func TestHeapOfFlowsIsAScan(t *testing.T) {
 				}
 				switch {
 				case n < 9:
-					a := Ask{Flow: fmt.Sprint("f", rng.IntN(40)), Work: rng.Float64(), Places: 1 + rng.Int64N(2)}
-					if h, out := c.Offer(now, a); out == Dispatched || out == Queued {
+					a := rules.Ask{Flow: fmt.Sprint("f", rng.IntN(40)), Work: rng.Float64(), Places: 1 + rng.Int64N(2)}
+					if h, out := c.Offer(now, a); out == rules.Dispatched || out == rules.Queued {
 						open = append(open, h)
 					}
 				case n < 18 && len(open) > 0:
@@ -38,7 +40,7 @@ func TestHeapOfFlowsIsAScan(t *testing.T) {
 					open[at] = open[len(open)-1]
 					open = open[:len(open)-1]
 				case n == 18 && seed%2 == 0:
-					c.Hear(now, "other", []Gauge{{Flow: fmt.Sprint("f", rng.IntN(50)), InFlight: rng.Int64N(20), Waiting: rng.Int64N(9), Requests: 1}})
+					c.Hear(now, "other", []rules.Gauge{{Flow: fmt.Sprint("f", rng.IntN(50)), InFlight: rng.Int64N(20), Waiting: rng.Int64N(9), Requests: 1}})
 				default:
 					c.Advance(now)
 				}

@@ -3,6 +3,8 @@ package flow
 import (
 	"cmp"
 	"slices"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // Reconfigure makes o the rules of all that waits and is in flight. Handles stay, and so do
@@ -12,7 +14,7 @@ import (
 //
 // Nothing is let go before the next SetCapacity or Advance: the capacity may be counted
 // differently too.
-func (c *Core) Reconfigure(now int64, o Options, places func(tokens int64) int64) {
+func (c *Core) Reconfigure(now int64, o rules.Options, places func(tokens int64) int64) {
 	c.now = now
 	old := c.flows
 	waiting, flying := c.everybody()
@@ -43,7 +45,7 @@ func (c *Core) Reconfigure(now int64, o Options, places func(tokens int64) int64
 func (c *Core) everybody() (waiting, flying []int32) {
 	waiting = slices.Clone(c.ends.items)
 	for i := range c.slab {
-		if c.slab[i].state == Dispatched {
+		if c.slab[i].state == rules.Dispatched {
 			flying = append(flying, int32(i))
 		}
 	}
@@ -87,13 +89,13 @@ func (c *Core) shrink() {
 		requests := part(b.MaxRequests, int64(b.waiting), b.others.requests)
 		bytes := part(b.MaxBytes, b.bytes, b.others.bytes)
 		for b.waiting > 0 && (int64(b.waiting) > requests || b.bytes > bytes) {
-			c.leave(b.arrivals.last, Displaced)
+			c.leave(b.arrivals.last, rules.Displaced)
 		}
 	}
 	all := c.fleet.all
 	requests, bytes := part(c.o.MaxRequests, int64(c.waiting), all.requests), part(c.o.MaxBytes, c.bytes, all.bytes)
 	for c.waiting > 0 && (int64(c.waiting) > requests || c.bytes > bytes) {
-		c.leave(c.lastBelow(never), Displaced)
+		c.leave(c.lastBelow(never), rules.Displaced)
 	}
 }
 

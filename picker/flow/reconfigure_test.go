@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // order ends what is in flight, one after the other, and returns who went in which order.
-func order(c *Core, now int64, names map[Handle]string, holder Handle) (list []string) {
+func order(c *Core, now int64, names map[rules.Handle]string, holder rules.Handle) (list []string) {
 	for {
 		now++
 		c.Release(now, holder, -1)
@@ -30,35 +32,35 @@ func order(c *Core, now int64, names map[Handle]string, holder Handle) (list []s
 func TestReconfigureOrder(t *testing.T) {
 	asks := []struct {
 		name string
-		ask  Ask
+		ask  rules.Ask
 	}{
-		{"a1", Ask{Flow: "a", Work: 9, Target: 900 * time.Millisecond}},
-		{"a2", Ask{Flow: "a", Work: 1}},
-		{"a3", Ask{Flow: "a", Work: 2, TTL: time.Second}},
-		{"b1", Ask{Flow: "b", Work: 3, Target: 100 * time.Millisecond}},
-		{"b2", Ask{Flow: "b", Work: .1}},
-		{"z", Ask{Flow: "a", Priority: -3}},
+		{"a1", rules.Ask{Flow: "a", Work: 9, Target: 900 * time.Millisecond}},
+		{"a2", rules.Ask{Flow: "a", Work: 1}},
+		{"a3", rules.Ask{Flow: "a", Work: 2, TTL: time.Second}},
+		{"b1", rules.Ask{Flow: "b", Work: 3, Target: 100 * time.Millisecond}},
+		{"b2", rules.Ask{Flow: "b", Work: .1}},
+		{"z", rules.Ask{Flow: "a", Priority: -3}},
 	}
-	queue := func(o Options) (*Core, map[Handle]string, Handle) {
+	queue := func(o rules.Options) (*Core, map[rules.Handle]string, rules.Handle) {
 		c := New(o)
-		c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-		holder, names := offer(t, c, 2, Ask{}, Dispatched), map[Handle]string{}
+		c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+		holder, names := offer(t, c, 2, rules.Ask{}, rules.Dispatched), map[rules.Handle]string{}
 		for i, a := range asks {
-			names[offer(t, c, 3+int64(i), a.ask, Queued)] = a.name
+			names[offer(t, c, 3+int64(i), a.ask, rules.Queued)] = a.name
 		}
 		return c, names, holder
 	}
 	for what, tc := range map[string]struct {
-		to   Options
+		to   rules.Options
 		want []string
 	}{
-		"as before":          {Options{}, []string{"a1", "a2", "a3", "b1", "b2", "z"}},
-		"by turns":           {Options{Default: Band{Fairness: Places}}, []string{"a1", "b1", "a2", "b2", "a3", "z"}},
-		"shortest first":     {Options{Default: Band{Ordering: ShortestFirst}}, []string{"b2", "a2", "a3", "b1", "a1", "z"}},
-		"first-token target": {Options{Default: Band{Ordering: LatencyTarget}}, []string{"b1", "a1", "a2", "a3", "b2", "z"}},
-		"deadline":           {Options{TTL: time.Minute, Default: Band{Ordering: Deadline}}, []string{"a3", "a1", "a2", "b1", "b2", "z"}},
+		"as before":          {rules.Options{}, []string{"a1", "a2", "a3", "b1", "b2", "z"}},
+		"by turns":           {rules.Options{Default: rules.Band{Fairness: rules.Places}}, []string{"a1", "b1", "a2", "b2", "a3", "z"}},
+		"shortest first":     {rules.Options{Default: rules.Band{Ordering: rules.ShortestFirst}}, []string{"b2", "a2", "a3", "b1", "a1", "z"}},
+		"first-token target": {rules.Options{Default: rules.Band{Ordering: rules.LatencyTarget}}, []string{"b1", "a1", "a2", "a3", "b2", "z"}},
+		"deadline":           {rules.Options{TTL: time.Minute, Default: rules.Band{Ordering: rules.Deadline}}, []string{"a3", "a1", "a2", "b1", "b2", "z"}},
 	} {
-		for _, from := range []Options{{}, {Default: Band{Fairness: Places, Ordering: Deadline}}} {
+		for _, from := range []rules.Options{{}, {Default: rules.Band{Fairness: rules.Places, Ordering: rules.Deadline}}} {
 			c, names, holder := queue(from)
 			c.Reconfigure(20, tc.to, nil)
 			c.Advance(20)
@@ -75,18 +77,18 @@ func TestReconfigureOrder(t *testing.T) {
 // TestReconfigureWeights: a tenant's new weight holds for what waits and for what is in
 // flight: places that come free go to who has too few of them now.
 func TestReconfigureWeights(t *testing.T) {
-	weighted := func(gold float64) Options {
-		return Options{Default: Band{Fairness: Places, Weights: map[string]float64{"gold": gold}}}
+	weighted := func(gold float64) rules.Options {
+		return rules.Options{Default: rules.Band{Fairness: rules.Places, Weights: map[string]float64{"gold": gold}}}
 	}
 	c := New(weighted(1))
-	c.SetCapacity(1, Capacity{Places: 40, Endpoints: 1})
-	now, flows := int64(2), map[Handle]string{}
-	var held []Handle
+	c.SetCapacity(1, rules.Capacity{Places: 40, Endpoints: 1})
+	now, flows := int64(2), map[rules.Handle]string{}
+	var held []rules.Handle
 	for i := range 400 {
 		now++
 		name := []string{"gold", "iron"}[i%2]
-		h, out := c.Offer(now, Ask{Flow: name})
-		if flows[h] = name; out == Dispatched {
+		h, out := c.Offer(now, rules.Ask{Flow: name})
+		if flows[h] = name; out == rules.Dispatched {
 			held = append(held, h)
 		}
 	}
@@ -115,30 +117,30 @@ func TestReconfigureWeights(t *testing.T) {
 // TestReconfigureLimits: lower limits and shorter waits hold at once, higher ones end nobody.
 func TestReconfigureLimits(t *testing.T) {
 	s := int64(time.Second)
-	wait := func() (*Core, []Handle) {
-		c := New(Options{TTL: time.Minute})
-		c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-		offer(t, c, 2, Ask{}, Dispatched)
-		var list []Handle
+	wait := func() (*Core, []rules.Handle) {
+		c := New(rules.Options{TTL: time.Minute})
+		c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+		offer(t, c, 2, rules.Ask{}, rules.Dispatched)
+		var list []rules.Handle
 		for i := range 10 {
-			list = append(list, offer(t, c, int64(i+1)*s, Ask{Bytes: 10, Priority: -i / 5}, Queued))
+			list = append(list, offer(t, c, int64(i+1)*s, rules.Ask{Bytes: 10, Priority: -i / 5}, rules.Queued))
 		}
 		return c, list
 	}
-	ended := func(c *Core) (list []Event) { c.Advance(11 * s); return c.Events(nil) }
+	ended := func(c *Core) (list []rules.Event) { c.Advance(11 * s); return c.Events(nil) }
 	for what, tc := range map[string]struct {
-		to   Options
-		want func(h []Handle) []Event
+		to   rules.Options
+		want func(h []rules.Handle) []rules.Event
 	}{
-		"higher": {Options{TTL: time.Hour, MaxRequests: 10}, func([]Handle) []Event { return nil }},
-		"fewer in all": {Options{MaxRequests: 8}, func(h []Handle) []Event {
-			return []Event{{h[9], Displaced}, {h[8], Displaced}}
+		"higher": {rules.Options{TTL: time.Hour, MaxRequests: 10}, func([]rules.Handle) []rules.Event { return nil }},
+		"fewer in all": {rules.Options{MaxRequests: 8}, func(h []rules.Handle) []rules.Event {
+			return []rules.Event{{Handle: h[9], Outcome: rules.Displaced}, {Handle: h[8], Outcome: rules.Displaced}}
 		}},
-		"bytes of a band": {Options{Default: Band{MaxBytes: 30}, Negative: Band{MaxBytes: 1000}}, func(h []Handle) []Event {
-			return []Event{{h[4], Displaced}, {h[3], Displaced}}
+		"bytes of a band": {rules.Options{Default: rules.Band{MaxBytes: 30}, Negative: rules.Band{MaxBytes: 1000}}, func(h []rules.Handle) []rules.Event {
+			return []rules.Event{{Handle: h[4], Outcome: rules.Displaced}, {Handle: h[3], Outcome: rules.Displaced}}
 		}},
-		"shorter": {Options{TTL: 9 * time.Second}, func(h []Handle) []Event {
-			return []Event{{h[0], Expired}, {h[1], Expired}}
+		"shorter": {rules.Options{TTL: 9 * time.Second}, func(h []rules.Handle) []rules.Event {
+			return []rules.Event{{Handle: h[0], Outcome: rules.Expired}, {Handle: h[1], Outcome: rules.Expired}}
 		}},
 	} {
 		c, list := wait()
@@ -149,8 +151,8 @@ func TestReconfigureLimits(t *testing.T) {
 	}
 	// Three replicas give up their parts of what is over a limit that they share.
 	c, list := wait()
-	c.Hear(11*s, "other", []Gauge{{Requests: 20, Waiting: 20}})
-	c.Reconfigure(11*s, Options{MaxRequests: 15}, nil)
+	c.Hear(11*s, "other", []rules.Gauge{{Requests: 20, Waiting: 20}})
+	c.Reconfigure(11*s, rules.Options{MaxRequests: 15}, nil)
 	if got := len(ended(c)); got != 5 {
 		t.Errorf("%d of %d make way, want this replica's half", got, len(list))
 	}
@@ -162,33 +164,33 @@ func TestReconfigureLimits(t *testing.T) {
 func TestReconfigureSeeds(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 11))
-		sizing := Sizing{Unit: Requests}
-		capacity := func() Capacity {
-			return Capacity{Places: map[Unit]int64{Requests: 6, Tokens: 900}[sizing.Unit], Endpoints: 2}
+		sizing := rules.Sizing{Unit: rules.Requests}
+		capacity := func() rules.Capacity {
+			return rules.Capacity{Places: map[rules.Unit]int64{rules.Requests: 6, rules.Tokens: 900}[sizing.Unit], Endpoints: 2}
 		}
-		rules := func() Options {
-			band := Band{Fairness: Fairness(rng.IntN(4)), Ordering: Ordering(rng.IntN(4)), Weights: map[string]float64{"f1": 1 + rng.Float64()}}
-			o := Options{Default: band, Negative: band, TTL: time.Duration(1+rng.IntN(60)) * time.Second, Evict: rng.IntN(2) == 0}
+		draw := func() rules.Options {
+			band := rules.Band{Fairness: rules.Fairness(rng.IntN(4)), Ordering: rules.Ordering(rng.IntN(4)), Weights: map[string]float64{"f1": 1 + rng.Float64()}}
+			o := rules.Options{Default: band, Negative: band, TTL: time.Duration(1+rng.IntN(60)) * time.Second, Evict: rng.IntN(2) == 0}
 			o.MaxRequests, o.Default.MaxBytes = int64(20+rng.IntN(40)), int64(1000+rng.IntN(4000))
 			if rng.IntN(2) == 0 {
-				o.Bands = []Band{{Priority: 2, Fairness: Places}, {Priority: -1}}
+				o.Bands = []rules.Band{{Priority: 2, Fairness: rules.Places}, {Priority: -1}}
 			}
 			return o
 		}
-		c := New(rules())
+		c := New(draw())
 		now := int64(1)
 		c.SetCapacity(now, capacity())
-		waiting, flying := map[Handle]Ask{}, map[Handle]Ask{}
+		waiting, flying := map[rules.Handle]rules.Ask{}, map[rules.Handle]rules.Ask{}
 		take := func() {
 			for _, e := range c.Events(nil) {
 				a, ok := waiting[e.Handle]
-				if e.Outcome == Evicted {
+				if e.Outcome == rules.Evicted {
 					continue
 				}
 				if !ok {
 					t.Fatalf("seed %d: outcome %v of a request that does not wait", seed, e.Outcome)
 				}
-				if delete(waiting, e.Handle); e.Outcome == Dispatched {
+				if delete(waiting, e.Handle); e.Outcome == rules.Dispatched {
 					flying[e.Handle] = a
 				}
 			}
@@ -210,21 +212,21 @@ func TestReconfigureSeeds(t *testing.T) {
 			case n == 0:
 				before := len(flying)
 				if rng.IntN(3) == 0 {
-					sizing.Unit = Requests + Tokens - sizing.Unit
+					sizing.Unit = rules.Requests + rules.Tokens - sizing.Unit
 				}
-				c.Reconfigure(now, rules(), func(tokens int64) int64 { return sizing.Places(int(tokens)) })
+				c.Reconfigure(now, draw(), func(tokens int64) int64 { return sizing.Places(int(tokens)) })
 				if take(); len(flying) != before {
 					t.Fatalf("seed %d: let go by rules before their capacity is known", seed)
 				}
 				c.SetCapacity(now, capacity())
 				c.Advance(now)
 			case n < 11:
-				a := Ask{Flow: fmt.Sprint("f", rng.IntN(4)), Priority: rng.IntN(5) - 2, Bytes: rng.Int64N(400), Tokens: 1 + rng.Int64N(200), Work: rng.Float64(), Endable: true}
+				a := rules.Ask{Flow: fmt.Sprint("f", rng.IntN(4)), Priority: rng.IntN(5) - 2, Bytes: rng.Int64N(400), Tokens: 1 + rng.Int64N(200), Work: rng.Float64(), Endable: true}
 				a.Places = sizing.Places(int(a.Tokens))
 				switch h, out := c.Offer(now, a); out {
-				case Dispatched:
+				case rules.Dispatched:
 					flying[h] = a
-				case Queued:
+				case rules.Queued:
 					waiting[h] = a
 				}
 			case n < 12 && len(waiting) > 0:
@@ -257,22 +259,22 @@ func TestReconfigureSeeds(t *testing.T) {
 // TestReconfigureRevoked: a request that was told to end is forgotten when it has ended, also
 // where the rules have come to count it among those that cannot be ended.
 func TestReconfigureRevoked(t *testing.T) {
-	c := New(Options{Evict: true})
-	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
-	h := offer(t, c, 2, Ask{Priority: -1, Endable: true}, Dispatched)
-	offer(t, c, 3, Ask{}, Queued)
-	if diff := cmp.Diff([]Event{{h, Evicted}}, c.Events(nil)); diff != "" {
+	c := New(rules.Options{Evict: true})
+	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
+	h := offer(t, c, 2, rules.Ask{Priority: -1, Endable: true}, rules.Dispatched)
+	offer(t, c, 3, rules.Ask{}, rules.Queued)
+	if diff := cmp.Diff([]rules.Event{{Handle: h, Outcome: rules.Evicted}}, c.Events(nil)); diff != "" {
 		t.Fatalf("events (-want +got):\n%s", diff)
 	}
-	o := Options{Evict: true}
+	o := rules.Options{Evict: true}
 	for p := range maxBands { // no band is left for lower priorities: they join the lowest
-		o.Bands = append(o.Bands, Band{Priority: p})
+		o.Bands = append(o.Bands, rules.Band{Priority: p})
 	}
 	c.Reconfigure(4, o, nil)
 	if c.Release(5, h, -1); c.Status(6, 0).Evicting != 0 {
 		t.Error("a request that has ended is still being ended")
 	}
-	c.Reconfigure(7, Options{}, nil)
+	c.Reconfigure(7, rules.Options{}, nil)
 	if c.Advance(8); len(dispatched(c)) != 1 {
 		t.Error("who waited has no place")
 	}

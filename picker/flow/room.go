@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // Of shares.
@@ -32,7 +34,7 @@ func (c *Core) lacksRoom(places int64, ceiling float64) bool {
 	if c.own+c.fleet.inFlight == 0 && c.fleet.ghost == 0 {
 		held = 0
 	}
-	return held > 0 && !c.entry.fits(places) || held > 0 && float64(held+places) > float64(c.capacity.Places)*ceiling+slack
+	return held > 0 && !c.entry.Fits(places) || held > 0 && float64(held+places) > float64(c.capacity.Places)*ceiling+slack
 }
 
 // fits reports whether a request of f may go: there is room for it, and this replica
@@ -131,7 +133,7 @@ func byDemand(flows []*flow, weight func(*flow) float64) {
 func (c *Core) share(b *band, flows []*flow, places, dt float64) {
 	waterfill(flows, places, natural, func(f *flow, v float64) { f.fair = v })
 	owe(flows, dt)
-	if b.Fairness == Strict || len(flows) < 2 {
+	if b.Fairness == rules.Strict || len(flows) < 2 {
 		for _, f := range flows {
 			f.target = f.fair
 		}

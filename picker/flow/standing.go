@@ -1,29 +1,23 @@
 package flow
 
-import "fmt"
+import (
+	"fmt"
 
-// Standing is how a request that waits stands.
-type Standing struct {
-	Tenant
-	Priority  int
-	WaitedS   float64
-	ExpectedS float64 // in all, as Expected; 0: not known
-	Ahead     int     // requests of its flow that wait here and go first
-	Reason    string  // why it does not go now
-}
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
+)
 
 // Standing describes a request that waits; false when it does not. It looks at all that wait
 // of its flow.
-func (c *Core) Standing(now int64, h Handle) (s Standing, waits bool) {
+func (c *Core) Standing(now int64, h rules.Handle) (s rules.Standing, waits bool) {
 	c.now = now
 	i := c.slot(h)
-	if i == none || c.slab[i].state != Queued {
+	if i == none || c.slab[i].state != rules.Queued {
 		return s, false
 	}
 	w := &c.slab[i]
 	f := w.flow
-	s = Standing{
-		Tenant:   Tenant{Flow: f.id, Waiting: f.queued(), InFlight: f.held(), Share: f.fair},
+	s = rules.Standing{
+		Tenant:   rules.Tenant{Flow: f.id, Waiting: f.queued(), InFlight: f.held(), Share: f.fair},
 		Priority: f.band.Priority, WaitedS: float64(now-w.arrival) / 1e9,
 	}
 	s.ExpectedS, _ = c.Expected(h)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // meanWaiting runs the world and returns how many requests of a flow wait, in the mean.
@@ -28,7 +30,7 @@ func (w *world) meanWaiting(id string, d int64) float64 {
 // and not many more are ended than came.
 func TestFleetIsStrict(t *testing.T) {
 	s := int64(time.Second)
-	chat, batch := Ask{Flow: "chat", Priority: 10}, Ask{Flow: "batch", Priority: -1, Endable: true}
+	chat, batch := rules.Ask{Flow: "chat", Priority: 10}, rules.Ask{Flow: "batch", Priority: -1, Endable: true}
 	play := func(capacity int64, mean float64, evict bool) (waiting float64, offered, ended int) {
 		o := tenants
 		o.TTL, o.Evict = 20*time.Second, evict
@@ -56,28 +58,28 @@ func TestFleetIsStrict(t *testing.T) {
 // have nobody of their own, it holds most, and there is no room; what comes free is not taken
 // by its own requests of less priority.
 func TestEvictForOthers(t *testing.T) {
-	held := func(t *testing.T) (*Core, []Handle) {
-		c := New(Options{Evict: true})
-		c.SetCapacity(1, Capacity{Places: 4, Endpoints: 1})
-		var list []Handle
+	held := func(t *testing.T) (*Core, []rules.Handle) {
+		c := New(rules.Options{Evict: true})
+		c.SetCapacity(1, rules.Capacity{Places: 4, Endpoints: 1})
+		var list []rules.Handle
 		for i := range 4 {
-			list = append(list, offer(t, c, int64(2+i), Ask{Priority: -1, Endable: true}, Dispatched))
+			list = append(list, offer(t, c, int64(2+i), rules.Ask{Priority: -1, Endable: true}, rules.Dispatched))
 		}
-		offer(t, c, 8, Ask{Priority: -1, Endable: true}, Queued)
+		offer(t, c, 8, rules.Ask{Priority: -1, Endable: true}, rules.Queued)
 		return c, list
 	}
 	for what, tc := range map[string]struct {
-		told map[string][]Gauge
+		told map[string][]rules.Gauge
 		want int
 	}{
-		"one waits":              {map[string][]Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}}}, 1},
-		"two at a time":          {map[string][]Gauge{"b": {{Priority: 0, Requests: 9, Waiting: 9}}}, 2},
-		"it has its own":         {map[string][]Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}, {Priority: -2, InFlight: 1}}}, 0},
-		"another holds more":     {map[string][]Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}}, "c": {{Priority: -3, InFlight: 5}}}, 0},
-		"another holds less":     {map[string][]Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}}, "c": {{Priority: -3, InFlight: 3}}}, 1},
-		"of the same priority":   {map[string][]Gauge{"b": {{Priority: -1, Requests: 1, Waiting: 1}}}, 0},
-		"of higher, but batch":   {map[string][]Gauge{"b": {{Priority: 0, Requests: 1, Waiting: 1}}}, 1},
-		"nobody waits elsewhere": {map[string][]Gauge{"b": {{Priority: 2, InFlight: 1}}}, 0},
+		"one waits":              {map[string][]rules.Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}}}, 1},
+		"two at a time":          {map[string][]rules.Gauge{"b": {{Priority: 0, Requests: 9, Waiting: 9}}}, 2},
+		"it has its own":         {map[string][]rules.Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}, {Priority: -2, InFlight: 1}}}, 0},
+		"another holds more":     {map[string][]rules.Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}}, "c": {{Priority: -3, InFlight: 5}}}, 0},
+		"another holds less":     {map[string][]rules.Gauge{"b": {{Priority: 2, Requests: 1, Waiting: 1}}, "c": {{Priority: -3, InFlight: 3}}}, 1},
+		"of the same priority":   {map[string][]rules.Gauge{"b": {{Priority: -1, Requests: 1, Waiting: 1}}}, 0},
+		"of higher, but batch":   {map[string][]rules.Gauge{"b": {{Priority: 0, Requests: 1, Waiting: 1}}}, 1},
+		"nobody waits elsewhere": {map[string][]rules.Gauge{"b": {{Priority: 2, InFlight: 1}}}, 0},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c, list := held(t)
@@ -91,9 +93,9 @@ func TestEvictForOthers(t *testing.T) {
 				c.Hear(80*ms, origin, g)
 			}
 			c.Advance(80 * ms)
-			var want []Event
+			var want []rules.Event
 			for i := range tc.want {
-				want = append(want, Event{list[3-i], Evicted})
+				want = append(want, rules.Event{Handle: list[3-i], Outcome: rules.Evicted})
 			}
 			if diff := cmp.Diff(want, c.Events(nil)); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)

@@ -3,19 +3,21 @@ package flow
 import (
 	"math"
 	"testing"
+
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // What flows took of the engines counts, not what sizes foretold: one whose requests take a
 // quarter of that gets four times as many of them.
 func TestWorkIsLearned(t *testing.T) {
 	took := map[string]float64{"short": .25, "long": 1}
-	c := New(Options{Default: Band{Fairness: Work}})
-	c.SetCapacity(1, Capacity{Places: 8, Endpoints: 1})
+	c := New(rules.Options{Default: rules.Band{Fairness: rules.Work}})
+	c.SetCapacity(1, rules.Capacity{Places: 8, Endpoints: 1})
 	now := int64(2)
-	var running []Handle
+	var running []rules.Handle
 	for range 2000 {
 		for id := range took {
-			if h, out := c.Offer(now, Ask{Flow: id, Work: 2}); out == Dispatched {
+			if h, out := c.Offer(now, rules.Ask{Flow: id, Work: 2}); out == rules.Dispatched {
 				running = append(running, h)
 			}
 		}
@@ -39,12 +41,12 @@ func TestWorkIsLearned(t *testing.T) {
 
 // A flow that is known for short answers is not passed as one of long ones is.
 func TestShortestIsLearned(t *testing.T) {
-	c := New(Options{Default: Band{Fairness: Places, Ordering: ShortestFirst}})
-	c.SetCapacity(1, Capacity{Places: 1, Endpoints: 1})
+	c := New(rules.Options{Default: rules.Band{Fairness: rules.Places, Ordering: rules.ShortestFirst}})
+	c.SetCapacity(1, rules.Capacity{Places: 1, Endpoints: 1})
 	now := int64(2)
 	for range 50 {
 		now += 10 * ms
-		h, _ := c.Offer(now, Ask{Flow: "a", Work: 3})
+		h, _ := c.Offer(now, rules.Ask{Flow: "a", Work: 3})
 		c.Release(now, h, .3)
 	}
 	f := c.flow(c.band(0), "a")

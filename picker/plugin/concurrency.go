@@ -2,7 +2,7 @@ package plugin
 
 import (
 	"github.com/grapevine-epp/grapevine/picker/cycle"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // Modes of concurrency.
@@ -34,12 +34,12 @@ func newConcurrency(p concurrencyParams) (Plugin, error) {
 		p.MaxConcurrency = p.CapacityPerEndpoint
 	}
 	u := concurrency{float64(p.MaxConcurrency), float64(p.MaxTokenConcurrency), p.Headroom}
-	sizing := &flow.Sizing{Unit: flow.Larger, Requests: min(p.MaxConcurrency, mostPlaces), Tokens: min(p.MaxTokenConcurrency, mostPlaces)}
+	sizing := &rules.Sizing{Unit: rules.Larger, Requests: min(p.MaxConcurrency, mostPlaces), Tokens: min(p.MaxTokenConcurrency, mostPlaces)}
 	switch p.ConcurrencyMode {
 	case modeRequests:
-		u.tokens, sizing.Unit = 0, flow.Requests
+		u.tokens, sizing.Unit = 0, rules.Requests
 	case modeTokens:
-		u.requests, sizing.Unit = 0, flow.Tokens
+		u.requests, sizing.Unit = 0, rules.Tokens
 	}
 	return Plugin{Filter: u, Detector: u.saturation, Sizing: sizing}, Faults(
 		Require(p.ConcurrencyMode == modeRequests || p.ConcurrencyMode == modeTokens || p.ConcurrencyMode == modeHybrid,

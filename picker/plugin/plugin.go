@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 )
@@ -54,7 +54,7 @@ type Plugin struct {
 	Handler  HandlerFunc
 	Decider  Decider
 	Detector Detector
-	Sizing   *flow.Sizing // what a detector takes for the capacity of the pool
+	Sizing   *rules.Sizing // what a detector takes for the capacity of the pool
 	Producer *Producer
 	Flow     *FlowPolicy
 	File     *FileDiscovery

@@ -3,38 +3,38 @@ package plugin
 import (
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // policies returns the rows of the policies by which requests wait.
 func policies() Table {
-	ordering := func(name, summary string, o flow.Ordering) Type {
+	ordering := func(name, summary string, o rules.Ordering) Type {
 		return Type{Name: name, Kind: KindOrdering, Summary: summary, New: Fixed(Plugin{Flow: &FlowPolicy{Ordering: o}})}
 	}
 	return Table{
 		{Name: "global-strict-fairness-policy", Kind: KindFairness, Summary: "One queue for all flows of a band.",
-			New: Fixed(Plugin{Flow: &FlowPolicy{Fairness: flow.Strict}})},
+			New: Fixed(Plugin{Flow: &FlowPolicy{Fairness: rules.Strict}})},
 		{Name: "round-robin-fairness-policy", Kind: KindFairness, Summary: "Every flow that waits holds as many requests in engines as the others.",
-			New: WithParams(weightParams{}, fairness(flow.Places))},
+			New: WithParams(weightParams{}, fairness(rules.Places))},
 		{Name: "weighted-work-fairness-policy", Kind: KindFairness, Summary: "Every flow that waits gets as much predicted work done as the others.",
-			New: WithParams(weightParams{}, fairness(flow.Work))},
+			New: WithParams(weightParams{}, fairness(rules.Work))},
 		{Name: "program-aware-fairness", Kind: KindFairness, Summary: "Flows that were served little of late, and have waited long, go first.",
 			New: WithParams(serviceParams{Strategy: "las", EvictionTTLSeconds: 3600, EvictionSweepSeconds: 300,
 				WeightService: .8, WeightHeadWait: .2, HalfLifeSeconds: 60}, newService)},
-		ordering("fcfs-ordering-policy", "First come, first served.", flow.Arrival),
-		ordering("edf-ordering-policy", "Earliest end of the time to wait first.", flow.Deadline),
-		ordering("slo-deadline-ordering-policy", "Earliest latency target first.", flow.LatencyTarget),
-		ordering("shortest-first-ordering-policy", "Least predicted work first, with ageing.", flow.ShortestFirst),
+		ordering("fcfs-ordering-policy", "First come, first served.", rules.Arrival),
+		ordering("edf-ordering-policy", "Earliest end of the time to wait first.", rules.Deadline),
+		ordering("slo-deadline-ordering-policy", "Earliest latency target first.", rules.LatencyTarget),
+		ordering("shortest-first-ordering-policy", "Least predicted work first, with ageing.", rules.ShortestFirst),
 		{Name: "static-usage-limit-policy", Kind: KindUsage, Summary: "Every band may use the whole pool.",
-			New: Fixed(limit(func() flow.UsageLimit { return flow.StaticLimit{} }))},
+			New: Fixed(limit(func() rules.UsageLimit { return rules.StaticLimit{} }))},
 		{Name: "priority-holdback-policy", Kind: KindUsage, Summary: "Places are held back from lower bands.",
 			New: WithParams(holdbackParams{MinCeiling: -1, MaxCeiling: 1, Shape: "linear", Domain: "rank"}, newHoldback)},
 		{Name: "soft-reflective-ceiling-policy", Kind: KindUsage, Summary: "Lower bands are closed little by little as the pool fills.",
-			New: Fixed(limit(func() flow.UsageLimit { return &flow.Reflective{} }))},
+			New: Fixed(limit(func() rules.UsageLimit { return &rules.Reflective{} }))},
 	}
 }
 
-func limit(f func() flow.UsageLimit) Plugin {
+func limit(f func() rules.UsageLimit) Plugin {
 	return Plugin{Flow: &FlowPolicy{Limit: f}}
 }
 
@@ -46,12 +46,12 @@ type weightParams struct {
 	Weights map[string]float64 `json:"weights,omitempty"`
 }
 
-func fairness(f flow.Fairness) func(weightParams) (Plugin, error) {
+func fairness(f rules.Fairness) func(weightParams) (Plugin, error) {
 	return func(p weightParams) (Plugin, error) {
 		sane, weights := true, make(map[string]float64, len(p.Weights))
 		for id, w := range p.Weights {
 			sane = sane && w >= 1/mostWeight && w <= mostWeight
-			weights[flow.Name(id)] = w
+			weights[rules.Name(id)] = w
 		}
 		return Plugin{Flow: &FlowPolicy{Fairness: f, Weights: weights}},
 			Faults(Require(sane, "weights", "must be from 0.000001 to 1000000"))
@@ -68,11 +68,11 @@ type serviceParams struct {
 }
 
 func newService(p serviceParams) (Plugin, error) {
-	s := flow.Service{
+	s := rules.Service{
 		WeightService: p.WeightService, WeightHeadWait: p.WeightHeadWait,
 		HalfLife: time.Duration(p.HalfLifeSeconds * float64(time.Second)),
 	}
-	return Plugin{Flow: &FlowPolicy{Fairness: flow.LeastService, Service: s}}, Faults(
+	return Plugin{Flow: &FlowPolicy{Fairness: rules.LeastService, Service: s}}, Faults(
 		Require(p.Strategy == "las", "strategy", "must be las"),
 		Require(p.WeightService >= 0 && p.WeightService <= mostWeight, "lasWeightService", "must be from 0 to 1000000"),
 		Require(p.WeightHeadWait >= 0 && p.WeightHeadWait <= mostWeight, "lasWeightHeadWait", "must be from 0 to 1000000"),
@@ -89,8 +89,8 @@ type holdbackParams struct {
 }
 
 func newHoldback(p holdbackParams) (Plugin, error) {
-	h := flow.Holdback{Min: p.MinCeiling, Max: p.MaxCeiling, ByValue: p.Domain == "value"}
-	return limit(func() flow.UsageLimit { return h }), Faults(
+	h := rules.Holdback{Min: p.MinCeiling, Max: p.MaxCeiling, ByValue: p.Domain == "value"}
+	return limit(func() rules.UsageLimit { return h }), Faults(
 		Require(p.MinCeiling >= 0 && p.MinCeiling < 1, "minCeiling", "must be given: from 0 to below 1"),
 		Require(p.MaxCeiling > 0 && p.MaxCeiling <= 1, "maxCeiling", "must be above 0 and at most 1"),
 		Require(p.MinCeiling < p.MaxCeiling, "minCeiling", "must be below maxCeiling"),

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 type utilizationParams struct {
@@ -29,7 +29,7 @@ func newUtilization(p utilizationParams) (Plugin, error) {
 	u := utilization{
 		float64(p.QueueDepthThreshold), p.KVCacheUtilThreshold, p.Headroom, stale, p.StalenessPolicy == "ignore",
 	}
-	sizing := &flow.Sizing{Unit: flow.Learned, Queue: min(int64(p.QueueDepthThreshold), mostPlaces)}
+	sizing := &rules.Sizing{Unit: rules.Learned, Queue: min(int64(p.QueueDepthThreshold), mostPlaces)}
 	return Plugin{Filter: u, Detector: u.saturation, Sizing: sizing}, Faults(
 		Require(p.QueueDepthThreshold > 0, "queueDepthThreshold", "must be positive"),
 		Require(p.KVCacheUtilThreshold > 0 && p.KVCacheUtilThreshold <= 1, "kvCacheUtilThreshold", "must be above 0 and at most 1"),

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/grapevine-epp/grapevine/picker/cycle"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/request"
@@ -72,10 +72,10 @@ type EngineNames struct {
 // FlowPolicy is a policy of flow control: what it says depends on the kind of its
 // type.
 type FlowPolicy struct {
-	Fairness flow.Fairness      // of flows within a priority band
-	Service  flow.Service       // with flow.LeastService
+	Fairness rules.Fairness     // of flows within a priority band
+	Service  rules.Service      // with rules.LeastService
 	Weights  map[string]float64 // of flows, by fairness id
-	Ordering flow.Ordering      // of requests within a flow
+	Ordering rules.Ordering     // of requests within a flow
 	// Limit makes the limit of how much of the capacity each band may use.
-	Limit func() flow.UsageLimit
+	Limit func() rules.UsageLimit
 }

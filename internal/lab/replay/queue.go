@@ -6,8 +6,8 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
 	"github.com/grapevine-epp/grapevine/picker/flow/gate"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -132,7 +132,7 @@ func (s *simulation) ticked() {
 		}
 		r.catchUp(s.now)
 		r.queue.Look()
-		r.queue.Changes(s.ticks%queueBeat == 0, func(model string, gauges []flow.Gauge) {
+		r.queue.Changes(s.ticks%queueBeat == 0, func(model string, gauges []rules.Gauge) {
 			r.say(message{kind: saidQueue, model: model, gauges: gauges})
 		})
 	}

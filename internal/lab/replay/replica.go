@@ -10,7 +10,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/lab/trace"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/sessions"
 )
 
@@ -81,7 +81,7 @@ type message struct {
 	keys     blockKeys
 	session  sessions.Binding
 	model    string
-	gauges   []flow.Gauge
+	gauges   []rules.Gauge
 }
 
 // replica is one endpoint picker: its own pool, book, sessions and learned

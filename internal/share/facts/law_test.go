@@ -7,7 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -34,9 +34,9 @@ func TestWorkOfFacts(t *testing.T) {
 			return (&setup{secret: 7, models: models}).append(nil)
 		},
 		"queues": func(n int) []byte {
-			list := make([]flow.Gauge, n/16)
+			list := make([]rules.Gauge, n/16)
 			for i := range list {
-				list[i] = flow.Gauge{Flow: fmt.Sprintf("%08d", i), Requests: 1}
+				list[i] = rules.Gauge{Flow: fmt.Sprintf("%08d", i), Requests: 1}
 			}
 			return appendGauges(nil, list)
 		},

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/internal/varint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // Pace of Queues.
@@ -27,13 +27,13 @@ const (
 // Queue is what Queues asks and tells of requests that wait: methods of
 // picker/flow/gate.Gate.
 type Queue struct {
-	Changes func(all bool, tell func(model string, gauges []flow.Gauge))
-	Hear    func(origin, model string, gauges []flow.Gauge)
+	Changes func(all bool, tell func(model string, gauges []rules.Gauge))
+	Hear    func(origin, model string, gauges []rules.Gauge)
 	Gone    func(origin string)
 
 	// Which gauges of each other replicas have heard.
-	Answers  func(tell func(model string, a flow.Answer))
-	Answered func(origin, model string, a flow.Answer)
+	Answers  func(tell func(model string, a rules.Answer))
+	Answered func(origin, model string, a rules.Answer)
 }
 
 // Queues shares what waits for capacity and what is in flight, by flow: absolute
@@ -69,13 +69,13 @@ func (s *Queues) Run(ctx context.Context) {
 
 // Flush tells what changed; with all, also what did not, to show that this replica lives.
 func (s *Queues) Flush(all bool) {
-	s.queue.Changes(all, func(model string, gauges []flow.Gauge) {
+	s.queue.Changes(all, func(model string, gauges []rules.Gauge) {
 		// An empty queue is told of too: who shares its places is known before they are asked for.
 		if err := s.set(model, appendGauges([]byte{}, gauges)); err != nil {
 			s.log.Warn("queues not shared", "model", model, "error", err)
 		}
 	})
-	s.queue.Answers(func(model string, a flow.Answer) {
+	s.queue.Answers(func(model string, a rules.Answer) {
 		if err := s.answer(model, appendAnswer(nil, a)); err != nil {
 			s.log.Warn("answers of queues not shared", "model", model, "error", err)
 		}
@@ -101,18 +101,18 @@ func (t answers) Merge(origin string, _ uint64, model string, value []byte) erro
 // Drop implements cluster.GaugeSink: who is gone is dropped with its gauges.
 func (t answers) Drop(string) {}
 
-func appendAnswer(b []byte, a flow.Answer) []byte {
-	for _, h := range append([]flow.Heard{a.Heard}, a.Marks...) {
+func appendAnswer(b []byte, a rules.Answer) []byte {
+	for _, h := range append([]rules.Heard{a.Heard}, a.Marks...) {
 		b = binary.AppendUvarint(b, h.Life)
 		b = binary.AppendVarint(b, h.Mark)
 	}
 	return b
 }
 
-func readAnswer(b []byte) (a flow.Answer, err error) {
+func readAnswer(b []byte) (a rules.Answer, err error) {
 	c := varint.Reader{B: b}
 	for n := 0; len(c.B) > 0 && c.Err == nil && n <= maxAnswers; n++ {
-		h := flow.Heard{Life: c.Uint(), Mark: c.Natural()}
+		h := rules.Heard{Life: c.Uint(), Mark: c.Natural()}
 		if n == 0 {
 			a.Heard = h
 		} else {
@@ -120,7 +120,7 @@ func readAnswer(b []byte) (a flow.Answer, err error) {
 		}
 	}
 	if c.Err != nil || len(c.B) > 0 {
-		return flow.Answer{}, errWire
+		return rules.Answer{}, errWire
 	}
 	return a, nil
 }
@@ -138,10 +138,10 @@ func (s *Queues) Merge(origin string, _ uint64, model string, value []byte) erro
 // Drop implements cluster.GaugeSink.
 func (s *Queues) Drop(origin string) { s.queue.Gone(origin) }
 
-func appendGauges(b []byte, gauges []flow.Gauge) []byte {
+func appendGauges(b []byte, gauges []rules.Gauge) []byte {
 	if len(gauges) > maxQueueFlows {
-		slices.SortFunc(gauges, func(x, y flow.Gauge) int { return cmp.Compare(y.Waiting+y.InFlight, x.Waiting+x.InFlight) })
-		rest := map[int]flow.Gauge{}
+		slices.SortFunc(gauges, func(x, y rules.Gauge) int { return cmp.Compare(y.Waiting+y.InFlight, x.Waiting+x.InFlight) })
+		rest := map[int]rules.Gauge{}
 		for _, g := range gauges[maxQueueFlows:] {
 			r := rest[g.Priority]
 			r.Flow, r.Priority = restOfFlows, g.Priority
@@ -164,11 +164,11 @@ func appendGauges(b []byte, gauges []flow.Gauge) []byte {
 	return b
 }
 
-func readGauges(b []byte) ([]flow.Gauge, error) {
+func readGauges(b []byte) ([]rules.Gauge, error) {
 	c := varint.Reader{B: b}
-	var list []flow.Gauge
+	var list []rules.Gauge
 	for len(c.B) > 0 && c.Err == nil && len(list) <= 2*maxQueueFlows {
-		var g flow.Gauge
+		var g rules.Gauge
 		name := c.Bytes()
 		if len(name) > maxFlowName {
 			return nil, errWire

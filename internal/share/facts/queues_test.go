@@ -13,41 +13,41 @@ import (
 	"github.com/grapevine-epp/grapevine/cluster"
 	"github.com/grapevine-epp/grapevine/cluster/clustertest"
 	"github.com/grapevine-epp/grapevine/internal/testkit"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // queue holds what it is told.
 type queue struct {
-	own   map[string][]flow.Gauge
-	heard map[string][]flow.Gauge // by origin and model
+	own   map[string][]rules.Gauge
+	heard map[string][]rules.Gauge // by origin and model
 
-	answer   *flow.Answer
-	answered []flow.Answer
+	answer   *rules.Answer
+	answered []rules.Answer
 }
 
-func (q *queue) Changes(_ bool, tell func(string, []flow.Gauge)) {
+func (q *queue) Changes(_ bool, tell func(string, []rules.Gauge)) {
 	for model, g := range q.own {
 		tell(model, g)
 	}
 }
 
-func (q *queue) Hear(origin, model string, g []flow.Gauge) { q.heard[origin+" "+model] = g }
+func (q *queue) Hear(origin, model string, g []rules.Gauge) { q.heard[origin+" "+model] = g }
 
 func (q *queue) Gone(origin string) { delete(q.heard, origin+" m") }
 
-func (q *queue) Answers(tell func(string, flow.Answer)) {
+func (q *queue) Answers(tell func(string, rules.Answer)) {
 	if q.answer != nil {
 		tell("m", *q.answer)
 	}
 }
 
-func (q *queue) Answered(origin, model string, a flow.Answer) { q.answered = append(q.answered, a) }
+func (q *queue) Answered(origin, model string, a rules.Answer) { q.answered = append(q.answered, a) }
 
 func (q *queue) methods() Queue { return Queue{q.Changes, q.Hear, q.Gone, q.Answers, q.Answered} }
 
 // TestAnswers: what one replica asks and answers, another one hears as it is, or not at all.
 func TestAnswers(t *testing.T) {
-	want := flow.Answer{Heard: flow.Heard{Life: 1 << 63, Mark: 7}, Marks: []flow.Heard{{Life: 5, Mark: 1 << 60}, {Life: 6}}}
+	want := rules.Answer{Heard: rules.Heard{Life: 1 << 63, Mark: 7}, Marks: []rules.Heard{{Life: 5, Mark: 1 << 60}, {Life: 6}}}
 	a, b := &queue{answer: &want}, &queue{}
 	receiver := answers{&Queues{queue: b.methods()}}
 	set := func(_ string, _ uint64, sink cluster.GaugeSink) SetFunc {
@@ -59,7 +59,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	NewQueues(Group{Pulse: set, Gauge: set}, a.methods(), slog.New(slog.DiscardHandler)).Flush(false)
-	if diff := cmp.Diff([]flow.Answer{want}, b.answered); diff != "" {
+	if diff := cmp.Diff([]rules.Answer{want}, b.answered); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, bad := range [][]byte{{1}, {1, 1}, {1, 2, 3}, bytes.Repeat([]byte{1, 2}, maxAnswers+2)} {
@@ -74,7 +74,7 @@ func TestAnswers(t *testing.T) {
 
 // TestQueues: what one replica tells of its queues, another one hears.
 func TestQueues(t *testing.T) {
-	a, b := &queue{own: map[string][]flow.Gauge{}}, &queue{heard: map[string][]flow.Gauge{}}
+	a, b := &queue{own: map[string][]rules.Gauge{}}, &queue{heard: map[string][]rules.Gauge{}}
 	told := 0
 	receiver := &Queues{queue: b.methods()}
 	sender := NewQueues(Group{Pulse: func(string, uint64, cluster.GaugeSink) SetFunc {
@@ -90,13 +90,13 @@ func TestQueues(t *testing.T) {
 	if _, ok := b.heard["a m"]; told != 1 || !ok {
 		t.Error("nobody was told of a queue that is empty, whose places are shared all the same")
 	}
-	want := []flow.Gauge{{Flow: "tenant", Priority: -3, Requests: 4, Bytes: 5, Waiting: 6, InFlight: 7}, {Flow: "", Priority: 9, InFlight: 1}}
+	want := []rules.Gauge{{Flow: "tenant", Priority: -3, Requests: 4, Bytes: 5, Waiting: 6, InFlight: 7}, {Flow: "", Priority: 9, InFlight: 1}}
 	a.own["m"] = want
 	sender.Flush(false)
 	if diff := cmp.Diff(want, b.heard["a m"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	want = []flow.Gauge{{Flow: flow.Name(strings.Repeat("client's", 1<<10)), InFlight: 1}}
+	want = []rules.Gauge{{Flow: rules.Name(strings.Repeat("client's", 1<<10)), InFlight: 1}}
 	a.own["m"] = want
 	sender.Flush(false)
 	if diff := cmp.Diff(want, b.heard["a m"]); diff != "" {
@@ -116,7 +116,7 @@ func TestQueues(t *testing.T) {
 // hearing counts how often a queue hears of another one's models.
 type hearing struct{ still, moving atomic.Int64 }
 
-func (h *hearing) hear(_, model string, _ []flow.Gauge) {
+func (h *hearing) hear(_, model string, _ []rules.Gauge) {
 	if model == "still" {
 		h.still.Add(1)
 	} else {
@@ -138,11 +138,11 @@ func TestQueuesAreRepeated(t *testing.T) {
 		t.Cleanup(func() { _ = n.Close() })
 		return s
 	}
-	a, b := &queue{own: map[string][]flow.Gauge{"still": {{Flow: "long", InFlight: 1}}}}, &hearing{}
+	a, b := &queue{own: map[string][]rules.Gauge{"still": {{Flow: "long", InFlight: 1}}}}, &hearing{}
 	sender := node("a", a.methods())
 	node("b", Queue{Changes: a.Changes, Hear: b.hear, Gone: func(string) {}, Answers: a.Answers})
 	for round := range int64(4) {
-		a.own["moving"] = []flow.Gauge{{InFlight: round + 1}}
+		a.own["moving"] = []rules.Gauge{{InFlight: round + 1}}
 		was := b.moving.Load()
 		sender.Flush(true)
 		testkit.Await(t, "what moves is heard of", func() bool { return b.moving.Load() > was })
@@ -154,27 +154,27 @@ func TestQueuesAreRepeated(t *testing.T) {
 
 // TestManyFlowsAreSummed: of too many flows those that hold most are told one by one.
 func TestManyFlowsAreSummed(t *testing.T) {
-	var gauges []flow.Gauge
+	var gauges []rules.Gauge
 	for i := range 2 * maxQueueFlows {
-		gauges = append(gauges, flow.Gauge{Flow: fmt.Sprint(i), Waiting: int64(i), Requests: 1, InFlight: 1})
+		gauges = append(gauges, rules.Gauge{Flow: fmt.Sprint(i), Waiting: int64(i), Requests: 1, InFlight: 1})
 	}
 	got, err := readGauges(appendGauges(nil, gauges))
 	if err != nil || len(got) != maxQueueFlows+1 {
 		t.Fatalf("%d gauges, %v", len(got), err)
 	}
-	var sum flow.Gauge
+	var sum rules.Gauge
 	for _, g := range got {
 		sum.Waiting, sum.Requests, sum.InFlight = sum.Waiting+g.Waiting, sum.Requests+g.Requests, sum.InFlight+g.InFlight
 	}
 	n := int64(2 * maxQueueFlows)
-	if sum != (flow.Gauge{Waiting: n * (n - 1) / 2, Requests: n, InFlight: n}) {
+	if sum != (rules.Gauge{Waiting: n * (n - 1) / 2, Requests: n, InFlight: n}) {
 		t.Errorf("sum %+v", sum)
 	}
 }
 
 // FuzzGauges: what a replica sends is an error or gauges that can be told again.
 func FuzzGauges(f *testing.F) {
-	f.Add(appendGauges(nil, []flow.Gauge{{Flow: "a", Priority: -1, Requests: 2, Bytes: 3, Waiting: 4, InFlight: 5}}))
+	f.Add(appendGauges(nil, []rules.Gauge{{Flow: "a", Priority: -1, Requests: 2, Bytes: 3, Waiting: 4, InFlight: 5}}))
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		list, err := readGauges(b)

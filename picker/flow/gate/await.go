@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -20,7 +20,7 @@ const (
 // wait is a request that waits.
 type wait struct {
 	grp      *group
-	h        flow.Handle
+	h        rules.Handle
 	w        *waiter
 	begun    int64
 	expected float64 // seconds, as it was said at the beginning; 0: not known
@@ -33,9 +33,9 @@ func (p *wait) left(now int64) float64 {
 }
 
 // await returns the outcome of a request that waits.
-func (g *Gate) await(ctx context.Context, r *request.Request, p wait) flow.Outcome {
+func (g *Gate) await(ctx context.Context, r *request.Request, p wait) rules.Outcome {
 	if r.Leaves != nil && r.Leaves(p.expected) {
-		return g.quit(&p, flow.Departed)
+		return g.quit(&p, rules.Departed)
 	}
 	if r.Waits != nil {
 		r.Waits()
@@ -53,10 +53,10 @@ func (g *Gate) await(ctx context.Context, r *request.Request, p wait) flow.Outco
 		case out := <-p.w.outcome:
 			return out
 		case <-ctx.Done():
-			return g.quit(&p, flow.Cancelled)
+			return g.quit(&p, rules.Cancelled)
 		case <-looks:
 			if r.Leaves(p.left(g.now())) {
-				return g.quit(&p, flow.Departed)
+				return g.quit(&p, rules.Departed)
 			}
 			pause = min(2*pause, lastLook)
 			timer.Reset(pause)
@@ -66,18 +66,18 @@ func (g *Gate) await(ctx context.Context, r *request.Request, p wait) flow.Outco
 
 // quit takes a request out of the queue that does not want a place here any more, and gives
 // back the one that it may have got meanwhile.
-func (g *Gate) quit(p *wait, why flow.Outcome) flow.Outcome {
+func (g *Gate) quit(p *wait, why rules.Outcome) rules.Outcome {
 	p.grp.mu.Lock()
 	end := p.grp.core.Cancel
-	if why == flow.Departed {
+	if why == rules.Departed {
 		end = p.grp.core.Depart
 	}
 	waited := end(g.now(), p.h)
 	p.grp.changed = true
 	p.grp.deliver()
 	p.grp.mu.Unlock()
-	if out := <-p.w.outcome; waited || out != flow.Dispatched {
-		if why == flow.Departed {
+	if out := <-p.w.outcome; waited || out != rules.Dispatched {
+		if why == rules.Departed {
 			return why // also where its wait was over by then: it has gone
 		}
 		return out

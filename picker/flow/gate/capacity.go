@@ -6,7 +6,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/indexer/block"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -45,9 +45,9 @@ func (l *limit) learn(r endpoint.Reading, inFlight int64, queue int64, now time.
 // What is in flight where nothing may be placed, or little, is counted as held until it
 // ends: the places that it holds are such an endpoint's own and nobody else's, so that one
 // engine that hangs, or drains, leaves the others all of theirs.
-func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c flow.Capacity, running int64, known bool) {
+func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c rules.Capacity, running int64, known bool) {
 	var first entrance
-	known = grp.sizing.Unit == flow.Learned || grp.sizing.Unit == flow.Requests
+	known = grp.sizing.Unit == rules.Learned || grp.sizing.Unit == rules.Requests
 	for _, ep := range snap.Endpoints {
 		if !grp.serves(ep) {
 			continue
@@ -68,13 +68,13 @@ func (g *Gate) measure(grp *group, snap *endpoint.Snapshot, now time.Time) (c fl
 		}
 		before := *room
 		switch grp.sizing.Unit {
-		case flow.Requests:
+		case rules.Requests:
 			*room += grp.sizing.Requests
 			ep.SetPlaces(grp.sizing.Requests)
-		case flow.Tokens:
+		case rules.Tokens:
 			*room += grp.sizing.Tokens
-		case flow.Larger:
-			*room += flow.WholeShare
+		case rules.Larger:
+			*room += rules.WholeShare
 		default:
 			l := grp.limits[ep.ID]
 			if l == nil {
@@ -148,7 +148,7 @@ type entrance struct {
 
 // add counts what an endpoint that makes no answers holds, and returns where its places
 // are counted.
-func (e *entrance) add(ep *endpoint.Endpoint, s flow.Sizing, l endpoint.Load) *int64 {
+func (e *entrance) add(ep *endpoint.Endpoint, s rules.Sizing, l endpoint.Load) *int64 {
 	if ep.Role&endpoint.RolePrefill == 0 {
 		return &e.ignored
 	}
@@ -158,12 +158,12 @@ func (e *entrance) add(ep *endpoint.Endpoint, s flow.Sizing, l endpoint.Load) *i
 }
 
 // held returns how many places a load takes.
-func held(s flow.Sizing, l endpoint.Load) int64 {
+func held(s rules.Sizing, l endpoint.Load) int64 {
 	switch requests := max(l.Requests, 0); s.Unit {
-	case flow.Tokens:
+	case rules.Tokens:
 		return max(l.Tokens, requests)
-	case flow.Larger:
-		return max(requests*flow.WholeShare/s.Requests, l.Tokens*flow.WholeShare/s.Tokens)
+	case rules.Larger:
+		return max(requests*rules.WholeShare/s.Requests, l.Tokens*rules.WholeShare/s.Tokens)
 	default:
 		return requests
 	}
@@ -171,7 +171,7 @@ func held(s flow.Sizing, l endpoint.Load) int64 {
 
 // limit makes the entrance a stage of its own. A pool that has nothing else is one of
 // whole requests.
-func (e *entrance) limit(c *flow.Capacity) {
+func (e *entrance) limit(c *rules.Capacity) {
 	switch {
 	case e.endpoints == 0:
 	case c.Places == 0:

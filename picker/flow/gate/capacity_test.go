@@ -8,7 +8,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/health"
 )
 
@@ -21,9 +21,9 @@ func TestNonsenseGauges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sizing := flow.Sizing{Unit: flow.Requests, Requests: 8}
+	sizing := rules.Sizing{Unit: rules.Requests, Requests: 8}
 	configure := func() {
-		g.Configure(&Config{Sizing: sizing, Queue: func() flow.Options { return flow.Options{} }})
+		g.Configure(&Config{Sizing: sizing, Queue: func() rules.Options { return rules.Options{} }})
 	}
 	configure()
 	say := func(running, waiting int) {
@@ -48,7 +48,7 @@ func TestNonsenseGauges(t *testing.T) {
 		t.Errorf("one of four engines of 8 places says nonsense: %d of %d are held, %d by nobody", s.InFlight, s.Places, s.Lost)
 	}
 	g.Leave(place, -1)
-	sizing = flow.Sizing{Unit: flow.Learned, Queue: 5}
+	sizing = rules.Sizing{Unit: rules.Learned, Queue: 5}
 	configure()
 	say(math.MaxInt32, 1)
 	if s := g.Status()[0]; s.Places != mostPlaces+3*firstGuess+4*5 {
@@ -87,7 +87,7 @@ func TestStrandedRequestsTakeNoRoom(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: each}, Queue: func() flow.Options { return flow.Options{} }})
+			g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: each}, Queue: func() rules.Options { return rules.Options{} }})
 			var tickets [each]endpoint.Ticket
 			places := make([]picker.Place, each)
 			for i := range tickets {

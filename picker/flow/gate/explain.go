@@ -7,7 +7,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/picker/explained"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -22,8 +22,8 @@ type refusals struct {
 }
 
 // refused keeps why a request got no place after so long.
-func (g *Gate) refused(r *request.Request, out flow.Outcome, waited time.Duration) {
-	if out == flow.Departed || r.ID == "" {
+func (g *Gate) refused(r *request.Request, out rules.Outcome, waited time.Duration) {
+	if out == rules.Departed || r.ID == "" {
 		return // another cluster serves it; nobody can ask for it
 	}
 	e := explained.Explanation{
@@ -80,7 +80,7 @@ func (g *Gate) waiting(grp *group, id string) (e explained.Explanation, ok bool)
 			RequestID: kept(r.ID), At: g.o.Now(), Model: kept(r.Model), Target: kept(r.Target),
 			InputTokens: r.InputTokens, Priority: s.Priority,
 			Queue: &explained.Queue{
-				Outcome: flow.Queued.String(), Reason: s.Reason, Flow: kept(s.Flow), Waited: s.WaitedS * 1e3, Expected: s.ExpectedS * 1e3,
+				Outcome: rules.Queued.String(), Reason: s.Reason, Flow: kept(s.Flow), Waited: s.WaitedS * 1e3, Expected: s.ExpectedS * 1e3,
 				Ahead: s.Ahead, FlowWaiting: s.Waiting, FlowInFlight: s.InFlight, FlowShare: s.Share,
 				Places: status.Places, InFlight: status.InFlight,
 			},

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -18,8 +18,8 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: 1}, Queue: func() flow.Options {
-		return flow.Options{TTL: time.Minute, Default: flow.Band{Fairness: flow.Places}, MaxRequests: 4}
+	g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: 1}, Queue: func() rules.Options {
+		return rules.Options{TTL: time.Minute, Default: rules.Band{Fairness: rules.Places}, MaxRequests: 4}
 	}})
 	offer := func(id, tenant string, priority int) {
 		r := asks(tenant)
@@ -63,7 +63,7 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	for range 2 * keptRefusals { // of as many as come, the last are kept
-		g.refused(&request.Request{ID: "flood"}, flow.RefusedFull, 0)
+		g.refused(&request.Request{ID: "flood"}, rules.RefusedFull, 0)
 	}
 	if _, ok := g.Explain("first"); ok {
 		t.Error("refusals are kept without bound")

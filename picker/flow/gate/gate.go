@@ -14,13 +14,14 @@ import (
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
 	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
 // Config is what a configuration says of waiting.
 type Config struct {
-	Queue    func() flow.Options // new options for each pool
-	Sizing   flow.Sizing
+	Queue    func() rules.Options // new options for each pool
+	Sizing   rules.Sizing
 	Identity []Source // of flows, in order, for requests without a fairness id
 }
 
@@ -60,26 +61,26 @@ type group struct {
 	number uint32
 
 	mu      sync.Mutex
-	sizing  flow.Sizing
+	sizing  rules.Sizing
 	core    *flow.Core
 	waiters []*waiter // by slot of the core
 	enders  []func()  // the same, of requests that can be ended in flight
 	limits  limits
 	leaving []*endpoint.Endpoint // that left the list, and still answer
-	events  []flow.Event
-	changed bool                  // gauges differ from those told last
-	heard   map[string]flow.Heard // the last marks of others, by origin
-	asked   bool                  // one of them has come since Changes
-	answer  *flow.Answer          // what Answers is to tell
-	active  bool                  // something waits or is in flight
+	events  []rules.Event
+	changed bool                   // gauges differ from those told last
+	heard   map[string]rules.Heard // the last marks of others, by origin
+	asked   bool                   // one of them has come since Changes
+	answer  *rules.Answer          // what Answers is to tell
+	active  bool                   // something waits or is in flight
 }
 
 // waiter is a goroutine that waits, or who is told instead.
 type waiter struct {
 	request *request.Request
-	h       flow.Handle
-	outcome chan flow.Outcome
-	tell    func(flow.Outcome) // nil: by the channel
+	h       rules.Handle
+	outcome chan rules.Outcome
+	tell    func(rules.Outcome) // nil: by the channel
 }
 
 // maxGroups bounds the pools that are told apart.
@@ -95,7 +96,7 @@ func New(o Options) (*Gate, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	g := &Gate{o: o, clock: clock, started: o.Now(), first: 1, byModel: map[string]*group{}, peers: map[string]bool{}, look: firstLook, life: rand.Uint64(), wake: make(chan struct{}, 1)}
-	g.waiters.New = func() any { return &waiter{outcome: make(chan flow.Outcome, 1)} }
+	g.waiters.New = func() any { return &waiter{outcome: make(chan rules.Outcome, 1)} }
 	g.metrics = newMetrics(g)
 	o.Pool.Book().Watch(g.booked)
 	if o.Registerer != nil {
@@ -125,7 +126,7 @@ func (g *Gate) Configure(c *Config) {
 	for _, grp := range groups {
 		grp.mu.Lock()
 		if c == nil {
-			grp.core.SetCapacity(g.now(), flow.Capacity{Places: 1 << 40, Endpoints: 1})
+			grp.core.SetCapacity(g.now(), rules.Capacity{Places: 1 << 40, Endpoints: 1})
 		} else {
 			grp.sizing = c.Sizing
 			grp.core.Reconfigure(g.now(), c.Queue(), func(tokens int64) int64 { return c.Sizing.Places(int(tokens)) })
@@ -155,7 +156,7 @@ func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Place, erro
 	out = g.await(ctx, r, p)
 	waited := time.Duration(g.now() - p.begun)
 	g.metrics.waited(r.Priority, out, waited)
-	if p.w.request = nil; out != flow.Dispatched {
+	if p.w.request = nil; out != rules.Dispatched {
 		g.refused(r, out, waited)
 	}
 	g.waiters.Put(p.w)
@@ -168,9 +169,9 @@ func (g *Gate) Wait(ctx context.Context, r *request.Request) (picker.Place, erro
 // nothing of the gate.
 func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) (place picker.Place, waits bool, err error) {
 	begun := g.now()
-	place, out, p := g.offer(ctx, r, func(out flow.Outcome) {
+	place, out, p := g.offer(ctx, r, func(out rules.Outcome) {
 		waited := time.Duration(g.now() - begun)
-		if g.metrics.waited(r.Priority, out, waited); out != flow.Dispatched {
+		if g.metrics.waited(r.Priority, out, waited); out != rules.Dispatched {
 			g.refused(r, out, waited)
 		}
 		tell(refusal(out, r))
@@ -180,10 +181,10 @@ func (g *Gate) Offer(ctx context.Context, r *request.Request, tell func(error)) 
 
 // offer asks for a place. Where the request waits, what is returned has a waiter: tell is
 // what it is told by, nil for its channel.
-func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(flow.Outcome)) (picker.Place, flow.Outcome, wait) {
+func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(rules.Outcome)) (picker.Place, rules.Outcome, wait) {
 	grp := g.group(r.Target)
 	if grp == nil {
-		return picker.Place{}, flow.Dispatched, wait{}
+		return picker.Place{}, rules.Dispatched, wait{}
 	}
 	ask := g.ask(ctx, r)
 	p := wait{grp: grp, begun: g.now()}
@@ -193,7 +194,7 @@ func (g *Gate) offer(ctx context.Context, r *request.Request, tell func(flow.Out
 	slept := !grp.active
 	grp.changed, grp.active = true, true
 	grp.deliver() // to those who made way: the newcomer may have the slot of one
-	if p.h = h; out == flow.Queued {
+	if p.h = h; out == rules.Queued {
 		p.expected, _ = grp.core.Expected(h)
 		if tell != nil {
 			p.w = &waiter{tell: tell}
@@ -232,7 +233,7 @@ func (g *Gate) Leave(p picker.Place, service float64) {
 	}
 	grp.mu.Lock()
 	// What is told at once is told to others: this one's end is not asked for any more.
-	if slot := int(uint32(p.Handle)); grp.core.Release(g.now(), flow.Handle(p.Handle), service) && slot < len(grp.enders) {
+	if slot := int(uint32(p.Handle)); grp.core.Release(g.now(), rules.Handle(p.Handle), service) && slot < len(grp.enders) {
 		grp.enders[slot] = nil
 	}
 	grp.changed = true
@@ -241,12 +242,12 @@ func (g *Gate) Leave(p picker.Place, service float64) {
 }
 
 // ask says what the core must know of a request.
-func (g *Gate) ask(ctx context.Context, r *request.Request) flow.Ask {
+func (g *Gate) ask(ctx context.Context, r *request.Request) rules.Ask {
 	var sources []Source
 	if c := g.config.Load(); c != nil {
 		sources = c.Identity
 	}
-	a := flow.Ask{
+	a := rules.Ask{
 		Flow: identify(r, sources), Priority: r.Priority, Bytes: int64(len(r.Body)), Tokens: int64(r.InputTokens),
 		TTL: r.QueueTTL, Target: r.SLOTTFT, Work: work(r), Endable: r.Evict != nil && r.Priority < 0,
 	}
@@ -273,23 +274,23 @@ func work(r *request.Request) float64 {
 }
 
 // refusal is the error of an outcome, nil for requests that may go.
-func refusal(out flow.Outcome, r *request.Request) error {
+func refusal(out rules.Outcome, r *request.Request) error {
 	switch out {
-	case flow.Dispatched, flow.Queued:
+	case rules.Dispatched, rules.Queued:
 		return nil
-	case flow.RefusedFull:
+	case rules.RefusedFull:
 		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and as many requests of priority %d wait as may", r.Priority)
-	case flow.Displaced:
+	case rules.Displaced:
 		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and the request made way for others")
-	case flow.RefusedEmpty:
+	case rules.RefusedEmpty:
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint is ready, and as many requests wait as may")
-	case flow.Expired:
+	case rules.Expired:
 		return request.Errorf(request.ReasonTTLExpired, "the pool is saturated, and the request waited as long as it may")
-	case flow.ExpiredEmpty:
+	case rules.ExpiredEmpty:
 		return request.Errorf(request.ReasonNoEndpoints, "no endpoint became ready while the request waited")
-	case flow.Departed:
+	case rules.Departed:
 		return request.Errorf(request.ReasonSaturated, "the pool is saturated, and the request goes to another cluster")
-	case flow.Cancelled:
+	case rules.Cancelled:
 		return request.Errorf(request.ReasonCancelled, "the client went away")
 	default:
 		return request.Errorf(request.ReasonShuttingDown, "the picker stops")
@@ -329,7 +330,7 @@ func (g *Gate) groupOf(model string) *group {
 		if len(g.groups) >= maxGroups {
 			return g.groups[0]
 		}
-		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, heard: map[string]flow.Heard{}, changed: true}
+		grp := &group{model: model, number: g.first + uint32(len(g.groups)), sizing: c.Sizing, core: flow.New(c.Queue()), limits: limits{}, heard: map[string]rules.Heard{}, changed: true}
 		for origin := range g.peers {
 			grp.core.Hear(g.now(), origin, nil)
 		}
@@ -347,7 +348,7 @@ func (g *Gate) all() []*group {
 }
 
 // keep notes something under the slot of a handle.
-func keep[T any](list []T, h flow.Handle, v T) []T {
+func keep[T any](list []T, h rules.Handle, v T) []T {
 	slot := int(uint32(h))
 	for slot >= len(list) {
 		var none T
@@ -364,7 +365,7 @@ func (grp *group) deliver() {
 	grp.changed = grp.changed || len(grp.events) > 0
 	for _, e := range grp.events {
 		slot := uint32(e.Handle)
-		if e.Outcome == flow.Evicted {
+		if e.Outcome == rules.Evicted {
 			if end := grp.enders[slot]; end != nil {
 				end()
 			}

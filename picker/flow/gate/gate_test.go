@@ -15,7 +15,7 @@ import (
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/picker"
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -32,18 +32,18 @@ func pool(n int) *endpoint.Pool {
 
 // open returns a gate of n endpoints that take each requests at once, which runs
 // until the test ends.
-func open(t testing.TB, p *endpoint.Pool, each int64, o flow.Options) *Gate {
+func open(t testing.TB, p *endpoint.Pool, each int64, o rules.Options) *Gate {
 	t.Helper()
 	return openAt(t, p, each, o, nil)
 }
 
-func openAt(t testing.TB, p *endpoint.Pool, each int64, o flow.Options, clock func() time.Time) *Gate {
+func openAt(t testing.TB, p *endpoint.Pool, each int64, o rules.Options, clock func() time.Time) *Gate {
 	t.Helper()
 	g, err := New(Options{Pool: p, Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: each}, Queue: func() flow.Options { return o }})
+	g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: each}, Queue: func() rules.Options { return o }})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); g.Run(ctx) }()
@@ -71,7 +71,7 @@ func waiting(t *testing.T, g *Gate, n int) {
 }
 
 func TestPlacesAreHandedOn(t *testing.T) {
-	g := open(t, pool(2), 3, flow.Options{})
+	g := open(t, pool(2), 3, rules.Options{})
 	ctx := context.Background()
 	var held []picker.Place
 	for range 6 {
@@ -116,8 +116,8 @@ func TestStages(t *testing.T) {
 	}
 	specs[0].Labels[endpoint.LabelRole] = "prefill"
 	p.Set(specs)
-	var seconds atomic.Int64                                                                            // the clock stands still while a request is on its way to its endpoint
-	g := openAt(t, p, 2, flow.Options{}, func() time.Time { return time.Unix(1000+seconds.Load(), 0) }) // 2 places for prompts, 4 for answers
+	var seconds atomic.Int64                                                                             // the clock stands still while a request is on its way to its endpoint
+	g := openAt(t, p, 2, rules.Options{}, func() time.Time { return time.Unix(1000+seconds.Load(), 0) }) // 2 places for prompts, 4 for answers
 	prefill := p.Snapshot().Endpoints[0]
 	went := make(chan picker.Place, 8)
 	for range 6 {
@@ -166,7 +166,7 @@ func TestStages(t *testing.T) {
 
 func TestEndsOfWaits(t *testing.T) {
 	p := pool(1)
-	g := open(t, p, 1, flow.Options{MaxRequests: 1, TTL: time.Minute})
+	g := open(t, p, 1, rules.Options{MaxRequests: 1, TTL: time.Minute})
 	place, err := g.Wait(context.Background(), asks("a"))
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestEndsOfWaits(t *testing.T) {
 func TestEmptyPool(t *testing.T) {
 	for _, models := range [][]string{nil, {"m"}, {"another"}} {
 		p := pool(0)
-		g := open(t, p, 1, flow.Options{EmptyTTL: time.Minute, TTL: time.Minute})
+		g := open(t, p, 1, rules.Options{EmptyTTL: time.Minute, TTL: time.Minute})
 		ended := make(chan error)
 		go func() { _, err := g.Wait(context.Background(), asks("a")); ended <- err }()
 		waiting(t, g, 1)
@@ -229,7 +229,7 @@ func TestEmptyPool(t *testing.T) {
 // Names that no endpoint lists wait with the pool that is there: there is no other one whose
 // places could come.
 func TestNamesThatNobodyLists(t *testing.T) {
-	g := open(t, pool(1), 1, flow.Options{})
+	g := open(t, pool(1), 1, rules.Options{})
 	stranger := asks("a")
 	stranger.Target, stranger.Model = "unheard-of", "unheard-of"
 	place, err := g.Wait(t.Context(), stranger)
@@ -244,7 +244,7 @@ func TestNamesThatNobodyLists(t *testing.T) {
 
 // TestReconfigure: requests that wait are let go when the rules change or end.
 func TestReconfigure(t *testing.T) {
-	g := open(t, pool(1), 1, flow.Options{})
+	g := open(t, pool(1), 1, rules.Options{})
 	old, _ := g.Wait(context.Background(), asks("a"))
 	ended := make(chan error)
 	go func() { _, err := g.Wait(context.Background(), asks("a")); ended <- err }()
@@ -256,7 +256,7 @@ func TestReconfigure(t *testing.T) {
 	if p, err := g.Wait(context.Background(), asks("a")); err != nil || p != (picker.Place{}) {
 		t.Errorf("a gate that is off gave %v, %v", p, err)
 	}
-	g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: 1}, Queue: func() flow.Options { return flow.Options{} }})
+	g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: 1}, Queue: func() rules.Options { return rules.Options{} }})
 	held, err := g.Wait(context.Background(), asks("a"))
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestReconfigure(t *testing.T) {
 // TestCrowd: many clients that come, leave in the middle and end never hold more
 // places than there are, and none is forgotten.
 func TestCrowd(t *testing.T) {
-	g := open(t, pool(2), 4, flow.Options{Default: flow.Band{Fairness: flow.Places}})
+	g := open(t, pool(2), 4, rules.Options{Default: rules.Band{Fairness: rules.Places}})
 	var held, most atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 400 {
@@ -335,16 +335,16 @@ func TestLearnedLimit(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	for _, tc := range []struct {
-		s      flow.Sizing
+		s      rules.Sizing
 		tokens int
 		want   int64
 	}{
-		{flow.Sizing{Unit: flow.Learned}, 5000, 1},
-		{flow.Sizing{Unit: flow.Requests, Requests: 10}, 5000, 1},
-		{flow.Sizing{Unit: flow.Tokens, Tokens: 10000}, 5000, 5000},
-		{flow.Sizing{Unit: flow.Tokens, Tokens: 10000}, 0, 1},
-		{flow.Sizing{Unit: flow.Larger, Requests: 100, Tokens: 100000}, 5000, 50000},
-		{flow.Sizing{Unit: flow.Larger, Requests: 100, Tokens: 100000}, 10, 10000},
+		{rules.Sizing{Unit: rules.Learned}, 5000, 1},
+		{rules.Sizing{Unit: rules.Requests, Requests: 10}, 5000, 1},
+		{rules.Sizing{Unit: rules.Tokens, Tokens: 10000}, 5000, 5000},
+		{rules.Sizing{Unit: rules.Tokens, Tokens: 10000}, 0, 1},
+		{rules.Sizing{Unit: rules.Larger, Requests: 100, Tokens: 100000}, 5000, 50000},
+		{rules.Sizing{Unit: rules.Larger, Requests: 100, Tokens: 100000}, 10, 10000},
 	} {
 		if got := tc.s.Places(tc.tokens); got != tc.want {
 			t.Errorf("%+v, %d tokens: %d places, want %d", tc.s, tc.tokens, got, tc.want)
@@ -353,7 +353,7 @@ func TestUnits(t *testing.T) {
 }
 
 func TestNoWaitAllocates(t *testing.T) {
-	g := open(t, pool(2), 4, flow.Options{})
+	g := open(t, pool(2), 4, rules.Options{})
 	ctx, r := context.Background(), asks("a")
 	if n := testing.AllocsPerRun(200, func() {
 		p, _ := g.Wait(ctx, r)
@@ -365,7 +365,7 @@ func TestNoWaitAllocates(t *testing.T) {
 
 // BenchmarkNoWait is what a request pays when there is room.
 func BenchmarkNoWait(b *testing.B) {
-	g := open(b, pool(8), 64, flow.Options{})
+	g := open(b, pool(8), 64, rules.Options{})
 	ctx, r := context.Background(), asks("a")
 	b.ReportAllocs()
 	for b.Loop() {
@@ -381,7 +381,7 @@ func BenchmarkHandOn(b *testing.B) {
 	for _, n := range []int{10, 5000, 50000} {
 		took := 0. // nanoseconds of processor time, of the last run, which is the longest
 		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
-			g := open(b, pool(1), 1, flow.Options{Default: flow.Band{Fairness: flow.Places}})
+			g := open(b, pool(1), 1, rules.Options{Default: rules.Band{Fairness: rules.Places}})
 			took = crowd(b, n, func() func() {
 				p, _ := g.Wait(context.Background(), asks("a"))
 				return func() { g.Leave(p, -1) }
@@ -485,7 +485,7 @@ func processorTime(b *testing.B) time.Duration {
 // configuration says so, no longer.
 func TestPlacesOfEndpoints(t *testing.T) {
 	p := pool(2)
-	g := open(t, p, 3, flow.Options{})
+	g := open(t, p, 3, rules.Options{})
 	place, err := g.Wait(context.Background(), asks("a"))
 	if err != nil {
 		t.Fatal(err)
@@ -506,7 +506,7 @@ func TestPlacesOfEndpoints(t *testing.T) {
 
 // TestEvictedIsTold: who is to make way is told once, on no account after it has left.
 func TestEvictedIsTold(t *testing.T) {
-	g := open(t, pool(1), 1, flow.Options{Evict: true, MaxRequests: 1})
+	g := open(t, pool(1), 1, rules.Options{Evict: true, MaxRequests: 1})
 	told := make(chan string, 10)
 	ask := func(name string) (picker.Place, error) {
 		r := asks(name)

@@ -3,7 +3,7 @@ package gate
 import (
 	"strings"
 
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -33,11 +33,11 @@ const defaultFlow = "default-flow"
 // they did not choose to name counts.
 func identify(r *request.Request, sources []Source) string {
 	if r.FairnessID != "" {
-		return flow.Name(r.FairnessID)
+		return rules.Name(r.FairnessID)
 	}
 	for _, s := range sources {
 		if id := s.of(r); id != "" {
-			return flow.Name(id)
+			return rules.Name(id)
 		}
 	}
 	return defaultFlow

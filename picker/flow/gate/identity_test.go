@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -33,8 +33,8 @@ func TestIdentify(t *testing.T) {
 		{"a broken one", request.Request{Headers: headers{certificates: `Subject="CN=a`}, Model: "m"}, all, "CN=a"},
 		{"what clients say does not count", request.Request{Unnamed: true, Headers: headers{"x-agent": "planner"}, Session: "s", User: "u", Model: "m"}, all, "m"},
 		{"too long", request.Request{Headers: headers{"x-agent": string(make([]byte, 2000))}}, []Source{"header:x-agent"}, "default-flow"},
-		{"a user who is long", request.Request{User: strings.Repeat("u", 1<<20)}, all, flow.Name(strings.Repeat("u", 1<<20))},
-		{"a fairness id that is long", request.Request{FairnessID: strings.Repeat("f", 1000)}, all, flow.Name(strings.Repeat("f", 1000))},
+		{"a user who is long", request.Request{User: strings.Repeat("u", 1<<20)}, all, rules.Name(strings.Repeat("u", 1<<20))},
+		{"a fairness id that is long", request.Request{FairnessID: strings.Repeat("f", 1000)}, all, rules.Name(strings.Repeat("f", 1000))},
 	} {
 		if got := identify(&tc.r, tc.sources); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)

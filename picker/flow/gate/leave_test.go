@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -40,7 +40,7 @@ func TestLeaves(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.look = time.Millisecond
-			g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: 1}, Queue: func() flow.Options { return flow.Options{} }})
+			g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: 1}, Queue: func() rules.Options { return rules.Options{} }})
 			holder, err := g.Wait(context.Background(), asks("a"))
 			if err != nil {
 				t.Fatal(err)

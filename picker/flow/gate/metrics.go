@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/grapevine-epp/grapevine/internal/budget"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // metrics counts waits as they end, and describes queues when they are collected.
@@ -40,7 +40,7 @@ func newMetrics(g *Gate) *metrics {
 	}
 }
 
-func (m *metrics) waited(priority int, out flow.Outcome, d time.Duration) {
+func (m *metrics) waited(priority int, out rules.Outcome, d time.Duration) {
 	const most = 100
 	priority = min(max(priority, -most), most)
 	known := &m.observers[priority+most][out]
@@ -85,8 +85,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 
 // Status describes every queue, in the order in which pools were first asked for, with the
 // names of flows as they may be shown.
-func (g *Gate) Status() []flow.Status {
-	var list []flow.Status
+func (g *Gate) Status() []rules.Status {
+	var list []rules.Status
 	for _, grp := range g.all() {
 		grp.mu.Lock()
 		s := grp.core.Status(g.now(), 20)

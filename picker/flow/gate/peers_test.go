@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // TestFirstBurst: replicas that nobody has asked for anything yet know of one another, also
@@ -15,7 +15,7 @@ func TestFirstBurst(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		const places = 48
 		now := time.Unix(1000, 0)
-		config := &Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: places / 6}, Queue: func() flow.Options { return flow.Options{} }}
+		config := &Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: places / 6}, Queue: func() rules.Options { return rules.Options{} }}
 		gates := map[string]*Gate{}
 		for _, name := range []string{"a", "b", "c"} {
 			g, err := New(Options{Pool: pool(6), Now: func() time.Time { return now }})
@@ -28,7 +28,7 @@ func TestFirstBurst(t *testing.T) {
 		round := func() {
 			for name, g := range gates {
 				g.Look()
-				g.Changes(false, func(model string, gauges []flow.Gauge) {
+				g.Changes(false, func(model string, gauges []rules.Gauge) {
 					for other, h := range gates {
 						if other != name {
 							h.Hear(name, model, gauges)
@@ -70,7 +70,7 @@ func TestFirstBurst(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	const places = 48
 	now := time.Unix(1000, 0)
-	config := &Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: places / 6}, Queue: func() flow.Options { return flow.Options{} }}
+	config := &Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: places / 6}, Queue: func() rules.Options { return rules.Options{} }}
 	gates := map[string]*Gate{}
 	for _, name := range []string{"a", "b"} {
 		g, err := New(Options{Pool: pool(6), Now: func() time.Time { return now }})
@@ -85,8 +85,8 @@ func TestAnswers(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			g := gates[name]
 			g.Look()
-			g.Changes(false, func(model string, gauges []flow.Gauge) { other[name].Hear(name, model, gauges) })
-			g.Answers(func(model string, a flow.Answer) { other[name].Answered(name, model, a) })
+			g.Changes(false, func(model string, gauges []rules.Gauge) { other[name].Hear(name, model, gauges) })
+			g.Answers(func(model string, a rules.Answer) { other[name].Answered(name, model, a) })
 		}
 		now = now.Add(time.Millisecond) // what is not answered is not believed within this time
 	}

@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // TestReload: when rules change while requests wait, nobody is lost or let go too many, those
 // that wait go on by the new rules, and places that were given by the old ones come back.
 func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rules := func(places int64, o flow.Options) *Config {
-			return &Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: places}, Queue: func() flow.Options { return o }}
+		config := func(places int64, o rules.Options) *Config {
+			return &Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: places}, Queue: func() rules.Options { return o }}
 		}
 		g, err := New(Options{Pool: pool(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.Configure(rules(2, flow.Options{}))
+		g.Configure(config(2, rules.Options{}))
 		ctx, stop := context.WithCancel(context.Background())
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); g.Run(ctx) }()
@@ -63,9 +63,9 @@ func TestReload(t *testing.T) {
 			}
 		}
 		state("full", 2, 2, 8)
-		g.Configure(rules(1, flow.Options{}))
+		g.Configure(config(1, rules.Options{}))
 		state("a smaller pool", 1, 2, 8)
-		g.Configure(rules(4, flow.Options{Default: flow.Band{Fairness: flow.Places}}))
+		g.Configure(config(4, rules.Options{Default: rules.Band{Fairness: rules.Places}}))
 		state("a larger pool, by turns", 4, 4, 6)
 		names := []string{(<-gone).name, (<-gone).name}
 		if !slices.Contains(names, "b") {
@@ -76,7 +76,7 @@ func TestReload(t *testing.T) {
 			g.Leave(p, 1) // twice is once, also of a place given by earlier rules
 		}
 		state("two have ended", 4, 4, 4)
-		g.Configure(rules(4, flow.Options{MaxRequests: 4}))
+		g.Configure(config(4, rules.Options{MaxRequests: 4}))
 		state("a limit", 4, 4, 4)
 		if _, err := g.Wait(ctx, asks("a")); err == nil {
 			t.Error("one more than may wait was let in")
@@ -104,8 +104,8 @@ func TestReloadUnderway(t *testing.T) {
 			t.Fatal(err)
 		}
 		configure := func(i int) {
-			o := flow.Options{Default: flow.Band{Fairness: flow.Fairness(i % 4), Ordering: flow.Ordering(i / 4 % 4)}}
-			g.Configure(&Config{Sizing: flow.Sizing{Unit: flow.Requests, Requests: int64(1 + i%3)}, Queue: func() flow.Options { return o }})
+			o := rules.Options{Default: rules.Band{Fairness: rules.Fairness(i % 4), Ordering: rules.Ordering(i / 4 % 4)}}
+			g.Configure(&Config{Sizing: rules.Sizing{Unit: rules.Requests, Requests: int64(1 + i%3)}, Queue: func() rules.Options { return o }})
 		}
 		configure(0)
 		ctx, stop := context.WithCancel(context.Background())

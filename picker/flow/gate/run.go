@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/picker/endpoint"
-	"github.com/grapevine-epp/grapevine/picker/flow"
+	"github.com/grapevine-epp/grapevine/picker/flow/rules"
 )
 
 // Pace of Run.
@@ -107,7 +107,7 @@ func (g *Gate) Gone(origin string) {
 }
 
 // Hear takes what another replica tells of a model's pool.
-func (g *Gate) Hear(origin, model string, gauges []flow.Gauge) {
+func (g *Gate) Hear(origin, model string, gauges []rules.Gauge) {
 	g.mu.RLock()
 	known := g.peers[origin]
 	g.mu.RUnlock()
@@ -129,19 +129,19 @@ func (g *Gate) Hear(origin, model string, gauges []flow.Gauge) {
 
 // Changes calls tell with the gauges of every pool that has changed since the last
 // call; with all, of every pool that holds something. The slice is tell's to keep.
-func (g *Gate) Changes(all bool, tell func(model string, gauges []flow.Gauge)) {
+func (g *Gate) Changes(all bool, tell func(model string, gauges []rules.Gauge)) {
 	for _, grp := range g.all() {
 		grp.mu.Lock()
 		due := grp.changed || all && grp.core.Busy()
 		grp.changed = false
-		var gauges []flow.Gauge
+		var gauges []rules.Gauge
 		mark := int64(0)
 		if due {
 			gauges = grp.core.Gauges(nil)
 			mark = grp.core.Mark(g.now())
 		}
 		if mark != 0 || grp.asked {
-			grp.answer, grp.asked = &flow.Answer{Heard: flow.Heard{Life: g.life, Mark: mark}, Marks: slices.Collect(maps.Values(grp.heard))}, false
+			grp.answer, grp.asked = &rules.Answer{Heard: rules.Heard{Life: g.life, Mark: mark}, Marks: slices.Collect(maps.Values(grp.heard))}, false
 		}
 		grp.mu.Unlock()
 		if due {
@@ -152,7 +152,7 @@ func (g *Gate) Changes(all bool, tell func(model string, gauges []flow.Gauge)) {
 
 // Answers calls tell with what Changes found to be asked or answered. Others are to hear of it
 // after what Changes told.
-func (g *Gate) Answers(tell func(model string, a flow.Answer)) {
+func (g *Gate) Answers(tell func(model string, a rules.Answer)) {
 	for _, grp := range g.all() {
 		grp.mu.Lock()
 		a := grp.answer
@@ -165,7 +165,7 @@ func (g *Gate) Answers(tell func(model string, a flow.Answer)) {
 }
 
 // Answered takes what another replica asks and answers, after the gauges that it told before.
-func (g *Gate) Answered(origin, model string, a flow.Answer) {
+func (g *Gate) Answered(origin, model string, a rules.Answer) {
 	grp := g.groupOf(model)
 	if grp == nil {
 		return

@@ -1,4 +1,4 @@
-package flow
+package rules
 
 import "time"
 
@@ -63,15 +63,6 @@ type Options struct {
 	Evict       bool          // requests in flight of priorities below 0 make way for higher ones
 }
 
-// Bounds of what clients can make a Core keep.
-const (
-	maxFlows    = 10_000 // beyond, flows share sharedFlows of them
-	sharedFlows = 64
-	maxBands    = 64 // beyond, requests join the band just below
-	idleFlow    = 5 * time.Minute
-	longestTTL  = 365 * 24 * time.Hour // so that arrivals and times to wait can be added
-)
-
 // Outcome is what became of a request.
 type Outcome uint8
 
@@ -89,10 +80,10 @@ const (
 	Evicted      // in flight, it is to be ended for one of higher priority; Release is still due
 	EvictedLate  // it was, and has not ended in time: its place counts as held
 	Departed     // it goes to another cluster
-	outcomes     = iota
+	NumOutcomes  = iota
 )
 
-var outcomeNames = [outcomes]string{
+var outcomeNames = [NumOutcomes]string{
 	"queued", "dispatched", "refused_full", "refused_no_endpoints", "expired", "expired_no_endpoints", "displaced", "cancelled", "closed", "evicted", "evicted_late", "departed",
 }
 
@@ -146,7 +137,8 @@ type Heard struct {
 	Mark int64
 }
 
-func (g Gauge) waits() bool { return g.Waiting > 0 }
+// Waits reports whether the flow waits there.
+func (g Gauge) Waits() bool { return g.Waiting > 0 }
 
 // Capacity is what the pool can take.
 type Capacity struct {

@@ -1,27 +1,27 @@
-package flow
+package room
 
 import "time"
 
-// entry is the room of a pool's first stage, the prefill of one that has endpoints for
+// Entry is the room of a pool's first stage, the prefill of one that has endpoints for
 // it. A request holds places of the pool until its answer ends, and those of the first
 // stage for a part of that time, which nobody tells this package of. So what may enter
 // is said anew with every SetCapacity, and goes down with what is let go meanwhile.
 //
 // Who has just been let go is not yet among those that are counted in the first stage:
-// what was let go within entryGrace is taken off.
-type entry struct {
+// what was let go within grace is taken off.
+type Entry struct {
 	limited  bool
 	left     int64    // places of this replica's part
 	recent   [2]int64 // places let go in the window under way, and in the one before
 	windowAt int64
 }
 
-// entryGrace is the time within which a request that was let go is counted at its
+// grace is the time within which a request that was let go is counted at its
 // endpoint.
-const entryGrace = int64(20 * time.Millisecond)
+const grace = int64(20 * time.Millisecond)
 
-// set says what may enter from now on. It reports whether that is more than before.
-func (e *entry) set(now int64, limited bool, room int64, replicas int) (more bool) {
+// Set says what may enter from now on. It reports whether that is more than before.
+func (e *Entry) Set(now int64, limited bool, room int64, replicas int) (more bool) {
 	e.turn(now)
 	before, was := e.left, e.limited
 	if room > 0 {
@@ -31,21 +31,21 @@ func (e *entry) set(now int64, limited bool, room int64, replicas int) (more boo
 	return !limited && was || e.left > before
 }
 
-func (e *entry) turn(now int64) {
-	switch windows := (now - e.windowAt) / entryGrace; {
+func (e *Entry) turn(now int64) {
+	switch windows := (now - e.windowAt) / grace; {
 	case windows <= 0:
 	case windows == 1:
-		e.recent, e.windowAt = [2]int64{0, e.recent[0]}, e.windowAt+entryGrace
+		e.recent, e.windowAt = [2]int64{0, e.recent[0]}, e.windowAt+grace
 	default:
 		e.recent, e.windowAt = [2]int64{}, now
 	}
 }
 
-// fits reports whether so many places may enter.
-func (e *entry) fits(places int64) bool { return !e.limited || e.left >= places }
+// Fits reports whether so many places may enter.
+func (e *Entry) Fits(places int64) bool { return !e.limited || e.left >= places }
 
-// take counts what was let go.
-func (e *entry) take(now, places int64) {
+// Take counts what was let go.
+func (e *Entry) Take(now, places int64) {
 	e.turn(now)
 	e.left -= places
 	e.recent[0] += places

@@ -1,4 +1,4 @@
-package flow
+package rules
 
 // Unit says what a place is.
 type Unit uint8
