@@ -116,7 +116,7 @@ var Rows = Table{
 	{"events", 4, Product, Hot},
 	{"extproc/answer", 4, Product, 0},
 	{"extproc/internal/follow", 4, Product, 0},
-	{"extproc/internal/wire", 4, Product, Hot},
+	{"extproc/internal/wire", 3, Product, Hot},
 	{"extproc/xds", 4, Product, 0},
 	{"internal/prompt/folder", 4, Product, 0},
 	{"internal/server/recording", 4, Product, 0},
