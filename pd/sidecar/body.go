@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
 // compressed reports whether a body is in an encoding that is not looked into: any of any
@@ -26,16 +27,16 @@ func compressed(h http.Header) bool {
 
 // readBody reads a body within its limit and takes hand-over members off it. It answers
 // the client and returns false where that cannot be done.
-func (s *Server) readBody(in *intake, from io.ReadCloser) (o handover.Object, ok bool) {
+func (s *Server) readBody(in *bodies.Intake, from io.ReadCloser) (o handover.Object, ok bool) {
 	refuse := func(status int, message string) (handover.Object, bool) {
-		writeError(in.w, status, message)
+		writeError(in.W, status, message)
 		return o, false
 	}
-	text, err := in.receive(from, s.o.MaxBody)
+	text, err := in.Receive(from, s.o.MaxBody)
 	switch large := (*http.MaxBytesError)(nil); {
 	case errors.As(err, &large):
 		return refuse(http.StatusRequestEntityTooLarge, "the request body is too large")
-	case errors.Is(err, errMemory):
+	case errors.Is(err, bodies.ErrMemory):
 		return refuse(http.StatusServiceUnavailable, "no memory left for the request body")
 	case err != nil:
 		return refuse(http.StatusBadRequest, "the request body broke off")
@@ -63,8 +64,8 @@ const maxSpace = 4 << 10
 // serve prompts at more paths than those that are split (/invocations, PUT /generate). What is
 // no JSON object, as forms, is not touched. It answers the client and returns false where the
 // body may hold members that cannot be looked for.
-func (s *Server) inspect(in *intake) bool {
-	w, r := in.w, in.r
+func (s *Server) inspect(in *bodies.Intake) bool {
+	w, r := in.W, in.R
 	if r.Body == nil || r.Body == http.NoBody {
 		return true
 	}
@@ -104,8 +105,8 @@ func (s *Server) inspect(in *intake) bool {
 			return false
 		}
 		whole := handover.Pieces{o.Text()}
-		r.Body, r.ContentLength, r.TransferEncoding = in.send(whole), int64(len(o.Text())), nil
-		r.GetBody = func() (io.ReadCloser, error) { return in.send(whole), nil }
+		r.Body, r.ContentLength, r.TransferEncoding = in.Send(whole), int64(len(o.Text())), nil
+		r.GetBody = func() (io.ReadCloser, error) { return in.Send(whole), nil }
 		r.Header.Set("Content-Length", strconv.Itoa(len(o.Text())))
 		return true
 	}

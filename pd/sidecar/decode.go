@@ -188,7 +188,7 @@ func (x *exchange) prompt(resp *http.Response) io.Writer {
 
 // passJSON passes an answer in one piece, with the cached tokens of the prefill leg.
 func (x *exchange) passJSON(resp *http.Response, d *leg) *fault {
-	text, err := x.in.readAll(io.LimitReader(resp.Body, x.s.o.MaxBody+1), resp.ContentLength)
+	text, err := x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody+1), resp.ContentLength)
 	switch {
 	case err != nil:
 		return &fault{err: err, before: true}

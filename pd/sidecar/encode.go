@@ -128,7 +128,7 @@ func (x *exchange) encodeItem(ctx context.Context, target, id string, item []byt
 		return nil
 	}
 	defer resp.Body.Close()
-	answer, err := x.in.readAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
+	answer, err := x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		x.s.m.encodes.WithLabelValues(handover.Failed.String()).Inc()
 		return nil

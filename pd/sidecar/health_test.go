@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/retry"
 )
 
 // TestReady: ready means that requests are welcome and the engine is well, no longer than
@@ -77,7 +79,7 @@ func TestRetryBudget(t *testing.T) {
 		}
 	}
 	second, denied := legs.Load()-requests, testutil.ToFloat64(s.m.unbudgeted)
-	if want := int64(retryBurst + retryShare*requests); second < want-2 || second > want || int64(denied) != requests-second {
+	if want := int64(retry.Burst + retry.Share*requests); second < want-2 || second > want || int64(denied) != requests-second {
 		t.Errorf("%d second legs and %v left out of %d requests, want about %d", second, denied, requests, want)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/grapevine-epp/grapevine/internal/testkit"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/sse"
 )
 
 // utf16 is a text as Python's json reads it too.
@@ -144,7 +145,7 @@ func TestOddAnswers(t *testing.T) {
 	f("a compressed stream", answers{kind("Content-Type", "text/event-stream", "Content-Encoding", "br"), "\x1f\x8b\x08"}, 502, "")
 	f("identity", answers{kind("Content-Encoding", "identity"), `{"a":1}`}, 200, `{"a":1}`)
 	f("too large", answers{kind(), `{"a":"` + strings.Repeat("x", 1<<10) + `"}`}, 502, "")
-	large := `data: {"choices":[{"delta":{"content":"` + strings.Repeat("x", maxEvent+100) + `"}}],"usage":{}}` + "\n\n"
+	large := `data: {"choices":[{"delta":{"content":"` + strings.Repeat("x", sse.MaxEvent+100) + `"}}],"usage":{}}` + "\n\n"
 	f("a huge event", answers{kind("Content-Type", "text/event-stream"), roleEvent + large + doneEvent}, 200, roleEvent+large+doneEvent)
 	f("lines that end in CR LF", answers{kind("Content-Type", "Text/Event-Stream; charset=utf-8"), ": hello\r\n\r\n" + textEvent}, 200, ": hello\r\n\r\n"+textEvent)
 	f("no event at all", answers{kind("Content-Type", "text/event-stream"), strings.Repeat("x", maxHead*2)}, 200, strings.Repeat("x", maxHead*2))

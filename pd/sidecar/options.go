@@ -14,6 +14,7 @@ import (
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
 // Options configure a Server. Engine is required.
@@ -140,7 +141,7 @@ func NewTransport(idle int) *http.Transport {
 	d := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return gathering(d.DialContext(ctx, network, address))
+			return bodies.Gathering(d.DialContext(ctx, network, address))
 		},
 		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: idle, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
 		MaxResponseHeaderBytes: maxAnswerHead,

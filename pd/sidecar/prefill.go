@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
 // maxAttempts bounds the prefill legs of one request, and the decode legs.
@@ -85,7 +86,7 @@ func (x *exchange) askPrefill(ctx context.Context, target string, body handover.
 	}
 	defer resp.Body.Close()
 	p := &prefilled{status: resp.StatusCode, header: resp.Header, at: x.s.o.Now()}
-	p.text, err = x.in.readAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
+	p.text, err = x.in.ReadAll(io.LimitReader(resp.Body, x.s.o.MaxBody), resp.ContentLength)
 	switch {
 	case err != nil:
 		p.fault, p.err = faultOf(err), err
@@ -110,7 +111,7 @@ func faultOf(err error) handover.Fault {
 	var dial *net.OpError
 	var timeout net.Error
 	switch {
-	case errors.Is(err, errMemory): // here, not there
+	case errors.Is(err, bodies.ErrMemory): // here, not there
 		return handover.Busy
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return handover.Timeout
@@ -127,7 +128,7 @@ func (x *exchange) serially(body handover.Pieces) *prefilled {
 		if x.r.Context().Err() != nil {
 			return nil
 		}
-		if i > 0 && !x.s.o.NoFallback && !x.s.budget.take() { // the decode engine can do without
+		if i > 0 && !x.s.o.NoFallback && !x.s.budget.Take() { // the decode engine can do without
 			x.s.m.unbudgeted.Inc()
 			return nil
 		}

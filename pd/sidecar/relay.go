@@ -10,24 +10,21 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/sse"
 )
 
-// Bounds of a stream: what is held before the first content, and the largest event
-// that is looked into. A larger one is passed on as it comes.
-const (
-	maxHead  = 64 << 10
-	maxEvent = 4 << 20
-)
+// maxHead bounds what is held of a stream before the first content.
+const maxHead = 64 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
 // passStream passes a stream of events on as they come.
 func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fault {
 	pooled := buffers.Get().(*[]byte)
-	e := events{r: resp.Body, buf: (*pooled)[:0]}
+	e := sse.Events{R: resp.Body, Buf: (*pooled)[:0]}
 	defer func() {
-		*pooled = e.buf[:0]
-		if cap(e.buf) <= 1<<20 {
+		*pooled = e.Buf[:0]
+		if cap(e.Buf) <= 1<<20 {
 			buffers.Put(pooled)
 		}
 	}()
@@ -37,7 +34,7 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 	}
 	held := 0 // bytes at the start of the buffer that wait for the first content
 	for {
-		event, err := e.next(held)
+		event, err := e.Next(held)
 		if !open && err != nil && !errors.Is(err, io.EOF) {
 			return &fault{err: errBroken, before: true}
 		}
@@ -55,17 +52,17 @@ func (x *exchange) passStream(resp *http.Response, d *leg, head *time.Timer) *fa
 			open = true
 			x.begin(resp, d, -1)
 			held += len(event)
-			event = e.take(held)
+			event = e.Take(held)
 			held = 0
 		} else if event != nil {
-			event = e.take(len(event))
+			event = e.Take(len(event))
 		}
 		if event != nil {
 			ended = ended || handover.Ends(event)
 			if err := x.write(event, d); err != nil {
 				return &fault{err: err, before: false}
 			}
-			if !e.more() {
+			if !e.More() {
 				x.flush()
 			}
 		}
@@ -150,99 +147,6 @@ func (x *exchange) rewrite(data []byte, d *leg, usage bool) []byte {
 	}
 	x.noteKept(data)
 	return x.api.WithoutHandOver(out, true)
-}
-
-// events cuts a stream into events, each with the blank line that ends it.
-type events struct {
-	r    io.Reader
-	buf  []byte
-	at   int // where the next event starts
-	seen int // bytes of the event under way that hold no end
-	err  error
-}
-
-// next returns the next event, behind skip bytes that are held, reading as needed,
-// and leaves it where it is. At the end of the stream it returns what is left with
-// the error.
-func (e *events) next(skip int) ([]byte, error) {
-	for {
-		rest := e.buf[e.at+skip:]
-		if n := eventEnd(rest, max(0, e.seen-3)); n > 0 {
-			e.seen = 0
-			return rest[:n], nil
-		}
-		e.seen = len(rest)
-		switch {
-		case e.err != nil && len(rest) > 0:
-			e.seen = 0
-			return rest, e.err
-		case e.err != nil:
-			return nil, e.err
-		case len(rest) >= maxEvent:
-			e.seen = 0
-			return rest, nil
-		}
-		e.fill()
-	}
-}
-
-// fill reads once. Room is made by moving what is left to the front.
-func (e *events) fill() {
-	if len(e.buf) == cap(e.buf) && e.at > 0 {
-		e.buf = e.buf[:copy(e.buf, e.buf[e.at:])]
-		e.at = 0
-	}
-	if len(e.buf) == cap(e.buf) {
-		e.buf = append(e.buf, make([]byte, len(e.buf)+4<<10)...)[:len(e.buf)]
-	}
-	n, err := e.r.Read(e.buf[len(e.buf):cap(e.buf)])
-	e.buf, e.err = e.buf[:len(e.buf)+n], err
-}
-
-// take returns the next n bytes and goes on behind them. They are valid until the
-// next call of next.
-func (e *events) take(n int) []byte {
-	part := e.buf[e.at : e.at+n]
-	if e.at += n; e.at == len(e.buf) {
-		e.buf, e.at = e.buf[:0], 0
-	}
-	return part
-}
-
-// more reports whether another whole event has been read.
-func (e *events) more() bool { return eventEnd(e.buf[e.at:], 0) > 0 }
-
-// returns ends an event whose lines end in carriage returns alone.
-var returns = []byte("\r\r")
-
-// eventEnd returns the length of the event that text begins with, 0 where its end
-// has not come. The search begins at from. Lines that end in carriage returns alone get
-// newlines instead: JSON has neither in it.
-func eventEnd(text []byte, from int) int {
-	for i := from; i < len(text); i++ {
-		n := bytes.IndexByte(text[i:], '\n')
-		if n < 0 {
-			end := bytes.Index(text[i:], returns)
-			if end < 0 {
-				return 0
-			}
-			event := text[:i+end+len(returns)]
-			for k, c := range event {
-				if c == '\r' {
-					event[k] = '\n'
-				}
-			}
-			return len(event)
-		}
-		i += n
-		switch rest := text[i+1:]; {
-		case len(rest) > 0 && rest[0] == '\n':
-			return i + 2
-		case len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n':
-			return i + 3
-		}
-	}
-	return 0
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -16,6 +16,8 @@ import (
 
 	memory "github.com/grapevine-epp/grapevine/internal/budget"
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/retry"
 	"github.com/grapevine-epp/grapevine/picker/request"
 )
 
@@ -26,7 +28,7 @@ type Server struct {
 	pass       *httputil.ReverseProxy
 	m          *metrics
 	boots      bootstraps
-	budget     *budget
+	budget     *retry.Budget
 	holders    *memory.Holders // of requests' bodies
 	health     health
 	kept       sync.Once // of noteKept
@@ -39,7 +41,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer), budget: newBudget(), holders: memory.NewHolders(o.Budget, memory.Bodies)}
+	s := &Server{o: o, engine: engine, m: newMetrics(o.Registerer), budget: retry.New(), holders: memory.NewHolders(o.Budget, memory.Bodies)}
 	s.pass = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(engine)
@@ -74,10 +76,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.health.draining.Load() {
 		w.Header().Set("Connection", "close") // the next request is to go elsewhere
 	}
-	in := &intake{w: w, r: r}
-	s.holders.Begin(&in.held, in.starve)
-	defer in.end()
-	in.pace()
+	in := bodies.Begin(s.holders, w, r)
+	defer in.End()
 	a := handover.FormatOf(r.URL.Path)
 	if a == nil || r.Method != http.MethodPost {
 		if !s.admit(w, r) || !s.inspect(in) {
@@ -107,7 +107,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x.apart = true
 	s.m.requests.WithLabelValues("split").Inc()
-	s.budget.asked()
+	s.budget.Asked()
 	s.o.Connector.serve(x)
 }
 
@@ -138,7 +138,7 @@ type exchange struct {
 	s       *Server
 	w       http.ResponseWriter
 	r       *http.Request
-	in      *intake
+	in      *bodies.Intake
 	api     *handover.Format
 	body    handover.Object // without members that only proxies set
 	targets []string
@@ -197,13 +197,16 @@ func (x *exchange) local() {
 	x.finish(f)
 }
 
+// text is the body of a leg that goes out as the request came.
+func (x *exchange) text() handover.Pieces { return handover.Pieces{x.body.Text()} }
+
 // request makes the request of a leg to base.
 func (x *exchange) request(ctx context.Context, base *url.URL, body handover.Pieces) *http.Request {
 	u := *x.r.URL
 	u.Scheme, u.Host = base.Scheme, base.Host
 	r := (&http.Request{
-		Method: x.r.Method, URL: &u, Host: x.r.Host, Header: x.r.Header.Clone(), Body: x.in.send(body), ContentLength: int64(body.Len()),
-		GetBody: func() (io.ReadCloser, error) { return x.in.send(body), nil },
+		Method: x.r.Method, URL: &u, Host: x.r.Host, Header: x.r.Header.Clone(), Body: x.in.Send(body), ContentLength: int64(body.Len()),
+		GetBody: func() (io.ReadCloser, error) { return x.in.Send(body), nil },
 	}).WithContext(ctx)
 	clean(r.Header)
 	dropHops(r.Header)

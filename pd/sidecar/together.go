@@ -64,7 +64,7 @@ func (x *exchange) together(l legs) (*prefilled, *fault) {
 func (x *exchange) inTurn(pair func(target string) (legs, error)) {
 	var last *prefilled
 	for i, target := range x.targets[:min(maxAttempts, len(x.targets))] {
-		if i > 0 && !x.s.o.NoFallback && !x.s.budget.take() { // the decode engine can do without
+		if i > 0 && !x.s.o.NoFallback && !x.s.budget.Take() { // the decode engine can do without
 			x.s.m.unbudgeted.Inc()
 			break
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/grapevine-epp/grapevine/pd/handover"
+	"github.com/grapevine-epp/grapevine/pd/sidecar/internal/bodies"
 )
 
 const (
@@ -207,19 +208,19 @@ func TestSlowBodies(t *testing.T) {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			return resp.StatusCode, time.Since(begun), nc
 		}
-		fast := strings.Repeat("x", bodySpeed*10)
+		fast := strings.Repeat("x", bodies.Speed*10)
 		for _, c := range []struct{ name, path, kind, first, last string }{
 			{"split", "/v1/completions", "application/json", `{"prompt":"`, `"}`},
 			{"looked into", "/invocations", "application/json", `{"prompt":"`, `"}`},
 			{"passed on", "/v1/audio/transcriptions", "multipart/form-data; boundary=x", "--x\r\n", "--x--\r\n"},
 		} {
 			status, took, nc := send(c.path, "application/json\r\nContent-Encoding: gzip", "", "x", "", 1000, time.Second)
-			if status == 200 || took > bodyPatience+time.Second {
+			if status == 200 || took > bodies.Patience+time.Second {
 				t.Errorf("a byte a second of what is refused unread, %s: %d after %v", c.name, status, took)
 			}
 			_ = nc.Close()
 			status, took, nc = send(c.path, c.kind, c.first, "x", c.last, 1000, time.Second)
-			if status == 200 || took < bodyPatience || took > bodyPatience+time.Second {
+			if status == 200 || took < bodies.Patience || took > bodies.Patience+time.Second {
 				t.Errorf("a byte a second, %s: %d after %v", c.name, status, took)
 			}
 			_ = nc.Close()

@@ -1,4 +1,4 @@
-package sidecar
+package bodies
 
 import (
 	"errors"
@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	// bodyPatience is how long a body may take to come, and bodySpeed the bytes a second
+	// Patience is how long a body may take to come, and Speed the bytes a second
 	// that buy it more.
-	bodyPatience = 30 * time.Second
-	bodySpeed    = 64 << 10
+	Patience = 30 * time.Second
+	Speed    = 64 << 10
 )
 
-var errMemory = errors.New("sidecar: no memory left for a body")
+// ErrMemory says that the memory for bodies is used up.
+var ErrMemory = errors.New("bodies: no memory left for a body")
 
-// intake is what a request has taken of the memory for bodies: its own, and those of the
+// Intake is what a request has taken of the memory for bodies: its own, and those of the
 // answers that are read whole.
-type intake struct {
-	w    http.ResponseWriter
-	r    *http.Request
+type Intake struct {
+	W    http.ResponseWriter
+	R    *http.Request
 	held memory.Holder
 
 	mu      sync.Mutex
@@ -35,22 +36,22 @@ type intake struct {
 	readers atomic.Int32 // of it: legs' bodies, and the request itself
 }
 
-// receive reads the request's body from a reader, up to a limit. The room for it is taken from
+// Receive reads the request's body from a reader, up to a limit. The room for it is taken from
 // the budget as it grows: who announces many and sends none takes 4 KiB.
-func (in *intake) receive(from io.ReadCloser, limit int64) ([]byte, error) {
+func (in *Intake) Receive(from io.ReadCloser, limit int64) ([]byte, error) {
 	in.readers.Add(1)
 	in.held.Wait()
-	text, err := readInto(in.grow, http.MaxBytesReader(in.w, from, limit), in.r.ContentLength)
+	text, err := readInto(in.grow, http.MaxBytesReader(in.W, from, limit), in.R.ContentLength)
 	in.held.Keep()
 	if in.kept = text; err != nil && in.isStarved() {
-		err = errMemory
+		err = ErrMemory
 	}
 	return text, err
 }
 
 // grow returns a larger buffer with what has come, nil where there is no memory for it;
 // small buffers of requests are powers of two.
-func (in *intake) grow(have []byte, size int) []byte {
+func (in *Intake) grow(have []byte, size int) []byte {
 	if !in.held.Take(roomOf(size) - cap(have)) {
 		return nil
 	}
@@ -60,33 +61,42 @@ func (in *intake) grow(have []byte, size int) []byte {
 }
 
 // leave ends a look at the request's body; the last one gives the buffer back.
-func (in *intake) leave() {
+func (in *Intake) leave() {
 	if in.readers.Add(-1) == 0 {
 		recycle(in.kept)
 	}
 }
 
+// Begin takes a request in: its body breaks off where it comes too slowly, or where others
+// need its memory. End must follow.
+func Begin(holders *memory.Holders, w http.ResponseWriter, r *http.Request) *Intake {
+	in := &Intake{W: w, R: r}
+	holders.Begin(&in.held, in.starve)
+	in.pace()
+	return in
+}
+
 // pace has the request's body break off where it comes too slowly, whoever reads it, whether
 // it is kept, passed on or refused unread: the server waits for the rest before it answers.
-func (in *intake) pace() {
-	if in.r.Body == nil || in.r.Body == http.NoBody {
+func (in *Intake) pace() {
+	if in.R.Body == nil || in.R.Body == http.NoBody {
 		return
 	}
-	p := &paced{ReadCloser: in.r.Body, in: in, begun: time.Now()}
-	in.deadline(p.begun.Add(bodyPatience))
-	in.r.Body = p
+	p := &paced{ReadCloser: in.R.Body, in: in, begun: time.Now()}
+	in.deadline(p.begun.Add(Patience))
+	in.R.Body = p
 }
 
 type paced struct {
 	io.ReadCloser
-	in    *intake
+	in    *Intake
 	begun time.Time
 	read  int64
 }
 
 // Read implements io.Reader.
 func (p *paced) Read(b []byte) (int, error) {
-	p.in.deadline(p.begun.Add(bodyPatience + time.Duration(p.read/bodySpeed)*time.Second))
+	p.in.deadline(p.begun.Add(Patience + time.Duration(p.read/Speed)*time.Second))
 	n, err := p.ReadCloser.Read(b)
 	if p.read += int64(n); errors.Is(err, io.EOF) {
 		p.in.deadline(time.Time{}) // the answer may take its time
@@ -96,24 +106,24 @@ func (p *paced) Read(b []byte) (int, error) {
 
 // deadline bounds the wait for the client, as long as the connection is this request's: a leg
 // may read a body after its request has ended. Where connections have no deadlines, they wait.
-func (in *intake) deadline(at time.Time) {
+func (in *Intake) deadline(at time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.over && !in.starved {
-		_ = http.NewResponseController(in.w).SetReadDeadline(at)
+		_ = http.NewResponseController(in.W).SetReadDeadline(at)
 	}
 }
 
 // starve has the request's body break off, for another one that needs its memory.
-func (in *intake) starve() {
+func (in *Intake) starve() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.starved = true; !in.over {
-		_ = http.NewResponseController(in.w).SetReadDeadline(time.Unix(1, 0))
+		_ = http.NewResponseController(in.W).SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-func (in *intake) isStarved() bool {
+func (in *Intake) isStarved() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.starved
@@ -126,8 +136,8 @@ const firstRead = 4 << 10
 // of it has come.
 const soonRoom = 1 << 20
 
-// readAll reads an answer to the end, into memory that is taken from the budget as receive does.
-func (in *intake) readAll(r io.Reader, announced int64) ([]byte, error) {
+// ReadAll reads an answer to the end, into memory that is taken from the budget as Receive does.
+func (in *Intake) ReadAll(r io.Reader, announced int64) ([]byte, error) {
 	return readInto(func(have []byte, size int) []byte {
 		if !in.held.Take(size - cap(have)) {
 			return nil
@@ -149,7 +159,7 @@ func readInto(grow func(have []byte, size int) []byte, r io.Reader, announced in
 			}
 			larger := grow(text, int(size))
 			if larger == nil {
-				return text, errMemory
+				return text, ErrMemory
 			}
 			text = larger
 		}
@@ -163,8 +173,8 @@ func readInto(grow func(have []byte, size int) []byte, r io.Reader, announced in
 	}
 }
 
-// end gives back what was taken.
-func (in *intake) end() {
+// End gives back what was taken.
+func (in *Intake) End() {
 	in.mu.Lock()
 	in.over = true
 	in.mu.Unlock()

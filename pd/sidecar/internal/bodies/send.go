@@ -1,4 +1,4 @@
-package sidecar
+package bodies
 
 import (
 	"errors"
@@ -53,19 +53,16 @@ func recycle(b []byte) {
 	}
 }
 
-// text is the body of a leg that goes out as the request came.
-func (x *exchange) text() handover.Pieces { return handover.Pieces{x.body.Text()} }
-
-// send returns the body of a leg, which may be read after the request's end: its memory is
+// Send returns the body of a leg, which may be read after the request's end: its memory is
 // kept until it is closed.
-func (in *intake) send(body handover.Pieces) *outgoing {
+func (in *Intake) Send(body handover.Pieces) io.ReadCloser {
 	in.readers.Add(1)
 	return &outgoing{in: in, left: net.Buffers(slices.Clone(body))}
 }
 
 // outgoing is the body of a leg. Transports close it, from any goroutine and at any time.
 type outgoing struct {
-	in     *intake
+	in     *Intake
 	mu     sync.Mutex
 	left   net.Buffers
 	busy   bool // being written, out of the lock
@@ -112,9 +109,9 @@ func (o *outgoing) writeTo(c *net.TCPConn) (int64, error) {
 	return n, err
 }
 
-// gathering returns a connection that writes the rest of a leg's body at once, from where it
+// Gathering returns a connection that writes the rest of a leg's body at once, from where it
 // lies, however long it is.
-func gathering(c net.Conn, err error) (net.Conn, error) {
+func Gathering(c net.Conn, err error) (net.Conn, error) {
 	if tcp, ok := c.(*net.TCPConn); ok && err == nil {
 		return gather{tcp}, nil
 	}
@@ -123,7 +120,7 @@ func gathering(c net.Conn, err error) (net.Conn, error) {
 
 type gather struct{ *net.TCPConn }
 
-var errLength = errors.New("sidecar: a leg's body is not as long as was said")
+var errLength = errors.New("bodies: a leg's body is not as long as was said")
 
 // ReadFrom implements io.ReaderFrom.
 func (g gather) ReadFrom(r io.Reader) (int64, error) {

@@ -1,0 +1,2 @@
+// Package retry bounds second tries by the number of requests.
+package retry
